@@ -1,0 +1,3 @@
+module github.com/microscale-go/microscale
+
+go 1.26
