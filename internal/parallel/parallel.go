@@ -1,0 +1,41 @@
+// Package parallel splits a range of independent items over goroutines.
+package parallel
+
+import (
+	"runtime"
+	"sync"
+	"sync/atomic"
+)
+
+// For calls body for sub-ranges [from, to) that together cover [0, n) once, in
+// goroutines of which at most threads run at a time (0: one per processor).
+// Sub-ranges start at multiples of grain. What body does must not depend on how
+// the range was split.
+func For(n, grain, threads int, body func(from, to int)) {
+	if threads <= 0 {
+		threads = runtime.GOMAXPROCS(0)
+	}
+	grain = max(grain, 1)
+	pieces := (n + grain - 1) / grain
+	threads = min(threads, pieces)
+	if threads <= 1 {
+		if n > 0 {
+			body(0, n)
+		}
+		return
+	}
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	for range threads {
+		wg.Go(func() {
+			for {
+				i := int(next.Add(1)) - 1
+				if i >= pieces {
+					return
+				}
+				body(i*grain, min((i+1)*grain, n))
+			}
+		})
+	}
+	wg.Wait()
+}

@@ -1,0 +1,212 @@
+package quant
+
+import (
+	"math"
+
+	"github.com/microscale-go/microscale/format"
+)
+
+// Arithmetic says in which order and precision FP32 and E4M3 scales are
+// computed. The rows agree in exact arithmetic; in floating point each gives
+// other bits on some blocks. All is float32 unless said; max is the element
+// format's largest value, 448 the scale format's.
+//
+//	EncodeFirst       Transformer Engine
+//	  FP8    encode = max/amax, decode = 1/encode, code = x·encode
+//	  NVFP4  E = 448·max/amax_tensor, scale = e4m3(amax·(E·(1/max))), code = x·(1/(scale·(1/E)))
+//	EncodeFirst64     torchao
+//	  FP8    the same with max/amax in float64 and amax at least 1e-12
+//	  NVFP4  G = amax_tensor/(448·max), scale = e4m3(clamp(amax/max/G, 2^-6, 448)), code = x·((1/G)/scale)
+//	DecodeFirst       ModelOpt
+//	  FP8    decode = amax/max, code = x/decode
+//	  NVFP4  G = amax_tensor/(448·max), scale = e4m3(clamp(amax/(max·G), 2^-9, 448)), 1 for a zero block, code = x/(scale·G)
+//	DecodeFirstBF16   compressed-tensors on a BF16 checkpoint: as DecodeFirst, rounded to BF16 at each step
+//	  FP8    decode = bf16(amax/max), code = bf16(x/decode)
+//	  NVFP4  E = bf16(448·max/amax_tensor), scale = e4m3(clamp(E·bf16(amax/max), 0, 448)), 1/8 for zero, code = x/(scale/E)
+//	BlockOnly         ggml's NVFP4: no global scale
+//	  NVFP4  scale = e4m3(amax/max) with ties up, code = x/scale
+type Arithmetic uint8
+
+const (
+	EncodeFirst Arithmetic = iota
+	EncodeFirst64
+	DecodeFirst
+	DecodeFirstBF16
+	BlockOnly
+)
+
+// A factor is what elements are multiplied by, or divided by, before rounding.
+type factor struct {
+	value  float32
+	divide bool
+	bf16   bool // the result is rounded to BF16 first
+}
+
+func (f factor) apply(x float32) float32 {
+	if !f.divide {
+		return float32(x * f.value)
+	}
+	x /= f.value
+	if f.bf16 {
+		x = toBF16(x)
+	}
+	return x
+}
+
+// arithmetics holds the formulas: fp32 computes a decode scale from the amax of
+// its block; global the global scale from the amax of the tensor; block an E4M3
+// scale from the amax of its block and what global returned.
+var arithmetics = []struct {
+	fp32   func(amax, max float32, pow2 bool) (decode float32, f factor)
+	global func(amax, max float32) global
+	block  func(amax, max float32, g global) (scale byte, f factor)
+}{
+	EncodeFirst:     {encodeFirst, globalEncodeFirst, blockEncodeFirst},
+	EncodeFirst64:   {encodeFirst64, globalDecodeFirst, blockEncodeFirst64},
+	DecodeFirst:     {decodeFirst, globalDecodeFirst, blockDecodeFirst},
+	DecodeFirstBF16: {decodeFirstBF16, globalDecodeFirstBF16, blockDecodeFirstBF16},
+	BlockOnly:       {decodeFirst, globalNone, blockOnly},
+}
+
+// A global holds both directions of a tensor's global scale, each as its
+// library computes it.
+type global struct{ encode, decode float32 }
+
+var scaleFormat = format.E4M3 // of the formats with a global scale
+
+// safeDivide returns a/b, kept finite.
+func safeDivide(a, b float32) float32 { return min(a/b, maxFloat32) }
+
+// isUsable reports whether amax can be scaled by: TE leaves tensors of zeros,
+// and those that hold Inf, at scale 1.
+func isUsable(amax float32) bool { return amax > 0 && amax <= maxFloat32 }
+
+func encodeFirst(amax, max float32, pow2 bool) (float32, factor) {
+	if !isUsable(amax) {
+		return 1, factor{value: 1}
+	}
+	encode := safeDivide(max, amax)
+	if pow2 {
+		encode = math.Float32frombits(math.Float32bits(encode) & exponentMask)
+	}
+	return 1 / encode, factor{value: encode}
+}
+
+func encodeFirst64(amax, max float32, pow2 bool) (float32, factor) {
+	const least = 1e-12
+	encode := float32(float64(max) / math.Max(float64(amax), least))
+	if pow2 {
+		encode = math.Float32frombits(math.Float32bits(encode) & exponentMask)
+	}
+	if encode == 0 { // amax is Inf
+		return float32(math.Inf(1)), factor{value: 0}
+	}
+	return 1 / encode, factor{value: encode}
+}
+
+func decodeFirst(amax, max float32, pow2 bool) (float32, factor) {
+	decode := amax / max
+	if !isUsable(amax) || decode == 0 {
+		decode = 1
+	}
+	if pow2 {
+		decode = ceilPowerOfTwo(decode)
+	}
+	return decode, factor{value: decode, divide: true}
+}
+
+func decodeFirstBF16(amax, max float32, pow2 bool) (float32, factor) {
+	decode := toBF16(toBF16(amax) / max)
+	if !isUsable(amax) || decode == 0 {
+		decode = 1.0 / 128 // the epsilon of BF16
+	}
+	if pow2 {
+		decode = ceilPowerOfTwo(decode)
+	}
+	return decode, factor{value: decode, divide: true, bf16: true}
+}
+
+func globalEncodeFirst(amax, max float32) global {
+	encode := float32(1)
+	if amax > 0 {
+		encode = safeDivide(scaleFormat.Max()*max, amax)
+	}
+	if encode == 0 { // amax is Inf
+		encode = 1
+	}
+	return global{encode, 1 / encode}
+}
+
+func blockEncodeFirst(amax, max float32, g global) (byte, factor) {
+	reciprocal := float32(1 / max)
+	wanted := min(float32(amax*float32(g.encode*reciprocal)), maxFloat32)
+	code := scaleFormat.Encode(wanted)
+	scale := scaleFormat.Decode(code)
+	return byte(code), factor{value: safeDivide(1, float32(scale*g.decode))}
+}
+
+func globalDecodeFirst(amax, max float32) global {
+	decode := amax / float32(scaleFormat.Max()*max)
+	if !isUsable(amax) || decode == 0 {
+		decode = 1
+	}
+	return global{1 / decode, decode}
+}
+
+func blockEncodeFirst64(amax, max float32, g global) (byte, factor) {
+	wanted := clamp(amax/max/g.decode, scaleFormat.SmallestNormal(), scaleFormat.Max())
+	code := scaleFormat.Encode(wanted)
+	return byte(code), factor{value: g.encode / scaleFormat.Decode(code)}
+}
+
+func blockDecodeFirst(amax, max float32, g global) (byte, factor) {
+	wanted := amax / float32(max*g.decode)
+	if wanted == 0 {
+		wanted = 1
+	}
+	code := scaleFormat.Encode(clamp(wanted, scaleFormat.Smallest(), scaleFormat.Max()))
+	return byte(code), factor{value: float32(scaleFormat.Decode(code) * g.decode), divide: true}
+}
+
+func globalDecodeFirstBF16(amax, max float32) global {
+	encode := toBF16(float32(scaleFormat.Max()*max) / toBF16(amax))
+	if !isUsable(amax) || encode > maxFloat32 {
+		encode = 1
+	}
+	return global{encode, 1 / encode}
+}
+
+func blockDecodeFirstBF16(amax, max float32, g global) (byte, factor) {
+	wanted := clamp(float32(g.encode*toBF16(amax/max)), 0, scaleFormat.Max())
+	code := scaleFormat.Encode(wanted)
+	if code == 0 {
+		code = scaleFormat.Encode(1.0 / 8) // the epsilon of E4M3
+	}
+	return byte(code), factor{value: scaleFormat.Decode(code) / g.encode, divide: true}
+}
+
+func globalNone(float32, float32) global { return global{1, 1} }
+
+func blockOnly(amax, max float32, _ global) (byte, factor) {
+	code := scaleFormat.EncodeWith(amax/max, format.Conversion{Rounding: format.HalfAway}, 0)
+	if code == 0 {
+		return 0, factor{value: 0}
+	}
+	return byte(code), factor{value: scaleFormat.Decode(code), divide: true}
+}
+
+func clamp(x, low, high float32) float32 { return min(max(x, low), high) }
+
+// ceilPowerOfTwo returns the least power of two that is at least x > 0.
+func ceilPowerOfTwo(x float32) float32 {
+	fraction, exponent := math.Frexp(float64(x))
+	if fraction == 0.5 {
+		exponent--
+	}
+	return exp2(exponent)
+}
+
+// toBF16 rounds to BF16, ties to even.
+func toBF16(x float32) float32 {
+	return format.BF16.Decode(format.BF16.EncodeWith(x, format.Conversion{Overflow: format.NonSaturating}, 0))
+}

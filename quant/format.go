@@ -1,0 +1,164 @@
+// Package quant holds the block-scaled formats as rows of one table, the
+// quantizers that produce them, and the quantized tensors.
+//
+// A block of elements shares a scale; a format may add one global scale for the
+// tensor. Scales are always decode scales:
+//
+//	value = scale × code             MX and FP8
+//	value = (scale × global) × code  NVFP4
+//
+// How a block's largest magnitude (amax) becomes its scale, and how elements
+// round, are fields of a Quantizer. Its zero value computes what NVIDIA's
+// Transformer Engine computes, bit for bit; package profile names the behaviour
+// of other libraries.
+//
+// Sources: OCP Microscaling Formats 1.0 §5 and §6.3 for the MX formats; the
+// cuBLAS documentation's scaling modes for NVFP4 and the FP32-scaled formats.
+package quant
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/microscale-go/microscale/format"
+)
+
+// Shape is the extent of a block over rows and along columns, in elements.
+// Zero means the whole extent of the tensor.
+type Shape struct{ Rows, Cols int }
+
+// A Format is one block format: data. The named rows are the standard ones;
+// studies may vary Block.
+type Format struct {
+	Name    string
+	Aliases []string       // other projects' names, matched without regard to case
+	Element *format.Scalar // format of the codes
+	Scale   *format.Scalar // E8M0, E4M3 or F32; nil where nothing is scaled
+	Block   Shape          // elements that share a scale
+	Global  bool           // a second, FP32 scale for the whole tensor
+}
+
+// The table of block formats.
+var (
+	MXFP8      = row(Format{Name: "mxfp8", Aliases: []string{"mxfp8-e4m3"}, Element: format.E4M3, Scale: format.E8M0, Block: Shape{1, 32}})
+	MXFP8E5M2  = row(Format{Name: "mxfp8-e5m2", Element: format.E5M2, Scale: format.E8M0, Block: Shape{1, 32}})
+	MXFP6E3M2  = row(Format{Name: "mxfp6-e3m2", Aliases: []string{"mxfp6_e3m2"}, Element: format.E3M2, Scale: format.E8M0, Block: Shape{1, 32}})
+	MXFP6E2M3  = row(Format{Name: "mxfp6-e2m3", Aliases: []string{"mxfp6_e2m3", "mxfp6"}, Element: format.E2M3, Scale: format.E8M0, Block: Shape{1, 32}})
+	MXFP4      = row(Format{Name: "mxfp4", Aliases: []string{"mxfp4-e2m1"}, Element: format.E2M1, Scale: format.E8M0, Block: Shape{1, 32}})
+	MXINT8     = row(Format{Name: "mxint8", Element: format.INT8, Scale: format.E8M0, Block: Shape{1, 32}})
+	NVFP4      = row(Format{Name: "nvfp4", Element: format.E2M1, Scale: format.E4M3, Block: Shape{1, 16}, Global: true})
+	FP8Tensor  = row(Format{Name: "fp8-tensor", Element: format.E4M3, Scale: format.F32, Block: Shape{0, 0}})
+	FP8Row     = row(Format{Name: "fp8-row", Element: format.E4M3, Scale: format.F32, Block: Shape{1, 0}})
+	FP8Vec128  = row(Format{Name: "fp8-vec128", Element: format.E4M3, Scale: format.F32, Block: Shape{1, 128}})
+	FP8Block   = row(Format{Name: "fp8-block128", Element: format.E4M3, Scale: format.F32, Block: Shape{128, 128}})
+	MXFP8x32   = row(Format{Name: "mxfp8-32x32", Element: format.E4M3, Scale: format.E8M0, Block: Shape{32, 32}})
+	NVFP4x16   = row(Format{Name: "nvfp4-16x16", Element: format.E2M1, Scale: format.E4M3, Block: Shape{16, 16}, Global: true})
+	BF16       = row(Format{Name: "bf16", Aliases: []string{"bfloat16"}, Element: format.BF16})
+	F32        = row(Format{Name: "f32", Aliases: []string{"fp32", "float32"}, Element: format.F32})
+	allFormats []Format
+)
+
+func row(f Format) Format {
+	allFormats = append(allFormats, f)
+	return f
+}
+
+// Formats returns the rows of the table in their order.
+func Formats() []Format { return append([]Format(nil), allFormats...) }
+
+// Lookup finds a block format by its name or an alias. Case is ignored.
+func Lookup(name string) (Format, error) {
+	names := make([]string, len(allFormats))
+	for i, f := range allFormats {
+		names[i] = f.Name
+		if strings.EqualFold(f.Name, name) {
+			return f, nil
+		}
+		for _, a := range f.Aliases {
+			if strings.EqualFold(a, name) {
+				return f, nil
+			}
+		}
+	}
+	return Format{}, fmt.Errorf("unknown block format %q: use one of %s", name, strings.Join(names, ", "))
+}
+
+// String returns the format's name.
+func (f Format) String() string { return f.Name }
+
+// Scaled reports whether the format has scales at all: bf16 and f32 do not.
+func (f Format) Scaled() bool { return f.Scale != nil }
+
+// PerTensor reports whether one scale serves the whole tensor.
+func (f Format) PerTensor() bool { return f.Scaled() && f.Block == Shape{} }
+
+// NeedsAmax reports whether quantizing any part of a tensor takes the amax of
+// the whole: for one scale per tensor, and for a global scale.
+func (f Format) NeedsAmax() bool { return f.Global || f.PerTensor() }
+
+// Square reports whether one set of codes and scales serves both directions:
+// blocks that extend equally over rows and columns.
+func (f Format) Square() bool { return f.Block.Rows == f.Block.Cols }
+
+// StoredCols returns the width that a line of cols elements is stored with: the
+// last block is filled with zeros.
+func (f Format) StoredCols(cols int) int {
+	if f.Block.Cols == 0 {
+		return cols
+	}
+	return ceilDiv(cols, f.Block.Cols) * f.Block.Cols
+}
+
+// ScaleShape returns the rows and columns of the scales of a rowwise tensor.
+func (f Format) ScaleShape(rows, cols int) (scaleRows, scaleCols int) {
+	if !f.Scaled() {
+		return 0, 0
+	}
+	return blocks(rows, f.Block.Rows), blocks(cols, f.Block.Cols)
+}
+
+// BitsPerElement returns the storage of one element in bits, its share of the
+// block's scale included, for large tensors.
+func (f Format) BitsPerElement() float64 {
+	bits := float64(f.Element.StoredBits())
+	if n := f.Block.Rows * f.Block.Cols; f.Scaled() && n > 0 {
+		bits += float64(f.Scale.StoredBits()) / float64(n)
+	}
+	return bits
+}
+
+// Validate reports what makes f unusable: an element or scale format that has
+// no place there, or blocks whose codes do not fill whole bytes.
+func (f Format) Validate() error {
+	switch {
+	case f.Element == nil:
+		return fmt.Errorf("block format %q has no element format", f.Name)
+	case !f.Scaled() && f.Element != format.BF16 && f.Element != format.F32:
+		return fmt.Errorf("block format %q: %s elements need a scale", f.Name, f.Element)
+	case f.Scaled() && f.Element.Bits() > 8:
+		return fmt.Errorf("block format %q: elements of more than 8 bits take no scale", f.Name)
+	case f.Scaled() && f.Scale != format.E8M0 && f.Scale != format.E4M3 && f.Scale != format.F32:
+		return fmt.Errorf("block format %q: scales are e8m0, e4m3 or f32, not %s", f.Name, f.Scale)
+	case f.Global && f.Scale != format.E4M3:
+		return fmt.Errorf("block format %q: only e4m3 scales take a global scale", f.Name)
+	case f.Block.Rows < 0 || f.Block.Cols < 0:
+		return fmt.Errorf("block format %q: negative block shape", f.Name)
+	}
+	if _, ok := f.Element.StoredBytes(f.Block.Cols); !ok || f.Block.Cols == 0 && f.Element.StoredBits() < 8 {
+		return fmt.Errorf("block format %q: blocks of %d %s codes do not fill whole bytes", f.Name, f.Block.Cols, f.Element)
+	}
+	return nil
+}
+
+// blocks returns how many blocks of the given extent cover n elements.
+func blocks(n, extent int) int {
+	switch {
+	case extent == 0 && n == 0:
+		return 0
+	case extent == 0:
+		return 1
+	}
+	return ceilDiv(n, extent)
+}
+
+func ceilDiv(a, b int) int { return (a + b - 1) / b }

@@ -1,0 +1,60 @@
+package quant
+
+const hadamardSize = 16
+
+// hadamardSigns is the fixed sign vector of Transformer Engine's random Hadamard
+// transform: bit i set where element i is negated.
+const hadamardSigns = 0xd7e8
+
+// Hadamard16 replaces v, 16 elements, by v·D·H/4: D the diagonal of Transformer
+// Engine's sign vector, H the Sylvester-Hadamard matrix H[i][j] =
+// (-1)^popcount(i&j). The result is rounded to BF16, as theirs is. The transform
+// is orthogonal: two operands of a product transformed along the dimension that
+// it sums over give the same product, and outliers are spread over 16 elements.
+func Hadamard16(v []float32) {
+	var sum [hadamardSize]float64
+	for i := range sum {
+		sum[i] = float64(v[i])
+		if hadamardSigns>>i&1 == 1 {
+			sum[i] = -sum[i]
+		}
+	}
+	butterflies(&sum)
+	for i := range sum {
+		v[i] = toBF16(float32(sum[i] / 4))
+	}
+}
+
+// InverseHadamard16 undoes Hadamard16 up to its rounding: v·H·D/4, not rounded to BF16.
+func InverseHadamard16(v []float32) {
+	var sum [hadamardSize]float64
+	for i := range sum {
+		sum[i] = float64(v[i])
+	}
+	butterflies(&sum)
+	for i := range sum {
+		if hadamardSigns>>i&1 == 1 {
+			sum[i] = -sum[i]
+		}
+		v[i] = float32(sum[i] / 4)
+	}
+}
+
+// butterflies multiplies v by the Sylvester-Hadamard matrix, exactly for BF16
+// inputs of like magnitude: sums are in float64.
+func butterflies(v *[hadamardSize]float64) {
+	for h := 1; h < hadamardSize; h *= 2 {
+		for i := 0; i < hadamardSize; i += 2 * h {
+			for j := i; j < i+h; j++ {
+				v[j], v[j+h] = v[j]+v[j+h], v[j]-v[j+h]
+			}
+		}
+	}
+}
+
+// hadamardLine transforms each 16 elements of a line of a multiple of 16.
+func hadamardLine(line []float32) {
+	for i := 0; i < len(line); i += hadamardSize {
+		Hadamard16(line[i : i+hadamardSize])
+	}
+}

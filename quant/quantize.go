@@ -1,0 +1,252 @@
+package quant
+
+import (
+	"fmt"
+	"math"
+	"sync/atomic"
+
+	"github.com/microscale-go/microscale/format"
+	"github.com/microscale-go/microscale/internal/parallel"
+	"github.com/microscale-go/microscale/tensor"
+)
+
+// quantize is both directions: x has the lines of the result.
+func (q Quantizer) quantize(x tensor.Dense, d Direction, with With) (*Tensor, error) {
+	if err := q.check(with); err != nil {
+		return nil, err
+	}
+	if q.Hadamard {
+		if x.Cols%hadamardSize != 0 {
+			return nil, fmt.Errorf("quantizer of %s: the Hadamard transform takes a multiple of %d elements along the blocks, not %d", q.Format, hadamardSize, x.Cols)
+		}
+		x = x.Clone()
+		for i := range x.Rows {
+			hadamardLine(x.Row(i))
+		}
+	}
+	rows, cols := x.Rows, x.Cols
+	if d == Columnwise {
+		rows, cols = cols, rows
+	}
+	t := newTensor(q.Format, d, rows, cols)
+	if !q.Format.Scaled() {
+		q.cast(t, x, with)
+		return t, nil
+	}
+
+	run := run{q: &q, t: t, x: x, with: with}
+	if q.Format.NeedsAmax() {
+		t.Amax = Amax(x, with.Threads)
+		if with.Amax != nil {
+			t.Amax = *with.Amax
+		}
+	}
+	if q.Format.Global {
+		run.global = arithmetics[q.Arithmetic].global(t.Amax, q.Format.Element.Max())
+		t.Global = run.global.decode
+	}
+	band := max(q.Format.Block.Rows, 1)
+	if q.Format.PerTensor() && len(t.Scales32) > 0 {
+		run.whole = run.scaleWhole()
+	}
+	seen := atomic.Uint32{}
+	parallel.For(ceilDiv(x.Rows, band), max(1, grainElements/max(1, band*x.Cols)), with.Threads, func(from, to int) {
+		atomicMax(&seen, run.bands(from*band, min(to*band, x.Rows), band))
+	})
+	if !q.Format.NeedsAmax() {
+		t.Amax = math.Float32frombits(seen.Load())
+	}
+	return t, nil
+}
+
+// grainElements is the least work handed to a goroutine at a time.
+const grainElements = 1 << 14
+
+// run is one quantization: what its bands share.
+type run struct {
+	q      *Quantizer
+	t      *Tensor
+	x      tensor.Dense // the lines
+	with   With
+	global global
+	whole  blockFactor // of a format with one scale per tensor
+}
+
+// A blockFactor is what the elements of a block are encoded with.
+type blockFactor struct {
+	factor
+	poison bool // every element is NaN
+}
+
+// bands quantizes lines [from, to), band lines sharing a scale, and returns the
+// bits of the amax it saw.
+func (r *run) bands(from, to, band int) (amax uint32) {
+	width := r.t.storedWidth()
+	scratch := make([]byte, width)
+	factors := make([]blockFactor, r.t.scaleCols())
+	for l0 := from; l0 < to; l0 += band {
+		l1 := min(l0+band, to)
+		for j := range factors {
+			if r.q.Format.PerTensor() {
+				factors[j] = r.whole
+				continue
+			}
+			a, hasNaN := r.blockAmax(l0, l1, j)
+			amax = max(amax, a)
+			factors[j] = r.scaleBlock((l0/band)*len(factors)+j, a, hasNaN)
+		}
+		for l := l0; l < l1; l++ {
+			r.encodeLine(scratch, l, factors)
+			r.q.Format.Element.Join(r.t.line(l), scratch)
+		}
+	}
+	return amax
+}
+
+// blockCols returns the columns [from, to) of the line that block j covers.
+func (r *run) blockCols(j int) (from, to int) {
+	extent := r.q.Format.Block.Cols
+	if extent == 0 {
+		return 0, r.x.Cols
+	}
+	return j * extent, min((j+1)*extent, r.x.Cols)
+}
+
+// blockAmax returns the bits of the largest magnitude of a block, NaN aside.
+func (r *run) blockAmax(l0, l1, j int) (amax uint32, hasNaN bool) {
+	c0, c1 := r.blockCols(j)
+	for l := l0; l < l1; l++ {
+		a, n := amaxBits(r.x.Row(l)[c0:c1])
+		amax, hasNaN = max(amax, a), hasNaN || n
+	}
+	return amax, hasNaN
+}
+
+// scaleBlock stores the scale of block i and returns how its elements are encoded.
+func (r *run) scaleBlock(i int, amax uint32, hasNaN bool) blockFactor {
+	poison := r.q.NonFinite == Poison && (hasNaN || amax == exponentMask)
+	a, max := math.Float32frombits(amax), r.q.Format.Element.Max()
+	switch r.q.Format.Scale {
+	case format.E8M0:
+		code := r.q.exponentCode(amax)
+		poison = poison || code == e8m0NaN
+		if poison {
+			code = e8m0NaN
+		}
+		r.t.Scales[i] = code
+		return blockFactor{factor{value: exp2(format.E8M0.Bias - int(code))}, poison}
+	case format.E4M3:
+		code, f := arithmetics[r.q.Arithmetic].block(a, max, r.global)
+		if poison {
+			code = byte(scaleFormat.EncodeWith(float32(math.NaN()), format.Conversion{}, 0))
+		}
+		r.t.Scales[i] = code
+		return blockFactor{f, poison}
+	}
+	decode, f := arithmetics[r.q.Arithmetic].fp32(a, max, r.q.PowerOfTwo)
+	if poison {
+		decode = float32(math.NaN())
+	}
+	r.t.Scales32[i] = decode
+	return blockFactor{f, poison}
+}
+
+// scaleWhole stores the one scale of the tensor.
+func (r *run) scaleWhole() blockFactor {
+	if inverse := r.with.Inverse; inverse != nil {
+		r.t.Scales32[0] = 1 / *inverse
+		return blockFactor{factor: factor{value: *inverse}}
+	}
+	hasNaN := false
+	if r.q.NonFinite == Poison {
+		for l := 0; l < r.x.Rows && !hasNaN; l++ {
+			_, hasNaN = amaxBits(r.x.Row(l))
+		}
+	}
+	return r.scaleBlock(0, math.Float32bits(r.t.Amax), hasNaN)
+}
+
+// encodeLine sets codes to those of line l, and to zero past its end.
+func (r *run) encodeLine(codes []byte, l int, factors []blockFactor) {
+	q, element := r.q, r.q.Format.Element
+	conversion := format.Conversion{Rounding: q.Rounding, NaN: q.ElementNaN}
+	line := r.x.Row(l)
+	var random uint32
+	for j, f := range factors {
+		c0, c1 := r.blockCols(j)
+		for c := c0; c < c1; c++ {
+			x := line[c]
+			y := f.apply(x)
+			if f.poison {
+				y = float32(math.NaN())
+			}
+			if q.Rounding == format.Stochastic {
+				random = r.with.Random.At(r.element(l, c))
+			}
+			code := element.EncodeWith(y, conversion, random)
+			if q.NegativeZero != KeepNegativeZero && element.Decode(code) == 0 && (x == 0 || q.NegativeZero == DropNegativeZero) {
+				code = 0
+			}
+			codes[c] = byte(code)
+		}
+	}
+	clear(codes[len(line):])
+}
+
+// element returns the index of an element in the tensor, rows first, whatever
+// the direction.
+func (r *run) element(line, position int) uint64 {
+	if r.t.Direction == Columnwise {
+		line, position = position, line
+	}
+	return uint64(r.with.FirstRow+line)*uint64(r.t.Cols()) + uint64(position)
+}
+
+// cast fills a tensor whose format has no scale.
+func (q Quantizer) cast(t *Tensor, x tensor.Dense, with With) {
+	parallel.For(x.Rows, max(1, grainElements/max(1, x.Cols)), with.Threads, func(from, to int) {
+		for l := from; l < to; l++ {
+			if err := tensor.ToBytes(t.line(l), x.Row(l), q.Format.Element); err != nil {
+				panic(err) // Validate admits only formats that ToBytes takes
+			}
+		}
+	})
+	t.Amax = Amax(x, with.Threads)
+}
+
+// Amax returns the largest magnitude of x; NaN is ignored, Inf is not.
+func Amax(x tensor.Dense, threads int) float32 {
+	var seen atomic.Uint32
+	parallel.For(x.Rows, max(1, grainElements/max(1, x.Cols)), threads, func(from, to int) {
+		var amax uint32
+		for i := from; i < to; i++ {
+			a, _ := amaxBits(x.Row(i))
+			amax = max(amax, a)
+		}
+		atomicMax(&seen, amax)
+	})
+	return math.Float32frombits(seen.Load())
+}
+
+// amaxBits returns the bits of the largest magnitude of x, NaN aside. Bits of
+// non-negative floats are ordered as the floats are.
+func amaxBits(x []float32) (amax uint32, hasNaN bool) {
+	for _, v := range x {
+		b := math.Float32bits(v) & absMask
+		if b > exponentMask {
+			hasNaN = true
+			continue
+		}
+		amax = max(amax, b)
+	}
+	return amax, hasNaN
+}
+
+func atomicMax(m *atomic.Uint32, v uint32) {
+	for {
+		old := m.Load()
+		if old >= v || m.CompareAndSwap(old, v) {
+			return
+		}
+	}
+}

@@ -1,0 +1,101 @@
+package quant
+
+import (
+	"fmt"
+
+	"github.com/microscale-go/microscale/format"
+	"github.com/microscale-go/microscale/tensor"
+)
+
+// A Quantizer is a block format and a behaviour. It holds no state and may be
+// copied and compared. The zero value of every field but Format is what
+// Transformer Engine does.
+type Quantizer struct {
+	Format Format
+
+	Rule         ScaleRule  // E8M0 scales
+	ExactRatio   bool       // RatioCeil in exact arithmetic, not on float32(amax·float32(1/max)): they differ on one amax per element format
+	EvenMantissa int        // mantissa bits that Even rounds to; 0: the element's
+	Arithmetic   Arithmetic // FP32 and E4M3 scales
+	PowerOfTwo   bool       // FP32 scales are powers of two, rounded away from saturation
+	NonFinite    NonFinite  // blocks that hold NaN or Inf
+
+	Rounding     format.Rounding // elements
+	ElementNaN   format.NaN      // the code of a NaN element
+	NegativeZero NegativeZero    // elements of -0
+
+	Hadamard bool // transform each 16 elements along the blocks before scaling (see Hadamard16)
+}
+
+// NonFinite says what NaN and Inf do to the scale of their block.
+type NonFinite uint8
+
+const (
+	Tolerate NonFinite = iota // amax ignores NaN; Inf takes the largest scale, or scale 1 where scales are FP32; NaN elements stay NaN
+	Poison                    // the scale is NaN, and so is every element of the block
+)
+
+// NegativeZero says which elements may take the code of -0.
+type NegativeZero uint8
+
+const (
+	KeepNegativeZero NegativeZero = iota // -0, and every negative value that rounds to zero
+	DropZeroInput                        // negative values that round to zero, but not -0 itself
+	DropNegativeZero                     // none
+)
+
+// With holds what a caller may bring to one quantization. The zero value brings
+// nothing.
+type With struct {
+	Amax     *float32 // amax of the whole tensor, in place of the one seen: ranks, fused siblings, calibration, tiles
+	Inverse  *float32 // inverse of the decode scale of a format with one scale per tensor: delayed scaling
+	Random   *Stream  // random bits of stochastic rounding; required by it
+	FirstRow int      // the row of the tensor at which x begins, where x is a tile of it: random bits follow the element
+	Threads  int      // goroutines; 0: one per processor. Results do not depend on it
+}
+
+// Rowwise quantizes x with blocks along its rows. The result holds the amax that
+// was seen and shares nothing with x. Rows that end within a block are filled up
+// with zeros. It fails where the quantizer is not valid or lacks random bits.
+func (q Quantizer) Rowwise(x tensor.Dense, with With) (*Tensor, error) {
+	return q.quantize(x, Rowwise, with)
+}
+
+// Columnwise quantizes x with blocks down its columns, from the values of x
+// and not from a rowwise copy. The result is stored transposed: its lines are the
+// columns of x, so that blocks are contiguous.
+func (q Quantizer) Columnwise(x tensor.Dense, with With) (*Tensor, error) {
+	return q.quantize(x.Transpose(), Columnwise, with)
+}
+
+// Validate reports what makes q unusable.
+func (q Quantizer) Validate() error {
+	if err := q.Format.Validate(); err != nil {
+		return err
+	}
+	switch {
+	case int(q.Rule) >= len(scaleRules):
+		return fmt.Errorf("quantizer of %s: unknown scale rule %d", q.Format, q.Rule)
+	case int(q.Arithmetic) >= len(arithmetics):
+		return fmt.Errorf("quantizer of %s: unknown arithmetic %d", q.Format, q.Arithmetic)
+	case q.PowerOfTwo && q.Format.Scale != format.F32:
+		return fmt.Errorf("quantizer of %s: power-of-two scales are an option of formats with FP32 scales", q.Format)
+	case q.Hadamard && q.Format.Block.Cols%hadamardSize != 0:
+		return fmt.Errorf("quantizer of %s: the Hadamard transform takes blocks of a multiple of %d elements, not %d", q.Format, hadamardSize, q.Format.Block.Cols)
+	}
+	return nil
+}
+
+// check reports what keeps q from quantizing with w.
+func (q Quantizer) check(w With) error {
+	if err := q.Validate(); err != nil {
+		return err
+	}
+	switch {
+	case q.Rounding == format.Stochastic && w.Random == nil:
+		return fmt.Errorf("quantizer of %s: stochastic rounding needs a random stream (With.Random)", q.Format)
+	case w.Inverse != nil && !q.Format.PerTensor():
+		return fmt.Errorf("quantizer of %s: a given scale is for formats with one scale per tensor", q.Format)
+	}
+	return nil
+}

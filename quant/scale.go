@@ -1,0 +1,123 @@
+package quant
+
+import (
+	"fmt"
+	"math"
+	"strings"
+
+	"github.com/microscale-go/microscale/format"
+)
+
+// ScaleRule says how the amax of a block becomes its E8M0 scale. With amax =
+// m·2^e, 1 ≤ m < 2, and the element format's largest value M·2^emax, the scale
+// is 2^(e-emax), or twice that where the rule rounds up. It never is less than
+// 2^-127 (code 0, which a block of zeros takes too).
+type ScaleRule uint8
+
+const (
+	RatioCeil ScaleRule = iota // up where m > M: the least power of two that saturates nothing; Transformer Engine, cuBLAS
+	Floor                      // never up: OCP MX 1.0 §6.3; saturates where m > M
+	Ceil                       // up where m > 1
+	Even                       // up where m rounds up to 2 at the element's mantissa width
+)
+
+var scaleRules = []struct {
+	name string
+	up   func(amax uint32, q *Quantizer) bool
+}{
+	RatioCeil: {"rceil", func(a uint32, q *Quantizer) bool {
+		return a&mantissaMask > math.Float32bits(q.Format.Element.Max())&mantissaMask
+	}},
+	Floor: {"floor", func(uint32, *Quantizer) bool { return false }},
+	Ceil:  {"ceil", func(a uint32, _ *Quantizer) bool { return a&mantissaMask > 0 }},
+	Even: {"even", func(a uint32, q *Quantizer) bool {
+		return a&mantissaMask+1<<(mantissaBits-1-q.evenMantissa()) > mantissaMask
+	}},
+}
+
+// String returns the name used on the command line.
+func (r ScaleRule) String() string { return scaleRules[r].name }
+
+// ScaleRules returns the rules in their order.
+func ScaleRules() []ScaleRule {
+	rules := make([]ScaleRule, len(scaleRules))
+	for i := range rules {
+		rules[i] = ScaleRule(i)
+	}
+	return rules
+}
+
+// ParseScaleRule finds a rule by its name: rceil, floor, ceil or even.
+func ParseScaleRule(name string) (ScaleRule, error) {
+	names := make([]string, len(scaleRules))
+	for i, r := range scaleRules {
+		names[i] = r.name
+		if strings.EqualFold(r.name, name) {
+			return ScaleRule(i), nil
+		}
+	}
+	return 0, fmt.Errorf("unknown scale rule %q: use one of %s", name, strings.Join(names, ", "))
+}
+
+const (
+	mantissaBits = 23
+	mantissaMask = 1<<mantissaBits - 1
+	exponentMask = 0xff << mantissaBits
+	absMask      = exponentMask | mantissaMask
+
+	maxFloat32 = math.MaxFloat32
+)
+
+// exponentCode returns the E8M0 code of a block whose amax has the given
+// float32 bits, Inf included, NaN not.
+func (q *Quantizer) exponentCode(amax uint32) byte {
+	emax := q.Format.Element.MaxExponent()
+	poison := q.NonFinite == Poison
+	if amax == exponentMask {
+		if poison {
+			return e8m0NaN
+		}
+		return e8m0Max
+	}
+	if q.Rule == RatioCeil && !q.ExactRatio {
+		// amax · float32(1/max), then cvt.rp.satfinite.ue8m0.
+		ratio := float32(math.Float32frombits(amax) * reciprocalMax(q.Format.Element))
+		return byte(format.E8M0.EncodeWith(ratio, format.Conversion{Rounding: format.Up}, 0))
+	}
+	e := int(amax >> mantissaBits)
+	switch {
+	case e == 0: // a subnormal, at most 2^-126: only emax = 0 can leave it above code 0
+		if amax > 1<<(mantissaBits-1) && q.Rule != Floor {
+			e = 1
+		}
+	case scaleRules[q.Rule].up(amax, q):
+		e++
+	}
+	if e == 0xff && poison && q.Rule == Even {
+		return e8m0NaN // torchao: the rounded amax is Inf
+	}
+	return byte(min(max(e-emax, 0), e8m0Max))
+}
+
+// Codes of E8M0.
+const (
+	e8m0Max = 0xfe // 2^127
+	e8m0NaN = 0xff
+)
+
+// evenMantissa returns the mantissa width that the Even rule rounds to.
+func (q *Quantizer) evenMantissa() int {
+	if q.EvenMantissa > 0 {
+		return q.EvenMantissa
+	}
+	if q.Format.Element.Integer {
+		return q.Format.Element.Mantissa - 1 // its leading bit is stored
+	}
+	return q.Format.Element.Mantissa
+}
+
+// reciprocalMax returns float32(1/max), the constant that libraries multiply by.
+func reciprocalMax(element *format.Scalar) float32 { return float32(1 / float64(element.Max())) }
+
+// exp2 returns 2^k as a float32, subnormals included.
+func exp2(k int) float32 { return float32(math.Ldexp(1, k)) }

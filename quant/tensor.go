@@ -1,0 +1,190 @@
+package quant
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+
+	"github.com/microscale-go/microscale/format"
+	"github.com/microscale-go/microscale/internal/parallel"
+	"github.com/microscale-go/microscale/tensor"
+)
+
+// Direction says along which dimension of the source blocks lie.
+type Direction uint8
+
+const (
+	Rowwise    Direction = iota // along rows; lines are the rows of the source
+	Columnwise                  // down columns; lines are the columns of the source
+)
+
+// String returns "rowwise" or "columnwise".
+func (d Direction) String() string { return [...]string{"rowwise", "columnwise"}[d] }
+
+// A Tensor is a quantized tensor: a matrix of codes stored line by line, and the
+// scales of its blocks. Leading dimensions beyond two are kept in Shape and
+// folded into the rows.
+//
+//	Codes     lines × stored width, joined (format.Scalar.Join), lines without gaps
+//	Scales    scale rows × scale columns of E8M0 or E4M3 codes
+//	Scales32  the same of FP32 scales; only one of the two is set
+type Tensor struct {
+	Format    Format
+	Direction Direction
+	Shape     []int // of the source; the last is its columns
+	Codes     []byte
+	Scales    []byte
+	Scales32  []float32
+	Global    float32 // decode scale of the whole tensor; 1 where the format has none
+	Amax      float32 // largest magnitude of the source
+}
+
+// NewTensor returns a rowwise tensor of zero codes and scales, to be filled with
+// what a file holds: rows × cols elements of the format.
+func NewTensor(f Format, rows, cols int) (*Tensor, error) {
+	if err := f.Validate(); err != nil {
+		return nil, err
+	}
+	if rows < 0 || cols < 0 {
+		return nil, fmt.Errorf("a %s tensor cannot have shape %d×%d", f, rows, cols)
+	}
+	return newTensor(f, Rowwise, rows, cols), nil
+}
+
+func newTensor(f Format, d Direction, rows, cols int) *Tensor {
+	t := &Tensor{Format: f, Direction: d, Shape: []int{rows, cols}, Global: 1}
+	t.Codes = make([]byte, t.Lines()*t.LineBytes())
+	n := t.scaleRows() * t.scaleCols()
+	switch f.Scale {
+	case nil:
+	case format.F32:
+		t.Scales32 = make([]float32, n)
+	default:
+		t.Scales = make([]byte, n)
+	}
+	return t
+}
+
+// Rows returns the rows of the source: the product of all dimensions but the last.
+func (t *Tensor) Rows() int {
+	n := 1
+	for _, d := range t.Shape[:len(t.Shape)-1] {
+		n *= d
+	}
+	return n
+}
+
+// Cols returns the columns of the source.
+func (t *Tensor) Cols() int { return t.Shape[len(t.Shape)-1] }
+
+// Lines returns the number of stored lines: rows, or columns of a columnwise tensor.
+func (t *Tensor) Lines() int {
+	if t.Direction == Columnwise {
+		return t.Cols()
+	}
+	return t.Rows()
+}
+
+// Width returns the elements of a line, without the zeros of the last block.
+func (t *Tensor) Width() int {
+	if t.Direction == Columnwise {
+		return t.Rows()
+	}
+	return t.Cols()
+}
+
+// LineBytes returns the bytes of one stored line.
+func (t *Tensor) LineBytes() int { return t.storedWidth() * t.Format.Element.StoredBits() / 8 }
+
+// ScaleShape returns the rows and columns of the stored scales.
+func (t *Tensor) ScaleShape() (rows, cols int) { return t.scaleRows(), t.scaleCols() }
+
+func (t *Tensor) storedWidth() int { return t.Format.StoredCols(t.Width()) }
+
+func (t *Tensor) scaleRows() int { r, _ := t.Format.ScaleShape(t.Lines(), t.Width()); return r }
+
+func (t *Tensor) scaleCols() int { _, c := t.Format.ScaleShape(t.Lines(), t.Width()); return c }
+
+// line returns the stored bytes of line l.
+func (t *Tensor) line(l int) []byte {
+	n := t.LineBytes()
+	return t.Codes[l*n : (l+1)*n : (l+1)*n]
+}
+
+// Scale returns the decode scale of the element at position c of line l: block
+// scale times global scale, 1 where the format has no scale.
+func (t *Tensor) Scale(l, c int) float32 {
+	if !t.Format.Scaled() {
+		return 1
+	}
+	i := blockIndex(l, t.Format.Block.Rows)*t.scaleCols() + blockIndex(c, t.Format.Block.Cols)
+	if t.Scales32 != nil {
+		return t.Scales32[i]
+	}
+	scale := t.Format.Scale.Decode(uint32(t.Scales[i]))
+	if t.Format.Global {
+		scale = float32(scale * t.Global)
+	}
+	return scale
+}
+
+func blockIndex(i, extent int) int {
+	if extent == 0 {
+		return 0
+	}
+	return i / extent
+}
+
+// Dequantize returns the values of t in the shape of its source, leading
+// dimensions folded into rows: float32(scale·global)·code, rounded once. A
+// tensor that was quantized with the Hadamard transform gives transformed values.
+func (t *Tensor) Dequantize(threads int) tensor.Dense {
+	x := tensor.New(t.Lines(), t.Width())
+	parallel.For(x.Rows, max(1, grainElements/max(1, x.Cols)), threads, func(from, to int) {
+		scratch := make([]byte, t.storedWidth())
+		for l := from; l < to; l++ {
+			t.decodeLine(x.Row(l), l, scratch)
+		}
+	})
+	if t.Direction == Columnwise {
+		return x.Transpose()
+	}
+	return x
+}
+
+// decodeLine sets dst to the values of line l.
+func (t *Tensor) decodeLine(dst []float32, l int, scratch []byte) {
+	element := t.Format.Element
+	if !t.Format.Scaled() {
+		if err := tensor.FromBytes(dst, t.line(l), element); err != nil {
+			panic(err) // the constructor sized the line
+		}
+		return
+	}
+	element.Split(scratch, t.line(l))
+	element.DecodeSlice(dst, scratch[:len(dst)])
+	extent := t.Format.Block.Cols
+	if extent == 0 {
+		extent = max(1, len(dst))
+	}
+	for c0 := 0; c0 < len(dst); c0 += extent {
+		scale := t.Scale(l, c0)
+		block := dst[c0:min(c0+extent, len(dst))]
+		for i, v := range block {
+			block[i] = float32(scale * v)
+		}
+	}
+}
+
+// ScaleBytes returns the scales as they are stored in files: one byte each, or
+// four of a little-endian float32.
+func (t *Tensor) ScaleBytes() []byte {
+	if t.Scales32 == nil {
+		return t.Scales
+	}
+	b := make([]byte, 4*len(t.Scales32))
+	for i, s := range t.Scales32 {
+		binary.LittleEndian.PutUint32(b[4*i:], math.Float32bits(s))
+	}
+	return b
+}

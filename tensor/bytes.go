@@ -1,0 +1,65 @@
+package tensor
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+
+	"github.com/microscale-go/microscale/format"
+)
+
+// FromBytes sets dst to the little-endian values of src in the format f, which
+// is BF16, FP16 or F32. It fails where src does not hold exactly len(dst) values.
+func FromBytes(dst []float32, src []byte, f *format.Scalar) error {
+	if err := checkBytes(len(dst), len(src), f); err != nil {
+		return err
+	}
+	switch f {
+	case format.BF16: // the upper half of a float32
+		for i := range dst {
+			dst[i] = math.Float32frombits(uint32(binary.LittleEndian.Uint16(src[2*i:])) << 16)
+		}
+	case format.FP16:
+		for i := range dst {
+			dst[i] = f.Decode(uint32(binary.LittleEndian.Uint16(src[2*i:])))
+		}
+	case format.F32:
+		for i := range dst {
+			dst[i] = math.Float32frombits(binary.LittleEndian.Uint32(src[4*i:]))
+		}
+	}
+	return nil
+}
+
+// ToBytes sets dst to the little-endian values of src in the format f, which is
+// BF16, FP16 or F32, rounded to nearest even with overflow to infinity, as a
+// cast does. It fails where dst does not hold exactly len(src) values.
+func ToBytes(dst []byte, src []float32, f *format.Scalar) error {
+	if err := checkBytes(len(src), len(dst), f); err != nil {
+		return err
+	}
+	cast := format.Conversion{Overflow: format.NonSaturating, NaN: format.KeepSign}
+	switch f {
+	case format.F32: // every bit kept, a NaN's payload too
+		for i, x := range src {
+			binary.LittleEndian.PutUint32(dst[4*i:], math.Float32bits(x))
+		}
+	default:
+		for i, x := range src {
+			binary.LittleEndian.PutUint16(dst[2*i:], uint16(f.EncodeWith(x, cast, 0)))
+		}
+	}
+	return nil
+}
+
+func checkBytes(values, bytes int, f *format.Scalar) error {
+	switch f {
+	case format.BF16, format.FP16, format.F32:
+	default:
+		return fmt.Errorf("a dense tensor is bf16, fp16 or f32, not %s", f)
+	}
+	if size := f.Bits() / 8; bytes != values*size {
+		return fmt.Errorf("%d bytes do not hold %d values of %s", bytes, values, f)
+	}
+	return nil
+}
