@@ -1,0 +1,149 @@
+// Package profile names the behaviour of other libraries as quantizer values:
+// the same block through two profiles shows why two files differ.
+//
+// A profile is data. Where a library does not define a block format, asking for
+// it is an error and not a guess. Deliberate differences:
+//
+//   - microxcaling's Python path takes floor(log2 x) in float32, which is one too
+//     large just below most powers of two; its C++ path, followed here, reads the
+//     exponent bits.
+//   - ggml's MXFP4 scale byte wraps around for an amax below 2^-125; here it stays 0.
+//   - ModelOpt's MXFP4 breaks ties downward and writes zeros as -0; it is left out.
+//   - compressed-tensors computes scales in the dtype of the checkpoint; the profile
+//     is that of a BF16 checkpoint.
+package profile
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/microscale-go/microscale/format"
+	"github.com/microscale-go/microscale/quant"
+)
+
+// A Profile is one library's behaviour: a quantizer for each of the block
+// formats that it defines.
+type Profile struct {
+	Name string
+	Doc  string // one line: which software, which of its defaults
+
+	mx        *quant.Quantizer // formats with E8M0 scales
+	nvfp4     *quant.Quantizer // formats with E4M3 scales
+	fp8       *quant.Quantizer // formats with FP32 scales
+	undefined []string         // formats of those kinds that it lacks
+}
+
+var profiles = []Profile{
+	{
+		Name:  "te",
+		Doc:   "NVIDIA Transformer Engine and cuBLAS (the default); formats they lack follow the same rules",
+		mx:    &quant.Quantizer{},
+		nvfp4: &quant.Quantizer{},
+		fp8:   &quant.Quantizer{},
+	},
+	{
+		Name: "ocp",
+		Doc:  "OCP Microscaling Formats 1.0 §6.3: floor rule, exact; a NaN or Inf makes its block NaN",
+		mx:   &quant.Quantizer{Rule: quant.Floor, ExactRatio: true, NonFinite: quant.Poison},
+	},
+	{
+		Name:      "torchao",
+		Doc:       "PyTorch's torchao: floor by default, a NaN or Inf makes its block NaN",
+		mx:        &quant.Quantizer{Rule: quant.Floor, NonFinite: quant.Poison, ElementNaN: format.Unchecked},
+		nvfp4:     &quant.Quantizer{Arithmetic: quant.EncodeFirst64, NonFinite: quant.Poison, ElementNaN: format.Unchecked},
+		fp8:       &quant.Quantizer{Arithmetic: quant.EncodeFirst64, NonFinite: quant.Poison},
+		undefined: []string{"mxint8"},
+	},
+	{
+		Name: "microxcaling",
+		Doc:  "Microsoft's microxcaling: floor rule, elements round half away from zero",
+		mx:   &quant.Quantizer{Rule: quant.Floor, Rounding: format.HalfAway, NonFinite: quant.Poison},
+	},
+	{
+		Name:      "ggml",
+		Doc:       "ggml and llama.cpp: floor rule, ties toward zero, NVFP4 without a global scale",
+		mx:        &quant.Quantizer{Rule: quant.Floor, Rounding: format.HalfTowardZero, NegativeZero: quant.DropNegativeZero},
+		nvfp4:     &quant.Quantizer{Arithmetic: quant.BlockOnly, Rounding: format.HalfTowardZero, NegativeZero: quant.DropNegativeZero},
+		undefined: []string{"mxfp8", "mxfp8-e5m2", "mxfp8-32x32", "mxfp6-e3m2", "mxfp6-e2m3", "mxint8", "nvfp4-16x16"},
+	},
+	{
+		Name:      "modelopt",
+		Doc:       "NVIDIA Model Optimizer: least scale that saturates nothing, decode scales computed first",
+		mx:        &quant.Quantizer{ExactRatio: true},
+		nvfp4:     &quant.Quantizer{Arithmetic: quant.DecodeFirst, NegativeZero: quant.DropZeroInput},
+		fp8:       &quant.Quantizer{Arithmetic: quant.DecodeFirst},
+		undefined: []string{"mxfp4", "mxfp6-e3m2", "mxfp6-e2m3", "mxfp8-e5m2", "mxint8", "mxfp8-32x32", "nvfp4-16x16", "fp8-vec128"},
+	},
+	{
+		Name:      "compressed-tensors",
+		Doc:       "compressed-tensors and llm-compressor on a BF16 checkpoint: even rule at FP4's mantissa width",
+		mx:        &quant.Quantizer{Rule: quant.Even, EvenMantissa: format.E2M1.Mantissa, NegativeZero: quant.DropZeroInput},
+		nvfp4:     &quant.Quantizer{Arithmetic: quant.DecodeFirstBF16, NegativeZero: quant.DropZeroInput},
+		fp8:       &quant.Quantizer{Arithmetic: quant.DecodeFirstBF16},
+		undefined: []string{"mxfp6-e3m2", "mxfp6-e2m3", "mxfp8-e5m2", "mxint8", "mxfp8-32x32", "nvfp4-16x16", "fp8-vec128"},
+	},
+}
+
+// Default is the profile of Transformer Engine.
+func Default() Profile { return profiles[0] }
+
+// All returns the profiles, the default first.
+func All() []Profile { return append([]Profile(nil), profiles...) }
+
+// Lookup finds a profile by its name. Case is ignored.
+func Lookup(name string) (Profile, error) {
+	names := make([]string, len(profiles))
+	for i, p := range profiles {
+		names[i] = p.Name
+		if strings.EqualFold(p.Name, name) {
+			return p, nil
+		}
+	}
+	return Profile{}, fmt.Errorf("unknown profile %q: use one of %s", name, strings.Join(names, ", "))
+}
+
+// String returns the profile's name.
+func (p Profile) String() string { return p.Name }
+
+// Quantizer returns what the library does for block format f, or an error where
+// it has no such format. Formats without scales are the same everywhere.
+func (p Profile) Quantizer(f quant.Format) (quant.Quantizer, error) {
+	if !f.Scaled() {
+		return quant.Quantizer{Format: f}, nil
+	}
+	behavior := p.fp8
+	switch f.Scale {
+	case format.E8M0:
+		behavior = p.mx
+	case format.E4M3:
+		behavior = p.nvfp4
+	}
+	for _, name := range p.undefined {
+		if name == f.Name {
+			behavior = nil
+		}
+	}
+	if behavior == nil {
+		return quant.Quantizer{}, fmt.Errorf("profile %s does not define %s: use one of %s", p.Name, f.Name, strings.Join(p.having(f), ", "))
+	}
+	q := *behavior
+	q.Format = f
+	if f.Element != format.E2M1 {
+		q.NegativeZero = quant.KeepNegativeZero // a cast to FP8 or FP6 keeps -0 everywhere
+	}
+	return q, nil
+}
+
+// having returns the names of the profiles that define f.
+func (p Profile) having(f quant.Format) []string {
+	var names []string
+	for _, other := range profiles {
+		if other.Name == p.Name {
+			continue
+		}
+		if _, err := other.Quantizer(f); err == nil {
+			names = append(names, other.Name)
+		}
+	}
+	return names
+}

@@ -1,0 +1,196 @@
+package quant
+
+import (
+	"fmt"
+
+	"github.com/microscale-go/microscale/format"
+)
+
+// What is here moves codes and scales and never requantizes. What would cut a
+// block in two, or join parts that were scaled differently, is an error.
+
+// Reshape returns t with other leading dimensions: shape has the same last
+// dimension and the same number of rows. The codes are shared.
+func (t *Tensor) Reshape(shape ...int) (*Tensor, error) {
+	rows := 1
+	for _, d := range shape[:max(0, len(shape)-1)] {
+		rows *= d
+	}
+	if len(shape) < 2 || shape[len(shape)-1] != t.Cols() || rows != t.Rows() {
+		return nil, fmt.Errorf("cannot reshape a %s tensor of shape %v to %v: the last dimension stays, and the product of the others", t.Format, t.Shape, shape)
+	}
+	r := *t
+	r.Shape = append([]int(nil), shape...)
+	return &r, nil
+}
+
+// SliceRows returns rows [from, to) of t as a matrix. Where blocks extend over
+// rows, from and to lie on their edges, or to is the end.
+func (t *Tensor) SliceRows(from, to int) (*Tensor, error) {
+	if from < 0 || to < from || t.Rows() < to {
+		return nil, fmt.Errorf("rows %d:%d are outside a %s tensor of %d rows", from, to, t.Format, t.Rows())
+	}
+	extent := t.rowExtent()
+	if extent > 0 && (from%extent != 0 || to%extent != 0 && to != t.Rows()) {
+		return nil, fmt.Errorf("rows %d:%d cut a block: %s %s blocks span %d rows; slice at their multiples", from, to, t.Direction, t.Format, extent)
+	}
+	s := newTensor(t.Format, t.Direction, to-from, t.Cols())
+	s.Global, s.Amax = t.Global, t.Amax
+	if t.Direction == Rowwise {
+		copy(s.Codes, t.Codes[from*t.LineBytes():])
+		s.copyScales(t, blockIndex(from, extent), 0)
+		return s, nil
+	}
+	first, _ := t.Format.Element.StoredBytes(from)
+	for l := range s.Lines() {
+		copy(s.line(l), t.line(l)[first:])
+	}
+	s.copyScales(t, 0, blockIndex(from, extent))
+	return s, nil
+}
+
+// Concat returns the rows of the tensors one after the other, as a matrix. They
+// agree in format, direction and columns, and in the scale of the whole tensor
+// where there is one; where blocks extend over rows, all but the last end on
+// their edges.
+func Concat(tensors ...*Tensor) (*Tensor, error) {
+	if len(tensors) == 0 {
+		return nil, fmt.Errorf("nothing to concatenate")
+	}
+	first, rows := tensors[0], 0
+	for i, t := range tensors {
+		if err := first.joins(t); err != nil {
+			return nil, fmt.Errorf("cannot concatenate tensor %d: %w", i, err)
+		}
+		if extent := t.rowExtent(); extent > 0 && rows%extent != 0 {
+			return nil, fmt.Errorf("cannot concatenate tensor %d: the rows before it end within a block of %d rows", i, extent)
+		}
+		rows += t.Rows()
+	}
+	c := newTensor(first.Format, first.Direction, rows, first.Cols())
+	c.Global = first.Global
+	at := 0
+	for _, t := range tensors {
+		c.Amax = max(c.Amax, t.Amax)
+		extent := t.rowExtent()
+		if c.Direction == Rowwise {
+			copy(c.Codes[at*c.LineBytes():], t.Codes)
+			c.pasteScales(t, blockIndex(at, extent), 0)
+		} else {
+			start, _ := c.Format.Element.StoredBytes(at)
+			for l := range c.Lines() {
+				copy(c.line(l)[start:], t.line(l))
+			}
+			c.pasteScales(t, 0, blockIndex(at, extent))
+		}
+		at += t.Rows()
+	}
+	return c, nil
+}
+
+// Transpose returns the transposed matrix with the same codes and the same
+// scales in their new places. It takes blocks that serve both directions: square
+// ones, or one scale for the tensor.
+func (t *Tensor) Transpose() (*Tensor, error) {
+	if !t.Format.Square() {
+		return nil, fmt.Errorf("cannot transpose %s codes: blocks of %d×%d do not serve the other direction; quantize it from the source", t.Format, max(1, t.Format.Block.Rows), t.Format.Block.Cols)
+	}
+	r := newTensor(t.Format, t.Direction, t.Cols(), t.Rows())
+	r.Global, r.Amax = t.Global, t.Amax
+	size := t.Format.Element.StoredBits() / 8
+	if size > 1 { // bf16, f32: elements of whole bytes
+		for l := range t.Lines() {
+			src := t.line(l)
+			for c := range t.Width() {
+				copy(r.line(c)[l*size:(l+1)*size], src[c*size:])
+			}
+		}
+		return r, nil
+	}
+	// A band of codes at a time, one per byte, from the columns of t.
+	const band = 64
+	codes := make([]byte, t.storedWidth())
+	columns := make([]byte, band*r.storedWidth())
+	for c0 := 0; c0 < t.Width(); c0 += band {
+		c1 := min(c0+band, t.Width())
+		clear(columns)
+		for l := range t.Lines() {
+			t.Format.Element.Split(codes, t.line(l))
+			for c := c0; c < c1; c++ {
+				columns[(c-c0)*r.storedWidth()+l] = codes[c]
+			}
+		}
+		for c := c0; c < c1; c++ {
+			t.Format.Element.Join(r.line(c), columns[(c-c0)*r.storedWidth():(c-c0+1)*r.storedWidth()])
+		}
+	}
+	rows, cols := r.ScaleShape()
+	for i := range rows {
+		for j := range cols {
+			if t.Scales32 != nil {
+				r.Scales32[i*cols+j] = t.Scales32[j*rows+i]
+			} else {
+				r.Scales[i*cols+j] = t.Scales[j*rows+i]
+			}
+		}
+	}
+	return r, nil
+}
+
+// rowExtent returns how many rows of the source a block spans, 0 where any
+// number of them do.
+func (t *Tensor) rowExtent() int {
+	if t.Direction == Columnwise {
+		return t.Format.Block.Cols
+	}
+	return t.Format.Block.Rows
+}
+
+// joins reports what keeps the rows of u from following those of t.
+func (t *Tensor) joins(u *Tensor) error {
+	switch {
+	case t.Format.Name != u.Format.Name || t.Format.Block != u.Format.Block || t.Direction != u.Direction:
+		return fmt.Errorf("%s %s after %s %s", u.Direction, u.Format, t.Direction, t.Format)
+	case t.Cols() != u.Cols():
+		return fmt.Errorf("%d columns after %d", u.Cols(), t.Cols())
+	case t.Global != u.Global:
+		return fmt.Errorf("its global scale is %g, the first one's %g: quantize them with a common amax", u.Global, t.Global)
+	}
+	shared := t.Format.PerTensor() || t.Direction == Columnwise && t.Format.Block.Cols == 0
+	if shared && t.Format.Scale == format.F32 {
+		for i, s := range t.Scales32 {
+			if i >= len(u.Scales32) || u.Scales32[i] != s {
+				return fmt.Errorf("its scale differs from the first one's: quantize them with a common amax")
+			}
+		}
+	}
+	return nil
+}
+
+// copyScales fills the scales of t from those of src, beginning at (row, col).
+func (t *Tensor) copyScales(src *Tensor, row, col int) {
+	rows, cols := t.ScaleShape()
+	_, stride := src.ScaleShape()
+	for i := range rows {
+		from := (row+i)*stride + col
+		if t.Scales32 != nil {
+			copy(t.Scales32[i*cols:(i+1)*cols], src.Scales32[from:])
+		} else if t.Scales != nil {
+			copy(t.Scales[i*cols:(i+1)*cols], src.Scales[from:])
+		}
+	}
+}
+
+// pasteScales writes the scales of src into those of t at (row, col).
+func (t *Tensor) pasteScales(src *Tensor, row, col int) {
+	rows, cols := src.ScaleShape()
+	_, stride := t.ScaleShape()
+	for i := range rows {
+		to := (row+i)*stride + col
+		if t.Scales32 != nil {
+			copy(t.Scales32[to:to+cols], src.Scales32[i*cols:])
+		} else if t.Scales != nil {
+			copy(t.Scales[to:to+cols], src.Scales[i*cols:])
+		}
+	}
+}
