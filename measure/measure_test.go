@@ -1,0 +1,190 @@
+package measure
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+)
+
+var (
+	inf = float32(math.Inf(1))
+	nan = float32(math.NaN())
+)
+
+// result measures got against want in blocks of the given length.
+func result(block int, want, got []float32) Result {
+	a := New(block)
+	a.Add(want, got)
+	return a.Result()
+}
+
+// same compares figures, NaN being the same as NaN.
+func same(a, b float64) bool {
+	return a == b || a != a && b != b || math.Abs(a-b) <= 1e-12*math.Abs(b)
+}
+
+// TestByHand compares every figure with one worked out on paper.
+func TestByHand(t *testing.T) {
+	for _, tc := range []struct {
+		name      string
+		block     int
+		want, got []float32
+		result    Result
+	}{
+		{
+			// Σx² = 25, e = (0, 1), Σe² = 1.
+			"one block", 2, []float32{3, -4}, []float32{3, -3},
+			Result{Elements: 2, SQNR: 10 * math.Log10(25), MeanBlockSQNR: 10 * math.Log10(25),
+				Cosine: 21 / (5 * math.Sqrt(18)), MaxRelative: 0.25, Bias: 1.0 / 7},
+		},
+		{
+			// Blocks (10, 0 | 1, 0 | 2): Σe² = 1, 0.25, 0. The exact last block is left out of the mean.
+			"three blocks", 2, []float32{10, 0, 1, 0, 2}, []float32{9, 0, 0.5, 0, 2},
+			Result{Elements: 5, SQNR: 10 * math.Log10(105/1.25), MeanBlockSQNR: (20 + 10*math.Log10(4)) / 2,
+				Cosine: 94.5 / math.Sqrt(105*85.25), MaxRelative: 0.5, Bias: -1.5 / 13},
+		},
+		{
+			"flushed", 1, []float32{1, -1, 0}, []float32{0, -1, 0},
+			Result{Elements: 3, SQNR: 10 * math.Log10(2), MeanBlockSQNR: 0,
+				Cosine: math.Sqrt(0.5), MaxRelative: 1, Bias: -0.5, Flushed: 1},
+		},
+		{
+			"exact", 2, []float32{1, -2, 0}, []float32{1, -2, 0},
+			Result{Elements: 3, SQNR: math.Inf(1), MeanBlockSQNR: math.Inf(1), Cosine: 1},
+		},
+		{
+			"zeros", 2, []float32{0, 0}, []float32{0, 0},
+			Result{Elements: 2, SQNR: math.Inf(1), MeanBlockSQNR: math.Inf(1), Cosine: 1},
+		},
+		{
+			"zeros became something", 2, []float32{0, 0}, []float32{0, 1},
+			Result{Elements: 2, SQNR: math.Inf(-1), MeanBlockSQNR: math.NaN(), Cosine: math.NaN(), Bias: math.Inf(1)},
+		},
+		{
+			"nothing", 2, nil, nil,
+			Result{SQNR: math.Inf(1), MeanBlockSQNR: math.Inf(1), Cosine: 1},
+		},
+		{
+			// Only (3, 3) and (4, 5) count.
+			"not finite", 8, []float32{3, nan, inf, 1, 1, 4}, []float32{3, 0, inf, nan, -inf, 5},
+			Result{Elements: 6, SQNR: 10 * math.Log10(25), MeanBlockSQNR: 10 * math.Log10(25),
+				Cosine: 29 / (5 * math.Sqrt(34)), MaxRelative: 0.25, Bias: 1.0 / 7, NonFinite: 2, NonFiniteWant: 2},
+		},
+		{
+			"largest floats", 1, []float32{math.MaxFloat32}, []float32{-math.MaxFloat32},
+			Result{Elements: 1, SQNR: 10 * math.Log10(0.25), MeanBlockSQNR: 10 * math.Log10(0.25),
+				Cosine: -1, MaxRelative: 2, Bias: -2},
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) { compare(t, result(tc.block, tc.want, tc.got), tc.result) })
+	}
+}
+
+func compare(t *testing.T, got, want Result) {
+	t.Helper()
+	for _, f := range []struct {
+		name      string
+		got, want float64
+	}{
+		{"SQNR", got.SQNR, want.SQNR},
+		{"mean block SQNR", got.MeanBlockSQNR, want.MeanBlockSQNR},
+		{"cosine", got.Cosine, want.Cosine},
+		{"maximal relative error", got.MaxRelative, want.MaxRelative},
+		{"bias", got.Bias, want.Bias},
+		{"elements", float64(got.Elements), float64(want.Elements)},
+		{"saturated", float64(got.Saturated), float64(want.Saturated)},
+		{"flushed", float64(got.Flushed), float64(want.Flushed)},
+		{"not finite", float64(got.NonFinite), float64(want.NonFinite)},
+		{"wanted not finite", float64(got.NonFiniteWant), float64(want.NonFiniteWant)},
+	} {
+		if !same(f.got, f.want) {
+			t.Errorf("%s is %v, want %v", f.name, f.got, f.want)
+		}
+	}
+}
+
+// TestCountSaturated puts elements on, beyond and far beyond the limit.
+func TestCountSaturated(t *testing.T) {
+	beyond := math.Nextafter32(448, inf)
+	a := New(32)
+	a.CountSaturated([]float32{448, -448, beyond, -beyond, 1e30, 0, nan, inf, -inf}, 448)
+	a.CountSaturated([]float32{1e30}, inf)
+	a.CountSaturated([]float32{2, 1}, 1)
+	if got := a.Result().Saturated; got != 4 {
+		t.Errorf("%d elements saturated, want 4", got)
+	}
+}
+
+// TestTiles cuts rows at block boundaries in several ways: blocks, counts and
+// maxima stay the same, and the sums but for their last bits.
+func TestTiles(t *testing.T) {
+	const rows, cols, block = 7, 75, 8
+	random := rand.New(rand.NewPCG(1, 2))
+	want, got := make([]float32, rows*cols), make([]float32, rows*cols)
+	for i := range want {
+		want[i] = float32(random.NormFloat64())
+		got[i] = want[i] * (1 + float32(random.IntN(3)-1)*0.1)
+	}
+	whole := New(block)
+	for r := range rows {
+		whole.Add(want[r*cols:(r+1)*cols], got[r*cols:(r+1)*cols])
+	}
+	for _, tile := range []int{block, 3 * block, 9 * block} {
+		merged := New(block)
+		for r := range rows {
+			for c := 0; c < cols; c += tile {
+				part := New(block)
+				from, to := r*cols+c, r*cols+min(c+tile, cols)
+				part.Add(want[from:to], got[from:to])
+				merged.Merge(part)
+			}
+		}
+		compare(t, merged.Result(), whole.Result())
+		if merged.blocks != whole.blocks {
+			t.Errorf("tiles of %d: %d blocks, want %d", tile, merged.blocks, whole.blocks)
+		}
+	}
+}
+
+// TestMergeCounts checks the figures that TestTiles has none of.
+func TestMergeCounts(t *testing.T) {
+	a, b := New(4), New(4)
+	a.Add([]float32{1, nan, 1}, []float32{0, 1, inf})
+	b.Add([]float32{1, nan, 1}, []float32{0, 1, inf})
+	b.CountSaturated([]float32{2, 2, 2}, 1)
+	a.Merge(b)
+	r := a.Result()
+	if r.Elements != 6 || r.Flushed != 2 || r.NonFinite != 2 || r.NonFiniteWant != 2 || r.Saturated != 3 {
+		t.Errorf("merged counts are %+v", r)
+	}
+}
+
+// TestMisuse checks that the mistakes of a caller do not pass.
+func TestMisuse(t *testing.T) {
+	for name, f := range map[string]func(){
+		"block of none":     func() { New(0) },
+		"lengths differ":    func() { New(1).Add(make([]float32, 2), make([]float32, 1)) },
+		"block lengths too": func() { New(1).Merge(New(2)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			defer func() {
+				if recover() == nil {
+					t.Error("no panic")
+				}
+			}()
+			f()
+		})
+	}
+}
+
+func BenchmarkAdd(b *testing.B) {
+	want, got := make([]float32, 4096), make([]float32, 4096)
+	for i := range want {
+		want[i], got[i] = float32(i%61-30), float32(i%61-30)*1.01
+	}
+	a := New(32)
+	b.SetBytes(int64(4 * len(want)))
+	for b.Loop() {
+		a.Add(want, got)
+	}
+}

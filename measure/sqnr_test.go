@@ -1,0 +1,176 @@
+package measure_test
+
+import (
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/microscale-go/microscale/format"
+	"github.com/microscale-go/microscale/measure"
+	"github.com/microscale-go/microscale/quant"
+	"github.com/microscale-go/microscale/tensor"
+)
+
+const (
+	sqnrElements = 1 << 20
+	sqnrRow      = 4096
+	sqnrSeed     = 1
+)
+
+// uniform returns number i of a stateless SplitMix64 stream, in (0, 1).
+func uniform(seed, i uint64) float64 {
+	z := seed + (i+1)*0x9e3779b97f4a7c15
+	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
+	z = (z ^ z>>27) * 0x94d049bb133111eb
+	z ^= z >> 31
+	return (float64(z>>11) + 0.5) * 0x1p-53
+}
+
+// samples returns values of a standard normal distribution and of a uniform one
+// over (-1, 1).
+func samples() (gauss, unif tensor.Dense) {
+	gauss, unif = tensor.New(sqnrElements/sqnrRow, sqnrRow), tensor.New(sqnrElements/sqnrRow, sqnrRow)
+	for i := range gauss.Data {
+		u, v := uniform(sqnrSeed, uint64(2*i)), uniform(sqnrSeed, uint64(2*i+1))
+		gauss.Data[i] = float32(math.Sqrt(-2*math.Log(u)) * math.Cos(2*math.Pi*v))
+		unif.Data[i] = float32(2*u - 1)
+	}
+	return gauss, unif
+}
+
+// measured returns the error of x under q, in blocks of 32.
+func measured(t *testing.T, q quant.Quantizer, x tensor.Dense) measure.Result {
+	t.Helper()
+	with := quant.With{}
+	if q.Rounding == format.Stochastic {
+		with.Random = &quant.Stream{Seed: sqnrSeed}
+	}
+	quantized, err := q.Rowwise(x, with)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := quantized.Dequantize(0)
+	a := measure.New(32)
+	for r := range x.Rows {
+		a.Add(x.Row(r), got.Row(r))
+		if block := q.Format.Block.Cols; block > 0 {
+			for c := 0; c < x.Cols; c += block {
+				a.CountSaturated(x.Row(r)[c:c+block], float32(quantized.Scale(r, c)*q.Format.Element.Max()))
+			}
+		}
+	}
+	return a.Result()
+}
+
+// element returns f with elements of another format.
+func element(f quant.Format, e *format.Scalar) quant.Format {
+	f.Name, f.Element = f.Name+"/"+e.Name, e
+	return f
+}
+
+// TestSQNR compares every format and rule with an independent computation (NumPy,
+// float64, the mean of four seeds), to 0.1 dB.
+func TestSQNR(t *testing.T) {
+	gauss, unif := samples()
+	const sr = format.Stochastic
+	for _, tc := range []struct {
+		quantizer   quant.Quantizer
+		gauss, unif float64
+	}{
+		{quant.Quantizer{Format: quant.BF16}, 55.59, 56.62},
+		{quant.Quantizer{Format: quant.MXFP8, Rule: quant.Floor}, 30.65, 26.22},
+		{quant.Quantizer{Format: quant.MXFP8, Rule: quant.RatioCeil}, 31.52, 32.54},
+		{quant.Quantizer{Format: quant.MXFP8, Rule: quant.Ceil}, 31.52, 32.54},
+		{quant.Quantizer{Format: quant.MXFP8, Rule: quant.Even}, 31.18, 30.80},
+		{quant.Quantizer{Format: quant.MXFP8E5M2, Rule: quant.Floor}, 25.36, 24.32},
+		{quant.Quantizer{Format: quant.MXFP8E5M2, Rule: quant.RatioCeil}, 25.54, 26.51},
+		{quant.Quantizer{Format: quant.MXFP8E5M2, Rule: quant.Ceil}, 25.54, 26.51},
+		{quant.Quantizer{Format: quant.MXFP8E5M2, Rule: quant.Even}, 25.54, 26.51},
+		{quant.Quantizer{Format: quant.MXFP6E2M3, Rule: quant.Floor}, 30.94, 31.26},
+		{quant.Quantizer{Format: quant.MXFP6E2M3, Rule: quant.RatioCeil}, 30.96, 32.19},
+		{quant.Quantizer{Format: quant.MXFP6E2M3, Rule: quant.Ceil}, 28.76, 32.15},
+		{quant.Quantizer{Format: quant.MXFP6E2M3, Rule: quant.Even}, 30.99, 32.27},
+		{quant.Quantizer{Format: quant.MXFP6E3M2, Rule: quant.Floor}, 25.36, 24.32},
+		{quant.Quantizer{Format: quant.MXFP6E3M2, Rule: quant.RatioCeil}, 25.54, 26.51},
+		{quant.Quantizer{Format: quant.MXFP6E3M2, Rule: quant.Ceil}, 25.54, 26.51},
+		{quant.Quantizer{Format: quant.MXFP6E3M2, Rule: quant.Even}, 25.54, 26.51},
+		{quant.Quantizer{Format: quant.MXFP4, Rule: quant.Floor}, 18.80, 16.83},
+		{quant.Quantizer{Format: quant.MXFP4, Rule: quant.RatioCeil}, 18.76, 20.10},
+		{quant.Quantizer{Format: quant.MXFP4, Rule: quant.Ceil}, 16.82, 20.10},
+		{quant.Quantizer{Format: quant.MXFP4, Rule: quant.Even}, 19.03, 20.11},
+		{quant.Quantizer{Format: quant.MXINT8, Rule: quant.Floor}, 41.66, 48.06},
+		{quant.Quantizer{Format: quant.MXINT8, Rule: quant.RatioCeil}, 41.61, 45.96},
+		{quant.Quantizer{Format: quant.NVFP4}, 20.44, 19.86},
+		{quant.Quantizer{Format: quant.NVFP4, Arithmetic: quant.DecodeFirst}, 20.44, 19.86},
+		{quant.Quantizer{Format: quant.FP8Tensor}, 31.55, 31.87},
+		{quant.Quantizer{Format: quant.FP8Tensor, PowerOfTwo: true}, 31.52, 32.54},
+		{quant.Quantizer{Format: quant.FP8Vec128}, 31.80, 31.97},
+		{quant.Quantizer{Format: quant.FP8Vec128, PowerOfTwo: true}, 31.52, 32.54},
+		{quant.Quantizer{Format: element(quant.FP8Tensor, format.E5M2)}, 25.56, 25.85},
+		{quant.Quantizer{Format: element(quant.FP8Tensor, format.E5M2), PowerOfTwo: true}, 25.54, 26.51},
+		{quant.Quantizer{Format: element(quant.FP8Vec128, format.E5M2)}, 25.80, 25.95},
+		{quant.Quantizer{Format: element(quant.FP8Vec128, format.E5M2), PowerOfTwo: true}, 25.54, 26.51},
+		{quant.Quantizer{Format: quant.MXFP8, Rule: quant.RatioCeil, Rounding: sr}, 28.50, 29.52},
+		{quant.Quantizer{Format: quant.MXFP4, Rule: quant.RatioCeil, Rounding: sr}, 15.67, 17.09},
+		{quant.Quantizer{Format: quant.MXFP4, Rule: quant.Floor, Rounding: sr}, 15.99, 15.87},
+		{quant.Quantizer{Format: quant.NVFP4, Rounding: sr}, 17.25, 16.77},
+	} {
+		t.Run(name(tc.quantizer), func(t *testing.T) {
+			for _, data := range []struct {
+				name string
+				x    tensor.Dense
+				want float64
+			}{{"gauss", gauss, tc.gauss}, {"unif", unif, tc.unif}} {
+				if got := measured(t, tc.quantizer, data.x).SQNR; math.Abs(got-data.want) > 0.1 {
+					t.Errorf("%s: SQNR is %.2f dB, want %.2f", data.name, got, data.want)
+				}
+			}
+		})
+	}
+}
+
+// name returns the fields of q that a row of TestSQNR sets.
+func name(q quant.Quantizer) string {
+	parts := []string{"format=" + q.Format.Name}
+	if q.Format.Scale == format.E8M0 {
+		parts = append(parts, "rule="+q.Rule.String())
+	}
+	if q.Arithmetic != quant.EncodeFirst {
+		parts = append(parts, "decode-first")
+	}
+	if q.PowerOfTwo {
+		parts = append(parts, "power-of-two")
+	}
+	if q.Rounding != format.NearestEven {
+		parts = append(parts, q.Rounding.String())
+	}
+	return strings.Join(parts, "/")
+}
+
+// TestRates compares how many elements of normal data are saturated and flushed,
+// in percent, with the same independent computation.
+func TestRates(t *testing.T) {
+	gauss, _ := samples()
+	unknown := math.NaN()
+	for _, tc := range []struct {
+		quantizer          quant.Quantizer
+		saturated, flushed float64
+	}{
+		{quant.Quantizer{Format: quant.MXFP8, Rule: quant.Floor}, 0.85, 0},
+		{quant.Quantizer{Format: quant.MXFP8}, 0, 0},
+		{quant.Quantizer{Format: quant.MXFP4, Rule: quant.Floor}, 2.30, 8.8},
+		{quant.Quantizer{Format: quant.MXFP4}, 0, 10.7},
+		{quant.Quantizer{Format: quant.NVFP4}, unknown, 6.8},
+	} {
+		t.Run(name(tc.quantizer), func(t *testing.T) {
+			r := measured(t, tc.quantizer, gauss)
+			percent := func(n int64) float64 { return 100 * float64(n) / float64(r.Elements) }
+			if got := percent(r.Saturated); math.Abs(got-tc.saturated) > 0.01 {
+				t.Errorf("%.3f %% saturated, want %.2f", got, tc.saturated)
+			}
+			if got := percent(r.Flushed); math.Abs(got-tc.flushed) > 0.1 {
+				t.Errorf("%.3f %% flushed, want %.1f", got, tc.flushed)
+			}
+		})
+	}
+}
