@@ -1,0 +1,145 @@
+package safetensors
+
+import (
+	"fmt"
+	"math/bits"
+	"strings"
+)
+
+// A Dtype is the type of a tensor's elements. The zero Dtype is none.
+//
+// The order of the constants is the reference writer's order of increasing
+// alignment: a [Layout] puts larger ones first.
+type Dtype uint8
+
+// The dtypes of the format. F8E4M3 is OCP's E4M3, the one without infinities.
+const (
+	Bool Dtype = iota + 1
+	F4
+	F6E2M3
+	F6E3M2
+	U8
+	I8
+	F8E5M2
+	F8E4M3
+	F8E8M0
+	F8E4M3FNUZ
+	F8E5M2FNUZ
+	I16
+	U16
+	F16
+	BF16
+	I32
+	U32
+	F32
+	C64
+	F64
+	I64
+	U64
+)
+
+// dtypes has a row for each Dtype: its name in a header and the size of an
+// element in bits.
+var dtypes = [...]struct {
+	name string
+	bits int
+}{
+	Bool:       {"BOOL", 8},
+	F4:         {"F4", 4},
+	F6E2M3:     {"F6_E2M3", 6},
+	F6E3M2:     {"F6_E3M2", 6},
+	U8:         {"U8", 8},
+	I8:         {"I8", 8},
+	F8E5M2:     {"F8_E5M2", 8},
+	F8E4M3:     {"F8_E4M3", 8},
+	F8E8M0:     {"F8_E8M0", 8},
+	F8E4M3FNUZ: {"F8_E4M3FNUZ", 8},
+	F8E5M2FNUZ: {"F8_E5M2FNUZ", 8},
+	I16:        {"I16", 16},
+	U16:        {"U16", 16},
+	F16:        {"F16", 16},
+	BF16:       {"BF16", 16},
+	I32:        {"I32", 32},
+	U32:        {"U32", 32},
+	F32:        {"F32", 32},
+	C64:        {"C64", 64},
+	F64:        {"F64", 64},
+	I64:        {"I64", 64},
+	U64:        {"U64", 64},
+}
+
+// Dtypes returns every dtype in the order of increasing alignment.
+func Dtypes() []Dtype {
+	all := make([]Dtype, 0, len(dtypes)-1)
+	for d := Bool; d.valid(); d++ {
+		all = append(all, d)
+	}
+	return all
+}
+
+// ParseDtype returns the dtype of a name as headers spell it, such as "BF16" or
+// "F8_E4M3". Case matters.
+func ParseDtype(name string) (Dtype, error) {
+	for d := Bool; d.valid(); d++ {
+		if dtypes[d].name == name {
+			return d, nil
+		}
+	}
+	return 0, fmt.Errorf("unknown dtype %s (known: %s)", quote(name), dtypeNames())
+}
+
+func dtypeNames() string {
+	names := make([]string, 0, len(dtypes))
+	for _, d := range Dtypes() {
+		names = append(names, d.String())
+	}
+	return strings.Join(names, " ")
+}
+
+func (d Dtype) valid() bool { return d != 0 && int(d) < len(dtypes) }
+
+// String returns the dtype's name in a header.
+func (d Dtype) String() string {
+	if !d.valid() {
+		return fmt.Sprintf("Dtype(%d)", uint8(d))
+	}
+	return dtypes[d].name
+}
+
+// Bits returns the size of one element in bits, 0 for a value that is no dtype.
+// It is less than 8 for F4, F6E2M3 and F6E3M2.
+func (d Dtype) Bits() int {
+	if !d.valid() {
+		return 0
+	}
+	return dtypes[d].bits
+}
+
+// size returns the bytes of a tensor, product(shape)·bits/8, or says why there
+// is no such number. Dimensions are not negative. The product is taken from
+// the left in 64 bits, so a zero dimension saves only what comes after it, as
+// in the reference reader.
+func (d Dtype) size(shape []int64) (n int64, problem string) {
+	total := uint64(1)
+	for _, dim := range append(shape[:len(shape):len(shape)], int64(d.Bits())) {
+		hi, lo := bits.Mul64(total, uint64(dim))
+		if hi != 0 {
+			return 0, fmt.Sprintf("shape %v of %s overflows 64 bits", shortShape(shape), d)
+		}
+		total = lo
+	}
+	if total%8 != 0 {
+		return 0, fmt.Sprintf("shape %v of %s is %d bits, not a whole number of bytes", shortShape(shape), d, total)
+	}
+	return int64(total / 8), ""
+}
+
+// shortShape prints a shape, or the start of one that would fill the line.
+func shortShape(shape []int64) string {
+	const most = 8
+	if len(shape) <= most {
+		return fmt.Sprint(shape)
+	}
+	s := fmt.Sprint(shape[:most])
+	return fmt.Sprintf("%s …] (%d dimensions)", s[:len(s)-1], len(shape))
+}

@@ -1,0 +1,83 @@
+package safetensors
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"strconv"
+	"strings"
+	"syscall"
+	"unicode/utf8"
+)
+
+// What to do about a fault, by who caused it.
+const (
+	fixDamaged   = "the file is damaged or was not written by a safetensors writer; fetch it again"
+	fixTruncated = "the file is incomplete; fetch it again"
+	fixForeign   = "check that this is a safetensors file"
+	fixTensor    = "correct the tensor before writing it"
+	fixIndex     = "correct the index, or fetch it again"
+)
+
+// A FormatError says why a file is not, or would not become, a valid
+// safetensors file or index.
+type FormatError struct {
+	Path    string // the file; empty where only bytes were given
+	Tensor  string // the tensor at fault; empty where it is no single one
+	Offset  int64  // byte offset in the file of the fault; -1 where there is none
+	Problem string // what is wrong
+	Fix     string // what to do
+}
+
+// Error returns one line: file, tensor, byte offset, what is wrong, what to do.
+func (e *FormatError) Error() string {
+	var parts []string
+	if e.Path != "" {
+		parts = append(parts, e.Path)
+	}
+	if e.Tensor != "" {
+		parts = append(parts, "tensor "+quote(e.Tensor))
+	}
+	if e.Offset >= 0 {
+		parts = append(parts, fmt.Sprintf("byte %d", e.Offset))
+	}
+	parts = append(parts, e.Problem)
+	if e.Fix != "" {
+		parts = append(parts, e.Fix)
+	}
+	return strings.Join(parts, ": ")
+}
+
+// quote quotes a string from a file for an error line. A header may hold a
+// string of a hundred megabytes, so only its start is shown.
+func quote(s string) string {
+	const most = 120
+	if len(s) <= most {
+		return strconv.Quote(s)
+	}
+	n := most
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return strconv.Quote(s[:n]) + "…"
+}
+
+// ioError describes a failed read or write. It wraps the cause.
+func ioError(path, where string, cause error) error {
+	if e, ok := errors.AsType[*fs.PathError](cause); ok {
+		cause = e.Err // its path would be the second one on the line
+	}
+	if errors.Is(cause, syscall.ENOSPC) {
+		return fmt.Errorf("%s: %s: %w: free space on that filesystem and run again", path, where, cause)
+	}
+	return fmt.Errorf("%s: %s: %w", path, where, cause)
+}
+
+// place names a byte offset of a file, in the data of a tensor or, when tensor
+// is empty, in the header.
+func place(tensor string, offset int64) string {
+	if tensor == "" {
+		return fmt.Sprintf("header: byte %d", offset)
+	}
+	return fmt.Sprintf("tensor %s: byte %d", quote(tensor), offset)
+}

@@ -1,0 +1,93 @@
+package safetensors_test
+
+import (
+	"fmt"
+	"log"
+	"os"
+	"path/filepath"
+
+	"github.com/microscale-go/microscale/safetensors"
+)
+
+// Write a file of two tensors, then read one of them back.
+func Example() {
+	dir, err := os.MkdirTemp("", "safetensors")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	path := filepath.Join(dir, "model.safetensors")
+
+	layout, err := safetensors.NewLayout([]safetensors.Spec{
+		{Name: "fc.weight", Dtype: safetensors.F8E4M3, Shape: []int64{2, 2}},
+		{Name: "fc.weight_scale", Dtype: safetensors.F32, Shape: []int64{1}},
+	}, map[string]string{"format": "pt"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	// A real program writes to a temporary name and renames it after Close.
+	w, err := safetensors.Create(path, layout)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer w.Abort() // does nothing once Close has succeeded
+	if err := w.WriteTensorAt("fc.weight", []byte{0x38, 0x40, 0xb8, 0x7e}, 0); err != nil {
+		log.Fatal(err)
+	}
+	if err := w.WriteTensorAt("fc.weight_scale", []byte{0, 0, 0x80, 0x3f}, 0); err != nil {
+		log.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		log.Fatal(err)
+	}
+
+	f, err := safetensors.Open(path)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer f.Close()
+	for _, t := range f.Tensors() {
+		fmt.Println(t.Name, t.Dtype, t.Shape, t.Bytes(), "bytes at", t.Begin)
+	}
+	t, _ := f.Lookup("fc.weight")
+	row := make([]byte, 2)
+	if err := f.ReadTensorAt(row, t, 2); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Printf("last row: % x\n", row)
+	// Output:
+	// fc.weight_scale F32 [1] 4 bytes at 0
+	// fc.weight F8_E4M3 [2 2] 4 bytes at 4
+	// last row: b8 7e
+}
+
+func ExampleParseHeader() {
+	header := `{"a":{"dtype":"F32","shape":[16],"data_offsets":[0,64]},
+	            "b":{"dtype":"F32","shape":[16],"data_offsets":[96,160]}}`
+	_, err := safetensors.ParseHeader([]byte(header), 160)
+	fmt.Println(err)
+	// Output:
+	// tensor "b": byte 78: data starts at byte 96 of the data buffer, expected 64 (hole between tensors): the file is damaged or was not written by a safetensors writer; fetch it again
+}
+
+func ExampleIndex() {
+	index := safetensors.Index{TotalSize: 1024, WeightMap: map[string]string{
+		"model.norm.weight": safetensors.ShardName(2, 2),
+		"lm_head.weight":    safetensors.ShardName(1, 2),
+	}}
+	text, err := index.Marshal()
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Print(string(text))
+	// Output:
+	// {
+	//   "metadata": {
+	//     "total_size": 1024
+	//   },
+	//   "weight_map": {
+	//     "lm_head.weight": "model-00001-of-00002.safetensors",
+	//     "model.norm.weight": "model-00002-of-00002.safetensors"
+	//   }
+	// }
+}

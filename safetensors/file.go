@@ -1,0 +1,182 @@
+package safetensors
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+)
+
+// A File is an open safetensors file. Its methods may be called from several
+// goroutines at once, except Close.
+type File struct {
+	name      string
+	r         io.ReaderAt
+	closer    io.Closer // nil when the caller owns r
+	size      int64
+	dataStart int64
+	header    *Header
+	byName    map[string]int // index into header.Tensors
+}
+
+// Open opens a file and checks its header; see [ParseHeader]. Tensor data is
+// not read.
+func Open(path string) (*File, error) {
+	f, size, err := openRegular(path)
+	if err != nil {
+		return nil, err
+	}
+	file, err := NewFile(f, size, path)
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	file.closer = f
+	return file, nil
+}
+
+// openRegular opens a regular file and returns its size.
+func openRegular(path string) (*os.File, int64, error) {
+	// Asked before opening, since opening a named pipe would wait for a writer.
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, 0, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, 0, &FormatError{Path: path, Offset: -1, Problem: "not a regular file", Fix: "name a file"}
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, 0, err
+	}
+	if info, err = f.Stat(); err != nil {
+		f.Close()
+		return nil, 0, err
+	}
+	return f, info.Size(), nil
+}
+
+// NewFile checks the header of a file of size bytes that is read through r.
+// The name is for errors only.
+func NewFile(r io.ReaderAt, size int64, name string) (*File, error) {
+	header, headerSize, err := readHeader(r, size, name)
+	if e, ok := errors.AsType[*FormatError](err); ok {
+		e.Path = name
+	}
+	if err != nil {
+		return nil, err
+	}
+	f := &File{
+		name: name, r: r, size: size, header: header,
+		dataStart: lengthSize + headerSize,
+		byName:    make(map[string]int, len(header.Tensors)),
+	}
+	for i, t := range header.Tensors {
+		f.byName[t.Name] = i
+	}
+	return f, nil
+}
+
+// readHeader reads and checks the length and the header.
+func readHeader(r io.ReaderAt, size int64, name string) (h *Header, headerSize int64, err error) {
+	fail := func(offset int64, problem, fix string) (*Header, int64, error) {
+		return nil, 0, &FormatError{Offset: offset, Problem: problem, Fix: fix}
+	}
+	if size < lengthSize {
+		return fail(max(size, 0), fmt.Sprintf("the file has %d bytes, fewer than the %d of the header's length", size, lengthSize), fixTruncated)
+	}
+	var prefix [lengthSize]byte
+	if err := readFull(r, prefix[:], 0, name, ""); err != nil {
+		return nil, 0, err
+	}
+	n := binary.LittleEndian.Uint64(prefix[:])
+	switch {
+	case string(prefix[:]) == "version ":
+		return fail(0, "this is a Git LFS pointer, not the file it points to", "run git lfs pull, or fetch the file itself")
+	case n == 0:
+		return fail(0, "the header's length is 0", "the file was never finished; write or fetch it again")
+	case n > MaxHeaderSize:
+		return fail(0, tooLarge(n), fixForeign)
+	case int64(n) > size-lengthSize:
+		return fail(size, fmt.Sprintf("the header ends at byte %d, after the end of the file", lengthSize+n), fixTruncated)
+	}
+	json := make([]byte, n)
+	if err := readFull(r, json, lengthSize, name, ""); err != nil {
+		return nil, 0, err
+	}
+	h, err = ParseHeader(json, size-lengthSize-int64(n))
+	return h, int64(n), err
+}
+
+// readFull fills p from a byte offset of the file.
+func readFull(r io.ReaderAt, p []byte, offset int64, name, tensor string) error {
+	n, err := r.ReadAt(p, offset)
+	switch {
+	case n == len(p):
+		return nil
+	case err == io.EOF || err == io.ErrUnexpectedEOF:
+		return &FormatError{Path: name, Tensor: tensor, Offset: offset + int64(n), Fix: "fetch it again",
+			Problem: fmt.Sprintf("the file ended %d bytes early: it changed or was truncated after it was opened", len(p)-n)}
+	}
+	return ioError(name, place(tensor, offset+int64(n)), err)
+}
+
+// Name returns the path or name that the file was opened with.
+func (f *File) Name() string { return f.name }
+
+// Size returns the size of the file in bytes.
+func (f *File) Size() int64 { return f.size }
+
+// DataStart returns the byte offset of the data buffer in the file; tensors
+// count from it.
+func (f *File) DataStart() int64 { return f.dataStart }
+
+// Metadata returns the header's metadata, nil when the file has none. The
+// caller must not change it.
+func (f *File) Metadata() map[string]string { return f.header.Metadata }
+
+// Tensors returns the tensors in the order of their data. The caller must not
+// change them.
+func (f *File) Tensors() []TensorInfo { return f.header.Tensors }
+
+// Lookup returns the tensor of a name.
+func (f *File) Lookup(name string) (TensorInfo, bool) {
+	i, ok := f.byName[name]
+	if !ok {
+		return TensorInfo{}, false
+	}
+	return f.header.Tensors[i], true
+}
+
+// ReadTensorAt fills p with the bytes of a tensor of this file, starting off
+// bytes into it. It fails, and reads nothing, when [off, off+len(p)) is not
+// inside the tensor. A file that has become shorter than it was when it was
+// opened gives a [*FormatError].
+func (f *File) ReadTensorAt(p []byte, info TensorInfo, off int64) error {
+	if err := checkRange(f.name, info, f.size-f.dataStart, len(p), off); err != nil {
+		return err
+	}
+	return readFull(f.r, p, f.dataStart+info.Begin+off, f.name, info.Name)
+}
+
+// checkRange checks that the n bytes at off are inside a tensor, and the tensor
+// inside the data buffer.
+func checkRange(path string, t TensorInfo, dataSize int64, n int, off int64) error {
+	if t.Begin < 0 || t.Begin > t.End || t.End > dataSize {
+		return fmt.Errorf("%s: tensor %s: bytes %d to %d are not in the data buffer of %d bytes: the tensor is of another file",
+			path, quote(t.Name), t.Begin, t.End, dataSize)
+	}
+	if off < 0 || off > t.Bytes() || int64(n) > t.Bytes()-off {
+		return fmt.Errorf("%s: tensor %s: %d bytes at %d are not inside its %d bytes", path, quote(t.Name), n, off, t.Bytes())
+	}
+	return nil
+}
+
+// Close closes a file that [Open] opened. It does nothing after [NewFile].
+func (f *File) Close() error {
+	if f.closer == nil {
+		return nil
+	}
+	return f.closer.Close()
+}

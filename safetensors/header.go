@@ -1,0 +1,268 @@
+package safetensors
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+)
+
+// MaxHeaderSize is the largest header, in bytes, that the reference
+// implementation reads or writes (tensor.rs, MAX_HEADER_SIZE).
+const MaxHeaderSize = 100_000_000
+
+const (
+	lengthSize  = 8 // the u64 before the header
+	metadataKey = "__metadata__"
+)
+
+// A TensorInfo is a tensor's entry in a header.
+type TensorInfo struct {
+	Name       string
+	Dtype      Dtype
+	Shape      []int64 // outermost dimension first; empty means one element
+	Begin, End int64   // bytes [Begin, End) of the data buffer
+}
+
+// Bytes returns the number of bytes of the tensor's data.
+func (t TensorInfo) Bytes() int64 { return t.End - t.Begin }
+
+// Elements returns the product of the dimensions: logical elements, of which
+// F4 has two in a byte. It cannot overflow for a tensor of a parsed [Header] or
+// of a [Layout].
+func (t TensorInfo) Elements() int64 {
+	n := int64(1)
+	for _, dim := range t.Shape {
+		n *= dim
+	}
+	return n
+}
+
+// A Header is what a file says about its tensors.
+type Header struct {
+	Metadata map[string]string // nil when the file has none
+	Tensors  []TensorInfo      // in the order of their data
+}
+
+// ParseHeader reads a header, without the eight bytes of length before it, of a
+// file whose data buffer has dataSize bytes. It makes every check that the
+// reference reader makes, and refuses besides:
+//
+//   - equal keys, at every level
+//   - keys of a tensor's entry other than dtype, shape and data_offsets
+//   - NUL in a tensor's name
+//   - dimensions and offsets above 2⁶³−1
+//
+// White space around the object is accepted, as that reader accepts it, though
+// no writer should begin with any.
+//
+// The error is a [*FormatError] whose offset counts from the start of the file.
+func ParseHeader(json []byte, dataSize int64) (*Header, error) {
+	h, err := parseHeader(json, dataSize)
+	if err != nil {
+		return nil, err // not returned directly: err is a typed pointer
+	}
+	return h, nil
+}
+
+func parseHeader(json []byte, dataSize int64) (*Header, *FormatError) {
+	if len(json) > MaxHeaderSize {
+		return nil, &FormatError{Offset: 0, Problem: tooLarge(uint64(len(json))), Fix: fixForeign}
+	}
+	dataStart := lengthSize + int64(len(json))
+	if dataSize < 0 || dataSize > math.MaxInt64-dataStart {
+		return nil, &FormatError{Offset: -1, Problem: fmt.Sprintf("no file has a data buffer of %d bytes", dataSize)}
+	}
+	h, entries, err := scanHeader(json)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkData(h.Tensors, entries, dataStart, dataSize); err != nil {
+		return nil, err
+	}
+	return h, nil
+}
+
+func tooLarge(n uint64) string {
+	return fmt.Sprintf("the header has %d bytes, more than the limit of %d", n, MaxHeaderSize)
+}
+
+// scanHeader reads the JSON. entries has the file offset of each tensor's entry
+// by name.
+func scanHeader(json []byte) (h *Header, entries map[string]int64, err *FormatError) {
+	s := &scanner{data: json, base: lengthSize, fix: fixDamaged}
+	if len(json) == 0 {
+		return nil, nil, s.fail(0, "the header is empty")
+	}
+	if err := s.checkUTF8(); err != nil {
+		return nil, nil, err
+	}
+	h, entries = &Header{Tensors: []TensorInfo{}}, make(map[string]int64)
+	err = s.object(func(key string, at int) (err *FormatError) {
+		if key == metadataKey {
+			h.Metadata, err = scanMetadata(s)
+			return err
+		}
+		if problem := checkName(key); problem != "" {
+			err = s.fail(at, "%s", problem)
+		} else {
+			var t TensorInfo
+			t, err = scanTensor(s, at)
+			t.Name = key
+			h.Tensors = append(h.Tensors, t)
+			entries[key] = s.base + int64(at)
+		}
+		if err != nil {
+			err.Tensor = key
+		}
+		return err
+	})
+	if err == nil {
+		err = s.end()
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	return h, entries, nil
+}
+
+// checkName says what is wrong with the name of a tensor, nothing if it is fine.
+func checkName(name string) string {
+	switch {
+	case name == metadataKey:
+		return "the name " + metadataKey + " is reserved for the metadata"
+	case strings.ContainsRune(name, 0):
+		return "the name contains a NUL character"
+	}
+	return ""
+}
+
+// scanMetadata reads the metadata. Null is none, as in the reference reader.
+func scanMetadata(s *scanner) (map[string]string, *FormatError) {
+	metadata := make(map[string]string)
+	switch s.peek() {
+	case '{':
+	case 'n':
+		return nil, s.skip(1)
+	default:
+		return nil, s.fail(s.pos, "%s is not an object of strings", metadataKey)
+	}
+	err := s.object(func(key string, _ int) (err *FormatError) {
+		if s.peek() != '"' {
+			return s.fail(s.pos, "%s: the value of %s is not a string", metadataKey, quote(key))
+		}
+		metadata[key], err = s.str()
+		return err
+	})
+	return metadata, err
+}
+
+// scanTensor reads one entry; at is the position of its name.
+func scanTensor(s *scanner, at int) (t TensorInfo, err *FormatError) {
+	if s.peek() != '{' {
+		return t, s.fail(s.pos, "the entry is not an object")
+	}
+	var offsets []int64
+	err = s.object(func(key string, keyAt int) (err *FormatError) {
+		s.peek()
+		at := s.pos
+		switch key {
+		case "dtype":
+			if s.peek() != '"' {
+				return s.fail(at, "dtype is not a string")
+			}
+			name, err := s.str()
+			if err != nil {
+				return err
+			}
+			d, unknown := ParseDtype(name)
+			if unknown != nil {
+				err = s.fail(at, "%v", unknown)
+				err.Fix = "this file needs a newer reader, or is damaged"
+				return err
+			}
+			t.Dtype = d
+		case "shape":
+			t.Shape, err = scanIntegers(s, "shape", "a dimension of the shape")
+		case "data_offsets":
+			offsets, err = scanIntegers(s, "data_offsets", "a data offset")
+			if err == nil && len(offsets) != 2 {
+				return s.fail(at, "data_offsets has %d numbers, expected 2", len(offsets))
+			}
+		default:
+			return s.fail(keyAt, "unknown key %s", quote(key))
+		}
+		return err
+	})
+	switch {
+	case err != nil:
+		return t, err
+	case t.Dtype == 0:
+		return t, s.fail(at, "dtype is missing")
+	case t.Shape == nil:
+		return t, s.fail(at, "shape is missing")
+	case offsets == nil:
+		return t, s.fail(at, "data_offsets is missing")
+	}
+	t.Begin, t.End = offsets[0], offsets[1]
+	return t, nil
+}
+
+// scanIntegers reads an array of integers. The result is never nil.
+func scanIntegers(s *scanner, key, what string) ([]int64, *FormatError) {
+	list := []int64{}
+	if s.peek() != '[' {
+		return nil, s.fail(s.pos, "%s is not an array", key)
+	}
+	err := s.array(func() *FormatError {
+		v, err := s.integer(what)
+		list = append(list, v)
+		return err
+	})
+	return list, err
+}
+
+// checkData sorts tensors into the order of their data and checks that they
+// fill the data buffer exactly, each with the bytes its dtype and shape need.
+func checkData(tensors []TensorInfo, entries map[string]int64, dataStart, dataSize int64) *FormatError {
+	// Empty tensors may share an offset; they keep the writer's order, so that
+	// a header is parsed into the order of the layout it came from.
+	slices.SortFunc(tensors, func(a, b TensorInfo) int {
+		return cmp.Or(cmp.Compare(a.Begin, b.Begin), cmp.Compare(a.End, b.End), writerOrder(a, b))
+	})
+	next := int64(0)
+	for _, t := range tensors {
+		if problem := checkTensor(t, next); problem != "" {
+			return &FormatError{Tensor: t.Name, Offset: entries[t.Name], Problem: problem, Fix: fixDamaged}
+		}
+		next = t.End
+	}
+	switch {
+	case next > dataSize:
+		last := tensors[len(tensors)-1].Name
+		return &FormatError{Tensor: last, Offset: dataStart + dataSize, Fix: fixTruncated,
+			Problem: fmt.Sprintf("the file ends %d bytes before the last tensor does", next-dataSize)}
+	case next < dataSize:
+		return &FormatError{Offset: dataStart + next, Fix: fixDamaged,
+			Problem: fmt.Sprintf("%d bytes follow the last tensor", dataSize-next)}
+	}
+	return nil
+}
+
+// checkTensor says what is wrong with a tensor whose data should start at next.
+func checkTensor(t TensorInfo, next int64) string {
+	switch {
+	case t.Begin > next:
+		return fmt.Sprintf("data starts at byte %d of the data buffer, expected %d (hole between tensors)", t.Begin, next)
+	case t.Begin < next:
+		return fmt.Sprintf("data starts at byte %d of the data buffer, expected %d (overlaps another tensor)", t.Begin, next)
+	case t.End < t.Begin:
+		return fmt.Sprintf("data ends at byte %d of the data buffer, before it starts at %d", t.End, t.Begin)
+	}
+	size, problem := t.Dtype.size(t.Shape)
+	if problem == "" && size != t.Bytes() {
+		problem = fmt.Sprintf("data has %d bytes, but shape %s of %s needs %d", t.Bytes(), shortShape(t.Shape), t.Dtype, size)
+	}
+	return problem
+}
