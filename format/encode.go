@@ -10,7 +10,7 @@ import (
 type Rounding uint8
 
 const (
-	NearestEven    Rounding = iota // ties to the even code; IEEE 754, OCP, every vendor's hardware
+	NearestEven    Rounding = iota // ties to the even significand (E8M0: up); IEEE 754, OCP, every vendor's hardware
 	HalfAway                       // ties away from zero; microxcaling's "nearest"
 	HalfTowardZero                 // ties toward zero; ggml's FP4 tables
 	TowardZero                     // the neighbour of smaller magnitude; PTX .rz
@@ -240,7 +240,7 @@ func (s *Scalar) nan(negative bool, n NaN) uint32 {
 	case s.Specials == FiniteOnly && n == OppositeZero:
 		return s.withSign(0, !negative)
 	case s.Specials == FiniteOnly:
-		return s.MaxCode()
+		return s.withSign(s.MaxCode(), negative && n != Canonical)
 	}
 	return s.withSign(s.magnitudeMask(), negative && n != Canonical)
 }

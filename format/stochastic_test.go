@@ -1,0 +1,100 @@
+package format_test
+
+import (
+	"math"
+	"testing"
+
+	"github.com/microscale-go/microscale/format"
+)
+
+// TestStochasticProbability puts x at j/256 of the way between every two
+// neighbors and draws 256 random words evenly from all: exactly j of them go up.
+func TestStochasticProbability(t *testing.T) {
+	const draws = 256
+	eachSpec(t, 16, func(t *testing.T, s *spec) {
+		c := format.Conversion{Rounding: format.Stochastic}
+		values, _ := s.grid()
+		every := 1
+		if len(values) > 256 {
+			every = 331
+		}
+		for low := 0; low+1 < len(values); low += every {
+			width := values[low+1] - values[low]
+			for _, j := range []int{0, 1, 2, 85, 127, 128, 129, 254, 255} {
+				exact := values[low] + width*float64(j)/draws
+				x := float32(exact)
+				if float64(x) != exact {
+					continue // below the last bit of float32: subnormal bfloat16 only
+				}
+				for _, negative := range []bool{false, true} {
+					if negative {
+						x = -x
+					}
+					ups, sum := 0, 0.0
+					for i := range draws {
+						// The low bits must not matter: the fraction ends at bit 24.
+						random := uint32(i)<<24 | uint32(i*0x9e3779b1)>>8
+						code := s.format.EncodeWith(x, c, random)
+						sum += math.Abs(float64(s.format.Decode(code)))
+						switch code {
+						case s.sign(uint32(low)+1, negative):
+							ups++
+						case s.sign(uint32(low), negative):
+						default:
+							t.Fatalf("%v becomes %#x, no neighbor of it", x, code)
+						}
+					}
+					if ups != j {
+						t.Fatalf("%v goes up in %d of %d draws, want %d", x, ups, draws, j)
+					}
+					if mean := sum / draws; math.Abs(mean-exact) > 1e-12*exact {
+						t.Fatalf("the mean of %v is %v", x, mean)
+					}
+				}
+			}
+		}
+	})
+}
+
+// TestStochasticTail: fractions shorter than 2^-32 of a step never go up, those
+// of one unit of 2^-32 do for the one largest random word, and zero stays.
+func TestStochasticTail(t *testing.T) {
+	c := format.Conversion{Rounding: format.Stochastic}
+	step := format.E2M1.Smallest()
+	for _, tc := range []struct {
+		x      float32
+		random uint32
+		want   uint32
+	}{
+		{0, math.MaxUint32, 0},
+		{step * 0x1p-32, math.MaxUint32, 1},
+		{step * 0x1p-32, math.MaxUint32 - 1, 0},
+		{step * 0x1.fffffep-33, math.MaxUint32, 0},
+		{step * 0x1p-31, math.MaxUint32 - 1, 1},
+		{step * 0x1p-31, math.MaxUint32 - 2, 0},
+		{math.SmallestNonzeroFloat32, math.MaxUint32, 0},
+		{step * 0x1.fffffep-1, 0x100 - 1, 0},
+		{step * 0x1.fffffep-1, 0x100, 1}, // 1 - 2^-24 of a step
+		{5, 0x80000000 - 1, 6},
+		{5, 0x80000000, 7},
+		{7, 0, 7},
+		{7, math.MaxUint32, 7}, // saturates
+		{float32(math.Inf(1)), math.MaxUint32, 7},
+	} {
+		if got := format.E2M1.EncodeWith(tc.x, c, tc.random); got != tc.want {
+			t.Errorf("%v with random %#x becomes %#x, want %#x", tc.x, tc.random, got, tc.want)
+		}
+	}
+}
+
+// TestOthersIgnoreRandom: only stochastic rounding looks at the random bits.
+func TestOthersIgnoreRandom(t *testing.T) {
+	for _, r := range deterministic {
+		c := format.Conversion{Rounding: r}
+		for _, x := range midpoints(newOracle(specs[0])) {
+			if a, b := format.E4M3.EncodeWith(x, c, 0), format.E4M3.EncodeWith(x, c, math.MaxUint32); a != b {
+				t.Fatalf("%v: %v becomes %#x or %#x with the random bits", r, x, a, b)
+			}
+		}
+	}
+}
