@@ -44,11 +44,10 @@ func (d Dense) View(r0, r1, c0, c1 int) Dense {
 	if r0 < 0 || r1 < r0 || d.Rows < r1 || c0 < 0 || c1 < c0 || d.Cols < c1 {
 		panic(fmt.Sprintf("tensor: view of rows %d:%d and columns %d:%d is outside a %d×%d matrix", r0, r1, c0, c1, d.Rows, d.Cols))
 	}
-	v := Dense{Rows: r1 - r0, Cols: c1 - c0, Stride: d.Stride}
-	if v.Rows > 0 && v.Cols > 0 {
-		v.Data = d.Data[r0*d.Stride+c0 : (r1-1)*d.Stride+c1]
+	if r0 == r1 || c0 == c1 {
+		return New(r1-r0, c1-c0) // nothing to share
 	}
-	return v
+	return Dense{Rows: r1 - r0, Cols: c1 - c0, Stride: d.Stride, Data: d.Data[r0*d.Stride+c0 : (r1-1)*d.Stride+c1]}
 }
 
 // Transpose returns a new matrix with element (j, i) = d(i, j).

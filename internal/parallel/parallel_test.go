@@ -1,0 +1,72 @@
+package parallel_test
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/microscale-go/microscale/internal/parallel"
+)
+
+// TestFor: every item once, sub-ranges that start at multiples of grain.
+func TestFor(t *testing.T) {
+	for _, n := range []int{0, 1, 2, 7, 8, 9, 100, 1001} {
+		for _, grain := range []int{-1, 0, 1, 3, 8, 1000, 5000} {
+			for _, threads := range []int{0, 1, 2, 7, 64} {
+				t.Run(fmt.Sprintf("n=%d/grain=%d/threads=%d", n, grain, threads), func(t *testing.T) {
+					visits := make([]atomic.Int32, n)
+					parallel.For(n, grain, threads, func(from, to int) {
+						if from >= to || from%max(grain, 1) != 0 {
+							t.Errorf("sub-range [%d, %d)", from, to)
+						}
+						for i := from; i < to; i++ {
+							visits[i].Add(1)
+						}
+					})
+					for i := range visits {
+						if got := visits[i].Load(); got != 1 {
+							t.Fatalf("item %d was visited %d times", i, got)
+						}
+					}
+				})
+			}
+		}
+	}
+}
+
+// TestForThreads: exactly as many bodies as asked for can meet at one point,
+// and never more run.
+func TestForThreads(t *testing.T) {
+	const threads = 4
+	var meeting sync.WaitGroup
+	meeting.Add(threads)
+	var running, most, started atomic.Int32
+	parallel.For(100, 1, threads, func(from, _ int) {
+		now := running.Add(1)
+		for m := most.Load(); now > m && !most.CompareAndSwap(m, now); m = most.Load() {
+		}
+		if started.Add(1) <= threads { // the first ones wait for each other
+			meeting.Done()
+			meeting.Wait()
+		}
+		running.Add(-1)
+	})
+	if most.Load() != threads {
+		t.Errorf("%d bodies ran at once, want %d", most.Load(), threads)
+	}
+}
+
+// TestForOneThread runs in the caller's goroutine, in one piece.
+func TestForOneThread(t *testing.T) {
+	calls := 0 // the race detector would see another goroutine
+	parallel.For(10, 3, 1, func(from, to int) {
+		calls++
+		if from != 0 || to != 10 {
+			t.Errorf("sub-range [%d, %d), want [0, 10)", from, to)
+		}
+	})
+	if calls != 1 {
+		t.Errorf("%d calls, want 1", calls)
+	}
+}
