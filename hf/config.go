@@ -1,0 +1,108 @@
+package hf
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/microscale-go/microscale/safetensors"
+)
+
+// ConfigName is the name of a checkpoint's configuration.
+const ConfigName = "config.json"
+
+// maxConfig bounds the bytes of a configuration that is read. Real ones have a
+// few thousand, and those that list the ignored layers of a large quantized
+// model a few million.
+const maxConfig = 64 << 20
+
+// readConfig reads config.json and checks that it is a JSON object.
+func (c *Checkpoint) readConfig() error {
+	path := filepath.Join(c.Path, ConfigName)
+	info, err := os.Stat(path)
+	if err != nil {
+		return openError(path, err)
+	}
+	if !info.Mode().IsRegular() {
+		return fault(path, "not a regular file", fixFetch)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return openError(path, err)
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxConfig+1))
+	if err != nil {
+		return openError(path, err)
+	}
+	if len(data) > maxConfig {
+		return fault(path, fmt.Sprintf("the configuration has more than %d bytes", maxConfig), fixFetch)
+	}
+	c.Config = data
+	return c.parseConfig(path)
+}
+
+func (c *Checkpoint) parseConfig(path string) error {
+	err := json.Unmarshal(standardJSON(c.Config), &c.members)
+	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
+		return &safetensors.FormatError{Path: path, Offset: max(syntax.Offset-1, 0),
+			Problem: "invalid JSON: " + syntax.Error(), Fix: fixFetch}
+	}
+	if err != nil || c.members == nil { // null gives no error and no map
+		return fault(path, "the configuration is not a JSON object", fixFetch)
+	}
+	return nil
+}
+
+// pythonWords are the numbers that Python's json module writes though JSON has
+// none of them: configurations of state-space models have "Infinity".
+var pythonWords = [][]byte{[]byte("-Infinity"), []byte("Infinity"), []byte("NaN")}
+
+// standardJSON returns a copy of data where those words are replaced by zeros
+// of the same length, so that offsets stay what they were.
+func standardJSON(data []byte) []byte {
+	out := bytes.Clone(data)
+	inString := false
+	for i := 0; i < len(out); i++ {
+		switch {
+		case inString && out[i] == '\\':
+			i++
+		case out[i] == '"':
+			inString = !inString
+		case !inString:
+			for _, word := range pythonWords {
+				if bytes.HasPrefix(out[i:], word) {
+					copy(out[i:], bytes.Repeat([]byte(" "), len(word)))
+					out[i+len(word)-1] = '0'
+					break
+				}
+			}
+		}
+	}
+	return out
+}
+
+// QuantizationConfig returns the quantization_config of the configuration, and
+// whether there is one: whether the checkpoint says that it is quantized
+// already.
+func (c *Checkpoint) QuantizationConfig() (json.RawMessage, bool) {
+	raw, ok := c.members["quantization_config"]
+	return raw, ok && string(raw) != "null"
+}
+
+// TorchDtype returns the dtype that the configuration names, such as
+// "bfloat16", and "" where it names none. The key is torch_dtype, and dtype
+// in newer configurations.
+func (c *Checkpoint) TorchDtype() string {
+	for _, key := range []string{"torch_dtype", "dtype"} {
+		var name string
+		if json.Unmarshal(c.members[key], &name) == nil && name != "" {
+			return name
+		}
+	}
+	return ""
+}

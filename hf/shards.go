@@ -1,0 +1,193 @@
+package hf
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/microscale-go/microscale/safetensors"
+)
+
+const shardSuffix = ".safetensors"
+
+// singleShard is the name of the weights of a checkpoint with one shard.
+var singleShard = safetensors.ShardName(1, 1)
+
+// named tells whether a directory entry has a name.
+func named(name string) func(fs.DirEntry) bool {
+	return func(e fs.DirEntry) bool { return e.Name() == name }
+}
+
+// findShards returns the names of the shards, sorted, and the index where the
+// directory has one.
+func findShards(dir string, entries []fs.DirEntry) ([]string, *safetensors.Index, error) {
+	// Asked of the entries and not with Stat, since an index that is a broken
+	// link must not pass for none.
+	if slices.ContainsFunc(entries, named(safetensors.IndexName)) {
+		index, err := readIndex(dir)
+		if err != nil {
+			return nil, nil, err
+		}
+		return index.Shards(), index, nil
+	}
+	var names []string
+	for _, e := range entries {
+		if isWeights(e.Name()) && !isFolder(filepath.Join(dir, e.Name()), e) {
+			names = append(names, e.Name())
+		}
+	}
+	switch {
+	case len(names) == 0:
+		return nil, nil, noShards(dir, entries)
+	case slices.Contains(names, singleShard):
+		return []string{singleShard}, nil, nil
+	}
+	return names, nil, checkNumbering(dir, names)
+}
+
+// isWeights tells whether a file that is not hidden has a shard's suffix.
+func isWeights(name string) bool {
+	return strings.HasSuffix(name, shardSuffix) && !isHidden(name)
+}
+
+// readIndex reads the index of a directory and checks that its files are there.
+func readIndex(dir string) (*safetensors.Index, error) {
+	path := filepath.Join(dir, safetensors.IndexName)
+	index, err := safetensors.ReadIndex(path)
+	if err != nil {
+		return nil, openError(path, err)
+	}
+	if len(index.WeightMap) == 0 {
+		return nil, fault(path, "the index names no tensors", fixFetch)
+	}
+	var missing []string
+	for _, name := range index.Shards() {
+		if _, err := os.Stat(filepath.Join(dir, name)); errors.Is(err, fs.ErrNotExist) {
+			missing = append(missing, name)
+		}
+	}
+	if len(missing) == 0 {
+		return index, nil
+	}
+	first := ""
+	for tensor, name := range index.WeightMap {
+		if name == missing[0] && (first == "" || tensor < first) {
+			first = tensor
+		}
+	}
+	problem := fmt.Sprintf("the index names the file %q, which is not there (%d of %d files are missing)",
+		missing[0], len(missing), len(index.Shards()))
+	return nil, tensorFault(path, first, problem, "fetch the missing files")
+}
+
+// openError describes an error of the safetensors package. Its own errors are
+// lines already; those of the system are not.
+func openError(path string, err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return pathError(path, err, "this is a link to a file that is gone; "+fixFetch)
+	}
+	if _, ok := errors.AsType[*fs.PathError](err); ok {
+		return pathError(path, err, "check that it can be read")
+	}
+	return err
+}
+
+// numbered matches the file names of shards that say how many there are.
+var numbered = regexp.MustCompile(`^(.*)-(\d{5,9})-of-(\d{5,9})\.safetensors$`)
+
+// checkNumbering finds gaps in numbered shards that have no index, which would
+// name those that are missing.
+func checkNumbering(dir string, names []string) error {
+	for _, name := range names {
+		m := numbered.FindStringSubmatch(name)
+		if m == nil {
+			continue
+		}
+		total, _ := strconv.Atoi(m[3]) // at most nine digits
+		for i := 1; i <= total; i++ {
+			sibling := fmt.Sprintf("%s-%0*d-of-%s%s", m[1], len(m[2]), i, m[3], shardSuffix)
+			if !slices.Contains(names, sibling) {
+				return fault(filepath.Join(dir, name), fmt.Sprintf("shard %q is not there, and there is no index", sibling), fixFetch)
+			}
+		}
+	}
+	return nil
+}
+
+// noShards describes a directory without weights that can be read.
+func noShards(dir string, entries []fs.DirEntry) error {
+	const problem = "the directory has no " + shardSuffix + " file"
+	for _, e := range entries {
+		if kind := foreign(e.Name()); kind != "" && !e.IsDir() {
+			return fault(dir, fmt.Sprintf("%s, but %q has %s", problem, e.Name(), kind), fixConvert)
+		}
+	}
+	// The second pattern is the hub's cache of one repository.
+	for _, pattern := range []string{"*/*" + shardSuffix, "snapshots/*/*" + shardSuffix} {
+		if found, _ := fs.Glob(os.DirFS(dir), pattern); len(found) > 0 {
+			return fault(dir, fmt.Sprintf("%s, but %q is one", problem, found[0]), "name the directory of that file")
+		}
+	}
+	if len(entries) == 0 {
+		return fault(dir, "the directory is empty", "name a checkpoint directory")
+	}
+	const most = 3
+	var found []string
+	for _, e := range entries[:min(most, len(entries))] {
+		found = append(found, strconv.Quote(e.Name()))
+	}
+	if len(entries) > most {
+		found = append(found, fmt.Sprintf("%d more", len(entries)-most))
+	}
+	return fault(dir, fmt.Sprintf("%s (found %s)", problem, strings.Join(found, ", ")), "name a checkpoint directory")
+}
+
+// addShard opens a shard and adds its tensors.
+func (c *Checkpoint) addShard(name, path string) error {
+	f, err := safetensors.Open(path)
+	if err != nil {
+		return openError(path, err)
+	}
+	s := Shard{Name: name, File: f}
+	c.shards = append(c.shards, s)
+	for _, t := range f.Tensors() {
+		if first, twice := c.Lookup(t.Name); twice {
+			return tensorFault(path, t.Name, fmt.Sprintf("the tensor is in %q too", first.Shard.Name),
+				"remove the file that does not belong to the checkpoint, or name a single file")
+		}
+		c.byName[t.Name] = len(c.tensors)
+		c.tensors = append(c.tensors, Tensor{t, s})
+	}
+	return nil
+}
+
+// checkIndex checks that the index and the shards have the same tensors in the
+// same places.
+func (c *Checkpoint) checkIndex(index *safetensors.Index) error {
+	path := filepath.Join(c.Path, safetensors.IndexName)
+	for _, name := range slices.Sorted(maps.Keys(index.WeightMap)) {
+		file := index.WeightMap[name]
+		t, ok := c.Lookup(name)
+		switch {
+		case !ok:
+			return tensorFault(path, name, fmt.Sprintf("the index says that it is in %q, but it is in no file", file), fixFetch)
+		case t.Shard.Name != file:
+			return tensorFault(path, name, fmt.Sprintf("the index says that it is in %q, but it is in %q", file, t.Shard.Name),
+				"correct the index, or "+fixFetch)
+		}
+	}
+	for _, t := range c.tensors {
+		if _, ok := index.WeightMap[t.Name]; !ok {
+			return tensorFault(filepath.Join(c.Path, t.Shard.Name), t.Name,
+				"the tensor is not in "+safetensors.IndexName, "correct the index, or "+fixFetch)
+		}
+	}
+	return nil
+}
