@@ -1,0 +1,194 @@
+// Package sample is a checkpoint that the program makes itself: a directory in
+// the shape of a small Llama, about ten million parameters in BF16, so that
+// everything that takes a checkpoint can be tried on a machine that has none.
+//
+//	files/                             carried in the program, copied as they are
+//	model-00001-of-00002.safetensors   embedding, layers 0 to 2, layer 3 up to its q_proj
+//	model-00002-of-00002.safetensors   the rest of layer 3, layers 4 and 5, norm, lm_head
+//
+// Its bytes are the same every time and on every machine: see [Write]. The
+// shards part inside of a layer, as those of large models do, so that tensors
+// that belong together are in different files.
+package sample
+
+import (
+	"embed"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"github.com/microscale-go/microscale/hf"
+	"github.com/microscale-go/microscale/safetensors"
+)
+
+// Name stands for the sample where a command takes a checkpoint.
+const Name = "sample:"
+
+// Open opens a checkpoint: the sample where source is [Name], and what
+// [hf.Open] opens otherwise. The sample is written to a temporary directory,
+// which Close of the checkpoint removes.
+func Open(source string) (*hf.Checkpoint, error) {
+	if source == Name {
+		return openSample()
+	}
+	if strings.HasPrefix(source, Name) {
+		return nil, fmt.Errorf("%s: there is only one sample: use %s alone", source, Name)
+	}
+	return hf.Open(source)
+}
+
+func openSample() (*hf.Checkpoint, error) {
+	dir, err := os.MkdirTemp("", "microscale-sample-")
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w: the sample needs a directory for temporary files", Name, err)
+	}
+	remove := func() error { return os.RemoveAll(dir) }
+	if err := Write(dir); err != nil {
+		remove()
+		return nil, fmt.Errorf("%s: %w", Name, err)
+	}
+	c, err := hf.Open(dir)
+	if err != nil {
+		remove()
+		return nil, fmt.Errorf("%s: %w", Name, err)
+	}
+	c.Path = Name
+	c.OnClose(remove)
+	return c, nil
+}
+
+//go:embed files
+var files embed.FS
+
+// filesFolder is where files has them.
+const filesFolder = "files"
+
+// shards is how many files the weights are in.
+const shards = 2
+
+// Write writes the sample into a directory, which it makes where there is none.
+// Files that it would write over are an error. A directory whose writing was
+// cut short does not open, because the index is there first.
+func Write(dir string) error {
+	if err := os.MkdirAll(dir, 0o777); err != nil {
+		return err
+	}
+	m, err := readModel()
+	if err != nil {
+		return err
+	}
+	tensors := m.tensors()
+	index, err := m.index(tensors)
+	if err != nil {
+		return err
+	}
+	if err := create(filepath.Join(dir, safetensors.IndexName), index); err != nil {
+		return err
+	}
+	if err := writeFiles(dir); err != nil {
+		return err
+	}
+	for shard := 1; shard <= shards; shard++ {
+		if err := writeShard(dir, shard, tensors); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// create writes a file that must not exist.
+func create(path string, data []byte) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	if closing := f.Close(); err == nil {
+		err = closing
+	}
+	return err
+}
+
+// writeFiles copies the files that are carried in the program.
+func writeFiles(dir string) error {
+	entries, err := fs.ReadDir(files, filesFolder)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		data, err := files.ReadFile(path.Join(filesFolder, e.Name()))
+		if err != nil {
+			return err
+		}
+		if err := create(filepath.Join(dir, e.Name()), data); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// index returns the index of the tensors.
+func (m *model) index(tensors []weight) ([]byte, error) {
+	index := safetensors.Index{WeightMap: make(map[string]string)}
+	for _, t := range tensors {
+		index.WeightMap[t.name] = safetensors.ShardName(t.shard, shards)
+		index.TotalSize += int64(t.rows) * int64(t.cols) * int64(safetensors.BF16.Bits()/8)
+	}
+	return index.Marshal()
+}
+
+// writeShard writes one file of weights, counted from 1.
+func writeShard(dir string, shard int, tensors []weight) error {
+	var specs []safetensors.Spec
+	var mine []weight
+	for _, t := range tensors {
+		if t.shard == shard {
+			mine = append(mine, t)
+			specs = append(specs, safetensors.Spec{Name: t.name, Dtype: safetensors.BF16, Shape: t.shape()})
+		}
+	}
+	layout, err := safetensors.NewLayout(specs, map[string]string{"format": "pt"})
+	if err != nil {
+		return err
+	}
+	w, err := safetensors.Create(filepath.Join(dir, safetensors.ShardName(shard, shards)), layout)
+	if err != nil {
+		return err
+	}
+	defer w.Abort()
+	for _, t := range mine {
+		data, err := t.bytes()
+		if err != nil {
+			return err
+		}
+		if err := w.WriteTensorAt(t.name, data, 0); err != nil {
+			return err
+		}
+	}
+	return w.Close()
+}
+
+// A model is what the tensors' shapes depend on: keys of config.json, which has
+// the only copy of these numbers.
+type model struct {
+	Hidden       int `json:"hidden_size"`
+	Intermediate int `json:"intermediate_size"`
+	Layers       int `json:"num_hidden_layers"`
+	Heads        int `json:"num_attention_heads"`
+	KVHeads      int `json:"num_key_value_heads"`
+	HeadDim      int `json:"head_dim"`
+	Vocab        int `json:"vocab_size"`
+}
+
+func readModel() (*model, error) {
+	data, err := files.ReadFile(path.Join(filesFolder, hf.ConfigName))
+	if err != nil {
+		return nil, err
+	}
+	m := &model{}
+	return m, json.Unmarshal(data, m)
+}
