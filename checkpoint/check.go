@@ -1,0 +1,103 @@
+package checkpoint
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/microscale-go/microscale/safetensors"
+)
+
+// check compares files, configuration and metadata with what the convention
+// promises its clients.
+func (m *Model) check(k known) {
+	for name, q := range k.weights {
+		if w, ok := m.byName[name]; !ok {
+			m.fault(name, "the metadata describes it as %s, but it is not in the file", q.format)
+		} else if !w.Quantized() && !m.faulty(name) {
+			m.fault(name, "the metadata describes it as %s, but its scales %s_scale are missing", q.format, name)
+		}
+	}
+	for _, w := range m.Weights {
+		if !w.Quantized() {
+			m.checkUnquantized(w)
+		}
+	}
+	if m.Convention == nil {
+		return
+	}
+	if m.Quantized() == 0 {
+		m.fault("", "config.json says %s, but no weight is quantized", m.Convention.Name)
+	}
+	m.checkIgnore()
+	slices.SortStableFunc(m.Problems, func(a, b Problem) int { return strings.Compare(a.Tensor, b.Tensor) })
+}
+
+// faulty reports whether a problem of the tensor is known already.
+func (m *Model) faulty(tensor string) bool {
+	return slices.ContainsFunc(m.Problems, func(p Problem) bool { return strings.HasPrefix(p.Tensor, tensor) })
+}
+
+// partSuffixes are the ends of names that only parts of quantized weights have.
+var partSuffixes = []string{"_packed", "_scale", "_scale_2", "_scale_inv", "_global_scale"}
+
+// checkUnquantized looks for tensors that can only be parts of a quantized
+// weight but belong to none.
+func (m *Model) checkUnquantized(w *Weight) {
+	if m.faulty(w.Name) {
+		return
+	}
+	for _, suffix := range partSuffixes {
+		if owner, ok := strings.CutSuffix(w.Name, weightSuffix+suffix); ok {
+			m.fault(w.Name, "it belongs to a quantized weight, but %s is not quantized in a way that is known here", owner)
+			return
+		}
+	}
+	if isCode(w.Dtype) && strings.HasSuffix(w.Name, weightSuffix) {
+		m.fault(w.Name, "it holds %s codes without scales (%s_scale): its values cannot be known", w.Dtype, w.Name)
+	}
+}
+
+// isCode reports whether a dtype is that of quantized elements.
+func isCode(d safetensors.Dtype) bool {
+	return strings.HasPrefix(d.String(), "F8_") || strings.HasPrefix(d.String(), "F6_") || d == safetensors.F4
+}
+
+// checkIgnore compares the ignore list with the files: every two-dimensional
+// weight is either quantized or on it, never both.
+func (m *Model) checkIgnore() {
+	if !m.Convention.hasIgnore || m.Source.Config == nil {
+		return
+	}
+	ignored := ignoreMatcher(m.Ignore)
+	for _, w := range m.Weights {
+		owner, isWeight := strings.CutSuffix(w.Name, weightSuffix)
+		if !isWeight || len(w.Shape) != 2 {
+			continue
+		}
+		switch on := ignored(owner); {
+		case on && w.Quantized():
+			m.fault(w.Name, "it is quantized, but the ignore list says that it is not; a client would read its codes as values")
+		case !on && !w.Quantized() && !m.faulty(w.Name):
+			m.fault(w.Name, "it is not quantized and not on the ignore list; a client would look for its scales")
+		}
+	}
+}
+
+// ignoreMatcher returns whether a module is on an ignore list: by its exact name,
+// or by a pattern after "re:", which matches from the beginning.
+func ignoreMatcher(ignore []string) func(module string) bool {
+	exact := map[string]bool{}
+	var patterns []*regexp.Regexp
+	for _, entry := range ignore {
+		pattern, isPattern := strings.CutPrefix(entry, "re:")
+		if !isPattern {
+			exact[entry] = true
+		} else if re, err := regexp.Compile("^(?:" + pattern + ")"); err == nil {
+			patterns = append(patterns, re)
+		}
+	}
+	return func(module string) bool {
+		return exact[module] || slices.ContainsFunc(patterns, func(re *regexp.Regexp) bool { return re.MatchString(module) })
+	}
+}

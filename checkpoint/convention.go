@@ -1,0 +1,230 @@
+// Package checkpoint holds the conventions by which clients store quantized
+// weights in a checkpoint, as rows: which tensors with which names, dtypes and
+// shapes, which configuration, and which way round each scale is.
+//
+//	file                              here                     meaning
+//	X.weight_packed  U8 [out, in/2] → quant.Tensor.Codes       two E2M1 codes per byte
+//	X.weight_scale   F8_E4M3          quant.Tensor.Scales      decode scale of 16 elements
+//	X.weight_global_scale  F32 [1]    1/quant.Tensor.Global    compressed-tensors stores the inverse
+//
+// Scales that point the other way exist only here, at the moment of reading and
+// writing. The layouts are those that the clients' own readers and writers
+// define: compressed-tensors 0.14 (quantization/lifecycle/initialize.py and
+// compressors/) and, for plain, this package.
+package checkpoint
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/microscale-go/microscale/format"
+	"github.com/microscale-go/microscale/quant"
+	"github.com/microscale-go/microscale/safetensors"
+)
+
+// A Convention is how one family of clients stores quantized weights.
+type Convention struct {
+	Name string
+	Doc  string
+
+	quantMethod string // quantization_config.quant_method
+	schemes     []scheme
+	linearOnly  bool // weights are named X.weight and have two dimensions
+	wholeBlocks bool // columns are a multiple of the block; plain pads instead
+	hasIgnore   bool // the configuration lists what is not quantized
+	metadata    bool // the block format of each weight is in the file's metadata
+
+	// configure returns the value of quantization_config.
+	configure func(f quant.Format, ignore []string) any
+	// recognize returns the block format that a quantization_config speaks of
+	// and its ignore list; the zero Format where each file says for itself.
+	recognize func(config json.RawMessage) (quant.Format, []string, error)
+}
+
+// A scheme is the tensors of one block format: suffixes to the weight's name.
+type scheme struct {
+	format        quant.Format
+	codes         string
+	scales        string
+	global        string
+	inverseGlobal bool // the file holds 1/global
+}
+
+var conventions = []*Convention{&compressedTensors, &plain}
+
+// Conventions returns the conventions in their order.
+func Conventions() []*Convention { return append([]*Convention(nil), conventions...) }
+
+// LookupConvention finds a convention by its name. Case is ignored.
+func LookupConvention(name string) (*Convention, error) {
+	names := make([]string, len(conventions))
+	for i, c := range conventions {
+		names[i] = c.Name
+		if strings.EqualFold(c.Name, name) {
+			return c, nil
+		}
+	}
+	return nil, fmt.Errorf("unknown convention %q: use one of %s", name, strings.Join(names, ", "))
+}
+
+// DefaultConvention returns the convention of a directory of block format f: the
+// first that holds it.
+func DefaultConvention(f quant.Format) *Convention {
+	for _, c := range conventions {
+		if c.Holds(f) {
+			return c
+		}
+	}
+	return &plain
+}
+
+// String returns the convention's name.
+func (c *Convention) String() string { return c.Name }
+
+// Holds reports whether the convention has a layout for f.
+func (c *Convention) Holds(f quant.Format) bool {
+	_, ok := c.scheme(f)
+	return ok
+}
+
+// Formats returns the block formats that the convention holds.
+func (c *Convention) Formats() []quant.Format {
+	formats := make([]quant.Format, len(c.schemes))
+	for i, s := range c.schemes {
+		formats[i] = s.format
+	}
+	return formats
+}
+
+func (c *Convention) scheme(f quant.Format) (scheme, bool) {
+	for _, s := range c.schemes {
+		if s.format.Name == f.Name {
+			return s, true
+		}
+	}
+	return scheme{}, false
+}
+
+// HasIgnore reports whether the configuration lists the modules that are not quantized.
+func (c *Convention) HasIgnore() bool { return c.hasIgnore }
+
+// Refuses returns why a weight cannot be stored in format f, or "".
+func (c *Convention) Refuses(f quant.Format, name string, shape []int64) string {
+	switch {
+	case len(shape) != 2:
+		return fmt.Sprintf("%d dimensions", len(shape))
+	case shape[0] == 0 || shape[1] == 0:
+		return "empty"
+	case c.linearOnly && !strings.HasSuffix(name, weightSuffix):
+		return "name does not end in " + weightSuffix
+	case c.wholeBlocks && f.StoredCols(int(shape[1])) != int(shape[1]):
+		return fmt.Sprintf("%d columns are not a multiple of %d", shape[1], f.Block.Cols)
+	}
+	return ""
+}
+
+const weightSuffix = ".weight"
+
+// module returns the module that owns a weight.
+func module(weight string) string { return strings.TrimSuffix(weight, weightSuffix) }
+
+// Part is a component of a quantized weight.
+type Part uint8
+
+const (
+	Codes Part = iota
+	Scales
+	Global
+)
+
+// A Stored is one tensor of a quantized weight in a file.
+type Stored struct {
+	Part Part
+	safetensors.Spec
+}
+
+// Stored returns the tensors that a weight of the given shape takes in format f.
+// The convention holds f and does not refuse the weight.
+func (c *Convention) Stored(f quant.Format, weight string, rows, cols int) []Stored {
+	s, _ := c.scheme(f)
+	stored := []Stored{
+		{Codes, safetensors.Spec{Name: weight + s.codes, Dtype: codesDtype(f), Shape: codesShape(f, rows, cols)}},
+		{Scales, safetensors.Spec{Name: weight + s.scales, Dtype: scaleDtypes[f.Scale], Shape: scaleShape(f, rows, cols)}},
+	}
+	if f.Global {
+		stored = append(stored, Stored{Global, safetensors.Spec{Name: weight + s.global, Dtype: safetensors.F32, Shape: []int64{1}}})
+	}
+	return stored
+}
+
+// StoredGlobal returns the number that a file holds for a decode global scale.
+func (c *Convention) StoredGlobal(f quant.Format, global float32) float32 {
+	if s, _ := c.scheme(f); s.inverseGlobal {
+		return 1 / global
+	}
+	return global
+}
+
+// Configuration returns the value of quantization_config for a checkpoint whose
+// weights are in f but for the ignored modules.
+func (c *Convention) Configuration(f quant.Format, ignore []string) any {
+	return c.configure(f, ignore)
+}
+
+// Metadata returns what the metadata of a file says of a weight, as a key and a
+// value; ok is false where the convention says nothing there.
+func (c *Convention) Metadata(f quant.Format, weight string, shape []int64, dtype safetensors.Dtype) (key, value string, ok bool) {
+	if !c.metadata {
+		return "", "", false
+	}
+	return plainMetadata(f, weight, shape, dtype)
+}
+
+// The dtypes of codes that have one of their own; the others are packed in U8.
+var elementDtypes = map[*format.Scalar]safetensors.Dtype{
+	format.E4M3: safetensors.F8E4M3,
+	format.E5M2: safetensors.F8E5M2,
+	format.INT8: safetensors.I8,
+}
+
+// The dtypes of scales. E8M0 is U8 because few clients know F8_E8M0.
+var scaleDtypes = map[*format.Scalar]safetensors.Dtype{
+	format.E8M0: safetensors.U8,
+	format.E4M3: safetensors.F8E4M3,
+	format.F32:  safetensors.F32,
+}
+
+func codesDtype(f quant.Format) safetensors.Dtype {
+	if d, ok := elementDtypes[f.Element]; ok {
+		return d
+	}
+	return safetensors.U8
+}
+
+func codesShape(f quant.Format, rows, cols int) []int64 {
+	bytes, _ := f.Element.StoredBytes(f.StoredCols(cols))
+	return []int64{int64(rows), int64(bytes)}
+}
+
+// scaleShape returns the shape of the scales: [1] for one of the whole tensor.
+func scaleShape(f quant.Format, rows, cols int) []int64 {
+	if f.PerTensor() {
+		return []int64{1}
+	}
+	r, c := f.ScaleShape(rows, cols)
+	return []int64{int64(r), int64(c)}
+}
+
+// DenseFormat returns the scalar format of a dtype whose tensors can be
+// quantized, or false.
+func DenseFormat(d safetensors.Dtype) (*format.Scalar, bool) {
+	f, ok := denseFormats[d]
+	return f, ok
+}
+
+var denseFormats = map[safetensors.Dtype]*format.Scalar{
+	safetensors.BF16: format.BF16,
+	safetensors.F16:  format.FP16,
+	safetensors.F32:  format.F32,
+}

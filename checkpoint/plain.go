@@ -1,0 +1,113 @@
+package checkpoint
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/microscale-go/microscale/quant"
+	"github.com/microscale-go/microscale/safetensors"
+)
+
+// plain is this project's own convention, for every block format and for files
+// without a configuration:
+//
+//	X.weight          the codes: F8_E4M3, F8_E5M2, I8, or joined codes as U8; the last block of a row filled with zeros
+//	X.weight_scale    the scales: U8 (E8M0), F8_E4M3 or F32, [scale rows, scale columns], [1] for the whole tensor
+//	X.weight_scale_2  the global decode scale, F32 [1]
+//	__metadata__      "microscale.X.weight": {"format":"mxfp6-e2m3","shape":[384,100],"dtype":"BF16"}
+//
+// shape and dtype are those of the source.
+var plain = Convention{
+	Name:        "plain",
+	Doc:         "Microscale's own: every block format, described in the file's metadata",
+	quantMethod: "microscale",
+	schemes:     plainSchemes(),
+	hasIgnore:   true,
+	metadata:    true,
+	configure: func(f quant.Format, ignore []string) any {
+		return plainConfig{Format: f.Name, Ignore: ignore, QuantMethod: "microscale"}
+	},
+	recognize: func(raw json.RawMessage) (quant.Format, []string, error) {
+		var config plainConfig
+		if err := json.Unmarshal(raw, &config); err != nil {
+			return quant.Format{}, nil, err
+		}
+		return quant.Format{}, config.Ignore, nil
+	},
+}
+
+type plainConfig struct {
+	Format      string   `json:"format"`
+	Ignore      []string `json:"ignore"`
+	QuantMethod string   `json:"quant_method"`
+}
+
+func plainSchemes() []scheme {
+	var schemes []scheme
+	for _, f := range quant.Formats() {
+		if f.Scaled() {
+			schemes = append(schemes, scheme{format: f, scales: "_scale", global: "_scale_2"})
+		}
+	}
+	return schemes
+}
+
+// metadataPrefix stands before a weight's name in the metadata of a plain file.
+const metadataPrefix = "microscale."
+
+// plainEntry is what a plain file's metadata says of a weight.
+type plainEntry struct {
+	Format string  `json:"format"`
+	Shape  []int64 `json:"shape"`
+	Dtype  string  `json:"dtype"`
+}
+
+func plainMetadata(f quant.Format, weight string, shape []int64, dtype safetensors.Dtype) (key, value string, ok bool) {
+	text, err := json.Marshal(plainEntry{Format: f.Name, Shape: shape, Dtype: dtype.String()})
+	if err != nil {
+		panic(err) // strings and integers always marshal
+	}
+	return metadataPrefix + weight, string(text), true
+}
+
+// parsePlainMetadata returns the weights that a file's metadata describes.
+func parsePlainMetadata(metadata map[string]string) (map[string]quantized, error) {
+	found := map[string]quantized{}
+	for key, value := range metadata {
+		weight, ok := strings.CutPrefix(key, metadataPrefix)
+		if !ok {
+			continue
+		}
+		var entry plainEntry
+		if err := json.Unmarshal([]byte(value), &entry); err != nil {
+			return nil, fmt.Errorf("metadata %q is not what this convention writes: %w", key, err)
+		}
+		f, err := quant.Lookup(entry.Format)
+		if err != nil {
+			return nil, fmt.Errorf("metadata %q: %w", key, err)
+		}
+		dtype, err := safetensors.ParseDtype(entry.Dtype)
+		if err != nil {
+			return nil, fmt.Errorf("metadata %q: %w", key, err)
+		}
+		if why := plain.Refuses(f, weight, entry.Shape); why != "" {
+			return nil, fmt.Errorf("metadata %q: a %s weight of shape %v: %s", key, f, entry.Shape, why)
+		}
+		found[weight] = quantized{format: f, shape: entry.Shape, dtype: dtype}
+	}
+	return found, nil
+}
+
+// quantized is what is known of a quantized weight before its tensors are looked at.
+type quantized struct {
+	format quant.Format
+	shape  []int64
+	dtype  safetensors.Dtype // of the source
+}
+
+// IsOwnMetadata reports whether a metadata key is one that this package wrote.
+func IsOwnMetadata(key string) bool { return strings.HasPrefix(key, metadataPrefix) }
+
+// Plain returns the convention that holds every block format.
+func Plain() *Convention { return &plain }

@@ -1,0 +1,277 @@
+package checkpoint
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/microscale-go/microscale/format"
+	"github.com/microscale-go/microscale/hf"
+	"github.com/microscale-go/microscale/quant"
+	"github.com/microscale-go/microscale/safetensors"
+)
+
+// A Model is a checkpoint read through its convention: the weights as they were
+// before quantization, each with where its parts are now.
+type Model struct {
+	Source     *hf.Checkpoint
+	Convention *Convention // nil where nothing is quantized
+	Weights    []*Weight   // in the order of the files
+	Ignore     []string    // modules that the configuration says are not quantized
+	Problems   []Problem   // what contradicts the convention; empty for a sound checkpoint
+
+	byName map[string]*Weight
+}
+
+// A Problem is a fault in the structure of a checkpoint.
+type Problem struct {
+	Tensor string // or module; empty where it concerns the whole
+	Text   string // what is wrong and what to do
+}
+
+func (p Problem) String() string {
+	if p.Tensor == "" {
+		return p.Text
+	}
+	return p.Tensor + ": " + p.Text
+}
+
+// Read recognizes the convention of a checkpoint and finds its weights. Data is
+// read only for global scales. It fails where the convention is unknown or its
+// description cannot be understood; faults of single tensors are Problems.
+func Read(source *hf.Checkpoint) (*Model, error) {
+	m := &Model{Source: source, byName: map[string]*Weight{}}
+	known, err := m.recognize()
+	if err != nil {
+		return nil, err
+	}
+	used := map[string]bool{} // tensors that are parts of a quantized weight
+	for _, t := range source.Tensors() {
+		if used[t.Name] {
+			continue
+		}
+		if w := m.assemble(t, known); w != nil {
+			m.add(w)
+			for _, part := range w.parts {
+				used[part.Name] = true
+			}
+		}
+	}
+	for _, t := range source.Tensors() {
+		if !used[t.Name] {
+			m.add(&Weight{Name: t.Name, Shape: t.Shape, Dtype: t.Dtype, parts: map[Part]hf.Tensor{Codes: t}})
+		}
+	}
+	m.order()
+	m.check(known)
+	return m, nil
+}
+
+// Lookup returns the weight of a name.
+func (m *Model) Lookup(name string) (*Weight, bool) {
+	w, ok := m.byName[name]
+	return w, ok
+}
+
+// Quantized returns the number of quantized weights.
+func (m *Model) Quantized() int {
+	n := 0
+	for _, w := range m.Weights {
+		if w.Quantized() {
+			n++
+		}
+	}
+	return n
+}
+
+func (m *Model) add(w *Weight) {
+	m.Weights = append(m.Weights, w)
+	m.byName[w.Name] = w
+}
+
+// order puts the weights in the order of their first tensor in the files.
+func (m *Model) order() {
+	place := map[string]int{}
+	for i, t := range m.Source.Tensors() {
+		place[t.Name] = i
+	}
+	slices.SortStableFunc(m.Weights, func(a, b *Weight) int {
+		return place[a.parts[Codes].Name] - place[b.parts[Codes].Name]
+	})
+}
+
+// known is what configuration and metadata say before tensors are looked at.
+type known struct {
+	format  quant.Format         // of every quantized weight; the zero Format where weights differ
+	weights map[string]quantized // those that metadata describes
+}
+
+// recognize finds the convention and its description of the weights.
+func (m *Model) recognize() (known, error) {
+	k := known{weights: map[string]quantized{}}
+	for _, shard := range m.Source.Shards() {
+		described, err := parsePlainMetadata(shard.File.Metadata())
+		if err != nil {
+			return k, fmt.Errorf("%s: %w", shard.File.Name(), err)
+		}
+		for name, q := range described {
+			k.weights[name] = q
+		}
+	}
+	raw, ok := m.Source.QuantizationConfig()
+	if !ok {
+		if len(k.weights) > 0 {
+			m.Convention = &plain
+		}
+		return k, nil
+	}
+	var method struct {
+		QuantMethod string `json:"quant_method"`
+	}
+	if err := json.Unmarshal(raw, &method); err != nil {
+		return k, fmt.Errorf("%s: quantization_config in config.json is not readable: %w", m.Source.Path, err)
+	}
+	for _, c := range conventions {
+		if c.quantMethod != method.QuantMethod {
+			continue
+		}
+		format, ignore, err := c.recognize(raw)
+		if err != nil {
+			return k, fmt.Errorf("%s: quantization_config in config.json: %w", m.Source.Path, err)
+		}
+		m.Convention, m.Ignore, k.format = c, ignore, format
+		return k, nil
+	}
+	return k, &UnknownConventionError{Path: m.Source.Path, QuantMethod: method.QuantMethod}
+}
+
+// An UnknownConventionError says that a checkpoint is quantized in a way that is
+// not read here.
+type UnknownConventionError struct{ Path, QuantMethod string }
+
+func (e *UnknownConventionError) Error() string {
+	names := make([]string, len(conventions))
+	for i, c := range conventions {
+		names[i] = c.quantMethod
+	}
+	return fmt.Sprintf("%s: quantized with quant_method %q, which is not read; known are %s", e.Path, e.QuantMethod, strings.Join(names, ", "))
+}
+
+// assemble returns the quantized weight whose codes are t, or nil.
+func (m *Model) assemble(t hf.Tensor, k known) *Weight {
+	if m.Convention == nil {
+		return nil
+	}
+	name, q := t.Name, quantized{format: k.format}
+	if m.Convention.metadata {
+		var ok bool
+		if q, ok = k.weights[t.Name]; !ok {
+			return nil
+		}
+	}
+	s, ok := m.Convention.scheme(q.format)
+	if !ok {
+		return nil
+	}
+	name, ok = strings.CutSuffix(name, s.codes)
+	if !ok || m.Convention.linearOnly && !strings.HasSuffix(name, weightSuffix) {
+		return nil
+	}
+	scales, ok := m.Source.Lookup(name + s.scales)
+	if !ok {
+		return nil // check reports it
+	}
+	w := &Weight{Name: name, Shape: q.shape, Dtype: q.dtype, Format: q.format, Global: 1,
+		parts: map[Part]hf.Tensor{Codes: t, Scales: scales}}
+	if w.Shape == nil {
+		if len(t.Shape) != 2 {
+			m.fault(t.Name, "codes of a %s weight have 2 dimensions, not %d", q.format, len(t.Shape))
+			return nil
+		}
+		w.Shape = []int64{t.Shape[0], t.Shape[1] * int64(t.Dtype.Bits()/q.format.Element.StoredBits())}
+		w.Dtype = m.sourceDtype()
+	}
+	if !m.fits(w) {
+		return nil
+	}
+	if q.format.Global {
+		global, ok := m.Source.Lookup(name + s.global)
+		if !ok {
+			m.fault(name, "its global scale %s is missing; the file is incomplete, quantize it again", name+s.global)
+			return nil
+		}
+		w.parts[Global] = global
+		if err := m.readGlobal(w, s); err != nil {
+			m.fault(global.Name, "%v", err)
+			return nil
+		}
+	}
+	return w
+}
+
+// sourceDtype returns the dtype that config.json gives the model, BF16 without one.
+func (m *Model) sourceDtype() safetensors.Dtype {
+	if f, err := format.Lookup(m.Source.TorchDtype()); err == nil {
+		for dtype, dense := range denseFormats {
+			if dense == f {
+				return dtype
+			}
+		}
+	}
+	return safetensors.BF16
+}
+
+// fault adds a Problem.
+func (m *Model) fault(tensor, text string, args ...any) {
+	m.Problems = append(m.Problems, Problem{Tensor: tensor, Text: fmt.Sprintf(text, args...)})
+}
+
+// fits reports whether the codes and scales of w have the dtypes and shapes that
+// its format and shape ask for.
+func (m *Model) fits(w *Weight) bool {
+	fits := true
+	for _, want := range m.Convention.Stored(w.Format, w.Name, int(w.Shape[0]), int(w.Shape[1])) {
+		have, ok := w.parts[want.Part]
+		if !ok {
+			continue
+		}
+		if want.Part == Scales && acceptable(have.Dtype, want.Dtype) {
+			want.Dtype = have.Dtype
+		}
+		if have.Dtype != want.Dtype || !slices.Equal(have.Shape, want.Shape) {
+			m.fault(have.Name, "it is %s %v, and a %s weight of shape %v needs %s %v; the file is damaged or of another convention",
+				have.Dtype, have.Shape, w.Format, w.Shape, want.Dtype, want.Shape)
+			fits = false
+		}
+	}
+	return fits
+}
+
+// acceptable reports whether scales of dtype have may stand where want is
+// written: clients store FP32 scales in the dtype of the model too.
+func acceptable(have, want safetensors.Dtype) bool {
+	return want == safetensors.F32 && (have == safetensors.BF16 || have == safetensors.F16) ||
+		want == safetensors.U8 && have == safetensors.F8E8M0
+}
+
+// readGlobal reads the global scale of w.
+func (m *Model) readGlobal(w *Weight, s scheme) error {
+	t := w.parts[Global]
+	if t.Dtype != safetensors.F32 || t.Elements() != 1 {
+		return fmt.Errorf("a global scale is one F32 value, not %s %v", t.Dtype, t.Shape)
+	}
+	var value [1]float32
+	if err := readDense(value[:], t, 0); err != nil {
+		return err
+	}
+	w.Global = value[0]
+	if s.inverseGlobal {
+		w.Global = 1 / w.Global
+	}
+	if !(value[0] > 0) || math.IsInf(float64(value[0]), 0) || math.IsInf(float64(w.Global), 0) {
+		return fmt.Errorf("a global scale must be positive and finite, not %g", value[0])
+	}
+	return nil
+}

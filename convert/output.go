@@ -1,0 +1,244 @@
+package convert
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/microscale-go/microscale/hf"
+	"github.com/microscale-go/microscale/safetensors"
+)
+
+// An output is a result on its way: a directory beside the destination, under
+// another name until everything in it is whole. A run that is killed leaves that
+// directory behind, which no client takes for a checkpoint, and the next run to
+// the same destination removes it.
+type output struct {
+	final   string // DST
+	single  bool   // DST is a file
+	partial string // the directory that is written
+	replace bool   // an earlier DST goes when this one is whole
+	lock    *os.File
+	writers []*safetensors.Writer
+}
+
+// Suffixes of the names that stand beside DST while it is written and replaced.
+const (
+	partialSuffix  = ".partial"
+	replacedSuffix = ".replaced"
+)
+
+// newOutput prepares the directory. The destination must not exist, unless
+// force is given and it is a checkpoint.
+func newOutput(final string, source *hf.Checkpoint, force bool) (*output, error) {
+	final = filepath.Clean(final)
+	o := &output{final: final, single: source.Single, partial: final + partialSuffix}
+	if err := o.admit(source, force); err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(filepath.Dir(final), 0o777); err != nil {
+		return nil, fmt.Errorf("%s: the folder of the destination cannot be made: %w", final, err)
+	}
+	if err := os.Mkdir(o.partial, 0o777); err != nil && !errors.Is(err, os.ErrExist) {
+		return nil, fmt.Errorf("%s: the destination cannot be written: %w", final, err)
+	}
+	var err error
+	if o.lock, err = lockDir(o.partial); err != nil {
+		return nil, fmt.Errorf("%s: another run is writing to it (%s is locked): wait for it, or choose another destination", final, o.partial)
+	}
+	if err := o.clear(); err != nil {
+		o.unlock()
+		return nil, err
+	}
+	return o, nil
+}
+
+// admit fails where the destination may not be written.
+func (o *output) admit(source *hf.Checkpoint, force bool) error {
+	if err := o.apart(source); err != nil {
+		return err
+	}
+	info, err := os.Stat(o.final)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return nil
+	case err != nil:
+		return fmt.Errorf("%s: the destination cannot be looked at: %w", o.final, err)
+	case !force:
+		return fmt.Errorf("%s: the destination exists: choose another name, or replace it with --force", o.final)
+	case o.single && !isWeights(o.final, info), !o.single && !isCheckpoint(o.final):
+		return fmt.Errorf("%s: --force replaces a checkpoint, and this is none: choose another name, or remove it yourself", o.final)
+	}
+	o.replace = true
+	return nil
+}
+
+// apart fails where source and destination are the same or one holds the other.
+func (o *output) apart(source *hf.Checkpoint) error {
+	from, to := realPath(source.Path), realPath(o.final)
+	if from == to {
+		return fmt.Errorf("%s: source and destination are the same: choose another destination", o.final)
+	}
+	within := func(inner, outer string) bool { return strings.HasPrefix(inner, outer+string(filepath.Separator)) }
+	if !source.Single && within(to, from) || within(from, to) {
+		return fmt.Errorf("%s: source and destination lie within each other: choose a destination beside the source", o.final)
+	}
+	return nil
+}
+
+// realPath returns an absolute path without links, as far as it exists.
+func realPath(path string) string {
+	if abs, err := filepath.Abs(path); err == nil {
+		path = abs
+	}
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		return real
+	}
+	dir, base := filepath.Split(path)
+	if real, err := filepath.EvalSymlinks(dir); err == nil {
+		return filepath.Join(real, base)
+	}
+	return path
+}
+
+// isCheckpoint reports whether a directory is empty or looks like one that this
+// program or another wrote, so that replacing it loses nothing else.
+func isCheckpoint(dir string) bool {
+	entries, err := os.ReadDir(dir)
+	return err == nil && (len(entries) == 0 || slices.ContainsFunc(entries, func(e os.DirEntry) bool {
+		return strings.HasSuffix(e.Name(), weightsSuffix)
+	}))
+}
+
+// isWeights reports whether a file is one of weights by its name.
+func isWeights(path string, info os.FileInfo) bool {
+	return info.Mode().IsRegular() && strings.HasSuffix(path, weightsSuffix)
+}
+
+const weightsSuffix = ".safetensors"
+
+// clear removes what a killed run left in the partial directory.
+func (o *output) clear() error {
+	entries, err := os.ReadDir(o.partial)
+	for _, e := range entries {
+		err = errors.Join(err, os.RemoveAll(filepath.Join(o.partial, e.Name())))
+	}
+	if err != nil {
+		return fmt.Errorf("%s: what an earlier run left cannot be removed: %w", o.partial, err)
+	}
+	return nil
+}
+
+// path returns where a file of the result is written.
+func (o *output) path(name string) string { return filepath.Join(o.partial, filepath.FromSlash(name)) }
+
+// create begins a file of weights.
+func (o *output) create(f File) (*safetensors.Writer, error) {
+	w, err := safetensors.Create(o.path(f.Name), f.Layout)
+	if err == nil {
+		o.writers = append(o.writers, w)
+	}
+	return w, err
+}
+
+// writeFile writes a small file of the result.
+func (o *output) writeFile(name string, data []byte) error {
+	return o.fill(name, func(w io.Writer) error { _, err := w.Write(data); return err })
+}
+
+// carry copies a file of the source.
+func (o *output) carry(other hf.Other) error {
+	in, err := os.Open(other.Path)
+	if err != nil {
+		return fmt.Errorf("%s: it goes along with the weights but cannot be read: %w", other.Name, err)
+	}
+	defer in.Close()
+	return o.fill(other.Name, func(w io.Writer) error { _, err := io.Copy(w, in); return err })
+}
+
+func (o *output) fill(name string, write func(io.Writer) error) error {
+	path := o.path(name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
+		return err
+	}
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	err = write(f)
+	err = errors.Join(err, f.Sync())
+	return errors.Join(err, f.Close())
+}
+
+// commit finishes the files and gives the result its name.
+func (o *output) commit() error {
+	for _, w := range o.writers {
+		if err := w.Close(); err != nil {
+			return err
+		}
+	}
+	written := o.partial
+	if o.single {
+		written = o.path(singleName)
+	}
+	if err := syncDir(o.partial); err != nil {
+		return err
+	}
+	old := o.final + replacedSuffix
+	if o.replace {
+		if err := os.RemoveAll(old); err != nil {
+			return err
+		}
+		if err := os.Rename(o.final, old); err != nil {
+			return fmt.Errorf("%s: the earlier one cannot be replaced: %w", o.final, err)
+		}
+	}
+	if err := os.Rename(written, o.final); err != nil {
+		if o.replace {
+			err = errors.Join(err, os.Rename(old, o.final))
+		}
+		return err
+	}
+	o.unlock()
+	err := syncDir(filepath.Dir(o.final))
+	if o.replace {
+		err = errors.Join(err, os.RemoveAll(old))
+	}
+	if o.single {
+		err = errors.Join(err, os.RemoveAll(o.partial))
+	}
+	return err
+}
+
+// singleName is the name in the partial directory of a result of one file.
+const singleName = "single" + weightsSuffix
+
+// abort removes what was written.
+func (o *output) abort() {
+	for _, w := range o.writers {
+		_ = w.Abort() // the directory goes anyway
+	}
+	_ = os.RemoveAll(o.partial) // what stays is under the partial name, and the next run removes it
+	o.unlock()
+}
+
+func (o *output) unlock() {
+	if o.lock != nil {
+		_ = o.lock.Close() // nothing was written through it
+		o.lock = nil
+	}
+}
+
+// syncDir makes the names in a directory durable.
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return d.Sync()
+}

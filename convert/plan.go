@@ -1,0 +1,289 @@
+// Package convert turns one checkpoint into another: it quantizes and
+// dequantizes, tile by tile, in the memory of a few tiles.
+//
+//	plan   headers only: what becomes of every weight, the name, dtype, shape and offset of every
+//	       tensor of the result, the configuration and the ignore list
+//	sweep  where a format needs it, the amax of every weight, shared by fused siblings
+//	tiles  read rows, convert, write at the planned offset; any order, any number of threads
+//	commit the result appears under its name only when it is whole
+package convert
+
+import (
+	"fmt"
+	"slices"
+	"sort"
+	"strings"
+
+	"github.com/microscale-go/microscale/checkpoint"
+	"github.com/microscale-go/microscale/hf"
+	"github.com/microscale-go/microscale/quant"
+	"github.com/microscale-go/microscale/safetensors"
+)
+
+// Action is what becomes of a weight.
+type Action uint8
+
+const (
+	Copy     Action = iota // its bytes as they are
+	Quantize               // codes and scales
+	Decode                 // values of a floating-point dtype
+)
+
+// A Decision is one weight of the plan.
+type Decision struct {
+	Weight *checkpoint.Weight
+	Action Action
+	Reason string // why a weight is not quantized
+	File   string // of the result
+	Stored []checkpoint.Stored
+}
+
+// Bytes returns the bytes that the weight takes in the result.
+func (d Decision) Bytes() (n int64) {
+	for _, s := range d.Stored {
+		n += specBytes(s.Spec)
+	}
+	return n
+}
+
+// A File is one safetensors file of the result.
+type File struct {
+	Name   string
+	Layout *safetensors.Layout
+}
+
+// A Plan is a conversion that has not begun: everything but the data.
+type Plan struct {
+	Source     *checkpoint.Model
+	Convention *checkpoint.Convention // of the result; nil where it is not quantized
+	Format     quant.Format
+	Quantizer  quant.Quantizer
+	Decisions  []Decision // in the order of the source
+	Files      []File
+	Ignore     []string // modules that the configuration says are not quantized
+
+	config []byte // config.json of the result; nil where there is none
+	index  []byte // the index; nil where there is none
+}
+
+// QuantizeOptions say how a checkpoint is to be quantized.
+type QuantizeOptions struct {
+	Quantizer  quant.Quantizer
+	Convention *checkpoint.Convention // nil: the client's that holds the format; plain for a single file
+	Selection  Selection
+}
+
+// PlanQuantize plans the quantization of a checkpoint. It fails where the
+// checkpoint is quantized already, where the convention has no layout for the
+// format, and where no weight would be quantized.
+func PlanQuantize(source *checkpoint.Model, o QuantizeOptions) (*Plan, error) {
+	f := o.Quantizer.Format
+	if !f.Scaled() {
+		return nil, fmt.Errorf("%s has no scales: choose a block-scaled format, or dequantize --dtype to change the dtype of a checkpoint", f)
+	}
+	if err := o.Quantizer.Validate(); err != nil {
+		return nil, err
+	}
+	if err := refuseQuantized(source); err != nil {
+		return nil, err
+	}
+	c := o.Convention
+	if c == nil {
+		c = checkpoint.DefaultConvention(f)
+		if source.Source.Single {
+			c = checkpoint.Plain()
+		}
+	}
+	if !c.Holds(f) {
+		return nil, fmt.Errorf("convention %s has no layout for %s: it holds %s; or choose --convention %s", c, f, formatNames(c.Formats()), checkpoint.Plain())
+	}
+	p := &Plan{Source: source, Convention: c, Format: f, Quantizer: o.Quantizer, Ignore: []string{}}
+	for _, w := range source.Weights {
+		d := Decision{Weight: w, Reason: o.Selection.reason(w, f, c)}
+		if d.Reason == "" {
+			rows, cols := w.Matrix()
+			d.Action, d.Stored = Quantize, c.Stored(f, w.Name, rows, cols)
+		}
+		p.add(d)
+	}
+	if p.Count(Quantize) == 0 {
+		return nil, fmt.Errorf("%s: no weight would be quantized: %s", source.Source.Path, p.reasons())
+	}
+	if err := p.layout(); err != nil {
+		return nil, err
+	}
+	return p, p.configure(c.Configuration(f, p.Ignore))
+}
+
+// PlanDequantize plans the decoding of a quantized checkpoint to a
+// floating-point dtype: F32, BF16 or F16. It fails where the checkpoint is not
+// quantized, or its structure is not sound.
+func PlanDequantize(source *checkpoint.Model, dtype safetensors.Dtype) (*Plan, error) {
+	path := source.Source.Path
+	if source.Convention == nil || source.Quantized() == 0 {
+		return nil, fmt.Errorf("%s: nothing here is quantized in a way that is known", path)
+	}
+	if n := len(source.Problems); n > 0 {
+		return nil, fmt.Errorf("%s: %s (%d problems; microscale inspect lists them)", path, source.Problems[0], n)
+	}
+	p := &Plan{Source: source}
+	for _, w := range source.Weights {
+		d := Decision{Weight: w}
+		if w.Quantized() {
+			d.Action = Decode
+			d.Stored = []checkpoint.Stored{{Spec: safetensors.Spec{Name: w.Name, Dtype: dtype, Shape: w.Shape}}}
+		}
+		p.add(d)
+	}
+	if err := p.layout(); err != nil {
+		return nil, err
+	}
+	return p, p.configure(nil)
+}
+
+// Count returns the number of weights that an action is taken on.
+func (p *Plan) Count(a Action) (n int) {
+	for _, d := range p.Decisions {
+		if d.Action == a {
+			n++
+		}
+	}
+	return n
+}
+
+// SourceBytes returns the bytes of the source's tensors, and how many of them
+// are read: those that a sweep for amax reads are counted twice.
+func (p *Plan) SourceBytes() (stored, read int64) {
+	for _, d := range p.Decisions {
+		stored += d.Weight.StoredBytes()
+		read += d.Weight.StoredBytes()
+		if d.Action == Quantize && p.Format.NeedsAmax() {
+			read += d.Weight.StoredBytes()
+		}
+	}
+	return stored, read
+}
+
+// Bytes returns the bytes of the result's files of weights.
+func (p *Plan) Bytes() (n int64) {
+	for _, f := range p.Files {
+		n += f.Layout.FileSize()
+	}
+	return n
+}
+
+// add completes a decision and files it.
+func (p *Plan) add(d Decision) {
+	first, _ := d.Weight.Part(checkpoint.Codes)
+	d.File = first.Shard.Name
+	if d.Action == Copy {
+		d.Stored = []checkpoint.Stored{{Spec: safetensors.Spec{Name: d.Weight.Name, Dtype: d.Weight.Dtype, Shape: d.Weight.Shape}}}
+		if module, ok := strings.CutSuffix(d.Weight.Name, ".weight"); ok && len(d.Weight.Shape) == 2 {
+			p.Ignore = append(p.Ignore, module)
+		}
+	}
+	p.Decisions = append(p.Decisions, d)
+}
+
+// layout plans the files: one for each of the source, with the same name.
+func (p *Plan) layout() error {
+	sort.Strings(p.Ignore)
+	index := safetensors.Index{WeightMap: map[string]string{}}
+	for _, shard := range p.Source.Source.Shards() {
+		var specs []safetensors.Spec
+		metadata := map[string]string{"format": "pt"}
+		for key, value := range shard.File.Metadata() {
+			if !checkpoint.IsOwnMetadata(key) {
+				metadata[key] = value
+			}
+		}
+		for _, d := range p.Decisions {
+			if d.File != shard.Name {
+				continue
+			}
+			for _, s := range d.Stored {
+				specs = append(specs, s.Spec)
+				index.WeightMap[s.Name] = shard.Name
+				index.TotalSize += specBytes(s.Spec)
+			}
+			if d.Action == Quantize {
+				if key, value, ok := p.Convention.Metadata(p.Format, d.Weight.Name, d.Weight.Shape, d.Weight.Dtype); ok {
+					metadata[key] = value
+				}
+			}
+		}
+		layout, err := safetensors.NewLayout(specs, metadata)
+		if err != nil {
+			return fmt.Errorf("%s: the converted file cannot be laid out: %w", shard.File.Name(), err)
+		}
+		p.Files = append(p.Files, File{shard.Name, layout})
+	}
+	if p.Source.Source.Single || len(p.Files) == 1 && p.Files[0].Name == safetensors.ShardName(1, 1) {
+		return nil
+	}
+	var err error
+	p.index, err = index.Marshal()
+	return err
+}
+
+// configure sets config.json to the source's with another quantization_config,
+// nil for none. Without a config.json there is nothing to say it in.
+func (p *Plan) configure(quantization any) error {
+	if p.Source.Source.Config == nil {
+		return nil
+	}
+	config, err := hf.WithQuantizationConfig(p.Source.Source.Config, quantization)
+	if err != nil {
+		return fmt.Errorf("%s: %w", p.Source.Source.Path, err)
+	}
+	p.config = config
+	return nil
+}
+
+// reasons lists why weights are not quantized, most frequent first.
+func (p *Plan) reasons() string {
+	count := map[string]int{}
+	for _, d := range p.Decisions {
+		count[d.Reason]++
+	}
+	var parts []string
+	for reason, n := range count {
+		parts = append(parts, fmt.Sprintf("%d %s", n, reason))
+	}
+	sort.Slice(parts, func(i, j int) bool { return parts[i] > parts[j] })
+	return strings.Join(parts, ", ")
+}
+
+// refuseQuantized fails where any weight of the source is quantized.
+func refuseQuantized(m *checkpoint.Model) error {
+	path := m.Source.Path
+	if m.Convention != nil {
+		i := slices.IndexFunc(m.Weights, (*checkpoint.Weight).Quantized)
+		format := "nothing"
+		if i >= 0 {
+			format = m.Weights[i].FormatName()
+		}
+		return fmt.Errorf("%s: already quantized (%s, %s): dequantize it first, or start from the original checkpoint", path, m.Convention, format)
+	}
+	if len(m.Problems) > 0 {
+		return fmt.Errorf("%s: already quantized, in a way that is not known here: %s", path, m.Problems[0])
+	}
+	return nil
+}
+
+func formatNames(formats []quant.Format) string {
+	names := make([]string, len(formats))
+	for i, f := range formats {
+		names[i] = f.Name
+	}
+	return strings.Join(names, ", ")
+}
+
+// specBytes returns the bytes of a tensor.
+func specBytes(s safetensors.Spec) int64 {
+	n := int64(s.Dtype.Bits())
+	for _, d := range s.Shape {
+		n *= d
+	}
+	return n / 8
+}

@@ -1,0 +1,46 @@
+package hf
+
+import "testing"
+
+func TestWithQuantizationConfig(t *testing.T) {
+	const config = `{
+  "architectures": ["LlamaForCausalLM"],
+  "quantization_config": {"quant_method": "old", "nested": {"a": [1, 2]}},
+  "rms_norm_eps": 1e-05,
+  "time_step_limit": [0.0, Infinity],
+  "nested": {
+    "quantization_config": "stays"
+  }
+}
+`
+	const kept = `{
+  "architectures": ["LlamaForCausalLM"],
+  "rms_norm_eps": 1e-05,
+  "time_step_limit": [0.0, Infinity],
+  "nested": {
+    "quantization_config": "stays"
+  }`
+	for _, tc := range []struct {
+		name, config string
+		value        any
+		want         string
+	}{
+		{"removed", config, nil, kept + "\n}\n"},
+		{"replaced", config, map[string]string{"quant_method": "new"}, kept + ",\n  \"quantization_config\": {\n    \"quant_method\": \"new\"\n  }\n}\n"},
+		{"added to nothing", "{}", true, "{\n  \"quantization_config\": true\n}\n"},
+		{"nothing left", `{"quantization_config":null}`, nil, "{\n}\n"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			got, err := WithQuantizationConfig([]byte(tc.config), tc.value)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if string(got) != tc.want {
+				t.Errorf("got\n%s\nwant\n%s", got, tc.want)
+			}
+		})
+	}
+	if _, err := WithQuantizationConfig([]byte("[]"), nil); err == nil {
+		t.Error("an array was taken for a configuration")
+	}
+}

@@ -1,0 +1,195 @@
+// Package verify compares a checkpoint with what it was made from: is every
+// weight there, is each stored as its convention asks, and how far are the
+// decoded values from the source.
+//
+// Low precision is not a fault: a report is OK unless the structure is broken or
+// values that were finite are not any more.
+package verify
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/microscale-go/microscale/checkpoint"
+	"github.com/microscale-go/microscale/internal/parallel"
+	"github.com/microscale-go/microscale/measure"
+	"github.com/microscale-go/microscale/quant"
+	"github.com/microscale-go/microscale/tensor"
+)
+
+// BlockLength is the number of elements of the blocks over which
+// measure.Result.MeanBlockSQNR is taken, the same for every format so that
+// formats can be compared.
+const BlockLength = 32
+
+// A Tensor is one weight of the comparison.
+type Tensor struct {
+	Name       string
+	Format     string // block format, or dtype in lower case
+	Rows, Cols int
+	Result     measure.Result
+}
+
+// A Report is the comparison of two checkpoints.
+type Report struct {
+	Tensors  []Tensor             // of those that both have, in the order of the source
+	Problems []checkpoint.Problem // what makes the checkpoint unfit
+}
+
+// OK reports whether the checkpoint is a faithful copy in its format.
+func (r *Report) OK() bool { return len(r.Problems) == 0 }
+
+// Options of a comparison.
+type Options struct {
+	Threads  int               // goroutines; 0: one per processor
+	Progress func(bytes int64) // called as bytes of the source are compared; may be nil
+}
+
+// Compare reads both checkpoints whole and compares every weight. Errors are
+// those of reading; what is wrong with dst is in the report.
+func Compare(ctx context.Context, src, dst *checkpoint.Model, o Options) (*Report, error) {
+	r := &Report{Problems: slices.Clone(dst.Problems)}
+	var pairs []pair
+	for _, want := range src.Weights {
+		got, ok := dst.Lookup(want.Name)
+		switch {
+		case !ok && !mentioned(dst.Problems, want.Name):
+			r.fault(want.Name, "it is missing")
+		case ok && !slices.Equal(want.Shape, got.Shape):
+			r.fault(want.Name, "its shape is %v, the source's %v", got.Shape, want.Shape)
+		case ok:
+			pairs = append(pairs, pair{want, got})
+		}
+	}
+	for _, got := range dst.Weights {
+		if _, ok := src.Lookup(got.Name); !ok && !mentioned(dst.Problems, got.Name) {
+			r.fault(got.Name, "the source has no such tensor")
+		}
+	}
+	if err := r.compare(ctx, pairs, o); err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// mentioned reports whether a problem is known of the tensor.
+func mentioned(problems []checkpoint.Problem, tensor string) bool {
+	return slices.ContainsFunc(problems, func(p checkpoint.Problem) bool { return p.Tensor == tensor })
+}
+
+func (r *Report) fault(tensor, text string, args ...any) {
+	r.Problems = append(r.Problems, checkpoint.Problem{Tensor: tensor, Text: fmt.Sprintf(text, args...)})
+}
+
+// A pair is a weight of the source and its copy.
+type pair struct{ want, got *checkpoint.Weight }
+
+// rows returns the rows of a tile of both.
+func (p pair) rows() int { return p.want.TileRows(p.want.Format, p.got.Format) }
+
+// compare measures the pairs, tile by tile on all threads. The sums of a tensor
+// are merged in the order of its tiles, so they do not depend on the threads.
+func (r *Report) compare(ctx context.Context, pairs []pair, o Options) error {
+	type tile struct {
+		pair     int
+		from, to int
+		sums     *measure.Accumulator
+		equal    bool
+		err      error
+	}
+	var tiles []tile
+	for i, p := range pairs {
+		rows, _ := p.want.Matrix()
+		for from := 0; from < rows; from += p.rows() {
+			tiles = append(tiles, tile{pair: i, from: from, to: min(from+p.rows(), rows)})
+		}
+	}
+	parallel.For(len(tiles), 1, o.Threads, func(from, to int) {
+		for i := from; i < to; i++ {
+			t := &tiles[i]
+			if t.err = ctx.Err(); t.err != nil {
+				continue
+			}
+			t.sums, t.equal, t.err = pairs[t.pair].tile(t.from, t.to)
+			if o.Progress != nil {
+				o.Progress(pairs[t.pair].want.TileBytes(t.from, t.to))
+			}
+		}
+	})
+
+	next := 0
+	for i, p := range pairs {
+		sums, equal := measure.New(BlockLength), true
+		for ; next < len(tiles) && tiles[next].pair == i; next++ {
+			t := &tiles[next]
+			if t.err != nil {
+				return t.err
+			}
+			if t.sums != nil {
+				sums.Merge(t.sums)
+			}
+			equal = equal && t.equal
+		}
+		rows, cols := p.want.Matrix()
+		result := sums.Result()
+		r.Tensors = append(r.Tensors, Tensor{p.want.Name, p.got.FormatName(), rows, cols, result})
+		if result.NonFinite > 0 {
+			r.fault(p.want.Name, "%d of its values are NaN or Inf, and finite in the source", result.NonFinite)
+		}
+		if !p.want.Dense() && !equal {
+			r.fault(p.want.Name, "its %s elements differ from the source's", p.want.FormatName())
+		}
+	}
+	return nil
+}
+
+// tile compares rows [from, to): values where both have some, else bytes.
+func (p pair) tile(from, to int) (sums *measure.Accumulator, equal bool, err error) {
+	if !p.want.Dense() || !p.got.Dense() {
+		want, err := p.want.ReadBytes(from, to)
+		if err != nil {
+			return nil, false, err
+		}
+		got, err := p.got.ReadBytes(from, to)
+		return nil, bytes.Equal(want, got) && p.want.Dtype == p.got.Dtype, err
+	}
+	want, err := p.want.Read(from, to)
+	if err != nil {
+		return nil, false, err
+	}
+	sums = measure.New(BlockLength)
+	if p.got.Quantized() {
+		q, err := p.got.ReadCodes(from, to)
+		if err != nil {
+			return nil, false, err
+		}
+		Tile(sums, want, q)
+		return sums, true, nil
+	}
+	got, err := p.got.Read(from, to)
+	if err != nil {
+		return nil, false, err
+	}
+	for i := range want.Rows {
+		sums.Add(want.Row(i), got.Row(i))
+	}
+	return sums, true, nil
+}
+
+// Tile adds the error of a rowwise quantized tensor against its source to sums.
+func Tile(sums *measure.Accumulator, want tensor.Dense, q *quant.Tensor) {
+	got := q.Dequantize(1)
+	largest := q.Format.Element.Max()
+	extent := q.Format.Block.Cols
+	if extent == 0 {
+		extent = max(1, want.Cols)
+	}
+	for i := range want.Rows {
+		sums.Add(want.Row(i), got.Row(i))
+		for c := 0; c < want.Cols; c += extent {
+			sums.CountSaturated(want.Row(i)[c:min(c+extent, want.Cols)], float32(q.Scale(i, c)*largest))
+		}
+	}
+}
