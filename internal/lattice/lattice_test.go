@@ -1,0 +1,320 @@
+package lattice
+
+import (
+	"fmt"
+	"go/build/constraint"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"maps"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// order is the lattice: a package, and those of ours that it may import, each
+// of which stands above it. "*" is everything above. Test files may import
+// anything of ours. Don't edit it to mend a build: the order is the design, and
+// a package that needs a line more has perhaps found its place elsewhere.
+const order = `
+internal/lattice:
+interop:
+internal/parallel:
+measure:
+safetensors:
+format:
+tensor: format
+quant: format tensor internal/parallel
+layout: format quant
+profile: format quant
+hf: safetensors
+hf/sample: hf safetensors format tensor
+checkpoint: safetensors hf quant tensor format
+verify: checkpoint hf safetensors quant tensor format measure internal/parallel
+convert: verify checkpoint hf safetensors quant tensor format measure profile internal/parallel
+cmd/microscale: *
+`
+
+// external has the modules beyond the standard library that a package may
+// import, with those of the line "*" for every package.
+const external = `
+*: golang.org/x/sys
+cmd/microscale: github.com/spf13/cobra github.com/spf13/pflag github.com/jedib0t/go-pretty/v6 golang.org/x/term
+`
+
+// coming has the packages of the order that are still being written.
+const coming = "layout"
+
+const module = "github.com/microscale-go/microscale"
+
+// root is the top of the module, from this package's folder, in which go test
+// runs it.
+var root = filepath.Join("..", "..")
+
+// imports has, by package, what its files import outside of tests.
+type imports map[string][]string
+
+func TestImports(t *testing.T) {
+	found := readImports(t)
+	for _, p := range check(parseLines(order), parseLines(external), found) {
+		t.Error(p)
+	}
+}
+
+// TestOrder: the text is a partial order, so every right side is listed above.
+func TestOrder(t *testing.T) {
+	above := map[string]bool{"*": true}
+	for _, l := range parseLines(order) {
+		if above[l.name] {
+			t.Errorf("%s is listed twice", l.name)
+		}
+		for _, p := range l.allowed {
+			if !above[p] {
+				t.Errorf("%s may import %s, which is not above it", l.name, p)
+			}
+		}
+		above[l.name] = true
+	}
+}
+
+// TestListedPackagesExist: a package that went away leaves the list.
+func TestListedPackagesExist(t *testing.T) {
+	found := readImports(t)
+	for _, l := range parseLines(order) {
+		if _, ok := found[l.name]; !ok && !slices.Contains(strings.Fields(coming), l.name) {
+			t.Errorf("the order lists %s, which has no Go files", l.name)
+		}
+	}
+}
+
+// TestCheck plants every fault that TestImports is there to find.
+func TestCheck(t *testing.T) {
+	list := parseLines("low:\nhigh: low\ntop: *")
+	mods := parseLines("*: example.org/sys\ntop: example.org/cli/v2")
+	for _, tc := range []struct {
+		name  string
+		found imports
+		want  string
+	}{
+		{"fine", imports{"low": {"fmt", "example.org/sys/cpu"}, "high": {module + "/low"}, "top": {module + "/high", "example.org/cli/v2/table"}}, ""},
+		{"upward", imports{"low": {module + "/high"}}, "low imports high"},
+		{"sideways-module", imports{"high": {"example.org/cli/v2"}}, "high imports example.org/cli/v2"},
+		{"name-prefix", imports{"high": {"example.org/system"}}, "high imports example.org/system"},
+		{"unlisted", imports{"new": nil}, "new is not listed"},
+		{"root", imports{"top": {module}}, "top imports ."},
+		{"unlisted-import", imports{"top": {module + "/new"}}, "top imports new"},
+		{"cgo", imports{"top": {"C"}}, "top uses cgo"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			got := strings.Join(check(list, mods, tc.found), "\n")
+			if (tc.want == "") != (got == "") || !strings.Contains(got, tc.want) {
+				t.Errorf("says %q, want %q in it", got, tc.want)
+			}
+		})
+	}
+}
+
+// TestPurego: with the tag purego no assembly is left, on any architecture.
+func TestPurego(t *testing.T) {
+	walk(t, func(name string, data []byte) {
+		if path.Ext(name) == ".s" && !offWithPurego(string(data)) {
+			t.Errorf("%s is assembled with the tag purego too: start it with //go:build amd64 && !purego", name)
+		}
+	})
+}
+
+func TestOffWithPurego(t *testing.T) {
+	for source, want := range map[string]bool{
+		"//go:build !purego\n\nTEXT":                         true,
+		"// Generated.\n\n//go:build amd64 && !purego\nTEXT": true,
+		"//go:build amd64\n":                                 false,
+		"//go:build !purego || arm64\n":                      false,
+		"//go:build !arm64\n":                                false,
+		"TEXT ·f(SB)\n//go:build ignore)":                    false,
+	} {
+		if got := offWithPurego(source); got != want {
+			t.Errorf("%q: %v, want %v", source, got, want)
+		}
+	}
+}
+
+// machinePath is the start of an absolute path that only one machine has.
+var machinePath = regexp.MustCompile(`(^|[^\w./$}>-])/(work|root|home|tmp|Users|mnt|opt)(/|\b)`)
+
+// TestMachinePaths: no file names a place on the machine it was written on.
+func TestMachinePaths(t *testing.T) {
+	walk(t, func(name string, data []byte) {
+		switch path.Ext(name) {
+		case ".go", ".s", ".md", ".sh", ".py", ".yml", ".toml", ".txt", ".json", ".codes", "":
+		default:
+			return
+		}
+		for i, line := range strings.Split(string(data), "\n") {
+			if machinePath.MatchString(line) {
+				t.Errorf("%s:%d names a path of one machine: %s", name, i+1, strings.TrimSpace(line))
+			}
+		}
+	})
+}
+
+func TestMachinePath(t *testing.T) {
+	for line, want := range map[string]bool{
+		"cd /" + "work/x":                   true,
+		"see \"/" + "tmp\"":                 true,
+		"/" + "root/go":                     true,
+		"#!/usr/bin/env bash":               false,
+		"https://example.org/home/x":        false,
+		"framework/work/x and ./tmp/x":      false,
+		"\"$dir/tmp/x\" or ${dir}/work":     false,
+		"1/workers, tmp, /working, a or /b": false,
+	} {
+		if got := machinePath.MatchString(line); got != want {
+			t.Errorf("%q: %v, want %v", line, got, want)
+		}
+	}
+}
+
+// A line is one package of a list and what stands behind its colon.
+type line struct {
+	name    string
+	allowed []string
+}
+
+func parseLines(text string) []line {
+	var lines []line
+	for _, s := range strings.Split(strings.TrimSpace(text), "\n") {
+		name, rest, _ := strings.Cut(s, ":")
+		lines = append(lines, line{name, strings.Fields(rest)})
+	}
+	return lines
+}
+
+// check returns one sentence for every import that the lists do not allow.
+func check(order, external []line, found imports) []string {
+	allowed := map[string][]string{}
+	var above []string
+	for _, l := range order {
+		allowed[l.name] = l.allowed
+		if slices.Contains(l.allowed, "*") {
+			allowed[l.name] = slices.Clone(above)
+		}
+		above = append(above, l.name)
+	}
+	modules := map[string][]string{}
+	for _, l := range external {
+		modules[l.name] = l.allowed
+	}
+	var problems []string
+	for _, p := range slices.Sorted(maps.Keys(found)) {
+		if _, ok := allowed[p]; !ok {
+			problems = append(problems, fmt.Sprintf("%s is not listed in the order: give it its place", p))
+		}
+		for _, i := range found[p] {
+			ours, isOurs := strings.CutPrefix(i+"/", module+"/")
+			first, _, _ := strings.Cut(i, "/")
+			within := func(m string) bool { return i == m || strings.HasPrefix(i, m+"/") }
+			switch {
+			case isOurs:
+				if name := path.Clean(ours); !slices.Contains(allowed[p], name) {
+					problems = append(problems, fmt.Sprintf("%s imports %s, which the order does not allow", p, name))
+				}
+			case i == "C":
+				problems = append(problems, fmt.Sprintf("%s uses cgo", p))
+			case !strings.Contains(first, "."): // the standard library
+			case !slices.ContainsFunc(modules["*"], within) && !slices.ContainsFunc(modules[p], within):
+				problems = append(problems, fmt.Sprintf("%s imports %s, which is not among its modules", p, i))
+			}
+		}
+	}
+	return problems
+}
+
+// readImports parses the imports of every Go file of the module, whatever its
+// build tags. Packages of test files alone are there with no imports.
+func readImports(t *testing.T) imports {
+	found := imports{}
+	walk(t, func(name string, data []byte) {
+		if path.Ext(name) != ".go" || strings.Contains(name, "testdata/") {
+			return
+		}
+		p := path.Dir(name)
+		found[p] = append(found[p], nil...) // there, even when it is all tests
+		if strings.HasSuffix(name, "_test.go") {
+			return
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), name, data, parser.ImportsOnly)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		for _, i := range file.Imports {
+			found[p] = append(found[p], strings.Trim(i.Path.Value, `"`))
+		}
+	})
+	if len(found) == 0 {
+		t.Fatal("found no packages")
+	}
+	return found
+}
+
+// offWithPurego reports whether a file's build line leaves it out of every
+// build with the tag purego.
+func offWithPurego(source string) bool {
+	for _, l := range strings.Split(source, "\n") {
+		if constraint.IsGoBuild(l) {
+			expr, err := constraint.Parse(l)
+			if err != nil {
+				return false
+			}
+			for _, arch := range []string{"amd64", "arm64", "other"} {
+				if expr.Eval(func(tag string) bool { return tag == "purego" || tag == arch }) {
+					return false
+				}
+			}
+			return true
+		}
+		if l != "" && !strings.HasPrefix(l, "//") {
+			return false // build lines stand above the code
+		}
+	}
+	return false
+}
+
+// walk visits the files of the module by their slash-separated names. Folders
+// that Go and git pass over (names starting with a dot, but for .ci) are left
+// out, and so is what .ci installs.
+func walk(t *testing.T, visit func(name string, data []byte)) {
+	err := filepath.WalkDir(root, func(file string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(root, file)
+		if err != nil {
+			return err
+		}
+		name := filepath.ToSlash(rel)
+		if d.IsDir() {
+			base := path.Base(name)
+			if name == ".ci/bin" || strings.HasSuffix(name, ".partial") || base != "." && base != ".ci" && strings.HasPrefix(base, ".") {
+				return filepath.SkipDir
+			}
+			return nil
+		}
+		if !d.Type().IsRegular() || path.Ext(name) == "" && path.Dir(name) != ".ci" {
+			return nil // no extension: binaries, but for the scripts of .ci
+		}
+		data, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		visit(name, data)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}

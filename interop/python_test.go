@@ -1,0 +1,107 @@
+package interop
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// python returns the interpreter of a virtual environment that has exactly the
+// packages of requirements, each pinned as name==version. It skips the test
+// where they cannot be had.
+func python(t *testing.T, requirements ...string) string {
+	t.Helper()
+	dir := environment(t, strings.Join(requirements, ","), func(dir string) (string, error) {
+		if out, err := command(2*time.Minute, "python3", "-m", "venv", dir); err != nil {
+			return "python3 -m venv: " + lastLine(out, err), err
+		}
+		return install(filepath.Join(dir, "bin", "python"), requirements...)
+	})
+	return filepath.Join(dir, "bin", "python")
+}
+
+// files returns a folder with the contents of one package, without what it
+// depends on and without an interpreter of its own.
+func files(t *testing.T, requirement string) string {
+	t.Helper()
+	return environment(t, requirement, func(dir string) (string, error) {
+		return install("python3", "--no-deps", "--target", dir, requirement)
+	})
+}
+
+// install runs pip, and says in one line what stood in its way.
+func install(interpreter string, arguments ...string) (problem string, err error) {
+	arguments = append([]string{"-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--only-binary=:all:", "--retries=1"}, arguments...)
+	if out, err := command(5*time.Minute, interpreter, arguments...); err != nil {
+		return "pip install: " + lastLine(out, err), err
+	}
+	return "", nil
+}
+
+// environment returns a folder of the cache that fill has filled, once: under
+// another name until it is complete, so that nobody sees half of it.
+func environment(t *testing.T, name string, fill func(dir string) (problem string, err error)) string {
+	t.Helper()
+	if testing.Short() {
+		t.Skipf("-short: %s is not installed", name)
+	}
+	if _, err := exec.LookPath("python3"); err != nil {
+		t.Skipf("%s cannot be installed: %v", name, err)
+	}
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		t.Skipf("%s cannot be installed: %v", name, err)
+	}
+	dir := filepath.Join(cache, "microscale-interop", name)
+	if _, err := os.Stat(dir); err == nil {
+		return dir
+	}
+	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
+		t.Skipf("%s cannot be installed: %v", name, err)
+	}
+	unfinished, err := os.MkdirTemp(filepath.Dir(dir), name+".*.partial")
+	if err != nil {
+		t.Skipf("%s cannot be installed: %v", name, err)
+	}
+	defer os.RemoveAll(unfinished)
+	if problem, err := fill(unfinished); err != nil {
+		t.Skipf("%s cannot be installed: %s", name, problem)
+	}
+	if err := os.Rename(unfinished, dir); err != nil {
+		if _, there := os.Stat(dir); there != nil { // else another test was faster
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// script runs one of this folder's Python files.
+func script(t *testing.T, interpreter, name string, arguments ...string) {
+	t.Helper()
+	if _, err := os.Stat(name); err != nil { // also tells go test's cache that the result depends on it
+		t.Fatal(err)
+	}
+	if out, err := command(2*time.Minute, interpreter, append([]string{name}, arguments...)...); err != nil {
+		t.Fatalf("%s: %v\n%s", name, err, out)
+	}
+}
+
+func command(limit time.Duration, name string, arguments ...string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	return exec.CommandContext(ctx, name, arguments...).CombinedOutput()
+}
+
+// lastLine is what a failed program said last, or its error where it said nothing.
+func lastLine(out []byte, err error) string {
+	lines := bytes.Split(bytes.TrimSpace(out), []byte("\n"))
+	if last := lines[len(lines)-1]; len(last) > 0 {
+		return string(last)
+	}
+	return err.Error()
+}
