@@ -6,15 +6,15 @@ import (
 	"strings"
 )
 
-// Rounding says which of the two neighbouring codes a value takes.
+// Rounding says which of the two neighboring codes a value takes.
 type Rounding uint8
 
 const (
 	NearestEven    Rounding = iota // ties to the even significand (E8M0: up); IEEE 754, OCP, every vendor's hardware
 	HalfAway                       // ties away from zero; microxcaling's "nearest"
 	HalfTowardZero                 // ties toward zero; ggml's FP4 tables
-	TowardZero                     // the neighbour of smaller magnitude; PTX .rz
-	Up                             // the neighbour toward +Inf; PTX .rp
+	TowardZero                     // the neighbor of smaller magnitude; PTX .rz
+	Up                             // the neighbor toward +Inf; PTX .rp
 	Stochastic                     // up with the probability of the fraction; needs random bits
 )
 
@@ -68,7 +68,7 @@ const (
 	OppositeZero            // where there is no NaN, the zero of the opposite sign; ml_dtypes' FP4 and FP6
 )
 
-// A Conversion is the behaviour of an encoder. Its zero value is the hardware's
+// A Conversion is the behavior of an encoder. Its zero value is the hardware's
 // cvt.rn.satfinite: nearest-even, saturating, canonical NaN.
 type Conversion struct {
 	Rounding Rounding

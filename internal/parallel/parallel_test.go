@@ -42,7 +42,7 @@ func TestForThreads(t *testing.T) {
 	var meeting sync.WaitGroup
 	meeting.Add(threads)
 	var running, most, started atomic.Int32
-	parallel.For(100, 1, threads, func(from, _ int) {
+	parallel.For(100, 1, threads, func(_, _ int) {
 		now := running.Add(1)
 		for m := most.Load(); now > m && !most.CompareAndSwap(m, now); m = most.Load() {
 		}
