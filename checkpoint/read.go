@@ -3,6 +3,7 @@ package checkpoint
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -39,14 +40,11 @@ func (p Problem) String() string {
 }
 
 // Read recognizes the convention of a checkpoint and finds its weights. Data is
-// read only for global scales. It fails where the convention is unknown or its
-// description cannot be understood; faults of single tensors are Problems.
-func Read(source *hf.Checkpoint) (*Model, error) {
+// read only for global scales. What cannot be understood is among the Problems;
+// its tensors are weights as they stand.
+func Read(source *hf.Checkpoint) *Model {
 	m := &Model{Source: source, byName: map[string]*Weight{}}
-	known, err := m.recognize()
-	if err != nil {
-		return nil, err
-	}
+	known := m.recognize()
 	used := map[string]bool{} // tensors that are parts of a quantized weight
 	for _, t := range source.Tensors() {
 		if used[t.Name] {
@@ -66,7 +64,7 @@ func Read(source *hf.Checkpoint) (*Model, error) {
 	}
 	m.order()
 	m.check(known)
-	return m, nil
+	return m
 }
 
 // Lookup returns the weight of a name.
@@ -109,54 +107,46 @@ type known struct {
 }
 
 // recognize finds the convention and its description of the weights.
-func (m *Model) recognize() (known, error) {
+func (m *Model) recognize() known {
 	k := known{weights: map[string]quantized{}}
 	for _, shard := range m.Source.Shards() {
 		described, err := parsePlainMetadata(shard.File.Metadata())
 		if err != nil {
-			return k, fmt.Errorf("%s: %w", shard.File.Name(), err)
+			m.fault("", "%s: %v", shard.Name, err)
+			return k
 		}
-		for name, q := range described {
-			k.weights[name] = q
-		}
+		maps.Copy(k.weights, described)
 	}
 	raw, ok := m.Source.QuantizationConfig()
 	if !ok {
 		if len(k.weights) > 0 {
 			m.Convention = &plain
 		}
-		return k, nil
+		return k
 	}
 	var method struct {
 		QuantMethod string `json:"quant_method"`
 	}
 	if err := json.Unmarshal(raw, &method); err != nil {
-		return k, fmt.Errorf("%s: quantization_config in config.json is not readable: %w", m.Source.Path, err)
+		m.fault("", "quantization_config in config.json is not readable: %v", err)
+		return k
 	}
+	var methods []string
 	for _, c := range conventions {
+		methods = append(methods, c.quantMethod)
 		if c.quantMethod != method.QuantMethod {
 			continue
 		}
 		format, ignore, err := c.recognize(raw)
 		if err != nil {
-			return k, fmt.Errorf("%s: quantization_config in config.json: %w", m.Source.Path, err)
+			m.fault("", "quantization_config in config.json: %v", err)
+			return k
 		}
 		m.Convention, m.Ignore, k.format = c, ignore, format
-		return k, nil
+		return k
 	}
-	return k, &UnknownConventionError{Path: m.Source.Path, QuantMethod: method.QuantMethod}
-}
-
-// An UnknownConventionError says that a checkpoint is quantized in a way that is
-// not read here.
-type UnknownConventionError struct{ Path, QuantMethod string }
-
-func (e *UnknownConventionError) Error() string {
-	names := make([]string, len(conventions))
-	for i, c := range conventions {
-		names[i] = c.quantMethod
-	}
-	return fmt.Sprintf("%s: quantized with quant_method %q, which is not read; known are %s", e.Path, e.QuantMethod, strings.Join(names, ", "))
+	m.fault("", "config.json says that it is quantized by %q, which is not read here; known are %s", method.QuantMethod, strings.Join(methods, ", "))
+	return k
 }
 
 // assemble returns the quantized weight whose codes are t, or nil.

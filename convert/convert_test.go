@@ -20,13 +20,8 @@ func openModel(t testing.TB, arg string) *checkpoint.Model {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { source.Close() })
-	m, err := checkpoint.Read(source)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return m
+	return checkpoint.Read(source)
 }
-
 
 // TestRoundTrip quantizes the sample to every block format in every convention
 // that holds it, verifies the result, decodes it, and compares the decoded

@@ -90,7 +90,7 @@ func standardJSON(data []byte) []byte {
 // whether there is one: whether the checkpoint says that it is quantized
 // already.
 func (c *Checkpoint) QuantizationConfig() (json.RawMessage, bool) {
-	raw, ok := c.members["quantization_config"]
+	raw, ok := c.members[quantizationKey]
 	return raw, ok && string(raw) != "null"
 }
 
