@@ -1,0 +1,199 @@
+package microscale_test
+
+import (
+	"math"
+	"testing"
+
+	"github.com/microscale-go/microscale/format"
+	"github.com/microscale-go/microscale/measure"
+	"github.com/microscale-go/microscale/quant"
+	"github.com/microscale-go/microscale/tensor"
+)
+
+// The tests of this file are the rows of docs/errata.md.
+
+// rowwise quantizes one row in the default way.
+func rowwise(t *testing.T, f quant.Format, x ...float32) *quant.Tensor {
+	t.Helper()
+	w, err := quant.Quantizer{Format: f}.Rowwise(tensor.Of(1, len(x), x), quant.With{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// encode returns the values that E4M3 has for x·scale.
+func encode(scale float32, x ...float32) []float32 {
+	values := make([]float32, len(x))
+	for i, v := range x {
+		values[i] = format.E4M3.Decode(format.E4M3.Encode(v * scale))
+	}
+	return values
+}
+
+func expect(t *testing.T, what string, got, want []float32) {
+	t.Helper()
+	for i := range want {
+		if got[i] != want[i] {
+			t.Errorf("%s: %v, want %v", what, got, want)
+			return
+		}
+	}
+}
+
+func TestFloatToE8M0(t *testing.T) {
+	for _, tc := range []struct {
+		x    float32
+		code uint32
+	}{
+		{float32(math.NaN()), 0xff}, {float32(math.Inf(1)), 0xfe}, {0, 0}, {0x1p-127, 0}, {0x1.000004p-127, 1},
+		{0x1p127, 0xfe}, {math.MaxFloat32, 0xfe}, {1, 127}, {1.0000001, 128},
+	} {
+		if got := format.E8M0.EncodeWith(tc.x, format.Conversion{Rounding: format.Up}, 0); got != tc.code {
+			t.Errorf("%g becomes %#x, want %#x", tc.x, got, tc.code)
+		}
+	}
+}
+
+func TestMixedMagnitudes(t *testing.T) {
+	large, small := []float32{100, 95, 103}, []float32{0.01, 0.02, 0.015}
+	const scale = 448.0 / 103
+	expect(t, "large values", encode(scale, large...), []float32{448, 416, 448})
+	for i, got := range encode(scale, small...) {
+		if e := math.Abs(float64(got/scale/small[i] - 1)); e > 0.043 {
+			t.Errorf("small value %g has a relative error of %.3f", small[i], e)
+		}
+	}
+	expect(t, "small values with a scale of their own", encode(448/0.02, small...), []float32{224, 448, 320})
+
+	expect(t, "MXFP8 of the large values", rowwise(t, quant.MXFP8, large...).Dequantize(1).Data, []float32{96, 96, 104})
+	if w := rowwise(t, quant.MXFP8, large...); w.Scales[0] != 127-2 {
+		t.Errorf("the scale of the large values is 2^%d, want 2^-2", int(w.Scales[0])-127)
+	}
+	if w := rowwise(t, quant.MXFP8, small...); w.Scales[0] != 127-14 {
+		t.Errorf("the scale of the small values is 2^%d, want 2^-14", int(w.Scales[0])-127)
+	}
+}
+
+func TestStorage(t *testing.T) {
+	for f, bytes := range map[string]float64{"mxfp8": 1.03125, "mxfp6-e3m2": 0.78125, "mxfp4": 0.53125, "nvfp4": 0.5625, "fp8-vec128": 1.03125} {
+		row, err := quant.Lookup(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := row.BitsPerElement() / 8; got != bytes {
+			t.Errorf("%s takes %g bytes an element, want %g", f, got, bytes)
+		}
+	}
+}
+
+func TestRange(t *testing.T) {
+	if v := format.E8M0.Smallest() * format.E4M3.Smallest(); v != 0x1p-136 {
+		t.Errorf("the least value of MXFP8 is %g, want 2^-136", v)
+	}
+	if v := float64(format.E8M0.Max()) * float64(format.E4M3.Max()); v != 448*0x1p127 {
+		t.Errorf("the largest value of MXFP8 is %g, want 448·2^127", v)
+	}
+	if w := rowwise(t, quant.MXFP8, 0x1p-130).Dequantize(1); w.Data[0] != 0x1p-130 {
+		t.Errorf("2^-130 becomes %g in a block of its own", w.Data[0])
+	}
+	if v := format.E4M3.SmallestNormal(); v != 0.015625 {
+		t.Errorf("the least normal of E4M3 is %g", v)
+	}
+	if v := format.E4M3.Smallest(); v != 0.001953125 {
+		t.Errorf("the least value of E4M3 is %g", v)
+	}
+	span := func(s *format.Scalar) int {
+		return s.MaxExponent() - math.Ilogb(float64(s.Smallest()))
+	}
+	if e5m2, bf16 := span(format.E5M2), span(format.BF16); e5m2 != 31 || bf16 != 260 {
+		t.Errorf("E5M2 spans %d binades and BF16 %d, want 31 and 260 between the least and the largest", e5m2, bf16)
+	}
+}
+
+func TestE4M3TopBinade(t *testing.T) {
+	for code := uint32(0x78); code <= 0x7e; code++ {
+		if got, want := format.E4M3.Decode(code), float32(256+32*(code-0x78)); got != want {
+			t.Errorf("%#x is %g, want %g", code, got, want)
+		}
+	}
+	if !format.E4M3.IsNaN(0x7f) || !format.E4M3.IsNaN(0xff) || format.E4M3.HasInf() {
+		t.Error("0x7f and 0xff are NaN, and nothing is Inf")
+	}
+}
+
+func TestWorkedBlock(t *testing.T) {
+	x := []float32{0.1, 0.25, 0.5, 1.2, 3.8, 12, 45, 150}
+	w := rowwise(t, quant.MXFP8, x...)
+	if w.Scales[0] != 127-1 {
+		t.Errorf("the scale of amax 150 is 2^%d, want 2^-1", int(w.Scales[0])-127)
+	}
+	got := w.Dequantize(1).Data
+	expect(t, "the block", got, []float32{0.1015625, 0.25, 0.5, 1.25, 3.75, 12, 44, 144})
+	worst, at := 0.0, 0
+	for i := range x {
+		if e := math.Abs(float64(got[i])/float64(x[i]) - 1); e > worst {
+			worst, at = e, i
+		}
+	}
+	if at != 3 || math.Abs(worst-0.0417) > 0.0001 {
+		t.Errorf("the worst error is %.4f, at %g; want 0.0417 at 1.2", worst, x[at])
+	}
+	if w := rowwise(t, quant.MXFP8, 3600); w.Scales[0] != 127+4 {
+		t.Errorf("the scale of amax 3600 is 2^%d, want 2^4", int(w.Scales[0])-127)
+	}
+	if got := format.E4M3.Decode(format.E4M3.Encode(0.00625)); got != 0.005859375 {
+		t.Errorf("0.00625 becomes %g, want 0.005859375", got)
+	}
+}
+
+// TestBlockSize: with the scale rule of Transformer Engine the SQNR of E4M3 on
+// stationary data is the same for every block size.
+func TestBlockSize(t *testing.T) {
+	x := tensor.New(64, 1024)
+	random := quant.Stream{Seed: 1}
+	for i := range x.Data { // a sum of uniforms is near enough to a Gaussian here
+		for j := range 12 {
+			x.Data[i] += float32(random.At(uint64(12*i+j)))*0x1p-32 - 0.5
+		}
+	}
+	least, most := math.Inf(1), math.Inf(-1)
+	for _, size := range []int{8, 16, 32, 64, 128} {
+		f := quant.MXFP8
+		f.Block.Cols = size
+		w, err := quant.Quantizer{Format: f}.Rowwise(x, quant.With{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		sums := measure.New(32)
+		sums.Add(x.Data, w.Dequantize(0).Data)
+		sqnr := sums.Result().SQNR
+		least, most = min(least, sqnr), max(most, sqnr)
+	}
+	if most-least > 0.01 {
+		t.Errorf("SQNR moves between %.3f and %.3f dB with the block size", least, most)
+	}
+}
+
+func TestNibbleOrder(t *testing.T) {
+	w := rowwise(t, quant.MXFP4, 0.5, 6) // codes 1 and 7 at scale 1
+	if w.Codes[0] != 0x71 {
+		t.Errorf("the first byte is %#x, want 0x71: the even element in the low nibble", w.Codes[0])
+	}
+}
+
+func TestCurrentScaling(t *testing.T) {
+	w := rowwise(t, quant.FP8Tensor, 1, -3.5, 0.25)
+	if got, want := w.Scales32[0], float32(1/float64(448/float32(3.5))); got != want {
+		t.Errorf("the decode scale is %g, want amax/448 = %g", got, want)
+	}
+	for name, want := range map[string]uint32{"fp16": 0x3653, "bf16": 0x3eca, "e4m3": 0x2d, "e5m2": 0x36} {
+		s, err := format.Lookup(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := s.Encode(0.3952); got != want {
+			t.Errorf("0.3952 in %s is %#x, want %#x", name, got, want)
+		}
+	}
+}
