@@ -145,7 +145,8 @@ func (a *Accumulator) Merge(b *Accumulator) {
 	a.blocks += b.blocks
 }
 
-// A Result is the error of one tensor.
+// A Result is the error of one tensor. Where elements became NaN or Inf and all
+// others are exact, SQNR, cosine and bias are NaN.
 type Result struct {
 	Elements int64
 
@@ -175,7 +176,12 @@ func (a *Accumulator) Result() Result {
 		NonFinite:     a.nonFinite,
 		NonFiniteWant: a.nonFiniteWant,
 	}
-	if a.noise == 0 {
+	switch {
+	case a.noise > 0:
+	case a.nonFinite > 0: // what is left is no copy
+		undefined := math.NaN()
+		r.SQNR, r.MeanBlockSQNR, r.Cosine, r.Bias = undefined, undefined, undefined, undefined
+	default:
 		r.SQNR, r.MeanBlockSQNR, r.Cosine, r.Bias = math.Inf(1), math.Inf(1), 1, 0
 	}
 	return r

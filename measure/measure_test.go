@@ -71,6 +71,14 @@ func TestByHand(t *testing.T) {
 				Cosine: 29 / (5 * math.Sqrt(34)), MaxRelative: 0.25, Bias: 1.0 / 7, NonFinite: 2, NonFiniteWant: 2},
 		},
 		{
+			"exact but not finite", 8, []float32{3, 4}, []float32{3, nan},
+			Result{Elements: 2, SQNR: math.NaN(), MeanBlockSQNR: math.NaN(), Cosine: math.NaN(), Bias: math.NaN(), NonFinite: 1},
+		},
+		{
+			"copy of what is not finite", 8, []float32{3, nan, -inf}, []float32{3, nan, -inf},
+			Result{Elements: 3, SQNR: math.Inf(1), MeanBlockSQNR: math.Inf(1), Cosine: 1, NonFiniteWant: 2},
+		},
+		{
 			"largest floats", 1, []float32{math.MaxFloat32}, []float32{-math.MaxFloat32},
 			Result{Elements: 1, SQNR: 10 * math.Log10(0.25), MeanBlockSQNR: 10 * math.Log10(0.25),
 				Cosine: -1, MaxRelative: 2, Bias: -2},
