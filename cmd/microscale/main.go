@@ -1,0 +1,124 @@
+// Microscale quantizes tensors and checkpoints to block-scaled low-precision
+// formats, and says what the lower precision cost.
+//
+// Results go to standard output, progress and logs to standard error. The exit
+// status is
+//
+//	0  done
+//	1  failed: one line on standard error says what, where and what to do
+//	2  wrong usage: an unknown command, flag or value
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime/debug"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+const (
+	exitDone   = 0
+	exitFailed = 1
+	exitUsage  = 2
+)
+
+func main() { os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) }
+
+// run executes one command line and returns its exit status.
+func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	started := false // whether a command's own code was reached
+	root := rootCommand(&started)
+	root.SetIn(stdin)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	root.SetArgs(negativesLast(root, args))
+	cmd, err := root.ExecuteC()
+	if err == nil {
+		return exitDone
+	}
+	fmt.Fprintf(stderr, "microscale: %s\n", oneLine(err))
+	// What fails before a command starts is its flags and arguments.
+	if usage := (usageError{}); started && !errors.As(err, &usage) {
+		return exitFailed
+	}
+	fmt.Fprintf(stderr, "Run '%s --help' for usage and examples.\n", cmd.CommandPath())
+	return exitUsage
+}
+
+// A usageError is a command line that cannot be meant: exit status 2.
+type usageError struct{ message string }
+
+func (e usageError) Error() string { return e.message }
+
+// misuse returns a usageError. The message says what is wrong and what is right.
+func misuse(format string, args ...any) error { return usageError{fmt.Sprintf(format, args...)} }
+
+// oneLine returns the message of err without line breaks.
+func oneLine(err error) string {
+	return strings.NewReplacer("\r", "", "\n", " ").Replace(strings.TrimSpace(err.Error()))
+}
+
+// negativesLast moves the arguments of a command behind its flags and a "--"
+// where one of them is a negative number, which would be taken for a flag.
+func negativesLast(root *cobra.Command, args []string) []string {
+	cmd, rest, err := root.Find(args)
+	if err != nil || cmd == root {
+		return args
+	}
+	var flags, numbers []string
+	negative := false
+	for i := 0; i < len(rest); i++ {
+		a := rest[i]
+		switch {
+		case a == "--":
+			numbers = append(numbers, rest[i+1:]...)
+			i = len(rest)
+		case !strings.HasPrefix(a, "-") || a == "-":
+			numbers = append(numbers, a)
+		case isNumber(a):
+			numbers = append(numbers, a)
+			negative = true
+		default:
+			flags = append(flags, a)
+			if takesNext(cmd, a) && i+1 < len(rest) {
+				i++
+				flags = append(flags, rest[i])
+			}
+		}
+	}
+	if !negative {
+		return args
+	}
+	path := strings.Fields(cmd.CommandPath())[1:]
+	return slices.Concat(path, flags, []string{"--"}, numbers)
+}
+
+// takesNext reports whether a is a flag whose value is the next argument.
+func takesNext(cmd *cobra.Command, a string) bool {
+	name, ok := strings.CutPrefix(a, "--")
+	if !ok || strings.Contains(name, "=") {
+		return false
+	}
+	flag := cmd.Flags().Lookup(name)
+	return flag != nil && flag.NoOptDefVal == ""
+}
+
+// version returns the module's version, or the commit that it was built from.
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	v := info.Main.Version
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" && (v == "" || v == "(devel)") {
+			v = s.Value
+		}
+	}
+	return strings.Trim(v, "()")
+}

@@ -1,0 +1,331 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"flag"
+	"io"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files in testdata")
+
+// execute runs a command line in process.
+func execute(stdin string, args ...string) (status int, stdout, stderr string) {
+	var out, err bytes.Buffer
+	status = run(args, strings.NewReader(stdin), &out, &err)
+	return status, out.String(), err.String()
+}
+
+// TestGolden compares whole outputs with testdata/*.stdout. A failing run leaves
+// what it got beside it.
+func TestGolden(t *testing.T) {
+	for name, line := range map[string]string{
+		"help":                "--help",
+		"help-cast":           "cast --help",
+		"formats":             "formats",
+		"formats-markdown":    "formats --markdown",
+		"cast-e4m3":           "cast --to e4m3 0.3952 1000 -0.001 464 448 -inf nan 0 -0 1e-9",
+		"cast-bf16-e2m1":      "cast --to e2m1 --from bf16 0.25 0.75 1.25 -1.75 2.5 3.5 5 6.5 nan 0x3f80",
+		"cast-half-away":      "cast --to e2m1 --rounding half-away 0.25 -0.75 2.5",
+		"cast-overflow":       "cast --to e5m2 --overflow nonsaturating 57344 61439 61440 -1e9",
+		"cast-e8m0":           "cast --to e8m0 0.3 1 0 -3 nan",
+		"cast-stochastic":     "cast --to e2m1 --rounding stochastic --seed 7 0.1 0.2 0.3 0.4 4.5 5.5",
+		"cast-int8":           "cast --to int8 1 -1 -2 0.0078125 1.99",
+		"cast-codes":          "cast --to e5m2 --codes 0x2d 0b01111100 127 0xfc",
+		"explain-mxfp8":       "explain --format mxfp8 0.1 -0.2 0.3952 3.5 0 1e-9",
+		"explain-floor":       "explain --format mxfp4 --scale-rule floor 0.1 -0.7 2.5 3.9",
+		"explain-even":        "explain --format mxfp4 --scale-rule even 0.1 -0.7 2.5 3.9",
+		"explain-two-blocks":  "explain --format mxfp4 --scale-rule ceil" + strings.Repeat(" 1 -2 3", 12),
+		"explain-nvfp4":       "explain --format nvfp4 --amax 12.5 0.1 -0.7 2.5 3.4",
+		"explain-fp8":         "explain --format fp8-tensor --profile modelopt 0.1 -0.2 3",
+		"explain-all-mxfp4":   "explain --format mxfp4 --profile all 0.1 -0.7 2.5 3.4",
+		"explain-all-agree":   "explain --format mxfp6-e3m2 --profile all 1 2 0.5",
+		"explain-nonfinite":   "explain --format mxfp4 --profile ocp 1 nan inf",
+		"explain-inf":         "explain --format mxfp8 1e-40 inf",
+		"explain-zeros":       "explain --format nvfp4 0 -0",
+		"explain-rounded":     "explain --format mxfp8 0x04600001",
+		"explain-json":        "explain --format mxfp4 --json 0.1 -0.7 nan",
+		"explain-all-nvfp4":   "explain --format nvfp4 --profile all 0.1 -0.7 2.5 3.4",
+		"explain-all-vec128":  "explain --format fp8-vec128 --profile all 0.1 -0.7 2.5 3.4",
+		"explain-subnormal":   "explain --format mxfp8 1e-39 -1e-40",
+		"explain-mxint8-even": "explain --format mxint8 --scale-rule even 1.999 -1.3",
+	} {
+		t.Run(name, func(t *testing.T) {
+			status, got, stderr := execute("", strings.Fields(line)...)
+			if status != exitDone || stderr != "" {
+				t.Fatalf("exit status %d: %s", status, stderr)
+			}
+			golden(t, name, got)
+		})
+	}
+}
+
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", name+".stdout")
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != string(want) {
+		if err := os.WriteFile(path+".got", []byte(got), 0o644); err != nil {
+			t.Error(err)
+		}
+		t.Errorf("output is not that of %s: compare it with %s.got, or run go test -update\n%s", path, path, got)
+	}
+}
+
+// TestWidth checks that tables fit the narrowest common terminal.
+func TestWidth(t *testing.T) {
+	for _, line := range []string{
+		"formats", "--help", "cast --help", "explain --help",
+		"explain --format mxfp8 0.123456 -0.234567 -1.2e-12 3.56789",
+		"explain --format mxfp8 --profile all 0.1 -0.7 2.5 3.4",
+		"explain --format nvfp4 --profile all 0.1 -0.7 2.5 3.4",
+		"explain --format fp8-tensor --profile all 0.1 -0.7 2.5 3.4",
+		"cast --to e4m3 --from bf16 0.123456 -1.23456e-12 1000",
+	} {
+		_, out, _ := execute("", strings.Fields(line)...)
+		for _, l := range strings.Split(out, "\n") {
+			if n := len([]rune(l)); n > 80 {
+				t.Errorf("%s: a line of %d columns: %s", line, n, l)
+			}
+			if strings.TrimRight(l, " ") != l {
+				t.Errorf("%s: spaces end the line %q", line, l)
+			}
+		}
+	}
+}
+
+// TestUsage checks wrong command lines: exit status 2, nothing on standard
+// output, what is wrong and how to get help on standard error.
+func TestUsage(t *testing.T) {
+	for _, tc := range []struct{ line, want string }{
+		{"formast", `unknown command "formast": did you mean formats?`},
+		{"zzz", `unknown command "zzz": use one of `},
+		{"formats zzz", `zzz`},
+		{"formats --jsn", `unknown flag --jsn: did you mean --json?`},
+		{"formats --zzzzzz", `unknown flag: --zzzzzz`},
+		{"formats -z", `unknown shorthand flag: 'z' in -z`},
+		{"formats --json --markdown", `json markdown`},
+		{"cast 1", `--to is missing`},
+		{"cast --to", `flag needs an argument: --to`},
+		{"cast --to e9m9 1", `--to: unknown scalar format "e9m9": use one of e4m3, `},
+		{"cast --to e4m3", `no numbers to cast`},
+		{"cast --to e4m3 one", `"one" is not a number`},
+		{"cast --to e4m3 1e39", `1e39 is beyond the largest float32`},
+		{"cast --to e4m3 0x123456789", `"0x123456789" is not a bit pattern of f32`},
+		{"cast --to e4m3 --from bf16 0x10000", `"0x10000" is not a bit pattern of bf16`},
+		{"cast --to e4m3 --from e5m2 1", `--from: "e5m2" will not do: use one of f32, bf16, fp16`},
+		{"cast --to e4m3 --rounding sideways 1", `--rounding: unknown rounding "sideways": use one of nearest-even, `},
+		{"cast --to e4m3 --overflow wrap 1", `--overflow: unknown overflow "wrap": use one of saturate, `},
+		{"cast --to e4m3 --seed -1 1", `--seed: `},
+		{"cast --to e2m1 --codes 0x10", `"0x10" is not a code of e2m1: use 0 to 0xf`},
+		{"cast --to e4m3 --raw 1", `--raw reads standard input: leave out "1"`},
+		{"cast --to e4m3 --raw --json", `raw`},
+		{"explain 1", `--format is missing`},
+		{"explain --format mxfp9 1", `--format: unknown block format "mxfp9": use one of mxfp8, `},
+		{"explain --format mxfp8", `no values to explain`},
+		{"explain --format bf16 1", `use microscale cast --to bf16`},
+		{"explain --format mxfp8 --profile zzz 1", `--profile: unknown profile "zzz": use one of te, `},
+		{"explain --format nvfp4 --profile ocp 1", `profile ocp does not define nvfp4: use one of te, `},
+		{"explain --format nvfp4 --scale-rule floor 1", `--scale-rule is for formats with e8m0 scales`},
+		{"explain --format mxfp8 --scale-rule round 1", `--scale-rule: unknown scale rule "round": use one of rceil, `},
+		{"explain --format mxfp8 --amax 3 1", `--amax is for formats with a scale for the whole tensor`},
+		{"explain --format nvfp4 --amax -3 1", `--amax -3 is not a magnitude`},
+	} {
+		t.Run(tc.line, func(t *testing.T) {
+			status, stdout, stderr := execute("", strings.Fields(tc.line)...)
+			if status != exitUsage {
+				t.Errorf("exit status %d, want %d", status, exitUsage)
+			}
+			if stdout != "" {
+				t.Errorf("standard output has %q", stdout)
+			}
+			lines := strings.Split(strings.TrimSuffix(stderr, "\n"), "\n")
+			if len(lines) != 2 || !strings.HasPrefix(lines[0], "microscale: ") || !strings.Contains(lines[0], tc.want) {
+				t.Errorf("standard error is %q, want one line with %q and one with help", stderr, tc.want)
+			}
+			if help := lines[len(lines)-1]; !strings.HasPrefix(help, "Run 'microscale ") || !strings.HasSuffix(help, " --help' for usage and examples.") {
+				t.Errorf("the last line is %q, want how to get help", help)
+			}
+		})
+	}
+}
+
+// TestJSON checks that --json prints exactly one document, whatever the values.
+func TestJSON(t *testing.T) {
+	for _, line := range []string{
+		"formats --json",
+		"cast --to e4m3 --json nan inf -inf 0 -0 1e-45 3e38 -1.5",
+		"cast --to e5m2 --json --overflow nonsaturating nan inf 1e38",
+		"cast --to e8m0 --json 0 nan inf",
+		"cast --to e5m2 --json --codes 0x7c 0x7f 0",
+		"explain --format mxfp8 --json 0",
+		"explain --format mxfp4 --json --profile all nan inf 0 1",
+		"explain --format nvfp4 --json --profile all nan inf 0 1",
+		"explain --format fp8-row --json --profile all nan inf 0 1",
+	} {
+		t.Run(line, func(t *testing.T) {
+			status, stdout, stderr := execute("", strings.Fields(line)...)
+			if status != exitDone {
+				t.Fatalf("exit status %d: %s", status, stderr)
+			}
+			d := json.NewDecoder(strings.NewReader(stdout))
+			var document map[string]any
+			if err := d.Decode(&document); err != nil {
+				t.Fatal(err)
+			}
+			if err := d.Decode(&document); !errors.Is(err, io.EOF) {
+				t.Errorf("after the document there is more: %v", err)
+			}
+		})
+	}
+}
+
+// TestHelp checks that every command explains itself, and that the examples that
+// need no files run.
+func TestHelp(t *testing.T) {
+	started := false
+	root := rootCommand(&started)
+	for _, cmd := range root.Commands() {
+		if cmd.GroupID == "" {
+			continue // cobra's own
+		}
+		if cmd.Example == "" {
+			t.Errorf("%s has no example", cmd.Name())
+		}
+		path := strings.Fields(cmd.CommandPath())[1:]
+		status, stdout, _ := execute("", append(path, "--help")...)
+		if status != exitDone || !strings.Contains(stdout, cmd.Example) {
+			t.Errorf("%s --help: exit status %d, without its examples: %s", cmd.Name(), status, stdout)
+		}
+		if cmd.GroupID != "Numbers" {
+			continue // examples that name files
+		}
+		for _, example := range strings.Split(cmd.Example, "\n") {
+			line, redirection, _ := strings.Cut(strings.TrimPrefix(strings.TrimSpace(example), "microscale "), "<")
+			stdin := ""
+			if redirection != "" {
+				stdin = "\x00\x00\x80\x3f"
+			}
+			if status, stdout, stderr := execute(stdin, strings.Fields(line)...); status != exitDone || stdout == "" {
+				t.Errorf("the example %q ends with status %d: %s", example, status, stderr)
+			}
+		}
+	}
+}
+
+// TestVersion checks that there is one.
+func TestVersion(t *testing.T) {
+	if status, stdout, _ := execute("", "--version"); status != exitDone || !strings.HasPrefix(stdout, "microscale ") || len(stdout) < len("microscale x\n") {
+		t.Errorf("exit status %d, version %q", status, stdout)
+	}
+}
+
+// TestCompletion asks for the values of flags as a shell does, which then leaves
+// out those that do not begin as typed.
+func TestCompletion(t *testing.T) {
+	for _, tc := range []struct{ line, want string }{
+		{"explain --format mxfp6", "mxfp6-e3m2 mxfp6-e2m3"},
+		{"explain --profile a", "all"},
+		{"explain --scale-rule f", "floor"},
+		{"cast --to e3", "e3m2 e3m4"},
+		{"cast --from b", "bf16"},
+		{"cast --rounding half", "half-away half-toward-zero"},
+		{"cast --overflow n", "nonsaturating"},
+		{"form", "formats"},
+	} {
+		status, stdout, _ := execute("", append([]string{"__complete"}, strings.Fields(tc.line)...)...)
+		typed := tc.line[strings.LastIndex(tc.line, " ")+1:]
+		var got []string
+		for _, l := range strings.Split(stdout, "\n") {
+			if name, _, _ := strings.Cut(l, "\t"); name != "" && strings.HasPrefix(name, typed) {
+				got = append(got, name)
+			}
+		}
+		if status != exitDone || strings.Join(got, " ") != tc.want {
+			t.Errorf("%s completes to %q, want %q", tc.line, got, tc.want)
+		}
+	}
+	if status, stdout, _ := execute("", "completion", "bash"); status != exitDone || !strings.Contains(stdout, "microscale") {
+		t.Errorf("completion bash: exit status %d", status)
+	}
+}
+
+// TestNegatives checks where negative numbers may stand.
+func TestNegatives(t *testing.T) {
+	_, want, _ := execute("", "cast", "--to", "e4m3", "--from", "bf16", "--seed", "3", "--", "1", "-1.5", "-inf")
+	for _, line := range []string{
+		"cast 1 -1.5 -inf --to e4m3 --from bf16 --seed 3",
+		"cast --to=e4m3 1 -1.5 --from=bf16 -inf --seed=3",
+		"cast --to e4m3 --from bf16 --seed 3 1 -1.5 -inf",
+		"cast --to e4m3 --from bf16 --seed 3 1 -1.5 -- -inf",
+		"cast --to e4m3 --from bf16 --seed 3 1 -- -1.5 -inf",
+	} {
+		if status, got, stderr := execute("", strings.Fields(line)...); status != exitDone || got != want {
+			t.Errorf("%s: exit status %d, %s%s, want %s", line, status, got, stderr, want)
+		}
+	}
+}
+
+func TestNegativesLast(t *testing.T) {
+	started := false
+	root := rootCommand(&started)
+	for _, tc := range []struct{ line, want string }{
+		{"cast --to e4m3 1", "cast --to e4m3 1"},
+		{"cast -1 --to e4m3 2", "cast --to e4m3 -- -1 2"},
+		{"cast -1 --json --to e4m3 2", "cast --json --to e4m3 -- -1 2"},
+		{"cast --seed -1 2", "cast --seed -1 2"},
+		{"cast -nan -0x1p-3 -.5 -x", "cast -x -- -nan -0x1p-3 -.5"},
+		{"zzz -1", "zzz -1"},
+	} {
+		if got := negativesLast(root, strings.Fields(tc.line)); !reflect.DeepEqual(got, strings.Fields(tc.want)) {
+			t.Errorf("%s becomes %q, want %s", tc.line, got, tc.want)
+		}
+	}
+}
+
+// A full device fails every write.
+type full struct{}
+
+var errFull = errors.New("no space left on device")
+
+func (full) Write([]byte) (int, error) { return 0, errFull }
+
+// TestFullOutput checks that an output that cannot be written is a failure.
+func TestFullOutput(t *testing.T) {
+	for _, line := range []string{
+		"formats", "formats --json", "formats --markdown", "cast --to e4m3 1", "cast --to e4m3 --json 1", "cast --to e4m3 --codes 1",
+		"cast --to e4m3 --raw", "explain --format mxfp4 1", "explain --format mxfp4 --profile all 1", "explain --format mxfp4 --json 1",
+	} {
+		var stderr bytes.Buffer
+		status := run(strings.Fields(line), strings.NewReader("1234"), full{}, &stderr)
+		if status != exitFailed || strings.Count(stderr.String(), "\n") != 1 || !strings.Contains(stderr.String(), errFull.Error()) {
+			t.Errorf("%s: exit status %d, %q", line, status, stderr.String())
+		}
+	}
+}
+
+func TestEditDistance(t *testing.T) {
+	for _, tc := range []struct {
+		a, b string
+		want int
+	}{{"", "", 0}, {"a", "", 1}, {"", "ab", 2}, {"json", "jsn", 1}, {"json", "json", 0}, {"kitten", "sitting", 3}, {"ab", "ba", 2}} {
+		if got := editDistance(tc.a, tc.b); got != tc.want {
+			t.Errorf("from %q to %q it is %d edits, want %d", tc.a, tc.b, got, tc.want)
+		}
+	}
+}

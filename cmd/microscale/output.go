@@ -1,0 +1,101 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"strings"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/jedib0t/go-pretty/v6/text"
+	"golang.org/x/term"
+)
+
+// printJSON writes v as the one JSON document of a command.
+func printJSON(w io.Writer, v any) error {
+	e := json.NewEncoder(w)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	return e.Encode(v)
+}
+
+// A number is a figure of a JSON document: null where it is infinite or
+// undefined. Every float32 is exact as one.
+type number float64
+
+func (n number) MarshalJSON() ([]byte, error) {
+	if f := float64(n); math.IsNaN(f) || math.IsInf(f, 0) {
+		return []byte("null"), nil
+	}
+	return json.Marshal(float64(n))
+}
+
+// A column is a column of a table: its title, and whether it holds numbers.
+type column struct {
+	title   string
+	numeric bool
+}
+
+// newTable returns a table in the style of all commands: no boxes, one rule
+// below the titles, numbers to the right.
+func newTable(columns ...column) table.Writer {
+	t := table.NewWriter()
+	style := table.StyleLight
+	style.Options = table.Options{SeparateHeader: true, SeparateFooter: true, SeparateColumns: true}
+	style.Box.PaddingLeft, style.Box.PaddingRight = "", ""
+	style.Box.MiddleVertical = "  "
+	rule := strings.Repeat(style.Box.MiddleHorizontal, len(style.Box.MiddleVertical))
+	style.Box.MiddleSeparator, style.Box.BottomSeparator = rule, rule
+	style.Format.Header = text.FormatDefault
+	style.Format.Footer = text.FormatDefault
+	t.SetStyle(style)
+	t.SuppressTrailingSpaces()
+	titles := make(table.Row, len(columns))
+	for i, c := range columns {
+		titles[i] = c.title
+	}
+	t.AppendHeader(titles)
+	t.SetColumnConfigs(numericColumns(columns))
+	return t
+}
+
+// numericColumns puts the columns that hold numbers to the right.
+func numericColumns(columns []column) []table.ColumnConfig {
+	var configs []table.ColumnConfig
+	for i, c := range columns {
+		if c.numeric {
+			configs = append(configs, table.ColumnConfig{Number: i + 1, Align: text.AlignRight, AlignHeader: text.AlignRight, AlignFooter: text.AlignRight})
+		}
+	}
+	return configs
+}
+
+// printWrapped writes text behind a title, in lines that fit the terminal; those
+// after the first are indented by as much as the title's column.
+func printWrapped(w io.Writer, title string, indent, width int, body string) error {
+	for _, line := range strings.Split(text.WrapSoft(body, max(width-indent, 20)), "\n") {
+		if _, err := fmt.Fprintf(w, "%-*s%s\n", indent, title, strings.TrimRight(line, " ")); err != nil {
+			return err
+		}
+		title = ""
+	}
+	return nil
+}
+
+// terminalWidth returns the columns of the terminal that w is, 80 where it is none.
+func terminalWidth(w io.Writer) int {
+	if f, ok := w.(*os.File); ok {
+		if width, _, err := term.GetSize(int(f.Fd())); err == nil && width > 0 {
+			return width
+		}
+	}
+	return 80
+}
+
+// isTerminal reports whether w is a terminal.
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}

@@ -1,0 +1,142 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/jedib0t/go-pretty/v6/progress"
+)
+
+// A meter tells on standard error how far a long job has come: a bar with rate
+// and remaining time on a terminal, a line every few seconds elsewhere, nothing
+// for a job that is done before the first line.
+type meter struct {
+	what  string
+	total int64
+	start time.Time
+	done  atomic.Int64
+
+	out  io.Writer
+	bar  progress.Writer // nil where there is no terminal
+	task *progress.Tracker
+
+	lock sync.Mutex // of out, where there is no bar
+	stop chan struct{}
+	wait sync.WaitGroup
+}
+
+const meterInterval = 5 * time.Second
+
+// newMeter starts to report a job of total bytes, named by a verb: "quantizing".
+// It must be closed.
+func newMeter(out io.Writer, what string, total int64) *meter {
+	m := &meter{what: what, total: total, start: time.Now(), out: out, stop: make(chan struct{})}
+	if isTerminal(out) {
+		m.startBar()
+	} else {
+		m.startLines(meterInterval)
+	}
+	return m
+}
+
+// Add reports n more bytes. It may be called by any number of goroutines.
+func (m *meter) Add(n int64) {
+	m.done.Add(n)
+	if m.task != nil {
+		m.task.Increment(n)
+	}
+}
+
+// Logf prints a line above the bar, or between the lines.
+func (m *meter) Logf(format string, args ...any) {
+	if m.bar != nil {
+		m.bar.Log(format, args...)
+		return
+	}
+	m.lock.Lock()
+	defer m.lock.Unlock()
+	fmt.Fprintf(m.out, format+"\n", args...)
+}
+
+// Close ends the report. What the command prints next stands below it.
+func (m *meter) Close() {
+	if m.task != nil {
+		if m.done.Load() >= m.total {
+			m.task.MarkAsDone()
+		} else {
+			m.task.MarkAsErrored()
+		}
+	}
+	close(m.stop)
+	m.wait.Wait()
+}
+
+func (m *meter) startBar() {
+	m.bar = progress.NewWriter()
+	m.bar.SetOutputWriter(m.out)
+	m.bar.SetUpdateFrequency(100 * time.Millisecond)
+	m.bar.SetTrackerLength(24)
+	m.bar.SetTrackerPosition(progress.PositionRight)
+	m.bar.SetAutoStop(true) // once the task is marked, even before the first frame
+	style := m.bar.Style()
+	style.Chars = progress.StyleCharsBlocks
+	style.Visibility.Speed = true
+	style.Visibility.ETA = true
+	style.Visibility.TrackerOverall = false
+	style.Options.PercentFormat = "%3.0f%%"
+	style.Options.ETAPrecision = time.Second
+	style.Options.TimeInProgressPrecision = time.Second
+	style.Options.TimeDonePrecision = 100 * time.Millisecond
+	style.Options.ETAString = "left"
+	m.task = &progress.Tracker{Message: m.what, Total: m.total + 1, Units: progress.UnitsBytes} // one more: only Close ends it
+	m.bar.AppendTracker(m.task)
+	m.wait.Go(m.bar.Render)
+}
+
+func (m *meter) startLines(interval time.Duration) {
+	ticker := time.NewTicker(interval)
+	m.wait.Go(func() {
+		defer ticker.Stop()
+		for {
+			select {
+			case <-m.stop:
+				return
+			case <-ticker.C:
+				m.Logf("%s", meterLine(m.what, m.done.Load(), m.total, time.Since(m.start)))
+			}
+		}
+	})
+}
+
+// meterLine words a report: "quantizing: 1.2 GB of 4.8 GB (25%), 400 MB/s, 9s left".
+func meterLine(what string, done, total int64, elapsed time.Duration) string {
+	rate := float64(done) / elapsed.Seconds()
+	line := fmt.Sprintf("%s: %s of %s (%d%%), %s/s", what, bytesText(float64(done)), bytesText(float64(total)), 100*done/max(total, 1), bytesText(rate))
+	if done > 0 && done < total {
+		left := time.Duration(float64(total-done) / rate * float64(time.Second))
+		line += fmt.Sprintf(", %s left", left.Round(time.Second))
+	}
+	return line
+}
+
+// bytesText writes a size in the decimal units of storage, with three digits.
+func bytesText(n float64) string {
+	units := []string{"B", "kB", "MB", "GB", "TB", "PB"}
+	u := 0
+	for n >= 999.5 && u < len(units)-1 {
+		n /= 1000
+		u++
+	}
+	digits := 0
+	switch {
+	case u == 0:
+	case n < 9.995:
+		digits = 2
+	case n < 99.95:
+		digits = 1
+	}
+	return fmt.Sprintf("%.*f %s", digits, n, units[u])
+}

@@ -1,0 +1,86 @@
+package main
+
+import (
+	"bytes"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+func TestMeterLine(t *testing.T) {
+	for _, tc := range []struct {
+		done, total int64
+		elapsed     time.Duration
+		want        string
+	}{
+		{1_200_000_000, 4_800_000_000, 3 * time.Second, "quantizing: 1.20 GB of 4.80 GB (25%), 400 MB/s, 9s left"},
+		{0, 100, time.Second, "quantizing: 0 B of 100 B (0%), 0 B/s"},
+		{100, 100, time.Second, "quantizing: 100 B of 100 B (100%), 100 B/s"},
+		{0, 0, time.Second, "quantizing: 0 B of 0 B (0%), 0 B/s"},
+	} {
+		if got := meterLine("quantizing", tc.done, tc.total, tc.elapsed); got != tc.want {
+			t.Errorf("%q, want %q", got, tc.want)
+		}
+	}
+}
+
+func TestBytesText(t *testing.T) {
+	for n, want := range map[float64]string{
+		0: "0 B", 999: "999 B", 999.6: "1.00 kB", 1000: "1.00 kB", 9994: "9.99 kB", 9996: "10.0 kB", 99949: "99.9 kB",
+		99960: "100 kB", 999499: "999 kB", 999500: "1.00 MB", 2.5e9: "2.50 GB", 4e15: "4.00 PB", 4e18: "4000 PB",
+	} {
+		if got := bytesText(n); got != want {
+			t.Errorf("%v bytes are %q, want %q", n, got, want)
+		}
+	}
+}
+
+// TestMeterLines adds from several goroutines while lines are printed.
+func TestMeterLines(t *testing.T) {
+	var out bytes.Buffer
+	m := &meter{what: "quantizing", total: 8000, start: time.Now(), out: &out, stop: make(chan struct{})}
+	m.startLines(time.Millisecond)
+	var wait sync.WaitGroup
+	for range 8 {
+		wait.Go(func() {
+			for range 10 {
+				m.Add(100)
+				m.Logf("a remark")
+				time.Sleep(time.Millisecond)
+			}
+		})
+	}
+	wait.Wait()
+	m.Close()
+	if m.done.Load() != 8000 {
+		t.Errorf("%d bytes done, want 8000", m.done.Load())
+	}
+	report := regexp.MustCompile(`^quantizing: .* of 8\.00 kB \(\d+%\), .*/s(, \d+s left)?$`)
+	reports, remarks := 0, 0
+	for _, l := range strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n") {
+		switch {
+		case l == "a remark":
+			remarks++
+		case report.MatchString(l):
+			reports++
+		default:
+			t.Errorf("a line %q", l)
+		}
+	}
+	if remarks != 80 || reports == 0 {
+		t.Errorf("%d remarks and %d reports, want 80 and some", remarks, reports)
+	}
+}
+
+// TestMeterQuick checks that a job that is done at once leaves no trace.
+func TestMeterQuick(t *testing.T) {
+	var out bytes.Buffer
+	m := newMeter(&out, "quantizing", 10)
+	m.Add(10)
+	m.Close()
+	if out.Len() > 0 {
+		t.Errorf("it left %q", out.String())
+	}
+}

@@ -1,0 +1,156 @@
+package main
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// groups is the list of commands. A new command is a file and an entry here.
+var groups = []struct {
+	title    string
+	commands []func() *cobra.Command
+}{
+	{"Numbers", []func() *cobra.Command{formatsCommand, castCommand, explainCommand}},
+}
+
+const rootLong = `Microscale turns tensors and checkpoints into block-scaled low-precision numbers
+(MXFP8, MXFP6, MXFP4, MXINT8, NVFP4, FP8), bit for bit as the libraries that use
+them do, and says what the lower precision cost.`
+
+const rootExample = `  microscale cast --to e4m3 0.3952
+  microscale explain --format mxfp4 0.1 -0.7 2.5 3.4`
+
+func init() { cobra.EnableCommandSorting = false }
+
+// rootCommand returns the command line. *started becomes true when a command's
+// own code is reached.
+func rootCommand(started *bool) *cobra.Command {
+	root := &cobra.Command{
+		Use:           "microscale COMMAND",
+		Long:          rootLong,
+		Example:       rootExample,
+		Version:       version(),
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          cobra.ArbitraryArgs, // so that RunE names the unknown command
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return unknownCommand(cmd, args[0])
+			}
+			return cmd.Help()
+		},
+	}
+	root.SetVersionTemplate("microscale {{.Version}}\n")
+	root.SetUsageTemplate(usageTemplate)
+	root.SetHelpTemplate(helpTemplate)
+	root.SetFlagErrorFunc(flagError)
+	for _, g := range groups {
+		root.AddGroup(&cobra.Group{ID: g.title, Title: g.title})
+		for _, newCommand := range g.commands {
+			cmd := newCommand()
+			cmd.GroupID = g.title
+			cmd.DisableFlagsInUseLine = true
+			cmd.Flags().SortFlags = false
+			work := cmd.RunE
+			cmd.RunE = func(cmd *cobra.Command, args []string) error {
+				*started = true
+				return work(cmd, args)
+			}
+			root.AddCommand(cmd)
+		}
+	}
+	root.DisableFlagsInUseLine = true
+	return root
+}
+
+func unknownCommand(root *cobra.Command, name string) error {
+	if root.SuggestionsMinimumDistance == 0 {
+		root.SuggestionsMinimumDistance = 2 // cobra's own default
+	}
+	if near := root.SuggestionsFor(name); len(near) > 0 {
+		return misuse("unknown command %q: did you mean %s?", name, strings.Join(near, " or "))
+	}
+	var names []string
+	for _, c := range root.Commands() {
+		if c.IsAvailableCommand() {
+			names = append(names, c.Name())
+		}
+	}
+	return misuse("unknown command %q: use one of %s", name, strings.Join(names, ", "))
+}
+
+// flagError words the errors of flags as ours are.
+func flagError(cmd *cobra.Command, err error) error {
+	var unknown *pflag.NotExistError
+	var invalid *pflag.InvalidValueError
+	switch {
+	case errors.As(err, &unknown):
+		name := unknown.GetSpecifiedName()
+		if near := nearestFlag(cmd, name); near != "" && unknown.GetSpecifiedShortnames() == "" {
+			return misuse("unknown flag --%s: did you mean --%s?", name, near)
+		}
+	case errors.As(err, &invalid):
+		return misuse("--%s: %s", invalid.GetFlag().Name, oneLine(invalid.Unwrap()))
+	}
+	return misuse("%s", oneLine(err))
+}
+
+// nearestFlag returns the flag of cmd whose name is most like the given one, or
+// nothing where none is like it.
+func nearestFlag(cmd *cobra.Command, name string) (near string) {
+	least := 1 + len(name)/3
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		d := editDistance(f.Name, name)
+		if strings.HasPrefix(f.Name, name) {
+			d = 0
+		}
+		if d <= least && (near == "" || d < least) {
+			near, least = f.Name, d
+		}
+	})
+	return near
+}
+
+// editDistance returns the least number of bytes to insert, delete or replace
+// that turn a into b.
+func editDistance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			d := diagonal
+			if a[i] != b[j] {
+				d = 1 + min(diagonal, row[j], row[j+1])
+			}
+			diagonal, row[j+1] = row[j+1], d
+		}
+	}
+	return row[len(b)]
+}
+
+const helpTemplate = `{{with (or .Long .Short)}}{{. | trimTrailingWhitespaces}}
+
+{{end}}{{.UsageString}}`
+
+const usageTemplate = `Usage
+  {{.UseLine}}{{$cmds := .Commands}}{{range $group := .Groups}}
+
+{{.Title}}{{range $cmds}}{{if eq .GroupID $group.ID}}
+  {{rpad .Name .NamePadding}} {{.Short}}{{end}}{{end}}{{end}}{{if .HasExample}}
+
+Examples
+{{.Example}}{{end}}{{if .HasAvailableLocalFlags}}
+
+Flags
+{{.LocalFlags.FlagUsagesWrapped 80 | trimTrailingWhitespaces}}{{end}}{{if .HasAvailableSubCommands}}
+
+Run 'microscale COMMAND --help' for the flags and examples of a command,
+'microscale completion --help' to have them completed by your shell.{{end}}
+`
