@@ -24,6 +24,9 @@ const order = `
 internal/lattice:
 interop:
 internal/parallel:
+internal/cpu:
+internal/cpu/cputest: internal/cpu
+internal/asmgen:
 measure:
 safetensors:
 format:

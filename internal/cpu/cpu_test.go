@@ -1,0 +1,49 @@
+package cpu
+
+import "testing"
+
+func TestParseTier(t *testing.T) {
+	for i, name := range names {
+		if got, err := ParseTier(name); err != nil || got != Tier(i) || got.String() != name {
+			t.Errorf("ParseTier(%q) = %v, %v", name, got, err)
+		}
+	}
+	if _, err := ParseTier("sse"); err == nil {
+		t.Error("ParseTier(sse) succeeded")
+	}
+}
+
+// TestTiers: best first, plain last, none twice.
+func TestTiers(t *testing.T) {
+	list := Tiers()
+	for i := 1; i < len(list); i++ {
+		if list[i] >= list[i-1] {
+			t.Errorf("%v is listed after %v", list[i], list[i-1])
+		}
+	}
+	if list[len(list)-1] != Plain {
+		t.Errorf("the last of %v is not plain", list)
+	}
+	if Best() != list[0] {
+		t.Errorf("Best() = %v before anything was forced, want %v", Best(), list[0])
+	}
+}
+
+func TestForce(t *testing.T) {
+	defer func(best Tier) { _ = Force(best) }(Best())
+	have := map[Tier]bool{}
+	for _, tier := range Tiers() {
+		have[tier] = true
+	}
+	for tier := range Tier(len(names)) {
+		before := Best()
+		err := Force(tier)
+		want := before
+		if have[tier] {
+			want = tier
+		}
+		if (err == nil) != have[tier] || Best() != want {
+			t.Errorf("Force(%v) = %v and Best() = %v, want %v", tier, err, Best(), want)
+		}
+	}
+}

@@ -1,0 +1,71 @@
+// Package cputest runs a test under every instruction tier.
+package cputest
+
+import (
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/microscale-go/microscale/internal/cpu"
+)
+
+// Run runs body as one subtest per tier that this processor has, with the tier
+// forced, and logs which tiers ran. It fails where the operating system lists
+// the instructions of a tier but package cpu did not find it, so that a fault
+// in detection does not switch tests off in silence. Tests that call it must
+// not run in parallel with others that use kernels.
+func Run(t *testing.T, body func(t *testing.T, tier cpu.Tier)) {
+	t.Helper()
+	tiers := cpu.Tiers()
+	for _, tier := range listed() {
+		if !slices.Contains(tiers, tier) {
+			t.Errorf("the operating system lists what the tier %v needs, but it was not detected", tier)
+		}
+	}
+	before := cpu.Best()
+	defer func() {
+		if err := cpu.Force(before); err != nil {
+			t.Error(err)
+		}
+	}()
+	for _, tier := range tiers {
+		if err := cpu.Force(tier); err != nil {
+			t.Fatal(err)
+		}
+		t.Run("kernel="+tier.String(), func(t *testing.T) { body(t, tier) })
+	}
+	t.Logf("tiers that ran: %v", tiers)
+}
+
+// flags has the names of a tier's instructions in Linux's list.
+var flags = map[cpu.Tier]string{
+	cpu.AVX2:   "avx2 fma",
+	cpu.AVX512: "avx2 fma avx512f avx512bw avx512vl avx512dq avx512vbmi avx512_vnni avx512_bf16 gfni",
+}
+
+// listed returns the tiers above plain whose instructions Linux lists, in
+// builds that have assembly.
+func listed() []cpu.Tier {
+	if !assembly {
+		return nil
+	}
+	text, err := os.ReadFile("/proc/cpuinfo")
+	if err != nil {
+		return nil // not Linux
+	}
+	var have []string
+	for line := range strings.Lines(string(text)) {
+		if name, list, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(name) == "flags" {
+			have = strings.Fields(list)
+			break
+		}
+	}
+	var tiers []cpu.Tier
+	for tier, needs := range flags {
+		if !slices.ContainsFunc(strings.Fields(needs), func(f string) bool { return !slices.Contains(have, f) }) {
+			tiers = append(tiers, tier)
+		}
+	}
+	return tiers
+}
