@@ -12,16 +12,6 @@ func (s *Scalar) Decode(code uint32) float32 {
 	return s.decode(code)
 }
 
-// DecodeSlice sets dst[i] to the value of src[i], one code per byte.
-// The format must have at most 8 bits, and dst at least as many elements as src.
-func (s *Scalar) DecodeSlice(dst []float32, src []byte) {
-	dst = dst[:len(src)]
-	mask := len(s.decoded) - 1
-	for i, c := range src {
-		dst[i] = s.decoded[int(c)&mask]
-	}
-}
-
 // IsNaN reports whether code is a NaN of the format.
 func (s *Scalar) IsNaN(code uint32) bool {
 	v := s.Decode(code)

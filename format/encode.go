@@ -155,16 +155,6 @@ func (s *Scalar) EncodeWith(x float32, c Conversion, random uint32) uint32 {
 	return s.withSign(uint32(code), negative)
 }
 
-// EncodeSlice sets dst[i] to the code of src[i], one code per byte, by
-// cvt.rn.satfinite. The format must have at most 8 bits, and dst at least as
-// many elements as src.
-func (s *Scalar) EncodeSlice(dst []byte, src []float32) {
-	dst = dst[:len(src)]
-	for i, x := range src {
-		dst[i] = byte(s.Encode(x))
-	}
-}
-
 // round returns v / 2^shift rounded to an integer. A shift past the width of v
 // leaves a fraction below one half.
 func round(v uint64, shift int, negative bool, r Rounding, random uint32) uint64 {

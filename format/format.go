@@ -53,6 +53,7 @@ type Scalar struct {
 	Integer  bool     // two's complement instead of sign and magnitude
 
 	decoded []float32 // value of each code, for formats of at most 8 bits
+	narrow  *narrow   // constants of EncodeSlice, for the same formats
 }
 
 // The table of scalar formats.
@@ -88,6 +89,7 @@ func row(s Scalar) *Scalar {
 			p.decoded[c] = p.decode(uint32(c))
 		}
 	}
+	p.narrow = p.makeNarrow()
 	all = append(all, p)
 	return p
 }

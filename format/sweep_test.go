@@ -15,12 +15,16 @@ var long = flag.Bool("long", false, "encode all 2^32 float32 inputs in TestSweep
 // the oracle has the first pattern of every step, found by bisection over the
 // midpoints of the standard's values, and walks up with the input.
 //
-// A prime stride through the patterns runs always; all of them by hand with
+// A prime stride through the patterns runs always (a longer one with -short); all
+// of them run by hand with
 // go test ./format -run TestSweep -long -timeout 2h.
 func TestSweep(t *testing.T) {
 	step := uint32(2003)
-	if *long {
+	switch {
+	case *long:
 		step = 1
+	case testing.Short():
+		step = 20011
 	}
 	for _, s := range specs {
 		roundings := []format.Rounding{format.NearestEven}
