@@ -13,6 +13,7 @@ var groups = []struct {
 	title    string
 	commands []func() *cobra.Command
 }{
+	{"Checkpoints", []func() *cobra.Command{quantizeCommand, dequantizeCommand, inspectCommand, verifyCommand}},
 	{"Numbers", []func() *cobra.Command{formatsCommand, castCommand, explainCommand}},
 }
 
@@ -20,7 +21,9 @@ const rootLong = `Microscale turns tensors and checkpoints into block-scaled low
 (MXFP8, MXFP6, MXFP4, MXINT8, NVFP4, FP8), bit for bit as the libraries that use
 them do, and says what the lower precision cost.`
 
-const rootExample = `  microscale cast --to e4m3 0.3952
+const rootExample = `  microscale quantize sample: out --format mxfp8
+  microscale verify sample: out
+  microscale cast --to e4m3 0.3952
   microscale explain --format mxfp4 0.1 -0.7 2.5 3.4`
 
 func init() { cobra.EnableCommandSorting = false }

@@ -1,0 +1,67 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/microscale-go/microscale/convert"
+	"github.com/microscale-go/microscale/format"
+	"github.com/microscale-go/microscale/safetensors"
+)
+
+// decodedDtypes are the dtypes that weights are decoded to, by their format.
+var decodedDtypes = map[*format.Scalar]safetensors.Dtype{
+	format.F32:  safetensors.F32,
+	format.BF16: safetensors.BF16,
+	format.FP16: safetensors.F16,
+}
+
+func dequantizeCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "dequantize SRC DST",
+		Short: "a quantized checkpoint back to floating point",
+		Long: `Decodes the quantized weights of a checkpoint. In f32, the default, every value
+is exactly what its code and scales say; bf16 and fp16 round it to nearest, and
+the table says what that costs. Everything else is carried over.`,
+		Example: `  microscale dequantize out back
+  microscale dequantize Llama-3.2-1B-MXFP8 Llama-3.2-1B-decoded --dtype bf16`,
+		Args: sourceAndDestination,
+	}
+	dtype := addScalar(cmd, "dtype", "decode to `NAME`: f32, bf16 or fp16", format.F32.Name, format.F32, format.BF16, format.FP16)
+	options := convert.RunOptions{AllowNonFinite: true}
+	cmd.Flags().BoolVar(&options.Force, "force", false, "replace a checkpoint at DST once the new one is whole")
+	each := cmd.Flags().Bool("each", false, "a line for every weight, not one for the same weight of all layers")
+	asJSON := cmd.Flags().Bool("json", false, "print one JSON document")
+	threads := addThreads(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		model, source, err := openModel(args[0])
+		if err != nil {
+			return err
+		}
+		defer source.Close()
+		plan, err := convert.PlanDequantize(model, decodedDtypes[dtype.value])
+		if err != nil {
+			return err
+		}
+		options.Threads = *threads
+		results, seconds, err := runPlan(cmd, plan, "decoding", args[1], options)
+		if err != nil {
+			return err
+		}
+		out := cmd.OutOrStdout()
+		if *asJSON {
+			stored, _ := plan.SourceBytes()
+			return printJSON(out, conversionDocument{
+				Source: args[0], Destination: args[1], Format: strings.ToLower(decodedDtypes[dtype.value].String()),
+				Quantized: plan.Count(convert.Decode), SourceBytes: stored, Bytes: plan.Bytes(), Seconds: seconds, Tensors: tensorDocuments(results),
+			})
+		}
+		if err := printErrors(out, results, *each); err != nil {
+			return err
+		}
+		return printConversion(out, plan, args, fmt.Sprintf("%d of %d weights decoded to %s", plan.Count(convert.Decode), len(plan.Decisions), dtype.value), seconds)
+	}
+	return cmd
+}

@@ -1,0 +1,143 @@
+package main
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/spf13/cobra"
+
+	"github.com/microscale-go/microscale/checkpoint"
+	"github.com/microscale-go/microscale/hf"
+	"github.com/microscale-go/microscale/verify"
+)
+
+func inspectCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "inspect SRC",
+		Short: "what is in a checkpoint",
+		Long: `Reads the headers of a checkpoint and prints its weights, their formats and
+sizes, how it is quantized, and what is wrong with it. A file that is not a sound
+safetensors file is an error.
+
+` + sourceHelp,
+		Example: `  microscale inspect sample:
+  microscale inspect model.safetensors --each`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return misuse("one SRC is needed, and %d arguments were given", len(args))
+			}
+			return nil
+		},
+	}
+	each := cmd.Flags().Bool("each", false, "a line for every weight, not one for the same weight of all layers")
+	asJSON := cmd.Flags().Bool("json", false, "print one JSON document")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		model, source, err := openModel(args[0])
+		if err != nil {
+			return err
+		}
+		defer source.Close()
+		doc := inspection(args[0], model)
+		if *asJSON {
+			return printJSON(cmd.OutOrStdout(), doc)
+		}
+		return printInspection(cmd.OutOrStdout(), model, doc, *each)
+	}
+	return cmd
+}
+
+type inspectDocument struct {
+	Source     string            `json:"source"`
+	Convention *string           `json:"convention"` // null: not quantized
+	Parameters int64             `json:"parameters"`
+	Bytes      int64             `json:"bytes"`
+	Quantized  int               `json:"quantized"`
+	Files      []fileDocument    `json:"files"`
+	Weights    []weightDocument  `json:"tensors"`
+	Ignore     []string          `json:"ignore"`
+	Extra      []string          `json:"extra"`   // safetensors files that are not part of it
+	Skipped    []skippedDocument `json:"skipped"` // other files that a conversion does not carry over
+	Problems   []problemDocument `json:"problems"`
+}
+
+type weightDocument struct {
+	Name   string  `json:"name"`
+	Format string  `json:"format"`
+	Shape  []int64 `json:"shape"`
+	Bytes  int64   `json:"bytes"` // scales included
+	File   string  `json:"file"`
+}
+
+type skippedDocument struct {
+	Name   string `json:"name"`
+	Reason string `json:"reason"`
+}
+
+func inspection(arg string, m *checkpoint.Model) inspectDocument {
+	doc := inspectDocument{
+		Source: arg, Quantized: m.Quantized(), Ignore: orEmpty(m.Ignore), Extra: orEmpty(m.Source.Extra()),
+		Skipped: skippedDocuments(m.Source), Problems: problemDocuments(m.Problems),
+	}
+	if m.Convention != nil {
+		doc.Convention = &m.Convention.Name
+	}
+	for _, shard := range m.Source.Shards() {
+		doc.Files = append(doc.Files, fileDocument{shard.Name, shard.File.Size()})
+		doc.Bytes += shard.File.Size()
+	}
+	for _, w := range m.Weights {
+		rows, cols := w.Matrix()
+		doc.Parameters += int64(rows) * int64(cols)
+		codes, _ := w.Part(checkpoint.Codes)
+		doc.Weights = append(doc.Weights, weightDocument{w.Name, w.FormatName(), w.Shape, w.StoredBytes(), codes.Shard.Name})
+	}
+	return doc
+}
+
+func skippedDocuments(c *hf.Checkpoint) []skippedDocument {
+	documents := []skippedDocument{}
+	for _, s := range c.Skipped() {
+		documents = append(documents, skippedDocument{s.Name, s.Reason})
+	}
+	return documents
+}
+
+func printInspection(w io.Writer, m *checkpoint.Model, doc inspectDocument, each bool) error {
+	t := newTable(column{"weight", false}, column{"n", true}, column{"shape", true}, column{"format", false}, column{"size", true}, column{"bits/value", true})
+	var names []verify.Tensor // grouped as results are
+	sizes := map[string]int64{}
+	for i, weight := range m.Weights {
+		rows, cols := weight.Matrix()
+		names = append(names, verify.Tensor{Name: weight.Name, Format: weight.FormatName(), Rows: rows, Cols: cols})
+		sizes[weight.Name] = doc.Weights[i].Bytes
+	}
+	for _, g := range grouped(names, each) {
+		var size int64
+		for _, member := range g.members {
+			size += sizes[member.Name]
+		}
+		first := g.members[0]
+		values := max(1, len(g.members)*first.Rows*first.Cols)
+		t.AppendRow(table.Row{g.name, len(g.members), fmt.Sprintf("%d×%d", first.Rows, first.Cols), first.Format, bytesText(float64(size)), fmt.Sprintf("%.4g", 8*float64(size)/float64(values))})
+	}
+	convention := "not quantized"
+	if doc.Convention != nil {
+		convention = fmt.Sprintf("%d of %d weights quantized (%s)", doc.Quantized, len(doc.Weights), *doc.Convention)
+	}
+	if _, err := fmt.Fprintf(w, "%s\n\n%s: %.4g M parameters, %s in %d files, %s\n", t.Render(), doc.Source,
+		float64(doc.Parameters)/1e6, bytesText(float64(doc.Bytes)), len(doc.Files), convention); err != nil {
+		return err
+	}
+	for _, name := range doc.Extra {
+		if _, err := fmt.Fprintf(w, "not part of it: %s\n", name); err != nil {
+			return err
+		}
+	}
+	for _, s := range doc.Skipped {
+		if _, err := fmt.Fprintf(w, "not carried over: %s (%s)\n", s.Name, s.Reason); err != nil {
+			return err
+		}
+	}
+	return printProblems(w, m.Problems)
+}

@@ -1,0 +1,216 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/spf13/cobra"
+
+	"github.com/microscale-go/microscale/checkpoint"
+	"github.com/microscale-go/microscale/convert"
+	"github.com/microscale-go/microscale/verify"
+)
+
+func quantizeCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "quantize SRC DST --format NAME",
+		Short: "a checkpoint to a block-scaled one",
+		Long: `Quantizes the weights of a checkpoint and prints the error of each.
+
+` + sourceHelp + `
+
+DST appears only when it is whole. It is in the layout of the clients that load
+the format where there is one (compressed-tensors: vLLM, SGLang, transformers),
+else, and for a single file, in Microscale's own (plain). Norms, embeddings, the
+output head, routers, and what is not a two-dimensional weight stay as they are;
+so do the other files of the directory.`,
+		Example: `  microscale quantize sample: out --format mxfp8
+  microscale quantize Llama-3.2-1B Llama-3.2-1B-NVFP4 --format nvfp4
+  microscale quantize model.safetensors small.safetensors --format mxfp6-e2m3
+  microscale quantize SRC DST --format mxfp4 --exclude 'layers\.(0|31)\.' --dry-run`,
+		Args: sourceAndDestination,
+	}
+	block := addFormat(cmd)
+	behavior := addProfile(cmd)
+	rule := addScaleRule(cmd)
+	layout := addChoice(cmd, "convention", "store the result as the clients of `NAME` expect: "+strings.Join(stringers(checkpoint.Conventions()), ", "), "", stringers(checkpoint.Conventions()), checkpoint.LookupConvention)
+	var selection convert.Selection
+	cmd.Flags().Var((*patterns)(&selection.Include), "include", "quantize weights that match, even those that stay as they are by default")
+	cmd.Flags().Var((*patterns)(&selection.Exclude), "exclude", "leave weights that match as they are")
+	pow2 := cmd.Flags().Bool("power-of-two-scales", false, "powers of two as the FP32 scales of the fp8 formats")
+	options := convert.RunOptions{}
+	cmd.Flags().BoolVar(&options.Force, "force", false, "replace a checkpoint at DST once the new one is whole")
+	cmd.Flags().BoolVar(&options.AllowNonFinite, "allow-nonfinite", false, "go on where the weights hold NaN or Inf")
+	dryRun := cmd.Flags().Bool("dry-run", false, "print what would be done, from the headers alone")
+	each := cmd.Flags().Bool("each", false, "a line for every weight, not one for the same weight of all layers")
+	asJSON := cmd.Flags().Bool("json", false, "print one JSON document")
+	threads := addThreads(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if !block.given {
+			return misuse("--format is missing: name a block format (microscale formats lists them)")
+		}
+		q, err := quantizer(behavior.value, block.value, rule)
+		if err != nil {
+			return err
+		}
+		q.PowerOfTwo = *pow2
+		if err := q.Validate(); err != nil {
+			return misuse("%v", err)
+		}
+		model, source, err := openModel(args[0])
+		if err != nil {
+			return err
+		}
+		defer source.Close()
+		plan, err := convert.PlanQuantize(model, convert.QuantizeOptions{Quantizer: q, Convention: layout.value, Selection: selection})
+		if err != nil {
+			return err
+		}
+		out := cmd.OutOrStdout()
+		if *dryRun {
+			return printPlan(out, plan, args, *each, *asJSON)
+		}
+		options.Threads = *threads
+		results, seconds, err := runPlan(cmd, plan, "quantizing", args[1], options)
+		if err != nil {
+			return err
+		}
+		if *asJSON {
+			stored, _ := plan.SourceBytes()
+			return printJSON(out, conversionDocument{
+				Source: args[0], Destination: args[1], Format: q.Format.Name, Profile: behavior.value.Name, Convention: plan.Convention.Name,
+				Quantized: plan.Count(convert.Quantize), SourceBytes: stored, Bytes: plan.Bytes(), Seconds: seconds, Tensors: tensorDocuments(results),
+			})
+		}
+		if err := printErrors(out, results, *each); err != nil {
+			return err
+		}
+		return printConversion(out, plan, args, fmt.Sprintf("%d of %d weights in %s (%s, %s)", plan.Count(convert.Quantize), len(plan.Decisions), q.Format, behavior.value.Name, plan.Convention), seconds)
+	}
+	return cmd
+}
+
+// sourceAndDestination is the check of the arguments SRC and DST.
+func sourceAndDestination(_ *cobra.Command, args []string) error {
+	if len(args) != 2 {
+		return misuse("SRC and DST are needed, and %d arguments were given", len(args))
+	}
+	return nil
+}
+
+// runPlan carries a plan out and reports its progress.
+func runPlan(cmd *cobra.Command, plan *convert.Plan, what, dst string, o convert.RunOptions) ([]verify.Tensor, float64, error) {
+	ctx, stop := interruptible(cmd)
+	defer stop()
+	_, read := plan.SourceBytes()
+	m := newMeter(cmd.ErrOrStderr(), what, read)
+	o.Progress = m.Add
+	start := time.Now()
+	results, err := plan.Run(ctx, dst, o)
+	m.Close()
+	return results, time.Since(start).Seconds(), interrupted(err, "nothing was left at "+dst)
+}
+
+// conversionDocument is what quantize and dequantize did, as JSON.
+type conversionDocument struct {
+	Source      string           `json:"source"`
+	Destination string           `json:"destination"`
+	Format      string           `json:"format"`
+	Profile     string           `json:"profile,omitempty"`
+	Convention  string           `json:"convention,omitempty"`
+	Quantized   int              `json:"quantized"`
+	SourceBytes int64            `json:"source_bytes"`
+	Bytes       int64            `json:"bytes"`
+	Seconds     float64          `json:"seconds"`
+	Tensors     []tensorDocument `json:"tensors"`
+}
+
+// printConversion prints the last lines of quantize and dequantize.
+func printConversion(w io.Writer, plan *convert.Plan, args []string, what string, seconds float64) error {
+	stored, _ := plan.SourceBytes()
+	_, err := fmt.Fprintf(w, "\n%s → %s: %s\n%s → %s in %.2g s, %s/s of source\n", args[0], args[1], what,
+		bytesText(float64(stored)), bytesText(float64(plan.Bytes())), seconds, bytesText(float64(stored)/seconds))
+	return err
+}
+
+type planDocument struct {
+	Source      string             `json:"source"`
+	Destination string             `json:"destination"`
+	Format      string             `json:"format"`
+	Convention  string             `json:"convention"`
+	SourceBytes int64              `json:"source_bytes"`
+	Bytes       int64              `json:"bytes"`
+	Ignore      []string           `json:"ignore"`
+	Files       []fileDocument     `json:"files"`
+	Tensors     []decisionDocument `json:"tensors"`
+}
+
+type fileDocument struct {
+	Name  string `json:"name"`
+	Bytes int64  `json:"bytes"`
+}
+
+type decisionDocument struct {
+	Name     string   `json:"name"`
+	Shape    []int64  `json:"shape"`
+	Quantize bool     `json:"quantize"`
+	Reason   string   `json:"reason,omitempty"` // why not
+	File     string   `json:"file"`
+	Stored   []string `json:"stored"`
+	Bytes    int64    `json:"bytes"`
+}
+
+// printPlan prints a plan that is not carried out.
+func printPlan(w io.Writer, plan *convert.Plan, args []string, each, asJSON bool) error {
+	stored, _ := plan.SourceBytes()
+	if asJSON {
+		doc := planDocument{Source: args[0], Destination: args[1], Format: plan.Format.Name, Convention: plan.Convention.Name,
+			SourceBytes: stored, Bytes: plan.Bytes(), Ignore: plan.Ignore}
+		for _, f := range plan.Files {
+			doc.Files = append(doc.Files, fileDocument{f.Name, f.Layout.FileSize()})
+		}
+		for _, d := range plan.Decisions {
+			decision := decisionDocument{Name: d.Weight.Name, Shape: d.Weight.Shape, Quantize: d.Action == convert.Quantize, Reason: d.Reason, File: d.File, Bytes: d.Bytes()}
+			for _, s := range d.Stored {
+				decision.Stored = append(decision.Stored, s.Name)
+			}
+			doc.Tensors = append(doc.Tensors, decision)
+		}
+		return printJSON(w, doc)
+	}
+	t := newTable(column{"weight", false}, column{"n", true}, column{"shape", true}, column{"becomes", false}, column{"because", false}, column{"size", true})
+	var names []verify.Tensor // grouped as results are
+	sizes := map[string]int64{}
+	reasons := map[string]string{}
+	for _, d := range plan.Decisions {
+		rows, cols := d.Weight.Matrix()
+		become := d.Weight.FormatName()
+		if d.Action == convert.Quantize {
+			become = plan.Format.Name
+		}
+		names = append(names, verify.Tensor{Name: d.Weight.Name, Format: become, Rows: rows, Cols: cols})
+		sizes[d.Weight.Name], reasons[d.Weight.Name] = d.Bytes(), d.Reason
+	}
+	for _, g := range grouped(names, each) {
+		var size int64
+		for _, m := range g.members {
+			size += sizes[m.Name]
+		}
+		first := g.members[0]
+		t.AppendRow(table.Row{g.name, len(g.members), fmt.Sprintf("%d×%d", first.Rows, first.Cols), first.Format, reasons[first.Name], bytesText(float64(size))})
+	}
+	if _, err := fmt.Fprintf(w, "%s\n\n", t.Render()); err != nil {
+		return err
+	}
+	for _, f := range plan.Files {
+		if _, err := fmt.Fprintf(w, "%s  %s\n", f.Name, bytesText(float64(f.Layout.FileSize()))); err != nil {
+			return err
+		}
+	}
+	_, err := fmt.Fprintf(w, "\n%s → %s: %d of %d weights in %s (%s), %s → %s; nothing was written\n", args[0], args[1],
+		plan.Count(convert.Quantize), len(plan.Decisions), plan.Format, plan.Convention, bytesText(float64(stored)), bytesText(float64(plan.Bytes())))
+	return err
+}
