@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -172,9 +173,19 @@ func (g *group) lossy(text string) string {
 	return text
 }
 
-// printErrors prints the table of the errors of weights.
+// printErrors prints the table of the errors of weights; those that are exact
+// copies are counted in one line unless each weight has its own.
 func printErrors(w io.Writer, results []verify.Tensor, each bool) error {
-	groups := grouped(results, each)
+	groups, exact := grouped(results, each), 0
+	if !each {
+		groups = slices.DeleteFunc(groups, func(g *group) bool {
+			if !math.IsInf(g.worst(), 1) {
+				return false
+			}
+			exact += len(g.members)
+			return true
+		})
+	}
 	text := ""
 	for most := len(errorColumns); most >= 0; most-- {
 		var columns []column
@@ -192,6 +203,9 @@ func printErrors(w io.Writer, results []verify.Tensor, each bool) error {
 				}
 			}
 			t.AppendRow(row)
+		}
+		if exact > 0 {
+			t.AppendFooter(table.Row{"exact copies", exact})
 		}
 		text = t.Render()
 		if first, _, _ := strings.Cut(text, "\n"); !isTerminal(w) || utf8.RuneCountInString(first) <= terminalWidth(w) {
