@@ -15,6 +15,7 @@ package profile
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/microscale-go/microscale/format"
@@ -111,20 +112,9 @@ func (p Profile) Quantizer(f quant.Format) (quant.Quantizer, error) {
 	if !f.Scaled() {
 		return quant.Quantizer{Format: f}, nil
 	}
-	behavior := p.fp8
-	switch f.Scale {
-	case format.E8M0:
-		behavior = p.mx
-	case format.E4M3:
-		behavior = p.nvfp4
-	}
-	for _, name := range p.undefined {
-		if name == f.Name {
-			behavior = nil
-		}
-	}
+	behavior := p.behavior(f)
 	if behavior == nil {
-		return quant.Quantizer{}, fmt.Errorf("profile %s does not define %s: use one of %s", p.Name, f.Name, strings.Join(p.having(f), ", "))
+		return quant.Quantizer{}, fmt.Errorf("profile %s does not define %s: use one of %s", p.Name, f.Name, strings.Join(having(f), ", "))
 	}
 	q := *behavior
 	q.Format = f
@@ -134,15 +124,27 @@ func (p Profile) Quantizer(f quant.Format) (quant.Quantizer, error) {
 	return q, nil
 }
 
+// behavior returns the row's quantizer for f, without its format; nil where the
+// library does not define f.
+func (p Profile) behavior(f quant.Format) *quant.Quantizer {
+	if slices.Contains(p.undefined, f.Name) {
+		return nil
+	}
+	switch f.Scale {
+	case format.E8M0:
+		return p.mx
+	case format.E4M3:
+		return p.nvfp4
+	}
+	return p.fp8
+}
+
 // having returns the names of the profiles that define f.
-func (p Profile) having(f quant.Format) []string {
+func having(f quant.Format) []string {
 	var names []string
-	for _, other := range profiles {
-		if other.Name == p.Name {
-			continue
-		}
-		if _, err := other.Quantizer(f); err == nil {
-			names = append(names, other.Name)
+	for _, p := range profiles {
+		if p.behavior(f) != nil {
+			names = append(names, p.Name)
 		}
 	}
 	return names
