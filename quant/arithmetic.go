@@ -24,7 +24,7 @@ import (
 //	  FP8    decode = bf16(amax/max), code = bf16(x/decode)
 //	  NVFP4  E = bf16(448·max/amax_tensor), scale = e4m3(clamp(E·bf16(amax/max), 0, 448)), 1/8 for zero, code = x/(scale/E)
 //	BlockOnly         ggml's NVFP4: no global scale
-//	  NVFP4  scale = e4m3(amax/max) with ties up, code = x/scale
+//	  NVFP4  scale = e4m3(amax/max) with ties up, but 448 from 248 on and at most 7·2^-9 below 2^-6, code = x/scale
 type Arithmetic uint8
 
 const (
@@ -188,7 +188,14 @@ func blockDecodeFirstBF16(amax, max float32, g global) (byte, factor) {
 func globalNone(float32, float32) global { return global{1, 1} }
 
 func blockOnly(amax, max float32, _ global) (byte, factor) {
-	code := scaleFormat.EncodeWith(amax/max, format.Conversion{Rounding: format.HalfAway}, 0)
+	wanted := amax / max
+	code := scaleFormat.EncodeWith(wanted, format.Conversion{Rounding: format.HalfAway}, 0)
+	switch topBinade := scaleFormat.MaxCode() >> scaleFormat.Mantissa << scaleFormat.Mantissa; {
+	case wanted < scaleFormat.SmallestNormal():
+		code = min(uint32(wanted/scaleFormat.Smallest()+0.5), 1<<scaleFormat.Mantissa-1)
+	case code >= topBinade:
+		code = scaleFormat.MaxCode()
+	}
 	if code == 0 {
 		return 0, factor{value: 0}
 	}

@@ -89,6 +89,9 @@ func (f Format) String() string { return f.Name }
 // Scaled reports whether the format has scales at all: bf16 and f32 do not.
 func (f Format) Scaled() bool { return f.Scale != nil }
 
+// ByteScales reports whether scales take one byte: E8M0 and E4M3, not FP32.
+func (f Format) ByteScales() bool { return f.Scaled() && f.Scale.StoredBits() == 8 }
+
 // PerTensor reports whether one scale serves the whole tensor.
 func (f Format) PerTensor() bool { return f.Scaled() && f.Block == Shape{} }
 
@@ -133,6 +136,8 @@ func (f Format) Validate() error {
 	switch {
 	case f.Element == nil:
 		return fmt.Errorf("block format %q has no element format", f.Name)
+	case f.Element.Unsigned:
+		return fmt.Errorf("block format %q: %s elements have no sign", f.Name, f.Element)
 	case !f.Scaled() && f.Element != format.BF16 && f.Element != format.F32:
 		return fmt.Errorf("block format %q: %s elements need a scale", f.Name, f.Element)
 	case f.Scaled() && f.Element.Bits() > 8:

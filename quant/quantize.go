@@ -36,18 +36,25 @@ func (q Quantizer) quantize(x tensor.Dense, d Direction, with With) (*Tensor, er
 
 	run := run{q: &q, t: t, x: x, with: with}
 	if q.Format.NeedsAmax() {
-		t.Amax = Amax(x, with.Threads)
 		if with.Amax != nil {
 			t.Amax = *with.Amax
+		} else {
+			t.Amax = Amax(x, with.Threads)
 		}
 	}
 	if q.Format.Global {
 		run.global = arithmetics[q.Arithmetic].global(t.Amax, q.Format.Element.Max())
 		t.Global = run.global.decode
 	}
-	band := max(q.Format.Block.Rows, 1)
-	if q.Format.PerTensor() && len(t.Scales32) > 0 {
+	if q.Format.PerTensor() && x.Rows > 0 && x.Cols > 0 {
 		run.whole = run.scaleWhole()
+	}
+	band := q.Format.Block.Rows
+	switch {
+	case q.Format.PerTensor():
+		band = 1
+	case band == 0:
+		band = max(1, x.Rows)
 	}
 	seen := atomic.Uint32{}
 	parallel.For(ceilDiv(x.Rows, band), max(1, grainElements/max(1, band*x.Cols)), with.Threads, func(from, to int) {
@@ -96,6 +103,9 @@ func (r *run) bands(from, to, band int) (amax uint32) {
 			factors[j] = r.scaleBlock((l0/band)*len(factors)+j, a, hasNaN)
 		}
 		for l := l0; l < l1; l++ {
+			if r.with.Scales != nil {
+				r.with.Scales(l, r.t.lineScales(l))
+			}
 			r.encodeLine(scratch, l, factors)
 			r.q.Format.Element.Join(r.t.line(l), scratch)
 		}
@@ -124,7 +134,7 @@ func (r *run) blockAmax(l0, l1, j int) (amax uint32, hasNaN bool) {
 
 // scaleBlock stores the scale of block i and returns how its elements are encoded.
 func (r *run) scaleBlock(i int, amax uint32, hasNaN bool) blockFactor {
-	poison := r.q.NonFinite == Poison && (hasNaN || amax == exponentMask)
+	poison := hasNaN && r.q.NonFinite != Tolerate || amax == exponentMask && r.q.NonFinite == Poison
 	a, max := math.Float32frombits(amax), r.q.Format.Element.Max()
 	switch r.q.Format.Scale {
 	case format.E8M0:
@@ -158,7 +168,7 @@ func (r *run) scaleWhole() blockFactor {
 		return blockFactor{factor: factor{value: *inverse}}
 	}
 	hasNaN := false
-	if r.q.NonFinite == Poison {
+	if r.q.NonFinite != Tolerate {
 		for l := 0; l < r.x.Rows && !hasNaN; l++ {
 			_, hasNaN = amaxBits(r.x.Row(l))
 		}

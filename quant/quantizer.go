@@ -31,8 +31,9 @@ type Quantizer struct {
 type NonFinite uint8
 
 const (
-	Tolerate NonFinite = iota // amax ignores NaN; Inf takes the largest scale, or scale 1 where scales are FP32; NaN elements stay NaN
-	Poison                    // the scale is NaN, and so is every element of the block
+	Tolerate  NonFinite = iota // amax ignores NaN; Inf takes the largest scale, or what the arithmetic makes of it; NaN elements stay NaN
+	Poison                     // the scale is NaN, and so is every element of the block
+	PoisonNaN                  // NaN does what it does under Poison, Inf what it does under Tolerate
 )
 
 // NegativeZero says which elements may take the code of -0.
@@ -47,16 +48,22 @@ const (
 // With holds what a caller may bring to one quantization. The zero value brings
 // nothing.
 type With struct {
-	Amax     *float32 // amax of the whole tensor, in place of the one seen: ranks, fused siblings, calibration, tiles
+	Amax     *float32 // scale by this amax of the whole tensor, and not by the one seen: ranks, fused siblings, calibration, tiles
 	Inverse  *float32 // inverse of the decode scale of a format with one scale per tensor: delayed scaling
 	Random   *Stream  // random bits of stochastic rounding; required by it
 	FirstRow int      // the row of the tensor at which x begins, where x is a tile of it: random bits follow the element
 	Threads  int      // goroutines; 0: one per processor. Results do not depend on it
+
+	// Scales, where it is set, is handed the one-byte scales of each line once,
+	// as soon as they are known: a scale of a block that spans several lines with
+	// each of them. Several goroutines may call it at a time. It keeps nothing of codes.
+	Scales func(line int, codes []byte)
 }
 
 // Rowwise quantizes x with blocks along its rows. The result holds the amax that
-// was seen and shares nothing with x. Rows that end within a block are filled up
-// with zeros. It fails where the quantizer is not valid or lacks random bits.
+// was seen, or given and taken, and shares nothing with x. Rows that end within a
+// block are filled up with zeros. It fails where the quantizer is not valid or lacks
+// random bits.
 func (q Quantizer) Rowwise(x tensor.Dense, with With) (*Tensor, error) {
 	return q.quantize(x, Rowwise, with)
 }
@@ -78,6 +85,10 @@ func (q Quantizer) Validate() error {
 		return fmt.Errorf("quantizer of %s: unknown scale rule %d", q.Format, q.Rule)
 	case int(q.Arithmetic) >= len(arithmetics):
 		return fmt.Errorf("quantizer of %s: unknown arithmetic %d", q.Format, q.Arithmetic)
+	case q.EvenMantissa < 0 || mantissaBits <= q.EvenMantissa:
+		return fmt.Errorf("quantizer of %s: the even rule rounds to 1 to %d mantissa bits, not %d", q.Format, mantissaBits-1, q.EvenMantissa)
+	case !q.Format.Scaled() && q.Rounding != format.NearestEven:
+		return fmt.Errorf("quantizer of %s: elements without a scale round to nearest even, not %s", q.Format, q.Rounding)
 	case q.PowerOfTwo && q.Format.Scale != format.F32:
 		return fmt.Errorf("quantizer of %s: power-of-two scales are an option of formats with FP32 scales", q.Format)
 	case q.Hadamard && q.Format.Block.Cols%hadamardSize != 0:
@@ -94,8 +105,12 @@ func (q Quantizer) check(w With) error {
 	switch {
 	case q.Rounding == format.Stochastic && w.Random == nil:
 		return fmt.Errorf("quantizer of %s: stochastic rounding needs a random stream (With.Random)", q.Format)
-	case w.Inverse != nil && !q.Format.PerTensor():
-		return fmt.Errorf("quantizer of %s: a given scale is for formats with one scale per tensor", q.Format)
+	case w.Amax != nil && !(*w.Amax >= 0):
+		return fmt.Errorf("quantizer of %s: a given amax is a magnitude, not %g", q.Format, *w.Amax)
+	case w.Inverse != nil && !(q.Format.PerTensor() && q.Format.Scale == format.F32):
+		return fmt.Errorf("quantizer of %s: a given scale is for formats with one FP32 scale per tensor", q.Format)
+	case w.Scales != nil && !q.Format.ByteScales():
+		return fmt.Errorf("quantizer of %s: it has no scales of one byte to hand over", q.Format)
 	}
 	return nil
 }

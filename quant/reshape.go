@@ -1,9 +1,8 @@
 package quant
 
 import (
+	"bytes"
 	"fmt"
-
-	"github.com/microscale-go/microscale/format"
 )
 
 // What is here moves codes and scales and never requantizes. What would cut a
@@ -12,11 +11,12 @@ import (
 // Reshape returns t with other leading dimensions: shape has the same last
 // dimension and the same number of rows. The codes are shared.
 func (t *Tensor) Reshape(shape ...int) (*Tensor, error) {
-	rows := 1
+	rows, negative := 1, false
 	for _, d := range shape[:max(0, len(shape)-1)] {
 		rows *= d
+		negative = negative || d < 0
 	}
-	if len(shape) < 2 || shape[len(shape)-1] != t.Cols() || rows != t.Rows() {
+	if len(shape) < 2 || shape[len(shape)-1] != t.Cols() || rows != t.Rows() || negative {
 		return nil, fmt.Errorf("cannot reshape a %s tensor of shape %v to %v: the last dimension stays, and the product of the others", t.Format, t.Shape, shape)
 	}
 	r := *t
@@ -156,13 +156,8 @@ func (t *Tensor) joins(u *Tensor) error {
 	case t.Global != u.Global:
 		return fmt.Errorf("its global scale is %g, the first one's %g: quantize them with a common amax", u.Global, t.Global)
 	}
-	shared := t.Format.PerTensor() || t.Direction == Columnwise && t.Format.Block.Cols == 0
-	if shared && t.Format.Scale == format.F32 {
-		for i, s := range t.Scales32 {
-			if i >= len(u.Scales32) || u.Scales32[i] != s {
-				return fmt.Errorf("its scale differs from the first one's: quantize them with a common amax")
-			}
-		}
+	if t.rowExtent() == 0 && !bytes.Equal(t.ScaleBytes(), u.ScaleBytes()) {
+		return fmt.Errorf("its scale, which all rows share, differs from the first one's: quantize them with a common amax")
 	}
 	return nil
 }

@@ -3,6 +3,7 @@ package quant
 import (
 	"fmt"
 	"math"
+	"math/bits"
 	"strings"
 
 	"github.com/microscale-go/microscale/format"
@@ -85,12 +86,12 @@ func (q *Quantizer) exponentCode(amax uint32) byte {
 		return byte(format.E8M0.EncodeWith(ratio, format.Conversion{Rounding: format.Up}, 0))
 	}
 	e := int(amax >> mantissaBits)
-	switch {
-	case e == 0: // a subnormal, at most 2^-126: only emax = 0 can leave it above code 0
-		if amax > 1<<(mantissaBits-1) && q.Rule != Floor {
-			e = 1
-		}
-	case scaleRules[q.Rule].up(amax, q):
+	if e == 0 && amax != 0 { // a subnormal: its leading bit takes the place of the implicit one
+		shift := bits.LeadingZeros32(amax) - (31 - mantissaBits)
+		amax <<= shift
+		e = 1 - shift
+	}
+	if scaleRules[q.Rule].up(amax, q) {
 		e++
 	}
 	if e == 0xff && poison && q.Rule == Even {

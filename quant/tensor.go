@@ -36,7 +36,7 @@ type Tensor struct {
 	Scales    []byte
 	Scales32  []float32
 	Global    float32 // decode scale of the whole tensor; 1 where the format has none
-	Amax      float32 // largest magnitude of the source
+	Amax      float32 // largest magnitude of the source, or what With.Amax gave as that
 }
 
 // NewTensor returns a rowwise tensor of zero codes and scales, to be filled with
@@ -109,6 +109,13 @@ func (t *Tensor) scaleCols() int { _, c := t.Format.ScaleShape(t.Lines(), t.Widt
 func (t *Tensor) line(l int) []byte {
 	n := t.LineBytes()
 	return t.Codes[l*n : (l+1)*n : (l+1)*n]
+}
+
+// lineScales returns the one-byte scales of line l.
+func (t *Tensor) lineScales(l int) []byte {
+	n := t.scaleCols()
+	i := blockIndex(l, t.Format.Block.Rows) * n
+	return t.Scales[i : i+n : i+n]
 }
 
 // Scale returns the decode scale of the element at position c of line l: block
