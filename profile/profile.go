@@ -4,11 +4,21 @@
 // A profile is data. Where a library does not define a block format, asking for
 // it is an error and not a guess. Deliberate differences:
 //
-//   - microxcaling's Python path takes floor(log2 x) in float32, which is one too
-//     large just below most powers of two; its C++ path, followed here, reads the
+//   - microxcaling's Python path and ggml take floor(log2 x) in float32, which is
+//     one too large just below most powers of two; microxcaling's C++ path,
+//     followed here, reads the exponent bits.
+//   - ggml's MXFP4 scale byte wraps around for an amax below 2^-125, and is
+//     undefined for Inf; here it stays 0, and is the largest.
+//   - torchao's NVFP4 has no guard for a tensor of zeros or with a NaN or an Inf:
+//     its global scale then makes all of it NaN. Here the global scale is 1 for a
+//     tensor of zeros or with an Inf, and a NaN makes its block NaN.
+//   - torchao's training kernels quantize NVFP4, 16×16 blocks among them, as
+//     Transformer Engine does; the profile is that of its tensors for inference.
+//   - torchao's power-of-two scales take floor(log2 x) in float32; here the
 //     exponent bits.
-//   - ggml's MXFP4 scale byte wraps around for an amax below 2^-125; here it stays 0.
-//   - ModelOpt's MXFP4 breaks ties downward and writes zeros as -0; it is left out.
+//   - ModelOpt's MXFP8 takes ceil(log2 x) in float32, which is one too small just
+//     above some powers of two; here it is exact. Its MXFP4 breaks ties downward and
+//     writes zeros as -0; it is left out.
 //   - compressed-tensors computes scales in the dtype of the checkpoint; the profile
 //     is that of a BF16 checkpoint.
 package profile
@@ -43,28 +53,30 @@ var profiles = []Profile{
 		fp8:   &quant.Quantizer{},
 	},
 	{
-		Name: "ocp",
-		Doc:  "OCP Microscaling Formats 1.0 §6.3: floor rule, exact; a NaN or Inf makes its block NaN",
-		mx:   &quant.Quantizer{Rule: quant.Floor, ExactRatio: true, NonFinite: quant.Poison},
+		Name:      "ocp",
+		Doc:       "OCP Microscaling Formats 1.0 §6.3: floor rule, exact; a NaN or Inf makes its block NaN",
+		mx:        &quant.Quantizer{Rule: quant.Floor, ExactRatio: true, NonFinite: quant.Poison},
+		undefined: []string{"mxfp8-32x32"},
 	},
 	{
 		Name:      "torchao",
 		Doc:       "PyTorch's torchao: floor by default, a NaN or Inf makes its block NaN",
 		mx:        &quant.Quantizer{Rule: quant.Floor, NonFinite: quant.Poison, ElementNaN: format.Unchecked},
-		nvfp4:     &quant.Quantizer{Arithmetic: quant.EncodeFirst64, NonFinite: quant.Poison, ElementNaN: format.Unchecked},
-		fp8:       &quant.Quantizer{Arithmetic: quant.EncodeFirst64, NonFinite: quant.Poison},
-		undefined: []string{"mxint8"},
+		nvfp4:     &quant.Quantizer{Arithmetic: quant.EncodeFirst64, NonFinite: quant.PoisonNaN, ElementNaN: format.Unchecked},
+		fp8:       &quant.Quantizer{Arithmetic: quant.EncodeFirst64, NonFinite: quant.PoisonNaN},
+		undefined: []string{"mxint8", "nvfp4-16x16"},
 	},
 	{
-		Name: "microxcaling",
-		Doc:  "Microsoft's microxcaling: floor rule, elements round half away from zero",
-		mx:   &quant.Quantizer{Rule: quant.Floor, Rounding: format.HalfAway, NonFinite: quant.Poison},
+		Name:      "microxcaling",
+		Doc:       "Microsoft's microxcaling: floor rule, elements round half away from zero",
+		mx:        &quant.Quantizer{Rule: quant.Floor, Rounding: format.HalfAway, NonFinite: quant.Poison},
+		undefined: []string{"mxfp8-32x32"},
 	},
 	{
 		Name:      "ggml",
 		Doc:       "ggml and llama.cpp: floor rule, ties toward zero, NVFP4 without a global scale",
-		mx:        &quant.Quantizer{Rule: quant.Floor, Rounding: format.HalfTowardZero, NegativeZero: quant.DropNegativeZero},
-		nvfp4:     &quant.Quantizer{Arithmetic: quant.BlockOnly, Rounding: format.HalfTowardZero, NegativeZero: quant.DropNegativeZero},
+		mx:        &quant.Quantizer{Rule: quant.Floor, Rounding: format.HalfTowardZero, ElementNaN: format.OppositeZero, NegativeZero: quant.DropNegativeZero},
+		nvfp4:     &quant.Quantizer{Arithmetic: quant.BlockOnly, Rounding: format.HalfTowardZero, ElementNaN: format.OppositeZero, NegativeZero: quant.DropNegativeZero},
 		undefined: []string{"mxfp8", "mxfp8-e5m2", "mxfp8-32x32", "mxfp6-e3m2", "mxfp6-e2m3", "mxint8", "nvfp4-16x16"},
 	},
 	{
