@@ -27,7 +27,7 @@ func (m *Model) check(k known) {
 		return
 	}
 	if m.Quantized() == 0 {
-		m.fault("", "config.json says %s, but no weight is quantized", m.Convention.Name)
+		m.fault("", "quantization_config says %s, but no weight is quantized", m.Convention.Name)
 	}
 	m.checkIgnore()
 	slices.SortStableFunc(m.Problems, func(a, b Problem) int { return strings.Compare(a.Tensor, b.Tensor) })
@@ -66,7 +66,7 @@ func isCode(d safetensors.Dtype) bool {
 // checkIgnore compares the ignore list with the files: every two-dimensional
 // weight is either quantized or on it, never both.
 func (m *Model) checkIgnore() {
-	if !m.Convention.hasIgnore || m.Source.Config == nil {
+	if !m.Convention.hasIgnore || !m.configured {
 		return
 	}
 	ignored := ignoreMatcher(m.Ignore)

@@ -3,6 +3,7 @@ package checkpoint
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/microscale-go/microscale/quant"
@@ -145,8 +146,8 @@ func recognizeCompressedTensors(raw json.RawMessage) (quant.Format, []string, er
 		return quant.Format{}, nil, err
 	}
 	var found *quant.Format
-	for name, group := range config.ConfigGroups {
-		w := group.Weights
+	for _, name := range slices.Sorted(maps.Keys(config.ConfigGroups)) {
+		w := config.ConfigGroups[name].Weights
 		if w == nil {
 			continue
 		}
@@ -158,7 +159,7 @@ func recognizeCompressedTensors(raw json.RawMessage) (quant.Format, []string, er
 			return quant.Format{}, nil, fmt.Errorf("%s stores weights of type %s, %d bits, strategy %s, which no block format here has", name, w.Type, w.NumBits, w.Strategy)
 		}
 		if found != nil && found.Name != ctPresets[i].format.Name {
-			return quant.Format{}, nil, fmt.Errorf("it mixes %s and %s, and only one block format is read", found, ctPresets[i].format)
+			return quant.Format{}, nil, fmt.Errorf("it mixes %s and %s, and only one block format is read", *found, ctPresets[i].format)
 		}
 		found = &ctPresets[i].format
 	}

@@ -16,6 +16,7 @@ package checkpoint
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"strings"
 
 	"github.com/microscale-go/microscale/format"
@@ -159,9 +160,11 @@ func (c *Convention) Stored(f quant.Format, weight string, rows, cols int) []Sto
 }
 
 // StoredGlobal returns the number that a file holds for a decode global scale.
+// An inverse beyond the largest float32 is that, of which the least global scale
+// is the inverse.
 func (c *Convention) StoredGlobal(f quant.Format, global float32) float32 {
 	if s, _ := c.scheme(f); s.inverseGlobal {
-		return 1 / global
+		return min(1/global, math.MaxFloat32)
 	}
 	return global
 }
@@ -170,6 +173,24 @@ func (c *Convention) StoredGlobal(f quant.Format, global float32) float32 {
 // weights are in f but for the ignored modules.
 func (c *Convention) Configuration(f quant.Format, ignore []string) any {
 	return c.configure(f, ignore)
+}
+
+// configurationKey is the metadata key under which a file has what config.json
+// would say, where there is none. Clients do not read it there; Read does.
+const configurationKey = "quantization_config"
+
+// FileMetadata returns what the metadata of a file says instead of the
+// config.json of a checkpoint that has none, as a key and a value; ok is false
+// where the metadata describes each weight.
+func (c *Convention) FileMetadata(f quant.Format, ignore []string) (key, value string, ok bool) {
+	if c.metadata {
+		return "", "", false
+	}
+	text, err := json.Marshal(c.configure(f, ignore))
+	if err != nil {
+		panic(err) // strings and numbers always marshal
+	}
+	return configurationKey, string(text), true
 }
 
 // Metadata returns what the metadata of a file says of a weight, as a key and a

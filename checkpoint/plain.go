@@ -107,7 +107,9 @@ type quantized struct {
 }
 
 // IsOwnMetadata reports whether a metadata key is one that this package wrote.
-func IsOwnMetadata(key string) bool { return strings.HasPrefix(key, metadataPrefix) }
+func IsOwnMetadata(key string) bool {
+	return strings.HasPrefix(key, metadataPrefix) || key == configurationKey
+}
 
 // Plain returns the convention that holds every block format.
 func Plain() *Convention { return &plain }

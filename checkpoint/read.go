@@ -23,7 +23,8 @@ type Model struct {
 	Ignore     []string    // modules that the configuration says are not quantized
 	Problems   []Problem   // what contradicts the convention; empty for a sound checkpoint
 
-	byName map[string]*Weight
+	byName     map[string]*Weight
+	configured bool // a quantization_config says what is quantized
 }
 
 // A Problem is a fault in the structure of a checkpoint.
@@ -117,7 +118,7 @@ func (m *Model) recognize() known {
 		}
 		maps.Copy(k.weights, described)
 	}
-	raw, ok := m.Source.QuantizationConfig()
+	raw, ok := m.configuration()
 	if !ok {
 		if len(k.weights) > 0 {
 			m.Convention = &plain
@@ -128,7 +129,7 @@ func (m *Model) recognize() known {
 		QuantMethod string `json:"quant_method"`
 	}
 	if err := json.Unmarshal(raw, &method); err != nil {
-		m.fault("", "quantization_config in config.json is not readable: %v", err)
+		m.fault("", "quantization_config is not readable: %v", err)
 		return k
 	}
 	var methods []string
@@ -139,14 +140,28 @@ func (m *Model) recognize() known {
 		}
 		format, ignore, err := c.recognize(raw)
 		if err != nil {
-			m.fault("", "quantization_config in config.json: %v", err)
+			m.fault("", "quantization_config: %v", err)
 			return k
 		}
-		m.Convention, m.Ignore, k.format = c, ignore, format
+		m.Convention, m.Ignore, m.configured, k.format = c, ignore, true, format
 		return k
 	}
-	m.fault("", "config.json says that it is quantized by %q, which is not read here; known are %s", method.QuantMethod, strings.Join(methods, ", "))
+	m.fault("", "quantization_config says that it is quantized by %q, which is not read here; known are %s", method.QuantMethod, strings.Join(methods, ", "))
 	return k
+}
+
+// configuration returns the quantization_config of config.json, or of the
+// metadata of a file where there is no config.json.
+func (m *Model) configuration() (raw json.RawMessage, ok bool) {
+	if m.Source.Config != nil {
+		return m.Source.QuantizationConfig()
+	}
+	for _, shard := range m.Source.Shards() {
+		if text, ok := shard.File.Metadata()[configurationKey]; ok {
+			return json.RawMessage(text), true
+		}
+	}
+	return nil, false
 }
 
 // assemble returns the quantized weight whose codes are t, or nil.

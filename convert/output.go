@@ -18,25 +18,27 @@ import (
 // directory behind, which no client takes for a checkpoint, and the next run to
 // the same destination removes it.
 type output struct {
-	final   string // DST
-	single  bool   // DST is a file
-	partial string // the directory that is written
-	replace bool   // an earlier DST goes when this one is whole
-	lock    *os.File
-	writers []*safetensors.Writer
+	final    string // DST
+	single   bool   // DST is a file
+	partial  string // the directory that is written
+	replaced string // where an earlier DST is until it is removed
+	replace  bool   // there is an earlier DST
+	lock     *os.File
+	writers  []*safetensors.Writer
 }
 
 // Suffixes of the names that stand beside DST while it is written and replaced.
+// What bears them is removed, so nobody else may use such names.
 const (
-	partialSuffix  = ".partial"
-	replacedSuffix = ".replaced"
+	partialSuffix  = ".microscale-partial"
+	replacedSuffix = ".microscale-replaced"
 )
 
 // newOutput prepares the directory. The destination must not exist, unless
 // force is given and it is a checkpoint.
 func newOutput(final string, source *hf.Checkpoint, force bool) (*output, error) {
 	final = filepath.Clean(final)
-	o := &output{final: final, single: source.Single, partial: final + partialSuffix}
+	o := &output{final: final, single: source.Single, partial: final + partialSuffix, replaced: final + replacedSuffix}
 	if err := o.admit(source, force); err != nil {
 		return nil, err
 	}
@@ -46,15 +48,49 @@ func newOutput(final string, source *hf.Checkpoint, force bool) (*output, error)
 	if err := os.Mkdir(o.partial, 0o777); err != nil && !errors.Is(err, os.ErrExist) {
 		return nil, fmt.Errorf("%s: the destination cannot be written: %w", final, err)
 	}
-	var err error
-	if o.lock, err = lockDir(o.partial); err != nil {
-		return nil, fmt.Errorf("%s: another run is writing to it (%s is locked): wait for it, or choose another destination", final, o.partial)
+	if err := o.claim(); err != nil {
+		return nil, err
 	}
-	if err := o.clear(); err != nil {
+	err := o.restore()
+	if err == nil {
+		err = o.admit(source, force) // another run may have ended meanwhile
+	}
+	if err != nil {
+		_ = os.Remove(o.partial) // unless it has something in it
 		o.unlock()
 		return nil, err
 	}
 	return o, nil
+}
+
+// claim locks the partial directory. A directory that another run has renamed
+// or removed since it was opened is none.
+func (o *output) claim() error {
+	taken := fmt.Errorf("%s: another run is writing to it (%s is locked): wait for it, or choose another destination", o.final, o.partial)
+	var err error
+	if o.lock, err = lockDir(o.partial); err != nil {
+		return taken
+	}
+	locked, err := o.lock.Stat()
+	named, namedErr := os.Lstat(o.partial)
+	if err != nil || namedErr != nil || !os.SameFile(locked, named) {
+		o.unlock()
+		return taken
+	}
+	return nil
+}
+
+// restore makes good what a killed run left: files that it had written, and an
+// earlier DST that it had moved away and not yet replaced.
+func (o *output) restore() error {
+	if err := o.clear(); err != nil {
+		return err
+	}
+	_, err := os.Lstat(o.final)
+	if _, old := os.Lstat(o.replaced); old != nil || !errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	return os.Rename(o.replaced, o.final)
 }
 
 // admit fails where the destination may not be written.
@@ -62,7 +98,7 @@ func (o *output) admit(source *hf.Checkpoint, force bool) error {
 	if err := o.apart(source); err != nil {
 		return err
 	}
-	info, err := os.Stat(o.final)
+	info, err := os.Lstat(o.final)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
 		return nil
@@ -80,7 +116,7 @@ func (o *output) admit(source *hf.Checkpoint, force bool) error {
 // apart fails where source and destination are the same or one holds the other.
 func (o *output) apart(source *hf.Checkpoint) error {
 	from, to := realPath(source.Path), realPath(o.final)
-	if from == to {
+	if from == to || from == realPath(o.partial) || from == realPath(o.replaced) {
 		return fmt.Errorf("%s: source and destination are the same: choose another destination", o.final)
 	}
 	within := func(inner, outer string) bool { return strings.HasPrefix(inner, outer+string(filepath.Separator)) }
@@ -98,9 +134,8 @@ func realPath(path string) string {
 	if real, err := filepath.EvalSymlinks(path); err == nil {
 		return real
 	}
-	dir, base := filepath.Split(path)
-	if real, err := filepath.EvalSymlinks(dir); err == nil {
-		return filepath.Join(real, base)
+	if dir := filepath.Dir(path); dir != path {
+		return filepath.Join(realPath(dir), filepath.Base(path))
 	}
 	return path
 }
@@ -138,7 +173,11 @@ func (o *output) path(name string) string { return filepath.Join(o.partial, file
 
 // create begins a file of weights.
 func (o *output) create(f File) (*safetensors.Writer, error) {
-	w, err := safetensors.Create(o.path(f.Name), f.Layout)
+	name := f.Name
+	if o.single {
+		name = singleName
+	}
+	w, err := safetensors.Create(o.path(name), f.Layout)
 	if err == nil {
 		o.writers = append(o.writers, w)
 	}
@@ -188,25 +227,30 @@ func (o *output) commit() error {
 	if err := syncDir(o.partial); err != nil {
 		return err
 	}
-	old := o.final + replacedSuffix
 	if o.replace {
-		if err := os.RemoveAll(old); err != nil {
+		if err := os.RemoveAll(o.replaced); err != nil {
 			return err
 		}
-		if err := os.Rename(o.final, old); err != nil {
+		if err := os.Rename(o.final, o.replaced); err != nil {
 			return fmt.Errorf("%s: the earlier one cannot be replaced: %w", o.final, err)
 		}
 	}
 	if err := os.Rename(written, o.final); err != nil {
 		if o.replace {
-			err = errors.Join(err, os.Rename(old, o.final))
+			err = errors.Join(err, os.Rename(o.replaced, o.final))
 		}
 		return err
 	}
-	o.unlock()
+	return o.tidy()
+}
+
+// tidy removes what stands beside a result that has its name. The lock goes
+// last, so that no other run begins in a directory that is being removed.
+func (o *output) tidy() error {
+	defer o.unlock()
 	err := syncDir(filepath.Dir(o.final))
 	if o.replace {
-		err = errors.Join(err, os.RemoveAll(old))
+		err = errors.Join(err, os.RemoveAll(o.replaced))
 	}
 	if o.single {
 		err = errors.Join(err, os.RemoveAll(o.partial))

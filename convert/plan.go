@@ -10,6 +10,7 @@ package convert
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"sort"
 	"strings"
@@ -109,7 +110,12 @@ func PlanQuantize(source *checkpoint.Model, o QuantizeOptions) (*Plan, error) {
 	if p.Count(Quantize) == 0 {
 		return nil, fmt.Errorf("%s: no weight would be quantized: %s", source.Source.Path, p.reasons())
 	}
-	if err := p.layout(); err != nil {
+	sort.Strings(p.Ignore)
+	metadata := map[string]string{}
+	if key, value, ok := c.FileMetadata(f, p.Ignore); ok && source.Source.Config == nil {
+		metadata[key] = value
+	}
+	if err := p.layout(metadata); err != nil {
 		return nil, err
 	}
 	return p, p.configure(c.Configuration(f, p.Ignore))
@@ -135,7 +141,7 @@ func PlanDequantize(source *checkpoint.Model, dtype safetensors.Dtype) (*Plan, e
 		}
 		p.add(d)
 	}
-	if err := p.layout(); err != nil {
+	if err := p.layout(nil); err != nil {
 		return nil, err
 	}
 	return p, p.configure(nil)
@@ -185,9 +191,9 @@ func (p *Plan) add(d Decision) {
 	p.Decisions = append(p.Decisions, d)
 }
 
-// layout plans the files: one for each of the source, with the same name.
-func (p *Plan) layout() error {
-	sort.Strings(p.Ignore)
+// layout plans the files: one for each of the source, with the same name, its
+// metadata and what is added to it.
+func (p *Plan) layout(added map[string]string) error {
 	index := safetensors.Index{WeightMap: map[string]string{}}
 	for _, shard := range p.Source.Source.Shards() {
 		var specs []safetensors.Spec
@@ -197,6 +203,7 @@ func (p *Plan) layout() error {
 				metadata[key] = value
 			}
 		}
+		maps.Copy(metadata, added)
 		for _, d := range p.Decisions {
 			if d.File != shard.Name {
 				continue

@@ -1,0 +1,142 @@
+package checkpoint
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/microscale-go/microscale/quant"
+)
+
+// TestCompressedTensorsConfiguration compares quantization_config, byte by byte,
+// with what the library's writer (json.dump, indent 2, sorted keys) makes of its
+// presets. The golden files were made with Python from the presets of
+// compressed-tensors 0.14 (quantization/quant_scheme.py) and the defaults of
+// their fields (quantization/quant_args.py).
+func TestCompressedTensorsConfiguration(t *testing.T) {
+	for _, f := range compressedTensors.Formats() {
+		t.Run("format="+f.Name, func(t *testing.T) {
+			want, err := os.ReadFile(filepath.Join("testdata", f.Name+".json"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			ignore := []string{"lm_head", "model.layers.0.mlp.gate"}
+			got, err := json.MarshalIndent(compressedTensors.Configuration(f, ignore), "", "  ")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got = append(got, '\n'); !bytes.Equal(got, want) {
+				t.Errorf("quantization_config is\n%s\nwant\n%s", got, want)
+			}
+			read, list, err := compressedTensors.recognize(want)
+			if err != nil || read.Name != f.Name || !slices.Equal(list, ignore) {
+				t.Errorf("it is recognized as %v with ignore list %q, %v", read, list, err)
+			}
+		})
+	}
+}
+
+// TestCompressedTensorsStored has the tensors of each preset as the library's
+// initialization makes them (quantization/lifecycle/initialize.py) and its
+// compressors store them, for a weight of 300 rows and 256 columns. FP8 scales
+// are F32, which its readers take as well as the dtype of the model.
+func TestCompressedTensorsStored(t *testing.T) {
+	for _, tc := range []struct {
+		format quant.Format
+		want   string
+	}{
+		{quant.MXFP8, "x.weight F8_E4M3 [300 256], x.weight_scale U8 [300 8]"},
+		{quant.MXFP4, "x.weight_packed U8 [300 128], x.weight_scale U8 [300 8]"},
+		{quant.NVFP4, "x.weight_packed U8 [300 128], x.weight_scale F8_E4M3 [300 16], x.weight_global_scale F32 [1]"},
+		{quant.FP8Tensor, "x.weight F8_E4M3 [300 256], x.weight_scale F32 [1]"},
+		{quant.FP8Row, "x.weight F8_E4M3 [300 256], x.weight_scale F32 [300 1]"},
+		{quant.FP8Block, "x.weight F8_E4M3 [300 256], x.weight_scale F32 [3 2]"},
+	} {
+		t.Run("format="+tc.format.Name, func(t *testing.T) {
+			if got := storedText(&compressedTensors, tc.format, 300, 256); got != tc.want {
+				t.Errorf("%s, want %s", got, tc.want)
+			}
+		})
+	}
+	if n := len(compressedTensors.Formats()); n != 6 {
+		t.Errorf("the convention holds %d formats, and 6 are tested", n)
+	}
+}
+
+func storedText(c *Convention, f quant.Format, rows, cols int) string {
+	var parts []string
+	for _, s := range c.Stored(f, "x.weight", rows, cols) {
+		parts = append(parts, fmt.Sprintf("%s %s %v", s.Name, s.Dtype, s.Shape))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// TestPlainStored has the tensors of each format in the plain convention, for a
+// weight whose width is no multiple of any block.
+func TestPlainStored(t *testing.T) {
+	want := map[string]string{
+		"mxfp8":        "x.weight F8_E4M3 [130 288], x.weight_scale U8 [130 9]",
+		"mxfp8-e5m2":   "x.weight F8_E5M2 [130 288], x.weight_scale U8 [130 9]",
+		"mxfp6-e3m2":   "x.weight U8 [130 216], x.weight_scale U8 [130 9]",
+		"mxfp6-e2m3":   "x.weight U8 [130 216], x.weight_scale U8 [130 9]",
+		"mxfp4":        "x.weight U8 [130 144], x.weight_scale U8 [130 9]",
+		"mxint8":       "x.weight I8 [130 288], x.weight_scale U8 [130 9]",
+		"nvfp4":        "x.weight U8 [130 136], x.weight_scale F8_E4M3 [130 17], x.weight_scale_2 F32 [1]",
+		"fp8-tensor":   "x.weight F8_E4M3 [130 257], x.weight_scale F32 [1]",
+		"fp8-row":      "x.weight F8_E4M3 [130 257], x.weight_scale F32 [130 1]",
+		"fp8-vec128":   "x.weight F8_E4M3 [130 384], x.weight_scale F32 [130 3]",
+		"fp8-block128": "x.weight F8_E4M3 [130 384], x.weight_scale F32 [2 3]",
+		"mxfp8-32x32":  "x.weight F8_E4M3 [130 288], x.weight_scale U8 [5 9]",
+		"nvfp4-16x16":  "x.weight U8 [130 136], x.weight_scale F8_E4M3 [9 17], x.weight_scale_2 F32 [1]",
+	}
+	for _, f := range quant.Formats() {
+		if !f.Scaled() {
+			continue
+		}
+		if got := storedText(&plain, f, 130, 257); got != want[f.Name] {
+			t.Errorf("%s: %s, want %s", f, got, want[f.Name])
+		}
+		delete(want, f.Name)
+	}
+	for name := range want {
+		t.Errorf("%s is no format", name)
+	}
+}
+
+// TestRecognizeForeign: what is not one of the presets is an error that says so.
+func TestRecognizeForeign(t *testing.T) {
+	group := func(weights string) string { return `{"config_groups":{"group_0":{"weights":` + weights + `}}}` }
+	for _, tc := range []struct{ name, config, want string }{
+		{"int4", group(`{"num_bits":4,"type":"int","strategy":"group","group_size":128}`), "type int, 4 bits, strategy group"},
+		{"group", group(`{"num_bits":8,"type":"float","strategy":"group","group_size":64}`), "type float, 8 bits, strategy group"},
+		{"nothing", `{"config_groups":{}}`, "quantizes no weights"},
+		{"activations", `{"config_groups":{"group_0":{"weights":null}}}`, "quantizes no weights"},
+		{"mixed", `{"config_groups":{"a":{"weights":{"num_bits":8,"type":"float","strategy":"channel"}},"b":{"weights":{"num_bits":8,"type":"float","strategy":"tensor"}}}}`, "mixes"},
+		{"type", `{"config_groups":[]}`, "cannot unmarshal"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if _, _, err := compressedTensors.recognize([]byte(tc.config)); err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("error %v, want %q", err, tc.want)
+			}
+		})
+	}
+}
+
+// TestIgnoreMatcher: entries are exact names, or patterns that match from the
+// beginning of a name as Python's re.match does.
+func TestIgnoreMatcher(t *testing.T) {
+	ignored := ignoreMatcher([]string{"lm_head", "model.layers.0", "re:.*gate$", "re:vision", "re:a|b"})
+	for name, want := range map[string]bool{
+		"lm_head": true, "lm_head.x": false, "x.lm_head": false, "model.layers.0": true, "model.layers.0.mlp": false,
+		"mlp.gate": true, "mlp.gate_proj": false, "vision.x": true, "x.vision": false, "axe": true, "bxe": true, "xa": false,
+	} {
+		if got := ignored(name); got != want {
+			t.Errorf("%s: ignored is %v, want %v", name, got, want)
+		}
+	}
+}

@@ -1,0 +1,427 @@
+package convert
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/microscale-go/microscale/checkpoint"
+	"github.com/microscale-go/microscale/hf"
+	"github.com/microscale-go/microscale/profile"
+	"github.com/microscale-go/microscale/quant"
+	"github.com/microscale-go/microscale/safetensors"
+)
+
+// listing returns "name DTYPE [shape]" of every tensor of a file, sorted.
+func listing(t testing.TB, path string) (tensors []string, metadata map[string]string) {
+	t.Helper()
+	f, err := safetensors.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for _, info := range f.Tensors() {
+		tensors = append(tensors, fmt.Sprintf("%s %s %v", info.Name, info.Dtype, info.Shape))
+	}
+	slices.Sort(tensors)
+	return tensors, f.Metadata()
+}
+
+// listingOf returns what listing returns of the made tensors.
+func listingOf(tensors ...made) (all []string) {
+	for _, m := range tensors {
+		all = append(all, fmt.Sprintf("%s %s %v", m.name, m.dtype, m.shape))
+	}
+	return all
+}
+
+// TestCompressedTensorsFiles checks all of a directory: tensors, metadata,
+// index, ignore list, configuration, and what was carried over.
+func TestCompressedTensorsFiles(t *testing.T) {
+	source := madeModel()
+	dir := writeModel(t, source, madeConfig)
+	writeText(t, filepath.Join(dir, "tokenizer.json"), "{}")
+	src := openModel(t, dir)
+	linear := []string{
+		"lm_head", "model.embed_tokens", "model.layers.0.mlp.gate", "model.none", // these stay in every format
+		"model.layers.0.mlp.experts.0.down_proj", "model.odd", "model.odder", // of 48, 100 and 257 columns
+		"model.layers.0.mlp.experts.0.gate_proj", "model.layers.0.mlp.experts.0.up_proj", // of 64
+		"model.layers.0.mlp.experts.1.gate_proj", "model.layers.0.mlp.experts.1.up_proj",
+		"model.layers.0.self_attn.q_proj", "model.layers.0.self_attn.k_proj", "model.layers.0.self_attn.v_proj", "model.layers.0.self_attn.o_proj",
+		"model.big", "model.blocks", "model.tiny", "model.zero", // of multiples of 128
+	}
+	for name, ignored := range map[string][]string{
+		"mxfp8":        linear[:7],
+		"mxfp4":        linear[:7],
+		"nvfp4":        slices.Concat(linear[:4], linear[5:7]),
+		"fp8-tensor":   linear[:4],
+		"fp8-row":      linear[:4],
+		"fp8-block128": linear[:15],
+	} {
+		t.Run("format="+name, func(t *testing.T) {
+			f, err := quant.Lookup(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			dst := filepath.Join(t.TempDir(), "out")
+			quantize(t, src, dst, QuantizeOptions{Quantizer: quant.Quantizer{Format: f}}, RunOptions{})
+			want := slices.Sorted(slices.Values(ignored))
+
+			var config struct {
+				Quantization struct {
+					Ignore []string `json:"ignore"`
+				} `json:"quantization_config"`
+			}
+			unmarshal(t, filepath.Join(dst, hf.ConfigName), &config)
+			if !slices.Equal(config.Quantization.Ignore, want) {
+				t.Errorf("the ignore list is\n%q, want\n%q", config.Quantization.Ignore, want)
+			}
+			c, err := checkpoint.LookupConvention("compressed-tensors")
+			if err != nil {
+				t.Fatal(err)
+			}
+			index := safetensors.Index{WeightMap: map[string]string{}}
+			for shard, tensors := range source {
+				var expected []string
+				for _, m := range tensors {
+					module, _ := strings.CutSuffix(m.name, ".weight")
+					if slices.Contains(linear, module) && !slices.Contains(want, module) {
+						for _, s := range c.Stored(f, m.name, int(m.shape[0]), int(m.shape[1])) {
+							expected = append(expected, listingOf(made{name: s.Name, dtype: s.Dtype, shape: s.Shape})...)
+						}
+					} else {
+						expected = append(expected, listingOf(m)...)
+					}
+				}
+				slices.Sort(expected)
+				got, metadata := listing(t, filepath.Join(dst, shard))
+				if !slices.Equal(got, expected) {
+					t.Errorf("%s has\n%s\nwant\n%s", shard, strings.Join(got, "\n"), strings.Join(expected, "\n"))
+				}
+				if !maps.Equal(metadata, map[string]string{"format": "pt", "kept": "yes"}) {
+					t.Errorf("%s has metadata %q", shard, metadata)
+				}
+				checkIndexed(t, filepath.Join(dst, shard), &index)
+			}
+			got, err := safetensors.ReadIndex(filepath.Join(dst, safetensors.IndexName))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got.TotalSize != index.TotalSize || !maps.Equal(got.WeightMap, index.WeightMap) {
+				t.Errorf("the index is %v, want %v", got, index)
+			}
+			checkConfig(t, filepath.Join(dst, hf.ConfigName))
+			if entries, err := os.ReadDir(dst); err != nil || len(entries) != 5 {
+				t.Errorf("the directory has %v, %v, want two shards, the index, config.json and tokenizer.json", entries, err)
+			}
+		})
+	}
+}
+
+// checkIndexed adds the tensors of a file to an index, as they are.
+func checkIndexed(t *testing.T, path string, index *safetensors.Index) {
+	t.Helper()
+	f, err := safetensors.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for _, info := range f.Tensors() {
+		index.WeightMap[info.Name] = filepath.Base(path)
+		index.TotalSize += info.Bytes()
+	}
+}
+
+// checkConfig checks that config.json has the members of madeConfig, in their
+// order and spelling, and quantization_config at the end.
+func checkConfig(t *testing.T, path string) {
+	t.Helper()
+	got, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept, _, ok := bytes.Cut(got, []byte(",\n  \"quantization_config\": "))
+	if want := strings.TrimSuffix(madeConfig, "\n}\n"); !ok || string(kept) != want || !json.Valid(got) {
+		t.Errorf("config.json is\n%s\nwant quantization_config after\n%s", got, want)
+	}
+}
+
+// global reads a global scale.
+func global(t *testing.T, m *checkpoint.Model, name string) float32 {
+	t.Helper()
+	var value [4]byte
+	if err := m.Source.ReadTensorAt(name, value[:], 0); err != nil {
+		t.Fatal(err)
+	}
+	return math.Float32frombits(binary.LittleEndian.Uint32(value[:]))
+}
+
+// TestGlobalScales: siblings share the global scale, across shards and expert by
+// expert, and it is 448·6 over the largest amax of them: a divisor in
+// compressed-tensors, a factor in plain.
+func TestGlobalScales(t *testing.T) {
+	source := madeModel()
+	src := openModel(t, writeModel(t, source, madeConfig))
+	const layer = "model.layers.0."
+	groups := [][]string{
+		{"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"}, {"self_attn.o_proj"},
+		{"mlp.experts.0.gate_proj", "mlp.experts.0.up_proj"}, {"mlp.experts.0.down_proj"},
+		{"mlp.experts.1.gate_proj", "mlp.experts.1.up_proj"},
+	}
+	for _, c := range checkpoint.Conventions() {
+		t.Run("convention="+c.Name, func(t *testing.T) {
+			dst := filepath.Join(t.TempDir(), "out")
+			quantize(t, src, dst, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.NVFP4}, Convention: c}, RunOptions{})
+			got := openModel(t, dst)
+			for _, group := range groups {
+				var amax float32
+				for _, name := range group {
+					amax = max(amax, largest(t, src, layer+name+".weight"))
+				}
+				suffix, want := ".weight_scale_2", 1/(448*6/amax)
+				if c.Name == "compressed-tensors" {
+					suffix, want = ".weight_global_scale", 1/want
+				}
+				for _, name := range group {
+					if g := global(t, got, layer+name+suffix); g != want {
+						t.Errorf("%s: the global scale is %g, want %g", name, g, want)
+					}
+				}
+			}
+		})
+	}
+}
+
+// largest returns the amax of a weight.
+func largest(t *testing.T, m *checkpoint.Model, name string) float32 {
+	t.Helper()
+	w, ok := m.Lookup(name)
+	if !ok {
+		t.Fatalf("no weight %s", name)
+	}
+	rows, _ := w.Matrix()
+	x, err := w.Read(0, rows)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return quant.Amax(x, 1)
+}
+
+func TestSiblingGroup(t *testing.T) {
+	for _, tc := range []struct {
+		a, b string
+		same bool
+	}{
+		{"l.0.attn.q_proj.weight", "l.0.attn.v_proj.weight", true},
+		{"l.0.attn.q_proj.weight", "l.1.attn.q_proj.weight", false},
+		{"l.0.attn.q_proj.weight", "l.0.attn.o_proj.weight", false},
+		{"l.0.attn.q_proj.weight", "l.0.attn.q_a_proj.weight", false},
+		{"l.0.attn.q_a_proj.weight", "l.0.attn.kv_a_proj_with_mqa.weight", true},
+		{"l.0.mlp.gate_proj.weight", "l.0.mlp.up_proj.weight", true},
+		{"l.0.mlp.gate_proj.weight", "l.0.mlp.down_proj.weight", false},
+		{"l.0.experts.3.gate_proj.weight", "l.0.experts.3.up_proj.weight", true},
+		{"l.0.experts.3.gate_proj.weight", "l.0.experts.4.up_proj.weight", false},
+		{"l.0.experts.3.gate_proj.weight", "l.0.shared_experts.up_proj.weight", false},
+		{"e.0.w1.weight", "e.0.w3.weight", true},
+		{"e.0.w1.weight", "e.0.w2.weight", false},
+		{"b.attention.self.query.weight", "b.attention.self.key.weight", true},
+		{"q_proj.weight", "k_proj.weight", true},
+		{"q_proj.bias", "k_proj.bias", false},
+		{"fc1.weight", "fc2.weight", false},
+	} {
+		if got := siblingGroup(tc.a) == siblingGroup(tc.b); got != tc.same {
+			t.Errorf("%s and %s: siblings is %v, want %v", tc.a, tc.b, got, tc.same)
+		}
+	}
+}
+
+// TestSelection has what stays as it is, and how patterns change that.
+func TestSelection(t *testing.T) {
+	shape := []int64{64, 64}
+	var tensors []made
+	for _, name := range []string{
+		"model.embed_tokens", "transformer.wte", "transformer.wpe", "lm_head", "output", "classifier", "score",
+		"l.0.mlp.gate", "l.0.router", "l.0.mlp.shared_expert_gate", "l.0.conv1d", "l.0.conv", "l.0.input_layernorm", "h.0.ln_1",
+		"vision_tower.l.0.fc1", "model.visual.fc", "multi_modal_projector.linear", "mtp.fc", "model.mtp.0.q_proj", "eh_proj",
+	} {
+		tensors = append(tensors, made{name + ".weight", safetensors.BF16, 1, shape})
+	}
+	stay := len(tensors)
+	for _, name := range []string{
+		"l.0.q_proj", "l.0.mlp.gate_proj", "l.0.mlp.up_gate", "l.0.attn.output.dense", "l.0.output", "scorer", "l.0.w1", "l.0.shared_expert.gate_proj", "l.0.x_gate_up_proj",
+	} {
+		tensors = append(tensors, made{name + ".weight", safetensors.BF16, 1, shape})
+	}
+	src := openModel(t, writeModel(t, map[string][]made{"model.safetensors": tensors}, madeConfig))
+	quantized := func(s Selection) (names []string) {
+		plan, err := PlanQuantize(src, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP8}, Selection: s})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range plan.Decisions {
+			if d.Action == Quantize {
+				names = append(names, d.Weight.Name)
+			} else if d.Reason == "" {
+				t.Errorf("%s stays without a reason", d.Weight.Name)
+			}
+		}
+		return names
+	}
+	names := func(tensors []made) (all []string) {
+		for _, m := range tensors {
+			all = append(all, m.name)
+		}
+		return slices.Sorted(slices.Values(all))
+	}
+	pattern := func(s string) []*regexp.Regexp { return []*regexp.Regexp{regexp.MustCompile(s)} }
+	for _, tc := range []struct {
+		name string
+		s    Selection
+		want []string
+	}{
+		{"none", Selection{}, names(tensors[stay:])},
+		{"include", Selection{Include: pattern(`^lm_head\.`)}, append(names(tensors[stay:]), "lm_head.weight")},
+		{"exclude", Selection{Exclude: pattern(`^l\.0|output`)}, []string{"scorer.weight"}},
+		{"both", Selection{Include: pattern("lm_head|wte"), Exclude: pattern("head|^l")}, []string{"scorer.weight", "transformer.wte.weight"}},
+	} {
+		slices.Sort(tc.want)
+		if got := slices.Sorted(slices.Values(quantized(tc.s))); !slices.Equal(got, tc.want) {
+			t.Errorf("%s: quantized are %q, want %q", tc.name, got, tc.want)
+		}
+	}
+	if _, err := PlanQuantize(src, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP8}, Selection: Selection{Exclude: pattern("")}}); err == nil ||
+		!strings.Contains(err.Error(), "no weight would be quantized: ") || !strings.Contains(err.Error(), "excluded") {
+		t.Errorf("with everything excluded: %v", err)
+	}
+}
+
+// TestSingleFile: one file in, one file out, plain; in compressed-tensors, what
+// config.json would say is in the file's metadata. Both verify and decode.
+func TestSingleFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "some.safetensors")
+	writeFile(t, path, map[string]string{"kept": "yes"}, madeModel()[shard2]...)
+	src := openModel(t, path)
+	for _, tc := range []struct{ convention, key string }{{"", "microscale.model.odd.weight"}, {"plain", "microscale.model.odd.weight"}, {"compressed-tensors", "quantization_config"}} {
+		for _, f := range []quant.Format{quant.MXFP4, quant.NVFP4, quant.FP8Row} {
+			t.Run("convention="+tc.convention+"/format="+f.Name, func(t *testing.T) {
+				o := QuantizeOptions{Quantizer: quant.Quantizer{Format: f}}
+				if tc.convention != "" {
+					var err error
+					if o.Convention, err = checkpoint.LookupConvention(tc.convention); err != nil {
+						t.Fatal(err)
+					}
+				}
+				dir := t.TempDir()
+				dst, back := filepath.Join(dir, "small.safetensors"), filepath.Join(dir, "back.safetensors")
+				plan, _ := quantize(t, src, dst, o, RunOptions{})
+				_, metadata := listing(t, dst)
+				if _, ok := metadata[tc.key]; !ok || metadata["kept"] != "yes" || metadata["format"] != "pt" {
+					t.Errorf("metadata is %q", metadata)
+				}
+				got := openModel(t, dst)
+				report := compare(t, src, got)
+				if got.Convention != plan.Convention || got.Quantized() != plan.Count(Quantize) {
+					t.Errorf("%d weights are quantized in %v, planned were %d in %v", got.Quantized(), got.Convention, plan.Count(Quantize), plan.Convention)
+				}
+				if _, err := PlanQuantize(got, o); err == nil || !strings.Contains(err.Error(), "already quantized") {
+					t.Errorf("it can be quantized again: %v", err)
+				}
+				decode, err := PlanDequantize(got, safetensors.F32)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if _, err := decode.Run(context.Background(), back, RunOptions{}); err != nil {
+					t.Fatal(err)
+				}
+				decoded := compare(t, src, openModel(t, back)).Tensors
+				for i := range decoded {
+					decoded[i].Result.Saturated, decoded[i].Format = report.Tensors[i].Result.Saturated, report.Tensors[i].Format
+				}
+				sameReport(t, decoded, report.Tensors, 0)
+				if _, metadata := listing(t, back); !maps.Equal(metadata, map[string]string{"format": "pt", "kept": "yes"}) {
+					t.Errorf("the decoded file has metadata %q", metadata)
+				}
+				if entries, err := os.ReadDir(dir); err != nil || len(entries) != 2 {
+					t.Errorf("beside the two files there is more: %v, %v", entries, err)
+				}
+			})
+		}
+	}
+}
+
+// TestProfiles quantizes weights near the ends of float32 as every profile does
+// in every format that it defines. All results are sound checkpoints.
+func TestProfiles(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "ends.safetensors")
+	var tensors []made
+	for i, std := range []float32{0, 1e-45, 1e-42, 1e-38, 1e-20, 1, 1e20, 1e37} {
+		tensors = append(tensors, made{fmt.Sprintf("l.%d.weight", i), safetensors.F32, std, []int64{16, 128}})
+	}
+	writeFile(t, path, nil, tensors...)
+	src := openModel(t, path)
+	for _, p := range profile.All() {
+		for _, f := range quant.Formats() {
+			q, err := p.Quantizer(f)
+			if err != nil || !f.Scaled() {
+				continue
+			}
+			for _, c := range checkpoint.Conventions() {
+				if !c.Holds(f) {
+					continue
+				}
+				t.Run("profile="+p.Name+"/format="+f.Name+"/convention="+c.Name, func(t *testing.T) {
+					dst := filepath.Join(t.TempDir(), "out.safetensors")
+					quantize(t, src, dst, QuantizeOptions{Quantizer: q, Convention: c}, RunOptions{})
+					compare(t, src, openModel(t, dst))
+				})
+			}
+		}
+	}
+}
+
+// TestThreads: the number of threads changes no byte, in no format.
+func TestThreads(t *testing.T) {
+	src := openModel(t, writeModel(t, madeModel(), madeConfig))
+	for _, f := range []quant.Format{quant.NVFP4, quant.FP8Tensor, quant.FP8Block, quant.MXFP6E3M2} {
+		t.Run("format="+f.Name, func(t *testing.T) {
+			var want map[string][]byte
+			for _, threads := range []int{1, 2, 5} {
+				dst := filepath.Join(t.TempDir(), "out")
+				quantize(t, src, dst, QuantizeOptions{Quantizer: quant.Quantizer{Format: f}}, RunOptions{Threads: threads})
+				got := contents(t, dst)
+				if want == nil {
+					want = got
+				}
+				if !maps.EqualFunc(got, want, bytes.Equal) {
+					t.Errorf("%d threads write other bytes than 1", threads)
+				}
+			}
+		})
+	}
+}
+
+// contents returns the files of a directory.
+func contents(t testing.TB, dir string) map[string][]byte {
+	t.Helper()
+	files := map[string][]byte{}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		if files[e.Name()], err = os.ReadFile(filepath.Join(dir, e.Name())); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return files
+}

@@ -1,0 +1,229 @@
+package convert
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/microscale-go/microscale/quant"
+	"github.com/microscale-go/microscale/safetensors"
+)
+
+// planOf plans the quantization of a small checkpoint: of one file where path
+// ends in .safetensors, else of a directory.
+func planOf(t *testing.T, path string) *Plan {
+	t.Helper()
+	weights := made{"l.0.weight", safetensors.BF16, 1, []int64{64, 64}}
+	file := path
+	if !strings.HasSuffix(path, ".safetensors") {
+		if err := os.MkdirAll(path, 0o777); err != nil {
+			t.Fatal(err)
+		}
+		writeText(t, filepath.Join(path, "config.json"), "{}")
+		file = filepath.Join(path, "model.safetensors")
+	}
+	writeFile(t, file, nil, weights)
+	plan, err := PlanQuantize(openModel(t, path), QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP8}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return plan
+}
+
+// names returns the names in a directory.
+func names(t *testing.T, dir string) string {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []string
+	for _, e := range entries {
+		all = append(all, e.Name())
+	}
+	return strings.Join(all, " ")
+}
+
+// TestDestination has destinations that are refused, before anything is made
+// anywhere.
+func TestDestination(t *testing.T) {
+	for _, tc := range []struct {
+		name, src, dst string
+		force          bool
+		want           string
+	}{
+		{"same", "src", "src", true, "source and destination are the same"},
+		{"same by another path", "src", "src/../src/.", true, "source and destination are the same"},
+		{"same by a link", "src", "link", true, "source and destination are the same"},
+		{"inside", "src", "src/out", false, "lie within each other"},
+		{"inside by a link", "src", "link/new/out", false, "lie within each other"},
+		{"around", "home/src", "home", true, "lie within each other"},
+		{"the file itself", "a.safetensors", "a.safetensors", true, "source and destination are the same"},
+		{"the file by a link", "a.safetensors", "b.safetensors", true, "source and destination are the same"},
+		{"around the file", "home/a.safetensors", "home", true, "lie within each other"},
+		{"a folder", "src", "taken", false, "the destination exists"},
+		{"a file", "src", "file.txt", false, "the destination exists"},
+		{"a broken link", "src", "broken", false, "the destination exists"},
+		{"force on a folder", "src", "taken", true, "this is none"},
+		{"force on a file", "src", "file.txt", true, "this is none"},
+		{"force on a folder by a file", "a.safetensors", "old", true, "this is none"},
+		{"force on a file by a folder", "src", "old.safetensors", true, "this is none"},
+		{"below a file", "src", "file.txt/out", false, "file.txt"},
+		{"its own partial directory", "out.microscale-partial", "out", false, "source and destination are the same"},
+		{"its own replaced directory", "out.microscale-replaced", "out", true, "source and destination are the same"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			dir := t.TempDir()
+			at := func(name string) string { return dir + string(filepath.Separator) + filepath.FromSlash(name) }
+			for _, d := range []string{"taken", "home", "old"} {
+				if err := os.Mkdir(at(d), 0o777); err != nil {
+					t.Fatal(err)
+				}
+			}
+			writeText(t, at("taken/notes.txt"), "mine")
+			writeText(t, at("file.txt"), "mine")
+			writeText(t, at("old.safetensors"), "mine")
+			writeText(t, at("old/model.safetensors"), "mine")
+			for link, to := range map[string]string{"link": at("src"), "b.safetensors": at("a.safetensors"), "broken": at("nowhere")} {
+				if err := os.Symlink(to, at(link)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			plan := planOf(t, at(tc.src))
+			before := names(t, dir)
+			_, err := plan.Run(context.Background(), at(tc.dst), RunOptions{Force: tc.force})
+			if err == nil || !strings.Contains(err.Error(), tc.want) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("error %v, want %q", err, tc.want)
+			}
+			if after := names(t, dir); after != before {
+				t.Errorf("the folder has %s, before it had %s", after, before)
+			}
+			if got := planOf(t, at(tc.src)); got.Bytes() != plan.Bytes() {
+				t.Error("the source is not what it was")
+			}
+			if data, err := os.ReadFile(at("taken/notes.txt")); err != nil || string(data) != "mine" {
+				t.Errorf("the folder that was there has %q, %v", data, err)
+			}
+		})
+	}
+}
+
+// TestForce replaces a checkpoint of either kind, an empty folder, and a link to
+// a checkpoint, whose target stays. Nothing else is left.
+func TestForce(t *testing.T) {
+	for _, tc := range []struct{ name, src, dst string }{
+		{"a folder", "src", "out"}, {"a file", "src.safetensors", "out.safetensors"}, {"an empty folder", "src", "empty"}, {"a link", "src", "link"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			dir := t.TempDir()
+			at := func(name string) string { return filepath.Join(dir, name) }
+			planOf(t, at("out"))
+			planOf(t, at("out.safetensors"))
+			if err := errors.Join(os.Mkdir(at("empty"), 0o777), os.Symlink(at("out"), at("link"))); err != nil {
+				t.Fatal(err)
+			}
+			plan := planOf(t, at(tc.src))
+			before := names(t, dir)
+			if _, err := plan.Run(context.Background(), at(tc.dst), RunOptions{Force: true}); err != nil {
+				t.Fatal(err)
+			}
+			if after := names(t, dir); after != before {
+				t.Errorf("the folder has %s, before it had %s", after, before)
+			}
+			compare(t, plan.Source, openModel(t, at(tc.dst)))
+			if quantized := openModel(t, at("out")).Quantized() > 0; quantized != (tc.dst == "out") {
+				t.Errorf("out is quantized: %v", quantized)
+			}
+		})
+	}
+}
+
+// TestForceFails: when a run fails, what it would have replaced is as it was.
+func TestForceFails(t *testing.T) {
+	dir := t.TempDir()
+	plan, dst := planOf(t, filepath.Join(dir, "src")), filepath.Join(dir, "dst")
+	planOf(t, dst)
+	before := contents(t, dst)
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if _, err := plan.Run(ctx, dst, RunOptions{Force: true}); !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v", err)
+	}
+	if after := contents(t, dst); !maps.EqualFunc(before, after, bytes.Equal) || names(t, dir) != "dst src" {
+		t.Errorf("the destination has changed, and beside it is %s", names(t, dir))
+	}
+}
+
+// TestKilled has what killed runs leave: the next one removes it, and puts an
+// earlier DST back that --force had moved away.
+func TestKilled(t *testing.T) {
+	for _, kind := range []string{"", ".safetensors"} {
+		t.Run("kind="+kind, func(t *testing.T) {
+			dir := t.TempDir()
+			plan := planOf(t, filepath.Join(dir, "src"+kind))
+			dst := filepath.Join(dir, "dst"+kind)
+			for _, folder := range []string{dst + partialSuffix, dst + partialSuffix + "/sub"} {
+				if err := os.Mkdir(folder, 0o777); err != nil {
+					t.Fatal(err)
+				}
+			}
+			writeText(t, dst+partialSuffix+"/sub/file", "unfinished")
+			writeText(t, dst+partialSuffix+"/single.safetensors", "unfinished")
+			if _, err := plan.Run(context.Background(), dst, RunOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			compare(t, plan.Source, openModel(t, dst))
+			if want := "dst" + kind + " src" + kind; names(t, dir) != want {
+				t.Errorf("the folder has %s, want %s", names(t, dir), want)
+			}
+
+			if err := os.Rename(dst, dst+replacedSuffix); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := plan.Run(context.Background(), dst, RunOptions{}); err == nil || !strings.Contains(err.Error(), "the destination exists") {
+				t.Errorf("with an earlier destination moved away: error %v", err)
+			}
+			if want := "dst" + kind + " src" + kind; names(t, dir) != want {
+				t.Errorf("the folder has %s, want %s", names(t, dir), want)
+			}
+		})
+	}
+}
+
+// TestLock: one run at a time writes to a destination, and does not touch what
+// another is writing.
+func TestLock(t *testing.T) {
+	dir := t.TempDir()
+	plan, dst := planOf(t, filepath.Join(dir, "src")), filepath.Join(dir, "dst")
+	first, err := newOutput(dst, plan.Source.Source, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := first.writeFile("file", []byte("being written")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := plan.Run(context.Background(), dst, RunOptions{}); err == nil || !strings.Contains(err.Error(), "another run is writing to it") {
+		t.Errorf("a second run: error %v", err)
+	}
+	if names(t, dst+partialSuffix) != "file" {
+		t.Errorf("the second run left %s of what the first wrote", names(t, dst+partialSuffix))
+	}
+	first.abort()
+	if _, err := plan.Run(context.Background(), dst, RunOptions{}); err != nil {
+		t.Errorf("after the first run: %v", err)
+	}
+}
+
+// TestExplain: a full disk says how much is needed.
+func TestExplain(t *testing.T) {
+	err := explain(&os.PathError{Op: "write", Path: "x", Err: syscall.ENOSPC}, "out", 1234)
+	if want := "out: the disk is full: the result needs 1234 bytes there"; !strings.HasPrefix(err.Error(), want) {
+		t.Errorf("%v, want %s", err, want)
+	}
+}
