@@ -1,0 +1,448 @@
+package verify_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/microscale-go/microscale/checkpoint"
+	"github.com/microscale-go/microscale/convert"
+	"github.com/microscale-go/microscale/format"
+	"github.com/microscale-go/microscale/hf"
+	"github.com/microscale-go/microscale/quant"
+	"github.com/microscale-go/microscale/safetensors"
+	"github.com/microscale-go/microscale/tensor"
+	"github.com/microscale-go/microscale/verify"
+)
+
+// An entry is a tensor of a file that a test takes apart and puts together.
+type entry struct {
+	safetensors.Spec
+	data []byte
+}
+
+// A directory is a checkpoint of one file, in memory.
+type directory struct {
+	tensors  map[string]entry
+	metadata map[string]string
+	config   map[string]any
+}
+
+func readDirectory(t *testing.T, dir string) *directory {
+	t.Helper()
+	d := &directory{tensors: map[string]entry{}}
+	f, err := safetensors.Open(filepath.Join(dir, "model.safetensors"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for _, info := range f.Tensors() {
+		e := entry{safetensors.Spec{Name: info.Name, Dtype: info.Dtype, Shape: info.Shape}, make([]byte, info.Bytes())}
+		if err := f.ReadTensorAt(e.data, info, 0); err != nil {
+			t.Fatal(err)
+		}
+		d.tensors[info.Name] = e
+	}
+	d.metadata = f.Metadata()
+	data, err := os.ReadFile(filepath.Join(dir, hf.ConfigName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(data, &d.config); err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+func (d *directory) write(t *testing.T, dir string) {
+	t.Helper()
+	var specs []safetensors.Spec
+	for _, e := range d.tensors {
+		specs = append(specs, e.Spec)
+	}
+	layout, err := safetensors.NewLayout(specs, d.metadata)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := make([]byte, layout.FileSize())
+	copy(file, layout.HeaderBytes())
+	for name, e := range d.tensors {
+		offset, _ := layout.Offset(name)
+		copy(file[offset:], e.data)
+	}
+	config, err := json.Marshal(d.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, data := range map[string][]byte{"model.safetensors": file, hf.ConfigName: config} {
+		if err := os.WriteFile(filepath.Join(dir, name), data, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// quantization returns quantization_config.
+func (d *directory) quantization() map[string]any {
+	return d.config["quantization_config"].(map[string]any)
+}
+
+// set replaces a tensor.
+func (d *directory) set(name string, dtype safetensors.Dtype, shape []int64, data []byte) {
+	d.tensors[name] = entry{safetensors.Spec{Name: name, Dtype: dtype, Shape: shape}, data}
+}
+
+// values returns BF16 numbers, normal ones.
+func values(t *testing.T, seed uint64, n int) []byte {
+	t.Helper()
+	rnd := rand.New(rand.NewPCG(seed, 0))
+	x := make([]float32, n)
+	for i := range x {
+		x[i] = float32(rnd.NormFloat64())
+	}
+	data := make([]byte, 2*n)
+	if err := tensor.ToBytes(data, x, format.BF16); err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+// source writes a small checkpoint: two weights to quantize, one that stays, a
+// norm and integers.
+func source(t *testing.T) string {
+	t.Helper()
+	d := &directory{
+		tensors:  map[string]entry{},
+		metadata: map[string]string{"format": "pt"},
+		config:   map[string]any{"torch_dtype": "bfloat16"},
+	}
+	d.set("l.0.a.weight", safetensors.BF16, []int64{40, 128}, values(t, 1, 40*128))
+	d.set("l.0.b.weight", safetensors.BF16, []int64{16, 128}, values(t, 2, 16*128))
+	d.set("lm_head.weight", safetensors.BF16, []int64{8, 128}, values(t, 3, 8*128))
+	d.set("norm.weight", safetensors.BF16, []int64{128}, values(t, 4, 128))
+	d.set("ids", safetensors.I64, []int64{4}, make([]byte, 32))
+	dir := t.TempDir()
+	d.write(t, dir)
+	return dir
+}
+
+func open(t *testing.T, path string) *checkpoint.Model {
+	t.Helper()
+	c, err := hf.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return checkpoint.Read(c)
+}
+
+func compare(t *testing.T, src, dst *checkpoint.Model, o verify.Options) *verify.Report {
+	t.Helper()
+	r, err := verify.Compare(context.Background(), src, dst, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// quantized converts src and returns the result's directory.
+func quantized(t *testing.T, src *checkpoint.Model, formatName, convention string) string {
+	t.Helper()
+	f, err := quant.Lookup(formatName)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := checkpoint.LookupConvention(convention)
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan, err := convert.PlanQuantize(src, convert.QuantizeOptions{Quantizer: quant.Quantizer{Format: f}, Convention: c})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dst := filepath.Join(t.TempDir(), "dst")
+	if _, err := plan.Run(context.Background(), dst, convert.RunOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	return dst
+}
+
+// remove returns the damage of a tensor that is gone.
+func remove(name string) func(*directory) {
+	return func(d *directory) { delete(d.tensors, name) }
+}
+
+// edit returns the damage of a tensor whose entry is changed.
+func edit(name string, change func(*entry)) func(*directory) {
+	return func(d *directory) {
+		e := d.tensors[name]
+		e.data = slices.Clone(e.data)
+		e.Shape = slices.Clone(e.Shape)
+		change(&e)
+		delete(d.tensors, name)
+		d.tensors[e.Name] = e
+	}
+}
+
+// ignore returns the damage of an ignore list.
+func ignore(modules ...any) func(*directory) {
+	return func(d *directory) { d.quantization()["ignore"] = modules }
+}
+
+const ct, plain = "compressed-tensors", "plain"
+
+// damages are faults of structure. Each is found, and named.
+var damages = []struct {
+	name, format, convention string
+	damage                   func(*directory)
+	want                     string
+}{
+	{"scales removed", "mxfp8", ct, remove("l.0.a.weight_scale"), "l.0.a.weight: it holds F8_E4M3 codes without scales"},
+	{"scales removed", "mxfp4", ct, remove("l.0.a.weight_scale"), "l.0.a.weight_packed: it belongs to a quantized weight, but l.0.a is not"},
+	{"scales removed", "fp8-row", plain, remove("l.0.a.weight_scale"), "l.0.a.weight: the metadata describes it as fp8-row, but its scales l.0.a.weight_scale are missing"},
+	{"scales renamed", "mxfp4", ct, edit("l.0.a.weight_scale", func(e *entry) { e.Name = "l.0.a.weight_scales" }), "l.0.a.weight_packed: it belongs to"},
+	{"codes removed", "mxfp4", ct, remove("l.0.a.weight_packed"), "l.0.a.weight: it is missing"},
+	{"codes removed", "mxfp6-e2m3", plain, remove("l.0.a.weight"), "l.0.a.weight: the metadata describes it as mxfp6-e2m3, but it is not in the file"},
+	{"weight removed", "mxfp8", ct, func(d *directory) { remove("l.0.a.weight")(d); remove("l.0.a.weight_scale")(d) }, "l.0.a.weight: it is missing"},
+	{"norm removed", "mxfp8", ct, remove("norm.weight"), "norm.weight: it is missing"},
+	{"global scale removed", "nvfp4", ct, remove("l.0.a.weight_global_scale"), "l.0.a.weight: its global scale l.0.a.weight_global_scale is missing"},
+	{"global scale removed", "nvfp4", plain, remove("l.0.a.weight_scale_2"), "l.0.a.weight: its global scale l.0.a.weight_scale_2 is missing"},
+	{"global scale zero", "nvfp4", ct, edit("l.0.a.weight_global_scale", func(e *entry) { clear(e.data) }), "l.0.a.weight_global_scale: a global scale must be positive and finite, not 0"},
+	{"global scale zero", "nvfp4", plain, edit("l.0.a.weight_scale_2", func(e *entry) { clear(e.data) }), "l.0.a.weight_scale_2: a global scale must be positive and finite, not 0"},
+	{"global scale negative", "nvfp4", ct, edit("l.0.a.weight_global_scale", func(e *entry) { e.data[3] |= 0x80 }), "must be positive and finite, not -"},
+	{"global scale NaN", "nvfp4", plain, edit("l.0.a.weight_scale_2", func(e *entry) { copy(e.data, "\x00\x00\xc0\x7f") }), "must be positive and finite, not NaN"},
+	{"global scale infinite", "nvfp4", ct, edit("l.0.a.weight_global_scale", func(e *entry) { copy(e.data, "\x00\x00\x80\x7f") }), "must be positive and finite, not +Inf"},
+	{"global scale of two values", "nvfp4", ct, edit("l.0.a.weight_global_scale", func(e *entry) { e.Shape[0] = 2; e.data = append(e.data, e.data...) }), "a global scale is one F32 value, not F32 [2]"},
+	{"scales of fewer rows", "mxfp8", ct, edit("l.0.a.weight_scale", func(e *entry) { e.Shape[0]--; e.data = e.data[:len(e.data)-4] }), "l.0.a.weight_scale: it is U8 [39 4], and a mxfp8 weight of shape [40 128] needs U8 [40 4]"},
+	{"scales transposed", "fp8-row", ct, edit("l.0.a.weight_scale", func(e *entry) { slices.Reverse(e.Shape) }), "l.0.a.weight_scale: it is F32 [1 40], and a fp8-row weight of shape [40 128] needs F32 [40 1]"},
+	{"scales of another dtype", "nvfp4", ct, edit("l.0.a.weight_scale", func(e *entry) { e.Dtype = safetensors.U8 }), "l.0.a.weight_scale: it is U8 [40 8], and a nvfp4 weight of shape [40 128] needs F8_E4M3 [40 8]"},
+	{"codes of another width", "mxfp8", ct, edit("l.0.a.weight", func(e *entry) { e.Shape = []int64{80, 64} }), "needs U8 [80 2]"},
+	{"codes of another rank", "mxfp8", ct, edit("l.0.a.weight", func(e *entry) { e.Shape = []int64{40, 2, 64} }), "l.0.a.weight: codes of a mxfp8 weight have 2 dimensions, not 3"},
+	{"codes of another dtype", "mxfp8", ct, edit("l.0.a.weight", func(e *entry) { e.Dtype = safetensors.F8E5M2 }), "l.0.a.weight: it is F8_E5M2 [40 128]"},
+	{"ignore entry missing", "mxfp8", ct, ignore(), "lm_head.weight: it is not quantized and not on the ignore list"},
+	{"ignore entry of a parent", "mxfp8", ct, ignore("lm_head", "l.0"), ""},
+	{"ignore entry of a quantized module", "mxfp8", ct, ignore("lm_head", "l.0.b"), "l.0.b.weight: it is quantized, but the ignore list says that it is not"},
+	{"ignore pattern of a quantized module", "nvfp4", ct, ignore("lm_head", "re:.*b$"), "l.0.b.weight: it is quantized, but the ignore list says that it is not"},
+	{"ignore entry missing", "mxint8", plain, ignore(), "lm_head.weight: it is not quantized and not on the ignore list"},
+	{"configuration of another format", "mxfp8", ct, configured("fp8-row"), "l.0.a.weight_scale: it is U8 [40 4], and a fp8-row weight of shape [40 128] needs F32 [40 1]"},
+	{"configuration of another format", "mxfp4", ct, configured("mxfp8"), "quantization_config says compressed-tensors, but no weight is quantized"},
+	{"configuration of another format", "nvfp4", ct, configured("mxfp4"), "l.0.a.weight_scale: it is F8_E4M3 [40 8], and a mxfp4 weight of shape [40 128] needs U8 [40 4]"},
+	{"configuration of another format", "fp8-block128", ct, configured("fp8-tensor"), "l.0.a.weight_scale: it is F32 [1 1], and a fp8-tensor weight of shape [40 128] needs F32 [1]"},
+	{"configuration gone", "mxfp8", ct, func(d *directory) { delete(d.config, "quantization_config") }, "l.0.a.weight: it holds F8_E4M3 codes without scales"},
+	{"configuration of another method", "mxfp8", ct, func(d *directory) { d.quantization()["quant_method"] = "gptq" }, `quantization_config says that it is quantized by "gptq"`},
+	{"configuration without groups", "mxfp8", ct, func(d *directory) { delete(d.quantization(), "config_groups") }, "config_groups quantizes no weights"},
+	{"metadata gone", "mxfp8-32x32", plain, func(d *directory) { d.metadata = nil }, "l.0.a.weight: it holds F8_E4M3 codes without scales"},
+	{"metadata of another shape", "mxfp6-e3m2", plain, described(`{"format":"mxfp6-e3m2","shape":[40,160],"dtype":"BF16"}`), "l.0.a.weight: it is U8 [40 96], and a mxfp6-e3m2 weight of shape [40 160] needs U8 [40 120]"},
+	{"metadata of a wild shape", "mxfp6-e3m2", plain, described(`{"format":"mxfp6-e3m2","shape":[9223372036854775807,9223372036854775807],"dtype":"BF16"}`), "l.0.a.weight: it is U8 [40 96], and a mxfp6-e3m2 weight"},
+	{"metadata of a negative shape", "mxfp6-e3m2", plain, described(`{"format":"mxfp6-e3m2","shape":[-40,128],"dtype":"BF16"}`), "l.0.a.weight"},
+	{"metadata of an unknown format", "mxfp6-e3m2", plain, described(`{"format":"mxfp7","shape":[40,128],"dtype":"BF16"}`), `unknown block format "mxfp7"`},
+	{"metadata that is no JSON", "mxfp6-e3m2", plain, described(`mxfp6`), "is not what this convention writes"},
+	{"tensor added", "mxfp8", ct, func(d *directory) { d.set("l.0.c.bias", safetensors.F32, []int64{1}, make([]byte, 4)) }, "l.0.c.bias: the source has no such tensor"},
+	{"scales added", "mxfp8", ct, func(d *directory) { d.set("lm_head.weight_scale", safetensors.U8, []int64{8, 4}, make([]byte, 32)) }, "lm_head.weight: it is BF16 [8 128], and a mxfp8 weight"},
+	{"shape of a copy", "mxfp8", ct, edit("norm.weight", func(e *entry) { e.Shape = []int64{2, 64} }), "norm.weight: its shape is [2 64], the source's [128]"},
+	{"shape of a quantized weight", "fp8-tensor", ct, edit("l.0.a.weight", func(e *entry) { e.Shape = []int64{80, 64} }), "l.0.a.weight: its shape is [80 64], the source's [40 128]"},
+	{"integers changed", "mxfp8", ct, edit("ids", func(e *entry) { e.data[9] = 1 }), "ids: its i64 elements differ from the source's"},
+	{"integers of another dtype", "mxfp8", ct, edit("ids", func(e *entry) { e.Dtype = safetensors.U64 }), "ids: its i64 elements differ from the source's"},
+	{"scale NaN", "mxfp8", ct, edit("l.0.b.weight_scale", func(e *entry) { e.data[5] = 0xff }), "l.0.b.weight: 32 of its values are NaN or Inf, and finite in the source"},
+	{"scale NaN", "nvfp4", plain, edit("l.0.b.weight_scale", func(e *entry) { e.data[5] = 0x7f }), "l.0.b.weight: 16 of its values are NaN or Inf"},
+	{"scale NaN", "fp8-row", ct, edit("l.0.b.weight_scale", func(e *entry) { copy(e.data[8:], "\x00\x00\xc0\x7f") }), "l.0.b.weight: 128 of its values are NaN or Inf"},
+	{"code NaN", "mxfp8", ct, edit("l.0.b.weight", func(e *entry) { e.data[7] = 0x7f }), "l.0.b.weight: 1 of its values are NaN or Inf"},
+	{"copy NaN", "mxfp8", ct, edit("lm_head.weight", func(e *entry) { copy(e.data[4:], "\xc0\x7f\x80\xff") }), "lm_head.weight: 2 of its values are NaN or Inf"},
+	{"copy changed", "mxfp8", ct, edit("lm_head.weight", func(e *entry) { e.data[0] ^= 1 }), ""},
+	{"codes changed", "mxfp8", ct, edit("l.0.b.weight", func(e *entry) { clear(e.data) }), ""},
+}
+
+// configured returns the damage of a quantization_config of another format.
+func configured(name string) func(*directory) {
+	return func(d *directory) {
+		f, err := quant.Lookup(name)
+		if err != nil {
+			panic(err)
+		}
+		c, err := checkpoint.LookupConvention(ct)
+		if err != nil {
+			panic(err)
+		}
+		text, err := json.Marshal(c.Configuration(f, []string{"lm_head"}))
+		if err != nil {
+			panic(err)
+		}
+		var value map[string]any
+		if err := json.Unmarshal(text, &value); err != nil {
+			panic(err)
+		}
+		d.config["quantization_config"] = value
+	}
+}
+
+// described returns the damage of what a plain file's metadata says of a weight.
+func described(text string) func(*directory) {
+	return func(d *directory) {
+		d.metadata = maps.Clone(d.metadata)
+		d.metadata["microscale.l.0.a.weight"] = text
+	}
+}
+
+// TestDamage damages a good checkpoint in every way that verify looks for, and
+// in some that are none of its concern, where want is empty.
+func TestDamage(t *testing.T) {
+	src := open(t, source(t))
+	good := map[[2]string]string{}
+	for _, tc := range damages {
+		key := [2]string{tc.format, tc.convention}
+		if good[key] == "" {
+			good[key] = quantized(t, src, tc.format, tc.convention)
+		}
+		t.Run(tc.name+"/format="+tc.format+"/convention="+tc.convention, func(t *testing.T) {
+			d := readDirectory(t, good[key])
+			dir := t.TempDir()
+			d.write(t, dir)
+			if r := compare(t, src, open(t, dir), verify.Options{}); !r.OK() {
+				t.Fatalf("before the damage there are problems: %v", r.Problems)
+			}
+			tc.damage(d)
+			d.write(t, dir)
+			r := compare(t, src, open(t, dir), verify.Options{})
+			if tc.want == "" {
+				if !r.OK() {
+					t.Errorf("problems: %v", r.Problems)
+				}
+				return
+			}
+			found := false
+			for _, p := range r.Problems {
+				found = found || strings.Contains(p.String(), tc.want)
+				if strings.Contains(p.String(), "\n") {
+					t.Errorf("not one line: %q", p)
+				}
+			}
+			if r.OK() || !found {
+				t.Errorf("problems are\n%v\nwant %q", r.Problems, tc.want)
+			}
+		})
+	}
+}
+
+// TestTwice: the problems of a damaged checkpoint are in the same words and the
+// same order every time, and each is there once.
+func TestTwice(t *testing.T) {
+	src := open(t, source(t))
+	d := readDirectory(t, quantized(t, src, "nvfp4", ct))
+	for _, name := range []string{"l.0.a.weight_scale", "l.0.b.weight_global_scale", "norm.weight"} {
+		delete(d.tensors, name)
+	}
+	ignore()(d)
+	dir := t.TempDir()
+	d.write(t, dir)
+	first := compare(t, src, open(t, dir), verify.Options{})
+	for range 5 {
+		if again := compare(t, src, open(t, dir), verify.Options{}); !reflect.DeepEqual(again.Problems, first.Problems) {
+			t.Fatalf("%v, then %v", first.Problems, again.Problems)
+		}
+	}
+	seen := map[string]bool{}
+	for _, p := range first.Problems {
+		if seen[p.String()] {
+			t.Errorf("twice: %s", p)
+		}
+		seen[p.String()] = true
+	}
+}
+
+// TestFigures compares what verify says with figures computed here from the
+// decoded values, in float64.
+func TestFigures(t *testing.T) {
+	src := open(t, source(t))
+	dst := open(t, quantized(t, src, "mxfp4", ct))
+	for _, r := range compare(t, src, dst, verify.Options{}).Tensors {
+		if r.Format != "mxfp4" {
+			if !math.IsInf(r.Result.SQNR, 1) && r.Name != "ids" {
+				t.Errorf("%s: a copy has an SQNR of %g dB", r.Name, r.Result.SQNR)
+			}
+			continue
+		}
+		want, _ := src.Lookup(r.Name)
+		got, _ := dst.Lookup(r.Name)
+		x, err := want.Read(0, r.Rows)
+		if err != nil {
+			t.Fatal(err)
+		}
+		y, err := got.Read(0, r.Rows)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var signal, noise float64
+		flushed := int64(0)
+		for i := range x.Data {
+			e := float64(y.Data[i]) - float64(x.Data[i])
+			signal += float64(x.Data[i]) * float64(x.Data[i])
+			noise += e * e
+			if y.Data[i] == 0 && x.Data[i] != 0 {
+				flushed++
+			}
+		}
+		if sqnr := 10 * math.Log10(signal/noise); math.Abs(r.Result.SQNR-sqnr) > 1e-9 || r.Result.Flushed != flushed || r.Result.Elements != int64(len(x.Data)) {
+			t.Errorf("%s: %+v, want %g dB, %d flushed of %d", r.Name, r.Result, sqnr, flushed, len(x.Data))
+		}
+	}
+}
+
+// TestThreads: the number of threads changes no figure, and progress counts the
+// bytes of the source once.
+func TestThreads(t *testing.T) {
+	src := open(t, source(t))
+	dst := open(t, quantized(t, src, "nvfp4", ct))
+	var total int64
+	for _, w := range src.Weights {
+		total += w.StoredBytes()
+	}
+	want := fmt.Sprintf("%+v", compare(t, src, dst, verify.Options{Threads: 1}))
+	for _, threads := range []int{2, 5} {
+		done := make(chan int64, 100)
+		got := compare(t, src, dst, verify.Options{Threads: threads, Progress: func(n int64) { done <- n }})
+		close(done)
+		var sum int64
+		for n := range done {
+			sum += n
+		}
+		if fmt.Sprintf("%+v", got) != want || sum != total {
+			t.Errorf("%d threads: %+v, want %s; progress of %d bytes, want %d", threads, got, want, sum, total)
+		}
+	}
+}
+
+// TestShortened: a file that becomes shorter while it is compared is an error.
+func TestShortened(t *testing.T) {
+	dir := source(t)
+	src := open(t, dir)
+	dst := quantized(t, src, "mxfp8", ct)
+	model := open(t, dst)
+	path := filepath.Join(dst, "model.safetensors")
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(path, int64(len(data)/2)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := verify.Compare(context.Background(), src, model, verify.Options{}); err == nil || !strings.Contains(err.Error(), path) {
+		t.Errorf("error %v", err)
+	}
+	if err := os.WriteFile(path, bytes.Repeat([]byte{0}, len(data)), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if _, err := verify.Compare(ctx, src, model, verify.Options{}); err == nil || !strings.Contains(err.Error(), "canceled") {
+		t.Errorf("error %v", err)
+	}
+}
