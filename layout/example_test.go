@@ -1,0 +1,60 @@
+package layout_test
+
+import (
+	"fmt"
+
+	"github.com/microscale-go/microscale/layout"
+	"github.com/microscale-go/microscale/quant"
+	"github.com/microscale-go/microscale/tensor"
+)
+
+func ExampleSwizzle() {
+	scales := make([]byte, 64*2) // of 64 rows, two blocks each
+	for i := range scales {
+		scales[i] = byte(i)
+	}
+	swizzled := make([]byte, layout.SwizzledSize(64, 2))
+	layout.Swizzle(swizzled, scales, 64, 2)
+	for i := 0; i < 32; i += 16 {
+		fmt.Println(swizzled[i : i+16])
+	}
+	// Output:
+	// [0 1 0 0 64 65 0 0 0 0 0 0 0 0 0 0]
+	// [2 3 0 0 66 67 0 0 0 0 0 0 0 0 0 0]
+}
+
+func ExampleQuantizeSwizzled() {
+	x := tensor.New(2, 64)
+	for i := range x.Data {
+		x.Data[i] = float32(i)
+	}
+	for _, d := range []quant.Direction{quant.Rowwise, quant.Columnwise} {
+		t, scales, err := layout.QuantizeSwizzled(quant.Quantizer{Format: quant.MXFP8}, x, d, quant.With{})
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		rows, cols := t.ScaleShape()
+		fmt.Println(d, rows, "lines,", cols, "blocks; at the beginning of the tile:", scales[0], scales[1], "and", scales[16], scales[17])
+	}
+	// Output:
+	// rowwise 2 lines, 2 blocks; at the beginning of the tile: 124 125 and 125 126
+	// columnwise 64 lines, 1 blocks; at the beginning of the tile: 125 0 and 125 0
+}
+
+func ExampleReorder() {
+	scales := []byte{1, 2, 3, 4, 5, 6} // two lines of three blocks
+	columnMajor := make([]byte, 6)
+	layout.Reorder(columnMajor, layout.ColumnMajor, scales, layout.RowMajor, 2, 3)
+	fmt.Println(columnMajor)
+	for _, o := range layout.Orders() {
+		fmt.Printf("%-18s %4d bytes, line 1, block 2 at %d\n", o, o.Size(2, 3), o.Offset(1, 2, 2, 3))
+	}
+	// Output:
+	// [1 4 2 5 3 6]
+	// row-major             6 bytes, line 1, block 2 at 5
+	// column-major          6 bytes, line 1, block 2 at 5
+	// compact             512 bytes, line 1, block 2 at 6
+	// compact-columnwise  512 bytes, line 1, block 2 at 257
+	// swizzled            512 bytes, line 1, block 2 at 18
+}

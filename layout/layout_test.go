@@ -1,0 +1,238 @@
+package layout
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+)
+
+// shapes are around the edges of tiles, empty ones included.
+var shapes = [][2]int{
+	{0, 0}, {0, 3}, {3, 0}, {1, 1}, {3, 2}, {1, 9}, {31, 4}, {32, 4}, {33, 5}, {127, 3}, {128, 4}, {128, 5}, {129, 4},
+	{129, 1}, {255, 8}, {256, 8}, {257, 9}, {300, 10}, {384, 12}, {500, 17},
+}
+
+// TestSwizzledOffset checks single places against those that the documentation
+// and the tests of hardware vendors' libraries give for 256×8 scales.
+func TestSwizzledOffset(t *testing.T) {
+	for _, tc := range []struct{ line, block, want int }{
+		{0, 0, 0}, {1, 0, 16}, {31, 0, 496}, {32, 0, 4}, {5, 2, 82}, {96, 3, 15}, {127, 3, 511},
+		{0, 4, 512}, {33, 5, 533}, {127, 7, 1023}, {128, 0, 1024}, {200, 6, 1674}, {200, 7, 1675},
+	} {
+		if got := Swizzled.Offset(tc.line, tc.block, 256, 8); got != tc.want {
+			t.Errorf("(%d, %d) is at %d, want %d", tc.line, tc.block, got, tc.want)
+		}
+		// Seven columns take the same tiles.
+		if got := Swizzled.Offset(tc.line, tc.block, 201, 7); got != tc.want {
+			t.Errorf("(%d, %d) of 201×7 is at %d, want %d", tc.line, tc.block, got, tc.want)
+		}
+	}
+}
+
+// TestSwizzledTile checks the inverse that the documentation gives within a tile.
+func TestSwizzledTile(t *testing.T) {
+	for offset := range tileBytes {
+		line, block := offset%16/4*32+offset/16, offset%4
+		if got := Swizzled.Offset(line, block, 128, 4); got != offset {
+			t.Errorf("(%d, %d) is at %d, want %d", line, block, got, offset)
+		}
+	}
+}
+
+// TestSwizzledView checks whole buffers against the definition as a view of the
+// padded matrix with permuted dimensions: [R/128, 4, 32, C/4, 4] read in the
+// order R/128, C/4, 32, 4, 4.
+func TestSwizzledView(t *testing.T) {
+	for _, shape := range shapes {
+		rows, cols := shape[0], shape[1]
+		t.Run(fmt.Sprintf("%dx%d", rows, cols), func(t *testing.T) {
+			src := noise(rows * cols)
+			var want []byte
+			for r := 0; r < rows; r += 128 {
+				for c := 0; c < cols; c += 4 {
+					for inner := range 32 {
+						for group := range 4 {
+							for k := range 4 {
+								want = append(want, at(src, r+group*32+inner, c+k, rows, cols))
+							}
+						}
+					}
+				}
+			}
+			got := make([]byte, SwizzledSize(rows, cols))
+			Swizzle(got, src, rows, cols)
+			if !bytes.Equal(got, want) {
+				t.Error("Swizzle differs from the permuted view")
+			}
+			twin := make([]byte, SwizzledSize(rows, cols))
+			SwizzleColumnwise(twin, transposed(src, rows, cols), cols, rows)
+			if !bytes.Equal(twin, want) {
+				t.Error("SwizzleColumnwise of the transposed scales differs from Swizzle")
+			}
+		})
+	}
+}
+
+// at returns element (i, j) of a matrix, 0 past its edges.
+func at(m []byte, i, j, rows, cols int) byte {
+	if i >= rows || j >= cols {
+		return 0
+	}
+	return m[i*cols+j]
+}
+
+func transposed(m []byte, rows, cols int) []byte {
+	t := make([]byte, len(m))
+	for i := range rows {
+		for j := range cols {
+			t[j*rows+i] = m[i*cols+j]
+		}
+	}
+	return t
+}
+
+// noise returns n bytes other than zero, the padding.
+func noise(n int) []byte {
+	random := rand.New(rand.NewPCG(1, uint64(n)))
+	b := make([]byte, n)
+	for i := range b {
+		b[i] = byte(1 + random.IntN(255))
+	}
+	return b
+}
+
+// TestOrders: each order is a bijection of its padded matrix onto its bytes, and
+// what it pads with is zero.
+func TestOrders(t *testing.T) {
+	for _, o := range Orders() {
+		for _, shape := range shapes {
+			lines, blocks := shape[0], shape[1]
+			t.Run(fmt.Sprintf("order=%s/%dx%d", o, lines, blocks), func(t *testing.T) {
+				taken := make([]bool, o.Size(lines, blocks))
+				paddedLines, paddedBlocks := o.padded(lines, blocks)
+				for i := range paddedLines {
+					for j := range paddedBlocks {
+						at := o.Offset(i, j, lines, blocks)
+						if at < 0 || len(taken) <= at || taken[at] {
+							t.Fatalf("(%d, %d) is at %d, which is outside or taken", i, j, at)
+						}
+						taken[at] = true
+					}
+				}
+				if paddedLines*paddedBlocks != len(taken) {
+					t.Errorf("%d places for %d scales and padding", len(taken), paddedLines*paddedBlocks)
+				}
+
+				src := noise(lines * blocks)
+				dst := bytes.Repeat([]byte{0xaa}, len(taken))
+				Reorder(dst, o, src, RowMajor, lines, blocks)
+				used := 0
+				for _, b := range dst {
+					if b != 0 {
+						used++
+					}
+				}
+				if used != len(src) {
+					t.Errorf("%d bytes are not zero, want those of the %d scales alone", used, len(src))
+				}
+			})
+		}
+	}
+}
+
+// TestReorder: from any order to any other and back.
+func TestReorder(t *testing.T) {
+	for _, shape := range shapes {
+		lines, blocks := shape[0], shape[1]
+		src := noise(lines * blocks)
+		for _, from := range Orders() {
+			a := make([]byte, from.Size(lines, blocks))
+			Reorder(a, from, src, RowMajor, lines, blocks)
+			for _, to := range Orders() {
+				b := make([]byte, to.Size(lines, blocks))
+				Reorder(b, to, a, from, lines, blocks)
+				back := make([]byte, len(a))
+				Reorder(back, from, b, to, lines, blocks)
+				if !bytes.Equal(back, a) {
+					t.Errorf("%d×%d from %s to %s and back differs", lines, blocks, from, to)
+				}
+			}
+		}
+	}
+}
+
+// TestUnswizzle: the inverses restore scales from buffers with any padding.
+func TestUnswizzle(t *testing.T) {
+	for _, shape := range shapes {
+		rows, cols := shape[0], shape[1]
+		src := noise(rows * cols)
+		for _, tc := range []struct {
+			name      string
+			size      int
+			there     func(dst, src []byte, rows, cols int)
+			back      func(dst, src []byte, rows, cols int)
+			swizzling func(i, j int) int
+		}{
+			{"rowwise", SwizzledSize(rows, cols), Swizzle, Unswizzle, func(i, j int) int { return Swizzled.Offset(i, j, rows, cols) }},
+			{"columnwise", SwizzledSize(cols, rows), SwizzleColumnwise, UnswizzleColumnwise, func(i, j int) int { return Swizzled.Offset(j, i, cols, rows) }},
+		} {
+			b := make([]byte, tc.size)
+			tc.there(b, src, rows, cols)
+			dirty := bytes.Repeat([]byte{0xff}, tc.size)
+			for i := range rows {
+				for j := range cols {
+					dirty[tc.swizzling(i, j)] = b[tc.swizzling(i, j)]
+				}
+			}
+			for _, swizzled := range [][]byte{b, dirty} {
+				got := make([]byte, len(src))
+				tc.back(got, swizzled, rows, cols)
+				if !bytes.Equal(got, src) {
+					t.Errorf("%s %d×%d: not restored", tc.name, rows, cols)
+				}
+			}
+		}
+	}
+}
+
+// TestReorderPadded: Transformer Engine swizzles padded compact buffers; the
+// bytes are those of the scales without padding.
+func TestReorderPadded(t *testing.T) {
+	const lines, blocks = 300, 10
+	src := noise(lines * blocks)
+	want := make([]byte, SwizzledSize(lines, blocks))
+	Swizzle(want, src, lines, blocks)
+	for _, tc := range []struct{ padded, plain Order }{{Compact, RowMajor}, {CompactColumnwise, ColumnMajor}} {
+		compact := make([]byte, tc.padded.Size(lines, blocks))
+		Reorder(compact, tc.padded, src, RowMajor, lines, blocks)
+		got := make([]byte, len(want))
+		Reorder(got, Swizzled, compact, tc.plain, 384, 12)
+		if !bytes.Equal(got, want) {
+			t.Errorf("a buffer in %s order swizzles to other bytes", tc.padded)
+		}
+	}
+}
+
+func TestReorderPanics(t *testing.T) {
+	for _, tc := range []struct {
+		name          string
+		dst, src      int
+		lines, blocks int
+	}{
+		{"short-dst", 511, 12, 3, 4},
+		{"long-dst", 513, 12, 3, 4},
+		{"short-src", 512, 11, 3, 4},
+		{"long-src", 512, 13, 3, 4},
+		{"negative", 0, 12, -3, -4},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			defer func() {
+				if recover() == nil {
+					t.Error("no panic")
+				}
+			}()
+			Swizzle(make([]byte, tc.dst), make([]byte, tc.src), tc.lines, tc.blocks)
+		})
+	}
+}
