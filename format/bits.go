@@ -51,14 +51,15 @@ func (s *Scalar) Split(codes, src []byte) {
 }
 
 func joinNibbles(dst, codes []byte) {
-	for i := 0; i < len(codes); i += 2 {
-		dst[i/2] = codes[i]&0xf | codes[i+1]<<4
+	dst = dst[:len(codes)/2]
+	for i := range dst {
+		dst[i] = codes[2*i]&0xf | codes[2*i+1]<<4
 	}
 }
 
 func splitNibbles(codes, src []byte) {
-	for i := range codes {
-		codes[i] = src[i/2] >> (4 * (i & 1)) & 0xf
+	for i, b := range src[:len(codes)/2] {
+		codes[2*i], codes[2*i+1] = b&0xf, b>>4
 	}
 }
 

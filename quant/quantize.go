@@ -85,11 +85,31 @@ type blockFactor struct {
 	poison bool // every element is NaN
 }
 
+// apply sets dst to what the elements of x are before rounding.
+func (f blockFactor) apply(dst, x []float32) {
+	dst = dst[:len(x)]
+	switch {
+	case f.poison:
+		for i := range dst {
+			dst[i] = float32(math.NaN())
+		}
+	case f.divide:
+		for i, v := range x {
+			dst[i] = f.factor.apply(v)
+		}
+	default:
+		for i, v := range x {
+			dst[i] = v * f.value
+		}
+	}
+}
+
 // bands quantizes lines [from, to), band lines sharing a scale, and returns the
 // bits of the amax it saw.
 func (r *run) bands(from, to, band int) (amax uint32) {
 	width := r.t.storedWidth()
 	scratch := make([]byte, width)
+	scaled := make([]float32, width)
 	factors := make([]blockFactor, r.t.scaleCols())
 	for l0 := from; l0 < to; l0 += band {
 		l1 := min(l0+band, to)
@@ -106,7 +126,7 @@ func (r *run) bands(from, to, band int) (amax uint32) {
 			if r.with.Scales != nil {
 				r.with.Scales(l, r.t.lineScales(l))
 			}
-			r.encodeLine(scratch, l, factors)
+			r.encodeLine(scratch, l, factors, scaled)
 			r.q.Format.Element.Join(r.t.line(l), scratch)
 		}
 	}
@@ -176,31 +196,47 @@ func (r *run) scaleWhole() blockFactor {
 	return r.scaleBlock(0, math.Float32bits(r.t.Amax), hasNaN)
 }
 
-// encodeLine sets codes to those of line l, and to zero past its end.
-func (r *run) encodeLine(codes []byte, l int, factors []blockFactor) {
-	q, element := r.q, r.q.Format.Element
-	conversion := format.Conversion{Rounding: q.Rounding, NaN: q.ElementNaN}
+// encodeLine sets codes to those of line l, and to zero past its end. scaled is
+// room for the widest block.
+func (r *run) encodeLine(codes []byte, l int, factors []blockFactor, scaled []float32) {
 	line := r.x.Row(l)
-	var random uint32
 	for j, f := range factors {
 		c0, c1 := r.blockCols(j)
-		for c := c0; c < c1; c++ {
-			x := line[c]
-			y := f.apply(x)
-			if f.poison {
-				y = float32(math.NaN())
-			}
-			if q.Rounding == format.Stochastic {
-				random = r.with.Random.At(r.element(l, c))
-			}
-			code := element.EncodeWith(y, conversion, random)
-			if q.NegativeZero != KeepNegativeZero && element.Decode(code) == 0 && (x == 0 || q.NegativeZero == DropNegativeZero) {
-				code = 0
-			}
-			codes[c] = byte(code)
+		block, y := line[c0:c1], scaled[:c1-c0]
+		f.apply(y, block)
+		if r.q.Rounding == format.Stochastic {
+			r.encodeStochastic(codes[c0:c1], y, r.element(l, c0), r.element(l, c0+1))
+		} else {
+			r.q.Format.Element.EncodeSliceWith(codes[c0:c1], y, r.q.conversion())
+		}
+		if r.q.NegativeZero != KeepNegativeZero {
+			r.q.dropNegativeZeros(codes[c0:c1], block)
 		}
 	}
 	clear(codes[len(line):])
+}
+
+// encodeStochastic encodes the elements of a block, of which first and second
+// are the indices of two.
+func (r *run) encodeStochastic(codes []byte, y []float32, first, second uint64) {
+	for i, v := range y {
+		random := r.with.Random.At(first + uint64(i)*(second-first))
+		codes[i] = byte(r.q.Format.Element.EncodeWith(v, r.q.conversion(), random))
+	}
+}
+
+func (q *Quantizer) conversion() format.Conversion {
+	return format.Conversion{Rounding: q.Rounding, NaN: q.ElementNaN}
+}
+
+// dropNegativeZeros gives zeros the sign that q wants, where it is not always
+// that of the element of x.
+func (q *Quantizer) dropNegativeZeros(codes []byte, x []float32) {
+	for i, c := range codes {
+		if q.Format.Element.Decode(uint32(c)) == 0 && (x[i] == 0 || q.NegativeZero == DropNegativeZero) {
+			codes[i] = 0
+		}
+	}
 }
 
 // element returns the index of an element in the tensor, rows first, whatever
@@ -241,15 +277,16 @@ func Amax(x tensor.Dense, threads int) float32 {
 // amaxBits returns the bits of the largest magnitude of x, NaN aside. Bits of
 // non-negative floats are ordered as the floats are.
 func amaxBits(x []float32) (amax uint32, hasNaN bool) {
-	for _, v := range x {
-		b := math.Float32bits(v) & absMask
-		if b > exponentMask {
-			hasNaN = true
-			continue
-		}
-		amax = max(amax, b)
+	if amax = format.MaxBits(x); amax <= exponentMask {
+		return amax, false
 	}
-	return amax, hasNaN
+	amax = 0
+	for _, v := range x {
+		if b := math.Float32bits(v) & absMask; b <= exponentMask {
+			amax = max(amax, b)
+		}
+	}
+	return amax, true
 }
 
 func atomicMax(m *atomic.Uint32, v uint32) {

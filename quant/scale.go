@@ -62,6 +62,7 @@ func ParseScaleRule(name string) (ScaleRule, error) {
 
 const (
 	mantissaBits = 23
+	exponentBias = 127
 	mantissaMask = 1<<mantissaBits - 1
 	exponentMask = 0xff << mantissaBits
 	absMask      = exponentMask | mantissaMask
@@ -121,4 +122,9 @@ func (q *Quantizer) evenMantissa() int {
 func reciprocalMax(element *format.Scalar) float32 { return float32(1 / float64(element.Max())) }
 
 // exp2 returns 2^k as a float32, subnormals included.
-func exp2(k int) float32 { return float32(math.Ldexp(1, k)) }
+func exp2(k int) float32 {
+	if k < 1-exponentBias {
+		return math.Float32frombits(1 << max(k+exponentBias-1+mantissaBits, 0))
+	}
+	return math.Float32frombits(uint32(k+exponentBias) << mantissaBits)
+}

@@ -169,17 +169,13 @@ func (t *Tensor) decodeLine(dst []float32, l int, scratch []byte) {
 		return
 	}
 	element.Split(scratch, t.line(l))
-	element.DecodeSlice(dst, scratch[:len(dst)])
 	extent := t.Format.Block.Cols
 	if extent == 0 {
 		extent = max(1, len(dst))
 	}
 	for c0 := 0; c0 < len(dst); c0 += extent {
-		scale := t.Scale(l, c0)
-		block := dst[c0:min(c0+extent, len(dst))]
-		for i, v := range block {
-			block[i] = float32(scale * v)
-		}
+		c1 := min(c0+extent, len(dst))
+		element.DecodeSliceScaled(dst[c0:c1], scratch[c0:c1], t.Scale(l, c0))
 	}
 }
 

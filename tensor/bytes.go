@@ -20,9 +20,7 @@ func FromBytes(dst []float32, src []byte, f *format.Scalar) error {
 			dst[i] = math.Float32frombits(uint32(binary.LittleEndian.Uint16(src[2*i:])) << 16)
 		}
 	case format.FP16:
-		for i := range dst {
-			dst[i] = f.Decode(uint32(binary.LittleEndian.Uint16(src[2*i:])))
-		}
+		f.DecodeSlice16(dst, src)
 	case format.F32:
 		for i := range dst {
 			dst[i] = math.Float32frombits(binary.LittleEndian.Uint32(src[4*i:]))
@@ -45,9 +43,7 @@ func ToBytes(dst []byte, src []float32, f *format.Scalar) error {
 			binary.LittleEndian.PutUint32(dst[4*i:], math.Float32bits(x))
 		}
 	default:
-		for i, x := range src {
-			binary.LittleEndian.PutUint16(dst[2*i:], uint16(f.EncodeWith(x, cast, 0)))
-		}
+		f.EncodeSlice16(dst, src, cast)
 	}
 	return nil
 }

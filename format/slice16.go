@@ -1,0 +1,66 @@
+package format
+
+import (
+	"encoding/binary"
+	"math"
+)
+
+// half is the codec of the formats of 16 bits, BF16 and FP16, for normal values:
+// their fields are those of a float32 at other places. Zero is as quick; the
+// rest (subnormals, Inf, NaN) is left to Decode and EncodeWith.
+type half struct {
+	shift       int    // from the mantissa of the format to that of a float32
+	rebias      uint32 // what the exponent field grows by, at its place in a float32
+	first, last uint32 // bits of the smallest and largest normal value, as float32
+}
+
+func (s *Scalar) half() half {
+	return half{
+		shift:  f32Mantissa - s.Mantissa,
+		rebias: uint32(f32Bias-s.Bias) << f32Mantissa,
+		first:  math.Float32bits(s.SmallestNormal()),
+		last:   math.Float32bits(s.Max()),
+	}
+}
+
+// DecodeSlice16 sets dst[i] to the value of the little-endian code i of src, for
+// BF16 and FP16. src has twice as many bytes as dst has elements.
+func (s *Scalar) DecodeSlice16(dst []float32, src []byte) {
+	h := s.half()
+	src = src[:2*len(dst)]
+	for i := range dst {
+		code := binary.LittleEndian.Uint16(src[2*i:])
+		sign := uint32(code>>15) << 31
+		bits := uint32(code&0x7fff)<<(h.shift&31) + h.rebias
+		switch {
+		case bits-h.first <= h.last-h.first:
+			dst[i] = math.Float32frombits(sign | bits)
+		case bits == h.rebias:
+			dst[i] = math.Float32frombits(sign)
+		default:
+			dst[i] = s.Decode(uint32(code))
+		}
+	}
+}
+
+// EncodeSlice16 sets the little-endian code i of dst to that of src[i] under c,
+// which takes no random bits, for BF16 and FP16. dst has twice as many bytes as
+// src has elements.
+func (s *Scalar) EncodeSlice16(dst []byte, src []float32, c Conversion) {
+	h := s.half()
+	nearest := c.Rounding == NearestEven
+	dst = dst[:2*len(src)]
+	for i, x := range src {
+		bits := math.Float32bits(x) &^ f32Sign
+		code := math.Float32bits(x) >> 31 << 15
+		switch {
+		case nearest && bits-h.first <= h.last-h.first: // rounded, it may become Inf only from beyond Max
+			down := uint32(1)<<((h.shift-1)&31) - 1
+			odd := bits >> (h.shift & 31) & 1
+			code |= (bits + down + odd - h.rebias) >> (h.shift & 31)
+		case bits != 0:
+			code = s.EncodeWith(x, c, 0)
+		}
+		binary.LittleEndian.PutUint16(dst[2*i:], uint16(code))
+	}
+}

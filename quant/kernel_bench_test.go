@@ -1,0 +1,64 @@
+package quant
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/microscale-go/microscale/tensor"
+)
+
+// benchShapes are a source that stays in the second-level cache, and one that
+// does not fit in any.
+var benchShapes = []struct{ rows, cols int }{{32, 2048}, {4096, 8192}}
+
+// benchMatrix returns values of all signs and of many sizes.
+func benchMatrix(rows, cols int) tensor.Dense {
+	x := tensor.New(rows, cols)
+	state := splitMix(1)
+	for i := range x.Data {
+		u := state.next()
+		x.Data[i] = (float32(u>>40)/(1<<23) - 1) * float32(1+u&7)
+	}
+	return x
+}
+
+// BenchmarkQuantize counts the bytes of the source that are read.
+func BenchmarkQuantize(b *testing.B) {
+	for _, shape := range benchShapes {
+		x := benchMatrix(shape.rows, shape.cols)
+		for _, f := range []Format{MXFP8, MXFP8E5M2, MXFP6E2M3, MXFP4, MXINT8, NVFP4, FP8Tensor, FP8Row, FP8Vec128, FP8Block} {
+			b.Run(fmt.Sprintf("format=%s/rows=%d/cols=%d", f, shape.rows, shape.cols), func(b *testing.B) {
+				b.SetBytes(int64(4 * len(x.Data)))
+				amax := Amax(x, 1)
+				with := With{Threads: 1}
+				if f.Global {
+					with.Amax = &amax
+				}
+				for b.Loop() {
+					if _, err := (Quantizer{Format: f}).Rowwise(x, with); err != nil {
+						b.Fatal(err)
+					}
+				}
+			})
+		}
+	}
+}
+
+// BenchmarkDequantize counts the bytes of the values that are written.
+func BenchmarkDequantize(b *testing.B) {
+	for _, shape := range benchShapes {
+		x := benchMatrix(shape.rows, shape.cols)
+		for _, f := range []Format{MXFP8, MXFP6E2M3, MXFP4, MXINT8, NVFP4, FP8Row, FP8Block} {
+			b.Run(fmt.Sprintf("format=%s/rows=%d/cols=%d", f, shape.rows, shape.cols), func(b *testing.B) {
+				b.SetBytes(int64(4 * len(x.Data)))
+				q, err := Quantizer{Format: f}.Rowwise(x, With{Threads: 1})
+				if err != nil {
+					b.Fatal(err)
+				}
+				for b.Loop() {
+					q.Dequantize(1)
+				}
+			})
+		}
+	}
+}
