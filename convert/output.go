@@ -18,11 +18,12 @@ import (
 // directory behind, which no client takes for a checkpoint, and the next run to
 // the same destination removes it.
 type output struct {
-	final    string // DST
-	single   bool   // DST is a file
-	partial  string // the directory that is written
-	replaced string // where an earlier DST is until it is removed
-	replace  bool   // there is an earlier DST
+	final    string   // DST
+	single   bool     // DST is a file
+	partial  string   // the directory that is written
+	replaced string   // where an earlier DST is until it is removed
+	replace  bool     // there is an earlier DST
+	parents  []string // folders that were made for DST, the innermost first
 	lock     *os.File
 	writers  []*safetensors.Writer
 }
@@ -42,10 +43,13 @@ func newOutput(final string, source *hf.Checkpoint, force bool) (*output, error)
 	if err := o.admit(source, force); err != nil {
 		return nil, err
 	}
+	o.parents = missing(filepath.Dir(final))
 	if err := os.MkdirAll(filepath.Dir(final), 0o777); err != nil {
+		o.removeParents()
 		return nil, fmt.Errorf("%s: the folder of the destination cannot be made: %w", final, err)
 	}
 	if err := os.Mkdir(o.partial, 0o777); err != nil && !errors.Is(err, os.ErrExist) {
+		o.removeParents()
 		return nil, fmt.Errorf("%s: the destination cannot be written: %w", final, err)
 	}
 	if err := o.claim(); err != nil {
@@ -61,6 +65,25 @@ func newOutput(final string, source *hf.Checkpoint, force bool) (*output, error)
 		return nil, err
 	}
 	return o, nil
+}
+
+// missing returns the folders of a path that do not exist, the innermost first.
+func missing(dir string) (folders []string) {
+	for {
+		if _, err := os.Lstat(dir); !errors.Is(err, os.ErrNotExist) {
+			return folders
+		}
+		folders = append(folders, dir)
+		dir = filepath.Dir(dir)
+	}
+}
+
+// removeParents removes the folders that were made for the destination, unless
+// something is in them.
+func (o *output) removeParents() {
+	for _, dir := range o.parents {
+		_ = os.Remove(dir)
+	}
 }
 
 // claim locks the partial directory. A directory that another run has renamed
@@ -267,6 +290,7 @@ func (o *output) abort() {
 		_ = w.Abort() // the directory goes anyway
 	}
 	_ = os.RemoveAll(o.partial) // what stays is under the partial name, and the next run removes it
+	o.removeParents()
 	o.unlock()
 }
 

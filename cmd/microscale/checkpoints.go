@@ -53,8 +53,8 @@ func interrupted(err error, what string) error {
 }
 
 // addThreads gives cmd --threads.
-func addThreads(cmd *cobra.Command) *int {
-	return cmd.Flags().Int("threads", 0, "work on `N` processors (default all); the result is the same for any number")
+func addThreads(cmd *cobra.Command) *uint {
+	return cmd.Flags().Uint("threads", 0, "work on `N` processors (default all); the result is the same for any number")
 }
 
 // patterns is the value of a flag of regular expressions, given any number of times.

@@ -45,7 +45,7 @@ the table says what that costs. Everything else is carried over.`,
 		if err != nil {
 			return err
 		}
-		options.Threads = *threads
+		options.Threads = int(*threads)
 		results, seconds, err := runPlan(cmd, plan, "decoding", args[1], options)
 		if err != nil {
 			return err

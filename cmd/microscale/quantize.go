@@ -54,7 +54,7 @@ so do the other files of the directory.`,
 		}
 		q, err := quantizer(behavior.value, block.value, rule)
 		if err != nil {
-			return err
+			return misuse("%v", err)
 		}
 		q.PowerOfTwo = *pow2
 		if err := q.Validate(); err != nil {
@@ -73,7 +73,7 @@ so do the other files of the directory.`,
 		if *dryRun {
 			return printPlan(out, plan, args, *each, *asJSON)
 		}
-		options.Threads = *threads
+		options.Threads = int(*threads)
 		results, seconds, err := runPlan(cmd, plan, "quantizing", args[1], options)
 		if err != nil {
 			return err

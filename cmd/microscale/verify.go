@@ -48,7 +48,7 @@ Inf that were finite in SRC. It is never 1 for low precision.
 		}
 		m := newMeter(cmd.ErrOrStderr(), "verifying", total)
 		start := time.Now()
-		report, err := verify.Compare(ctx, src, dst, verify.Options{Threads: *threads, Progress: m.Add})
+		report, err := verify.Compare(ctx, src, dst, verify.Options{Threads: int(*threads), Progress: m.Add})
 		m.Close()
 		if err != nil {
 			return interrupted(err, "the comparison is not complete")

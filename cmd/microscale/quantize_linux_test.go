@@ -1,0 +1,154 @@
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+var long = flag.Bool("long", false, "run the tests that take minutes or gigabytes")
+
+// TestFullDisk quantizes into a filesystem of one megabyte, which only a process
+// of this test sees: one line, exit status 1, nothing left there.
+func TestFullDisk(t *testing.T) {
+	if flag.NArg() > 0 {
+		fullDisk(flag.Arg(0), flag.Args()[1:])
+	}
+	dir := t.TempDir()
+	src, disk := filepath.Join(dir, "src.safetensors"), filepath.Join(dir, "disk")
+	folder := filepath.Join(dir, "folder")
+	largeFile(t, src, 4)
+	if err := os.Mkdir(disk, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	directory(t, folder, weight{name: "l.0.proj.weight", shape: []int64{2048, 1024}})
+	for _, tc := range []struct{ name, src, format, dst string }{
+		{"a file", src, "mxfp8", "dst.safetensors"}, {"a sweep first", src, "fp8-tensor", "dst.safetensors"}, {"a folder", folder, "mxfp8", "dst"}, {"a folder below", folder, "mxfp8", "a/b/dst"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			dst := filepath.Join(disk, tc.dst)
+			cmd, stdout, stderr := process(t, disk, "quantize", tc.src, dst, "--format", tc.format)
+			cmd.Args[1] = "-test.run=^TestFullDisk$"
+			cmd.SysProcAttr = ownMounts()
+			err := cmd.Run()
+			switch {
+			case cmd.ProcessState == nil:
+				t.Skipf("a process with mounts of its own cannot be started: %v", err)
+			case cmd.ProcessState.ExitCode() == exitNoMount:
+				t.Skipf("a filesystem cannot be mounted: %s", stderr)
+			}
+			fails(t, cmd.ProcessState.ExitCode(), stdout.String(), stderr.String(), dst+": the disk is full", "bytes")
+		})
+	}
+}
+
+// exitNoMount is the exit status of a process that cannot mount a filesystem.
+const exitNoMount = 77
+
+// ownMounts are attributes of a process whose mounts end with it.
+func ownMounts() *syscall.SysProcAttr {
+	a := &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
+	if uid := os.Getuid(); uid != 0 {
+		a.Cloneflags = syscall.CLONE_NEWUSER
+		a.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: uid, Size: 1}}
+		a.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}}
+	}
+	return a
+}
+
+// fullDisk mounts a small filesystem, runs the command, prints what it left in
+// there on standard output, and exits with its status.
+func fullDisk(dir string, args []string) {
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=1m"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(exitNoMount)
+	}
+	status := run(args, os.Stdin, os.Stdout, os.Stderr)
+	left, err := exec.Command("find", dir, "-mindepth", "1").Output()
+	fmt.Print(string(left))
+	if err != nil {
+		fmt.Print(err)
+	}
+	os.Exit(status)
+}
+
+// TestMemory quantizes a checkpoint of two gigabytes and measures the largest
+// resident memory of the process and its time, beside those of cp. By hand:
+//
+//	go test ./cmd/microscale -run TestMemory -long -v -timeout 30m
+func TestMemory(t *testing.T) {
+	if !*long {
+		t.Skip("without -long: this test writes 5 GB")
+	}
+	dir := t.TempDir()
+	src := filepath.Join(dir, "src")
+	var size int64
+	if err := os.Mkdir(src, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	const shards, layers = 4, 4
+	for shard := range shards {
+		var weights []weight
+		for layer := shard * layers; layer < (shard+1)*layers; layer++ {
+			weights = append(weights, llamaLayer(layer)...)
+		}
+		if shard == 0 {
+			weights = append(weights, weight{name: "model.embed_tokens.weight", shape: []int64{32000, 2048}})
+		}
+		path := filepath.Join(src, fmt.Sprintf("model-%05d-of-%05d.safetensors", shard+1, shards))
+		weightsFile(t, path, weights...)
+		info, err := os.Stat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		size += info.Size()
+	}
+	writeFile(t, filepath.Join(src, "config.json"), []byte(`{"torch_dtype": "bfloat16"}`))
+	report := func(name string, cmd *exec.Cmd, dst string) int64 {
+		start := time.Now()
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v: %s", name, err, out)
+		}
+		took := time.Since(start).Seconds()
+		resident := cmd.ProcessState.SysUsage().(*syscall.Rusage).Maxrss * 1024
+		t.Logf("%-24s %6.2f s  %7.1f MB/s of source  %6.1f MB resident", name, took, float64(size)/1e6/took, float64(resident)/1e6)
+		if err := os.RemoveAll(dst); err != nil {
+			t.Fatal(err)
+		}
+		return resident
+	}
+	t.Logf("source of %.3f GB", float64(size)/1e9)
+	dst := filepath.Join(dir, "dst")
+	for range 2 {
+		report("cp", exec.Command("cp", "-r", src, dst), dst)
+	}
+	for _, line := range []string{"--format mxfp8", "--format mxfp4", "--format nvfp4", "--format fp8-tensor", "--format fp8-block128", "--format mxfp8 --threads 1", "--format mxfp8 --threads 16", "--format nvfp4 --threads 64"} {
+		cmd, _, _ := process(t, append([]string{"quantize", src, dst}, strings.Fields(line)...)...)
+		cmd.Stdout, cmd.Stderr = nil, nil
+		const limit = 300e6
+		if got := report(line, cmd, dst); got > limit {
+			t.Errorf("%s takes %d bytes of memory, more than %g", line, got, float64(limit))
+		}
+	}
+}
+
+// llamaLayer has the weights of a layer of 1.2 billion parameters' model.
+func llamaLayer(layer int) []weight {
+	var all []weight
+	for _, w := range []struct {
+		name       string
+		rows, cols int64
+	}{
+		{"self_attn.q_proj", 2048, 2048}, {"self_attn.k_proj", 512, 2048}, {"self_attn.v_proj", 512, 2048}, {"self_attn.o_proj", 2048, 2048},
+		{"mlp.gate_proj", 8192, 2048}, {"mlp.up_proj", 8192, 2048}, {"mlp.down_proj", 2048, 8192},
+	} {
+		all = append(all, weight{name: fmt.Sprintf("model.layers.%d.%s.weight", layer, w.name), shape: []int64{w.rows, w.cols}})
+	}
+	return all
+}

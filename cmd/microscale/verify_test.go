@@ -1,0 +1,106 @@
+package main
+
+import (
+	"encoding/json"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/microscale-go/microscale/hf"
+)
+
+// TestVerifyJSON: the shape of the document, null for an exact copy, and the
+// dtype in lower case for what is not quantized.
+func TestVerifyJSON(t *testing.T) {
+	dir := t.TempDir()
+	src, dst := filepath.Join(dir, "src"), filepath.Join(dir, "dst")
+	directory(t, src, twoWeights()...)
+	done(t, "quantize", src, dst, "--format", "nvfp4")
+	var doc map[string]any
+	if status := document(t, &doc, "verify", src, dst); status != exitDone {
+		t.Fatalf("exit status %d", status)
+	}
+	if got := slices.Sorted(maps.Keys(doc)); !slices.Equal(got, []string{"ok", "problems", "tensors"}) || doc["ok"] != true {
+		t.Errorf("the document has %q, ok is %v", got, doc["ok"])
+	}
+	if problems, ok := doc["problems"].([]any); !ok || len(problems) != 0 {
+		t.Errorf("problems are %v, want an empty list", doc["problems"])
+	}
+	tensors := doc["tensors"].([]any)
+	first, last := tensors[0].(map[string]any), tensors[1].(map[string]any)
+	want := []string{"bias", "cols", "cosine", "flushed", "format", "max_relative", "mean_block_sqnr_db", "name", "nonfinite", "nonfinite_source", "rows", "saturated", "sqnr_db"}
+	if got := slices.Sorted(maps.Keys(first)); !slices.Equal(got, want) {
+		t.Errorf("a tensor has %q, want %q", got, want)
+	}
+	if sqnr, ok := first["sqnr_db"].(float64); !ok || sqnr < 15 || sqnr > 30 || first["name"] != "l.0.proj.weight" || first["format"] != "nvfp4" || first["rows"] != 64.0 || first["cols"] != 128.0 {
+		t.Errorf("%v", first)
+	}
+	if last["sqnr_db"] != nil || last["mean_block_sqnr_db"] != nil || last["format"] != "bf16" || last["name"] != "lm_head.weight" || last["cosine"] != 1.0 {
+		t.Errorf("%v", last)
+	}
+}
+
+// TestVerifyLow: precision that is as low as can be is not a fault. The codes of
+// a weight become zeros, and then others than its own.
+func TestVerifyLow(t *testing.T) {
+	dir := t.TempDir()
+	src, other, dst := filepath.Join(dir, "src"), filepath.Join(dir, "other"), filepath.Join(dir, "dst")
+	directory(t, src, twoWeights()...)
+	directory(t, other, weight{name: "lm_head.weight", shape: []int64{8, 64}}, weight{name: "l.0.proj.weight", shape: []int64{64, 128}}) // other random numbers
+	done(t, "quantize", other, dst, "--format", "mxfp4")
+	var doc verifyDocument
+	if status := document(t, &doc, "verify", src, dst); status != exitDone || !doc.OK || doc.Tensors[0].SQNR > 0 || doc.Tensors[1].SQNR > 0 {
+		t.Errorf("exit status %d, %+v", status, doc)
+	}
+	if text := done(t, "verify", src, dst); !strings.Contains(text, "2 weights compared") {
+		t.Errorf("verify prints\n%s", text)
+	}
+}
+
+// TestVerifyProblems: with a fault of structure the document and the table are
+// still printed; the status is 1 and the line on standard error counts.
+func TestVerifyProblems(t *testing.T) {
+	dir := t.TempDir()
+	src, dst := filepath.Join(dir, "src"), filepath.Join(dir, "dst")
+	directory(t, src, twoWeights()...)
+	done(t, "quantize", src, dst, "--format", "mxfp8")
+	path := filepath.Join(dst, hf.ConfigName)
+	config, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	writeFile(t, path, []byte(strings.Replace(string(config), `"lm_head"`, `"l.0.proj"`, 1)))
+	status, stdout, stderr := execute("", "verify", src, dst)
+	if status != exitFailed || strings.Count(stderr, "\n") != 1 || !strings.Contains(stderr, "2 problems, the first: l.0.proj.weight: it is quantized") {
+		t.Errorf("exit status %d, %q", status, stderr)
+	}
+	if !strings.Contains(stdout, "mxfp8") || strings.Count(stdout, "\nproblem: ") != 2 {
+		t.Errorf("verify prints\n%s", stdout)
+	}
+	status, stdout, stderr = execute("", "verify", src, dst, "--json")
+	var doc verifyDocument
+	if err := json.Unmarshal([]byte(stdout), &doc); err != nil || status != exitFailed || doc.OK || len(doc.Problems) != 2 || len(doc.Tensors) != 2 || strings.Count(stderr, "\n") != 1 {
+		t.Errorf("exit status %d, %+v, %v, %q", status, doc, err, stderr)
+	}
+	if p := doc.Problems[1]; p.Tensor != "lm_head.weight" || !strings.Contains(p.Text, "not on the ignore list") {
+		t.Errorf("%+v", doc.Problems)
+	}
+}
+
+// TestVerifyNonFinite: values that became NaN are a fault, with their number.
+func TestVerifyNonFinite(t *testing.T) {
+	dir := t.TempDir()
+	src, dst := filepath.Join(dir, "src"), filepath.Join(dir, "dst")
+	directory(t, src, twoWeights()...)
+	directory(t, dst, weight{"l.0.proj.weight", []int64{64, 128}, map[int]uint16{3: bf16NaN, 4: bf16Inf}}, weight{name: "lm_head.weight", shape: []int64{8, 64}})
+	status, stdout, stderr := execute("", "verify", src, dst)
+	if status != exitFailed || !strings.Contains(stderr, "1 problems, the first: l.0.proj.weight: 2 of its values are NaN or Inf, and finite in the source") || !strings.Contains(stdout, "l.*.proj.weight") {
+		t.Errorf("exit status %d, %q, %q", status, stdout, stderr)
+	}
+	if status, _, stderr := execute("", "verify", dst, dst); status != exitDone {
+		t.Errorf("where the source has them too: exit status %d, %s", status, stderr)
+	}
+}
