@@ -33,7 +33,7 @@ safetensors:
 format:
 tensor: format
 quant: format tensor internal/parallel
-layout: format quant
+layout: format quant tensor
 profile: format quant
 hf: safetensors
 hf/sample: hf safetensors format tensor
@@ -50,8 +50,8 @@ const external = `
 cmd/microscale: github.com/spf13/cobra github.com/spf13/pflag github.com/jedib0t/go-pretty/v6 golang.org/x/term
 `
 
-// coming has the packages of the order that are still being written.
-const coming = "layout"
+// coming has the packages of the order, if any, that are still being written.
+const coming = ""
 
 const module = "github.com/microscale-go/microscale"
 
