@@ -65,6 +65,9 @@ func init() { current.Store(uint32(available[0])) }
 // Plain.
 func Tiers() []Tier { return append([]Tier(nil), available...) }
 
+// Has reports whether this processor can run t.
+func Has(t Tier) bool { return t <= available[0] }
+
 // Best returns the tier that kernels are chosen by: the best available one,
 // unless Force set another.
 func Best() Tier { return Tier(current.Load()) }

@@ -36,6 +36,9 @@ func TestForce(t *testing.T) {
 		have[tier] = true
 	}
 	for tier := range Tier(len(names)) {
+		if Has(tier) != have[tier] {
+			t.Errorf("Has(%v) = %v", tier, Has(tier))
+		}
 		before := Best()
 		err := Force(tier)
 		want := before

@@ -28,11 +28,13 @@ internal/parallel:
 internal/cpu:
 internal/cpu/cputest: internal/cpu
 internal/asmgen:
+internal/guard:
 measure:
 safetensors:
 format:
 tensor: format
 quant: format tensor internal/parallel
+gemm: quant tensor format internal/cpu internal/parallel
 layout: format quant tensor
 profile: format quant
 hf: safetensors

@@ -1,0 +1,160 @@
+// Package gemm multiplies quantized matrices: C = alpha·A·Bᵀ, at the speed of
+// the machine.
+//
+//	       K                 K                   N
+//	  ┌─────────┐       ┌─────────┐         ┌─────────┐
+//	M │    A    │   ·  N│    B    │ᵀ  =   M │    C    │
+//	  └─────────┘       └─────────┘         └─────────┘
+//
+// Both operands hold their lines along K, the dimension that is summed over, so
+// that the blocks of their formats lie along it. The lines of a rowwise tensor
+// are the rows of its source, those of a columnwise tensor the columns of it;
+// with rowwise and columnwise copies of the same three tensors the three products
+// of a linear layer Y = X·Wᵀ are
+//
+//	fprop  Y  = X·Wᵀ    Mul(y, x.rowwise, w.rowwise)
+//	dgrad  dX = dY·W    Mul(dx, dy.rowwise, w.columnwise)
+//	wgrad  dW = dYᵀ·X   Mul(dw, dy.columnwise, x.columnwise)
+//
+// A and B may have different formats. Packing decodes both into panels of one
+// type (kernel.go), and the kernels know panels alone, no format. The result is
+// that of Reference to the bound
+//
+//	|C − Reference| ≤ (K+8)·2⁻²³·|alpha|·Σ|a·b| + (K+8)·2⁻¹²⁶
+//
+// whose last term is there because BF16 kernels flush products and sums below
+// 2⁻¹²⁶ to zero, and BF16 operands below it with them. It does not depend on
+// the number of threads: the sum of one element of C runs over k in steps that
+// the kernel alone determines.
+//
+// Dimensions are M, N and K for those of the whole product, m, n and k for those
+// of a part.
+package gemm
+
+import (
+	"fmt"
+
+	"github.com/microscale-go/microscale/format"
+	"github.com/microscale-go/microscale/quant"
+	"github.com/microscale-go/microscale/tensor"
+)
+
+// Options of a product. The zero value is C = A·Bᵀ on all processors.
+type Options struct {
+	Alpha      float32   // factor of the product; 0 stands for 1
+	Accumulate bool      // C += in place of C =, which does not read C
+	Bias       []float32 // added to every row of C; nil, or N elements
+	Threads    int       // goroutines; 0: one per processor
+	Kernel     string    // a kernel by its name (see Kernels); "": the best one that takes the operands
+}
+
+// Mul sets c, M×N, to alpha·A·Bᵀ + bias for A of M lines and B of N lines along
+// the same K. It fails, and leaves c alone, where shapes do not match, where an
+// operand's codes or scales are not those of its shape, and where the kernel
+// asked for cannot take the operands.
+func Mul(c tensor.Dense, a, b *quant.Tensor, o Options) error {
+	p, err := planDense(c, a, b, o)
+	if err != nil {
+		return err
+	}
+	p.run(c, extent{0, p.m}, extent{0, p.n}, nil, o)
+	return nil
+}
+
+// MulBF16 is Mul with its result rounded once, from the float32 that Mul
+// computes, to the elements of c: a rowwise M×N tensor of the format bf16.
+func MulBF16(c, a, b *quant.Tensor, o Options) error {
+	p, err := planBF16(c, a, b, o)
+	if err != nil {
+		return err
+	}
+	p.runBF16(c, nil, o)
+	return nil
+}
+
+func planDense(c tensor.Dense, a, b *quant.Tensor, o Options) (plan, error) {
+	if c.Rows < 0 || c.Cols < 0 || c.Stride < c.Cols || c.Rows > 0 && len(c.Data) < (c.Rows-1)*c.Stride+c.Cols {
+		return plan{}, fmt.Errorf("gemm: c has %d elements, too few for %d×%d with %d from row to row", len(c.Data), c.Rows, c.Cols, c.Stride)
+	}
+	if err := check(c.Rows, c.Cols, a, b, o); err != nil {
+		return plan{}, err
+	}
+	return newPlan(a, b, o)
+}
+
+func planBF16(c, a, b *quant.Tensor, o Options) (plan, error) {
+	if err := checkOperand("c", c); err != nil {
+		return plan{}, err
+	}
+	if c.Format.Element != format.BF16 || c.Direction != quant.Rowwise {
+		return plan{}, fmt.Errorf("gemm: c is to be a rowwise bf16 tensor, not a %s %s one", c.Direction, c.Format)
+	}
+	if err := check(c.Rows(), c.Cols(), a, b, o); err != nil {
+		return plan{}, err
+	}
+	return newPlan(a, b, o)
+}
+
+// check reports what keeps a and b from giving an m×n product.
+func check(m, n int, a, b *quant.Tensor, o Options) error {
+	if err := checkOperand("a", a); err != nil {
+		return err
+	}
+	if err := checkOperand("b", b); err != nil {
+		return err
+	}
+	if a.Width() != b.Width() {
+		err := fmt.Errorf("gemm: a has lines of %d elements (%s), b of %d (%s): both are summed over their lines", a.Width(), describe(a), b.Width(), describe(b))
+		switch {
+		case a.Lines() == b.Width():
+			err = fmt.Errorf("%w; a has the wrong direction: quantize it %s", err, other(a.Direction))
+		case b.Lines() == a.Width():
+			err = fmt.Errorf("%w; b has the wrong direction: quantize it %s", err, other(b.Direction))
+		}
+		return err
+	}
+	if m != a.Lines() || n != b.Lines() {
+		return fmt.Errorf("gemm: c is %d×%d, but a (%s) times b (%s) is %d×%d", m, n, describe(a), describe(b), a.Lines(), b.Lines())
+	}
+	if o.Bias != nil && len(o.Bias) != n {
+		return fmt.Errorf("gemm: a bias of %d elements for %d columns of c", len(o.Bias), n)
+	}
+	return nil
+}
+
+// describe names an operand's matrix: rowwise mxfp8 16×64.
+func describe(t *quant.Tensor) string {
+	return fmt.Sprintf("%s %s %d×%d", t.Direction, t.Format, t.Rows(), t.Cols())
+}
+
+func other(d quant.Direction) quant.Direction {
+	if d == quant.Rowwise {
+		return quant.Columnwise
+	}
+	return quant.Rowwise
+}
+
+// checkOperand reports codes or scales that do not fill the tensor's shape.
+func checkOperand(name string, t *quant.Tensor) error {
+	if t == nil {
+		return fmt.Errorf("gemm: %s is nil", name)
+	}
+	if len(t.Shape) == 0 {
+		return fmt.Errorf("gemm: %s has no shape", name)
+	}
+	if err := t.Format.Validate(); err != nil {
+		return fmt.Errorf("gemm: %s: %w", name, err)
+	}
+	if want := t.Lines() * t.LineBytes(); len(t.Codes) != want {
+		return fmt.Errorf("gemm: %s (%s) has %d bytes of codes, not %d", name, describe(t), len(t.Codes), want)
+	}
+	rows, cols := t.ScaleShape()
+	got, kind := len(t.Scales), "scales"
+	if t.Format.Scale == format.F32 {
+		got, kind = len(t.Scales32), "FP32 scales"
+	}
+	if got != rows*cols {
+		return fmt.Errorf("gemm: %s (%s) has %d %s, not %d×%d", name, describe(t), got, kind, rows, cols)
+	}
+	return nil
+}

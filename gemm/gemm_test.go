@@ -1,0 +1,366 @@
+package gemm
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/microscale-go/microscale/internal/cpu"
+	"github.com/microscale-go/microscale/internal/cpu/cputest"
+	"github.com/microscale-go/microscale/quant"
+	"github.com/microscale-go/microscale/tensor"
+)
+
+// edgy returns a matrix whose values crowd at the edges: zeros, blocks of zeros,
+// outliers, powers of two, and lines of very different size.
+func edgy(r *rand.Rand, rows, cols int) tensor.Dense {
+	d := tensor.New(rows, cols)
+	for i := range rows {
+		size := math.Ldexp(1, r.IntN(17)-8)
+		for j := range cols {
+			v := r.NormFloat64()
+			switch r.IntN(16) {
+			case 0:
+				v = 0
+			case 1:
+				v *= 64
+			case 2:
+				v = math.Copysign(math.Ldexp(1, r.IntN(8)-4), v)
+			}
+			d.Set(i, j, float32(v*size))
+		}
+		if cols >= 64 && r.IntN(3) == 0 {
+			clear(d.Row(i)[32:64])
+		}
+	}
+	return d
+}
+
+// operand quantizes a random matrix of the given lines along k.
+func operand(t testing.TB, r *rand.Rand, f quant.Format, d quant.Direction, n, k int) *quant.Tensor {
+	t.Helper()
+	q := quant.Quantizer{Format: f}
+	var x *quant.Tensor
+	var err error
+	if d == quant.Rowwise {
+		x, err = q.Rowwise(edgy(r, n, k), quant.With{})
+	} else {
+		x, err = q.Columnwise(edgy(r, k, n), quant.With{})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return x
+}
+
+// framed returns an m×n matrix within a larger buffer of canaries, and a
+// function that checks them.
+func framed(t testing.TB, m, n int) (c tensor.Dense, check func()) {
+	const canary, edge = 123456, 5
+	d := tensor.New(m+2, n+2*edge)
+	for i := range d.Data {
+		d.Data[i] = canary
+	}
+	c = d.View(1, m+1, edge, n+edge)
+	for i := range m {
+		for j := range n {
+			c.Set(i, j, float32(math.NaN())) // C = … does not read C
+		}
+	}
+	return c, func() {
+		t.Helper()
+		for i := range d.Rows {
+			for j, v := range d.Row(i) {
+				if (i < 1 || i > m || j < edge || j >= n+edge) && v != canary {
+					t.Fatalf("wrote %g outside of C at row %d, column %d", v, i-1, j-edge)
+				}
+			}
+		}
+	}
+}
+
+// bound returns how far C may be from the reference.
+func bound(k int, alpha, magnitude float64) float64 {
+	n := float64(k + 8)
+	return n*0x1p-23*math.Abs(alpha)*magnitude + n*0x1p-126
+}
+
+var shapes = []struct{ m, n, k int }{
+	{1, 1, 1}, {1, 48, 32}, {8, 48, 128}, {9, 49, 33}, {17, 31, 100}, {16, 33, 256},
+	{3, 100, 1056}, {19, 50, 2100}, {65, 16, 160}, {0, 3, 32}, {3, 0, 32},
+}
+
+// TestMul: every format with itself, and some pairs of different ones, in every
+// tier, against the reference.
+func TestMul(t *testing.T) {
+	var pairs [][2]quant.Format
+	for _, f := range quant.Formats() {
+		pairs = append(pairs, [2]quant.Format{f, f})
+	}
+	pairs = append(pairs, [][2]quant.Format{
+		{quant.MXFP8, quant.MXFP4}, {quant.BF16, quant.NVFP4}, {quant.FP8Vec128, quant.FP8Block}, {quant.MXINT8, quant.MXFP4},
+		{quant.MXFP6E2M3, quant.MXINT8}, {quant.F32, quant.MXFP8}, {quant.FP8Row, quant.FP8Tensor}, {quant.NVFP4, quant.MXFP4},
+		{quant.BF16, quant.FP8Block}, {quant.MXFP8x32, quant.MXFP8E5M2}, {quant.NVFP4x16, quant.NVFP4}, {quant.MXINT8, quant.MXFP8},
+	}...)
+	cputest.Run(t, func(t *testing.T, tier cpu.Tier) {
+		for _, pair := range pairs {
+			t.Run(fmt.Sprintf("a=%s/b=%s", pair[0], pair[1]), func(t *testing.T) {
+				for i, s := range shapes {
+					r := rand.New(rand.NewPCG(uint64(i), 7))
+					a := operand(t, r, pair[0], quant.Direction(i%2), s.m, s.k)
+					b := operand(t, r, pair[1], quant.Direction(i/2%2), s.n, s.k)
+					compare(t, a, b, Options{Threads: 1 + i%3})
+				}
+			})
+		}
+	})
+}
+
+// compare multiplies and fails where the result is outside the bound.
+func compare(t *testing.T, a, b *quant.Tensor, o Options) tensor.Dense {
+	t.Helper()
+	want, magnitude, err := Reference(a, b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, n := a.Lines(), b.Lines()
+	c, checkCanaries := framed(t, m, n)
+	if err := Mul(c, a, b, o); err != nil {
+		t.Fatal(err)
+	}
+	checkCanaries()
+	for i := range m {
+		for j := range n {
+			got, w := float64(c.At(i, j)), want[i*n+j]
+			if w != w && got != got || w == got {
+				continue
+			}
+			if !(math.Abs(got-w) <= bound(a.Width(), 1, magnitude[i*n+j])) {
+				t.Fatalf("%d×%d×%d at (%d,%d): got %g, want %g ± %g", m, n, a.Width(), i, j, got, w, bound(a.Width(), 1, magnitude[i*n+j]))
+			}
+		}
+	}
+	return c
+}
+
+// TestOptions: alpha, accumulation, bias and BF16 output against the product
+// alone.
+func TestOptions(t *testing.T) {
+	const m, n, k = 21, 67, 1100
+	cputest.Run(t, func(t *testing.T, tier cpu.Tier) {
+		for _, f := range []quant.Format{quant.MXFP8, quant.MXFP4, quant.NVFP4, quant.FP8Vec128, quant.F32} {
+			r := rand.New(rand.NewPCG(1, 2))
+			a, b := operand(t, r, f, quant.Rowwise, m, k), operand(t, r, f, quant.Rowwise, n, k)
+			product, magnitude, err := Reference(a, b)
+			if err != nil {
+				t.Fatal(err)
+			}
+			start, bias := edgy(r, m, n), edgy(r, 1, n).Row(0)
+			for _, alpha := range []float32{0, 1, -0.3} {
+				for _, accumulate := range []bool{false, true} {
+					for _, withBias := range []bool{false, true} {
+						o := Options{Alpha: alpha, Accumulate: accumulate, Threads: 2}
+						if withBias {
+							o.Bias = bias
+						}
+						factor := float64(alpha)
+						if alpha == 0 {
+							factor = 1
+						}
+						c := start.Clone()
+						if err := Mul(c, a, b, o); err != nil {
+							t.Fatal(err)
+						}
+						for i := range m {
+							for j := range n {
+								want, limit := factor*product[i*n+j], bound(k, factor, magnitude[i*n+j])
+								if accumulate {
+									want += float64(start.At(i, j))
+									limit += 0x1p-20 * math.Abs(float64(start.At(i, j)))
+								}
+								if withBias {
+									want += float64(bias[j])
+									limit += 0x1p-20 * math.Abs(float64(bias[j]))
+								}
+								if got := float64(c.At(i, j)); !(math.Abs(got-want) <= limit) {
+									t.Fatalf("format=%s alpha=%g accumulate=%v bias=%v at (%d,%d): got %g, want %g ± %g", f, alpha, accumulate, withBias, i, j, got, want, limit)
+								}
+							}
+						}
+						checkBF16(t, a, b, start, o)
+					}
+				}
+			}
+		}
+	})
+}
+
+// checkBF16: MulBF16 is Mul, rounded.
+func checkBF16(t *testing.T, a, b *quant.Tensor, start tensor.Dense, o Options) {
+	t.Helper()
+	cast := func(d tensor.Dense) *quant.Tensor {
+		q, err := quant.Quantizer{Format: quant.BF16}.Rowwise(d, quant.With{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return q
+	}
+	got := cast(start)
+	c := got.Dequantize(1)
+	if err := Mul(c, a, b, o); err != nil {
+		t.Fatal(err)
+	}
+	if err := MulBF16(got, a, b, o); err != nil {
+		t.Fatal(err)
+	}
+	if string(cast(c).Codes) != string(got.Codes) {
+		t.Errorf("MulBF16 with %+v differs from Mul rounded to BF16", o)
+	}
+}
+
+// TestThreads: the bits of C do not depend on the number of threads, nor on
+// whether B was packed before.
+func TestThreads(t *testing.T) {
+	const m, n, k = 150, 130, 2200
+	cputest.Run(t, func(t *testing.T, tier cpu.Tier) {
+		for _, f := range []quant.Format{quant.MXFP8, quant.MXFP4, quant.NVFP4, quant.FP8Block, quant.F32} {
+			r := rand.New(rand.NewPCG(3, 4))
+			a, b := operand(t, r, f, quant.Rowwise, m, k), operand(t, r, f, quant.Rowwise, n, k)
+			packed, err := Pack(b, f, Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var first tensor.Dense
+			for threads := 1; threads <= 3; threads++ {
+				for _, mul := range []func(tensor.Dense, Options) error{
+					func(c tensor.Dense, o Options) error { return Mul(c, a, b, o) },
+					func(c tensor.Dense, o Options) error { return packed.Mul(c, a, o) },
+				} {
+					c := tensor.New(m, n)
+					if err := mul(c, Options{Threads: threads}); err != nil {
+						t.Fatal(err)
+					}
+					if first.Data == nil {
+						first = c
+					}
+					if !sameBits(first.Data, c.Data) {
+						t.Fatalf("format=%s: %d threads give other bits than one", f, threads)
+					}
+				}
+			}
+		}
+	})
+}
+
+func sameBits(x, y []float32) bool {
+	for i := range x {
+		if math.Float32bits(x[i]) != math.Float32bits(y[i]) {
+			return false
+		}
+	}
+	return len(x) == len(y)
+}
+
+// TestPackedBF16: packed weights give MulBF16's bits too.
+func TestPackedBF16(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 6))
+	a, b := operand(t, r, quant.MXFP8, quant.Rowwise, 40, 96), operand(t, r, quant.MXFP8, quant.Rowwise, 50, 96)
+	packed, err := Pack(b, quant.MXFP8, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var results []string
+	for _, mul := range []func(*quant.Tensor) error{
+		func(c *quant.Tensor) error { return MulBF16(c, a, b, Options{}) },
+		func(c *quant.Tensor) error { return packed.MulBF16(c, a, Options{}) },
+	} {
+		c, err := quant.NewTensor(quant.BF16, 40, 50)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := mul(c); err != nil {
+			t.Fatal(err)
+		}
+		results = append(results, string(c.Codes))
+	}
+	if results[0] != results[1] {
+		t.Error("packed and unpacked weights give different bits")
+	}
+}
+
+// TestErrors: what does not fit together is an error that says what and why.
+func TestErrors(t *testing.T) {
+	r := rand.New(rand.NewPCG(8, 9))
+	make := func(f quant.Format, d quant.Direction, n, k int) *quant.Tensor { return operand(t, r, f, d, n, k) }
+	a, b := make(quant.MXFP8, quant.Rowwise, 3, 64), make(quant.MXFP8, quant.Rowwise, 5, 64)
+	change := func(f func(*quant.Tensor)) *quant.Tensor {
+		x := *a
+		f(&x)
+		return &x
+	}
+	c := tensor.New(3, 5)
+	for _, tc := range []struct {
+		name string
+		c    tensor.Dense
+		a, b *quant.Tensor
+		o    Options
+		want string
+	}{
+		{"depth", c, make(quant.MXFP8, quant.Rowwise, 3, 32), b, Options{}, "rowwise mxfp8 3×32"},
+		{"direction of a", c, make(quant.MXFP8, quant.Columnwise, 64, 3), b, Options{}, "a has the wrong direction: quantize it rowwise"},
+		{"direction of b", c, a, make(quant.MXFP8, quant.Rowwise, 64, 5), Options{}, "b has the wrong direction: quantize it columnwise"},
+		{"rows of c", tensor.New(4, 5), a, b, Options{}, "c is 4×5"},
+		{"columns of c", tensor.New(3, 6), a, b, Options{}, "is 3×5"},
+		{"data of c", tensor.Dense{Rows: 3, Cols: 5, Stride: 5, Data: c.Data[:14]}, a, b, Options{}, "too few"},
+		{"stride of c", tensor.Dense{Rows: 3, Cols: 5, Stride: 4, Data: c.Data}, a, b, Options{}, "too few"},
+		{"bias", c, a, b, Options{Bias: c.Data[:4]}, "a bias of 4 elements for 5 columns"},
+		{"no scales", c, change(func(x *quant.Tensor) { x.Scales = nil }), b, Options{}, "has 0 scales, not 3×2"},
+		{"few codes", c, change(func(x *quant.Tensor) { x.Codes = x.Codes[1:] }), b, Options{}, "191 bytes of codes, not 192"},
+		{"no shape", c, change(func(x *quant.Tensor) { x.Shape = nil }), b, Options{}, "no shape"},
+		{"nil", c, nil, b, Options{}, "a is nil"},
+		{"format", c, change(func(x *quant.Tensor) { x.Format.Element = nil }), b, Options{}, "no element format"},
+		{"FP32 scales", c, change(func(x *quant.Tensor) { x.Format = quant.FP8Row }), b, Options{}, "has 0 FP32 scales, not 3×1"},
+		{"kernel", c, a, b, Options{Kernel: "fast"}, `unknown kernel "fast"`},
+		{"kernel that cannot", c, a, b, Options{Kernel: "int8-mx-plain"}, "no small integers"},
+	} {
+		if err := Mul(tc.c, tc.a, tc.b, tc.o); err == nil || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%s: error %v, want %q in it", tc.name, err, tc.want)
+		}
+	}
+	bf16, err := quant.NewTensor(quant.BF16, 3, 5)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := MulBF16(a, a, b, Options{}); err == nil || !strings.Contains(err.Error(), "rowwise bf16") {
+		t.Errorf("MulBF16 into mxfp8: %v", err)
+	}
+	bf16.Codes = bf16.Codes[:4]
+	if err := MulBF16(bf16, a, b, Options{}); err == nil || !strings.Contains(err.Error(), "4 bytes of codes") {
+		t.Errorf("MulBF16 into too few bytes: %v", err)
+	}
+	if _, _, err := Reference(a, make(quant.MXFP8, quant.Rowwise, 5, 32)); err == nil {
+		t.Error("Reference of different depths succeeded")
+	}
+}
+
+// TestAllocations: once there was a product of the size, another allocates
+// nothing.
+func TestAllocations(t *testing.T) {
+	r := rand.New(rand.NewPCG(10, 11))
+	for _, threads := range []int{1, 2} {
+		for _, f := range []quant.Format{quant.MXFP8, quant.MXFP4, quant.FP8Row} {
+			a, b := operand(t, r, f, quant.Rowwise, 100, 128), operand(t, r, f, quant.Rowwise, 100, 128)
+			c := tensor.New(100, 100)
+			got := testing.AllocsPerRun(20, func() {
+				if err := Mul(c, a, b, Options{Threads: threads}); err != nil {
+					t.Fatal(err)
+				}
+			})
+			if got >= 1 {
+				t.Errorf("format=%s threads=%d: %g allocations in each product", f, threads, got)
+			}
+		}
+	}
+}

@@ -1,0 +1,257 @@
+package gemm
+
+import (
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/microscale-go/microscale/format"
+	"github.com/microscale-go/microscale/quant"
+	"github.com/microscale-go/microscale/tensor"
+)
+
+// A job is one product under way, with the workspace of its threads. Jobs are
+// pooled, so that a product allocates nothing once there was one of its size.
+type job struct {
+	plan       plan
+	packed     *Packed
+	c          tensor.Dense // its first element is that of (rows.from, cols.from)
+	rows, cols extent       // the part of the product to compute
+	accumulate bool
+	bias       []float32
+
+	b            []byte // the packed block of B
+	packs, tiles counter
+	workers      []*worker
+	threads      int
+	running      sync.WaitGroup
+
+	mutex    sync.Mutex
+	everyone *sync.Cond
+	waiting  int
+	round    int
+}
+
+type extent struct{ from, to int }
+
+// A worker is one thread of a job.
+type worker struct {
+	job            *job
+	run            func() // multiply, as a goroutine runs it
+	scratch        scratch
+	a              []byte    // the packed block of A
+	edge           []float32 // a tile, where C ends within one
+	chunks, steps  int       // of the panels of this round
+	aPanel, bPanel int       // and their bytes
+}
+
+// A counter hands out 0, 1, 2, … to the threads of a job.
+type counter struct{ next atomic.Int64 }
+
+func (c *counter) take() int { return int(c.next.Add(1)) - 1 }
+
+var jobs = sync.Pool{New: func() any {
+	j := &job{}
+	j.everyone = sync.NewCond(&j.mutex)
+	return j
+}}
+
+// run computes the part rows × cols of the product into c, whose first element
+// is that of the part.
+func (p *plan) run(c tensor.Dense, rows, cols extent, packed *Packed, o Options) {
+	if p.k == 0 || c.Rows == 0 || c.Cols == 0 {
+		for i := range c.Rows {
+			for k := range c.Row(i) {
+				if !o.Accumulate {
+					c.Row(i)[k] = 0
+				}
+				if o.Bias != nil {
+					c.Row(i)[k] += o.Bias[cols.from+k]
+				}
+			}
+		}
+		return
+	}
+	j := jobs.Get().(*job)
+	j.plan, j.packed, j.c, j.rows, j.cols, j.accumulate, j.bias = *p, packed, c, rows, cols, o.Accumulate, o.Bias
+	j.threads = o.Threads
+	if j.threads <= 0 {
+		j.threads = runtime.GOMAXPROCS(0)
+	}
+	j.threads = min(j.threads, max(1, c.Rows*c.Cols/(p.kernel.MR*p.kernel.NR)))
+	j.reserve()
+	j.running.Add(j.threads - 1)
+	for _, w := range j.workers[1:j.threads] {
+		go w.run()
+	}
+	j.workers[0].multiply()
+	j.running.Wait()
+	j.plan, j.packed, j.c, j.bias = plan{}, nil, tensor.Dense{}, nil // keep nothing of the caller's
+	jobs.Put(j)
+}
+
+// reserve makes the workspace large enough.
+func (j *job) reserve() {
+	p, k := &j.plan, j.plan.kernel
+	kc := min(k.KC, p.k)
+	if j.packed == nil {
+		grow(&j.b, ceilDiv(min(k.NC, j.cols.to-j.cols.from), k.Lanes)*p.b.panelBytes(kc))
+	}
+	for len(j.workers) < j.threads {
+		w := &worker{job: j}
+		w.run = func() {
+			defer j.running.Done()
+			w.multiply()
+		}
+		j.workers = append(j.workers, w)
+	}
+	mc, _ := j.split()
+	for _, w := range j.workers[:j.threads] {
+		grow(&w.a, ceilDiv(mc, k.Lanes)*p.a.panelBytes(kc))
+		w.scratch.reserve(k, kc)
+		grow(&w.edge, k.MR*k.NR)
+	}
+	j.reset()
+}
+
+func grow[T any](s *[]T, n int) {
+	if len(*s) < n {
+		*s = make([]T, n)
+	}
+}
+
+// split returns how many rows are packed at a time, and into how many groups the
+// columns of a block are split besides, so that every thread has work.
+func (j *job) split() (mc, groups int) {
+	k, m := j.plan.kernel, j.rows.to-j.rows.from
+	const perThread = 4 // tasks, so that threads end together
+	blocks := ceilDiv(m, k.MC)
+	if j.threads > 1 {
+		blocks = max(blocks, j.threads*perThread)
+		blocks = ceilDiv(blocks, j.threads) * j.threads
+	}
+	mc = ceilDiv(ceilDiv(m, blocks), k.Lanes) * k.Lanes
+	mc = min(k.MC, max(mc, minRows(k, j.threads)))
+	if blocks = ceilDiv(m, mc); blocks < j.threads {
+		groups = ceilDiv(j.threads*perThread, blocks)
+	}
+	return mc, max(1, groups)
+}
+
+// minRows returns the fewest rows worth a task of their own: with fewer, loading
+// panels of B costs more than multiplying by them.
+func minRows(k *kernel, threads int) int {
+	if threads == 1 {
+		return k.Lanes
+	}
+	return min(4*k.Lanes, k.MC)
+}
+
+func (j *job) reset() {
+	j.packs.next.Store(0)
+	j.tiles.next.Store(0)
+}
+
+// meet returns when all threads of the job have called it, with the counters set
+// back.
+func (j *job) meet() {
+	if j.threads == 1 {
+		j.reset()
+		return
+	}
+	j.mutex.Lock()
+	defer j.mutex.Unlock()
+	if j.waiting++; j.waiting == j.threads {
+		j.waiting = 0
+		j.round++
+		j.reset()
+		j.everyone.Broadcast()
+		return
+	}
+	for round := j.round; round == j.round; {
+		j.everyone.Wait()
+	}
+}
+
+// lane returns the panel of A that holds row ir of the block, from its lane on.
+func (w *worker) lane(ir int) unsafe.Pointer {
+	lanes := w.job.plan.kernel.Lanes
+	return unsafe.Pointer(&w.a[ir/lanes*w.aPanel+ir%lanes*4])
+}
+
+// tile computes the mr×nr elements of C from (i, j) on.
+func (w *worker) tile(i, j, mr, nr int, a unsafe.Pointer, b []byte, accumulate bool) {
+	p, k, c := &w.job.plan, w.job.plan.kernel, &w.job.c
+	panels := ceilDiv(nr, k.Lanes)
+	dot := k.dot[panels-1]
+	at := (i-w.job.rows.from)*c.Stride + j - w.job.cols.from
+	if mr == k.MR && nr%k.Lanes == 0 {
+		dot(w.chunks, w.steps, a, unsafe.Pointer(&b[0]), w.bPanel, &c.Data[at], c.Stride, p.alpha, accumulate)
+		return
+	}
+	if accumulate {
+		for r := range mr {
+			copy(w.edge[r*k.NR:], c.Data[at+r*c.Stride:at+r*c.Stride+nr])
+		}
+	}
+	dot(w.chunks, w.steps, a, unsafe.Pointer(&b[0]), w.bPanel, &w.edge[0], k.NR, p.alpha, accumulate)
+	for r := range mr {
+		copy(c.Data[at+r*c.Stride:at+r*c.Stride+nr], w.edge[r*k.NR:])
+	}
+}
+
+// addBias makes C the bias, or adds the bias to it.
+func (w *worker) addBias(i0, i1, j0, j1 int) {
+	j := w.job
+	bias := j.bias[j0:j1]
+	for i := i0; i < i1; i++ {
+		row := j.c.Row(i - j.rows.from)[j0-j.cols.from : j1-j.cols.from]
+		if !j.accumulate {
+			copy(row, bias)
+			continue
+		}
+		for k, b := range bias {
+			row[k] += b
+		}
+	}
+}
+
+// runBF16 computes the product part by part in float32, and rounds each.
+func (p *plan) runBF16(c *quant.Tensor, packed *Packed, o Options) {
+	const partRows = 512
+	part := parts.Get().(*[]float32)
+	defer parts.Put(part)
+	for i := 0; i < p.m; i += partRows {
+		rows := extent{i, min(i+partRows, p.m)}
+		for j := 0; j < p.n; j += p.kernel.NC {
+			cols := extent{j, min(j+p.kernel.NC, p.n)}
+			width := cols.to - cols.from
+			grow(part, (rows.to-rows.from)*width)
+			d := tensor.Of(rows.to-rows.from, width, (*part)[:(rows.to-rows.from)*width])
+			place := func(r int) []byte {
+				return c.Codes[((rows.from+r)*p.n+cols.from)*2:][:2*width]
+			}
+			for r := range d.Rows {
+				if o.Accumulate {
+					must(tensor.FromBytes(d.Row(r), place(r), format.BF16))
+				}
+			}
+			p.run(d, rows, cols, packed, o)
+			for r := range d.Rows {
+				must(tensor.ToBytes(place(r), d.Row(r), format.BF16))
+			}
+		}
+	}
+}
+
+var parts = sync.Pool{New: func() any { return new([]float32) }}
+
+// must panics where slices that this package sized do not fit.
+func must(err error) {
+	if err != nil {
+		panic(err)
+	}
+}
+
+func ceilDiv(a, b int) int { return (a + b - 1) / b }

@@ -1,0 +1,92 @@
+package gemm
+
+import (
+	"unsafe"
+
+	"github.com/microscale-go/microscale/internal/cpu"
+)
+
+// A microkernel multiplies a panel of A by panels of B into a tile of C.
+//
+// A panel holds some lines of an operand (its lanes: 16 or 8) over some
+// positions along K, as a sequence of chunks. A chunk is the run of positions in
+// which every line has one scale:
+//
+//	chunk   steps × lanes × 4 bytes   the elements
+//	                lanes × float32   their scales
+//	                lanes × int32     panels of A of the type int8 only: see below
+//
+// A step is 4 bytes of every lane, one lane behind the other: one float32, two
+// BF16 or four int8 elements that follow each other along K. The kernel computes,
+// for the MR lanes i of A and the lanes j of one to NR/Lanes panels of B,
+//
+//	C[i][j] (+)= alpha · Σ over chunks of scale_a[i] · scale_b[j] · Σ over the chunk of a[i][k]·b[j][k]
+//
+// where BF16 and float32 kernels round alpha·scale_b, then times scale_a, and add
+// each chunk to C with one fused multiply-add. "(+)=" adds to C where accumulate
+// is set, and does not read C where it is not: C may be NaN then. A tile is
+// always whole: the loops give the kernel a scratch tile where C ends within it,
+// and panels are filled up with zeros.
+//
+// int8 panels hold the elements as integers, the factor 2^-u of each element
+// format aside. Those of A are signed; those of B are unsigned, offset by the
+// bias of their format, because VPDPBUSD wants one of each. The product of the
+// block is then too large by bias·Σa, and the int32 behind the scales of A is
+// -bias·Σa, from which the kernel starts its sum. Everything until there is exact.
+// The scales of E8M0 formats are stored as exponents shifted to a float32's
+// exponent field, whose sum (less what B's subtracts) is their product's; other
+// scales are float32 and multiplied.
+type kernel struct {
+	Name  string
+	Tier  cpu.Tier
+	Peak  string // the instruction that bounds it
+	panel panelType
+	block int  // int8: elements per scale
+	pow2  bool // int8: scales are exponents
+
+	Lanes      int // lines in a panel
+	MR, NR     int // lanes of A, and of B at most, in one tile; MR divides Lanes, and Lanes NR
+	MC, NC, KC int // lines of A, lines of B and positions packed at a time
+
+	dot []dotFunc // by panels of B less one
+}
+
+// A dotFunc is a microkernel: chunks of steps each, a panel of A from its first
+// lane that counts, the first of the panels of B, which are bPanel bytes apart,
+// and a tile of C whose rows are ldc elements apart.
+type dotFunc func(chunks, steps int, a, b unsafe.Pointer, bPanel int, c *float32, ldc int, alpha float32, accumulate bool)
+
+// A panelType is what a panel holds.
+type panelType uint8
+
+const (
+	panelF32 panelType = iota
+	panelBF16
+	panelInt8
+)
+
+// perStep returns the elements of one lane in a step.
+func (t panelType) perStep() int { return [...]int{panelF32: 1, panelBF16: 2, panelInt8: 4}[t] }
+
+// String returns the type's name.
+func (t panelType) String() string {
+	return [...]string{panelF32: "f32", panelBF16: "bf16", panelInt8: "int8"}[t]
+}
+
+// A Kernel says what one row of the kernel table is.
+type Kernel struct {
+	Name  string   // as Options.Kernel takes it
+	Tier  cpu.Tier // the instructions it needs
+	Panel string   // what operands are decoded to: f32, bf16 or int8
+	Peak  string   // the instruction whose rate bounds it; "" where it is plain Go
+}
+
+// Kernels returns the kernels of this build in the order in which they are
+// tried.
+func Kernels() []Kernel {
+	list := make([]Kernel, len(kernels))
+	for i, k := range kernels {
+		list[i] = Kernel{k.Name, k.Tier, k.panel.String(), k.Peak}
+	}
+	return list
+}

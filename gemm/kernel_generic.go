@@ -1,0 +1,183 @@
+package gemm
+
+import (
+	"math"
+	"unsafe"
+
+	"github.com/microscale-go/microscale/internal/cpu"
+)
+
+// The plain kernels, always compiled. The float32 one serves machines without
+// another; the BF16 and int8 ones are the twins of those in assembly, bit for
+// bit, and are chosen by name alone.
+var (
+	plainF32  = kernel{Name: "f32-plain", Tier: cpu.Plain, panel: panelF32, Lanes: 16, MR: 4, NR: 16, MC: 64, NC: 1024, KC: 512, dot: []dotFunc{dotF32Generic}}
+	plainBF16 = kernel{Name: "bf16-plain", Tier: cpu.Plain, panel: panelBF16, Lanes: 16, MR: 8, NR: 16, MC: bf16MC, NC: bf16NC, KC: bf16KC, dot: []dotFunc{dotBF16Generic}}
+	plainMX   = kernel{Name: "int8-mx-plain", Tier: cpu.Plain, panel: panelInt8, block: 32, pow2: true, Lanes: 16, MR: 4, NR: 16, MC: int8MC, NC: int8NC, KC: int8KC, dot: []dotFunc{dotMXGeneric}}
+	plainNV   = kernel{Name: "int8-nv-plain", Tier: cpu.Plain, panel: panelInt8, block: 16, Lanes: 16, MR: 4, NR: 16, MC: int8MC, NC: int8NC, KC: int8KC, dot: []dotFunc{dotNVGeneric}}
+)
+
+// KC is part of what a kernel computes, so twins share it. B's panels stay in
+// the third-level cache, A's in the second.
+const (
+	bf16MC, bf16NC, bf16KC = 192, 2064, 1024
+	int8MC, int8NC, int8KC = 192, 2064, 2048
+)
+
+const lanes16 = 16 // of the plain kernels' panels
+
+// dotF32Generic is the float32 kernel of 4×16.
+func dotF32Generic(chunks, steps int, a, b unsafe.Pointer, _ int, c *float32, ldc int, alpha float32, accumulate bool) {
+	chunk := (steps + 1) * lanes16
+	as, bs := unsafe.Slice((*float32)(a), (chunks-1)*chunk+steps*lanes16+4), unsafe.Slice((*float32)(b), chunks*chunk)
+	for range chunks {
+		for j := 0; j < lanes16; j += 4 {
+			var s00, s01, s02, s03, s10, s11, s12, s13, s20, s21, s22, s23, s30, s31, s32, s33 float32
+			for k := range steps {
+				x, y := (*[4]float32)(as[k*lanes16:]), (*[4]float32)(bs[k*lanes16+j:])
+				y0, y1, y2, y3 := y[0], y[1], y[2], y[3]
+				s00 += x[0] * y0
+				s01 += x[0] * y1
+				s02 += x[0] * y2
+				s03 += x[0] * y3
+				s10 += x[1] * y0
+				s11 += x[1] * y1
+				s12 += x[1] * y2
+				s13 += x[1] * y3
+				s20 += x[2] * y0
+				s21 += x[2] * y1
+				s22 += x[2] * y2
+				s23 += x[2] * y3
+				s30 += x[3] * y0
+				s31 += x[3] * y1
+				s32 += x[3] * y2
+				s33 += x[3] * y3
+			}
+			sums := [4][4]float32{{s00, s01, s02, s03}, {s10, s11, s12, s13}, {s20, s21, s22, s23}, {s30, s31, s32, s33}}
+			for i := range sums {
+				row := unsafe.Slice((*float32)(unsafe.Add(unsafe.Pointer(c), 4*(i*ldc+j))), 4)
+				for jj, s := range sums[i] {
+					addTo(&row[jj], alpha, as[steps*lanes16+i], bs[steps*lanes16+j+jj], s, accumulate)
+				}
+			}
+		}
+		accumulate = true
+		if as, bs = as[min(chunk, len(as)):], bs[chunk:]; len(bs) == 0 {
+			return
+		}
+	}
+}
+
+// addTo adds one chunk's sum to an element of C.
+func addTo(c *float32, alpha, sa, sb, sum float32, accumulate bool) {
+	s := float32(float32(alpha*sb) * sa)
+	if accumulate {
+		*c = fma(float64(s)*float64(sum), *c)
+	} else {
+		*c = float32(s * sum)
+	}
+}
+
+// fma returns product + c rounded once to float32. The product is exact in
+// float64; where the sum is not, it is rounded to odd, so that rounding it again
+// is as good as rounding once.
+func fma(product float64, c float32) float32 {
+	y := float64(c)
+	sum := product + y
+	t := sum - product
+	err := (product - (sum - t)) + (y - t) // exactly what sum lacks
+	if err != 0 && !math.IsInf(sum, 0) && !math.IsNaN(sum) {
+		bits := math.Float64bits(sum)
+		if (err > 0) == (sum > 0) {
+			bits |= 1
+		} else if bits&1 == 0 {
+			bits--
+		}
+		sum = math.Float64frombits(bits)
+	}
+	return float32(sum)
+}
+
+// dotBF16Generic is the BF16 kernel of 8×16, with the arithmetic of VDPBF16PS:
+// of each pair the odd element first, then the even one, each with one fused
+// multiply-add to nearest even, denormal inputs and results flushed to zero.
+func dotBF16Generic(chunks, steps int, a, b unsafe.Pointer, _ int, c *float32, ldc int, alpha float32, accumulate bool) {
+	const mr = 8
+	chunk := (steps + 1) * lanes16
+	for range chunks {
+		as, bs := unsafe.Slice((*uint32)(a), steps*lanes16+mr), unsafe.Slice((*uint32)(b), chunk)
+		for i := range mr {
+			row := unsafe.Slice((*float32)(unsafe.Add(unsafe.Pointer(c), 4*i*ldc)), lanes16)
+			for j := range row {
+				var sum float32
+				for k := range steps {
+					x, y := as[k*lanes16+i], bs[k*lanes16+j]
+					sum = fmaFlushed(x&0xffff0000, y&0xffff0000, sum)
+					sum = fmaFlushed(x<<16, y<<16, sum)
+				}
+				sa, sb := math.Float32frombits(as[steps*lanes16+i]), math.Float32frombits(bs[steps*lanes16+j])
+				addTo(&row[j], alpha, sa, sb, sum, accumulate)
+			}
+		}
+		accumulate = true
+		a, b = unsafe.Add(a, 4*chunk), unsafe.Add(b, 4*chunk)
+	}
+}
+
+// fmaFlushed returns x·y + c of float32 bits x and y, denormals flushed.
+func fmaFlushed(x, y uint32, c float32) float32 {
+	return flush(fma(float64(flush(math.Float32frombits(x)))*float64(flush(math.Float32frombits(y))), c))
+}
+
+// flush returns x, or a zero of its sign where x is subnormal.
+func flush(x float32) float32 {
+	if bits := math.Float32bits(x); bits&(0xff<<23) == 0 {
+		return math.Float32frombits(bits & (1 << 31))
+	}
+	return x
+}
+
+// dotMXGeneric and dotNVGeneric are the int8 kernels of 4×16 for scales that
+// are exponents and for float32 scales.
+func dotMXGeneric(chunks, steps int, a, b unsafe.Pointer, _ int, c *float32, ldc int, alpha float32, accumulate bool) {
+	dotInt8Generic(chunks, steps, a, b, c, ldc, alpha, accumulate, func(sa, sb uint32) float32 { return math.Float32frombits(sa + sb) })
+}
+
+func dotNVGeneric(chunks, steps int, a, b unsafe.Pointer, _ int, c *float32, ldc int, alpha float32, accumulate bool) {
+	dotInt8Generic(chunks, steps, a, b, c, ldc, alpha, accumulate, func(sa, sb uint32) float32 {
+		return float32(math.Float32frombits(sa) * math.Float32frombits(sb))
+	})
+}
+
+func dotInt8Generic(chunks, steps int, a, b unsafe.Pointer, c *float32, ldc int, alpha float32, accumulate bool, scale func(sa, sb uint32) float32) {
+	const mr = 4
+	chunkA, chunkB := (steps+2)*lanes16, (steps+1)*lanes16
+	var sums [mr][lanes16]float32
+	for range chunks {
+		as, bs := unsafe.Slice((*uint32)(a), (steps+1)*lanes16+mr), unsafe.Slice((*uint32)(b), chunkB)
+		for i := range mr {
+			for j := range lanes16 {
+				dot := int32(as[(steps+1)*lanes16+i])
+				for k := range steps {
+					x, y := as[k*lanes16+i], bs[k*lanes16+j]
+					for s := 0; s < 32; s += 8 {
+						dot += int32(int8(x>>s)) * int32(uint8(y>>s))
+					}
+				}
+				s := scale(as[steps*lanes16+i], bs[steps*lanes16+j])
+				sums[i][j] = fma(float64(s)*float64(dot), sums[i][j])
+			}
+		}
+		a, b = unsafe.Add(a, 4*chunkA), unsafe.Add(b, 4*chunkB)
+	}
+	for i := range mr {
+		row := unsafe.Slice((*float32)(unsafe.Add(unsafe.Pointer(c), 4*i*ldc)), lanes16)
+		for j := range row {
+			if accumulate {
+				row[j] = fma(float64(alpha)*float64(sums[i][j]), row[j])
+			} else {
+				row[j] = float32(alpha * sums[i][j])
+			}
+		}
+	}
+}

@@ -1,0 +1,9 @@
+//go:build !purego
+
+package gemm
+
+// kernels is the table of this build, best first.
+var kernels = []*kernel{&plainF32, &plainBF16, &plainMX, &plainNV}
+
+// fastPack returns nothing: packing is plain.
+func fastPack(*side) packFunc { return nil }

@@ -1,0 +1,58 @@
+package gemm
+
+// multiply is the product, run by every thread of a job at once: the five loops
+// around the microkernel. Inside the two outer loops the threads take what there
+// is to do from common counters, and they meet where shared panels change hands.
+//
+//	jc   columns of C, NC at a time
+//	pc   positions along K, KC at a time       pack NC×KC of B once, for all threads
+//	ic   rows of C, at most MC at a time       pack mc×KC of A, for this thread
+//	jr   columns of the block, NR at a time    NR×KC of B stay in the second cache
+//	ir   rows of the block, MR at a time       microkernel: one tile of C
+//
+// Only KC decides how sums are rounded; every other extent is free.
+func (w *worker) multiply() {
+	j := w.job
+	p, k := &j.plan, j.plan.kernel
+	mcMax, groups := j.split()
+	for jc := j.cols.from; jc < j.cols.to; jc += k.NC {
+		nc := min(k.NC, j.cols.to-jc)
+		strips := ceilDiv(nc, k.NR)
+		for pc := 0; pc < p.k; pc += k.KC {
+			kc := min(k.KC, p.k-pc)
+			w.chunks, w.steps = p.b.geometry(kc)
+			w.aPanel, w.bPanel = p.a.panelBytes(kc), p.b.panelBytes(kc)
+			accumulate := j.accumulate || pc > 0
+
+			b := j.packed.panels(jc, pc)
+			if b == nil {
+				b = j.b
+				for i := j.packs.take(); i < ceilDiv(nc, k.Lanes); i = j.packs.take() {
+					p.b.pack(b[i*w.bPanel:(i+1)*w.bPanel], jc+i*k.Lanes, pc, kc, &w.scratch)
+				}
+				j.meet()
+			}
+
+			blocks := ceilDiv(j.rows.to-j.rows.from, mcMax)
+			for i := j.tiles.take(); i < blocks*groups; i = j.tiles.take() {
+				ic, group := j.rows.from+i/groups*mcMax, i%groups
+				mc := min(mcMax, j.rows.to-ic)
+				first, last := strips*group/groups, strips*(group+1)/groups
+				if j.bias != nil && pc == 0 {
+					w.addBias(ic, ic+mc, jc+first*k.NR, min(jc+last*k.NR, jc+nc))
+				}
+				for l := 0; l < mc; l += k.Lanes {
+					p.a.pack(w.a[l/k.Lanes*w.aPanel:(l/k.Lanes+1)*w.aPanel], ic+l, pc, kc, &w.scratch)
+				}
+				for jr := first * k.NR; jr < min(last*k.NR, nc); jr += k.NR {
+					nr := min(k.NR, nc-jr)
+					for ir := 0; ir < mc; ir += k.MR {
+						mr := min(k.MR, mc-ir)
+						w.tile(ic+ir, jc+jr, mr, nr, w.lane(ir), b[jr/k.Lanes*w.bPanel:], accumulate || j.bias != nil)
+					}
+				}
+			}
+			j.meet()
+		}
+	}
+}

@@ -1,0 +1,204 @@
+package gemm
+
+import (
+	"math"
+	"unsafe"
+
+	"github.com/microscale-go/microscale/format"
+	"github.com/microscale-go/microscale/tensor"
+)
+
+// A packFunc fills one panel as side.pack does, or returns false where it cannot
+// take what it finds there; then the plain form fills the panel.
+type packFunc func(s *side, dst []byte, l0, k0, kc int, w *scratch) bool
+
+// scratch is what packing needs besides.
+type scratch struct {
+	values []float32 // of one lane
+	codes  []byte    // of a panel, one per byte
+}
+
+// reserve makes room for panels of up to kc positions.
+func (w *scratch) reserve(k *kernel, kc int) {
+	grow(&w.values, k.KC)
+	grow(&w.codes, k.Lanes*kc)
+}
+
+// int8Forms has the elements that are small integers: value = unit·integer, and
+// the bias that makes the integer unsigned.
+var int8Forms = map[*format.Scalar]struct {
+	unit float32
+	bias int32
+}{
+	format.E2M1: {1. / 2, 12},
+	format.E2M3: {1. / 8, 60},
+	format.INT8: {1. / 64, 128},
+}
+
+// geometry returns the chunks of a panel over kc positions, and the steps of each.
+func (s *side) geometry(kc int) (chunks, steps int) {
+	chunk := min(s.chunk, kc)
+	per := s.kernel.panel.perStep()
+	return (kc + chunk - 1) / chunk, (chunk + per - 1) / per
+}
+
+// panelBytes returns the bytes of a panel over kc positions.
+func (s *side) panelBytes(kc int) int {
+	chunks, steps := s.geometry(kc)
+	rows := steps + 1
+	if s.isA && s.kernel.panel == panelInt8 {
+		rows++
+	}
+	return chunks * rows * 4 * s.kernel.Lanes
+}
+
+// pack fills the panel dst with lines l0 and on, over positions k0 to k0+kc.
+func (s *side) pack(dst []byte, l0, k0, kc int, w *scratch) {
+	if s.fast == nil || !s.fast(s, dst, l0, k0, kc, w) {
+		s.packGeneric(dst, l0, k0, kc, w)
+	}
+}
+
+// packGeneric is the plain form of pack, for every format and panel type. It
+// decodes one line at a time and spreads it over its lane.
+func (s *side) packGeneric(dst []byte, l0, k0, kc int, w *scratch) {
+	lanes := s.kernel.Lanes
+	words := unsafe.Slice((*uint32)(unsafe.Pointer(unsafe.SliceData(dst))), len(dst)/4)
+	chunks, steps := s.geometry(kc)
+	per := s.kernel.panel.perStep()
+	form := int8Forms[s.t.Format.Element]
+	rows := len(words) / lanes / chunks // of words in a chunk
+	values := w.values[:chunks*steps*per]
+	for i := range lanes {
+		l := l0 + i
+		clear(values)
+		if l < s.t.Lines() {
+			s.elements(values[:kc], l, k0)
+			if s.scales == folded {
+				s.fold(values[:kc], l, k0)
+			}
+		}
+		for c := range chunks {
+			v := values[c*steps*per : (c+1)*steps*per]
+			lane := words[c*rows*lanes+i:]
+			switch s.kernel.panel {
+			case panelF32:
+				for k, x := range v {
+					lane[k*lanes] = math.Float32bits(x)
+				}
+			case panelBF16: // the upper halves: nothing is lost
+				for k := range steps {
+					lane[k*lanes] = math.Float32bits(v[2*k])>>16 | math.Float32bits(v[2*k+1])&0xffff0000
+				}
+			case panelInt8:
+				bias := form.bias
+				if s.isA {
+					bias = 0
+				}
+				var sum int32
+				for k := range steps {
+					var word uint32
+					for b, x := range v[4*k : 4*k+4] {
+						n := int32(x / form.unit)
+						sum += n
+						word |= uint32(uint8(n+bias)) << (8 * b)
+					}
+					lane[k*lanes] = word
+				}
+				if s.isA {
+					lane[(steps+1)*lanes] = uint32(-sum * s.other)
+				}
+			}
+			lane[steps*lanes] = s.scaleWord(l, k0+c*s.chunk)
+		}
+	}
+}
+
+// scaleWord returns the bits that stand in the panel for the scale of line l
+// from position k on.
+func (s *side) scaleWord(l, k int) uint32 {
+	const bias = 127
+	if l >= s.t.Lines() {
+		l = s.t.Lines() - 1 // times zeros: any scale of the tensor will do
+	}
+	switch s.scales {
+	case exponents:
+		code := int32(min(max(s.t.Scales[s.scaleIndex(l, k)], s.lo), s.hi))
+		if !s.isA {
+			code -= bias
+		}
+		return uint32(code << 23)
+	case perChunk:
+		i := s.scaleIndex(l, k)
+		if s.t.Scales32 != nil {
+			return math.Float32bits(s.t.Scales32[i])
+		}
+		return math.Float32bits(s.t.Format.Scale.Decode(uint32(s.t.Scales[i])))
+	}
+	return math.Float32bits(1)
+}
+
+// scaleIndex returns the index of the scale of line l at position k.
+func (s *side) scaleIndex(l, k int) int {
+	_, cols := s.t.ScaleShape()
+	row, col := 0, 0
+	if b := s.t.Format.Block; b.Rows > 0 {
+		row = l / b.Rows
+	}
+	if b := s.t.Format.Block; b.Cols > 0 {
+		col = k / b.Cols
+	}
+	return row*cols + col
+}
+
+// elements sets dst to the elements of line l from position k on, without their
+// scales. Position k begins a byte.
+func (s *side) elements(dst []float32, l, k int) {
+	e := s.t.Format.Element
+	n := s.t.LineBytes()
+	src := s.t.Codes[l*n : (l+1)*n][k*e.StoredBits()/8:]
+	if e.Bits() > 8 {
+		if err := tensor.FromBytes(dst, src[:len(dst)*e.StoredBits()/8], e); err != nil {
+			panic(err) // the plan admits only elements that FromBytes takes
+		}
+		return
+	}
+	var codes [64]byte
+	for len(dst) > 0 {
+		part := codes[:min(len(codes), len(dst))]
+		whole := len(part)
+		bytes, ok := e.StoredBytes(whole)
+		for !ok { // on to the end of a byte: lines end with one
+			whole++
+			bytes, ok = e.StoredBytes(whole)
+		}
+		e.Split(codes[:whole], src[:bytes])
+		e.DecodeSlice(dst, part)
+		dst, src = dst[len(part):], src[bytes:]
+	}
+}
+
+// fold multiplies the elements of line l from position k on by their scales:
+// those of Dequantize in float32 panels, without the global scale in others.
+func (s *side) fold(v []float32, l, k int) {
+	if !s.t.Format.Scaled() {
+		return
+	}
+	extent := s.t.Format.Block.Cols
+	for len(v) > 0 {
+		n := len(v)
+		if extent > 0 {
+			n = min(n, extent-k%extent)
+		}
+		var scale float32
+		if s.kernel.panel == panelF32 {
+			scale = s.t.Scale(l, k)
+		} else {
+			scale = s.t.Format.Scale.Decode(uint32(s.t.Scales[s.scaleIndex(l, k)]))
+		}
+		for i, x := range v[:n] {
+			v[i] = float32(scale * x)
+		}
+		v, k = v[n:], k+n
+	}
+}

@@ -1,0 +1,47 @@
+package gemm
+
+import (
+	"math"
+
+	"github.com/microscale-go/microscale/quant"
+)
+
+// Reference returns A·Bᵀ, M×N with rows first, summed in float64 over the values
+// that Dequantize gives, and Σ|a·b| of every element, by which rounding errors
+// are measured. It defines what the other functions of this package compute.
+func Reference(a, b *quant.Tensor) (product, magnitude []float64, err error) {
+	m, n := 0, 0
+	if a != nil && b != nil && len(a.Shape) > 0 && len(b.Shape) > 0 {
+		m, n = a.Lines(), b.Lines()
+	}
+	if err := check(m, n, a, b, Options{}); err != nil {
+		return nil, nil, err
+	}
+	product, magnitude = make([]float64, m*n), make([]float64, m*n)
+	av, bv := lines(a), lines(b)
+	for i := range m {
+		for j := range n {
+			var sum, mag float64
+			for k, x := range av[i] {
+				p := float64(x) * float64(bv[j][k])
+				sum += p
+				mag += math.Abs(p)
+			}
+			product[i*n+j], magnitude[i*n+j] = sum, mag
+		}
+	}
+	return product, magnitude, nil
+}
+
+// lines returns the values of t line by line.
+func lines(t *quant.Tensor) [][]float32 {
+	d := t.Dequantize(1)
+	if t.Direction == quant.Columnwise {
+		d = d.Transpose()
+	}
+	rows := make([][]float32, d.Rows)
+	for i := range rows {
+		rows[i] = d.Row(i)
+	}
+	return rows
+}
