@@ -127,9 +127,6 @@ func (c *Convention) Refuses(f quant.Format, name string, shape []int64) string 
 
 const weightSuffix = ".weight"
 
-// module returns the module that owns a weight.
-func module(weight string) string { return strings.TrimSuffix(weight, weightSuffix) }
-
 // Part is a component of a quantized weight.
 type Part uint8
 

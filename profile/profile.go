@@ -1,4 +1,4 @@
-// Package profile names the behaviour of other libraries as quantizer values:
+// Package profile names the behavior of other libraries as quantizer values:
 // the same block through two profiles shows why two files differ.
 //
 // A profile is data. Where a library does not define a block format, asking for
@@ -32,7 +32,7 @@ import (
 	"github.com/microscale-go/microscale/quant"
 )
 
-// A Profile is one library's behaviour: a quantizer for each of the block
+// A Profile is one library's behavior: a quantizer for each of the block
 // formats that it defines.
 type Profile struct {
 	Name string

@@ -9,7 +9,7 @@
 //
 // How a block's largest magnitude (amax) becomes its scale, and how elements
 // round, are fields of a Quantizer. Its zero value computes what NVIDIA's
-// Transformer Engine computes, bit for bit; package profile names the behaviour
+// Transformer Engine computes, bit for bit; package profile names the behavior
 // of other libraries.
 //
 // Sources: OCP Microscaling Formats 1.0 §5 and §6.3 for the MX formats; the

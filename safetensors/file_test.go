@@ -17,7 +17,7 @@ import (
 	"testing"
 )
 
-// readDump returns the bytes of a labelled dump: hexadecimal or a quoted string
+// readDump returns the bytes of a labeled dump: hexadecimal or a quoted string
 // before each bar, an offset after it. It fails where the offset is wrong.
 func readDump(t *testing.T, path string) []byte {
 	t.Helper()
@@ -118,7 +118,7 @@ func TestGoldenRead(t *testing.T) {
 // Every way to cut the file short, and any byte added, is noticed on opening.
 func TestOpenCut(t *testing.T) {
 	data := readDump(t, goldenDump)
-	for n := range len(data) {
+	for n := range data {
 		_, err := NewFile(bytes.NewReader(data[:n]), int64(n), "cut.safetensors")
 		fault, ok := errors.AsType[*FormatError](err)
 		if !ok || fault.Path != "cut.safetensors" || fault.Offset != int64(n) || fault.Fix != fixTruncated {

@@ -14,6 +14,7 @@ package sample
 import (
 	"embed"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -48,13 +49,11 @@ func openSample() (*hf.Checkpoint, error) {
 	}
 	remove := func() error { return os.RemoveAll(dir) }
 	if err := Write(dir); err != nil {
-		remove()
-		return nil, fmt.Errorf("%s: %w", Name, err)
+		return nil, fmt.Errorf("%s: %w", Name, errors.Join(err, remove()))
 	}
 	c, err := hf.Open(dir)
 	if err != nil {
-		remove()
-		return nil, fmt.Errorf("%s: %w", Name, err)
+		return nil, fmt.Errorf("%s: %w", Name, errors.Join(err, remove()))
 	}
 	c.Path = Name
 	c.OnClose(remove)
