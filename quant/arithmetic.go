@@ -116,7 +116,8 @@ func decodeFirst(amax, max float32, pow2 bool) (float32, factor) {
 }
 
 func decodeFirstBF16(amax, max float32, pow2 bool) (float32, factor) {
-	decode := toBF16(toBF16(amax) / max)
+	amax = toBF16(amax)
+	decode := toBF16(amax / max)
 	if !isUsable(amax) || decode == 0 {
 		decode = 1.0 / 128 // the epsilon of BF16
 	}
@@ -169,7 +170,8 @@ func blockDecodeFirst(amax, max float32, g global) (byte, factor) {
 }
 
 func globalDecodeFirstBF16(amax, max float32) global {
-	encode := toBF16(float32(scaleFormat.Max()*max) / toBF16(amax))
+	amax = toBF16(amax)
+	encode := toBF16(float32(scaleFormat.Max()*max) / amax)
 	if !isUsable(amax) || encode > maxFloat32 {
 		encode = 1
 	}

@@ -7,14 +7,14 @@ import (
 	"github.com/microscale-go/microscale/tensor"
 )
 
-// A Quantizer is a block format and a behaviour. It holds no state and may be
+// A Quantizer is a block format and a behavior. It holds no state and may be
 // copied and compared. The zero value of every field but Format is what
 // Transformer Engine does.
 type Quantizer struct {
 	Format Format
 
 	Rule         ScaleRule  // E8M0 scales
-	ExactRatio   bool       // RatioCeil in exact arithmetic, not on float32(amax·float32(1/max)): they differ on one amax per element format
+	ExactRatio   bool       // RatioCeil in exact arithmetic, not on float32(amax·float32(1/max)): they differ on one amax per element format, of INT8 on one per binade
 	EvenMantissa int        // mantissa bits that Even rounds to; 0: the element's
 	Arithmetic   Arithmetic // FP32 and E4M3 scales
 	PowerOfTwo   bool       // FP32 scales are powers of two, rounded away from saturation

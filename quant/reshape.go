@@ -3,6 +3,7 @@ package quant
 import (
 	"bytes"
 	"fmt"
+	"slices"
 )
 
 // What is here moves codes and scales and never requantizes. What would cut a
@@ -58,6 +59,9 @@ func Concat(tensors ...*Tensor) (*Tensor, error) {
 		return nil, fmt.Errorf("nothing to concatenate")
 	}
 	first, rows := tensors[0], 0
+	if i := slices.IndexFunc(tensors, func(t *Tensor) bool { return t.Rows() > 0 }); i >= 0 {
+		first = tensors[i] // a part without rows has no scales
+	}
 	for i, t := range tensors {
 		if err := first.joins(t); err != nil {
 			return nil, fmt.Errorf("cannot concatenate tensor %d: %w", i, err)
@@ -153,6 +157,8 @@ func (t *Tensor) joins(u *Tensor) error {
 		return fmt.Errorf("%s %s after %s %s", u.Direction, u.Format, t.Direction, t.Format)
 	case t.Cols() != u.Cols():
 		return fmt.Errorf("%d columns after %d", u.Cols(), t.Cols())
+	case u.Rows() == 0:
+		return nil
 	case t.Global != u.Global:
 		return fmt.Errorf("its global scale is %g, the first one's %g: quantize them with a common amax", u.Global, t.Global)
 	}
