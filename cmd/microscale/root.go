@@ -15,6 +15,7 @@ var groups = []struct {
 }{
 	{"Checkpoints", []func() *cobra.Command{quantizeCommand, dequantizeCommand, inspectCommand, verifyCommand}},
 	{"Numbers", []func() *cobra.Command{formatsCommand, castCommand, explainCommand}},
+	{"Speed", []func() *cobra.Command{benchCommand}},
 }
 
 const rootLong = `Microscale turns tensors and checkpoints into block-scaled low-precision numbers
@@ -55,18 +56,26 @@ func rootCommand(started *bool) *cobra.Command {
 		for _, newCommand := range g.commands {
 			cmd := newCommand()
 			cmd.GroupID = g.title
-			cmd.DisableFlagsInUseLine = true
-			cmd.Flags().SortFlags = false
-			work := cmd.RunE
-			cmd.RunE = func(cmd *cobra.Command, args []string) error {
-				*started = true
-				return work(cmd, args)
-			}
+			ours(cmd, started)
 			root.AddCommand(cmd)
 		}
 	}
 	root.DisableFlagsInUseLine = true
 	return root
+}
+
+// ours sets up a command, and those below it, as all of ours are.
+func ours(cmd *cobra.Command, started *bool) {
+	cmd.DisableFlagsInUseLine = true
+	cmd.Flags().SortFlags = false
+	work := cmd.RunE
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		*started = true
+		return work(cmd, args)
+	}
+	for _, sub := range cmd.Commands() {
+		ours(sub, started)
+	}
 }
 
 func unknownCommand(root *cobra.Command, name string) error {

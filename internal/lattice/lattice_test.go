@@ -35,6 +35,7 @@ format:
 tensor: format
 quant: format tensor internal/parallel
 gemm: quant tensor format internal/cpu internal/parallel
+bench: gemm quant tensor format internal/cpu
 layout: format quant tensor
 profile: format quant
 hf: safetensors

@@ -1,0 +1,116 @@
+// Package bench measures the operations of this module beside the limits of the
+// machine that they run on.
+//
+//	rate      what an operation does in a second: bytes of its source, or
+//	          arithmetic operations, over the median of its times
+//	limit     the rate that the machine allows, measured in the same run: memory
+//	          that streams as many bytes in and out, or the instruction that the
+//	          operation's kernel consists of, on registers alone
+//	fraction  rate / limit
+//
+// A Team is the threads that measure, each kept on a processor of its own where
+// the system can do that. Nothing here prints.
+package bench
+
+import (
+	"math"
+	"slices"
+	"time"
+)
+
+// A Sample is the times of one operation, in seconds.
+type Sample struct {
+	Median    float64
+	Deviation float64 // median of the distances from the median
+	Min, Max  float64
+	Runs      int
+}
+
+// Summarize returns the sample of some times, in seconds. Of none, it is all
+// NaN.
+func Summarize(seconds []float64) Sample {
+	if len(seconds) == 0 {
+		nan := math.NaN()
+		return Sample{Median: nan, Deviation: nan, Min: nan, Max: nan}
+	}
+	sorted := slices.Sorted(slices.Values(seconds))
+	s := Sample{Median: median(sorted), Min: sorted[0], Max: sorted[len(sorted)-1], Runs: len(sorted)}
+	for i, x := range sorted {
+		sorted[i] = math.Abs(x - s.Median)
+	}
+	slices.Sort(sorted)
+	s.Deviation = median(sorted)
+	return s
+}
+
+// median returns the middle of sorted values, or the mean of the middle two.
+func median(sorted []float64) float64 {
+	n := len(sorted)
+	return (sorted[(n-1)/2] + sorted[n/2]) / 2
+}
+
+// Spread returns the deviation as a share of the median.
+func (s Sample) Spread() float64 { return s.Deviation / s.Median }
+
+// A Unit is what a rate counts.
+type Unit string
+
+const (
+	Bytes  Unit = "GB/s"    // 10⁹ bytes a second
+	Floats Unit = "GFLOP/s" // 10⁹ additions and multiplications of floating-point numbers a second
+	Ints   Unit = "GOP/s"   // the same of integers
+)
+
+// A Result is one operation that was measured, or one limit.
+type Result struct {
+	Op      string
+	Format  string // block format; "" where the operation has none
+	Source  string // elements of the source: f32, bf16; "" where that says nothing
+	M, N, K int    // 0 where the operation has no such dimension
+	Threads int
+	Kernel  string // what ran
+	Time    Sample
+	Work    float64 // bytes or operations in Time
+	Unit    Unit
+	Limit   float64 // the rate that the limit allows; NaN for a limit itself
+	LimitBy string  // what the limit is
+}
+
+// Rate returns the rate of the median time, in its unit.
+func (r Result) Rate() float64 { return r.Work / r.Time.Median / 1e9 }
+
+// Fraction returns the share of the limit that was reached.
+func (r Result) Fraction() float64 { return r.Rate() / r.Limit }
+
+// shortest is how long a timed run takes at least, so that the clock and the
+// start of the threads do not show.
+const shortest = time.Millisecond
+
+// Measure times pass, which every thread of the team runs with its number and
+// that of the pass, which counts up from 0; the threads start together and the
+// last one to end counts. It spends the budget on it, but takes at least least
+// samples. The first pass warms caches and is not counted.
+func (t *Team) Measure(budget time.Duration, pass func(worker, i int)) Sample {
+	const least, most = 3, 1 << 14
+	start := time.Now()
+	done := 0
+	timed := func(passes int) time.Duration {
+		first := done
+		done += passes
+		return t.Time(func(worker int) {
+			for i := range passes {
+				pass(worker, first+i)
+			}
+		})
+	}
+	once := timed(1)
+	passes := 1
+	if goal := min(shortest, max(budget, shortest/10)/8); once < goal {
+		passes = int(goal/max(once, 1)) + 1
+	}
+	var seconds []float64
+	for len(seconds) < least || len(seconds) < most && time.Since(start) < budget {
+		seconds = append(seconds, timed(passes).Seconds()/float64(passes))
+	}
+	return Summarize(seconds)
+}

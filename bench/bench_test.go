@@ -1,0 +1,143 @@
+package bench
+
+import (
+	"math"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+func TestSummarize(t *testing.T) {
+	for _, tc := range []struct {
+		seconds []float64
+		want    Sample
+	}{
+		{[]float64{2}, Sample{2, 0, 2, 2, 1}},
+		{[]float64{3, 1}, Sample{2, 1, 1, 3, 2}},
+		{[]float64{9, 1, 2}, Sample{2, 1, 1, 9, 3}},
+		{[]float64{4, 1, 2, 100}, Sample{3, 1.5, 1, 100, 4}},
+		{[]float64{5, 5, 5, 5, 50}, Sample{5, 0, 5, 50, 5}},
+	} {
+		given := slices.Clone(tc.seconds)
+		if got := Summarize(tc.seconds); got != tc.want {
+			t.Errorf("Summarize(%v) = %+v, want %+v", tc.seconds, got, tc.want)
+		}
+		if !slices.Equal(given, tc.seconds) {
+			t.Errorf("Summarize(%v) changed its argument to %v", given, tc.seconds)
+		}
+	}
+	if s := Summarize(nil); !math.IsNaN(s.Median) || !math.IsNaN(s.Spread()) || s.Runs != 0 {
+		t.Errorf("Summarize(nil) = %+v", s)
+	}
+	if s := (Sample{Median: 4, Deviation: 1}).Spread(); s != 0.25 {
+		t.Errorf("the spread of 1 in 4 is %v", s)
+	}
+}
+
+func TestRate(t *testing.T) {
+	r := Result{Work: 6e9, Time: Sample{Median: 2}, Limit: 4}
+	if r.Rate() != 3 || r.Fraction() != 0.75 {
+		t.Errorf("6e9 in 2 s is %v, %v of 4", r.Rate(), r.Fraction())
+	}
+	r.Limit = math.NaN()
+	if !math.IsNaN(r.Fraction()) {
+		t.Errorf("a limit itself reaches %v of its limit", r.Fraction())
+	}
+}
+
+// teams runs body with a team of every size up to four.
+func teams(t *testing.T, body func(t *testing.T, team *Team)) {
+	t.Helper()
+	for threads := 1; threads <= min(4, Processors()); threads++ {
+		t.Run("threads="+string(rune('0'+threads)), func(t *testing.T) {
+			team, err := NewTeam(threads)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer team.Close()
+			body(t, team)
+		})
+	}
+}
+
+// TestMeasure: every worker runs every pass once, in order, and there are
+// samples even when there is no time for them.
+func TestMeasure(t *testing.T) {
+	teams(t, func(t *testing.T, team *Team) {
+		for _, budget := range []time.Duration{0, 3 * time.Millisecond} {
+			next := make([]int, team.Threads())
+			s := team.Measure(budget, func(worker, i int) {
+				if i != next[worker] {
+					t.Errorf("worker %d has pass %d after %d", worker, i, next[worker]-1)
+				}
+				next[worker]++
+			})
+			for worker, n := range next {
+				if n != next[0] || n < s.Runs+1 {
+					t.Errorf("worker %d ran %d passes, the first one %d, for %d samples", worker, n, next[0], s.Runs)
+				}
+			}
+			if s.Runs < 3 || !(s.Min <= s.Median && s.Median <= s.Max && s.Median > 0) {
+				t.Errorf("%+v", s)
+			}
+		}
+	})
+}
+
+// TestMeasureTimes: a pass of a known length has at least that time.
+func TestMeasureTimes(t *testing.T) {
+	teams(t, func(t *testing.T, team *Team) {
+		const length = 2 * time.Millisecond
+		last := team.Threads() - 1
+		s := team.Measure(0, func(worker, _ int) {
+			if worker == last {
+				time.Sleep(length)
+			}
+		})
+		if s.Min < length.Seconds() {
+			t.Errorf("passes of %v took %v s", length, s.Min)
+		}
+	})
+}
+
+func TestAlone(t *testing.T) {
+	teams(t, func(t *testing.T, team *Team) {
+		var calls atomic.Int32
+		team.Time(func(worker int) { alone(func(int) { calls.Add(1) })(worker, 0) })
+		if calls.Load() != 1 {
+			t.Errorf("a pass for one thread ran on %d", calls.Load())
+		}
+	})
+}
+
+func TestTeamSize(t *testing.T) {
+	for _, n := range []int{-1, 0, Processors() + 1} {
+		if team, err := NewTeam(n); err == nil {
+			team.Close()
+			t.Errorf("there is a team of %d threads on %d processors", n, Processors())
+		}
+	}
+}
+
+// TestShare: the shares of all workers follow each other and cover everything.
+func TestShare(t *testing.T) {
+	for threads := 1; threads <= 5; threads++ {
+		team := &Team{members: make([]member, threads)}
+		for n := range 40 {
+			for _, grain := range []int{1, 4, 7} {
+				end := 0
+				for w := range threads {
+					from, to := team.share(w, n, grain)
+					if from != end || to < from || from%grain != 0 && from != n {
+						t.Errorf("worker %d of %d has [%d, %d) of %d in steps of %d, after %d", w, threads, from, to, n, grain, end)
+					}
+					end = to
+				}
+				if end != n {
+					t.Errorf("%d workers have %d of %d", threads, end, n)
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,59 @@
+//go:build !purego
+
+package bench
+
+import (
+	"unsafe"
+
+	"github.com/microscale-go/microscale/internal/cpu"
+)
+
+// movers has the ways to move memory by tier, best first; plain stores before
+// non-temporal ones.
+var movers = []mover{
+	{"avx512", cpu.AVX512, PlainStores, reader(readAVX512), writer(writeAVX512), copier(copyAVX512), distances},
+	{"avx512 non-temporal", cpu.AVX512, NonTemporal, reader(readAVX512), writer(writeNTAVX512), copier(copyNTAVX512), distances},
+	{"avx2", cpu.AVX2, PlainStores, reader(readAVX2), writer(writeAVX2), copier(copyAVX2), distances},
+	{"avx2 non-temporal", cpu.AVX2, NonTemporal, reader(readAVX2), writer(writeNTAVX2), copier(copyNTAVX2), distances},
+	plainMover,
+}
+
+// distances are the bytes ahead to ask for, to try: none, and what the kernels
+// of this module ask for.
+var distances = []int{0, 4 << 10}
+
+func reader(kernel func(p unsafe.Pointer, n, ahead int)) func([]byte, int) {
+	return func(p []byte, ahead int) {
+		if n := len(p) / pieceBytes; n > 0 {
+			kernel(unsafe.Pointer(&p[0]), n, ahead)
+		}
+	}
+}
+
+func writer(kernel func(p unsafe.Pointer, n int)) func([]byte) {
+	return func(p []byte) {
+		if n := len(p) / lineBytes; n > 0 {
+			kernel(unsafe.Pointer(&p[0]), n)
+		}
+	}
+}
+
+func copier(kernel func(dst, src unsafe.Pointer, n, ahead int)) func(dst, src []byte, ahead int) {
+	return func(dst, src []byte, ahead int) {
+		if n := len(src) / pieceBytes; n > 0 {
+			kernel(unsafe.Pointer(&dst[0]), unsafe.Pointer(&src[0]), n, ahead)
+		}
+	}
+}
+
+// peaks has the instructions that bound kernels.
+var peaks = []peak{
+	{"VDPBF16PS", "zmm", cpu.AVX512, Floats, peakRound * 16 * 4, peakDPBF16},
+	{"VPDPBUSD", "zmm", cpu.AVX512, Ints, peakRound * 16 * 8, peakDPBUSD},
+	{"VFMADD231PS", "zmm", cpu.AVX512, Floats, peakRound * 16 * 2, peakFMA512},
+	{"VFMADD231PS", "ymm", cpu.AVX2, Floats, peakRound * 8 * 2, peakFMA256},
+	plainPeak,
+}
+
+// peakRound is the instructions in a round of the kernels above.
+const peakRound = 24

@@ -1,0 +1,218 @@
+package bench
+
+import (
+	"encoding/binary"
+	"math"
+	"slices"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"github.com/microscale-go/microscale/internal/cpu"
+)
+
+// The granularity of the kernels that move memory, in bytes.
+const (
+	lineBytes  = 64  // writes, which start at multiples of it
+	pieceBytes = 512 // reads and copies
+)
+
+// A mover is one way to move memory. Reads and copies ask for memory ahead of
+// what they read by that many bytes. Lengths are multiples of the granularity.
+type mover struct {
+	name  string
+	tier  cpu.Tier
+	way   Way
+	read  func(p []byte, ahead int)
+	write func(p []byte)
+	copy  func(dst, src []byte, ahead int)
+	ahead []int // that are worth a try
+}
+
+var plainMover = mover{"plain", cpu.Plain, PlainStores, readPlain, func(p []byte) { clear(p) }, func(dst, src []byte, _ int) { copy(dst, src) }, []int{0}}
+
+// sink keeps what was read from being optimized away.
+var sink atomic.Uint64
+
+func readPlain(p []byte, _ int) {
+	var a, b, c, d uint64
+	for ; len(p) >= 32; p = p[32:] {
+		a |= binary.NativeEndian.Uint64(p)
+		b |= binary.NativeEndian.Uint64(p[8:])
+		c |= binary.NativeEndian.Uint64(p[16:])
+		d |= binary.NativeEndian.Uint64(p[24:])
+	}
+	sink.Store(a | b | c | d)
+}
+
+// ways returns the movers of the best tier: one for each kind of store.
+func ways() []mover {
+	tier := cpu.Best()
+	var list []mover
+	for _, m := range movers {
+		if m.tier == tier {
+			list = append(list, m)
+		}
+	}
+	return list
+}
+
+// Ways returns the kinds of stores that the best tier has.
+func Ways() []Way {
+	var list []Way
+	for _, w := range ways() {
+		list = append(list, w.way)
+	}
+	return list
+}
+
+// buffer returns memory that starts with a cache line.
+func buffer(n int) []byte {
+	b := make([]byte, n+lineBytes)
+	skip := int(-uintptr(unsafe.Pointer(&b[0])) & (lineBytes - 1))
+	return b[skip : skip+n : skip+n]
+}
+
+func roundUp(n, multiple int) int { return (n + multiple - 1) / multiple * multiple }
+
+// A Memory is the buffers that streams run through, kept from one measurement to
+// the next.
+type Memory struct{ in, out []byte }
+
+// reserve makes room for streams of so many bytes by a team.
+func (m *Memory) reserve(in, out int) {
+	if len(m.in) < in {
+		m.in = buffer(in)
+		for i := 0; i < in; i += lineBytes {
+			m.in[i] = 1 // so that pages are the process's own, and not all the same one
+		}
+	}
+	if len(m.out) < out {
+		m.out = buffer(out)
+		clear(m.out)
+	}
+}
+
+// A Way says which stores a stream uses.
+type Way string
+
+const (
+	AnyStores   Way = ""             // whichever is faster
+	PlainStores Way = "plain"        // that fetch a line before they change it
+	NonTemporal Way = "non-temporal" // that write whole lines past the caches
+)
+
+// Read measures reading n bytes, the threads' shares of them together.
+func (t *Team) Read(mem *Memory, n int, budget time.Duration) Result {
+	n = roundUp(n, pieceBytes*t.Threads())
+	mem.reserve(n, 0)
+	var tries []try
+	w := ways()[0]
+	for _, ahead := range w.ahead {
+		tries = append(tries, try{w.name, func(worker, _ int) {
+			from, to := t.share(worker, n, pieceBytes)
+			w.read(mem.in[from:to], ahead)
+		}})
+	}
+	return t.limit("read", Bytes, float64(n), budget, tries)
+}
+
+// Write measures writing n bytes.
+func (t *Team) Write(mem *Memory, n int, way Way, budget time.Duration) Result {
+	n = roundUp(n, lineBytes*t.Threads())
+	mem.reserve(0, n)
+	var tries []try
+	for _, w := range storing(way) {
+		tries = append(tries, try{w.name, func(worker, _ int) {
+			from, to := t.share(worker, n, lineBytes)
+			w.write(mem.out[from:to])
+		}})
+	}
+	return t.limit("write", Bytes, float64(n), budget, tries)
+}
+
+// Copy measures copying n bytes; its rate counts them twice, as read and written.
+func (t *Team) Copy(mem *Memory, n int, way Way, budget time.Duration) Result {
+	n = roundUp(n, pieceBytes*t.Threads())
+	mem.reserve(n, n)
+	var tries []try
+	for _, w := range storing(way) {
+		for _, ahead := range w.ahead {
+			tries = append(tries, try{w.name, func(worker, _ int) {
+				from, to := t.share(worker, n, pieceBytes)
+				w.copy(mem.out[from:to], mem.in[from:to], ahead)
+			}})
+		}
+	}
+	return t.limit("copy", Bytes, 2*float64(n), budget, tries)
+}
+
+// tiles are the bytes that a stream reads before it writes its share, to try.
+var tiles = []int{2 << 10, 16 << 10}
+
+// Stream measures reading in bytes and writing out bytes at the same time,
+// evenly mixed, as an operation does that reads its source once and writes its
+// result once; its rate counts both. It is that of the best of several mixtures.
+func (t *Team) Stream(mem *Memory, in, out int, way Way, budget time.Duration) Result {
+	in, out = roundUp(in, pieceBytes*t.Threads()), roundUp(out, lineBytes*t.Threads())
+	mem.reserve(in, out)
+	var tries []try
+	for _, w := range storing(way) {
+		for _, tile := range tiles {
+			for _, ahead := range w.ahead {
+				tries = append(tries, try{w.name, func(worker, _ int) {
+					from, to := t.share(worker, in, pieceBytes)
+					outFrom, outTo := t.share(worker, out, lineBytes)
+					mix(w, mem.in[from:to], mem.out[outFrom:outTo], tile, ahead)
+				}})
+			}
+		}
+	}
+	return t.limit("stream", Bytes, float64(in+out), budget, tries)
+}
+
+// mix reads in and writes out, some of each in turn.
+func mix(w mover, in, out []byte, tile, ahead int) {
+	total, written := len(out), 0
+	for done := 0; done < len(in); {
+		n := min(tile, len(in)-done)
+		w.read(in[done:done+n], ahead)
+		done += n
+		due := int(float64(total)*float64(done)/float64(len(in))) / lineBytes * lineBytes
+		w.write(out[written:due])
+		written = due
+	}
+	w.write(out[written:])
+}
+
+// storing returns the movers of the best tier that store the way asked for; the
+// first where none does.
+func storing(way Way) []mover {
+	all := ways()
+	list := slices.DeleteFunc(slices.Clone(all), func(w mover) bool { return way != AnyStores && way != w.way })
+	if len(list) == 0 {
+		return all[:1]
+	}
+	return list
+}
+
+// A try is one of several ways to do the same.
+type try struct {
+	kernel string
+	pass   func(worker, i int)
+}
+
+// limit measures the fastest of several ways to do the same work.
+func (t *Team) limit(op string, unit Unit, work float64, budget time.Duration, tries []try) Result {
+	best, least := tries[0], math.Inf(1)
+	if len(tries) > 1 {
+		for _, w := range tries {
+			start := time.Now()
+			if s := t.Measure(0, w.pass); s.Min < least {
+				best, least = w, s.Min
+			}
+			budget -= time.Since(start)
+		}
+	}
+	return Result{Op: op, Threads: t.Threads(), Kernel: best.kernel, Time: t.Measure(budget, best.pass), Work: work, Unit: unit, Limit: math.NaN()}
+}

@@ -1,0 +1,151 @@
+package bench
+
+import (
+	"bytes"
+	"math"
+	"testing"
+	"unsafe"
+
+	"github.com/microscale-go/microscale/internal/cpu"
+	"github.com/microscale-go/microscale/internal/cpu/cputest"
+	"github.com/microscale-go/microscale/internal/guard"
+)
+
+// TestMovers: every mover reads and writes the memory it was given and no byte
+// beside it.
+func TestMovers(t *testing.T) {
+	for _, m := range movers {
+		if m.tier > cpu.Tiers()[0] {
+			t.Logf("%s: this processor lacks its instructions", m.name)
+			continue
+		}
+		t.Run("mover="+m.name, func(t *testing.T) {
+			for _, side := range []guard.Side{guard.Start, guard.End} {
+				for _, n := range []int{0, 512, 1024, 8192} {
+					src := guard.Bytes(t, n, side)
+					for i := range src {
+						src[i] = byte(i*7 + i>>8)
+					}
+					dst := guard.Bytes(t, n, side)
+					for _, ahead := range m.ahead {
+						m.read(src, ahead)
+						clear(dst)
+						m.copy(dst, src, ahead)
+						if !bytes.Equal(dst, src) {
+							t.Errorf("a copy of %d bytes differs", n)
+						}
+					}
+				}
+				for _, n := range []int{0, 64, 128, 192, 4096} {
+					dst := guard.Bytes(t, n, side)
+					for i := range dst {
+						dst[i] = 0xff
+					}
+					m.write(dst)
+					if len(bytes.Trim(dst, "\x00")) != 0 {
+						t.Errorf("%d bytes are not all written", n)
+					}
+				}
+			}
+		})
+	}
+}
+
+// TestMix: a stream reads and writes every byte once and in order, and as much
+// of one as of the other at any time.
+func TestMix(t *testing.T) {
+	for _, tc := range []struct{ in, out, tile int }{{512, 64, 512}, {1 << 16, 1<<14 + 64, 2048}, {1 << 16, 64, 4096}, {1536, 4096, 1024}, {512, 0, 2048}} {
+		in, out := make([]byte, tc.in), make([]byte, tc.out)
+		read, written := 0, 0
+		m := mover{
+			read: func(p []byte, _ int) {
+				if len(p) == 0 || &p[0] != &in[read] || len(p)%pieceBytes != 0 {
+					t.Errorf("%+v: reads %d bytes after %d", tc, len(p), read)
+				}
+				read += len(p)
+			},
+			write: func(p []byte) {
+				if len(p) > 0 && &p[0] != &out[written] || len(p)%lineBytes != 0 {
+					t.Errorf("%+v: writes %d bytes after %d", tc, len(p), written)
+				}
+				written += len(p)
+				if behind := float64(tc.out)*float64(read)/float64(tc.in) - float64(written); behind < 0 || behind >= lineBytes && read < tc.in {
+					t.Errorf("%+v: %d bytes written after %d were read", tc, written, read)
+				}
+			},
+		}
+		mix(m, in, out, tc.tile, 0)
+		if read != tc.in || written != tc.out {
+			t.Errorf("%+v: %d bytes read, %d written", tc, read, written)
+		}
+	}
+}
+
+func TestBuffer(t *testing.T) {
+	for _, n := range []int{0, 1, 64, 1000, 1 << 16} {
+		b := buffer(n)
+		if len(b) != n || cap(b) != n || n > 0 && uintptr(unsafe.Pointer(&b[0]))%lineBytes != 0 {
+			t.Errorf("buffer(%d): length %d, capacity %d, not at a cache line", n, len(b), cap(b))
+		}
+	}
+}
+
+// TestLimits measures everything once, on next to nothing.
+func TestLimits(t *testing.T) {
+	cputest.Run(t, func(t *testing.T, tier cpu.Tier) {
+		teams(t, func(t *testing.T, team *Team) {
+			mem := &Memory{}
+			check := func(r Result, op string, unit Unit, work float64) {
+				t.Helper()
+				if r.Op != op || r.Unit != unit || r.Work != work || r.Threads != team.Threads() || r.Kernel == "" || !(r.Rate() > 0) || math.IsInf(r.Rate(), 0) || !math.IsNaN(r.Limit) {
+					t.Errorf("want %s of %v in %s, got %+v", op, work, unit, r)
+				}
+			}
+			const n = 3 * 1024 * 4 // divides by pieces and threads up to four
+			check(team.Read(mem, n, 0), "read", Bytes, n)
+			for _, way := range append(Ways(), AnyStores) {
+				check(team.Write(mem, n, way, 0), "write", Bytes, n)
+				check(team.Copy(mem, n, way, 0), "copy", Bytes, 2*n)
+				check(team.Stream(mem, 2*n, n, way, 0), "stream", Bytes, 3*n)
+			}
+			names := Peaks()
+			if len(names) == 0 {
+				t.Error("there is no peak to measure")
+			}
+			for _, name := range names {
+				r, err := team.Peak(name, 0)
+				if err != nil || r.Kernel != name || r.Op != "peak" || !(r.Rate() > 0) || r.Unit == Bytes {
+					t.Errorf("peak of %s: %+v, %v", name, r, err)
+				}
+			}
+			if _, err := team.Peak("TDPBF8PS", 0); err == nil {
+				t.Error("an instruction that no kernel has was measured")
+			}
+		})
+	})
+}
+
+// TestWay: a limit of given stores is measured with them, where the tier has them.
+func TestWay(t *testing.T) {
+	cputest.Run(t, func(t *testing.T, tier cpu.Tier) {
+		for _, w := range storing(AnyStores) {
+			if w.tier != tier {
+				t.Errorf("%s is not of the tier %v", w.name, tier)
+			}
+		}
+		for _, way := range Ways() {
+			if list := storing(way); len(list) != 1 || list[0].way != way {
+				t.Errorf("%d movers for %s stores", len(list), way)
+			}
+		}
+		if list := storing("none such"); list[0].name != ways()[0].name {
+			t.Errorf("unknown stores choose %s", list[0].name)
+		}
+	})
+}
+
+func TestMachine(t *testing.T) {
+	if m := ThisMachine(); m.CPU == "" || m.Processors < 1 || m.Tier != cpu.Best().String() || m.Go == "" || m.System == "" {
+		t.Errorf("%+v", m)
+	}
+}

@@ -1,0 +1,61 @@
+package bench
+
+import (
+	"os"
+	"slices"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// given is the processors of the process as it started, before any thread was
+// pinned.
+var given = func() []int {
+	var set unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &set); err != nil {
+		return nil
+	}
+	var list []int
+	for i := 0; len(list) < set.Count(); i++ {
+		if set.IsSet(i) {
+			list = append(list, i)
+		}
+	}
+	return list
+}()
+
+// processors returns the processors that this process was given.
+func processors() []int {
+	if len(given) == 0 {
+		return unknownProcessors()
+	}
+	return given
+}
+
+// thread names the calling thread.
+func thread() int { return unix.Gettid() }
+
+// pin keeps a thread on some processors, and reports whether that was done.
+func pin(thread int, processors ...int) bool {
+	var set unix.CPUSet
+	for _, p := range processors {
+		set.Set(p)
+	}
+	return unix.SchedSetaffinity(thread, &set) == nil
+}
+
+// others returns the threads of the process but those given. Threads that begin
+// later stay where the ones do that begin them.
+func others(but []int) []int {
+	entries, err := os.ReadDir("/proc/self/task")
+	if err != nil {
+		return nil
+	}
+	var list []int
+	for _, e := range entries {
+		if id, err := strconv.Atoi(e.Name()); err == nil && !slices.Contains(but, id) {
+			list = append(list, id)
+		}
+	}
+	return list
+}

@@ -1,0 +1,63 @@
+package bench
+
+import (
+	"slices"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// place returns the processors on which a thread may run; 0 is the caller.
+func place(t *testing.T, thread int) []int {
+	t.Helper()
+	var set unix.CPUSet
+	if err := unix.SchedGetaffinity(thread, &set); err != nil {
+		t.Fatal(err)
+	}
+	var list []int
+	for i := 0; len(list) < set.Count(); i++ {
+		if set.IsSet(i) {
+			list = append(list, i)
+		}
+	}
+	return list
+}
+
+// TestPinned: each thread of a team has a processor of its own, other threads
+// the rest of the team's; afterwards all is as it was.
+func TestPinned(t *testing.T) {
+	teams(t, func(t *testing.T, team *Team) {
+		if !team.Pinned() {
+			t.Fatal("the team is not pinned")
+		}
+		places := make([][]int, team.Threads())
+		team.Time(func(worker int) { places[worker] = place(t, 0) })
+		for w, p := range places {
+			if !slices.Equal(p, given[w:w+1]) {
+				t.Errorf("worker %d runs on %v of %v", w, p, given)
+			}
+		}
+		var members []int
+		for i := range team.members {
+			members = append(members, team.members[i].thread)
+		}
+		want := given
+		if team.Threads() > 1 {
+			want = given[1:team.Threads()]
+		}
+		rest := others(members)
+		if len(rest) == 0 {
+			t.Error("the process has no threads but the team's")
+		}
+		for _, id := range rest {
+			if got := place(t, id); !slices.Equal(got, want) {
+				t.Errorf("thread %d runs on %v, want %v", id, got, want)
+			}
+		}
+	})
+	for _, id := range others(nil) {
+		if got := place(t, id); !slices.Equal(got, given) {
+			t.Errorf("after the teams, thread %d runs on %v, want %v", id, got, given)
+		}
+	}
+}

@@ -1,0 +1,191 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/spf13/cobra"
+
+	"github.com/microscale-go/microscale/bench"
+	"github.com/microscale-go/microscale/internal/cpu"
+)
+
+const benchHelp = `A rate is that of the median of several runs, "±" the median distance from it as
+a share. Its limit is what the machine allows, measured in the same run: memory
+that streams as many bytes, or the instruction that the kernel consists of, on
+registers alone. Threads are kept on processors of their own among those that
+the process was given, where the system can do that.`
+
+func benchCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "bench WORK",
+		Short: "speed beside the machine's limits",
+		Long: `Measures how fast the kernels are, and how fast the machine allows them to be.
+
+` + benchHelp,
+		Example: `  microscale bench limits
+  microscale bench quantize --format mxfp8
+  microscale bench quantize --format nvfp4 --from bf16 --threads 2 --json`,
+		Args: cobra.ArbitraryArgs, // so that RunE names the unknown work
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return unknownCommand(cmd, args[0])
+			}
+			return cmd.Help()
+		},
+	}
+	const group = "Work"
+	cmd.AddGroup(&cobra.Group{ID: group, Title: group})
+	for _, sub := range []*cobra.Command{benchLimitsCommand()} {
+		sub.GroupID = group
+		cmd.AddCommand(sub)
+	}
+	return cmd
+}
+
+// A benchRun is one bench command under way: its flags, and the threads that
+// measure.
+type benchRun struct {
+	threads *int
+	budget  *time.Duration
+	kernel  *choice[cpu.Tier]
+	asJSON  *bool
+
+	*bench.Team
+	memory bench.Memory
+}
+
+// addBench gives cmd the flags of all bench commands. threads is the default of
+// --threads, and all what 0 threads are.
+func addBench(cmd *cobra.Command, threads int, all string) *benchRun {
+	tiers := stringers([]cpu.Tier{cpu.AVX512, cpu.AVX2, cpu.Plain})
+	return &benchRun{
+		threads: cmd.Flags().Int("threads", threads, "threads, each on a processor of its own; 0: "+all),
+		budget:  cmd.Flags().Duration("budget", 5*time.Second, "time to spend on measuring, the preparation aside"),
+		kernel:  addChoice(cmd, "kernel", "use the kernels of the tier `NAME`: "+strings.Join(tiers, ", ")+" (default the first that this processor has)", "", tiers, cpu.ParseTier),
+		asJSON:  cmd.Flags().Bool("json", false, "print one JSON document"),
+	}
+}
+
+// begin checks the flags, chooses the kernels and starts the threads. The
+// caller closes the team.
+func (b *benchRun) begin() error {
+	if b.kernel.given {
+		if err := cpu.Force(b.kernel.value); err != nil {
+			return misuse("--kernel: %v", err)
+		}
+	}
+	switch {
+	case *b.budget <= 0:
+		return misuse("--budget %v leaves no time to measure: give a positive one", *b.budget)
+	case *b.threads == 0:
+		*b.threads = bench.Processors()
+	case *b.threads < 0 || *b.threads > bench.Processors():
+		return misuse("--threads %d: this process was given %d processors", *b.threads, bench.Processors())
+	}
+	var err error
+	b.Team, err = bench.NewTeam(*b.threads)
+	return err
+}
+
+// part returns a share of the budget.
+func (b *benchRun) part(share float64) time.Duration {
+	return time.Duration(share * float64(*b.budget))
+}
+
+// benchDocument is one result as JSON.
+type benchDocument struct {
+	Op       string `json:"op"`
+	Format   string `json:"format"`
+	From     string `json:"from,omitempty"`
+	M        int    `json:"m"`
+	N        int    `json:"n"`
+	K        int    `json:"k"`
+	Threads  int    `json:"threads"`
+	Kernel   string `json:"kernel"`
+	Seconds  number `json:"seconds"`
+	Spread   number `json:"spread"` // median distance from the median, as a share of it
+	Runs     int    `json:"runs"`
+	Rate     number `json:"rate"`
+	Unit     string `json:"unit"`
+	Limit    number `json:"limit"` // null: this is a limit itself
+	LimitBy  string `json:"limit_by,omitempty"`
+	Fraction number `json:"fraction"`
+}
+
+func benchDocuments(results []bench.Result) []benchDocument {
+	docs := make([]benchDocument, len(results))
+	for i, r := range results {
+		docs[i] = benchDocument{
+			Op: r.Op, Format: r.Format, From: r.Source, M: r.M, N: r.N, K: r.K, Threads: r.Threads, Kernel: r.Kernel,
+			Seconds: number(r.Time.Median), Spread: number(r.Time.Spread()), Runs: r.Time.Runs,
+			Rate: number(r.Rate()), Unit: string(r.Unit), Limit: number(r.Limit), LimitBy: r.LimitBy, Fraction: number(r.Fraction()),
+		}
+	}
+	return docs
+}
+
+// printMachine says what the figures below were measured on.
+func (b *benchRun) printMachine(w io.Writer) error {
+	m := bench.ThisMachine()
+	how := "each on a processor of its own"
+	if !b.Pinned() {
+		how = "not pinned: this system has no call for it"
+	}
+	_, err := fmt.Fprintf(w, "%s, %s, %s\n%s kernels, threads %s\n\n", m.CPU, countText(m.Processors, "processor"), m.System+" "+m.Go, m.Tier, how)
+	return err
+}
+
+func countText(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// rateText writes a rate with three digits, and its spread.
+func rateText(r bench.Result) string {
+	return fmt.Sprintf("%s %s ±%.1f%%", threeDigits(r.Rate()), r.Unit, 100*r.Time.Spread())
+}
+
+// threeDigits writes a figure with three digits, or all of those before the point.
+func threeDigits(v float64) string {
+	switch digits := 2 - int(math.Floor(math.Log10(math.Abs(v)))); {
+	case math.IsNaN(v) || math.IsInf(v, 0):
+		return "-"
+	case v == 0 || digits <= 0:
+		return fmt.Sprintf("%.0f", v)
+	default:
+		return fmt.Sprintf("%.*f", min(digits, 9), v)
+	}
+}
+
+// benchTable shows results with their limits.
+func benchTable(results []bench.Result) table.Writer {
+	t := newTable(column{"work", false}, column{"kernel", false}, column{"time", true}, column{"rate", true}, column{"±", true}, column{"of the limit", true})
+	for _, r := range results {
+		fraction := "-"
+		if f := r.Fraction(); !math.IsNaN(f) {
+			fraction = fmt.Sprintf("%.2f", f)
+		}
+		t.AppendRow(table.Row{r.Op, r.Kernel, secondsText(r.Time.Median), threeDigits(r.Rate()) + " " + string(r.Unit), fmt.Sprintf("%.1f%%", 100*r.Time.Spread()), fraction})
+	}
+	return t
+}
+
+// secondsText writes a time with three digits.
+func secondsText(s float64) string {
+	for _, unit := range []struct {
+		seconds float64
+		name    string
+	}{{1, "s"}, {1e-3, "ms"}, {1e-6, "µs"}} {
+		if s >= unit.seconds {
+			return threeDigits(s/unit.seconds) + " " + unit.name
+		}
+	}
+	return threeDigits(s*1e9) + " ns"
+}

@@ -1,0 +1,139 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/spf13/cobra"
+
+	"github.com/microscale-go/microscale/bench"
+	"github.com/microscale-go/microscale/format"
+	"github.com/microscale-go/microscale/quant"
+)
+
+func benchLimitsCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "limits",
+		Short: "what the machine allows: memory and arithmetic",
+		Long: `Measures memory (rates count bytes read and bytes written) and the instructions
+that the kernels consist of, on one thread and on all. Streams read and write as
+many bytes as quantizing does.
+
+` + benchHelp,
+		Example: `  microscale bench limits
+  microscale bench limits --threads 1 --json
+  microscale bench limits --size 1`,
+		Args:              cobra.NoArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	size := cmd.Flags().Float64("size", dramMB, "`MB` that are read, or written where nothing is; small ones stay in a cache")
+	b := addBench(cmd, 0, "one, then as many as there are processors")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if !(*size > 0) || *size > 1<<20 {
+			return misuse("--size %g: give a number of MB from 0.001 to %d", *size, 1<<20)
+		}
+		counts := []int{*b.threads}
+		if *b.threads == 0 {
+			counts = slices.Compact([]int{1, bench.Processors()})
+		}
+		var columns [][]bench.Result
+		*b.budget /= time.Duration(len(counts))
+		for _, n := range counts {
+			*b.threads = n
+			if err := b.begin(); err != nil {
+				return err
+			}
+			results, err := b.limits(int(*size * 1e6))
+			b.Close()
+			if err != nil {
+				return err
+			}
+			columns = append(columns, results)
+		}
+		out := cmd.OutOrStdout()
+		if *b.asJSON {
+			return printJSON(out, benchDocuments(slices.Concat(columns...)))
+		}
+		if err := b.printMachine(out); err != nil {
+			return err
+		}
+		titles := []column{{"limit", false}}
+		for _, n := range counts {
+			titles = append(titles, column{countText(n, "thread"), true}, column{"±", true})
+		}
+		t := newTable(titles...)
+		for i, r := range columns[0] {
+			row := table.Row{limitText(r)}
+			for _, c := range columns {
+				row = append(row, threeDigits(c[i].Rate())+" "+string(c[i].Unit), spreadText(c[i]))
+			}
+			t.AppendRow(row)
+		}
+		_, err := fmt.Fprintf(out, "%s\n", t.Render())
+		return err
+	}
+	return cmd
+}
+
+// dramMB is more than caches hold.
+const dramMB = 256
+
+// limitText names a limit: what is done, or the instruction.
+func limitText(r bench.Result) string {
+	what := r.Op
+	switch {
+	case r.Unit != bench.Bytes:
+		return r.Kernel
+	case r.Format != "":
+		what = r.Source + " → " + r.Format
+	}
+	if strings.HasSuffix(r.Kernel, string(bench.NonTemporal)) {
+		what += ", " + string(bench.NonTemporal)
+	}
+	return what
+}
+
+func spreadText(r bench.Result) string { return fmt.Sprintf("%.1f%%", 100*r.Time.Spread()) }
+
+// streams are the conversions whose traffic bench limits shows.
+var streams = []struct {
+	source *format.Scalar
+	format quant.Format
+}{{format.F32, quant.MXFP8}, {format.F32, quant.MXFP4}, {format.BF16, quant.MXFP8}, {format.BF16, quant.MXFP4}}
+
+// limits measures all limits on one team.
+func (b *benchRun) limits(size int) ([]bench.Result, error) {
+	type measurement func(budget time.Duration) (bench.Result, error)
+	list := []measurement{func(budget time.Duration) (bench.Result, error) { return b.Read(&b.memory, size, budget), nil }}
+	for _, way := range bench.Ways() {
+		list = append(list, func(budget time.Duration) (bench.Result, error) { return b.Write(&b.memory, size, way, budget), nil })
+	}
+	for _, way := range bench.Ways() {
+		list = append(list, func(budget time.Duration) (bench.Result, error) { return b.Copy(&b.memory, size, way, budget), nil })
+	}
+	for _, s := range streams {
+		elements := size / (s.source.Bits() / 8)
+		for _, way := range bench.Ways() {
+			list = append(list, func(budget time.Duration) (bench.Result, error) {
+				r := b.Stream(&b.memory, size, int(float64(elements)*s.format.BitsPerElement()/8), way, budget)
+				r.Format, r.Source = s.format.Name, s.source.Name
+				return r, nil
+			})
+		}
+	}
+	for _, name := range bench.Peaks() {
+		list = append(list, func(budget time.Duration) (bench.Result, error) { return b.Peak(name, budget) })
+	}
+	var results []bench.Result
+	for _, measure := range list {
+		r, err := measure(*b.budget / time.Duration(len(list)))
+		if err != nil {
+			return nil, err
+		}
+		results = append(results, r)
+	}
+	return results, nil
+}
