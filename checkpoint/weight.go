@@ -138,20 +138,6 @@ func GlobalBytes(value float32) []byte {
 	return binary.LittleEndian.AppendUint32(nil, math.Float32bits(value))
 }
 
-// tileElements is how much of a weight is worked on at a time: 4 MiB of float32.
-const tileElements = 1 << 20
-
-// TileRows returns how many rows make a tile of the weight for the given block
-// formats: about tileElements, whole blocks, at least one.
-func (w *Weight) TileRows(formats ...quant.Format) int {
-	_, cols := w.Matrix()
-	band := 1
-	for _, f := range formats {
-		band = max(band, f.Block.Rows) // extents over rows are powers of two, so the largest is a multiple of all
-	}
-	return max(1, tileElements/max(1, band*cols)) * band
-}
-
 // ReadBytes returns rows [from, to) of an unquantized weight as the file has
 // them: the bytes of a share of the tensor.
 func (w *Weight) ReadBytes(from, to int) ([]byte, error) {

@@ -57,7 +57,7 @@ func madeModel() map[string][]made {
 			{"model.layers.0.mlp.experts.1.gate_proj.weight", bf16, 0.3, []int64{48, 64}},
 			{"model.layers.0.mlp.experts.0.down_proj.weight", f16, 0.02, []int64{64, 48}},
 			{"model.layers.0.mlp.gate.weight", bf16, 0.1, []int64{2, 64}},
-			{"model.big.weight", bf16, 0.02, []int64{1111, 1024}}, // 1024 rows are a tile
+			{"model.big.weight", bf16, 0.02, []int64{300, 1024}}, // 128 rows are a tile
 			{"model.ids", i64, 0, []int64{1, 16}},
 			{"model.none.weight", bf16, 1, []int64{0, 64}},
 		},

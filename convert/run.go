@@ -5,13 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync/atomic"
 	"syscall"
 
 	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/format"
 	"github.com/microscale-go/microscale/hf"
-	"github.com/microscale-go/microscale/internal/parallel"
 	"github.com/microscale-go/microscale/measure"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/safetensors"
@@ -60,7 +58,7 @@ func (p *Plan) write(ctx context.Context, out *output, o RunOptions) ([]verify.T
 	if o.Progress == nil {
 		o.Progress = func(int64) {}
 	}
-	r := &run{plan: p, options: o, writers: map[string]*safetensors.Writer{}}
+	r := newRun(p, o)
 	for _, f := range p.Files {
 		w, err := out.create(f)
 		if err != nil {
@@ -76,11 +74,10 @@ func (p *Plan) write(ctx context.Context, out *output, o RunOptions) ([]verify.T
 			return nil, err
 		}
 	}
-	tiles, err := r.convert(ctx)
-	if err != nil {
+	if err := r.convert(ctx); err != nil {
 		return nil, err
 	}
-	results := r.results(tiles)
+	results := r.results()
 	if !o.AllowNonFinite {
 		return results, refuseNonFinite(p.Source.Source.Path, results)
 	}
@@ -112,73 +109,55 @@ type run struct {
 	plan    *Plan
 	options RunOptions
 	writers map[string]*safetensors.Writer
-	amax    map[string]float32 // of the sibling group; where the format needs it
+	amax    map[string]float32     // of the sibling group; where the format needs it
+	sums    []*measure.Accumulator // of each decision
 }
 
-// A tile is some rows of a weight, and what was learned of them.
-type tile struct {
-	decision int
-	from, to int
-	amax     float32
-	sums     *measure.Accumulator
-	err      error
-}
-
-// tiles cuts the weights for which take is true into tiles.
-func (r *run) tiles(take func(Decision) bool) []tile {
-	var tiles []tile
-	for i, d := range r.plan.Decisions {
-		rows, cols := d.Weight.Matrix()
-		if !take(d) || rows*cols == 0 {
-			continue
-		}
-		n := d.Weight.TileRows(d.Weight.Format, r.plan.Format)
-		for from := 0; from < rows; from += n {
-			tiles = append(tiles, tile{decision: i, from: from, to: min(from+n, rows)})
-		}
+func newRun(p *Plan, o RunOptions) *run {
+	r := &run{plan: p, options: o, writers: map[string]*safetensors.Writer{}, amax: map[string]float32{}}
+	for range p.Decisions {
+		r.sums = append(r.sums, measure.New(verify.BlockLength))
 	}
-	return tiles
+	return r
 }
 
-// each calls work for every tile on all threads, and returns the first error in
-// the order of the tiles. After an error no more tiles are begun.
-func (r *run) each(ctx context.Context, tiles []tile, work func(*tile, Decision) error) error {
-	var failed atomic.Bool
-	parallel.For(len(tiles), 1, r.options.Threads, func(from, to int) {
-		for i := from; i < to && !failed.Load(); i++ {
-			t := &tiles[i]
-			d := r.plan.Decisions[t.decision]
-			if t.err = ctx.Err(); t.err == nil {
-				t.err = work(t, d)
-			}
-			if t.err != nil {
-				failed.Store(true)
-			}
-			r.options.Progress(d.Weight.TileBytes(t.from, t.to))
-		}
-	})
-	for _, t := range tiles {
-		if t.err != nil {
-			return t.err
-		}
+// extent returns the rows, the rows of a tile and the columns of a weight.
+func (r *run) extent(decision int) (rows, tileRows, cols int) {
+	w := r.plan.Decisions[decision].Weight
+	rows, cols = w.Matrix()
+	if cols == 0 {
+		rows = 0
 	}
-	return nil
+	return rows, w.TileRows(w.Format, r.plan.Format), cols
+}
+
+// progress reports the bytes of a tile of the source.
+func (r *run) progress(t checkpoint.Tile) {
+	r.options.Progress(r.plan.Decisions[t.Weight].Weight.TileBytes(t.From, t.To))
 }
 
 // sweep finds the amax of every weight that is quantized, siblings together.
 func (r *run) sweep(ctx context.Context) error {
-	tiles := r.tiles(func(d Decision) bool { return d.Action == Quantize })
-	err := r.each(ctx, tiles, func(t *tile, d Decision) error {
-		x, err := d.Weight.Read(t.from, t.to)
-		t.amax = quant.Amax(x, 1)
-		return err
-	})
-	r.amax = map[string]float32{}
-	for _, t := range tiles {
-		group := r.group(r.plan.Decisions[t.decision])
-		r.amax[group] = max(r.amax[group], t.amax)
+	job := checkpoint.Job[float32]{
+		Weights: len(r.plan.Decisions),
+		Extent: func(i int) (rows, tileRows, cols int) {
+			if r.plan.Decisions[i].Action != Quantize {
+				return 0, 0, 0
+			}
+			return r.extent(i)
+		},
+		Work: func(t checkpoint.Tile) (float32, error) {
+			x, err := r.plan.Decisions[t.Weight].Weight.Read(t.From, t.To)
+			return quant.Amax(x, 1), err
+		},
+		Done: func(t checkpoint.Tile, amax float32) {
+			group := r.group(r.plan.Decisions[t.Weight])
+			r.amax[group] = max(r.amax[group], amax)
+			r.progress(t)
+		},
+		Threads: r.options.Threads,
 	}
-	return err
+	return job.Run(ctx)
 }
 
 // group returns the name under which the amax of a weight is kept.
@@ -190,65 +169,77 @@ func (r *run) group(d Decision) string {
 }
 
 // convert does the work of the plan.
-func (r *run) convert(ctx context.Context) ([]tile, error) {
-	tiles := r.tiles(func(Decision) bool { return true })
-	actions := map[Action]func(*tile, Decision) error{Copy: r.copy, Quantize: r.quantize, Decode: r.decode}
-	return tiles, r.each(ctx, tiles, func(t *tile, d Decision) error { return actions[d.Action](t, d) })
+func (r *run) convert(ctx context.Context) error {
+	actions := map[Action]func(checkpoint.Tile, Decision) (*measure.Accumulator, error){Copy: r.copy, Quantize: r.quantize, Decode: r.decode}
+	job := checkpoint.Job[*measure.Accumulator]{
+		Weights: len(r.plan.Decisions),
+		Extent:  r.extent,
+		Work: func(t checkpoint.Tile) (*measure.Accumulator, error) {
+			d := r.plan.Decisions[t.Weight]
+			return actions[d.Action](t, d)
+		},
+		Done: func(t checkpoint.Tile, sums *measure.Accumulator) {
+			r.sums[t.Weight].Merge(sums)
+			r.progress(t)
+		},
+		Threads: r.options.Threads,
+	}
+	return job.Run(ctx)
 }
 
 // copy writes rows as they are, and measures that they are finite.
-func (r *run) copy(t *tile, d Decision) error {
-	raw, err := d.Weight.ReadBytes(t.from, t.to)
+func (r *run) copy(t checkpoint.Tile, d Decision) (*measure.Accumulator, error) {
+	sums := measure.New(verify.BlockLength)
+	raw, err := d.Weight.ReadBytes(t.From, t.To)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if f, ok := checkpoint.DenseFormat(d.Weight.Dtype); ok {
 		x := make([]float32, len(raw)/(f.Bits()/8))
 		if err := tensor.FromBytes(x, raw, f); err != nil {
-			return err
+			return nil, err
 		}
-		t.sums = measure.New(verify.BlockLength)
-		t.sums.Add(x, x)
+		sums.Add(x, x)
 	}
-	return r.put(d, d.Stored[0].Name, raw, d.Weight.TileBytes(0, t.from))
+	return sums, r.put(d, d.Stored[0].Name, raw, d.Weight.TileBytes(0, t.From))
 }
 
 // quantize writes the codes and scales of rows.
-func (r *run) quantize(t *tile, d Decision) error {
-	x, err := d.Weight.Read(t.from, t.to)
+func (r *run) quantize(t checkpoint.Tile, d Decision) (*measure.Accumulator, error) {
+	x, err := d.Weight.Read(t.From, t.To)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	with := quant.With{FirstRow: t.from, Threads: 1}
+	with := quant.With{FirstRow: t.From, Threads: 1}
 	if r.plan.Format.NeedsAmax() {
 		amax := r.amax[r.group(d)]
 		with.Amax = &amax
 	}
 	q, err := r.plan.Quantizer.Rowwise(x, with)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	t.sums = measure.New(verify.BlockLength)
-	verify.Tile(t.sums, x, q)
+	sums := measure.New(verify.BlockLength)
+	verify.Tile(sums, x, q)
 	for _, s := range d.Stored {
 		var part []byte
 		var off int64
 		switch s.Part {
 		case checkpoint.Codes:
-			part, off = q.Codes, int64(t.from*q.LineBytes())
+			part, off = q.Codes, int64(t.From*q.LineBytes())
 		case checkpoint.Scales:
-			part, off = q.ScaleBytes(), r.scaleOffset(q, t.from)
+			part, off = q.ScaleBytes(), r.scaleOffset(q, t.From)
 		case checkpoint.Global:
 			part = checkpoint.GlobalBytes(r.plan.Convention.StoredGlobal(r.plan.Format, q.Global))
 		}
-		if whole := s.Part == checkpoint.Global || s.Part == checkpoint.Scales && r.plan.Format.PerTensor(); whole && t.from > 0 {
+		if whole := s.Part == checkpoint.Global || s.Part == checkpoint.Scales && r.plan.Format.PerTensor(); whole && t.From > 0 {
 			continue // the first tile wrote it
 		}
 		if err := r.put(d, s.Name, part, off); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	return nil
+	return sums, nil
 }
 
 // scaleOffset returns where the scales of a tile begin in their tensor.
@@ -261,50 +252,40 @@ func (r *run) scaleOffset(q *quant.Tensor, firstRow int) int64 {
 }
 
 // decode writes the values of rows in the dtype of the result.
-func (r *run) decode(t *tile, d Decision) error {
-	x, err := d.Weight.Read(t.from, t.to)
+func (r *run) decode(t checkpoint.Tile, d Decision) (*measure.Accumulator, error) {
+	x, err := d.Weight.Read(t.From, t.To)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	spec := d.Stored[0].Spec
 	f, ok := checkpoint.DenseFormat(spec.Dtype)
 	if !ok {
-		return fmt.Errorf("weights are decoded to BF16, F16 or F32, not %s", spec.Dtype)
+		return nil, fmt.Errorf("weights are decoded to BF16, F16 or F32, not %s", spec.Dtype)
 	}
 	size := f.Bits() / 8
 	raw := make([]byte, len(x.Data)*size)
 	if err := tensor.ToBytes(raw, x.Data, f); err != nil {
-		return err
+		return nil, err
 	}
-	t.sums = measure.New(verify.BlockLength)
-	if f == format.F32 {
-		t.sums.Add(x.Data, x.Data)
-	} else {
-		back := make([]float32, len(x.Data))
+	back := x.Data
+	if f != format.F32 {
+		back = make([]float32, len(x.Data))
 		if err := tensor.FromBytes(back, raw, f); err != nil {
-			return err
+			return nil, err
 		}
-		t.sums.Add(x.Data, back)
 	}
-	return r.put(d, spec.Name, raw, int64(t.from*x.Cols*size))
+	sums := measure.New(verify.BlockLength)
+	sums.Add(x.Data, back)
+	return sums, r.put(d, spec.Name, raw, int64(t.From*x.Cols*size))
 }
 
 func (r *run) put(d Decision, name string, p []byte, off int64) error {
 	return r.writers[d.File].WriteTensorAt(name, p, off)
 }
 
-// results merges the sums of the tiles, in their order.
-func (r *run) results(tiles []tile) []verify.Tensor {
+// results names the sums.
+func (r *run) results() []verify.Tensor {
 	results := make([]verify.Tensor, len(r.plan.Decisions))
-	sums := make([]*measure.Accumulator, len(results))
-	for i := range sums {
-		sums[i] = measure.New(verify.BlockLength)
-	}
-	for _, t := range tiles {
-		if t.sums != nil {
-			sums[t.decision].Merge(t.sums)
-		}
-	}
 	for i, d := range r.plan.Decisions {
 		rows, cols := d.Weight.Matrix()
 		name := d.Weight.FormatName()
@@ -314,7 +295,7 @@ func (r *run) results(tiles []tile) []verify.Tensor {
 		case Decode:
 			name = strings.ToLower(d.Stored[0].Dtype.String())
 		}
-		results[i] = verify.Tensor{Name: d.Weight.Name, Format: name, Rows: rows, Cols: cols, Result: sums[i].Result()}
+		results[i] = verify.Tensor{Name: d.Weight.Name, Format: name, Rows: rows, Cols: cols, Result: r.sums[i].Result()}
 	}
 	return results
 }

@@ -13,7 +13,6 @@ import (
 	"slices"
 
 	"github.com/microscale-go/microscale/checkpoint"
-	"github.com/microscale-go/microscale/internal/parallel"
 	"github.com/microscale-go/microscale/measure"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/tensor"
@@ -86,59 +85,51 @@ func (r *Report) fault(tensor, text string, args ...any) {
 // A pair is a weight of the source and its copy.
 type pair struct{ want, got *checkpoint.Weight }
 
-// rows returns the rows of a tile of both.
-func (p pair) rows() int { return p.want.TileRows(p.want.Format, p.got.Format) }
+// extent returns the rows, the rows of a tile of both and the columns.
+func (p pair) extent() (rows, tileRows, cols int) {
+	rows, cols = p.want.Matrix()
+	return rows, p.want.TileRows(p.want.Format, p.got.Format), cols
+}
 
-// compare measures the pairs, tile by tile on all threads. The sums of a tensor
-// are merged in the order of its tiles, so they do not depend on the threads.
+// What is learned of a tile.
+type compared struct {
+	sums  *measure.Accumulator // nil where bytes are compared
+	equal bool
+}
+
+// compare measures the pairs, tile by tile on all threads.
 func (r *Report) compare(ctx context.Context, pairs []pair, o Options) error {
-	type tile struct {
-		pair     int
-		from, to int
-		sums     *measure.Accumulator
-		equal    bool
-		err      error
+	totals := make([]compared, len(pairs))
+	for i := range totals {
+		totals[i] = compared{measure.New(BlockLength), true}
 	}
-	var tiles []tile
-	for i, p := range pairs {
-		rows, _ := p.want.Matrix()
-		for from := 0; from < rows; from += p.rows() {
-			tiles = append(tiles, tile{pair: i, from: from, to: min(from+p.rows(), rows)})
-		}
-	}
-	parallel.For(len(tiles), 1, o.Threads, func(from, to int) {
-		for i := from; i < to; i++ {
-			t := &tiles[i]
-			if t.err = ctx.Err(); t.err != nil {
-				continue
+	job := checkpoint.Job[compared]{
+		Weights: len(pairs),
+		Extent:  func(i int) (rows, tileRows, cols int) { return pairs[i].extent() },
+		Work:    func(t checkpoint.Tile) (compared, error) { return pairs[t.Weight].tile(t.From, t.To) },
+		Done: func(t checkpoint.Tile, c compared) {
+			total := &totals[t.Weight]
+			total.equal = total.equal && c.equal
+			if c.sums != nil {
+				total.sums.Merge(c.sums)
 			}
-			t.sums, t.equal, t.err = pairs[t.pair].tile(t.from, t.to)
 			if o.Progress != nil {
-				o.Progress(pairs[t.pair].want.TileBytes(t.from, t.to))
+				o.Progress(pairs[t.Weight].want.TileBytes(t.From, t.To))
 			}
-		}
-	})
-
-	next := 0
+		},
+		Threads: o.Threads,
+	}
+	if err := job.Run(ctx); err != nil {
+		return err
+	}
 	for i, p := range pairs {
-		sums, equal := measure.New(BlockLength), true
-		for ; next < len(tiles) && tiles[next].pair == i; next++ {
-			t := &tiles[next]
-			if t.err != nil {
-				return t.err
-			}
-			if t.sums != nil {
-				sums.Merge(t.sums)
-			}
-			equal = equal && t.equal
-		}
 		rows, cols := p.want.Matrix()
-		result := sums.Result()
+		result := totals[i].sums.Result()
 		r.Tensors = append(r.Tensors, Tensor{p.want.Name, p.got.FormatName(), rows, cols, result})
 		if result.NonFinite > 0 {
 			r.fault(p.want.Name, "%d of its values are NaN or Inf, and finite in the source", result.NonFinite)
 		}
-		if !p.want.Dense() && !equal {
+		if !p.want.Dense() && !totals[i].equal {
 			r.fault(p.want.Name, "its %s elements differ from the source's", p.want.FormatName())
 		}
 	}
@@ -146,36 +137,36 @@ func (r *Report) compare(ctx context.Context, pairs []pair, o Options) error {
 }
 
 // tile compares rows [from, to): values where both have some, else bytes.
-func (p pair) tile(from, to int) (sums *measure.Accumulator, equal bool, err error) {
+func (p pair) tile(from, to int) (compared, error) {
 	if !p.want.Dense() || !p.got.Dense() {
 		want, err := p.want.ReadBytes(from, to)
 		if err != nil {
-			return nil, false, err
+			return compared{}, err
 		}
 		got, err := p.got.ReadBytes(from, to)
-		return nil, bytes.Equal(want, got) && p.want.Dtype == p.got.Dtype, err
+		return compared{equal: bytes.Equal(want, got) && p.want.Dtype == p.got.Dtype}, err
 	}
 	want, err := p.want.Read(from, to)
 	if err != nil {
-		return nil, false, err
+		return compared{}, err
 	}
-	sums = measure.New(BlockLength)
+	sums := measure.New(BlockLength)
 	if p.got.Quantized() {
 		q, err := p.got.ReadCodes(from, to)
 		if err != nil {
-			return nil, false, err
+			return compared{}, err
 		}
 		Tile(sums, want, q)
-		return sums, true, nil
+		return compared{sums, true}, nil
 	}
 	got, err := p.got.Read(from, to)
 	if err != nil {
-		return nil, false, err
+		return compared{}, err
 	}
 	for i := range want.Rows {
 		sums.Add(want.Row(i), got.Row(i))
 	}
-	return sums, true, nil
+	return compared{sums, true}, nil
 }
 
 // Tile adds the error of a rowwise quantized tensor against its source to sums.
