@@ -217,9 +217,11 @@ func (w *worker) addBias(i0, i1, j0, j1 int) {
 	}
 }
 
+// partRows is the rows of C that runBF16 computes at a time.
+const partRows = 256
+
 // runBF16 computes the product part by part in float32, and rounds each.
 func (p *plan) runBF16(c *quant.Tensor, packed *Packed, o Options) {
-	const partRows = 512
 	part := parts.Get().(*[]float32)
 	defer parts.Put(part)
 	for i := 0; i < p.m; i += partRows {

@@ -17,7 +17,9 @@ import (
 //	                lanes × int32     panels of A of the type int8 only: see below
 //
 // A step is 4 bytes of every lane, one lane behind the other: one float32, two
-// BF16 or four int8 elements that follow each other along K. The kernel computes,
+// BF16 elements that follow each other along K, or four int8 elements: of eight
+// that follow each other the even ones in one step, the odd ones in the next. The
+// kernel computes,
 // for the MR lanes i of A and the lanes j of one to NR/Lanes panels of B,
 //
 //	C[i][j] (+)= alpha · Σ over chunks of scale_a[i] · scale_b[j] · Σ over the chunk of a[i][k]·b[j][k]

@@ -16,12 +16,14 @@ type packFunc func(s *side, dst []byte, l0, k0, kc int, w *scratch) bool
 type scratch struct {
 	values []float32 // of one lane
 	codes  []byte    // of a panel, one per byte
+	scales []byte    // of a panel, transposed
 }
 
 // reserve makes room for panels of up to kc positions.
 func (w *scratch) reserve(k *kernel, kc int) {
 	grow(&w.values, k.KC)
 	grow(&w.codes, k.Lanes*kc)
+	grow(&w.scales, k.Lanes*kc/16)
 }
 
 // int8Forms has the elements that are small integers: value = unit·integer, and
@@ -37,8 +39,10 @@ var int8Forms = map[*format.Scalar]struct {
 
 // geometry returns the chunks of a panel over kc positions, and the steps of each.
 func (s *side) geometry(kc int) (chunks, steps int) {
-	chunk := min(s.chunk, kc)
-	per := s.kernel.panel.perStep()
+	chunk, per := s.chunk, s.kernel.panel.perStep()
+	if s.kernel.panel != panelInt8 { // whose kernels take whole blocks
+		chunk = min(chunk, kc)
+	}
 	return (kc + chunk - 1) / chunk, (chunk + per - 1) / per
 }
 
@@ -98,8 +102,8 @@ func (s *side) packGeneric(dst []byte, l0, k0, kc int, w *scratch) {
 				var sum int32
 				for k := range steps {
 					var word uint32
-					for b, x := range v[4*k : 4*k+4] {
-						n := int32(x / form.unit)
+					for b := range 4 { // of eight positions the even, then the odd ones
+						n := int32(v[k/2*8+k%2+2*b] / form.unit)
 						sum += n
 						word |= uint32(uint8(n+bias)) << (8 * b)
 					}

@@ -134,7 +134,7 @@ func (s *side) fit() (why string) {
 			s.scales, s.lo, s.hi = exponents, 64, 190
 			return s.checkExponents()
 		case !s.kernel.pow2 && f.Scale == format.E4M3:
-			s.scales = perChunk
+			s.scales, s.hi = perChunk, byte(format.E4M3.MaxCode())
 			return ""
 		}
 		return "the scales are not those of the kernel"

@@ -90,7 +90,6 @@ func (f *File) Func(name, doc, params string) *Func {
 		fn.argBytes = (fn.argBytes + 7) &^ 7
 		fn.layout(out, true)
 	}
-	fn.argBytes = (fn.argBytes + 7) &^ 7
 	f.funcs = append(f.funcs, fn)
 	return fn
 }

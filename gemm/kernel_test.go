@@ -1,0 +1,322 @@
+package gemm
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+	"unsafe"
+
+	"github.com/microscale-go/microscale/internal/cpu"
+	"github.com/microscale-go/microscale/internal/cpu/cputest"
+	"github.com/microscale-go/microscale/internal/guard"
+	"github.com/microscale-go/microscale/quant"
+)
+
+// twin returns the plain kernel that computes the bits of k, nil where none does.
+func twin(k *kernel) *kernel {
+	for _, t := range kernels {
+		if t.isTwin() && t != k && t.panel == k.panel && t.block == k.block && t.pow2 == k.pow2 {
+			return t
+		}
+	}
+	return nil
+}
+
+// randomPanel fills a panel with elements of the kernel's type, weighted to the
+// edges of the arithmetic, and with scales.
+func randomPanel(r *rand.Rand, panel []byte, k *kernel, chunks, steps int, isA bool, edges float64) {
+	rows := len(panel) / 4 / k.Lanes / chunks
+	for i := range len(panel) / 4 {
+		var word uint32
+		switch row := i / k.Lanes % rows; {
+		case row < steps && k.panel == panelBF16:
+			word = uint32(randomBF16(r, edges)) | uint32(randomBF16(r, edges))<<16
+		case row < steps && k.panel == panelInt8:
+			word = r.Uint32()
+		case row == steps && k.pow2 && isA:
+			word = uint32(64+r.IntN(127)) << 23
+		case row == steps && k.pow2:
+			word = uint32(r.IntN(127)-63) << 23
+		case row == steps:
+			word = math.Float32bits(float32(math.Ldexp(1+r.Float64(), r.IntN(40)-20)))
+		case row == steps+1:
+			word = uint32(int32(r.IntN(1<<20) - 1<<19))
+		}
+		binary.LittleEndian.PutUint32(panel[4*i:], word)
+	}
+}
+
+// randomBF16 returns the bits of a normal value of moderate size or, as often as
+// edges says, of any value, a subnormal, or one whose products are about the least
+// normal float32.
+func randomBF16(r *rand.Rand, edges float64) uint16 {
+	sign, mantissa := uint16(r.IntN(2))<<15, uint16(r.IntN(128))
+	if r.Float64() >= edges {
+		return sign | uint16(117+r.IntN(20))<<7 | mantissa
+	}
+	switch r.IntN(4) {
+	case 0:
+		return uint16(r.Uint32())
+	case 1:
+		return sign | mantissa
+	case 2:
+		return sign
+	}
+	return sign | uint16(60+r.IntN(8))<<7 | mantissa
+}
+
+// TestTwins: kernels give the bits of their plain twins. Panels and tiles end, or
+// begin, at pages that cannot be touched.
+func TestTwins(t *testing.T) {
+	compared := 0
+	for _, k := range kernels {
+		plain := twin(k)
+		if plain == nil || k.isTwin() || !cpu.Has(k.Tier) {
+			continue
+		}
+		compared++
+		for trial := range 60 {
+			r := rand.New(rand.NewPCG(uint64(trial), 1))
+			chunks, steps := 1+r.IntN(3), 1+r.IntN(9)
+			if k.panel == panelInt8 {
+				steps = k.block / 4
+			}
+			edges := []float64{0, 0.1, 1}[trial%3]
+			panels := 1 + trial%(k.NR/k.Lanes)
+			rowsA, rowsB := steps+1, steps+1
+			if k.panel == panelInt8 {
+				rowsA++
+			}
+			side := guard.Side(trial / 3 % 2)
+			panelBytes := chunks * rowsB * k.Lanes * 4
+			a := guard.Bytes(t, chunks*rowsA*k.Lanes*4, side)
+			b := guard.Bytes(t, panels*panelBytes, side)
+			randomPanel(r, a, k, chunks, steps, true, edges)
+			for j := range panels {
+				randomPanel(r, b[j*panelBytes:(j+1)*panelBytes], k, chunks, steps, false, edges)
+			}
+			ldc := panels*k.Lanes + trial%2*3
+			size := (k.MR-1)*ldc + panels*k.Lanes
+			c := unsafe.Slice((*float32)(unsafe.Pointer(&guard.Bytes(t, 4*size, side)[0])), size)
+			accumulate := trial/6%2 == 1
+			for i := range c {
+				c[i] = float32(r.NormFloat64())
+				if !accumulate {
+					c[i] = float32(math.NaN())
+				}
+			}
+			want := append([]float32(nil), c...)
+			alpha := float32(r.NormFloat64())
+			first := r.IntN(k.Lanes/k.MR) * k.MR * 4 // of A's lanes
+			k.dot[panels-1](chunks, steps, unsafe.Pointer(&a[first]), unsafe.Pointer(&b[0]), panelBytes, &c[0], ldc, alpha, accumulate)
+			for i := 0; i < k.MR; i += plain.MR {
+				for j := range panels {
+					plain.dot[0](chunks, steps, unsafe.Pointer(&a[first+4*i]), unsafe.Pointer(&b[j*panelBytes]), 0, &want[i*ldc+j*k.Lanes], ldc, alpha, accumulate)
+				}
+			}
+			for i := range c {
+				if math.Float32bits(c[i]) != math.Float32bits(want[i]) && !(c[i] != c[i] && want[i] != want[i]) {
+					t.Fatalf("kernel=%s chunks=%d steps=%d panels=%d edges=%g accumulate=%v: C[%d] = %x (%g), its twin has %x (%g)",
+						k.Name, chunks, steps, panels, edges, accumulate, i, math.Float32bits(c[i]), c[i], math.Float32bits(want[i]), want[i])
+				}
+			}
+		}
+	}
+	if want := map[bool]int{true: 3, false: 0}[cpu.Has(cpu.AVX512)]; compared != want {
+		t.Errorf("%d kernels were compared with their twins, want %d", compared, want)
+	}
+}
+
+// TestPack: packing in assembly gives the bytes of the plain form, for every
+// panel of operands with tails in both directions, from and to guarded memory.
+func TestPack(t *testing.T) {
+	cputest.Run(t, func(t *testing.T, tier cpu.Tier) {
+		fast := map[string]bool{}
+		for i, f := range quant.Formats() {
+			for trial, shape := range [][2]int{{16, 1024}, {48, 160}, {7, 96}, {35, 1060}, {33, 352}} {
+				r := rand.New(rand.NewPCG(uint64(i), uint64(trial)))
+				x := operand(t, r, f, quant.Rowwise, shape[0], shape[1])
+				for i := range x.Codes {
+					if f.Element.Bits() <= 8 && trial < 2 && r.IntN(3) == 0 {
+						x.Codes[i] = byte(r.Uint32())
+						if f.Element.HasNaN() && trial == 0 {
+							x.Codes[i] &= 0xbb // no NaN, so that the assembly takes it
+						}
+					}
+				}
+				if f.Scaled() && len(x.Scales) > 3 && trial == 1 {
+					x.Scales[3] = 0xff // a NaN, or a negative one
+				}
+				end := guard.Side(trial % 2)
+				x.Codes = guard.Copy(t, x.Codes, end)
+				if len(x.Scales) > 0 {
+					x.Scales = guard.Copy(t, x.Scales, end)
+				}
+				for _, k := range kernels {
+					if k.Tier != tier {
+						continue
+					}
+					p, why := k.plan(x, x, Options{})
+					if why != "" {
+						continue
+					}
+					var w scratch
+					w.reserve(k, k.KC)
+					for _, s := range []*side{&p.a, &p.b} {
+						for k0 := 0; k0 < p.k; k0 += k.KC {
+							kc := min(k.KC, p.k-k0)
+							for l0 := 0; l0 < x.Lines(); l0 += k.Lanes {
+								n := s.panelBytes(kc)
+								got, want := guard.Bytes(t, n, end), make([]byte, n)
+								s.packGeneric(want, l0, k0, kc, &w)
+								if s.fast == nil || !s.fast(s, got, l0, k0, kc, &w) {
+									continue
+								}
+								fast[k.Name+" "+f.Name] = true
+								if string(got) != string(want) {
+									t.Fatalf("kernel=%s format=%s a=%v: panel of lines %d, positions %d+%d differs from the plain one", k.Name, f, s.isA, l0, k0, kc)
+								}
+							}
+						}
+					}
+				}
+			}
+		}
+		t.Logf("packed in assembly: %v", fmt.Sprint(fast))
+		if want := map[cpu.Tier]int{cpu.AVX512: 13}[tier]; len(fast) < want {
+			t.Errorf("%d pairs of kernel and format were packed in assembly, want %d at least", len(fast), want)
+		}
+	})
+}
+
+// TestRare: what a fast kernel cannot hold goes to another one, and comes out
+// right: scales at both ends, NaN scales and NaN elements.
+func TestRare(t *testing.T) {
+	const m, n, k = 18, 50, 192
+	cputest.Run(t, func(t *testing.T, tier cpu.Tier) {
+		for _, f := range quant.Formats() {
+			if !f.Scaled() {
+				continue
+			}
+			for name, change := range map[string]func(*quant.Tensor){
+				"nan element": func(x *quant.Tensor) { x.Codes[5] = 0x7f },
+				"nan scale": func(x *quant.Tensor) {
+					if x.Scales32 != nil {
+						x.Scales32[0] = float32(math.NaN())
+					} else {
+						x.Scales[0] = 0xff
+					}
+				},
+				"least scale": func(x *quant.Tensor) {
+					if x.Scales32 != nil {
+						x.Scales32[0] = 0x1p-149
+					} else {
+						x.Scales[0] = 0
+					}
+				},
+				"large scale": func(x *quant.Tensor) {
+					if x.Scales32 != nil {
+						x.Scales32[0] = 0x1p100
+					} else {
+						x.Scales[0] = map[bool]byte{true: 0x7e, false: 127 + 90}[f.Global]
+					}
+				},
+				"negative scale": func(x *quant.Tensor) {
+					if x.Scales32 != nil {
+						x.Scales32[0] *= -1
+					} else if f.Global {
+						x.Scales[0] |= 0x80
+					}
+				},
+				"global": func(x *quant.Tensor) { x.Global = 0x1p-60 },
+			} {
+				r := rand.New(rand.NewPCG(1, 2))
+				a, b := operand(t, r, f, quant.Rowwise, m, k), operand(t, r, f, quant.Rowwise, n, k)
+				change(a)
+				t.Run(fmt.Sprintf("format=%s/%s", f, name), func(t *testing.T) { compare(t, a, b, Options{Threads: 1}) })
+			}
+		}
+	})
+}
+
+// TestExact: int8 panels lose nothing within a block: with one block, scales of
+// one and small sums the product is exactly that of the integers.
+func TestExact(t *testing.T) {
+	const m, n = 30, 60
+	cputest.Run(t, func(t *testing.T, tier cpu.Tier) {
+		for _, f := range []quant.Format{quant.MXFP4, quant.MXFP6E2M3, quant.MXINT8, quant.NVFP4} {
+			r := rand.New(rand.NewPCG(2, 3))
+			k := f.Block.Cols
+			a, b := operand(t, r, f, quant.Rowwise, m, k), operand(t, r, f, quant.Rowwise, n, k)
+			for _, x := range []*quant.Tensor{a, b} {
+				for i := range x.Codes {
+					x.Codes[i] = byte(r.Uint32())
+				}
+				for i := range x.Scales {
+					x.Scales[i] = byte(f.Scale.Encode(1))
+				}
+				x.Global = 1
+			}
+			want, _, err := Reference(a, b)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c, check := framed(t, m, n)
+			if err := Mul(c, a, b, Options{}); err != nil {
+				t.Fatal(err)
+			}
+			check()
+			for i := range m {
+				for j := range n {
+					if got := c.At(i, j); float64(got) != want[i*n+j] {
+						t.Fatalf("format=%s at (%d,%d): got %g, want %g exactly", f, i, j, got, want[i*n+j])
+					}
+				}
+			}
+		}
+	})
+}
+
+// TestChoice: which kernel takes which formats.
+func TestChoice(t *testing.T) {
+	best := map[cpu.Tier]map[string]string{
+		cpu.AVX512: {"mxfp4": "int8-mx-avx512", "mxfp6-e2m3": "int8-mx-avx512", "mxint8": "int8-mx-avx512", "nvfp4": "int8-nv-avx512", "nvfp4-16x16": "int8-nv-avx512", "f32": "f32-avx512", "": "bf16-avx512"},
+		cpu.AVX2:   {"": "f32-avx2"},
+		cpu.Plain:  {"": "f32-plain"},
+	}
+	cputest.Run(t, func(t *testing.T, tier cpu.Tier) {
+		for _, f := range quant.Formats() {
+			want, ok := best[tier][f.Name]
+			if !ok {
+				want = best[tier][""]
+			}
+			x := operand(t, rand.New(rand.NewPCG(1, 1)), f, quant.Rowwise, 16, 64)
+			p, err := newPlan(x, x, Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if p.kernel.Name != want {
+				t.Errorf("format=%s: kernel %s, want %s", f, p.kernel.Name, want)
+			}
+		}
+	})
+}
+
+// TestWorkspace: a product's workspace stays below 8 MB per thread.
+func TestWorkspace(t *testing.T) {
+	for _, k := range kernels {
+		b, a := side{kernel: k, chunk: k.KC}, side{kernel: k, chunk: k.KC, isA: true}
+		if k.panel == panelInt8 {
+			a.chunk, b.chunk = k.block, k.block
+		}
+		bytes := k.NC/k.Lanes*b.panelBytes(k.KC) + ceilDiv(k.MC, k.Lanes)*a.panelBytes(k.KC) + 4*k.KC + k.Lanes*k.KC*2 + partRows*k.NC*4
+		if bytes > 8<<20 {
+			t.Errorf("%s packs %d bytes", k.Name, bytes)
+		}
+		if k.Lanes%k.MR != 0 || k.NR%k.Lanes != 0 || k.NC%k.NR != 0 || k.MC%k.Lanes != 0 || len(k.dot) != k.NR/k.Lanes {
+			t.Errorf("%s has extents that do not divide each other", k.Name)
+		}
+	}
+}

@@ -1,0 +1,184 @@
+//go:build !purego
+
+package gemm
+
+import (
+	"encoding/binary"
+	"math"
+	"unsafe"
+
+	"github.com/microscale-go/microscale/format"
+)
+
+// packBF16 packs codes by way of bytes.
+func packBF16(s *side, dst []byte, l0, k0, kc int, w *scratch) bool {
+	chunks, steps := s.geometry(kc)
+	if kc%packBlock != 0 || chunks > 1 && kc%s.chunk != 0 {
+		return false
+	}
+	src, stride := s.byteCodes(l0, k0, kc, w)
+	tables := bf16Tables[s.t.Format.Element]
+	blocks := kc / packBlock / chunks
+	exponents := w.scales[:blocks*packLanes]
+	if s.scales == perChunk {
+		for i := range exponents {
+			exponents[i] = byte(format.E8M0.Bias) // 2^0
+		}
+	} else {
+		s.transpose(exponents, l0, k0/packBlock, blocks)
+	}
+	bytes := (steps + 1) * packLanes * 4
+	for c := range chunks {
+		part := dst[c*bytes : (c+1)*bytes]
+		if packBytesBF16(unsafe.Pointer(&part[0]), unsafe.Pointer(&src[c*blocks*packBlock]), stride, unsafe.Pointer(&exponents[0]), blocks, unsafe.Pointer(&tables.bytes), tables.special) != 0 {
+			return false
+		}
+		for i := range packLanes {
+			binary.LittleEndian.PutUint32(part[(steps*packLanes+i)*4:], s.scaleWord(l0+i, k0+c*s.chunk))
+		}
+	}
+	return true
+}
+
+// bf16Table has the BF16 values of the codes of one element format without their
+// sign, low bytes before high ones, and the first code that is not finite.
+type bf16Table struct {
+	bytes   [256]byte
+	special uint32
+}
+
+var bf16Tables = func() map[*format.Scalar]*bf16Table {
+	tables := map[*format.Scalar]*bf16Table{}
+	for _, e := range format.All() {
+		if e.Bits() > 8 || e.Unsigned || e.Integer || e.Specials == format.UnsignedZero {
+			continue
+		}
+		t := &bf16Table{special: e.MaxCode() + 1}
+		for code := range uint32(128) {
+			bits := math.Float32bits(e.Decode(code&(1<<(e.Bits()-1)-1))) >> 16
+			t.bytes[code], t.bytes[128+code] = byte(bits), byte(bits>>8)
+		}
+		tables[e] = t
+	}
+	return tables
+}()
+
+// byteCodes returns codes k0…k0+kc of 16 lines, one per byte and with the sign in
+// the top bit, and the bytes from line to line. Lines past the last are zeros.
+func (s *side) byteCodes(l0, k0, kc int, w *scratch) (codes []byte, stride int) {
+	e, n := s.t.Format.Element, s.t.LineBytes()
+	rows := min(packLanes, s.t.Lines()-l0)
+	if e.StoredBits() == 8 && rows == packLanes {
+		return s.t.Codes[l0*n+k0:], n
+	}
+	codes = w.codes[:packLanes*kc]
+	for i := range rows {
+		line := s.t.Codes[(l0+i)*n : (l0+i+1)*n]
+		split(codes[i*kc:(i+1)*kc], line[k0*e.StoredBits()/8:], e)
+	}
+	clear(codes[rows*kc:])
+	return codes, kc
+}
+
+// split is e.Split with the sign moved to the top bit.
+func split(codes, src []byte, e *format.Scalar) {
+	const unit = 64
+	n := len(codes) / unit
+	switch {
+	case n == 0:
+	case e.StoredBits() == 4:
+		splitNibbles(unsafe.Pointer(&codes[0]), unsafe.Pointer(&src[0]), n)
+	case e.StoredBits() == 6:
+		splitSixes(unsafe.Pointer(&codes[0]), unsafe.Pointer(&src[0]), n)
+	default:
+		copy(codes, src)
+		return
+	}
+	rest := codes[n*unit:]
+	src = src[n*unit*e.StoredBits()/8:]
+	if len(rest) > 0 {
+		bytes, _ := e.StoredBytes(len(rest))
+		e.Split(rest, src[:bytes])
+		sign := byte(1) << (e.Bits() - 1)
+		for i, c := range rest {
+			rest[i] = c&^sign | c&sign<<(8-e.Bits())
+		}
+	}
+}
+
+// transpose sets dst to the scale codes of 16 lines, for blocks from block on:
+// all lines of one block, then those of the next. It reports whether one was
+// above hi. Lines past the last repeat it.
+func (s *side) transpose(dst []byte, l0, block, blocks int) (above bool) {
+	_, cols := s.t.ScaleShape()
+	row, stride := l0, cols
+	if s.t.Format.Block.Rows > 1 {
+		row, stride = l0/s.t.Format.Block.Rows, 0
+	}
+	const unit = 16
+	n := 0
+	if stride == 0 || l0+packLanes <= s.t.Lines() {
+		if n = blocks / unit; n > 0 {
+			above = transposeScales(unsafe.Pointer(&dst[0]), unsafe.Pointer(&s.t.Scales[row*cols+block]), stride, n, uint32(s.lo), uint32(s.hi)) != 0
+		}
+	}
+	for i := range packLanes {
+		line := s.t.Scales[row*cols+block:]
+		if stride > 0 {
+			line = s.t.Scales[min(l0+i, s.t.Lines()-1)*cols+block:]
+		}
+		for b := n * unit; b < blocks; b++ {
+			above = above || line[b] > s.hi
+			dst[b*packLanes+i] = min(max(line[b], s.lo), s.hi)
+		}
+	}
+	return above
+}
+
+// packFP4 packs nibbles as int8 elements.
+func packFP4(s *side, dst []byte, l0, k0, kc int, w *scratch) bool {
+	if kc%packBlock != 0 {
+		return false
+	}
+	block := s.kernel.block
+	scales := w.scales[:kc/block*packLanes]
+	if s.transpose(scales, l0, k0/block, kc/block) && !s.kernel.pow2 {
+		return false // negative scales, or NaN
+	}
+	n := s.t.LineBytes()
+	rows := min(packLanes, s.t.Lines()-l0)
+	var src []byte
+	stride := n
+	if rows == packLanes {
+		src = s.t.Codes[l0*n+k0/2:]
+	} else {
+		stride = kc / 2
+		src = w.codes[:packLanes*stride]
+		for i := range rows {
+			copy(src[i*stride:(i+1)*stride], s.t.Codes[(l0+i)*n+k0/2:])
+		}
+		clear(src[rows*stride:])
+	}
+	pack, base, table := packNVB, uint32(0), &fp4Unsigned
+	switch {
+	case s.isA && s.kernel.pow2:
+		pack, table = packMXA, &fp4Signed
+	case s.isA:
+		pack, table = packNVA, &fp4Signed
+	case s.kernel.pow2:
+		pack, base = packMXB, uint32(format.E8M0.Bias)
+	}
+	pack(unsafe.Pointer(&dst[0]), unsafe.Pointer(&src[0]), stride, unsafe.Pointer(&scales[0]), kc/packBlock, unsafe.Pointer(table), base, uint32(s.other))
+	return true
+}
+
+// fp4Signed and fp4Unsigned have the integers of E2M1's codes in int8 panels of A
+// and of B, once for each 128 bits of a vector.
+var fp4Signed, fp4Unsigned = fp4Table(0), fp4Table(int8Forms[format.E2M1].bias)
+
+func fp4Table(bias int32) (table [64]byte) {
+	for i := range table {
+		table[i] = byte(int32(format.E2M1.Decode(uint32(i%16))/int8Forms[format.E2M1].unit) + bias)
+	}
+	return table
+}
