@@ -4,6 +4,8 @@
 // A profile is data. Where a library does not define a block format, asking for
 // it is an error and not a guess. Deliberate differences:
 //
+//   - OCP's specification leaves blocks with a NaN or an Inf open; here all of such
+//     a block becomes NaN.
 //   - microxcaling's Python path and ggml take floor(log2 x) in float32, which is
 //     one too large just below most powers of two; microxcaling's C++ path,
 //     followed here, reads the exponent bits.

@@ -1,0 +1,391 @@
+package profile
+
+import (
+	"encoding/hex"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/microscale-go/microscale/format"
+	"github.com/microscale-go/microscale/quant"
+	"github.com/microscale-go/microscale/tensor"
+)
+
+var (
+	nan     = float32(math.NaN())
+	inf     = float32(math.Inf(1))
+	negZero = float32(math.Copysign(0, -1))
+	belowM6 = float32(0x1p-6 * (1 - 0x1p-10))
+)
+
+// A sample is a row of elements, in blocks of the format's width of which the
+// last is filled with zeros, and what each profile makes of it.
+type sample struct {
+	name   string
+	format quant.Format
+	blocks [][]float32
+	amax   float32 // of the tensor that the row is from; 0: of the row
+	want   []outcome
+}
+
+type outcome struct {
+	profiles string // that agree
+	scales   string // their bytes in hex; an FP32 scale as its bits, most significant first
+	codes    string // one byte each, blocks separated by a space, trailing zeros of a block left out
+}
+
+// What each library does was worked out by hand from its published algorithm.
+var samples = []sample{
+	{"max-at-1.75", quant.MXFP4, [][]float32{{7, 3.5}}, 0, []outcome{
+		{"te", "80", "0604"},                 // 7 > 6: the next scale; 3.5 is a tie, to 4
+		{"ocp torchao", "7f", "0706"},        // floor: 7 saturates
+		{"microxcaling", "7f", "0706"},       //
+		{"ggml", "7f", "0705"},               // 3.5 is a tie, toward 3
+		{"compressed-tensors", "80", "0604"}, // 1.75 rounds up to 2
+	}},
+	{"max-at-1.625", quant.MXFP4, [][]float32{{6.5}}, 0, []outcome{
+		{"te", "80", "05"}, // 3.25
+		{"ocp torchao microxcaling ggml compressed-tensors", "7f", "07"},
+	}},
+	{"ties-and-zeros", quant.MXFP4, [][]float32{{6, 2.5, 0.25, -0.25, 5, negZero, -0.1, 0.75}}, 0, []outcome{
+		{"te ocp torchao", "7f", "0704000806080802"},
+		{"microxcaling", "7f", "0705010907080802"},       // away from zero
+		{"ggml", "7f", "0704000006000001"},               // toward zero, no -0
+		{"compressed-tensors", "7f", "0704000806000802"}, // -0 itself is 0, -0.1 is -0
+	}},
+	{"448", quant.MXFP8, [][]float32{{448}}, 0, []outcome{
+		{"te ocp torchao microxcaling modelopt", "7f", "7e"},
+		{"compressed-tensors", "80", "76"}, // FP4's width: 1.75 rounds up to 2
+	}},
+	{"440", quant.MXFP8, [][]float32{{440}}, 0, []outcome{
+		{"te ocp torchao microxcaling modelopt compressed-tensors", "7f", "7e"},
+	}},
+	{"480", quant.MXFP8, [][]float32{{480}}, 0, []outcome{
+		{"te modelopt compressed-tensors", "80", "77"},
+		{"ocp torchao microxcaling", "7f", "7e"},
+	}},
+	// The elements of microxcaling's own E4M3 test, in a block whose scale is 1.
+	{"microxcaling-test", quant.MXFP8, [][]float32{{485, 475, 400, -485, -475, -450, 0x1p-6, -0x1p-6}}, 0, []outcome{
+		{"microxcaling", "7f", "7e7e7dfefefe0888"}, // 400 is a tie, away from 384
+		{"ocp torchao", "7f", "7e7e7cfefefe0888"},
+	}},
+	{"signed-zeros", quant.MXFP8, [][]float32{{1, negZero, -0x1p-30}}, 0, []outcome{
+		{"te ocp torchao microxcaling modelopt", "77", "788080"},
+		{"compressed-tensors", "77", "788080"}, // a cast to FP8 keeps -0
+	}},
+	{"int8", quant.MXINT8, [][]float32{{1.99, -1.5, 0.0078125, -0.0078125}}, 0, []outcome{
+		{"te", "80", "40d00000"},           // 1.99 > 127/64; 0.25 steps are 0
+		{"ocp", "7f", "7fa00000"},          // half a step is a tie, to 0
+		{"microxcaling", "7f", "7fa001ff"}, // away from it
+	}},
+	{"inf", quant.MXFP8, [][]float32{{-inf, 1}, {1}}, 0, []outcome{
+		{"te", "fe77", "fe 78"},
+		{"ocp torchao microxcaling", "ff77", strings.Repeat("7f", 32) + " 78"},
+	}},
+	{"nan", quant.MXFP4, [][]float32{{nan, 1}, {1}}, 0, []outcome{
+		{"te", "7d7d", "0706 06"},
+		{"ocp microxcaling", "ff7d", strings.Repeat("07", 32) + " 06"},
+		{"torchao", "ff7d", strings.Repeat("03", 32) + " 06"}, // the bits of NaN through the finite path
+		{"ggml", "7d7d", "0006 06"},                           // no code is nearer than the first
+	}},
+	{"nan-e2m3", quant.MXFP6E2M3, [][]float32{{nan}}, 0, []outcome{
+		{"te", "00", "1f"},
+		{"torchao", "ff", strings.Repeat("0c", 32)},
+	}},
+	{"nan-e3m2", quant.MXFP6E3M2, [][]float32{{nan}}, 0, []outcome{
+		{"te", "00", "1f"},
+		{"torchao", "ff", strings.Repeat("0e", 32)},
+	}},
+	{"max-f32", quant.MXFP8, [][]float32{{math.MaxFloat32}}, 0, []outcome{
+		{"te modelopt", "f7", "78"},
+		{"ocp torchao microxcaling", "f6", "7e"},
+	}},
+	{"zero-block", quant.NVFP4, [][]float32{{2688}, {0, negZero, 0}}, 0, []outcome{
+		{"te", "7e00", "07 0008"},
+		{"torchao", "7e08", "07 0008"},       // never below 2^-6
+		{"modelopt", "7e38", "07"},           // 1
+		{"compressed-tensors", "7e20", "07"}, // 1/8
+		{"ggml", "7e00", "07"},
+	}},
+	{"tiny-block", quant.NVFP4, [][]float32{{2688}, {6 * 0x1p-12, -0x1p-30}}, 0, []outcome{
+		{"te", "7e00", "07 070f"},       // divided by next to nothing, decoded as zero
+		{"torchao", "7e08", "07 0008"},  // 6/64
+		{"modelopt", "7e01", "07 0208"}, // never below 2^-9: 6/8, a tie
+		{"compressed-tensors", "7e20", "07 0008"},
+		{"ggml", "7e00", "07"},
+	}},
+	{"all-zero", quant.NVFP4, [][]float32{{0}}, 0, []outcome{
+		{"te ggml", "00", ""},
+		{"torchao", "08", ""},
+		{"modelopt", "38", ""},
+		{"compressed-tensors", "20", ""},
+	}},
+	// E is 2688/5 = 537.6, in BF16 536: 3/6 of both has the scale 256. The global
+	// scales differ (TestGlobalScales).
+	{"global-scale", quant.NVFP4, [][]float32{{5}, {3, 1.252}}, 0, []outcome{
+		{"te torchao modelopt", "7e78", "07 0705"},
+		{"compressed-tensors", "7e78", "07 0705"},
+		{"ggml", "3530", "07 0705"}, // 5/6 is 0.8125, 3/6 is 0.5
+	}},
+	{"given-inf", quant.NVFP4, [][]float32{{-inf, 2688, 1}}, 2688, []outcome{
+		{"te torchao", "7e", "0f07"},
+	}},
+	{"given-nan", quant.NVFP4, [][]float32{{nan, 2688, 1}, {2688}}, 2688, []outcome{
+		{"te", "7e7e", "0707 07"},
+		{"torchao", "7f7e", strings.Repeat("03", 16) + " 07"},
+	}},
+	// ggml's own E4M3 of amax/6: 1.0625 is a tie, up; 248 and more are 448; half
+	// the smallest is the smallest; and below 2^-6 nothing is above 7/512.
+	{"ggml-scales", quant.NVFP4, [][]float32{{6.375}, {6 * 247}, {6 * 248}, {6 * 300}, {6 * 0x1p-10}, {6 * 0x0.fp-10}, {6 * belowM6}, {6 * 0x1p-6}}, 0, []outcome{
+		{"ggml", "39777e7e01000708", "07 07 05 06 05  07 07"},
+	}},
+	{"ggml-nan", quant.NVFP4, [][]float32{{nan, 6, -6}}, 0, []outcome{
+		{"ggml", "38", "00070f"},
+	}},
+	// The last bit of the decode scale: 1/(448/11) and 11/448.
+	{"fp32-scale", quant.FP8Row, [][]float32{{11}}, 0, []outcome{
+		{"te torchao", "3cc92493", "7e"},
+		{"modelopt", "3cc92492", "7e"},
+		{"compressed-tensors", "3cc90000", "7e"},
+	}},
+	// 1.015625 is 151.67 steps of 3/448, and 151.96 of it in BF16, which BF16
+	// makes 152: a tie that 144 and 160 did not have.
+	{"bf16-quotient", quant.FP8Row, [][]float32{{3, 1.015625}}, 0, []outcome{
+		{"te torchao modelopt", "3bdb6db7", "7e71"},
+		{"compressed-tensors", "3bdb0000", "7e72"},
+	}},
+	{"fp8-zero", quant.FP8Vec128, [][]float32{{0, negZero}}, 0, []outcome{
+		{"te", "3f800000", "0080"},
+		{"torchao", "2720d7c5", "0080"}, // 1e-12/448
+	}},
+	{"fp8-inf", quant.FP8Row, [][]float32{{inf, -1}}, 0, []outcome{
+		{"te", "3f800000", "7eb8"},
+		{"torchao", "7f800000", "7f80"}, // encoded with 448/Inf = 0
+	}},
+	{"fp8-nan", quant.FP8Row, [][]float32{{nan, 448}}, 0, []outcome{
+		{"te", "3f800000", "7f7e"},
+		{"torchao", "7fc00000", "7f7f"},
+	}},
+}
+
+func TestSamples(t *testing.T) {
+	for _, s := range samples {
+		for _, o := range s.want {
+			for _, name := range strings.Fields(o.profiles) {
+				t.Run(fmt.Sprintf("%s/format=%s/profile=%s", s.name, s.format, name), func(t *testing.T) {
+					checkSample(t, s, name, o)
+				})
+			}
+		}
+	}
+}
+
+func checkSample(t *testing.T, s sample, name string, want outcome) {
+	p, err := Lookup(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	q, err := p.Quantizer(s.format)
+	if err != nil {
+		t.Fatal(err)
+	}
+	width := s.format.Block.Cols
+	if width == 0 {
+		width = len(s.blocks[0])
+	}
+	x := tensor.New(1, width*len(s.blocks))
+	for i, b := range s.blocks {
+		copy(x.Data[i*width:], b)
+	}
+	with := quant.With{}
+	if s.amax > 0 {
+		with.Amax = &s.amax
+	}
+	got, err := q.Rowwise(x, with)
+	if err != nil {
+		t.Fatal(err)
+	}
+	scales := hex.EncodeToString(got.Scales)
+	for _, v := range got.Scales32 {
+		scales += fmt.Sprintf("%08x", math.Float32bits(v))
+	}
+	if scales != want.scales {
+		t.Errorf("scales are %s, want %s", scales, want.scales)
+	}
+	codes := make([]byte, x.Cols)
+	s.format.Element.Split(codes, got.Codes)
+	var blocks []string
+	for i := range s.blocks {
+		b := codes[i*width : (i+1)*width]
+		for len(b) > 0 && b[len(b)-1] == 0 {
+			b = b[:len(b)-1]
+		}
+		blocks = append(blocks, hex.EncodeToString(b))
+	}
+	if got := strings.Join(blocks, " "); strings.TrimRight(got, " ") != trimCodes(want.codes) {
+		t.Errorf("codes are %s, want %s", got, want.codes)
+	}
+}
+
+// trimCodes leaves out trailing zeros, which samples write where they matter.
+func trimCodes(s string) string {
+	blocks := strings.Split(s, " ")
+	for i, b := range blocks {
+		for strings.HasSuffix(b, "00") {
+			b = strings.TrimSuffix(b, "00")
+		}
+		blocks[i] = b
+	}
+	return strings.TrimRight(strings.Join(blocks, " "), " ")
+}
+
+// TestGlobalScales checks NVFP4's global decode scale of each profile.
+func TestGlobalScales(t *testing.T) {
+	for _, tc := range []struct {
+		amax float32
+		want map[string]uint32
+	}{
+		{5, map[string]uint32{
+			"te":                 0x3af3cf3e, // 1/537.6
+			"torchao":            0x3af3cf3d, // 5/2688
+			"modelopt":           0x3af3cf3d,
+			"compressed-tensors": 0x3af4898d, // 1/536
+			"ggml":               0x3f800000,
+		}},
+		{0, map[string]uint32{"te": 0x3f800000, "torchao": 0x3f800000, "modelopt": 0x3f800000, "compressed-tensors": 0x3f800000, "ggml": 0x3f800000}},
+		{inf, map[string]uint32{"te": 0x3f800000, "compressed-tensors": 0x3f800000, "ggml": 0x3f800000}},
+	} {
+		for name, want := range tc.want {
+			p, err := Lookup(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			q, err := p.Quantizer(quant.NVFP4)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r, err := q.Rowwise(tensor.Of(1, 1, []float32{tc.amax}), quant.With{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := math.Float32bits(r.Global); got != want {
+				t.Errorf("%s: global scale of amax %g is %#08x, want %#08x", name, tc.amax, got, want)
+			}
+		}
+	}
+}
+
+// TestDefined: which formats each profile has, and what asking for another says.
+func TestDefined(t *testing.T) {
+	mx := "mxfp8 mxfp8-e5m2 mxfp6-e3m2 mxfp6-e2m3 mxfp4"
+	fp8 := "fp8-tensor fp8-row fp8-vec128 fp8-block128"
+	defined := map[string]string{
+		"te":                 mx + " mxint8 nvfp4 mxfp8-32x32 nvfp4-16x16 " + fp8,
+		"ocp":                mx + " mxint8",
+		"torchao":            mx + " nvfp4 mxfp8-32x32 " + fp8,
+		"microxcaling":       mx + " mxint8",
+		"ggml":               "mxfp4 nvfp4",
+		"modelopt":           "mxfp8 nvfp4 fp8-tensor fp8-row fp8-block128",
+		"compressed-tensors": "mxfp8 mxfp4 nvfp4 fp8-tensor fp8-row fp8-block128",
+	}
+	if len(All()) != len(defined) {
+		t.Errorf("%d profiles, want %d", len(All()), len(defined))
+	}
+	for _, p := range All() {
+		has := strings.Fields(defined[p.Name])
+		for _, f := range quant.Formats() {
+			q, err := p.Quantizer(f)
+			if !f.Scaled() {
+				if err != nil || q.Format.Name != f.Name || q.Rounding != format.NearestEven {
+					t.Errorf("%s: %s is %v (%v), want a plain cast", p, f, q, err)
+				}
+				continue
+			}
+			if slices.Contains(has, f.Name) {
+				if err != nil {
+					t.Error(err)
+				} else if q.Format.Name != f.Name {
+					t.Errorf("%s: the quantizer of %s is of %s", p, f, q.Format)
+				} else if err := q.Validate(); err != nil {
+					t.Errorf("%s: %v", p, err)
+				}
+				continue
+			}
+			var others []string
+			for _, other := range All() {
+				if slices.Contains(strings.Fields(defined[other.Name]), f.Name) {
+					others = append(others, other.Name)
+				}
+			}
+			want := fmt.Sprintf("profile %s does not define %s: use one of %s", p, f, strings.Join(others, ", "))
+			if err == nil || err.Error() != want {
+				t.Errorf("says %v, want %s", err, want)
+			}
+		}
+	}
+}
+
+// TestDefault: Transformer Engine's quantizers are those without any field set.
+func TestDefault(t *testing.T) {
+	if Default().Name != "te" || All()[0].Name != "te" {
+		t.Errorf("the default is %s", Default())
+	}
+	for _, f := range quant.Formats() {
+		q, err := Default().Quantizer(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		x := tensor.Of(1, 4, []float32{1, -7, nan, negZero})
+		got, err := q.Rowwise(x, quant.With{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, err := quant.Quantizer{Format: f}.Rowwise(x, quant.With{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if string(got.Codes) != string(want.Codes) || string(got.ScaleBytes()) != string(want.ScaleBytes()) {
+			t.Errorf("%s: differs from the zero quantizer", f)
+		}
+	}
+}
+
+// TestQuantizerIsACopy: what a caller changes stays his.
+func TestQuantizerIsACopy(t *testing.T) {
+	p, err := Lookup("ocp")
+	if err != nil {
+		t.Fatal(err)
+	}
+	q, err := p.Quantizer(quant.MXFP8)
+	if err != nil {
+		t.Fatal(err)
+	}
+	q.Rule = quant.Ceil
+	if again, err := p.Quantizer(quant.MXFP4); err != nil || again.Rule != quant.Floor {
+		t.Errorf("the rule of ocp is now %s (%v)", again.Rule, err)
+	}
+	All()[0].Name = "changed"
+	if Default().Name != "te" {
+		t.Error("All shares its table")
+	}
+}
+
+func TestLookup(t *testing.T) {
+	for _, p := range All() {
+		for _, name := range []string{p.Name, strings.ToUpper(p.Name)} {
+			if got, err := Lookup(name); err != nil || got.Name != p.Name || got.String() != p.Name {
+				t.Errorf("%s is %s (%v)", name, got, err)
+			}
+		}
+		if p.Doc == "" || strings.ContainsAny(p.Doc, "\n") {
+			t.Errorf("%s has no line of documentation: %q", p, p.Doc)
+		}
+	}
+	_, err := Lookup("mlx")
+	want := `unknown profile "mlx": use one of te, ocp, torchao, microxcaling, ggml, modelopt, compressed-tensors`
+	if err == nil || err.Error() != want {
+		t.Errorf("says %v, want %s", err, want)
+	}
+}
