@@ -328,7 +328,7 @@ func TestDequantize(t *testing.T) {
 					l, p = j, i
 				}
 				at := blockIndex(l, f.Block.Rows)*scaleCols + blockIndex(p, f.Block.Cols)
-				scale := float32(1)
+				var scale float32
 				if q.Scales != nil {
 					scale = mul32(f.Scale.Decode(uint32(q.Scales[at])), q.Global)
 				} else {

@@ -55,7 +55,7 @@ func TestRatioForms(t *testing.T) {
 	}
 }
 
-// eachAmax visits the 2^15 neighbors of special, those of every mantissa at which
+// eachAmax visits the 2^14 neighbors of special, those of every mantissa at which
 // a rule changes in every binade, and a stride of all finite float32 values; all
 // of them with -long.
 func eachAmax(special uint32, visit func(amax uint32)) {
@@ -65,18 +65,18 @@ func eachAmax(special uint32, visit func(amax uint32)) {
 		}
 		return
 	}
-	for a := special - 1<<14; a < special+1<<14; a++ {
+	for a := special - 1<<13; a < special+1<<13; a++ {
 		visit(a)
 	}
 	for e := range uint32(255) {
 		for _, m := range []uint32{0, 0x400000, 0x600000, 0x700000, 0x7e0000} {
 			at := e<<mantissaBits + m
-			for a := at - min(at, 64); a < at+64; a++ {
+			for a := at - min(at, 16); a < at+16; a++ {
 				visit(a)
 			}
 		}
 	}
-	for a := uint32(0); a < exponentMask; a += 9973 {
+	for a := uint32(0); a < exponentMask; a += 20011 {
 		visit(a)
 	}
 }
