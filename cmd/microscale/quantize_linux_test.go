@@ -131,7 +131,8 @@ func TestMemory(t *testing.T) {
 			t.Fatalf("%s: %v", name, err)
 		}
 		took := time.Since(start).Seconds()
-		t.Logf("%-26s %6.2f s  %6.0f MB/s of source  %4.0f MB of memory", name, took, float64(size)/1e6/took, float64(peak)/1e6)
+		cpu := (cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()).Seconds()
+		t.Logf("%-33s %6.2f s  %5.0f MB/s of source  %6.2f s of processors  %4.0f MB of memory", name, took, float64(size)/1e6/took, cpu, float64(peak)/1e6)
 		if err := os.RemoveAll(dst); err != nil {
 			t.Fatal(err)
 		}
