@@ -21,7 +21,7 @@ var (
 // the third-level cache, A's in the second.
 const (
 	bf16MC, bf16NC, bf16KC = 192, 2064, 1024
-	int8MC, int8NC, int8KC = 192, 2064, 2048
+	int8MC, int8NC, int8KC = 192, 2064, 512
 )
 
 const lanes16 = 16 // of the plain kernels' panels

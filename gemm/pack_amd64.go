@@ -10,6 +10,93 @@ import (
 	"github.com/microscale-go/microscale/format"
 )
 
+// The lines of a panel of AVX-512, and the positions that packing in assembly
+// takes in one iteration.
+const (
+	packLanes = 16
+	packBlock = 32
+)
+
+// packDwords packs elements that are the same in the panel, bit by bit.
+func packDwords(s *side, dst []byte, l0, k0, kc int, _ *scratch) bool {
+	lanes, n := s.kernel.Lanes, s.t.LineBytes()
+	chunks, steps := s.geometry(kc)
+	if kc%packBlock != 0 || chunks > 1 || l0+lanes > s.t.Lines() {
+		return false
+	}
+	src := unsafe.Pointer(&s.t.Codes[l0*n+k0*s.t.Format.Element.StoredBits()/8])
+	if lanes == packLanes {
+		transposeDwords16(unsafe.Pointer(&dst[0]), src, n, steps/4)
+	} else {
+		transposeDwords8(unsafe.Pointer(&dst[0]), src, n, steps/8)
+	}
+	s.putScales(dst, l0, k0, 1, steps)
+	return true
+}
+
+// putScales writes the scales of the panel's chunks.
+func (s *side) putScales(dst []byte, l0, k0, chunks, steps int) {
+	lanes := s.kernel.Lanes
+	for c := range chunks {
+		part := dst[(c*(steps+1)+steps)*lanes*4:]
+		for i := range lanes {
+			binary.LittleEndian.PutUint32(part[4*i:], s.scaleWord(l0+i, k0+c*s.chunk))
+		}
+	}
+}
+
+// packF32 packs codes of at most eight bits times their scales.
+func packF32(s *side, dst []byte, l0, k0, kc int, w *scratch) bool {
+	const lanes = 8
+	e, n := s.t.Format.Element, s.t.LineBytes()
+	if kc%packBlock != 0 || e.StoredBits() < 8 && kc%2 != 0 {
+		return false
+	}
+	rows := min(lanes, s.t.Lines()-l0)
+	src, stride := w.codes, kc
+	if e.StoredBits() == 8 && rows == lanes {
+		src, stride = s.t.Codes[l0*n+k0:], n
+	} else {
+		for i := range rows {
+			line := s.t.Codes[(l0+i)*n : (l0+i+1)*n]
+			e.Split(src[i*kc:(i+1)*kc], line[k0*e.StoredBits()/8:(k0+kc)*e.StoredBits()/8])
+		}
+		clear(src[rows*kc : lanes*kc])
+	}
+	table := f32Tables[e]
+	extent := s.t.Format.Block.Cols
+	if extent == 0 {
+		extent = kc
+	}
+	var scales [lanes]float32
+	for k := 0; k < kc; {
+		for i := range rows {
+			scales[i] = s.t.Scale(l0+i, k0+k)
+		}
+		m := min(kc-k, extent-(k0+k)%extent)
+		packBytesF32(unsafe.Pointer(&dst[k*lanes*4]), unsafe.Pointer(&src[k]), stride, unsafe.Pointer(&scales), m/8, unsafe.Pointer(table))
+		k += m
+	}
+	_, steps := s.geometry(kc)
+	s.putScales(dst, l0, k0, 1, steps)
+	return true
+}
+
+// f32Tables has the values of all codes of the element formats.
+var f32Tables = func() map[*format.Scalar]*[256]float32 {
+	tables := map[*format.Scalar]*[256]float32{}
+	for _, e := range format.All() {
+		if e.Bits() <= 8 {
+			t := new([256]float32)
+			for code := range t {
+				t[code] = e.Decode(uint32(code))
+			}
+			tables[e] = t
+		}
+	}
+	return tables
+}()
+
 // packBF16 packs codes by way of bytes.
 func packBF16(s *side, dst []byte, l0, k0, kc int, w *scratch) bool {
 	chunks, steps := s.geometry(kc)
@@ -33,10 +120,8 @@ func packBF16(s *side, dst []byte, l0, k0, kc int, w *scratch) bool {
 		if packBytesBF16(unsafe.Pointer(&part[0]), unsafe.Pointer(&src[c*blocks*packBlock]), stride, unsafe.Pointer(&exponents[0]), blocks, unsafe.Pointer(&tables.bytes), tables.special) != 0 {
 			return false
 		}
-		for i := range packLanes {
-			binary.LittleEndian.PutUint32(part[(steps*packLanes+i)*4:], s.scaleWord(l0+i, k0+c*s.chunk))
-		}
 	}
+	s.putScales(dst, l0, k0, chunks, steps)
 	return true
 }
 

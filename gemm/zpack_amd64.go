@@ -59,3 +59,21 @@ func splitNibbles(dst, src unsafe.Pointer, n int)
 //
 //go:noescape
 func splitSixes(dst, src unsafe.Pointer, n int)
+
+// transposeDwords16 copies 16 lines, stride bytes apart, to a panel: the first dword
+// of every line, then the second ones, 4·n in all.
+//
+//go:noescape
+func transposeDwords16(dst, src unsafe.Pointer, stride, n int)
+
+// packBytesF32 packs 8 lines of byte codes, stride bytes apart, as 8·n steps of a
+// float32 panel: the entries of a table of 256, each times the scale of its line.
+//
+//go:noescape
+func packBytesF32(dst, src unsafe.Pointer, stride int, scales unsafe.Pointer, n int, table unsafe.Pointer)
+
+// transposeDwords8 copies 8 lines, stride bytes apart, to a panel: the first dword
+// of every line, then the second ones, 8·n in all.
+//
+//go:noescape
+func transposeDwords8(dst, src unsafe.Pointer, stride, n int)
