@@ -49,13 +49,7 @@ func (q Quantizer) quantize(x tensor.Dense, d Direction, with With) (*Tensor, er
 	if q.Format.PerTensor() && x.Rows > 0 && x.Cols > 0 {
 		run.whole = run.scaleWhole()
 	}
-	band := q.Format.Block.Rows
-	switch {
-	case q.Format.PerTensor():
-		band = 1
-	case band == 0:
-		band = max(1, x.Rows)
-	}
+	band := run.band()
 	seen := atomic.Uint32{}
 	parallel.For(ceilDiv(x.Rows, band), max(1, grainElements/max(1, band*x.Cols)), with.Threads, func(from, to int) {
 		atomicMax(&seen, run.bands(from*band, min(to*band, x.Rows), band))
@@ -104,52 +98,84 @@ func (f blockFactor) apply(dst, x []float32) {
 	}
 }
 
+// band returns how many lines share their scales, or may: with one scale for
+// the tensor, it is known beforehand.
+func (r *run) band() int {
+	switch {
+	case r.q.Format.PerTensor():
+		return 1
+	case r.q.Format.Block.Rows == 0:
+		return max(1, r.x.Rows)
+	}
+	return r.q.Format.Block.Rows
+}
+
 // bands quantizes lines [from, to), band lines sharing a scale, and returns the
 // bits of the amax it saw.
 func (r *run) bands(from, to, band int) (amax uint32) {
+	if kernel := r.fused(); kernel != nil {
+		return r.newFusedRun(kernel).lines(from, to)
+	}
 	width := r.t.storedWidth()
-	scratch := make([]byte, width)
-	scaled := make([]float32, width)
-	factors := make([]blockFactor, r.t.scaleCols())
+	codes, scaled := make([]byte, width), make([]float32, width)
+	amaxes, factors := make([]uint32, r.t.scaleCols()), make([]blockFactor, r.t.scaleCols())
+	encoder := r.lineEncoder()
 	for l0 := from; l0 < to; l0 += band {
 		l1 := min(l0+band, to)
-		for j := range factors {
-			if r.q.Format.PerTensor() {
+		if r.q.Format.PerTensor() {
+			for j := range factors {
 				factors[j] = r.whole
-				continue
 			}
-			a, hasNaN := r.blockAmax(l0, l1, j)
-			amax = max(amax, a)
-			factors[j] = r.scaleBlock((l0/band)*len(factors)+j, a, hasNaN)
+		} else {
+			amax = max(amax, r.scaleBand(l0, l1, l0/band, amaxes, factors))
 		}
 		for l := l0; l < l1; l++ {
 			if r.with.Scales != nil {
 				r.with.Scales(l, r.t.lineScales(l))
 			}
-			r.encodeLine(scratch, l, factors, scaled)
-			r.q.Format.Element.Join(r.t.line(l), scratch)
+			if encoder.encode(codes, r.x.Row(l), factors) {
+				clear(codes[r.x.Cols:])
+			} else {
+				r.encodeLine(codes, l, factors, scaled)
+			}
+			r.q.Format.Element.Join(r.t.line(l), codes)
 		}
+	}
+	return amax
+}
+
+// scaleBand stores the scales of lines [l0, l1), in the given row of scales, and
+// fills in the factors. It returns the bits of the largest amax.
+func (r *run) scaleBand(l0, l1, row int, amaxes []uint32, factors []blockFactor) (amax uint32) {
+	clear(amaxes)
+	for l := l0; l < l1; l++ {
+		raiseAmaxes(amaxes, r.x.Row(l), r.t.extent())
+	}
+	for j, a := range amaxes {
+		hasNaN := a > exponentMask
+		if hasNaN {
+			a = r.blockAmax(l0, l1, j)
+		}
+		amax = max(amax, a)
+		factors[j] = r.scaleBlock(row*len(factors)+j, a, hasNaN)
 	}
 	return amax
 }
 
 // blockCols returns the columns [from, to) of the line that block j covers.
 func (r *run) blockCols(j int) (from, to int) {
-	extent := r.q.Format.Block.Cols
-	if extent == 0 {
-		return 0, r.x.Cols
-	}
+	extent := r.t.extent()
 	return j * extent, min((j+1)*extent, r.x.Cols)
 }
 
 // blockAmax returns the bits of the largest magnitude of a block, NaN aside.
-func (r *run) blockAmax(l0, l1, j int) (amax uint32, hasNaN bool) {
+func (r *run) blockAmax(l0, l1, j int) (amax uint32) {
 	c0, c1 := r.blockCols(j)
 	for l := l0; l < l1; l++ {
-		a, n := amaxBits(r.x.Row(l)[c0:c1])
-		amax, hasNaN = max(amax, a), hasNaN || n
+		a, _ := amaxBits(r.x.Row(l)[c0:c1])
+		amax = max(amax, a)
 	}
-	return amax, hasNaN
+	return amax
 }
 
 // scaleBlock stores the scale of block i and returns how its elements are encoded.
@@ -202,27 +228,33 @@ func (r *run) encodeLine(codes []byte, l int, factors []blockFactor, scaled []fl
 	line := r.x.Row(l)
 	for j, f := range factors {
 		c0, c1 := r.blockCols(j)
-		block, y := line[c0:c1], scaled[:c1-c0]
-		f.apply(y, block)
 		if r.q.Rounding == format.Stochastic {
-			r.encodeStochastic(codes[c0:c1], y, r.element(l, c0), r.element(l, c0+1))
+			r.encodeStochastic(codes[c0:c1], line[c0:c1], f, scaled, r.element(l, c0), r.element(l, c0+1))
 		} else {
-			r.q.Format.Element.EncodeSliceWith(codes[c0:c1], y, r.q.conversion())
-		}
-		if r.q.NegativeZero != KeepNegativeZero {
-			r.q.dropNegativeZeros(codes[c0:c1], block)
+			r.encodePlain(codes[c0:c1], line[c0:c1], f, scaled)
 		}
 	}
 	clear(codes[len(line):])
 }
 
-// encodeStochastic encodes the elements of a block, of which first and second
-// are the indices of two.
-func (r *run) encodeStochastic(codes []byte, y []float32, first, second uint64) {
+// encodePlain sets codes to those of a block.
+func (r *run) encodePlain(codes []byte, block []float32, f blockFactor, scaled []float32) {
+	y := scaled[:len(block)]
+	f.apply(y, block)
+	r.q.Format.Element.EncodeSliceWith(codes, y, r.q.conversion())
+	r.q.dropNegativeZeros(codes, block)
+}
+
+// encodeStochastic is encodePlain with random bits; first and second are the
+// indices of two elements of the block.
+func (r *run) encodeStochastic(codes []byte, block []float32, f blockFactor, scaled []float32, first, second uint64) {
+	y := scaled[:len(block)]
+	f.apply(y, block)
 	for i, v := range y {
 		random := r.with.Random.At(first + uint64(i)*(second-first))
 		codes[i] = byte(r.q.Format.Element.EncodeWith(v, r.q.conversion(), random))
 	}
+	r.q.dropNegativeZeros(codes, block)
 }
 
 func (q *Quantizer) conversion() format.Conversion {
@@ -232,6 +264,9 @@ func (q *Quantizer) conversion() format.Conversion {
 // dropNegativeZeros gives zeros the sign that q wants, where it is not always
 // that of the element of x.
 func (q *Quantizer) dropNegativeZeros(codes []byte, x []float32) {
+	if q.NegativeZero == KeepNegativeZero {
+		return
+	}
 	for i, c := range codes {
 		if q.Format.Element.Decode(uint32(c)) == 0 && (x[i] == 0 || q.NegativeZero == DropNegativeZero) {
 			codes[i] = 0
@@ -277,7 +312,7 @@ func Amax(x tensor.Dense, threads int) float32 {
 // amaxBits returns the bits of the largest magnitude of x, NaN aside. Bits of
 // non-negative floats are ordered as the floats are.
 func amaxBits(x []float32) (amax uint32, hasNaN bool) {
-	if amax = format.MaxBits(x); amax <= exponentMask {
+	if amax = maxBits(x); amax <= exponentMask {
 		return amax, false
 	}
 	amax = 0

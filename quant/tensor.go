@@ -6,8 +6,6 @@ import (
 	"math"
 
 	"github.com/microscale-go/microscale/format"
-	"github.com/microscale-go/microscale/internal/parallel"
-	"github.com/microscale-go/microscale/tensor"
 )
 
 // Direction says along which dimension of the source blocks lie.
@@ -140,43 +138,6 @@ func blockIndex(i, extent int) int {
 		return 0
 	}
 	return i / extent
-}
-
-// Dequantize returns the values of t in the shape of its source, leading
-// dimensions folded into rows: float32(scale·global)·code, rounded once. A
-// tensor that was quantized with the Hadamard transform gives transformed values.
-func (t *Tensor) Dequantize(threads int) tensor.Dense {
-	x := tensor.New(t.Lines(), t.Width())
-	parallel.For(x.Rows, max(1, grainElements/max(1, x.Cols)), threads, func(from, to int) {
-		scratch := make([]byte, t.storedWidth())
-		for l := from; l < to; l++ {
-			t.decodeLine(x.Row(l), l, scratch)
-		}
-	})
-	if t.Direction == Columnwise {
-		return x.Transpose()
-	}
-	return x
-}
-
-// decodeLine sets dst to the values of line l.
-func (t *Tensor) decodeLine(dst []float32, l int, scratch []byte) {
-	element := t.Format.Element
-	if !t.Format.Scaled() {
-		if err := tensor.FromBytes(dst, t.line(l), element); err != nil {
-			panic(err) // the constructor sized the line
-		}
-		return
-	}
-	element.Split(scratch, t.line(l))
-	extent := t.Format.Block.Cols
-	if extent == 0 {
-		extent = max(1, len(dst))
-	}
-	for c0 := 0; c0 < len(dst); c0 += extent {
-		c1 := min(c0+extent, len(dst))
-		element.DecodeSliceScaled(dst[c0:c1], scratch[c0:c1], t.Scale(l, c0))
-	}
 }
 
 // ScaleBytes returns the scales as they are stored in files: one byte each, or

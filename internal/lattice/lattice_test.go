@@ -33,7 +33,7 @@ measure:
 safetensors:
 format:
 tensor: format
-quant: format tensor internal/parallel
+quant: format tensor internal/cpu internal/parallel
 gemm: quant tensor format internal/cpu internal/parallel
 bench: gemm quant tensor format internal/cpu
 layout: format quant tensor

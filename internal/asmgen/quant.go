@@ -1,0 +1,121 @@
+package asmgen
+
+import "fmt"
+
+// Quant writes the AVX-512 kernels of package quant.
+//
+// All round in the same way. With e = ±2^E, the sign and binade of x, where E is
+// at least that of the smallest normal element, and m mantissa bits,
+//
+//	t = e·2^(23-m)·(1 + bias·2^-23) + x
+//
+// is one fused multiply-add whose result has steps of 2^(E-m): it rounds x to
+// nearest even at the last bit of the element, for normals and subnormals alike.
+// The significand of the code, plus the bias, is in the low bits of t, and the
+// exponent of t counts binades at bit 23. So the low byte of
+//
+//	t + t>>(23-m)
+//
+// is the magnitude of the code, where the bias takes off what the exponent of
+// the smallest normal adds. It is a multiple of 2^m, so that ties stay even.
+func Quant() []*File {
+	return []*File{quantFused(), quantEncode(), quantDecode()}
+}
+
+// An instruction that waits to be printed.
+type instruction struct {
+	mnemonic string
+	operands []any
+}
+
+// A sequence is a run of instructions that depend on no others than those of
+// the sequence before them.
+type sequence []instruction
+
+// I appends an instruction.
+func (s *sequence) I(mnemonic string, operands ...any) {
+	*s = append(*s, instruction{mnemonic, operands})
+}
+
+// Emit prints a sequence.
+func (fn *Func) Emit(s sequence) {
+	for _, i := range s {
+		fn.I(i.mnemonic, i.operands...)
+	}
+}
+
+// interleave mixes two sequences that do not depend on each other, so that one
+// computes while the other waits. The first is spread over the given fraction of
+// the second.
+func interleave(first, second sequence, fraction float64) sequence {
+	var mixed sequence
+	i, j := 0, 0
+	for i < len(first) || j < len(second) {
+		if j == len(second) || i < len(first) && float64(i*len(second)) <= fraction*float64(j*len(first)) {
+			mixed = append(mixed, first[i])
+			i++
+		} else {
+			mixed = append(mixed, second[j])
+			j++
+		}
+	}
+	return mixed
+}
+
+// words returns the bytes of dwords, to be a table.
+func words(values ...uint32) []byte {
+	var b []byte
+	for _, v := range values {
+		b = append(b, byte(v), byte(v>>8), byte(v>>16), byte(v>>24))
+	}
+	return b
+}
+
+// indices returns 64 bytes, byte i being of(i).
+func indices(of func(i int) int) []byte {
+	b := make([]byte, 64)
+	for i := range b {
+		b[i] = byte(of(i))
+	}
+	return b
+}
+
+// constants lays out what Go hands to a kernel: dwords in the order of a struct.
+type constants struct {
+	base  Reg
+	names []string
+}
+
+// At returns the place of a constant.
+func (c constants) At(name string) Mem {
+	for i, n := range c.names {
+		if n == name {
+			return c.base.At(4 * i)
+		}
+	}
+	panic(fmt.Sprintf("asmgen: there is no constant %s", name))
+}
+
+// A packing is how codes of one width leave the kernel.
+type packing struct {
+	bits int // of a stored code
+	sign int // the place of the sign bit in a byte of its own; 7 needs no shift
+}
+
+var packings = map[int]packing{8: {8, 7}, 6: {6, 5}, 4: {4, 3}}
+
+// bytes returns the bytes of n codes.
+func (p packing) bytes(n int) int { return n * p.bits / 8 }
+
+// maxDword sets r to the largest dword of v, by way of registers 0 and 1.
+func (fn *Func) maxDword(v Vec, r Reg) {
+	fn.I("VEXTRACTI64X4", 1, v.Z(), Y(0))
+	fn.I("VPMAXUD", Y(0), v.Y(), Y(0))
+	fn.I("VEXTRACTI32X4", 1, Y(0), X(1))
+	fn.I("VPMAXUD", X(1), X(0), X(0))
+	fn.I("VPSHUFD", 0x4e, X(0), X(1))
+	fn.I("VPMAXUD", X(1), X(0), X(0))
+	fn.I("VPSHUFD", 0xb1, X(0), X(1))
+	fn.I("VPMAXUD", X(1), X(0), X(0))
+	fn.I("VMOVD", X(0), r)
+}

@@ -1,0 +1,155 @@
+package asmgen
+
+import "fmt"
+
+// encodeNames are the constants of quant's encodeConstants.
+var encodeNames = []string{"limit", "least", "anchor", "shift", "sign", "signShift"}
+
+// quantEncode writes the kernels that a quantizer of any rule is built from: the
+// amax of every block of a line, and its codes, one per byte, with factors that
+// are given.
+func quantEncode() *File {
+	f := NewFile("quant", "encode")
+	quantAmaxes(f)
+	low := f.Table("encodeLow", indices(func(i int) int { return 4 * i % 128 }))
+	high := f.Table("encodeHigh", indices(func(i int) int { return (4*i + 3) % 128 }))
+	quantEncodeLine(f, "encodeTimes", "VMULPS", "times", low, high)
+	quantEncodeLine(f, "encodeOver", "VDIVPS", "divided by", low, high)
+	return f
+}
+
+// elementLoop prints body for each 64 of n elements and once for the rest, under
+// the masks K1 to K4 of four vectors of dwords; K1 has the bits of all 64. It
+// leaves n at 0 or below, and uses t.
+func (fn *Func) elementLoop(n, t Reg, body func()) {
+	for i := 1; i <= 4; i++ {
+		fn.I("KXNORQ", K(i), K(i), K(i))
+	}
+	whole := fn.NewLabel("whole")
+	loop := fn.Label("loop")
+	fn.I("CMPQ", n, 64)
+	fn.Jump("JGE", whole)
+	fn.I("MOVQ", -1, t)
+	fn.I("BZHIQ", n, t, t)
+	fn.I("KMOVQ", t, K(1))
+	for i := 1; i < 4; i++ {
+		fn.I("KSHIFTRQ", 16*i, K(1), K(1+i))
+	}
+	fn.Place(whole)
+	body()
+	fn.I("SUBQ", 64, n)
+	fn.Jump("JG", loop)
+}
+
+// blockLoop prints a loop over the blocks of a line of n elements: begin, an
+// elementLoop whose body finds the elements at i, and end.
+func (fn *Func) blockLoop(n, extent Reg, begin func(), body func(i Reg), end func()) {
+	i, left, t := fn.GP("elements done of the block"), fn.GP("elements left of it"), fn.GP("masks")
+	block := fn.Label("block")
+	begin()
+	fn.I("MOVQ", extent, left)
+	fn.I("CMPQ", n, extent)
+	fn.I("CMOVQLT", n, left)
+	fn.I("XORL", i, i)
+	fn.elementLoop(left, t, func() {
+		body(i)
+		fn.I("ADDQ", 64, i)
+	})
+	end()
+	fn.I("SUBQ", extent, n)
+	fn.Jump("JG", block)
+}
+
+func quantAmaxes(f *File) {
+	fn := f.Func("amaxes512", `amaxes512 raises amax[j] to the largest of the bits of |src[i]|, i/extent = j,
+i < n, n > 0.`, "amax *uint32, src *float32, n, extent int")
+	amax, src, n, extent := fn.Arg("amax"), fn.Arg("src"), fn.Arg("n"), fn.Arg("extent")
+	t, zAbs := fn.GP("constants and results"), Z(31)
+	fn.I("MOVL", "$0x7fffffff", t)
+	fn.I("VPBROADCASTD", t, zAbs)
+	fn.blockLoop(n, extent, func() {
+		fn.I("VMOVD", amax.At(0), X(2))
+		for _, i := range []int{3, 4, 5} {
+			fn.I("VPXORD", Z(i), Z(i), Z(i))
+		}
+	}, func(i Reg) {
+		for j := range 4 {
+			fn.I("VMOVDQU32.Z", src.At(64*j).By(i, 4), K(1+j), Z(6+j))
+		}
+		for j := range 4 {
+			fn.I("VPANDD", Z(6+j), zAbs, Z(6+j))
+			fn.I("VPMAXUD", Z(6+j), Z(2+j), Z(2+j))
+		}
+	}, func() {
+		fn.I("VPMAXUD", Z(3), Z(2), Z(2))
+		fn.I("VPMAXUD", Z(5), Z(4), Z(4))
+		fn.I("VPMAXUD", Z(4), Z(2), Z(2))
+		fn.maxDword(Z(2), t)
+		fn.I("MOVL", t, amax.At(0))
+		fn.I("ADDQ", 4, amax)
+		fn.I("LEAQ", src.At(0).By(extent, 4), src)
+	})
+	fn.Return()
+}
+
+func quantEncodeLine(f *File, name, operation, does string, low, high Sym) {
+	fn := f.Func(name, fmt.Sprintf(`%s sets codes[i] to the code of src[i] %s factors[i/extent], i < n,
+n > 0, and returns the bits of the largest magnitude of src. Where that is Inf
+or NaN, the codes are not to be used.`, name, does),
+		"codes *byte, src *float32, n int, factors *float32, extent int, c *encodeConstants) (amax uint64")
+	codes, src, n, factors, extent := fn.Arg("codes"), fn.Arg("src"), fn.Arg("n"), fn.Arg("factors"), fn.Arg("extent")
+	c := constants{fn.Arg("c"), encodeNames}
+	t := fn.GP("constants and result")
+	var (
+		zFactor                           = Z(16)
+		zLimit, zLeast, zAnchor, zShift   = Z(17), Z(18), Z(19), Z(20)
+		zSign, zSignShift                 = Z(21), X(22)
+		zLow, zHigh, zAbs, zBinade, zAmax = Z(23), Z(24), Z(25), Z(26), Z(27)
+	)
+	for i, v := range []Vec{zLimit, zLeast, zAnchor, zShift, zSign} {
+		fn.I("VPBROADCASTD", c.At(encodeNames[i]), v)
+	}
+	fn.I("VMOVD", c.At("signShift"), zSignShift)
+	fn.I("VMOVDQU64", low, zLow)
+	fn.I("VMOVDQU64", high, zHigh)
+	fn.I("MOVL", "$0x7fffffff", t)
+	fn.I("VPBROADCASTD", t, zAbs)
+	fn.I("MOVL", "$0xff800000", t)
+	fn.I("VPBROADCASTD", t, zBinade)
+	fn.I("VPXORD", zAmax, zAmax, zAmax)
+	fn.blockLoop(n, extent, func() {
+		fn.I("VBROADCASTSS", factors.At(0), zFactor)
+	}, func(i Reg) {
+		for j := range 4 {
+			fn.I("VMOVDQU32.Z", src.At(64*j).By(i, 4), K(1+j), Z(j))
+		}
+		for j := range 4 {
+			y, e := Z(j), Z(4+j)
+			fn.I("VPANDD", y, zAbs, e)
+			fn.I("VPMAXUD", e, zAmax, zAmax)
+			fn.I(operation, zFactor, y, y)
+			fn.I("VRANGEPS", 2, zLimit, y, y) // the lesser magnitude, with the sign of y
+			fn.I("VPANDD", y, zBinade, e)
+			fn.I("VRANGEPS", 3, zLeast, e, e) // the greater magnitude
+			fn.I("VFMADD213PS", y, zAnchor, e)
+			fn.I("VPSRLVD", zShift, e, Z(8+j))
+			fn.I("VPADDD", Z(8+j), e, e)
+		}
+		for j := 0; j < 4; j += 2 {
+			fn.I("VPERMT2B", Z(j+1), zHigh, Z(j))
+			fn.I("VPERMT2B", Z(4+j+1), zLow, Z(4+j))
+		}
+		fn.I("VINSERTI64X4", 1, Y(2), Z(0), Z(0))
+		fn.I("VINSERTI64X4", 1, Y(6), Z(4), Z(4))
+		fn.I("VPSRLW", zSignShift, Z(0), Z(0))
+		fn.I("VPTERNLOGD", 0xd8, zSign, Z(0), Z(4)) // where zSign is set Z0, else Z4
+		fn.I("VMOVDQU8", Z(4), K(1), codes.At(0).By(i, 1))
+	}, func() {
+		fn.I("ADDQ", 4, factors)
+		fn.I("ADDQ", extent, codes)
+		fn.I("LEAQ", src.At(0).By(extent, 4), src)
+	})
+	fn.maxDword(zAmax, t)
+	fn.I("MOVQ", t, fn.FP("amax"))
+	fn.Return()
+}

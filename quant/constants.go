@@ -1,0 +1,166 @@
+package quant
+
+import (
+	"math"
+
+	"github.com/microscale-go/microscale/format"
+)
+
+// exponentConstants are what a fused kernel computes E8M0 scales and codes with.
+// The code of a scale is the exponent of amax·ratio once up is added to its bits,
+// less down: every ScaleRule in one form.
+type exponentConstants struct {
+	ratio  uint32 // float32
+	up     uint32
+	down   uint32
+	low    uint32 // bits of the least amax that is served; zero is, too
+	span   uint32 // bits of the greatest, less low
+	floor  uint32 // codes below it, of blocks of zeros, are taken for it
+	least  uint32 // what the exponent of the smallest normal element is below the code
+	base   uint32 // less the code: the bias of the rounding sum in steps of a binade; of an integer, the exponent of the factor
+	step   uint32 // log2 of the codes in a binade
+	anchor uint32 // 2^(23 - mantissa bits)
+	shift  uint32 // 23 - mantissa bits
+	limit  uint32 // largest code, in each byte; of an integer, as float32
+}
+
+// exponentConstants computes the constants of a quantizer with E8M0 scales.
+func (q *Quantizer) exponentConstants() exponentConstants {
+	e := q.Format.Element
+	emax, bias, m := e.MaxExponent(), e.Bias, e.Mantissa
+	// No exponent leaves its field between these codes: not that of the smallest
+	// normal element, nor that of the rounding sum.
+	lowest, highest := max(bias, 8), exponentBias+100
+	c := exponentConstants{
+		ratio:  math.Float32bits(1),
+		down:   uint32(emax),
+		low:    uint32(lowest+emax+2) << mantissaBits,
+		floor:  uint32(lowest),
+		least:  uint32(bias - 1),
+		base:   uint32(bias - 1 - mantissaBits + m),
+		step:   uint32(m),
+		anchor: uint32(exponentBias+mantissaBits-m) << mantissaBits,
+		shift:  uint32(mantissaBits - m),
+		limit:  e.MaxCode() * 0x01010101,
+	}
+	c.span = uint32(highest)<<mantissaBits - c.low - 1
+	if e.Integer {
+		c.base = uint32(2*exponentBias + bias + m - 1)
+		c.limit = math.Float32bits(float32(e.MaxCode()))
+	}
+	switch {
+	case q.Rule == RatioCeil && q.ExactRatio:
+		c.up = mantissaMask - math.Float32bits(e.Max())&mantissaMask
+	case q.Rule == RatioCeil:
+		c.ratio, c.up, c.down = math.Float32bits(reciprocalMax(e)), mantissaMask, 0
+	case q.Rule == Ceil:
+		c.up = mantissaMask
+	case q.Rule == Even:
+		c.up = 1 << (mantissaBits - 1 - q.evenMantissa())
+	}
+	return c
+}
+
+// globalConstants are what a fused kernel computes E4M3 scales under a global
+// one, and their codes, with: EncodeFirst.
+type globalConstants struct {
+	encode      float32 // what turns an amax into a scale
+	decode      float32 // the global scale
+	infinity    uint32  // bits of the least amax that is not served
+	limit       float32 // largest element
+	least       float32 // smallest normal element
+	anchor      float32 // of the rounding sum
+	shift       uint32  // 23 - mantissa bits
+	scaleLimit  float32 // the same of the scale
+	scaleLeast  float32
+	scaleAnchor float32
+	rebias      float32 // times an E4M3 code shifted to the mantissa of a float32, is its value
+	one         float32
+	most        float32 // the largest float32
+}
+
+func newGlobalConstants(element *format.Scalar, g global) globalConstants {
+	reciprocal := float32(1 / element.Max())
+	return globalConstants{
+		encode:      float32(g.encode * reciprocal),
+		decode:      g.decode,
+		infinity:    exponentMask,
+		limit:       element.Max(),
+		least:       element.SmallestNormal(),
+		anchor:      roundingAnchor(element),
+		shift:       uint32(mantissaBits - element.Mantissa),
+		scaleLimit:  scaleFormat.Max(),
+		scaleLeast:  scaleFormat.SmallestNormal(),
+		scaleAnchor: roundingAnchor(scaleFormat),
+		rebias:      exp2(exponentBias - scaleFormat.Bias),
+		one:         1,
+		most:        maxFloat32,
+	}
+}
+
+// encodeConstants are what an encode kernel computes codes with.
+type encodeConstants struct {
+	limit     float32 // largest element
+	least     float32 // smallest normal element
+	anchor    float32 // of the rounding sum
+	shift     uint32  // 23 - mantissa bits
+	sign      uint32  // the sign bit of a code, in each byte
+	signShift uint32  // what takes bit 7 there
+}
+
+func newEncodeConstants(element *format.Scalar) encodeConstants {
+	const top = 7
+	place := element.Bits() - 1
+	return encodeConstants{
+		limit:     element.Max(),
+		least:     element.SmallestNormal(),
+		anchor:    roundingAnchor(element),
+		shift:     uint32(mantissaBits - element.Mantissa),
+		sign:      0x01010101 << place,
+		signShift: uint32(top - place),
+	}
+}
+
+// roundingAnchor returns 2^(23-m)·(1 + bias·2^-23), where the bias takes off the
+// low byte of the rounding sum what the binade of the smallest normal adds.
+func roundingAnchor(element *format.Scalar) float32 {
+	shift := mantissaBits - element.Mantissa
+	binades := exponentBias + 1 - element.Bias + shift
+	return math.Float32frombits(uint32(exponentBias+shift)<<mantissaBits | uint32(byte(-binades<<element.Mantissa)))
+}
+
+// signMagnitude reports whether the elements are encoded as kernels do: to
+// nearest even, by magnitude, with the sign of the input.
+func (q *Quantizer) signMagnitude() bool {
+	e := q.Format.Element
+	return q.Rounding == format.NearestEven && q.NegativeZero == KeepNegativeZero &&
+		!e.Integer && !e.Unsigned && e.Specials != format.UnsignedZero
+}
+
+// decodeTables are what decode kernels look codes up in.
+type decodeTables struct {
+	// bytes of the values as float32, whose first two are zero: the third of
+	// each of 128 codes, then the highest. In formats of 8 bits, signs aside.
+	bytes  [256]byte
+	values [16]float32 // of the first codes
+}
+
+var decodeTablesOf = func() map[*format.Scalar]*decodeTables {
+	all := map[*format.Scalar]*decodeTables{}
+	for _, s := range format.All() {
+		if s.Bits() > 8 {
+			continue
+		}
+		t := &decodeTables{}
+		half := len(t.bytes) / 2
+		for c := range half {
+			bits := math.Float32bits(s.Decode(uint32(c)))
+			t.bytes[c], t.bytes[half+c] = byte(bits>>16), byte(bits>>24)
+		}
+		for c := range t.values {
+			t.values[c] = s.Decode(uint32(c))
+		}
+		all[s] = t
+	}
+	return all
+}()

@@ -1,0 +1,85 @@
+package quant
+
+import (
+	"github.com/microscale-go/microscale/internal/cpu"
+	"github.com/microscale-go/microscale/internal/parallel"
+	"github.com/microscale-go/microscale/tensor"
+)
+
+// Dequantize returns the values of t in the shape of its source, leading
+// dimensions folded into rows: float32(scale·global)·code, rounded once. A
+// tensor that was quantized with the Hadamard transform gives transformed values.
+func (t *Tensor) Dequantize(threads int) tensor.Dense {
+	x := tensor.New(t.Lines(), t.Width())
+	parallel.For(x.Rows, max(1, grainElements/max(1, x.Cols)), threads, func(from, to int) {
+		decode := t.lineDecoder()
+		for l := from; l < to; l++ {
+			decode(x.Row(l), l)
+		}
+	})
+	if t.Direction == Columnwise {
+		return x.Transpose()
+	}
+	return x
+}
+
+// lineDecoder returns a function that sets dst to the values of line l.
+func (t *Tensor) lineDecoder() func(dst []float32, l int) {
+	element := t.Format.Element
+	if !t.Format.Scaled() {
+		return func(dst []float32, l int) {
+			if err := tensor.FromBytes(dst, t.line(l), element); err != nil {
+				panic(err) // the constructor sized the line
+			}
+		}
+	}
+	scales := make([]float32, t.storedWidth())
+	for _, k := range decodeKernels {
+		if k.tier <= cpu.Best() && k.serves(element) && t.Format.Block.Cols%k.extent == 0 && t.Width() > 0 {
+			tables := decodeTablesOf[element]
+			return func(dst []float32, l int) {
+				t.fillScales(scales, l, k.extent)
+				k.decode(dst, t.line(l), scales, tables)
+			}
+		}
+	}
+	codes := make([]byte, t.storedWidth())
+	return func(dst []float32, l int) {
+		t.fillScales(scales, l, t.extent())
+		element.Split(codes, t.line(l))
+		for c := 0; c < len(dst); c += t.extent() {
+			end := min(c+t.extent(), len(dst))
+			element.DecodeSliceScaled(dst[c:end], codes[c:end], scales[c/t.extent()])
+		}
+	}
+}
+
+// extent returns how many elements of a line share a scale.
+func (t *Tensor) extent() int {
+	if t.Format.Block.Cols == 0 {
+		return max(1, t.Width())
+	}
+	return t.Format.Block.Cols
+}
+
+// fillScales sets scales[i] to the scale of the elements of line l from i·each
+// on, where each divides the extent of a block or is as long as the line.
+func (t *Tensor) fillScales(scales []float32, l, each int) {
+	n := t.scaleCols()
+	first := blockIndex(l, t.Format.Block.Rows) * n
+	if t.Scales32 != nil {
+		copy(scales, t.Scales32[first:first+n])
+	} else {
+		t.Format.Scale.DecodeSliceScaled(scales, t.Scales[first:first+n], t.Global)
+	}
+	repeat := ceilDiv(t.extent(), each)
+	if repeat == 1 {
+		return
+	}
+	for i := n - 1; i >= 0; i-- { // from the end, for they spread over those behind
+		scale := scales[i]
+		for j := i * repeat; j < (i+1)*repeat; j++ {
+			scales[j] = scale
+		}
+	}
+}

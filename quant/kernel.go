@@ -1,0 +1,136 @@
+package quant
+
+import (
+	"slices"
+
+	"github.com/microscale-go/microscale/format"
+	"github.com/microscale-go/microscale/internal/cpu"
+)
+
+// Kernels are rows of the tables of this file's amd64 twin, best first. An
+// operation takes the first row that the processor can run and that computes
+// what the quantizer asks for; where there is none, the plain form, which is the
+// specification: a kernel gives the same bits, or reports that it could not.
+
+// A fusedKernel quantizes groups of blocks in one read of the source. A block
+// that it does not serve (one that holds NaN or Inf, or whose scale is at an end
+// of its range) raises a flag, and the plain form redoes the call.
+type fusedKernel struct {
+	tier   cpu.Tier
+	serves func(*Quantizer) bool
+	begin  func(*run) fusedCall
+}
+
+// A fusedCall quantizes whole groups, at least one, and returns the bits of the
+// largest magnitude, or flagged.
+type fusedCall func(codes, scales []byte, src []float32, groups int) uint32
+
+const (
+	groupBlocks = 16 // of a fused kernel
+	callGroups  = 32 // the most of one call: what is redone where a block is flagged
+	flagged     = 1<<32 - 1
+)
+
+// An encodeKernel sets codes[i] to that of src[i] times factors[i/extent], or
+// divided by it, one per byte, and returns the largest bits of a magnitude in
+// src; where they are not those of a finite number, the codes are not valid.
+type encodeKernel struct {
+	tier   cpu.Tier
+	divide bool
+	encode func(codes []byte, src, factors []float32, extent int, c *encodeConstants) uint32
+}
+
+// A decodeKernel sets dst to scales[i/extent] times the values of the codes that
+// are stored in src, blocks of zeros at the end included.
+type decodeKernel struct {
+	tier   cpu.Tier
+	serves func(element *format.Scalar) bool
+	extent int // elements that one of scales serves
+	decode func(dst []float32, src []byte, scales []float32, t *decodeTables)
+}
+
+// An amaxKernel raises amaxes[i/extent] to the bits of |x[i]|.
+type amaxKernel struct {
+	tier  cpu.Tier
+	raise func(amaxes []uint32, x []float32, extent int)
+}
+
+// fused returns the first fused kernel that serves the run, or nil.
+func (r *run) fused() fusedCall {
+	for _, k := range fusedKernels {
+		if k.tier <= cpu.Best() && k.serves(r.q) {
+			return k.begin(r)
+		}
+	}
+	return nil
+}
+
+// A lineEncoder is an encode kernel with room for the factors of a line.
+type lineEncoder struct {
+	kernels   [2]func(codes []byte, src, factors []float32, extent int, c *encodeConstants) uint32 // that multiplies, and that divides
+	constants encodeConstants
+	factors   []float32
+	extent    int
+}
+
+// lineEncoder returns nil where no kernel computes what the quantizer asks for.
+func (r *run) lineEncoder() *lineEncoder {
+	if !r.q.signMagnitude() {
+		return nil
+	}
+	e := &lineEncoder{constants: newEncodeConstants(r.q.Format.Element), factors: make([]float32, r.t.scaleCols()), extent: r.t.extent()}
+	for _, k := range slices.Backward(encodeKernels) {
+		if k.tier <= cpu.Best() {
+			e.kernels[index(k.divide)] = k.encode
+		}
+	}
+	return e
+}
+
+// encode sets codes to those of a line; false where the line, or one of its
+// factors, is not for the kernel.
+func (e *lineEncoder) encode(codes []byte, line []float32, factors []blockFactor) bool {
+	if e == nil || len(line) == 0 {
+		return false
+	}
+	divide := factors[0].divide
+	kernel := e.kernels[index(divide)]
+	for j, f := range factors {
+		usable := f.value > 0 && f.value <= maxFloat32
+		if f.poison || f.bf16 || f.divide != divide || !usable {
+			return false
+		}
+		e.factors[j] = f.value
+	}
+	return kernel != nil && kernel(codes, line, e.factors, e.extent, &e.constants) < exponentMask
+}
+
+func index(divide bool) int {
+	if divide {
+		return 1
+	}
+	return 0
+}
+
+// raiseAmaxes raises amaxes[i/extent] to the bits of |x[i]|, NaN above all.
+func raiseAmaxes(amaxes []uint32, x []float32, extent int) {
+	if len(x) == 0 {
+		return
+	}
+	for _, k := range amaxKernels {
+		if k.tier <= cpu.Best() {
+			k.raise(amaxes, x, extent)
+			return
+		}
+	}
+	for j := range ceilDiv(len(x), extent) {
+		amaxes[j] = max(amaxes[j], format.MaxBits(x[j*extent:min((j+1)*extent, len(x))]))
+	}
+}
+
+// maxBits is format.MaxBits by the best kernel.
+func maxBits(x []float32) uint32 {
+	var amax [1]uint32
+	raiseAmaxes(amax[:], x, len(x))
+	return amax[0]
+}

@@ -1,0 +1,11 @@
+//go:build !amd64 || purego
+
+package quant
+
+// There are no kernels: the plain form does everything.
+var (
+	fusedKernels  []fusedKernel
+	encodeKernels []encodeKernel
+	amaxKernels   []amaxKernel
+	decodeKernels []decodeKernel
+)

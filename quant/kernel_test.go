@@ -1,0 +1,379 @@
+package quant
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"unsafe"
+
+	"github.com/microscale-go/microscale/format"
+	"github.com/microscale-go/microscale/internal/cpu"
+	"github.com/microscale-go/microscale/internal/cpu/cputest"
+	"github.com/microscale-go/microscale/internal/guard"
+	"github.com/microscale-go/microscale/tensor"
+)
+
+// plainly runs body with the plain form forced.
+func plainly(t testing.TB, body func()) {
+	t.Helper()
+	before := cpu.Best()
+	if err := cpu.Force(cpu.Plain); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := cpu.Force(before); err != nil {
+			t.Fatal(err)
+		}
+	}()
+	body()
+}
+
+// eachKernel runs body in every tier but the plain one, which it is compared with.
+func eachKernel(t *testing.T, body func(t *testing.T)) {
+	t.Helper()
+	cputest.Run(t, func(t *testing.T, tier cpu.Tier) {
+		if tier != cpu.Plain {
+			body(t)
+		}
+	})
+}
+
+// kernelQuantizers are quantizers that kernels serve, each rule and arithmetic
+// of each format.
+func kernelQuantizers() []Quantizer {
+	var list []Quantizer
+	for _, f := range Formats() {
+		switch f.Scale {
+		case format.E8M0:
+			for _, rule := range ScaleRules() {
+				list = append(list, Quantizer{Format: f, Rule: rule})
+			}
+			list = append(list,
+				Quantizer{Format: f, ExactRatio: true},
+				Quantizer{Format: f, Rule: Even, EvenMantissa: 1},
+				Quantizer{Format: f, NonFinite: Poison},
+				Quantizer{Format: f, ElementNaN: format.KeepSign})
+		case nil:
+		default:
+			for a := range Arithmetic(len(arithmetics)) {
+				list = append(list, Quantizer{Format: f, Arithmetic: a})
+			}
+		}
+	}
+	odd := MXFP4
+	odd.Name, odd.Block = "e2m1 in 48s", Shape{1, 48}
+	return append(list, Quantizer{Format: odd}, Quantizer{Format: MXFP8, NegativeZero: DropZeroInput})
+}
+
+func quantizerName(q Quantizer) string {
+	return fmt.Sprintf("format=%s/rule=%s/exact=%v/even=%d/arithmetic=%d/nonfinite=%d/nan=%d/zero=%d",
+		q.Format, q.Rule, q.ExactRatio, q.EvenMantissa, q.Arithmetic, q.NonFinite, q.ElementNaN, q.NegativeZero)
+}
+
+// edgeBlocks fills x with runs of 16 values of one kind each: like sizes, all
+// sizes, zeros, subnormals, the ends of the range, ties of every format, and now
+// and then a NaN or an Inf.
+func edgeBlocks(x []float32, r *rand.Rand, nonFinite bool) {
+	kind, exponent := 0, 0
+	for i := range x {
+		if i%16 == 0 {
+			kind, exponent = r.IntN(9), 1+r.IntN(254)
+		}
+		bits := uint32(exponent)<<mantissaBits | r.Uint32()&mantissaMask
+		switch kind {
+		case 0: // one binade
+		case 1, 2: // a few, most numbers near 1
+			bits = uint32(127-r.IntN(12))<<mantissaBits | r.Uint32()&mantissaMask
+		case 3: // all
+			bits = uint32(r.IntN(255))<<mantissaBits | r.Uint32()&mantissaMask
+		case 4: // short significands: ties, and amaxes at the steps of the rules
+			bits = uint32(max(exponent-r.IntN(8), 0))<<mantissaBits | r.Uint32()&mantissaMask>>18<<18
+		case 5: // and their neighbors
+			bits = uint32(max(exponent-r.IntN(8), 1))<<mantissaBits | r.Uint32()&mantissaMask>>18<<18 + uint32(r.IntN(3)) - 1
+		case 6:
+			bits = 0
+		case 7: // subnormal
+			bits &= mantissaMask
+		case 8: // the ends
+			bits = []uint32{0, 1, exponentMask - 1, 1 << mantissaBits}[r.IntN(4)]
+		}
+		if nonFinite && r.IntN(2000) == 0 {
+			bits = []uint32{exponentMask, exponentMask + 1, absMask}[r.IntN(3)]
+		}
+		x[i] = math.Float32frombits(bits | r.Uint32()&(1<<31))
+	}
+}
+
+// sameTensor reports the first difference of two tensors.
+func sameTensor(t *testing.T, got, want *Tensor) {
+	t.Helper()
+	if i := firstDifference(got.Scales, want.Scales); i >= 0 {
+		t.Fatalf("scale %d is %#x, want %#x", i, got.Scales[i], want.Scales[i])
+	}
+	for i, s := range want.Scales32 {
+		if g := got.Scales32[i]; math.Float32bits(g) != math.Float32bits(s) {
+			t.Fatalf("scale %d is %v, want %v", i, g, s)
+		}
+	}
+	if i := firstDifference(got.Codes, want.Codes); i >= 0 {
+		t.Fatalf("byte %d of %d per line is %#x, want %#x", i, want.LineBytes(), got.Codes[i], want.Codes[i])
+	}
+	if math.Float32bits(got.Amax) != math.Float32bits(want.Amax) || got.Global != want.Global {
+		t.Fatalf("amax %v and global scale %v, want %v and %v", got.Amax, got.Global, want.Amax, want.Global)
+	}
+}
+
+func firstDifference(a, b []byte) int {
+	if bytes.Equal(a, b) {
+		return -1
+	}
+	for i := range min(len(a), len(b)) {
+		if a[i] != b[i] {
+			return i
+		}
+	}
+	return min(len(a), len(b))
+}
+
+// TestKernelsQuantize: every tier gives the bits of the plain form, for whole
+// and broken groups and blocks, and for views with gaps between their rows.
+func TestKernelsQuantize(t *testing.T) {
+	shapes := [][2]int{{1, 1}, {3, 15}, {2, 33}, {1, 512}, {2, 513}, {5, 96}, {3, 1000}, {9, 2048}, {130, 144}}
+	eachKernel(t, func(t *testing.T) {
+		r := rand.New(rand.NewPCG(1, 2))
+		for _, q := range kernelQuantizers() {
+			t.Run(quantizerName(q), func(t *testing.T) {
+				for i, shape := range shapes {
+					x := tensor.New(shape[0], shape[1]+i%2)
+					edgeBlocks(x.Data, r, i%3 != 0)
+					x = x.View(0, shape[0], i%2, shape[1]+i%2) // every other one has gaps
+					var got, want *Tensor
+					var err, errPlain error
+					for _, d := range []func(tensor.Dense, With) (*Tensor, error){q.Rowwise, q.Columnwise} {
+						got, err = d(x, With{})
+						plainly(t, func() { want, errPlain = d(x, With{}) })
+						if err != nil || errPlain != nil {
+							t.Fatal(err, errPlain)
+						}
+						sameTensor(t, got, want)
+					}
+				}
+			})
+		}
+	})
+}
+
+// TestKernelsEncode: blocks of all codes of the element format, the midpoints
+// between them and the neighbors of those, times every power of two, under an
+// amax that fixes the scale.
+func TestKernelsEncode(t *testing.T) {
+	eachKernel(t, func(t *testing.T) {
+		for _, f := range []Format{MXFP8, MXFP8E5M2, MXFP6E3M2, MXFP6E2M3, MXFP4, MXINT8, NVFP4, FP8Vec128} {
+			t.Run("format="+f.Name, func(t *testing.T) {
+				steps := stepsOf(f.Element)
+				var x []float32
+				for k := -135; k <= 127; k += 3 {
+					for i, v := range steps {
+						if i%(f.Block.Cols-1) == 0 {
+							x = append(x, float32(math.Ldexp(float64(f.Element.Max()), k)))
+						}
+						x = append(x, float32(math.Ldexp(v, k))*float32(1-i%2*2))
+					}
+					for len(x)%f.Block.Cols != 0 {
+						x = append(x, 0)
+					}
+				}
+				for i, v := range x {
+					if math.IsInf(float64(v), 0) {
+						x[i] = maxFloat32
+					}
+				}
+				amax := float32(448 * 6) // NVFP4: a global scale of one
+				with := With{}
+				if f.Global {
+					with.Amax = &amax
+				}
+				got, err := Quantizer{Format: f}.Rowwise(tensor.Of(1, len(x), x), with)
+				if err != nil {
+					t.Fatal(err)
+				}
+				plainly(t, func() {
+					want, err := Quantizer{Format: f}.Rowwise(tensor.Of(1, len(x), x), with)
+					if err != nil {
+						t.Fatal(err)
+					}
+					sameTensor(t, got, want)
+				})
+			})
+		}
+	})
+}
+
+// stepsOf returns the magnitudes of a format, the midpoints between them, and
+// the float32 neighbors of both.
+func stepsOf(s *format.Scalar) []float64 {
+	var steps []float64
+	for c := range s.MaxCode() {
+		low, high := s.Decode(c), s.Decode(c+1)
+		for _, v := range []float32{low, (low + high) / 2, high} {
+			for _, near := range []float32{math.Nextafter32(v, 0), v, math.Nextafter32(v, maxFloat32)} {
+				steps = append(steps, float64(near))
+			}
+		}
+	}
+	return steps
+}
+
+// TestKernelsScales: one amax to a block, at the edges of every binade and about
+// each significand at which a rule turns.
+func TestKernelsScales(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 4))
+	eachKernel(t, func(t *testing.T) {
+		for _, q := range kernelQuantizers() {
+			extent := q.Format.Block.Cols
+			if q.Format.Block.Rows != 1 || extent == 0 {
+				continue
+			}
+			var x []float32
+			for e := range 255 {
+				for _, m := range []uint32{0, 1 << 17, 1 << 18, 1 << 19, 3 << 19, 1 << 21, 1 << 22, 0x600000, 0x700000, 0x780000, 0x7c0000, r.Uint32() & mantissaMask} {
+					for d := range uint32(3) {
+						block := make([]float32, extent)
+						block[r.IntN(extent)] = math.Float32frombits((uint32(e)<<mantissaBits + m + d - 1) & absMask)
+						x = append(x, block...)
+					}
+				}
+			}
+			x = slices.DeleteFunc(x, func(v float32) bool { return v != v })
+			amax := float32(1000)
+			with := With{}
+			if q.Format.Global {
+				with.Amax = &amax
+			}
+			got, err := q.Rowwise(tensor.Of(1, len(x), x), with)
+			if err != nil {
+				t.Fatal(err)
+			}
+			plainly(t, func() {
+				want, err := q.Rowwise(tensor.Of(1, len(x), x), with)
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Run(quantizerName(q), func(t *testing.T) { sameTensor(t, got, want) })
+			})
+		}
+	})
+}
+
+// decodeTensor returns a tensor of random codes and scales of every kind.
+func decodeTensor(t *testing.T, f Format, rows, cols int, r *rand.Rand) *Tensor {
+	t.Helper()
+	q, err := NewTensor(f, rows, cols)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range q.Codes {
+		q.Codes[i] = byte(r.Uint32())
+	}
+	for i := range q.Scales {
+		q.Scales[i] = byte(r.Uint32())
+	}
+	for i := range q.Scales32 {
+		q.Scales32[i] = math.Float32frombits(r.Uint32())
+	}
+	if f.Global {
+		q.Global = r.Float32()
+	}
+	return q
+}
+
+// TestKernelsDequantize: all codes under all scales, in lines of every length.
+// A NaN is a NaN, whatever its bits.
+func TestKernelsDequantize(t *testing.T) {
+	eachKernel(t, func(t *testing.T) {
+		r := rand.New(rand.NewPCG(5, 6))
+		for _, f := range Formats() {
+			if !f.Scaled() {
+				continue
+			}
+			t.Run("format="+f.Name, func(t *testing.T) {
+				for cols := 0; cols < 4000; cols += 1 + cols/3 {
+					q := decodeTensor(t, f, 3, cols, r)
+					got := q.Dequantize(1)
+					plainly(t, func() {
+						for i, want := range q.Dequantize(1).Data {
+							if g := got.Data[i]; math.Float32bits(g) != math.Float32bits(want) && (g == g || want == want) {
+								t.Fatalf("element %d of %d per row is %v, want %v", i, cols, g, want)
+							}
+						}
+					})
+				}
+			})
+		}
+	})
+}
+
+// guardedFloats copies values to where nothing beyond the side can be touched.
+func guardedFloats(t *testing.T, values []float32, side guard.Side) []float32 {
+	t.Helper()
+	if len(values) == 0 {
+		return values
+	}
+	b := guard.Bytes(t, 4*len(values), side)
+	g := unsafe.Slice((*float32)(unsafe.Pointer(&b[0])), len(values))
+	copy(g, values)
+	return g
+}
+
+// TestKernelsStayInside: neither the source nor the result is touched outside,
+// whatever the length of a line and wherever it begins.
+func TestKernelsStayInside(t *testing.T) {
+	formats := []Format{MXFP8, MXFP6E2M3, MXFP4, MXINT8, NVFP4, FP8Tensor, FP8Row, FP8Vec128, MXFP8x32}
+	eachKernel(t, func(t *testing.T) {
+		r := rand.New(rand.NewPCG(7, 8))
+		for _, f := range formats {
+			for _, cols := range []int{1, 15, 16, 31, 33, 64, 127, 512, 513, 1100} {
+				for _, side := range []guard.Side{guard.Start, guard.End} {
+					t.Run(fmt.Sprintf("format=%s/cols=%d/side=%d", f, cols, side), func(t *testing.T) {
+						const rows = 2
+						x := tensor.Of(rows, cols, guardedFloats(t, make([]float32, rows*cols), side))
+						edgeBlocks(x.Data, r, false)
+						q := Quantizer{Format: f}
+						want, err := q.Rowwise(x, With{Threads: 1})
+						if err != nil {
+							t.Fatal(err)
+						}
+						got := *want
+						got.Codes = guard.Copy(t, want.Codes, side)
+						if want.Scales != nil {
+							got.Scales = guard.Copy(t, want.Scales, side)
+						}
+						got.Scales32 = guardedFloats(t, want.Scales32, side)
+						run := run{q: &q, t: &got, x: x}
+						if f.Global {
+							run.global = arithmetics[q.Arithmetic].global(want.Amax, f.Element.Max())
+						}
+						if f.PerTensor() {
+							run.whole = run.scaleWhole()
+						}
+						run.bands(0, rows, run.band())
+						sameTensor(t, &got, want)
+
+						values := guardedFloats(t, make([]float32, cols), side)
+						decode := got.lineDecoder()
+						whole := want.Dequantize(1)
+						for l := range rows {
+							decode(values, l)
+							if !slices.Equal(values, whole.Row(l)) {
+								t.Errorf("line %d is not decoded as it is among others", l)
+							}
+						}
+					})
+				}
+			}
+		}
+	})
+}
