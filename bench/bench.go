@@ -24,6 +24,8 @@ type Sample struct {
 	Deviation float64 // median of the distances from the median
 	Min, Max  float64
 	Runs      int
+	Disturbed int  // runs besides these, in which something else had the processor
+	Busy      bool // these are such runs too: there were hardly others
 }
 
 // Summarize returns the sample of some times, in seconds. Of none, it is all
@@ -89,12 +91,13 @@ const shortest = time.Millisecond
 // Measure times pass, which every thread of the team runs with its number and
 // that of the pass, which counts up from 0; the threads start together and the
 // last one to end counts. It spends the budget on it, but takes at least least
-// samples. The first pass warms caches and is not counted.
+// samples. The first pass warms caches and is not counted, nor are samples in
+// which something else had the processor, where there are enough others.
 func (t *Team) Measure(budget time.Duration, pass func(worker, i int)) Sample {
 	const least, most = 3, 1 << 14
 	start := time.Now()
 	done := 0
-	timed := func(passes int) time.Duration {
+	timed := func(passes int) (time.Duration, bool) {
 		first := done
 		done += passes
 		return t.Time(func(worker int) {
@@ -103,14 +106,34 @@ func (t *Team) Measure(budget time.Duration, pass func(worker, i int)) Sample {
 			}
 		})
 	}
-	once := timed(1)
+	once, _ := timed(1)
 	passes := 1
 	if goal := min(shortest, max(budget, shortest/10)/8); once < goal {
 		passes = int(goal/max(once, 1)) + 1
 	}
-	var seconds []float64
-	for len(seconds) < least || len(seconds) < most && time.Since(start) < budget {
-		seconds = append(seconds, timed(passes).Seconds()/float64(passes))
+	var quiet, all []float64
+	for len(all) < least || len(all) < most && time.Since(start) < budget {
+		d, disturbed := timed(passes)
+		seconds := d.Seconds() / float64(passes)
+		all = append(all, seconds)
+		if !disturbed {
+			quiet = append(quiet, seconds)
+		}
 	}
-	return Summarize(seconds)
+	if len(quiet) < least {
+		s := Summarize(all)
+		s.Busy = true
+		return s
+	}
+	s := Summarize(quiet)
+	s.Disturbed = len(all) - len(quiet)
+	return s
+}
+
+// times returns the sample of work that is so many times as long.
+func (s Sample) times(n int) Sample {
+	for _, x := range []*float64{&s.Median, &s.Deviation, &s.Min, &s.Max} {
+		*x *= float64(n)
+	}
+	return s
 }

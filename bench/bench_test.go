@@ -13,11 +13,11 @@ func TestSummarize(t *testing.T) {
 		seconds []float64
 		want    Sample
 	}{
-		{[]float64{2}, Sample{2, 0, 2, 2, 1}},
-		{[]float64{3, 1}, Sample{2, 1, 1, 3, 2}},
-		{[]float64{9, 1, 2}, Sample{2, 1, 1, 9, 3}},
-		{[]float64{4, 1, 2, 100}, Sample{3, 1.5, 1, 100, 4}},
-		{[]float64{5, 5, 5, 5, 50}, Sample{5, 0, 5, 50, 5}},
+		{[]float64{2}, Sample{2, 0, 2, 2, 1, 0, false}},
+		{[]float64{3, 1}, Sample{2, 1, 1, 3, 2, 0, false}},
+		{[]float64{9, 1, 2}, Sample{2, 1, 1, 9, 3, 0, false}},
+		{[]float64{4, 1, 2, 100}, Sample{3, 1.5, 1, 100, 4, 0, false}},
+		{[]float64{5, 5, 5, 5, 50}, Sample{5, 0, 5, 50, 5, 0, false}},
 	} {
 		given := slices.Clone(tc.seconds)
 		if got := Summarize(tc.seconds); got != tc.want {
@@ -74,7 +74,7 @@ func TestMeasure(t *testing.T) {
 				next[worker]++
 			})
 			for worker, n := range next {
-				if n != next[0] || n < s.Runs+1 {
+				if n != next[0] || n < s.Runs+s.Disturbed+1 {
 					t.Errorf("worker %d ran %d passes, the first one %d, for %d samples", worker, n, next[0], s.Runs)
 				}
 			}
@@ -101,12 +101,16 @@ func TestMeasureTimes(t *testing.T) {
 	})
 }
 
-func TestAlone(t *testing.T) {
+func TestMeasureAlone(t *testing.T) {
 	teams(t, func(t *testing.T, team *Team) {
 		var calls atomic.Int32
-		team.Time(func(worker int) { alone(func(int) { calls.Add(1) })(worker, 0) })
-		if calls.Load() != 1 {
-			t.Errorf("a pass for one thread ran on %d", calls.Load())
+		s := team.MeasureAlone(0, func(i int) {
+			if i != int(calls.Add(1))-1 {
+				t.Errorf("pass %d is call %d", i, calls.Load())
+			}
+		})
+		if int(calls.Load()) < s.Runs+1 || s.Runs < 3 {
+			t.Errorf("%d calls for %+v", calls.Load(), s)
 		}
 	})
 }

@@ -57,3 +57,10 @@ var peaks = []peak{
 
 // peakRound is the instructions in a round of the kernels above.
 const peakRound = 24
+
+// separators has the separate passes by tier, best first.
+var separators = []separator{
+	{cpu.AVX512, blockAmaxAVX512, scaleBlocksAVX512},
+	{cpu.AVX2, blockAmaxAVX2, scaleBlocksAVX2},
+	plainSeparator,
+}

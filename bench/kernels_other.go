@@ -2,8 +2,9 @@
 
 package bench
 
-// movers and peaks have what plain Go can do.
+// What plain Go can do.
 var (
-	movers = []mover{plainMover}
-	peaks  = []peak{plainPeak}
+	movers     = []mover{plainMover}
+	peaks      = []peak{plainPeak}
+	separators = []separator{plainSeparator}
 )

@@ -102,49 +102,67 @@ const (
 	NonTemporal Way = "non-temporal" // that write whole lines past the caches
 )
 
+// A pass moves at most so many bytes for each thread, and the next one goes on
+// where it ended: runs are short, so that few of them are disturbed, and still
+// go through all of the memory.
+const passBytes = 8 << 20
+
+// passes returns how many passes it takes to move n bytes.
+func (t *Team) passes(n int) int { return max(1, n/(passBytes*t.Threads())) }
+
+// piece returns a worker's part [from, to) of n bytes in pass i of as many.
+func (t *Team) piece(worker, i, passes, n, grain int) (from, to int) {
+	start, end := part(i%passes, passes, n, grain)
+	from, to = t.share(worker, end-start, grain)
+	return start + from, start + to
+}
+
 // Read measures reading n bytes, the threads' shares of them together.
 func (t *Team) Read(mem *Memory, n int, budget time.Duration) Result {
 	n = roundUp(n, pieceBytes*t.Threads())
 	mem.reserve(n, 0)
+	passes := t.passes(n)
 	var tries []try
 	w := ways()[0]
 	for _, ahead := range w.ahead {
-		tries = append(tries, try{w.name, func(worker, _ int) {
-			from, to := t.share(worker, n, pieceBytes)
+		tries = append(tries, try{w.name, func(worker, i int) {
+			from, to := t.piece(worker, i, passes, n, pieceBytes)
 			w.read(mem.in[from:to], ahead)
 		}})
 	}
-	return t.limit("read", Bytes, float64(n), budget, tries)
+	return t.limit("read", Bytes, n, passes, budget, tries)
 }
 
 // Write measures writing n bytes.
 func (t *Team) Write(mem *Memory, n int, way Way, budget time.Duration) Result {
 	n = roundUp(n, lineBytes*t.Threads())
 	mem.reserve(0, n)
+	passes := t.passes(n)
 	var tries []try
 	for _, w := range storing(way) {
-		tries = append(tries, try{w.name, func(worker, _ int) {
-			from, to := t.share(worker, n, lineBytes)
+		tries = append(tries, try{w.name, func(worker, i int) {
+			from, to := t.piece(worker, i, passes, n, lineBytes)
 			w.write(mem.out[from:to])
 		}})
 	}
-	return t.limit("write", Bytes, float64(n), budget, tries)
+	return t.limit("write", Bytes, n, passes, budget, tries)
 }
 
 // Copy measures copying n bytes; its rate counts them twice, as read and written.
 func (t *Team) Copy(mem *Memory, n int, way Way, budget time.Duration) Result {
 	n = roundUp(n, pieceBytes*t.Threads())
 	mem.reserve(n, n)
+	passes := t.passes(2 * n)
 	var tries []try
 	for _, w := range storing(way) {
 		for _, ahead := range w.ahead {
-			tries = append(tries, try{w.name, func(worker, _ int) {
-				from, to := t.share(worker, n, pieceBytes)
+			tries = append(tries, try{w.name, func(worker, i int) {
+				from, to := t.piece(worker, i, passes, n, pieceBytes)
 				w.copy(mem.out[from:to], mem.in[from:to], ahead)
 			}})
 		}
 	}
-	return t.limit("copy", Bytes, 2*float64(n), budget, tries)
+	return t.limit("copy", Bytes, 2*n, passes, budget, tries)
 }
 
 // tiles are the bytes that a stream reads before it writes its share, to try.
@@ -156,19 +174,20 @@ var tiles = []int{2 << 10, 16 << 10}
 func (t *Team) Stream(mem *Memory, in, out int, way Way, budget time.Duration) Result {
 	in, out = roundUp(in, pieceBytes*t.Threads()), roundUp(out, lineBytes*t.Threads())
 	mem.reserve(in, out)
+	passes := t.passes(in + out)
 	var tries []try
 	for _, w := range storing(way) {
 		for _, tile := range tiles {
 			for _, ahead := range w.ahead {
-				tries = append(tries, try{w.name, func(worker, _ int) {
-					from, to := t.share(worker, in, pieceBytes)
-					outFrom, outTo := t.share(worker, out, lineBytes)
+				tries = append(tries, try{w.name, func(worker, i int) {
+					from, to := t.piece(worker, i, passes, in, pieceBytes)
+					outFrom, outTo := t.piece(worker, i, passes, out, lineBytes)
 					mix(w, mem.in[from:to], mem.out[outFrom:outTo], tile, ahead)
 				}})
 			}
 		}
 	}
-	return t.limit("stream", Bytes, float64(in+out), budget, tries)
+	return t.limit("stream", Bytes, in+out, passes, budget, tries)
 }
 
 // mix reads in and writes out, some of each in turn.
@@ -202,17 +221,21 @@ type try struct {
 	pass   func(worker, i int)
 }
 
-// limit measures the fastest of several ways to do the same work.
-func (t *Team) limit(op string, unit Unit, work float64, budget time.Duration, tries []try) Result {
+// limit measures the fastest of several ways to do the same work, in as many
+// passes.
+func (t *Team) limit(op string, unit Unit, work, passes int, budget time.Duration, tries []try) Result {
 	best, least := tries[0], math.Inf(1)
 	if len(tries) > 1 {
+		start := time.Now()
 		for _, w := range tries {
-			start := time.Now()
-			if s := t.Measure(0, w.pass); s.Min < least {
-				best, least = w, s.Min
+			if s := t.Measure(budget/time.Duration(2*len(tries)), w.pass); s.Median < least {
+				best, least = w, s.Median
 			}
-			budget -= time.Since(start)
 		}
+		budget -= time.Since(start)
 	}
-	return Result{Op: op, Threads: t.Threads(), Kernel: best.kernel, Time: t.Measure(budget, best.pass), Work: work, Unit: unit, Limit: math.NaN()}
+	return Result{
+		Op: op, Threads: t.Threads(), Kernel: best.kernel, Time: t.Measure(budget, best.pass).times(passes),
+		Work: float64(work), Unit: unit, Limit: math.NaN(),
+	}
 }

@@ -3,6 +3,7 @@ package bench
 import (
 	"bytes"
 	"math"
+	"slices"
 	"testing"
 	"unsafe"
 
@@ -15,7 +16,7 @@ import (
 // beside it.
 func TestMovers(t *testing.T) {
 	for _, m := range movers {
-		if m.tier > cpu.Tiers()[0] {
+		if !cpu.Has(m.tier) {
 			t.Logf("%s: this processor lacks its instructions", m.name)
 			continue
 		}
@@ -108,17 +109,19 @@ func TestLimits(t *testing.T) {
 				check(team.Copy(mem, n, way, 0), "copy", Bytes, 2*n)
 				check(team.Stream(mem, 2*n, n, way, 0), "stream", Bytes, 3*n)
 			}
-			names := Peaks()
-			if len(names) == 0 {
+			all := team.Peaks(0)
+			if len(all) == 0 {
 				t.Error("there is no peak to measure")
 			}
-			for _, name := range names {
-				r, err := team.Peak(name, 0)
-				if err != nil || r.Kernel != name || r.Op != "peak" || !(r.Rate() > 0) || r.Unit == Bytes {
-					t.Errorf("peak of %s: %+v, %v", name, r, err)
+			for _, r := range all {
+				if !(r.Rate() > 0) || r.Op != "peak" || r.Kernel == "" || r.Unit == Bytes || r.Threads != team.Threads() {
+					t.Errorf("%+v", r)
 				}
 			}
-			if _, err := team.Peak("TDPBF8PS", 0); err == nil {
+			if r, err := team.Peak(tier, "", 0); err != nil || !slices.ContainsFunc(all, func(a Result) bool { return a.Kernel == r.Kernel }) {
+				t.Errorf("peak of the tier %v: %+v, %v", tier, r, err)
+			}
+			if _, err := team.Peak(tier, "TDPBF8PS", 0); err == nil {
 				t.Error("an instruction that no kernel has was measured")
 			}
 		})

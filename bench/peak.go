@@ -17,7 +17,7 @@ type peak struct {
 	registers   string
 	tier        cpu.Tier
 	unit        Unit
-	work        float64 // operations in a round
+	work        int // operations in a round
 	run         func(rounds int, operands unsafe.Pointer)
 }
 
@@ -41,34 +41,37 @@ func plainRounds(n int, operands unsafe.Pointer) {
 	sink.Store(uint64(s0 + s1 + s2 + s3 + s4 + s5 + s6 + s7))
 }
 
-// Peaks returns the names of the instructions whose peak this processor has, by
-// which Peak takes them, best tier first.
-func Peaks() []string {
-	var list []string
+// Peak measures an instruction on registers alone, as kernels of a tier use it;
+// without a name, what they are made of. It fails where there is none such.
+func (t *Team) Peak(tier cpu.Tier, instruction string, budget time.Duration) (Result, error) {
+	for _, p := range peaks {
+		if p.tier == tier && cpu.Has(tier) && (instruction == "" || instruction == p.instruction) {
+			return t.peak(p, budget), nil
+		}
+	}
+	return Result{}, fmt.Errorf("there is no peak of %s to measure among those of the tier %s", instruction, tier)
+}
+
+// Peaks measures all instructions that kernels of the best tier and those below
+// it consist of.
+func (t *Team) Peaks(budget time.Duration) []Result {
+	var list []Result
 	for _, p := range peaks {
 		if p.tier <= cpu.Best() {
-			list = append(list, p.String())
+			list = append(list, t.peak(p, budget/time.Duration(len(peaks))))
 		}
 	}
 	return list
 }
 
-// Peak measures an instruction on registers alone: the one whose name begins as
-// given. It fails where this processor has none.
-func (t *Team) Peak(instruction string, budget time.Duration) (Result, error) {
-	for _, p := range peaks {
-		if p.tier > cpu.Tiers()[0] || !strings.HasPrefix(p.String(), instruction) {
-			continue
-		}
-		operands := make([]float32, 32)
-		random := rand.New(rand.NewPCG(1, 2))
-		for i := range operands {
-			operands[i] = random.Float32() - 0.5 // so that as many bits change as in earnest
-		}
-		const rounds = 1 << 14
-		return t.limit("peak", p.unit, float64(t.Threads())*rounds*p.work, budget, []try{{p.String(), func(int, int) {
-			p.run(rounds, unsafe.Pointer(&operands[0]))
-		}}}), nil
+func (t *Team) peak(p peak, budget time.Duration) Result {
+	operands := make([]float32, 32)
+	random := rand.New(rand.NewPCG(1, 2))
+	for i := range operands {
+		operands[i] = random.Float32() - 0.5 // so that as many bits change as in earnest
 	}
-	return Result{}, fmt.Errorf("there is no peak of %q to measure: this processor has %s", instruction, strings.Join(Peaks(), ", "))
+	const rounds = 1 << 14
+	return t.limit("peak", p.unit, t.Threads()*rounds*p.work, 1, budget, []try{{p.String(), func(int, int) {
+		p.run(rounds, unsafe.Pointer(&operands[0]))
+	}}})
 }

@@ -4,6 +4,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -42,6 +43,15 @@ func pin(thread int, processors ...int) bool {
 		set.Set(p)
 	}
 	return unix.SchedSetaffinity(thread, &set) == nil
+}
+
+// threadTime returns how long the calling thread has run.
+func threadTime() time.Duration {
+	var t unix.Timespec
+	if unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &t) != nil {
+		return 0
+	}
+	return time.Duration(t.Nano())
 }
 
 // others returns the threads of the process but those given. Threads that begin

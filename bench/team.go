@@ -10,8 +10,9 @@ import (
 // A Team is threads of the operating system, each on one processor.
 type Team struct {
 	members []member
-	arrived atomic.Int32
+	arrived atomic.Int64
 	pinned  bool
+	waits   bool // a thread of the team waits for goroutines: what it loses says nothing
 }
 
 // A member is one thread: what it is to run, and when it began and ended.
@@ -21,6 +22,7 @@ type member struct {
 	thread     int
 	pinned     bool
 	start, end time.Time
+	lost       time.Duration // of the time between, when the thread did not run
 }
 
 // Processors returns how many processors this process was given.
@@ -61,18 +63,26 @@ func (t *Team) serve(worker, processor int) {
 	m.done <- struct{}{}
 	for f := range m.work {
 		t.arrived.Add(1)
-		for spins := 1; t.arrived.Load() < int32(len(t.members)); spins++ {
-			if spins%1024 == 0 {
-				runtime.Gosched() // Go may run on fewer processors than there are threads
-			}
-		}
+		await(&t.arrived, int64(len(t.members)))
+		ran := threadTime()
 		m.start = time.Now()
 		f(worker)
 		m.end = time.Now()
+		m.lost = m.end.Sub(m.start) - (threadTime() - ran)
 		m.done <- struct{}{}
 	}
 	pin(m.thread, processors()...)
 	m.done <- struct{}{}
+}
+
+// await returns when n is at least as large as given. It keeps the processor, as
+// the threads that it waits for are about to be there.
+func await(n *atomic.Int64, least int64) {
+	for spins := 1; n.Load() < least; spins++ {
+		if spins%1024 == 0 {
+			runtime.Gosched() // Go may run on fewer processors than there are threads
+		}
+	}
 }
 
 // keepOthers keeps the threads of the process that are not of the team on some
@@ -104,8 +114,9 @@ func (t *Team) Close() {
 }
 
 // Time runs f on every thread, with the thread's number, and returns the time
-// from the start, which they make together, to the end of the last.
-func (t *Team) Time(f func(worker int)) time.Duration {
+// from the start, which they make together, to the end of the last. It reports
+// whether a thread of the team did not run for a good part of it.
+func (t *Team) Time(f func(worker int)) (d time.Duration, disturbed bool) {
 	t.arrived.Store(0)
 	for i := range t.members {
 		t.members[i].work <- f
@@ -115,30 +126,40 @@ func (t *Team) Time(f func(worker int)) time.Duration {
 	}
 	start, end := t.members[0].start, t.members[0].end
 	for i := range t.members {
-		if m := &t.members[i]; m.start.Before(start) {
+		m := &t.members[i]
+		if m.start.Before(start) {
 			start = m.start
 		}
-		if m := &t.members[i]; m.end.After(end) {
+		if m.end.After(end) {
 			end = m.end
 		}
+		const share, clock = 50, 5 * time.Microsecond // how exact the clocks are
+		disturbed = disturbed || !t.waits && m.lost > m.end.Sub(m.start)/share+clock
 	}
-	return end.Sub(start)
+	return end.Sub(start), disturbed
 }
 
-// alone returns a pass that the first thread runs, with the goroutines that it
-// starts, while the others of the team wait.
-func alone(pass func(i int)) func(worker, i int) {
-	return func(worker, i int) {
+// MeasureAlone is Measure of what the first thread runs, with the goroutines
+// that it starts beside it, while the others of the team have nothing to do.
+func (t *Team) MeasureAlone(budget time.Duration, pass func(i int)) Sample {
+	t.waits = len(t.members) > 1
+	defer func() { t.waits = false }()
+	return t.Measure(budget, func(worker, i int) {
 		if worker == 0 {
 			pass(i)
 		}
-	}
+	})
 }
 
 // share returns the part [from, to) of n items that a worker of the team takes.
-// Parts begin at multiples of grain.
 func (t *Team) share(worker, n, grain int) (from, to int) {
-	pieces := (n + grain - 1) / grain
-	at := func(w int) int { return min(pieces*w/len(t.members)*grain, n) }
-	return at(worker), at(worker + 1)
+	return part(worker, len(t.members), n, grain)
+}
+
+// part returns part i of n items in as many parts. Parts begin at multiples of
+// grain.
+func part(i, parts, n, grain int) (from, to int) {
+	grains := (n + grain - 1) / grain
+	at := func(i int) int { return min(grains*i/parts*grain, n) }
+	return at(i), at(i + 1)
 }

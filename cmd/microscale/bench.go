@@ -4,10 +4,10 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"strconv"
 	"strings"
 	"time"
 
-	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
 
 	"github.com/microscale-go/microscale/bench"
@@ -29,7 +29,7 @@ func benchCommand() *cobra.Command {
 ` + benchHelp,
 		Example: `  microscale bench limits
   microscale bench quantize --format mxfp8
-  microscale bench quantize --format nvfp4 --from bf16 --threads 2 --json`,
+  microscale bench gemm --format nvfp4 --threads 2 --json`,
 		Args: cobra.ArbitraryArgs, // so that RunE names the unknown work
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
@@ -40,7 +40,7 @@ func benchCommand() *cobra.Command {
 	}
 	const group = "Work"
 	cmd.AddGroup(&cobra.Group{ID: group, Title: group})
-	for _, sub := range []*cobra.Command{benchLimitsCommand()} {
+	for _, sub := range []*cobra.Command{benchLimitsCommand(), benchQuantizeCommand(), benchDequantizeCommand(), benchGemmCommand(), benchGemvCommand()} {
 		sub.GroupID = group
 		cmd.AddCommand(sub)
 	}
@@ -92,9 +92,14 @@ func (b *benchRun) begin() error {
 	return err
 }
 
-// part returns a share of the budget.
-func (b *benchRun) part(share float64) time.Duration {
-	return time.Duration(share * float64(*b.budget))
+// warn says on standard error where other work took part in what was measured.
+func (b *benchRun) warn(cmd *cobra.Command, results []bench.Result) {
+	for _, r := range results {
+		if r.Time.Busy {
+			fmt.Fprintln(cmd.ErrOrStderr(), "microscale: other programs had the processors during most runs: figures are lower than those of an idle machine")
+			return
+		}
+	}
 }
 
 // benchDocument is one result as JSON.
@@ -110,6 +115,7 @@ type benchDocument struct {
 	Seconds  number `json:"seconds"`
 	Spread   number `json:"spread"` // median distance from the median, as a share of it
 	Runs     int    `json:"runs"`
+	Busy     bool   `json:"busy"` // other programs had the processors during most of them
 	Rate     number `json:"rate"`
 	Unit     string `json:"unit"`
 	Limit    number `json:"limit"` // null: this is a limit itself
@@ -122,7 +128,7 @@ func benchDocuments(results []bench.Result) []benchDocument {
 	for i, r := range results {
 		docs[i] = benchDocument{
 			Op: r.Op, Format: r.Format, From: r.Source, M: r.M, N: r.N, K: r.K, Threads: r.Threads, Kernel: r.Kernel,
-			Seconds: number(r.Time.Median), Spread: number(r.Time.Spread()), Runs: r.Time.Runs,
+			Seconds: number(r.Time.Median), Spread: number(r.Time.Spread()), Runs: r.Time.Runs, Busy: r.Time.Busy,
 			Rate: number(r.Rate()), Unit: string(r.Unit), Limit: number(r.Limit), LimitBy: r.LimitBy, Fraction: number(r.Fraction()),
 		}
 	}
@@ -147,34 +153,17 @@ func countText(n int, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// rateText writes a rate with three digits, and its spread.
-func rateText(r bench.Result) string {
-	return fmt.Sprintf("%s %s ±%.1f%%", threeDigits(r.Rate()), r.Unit, 100*r.Time.Spread())
-}
-
-// threeDigits writes a figure with three digits, or all of those before the point.
+// threeDigits writes a figure with three digits, or with all before the point.
 func threeDigits(v float64) string {
-	switch digits := 2 - int(math.Floor(math.Log10(math.Abs(v)))); {
-	case math.IsNaN(v) || math.IsInf(v, 0):
+	if math.IsNaN(v) || math.IsInf(v, 0) {
 		return "-"
-	case v == 0 || digits <= 0:
-		return fmt.Sprintf("%.0f", v)
-	default:
-		return fmt.Sprintf("%.*f", min(digits, 9), v)
 	}
-}
-
-// benchTable shows results with their limits.
-func benchTable(results []bench.Result) table.Writer {
-	t := newTable(column{"work", false}, column{"kernel", false}, column{"time", true}, column{"rate", true}, column{"±", true}, column{"of the limit", true})
-	for _, r := range results {
-		fraction := "-"
-		if f := r.Fraction(); !math.IsNaN(f) {
-			fraction = fmt.Sprintf("%.2f", f)
-		}
-		t.AppendRow(table.Row{r.Op, r.Kernel, secondsText(r.Time.Median), threeDigits(r.Rate()) + " " + string(r.Unit), fmt.Sprintf("%.1f%%", 100*r.Time.Spread()), fraction})
+	// Rounded once already, for 99.96 has one digit less behind the point than before.
+	rounded, err := strconv.ParseFloat(strconv.FormatFloat(v, 'e', 2, 64), 64)
+	if err != nil || rounded == 0 {
+		return "0"
 	}
-	return t
+	return strconv.FormatFloat(v, 'f', max(0, 2-int(math.Floor(math.Log10(math.Abs(rounded))))), 64)
 }
 
 // secondsText writes a time with three digits.

@@ -18,7 +18,13 @@ func Bench() []*File {
 	for _, p := range benchPeaks {
 		p.write(peak)
 	}
-	return []*File{memory, peak}
+
+	unfused := NewFile("bench", "unfused")
+	for _, v := range benchWidths {
+		v.amax(unfused)
+		v.scale(unfused)
+	}
+	return []*File{memory, peak, unfused}
 }
 
 // A benchWidth is vectors of one width, and the instructions that move them.
@@ -94,6 +100,59 @@ func (v benchWidth) copy(f *File, s benchStore) {
 		fn.I(s.instruction, r, dst.At(i))
 	}
 	benchStep(fn, n, loop, benchRead, src, dst)
+	fn.Return()
+}
+
+// benchBlock is the elements of a block of the unfused passes.
+const benchBlock = 32
+
+func (v benchWidth) amax(f *File) {
+	fn := f.Func("blockAmax"+v.name, fmt.Sprintf("blockAmax%s sets dst to the largest magnitude of each of n blocks of %d\nelements. n is at least 1.", v.name, benchBlock), "dst, src *float32, n int")
+	dst, src, n := fn.Arg("dst"), fn.Arg("src"), fn.Arg("n")
+	mask, parts := v.vec(15), benchBlock*4/v.bytes
+	fn.Note(mask, "all bits but the sign")
+	if v.bytes == 64 {
+		fn.I("VPTERNLOGD", 255, mask, mask, mask)
+	} else {
+		fn.I("VPCMPEQD", mask, mask, mask)
+	}
+	fn.I("VPSRLD", 1, mask, mask)
+	loop := fn.Label("loop")
+	for i := range parts {
+		fn.I("VANDPS", src.At(i*v.bytes), mask, v.vec(i))
+	}
+	for step := parts / 2; step > 0; step /= 2 {
+		for i := range step {
+			fn.I("VMAXPS", v.vec(i+step), v.vec(i), v.vec(i))
+		}
+	}
+	if v.bytes == 64 {
+		fn.I("VEXTRACTF64X4", 1, Z(0), Y(1))
+		fn.I("VMAXPS", Y(1), Y(0), Y(0))
+	}
+	fn.I("VEXTRACTF128", 1, Y(0), X(1))
+	fn.I("VMAXPS", X(1), X(0), X(0))
+	for _, swap := range []int{0x4e, 0xb1} {
+		fn.I("VPERMILPS", swap, X(0), X(1))
+		fn.I("VMAXPS", X(1), X(0), X(0))
+	}
+	fn.I("VMOVSS", X(0), dst.At(0))
+	fn.I("ADDQ", 4, dst)
+	benchStep(fn, n, loop, benchBlock*4, src)
+	fn.Return()
+}
+
+func (v benchWidth) scale(f *File) {
+	fn := f.Func("scaleBlocks"+v.name, fmt.Sprintf("scaleBlocks%s sets dst to n blocks of %d elements, each times its factor. n\nis at least 1.", v.name, benchBlock), "dst, src, factors *float32, n int")
+	dst, src, factors, n := fn.Arg("dst"), fn.Arg("src"), fn.Arg("factors"), fn.Arg("n")
+	loop := fn.Label("loop")
+	fn.I("VBROADCASTSS", factors.At(0), v.vec(0))
+	for i := range benchBlock * 4 / v.bytes {
+		fn.I("VMULPS", src.At(i*v.bytes), v.vec(0), v.vec(i+1))
+		fn.I("VMOVUPS", v.vec(i+1), dst.At(i*v.bytes))
+	}
+	fn.I("ADDQ", 4, factors)
+	benchStep(fn, n, loop, benchBlock*4, src, dst)
 	fn.Return()
 }
 

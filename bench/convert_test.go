@@ -1,0 +1,176 @@
+package bench
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"testing"
+
+	"github.com/microscale-go/microscale/format"
+	"github.com/microscale-go/microscale/internal/cpu"
+	"github.com/microscale-go/microscale/internal/cpu/cputest"
+	"github.com/microscale-go/microscale/quant"
+	"github.com/microscale-go/microscale/tensor"
+)
+
+// TestBytes compares the bytes of conversions with those of quantized tensors.
+func TestBytes(t *testing.T) {
+	for _, f := range quant.Formats() {
+		for _, shape := range [][2]int{{1, 32}, {3, 64}, {130, 200}, {256, 256}} {
+			c := Conversion{Format: f, Source: format.F32, Rows: shape[0], Cols: shape[1]}
+			q, err := quant.Quantizer{Format: f}.Rowwise(tensor.New(c.Rows, c.Cols), quant.With{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, want := c.formatBytes(), len(q.Codes)+len(q.ScaleBytes()); got != want {
+				t.Errorf("%d×%d of %s takes %d bytes, not %d", c.Rows, c.Cols, f, want, got)
+			}
+			if got, want := c.sourceBytes(), 4*c.Rows*c.Cols; got != want {
+				t.Errorf("%d×%d of f32 takes %d bytes, not %d", c.Rows, c.Cols, want, got)
+			}
+		}
+	}
+}
+
+// TestReads: only a scale for the whole tensor takes a second read.
+func TestReads(t *testing.T) {
+	for _, f := range quant.Formats() {
+		want := 1
+		if f.Name == "fp8-tensor" {
+			want = 2
+		}
+		if got := (Conversion{Format: f}).reads(); got != want {
+			t.Errorf("%s reads its source %d times, want %d", f, got, want)
+		}
+	}
+}
+
+// TestConversions measures every format in both directions, on next to nothing.
+func TestConversions(t *testing.T) {
+	cputest.Run(t, func(t *testing.T, _ cpu.Tier) {
+		teams(t, func(t *testing.T, team *Team) {
+			for _, f := range quant.Formats() {
+				c := Conversion{Format: f, Source: format.F32, Rows: 5, Cols: 70}
+				for op, measure := range map[string]func(*Team, *Memory, Conversion) ([]Result, error){
+					"quantize":   func(t *Team, m *Memory, c Conversion) ([]Result, error) { return t.Quantize(m, c, 0) },
+					"dequantize": func(t *Team, m *Memory, c Conversion) ([]Result, error) { return t.Dequantize(m, c, 0) },
+				} {
+					list, err := measure(team, &Memory{}, c)
+					if err != nil || len(list) != 2 {
+						t.Fatalf("%s %s: %d results, %v", op, f, len(list), err)
+					}
+					r := list[0]
+					if r.Op != op || r.Format != f.Name || r.Source != "f32" || r.M != 5 || r.K != 70 || r.Threads != team.Threads() || r.Unit != Bytes || r.Work != 4*5*70 || !(r.Fraction() > 0) || r.LimitBy == "" {
+						t.Errorf("%s %s: %+v", op, f, r)
+					}
+					if list[1].Op != "stream" || !math.IsNaN(list[1].Limit) {
+						t.Errorf("%s %s is bounded by %+v", op, f, list[1])
+					}
+				}
+			}
+		})
+	})
+}
+
+// TestPieces: the passes over a matrix together visit each row once, and end and
+// begin with blocks.
+func TestPieces(t *testing.T) {
+	for threads := 1; threads <= 3; threads++ {
+		team := &Team{members: make([]member, threads)}
+		for _, tc := range []struct{ passes, rows, grain int }{{1, 5, 1}, {3, 100, 1}, {3, 100, 16}, {7, 5, 1}, {2, 300, 128}} {
+			end := 0
+			for i := range tc.passes {
+				for w := range threads {
+					from, to := team.piece(w, i, tc.passes, tc.rows, tc.grain)
+					if from != end || to < from || from%tc.grain != 0 && from != tc.rows {
+						t.Errorf("%+v, %d threads: pass %d of worker %d is [%d, %d) after %d", tc, threads, i, w, from, to, end)
+					}
+					end = to
+				}
+			}
+			if end != tc.rows {
+				t.Errorf("%+v, %d threads: %d rows", tc, threads, end)
+			}
+		}
+	}
+}
+
+// TestView compares views of tensors with slices of them.
+func TestView(t *testing.T) {
+	for _, f := range quant.Formats() {
+		x := tensor.New(300, 70)
+		fill(x.Data)
+		whole, err := quant.Quantizer{Format: f}.Rowwise(x, quant.With{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, rows := range [][2]int{{0, 128}, {128, 300}, {256, 300}, {0, 300}} {
+			want, err := whole.SliceRows(rows[0], rows[1])
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := view(whole, rows[0], rows[1])
+			if !bytes.Equal(got.Codes, want.Codes) || !bytes.Equal(got.ScaleBytes(), want.ScaleBytes()) || got.Global != want.Global || fmt.Sprint(got.Shape) != fmt.Sprint(want.Shape) {
+				t.Errorf("rows %v of %s differ", rows, f)
+			}
+		}
+	}
+}
+
+// TestUnfusedBits: the separate passes compute what the quantizer does at once.
+func TestUnfusedBits(t *testing.T) {
+	cputest.Run(t, func(t *testing.T, _ cpu.Tier) {
+		for _, f := range quant.Formats() {
+			if f.Scale != format.E8M0 || f.Block.Rows != 1 {
+				continue
+			}
+			x := tensor.New(7, 96)
+			fill(x.Data)
+			clear(x.Row(3)[:unfusedBlock])
+			x.Row(4)[5] = 1e20
+			u := newUnfused(x, f)
+			for _, rows := range [][2]int{{0, 3}, {3, 7}} {
+				for _, pass := range []func(from, to int) error{u.amax, u.scale, u.cast} {
+					if err := pass(rows[0], rows[1]); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			q, err := u.quantizer.Rowwise(x, quant.With{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !bytes.Equal(u.codes, q.Codes) || !bytes.Equal(u.scales, q.Scales) {
+				t.Errorf("%s: other codes or scales than the quantizer's", f)
+			}
+		}
+	})
+}
+
+func TestUnfused(t *testing.T) {
+	teams(t, func(t *testing.T, team *Team) {
+		list, err := team.Unfused(&Memory{}, Conversion{Format: quant.MXFP4, Source: format.F32, Rows: 4, Cols: 64}, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var ops []string
+		for _, r := range list {
+			ops = append(ops, r.Op)
+		}
+		if fmt.Sprint(ops) != "[quantize amax scale cast quantize stream]" {
+			t.Errorf("measured %v", ops)
+		}
+		if sum := list[1].Time.Median + list[2].Time.Median + list[3].Time.Median; math.Abs(list[0].Time.Median-sum) > 1e-9*sum {
+			t.Errorf("three passes of %v s take %v s", sum, list[0].Time.Median)
+		}
+		for _, c := range []Conversion{
+			{Format: quant.NVFP4, Source: format.F32, Rows: 4, Cols: 64},
+			{Format: quant.MXFP8x32, Source: format.F32, Rows: 4, Cols: 64},
+			{Format: quant.MXFP8, Source: format.F32, Rows: 4, Cols: 65},
+		} {
+			if _, err := team.Unfused(&Memory{}, c, 0); err == nil {
+				t.Errorf("%+v was measured in separate passes", c)
+			}
+		}
+	})
+}

@@ -1,0 +1,179 @@
+package bench
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"time"
+	"unsafe"
+
+	"github.com/microscale-go/microscale/format"
+	"github.com/microscale-go/microscale/internal/cpu"
+	"github.com/microscale-go/microscale/quant"
+	"github.com/microscale-go/microscale/tensor"
+)
+
+// unfusedBlock is the elements of a block that Unfused takes.
+const unfusedBlock = 32
+
+// A separator is the first two passes of quantizing as passes of their own, in
+// the instructions of one tier, over n blocks.
+type separator struct {
+	tier  cpu.Tier
+	amax  func(dst, src *float32, n int)
+	scale func(dst, src, factors *float32, n int)
+}
+
+var plainSeparator = separator{cpu.Plain, blockAmaxPlain, scaleBlocksPlain}
+
+// blockAmaxPlain sets dst to the largest magnitude of each of n blocks.
+func blockAmaxPlain(dst, src *float32, n int) {
+	amaxes, x := unsafe.Slice(dst, n), unsafe.Slice(src, n*unfusedBlock)
+	for i := range amaxes {
+		var largest float32
+		for _, v := range x[i*unfusedBlock : (i+1)*unfusedBlock] {
+			largest = max(largest, v, -v)
+		}
+		amaxes[i] = largest
+	}
+}
+
+// scaleBlocksPlain sets dst to n blocks, each times its factor.
+func scaleBlocksPlain(dst, src, factors *float32, n int) {
+	y, x, f := unsafe.Slice(dst, n*unfusedBlock), unsafe.Slice(src, n*unfusedBlock), unsafe.Slice(factors, n)
+	for i, v := range x {
+		y[i] = v * f[i/unfusedBlock]
+	}
+}
+
+// Unfused measures quantizing as three passes over memory, as programs do that
+// have an operation for each, and then at once:
+//
+//	amax   x → the largest magnitude of each block
+//	scale  x, amax → the scale of each block, and x divided by it
+//	cast   the scaled x → codes
+//
+// The first result is the three together, then come the passes, then what
+// Quantize returns. The cast is done by the quantizer, which finds nothing left
+// to scale. It fails where the conversion is not Separable.
+func (t *Team) Unfused(mem *Memory, c Conversion, budget time.Duration) ([]Result, error) {
+	if err := c.Separable(); err != nil {
+		return nil, err
+	}
+	u := newUnfused(mem.matrix(c.Rows, c.Cols), c.Format)
+	errs := make([]error, t.Threads())
+	r := c.result(t, "quantize")
+	r.Kernel += ", three passes"
+	results := []Result{r}
+	for _, p := range []struct {
+		name string
+		run  func(from, to int) error
+	}{{"amax", u.amax}, {"scale", u.scale}, {"cast", u.cast}} {
+		pass := c.measure(t, p.name, budget/6, func(worker, from, to int) {
+			if from < to {
+				if err := p.run(from, to); err != nil {
+					errs[worker] = err
+				}
+			}
+		})
+		results = append(results, pass)
+		results[0].Time = results[0].Time.plus(pass.Time)
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	fused, err := t.Quantize(mem, c, budget/2)
+	if err != nil {
+		return nil, err
+	}
+	for i := range results {
+		results[i].Limit, results[i].LimitBy = fused[0].Limit, fused[0].LimitBy
+	}
+	return append(results, fused...), nil
+}
+
+// Separable reports what keeps a conversion from being measured in separate
+// passes, which are there for whole blocks of 32 elements along a row with E8M0
+// scales.
+func (c Conversion) Separable() error {
+	switch {
+	case c.Format.Scale != format.E8M0 || c.Format.Block != (quant.Shape{Rows: 1, Cols: unfusedBlock}):
+		return fmt.Errorf("separate passes are for formats with %s scales of %d elements along a row, not for %s", format.E8M0, unfusedBlock, c.Format)
+	case c.Source != format.F32:
+		return fmt.Errorf("separate passes read %s, not %s", format.F32, c.Source)
+	case c.Cols%unfusedBlock != 0:
+		return fmt.Errorf("separate passes take rows of a multiple of %d elements, not of %d", unfusedBlock, c.Cols)
+	}
+	return nil
+}
+
+// plus returns the sample of work that is done after other work.
+func (s Sample) plus(o Sample) Sample {
+	runs := o.Runs
+	if s.Runs > 0 {
+		runs = min(s.Runs, o.Runs)
+	}
+	return Sample{s.Median + o.Median, s.Deviation + o.Deviation, s.Min + o.Min, s.Max + o.Max, runs, s.Disturbed + o.Disturbed, s.Busy || o.Busy}
+}
+
+// unfused is what the separate passes read and write.
+type unfused struct {
+	quantizer quant.Quantizer
+	x, scaled tensor.Dense
+	amaxes    []float32
+	factors   []float32
+	scales    []byte
+	codes     []byte
+	passes    separator
+}
+
+func newUnfused(x tensor.Dense, f quant.Format) *unfused {
+	n := x.Rows * x.Cols / unfusedBlock
+	u := &unfused{
+		quantizer: quant.Quantizer{Format: f}, x: x, scaled: tensor.New(x.Rows, x.Cols),
+		amaxes: make([]float32, n), factors: make([]float32, n), scales: make([]byte, n),
+		codes: make([]byte, n*unfusedBlock*f.Element.StoredBits()/8),
+	}
+	for _, p := range separators {
+		if p.tier <= cpu.Best() {
+			u.passes = p
+			break
+		}
+	}
+	return u
+}
+
+// blocks returns the blocks of rows [from, to).
+func (u *unfused) blocks(from, to int) (first, n int) {
+	perRow := u.x.Cols / unfusedBlock
+	return from * perRow, (to - from) * perRow
+}
+
+func (u *unfused) amax(from, to int) error {
+	first, n := u.blocks(from, to)
+	u.passes.amax(&u.amaxes[first], &u.x.Data[first*unfusedBlock], n)
+	return nil
+}
+
+func (u *unfused) scale(from, to int) error {
+	first, n := u.blocks(from, to)
+	inverse := 1 / u.quantizer.Format.Element.Max()
+	for i := first; i < first+n; i++ {
+		// The exponent of amax/max, rounded up, as the rule RatioCeil has it.
+		code := (math.Float32bits(u.amaxes[i]*inverse) + 1<<23 - 1) >> 23
+		u.scales[i] = byte(code)
+		u.factors[i] = math.Float32frombits((254 - code) << 23)
+	}
+	u.passes.scale(&u.scaled.Data[first*unfusedBlock], &u.x.Data[first*unfusedBlock], &u.factors[first], n)
+	return nil
+}
+
+func (u *unfused) cast(from, to int) error {
+	q, err := u.quantizer.Rowwise(u.scaled.View(from, to, 0, u.scaled.Cols), quant.With{Threads: 1})
+	if err != nil {
+		return err
+	}
+	first, _ := u.blocks(from, to)
+	copy(u.codes[first*unfusedBlock*u.quantizer.Format.Element.StoredBits()/8:], q.Codes)
+	return nil
+}

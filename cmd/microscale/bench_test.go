@@ -1,0 +1,194 @@
+package main
+
+import (
+	"encoding/json"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/microscale-go/microscale/bench"
+	"github.com/microscale-go/microscale/internal/cpu"
+)
+
+// tiny are bench commands that take milliseconds.
+var tiny = []string{
+	"limits --size 0.1",
+	"limits --size 0.1 --threads 1",
+	"quantize --format mxfp8 --m 3 --k 64",
+	"quantize --format fp8-tensor --m 3 --k 64",
+	"quantize --format nvfp4 --m 3 --k 50 --threads 0",
+	"quantize --format mxfp4 --m 3 --k 64 --unfused",
+	"dequantize --format fp8-block128 --m 130 --k 100",
+	"gemm --format mxfp8 --m 5 --n 6 --k 64",
+	"gemm --format nvfp4 --m 64 --n 64 --k 64 --threads 0 --packed",
+	"gemm --format mxfp8 --activations bf16 --m 5 --n 6 --k 64",
+}
+
+const noTime = " --budget 1us"
+
+// bestTier undoes --kernel after a test.
+func bestTier(t *testing.T) {
+	best := cpu.Best()
+	t.Cleanup(func() {
+		if err := cpu.Force(best); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestBenchJSON checks the shape of the documents: an array, the operation asked
+// for first, with its keys.
+func TestBenchJSON(t *testing.T) {
+	bestTier(t)
+	for _, line := range tiny {
+		for _, tier := range cpu.Tiers() {
+			t.Run(line+"/kernel="+tier.String(), func(t *testing.T) {
+				status, stdout, stderr := execute("", strings.Fields("bench "+line+noTime+" --json --kernel "+tier.String())...)
+				if status != exitDone {
+					t.Fatalf("exit status %d: %s", status, stderr)
+				}
+				var list []map[string]any
+				if err := json.Unmarshal([]byte(stdout), &list); err != nil {
+					t.Fatal(err)
+				}
+				if len(list) < 2 {
+					t.Fatalf("%d results", len(list))
+				}
+				for i, r := range list {
+					for _, key := range []string{"op", "format", "m", "n", "k", "threads", "seconds", "rate", "unit", "limit", "fraction", "kernel", "spread", "runs"} {
+						if _, ok := r[key]; !ok {
+							t.Errorf("result %d lacks %s", i, key)
+						}
+					}
+					if seconds, ok := r["seconds"].(float64); !ok || seconds <= 0 {
+						t.Errorf("result %d took %v s", i, r["seconds"])
+					}
+					if limit, ok := r["limit"].(float64); ok && math.Abs(r["rate"].(float64)/limit-r["fraction"].(float64)) > 1e-9 {
+						t.Errorf("result %d: rate %v, limit %v, fraction %v", i, r["rate"], limit, r["fraction"])
+					}
+				}
+				op, first := strings.Fields(line)[0], list[0]
+				if op == "limits" {
+					if first["op"] != "read" || first["limit"] != nil || first["fraction"] != nil {
+						t.Errorf("the first limit is %v", first)
+					}
+					return
+				}
+				if first["op"] != op || first["limit"] == nil || first["format"] != strings.Fields(line)[2] {
+					t.Errorf("%s comes first: %v", op, first)
+				}
+			})
+		}
+	}
+}
+
+// TestBenchText: what is printed for people fits 80 columns, and has units.
+func TestBenchText(t *testing.T) {
+	bestTier(t)
+	for _, line := range append([]string{"--help", "limits --help", "quantize --help", "dequantize --help", "gemm --help", "gemv --help"}, tiny...) {
+		args := "bench " + line
+		if !strings.Contains(line, "--help") {
+			args += noTime
+		}
+		status, stdout, stderr := execute("", strings.Fields(args)...)
+		if status != exitDone {
+			t.Fatalf("%s: exit status %d: %s", line, status, stderr)
+		}
+		for _, l := range strings.Split(stdout, "\n") {
+			if n := len([]rune(l)); n > 80 {
+				t.Errorf("%s: a line of %d columns: %s", line, n, l)
+			}
+			if strings.TrimRight(l, " ") != l {
+				t.Errorf("%s: spaces end the line %q", line, l)
+			}
+		}
+		if !strings.Contains(line, "--help") && !strings.Contains(stdout, "GB/s") && !strings.Contains(stdout, "OP/s") {
+			t.Errorf("%s: no unit in\n%s", line, stdout)
+		}
+	}
+}
+
+// TestBenchUsage checks wrong command lines.
+func TestBenchUsage(t *testing.T) {
+	bestTier(t)
+	for _, tc := range []struct{ line, want string }{
+		{"bench lmits", `unknown command "lmits": did you mean limits?`},
+		{"bench limits 1", `"1"`},
+		{"bench limits --size 0", `--size 0: give a number of MB`},
+		{"bench limits --size -1", `--size -1: give a number of MB`},
+		{"bench limits --size nan", `--size NaN: give a number of MB`},
+		{"bench limits --threads -1", `--threads -1: this process was given`},
+		{"bench limits --threads 1000000", `--threads 1000000: this process was given`},
+		{"bench limits --budget 0s", `--budget 0s leaves no time`},
+		{"bench limits --budget soon", `--budget: `},
+		{"bench limits --kernel sse", `--kernel: unknown kernel tier "sse": use one of plain, avx2, avx512`},
+		{"bench quantize", `--format is missing`},
+		{"bench quantize --format mxfp9", `--format: unknown block format "mxfp9"`},
+		{"bench quantize --format mxfp8 --from e5m2", `--from: "e5m2" will not do`},
+		{"bench quantize --format mxfp8 --m 0", `--m 0: give a size from 1 to `},
+		{"bench quantize --format mxfp8 --k -3", `--k -3: give a size from 1 to `},
+		{"bench quantize --format nvfp4 --unfused", `--unfused: separate passes are for formats with e8m0 scales`},
+		{"bench quantize --format mxfp8 --unfused --k 33", `--unfused: separate passes take rows of a multiple of 32 elements, not of 33`},
+		{"bench dequantize", `--format is missing`},
+		{"bench gemm", `--format is missing`},
+		{"bench gemm --format mxfp8 --n 1048577", `--n 1048577: give a size from 1 to 1048576`},
+		{"bench gemm --format mxfp8 --activations x", `--activations: unknown block format "x"`},
+		{"bench gemv", `--format is missing`},
+	} {
+		t.Run(tc.line, func(t *testing.T) {
+			status, stdout, stderr := execute("", strings.Fields(tc.line)...)
+			if status != exitUsage || stdout != "" || !strings.Contains(stderr, tc.want) || strings.Count(stderr, "\n") != 2 {
+				t.Errorf("exit status %d, standard output %q, standard error %q, want %q", status, stdout, stderr, tc.want)
+			}
+		})
+	}
+}
+
+// TestBenchHelp: every kind of work has an example that names it.
+func TestBenchHelp(t *testing.T) {
+	started := false
+	for _, cmd := range rootCommand(&started).Commands() {
+		if cmd.Name() != "bench" {
+			continue
+		}
+		for _, sub := range cmd.Commands() {
+			if !strings.Contains(sub.Example, "microscale bench "+sub.Name()) {
+				t.Errorf("bench %s has no example", sub.Name())
+			}
+		}
+	}
+}
+
+func TestFigures(t *testing.T) {
+	for v, want := range map[float64]string{0: "0", 1234: "1234", 999.6: "1000", 99.96: "100", 12.345: "12.3", 1.2345: "1.23", 0.12345: "0.123", 0.0012345: "0.00123", -2.5: "-2.50", math.NaN(): "-", math.Inf(1): "-"} {
+		if got := threeDigits(v); got != want {
+			t.Errorf("%v is written %s, want %s", v, got, want)
+		}
+	}
+	for v, want := range map[float64]string{2: "2.00 s", 0.5: "500 ms", 1.5e-3: "1.50 ms", 2.5e-6: "2.50 µs", 3e-9: "3.00 ns"} {
+		if got := secondsText(v); got != want {
+			t.Errorf("%v s is written %s, want %s", v, got, want)
+		}
+	}
+}
+
+// TestPrintResult: every figure of a result is there, with its unit.
+func TestPrintResult(t *testing.T) {
+	var b strings.Builder
+	r := bench.Result{
+		Op: "gemm", Format: "mxfp4", Source: "mxfp8", M: 3, N: 4, K: 5, Threads: 2, Kernel: "some", LimitBy: "peak, this", Limit: 4, Unit: bench.Floats, Work: 2e9,
+		Time: bench.Sample{Median: 1, Deviation: 0.1, Min: 0.5, Max: 1.5, Runs: 7},
+	}
+	if err := printResult(&b, []bench.Result{r}); err != nil {
+		t.Fatal(err)
+	}
+	const want = `work     gemm 3×4×5 mxfp8·mxfp4, 2 threads, kernel some
+time     1.00 s (±10.0%, 7 runs, 500 ms to 1.50 s)
+rate     2.00 GFLOP/s
+limit    4.00 GFLOP/s (peak, this)
+fraction 0.50
+`
+	if b.String() != want {
+		t.Errorf("got\n%s", b.String())
+	}
+}

@@ -1,0 +1,252 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/spf13/cobra"
+
+	"github.com/microscale-go/microscale/bench"
+	"github.com/microscale-go/microscale/format"
+	"github.com/microscale-go/microscale/quant"
+)
+
+func benchQuantizeCommand() *cobra.Command {
+	cmd := benchWork("quantize --format NAME", "a matrix to a block format", `Measures quantizing an M×K matrix. The rate counts the bytes of the source; the
+limit is that of streaming as many bytes in and out. Formats with a global scale
+are given it, so that they read the source once; formats with one scale for the
+tensor read it twice, and so does their limit.`)
+	cmd.Example = `  microscale bench quantize --format mxfp8
+  microscale bench quantize --format nvfp4 --threads 2 --json
+  microscale bench quantize --format mxfp4 --unfused`
+	w := addConversion(cmd)
+	unfused := cmd.Flags().Bool("unfused", false, "amax, scaling and cast as separate passes too, to show what fusing them buys")
+	b := addBench(cmd, 1, "as many as there are processors")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		c, err := w.conversion(cmd)
+		if err != nil {
+			return err
+		}
+		if !*unfused {
+			return b.run(cmd, printResult, func() ([]bench.Result, error) { return b.Quantize(&b.memory, c, *b.budget) })
+		}
+		if err := c.Separable(); err != nil {
+			return misuse("--unfused: %v", err)
+		}
+		return b.run(cmd, printUnfused, func() ([]bench.Result, error) { return b.Unfused(&b.memory, c, *b.budget) })
+	}
+	return cmd
+}
+
+func benchDequantizeCommand() *cobra.Command {
+	cmd := benchWork("dequantize --format NAME", "a block format to a matrix", `Measures getting an M×K matrix back from its codes and scales. The rate counts
+the bytes of the values; the limit is that of streaming as many bytes in and
+out.`)
+	cmd.Example = `  microscale bench dequantize --format mxfp8
+  microscale bench dequantize --format nvfp4 --threads 2 --json`
+	w := addConversion(cmd)
+	b := addBench(cmd, 1, "as many as there are processors")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		c, err := w.conversion(cmd)
+		if err != nil {
+			return err
+		}
+		return b.run(cmd, printResult, func() ([]bench.Result, error) { return b.Dequantize(&b.memory, c, *b.budget) })
+	}
+	return cmd
+}
+
+// conversionFlags are those that say what to quantize, or to get back.
+type conversionFlags struct {
+	block *choice[quant.Format]
+	from  *choice[*format.Scalar]
+	m, k  *int
+}
+
+func addConversion(cmd *cobra.Command) conversionFlags {
+	return conversionFlags{
+		block: addFormat(cmd),
+		from:  addScalar(cmd, "from", "elements of the matrix, `NAME`: f32", format.F32.Name, format.F32),
+		m:     cmd.Flags().Int("m", 0, fmt.Sprintf("rows (default as many as make %d MB)", dramMB)),
+		k:     cmd.Flags().Int("k", 8192, "columns"),
+	}
+}
+
+// conversion returns what the flags ask for.
+func (w conversionFlags) conversion(cmd *cobra.Command) (bench.Conversion, error) {
+	c := bench.Conversion{Format: w.block.value, Source: w.from.value, Rows: *w.m, Cols: *w.k}
+	if err := needFormat(w.block); err != nil {
+		return c, err
+	}
+	if err := checkSizes(cmd); err != nil {
+		return c, err
+	}
+	if c.Rows == 0 {
+		c.Rows = int(math.Ceil(dramMB * 1e6 / float64(c.Cols*c.Source.Bits()/8)))
+	}
+	return c, nil
+}
+
+func benchGemmCommand() *cobra.Command {
+	cmd := benchWork("gemm --format NAME", "the product of two quantized matrices", `Measures C = A·Bᵀ of an M×K and an N×K matrix, packing included. The rate counts
+2·M·N·K operations; the limit is the peak of the instruction that the kernel
+consists of.`)
+	cmd.Example = `  microscale bench gemm --format mxfp8
+  microscale bench gemm --format nvfp4 --m 512 --n 512 --k 512 --threads 2
+  microscale bench gemm --format mxfp8 --m 16 --packed --json`
+	block := addFormat(cmd)
+	other := addActivations(cmd, "that of --format")
+	m, n, k := addSizes(cmd, 2048, 2048, 2048)
+	packed := cmd.Flags().Bool("packed", false, "pack B beforehand, as weights are")
+	b := addBench(cmd, 1, "as many as there are processors")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if err := needFormat(block); err != nil {
+			return err
+		}
+		if err := checkSizes(cmd); err != nil {
+			return err
+		}
+		if !other.given {
+			other.value = block.value
+		}
+		return b.run(cmd, printResult, func() ([]bench.Result, error) {
+			return b.Gemm(bench.Product{A: other.value, B: block.value, M: *m, N: *n, K: *k, Packed: *packed}, *b.budget)
+		})
+	}
+	return cmd
+}
+
+func benchGemvCommand() *cobra.Command {
+	cmd := benchWork("gemv --format NAME", "a few vectors by a quantized matrix, from DRAM", `Measures the product of M vectors and an N×K matrix of weights, several of which
+take turns so that they come from DRAM. The rate counts the bytes of their codes
+and scales; the limit is reading memory.`)
+	cmd.Example = `  microscale bench gemv --format mxfp8
+  microscale bench gemv --format mxfp4 --m 4 --activations mxfp8 --json`
+	block := addFormat(cmd)
+	other := addActivations(cmd, quant.BF16.Name)
+	m, n, k := addSizes(cmd, 1, 16384, 4096)
+	b := addBench(cmd, 1, "as many as there are processors")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if err := needFormat(block); err != nil {
+			return err
+		}
+		if err := checkSizes(cmd); err != nil {
+			return err
+		}
+		if !other.given {
+			other.value = quant.BF16
+		}
+		return b.run(cmd, printResult, func() ([]bench.Result, error) {
+			return b.Gemv(&b.memory, bench.Product{A: other.value, B: block.value, M: *m, N: *n, K: *k}, *b.budget)
+		})
+	}
+	return cmd
+}
+
+// benchWork returns a bench command without its code.
+func benchWork(use, short, long string) *cobra.Command {
+	return &cobra.Command{Use: use, Short: short, Long: long + "\n\n" + benchHelp, Args: cobra.NoArgs, ValidArgsFunction: cobra.NoFileCompletions}
+}
+
+// addActivations gives cmd --activations, the format of A.
+func addActivations(cmd *cobra.Command, initial string) *choice[quant.Format] {
+	var names []string
+	for _, f := range quant.Formats() {
+		names = append(names, f.Name)
+	}
+	return addChoice(cmd, "activations", "block format `NAME` of A (default "+initial+")", "", names, quant.Lookup)
+}
+
+// addSizes gives cmd --m, --n and --k.
+func addSizes(cmd *cobra.Command, initialM, initialN, initialK int) (m, n, k *int) {
+	return cmd.Flags().Int("m", initialM, "rows of A and C"), cmd.Flags().Int("n", initialN, "rows of B, columns of C"), cmd.Flags().Int("k", initialK, "columns of A and B")
+}
+
+func needFormat(block *choice[quant.Format]) error {
+	if !block.given {
+		return misuse("--format is missing: name a block format (microscale formats lists them)")
+	}
+	return nil
+}
+
+// checkSizes refuses sizes that make no matrix, or one that no memory holds.
+func checkSizes(cmd *cobra.Command) error {
+	const most = 1 << 20
+	for _, name := range []string{"m", "n", "k"} {
+		if f := cmd.Flags().Lookup(name); f != nil && f.Changed {
+			if v, err := strconv.Atoi(f.Value.String()); err != nil || v < 1 || v > most {
+				return misuse("--%s %s: give a size from 1 to %d", name, f.Value, most)
+			}
+		}
+	}
+	return nil
+}
+
+// run measures and prints.
+func (b *benchRun) run(cmd *cobra.Command, show func(io.Writer, []bench.Result) error, measure func() ([]bench.Result, error)) error {
+	if err := b.begin(); err != nil {
+		return err
+	}
+	defer b.Close()
+	results, err := measure()
+	if err != nil {
+		return err
+	}
+	b.warn(cmd, results)
+	out := cmd.OutOrStdout()
+	if *b.asJSON {
+		return printJSON(out, benchDocuments(results))
+	}
+	if err := b.printMachine(out); err != nil {
+		return err
+	}
+	return show(out, results)
+}
+
+// printResult prints the first of the results, an operation, beside its limit.
+func printResult(w io.Writer, results []bench.Result) error {
+	r := results[0]
+	var s strings.Builder
+	writeSteps(&s, terminalWidth(w), []step{
+		{"work", fmt.Sprintf("%s %s, %s, kernel %s", r.Op, workText(r), countText(r.Threads, "thread"), r.Kernel)},
+		{"time", fmt.Sprintf("%s (±%s, %d runs, %s to %s)", secondsText(r.Time.Median), spreadText(r), r.Time.Runs, secondsText(r.Time.Min), secondsText(r.Time.Max))},
+		{"rate", threeDigits(r.Rate()) + " " + string(r.Unit)},
+		{"limit", fmt.Sprintf("%s %s (%s)", threeDigits(r.Limit), r.Unit, r.LimitBy)},
+		{"fraction", fmt.Sprintf("%.2f", r.Fraction())},
+	})
+	_, err := io.WriteString(w, s.String())
+	return err
+}
+
+// printUnfused prints quantizing in several passes, the passes, and quantizing at
+// once.
+func printUnfused(w io.Writer, results []bench.Result) error {
+	t := newTable(column{"work", false}, column{"time", true}, column{"±", true}, column{"rate", true}, column{"of the limit", true})
+	row := func(name string, r bench.Result) {
+		t.AppendRow(table.Row{name, secondsText(r.Time.Median), spreadText(r), threeDigits(r.Rate()) + " " + string(r.Unit), fmt.Sprintf("%.2f", r.Fraction())})
+	}
+	separate, passes, fused := results[0], results[1:4], results[4]
+	for _, r := range passes {
+		row(r.Op, r)
+	}
+	row("all three", separate)
+	row("at once", fused)
+	_, err := fmt.Fprintf(w, "%s, %s\n\n%s\n\nAt once it is %s times as fast. The limit is %s %s (%s).\n", workText(fused), countText(fused.Threads, "thread"), t.Render(),
+		threeDigits(fused.Rate()/separate.Rate()), threeDigits(fused.Limit), fused.Unit, fused.LimitBy)
+	return err
+}
+
+// workText says what an operation was done with.
+func workText(r bench.Result) string {
+	switch {
+	case r.N == 0 && r.Op == "dequantize":
+		return fmt.Sprintf("%d×%d %s → %s", r.M, r.K, r.Format, r.Source)
+	case r.N == 0:
+		return fmt.Sprintf("%d×%d %s → %s", r.M, r.K, r.Source, r.Format)
+	}
+	return fmt.Sprintf("%d×%d×%d %s·%s", r.M, r.N, r.K, r.Source, r.Format)
+}
