@@ -91,7 +91,9 @@ func (k *kernel) plan(a, b *quant.Tensor, o Options) (p plan, why string) {
 			if why = s.fit(); why != "" {
 				return p, why
 			}
-			alpha *= float64(s.t.Global)
+			if s.t.Format.Global {
+				alpha *= float64(s.t.Global)
+			}
 			if k.panel == panelInt8 {
 				alpha *= float64(int8Forms[s.t.Format.Element].unit)
 			}

@@ -34,9 +34,9 @@ safetensors:
 format:
 tensor: format
 quant: format tensor internal/cpu internal/parallel
-gemm: quant tensor format internal/cpu internal/parallel
-bench: gemm quant tensor format internal/cpu
 layout: format quant tensor
+gemm: layout quant tensor format internal/cpu internal/parallel
+bench: gemm quant tensor format internal/cpu
 profile: format quant
 hf: safetensors
 hf/sample: hf safetensors format tensor

@@ -1,0 +1,127 @@
+package gemm
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/microscale-go/microscale/format"
+	"github.com/microscale-go/microscale/layout"
+	"github.com/microscale-go/microscale/quant"
+	"github.com/microscale-go/microscale/tensor"
+)
+
+// scaled returns a tensor as an operand of ScaledMM.
+func scaled(t *quant.Tensor, s Scaling, swizzling Swizzling) Scaled {
+	x := Scaled{Lines: t.Lines(), K: t.Width(), Element: t.Format.Element, Codes: t.Codes, Scaling: s, Scales: t.Scales, Scales32: t.Scales32, Swizzling: swizzling}
+	rows, cols := t.ScaleShape()
+	switch {
+	case s == BlockWise1x128:
+		x.Scales32 = nil
+		for j := range cols {
+			for i := range rows {
+				x.Scales32 = append(x.Scales32, t.Scales32[i*cols+j])
+			}
+		}
+	case s == BlockWise128x128:
+		x.Scales32 = nil
+		for i := range rows {
+			x.Scales32 = append(x.Scales32, t.Scales32[i*cols:(i+1)*cols]...)
+			for len(x.Scales32)%4 != 0 {
+				x.Scales32 = append(x.Scales32, -1) // never read
+			}
+		}
+	case swizzling == Swizzle32x4x4:
+		x.Scales = make([]byte, layout.SwizzledSize(rows, cols))
+		layout.Swizzle(x.Scales, t.Scales, rows, cols)
+	}
+	if t.Format.Global {
+		x.Global = &t.Global
+	}
+	return x
+}
+
+// TestScaledMM: every pair of scalings gives the bits of Mul.
+func TestScaledMM(t *testing.T) {
+	const m, n, k = 130, 144, 320
+	for _, p := range scaledPairs {
+		for _, swizzling := range []Swizzling{NoSwizzle, Swizzle32x4x4} {
+			for _, e := range p.elements {
+				fa, fb := scalings[p.a].like, scalings[p.b].like
+				if swizzling != NoSwizzle && fa.Scale == format.F32 {
+					continue
+				}
+				fa.Element, fb.Element = e, p.elements[0]
+				if p.a == BlockWise1x32 {
+					fb.Element = e
+				}
+				t.Run(fmt.Sprintf("a=%s/b=%s/element=%s/swizzle=%d", p.a, p.b, e, swizzling), func(t *testing.T) {
+					r := rand.New(rand.NewPCG(1, 2))
+					a, b := operand(t, r, fa, quant.Rowwise, m, k), operand(t, r, fb, quant.Rowwise, n, k)
+					want, got := tensor.New(m, n), tensor.New(m, n)
+					if err := Mul(want, a, b, Options{}); err != nil {
+						t.Fatal(err)
+					}
+					if err := ScaledMM(got, scaled(a, p.a, swizzling), scaled(b, p.b, swizzling), Options{}); err != nil {
+						t.Fatal(err)
+					}
+					if !sameBits(want.Data, got.Data) {
+						t.Error("ScaledMM differs from Mul")
+					}
+					c, err := quant.NewTensor(quant.BF16, m, n)
+					if err != nil {
+						t.Fatal(err)
+					}
+					if err := ScaledMMBF16(c, scaled(a, p.a, swizzling), scaled(b, p.b, swizzling), Options{}); err != nil {
+						t.Fatal(err)
+					}
+					if c.Dequantize(1).At(3, 4) != format.BF16.Decode(format.BF16.Encode(want.At(3, 4))) {
+						t.Error("ScaledMMBF16 is not ScaledMM rounded")
+					}
+				})
+			}
+		}
+	}
+}
+
+func TestScaledMMErrors(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 4))
+	mx := func(n, k int) Scaled {
+		return scaled(operand(t, r, quant.MXFP8, quant.Rowwise, n, k), BlockWise1x32, NoSwizzle)
+	}
+	change := func(s Scaled, f func(*Scaled)) Scaled {
+		f(&s)
+		return s
+	}
+	row := scaled(operand(t, r, quant.FP8Row, quant.Rowwise, 16, 64), RowWise, NoSwizzle)
+	nv := scaled(operand(t, r, quant.NVFP4, quant.Rowwise, 16, 64), BlockWise1x16, NoSwizzle)
+	for _, tc := range []struct {
+		name string
+		a, b Scaled
+		want string
+	}{
+		{"depth", mx(16, 64), mx(16, 32), "K, differ"},
+		{"lines of b", mx(16, 64), mx(20, 64), "multiples of 16"},
+		{"end of lines", mx(16, 48), mx(16, 48), "do not end with a block of 32"},
+		{"pair", mx(16, 64), row, "does not go with RowWise"},
+		{"elements", change(mx(16, 64), func(s *Scaled) { s.Element = format.E5M2 }), mx(16, 64), "takes elements of [e4m3 e2m1], not e5m2"},
+		{"no element", change(row, func(s *Scaled) { s.Element = nil }), row, "takes elements of"},
+		{"two e5m2", change(row, func(s *Scaled) { s.Element = format.E5M2 }), change(row, func(s *Scaled) { s.Element = format.E5M2 }), "one of a and b is to be e4m3"},
+		{"one global", nv, change(nv, func(s *Scaled) { s.Global = nil }), "only one has a global scale"},
+		{"global", change(row, func(s *Scaled) { s.Global = nv.Global }), change(row, func(s *Scaled) { s.Global = nv.Global }), "takes no global scale"},
+		{"few scales", change(mx(16, 64), func(s *Scaled) { s.Scales = s.Scales[1:] }), mx(16, 64), "takes 32 scales of e8m0: it has 31"},
+		{"missing scales", change(row, func(s *Scaled) { s.Scales32 = nil }), row, "takes 16 scales of f32: it has 0"},
+		{"kind of scales", change(row, func(s *Scaled) { s.Scales, s.Scales32 = slices.Repeat([]byte{1}, 16), nil }), row, "it has 16 of 8 bits and 0 of FP32"},
+		{"swizzle", change(row, func(s *Scaled) { s.Swizzling = Swizzle32x4x4 }), row, "cannot have swizzling"},
+		{"swizzled size", change(mx(16, 64), func(s *Scaled) { s.Swizzling = Swizzle32x4x4 }), mx(16, 64), "takes 512 scales"},
+		{"codes", change(mx(16, 64), func(s *Scaled) { s.Codes = s.Codes[1:] }), mx(16, 64), "1023 bytes of codes"},
+		{"scaling", change(row, func(s *Scaled) { s.Scaling = 9 }), row, "unknown scaling"},
+	} {
+		err := ScaledMM(tensor.New(tc.a.Lines, tc.b.Lines), tc.a, tc.b, Options{})
+		if err == nil || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%s: error %v, want %q in it", tc.name, err, tc.want)
+		}
+	}
+}
