@@ -22,6 +22,7 @@ type job struct {
 	bias       []float32
 
 	b            []byte // the packed block of B
+	vector       vectorJob
 	packs, tiles counter
 	workers      []*worker
 	threads      int
@@ -41,7 +42,8 @@ type worker struct {
 	run            func() // multiply, as a goroutine runs it
 	scratch        scratch
 	a              []byte    // the packed block of A
-	edge           []float32 // a tile, where C ends within one
+	edge           []float32 // a tile, where C ends within one; what a vector kernel computes
+	tail           []byte    // lines of B, past the last group of a vector kernel
 	chunks, steps  int       // of the panels of this round
 	aPanel, bPanel int       // and their bytes
 }
@@ -79,13 +81,17 @@ func (p *plan) run(c tensor.Dense, rows, cols extent, packed *Packed, o Options)
 	if j.threads <= 0 {
 		j.threads = runtime.GOMAXPROCS(0)
 	}
-	j.threads = min(j.threads, max(1, c.Rows*c.Cols/(p.kernel.MR*p.kernel.NR)))
+	if p.kernel.vector != nil {
+		j.threads = min(j.threads, ceilDiv(c.Cols, vectorLines))
+	} else {
+		j.threads = min(j.threads, max(1, c.Rows*c.Cols/(p.kernel.MR*p.kernel.NR)))
+	}
 	j.reserve()
 	j.running.Add(j.threads - 1)
 	for _, w := range j.workers[1:j.threads] {
 		go w.run()
 	}
-	j.workers[0].multiply()
+	j.workers[0].work()
 	j.running.Wait()
 	j.plan, j.packed, j.c, j.bias = plan{}, nil, tensor.Dense{}, nil // keep nothing of the caller's
 	jobs.Put(j)
@@ -94,17 +100,25 @@ func (p *plan) run(c tensor.Dense, rows, cols extent, packed *Packed, o Options)
 // reserve makes the workspace large enough.
 func (j *job) reserve() {
 	p, k := &j.plan, j.plan.kernel
-	kc := min(k.KC, p.k)
-	if j.packed == nil {
-		grow(&j.b, ceilDiv(min(k.NC, j.cols.to-j.cols.from), k.Lanes)*p.b.panelBytes(kc))
-	}
 	for len(j.workers) < j.threads {
 		w := &worker{job: j}
 		w.run = func() {
 			defer j.running.Done()
-			w.multiply()
+			w.work()
 		}
 		j.workers = append(j.workers, w)
+	}
+	j.reset()
+	if v := k.vector; v != nil {
+		for _, w := range j.workers[:j.threads] {
+			grow(&w.edge, v.batch*vectorLines)
+		}
+		j.prepare()
+		return
+	}
+	kc := min(k.KC, p.k)
+	if j.packed == nil {
+		grow(&j.b, ceilDiv(min(k.NC, j.cols.to-j.cols.from), k.Lanes)*p.b.panelBytes(kc))
 	}
 	mc, _ := j.split()
 	for _, w := range j.workers[:j.threads] {
@@ -112,7 +126,15 @@ func (j *job) reserve() {
 		w.scratch.reserve(k, kc)
 		grow(&w.edge, k.MR*k.NR)
 	}
-	j.reset()
+}
+
+// work is one thread's share of the product.
+func (w *worker) work() {
+	if w.job.plan.kernel.vector != nil {
+		w.multiplyVector()
+	} else {
+		w.multiply()
+	}
 }
 
 func grow[T any](s *[]T, n int) {
@@ -217,7 +239,8 @@ func (w *worker) addBias(i0, i1, j0, j1 int) {
 	}
 }
 
-// partRows is the rows of C that runBF16 computes at a time.
+// partRows is the rows of C that runBF16 computes at a time, with as many columns
+// as kernels pack at a time.
 const partRows = 256
 
 // runBF16 computes the product part by part in float32, and rounds each.
@@ -226,8 +249,8 @@ func (p *plan) runBF16(c *quant.Tensor, packed *Packed, o Options) {
 	defer parts.Put(part)
 	for i := 0; i < p.m; i += partRows {
 		rows := extent{i, min(i+partRows, p.m)}
-		for j := 0; j < p.n; j += p.kernel.NC {
-			cols := extent{j, min(j+p.kernel.NC, p.n)}
+		for j := 0; j < p.n; j += bf16NC {
+			cols := extent{j, min(j+bf16NC, p.n)}
 			width := cols.to - cols.from
 			grow(part, (rows.to-rows.from)*width)
 			d := tensor.Of(rows.to-rows.from, width, (*part)[:(rows.to-rows.from)*width])

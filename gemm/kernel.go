@@ -4,6 +4,7 @@ import (
 	"unsafe"
 
 	"github.com/microscale-go/microscale/internal/cpu"
+	"github.com/microscale-go/microscale/quant"
 )
 
 // A microkernel multiplies a panel of A by panels of B into a tile of C.
@@ -51,6 +52,8 @@ type kernel struct {
 	MC, NC, KC int // lines of A, lines of B and positions packed at a time
 
 	dot []dotFunc // by panels of B less one
+
+	vector *vectorKernel // in place of all from Lanes on: takes B as it is
 }
 
 // A dotFunc is a microkernel: chunks of steps each, a panel of A from its first
@@ -80,6 +83,7 @@ type Kernel struct {
 	Name  string   // as Options.Kernel takes it
 	Tier  cpu.Tier // the instructions it needs
 	Panel string   // what operands are decoded to: f32, bf16 or int8
+	Batch int      // lines of A at most, of kernels that do not pack B; 0: any number
 	Peak  string   // the instruction whose rate bounds it; "" where it is plain Go
 }
 
@@ -88,7 +92,33 @@ type Kernel struct {
 func Kernels() []Kernel {
 	list := make([]Kernel, len(kernels))
 	for i, k := range kernels {
-		list[i] = Kernel{k.Name, k.Tier, k.panel.String(), k.Peak}
+		list[i] = k.describe()
 	}
 	return list
+}
+
+func (k *kernel) describe() Kernel {
+	d := Kernel{Name: k.Name, Tier: k.Tier, Panel: k.panel.String(), Peak: k.Peak}
+	if k.vector != nil {
+		d.Batch = k.vector.batch
+	}
+	return d
+}
+
+// Choose returns the kernel that Mul takes for the operands. It fails where Mul
+// would, but for the shape of C and the bias.
+func Choose(a, b *quant.Tensor, o Options) (Kernel, error) {
+	o.Bias = nil
+	m, n := 0, 0
+	if a != nil && b != nil && len(a.Shape) > 0 && len(b.Shape) > 0 {
+		m, n = a.Lines(), b.Lines()
+	}
+	if err := check(m, n, a, b, o); err != nil {
+		return Kernel{}, err
+	}
+	p, err := newPlan(a, b, o)
+	if err != nil {
+		return Kernel{}, err
+	}
+	return p.kernel.describe(), nil
 }

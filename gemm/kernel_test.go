@@ -73,7 +73,7 @@ func TestTwins(t *testing.T) {
 	compared := 0
 	for _, k := range kernels {
 		plain := twin(k)
-		if plain == nil || k.isTwin() || !cpu.Has(k.Tier) {
+		if plain == nil || k.vector != nil || k.isTwin() || !cpu.Has(k.Tier) {
 			continue
 		}
 		compared++
@@ -155,7 +155,7 @@ func TestPack(t *testing.T) {
 					x.Scales = guard.Copy(t, x.Scales, end)
 				}
 				for _, k := range kernels {
-					if k.Tier != tier {
+					if k.Tier != tier || k.vector != nil {
 						continue
 					}
 					p, why := k.plan(x, x, Options{})
@@ -311,11 +311,14 @@ func TestChoice(t *testing.T) {
 // TestWorkspace: a product's workspace stays below 8 MB per thread.
 func TestWorkspace(t *testing.T) {
 	for _, k := range kernels {
+		if k.vector != nil {
+			continue // no workspace but A
+		}
 		b, a := side{kernel: k, chunk: k.KC}, side{kernel: k, chunk: k.KC, isA: true}
 		if k.panel == panelInt8 {
 			a.chunk, b.chunk = k.block, k.block
 		}
-		bytes := k.NC/k.Lanes*b.panelBytes(k.KC) + ceilDiv(k.MC, k.Lanes)*a.panelBytes(k.KC) + 4*k.KC + k.Lanes*k.KC*2 + partRows*k.NC*4
+		bytes := k.NC/k.Lanes*b.panelBytes(k.KC) + ceilDiv(k.MC, k.Lanes)*a.panelBytes(k.KC) + 4*k.KC + k.Lanes*k.KC*2 + partRows*bf16NC*4
 		if bytes > 8<<20 {
 			t.Errorf("%s packs %d bytes", k.Name, bytes)
 		}

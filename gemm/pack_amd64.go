@@ -148,6 +148,19 @@ var bf16Tables = func() map[*format.Scalar]*bf16Table {
 	return tables
 }()
 
+// tablesBF16 and tableFP4 are the tables of vector kernels.
+func tablesBF16(e *format.Scalar) unsafe.Pointer { return unsafe.Pointer(&bf16Tables[e].bytes) }
+
+func tableFP4(*format.Scalar) unsafe.Pointer { return unsafe.Pointer(&fp4BF16) }
+
+// fp4BF16 has the BF16 values of E2M1's codes, twice.
+var fp4BF16 = func() (table [32]uint16) {
+	for i := range table {
+		table[i] = uint16(format.BF16.Encode(format.E2M1.Decode(uint32(i % 16))))
+	}
+	return table
+}()
+
 // byteCodes returns codes k0…k0+kc of 16 lines, one per byte and with the sign in
 // the top bit, and the bytes from line to line. Lines past the last are zeros.
 func (s *side) byteCodes(l0, k0, kc int, w *scratch) (codes []byte, stride int) {

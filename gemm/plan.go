@@ -74,22 +74,28 @@ func (k *kernel) plan(a, b *quant.Tensor, o Options) (p plan, why string) {
 	if alpha == 0 {
 		alpha = 1
 	}
-	switch k.panel {
-	case panelF32: // holds what Dequantize returns, global scales included
+	switch {
+	case k.vector != nil:
+		if why = k.planVector(&p); why != "" {
+			return p, why
+		}
+	case k.panel == panelF32: // holds what Dequantize returns, global scales included
 		p.alpha = float32(alpha)
-	case panelBF16:
+	case k.panel == panelBF16:
 		if p.chunk = min(k.KC, commonChunk(a.Format), commonChunk(b.Format)); !fitsChunk(a.Format, p.chunk) || !fitsChunk(b.Format, p.chunk) || k.KC%p.chunk != 0 || p.chunk%2 != 0 {
 			return p, "their FP32 scales change at different positions"
 		}
-	case panelInt8:
+	case k.panel == panelInt8:
 		p.chunk = k.block
 		p.a.other = int8Forms[b.Format.Element].bias
 	}
 	p.a.chunk, p.b.chunk = p.chunk, p.chunk
 	if k.panel != panelF32 {
 		for _, s := range []*side{&p.a, &p.b} {
-			if why = s.fit(); why != "" {
-				return p, why
+			if k.vector == nil {
+				if why = s.fit(); why != "" {
+					return p, why
+				}
 			}
 			if s.t.Format.Global {
 				alpha *= float64(s.t.Global)
@@ -101,6 +107,9 @@ func (k *kernel) plan(a, b *quant.Tensor, o Options) (p plan, why string) {
 		if p.alpha = float32(alpha); !isModerate(p.alpha) {
 			return p, "the global scales are too large or too small"
 		}
+	}
+	if k.vector != nil {
+		return p, ""
 	}
 	p.a.fast, p.b.fast = fastPack(&p.a), fastPack(&p.b)
 	return p, ""

@@ -1,0 +1,291 @@
+package gemm
+
+import (
+	"math"
+	"unsafe"
+
+	"github.com/microscale-go/microscale/format"
+)
+
+// A vectorKernel multiplies a few lines of A by B straight from B's codes, where
+// packing B would take longer than multiplying by it: its time is that of reading
+// B. A's lines are decoded to BF16 beforehand, in the order of the kernel.
+//
+//	y[b][l] += Σ over groups of 16 blocks · Σ over blocks of scale[l] · Σ x[b][k]·w[l][k]
+//
+// Products within a block are VDPBF16PS's, blocks are added in float32. Lines of B
+// that end within a group are finished in a copy that is filled up with zeros.
+type vectorKernel struct {
+	block, bits int
+	scale       *format.Scalar // of the blocks; lines with one FP32 scale go as blocks of scale 1
+	batch       int            // lines of A at most
+	tables      func(e *format.Scalar) unsafe.Pointer
+	dots        []vectorDot // by batch, rising
+}
+
+// A vectorDot is a kernel in assembly for batch lines of A and rows lines of B at
+// a time.
+type vectorDot struct {
+	rows, batch int
+	dot         func(w, s, x unsafe.Pointer, groups, pairs, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride int, tables unsafe.Pointer) (found uint64)
+}
+
+const (
+	vectorLines  = 64      // lines of B in a task
+	vectorBlocks = 16      // in a group
+	vectorBytes  = 1 << 12 // of codes of a line in one go, so that x stays in the first cache
+)
+
+// groupCodes returns the positions of a group.
+func (v *vectorKernel) groupCodes() int { return vectorBlocks * v.block }
+
+// planVector is plan for kernels that take B as it is.
+func (k *kernel) planVector(p *plan) (why string) {
+	v, a, b := k.vector, &p.a, &p.b
+	f := b.t.Format
+	perLine := f.Scale == format.F32 && f.Block.Cols == 0
+	switch {
+	case p.m == 0 || p.m > v.batch:
+		return "a has no lines, or too many"
+	case f.Element.StoredBits() != v.bits || f.Element.Integer || f.Element.Specials == format.UnsignedZero:
+		return "the elements are not those of the kernel"
+	case !perLine && (f.Scale != v.scale || f.Block.Cols != v.block || f.Block.Rows != 1):
+		return "the scales are not those of the kernel"
+	case perLine && v.scale != format.E8M0:
+		return "the scales are not those of the kernel"
+	case commonChunk(a.t.Format) != math.MaxInt:
+		return "FP32 scales along the lines of a"
+	}
+	if perLine {
+		if why = b.fit(); why != "" {
+			return why
+		}
+	}
+	return a.fit()
+}
+
+// A vectorJob is what the threads of a product by a vector kernel share.
+type vectorJob struct {
+	x       []uint16 // the lines of A, batch of them
+	xStride int      // in elements
+	dot     vectorDot
+}
+
+// prepare decodes A.
+func (j *job) prepare() {
+	p, v := &j.plan, j.plan.kernel.vector
+	for _, j.vector.dot = range v.dots {
+		if j.vector.dot.batch >= p.m {
+			break
+		}
+	}
+	group := v.groupCodes()
+	width := ceilDiv(p.k, group) * group
+	j.vector.xStride = width
+	grow(&j.vector.x, j.vector.dot.batch*width)
+	w := j.workers[0]
+	grow(&w.scratch.values, width)
+	values := w.scratch.values[:width]
+	for b := range j.vector.dot.batch {
+		clear(values)
+		if b < p.m {
+			p.a.elements(values[:p.k], b, 0)
+			if p.a.scales == folded {
+				p.a.fold(values[:p.k], b, 0)
+			}
+		}
+		v.arrange(j.vector.x[b*width:(b+1)*width], values)
+	}
+}
+
+// arrange sets x to the BF16 values in the order in which the kernel has the
+// codes of a chunk of 64 bytes: with 8 bits, of each 16 the first eight, then the
+// others; with 4 bits, of each four the first, then the second, and so on.
+func (v *vectorKernel) arrange(x []uint16, values []float32) {
+	const words = 32 // in a vector
+	n := 16 / v.bits // vectors of a chunk
+	for c := 0; c < len(values); c += n * words {
+		chunk := values[c : c+n*words]
+		for i := range n {
+			out := x[c+i*words:][:words]
+			for j := range out {
+				lane, at := j/8, j%8
+				from := lane*8*n + i*8 + at
+				if v.bits == 4 {
+					from = lane*8*n + 4*at + i
+				}
+				out[j] = uint16(math.Float32bits(chunk[from]) >> 16)
+			}
+		}
+	}
+}
+
+// multiplyVector is the product by a vector kernel, run by every thread: tasks
+// are some lines of B.
+func (w *worker) multiplyVector() {
+	j := w.job
+	n := j.cols.to - j.cols.from
+	for i := j.tiles.take(); i < ceilDiv(n, vectorLines); i = j.tiles.take() {
+		l0 := j.cols.from + i*vectorLines
+		l1 := min(l0+vectorLines, j.cols.to)
+		w.vectorTask(l0, l1)
+		w.finishVector(l0, l1)
+	}
+}
+
+// vectorTask sets w.edge to the products with lines l0…l1 of B, vectorLines from
+// one line of A to the next.
+func (w *worker) vectorTask(l0, l1 int) {
+	p, v, d := &w.job.plan, w.job.plan.kernel.vector, w.job.vector.dot
+	t := p.b.t
+	y := w.edge[:d.batch*vectorLines]
+	clear(y)
+	bytes := v.groupCodes() * v.bits / 8 // of a group
+	lineBytes := t.LineBytes()
+	groups := p.k / v.groupCodes()
+	_, scaleCols := t.ScaleShape()
+	perLine := p.b.scales == perChunk
+	found := false
+	for g := 0; g < groups; {
+		m := min(groups-g, vectorBytes/bytes)
+		codes, scales, stride := t.Codes[l0*lineBytes+g*bytes:], vectorOnes[:], 0
+		if !perLine {
+			scales, stride = t.Scales[l0*scaleCols+g*vectorBlocks:], scaleCols
+		}
+		found = w.vectorLines(codes, scales, lineBytes, stride, g, m, l1-l0) || found
+		g += m
+	}
+	if rest := p.k - groups*v.groupCodes(); rest > 0 {
+		grow(&w.tail, vectorLines*(bytes+vectorBlocks))
+		codes, scales := w.tail[:vectorLines*bytes], w.tail[vectorLines*bytes:]
+		clear(codes)
+		one := byte(format.E8M0.Bias)
+		if v.scale == format.E4M3 {
+			one = byte(format.E4M3.Encode(1))
+		}
+		used, blocks := (rest*v.bits+7)/8, ceilDiv(rest, v.block)
+		for l := l0; l < l1; l++ {
+			line := codes[(l-l0)*bytes : (l-l0+1)*bytes]
+			copy(line[:used], t.Codes[l*lineBytes+groups*bytes:(l+1)*lineBytes])
+			of := scales[(l-l0)*vectorBlocks : (l-l0+1)*vectorBlocks]
+			for i := range of {
+				of[i] = one
+			}
+			if !perLine {
+				copy(of[:blocks], t.Scales[l*scaleCols+groups*vectorBlocks:])
+			}
+		}
+		found = w.vectorLines(codes, scales, bytes, vectorBlocks, groups, 1, l1-l0) || found
+	}
+	if !found {
+		return
+	}
+	for l := l0; l < l1; l++ {
+		if !p.b.vectorTakes(l, v) {
+			w.vectorPlain(l, l-l0)
+		}
+	}
+}
+
+// vectorOnes is scales of one.
+var vectorOnes = func() (ones [vectorBytes / 32]byte) {
+	for i := range ones {
+		ones[i] = byte(format.E8M0.Bias)
+	}
+	return ones
+}()
+
+// vectorLines runs the kernel over n lines and m groups from group g on.
+func (w *worker) vectorLines(codes, scales []byte, stride, scaleStride, g, m, n int) (found bool) {
+	v, d := w.job.plan.kernel.vector, w.job.vector.dot
+	bytes := v.groupCodes() * v.bits / 8
+	x := unsafe.Pointer(&w.job.vector.x[g*v.groupCodes()])
+	tables := v.tables(w.job.plan.b.t.Format.Element)
+	run := func(first, pairs, stride, scaleStride int) {
+		if pairs > 0 {
+			found = d.dot(unsafe.Pointer(&codes[first*stride]), unsafe.Pointer(&scales[first*scaleStride]), x, m, pairs,
+				stride, scaleStride, d.rows*stride-m*bytes, d.rows*scaleStride-m*vectorBlocks,
+				unsafe.Pointer(&w.edge[first]), 2*w.job.vector.xStride, 4*vectorLines, tables) != 0 || found
+		}
+	}
+	run(0, n/d.rows, stride, scaleStride)
+	if last := n / d.rows * d.rows; last < n { // one line is left of two: it counts for both
+		codes, scales = codes[last*stride:], scales[last*scaleStride:]
+		at := unsafe.Pointer(&w.edge[last])
+		found = d.dot(unsafe.Pointer(&codes[0]), unsafe.Pointer(&scales[0]), x, m, 1, 0, 0, 0, 0,
+			at, 2*w.job.vector.xStride, 4*vectorLines, tables) != 0 || found
+	}
+	return found
+}
+
+// vectorTakes reports whether the kernel gives the product with line l: E8M0
+// scales of 2⁻¹²⁷, which it takes for zero, are those of zeros, none is NaN, and
+// E4M3 scales have no sign.
+func (s *side) vectorTakes(l int, v *vectorKernel) bool {
+	_, cols := s.t.ScaleShape()
+	if s.scales == perChunk {
+		return true
+	}
+	for i, code := range s.t.Scales[l*cols : (l+1)*cols] {
+		switch {
+		case v.scale == format.E4M3:
+			if uint32(code) > format.E4M3.MaxCode() {
+				return false
+			}
+		case code == 0:
+			if !s.isZero(l, i*v.block, min((i+1)*v.block, s.t.Width())) {
+				return false
+			}
+		case uint32(code) > format.E8M0.MaxCode():
+			return false
+		}
+	}
+	return true
+}
+
+// vectorPlain computes the products with line l of B anew, in float64.
+func (w *worker) vectorPlain(l, at int) {
+	p := &w.job.plan
+	x, y := make([]float32, p.k), make([]float32, p.k)
+	p.b.elements(y, l, 0)
+	p.b.fold(y, l, 0)
+	for b := range p.m {
+		p.a.elements(x, b, 0)
+		if p.a.scales == folded {
+			p.a.fold(x, b, 0)
+		}
+		var sum float64
+		for k := range x {
+			sum += float64(x[k]) * float64(y[k])
+		}
+		w.edge[b*vectorLines+at] = float32(sum)
+	}
+}
+
+// finishVector writes lines l0…l1 of B to their columns of C.
+func (w *worker) finishVector(l0, l1 int) {
+	j := w.job
+	p := &j.plan
+	for b := range p.m {
+		row := j.c.Row(b)
+		sa := p.alpha
+		if p.a.scales == perChunk {
+			sa = float32(sa * math.Float32frombits(p.a.scaleWord(b, 0)))
+		}
+		for l := l0; l < l1; l++ {
+			s := sa
+			if p.b.scales == perChunk {
+				s = float32(s * math.Float32frombits(p.b.scaleWord(l, 0)))
+			}
+			v := float32(s * w.edge[b*vectorLines+l-l0])
+			c := &row[l-j.cols.from]
+			if j.bias != nil {
+				v += j.bias[l]
+			}
+			if j.accumulate {
+				v += *c
+			}
+			*c = v
+		}
+	}
+}
