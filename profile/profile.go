@@ -4,6 +4,10 @@
 // A profile is data. Where a library does not define a block format, asking for
 // it is an error and not a guess. Deliberate differences:
 //
+//   - Transformer Engine's recipe for 1×128 and 128×128 blocks takes powers of two
+//     as scales by default; here they are plain FP32 unless asked for
+//     (quant.Quantizer.PowerOfTwo). Where max/amax overflows it takes the largest
+//     value of the source's dtype; here that of float32.
 //   - OCP's specification leaves blocks with a NaN or an Inf open; here all of such
 //     a block becomes NaN.
 //   - microxcaling's Python path and ggml take floor(log2 x) in float32, which is
@@ -16,11 +20,16 @@
 //     tensor of zeros or with an Inf, and a NaN makes its block NaN.
 //   - torchao's training kernels quantize NVFP4, 16×16 blocks among them, as
 //     Transformer Engine does; the profile is that of its tensors for inference.
+//   - torchao's training recipe for one FP8 scale per row takes powers of two, and
+//     its inference divides by amax/max without a least amax; the profile is that
+//     of its training casts, with plain FP32 scales.
 //   - torchao's power-of-two scales take floor(log2 x) in float32; here the
 //     exponent bits.
 //   - ModelOpt's MXFP8 takes ceil(log2 x) in float32, which is one too small just
 //     above some powers of two; here it is exact. Its MXFP4 breaks ties downward and
 //     writes zeros as -0; it is left out.
+//   - ModelOpt and compressed-tensors let an Inf make an FP8 scale Inf; here the
+//     scale is 1, or 1/128.
 //   - compressed-tensors computes scales in the dtype of the checkpoint; the profile
 //     is that of a BF16 checkpoint.
 package profile

@@ -163,6 +163,8 @@ var samples = []sample{
 	{"fp8-inf", quant.FP8Row, [][]float32{{inf, -1}}, 0, []outcome{
 		{"te", "3f800000", "7eb8"},
 		{"torchao", "7f800000", "7f80"}, // encoded with 448/Inf = 0
+		{"modelopt", "3f800000", "7eb8"},
+		{"compressed-tensors", "3c000000", "7ef0"},
 	}},
 	{"fp8-nan", quant.FP8Row, [][]float32{{nan, 448}}, 0, []outcome{
 		{"te", "3f800000", "7f7e"},
