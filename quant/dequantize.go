@@ -1,6 +1,8 @@
 package quant
 
 import (
+	"fmt"
+
 	"github.com/microscale-go/microscale/internal/cpu"
 	"github.com/microscale-go/microscale/internal/parallel"
 	"github.com/microscale-go/microscale/tensor"
@@ -11,16 +13,26 @@ import (
 // tensor that was quantized with the Hadamard transform gives transformed values.
 func (t *Tensor) Dequantize(threads int) tensor.Dense {
 	x := tensor.New(t.Lines(), t.Width())
-	parallel.For(x.Rows, max(1, grainElements/max(1, x.Cols)), threads, func(from, to int) {
-		decode := t.lineDecoder()
-		for l := from; l < to; l++ {
-			decode(x.Row(l), l)
-		}
-	})
+	t.DequantizeLines(x, threads)
 	if t.Direction == Columnwise {
 		return x.Transpose()
 	}
 	return x
+}
+
+// DequantizeLines sets the rows of dst to the values of the lines of t: those of
+// its source, or of the transpose of its source where t is columnwise. It panics
+// where dst is not of that shape.
+func (t *Tensor) DequantizeLines(dst tensor.Dense, threads int) {
+	if dst.Rows != t.Lines() || dst.Cols != t.Width() {
+		panic(fmt.Sprintf("quant: %d lines of %d do not go into a %d×%d matrix", t.Lines(), t.Width(), dst.Rows, dst.Cols))
+	}
+	parallel.For(dst.Rows, max(1, grainElements/max(1, dst.Cols)), threads, func(from, to int) {
+		decode := t.lineDecoder()
+		for l := from; l < to; l++ {
+			decode(dst.Row(l), l)
+		}
+	})
 }
 
 // lineDecoder returns a function that sets dst to the values of line l.

@@ -155,6 +155,11 @@ func (f Format) Validate() error {
 	return nil
 }
 
+// same reports whether f and g store the same, whatever they are called.
+func (f Format) same(g Format) bool {
+	return f.Element == g.Element && f.Scale == g.Scale && f.Block == g.Block && f.Global == g.Global
+}
+
 // blocks returns how many blocks of the given extent cover n elements.
 func blocks(n, extent int) int {
 	switch {

@@ -4,36 +4,47 @@ package quant
 type fusedRun struct {
 	*run
 	kernel     fusedCall
-	extent     int       // elements of a block
-	blockBytes int       // of its codes
-	src        []float32 // a group that the line does not fill, and its codes and scales
-	codes      []byte
-	scales     []byte
-	scaled     []float32 // of one block, for the plain form
-	plain      []byte
+	extent     int // elements of a block
+	blockBytes int // of its codes
+	room       *fusedScratch
+}
+
+// fusedScratch is what only some lines need.
+type fusedScratch struct {
+	src    []byte // a group that the line does not fill, and its codes and scales
+	codes  []byte
+	scales []byte
+	scaled []float32 // a block in the plain form, and its codes
+	plain  []byte
 }
 
 func (r *run) newFusedRun(kernel fusedCall) *fusedRun {
 	extent := r.q.Format.Block.Cols
-	blockBytes := extent * r.q.Format.Element.StoredBits() / 8
-	return &fusedRun{
-		run: r, kernel: kernel, extent: extent, blockBytes: blockBytes,
-		src:    make([]float32, groupBlocks*extent),
-		codes:  make([]byte, groupBlocks*blockBytes),
-		scales: make([]byte, groupBlocks),
-		scaled: make([]float32, extent),
-		plain:  make([]byte, extent),
+	return &fusedRun{run: r, kernel: kernel, extent: extent, blockBytes: extent * r.q.Format.Element.StoredBits() / 8}
+}
+
+// scratch makes the scratch space when it is first asked for.
+func (f *fusedRun) scratch() *fusedScratch {
+	if f.room == nil {
+		f.room = &fusedScratch{
+			src:    make([]byte, groupBlocks*f.extent*f.x.elementBytes()),
+			codes:  make([]byte, groupBlocks*f.blockBytes),
+			scales: make([]byte, groupBlocks),
+			scaled: make([]float32, f.extent),
+			plain:  make([]byte, f.extent),
+		}
 	}
+	return f.room
 }
 
 // lines quantizes lines [from, to) and returns the bits of the amax it saw.
 func (f *fusedRun) lines(from, to int) (amax uint32) {
 	perLine := f.t.scaleCols()
-	if f.x.Stride == f.x.Cols && f.x.Cols%f.extent == 0 { // blocks without a gap
-		amax = f.blocks(from*perLine, f.x.Data[from*f.x.Cols:to*f.x.Cols])
+	if !f.x.hasGaps() && f.x.cols()%f.extent == 0 { // one block behind the other
+		amax = f.blocks(from*perLine, f.x.bytes(from, to))
 	} else {
 		for l := from; l < to; l++ {
-			amax = max(amax, f.blocks(l*perLine, f.x.Row(l)))
+			amax = max(amax, f.blocks(l*perLine, f.x.bytes(l, l+1)))
 		}
 	}
 	if f.with.Scales != nil {
@@ -44,15 +55,14 @@ func (f *fusedRun) lines(from, to int) (amax uint32) {
 	return amax
 }
 
-// blocks quantizes src, which begins with the given block of the tensor. The
-// last block may be short.
-func (f *fusedRun) blocks(first int, src []float32) (amax uint32) {
-	const most = groupBlocks * callGroups
-	for len(src) >= groupBlocks*f.extent {
-		n := min(len(src)/f.extent/groupBlocks*groupBlocks, most)
-		part := src[:n*f.extent]
-		codes := f.t.Codes[first*f.blockBytes : (first+n)*f.blockBytes]
-		a := f.kernel(codes, f.t.Scales[first:first+n], part, n/groupBlocks)
+// blocks quantizes the elements in src, which begin with the given block of the
+// tensor. The last block may be short.
+func (f *fusedRun) blocks(first int, src []byte) (amax uint32) {
+	block := f.extent * f.x.elementBytes()
+	for len(src) >= groupBlocks*block {
+		n := min(len(src)/block/groupBlocks, callGroups) * groupBlocks
+		part := src[:n*block]
+		a := f.kernel(f.codes(first, n), f.t.Scales[first:first+n], part, n/groupBlocks)
 		if a == flagged {
 			a = f.redo(first, part)
 		}
@@ -61,26 +71,33 @@ func (f *fusedRun) blocks(first int, src []float32) (amax uint32) {
 	if len(src) == 0 {
 		return amax
 	}
-	clear(f.src[copy(f.src, src):])
-	a := f.kernel(f.codes, f.scales, f.src, 1)
+	room := f.scratch()
+	clear(room.src[copy(room.src, src):])
+	a := f.kernel(room.codes, room.scales, room.src, 1)
 	if a == flagged {
 		return max(amax, f.redo(first, src))
 	}
-	n := ceilDiv(len(src), f.extent)
-	copy(f.t.Scales[first:first+n], f.scales)
-	copy(f.t.Codes[first*f.blockBytes:(first+n)*f.blockBytes], f.codes)
+	n := ceilDiv(len(src), block)
+	copy(f.t.Scales[first:first+n], room.scales)
+	copy(f.codes(first, n), room.codes)
 	return max(amax, a)
 }
 
+// codes returns the bytes of the codes of n blocks.
+func (f *fusedRun) codes(first, n int) []byte {
+	return f.t.Codes[first*f.blockBytes : (first+n)*f.blockBytes]
+}
+
 // redo is blocks in the plain form.
-func (f *fusedRun) redo(first int, src []float32) (amax uint32) {
-	for i := first; len(src) > 0; i++ {
-		block := src[:min(f.extent, len(src))]
+func (f *fusedRun) redo(first int, src []byte) (amax uint32) {
+	room, x := f.scratch(), f.x.values(src)
+	for i := first; len(x) > 0; i++ {
+		block := x[:min(f.extent, len(x))]
 		a, hasNaN := amaxBits(block)
-		f.encodePlain(f.plain[:len(block)], block, f.scaleBlock(i, a, hasNaN), f.scaled)
-		clear(f.plain[len(block):])
-		f.q.Format.Element.Join(f.t.Codes[i*f.blockBytes:(i+1)*f.blockBytes], f.plain)
-		amax, src = max(amax, a), src[len(block):]
+		f.encodePlain(room.plain[:len(block)], block, f.scaleBlock(i, a, hasNaN), room.scaled)
+		clear(room.plain[len(block):])
+		f.q.Format.Element.Join(f.codes(i, 1), room.plain)
+		amax, x = max(amax, a), x[len(block):]
 	}
 	return amax
 }

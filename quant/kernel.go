@@ -17,13 +17,14 @@ import (
 // of its range) raises a flag, and the plain form redoes the call.
 type fusedKernel struct {
 	tier   cpu.Tier
+	raw    bool // the source is BF16, else float32
 	serves func(*Quantizer) bool
 	begin  func(*run) fusedCall
 }
 
 // A fusedCall quantizes whole groups, at least one, and returns the bits of the
 // largest magnitude, or flagged.
-type fusedCall func(codes, scales []byte, src []float32, groups int) uint32
+type fusedCall func(codes, scales, src []byte, groups int) uint32
 
 const (
 	groupBlocks = 16 // of a fused kernel
@@ -55,10 +56,16 @@ type amaxKernel struct {
 	raise func(amaxes []uint32, x []float32, extent int)
 }
 
+// A widenKernel sets dst, which is not empty, to the BF16 values of src.
+type widenKernel struct {
+	tier  cpu.Tier
+	widen func(dst []float32, src []byte)
+}
+
 // fused returns the first fused kernel that serves the run, or nil.
 func (r *run) fused() fusedCall {
 	for _, k := range fusedKernels {
-		if k.tier <= cpu.Best() && k.serves(r.q) {
+		if k.tier <= cpu.Best() && k.raw == r.x.isRaw && k.serves(r.q) {
 			return k.begin(r)
 		}
 	}

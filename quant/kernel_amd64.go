@@ -8,15 +8,24 @@ import (
 )
 
 var fusedKernels = []fusedKernel{
-	{cpu.AVX512, exponentBlocks(8, false), beginExponent(fuse8)},
-	{cpu.AVX512, exponentBlocks(6, false), beginExponent(fuse6)},
-	{cpu.AVX512, exponentBlocks(4, false), beginExponent(fuse4)},
-	{cpu.AVX512, exponentBlocks(8, true), beginExponent(fuseInt8)},
-	{cpu.AVX512, func(q *Quantizer) bool {
-		f := q.Format
-		return f.Scale == format.E4M3 && f.Global && f.Block == Shape{1, 16} && f.Element.StoredBits() == 4 &&
-			q.Arithmetic == EncodeFirst && q.signMagnitude()
-	}, beginGlobal(fuseGlobal4)},
+	{cpu.AVX512, false, exponentBlocks(8, false), beginExponent(fuse8)},
+	{cpu.AVX512, false, exponentBlocks(6, false), beginExponent(fuse6)},
+	{cpu.AVX512, false, exponentBlocks(4, false), beginExponent(fuse4)},
+	{cpu.AVX512, false, exponentBlocks(8, true), beginExponent(fuseInt8)},
+	{cpu.AVX512, false, globalBlocks, beginGlobal(fuseGlobal4)},
+	{cpu.AVX512, true, exponentBlocks(8, false), beginExponent(fuse8BF16)},
+	{cpu.AVX512, true, exponentBlocks(6, false), beginExponent(fuse6BF16)},
+	{cpu.AVX512, true, exponentBlocks(4, false), beginExponent(fuse4BF16)},
+	{cpu.AVX512, true, exponentBlocks(8, true), beginExponent(fuseInt8BF16)},
+	{cpu.AVX512, true, globalBlocks, beginGlobal(fuseGlobal4BF16)},
+}
+
+// globalBlocks says that a kernel serves blocks of 16 elements of 4 bits under
+// E4M3 scales and a global one, as Transformer Engine computes them.
+func globalBlocks(q *Quantizer) bool {
+	f := q.Format
+	return f.Scale == format.E4M3 && f.Global && f.Block == Shape{1, 16} && f.Element.StoredBits() == 4 &&
+		q.Arithmetic == EncodeFirst && q.signMagnitude()
 }
 
 // exponentBlocks says that a kernel serves blocks of 32 under E8M0 scales with
@@ -34,19 +43,19 @@ func exponentBlocks(bits int, integer bool) func(*Quantizer) bool {
 	}
 }
 
-func beginExponent(kernel func(dst, scales *byte, src *float32, groups int, c *exponentConstants) uint64) func(*run) fusedCall {
+func beginExponent(kernel func(codes, scales, src *byte, groups int, c *exponentConstants) uint64) func(*run) fusedCall {
 	return func(r *run) fusedCall {
 		c := r.q.exponentConstants()
-		return func(codes, scales []byte, src []float32, groups int) uint32 {
+		return func(codes, scales, src []byte, groups int) uint32 {
 			return uint32(kernel(&codes[0], &scales[0], &src[0], groups, &c))
 		}
 	}
 }
 
-func beginGlobal(kernel func(dst, scales *byte, src *float32, groups int, c *globalConstants) uint64) func(*run) fusedCall {
+func beginGlobal(kernel func(codes, scales, src *byte, groups int, c *globalConstants) uint64) func(*run) fusedCall {
 	return func(r *run) fusedCall {
 		c := newGlobalConstants(r.q.Format.Element, r.global)
-		return func(codes, scales []byte, src []float32, groups int) uint32 {
+		return func(codes, scales, src []byte, groups int) uint32 {
 			return uint32(kernel(&codes[0], &scales[0], &src[0], groups, &c))
 		}
 	}
@@ -67,6 +76,10 @@ var amaxKernels = []amaxKernel{
 	{cpu.AVX512, func(amaxes []uint32, x []float32, extent int) {
 		amaxes512(&amaxes[0], &x[0], len(x), extent)
 	}},
+}
+
+var widenKernels = []widenKernel{
+	{cpu.AVX512, func(dst []float32, src []byte) { widen512(&dst[0], &src[0], len(dst)) }},
 }
 
 var decodeKernels = []decodeKernel{

@@ -7,5 +7,6 @@ var (
 	fusedKernels  []fusedKernel
 	encodeKernels []encodeKernel
 	amaxKernels   []amaxKernel
+	widenKernels  []widenKernel
 	decodeKernels []decodeKernel
 )

@@ -2,6 +2,7 @@ package quant
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -164,6 +165,67 @@ func TestKernelsQuantize(t *testing.T) {
 			})
 		}
 	})
+}
+
+// TestKernelsBF16: a BF16 source gives the bits of its values in float32, in
+// every tier, filled into a tensor that held others.
+func TestKernelsBF16(t *testing.T) {
+	cputest.Run(t, func(t *testing.T, _ cpu.Tier) {
+		r := rand.New(rand.NewPCG(9, 10))
+		for _, q := range append(kernelQuantizers(), Quantizer{Format: BF16}, Quantizer{Format: NVFP4, Hadamard: true}) {
+			t.Run(quantizerName(q), func(t *testing.T) {
+				for i, shape := range [][2]int{{0, 16}, {3, 0}, {3, 16}, {2, 528}, {5, 96}, {9, 2048}, {2, 1008}, {129, 160}} {
+					values := make([]float32, shape[0]*(shape[1]+i%2))
+					edgeBlocks(values, r, i%3 != 0)
+					raw := make([]byte, 2*len(values))
+					for j, v := range values {
+						binary.LittleEndian.PutUint16(raw[2*j:], uint16(math.Float32bits(v)>>16))
+					}
+					x := tensor.OfBF16(shape[0], shape[1]+i%2, raw)
+					x.Cols = shape[1] // every other one has gaps
+					want, err := q.Rowwise(x.Dense(), With{})
+					if err != nil {
+						t.Fatal(err)
+					}
+					into := decodeTensor(t, q.Format, shape[0], shape[1], r)
+					got, err := q.RowwiseBF16(x, With{Into: into})
+					if err != nil {
+						t.Fatal(err)
+					}
+					if got != into {
+						t.Fatal("the tensor to fill is not the one returned")
+					}
+					sameTensor(t, got, want)
+					if a, b := AmaxBF16(x, 0), Amax(x.Dense(), 0); a != b {
+						t.Errorf("the amax is %v, in float32 %v", a, b)
+					}
+				}
+			})
+		}
+	})
+}
+
+// TestInto: a tensor of another format, direction or shape is not filled.
+func TestInto(t *testing.T) {
+	q := Quantizer{Format: MXFP8}
+	fits, err := NewTensor(MXFP8, 2, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := q.Rowwise(tensor.New(2, 64), With{Into: fits}); err != nil {
+		t.Error(err)
+	}
+	for _, x := range []tensor.Dense{tensor.New(3, 64), tensor.New(2, 63)} {
+		if _, err := q.Rowwise(x, With{Into: fits}); err == nil {
+			t.Errorf("a %d×%d matrix went into a tensor of 2×64", x.Rows, x.Cols)
+		}
+	}
+	if _, err := q.Columnwise(tensor.New(2, 64), With{Into: fits}); err == nil {
+		t.Error("a columnwise tensor went into a rowwise one")
+	}
+	if _, err := (Quantizer{Format: MXFP4}).Rowwise(tensor.New(2, 64), With{Into: fits}); err == nil {
+		t.Error("mxfp4 went into an mxfp8 tensor")
+	}
 }
 
 // TestKernelsEncode: blocks of all codes of the element format, the midpoints
@@ -352,15 +414,32 @@ func TestKernelsStayInside(t *testing.T) {
 							got.Scales = guard.Copy(t, want.Scales, side)
 						}
 						got.Scales32 = guardedFloats(t, want.Scales32, side)
-						run := run{q: &q, t: &got, x: x}
-						if f.Global {
-							run.global = arithmetics[q.Arithmetic].global(want.Amax, f.Element.Max())
+						raw := make([]byte, 2*len(x.Data))
+						for i := range x.Data {
+							bits := math.Float32bits(x.Data[i]) >> 16
+							binary.LittleEndian.PutUint16(raw[2*i:], uint16(bits))
 						}
-						if f.PerTensor() {
-							run.whole = run.scaleWhole()
+						xs := tensor.OfBF16(rows, cols, guard.Copy(t, raw, side))
+						wantRaw, err := q.RowwiseBF16(xs, With{Threads: 1})
+						if err != nil {
+							t.Fatal(err)
 						}
-						run.bands(0, rows, run.band())
-						sameTensor(t, &got, want)
+						for _, one := range []struct {
+							x    source
+							want *Tensor
+						}{{rawSource(xs), wantRaw}, {denseSource(x), want}} {
+							got.Amax = one.want.Amax
+							got.Global = one.want.Global
+							run := run{q: &q, t: &got, x: one.x}
+							if f.Global {
+								run.global = arithmetics[q.Arithmetic].global(got.Amax, f.Element.Max())
+							}
+							if f.PerTensor() {
+								run.whole = run.scaleWhole()
+							}
+							run.bands(0, rows, run.band())
+							sameTensor(t, &got, one.want)
+						}
 
 						values := guardedFloats(t, make([]float32, cols), side)
 						decode := got.lineDecoder()

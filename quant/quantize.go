@@ -11,24 +11,24 @@ import (
 )
 
 // quantize is both directions: x has the lines of the result.
-func (q Quantizer) quantize(x tensor.Dense, d Direction, with With) (*Tensor, error) {
+func (q Quantizer) quantize(x source, d Direction, with With) (*Tensor, error) {
 	if err := q.check(with); err != nil {
 		return nil, err
 	}
 	if q.Hadamard {
-		if x.Cols%hadamardSize != 0 {
-			return nil, fmt.Errorf("quantizer of %s: the Hadamard transform takes a multiple of %d elements along the blocks, not %d", q.Format, hadamardSize, x.Cols)
+		if x.cols()%hadamardSize != 0 {
+			return nil, fmt.Errorf("quantizer of %s: the Hadamard transform takes a multiple of %d elements along the blocks, not %d", q.Format, hadamardSize, x.cols())
 		}
-		x = x.Clone()
-		for i := range x.Rows {
-			hadamardLine(x.Row(i))
-		}
+		x = x.transformed()
 	}
-	rows, cols := x.Rows, x.Cols
+	rows, cols := x.rows(), x.cols()
 	if d == Columnwise {
 		rows, cols = cols, rows
 	}
-	t := newTensor(q.Format, d, rows, cols)
+	t, err := with.tensor(q.Format, d, rows, cols)
+	if err != nil {
+		return nil, err
+	}
 	if !q.Format.Scaled() {
 		q.cast(t, x, with)
 		return t, nil
@@ -39,24 +39,38 @@ func (q Quantizer) quantize(x tensor.Dense, d Direction, with With) (*Tensor, er
 		if with.Amax != nil {
 			t.Amax = *with.Amax
 		} else {
-			t.Amax = Amax(x, with.Threads)
+			t.Amax = x.amax(with.Threads)
 		}
 	}
 	if q.Format.Global {
 		run.global = arithmetics[q.Arithmetic].global(t.Amax, q.Format.Element.Max())
 		t.Global = run.global.decode
 	}
-	if q.Format.PerTensor() && x.Rows > 0 && x.Cols > 0 {
+	if q.Format.PerTensor() && rows > 0 && cols > 0 {
 		run.whole = run.scaleWhole()
 	}
 	band := run.band()
 	seen := atomic.Uint32{}
-	parallel.For(ceilDiv(x.Rows, band), max(1, grainElements/max(1, band*x.Cols)), with.Threads, func(from, to int) {
-		atomicMax(&seen, run.bands(from*band, min(to*band, x.Rows), band))
+	parallel.For(ceilDiv(x.rows(), band), max(1, grainElements/max(1, band*x.cols())), with.Threads, func(from, to int) {
+		atomicMax(&seen, run.bands(from*band, min(to*band, x.rows()), band))
 	})
 	if !q.Format.NeedsAmax() {
 		t.Amax = math.Float32frombits(seen.Load())
 	}
+	return t, nil
+}
+
+// tensor returns the tensor to fill.
+func (w With) tensor(f Format, d Direction, rows, cols int) (*Tensor, error) {
+	t := w.Into
+	if t == nil {
+		return newTensor(f, d, rows, cols), nil
+	}
+	if !t.Format.same(f) || t.Direction != d || t.Rows() != rows || t.Cols() != cols {
+		return nil, fmt.Errorf("a %s %s tensor of %d×%d does not go into a %s %s one of %d×%d",
+			d, f, rows, cols, t.Direction, t.Format, t.Rows(), t.Cols())
+	}
+	t.Global = 1
 	return t, nil
 }
 
@@ -67,7 +81,7 @@ const grainElements = 1 << 14
 type run struct {
 	q      *Quantizer
 	t      *Tensor
-	x      tensor.Dense // the lines
+	x      source
 	with   With
 	global global
 	whole  blockFactor // of a format with one scale per tensor
@@ -105,7 +119,7 @@ func (r *run) band() int {
 	case r.q.Format.PerTensor():
 		return 1
 	case r.q.Format.Block.Rows == 0:
-		return max(1, r.x.Rows)
+		return max(1, r.x.rows())
 	}
 	return r.q.Format.Block.Rows
 }
@@ -119,7 +133,8 @@ func (r *run) bands(from, to, band int) (amax uint32) {
 	width := r.t.storedWidth()
 	codes, scaled := make([]byte, width), make([]float32, width)
 	amaxes, factors := make([]uint32, r.t.scaleCols()), make([]blockFactor, r.t.scaleCols())
-	encoder := r.lineEncoder()
+	encoder, room := r.lineEncoder(), r.x.room()
+	whole := r.q.Format.Element.StoredBits() == 8 // codes need no joining
 	for l0 := from; l0 < to; l0 += band {
 		l1 := min(l0+band, to)
 		if r.q.Format.PerTensor() {
@@ -127,18 +142,25 @@ func (r *run) bands(from, to, band int) (amax uint32) {
 				factors[j] = r.whole
 			}
 		} else {
-			amax = max(amax, r.scaleBand(l0, l1, l0/band, amaxes, factors))
+			amax = max(amax, r.scaleBand(l0, l1, l0/band, amaxes, factors, room))
 		}
 		for l := l0; l < l1; l++ {
 			if r.with.Scales != nil {
 				r.with.Scales(l, r.t.lineScales(l))
 			}
-			if encoder.encode(codes, r.x.Row(l), factors) {
-				clear(codes[r.x.Cols:])
-			} else {
-				r.encodeLine(codes, l, factors, scaled)
+			line := codes
+			if whole {
+				line = r.t.line(l)
 			}
-			r.q.Format.Element.Join(r.t.line(l), codes)
+			x := r.x.row(l, room)
+			if encoder.encode(line, x, factors) {
+				clear(line[len(x):])
+			} else {
+				r.encodeLine(line, l, x, factors, scaled)
+			}
+			if !whole {
+				r.q.Format.Element.Join(r.t.line(l), line)
+			}
 		}
 	}
 	return amax
@@ -146,15 +168,15 @@ func (r *run) bands(from, to, band int) (amax uint32) {
 
 // scaleBand stores the scales of lines [l0, l1), in the given row of scales, and
 // fills in the factors. It returns the bits of the largest amax.
-func (r *run) scaleBand(l0, l1, row int, amaxes []uint32, factors []blockFactor) (amax uint32) {
+func (r *run) scaleBand(l0, l1, row int, amaxes []uint32, factors []blockFactor, room []float32) (amax uint32) {
 	clear(amaxes)
 	for l := l0; l < l1; l++ {
-		raiseAmaxes(amaxes, r.x.Row(l), r.t.extent())
+		raiseAmaxes(amaxes, r.x.row(l, room), r.t.extent())
 	}
 	for j, a := range amaxes {
 		hasNaN := a > exponentMask
 		if hasNaN {
-			a = r.blockAmax(l0, l1, j)
+			a = r.blockAmax(l0, l1, j, room)
 		}
 		amax = max(amax, a)
 		factors[j] = r.scaleBlock(row*len(factors)+j, a, hasNaN)
@@ -165,14 +187,14 @@ func (r *run) scaleBand(l0, l1, row int, amaxes []uint32, factors []blockFactor)
 // blockCols returns the columns [from, to) of the line that block j covers.
 func (r *run) blockCols(j int) (from, to int) {
 	extent := r.t.extent()
-	return j * extent, min((j+1)*extent, r.x.Cols)
+	return j * extent, min((j+1)*extent, r.x.cols())
 }
 
 // blockAmax returns the bits of the largest magnitude of a block, NaN aside.
-func (r *run) blockAmax(l0, l1, j int) (amax uint32) {
+func (r *run) blockAmax(l0, l1, j int, room []float32) (amax uint32) {
 	c0, c1 := r.blockCols(j)
 	for l := l0; l < l1; l++ {
-		a, _ := amaxBits(r.x.Row(l)[c0:c1])
+		a, _ := amaxBits(r.x.row(l, room)[c0:c1])
 		amax = max(amax, a)
 	}
 	return amax
@@ -215,8 +237,9 @@ func (r *run) scaleWhole() blockFactor {
 	}
 	hasNaN := false
 	if r.q.NonFinite != Tolerate {
-		for l := 0; l < r.x.Rows && !hasNaN; l++ {
-			_, hasNaN = amaxBits(r.x.Row(l))
+		room := r.x.room()
+		for l := 0; l < r.x.rows() && !hasNaN; l++ {
+			_, hasNaN = amaxBits(r.x.row(l, room))
 		}
 	}
 	return r.scaleBlock(0, math.Float32bits(r.t.Amax), hasNaN)
@@ -224,8 +247,7 @@ func (r *run) scaleWhole() blockFactor {
 
 // encodeLine sets codes to those of line l, and to zero past its end. scaled is
 // room for the widest block.
-func (r *run) encodeLine(codes []byte, l int, factors []blockFactor, scaled []float32) {
-	line := r.x.Row(l)
+func (r *run) encodeLine(codes []byte, l int, line []float32, factors []blockFactor, scaled []float32) {
 	for j, f := range factors {
 		c0, c1 := r.blockCols(j)
 		if r.q.Rounding == format.Stochastic {
@@ -284,29 +306,16 @@ func (r *run) element(line, position int) uint64 {
 }
 
 // cast fills a tensor whose format has no scale.
-func (q Quantizer) cast(t *Tensor, x tensor.Dense, with With) {
-	parallel.For(x.Rows, max(1, grainElements/max(1, x.Cols)), with.Threads, func(from, to int) {
+func (q Quantizer) cast(t *Tensor, x source, with With) {
+	parallel.For(x.rows(), max(1, grainElements/max(1, x.cols())), with.Threads, func(from, to int) {
+		room := x.room()
 		for l := from; l < to; l++ {
-			if err := tensor.ToBytes(t.line(l), x.Row(l), q.Format.Element); err != nil {
+			if err := tensor.ToBytes(t.line(l), x.row(l, room), q.Format.Element); err != nil {
 				panic(err) // Validate admits only formats that ToBytes takes
 			}
 		}
 	})
-	t.Amax = Amax(x, with.Threads)
-}
-
-// Amax returns the largest magnitude of x; NaN is ignored, Inf is not.
-func Amax(x tensor.Dense, threads int) float32 {
-	var seen atomic.Uint32
-	parallel.For(x.Rows, max(1, grainElements/max(1, x.Cols)), threads, func(from, to int) {
-		var amax uint32
-		for i := from; i < to; i++ {
-			a, _ := amaxBits(x.Row(i))
-			amax = max(amax, a)
-		}
-		atomicMax(&seen, amax)
-	})
-	return math.Float32frombits(seen.Load())
+	t.Amax = x.amax(with.Threads)
 }
 
 // amaxBits returns the bits of the largest magnitude of x, NaN aside. Bits of

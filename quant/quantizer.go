@@ -53,6 +53,7 @@ type With struct {
 	Random   *Stream  // random bits of stochastic rounding; required by it
 	FirstRow int      // the row of the tensor at which x begins, where x is a tile of it: random bits follow the element
 	Threads  int      // goroutines; 0: one per processor. Results do not depend on it
+	Into     *Tensor  // filled and returned in place of a new tensor; of the same format, direction, rows and columns
 
 	// Scales, where it is set, is handed the one-byte scales of each line once,
 	// as soon as they are known: a scale of a block that spans several lines with
@@ -65,14 +66,19 @@ type With struct {
 // block are filled up with zeros. It fails where the quantizer is not valid or lacks
 // random bits.
 func (q Quantizer) Rowwise(x tensor.Dense, with With) (*Tensor, error) {
-	return q.quantize(x, Rowwise, with)
+	return q.quantize(denseSource(x), Rowwise, with)
+}
+
+// RowwiseBF16 is Rowwise of a matrix in BF16, without a copy in float32.
+func (q Quantizer) RowwiseBF16(x tensor.BF16, with With) (*Tensor, error) {
+	return q.quantize(rawSource(x), Rowwise, with)
 }
 
 // Columnwise quantizes x with blocks down its columns, from the values of x
 // and not from a rowwise copy. The result is stored transposed: its lines are the
 // columns of x, so that blocks are contiguous.
 func (q Quantizer) Columnwise(x tensor.Dense, with With) (*Tensor, error) {
-	return q.quantize(x.Transpose(), Columnwise, with)
+	return q.quantize(denseSource(x.Transpose()), Columnwise, with)
 }
 
 // Validate reports what makes q unusable.

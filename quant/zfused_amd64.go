@@ -4,37 +4,72 @@
 
 package quant
 
-// fuse8 quantizes groups of 16 blocks, at least one, to codes of 8 bits, and
-// returns the bits of the largest magnitude; all ones where a block must be
-// redone by the plain form.
+// fuse8 quantizes groups of 16 blocks, at least one, from float32 to codes of
+// 8 bits, and returns the bits of the largest magnitude; all ones where a block
+// must be redone by the plain form.
 //
 //go:noescape
-func fuse8(dst, scales *byte, src *float32, groups int, c *exponentConstants) (amax uint64)
+func fuse8(codes, scales, src *byte, groups int, c *exponentConstants) (amax uint64)
 
-// fuse6 quantizes groups of 16 blocks, at least one, to codes of 6 bits, and
-// returns the bits of the largest magnitude; all ones where a block must be
-// redone by the plain form.
+// fuse8BF16 quantizes groups of 16 blocks, at least one, from BF16 to codes of
+// 8 bits, and returns the bits of the largest magnitude; all ones where a block
+// must be redone by the plain form.
 //
 //go:noescape
-func fuse6(dst, scales *byte, src *float32, groups int, c *exponentConstants) (amax uint64)
+func fuse8BF16(codes, scales, src *byte, groups int, c *exponentConstants) (amax uint64)
 
-// fuse4 quantizes groups of 16 blocks, at least one, to codes of 4 bits, and
-// returns the bits of the largest magnitude; all ones where a block must be
-// redone by the plain form.
+// fuse6 quantizes groups of 16 blocks, at least one, from float32 to codes of
+// 6 bits, and returns the bits of the largest magnitude; all ones where a block
+// must be redone by the plain form.
 //
 //go:noescape
-func fuse4(dst, scales *byte, src *float32, groups int, c *exponentConstants) (amax uint64)
+func fuse6(codes, scales, src *byte, groups int, c *exponentConstants) (amax uint64)
 
-// fuseInt8 quantizes groups of 16 blocks, at least one, to codes of 8 bits, and
-// returns the bits of the largest magnitude; all ones where a block must be
-// redone by the plain form.
+// fuse6BF16 quantizes groups of 16 blocks, at least one, from BF16 to codes of
+// 6 bits, and returns the bits of the largest magnitude; all ones where a block
+// must be redone by the plain form.
 //
 //go:noescape
-func fuseInt8(dst, scales *byte, src *float32, groups int, c *exponentConstants) (amax uint64)
+func fuse6BF16(codes, scales, src *byte, groups int, c *exponentConstants) (amax uint64)
 
-// fuseGlobal4 quantizes groups of 16 blocks, at least one, to codes of 4 bits, and
-// returns the bits of the largest magnitude; all ones where a block must be
-// redone by the plain form.
+// fuse4 quantizes groups of 16 blocks, at least one, from float32 to codes of
+// 4 bits, and returns the bits of the largest magnitude; all ones where a block
+// must be redone by the plain form.
 //
 //go:noescape
-func fuseGlobal4(dst, scales *byte, src *float32, groups int, c *globalConstants) (amax uint64)
+func fuse4(codes, scales, src *byte, groups int, c *exponentConstants) (amax uint64)
+
+// fuse4BF16 quantizes groups of 16 blocks, at least one, from BF16 to codes of
+// 4 bits, and returns the bits of the largest magnitude; all ones where a block
+// must be redone by the plain form.
+//
+//go:noescape
+func fuse4BF16(codes, scales, src *byte, groups int, c *exponentConstants) (amax uint64)
+
+// fuseInt8 quantizes groups of 16 blocks, at least one, from float32 to codes of
+// 8 bits, and returns the bits of the largest magnitude; all ones where a block
+// must be redone by the plain form.
+//
+//go:noescape
+func fuseInt8(codes, scales, src *byte, groups int, c *exponentConstants) (amax uint64)
+
+// fuseInt8BF16 quantizes groups of 16 blocks, at least one, from BF16 to codes of
+// 8 bits, and returns the bits of the largest magnitude; all ones where a block
+// must be redone by the plain form.
+//
+//go:noescape
+func fuseInt8BF16(codes, scales, src *byte, groups int, c *exponentConstants) (amax uint64)
+
+// fuseGlobal4 quantizes groups of 16 blocks, at least one, from float32 to codes of
+// 4 bits, and returns the bits of the largest magnitude; all ones where a block
+// must be redone by the plain form.
+//
+//go:noescape
+func fuseGlobal4(codes, scales, src *byte, groups int, c *globalConstants) (amax uint64)
+
+// fuseGlobal4BF16 quantizes groups of 16 blocks, at least one, from BF16 to codes of
+// 4 bits, and returns the bits of the largest magnitude; all ones where a block
+// must be redone by the plain form.
+//
+//go:noescape
+func fuseGlobal4BF16(codes, scales, src *byte, groups int, c *globalConstants) (amax uint64)

@@ -5,6 +5,9 @@ import "fmt"
 // encodeNames are the constants of quant's encodeConstants.
 var encodeNames = []string{"limit", "least", "anchor", "shift", "sign", "signShift"}
 
+// linePrefetch is how far ahead a line is fetched, in bytes.
+const linePrefetch = 2048
+
 // quantEncode writes the kernels that a quantizer of any rule is built from: the
 // amax of every block of a line, and its codes, one per byte, with factors that
 // are given.
@@ -14,6 +17,7 @@ func quantEncode() *File {
 	low := f.Table("encodeLow", indices(func(i int) int { return 4 * i % 128 }))
 	high := f.Table("encodeHigh", indices(func(i int) int { return (4*i + 3) % 128 }))
 	quantEncodeLine(f, "encodeTimes", "VMULPS", "times", low, high)
+	quantWiden(f)
 	quantEncodeLine(f, "encodeOver", "VDIVPS", "divided by", low, high)
 	return f
 }
@@ -74,6 +78,7 @@ i < n, n > 0.`, "amax *uint32, src *float32, n, extent int")
 		}
 	}, func(i Reg) {
 		for j := range 4 {
+			fn.I("PREFETCHT0", src.At(64*j+linePrefetch).By(i, 4))
 			fn.I("VMOVDQU32.Z", src.At(64*j).By(i, 4), K(1+j), Z(6+j))
 		}
 		for j := range 4 {
@@ -121,6 +126,7 @@ or NaN, the codes are not to be used.`, name, does),
 		fn.I("VBROADCASTSS", factors.At(0), zFactor)
 	}, func(i Reg) {
 		for j := range 4 {
+			fn.I("PREFETCHT0", src.At(64*j+linePrefetch).By(i, 4))
 			fn.I("VMOVDQU32.Z", src.At(64*j).By(i, 4), K(1+j), Z(j))
 		}
 		for j := range 4 {
@@ -151,5 +157,20 @@ or NaN, the codes are not to be used.`, name, does),
 	})
 	fn.maxDword(zAmax, t)
 	fn.I("MOVQ", t, fn.FP("amax"))
+	fn.Return()
+}
+
+func quantWiden(f *File) {
+	fn := f.Func("widen512", "widen512 sets dst[i] to the BF16 i of src, i < n, n > 0.", "dst *float32, src *byte, n int")
+	dst, src, n := fn.Arg("dst"), fn.Arg("src"), fn.Arg("n")
+	fn.elementLoop(n, fn.GP("masks"), func() {
+		for i := range 4 {
+			fn.I("VPMOVZXWD.Z", src.At(32*i), K(1+i), Z(i))
+			fn.I("VPSLLD", 16, Z(i), Z(i))
+			fn.I("VMOVDQU32", Z(i), K(1+i), dst.At(64*i))
+		}
+		fn.I("ADDQ", 128, src)
+		fn.I("ADDQ", 256, dst)
+	})
 	fn.Return()
 }

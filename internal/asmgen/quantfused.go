@@ -48,17 +48,36 @@ var (
 	zAnchor = Z(21) // global: 2^(23-m)·(1 + bias·2^-23)
 	kFlags  = K(7)  // blocks that the plain form must do
 	kSixes  = K(6)  // the 48 bytes
+	kUpper  = K(5)  // global: the lanes of the second block of a vector
 )
 
 // fusedTables are the read-only data of the fused kernels.
-type fusedTables struct{ low, high, sixes Sym }
+type fusedTables struct {
+	low, high     Sym // indices of the lowest and highest bytes of 32 dwords
+	mixed, higher Sym // indices of the lowest bytes of two times 16 dwords by turns, and of the higher bytes of words
+	pairs         Sym // the order of amaxes that are folded two blocks to a vector
+	sixes         Sym // indices of 48 bytes, three from each dword
+}
 
 func makeFusedTables(f *File) fusedTables {
 	return fusedTables{
-		low:   f.Table("quantLow", indices(func(i int) int { return 4 * i % 128 })),
-		high:  f.Table("quantHigh", indices(func(i int) int { return (4*i + 3) % 128 })),
-		sixes: f.Table("quantSixes", indices(func(i int) int { return i/3*4 + i%3 })),
+		low:    f.Table("quantLow", indices(func(i int) int { return 4 * i % 128 })),
+		high:   f.Table("quantHigh", indices(func(i int) int { return (4*i + 3) % 128 })),
+		mixed:  f.Table("quantMixed", indices(func(i int) int { return i%2*64 + i/2*4%64 })),
+		higher: f.Table("quantHigher", indices(func(i int) int { return (2*i + 1) % 64 })),
+		pairs:  f.Table("quantPairs", words(pairOrder()...)),
+		sixes:  f.Table("quantSixes", indices(func(i int) int { return i/3*4 + i%3 })),
 	}
+}
+
+// pairOrder returns where the amax of each block is when every vector that was
+// folded held two blocks.
+func pairOrder() []uint32 {
+	order := make([]uint32, 16)
+	for i := range order {
+		order[i] = uint32(i/8*8 + i%2*4 + i%8/2)
+	}
+	return order
 }
 
 func quantFused() *File {
@@ -76,19 +95,25 @@ func quantFused() *File {
 		{"fuseInt8", packings[8], true, false},
 		{"fuseGlobal4", packings[4], false, true},
 	} {
-		k := &fused{source: 32, packing: v.packing, integer: v.integer, global: v.global, tables: tables}
-		kind, names := "exponentConstants", exponentNames
-		if v.global {
-			kind, names = "globalConstants", globalNames
-		}
-		k.Func = f.Func(v.name, fmt.Sprintf(`%s quantizes groups of 16 blocks, at least one, to codes of %d bits, and
-returns the bits of the largest magnitude; all ones where a block must be
-redone by the plain form.`, v.name, v.packing.bits),
-			"dst, scales *byte, src *float32, groups int, c *"+kind+") (amax uint64")
-		k.c = constants{names: names}
-		k.emit()
+		quantFusedFrom(f, tables, v.name, fused{source: 32, packing: v.packing, integer: v.integer, global: v.global})
+		quantFusedFrom(f, tables, v.name+"BF16", fused{source: 16, packing: v.packing, integer: v.integer, global: v.global})
 	}
 	return f
+}
+
+// quantFusedFrom writes one kernel.
+func quantFusedFrom(f *File, tables fusedTables, name string, k fused) {
+	k.tables = tables
+	kind, names := "exponentConstants", exponentNames
+	if k.global {
+		kind, names = "globalConstants", globalNames
+	}
+	k.Func = f.Func(name, fmt.Sprintf(`%s quantizes groups of 16 blocks, at least one, from %s to codes of
+%d bits, and returns the bits of the largest magnitude; all ones where a block
+must be redone by the plain form.`, name, map[int]string{32: "float32", 16: "BF16"}[k.source], k.packing.bits),
+		"codes, scales, src *byte, groups int, c *"+kind+") (amax uint64")
+	k.c = constants{names: names}
+	k.emit()
 }
 
 // block returns the elements that share a scale.
@@ -103,7 +128,7 @@ func (k *fused) block() int {
 func (k *fused) groupBytes() int { return 16 * k.block() * k.source / 8 }
 
 func (k *fused) emit() {
-	k.dst, k.scales, k.src, k.groups, k.c.base = k.Arg("dst"), k.Arg("scales"), k.Arg("src"), k.Arg("groups"), k.Arg("c")
+	k.dst, k.scales, k.src, k.groups, k.c.base = k.Arg("codes"), k.Arg("scales"), k.Arg("src"), k.Arg("groups"), k.Arg("c")
 	k.write, k.read = k.GP("factors being computed"), k.GP("factors in use")
 	const buffer = 128
 	k.Frame(2*buffer + 64)
@@ -145,8 +170,12 @@ func (k *fused) load() {
 	}
 	k.dword(zAbs, abs)
 	k.dword(zBinade, 0xff800000)
-	k.I("VMOVDQU64", k.tables.low, zLow)
-	k.I("VMOVDQU64", k.tables.high, zHigh)
+	low, high := k.tables.low, k.tables.high
+	if k.source == 16 {
+		low, high = k.tables.mixed, k.tables.higher
+	}
+	k.I("VMOVDQU64", low, zLow)
+	k.I("VMOVDQU64", high, zHigh)
 	k.dword(zSign, 0x01010101<<k.packing.sign)
 	k.I("VPBROADCASTD", k.c.At("limit"), zLimit)
 	k.I("VPBROADCASTD", k.c.At("shift"), zShift)
@@ -165,6 +194,8 @@ func (k *fused) load() {
 	if k.global {
 		k.I("VPBROADCASTD", k.c.At("least"), zLeast)
 		k.I("VPBROADCASTD", k.c.At("anchor"), zAnchor)
+		k.I("MOVL", 0xff00, k.write)
+		k.I("KMOVW", k.write, kUpper)
 	}
 }
 
@@ -182,19 +213,24 @@ func (k *fused) amaxes(offset int) sequence {
 	free := []Vec{Z(0), Z(1), Z(2), Z(3), Z(4), Z(5), Z(6), Z(7)}
 	take := func() Vec { v := free[0]; free = free[1:]; return v }
 	release := func(v Vec) { free = append([]Vec{v}, free...) }
-	blockBytes := k.groupBytes() / 16
+	leaves := min(16, k.groupBytes()/64)
+	leafBytes := k.groupBytes() / leaves
 	var fold func(first, n int) Vec
 	fold = func(first, n int) Vec {
 		if n == 1 {
 			v := take()
-			at := k.src.At(offset + first*blockBytes)
+			at := k.src.At(offset + first*leafBytes)
 			s.I("VPANDD", at, zAbs, v)
-			if blockBytes == 128 {
-				t := take()
+			t := take()
+			if leafBytes == 128 {
 				s.I("VPANDD", at.At(64), zAbs, t)
 				s.I("VPMAXUD", t, v, v)
-				release(t)
 			}
+			if k.source == 16 { // both halves of a dword become the greater
+				s.I("VPROLD", 16, v, t)
+				s.I("VPMAXUW", t, v, v)
+			}
+			release(t)
 			return v
 		}
 		a := fold(first, n/2)
@@ -216,7 +252,14 @@ func (k *fused) amaxes(offset int) sequence {
 		release(b)
 		return a
 	}
-	fold(0, 16)
+	fold(0, leaves)
+	if leaves < 16 {
+		s.I("VMOVDQU64", k.tables.pairs, Z(1))
+		s.I("VPERMD", Z(0), Z(1), Z(0))
+	}
+	if k.source == 16 {
+		s.I("VPSLLD", 16, Z(0), Z(0))
+	}
 	s.I("VPMAXUD", Z(0), zAmax, zAmax)
 	return s
 }
@@ -337,12 +380,12 @@ func (k *fused) codes(ahead bool) sequence {
 // uses six registers from the given one.
 func (k *fused) unit(s *sequence, u, register int) Vec {
 	a, b, c, d, f, g := Z(register), Z(register+1), Z(register+2), Z(register+3), Z(register+4), Z(register+5)
-	at := k.src.At(u * 128)
+	x := k.elements(s, u, c, d)
 	switch {
 	case k.integer:
 		s.I("VBROADCASTSS", k.read.At(4*u), f)
 		for i, v := range []Vec{a, b} {
-			s.I("VMULPS", at.At(64*i), f, v)
+			s.I("VMULPS", x[i], f, v)
 			s.I("VRANGEPS", 2, zLimit, v, v) // the lesser magnitude, with the sign of v
 			s.I("VCVTPS2DQ", v, v)
 		}
@@ -350,11 +393,15 @@ func (k *fused) unit(s *sequence, u, register int) Vec {
 		return a
 	case k.global:
 		s.I("VBROADCASTSS", k.read.At(8*u), f)
-		s.I("VBROADCASTSS", k.read.At(8*u+4), g)
-		s.I("VMULPS", at, f, c)
-		s.I("VMULPS", at.At(64), g, d)
+		if k.source == 16 {
+			s.I("VBROADCASTSS", k.read.At(8*u+4), kUpper, f)
+			g = f
+		} else {
+			s.I("VBROADCASTSS", k.read.At(8*u+4), g)
+		}
 		for i, v := range []Vec{a, b} {
-			y := []Vec{c, d}[i]
+			y, factor := []Vec{c, d}[i], []Vec{f, g}[i]
+			s.I("VMULPS", x[i], factor, y)
 			s.I("VRANGEPS", 2, zLimit, y, y)
 			s.I("VPANDD", y, zBinade, v)
 			s.I("VRANGEPS", 3, zLeast, v, v) // the greater magnitude
@@ -366,18 +413,23 @@ func (k *fused) unit(s *sequence, u, register int) Vec {
 		s.I("VBROADCASTSS", k.read.At(4*u), f)
 		s.I("VBROADCASTSS", k.read.At(64+4*u), g)
 		for i, v := range []Vec{a, b} {
-			y, t := at.At(64*i), []Vec{c, d}[i]
-			s.I("VPANDD", y, zBinade, v)
+			t := []Vec{c, d}[i]
+			s.I("VPANDD", x[i], zBinade, v)
 			s.I("VRANGEPS", 3, f, v, v)
-			s.I("VFMADD213PS", y, g, v)
+			s.I("VFMADD213PS", x[i], g, v)
 			s.I("VPSRLVD", zShift, v, t)
 			s.I("VPADDD", t, v, v)
 		}
 	}
-	s.I("VMOVDQU64", at, c)
-	s.I("VPERMT2B", at.At(64), zHigh, c)
+	at := k.src.At(u * 32 * k.source / 8)
+	if k.source == 16 {
+		s.I("VPERMB", at, zHigh, c)
+	} else {
+		s.I("VMOVDQU64", at, c)
+		s.I("VPERMT2B", at.At(64), zHigh, c)
+	}
 	s.I("VPERMT2B", b, zLow, a)
-	if !k.global { // a factor of its own rule may leave the largest magnitude above the limit
+	if !k.global { // some rules leave the largest magnitude above the limit
 		s.I("VPMINUB", zLimit.Y(), a.Y(), a.Y())
 	}
 	if shift := 7 - k.packing.sign; shift > 0 {
@@ -385,6 +437,18 @@ func (k *fused) unit(s *sequence, u, register int) Vec {
 	}
 	s.I("VPTERNLOGD", 0xd8, zSign.Y(), c.Y(), a.Y()) // where zSign is set c, else a
 	return a
+}
+
+// elements returns where the float32 of unit u are: two vectors, in memory or in
+// c and d. Those of BF16 are the even elements and the odd ones.
+func (k *fused) elements(s *sequence, u int, c, d Vec) [2]any {
+	at := k.src.At(u * 32 * k.source / 8)
+	if k.source == 32 {
+		return [2]any{at, at.At(64)}
+	}
+	s.I("VPSLLD", 16, at, c)
+	s.I("VPANDD", at, zUpper, d)
+	return [2]any{c, d}
 }
 
 // result returns the largest amax, or all ones where flags were raised.

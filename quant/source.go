@@ -1,0 +1,144 @@
+package quant
+
+import (
+	"math"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/microscale-go/microscale/format"
+	"github.com/microscale-go/microscale/internal/cpu"
+	"github.com/microscale-go/microscale/internal/parallel"
+	"github.com/microscale-go/microscale/tensor"
+)
+
+// A source is the matrix that is quantized, its rows the lines of the result:
+// float32, or BF16 as checkpoints store it.
+type source struct {
+	dense tensor.Dense
+	raw   tensor.BF16
+	isRaw bool
+}
+
+func denseSource(x tensor.Dense) source { return source{dense: x} }
+
+func rawSource(x tensor.BF16) source { return source{raw: x, isRaw: true} }
+
+func (s source) rows() int {
+	if s.isRaw {
+		return s.raw.Rows
+	}
+	return s.dense.Rows
+}
+
+func (s source) cols() int {
+	if s.isRaw {
+		return s.raw.Cols
+	}
+	return s.dense.Cols
+}
+
+// elementBytes returns the bytes of an element in memory.
+func (s source) elementBytes() int {
+	if s.isRaw {
+		return 2
+	}
+	return 4
+}
+
+// room returns space for row, nil where it needs none.
+func (s source) room() []float32 {
+	if s.isRaw {
+		return make([]float32, s.raw.Cols)
+	}
+	return nil
+}
+
+// row returns the values of row l, in room or shared with the source.
+func (s source) row(l int, room []float32) []float32 {
+	if !s.isRaw {
+		return s.dense.Row(l)
+	}
+	widen(room, s.raw.Row(l))
+	return room
+}
+
+// bytes returns the memory of rows [from, to), which must not have gaps.
+func (s source) bytes(from, to int) []byte {
+	if s.isRaw {
+		if from == to || s.raw.Cols == 0 {
+			return nil
+		}
+		return s.raw.Data[2*from*s.raw.Stride : 2*((to-1)*s.raw.Stride+s.raw.Cols)]
+	}
+	if from == to || s.dense.Cols == 0 {
+		return nil
+	}
+	x := s.dense.Data[from*s.dense.Stride : (to-1)*s.dense.Stride+s.dense.Cols]
+	return unsafe.Slice((*byte)(unsafe.Pointer(&x[0])), 4*len(x))
+}
+
+// hasGaps reports whether there is anything between rows.
+func (s source) hasGaps() bool {
+	if s.isRaw {
+		return s.raw.Stride != s.raw.Cols
+	}
+	return s.dense.Stride != s.dense.Cols
+}
+
+// values returns the values of memory that bytes returned.
+func (s source) values(b []byte) []float32 {
+	if s.isRaw {
+		x := make([]float32, len(b)/2)
+		widen(x, b)
+		return x
+	}
+	return unsafe.Slice((*float32)(unsafe.Pointer(&b[0])), len(b)/4)
+}
+
+// transformed returns the Hadamard transform of the rows.
+func (s source) transformed() source {
+	x := s.raw.Dense()
+	if !s.isRaw {
+		x = s.dense.Clone()
+	}
+	for i := range x.Rows {
+		hadamardLine(x.Row(i))
+	}
+	return denseSource(x)
+}
+
+// Amax returns the largest magnitude of x; NaN is ignored, Inf is not.
+func Amax(x tensor.Dense, threads int) float32 { return denseSource(x).amax(threads) }
+
+// AmaxBF16 is Amax of a matrix in BF16.
+func AmaxBF16(x tensor.BF16, threads int) float32 { return rawSource(x).amax(threads) }
+
+// amax is Amax.
+func (s source) amax(threads int) float32 {
+	var seen atomic.Uint32
+	parallel.For(s.rows(), max(1, grainElements/max(1, s.cols())), threads, func(from, to int) {
+		var amax uint32
+		room := s.room()
+		for i := from; i < to; i++ {
+			a, _ := amaxBits(s.row(i, room))
+			amax = max(amax, a)
+		}
+		atomicMax(&seen, amax)
+	})
+	return math.Float32frombits(seen.Load())
+}
+
+// widen sets dst to the BF16 values of src.
+func widen(dst []float32, src []byte) {
+	if len(dst) > 0 {
+		for _, k := range widenKernels {
+			if k.tier <= cpu.Best() {
+				k.widen(dst, src)
+				return
+			}
+		}
+	}
+	if err := tensor.FromBytes(dst, src, format.BF16); err != nil {
+		panic(err) // callers size both
+	}
+}
