@@ -90,9 +90,10 @@ const shortest = time.Millisecond
 
 // Measure times pass, which every thread of the team runs with its number and
 // that of the pass, which counts up from 0; the threads start together and the
-// last one to end counts. It spends the budget on it, but takes at least least
-// samples. The first pass warms caches and is not counted, nor are samples in
-// which something else had the processor, where there are enough others.
+// last one to end counts. It spends the budget on it, but takes three samples
+// at least. The first pass warms caches and is not counted, unless it took all of
+// the budget; nor are samples in which something else had the processor, where
+// there are enough others.
 func (t *Team) Measure(budget time.Duration, pass func(worker, i int)) Sample {
 	const least, most = 3, 1 << 14
 	start := time.Now()
@@ -106,7 +107,12 @@ func (t *Team) Measure(budget time.Duration, pass func(worker, i int)) Sample {
 			}
 		})
 	}
-	once, _ := timed(1)
+	once, disturbed := timed(1)
+	if budget > 0 && once > budget {
+		s := Summarize([]float64{once.Seconds()})
+		s.Busy = disturbed
+		return s
+	}
 	passes := 1
 	if goal := min(shortest, max(budget, shortest/10)/8); once < goal {
 		passes = int(goal/max(once, 1)) + 1

@@ -16,8 +16,42 @@ import (
 // A Conversion is a matrix to quantize, or to get back.
 type Conversion struct {
 	Format     quant.Format
-	Source     *format.Scalar // elements of the side that is not quantized: F32
+	Source     *format.Scalar // elements of the side that is not quantized: F32, or BF16 to quantize
 	Rows, Cols int
+}
+
+// A source is a matrix to quantize: its rows from one to another.
+type source struct {
+	amax     func(from, to, threads int) float32
+	quantize func(from, to int, with quant.With) (*quant.Tensor, error)
+}
+
+// source returns the matrix of a conversion, of normally distributed values, in
+// the memory that streams read.
+func (m *Memory) source(c Conversion) source {
+	q := quant.Quantizer{Format: c.Format}
+	if c.Source == format.BF16 {
+		m.reserve(roundUp(c.sourceBytes(), pieceBytes), 0)
+		x := m.in[:c.sourceBytes()]
+		values := make([]float32, min(pattern, len(x)/2))
+		fill(values)
+		if err := tensor.ToBytes(x[:2*len(values)], values, format.BF16); err != nil {
+			panic(err) // both are of one length
+		}
+		repeat(x, 2*len(values))
+		rows := func(from, to int) tensor.BF16 { return tensor.OfBF16(to-from, c.Cols, x[2*from*c.Cols:2*to*c.Cols]) }
+		return source{
+			func(from, to, threads int) float32 { return quant.AmaxBF16(rows(from, to), threads) },
+			func(from, to int, with quant.With) (*quant.Tensor, error) { return q.RowwiseBF16(rows(from, to), with) },
+		}
+	}
+	x := m.matrix(c.Rows, c.Cols)
+	return source{
+		func(from, to, threads int) float32 { return quant.Amax(x.View(from, to, 0, c.Cols), threads) },
+		func(from, to int, with quant.With) (*quant.Tensor, error) {
+			return q.Rowwise(x.View(from, to, 0, c.Cols), with)
+		},
+	}
 }
 
 // sourceBytes returns the bytes of the side that is not quantized.
@@ -46,13 +80,21 @@ func (c Conversion) reads() int {
 // grain returns the rows that must be quantized together.
 func (c Conversion) grain() int { return max(1, c.Format.Block.Rows) }
 
-// measure times a pass over some rows of the conversion after the other.
-func (c Conversion) measure(t *Team, op string, budget time.Duration, pass func(worker, from, to int)) Result {
+// measure times passes over some rows of the conversion after the other. For
+// each piece of each worker, prepare returns what is to be timed.
+func (c Conversion) measure(t *Team, op string, budget time.Duration, prepare func(worker, from, to int) func()) Result {
 	passes := min(t.passes(c.sourceBytes()), (c.Rows+c.grain()-1)/c.grain())
-	s := t.Measure(budget, func(worker, i int) {
-		from, to := t.piece(worker, i, passes, c.Rows, c.grain())
-		pass(worker, from, to)
-	})
+	var pieces []func()
+	for i := range passes {
+		for worker := range t.Threads() {
+			run := func() {}
+			if from, to := t.piece(worker, i, passes, c.Rows, c.grain()); from < to {
+				run = prepare(worker, from, to)
+			}
+			pieces = append(pieces, run)
+		}
+	}
+	s := t.Measure(budget, func(worker, i int) { pieces[i%passes*t.Threads()+worker]() })
 	r := c.result(t, op)
 	r.Time = s.times(passes)
 	return r
@@ -72,26 +114,34 @@ func (c Conversion) result(t *Team, op string) Result {
 // where it has to be read twice. Formats with a global scale are given the amax
 // of the tensor.
 func (t *Team) Quantize(mem *Memory, c Conversion, budget time.Duration) ([]Result, error) {
-	x := mem.matrix(c.Rows, c.Cols)
-	q := quant.Quantizer{Format: c.Format}
-	amax := quant.Amax(x, t.Threads())
+	x := mem.source(c)
+	amax := x.amax(0, c.Rows, t.Threads())
+	with := quant.With{Threads: t.Threads()}
+	if c.Format.NeedsAmax() {
+		with.Amax = &amax
+	}
+	dst, err := x.quantize(0, c.Rows, with) // which also makes the pages of dst the process's own
+	if err != nil {
+		return nil, err
+	}
 	errs := make([]error, t.Threads())
-	r := c.measure(t, "quantize", budget/2, func(worker, from, to int) {
-		rows := x.View(from, to, 0, x.Cols)
-		with := quant.With{Threads: 1}
-		if c.Format.NeedsAmax() {
-			with.Amax = &amax
-		}
-		if c.Format.PerTensor() { // the first read is that far ahead of the second
-			first := (from + c.Rows/2) % c.Rows
-			last := min(first+rows.Rows, c.Rows)
-			quant.Amax(x.View(first, last, 0, x.Cols), 1)
-			quant.Amax(x.View(0, rows.Rows-(last-first), 0, x.Cols), 1)
-		}
-		if rows.Rows > 0 {
-			if _, err := q.Rowwise(rows, with); err != nil {
+	r := c.measure(t, "quantize", budget/2, func(worker, from, to int) func() {
+		with := with
+		with.Threads, with.Into = 1, view(dst, from, to)
+		encode := func() {
+			if _, err := x.quantize(from, to, with); err != nil {
 				errs[worker] = err
 			}
+		}
+		if !c.Format.PerTensor() {
+			return encode
+		}
+		first := (from + c.Rows/2) % c.Rows // the first read is that far ahead of the second
+		last := min(first+to-from, c.Rows)
+		return func() {
+			x.amax(first, last, 1)
+			x.amax(0, to-from-(last-first), 1)
+			encode()
 		}
 	})
 	if err := errors.Join(errs...); err != nil {
@@ -113,10 +163,11 @@ func (t *Team) Dequantize(mem *Memory, c Conversion, budget time.Duration) ([]Re
 	if err != nil {
 		return nil, err
 	}
-	r := c.measure(t, "dequantize", budget/2, func(_, from, to int) {
-		if from < to {
-			view(whole, from, to).Dequantize(1)
-		}
+	mem.reserve(0, c.sourceBytes())
+	values := tensor.Of(c.Rows, c.Cols, floats(mem.out, c.Rows*c.Cols))
+	r := c.measure(t, "dequantize", budget/2, func(_, from, to int) func() {
+		codes, rows := view(whole, from, to), values.View(from, to, 0, c.Cols)
+		return func() { codes.DequantizeLines(rows, 1) }
 	})
 	limit := t.Stream(mem, c.formatBytes(), c.sourceBytes(), AnyStores, budget/2)
 	r.bound(limit, float64(c.sourceBytes()))
@@ -153,19 +204,32 @@ func view(t *quant.Tensor, from, to int) *quant.Tensor {
 func (m *Memory) matrix(rows, cols int) tensor.Dense {
 	n := rows * cols
 	m.reserve(roundUp(max(n, 1)*4, pieceBytes), 0)
-	values := unsafe.Slice((*float32)(unsafe.Pointer(&m.in[0])), n)
+	values := floats(m.in, n)
 	fill(values)
 	return tensor.Of(rows, cols, values)
 }
 
-// fill sets values to normally distributed ones, a long pattern repeated.
+// floats returns the first n float32 numbers of a buffer.
+func floats(buffer []byte, n int) []float32 {
+	return unsafe.Slice((*float32)(unsafe.Pointer(&buffer[0])), n)
+}
+
+// pattern is the numbers after which values repeat: a prime, so that rows differ.
+const pattern = 65521
+
+// fill sets values to normally distributed ones.
 func fill(values []float32) {
-	const pattern = 65521 // prime, so that rows differ
 	random := rand.New(rand.NewPCG(3, 4))
-	for i := range values[:min(pattern, len(values))] {
-		values[i] = float32(random.NormFloat64())
+	first := values[:min(pattern, len(values))]
+	for i := range first {
+		first[i] = float32(random.NormFloat64())
 	}
-	for done := pattern; done < len(values); done *= 2 {
-		copy(values[done:], values[:done])
+	repeat(values, len(first))
+}
+
+// repeat fills x with its first n elements, again and again.
+func repeat[T any](x []T, n int) {
+	for done := n; 0 < done && done < len(x); done *= 2 {
+		copy(x[done:], x[:done])
 	}
 }

@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"fmt"
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/microscale-go/microscale/format"
+	"github.com/microscale-go/microscale/gemm"
 	"github.com/microscale-go/microscale/internal/cpu"
 	"github.com/microscale-go/microscale/internal/cpu/cputest"
 	"github.com/microscale-go/microscale/quant"
@@ -51,6 +53,11 @@ func TestConversions(t *testing.T) {
 		teams(t, func(t *testing.T, team *Team) {
 			for _, f := range quant.Formats() {
 				c := Conversion{Format: f, Source: format.F32, Rows: 5, Cols: 70}
+				bf16 := c
+				bf16.Source = format.BF16
+				if list, err := team.Quantize(&Memory{}, bf16, 0); err != nil || list[0].Source != "bf16" || list[0].Work != 2*5*70 {
+					t.Errorf("quantize %s from bf16: %+v, %v", f, list, err)
+				}
 				for op, measure := range map[string]func(*Team, *Memory, Conversion) ([]Result, error){
 					"quantize":   func(t *Team, m *Memory, c Conversion) ([]Result, error) { return t.Quantize(m, c, 0) },
 					"dequantize": func(t *Team, m *Memory, c Conversion) ([]Result, error) { return t.Dequantize(m, c, 0) },
@@ -117,6 +124,50 @@ func TestView(t *testing.T) {
 	}
 }
 
+// TestProducts measures products of every format on next to nothing.
+func TestProducts(t *testing.T) {
+	cputest.Run(t, func(t *testing.T, tier cpu.Tier) {
+		teams(t, func(t *testing.T, team *Team) {
+			for _, f := range quant.Formats() {
+				for _, packed := range []bool{false, true} {
+					p := Product{A: f, B: f, M: 3, N: 5, K: 64, Packed: packed}
+					list, err := team.Gemm(p, 0)
+					if err != nil || len(list) != 2 {
+						t.Fatalf("%+v: %d results, %v", p, len(list), err)
+					}
+					r := list[0]
+					if r.Op != "gemm" || r.Format != f.Name || r.M != 3 || r.N != 5 || r.K != 64 || r.Threads != team.Threads() || r.Unit != list[1].Unit || r.Work != 2*3*5*64 || !(r.Fraction() > 0) || list[1].Op != "peak" {
+						t.Errorf("%+v: %+v", p, r)
+					}
+					if !slices.ContainsFunc(gemm.Kernels(), func(k gemm.Kernel) bool { return k.Name == r.Kernel && k.Tier <= tier }) {
+						t.Errorf("%s ran with the tier %v forced", r.Kernel, tier)
+					}
+				}
+			}
+		})
+	})
+}
+
+// TestSweep: points are by size and format.
+func TestSweep(t *testing.T) {
+	teams(t, func(t *testing.T, team *Team) {
+		formats, sizes := []quant.Format{quant.BF16, quant.MXFP4}, []int{32, 64, 96}
+		calls := 0
+		points, err := team.Sweep(formats, sizes, 0, func(Point) { calls++ })
+		if err != nil || len(points) != len(sizes) || calls != len(sizes)*len(formats) {
+			t.Fatalf("%d sizes, %d calls, %v", len(points), calls, err)
+		}
+		for i, n := range sizes {
+			for j, f := range formats {
+				p := points[i][j]
+				if p.Gemm.Format != f.Name || p.Quantize.Format != f.Name || p.Gemm.M != n || p.Gemm.N != n || p.Gemm.K != n || p.Quantize.M != n || p.Quantize.K != n || !(p.Gemm.Fraction() > 0) || !(p.Quantize.Rate() > 0) {
+					t.Errorf("size %d, %s: %+v", n, f, p)
+				}
+			}
+		}
+	})
+}
+
 // TestUnfusedBits: the separate passes compute what the quantizer does at once.
 func TestUnfusedBits(t *testing.T) {
 	cputest.Run(t, func(t *testing.T, _ cpu.Tier) {
@@ -128,7 +179,10 @@ func TestUnfusedBits(t *testing.T) {
 			fill(x.Data)
 			clear(x.Row(3)[:unfusedBlock])
 			x.Row(4)[5] = 1e20
-			u := newUnfused(x, f)
+			u, err := newUnfused(x, f)
+			if err != nil {
+				t.Fatal(err)
+			}
 			for _, rows := range [][2]int{{0, 3}, {3, 7}} {
 				for _, pass := range []func(from, to int) error{u.amax, u.scale, u.cast} {
 					if err := pass(rows[0], rows[1]); err != nil {
@@ -140,7 +194,7 @@ func TestUnfusedBits(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if !bytes.Equal(u.codes, q.Codes) || !bytes.Equal(u.scales, q.Scales) {
+			if !bytes.Equal(u.codes.Codes, q.Codes) || !bytes.Equal(u.scales, q.Scales) {
 				t.Errorf("%s: other codes or scales than the quantizer's", f)
 			}
 		}

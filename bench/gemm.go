@@ -1,12 +1,12 @@
 package bench
 
 import (
-	"fmt"
+	"math"
 	"slices"
 	"time"
 
+	"github.com/microscale-go/microscale/format"
 	"github.com/microscale-go/microscale/gemm"
-	"github.com/microscale-go/microscale/internal/cpu"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/tensor"
 )
@@ -49,7 +49,7 @@ func (t *Team) Gemv(mem *Memory, p Product, budget time.Duration) ([]Result, err
 	}
 	c := tensor.New(p.M, p.N)
 	o := gemm.Options{Threads: t.Threads()}
-	kernel, err := chooseKernel(c, a, first, &o)
+	kernel, err := gemm.Choose(a, first, o)
 	if err != nil {
 		return nil, err
 	}
@@ -86,26 +86,7 @@ func (t *Team) Gemm(p Product, budget time.Duration) ([]Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := tensor.New(p.M, p.N)
-	o := gemm.Options{Threads: t.Threads()}
-	kernel, err := chooseKernel(c, a, b, &o)
-	if err != nil {
-		return nil, err
-	}
-	multiply := func() error { return gemm.Mul(c, a, b, o) }
-	if p.Packed {
-		packed, err := gemm.Pack(b, p.A, o)
-		if err != nil {
-			return nil, err
-		}
-		multiply = func() error { return packed.Mul(c, a, o) }
-	}
-	r := Result{Op: "gemm", Format: p.B.Name, Source: p.A.Name, M: p.M, N: p.N, K: p.K, Threads: t.Threads(), Kernel: kernel.Name, Work: 2 * float64(p.M) * float64(p.N) * float64(p.K)}
-	r.Time = t.MeasureAlone(budget*3/4, func(int) {
-		if e := multiply(); e != nil {
-			err = e
-		}
-	})
+	r, kernel, err := t.multiply(tensor.New(p.M, p.N), a, b, p.Packed, budget*3/4)
 	if err != nil {
 		return nil, err
 	}
@@ -118,18 +99,89 @@ func (t *Team) Gemm(p Product, budget time.Duration) ([]Result, error) {
 	return []Result{r, limit}, nil
 }
 
-// chooseKernel returns the kernel that gemm.Mul takes for the operands, and asks
-// for it by name.
-func chooseKernel(c tensor.Dense, a, b *quant.Tensor, o *gemm.Options) (gemm.Kernel, error) {
-	for _, k := range gemm.Kernels() {
-		if k.Tier > cpu.Best() || k.Tier == cpu.Plain && k.Panel != "f32" {
-			continue
+// multiply measures c = a·bᵀ, and returns the kernel that ran.
+func (t *Team) multiply(c tensor.Dense, a, b *quant.Tensor, prepack bool, budget time.Duration) (Result, gemm.Kernel, error) {
+	o := gemm.Options{Threads: t.Threads()}
+	kernel, err := gemm.Choose(a, b, o)
+	if err != nil {
+		return Result{}, kernel, err
+	}
+	pass := func() error { return gemm.Mul(c, a, b, o) }
+	if prepack {
+		packed, err := gemm.Pack(b, a.Format, o)
+		if err != nil {
+			return Result{}, kernel, err
 		}
-		o.Kernel = k.Name
-		if gemm.Mul(c, a, b, *o) == nil {
-			return k, nil
+		pass = func() error { return packed.Mul(c, a, o) }
+	}
+	r := Result{
+		Op: "gemm", Format: b.Format.Name, Source: a.Format.Name, M: c.Rows, N: c.Cols, K: a.Cols(), Threads: t.Threads(), Kernel: kernel.Name,
+		Work: 2 * float64(c.Rows) * float64(c.Cols) * float64(a.Cols()), Unit: Floats, Limit: math.NaN(),
+	}
+	r.Time = t.MeasureAlone(budget, func(int) {
+		if e := pass(); e != nil {
+			err = e
+		}
+	})
+	return r, kernel, err
+}
+
+// A Point is one format at one size of a sweep.
+type Point struct {
+	Gemm     Result // of the product of two square matrices
+	Quantize Result // of one of them
+}
+
+// Sweep measures, for each size, products of square matrices of that size in
+// each format, and separately quantizing one of the two. The budget is for one
+// point. Points are by size and format; progress, where it is not nil, is called
+// as each is done.
+func (t *Team) Sweep(formats []quant.Format, sizes []int, budget time.Duration, progress func(Point)) ([][]Point, error) {
+	limits := map[string]Result{}
+	points := make([][]Point, len(sizes))
+	for i, n := range sizes {
+		x, c := tensor.New(n, n), tensor.New(n, n)
+		fill(x.Data)
+		for _, f := range formats {
+			conversion := Conversion{Format: f, Source: format.F32, Rows: n, Cols: n}
+			q, quantize, err := t.quantizeWhole(x, conversion, budget/4)
+			if err != nil {
+				return nil, err
+			}
+			product, kernel, err := t.multiply(c, q, q, false, budget*3/4)
+			if err != nil {
+				return nil, err
+			}
+			limit, ok := limits[kernel.Name]
+			if !ok {
+				if limit, err = t.Peak(kernel.Tier, kernel.Peak, budget/4); err != nil {
+					return nil, err
+				}
+				limits[kernel.Name] = limit
+			}
+			product.Unit = limit.Unit
+			product.bound(limit, limit.Work)
+			points[i] = append(points[i], Point{product, quantize})
+			if progress != nil {
+				progress(points[i][len(points[i])-1])
+			}
 		}
 	}
-	o.Kernel = ""
-	return gemm.Kernel{}, fmt.Errorf("no kernel multiplies %s by %s", a.Format, b.Format)
+	return points, nil
+}
+
+// quantizeWhole measures quantizing x as a caller does who has it in the cache
+// or not, as its size has it: all of it, again and again, the amax included. It
+// returns the result.
+func (t *Team) quantizeWhole(x tensor.Dense, c Conversion, budget time.Duration) (q *quant.Tensor, r Result, err error) {
+	r = c.result(t, "quantize")
+	r.Limit = math.NaN()
+	r.Time = t.MeasureAlone(budget, func(int) {
+		if done, e := (quant.Quantizer{Format: c.Format}).Rowwise(x, quant.With{Threads: t.Threads()}); e != nil {
+			err = e
+		} else {
+			q = done
+		}
+	})
+	return q, r, err
 }

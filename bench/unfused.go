@@ -60,7 +60,10 @@ func (t *Team) Unfused(mem *Memory, c Conversion, budget time.Duration) ([]Resul
 	if err := c.Separable(); err != nil {
 		return nil, err
 	}
-	u := newUnfused(mem.matrix(c.Rows, c.Cols), c.Format)
+	u, err := newUnfused(mem.matrix(c.Rows, c.Cols), c.Format)
+	if err != nil {
+		return nil, err
+	}
 	errs := make([]error, t.Threads())
 	r := c.result(t, "quantize")
 	r.Kernel += ", three passes"
@@ -69,8 +72,11 @@ func (t *Team) Unfused(mem *Memory, c Conversion, budget time.Duration) ([]Resul
 		name string
 		run  func(from, to int) error
 	}{{"amax", u.amax}, {"scale", u.scale}, {"cast", u.cast}} {
-		pass := c.measure(t, p.name, budget/6, func(worker, from, to int) {
-			if from < to {
+		if err := p.run(0, c.Rows); err != nil { // so that the pages of what it writes are the process's own
+			return nil, err
+		}
+		pass := c.measure(t, p.name, budget/6, func(worker, from, to int) func() {
+			return func() {
 				if err := p.run(from, to); err != nil {
 					errs[worker] = err
 				}
@@ -123,16 +129,19 @@ type unfused struct {
 	amaxes    []float32
 	factors   []float32
 	scales    []byte
-	codes     []byte
+	codes     *quant.Tensor
 	passes    separator
 }
 
-func newUnfused(x tensor.Dense, f quant.Format) *unfused {
+func newUnfused(x tensor.Dense, f quant.Format) (*unfused, error) {
+	codes, err := quant.NewTensor(f, x.Rows, x.Cols)
+	if err != nil {
+		return nil, err
+	}
 	n := x.Rows * x.Cols / unfusedBlock
 	u := &unfused{
 		quantizer: quant.Quantizer{Format: f}, x: x, scaled: tensor.New(x.Rows, x.Cols),
-		amaxes: make([]float32, n), factors: make([]float32, n), scales: make([]byte, n),
-		codes: make([]byte, n*unfusedBlock*f.Element.StoredBits()/8),
+		amaxes: make([]float32, n), factors: make([]float32, n), scales: make([]byte, n), codes: codes,
 	}
 	for _, p := range separators {
 		if p.tier <= cpu.Best() {
@@ -140,7 +149,7 @@ func newUnfused(x tensor.Dense, f quant.Format) *unfused {
 			break
 		}
 	}
-	return u
+	return u, nil
 }
 
 // blocks returns the blocks of rows [from, to).
@@ -169,11 +178,6 @@ func (u *unfused) scale(from, to int) error {
 }
 
 func (u *unfused) cast(from, to int) error {
-	q, err := u.quantizer.Rowwise(u.scaled.View(from, to, 0, u.scaled.Cols), quant.With{Threads: 1})
-	if err != nil {
-		return err
-	}
-	first, _ := u.blocks(from, to)
-	copy(u.codes[first*unfusedBlock*u.quantizer.Format.Element.StoredBits()/8:], q.Codes)
-	return nil
+	_, err := u.quantizer.Rowwise(u.scaled.View(from, to, 0, u.scaled.Cols), quant.With{Threads: 1, Into: view(u.codes, from, to)})
+	return err
 }

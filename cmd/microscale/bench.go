@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"math"
@@ -40,7 +41,7 @@ func benchCommand() *cobra.Command {
 	}
 	const group = "Work"
 	cmd.AddGroup(&cobra.Group{ID: group, Title: group})
-	for _, sub := range []*cobra.Command{benchLimitsCommand(), benchQuantizeCommand(), benchDequantizeCommand(), benchGemmCommand(), benchGemvCommand()} {
+	for _, sub := range []*cobra.Command{benchLimitsCommand(), benchQuantizeCommand(), benchDequantizeCommand(), benchGemmCommand(), benchGemvCommand(), benchAllCommand()} {
 		sub.GroupID = group
 		cmd.AddCommand(sub)
 	}
@@ -59,13 +60,22 @@ type benchRun struct {
 	memory bench.Memory
 }
 
-// addBench gives cmd the flags of all bench commands. threads is the default of
-// --threads, and all what 0 threads are.
-func addBench(cmd *cobra.Command, threads int, all string) *benchRun {
+// benchDefaults is what differs between the flags of bench commands.
+type benchDefaults struct {
+	threads int
+	all     string // what 0 threads are, if not one for each processor
+	budget  time.Duration
+	spent   string // on what the budget is spent, if not on all
+}
+
+// addBench gives cmd the flags of all bench commands.
+func addBench(cmd *cobra.Command, d benchDefaults) *benchRun {
+	all := cmp.Or(d.all, "as many as there are processors")
+	spent := cmp.Or(d.spent, "in all, the preparation aside")
 	tiers := stringers([]cpu.Tier{cpu.AVX512, cpu.AVX2, cpu.Plain})
 	return &benchRun{
-		threads: cmd.Flags().Int("threads", threads, "threads, each on a processor of its own; 0: "+all),
-		budget:  cmd.Flags().Duration("budget", 5*time.Second, "time to spend on measuring, the preparation aside"),
+		threads: cmd.Flags().Int("threads", d.threads, "threads, each on a processor of its own; 0: "+all),
+		budget:  cmd.Flags().Duration("budget", d.budget, "time to measure "+spent),
 		kernel:  addChoice(cmd, "kernel", "use the kernels of the tier `NAME`: "+strings.Join(tiers, ", ")+" (default the first that this processor has)", "", tiers, cpu.ParseTier),
 		asJSON:  cmd.Flags().Bool("json", false, "print one JSON document"),
 	}

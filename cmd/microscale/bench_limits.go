@@ -30,7 +30,7 @@ many bytes as quantizing does.
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	size := cmd.Flags().Float64("size", dramMB, "`MB` that are read, or written where nothing is; small ones stay in a cache")
-	b := addBench(cmd, 0, "one, then as many as there are processors")
+	b := addBench(cmd, benchDefaults{all: "one, then as many as there are processors", budget: 6 * time.Second})
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if !(*size > 0) || *size > 1<<20 {
 			return misuse("--size %g: give a number of MB from 0.001 to %d", *size, 1<<20)

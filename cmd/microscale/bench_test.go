@@ -18,6 +18,7 @@ var tiny = []string{
 	"quantize --format fp8-tensor --m 3 --k 64",
 	"quantize --format nvfp4 --m 3 --k 50 --threads 0",
 	"quantize --format mxfp4 --m 3 --k 64 --unfused",
+	"quantize --format mxfp4 --from bf16 --m 3 --k 64",
 	"dequantize --format fp8-block128 --m 130 --k 100",
 	"gemm --format mxfp8 --m 5 --n 6 --k 64",
 	"gemm --format nvfp4 --m 64 --n 64 --k 64 --threads 0 --packed",
@@ -85,7 +86,7 @@ func TestBenchJSON(t *testing.T) {
 // TestBenchText: what is printed for people fits 80 columns, and has units.
 func TestBenchText(t *testing.T) {
 	bestTier(t)
-	for _, line := range append([]string{"--help", "limits --help", "quantize --help", "dequantize --help", "gemm --help", "gemv --help"}, tiny...) {
+	for _, line := range append([]string{"--help", "limits --help", "quantize --help", "dequantize --help", "gemm --help", "gemv --help", "all --help"}, tiny...) {
 		args := "bench " + line
 		if !strings.Contains(line, "--help") {
 			args += noTime
@@ -129,11 +130,16 @@ func TestBenchUsage(t *testing.T) {
 		{"bench quantize --format mxfp8 --k -3", `--k -3: give a size from 1 to `},
 		{"bench quantize --format nvfp4 --unfused", `--unfused: separate passes are for formats with e8m0 scales`},
 		{"bench quantize --format mxfp8 --unfused --k 33", `--unfused: separate passes take rows of a multiple of 32 elements, not of 33`},
+		{"bench quantize --format mxfp8 --unfused --from bf16", `--unfused: separate passes read f32, not bf16`},
 		{"bench dequantize", `--format is missing`},
+		{"bench dequantize --format mxfp8 --from bf16", `--from: "bf16" will not do: use one of f32`},
 		{"bench gemm", `--format is missing`},
 		{"bench gemm --format mxfp8 --n 1048577", `--n 1048577: give a size from 1 to 1048576`},
 		{"bench gemm --format mxfp8 --activations x", `--activations: unknown block format "x"`},
 		{"bench gemv", `--format is missing`},
+		{"bench all --largest 9000", `--largest 9000: give a size from 256 to 8192`},
+		{"bench all --formats mxfp8,x", `--formats: unknown block format "x"`},
+		{"bench all --formats bf16", `--formats: bf16 is what the others are compared with`},
 	} {
 		t.Run(tc.line, func(t *testing.T) {
 			status, stdout, stderr := execute("", strings.Fields(tc.line)...)

@@ -6,6 +6,7 @@ import (
 	"math"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
@@ -21,11 +22,11 @@ limit is that of streaming as many bytes in and out. Formats with a global scale
 are given it, so that they read the source once; formats with one scale for the
 tensor read it twice, and so does their limit.`)
 	cmd.Example = `  microscale bench quantize --format mxfp8
-  microscale bench quantize --format nvfp4 --threads 2 --json
+  microscale bench quantize --format nvfp4 --from bf16 --threads 2 --json
   microscale bench quantize --format mxfp4 --unfused`
-	w := addConversion(cmd)
+	w := addConversion(cmd, format.F32, format.BF16)
 	unfused := cmd.Flags().Bool("unfused", false, "amax, scaling and cast as separate passes too, to show what fusing them buys")
-	b := addBench(cmd, 1, "as many as there are processors")
+	b := addBench(cmd, benchDefaults{threads: 1, budget: 4 * time.Second})
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		c, err := w.conversion(cmd)
 		if err != nil {
@@ -48,8 +49,8 @@ the bytes of the values; the limit is that of streaming as many bytes in and
 out.`)
 	cmd.Example = `  microscale bench dequantize --format mxfp8
   microscale bench dequantize --format nvfp4 --threads 2 --json`
-	w := addConversion(cmd)
-	b := addBench(cmd, 1, "as many as there are processors")
+	w := addConversion(cmd, format.F32)
+	b := addBench(cmd, benchDefaults{threads: 1, budget: 4 * time.Second})
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		c, err := w.conversion(cmd)
 		if err != nil {
@@ -67,10 +68,12 @@ type conversionFlags struct {
 	m, k  *int
 }
 
-func addConversion(cmd *cobra.Command) conversionFlags {
+// addConversion gives cmd those flags; --from takes one of the sources, the first
+// where it is not given.
+func addConversion(cmd *cobra.Command, sources ...*format.Scalar) conversionFlags {
 	return conversionFlags{
 		block: addFormat(cmd),
-		from:  addScalar(cmd, "from", "elements of the matrix, `NAME`: f32", format.F32.Name, format.F32),
+		from:  addScalar(cmd, "from", "elements of the matrix, `NAME`: "+strings.Join(stringers(sources), ", "), sources[0].Name, sources...),
 		m:     cmd.Flags().Int("m", 0, fmt.Sprintf("rows (default as many as make %d MB)", dramMB)),
 		k:     cmd.Flags().Int("k", 8192, "columns"),
 	}
@@ -102,7 +105,7 @@ consists of.`)
 	other := addActivations(cmd, "that of --format")
 	m, n, k := addSizes(cmd, 2048, 2048, 2048)
 	packed := cmd.Flags().Bool("packed", false, "pack B beforehand, as weights are")
-	b := addBench(cmd, 1, "as many as there are processors")
+	b := addBench(cmd, benchDefaults{threads: 1, budget: 4 * time.Second})
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := needFormat(block); err != nil {
 			return err
@@ -129,7 +132,7 @@ and scales; the limit is reading memory.`)
 	block := addFormat(cmd)
 	other := addActivations(cmd, quant.BF16.Name)
 	m, n, k := addSizes(cmd, 1, 16384, 4096)
-	b := addBench(cmd, 1, "as many as there are processors")
+	b := addBench(cmd, benchDefaults{threads: 1, budget: 4 * time.Second})
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := needFormat(block); err != nil {
 			return err

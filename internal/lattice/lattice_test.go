@@ -50,7 +50,7 @@ cmd/microscale: *
 // import, with those of the line "*" for every package.
 const external = `
 *: golang.org/x/sys
-cmd/microscale: github.com/spf13/cobra github.com/spf13/pflag github.com/jedib0t/go-pretty/v6 golang.org/x/term
+cmd/microscale: github.com/spf13/cobra github.com/spf13/pflag github.com/jedib0t/go-pretty/v6 golang.org/x/term gonum.org/v1/plot
 `
 
 // coming has the packages of the order, if any, that are still being written.
