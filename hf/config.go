@@ -49,7 +49,7 @@ func (c *Checkpoint) readConfig() error {
 func (c *Checkpoint) parseConfig(path string) error {
 	err := json.Unmarshal(standardJSON(c.Config), &c.members)
 	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
-		return &safetensors.FormatError{Path: path, Offset: max(syntax.Offset-1, 0),
+		return &safetensors.ContainerError{Path: path, Offset: max(syntax.Offset-1, 0),
 			Problem: "invalid JSON: " + syntax.Error(), Fix: fixFetch}
 	}
 	if err != nil || c.members == nil { // null gives no error and no map

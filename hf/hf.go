@@ -67,7 +67,7 @@ type Tensor struct {
 
 // Open opens a directory or a single safetensors file and checks it. Errors
 // are one line: file, tensor, what is wrong, what to do; what is wrong inside
-// of a file is a [*safetensors.FormatError].
+// of a file is a [*safetensors.ContainerError].
 func Open(path string) (*Checkpoint, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -178,12 +178,12 @@ const (
 
 // fault is what is wrong with a file.
 func fault(path, problem, fix string) error {
-	return &safetensors.FormatError{Path: path, Offset: -1, Problem: problem, Fix: fix}
+	return &safetensors.ContainerError{Path: path, Offset: -1, Problem: problem, Fix: fix}
 }
 
 // tensorFault is what is wrong with a tensor of a file.
 func tensorFault(path, tensor, problem, fix string) error {
-	return &safetensors.FormatError{Path: path, Tensor: tensor, Offset: -1, Problem: problem, Fix: fix}
+	return &safetensors.ContainerError{Path: path, Tensor: tensor, Offset: -1, Problem: problem, Fix: fix}
 }
 
 // pathError puts a failed system call on one line: path, cause, what to do.

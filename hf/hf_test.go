@@ -230,8 +230,8 @@ func TestErrors(t *testing.T) {
 				t.Errorf("got  %s\nwant %s", got, test.want)
 			}
 			// What is not there is the system's error, all else is a fault of a file.
-			_, isFormat := errors.AsType[*safetensors.FormatError](err)
-			if isFormat == errors.Is(err, fs.ErrNotExist) {
+			_, isContainer := errors.AsType[*safetensors.ContainerError](err)
+			if isContainer == errors.Is(err, fs.ErrNotExist) {
 				t.Errorf("the error is a %T", err)
 			}
 		})

@@ -19,9 +19,9 @@ const (
 	fixIndex     = "correct the index, or fetch it again"
 )
 
-// A FormatError says why a file is not, or would not become, a valid
+// A ContainerError says why a file is not, or would not become, a valid
 // safetensors file or index.
-type FormatError struct {
+type ContainerError struct {
 	Path    string // the file; empty where only bytes were given
 	Tensor  string // the tensor at fault; empty where it is no single one
 	Offset  int64  // byte offset in the file of the fault; -1 where there is none
@@ -30,7 +30,7 @@ type FormatError struct {
 }
 
 // Error returns one line: file, tensor, byte offset, what is wrong, what to do.
-func (e *FormatError) Error() string {
+func (e *ContainerError) Error() string {
 	var parts []string
 	if e.Path != "" {
 		parts = append(parts, e.Path)

@@ -1,6 +1,7 @@
 package safetensors_test
 
 import (
+	"bytes"
 	"fmt"
 	"log"
 	"os"
@@ -68,6 +69,40 @@ func ExampleParseHeader() {
 	fmt.Println(err)
 	// Output:
 	// tensor "b": byte 78: data starts at byte 96 of the data buffer, expected 64 (hole between tensors): the file is damaged or was not written by a safetensors writer; fetch it again
+}
+
+// A layout alone is enough to make a small file in memory, as tests do.
+func ExampleLayout() {
+	layout, err := safetensors.NewLayout([]safetensors.Spec{
+		{Name: "bias", Dtype: safetensors.BF16, Shape: []int64{2}},
+		{Name: "steps", Dtype: safetensors.U8, Shape: nil},
+	}, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	file := make([]byte, layout.FileSize())
+	copy(file, layout.HeaderBytes())
+	for _, t := range layout.Header().Tensors {
+		offset, _ := layout.Offset(t.Name)
+		for i := range t.Bytes() {
+			file[offset+i] = byte(0x80 + i)
+		}
+	}
+
+	f, err := safetensors.NewFile(bytes.NewReader(file), int64(len(file)), "in memory")
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, t := range f.Tensors() {
+		data := make([]byte, t.Bytes())
+		if err := f.ReadTensorAt(data, t, 0); err != nil {
+			log.Fatal(err)
+		}
+		fmt.Printf("%s %s: % x\n", t.Name, t.Dtype, data)
+	}
+	// Output:
+	// bias BF16: 80 81 82 83
+	// steps U8: 80
 }
 
 func ExampleIndex() {

@@ -15,7 +15,7 @@ type File struct {
 	r         io.ReaderAt
 	closer    io.Closer // nil when the caller owns r
 	size      int64
-	dataStart int64
+	dataStart int64 // byte offset of the data buffer, from which tensors count
 	header    *Header
 	byName    map[string]int // index into header.Tensors
 }
@@ -44,7 +44,7 @@ func openRegular(path string) (*os.File, int64, error) {
 		return nil, 0, err
 	}
 	if !info.Mode().IsRegular() {
-		return nil, 0, &FormatError{Path: path, Offset: -1, Problem: "not a regular file", Fix: "name a file"}
+		return nil, 0, &ContainerError{Path: path, Offset: -1, Problem: "not a regular file", Fix: "name a file"}
 	}
 	f, err := os.Open(path)
 	if err != nil {
@@ -61,7 +61,7 @@ func openRegular(path string) (*os.File, int64, error) {
 // The name is for errors only.
 func NewFile(r io.ReaderAt, size int64, name string) (*File, error) {
 	header, headerSize, err := readHeader(r, size, name)
-	if e, ok := errors.AsType[*FormatError](err); ok {
+	if e, ok := errors.AsType[*ContainerError](err); ok {
 		e.Path = name
 	}
 	if err != nil {
@@ -81,7 +81,7 @@ func NewFile(r io.ReaderAt, size int64, name string) (*File, error) {
 // readHeader reads and checks the length and the header.
 func readHeader(r io.ReaderAt, size int64, name string) (h *Header, headerSize int64, err error) {
 	fail := func(offset int64, problem, fix string) (*Header, int64, error) {
-		return nil, 0, &FormatError{Offset: offset, Problem: problem, Fix: fix}
+		return nil, 0, &ContainerError{Offset: offset, Problem: problem, Fix: fix}
 	}
 	if size < lengthSize {
 		return fail(max(size, 0), fmt.Sprintf("the file has %d bytes, fewer than the %d of the header's length", size, lengthSize), fixTruncated)
@@ -116,7 +116,7 @@ func readFull(r io.ReaderAt, p []byte, offset int64, name, tensor string) error 
 	case n == len(p):
 		return nil
 	case err == io.EOF || err == io.ErrUnexpectedEOF:
-		return &FormatError{Path: name, Tensor: tensor, Offset: offset + int64(n), Fix: "fetch it again",
+		return &ContainerError{Path: name, Tensor: tensor, Offset: offset + int64(n), Fix: "fetch it again",
 			Problem: fmt.Sprintf("the file ended %d bytes early: it changed or was truncated after it was opened", len(p)-n)}
 	}
 	return ioError(name, place(tensor, offset+int64(n)), err)
@@ -127,10 +127,6 @@ func (f *File) Name() string { return f.name }
 
 // Size returns the size of the file in bytes.
 func (f *File) Size() int64 { return f.size }
-
-// DataStart returns the byte offset of the data buffer in the file; tensors
-// count from it.
-func (f *File) DataStart() int64 { return f.dataStart }
 
 // Metadata returns the header's metadata, nil when the file has none. The
 // caller must not change it.
@@ -152,7 +148,7 @@ func (f *File) Lookup(name string) (TensorInfo, bool) {
 // ReadTensorAt fills p with the bytes of a tensor of this file, starting off
 // bytes into it. It fails, and reads nothing, when [off, off+len(p)) is not
 // inside the tensor. A file that has become shorter than it was when it was
-// opened gives a [*FormatError].
+// opened gives a [*ContainerError].
 func (f *File) ReadTensorAt(p []byte, info TensorInfo, off int64) error {
 	if err := checkRange(f.name, info, f.size-f.dataStart, len(p), off); err != nil {
 		return err

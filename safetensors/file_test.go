@@ -87,8 +87,8 @@ func TestGoldenRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if f.Name() != path || f.Size() != 175 || f.DataStart() != 168 {
-		t.Errorf("name %s, size %d, data at %d", f.Name(), f.Size(), f.DataStart())
+	if f.Name() != path || f.Size() != 175 || f.dataStart != 168 {
+		t.Errorf("name %s, size %d, data at %d", f.Name(), f.Size(), f.dataStart)
 	}
 	if want := map[string]string{"format": "pt"}; !reflect.DeepEqual(f.Metadata(), want) {
 		t.Errorf("metadata %v, want %v", f.Metadata(), want)
@@ -120,7 +120,7 @@ func TestOpenCut(t *testing.T) {
 	data := readDump(t, goldenDump)
 	for n := range data {
 		_, err := NewFile(bytes.NewReader(data[:n]), int64(n), "cut.safetensors")
-		fault, ok := errors.AsType[*FormatError](err)
+		fault, ok := errors.AsType[*ContainerError](err)
 		if !ok || fault.Path != "cut.safetensors" || fault.Offset != int64(n) || fault.Fix != fixTruncated {
 			t.Errorf("%d bytes: error %v, want one that says truncated at byte %d", n, err, n)
 		}
@@ -339,7 +339,7 @@ func TestRoundTrip(t *testing.T) {
 	for _, s := range specs {
 		wg.Go(func() {
 			info, _ := f.Lookup(s.Name)
-			if off, ok := l.Offset(s.Name); !ok || off != f.DataStart()+info.Begin {
+			if off, ok := l.Offset(s.Name); !ok || off != f.dataStart+info.Begin {
 				t.Errorf("%s: offset %d, %v", s.Name, off, ok)
 			}
 			if info.Dtype != s.Dtype || !reflect.DeepEqual(info.Shape, s.Shape) {

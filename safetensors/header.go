@@ -57,7 +57,7 @@ type Header struct {
 // White space around the object is accepted, as that reader accepts it, though
 // no writer should begin with any.
 //
-// The error is a [*FormatError] whose offset counts from the start of the file.
+// The error is a [*ContainerError] whose offset counts from the start of the file.
 func ParseHeader(json []byte, dataSize int64) (*Header, error) {
 	h, err := parseHeader(json, dataSize)
 	if err != nil {
@@ -66,13 +66,13 @@ func ParseHeader(json []byte, dataSize int64) (*Header, error) {
 	return h, nil
 }
 
-func parseHeader(json []byte, dataSize int64) (*Header, *FormatError) {
+func parseHeader(json []byte, dataSize int64) (*Header, *ContainerError) {
 	if len(json) > MaxHeaderSize {
-		return nil, &FormatError{Offset: 0, Problem: tooLarge(uint64(len(json))), Fix: fixForeign}
+		return nil, &ContainerError{Offset: 0, Problem: tooLarge(uint64(len(json))), Fix: fixForeign}
 	}
 	dataStart := lengthSize + int64(len(json))
 	if dataSize < 0 || dataSize > math.MaxInt64-dataStart {
-		return nil, &FormatError{Offset: -1, Problem: fmt.Sprintf("no file has a data buffer of %d bytes", dataSize)}
+		return nil, &ContainerError{Offset: -1, Problem: fmt.Sprintf("no file has a data buffer of %d bytes", dataSize)}
 	}
 	h, entries, err := scanHeader(json)
 	if err != nil {
@@ -90,7 +90,7 @@ func tooLarge(n uint64) string {
 
 // scanHeader reads the JSON. entries has the file offset of each tensor's entry
 // by name.
-func scanHeader(json []byte) (h *Header, entries map[string]int64, err *FormatError) {
+func scanHeader(json []byte) (h *Header, entries map[string]int64, err *ContainerError) {
 	s := &scanner{data: json, base: lengthSize, fix: fixDamaged}
 	if len(json) == 0 {
 		return nil, nil, s.fail(0, "the header is empty")
@@ -99,7 +99,7 @@ func scanHeader(json []byte) (h *Header, entries map[string]int64, err *FormatEr
 		return nil, nil, err
 	}
 	h, entries = &Header{Tensors: []TensorInfo{}}, make(map[string]int64)
-	err = s.object(func(key string, at int) (err *FormatError) {
+	err = s.object(func(key string, at int) (err *ContainerError) {
 		if key == metadataKey {
 			h.Metadata, err = scanMetadata(s)
 			return err
@@ -139,7 +139,7 @@ func checkName(name string) string {
 }
 
 // scanMetadata reads the metadata. Null is none, as in the reference reader.
-func scanMetadata(s *scanner) (map[string]string, *FormatError) {
+func scanMetadata(s *scanner) (map[string]string, *ContainerError) {
 	metadata := make(map[string]string)
 	switch s.peek() {
 	case '{':
@@ -148,7 +148,7 @@ func scanMetadata(s *scanner) (map[string]string, *FormatError) {
 	default:
 		return nil, s.fail(s.pos, "%s is not an object of strings", metadataKey)
 	}
-	err := s.object(func(key string, _ int) (err *FormatError) {
+	err := s.object(func(key string, _ int) (err *ContainerError) {
 		if s.peek() != '"' {
 			return s.fail(s.pos, "%s: the value of %s is not a string", metadataKey, quote(key))
 		}
@@ -159,12 +159,12 @@ func scanMetadata(s *scanner) (map[string]string, *FormatError) {
 }
 
 // scanTensor reads one entry; at is the position of its name.
-func scanTensor(s *scanner, at int) (t TensorInfo, err *FormatError) {
+func scanTensor(s *scanner, at int) (t TensorInfo, err *ContainerError) {
 	if s.peek() != '{' {
 		return t, s.fail(s.pos, "the entry is not an object")
 	}
 	var offsets []int64
-	err = s.object(func(key string, keyAt int) (err *FormatError) {
+	err = s.object(func(key string, keyAt int) (err *ContainerError) {
 		s.peek()
 		at := s.pos
 		switch key {
@@ -210,12 +210,12 @@ func scanTensor(s *scanner, at int) (t TensorInfo, err *FormatError) {
 }
 
 // scanIntegers reads an array of integers. The result is never nil.
-func scanIntegers(s *scanner, key, what string) ([]int64, *FormatError) {
+func scanIntegers(s *scanner, key, what string) ([]int64, *ContainerError) {
 	list := []int64{}
 	if s.peek() != '[' {
 		return nil, s.fail(s.pos, "%s is not an array", key)
 	}
-	err := s.array(func() *FormatError {
+	err := s.array(func() *ContainerError {
 		v, err := s.integer(what)
 		list = append(list, v)
 		return err
@@ -225,7 +225,7 @@ func scanIntegers(s *scanner, key, what string) ([]int64, *FormatError) {
 
 // checkData sorts tensors into the order of their data and checks that they
 // fill the data buffer exactly, each with the bytes its dtype and shape need.
-func checkData(tensors []TensorInfo, entries map[string]int64, dataStart, dataSize int64) *FormatError {
+func checkData(tensors []TensorInfo, entries map[string]int64, dataStart, dataSize int64) *ContainerError {
 	// Empty tensors may share an offset; they keep the writer's order, so that
 	// a header is parsed into the order of the layout it came from.
 	slices.SortFunc(tensors, func(a, b TensorInfo) int {
@@ -234,17 +234,17 @@ func checkData(tensors []TensorInfo, entries map[string]int64, dataStart, dataSi
 	next := int64(0)
 	for _, t := range tensors {
 		if problem := checkTensor(t, next); problem != "" {
-			return &FormatError{Tensor: t.Name, Offset: entries[t.Name], Problem: problem, Fix: fixDamaged}
+			return &ContainerError{Tensor: t.Name, Offset: entries[t.Name], Problem: problem, Fix: fixDamaged}
 		}
 		next = t.End
 	}
 	switch {
 	case next > dataSize:
 		last := tensors[len(tensors)-1].Name
-		return &FormatError{Tensor: last, Offset: dataStart + dataSize, Fix: fixTruncated,
+		return &ContainerError{Tensor: last, Offset: dataStart + dataSize, Fix: fixTruncated,
 			Problem: fmt.Sprintf("the file ends %d bytes before the last tensor does", next-dataSize)}
 	case next < dataSize:
-		return &FormatError{Offset: dataStart + next, Fix: fixDamaged,
+		return &ContainerError{Offset: dataStart + next, Fix: fixDamaged,
 			Problem: fmt.Sprintf("%d bytes follow the last tensor", dataSize-next)}
 	}
 	return nil

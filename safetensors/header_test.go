@@ -156,9 +156,9 @@ func TestParseHeaderErrors(t *testing.T) {
 	for _, test := range badHeaders {
 		t.Run(test.name, func(t *testing.T) {
 			h, err := ParseHeader([]byte(test.json), test.size)
-			fault, ok := errors.AsType[*FormatError](err)
+			fault, ok := errors.AsType[*ContainerError](err)
 			if !ok {
-				t.Fatalf("got %+v, error %v, want a FormatError", h, err)
+				t.Fatalf("got %+v, error %v, want a ContainerError", h, err)
 			}
 			if err.Error() != test.want {
 				t.Errorf("error\n  %s\nwant\n  %s", err, test.want)
@@ -252,7 +252,7 @@ func FuzzParseHeader(f *testing.F) {
 	f.Fuzz(func(t *testing.T, json []byte, size int64) {
 		h, err := ParseHeader(json, size)
 		if err != nil {
-			if _, ok := errors.AsType[*FormatError](err); !ok || strings.Contains(err.Error(), "\n") {
+			if _, ok := errors.AsType[*ContainerError](err); !ok || strings.Contains(err.Error(), "\n") {
 				t.Fatalf("error %q", err)
 			}
 			return

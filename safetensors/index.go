@@ -66,7 +66,7 @@ func ParseIndex(data []byte, name string) (*Index, error) {
 
 var tooLargeIndex = fmt.Sprintf("the index has more than %d bytes", MaxHeaderSize)
 
-func parseIndex(data []byte) (*Index, *FormatError) {
+func parseIndex(data []byte) (*Index, *ContainerError) {
 	s := &scanner{data: data, fix: fixIndex}
 	if len(data) > MaxHeaderSize {
 		return nil, s.fail(MaxHeaderSize, "%s", tooLargeIndex)
@@ -75,7 +75,7 @@ func parseIndex(data []byte) (*Index, *FormatError) {
 		return nil, err
 	}
 	x := &Index{}
-	err := s.object(func(key string, _ int) (err *FormatError) {
+	err := s.object(func(key string, _ int) (err *ContainerError) {
 		switch key {
 		case "metadata":
 			x.TotalSize, err = scanTotalSize(s)
@@ -100,11 +100,11 @@ func parseIndex(data []byte) (*Index, *FormatError) {
 
 // scanTotalSize reads the index's metadata. Nothing depends on total_size, so
 // any number that is not negative will do.
-func scanTotalSize(s *scanner) (total int64, err *FormatError) {
+func scanTotalSize(s *scanner) (total int64, err *ContainerError) {
 	if s.peek() != '{' {
 		return 0, s.fail(s.pos, "metadata is not an object")
 	}
-	err = s.object(func(key string, _ int) *FormatError {
+	err = s.object(func(key string, _ int) *ContainerError {
 		if key != "total_size" {
 			return s.skip(maxIndexDepth)
 		}
@@ -131,12 +131,12 @@ func scanTotalSize(s *scanner) (total int64, err *FormatError) {
 	return total, err
 }
 
-func scanWeightMap(s *scanner) (map[string]string, *FormatError) {
+func scanWeightMap(s *scanner) (map[string]string, *ContainerError) {
 	files := make(map[string]string)
 	if s.peek() != '{' {
 		return nil, s.fail(s.pos, "weight_map is not an object")
 	}
-	err := s.object(func(tensor string, at int) (err *FormatError) {
+	err := s.object(func(tensor string, at int) (err *ContainerError) {
 		if s.peek() != '"' {
 			err = s.fail(s.pos, "weight_map: the file name is not a string")
 		} else if files[tensor], err = s.str(); err == nil {
@@ -175,10 +175,10 @@ func (x *Index) Shards() []string {
 }
 
 // Marshal returns the index as JSON, with sorted keys, an indent of two and a
-// newline at the end. What [ParseIndex] would refuse is a [*FormatError].
+// newline at the end. What [ParseIndex] would refuse is a [*ContainerError].
 func (x *Index) Marshal() ([]byte, error) {
 	if x.TotalSize < 0 {
-		return nil, &FormatError{Offset: -1, Problem: "total_size is negative", Fix: "sum the bytes of the tensors"}
+		return nil, &ContainerError{Offset: -1, Problem: "total_size is negative", Fix: "sum the bytes of the tensors"}
 	}
 	for _, tensor := range slices.Sorted(maps.Keys(x.WeightMap)) {
 		file := x.WeightMap[tensor]
@@ -187,7 +187,7 @@ func (x *Index) Marshal() ([]byte, error) {
 			problem = "a name is not valid UTF-8"
 		}
 		if problem != "" {
-			return nil, &FormatError{Tensor: tensor, Offset: -1, Problem: "weight_map: " + problem, Fix: fixTensor}
+			return nil, &ContainerError{Tensor: tensor, Offset: -1, Problem: "weight_map: " + problem, Fix: fixTensor}
 		}
 	}
 	weights := x.WeightMap
@@ -206,7 +206,7 @@ func (x *Index) Marshal() ([]byte, error) {
 		return nil, err
 	}
 	if out.Len() > MaxHeaderSize {
-		return nil, &FormatError{Offset: -1, Problem: tooLargeIndex, Fix: "write fewer tensors"}
+		return nil, &ContainerError{Offset: -1, Problem: tooLargeIndex, Fix: "write fewer tensors"}
 	}
 	return out.Bytes(), nil
 }

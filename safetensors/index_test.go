@@ -125,7 +125,7 @@ func TestParseIndexErrors(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			x, err := ParseIndex([]byte(test.json), "dir/"+IndexName)
 			want := "dir/" + IndexName + ": " + test.want + ": " + fixIndex
-			if _, ok := errors.AsType[*FormatError](err); !ok || err.Error() != want {
+			if _, ok := errors.AsType[*ContainerError](err); !ok || err.Error() != want {
 				t.Errorf("got %+v, error\n  %v\nwant\n  %s", x, err, want)
 			}
 		})
@@ -202,7 +202,7 @@ func FuzzParseIndex(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		x, err := ParseIndex(data, "x")
 		if err != nil {
-			if _, ok := errors.AsType[*FormatError](err); !ok || strings.Contains(err.Error(), "\n") {
+			if _, ok := errors.AsType[*ContainerError](err); !ok || strings.Contains(err.Error(), "\n") {
 				t.Fatalf("error %q", err)
 			}
 			return

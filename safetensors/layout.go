@@ -36,12 +36,12 @@ type Layout struct {
 // of eight bytes. The order of the specs does not matter, and equal arguments
 // give equal bytes. Empty metadata is left out.
 //
-// What [ParseHeader] would refuse is a [*FormatError].
+// What [ParseHeader] would refuse is a [*ContainerError].
 func NewLayout(tensors []Spec, metadata map[string]string) (*Layout, error) {
 	l := &Layout{header: &Header{}, byName: make(map[string]int, len(tensors))}
 	for key, value := range metadata {
 		if !utf8.ValidString(key) || !utf8.ValidString(value) {
-			return nil, &FormatError{Offset: -1, Problem: fmt.Sprintf("metadata %s is not valid UTF-8", quote(key)), Fix: "leave it out"}
+			return nil, &ContainerError{Offset: -1, Problem: fmt.Sprintf("metadata %s is not valid UTF-8", quote(key)), Fix: "leave it out"}
 		}
 	}
 	if len(metadata) > 0 {
@@ -53,10 +53,10 @@ func NewLayout(tensors []Spec, metadata map[string]string) (*Layout, error) {
 	l.prefix = appendHeader(make([]byte, lengthSize), l.header)
 	n := len(l.prefix) - lengthSize
 	if n > MaxHeaderSize {
-		return nil, &FormatError{Offset: -1, Problem: tooLarge(uint64(n)), Fix: "write fewer tensors or less metadata to a file"}
+		return nil, &ContainerError{Offset: -1, Problem: tooLarge(uint64(n)), Fix: "write fewer tensors or less metadata to a file"}
 	}
 	if l.dataSize() > math.MaxInt64-int64(len(l.prefix)) {
-		return nil, &FormatError{Offset: -1, Problem: "the file would exceed 2^63-1 bytes", Fix: fixTensor}
+		return nil, &ContainerError{Offset: -1, Problem: "the file would exceed 2^63-1 bytes", Fix: fixTensor}
 	}
 	binary.LittleEndian.PutUint64(l.prefix, uint64(n))
 	return l, nil
@@ -85,7 +85,7 @@ func (l *Layout) arrange(specs []Spec) error {
 			problem = "the file would exceed 2^63-1 bytes"
 		}
 		if problem != "" {
-			return &FormatError{Tensor: t.Name, Offset: -1, Problem: problem, Fix: fixTensor}
+			return &ContainerError{Tensor: t.Name, Offset: -1, Problem: problem, Fix: fixTensor}
 		}
 		l.byName[t.Name] = i
 		t.Begin, t.End = next, next+size

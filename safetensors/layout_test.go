@@ -117,7 +117,7 @@ func TestLayoutErrors(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			_, err := NewLayout(test.specs, test.metadata)
-			if _, ok := errors.AsType[*FormatError](err); !ok || err.Error() != test.want {
+			if _, ok := errors.AsType[*ContainerError](err); !ok || err.Error() != test.want {
 				t.Errorf("error\n  %v\nwant\n  %s", err, test.want)
 			}
 		})

@@ -25,6 +25,6 @@
 // [Writer] fills them in, in any order and from several goroutines. An [Index]
 // says which file of a sharded checkpoint holds which tensor.
 //
-// Bad files give a [*FormatError]: one line with the file, the tensor, the byte
+// Bad files give a [*ContainerError]: one line with the file, the tensor, the byte
 // offset, what is wrong and what to do.
 package safetensors

@@ -20,12 +20,12 @@ type scanner struct {
 }
 
 // fail returns an error at a position of the data.
-func (s *scanner) fail(pos int, format string, args ...any) *FormatError {
-	return &FormatError{Offset: s.base + int64(pos), Problem: fmt.Sprintf(format, args...), Fix: s.fix}
+func (s *scanner) fail(pos int, format string, args ...any) *ContainerError {
+	return &ContainerError{Offset: s.base + int64(pos), Problem: fmt.Sprintf(format, args...), Fix: s.fix}
 }
 
 // checkUTF8 fails at the first byte that is not part of a character.
-func (s *scanner) checkUTF8() *FormatError {
+func (s *scanner) checkUTF8() *ContainerError {
 	if utf8.Valid(s.data) {
 		return nil
 	}
@@ -61,7 +61,7 @@ func (s *scanner) found() string {
 }
 
 // expect consumes one punctuation character.
-func (s *scanner) expect(c byte) *FormatError {
+func (s *scanner) expect(c byte) *ContainerError {
 	if s.peek() != c {
 		return s.fail(s.pos, "invalid JSON: found %s, expected %q", s.found(), c)
 	}
@@ -70,7 +70,7 @@ func (s *scanner) expect(c byte) *FormatError {
 }
 
 // end checks that nothing but white space is left.
-func (s *scanner) end() *FormatError {
+func (s *scanner) end() *ContainerError {
 	if s.peek(); s.pos < len(s.data) {
 		return s.fail(s.pos, "invalid JSON: found %s after the closing brace", s.found())
 	}
@@ -79,7 +79,7 @@ func (s *scanner) end() *FormatError {
 
 // object reads an object and calls member for each key, with the key's position
 // and the scanner standing before the value. Two equal keys are an error.
-func (s *scanner) object(member func(key string, at int) *FormatError) *FormatError {
+func (s *scanner) object(member func(key string, at int) *ContainerError) *ContainerError {
 	if err := s.expect('{'); err != nil {
 		return err
 	}
@@ -113,7 +113,7 @@ func (s *scanner) object(member func(key string, at int) *FormatError) *FormatEr
 }
 
 // array reads an array and calls element for each, with the scanner before it.
-func (s *scanner) array(element func() *FormatError) *FormatError {
+func (s *scanner) array(element func() *ContainerError) *ContainerError {
 	if err := s.expect('['); err != nil {
 		return err
 	}
@@ -133,7 +133,7 @@ func (s *scanner) array(element func() *FormatError) *FormatError {
 }
 
 // str reads a string.
-func (s *scanner) str() (string, *FormatError) {
+func (s *scanner) str() (string, *ContainerError) {
 	if s.peek() != '"' {
 		return "", s.fail(s.pos, "invalid JSON: found %s, expected a string", s.found())
 	}
@@ -171,7 +171,7 @@ func (s *scanner) str() (string, *FormatError) {
 var escapes = [256]byte{'"': '"', '\\': '\\', '/': '/', 'b': '\b', 'f': '\f', 'n': '\n', 'r': '\r', 't': '\t'}
 
 // escape reads an escape sequence of a string, two for a surrogate pair.
-func (s *scanner) escape() (rune, *FormatError) {
+func (s *scanner) escape() (rune, *ContainerError) {
 	at := s.pos
 	if at+1 < len(s.data) {
 		if c := escapes[s.data[at+1]]; c != 0 {
@@ -207,7 +207,7 @@ func (s *scanner) unicodeEscape() (rune, bool) {
 }
 
 // number reads a number and returns its text.
-func (s *scanner) number() (string, *FormatError) {
+func (s *scanner) number() (string, *ContainerError) {
 	s.peek()
 	from := s.pos
 	digits := func() bool {
@@ -244,7 +244,7 @@ func (s *scanner) number() (string, *FormatError) {
 
 // integer reads a whole number from 0 to 2⁶³−1, written without sign, fraction
 // or exponent.
-func (s *scanner) integer(what string) (int64, *FormatError) {
+func (s *scanner) integer(what string) (int64, *ContainerError) {
 	s.peek()
 	at := s.pos
 	text, err := s.number()
@@ -266,15 +266,15 @@ func (s *scanner) integer(what string) (int64, *FormatError) {
 }
 
 // skip reads any value and forgets it, at most depth levels deep.
-func (s *scanner) skip(depth int) *FormatError {
+func (s *scanner) skip(depth int) *ContainerError {
 	if depth == 0 {
 		return s.fail(s.pos, "values are nested too deeply")
 	}
 	switch c := s.peek(); c {
 	case '{':
-		return s.object(func(string, int) *FormatError { return s.skip(depth - 1) })
+		return s.object(func(string, int) *ContainerError { return s.skip(depth - 1) })
 	case '[':
-		return s.array(func() *FormatError { return s.skip(depth - 1) })
+		return s.array(func() *ContainerError { return s.skip(depth - 1) })
 	case '"':
 		_, err := s.str()
 		return err

@@ -75,8 +75,8 @@ func (w *Writer) Close() error {
 	}
 	w.closed = true
 	err := w.finish()
-	if closing := w.f.Close(); err == nil {
-		err = closing
+	if closing := w.f.Close(); err == nil && closing != nil {
+		err = ioError(w.path, "closing it", closing)
 	}
 	w.done = err == nil
 	return err
@@ -88,13 +88,22 @@ func (w *Writer) finish() error {
 			return fmt.Errorf("%s: tensor %s: %d of its %d bytes were written: write each exactly once", w.path, quote(t.Name), n, t.Bytes())
 		}
 	}
-	if err := w.f.Sync(); err != nil {
+	if err := w.sync(); err != nil {
 		return err
 	}
 	if _, err := w.f.WriteAt(w.layout.prefix[:lengthSize], 0); err != nil {
 		return ioError(w.path, place("", 0), err)
 	}
-	return w.f.Sync()
+	return w.sync()
+}
+
+// sync waits until what was written is on the disk, which may be where a full
+// one shows.
+func (w *Writer) sync() error {
+	if err := w.f.Sync(); err != nil {
+		return ioError(w.path, "syncing it", err)
+	}
+	return nil
 }
 
 // Abort closes and removes the file. After a Close that succeeded it does

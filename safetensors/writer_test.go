@@ -200,3 +200,20 @@ func TestDiskFull(t *testing.T) {
 		t.Errorf("error %v, want %s", err, want)
 	}
 }
+
+// TestWriterSync: a disk that fails at the end names the file too. A descriptor
+// that is closed under the writer's feet fails as such a disk does.
+func TestWriterSync(t *testing.T) {
+	w, path := create(t)
+	write(t, w, "a.scale", []byte{1, 2, 3}, 0)
+	write(t, w, "b.weight", []byte{1, 2, 3, 4}, 0)
+	w.f.Close()
+	err := w.Close()
+	if want := path + ": syncing it: " + os.ErrClosed.Error(); err == nil || err.Error() != want || !errors.Is(err, os.ErrClosed) {
+		t.Errorf("error %v, want %s", err, want)
+	}
+	if err := w.Abort(); err != nil {
+		t.Error(err)
+	}
+	wantGone(t, path)
+}
