@@ -161,7 +161,7 @@ whether there were scales that it does not take (%s).`, name, v.batch, v.rows, c
 	}
 	for c := range v.chunks() {
 		for r := range v.rows {
-			next := line(w.At(64*c), wStride, 1)
+			next := w.At(64*c).By(wStride, 8/v.bits) // of lines of half the bytes the one after
 			if v.rows == 2 {
 				next = [...]Mem{line(w.At(64*c), wStride, 2), w.At(64*c).By(wTriple, 1)}[r]
 			}
