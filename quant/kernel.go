@@ -62,6 +62,13 @@ type widenKernel struct {
 	widen func(dst []float32, src []byte)
 }
 
+// A transposeKernel sets dst to the transpose of the first 16·n rows and 16
+// columns of src; strides are in elements.
+type transposeKernel struct {
+	tier      cpu.Tier
+	transpose func(dst, src []float32, dstStride, srcStride, n int)
+}
+
 // fused returns the first fused kernel that serves the run, or nil.
 func (r *run) fused() fusedCall {
 	for _, k := range fusedKernels {

@@ -82,6 +82,12 @@ var widenKernels = []widenKernel{
 	{cpu.AVX512, func(dst []float32, src []byte) { widen512(&dst[0], &src[0], len(dst)) }},
 }
 
+var transposeKernels = []transposeKernel{
+	{cpu.AVX512, func(dst, src []float32, dstStride, srcStride, n int) {
+		transpose512(&dst[0], &src[0], 4*dstStride, 4*srcStride, n)
+	}},
+}
+
 var decodeKernels = []decodeKernel{
 	{cpu.AVX512, func(e *format.Scalar) bool {
 		return e.Bits() == 8 && !e.Integer && !e.NoZero && e.Specials != format.UnsignedZero

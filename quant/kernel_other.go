@@ -4,9 +4,10 @@ package quant
 
 // There are no kernels: the plain form does everything.
 var (
-	fusedKernels  []fusedKernel
-	encodeKernels []encodeKernel
-	amaxKernels   []amaxKernel
-	widenKernels  []widenKernel
-	decodeKernels []decodeKernel
+	fusedKernels     []fusedKernel
+	encodeKernels    []encodeKernel
+	amaxKernels      []amaxKernel
+	widenKernels     []widenKernel
+	transposeKernels []transposeKernel
+	decodeKernels    []decodeKernel
 )

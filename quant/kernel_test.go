@@ -142,7 +142,7 @@ func firstDifference(a, b []byte) int {
 // TestKernelsQuantize: every tier gives the bits of the plain form, for whole
 // and broken groups and blocks, and for views with gaps between their rows.
 func TestKernelsQuantize(t *testing.T) {
-	shapes := [][2]int{{1, 1}, {3, 15}, {2, 33}, {1, 512}, {2, 513}, {5, 96}, {3, 1000}, {9, 2048}, {130, 144}}
+	shapes := [][2]int{{1, 1}, {3, 15}, {2, 33}, {1, 512}, {2, 513}, {5, 96}, {3, 1000}, {9, 2048}, {130, 144}, {4200, 37}}
 	eachKernel(t, func(t *testing.T) {
 		r := rand.New(rand.NewPCG(1, 2))
 		for _, q := range kernelQuantizers() {
@@ -226,6 +226,28 @@ func TestInto(t *testing.T) {
 	if _, err := (Quantizer{Format: MXFP4}).Rowwise(tensor.New(2, 64), With{Into: fits}); err == nil {
 		t.Error("mxfp4 went into an mxfp8 tensor")
 	}
+}
+
+// TestKernelsTranspose: every element, for shapes about the size of a tile, in every
+// tier, without touching anything outside.
+func TestKernelsTranspose(t *testing.T) {
+	cputest.Run(t, func(t *testing.T, _ cpu.Tier) {
+		for _, rows := range []int{1, 15, 16, 17, 48, 100} {
+			for _, cols := range []int{1, 15, 16, 17, 48, 100} {
+				for _, side := range []guard.Side{guard.Start, guard.End} {
+					src := tensor.Of(rows, cols, guardedFloats(t, make([]float32, rows*cols), side))
+					for i := range src.Data {
+						src.Data[i] = float32(i)
+					}
+					dst := tensor.Of(cols, rows, guardedFloats(t, make([]float32, rows*cols), side))
+					transpose(dst, src)
+					if !slices.Equal(dst.Data, src.Transpose().Data) {
+						t.Fatalf("the transpose of %d×%d is not its transpose", rows, cols)
+					}
+				}
+			}
+		}
+	})
 }
 
 // TestKernelsEncode: blocks of all codes of the element format, the midpoints

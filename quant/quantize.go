@@ -51,8 +51,12 @@ func (q Quantizer) quantize(x source, d Direction, with With) (*Tensor, error) {
 	}
 	band := run.band()
 	seen := atomic.Uint32{}
-	parallel.For(ceilDiv(x.rows(), band), max(1, grainElements/max(1, band*x.cols())), with.Threads, func(from, to int) {
-		atomicMax(&seen, run.bands(from*band, min(to*band, x.rows()), band))
+	quantizeLines, lines := run.bands, grainElements/max(1, x.cols())
+	if x.columns {
+		quantizeLines, lines = run.strips, run.stripLines(band)
+	}
+	parallel.For(ceilDiv(x.rows(), band), lines/band, with.Threads, func(from, to int) {
+		atomicMax(&seen, quantizeLines(from*band, min(to*band, x.rows()), band))
 	})
 	if !q.Format.NeedsAmax() {
 		t.Amax = math.Float32frombits(seen.Load())
@@ -235,13 +239,7 @@ func (r *run) scaleWhole() blockFactor {
 		r.t.Scales32[0] = 1 / *inverse
 		return blockFactor{factor: factor{value: *inverse}}
 	}
-	hasNaN := false
-	if r.q.NonFinite != Tolerate {
-		room := r.x.room()
-		for l := 0; l < r.x.rows() && !hasNaN; l++ {
-			_, hasNaN = amaxBits(r.x.row(l, room))
-		}
-	}
+	hasNaN := r.q.NonFinite != Tolerate && r.x.hasNaN()
 	return r.scaleBlock(0, math.Float32bits(r.t.Amax), hasNaN)
 }
 

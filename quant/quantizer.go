@@ -78,7 +78,10 @@ func (q Quantizer) RowwiseBF16(x tensor.BF16, with With) (*Tensor, error) {
 // and not from a rowwise copy. The result is stored transposed: its lines are the
 // columns of x, so that blocks are contiguous.
 func (q Quantizer) Columnwise(x tensor.Dense, with With) (*Tensor, error) {
-	return q.quantize(denseSource(x.Transpose()), Columnwise, with)
+	if q.Hadamard || !q.Format.Scaled() {
+		return q.quantize(denseSource(x.Transpose()), Columnwise, with)
+	}
+	return q.quantize(columnSource(x), Columnwise, with)
 }
 
 // Validate reports what makes q unusable.

@@ -12,27 +12,40 @@ import (
 )
 
 // A source is the matrix that is quantized, its rows the lines of the result:
-// float32, or BF16 as checkpoints store it.
+// float32, or BF16 as checkpoints store it. Of a matrix whose columns are the
+// lines, only the shape is asked here; strips turn it.
 type source struct {
-	dense tensor.Dense
-	raw   tensor.BF16
-	isRaw bool
+	dense   tensor.Dense
+	raw     tensor.BF16
+	isRaw   bool
+	columns bool // of dense are the lines
+	first   int  // number of the first row of dense: it may be a part of the matrix
 }
 
 func denseSource(x tensor.Dense) source { return source{dense: x} }
 
 func rawSource(x tensor.BF16) source { return source{raw: x, isRaw: true} }
 
+func columnSource(x tensor.Dense) source { return source{dense: x, columns: true} }
+
+// rows returns the number of lines.
 func (s source) rows() int {
-	if s.isRaw {
+	switch {
+	case s.isRaw:
 		return s.raw.Rows
+	case s.columns:
+		return s.dense.Cols
 	}
 	return s.dense.Rows
 }
 
+// cols returns the elements of a line.
 func (s source) cols() int {
-	if s.isRaw {
+	switch {
+	case s.isRaw:
 		return s.raw.Cols
+	case s.columns:
+		return s.dense.Rows
 	}
 	return s.dense.Cols
 }
@@ -56,7 +69,7 @@ func (s source) room() []float32 {
 // row returns the values of row l, in room or shared with the source.
 func (s source) row(l int, room []float32) []float32 {
 	if !s.isRaw {
-		return s.dense.Row(l)
+		return s.dense.Row(l - s.first)
 	}
 	widen(room, s.raw.Row(l))
 	return room
@@ -73,6 +86,7 @@ func (s source) bytes(from, to int) []byte {
 	if from == to || s.dense.Cols == 0 {
 		return nil
 	}
+	from, to = from-s.first, to-s.first
 	x := s.dense.Data[from*s.dense.Stride : (to-1)*s.dense.Stride+s.dense.Cols]
 	return unsafe.Slice((*byte)(unsafe.Pointer(&x[0])), 4*len(x))
 }
@@ -115,6 +129,7 @@ func AmaxBF16(x tensor.BF16, threads int) float32 { return rawSource(x).amax(thr
 
 // amax is Amax.
 func (s source) amax(threads int) float32 {
+	s.columns = false // the order does not matter
 	var seen atomic.Uint32
 	parallel.For(s.rows(), max(1, grainElements/max(1, s.cols())), threads, func(from, to int) {
 		var amax uint32
@@ -126,6 +141,18 @@ func (s source) amax(threads int) float32 {
 		atomicMax(&seen, amax)
 	})
 	return math.Float32frombits(seen.Load())
+}
+
+// hasNaN reports whether an element is NaN.
+func (s source) hasNaN() bool {
+	s.columns = false
+	room := s.room()
+	for l := range s.rows() {
+		if _, found := amaxBits(s.row(l, room)); found {
+			return true
+		}
+	}
+	return false
 }
 
 // widen sets dst to the BF16 values of src.
