@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 	"unsafe"
 
@@ -182,12 +183,16 @@ func (r *Result) bound(by Result, work float64) {
 }
 
 // view returns rows [from, to) of a rowwise tensor, which share its codes and
-// scales. They begin and end with blocks.
+// scales, but for a copy of a scale that serves all rows: each thread writes its
+// own. They begin and end with blocks.
 func view(t *quant.Tensor, from, to int) *quant.Tensor {
 	v := *t
 	v.Shape = []int{to - from, t.Cols()}
 	v.Codes = t.Codes[from*t.LineBytes() : to*t.LineBytes()]
-	if extent := t.Format.Block.Rows; extent > 0 {
+	extent := t.Format.Block.Rows
+	if extent == 0 {
+		v.Scales, v.Scales32 = slices.Clone(t.Scales), slices.Clone(t.Scales32)
+	} else {
 		_, n := t.ScaleShape()
 		first, last := from/extent*n, (to+extent-1)/extent*n
 		if t.Scales32 != nil {

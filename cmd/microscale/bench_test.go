@@ -113,7 +113,7 @@ func TestBenchText(t *testing.T) {
 func TestBenchUsage(t *testing.T) {
 	bestTier(t)
 	for _, tc := range []struct{ line, want string }{
-		{"bench lmits", `unknown command "lmits": did you mean limits?`},
+		{"bench lim", `unknown command "lim": did you mean limits?`},
 		{"bench limits 1", `"1"`},
 		{"bench limits --size 0", `--size 0: give a number of MB`},
 		{"bench limits --size -1", `--size -1: give a number of MB`},

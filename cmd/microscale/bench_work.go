@@ -238,7 +238,7 @@ func printUnfused(w io.Writer, results []bench.Result) error {
 	}
 	row("all three", separate)
 	row("at once", fused)
-	_, err := fmt.Fprintf(w, "%s, %s\n\n%s\n\nAt once it is %s times as fast. The limit is %s %s (%s).\n", workText(fused), countText(fused.Threads, "thread"), t.Render(),
+	_, err := fmt.Fprintf(w, "%s, %s\n\n%s\n\nAt once it is %s times as fast.\nThe limit is %s %s (%s).\n", workText(fused), countText(fused.Threads, "thread"), t.Render(),
 		threeDigits(fused.Rate()/separate.Rate()), threeDigits(fused.Limit), fused.Unit, fused.LimitBy)
 	return err
 }
