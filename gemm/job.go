@@ -45,7 +45,8 @@ type worker struct {
 	edge           []float32 // a tile, where C ends within one; what a vector kernel computes
 	tail           []byte    // lines of B, past the last group of a vector kernel
 	chunks, steps  int       // of the panels of this round
-	aPanel, bPanel int       // and their bytes
+	aPanel, bPanel int       // their bytes
+	aChunk, bChunk int       // and those of a chunk
 }
 
 // A counter hands out 0, 1, 2, … to the threads of a job.
@@ -196,20 +197,22 @@ func (j *job) meet() {
 	}
 }
 
-// lane returns the panel of A that holds row ir of the block, from its lane on.
-func (w *worker) lane(ir int) unsafe.Pointer {
+// lane returns chunk kr of the panel of A that holds row ir of the block, from its
+// lane on.
+func (w *worker) lane(ir, kr int) unsafe.Pointer {
 	lanes := w.job.plan.kernel.Lanes
-	return unsafe.Pointer(&w.a[ir/lanes*w.aPanel+ir%lanes*4])
+	return unsafe.Pointer(&w.a[ir/lanes*w.aPanel+kr*w.aChunk+ir%lanes*4])
 }
 
-// tile computes the mr×nr elements of C from (i, j) on.
-func (w *worker) tile(i, j, mr, nr int, a unsafe.Pointer, b []byte, accumulate bool) {
+// tile computes the mr×nr elements of C from (i, j) on, over some chunks of the
+// panels.
+func (w *worker) tile(i, j, mr, nr, chunks int, a unsafe.Pointer, b []byte, accumulate bool) {
 	p, k, c := &w.job.plan, w.job.plan.kernel, &w.job.c
 	panels := ceilDiv(nr, k.Lanes)
 	dot := k.dot[panels-1]
 	at := (i-w.job.rows.from)*c.Stride + j - w.job.cols.from
 	if mr == k.MR && nr%k.Lanes == 0 {
-		dot(w.chunks, w.steps, a, unsafe.Pointer(&b[0]), w.bPanel, &c.Data[at], c.Stride, p.alpha, accumulate)
+		dot(chunks, w.steps, a, unsafe.Pointer(&b[0]), w.bPanel, &c.Data[at], c.Stride, p.alpha, accumulate)
 		return
 	}
 	if accumulate {
@@ -217,7 +220,7 @@ func (w *worker) tile(i, j, mr, nr int, a unsafe.Pointer, b []byte, accumulate b
 			copy(w.edge[r*k.NR:], c.Data[at+r*c.Stride:at+r*c.Stride+nr])
 		}
 	}
-	dot(w.chunks, w.steps, a, unsafe.Pointer(&b[0]), w.bPanel, &w.edge[0], k.NR, p.alpha, accumulate)
+	dot(chunks, w.steps, a, unsafe.Pointer(&b[0]), w.bPanel, &w.edge[0], k.NR, p.alpha, accumulate)
 	for r := range mr {
 		copy(c.Data[at+r*c.Stride:at+r*c.Stride+nr], w.edge[r*k.NR:])
 	}
