@@ -16,9 +16,10 @@ var left = []struct {
 	name   *regexp.Regexp
 }{
 	{"norm", regexp.MustCompile(`norm|(^|\.)ln_`)},
-	{"embedding", regexp.MustCompile(`embed|(^|\.)w[tp]e\.`)},
-	{"output head", regexp.MustCompile(`(^|\.)(lm_head|classifier|score)\.|^output\.`)},
+	{"embedding", regexp.MustCompile(`embed|(^|[._])emb\.|(^|\.)w[tp]e\.|(^|\.)shared\.weight$|relative_attention_bias`)},
+	{"output head", regexp.MustCompile(`(^|\.)(lm_head|head|classifier|score|cls|qa_outputs)\.|^output\.`)},
 	{"router", regexp.MustCompile(`router|(^|\.)gate\.weight$|shared_expert_gate`)},
+	{"transposed, as GPT-2 has it", regexp.MustCompile(`(^|\.)c_(attn|proj|fc)\.`)},
 	{"convolution", regexp.MustCompile(`(^|\.)conv|conv1d`)},
 	{"vision or audio", regexp.MustCompile(`vision|visual|audio_tower|multi_modal_projector|mm_projector`)},
 	{"multi-token prediction", regexp.MustCompile(`(^|\.)mtp\.|nextn|(^|\.)eh_proj\.`)},
