@@ -1,6 +1,7 @@
 package convert
 
 import (
+	"context"
 	"encoding/json"
 	"hash/fnv"
 	"maps"
@@ -162,7 +163,7 @@ func writeText(t testing.TB, path, text string) {
 // openModel opens a checkpoint for the length of the test.
 func openModel(t testing.TB, arg string) *checkpoint.Model {
 	t.Helper()
-	source, err := sample.Open(arg)
+	source, err := sample.Open(context.Background(), arg)
 	if err != nil {
 		t.Fatal(err)
 	}

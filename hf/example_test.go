@@ -1,6 +1,7 @@
 package hf_test
 
 import (
+	"context"
 	"fmt"
 	"log"
 	"os"
@@ -16,7 +17,7 @@ func Example() {
 		log.Fatal(err)
 	}
 	defer os.RemoveAll(dir)
-	if err := sample.Write(dir); err != nil {
+	if err := sample.Write(context.Background(), dir); err != nil {
 		log.Fatal(err)
 	}
 

@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 	"unicode/utf8"
 
 	"github.com/jedib0t/go-pretty/v6/table"
@@ -31,18 +32,30 @@ index), a single .safetensors file, or "sample:", a small Llama-shaped checkpoin
 of 9.7 M parameters that the program makes itself, the same every time.`
 
 // openModel opens a SRC. It must be closed.
-func openModel(arg string) (*checkpoint.Model, *hf.Checkpoint, error) {
-	source, err := sample.Open(arg)
+func openModel(ctx context.Context, arg string) (*checkpoint.Model, *hf.Checkpoint, error) {
+	source, err := sample.Open(ctx, arg)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, interrupted(err, "the sample was not made")
 	}
 	return checkpoint.Read(source), source, nil
 }
 
-// interruptible returns a context that ends when the user interrupts the command.
-func interruptible(cmd *cobra.Command) (context.Context, context.CancelFunc) {
-	return signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+// interruptible makes the context of a command end when the user interrupts it,
+// so that the command can remove what it has written. A second interruption,
+// graceTime later, ends the process as it is.
+func interruptible(work func(*cobra.Command, []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+		defer stop()
+		defer context.AfterFunc(ctx, func() { time.AfterFunc(graceTime, stop) })()
+		cmd.SetContext(ctx)
+		return work(cmd, args)
+	}
 }
+
+// graceTime is longer than the time between two signals of one interruption:
+// some programs send it to a process and then to its group.
+const graceTime = time.Second
 
 // interrupted words the error of a job that was interrupted.
 func interrupted(err error, what string) error {

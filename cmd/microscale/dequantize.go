@@ -36,7 +36,7 @@ the table says what that costs. Everything else is carried over.`,
 	asJSON := cmd.Flags().Bool("json", false, "print one JSON document")
 	threads := addThreads(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		model, source, err := openModel(args[0])
+		model, source, err := openModel(cmd.Context(), args[0])
 		if err != nil {
 			return err
 		}

@@ -33,7 +33,7 @@ safetensors file is an error.
 	each := cmd.Flags().Bool("each", false, "a line for every weight, not one for the same weight of all layers")
 	asJSON := cmd.Flags().Bool("json", false, "print one JSON document")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		model, source, err := openModel(args[0])
+		model, source, err := openModel(cmd.Context(), args[0])
 		if err != nil {
 			return err
 		}

@@ -60,7 +60,7 @@ so do the other files of the directory.`,
 		if err := q.Validate(); err != nil {
 			return misuse("%v", err)
 		}
-		model, source, err := openModel(args[0])
+		model, source, err := openModel(cmd.Context(), args[0])
 		if err != nil {
 			return err
 		}
@@ -103,13 +103,11 @@ func sourceAndDestination(_ *cobra.Command, args []string) error {
 
 // runPlan carries a plan out and reports its progress.
 func runPlan(cmd *cobra.Command, plan *convert.Plan, what, dst string, o convert.RunOptions) ([]verify.Tensor, float64, error) {
-	ctx, stop := interruptible(cmd)
-	defer stop()
 	_, read := plan.SourceBytes()
 	m := newMeter(cmd.ErrOrStderr(), what, read)
 	o.Progress = m.Add
 	start := time.Now()
-	results, err := plan.Run(ctx, dst, o)
+	results, err := plan.Run(cmd.Context(), dst, o)
 	m.Close()
 	return results, time.Since(start).Seconds(), interrupted(err, "nothing was left at "+dst)
 }

@@ -384,12 +384,10 @@ func TestInterrupt(t *testing.T) {
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		for { // until it has begun
-			if _, err := os.Stat(dst + ".microscale-partial"); err == nil {
-				break
-			}
-			time.Sleep(time.Millisecond)
-		}
+		waitFor(t, func() bool {
+			_, err := os.Stat(dst + ".microscale-partial")
+			return err == nil
+		})
 		if err := cmd.Process.Signal(signal); err != nil {
 			t.Fatal(err)
 		}
@@ -398,6 +396,78 @@ func TestInterrupt(t *testing.T) {
 		if after := snapshot(t, dir); after != before {
 			t.Errorf("the folder is now\n%s\nbefore it was\n%s", after, before)
 		}
+	}
+}
+
+// TestInterruptSample: nothing is left of a sample, or of the first of two, that
+// is interrupted while the program makes it.
+func TestInterruptSample(t *testing.T) {
+	for _, tc := range []struct {
+		line    string
+		samples int // folders of samples when the signal is sent
+	}{{"inspect sample:", 1}, {"quantize sample: DST --format mxfp8", 1}, {"dequantize sample: DST", 1}, {"verify sample: sample:", 1}, {"verify sample: sample:", 2}} {
+		t.Run(fmt.Sprintf("%s/samples=%d", tc.line, tc.samples), func(t *testing.T) {
+			dir := t.TempDir()
+			t.Setenv("TMPDIR", dir)
+			dst := filepath.Join(dir, "dst")
+			cmd, stdout, stderr := process(t, strings.Fields(strings.ReplaceAll(tc.line, "DST", dst))...)
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			waitFor(t, func() bool {
+				folders, err := filepath.Glob(filepath.Join(dir, "microscale-sample-*"))
+				return err == nil && len(folders) == tc.samples
+			})
+			if err := cmd.Process.Signal(os.Interrupt); err != nil {
+				t.Fatal(err)
+			}
+			_ = cmd.Wait() // the status tells
+			fails(t, cmd.ProcessState.ExitCode(), stdout.String(), stderr.String(), "microscale: interrupted: the sample was not made")
+			if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+				t.Errorf("it left %v, %v", left, err)
+			}
+		})
+	}
+}
+
+// waitFor waits until a condition holds.
+func waitFor(t *testing.T, condition func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); !condition(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("a minute was not enough")
+		}
+	}
+}
+
+// TestInterruptRaw: Ctrl-C ends a command that waits for its input.
+func TestInterruptRaw(t *testing.T) {
+	cmd, _, _ := process(t, "cast", "--raw", "--to", "e4m3")
+	cmd.Stdout = nil
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := in.Write(make([]byte, 1<<16)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := out.Read(make([]byte, 1)); err != nil { // it has begun
+		t.Fatal(err)
+	}
+	if err := cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait() // the status tells
+	if status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); !ok || status.Signal() != syscall.SIGINT {
+		t.Errorf("it ended with %v", cmd.ProcessState)
 	}
 }
 

@@ -9,13 +9,16 @@ import (
 )
 
 // groups is the list of commands. A new command is a file and an entry here.
+// Those that write files remove them when they are interrupted; the others end
+// at once, even where they wait for standard input.
 var groups = []struct {
 	title    string
+	tidies   bool // what it writes, when it is interrupted
 	commands []func() *cobra.Command
 }{
-	{"Checkpoints", []func() *cobra.Command{quantizeCommand, dequantizeCommand, inspectCommand, verifyCommand}},
-	{"Numbers", []func() *cobra.Command{formatsCommand, castCommand, explainCommand}},
-	{"Speed", []func() *cobra.Command{benchCommand}},
+	{"Checkpoints", true, []func() *cobra.Command{quantizeCommand, dequantizeCommand, inspectCommand, verifyCommand}},
+	{"Numbers", false, []func() *cobra.Command{formatsCommand, castCommand, explainCommand}},
+	{"Speed", false, []func() *cobra.Command{benchCommand}},
 }
 
 const rootLong = `Microscale turns tensors and checkpoints into block-scaled low-precision numbers
@@ -56,6 +59,9 @@ func rootCommand(started *bool) *cobra.Command {
 		for _, newCommand := range g.commands {
 			cmd := newCommand()
 			cmd.GroupID = g.title
+			if g.tidies {
+				cmd.RunE = interruptible(cmd.RunE)
+			}
 			ours(cmd, started)
 			root.AddCommand(cmd)
 		}

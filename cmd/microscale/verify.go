@@ -29,26 +29,24 @@ Inf that were finite in SRC. It is never 1 for low precision.
 	asJSON := cmd.Flags().Bool("json", false, "print one JSON document")
 	threads := addThreads(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		src, source, err := openModel(args[0])
+		src, source, err := openModel(cmd.Context(), args[0])
 		if err != nil {
 			return err
 		}
 		defer source.Close()
-		dst, destination, err := openModel(args[1])
+		dst, destination, err := openModel(cmd.Context(), args[1])
 		if err != nil {
 			return err
 		}
 		defer destination.Close()
 
-		ctx, stop := interruptible(cmd)
-		defer stop()
 		var total int64
 		for _, w := range src.Weights {
 			total += w.StoredBytes()
 		}
 		m := newMeter(cmd.ErrOrStderr(), "verifying", total)
 		start := time.Now()
-		report, err := verify.Compare(ctx, src, dst, verify.Options{Threads: int(*threads), Progress: m.Add})
+		report, err := verify.Compare(cmd.Context(), src, dst, verify.Options{Threads: int(*threads), Progress: m.Add})
 		m.Close()
 		if err != nil {
 			return interrupted(err, "the comparison is not complete")

@@ -1,6 +1,7 @@
 package sample_test
 
 import (
+	"context"
 	"fmt"
 	"log"
 
@@ -9,7 +10,7 @@ import (
 
 // Open what a user named: a path, or the sample.
 func ExampleOpen() {
-	c, err := sample.Open(sample.Name)
+	c, err := sample.Open(context.Background(), sample.Name)
 	if err != nil {
 		log.Fatal(err)
 	}

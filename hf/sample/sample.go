@@ -12,6 +12,7 @@
 package sample
 
 import (
+	"context"
 	"embed"
 	"encoding/json"
 	"errors"
@@ -31,10 +32,11 @@ const Name = "sample:"
 
 // Open opens a checkpoint: the sample where source is [Name], and what
 // [hf.Open] opens otherwise. The sample is written to a temporary directory,
-// which Close of the checkpoint removes.
-func Open(source string) (*hf.Checkpoint, error) {
+// which Close of the checkpoint removes; so does Open where ctx ends before the
+// sample is made, which is then the error.
+func Open(ctx context.Context, source string) (*hf.Checkpoint, error) {
 	if source == Name {
-		return openSample()
+		return openSample(ctx)
 	}
 	if strings.HasPrefix(source, Name) {
 		return nil, fmt.Errorf("%s: there is only one sample: use %s alone", source, Name)
@@ -42,13 +44,13 @@ func Open(source string) (*hf.Checkpoint, error) {
 	return hf.Open(source)
 }
 
-func openSample() (*hf.Checkpoint, error) {
+func openSample(ctx context.Context) (*hf.Checkpoint, error) {
 	dir, err := os.MkdirTemp("", "microscale-sample-")
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w: the sample needs a directory for temporary files", Name, err)
 	}
 	remove := func() error { return os.RemoveAll(dir) }
-	if err := Write(dir); err != nil {
+	if err := Write(ctx, dir); err != nil {
 		return nil, fmt.Errorf("%s: %w", Name, errors.Join(err, remove()))
 	}
 	c, err := hf.Open(dir)
@@ -71,8 +73,9 @@ const shards = 2
 
 // Write writes the sample into a directory, which it makes where there is none.
 // Files that it would write over are an error. A directory whose writing was
-// cut short does not open, because the index is there first.
-func Write(dir string) error {
+// cut short does not open, because the index is there first. Write stops between
+// tensors where ctx ends, and leaves what it has written.
+func Write(ctx context.Context, dir string) error {
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return err
 	}
@@ -92,7 +95,7 @@ func Write(dir string) error {
 		return err
 	}
 	for shard := 1; shard <= shards; shard++ {
-		if err := writeShard(dir, shard, tensors); err != nil {
+		if err := writeShard(ctx, dir, shard, tensors); err != nil {
 			return err
 		}
 	}
@@ -141,7 +144,7 @@ func (m *model) index(tensors []weight) ([]byte, error) {
 }
 
 // writeShard writes one file of weights, counted from 1.
-func writeShard(dir string, shard int, tensors []weight) error {
+func writeShard(ctx context.Context, dir string, shard int, tensors []weight) error {
 	var specs []safetensors.Spec
 	var mine []weight
 	for _, t := range tensors {
@@ -160,6 +163,9 @@ func writeShard(dir string, shard int, tensors []weight) error {
 	}
 	defer w.Abort()
 	for _, t := range mine {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
 		data, err := t.bytes()
 		if err != nil {
 			return err

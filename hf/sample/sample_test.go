@@ -1,6 +1,7 @@
 package sample
 
 import (
+	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -32,7 +33,7 @@ var golden = map[string]string{
 
 func TestSameBytesEverywhere(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "made", "by", "Write")
-	if err := Write(dir); err != nil {
+	if err := Write(context.Background(), dir); err != nil {
 		t.Fatal(err)
 	}
 	entries, err := os.ReadDir(dir)
@@ -52,14 +53,14 @@ func TestSameBytesEverywhere(t *testing.T) {
 		t.Errorf("%d files, want %d", len(entries), len(golden))
 	}
 
-	if err := Write(dir); !errors.Is(err, fs.ErrExist) {
+	if err := Write(context.Background(), dir); !errors.Is(err, fs.ErrExist) {
 		t.Errorf("writing over a sample: %v", err)
 	}
 }
 
 func TestOpen(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
-	c, err := Open(Name)
+	c, err := Open(context.Background(), Name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,6 +104,42 @@ func TestOpen(t *testing.T) {
 	}
 }
 
+// endsAfter is a context that ends once Err has been asked n times.
+type endsAfter struct {
+	context.Context
+	n int
+}
+
+func (c *endsAfter) Err() error {
+	if c.n--; c.n < 0 {
+		return context.Canceled
+	}
+	return nil
+}
+
+// TestOpenInterrupted ends the making of the sample before its first tensor, in
+// each shard, and before the last tensor: nothing is left.
+func TestOpenInterrupted(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	m, err := readModel()
+	if err != nil {
+		t.Fatal(err)
+	}
+	tensors := len(m.tensors())
+	for _, n := range []int{0, 1, tensors - 1} {
+		c, err := Open(&endsAfter{context.Background(), n}, Name)
+		if err == nil {
+			c.Close()
+		}
+		if !errors.Is(err, context.Canceled) || !strings.HasPrefix(err.Error(), Name) {
+			t.Errorf("after %d of %d tensors: error %v", n, tensors, err)
+		}
+		if left := temporary(t); left != 0 {
+			t.Errorf("after %d of %d tensors: %d temporary directories are left", n, tensors, left)
+		}
+	}
+}
+
 // temporary counts what is in the directory for temporary files.
 func temporary(t *testing.T) int {
 	t.Helper()
@@ -122,7 +159,7 @@ func TestOpenErrors(t *testing.T) {
 		{"no-temporary", Name, "the sample needs a directory for temporary files"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			c, err := Open(test.source)
+			c, err := Open(context.Background(), test.source)
 			if err == nil {
 				c.Close()
 				t.Fatal("no error")
@@ -137,7 +174,7 @@ func TestOpenErrors(t *testing.T) {
 // A sample whose writing was cut short must not pass for a checkpoint.
 func TestPartOfSampleDoesNotOpen(t *testing.T) {
 	dir := t.TempDir()
-	if err := Write(dir); err != nil {
+	if err := Write(context.Background(), dir); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Remove(filepath.Join(dir, safetensors.ShardName(2, 2))); err != nil {
