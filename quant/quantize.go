@@ -239,7 +239,7 @@ func (r *run) scaleWhole() blockFactor {
 		r.t.Scales32[0] = 1 / *inverse
 		return blockFactor{factor: factor{value: *inverse}}
 	}
-	hasNaN := r.q.NonFinite != Tolerate && r.x.hasNaN()
+	hasNaN := r.q.NonFinite != Tolerate && (r.with.NaN || r.x.hasNaN())
 	return r.scaleBlock(0, math.Float32bits(r.t.Amax), hasNaN)
 }
 

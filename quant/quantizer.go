@@ -49,6 +49,7 @@ const (
 // nothing.
 type With struct {
 	Amax     *float32 // scale by this amax of the whole tensor, and not by the one seen: ranks, fused siblings, calibration, tiles
+	NaN      bool     // there is a NaN in the whole tensor, beyond x or not: it goes with Amax
 	Inverse  *float32 // inverse of the decode scale of a format with one scale per tensor: delayed scaling
 	Random   *Stream  // random bits of stochastic rounding; required by it
 	FirstRow int      // the row of the tensor at which x begins, where x is a tile of it: random bits follow the element

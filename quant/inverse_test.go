@@ -1,0 +1,80 @@
+package quant
+
+import (
+	"math"
+	"math/big"
+	"testing"
+
+	"github.com/microscale-go/microscale/format"
+	"github.com/microscale-go/microscale/tensor"
+)
+
+// TestGlobalInverse: in BF16 arithmetic it is the BF16 number that codes are
+// computed with; else no other float32 is nearer to the inverse of the decode
+// scale. It is finite and positive for every amax.
+func TestGlobalInverse(t *testing.T) {
+	for _, arithmetic := range []Arithmetic{EncodeFirst, EncodeFirst64, DecodeFirst, DecodeFirstBF16, BlockOnly} {
+		q := Quantizer{Format: NVFP4, Arithmetic: arithmetic}
+		for bits := uint32(0); bits <= exponentMask; bits += 0x1001f {
+			amax := math.Float32frombits(bits)
+			x := tensor.Of(1, 16, make([]float32, 16))
+			got := q.GlobalInverse(amax)
+			quantized, err := q.Rowwise(x, With{Amax: &amax, Threads: 1})
+			if err != nil {
+				t.Fatal(err)
+			}
+			switch {
+			case !(got > 0) || got > maxFloat32:
+				t.Fatalf("arithmetic %d, amax %g: the inverse is %g", arithmetic, amax, got)
+			case arithmetic == DecodeFirstBF16:
+				if got != toBF16(got) || 1/got != quantized.Global {
+					t.Fatalf("amax %g: the inverse %g is not the BF16 number whose inverse is %g", amax, got, quantized.Global)
+				}
+			case got < maxFloat32:
+				for _, other := range []float32{math.Nextafter32(got, 0), math.Nextafter32(got, maxFloat32)} {
+					if distance(other, quantized.Global).Cmp(distance(got, quantized.Global)) < 0 {
+						t.Fatalf("arithmetic %d, amax %g: the inverse is %g, and %g is nearer to that of %g", arithmetic, amax, got, other, quantized.Global)
+					}
+				}
+			}
+		}
+	}
+}
+
+// distance returns |x·y - 1|, exactly.
+func distance(x, y float32) *big.Rat {
+	product := new(big.Rat).SetFloat64(float64(x) * float64(y)) // 48 bits
+	return product.Abs(product.Sub(product, big.NewRat(1, 1)))
+}
+
+// TestWithNaN: tiles that know of a NaN elsewhere are what they are in the
+// whole tensor.
+func TestWithNaN(t *testing.T) {
+	x := tensor.New(4, 8)
+	for i := range x.Data {
+		x.Data[i] = float32(i)
+	}
+	x.Data[30] = float32(math.NaN())
+	for _, policy := range []NonFinite{Tolerate, Poison, PoisonNaN} {
+		q := Quantizer{Format: FP8Tensor, NonFinite: policy}
+		whole, err := q.Rowwise(x, With{Threads: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for row := range x.Rows {
+			tile, err := q.Rowwise(x.View(row, row+1, 0, x.Cols), With{Amax: &whole.Amax, NaN: true, Threads: 1})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, want := math.Float32bits(tile.Scales32[0]), math.Float32bits(whole.Scales32[0]); got != want {
+				t.Errorf("policy %d, row %d: scale %#x, want %#x", policy, row, got, want)
+			}
+			if got, want := string(tile.Codes), string(whole.line(row)); got != want {
+				t.Errorf("policy %d, row %d: codes % x, want % x", policy, row, got, want)
+			}
+		}
+		if poisoned := format.E4M3.IsNaN(uint32(whole.Codes[0])); poisoned != (policy != Tolerate) {
+			t.Errorf("policy %d: an element of a tensor with a NaN elsewhere is NaN: %v", policy, poisoned)
+		}
+	}
+}
