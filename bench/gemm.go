@@ -170,17 +170,20 @@ func (t *Team) Sweep(formats []quant.Format, sizes []int, budget time.Duration, 
 	return points, nil
 }
 
-// quantizeWhole measures quantizing x as a caller does who has it in the cache
-// or not, as its size has it: all of it, again and again, the amax included. It
-// returns the result.
+// quantizeWhole measures quantizing x, all of it again and again, in the cache or
+// not as its size has it, the amax included. It returns what x becomes.
 func (t *Team) quantizeWhole(x tensor.Dense, c Conversion, budget time.Duration) (q *quant.Tensor, r Result, err error) {
+	with := quant.With{Threads: t.Threads()}
+	quantizer := quant.Quantizer{Format: c.Format}
+	if q, err = quantizer.Rowwise(x, with); err != nil {
+		return nil, r, err
+	}
+	with.Into = q
 	r = c.result(t, "quantize")
 	r.Limit = math.NaN()
 	r.Time = t.MeasureAlone(budget, func(int) {
-		if done, e := (quant.Quantizer{Format: c.Format}).Rowwise(x, quant.With{Threads: t.Threads()}); e != nil {
+		if _, e := quantizer.Rowwise(x, with); e != nil {
 			err = e
-		} else {
-			q = done
 		}
 	})
 	return q, r, err

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -38,6 +39,9 @@ format is faster than them with quantizing included; draws it as an SVG.`)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		sizes, err := sweepSizes(*largest, *large)
 		if err != nil {
+			return err
+		}
+		if err := writable(*chart); err != nil {
 			return err
 		}
 		if err := b.begin(); err != nil {
@@ -203,6 +207,23 @@ q       the time to quantize one of the two matrices is included
 pays    the size from which on it is faster then
 `, countText(threads, "thread"), t.Render())
 	return err
+}
+
+// writable reports what keeps a chart from being written, before minutes of
+// measuring rather than after them.
+func writable(chart string) error {
+	if chart == "" {
+		return nil
+	}
+	if info, err := os.Stat(chart); err == nil && info.IsDir() {
+		return fmt.Errorf("cannot draw the chart in %s: it is a directory", chart)
+	}
+	probe, err := os.CreateTemp(filepath.Dir(chart), ".chart-*")
+	if err != nil {
+		return fmt.Errorf("cannot draw the chart in %s: %w", chart, err)
+	}
+	probe.Close()
+	return os.Remove(probe.Name())
 }
 
 // writeChart draws the sweep in a file.

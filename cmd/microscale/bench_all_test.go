@@ -96,6 +96,25 @@ pays    the size from which on it is faster then
 	}
 }
 
+// TestSweepWidth: the table of all sizes fits 80 columns.
+func TestSweepWidth(t *testing.T) {
+	sizes, err := sweepSizes(8192, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := madeSweep(sizes, slices.Repeat([][]float64{{0.5, 1, 0.05, 0.06}}, len(sizes)))
+	s.formats[3] = quant.FP8Block // the longest name
+	var b strings.Builder
+	if err := s.print(&b, 1); err != nil {
+		t.Fatal(err)
+	}
+	for l := range strings.Lines(b.String()) {
+		if n := len([]rune(strings.TrimRight(l, "\n"))); n > 80 {
+			t.Errorf("a line of %d columns: %s", n, l)
+		}
+	}
+}
+
 // TestChart: the picture is XML with the names of the formats and the sizes, for
 // one size too.
 func TestChart(t *testing.T) {
@@ -161,6 +180,12 @@ func TestBenchAll(t *testing.T) {
 	}
 	if picture, err := os.ReadFile(file); err != nil || !strings.Contains(string(picture), "<svg") {
 		t.Errorf("the chart is not there: %v", err)
+	}
+	for _, bad := range []string{filepath.Dir(file), filepath.Join(file, "x.svg"), filepath.Join(filepath.Dir(file), "none", "x.svg")} {
+		status, stdout, stderr := execute("", append(slices.Clone(line[:len(line)-1]), bad)...)
+		if status != exitFailed || stdout != "" || strings.Count(stderr, "\n") != 1 || !strings.Contains(stderr, "cannot draw the chart in "+bad) {
+			t.Errorf("a chart in %s: exit status %d, %s%s", bad, status, stdout, stderr)
+		}
 	}
 	status, stdout, stderr = execute("", append(line[:len(line)-1], "", "--json")...)
 	var list []benchDocument
