@@ -20,11 +20,14 @@ func quantize(t testing.TB, src *checkpoint.Model, dst string, o QuantizeOptions
 	if err != nil {
 		t.Fatal(err)
 	}
-	results, err := plan.Run(context.Background(), dst, run)
+	result, err := plan.Run(context.Background(), dst, run)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return plan, results
+	for _, w := range result.Warnings {
+		t.Errorf("warning: %s", w)
+	}
+	return plan, result.Tensors
 }
 
 // compare verifies dst, whose structure must be sound.

@@ -1,6 +1,7 @@
 package convert
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -17,15 +18,25 @@ import (
 // another name until everything in it is whole. A run that is killed leaves that
 // directory behind, which no client takes for a checkpoint, and the next run to
 // the same destination removes it.
+//
+//	DST.microscale-partial     what is written, locked against other runs
+//	DST.microscale-replaced    an earlier directory DST that --force replaces, from
+//	                           its renaming to that of the new one and its removal
+//
+// An earlier file DST is replaced by one renaming, and there is always one or
+// the other. Of directories none is there for a moment; a run that is killed in
+// it leaves the earlier one under the second name, and the next run to the same
+// destination puts it back.
 type output struct {
 	final    string   // DST
 	single   bool     // DST is a file
 	partial  string   // the directory that is written
-	replaced string   // where an earlier DST is until it is removed
+	replaced string   // where an earlier directory is until it is removed
 	replace  bool     // there is an earlier DST
 	parents  []string // folders that were made for DST, the innermost first
 	lock     *os.File
 	writers  []*safetensors.Writer
+	remove   func(path string) error // os.RemoveAll
 }
 
 // Suffixes of the names that stand beside DST while it is written and replaced.
@@ -39,7 +50,7 @@ const (
 // force is given and it is a checkpoint.
 func newOutput(final string, source *hf.Checkpoint, force bool) (*output, error) {
 	final = filepath.Clean(final)
-	o := &output{final: final, single: source.Single, partial: final + partialSuffix, replaced: final + replacedSuffix}
+	o := &output{final: final, single: source.Single, partial: final + partialSuffix, replaced: final + replacedSuffix, remove: os.RemoveAll}
 	if err := o.admit(source, force); err != nil {
 		return nil, err
 	}
@@ -61,6 +72,7 @@ func newOutput(final string, source *hf.Checkpoint, force bool) (*output, error)
 	}
 	if err != nil {
 		_ = os.Remove(o.partial) // unless it has something in it
+		o.removeParents()
 		o.unlock()
 		return nil, err
 	}
@@ -86,13 +98,21 @@ func (o *output) removeParents() {
 	}
 }
 
+// errLocked is what lockDir returns of a directory that another run has locked.
+var errLocked = errors.New("locked by another run")
+
 // claim locks the partial directory. A directory that another run has renamed
-// or removed since it was opened is none.
+// or removed since it was made is none.
 func (o *output) claim() error {
 	taken := fmt.Errorf("%s: another run is writing to it (%s is locked): wait for it, or choose another destination", o.final, o.partial)
 	var err error
-	if o.lock, err = lockDir(o.partial); err != nil {
+	switch o.lock, err = lockDir(o.partial); {
+	case errors.Is(err, errLocked), errors.Is(err, os.ErrNotExist):
 		return taken
+	case err != nil:
+		_ = os.Remove(o.partial) // unless it has something in it
+		o.removeParents()
+		return fmt.Errorf("%s: the destination cannot be written: %w", o.final, err)
 	}
 	locked, err := o.lock.Stat()
 	named, namedErr := os.Lstat(o.partial)
@@ -104,9 +124,9 @@ func (o *output) claim() error {
 }
 
 // restore makes good what a killed run left: files that it had written, and an
-// earlier DST that it had moved away and not yet replaced.
+// earlier directory that it had moved away and not yet replaced.
 func (o *output) restore() error {
-	if err := o.clear(); err != nil {
+	if err := o.clear(); err != nil || o.single {
 		return err
 	}
 	_, err := os.Lstat(o.final)
@@ -124,6 +144,7 @@ func (o *output) admit(source *hf.Checkpoint, force bool) error {
 	info, err := os.Lstat(o.final)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
+		o.replace = false
 		return nil
 	case err != nil:
 		return fmt.Errorf("%s: the destination cannot be looked at: %w", o.final, err)
@@ -212,14 +233,26 @@ func (o *output) writeFile(name string, data []byte) error {
 	return o.fill(name, func(w io.Writer) error { _, err := w.Write(data); return err })
 }
 
-// carry copies a file of the source.
-func (o *output) carry(other hf.Other) error {
+// carry copies a file of the source, until ctx ends.
+func (o *output) carry(ctx context.Context, other hf.Other) error {
 	in, err := os.Open(other.Path)
 	if err != nil {
 		return fmt.Errorf("%s: it goes along with the weights but cannot be read: %w", other.Name, err)
 	}
 	defer in.Close()
-	return o.fill(other.Name, func(w io.Writer) error { _, err := io.Copy(w, in); return err })
+	return o.fill(other.Name, func(w io.Writer) error {
+		const piece = 16 << 20
+		for {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			if _, err := io.CopyN(w, in, piece); errors.Is(err, io.EOF) {
+				return nil
+			} else if err != nil {
+				return err
+			}
+		}
+	})
 }
 
 func (o *output) fill(name string, write func(io.Writer) error) error {
@@ -236,49 +269,61 @@ func (o *output) fill(name string, write func(io.Writer) error) error {
 	return errors.Join(err, f.Close())
 }
 
-// commit finishes the files and gives the result its name.
-func (o *output) commit() error {
+// commit finishes the files and gives the result its name. Where it fails the
+// destination is as it was. What goes wrong after that is a warning.
+func (o *output) commit() (warnings []string, err error) {
 	for _, w := range o.writers {
 		if err := w.Close(); err != nil {
-			return err
+			return nil, err
 		}
-	}
-	written := o.partial
-	if o.single {
-		written = o.path(singleName)
 	}
 	if err := syncDir(o.partial); err != nil {
-		return err
+		return nil, err
 	}
-	if o.replace {
-		if err := os.RemoveAll(o.replaced); err != nil {
-			return err
-		}
-		if err := os.Rename(o.final, o.replaced); err != nil {
-			return fmt.Errorf("%s: the earlier one cannot be replaced: %w", o.final, err)
-		}
+	if o.single {
+		err = os.Rename(o.path(singleName), o.final)
+	} else {
+		err = o.renameDir()
 	}
-	if err := os.Rename(written, o.final); err != nil {
-		if o.replace {
-			err = errors.Join(err, os.Rename(o.replaced, o.final))
-		}
-		return err
+	if err != nil {
+		return nil, err
 	}
-	return o.tidy()
+	return o.tidy(), nil
+}
+
+// renameDir gives a directory its name, after it has moved an earlier one away.
+func (o *output) renameDir() error {
+	if !o.replace {
+		return os.Rename(o.partial, o.final)
+	}
+	err := o.remove(o.replaced)
+	if err == nil {
+		err = os.Rename(o.final, o.replaced)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: the earlier one cannot be replaced: %w", o.final, err)
+	}
+	if err := os.Rename(o.partial, o.final); err != nil {
+		return errors.Join(err, os.Rename(o.replaced, o.final))
+	}
+	return nil
 }
 
 // tidy removes what stands beside a result that has its name. The lock goes
 // last, so that no other run begins in a directory that is being removed.
-func (o *output) tidy() error {
+func (o *output) tidy() (warnings []string) {
 	defer o.unlock()
-	err := syncDir(filepath.Dir(o.final))
-	if o.replace {
-		err = errors.Join(err, os.RemoveAll(o.replaced))
+	if err := syncDir(filepath.Dir(o.final)); err != nil {
+		warnings = append(warnings, fmt.Sprintf("%s is whole, but a power failure may undo its name: %v", o.final, err))
 	}
+	left := o.replaced
 	if o.single {
-		err = errors.Join(err, os.RemoveAll(o.partial))
+		left = o.partial
 	}
-	return err
+	if err := o.remove(left); err != nil {
+		warnings = append(warnings, fmt.Sprintf("%s is whole, but %s could not be removed: remove it yourself (%v)", o.final, left, err))
+	}
+	return warnings
 }
 
 // singleName is the name in the partial directory of a result of one file.

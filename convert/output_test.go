@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/microscale-go/microscale/hf"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/safetensors"
 )
@@ -183,6 +184,9 @@ func TestKilled(t *testing.T) {
 				t.Errorf("the folder has %s, want %s", names(t, dir), want)
 			}
 
+			if kind != "" {
+				return // a file is replaced at once
+			}
 			if err := os.Rename(dst, dst+replacedSuffix); err != nil {
 				t.Fatal(err)
 			}
@@ -217,6 +221,142 @@ func TestLock(t *testing.T) {
 	first.abort()
 	if _, err := plan.Run(context.Background(), dst, RunOptions{}); err != nil {
 		t.Errorf("after the first run: %v", err)
+	}
+}
+
+// TestForceFile: what is opened at a file's name while it is replaced, is always
+// a whole file, the earlier or the new one.
+func TestForceFile(t *testing.T) {
+	dir := t.TempDir()
+	plan, dst := planOf(t, filepath.Join(dir, "src.safetensors")), filepath.Join(dir, "dst.safetensors")
+	planOf(t, dst)
+	stop, watched := make(chan struct{}), make(chan int)
+	go func() {
+		opened := 0
+		defer func() { watched <- opened }()
+		for {
+			f, err := safetensors.Open(dst)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			f.Close()
+			opened++
+			select {
+			case <-stop:
+				return
+			default:
+			}
+		}
+	}()
+	for range 20 {
+		if _, err := plan.Run(context.Background(), dst, RunOptions{Force: true}); err != nil {
+			t.Error(err)
+		}
+	}
+	close(stop)
+	if opened := <-watched; opened < 20 {
+		t.Errorf("the file was opened only %d times", opened)
+	}
+}
+
+// TestWarnings: a result that is in place and whole is a success, even where
+// what stood beside it cannot be removed; the warning says what to do.
+func TestWarnings(t *testing.T) {
+	for _, tc := range []struct {
+		kind, left string
+	}{{"", replacedSuffix}, {".safetensors", partialSuffix}} {
+		t.Run("kind="+tc.kind, func(t *testing.T) {
+			dir := t.TempDir()
+			plan, dst := planOf(t, filepath.Join(dir, "src"+tc.kind)), filepath.Join(dir, "dst"+tc.kind)
+			planOf(t, dst)
+			out, err := newOutput(dst, plan.Source.Source, true)
+			if err != nil {
+				t.Fatal(err)
+			}
+			out.remove = func(path string) error {
+				if _, err := os.Lstat(path); err != nil {
+					return os.RemoveAll(path) // not there yet
+				}
+				return &os.PathError{Op: "unlinkat", Path: path, Err: syscall.EBUSY}
+			}
+			if _, err := plan.write(context.Background(), out, RunOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			warnings, err := out.commit()
+			want := dst + " is whole, but " + dst + tc.left + " could not be removed: remove it yourself"
+			if err != nil || len(warnings) != 1 || !strings.HasPrefix(warnings[0], want) {
+				t.Errorf("warnings %q, error %v, want %q", warnings, err, want)
+			}
+			compare(t, plan.Source, openModel(t, dst))
+			if openModel(t, dst).Quantized() == 0 {
+				t.Error("the destination is the earlier one")
+			}
+			result, err := plan.Run(context.Background(), dst, RunOptions{Force: true})
+			if err != nil || len(result.Warnings) != 0 || names(t, dir) != "dst"+tc.kind+" src"+tc.kind {
+				t.Errorf("the next run: %+v, %v; the folder has %s", result, err, names(t, dir))
+			}
+		})
+	}
+}
+
+// TestForceStuck: an earlier run's remains that cannot be removed end a run
+// before it touches the destination.
+func TestForceStuck(t *testing.T) {
+	dir := t.TempDir()
+	plan, dst := planOf(t, filepath.Join(dir, "src")), filepath.Join(dir, "dst")
+	planOf(t, dst)
+	before := contents(t, dst)
+	out, err := newOutput(dst, plan.Source.Source, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out.remove = func(path string) error { return &os.PathError{Op: "unlinkat", Path: path, Err: syscall.EBUSY} }
+	if _, err := plan.write(context.Background(), out, RunOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := out.commit(); !errors.Is(err, syscall.EBUSY) || !strings.HasPrefix(err.Error(), dst+": the earlier one cannot be replaced: ") {
+		t.Errorf("error %v", err)
+	}
+	out.abort()
+	if after := contents(t, dst); !maps.EqualFunc(before, after, bytes.Equal) || names(t, dir) != "dst src" {
+		t.Errorf("the destination has changed, and beside it is %s", names(t, dir))
+	}
+}
+
+// TestCarryInterrupted: a large file that goes along is left where ctx ends.
+func TestCarryInterrupted(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "src", "tokenizer.json")
+	plan := planOf(t, filepath.Dir(path))
+	const size = 40 << 20
+	f, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(f.Truncate(size), f.Close()); err != nil {
+		t.Fatal(err)
+	}
+	out, err := newOutput(filepath.Join(dir, "dst"), plan.Source.Source, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.abort()
+	copied := func() int64 {
+		info, err := os.Stat(out.path("tokenizer.json"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return info.Size()
+	}
+	other := hf.Other{Name: "tokenizer.json", Path: path}
+	if err := out.carry(context.Background(), other); err != nil || copied() != size {
+		t.Errorf("%d of %d bytes copied, error %v", copied(), size, err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if err := out.carry(ctx, other); !errors.Is(err, context.Canceled) || copied() != 0 {
+		t.Errorf("interrupted: %d bytes copied, error %v", copied(), err)
 	}
 }
 

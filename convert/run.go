@@ -25,24 +25,29 @@ type RunOptions struct {
 	Progress       func(bytes int64) // called as bytes of the source are read (Plan.SourceBytes); may be nil
 }
 
-// Run carries the plan out and returns the error of every weight against the
-// source, in the order of the plan. The result appears at dst only when it is
-// whole; when Run fails, nothing is left there. A source with NaN or Inf is
-// refused unless that is allowed.
-func (p *Plan) Run(ctx context.Context, dst string, o RunOptions) ([]verify.Tensor, error) {
+// A Result is what is known of a checkpoint that was written.
+type Result struct {
+	Tensors  []verify.Tensor // the error of every weight against the source, in the order of the plan
+	Warnings []string        // what the user should know or do; the checkpoint is whole
+}
+
+// Run carries the plan out. The result appears at dst only when it is whole;
+// when Run fails, dst is as it was. A source with NaN or Inf is refused unless
+// that is allowed.
+func (p *Plan) Run(ctx context.Context, dst string, o RunOptions) (*Result, error) {
 	out, err := newOutput(dst, p.Source.Source, o.Force)
 	if err != nil {
 		return nil, err
 	}
-	results, err := p.write(ctx, out, o)
-	if err == nil {
-		err = out.commit()
+	r := &Result{}
+	if r.Tensors, err = p.write(ctx, out, o); err == nil {
+		r.Warnings, err = out.commit()
 	}
 	if err != nil {
 		out.abort()
 		return nil, explain(err, dst, p.Bytes())
 	}
-	return results, nil
+	return r, nil
 }
 
 // explain adds to an error what the user can do about it.
@@ -66,7 +71,7 @@ func (p *Plan) write(ctx context.Context, out *output, o RunOptions) ([]verify.T
 		}
 		r.writers[f.Name] = w
 	}
-	if err := p.writeOthers(out); err != nil {
+	if err := p.writeOthers(ctx, out); err != nil {
 		return nil, err
 	}
 	if p.Format.NeedsAmax() {
@@ -85,7 +90,7 @@ func (p *Plan) write(ctx context.Context, out *output, o RunOptions) ([]verify.T
 }
 
 // writeOthers writes what is not weights.
-func (p *Plan) writeOthers(out *output) error {
+func (p *Plan) writeOthers(ctx context.Context, out *output) error {
 	if p.config != nil {
 		if err := out.writeFile(hf.ConfigName, p.config); err != nil {
 			return err
@@ -97,7 +102,7 @@ func (p *Plan) writeOthers(out *output) error {
 		}
 	}
 	for _, other := range p.Source.Source.Others() {
-		if err := out.carry(other); err != nil {
+		if err := out.carry(ctx, other); err != nil {
 			return err
 		}
 	}

@@ -31,7 +31,7 @@ the table says what that costs. Everything else is carried over.`,
 	}
 	dtype := addScalar(cmd, "dtype", "decode to `NAME`: f32, bf16 or fp16", format.F32.Name, format.F32, format.BF16, format.FP16)
 	options := convert.RunOptions{AllowNonFinite: true}
-	cmd.Flags().BoolVar(&options.Force, "force", false, "replace a checkpoint at DST once the new one is whole")
+	cmd.Flags().BoolVar(&options.Force, "force", false, forceUsage)
 	each := cmd.Flags().Bool("each", false, "a line for every weight, not one for the same weight of all layers")
 	asJSON := cmd.Flags().Bool("json", false, "print one JSON document")
 	threads := addThreads(cmd)

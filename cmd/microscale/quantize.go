@@ -42,7 +42,7 @@ so do the other files of the directory.`,
 	cmd.Flags().Var((*patterns)(&selection.Exclude), "exclude", "leave weights that match as they are")
 	pow2 := cmd.Flags().Bool("power-of-two-scales", false, "powers of two as the FP32 scales of the fp8 formats")
 	options := convert.RunOptions{}
-	cmd.Flags().BoolVar(&options.Force, "force", false, "replace a checkpoint at DST once the new one is whole")
+	cmd.Flags().BoolVar(&options.Force, "force", false, forceUsage)
 	cmd.Flags().BoolVar(&options.AllowNonFinite, "allow-nonfinite", false, "go on where the weights hold NaN or Inf")
 	dryRun := cmd.Flags().Bool("dry-run", false, "print what would be done, from the headers alone")
 	each := cmd.Flags().Bool("each", false, "a line for every weight, not one for the same weight of all layers")
@@ -93,6 +93,9 @@ so do the other files of the directory.`,
 	return cmd
 }
 
+// forceUsage is what the help says of --force.
+const forceUsage = "replace a checkpoint at DST once the new one is whole (while its directory is replaced it is DST.microscale-replaced; after a kill in that moment, the same command puts it back)"
+
 // sourceAndDestination is the check of the arguments SRC and DST.
 func sourceAndDestination(_ *cobra.Command, args []string) error {
 	if len(args) != 2 {
@@ -101,15 +104,21 @@ func sourceAndDestination(_ *cobra.Command, args []string) error {
 	return nil
 }
 
-// runPlan carries a plan out and reports its progress.
+// runPlan carries a plan out and reports its progress and what is left to do.
 func runPlan(cmd *cobra.Command, plan *convert.Plan, what, dst string, o convert.RunOptions) ([]verify.Tensor, float64, error) {
 	_, read := plan.SourceBytes()
 	m := newMeter(cmd.ErrOrStderr(), what, read)
 	o.Progress = m.Add
 	start := time.Now()
-	results, err := plan.Run(cmd.Context(), dst, o)
+	result, err := plan.Run(cmd.Context(), dst, o)
 	m.Close()
-	return results, time.Since(start).Seconds(), interrupted(err, "nothing was left at "+dst)
+	if err != nil {
+		return nil, 0, interrupted(err, "nothing was written to "+dst)
+	}
+	for _, w := range result.Warnings {
+		fmt.Fprintf(cmd.ErrOrStderr(), "microscale: warning: %s\n", w)
+	}
+	return result.Tensors, time.Since(start).Seconds(), nil
 }
 
 // conversionDocument is what quantize and dequantize did, as JSON.

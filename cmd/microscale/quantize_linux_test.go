@@ -48,6 +48,43 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
+// TestForceBusy replaces a checkpoint that cannot be removed, since a filesystem
+// is mounted in it: that is done, with a warning that says what is left.
+func TestForceBusy(t *testing.T) {
+	if flag.NArg() > 0 {
+		if err := syscall.Mount("tmpfs", filepath.Join(flag.Arg(0), "busy"), "tmpfs", 0, "size=1m"); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(exitNoMount)
+		}
+		os.Exit(run(flag.Args()[1:], os.Stdin, os.Stdout, os.Stderr))
+	}
+	dir := t.TempDir()
+	src, dst := filepath.Join(dir, "src"), filepath.Join(dir, "dst")
+	directory(t, src, twoWeights()...)
+	directory(t, dst, twoWeights()...)
+	if err := os.Mkdir(filepath.Join(dst, "busy"), 0o777); err != nil {
+		t.Fatal(err)
+	}
+	cmd, stdout, stderr := process(t, dst, "quantize", src, dst, "--format", "mxfp8", "--force", "--json")
+	cmd.Args[1] = "-test.run=^TestForceBusy$"
+	cmd.SysProcAttr = ownMounts()
+	err := cmd.Run()
+	switch {
+	case cmd.ProcessState == nil:
+		t.Skipf("a process with mounts of its own cannot be started: %v", err)
+	case cmd.ProcessState.ExitCode() == exitNoMount:
+		t.Skipf("a filesystem cannot be mounted: %s", stderr)
+	}
+	want := "microscale: warning: " + dst + " is whole, but " + dst + ".microscale-replaced could not be removed: remove it yourself ("
+	if err != nil || !strings.HasPrefix(stderr.String(), want) || strings.Count(stderr.String(), "\n") != 1 {
+		t.Errorf("%v, standard error %q, want %q", err, stderr, want)
+	}
+	if !strings.HasPrefix(stdout.String(), "{") {
+		t.Errorf("standard output %q, want a document", stdout)
+	}
+	done(t, "verify", src, dst)
+}
+
 // exitNoMount is the exit status of a process that cannot mount a filesystem.
 const exitNoMount = 77
 

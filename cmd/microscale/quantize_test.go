@@ -392,7 +392,7 @@ func TestInterrupt(t *testing.T) {
 			t.Fatal(err)
 		}
 		_ = cmd.Wait() // the status tells
-		fails(t, cmd.ProcessState.ExitCode(), stdout.String(), stderr.String(), "interrupted: nothing was left at "+dst)
+		fails(t, cmd.ProcessState.ExitCode(), stdout.String(), stderr.String(), "interrupted: nothing was written to "+dst)
 		if after := snapshot(t, dir); after != before {
 			t.Errorf("the folder is now\n%s\nbefore it was\n%s", after, before)
 		}
