@@ -16,25 +16,40 @@ import (
 
 // chart draws the speed of each format over the sizes as an SVG: a panel for each
 // baseline, a line for the product alone and a dashed one with quantizing
-// included.
+// included; the names of the lines on the right.
 func (s sweep) chart() ([]byte, error) {
-	const width, height = 11 * vg.Inch, 5.5 * vg.Inch
+	const width, height, names = 12 * vg.Inch, 5.5 * vg.Inch, 1.7 * vg.Inch
+	margin := vg.Points(10)
 	canvas := vgsvg.New(width, height)
-	tiles := draw.Tiles{Rows: 1, Cols: len(baselines), PadX: vg.Points(18), PadTop: vg.Points(10), PadBottom: vg.Points(10), PadLeft: vg.Points(10), PadRight: vg.Points(10)}
-	panels := make([]*plot.Plot, len(baselines))
-	for k := range panels {
-		p, err := s.panel(k)
-		if err != nil {
-			return nil, err
-		}
-		panels[k] = p
-	}
 	all := draw.New(canvas)
 	all.SetColor(color.White)
 	all.Fill(all.Rectangle.Path())
-	for k, c := range plot.Align([][]*plot.Plot{panels}, tiles, all)[0] {
+
+	legend := plot.NewLegend()
+	legend.Top, legend.Left = true, true
+	legend.Padding = vg.Points(4)
+	legend.TextStyle.Font.Variant, legend.TextStyle.Font.Size = "Sans", vg.Points(9)
+	panels := make([]*plot.Plot, len(baselines))
+	for k := range panels {
+		panels[k] = s.panel(k)
+	}
+	for j := len(baselines); j < len(s.formats); j++ {
+		alone, dashed, err := s.lines(j, panels)
+		if err != nil {
+			return nil, err
+		}
+		legend.Add(s.formats[j].Name, alone)
+		if j == len(s.formats)-1 {
+			grayed := *dashed
+			grayed.Color = color.Gray{90}
+			legend.Add("with quantizing", &grayed)
+		}
+	}
+	tiles := draw.Tiles{Rows: 1, Cols: len(panels), PadX: vg.Points(18), PadTop: margin, PadBottom: margin, PadLeft: margin}
+	for k, c := range plot.Align([][]*plot.Plot{panels}, tiles, draw.Crop(all, 0, -names, 0, 0))[0] {
 		panels[k].Draw(c)
 	}
+	legend.Draw(draw.Crop(all, width-names+margin, -margin, margin, -4*margin))
 	var b bytes.Buffer
 	if _, err := canvas.WriteTo(&b); err != nil {
 		return nil, err
@@ -42,49 +57,43 @@ func (s sweep) chart() ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// panel returns the plot of the speeds relative to one baseline.
-func (s sweep) panel(baseline int) (*plot.Plot, error) {
+// panel returns the plot of the speeds relative to one baseline, without lines.
+func (s sweep) panel(baseline int) *plot.Plot {
 	p := plot.New()
 	name := s.formats[baseline].Name
 	p.Title.Text = "Product of square matrices, speed relative to " + name
 	p.X.Label.Text = "size"
 	p.Y.Label.Text = "times as fast as " + name
-	p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, sizeTicks(s.sizes)
+	p.X.Scale, p.X.Tick.Marker, p.Y.Tick.Marker = plot.LogScale{}, sizeTicks(s.sizes), plot.TickerFunc(speedTicks)
 	p.X.Min, p.X.Max = float64(s.sizes[0]), float64(s.sizes[len(s.sizes)-1])*1.0001 // a single size is a range too
-	p.Y.Min = 0
-	for _, style := range []*font.Font{&p.Title.TextStyle.Font, &p.X.Label.TextStyle.Font, &p.Y.Label.TextStyle.Font, &p.X.Tick.Label.Font, &p.Y.Tick.Label.Font, &p.Legend.TextStyle.Font} {
+	p.Y.Min, p.Y.Max = 0, 1
+	for _, style := range []*font.Font{&p.Title.TextStyle.Font, &p.X.Label.TextStyle.Font, &p.Y.Label.TextStyle.Font, &p.X.Tick.Label.Font, &p.Y.Tick.Label.Font} {
 		style.Variant = "Sans"
 	}
-	p.Legend.Top, p.Legend.Left = true, true
-	p.Legend.TextStyle.Font.Size, p.Legend.Padding = vg.Points(8), vg.Points(2)
 	grid := plotter.NewGrid()
 	grid.Horizontal.Color, grid.Vertical.Color = color.Gray{225}, color.Gray{225}
-	p.Add(grid)
 	one := plotter.NewFunction(func(float64) float64 { return 1 })
 	one.Color, one.Width = color.Gray{120}, vg.Points(1)
-	p.Add(one)
-	for j := len(baselines); j < len(s.formats); j++ {
-		for _, quantizing := range []bool{false, true} {
-			line, err := plotter.NewLine(s.line(j, baseline, quantizing))
-			if err != nil {
-				return nil, err
-			}
-			line.Color, line.Width = hue(j-len(baselines), len(s.formats)-len(baselines)), vg.Points(1.6)
-			if quantizing {
-				line.Dashes = []vg.Length{vg.Points(4), vg.Points(3)}
-			} else if baseline == 0 { // one legend serves all panels
-				p.Legend.Add(s.formats[j].Name, line)
-			}
-			p.Add(line)
-			p.Y.Max = math.Max(p.Y.Max, 1)
+	p.Add(grid, one)
+	return p
+}
+
+// lines adds the lines of a format to the panels, and returns a pair of them.
+func (s sweep) lines(format int, panels []*plot.Plot) (alone, dashed *plotter.Line, err error) {
+	for k, p := range panels {
+		if alone, err = plotter.NewLine(s.line(format, k, false)); err != nil {
+			return nil, nil, err
 		}
+		if dashed, err = plotter.NewLine(s.line(format, k, true)); err != nil {
+			return nil, nil, err
+		}
+		for _, l := range []*plotter.Line{alone, dashed} {
+			l.Color, l.Width = hue(format-len(baselines), len(s.formats)-len(baselines)), vg.Points(1.6)
+		}
+		dashed.Dashes = []vg.Length{vg.Points(4), vg.Points(3)}
+		p.Add(alone, dashed)
 	}
-	if baseline > 0 {
-		return p, nil
-	}
-	dashed := &plotter.Line{LineStyle: draw.LineStyle{Color: color.Gray{90}, Width: vg.Points(1.6), Dashes: []vg.Length{vg.Points(4), vg.Points(3)}}}
-	p.Legend.Add("with quantizing one of the two", dashed)
-	return p, nil
+	return alone, dashed, nil
 }
 
 // line returns the points of one line.
@@ -103,6 +112,22 @@ func (t sizeTicks) Ticks(float64, float64) []plot.Tick {
 	ticks := make([]plot.Tick, len(t))
 	for i, n := range t {
 		ticks[i] = plot.Tick{Value: float64(n), Label: fmt.Sprint(n)}
+	}
+	return ticks
+}
+
+// speedTicks are some ten marks or fewer, of round distances.
+func speedTicks(_, most float64) []plot.Tick {
+	step := 0.1
+	for _, factor := range []float64{2, 2.5, 2, 2, 2.5, 2, 2, 2.5, 2} { // 0.2, 0.5, 1, 2, 5, …
+		if most/step <= 10 {
+			break
+		}
+		step *= factor
+	}
+	var ticks []plot.Tick
+	for i := 0; float64(i)*step <= most; i++ {
+		ticks = append(ticks, plot.Tick{Value: float64(i) * step, Label: fmt.Sprintf("%.4g", float64(i)*step)})
 	}
 	return ticks
 }
