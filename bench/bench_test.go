@@ -101,6 +101,23 @@ func TestMeasureTimes(t *testing.T) {
 	})
 }
 
+// TestMeasureLong: a pass that takes far more than the budget is run once, or
+// twice where it was disturbed, as one that sleeps is.
+func TestMeasureLong(t *testing.T) {
+	teams(t, func(t *testing.T, team *Team) {
+		calls := 0
+		s := team.Measure(time.Millisecond, func(worker, _ int) {
+			if worker == 0 {
+				calls++
+				time.Sleep(5 * time.Millisecond)
+			}
+		})
+		if calls > 2 || s.Runs != 1 || s.Min < 5e-3 {
+			t.Errorf("%d calls, %+v", calls, s)
+		}
+	})
+}
+
 func TestMeasureAlone(t *testing.T) {
 	teams(t, func(t *testing.T, team *Team) {
 		var calls atomic.Int32
