@@ -21,17 +21,12 @@ type job struct {
 	accumulate bool
 	bias       []float32
 
-	b            []byte // the packed block of B
-	vector       vectorJob
-	packs, tiles counter
-	workers      []*worker
-	threads      int
-	running      sync.WaitGroup
-
-	mutex    sync.Mutex
-	everyone *sync.Cond
-	waiting  int
-	round    int
+	b       []byte // the packed block of B
+	vector  vectorJob
+	workers []*worker
+	threads int
+	inside  atomic.Int64 // threads that have not left the job
+	phases
 }
 
 type extent struct{ from, to int }
@@ -49,14 +44,9 @@ type worker struct {
 	aChunk, bChunk int       // and those of a chunk
 }
 
-// A counter hands out 0, 1, 2, … to the threads of a job.
-type counter struct{ next atomic.Int64 }
-
-func (c *counter) take() int { return int(c.next.Add(1)) - 1 }
-
 var jobs = sync.Pool{New: func() any {
 	j := &job{}
-	j.everyone = sync.NewCond(&j.mutex)
+	j.changed.L = &j.mutex
 	return j
 }}
 
@@ -88,14 +78,18 @@ func (p *plan) run(c tensor.Dense, rows, cols extent, packed *Packed, o Options)
 		j.threads = min(j.threads, max(1, c.Rows*c.Cols/(p.kernel.MR*p.kernel.NR)))
 	}
 	j.reserve()
-	j.running.Add(j.threads - 1)
+	j.inside.Store(int64(j.threads))
 	for _, w := range j.workers[1:j.threads] {
 		go w.run()
 	}
 	j.workers[0].work()
-	j.running.Wait()
-	j.plan, j.packed, j.c, j.bias = plan{}, nil, tensor.Dense{}, nil // keep nothing of the caller's
-	jobs.Put(j)
+	for range patience { // so that the job is free for the caller's next product
+		if j.inside.Load() == 1 {
+			break
+		}
+		runtime.Gosched()
+	}
+	j.leave()
 }
 
 // reserve makes the workspace large enough.
@@ -104,12 +98,12 @@ func (j *job) reserve() {
 	for len(j.workers) < j.threads {
 		w := &worker{job: j}
 		w.run = func() {
-			defer j.running.Done()
 			w.work()
+			j.leave()
 		}
 		j.workers = append(j.workers, w)
 	}
-	j.reset()
+	j.begin()
 	if v := k.vector; v != nil {
 		for _, w := range j.workers[:j.threads] {
 			grow(&w.edge, v.batch*vectorLines)
@@ -171,29 +165,13 @@ func minRows(k *kernel, threads int) int {
 	return min(4*k.Lanes, k.MC)
 }
 
-func (j *job) reset() {
-	j.packs.next.Store(0)
-	j.tiles.next.Store(0)
-}
-
-// meet returns when all threads of the job have called it, with the counters set
-// back.
-func (j *job) meet() {
-	if j.threads == 1 {
-		j.reset()
-		return
-	}
-	j.mutex.Lock()
-	defer j.mutex.Unlock()
-	if j.waiting++; j.waiting == j.threads {
-		j.waiting = 0
-		j.round++
-		j.reset()
-		j.everyone.Broadcast()
-		return
-	}
-	for round := j.round; round == j.round; {
-		j.everyone.Wait()
+// leave is the end of a thread's work. The product is complete then, as every
+// phase is; a thread that started late may still find that out, and the last one
+// to do so gives the job back.
+func (j *job) leave() {
+	if j.inside.Add(-1) == 0 {
+		j.plan, j.packed, j.c, j.bias = plan{}, nil, tensor.Dense{}, nil // keep nothing of the caller's
+		jobs.Put(j)
 	}
 }
 

@@ -18,7 +18,7 @@ var kernels = []*kernel{
 	{Name: "int8-mx-avx512", Tier: cpu.AVX512, Peak: "VPDPBUSD", panel: panelInt8, block: 32, pow2: true, Lanes: 16, MR: 4, NR: 48, MC: int8MC, NC: int8NC, KC: int8KC, KR: int8KR, dot: []dotFunc{dotMX_4x16, dotMX_4x32, dotMX_4x48}},
 	{Name: "int8-nv-avx512", Tier: cpu.AVX512, Peak: "VPDPBUSD", panel: panelInt8, block: 16, Lanes: 16, MR: 4, NR: 48, MC: int8MC, NC: int8NC, KC: int8KC, KR: int8KR, dot: []dotFunc{dotNV_4x16, dotNV_4x32, dotNV_4x48}},
 	{Name: "bf16-avx512", Tier: cpu.AVX512, Peak: "VDPBF16PS", panel: panelBF16, Lanes: 16, MR: 8, NR: 48, MC: bf16MC, NC: bf16NC, KC: bf16KC, KR: bf16KC, dot: []dotFunc{dotBF16_8x16, dotBF16_8x32, dotBF16_8x48}},
-	{Name: "f32-avx512", Tier: cpu.AVX512, Peak: "VFMADD231PS", panel: panelF32, Lanes: 16, MR: 8, NR: 48, MC: 192, NC: 2064, KC: 512, KR: 512, dot: []dotFunc{dotF32_8x16, dotF32_8x32, dotF32_8x48}},
+	{Name: "f32-avx512", Tier: cpu.AVX512, Peak: "VFMADD231PS", panel: panelF32, Lanes: 16, MR: 8, NR: 48, MC: 192, NC: 1056, KC: 1024, KR: 1024, dot: []dotFunc{dotF32_8x16, dotF32_8x32, dotF32_8x48}},
 	{Name: "f32-avx2", Tier: cpu.AVX2, Peak: "VFMADD231PS", panel: panelF32, Lanes: 8, MR: 4, NR: 24, MC: 192, NC: 2064, KC: 512, KR: 512, dot: []dotFunc{dotF32_4x8, dotF32_4x16, dotF32_4x24}},
 	&plainF32, &plainBF16, &plainMX, &plainNV,
 }

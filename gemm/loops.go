@@ -1,8 +1,8 @@
 package gemm
 
 // multiply is the product, run by every thread of a job at once: the five loops
-// around the microkernel. Inside the two outer loops the threads take what there
-// is to do from common counters, and they meet where shared panels change hands.
+// around the microkernel. Inside the two outer loops the threads share what there
+// is to do, phase by phase: packing a block of B, and multiplying by it.
 //
 //	jc   columns of C, NC at a time
 //	pc   positions along K, KC at a time       pack NC×KC of B once, for all threads
@@ -17,6 +17,8 @@ func (w *worker) multiply() {
 	j := w.job
 	p, k := &j.plan, j.plan.kernel
 	mcMax, groups := j.split()
+	blocks := ceilDiv(j.rows.to-j.rows.from, mcMax)
+	phase := int64(0)
 	for jc := j.cols.from; jc < j.cols.to; jc += k.NC {
 		nc := min(k.NC, j.cols.to-jc)
 		strips := ceilDiv(nc, k.NR)
@@ -31,14 +33,16 @@ func (w *worker) multiply() {
 			b := j.packed.panels(jc, pc)
 			if b == nil {
 				b = j.b
-				for i := j.packs.take(); i < ceilDiv(nc, k.Lanes); i = j.packs.take() {
-					p.b.pack(b[i*w.bPanel:(i+1)*w.bPanel], jc+i*k.Lanes, pc, kc, &w.scratch)
+				for i, ok := j.take(phase, strips); ok; i, ok = j.take(phase, strips) {
+					for l := i * k.NR; l < min((i+1)*k.NR, nc); l += k.Lanes {
+						p.b.pack(b[l/k.Lanes*w.bPanel:(l/k.Lanes+1)*w.bPanel], jc+l, pc, kc, &w.scratch)
+					}
+					j.finish(strips)
 				}
-				j.meet()
+				phase++
 			}
 
-			blocks := ceilDiv(j.rows.to-j.rows.from, mcMax)
-			for i := j.tiles.take(); i < blocks*groups; i = j.tiles.take() {
+			for i, ok := j.take(phase, blocks*groups); ok; i, ok = j.take(phase, blocks*groups) {
 				ic, group := j.rows.from+i/groups*mcMax, i%groups
 				mc := min(mcMax, j.rows.to-ic)
 				first, last := strips*group/groups, strips*(group+1)/groups
@@ -58,8 +62,9 @@ func (w *worker) multiply() {
 						}
 					}
 				}
+				j.finish(blocks * groups)
 			}
-			j.meet()
+			phase++
 		}
 	}
 }

@@ -124,12 +124,13 @@ func (v *vectorKernel) arrange(x []uint16, values []float32) {
 // are some lines of B.
 func (w *worker) multiplyVector() {
 	j := w.job
-	n := j.cols.to - j.cols.from
-	for i := j.tiles.take(); i < ceilDiv(n, vectorLines); i = j.tiles.take() {
+	tasks := ceilDiv(j.cols.to-j.cols.from, vectorLines)
+	for i, ok := j.take(0, tasks); ok; i, ok = j.take(0, tasks) {
 		l0 := j.cols.from + i*vectorLines
 		l1 := min(l0+vectorLines, j.cols.to)
 		w.vectorTask(l0, l1)
 		w.finishVector(l0, l1)
+		j.finish(tasks)
 	}
 }
 
