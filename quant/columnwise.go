@@ -5,6 +5,70 @@ import (
 	"github.com/microscale-go/microscale/tensor"
 )
 
+// tileLines is how many columns are quantized by a column kernel from top to
+// bottom: enough to read a good part of each row, and few enough for the cache
+// to hold the ends of their lines.
+const tileLines = 512
+
+// tiles is bands where the columns of a matrix are the lines, by a column kernel.
+func (r *run) tiles(from, to, band int) (amax uint32) {
+	kernel := r.columnCall()
+	last := from + (to-from)/tileColumns*tileColumns
+	for l := from; l < last; l += tileLines {
+		amax = max(amax, r.columnBlocks(kernel, l, min(l+tileLines, last)))
+	}
+	if r.with.Scales != nil {
+		for l := from; l < last; l++ {
+			r.with.Scales(l, r.t.lineScales(l))
+		}
+	}
+	if last < to {
+		amax = max(amax, r.strips(last, to, band))
+	}
+	return amax
+}
+
+// columnBlocks quantizes lines [from, to), a multiple of tileColumns.
+func (r *run) columnBlocks(kernel columnCall, from, to int) (amax uint32) {
+	extent, perLine := r.t.extent(), r.t.scaleCols()
+	for j := range perLine {
+		rows := r.x.dense.View(j*extent, min((j+1)*extent, r.x.dense.Rows), from, to)
+		padded := rows
+		if rows.Rows < extent {
+			padded = tensor.New(extent, rows.Cols)
+			for i := range rows.Rows {
+				copy(padded.Row(i), rows.Row(i))
+			}
+		}
+		codes := r.t.Codes[from*r.t.LineBytes()+j*extent:]
+		scales := r.t.Scales[from*perLine+j:]
+		a := kernel(codes, scales, padded.Data, rows.Cols/tileColumns, r.t.LineBytes(), perLine, 4*padded.Stride)
+		if a == flagged {
+			a = r.redoColumns(from, j, rows)
+		}
+		amax = max(amax, a)
+	}
+	return amax
+}
+
+// redoColumns is the plain form of block j of the lines from first on, which are
+// the columns of rows.
+func (r *run) redoColumns(first, j int, rows tensor.Dense) (amax uint32) {
+	extent := r.t.extent()
+	block, scaled := make([]float32, rows.Rows), make([]float32, rows.Rows)
+	for c := range rows.Cols {
+		for i := range block {
+			block[i] = rows.At(i, c)
+		}
+		a, hasNaN := amaxBits(block)
+		codes := r.t.line(first + c)[j*extent : (j+1)*extent]
+		r.encodePlain(codes[:len(block)], block, r.scaleBlock((first+c)*r.t.scaleCols()+j, a, hasNaN), scaled)
+		clear(codes[len(block):])
+		amax = max(amax, a)
+	}
+	return amax
+}
+
 // stripElements is about how many elements are transposed at a time, to be
 // quantized while they are in the second-level cache.
 const stripElements = 1 << 16

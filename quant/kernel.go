@@ -62,6 +62,19 @@ type widenKernel struct {
 	widen func(dst []float32, src []byte)
 }
 
+// A columnKernel quantizes tiles of columns of one block each, as lines; strides
+// are in bytes. It flags as a fusedKernel does.
+type columnKernel struct {
+	tier   cpu.Tier
+	serves func(*Quantizer) bool
+	begin  func(*run) columnCall
+}
+
+// A columnCall quantizes whole tiles, at least one.
+type columnCall func(codes, scales []byte, src []float32, tiles, codeStride, scaleStride, srcStride int) uint32
+
+const tileColumns = 16
+
 // A transposeKernel sets dst to the transpose of the first 16·n rows and 16
 // columns of src; strides are in elements.
 type transposeKernel struct {
@@ -73,6 +86,16 @@ type transposeKernel struct {
 func (r *run) fused() fusedCall {
 	for _, k := range fusedKernels {
 		if k.tier <= cpu.Best() && k.raw == r.x.isRaw && k.serves(r.q) {
+			return k.begin(r)
+		}
+	}
+	return nil
+}
+
+// columnCall returns the first column kernel that serves the run, or nil.
+func (r *run) columnCall() columnCall {
+	for _, k := range columnKernels {
+		if k.tier <= cpu.Best() && r.x.columns && k.serves(r.q) {
 			return k.begin(r)
 		}
 	}

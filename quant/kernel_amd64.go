@@ -82,6 +82,15 @@ var widenKernels = []widenKernel{
 	{cpu.AVX512, func(dst []float32, src []byte) { widen512(&dst[0], &src[0], len(dst)) }},
 }
 
+var columnKernels = []columnKernel{
+	{cpu.AVX512, exponentBlocks(8, false), func(r *run) columnCall {
+		c := r.q.exponentConstants()
+		return func(codes, scales []byte, src []float32, tiles, codeStride, scaleStride, srcStride int) uint32 {
+			return uint32(columns8(&codes[0], &scales[0], &src[0], tiles, codeStride, scaleStride, srcStride, &c))
+		}
+	}},
+}
+
 var transposeKernels = []transposeKernel{
 	{cpu.AVX512, func(dst, src []float32, dstStride, srcStride, n int) {
 		transpose512(&dst[0], &src[0], 4*dstStride, 4*srcStride, n)

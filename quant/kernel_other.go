@@ -8,6 +8,7 @@ var (
 	encodeKernels    []encodeKernel
 	amaxKernels      []amaxKernel
 	widenKernels     []widenKernel
+	columnKernels    []columnKernel
 	transposeKernels []transposeKernel
 	decodeKernels    []decodeKernel
 )

@@ -478,3 +478,40 @@ func TestKernelsStayInside(t *testing.T) {
 		}
 	})
 }
+
+// TestKernelsColumnsStayInside: the same of columnwise tensors.
+func TestKernelsColumnsStayInside(t *testing.T) {
+	eachKernel(t, func(t *testing.T) {
+		r := rand.New(rand.NewPCG(11, 12))
+		for _, f := range []Format{MXFP8, MXFP8E5M2, MXFP4, NVFP4, FP8Vec128} {
+			for _, shape := range [][2]int{{1, 16}, {31, 17}, {32, 16}, {64, 33}, {65, 48}, {130, 15}} {
+				for _, side := range []guard.Side{guard.Start, guard.End} {
+					t.Run(fmt.Sprintf("format=%s/shape=%d×%d/side=%d", f, shape[0], shape[1], side), func(t *testing.T) {
+						x := tensor.Of(shape[0], shape[1], guardedFloats(t, make([]float32, shape[0]*shape[1]), side))
+						edgeBlocks(x.Data, r, shape[0] > 64)
+						q := Quantizer{Format: f}
+						got, err := q.Columnwise(x, With{})
+						if err != nil {
+							t.Fatal(err)
+						}
+						got.Codes = guard.Copy(t, got.Codes, side)
+						if got.Scales != nil {
+							got.Scales = guard.Copy(t, got.Scales, side)
+						}
+						got.Scales32 = guardedFloats(t, got.Scales32, side)
+						if _, err := q.Columnwise(x, With{Into: got}); err != nil {
+							t.Fatal(err)
+						}
+						plainly(t, func() {
+							want, err := q.Columnwise(x, With{})
+							if err != nil {
+								t.Fatal(err)
+							}
+							sameTensor(t, got, want)
+						})
+					})
+				}
+			}
+		}
+	})
+}

@@ -52,7 +52,10 @@ func (q Quantizer) quantize(x source, d Direction, with With) (*Tensor, error) {
 	band := run.band()
 	seen := atomic.Uint32{}
 	quantizeLines, lines := run.bands, grainElements/max(1, x.cols())
-	if x.columns {
+	switch {
+	case x.columns && run.columnCall() != nil:
+		quantizeLines, lines = run.tiles, tileLines
+	case x.columns:
 		quantizeLines, lines = run.strips, run.stripLines(band)
 	}
 	parallel.For(ceilDiv(x.rows(), band), lines/band, with.Threads, func(from, to int) {

@@ -270,13 +270,13 @@ func (k *fused) factors() sequence {
 	if k.global {
 		return k.globalFactors()
 	}
-	return k.exponentFactors()
+	return append(k.exponentFactors(k.scales.At(0)), instruction{"ADDQ", []any{16, k.scales}})
 }
 
 // exponentFactors: the code of a scale is the exponent of amax·ratio, raised by
 // what the rule adds to the significand. The write buffer gets e of the smallest
 // normal element, and behind it 2^(23-m)·(1 + bias·2^-23).
-func (k *fused) exponentFactors() sequence {
+func (k *fused) exponentFactors(scales Mem) sequence {
 	var s sequence
 	amax, code, t := Z(0), Z(0), Z(1)
 	s.I("VPSUBD.BCST", k.c.At("low"), amax, t)
@@ -289,7 +289,7 @@ func (k *fused) exponentFactors() sequence {
 	s.I("VPSUBD.BCST", k.c.At("down"), code, code)
 	s.I("VPXORD", t, t, t)
 	s.I("VPMAXSD", t, code, code)
-	s.I("VPMOVDB", code, k.scales.At(0))
+	s.I("VPMOVDB", code, scales)
 	s.I("VPMAXSD.BCST", k.c.At("floor"), code, code)
 	if k.integer {
 		s.I("VPBROADCASTD", k.c.At("base"), t)
@@ -309,7 +309,6 @@ func (k *fused) exponentFactors() sequence {
 		s.I("VPORD.BCST", k.c.At("anchor"), t, t)
 		s.I("VMOVDQA64", t, k.write.At(64))
 	}
-	s.I("ADDQ", 16, k.scales)
 	return s
 }
 
