@@ -125,8 +125,8 @@ func printInspection(w io.Writer, m *checkpoint.Model, doc inspectDocument, each
 	if doc.Convention != nil {
 		convention = fmt.Sprintf("%d of %d weights quantized (%s)", doc.Quantized, len(doc.Weights), *doc.Convention)
 	}
-	if _, err := fmt.Fprintf(w, "%s\n\n%s: %.4g M parameters, %s in %d files, %s\n", t.Render(), doc.Source,
-		float64(doc.Parameters)/1e6, bytesText(float64(doc.Bytes)), len(doc.Files), convention); err != nil {
+	if _, err := fmt.Fprintf(w, "%s\n\n%s: %s, %s in %d files, %s\n", t.Render(), doc.Source,
+		parametersText(float64(doc.Parameters)), bytesText(float64(doc.Bytes)), len(doc.Files), convention); err != nil {
 		return err
 	}
 	for _, name := range doc.Extra {

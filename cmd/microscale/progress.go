@@ -111,32 +111,12 @@ func (m *meter) startLines(interval time.Duration) {
 	})
 }
 
-// meterLine words a report: "quantizing: 1.2 GB of 4.8 GB (25%), 400 MB/s, 9s left".
+// meterLine words a report: "quantizing: 1.2 GB of 4.8 GB (25%), 400 MB/s, 9 s left".
 func meterLine(what string, done, total int64, elapsed time.Duration) string {
 	rate := float64(done) / elapsed.Seconds()
 	line := fmt.Sprintf("%s: %s of %s (%d%%), %s/s", what, bytesText(float64(done)), bytesText(float64(total)), 100*done/max(total, 1), bytesText(rate))
 	if done > 0 && done < total {
-		left := time.Duration(float64(total-done) / rate * float64(time.Second))
-		line += fmt.Sprintf(", %s left", left.Round(time.Second))
+		line += fmt.Sprintf(", %s left", durationText(float64(total-done)/rate))
 	}
 	return line
-}
-
-// bytesText writes a size in the decimal units of storage, with three digits.
-func bytesText(n float64) string {
-	units := []string{"B", "kB", "MB", "GB", "TB", "PB"}
-	u := 0
-	for n >= 999.5 && u < len(units)-1 {
-		n /= 1000
-		u++
-	}
-	digits := 0
-	switch {
-	case u == 0:
-	case n < 9.995:
-		digits = 2
-	case n < 99.95:
-		digits = 1
-	}
-	return fmt.Sprintf("%.*f %s", digits, n, units[u])
 }

@@ -138,8 +138,8 @@ type conversionDocument struct {
 // printConversion prints the last lines of quantize and dequantize.
 func printConversion(w io.Writer, plan *convert.Plan, args []string, what string, seconds float64) error {
 	stored, _ := plan.SourceBytes()
-	_, err := fmt.Fprintf(w, "\n%s → %s: %s\n%s → %s in %.2g s, %s/s of source\n", args[0], args[1], what,
-		bytesText(float64(stored)), bytesText(float64(plan.Bytes())), seconds, bytesText(float64(stored)/seconds))
+	_, err := fmt.Fprintf(w, "\n%s → %s: %s\n%s → %s in %s, %s/s of source\n", args[0], args[1], what,
+		bytesText(float64(stored)), bytesText(float64(plan.Bytes())), durationText(seconds), bytesText(float64(stored)/seconds))
 	return err
 }
 

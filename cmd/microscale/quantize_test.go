@@ -452,7 +452,6 @@ func TestInterruptRaw(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer in.Close()
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}

@@ -81,6 +81,6 @@ func printVerification(cmd *cobra.Command, report *verify.Report, args []string,
 		fmt.Fprintln(out)
 		return printProblems(out, report.Problems)
 	}
-	_, err := fmt.Fprintf(out, "\n%s is a faithful copy of %s in its format: %d weights compared in %.2g s\n", args[1], args[0], len(report.Tensors), seconds)
+	_, err := fmt.Fprintf(out, "\n%s is a faithful copy of %s in its format: %d weights compared in %s\n", args[1], args[0], len(report.Tensors), durationText(seconds))
 	return err
 }
