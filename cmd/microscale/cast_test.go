@@ -151,6 +151,11 @@ func TestParseNumber(t *testing.T) {
 		{"0x3c00", format.FP16, 1, 0x3c00},
 		{"0x1", format.F32, math.SmallestNonzeroFloat32, 1},
 		{"-0", format.F32, float32(math.Copysign(0, -1)), 0x80000000},
+		{"0.00e-50", format.F32, 0, 0},
+		{"0x0p-200", format.F32, 0, 0},
+		{"-0e5", format.BF16, float32(math.Copysign(0, -1)), 0x8000},
+		{"0.71e-45", format.F32, math.SmallestNonzeroFloat32, 1},
+		{"1e-44", format.BF16, 0, 0},
 		{"-inf", format.BF16, float32(math.Inf(-1)), 0xff80},
 		{"1e5", format.FP16, float32(math.Inf(1)), 0x7c00},
 		{"nan", format.F32, nan, 0x7fc00000},
@@ -167,7 +172,7 @@ func TestParseNumber(t *testing.T) {
 			t.Errorf("%s is not taken for a number", tc.text)
 		}
 	}
-	for _, text := range []string{"", "-", "x", "--1", "1e39", "0x", "0x1ffffffff", "0xg", "-0x3f80"} {
+	for _, text := range []string{"", "-", "x", "--1", "1e39", "0.69e-45", "0x1.8p-151", "1e-400", "0x", "0x1ffffffff", "0xg", "-0x3f80"} {
 		if v, _, err := parseNumber(text, format.F32); err == nil {
 			t.Errorf("%q is taken for %v", text, v)
 		}

@@ -34,9 +34,21 @@ func parseNumber(s string, from *format.Scalar) (v float32, pattern uint32, err 
 		return 0, 0, misuse("%q is not a number: use a form such as 0.3952, 0x1.8p-3, inf, nan or 0x3f800000", s)
 	case math.IsNaN(wide):
 		return float32(wide), quietNaN(from), nil
+	case wide == 0 && hasDigits(s):
+		return 0, 0, misuse("%s is nearer to 0 than to the smallest float32, %.2g: use 0", s, math.SmallestNonzeroFloat32)
 	}
 	pattern = from.EncodeWith(float32(wide), format.Conversion{Overflow: format.NonSaturating}, 0)
 	return from.Decode(pattern), pattern, nil
+}
+
+// hasDigits reports whether a number that strconv reads has a digit other than
+// zero before its exponent.
+func hasDigits(s string) bool {
+	significand, _, binary := strings.Cut(strings.ToLower(s), "p")
+	if !binary {
+		significand, _, _ = strings.Cut(significand, "e")
+	}
+	return strings.ContainsAny(significand, "123456789abcdef")
 }
 
 // quietNaN returns the pattern of the NaN that processors make, in an IEEE format.
@@ -54,10 +66,11 @@ func parseNumbers(args []string) ([]float32, error) {
 	return values, nil
 }
 
-// isNumber reports whether parseNumber takes s.
+// isNumber reports whether parseNumber takes s, or refuses it for its size.
 func isNumber(s string) bool {
 	_, _, err := parseNumber(s, format.F32)
-	return err == nil
+	_, parsing := strconv.ParseFloat(s, 32)
+	return err == nil || parsing == nil || errors.Is(parsing, strconv.ErrRange)
 }
 
 // fromBits returns the value of a pattern, a float32's NaN as it is.
