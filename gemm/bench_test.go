@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"testing"
+	"time"
 
+	"github.com/microscale-go/microscale/bench"
 	"github.com/microscale-go/microscale/gemm"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/tensor"
@@ -25,28 +27,59 @@ func random(b *testing.B, f quant.Format, n, k int) *quant.Tensor {
 	return x
 }
 
-// rate reports what a product of 2·m·n·k operations reached.
-func rate(b *testing.B, m, n, k int) {
-	b.ReportMetric(2*float64(m)*float64(n)*float64(k)*float64(b.N)/b.Elapsed().Seconds()/1e9, "GFLOP/s")
+// measure times a product of a and w, and reports its rate and the fraction of
+// the peak of the kernel's instruction, measured just before.
+func measure(b *testing.B, a, w *quant.Tensor, threads int, mul func() error) {
+	b.Helper()
+	k, err := gemm.Choose(a, w, gemm.Options{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	team, err := bench.NewTeam(threads)
+	if err != nil {
+		b.Skipf("no peak to compare with: %v", err)
+	}
+	defer team.Close()
+	peak, err := team.Peak(k.Tier, k.Peak, 50*time.Millisecond)
+	if err != nil {
+		b.Fatal(err)
+	}
+	for b.Loop() {
+		// On the first pinned thread; goroutines that it starts run beside it.
+		team.Time(func(worker int) {
+			if worker == 0 {
+				err = mul()
+			}
+		})
+		if err != nil {
+			b.Fatal(err)
+		}
+	}
+	work := 2 * float64(a.Lines()) * float64(w.Lines()) * float64(a.Width()) * float64(b.N)
+	rate := work / b.Elapsed().Seconds() / 1e9
+	b.ReportMetric(rate, "GFLOP/s")
+	b.ReportMetric(rate/peak.Rate(), "of-peak")
 }
 
+// BenchmarkMul is products with both operands packed on the way.
 func BenchmarkMul(b *testing.B) {
-	for _, f := range []quant.Format{quant.MXFP8, quant.MXFP6E3M2, quant.MXFP6E2M3, quant.MXINT8, quant.MXFP4, quant.NVFP4, quant.FP8Tensor, quant.FP8Row, quant.FP8Vec128, quant.FP8Block, quant.BF16, quant.F32} {
-		for _, s := range []struct{ m, n, k, threads int }{{2048, 2048, 2048, 1}, {2048, 2048, 2048, 2}, {512, 512, 512, 1}, {512, 512, 512, 2}} {
-			b.Run(fmt.Sprintf("format=%s/m=%d/n=%d/k=%d/threads=%d", f, s.m, s.n, s.k, s.threads), func(b *testing.B) {
-				x, w := random(b, f, s.m, s.k), random(b, f, s.n, s.k)
-				c := tensor.New(s.m, s.n)
-				for b.Loop() {
-					if err := gemm.Mul(c, x, w, gemm.Options{Threads: s.threads}); err != nil {
-						b.Fatal(err)
-					}
-				}
-				rate(b, s.m, s.n, s.k)
-			})
+	for _, f := range []quant.Format{
+		quant.MXFP8, quant.MXFP8E5M2, quant.MXFP6E3M2, quant.MXFP6E2M3, quant.MXINT8, quant.MXFP4, quant.NVFP4,
+		quant.FP8Tensor, quant.FP8Row, quant.FP8Vec128, quant.FP8Block, quant.BF16, quant.F32,
+	} {
+		for _, n := range []int{512, 2048} {
+			x := random(b, f, n, n)
+			c := tensor.New(n, n)
+			for _, threads := range []int{1, 2} {
+				b.Run(fmt.Sprintf("format=%s/m=%d/n=%d/k=%d/threads=%d", f, n, n, n, threads), func(b *testing.B) {
+					measure(b, x, x, threads, func() error { return gemm.Mul(c, x, x, gemm.Options{Threads: threads}) })
+				})
+			}
 		}
 	}
 }
 
+// BenchmarkPacked is products of few lines with weights packed beforehand.
 func BenchmarkPacked(b *testing.B) {
 	const n, k = 2048, 2048
 	for _, f := range []quant.Format{quant.MXFP8, quant.MXFP4, quant.NVFP4} {
@@ -56,15 +89,25 @@ func BenchmarkPacked(b *testing.B) {
 			b.Fatal(err)
 		}
 		for _, m := range []int{16, 64, 256} {
+			a, c := random(b, f, m, k), tensor.New(m, n)
 			b.Run(fmt.Sprintf("format=%s/m=%d/n=%d/k=%d/threads=1", f, m, n, k), func(b *testing.B) {
-				x := random(b, f, m, k)
-				c := tensor.New(m, n)
-				for b.Loop() {
-					if err := packed.Mul(c, x, gemm.Options{Threads: 1}); err != nil {
-						b.Fatal(err)
-					}
-				}
-				rate(b, m, n, k)
+				measure(b, a, w, 1, func() error { return packed.Mul(c, a, gemm.Options{Threads: 1}) })
+			})
+		}
+	}
+}
+
+// BenchmarkVector is products of BF16 lines with weights as they are, which come
+// from the third-level cache or from DRAM: the rate in bytes counts the weights.
+func BenchmarkVector(b *testing.B) {
+	const n, k = 16384, 4096
+	for _, f := range []quant.Format{quant.MXFP8, quant.MXFP4, quant.NVFP4} {
+		w := random(b, f, n, k)
+		for _, m := range []int{1, 2, 4, 8} {
+			a, c := random(b, quant.BF16, m, k), tensor.New(m, n)
+			b.Run(fmt.Sprintf("format=%s/m=%d/n=%d/k=%d/threads=1", f, m, n, k), func(b *testing.B) {
+				b.SetBytes(int64(len(w.Codes) + len(w.Scales)))
+				measure(b, a, w, 1, func() error { return gemm.Mul(c, a, w, gemm.Options{Threads: 1}) })
 			})
 		}
 	}

@@ -105,7 +105,7 @@ func TestMul(t *testing.T) {
 		{quant.MXFP6E2M3, quant.MXINT8}, {quant.F32, quant.MXFP8}, {quant.FP8Row, quant.FP8Tensor}, {quant.NVFP4, quant.MXFP4},
 		{quant.BF16, quant.FP8Block}, {quant.MXFP8x32, quant.MXFP8E5M2}, {quant.NVFP4x16, quant.NVFP4}, {quant.MXINT8, quant.MXFP8},
 	}...)
-	cputest.Run(t, func(t *testing.T, tier cpu.Tier) {
+	cputest.Run(t, func(t *testing.T, _ cpu.Tier) {
 		for _, pair := range pairs {
 			t.Run(fmt.Sprintf("a=%s/b=%s", pair[0], pair[1]), func(t *testing.T) {
 				for i, s := range shapes {
@@ -150,7 +150,7 @@ func compare(t *testing.T, a, b *quant.Tensor, o Options) tensor.Dense {
 // alone.
 func TestOptions(t *testing.T) {
 	const m, n, k = 21, 67, 1100
-	cputest.Run(t, func(t *testing.T, tier cpu.Tier) {
+	cputest.Run(t, func(t *testing.T, _ cpu.Tier) {
 		for _, f := range []quant.Format{quant.MXFP8, quant.MXFP4, quant.NVFP4, quant.FP8Vec128, quant.F32} {
 			r := rand.New(rand.NewPCG(1, 2))
 			a, b := operand(t, r, f, quant.Rowwise, m, k), operand(t, r, f, quant.Rowwise, n, k)
@@ -225,7 +225,7 @@ func checkBF16(t *testing.T, a, b *quant.Tensor, start tensor.Dense, o Options) 
 // whether B was packed before.
 func TestThreads(t *testing.T) {
 	const m, n, k = 150, 130, 2200
-	cputest.Run(t, func(t *testing.T, tier cpu.Tier) {
+	cputest.Run(t, func(t *testing.T, _ cpu.Tier) {
 		for _, f := range []quant.Format{quant.MXFP8, quant.MXFP4, quant.NVFP4, quant.FP8Block, quant.F32} {
 			r := rand.New(rand.NewPCG(3, 4))
 			a, b := operand(t, r, f, quant.Rowwise, m, k), operand(t, r, f, quant.Rowwise, n, k)

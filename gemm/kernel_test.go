@@ -195,7 +195,7 @@ func TestPack(t *testing.T) {
 // right: scales at both ends, NaN scales and NaN elements.
 func TestRare(t *testing.T) {
 	const m, n, k = 18, 50, 192
-	cputest.Run(t, func(t *testing.T, tier cpu.Tier) {
+	cputest.Run(t, func(t *testing.T, _ cpu.Tier) {
 		for _, f := range quant.Formats() {
 			if !f.Scaled() {
 				continue
@@ -249,7 +249,7 @@ func TestRare(t *testing.T) {
 // one and small sums the product is exactly that of the integers.
 func TestExact(t *testing.T) {
 	const m, n = 30, 60
-	cputest.Run(t, func(t *testing.T, tier cpu.Tier) {
+	cputest.Run(t, func(t *testing.T, _ cpu.Tier) {
 		for _, f := range []quant.Format{quant.MXFP4, quant.MXFP6E2M3, quant.MXINT8, quant.NVFP4} {
 			r := rand.New(rand.NewPCG(2, 3))
 			k := f.Block.Cols
