@@ -5,8 +5,12 @@ import "fmt"
 // encodeNames are the constants of quant's encodeConstants.
 var encodeNames = []string{"limit", "least", "anchor", "shift", "sign", "signShift"}
 
-// linePrefetch is how far ahead a line is fetched, in bytes.
-const linePrefetch = 2048
+// How far ahead the source is fetched, in bytes: while amaxes are found, and at
+// most while codes are written.
+const (
+	linePrefetch = 2048
+	farthest     = 1 << 15
+)
 
 // quantEncode writes the kernels that a quantizer of any rule is built from: the
 // amax of every block of a line, and its codes, one per byte, with factors that
@@ -104,7 +108,7 @@ or NaN, the codes are not to be used.`, name, does),
 		"codes *byte, src *float32, n int, factors *float32, extent int, c *encodeConstants) (amax uint64")
 	codes, src, n, factors, extent := fn.Arg("codes"), fn.Arg("src"), fn.Arg("n"), fn.Arg("factors"), fn.Arg("extent")
 	c := constants{fn.Arg("c"), encodeNames}
-	t := fn.GP("constants and result")
+	t, ahead := fn.GP("constants and result"), fn.GP("what is fetched: the next line, if it is not far")
 	var (
 		zFactor                           = Z(16)
 		zLimit, zLeast, zAnchor, zShift   = Z(17), Z(18), Z(19), Z(20)
@@ -122,11 +126,15 @@ or NaN, the codes are not to be used.`, name, does),
 	fn.I("MOVL", "$0xff800000", t)
 	fn.I("VPBROADCASTD", t, zBinade)
 	fn.I("VPXORD", zAmax, zAmax, zAmax)
+	fn.I("LEAQ", src.At(0).By(n, 4), ahead)
+	fn.I("LEAQ", src.At(farthest), t)
+	fn.I("CMPQ", ahead, t)
+	fn.I("CMOVQHI", t, ahead)
 	fn.blockLoop(n, extent, func() {
 		fn.I("VBROADCASTSS", factors.At(0), zFactor)
 	}, func(i Reg) {
 		for j := range 4 {
-			fn.I("PREFETCHT0", src.At(64*j+linePrefetch).By(i, 4))
+			fn.I("PREFETCHT0", ahead.At(64*j).By(i, 4))
 			fn.I("VMOVDQU32.Z", src.At(64*j).By(i, 4), K(1+j), Z(j))
 		}
 		for j := range 4 {
@@ -149,11 +157,13 @@ or NaN, the codes are not to be used.`, name, does),
 		fn.I("VINSERTI64X4", 1, Y(6), Z(4), Z(4))
 		fn.I("VPSRLW", zSignShift, Z(0), Z(0))
 		fn.I("VPTERNLOGD", 0xd8, zSign, Z(0), Z(4)) // where zSign is set Z0, else Z4
+		fn.I("PREFETCHT0", codes.At(codesAhead).By(i, 1))
 		fn.I("VMOVDQU8", Z(4), K(1), codes.At(0).By(i, 1))
 	}, func() {
 		fn.I("ADDQ", 4, factors)
 		fn.I("ADDQ", extent, codes)
 		fn.I("LEAQ", src.At(0).By(extent, 4), src)
+		fn.I("LEAQ", ahead.At(0).By(extent, 4), ahead)
 	})
 	fn.maxDword(zAmax, t)
 	fn.I("MOVQ", t, fn.FP("amax"))

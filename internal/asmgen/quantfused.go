@@ -26,7 +26,9 @@ var (
 
 const (
 	lead     = 0.85 // how far the scales of a group run ahead of the codes of the one before
-	prefetch = 6144 // bytes ahead of the codes
+	prefetch = 6144 // bytes of the source ahead of the codes
+	// codesAhead is how far ahead room for codes is fetched, in bytes.
+	codesAhead = 1024
 )
 
 // Registers that hold constants all along. Z0 to Z7 serve the amaxes and scales,
@@ -351,6 +353,11 @@ func (k *fused) codes(ahead bool) sequence {
 			}
 		}
 		return k.unit(&s, u, register)
+	}
+	if ahead {
+		for o := 0; o < k.packing.bytes(16*k.block()); o += 64 {
+			s.I("PREFETCHT0", k.dst.At(o+codesAhead))
+		}
 	}
 	if k.packing.bits == 8 {
 		for u := range units {
