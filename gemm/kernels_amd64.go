@@ -39,6 +39,8 @@ func fastPack(s *side) packFunc {
 		return packBF16
 	case panel == panelInt8 && f.Element == format.E2M1 && oneScale:
 		return packFP4
+	case panel == panelInt8 && s.kernel.pow2 && oneScale:
+		return packInt8
 	}
 	return nil
 }

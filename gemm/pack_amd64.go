@@ -270,6 +270,41 @@ func packFP4(s *side, dst []byte, l0, k0, kc int, w *scratch) bool {
 	return true
 }
 
+// packInt8 packs E2M3 and INT8 elements by way of bytes.
+func packInt8(s *side, dst []byte, l0, k0, kc int, w *scratch) bool {
+	if kc%packBlock != 0 {
+		return false
+	}
+	blocks := kc / packBlock
+	scales := w.scales[:blocks*packLanes]
+	s.transpose(scales, l0, k0/packBlock, blocks)
+	src, stride := s.byteCodes(l0, k0, kc, w)
+	pack := packSixB
+	base, bias := uint32(format.E8M0.Bias), uint32(int8Forms[s.t.Format.Element].bias)
+	switch integer := s.t.Format.Element.Integer; {
+	case integer && s.isA:
+		pack = packIntA
+	case integer:
+		pack = packIntB
+	case s.isA:
+		pack = packSixA
+	}
+	if s.isA {
+		base, bias = 0, uint32(s.other)
+	}
+	pack(unsafe.Pointer(&dst[0]), unsafe.Pointer(&src[0]), stride, unsafe.Pointer(&scales[0]), blocks, unsafe.Pointer(&sixIntegers), base, bias)
+	return true
+}
+
+// sixIntegers has the integers of E2M3's magnitudes in int8 panels.
+var sixIntegers = func() (table [64]byte) {
+	e := format.E2M3
+	for code := range e.MaxCode() + 1 {
+		table[code] = byte(e.Decode(code) / int8Forms[e].unit)
+	}
+	return table
+}()
+
 // fp4Signed and fp4Unsigned have the integers of E2M1's codes in int8 panels of A
 // and of B, once for each 128 bits of a vector.
 var fp4Signed, fp4Unsigned = fp4Table(0), fp4Table(int8Forms[format.E2M1].bias)

@@ -43,6 +43,38 @@ func packMXB(dst, src unsafe.Pointer, stride int, scales unsafe.Pointer, pairs i
 //go:noescape
 func packNVB(dst, src unsafe.Pointer, stride int, scales unsafe.Pointer, pairs int, table unsafe.Pointer, base, bias uint32)
 
+// packSixA packs 16 lines of bytes, stride bytes apart, as an int8 panel of A:
+// blocks of 32 positions. The bytes have a sign, and a magnitude that is looked up in a table of 64.
+// scales has the E8M0 codes of each block's 16 lanes, which less base become
+// exponent fields. bias is that of B.
+//
+//go:noescape
+func packSixA(dst, src unsafe.Pointer, stride int, scales unsafe.Pointer, blocks int, table unsafe.Pointer, base, bias uint32)
+
+// packIntA packs 16 lines of bytes, stride bytes apart, as an int8 panel of A:
+// blocks of 32 positions. The bytes are the integers.
+// scales has the E8M0 codes of each block's 16 lanes, which less base become
+// exponent fields. bias is that of B.
+//
+//go:noescape
+func packIntA(dst, src unsafe.Pointer, stride int, scales unsafe.Pointer, blocks int, table unsafe.Pointer, base, bias uint32)
+
+// packSixB packs 16 lines of bytes, stride bytes apart, as an int8 panel of B:
+// blocks of 32 positions. The bytes have a sign, and a magnitude that is looked up in a table of 64.
+// scales has the E8M0 codes of each block's 16 lanes, which less base become
+// exponent fields. bias is that of B.
+//
+//go:noescape
+func packSixB(dst, src unsafe.Pointer, stride int, scales unsafe.Pointer, blocks int, table unsafe.Pointer, base, bias uint32)
+
+// packIntB packs 16 lines of bytes, stride bytes apart, as an int8 panel of B:
+// blocks of 32 positions. The bytes are the integers.
+// scales has the E8M0 codes of each block's 16 lanes, which less base become
+// exponent fields. bias is that of B.
+//
+//go:noescape
+func packIntB(dst, src unsafe.Pointer, stride int, scales unsafe.Pointer, blocks int, table unsafe.Pointer, base, bias uint32)
+
 // transposeScales copies the scales of 16 lines, stride bytes apart, to dst: those of
 // the lines' first blocks, then of their second ones, 16·n blocks in all. Codes are
 // clamped to [low, high]; it reports whether one was above high.

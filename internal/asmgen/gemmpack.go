@@ -3,11 +3,16 @@ package asmgen
 // gemmTables writes the functions that decode codes into panels of 16 lanes.
 func gemmTables(f *File) {
 	w := gemmPack{f: f}
-	w.low, w.high = w.interleave("evens", 0), w.interleave("odds", 2)
+	w.low, w.high = w.interleave("lowPairs", 0), w.interleave("highPairs", 2)
+	w.even, w.odd = w.everyOther("evens", 0), w.everyOther("odds", 1)
 	w.bytesToBF16()
 	for _, isA := range []bool{true, false} {
 		w.nibblesToInt8("packMX", 32, isA)
 		w.nibblesToInt8("packNV", 16, isA)
+	}
+	for _, isA := range []bool{true, false} {
+		w.bytesToInt8("packSix", true, isA)
+		w.bytesToInt8("packInt", false, isA)
 	}
 	w.transposeScales()
 	w.splitNibbles()
@@ -21,6 +26,7 @@ func gemmTables(f *File) {
 type gemmPack struct {
 	f         *File
 	low, high Sym // indices for VPERMT2B that make two BF16 of bytes 0, 1 or 2, 3 of each dword
+	even, odd Sym // and those that take the even or odd bytes of two dwords
 }
 
 // interleave returns the table that takes bytes i and i+1 of each dword of a first
@@ -31,6 +37,18 @@ func (w *gemmPack) interleave(name string, i int) Sym {
 		for b := range 2 {
 			low := byte(4*lane + i + b)
 			data[4*lane+2*b], data[4*lane+2*b+1] = low, low|64
+		}
+	}
+	return w.f.Table(name, data)
+}
+
+// everyOther returns the table that takes bytes i and i+2 of each dword of a first
+// vector, then of a second.
+func (w *gemmPack) everyOther(name string, i int) Sym {
+	data := make([]byte, 64)
+	for lane := range 16 {
+		for b := range 4 {
+			data[4*lane+b] = byte(4*lane+i+b%2*2) | byte(b/2*64)
 		}
 	}
 	return w.f.Table(name, data)
@@ -250,6 +268,85 @@ pairs times 32 positions. table has the int8 of each nibble, four times; `+what+
 	fn.I("ADDQ", 32/block*16, scales)
 	set.advance(fn, 16)
 	fn.I("SUBQ", 1, pairs)
+	fn.Jump("JNZ", loop)
+	fn.Return()
+}
+
+// bytesToInt8: magnitudes become integers by a table of 64 and are negated where
+// the sign is set, or are integers already; two dwords of a line make the even
+// positions of eight, and the odd ones.
+func (w *gemmPack) bytesToInt8(name string, lookup, isA bool) {
+	side, what := "B", "are the integers"
+	if isA {
+		side = "A"
+	}
+	if lookup {
+		what = "have a sign, and a magnitude that is looked up in a table of 64"
+	}
+	fn := w.f.Func(name+side, name+side+` packs 16 lines of bytes, stride bytes apart, as an int8 panel of `+side+`:
+blocks of 32 positions. The bytes `+what+`.
+scales has the E8M0 codes of each block's 16 lanes, which less base become
+exponent fields. bias is that of B.`,
+		"dst, src unsafe.Pointer, stride int, scales unsafe.Pointer, blocks int, table unsafe.Pointer, base, bias uint32")
+	dst, src, stride := fn.Arg("dst"), fn.Arg("src"), fn.Arg("stride")
+	scales, blocks := fn.Arg("scales"), fn.Arg("blocks")
+	tmp := fn.Arg("table")
+	if lookup {
+		fn.I("VMOVDQU64", tmp.At(0), Z(16))
+		fn.Note("Z16", "integer of each magnitude")
+	}
+	fn.I("MOVL", fn.FP("bias"), tmp)
+	fn.I("VPBROADCASTB", tmp, Z(18))
+	fn.I("MOVL", fn.FP("base"), tmp)
+	fn.I("VPBROADCASTD", tmp, Z(19))
+	fn.I("VMOVDQU64", w.even, Z(20))
+	fn.I("VMOVDQU64", w.odd, Z(21))
+	fn.I("VPXORD", Z(17), Z(17), Z(17))
+	fn.Note("Z17…Z21", "zero, bias of B, base, indices of even and odd positions")
+	set := lines(fn, src, stride)
+	const steps, line = 8, 64
+	loop := fn.Label("block")
+	if isA {
+		fn.I("VPXORD", Z(29), Z(29), Z(29))
+	}
+	for half := range 2 {
+		set.load(fn, 16*half)
+		for d := range 4 {
+			if lookup {
+				fn.I("VPMOVB2M", Z(d), K(5))
+				fn.I("VPERMB", Z(16), Z(d), Z(d))
+				fn.I("VPSUBB", Z(d), Z(17), K(5), Z(d))
+			}
+			if !isA {
+				fn.I("VPADDB", Z(18), Z(d), Z(d))
+			}
+		}
+		for d := 0; d < 4; d += 2 {
+			fn.I("VMOVDQA64", Z(d), Z(4))
+			fn.I("VPERMT2B", Z(d+1), Z(20), Z(4))
+			fn.I("VPERMT2B", Z(d+1), Z(21), Z(d))
+			for i, x := range []Vec{Z(4), Z(d)} {
+				fn.I("VMOVDQU64", x, dst.At((half*4+d+i)*line))
+				if isA {
+					fn.I("VPDPBUSD", x, Z(18), Z(29))
+				}
+			}
+		}
+	}
+	fn.I("VPMOVZXBD", scales.At(0), Z(28))
+	fn.I("VPSUBD", Z(19), Z(28), Z(28))
+	fn.I("VPSLLD", 23, Z(28), Z(28))
+	fn.I("VMOVDQU64", Z(28), dst.At(steps*line))
+	size := (steps + 1) * line
+	if isA {
+		fn.I("VPSUBD", Z(29), Z(17), Z(29))
+		fn.I("VMOVDQU64", Z(29), dst.At(size))
+		size += line
+	}
+	fn.I("ADDQ", size, dst)
+	fn.I("ADDQ", 16, scales)
+	set.advance(fn, 32)
+	fn.I("SUBQ", 1, blocks)
 	fn.Jump("JNZ", loop)
 	fn.Return()
 }
