@@ -186,7 +186,7 @@ func TestPack(t *testing.T) {
 				}
 			}
 		}
-		if want := map[cpu.Tier]int{cpu.AVX512: 17, cpu.AVX2: 12}[tier]; len(fast) != want {
+		if want := map[cpu.Tier]int{cpu.AVX512: 30, cpu.AVX2: 14}[tier]; len(fast) != want {
 			t.Errorf("%d pairs of kernel and format were packed in assembly, want %d: %v", len(fast), want, slices.Sorted(maps.Keys(fast)))
 		}
 	})

@@ -33,7 +33,7 @@ func fastPack(s *side) packFunc {
 	case f.Element == format.F32 && panel == panelF32, f.Element == format.BF16 && panel == panelBF16:
 		return packDwords
 	case f.Element.Bits() > 8:
-	case panel == panelF32 && s.kernel.Tier == cpu.AVX2 && f.Block.Cols%packBlock == 0:
+	case panel == panelF32 && f.Block.Cols%8 == 0:
 		return packF32
 	case panel == panelBF16 && !f.Element.Integer && (f.Scale == format.E8M0 && f.Block.Cols == packBlock && oneScale || s.scales == perChunk && s.chunk%packBlock == 0):
 		return packBF16

@@ -45,37 +45,44 @@ func (s *side) putScales(dst []byte, l0, k0, chunks, steps int) {
 	}
 }
 
-// packF32 packs codes of at most eight bits times their scales.
+// packF32 packs codes of at most eight bits times their scales, eight lines at a
+// time.
 func packF32(s *side, dst []byte, l0, k0, kc int, w *scratch) bool {
 	const lanes = 8
-	e, n := s.t.Format.Element, s.t.LineBytes()
-	if kc%packBlock != 0 || e.StoredBits() < 8 && kc%2 != 0 {
+	if kc%packBlock != 0 {
 		return false
 	}
-	rows := min(lanes, s.t.Lines()-l0)
-	src, stride := w.codes, kc
-	if e.StoredBits() == 8 && rows == lanes {
-		src, stride = s.t.Codes[l0*n+k0:], n
-	} else {
-		for i := range rows {
-			line := s.t.Codes[(l0+i)*n : (l0+i+1)*n]
-			e.Split(src[i*kc:(i+1)*kc], line[k0*e.StoredBits()/8:(k0+kc)*e.StoredBits()/8])
-		}
-		clear(src[rows*kc : lanes*kc])
+	e, n := s.t.Format.Element, s.t.LineBytes()
+	pack := packBytesF32x8
+	if s.kernel.Lanes != lanes {
+		pack = packBytesF32x16
 	}
-	table := f32Tables[e]
 	extent := s.t.Format.Block.Cols
 	if extent == 0 {
-		extent = kc
+		extent = s.t.Width()
 	}
-	var scales [lanes]float32
-	for k := 0; k < kc; {
-		for i := range rows {
-			scales[i] = s.t.Scale(l0+i, k0+k)
+	for first := 0; first < s.kernel.Lanes; first += lanes {
+		l := l0 + first
+		rows := min(lanes, max(0, s.t.Lines()-l))
+		src, stride := w.codes, kc
+		if e.StoredBits() == 8 && rows == lanes {
+			src, stride = s.t.Codes[l*n+k0:], n
+		} else {
+			for i := range rows {
+				line := s.t.Codes[(l+i)*n : (l+i+1)*n]
+				e.Split(src[i*kc:(i+1)*kc], line[k0*e.StoredBits()/8:(k0+kc)*e.StoredBits()/8])
+			}
+			clear(src[rows*kc : lanes*kc])
 		}
-		m := min(kc-k, extent-(k0+k)%extent)
-		packBytesF32(unsafe.Pointer(&dst[k*lanes*4]), unsafe.Pointer(&src[k]), stride, unsafe.Pointer(&scales), m/8, unsafe.Pointer(table))
-		k += m
+		var scales [lanes]float32
+		for k := 0; k < kc; {
+			for i := range rows {
+				scales[i] = s.t.Scale(l+i, k0+k)
+			}
+			m := min(kc-k, extent-(k0+k)%extent)
+			pack(unsafe.Pointer(&dst[(k*s.kernel.Lanes+first)*4]), unsafe.Pointer(&src[k]), stride, unsafe.Pointer(&scales), m/8, unsafe.Pointer(f32Tables[e]))
+			k += m
+		}
 	}
 	_, steps := s.geometry(kc)
 	s.putScales(dst, l0, k0, 1, steps)

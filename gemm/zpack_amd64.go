@@ -98,11 +98,17 @@ func splitSixes(dst, src unsafe.Pointer, n int)
 //go:noescape
 func transposeDwords16(dst, src unsafe.Pointer, stride, n int)
 
-// packBytesF32 packs 8 lines of byte codes, stride bytes apart, as 8·n steps of a
-// float32 panel: the entries of a table of 256, each times the scale of its line.
+// packBytesF32x8 packs 8 lines of byte codes, stride bytes apart, as 8·n steps of a
+// float32 panel of 8 lanes: the entries of a table of 256, each times the scale of its line.
 //
 //go:noescape
-func packBytesF32(dst, src unsafe.Pointer, stride int, scales unsafe.Pointer, n int, table unsafe.Pointer)
+func packBytesF32x8(dst, src unsafe.Pointer, stride int, scales unsafe.Pointer, n int, table unsafe.Pointer)
+
+// packBytesF32x16 packs 8 lines of byte codes, stride bytes apart, as 8·n steps of a
+// float32 panel of 16 lanes: the entries of a table of 256, each times the scale of its line.
+//
+//go:noescape
+func packBytesF32x16(dst, src unsafe.Pointer, stride int, scales unsafe.Pointer, n int, table unsafe.Pointer)
 
 // transposeDwords8 copies 8 lines, stride bytes apart, to a panel: the first dword
 // of every line, then the second ones, 8·n in all.

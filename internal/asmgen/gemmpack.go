@@ -1,5 +1,7 @@
 package asmgen
 
+import "fmt"
+
 // gemmTables writes the functions that decode codes into panels of 16 lanes.
 func gemmTables(f *File) {
 	w := gemmPack{f: f}
@@ -18,7 +20,9 @@ func gemmTables(f *File) {
 	w.splitNibbles()
 	w.splitSixes()
 	w.transposeDwords16()
-	w.bytesToF32()
+	for _, lanes := range []int{8, 16} {
+		w.bytesToF32(lanes)
+	}
 	w.transposeDwords8()
 }
 
@@ -490,9 +494,9 @@ func (p *panel8) line(i int) Mem {
 	return m
 }
 
-// store transposes Y0…Y7, eight dwords of each line, to eight steps at dst. It
-// uses Y8…Y15.
-func (p *panel8) store(dst Reg) {
+// store transposes Y0…Y7, eight dwords of each line, to eight steps at dst, of so
+// many bytes. It uses Y8…Y15.
+func (p *panel8) store(dst Reg, step int) {
 	fn := p.fn
 	for i := 0; i < 8; i += 2 { // pairs of lines: dwords 0 1 4 5 low, 2 3 6 7 high
 		fn.I("VUNPCKLPS", Y(i+1), Y(i), Y(8+i))
@@ -507,15 +511,16 @@ func (p *panel8) store(dst Reg) {
 	for d := range 4 {
 		fn.I("VPERM2F128", 0x20, Y(4+d), Y(d), Y(8+d))
 		fn.I("VPERM2F128", 0x31, Y(4+d), Y(d), Y(12+d))
-		fn.I("VMOVUPS", Y(8+d), dst.At(32*d))
-		fn.I("VMOVUPS", Y(12+d), dst.At(32*(4+d)))
+		fn.I("VMOVUPS", Y(8+d), dst.At(step*d))
+		fn.I("VMOVUPS", Y(12+d), dst.At(step*(4+d)))
 	}
 }
 
 // bytesToF32: a table of all codes, by gathering.
-func (w *gemmPack) bytesToF32() {
-	fn := w.f.Func("packBytesF32", `packBytesF32 packs 8 lines of byte codes, stride bytes apart, as 8·n steps of a
-float32 panel: the entries of a table of 256, each times the scale of its line.`,
+func (w *gemmPack) bytesToF32(lanes int) {
+	name := fmt.Sprintf("packBytesF32x%d", lanes)
+	fn := w.f.Func(name, fmt.Sprintf(`%s packs 8 lines of byte codes, stride bytes apart, as 8·n steps of a
+float32 panel of %d lanes: the entries of a table of 256, each times the scale of its line.`, name, lanes),
 		"dst, src unsafe.Pointer, stride int, scales unsafe.Pointer, n int, table unsafe.Pointer")
 	dst, src, stride := fn.Arg("dst"), fn.Arg("src"), fn.Arg("stride")
 	scales, n, table := fn.Arg("scales"), fn.Arg("n"), fn.Arg("table")
@@ -528,8 +533,8 @@ float32 panel: the entries of a table of 256, each times the scale of its line.`
 		fn.I("VBROADCASTSS", scales.At(4*i), Y(10))
 		fn.I("VMULPS", Y(10), Y(i), Y(i))
 	}
-	p.store(dst)
-	fn.I("ADDQ", 256, dst)
+	p.store(dst, 4*lanes)
+	fn.I("ADDQ", 32*lanes, dst)
 	fn.I("ADDQ", 8, p.src[0])
 	fn.I("ADDQ", 8, p.src[1])
 	fn.I("SUBQ", 1, n)
@@ -546,7 +551,7 @@ func (w *gemmPack) transposeDwords8() {
 	for i := range 8 {
 		fn.I("VMOVUPS", p.line(i), Y(i))
 	}
-	p.store(dst)
+	p.store(dst, 32)
 	fn.I("ADDQ", 256, dst)
 	fn.I("ADDQ", 32, p.src[0])
 	fn.I("ADDQ", 32, p.src[1])
