@@ -94,11 +94,15 @@ func (c *Checkpoint) QuantizationConfig() (json.RawMessage, bool) {
 	return raw, ok && string(raw) != "null"
 }
 
+// dtypeKeys are the members of a configuration that name the dtype of the
+// weights: the first in older ones, the second in newer.
+var dtypeKeys = []string{"torch_dtype", "dtype"}
+
 // TorchDtype returns the dtype that the configuration names, such as
 // "bfloat16", and "" where it names none. The key is torch_dtype, and dtype
 // in newer configurations.
 func (c *Checkpoint) TorchDtype() string {
-	for _, key := range []string{"torch_dtype", "dtype"} {
+	for _, key := range dtypeKeys {
 		var name string
 		if json.Unmarshal(c.members[key], &name) == nil && name != "" {
 			return name

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 )
 
 // quantizationKey is the member of config.json that says how weights are stored.
@@ -17,30 +18,32 @@ func WithQuantizationConfig(config []byte, value any) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	var kept [][]byte
-	for _, m := range members {
-		if m.key != quantizationKey {
-			kept = append(kept, m.text)
-		}
-	}
+	members = slices.DeleteFunc(members, func(m member) bool { return m.key == quantizationKey })
 	if value != nil {
 		text, err := json.MarshalIndent(value, "  ", "  ")
 		if err != nil {
 			return nil, err
 		}
-		kept = append(kept, fmt.Appendf(nil, "%q: %s", quantizationKey, text))
+		members = append(members, member{quantizationKey, fmt.Appendf(nil, "%q: %s", quantizationKey, text)})
 	}
-	var out bytes.Buffer
-	out.WriteString("{")
-	for i, text := range kept {
-		if i > 0 {
-			out.WriteString(",")
+	return joinObject(members), nil
+}
+
+// WithTorchDtype returns config, the bytes of a config.json, with another name of
+// the dtype that a loader gives the weights, under the key or keys that it has
+// for it (see Checkpoint.TorchDtype). A configuration that names none is left
+// without one. The other members keep their order and their bytes.
+func WithTorchDtype(config []byte, name string) ([]byte, error) {
+	members, err := splitObject(config)
+	if err != nil {
+		return nil, err
+	}
+	for i, m := range members {
+		if slices.Contains(dtypeKeys, m.key) {
+			members[i].text = fmt.Appendf(nil, "%q: %q", m.key, name)
 		}
-		out.WriteString("\n  ")
-		out.Write(text)
 	}
-	out.WriteString("\n}\n")
-	return out.Bytes(), nil
+	return joinObject(members), nil
 }
 
 // A member is one member of an object: its key, and its text from the key's
@@ -73,4 +76,19 @@ func splitObject(data []byte) ([]member, error) {
 		members = append(members, member{key, data[start:decoder.InputOffset()]})
 	}
 	return members, nil
+}
+
+// joinObject returns the object of the members, a line each at the least.
+func joinObject(members []member) []byte {
+	var out bytes.Buffer
+	out.WriteString("{")
+	for i, m := range members {
+		if i > 0 {
+			out.WriteString(",")
+		}
+		out.WriteString("\n  ")
+		out.Write(m.text)
+	}
+	out.WriteString("\n}\n")
+	return out.Bytes()
 }

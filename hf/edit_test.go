@@ -44,3 +44,25 @@ func TestWithQuantizationConfig(t *testing.T) {
 		t.Error("an array was taken for a configuration")
 	}
 }
+
+func TestWithTorchDtype(t *testing.T) {
+	for _, tc := range []struct{ name, config, want string }{
+		{"older", `{"a": 1, "torch_dtype": "bfloat16", "b": [ 2 ]}`, "{\n  \"a\": 1,\n  \"torch_dtype\": \"float32\",\n  \"b\": [ 2 ]\n}\n"},
+		{"newer", `{"dtype": null}`, "{\n  \"dtype\": \"float32\"\n}\n"},
+		{"both", `{"dtype": "float16", "torch_dtype": "bfloat16"}`, "{\n  \"dtype\": \"float32\",\n  \"torch_dtype\": \"float32\"\n}\n"},
+		{"none", `{"text_config": {"dtype": "bfloat16"}}`, "{\n  \"text_config\": {\"dtype\": \"bfloat16\"}\n}\n"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			got, err := WithTorchDtype([]byte(tc.config), "float32")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if string(got) != tc.want {
+				t.Errorf("got\n%s\nwant\n%s", got, tc.want)
+			}
+		})
+	}
+	if _, err := WithTorchDtype([]byte("1"), "float32"); err == nil {
+		t.Error("a number was taken for a configuration")
+	}
+}
