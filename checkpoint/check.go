@@ -23,22 +23,24 @@ func (m *Model) check(k known) {
 			m.checkUnquantized(w)
 		}
 	}
-	if m.Convention == nil {
-		return
-	}
-	if m.Quantized() == 0 {
+	if m.Convention != nil && m.Quantized() == 0 {
 		m.fault("", "quantization_config says %s, but no weight is quantized", m.Convention.Name)
 	}
 	m.checkIgnore()
 	slices.SortStableFunc(m.Problems, func(a, b Problem) int { return strings.Compare(a.Tensor, b.Tensor) })
 }
 
-// faulty reports whether a problem of the tensor is known already.
-func (m *Model) faulty(tensor string) bool {
-	return slices.ContainsFunc(m.Problems, func(p Problem) bool { return strings.HasPrefix(p.Tensor, tensor) })
+// faulty reports whether a problem of the weight, or of one of its parts, is
+// known already.
+func (m *Model) faulty(weight string) bool {
+	return slices.ContainsFunc(m.Problems, func(p Problem) bool {
+		suffix, ok := strings.CutPrefix(p.Tensor, weight)
+		return ok && (suffix == "" || slices.Contains(partSuffixes, suffix))
+	})
 }
 
-// partSuffixes are the ends of names that only parts of quantized weights have.
+// partSuffixes are the ends of names that only parts of quantized weights have:
+// those of the conventions, and others that clients use.
 var partSuffixes = []string{"_packed", "_scale", "_scale_2", "_scale_inv", "_global_scale"}
 
 // checkUnquantized looks for tensors that can only be parts of a quantized
@@ -49,13 +51,37 @@ func (m *Model) checkUnquantized(w *Weight) {
 	}
 	for _, suffix := range partSuffixes {
 		if owner, ok := strings.CutSuffix(w.Name, weightSuffix+suffix); ok {
-			m.fault(w.Name, "it belongs to a quantized weight, but %s is not quantized in a way that is known here", owner)
+			if codes, ok := m.byName[owner+weightSuffix]; ok && isCode(codes.Dtype) {
+				return // the problem is that of its codes
+			}
+			m.fault(w.Name, "it belongs to a quantized weight, but %s is not quantized in a way that is known here%s", owner, m.undescribed())
 			return
 		}
 	}
-	if isCode(w.Dtype) && strings.HasSuffix(w.Name, weightSuffix) {
+	if !isCode(w.Dtype) || !strings.HasSuffix(w.Name, weightSuffix) {
+		return
+	}
+	if _, ok := m.Source.Lookup(w.Name + "_scale"); ok {
+		m.fault(w.Name, "it holds %s codes and has scales (%s_scale), but nothing says how it is quantized%s", w.Dtype, w.Name, m.undescribed())
+	} else {
 		m.fault(w.Name, "it holds %s codes without scales (%s_scale): its values cannot be known", w.Dtype, w.Name)
 	}
+}
+
+// undescribed returns, as the end of a message, why it is not known how weights
+// are quantized, or "" where a quantization_config should say it.
+func (m *Model) undescribed() string {
+	switch _, ok := m.configuration(); {
+	case m.Convention != nil && m.Convention.metadata:
+		return ": the metadata of its file does not describe it; quantize it again"
+	case ok:
+		return ""
+	case m.Source.Single:
+		return ": a file alone has no quantization_config; name its directory"
+	case m.Source.Config == nil:
+		return ": there is no quantization_config (config.json is missing); fetch it again"
+	}
+	return ": config.json has no quantization_config; fetch it again"
 }
 
 // isCode reports whether a dtype is that of quantized elements.
@@ -66,7 +92,7 @@ func isCode(d safetensors.Dtype) bool {
 // checkIgnore compares the ignore list with the files: every two-dimensional
 // weight is either quantized or on it, never both.
 func (m *Model) checkIgnore() {
-	if !m.Convention.hasIgnore || !m.configured {
+	if m.Convention == nil || !m.Convention.hasIgnore || !m.configured {
 		return
 	}
 	ignored := ignoreMatcher(m.Ignore)

@@ -16,14 +16,7 @@ var compressedTensors = Convention{
 	Name:        "compressed-tensors",
 	Doc:         "vLLM, SGLang and transformers (quant_method compressed-tensors)",
 	quantMethod: compressedTensorsMethod,
-	schemes: []scheme{
-		{format: quant.MXFP8, scales: "_scale"},
-		{format: quant.MXFP4, codes: "_packed", scales: "_scale"},
-		{format: quant.NVFP4, codes: "_packed", scales: "_scale", global: "_global_scale", inverseGlobal: true},
-		{format: quant.FP8Tensor, scales: "_scale"},
-		{format: quant.FP8Row, scales: "_scale"},
-		{format: quant.FP8Block, scales: "_scale"},
-	},
+	schemes:     compressedTensorsSchemes(),
 	linearOnly:  true,
 	wholeBlocks: true,
 	hasIgnore:   true,
@@ -31,33 +24,52 @@ var compressedTensors = Convention{
 	recognize:   recognizeCompressedTensors,
 }
 
-// A ctPreset is a preset of quantization/quant_scheme.py.
-type ctPreset struct {
-	format      quant.Format
-	name        string // the library's
+// A ctScheme is a preset of quantization/quant_scheme.py that a conversion can
+// fill without data, and the tensors that hold its weights.
+type ctScheme struct {
+	scheme
 	layout      string // "format" in the configuration
 	weights     ctArgs
-	activations *ctArgs
+	activations *ctArgs // nil: not quantized
 }
 
-// ctPresets are those that a conversion can fill without data.
-var ctPresets = []ctPreset{
-	{quant.MXFP8, "MXFP8", "mxfp8-quantized",
+var ctSchemes = []ctScheme{
+	{ // MXFP8
+		scheme{format: quant.MXFP8, scales: "_scale"}, "mxfp8-quantized",
 		ctArgs{NumBits: 8, Strategy: "group", GroupSize: ptr(32), ScaleDtype: ptr("torch.uint8")},
-		&ctArgs{NumBits: 8, Strategy: "group", GroupSize: ptr(32), ScaleDtype: ptr("torch.uint8")}},
-	{quant.MXFP4, "MXFP4A16", "mxfp4-pack-quantized",
-		ctArgs{NumBits: 4, Strategy: "group", GroupSize: ptr(32), ScaleDtype: ptr("torch.uint8")}, nil},
-	{quant.NVFP4, "NVFP4A16", "nvfp4-pack-quantized",
-		ctArgs{NumBits: 4, Strategy: "tensor_group", GroupSize: ptr(16), ScaleDtype: ptr("torch.float8_e4m3fn")}, nil},
-	{quant.FP8Tensor, "FP8 with dynamic activations", "float-quantized",
+		&ctArgs{NumBits: 8, Strategy: "group", GroupSize: ptr(32), ScaleDtype: ptr("torch.uint8")},
+	},
+	{ // MXFP4A16
+		scheme{format: quant.MXFP4, codes: "_packed", scales: "_scale"}, "mxfp4-pack-quantized",
+		ctArgs{NumBits: 4, Strategy: "group", GroupSize: ptr(32), ScaleDtype: ptr("torch.uint8")}, nil,
+	},
+	{ // NVFP4A16
+		scheme{format: quant.NVFP4, codes: "_packed", scales: "_scale", global: "_global_scale", divides: true, input: ".input_global_scale"}, "nvfp4-pack-quantized",
+		ctArgs{NumBits: 4, Strategy: "tensor_group", GroupSize: ptr(16), ScaleDtype: ptr("torch.float8_e4m3fn")}, nil,
+	},
+	{ // FP8, with dynamic activations
+		scheme{format: quant.FP8Tensor, scales: "_scale", input: ".input_scale"}, "float-quantized",
 		ctArgs{NumBits: 8, Strategy: "tensor"},
-		&ctArgs{NumBits: 8, Strategy: "token"}},
-	{quant.FP8Row, "FP8_DYNAMIC", "float-quantized",
+		&ctArgs{NumBits: 8, Strategy: "token"},
+	},
+	{ // FP8_DYNAMIC
+		scheme{format: quant.FP8Row, scales: "_scale", input: ".input_scale"}, "float-quantized",
 		ctArgs{NumBits: 8, Strategy: "channel"},
-		&ctArgs{NumBits: 8, Strategy: "token"}},
-	{quant.FP8Block, "FP8_BLOCK", "float-quantized",
+		&ctArgs{NumBits: 8, Strategy: "token"},
+	},
+	{ // FP8_BLOCK
+		scheme{format: quant.FP8Block, scales: "_scale", input: ".input_scale"}, "float-quantized",
 		ctArgs{NumBits: 8, Strategy: "block", BlockStructure: []int{128, 128}},
-		&ctArgs{NumBits: 8, Strategy: "group", GroupSize: ptr(128)}},
+		&ctArgs{NumBits: 8, Strategy: "group", GroupSize: ptr(128)},
+	},
+}
+
+func compressedTensorsSchemes() []scheme {
+	var schemes []scheme
+	for _, s := range ctSchemes {
+		schemes = append(schemes, s.scheme)
+	}
+	return schemes
 }
 
 // ctVersion is the version of compressed-tensors whose layout is written.
@@ -102,43 +114,66 @@ type ctArgs struct {
 }
 
 func configureCompressedTensors(f quant.Format, ignore []string) any {
-	for _, p := range ctPresets {
-		if p.format.Name != f.Name {
-			continue
-		}
-		weights := p.weights
-		weights.Dynamic, weights.Observer, weights.Symmetric, weights.Type = false, ptr("memoryless_minmax"), true, "float"
-		group := ctGroup{Format: p.layout, Targets: []string{"Linear"}, Weights: &weights}
-		if p.activations != nil {
-			activations := *p.activations
-			activations.Dynamic, activations.Symmetric, activations.Type = true, true, "float"
-			group.InputActivations = &activations
-		}
-		return ctConfig{
-			ConfigGroups:       map[string]ctGroup{"group_0": group},
-			Format:             p.layout,
-			Ignore:             ignore,
-			QuantMethod:        compressedTensorsMethod,
-			QuantizationStatus: "compressed",
-			Version:            ctVersion,
-		}
+	i := slices.IndexFunc(ctSchemes, func(s ctScheme) bool { return s.format.Name == f.Name })
+	s := ctSchemes[i] // the convention holds f
+	s.weights.Dynamic, s.weights.Observer, s.weights.Symmetric, s.weights.Type = false, ptr("memoryless_minmax"), true, "float"
+	group := ctGroup{Format: s.layout, Targets: []string{"Linear"}, Weights: &s.weights}
+	if s.activations != nil {
+		activations := *s.activations
+		activations.Dynamic, activations.Symmetric, activations.Type = true, true, "float"
+		group.InputActivations = &activations
 	}
-	panic("checkpoint: compressed-tensors holds " + f.Name + " but has no preset for it")
+	return ctConfig{
+		ConfigGroups:       map[string]ctGroup{"group_0": group},
+		Format:             s.layout,
+		Ignore:             ignore,
+		QuantMethod:        compressedTensorsMethod,
+		QuantizationStatus: "compressed",
+		Version:            ctVersion,
+	}
 }
 
 const compressedTensorsMethod = "compressed-tensors"
 
+// ctWeights is what tells one preset from another in a configuration that is read.
+type ctWeights struct {
+	BlockStructure []int   `json:"block_structure"`
+	GroupSize      *int    `json:"group_size"`
+	NumBits        int     `json:"num_bits"`
+	ScaleDtype     *string `json:"scale_dtype"`
+	Strategy       string  `json:"strategy"`
+	Type           string  `json:"type"`
+}
+
+func (w *ctWeights) String() string {
+	text := fmt.Sprintf("type %s, %d bits, strategy %s", w.Type, w.NumBits, w.Strategy)
+	if w.GroupSize != nil {
+		text += fmt.Sprintf(", group size %d", *w.GroupSize)
+	}
+	if w.BlockStructure != nil {
+		text += fmt.Sprintf(", blocks %v", w.BlockStructure)
+	}
+	if w.ScaleDtype != nil {
+		return text + ", scale dtype " + *w.ScaleDtype
+	}
+	return text + ", no scale dtype"
+}
+
+// describes reports whether w is the preset's. Where the preset has a dtype of
+// scales, w has the same: groups of 32 FP8 elements have E8M0 scales only if they
+// are torch.uint8, and are float-quantized otherwise (compressors/mxfp8/base.py).
+// 4-bit formats are older than the key, and go without it.
+func (s *ctScheme) describes(w *ctWeights) bool {
+	p := s.weights
+	return w.Type == "float" && w.NumBits == p.NumBits && w.Strategy == p.Strategy &&
+		equal(w.GroupSize, p.GroupSize) && slices.Equal(w.BlockStructure, p.BlockStructure) &&
+		(p.ScaleDtype == nil || w.ScaleDtype == nil && w.NumBits == 4 || equal(w.ScaleDtype, p.ScaleDtype))
+}
+
 func recognizeCompressedTensors(raw json.RawMessage) (quant.Format, []string, error) {
 	var config struct {
 		ConfigGroups map[string]struct {
-			Weights *struct {
-				BlockStructure []int   `json:"block_structure"`
-				GroupSize      *int    `json:"group_size"`
-				NumBits        int     `json:"num_bits"`
-				ScaleDtype     *string `json:"scale_dtype"`
-				Strategy       string  `json:"strategy"`
-				Type           string  `json:"type"`
-			} `json:"weights"`
+			Weights *ctWeights `json:"weights"`
 		} `json:"config_groups"`
 		Ignore []string `json:"ignore"`
 	}
@@ -151,17 +186,14 @@ func recognizeCompressedTensors(raw json.RawMessage) (quant.Format, []string, er
 		if w == nil {
 			continue
 		}
-		i := slices.IndexFunc(ctPresets, func(p ctPreset) bool {
-			return w.Type == "float" && w.NumBits == p.weights.NumBits && w.Strategy == p.weights.Strategy &&
-				equal(w.GroupSize, p.weights.GroupSize) && slices.Equal(w.BlockStructure, p.weights.BlockStructure)
-		})
+		i := slices.IndexFunc(ctSchemes, func(s ctScheme) bool { return s.describes(w) })
 		if i < 0 {
-			return quant.Format{}, nil, fmt.Errorf("%s stores weights of type %s, %d bits, strategy %s, which no block format here has", name, w.Type, w.NumBits, w.Strategy)
+			return quant.Format{}, nil, fmt.Errorf("%s stores weights of %s, which no block format here has", name, w)
 		}
-		if found != nil && found.Name != ctPresets[i].format.Name {
-			return quant.Format{}, nil, fmt.Errorf("it mixes %s and %s, and only one block format is read", *found, ctPresets[i].format)
+		if found != nil && found.Name != ctSchemes[i].format.Name {
+			return quant.Format{}, nil, fmt.Errorf("it mixes %s and %s, and only one block format is read", *found, ctSchemes[i].format)
 		}
-		found = &ctPresets[i].format
+		found = &ctSchemes[i].format
 	}
 	if found == nil {
 		return quant.Format{}, nil, fmt.Errorf("config_groups quantizes no weights")

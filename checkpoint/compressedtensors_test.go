@@ -114,6 +114,9 @@ func TestRecognizeForeign(t *testing.T) {
 	for _, tc := range []struct{ name, config, want string }{
 		{"int4", group(`{"num_bits":4,"type":"int","strategy":"group","group_size":128}`), "type int, 4 bits, strategy group"},
 		{"group", group(`{"num_bits":8,"type":"float","strategy":"group","group_size":64}`), "type float, 8 bits, strategy group"},
+		{"mxfp8 without a dtype of scales", group(`{"num_bits":8,"type":"float","strategy":"group","group_size":32}`), "group size 32, no scale dtype"},
+		{"mxfp8 with other scales", group(`{"num_bits":8,"type":"float","strategy":"group","group_size":32,"scale_dtype":"torch.float32"}`), "group size 32, scale dtype torch.float32"},
+		{"blocks", group(`{"num_bits":8,"type":"float","strategy":"block","block_structure":[64,64]}`), "blocks [64 64]"},
 		{"nothing", `{"config_groups":{}}`, "quantizes no weights"},
 		{"activations", `{"config_groups":{"group_0":{"weights":null}}}`, "quantizes no weights"},
 		{"mixed", `{"config_groups":{"a":{"weights":{"num_bits":8,"type":"float","strategy":"channel"}},"b":{"weights":{"num_bits":8,"type":"float","strategy":"tensor"}}}}`, "mixes"},
@@ -137,6 +140,20 @@ func TestIgnoreMatcher(t *testing.T) {
 	} {
 		if got := ignored(name); got != want {
 			t.Errorf("%s: ignored is %v, want %v", name, got, want)
+		}
+	}
+}
+
+// TestFaulty: a problem of a part is one of its weight, and none of a weight
+// whose name only begins the same.
+func TestFaulty(t *testing.T) {
+	m := &Model{Problems: []Problem{{Tensor: "l.1.weight_global_scale"}, {Tensor: "l.22.weight"}, {Tensor: "lm_headed.weight"}, {Text: "of the whole"}}}
+	for weight, want := range map[string]bool{
+		"l.1.weight": true, "l.22.weight": true, "lm_headed.weight": true,
+		"l.2.weight": false, "l.2": false, "lm_head": false, "l.1": false, "": true,
+	} {
+		if got := m.faulty(weight); got != want {
+			t.Errorf("%q: a problem is known: %v, want %v", weight, got, want)
 		}
 	}
 }

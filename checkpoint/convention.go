@@ -5,7 +5,7 @@
 //	file                              here                     meaning
 //	X.weight_packed  U8 [out, in/2] → quant.Tensor.Codes       two E2M1 codes per byte
 //	X.weight_scale   F8_E4M3          quant.Tensor.Scales      decode scale of 16 elements
-//	X.weight_global_scale  F32 [1]    1/quant.Tensor.Global    compressed-tensors stores the inverse
+//	X.weight_global_scale  F32 [1]    1/quant.Tensor.Global    compressed-tensors stores the inverse E, and decodes code·(scale/E)
 //
 // Scales that point the other way exist only here, at the moment of reading and
 // writing. The layouts are those that the clients' own readers and writers
@@ -16,7 +16,6 @@ package checkpoint
 import (
 	"encoding/json"
 	"fmt"
-	"math"
 	"strings"
 
 	"github.com/microscale-go/microscale/format"
@@ -45,11 +44,12 @@ type Convention struct {
 
 // A scheme is the tensors of one block format: suffixes to the weight's name.
 type scheme struct {
-	format        quant.Format
-	codes         string
-	scales        string
-	global        string
-	inverseGlobal bool // the file holds 1/global
+	format  quant.Format
+	codes   string
+	scales  string
+	global  string
+	divides bool   // the file holds the inverse of the global scale, and clients divide by it
+	input   string // scales of the activations that meet the weight, as a suffix to its module's name
 }
 
 var conventions = []*Convention{&compressedTensors, &plain}
@@ -134,6 +134,7 @@ const (
 	Codes Part = iota
 	Scales
 	Global
+	Input // scales of activations: read, and dropped with the weight's codes
 )
 
 // A Stored is one tensor of a quantized weight in a file.
@@ -147,8 +148,8 @@ type Stored struct {
 func (c *Convention) Stored(f quant.Format, weight string, rows, cols int) []Stored {
 	s, _ := c.scheme(f)
 	stored := []Stored{
-		{Codes, safetensors.Spec{Name: weight + s.codes, Dtype: codesDtype(f), Shape: codesShape(f, rows, cols)}},
-		{Scales, safetensors.Spec{Name: weight + s.scales, Dtype: scaleDtypes[f.Scale], Shape: scaleShape(f, rows, cols)}},
+		{Codes, safetensors.Spec{Name: weight + s.codes, Dtype: storedDtype(f.Element), Shape: codesShape(f, rows, cols)}},
+		{Scales, safetensors.Spec{Name: weight + s.scales, Dtype: storedDtype(f.Scale), Shape: scaleShape(f, rows, cols)}},
 	}
 	if f.Global {
 		stored = append(stored, Stored{Global, safetensors.Spec{Name: weight + s.global, Dtype: safetensors.F32, Shape: []int64{1}}})
@@ -156,14 +157,38 @@ func (c *Convention) Stored(f quant.Format, weight string, rows, cols int) []Sto
 	return stored
 }
 
-// StoredGlobal returns the number that a file holds for a decode global scale.
-// An inverse beyond the largest float32 is that, of which the least global scale
-// is the inverse.
-func (c *Convention) StoredGlobal(f quant.Format, global float32) float32 {
-	if s, _ := c.scheme(f); s.inverseGlobal {
-		return min(1/global, math.MaxFloat32)
+// StoredGlobal returns the number that a file holds for the global scale of t,
+// which q made: the scale, or its inverse (quant.Quantizer.GlobalInverse) where
+// clients divide by it.
+func (c *Convention) StoredGlobal(q quant.Quantizer, t *quant.Tensor) float32 {
+	if s, _ := c.scheme(t.Format); s.divides {
+		return q.GlobalInverse(t.Amax)
 	}
-	return global
+	return t.Global
+}
+
+// Decoded returns t with the decode scales that clients compute from a file that
+// has its codes and scales, and stored for its global scale. Codes and scales
+// are shared with t where they are the same.
+func (c *Convention) Decoded(t *quant.Tensor, stored float32) *quant.Tensor {
+	if s, _ := c.scheme(t.Format); s.divides {
+		return divided(t, stored)
+	}
+	return t
+}
+
+// divided returns t with the decode scales of clients that divide by the inverse
+// of a global scale, float32(scale/divisor): the product of the scale and
+// float32(1/divisor) has other bits on many pairs of them.
+func divided(t *quant.Tensor, divisor float32) *quant.Tensor {
+	f := t.Format
+	scales := make([]float32, len(t.Scales))
+	f.Scale.DecodeSlice(scales, t.Scales)
+	for i := range scales {
+		scales[i] /= divisor
+	}
+	f.Scale, f.Global = format.F32, false
+	return &quant.Tensor{Format: f, Direction: t.Direction, Shape: t.Shape, Codes: t.Codes, Scales32: scales, Global: 1, Amax: t.Amax}
 }
 
 // Configuration returns the value of quantization_config for a checkpoint whose
@@ -199,27 +224,6 @@ func (c *Convention) Metadata(f quant.Format, weight string, shape []int64, dtyp
 	return plainMetadata(f, weight, shape, dtype)
 }
 
-// The dtypes of codes that have one of their own; the others are packed in U8.
-var elementDtypes = map[*format.Scalar]safetensors.Dtype{
-	format.E4M3: safetensors.F8E4M3,
-	format.E5M2: safetensors.F8E5M2,
-	format.INT8: safetensors.I8,
-}
-
-// The dtypes of scales. E8M0 is U8 because few clients know F8_E8M0.
-var scaleDtypes = map[*format.Scalar]safetensors.Dtype{
-	format.E8M0: safetensors.U8,
-	format.E4M3: safetensors.F8E4M3,
-	format.F32:  safetensors.F32,
-}
-
-func codesDtype(f quant.Format) safetensors.Dtype {
-	if d, ok := elementDtypes[f.Element]; ok {
-		return d
-	}
-	return safetensors.U8
-}
-
 func codesShape(f quant.Format, rows, cols int) []int64 {
 	bytes, _ := f.Element.StoredBytes(f.StoredCols(cols))
 	return []int64{int64(rows), int64(bytes)}
@@ -232,17 +236,4 @@ func scaleShape(f quant.Format, rows, cols int) []int64 {
 	}
 	r, c := f.ScaleShape(rows, cols)
 	return []int64{int64(r), int64(c)}
-}
-
-// DenseFormat returns the scalar format of a dtype whose tensors can be
-// quantized, or false.
-func DenseFormat(d safetensors.Dtype) (*format.Scalar, bool) {
-	f, ok := denseFormats[d]
-	return f, ok
-}
-
-var denseFormats = map[safetensors.Dtype]*format.Scalar{
-	safetensors.BF16: format.BF16,
-	safetensors.F16:  format.FP16,
-	safetensors.F32:  format.F32,
 }

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/microscale-go/microscale/format"
 	"github.com/microscale-go/microscale/hf"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/safetensors"
@@ -138,12 +137,12 @@ func (m *Model) recognize() known {
 		if c.quantMethod != method.QuantMethod {
 			continue
 		}
-		format, ignore, err := c.recognize(raw)
+		f, ignore, err := c.recognize(raw)
 		if err != nil {
 			m.fault("", "quantization_config: %v", err)
 			return k
 		}
-		m.Convention, m.Ignore, m.configured, k.format = c, ignore, true, format
+		m.Convention, m.Ignore, m.configured, k.format = c, ignore, true, f
 		return k
 	}
 	m.fault("", "quantization_config says that it is quantized by %q, which is not read here; known are %s", method.QuantMethod, strings.Join(methods, ", "))
@@ -188,7 +187,7 @@ func (m *Model) assemble(t hf.Tensor, k known) *Weight {
 	if !ok {
 		return nil // check reports it
 	}
-	w := &Weight{Name: name, Shape: q.shape, Dtype: q.dtype, Format: q.format, Global: 1,
+	w := &Weight{Name: name, Shape: q.shape, Dtype: q.dtype, Format: q.format, Global: 1, convention: m.Convention,
 		parts: map[Part]hf.Tensor{Codes: t, Scales: scales}}
 	if w.Shape == nil {
 		if len(t.Shape) != 2 {
@@ -196,7 +195,7 @@ func (m *Model) assemble(t hf.Tensor, k known) *Weight {
 			return nil
 		}
 		w.Shape = []int64{t.Shape[0], t.Shape[1] * int64(t.Dtype.Bits()/q.format.Element.StoredBits())}
-		w.Dtype = m.sourceDtype()
+		w.Dtype = parseTorchDtype(m.Source.TorchDtype())
 	}
 	if !m.fits(w) {
 		return nil
@@ -213,19 +212,12 @@ func (m *Model) assemble(t hf.Tensor, k known) *Weight {
 			return nil
 		}
 	}
-	return w
-}
-
-// sourceDtype returns the dtype that config.json gives the model, BF16 without one.
-func (m *Model) sourceDtype() safetensors.Dtype {
-	if f, err := format.Lookup(m.Source.TorchDtype()); err == nil {
-		for dtype, dense := range denseFormats {
-			if dense == f {
-				return dtype
-			}
+	if s.input != "" {
+		if input, ok := m.Source.Lookup(strings.TrimSuffix(name, weightSuffix) + s.input); ok {
+			w.parts[Input] = input
 		}
 	}
-	return safetensors.BF16
+	return w
 }
 
 // fault adds a Problem.
@@ -268,11 +260,12 @@ func (m *Model) readGlobal(w *Weight, s scheme) error {
 		return fmt.Errorf("a global scale is one F32 value, not %s %v", t.Dtype, t.Shape)
 	}
 	var value [1]float32
-	if err := readDense(value[:], t, 0); err != nil {
+	if err := readDense(value[:], t, DenseSpans(1, Tile{To: 1, ToCol: 1})); err != nil {
 		return err
 	}
 	w.Global = value[0]
-	if s.inverseGlobal {
+	w.stored = value[0]
+	if s.divides {
 		w.Global = 1 / w.Global
 	}
 	if !(value[0] > 0) || math.IsInf(float64(value[0]), 0) || math.IsInf(float64(w.Global), 0) {

@@ -2,6 +2,8 @@ package checkpoint
 
 import (
 	"context"
+	"iter"
+	"math/bits"
 	"runtime"
 	"sync"
 
@@ -12,25 +14,127 @@ import (
 // float32, which stays in a core's cache from reading to writing.
 const tileElements = 1 << 17
 
+// wideElements is where rows, or the rows of a block, are cut into several tiles.
+const wideElements = 8 * tileElements
+
+// columnStep is what cuts between columns are a multiple of: whole bytes of codes,
+// and of the blocks over which errors are measured.
+const columnStep = 128
+
 // elementsAtOnce is how many elements all threads together work on: about 150 MB
 // with their bytes, codes and decoded values.
 const elementsAtOnce = 64 * tileElements
 
-// TileRows returns how many rows make a tile of the weight for the given block
-// formats: about tileElements, whole blocks, at least one.
-func (w *Weight) TileRows(formats ...quant.Format) int {
-	_, cols := w.Matrix()
-	band := 1
-	for _, f := range formats {
-		band = max(band, f.Block.Rows) // extents over rows are powers of two, so the largest is a multiple of all
-	}
-	return max(1, tileElements/max(1, band*cols)) * band
+// A Tiling is how a matrix is cut into tiles. Those at its ends may be smaller.
+type Tiling struct {
+	Rows, Cols         int // of the matrix
+	TileRows, TileCols int // at least 1 each
 }
 
-// A Tile is rows [From, To) of one of the weights of a job.
+// Tiling returns how the weight is cut for work in the given block formats: whole
+// blocks of all of them, about tileElements, columns only where rows are wide.
+// A format with one scale per row has whole rows: they alone make memory
+// grow with a weight.
+func (w *Weight) Tiling(formats ...quant.Format) Tiling {
+	rows, cols := w.Matrix()
+	band, step, wholeRows := 1, columnStep, false
+	for _, f := range formats {
+		band, step = lcm(band, max(1, f.Block.Rows)), lcm(step, max(1, f.Block.Cols))
+		wholeRows = wholeRows || f.Scaled() && f.Block.Cols == 0 && !f.PerTensor()
+	}
+	t := Tiling{rows, cols, max(1, tileElements/max(1, band*cols)) * band, max(1, cols)}
+	if band*cols > wideElements && !wholeRows {
+		t.TileCols = max(1, wideElements/(band*step)) * step
+	}
+	return t
+}
+
+// Line returns how the weight is cut where its elements are one line: it is
+// copied or compared as bytes, and no row matters. Cuts are between bytes.
+func (w *Weight) Line() Tiling {
+	rows, cols := w.Matrix()
+	return Tiling{1, rows * cols, 1, tileElements}
+}
+
+// lcm returns the least common multiple.
+func lcm(a, b int) int {
+	x, y := a, b
+	for y != 0 {
+		x, y = y, x%y
+	}
+	return a / x * b
+}
+
+// Share returns a tile's share of n bytes: those of all tiles sum up to n.
+func (t Tiling) Share(tile Tile, n int64) int64 {
+	before := tile.From * t.Cols // elements of the rows above
+	upTo := func(col int) int64 {
+		hi, lo := bits.Mul64(uint64(n), uint64(before+(tile.To-tile.From)*col))
+		share, _ := bits.Div64(hi, lo, uint64(t.Rows*t.Cols))
+		return int64(share)
+	}
+	return upTo(tile.ToCol) - upTo(tile.FromCol)
+}
+
+// A Tile is rows [From, To) and columns [FromCol, ToCol) of one of the weights of
+// a job.
 type Tile struct {
-	Weight   int // the number of the weight in the job
+	Weight         int // the number of the weight in the job
+	From, To       int
+	FromCol, ToCol int
+}
+
+// First reports whether the tile is the first of its weight.
+func (t Tile) First() bool { return t.From == 0 && t.FromCol == 0 }
+
+// A Span is a run of a tile: units [From, To) of the tile lie one after the other in
+// the tensor, from unit At on.
+type Span struct {
+	At       int64
 	From, To int
+}
+
+// Spans returns where a tile has its codes in their tensor, in bytes, or its
+// scales, in scales: a span for each row, or one where the tile has whole rows.
+// The tile is of a weight of cols columns in format f, and begins at the edge of
+// a block.
+func Spans(f quant.Format, p Part, cols int, t Tile) iter.Seq[Span] {
+	if p == Scales {
+		_, width := f.ScaleShape(t.To, cols)
+		toRow, toCol := f.ScaleShape(t.To, t.ToCol)
+		fromRow, fromCol := 0, 0
+		if f.Block.Rows > 0 {
+			fromRow = t.From / f.Block.Rows
+		}
+		if f.Block.Cols > 0 {
+			fromCol = t.FromCol / f.Block.Cols
+		}
+		return spans(width, fromRow, toRow, fromCol, toCol)
+	}
+	bytes := func(n int) int { return f.StoredCols(n) * f.Element.StoredBits() / 8 }
+	return spans(bytes(cols), t.From, t.To, bytes(t.FromCol), bytes(t.ToCol))
+}
+
+// DenseSpans returns where a tile of an unquantized matrix of cols columns has its
+// elements.
+func DenseSpans(cols int, t Tile) iter.Seq[Span] {
+	return spans(cols, t.From, t.To, t.FromCol, t.ToCol)
+}
+
+// spans returns those of a rectangle of a matrix of the given width.
+func spans(width, fromRow, toRow, fromCol, toCol int) iter.Seq[Span] {
+	each := toCol - fromCol
+	return func(yield func(Span) bool) {
+		if each == width {
+			yield(Span{int64(fromRow) * int64(width), 0, (toRow - fromRow) * each})
+			return
+		}
+		for i := range toRow - fromRow {
+			if !yield(Span{int64(fromRow+i)*int64(width) + int64(fromCol), i * each, (i + 1) * each}) {
+				return
+			}
+		}
+	}
 }
 
 // A Job is work on all tiles of some weights, on several threads, in memory
@@ -39,7 +143,7 @@ type Tile struct {
 // same for any number of threads.
 type Job[R any] struct {
 	Weights int
-	Extent  func(weight int) (rows, tileRows, cols int)
+	Tiling  func(weight int) Tiling
 	Work    func(Tile) (R, error)
 	Done    func(Tile, R)
 	Threads int // goroutines; 0: one per processor
@@ -69,7 +173,7 @@ type jobRun[R any] struct {
 	lock    sync.Mutex
 	changed sync.Cond // there is more room, or the job has ended
 
-	next   Tile // to begin; To is not set
+	next   Tile // to begin; its ends are not set
 	begun  int  // tiles
 	room   int  // elements that may be worked on beside those that are
 	failed bool // begin no more
@@ -108,9 +212,9 @@ func (r *jobRun[R]) loop() {
 // room for it. A tile larger than all room is begun alone.
 func (r *jobRun[R]) begin() (tile Tile, number, size int, ok bool) {
 	for {
-		rows, tileRows, cols := 0, 0, 0
+		var tiling Tiling
 		for ; r.next.Weight < r.Weights; r.next = (Tile{Weight: r.next.Weight + 1}) {
-			if rows, tileRows, cols = r.Extent(r.next.Weight); r.next.From < rows {
+			if tiling = r.Tiling(r.next.Weight); r.next.From < tiling.Rows && tiling.Cols > 0 {
 				break
 			}
 		}
@@ -120,9 +224,15 @@ func (r *jobRun[R]) begin() (tile Tile, number, size int, ok bool) {
 		if r.failed || r.next.Weight >= r.Weights {
 			return Tile{}, 0, 0, false
 		}
-		tile = Tile{r.next.Weight, r.next.From, min(r.next.From+tileRows, rows)}
-		size = min((tile.To-tile.From)*cols, elementsAtOnce)
+		tile = r.next
+		tile.To = min(tile.From+tiling.TileRows, tiling.Rows)
+		tile.ToCol = min(tile.FromCol+tiling.TileCols, tiling.Cols)
+		size = min((tile.To-tile.From)*(tile.ToCol-tile.FromCol), elementsAtOnce)
 		if size <= r.room {
+			r.next.FromCol = tile.ToCol
+			if tile.ToCol == tiling.Cols {
+				r.next.From, r.next.FromCol = tile.To, 0
+			}
 			break
 		}
 		r.changed.Wait()
@@ -130,7 +240,6 @@ func (r *jobRun[R]) begin() (tile Tile, number, size int, ok bool) {
 	number = r.begun
 	r.begun++
 	r.room -= size
-	r.next.From = tile.To
 	return tile, number, size, true
 }
 

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
+	"math"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -12,28 +14,47 @@ import (
 	"github.com/microscale-go/microscale/quant"
 )
 
-// extents are rows, rows of a tile and columns of weights, some of them empty.
-var extents = [][3]int{{0, 1, 5}, {10, 3, 7}, {1, 100, 1}, {0, 0, 0}, {64, 1, 100}, {5, 5, 3 * elementsAtOnce}, {1, 1, 1}}
+// tilings are those of weights, some of them empty.
+var tilings = []Tiling{
+	{0, 5, 1, 5}, {10, 7, 3, 7}, {1, 1, 100, 1}, {0, 0, 1, 1}, {3, 0, 1, 1}, {64, 100, 1, 100}, {5, 3 * elementsAtOnce, 5, 3 * elementsAtOnce},
+	{5, 10, 2, 4}, {1, 9, 1, 3}, {1, 1, 1, 1},
+}
 
-func jobExtent(i int) (rows, tileRows, cols int) { return extents[i][0], extents[i][1], extents[i][2] }
+func tiling(i int) Tiling { return tilings[i] }
 
-// TestJob: every row is worked on once, and Done sees the tiles in their order,
-// on any number of threads.
+// TestJob: every element is worked on once, and Done sees the tiles in their
+// order, on any number of threads. Shares of the tiles sum up.
 func TestJob(t *testing.T) {
 	var want []Tile
-	for i, e := range extents {
-		for from := 0; from < e[0]; from += e[1] {
-			want = append(want, Tile{i, from, min(from+e[1], e[0])})
+	for i, e := range tilings {
+		if e.Rows*e.Cols == 0 {
+			continue
+		}
+		const n = 1<<50 + 12345
+		shares := int64(0)
+		for from := 0; from < e.Rows; from += e.TileRows {
+			for col := 0; col < e.Cols; col += e.TileCols {
+				tile := Tile{i, from, min(from+e.TileRows, e.Rows), col, min(col+e.TileCols, e.Cols)}
+				want = append(want, tile)
+				shares += e.Share(tile, n)
+				exact := float64(n) * float64((tile.To-tile.From)*(tile.ToCol-tile.FromCol)) / float64(e.Rows*e.Cols)
+				if share := e.Share(tile, n); math.Abs(float64(share)-exact) > 2 {
+					t.Errorf("%+v of %+v has a share of %d, want %g", tile, e, share, exact)
+				}
+			}
+		}
+		if shares != n {
+			t.Errorf("%+v: the shares sum up to %d, want %d", e, shares, n)
 		}
 	}
 	for _, threads := range []int{0, 1, 2, 7, 64} {
 		var got []Tile
 		job := Job[Tile]{
-			Weights: len(extents), Extent: jobExtent, Threads: threads,
+			Weights: len(tilings), Tiling: tiling, Threads: threads,
 			Work: func(t Tile) (Tile, error) { return t, nil },
 			Done: func(t, result Tile) {
 				if t != result {
-					got = append(got, Tile{-1, -1, -1})
+					got = append(got, Tile{Weight: -1})
 				}
 				got = append(got, t)
 			},
@@ -52,7 +73,7 @@ func TestJobRoom(t *testing.T) {
 		var running, most atomic.Int64
 		job := Job[int]{
 			Weights: 1, Threads: 16,
-			Extent: func(int) (rows, tileRows, columns int) { return 32, 1, cols },
+			Tiling: func(int) Tiling { return Tiling{32, cols, 1, cols} },
 			Work: func(Tile) (int, error) {
 				n := running.Add(1)
 				for old := most.Load(); n > old && !most.CompareAndSwap(old, n); old = most.Load() {
@@ -76,7 +97,7 @@ func TestJobFails(t *testing.T) {
 		var begun, done atomic.Int64
 		job := Job[int]{
 			Weights: 1, Threads: threads,
-			Extent: func(int) (rows, tileRows, cols int) { return 1000, 1, 1 },
+			Tiling: func(int) Tiling { return Tiling{1000, 1, 1, 1} },
 			Work: func(t Tile) (int, error) {
 				begun.Add(1)
 				if t.From >= 10 {
@@ -98,7 +119,7 @@ func TestJobCanceled(t *testing.T) {
 	var begun atomic.Int64
 	job := Job[int]{
 		Weights: 1, Threads: 2,
-		Extent: func(int) (rows, tileRows, cols int) { return 1000, 1, 1 },
+		Tiling: func(int) Tiling { return Tiling{1000, 1, 1, 1} },
 		Work: func(Tile) (int, error) {
 			if begun.Add(1) == 5 {
 				cancel()
@@ -112,25 +133,98 @@ func TestJobCanceled(t *testing.T) {
 	}
 }
 
-// TestTileRows: tiles are whole bands of the blocks of all formats.
-func TestTileRows(t *testing.T) {
+// TestTiling: tiles are whole blocks of all formats, and no larger than is
+// worked on at a time but where a scale is of a whole row.
+func TestTiling(t *testing.T) {
 	for _, tc := range []struct {
-		shape   []int64
-		formats []quant.Format
-		want    int
+		shape      []int64
+		formats    []quant.Format
+		rows, cols int
 	}{
-		{[]int64{4096, 1024}, nil, 128},
-		{[]int64{4096, 1024}, []quant.Format{{}, quant.MXFP8}, 128},
-		{[]int64{4096, 1000}, []quant.Format{quant.MXFP8}, 131},
-		{[]int64{4096, 1000}, []quant.Format{quant.MXFP8x32}, 128},
-		{[]int64{4096, 1000}, []quant.Format{quant.FP8Block, quant.NVFP4x16}, 128},
-		{[]int64{4096, 100000}, []quant.Format{quant.FP8Block}, 128},
-		{[]int64{4096, 1000000}, []quant.Format{quant.FP8Row}, 1},
-		{[]int64{4096}, nil, 32},
-		{[]int64{16, 0}, nil, tileElements},
+		{[]int64{4096, 1024}, nil, 128, 1024},
+		{[]int64{4096, 1024}, []quant.Format{{}, quant.MXFP8}, 128, 1024},
+		{[]int64{4096, 1000}, []quant.Format{quant.MXFP8}, 131, 1000},
+		{[]int64{4096, 1000}, []quant.Format{quant.MXFP8x32}, 128, 1000},
+		{[]int64{4096, 1000}, []quant.Format{quant.FP8Block, quant.NVFP4x16}, 128, 1000},
+		{[]int64{4096, 1000}, []quant.Format{{Name: "study", Element: quant.MXFP8.Element, Scale: quant.MXFP8.Scale, Block: quant.Shape{Rows: 3, Cols: 8}}, quant.NVFP4x16}, 96, 1000},
+		{[]int64{4096, 8192}, []quant.Format{quant.FP8Block}, 128, 8192},
+		{[]int64{4096, 100000}, []quant.Format{quant.FP8Block}, 128, 8192},
+		{[]int64{4096, wideElements}, []quant.Format{quant.MXFP8}, 1, wideElements},
+		{[]int64{4096, wideElements + 1}, []quant.Format{quant.MXFP8}, 1, wideElements},
+		{[]int64{2, 300_000_000}, []quant.Format{{Name: "study", Element: quant.MXFP8.Element, Scale: quant.MXFP8.Scale, Block: quant.Shape{Rows: 1, Cols: 96}}}, 1, 1048320},
+		{[]int64{4096, 1000000}, []quant.Format{quant.FP8Row}, 1, 1000000},
+		{[]int64{2, 300_000_000}, []quant.Format{quant.FP8Row}, 1, 300_000_000},
+		{[]int64{2, 300_000_000}, []quant.Format{quant.FP8Tensor}, 1, wideElements},
+		{[]int64{300_000_000}, nil, 1, wideElements},
+		{[]int64{4096}, nil, 32, 4096},
+		{[]int64{}, nil, tileElements, 1},
+		{[]int64{16, 0}, nil, tileElements, 1},
 	} {
-		if got := (&Weight{Shape: tc.shape}).TileRows(tc.formats...); got != tc.want {
-			t.Errorf("%v in %v: %d rows, want %d", tc.shape, tc.formats, got, tc.want)
+		w := &Weight{Shape: tc.shape}
+		rows, cols := w.Matrix()
+		if got, want := w.Tiling(tc.formats...), (Tiling{rows, cols, tc.rows, tc.cols}); got != want {
+			t.Errorf("%v in %v: %v, want %v", tc.shape, tc.formats, got, want)
 		}
+	}
+	if got, want := (&Weight{Shape: []int64{7, 100, 300_000}}).Line(), (Tiling{1, 210_000_000, 1, tileElements}); got != want {
+		t.Errorf("as a line: %v, want %v", got, want)
+	}
+}
+
+// TestSpans: the spans of all tiles cover the codes and the scales of a tensor
+// once, and put a tile's lines where the tensor has them.
+func TestSpans(t *testing.T) {
+	const rows, cols = 300, 700
+	for _, f := range quant.Formats() {
+		if !f.Scaled() {
+			continue
+		}
+		blockRows, blockCols := max(1, f.Block.Rows), max(1, f.Block.Cols)
+		for _, tiling := range []Tiling{{rows, cols, 128, cols}, {rows, cols, 2 * blockRows, 2 * blockCols}, {rows, cols, rows, 256}} {
+			if f.Name == quant.FP8Row.Name && tiling.TileCols < cols {
+				continue // one scale for all columns
+			}
+			whole, err := quant.NewTensor(f, rows, cols)
+			if err != nil {
+				t.Fatal(err)
+			}
+			codes, scales := make([]int, len(whole.Codes)), make([]int, len(whole.Scales)+len(whole.Scales32))
+			for from := 0; from < rows; from += tiling.TileRows {
+				for col := 0; col < cols; col += tiling.TileCols {
+					tile := Tile{0, from, min(from+tiling.TileRows, rows), col, min(col+tiling.TileCols, cols)}
+					part, err := quant.NewTensor(f, tile.To-tile.From, tile.ToCol-tile.FromCol)
+					if err != nil {
+						t.Fatal(err)
+					}
+					cover(t, codes, len(part.Codes), Spans(f, Codes, cols, tile))
+					if tile.First() || !f.PerTensor() {
+						cover(t, scales, len(part.Scales)+len(part.Scales32), Spans(f, Scales, cols, tile))
+					}
+				}
+			}
+			for name, counts := range map[string][]int{"codes": codes, "scales": scales} {
+				if i := slices.IndexFunc(counts, func(n int) bool { return n != 1 }); i >= 0 {
+					t.Errorf("%s in tiles of %d×%d: %s %d is covered %d times", f, tiling.TileRows, tiling.TileCols, name, i, counts[i])
+				}
+			}
+		}
+	}
+}
+
+// cover counts the units of the tensor that the spans of a tile of n units cover.
+func cover(t *testing.T, counts []int, n int, at iter.Seq[Span]) {
+	t.Helper()
+	next := 0
+	for s := range at {
+		if s.From != next {
+			t.Fatalf("a span begins at %d of the tile, and the last one ended at %d", s.From, next)
+		}
+		for i := range s.To - s.From {
+			counts[int(s.At)+i]++
+		}
+		next = s.To
+	}
+	if next != n {
+		t.Fatalf("spans cover %d of the %d units of a tile", next, n)
 	}
 }

@@ -3,6 +3,7 @@ package checkpoint
 import (
 	"encoding/binary"
 	"fmt"
+	"iter"
 	"math"
 	"strings"
 
@@ -21,7 +22,9 @@ type Weight struct {
 	Format quant.Format      // the zero Format where it is not quantized
 	Global float32           // decode scale of the whole tensor; 1 where the format has none
 
-	parts map[Part]hf.Tensor
+	convention *Convention // of a quantized weight
+	stored     float32     // the number that the file has for Global
+	parts      map[Part]hf.Tensor
 }
 
 // Quantized reports whether the weight is stored as codes and scales.
@@ -38,7 +41,7 @@ func (w *Weight) FormatName() string {
 // Dense reports whether Read can give the weight's values: it is quantized, or
 // of a floating-point dtype.
 func (w *Weight) Dense() bool {
-	_, ok := denseFormats[w.Dtype]
+	_, ok := DenseFormat(w.Dtype)
 	return ok || w.Quantized()
 }
 
@@ -74,58 +77,93 @@ func (w *Weight) StoredBytes() int64 {
 // Read returns rows [from, to) as values. Of a quantized weight, from lies on
 // the edge of a block. The weight must be Dense.
 func (w *Weight) Read(from, to int) (tensor.Dense, error) {
+	_, cols := w.Matrix()
+	return w.ReadTile(Tile{From: from, To: to, ToCol: cols})
+}
+
+// ReadTile returns a tile as values: those of a quantized weight are what the
+// clients of its convention compute, to the bit. The tile of a quantized weight
+// begins at the edge of a block. The weight must be Dense.
+func (w *Weight) ReadTile(t Tile) (tensor.Dense, error) {
 	if w.Quantized() {
-		q, err := w.ReadCodes(from, to)
+		q, err := w.ReadDecoded(t)
 		if err != nil {
 			return tensor.Dense{}, err
 		}
 		return q.Dequantize(1), nil
 	}
 	_, cols := w.Matrix()
-	x := tensor.New(to-from, cols)
-	return x, readDense(x.Data, w.parts[Codes], from*cols)
+	x := tensor.New(t.To-t.From, t.ToCol-t.FromCol)
+	return x, readDense(x.Data, w.parts[Codes], DenseSpans(cols, t))
 }
 
-// ReadCodes returns rows [from, to) of a quantized weight as they are stored.
-// from lies on the edge of a block.
-func (w *Weight) ReadCodes(from, to int) (*quant.Tensor, error) {
-	_, cols := w.Matrix()
-	if extent := w.Format.Block.Rows; extent > 0 && from%extent != 0 {
-		return nil, fmt.Errorf("%s: row %d is within a block of %d rows; read from an edge", w.Name, from, extent)
+// ReadDecoded returns a tile of a quantized weight with its decode scales as
+// Convention.Decoded has them.
+func (w *Weight) ReadDecoded(t Tile) (*quant.Tensor, error) {
+	q, err := w.ReadCodes(t)
+	if err != nil {
+		return nil, err
 	}
-	q, err := quant.NewTensor(w.Format, to-from, cols)
+	return w.convention.Decoded(q, w.stored), nil
+}
+
+// ReadCodes returns a tile of a quantized weight as it is stored: its codes, its
+// scales, and Global. The tile begins at the edge of a block.
+func (w *Weight) ReadCodes(t Tile) (*quant.Tensor, error) {
+	if block := w.Format.Block; block.Rows > 0 && t.From%block.Rows != 0 || block.Cols > 0 && t.FromCol%block.Cols != 0 {
+		return nil, fmt.Errorf("%s: row %d, column %d is within a block of %d×%d; read from an edge", w.Name, t.From, t.FromCol, block.Rows, block.Cols)
+	}
+	q, err := quant.NewTensor(w.Format, t.To-t.From, t.ToCol-t.FromCol)
 	if err != nil {
 		return nil, err
 	}
 	q.Global = w.Global
-	if err := readAt(w.parts[Codes], q.Codes, int64(from*q.LineBytes())); err != nil {
-		return nil, err
+	_, cols := w.Matrix()
+	for s := range Spans(w.Format, Codes, cols, t) {
+		if err := readAt(w.parts[Codes], q.Codes[s.From:s.To], s.At); err != nil {
+			return nil, err
+		}
 	}
-	firstRow := 0
-	if w.Format.Block.Rows > 0 {
-		firstRow = from / w.Format.Block.Rows
-	}
-	_, scaleCols := q.ScaleShape()
-	first := firstRow * scaleCols
 	if q.Scales32 != nil {
-		return q, readDense(q.Scales32, w.parts[Scales], first)
+		return q, readDense(q.Scales32, w.parts[Scales], Spans(w.Format, Scales, cols, t))
 	}
-	return q, readAt(w.parts[Scales], q.Scales, int64(first))
+	for s := range Spans(w.Format, Scales, cols, t) {
+		if err := readAt(w.parts[Scales], q.Scales[s.From:s.To], s.At); err != nil {
+			return nil, err
+		}
+	}
+	return q, nil
 }
 
-// readDense sets dst to the elements of a floating-point tensor from the given
-// one on.
-func readDense(dst []float32, t hf.Tensor, first int) error {
-	dense, ok := denseFormats[t.Dtype]
+// ReadBytes returns a tile, of the weight as a line (see Line), as the bytes that
+// the file has. The weight must not be quantized.
+func (w *Weight) ReadBytes(t Tile) ([]byte, error) {
+	from, to := w.lineBytes(t.FromCol), w.lineBytes(t.ToCol)
+	p := make([]byte, to-from)
+	return p, readAt(w.parts[Codes], p, from)
+}
+
+// lineBytes returns the bytes of the first n elements: whole ones at the edges of
+// the tiles of a line, of sub-byte elements too.
+func (w *Weight) lineBytes(n int) int64 { return int64(n) * int64(w.Dtype.Bits()) / 8 }
+
+// readDense sets dst to elements of a floating-point tensor.
+func readDense(dst []float32, t hf.Tensor, at iter.Seq[Span]) error {
+	dense, ok := DenseFormat(t.Dtype)
 	if !ok {
 		return fmt.Errorf("%s: %s elements are not read as values", t.Name, t.Dtype)
 	}
 	size := dense.Bits() / 8
-	raw := make([]byte, len(dst)*size)
-	if err := readAt(t, raw, int64(first*size)); err != nil {
-		return err
+	for s := range at {
+		raw := make([]byte, (s.To-s.From)*size)
+		if err := readAt(t, raw, s.At*int64(size)); err != nil {
+			return err
+		}
+		if err := tensor.FromBytes(dst[s.From:s.To], raw, dense); err != nil {
+			return err
+		}
 	}
-	return tensor.FromBytes(dst, raw, dense)
+	return nil
 }
 
 // readAt fills p with the bytes of a tensor from off on.
@@ -136,25 +174,4 @@ func readAt(t hf.Tensor, p []byte, off int64) error {
 // GlobalBytes returns a global scale as its tensor holds it.
 func GlobalBytes(value float32) []byte {
 	return binary.LittleEndian.AppendUint32(nil, math.Float32bits(value))
-}
-
-// ReadBytes returns rows [from, to) of an unquantized weight as the file has
-// them: the bytes of a share of the tensor.
-func (w *Weight) ReadBytes(from, to int) ([]byte, error) {
-	p := make([]byte, w.TileBytes(from, to))
-	return p, readAt(w.parts[Codes], p, w.TileBytes(0, from))
-}
-
-// TileBytes returns the bytes of rows [from, to) of the tensor that holds the
-// weight, or its codes.
-func (w *Weight) TileBytes(from, to int) int64 {
-	rows, _ := w.Matrix()
-	if rows == 0 {
-		return 0
-	}
-	n := w.parts[Codes].Bytes() / int64(rows)
-	if to == rows { // rows of sub-byte dtypes may not fill bytes: the last tile takes what is left
-		return w.parts[Codes].Bytes() - n*int64(from)
-	}
-	return n * int64(to-from)
 }

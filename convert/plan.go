@@ -9,10 +9,10 @@
 package convert
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
-	"sort"
 	"strings"
 
 	"github.com/microscale-go/microscale/checkpoint"
@@ -110,7 +110,7 @@ func PlanQuantize(source *checkpoint.Model, o QuantizeOptions) (*Plan, error) {
 	if p.Count(Quantize) == 0 {
 		return nil, fmt.Errorf("%s: no weight would be quantized: %s", source.Source.Path, p.reasons())
 	}
-	sort.Strings(p.Ignore)
+	slices.Sort(p.Ignore)
 	metadata := map[string]string{}
 	if key, value, ok := c.FileMetadata(f, p.Ignore); ok && source.Source.Config == nil {
 		metadata[key] = value
@@ -118,12 +118,15 @@ func PlanQuantize(source *checkpoint.Model, o QuantizeOptions) (*Plan, error) {
 	if err := p.layout(metadata); err != nil {
 		return nil, err
 	}
-	return p, p.configure(c.Configuration(f, p.Ignore))
+	return p, p.configure(func(config []byte) ([]byte, error) {
+		return hf.WithQuantizationConfig(config, c.Configuration(f, p.Ignore))
+	})
 }
 
 // PlanDequantize plans the decoding of a quantized checkpoint to a
-// floating-point dtype: F32, BF16 or F16. It fails where the checkpoint is not
-// quantized, or its structure is not sound.
+// floating-point dtype: F32, BF16 or F16, which config.json then names. Scales of
+// activations go with the codes. It fails where the checkpoint is not quantized,
+// or its structure is not sound.
 func PlanDequantize(source *checkpoint.Model, dtype safetensors.Dtype) (*Plan, error) {
 	path := source.Source.Path
 	if source.Convention == nil || source.Quantized() == 0 {
@@ -144,7 +147,13 @@ func PlanDequantize(source *checkpoint.Model, dtype safetensors.Dtype) (*Plan, e
 	if err := p.layout(nil); err != nil {
 		return nil, err
 	}
-	return p, p.configure(nil)
+	return p, p.configure(func(config []byte) ([]byte, error) {
+		config, err := hf.WithQuantizationConfig(config, nil)
+		if err != nil {
+			return nil, err
+		}
+		return hf.WithTorchDtype(config, checkpoint.TorchDtype(dtype))
+	})
 }
 
 // Count returns the number of weights that an action is taken on.
@@ -233,13 +242,13 @@ func (p *Plan) layout(added map[string]string) error {
 	return err
 }
 
-// configure sets config.json to the source's with another quantization_config,
-// nil for none. Without a config.json there is nothing to say it in.
-func (p *Plan) configure(quantization any) error {
+// configure sets config.json to what edit makes of the source's. Without one
+// there is nothing to say it in.
+func (p *Plan) configure(edit func(config []byte) ([]byte, error)) error {
 	if p.Source.Source.Config == nil {
 		return nil
 	}
-	config, err := hf.WithQuantizationConfig(p.Source.Source.Config, quantization)
+	config, err := edit(p.Source.Source.Config)
 	if err != nil {
 		return fmt.Errorf("%s: %w", p.Source.Source.Path, err)
 	}
@@ -253,12 +262,13 @@ func (p *Plan) reasons() string {
 	for _, d := range p.Decisions {
 		count[d.Reason]++
 	}
-	var parts []string
-	for reason, n := range count {
-		parts = append(parts, fmt.Sprintf("%d %s", n, reason))
+	reasons := slices.SortedFunc(maps.Keys(count), func(a, b string) int {
+		return cmp.Or(cmp.Compare(count[b], count[a]), cmp.Compare(a, b))
+	})
+	for i, reason := range reasons {
+		reasons[i] = fmt.Sprintf("%d %s", count[reason], reason)
 	}
-	sort.Slice(parts, func(i, j int) bool { return parts[i] > parts[j] })
-	return strings.Join(parts, ", ")
+	return strings.Join(reasons, ", ")
 }
 
 // refuseQuantized fails where any weight of the source is quantized.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
+	"math"
 	"strings"
 	"syscall"
 
@@ -114,50 +116,57 @@ type run struct {
 	plan    *Plan
 	options RunOptions
 	writers map[string]*safetensors.Writer
-	amax    map[string]float32     // of the sibling group; where the format needs it
+	seen    map[string]extremes    // of the sibling group; where the format needs them
 	sums    []*measure.Accumulator // of each decision
 }
 
 func newRun(p *Plan, o RunOptions) *run {
-	r := &run{plan: p, options: o, writers: map[string]*safetensors.Writer{}, amax: map[string]float32{}}
+	r := &run{plan: p, options: o, writers: map[string]*safetensors.Writer{}, seen: map[string]extremes{}}
 	for range p.Decisions {
 		r.sums = append(r.sums, measure.New(verify.BlockLength))
 	}
 	return r
 }
 
-// extent returns the rows, the rows of a tile and the columns of a weight.
-func (r *run) extent(decision int) (rows, tileRows, cols int) {
-	w := r.plan.Decisions[decision].Weight
-	rows, cols = w.Matrix()
-	if cols == 0 {
-		rows = 0
+// tiling returns the tiles of a weight: of a copy, those of a line of bytes.
+func (r *run) tiling(decision int) checkpoint.Tiling {
+	d := r.plan.Decisions[decision]
+	if d.Action == Copy {
+		return d.Weight.Line()
 	}
-	return rows, w.TileRows(w.Format, r.plan.Format), cols
+	return d.Weight.Tiling(d.Weight.Format, r.plan.Format)
 }
 
 // progress reports the bytes of a tile of the source.
 func (r *run) progress(t checkpoint.Tile) {
-	r.options.Progress(r.plan.Decisions[t.Weight].Weight.TileBytes(t.From, t.To))
+	r.options.Progress(r.tiling(t.Weight).Share(t, r.plan.Decisions[t.Weight].Weight.StoredBytes()))
 }
 
-// sweep finds the amax of every weight that is quantized, siblings together.
+// extremes are what a quantizer must know of a whole tensor.
+type extremes struct {
+	amax   float32
+	hasNaN bool
+}
+
+// sweep finds the extremes of every weight that is quantized, of siblings together
+// where they share a global scale.
 func (r *run) sweep(ctx context.Context) error {
-	job := checkpoint.Job[float32]{
+	job := checkpoint.Job[extremes]{
 		Weights: len(r.plan.Decisions),
-		Extent: func(i int) (rows, tileRows, cols int) {
+		Tiling: func(i int) checkpoint.Tiling {
 			if r.plan.Decisions[i].Action != Quantize {
-				return 0, 0, 0
+				return checkpoint.Tiling{}
 			}
-			return r.extent(i)
+			return r.tiling(i)
 		},
-		Work: func(t checkpoint.Tile) (float32, error) {
-			x, err := r.plan.Decisions[t.Weight].Weight.Read(t.From, t.To)
-			return quant.Amax(x, 1), err
+		Work: func(t checkpoint.Tile) (extremes, error) {
+			x, err := r.plan.Decisions[t.Weight].Weight.ReadTile(t)
+			return extremes{quant.Amax(x, 1), format.MaxBits(x.Data) > math.Float32bits(float32(math.Inf(1)))}, err
 		},
-		Done: func(t checkpoint.Tile, amax float32) {
+		Done: func(t checkpoint.Tile, e extremes) {
 			group := r.group(r.plan.Decisions[t.Weight])
-			r.amax[group] = max(r.amax[group], amax)
+			seen := r.seen[group]
+			r.seen[group] = extremes{max(seen.amax, e.amax), seen.hasNaN || e.hasNaN}
 			r.progress(t)
 		},
 		Threads: r.options.Threads,
@@ -165,7 +174,7 @@ func (r *run) sweep(ctx context.Context) error {
 	return job.Run(ctx)
 }
 
-// group returns the name under which the amax of a weight is kept.
+// group returns the name under which the extremes of a weight are kept.
 func (r *run) group(d Decision) string {
 	if r.plan.Format.Global {
 		return siblingGroup(d.Weight.Name)
@@ -178,7 +187,7 @@ func (r *run) convert(ctx context.Context) error {
 	actions := map[Action]func(checkpoint.Tile, Decision) (*measure.Accumulator, error){Copy: r.copy, Quantize: r.quantize, Decode: r.decode}
 	job := checkpoint.Job[*measure.Accumulator]{
 		Weights: len(r.plan.Decisions),
-		Extent:  r.extent,
+		Tiling:  r.tiling,
 		Work: func(t checkpoint.Tile) (*measure.Accumulator, error) {
 			d := r.plan.Decisions[t.Weight]
 			return actions[d.Action](t, d)
@@ -192,73 +201,71 @@ func (r *run) convert(ctx context.Context) error {
 	return job.Run(ctx)
 }
 
-// copy writes rows as they are, and measures that they are finite.
+// copy writes elements as they are, and measures that they are finite.
 func (r *run) copy(t checkpoint.Tile, d Decision) (*measure.Accumulator, error) {
 	sums := measure.New(verify.BlockLength)
-	raw, err := d.Weight.ReadBytes(t.From, t.To)
+	raw, err := d.Weight.ReadBytes(t)
 	if err != nil {
 		return nil, err
 	}
 	if f, ok := checkpoint.DenseFormat(d.Weight.Dtype); ok {
-		x := make([]float32, len(raw)/(f.Bits()/8))
+		x := make([]float32, t.ToCol-t.FromCol)
 		if err := tensor.FromBytes(x, raw, f); err != nil {
 			return nil, err
 		}
 		sums.Add(x, x)
 	}
-	return sums, r.put(d, d.Stored[0].Name, raw, d.Weight.TileBytes(0, t.From))
+	off := int64(t.FromCol) * int64(d.Weight.Dtype.Bits()) / 8
+	return sums, r.writers[d.File].WriteTensorAt(d.Stored[0].Name, raw, off)
 }
 
-// quantize writes the codes and scales of rows.
+// quantize writes the codes and scales of a tile, and measures what clients
+// will decode of them.
 func (r *run) quantize(t checkpoint.Tile, d Decision) (*measure.Accumulator, error) {
-	x, err := d.Weight.Read(t.From, t.To)
+	x, err := d.Weight.ReadTile(t)
 	if err != nil {
 		return nil, err
 	}
 	with := quant.With{FirstRow: t.From, Threads: 1}
 	if r.plan.Format.NeedsAmax() {
-		amax := r.amax[r.group(d)]
-		with.Amax = &amax
+		seen := r.seen[r.group(d)]
+		with.Amax, with.NaN = &seen.amax, seen.hasNaN
 	}
 	q, err := r.plan.Quantizer.Rowwise(x, with)
 	if err != nil {
 		return nil, err
 	}
+	global := r.plan.Convention.StoredGlobal(r.plan.Quantizer, q)
 	sums := measure.New(verify.BlockLength)
-	verify.Tile(sums, x, q)
+	verify.Tile(sums, x, r.plan.Convention.Decoded(q, global))
+	return sums, r.store(t, d, q, global)
+}
+
+// store writes the parts of a quantized tile. What the whole tensor has one of
+// is written with the first.
+func (r *run) store(t checkpoint.Tile, d Decision, q *quant.Tensor, global float32) error {
+	f := r.plan.Format
+	_, cols := d.Weight.Matrix()
 	for _, s := range d.Stored {
-		var part []byte
-		var off int64
-		switch s.Part {
-		case checkpoint.Codes:
-			part, off = q.Codes, int64(t.From*q.LineBytes())
-		case checkpoint.Scales:
-			part, off = q.ScaleBytes(), r.scaleOffset(q, t.From)
-		case checkpoint.Global:
-			part = checkpoint.GlobalBytes(r.plan.Convention.StoredGlobal(r.plan.Format, q.Global))
+		var err error
+		switch {
+		case s.Part == checkpoint.Codes:
+			err = r.put(d, s.Name, q.Codes, 1, checkpoint.Spans(f, s.Part, cols, t))
+		case s.Part == checkpoint.Scales && (t.First() || !f.PerTensor()):
+			err = r.put(d, s.Name, q.ScaleBytes(), f.Scale.StoredBits()/8, checkpoint.Spans(f, s.Part, cols, t))
+		case s.Part == checkpoint.Global && t.First():
+			err = r.writers[d.File].WriteTensorAt(s.Name, checkpoint.GlobalBytes(global), 0)
 		}
-		if whole := s.Part == checkpoint.Global || s.Part == checkpoint.Scales && r.plan.Format.PerTensor(); whole && t.From > 0 {
-			continue // the first tile wrote it
-		}
-		if err := r.put(d, s.Name, part, off); err != nil {
-			return nil, err
+		if err != nil {
+			return err
 		}
 	}
-	return sums, nil
+	return nil
 }
 
-// scaleOffset returns where the scales of a tile begin in their tensor.
-func (r *run) scaleOffset(q *quant.Tensor, firstRow int) int64 {
-	rows, cols := q.ScaleShape()
-	if rows == 0 || r.plan.Format.PerTensor() {
-		return 0
-	}
-	return int64(firstRow / r.plan.Format.Block.Rows * cols * r.plan.Format.Scale.StoredBits() / 8)
-}
-
-// decode writes the values of rows in the dtype of the result.
+// decode writes the values of a tile in the dtype of the result.
 func (r *run) decode(t checkpoint.Tile, d Decision) (*measure.Accumulator, error) {
-	x, err := d.Weight.Read(t.From, t.To)
+	x, err := d.Weight.ReadTile(t)
 	if err != nil {
 		return nil, err
 	}
@@ -272,20 +279,29 @@ func (r *run) decode(t checkpoint.Tile, d Decision) (*measure.Accumulator, error
 	if err := tensor.ToBytes(raw, x.Data, f); err != nil {
 		return nil, err
 	}
-	back := x.Data
+	back := x
 	if f != format.F32 {
-		back = make([]float32, len(x.Data))
-		if err := tensor.FromBytes(back, raw, f); err != nil {
+		back = tensor.New(x.Rows, x.Cols)
+		if err := tensor.FromBytes(back.Data, raw, f); err != nil {
 			return nil, err
 		}
 	}
 	sums := measure.New(verify.BlockLength)
-	sums.Add(x.Data, back)
-	return sums, r.put(d, spec.Name, raw, int64(t.From*x.Cols*size))
+	for i := range x.Rows {
+		sums.Add(x.Row(i), back.Row(i))
+	}
+	_, cols := d.Weight.Matrix()
+	return sums, r.put(d, spec.Name, raw, size, checkpoint.DenseSpans(cols, t))
 }
 
-func (r *run) put(d Decision, name string, p []byte, off int64) error {
-	return r.writers[d.File].WriteTensorAt(name, p, off)
+// put writes a part of a tile, of units of size bytes, where it lies.
+func (r *run) put(d Decision, name string, part []byte, size int, at iter.Seq[checkpoint.Span]) error {
+	for s := range at {
+		if err := r.writers[d.File].WriteTensorAt(name, part[s.From*size:s.To*size], s.At*int64(size)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // results names the sums.

@@ -100,8 +100,7 @@ def decode(tensors, weight, name, shape, client):
         scales = E4M3[scales]
     scales = scales.reshape(stored["shape"] if len(stored["shape"]) == 2 else (1, 1))
     if client and name == "nvfp4":  # the file has a divisor
-        divisor = np.frombuffer(tensors[weight + "_global_scale"]["data"], np.float32)
-        scales = scales * (np.float32(1) / divisor)
+        scales = scales / np.frombuffer(tensors[weight + "_global_scale"]["data"], np.float32)
     elif name.startswith("nvfp4"):
         scales = scales * np.frombuffer(tensors[weight + "_scale_2"]["data"], np.float32)
     return spread(scales, rows, cols, block_rows, block_cols) * values

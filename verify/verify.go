@@ -85,10 +85,15 @@ func (r *Report) fault(tensor, text string, args ...any) {
 // A pair is a weight of the source and its copy.
 type pair struct{ want, got *checkpoint.Weight }
 
-// extent returns the rows, the rows of a tile of both and the columns.
-func (p pair) extent() (rows, tileRows, cols int) {
-	rows, cols = p.want.Matrix()
-	return rows, p.want.TileRows(p.want.Format, p.got.Format), cols
+// dense reports whether values are compared, and not bytes.
+func (p pair) dense() bool { return p.want.Dense() && p.got.Dense() }
+
+// tiling returns the tiles of the comparison.
+func (p pair) tiling() checkpoint.Tiling {
+	if p.dense() {
+		return p.want.Tiling(p.want.Format, p.got.Format)
+	}
+	return p.want.Line()
 }
 
 // What is learned of a tile.
@@ -105,8 +110,8 @@ func (r *Report) compare(ctx context.Context, pairs []pair, o Options) error {
 	}
 	job := checkpoint.Job[compared]{
 		Weights: len(pairs),
-		Extent:  func(i int) (rows, tileRows, cols int) { return pairs[i].extent() },
-		Work:    func(t checkpoint.Tile) (compared, error) { return pairs[t.Weight].tile(t.From, t.To) },
+		Tiling:  func(i int) checkpoint.Tiling { return pairs[i].tiling() },
+		Work:    func(t checkpoint.Tile) (compared, error) { return pairs[t.Weight].tile(t) },
 		Done: func(t checkpoint.Tile, c compared) {
 			total := &totals[t.Weight]
 			total.equal = total.equal && c.equal
@@ -114,7 +119,8 @@ func (r *Report) compare(ctx context.Context, pairs []pair, o Options) error {
 				total.sums.Merge(c.sums)
 			}
 			if o.Progress != nil {
-				o.Progress(pairs[t.Weight].want.TileBytes(t.From, t.To))
+				p := pairs[t.Weight]
+				o.Progress(p.tiling().Share(t, p.want.StoredBytes()))
 			}
 		},
 		Threads: o.Threads,
@@ -129,37 +135,37 @@ func (r *Report) compare(ctx context.Context, pairs []pair, o Options) error {
 		if result.NonFinite > 0 {
 			r.fault(p.want.Name, "%d of its values are NaN or Inf, and finite in the source", result.NonFinite)
 		}
-		if !p.want.Dense() && !totals[i].equal {
-			r.fault(p.want.Name, "its %s elements differ from the source's", p.want.FormatName())
+		want, got := p.want.FormatName(), p.got.FormatName()
+		switch {
+		case totals[i].equal || mentioned(r.Problems, p.want.Name):
+		case want != got:
+			r.fault(p.want.Name, "its elements are %s, and %s in the source: they cannot be compared", got, want)
+		default:
+			r.fault(p.want.Name, "its %s elements differ from the source's", want)
 		}
 	}
 	return nil
 }
 
-// tile compares rows [from, to): values where both have some, else bytes.
-func (p pair) tile(from, to int) (compared, error) {
-	if !p.want.Dense() || !p.got.Dense() {
-		want, err := p.want.ReadBytes(from, to)
-		if err != nil {
-			return compared{}, err
-		}
-		got, err := p.got.ReadBytes(from, to)
-		return compared{equal: bytes.Equal(want, got) && p.want.Dtype == p.got.Dtype}, err
+// tile compares a tile: values where both have some, else bytes.
+func (p pair) tile(t checkpoint.Tile) (compared, error) {
+	if !p.dense() {
+		return p.bytes(t)
 	}
-	want, err := p.want.Read(from, to)
+	want, err := p.want.ReadTile(t)
 	if err != nil {
 		return compared{}, err
 	}
 	sums := measure.New(BlockLength)
 	if p.got.Quantized() {
-		q, err := p.got.ReadCodes(from, to)
+		q, err := p.got.ReadDecoded(t)
 		if err != nil {
 			return compared{}, err
 		}
 		Tile(sums, want, q)
 		return compared{sums, true}, nil
 	}
-	got, err := p.got.Read(from, to)
+	got, err := p.got.ReadTile(t)
 	if err != nil {
 		return compared{}, err
 	}
@@ -169,7 +175,21 @@ func (p pair) tile(from, to int) (compared, error) {
 	return compared{sums, true}, nil
 }
 
-// Tile adds the error of a rowwise quantized tensor against its source to sums.
+// bytes compares a tile of tensors that are not both of values.
+func (p pair) bytes(t checkpoint.Tile) (compared, error) {
+	if p.want.FormatName() != p.got.FormatName() {
+		return compared{}, nil
+	}
+	want, err := p.want.ReadBytes(t)
+	if err != nil {
+		return compared{}, err
+	}
+	got, err := p.got.ReadBytes(t)
+	return compared{equal: bytes.Equal(want, got)}, err
+}
+
+// Tile adds the error of a rowwise quantized tensor, with the decode scales that
+// clients compute (checkpoint.Convention.Decoded), against its source to sums.
 func Tile(sums *measure.Accumulator, want tensor.Dense, q *quant.Tensor) {
 	got := q.Dequantize(1)
 	largest := q.Format.Element.Max()

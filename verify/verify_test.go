@@ -80,11 +80,16 @@ func (d *directory) write(t *testing.T, dir string) {
 		offset, _ := layout.Offset(name)
 		copy(file[offset:], e.data)
 	}
-	config, err := json.Marshal(d.config)
-	if err != nil {
+	files := map[string][]byte{"model.safetensors": file}
+	if err := os.RemoveAll(filepath.Join(dir, hf.ConfigName)); err != nil {
 		t.Fatal(err)
 	}
-	for name, data := range map[string][]byte{"model.safetensors": file, hf.ConfigName: config} {
+	if d.config != nil {
+		if files[hf.ConfigName], err = json.Marshal(d.config); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, data := range files {
 		if err := os.WriteFile(filepath.Join(dir, name), data, 0o644); err != nil {
 			t.Fatal(err)
 		}
@@ -94,6 +99,12 @@ func (d *directory) write(t *testing.T, dir string) {
 // quantization returns quantization_config.
 func (d *directory) quantization() map[string]any {
 	return d.config["quantization_config"].(map[string]any)
+}
+
+// weightsOf returns what quantization_config says of the weights.
+func weightsOf(d *directory) map[string]any {
+	groups := d.quantization()["config_groups"].(map[string]any)
+	return groups["group_0"].(map[string]any)["weights"].(map[string]any)
 }
 
 // set replaces a tensor.
@@ -237,10 +248,21 @@ var damages = []struct {
 	{"configuration of another format", "mxfp4", ct, configured("mxfp8"), "quantization_config says compressed-tensors, but no weight is quantized"},
 	{"configuration of another format", "nvfp4", ct, configured("mxfp4"), "l.0.a.weight_scale: it is F8_E4M3 [40 8], and a mxfp4 weight of shape [40 128] needs U8 [40 4]"},
 	{"configuration of another format", "fp8-block128", ct, configured("fp8-tensor"), "l.0.a.weight_scale: it is F32 [1 1], and a fp8-tensor weight of shape [40 128] needs F32 [1]"},
-	{"configuration gone", "mxfp8", ct, func(d *directory) { delete(d.config, "quantization_config") }, "l.0.a.weight: it holds F8_E4M3 codes without scales"},
+	{"configuration gone", "mxfp8", ct, func(d *directory) { delete(d.config, "quantization_config") }, "l.0.a.weight: it holds F8_E4M3 codes and has scales (l.0.a.weight_scale), but nothing says how it is quantized: config.json has no quantization_config"},
+	{"configuration gone", "mxfp4", ct, func(d *directory) { delete(d.config, "quantization_config") }, "l.0.a.weight_packed: it belongs to a quantized weight, but l.0.a is not quantized in a way that is known here: config.json has no quantization_config"},
+	{"config.json gone", "mxfp8", ct, func(d *directory) { d.config = nil }, "l.0.a.weight: it holds F8_E4M3 codes and has scales (l.0.a.weight_scale), but nothing says how it is quantized: there is no quantization_config (config.json is missing)"},
+	{"config.json gone", "nvfp4", ct, func(d *directory) { d.config = nil }, "l.0.a.weight_packed: it belongs to a quantized weight, but l.0.a is not quantized in a way that is known here: there is no quantization_config (config.json is missing)"},
+	{"scales of another dtype in the configuration", "mxfp8", ct, func(d *directory) { weightsOf(d)["scale_dtype"] = nil }, "group_0 stores weights of type float, 8 bits, strategy group, group size 32, no scale dtype, which no block format here has"},
+	{"no dtype of scales in the configuration", "nvfp4", ct, func(d *directory) { delete(weightsOf(d), "scale_dtype") }, ""},
+	{"another dtype of scales in the configuration", "nvfp4", ct, func(d *directory) { weightsOf(d)["scale_dtype"] = "torch.uint8" }, "group size 16, scale dtype torch.uint8, which no"},
 	{"configuration of another method", "mxfp8", ct, func(d *directory) { d.quantization()["quant_method"] = "gptq" }, `quantization_config says that it is quantized by "gptq"`},
 	{"configuration without groups", "mxfp8", ct, func(d *directory) { delete(d.quantization(), "config_groups") }, "config_groups quantizes no weights"},
-	{"metadata gone", "mxfp8-32x32", plain, func(d *directory) { d.metadata = nil }, "l.0.a.weight: it holds F8_E4M3 codes without scales"},
+	{"metadata gone", "mxfp8-32x32", plain, func(d *directory) { d.metadata = nil }, "l.0.a.weight: it holds F8_E4M3 codes and has scales (l.0.a.weight_scale), but nothing says how it is quantized: the metadata of its file does not describe it"},
+	{"scales of activations", "fp8-tensor", ct, func(d *directory) { d.set("l.0.a.input_scale", safetensors.BF16, []int64{1}, make([]byte, 2)) }, ""},
+	{"scales of activations", "nvfp4", ct, func(d *directory) {
+		d.set("l.0.b.input_global_scale", safetensors.F32, []int64{1}, make([]byte, 4))
+	}, ""},
+	{"scales of activations of nothing quantized", "fp8-row", ct, func(d *directory) { d.set("lm_head.input_scale", safetensors.F32, []int64{1}, make([]byte, 4)) }, "lm_head.input_scale: the source has no such tensor"},
 	{"metadata of another shape", "mxfp6-e3m2", plain, described(`{"format":"mxfp6-e3m2","shape":[40,160],"dtype":"BF16"}`), "l.0.a.weight: it is U8 [40 96], and a mxfp6-e3m2 weight of shape [40 160] needs U8 [40 120]"},
 	{"metadata of a wild shape", "mxfp6-e3m2", plain, described(`{"format":"mxfp6-e3m2","shape":[9223372036854775807,9223372036854775807],"dtype":"BF16"}`), "l.0.a.weight: it is U8 [40 96], and a mxfp6-e3m2 weight"},
 	{"metadata of a negative shape", "mxfp6-e3m2", plain, described(`{"format":"mxfp6-e3m2","shape":[-40,128],"dtype":"BF16"}`), "l.0.a.weight"},
@@ -251,7 +273,8 @@ var damages = []struct {
 	{"shape of a copy", "mxfp8", ct, edit("norm.weight", func(e *entry) { e.Shape = []int64{2, 64} }), "norm.weight: its shape is [2 64], the source's [128]"},
 	{"shape of a quantized weight", "fp8-tensor", ct, edit("l.0.a.weight", func(e *entry) { e.Shape = []int64{80, 64} }), "l.0.a.weight: its shape is [80 64], the source's [40 128]"},
 	{"integers changed", "mxfp8", ct, edit("ids", func(e *entry) { e.data[9] = 1 }), "ids: its i64 elements differ from the source's"},
-	{"integers of another dtype", "mxfp8", ct, edit("ids", func(e *entry) { e.Dtype = safetensors.U64 }), "ids: its i64 elements differ from the source's"},
+	{"integers of another dtype", "mxfp8", ct, edit("ids", func(e *entry) { e.Dtype = safetensors.U64 }), "ids: its elements are u64, and i64 in the source"},
+	{"values as integers", "mxfp8", ct, edit("norm.weight", func(e *entry) { e.Dtype = safetensors.I16 }), "norm.weight: its elements are i16, and bf16 in the source"},
 	{"scale NaN", "mxfp8", ct, edit("l.0.b.weight_scale", func(e *entry) { e.data[5] = 0xff }), "l.0.b.weight: 32 of its values are NaN or Inf, and finite in the source"},
 	{"scale NaN", "nvfp4", plain, edit("l.0.b.weight_scale", func(e *entry) { e.data[5] = 0x7f }), "l.0.b.weight: 16 of its values are NaN or Inf"},
 	{"scale NaN", "fp8-row", ct, edit("l.0.b.weight_scale", func(e *entry) { copy(e.data[8:], "\x00\x00\xc0\x7f") }), "l.0.b.weight: 128 of its values are NaN or Inf"},
