@@ -8,18 +8,22 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"io/fs"
 	"math"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/convert"
 	"github.com/microscale-go/microscale/format"
 	"github.com/microscale-go/microscale/hf"
+	"github.com/microscale-go/microscale/profile"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/safetensors"
 	"github.com/microscale-go/microscale/tensor"
@@ -66,11 +70,13 @@ func TestMiniLM(t *testing.T) {
 	sameAsPython(t, python(t, pythonSafetensors...), path)
 }
 
-var update = flag.Bool("update", false, "rewrite the table in docs/results.md")
+var update = flag.Bool("update", false, "rewrite what README.md and docs/results.md say of the checkpoint")
 
 // A measured format is a row of the table of the results.
 type measured struct {
 	format, convention string
+	weights            int     // that are quantized
+	elements           float64 // of them
 	bits               float64 // of a quantized weight's element, scales included
 	mean, worst        float64 // SQNR of the weights, dB
 	blocks             float64 // mean of their MeanBlockSQNR
@@ -96,7 +102,7 @@ func TestMiniLMFormats(t *testing.T) {
 		}
 	})
 	if !t.Failed() {
-		checkResults(t, rows)
+		checkResults(t, src, rows)
 	}
 }
 
@@ -175,14 +181,14 @@ func sameDecoded(t *testing.T, model *checkpoint.Model, report *verify.Report, p
 // summary returns the row of a format.
 func summary(plan *convert.Plan, model *checkpoint.Model, report *verify.Report) measured {
 	m := measured{format: plan.Format.Name, convention: plan.Convention.Name, worst: math.Inf(1), bytes: plan.Bytes()}
-	var n, elements, stored float64
+	var stored float64
 	for _, r := range report.Tensors {
 		w, _ := model.Lookup(r.Name)
 		if !w.Quantized() {
 			continue
 		}
-		n++
-		elements += float64(r.Result.Elements)
+		m.weights++
+		m.elements += float64(r.Result.Elements)
 		stored += float64(w.StoredBytes())
 		m.mean += r.Result.SQNR
 		m.worst = min(m.worst, r.Result.SQNR)
@@ -190,36 +196,133 @@ func summary(plan *convert.Plan, model *checkpoint.Model, report *verify.Report)
 		m.saturated += float64(r.Result.Saturated)
 		m.flushed += float64(r.Result.Flushed)
 	}
-	m.bits = 8 * stored / elements
-	m.mean /= n
-	m.blocks /= n
-	m.saturated /= elements
-	m.flushed /= elements
+	m.bits = 8 * stored / m.elements
+	m.mean /= float64(m.weights)
+	m.blocks /= float64(m.weights)
+	m.saturated /= m.elements
+	m.flushed /= m.elements
 	return m
 }
 
-// checkResults compares the table in docs/results.md with the rows.
-func checkResults(t *testing.T, rows []measured) {
+// checkResults compares what docs/results.md says of the checkpoint with the rows.
+func checkResults(t *testing.T, src *checkpoint.Model, rows []measured) {
 	t.Helper()
-	var table strings.Builder
-	table.WriteString("| format | stored as | bits/weight | SQNR dB, mean | worst | blocks dB | saturated | flushed | file MB |\n|---|---|--:|--:|--:|--:|--:|--:|--:|\n")
+	var text strings.Builder
+	var all float64
+	for _, w := range src.Weights {
+		rows, cols := w.Matrix()
+		all += float64(rows) * float64(cols)
+	}
 	for _, r := range rows {
-		fmt.Fprintf(&table, "| %s | %s | %.3f | %.2f | %.2f | %.2f | %.3f%% | %.3f%% | %.1f |\n", r.format, r.convention, r.bits, r.mean, r.worst, r.blocks, 100*r.saturated, 100*r.flushed, float64(r.bytes)/1e6)
+		if r.weights != rows[0].weights || r.elements != rows[0].elements {
+			t.Errorf("%s quantizes %d weights, %s %d", r.format, r.weights, rows[0].format, rows[0].weights)
+		}
 	}
-	path := filepath.Join("..", "docs", "results.md")
+	fmt.Fprintf(&text, "%d of its %d tensors are quantized, %.1f M of its %.1f M parameters; embeddings, norms and biases stay in F32.\n\n", rows[0].weights, len(src.Weights), rows[0].elements/1e6, all/1e6)
+	text.WriteString("| format | stored as | bits/weight | SQNR dB, mean | worst | blocks dB | saturated | flushed | file MB |\n|---|---|--:|--:|--:|--:|--:|--:|--:|\n")
+	for _, r := range rows {
+		fmt.Fprintf(&text, "| %s | %s | %.3f | %.2f | %.2f | %.2f | %.3f%% | %.3f%% | %.1f |\n", r.format, r.convention, r.bits, r.mean, r.worst, r.blocks, 100*r.saturated, 100*r.flushed, float64(r.bytes)/1e6)
+	}
+	sameGenerated(t, filepath.Join("docs", "results.md"), "minilm", text.String(), func(text string) string { return text })
+}
+
+// sameGenerated compares a generated part of a document, between a comment
+// "generated: NAME" and one "end", with text, or writes it there with -update.
+// What mask makes the same is the same.
+func sameGenerated(t *testing.T, document, name, text string, mask func(string) string) {
+	t.Helper()
+	path := filepath.Join("..", document)
 	old := string(read(t, filepath.Dir(path), filepath.Base(path)))
-	generated := regexp.MustCompile(`(?s)(<!-- generated: minilm -->\n).*?(<!-- end -->)`)
-	if !generated.MatchString(old) {
-		t.Fatalf("%s has no part that is generated: minilm", path)
+	parts := regexp.MustCompile(`(?s)^(.*<!-- generated: ` + name + ` -->\n\n)(.*?)(\n *<!-- end -->.*)$`).FindStringSubmatch(old)
+	if parts == nil {
+		t.Fatalf("%s has no part that is generated: %s", document, name)
 	}
-	now := generated.ReplaceAllString(old, "${1}\n"+table.String()+"\n${2}")
-	if now == old {
+	if mask(parts[2]) == mask(text) {
 		return
 	}
 	if !*update {
-		t.Fatalf("the table in docs/results.md is not\n%s\nrun go test ./interop -run MiniLMFormats -update", &table)
+		t.Fatalf("%s does not say\n%s\nrun go test ./interop -run MiniLM -update", document, text)
 	}
-	if err := os.WriteFile(path, []byte(now), 0o644); err != nil {
+	if err := os.WriteFile(path, []byte(parts[1]+text+parts[3]), 0o644); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// times are the parts of the output of quantize that change from run to run.
+var times = regexp.MustCompile(` in [^,\n]+, [0-9.]+ [kMG]?B/s of source`)
+
+// TestMiniLMReadme runs the command that README.md shows on the checkpoint, and
+// compares what it prints but for the times.
+func TestMiniLMReadme(t *testing.T) {
+	model := minilm(t)
+	dir := t.TempDir()
+	const name = "all-MiniLM-L6-v2"
+	if err := os.Symlink(model, filepath.Join(dir, name)); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(build(t), "quantize", name, "minilm-nvfp4", "--format", "nvfp4")
+	cmd.Dir = dir
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := "$ microscale " + strings.Join(cmd.Args[1:], " ") + "\n" + string(out)
+	text = regexp.MustCompile(`(?m)^(.)`).ReplaceAllString(text, "    $1")
+	sameGenerated(t, "README.md", "minilm", text, func(text string) string { return times.ReplaceAllString(text, "") })
+}
+
+// build returns the command, built from this module. The result of a test that
+// runs it depends on every source: go test's cache sees the folders that are read.
+func build(t *testing.T) string {
+	t.Helper()
+	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.IsDir() && path != ".." && strings.HasPrefix(d.Name(), ".") {
+			return fs.SkipDir
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	program := filepath.Join(t.TempDir(), "microscale")
+	if out, err := command(5*time.Minute, "go", "build", "-o", program, "../cmd/microscale"); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	return program
+}
+
+// TestMiniLMGlobalScale compares NVFP4 as llama.cpp computes it, without a
+// global scale, with the default, weight by weight: README.md has the one that
+// loses most by it.
+func TestMiniLMGlobalScale(t *testing.T) {
+	src := openModel(t, minilm(t))
+	ggml, err := profile.Lookup("ggml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	without, err := ggml.Quantizer(quant.NVFP4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var results [2][]verify.Tensor
+	for i, q := range []quant.Quantizer{without, {Format: quant.NVFP4}} {
+		plan, err := convert.PlanQuantize(src, convert.QuantizeOptions{Quantizer: q})
+		if err != nil {
+			t.Fatal(err)
+		}
+		result, err := plan.Run(context.Background(), filepath.Join(t.TempDir(), "dst"), convert.RunOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		results[i] = result.Tensors
+	}
+	worst, loss := 0, 0.0
+	for i, with := range results[1] {
+		if d := with.Result.SQNR - results[0][i].Result.SQNR; d > loss { // NaN for copies
+			worst, loss = i, d
+		}
+	}
+	text := fmt.Sprintf("  On the checkpoint above, llama.cpp's NVFP4 (`--profile ggml`, no global scale) loses up to %.1f dB in a weight whose\n"+
+		"  block scales fall into E4M3's subnormals: %.1f dB, against %.1f dB here.\n", loss, results[0][worst].Result.SQNR, results[1][worst].Result.SQNR)
+	sameGenerated(t, "README.md", "global scale", text, func(text string) string { return text })
 }

@@ -22,8 +22,8 @@ func quantizeCommand() *cobra.Command {
 
 ` + sourceHelp + `
 
-DST appears only when it is whole. It is in the layout of the clients that load
-the format where there is one (compressed-tensors: vLLM, SGLang, transformers),
+DST appears only when it is whole. It is in the layout that clients read where
+there is one for the format (compressed-tensors: vLLM, SGLang, transformers),
 else, and for a single file, in Microscale's own (plain). Norms, embeddings, the
 output head, routers, and what is not a two-dimensional weight stay as they are;
 so do the other files of the directory.`,

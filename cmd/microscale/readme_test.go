@@ -43,6 +43,34 @@ func TestReadme(t *testing.T) {
 	}
 }
 
+// TestLinks: what README.md and the documents link to is there.
+func TestLinks(t *testing.T) {
+	documents, err := filepath.Glob(filepath.Join(repository, "docs", "*.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	links := 0
+	for _, path := range append(documents, filepath.Join(repository, "README.md")) {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, link := range regexp.MustCompile(`\]\(([^)]+)\)`).FindAllSubmatch(text, -1) {
+			target, _, _ := strings.Cut(string(link[1]), "#")
+			if target == "" || strings.Contains(target, "://") {
+				continue
+			}
+			links++
+			if _, err := os.Stat(filepath.Join(filepath.Dir(path), filepath.FromSlash(target))); err != nil {
+				t.Errorf("%s links to %s: %v", filepath.Base(path), target, err)
+			}
+		}
+	}
+	if links == 0 {
+		t.Error("no links were found")
+	}
+}
+
 // times are the parts of the output of quantize that change from run to run.
 var times = regexp.MustCompile(` in [^,]+, [0-9.]+ [kMG]?B/s of source`)
 

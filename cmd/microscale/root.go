@@ -22,8 +22,8 @@ var groups = []struct {
 }
 
 const rootLong = `Microscale turns tensors and checkpoints into block-scaled low-precision numbers
-(MXFP8, MXFP6, MXFP4, MXINT8, NVFP4, FP8), bit for bit as the libraries that use
-them do, and says what the lower precision cost.`
+(MXFP8, MXFP6, MXFP4, MXINT8, NVFP4, FP8) by the rules of the libraries that use
+them, to the bit, and says what the lower precision cost.`
 
 const rootExample = `  microscale quantize sample: out --format mxfp8
   microscale verify sample: out

@@ -306,7 +306,7 @@ func walk(t *testing.T, visit func(name string, data []byte)) {
 		name := filepath.ToSlash(rel)
 		if d.IsDir() {
 			base := path.Base(name)
-			if name == ".ci/bin" || strings.HasSuffix(name, ".partial") || base != "." && base != ".ci" && strings.HasPrefix(base, ".") {
+			if name == ".ci/bin" || strings.HasSuffix(name, ".microscale-partial") || base != "." && base != ".ci" && strings.HasPrefix(base, ".") {
 				return filepath.SkipDir
 			}
 			return nil
