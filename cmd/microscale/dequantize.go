@@ -6,17 +6,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/convert"
 	"github.com/microscale-go/microscale/format"
-	"github.com/microscale-go/microscale/safetensors"
 )
-
-// decodedDtypes are the dtypes that weights are decoded to, by their format.
-var decodedDtypes = map[*format.Scalar]safetensors.Dtype{
-	format.F32:  safetensors.F32,
-	format.BF16: safetensors.BF16,
-	format.FP16: safetensors.F16,
-}
 
 func dequantizeCommand() *cobra.Command {
 	cmd := &cobra.Command{
@@ -41,7 +34,8 @@ the table says what that costs. Everything else is carried over.`,
 			return err
 		}
 		defer source.Close()
-		plan, err := convert.PlanDequantize(model, decodedDtypes[dtype.value])
+		decoded, _ := checkpoint.DenseDtype(dtype.value) // the flag takes no other
+		plan, err := convert.PlanDequantize(model, decoded)
 		if err != nil {
 			return err
 		}
@@ -54,7 +48,7 @@ the table says what that costs. Everything else is carried over.`,
 		if *asJSON {
 			stored, _ := plan.SourceBytes()
 			return printJSON(out, conversionDocument{
-				Source: args[0], Destination: args[1], Format: strings.ToLower(decodedDtypes[dtype.value].String()),
+				Source: args[0], Destination: args[1], Format: strings.ToLower(decoded.String()),
 				Quantized: plan.Count(convert.Decode), SourceBytes: stored, Bytes: plan.Bytes(), Seconds: seconds, Tensors: tensorDocuments(results),
 			})
 		}
