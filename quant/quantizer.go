@@ -95,6 +95,8 @@ func (q Quantizer) Validate() error {
 		return fmt.Errorf("quantizer of %s: unknown scale rule %d", q.Format, q.Rule)
 	case int(q.Arithmetic) >= len(arithmetics):
 		return fmt.Errorf("quantizer of %s: unknown arithmetic %d", q.Format, q.Arithmetic)
+	case q.NonFinite > PoisonNaN || q.NegativeZero > DropNegativeZero || q.Rounding > format.Stochastic || q.ElementNaN > format.OppositeZero:
+		return fmt.Errorf("quantizer of %s: NonFinite %d, NegativeZero %d, Rounding %d and ElementNaN %d are not all behaviors that there are", q.Format, q.NonFinite, q.NegativeZero, q.Rounding, q.ElementNaN)
 	case q.EvenMantissa < 0 || mantissaBits <= q.EvenMantissa:
 		return fmt.Errorf("quantizer of %s: the even rule rounds to 1 to %d mantissa bits, not %d", q.Format, mantissaBits-1, q.EvenMantissa)
 	case !q.Format.Scaled() && q.Rounding != format.NearestEven:
@@ -119,6 +121,8 @@ func (q Quantizer) check(w With) error {
 		return fmt.Errorf("quantizer of %s: a given amax is a magnitude, not %g", q.Format, *w.Amax)
 	case w.Inverse != nil && !(q.Format.PerTensor() && q.Format.Scale == format.F32):
 		return fmt.Errorf("quantizer of %s: a given scale is for formats with one FP32 scale per tensor", q.Format)
+	case w.Inverse != nil && !(*w.Inverse > 0 && *w.Inverse <= maxFloat32):
+		return fmt.Errorf("quantizer of %s: the inverse of a scale is positive and finite, not %g", q.Format, *w.Inverse)
 	case w.Scales != nil && !q.Format.ByteScales():
 		return fmt.Errorf("quantizer of %s: it has no scales of one byte to hand over", q.Format)
 	}
