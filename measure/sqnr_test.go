@@ -14,6 +14,7 @@ import (
 
 const (
 	sqnrElements = 1 << 20
+	sqnrShort    = 1 << 17 // with -short, where there are many rows
 	sqnrRow      = 4096
 	sqnrSeed     = 1
 )
@@ -27,10 +28,10 @@ func uniform(seed, i uint64) float64 {
 	return (float64(z>>11) + 0.5) * 0x1p-53
 }
 
-// samples returns values of a standard normal distribution and of a uniform one
-// over (-1, 1).
-func samples() (gauss, unif tensor.Dense) {
-	gauss, unif = tensor.New(sqnrElements/sqnrRow, sqnrRow), tensor.New(sqnrElements/sqnrRow, sqnrRow)
+// samples returns n values of a standard normal distribution and of a uniform
+// one over (-1, 1).
+func samples(n int) (gauss, unif tensor.Dense) {
+	gauss, unif = tensor.New(n/sqnrRow, sqnrRow), tensor.New(n/sqnrRow, sqnrRow)
 	for i := range gauss.Data {
 		u, v := uniform(sqnrSeed, uint64(2*i)), uniform(sqnrSeed, uint64(2*i+1))
 		gauss.Data[i] = float32(math.Sqrt(-2*math.Log(u)) * math.Cos(2*math.Pi*v))
@@ -72,7 +73,7 @@ func element(f quant.Format, e *format.Scalar) quant.Format {
 // TestSQNR compares every format and rule with an independent computation (NumPy,
 // float64, the mean of four seeds), to 0.1 dB.
 func TestSQNR(t *testing.T) {
-	gauss, unif := samples()
+	gauss, unif := samples(sqnrElements)
 	const sr = format.Stochastic
 	for _, tc := range []struct {
 		quantizer   quant.Quantizer
@@ -137,7 +138,11 @@ var blockSizes = [...]int{8, 16, 64, 128}
 // the standard's with the same independent computation. For E4M3 the size
 // matters under Floor and not at all under RatioCeil.
 func TestSQNRBlockSizes(t *testing.T) {
-	gauss, unif := samples()
+	n := sqnrElements
+	if testing.Short() {
+		n = sqnrShort
+	}
+	gauss, unif := samples(n)
 	type sizes [len(blockSizes)]struct{ gauss, unif float64 }
 	for _, tc := range []struct {
 		quantizer quant.Quantizer
@@ -189,7 +194,7 @@ func name(q quant.Quantizer) string {
 // TestRates compares how many elements of normal data are saturated and flushed,
 // in percent, with the same independent computation.
 func TestRates(t *testing.T) {
-	gauss, _ := samples()
+	gauss, _ := samples(sqnrElements)
 	for _, tc := range []struct {
 		quantizer quant.Quantizer
 		saturated *float64 // nil: not computed there
