@@ -40,7 +40,7 @@ so do the other files of the directory.`,
 	var selection convert.Selection
 	cmd.Flags().Var((*patterns)(&selection.Include), "include", "quantize weights that match, even those that stay as they are by default")
 	cmd.Flags().Var((*patterns)(&selection.Exclude), "exclude", "leave weights that match as they are")
-	pow2 := cmd.Flags().Bool("power-of-two-scales", false, "powers of two as the FP32 scales of the fp8 formats")
+	pow2 := cmd.Flags().Bool("power-of-two-scales", false, "powers of two as the FP32 scales of the fp8 formats, as Transformer Engine's recipe for blocks has them")
 	options := convert.RunOptions{}
 	cmd.Flags().BoolVar(&options.Force, "force", false, forceUsage)
 	cmd.Flags().BoolVar(&options.AllowNonFinite, "allow-nonfinite", false, "go on where the weights hold NaN or Inf")
