@@ -7,8 +7,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 
 	"github.com/microscale-go/microscale/hf"
 	"github.com/microscale-go/microscale/safetensors"
@@ -36,32 +34,43 @@ type output struct {
 	parents  []string // folders that were made for DST, the innermost first
 	lock     *os.File
 	writers  []*safetensors.Writer
+	names    map[string]bool         // paths of the files in partial, with slashes
 	remove   func(path string) error // os.RemoveAll
 }
 
 // Suffixes of the names that stand beside DST while it is written and replaced.
-// What bears them is removed, so nobody else may use such names.
 const (
 	partialSuffix  = ".microscale-partial"
 	replacedSuffix = ".microscale-replaced"
 )
 
+// markerName is the name of an empty file in the partial directory, the first
+// that is made there and the last that is removed. What a killed run left is
+// known by it, and a folder of somebody else that bears the name is not touched.
+const markerName = ".microscale"
+
+// outputAt returns the output of a plan at a destination, before anything is made.
+func (p *Plan) outputAt(final string) *output {
+	final = filepath.Clean(final)
+	return &output{final: final, single: p.Source.Source.Single, partial: final + partialSuffix, replaced: final + replacedSuffix, names: p.names(), remove: os.RemoveAll}
+}
+
 // newOutput prepares the directory. The destination must not exist, unless
 // force is given and it is a checkpoint.
-func newOutput(final string, source *hf.Checkpoint, force bool) (*output, error) {
-	final = filepath.Clean(final)
-	o := &output{final: final, single: source.Single, partial: final + partialSuffix, replaced: final + replacedSuffix, remove: os.RemoveAll}
+func (p *Plan) newOutput(final string, force bool) (*output, error) {
+	source, o := p.Source.Source, p.outputAt(final)
+	final = o.final
 	if err := o.admit(source, force); err != nil {
 		return nil, err
 	}
 	o.parents = missing(filepath.Dir(final))
 	if err := os.MkdirAll(filepath.Dir(final), 0o777); err != nil {
 		o.removeParents()
-		return nil, fmt.Errorf("%s: the folder of the destination cannot be made: %w", final, err)
+		return nil, cannotWrite(filepath.Dir(final), err)
 	}
 	if err := os.Mkdir(o.partial, 0o777); err != nil && !errors.Is(err, os.ErrExist) {
 		o.removeParents()
-		return nil, fmt.Errorf("%s: the destination cannot be written: %w", final, err)
+		return nil, cannotWrite(filepath.Dir(final), err)
 	}
 	if err := o.claim(); err != nil {
 		return nil, err
@@ -70,6 +79,9 @@ func newOutput(final string, source *hf.Checkpoint, force bool) (*output, error)
 	if err == nil {
 		err = o.admit(source, force) // another run may have ended meanwhile
 	}
+	if err == nil {
+		err = o.writeFile(markerName, nil)
+	}
 	if err != nil {
 		_ = os.Remove(o.partial) // unless it has something in it
 		o.removeParents()
@@ -77,6 +89,14 @@ func newOutput(final string, source *hf.Checkpoint, force bool) (*output, error)
 		return nil, err
 	}
 	return o, nil
+}
+
+// cannotWrite says that a folder does not take the result.
+func cannotWrite(folder string, err error) error {
+	if e, ok := errors.AsType[*os.PathError](err); ok {
+		err = e.Err // its path is that of a file in the folder
+	}
+	return fmt.Errorf("%s: this folder cannot be written (%w): choose a destination elsewhere", folder, err)
 }
 
 // missing returns the folders of a path that do not exist, the innermost first.
@@ -112,7 +132,7 @@ func (o *output) claim() error {
 	case err != nil:
 		_ = os.Remove(o.partial) // unless it has something in it
 		o.removeParents()
-		return fmt.Errorf("%s: the destination cannot be written: %w", o.final, err)
+		return cannotWrite(filepath.Dir(o.final), err)
 	}
 	locked, err := o.lock.Stat()
 	named, namedErr := os.Lstat(o.partial)
@@ -136,75 +156,19 @@ func (o *output) restore() error {
 	return os.Rename(o.replaced, o.final)
 }
 
-// admit fails where the destination may not be written.
-func (o *output) admit(source *hf.Checkpoint, force bool) error {
-	if err := o.apart(source); err != nil {
+// clear removes what a killed run left in the partial directory, the marker last.
+func (o *output) clear() error {
+	if err := o.own(); err != nil {
 		return err
 	}
-	info, err := os.Lstat(o.final)
-	switch {
-	case errors.Is(err, os.ErrNotExist):
-		o.replace = false
-		return nil
-	case err != nil:
-		return fmt.Errorf("%s: the destination cannot be looked at: %w", o.final, err)
-	case !force:
-		return fmt.Errorf("%s: the destination exists: choose another name, or replace it with --force", o.final)
-	case o.single && !isWeights(o.final, info), !o.single && !isCheckpoint(o.final):
-		return fmt.Errorf("%s: --force replaces a checkpoint, and this is none: choose another name, or remove it yourself", o.final)
-	}
-	o.replace = true
-	return nil
-}
-
-// apart fails where source and destination are the same or one holds the other.
-func (o *output) apart(source *hf.Checkpoint) error {
-	from, to := realPath(source.Path), realPath(o.final)
-	if from == to || from == realPath(o.partial) || from == realPath(o.replaced) {
-		return fmt.Errorf("%s: source and destination are the same: choose another destination", o.final)
-	}
-	within := func(inner, outer string) bool { return strings.HasPrefix(inner, outer+string(filepath.Separator)) }
-	if !source.Single && within(to, from) || within(from, to) {
-		return fmt.Errorf("%s: source and destination lie within each other: choose a destination beside the source", o.final)
-	}
-	return nil
-}
-
-// realPath returns an absolute path without links, as far as it exists.
-func realPath(path string) string {
-	if abs, err := filepath.Abs(path); err == nil {
-		path = abs
-	}
-	if real, err := filepath.EvalSymlinks(path); err == nil {
-		return real
-	}
-	if dir := filepath.Dir(path); dir != path {
-		return filepath.Join(realPath(dir), filepath.Base(path))
-	}
-	return path
-}
-
-// isCheckpoint reports whether a directory is empty or looks like one that this
-// program or another wrote, so that replacing it loses nothing else.
-func isCheckpoint(dir string) bool {
-	entries, err := os.ReadDir(dir)
-	return err == nil && (len(entries) == 0 || slices.ContainsFunc(entries, func(e os.DirEntry) bool {
-		return strings.HasSuffix(e.Name(), weightsSuffix)
-	}))
-}
-
-// isWeights reports whether a file is one of weights by its name.
-func isWeights(path string, info os.FileInfo) bool {
-	return info.Mode().IsRegular() && strings.HasSuffix(path, weightsSuffix)
-}
-
-const weightsSuffix = ".safetensors"
-
-// clear removes what a killed run left in the partial directory.
-func (o *output) clear() error {
 	entries, err := os.ReadDir(o.partial)
 	for _, e := range entries {
-		err = errors.Join(err, os.RemoveAll(filepath.Join(o.partial, e.Name())))
+		if e.Name() != markerName {
+			err = errors.Join(err, os.RemoveAll(filepath.Join(o.partial, e.Name())))
+		}
+	}
+	if err == nil {
+		err = os.RemoveAll(o.path(markerName))
 	}
 	if err != nil {
 		return fmt.Errorf("%s: what an earlier run left cannot be removed: %w", o.partial, err)
@@ -294,19 +258,31 @@ func (o *output) commit() (warnings []string, err error) {
 // renameDir gives a directory its name, after it has moved an earlier one away.
 func (o *output) renameDir() error {
 	if !o.replace {
-		return os.Rename(o.partial, o.final)
+		return o.publish()
 	}
-	err := o.remove(o.replaced)
+	err := o.replaceable() // files may have come since
+	if err != nil {
+		return err
+	}
+	err = o.remove(o.replaced)
 	if err == nil {
 		err = os.Rename(o.final, o.replaced)
 	}
 	if err != nil {
 		return fmt.Errorf("%s: the earlier one cannot be replaced: %w", o.final, err)
 	}
-	if err := os.Rename(o.partial, o.final); err != nil {
+	if err := o.publish(); err != nil {
 		return errors.Join(err, os.Rename(o.replaced, o.final))
 	}
 	return nil
+}
+
+// publish gives the directory its name.
+func (o *output) publish() error {
+	if err := os.Remove(o.path(markerName)); err != nil {
+		return err
+	}
+	return os.Rename(o.partial, o.final)
 }
 
 // tidy removes what stands beside a result that has its name. The lock goes
@@ -334,7 +310,8 @@ func (o *output) abort() {
 	for _, w := range o.writers {
 		_ = w.Abort() // the directory goes anyway
 	}
-	_ = os.RemoveAll(o.partial) // what stays is under the partial name, and the next run removes it
+	_ = o.clear() // what stays is under the partial name, and the next run removes it
+	_ = os.Remove(o.partial)
 	o.removeParents()
 	o.unlock()
 }

@@ -75,6 +75,14 @@ func TestDestination(t *testing.T) {
 		{"force on a file", "src", "file.txt", true, "this is none"},
 		{"force on a folder by a file", "a.safetensors", "old", true, "this is none"},
 		{"force on a file by a folder", "src", "old.safetensors", true, "this is none"},
+		{"force on a link", "src", "link2", true, "a symbolic link, which --force does not replace"},
+		{"force on a link to a file", "a.safetensors", "c.safetensors", true, "a symbolic link, which --force does not replace"},
+		{"force on more than a checkpoint", "src", "more", true, "more/llama/notes.txt is no part of a checkpoint: --force would delete it; move it away or choose another destination"},
+		{"force on a repository", "src", "repository", true, "repository/.git/HEAD is no part of a checkpoint"},
+		{"force on another checkpoint below", "src", "below", true, "below/other/model.safetensors is no part of a checkpoint"},
+		{"force on a link in a checkpoint", "src", "linked", true, "linked/data is no part of a checkpoint"},
+		{"a partial directory of somebody else", "src", "mine", false, "mine.microscale-partial: it has \"notes.txt\", which no run of this program writes"},
+		{"a replaced directory of somebody else", "src", "old", true, "old.microscale-replaced/notes.txt is no part of a checkpoint"},
 		{"below a file", "src", "file.txt/out", false, "file.txt"},
 		{"its own partial directory", "out.microscale-partial", "out", false, "source and destination are the same"},
 		{"its own replaced directory", "out.microscale-replaced", "out", true, "source and destination are the same"},
@@ -82,23 +90,32 @@ func TestDestination(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			dir := t.TempDir()
 			at := func(name string) string { return dir + string(filepath.Separator) + filepath.FromSlash(name) }
-			for _, d := range []string{"taken", "home", "old"} {
-				if err := os.Mkdir(at(d), 0o777); err != nil {
+			mine := []string{"taken/notes.txt", "more/model.safetensors", "more/llama/notes.txt", "repository/model.safetensors", "repository/.git/HEAD",
+				"below/model.safetensors", "below/other/model.safetensors", "linked/model.safetensors", "mine.microscale-partial/notes.txt", "old.microscale-replaced/notes.txt"}
+			for _, d := range append([]string{"home/x", "old/x"}, mine...) {
+				if err := os.MkdirAll(filepath.Dir(at(d)), 0o777); err != nil {
 					t.Fatal(err)
 				}
 			}
-			writeText(t, at("taken/notes.txt"), "mine")
+			for _, name := range mine {
+				writeText(t, at(name), "mine")
+			}
 			writeText(t, at("file.txt"), "mine")
 			writeText(t, at("old.safetensors"), "mine")
 			writeText(t, at("old/model.safetensors"), "mine")
-			for link, to := range map[string]string{"link": at("src"), "b.safetensors": at("a.safetensors"), "broken": at("nowhere")} {
+			for link, to := range map[string]string{"link": at("src"), "b.safetensors": at("a.safetensors"), "broken": at("nowhere"),
+				"link2": at("old"), "c.safetensors": at("old.safetensors"), "linked/data": at("home")} {
 				if err := os.Symlink(to, at(link)); err != nil {
 					t.Fatal(err)
 				}
 			}
 			plan := planOf(t, at(tc.src))
 			before := names(t, dir)
+			admitted := plan.Admit(at(tc.dst), tc.force)
 			_, err := plan.Run(context.Background(), at(tc.dst), RunOptions{Force: tc.force})
+			if below := tc.name == "below a file"; !below && err != nil && (admitted == nil || admitted.Error() != err.Error()) {
+				t.Errorf("admitted with %v, and refused with %v", admitted, err)
+			}
 			if err == nil || !strings.Contains(err.Error(), tc.want) || strings.Contains(err.Error(), "\n") {
 				t.Errorf("error %v, want %q", err, tc.want)
 			}
@@ -108,26 +125,32 @@ func TestDestination(t *testing.T) {
 			if got := planOf(t, at(tc.src)); got.Bytes() != plan.Bytes() {
 				t.Error("the source is not what it was")
 			}
-			if data, err := os.ReadFile(at("taken/notes.txt")); err != nil || string(data) != "mine" {
-				t.Errorf("the folder that was there has %q, %v", data, err)
+			for _, name := range mine {
+				if data, err := os.ReadFile(at(name)); err != nil || string(data) != "mine" {
+					t.Errorf("%s has %q, %v", name, data, err)
+				}
 			}
 		})
 	}
 }
 
-// TestForce replaces a checkpoint of either kind, an empty folder, and a link to
-// a checkpoint, whose target stays. Nothing else is left.
+// TestForce replaces a checkpoint of either kind, an empty folder, and a
+// checkpoint with other weights and what the hub adds. Nothing else is left.
 func TestForce(t *testing.T) {
 	for _, tc := range []struct{ name, src, dst string }{
-		{"a folder", "src", "out"}, {"a file", "src.safetensors", "out.safetensors"}, {"an empty folder", "src", "empty"}, {"a link", "src", "link"},
+		{"a folder", "src", "out"}, {"a file", "src.safetensors", "out.safetensors"}, {"an empty folder", "src", "empty"}, {"a model of the hub", "src", "hub"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			dir := t.TempDir()
 			at := func(name string) string { return filepath.Join(dir, name) }
 			planOf(t, at("out"))
 			planOf(t, at("out.safetensors"))
-			if err := errors.Join(os.Mkdir(at("empty"), 0o777), os.Symlink(at("out"), at("link"))); err != nil {
+			planOf(t, at("hub"))
+			if err := errors.Join(os.Mkdir(at("empty"), 0o777), os.MkdirAll(at("src/1_Pooling"), 0o777), os.Mkdir(at("hub/1_Pooling"), 0o777)); err != nil {
 				t.Fatal(err)
+			}
+			for _, name := range []string{"src/1_Pooling/config.json", "hub/1_Pooling/config.json", "hub/README.md", "hub/.gitattributes", "hub/b.safetensors", "hub/b.safetensors.index.json"} {
+				writeText(t, at(name), "{}")
 			}
 			plan := planOf(t, at(tc.src))
 			before := names(t, dir)
@@ -174,6 +197,7 @@ func TestKilled(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
+			writeText(t, dst+partialSuffix+"/"+markerName, "")
 			writeText(t, dst+partialSuffix+"/sub/file", "unfinished")
 			writeText(t, dst+partialSuffix+"/single.safetensors", "unfinished")
 			if _, err := plan.Run(context.Background(), dst, RunOptions{}); err != nil {
@@ -182,6 +206,9 @@ func TestKilled(t *testing.T) {
 			compare(t, plan.Source, openModel(t, dst))
 			if want := "dst" + kind + " src" + kind; names(t, dir) != want {
 				t.Errorf("the folder has %s, want %s", names(t, dir), want)
+			}
+			if kind == "" && names(t, dst) != "config.json model.safetensors" {
+				t.Errorf("the result has %s", names(t, dst))
 			}
 
 			if kind != "" {
@@ -205,7 +232,7 @@ func TestKilled(t *testing.T) {
 func TestLock(t *testing.T) {
 	dir := t.TempDir()
 	plan, dst := planOf(t, filepath.Join(dir, "src")), filepath.Join(dir, "dst")
-	first, err := newOutput(dst, plan.Source.Source, false)
+	first, err := plan.newOutput(dst, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -215,12 +242,35 @@ func TestLock(t *testing.T) {
 	if _, err := plan.Run(context.Background(), dst, RunOptions{}); err == nil || !strings.Contains(err.Error(), "another run is writing to it") {
 		t.Errorf("a second run: error %v", err)
 	}
-	if names(t, dst+partialSuffix) != "file" {
+	if names(t, dst+partialSuffix) != markerName+" file" {
 		t.Errorf("the second run left %s of what the first wrote", names(t, dst+partialSuffix))
 	}
 	first.abort()
 	if _, err := plan.Run(context.Background(), dst, RunOptions{}); err != nil {
 		t.Errorf("after the first run: %v", err)
+	}
+}
+
+// TestForceLate: a file that comes to the destination while the new one is
+// written is not lost.
+func TestForceLate(t *testing.T) {
+	dir := t.TempDir()
+	plan, dst := planOf(t, filepath.Join(dir, "src")), filepath.Join(dir, "dst")
+	planOf(t, dst)
+	out, err := plan.newOutput(dst, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := plan.write(context.Background(), out, RunOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	writeText(t, filepath.Join(dst, "notes.txt"), "mine")
+	if _, err := out.commit(); err == nil || !strings.HasPrefix(err.Error(), filepath.Join(dst, "notes.txt")+" is no part of a checkpoint") {
+		t.Errorf("error %v", err)
+	}
+	out.abort()
+	if names(t, dst) != "config.json model.safetensors notes.txt" || names(t, dir) != "dst src" {
+		t.Errorf("the destination has %s, and beside it is %s", names(t, dst), names(t, dir))
 	}
 }
 
@@ -270,7 +320,7 @@ func TestWarnings(t *testing.T) {
 			dir := t.TempDir()
 			plan, dst := planOf(t, filepath.Join(dir, "src"+tc.kind)), filepath.Join(dir, "dst"+tc.kind)
 			planOf(t, dst)
-			out, err := newOutput(dst, plan.Source.Source, true)
+			out, err := plan.newOutput(dst, true)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -307,7 +357,7 @@ func TestForceStuck(t *testing.T) {
 	plan, dst := planOf(t, filepath.Join(dir, "src")), filepath.Join(dir, "dst")
 	planOf(t, dst)
 	before := contents(t, dst)
-	out, err := newOutput(dst, plan.Source.Source, true)
+	out, err := plan.newOutput(dst, true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -337,7 +387,7 @@ func TestCarryInterrupted(t *testing.T) {
 	if err := errors.Join(f.Truncate(size), f.Close()); err != nil {
 		t.Fatal(err)
 	}
-	out, err := newOutput(filepath.Join(dir, "dst"), plan.Source.Source, false)
+	out, err := plan.newOutput(filepath.Join(dir, "dst"), false)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -37,7 +37,7 @@ type Result struct {
 // when Run fails, dst is as it was. A source with NaN or Inf is refused unless
 // that is allowed.
 func (p *Plan) Run(ctx context.Context, dst string, o RunOptions) (*Result, error) {
-	out, err := newOutput(dst, p.Source.Source, o.Force)
+	out, err := p.newOutput(dst, o.Force)
 	if err != nil {
 		return nil, err
 	}
