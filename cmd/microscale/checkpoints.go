@@ -101,6 +101,7 @@ func problemDocuments(problems []checkpoint.Problem) []problemDocument {
 // printProblems lists problems, one a line.
 func printProblems(w io.Writer, problems []checkpoint.Problem) error {
 	for _, p := range problems {
+		p = checkpoint.Problem{Tensor: printable(p.Tensor), Text: escaped(p.Text)}
 		if _, err := fmt.Fprintf(w, "problem: %s\n", p); err != nil {
 			return err
 		}

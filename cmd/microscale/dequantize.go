@@ -45,17 +45,16 @@ the table says what that costs. Everything else is carried over.`,
 			return err
 		}
 		out := cmd.OutOrStdout()
+		defer warnNonFinite(cmd.ErrOrStderr(), results) // below the table
 		if *asJSON {
 			stored, _ := plan.SourceBytes()
 			return printJSON(out, conversionDocument{
 				Source: args[0], Destination: args[1], Format: strings.ToLower(decoded.String()),
 				Quantized: plan.Count(convert.Decode), SourceBytes: stored, Bytes: plan.Bytes(), Seconds: seconds, Tensors: tensorDocuments(results),
+				Extra: orEmpty(source.Extra()), Skipped: skippedDocuments(source),
 			})
 		}
-		if err := printErrors(out, results, *each); err != nil {
-			return err
-		}
-		return printConversion(out, plan, args, fmt.Sprintf("%d of %d weights decoded to %s", plan.Count(convert.Decode), len(plan.Decisions), dtype.value), seconds)
+		return printConversion(out, plan, args, results, *each, fmt.Sprintf("%d of %d weights decoded to %s", plan.Count(convert.Decode), len(plan.Decisions), dtype.value), seconds)
 	}
 	return cmd
 }

@@ -54,11 +54,11 @@ var errorColumns = []struct {
 	spare int
 	text  func(g *group) string
 }{
-	{column{"weight", false}, 0, func(g *group) string { return g.name }},
+	{column{"weight", false}, 0, func(g *group) string { return printable(g.name) }},
 	{column{"n", true}, 0, func(g *group) string { return strconv.Itoa(len(g.members)) }},
 	{column{"shape", true}, 4, func(g *group) string { return fmt.Sprintf("%d×%d", g.members[0].Rows, g.members[0].Cols) }},
 	{column{"format", false}, 0, func(g *group) string { return g.members[0].Format }},
-	{column{"SQNR dB", true}, 0, func(g *group) string { return decibels(g.mean(func(r measure.Result) float64 { return r.SQNR })) }},
+	{column{"SQNR dB", true}, 0, (*group).sqnr},
 	{column{"worst", true}, 0, func(g *group) string { return g.lossy(decibels(g.worst())) }},
 	{column{"blocks dB", true}, 5, func(g *group) string {
 		return g.lossy(decibels(g.mean(func(r measure.Result) float64 { return r.MeanBlockSQNR })))
@@ -102,9 +102,28 @@ func (g *group) worst() float64 {
 	return worst
 }
 
-// lossy returns text, or nothing where every weight of the group is exact.
+// noLoss reports whether every finite value of the group is exact.
+func (g *group) noLoss() bool { return math.IsInf(g.worst(), 1) }
+
+// exact reports whether every weight of the group is an exact copy. One with
+// values that cannot be compared, NaN and Inf, is none.
+func (g *group) exact() bool {
+	return g.noLoss() && !slices.ContainsFunc(g.members, func(t verify.Tensor) bool {
+		return t.Result.NonFinite > 0 || t.Result.NonFiniteWant > 0
+	})
+}
+
+// sqnr returns the text of the mean SQNR.
+func (g *group) sqnr() string {
+	if g.noLoss() && !g.exact() {
+		return "-"
+	}
+	return decibels(g.mean(func(r measure.Result) float64 { return r.SQNR }))
+}
+
+// lossy returns text, or nothing where every finite value of the group is exact.
 func (g *group) lossy(text string) string {
-	if math.IsInf(g.worst(), 1) {
+	if g.noLoss() {
 		return ""
 	}
 	return text
@@ -116,12 +135,16 @@ func printErrors(w io.Writer, results []verify.Tensor, each bool) error {
 	groups, exact := grouped(results, each), 0
 	if !each {
 		groups = slices.DeleteFunc(groups, func(g *group) bool {
-			if !math.IsInf(g.worst(), 1) {
+			if !g.exact() {
 				return false
 			}
 			exact += len(g.members)
 			return true
 		})
+	}
+	if len(groups) == 0 {
+		_, err := fmt.Fprintln(w, allExact(exact))
+		return err
 	}
 	text := ""
 	for most := len(errorColumns); most >= 0; most-- {
@@ -151,6 +174,71 @@ func printErrors(w io.Writer, results []verify.Tensor, each bool) error {
 	}
 	_, err := fmt.Fprintln(w, text)
 	return err
+}
+
+// allExact stands in place of a table that has no rows.
+func allExact(weights int) string {
+	switch weights {
+	case 0:
+		return "no weights"
+	case 1:
+		return "the only weight is an exact copy"
+	}
+	return fmt.Sprintf("all %d weights are exact copies", weights)
+}
+
+// mostNamed is how many weights are named that have values out of reach.
+const mostNamed = 3
+
+// printCounts prints a line for each of the weights that have values of a kind:
+// "2 values of l.0.weight", and what line says of them. No more than mostNamed.
+func printCounts(w io.Writer, results []verify.Tensor, prefix string, count func(measure.Result) int64, line func(t verify.Tensor, one bool) string) error {
+	weights := 0
+	var last verify.Tensor
+	for _, t := range results {
+		n := count(t.Result)
+		if n == 0 {
+			continue
+		}
+		if weights++; weights > mostNamed {
+			last = t
+			continue
+		}
+		if _, err := fmt.Fprintf(w, "%s%s of %s %s\n", prefix, counted(int(n), "value"), printable(t.Name), line(t, n == 1)); err != nil {
+			return err
+		}
+	}
+	if weights <= mostNamed {
+		return nil
+	}
+	_, err := fmt.Fprintf(w, "%svalues of %s %s\n", prefix, counted(weights-mostNamed, "more weight"), line(last, false))
+	return err
+}
+
+// printSourceNonFinite says where the source holds NaN or Inf.
+func printSourceNonFinite(w io.Writer, results []verify.Tensor, src string) error {
+	return printCounts(w, results, "", func(r measure.Result) int64 { return r.NonFiniteWant }, func(_ verify.Tensor, one bool) string {
+		verb := "are"
+		if one {
+			verb = "is"
+		}
+		return verb + " NaN or Inf in " + printable(src)
+	})
+}
+
+// warnNonFinite says which weights have values that do not decode to numbers: the
+// result is written all the same, and verify refuses it.
+func warnNonFinite(w io.Writer, results []verify.Tensor) {
+	_ = printCounts(w, results, "microscale: warning: ", func(r measure.Result) int64 { return r.NonFinite }, func(t verify.Tensor, one bool) string {
+		verb, decode := "are", "decode"
+		if one {
+			verb, decode = "is", "decodes"
+		}
+		if t.Result.NonFiniteWant > 0 { // the NaN of a block's scale
+			return fmt.Sprintf("%s finite and %s to NaN or Inf", verb, decode)
+		}
+		return fmt.Sprintf("%s beyond %s and %s to Inf", verb, t.Format, decode)
+	}) // standard error, which nobody has to read
 }
 
 // tensorDocument is the error of a weight as JSON.

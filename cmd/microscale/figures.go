@@ -10,9 +10,20 @@ func bytesText(n float64) string {
 	return unitText(n, " B", " kB", " MB", " GB", " TB", " PB")
 }
 
+// counted writes a number of things: 1 file, 2 files.
+func counted(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
 // parametersText writes the size of a model as the field does, with three digits:
-// 9.74 M parameters, 68.7 B parameters.
+// 9.74 M parameters, 68.7 B parameters. Less than a hundred thousand are exact.
 func parametersText(n float64) string {
+	if n < 100_000 {
+		return counted(int(n), "parameter")
+	}
 	return unitText(n, "", " k", " M", " B", " T") + " parameters"
 }
 

@@ -18,11 +18,19 @@ func TestBytesText(t *testing.T) {
 
 func TestParametersText(t *testing.T) {
 	for n, want := range map[float64]string{
-		0: "0", 8: "8", 999: "999", 1000: "1.00 k", 8704: "8.70 k", 9_737_088: "9.74 M", 22_713_728: "22.7 M", 999.6e6: "1.00 B",
+		0: "0", 8: "8", 999: "999", 1000: "1000", 8704: "8704", 99_999: "99999", 100_000: "100 k", 9_737_088: "9.74 M", 22_713_728: "22.7 M", 999.6e6: "1.00 B",
 		68.72e9: "68.7 B", 671e9: "671 B", 1.04e12: "1.04 T", 2e15: "2000 T",
 	} {
 		if got := parametersText(n); got != want+" parameters" {
 			t.Errorf("%v parameters are %q, want %q of them", n, got, want)
+		}
+	}
+}
+
+func TestCounted(t *testing.T) {
+	for n, want := range map[int]string{0: "0 files", 1: "1 file", 2: "2 files"} {
+		if got := counted(n, "file"); got != want {
+			t.Errorf("%d files are %q, want %q", n, got, want)
 		}
 	}
 }

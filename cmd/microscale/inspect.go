@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
@@ -103,6 +104,22 @@ func skippedDocuments(c *hf.Checkpoint) []skippedDocument {
 	return documents
 }
 
+// leftText has a line for everything in a checkpoint's directory that a
+// conversion does not carry over.
+func leftText(c *hf.Checkpoint) string {
+	var b strings.Builder
+	for _, name := range c.Extra() {
+		fmt.Fprintf(&b, "not carried over: %s (not part of the checkpoint)\n", printable(name))
+	}
+	for _, s := range c.Skipped() {
+		fmt.Fprintf(&b, "not carried over: %s (%s)\n", printable(s.Name), escaped(s.Reason))
+	}
+	return b.String()
+}
+
+// printLeft tells on standard error what a conversion does not carry over.
+func printLeft(stderr io.Writer, c *hf.Checkpoint) { fmt.Fprint(stderr, leftText(c)) }
+
 func printInspection(w io.Writer, m *checkpoint.Model, doc inspectDocument, each bool) error {
 	t := newTable(column{"weight", false}, column{"n", true}, column{"shape", true}, column{"format", false}, column{"size", true}, column{"bits/value", true})
 	var names []verify.Tensor // grouped as results are
@@ -119,25 +136,18 @@ func printInspection(w io.Writer, m *checkpoint.Model, doc inspectDocument, each
 		}
 		first := g.members[0]
 		values := max(1, len(g.members)*first.Rows*first.Cols)
-		t.AppendRow(table.Row{g.name, len(g.members), fmt.Sprintf("%d×%d", first.Rows, first.Cols), first.Format, bytesText(float64(size)), fmt.Sprintf("%.4g", 8*float64(size)/float64(values))})
+		t.AppendRow(table.Row{printable(g.name), len(g.members), fmt.Sprintf("%d×%d", first.Rows, first.Cols), first.Format, bytesText(float64(size)), fmt.Sprintf("%.4g", 8*float64(size)/float64(values))})
 	}
 	convention := "not quantized"
 	if doc.Convention != nil {
-		convention = fmt.Sprintf("%d of %d weights quantized (%s)", doc.Quantized, len(doc.Weights), *doc.Convention)
+		convention = fmt.Sprintf("%d of %s quantized (%s)", doc.Quantized, counted(len(doc.Weights), "weight"), *doc.Convention)
 	}
-	if _, err := fmt.Fprintf(w, "%s\n\n%s: %s, %s in %d files, %s\n", t.Render(), doc.Source,
-		parametersText(float64(doc.Parameters)), bytesText(float64(doc.Bytes)), len(doc.Files), convention); err != nil {
+	if _, err := fmt.Fprintf(w, "%s\n\n%s: %s, %s in %s, %s\n", t.Render(), printable(strings.TrimSuffix(doc.Source, ":")),
+		parametersText(float64(doc.Parameters)), bytesText(float64(doc.Bytes)), counted(len(doc.Files), "file"), convention); err != nil {
 		return err
 	}
-	for _, name := range doc.Extra {
-		if _, err := fmt.Fprintf(w, "not part of it: %s\n", name); err != nil {
-			return err
-		}
-	}
-	for _, s := range doc.Skipped {
-		if _, err := fmt.Fprintf(w, "not carried over: %s (%s)\n", s.Name, s.Reason); err != nil {
-			return err
-		}
+	if _, err := io.WriteString(w, leftText(m.Source)); err != nil {
+		return err
 	}
 	return printProblems(w, m.Problems)
 }

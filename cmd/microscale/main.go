@@ -58,9 +58,10 @@ func (e usageError) Error() string { return e.message }
 // misuse returns a usageError. The message says what is wrong and what is right.
 func misuse(format string, args ...any) error { return usageError{fmt.Sprintf(format, args...)} }
 
-// oneLine returns the message of err without line breaks.
+// oneLine returns the message of err without line breaks, and without what a
+// terminal would act on.
 func oneLine(err error) string {
-	return strings.NewReplacer("\r", "", "\n", " ").Replace(strings.TrimSpace(err.Error()))
+	return escaped(strings.NewReplacer("\r", "", "\n", " ").Replace(strings.TrimSpace(err.Error())))
 }
 
 // negativesLast moves the arguments of a command behind its flags and a "--"

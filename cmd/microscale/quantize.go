@@ -71,9 +71,7 @@ so do the other files of the directory.`,
 		}
 		out := cmd.OutOrStdout()
 		if *dryRun {
-			if err := plan.Admit(args[1], options.Force); err != nil {
-				return err
-			}
+			printLeft(cmd.ErrOrStderr(), source)
 			return printPlan(out, plan, args, *each, *asJSON)
 		}
 		options.Threads = int(*threads)
@@ -81,17 +79,16 @@ so do the other files of the directory.`,
 		if err != nil {
 			return err
 		}
+		defer warnNonFinite(cmd.ErrOrStderr(), results) // below the table
 		if *asJSON {
 			stored, _ := plan.SourceBytes()
 			return printJSON(out, conversionDocument{
 				Source: args[0], Destination: args[1], Format: q.Format.Name, Profile: behavior.value.Name, Convention: plan.Convention.Name,
 				Quantized: plan.Count(convert.Quantize), SourceBytes: stored, Bytes: plan.Bytes(), Seconds: seconds, Tensors: tensorDocuments(results),
+				Extra: orEmpty(source.Extra()), Skipped: skippedDocuments(source),
 			})
 		}
-		if err := printErrors(out, results, *each); err != nil {
-			return err
-		}
-		return printConversion(out, plan, args, fmt.Sprintf("%d of %d weights in %s (%s, %s)", plan.Count(convert.Quantize), len(plan.Decisions), q.Format, behavior.value.Name, plan.Convention), seconds)
+		return printConversion(out, plan, args, results, *each, fmt.Sprintf("%d of %d weights in %s (%s, %s)", plan.Count(convert.Quantize), len(plan.Decisions), q.Format, behavior.value.Name, plan.Convention), seconds)
 	}
 	return cmd
 }
@@ -119,31 +116,40 @@ func runPlan(cmd *cobra.Command, plan *convert.Plan, what, dst string, o convert
 		return nil, 0, interrupted(err, "nothing was written to "+dst)
 	}
 	for _, w := range result.Warnings {
-		fmt.Fprintf(cmd.ErrOrStderr(), "microscale: warning: %s\n", w)
+		fmt.Fprintf(cmd.ErrOrStderr(), "microscale: warning: %s\n", escaped(w))
 	}
+	printLeft(cmd.ErrOrStderr(), plan.Source.Source)
 	return result.Tensors, time.Since(start).Seconds(), nil
 }
 
 // conversionDocument is what quantize and dequantize did, as JSON.
 type conversionDocument struct {
-	Source      string           `json:"source"`
-	Destination string           `json:"destination"`
-	Format      string           `json:"format"`
-	Profile     string           `json:"profile,omitempty"`
-	Convention  string           `json:"convention,omitempty"`
-	Quantized   int              `json:"quantized"`
-	SourceBytes int64            `json:"source_bytes"`
-	Bytes       int64            `json:"bytes"`
-	Seconds     float64          `json:"seconds"`
-	Tensors     []tensorDocument `json:"tensors"`
+	Source      string            `json:"source"`
+	Destination string            `json:"destination"`
+	Format      string            `json:"format"`
+	Profile     string            `json:"profile,omitempty"`
+	Convention  string            `json:"convention,omitempty"`
+	Quantized   int               `json:"quantized"`
+	SourceBytes int64             `json:"source_bytes"`
+	Bytes       int64             `json:"bytes"`
+	Seconds     float64           `json:"seconds"`
+	Tensors     []tensorDocument  `json:"tensors"`
+	Extra       []string          `json:"extra"`   // safetensors files of the source that were not carried over
+	Skipped     []skippedDocument `json:"skipped"` // other files that were not
 }
 
-// printConversion prints the last lines of quantize and dequantize.
-func printConversion(w io.Writer, plan *convert.Plan, args []string, what string, seconds float64) error {
+// printConversion prints what quantize and dequantize did: the table of errors
+// and the lines below it.
+func printConversion(w io.Writer, plan *convert.Plan, args []string, results []verify.Tensor, each bool, what string, seconds float64) error {
+	if err := printErrors(w, results, each); err != nil {
+		return err
+	}
 	stored, _ := plan.SourceBytes()
-	_, err := fmt.Fprintf(w, "\n%s → %s: %s\n%s → %s in %s, %s/s of source\n", args[0], args[1], what,
-		bytesText(float64(stored)), bytesText(float64(plan.Bytes())), durationText(seconds), bytesText(float64(stored)/seconds))
-	return err
+	if _, err := fmt.Fprintf(w, "\n%s → %s: %s\n%s → %s in %s, %s/s of source\n", printable(args[0]), printable(args[1]), what,
+		bytesText(float64(stored)), bytesText(float64(plan.Bytes())), durationText(seconds), bytesText(float64(stored)/seconds)); err != nil {
+		return err
+	}
+	return printSourceNonFinite(w, results, args[0])
 }
 
 type planDocument struct {
@@ -154,6 +160,8 @@ type planDocument struct {
 	SourceBytes int64              `json:"source_bytes"`
 	Bytes       int64              `json:"bytes"`
 	Ignore      []string           `json:"ignore"`
+	Extra       []string           `json:"extra"`
+	Skipped     []skippedDocument  `json:"skipped"`
 	Files       []fileDocument     `json:"files"`
 	Tensors     []decisionDocument `json:"tensors"`
 }
@@ -178,7 +186,8 @@ func printPlan(w io.Writer, plan *convert.Plan, args []string, each, asJSON bool
 	stored, _ := plan.SourceBytes()
 	if asJSON {
 		doc := planDocument{Source: args[0], Destination: args[1], Format: plan.Format.Name, Convention: plan.Convention.Name,
-			SourceBytes: stored, Bytes: plan.Bytes(), Ignore: plan.Ignore}
+			SourceBytes: stored, Bytes: plan.Bytes(), Ignore: plan.Ignore,
+			Extra: orEmpty(plan.Source.Source.Extra()), Skipped: skippedDocuments(plan.Source.Source)}
 		for _, f := range plan.Files {
 			doc.Files = append(doc.Files, fileDocument{f.Name, f.Layout.FileSize()})
 		}
@@ -210,17 +219,17 @@ func printPlan(w io.Writer, plan *convert.Plan, args []string, each, asJSON bool
 			size += sizes[m.Name]
 		}
 		first := g.members[0]
-		t.AppendRow(table.Row{g.name, len(g.members), fmt.Sprintf("%d×%d", first.Rows, first.Cols), first.Format, reasons[first.Name], bytesText(float64(size))})
+		t.AppendRow(table.Row{printable(g.name), len(g.members), fmt.Sprintf("%d×%d", first.Rows, first.Cols), first.Format, reasons[first.Name], bytesText(float64(size))})
 	}
 	if _, err := fmt.Fprintf(w, "%s\n\n", t.Render()); err != nil {
 		return err
 	}
 	for _, f := range plan.Files {
-		if _, err := fmt.Fprintf(w, "%s  %s\n", f.Name, bytesText(float64(f.Layout.FileSize()))); err != nil {
+		if _, err := fmt.Fprintf(w, "%s  %s\n", printable(f.Name), bytesText(float64(f.Layout.FileSize()))); err != nil {
 			return err
 		}
 	}
-	_, err := fmt.Fprintf(w, "\n%s → %s: %d of %d weights in %s (%s), %s → %s; nothing was written\n", args[0], args[1],
+	_, err := fmt.Fprintf(w, "\n%s → %s: %d of %d weights in %s (%s), %s → %s; nothing was written\n", printable(args[0]), printable(args[1]),
 		plan.Count(convert.Quantize), len(plan.Decisions), plan.Format, plan.Convention, bytesText(float64(stored)), bytesText(float64(plan.Bytes())))
 	return err
 }

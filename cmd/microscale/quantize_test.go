@@ -515,7 +515,7 @@ func TestQuantizeJSON(t *testing.T) {
 	directory(t, src, twoWeights()...)
 	var doc map[string]any
 	document(t, &doc, "quantize", src, filepath.Join(dir, "dst"), "--format", "mxfp8")
-	want := []string{"bytes", "convention", "destination", "format", "profile", "quantized", "seconds", "source", "source_bytes", "tensors"}
+	want := []string{"bytes", "convention", "destination", "extra", "format", "profile", "quantized", "seconds", "skipped", "source", "source_bytes", "tensors"}
 	if got := slices.Sorted(maps.Keys(doc)); !slices.Equal(got, want) {
 		t.Errorf("the document has %q, want %q", got, want)
 	}

@@ -59,7 +59,7 @@ Inf that were finite in SRC. It is never 1 for low precision.
 			err = printVerification(cmd, report, args, *each, time.Since(start).Seconds())
 		}
 		if err == nil && !report.OK() {
-			err = fmt.Errorf("%s is not a faithful quantization of %s: %d problems, the first: %s", args[1], args[0], len(report.Problems), report.Problems[0])
+			err = fmt.Errorf("%s is not a faithful quantization of %s: %s, the first: %s", args[1], args[0], counted(len(report.Problems), "problem"), report.Problems[0])
 		}
 		return err
 	}
@@ -77,10 +77,14 @@ func printVerification(cmd *cobra.Command, report *verify.Report, args []string,
 	if err := printErrors(out, report.Tensors, each); err != nil {
 		return err
 	}
+	fmt.Fprintln(out)
 	if !report.OK() {
-		fmt.Fprintln(out)
-		return printProblems(out, report.Problems)
+		if err := printProblems(out, report.Problems); err != nil {
+			return err
+		}
+	} else if _, err := fmt.Fprintf(out, "%s is a faithful copy of %s in its format: %s compared in %s\n", printable(args[1]), printable(args[0]),
+		counted(len(report.Tensors), "weight"), durationText(seconds)); err != nil {
+		return err
 	}
-	_, err := fmt.Fprintf(out, "\n%s is a faithful copy of %s in its format: %d weights compared in %s\n", args[1], args[0], len(report.Tensors), durationText(seconds))
-	return err
+	return printSourceNonFinite(out, report.Tensors, args[0])
 }
