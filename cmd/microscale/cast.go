@@ -21,6 +21,11 @@ A number is rounded to --from first, and from there to --to. The default is what
 the hardware's cvt.rn.satfinite does: nearest, ties to even, and the largest
 value in place of a larger one. e8m0, a scale format, rounds up as cvt.rp does.
 
+--overflow says what becomes of values beyond the largest. With saturate all of
+them become the largest, Inf too; with nonsaturating all become Inf; with
+saturate-finite the finite ones become the largest, and Inf stays Inf. A format
+without Inf has NaN in its place, and one without both the largest value.
+
 ` + numbersHelp + `
 Patterns are those of --from. With --codes, all arguments are codes of --to, to
 be decoded.
@@ -56,8 +61,8 @@ func castCommand() *cobra.Command {
 	codes := cmd.Flags().Bool("codes", false, "arguments are codes (0x2d, 0b101101, 45), to be decoded")
 	raw := cmd.Flags().Bool("raw", false, "stream binary patterns from standard input to standard output")
 	asJSON := cmd.Flags().Bool("json", false, "print one JSON document")
-	cmd.MarkFlagsMutuallyExclusive("raw", "json")
-	cmd.MarkFlagsMutuallyExclusive("raw", "codes")
+	exclusive(cmd, "raw", "json")
+	exclusive(cmd, "raw", "codes")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		switch {
 		case to.value == nil:

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/signal"
 	"regexp"
+	"regexp/syntax"
 	"strings"
 	"syscall"
 	"time"
@@ -78,6 +79,9 @@ func (p *patterns) Type() string { return "regexp" }
 
 func (p *patterns) Set(s string) error {
 	re, err := regexp.Compile(s)
+	if bad := (*syntax.Error)(nil); errors.As(err, &bad) {
+		return fmt.Errorf("%q is not a regular expression: %s", s, bad.Code)
+	}
 	if err != nil {
 		return err
 	}

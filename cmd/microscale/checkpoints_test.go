@@ -197,6 +197,13 @@ func TestDamagedFiles(t *testing.T) {
 					{"dequantize", src, dst}, {"inspect", src}, {"inspect", src, "--json"}, {"verify", src, good}, {"verify", good, src, "--json"},
 				} {
 					status, stdout, stderr := execute("", args...)
+					if args[len(args)-1] == "--json" {
+						var doc verifyDocument
+						if err := json.Unmarshal([]byte(stdout), &doc); err != nil || args[0] == "verify" && (doc.OK || len(doc.Problems) != 1 || doc.Tensors == nil) {
+							t.Errorf("%q prints %q, %v", args, stdout, err)
+						}
+						stdout = ""
+					}
 					fails(t, status, stdout, stderr, tc.want...)
 				}
 			}

@@ -44,7 +44,11 @@ func printComparison(w io.Writer, f quant.Format, all []explanation) error {
 		b.WriteString("all profiles agree on every scale and code\n")
 	}
 	if len(lacking) > 0 {
-		fmt.Fprintf(&b, "%s not defined by %s\n", f.Name, strings.Join(lacking, ", "))
+		verb := "have"
+		if len(lacking) == 1 {
+			verb = "has"
+		}
+		fmt.Fprintf(&b, "%s %s no %s here\n", strings.Join(lacking, ", "), verb, f.Name)
 	}
 	_, err := io.WriteString(w, b.String())
 	return err

@@ -146,8 +146,8 @@ func elementTable(d *blockDetail, f quant.Format, width int) string {
 		{"code", false}, {"decoded", true}, {"error", true}, {"", false}}
 	t := newTable(columns...)
 	for i, e := range d.Elements {
-		t.AppendRow(table.Row{d.First + i, sixDigits(e.value), sixDigits(e.quotient), betweenText(e), bitsText(e.code, f.Element), e.Code,
-			sixDigits(e.decoded), percentText(e.value, e.decoded), strings.Join(e.Marks, ", ")})
+		t.AppendRow(table.Row{d.First + i, shortText(e.value), sixDigits(e.quotient), betweenText(e), bitsText(e.code, f.Element), e.Code,
+			shortText(e.decoded), percentText(e.value, e.decoded), strings.Join(e.Marks, ", ")})
 	}
 	drawn := t.Render()
 	if rule := strings.Split(drawn, "\n")[1]; text.StringWidth(rule) > width {

@@ -147,6 +147,21 @@ func addOverflow(cmd *cobra.Command) *choice[format.Overflow] {
 	return addChoice(cmd, "overflow", "where values beyond the largest go, `NAME`: "+strings.Join(names, ", "), overflows[0].String(), names, format.ParseOverflow)
 }
 
+// exclusive lets a command line have one of two flags only.
+func exclusive(cmd *cobra.Command, a, b string) {
+	cmd.MarkFlagsMutuallyExclusive(a, b) // for the shell, which then leaves one out
+	before := cmd.PreRunE
+	cmd.PreRunE = func(cmd *cobra.Command, args []string) error {
+		if cmd.Flags().Changed(a) && cmd.Flags().Changed(b) {
+			return misuse("--%s and --%s exclude each other: leave one out", a, b)
+		}
+		if before == nil {
+			return nil
+		}
+		return before(cmd, args)
+	}
+}
+
 func stringers[T fmt.Stringer](values []T) []string {
 	names := make([]string, len(values))
 	for i, v := range values {

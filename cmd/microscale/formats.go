@@ -26,7 +26,7 @@ matched without regard to case, other projects' names for a format too.`,
 	}
 	asJSON := cmd.Flags().Bool("json", false, "print one JSON document")
 	asMarkdown := cmd.Flags().Bool("markdown", false, "print Markdown tables")
-	cmd.MarkFlagsMutuallyExclusive("json", "markdown")
+	exclusive(cmd, "json", "markdown")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		out := cmd.OutOrStdout()
 		blocks, scalars := blockTable(), scalarTable()

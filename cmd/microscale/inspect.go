@@ -25,10 +25,7 @@ safetensors file is an error.
 		Example: `  microscale inspect sample:
   microscale inspect model.safetensors --each`,
 		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) != 1 {
-				return misuse("one SRC is needed, and %d arguments were given", len(args))
-			}
-			return nil
+			return named(args, "SRC")
 		},
 	}
 	each := cmd.Flags().Bool("each", false, "a line for every weight, not one for the same weight of all layers")

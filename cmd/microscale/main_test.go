@@ -119,7 +119,7 @@ func TestUsage(t *testing.T) {
 		{"formats --jsn", `unknown flag --jsn: did you mean --json?`},
 		{"formats --zzzzzz", `unknown flag: --zzzzzz`},
 		{"formats -z", `unknown shorthand flag: 'z' in -z`},
-		{"formats --json --markdown", `json markdown`},
+		{"formats --json --markdown", `--json and --markdown exclude each other`},
 		{"cast 1", `--to is missing`},
 		{"cast --to", `flag needs an argument: --to`},
 		{"cast --to e9m9 1", `--to: unknown scalar format "e9m9": use one of e4m3, `},
@@ -136,10 +136,11 @@ func TestUsage(t *testing.T) {
 		{"cast --to e4m3 --from e5m2 1", `--from: "e5m2" will not do: use one of f32, bf16, fp16`},
 		{"cast --to e4m3 --rounding sideways 1", `--rounding: unknown rounding "sideways": use one of nearest-even, `},
 		{"cast --to e4m3 --overflow wrap 1", `--overflow: unknown overflow "wrap": use one of saturate, `},
-		{"cast --to e4m3 --seed -1 1", `--seed: `},
+		{"cast --to e4m3 --seed -1 1", `--seed: "-1" is not a whole number of 0 or more`},
 		{"cast --to e2m1 --codes 0x10", `"0x10" is not a code of e2m1: use 0 to 0xf`},
 		{"cast --to e4m3 --raw 1", `--raw reads standard input: leave out "1"`},
-		{"cast --to e4m3 --raw --json", `raw`},
+		{"cast --to e4m3 --raw --json", `--raw and --json exclude each other`},
+		{"cast --to e4m3 --raw --codes", `--raw and --codes exclude each other`},
 		{"explain 1", `--format is missing`},
 		{"explain --format mxfp9 1", `--format: unknown block format "mxfp9": use one of mxfp8, `},
 		{"explain --format mxfp8", `no values to explain`},
@@ -156,7 +157,7 @@ func TestUsage(t *testing.T) {
 			if status != exitUsage {
 				t.Errorf("exit status %d, want %d", status, exitUsage)
 			}
-			if stdout != "" {
+			if asJSON := strings.Contains(tc.line, "--json"); stdout != "" && !asJSON || asJSON && !strings.HasPrefix(stdout, "{\n  \"error\": ") {
 				t.Errorf("standard output has %q", stdout)
 			}
 			lines := strings.Split(strings.TrimSuffix(stderr, "\n"), "\n")
@@ -197,6 +198,32 @@ func TestJSON(t *testing.T) {
 				t.Errorf("after the document there is more: %v", err)
 			}
 		})
+	}
+}
+
+// TestJSONErrors: with --json there is one document even where a command fails.
+func TestJSONErrors(t *testing.T) {
+	missing := filepath.Join(t.TempDir(), "missing")
+	for _, tc := range []struct {
+		line   string
+		status int
+	}{
+		{"inspect --json " + missing, exitFailed}, {"quantize --json " + missing + " x --format mxfp8", exitFailed}, {"verify " + missing + " x --json=true", exitFailed},
+		{"zzz --json", exitUsage}, {"cast --to e4m3 --json one", exitUsage}, {"formats --json --zzz", exitUsage},
+	} {
+		status, stdout, stderr := execute("", strings.Fields(tc.line)...)
+		line, _, _ := strings.Cut(strings.TrimPrefix(stderr, "microscale: "), "\n")
+		var doc map[string]string
+		if err := json.Unmarshal([]byte(stdout), &doc); err != nil || status != tc.status || len(doc) != 1 || doc["error"] != line || line == "" {
+			t.Errorf("%s: exit status %d, %q, %q, %v", tc.line, status, stdout, stderr, err)
+		}
+	}
+	if _, stdout, _ := execute("", "inspect", "--", "--json"); stdout != "" {
+		t.Errorf("behind -- it is no flag, but standard output has %q", stdout)
+	}
+	_, stdout, _ := execute("", "cast", "--to", "e4m3", "--json", "-0")
+	if !strings.Contains(stdout, `"value": -0.0,`) {
+		t.Errorf("-0 is printed as %s", stdout)
 	}
 }
 
@@ -263,6 +290,12 @@ func TestCompletion(t *testing.T) {
 		}
 		if status != exitDone || strings.Join(got, " ") != tc.want {
 			t.Errorf("%s completes to %q, want %q", tc.line, got, tc.want)
+		}
+	}
+	_, help, _ := execute("", "completion", "--help")
+	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
+		if !strings.Contains(help, "\n  "+shell+" ") || !strings.Contains(help, "microscale completion "+shell) {
+			t.Errorf("completion --help does not list %s with an example:\n%s", shell, help)
 		}
 	}
 	if status, stdout, _ := execute("", "completion", "bash"); status != exitDone || !strings.Contains(stdout, "microscale") {

@@ -28,10 +28,14 @@ func printJSON(w io.Writer, v any) error {
 type number float64
 
 func (n number) MarshalJSON() ([]byte, error) {
-	if f := float64(n); math.IsNaN(f) || math.IsInf(f, 0) {
+	f := float64(n)
+	switch {
+	case math.IsNaN(f) || math.IsInf(f, 0):
 		return []byte("null"), nil
+	case f == 0 && math.Signbit(f):
+		return []byte("-0.0"), nil // many readers take -0 for an integer
 	}
-	return json.Marshal(float64(n))
+	return json.Marshal(f)
 }
 
 // printable returns a name as it is, or quoted where a terminal would act on it.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/convert"
+	"github.com/microscale-go/microscale/format"
 	"github.com/microscale-go/microscale/verify"
 )
 
@@ -56,6 +57,9 @@ so do the other files of the directory.`,
 		if err != nil {
 			return misuse("%v", err)
 		}
+		if *pow2 && q.Format.Scale != format.F32 {
+			return misuse("--power-of-two-scales is for formats with f32 scales, which %s has not: leave it out", q.Format)
+		}
 		q.PowerOfTwo = *pow2
 		if err := q.Validate(); err != nil {
 			return misuse("%v", err)
@@ -98,8 +102,19 @@ const forceUsage = "replace a checkpoint at DST once the new one is whole (while
 
 // sourceAndDestination is the check of the arguments SRC and DST.
 func sourceAndDestination(_ *cobra.Command, args []string) error {
-	if len(args) != 2 {
-		return misuse("SRC and DST are needed, and %d arguments were given", len(args))
+	return named(args, "SRC", "DST")
+}
+
+// named checks that a command line has one argument for each of the names, and
+// none that is empty.
+func named(args []string, names ...string) error {
+	if len(args) != len(names) {
+		return misuse("%s must be given, not %s", strings.Join(names, " and "), counted(len(args), "argument"))
+	}
+	for i, a := range args {
+		if a == "" {
+			return misuse("%s is empty: name a checkpoint", names[i])
+		}
 	}
 	return nil
 }

@@ -62,20 +62,20 @@ func TestQuantizeUsage(t *testing.T) {
 	directory(t, src, twoWeights()...)
 	for _, tc := range []struct{ line, want string }{
 		{"quantize SRC DST", "--format is missing"},
-		{"quantize SRC --format mxfp8", "SRC and DST are needed, and 1 arguments were given"},
-		{"quantize SRC DST DST --format mxfp8", "3 arguments were given"},
+		{"quantize SRC --format mxfp8", "SRC and DST must be given, not 1 argument\n"},
+		{"quantize SRC DST DST --format mxfp8", "not 3 arguments"},
 		{"quantize SRC DST --format mxfp9", `--format: unknown block format "mxfp9"`},
 		{"quantize SRC DST --format mxfp8 --convention gguf", `--convention: unknown convention "gguf": use one of compressed-tensors, plain`},
 		{"quantize SRC DST --format fp8-row --scale-rule floor", "--scale-rule is for formats with e8m0 scales"},
 		{"quantize SRC DST --format nvfp4 --scale-rule floor", "--scale-rule is for formats with e8m0 scales"},
 		{"quantize SRC DST --format nvfp4 --profile ocp", "profile ocp does not define nvfp4"},
-		{"quantize SRC DST --format mxfp8 --include (", "--include: "},
-		{"quantize SRC DST --format mxfp8 --power-of-two-scales", "scales"},
-		{"quantize SRC DST --format mxfp8 --threads -1", "--threads"},
+		{"quantize SRC DST --format mxfp8 --include (", `--include: "(" is not a regular expression: missing closing )`},
+		{"quantize SRC DST --format mxfp8 --power-of-two-scales", "--power-of-two-scales is for formats with f32 scales, which mxfp8 has not"},
+		{"quantize SRC DST --format mxfp8 --threads -1", `--threads: "-1" is not a whole number of 0 or more`},
 		{"dequantize SRC DST --dtype e4m3", "--dtype: "},
-		{"dequantize SRC", "SRC and DST are needed"},
-		{"verify SRC", "SRC and DST are needed"},
-		{"inspect", "one SRC is needed"},
+		{"dequantize SRC", "SRC and DST must be given"},
+		{"verify SRC", "SRC and DST must be given"},
+		{"inspect", "SRC must be given, not 0 arguments"},
 	} {
 		t.Run(tc.line, func(t *testing.T) {
 			before := snapshot(t, dir)
@@ -87,6 +87,21 @@ func TestQuantizeUsage(t *testing.T) {
 				t.Errorf("the folder is now\n%s\nbefore it was\n%s", after, before)
 			}
 		})
+	}
+}
+
+// TestEmptyArguments: an argument that is empty is named.
+func TestEmptyArguments(t *testing.T) {
+	for _, tc := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"quantize", "", "x", "--format", "mxfp8"}, "SRC is empty"}, {[]string{"quantize", "sample:", "", "--format", "mxfp8"}, "DST is empty"},
+		{[]string{"dequantize", "x", ""}, "DST is empty"}, {[]string{"verify", "", ""}, "SRC is empty"}, {[]string{"inspect", ""}, "SRC is empty"},
+	} {
+		if status, stdout, stderr := execute("", tc.args...); status != exitUsage || stdout != "" || !strings.Contains(stderr, tc.want) {
+			t.Errorf("%q: exit status %d, %q, %q, want %q", tc.args, status, stdout, stderr, tc.want)
+		}
 	}
 }
 

@@ -70,6 +70,32 @@ func rootCommand(started *bool) *cobra.Command {
 	return root
 }
 
+// completions gives the command line cobra's command of that name, which writes
+// to the output that is set by then, and an example for every shell.
+func completions(root *cobra.Command) {
+	root.InitDefaultCompletionCmd()
+	for _, cmd := range root.Commands() {
+		if cmd.Name() != "completion" {
+			continue
+		}
+		cmd.DisableFlagsInUseLine = true
+		const group = "Shells"
+		cmd.AddGroup(&cobra.Group{ID: group, Title: group})
+		for _, shell := range cmd.Commands() {
+			shell.GroupID = group
+		}
+		cmd.Use, cmd.Long, cmd.Example = "completion SHELL", completionLong, completionExample
+	}
+}
+
+const completionLong = `Prints a script that lets the shell complete the names of commands, flags,
+formats and profiles.`
+
+const completionExample = `  source <(microscale completion bash)
+  source <(microscale completion zsh)
+  microscale completion fish | source
+  microscale completion powershell | Out-String | Invoke-Expression`
+
 // ours sets up a command, and those below it, as all of ours are.
 func ours(cmd *cobra.Command, started *bool) {
 	cmd.DisableFlagsInUseLine = true
@@ -100,6 +126,16 @@ func unknownCommand(root *cobra.Command, name string) error {
 	return misuse("unknown command %q: use one of %s", name, strings.Join(names, ", "))
 }
 
+// kinds words the types of flags whose values the flag package reads.
+var kinds = map[string]string{
+	"bool":     "true or false",
+	"int":      "a whole number, or is too large",
+	"uint":     "a whole number of 0 or more, or is too large",
+	"uint64":   "a whole number of 0 or more, or is too large",
+	"float32":  "a number, or is too large",
+	"duration": "a time such as 500ms or 2s",
+}
+
 // flagError words the errors of flags as ours are.
 func flagError(cmd *cobra.Command, err error) error {
 	var unknown *pflag.NotExistError
@@ -111,7 +147,11 @@ func flagError(cmd *cobra.Command, err error) error {
 			return misuse("unknown flag --%s: did you mean --%s?", name, near)
 		}
 	case errors.As(err, &invalid):
-		return misuse("--%s: %s", invalid.GetFlag().Name, oneLine(invalid.Unwrap()))
+		flag := invalid.GetFlag()
+		if kind, ok := kinds[flag.Value.Type()]; ok {
+			return misuse("--%s: %q is not %s", flag.Name, invalid.GetValue(), kind)
+		}
+		return misuse("--%s: %s", flag.Name, oneLine(invalid.Unwrap()))
 	}
 	return misuse("%s", oneLine(err))
 }

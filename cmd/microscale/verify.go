@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -34,8 +35,13 @@ Inf that were finite in SRC. It is never 1 for low precision.
 			return err
 		}
 		defer source.Close()
+		out := cmd.OutOrStdout()
 		dst, destination, err := openModel(cmd.Context(), args[1])
 		if err != nil {
+			if *asJSON && cmd.Context().Err() == nil {
+				unreadable := verifyDocument{Problems: []problemDocument{{Text: oneLine(err)}}, Tensors: []tensorDocument{}}
+				err = errors.Join(err, printJSON(out, unreadable))
+			}
 			return err
 		}
 		defer destination.Close()
@@ -52,7 +58,6 @@ Inf that were finite in SRC. It is never 1 for low precision.
 			return interrupted(err, "the comparison is not complete")
 		}
 
-		out := cmd.OutOrStdout()
 		if *asJSON {
 			err = printJSON(out, verifyDocument{report.OK(), problemDocuments(report.Problems), tensorDocuments(report.Tensors)})
 		} else {
