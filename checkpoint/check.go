@@ -27,6 +27,7 @@ func (m *Model) check(k known) {
 		m.fault("", "quantization_config says %s, but no weight is quantized", m.Convention.Name)
 	}
 	m.checkIgnore()
+	m.checkTargets(k.description)
 	slices.SortStableFunc(m.Problems, func(a, b Problem) int { return strings.Compare(a.Tensor, b.Tensor) })
 }
 

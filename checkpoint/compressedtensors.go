@@ -1,9 +1,6 @@
 package checkpoint
 
 import (
-	"encoding/json"
-	"fmt"
-	"maps"
 	"slices"
 
 	"github.com/microscale-go/microscale/quant"
@@ -99,28 +96,30 @@ type ctGroup struct {
 
 // ctArgs is QuantizationArgs. The library refuses keys that it does not know.
 type ctArgs struct {
-	ActOrder       *string  `json:"actorder"`
-	BlockStructure []int    `json:"block_structure"`
-	Dynamic        any      `json:"dynamic"` // false, true or "local"
-	GroupSize      *int     `json:"group_size"`
-	NumBits        int      `json:"num_bits"`
-	Observer       *string  `json:"observer"`
-	ObserverKwargs struct{} `json:"observer_kwargs"`
-	ScaleDtype     *string  `json:"scale_dtype"`
-	Strategy       string   `json:"strategy"`
-	Symmetric      bool     `json:"symmetric"`
-	Type           string   `json:"type"`
-	ZPDtype        *string  `json:"zp_dtype"`
+	ActOrder       any            `json:"actorder"`
+	BlockStructure []int          `json:"block_structure"`
+	Dynamic        any            `json:"dynamic"` // false, true or "local"
+	GroupSize      *int           `json:"group_size"`
+	NumBits        int            `json:"num_bits"`
+	Observer       *string        `json:"observer"`
+	ObserverKwargs map[string]any `json:"observer_kwargs"`
+	ScaleDtype     *string        `json:"scale_dtype"`
+	Strategy       string         `json:"strategy"`
+	Symmetric      bool           `json:"symmetric"`
+	Type           string         `json:"type"`
+	ZPDtype        *string        `json:"zp_dtype"`
 }
 
 func configureCompressedTensors(f quant.Format, ignore []string) any {
 	i := slices.IndexFunc(ctSchemes, func(s ctScheme) bool { return s.format.Name == f.Name })
 	s := ctSchemes[i] // the convention holds f
 	s.weights.Dynamic, s.weights.Observer, s.weights.Symmetric, s.weights.Type = false, ptr("memoryless_minmax"), true, "float"
-	group := ctGroup{Format: s.layout, Targets: []string{"Linear"}, Weights: &s.weights}
+	s.weights.ObserverKwargs = map[string]any{}
+	group := ctGroup{Format: s.layout, Targets: []string{linear}, Weights: &s.weights}
 	if s.activations != nil {
 		activations := *s.activations
 		activations.Dynamic, activations.Symmetric, activations.Type = true, true, "float"
+		activations.ObserverKwargs = map[string]any{}
 		group.InputActivations = &activations
 	}
 	return ctConfig{
@@ -134,72 +133,6 @@ func configureCompressedTensors(f quant.Format, ignore []string) any {
 }
 
 const compressedTensorsMethod = "compressed-tensors"
-
-// ctWeights is what tells one preset from another in a configuration that is read.
-type ctWeights struct {
-	BlockStructure []int   `json:"block_structure"`
-	GroupSize      *int    `json:"group_size"`
-	NumBits        int     `json:"num_bits"`
-	ScaleDtype     *string `json:"scale_dtype"`
-	Strategy       string  `json:"strategy"`
-	Type           string  `json:"type"`
-}
-
-func (w *ctWeights) String() string {
-	text := fmt.Sprintf("type %s, %d bits, strategy %s", w.Type, w.NumBits, w.Strategy)
-	if w.GroupSize != nil {
-		text += fmt.Sprintf(", group size %d", *w.GroupSize)
-	}
-	if w.BlockStructure != nil {
-		text += fmt.Sprintf(", blocks %v", w.BlockStructure)
-	}
-	if w.ScaleDtype != nil {
-		return text + ", scale dtype " + *w.ScaleDtype
-	}
-	return text + ", no scale dtype"
-}
-
-// describes reports whether w is the preset's. Where the preset has a dtype of
-// scales, w has the same: groups of 32 FP8 elements have E8M0 scales only if they
-// are torch.uint8, and are float-quantized otherwise (compressors/mxfp8/base.py).
-// 4-bit formats are older than the key, and go without it.
-func (s *ctScheme) describes(w *ctWeights) bool {
-	p := s.weights
-	return w.Type == "float" && w.NumBits == p.NumBits && w.Strategy == p.Strategy &&
-		equal(w.GroupSize, p.GroupSize) && slices.Equal(w.BlockStructure, p.BlockStructure) &&
-		(p.ScaleDtype == nil || w.ScaleDtype == nil && w.NumBits == 4 || equal(w.ScaleDtype, p.ScaleDtype))
-}
-
-func recognizeCompressedTensors(raw json.RawMessage) (quant.Format, []string, error) {
-	var config struct {
-		ConfigGroups map[string]struct {
-			Weights *ctWeights `json:"weights"`
-		} `json:"config_groups"`
-		Ignore []string `json:"ignore"`
-	}
-	if err := json.Unmarshal(raw, &config); err != nil {
-		return quant.Format{}, nil, err
-	}
-	var found *quant.Format
-	for _, name := range slices.Sorted(maps.Keys(config.ConfigGroups)) {
-		w := config.ConfigGroups[name].Weights
-		if w == nil {
-			continue
-		}
-		i := slices.IndexFunc(ctSchemes, func(s ctScheme) bool { return s.describes(w) })
-		if i < 0 {
-			return quant.Format{}, nil, fmt.Errorf("%s stores weights of %s, which no block format here has", name, w)
-		}
-		if found != nil && found.Name != ctSchemes[i].format.Name {
-			return quant.Format{}, nil, fmt.Errorf("it mixes %s and %s, and only one block format is read", *found, ctSchemes[i].format)
-		}
-		found = &ctSchemes[i].format
-	}
-	if found == nil {
-		return quant.Format{}, nil, fmt.Errorf("config_groups quantizes no weights")
-	}
-	return *found, config.Ignore, nil
-}
 
 func ptr[T any](v T) *T { return &v }
 

@@ -33,9 +33,9 @@ func TestCompressedTensorsConfiguration(t *testing.T) {
 			if got = append(got, '\n'); !bytes.Equal(got, want) {
 				t.Errorf("quantization_config is\n%s\nwant\n%s", got, want)
 			}
-			read, list, err := compressedTensors.recognize(want)
-			if err != nil || read.Name != f.Name || !slices.Equal(list, ignore) {
-				t.Errorf("it is recognized as %v with ignore list %q, %v", read, list, err)
+			read, err := compressedTensors.recognize(want)
+			if err != nil || read.format.Name != f.Name || !slices.Equal(read.ignore, ignore) || len(read.faults) > 0 {
+				t.Errorf("it is recognized as %+v, %v", read, err)
 			}
 		})
 	}
@@ -120,10 +120,10 @@ func TestRecognizeForeign(t *testing.T) {
 		{"nothing", `{"config_groups":{}}`, "quantizes no weights"},
 		{"activations", `{"config_groups":{"group_0":{"weights":null}}}`, "quantizes no weights"},
 		{"mixed", `{"config_groups":{"a":{"weights":{"num_bits":8,"type":"float","strategy":"channel"}},"b":{"weights":{"num_bits":8,"type":"float","strategy":"tensor"}}}}`, "mixes"},
-		{"type", `{"config_groups":[]}`, "cannot unmarshal"},
+		{"type", `{"config_groups":[]}`, "config_groups is a JSON array"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if _, _, err := compressedTensors.recognize([]byte(tc.config)); err == nil || !strings.Contains(err.Error(), tc.want) {
+			if _, err := compressedTensors.recognize([]byte(tc.config)); err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("error %v, want %q", err, tc.want)
 			}
 		})

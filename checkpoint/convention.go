@@ -15,6 +15,7 @@ package checkpoint
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -37,9 +38,33 @@ type Convention struct {
 
 	// configure returns the value of quantization_config.
 	configure func(f quant.Format, ignore []string) any
-	// recognize returns the block format that a quantization_config speaks of
-	// and its ignore list; the zero Format where each file says for itself.
-	recognize func(config json.RawMessage) (quant.Format, []string, error)
+	// recognize returns what a quantization_config says.
+	recognize func(config json.RawMessage) (description, error)
+}
+
+// A description is what a quantization_config says.
+type description struct {
+	format  quant.Format // of the quantized weights; the zero Format where each file says for itself
+	ignore  []string     // modules that are not quantized
+	targets []string     // modules that are, where the convention has such a list
+	static  bool         // scales of activations are stored
+	faults  []string     // what clients refuse in it
+}
+
+func (d *description) fault(text string, args ...any) {
+	d.faults = append(d.faults, fmt.Sprintf(text, args...))
+}
+
+// readable says what is wrong with JSON that is not of the type that is asked for.
+func readable(err error) error {
+	e, ok := errors.AsType[*json.UnmarshalTypeError](err)
+	switch {
+	case !ok:
+		return err
+	case e.Field == "":
+		return errors.New("it is not a JSON object")
+	}
+	return fmt.Errorf("%s is a JSON %s, and of another type where clients read it", e.Field, e.Value)
 }
 
 // A scheme is the tensors of one block format: suffixes to the weight's name.

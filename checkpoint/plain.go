@@ -28,12 +28,12 @@ var plain = Convention{
 	configure: func(f quant.Format, ignore []string) any {
 		return plainConfig{Format: f.Name, Ignore: ignore, QuantMethod: "microscale"}
 	},
-	recognize: func(raw json.RawMessage) (quant.Format, []string, error) {
+	recognize: func(raw json.RawMessage) (description, error) {
 		var config plainConfig
 		if err := json.Unmarshal(raw, &config); err != nil {
-			return quant.Format{}, nil, err
+			return description{}, readable(err)
 		}
-		return quant.Format{}, config.Ignore, nil
+		return description{ignore: config.Ignore}, nil
 	},
 }
 

@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/microscale-go/microscale/hf"
-	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/safetensors"
 )
 
@@ -102,7 +101,7 @@ func (m *Model) order() {
 
 // known is what configuration and metadata say before tensors are looked at.
 type known struct {
-	format  quant.Format         // of every quantized weight; the zero Format where weights differ
+	description
 	weights map[string]quantized // those that metadata describes
 }
 
@@ -128,7 +127,7 @@ func (m *Model) recognize() known {
 		QuantMethod string `json:"quant_method"`
 	}
 	if err := json.Unmarshal(raw, &method); err != nil {
-		m.fault("", "quantization_config is not readable: %v", err)
+		m.fault("", "quantization_config is not a JSON object; fetch config.json again")
 		return k
 	}
 	var methods []string
@@ -137,12 +136,12 @@ func (m *Model) recognize() known {
 		if c.quantMethod != method.QuantMethod {
 			continue
 		}
-		f, ignore, err := c.recognize(raw)
+		d, err := c.recognize(raw)
 		if err != nil {
 			m.fault("", "quantization_config: %v", err)
 			return k
 		}
-		m.Convention, m.Ignore, m.configured, k.format = c, ignore, true, f
+		m.Convention, m.Ignore, m.configured, k.description = c, d.ignore, true, d
 		return k
 	}
 	m.fault("", "quantization_config says that it is quantized by %q, which is not read here; known are %s", method.QuantMethod, strings.Join(methods, ", "))

@@ -101,10 +101,26 @@ func (d *directory) quantization() map[string]any {
 	return d.config["quantization_config"].(map[string]any)
 }
 
+// groupOf returns the group of quantization_config.
+func groupOf(d *directory) map[string]any {
+	return d.quantization()["config_groups"].(map[string]any)["group_0"].(map[string]any)
+}
+
 // weightsOf returns what quantization_config says of the weights.
-func weightsOf(d *directory) map[string]any {
-	groups := d.quantization()["config_groups"].(map[string]any)
-	return groups["group_0"].(map[string]any)["weights"].(map[string]any)
+func weightsOf(d *directory) map[string]any { return groupOf(d)["weights"].(map[string]any) }
+
+// inputOf returns what quantization_config says of the activations.
+func inputOf(d *directory) map[string]any { return groupOf(d)["input_activations"].(map[string]any) }
+
+// static returns the damage of activations whose scales are stored, and of these
+// scales for some of the modules.
+func static(dynamic any, suffix string, modules ...string) func(*directory) {
+	return func(d *directory) {
+		groupOf(d)["input_activations"] = map[string]any{"num_bits": 8, "type": "float", "dynamic": dynamic}
+		for _, m := range modules {
+			d.set(m+suffix, safetensors.F32, []int64{1}, []byte{0, 0, 128, 63})
+		}
+	}
 }
 
 // set replaces a tensor.
@@ -257,6 +273,54 @@ var damages = []struct {
 	{"another dtype of scales in the configuration", "nvfp4", ct, func(d *directory) { weightsOf(d)["scale_dtype"] = "torch.uint8" }, "group size 16, scale dtype torch.uint8, which no"},
 	{"configuration of another method", "mxfp8", ct, func(d *directory) { d.quantization()["quant_method"] = "gptq" }, `quantization_config says that it is quantized by "gptq"`},
 	{"configuration without groups", "mxfp8", ct, func(d *directory) { delete(d.quantization(), "config_groups") }, "config_groups quantizes no weights"},
+	{"configuration that is no object", "mxfp8", ct, func(d *directory) { d.config["quantization_config"] = "x" }, "quantization_config is not a JSON object; fetch"},
+	{"key of a group", "mxfp8", ct, func(d *directory) { groupOf(d)["color"] = 1 }, `quantization_config: group_0 has the key "color", which clients refuse`},
+	{"key of the weights", "nvfp4", ct, func(d *directory) { weightsOf(d)["bits"] = 4 }, `group_0 has the key "bits", which clients refuse`},
+	{"key of the activations", "mxfp8", ct, func(d *directory) { inputOf(d)["bits"] = 8 }, `group_0 has the key "bits", which clients refuse`},
+	{"keys of an observer", "mxfp8", ct, func(d *directory) { weightsOf(d)["observer_kwargs"] = map[string]any{"averaging_constant": 0.01} }, ""},
+	{"type of a key", "mxfp8", ct, func(d *directory) { weightsOf(d)["num_bits"] = "8" }, "quantization_config: group_0: weights: num_bits is a JSON string"},
+	{"format", "mxfp8", ct, func(d *directory) { d.quantization()["format"] = "float-quantized" }, `quantization_config: format is "float-quantized", and clients read mxfp8 weights only as "mxfp8-quantized"`},
+	{"format of the group", "nvfp4", ct, func(d *directory) { groupOf(d)["format"] = "mxfp4-pack-quantized" }, `quantization_config: the format of group_0 is "mxfp4-pack-quantized", and clients read nvfp4 weights only as "nvfp4-pack-quantized"`},
+	{"no formats", "fp8-row", ct, func(d *directory) { delete(d.quantization(), "format"); delete(groupOf(d), "format") }, ""},
+	{"keys with defaults", "mxfp8", ct, func(d *directory) {
+		for _, args := range []map[string]any{weightsOf(d), inputOf(d)} {
+			for _, key := range []string{"actorder", "block_structure", "observer", "observer_kwargs", "strategy", "symmetric", "zp_dtype", "num_bits"} {
+				delete(args, key)
+			}
+		}
+		delete(weightsOf(d), "dynamic")
+		delete(groupOf(d), "output_activations")
+		delete(d.quantization(), "version")
+	}, ""},
+	{"strategy by default", "fp8-tensor", ct, func(d *directory) { delete(weightsOf(d), "strategy") }, ""},
+	{"strategy by the size of groups", "fp8-row", ct, func(d *directory) { delete(weightsOf(d), "strategy"); weightsOf(d)["group_size"] = -1 }, ""},
+	{"asymmetric weights", "mxfp4", ct, func(d *directory) { weightsOf(d)["symmetric"] = false }, "group_0: weights are symmetric and not dynamic"},
+	{"dynamic weights", "mxfp4", ct, func(d *directory) { weightsOf(d)["dynamic"] = true }, "group_0: weights are symmetric and not dynamic"},
+	{"dtype of scales where there is none", "fp8-row", ct, func(d *directory) { weightsOf(d)["scale_dtype"] = "torch.uint8" }, "strategy channel, scale dtype torch.uint8, which no block format here has"},
+	{"no targets", "mxfp8", ct, func(d *directory) { delete(groupOf(d), "targets") }, "l.0.a.weight: it is quantized, but no target of quantization_config selects it"},
+	{"targets of another class", "mxfp8", ct, func(d *directory) { groupOf(d)["targets"] = []any{"Embedding"} }, "l.0.a.weight: it is quantized, but no target of quantization_config selects it"},
+	{"targets by name", "mxfp8", ct, func(d *directory) { groupOf(d)["targets"] = []any{"l.0.a", "l.0.b"} }, ""},
+	{"targets by pattern", "nvfp4", ct, func(d *directory) { groupOf(d)["targets"] = []any{`re:l\.\d`} }, ""},
+	{"targets of some", "nvfp4", ct, func(d *directory) { groupOf(d)["targets"] = []any{"re:.*a$"} }, "l.0.b.weight: it is quantized, but no target of quantization_config selects it"},
+	{"no activations", "mxfp8", ct, func(d *directory) { groupOf(d)["input_activations"] = nil }, ""},
+	{"no activations", "fp8-row", ct, func(d *directory) {
+		groupOf(d)["input_activations"], groupOf(d)["format"], d.quantization()["format"] = nil, "naive-quantized", "naive-quantized"
+	}, ""},
+	{"activations as the weights", "mxfp4", ct, func(d *directory) {
+		groupOf(d)["input_activations"] = maps.Clone(weightsOf(d))
+		inputOf(d)["dynamic"] = true
+	}, ""},
+	{"activations as the weights", "nvfp4", ct, func(d *directory) {
+		groupOf(d)["input_activations"] = maps.Clone(weightsOf(d))
+		inputOf(d)["dynamic"] = true
+	}, "dynamic true, which no client does with nvfp4 weights"},
+	{"activations of other groups", "mxfp8", ct, func(d *directory) { inputOf(d)["group_size"] = 64 }, "group_0 quantizes activations as type float, 8 bits, strategy group, group size 64, scale dtype torch.uint8, dynamic true, which no client does with mxfp8 weights"},
+	{"activations of integers", "fp8-row", ct, func(d *directory) { inputOf(d)["type"] = "int" }, "group_0 quantizes activations as type int"},
+	{"activations in another way", "fp8-row", ct, func(d *directory) { inputOf(d)["dynamic"] = "sometimes" }, "dynamic sometimes, which no client does"},
+	{"static activations", "fp8-tensor", ct, static(false, ".input_scale", "l.0.a", "l.0.b"), ""},
+	{"static activations", "nvfp4", ct, static("local", ".input_global_scale", "l.0.a", "l.0.b"), ""},
+	{"static activations of some", "fp8-tensor", ct, static(false, ".input_scale", "l.0.a"), "l.0.b.weight: quantization_config says that the scale of its activations is stored, but there is no l.0.b.input_scale"},
+	{"static activations of none", "nvfp4", ct, static("local", ""), "l.0.a.weight: quantization_config says that the scale of its activations is stored, but there is no l.0.a.input_global_scale"},
 	{"metadata gone", "mxfp8-32x32", plain, func(d *directory) { d.metadata = nil }, "l.0.a.weight: it holds F8_E4M3 codes and has scales (l.0.a.weight_scale), but nothing says how it is quantized: the metadata of its file does not describe it"},
 	{"scales of activations", "fp8-tensor", ct, func(d *directory) { d.set("l.0.a.input_scale", safetensors.BF16, []int64{1}, make([]byte, 2)) }, ""},
 	{"scales of activations", "nvfp4", ct, func(d *directory) {

@@ -1,0 +1,190 @@
+package checkpoint
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// ctRead is what of quantization_config is read.
+type ctRead struct {
+	ConfigGroups map[string]json.RawMessage `json:"config_groups"`
+	Format       *string                    `json:"format"`
+	Ignore       []string                   `json:"ignore"`
+}
+
+// ctReadGroup is a group that is read: its arguments as they are, since keys
+// that are absent have defaults.
+type ctReadGroup struct {
+	Format           *string         `json:"format"`
+	InputActivations json.RawMessage `json:"input_activations"`
+	Targets          []string        `json:"targets"`
+	Weights          json.RawMessage `json:"weights"`
+}
+
+// recognizeCompressedTensors finds the preset of a configuration, and what its
+// clients refuse in it.
+func recognizeCompressedTensors(raw json.RawMessage) (description, error) {
+	var config ctRead
+	if err := json.Unmarshal(raw, &config); err != nil {
+		return description{}, readable(err)
+	}
+	d := description{ignore: config.Ignore}
+	var found *ctScheme
+	for _, name := range slices.Sorted(maps.Keys(config.ConfigGroups)) {
+		raw := config.ConfigGroups[name]
+		var group ctReadGroup
+		if err := json.Unmarshal(raw, &group); err != nil {
+			return description{}, fmt.Errorf("%s: %w", name, readable(err))
+		}
+		weights, err := parseArgs(group.Weights)
+		if err != nil {
+			return description{}, fmt.Errorf("%s: weights: %w", name, err)
+		}
+		if weights == nil {
+			continue
+		}
+		i := slices.IndexFunc(ctSchemes, func(s ctScheme) bool { return weights.like(s.weights) })
+		if i < 0 {
+			return description{}, fmt.Errorf("%s stores weights of %s, which no block format here has", name, weights)
+		}
+		if found != nil && found.format.Name != ctSchemes[i].format.Name {
+			return description{}, fmt.Errorf("it mixes %s and %s, and only one block format is read", found.format, ctSchemes[i].format)
+		}
+		found = &ctSchemes[i]
+		if err := d.group(name, raw, group, weights, found); err != nil {
+			return description{}, err
+		}
+	}
+	if found == nil {
+		return description{}, fmt.Errorf("config_groups quantizes no weights")
+	}
+	d.format = found.format
+	if config.Format != nil && !found.reads(*config.Format) {
+		d.fault("format is %q, and clients read %s weights only as %q", *config.Format, found.format, found.layout)
+	}
+	return d, nil
+}
+
+// group adds the targets of a group, and what clients refuse in it.
+func (d *description) group(name string, raw json.RawMessage, group ctReadGroup, weights *ctArgs, s *ctScheme) error {
+	strict := json.NewDecoder(bytes.NewReader(raw))
+	strict.DisallowUnknownFields()
+	if err := strict.Decode(&ctGroup{}); err != nil {
+		if key, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
+			d.fault("%s has the key %s, which clients refuse: remove it", name, key)
+		} else {
+			d.fault("%s: %v", name, readable(err))
+		}
+	}
+	if group.Format != nil && !s.reads(*group.Format) {
+		d.fault("the format of %s is %q, and clients read %s weights only as %q", name, *group.Format, s.format, s.layout)
+	}
+	if !weights.Symmetric || weights.Dynamic != false {
+		d.fault("%s: weights are symmetric and not dynamic where their codes are stored", name)
+	}
+	d.targets = append(d.targets, group.Targets...)
+	input, err := parseArgs(group.InputActivations)
+	if err != nil {
+		return fmt.Errorf("%s: input_activations: %w", name, err)
+	}
+	switch {
+	case input == nil:
+	case input.Dynamic == false || input.Dynamic == "local":
+		d.static = true
+	case input.Dynamic != true || !input.Symmetric || !s.multiplies(input):
+		d.fault("%s quantizes activations as %s, dynamic %v, which no client does with %s weights", name, input, input.Dynamic, s.format)
+	}
+	return nil
+}
+
+// reads reports whether "format" may be layout. FP8 weights without quantized
+// activations are naive-quantized, of the same tensors (compressors/format.py).
+func (s *ctScheme) reads(layout string) bool {
+	return layout == s.layout || s.layout == "float-quantized" && layout == "naive-quantized"
+}
+
+// multiplies reports whether a client quantizes activations in such a way as it
+// runs: as the preset that is written, or in the same groups as the weights
+// (MXFP4 of quantization/quant_scheme.py).
+func (s *ctScheme) multiplies(activations *ctArgs) bool {
+	return s.activations != nil && activations.like(*s.activations) || s.weights.Strategy == "group" && activations.like(s.weights)
+}
+
+// parseArgs reads arguments; nil where they are null or absent. Keys that are
+// absent have the defaults of QuantizationArgs (quantization/quant_args.py),
+// where a strategy that is not named follows from the size of the groups.
+func parseArgs(raw json.RawMessage) (*ctArgs, error) {
+	if len(raw) == 0 || string(raw) == "null" {
+		return nil, nil
+	}
+	a := &ctArgs{NumBits: 8, Type: "int", Symmetric: true, Dynamic: false}
+	if err := json.Unmarshal(raw, a); err != nil {
+		return nil, readable(err)
+	}
+	switch {
+	case a.Strategy != "":
+	case a.GroupSize == nil:
+		a.Strategy = "tensor"
+	case *a.GroupSize > 0:
+		a.Strategy = "group"
+	case *a.GroupSize == -1:
+		a.Strategy, a.GroupSize = "channel", nil
+	}
+	return a, nil
+}
+
+// like reports whether a is what a preset has. Where the preset has a dtype of
+// scales, a has the same: groups of 32 FP8 elements have E8M0 scales only if they
+// are torch.uint8, and are float-quantized otherwise (compressors/mxfp8/base.py).
+// 4-bit formats are older than the key, and go without it.
+func (a *ctArgs) like(preset ctArgs) bool {
+	return a.Type == "float" && a.NumBits == preset.NumBits && a.Strategy == preset.Strategy &&
+		equal(a.GroupSize, preset.GroupSize) && slices.Equal(a.BlockStructure, preset.BlockStructure) &&
+		(equal(a.ScaleDtype, preset.ScaleDtype) || a.ScaleDtype == nil && a.NumBits == 4)
+}
+
+func (a *ctArgs) String() string {
+	text := fmt.Sprintf("type %s, %d bits, strategy %s", a.Type, a.NumBits, a.Strategy)
+	if a.GroupSize != nil {
+		text += fmt.Sprintf(", group size %d", *a.GroupSize)
+	}
+	if a.BlockStructure != nil {
+		text += fmt.Sprintf(", blocks %v", a.BlockStructure)
+	}
+	if a.ScaleDtype != nil {
+		return text + ", scale dtype " + *a.ScaleDtype
+	}
+	return text + ", no scale dtype"
+}
+
+// linear is the target that stands for every module of that class.
+const linear = "Linear"
+
+// checkTargets compares quantized weights with what the configuration says of
+// their modules.
+func (m *Model) checkTargets(d description) {
+	if m.Convention == nil || !m.Convention.linearOnly {
+		return
+	}
+	for _, text := range d.faults {
+		m.fault("", "quantization_config: %s", text)
+	}
+	targeted := ignoreMatcher(d.targets)
+	for _, w := range m.Weights {
+		if !w.Quantized() {
+			continue
+		}
+		module := strings.TrimSuffix(w.Name, weightSuffix)
+		if !slices.Contains(d.targets, linear) && !targeted(module) {
+			m.fault(w.Name, "it is quantized, but no target of quantization_config selects it; a client would read its codes as values")
+		}
+		if _, ok := w.parts[Input]; d.static && !ok {
+			s, _ := m.Convention.scheme(w.Format)
+			m.fault(w.Name, "quantization_config says that the scale of its activations is stored, but there is no %s", module+s.input)
+		}
+	}
+}
