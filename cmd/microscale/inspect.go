@@ -101,6 +101,17 @@ func skippedDocuments(c *hf.Checkpoint) []skippedDocument {
 	return documents
 }
 
+// paddedText says that a weight is stored with more codes than it has values,
+// which is why it takes more bits a value than its format does.
+func paddedText(w *checkpoint.Weight) string {
+	codes, _ := w.Part(checkpoint.Codes)
+	rows, cols := w.Matrix()
+	if w.Quantized() && 8*codes.Bytes() > int64(rows)*int64(cols)*int64(w.Format.Element.StoredBits()) {
+		return "padded"
+	}
+	return ""
+}
+
 // leftText has a line for everything in a checkpoint's directory that a
 // conversion does not carry over.
 func leftText(c *hf.Checkpoint) string {
@@ -118,13 +129,13 @@ func leftText(c *hf.Checkpoint) string {
 func printLeft(stderr io.Writer, c *hf.Checkpoint) { fmt.Fprint(stderr, leftText(c)) }
 
 func printInspection(w io.Writer, m *checkpoint.Model, doc inspectDocument, each bool) error {
-	t := newTable(column{"weight", false}, column{"n", true}, column{"shape", true}, column{"format", false}, column{"size", true}, column{"bits/value", true})
+	t := newTable(column{"weight", false}, column{"n", true}, column{"shape", true}, column{"format", false}, column{"size", true}, column{"bits/value", true}, column{"", false})
 	var names []verify.Tensor // grouped as results are
-	sizes := map[string]int64{}
+	sizes, notes := map[string]int64{}, map[string]string{}
 	for i, weight := range m.Weights {
 		rows, cols := weight.Matrix()
 		names = append(names, verify.Tensor{Name: weight.Name, Format: weight.FormatName(), Rows: rows, Cols: cols})
-		sizes[weight.Name] = doc.Weights[i].Bytes
+		sizes[weight.Name], notes[weight.Name] = doc.Weights[i].Bytes, paddedText(weight)
 	}
 	for _, g := range grouped(names, each) {
 		var size int64
@@ -133,7 +144,7 @@ func printInspection(w io.Writer, m *checkpoint.Model, doc inspectDocument, each
 		}
 		first := g.members[0]
 		values := max(1, len(g.members)*first.Rows*first.Cols)
-		t.AppendRow(table.Row{printable(g.name), len(g.members), fmt.Sprintf("%d×%d", first.Rows, first.Cols), first.Format, bytesText(float64(size)), fmt.Sprintf("%.4g", 8*float64(size)/float64(values))})
+		t.AppendRow(table.Row{printable(g.name), len(g.members), fmt.Sprintf("%d×%d", first.Rows, first.Cols), first.Format, bytesText(float64(size)), fmt.Sprintf("%.4g", 8*float64(size)/float64(values)), notes[first.Name]})
 	}
 	convention := "not quantized"
 	if doc.Convention != nil {

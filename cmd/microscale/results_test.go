@@ -123,6 +123,18 @@ func TestAllExact(t *testing.T) {
 	}
 }
 
+// TestPadded: inspect says why a weight takes more bits a value than its format.
+func TestPadded(t *testing.T) {
+	dir := t.TempDir()
+	src, dst := filepath.Join(dir, "src.safetensors"), filepath.Join(dir, "dst.safetensors")
+	weightsFile(t, src, weight{"a.weight", []int64{7, 100}, nil}, weight{"b.weight", []int64{7, 128}, nil})
+	done(t, "quantize", src, dst, "--format", "mxint8")
+	lines := strings.Split(done(t, "inspect", dst, "--each"), "\n")
+	if !strings.HasPrefix(lines[2], "a.weight") || !strings.HasSuffix(lines[2], "10.56  padded") || !strings.HasPrefix(lines[3], "b.weight") || !strings.HasSuffix(lines[3], "  8.25") {
+		t.Errorf("inspect prints\n%s", strings.Join(lines, "\n"))
+	}
+}
+
 // TestControlCharacters: names that a terminal would act on are quoted.
 func TestControlCharacters(t *testing.T) {
 	dir := t.TempDir()
