@@ -1,6 +1,7 @@
 package checkpoint
 
 import (
+	"fmt"
 	"regexp"
 	"slices"
 	"strings"
@@ -26,7 +27,11 @@ func (m *Model) check(k known) {
 	if m.Convention != nil && m.Quantized() == 0 {
 		m.fault("", "quantization_config says %s, but no weight is quantized", m.Convention.Name)
 	}
-	m.checkIgnore()
+	if n := len(m.Source.Shards()); n > 1 && !m.Source.Index {
+		m.Problems = append(m.Problems, Problem{Mended: true,
+			Text: fmt.Sprintf("there are %d files of weights and no %s, without which clients do not find them: fetch it again, or quantize or dequantize to have one written", n, safetensors.IndexName)})
+	}
+	m.checkIgnore(k.description)
 	m.checkTargets(k.description)
 	slices.SortStableFunc(m.Problems, func(a, b Problem) int { return strings.Compare(a.Tensor, b.Tensor) })
 }
@@ -91,12 +96,17 @@ func isCode(d safetensors.Dtype) bool {
 }
 
 // checkIgnore compares the ignore list with the files: every two-dimensional
-// weight is either quantized or on it, never both.
-func (m *Model) checkIgnore() {
+// weight of a module that the configuration selects is either quantized or on it,
+// never both.
+func (m *Model) checkIgnore(d description) {
 	if m.Convention == nil || !m.Convention.hasIgnore || !m.configured {
 		return
 	}
 	ignored := ignoreMatcher(m.Ignore)
+	selected := d.selector()
+	if !m.Convention.linearOnly {
+		selected = func(string) bool { return true }
+	}
 	for _, w := range m.Weights {
 		owner, isWeight := strings.CutSuffix(w.Name, weightSuffix)
 		if !isWeight || len(w.Shape) != 2 {
@@ -105,7 +115,7 @@ func (m *Model) checkIgnore() {
 		switch on := ignored(owner); {
 		case on && w.Quantized():
 			m.fault(w.Name, "it is quantized, but the ignore list says that it is not; a client would read its codes as values")
-		case !on && !w.Quantized() && !m.faulty(w.Name):
+		case !on && selected(owner) && !w.Quantized() && !m.faulty(w.Name):
 			m.fault(w.Name, "it is not quantized and not on the ignore list; a client would look for its scales")
 		}
 	}

@@ -164,6 +164,14 @@ func (a *ctArgs) String() string {
 // linear is the target that stands for every module of that class.
 const linear = "Linear"
 
+// selector returns whether a module is among the targets.
+func (d *description) selector() func(module string) bool {
+	if slices.Contains(d.targets, linear) {
+		return func(string) bool { return true }
+	}
+	return ignoreMatcher(d.targets)
+}
+
 // checkTargets compares quantized weights with what the configuration says of
 // their modules.
 func (m *Model) checkTargets(d description) {
@@ -173,13 +181,13 @@ func (m *Model) checkTargets(d description) {
 	for _, text := range d.faults {
 		m.fault("", "quantization_config: %s", text)
 	}
-	targeted := ignoreMatcher(d.targets)
+	selected := d.selector()
 	for _, w := range m.Weights {
 		if !w.Quantized() {
 			continue
 		}
 		module := strings.TrimSuffix(w.Name, weightSuffix)
-		if !slices.Contains(d.targets, linear) && !targeted(module) {
+		if !selected(module) {
 			m.fault(w.Name, "it is quantized, but no target of quantization_config selects it; a client would read its codes as values")
 		}
 		if _, ok := w.parts[Input]; d.static && !ok {

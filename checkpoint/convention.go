@@ -135,6 +135,10 @@ func (c *Convention) scheme(f quant.Format) (scheme, bool) {
 // HasIgnore reports whether the configuration lists the modules that are not quantized.
 func (c *Convention) HasIgnore() bool { return c.hasIgnore }
 
+// LinearOnly reports whether clients look for quantized weights in linear modules
+// alone: not in embeddings or convolutions.
+func (c *Convention) LinearOnly() bool { return c.linearOnly }
+
 // Refuses returns why a weight cannot be stored in format f, or "".
 func (c *Convention) Refuses(f quant.Format, name string, shape []int64) string {
 	switch {

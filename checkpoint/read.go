@@ -29,6 +29,7 @@ type Model struct {
 type Problem struct {
 	Tensor string // or module; empty where it concerns the whole
 	Text   string // what is wrong and what to do
+	Mended bool   // a conversion makes it good
 }
 
 func (p Problem) String() string {

@@ -63,7 +63,7 @@ func Example() {
 	// Output:
 	// 42 weights to nvfp4 as compressed-tensors
 	//   model.embed_tokens.weight: 294912 of 294912 bytes; stays because: "embedding"
-	//   model.layers.0.input_layernorm.weight: 768 of 768 bytes; stays because: "1-D"
+	//   model.layers.0.input_layernorm.weight: 768 of 768 bytes; stays because: "has 1 dimension"
 	//   model.layers.0.mlp.down_proj.weight: 221188 of 786432 bytes; stays because: ""
 	//   model.embed_tokens.weight: bf16, +Inf dB
 	//   model.layers.0.input_layernorm.weight: bf16, +Inf dB

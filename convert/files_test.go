@@ -263,8 +263,8 @@ func TestSelection(t *testing.T) {
 		tensors = append(tensors, made{name + ".weight", safetensors.BF16, 1, shape})
 	}
 	src := openModel(t, writeModel(t, map[string][]made{"model.safetensors": tensors}, madeConfig))
-	quantized := func(s Selection) (names []string) {
-		plan, err := PlanQuantize(src, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP8}, Selection: s})
+	quantized := func(c *checkpoint.Convention, s Selection) (names []string) {
+		plan, err := PlanQuantize(src, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP8}, Convention: c, Selection: s})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -292,17 +292,83 @@ func TestSelection(t *testing.T) {
 		{"none", Selection{}, names(tensors[stay:])},
 		{"include", Selection{Include: pattern(`^lm_head\.`)}, append(names(tensors[stay:]), "lm_head.weight")},
 		{"exclude", Selection{Exclude: pattern(`^l\.0|output`)}, []string{"scorer.weight"}},
-		{"both", Selection{Include: pattern("lm_head|wte"), Exclude: pattern("head|^l")}, []string{"scorer.weight", "transformer.wte.weight"}},
+		{"both", Selection{Include: pattern("lm_head|^output"), Exclude: pattern("head|^l")}, []string{"scorer.weight", "output.weight"}},
+		{"no linear modules", Selection{Include: pattern("wte|wpe|embed|conv|norm|ln_"), Exclude: pattern("^l.*(_|w1|output)")}, []string{"scorer.weight"}},
 	} {
 		slices.Sort(tc.want)
-		if got := slices.Sorted(slices.Values(quantized(tc.s))); !slices.Equal(got, tc.want) {
+		if got := slices.Sorted(slices.Values(quantized(nil, tc.s))); !slices.Equal(got, tc.want) {
 			t.Errorf("%s: quantized are %q, want %q", tc.name, got, tc.want)
 		}
 	}
-	if _, err := PlanQuantize(src, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP8}, Selection: Selection{Exclude: pattern("")}}); err == nil ||
-		!strings.HasSuffix(err.Error(), fmt.Sprintf("no weight would be quantized: %d excluded", len(tensors))) {
-		t.Errorf("with everything excluded: %v", err)
+	if got := quantized(checkpoint.Plain(), Selection{Include: pattern("wte|conv1d"), Exclude: pattern("^l.*(_|w1|output)")}); !slices.Equal(slices.Sorted(slices.Values(got)), []string{"l.0.conv1d.weight", "scorer.weight", "transformer.wte.weight"}) {
+		t.Errorf("plain: quantized are %q", got)
 	}
+	for _, tc := range []struct {
+		s    Selection
+		want string
+	}{
+		{Selection{Exclude: pattern("")}, fmt.Sprintf("no weight would be quantized: %d excluded; --include REGEXP quantizes weights that stay by default", len(tensors))},
+		{Selection{Exclude: pattern("q_prj")}, "--exclude 'q_prj' matches no weight of " + src.Source.Path},
+		{Selection{Include: append(pattern("lm_head"), pattern("wet")...)}, "--include 'wet' matches no weight of " + src.Source.Path},
+	} {
+		if _, err := PlanQuantize(src, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP8}, Selection: tc.s}); err == nil || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%v: error %v, want %q", tc.s, err, tc.want)
+		}
+	}
+	plan, err := PlanQuantize(src, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP8}, Selection: Selection{Include: pattern("wte")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := slices.IndexFunc(plan.Decisions, func(d Decision) bool { return d.Weight.Name == "transformer.wte.weight" })
+	if got := plan.Decisions[i].Reason; got != "embedding: compressed-tensors holds linear modules only" {
+		t.Errorf("an included embedding stays because of %q", got)
+	}
+}
+
+// TestPlanErrors has sources that no plan is made of, and says what to do.
+func TestPlanErrors(t *testing.T) {
+	weight := made{"l.0.weight", safetensors.BF16, 1, []int64{32, 32}}
+	bare := openModel(t, writeModel(t, map[string][]made{"model.safetensors": {weight}}, ""))
+	empty := openModel(t, writeModel(t, map[string][]made{"model.safetensors": {}}, madeConfig))
+	norm := openModel(t, writeModel(t, map[string][]made{"model.safetensors": {{"norm.weight", safetensors.BF16, 1, []int64{32}}}}, madeConfig))
+	mxfp8 := quant.Quantizer{Format: quant.MXFP8}
+	for _, tc := range []struct {
+		name string
+		src  *checkpoint.Model
+		c    *checkpoint.Convention
+		want string
+	}{
+		{"no config.json", bare, checkpoint.DefaultConvention(quant.MXFP8), "there is no config.json, in which convention compressed-tensors says how weights are quantized: fetch it, or choose --convention plain"},
+		{"no tensors", empty, nil, "it holds no tensors: name a checkpoint with weights"},
+		{"no weights", norm, nil, "no weight would be quantized: 1 has 1 dimension; --include"},
+	} {
+		if _, err := PlanQuantize(tc.src, QuantizeOptions{Quantizer: mxfp8, Convention: tc.c}); err == nil || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%s: error %v, want %q", tc.name, err, tc.want)
+		}
+	}
+	plan, err := PlanQuantize(bare, QuantizeOptions{Quantizer: mxfp8})
+	if err != nil || plan.Convention != checkpoint.Plain() {
+		t.Errorf("without config.json: %+v, %v", plan, err)
+	}
+	if _, err := PlanDequantize(bare, safetensors.F32); err == nil || !strings.Contains(err.Error(), "nothing here is quantized: name a checkpoint that quantize made") {
+		t.Errorf("dequantize: %v", err)
+	}
+}
+
+// TestWithoutIndex: shards that no index names are a problem of the source, and
+// none of what is made of it.
+func TestWithoutIndex(t *testing.T) {
+	dir := writeModel(t, madeModel(), madeConfig)
+	if err := os.Remove(filepath.Join(dir, safetensors.IndexName)); err != nil {
+		t.Fatal(err)
+	}
+	src := openModel(t, dir)
+	if len(src.Problems) != 1 || !strings.HasPrefix(src.Problems[0].Text, "there are 2 files of weights and no model.safetensors.index.json") {
+		t.Errorf("problems of the source: %v", src.Problems)
+	}
+	dst := filepath.Join(t.TempDir(), "out")
+	quantize(t, src, dst, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP8}}, RunOptions{})
+	compare(t, src, openModel(t, dst))
 }
 
 // TestSingleFile: one file in, one file out, plain; in compressed-tensors, what

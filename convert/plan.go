@@ -70,13 +70,13 @@ type Plan struct {
 // QuantizeOptions say how a checkpoint is to be quantized.
 type QuantizeOptions struct {
 	Quantizer  quant.Quantizer
-	Convention *checkpoint.Convention // nil: the client's that holds the format; plain for a single file
+	Convention *checkpoint.Convention // nil: the client's that holds the format; plain where there is no config.json
 	Selection  Selection
 }
 
 // PlanQuantize plans the quantization of a checkpoint. It fails where the
 // checkpoint is quantized already, where the convention has no layout for the
-// format, and where no weight would be quantized.
+// format, where a pattern matches nothing, and where no weight would be quantized.
 func PlanQuantize(source *checkpoint.Model, o QuantizeOptions) (*Plan, error) {
 	f := o.Quantizer.Format
 	if !f.Scaled() {
@@ -91,12 +91,18 @@ func PlanQuantize(source *checkpoint.Model, o QuantizeOptions) (*Plan, error) {
 	c := o.Convention
 	if c == nil {
 		c = checkpoint.DefaultConvention(f)
-		if source.Source.Single {
+		if source.Source.Config == nil {
 			c = checkpoint.Plain()
 		}
 	}
+	if c != checkpoint.Plain() && !source.Source.Single && source.Source.Config == nil {
+		return nil, fmt.Errorf("%s: there is no %s, in which convention %s says how weights are quantized: fetch it, or choose --convention %s", source.Source.Path, hf.ConfigName, c, checkpoint.Plain())
+	}
 	if !c.Holds(f) {
 		return nil, fmt.Errorf("convention %s has no layout for %s: it holds %s; or choose --convention %s", c, f, formatNames(c.Formats()), checkpoint.Plain())
+	}
+	if err := o.Selection.matched(source); err != nil {
+		return nil, err
 	}
 	p := &Plan{Source: source, Convention: c, Format: f, Quantizer: o.Quantizer, Ignore: []string{}}
 	for _, w := range source.Weights {
@@ -108,7 +114,10 @@ func PlanQuantize(source *checkpoint.Model, o QuantizeOptions) (*Plan, error) {
 		p.add(d)
 	}
 	if p.Count(Quantize) == 0 {
-		return nil, fmt.Errorf("%s: no weight would be quantized: %s", source.Source.Path, p.reasons())
+		if len(p.Decisions) == 0 {
+			return nil, fmt.Errorf("%s: it holds no tensors: name a checkpoint with weights", source.Source.Path)
+		}
+		return nil, fmt.Errorf("%s: no weight would be quantized: %s; --include REGEXP quantizes weights that stay by default", source.Source.Path, p.reasons())
 	}
 	slices.Sort(p.Ignore)
 	metadata := map[string]string{}
@@ -130,10 +139,13 @@ func PlanQuantize(source *checkpoint.Model, o QuantizeOptions) (*Plan, error) {
 func PlanDequantize(source *checkpoint.Model, dtype safetensors.Dtype) (*Plan, error) {
 	path := source.Source.Path
 	if source.Convention == nil || source.Quantized() == 0 {
-		return nil, fmt.Errorf("%s: nothing here is quantized in a way that is known", path)
+		if problems := lasting(source); len(problems) > 0 {
+			return nil, fmt.Errorf("%s: nothing here is quantized in a way that is known: %s", path, problems[0])
+		}
+		return nil, fmt.Errorf("%s: nothing here is quantized: name a checkpoint that quantize made, or another of convention %s", path, conventionNames())
 	}
-	if n := len(source.Problems); n > 0 {
-		return nil, fmt.Errorf("%s: %s (%d problems; microscale inspect lists them)", path, source.Problems[0], n)
+	if problems := lasting(source); len(problems) > 0 {
+		return nil, fmt.Errorf("%s: %s (%d problems; microscale inspect lists them)", path, problems[0], len(problems))
 	}
 	p := &Plan{Source: source}
 	for _, w := range source.Weights {
@@ -282,10 +294,23 @@ func refuseQuantized(m *checkpoint.Model) error {
 		}
 		return fmt.Errorf("%s: already quantized (%s, %s): dequantize it first, or start from the original checkpoint", path, m.Convention, format)
 	}
-	if len(m.Problems) > 0 {
-		return fmt.Errorf("%s: already quantized, in a way that is not known here: %s", path, m.Problems[0])
+	if problems := lasting(m); len(problems) > 0 {
+		return fmt.Errorf("%s: already quantized, in a way that is not known here: %s", path, problems[0])
 	}
 	return nil
+}
+
+// lasting returns the problems that a conversion does not make good.
+func lasting(m *checkpoint.Model) []checkpoint.Problem {
+	return slices.DeleteFunc(slices.Clone(m.Problems), func(p checkpoint.Problem) bool { return p.Mended })
+}
+
+func conventionNames() string {
+	var names []string
+	for _, c := range checkpoint.Conventions() {
+		names = append(names, c.Name)
+	}
+	return strings.Join(names, " or ")
 }
 
 func formatNames(formats []quant.Format) string {

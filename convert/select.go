@@ -3,6 +3,7 @@ package convert
 import (
 	"fmt"
 	"regexp"
+	"slices"
 
 	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/quant"
@@ -13,16 +14,17 @@ import (
 // gives the reason.
 var left = []struct {
 	reason string
+	other  bool // the module is none of class Linear
 	name   *regexp.Regexp
 }{
-	{"norm", regexp.MustCompile(`norm|(^|\.)ln_`)},
-	{"embedding", regexp.MustCompile(`embed|(^|[._])emb\.|(^|\.)w[tp]e\.|(^|\.)shared\.weight$|relative_attention_bias`)},
-	{"output head", regexp.MustCompile(`(^|\.)(lm_head|head|classifier|score|cls|qa_outputs)\.|^output\.`)},
-	{"router", regexp.MustCompile(`router|(^|\.)gate\.weight$|shared_expert_gate`)},
-	{"transposed, as GPT-2 has it", regexp.MustCompile(`(^|\.)c_(attn|proj|fc)\.`)},
-	{"convolution", regexp.MustCompile(`(^|\.)conv|conv1d`)},
-	{"vision or audio", regexp.MustCompile(`vision|visual|audio_tower|multi_modal_projector|mm_projector`)},
-	{"multi-token prediction", regexp.MustCompile(`(^|\.)mtp\.|nextn|(^|\.)eh_proj\.`)},
+	{"norm", true, regexp.MustCompile(`norm|(^|\.)ln_`)},
+	{"embedding", true, regexp.MustCompile(`embed|(^|[._])emb\.|(^|\.)w[tp]e\.|(^|\.)shared\.weight$|relative_attention_bias`)},
+	{"output head", false, regexp.MustCompile(`(^|\.)(lm_head|head|classifier|score|cls|qa_outputs)\.|^output\.`)},
+	{"router", false, regexp.MustCompile(`router|(^|\.)gate\.weight$|shared_expert_gate`)},
+	{"transposed, as GPT-2 has it", true, regexp.MustCompile(`(^|\.)c_(attn|proj|fc)\.`)},
+	{"convolution", true, regexp.MustCompile(`(^|\.)conv|conv1d`)},
+	{"vision or audio", false, regexp.MustCompile(`vision|visual|audio_tower|multi_modal_projector|mm_projector`)},
+	{"multi-token prediction", false, regexp.MustCompile(`(^|\.)mtp\.|nextn|(^|\.)eh_proj\.`)},
 }
 
 // Selection says which weights are quantized, beyond what shape and dtype allow.
@@ -34,7 +36,7 @@ type Selection struct {
 // reason returns why a weight is not quantized, or "" where it is.
 func (s Selection) reason(w *checkpoint.Weight, f quant.Format, c *checkpoint.Convention) string {
 	if len(w.Shape) != 2 {
-		return fmt.Sprintf("%d-D", len(w.Shape))
+		return dimensions(len(w.Shape))
 	}
 	if !w.Dense() {
 		return w.FormatName() + " elements"
@@ -42,14 +44,40 @@ func (s Selection) reason(w *checkpoint.Weight, f quant.Format, c *checkpoint.Co
 	if matches(s.Exclude, w.Name) {
 		return "excluded"
 	}
-	if !matches(s.Include, w.Name) {
-		for _, l := range left {
-			if l.name.MatchString(w.Name) {
-				return l.reason
-			}
+	included := matches(s.Include, w.Name)
+	for _, l := range left {
+		switch {
+		case !l.name.MatchString(w.Name):
+		case !included:
+			return l.reason
+		case l.other && c.LinearOnly():
+			return fmt.Sprintf("%s: %s holds linear modules only", l.reason, c)
 		}
 	}
 	return c.Refuses(f, w.Name, w.Shape)
+}
+
+func dimensions(n int) string {
+	if n == 1 {
+		return "has 1 dimension"
+	}
+	return fmt.Sprintf("has %d dimensions", n)
+}
+
+// matched fails where a pattern matches no weight: it is misspelled, and what it
+// should have spared would be quantized.
+func (s Selection) matched(m *checkpoint.Model) error {
+	for _, list := range []struct {
+		flag     string
+		patterns []*regexp.Regexp
+	}{{"include", s.Include}, {"exclude", s.Exclude}} {
+		for _, p := range list.patterns {
+			if !slices.ContainsFunc(m.Weights, func(w *checkpoint.Weight) bool { return p.MatchString(w.Name) }) {
+				return fmt.Errorf("--%s '%s' matches no weight of %s: microscale inspect lists their names", list.flag, p, m.Source.Path)
+			}
+		}
+	}
+	return nil
 }
 
 func matches(patterns []*regexp.Regexp, name string) bool {

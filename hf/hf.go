@@ -42,6 +42,7 @@ type Checkpoint struct {
 	Path   string // as it was opened, for messages
 	Single bool   // a single file: no config, no index, no other files
 	Config []byte // config.json as it is, nil where there is none
+	Index  bool   // there is an index
 
 	members map[string]json.RawMessage // of Config, NaN and infinities as zeros
 	shards  []Shard
@@ -110,6 +111,7 @@ func (c *Checkpoint) openDirectory() error {
 	if err != nil {
 		return err
 	}
+	c.Index = index != nil
 	for _, name := range names {
 		if err := c.addShard(name, filepath.Join(c.Path, name)); err != nil {
 			return err

@@ -126,6 +126,9 @@ func TestShards(t *testing.T) {
 			if got := strings.Join(c.Extra(), " "); got != test.extra {
 				t.Errorf("extra %q, want %q", got, test.extra)
 			}
+			if _, index := test.tree[indexFile]; c.Index != index {
+				t.Errorf("Index is %t", c.Index)
+			}
 			if c.Single != (test.path != "") {
 				t.Errorf("Single is %t", c.Single)
 			}

@@ -300,6 +300,7 @@ var damages = []struct {
 	{"no targets", "mxfp8", ct, func(d *directory) { delete(groupOf(d), "targets") }, "l.0.a.weight: it is quantized, but no target of quantization_config selects it"},
 	{"targets of another class", "mxfp8", ct, func(d *directory) { groupOf(d)["targets"] = []any{"Embedding"} }, "l.0.a.weight: it is quantized, but no target of quantization_config selects it"},
 	{"targets by name", "mxfp8", ct, func(d *directory) { groupOf(d)["targets"] = []any{"l.0.a", "l.0.b"} }, ""},
+	{"targets without those that stay", "mxfp8", ct, func(d *directory) { ignore()(d); groupOf(d)["targets"] = []any{"re:l" + `\.`} }, ""},
 	{"targets by pattern", "nvfp4", ct, func(d *directory) { groupOf(d)["targets"] = []any{`re:l\.\d`} }, ""},
 	{"targets of some", "nvfp4", ct, func(d *directory) { groupOf(d)["targets"] = []any{"re:.*a$"} }, "l.0.b.weight: it is quantized, but no target of quantization_config selects it"},
 	{"no activations", "mxfp8", ct, func(d *directory) { groupOf(d)["input_activations"] = nil }, ""},
