@@ -50,7 +50,7 @@ func (o *output) admit(source *hf.Checkpoint, force bool) error {
 		o.replace = false
 		return nil
 	case err != nil:
-		return fmt.Errorf("%s: the destination cannot be looked at: %w", o.final, err)
+		return cannotWrite(filepath.Dir(o.final), err)
 	case !force:
 		return fmt.Errorf("%s: the destination exists: choose another name, or replace it with --force", o.final)
 	case info.Mode()&os.ModeSymlink != 0:

@@ -83,7 +83,7 @@ func TestDestination(t *testing.T) {
 		{"force on a link in a checkpoint", "src", "linked", true, "linked/data is no part of a checkpoint"},
 		{"a partial directory of somebody else", "src", "mine", false, "mine.microscale-partial: it has \"notes.txt\", which no run of this program writes"},
 		{"a replaced directory of somebody else", "src", "old", true, "old.microscale-replaced/notes.txt is no part of a checkpoint"},
-		{"below a file", "src", "file.txt/out", false, "file.txt"},
+		{"below a file", "src", "file.txt/out", false, "file.txt: this folder cannot be written (not a directory): choose a destination elsewhere"},
 		{"its own partial directory", "out.microscale-partial", "out", false, "source and destination are the same"},
 		{"its own replaced directory", "out.microscale-replaced", "out", true, "source and destination are the same"},
 	} {
@@ -371,6 +371,21 @@ func TestForceStuck(t *testing.T) {
 	out.abort()
 	if after := contents(t, dst); !maps.EqualFunc(before, after, bytes.Equal) || names(t, dir) != "dst src" {
 		t.Errorf("the destination has changed, and beside it is %s", names(t, dir))
+	}
+}
+
+// TestCannotWrite: a folder that does not take the result is named, and the file
+// that could not be made is not.
+func TestCannotWrite(t *testing.T) {
+	err := cannotWrite("out", &os.PathError{Op: "mkdir", Path: "out/x.microscale-partial", Err: syscall.EROFS})
+	if want := "out: this folder cannot be written (read-only file system): choose a destination elsewhere"; err.Error() != want || !errors.Is(err, syscall.EROFS) {
+		t.Errorf("%v, want %s", err, want)
+	}
+	dir := t.TempDir()
+	plan := planOf(t, filepath.Join(dir, "src"))
+	writeText(t, filepath.Join(dir, "file"), "mine")
+	if _, err := plan.Run(context.Background(), filepath.Join(dir, "file", "sub", "out"), RunOptions{}); err == nil || !strings.Contains(err.Error(), "this folder cannot be written (not a directory)") {
+		t.Errorf("below a file: error %v", err)
 	}
 }
 

@@ -177,7 +177,11 @@ func (c *Checkpoint) checkIndex(index *safetensors.Index) error {
 		t, ok := c.Lookup(name)
 		switch {
 		case !ok:
-			return tensorFault(path, name, fmt.Sprintf("the index says that it is in %q, but it is in no file", file), fixFetch)
+			where := "no file"
+			if other := c.elsewhere(name); other != "" {
+				where = fmt.Sprintf("%q, which the index does not name", other)
+			}
+			return tensorFault(path, name, fmt.Sprintf("the index says that it is in %q, but it is in %s", file, where), "correct the index, or "+fixFetch)
 		case t.Shard.Name != file:
 			return tensorFault(path, name, fmt.Sprintf("the index says that it is in %q, but it is in %q", file, t.Shard.Name),
 				"correct the index, or "+fixFetch)
@@ -190,4 +194,25 @@ func (c *Checkpoint) checkIndex(index *safetensors.Index) error {
 		}
 	}
 	return nil
+}
+
+// elsewhere returns the file of the directory that has a tensor and is no shard,
+// or "".
+func (c *Checkpoint) elsewhere(tensor string) string {
+	entries, _ := os.ReadDir(c.Path) // what cannot be read has it not
+	for _, e := range entries {
+		if !isWeights(e.Name()) || c.knows(e.Name()) {
+			continue
+		}
+		f, err := safetensors.Open(filepath.Join(c.Path, e.Name()))
+		if err != nil {
+			continue
+		}
+		found := slices.ContainsFunc(f.Tensors(), func(t safetensors.TensorInfo) bool { return t.Name == tensor })
+		_ = f.Close() // nothing was written
+		if found {
+			return e.Name()
+		}
+	}
+	return ""
 }
