@@ -75,6 +75,9 @@ so do the other files of the directory.`,
 		}
 		out := cmd.OutOrStdout()
 		if *dryRun {
+			if err := plan.Admit(args[1], options.Force); err != nil {
+				return err
+			}
 			printLeft(cmd.ErrOrStderr(), source)
 			return printPlan(out, plan, args, *each, *asJSON)
 		}

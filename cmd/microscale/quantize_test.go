@@ -170,6 +170,11 @@ func TestQuantizeRefuses(t *testing.T) {
 			model(twoWeights()...)(t, dir)
 			directory(t, filepath.Join(dir, "dst"), twoWeights()...)
 		}, "--format mxfp8", []string{"dst: the destination exists", "--force"}},
+		{"a destination that exists, without writing", func(t *testing.T, dir string) {
+			model(twoWeights()...)(t, dir)
+			directory(t, filepath.Join(dir, "dst"), twoWeights()...)
+		}, "--format mxfp8 --dry-run", []string{"dst: the destination exists", "--force"}},
+		{"a pattern of no weight", model(twoWeights()...), "--format mxfp8 --exclude q_prj", []string{"--exclude 'q_prj' matches no weight of"}},
 		{"a destination below a file", func(t *testing.T, dir string) {
 			model(twoWeights()...)(t, dir)
 			writeFile(t, filepath.Join(dir, "dst"), nil)
