@@ -48,15 +48,9 @@ func (q *Quantizer) exponentConstants() exponentConstants {
 		c.base = uint32(2*exponentBias + bias + m - 1)
 		c.limit = math.Float32bits(float32(e.MaxCode()))
 	}
-	switch {
-	case q.Rule == RatioCeil && q.ExactRatio:
-		c.up = mantissaMask - math.Float32bits(e.Max())&mantissaMask
-	case q.Rule == RatioCeil:
+	c.up = scaleRules[q.Rule].carry(q)
+	if q.Rule == RatioCeil && !q.ExactRatio { // of the product with the reciprocal, every fraction
 		c.ratio, c.up, c.down = math.Float32bits(reciprocalMax(e)), mantissaMask, 0
-	case q.Rule == Ceil:
-		c.up = mantissaMask
-	case q.Rule == Even:
-		c.up = 1 << (mantissaBits - 1 - q.evenMantissa())
 	}
 	return c
 }
@@ -80,9 +74,8 @@ type globalConstants struct {
 }
 
 func newGlobalConstants(element *format.Scalar, g global) globalConstants {
-	reciprocal := float32(1 / element.Max())
 	return globalConstants{
-		encode:      float32(g.encode * reciprocal),
+		encode:      float32(g.encode * reciprocalMax(element)),
 		decode:      g.decode,
 		infinity:    exponentMask,
 		limit:       element.Max(),

@@ -22,18 +22,18 @@ const (
 	Even                       // up where m rounds up to 2 at the element's mantissa width
 )
 
+// scaleRules are the rules as what is added to the mantissa bits of amax, rounded
+// up where the sum carries. The kernels compute with the same number.
 var scaleRules = []struct {
-	name string
-	up   func(amax uint32, q *Quantizer) bool
+	name  string
+	carry func(q *Quantizer) uint32
 }{
-	RatioCeil: {"rceil", func(a uint32, q *Quantizer) bool {
-		return a&mantissaMask > math.Float32bits(q.Format.Element.Max())&mantissaMask
+	RatioCeil: {"rceil", func(q *Quantizer) uint32 {
+		return mantissaMask - math.Float32bits(q.Format.Element.Max())&mantissaMask
 	}},
-	Floor: {"floor", func(uint32, *Quantizer) bool { return false }},
-	Ceil:  {"ceil", func(a uint32, _ *Quantizer) bool { return a&mantissaMask > 0 }},
-	Even: {"even", func(a uint32, q *Quantizer) bool {
-		return a&mantissaMask+1<<(mantissaBits-1-q.evenMantissa()) > mantissaMask
-	}},
+	Floor: {"floor", func(*Quantizer) uint32 { return 0 }},
+	Ceil:  {"ceil", func(*Quantizer) uint32 { return mantissaMask }},
+	Even:  {"even", func(q *Quantizer) uint32 { return 1 << (mantissaBits - 1 - q.EvenBits()) }},
 }
 
 // String returns the name used on the command line.
@@ -92,7 +92,7 @@ func (q *Quantizer) exponentCode(amax uint32) byte {
 		amax <<= shift
 		e = 1 - shift
 	}
-	if scaleRules[q.Rule].up(amax, q) {
+	if amax&mantissaMask+scaleRules[q.Rule].carry(q) > mantissaMask {
 		e++
 	}
 	if e == 0xff && poison && q.Rule == Even {
@@ -107,8 +107,8 @@ const (
 	e8m0NaN = 0xff
 )
 
-// evenMantissa returns the mantissa width that the Even rule rounds to.
-func (q *Quantizer) evenMantissa() int {
+// EvenBits returns the mantissa bits that the Even rule rounds amax to.
+func (q *Quantizer) EvenBits() int {
 	if q.EvenMantissa > 0 {
 		return q.EvenMantissa
 	}

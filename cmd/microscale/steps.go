@@ -143,14 +143,7 @@ var roundsUp = map[quant.ScaleRule]func(q *quant.Quantizer, m float32, largest s
 		return "amax is a power of two", false
 	},
 	quant.Even: func(q *quant.Quantizer, m float32, _ string) (string, bool) {
-		bits := q.EvenMantissa
-		switch {
-		case bits > 0:
-		case q.Format.Element.Integer:
-			bits = q.Format.Element.Mantissa - 1
-		default:
-			bits = q.Format.Element.Mantissa
-		}
+		bits := q.EvenBits()
 		unit := math.Ldexp(1, -bits)
 		rounded := math.Floor(float64(m)/unit+0.5) * unit
 		return fmt.Sprintf("%s rounds to %g at %d bits", shortText(m), rounded, bits), rounded >= 2
