@@ -38,6 +38,8 @@ layout: format quant tensor
 gemm: layout quant tensor format internal/cpu internal/parallel
 bench: gemm quant tensor format internal/cpu
 profile: format quant
+recipe: quant format
+nn: recipe gemm quant tensor format internal/parallel
 hf: safetensors
 hf/sample: hf safetensors format tensor
 checkpoint: safetensors hf quant tensor format

@@ -1,0 +1,167 @@
+package nn
+
+import (
+	"fmt"
+	"reflect"
+
+	"github.com/microscale-go/microscale/format"
+	"github.com/microscale-go/microscale/quant"
+	"github.com/microscale-go/microscale/recipe"
+	"github.com/microscale-go/microscale/tensor"
+)
+
+// weightCopies are the two copies of a weight, as the recipe that they were made
+// under quantizes it. They are kept from one microbatch to the next.
+type weightCopies struct {
+	rowwise, columnwise *quant.Tensor // for fprop and dgrad
+	made                recipe.Operand
+}
+
+// gemms has, by operand of a linear layer, the products that take it rowwise and
+// columnwise.
+var gemms = [...][2]recipe.GEMM{
+	Input:  {recipe.Fprop, recipe.Wgrad},
+	Weight: {recipe.Fprop, recipe.Dgrad},
+	Grad:   {recipe.Dgrad, recipe.Wgrad},
+}
+
+// quantizers returns what quantizes an operand of a linear layer under s: what the
+// recipe says, and a cast to its activations for products of high precision.
+func (s *Scope) quantizers(o Operand) recipe.Operand {
+	q := [...]recipe.Operand{Input: s.Recipe.Input, Weight: s.Recipe.Weight, Grad: s.Recipe.Grad}[o]
+	high := quant.Quantizer{Format: s.Recipe.Activations}
+	if s.Calibrating || s.Recipe.Precision(gemms[o][quant.Rowwise]) == recipe.HighPrecision {
+		q.Rowwise = high
+	}
+	if s.Calibrating || s.Recipe.Precision(gemms[o][quant.Columnwise]) == recipe.HighPrecision {
+		q.Columnwise = high
+	}
+	return q
+}
+
+// quantize returns the two copies of an operand, those that are asked for.
+func (l *Linear) quantize(s *Scope, o Operand, x tensor.Dense, rowwise, columnwise bool) (row, col *quant.Tensor, err error) {
+	q := s.quantizers(o)
+	inverse := l.delayedInverse(s, o, x)
+	with := func(q quant.Quantizer, d quant.Direction) quant.With {
+		w := quant.With{Threads: s.Threads}
+		if q.Format.PerTensor() {
+			w.Inverse = inverse
+		}
+		if q.Rounding == format.Stochastic {
+			w.Random = s.random(l.Name, o, d)
+		}
+		return w
+	}
+	if rowwise || columnwise && q.Shared() {
+		if row, err = q.Rowwise.Rowwise(x, with(q.Rowwise, quant.Rowwise)); err != nil {
+			return nil, nil, fmt.Errorf("%s: %w", o, err)
+		}
+	}
+	switch {
+	case !columnwise:
+	case q.Shared():
+		if col, err = row.Transpose(); err != nil {
+			return nil, nil, fmt.Errorf("%s: %w", o, err)
+		}
+	default:
+		if col, err = q.Columnwise.Columnwise(x, with(q.Columnwise, quant.Columnwise)); err != nil {
+			return nil, nil, fmt.Errorf("%s: %w", o, err)
+		}
+	}
+	if s.Observe != nil {
+		for d, t := range []*quant.Tensor{row, col} {
+			if t != nil {
+				s.Observe(Observation{l.Name, o, quant.Direction(d), gemms[o][d], x, t})
+			}
+		}
+	}
+	return row, col, nil
+}
+
+// delayedInverse returns the encode scale of an operand under delayed scaling, nil
+// under other recipes, and takes in the operand's amax.
+func (l *Linear) delayedInverse(s *Scope, o Operand, x tensor.Dense) *float32 {
+	if !s.Recipe.Delayed.Enabled() {
+		return nil
+	}
+	d := &l.delayed[o]
+	d.prepare(s.Recipe.Delayed.AmaxHistoryLen)
+	if s.Recompute && o != Grad {
+		return &d.used
+	}
+	if !s.Inference {
+		d.observe(quant.Amax(x, s.Threads))
+	}
+	d.used = d.scale
+	return &d.used
+}
+
+// quantizeWeight makes the copies of the weight where it is time to: at the first
+// microbatch of a step, and where there are none of this recipe.
+func (l *Linear) quantizeWeight(s *Scope, backward bool) error {
+	c, q := &l.weight, s.quantizers(Weight)
+	made := c.rowwise != nil && (c.columnwise != nil || !backward) && reflect.DeepEqual(c.made, q)
+	if made && (s.Recompute || s.Microbatch > 0) {
+		return nil
+	}
+	w := l.Weight.Value
+	if err := s.checkShape(Weight, w); err != nil {
+		return err
+	}
+	if s.Recipe.Activations.Element != format.F32 {
+		w = w.Clone()
+		roundTo(w, s.Recipe.Activations, s.Threads)
+	}
+	row, col, err := l.quantize(s, Weight, w, true, backward)
+	if err != nil {
+		return err
+	}
+	*c = weightCopies{row, col, q}
+	return nil
+}
+
+// originalInput returns x as Scope.SaveOriginalInput keeps it.
+func (l *Linear) originalInput(s *Scope, x tensor.Dense) (*quant.Tensor, error) {
+	if s.Recipe.Delayed.Enabled() {
+		return nil, fmt.Errorf("delayed scaling does not go with SaveOriginalInput: the scale of the forward pass is gone by then")
+	}
+	return quant.Quantizer{Format: s.Recipe.Activations}.Rowwise(x, quant.With{Threads: s.Threads})
+}
+
+// savedInput makes saved.input from the original, where that was saved.
+func (l *Linear) savedInput(s *Scope, saved *LinearSaved) (err error) {
+	if saved.original != nil {
+		_, saved.input, err = l.quantize(s, Input, saved.original.Dequantize(s.Threads), false, true)
+	}
+	return err
+}
+
+// checkShape reports a shape that Transformer Engine does not quantize under the
+// recipe.
+func (s *Scope) checkShape(o Operand, x tensor.Dense) error {
+	rows, cols := s.Recipe.Divisor()
+	if s.Calibrating || x.Rows%rows == 0 && x.Cols%cols == 0 {
+		return nil
+	}
+	hint := ""
+	if x.Cols%cols == 0 && o != Weight {
+		hint = fmt.Sprintf("; pad the tokens to a multiple of %d (Scope.Pad)", s.Recipe.Alignment())
+	}
+	return fmt.Errorf("the recipe %s requires the product of all dimensions except the last to be divisible by %d and the last dimension to be divisible by %d, but got the %s with dims %d×%d%s",
+		s.Recipe.Name, rows, cols, o, x.Rows, x.Cols, hint)
+}
+
+// pad returns x with rows of zeros up to the recipe's alignment, where the scope
+// asks for that, else x.
+func (s *Scope) pad(x tensor.Dense) tensor.Dense {
+	n := s.Recipe.Alignment()
+	if !s.Pad || x.Rows%n == 0 {
+		return x
+	}
+	padded := tensor.New((x.Rows+n-1)/n*n, x.Cols)
+	for i := range x.Rows {
+		copy(padded.Row(i), x.Row(i))
+	}
+	return padded
+}

@@ -1,0 +1,33 @@
+package recipe
+
+import (
+	"fmt"
+
+	"github.com/microscale-go/microscale/format"
+	"github.com/microscale-go/microscale/quant"
+)
+
+// withElement returns f with another element format: a row of quant's table where
+// there is one.
+func withElement(f quant.Format, element *format.Scalar) quant.Format {
+	f.Element = element
+	return named(f, fmt.Sprintf("%s-%s", f.Name, element))
+}
+
+// withBlock returns f with another block shape.
+func withBlock(f quant.Format, block quant.Shape) quant.Format {
+	f.Block = block
+	return named(f, fmt.Sprintf("%s-%dx%d", f.Name, block.Rows, block.Cols))
+}
+
+// named returns the row of quant's table that stores what f does, or f under the
+// name given.
+func named(f quant.Format, name string) quant.Format {
+	for _, row := range quant.Formats() {
+		if row.Element == f.Element && row.Scale == f.Scale && row.Block == f.Block && row.Global == f.Global {
+			return row
+		}
+	}
+	f.Name, f.Aliases = name, nil
+	return f
+}
