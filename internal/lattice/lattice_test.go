@@ -31,6 +31,7 @@ internal/asmgen:
 internal/guard:
 measure:
 safetensors:
+gguf:
 format:
 tensor: format
 quant: format tensor internal/cpu internal/parallel

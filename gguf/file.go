@@ -1,0 +1,116 @@
+package gguf
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+)
+
+// A File is an open GGUF file. Its methods may be called from several goroutines
+// at once, except Close.
+type File struct {
+	*Header
+	name      string
+	r         io.ReaderAt
+	closer    io.Closer // nil when the caller owns r
+	size      int64
+	dataStart int64
+	byName    map[string]int
+}
+
+// Open opens a file and checks its header. Tensor data is not read.
+func Open(path string) (*File, error) {
+	// Asked before opening, since opening a named pipe would wait for a writer.
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, &ContainerError{Path: path, Offset: -1, Problem: "not a regular file", Fix: "name a file"}
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	if info, err = f.Stat(); err != nil {
+		f.Close()
+		return nil, err
+	}
+	file, err := NewFile(f, info.Size(), path)
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	file.closer = f
+	return file, nil
+}
+
+// NewFile checks the header of a file of size bytes that is read through r. The
+// name is for errors only.
+func NewFile(r io.ReaderAt, size int64, name string) (*File, error) {
+	header, dataStart, err := readHeader(r, size)
+	if e, ok := errors.AsType[*ContainerError](err); ok {
+		e.Path = name
+		return nil, e
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	f := &File{Header: header, name: name, r: r, size: size, dataStart: dataStart, byName: make(map[string]int, len(header.Tensors))}
+	for i, t := range header.Tensors {
+		f.byName[t.Name] = i
+	}
+	return f, nil
+}
+
+// Name returns the path or name that the file was opened with.
+func (f *File) Name() string { return f.name }
+
+// Size returns the size of the file in bytes.
+func (f *File) Size() int64 { return f.size }
+
+// Lookup returns the tensor of a name.
+func (f *File) Lookup(name string) (TensorInfo, bool) {
+	i, ok := f.byName[name]
+	if !ok {
+		return TensorInfo{}, false
+	}
+	return f.Tensors[i], true
+}
+
+// ReadTensorAt fills p with the bytes of a tensor of this file, starting off bytes
+// into it. It fails, and reads nothing, when [off, off+len(p)) is not inside the
+// tensor. A file that has become shorter than it was when it was opened gives a
+// [*ContainerError].
+func (f *File) ReadTensorAt(p []byte, t TensorInfo, off int64) error {
+	if err := checkRange(f.name, t, len(p), off); err != nil {
+		return err
+	}
+	at := f.dataStart + t.Begin + off
+	n, err := f.r.ReadAt(p, at)
+	switch {
+	case n == len(p):
+		return nil
+	case err == io.EOF || err == io.ErrUnexpectedEOF:
+		return &ContainerError{Path: f.name, Tensor: t.Name, Offset: at + int64(n), Fix: "fetch it again",
+			Problem: fmt.Sprintf("the file ended %d bytes early: it changed or was truncated after it was opened", len(p)-n)}
+	}
+	return ioError(f.name, fmt.Sprintf("tensor %s: byte %d", quote(t.Name), at+int64(n)), err)
+}
+
+// checkRange checks that the n bytes at off are inside a tensor.
+func checkRange(path string, t TensorInfo, n int, off int64) error {
+	if off < 0 || off > t.Bytes() || int64(n) > t.Bytes()-off {
+		return fmt.Errorf("%s: tensor %s: %d bytes at %d are not inside its %d bytes", path, quote(t.Name), n, off, t.Bytes())
+	}
+	return nil
+}
+
+// Close closes a file that [Open] opened. It does nothing after [NewFile].
+func (f *File) Close() error {
+	if f.closer == nil {
+		return nil
+	}
+	return f.closer.Close()
+}
