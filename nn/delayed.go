@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/recipe"
+	"github.com/microscale-go/microscale/tensor"
 )
 
 // A delayedScale is the state of delayed scaling of one operand: the encode scale
@@ -32,6 +34,23 @@ func (d *delayedScale) prepare(length int) {
 
 // observe takes in the amax of a tensor.
 func (d *delayedScale) observe(amax float32) { d.history[0] = max(d.history[0], amax) }
+
+// take takes in the amax of x and returns the scale to quantize it with. A
+// recomputation takes the scale of the pass that it repeats, and its amax is known;
+// inference leaves no trace.
+func (d *delayedScale) take(s *Scope, o Operand, x tensor.Dense) *float32 {
+	d.prepare(s.Recipe.Delayed.AmaxHistoryLen)
+	scale := d.scale
+	switch {
+	case s.Inference:
+	case s.Recompute && !isGradient(o):
+		scale = d.used
+	default:
+		d.observe(quant.Amax(x, s.Threads))
+		d.used = scale
+	}
+	return &scale
+}
 
 // update computes the scale of the next step from the history, and moves on. It
 // is the fused kernel of Transformer Engine (delayed_scaling.cu), which leaves the

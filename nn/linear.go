@@ -161,7 +161,7 @@ func (l *Linear) updateScales(s *Scope, operands ...Operand) {
 	}
 	for _, o := range operands {
 		l.delayed[o].prepare(s.Recipe.Delayed.AmaxHistoryLen)
-		l.delayed[o].update(s.Recipe.Delayed, s.quantizers(o).Rowwise.Format.Element.Max())
+		l.delayed[o].update(s.Recipe.Delayed, s.fp8Max(o))
 	}
 }
 

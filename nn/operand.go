@@ -42,7 +42,10 @@ func (s *Scope) quantizers(o Operand) recipe.Operand {
 // quantize returns the two copies of an operand, those that are asked for.
 func (l *Linear) quantize(s *Scope, o Operand, x tensor.Dense, rowwise, columnwise bool) (row, col *quant.Tensor, err error) {
 	q := s.quantizers(o)
-	inverse := l.delayedInverse(s, o, x)
+	var inverse *float32
+	if s.Recipe.Delayed.Enabled() {
+		inverse = l.delayed[o].take(s, o, x)
+	}
 	with := func(q quant.Quantizer, d quant.Direction) quant.With {
 		w := quant.With{Threads: s.Threads}
 		if q.Format.PerTensor() {
@@ -77,24 +80,6 @@ func (l *Linear) quantize(s *Scope, o Operand, x tensor.Dense, rowwise, columnwi
 		}
 	}
 	return row, col, nil
-}
-
-// delayedInverse returns the encode scale of an operand under delayed scaling, nil
-// under other recipes, and takes in the operand's amax.
-func (l *Linear) delayedInverse(s *Scope, o Operand, x tensor.Dense) *float32 {
-	if !s.Recipe.Delayed.Enabled() {
-		return nil
-	}
-	d := &l.delayed[o]
-	d.prepare(s.Recipe.Delayed.AmaxHistoryLen)
-	if s.Recompute && o != Grad {
-		return &d.used
-	}
-	if !s.Inference {
-		d.observe(quant.Amax(x, s.Threads))
-	}
-	d.used = d.scale
-	return &d.used
 }
 
 // quantizeWeight makes the copies of the weight where it is time to: at the first
