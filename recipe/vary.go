@@ -2,6 +2,7 @@ package recipe
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/microscale-go/microscale/format"
 	"github.com/microscale-go/microscale/quant"
@@ -30,4 +31,17 @@ func named(f quant.Format, name string) quant.Format {
 	}
 	f.Name, f.Aliases = name, nil
 	return f
+}
+
+// lookupFormat finds a row of quant's table, or one of the E5M2 forms that hybrid
+// recipes have.
+func lookupFormat(name string) (quant.Format, error) {
+	for _, f := range quant.Formats() {
+		if f.Element == format.E4M3 {
+			if e5m2 := withElement(f, format.E5M2); strings.EqualFold(e5m2.Name, name) {
+				return e5m2, nil
+			}
+		}
+	}
+	return quant.Lookup(name)
 }

@@ -1,0 +1,309 @@
+package recipe
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/microscale-go/microscale/format"
+	"github.com/microscale-go/microscale/quant"
+)
+
+// A Switch changes one thing of a recipe. The same table serves recipe files, whose
+// keys are the names, and command lines, whose flags are the names with hyphens.
+//
+// Names are Transformer Engine's where it has the thing (its recipes' fields, or
+// those of QParams), else the common word.
+type Switch struct {
+	Name   string
+	Values string // what Set takes, for help texts
+	Doc    string // one line
+
+	set func(r *Recipe, value string) error
+}
+
+const (
+	boolean    = "true | false"
+	listOfGEMM = "none | all | a list of fprop, dgrad, wgrad"
+)
+
+// switches is in the order in which a recipe file applies them, whatever order it
+// has them in: formats first, then what is said about them.
+var switches = []Switch{
+	{"input_format", "a block format", "the format of X, in both directions", setFormat(func(r *Recipe) *Operand { return &r.Input })},
+	{"weight_format", "a block format", "the format of W, in both directions", setFormat(func(r *Recipe) *Operand { return &r.Weight })},
+	{"grad_format", "a block format", "the format of dY, in both directions", setFormat(func(r *Recipe) *Operand { return &r.Grad })},
+	{"fp8_format", "e4m3 | hybrid", "FP8 elements: E4M3 everywhere, or E5M2 for gradients", setFP8Format},
+	{"2d_quantization", boolean, "weights in square blocks, whose codes serve both directions", set2D},
+	{"scale_rule", "rceil | floor | ceil | even", "how the amax of a block becomes an E8M0 scale", setScaleRule},
+	{"power_2_scale", boolean, "FP32 scales are powers of two", setPowerOfTwo},
+	{"random_hadamard_transform", listOfGEMM, "products whose two operands are transformed before they are quantized", setHadamard},
+	{"stochastic_rounding", boolean, "gradients round stochastically", setStochastic},
+	{"high_precision", listOfGEMM, "products that take BF16 operands", setHighPrecision},
+	{"margin", "a whole number", "delayed scaling: scales leave a factor of 2^margin", setMargin},
+	{"amax_history_len", "a number from 1 on", "delayed scaling: how many amaxes are kept", setHistory},
+	{"amax_compute_algo", "max | most_recent", "delayed scaling: which of them makes the scale", setAlgorithm},
+	{"fp8_dpa", boolean, "FP8 attention: Q, K, V and the probabilities are quantized", setDotProduct},
+	{"fp8_mha", boolean, "FP8 attention whose projections' outputs stay quantized; includes fp8_dpa", setMultiHead},
+}
+
+// Switches returns the table.
+func Switches() []Switch { return slices.Clone(switches) }
+
+// Flag returns the name as it is on a command line.
+func (s Switch) Flag() string { return strings.ReplaceAll(s.Name, "_", "-") }
+
+// Set changes what the switch of a name, hyphens or not, stands for. It fails, and
+// leaves r alone, where there is no such switch, where it does not take the value,
+// and where r has nothing that it could change. Call Validate when all are set.
+func (r *Recipe) Set(name, value string) error {
+	want := strings.ReplaceAll(name, "-", "_")
+	for _, s := range switches {
+		if s.Name != want {
+			continue
+		}
+		changed := *r
+		if err := s.set(&changed, strings.TrimSpace(value)); err != nil {
+			return fmt.Errorf("recipe %s: %s: %w", r.Name, s.Name, err)
+		}
+		*r = changed
+		return nil
+	}
+	names := make([]string, len(switches))
+	for i, s := range switches {
+		names[i] = s.Name
+	}
+	return fmt.Errorf("recipe %s: nothing is called %q: use one of %s", r.Name, name, strings.Join(names, ", "))
+}
+
+func setFormat(operand func(*Recipe) *Operand) func(*Recipe, string) error {
+	return func(r *Recipe, value string) error {
+		f, err := lookupFormat(value)
+		if err != nil {
+			return err
+		}
+		o := operand(r)
+		for _, q := range []*quant.Quantizer{&o.Rowwise, &o.Columnwise} {
+			*q = refit(*q, f)
+		}
+		return nil
+	}
+}
+
+// refit returns q with another format, without what that format does not have.
+func refit(q quant.Quantizer, f quant.Format) quant.Quantizer {
+	q.Format = f
+	q.PowerOfTwo = q.PowerOfTwo && f.Scale == format.F32
+	q.Hadamard = q.Hadamard && f.Scaled() && f.Block.Cols > 0
+	if !f.Scaled() {
+		q.Rounding = format.NearestEven
+	}
+	return q
+}
+
+func setFP8Format(r *Recipe, value string) error {
+	elements := map[string]*format.Scalar{"e4m3": format.E4M3, "hybrid": format.E5M2}
+	element, ok := elements[strings.ToLower(value)]
+	switch {
+	case strings.EqualFold(value, "e5m2"):
+		return fmt.Errorf("%w; use e4m3 or hybrid", errPureE5M2)
+	case !ok:
+		return fmt.Errorf("unknown value %q: use e4m3 or hybrid", value)
+	}
+	return change(r, "FP8 elements", r.operandsOf(&r.Grad), func(q *quant.Quantizer) bool {
+		if !isFP8(q.Format) {
+			return false
+		}
+		q.Format = withElement(q.Format, element)
+		return true
+	})
+}
+
+func set2D(r *Recipe, value string) error {
+	on, err := parseBool(value)
+	if err != nil {
+		return err
+	}
+	return change(r, "weights in blocks", r.operandsOf(&r.Weight), func(q *quant.Quantizer) bool {
+		n := q.Format.Block.Cols
+		if !q.Format.Scaled() || n == 0 {
+			return false
+		}
+		rows := 1
+		if on {
+			rows = n
+		}
+		q.Format = withBlock(q.Format, quant.Shape{Rows: rows, Cols: n})
+		return true
+	})
+}
+
+func setScaleRule(r *Recipe, value string) error {
+	rule, err := quant.ParseScaleRule(value)
+	if err != nil {
+		return err
+	}
+	return change(r, "E8M0 scales", r.quantizers(), func(q *quant.Quantizer) bool {
+		if q.Format.Scale != format.E8M0 {
+			return false
+		}
+		q.Rule = rule
+		return true
+	})
+}
+
+func setPowerOfTwo(r *Recipe, value string) error {
+	on, err := parseBool(value)
+	if err != nil {
+		return err
+	}
+	return change(r, "FP32 scales", r.quantizers(), func(q *quant.Quantizer) bool {
+		if q.Format.Scale != format.F32 {
+			return false
+		}
+		q.PowerOfTwo = on
+		return true
+	})
+}
+
+func setHadamard(r *Recipe, value string) error {
+	on, err := parseGEMMs(value)
+	if err != nil {
+		return err
+	}
+	for g := range gemmNames {
+		for _, q := range r.operands(GEMM(g)) {
+			if q.Hadamard = on[g]; on[g] && (!q.Format.Scaled() || q.Format.Block.Cols == 0) {
+				return fmt.Errorf("%s is not quantized in blocks, which the transform spreads outliers over", q.Format)
+			}
+		}
+	}
+	return nil
+}
+
+func setStochastic(r *Recipe, value string) error {
+	on, err := parseBool(value)
+	if err != nil {
+		return err
+	}
+	return change(r, "quantized gradients", r.operandsOf(&r.Grad), func(q *quant.Quantizer) bool {
+		if !q.Format.Scaled() {
+			return false
+		}
+		q.Rounding = format.NearestEven
+		if on {
+			q.Rounding = format.Stochastic
+		}
+		return true
+	})
+}
+
+func setHighPrecision(r *Recipe, value string) error {
+	on, err := parseGEMMs(value)
+	if err != nil {
+		return err
+	}
+	for g := range gemmNames {
+		p := r.precision(GEMM(g))
+		if *p = Quantized; on[g] {
+			*p = HighPrecision
+		}
+	}
+	return nil
+}
+
+var errNotDelayed = fmt.Errorf("only the recipe delayed has that")
+
+func setMargin(r *Recipe, value string) error {
+	n, err := strconv.Atoi(value)
+	switch {
+	case err != nil:
+		return fmt.Errorf("%q is no whole number", value)
+	case !r.Delayed.Enabled():
+		return errNotDelayed
+	}
+	r.Delayed.Margin = n
+	return nil
+}
+
+func setHistory(r *Recipe, value string) error {
+	n, err := strconv.Atoi(value)
+	switch {
+	case err != nil || n < 1:
+		return fmt.Errorf("%q is no number from 1 on", value)
+	case !r.Delayed.Enabled():
+		return errNotDelayed
+	}
+	r.Delayed.AmaxHistoryLen = n
+	return nil
+}
+
+func setAlgorithm(r *Recipe, value string) error {
+	i := slices.Index(amaxAlgorithmNames[:], strings.ToLower(value))
+	switch {
+	case i < 0:
+		return fmt.Errorf("unknown value %q: use one of %s", value, strings.Join(amaxAlgorithmNames[:], ", "))
+	case !r.Delayed.Enabled():
+		return errNotDelayed
+	}
+	r.Delayed.AmaxComputeAlgorithm = AmaxAlgorithm(i)
+	return nil
+}
+
+func setDotProduct(r *Recipe, value string) (err error) {
+	r.Attention.DotProduct, err = parseBool(value)
+	return err
+}
+
+func setMultiHead(r *Recipe, value string) (err error) {
+	r.Attention.MultiHead, err = parseBool(value)
+	r.Attention.DotProduct = r.Attention.DotProduct || r.Attention.MultiHead
+	return err
+}
+
+// operandsOf returns the quantizers of one operand.
+func (r *Recipe) operandsOf(o *Operand) []*quant.Quantizer {
+	return []*quant.Quantizer{&o.Rowwise, &o.Columnwise}
+}
+
+// change calls set for each quantizer, which reports whether it has what the
+// switch is about. It fails where none has.
+func change(r *Recipe, what string, quantizers []*quant.Quantizer, set func(*quant.Quantizer) bool) error {
+	found := false
+	for _, q := range quantizers {
+		found = set(q) || found
+	}
+	if !found {
+		return fmt.Errorf("the recipe has no %s", what)
+	}
+	return nil
+}
+
+func parseBool(value string) (bool, error) {
+	switch strings.ToLower(value) {
+	case "true":
+		return true, nil
+	case "false":
+		return false, nil
+	}
+	return false, fmt.Errorf("unknown value %q: use true or false", value)
+}
+
+// parseGEMMs returns which products a list names.
+func parseGEMMs(value string) (on [len(gemmNames)]bool, err error) {
+	switch strings.ToLower(value) {
+	case "none", "":
+		return on, nil
+	case "all":
+		return [...]bool{true, true, true}, nil
+	}
+	for name := range strings.SplitSeq(value, ",") {
+		i := slices.Index(gemmNames[:], strings.ToLower(strings.TrimSpace(name)))
+		if i < 0 {
+			return on, fmt.Errorf("unknown product %q: use none, all, or a list of %s", strings.TrimSpace(name), strings.Join(gemmNames[:], ", "))
+		}
+		on[i] = true
+	}
+	return on, nil
+}

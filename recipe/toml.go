@@ -1,0 +1,248 @@
+package recipe
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/BurntSushi/toml"
+
+	"github.com/microscale-go/microscale/format"
+	"github.com/microscale-go/microscale/quant"
+)
+
+// Find returns the recipe of the table with the given name, or reads the file of
+// that name where it ends in .toml.
+func Find(name string) (Recipe, error) {
+	if strings.EqualFold(filepath.Ext(name), ".toml") {
+		return Load(name)
+	}
+	return Lookup(name)
+}
+
+// Load reads a recipe from a TOML file, and validates it. The file starts from a
+// recipe of the table and changes it, by the names of Switches, and by operand and
+// direction where that is not fine enough:
+//
+//	name = "mxfp8-floor"          # the file's name, if it is not there
+//	base = "mxfp8"
+//	scale_rule = "floor"
+//	high_precision = ["wgrad"]
+//
+//	[grad.rowwise]                # input, weight or grad; rowwise or columnwise
+//	format = "mxfp8-e5m2"
+//	stochastic_rounding = true    # and scale_rule, power_2_scale, random_hadamard_transform
+//
+// A key that does not exist is an error that names its line.
+func Load(path string) (Recipe, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return Recipe{}, fmt.Errorf("recipe file: %w", err)
+	}
+	name := strings.TrimSuffix(filepath.Base(path), filepath.Ext(path))
+	r, err := parse(string(text), name)
+	if err != nil {
+		return Recipe{}, fmt.Errorf("recipe file %s: %w", path, err)
+	}
+	return r, nil
+}
+
+// parse is Load of a file's text.
+func parse(text, name string) (Recipe, error) {
+	var file map[string]any
+	if _, err := toml.Decode(text, &file); err != nil {
+		var syntax toml.ParseError
+		if errors.As(err, &syntax) {
+			return Recipe{}, fmt.Errorf("line %d: %s", syntax.Position.Line, syntax.Message)
+		}
+		return Recipe{}, err
+	}
+	if err := checkKeys(text, file); err != nil {
+		return Recipe{}, err
+	}
+	if file["base"] == nil {
+		return Recipe{}, fmt.Errorf("base is missing: name the recipe to start from")
+	}
+	base, err := Lookup(fmt.Sprint(file["base"]))
+	if err != nil {
+		return Recipe{}, atLine(text, "", "base", err)
+	}
+	r := base
+	r.Name, r.Doc = name, "from a file, based on "+base.Name
+	if v := file["name"]; v != nil {
+		r.Name = fmt.Sprint(v)
+	}
+	if v := file["doc"]; v != nil {
+		r.Doc = fmt.Sprint(v)
+	}
+	for _, s := range switches {
+		if v, ok := file[s.Name]; ok {
+			value, err := valueOf(v)
+			if err == nil {
+				err = r.Set(s.Name, value)
+			}
+			if err != nil {
+				return Recipe{}, atLine(text, "", s.Name, err)
+			}
+		}
+	}
+	for i, operand := range operandNames {
+		o := [...]*Operand{&r.Input, &r.Weight, &r.Grad}[i]
+		for j, direction := range directionNames {
+			q := [...]*quant.Quantizer{&o.Rowwise, &o.Columnwise}[j]
+			keys := table(table(file, operand), direction)
+			for _, k := range quantizerKeys {
+				v, ok := keys[k.name]
+				if !ok {
+					continue
+				}
+				value, err := valueOf(v)
+				if err == nil {
+					err = k.set(q, value)
+				}
+				if err != nil {
+					return Recipe{}, atLine(text, operand+"."+direction, k.name, err)
+				}
+			}
+		}
+	}
+	return r, r.Validate()
+}
+
+var (
+	operandNames   = [...]string{"input", "weight", "grad"}
+	directionNames = [...]string{quant.Rowwise.String(), quant.Columnwise.String()}
+)
+
+// quantizerKeys are what a file can say about one quantizer.
+var quantizerKeys = []struct {
+	name string
+	set  func(q *quant.Quantizer, value string) error
+}{
+	{"format", func(q *quant.Quantizer, value string) error {
+		f, err := lookupFormat(value)
+		*q = refit(*q, f)
+		return err
+	}},
+	{"scale_rule", func(q *quant.Quantizer, value string) (err error) {
+		q.Rule, err = quant.ParseScaleRule(value)
+		return err
+	}},
+	{"power_2_scale", func(q *quant.Quantizer, value string) (err error) {
+		q.PowerOfTwo, err = parseBool(value)
+		return err
+	}},
+	{"random_hadamard_transform", func(q *quant.Quantizer, value string) (err error) {
+		q.Hadamard, err = parseBool(value)
+		return err
+	}},
+	{"stochastic_rounding", func(q *quant.Quantizer, value string) error {
+		on, err := parseBool(value)
+		if q.Rounding = format.NearestEven; on {
+			q.Rounding = format.Stochastic
+		}
+		return err
+	}},
+}
+
+// checkKeys reports a key that there is not, and its line.
+func checkKeys(text string, file map[string]any) error {
+	names := []string{"name", "doc", "base"}
+	for _, s := range switches {
+		names = append(names, s.Name)
+	}
+	if err := checkTable(text, "", file, append(names, operandNames[:]...)); err != nil {
+		return err
+	}
+	names = nil
+	for _, k := range quantizerKeys {
+		names = append(names, k.name)
+	}
+	for _, operand := range operandNames {
+		if err := checkTable(text, operand, file[operand], directionNames[:]); err != nil {
+			return err
+		}
+		for _, direction := range directionNames {
+			if err := checkTable(text, operand+"."+direction, table(file, operand)[direction], names); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// checkTable reports the first key of v, a table, that is none of names.
+func checkTable(text, path string, v any, names []string) error {
+	if v == nil {
+		return nil
+	}
+	keys, ok := v.(map[string]any)
+	if !ok {
+		return atLine(text, "", path, fmt.Errorf("%s is a table of %s, not a value", path, strings.Join(names, ", ")))
+	}
+	for _, k := range slices.Sorted(maps.Keys(keys)) {
+		if !slices.Contains(names, k) {
+			return atLine(text, path, k, fmt.Errorf("unknown key %q: use one of %s", k, strings.Join(names, ", ")))
+		}
+	}
+	return nil
+}
+
+// table returns a table within a table, nil where it is not there.
+func table(in map[string]any, name string) map[string]any {
+	t, _ := in[name].(map[string]any)
+	return t
+}
+
+// valueOf returns a TOML value as Switch takes it: lists with commas.
+func valueOf(v any) (string, error) {
+	switch v := v.(type) {
+	case string:
+		return v, nil
+	case bool:
+		return strconv.FormatBool(v), nil
+	case int64:
+		return strconv.FormatInt(v, 10), nil
+	case []any:
+		list := make([]string, len(v))
+		for i, e := range v {
+			name, ok := e.(string)
+			if !ok {
+				return "", fmt.Errorf("a list is of names in quotes, not of %v", e)
+			}
+			list[i] = name
+		}
+		return strings.Join(list, ","), nil
+	}
+	return "", fmt.Errorf("%v is no value of a switch", v)
+}
+
+// atLine adds the line of a key in the table of the given path to err. The parser
+// does not keep it; where the key is not found as keys are usually written, in
+// quotes for one, there is no line.
+func atLine(text, path, key string, err error) error {
+	want := strings.TrimPrefix(path+"."+key, ".")
+	in := ""
+	for i, line := range strings.Split(text, "\n") {
+		line, _, _ = strings.Cut(line, "#")
+		line = strings.ReplaceAll(line, " ", "")
+		header, isHeader := strings.CutPrefix(line, "[")
+		left, _, isPair := strings.Cut(line, "=")
+		full := strings.TrimPrefix(in+"."+left, ".")
+		if isHeader {
+			in = strings.TrimSuffix(header, "]")
+			full = in
+		}
+		// A longer name begins with the key; a shorter one holds it in an inline table.
+		inline := isPair && strings.HasPrefix(want, full+".")
+		if (isHeader || isPair) && (full == want || strings.HasPrefix(full, want+".") || inline) {
+			return fmt.Errorf("line %d: %w", i+1, err)
+		}
+	}
+	return err
+}
