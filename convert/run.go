@@ -237,7 +237,8 @@ func (r *run) quantize(t checkpoint.Tile, d Decision) (*measure.Accumulator, err
 	}
 	global := r.plan.Convention.StoredGlobal(r.plan.Quantizer, q)
 	sums := measure.New(verify.BlockLength)
-	verify.Tile(sums, x, r.plan.Convention.Decoded(q, global))
+	var c verify.Comparer
+	c.Tile(sums, x, r.plan.Convention.Decoded(q, global))
 	return sums, r.store(t, d, q, global)
 }
 

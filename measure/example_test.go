@@ -40,8 +40,7 @@ func ExampleAccumulator_Merge() {
 	whole := measure.New(2)
 	for i := 0; i < len(want); i += 2 {
 		tile := measure.New(2)
-		tile.Add(want[i:i+2], got[i:i+2])
-		tile.CountSaturated(want[i:i+2], 3.5)
+		tile.AddRow(measure.Row{Want: want[i : i+2], Got: got[i : i+2], Limits: []float32{3.5}, Extent: 2})
 		whole.Merge(tile)
 	}
 	r := whole.Result()

@@ -1,5 +1,5 @@
-// Package measure states the error of one tensor against another, and imports
-// nothing of this module: anything can be measured.
+// Package measure states the error of one tensor against another, and knows
+// nothing of formats: anything can be measured.
 //
 // With x what was wanted, x̂ what was got and e = x̂ - x, over all elements of
 // which both are finite:
@@ -17,31 +17,29 @@ package measure
 import (
 	"fmt"
 	"math"
+	"slices"
 )
 
 // An Accumulator sums what a Result is made of, in float64 and in the order of
 // the calls. It must be made by New. It is not safe for concurrent use: give
 // each goroutine or tile its own and Merge them in a fixed order, and the
-// result is the same to the bit on any number of goroutines.
+// result is the same to the bit on any number of goroutines and with any kernel.
 type Accumulator struct {
 	block int
 
 	elements      int64
 	nonFiniteWant int64
 	nonFinite     int64
-	saturated     int64
-	flushed       int64
 
-	signal    float64 // Σx²
-	noise     float64 // Σe²
-	power     float64 // Σx̂²
-	product   float64 // Σx·x̂
-	errors    float64 // Σe
-	magnitude float64 // Σ|x|
+	signal float64 // Σx²
+	noise  float64 // Σe²
+	lanes  lanes
 
-	maxRelative float64
-	blockDB     float64 // Σ over blocks of 10·log10(Σx²/Σe²)
-	blocks      int64   // blocks in that sum
+	// The product over blocks of Σx²/Σe² is ratio·2^exponent: one logarithm
+	// at the end does for the sum of all. 1 ≤ ratio < 2^512.
+	ratio    float64
+	exponent int64
+	blocks   int64 // in that product
 }
 
 // New returns an accumulator whose blocks are of the given number of elements
@@ -51,76 +49,34 @@ func New(block int) *Accumulator {
 	if block <= 0 {
 		panic(fmt.Sprintf("measure: blocks of %d elements", block))
 	}
-	return &Accumulator{block: block}
+	return &Accumulator{block: block, ratio: 1}
 }
 
-// Add measures a row, or a part of one that begins at a block: got against
-// want. Elements past the last whole block are a block of their own. It panics
-// where the lengths differ.
-func (a *Accumulator) Add(want, got []float32) {
-	if len(want) != len(got) {
-		panic(fmt.Sprintf("measure: %d elements wanted, %d got", len(want), len(got)))
-	}
-	a.elements += int64(len(want))
-	for i := 0; i < len(want); i += a.block {
-		end := min(i+a.block, len(want))
-		a.addBlock(want[i:end], got[i:end])
-	}
+// A Row is what was wanted and got of a row of a tensor, or of a part of one
+// that begins at a block. Elements past the last whole block are a block of
+// their own.
+type Row struct {
+	Want     []float32
+	WantBF16 []byte // in place of Want: BF16, little-endian
+	Got      []float32
+
+	// Limits[i/Extent] is the largest magnitude that the block of element i can
+	// represent: its decode scale times the largest value of the element format.
+	// Elements of Want beyond it are counted as saturated. Scales that are rounded
+	// to nearest, as NVFP4's, put the top of many blocks slightly beyond. Without
+	// limits nothing saturates.
+	Limits []float32
+	Extent int
 }
 
-func (a *Accumulator) addBlock(want, got []float32) {
-	var signal, noise, power, product, errors, magnitude float64
-	worst := a.maxRelative
-	got = got[:len(want)]
-	for i, w := range want {
-		x, y := float64(w), float64(got[i])
-		e := y - x
-		if e-e != 0 { // one of the two is NaN or Inf
-			if x-x != 0 {
-				a.nonFiniteWant++
-			} else {
-				a.nonFinite++
-			}
-			continue
-		}
-		signal += float64(x * x)
-		noise += float64(e * e)
-		power += float64(y * y)
-		product += float64(x * y)
-		errors += e
-		m, d := math.Abs(x), math.Abs(e)
-		magnitude += m
-		if d > worst*m && x != 0 {
-			worst = d / m
-		}
-		if y == 0 && x != 0 {
-			a.flushed++
-		}
-	}
-	a.signal += signal
-	a.noise += noise
-	a.power += power
-	a.product += product
-	a.errors += errors
-	a.magnitude += magnitude
-	a.maxRelative = worst
-	if signal > 0 && noise > 0 {
-		a.blockDB += decibel(signal, noise)
-		a.blocks++
-	}
-}
+// Add measures a row: got against want. It panics where the lengths differ.
+func (a *Accumulator) Add(want, got []float32) { a.AddRow(Row{Want: want, Got: got}) }
 
-// CountSaturated counts the elements of want that lie beyond ±limit, the largest
-// magnitude that their block can represent: its decode scale times the largest
-// value of the element format. Scales that are rounded to nearest, as NVFP4's,
-// put the top of many blocks slightly beyond. Call it once for each block with a scale of its
-// own, beside Add. NaN and Inf are not counted: they are in NonFiniteWant.
-func (a *Accumulator) CountSaturated(want []float32, limit float32) {
-	for _, w := range want {
-		if m := math.Abs(float64(w)); m > float64(limit) && m <= math.MaxFloat32 {
-			a.saturated++
-		}
-	}
+// AddCopy counts elements that were copied as they are, and how many of them are
+// NaN or Inf.
+func (a *Accumulator) AddCopy(elements, nonFinite int) {
+	a.elements += int64(elements)
+	a.nonFiniteWant += int64(nonFinite)
 }
 
 // Merge adds what b has seen, as if it had come after what a has seen. The block
@@ -132,17 +88,29 @@ func (a *Accumulator) Merge(b *Accumulator) {
 	a.elements += b.elements
 	a.nonFiniteWant += b.nonFiniteWant
 	a.nonFinite += b.nonFinite
-	a.saturated += b.saturated
-	a.flushed += b.flushed
 	a.signal += b.signal
 	a.noise += b.noise
-	a.power += b.power
-	a.product += b.product
-	a.errors += b.errors
-	a.magnitude += b.magnitude
-	a.maxRelative = max(a.maxRelative, b.maxRelative)
-	a.blockDB += b.blockDB
-	a.blocks += b.blocks
+	a.lanes.add(&b.lanes)
+	a.multiply(b.ratio, b.exponent, b.blocks)
+}
+
+// multiply takes more blocks into the product: their own is ratio·2^exponent,
+// of a normal ratio.
+func (a *Accumulator) multiply(ratio float64, exponent, blocks int64) {
+	fraction, e := normalized(ratio)
+	a.ratio *= fraction
+	a.exponent += exponent + e
+	a.blocks += blocks
+	if a.ratio >= 0x1p512 {
+		a.ratio, e = normalized(a.ratio)
+		a.exponent += e
+	}
+}
+
+// normalized returns 1 ≤ fraction < 2 and the exponent of a positive normal number.
+func normalized(x float64) (fraction float64, exponent int64) {
+	bits := math.Float64bits(x)
+	return math.Float64frombits(bits&(1<<52-1) | 1023<<52), int64(bits>>52) - 1023
 }
 
 // A Result is the error of one tensor. Where elements became NaN or Inf and all
@@ -156,7 +124,7 @@ type Result struct {
 	MaxRelative   float64 // 1 where an element was flushed and nothing is worse
 	Bias          float64 // mean error relative to mean magnitude; not finite where zeros became something else
 
-	Saturated     int64 // elements beyond what their block can represent (see CountSaturated)
+	Saturated     int64 // elements beyond what their block can represent (see Row)
 	Flushed       int64 // elements that are not zero and became it
 	NonFinite     int64 // finite elements that became NaN or Inf; in no other figure
 	NonFiniteWant int64 // elements that were NaN or Inf; in no other figure
@@ -164,15 +132,16 @@ type Result struct {
 
 // Result returns the figures of what was added so far.
 func (a *Accumulator) Result() Result {
+	power, product, errors, magnitude := total(&a.lanes.power), total(&a.lanes.product), total(&a.lanes.errors), total(&a.lanes.magnitude)
 	r := Result{
 		Elements:      a.elements,
-		SQNR:          decibel(a.signal, a.noise),
-		MeanBlockSQNR: a.blockDB / float64(a.blocks),
-		Cosine:        min(a.product/(math.Sqrt(a.signal)*math.Sqrt(a.power)), 1),
-		MaxRelative:   a.maxRelative,
-		Bias:          a.errors / a.magnitude,
-		Saturated:     a.saturated,
-		Flushed:       a.flushed,
+		SQNR:          decibel(a.signal / a.noise),
+		MeanBlockSQNR: (decibel(a.ratio) + float64(a.exponent)*decibel(2)) / float64(a.blocks),
+		Cosine:        min(product/(math.Sqrt(a.signal)*math.Sqrt(power)), 1),
+		MaxRelative:   slices.Max(a.lanes.worst[:]),
+		Bias:          errors / magnitude,
+		Saturated:     a.lanes.saturated,
+		Flushed:       a.lanes.flushed,
 		NonFinite:     a.nonFinite,
 		NonFiniteWant: a.nonFiniteWant,
 	}
@@ -187,4 +156,4 @@ func (a *Accumulator) Result() Result {
 	return r
 }
 
-func decibel(signal, noise float64) float64 { return 10 * math.Log10(signal/noise) }
+func decibel(ratio float64) float64 { return 10 * math.Log10(ratio) }

@@ -111,13 +111,16 @@ func compare(t *testing.T, got, want Result) {
 	}
 }
 
-// TestCountSaturated puts elements on, beyond and far beyond the limit.
-func TestCountSaturated(t *testing.T) {
+// TestSaturated puts elements on, beyond and far beyond the limit.
+func TestSaturated(t *testing.T) {
 	beyond := math.Nextafter32(448, inf)
 	a := New(32)
-	a.CountSaturated([]float32{448, -448, beyond, -beyond, 1e30, 0, nan, inf, -inf}, 448)
-	a.CountSaturated([]float32{1e30}, inf)
-	a.CountSaturated([]float32{2, 1}, 1)
+	saturate := func(limit float32, want ...float32) {
+		a.AddRow(Row{Want: want, Got: make([]float32, len(want)), Limits: []float32{limit}, Extent: 16})
+	}
+	saturate(448, 448, -448, beyond, -beyond, 1e30, 0, nan, inf, -inf)
+	saturate(inf, 1e30)
+	saturate(1, 2, 1)
 	if got := a.Result().Saturated; got != 4 {
 		t.Errorf("%d elements saturated, want 4", got)
 	}
@@ -159,10 +162,10 @@ func TestMergeCounts(t *testing.T) {
 	a, b := New(4), New(4)
 	a.Add([]float32{1, nan, 1}, []float32{0, 1, inf})
 	b.Add([]float32{1, nan, 1}, []float32{0, 1, inf})
-	b.CountSaturated([]float32{2, 2, 2}, 1)
+	b.AddRow(Row{Want: []float32{2, 2, 2}, Got: []float32{2, 2, 2}, Limits: []float32{1}, Extent: 3})
 	a.Merge(b)
 	r := a.Result()
-	if r.Elements != 6 || r.Flushed != 2 || r.NonFinite != 2 || r.NonFiniteWant != 2 || r.Saturated != 3 {
+	if r.Elements != 9 || r.Flushed != 2 || r.NonFinite != 2 || r.NonFiniteWant != 2 || r.Saturated != 3 {
 		t.Errorf("merged counts are %+v", r)
 	}
 }
@@ -173,6 +176,10 @@ func TestMisuse(t *testing.T) {
 		"block of none":     func() { New(0) },
 		"lengths differ":    func() { New(1).Add(make([]float32, 2), make([]float32, 1)) },
 		"block lengths too": func() { New(1).Merge(New(2)) },
+		"half an element":   func() { New(1).AddRow(Row{WantBF16: make([]byte, 3), Got: make([]float32, 1)}) },
+		"limits missing": func() {
+			New(1).AddRow(Row{Want: make([]float32, 3), Got: make([]float32, 3), Limits: make([]float32, 1), Extent: 2})
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			defer func() {

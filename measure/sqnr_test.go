@@ -54,12 +54,13 @@ func measured(t *testing.T, q quant.Quantizer, x tensor.Dense) measure.Result {
 	got := quantized.Dequantize(0)
 	a := measure.New(32)
 	for r := range x.Rows {
-		a.Add(x.Row(r), got.Row(r))
-		if block := q.Format.Block.Cols; block > 0 {
-			for c := 0; c < x.Cols; c += block {
-				a.CountSaturated(x.Row(r)[c:c+block], float32(quantized.Scale(r, c)*q.Format.Element.Max()))
+		row := measure.Row{Want: x.Row(r), Got: got.Row(r), Extent: q.Format.Block.Cols}
+		if row.Extent > 0 {
+			for c := 0; c < x.Cols; c += row.Extent {
+				row.Limits = append(row.Limits, float32(quantized.Scale(r, c)*q.Format.Element.Max()))
 			}
 		}
+		a.AddRow(row)
 	}
 	return a.Result()
 }

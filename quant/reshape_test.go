@@ -345,3 +345,26 @@ func TestDequantize(t *testing.T) {
 		}
 	})
 }
+
+// TestLineScales: the scales of a line are those that Scale gives of each block.
+func TestLineScales(t *testing.T) {
+	for _, f := range Formats() {
+		q, err := Quantizer{Format: f}.Rowwise(randomMatrix(0, 40, 128), With{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		extent := f.Block.Cols
+		if extent == 0 {
+			extent = 128
+		}
+		scales := make([]float32, 128/extent)
+		for _, l := range []int{0, 1, 33} {
+			q.LineScales(scales, l)
+			for i, s := range scales {
+				if want := q.Scale(l, i*extent); s != want {
+					t.Errorf("%v: scale %d of line %d is %v, want %v", f, i, l, s, want)
+				}
+			}
+		}
+	}
+}

@@ -116,6 +116,18 @@ func (t *Tensor) lineScales(l int) []byte {
 	return t.Scales[i : i+n : i+n]
 }
 
+// LineScales sets dst, as long as a line has blocks, to the decode scales of
+// line l: block scales times global scale.
+func (t *Tensor) LineScales(dst []float32, l int) {
+	if t.Format.Scaled() {
+		t.fillScales(dst, l, t.extent())
+		return
+	}
+	for i := range dst {
+		dst[i] = 1
+	}
+}
+
 // Scale returns the decode scale of the element at position c of line l: block
 // scale times global scale, 1 where the format has no scale.
 func (t *Tensor) Scale(l, c int) float32 {

@@ -14,8 +14,6 @@ import (
 
 	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/measure"
-	"github.com/microscale-go/microscale/quant"
-	"github.com/microscale-go/microscale/tensor"
 )
 
 // BlockLength is the number of elements of the blocks over which
@@ -162,7 +160,8 @@ func (p pair) tile(t checkpoint.Tile) (compared, error) {
 		if err != nil {
 			return compared{}, err
 		}
-		Tile(sums, want, q)
+		var c Comparer
+		c.Tile(sums, want, q)
 		return compared{sums, true}, nil
 	}
 	got, err := p.got.ReadTile(t)
@@ -186,21 +185,4 @@ func (p pair) bytes(t checkpoint.Tile) (compared, error) {
 	}
 	got, err := p.got.ReadBytes(t)
 	return compared{equal: bytes.Equal(want, got)}, err
-}
-
-// Tile adds the error of a rowwise quantized tensor, with the decode scales that
-// clients compute (checkpoint.Convention.Decoded), against its source to sums.
-func Tile(sums *measure.Accumulator, want tensor.Dense, q *quant.Tensor) {
-	got := q.Dequantize(1)
-	largest := q.Format.Element.Max()
-	extent := q.Format.Block.Cols
-	if extent == 0 {
-		extent = max(1, want.Cols)
-	}
-	for i := range want.Rows {
-		sums.Add(want.Row(i), got.Row(i))
-		for c := 0; c < want.Cols; c += extent {
-			sums.CountSaturated(want.Row(i)[c:min(c+extent, want.Cols)], float32(q.Scale(i, c)*largest))
-		}
-	}
 }

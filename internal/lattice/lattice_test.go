@@ -29,7 +29,7 @@ internal/cpu:
 internal/cpu/cputest: internal/cpu
 internal/asmgen:
 internal/guard:
-measure:
+measure: internal/cpu
 safetensors:
 gguf:
 format:

@@ -1,0 +1,122 @@
+package measure
+
+import (
+	"fmt"
+	"math"
+)
+
+// lanes are sums in eight parts: element i of a block is summed in part i mod 8.
+// So a kernel of eight lanes gives the same bits as the plain form. The order
+// of the fields is the kernels'.
+type lanes struct {
+	power     [8]float64 // Σx̂²
+	product   [8]float64 // Σx·x̂
+	errors    [8]float64 // Σe
+	magnitude [8]float64 // Σ|x|
+	worst     [8]float64 // the largest |e|/|x|
+	saturated int64
+	flushed   int64
+}
+
+// add adds the sums of b.
+func (l *lanes) add(b *lanes) {
+	for i := range 8 {
+		l.power[i] += b.power[i]
+		l.product[i] += b.product[i]
+		l.errors[i] += b.errors[i]
+		l.magnitude[i] += b.magnitude[i]
+		l.worst[i] = max(l.worst[i], b.worst[i])
+	}
+	l.saturated += b.saturated
+	l.flushed += b.flushed
+}
+
+// total returns the sum of eight lanes, half by half.
+func total(v *[8]float64) float64 {
+	return (v[0] + v[4] + (v[2] + v[6])) + (v[1] + v[5] + (v[3] + v[7]))
+}
+
+// AddRow measures a row. It panics where lengths differ.
+func (a *Accumulator) AddRow(r Row) {
+	n := len(r.Got)
+	if want := len(r.Want) + len(r.WantBF16)/2; want != n || len(r.WantBF16)%2 != 0 {
+		panic(fmt.Sprintf("measure: %d elements wanted, %d got", want, n))
+	}
+	if len(r.Limits) > 0 && (r.Extent <= 0 || len(r.Limits) < (n+r.Extent-1)/r.Extent) {
+		panic(fmt.Sprintf("measure: %d limits for %d elements, %d with each", len(r.Limits), n, r.Extent))
+	}
+	a.elements += int64(n)
+	kernel := a.kernel(r)
+	var room [kernelBlock]float32
+	for i := 0; i < n; {
+		if i += kernel(i); i < n { // what the kernel leaves: blocks with NaN or Inf, and the end
+			end := min(i+a.block, n)
+			a.addBlock(r, i, end, room[:0])
+			i = end
+		}
+	}
+}
+
+// want returns the wanted elements [from, to), in room where they are not float32.
+func (r *Row) want(from, to int, room []float32) []float32 {
+	if r.WantBF16 == nil {
+		return r.Want[from:to]
+	}
+	for i := 2 * from; i < 2*to; i += 2 {
+		room = append(room, math.Float32frombits(uint32(r.WantBF16[i])<<16|uint32(r.WantBF16[i+1])<<24))
+	}
+	return room
+}
+
+// addBlock measures elements [from, to), which are one block: the plain form.
+func (a *Accumulator) addBlock(r Row, from, to int, room []float32) {
+	var signal, noise [8]float64
+	l := &a.lanes
+	want, got := r.want(from, to, room), r.Got[from:to]
+	for i, w := range want {
+		x, y := float64(w), float64(got[i])
+		e := y - x
+		if e-e != 0 { // one of the two is NaN or Inf
+			if x-x != 0 {
+				a.nonFiniteWant++
+			} else {
+				a.nonFinite++
+			}
+			continue
+		}
+		lane := i & 7
+		m, d := math.Abs(x), math.Abs(e)
+		signal[lane] += float64(x * x)
+		noise[lane] += float64(e * e)
+		l.power[lane] += float64(y * y)
+		l.product[lane] += float64(x * y)
+		l.errors[lane] += e
+		l.magnitude[lane] += m
+		if x == 0 {
+			continue
+		}
+		if math.FMA(-l.worst[lane], m, d) > 0 { // exactly d/m > worst
+			l.worst[lane] = d / m
+		}
+		if y == 0 {
+			l.flushed++
+		}
+	}
+	if len(r.Limits) > 0 {
+		for i, w := range want {
+			if m := math.Abs(float64(w)); m > float64(r.Limits[(from+i)/r.Extent]) && m <= math.MaxFloat32 {
+				l.saturated++
+			}
+		}
+	}
+	a.endBlock(total(&signal), total(&noise))
+}
+
+// endBlock adds the sums of a block to those of all.
+func (a *Accumulator) endBlock(signal, noise float64) {
+	a.signal += signal
+	a.noise += noise
+	if signal > 0 && noise > 0 {
+		a.multiply(signal/noise, 0, 1)
+	}
+}

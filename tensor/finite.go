@@ -1,0 +1,38 @@
+package tensor
+
+import (
+	"encoding/binary"
+
+	"github.com/microscale-go/microscale/format"
+)
+
+// CountNonFinite returns how many of the little-endian values of src in the
+// format f, which is BF16, FP16 or F32, are NaN or Inf.
+//
+// Their exponent is all ones, and only then does adding one to its lowest bit
+// carry into the place of the sign. So eight bytes are looked at together.
+func CountNonFinite(src []byte, f *format.Scalar) (n int) {
+	width := f.Bits()
+	exponent := uint64(1)<<(width-1) - uint64(1)<<f.Mantissa
+	count := func(word uint64) (n int) {
+		for ; word != 0; word >>= width {
+			if word&exponent == exponent {
+				n++
+			}
+		}
+		return n
+	}
+	var repeat uint64 // 1 in the lowest bit of each element
+	for i := 0; i < 64; i += width {
+		repeat |= 1 << i
+	}
+	exponents, ones, signs := exponent*repeat, repeat<<f.Mantissa, repeat<<(width-1)
+	for ; len(src) >= 8; src = src[8:] {
+		if word := binary.LittleEndian.Uint64(src); (word&exponents+ones)&signs != 0 {
+			n += count(word)
+		}
+	}
+	var last [8]byte
+	copy(last[:], src)
+	return n + count(binary.LittleEndian.Uint64(last[:]))
+}

@@ -1,0 +1,52 @@
+package verify
+
+import (
+	"slices"
+
+	"github.com/microscale-go/microscale/measure"
+	"github.com/microscale-go/microscale/quant"
+	"github.com/microscale-go/microscale/tensor"
+)
+
+// A Comparer measures tiles, one after the other, in memory that it keeps. The
+// zero value is ready.
+type Comparer struct {
+	values []float32
+	limits []float32
+}
+
+// Tile adds the error of a rowwise quantized tensor, with the decode scales that
+// clients compute (checkpoint.Convention.Decoded), against its source to sums.
+func (c *Comparer) Tile(sums *measure.Accumulator, want tensor.Dense, q *quant.Tensor) {
+	c.rows(sums, q, func(i int, r *measure.Row) { r.Want = want.Row(i) })
+}
+
+// TileBF16 is Tile of a source in BF16.
+func (c *Comparer) TileBF16(sums *measure.Accumulator, want tensor.BF16, q *quant.Tensor) {
+	c.rows(sums, q, func(i int, r *measure.Row) { r.WantBF16 = want.Row(i) })
+}
+
+// rows measures the lines of q; want fills in what was wanted of line i.
+func (c *Comparer) rows(sums *measure.Accumulator, q *quant.Tensor, want func(i int, r *measure.Row)) {
+	rows, cols := q.Lines(), q.Width()
+	c.values = slices.Grow(c.values[:0], rows*cols)[:rows*cols]
+	got := tensor.Of(rows, cols, c.values)
+	q.DequantizeLines(got, 1)
+	row := measure.Row{Extent: q.Format.Block.Cols}
+	if row.Extent == 0 {
+		row.Extent = max(1, cols)
+	}
+	n := (cols + row.Extent - 1) / row.Extent
+	c.limits = slices.Grow(c.limits[:0], n)[:n]
+	largest := q.Format.Element.Max()
+	row.Limits = c.limits
+	for i := range rows {
+		q.LineScales(c.limits, i)
+		for j, scale := range c.limits {
+			c.limits[j] = float32(scale * largest)
+		}
+		row.Got = got.Row(i)
+		want(i, &row)
+		sums.AddRow(row)
+	}
+}
