@@ -30,6 +30,7 @@ internal/cpu/cputest: internal/cpu
 internal/asmgen:
 internal/guard:
 measure: internal/cpu
+report:
 safetensors:
 gguf:
 format:
@@ -54,6 +55,7 @@ cmd/microscale: *
 const external = `
 *: golang.org/x/sys
 recipe: github.com/BurntSushi/toml
+report: gonum.org/v1/plot
 cmd/microscale: github.com/spf13/cobra github.com/spf13/pflag github.com/jedib0t/go-pretty/v6 golang.org/x/term gonum.org/v1/plot
 `
 

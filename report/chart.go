@@ -1,0 +1,207 @@
+package report
+
+import (
+	"bytes"
+	"fmt"
+	"html/template"
+	"image/color"
+	"math"
+	"regexp"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+	"gonum.org/v1/plot/vg/vgsvg"
+)
+
+// A panel is one chart of the page: a plot, and what stands above and below it.
+type panel struct {
+	title         string // what is drawn, with its unit
+	note          string
+	plot          *plot.Plot
+	width, height vg.Length
+}
+
+// Charts are drawn in stand-ins for colors, which the page's style sheet then
+// gives a value by day and one by night.
+var (
+	ink   = color.RGBA{1, 0, 0, 255} // text
+	faint = color.RGBA{2, 0, 0, 255} // grid
+	axis  = color.RGBA{3, 0, 0, 255} // axes, and the line of no difference
+)
+
+// series returns the color of recipe i.
+func series(i int) color.Color { return color.RGBA{16, uint8(i % hues), 0, 255} }
+
+// hues is how many colors of recipes the style sheet has, no more than have one
+// digit. Lines beyond them are dashed.
+const hues = 10
+
+var standIn = regexp.MustCompile(`#(0[1-3]00|100[0-9])00\b`)
+
+// inCSS puts variables of the style sheet in the place of stand-ins.
+func inCSS(svg []byte) []byte {
+	return standIn.ReplaceAllFunc(svg, func(c []byte) []byte {
+		switch c[2] {
+		case '1':
+			return []byte("var(--ink)")
+		case '2':
+			return []byte("var(--grid)")
+		case '3':
+			return []byte("var(--axis)")
+		}
+		return []byte("var(--c" + string(c[4:5]) + ")")
+	})
+}
+
+// The size of a chart, in units of the picture: pixels where the page has room.
+const (
+	chartWidth  = 400
+	chartHeight = 235
+	fontSize    = 11.5
+)
+
+// gridLines says which lines a plot has behind what it shows.
+type gridLines uint8
+
+const (
+	noGrid gridLines = iota
+	horizontal
+	vertical
+)
+
+// newPlot returns an empty plot in the style of the page, which has no frame.
+func newPlot(xLabel string, lines gridLines) *plot.Plot {
+	p := plot.New()
+	p.BackgroundColor = color.Transparent
+	p.X.Label.Text = xLabel
+	for _, a := range []*plot.Axis{&p.X, &p.Y} {
+		a.Label.TextStyle.Font.Variant, a.Tick.Label.Font.Variant = "Sans", "Sans"
+		a.Label.TextStyle.Font.Size, a.Tick.Label.Font.Size = fontSize, fontSize
+		a.Label.TextStyle.Color, a.Tick.Label.Color = ink, ink
+		a.Tick.LineStyle.Width, a.Tick.Length, a.Padding = 0, 4, 2
+		a.LineStyle.Color, a.LineStyle.Width = axis, 1
+		a.Tick.Marker = plot.TickerFunc(roundTicks)
+	}
+	p.Y.LineStyle.Width = 0
+	grid := plotter.NewGrid()
+	grid.Horizontal.Color, grid.Vertical.Color = nil, nil
+	switch lines {
+	case horizontal:
+		grid.Horizontal.Color, grid.Horizontal.Width = faint, 1
+	case vertical:
+		grid.Vertical.Color, grid.Vertical.Width = faint, 1
+	}
+	p.Add(grid)
+	return p
+}
+
+// roundTicks are about five marks at round numbers.
+func roundTicks(least, most float64) []plot.Tick {
+	span := most - least
+	if !(span > 0) || math.IsInf(span, 0) {
+		return []plot.Tick{{Value: least, Label: threeDigits(least)}}
+	}
+	power := math.Floor(math.Log10(span / 5))
+	step := math.Pow(10, power)
+	for _, factor := range []float64{2, 5, 10} {
+		if span/step > 6 {
+			step = factor * math.Pow(10, power)
+		}
+	}
+	digits := max(0, int(math.Ceil(-math.Log10(step)-1e-9)))
+	var ticks []plot.Tick
+	for i := math.Ceil(least/step - 1e-9); i*step <= most+1e-9*span; i++ {
+		value := i*step + 0 // not -0
+		ticks = append(ticks, plot.Tick{Value: value, Label: minus(fmt.Sprintf("%.*f", digits, value))})
+	}
+	return ticks
+}
+
+// percentTicks are roundTicks of shares, in percent.
+func percentTicks(least, most float64) []plot.Tick {
+	ticks := roundTicks(100*least, 100*most)
+	for i := range ticks {
+		ticks[i].Value /= 100
+		ticks[i].Label += "%"
+	}
+	return ticks
+}
+
+// addLine adds a line in the color of a recipe; what has no finite value is left
+// out, and breaks it.
+func addLine(p *plot.Plot, i int, points []Point) error {
+	style := draw.LineStyle{Color: series(i), Width: lineWidth}
+	if i >= hues {
+		style.Dashes = []vg.Length{5, 3}
+	}
+	var run plotter.XYs
+	flush := func() error {
+		defer func() { run = nil }()
+		switch len(run) {
+		case 0:
+			return nil
+		case 1:
+			s, err := plotter.NewScatter(run)
+			if err != nil {
+				return err
+			}
+			s.GlyphStyle = draw.GlyphStyle{Color: style.Color, Radius: lineWidth + 1, Shape: draw.CircleGlyph{}}
+			p.Add(s)
+			return nil
+		}
+		l, err := plotter.NewLine(run)
+		if err != nil {
+			return err
+		}
+		l.LineStyle = style
+		p.Add(l)
+		return nil
+	}
+	for _, q := range points {
+		if math.IsNaN(q.Loss) || math.IsInf(q.Loss, 0) {
+			if err := flush(); err != nil {
+				return err
+			}
+			continue
+		}
+		run = append(run, plotter.XY{X: float64(q.Step), Y: q.Loss})
+	}
+	return flush()
+}
+
+// addLevel adds a horizontal line across the plot.
+func addLevel(p *plot.Plot, y float64) {
+	f := plotter.NewFunction(func(float64) float64 { return y })
+	f.Samples, f.Color, f.Width = 2, axis, 1
+	p.Add(f)
+	p.Y.Min, p.Y.Max = min(p.Y.Min, y), max(p.Y.Max, y)
+}
+
+// widen leaves room at both ends of an axis.
+func widen(a *plot.Axis) {
+	room := 0.04 * (a.Max - a.Min)
+	a.Min, a.Max = a.Min-room, a.Max+room
+}
+
+var (
+	prelude = regexp.MustCompile(`(?s)^.*?<svg[^>]*>`)
+	fonts   = regexp.MustCompile(`font-family:[^;"]*;font-variant:[^;"]*;(font-weight:[^;"]*;)?(font-style:[^;"]*;)?`)
+)
+
+// empty reports whether there is nothing in the plot.
+func (p *panel) empty() bool { return math.IsInf(p.plot.Y.Min, 0) || math.IsInf(p.plot.X.Min, 0) }
+
+// svg draws the plot. Its title is for those who do not see it, too.
+func (p *panel) svg() (template.HTML, error) {
+	canvas := vgsvg.New(p.width, p.height)
+	p.plot.Draw(draw.Crop(draw.New(canvas), 0, -8, 0, -6)) // room for half of the last label
+	var b bytes.Buffer
+	if _, err := canvas.WriteTo(&b); err != nil {
+		return "", fmt.Errorf("chart %q: %w", p.title, err)
+	}
+	svg := inCSS(fonts.ReplaceAll(b.Bytes(), nil))
+	head := fmt.Sprintf(`<svg viewBox="0 0 %g %g" role="img" aria-label="%s">`, p.width.Points(), p.height.Points(), template.HTMLEscapeString(p.title))
+	return template.HTML(prelude.ReplaceAllLiteral(svg, []byte(head))), nil
+}

@@ -1,0 +1,81 @@
+package report
+
+import (
+	"fmt"
+
+	"gonum.org/v1/plot"
+)
+
+// lineWidth is that of curves.
+const lineWidth = 1.8
+
+// smoothing returns over how many steps training losses are averaged: a
+// fiftieth of all.
+func (c *Comparison) smoothing() int {
+	steps := 0
+	for i := range c.Recipes {
+		steps = max(steps, len(c.Recipes[i].Train))
+	}
+	return max(1, steps/50)
+}
+
+// curves are the losses by step, and their gaps to the baseline.
+func (c *Comparison) curves() ([]panel, error) {
+	n := c.smoothing()
+	average := func(n int) string {
+		if n == 1 {
+			return ""
+		}
+		return fmt.Sprintf(", means of %d steps", n)
+	}
+	panels := []panel{
+		{title: "Training loss, nats per " + c.Token + average(n)},
+		{title: "Validation loss, nats per " + c.Token},
+	}
+	points := []func(*Recipe) []Point{
+		func(r *Recipe) []Point { return smooth(r.Train, n) },
+		func(r *Recipe) []Point { return r.Validation },
+	}
+	b := c.baseline()
+	if b != nil {
+		wide := 5 * n
+		panels = append(panels,
+			panel{title: "Gap of the training loss to " + b.Name + average(wide), note: "Above the line is worse. All recipes see the same batches in the same order."},
+			panel{title: "Gap of the validation loss to " + b.Name, note: "Above the line is worse. All recipes are evaluated on the same text."})
+		points = append(points,
+			func(r *Recipe) []Point { return smooth(gaps(r.Train, b.Train), wide) },
+			func(r *Recipe) []Point { return gaps(r.Validation, b.Validation) })
+	}
+	for i := range panels {
+		p := newPlot("step", horizontal)
+		panels[i].plot, panels[i].width, panels[i].height = p, chartWidth, chartHeight
+		if err := c.addCurves(p, points[i]); err != nil {
+			return nil, err
+		}
+		if panels[i].empty() {
+			continue
+		}
+		p.X.Min, p.X.Max = 0, max(p.X.Max, 1)
+		if i >= 2 { // a gap
+			p.Y.Tick.Marker = plot.TickerFunc(percentTicks)
+			addLevel(p, 0)
+		}
+		widen(&p.Y)
+	}
+	return panels, nil
+}
+
+// addCurves adds a line for each recipe, the baseline's above the others.
+func (c *Comparison) addCurves(p *plot.Plot, points func(*Recipe) []Point) error {
+	for _, baseline := range []bool{false, true} {
+		for i := range c.Recipes {
+			if (c.Recipes[i].Name == c.Baseline) != baseline {
+				continue
+			}
+			if err := addLine(p, i, points(&c.Recipes[i])); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

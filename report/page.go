@@ -1,0 +1,151 @@
+package report
+
+import (
+	"bytes"
+	_ "embed"
+	"fmt"
+	"html/template"
+	"strings"
+)
+
+var (
+	//go:embed page.html
+	pageText string
+	//go:embed page.css
+	styleText string
+
+	page = template.Must(template.New("page").Parse(pageText))
+)
+
+// HTML returns the page. It loads nothing: no script, no font, no picture from
+// elsewhere; it is readable on a phone and on paper, by day and by night.
+func (c *Comparison) HTML() ([]byte, error) {
+	v, err := c.view()
+	if err != nil {
+		return nil, err
+	}
+	var b bytes.Buffer
+	if err := page.Execute(&b, v); err != nil {
+		return nil, fmt.Errorf("report: %w", err)
+	}
+	return b.Bytes(), nil
+}
+
+// A view is what the template of the page shows.
+type view struct {
+	*Comparison
+	Style    template.CSS
+	Verdict  []string
+	Keys     []key
+	Table    pageTable
+	Curves   []figure
+	Heat     []heatView
+	Scale    []mark // of the colors of heat maps
+	Amax     []figure
+	Scales   []figure
+	Formats  []figure
+	Quantize pageTable
+}
+
+// A key is the color of a recipe.
+type key struct {
+	Name, Doc string
+	Color     template.CSS
+	Failed    string
+}
+
+// A figure is a chart of the page.
+type figure struct {
+	Title, Note string
+	SVG         template.HTML
+}
+
+// A heatView is the heat maps of one recipe.
+type heatView struct {
+	Key  key
+	Maps []figure
+}
+
+// A mark is one color of a scale, with the number that it stands for.
+type mark struct {
+	Color template.CSS
+	Label string
+}
+
+// A pageTable is a table, with the colors of its rows where they have one.
+type pageTable struct {
+	Table
+	Colors []template.CSS
+}
+
+// view computes what the page shows.
+func (c *Comparison) view() (*view, error) {
+	v := &view{Comparison: c, Style: template.CSS(styleText), Verdict: c.Verdict()}
+	v.Table.Table, v.Quantize.Table = c.Table(), c.FormatTable()
+	for i := range c.Recipes {
+		r := &c.Recipes[i]
+		v.Keys = append(v.Keys, key{r.Name, r.Doc, keyColor(i), r.Failed})
+		v.Table.Colors = append(v.Table.Colors, keyColor(i))
+	}
+	curves, err := c.curves()
+	if err != nil {
+		return nil, err
+	}
+	amax, scales, err := c.histograms()
+	if err != nil {
+		return nil, err
+	}
+	bars, err := c.formatPanel()
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range []struct {
+		to     *[]figure
+		panels []panel
+	}{{&v.Curves, curves}, {&v.Amax, amax}, {&v.Scales, scales}, {&v.Formats, []panel{bars}}} {
+		if *f.to, err = figures(f.panels); err != nil {
+			return nil, err
+		}
+	}
+	groups, least, most := c.heatPanels()
+	for _, g := range groups {
+		maps, err := figures(g.panels)
+		if err != nil {
+			return nil, err
+		}
+		v.Heat = append(v.Heat, heatView{v.Keys[g.recipe], maps})
+	}
+	if len(groups) > 0 {
+		v.Scale = colorScale(least, most)
+	}
+	return v, nil
+}
+
+// figures draws the panels that have something to show.
+func figures(panels []panel) ([]figure, error) {
+	var list []figure
+	for i := range panels {
+		p := &panels[i]
+		if p.empty() {
+			continue
+		}
+		svg, err := p.svg()
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, figure{p.title, p.note, svg})
+	}
+	return list, nil
+}
+
+func keyColor(i int) template.CSS { return template.CSS(fmt.Sprintf("var(--c%d)", i%hues)) }
+
+// colorScale returns the marks of a scale of colors, from least to most.
+func colorScale(least, most float64) []mark {
+	var marks []mark
+	for v := least; v <= most; v += heatStep {
+		c := rampColor((v - least) / (most - least))
+		marks = append(marks, mark{template.CSS(fmt.Sprintf("rgb(%d,%d,%d)", c.R, c.G, c.B)), strings.TrimSpace(fmt.Sprintf("%g", v))})
+	}
+	return marks
+}

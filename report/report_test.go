@@ -1,0 +1,140 @@
+package report
+
+import (
+	"math"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+// two returns a comparison of a baseline and another recipe, small enough to
+// compute by hand.
+func two() *Comparison {
+	return &Comparison{
+		Title: "T", Baseline: "bf16", Token: "byte",
+		Recipes: []Recipe{
+			{Name: "bf16", Steps: 2, TrainLoss: 2, ValidationLoss: 2, SecondsPerStep: 0.1, WeightBytes: 2_000_000, ActivationBytes: 12_345_678,
+				Train: []Point{{1, 4}, {2, 2}}, Validation: []Point{{2, 2}}},
+			{Name: "mxfp8", Steps: 2, TrainLoss: 2.1, ValidationLoss: 2.05, SecondsPerStep: 0.1234, WeightBytes: 1_031_250,
+				Train: []Point{{1, 5}, {2, 2.1}}, Validation: []Point{{2, 2.05}},
+				Operands: []Operand{
+					{Step: 1, Module: "b", Name: "input", Direction: "rowwise", SQNR: 31, Amax: 3, Elements: 100, Saturated: 1},
+					{Step: 1, Module: "b", Name: "input", Direction: "columnwise", SQNR: 30, Amax: 4, Elements: 300, Flushed: 8},
+				}},
+		},
+		Formats: []Format{{"mxfp8", 8.25, 2.001}, {"mxfp4", 4.25, 2.1}, {"nvfp4", 4.5, 2.05}},
+	}
+}
+
+func TestTable(t *testing.T) {
+	c := two()
+	c.Recipes = append(c.Recipes, Recipe{Name: "mxfp4", Failed: "the loss was NaN at step 1", TrainLoss: math.NaN(), ValidationLoss: math.NaN(), SecondsPerStep: math.NaN()})
+	want := [][]string{
+		{"bf16", "2.0000", "2.0000", "", "0.100", "2.00", "12.3", "–", "–"},
+		{"mxfp8", "2.1000", "2.0500", "+2.50%", "0.123", "1.03", "–", "0.25%", "2%"},
+		{"mxfp4", "–", "–", "–", "–", "–", "–", "–", "–"},
+	}
+	if got := c.Table().Rows; !reflect.DeepEqual(got, want) {
+		t.Errorf("the table is\n%q, want\n%q", got, want)
+	}
+	want = [][]string{
+		{"as trained", "", "2.0000", "7.3891", ""},
+		{"mxfp8", "8.25", "2.0010", "7.3964", "+0.10%"},
+		{"mxfp4", "4.25", "2.1000", "8.1662", "+10.5%"},
+		{"nvfp4", "4.5", "2.0500", "7.7679", "+5.13%"},
+	}
+	if got := c.FormatTable().Rows; !reflect.DeepEqual(got, want) {
+		t.Errorf("the table of formats is\n%q, want\n%q", got, want)
+	}
+}
+
+func TestVerdict(t *testing.T) {
+	c := two()
+	c.Recipes = append(c.Recipes, Recipe{Name: "nvfp4", ValidationLoss: 1.999999}, Recipe{Name: "mxfp4", Failed: "the loss was NaN at step 1", ValidationLoss: 1},
+		Recipe{Name: "tensorwise", ValidationLoss: 1.99})
+	want := []string{
+		"After 2 steps, bf16 has a validation loss of 2.0000 nats per byte: a perplexity of 7.39.",
+		"Beside it, tensorwise ends 0.50% below, nvfp4 ends level and mxfp8 ends 2.50% above.",
+		"mxfp4 did not finish: the loss was NaN at step 1.",
+		"Quantized after training, the model of bf16 loses least in mxfp8 (+0.10% of perplexity) and most in mxfp4 (+10.5%).",
+		"This is one seed: whether a small gap is more than chance takes several.",
+	}
+	if got := c.Verdict(); !reflect.DeepEqual(got, want) {
+		t.Errorf("the verdict is\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	c.Recipes[0].Failed, c.Recipes[0].ValidationLoss = "the loss was NaN at step 2", math.NaN()
+	want = []string{"bf16 did not finish: the loss was NaN at step 2.", "mxfp4 did not finish: the loss was NaN at step 1."}
+	if got := c.Verdict(); !reflect.DeepEqual(got, want) {
+		t.Errorf("without a baseline the verdict is %q, want %q", got, want)
+	}
+}
+
+func TestCurves(t *testing.T) {
+	base := []Point{{1, 4}, {2, 2}, {3, 1}, {4, math.NaN()}}
+	if got, want := gaps([]Point{{2, 3}, {3, 1}, {5, 1}}, base), []Point{{2, 0.5}, {3, 0}}; !reflect.DeepEqual(got, want) {
+		t.Errorf("the gaps are %v, want %v", got, want)
+	}
+	for n, want := range map[int][]Point{1: base[:3], 2: {{2, 3}, {3, 1.5}}, 3: {{3, 7. / 3}}, 9: {{3, 7. / 3}}} {
+		if got := smooth(base[:3], n); !reflect.DeepEqual(got, want) {
+			t.Errorf("means of %d are %v, want %v", n, got, want)
+		}
+	}
+	if got := smooth(nil, 5); got != nil {
+		t.Errorf("means of nothing are %v", got)
+	}
+}
+
+func TestHeat(t *testing.T) {
+	r := &Recipe{Operands: []Operand{
+		{Step: 9, Module: "layers.10.q", Name: "input", SQNR: 20}, {Step: 9, Module: "layers.2.q", Name: "input", SQNR: 21},
+		{Step: 9, Module: "layers.2.q", Name: "input", SQNR: 19}, {Step: 1, Module: "layers.2.q", Name: "input", SQNR: 25},
+		{Step: 1, Module: "layers.0.q", Name: "input", SQNR: math.Inf(1)}, {Step: 1, Module: "layers.0.q", Name: "weight", SQNR: 3},
+	}}
+	m := heat(r, "input")
+	if want := []string{"layers.2.q", "layers.10.q"}; !reflect.DeepEqual(m.modules, want) {
+		t.Errorf("modules %q, want %q: in the order of people, and none that loses nothing", m.modules, want)
+	}
+	if want := []int{1, 9}; !reflect.DeepEqual(m.steps, want) {
+		t.Errorf("steps %v, want %v", m.steps, want)
+	}
+	if got := m.Z(0, 1); got != 25 {
+		t.Errorf("the first module, which is on top, has %g at the first step, want 25", got)
+	}
+	if got := m.Z(1, 1); got != 19 {
+		t.Errorf("it has %g at the second step, want 19, the worse of its directions", got)
+	}
+	if got := m.Z(0, 0); !math.IsNaN(got) {
+		t.Errorf("the second module has %g where it was not observed", got)
+	}
+}
+
+func TestOutline(t *testing.T) {
+	got := outline(map[int]int64{-3: 1, -1: 3})
+	want := [][2]float64{{-3.5, 0}, {-3.5, 0.25}, {-2.5, 0.25}, {-2.5, 0}, {-1.5, 0}, {-1.5, 0.75}, {-0.5, 0.75}, {-0.5, 0}}
+	if len(got) != len(want) {
+		t.Fatalf("the outline is %v, want %v", got, want)
+	}
+	for i, w := range want {
+		if got[i].X != w[0] || got[i].Y != w[1] {
+			t.Errorf("point %d of the outline is %v, want %v", i, got[i], w)
+		}
+	}
+}
+
+func TestRoundTicks(t *testing.T) {
+	for _, tc := range []struct {
+		least, most float64
+		want        string
+	}{
+		{0, 300, "0 50 100 150 200 250 300"}, {1.87, 5.2, "2 3 4 5"}, {-0.013, 0.021, "−0.01 0.00 0.01 0.02"}, {0, 12, "0 2 4 6 8 10 12"},
+		{0, 1, "0.0 0.2 0.4 0.6 0.8 1.0"}, {-1e-9, 0.5, "0.0 0.1 0.2 0.3 0.4 0.5"}, {3, 3, "3.00"}, {5.5448, 5.5454, "5.5448 5.5449 5.5450 5.5451 5.5452 5.5453 5.5454"},
+	} {
+		var labels []string
+		for _, tick := range roundTicks(tc.least, tc.most) {
+			labels = append(labels, tick.Label)
+		}
+		if got := strings.Join(labels, " "); got != tc.want {
+			t.Errorf("from %g to %g the marks are %q, want %q", tc.least, tc.most, got, tc.want)
+		}
+	}
+}

@@ -1,0 +1,89 @@
+package report
+
+import (
+	"fmt"
+	"math"
+)
+
+// A Column is a column of a table: its title, and whether it holds numbers.
+type Column struct {
+	Title   string
+	Doc     string // what it is, where the title does not say it all
+	Numeric bool
+}
+
+// A Table is text in rows, for a page or for a terminal.
+type Table struct {
+	Columns []Column
+	Rows    [][]string
+}
+
+// column of the table of recipes
+type recipeColumn struct {
+	Column
+	text func(c *Comparison, r *Recipe) string
+}
+
+var recipeColumns = []recipeColumn{
+	{Column{"recipe", "", false}, func(_ *Comparison, r *Recipe) string { return r.Name }},
+	{Column{"train", "training loss at the end, nats per token", true}, func(_ *Comparison, r *Recipe) string { return lossText(r.TrainLoss) }},
+	{Column{"validation", "validation loss at the end, nats per token", true}, func(_ *Comparison, r *Recipe) string { return lossText(r.ValidationLoss) }},
+	{Column{"gap", "validation loss relative to the baseline's", true}, func(c *Comparison, r *Recipe) string {
+		if r.Name == c.Baseline {
+			return ""
+		}
+		return percentText(c.Gap(r))
+	}},
+	{Column{"s/step", "median seconds of a step", true}, func(_ *Comparison, r *Recipe) string { return threeDigits(r.SecondsPerStep) }},
+	{Column{"weights MB", "quantized weights that a step keeps, both directions", true}, func(_ *Comparison, r *Recipe) string { return megabytes(r.WeightBytes) }},
+	{Column{"activations MB", "what the forward pass keeps for the backward pass", true}, func(_ *Comparison, r *Recipe) string { return megabytes(r.ActivationBytes) }},
+	{Column{"saturated", "elements beyond the largest value of their block, of all observed operands", true}, func(_ *Comparison, r *Recipe) string { return rateText(r.Saturated()) }},
+	{Column{"flushed", "elements that became zero, of all observed operands", true}, func(_ *Comparison, r *Recipe) string { return rateText(r.Flushed()) }},
+}
+
+// Table returns the recipes as a table. One that did not finish has what it had
+// by then, and no loss at the end.
+func (c *Comparison) Table() Table {
+	var t Table
+	for _, column := range recipeColumns {
+		t.Columns = append(t.Columns, column.Column)
+	}
+	for i := range c.Recipes {
+		var row []string
+		for _, column := range recipeColumns {
+			row = append(row, column.text(c, &c.Recipes[i]))
+		}
+		t.Rows = append(t.Rows, row)
+	}
+	return t
+}
+
+// FormatTable returns what the trained model loses in each format.
+func (c *Comparison) FormatTable() Table {
+	t := Table{Columns: []Column{
+		{"format", "", false}, {"bits", "of an element, its share of the scales included", true}, {"validation", "validation loss, nats per token", true},
+		{"perplexity", "e to the loss", true}, {"change", "of the perplexity, relative to the model as it was trained", true},
+	}}
+	row := func(name, bits string, loss float64, change string) {
+		perplexity := "–"
+		if p := Perplexity(loss); !math.IsNaN(p) && !math.IsInf(p, 0) {
+			perplexity = fmt.Sprintf("%.4f", p)
+		}
+		t.Rows = append(t.Rows, []string{name, bits, lossText(loss), perplexity, change})
+	}
+	if b := c.baseline(); b != nil {
+		row("as trained", "", b.ValidationLoss, "")
+	}
+	for i := range c.Formats {
+		f := &c.Formats[i]
+		row(f.Name, fmt.Sprintf("%.4g", f.Bits), f.Loss, percentText(c.cost(f)))
+	}
+	return t
+}
+
+func megabytes(n int64) string {
+	if n == 0 {
+		return "–"
+	}
+	return threeDigits(float64(n) / 1e6)
+}

@@ -1,0 +1,145 @@
+package report
+
+import (
+	"fmt"
+	"math"
+	"strings"
+)
+
+// Verdict says in sentences what came of it.
+func (c *Comparison) Verdict() []string {
+	var s []string
+	if b := c.baseline(); b != nil && b.Failed == "" && !math.IsNaN(b.ValidationLoss) {
+		s = append(s, fmt.Sprintf("After %s, %s has a validation loss of %s nats per %s: a perplexity of %s.",
+			counted(b.Steps, "step"), b.Name, lossText(b.ValidationLoss), c.Token, threeDigits(Perplexity(b.ValidationLoss))))
+		if ranked := c.ranked(); len(ranked) > 0 {
+			var parts []string
+			for _, r := range ranked {
+				parts = append(parts, fmt.Sprintf("%s %s", r.Name, besideText(c.Gap(r))))
+			}
+			s = append(s, fmt.Sprintf("Beside it, %s.", list(parts)))
+		}
+	}
+	for i := range c.Recipes {
+		if r := &c.Recipes[i]; r.Failed != "" {
+			s = append(s, fmt.Sprintf("%s did not finish: %s.", r.Name, r.Failed))
+		}
+	}
+	if least, most := c.extremes(); most != nil {
+		sentence := fmt.Sprintf("Quantized after training, the model of %s loses least in %s (%s of perplexity)", c.Baseline, least.Name, percentText(c.cost(least)))
+		if least != most {
+			sentence += fmt.Sprintf(" and most in %s (%s)", most.Name, percentText(c.cost(most)))
+		}
+		s = append(s, sentence+".")
+	}
+	if len(c.ranked()) > 0 {
+		s = append(s, "This is one seed: whether a small gap is more than chance takes several.")
+	}
+	return s
+}
+
+// cost returns by how much the perplexity in a format is above that of the
+// baseline's model, as a share.
+func (c *Comparison) cost(f *Format) float64 {
+	if b := c.baseline(); b != nil {
+		return math.Expm1(f.Loss - b.ValidationLoss)
+	}
+	return math.NaN()
+}
+
+// extremes returns the formats of the least and the greatest loss.
+func (c *Comparison) extremes() (least, most *Format) {
+	for i := range c.Formats {
+		f := &c.Formats[i]
+		if math.IsNaN(c.cost(f)) {
+			continue
+		}
+		if least == nil || f.Loss < least.Loss {
+			least = f
+		}
+		if most == nil || f.Loss > most.Loss {
+			most = f
+		}
+	}
+	return least, most
+}
+
+// besideText words a gap: "ends 0.12% above".
+func besideText(gap float64) string {
+	switch text := strings.TrimLeft(percentText(gap), "+−"); {
+	case strings.Trim(text, "0.%") == "":
+		return "ends level"
+	case gap < 0:
+		return "ends " + text + " below"
+	default:
+		return "ends " + text + " above"
+	}
+}
+
+// list joins parts as a sentence does.
+func list(parts []string) string {
+	if len(parts) < 2 {
+		return strings.Join(parts, "")
+	}
+	last := len(parts) - 1
+	return strings.Join(parts[:last], ", ") + " and " + parts[last]
+}
+
+func counted(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// lossText writes a loss.
+func lossText(loss float64) string {
+	if math.IsNaN(loss) || math.IsInf(loss, 0) {
+		return "–"
+	}
+	return fmt.Sprintf("%.4f", loss)
+}
+
+// percentText writes a signed share in percent, with two digits behind the
+// point where it is small.
+func percentText(share float64) string {
+	if math.IsNaN(share) || math.IsInf(share, 0) {
+		return "–"
+	}
+	digits := 2
+	if math.Abs(share) >= 0.0995 {
+		digits = 1
+	}
+	return minus(fmt.Sprintf("%+.*f%%", digits, 100*share))
+}
+
+// rateText writes the share of elements, of which most are small.
+func rateText(share float64) string {
+	switch {
+	case math.IsNaN(share):
+		return "–"
+	case share == 0:
+		return "0"
+	case share < 5e-6:
+		return "<0.001%"
+	}
+	return fmt.Sprintf("%.2g%%", 100*share)
+}
+
+// threeDigits writes a number with three digits, or with all before the point.
+func threeDigits(v float64) string {
+	if math.IsNaN(v) || math.IsInf(v, 0) {
+		return "–"
+	}
+	digits := 0
+	for m := math.Abs(v); m != 0 && m < 99.95 && digits < 6; m *= 10 {
+		digits++
+	}
+	if v == 0 {
+		return "0"
+	}
+	return fmt.Sprintf("%.*f", digits, v)
+}
+
+// minus writes the sign of a number as typesetters do.
+func minus(number string) string { return strings.Replace(number, "-", "−", 1) }
