@@ -81,15 +81,40 @@ func (d *delayedScale) update(r recipe.Delayed, largest float32) {
 	}
 }
 
-// state returns the state as numbers: the scale, then the history.
-func (d *delayedScale) state() []float32 { return append([]float32{d.scale}, d.history...) }
-
-// setState takes what state returned.
-func (d *delayedScale) setState(v []float32) error {
-	if len(v) < 2 || !(v[0] > 0 && v[0] <= math.MaxFloat32) {
-		return fmt.Errorf("state of delayed scaling: want a positive scale and a history after it, have %d numbers", len(v))
+// packScales returns the states as numbers, nil where none has been in use: of
+// each the scale, then the history.
+func packScales(scales []delayedScale) []float32 {
+	length := 0
+	for _, d := range scales {
+		length = max(length, len(d.history))
 	}
-	d.scale, d.used = v[0], v[0]
-	d.history = append([]float32(nil), v[1:]...)
+	if length == 0 {
+		return nil
+	}
+	var packed []float32
+	for _, d := range scales {
+		d.prepare(length)
+		packed = append(append(packed, d.scale), d.history...)
+	}
+	return packed
+}
+
+// unpackScales takes what packScales returned for as many states.
+func unpackScales(scales []delayedScale, packed []float32) error {
+	each := len(packed) / len(scales)
+	if len(packed)%len(scales) != 0 || each == 1 {
+		return fmt.Errorf("state of delayed scaling: %d numbers are not %d scales, each with a history", len(packed), len(scales))
+	}
+	for i := range scales {
+		if each == 0 {
+			scales[i] = delayedScale{}
+			continue
+		}
+		d := packed[i*each : (i+1)*each]
+		if !(d[0] > 0 && d[0] <= math.MaxFloat32) {
+			return fmt.Errorf("state of delayed scaling: %g is no scale", d[0])
+		}
+		scales[i] = delayedScale{scale: d[0], history: append([]float32(nil), d[1:]...), used: d[0]}
+	}
 	return nil
 }

@@ -14,9 +14,12 @@ import (
 // of its three products are of quantized operands, those that the recipe names.
 type Linear struct {
 	Name   string
-	Weight *Param // out × in
+	Weight *Param // out × in; without values where SetWeight gave a quantized one
 	Bias   *Param // 1 × out, or nil
 
+	in, out int
+	parts   []*Param // views of Weight and Bias
+	frozen  *quant.Tensor
 	weight  weightCopies
 	delayed [3]delayedScale // by Operand
 }
@@ -24,19 +27,65 @@ type Linear struct {
 // NewLinear returns a layer whose weight and bias are zero. Its parameters are
 // name.weight and name.bias.
 func NewLinear(name string, in, out int, bias bool) *Linear {
-	l := &Linear{Name: name, Weight: NewParam(name+".weight", out, in)}
+	return NewFusedLinear(name, in, bias, Part{name, out})
+}
+
+// A Part is one of several projections of the same input that are computed as one.
+type Part struct {
+	Name string // its parameters are Name.weight and Name.bias
+	Out  int
+}
+
+// NewFusedLinear returns a layer of several projections, whose outputs stand side
+// by side: q, k and v of attention, gate and up of SwiGLU. Their weights are one
+// matrix, one part below the other, and quantized as one, so that they share the
+// scale of the whole tensor where there is one (Transformer Engine fuses them too).
+// Params returns the parts.
+func NewFusedLinear(name string, in int, bias bool, parts ...Part) *Linear {
+	l := &Linear{Name: name, in: in}
+	for _, p := range parts {
+		l.out += p.Out
+	}
+	l.Weight = NewParam(name+".weight", l.out, in)
 	if bias {
-		l.Bias = NewParam(name+".bias", 1, out)
+		l.Bias = NewParam(name+".bias", 1, l.out)
+	}
+	from := 0
+	for _, p := range parts {
+		to := from + p.Out
+		w := l.Weight
+		l.parts = append(l.parts, &Param{p.Name + ".weight", w.Value.View(from, to, 0, in), w.Grad.View(from, to, 0, in)})
+		if b := l.Bias; bias {
+			l.parts = append(l.parts, &Param{p.Name + ".bias", b.Value.View(0, 1, from, to), b.Grad.View(0, 1, from, to)})
+		}
+		from = to
 	}
 	return l
 }
 
-// Params returns the weight, and the bias where there is one.
-func (l *Linear) Params() []*Param {
-	if l.Bias == nil {
-		return []*Param{l.Weight}
+// Params returns the weight, and the bias where there is one, of each part.
+func (l *Linear) Params() []*Param { return l.parts }
+
+// SetWeight gives the layer a weight that is quantized already, out × in and
+// rowwise, whatever the recipe says of weights. Its FP32 values and gradient are
+// given up: the layer takes part in inference only.
+func (l *Linear) SetWeight(w *quant.Tensor) error {
+	if w.Direction != quant.Rowwise || w.Rows() != l.out || w.Cols() != l.in {
+		return fmt.Errorf("%s: the weight is %d×%d and rowwise, not %s %d×%d", l.Name, l.out, l.in, w.Direction, w.Rows(), w.Cols())
 	}
-	return []*Param{l.Weight, l.Bias}
+	l.frozen, l.weight = w, weightCopies{rowwise: w}
+	*l.Weight = Param{Name: l.Weight.Name}
+	for i, p := range l.parts {
+		if l.Bias == nil || i%2 == 0 {
+			*p = Param{Name: p.Name}
+		}
+	}
+	return nil
+}
+
+// WeightBytes returns the bytes of codes and scales of the weight's two copies.
+func (l *Linear) WeightBytes() int {
+	return tensorBytes(l.weight.rowwise) + tensorBytes(l.weight.columnwise)
 }
 
 // LinearSaved is what a forward pass keeps for the backward pass.
@@ -68,8 +117,8 @@ func (l *Linear) Forward(s *Scope, x tensor.Dense) (tensor.Dense, *LinearSaved, 
 	fail := func(err error) (tensor.Dense, *LinearSaved, error) {
 		return tensor.Dense{}, nil, fmt.Errorf("%s: forward: %w", l.Name, err)
 	}
-	if x.Cols != l.Weight.Value.Cols {
-		return fail(fmt.Errorf("the input has %d columns, the weight is %d×%d", x.Cols, l.Weight.Value.Rows, l.Weight.Value.Cols))
+	if x.Cols != l.in {
+		return fail(fmt.Errorf("the input has %d columns, the weight is %d×%d", x.Cols, l.out, l.in))
 	}
 	rows := x.Rows
 	x = s.pad(x)
@@ -88,7 +137,7 @@ func (l *Linear) Forward(s *Scope, x tensor.Dense) (tensor.Dense, *LinearSaved, 
 	if l.Bias != nil {
 		o.Bias = l.roundedBias(s)
 	}
-	y := tensor.New(x.Rows, l.Weight.Value.Rows)
+	y := tensor.New(x.Rows, l.out)
 	if err := s.mul(y, Product{l.Name, recipe.Fprop, xr, l.weight.rowwise}, o); err != nil {
 		return fail(err)
 	}
@@ -115,8 +164,8 @@ func (l *Linear) Backward(s *Scope, saved *LinearSaved, dy tensor.Dense) (tensor
 	if saved == nil {
 		return fail(fmt.Errorf("the forward pass saved nothing (Scope.Inference)"))
 	}
-	if dy.Rows != saved.rows || dy.Cols != l.Weight.Value.Rows {
-		return fail(fmt.Errorf("the gradient is %d×%d, the output was %d×%d", dy.Rows, dy.Cols, saved.rows, l.Weight.Value.Rows))
+	if dy.Rows != saved.rows || dy.Cols != l.out {
+		return fail(fmt.Errorf("the gradient is %d×%d, the output was %d×%d", dy.Rows, dy.Cols, saved.rows, l.out))
 	}
 	rows := dy.Rows
 	dy = s.pad(dy)
@@ -130,7 +179,7 @@ func (l *Linear) Backward(s *Scope, saved *LinearSaved, dy tensor.Dense) (tensor
 	if err != nil {
 		return fail(err)
 	}
-	dx := tensor.New(dy.Rows, l.Weight.Value.Cols)
+	dx := tensor.New(dy.Rows, l.in)
 	if err := s.mul(dx, Product{l.Name, recipe.Dgrad, dyr, l.weight.columnwise}, gemm.Options{}); err != nil {
 		return fail(err)
 	}
@@ -143,26 +192,6 @@ func (l *Linear) Backward(s *Scope, saved *LinearSaved, dy tensor.Dense) (tensor
 	}
 	saved.input, saved.original = nil, nil
 	return dx.View(0, rows, 0, dx.Cols), nil
-}
-
-// EndForward ends a forward pass for delayed scaling: the scales of input and
-// weight are computed anew. Transformer Engine does so at the end of the outermost
-// autocast, so call it for every layer after the forward pass of a microbatch, and
-// not after one of recomputation or inference. Other recipes have nothing to do.
-func (l *Linear) EndForward(s *Scope) { l.updateScales(s, Input, Weight) }
-
-// EndBackward ends a backward pass for delayed scaling: the scale of gradients is
-// computed anew.
-func (l *Linear) EndBackward(s *Scope) { l.updateScales(s, Grad) }
-
-func (l *Linear) updateScales(s *Scope, operands ...Operand) {
-	if !s.Recipe.Delayed.Enabled() {
-		return
-	}
-	for _, o := range operands {
-		l.delayed[o].prepare(s.Recipe.Delayed.AmaxHistoryLen)
-		l.delayed[o].update(s.Recipe.Delayed, s.fp8Max(o))
-	}
 }
 
 // roundedBias returns the bias as it is added: in BF16 under every recipe but f32,

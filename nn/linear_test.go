@@ -1,37 +1,586 @@
 package nn
 
 import (
+	"bytes"
+	"hash/fnv"
+	"math"
 	"math/rand/v2"
+	"slices"
+	"strings"
 	"testing"
 
+	"github.com/microscale-go/microscale/format"
+	"github.com/microscale-go/microscale/gemm"
+	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/recipe"
 	"github.com/microscale-go/microscale/tensor"
 )
 
-// normal returns a matrix of normal values in BF16.
-func normal(rng *rand.Rand, rows, cols int, std float64) tensor.Dense {
+// matrix returns values of several magnitudes in BF16, some zero, some of them
+// outliers: rows and columns differ in scale, so that blocks do.
+func matrix(rng *rand.Rand, rows, cols int, std float64) tensor.Dense {
 	x := tensor.New(rows, cols)
-	for i := range x.Data {
-		x.Data[i] = float32(rng.NormFloat64() * std)
+	for i := range rows {
+		scale := std * math.Exp2(float64(rng.IntN(6)-3))
+		for j := range cols {
+			v := rng.NormFloat64() * scale
+			switch rng.IntN(40) {
+			case 0:
+				v = 0
+			case 1:
+				v *= 16
+			case 2:
+				v *= 1e-4
+			}
+			x.Set(i, j, float32(v))
+		}
 	}
 	roundBF16(x.Data, x.Data)
 	return x
 }
 
-func TestLinearRuns(t *testing.T) {
-	rng := rand.New(rand.NewPCG(1, 2))
+// A step is a forward and a backward pass of one layer with all that can be seen
+// of it.
+type step struct {
+	x, w, b, dy       tensor.Dense
+	y, dx, dw, db     tensor.Dense
+	products          []Product
+	observed          []Observation
+	savedBytes        int
+	layer             *Linear
+	scope             Scope
+	startGrad, startB float32 // what gradients were before
+}
+
+const layerName = "layers.3.mlp.down_proj"
+
+func runStep(t *testing.T, s Scope, tokens, in, out int) *step {
+	t.Helper()
+	rng := rand.New(rand.NewPCG(7, 11))
+	st := &step{x: matrix(rng, tokens, in, 1), dy: matrix(rng, tokens, out, 1e-3), layer: NewLinear(layerName, in, out, true), startGrad: 0.125, startB: 0.5}
+	st.layer.Weight.InitNormal(0.05, 3)
+	st.layer.Bias.InitNormal(1, 4)
+	st.w, st.b = st.layer.Weight.Value.Clone(), st.layer.Bias.Value.Clone()
+	for i := range st.layer.Weight.Grad.Data {
+		st.layer.Weight.Grad.Data[i] = st.startGrad
+	}
+	for i := range st.layer.Bias.Grad.Data {
+		st.layer.Bias.Grad.Data[i] = st.startB
+	}
+	s.Products = func(p Product) { st.products = append(st.products, p) }
+	s.Observe = func(o Observation) { st.observed = append(st.observed, o) }
+	st.scope = s
+	y, saved, err := st.layer.Forward(&s, st.x)
+	if err != nil {
+		t.Fatal(err)
+	}
+	st.savedBytes = saved.Bytes()
+	st.y = y
+	if st.dx, err = st.layer.Backward(&s, saved, st.dy); err != nil {
+		t.Fatal(err)
+	}
+	st.dw, st.db = st.layer.Weight.Grad, st.layer.Bias.Grad
+	return st
+}
+
+// model holds the six operands as the table of Transformer Engine's documents has
+// them, by calls of quant alone.
+type model struct{ xr, xc, wr, wc, gr, gc *quant.Tensor }
+
+// An operandMaker returns the two operands of a matrix.
+type operandMaker func(x tensor.Dense, role uint8) (row, col *quant.Tensor)
+
+func must(t *quant.Tensor, err error) *quant.Tensor {
+	if err != nil {
+		panic(err)
+	}
+	return t
+}
+
+// transposed: the columnwise operand is the transpose of the rowwise bytes.
+func transposed(q quant.Quantizer) operandMaker {
+	return func(x tensor.Dense, _ uint8) (row, col *quant.Tensor) {
+		row = must(q.Rowwise(x, quant.With{}))
+		return row, must(row.Transpose())
+	}
+}
+
+// independent: both are quantized from the source.
+func independent(r, c quant.Quantizer) operandMaker {
+	return func(x tensor.Dense, role uint8) (row, col *quant.Tensor) {
+		h := fnv.New32a()
+		h.Write([]byte(layerName))
+		stream := quant.Stream{Seed: testSeed, Step: testStep, Tensor: h.Sum32() & 0xffffff, Operand: role}
+		row = must(r.Rowwise(x, quant.With{Random: &stream}))
+		stream.Direction = quant.Columnwise
+		return row, must(c.Columnwise(x, quant.With{Random: &stream}))
+	}
+}
+
+const (
+	testSeed = 5
+	testStep = 9
+)
+
+// models says what the operands of X, W and dY are under each recipe.
+var models = func() map[string][3]operandMaker {
+	q := func(f quant.Format) quant.Quantizer { return quant.Quantizer{Format: f} }
+	each := func(m operandMaker) [3]operandMaker { return [3]operandMaker{m, m, m} }
+	mx := func(f quant.Format) [3]operandMaker { return each(independent(q(f), q(f))) }
+	e5m2 := quant.Quantizer{Format: quant.Format{Name: "e5m2", Element: format.E5M2, Scale: format.F32}}
+	vec, block := quant.Quantizer{Format: quant.FP8Vec128, PowerOfTwo: true}, quant.Quantizer{Format: quant.FP8Block, PowerOfTwo: true}
+	sr := func(q quant.Quantizer) quant.Quantizer { q.Rounding = format.Stochastic; return q }
+	rht := func(q quant.Quantizer) quant.Quantizer { q.Hadamard = true; return q }
+	nv, mx4 := q(quant.NVFP4), q(quant.MXFP4)
+	return map[string][3]operandMaker{
+		"f32":          each(transposed(q(quant.F32))),
+		"bf16":         each(transposed(q(quant.BF16))),
+		"tensorwise":   {transposed(q(quant.FP8Tensor)), transposed(q(quant.FP8Tensor)), transposed(e5m2)},
+		"blockwise":    {independent(vec, vec), transposed(block), independent(vec, vec)},
+		"mxfp8":        mx(quant.MXFP8),
+		"mxfp6":        mx(quant.MXFP6E2M3),
+		"mxfp4":        mx(quant.MXFP4),
+		"nvfp4":        {independent(nv, rht(nv)), transposed(q(quant.NVFP4x16)), independent(sr(nv), rht(sr(nv)))},
+		"mxfp4-rht-sr": {independent(mx4, rht(mx4)), independent(mx4, rht(mx4)), independent(rht(sr(mx4)), rht(sr(mx4)))},
+	}
+}()
+
+func (st *step) model(name string) model {
+	// delayed scaling begins with scale 1
+	makers, ok := models[name]
+	if name == "delayed" {
+		one := float32(1)
+		at1 := func(e *format.Scalar) operandMaker {
+			return func(x tensor.Dense, _ uint8) (row, col *quant.Tensor) {
+				row = must(quant.Quantizer{Format: quant.Format{Element: e, Scale: format.F32}}.Rowwise(x, quant.With{Inverse: &one}))
+				return row, must(row.Transpose())
+			}
+		}
+		makers, ok = [3]operandMaker{at1(format.E4M3), at1(format.E4M3), at1(format.E5M2)}, true
+	}
+	if !ok {
+		panic("no model of the recipe " + name)
+	}
+	w := st.w.Clone()
+	if name != "f32" {
+		roundBF16(w.Data, w.Data)
+	}
+	var m model
+	m.xr, m.xc = makers[0](st.x, 0)
+	m.wr, m.wc = makers[1](w, 1)
+	m.gr, m.gc = makers[2](st.dy, 2)
+	return m
+}
+
+func sameBits(a, b *quant.Tensor) bool {
+	return a.Format.Element == b.Format.Element && a.Format.Block == b.Format.Block && a.Lines() == b.Lines() && a.Width() == b.Width() &&
+		math.Float32bits(a.Global) == math.Float32bits(b.Global) &&
+		bytes.Equal(a.Codes, b.Codes) && bytes.Equal(a.ScaleBytes(), b.ScaleBytes())
+}
+
+// TestLinear checks each recipe against the model: the operands of the three
+// products to the bit, and what comes out of them against float64 to the bound of
+// the accumulation and the rounding of the result.
+func TestLinear(t *testing.T) {
+	const tokens, in, out = 96, 160, 64
 	for _, r := range recipe.Recipes() {
-		l := NewLinear("proj", 128, 64, true)
-		l.Weight.InitNormal(0.02, 1)
-		s := &Scope{Recipe: r}
-		y, saved, err := l.Forward(s, normal(rng, 128, 128, 1))
-		if err != nil {
-			t.Fatal(r.Name, err)
+		t.Run(r.Name, func(t *testing.T) {
+			st := runStep(t, Scope{Recipe: r, Seed: testSeed, Step: testStep}, tokens, in, out)
+			m := st.model(r.Name)
+			if len(st.products) != 3 {
+				t.Fatalf("%d products, want fprop, dgrad and wgrad", len(st.products))
+			}
+			for i, want := range []struct{ a, b *quant.Tensor }{{m.xr, m.wr}, {m.gr, m.wc}, {m.gc, m.xc}} {
+				p := st.products[i]
+				if p.GEMM != recipe.GEMM(i) || p.Module != layerName {
+					t.Errorf("product %d is %s of %s", i, p.GEMM, p.Module)
+				}
+				if !sameBits(p.A, want.a) || !sameBits(p.B, want.b) {
+					t.Errorf("%s: operands %v %v are not those of quant", p.GEMM, p.A.Format, p.B.Format)
+				}
+			}
+			high := r.Name == "f32"
+			bias := st.b.Clone()
+			if !high {
+				roundBF16(bias.Data, bias.Data)
+			}
+			checkProduct(t, "y", st.y, m.xr, m.wr, func(_, j int) float64 { return float64(bias.Data[j]) }, !high)
+			checkProduct(t, "dx", st.dx, m.gr, m.wc, nil, !high)
+			checkProduct(t, "dw", st.dw, m.gc, m.xc, func(int, int) float64 { return float64(st.startGrad) }, false)
+			for j := range out {
+				var sum, size float64
+				for i := range tokens {
+					sum += float64(st.dy.At(i, j))
+					size += math.Abs(float64(st.dy.At(i, j)))
+				}
+				want := sum + float64(st.startB)
+				if got := float64(st.db.At(0, j)); math.Abs(got-want) > 0x1p-23*(size+math.Abs(want)) {
+					t.Errorf("db[%d] = %g, want %g", j, got, want)
+				}
+			}
+		})
+	}
+}
+
+// checkProduct compares got with the float64 product of two operands, to the bound
+// of package gemm, half a unit of the sum with what was added to it, and half a
+// unit of BF16 where the result is rounded to that.
+func checkProduct(t *testing.T, name string, got tensor.Dense, a, b *quant.Tensor, added func(i, j int) float64, rounded bool) {
+	t.Helper()
+	av, bv := tensor.New(a.Lines(), a.Width()), tensor.New(b.Lines(), b.Width())
+	a.DequantizeLines(av, 1)
+	b.DequantizeLines(bv, 1)
+	if got.Rows != av.Rows || got.Cols != bv.Rows {
+		t.Fatalf("%s is %d×%d, want %d×%d", name, got.Rows, got.Cols, av.Rows, bv.Rows)
+	}
+	k := float64(a.Width())
+	for i := range got.Rows {
+		for j := range got.Cols {
+			var want, size float64
+			for l, x := range av.Row(i) {
+				p := float64(x) * float64(bv.At(j, l))
+				want += p
+				size += math.Abs(p)
+			}
+			if added != nil {
+				want += added(i, j)
+				size += math.Abs(added(i, j))
+			}
+			bound := (k+8)*0x1p-23*size + (k+8)*0x1p-126
+			if rounded {
+				bound += 0x1p-8 * (math.Abs(want) + bound) // 8 significant bits
+				if b := math.Float32bits(got.At(i, j)); b&0xffff != 0 {
+					t.Fatalf("%s[%d,%d] = %g is no BF16 value", name, i, j, got.At(i, j))
+				}
+			}
+			if g := float64(got.At(i, j)); !(math.Abs(g-want) <= bound) {
+				t.Fatalf("%s[%d,%d] = %g, want %g to %g", name, i, j, g, want, bound)
+			}
 		}
-		dx, err := l.Backward(s, saved, normal(rng, 128, 64, 1e-3))
-		if err != nil {
-			t.Fatal(r.Name, err)
+	}
+}
+
+// TestEveryProductIsQuantized: what a layer returns is what package gemm makes of
+// the operands that were announced, to the bit, and no operand has a format that
+// the recipe does not name for it. High-precision products take BF16.
+func TestEveryProductIsQuantized(t *testing.T) {
+	var cases []recipe.Recipe
+	for _, r := range recipe.Recipes() {
+		cases = append(cases, r)
+		for _, g := range []string{"fprop", "dgrad", "wgrad", "all"} {
+			if err := r.Set("high_precision", g); err != nil {
+				t.Fatal(err)
+			}
+			cases = append(cases, r)
 		}
-		t.Log(r.Name, y.At(0, 0), dx.At(0, 0), l.Weight.Grad.At(0, 0), l.Bias.Grad.At(0, 0))
+	}
+	for _, r := range cases {
+		st := runStep(t, Scope{Recipe: r}, 64, 64, 96)
+		if len(st.products) != 3 {
+			t.Fatalf("%s: %d products", r.Name, len(st.products))
+		}
+		want := [3][2]quant.Format{
+			{r.Input.Rowwise.Format, r.Weight.Rowwise.Format},
+			{r.Grad.Rowwise.Format, r.Weight.Columnwise.Format},
+			{r.Grad.Columnwise.Format, r.Input.Columnwise.Format},
+		}
+		for i, p := range st.products {
+			if r.Precision(recipe.GEMM(i)) == recipe.HighPrecision {
+				want[i] = [2]quant.Format{r.Activations, r.Activations}
+			}
+			if got := [2]quant.Format{p.A.Format, p.B.Format}; got[0].Name != want[i][0].Name || got[1].Name != want[i][1].Name {
+				t.Errorf("%s: %s multiplies %v, want %v", r.Name, p.GEMM, got, want[i])
+			}
+			for _, f := range want[i] {
+				if f.Name == "f32" && r.Name != "f32" {
+					t.Errorf("%s: %s has an operand in float32", r.Name, p.GEMM)
+				}
+			}
+			got := []tensor.Dense{st.y, st.dx, st.dw}[i]
+			c := tensor.New(got.Rows, got.Cols)
+			o := gemm.Options{Accumulate: i == 2}
+			switch i {
+			case 0:
+				bias := st.b.Clone()
+				roundTo(bias, r.Activations, 1)
+				o.Bias = bias.Data
+			case 2:
+				for k := range c.Data {
+					c.Data[k] = st.startGrad
+				}
+			}
+			if err := gemm.Mul(c, p.A, p.B, o); err != nil {
+				t.Fatal(err)
+			}
+			if i < 2 {
+				roundTo(c, r.Activations, 1)
+			}
+			if !slices.Equal(c.Data, got.Data) {
+				t.Errorf("%s: what came out of %s is not the product of its operands", r.Name, p.GEMM)
+			}
+		}
+	}
+}
+
+// TestThreads: results have the same bits on any number of goroutines, and at
+// another step or microbatch stochastic rounding draws other bits.
+func TestThreads(t *testing.T) {
+	for _, r := range recipe.Recipes() {
+		one := runStep(t, Scope{Recipe: r, Seed: 1, Threads: 1}, 128, 128, 128)
+		four := runStep(t, Scope{Recipe: r, Seed: 1, Threads: 4}, 128, 128, 128)
+		if !slices.Equal(one.y.Data, four.y.Data) || !slices.Equal(one.dx.Data, four.dx.Data) || !slices.Equal(one.dw.Data, four.dw.Data) || !slices.Equal(one.db.Data, four.db.Data) {
+			t.Errorf("%s: four goroutines give other results than one", r.Name)
+		}
+		stochastic := r.Grad.Rowwise.Rounding == format.Stochastic
+		for name, s := range map[string]Scope{"seed": {Seed: 2}, "step": {Seed: 1, Step: 1}, "microbatch": {Seed: 1, Microbatch: 1}} {
+			s.Recipe = r
+			if other := runStep(t, s, 128, 128, 128); slices.Equal(one.dx.Data, other.dx.Data) == stochastic {
+				t.Errorf("%s: another %s; stochastic rounding is %v, and gradients are the same: %v", r.Name, name, stochastic, !stochastic)
+			}
+		}
+	}
+}
+
+// TestShapeErrors: the requirement is named as Transformer Engine names it, with
+// the shape; padding mends the number of tokens, and changes nothing else.
+func TestShapeErrors(t *testing.T) {
+	for _, c := range []struct {
+		recipe            string
+		tokens, in, out   int
+		want              string
+		paddingHelps      bool
+		forwardIsAllRight bool
+	}{
+		{"mxfp8", 33, 64, 64, "divisible by 32 and the last dimension to be divisible by 32, but got the input with dims 33×64; pad the tokens to a multiple of 32", true, false},
+		{"mxfp8", 32, 48, 64, "got the input with dims 32×48", false, false},
+		{"mxfp8", 32, 64, 48, "got the weight with dims 48×64", false, false},
+		{"nvfp4", 24, 64, 64, "divisible by 16 and the last dimension to be divisible by 16, but got the input with dims 24×64; pad the tokens to a multiple of 128", true, false},
+		{"tensorwise", 12, 64, 64, "divisible by 8 and the last dimension to be divisible by 16, but got the input with dims 12×64; pad the tokens to a multiple of 16", true, false},
+		{"tensorwise", 8, 64, 24, "got the grad with dims 8×24", false, true},
+		{"bf16", 7, 5, 3, "", true, true},
+	} {
+		r, err := recipe.Lookup(c.recipe)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rng := rand.New(rand.NewPCG(1, 2))
+		l := NewLinear("proj", c.in, c.out, true)
+		l.Weight.InitNormal(0.1, 1)
+		x, dy := matrix(rng, c.tokens, c.in, 1), matrix(rng, c.tokens, c.out, 1)
+		try := func(s *Scope) (tensor.Dense, tensor.Dense, error) {
+			y, saved, err := l.Forward(s, x)
+			if (err == nil) != c.forwardIsAllRight && !s.Pad {
+				t.Errorf("%s: forward of %d×%d: %v", c.recipe, c.tokens, c.in, err)
+			}
+			if err != nil {
+				return y, y, err
+			}
+			dx, err := l.Backward(s, saved, dy)
+			return y, dx, err
+		}
+		_, _, err = try(&Scope{Recipe: r})
+		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%s, %d×%d to %d: error %v, want one with %q", c.recipe, c.tokens, c.in, c.out, err, c.want)
+		}
+		y, dx, err := try(&Scope{Recipe: r, Pad: true})
+		if (err == nil) != c.paddingHelps {
+			t.Errorf("%s, %d×%d to %d: padded: %v", c.recipe, c.tokens, c.in, c.out, err)
+		}
+		if err == nil && (y.Rows != c.tokens || dx.Rows != c.tokens) {
+			t.Errorf("%s: padding left %d and %d tokens of %d", c.recipe, y.Rows, dx.Rows, c.tokens)
+		}
+	}
+
+	l := NewLinear("proj", 64, 64, false)
+	s := &Scope{Recipe: recipe.Recipes()[0]}
+	if _, _, err := l.Forward(s, tensor.New(32, 63)); err == nil || !strings.Contains(err.Error(), "proj: forward: the input has 63 columns, the weight is 64×64") {
+		t.Errorf("an input of another width: %v", err)
+	}
+	_, saved, err := l.Forward(s, tensor.New(32, 64))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.Backward(s, saved, tensor.New(31, 64)); err == nil || !strings.Contains(err.Error(), "the gradient is 31×64, the output was 32×64") {
+		t.Errorf("a gradient of another shape: %v", err)
+	}
+	if _, err := l.Backward(s, nil, tensor.New(32, 64)); err == nil {
+		t.Error("a backward pass from nothing")
+	}
+}
+
+// TestPadding: rows of zeros change neither results nor gradients, where scales do
+// not depend on rows beside.
+func TestPadding(t *testing.T) {
+	for _, r := range recipe.Recipes() {
+		if r.Grad.Rowwise.Rounding == format.Stochastic {
+			continue // the index of an element does not change, but its block's companions may
+		}
+		whole := runStep(t, Scope{Recipe: r}, 64, 64, 64)
+		l := NewLinear(layerName, 64, 64, true)
+		copy(l.Weight.Value.Data, whole.w.Data)
+		copy(l.Bias.Value.Data, whole.b.Data)
+		s := &Scope{Recipe: r, Pad: true}
+		const tokens = 40
+		x, dy := whole.x.Clone(), whole.dy.Clone()
+		clear(x.Data[tokens*64:])
+		clear(dy.Data[tokens*64:])
+		want, saved, err := l.Forward(s, x)
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantDX, err := l.Backward(s, saved, dy)
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantDW := l.Weight.Grad.Clone()
+		l.Weight.ZeroGrad()
+		got, saved, err := l.Forward(s, x.View(0, tokens, 0, 64))
+		if err != nil {
+			t.Fatal(err)
+		}
+		gotDX, err := l.Backward(s, saved, dy.View(0, tokens, 0, 64))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(got.Clone().Data, want.Data[:tokens*64]) || !slices.Equal(gotDX.Clone().Data, wantDX.Data[:tokens*64]) {
+			t.Errorf("%s: padded tokens give other results", r.Name)
+		}
+		if !slices.Equal(l.Weight.Grad.Data, wantDW.Data) && r.Alignment() > 1 {
+			t.Errorf("%s: padded tokens give another gradient", r.Name)
+		}
+	}
+}
+
+// TestMicrobatches: the weight is quantized at microbatch 0, kept, and the same
+// when it is recomputed; a change of recipe quantizes it again.
+func TestMicrobatches(t *testing.T) {
+	r, _ := recipe.Lookup("mxfp8")
+	other, _ := recipe.Lookup("mxfp4")
+	l := NewLinear("proj", 64, 64, false)
+	l.Weight.InitNormal(1, 1)
+	count := 0
+	s := Scope{Recipe: r, Observe: func(o Observation) {
+		if o.Operand == Weight {
+			count++
+		}
+	}}
+	x := matrix(rand.New(rand.NewPCG(1, 2)), 32, 64, 1)
+	for _, c := range []struct {
+		what   string
+		change func(s *Scope)
+		want   int // copies made
+	}{
+		{"the first microbatch", func(*Scope) {}, 2},
+		{"its recomputation", func(s *Scope) { s.Recompute = true }, 0},
+		{"the second", func(s *Scope) { s.Microbatch = 1 }, 0},
+		{"another recipe", func(s *Scope) { s.Microbatch, s.Recipe = 2, other }, 2},
+		{"the first one's again", func(s *Scope) { s.Microbatch = 3 }, 2},
+		{"inference between steps", func(s *Scope) { s.Microbatch, s.Inference = 1, true }, 0},
+		{"the next step", func(s *Scope) { s.Step = 1 }, 2},
+		{"inference at 0", func(s *Scope) { s.Inference = true }, 1},
+		{"a second one", func(s *Scope) { s.Microbatch = 1 }, 2},
+	} {
+		scope := s
+		c.change(&scope)
+		count = 0
+		if _, _, err := l.Forward(&scope, x); err != nil {
+			t.Fatal(err)
+		}
+		if count != c.want {
+			t.Errorf("%s: %d copies of the weight made, want %d", c.what, count, c.want)
+		}
+	}
+}
+
+// TestSaved: what is kept of X is its columnwise copy alone, or the original in
+// BF16, from which the same copy is made.
+func TestSaved(t *testing.T) {
+	const tokens, in, out = 128, 256, 64
+	n := tokens * in
+	for name, want := range map[string]int{
+		"f32": 4 * n, "bf16": 2 * n, "tensorwise": n + 4, "delayed": n + 4, "blockwise": n + 4*in, "mxfp8": n + n/32,
+		"mxfp6": n*6/8 + n/32, "mxfp4": n/2 + n/32, "nvfp4": n/2 + n/16,
+	} {
+		r, _ := recipe.Lookup(name)
+		plain := runStep(t, Scope{Recipe: r}, tokens, in, out)
+		if plain.savedBytes != want {
+			t.Errorf("%s: %d bytes kept, want %d", name, plain.savedBytes, want)
+		}
+		if r.Delayed.Enabled() {
+			continue
+		}
+		original := runStep(t, Scope{Recipe: r, SaveOriginalInput: true}, tokens, in, out)
+		size := 2 * n
+		if name == "f32" {
+			size = 4 * n
+		}
+		if original.savedBytes != size {
+			t.Errorf("%s: %d bytes of the original kept, want %d", name, original.savedBytes, size)
+		}
+		if !slices.Equal(original.dw.Data, plain.dw.Data) || !slices.Equal(original.dx.Data, plain.dx.Data) {
+			t.Errorf("%s: the original input gives other gradients", name)
+		}
+	}
+	r, _ := recipe.Lookup("delayed")
+	if _, _, err := NewLinear("proj", 64, 64, false).Forward(&Scope{Recipe: r, SaveOriginalInput: true}, tensor.New(32, 64)); err == nil || !strings.Contains(err.Error(), "SaveOriginalInput") {
+		t.Errorf("delayed scaling with the original input: %v", err)
+	}
+}
+
+// TestFused: parts of a fused layer are rows of its weight.
+func TestFused(t *testing.T) {
+	l := NewFusedLinear("attn.qkv", 64, true, Part{"attn.q_proj", 64}, Part{"attn.k_proj", 32}, Part{"attn.v_proj", 32})
+	var names []string
+	for _, p := range l.Params() {
+		names = append(names, p.Name)
+		p.InitNormal(1, 1)
+	}
+	if got, want := strings.Join(names, " "), "attn.q_proj.weight attn.q_proj.bias attn.k_proj.weight attn.k_proj.bias attn.v_proj.weight attn.v_proj.bias"; got != want {
+		t.Errorf("parameters %s, want %s", got, want)
+	}
+	k := l.Params()[2]
+	if k.Value.Rows != 32 || k.Value.At(3, 5) == 0 || k.Value.At(3, 5) != l.Weight.Value.At(64+3, 5) {
+		t.Error("k_proj.weight is not rows 64 to 96 of the weight")
+	}
+	s := &Scope{Recipe: recipe.Recipes()[0]}
+	rng := rand.New(rand.NewPCG(1, 2))
+	y, saved, err := l.Forward(s, matrix(rng, 32, 64, 1))
+	if err != nil || y.Cols != 128 {
+		t.Fatal(y.Cols, err)
+	}
+	if _, err := l.Backward(s, saved, matrix(rng, 32, 128, 1)); err != nil {
+		t.Fatal(err)
+	}
+	if k.Grad.At(3, 5) == 0 || k.Grad.At(3, 5) != l.Weight.Grad.At(67, 5) {
+		t.Error("the gradient of k_proj is not rows 64 to 96 of the gradient")
+	}
+}
+
+// TestSetWeight: a weight that was loaded quantized is the operand of fprop as it
+// is, with inputs in BF16 or quantized as the recipe says, and does not train.
+func TestSetWeight(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	w := must(quant.Quantizer{Format: quant.MXFP4}.Rowwise(matrix(rng, 96, 64, 1), quant.With{}))
+	x := matrix(rng, 32, 64, 1)
+	for _, name := range []string{"bf16", "mxfp8"} {
+		r, _ := recipe.Lookup(name)
+		l := NewLinear("proj", 64, 96, false)
+		if err := l.SetWeight(w); err != nil {
+			t.Fatal(err)
+		}
+		y, saved, err := l.Forward(&Scope{Recipe: r, Inference: true}, x)
+		if err != nil || saved != nil {
+			t.Fatal(saved, err)
+		}
+		checkProduct(t, name, y, must(r.Input.Rowwise.Rowwise(x, quant.With{})), w, nil, true)
+		if _, _, err := l.Forward(&Scope{Recipe: r}, x); err == nil || !strings.Contains(err.Error(), "cannot be trained") {
+			t.Errorf("training of a quantized weight: %v", err)
+		}
+		if err := l.SetWeight(must(w.Reshape(96, 64))); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := NewLinear("proj", 96, 64, false).SetWeight(w); err == nil {
+		t.Error("a weight of another shape")
 	}
 }
