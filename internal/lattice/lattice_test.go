@@ -45,6 +45,7 @@ nn: recipe gemm quant tensor format internal/parallel
 hf: safetensors
 hf/sample: hf safetensors format tensor
 checkpoint: safetensors hf quant tensor format
+checkpoint/llamacpp: gguf hf
 verify: checkpoint hf safetensors quant tensor format measure internal/parallel
 convert: verify checkpoint hf safetensors quant tensor format measure profile internal/parallel
 cmd/microscale: *
