@@ -23,6 +23,7 @@ var tiny = []string{
 	"gemm --format mxfp8 --m 5 --n 6 --k 64",
 	"gemm --format nvfp4 --m 64 --n 64 --k 64 --threads 0 --packed",
 	"gemm --format mxfp8 --activations bf16 --m 5 --n 6 --k 64",
+	"linear --recipes bf16,mxfp8,nvfp4 --m 128 --n 128 --k 128 --threads 0",
 }
 
 const noTime = " --budget 1us"
@@ -75,7 +76,8 @@ func TestBenchJSON(t *testing.T) {
 					}
 					return
 				}
-				if first["op"] != op || first["limit"] == nil || first["format"] != strings.Fields(line)[2] {
+				name, _, _ := strings.Cut(strings.Fields(line)[2], ",")
+				if first["op"] != op || first["limit"] == nil || first["format"] != name {
 					t.Errorf("%s comes first: %v", op, first)
 				}
 			})
@@ -86,7 +88,7 @@ func TestBenchJSON(t *testing.T) {
 // TestBenchText: what is printed for people fits 80 columns, and has units.
 func TestBenchText(t *testing.T) {
 	bestTier(t)
-	for _, line := range append([]string{"--help", "limits --help", "quantize --help", "dequantize --help", "gemm --help", "gemv --help", "all --help"}, tiny...) {
+	for _, line := range append([]string{"--help", "limits --help", "quantize --help", "dequantize --help", "gemm --help", "gemv --help", "linear --help", "all --help"}, tiny...) {
 		args := "bench " + line
 		if !strings.Contains(line, "--help") {
 			args += noTime
@@ -137,6 +139,9 @@ func TestBenchUsage(t *testing.T) {
 		{"bench gemm --format mxfp8 --n 1048577", `--n 1048577: give a size from 1 to 1048576`},
 		{"bench gemm --format mxfp8 --activations x", `--activations: unknown block format "x"`},
 		{"bench gemv", `--format is missing`},
+		{"bench linear --recipes bf16,mxfp9", `--recipes: unknown recipe "mxfp9": use one of f32, bf16, `},
+		{"bench linear --recipes bf16,BF16", `--recipes: bf16 is there twice`},
+		{"bench linear --m 33", `--m 33: the recipe delayed takes multiples of 8`},
 		{"bench all --largest 9000", `--largest 9000: give a size from 256 to 8192`},
 		{"bench all --formats mxfp8,x", `--formats: unknown block format "x"`},
 		{"bench all --formats bf16", `--formats: bf16 is what the others are compared with`},
@@ -196,5 +201,37 @@ fraction 0.50
 `
 	if b.String() != want {
 		t.Errorf("got\n%s", b.String())
+	}
+}
+
+// TestBenchLinear: the baseline is measured too where it is not asked for, and
+// the others relative to it.
+func TestBenchLinear(t *testing.T) {
+	status, stdout, stderr := execute("", strings.Fields("bench linear --recipes mxfp8,nvfp4 --m 128 --n 256 --k 128 --json"+noTime)...)
+	if status != exitDone {
+		t.Fatal(stderr)
+	}
+	var list []map[string]any
+	if err := json.Unmarshal([]byte(stdout), &list); err != nil {
+		t.Fatal(err)
+	}
+	var recipes []string
+	for _, r := range list {
+		recipes = append(recipes, r["recipe"].(string))
+		seconds := func(key string) float64 { return r[key].(float64) }
+		if ratio := seconds("seconds") / list[0]["seconds"].(float64); math.Abs(seconds("over_bf16")-ratio) > 1e-9 {
+			t.Errorf("%v: over_bf16 is %v, want %v", r["recipe"], r["over_bf16"], ratio)
+		}
+		for _, sum := range []float64{seconds("forward_seconds") + seconds("backward_seconds"), seconds("gemm_seconds") + seconds("other_seconds")} {
+			if math.Abs(sum/seconds("seconds")-1) > 1e-6 { // of a single run
+				t.Errorf("%v: the parts of %v s make %v s", r["recipe"], seconds("seconds"), sum)
+			}
+		}
+		if work := seconds("rate") * 1e9 * seconds("seconds"); math.Abs(work/(6*128*256*128)-1) > 1e-9 {
+			t.Errorf("%v: the rate counts %v operations", r["recipe"], work)
+		}
+	}
+	if got := strings.Join(recipes, " "); got != "bf16 mxfp8 nvfp4" {
+		t.Errorf("measured %s", got)
 	}
 }

@@ -38,10 +38,10 @@ tensor: format
 quant: format tensor internal/cpu internal/parallel
 layout: format quant tensor
 gemm: layout quant tensor format internal/cpu internal/parallel
-bench: gemm quant tensor format internal/cpu
 profile: format quant
 recipe: quant format
 nn: recipe gemm quant tensor format internal/parallel
+bench: nn recipe gemm quant tensor format internal/cpu
 hf: safetensors
 hf/sample: hf safetensors format tensor
 checkpoint: safetensors hf quant tensor format

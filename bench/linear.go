@@ -1,0 +1,106 @@
+package bench
+
+import (
+	"time"
+
+	"github.com/microscale-go/microscale/format"
+	"github.com/microscale-go/microscale/gemm"
+	"github.com/microscale-go/microscale/nn"
+	"github.com/microscale-go/microscale/recipe"
+	"github.com/microscale-go/microscale/tensor"
+)
+
+// A Layer is a linear layer to measure, and the tokens of its input.
+type Layer struct{ Tokens, In, Out int }
+
+// Training is a linear layer's forward and backward pass under one recipe.
+type Training struct {
+	Recipe   string
+	Step     Result // both passes
+	Forward  Sample
+	Backward Sample
+	Products Sample // the three products alone, of operands quantized beforehand
+	Other    Sample // the rest of the step: quantizing six operands, rounding, memory
+}
+
+// Linear measures the forward and the backward pass of a layer under a recipe, the
+// weight quantized once for both. The rate counts 6·Tokens·In·Out operations; the
+// limit is the peak of the instruction that the kernel of the forward product
+// consists of. Each step is followed by its products alone, so that what disturbs
+// the one disturbs the other.
+func (t *Team) Linear(l Layer, r recipe.Recipe, budget time.Duration) (Training, error) {
+	o := gemm.Options{Threads: t.Threads()}
+	layer := nn.NewLinear("linear", l.In, l.Out, false)
+	layer.Weight.InitNormal(0.02, 1)
+	x, dy := tensor.New(l.Tokens, l.In), tensor.New(l.Tokens, l.Out)
+	for _, m := range []tensor.Dense{x, dy} {
+		fill(m.Data)
+		for i, v := range m.Data {
+			m.Data[i] = format.BF16.Decode(format.BF16.Encode(v))
+		}
+	}
+	var products []nn.Product
+	s := &nn.Scope{Recipe: r, Threads: t.Threads(), Products: func(p nn.Product) { products = append(products, p) }}
+	var forward, backward, both, alone, other []float64
+	step := func() error {
+		layer.Weight.ZeroGrad()
+		products = products[:0]
+		start := time.Now()
+		_, saved, err := layer.Forward(s, x)
+		if err != nil {
+			return err
+		}
+		layer.EndForward(s)
+		middle := time.Now()
+		if _, err := layer.Backward(s, saved, dy); err != nil {
+			return err
+		}
+		layer.EndBackward(s)
+		end := time.Now()
+		c := make([]tensor.Dense, len(products))
+		for i, p := range products {
+			c[i] = tensor.New(p.A.Lines(), p.B.Lines())
+		}
+		again := time.Now()
+		for i, p := range products {
+			if err := gemm.Mul(c[i], p.A, p.B, o); err != nil {
+				return err
+			}
+		}
+		multiplied := time.Since(again).Seconds()
+		forward, backward = append(forward, middle.Sub(start).Seconds()), append(backward, end.Sub(middle).Seconds())
+		both, alone = append(both, end.Sub(start).Seconds()), append(alone, multiplied)
+		other = append(other, end.Sub(start).Seconds()-multiplied)
+		return nil
+	}
+	var err error
+	whole := t.MeasureAlone(budget, func(int) {
+		if e := step(); e != nil {
+			err = e
+		}
+	})
+	if err != nil {
+		return Training{}, err
+	}
+	kernel, err := gemm.Choose(products[0].A, products[0].B, o)
+	if err != nil {
+		return Training{}, err
+	}
+	limit, err := t.Peak(kernel.Tier, kernel.Peak, budget/8)
+	if err != nil {
+		return Training{}, err
+	}
+	result := Training{
+		Recipe: r.Name, Forward: steady(forward), Backward: steady(backward), Products: steady(alone), Other: steady(other),
+		Step: Result{
+			Op: "linear", Format: r.Weight.Rowwise.Format.Name, Source: r.Activations.Name, M: l.Tokens, N: l.Out, K: l.In,
+			Threads: t.Threads(), Kernel: kernel.Name, Time: steady(both), Work: 6 * float64(l.Tokens) * float64(l.In) * float64(l.Out), Unit: limit.Unit,
+		},
+	}
+	result.Step.Time.Busy = whole.Busy
+	result.Step.bound(limit, limit.Work)
+	return result, nil
+}
+
+// steady summarizes times but the first, which warmed caches, where there are others.
+func steady(seconds []float64) Sample { return Summarize(seconds[min(1, len(seconds)-1):]) }
