@@ -51,10 +51,13 @@ func (a *attentionOperands) begin(s *Scope, o Operand, x tensor.Dense) *float32 
 }
 
 // quantize returns x, all of an operand or the part of one head, with blocks along
-// d. whole is what begin returned.
-func (a *attentionOperands) quantize(s *Scope, module string, o Operand, d quant.Direction, x tensor.Dense, whole *float32) (*quant.Tensor, error) {
+// d. whole is what begin returned. The result is into, where that has its shape.
+func (a *attentionOperands) quantize(s *Scope, module string, o Operand, d quant.Direction, x tensor.Dense, whole *float32, into *quant.Tensor) (*quant.Tensor, error) {
 	q := s.attentionQuantizer(o)
 	with := quant.With{Threads: s.Threads}
+	if into != nil && into.Rows() == x.Rows && into.Cols() == x.Cols {
+		with.Into = into
+	}
 	if q.Format.NeedsAmax() {
 		if s.Recipe.Delayed.Enabled() {
 			with.Inverse = whole
@@ -70,10 +73,29 @@ func (a *attentionOperands) quantize(s *Scope, module string, o Operand, d quant
 	if err != nil {
 		return nil, fmt.Errorf("%s: %s: %w", module, o, err)
 	}
-	if s.Observe != nil {
+	if s.Observe != nil && s.Recipe.Attention.DotProduct {
 		s.Observe(Observation{Module: module, Operand: o, Direction: d, Source: x, Quantized: t})
 	}
 	return t, nil
+}
+
+// beginEach is begin of an operand that is not there as a whole: the scale of its
+// delayed scaling, and nil under other recipes, whose scales are those of the
+// parts. What endEach is told of the amaxes of the parts goes into the history.
+func (a *attentionOperands) beginEach(s *Scope, o Operand) *float32 {
+	if !s.Recipe.Delayed.Enabled() || !s.Recipe.Attention.DotProduct {
+		return nil
+	}
+	d := &a.delayed[o]
+	d.prepare(s.Recipe.Delayed.AmaxHistoryLen)
+	scale := d.scale
+	return &scale
+}
+
+func (a *attentionOperands) endEach(s *Scope, o Operand, amax float32) {
+	if s.Recipe.Delayed.Enabled() && s.Recipe.Attention.DotProduct {
+		a.delayed[o].observe(amax)
+	}
 }
 
 // endForward and endBackward end a pass for delayed scaling, as those of Linear do.

@@ -45,7 +45,7 @@ bench: nn recipe gemm quant tensor format internal/cpu
 hf: safetensors
 hf/sample: hf safetensors format tensor
 checkpoint: safetensors hf quant tensor format
-checkpoint/llamacpp: gguf hf
+llama: nn recipe gemm quant tensor format checkpoint hf safetensors
 verify: checkpoint hf safetensors quant tensor format measure internal/parallel
 convert: verify checkpoint hf safetensors quant tensor format measure profile internal/parallel
 cmd/microscale: *

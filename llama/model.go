@@ -1,0 +1,275 @@
+package llama
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+
+	"github.com/microscale-go/microscale/nn"
+	"github.com/microscale-go/microscale/quant"
+	"github.com/microscale-go/microscale/tensor"
+)
+
+// Options are how a model computes, beside the recipe.
+type Options struct {
+	FirstBF16 int // layers at the start that no recipe quantizes (--num-layers-at-start-in-bf16)
+	LastBF16  int // layers at the end
+
+	// Recompute keeps the inputs of layers alone in the forward pass, and computes
+	// each layer a second time before its backward pass, with the same bits.
+	Recompute bool
+
+	// StoreQuantized keeps in MXFP8 what modules other than linear layers keep for
+	// the backward pass (nn.Scope.Keep). Recomputation then keeps the inputs of
+	// layers as they are.
+	StoreQuantized bool
+}
+
+// A Model is a Llama.
+type Model struct {
+	Config  Config
+	Options Options
+
+	embedding *nn.Embedding
+	layers    []*layer
+	norm      *nn.RMSNorm
+	head      projection
+	loss      nn.CrossEntropy
+
+	activationBytes int
+}
+
+// New returns a model with the initial weights of a seed: normally distributed
+// with a deviation of 0.02, the projections that end in the residual stream with
+// that divided by √(2·layers), and norms of one.
+func New(c Config, o Options, seed uint64) (*Model, error) {
+	m, err := newModel(c, o)
+	if err != nil {
+		return nil, err
+	}
+	const std = 0.02
+	residual := std / math.Sqrt(2*float64(m.Config.NumHiddenLayers))
+	for _, p := range m.Params() {
+		switch {
+		case strings.HasSuffix(p.Name, "norm.weight"):
+		case strings.HasSuffix(p.Name, "o_proj.weight"), strings.HasSuffix(p.Name, "down_proj.weight"):
+			p.InitNormal(residual, seed)
+		default:
+			p.InitNormal(std, seed)
+		}
+	}
+	return m, nil
+}
+
+// newModel returns a model whose matrices are zero.
+func newModel(c Config, o Options) (*Model, error) {
+	c = c.WithDefaults()
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	if o.FirstBF16 < 0 || o.LastBF16 < 0 || o.FirstBF16+o.LastBF16 > c.NumHiddenLayers {
+		return nil, fmt.Errorf("model: %d layers at the start and %d at the end are to stay in BF16, of %d", o.FirstBF16, o.LastBF16, c.NumHiddenLayers)
+	}
+	m := &Model{
+		Config: c, Options: o,
+		embedding: nn.NewEmbedding("model.embed_tokens", c.VocabSize, c.HiddenSize),
+		norm:      nn.NewRMSNorm("model.norm", c.HiddenSize, float32(c.RMSNormEps)),
+		loss:      nn.CrossEntropy{Name: "loss"},
+	}
+	rotary := nn.NewRotary(c.HeadDim, c.MaxPositionEmbeddings, c.RopeTheta)
+	for i := range c.NumHiddenLayers {
+		l := newLayer(c, i, rotary)
+		l.exempt = i < o.FirstBF16 || i >= c.NumHiddenLayers-o.LastBF16
+		m.layers = append(m.layers, l)
+	}
+	head := nn.NewLinear("lm_head", c.HiddenSize, c.VocabSize, false)
+	if c.TieWordEmbeddings {
+		head.Weight = m.embedding.Weight
+	}
+	m.head = projection{linear: head}
+	return m, nil
+}
+
+// Params returns the trained tensors, each once, in the order of the computation
+// and under the names of Hugging Face's checkpoints. A quantized model (see
+// Quantized) has those that are not quantized.
+func (m *Model) Params() []*nn.Param {
+	list := m.embedding.Params()
+	for _, l := range m.layers {
+		list = append(list, l.params()...)
+	}
+	list = append(list, m.norm.Params()...)
+	if !m.Config.TieWordEmbeddings {
+		list = append(list, m.head.params()...)
+	}
+	return list
+}
+
+// scopes returns the scope of the layers that a recipe quantizes, and that of the
+// others, of the embedding and of the head.
+func (m *Model) scopes(s *nn.Scope) (quantized, exempt *nn.Scope) {
+	q := *s
+	if m.Options.StoreQuantized {
+		q.Keep = quant.Quantizer{Format: quant.MXFP8}
+	}
+	e := q.Disabled()
+	return &q, &e
+}
+
+// forward returns the input of the head, and what the layers keep.
+func (m *Model) forward(s *nn.Scope, tokens []int32, batch int, caches []nn.Cache) (x tensor.Dense, saved *modelSaved, err error) {
+	if batch < 1 || len(tokens) == 0 || len(tokens)%batch != 0 {
+		return x, nil, fmt.Errorf("model: %d tokens are not %d sequences of equal length", len(tokens), batch)
+	}
+	quantized, exempt := m.scopes(s)
+	if x, err = m.embedding.Forward(exempt, tokens); err != nil {
+		return x, nil, err
+	}
+	saved = &modelSaved{tokens: tokens, layers: make([]*layerSaved, len(m.layers))}
+	for i, l := range m.layers {
+		var cache *nn.Cache
+		if caches != nil {
+			cache = &caches[i]
+		}
+		input := x
+		if x, saved.layers[i], err = l.forward(l.scope(quantized, exempt), x, batch, cache); err != nil {
+			return x, nil, err
+		}
+		if m.Options.Recompute && !s.Inference {
+			kept, err := quant.Quantizer{Format: s.Recipe.Activations}.Rowwise(input, quant.With{Threads: s.Threads})
+			if err != nil {
+				return x, nil, err
+			}
+			saved.recomputed = max(saved.recomputed, saved.layers[i].bytes())
+			saved.layers[i] = &layerSaved{input: kept, batch: batch}
+		}
+	}
+	x, saved.norm, err = m.norm.Forward(exempt, x)
+	return x, saved, err
+}
+
+// modelSaved is what a forward keeps for its backward.
+type modelSaved struct {
+	tokens     []int32
+	layers     []*layerSaved
+	norm       *nn.RMSNormSaved
+	recomputed int // bytes that the largest layer keeps when it is computed again
+}
+
+// backward adds the gradients that follow from that of the norm's output.
+func (m *Model) backward(s *nn.Scope, saved *modelSaved, d tensor.Dense) error {
+	quantized, exempt := m.scopes(s)
+	d, err := m.norm.Backward(exempt, saved.norm, d)
+	if err != nil {
+		return err
+	}
+	for i := len(m.layers) - 1; i >= 0; i-- {
+		l, kept := m.layers[i], saved.layers[i]
+		scope := l.scope(quantized, exempt)
+		if kept.input != nil {
+			again := *scope
+			again.Recompute = true
+			if _, kept, err = l.forward(&again, kept.input.Dequantize(s.Threads), kept.batch, nil); err != nil {
+				return err
+			}
+		}
+		saved.layers[i] = nil
+		if d, err = l.backward(scope, kept, d); err != nil {
+			return err
+		}
+	}
+	return m.embedding.Backward(exempt, saved.tokens, d)
+}
+
+// Train is a forward and a backward pass of one microbatch: batch sequences of
+// equal length, one behind the other, and for each token the one that follows it;
+// a negative target does not count. It returns the mean loss in nats per token,
+// and adds weight times its gradients to those of the parameters. The scales of
+// delayed scaling move on, as at the end of Transformer Engine's autocast and
+// backward pass. A loss that is NaN is returned as it is.
+func (m *Model) Train(s *nn.Scope, tokens, targets []int32, batch int, weight float32) (loss float64, err error) {
+	if m.Quantized() {
+		return 0, errors.New("model: its weights are quantized, and cannot be trained: load the checkpoint they were made from")
+	}
+	_, exempt := m.scopes(s)
+	x, saved, err := m.forward(s, tokens, batch, nil)
+	if err != nil {
+		return 0, err
+	}
+	logits, headSaved, err := m.head.linear.Forward(exempt, x)
+	if err != nil {
+		return 0, err
+	}
+	loss, lossSaved, err := m.loss.Forward(exempt, logits, targets)
+	if err != nil {
+		return 0, err
+	}
+	m.activationBytes = saved.bytes() + headSaved.Bytes() + lossSaved.Bytes()
+	for _, l := range m.layers {
+		l.endForward(s)
+	}
+	d, err := m.head.linear.Backward(exempt, headSaved, m.loss.Backward(exempt, lossSaved, weight))
+	if err != nil {
+		return 0, err
+	}
+	if err := m.backward(s, saved, d); err != nil {
+		return 0, err
+	}
+	for _, l := range m.layers {
+		l.endBackward(s)
+	}
+	return loss, nil
+}
+
+// Loss returns the mean loss of a forward pass in nats per token. It leaves no
+// trace.
+func (m *Model) Loss(s *nn.Scope, tokens, targets []int32, batch int) (loss float64, err error) {
+	logits, err := m.Logits(s, tokens, batch)
+	if err != nil {
+		return 0, err
+	}
+	loss, _, err = m.loss.Forward(s, logits, targets)
+	return loss, err
+}
+
+// Logits returns the logits of the token after each token, tokens × vocabulary.
+func (m *Model) Logits(s *nn.Scope, tokens []int32, batch int) (tensor.Dense, error) {
+	return m.infer(s, tokens, batch, nil)
+}
+
+func (m *Model) infer(s *nn.Scope, tokens []int32, batch int, caches []nn.Cache) (tensor.Dense, error) {
+	scope := *s
+	scope.Inference = true
+	x, _, err := m.forward(&scope, tokens, batch, caches)
+	if err != nil {
+		return tensor.Dense{}, err
+	}
+	_, exempt := m.scopes(&scope)
+	logits, _, err := m.head.forward(exempt, x)
+	return logits, err
+}
+
+// bytes returns the memory of what was kept, at its largest.
+func (s *modelSaved) bytes() int {
+	n := s.recomputed + s.norm.Bytes() + 4*len(s.tokens)
+	for _, l := range s.layers {
+		n += l.bytes()
+	}
+	return n
+}
+
+// ActivationBytes returns the memory of what the last Train kept from its forward
+// for its backward pass: codes and scales of activations, and the logits.
+func (m *Model) ActivationBytes() int { return m.activationBytes }
+
+// WeightBytes returns the memory of the weights as they are multiplied: the copies
+// of the linear layers, of both directions after a Train, and the embedding and
+// norms in BF16. FP32 master weights are not among them.
+func (m *Model) WeightBytes() int {
+	n := 2 * (len(m.embedding.Weight.Value.Data) + len(m.norm.Weight.Value.Data))
+	for _, l := range m.layers {
+		n += l.weightBytes()
+	}
+	return n + m.head.bytes()
+}

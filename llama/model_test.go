@@ -1,0 +1,70 @@
+package llama
+
+import (
+	"testing"
+
+	"github.com/microscale-go/microscale/nn"
+	"github.com/microscale-go/microscale/recipe"
+)
+
+// small is a model of two layers with a group of two heads.
+var small = Config{HiddenSize: 128, IntermediateSize: 256, NumHiddenLayers: 2, NumAttentionHeads: 4, NumKeyValueHeads: 2}
+
+// text returns tokens of batch sequences and their targets.
+func text(batch, length int) (tokens, targets []int32) {
+	const phrase = "the quick brown fox jumps over the lazy dog, and "
+	for b := range batch {
+		for i := range length {
+			tokens = append(tokens, int32(phrase[(b*7+i)%len(phrase)]))
+			targets = append(targets, int32(phrase[(b*7+i+1)%len(phrase)]))
+		}
+	}
+	return tokens, targets
+}
+
+func scope(t testing.TB, name string) *nn.Scope {
+	t.Helper()
+	r, err := recipe.Lookup(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &nn.Scope{Recipe: r, Seed: 1}
+}
+
+// TestLearns: plain gradient descent lowers the loss under every recipe.
+func TestLearns(t *testing.T) {
+	for _, r := range recipe.Recipes() {
+		t.Run(r.Name, func(t *testing.T) {
+			m, err := New(small, Options{}, 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := scope(t, r.Name)
+			tokens, targets := text(2, 64)
+			var first, last float64
+			for step := range 8 {
+				s.Step = uint32(step)
+				for _, p := range m.Params() {
+					p.ZeroGrad()
+				}
+				loss, err := m.Train(s, tokens, targets, 2, 1)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if step == 0 {
+					first = loss
+				}
+				last = loss
+				for _, p := range m.Params() {
+					for i, g := range p.Grad.Data {
+						p.Value.Data[i] -= 0.05 * g
+					}
+				}
+			}
+			t.Logf("%.3f → %.3f nats, %d bytes of weights, %d of activations", first, last, m.WeightBytes(), m.ActivationBytes())
+			if first < 5.4 || first > 5.7 || last > first-1 {
+				t.Errorf("the loss went from %g to %g", first, last)
+			}
+		})
+	}
+}

@@ -1,0 +1,147 @@
+package llama
+
+import (
+	"fmt"
+
+	"github.com/microscale-go/microscale/gemm"
+	"github.com/microscale-go/microscale/nn"
+	"github.com/microscale-go/microscale/quant"
+	"github.com/microscale-go/microscale/recipe"
+	"github.com/microscale-go/microscale/tensor"
+)
+
+// A projection is a linear layer: one that can be trained, or, where linear is
+// nil, quantized weights.
+type projection struct {
+	linear *nn.Linear
+	frozen *frozen
+}
+
+// frozen is a linear layer of quantized weights, which are multiplied as they are
+// stored.
+type frozen struct {
+	name  string
+	parts []*quant.Tensor // their rows, one below the other, are those of the layer
+	input quant.Quantizer // of activations; the zero value leaves them as they are
+}
+
+func (p *projection) params() []*nn.Param {
+	if p.linear == nil {
+		return nil
+	}
+	return p.linear.Params()
+}
+
+// bytes returns the memory of the weights as they are multiplied.
+func (p *projection) bytes() int {
+	if p.linear != nil {
+		return p.linear.WeightBytes()
+	}
+	n := 0
+	for _, t := range p.frozen.parts {
+		n += len(t.Codes) + len(t.Scales) + 4*len(t.Scales32)
+	}
+	return n
+}
+
+// forward returns X·Wᵀ.
+func (p *projection) forward(s *nn.Scope, x tensor.Dense) (tensor.Dense, *nn.LinearSaved, error) {
+	if p.linear != nil {
+		return p.linear.Forward(s, x)
+	}
+	y, err := p.frozen.forward(s, x)
+	return y, nil, err
+}
+
+func (f *frozen) forward(s *nn.Scope, x tensor.Dense) (tensor.Dense, error) {
+	q := f.input
+	if q.Format.Element == nil {
+		q.Format = s.Recipe.Activations
+	}
+	input, err := q.Rowwise(x, quant.With{Threads: s.Threads})
+	if err != nil {
+		return tensor.Dense{}, fmt.Errorf("%s: %w", f.name, err)
+	}
+	if s.Observe != nil {
+		s.Observe(nn.Observation{Module: f.name, Operand: nn.Input, Source: x, Quantized: input})
+	}
+	rows := 0
+	for _, t := range f.parts {
+		rows += t.Rows()
+	}
+	y := tensor.New(x.Rows, rows)
+	rows = 0
+	for _, t := range f.parts {
+		if err := gemm.Mul(y.View(0, x.Rows, rows, rows+t.Rows()), input, t, gemm.Options{Threads: s.Threads}); err != nil {
+			return tensor.Dense{}, fmt.Errorf("%s: %w", f.name, err)
+		}
+		rows += t.Rows()
+	}
+	s.Round(y)
+	return y, nil
+}
+
+// Quantized reports whether weights of the model are quantized for good: it can be
+// evaluated, not trained.
+func (m *Model) Quantized() bool {
+	for _, l := range m.layers {
+		for _, p := range l.projections() {
+			if p.linear == nil {
+				return true
+			}
+		}
+	}
+	return m.head.linear == nil
+}
+
+// Quantize returns the model with the weights of its layers quantized by q and
+// kept as codes: fused ones with one scale where q's format has one for the
+// tensor. Activations are quantized by the same format where activations is set,
+// each token for itself, and left as they are otherwise. Embedding, norms and head
+// are shared with m, and so are exempt layers.
+func (m *Model) Quantize(q quant.Quantizer, activations bool, threads int) (*Model, error) {
+	if m.Quantized() {
+		return nil, fmt.Errorf("model: its weights are quantized already")
+	}
+	bf16, err := recipe.Lookup("bf16")
+	if err != nil {
+		return nil, err
+	}
+	scope := nn.Scope{Recipe: bf16, Threads: threads}
+	c := *m
+	c.layers = make([]*layer, len(m.layers))
+	for i, l := range m.layers {
+		copied := *l
+		if !l.exempt {
+			for _, p := range copied.projections() {
+				w := p.linear.Weight.Value.Clone()
+				scope.Round(w)
+				t, err := q.Rowwise(w, quant.With{Threads: threads})
+				if err != nil {
+					return nil, fmt.Errorf("%s: %w", p.linear.Weight.Name, err)
+				}
+				*p = projection{frozen: &frozen{name: p.linear.Name, parts: []*quant.Tensor{t}}}
+				if activations {
+					p.frozen.input = quant.Quantizer{Format: activationFormat(q.Format)}
+				}
+			}
+		}
+		c.layers[i] = &copied
+	}
+	return &c, nil
+}
+
+// activationFormat returns the format of activations that goes with one of
+// weights: the same elements and scales, and blocks within one token.
+func activationFormat(f quant.Format) quant.Format {
+	block := quant.Shape{Rows: 1, Cols: f.Block.Cols}
+	if f.Block == block || !f.Scaled() {
+		return f
+	}
+	for _, named := range quant.Formats() {
+		if named.Element == f.Element && named.Scale == f.Scale && named.Global == f.Global && named.Block == block {
+			return named
+		}
+	}
+	return quant.Format{Name: f.Name + "-token", Element: f.Element, Scale: f.Scale, Block: block, Global: f.Global}
+}

@@ -1,0 +1,118 @@
+package llama
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/microscale-go/microscale/checkpoint"
+	"github.com/microscale-go/microscale/hf"
+	"github.com/microscale-go/microscale/nn"
+	"github.com/microscale-go/microscale/safetensors"
+	"github.com/microscale-go/microscale/tensor"
+)
+
+const (
+	weightsName    = "model.safetensors"
+	generationName = "generation_config.json"
+)
+
+// Save writes the model as Hugging Face's LlamaForCausalLM: config.json,
+// generation_config.json and model.safetensors with weights in the given dtype,
+// BF16 or F32. The vocabulary of bytes is named in config.json, under "microscale".
+// The directory is made where it is missing; files of these names are replaced,
+// each by one renaming, the configuration last.
+func (m *Model) Save(dir string, dtype safetensors.Dtype) error {
+	if m.Quantized() {
+		return errors.New("model: its weights are quantized: the checkpoint it was loaded from is what could be saved")
+	}
+	if dtype != safetensors.BF16 && dtype != safetensors.F32 {
+		return fmt.Errorf("model: weights are saved in BF16 or F32, not in %s", dtype)
+	}
+	config, err := m.Config.marshal(checkpoint.TorchDtype(dtype))
+	if err != nil {
+		return err
+	}
+	// No token ends a text of bytes, and none begins it.
+	generation, err := json.MarshalIndent(map[string]any{"_from_model_config": true, "bos_token_id": nil, "eos_token_id": nil}, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(dir, 0o777); err != nil {
+		return err
+	}
+	if err := replace(filepath.Join(dir, weightsName), func(path string) error { return m.writeWeights(path, dtype) }); err != nil {
+		return err
+	}
+	for _, f := range []struct {
+		name string
+		data []byte
+	}{{generationName, append(generation, '\n')}, {hf.ConfigName, config}} {
+		if err := replace(filepath.Join(dir, f.name), func(path string) error { return writeSynced(path, f.data) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// replace gives path what write writes under another name beside it.
+func replace(path string, write func(path string) error) error {
+	unfinished := path + ".partial"
+	if err := os.Remove(unfinished); err != nil && !errors.Is(err, os.ErrNotExist) { // of a run that was killed
+		return err
+	}
+	if err := write(unfinished); err != nil {
+		os.Remove(unfinished)
+		return err
+	}
+	return os.Rename(unfinished, path)
+}
+
+func writeSynced(path string, data []byte) error {
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	return errors.Join(err, f.Sync(), f.Close())
+}
+
+// writeWeights writes the weights as a new file.
+func (m *Model) writeWeights(path string, dtype safetensors.Dtype) error {
+	var specs []safetensors.Spec
+	for _, p := range m.Params() {
+		specs = append(specs, safetensors.Spec{Name: p.Name, Dtype: dtype, Shape: shape(p)})
+	}
+	layout, err := safetensors.NewLayout(specs, map[string]string{"format": "pt"})
+	if err != nil {
+		return err
+	}
+	file, err := safetensors.Create(path, layout)
+	if err != nil {
+		return err
+	}
+	defer file.Abort()
+	f, _ := checkpoint.DenseFormat(dtype)
+	for _, p := range m.Params() {
+		data := make([]byte, len(p.Value.Data)*dtype.Bits()/8)
+		if err := tensor.ToBytes(data, p.Value.Data, f); err != nil {
+			return err
+		}
+		if err := file.WriteTensorAt(p.Name, data, 0); err != nil {
+			return err
+		}
+	}
+	return file.Close()
+}
+
+// shape returns the shape of a parameter in a file, where the weights of norms are
+// vectors.
+func shape(p *nn.Param) []int64 {
+	if p.Value.Rows == 1 && strings.HasSuffix(p.Name, "norm.weight") {
+		return []int64{int64(p.Value.Cols)}
+	}
+	return []int64{int64(p.Value.Rows), int64(p.Value.Cols)}
+}

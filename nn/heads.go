@@ -1,0 +1,172 @@
+package nn
+
+import (
+	"math"
+
+	"github.com/microscale-go/microscale/gemm"
+	"github.com/microscale-go/microscale/quant"
+	"github.com/microscale-go/microscale/tensor"
+)
+
+// chunkTokens is how many tokens have their queries multiplied together. It is a
+// multiple of every format's block.
+const chunkTokens = 128
+
+// A chunk is the work of one head of K and V on consecutive tokens of a sequence:
+// their queries, of all heads of the group, and the keys up to the last of them.
+type chunk struct {
+	*attentionRun
+	row    int          // of queries at which the tokens begin
+	tokens int          // of the chunk
+	first  int          // keys before those of the first token
+	head   int          // of K and V
+	key    int          // row of keys at which the sequence begins
+	k, v   tensor.Dense // keys and values up to the last token
+}
+
+// rows returns the rows of the stacked queries: token by token, head after head.
+func (c *chunk) rows() int { return c.tokens * c.Heads / c.KVHeads }
+
+// stack sets dst to the heads of the group, one above the other, of a matrix with
+// the rows of queries and Q's columns first.
+func (c *chunk) stack(dst, x tensor.Dense) {
+	d, group := c.HeadDim, c.Heads/c.KVHeads
+	for i := range dst.Rows {
+		from := (c.head*group + i/c.tokens) * d
+		copy(dst.Row(i), x.Row(c.row + i%c.tokens)[from:from+d])
+	}
+}
+
+// unstack is the inverse of stack.
+func (c *chunk) unstack(x, src tensor.Dense) {
+	d, group := c.HeadDim, c.Heads/c.KVHeads
+	for i := range src.Rows {
+		from := (c.head*group + i/c.tokens) * d
+		copy(x.Row(c.row + i%c.tokens)[from:from+d], src.Row(i))
+	}
+}
+
+// keyValue returns the columns of K and of V of the chunk's head and keys, in a
+// matrix with the rows of keys and K and V last.
+func (c *chunk) keyValue(x tensor.Dense) (k, v tensor.Dense) {
+	d := c.HeadDim
+	from := x.Cols + (c.head-2*c.KVHeads)*d
+	r0, r1 := c.key, c.key+c.first+c.tokens
+	return x.View(r0, r1, from, from+d), x.View(r0, r1, from+c.KVHeads*d, from+(c.KVHeads+1)*d)
+}
+
+// A worker is one goroutine of a run and the memory that it uses again.
+type worker struct {
+	*attentionRun
+	q, p, dp, o, dq tensor.Dense
+	quantized       [len(operandNames)][2]*quant.Tensor
+	scope           Scope   // of one thread
+	amax            float32 // of dS, of all chunks so far
+}
+
+// chunk begins a chunk: its stacked queries are in w.q from then on.
+func (w *worker) chunk(sequence, head, tokens, from int) *chunk {
+	c := &chunk{
+		attentionRun: w.attentionRun,
+		row:          sequence*tokens + from,
+		tokens:       min(chunkTokens, tokens-from),
+		first:        w.length - tokens + from,
+		head:         head,
+		key:          sequence * w.length,
+	}
+	c.k, c.v = c.keyValue(w.keys)
+	c.stack(w.dense(&w.q, c.rows(), w.HeadDim), w.queries)
+	return c
+}
+
+// dense returns *m with another shape, in the same memory where it is enough. It
+// holds anything.
+func (w *worker) dense(m *tensor.Dense, rows, cols int) tensor.Dense {
+	if cap(m.Data) < rows*cols {
+		m.Data = make([]float32, rows*cols)
+	}
+	*m = tensor.Of(rows, cols, m.Data[:rows*cols])
+	return *m
+}
+
+// An operandResult is a quantized operand or what was wrong with it.
+type operandResult struct {
+	t   *quant.Tensor
+	err error
+}
+
+// operand quantizes x in one direction.
+func (w *worker) operand(o Operand, d quant.Direction, x tensor.Dense) operandResult {
+	t, err := w.attentionRun.operands.quantize(&w.scope, w.Name, o, d, x, w.whole[o], w.quantized[o][d])
+	w.quantized[o][d] = t
+	if t != nil && o == GradProbability {
+		w.amax = max(w.amax, t.Amax)
+	}
+	return operandResult{t, err}
+}
+
+// multiply sets c to alpha·A·Bᵀ, or adds that to it.
+func (w *worker) multiply(c tensor.Dense, alpha float32, accumulate bool, a, b operandResult) error {
+	if err := firstError(a.err, b.err); err != nil {
+		return err
+	}
+	return w.scope.mul(c, Product{Module: w.Name, A: a.t, B: b.t}, gemm.Options{Alpha: alpha, Accumulate: accumulate})
+}
+
+// probabilities returns P of a chunk: a row for each stacked query, a column for
+// each key, zero for keys behind the query.
+func (w *worker) probabilities(c *chunk) (tensor.Dense, error) {
+	p := w.dense(&w.p, c.rows(), c.k.Rows)
+	err := w.multiply(p, w.scale, false,
+		w.operand(Query, quant.Rowwise, w.q),
+		w.operand(Key, quant.Rowwise, c.k))
+	if err != nil {
+		return p, err
+	}
+	for i := range p.Rows {
+		softmax(p.Row(i), c.first+i%c.tokens+1)
+	}
+	return p, nil
+}
+
+// softmax replaces the first n scores of a row by their softmax, the others by
+// zero.
+func softmax(row []float32, n int) {
+	top := maximum(row[:n])
+	var sum float64
+	for j, v := range row[:n] {
+		e := exp(v - top)
+		row[j] = e
+		sum += float64(e)
+	}
+	inverse := float32(1 / sum)
+	for j := range row[:n] {
+		row[j] *= inverse
+	}
+	clear(row[n:])
+}
+
+// softmaxBackward sets dp to p∘(dp − Σ p∘dp), row by row.
+func softmaxBackward(dp, p tensor.Dense) {
+	for i := range p.Rows {
+		d, row := dp.Row(i), p.Row(i)
+		mean := float32(dot(d, row))
+		for j, v := range row {
+			d[j] = v * (d[j] - mean)
+		}
+	}
+}
+
+// maximum returns the largest element; NaN where there is one.
+func maximum(row []float32) float32 {
+	top := float32(math.Inf(-1))
+	for _, v := range row {
+		if !(v <= top) {
+			top = v
+			if v != v {
+				break
+			}
+		}
+	}
+	return top
+}

@@ -1,0 +1,21 @@
+package nn
+
+import (
+	"fmt"
+
+	"github.com/microscale-go/microscale/quant"
+	"github.com/microscale-go/microscale/tensor"
+)
+
+// keep returns what a module keeps of x for its backward pass.
+func (s *Scope) keep(x tensor.Dense) (*quant.Tensor, error) {
+	q := s.Keep
+	if q.Format.Element == nil {
+		q.Format = s.Recipe.Activations
+	}
+	t, err := q.Rowwise(x, quant.With{Threads: s.Threads})
+	if err != nil {
+		return nil, fmt.Errorf("keeping the input for the backward pass: %w", err)
+	}
+	return t, nil
+}
