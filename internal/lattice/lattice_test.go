@@ -46,6 +46,7 @@ hf: safetensors
 hf/sample: hf safetensors format tensor
 checkpoint: safetensors hf quant tensor format
 llama: nn recipe gemm quant tensor format checkpoint hf safetensors
+train: llama nn recipe hf safetensors quant tensor format internal/parallel
 verify: checkpoint hf safetensors quant tensor format measure internal/parallel
 convert: verify checkpoint hf safetensors quant tensor format measure profile internal/parallel
 cmd/microscale: *

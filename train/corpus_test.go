@@ -1,0 +1,163 @@
+package train
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func write(t *testing.T, path string, text []byte) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, text, 0o666); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestOpenCorpus(t *testing.T) {
+	dir := t.TempDir()
+	one, two := bytes.Repeat([]byte("one "), 3000), bytes.Repeat([]byte("two\n"), 2000)
+	write(t, filepath.Join(dir, "b", "two.txt"), two)
+	write(t, filepath.Join(dir, "a.txt"), one)
+	write(t, filepath.Join(dir, ".hidden"), one)
+	write(t, filepath.Join(dir, ".git", "x.txt"), one)
+	write(t, filepath.Join(dir, "binary"), []byte("x\x00y"))
+	write(t, filepath.Join(dir, "table.txt"), make([]byte, maxFile+1))
+	c, err := OpenCorpus(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Bytes() != len(one)+len(two) {
+		t.Errorf("%d bytes, want those of two files, %d", c.Bytes(), len(one)+len(two))
+	}
+	if !bytes.HasPrefix(c.Train, one[:512]) || !bytes.HasSuffix(c.Train, two[:512]) {
+		t.Error("the files are not in the order of their paths")
+	}
+	both, err := OpenCorpus(filepath.Join(dir, "a.txt"), filepath.Join(dir, "b"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if both.Digest != c.Digest {
+		t.Error("the same text from two sources has another digest")
+	}
+	if other, _ := OpenCorpus(filepath.Join(dir, "a.txt")); other.Digest == c.Digest {
+		t.Error("another text has the same digest")
+	}
+}
+
+func TestOpenCorpusErrors(t *testing.T) {
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "empty"), nil)
+	write(t, filepath.Join(dir, "binary", "x"), []byte{0, 1})
+	write(t, filepath.Join(dir, "tiny"), []byte("tiny"))
+	secret := filepath.Join(dir, "secret")
+	write(t, secret, []byte("secret"))
+	if err := os.Chmod(secret, 0); err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct{ source, want string }{
+		{"", "the name of the corpus is empty"},
+		{"nowhere", "no such file or directory"},
+		{"empty", "the file is empty"},
+		{"binary", "no file of text"},
+		{"secret", "cannot be read"},
+	} {
+		source := tc.source
+		if source != "" {
+			source = filepath.Join(dir, source)
+		}
+		_, err := OpenCorpus(source)
+		if err == nil && tc.source == "secret" && os.Getuid() == 0 {
+			continue // who may read everything
+		}
+		if err == nil || !strings.Contains(err.Error(), tc.want) || !strings.HasPrefix(err.Error(), source) {
+			t.Errorf("%q: error %v, want %q", tc.source, err, tc.want)
+		}
+	}
+	c, err := OpenCorpus(filepath.Join(dir, "tiny"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Admit(64); err == nil || !strings.Contains(err.Error(), "a text of 4 bytes is too short for sequences of 64: at least 8192 are needed") {
+		t.Errorf("error %v", err)
+	}
+}
+
+// TestAdmit: as many bytes as the message asks for are enough, for any length of
+// sequences.
+func TestAdmit(t *testing.T) {
+	for _, sequence := range []int{1, 64, 511, 512, 513, 1000, 4096, 10000, 66000} {
+		need := leastBytes(sequence)
+		c := NewCorpus(make([]byte, need), "test")
+		if err := c.Admit(sequence); err != nil {
+			t.Errorf("%d bytes: %v", need, err)
+		}
+		if c := NewCorpus(make([]byte, max(512, sequence)), "test"); c.Admit(sequence) == nil {
+			t.Errorf("sequences of %d: %d bytes are admitted", sequence, c.Bytes())
+		}
+	}
+}
+
+// TestGoRoot: the standard library's source where Go is, which it is in a test.
+func TestGoRoot(t *testing.T) {
+	if DefaultCorpus() != GoRoot {
+		t.Skip("Go has no source here")
+	}
+	c, err := OpenCorpus(GoRoot)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Bytes() < 4<<20 || c.Bytes() > maxGo || !bytes.Contains(c.Train[:4096], []byte("package tar")) {
+		t.Errorf("%d bytes that begin with %.60q", c.Bytes(), c.Train)
+	}
+}
+
+func TestSynthetic(t *testing.T) {
+	a, b := synthesize(1<<16), synthesize(1<<15)
+	if !bytes.HasPrefix(a, b) || len(a) != 1<<16 {
+		t.Error("not the same text every time")
+	}
+	const want = "Nine and four make thirteen."
+	if !bytes.Contains(a, []byte("make")) || bytes.Contains(a, []byte(strings.Replace(want, "thirteen", "twelve", 1))) {
+		t.Error("sums are missing or wrong")
+	}
+	t.Logf("%s", a[:600])
+}
+
+// TestWindows: windows of training lie within the text, depend on seed and step,
+// and reach all of it; those of validation do not overlap.
+func TestWindows(t *testing.T) {
+	const length, sequence = 1000, 10
+	least, most := length, 0
+	for step := range 500 {
+		for _, at := range trainingStarts(length, sequence, 4, 1, step) {
+			least, most = min(least, at), max(most, at)
+		}
+	}
+	if least > 5 || most < length-sequence-6 || most > length-sequence-1 {
+		t.Errorf("windows begin at %d to %d", least, most)
+	}
+	a, b := trainingStarts(length, sequence, 4, 1, 7), trainingStarts(length, sequence, 4, 2, 7)
+	if a[0] == b[0] && a[1] == b[1] {
+		t.Error("another seed draws the same windows")
+	}
+	for _, count := range []int{1, 5, 98, 99, 200} {
+		starts := validationStarts(length, sequence, count)
+		if len(starts) != min(count, 99) {
+			t.Errorf("%d windows, asked for %d", len(starts), count)
+		}
+		for i, at := range starts {
+			if at+sequence+1 > length || i > 0 && at < starts[i-1]+sequence {
+				t.Errorf("%d windows: number %d begins at %d", count, i, at)
+			}
+		}
+	}
+	tokens, targets := windows([]byte("abcdef"), []int{0, 3}, 2)
+	if got := string([]byte{byte(tokens[0]), byte(tokens[1]), byte(tokens[2]), byte(tokens[3]), byte(targets[0]), byte(targets[3])}); got != "abdebf" {
+		t.Errorf("tokens and targets %q", got)
+	}
+}

@@ -1,0 +1,138 @@
+package train
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/microscale-go/microscale/llama"
+	"github.com/microscale-go/microscale/quant"
+	"github.com/microscale-go/microscale/recipe"
+)
+
+// identity is what two parts of one run must agree in, as JSON: everything that
+// the losses depend on.
+func (c *Config) identity() (json.RawMessage, error) {
+	type data struct {
+		Sources []string `json:"sources"`
+		Digest  string   `json:"digest"`
+	}
+	return json.Marshal(struct {
+		Model            llama.Config   `json:"model"`
+		Options          llama.Options  `json:"options"`
+		Recipe           recipeIdentity `json:"recipe"`
+		Data             data           `json:"data"`
+		Steps            int            `json:"steps"`
+		Batch            int            `json:"batch"`
+		Microbatches     int            `json:"microbatches"`
+		Sequence         int            `json:"sequence"`
+		Optimizer        AdamW          `json:"optimizer"`
+		LearningRate     float64        `json:"learning_rate"`
+		Schedule         Schedule       `json:"schedule"`
+		Warmup           float64        `json:"warmup"`
+		Clip             float64        `json:"clip"`
+		Seed             uint64         `json:"seed"`
+		ValidationTokens int            `json:"eval_tokens"`
+		ValidateEvery    int            `json:"eval_every"`
+	}{
+		c.Model, c.Options, identityOf(c.Recipe), data{c.Corpus.Sources, c.Corpus.Digest},
+		c.Steps, c.Batch, c.Microbatches, c.Sequence, c.Optimizer, c.LearningRate, c.Schedule, c.Warmup, c.Clip, c.Seed, c.ValidationTokens, c.ValidateEvery,
+	})
+}
+
+// A recipeIdentity is a recipe whose formats are named, and not described.
+type recipeIdentity struct {
+	Name                string           `json:"name"`
+	Input, Weight, Grad operandIdentity  `json:",omitzero"`
+	Fprop, Dgrad, Wgrad recipe.Precision `json:",omitzero"`
+	Activations         string
+	Delayed             recipe.Delayed   `json:",omitzero"`
+	Attention           recipe.Attention `json:",omitzero"`
+}
+
+type operandIdentity struct{ Rowwise, Columnwise quantizerIdentity }
+
+type quantizerIdentity struct {
+	Format string // in place of the Quantizer's
+	Block  quant.Shape
+	quant.Quantizer
+}
+
+func identityOf(r recipe.Recipe) recipeIdentity {
+	quantizer := func(q quant.Quantizer) quantizerIdentity { return quantizerIdentity{q.Format.Name, q.Format.Block, q} }
+	operand := func(o recipe.Operand) operandIdentity {
+		return operandIdentity{quantizer(o.Rowwise), quantizer(o.Columnwise)}
+	}
+	return recipeIdentity{
+		Name: r.Name, Input: operand(r.Input), Weight: operand(r.Weight), Grad: operand(r.Grad),
+		Fprop: r.Fprop, Dgrad: r.Dgrad, Wgrad: r.Wgrad, Activations: r.Activations.Name, Delayed: r.Delayed, Attention: r.Attention,
+	}
+}
+
+// difference returns the first difference between two JSON objects, by the path
+// of its key, in the order of the keys of want; "" where there is none.
+func difference(stored, want json.RawMessage) (string, error) {
+	a, err := flatten(stored)
+	if err != nil {
+		return "", err
+	}
+	b, err := flatten(want)
+	if err != nil {
+		return "", err
+	}
+	for _, l := range b {
+		i := slices.IndexFunc(a, func(o leaf) bool { return o.path == l.path })
+		switch {
+		case i < 0:
+			return fmt.Sprintf("%s is not set there and %s here", l.path, l.value), nil
+		case a[i].value != l.value:
+			return fmt.Sprintf("%s is %s there and %s here", l.path, a[i].value, l.value), nil
+		}
+	}
+	for _, l := range a {
+		if !slices.ContainsFunc(b, func(o leaf) bool { return o.path == l.path }) {
+			return fmt.Sprintf("%s is %s there and not set here", l.path, l.value), nil
+		}
+	}
+	return "", nil
+}
+
+// A leaf is a value of a JSON document that is neither an object nor an array.
+type leaf struct{ path, value string }
+
+// flatten lists the leaves of an object in their order.
+func flatten(text json.RawMessage) ([]leaf, error) {
+	var compact bytes.Buffer
+	if err := json.Compact(&compact, text); err != nil {
+		return nil, err
+	}
+	var leaves []leaf
+	var walk func(path string, text json.RawMessage) error
+	walk = func(path string, text json.RawMessage) error {
+		if text[0] != '{' {
+			leaves = append(leaves, leaf{path, string(text)})
+			return nil
+		}
+		d := json.NewDecoder(bytes.NewReader(text))
+		if _, err := d.Token(); err != nil {
+			return err
+		}
+		for d.More() {
+			key, err := d.Token()
+			if err != nil {
+				return err
+			}
+			var value json.RawMessage
+			if err := d.Decode(&value); err != nil {
+				return err
+			}
+			if err := walk(strings.TrimPrefix(fmt.Sprintf("%s.%v", path, key), "."), value); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return leaves, walk("", compact.Bytes())
+}

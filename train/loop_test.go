@@ -1,0 +1,287 @@
+package train
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/microscale-go/microscale/llama"
+	"github.com/microscale-go/microscale/recipe"
+)
+
+// tiny returns a run of a few milliseconds a step under a recipe.
+func tiny(t *testing.T, name string) Config {
+	t.Helper()
+	r, err := recipe.Lookup(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := DefaultConfig()
+	c.Model = llama.Config{VocabSize: 256, HiddenSize: 32, IntermediateSize: 64, NumHiddenLayers: 2, NumAttentionHeads: 2, NumKeyValueHeads: 1, MaxPositionEmbeddings: 32}
+	c.Recipe, c.Corpus = r, NewCorpus(synthesize(1<<15), Synthetic)
+	c.Steps, c.Batch, c.Microbatches, c.Sequence = 8, 4, 2, 32
+	c.ValidationTokens, c.ValidateEvery, c.CheckpointEvery = 256, 3, 2
+	c.Threads = 1
+	return c
+}
+
+// mustRun runs a configuration that works.
+func mustRun(t *testing.T, c Config) *Result {
+	t.Helper()
+	r, err := Run(context.Background(), c, Hooks{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// same reports whether two runs have the same losses to the bit.
+func same(a, b *Result) bool {
+	return slices.Equal(a.TrainLoss, b.TrainLoss) && slices.Equal(a.Validation, b.Validation)
+}
+
+// TestThreads: the same losses to the bit on any number of threads, and others
+// from another seed.
+func TestThreads(t *testing.T) {
+	for _, r := range recipe.Recipes() {
+		c := tiny(t, r.Name)
+		c.Steps = 4
+		want := mustRun(t, c)
+		for _, threads := range []int{2, 3} {
+			c.Threads = threads
+			if got := mustRun(t, c); !same(got, want) {
+				t.Errorf("%s: losses on %d threads\n%v\nwant\n%v", r.Name, threads, got.TrainLoss, want.TrainLoss)
+			}
+		}
+		c.Seed = 2
+		if got := mustRun(t, c); same(got, want) {
+			t.Errorf("%s: another seed has the same losses", r.Name)
+		}
+		if steps := []int{want.Validation[0].Step, want.Validation[1].Step}; !slices.Equal(steps, []int{3, 4}) {
+			t.Errorf("%s: validated after steps %v", r.Name, steps)
+		}
+	}
+}
+
+// TestLearns: on text of our own, the loss falls from ln 256 under every recipe.
+func TestLearns(t *testing.T) {
+	for _, r := range recipe.Recipes() {
+		c := tiny(t, r.Name)
+		c.Steps, c.ValidateEvery, c.LearningRate, c.Threads = 25, 0, 1e-2, 0
+		got := mustRun(t, c)
+		first := got.TrainLoss[0]
+		_, last := got.FinalLoss()
+		if math.Abs(first-math.Log(256)) > 0.3 || last > 3.5 {
+			t.Errorf("%s: the loss goes from %.3f to %.3f", r.Name, first, last)
+		}
+	}
+}
+
+// TestMicrobatches: gradients are the mean over the batch, in any number of parts.
+// Under f32 only the order of sums differs.
+func TestMicrobatches(t *testing.T) {
+	c := tiny(t, "f32")
+	c.Microbatches = 1
+	want := mustRun(t, c)
+	c.Microbatches = 4
+	got := mustRun(t, c)
+	for i := range want.TrainLoss {
+		if d := math.Abs(got.TrainLoss[i] - want.TrainLoss[i]); d > 1e-3 {
+			t.Errorf("step %d: loss %g, want %g", i+1, got.TrainLoss[i], want.TrainLoss[i])
+		}
+	}
+}
+
+// TestResume interrupts a run after each of its steps, and resumes it.
+func TestResume(t *testing.T) {
+	for _, name := range []string{"delayed", "nvfp4"} {
+		c := tiny(t, name)
+		want := mustRun(t, c)
+		c.Out = filepath.Join(t.TempDir(), "out")
+		c.CheckpointEvery = 0
+		for step := 1; ; step++ {
+			ctx, cancel := context.WithCancel(context.Background())
+			got, err := Run(ctx, c, Hooks{Step: func(StepEvent) { cancel() }})
+			cancel()
+			if err == nil {
+				if !same(got, want) {
+					t.Errorf("%s: losses\n%v\nwant\n%v", name, got.TrainLoss, want.TrainLoss)
+				}
+				break
+			}
+			var i *Interrupted
+			if !errors.As(err, &i) || i.Step != step || i.Out != c.Out {
+				t.Fatalf("%s: step %d: %v", name, step, err)
+			}
+			if s, err := ReadStored(c.Out); err != nil || s.Step != step {
+				t.Fatalf("%s: step %d: stored %+v, %v", name, step, s, err)
+			}
+			c.Resume = true
+		}
+		if _, err := Run(context.Background(), c, Hooks{}); err == nil || !strings.Contains(err.Error(), "the run there is done") {
+			t.Errorf("%s: a run that is done resumes: %v", name, err)
+		}
+		if at, _ := latest(c.Out); at != "" {
+			t.Errorf("%s: a run that is done left %s", name, at)
+		}
+		m, err := llama.Load(c.Out, llama.LoadOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := len(m.Params()); n != len(want.Model.Params()) {
+			t.Errorf("%s: the model that was saved has %d parameters", name, n)
+		}
+	}
+}
+
+// TestKilled kills the process of a run at several points, resumes it in another
+// until that is killed too, and compares the losses with those of one run.
+func TestKilled(t *testing.T) {
+	c := tiny(t, "delayed")
+	c.CheckpointEvery = 1
+	if flag.NArg() > 0 {
+		c.Out, c.Resume = flag.Arg(0), flag.Arg(1) == "resume"
+		if _, err := Run(context.Background(), c, Hooks{Step: func(e StepEvent) { fmt.Println("step", e.Step, e.Loss) }}); err != nil {
+			fmt.Println(err)
+			os.Exit(1)
+		}
+		fmt.Println("done")
+		os.Exit(0)
+	}
+	want := mustRun(t, c)
+	losses := make([]string, c.Steps)
+	for i, l := range want.TrainLoss {
+		losses[i] = fmt.Sprintln("step", i+1, l)
+	}
+	out := filepath.Join(t.TempDir(), "out")
+	mode, reached := "new", 0
+	for kill := 1; ; kill++ {
+		cmd := exec.Command(os.Args[0], "-test.run=^TestKilled$", "--", out, mode)
+		pipe, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		lines, seen, done := bufio.NewReader(pipe), 0, false
+		for {
+			line, err := lines.ReadString('\n')
+			if err == io.EOF {
+				break
+			}
+			if line == "done\n" {
+				done = true
+				break
+			}
+			i := slices.Index(losses, line)
+			if i < 0 {
+				t.Fatalf("a process that resumes after %d kills prints %q, want one of\n%s", kill-1, line, strings.Join(losses, ""))
+			}
+			reached = max(reached, i+1)
+			if seen++; seen == 2 { // while the checkpoint of the step is written
+				if err := cmd.Process.Kill(); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		_ = cmd.Wait() // killed
+		if done {
+			break
+		}
+		if kill > 2*c.Steps {
+			t.Fatalf("after %d kills, step %d is reached", kill, reached)
+		}
+		mode = "resume"
+	}
+	if reached != c.Steps {
+		t.Errorf("the run ends after step %d", reached)
+	}
+}
+
+// TestResumeRefuses: a checkpoint of another model, recipe or text is refused, and
+// the message says what differs.
+func TestResumeRefuses(t *testing.T) {
+	c := tiny(t, "mxfp8")
+	c.Out = filepath.Join(t.TempDir(), "out")
+	ctx, cancel := context.WithCancel(context.Background())
+	if _, err := Run(ctx, c, Hooks{Step: func(StepEvent) { cancel() }}); !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	if _, err := Run(context.Background(), c, Hooks{}); err == nil || !strings.Contains(err.Error(), "a run that is not done has its checkpoint there") {
+		t.Errorf("a new run in the directory of another: %v", err)
+	}
+	c.Resume = true
+	for _, tc := range []struct {
+		change func(c *Config)
+		want   string
+	}{
+		{func(c *Config) { c.Model.HiddenSize = 64 }, "model.hidden_size is 32 there and 64 here"},
+		{func(c *Config) { c.Recipe = tiny(t, "nvfp4").Recipe }, `recipe.name is "mxfp8" there and "nvfp4" here`},
+		{func(c *Config) { _ = c.Recipe.Set("scale_rule", "floor") }, `recipe.Input.Rowwise.Rule is 0 there and 1 here`},
+		{func(c *Config) { c.Corpus = NewCorpus(synthesize(1<<14), Synthetic) }, "data.digest is "},
+		{func(c *Config) { c.Steps = 9 }, "steps is 8 there and 9 here"},
+		{func(c *Config) { c.Seed = 2 }, "seed is 1 there and 2 here"},
+		{func(c *Config) { c.Out += "x" }, "no checkpoint of a run is there"},
+	} {
+		other := c
+		tc.change(&other)
+		if _, err := Run(context.Background(), other, Hooks{}); err == nil || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("error %v, want %q", err, tc.want)
+		}
+	}
+	c.Threads = 3 // which nothing depends on
+	mustRun(t, c)
+}
+
+// TestDiverged: a run whose weights grow without bound stops, says where, and its
+// last checkpoint is kept.
+func TestDiverged(t *testing.T) {
+	c := tiny(t, "bf16")
+	c.LearningRate, c.Clip, c.Schedule, c.Warmup = 1e30, 0, Constant, 0
+	c.Out = filepath.Join(t.TempDir(), "out")
+	c.CheckpointEvery = 1
+	_, err := Run(context.Background(), c, Hooks{})
+	var d *Diverged
+	if !errors.As(err, &d) {
+		t.Fatalf("error %v", err)
+	}
+	t.Log(err)
+	if d.Tensor == "" || d.NaN+d.Inf == 0 || d.Kept != d.Step-1 {
+		t.Errorf("%+v", d)
+	}
+	if s, err := ReadStored(c.Out); err != nil || s.Step != d.Kept {
+		t.Errorf("stored %+v, %v", s, err)
+	}
+}
+
+func TestValidate(t *testing.T) {
+	for _, tc := range []struct {
+		change func(c *Config)
+		want   string
+	}{
+		{func(c *Config) { c.Steps = 0 }, "steps is 0: at least 1 is needed"},
+		{func(c *Config) { c.Microbatches = 3 }, "microbatches is 3, which does not divide the batch of 4 sequences"},
+		{func(c *Config) { c.LearningRate = 0 }, "learning-rate is 0"},
+		{func(c *Config) { c.LearningRate = math.NaN() }, "learning-rate is NaN"},
+		{func(c *Config) { c.Warmup = 1.5 }, "warmup is 1.5"},
+		{func(c *Config) { c.ValidationTokens = 31 }, "eval-tokens is 31: at least 32 is needed"},
+		{func(c *Config) { c.Corpus = NewCorpus([]byte("short"), "x") }, "x: a text of 5 bytes is too short"},
+	} {
+		c := tiny(t, "bf16")
+		tc.change(&c)
+		if _, err := Run(context.Background(), c, Hooks{}); err == nil || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("error %v, want %q", err, tc.want)
+		}
+	}
+}

@@ -1,0 +1,180 @@
+package train
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/microscale-go/microscale/format"
+	"github.com/microscale-go/microscale/hf"
+	"github.com/microscale-go/microscale/safetensors"
+)
+
+// open begins a run: at the start, or where the checkpoint to resume from is.
+func (r *run) open() (err error) {
+	r.kept = -1
+	if r.state.Configuration, err = r.identity(); err != nil {
+		return err
+	}
+	r.state.Version, r.state.Arguments = stateVersion, r.Arguments
+	r.state.TrainLoss, r.state.Validation = []float64{}, []ValidationPoint{}
+	switch {
+	case r.Resume:
+		return r.resume()
+	case r.Out == "":
+		return nil
+	}
+	if err := Vacant(r.Out); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(r.Out, 0o777); err != nil {
+		return storeError(err, r.Out, "the run")
+	}
+	return r.checkpoint()
+}
+
+// Vacant reports why a new run cannot write to a directory: something is there.
+func Vacant(out string) error {
+	at, err := latest(out)
+	switch {
+	case err != nil:
+		return unusable(out, err)
+	case at != "":
+		return fmt.Errorf("%s: a run that is not done has its checkpoint there: resume it, or name another directory", out)
+	}
+	entries, err := os.ReadDir(out)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return unusable(out, err)
+	case len(entries) > 0:
+		return fmt.Errorf("%s: the directory is not empty: name another, or remove it", out)
+	}
+	return nil
+}
+
+func unusable(out string, err error) error {
+	if cause := (*fs.PathError)(nil); errors.As(err, &cause) {
+		err = cause.Err
+	}
+	return fmt.Errorf("%s: not a directory to write a run to: %w", out, err)
+}
+
+// Stored is what a checkpoint says of the run that it is of.
+type Stored struct {
+	Step      int      // steps done
+	Arguments []string // as Config.Arguments was
+}
+
+// ReadStored returns what the last checkpoint in out says of its run.
+func ReadStored(out string) (Stored, error) {
+	_, s, err := readLatest(out)
+	if err != nil {
+		return Stored{}, err
+	}
+	return Stored{s.Step, s.Arguments}, nil
+}
+
+// readLatest reads the state of the last checkpoint in out.
+func readLatest(out string) (dir string, s *state, err error) {
+	if dir, err = latest(out); err != nil {
+		return "", nil, unusable(out, err)
+	}
+	if dir == "" {
+		if _, err := os.Stat(filepath.Join(out, hf.ConfigName)); err == nil {
+			return "", nil, fmt.Errorf("%s: the run there is done: there is nothing to resume", out)
+		}
+		return "", nil, fmt.Errorf("%s: no checkpoint of a run is there: name the directory of one that was interrupted", out)
+	}
+	s, err = readState(dir)
+	return dir, s, err
+}
+
+// resume takes everything from the last checkpoint, which must be of this run.
+func (r *run) resume() error {
+	dir, s, err := readLatest(r.Out)
+	if err != nil {
+		return err
+	}
+	d, err := difference(s.Configuration, r.state.Configuration)
+	if err != nil {
+		return fmt.Errorf("%s: %w: remove the checkpoint and start again", filepath.Join(dir, stateName), err)
+	}
+	if d != "" {
+		return fmt.Errorf("%s: the checkpoint is of another run: %s: resume with what it was started with, or start anew in another directory", dir, d)
+	}
+	if s.Step > r.Steps {
+		return fmt.Errorf("%s: %d steps are done of %d: remove the checkpoint and start again", dir, s.Step, r.Steps)
+	}
+	scales, err := readTensors(filepath.Join(dir, tensorsName), r.tensors())
+	if err != nil {
+		return err
+	}
+	if err := r.model.SetState(scales); err != nil {
+		return fmt.Errorf("%s: %w", dir, err)
+	}
+	configuration := r.state.Configuration
+	r.state = *s
+	r.state.Configuration = configuration
+	r.kept = s.Step
+	return removeCheckpoints(filepath.Dir(dir), filepath.Base(dir))
+}
+
+// checkpoint writes where the run is now.
+func (r *run) checkpoint() error {
+	tensors := r.tensors()
+	for name, v := range r.model.State() {
+		tensors = append(tensors, named{scalesPrefix + name, v})
+	}
+	what := fmt.Sprintf("the checkpoint of step %d", r.state.Step)
+	if err := storeError(writeCheckpoint(r.Out, &r.state, tensors), r.Out, what); err != nil {
+		if r.kept >= 0 {
+			return fmt.Errorf("%w; the one of step %d is kept, to resume from", err, r.kept)
+		}
+		return err
+	}
+	r.kept = r.state.Step
+	return nil
+}
+
+// interrupt ends a run early.
+func (r *run) interrupt() error {
+	if r.Out == "" {
+		return &Interrupted{r.state.Step, ""}
+	}
+	if err := r.checkpoint(); err != nil {
+		return err
+	}
+	return &Interrupted{r.state.Step, r.Out}
+}
+
+// close writes the model and removes what was there to resume from.
+func (r *run) close() error {
+	if r.Out == "" {
+		return nil
+	}
+	if err := storeError(r.model.Save(r.Out, r.dtype()), r.Out, "the model"); err != nil {
+		return fmt.Errorf("%w; the checkpoint of step %d is kept, to resume from", err, r.kept)
+	}
+	return storeError(removeCheckpoints(filepath.Join(r.Out, checkpointFolder), ""), r.Out, "the end of the run")
+}
+
+// dtype returns how weights are saved: as they are multiplied.
+func (r *run) dtype() safetensors.Dtype {
+	if r.Recipe.Activations.Element == format.F32 {
+		return safetensors.F32
+	}
+	return safetensors.BF16
+}
+
+// tensors lists what every checkpoint of the run holds beside its state.
+func (r *run) tensors() []named {
+	var all []named
+	for i, p := range r.params {
+		all = append(all, named{"weight/" + p.Name, p.Value.Data}, named{"m/" + p.Name, r.moments[i].m}, named{"v/" + p.Name, r.moments[i].v})
+	}
+	return all
+}
