@@ -75,15 +75,23 @@ func (m *meter) Close() {
 }
 
 func (m *meter) startBar() {
-	m.bar = progress.NewWriter()
-	m.bar.SetOutputWriter(m.out)
-	m.bar.SetUpdateFrequency(100 * time.Millisecond)
-	m.bar.SetTrackerLength(24)
-	m.bar.SetTrackerPosition(progress.PositionRight)
-	m.bar.SetAutoStop(true) // once the task is marked, even before the first frame
-	style := m.bar.Style()
+	m.bar = newBar(m.out)
+	m.bar.Style().Visibility.Speed = true
+	m.task = &progress.Tracker{Message: m.what, Total: m.total + 1, Units: progress.UnitsBytes} // one more: only Close ends it
+	m.bar.AppendTracker(m.task)
+	m.wait.Go(m.bar.Render)
+}
+
+// newBar returns a writer of bars, in the style of all commands.
+func newBar(out io.Writer) progress.Writer {
+	bar := progress.NewWriter()
+	bar.SetOutputWriter(out)
+	bar.SetUpdateFrequency(100 * time.Millisecond)
+	bar.SetTrackerLength(24)
+	bar.SetTrackerPosition(progress.PositionRight)
+	bar.SetAutoStop(true) // once the task is marked, even before the first frame
+	style := bar.Style()
 	style.Chars = progress.StyleCharsBlocks
-	style.Visibility.Speed = true
 	style.Visibility.ETA = true
 	style.Visibility.TrackerOverall = false
 	style.Options.PercentFormat = "%3.0f%%"
@@ -91,9 +99,7 @@ func (m *meter) startBar() {
 	style.Options.TimeInProgressPrecision = time.Second
 	style.Options.TimeDonePrecision = 100 * time.Millisecond
 	style.Options.ETAString = "left"
-	m.task = &progress.Tracker{Message: m.what, Total: m.total + 1, Units: progress.UnitsBytes} // one more: only Close ends it
-	m.bar.AppendTracker(m.task)
-	m.wait.Go(m.bar.Render)
+	return bar
 }
 
 func (m *meter) startLines(interval time.Duration) {

@@ -17,6 +17,7 @@ var groups = []struct {
 	commands []func() *cobra.Command
 }{
 	{"Checkpoints", true, []func() *cobra.Command{quantizeCommand, dequantizeCommand, inspectCommand, verifyCommand}},
+	{"Models", true, []func() *cobra.Command{trainCommand, evalCommand, generateCommand}},
 	{"Numbers", false, []func() *cobra.Command{formatsCommand, castCommand, explainCommand}},
 	{"Speed", false, []func() *cobra.Command{benchCommand}},
 }
@@ -133,6 +134,7 @@ var kinds = map[string]string{
 	"uint":     "a whole number of 0 or more, or is too large",
 	"uint64":   "a whole number of 0 or more, or is too large",
 	"float32":  "a number, or is too large",
+	"float64":  "a number, or is too large",
 	"duration": "a time such as 500ms or 2s",
 }
 

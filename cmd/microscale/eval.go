@@ -1,0 +1,100 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/microscale-go/microscale/llama"
+	"github.com/microscale-go/microscale/nn"
+	"github.com/microscale-go/microscale/recipe"
+	"github.com/microscale-go/microscale/train"
+)
+
+func evalCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "eval DIR",
+		Short: "the perplexity of a language model of bytes, quantized or not",
+		Long: `Measures how well a language model of bytes tells the next one, on the part of
+a text that train never reads: nats per byte, and perplexity, which is e to the
+power of that. DIR is a directory that train wrote, or what quantize made of it.`,
+		Example: `  microscale eval trained-mxfp8
+  microscale quantize trained-mxfp8 small --format mxfp4 && microscale eval small
+  microscale eval small --activations --data book.txt --json`,
+		Args: func(_ *cobra.Command, args []string) error { return named(args, "DIR") },
+	}
+	data := addData(cmd)
+	tokens := cmd.Flags().Uint("tokens", 32768, "read `N` tokens at most, spread evenly over the text")
+	sequence := cmd.Flags().Uint("sequence", 0, "tokens in a sequence (default the most that the model takes, but no more than 1024)")
+	r := addChoice(cmd, "recipe", "compute under the recipe `NAME`, where weights are not quantized", "bf16", recipeNames(), recipe.Lookup)
+	activations := cmd.Flags().Bool("activations", false, "quantize activations too, as the weights they are multiplied by")
+	asJSON := cmd.Flags().Bool("json", false, "print one JSON document")
+	threads := addThreads(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if *tokens == 0 {
+			return misuse("--tokens is 0: at least 1 is needed")
+		}
+		m, err := loadModel(args[0], llama.LoadOptions{Activations: *activations})
+		if err != nil {
+			return err
+		}
+		length := int(*sequence)
+		if most := m.Config.MaxPositionEmbeddings; length == 0 {
+			length = min(most, 1024)
+		} else if length > most {
+			return misuse("--sequence: %d is more than the model takes, %d", length, most)
+		}
+		corpus, err := train.OpenCorpus(*data...)
+		if err != nil {
+			return err
+		}
+		if err := corpus.Admit(length); err != nil {
+			return err
+		}
+		start := time.Now()
+		loss, n, err := train.Evaluate(cmd.Context(), m, nn.Scope{Recipe: r.value, Threads: int(*threads)}, corpus.Validation, length, int(*tokens))
+		if err != nil {
+			return interrupted(err, "nothing was measured")
+		}
+		seconds := time.Since(start).Seconds()
+		out := cmd.OutOrStdout()
+		if *asJSON {
+			return printJSON(out, evalDocument{
+				Model: args[0], Quantized: m.Quantized(), Activations: *activations, Data: corpus.Sources, Tokens: n, Sequence: length,
+				Loss: number(loss), Perplexity: number(math.Exp(loss)), BitsPerByte: number(loss / math.Ln2), Seconds: seconds,
+			})
+		}
+		_, err = fmt.Fprintf(out, "%s: %.4f nats per byte, perplexity %.3f, on %d tokens of %s, in %s\n",
+			printable(args[0]), loss, math.Exp(loss), n, printable(corpus.Name()), durationText(seconds))
+		return err
+	}
+	return cmd
+}
+
+// evalDocument is what eval measured, as JSON.
+type evalDocument struct {
+	Model       string   `json:"model"`
+	Quantized   bool     `json:"quantized"`
+	Activations bool     `json:"activations"`
+	Data        []string `json:"data"`
+	Tokens      int      `json:"tokens"`
+	Sequence    int      `json:"sequence"`
+	Loss        number   `json:"loss"` // nats per byte
+	Perplexity  number   `json:"perplexity"`
+	BitsPerByte number   `json:"bits_per_byte"`
+	Seconds     float64  `json:"seconds"`
+}
+
+// loadModel reads a model of bytes.
+func loadModel(dir string, o llama.LoadOptions) (*llama.Model, error) {
+	m, err := llama.Load(dir, o)
+	if err != nil {
+		return nil, err
+	}
+	if err := m.Config.RequireBytes(); err != nil {
+		return nil, fmt.Errorf("%s: %w", dir, err)
+	}
+	return m, nil
+}

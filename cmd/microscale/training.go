@@ -1,0 +1,81 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/microscale-go/microscale/train"
+)
+
+// trainingFlags are the flags of the commands that train: everything of a run but
+// its recipe and where it is written.
+type trainingFlags struct {
+	steps, batch, microbatches, sequence, hidden, layers, heads, kvHeads, intermediate *uint
+	evalTokens, evalEvery, threads                                                     *uint
+	startBF16, endBF16                                                                 *uint
+	learningRate, warmup, clip, decay                                                  *float64
+	schedule                                                                           *choice[train.Schedule]
+	seed                                                                               *uint64
+	data                                                                               *[]string
+	firstLast, recompute                                                               *bool
+}
+
+// addTraining gives cmd the flags of a run.
+func addTraining(cmd *cobra.Command) *trainingFlags {
+	d := train.DefaultConfig()
+	flags := cmd.Flags()
+	count := func(name string, initial int, usage string) *uint { return flags.Uint(name, uint(initial), usage) }
+	f := &trainingFlags{}
+	f.steps = count("steps", d.Steps, "train for `N` steps; warm-up and schedule are fractions of them")
+	f.seed = flags.Uint64("seed", d.Seed, "the number `N` that the model, the order of the text and random bits come of")
+	f.data = addData(cmd)
+	f.hidden = count("hidden", d.Model.HiddenSize, "width `N` of the model")
+	f.layers = count("layers", d.Model.NumHiddenLayers, "layers")
+	f.heads = count("heads", d.Model.NumAttentionHeads, "heads of attention, which share the width")
+	f.kvHeads = count("kv-heads", d.Model.NumKeyValueHeads, "heads of keys and values, a divisor of the heads")
+	f.intermediate = count("intermediate", d.Model.IntermediateSize, "width `N` inside of the feed-forward layers")
+	f.sequence = count("sequence", d.Sequence, "tokens in a sequence")
+	f.batch = count("batch", d.Batch, "sequences in a step")
+	f.microbatches = count("microbatches", d.Microbatches, "parts of a batch, whose gradients are summed")
+	f.learningRate = flags.Float64("learning-rate", d.LearningRate, "learning rate `R` at its peak")
+	f.schedule = addChoice(cmd, "schedule", "course `NAME` of the learning rate: cosine, wsd (warm-up, stable, decay), constant", d.Schedule.String(), stringers(train.Schedules()), train.ParseSchedule)
+	f.warmup = flags.Float64("warmup", d.Warmup, "fraction `F` of the steps in which the learning rate rises")
+	f.clip = flags.Float64("clip", d.Clip, "largest norm `X` of the gradients; 0: any")
+	f.decay = flags.Float64("weight-decay", d.Optimizer.Decay, "weight decay `X` of AdamW, on matrices")
+	f.evalTokens = count("eval-tokens", d.ValidationTokens, "tokens `N` of the validation text, the same ones every time")
+	f.evalEvery = count("eval-every", d.ValidateEvery, "steps `N` from one validation to the next; 0: at the end only")
+	f.firstLast = flags.Bool("first-last-layers-bf16", false, "keep the first and last layers in BF16, as many as the next two flags say")
+	f.startBF16 = count("num-layers-at-start-in-bf16", 1, "layers `N` at the start that --first-last-layers-bf16 keeps")
+	f.endBF16 = count("num-layers-at-end-in-bf16", 1, "layers `N` at the end that --first-last-layers-bf16 keeps")
+	f.recompute = flags.Bool("recompute", false, "compute activations again for the backward pass, and do not keep them")
+	f.threads = addThreads(cmd)
+	return f
+}
+
+// addData gives cmd --data.
+func addData(cmd *cobra.Command) *[]string {
+	return cmd.Flags().StringArray("data", nil, "train on `TEXT`: a file, a directory, goroot: (the source of Go's library) or synthetic: (text made here); may be given several times (default goroot: where Go is, else synthetic:)")
+}
+
+// config returns the run that the flags describe, with its text but no recipe.
+func (f *trainingFlags) config(cmd *cobra.Command) (train.Config, error) {
+	c := train.DefaultConfig()
+	c.Steps, c.Batch, c.Microbatches, c.Sequence = int(*f.steps), int(*f.batch), int(*f.microbatches), int(*f.sequence)
+	c.Model.HiddenSize, c.Model.NumHiddenLayers, c.Model.IntermediateSize = int(*f.hidden), int(*f.layers), int(*f.intermediate)
+	c.Model.NumAttentionHeads, c.Model.NumKeyValueHeads = int(*f.heads), int(*f.kvHeads)
+	c.Model.MaxPositionEmbeddings = c.Sequence
+	c.LearningRate, c.Schedule, c.Warmup, c.Clip, c.Optimizer.Decay = *f.learningRate, f.schedule.value, *f.warmup, *f.clip, *f.decay
+	c.ValidationTokens, c.ValidateEvery = int(*f.evalTokens), int(*f.evalEvery)
+	c.Seed, c.Threads = *f.seed, int(*f.threads)
+	for _, n := range []string{"num-layers-at-start-in-bf16", "num-layers-at-end-in-bf16"} {
+		if cmd.Flags().Changed(n) && !*f.firstLast {
+			return c, misuse("--%s is for --first-last-layers-bf16: add that", n)
+		}
+	}
+	if *f.firstLast {
+		c.Options.FirstBF16, c.Options.LastBF16 = int(*f.startBF16), int(*f.endBF16)
+	}
+	c.Options.Recompute = *f.recompute
+	var err error
+	c.Corpus, err = train.OpenCorpus(*f.data...)
+	return c, err
+}
