@@ -2,7 +2,6 @@ package checkpoint
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -99,12 +98,12 @@ func isCode(d safetensors.Dtype) bool {
 // weight of a module that the configuration selects is either quantized or on it,
 // never both.
 func (m *Model) checkIgnore(d description) {
-	if m.Convention == nil || !m.Convention.hasIgnore || !m.configured {
+	if m.Convention == nil || !m.Convention.hasIgnore || !m.configured || d.noIgnore {
 		return
 	}
-	ignored := ignoreMatcher(m.Ignore)
+	ignored := m.Convention.ignored(m.Ignore)
 	selected := d.selector()
-	if !m.Convention.linearOnly {
+	if d.targets == nil {
 		selected = func(string) bool { return true }
 	}
 	for _, w := range m.Weights {
@@ -118,23 +117,5 @@ func (m *Model) checkIgnore(d description) {
 		case !on && selected(owner) && !w.Quantized() && !m.faulty(w.Name):
 			m.fault(w.Name, "it is not quantized and not on the ignore list; a client would look for its scales")
 		}
-	}
-}
-
-// ignoreMatcher returns whether a module is on an ignore list: by its exact name,
-// or by a pattern after "re:", which matches from the beginning.
-func ignoreMatcher(ignore []string) func(module string) bool {
-	exact := map[string]bool{}
-	var patterns []*regexp.Regexp
-	for _, entry := range ignore {
-		pattern, isPattern := strings.CutPrefix(entry, "re:")
-		if !isPattern {
-			exact[entry] = true
-		} else if re, err := regexp.Compile("^(?:" + pattern + ")"); err == nil {
-			patterns = append(patterns, re)
-		}
-	}
-	return func(module string) bool {
-		return exact[module] || slices.ContainsFunc(patterns, func(re *regexp.Regexp) bool { return re.MatchString(module) })
 	}
 }

@@ -7,22 +7,24 @@ import (
 )
 
 // compressedTensors is the convention of llm-compressor, read by vLLM, SGLang and
-// transformers. Only weights are quantized in the file; where a preset quantizes
-// activations too, the client does so as it runs.
+// transformers. Where a preset quantizes activations too, the client does so as it
+// runs, by their values or by a scale that is stored.
 var compressedTensors = Convention{
 	Name:        "compressed-tensors",
-	Doc:         "vLLM, SGLang and transformers (quant_method compressed-tensors)",
+	Doc:         "llm-compressor's (quant_method compressed-tensors)",
+	Clients:     []string{"vllm", "sglang", "transformers"},
 	quantMethod: compressedTensorsMethod,
 	schemes:     compressedTensorsSchemes(),
 	linearOnly:  true,
 	wholeBlocks: true,
 	hasIgnore:   true,
+	cache:       ptr(perAttention),
 	configure:   configureCompressedTensors,
 	recognize:   recognizeCompressedTensors,
 }
 
-// A ctScheme is a preset of quantization/quant_scheme.py that a conversion can
-// fill without data, and the tensors that hold its weights.
+// A ctScheme is a preset of quantization/quant_scheme.py, and the tensors that
+// hold its weights.
 type ctScheme struct {
 	scheme
 	layout      string // "format" in the configuration
@@ -30,35 +32,50 @@ type ctScheme struct {
 	activations *ctArgs // nil: not quantized
 }
 
+// Arguments that several presets share.
+var (
+	ctE8M0x8   = ctArgs{NumBits: 8, Strategy: "group", GroupSize: ptr(32), ScaleDtype: ptr("torch.uint8")}
+	ctE8M0x4   = ctArgs{NumBits: 4, Strategy: "group", GroupSize: ptr(32), ScaleDtype: ptr("torch.uint8")}
+	ctE4M3x4   = ctArgs{NumBits: 4, Strategy: "tensor_group", GroupSize: ptr(16), ScaleDtype: ptr("torch.float8_e4m3fn")}
+	ctTensor   = ctArgs{NumBits: 8, Strategy: "tensor"}
+	ctToken    = ctArgs{NumBits: 8, Strategy: "token"}
+	ctChannel  = ctArgs{NumBits: 8, Strategy: "channel"}
+	ctBlock    = ctArgs{NumBits: 8, Strategy: "block", BlockStructure: []int{128, 128}}
+	ctGroup128 = ctArgs{NumBits: 8, Strategy: "group", GroupSize: ptr(128)}
+)
+
+// Tensors that several presets share.
+var (
+	ctMXFP8 = scheme{format: quant.MXFP8, scales: "_scale"}
+	ctMXFP4 = scheme{format: quant.MXFP4, codes: "_packed", scales: "_scale"}
+	ctNVFP4 = scheme{format: quant.NVFP4, codes: "_packed", scales: "_scale", global: "_global_scale", direction: inverse,
+		input: ".input_global_scale", inputScale: inverse, scalar: []int64{1}}
+	ctFP8 = scheme{scales: "_scale", input: ".input_scale", scalar: []int64{1}}
+)
+
+// as returns the scheme under a name and with what clients do with activations.
+func (s scheme) as(name string, a Activations) scheme {
+	s.name, s.activations = name, a
+	return s
+}
+
+// of returns the scheme for another block format.
+func (s scheme) of(f quant.Format) scheme {
+	s.format = f
+	return s
+}
+
 var ctSchemes = []ctScheme{
-	{ // MXFP8
-		scheme{format: quant.MXFP8, scales: "_scale"}, "mxfp8-quantized",
-		ctArgs{NumBits: 8, Strategy: "group", GroupSize: ptr(32), ScaleDtype: ptr("torch.uint8")},
-		&ctArgs{NumBits: 8, Strategy: "group", GroupSize: ptr(32), ScaleDtype: ptr("torch.uint8")},
-	},
-	{ // MXFP4A16
-		scheme{format: quant.MXFP4, codes: "_packed", scales: "_scale"}, "mxfp4-pack-quantized",
-		ctArgs{NumBits: 4, Strategy: "group", GroupSize: ptr(32), ScaleDtype: ptr("torch.uint8")}, nil,
-	},
-	{ // NVFP4A16
-		scheme{format: quant.NVFP4, codes: "_packed", scales: "_scale", global: "_global_scale", divides: true, input: ".input_global_scale"}, "nvfp4-pack-quantized",
-		ctArgs{NumBits: 4, Strategy: "tensor_group", GroupSize: ptr(16), ScaleDtype: ptr("torch.float8_e4m3fn")}, nil,
-	},
-	{ // FP8, with dynamic activations
-		scheme{format: quant.FP8Tensor, scales: "_scale", input: ".input_scale"}, "float-quantized",
-		ctArgs{NumBits: 8, Strategy: "tensor"},
-		&ctArgs{NumBits: 8, Strategy: "token"},
-	},
-	{ // FP8_DYNAMIC
-		scheme{format: quant.FP8Row, scales: "_scale", input: ".input_scale"}, "float-quantized",
-		ctArgs{NumBits: 8, Strategy: "channel"},
-		&ctArgs{NumBits: 8, Strategy: "token"},
-	},
-	{ // FP8_BLOCK
-		scheme{format: quant.FP8Block, scales: "_scale", input: ".input_scale"}, "float-quantized",
-		ctArgs{NumBits: 8, Strategy: "block", BlockStructure: []int{128, 128}},
-		&ctArgs{NumBits: 8, Strategy: "group", GroupSize: ptr(128)},
-	},
+	{ctMXFP8.as("MXFP8", Dynamic), "mxfp8-quantized", ctE8M0x8, &ctE8M0x8},
+	{ctMXFP8.as("MXFP8A16", WeightOnly), "mxfp8-quantized", ctE8M0x8, nil},
+	{ctMXFP4.as("MXFP4A16", WeightOnly), "mxfp4-pack-quantized", ctE8M0x4, nil},
+	{ctMXFP4.as("MXFP4", Dynamic), "mxfp4-pack-quantized", ctE8M0x4, &ctE8M0x4},
+	{ctNVFP4.as("NVFP4A16", WeightOnly), "nvfp4-pack-quantized", ctE4M3x4, nil},
+	{ctNVFP4.as("NVFP4", Static), "nvfp4-pack-quantized", ctE4M3x4, &ctE4M3x4},
+	{ctFP8.of(quant.FP8Tensor).as("FP8_TOKEN", Dynamic), "float-quantized", ctTensor, &ctToken}, // FP8, its activations as FP8_DYNAMIC's
+	{ctFP8.of(quant.FP8Tensor).as("FP8", Static), "float-quantized", ctTensor, &ctTensor},
+	{ctFP8.of(quant.FP8Row).as("FP8_DYNAMIC", Dynamic), "float-quantized", ctChannel, &ctToken},
+	{ctFP8.of(quant.FP8Block).as("FP8_BLOCK", Dynamic), "float-quantized", ctBlock, &ctGroup128},
 }
 
 func compressedTensorsSchemes() []scheme {
@@ -110,26 +127,37 @@ type ctArgs struct {
 	ZPDtype        *string        `json:"zp_dtype"`
 }
 
-func configureCompressedTensors(f quant.Format, ignore []string) any {
-	i := slices.IndexFunc(ctSchemes, func(s ctScheme) bool { return s.format.Name == f.Name })
-	s := ctSchemes[i] // the convention holds f
+func configureCompressedTensors(chosen *scheme, o Settings) any {
+	i := slices.IndexFunc(ctSchemes, func(s ctScheme) bool { return s.name == chosen.name })
+	s := ctSchemes[i] // chosen is one of them
 	s.weights.Dynamic, s.weights.Observer, s.weights.Symmetric, s.weights.Type = false, ptr("memoryless_minmax"), true, "float"
 	s.weights.ObserverKwargs = map[string]any{}
 	group := ctGroup{Format: s.layout, Targets: []string{linear}, Weights: &s.weights}
 	if s.activations != nil {
 		activations := *s.activations
 		activations.Dynamic, activations.Symmetric, activations.Type = true, true, "float"
+		if s.scheme.activations == Static {
+			activations.Dynamic, activations.Observer = false, ptr("static_minmax")
+			if s.format.Global {
+				activations.Dynamic = "local" // the scales of blocks are, and the global one is stored
+			}
+		}
 		activations.ObserverKwargs = map[string]any{}
 		group.InputActivations = &activations
 	}
-	return ctConfig{
+	config := ctConfig{
 		ConfigGroups:       map[string]ctGroup{"group_0": group},
 		Format:             s.layout,
-		Ignore:             ignore,
+		Ignore:             o.Ignore,
 		QuantMethod:        compressedTensorsMethod,
 		QuantizationStatus: "compressed",
 		Version:            ctVersion,
 	}
+	if o.KVCache {
+		config.KVCacheScheme = &ctArgs{Dynamic: false, NumBits: 8, Observer: ptr("memoryless_minmax"), ObserverKwargs: map[string]any{},
+			Strategy: "tensor", Symmetric: true, Type: "float"}
+	}
+	return config
 }
 
 const compressedTensorsMethod = "compressed-tensors"

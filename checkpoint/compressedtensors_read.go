@@ -32,7 +32,7 @@ func recognizeCompressedTensors(raw json.RawMessage) (description, error) {
 	if err := json.Unmarshal(raw, &config); err != nil {
 		return description{}, readable(err)
 	}
-	d := description{ignore: config.Ignore}
+	d := description{ignore: config.Ignore, targets: []string{}}
 	var found *ctScheme
 	for _, name := range slices.Sorted(maps.Keys(config.ConfigGroups)) {
 		raw := config.ConfigGroups[name]
@@ -63,6 +63,9 @@ func recognizeCompressedTensors(raw json.RawMessage) (description, error) {
 		return description{}, fmt.Errorf("config_groups quantizes no weights")
 	}
 	d.format = found.format
+	if d.scheme == "" {
+		d.scheme = found.name
+	}
 	if config.Format != nil && !found.reads(*config.Format) {
 		d.fault("format is %q, and clients read %s weights only as %q", *config.Format, found.format, found.layout)
 	}
@@ -98,7 +101,22 @@ func (d *description) group(name string, raw json.RawMessage, group ctReadGroup,
 	case input.Dynamic != true || !input.Symmetric || !s.multiplies(input):
 		d.fault("%s quantizes activations as %s, dynamic %v, which no client does with %s weights", name, input, input.Dynamic, s.format)
 	}
+	d.scheme = presetOf(weights, input)
 	return nil
+}
+
+// presetOf returns the name of the preset of such weights and activations, "" where
+// there is none.
+func presetOf(weights, input *ctArgs) string {
+	for _, s := range ctSchemes {
+		if !weights.like(s.weights) || (input == nil) != (s.activations == nil) {
+			continue
+		}
+		if input == nil || input.like(*s.activations) && (input.Dynamic != true) == (s.scheme.activations == Static) {
+			return s.name
+		}
+	}
+	return ""
 }
 
 // reads reports whether "format" may be layout. FP8 weights without quantized
@@ -108,10 +126,11 @@ func (s *ctScheme) reads(layout string) bool {
 }
 
 // multiplies reports whether a client quantizes activations in such a way as it
-// runs: as the preset that is written, or in the same groups as the weights
-// (MXFP4 of quantization/quant_scheme.py).
+// runs: as a preset of the same weights does (quantization/quant_scheme.py).
 func (s *ctScheme) multiplies(activations *ctArgs) bool {
-	return s.activations != nil && activations.like(*s.activations) || s.weights.Strategy == "group" && activations.like(s.weights)
+	return slices.ContainsFunc(ctSchemes, func(other ctScheme) bool {
+		return other.format.Name == s.format.Name && other.scheme.activations == Dynamic && activations.like(*other.activations)
+	})
 }
 
 // parseArgs reads arguments; nil where they are null or absent. Keys that are
@@ -169,13 +188,13 @@ func (d *description) selector() func(module string) bool {
 	if slices.Contains(d.targets, linear) {
 		return func(string) bool { return true }
 	}
-	return ignoreMatcher(d.targets)
+	return exactOrRegexp(d.targets)
 }
 
 // checkTargets compares quantized weights with what the configuration says of
 // their modules.
 func (m *Model) checkTargets(d description) {
-	if m.Convention == nil || !m.Convention.linearOnly {
+	if m.Convention == nil {
 		return
 	}
 	for _, text := range d.faults {
@@ -187,12 +206,11 @@ func (m *Model) checkTargets(d description) {
 			continue
 		}
 		module := strings.TrimSuffix(w.Name, weightSuffix)
-		if !selected(module) {
+		if d.targets != nil && !selected(module) {
 			m.fault(w.Name, "it is quantized, but no target of quantization_config selects it; a client would read its codes as values")
 		}
 		if _, ok := w.parts[Input]; d.static && !ok {
-			s, _ := m.Convention.scheme(w.Format)
-			m.fault(w.Name, "quantization_config says that the scale of its activations is stored, but there is no %s", module+s.input)
+			m.fault(w.Name, "quantization_config says that the scale of its activations is stored, but there is no %s", module+m.Convention.scheme(w.Format).input)
 		}
 	}
 }

@@ -19,14 +19,18 @@ import (
 // compressed-tensors 0.14 (quantization/quant_scheme.py) and the defaults of
 // their fields (quantization/quant_args.py).
 func TestCompressedTensorsConfiguration(t *testing.T) {
-	for _, f := range compressedTensors.Formats() {
-		t.Run("format="+f.Name, func(t *testing.T) {
-			want, err := os.ReadFile(filepath.Join("testdata", f.Name+".json"))
+	for _, s := range compressedTensors.schemes {
+		t.Run("scheme="+s.name, func(t *testing.T) {
+			want, err := os.ReadFile(filepath.Join("testdata", s.name+".json"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			c, err := compressedTensors.With(s.format, s.name)
 			if err != nil {
 				t.Fatal(err)
 			}
 			ignore := []string{"lm_head", "model.layers.0.mlp.gate"}
-			got, err := json.MarshalIndent(compressedTensors.Configuration(f, ignore), "", "  ")
+			got, err := json.MarshalIndent(c.Configuration(s.format, Settings{Ignore: ignore}), "", "  ")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -34,7 +38,8 @@ func TestCompressedTensorsConfiguration(t *testing.T) {
 				t.Errorf("quantization_config is\n%s\nwant\n%s", got, want)
 			}
 			read, err := compressedTensors.recognize(want)
-			if err != nil || read.format.Name != f.Name || !slices.Equal(read.ignore, ignore) || len(read.faults) > 0 {
+			if err != nil || read.format.Name != s.format.Name || read.scheme != s.name || read.static != (s.activations == Static) ||
+				!slices.Equal(read.ignore, ignore) || len(read.faults) > 0 {
 				t.Errorf("it is recognized as %+v, %v", read, err)
 			}
 		})
@@ -68,9 +73,13 @@ func TestCompressedTensorsStored(t *testing.T) {
 	}
 }
 
-func storedText(c *Convention, f quant.Format, rows, cols int) string {
+func storedText(c *Convention, f quant.Format, rows, cols int64) string {
+	return specsText(c.Stored(f, "x.weight", []int64{rows, cols}))
+}
+
+func specsText(stored []Stored) string {
 	var parts []string
-	for _, s := range c.Stored(f, "x.weight", rows, cols) {
+	for _, s := range stored {
 		parts = append(parts, fmt.Sprintf("%s %s %v", s.Name, s.Dtype, s.Shape))
 	}
 	return strings.Join(parts, ", ")
@@ -130,10 +139,10 @@ func TestRecognizeForeign(t *testing.T) {
 	}
 }
 
-// TestIgnoreMatcher: entries are exact names, or patterns that match from the
+// TestExactOrRegexp: entries are exact names, or patterns that match from the
 // beginning of a name as Python's re.match does.
-func TestIgnoreMatcher(t *testing.T) {
-	ignored := ignoreMatcher([]string{"lm_head", "model.layers.0", "re:.*gate$", "re:vision", "re:a|b"})
+func TestExactOrRegexp(t *testing.T) {
+	ignored := exactOrRegexp([]string{"lm_head", "model.layers.0", "re:.*gate$", "re:vision", "re:a|b"})
 	for name, want := range map[string]bool{
 		"lm_head": true, "lm_head.x": false, "x.lm_head": false, "model.layers.0": true, "model.layers.0.mlp": false,
 		"mlp.gate": true, "mlp.gate_proj": false, "vision.x": true, "x.vision": false, "axe": true, "bxe": true, "xa": false,

@@ -17,6 +17,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/microscale-go/microscale/format"
@@ -26,29 +27,50 @@ import (
 
 // A Convention is how one family of clients stores quantized weights.
 type Convention struct {
-	Name string
-	Doc  string
+	Name    string
+	Doc     string
+	Clients []string // programs that read it, as the names of verify's clients
 
-	quantMethod string // quantization_config.quant_method
+	quantMethod string                            // quantization_config.quant_method
+	claims      func(config json.RawMessage) bool // whether a quantization_config without quant_method is of this convention; nil: never
 	schemes     []scheme
-	linearOnly  bool // weights are named X.weight and have two dimensions
-	wholeBlocks bool // columns are a multiple of the block; plain pads instead
-	hasIgnore   bool // the configuration lists what is not quantized
-	metadata    bool // the block format of each weight is in the file's metadata
+	linearOnly  bool                                               // weights are named X.weight and have two dimensions
+	wholeBlocks bool                                               // columns are a multiple of the block; plain pads instead
+	hasIgnore   bool                                               // the configuration lists what is not quantized
+	metadata    bool                                               // the block format of each weight is in the file's metadata
+	refuses     func(s *scheme, name string, shape []int64) string // why a weight cannot be held, beyond the above; nil: nothing
+	fileFormat  string                                             // "format" in the metadata of a file; "": pt
+	keys        []string                                           // members of config.json that hold the configuration; nil: quantization_config
+	sidecar     string                                             // a file that repeats the configuration
+	cache       *cacheNaming                                       // of the scales of a KV cache; nil: there are none
 
-	// configure returns the value of quantization_config.
-	configure func(f quant.Format, ignore []string) any
-	// recognize returns what a quantization_config says.
+	// configure returns the configuration of a checkpoint.
+	configure func(s *scheme, o Settings) any
+	// configureSidecar returns the content of the sidecar.
+	configureSidecar func(s *scheme, o Settings) any
+	// recognize returns what a configuration says: of config.json, or of the sidecar.
 	recognize func(config json.RawMessage) (description, error)
+	// matches returns whether a module is on an ignore list; nil: exact names and
+	// "re:" patterns.
+	matches func(ignore []string) func(module string) bool
 }
 
-// A description is what a quantization_config says.
+// Settings are what a configuration says beside the scheme.
+type Settings struct {
+	Ignore     []string // modules that are not quantized
+	KVCache    bool     // the scales of an FP8 KV cache are stored
+	PowerOfTwo bool     // FP32 scales are powers of two
+}
+
+// A description is what a configuration says.
 type description struct {
-	format  quant.Format // of the quantized weights; the zero Format where each file says for itself
-	ignore  []string     // modules that are not quantized
-	targets []string     // modules that are, where the convention has such a list
-	static  bool         // scales of activations are stored
-	faults  []string     // what clients refuse in it
+	format   quant.Format // of the quantized weights; the zero Format where each file says for itself
+	scheme   string       // as its clients call it
+	ignore   []string     // modules that are not quantized
+	noIgnore bool         // it has no such list, and the files alone say what is quantized
+	targets  []string     // modules that are, where the convention has such a list
+	static   bool         // scales of activations are stored
+	faults   []string     // what clients refuse in it
 }
 
 func (d *description) fault(text string, args ...any) {
@@ -67,17 +89,7 @@ func readable(err error) error {
 	return fmt.Errorf("%s is a JSON %s, and of another type where clients read it", e.Field, e.Value)
 }
 
-// A scheme is the tensors of one block format: suffixes to the weight's name.
-type scheme struct {
-	format  quant.Format
-	codes   string
-	scales  string
-	global  string
-	divides bool   // the file holds the inverse of the global scale, and clients divide by it
-	input   string // scales of the activations that meet the weight, as a suffix to its module's name
-}
-
-var conventions = []*Convention{&compressedTensors, &plain}
+var conventions = []*Convention{&compressedTensors, &modelOpt, &deepSeek, &mxfp8, &gptOSS, &quark, &mlx, &plain}
 
 // Conventions returns the conventions in their order.
 func Conventions() []*Convention { return append([]*Convention(nil), conventions...) }
@@ -94,13 +106,19 @@ func LookupConvention(name string) (*Convention, error) {
 	return nil, fmt.Errorf("unknown convention %q: use one of %s", name, strings.Join(names, ", "))
 }
 
-// DefaultConvention returns the convention of a directory of block format f: the
-// first that holds it.
-func DefaultConvention(f quant.Format) *Convention {
-	for _, c := range conventions {
-		if c.Holds(f) {
-			return c
-		}
+// DefaultConvention returns the convention in which a checkpoint is stored in block
+// format f unless another is asked for: that of the program that quantizes such
+// models, compressed-tensors where it holds the format, and plain for the rest and
+// where there is no config.json.
+func (m *Model) DefaultConvention(f quant.Format) *Convention {
+	biased := func(w *Weight) bool { return w.experts != nil && w.experts.biased }
+	switch {
+	case m.Source.Config == nil:
+		return &plain
+	case gptOSS.Holds(f) && slices.ContainsFunc(m.Weights, biased):
+		return &gptOSS
+	case compressedTensors.Holds(f):
+		return &compressedTensors
 	}
 	return &plain
 }
@@ -108,28 +126,31 @@ func DefaultConvention(f quant.Format) *Convention {
 // String returns the convention's name.
 func (c *Convention) String() string { return c.Name }
 
-// Holds reports whether the convention has a layout for f.
-func (c *Convention) Holds(f quant.Format) bool {
-	_, ok := c.scheme(f)
-	return ok
-}
+// Is reports whether c and d are the same convention, whatever their schemes.
+func (c *Convention) Is(d *Convention) bool { return c != nil && d != nil && c.Name == d.Name }
 
-// Formats returns the block formats that the convention holds.
+// Holds reports whether the convention has a layout for f.
+func (c *Convention) Holds(f quant.Format) bool { return c.scheme(f) != nil }
+
+// Formats returns the block formats that the convention holds, each once.
 func (c *Convention) Formats() []quant.Format {
-	formats := make([]quant.Format, len(c.schemes))
+	var formats []quant.Format
 	for i, s := range c.schemes {
-		formats[i] = s.format
+		if c.scheme(s.format) == &c.schemes[i] {
+			formats = append(formats, s.format)
+		}
 	}
 	return formats
 }
 
-func (c *Convention) scheme(f quant.Format) (scheme, bool) {
-	for _, s := range c.schemes {
-		if s.format.Name == f.Name {
-			return s, true
+// scheme returns the first scheme of f, nil where there is none.
+func (c *Convention) scheme(f quant.Format) *scheme {
+	for i := range c.schemes {
+		if c.schemes[i].format.Name == f.Name {
+			return &c.schemes[i]
 		}
 	}
-	return scheme{}, false
+	return nil
 }
 
 // HasIgnore reports whether the configuration lists the modules that are not quantized.
@@ -142,14 +163,21 @@ func (c *Convention) LinearOnly() bool { return c.linearOnly }
 // Refuses returns why a weight cannot be stored in format f, or "".
 func (c *Convention) Refuses(f quant.Format, name string, shape []int64) string {
 	switch {
-	case len(shape) != 2:
+	case len(shape) < 2 || c.linearOnly && len(shape) != 2:
 		return fmt.Sprintf("%d dimensions", len(shape))
-	case shape[0] == 0 || shape[1] == 0:
+	case slices.Contains(shape, 0):
 		return "empty"
 	case c.linearOnly && !strings.HasSuffix(name, weightSuffix):
 		return "name does not end in " + weightSuffix
-	case c.wholeBlocks && f.StoredCols(int(shape[1])) != int(shape[1]):
-		return fmt.Sprintf("%d columns are not a multiple of %d", shape[1], f.Block.Cols)
+	}
+	if block := f.Block.Rows; len(shape) > 2 && block > 0 && shape[len(shape)-2]%int64(block) != 0 {
+		return fmt.Sprintf("a block of %d rows would lie in two matrices of %d", block, shape[len(shape)-2])
+	}
+	if cols := int(shape[len(shape)-1]); c.wholeBlocks && f.StoredCols(cols) != cols {
+		return fmt.Sprintf("%d columns are not a multiple of %d", cols, f.Block.Cols)
+	}
+	if s := c.scheme(f); c.refuses != nil && s != nil {
+		return c.refuses(s, name, shape)
 	}
 	return ""
 }
@@ -164,44 +192,57 @@ const (
 	Scales
 	Global
 	Input // scales of activations: read, and dropped with the weight's codes
+	Cache // scale of the KV cache that a module writes
 )
 
 // A Stored is one tensor of a quantized weight in a file.
 type Stored struct {
 	Part Part
 	safetensors.Spec
+	Value []byte // its bytes, where they are known before any data is read
 }
 
-// Stored returns the tensors that a weight of the given shape takes in format f.
-// The convention holds f and does not refuse the weight.
-func (c *Convention) Stored(f quant.Format, weight string, rows, cols int) []Stored {
-	s, _ := c.scheme(f)
+// Stored returns the tensors that a weight of the given shape takes in format f,
+// but for scales of activations. The convention holds f and does not refuse the
+// weight.
+func (c *Convention) Stored(f quant.Format, weight string, shape []int64) []Stored {
+	s := c.scheme(f)
+	spec := func(suffix string, dtype safetensors.Dtype, shape []int64) safetensors.Spec {
+		return safetensors.Spec{Name: partName(weight, suffix), Dtype: dtype, Shape: shape}
+	}
 	stored := []Stored{
-		{Codes, safetensors.Spec{Name: weight + s.codes, Dtype: storedDtype(f.Element), Shape: codesShape(f, rows, cols)}},
-		{Scales, safetensors.Spec{Name: weight + s.scales, Dtype: storedDtype(f.Scale), Shape: scaleShape(f, rows, cols)}},
+		{Part: Codes, Spec: spec(s.codes, s.codesDtype(), s.codesShape(shape))},
+		{Part: Scales, Spec: spec(s.scales, s.scalesDtype(), s.scalesShape(shape))},
 	}
 	if f.Global {
-		stored = append(stored, Stored{Global, safetensors.Spec{Name: weight + s.global, Dtype: safetensors.F32, Shape: []int64{1}}})
+		stored = append(stored, Stored{Part: Global, Spec: spec(s.global, safetensors.F32, s.scalar)})
 	}
 	return stored
 }
 
 // StoredGlobal returns the number that a file holds for the global scale of t,
-// which q made: the scale, or its inverse (quant.Quantizer.GlobalInverse) where
-// clients divide by it.
+// which q made: the scale, its inverse (quant.Quantizer.GlobalInverse) where
+// clients divide by it, or the amax that it stands for.
 func (c *Convention) StoredGlobal(q quant.Quantizer, t *quant.Tensor) float32 {
-	if s, _ := c.scheme(t.Format); s.divides {
+	s := c.scheme(t.Format)
+	if s.direction == inverse {
 		return q.GlobalInverse(t.Amax)
 	}
-	return t.Global
+	return s.direction.stored(t.Global)
 }
 
 // Decoded returns t with the decode scales that clients compute from a file that
 // has its codes and scales, and stored for its global scale. Codes and scales
 // are shared with t where they are the same.
 func (c *Convention) Decoded(t *quant.Tensor, stored float32) *quant.Tensor {
-	if s, _ := c.scheme(t.Format); s.divides {
+	switch s := c.scheme(t.Format); {
+	case !t.Format.Global:
+	case s.direction == inverse:
 		return divided(t, stored)
+	case s.direction == amax:
+		copied := *t
+		copied.Global = s.direction.global(stored)
+		return &copied
 	}
 	return t
 }
@@ -220,30 +261,6 @@ func divided(t *quant.Tensor, divisor float32) *quant.Tensor {
 	return &quant.Tensor{Format: f, Direction: t.Direction, Shape: t.Shape, Codes: t.Codes, Scales32: scales, Global: 1, Amax: t.Amax}
 }
 
-// Configuration returns the value of quantization_config for a checkpoint whose
-// weights are in f but for the ignored modules.
-func (c *Convention) Configuration(f quant.Format, ignore []string) any {
-	return c.configure(f, ignore)
-}
-
-// configurationKey is the metadata key under which a file has what config.json
-// would say, where there is none. Clients do not read it there; Read does.
-const configurationKey = "quantization_config"
-
-// FileMetadata returns what the metadata of a file says instead of the
-// config.json of a checkpoint that has none, as a key and a value; ok is false
-// where the metadata describes each weight.
-func (c *Convention) FileMetadata(f quant.Format, ignore []string) (key, value string, ok bool) {
-	if c.metadata {
-		return "", "", false
-	}
-	text, err := json.Marshal(c.configure(f, ignore))
-	if err != nil {
-		panic(err) // strings and numbers always marshal
-	}
-	return configurationKey, string(text), true
-}
-
 // Metadata returns what the metadata of a file says of a weight, as a key and a
 // value; ok is false where the convention says nothing there.
 func (c *Convention) Metadata(f quant.Format, weight string, shape []int64, dtype safetensors.Dtype) (key, value string, ok bool) {
@@ -251,18 +268,4 @@ func (c *Convention) Metadata(f quant.Format, weight string, shape []int64, dtyp
 		return "", "", false
 	}
 	return plainMetadata(f, weight, shape, dtype)
-}
-
-func codesShape(f quant.Format, rows, cols int) []int64 {
-	bytes, _ := f.Element.StoredBytes(f.StoredCols(cols))
-	return []int64{int64(rows), int64(bytes)}
-}
-
-// scaleShape returns the shape of the scales: [1] for one of the whole tensor.
-func scaleShape(f quant.Format, rows, cols int) []int64 {
-	if f.PerTensor() {
-		return []int64{1}
-	}
-	r, c := f.ScaleShape(rows, cols)
-	return []int64{int64(r), int64(c)}
 }

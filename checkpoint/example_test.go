@@ -18,7 +18,7 @@ func ExampleConvention_Stored() {
 			continue
 		}
 		fmt.Println(c)
-		for _, s := range c.Stored(quant.NVFP4, "l.0.up_proj.weight", 300, 256) {
+		for _, s := range c.Stored(quant.NVFP4, "l.0.up_proj.weight", []int64{300, 256}) {
 			fmt.Println(" ", s.Name, s.Dtype, s.Shape)
 		}
 	}
@@ -27,6 +27,14 @@ func ExampleConvention_Stored() {
 	//   l.0.up_proj.weight_packed U8 [300 128]
 	//   l.0.up_proj.weight_scale F8_E4M3 [300 16]
 	//   l.0.up_proj.weight_global_scale F32 [1]
+	// modelopt
+	//   l.0.up_proj.weight U8 [300 128]
+	//   l.0.up_proj.weight_scale F8_E4M3 [300 16]
+	//   l.0.up_proj.weight_scale_2 F32 []
+	// mlx
+	//   l.0.up_proj.weight U32 [300 32]
+	//   l.0.up_proj.scales U8 [300 16]
+	//   l.0.up_proj.global_scale F32 [1]
 	// plain
 	//   l.0.up_proj.weight U8 [300 128]
 	//   l.0.up_proj.weight_scale F8_E4M3 [300 16]

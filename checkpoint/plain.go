@@ -21,12 +21,13 @@ import (
 var plain = Convention{
 	Name:        "plain",
 	Doc:         "Microscale's own: every block format, described in the file's metadata",
+	Clients:     []string{"microscale"},
 	quantMethod: "microscale",
 	schemes:     plainSchemes(),
 	hasIgnore:   true,
 	metadata:    true,
-	configure: func(f quant.Format, ignore []string) any {
-		return plainConfig{Format: f.Name, Ignore: ignore, QuantMethod: "microscale"}
+	configure: func(s *scheme, o Settings) any {
+		return plainConfig{Format: s.format.Name, Ignore: o.Ignore, QuantMethod: "microscale"}
 	},
 	recognize: func(raw json.RawMessage) (description, error) {
 		var config plainConfig
@@ -47,7 +48,7 @@ func plainSchemes() []scheme {
 	var schemes []scheme
 	for _, f := range quant.Formats() {
 		if f.Scaled() {
-			schemes = append(schemes, scheme{format: f, scales: "_scale", global: "_scale_2"})
+			schemes = append(schemes, scheme{format: f, scales: "_scale", global: "_scale_2", scalar: []int64{1}})
 		}
 	}
 	return schemes
@@ -108,7 +109,7 @@ type quantized struct {
 
 // IsOwnMetadata reports whether a metadata key is one that this package wrote.
 func IsOwnMetadata(key string) bool {
-	return strings.HasPrefix(key, metadataPrefix) || key == configurationKey
+	return strings.HasPrefix(key, metadataPrefix) || strings.HasPrefix(key, keptPrefix) || key == configurationKey
 }
 
 // Plain returns the convention that holds every block format.

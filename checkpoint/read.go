@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/microscale-go/microscale/hf"
+	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/safetensors"
 )
 
@@ -17,6 +18,7 @@ import (
 type Model struct {
 	Source     *hf.Checkpoint
 	Convention *Convention // nil where nothing is quantized
+	Scheme     string      // by which the weights are stored, as clients call it; "" where it is not said
 	Weights    []*Weight   // in the order of the files
 	Ignore     []string    // modules that the configuration says are not quantized
 	Problems   []Problem   // what contradicts the convention; empty for a sound checkpoint
@@ -59,7 +61,7 @@ func Read(source *hf.Checkpoint) *Model {
 	}
 	for _, t := range source.Tensors() {
 		if !used[t.Name] {
-			m.add(&Weight{Name: t.Name, Shape: t.Shape, Dtype: t.Dtype, parts: map[Part]hf.Tensor{Codes: t}})
+			m.add(m.unquantized(t))
 		}
 	}
 	m.order()
@@ -125,7 +127,7 @@ func (m *Model) recognize() known {
 		return k
 	}
 	var method struct {
-		QuantMethod string `json:"quant_method"`
+		QuantMethod *string `json:"quant_method"`
 	}
 	if err := json.Unmarshal(raw, &method); err != nil {
 		m.fault("", "quantization_config is not a JSON object; fetch config.json again")
@@ -133,30 +135,58 @@ func (m *Model) recognize() known {
 	}
 	var methods []string
 	for _, c := range conventions {
-		methods = append(methods, c.quantMethod)
-		if c.quantMethod != method.QuantMethod {
+		if c.quantMethod != "" {
+			methods = append(methods, c.quantMethod)
+		}
+		switch {
+		case method.QuantMethod != nil && *method.QuantMethod != c.quantMethod:
+			continue
+		case method.QuantMethod == nil && (c.claims == nil || !c.claims(raw)):
 			continue
 		}
-		d, err := c.recognize(raw)
-		if err != nil {
-			m.fault("", "quantization_config: %v", err)
-			return k
-		}
-		m.Convention, m.Ignore, m.configured, k.description = c, d.ignore, true, d
+		m.describe(c, raw, &k)
 		return k
 	}
-	m.fault("", "quantization_config says that it is quantized by %q, which is not read here; known are %s", method.QuantMethod, strings.Join(methods, ", "))
+	for _, c := range conventions {
+		if _, ok := m.Source.Companion(c.sidecar); ok && method.QuantMethod == nil {
+			m.describe(c, raw, &k)
+			return k
+		}
+	}
+	m.fault("", "quantization_config says that it is quantized by %q, which is not read here; known are %s", deref(method.QuantMethod), strings.Join(methods, ", "))
 	return k
 }
 
-// configuration returns the quantization_config of config.json, or of the
-// metadata of a file where there is no config.json.
+// describe takes over what a configuration of convention c says.
+func (m *Model) describe(c *Convention, raw json.RawMessage, k *known) {
+	d, err := c.recognize(raw)
+	if err != nil {
+		m.fault("", "quantization_config: %v", err)
+		return
+	}
+	m.Convention, m.Scheme, m.Ignore, m.configured, k.description = c, d.scheme, d.ignore, true, d
+}
+
+func deref(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
+}
+
+// configuration returns what says how weights are quantized: config.json, else a
+// file beside it, or the metadata of a file where there is no config.json.
 func (m *Model) configuration() (raw json.RawMessage, ok bool) {
-	if m.Source.Config != nil {
-		return m.Source.QuantizationConfig()
+	if raw, ok := m.Source.QuantizationConfig(); ok {
+		return raw, true
+	}
+	for _, c := range conventions {
+		if raw, ok := m.Source.Companion(c.sidecar); ok && c.sidecar != "" {
+			return raw, true
+		}
 	}
 	for _, shard := range m.Source.Shards() {
-		if text, ok := shard.File.Metadata()[configurationKey]; ok {
+		if text, ok := shard.File.Metadata()[configurationKey]; ok && m.Source.Config == nil {
 			return json.RawMessage(text), true
 		}
 	}
@@ -175,45 +205,49 @@ func (m *Model) assemble(t hf.Tensor, k known) *Weight {
 			return nil
 		}
 	}
-	s, ok := m.Convention.scheme(q.format)
-	if !ok {
+	s := m.Convention.scheme(q.format)
+	if s == nil {
 		return nil
 	}
-	name, ok = strings.CutSuffix(name, s.codes)
+	name, ok := strings.CutSuffix(name, s.codes)
 	if !ok || m.Convention.linearOnly && !strings.HasSuffix(name, weightSuffix) {
 		return nil
 	}
-	scales, ok := m.Source.Lookup(name + s.scales)
+	scales, ok := m.Source.Lookup(partName(name, s.scales))
 	if !ok {
 		return nil // check reports it
 	}
 	w := &Weight{Name: name, Shape: q.shape, Dtype: q.dtype, Format: q.format, Global: 1, convention: m.Convention,
 		parts: map[Part]hf.Tensor{Codes: t, Scales: scales}}
 	if w.Shape == nil {
-		if len(t.Shape) != 2 {
-			m.fault(t.Name, "codes of a %s weight have 2 dimensions, not %d", q.format, len(t.Shape))
+		if w.Shape, ok = s.shape(t.Shape, t.Dtype); !ok {
+			m.fault(t.Name, "codes of a %s weight have %s dimensions, not %d", q.format, s.dimensions(), len(t.Shape))
 			return nil
 		}
-		w.Shape = []int64{t.Shape[0], t.Shape[1] * int64(t.Dtype.Bits()/q.format.Element.StoredBits())}
 		w.Dtype = parseTorchDtype(m.Source.TorchDtype())
 	}
 	if !m.fits(w) {
 		return nil
 	}
+	w.experts = m.expertsOf(w.Name, w.Shape, false)
 	if q.format.Global {
-		global, ok := m.Source.Lookup(name + s.global)
-		if !ok {
-			m.fault(name, "its global scale %s is missing; the file is incomplete, quantize it again", name+s.global)
-			return nil
-		}
-		w.parts[Global] = global
-		if err := m.readGlobal(w, s); err != nil {
-			m.fault(global.Name, "%v", err)
+		global, ok := m.Source.Lookup(partName(name, s.global))
+		switch {
+		case ok:
+			w.parts[Global] = global
+			if err := m.readGlobal(w, s); err != nil {
+				m.fault(global.Name, "%v", err)
+				return nil
+			}
+		case s.direction == amax: // it may go without
+			w.stored = s.direction.stored(w.Global)
+		default:
+			m.fault(name, "its global scale %s is missing; the file is incomplete, quantize it again", partName(name, s.global))
 			return nil
 		}
 	}
 	if s.input != "" {
-		if input, ok := m.Source.Lookup(strings.TrimSuffix(name, weightSuffix) + s.input); ok {
+		if input, ok := m.Source.Lookup(partName(name, s.input)); ok {
 			w.parts[Input] = input
 		}
 	}
@@ -229,13 +263,16 @@ func (m *Model) fault(tensor, text string, args ...any) {
 // its format and shape ask for.
 func (m *Model) fits(w *Weight) bool {
 	fits := true
-	for _, want := range m.Convention.Stored(w.Format, w.Name, int(w.Shape[0]), int(w.Shape[1])) {
+	for _, want := range m.Convention.Stored(w.Format, w.Name, w.Shape) {
 		have, ok := w.parts[want.Part]
 		if !ok {
 			continue
 		}
 		if want.Part == Scales && acceptable(have.Dtype, want.Dtype) {
 			want.Dtype = have.Dtype
+		}
+		if want.Part == Scales && sameScales(w.Format, have.Shape, want.Shape) {
+			want.Shape = have.Shape
 		}
 		if have.Dtype != want.Dtype || !slices.Equal(have.Shape, want.Shape) {
 			m.fault(have.Name, "it is %s %v, and a %s weight of shape %v needs %s %v; the file is damaged or of another convention",
@@ -246,6 +283,22 @@ func (m *Model) fits(w *Weight) bool {
 	return fits
 }
 
+// sameScales reports whether two shapes are of the same scales where clients differ
+// on the dimensions: [] and [1] of one for the tensor, [n] and [n, 1] of one per row.
+func sameScales(f quant.Format, a, b []int64) bool {
+	most := 2
+	switch {
+	case f.PerTensor():
+		most = 1
+	case f.Block.Cols != 0:
+		return false
+	}
+	fits := func(shape []int64) bool {
+		return len(shape) <= most && (len(shape) < 2 || shape[1] == 1) && (len(shape) > 0 || most == 1)
+	}
+	return fits(a) && fits(b) && product(a) == product(b)
+}
+
 // acceptable reports whether scales of dtype have may stand where want is
 // written: clients store FP32 scales in the dtype of the model too.
 func acceptable(have, want safetensors.Dtype) bool {
@@ -254,7 +307,7 @@ func acceptable(have, want safetensors.Dtype) bool {
 }
 
 // readGlobal reads the global scale of w.
-func (m *Model) readGlobal(w *Weight, s scheme) error {
+func (m *Model) readGlobal(w *Weight, s *scheme) error {
 	t := w.parts[Global]
 	if t.Dtype != safetensors.F32 || t.Elements() != 1 {
 		return fmt.Errorf("a global scale is one F32 value, not %s %v", t.Dtype, t.Shape)
@@ -263,11 +316,8 @@ func (m *Model) readGlobal(w *Weight, s scheme) error {
 	if err := readDense(value[:], t, DenseSpans(1, Tile{To: 1, ToCol: 1})); err != nil {
 		return err
 	}
-	w.Global = value[0]
 	w.stored = value[0]
-	if s.divides {
-		w.Global = 1 / w.Global
-	}
+	w.Global = s.direction.global(w.stored)
 	if !(value[0] > 0) || math.IsInf(float64(value[0]), 0) || math.IsInf(float64(w.Global), 0) {
 		return fmt.Errorf("a global scale must be positive and finite, not %g", value[0])
 	}

@@ -42,7 +42,11 @@ func (w *Weight) Tiling(formats ...quant.Format) Tiling {
 		band, step = lcm(band, max(1, f.Block.Rows)), lcm(step, max(1, f.Block.Cols))
 		wholeRows = wholeRows || f.Scaled() && f.Block.Cols == 0 && !f.PerTensor()
 	}
-	t := Tiling{rows, cols, max(1, tileElements/max(1, band*cols)) * band, max(1, cols)}
+	elements := tileElements
+	if w.Transposed() || w.view != nil && w.view.of.Transposed() {
+		elements = wideElements // its rows are columns of the file: long runs of them
+	}
+	t := Tiling{rows, cols, max(1, elements/max(1, band*cols)) * band, max(1, cols)}
 	if band*cols > wideElements && !wholeRows {
 		t.TileCols = max(1, wideElements/(band*step)) * step
 	}

@@ -23,6 +23,8 @@ type Weight struct {
 	Global float32           // decode scale of the whole tensor; 1 where the format has none
 
 	convention *Convention // of a quantized weight
+	experts    *experts    // of a weight that holds all experts of a layer
+	view       *view       // of a weight that is a part of another
 	stored     float32     // the number that the file has for Global
 	parts      map[Part]hf.Tensor
 }
@@ -65,9 +67,14 @@ func (w *Weight) Part(p Part) (hf.Tensor, bool) {
 	return t, ok
 }
 
-// StoredBytes returns the bytes that the weight takes in the files.
+// StoredBytes returns the bytes that the weight takes in the files: of a part of a
+// tensor its share.
 func (w *Weight) StoredBytes() int64 {
 	var n int64
+	if w.view != nil {
+		rows, cols := w.Matrix()
+		return int64(rows) * int64(cols) * int64(w.Dtype.Bits()) / 8
+	}
 	for _, t := range w.parts {
 		n += t.Bytes()
 	}
@@ -91,6 +98,12 @@ func (w *Weight) ReadTile(t Tile) (tensor.Dense, error) {
 			return tensor.Dense{}, err
 		}
 		return q.Dequantize(1), nil
+	}
+	if w.view != nil {
+		return w.view.read(t)
+	}
+	if w.Transposed() {
+		return w.readTransposed(t)
 	}
 	_, cols := w.Matrix()
 	x := tensor.New(t.To-t.From, t.ToCol-t.FromCol)

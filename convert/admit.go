@@ -33,8 +33,11 @@ func (p *Plan) names() map[string]bool {
 	for _, f := range p.Files {
 		names[f.Name] = true
 	}
-	for _, other := range source.Others() {
+	for _, other := range p.others() {
 		names[other.Name] = true
+	}
+	for _, file := range p.small {
+		names[file.Name] = true
 	}
 	return names
 }

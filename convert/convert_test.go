@@ -61,13 +61,13 @@ func sameReport(t *testing.T, got, want []verify.Tensor) {
 func TestRoundTrip(t *testing.T) {
 	src := openModel(t, writeModel(t, madeModel(), madeConfig))
 	for _, f := range quant.Formats() {
-		for _, c := range checkpoint.Conventions() {
-			if !c.Holds(f) {
-				continue
-			}
+		if !f.Scaled() {
+			continue
+		}
+		for _, c := range linearConventions(f) {
 			t.Run("format="+f.Name+"/convention="+c.Name, func(t *testing.T) {
 				dir := filepath.Join(t.TempDir(), "quantized")
-				plan, results := quantize(t, src, dir, QuantizeOptions{Quantizer: quant.Quantizer{Format: f}, Convention: c}, RunOptions{})
+				plan, results := quantize(t, src, dir, QuantizeOptions{Quantizer: quant.Quantizer{Format: f}, Convention: c, Calibration: needed(c, f)}, RunOptions{})
 				dst := openModel(t, dir)
 				report := compare(t, src, dst)
 				if dst.Quantized() != plan.Count(Quantize) {

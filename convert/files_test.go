@@ -58,7 +58,7 @@ func TestCompressedTensorsFiles(t *testing.T) {
 		"model.layers.0.mlp.experts.0.gate_proj", "model.layers.0.mlp.experts.0.up_proj", // of 64
 		"model.layers.0.mlp.experts.1.gate_proj", "model.layers.0.mlp.experts.1.up_proj",
 		"model.layers.0.self_attn.q_proj", "model.layers.0.self_attn.k_proj", "model.layers.0.self_attn.v_proj", "model.layers.0.self_attn.o_proj",
-		"model.big", "model.blocks", "model.tiny", "model.zero", // of multiples of 128
+		"model.big", "model.blocks", "model.square", "model.tiny", "model.zero", // of multiples of 128
 	}
 	for name, ignored := range map[string][]string{
 		"mxfp8":        linear[:7],
@@ -96,7 +96,7 @@ func TestCompressedTensorsFiles(t *testing.T) {
 				for _, m := range tensors {
 					module, _ := strings.CutSuffix(m.name, ".weight")
 					if slices.Contains(linear, module) && !slices.Contains(want, module) {
-						for _, s := range c.Stored(f, m.name, int(m.shape[0]), int(m.shape[1])) {
+						for _, s := range c.Stored(f, m.name, m.shape) {
 							expected = append(expected, listingOf(made{name: s.Name, dtype: s.Dtype, shape: s.Shape})...)
 						}
 					} else {
@@ -168,7 +168,7 @@ func global(t *testing.T, m *checkpoint.Model, name string) float32 {
 
 // TestGlobalScales: siblings share the global scale, across shards and expert by
 // expert, and it is 448·6 over the largest amax of them: a divisor in
-// compressed-tensors, a factor in plain.
+// compressed-tensors, a factor in ModelOpt and plain, that amax in MLX.
 func TestGlobalScales(t *testing.T) {
 	source := madeModel()
 	src := openModel(t, writeModel(t, source, madeConfig))
@@ -178,7 +178,7 @@ func TestGlobalScales(t *testing.T) {
 		{"mlp.experts.0.gate_proj", "mlp.experts.0.up_proj"}, {"mlp.experts.0.down_proj"},
 		{"mlp.experts.1.gate_proj", "mlp.experts.1.up_proj"},
 	}
-	for _, c := range checkpoint.Conventions() {
+	for _, c := range linearConventions(quant.NVFP4) {
 		t.Run("convention="+c.Name, func(t *testing.T) {
 			dst := filepath.Join(t.TempDir(), "out")
 			quantize(t, src, dst, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.NVFP4}, Convention: c}, RunOptions{})
@@ -189,8 +189,11 @@ func TestGlobalScales(t *testing.T) {
 					amax = max(amax, largest(t, src, layer+name+".weight"))
 				}
 				suffix, want := ".weight_scale_2", 1/(448*6/amax)
-				if c.Name == "compressed-tensors" {
+				switch c.Name {
+				case "compressed-tensors":
 					suffix, want = ".weight_global_scale", 1/want
+				case "mlx":
+					suffix, want = ".global_scale", want*(448*6)
 				}
 				for _, name := range group {
 					if g := global(t, got, layer+name+suffix); g != want {
@@ -338,7 +341,7 @@ func TestPlanErrors(t *testing.T) {
 		c    *checkpoint.Convention
 		want string
 	}{
-		{"no config.json", bare, checkpoint.DefaultConvention(quant.MXFP8), "there is no config.json, in which convention compressed-tensors says how weights are quantized: fetch it, or choose --convention plain"},
+		{"no config.json", bare, convention(t, "compressed-tensors"), "there is no config.json, in which convention compressed-tensors says how weights are quantized: fetch it, or choose --convention plain"},
 		{"no tensors", empty, nil, "it holds no tensors: name a checkpoint with weights"},
 		{"no weights", norm, nil, "no weight would be quantized: 1 has 1 dimension; --include"},
 	} {
@@ -433,6 +436,7 @@ func TestProfiles(t *testing.T) {
 	for i, std := range []float32{0, 1e-45, 1e-42, 1e-38, 1e-20, 1, 1e20, 1e37} {
 		tensors = append(tensors, made{fmt.Sprintf("l.%d.weight", i), safetensors.F32, std, []int64{16, 128}})
 	}
+	tensors = append(tensors, made{"l.square.weight", safetensors.F32, 1e-30, []int64{128, 128}}) // which every convention holds
 	writeFile(t, path, nil, tensors...)
 	src := openModel(t, path)
 	for _, p := range profile.All() {
@@ -441,13 +445,10 @@ func TestProfiles(t *testing.T) {
 			if err != nil || !f.Scaled() {
 				continue
 			}
-			for _, c := range checkpoint.Conventions() {
-				if !c.Holds(f) {
-					continue
-				}
+			for _, c := range linearConventions(f) {
 				t.Run("profile="+p.Name+"/format="+f.Name+"/convention="+c.Name, func(t *testing.T) {
 					dst := filepath.Join(t.TempDir(), "out.safetensors")
-					quantize(t, src, dst, QuantizeOptions{Quantizer: q, Convention: c}, RunOptions{})
+					quantize(t, src, dst, QuantizeOptions{Quantizer: q, Convention: c, Calibration: needed(c, f)}, RunOptions{})
 					compare(t, src, openModel(t, dst))
 				})
 			}
@@ -490,4 +491,18 @@ func contents(t testing.TB, dir string) map[string][]byte {
 		}
 	}
 	return files
+}
+
+// linearConventions are those that hold linear modules in f: gpt-oss has experts
+// alone (see TestExperts).
+func linearConventions(f quant.Format) []*checkpoint.Convention {
+	return slices.DeleteFunc(checkpoint.Conventions(), func(c *checkpoint.Convention) bool { return !c.Holds(f) || c.Name == "gpt-oss" })
+}
+
+// needed returns the calibration without which a convention does not store f.
+func needed(c *checkpoint.Convention, f quant.Format) *Calibration {
+	if _, a := c.Scheme(f); a == checkpoint.Static {
+		return NewConstantCalibration(true, false)
+	}
+	return nil
 }

@@ -71,6 +71,7 @@ func madeModel() map[string][]made {
 			{"model.odd.weight", bf16, 0.02, []int64{7, 100}},
 			{"model.odder.weight", bf16, 0.02, []int64{130, 257}},
 			{"model.blocks.weight", bf16, 0.02, []int64{130, 256}},
+			{"model.square.weight", bf16, 0.02, []int64{128, 256}},
 			{"model.zero.weight", bf16, 0, []int64{33, 128}},
 			{"model.tiny.weight", f32, 1e-41, []int64{16, 128}},
 			{"model.scalar", f32, 1, []int64{}},

@@ -28,6 +28,7 @@ const (
 	Copy     Action = iota // its bytes as they are
 	Quantize               // codes and scales
 	Decode                 // values of a floating-point dtype
+	Relabel                // codes and scales as they are, in another convention
 )
 
 // A Decision is one weight of the plan.
@@ -37,6 +38,8 @@ type Decision struct {
 	Reason string // why a weight is not quantized
 	File   string // of the result
 	Stored []checkpoint.Stored
+
+	metadata [2]string // a key and a value for the metadata of the file; no key: none
 }
 
 // Bytes returns the bytes that the weight takes in the result.
@@ -62,16 +65,21 @@ type Plan struct {
 	Decisions  []Decision // in the order of the source
 	Files      []File
 	Ignore     []string // modules that the configuration says are not quantized
+	KVCache    bool     // scales of an FP8 KV cache are stored
 
-	config []byte // config.json of the result; nil where there is none
-	index  []byte // the index; nil where there is none
+	config []byte            // config.json of the result; nil where there is none
+	index  []byte            // the index; nil where there is none
+	small  []checkpoint.File // other files that the plan makes
 }
 
 // QuantizeOptions say how a checkpoint is to be quantized.
 type QuantizeOptions struct {
 	Quantizer  quant.Quantizer
 	Convention *checkpoint.Convention // nil: the client's that holds the format; plain where there is no config.json
+	Scheme     string                 // of the convention; "": its first of the format that the calibration serves
 	Selection  Selection
+
+	Calibration *Calibration // scales of activations; nil: none are stored
 }
 
 // PlanQuantize plans the quantization of a checkpoint. It fails where the
@@ -90,28 +98,27 @@ func PlanQuantize(source *checkpoint.Model, o QuantizeOptions) (*Plan, error) {
 	}
 	c := o.Convention
 	if c == nil {
-		c = checkpoint.DefaultConvention(f)
-		if source.Source.Config == nil {
-			c = checkpoint.Plain()
-		}
+		c = source.DefaultConvention(f)
 	}
-	if c != checkpoint.Plain() && !source.Source.Single && source.Source.Config == nil {
-		return nil, fmt.Errorf("%s: there is no %s, in which convention %s says how weights are quantized: fetch it, or choose --convention %s", source.Source.Path, hf.ConfigName, c, checkpoint.Plain())
-	}
-	if !c.Holds(f) {
-		return nil, fmt.Errorf("convention %s has no layout for %s: it holds %s; or choose --convention %s", c, f, formatNames(c.Formats()), checkpoint.Plain())
+	c, err := chooseScheme(source, c, f, o.Scheme, o.Calibration)
+	if err != nil {
+		return nil, err
 	}
 	if err := o.Selection.matched(source); err != nil {
 		return nil, err
 	}
 	p := &Plan{Source: source, Convention: c, Format: f, Quantizer: o.Quantizer, Ignore: []string{}}
 	for _, w := range source.Weights {
-		d := Decision{Weight: w, Reason: o.Selection.reason(w, f, c)}
-		if d.Reason == "" {
-			rows, cols := w.Matrix()
-			d.Action, d.Stored = Quantize, c.Stored(f, w.Name, rows, cols)
+		for _, part := range p.parts(w, o.Selection) {
+			d := Decision{Weight: part, Reason: o.Selection.reason(part, f, c)}
+			switch {
+			case d.Reason == "":
+				d.Action, d.Stored = Quantize, c.Stored(f, part.Name, part.Shape)
+			case part.IsView(): // its bytes are not in one place
+				d.Action, d.Stored = Decode, []checkpoint.Stored{{Spec: part.DenseSpec(part.Dtype)}}
+			}
+			p.add(d)
 		}
-		p.add(d)
 	}
 	if p.Count(Quantize) == 0 {
 		if len(p.Decisions) == 0 {
@@ -119,17 +126,90 @@ func PlanQuantize(source *checkpoint.Model, o QuantizeOptions) (*Plan, error) {
 		}
 		return nil, fmt.Errorf("%s: no weight would be quantized: %s; --include REGEXP quantizes weights that stay by default", source.Source.Path, p.reasons())
 	}
-	slices.Sort(p.Ignore)
-	metadata := map[string]string{}
-	if key, value, ok := c.FileMetadata(f, p.Ignore); ok && source.Source.Config == nil {
-		metadata[key] = value
-	}
-	if err := p.layout(metadata); err != nil {
+	if err := p.calibrate(o.Calibration); err != nil {
 		return nil, err
 	}
-	return p, p.configure(func(config []byte) ([]byte, error) {
-		return hf.WithQuantizationConfig(config, c.Configuration(f, p.Ignore))
-	})
+	return p, p.complete(checkpoint.Settings{KVCache: p.KVCache, PowerOfTwo: o.Quantizer.PowerOfTwo})
+}
+
+// parts returns the weights that a weight is planned as: its experts, where it
+// holds all of a layer, and the convention stores each by itself.
+func (p *Plan) parts(w *checkpoint.Weight, s Selection) []*checkpoint.Weight {
+	whole := []*checkpoint.Weight{w}
+	if s.reason(w, p.Format, p.Convention) == "" || !p.Convention.LinearOnly() {
+		return whole
+	}
+	split := w.Split()
+	if !slices.ContainsFunc(split, func(e *checkpoint.Weight) bool { return s.reason(e, p.Format, p.Convention) == "" }) {
+		return whole
+	}
+	return split
+}
+
+// complete lays the files out and makes the configuration.
+func (p *Plan) complete(o checkpoint.Settings) error {
+	slices.Sort(p.Ignore)
+	o.Ignore = p.Ignore
+	metadata := map[string]string{} // of every file
+	if p.Source.Source.Config == nil {
+		if key, value, ok := p.Convention.FileMetadata(p.Format, o); ok {
+			metadata[key] = value
+		}
+	} else {
+		p.small = p.Convention.Files(p.Format, o)
+	}
+	if err := p.layout(metadata); err != nil {
+		return err
+	}
+	return p.configure(func(config []byte) ([]byte, error) { return p.Convention.Configure(config, p.Format, o) })
+}
+
+// chooseScheme returns the convention with the one scheme by which f is stored. It
+// fails where the checkpoint cannot be stored so.
+func chooseScheme(source *checkpoint.Model, c *checkpoint.Convention, f quant.Format, name string, calibration *Calibration) (*checkpoint.Convention, error) {
+	plain := checkpoint.Plain()
+	if !c.Is(plain) && !source.Source.Single && source.Source.Config == nil {
+		return nil, fmt.Errorf("%s: there is no %s, in which convention %s says how weights are quantized: fetch it, or choose --convention %s", source.Source.Path, hf.ConfigName, c, plain)
+	}
+	if !c.Holds(f) {
+		return nil, fmt.Errorf("convention %s has no layout for %s: it holds %s; or choose --convention %s", c, f, formatNames(c.Formats()), plain)
+	}
+	if name != "" {
+		var err error
+		if c, err = c.With(f, name); err != nil {
+			return nil, err
+		}
+	} else if calibration != nil && calibration.inputs() {
+		only, ok := c.WithActivations(f, checkpoint.Static)
+		if !ok {
+			return nil, fmt.Errorf("convention %s stores no scales of activations for %s: leave --calibration out", c, f)
+		}
+		c = only
+	}
+	scheme, activations := c.Scheme(f)
+	if activations != checkpoint.Static {
+		if name != "" && calibration != nil && calibration.inputs() {
+			return nil, fmt.Errorf("scheme %s of convention %s stores no scales of activations: leave --calibration out, or choose another --scheme", scheme, c)
+		}
+		return c, nil
+	}
+	if calibration == nil || !calibration.inputs() {
+		return nil, fmt.Errorf("scheme %s of convention %s stores scales of activations: give them with --calibration FILE, or --calibration %s for the constant of NVIDIA's data-free recipe%s", scheme, c, ConstantCalibration, otherSchemes(c, f, scheme))
+	}
+	return c, nil
+}
+
+// otherSchemes names, as the end of a message, the schemes that need no calibration.
+func otherSchemes(c *checkpoint.Convention, f quant.Format, scheme string) string {
+	full, err := checkpoint.LookupConvention(c.Name)
+	if err != nil {
+		return ""
+	}
+	names := slices.DeleteFunc(full.Schemes(f), func(name string) bool { return name == scheme })
+	if len(names) == 0 {
+		return ""
+	}
+	return "; or choose --scheme " + strings.Join(names, " or ")
 }
 
 // PlanDequantize plans the decoding of a quantized checkpoint to a
@@ -137,22 +217,17 @@ func PlanQuantize(source *checkpoint.Model, o QuantizeOptions) (*Plan, error) {
 // activations go with the codes. It fails where the checkpoint is not quantized,
 // or its structure is not sound.
 func PlanDequantize(source *checkpoint.Model, dtype safetensors.Dtype) (*Plan, error) {
-	path := source.Source.Path
-	if source.Convention == nil || source.Quantized() == 0 {
-		if problems := lasting(source); len(problems) > 0 {
-			return nil, fmt.Errorf("%s: nothing here is quantized in a way that is known: %s", path, problems[0])
-		}
-		return nil, fmt.Errorf("%s: nothing here is quantized: name a checkpoint that quantize made, or another of convention %s", path, conventionNames())
-	}
-	if problems := lasting(source); len(problems) > 0 {
-		return nil, fmt.Errorf("%s: %s (%d problems; microscale inspect lists them)", path, problems[0], len(problems))
+	if err := sound(source); err != nil {
+		return nil, err
 	}
 	p := &Plan{Source: source}
 	for _, w := range source.Weights {
 		d := Decision{Weight: w}
 		if w.Quantized() {
 			d.Action = Decode
-			d.Stored = []checkpoint.Stored{{Spec: safetensors.Spec{Name: w.Name, Dtype: dtype, Shape: w.Shape}}}
+			d.Stored = []checkpoint.Stored{{Spec: w.DenseSpec(dtype)}}
+		} else if isCacheScale(w) {
+			continue
 		}
 		p.add(d)
 	}
@@ -160,7 +235,7 @@ func PlanDequantize(source *checkpoint.Model, dtype safetensors.Dtype) (*Plan, e
 		return nil, err
 	}
 	return p, p.configure(func(config []byte) ([]byte, error) {
-		config, err := hf.WithQuantizationConfig(config, nil)
+		config, err := checkpoint.Unconfigure(config)
 		if err != nil {
 			return nil, err
 		}
@@ -204,7 +279,9 @@ func (p *Plan) add(d Decision) {
 	first, _ := d.Weight.Part(checkpoint.Codes)
 	d.File = first.Shard.Name
 	if d.Action == Copy {
-		d.Stored = []checkpoint.Stored{{Spec: safetensors.Spec{Name: d.Weight.Name, Dtype: d.Weight.Dtype, Shape: d.Weight.Shape}}}
+		d.Stored = append([]checkpoint.Stored{{Spec: safetensors.Spec{Name: d.Weight.Name, Dtype: d.Weight.Dtype, Shape: first.Shape}}}, d.Stored...)
+	}
+	if d.Action == Copy || d.Action == Decode && d.Weight.IsView() {
 		if module, ok := strings.CutSuffix(d.Weight.Name, ".weight"); ok && len(d.Weight.Shape) == 2 {
 			p.Ignore = append(p.Ignore, module)
 		}
@@ -218,12 +295,13 @@ func (p *Plan) layout(added map[string]string) error {
 	index := safetensors.Index{WeightMap: map[string]string{}}
 	for _, shard := range p.Source.Source.Shards() {
 		var specs []safetensors.Spec
-		metadata := map[string]string{"format": "pt"}
+		metadata := map[string]string{}
 		for key, value := range shard.File.Metadata() {
 			if !checkpoint.IsOwnMetadata(key) {
 				metadata[key] = value
 			}
 		}
+		metadata["format"] = p.Convention.FileFormat()
 		maps.Copy(metadata, added)
 		for _, d := range p.Decisions {
 			if d.File != shard.Name {
@@ -234,7 +312,10 @@ func (p *Plan) layout(added map[string]string) error {
 				index.WeightMap[s.Name] = shard.Name
 				index.TotalSize += specBytes(s.Spec)
 			}
-			if d.Action == Quantize {
+			if d.metadata[0] != "" {
+				metadata[d.metadata[0]] = d.metadata[1]
+			}
+			if d.Action == Quantize || d.Action == Relabel {
 				if key, value, ok := p.Convention.Metadata(p.Format, d.Weight.Name, d.Weight.Shape, d.Weight.Dtype); ok {
 					metadata[key] = value
 				}
@@ -310,7 +391,7 @@ func conventionNames() string {
 	for _, c := range checkpoint.Conventions() {
 		names = append(names, c.Name)
 	}
-	return strings.Join(names, " or ")
+	return strings.Join(names[:len(names)-1], ", ") + " or " + names[len(names)-1]
 }
 
 func formatNames(formats []quant.Format) string {
@@ -328,4 +409,10 @@ func specBytes(s safetensors.Spec) int64 {
 		n *= d
 	}
 	return n / 8
+}
+
+// others returns the files of the source that go along: all but those that say how
+// it was quantized.
+func (p *Plan) others() []hf.Other {
+	return slices.DeleteFunc(slices.Clone(p.Source.Source.Others()), func(o hf.Other) bool { return checkpoint.IsSidecar(o.Name) })
 }

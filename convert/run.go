@@ -76,7 +76,10 @@ func (p *Plan) write(ctx context.Context, out *output, o RunOptions) ([]verify.T
 	if err := p.writeOthers(ctx, out); err != nil {
 		return nil, err
 	}
-	if p.Format.NeedsAmax() {
+	if err := r.writeKnown(); err != nil {
+		return nil, err
+	}
+	if p.Format.NeedsAmax() && p.Count(Quantize) > 0 {
 		if err := r.sweep(ctx); err != nil {
 			return nil, err
 		}
@@ -103,9 +106,29 @@ func (p *Plan) writeOthers(ctx context.Context, out *output) error {
 			return err
 		}
 	}
-	for _, other := range p.Source.Source.Others() {
+	for _, file := range p.small {
+		if err := out.writeFile(file.Name, file.Data); err != nil {
+			return err
+		}
+	}
+	for _, other := range p.others() {
 		if err := out.carry(ctx, other); err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+// writeKnown writes the tensors whose values the plan has.
+func (r *run) writeKnown() error {
+	for _, d := range r.plan.Decisions {
+		for _, s := range d.Stored {
+			if s.Value == nil {
+				continue
+			}
+			if err := r.writers[d.File].WriteTensorAt(s.Name, s.Value, 0); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -184,7 +207,7 @@ func (r *run) group(d Decision) string {
 
 // convert does the work of the plan.
 func (r *run) convert(ctx context.Context) error {
-	actions := map[Action]func(checkpoint.Tile, Decision) (*measure.Accumulator, error){Copy: r.copy, Quantize: r.quantize, Decode: r.decode}
+	actions := map[Action]func(checkpoint.Tile, Decision) (*measure.Accumulator, error){Copy: r.copy, Quantize: r.quantize, Decode: r.decode, Relabel: r.relabel}
 	job := checkpoint.Job[*measure.Accumulator]{
 		Weights: len(r.plan.Decisions),
 		Tiling:  r.tiling,
@@ -245,11 +268,12 @@ func (r *run) quantize(t checkpoint.Tile, d Decision) (*measure.Accumulator, err
 // store writes the parts of a quantized tile. What the whole tensor has one of
 // is written with the first.
 func (r *run) store(t checkpoint.Tile, d Decision, q *quant.Tensor, global float32) error {
-	f := r.plan.Format
+	f := q.Format
 	_, cols := d.Weight.Matrix()
 	for _, s := range d.Stored {
 		var err error
 		switch {
+		case s.Value != nil: // it is written already
 		case s.Part == checkpoint.Codes:
 			err = r.put(d, s.Name, q.Codes, 1, checkpoint.Spans(f, s.Part, cols, t))
 		case s.Part == checkpoint.Scales && (t.First() || !f.PerTensor()):
@@ -275,14 +299,13 @@ func (r *run) decode(t checkpoint.Tile, d Decision) (*measure.Accumulator, error
 	if !ok {
 		return nil, fmt.Errorf("weights are decoded to BF16, F16 or F32, not %s", spec.Dtype)
 	}
-	size := f.Bits() / 8
-	raw := make([]byte, len(x.Data)*size)
-	if err := tensor.ToBytes(raw, x.Data, f); err != nil {
-		return nil, err
-	}
 	back := x
 	if f != format.F32 {
 		back = tensor.New(x.Rows, x.Cols)
+		raw := make([]byte, len(x.Data)*f.Bits()/8)
+		if err := tensor.ToBytes(raw, x.Data, f); err != nil {
+			return nil, err
+		}
 		if err := tensor.FromBytes(back.Data, raw, f); err != nil {
 			return nil, err
 		}
@@ -291,8 +314,9 @@ func (r *run) decode(t checkpoint.Tile, d Decision) (*measure.Accumulator, error
 	for i := range x.Rows {
 		sums.Add(x.Row(i), back.Row(i))
 	}
-	_, cols := d.Weight.Matrix()
-	return sums, r.put(d, spec.Name, raw, size, checkpoint.DenseSpans(cols, t))
+	return sums, d.Weight.PutDense(t, x, f, func(raw []byte, at int64) error {
+		return r.writers[d.File].WriteTensorAt(spec.Name, raw, at)
+	})
 }
 
 // put writes a part of a tile, of units of size bytes, where it lies.

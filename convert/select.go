@@ -35,7 +35,11 @@ type Selection struct {
 
 // reason returns why a weight is not quantized, or "" where it is.
 func (s Selection) reason(w *checkpoint.Weight, f quant.Format, c *checkpoint.Convention) string {
-	if len(w.Shape) != 2 {
+	switch {
+	case len(w.Shape) == 3 && w.ExpertsKnown(): // the convention says whether it holds them
+	case len(w.Shape) == 3 && checkpoint.IsFused(w.Name):
+		return "fused experts, whose layout is not known for this model type"
+	case len(w.Shape) != 2:
 		return dimensions(len(w.Shape))
 	}
 	if !w.Dense() {
@@ -55,6 +59,16 @@ func (s Selection) reason(w *checkpoint.Weight, f quant.Format, c *checkpoint.Co
 		}
 	}
 	return c.Refuses(f, w.Name, w.Shape)
+}
+
+// foreignClass returns why a weight is none of a linear module, or "".
+func foreignClass(name string) string {
+	for _, l := range left {
+		if l.other && l.name.MatchString(name) {
+			return l.reason
+		}
+	}
+	return ""
 }
 
 func dimensions(n int) string {

@@ -86,12 +86,55 @@ func standardJSON(data []byte) []byte {
 	return out
 }
 
-// QuantizationConfig returns the quantization_config of the configuration, and
-// whether there is one: whether the checkpoint says that it is quantized
-// already.
+// QuantizationConfig returns what the configuration says of how weights are
+// quantized, and whether it says anything: its quantization_config, that of its
+// text_config, or its compression_config, whichever is there first.
 func (c *Checkpoint) QuantizationConfig() (json.RawMessage, bool) {
-	raw, ok := c.members[quantizationKey]
-	return raw, ok && string(raw) != "null"
+	for _, raw := range []json.RawMessage{c.members[quantizationKey], c.textMember(quantizationKey), c.members["compression_config"]} {
+		if len(raw) > 0 && string(raw) != "null" {
+			return raw, true
+		}
+	}
+	return nil, false
+}
+
+// ModelType returns the model_type of the configuration and of its text_config,
+// each "" where it is absent.
+func (c *Checkpoint) ModelType() (whole, text string) {
+	_ = json.Unmarshal(c.members["model_type"], &whole) // what is no string is as good as absent
+	_ = json.Unmarshal(c.textMember("model_type"), &text)
+	return whole, text
+}
+
+// Integer returns a member of the configuration's text_config, or of the
+// configuration itself, that is a whole number; 0 where there is none.
+func (c *Checkpoint) Integer(key string) int64 {
+	var n int64
+	for _, raw := range []json.RawMessage{c.textMember(key), c.members[key]} {
+		if json.Unmarshal(raw, &n) == nil && n != 0 {
+			return n
+		}
+	}
+	return 0
+}
+
+func (c *Checkpoint) textMember(key string) json.RawMessage {
+	var text map[string]json.RawMessage
+	_ = json.Unmarshal(c.members[textKey], &text) // what is no object has no members
+	return text[key]
+}
+
+// Companion returns the content of one of Others, such as a second configuration,
+// and whether it is there and can be read.
+func (c *Checkpoint) Companion(name string) ([]byte, bool) {
+	for _, other := range c.others {
+		if other.Name != name || other.Size > maxConfig {
+			continue
+		}
+		data, err := os.ReadFile(other.Path)
+		return data, err == nil
+	}
+	return nil, false
 }
 
 // dtypeKeys are the members of a configuration that name the dtype of the

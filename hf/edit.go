@@ -10,21 +10,46 @@ import (
 // quantizationKey is the member of config.json that says how weights are stored.
 const quantizationKey = "quantization_config"
 
-// WithQuantizationConfig returns config, the bytes of a config.json, with the
-// given value as its quantization_config, or without one where value is nil.
-// The other members keep their order and their bytes.
-func WithQuantizationConfig(config []byte, value any) ([]byte, error) {
+// textKey is the member of config.json that describes the language model of one
+// that sees or hears too. Some writers put there what says how weights are stored.
+const textKey = "text_config"
+
+// WithMember returns config, the bytes of a config.json, with the given value as
+// its member of that name, at the end. The other members keep their order and
+// their bytes.
+func WithMember(config []byte, key string, value any) ([]byte, error) {
 	members, err := splitObject(config)
 	if err != nil {
 		return nil, err
 	}
-	members = slices.DeleteFunc(members, func(m member) bool { return m.key == quantizationKey })
-	if value != nil {
-		text, err := json.MarshalIndent(value, "  ", "  ")
-		if err != nil {
-			return nil, err
+	members = slices.DeleteFunc(members, func(m member) bool { return m.key == key })
+	text, err := json.MarshalIndent(value, "  ", "  ")
+	if err != nil {
+		return nil, err
+	}
+	return joinObject(append(members, member{key, fmt.Appendf(nil, "%q: %s", key, text)})), nil
+}
+
+// WithoutMembers returns config, the bytes of a config.json, without the members
+// of those names, at the top and in text_config. The other members keep their
+// order and their bytes.
+func WithoutMembers(config []byte, keys ...string) ([]byte, error) {
+	members, err := splitObject(config)
+	if err != nil {
+		return nil, err
+	}
+	drop := func(m member) bool { return slices.Contains(keys, m.key) }
+	members = slices.DeleteFunc(members, drop)
+	for i, m := range members {
+		if m.key != textKey {
+			continue
 		}
-		members = append(members, member{quantizationKey, fmt.Appendf(nil, "%q: %s", quantizationKey, text)})
+		value := bytes.TrimLeft(m.text[bytes.IndexByte(m.text, ':')+1:], " \t\r\n")
+		if nested, err := splitObject(value); err == nil && slices.ContainsFunc(nested, drop) {
+			nested = slices.DeleteFunc(nested, drop)
+			inner := bytes.ReplaceAll(bytes.TrimRight(joinObject(nested), "\n"), []byte("\n"), []byte("\n  "))
+			members[i].text = fmt.Appendf(nil, "%q: %s", textKey, inner)
+		}
 	}
 	return joinObject(members), nil
 }

@@ -2,7 +2,7 @@ package hf
 
 import "testing"
 
-func TestWithQuantizationConfig(t *testing.T) {
+func TestMembers(t *testing.T) {
 	const config = `{
   "architectures": ["LlamaForCausalLM"],
   "quantization_config": {"quant_method": "old", "nested": {"a": [1, 2]}},
@@ -31,7 +31,10 @@ func TestWithQuantizationConfig(t *testing.T) {
 		{"nothing left", `{"quantization_config":null}`, nil, "{\n}\n"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			got, err := WithQuantizationConfig([]byte(tc.config), tc.value)
+			got, err := WithoutMembers([]byte(tc.config), "quantization_config")
+			if tc.value != nil {
+				got, err = WithMember([]byte(tc.config), "quantization_config", tc.value)
+			}
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -40,8 +43,21 @@ func TestWithQuantizationConfig(t *testing.T) {
 			}
 		})
 	}
-	if _, err := WithQuantizationConfig([]byte("[]"), nil); err == nil {
+	if _, err := WithoutMembers([]byte("[]")); err == nil {
 		t.Error("an array was taken for a configuration")
+	}
+	if _, err := WithMember([]byte("[]"), "a", nil); err == nil {
+		t.Error("an array was taken for a configuration")
+	}
+}
+
+// TestWithoutMembersOfText: what describes the language model loses them too.
+func TestWithoutMembersOfText(t *testing.T) {
+	const config = `{"model_type": "a", "text_config": {"x": [1, 2], "quantization_config": {"q": 1}, "y": "}"}, "b": 2}`
+	got, err := WithoutMembers([]byte(config), "quantization_config")
+	const want = "{\n  \"model_type\": \"a\",\n  \"text_config\": {\n    \"x\": [1, 2],\n    \"y\": \"}\"\n  },\n  \"b\": 2\n}\n"
+	if err != nil || string(got) != want {
+		t.Errorf("got\n%s, %v, want\n%s", got, err, want)
 	}
 }
 

@@ -360,7 +360,7 @@ func configured(name string) func(*directory) {
 		if err != nil {
 			panic(err)
 		}
-		text, err := json.Marshal(c.Configuration(f, []string{"lm_head"}))
+		text, err := json.Marshal(c.Configuration(f, checkpoint.Settings{Ignore: []string{"lm_head"}}))
 		if err != nil {
 			panic(err)
 		}

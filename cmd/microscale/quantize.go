@@ -9,7 +9,6 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
 
-	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/convert"
 	"github.com/microscale-go/microscale/format"
 	"github.com/microscale-go/microscale/verify"
@@ -24,20 +23,25 @@ func quantizeCommand() *cobra.Command {
 ` + sourceHelp + `
 
 DST appears only when it is whole. It is in the layout that clients read where
-there is one for the format (compressed-tensors: vLLM, SGLang, transformers),
-else, and for a single file, in Microscale's own (plain). Norms, embeddings, the
-output head, routers, and what is not a two-dimensional weight stay as they are;
-so do the other files of the directory.`,
+there is one for the format (compressed-tensors: vLLM, SGLang, transformers; for
+the experts of gpt-oss, its own), else, and for a single file, in Microscale's own
+(plain). --convention names another, --scheme one of its variants, such as NVFP4
+with quantized activations. Norms, embeddings, the output head, routers, vision
+towers, and what is neither a two-dimensional weight nor the experts of a family
+that is known stay as they are; so do the other files of the directory.`,
 		Example: `  microscale quantize sample: out --format mxfp8
   microscale quantize Llama-3.2-1B Llama-3.2-1B-NVFP4 --format nvfp4
   microscale quantize model.safetensors small.safetensors --format mxfp6-e2m3
+  microscale quantize SRC DST --format nvfp4 --convention modelopt --calibration constant
   microscale quantize SRC DST --format mxfp4 --exclude 'layers\.(0|31)\.' --dry-run`,
 		Args: sourceAndDestination,
 	}
 	block := addFormat(cmd)
 	behavior := addProfile(cmd)
 	rule := addScaleRule(cmd)
-	layout := addChoice(cmd, "convention", "store the result as the clients of `NAME` expect: "+strings.Join(stringers(checkpoint.Conventions()), ", "), "", stringers(checkpoint.Conventions()), checkpoint.LookupConvention)
+	layout := addConvention(cmd)
+	scheme := addScheme(cmd)
+	calibrated := addCalibration(cmd)
 	var selection convert.Selection
 	cmd.Flags().Var((*patterns)(&selection.Include), "include", "quantize weights that match, even those that stay as they are by default")
 	cmd.Flags().Var((*patterns)(&selection.Exclude), "exclude", "leave weights that match as they are")
@@ -64,12 +68,16 @@ so do the other files of the directory.`,
 		if err := q.Validate(); err != nil {
 			return misuse("%v", err)
 		}
+		calibration, err := calibrated.read()
+		if err != nil {
+			return err
+		}
 		model, source, err := openModel(cmd.Context(), args[0])
 		if err != nil {
 			return err
 		}
 		defer source.Close()
-		plan, err := convert.PlanQuantize(model, convert.QuantizeOptions{Quantizer: q, Convention: layout.value, Selection: selection})
+		plan, err := convert.PlanQuantize(model, convert.QuantizeOptions{Quantizer: q, Convention: layout.value, Scheme: scheme.value, Selection: selection, Calibration: calibration})
 		if err != nil {
 			return err
 		}
@@ -147,6 +155,7 @@ type conversionDocument struct {
 	Format      string            `json:"format"`
 	Profile     string            `json:"profile,omitempty"`
 	Convention  string            `json:"convention,omitempty"`
+	Scheme      string            `json:"scheme,omitempty"`
 	Quantized   int               `json:"quantized"`
 	SourceBytes int64             `json:"source_bytes"`
 	Bytes       int64             `json:"bytes"`

@@ -65,7 +65,7 @@ func TestQuantizeUsage(t *testing.T) {
 		{"quantize SRC --format mxfp8", "SRC and DST must be given, not 1 argument\n"},
 		{"quantize SRC DST DST --format mxfp8", "not 3 arguments"},
 		{"quantize SRC DST --format mxfp9", `--format: unknown block format "mxfp9"`},
-		{"quantize SRC DST --format mxfp8 --convention gguf", `--convention: unknown convention "gguf": use one of compressed-tensors, plain`},
+		{"quantize SRC DST --format mxfp8 --convention none", `--convention: unknown convention "none": use one of compressed-tensors, modelopt`},
 		{"quantize SRC DST --format fp8-row --scale-rule floor", "--scale-rule is for formats with e8m0 scales"},
 		{"quantize SRC DST --format nvfp4 --scale-rule floor", "--scale-rule is for formats with e8m0 scales"},
 		{"quantize SRC DST --format nvfp4 --profile ocp", "profile ocp does not define nvfp4"},

@@ -1,0 +1,154 @@
+package checkpoint
+
+import (
+	"encoding/json"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/microscale-go/microscale/hf"
+	"github.com/microscale-go/microscale/quant"
+)
+
+// Configuration returns the configuration of a checkpoint whose weights are in f
+// but for the ignored modules.
+func (c *Convention) Configuration(f quant.Format, o Settings) any {
+	return c.configure(c.scheme(f), o)
+}
+
+// configurationKey is the member of config.json, and the metadata key under which
+// a file has what config.json would say, where there is none. Clients do not read
+// it there; Read does.
+const configurationKey = "quantization_config"
+
+// configurationKeys are the members of config.json that say how weights are
+// quantized, whichever convention they are of.
+var configurationKeys = []string{configurationKey, "quantization", "compression_config"}
+
+// Configure returns config, the bytes of a config.json, with the convention's
+// configuration in place of any other.
+func (c *Convention) Configure(config []byte, f quant.Format, o Settings) ([]byte, error) {
+	config, err := Unconfigure(config)
+	if err != nil {
+		return nil, err
+	}
+	keys := c.keys
+	if keys == nil {
+		keys = []string{configurationKey}
+	}
+	for _, key := range keys {
+		if config, err = hf.WithMember(config, key, c.Configuration(f, o)); err != nil {
+			return nil, err
+		}
+	}
+	return config, nil
+}
+
+// Unconfigure returns config, the bytes of a config.json, without what says that
+// weights are quantized.
+func Unconfigure(config []byte) ([]byte, error) {
+	return hf.WithoutMembers(config, configurationKeys...)
+}
+
+// A File is a small file of a checkpoint.
+type File struct {
+	Name string
+	Data []byte
+}
+
+// Files returns the files beside config.json in which clients look for the
+// configuration.
+func (c *Convention) Files(f quant.Format, o Settings) []File {
+	if c.sidecar == "" {
+		return nil
+	}
+	data, err := json.MarshalIndent(c.configureSidecar(c.scheme(f), o), "", "    ")
+	if err != nil {
+		panic(err) // strings and numbers always marshal
+	}
+	return []File{{c.sidecar, append(data, '\n')}}
+}
+
+// IsSidecar reports whether a file of a checkpoint says how it is quantized, and
+// so does not go along with weights that are stored in another way.
+func IsSidecar(name string) bool {
+	return slices.ContainsFunc(conventions, func(c *Convention) bool { return c.sidecar != "" && c.sidecar == name })
+}
+
+// FileFormat returns what the metadata of a file says under "format".
+func (c *Convention) FileFormat() string {
+	if c == nil || c.fileFormat == "" {
+		return "pt"
+	}
+	return c.fileFormat
+}
+
+// FileMetadata returns what the metadata of a file says instead of the
+// config.json of a checkpoint that has none, as a key and a value; ok is false
+// where the metadata describes each weight.
+func (c *Convention) FileMetadata(f quant.Format, o Settings) (key, value string, ok bool) {
+	if c.metadata {
+		return "", "", false
+	}
+	text, err := json.Marshal(c.Configuration(f, o))
+	if err != nil {
+		panic(err) // strings and numbers always marshal
+	}
+	return configurationKey, string(text), true
+}
+
+// exactOrRegexp returns whether a module is on an ignore list: by its exact name,
+// or by a pattern after "re:", which matches from the beginning.
+func exactOrRegexp(ignore []string) func(module string) bool {
+	exact := map[string]bool{}
+	var patterns []*regexp.Regexp
+	for _, entry := range ignore {
+		pattern, isPattern := strings.CutPrefix(entry, "re:")
+		if !isPattern {
+			exact[entry] = true
+		} else if re, err := regexp.Compile("^(?:" + pattern + ")"); err == nil {
+			patterns = append(patterns, re)
+		}
+	}
+	return func(module string) bool {
+		return exact[module] || slices.ContainsFunc(patterns, func(re *regexp.Regexp) bool { return re.MatchString(module) })
+	}
+}
+
+// exactOrWildcard is exactOrRegexp where patterns have the wildcards of a shell,
+// whose * matches periods too.
+func exactOrWildcard(ignore []string) func(module string) bool {
+	exact := map[string]bool{}
+	var patterns []string
+	for _, entry := range ignore {
+		exact[entry] = true
+		if strings.ContainsAny(entry, "*?[") {
+			patterns = append(patterns, entry)
+		}
+	}
+	return func(module string) bool {
+		return exact[module] || slices.ContainsFunc(patterns, func(pattern string) bool {
+			ok, err := path.Match(pattern, module) // names of modules have no slashes
+			return err == nil && ok
+		})
+	}
+}
+
+// withinModules returns whether a module, or one that it is part of, is on an
+// ignore list.
+func withinModules(ignore []string) func(module string) bool {
+	return func(module string) bool {
+		return slices.ContainsFunc(ignore, func(entry string) bool {
+			return entry != "" && strings.Contains("."+module+".", "."+strings.Trim(entry, ".")+".")
+		})
+	}
+}
+
+// ignored returns whether a module is on an ignore list of the convention.
+func (c *Convention) ignored(ignore []string) func(module string) bool {
+	if c.matches != nil {
+		return c.matches(ignore)
+	}
+	return exactOrRegexp(ignore)
+}

@@ -1,0 +1,234 @@
+package checkpoint
+
+import (
+	"encoding/json"
+	"reflect"
+	"slices"
+	"testing"
+
+	"github.com/microscale-go/microscale/quant"
+)
+
+// TestStored has the tensors of every scheme but those of compressed-tensors and
+// plain, which have their own tests, for a weight of 256 rows and 384 columns, or of
+// two experts.
+func TestStored(t *testing.T) {
+	want := map[string]string{
+		"modelopt MXFP8":                     "x.weight F8_E4M3 [256 384], x.weight_scale U8 [256 12]",
+		"modelopt W4A16_NVFP4":               "x.weight U8 [256 192], x.weight_scale F8_E4M3 [256 24], x.weight_scale_2 F32 []",
+		"modelopt NVFP4":                     "x.weight U8 [256 192], x.weight_scale F8_E4M3 [256 24], x.weight_scale_2 F32 [], x.input_scale F32 []",
+		"modelopt FP8":                       "x.weight F8_E4M3 [256 384], x.weight_scale F32 [], x.input_scale F32 []",
+		"modelopt FP8_PER_CHANNEL_PER_TOKEN": "x.weight F8_E4M3 [256 384], x.weight_scale F32 [256]",
+		"modelopt FP8_PB_WO":                 "x.weight F8_E4M3 [256 384], x.weight_scale F32 [2 1 3 1]",
+		"deepseek FP8":                       "x.weight F8_E4M3 [256 384], x.weight_scale_inv F32 [2 3]",
+		"mxfp8 MXFP8":                        "x.weight F8_E4M3 [256 384], x.weight_scale_inv U8 [256 12]",
+		"gpt-oss MXFP4":                      "x.experts.down_proj_blocks U8 [2 256 12 16], x.experts.down_proj_scales U8 [2 256 12]",
+		"quark fp4":                          "x.weight U8 [256 192], x.weight_scale U8 [256 12]",
+		"quark fp6_e3m2":                     "x.weight U8 [256 288], x.weight_scale U8 [256 12]",
+		"quark fp6_e2m3":                     "x.weight U8 [256 288], x.weight_scale U8 [256 12]",
+		"mlx mxfp4":                          "x.weight U32 [256 48], x.scales U8 [256 12]",
+		"mlx mxfp8":                          "x.weight U32 [256 96], x.scales U8 [256 12]",
+		"mlx nvfp4":                          "x.weight U32 [256 48], x.scales U8 [256 24], x.global_scale F32 [1]",
+	}
+	for _, c := range conventions {
+		if c == &compressedTensors || c == &plain {
+			continue
+		}
+		for _, s := range c.schemes {
+			only, err := c.With(s.format, s.name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			weight, shape := "x.weight", []int64{256, 384}
+			if c == &gptOSS {
+				weight, shape = "x.experts.down_proj", []int64{2, 256, 384}
+			}
+			if why := only.Refuses(s.format, weight, shape); why != "" {
+				t.Errorf("%s %s refuses %v: %s", c, s.name, shape, why)
+			}
+			stored := only.Stored(s.format, weight, shape)
+			if s.activations == Static {
+				stored = append(stored, only.StoredInput(s.format, weight, 1))
+			}
+			name := c.Name + " " + s.name
+			if got := specsText(stored); got != want[name] {
+				t.Errorf("%s: %s, want %s", name, got, want[name])
+			}
+			delete(want, name)
+			back, ok := only.schemes[0].shape(stored[0].Shape, stored[0].Dtype)
+			if !ok || !slices.Equal(back, shape) {
+				t.Errorf("%s: codes of %v are of a weight of %v, %v", name, stored[0].Shape, back, ok)
+			}
+		}
+	}
+	for name := range want {
+		t.Errorf("%s is no scheme", name)
+	}
+}
+
+// TestConfigurations has quantization_config as checkpoints of each tool have it.
+func TestConfigurations(t *testing.T) {
+	const nvfp4Args = `{"dynamic": false, "num_bits": 4, "type": "float", "group_size": 16}`
+	const producer = `"producer": {"name": "modelopt", "version": "0.46.0"}`
+	const quarkArgs = `"ch_axis": -1, "dtype": "fp6_e2m3", "group_size": 32, "is_scale_quant": false, "mx_element_dtype": null,
+		"observer_cls": "PerBlockMXObserver", "qscheme": "per_group", "round_method": "half_even", "scale_calculation_mode": "even",
+		"scale_format": "e8m0", "scale_type": "float", "symmetric": null`
+	for _, tc := range []struct {
+		convention, scheme string
+		format             quant.Format
+		kv                 bool
+		want               string
+	}{
+		{"modelopt", "NVFP4", quant.NVFP4, true, `{"config_groups": {"group_0": {"input_activations": ` + nvfp4Args + `, "weights": ` + nvfp4Args + `, "targets": ["Linear"]}},
+			"ignore": ["lm_head"], "kv_cache_scheme": {"dynamic": false, "num_bits": 8, "type": "float"}, "quant_algo": "NVFP4", ` + producer + `, "quant_method": "modelopt"}`},
+		{"modelopt", "W4A16_NVFP4", quant.NVFP4, false, `{"config_groups": {"group_0": {"weights": ` + nvfp4Args + `, "targets": ["Linear"]}},
+			"ignore": ["lm_head"], "quant_algo": "W4A16_NVFP4", ` + producer + `, "quant_method": "modelopt"}`},
+		{"modelopt", "FP8", quant.FP8Tensor, false, `{"config_groups": {"group_0": {"input_activations": {"dynamic": false, "num_bits": 8, "type": "float"},
+			"weights": {"dynamic": false, "num_bits": 8, "type": "float"}, "targets": ["Linear"]}}, "ignore": ["lm_head"], "quant_algo": "FP8", ` + producer + `, "quant_method": "modelopt"}`},
+		{"modelopt", "MXFP8", quant.MXFP8, false, `{"ignore": ["lm_head"], "quant_algo": "MXFP8", ` + producer + `, "quant_method": "modelopt"}`},
+		{"modelopt", "FP8_PB_WO", quant.FP8Block, false, `{"ignore": ["lm_head"], "quant_algo": "FP8_PB_WO", ` + producer + `, "quant_method": "modelopt"}`},
+		{"deepseek", "FP8", quant.FP8Block, false, `{"activation_scheme": "dynamic", "fmt": "e4m3", "quant_method": "fp8", "weight_block_size": [128, 128], "modules_to_not_convert": ["lm_head"]}`},
+		{"mxfp8", "MXFP8", quant.MXFP8, false, `{"quant_method": "mxfp8", "weight_block_size": [1, 32], "ignored_layers": ["lm_head"]}`},
+		{"gpt-oss", "MXFP4", quant.MXFP4, false, `{"modules_to_not_convert": ["model.layers.*.self_attn", "model.layers.*.mlp.router", "model.embed_tokens", "lm_head"], "quant_method": "mxfp4"}`},
+		{"mlx", "nvfp4", quant.NVFP4, false, `{"group_size": 16, "bits": 4, "mode": "nvfp4", "lm_head": false}`},
+		{"mlx", "mxfp8", quant.MXFP8, false, `{"group_size": 32, "bits": 8, "mode": "mxfp8", "lm_head": false}`},
+		{"quark", "fp6_e2m3", quant.MXFP6E2M3, false, `{"algo_config": null, "exclude": ["lm_head"],
+			"export": {"kv_cache_group": [], "min_kv_scale": 0.0, "pack_method": "reorder", "weight_format": "real_quantized", "weight_merge_groups": null},
+			"global_quant_config": {"bias": null, "input_tensors": {"is_dynamic": true, ` + quarkArgs + `}, "output_tensors": null, "target_device": null,
+			"weight": {"is_dynamic": false, ` + quarkArgs + `}}, "kv_cache_post_rope": false, "kv_cache_quant_config": {}, "layer_quant_config": {},
+			"layer_type_quant_config": {}, "quant_method": "quark", "quant_mode": "eager_mode", "softmax_quant_spec": null, "version": "0.12"}`},
+	} {
+		t.Run(tc.convention+" "+tc.scheme, func(t *testing.T) {
+			c, err := LookupConvention(tc.convention)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if c, err = c.With(tc.format, tc.scheme); err != nil {
+				t.Fatal(err)
+			}
+			sameJSON(t, c.Configuration(tc.format, Settings{Ignore: []string{"lm_head"}, KVCache: tc.kv}), tc.want)
+		})
+	}
+}
+
+// TestModelOptSidecar has hf_quant_config.json.
+func TestModelOptSidecar(t *testing.T) {
+	c, err := modelOpt.With(quant.NVFP4, "NVFP4")
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := c.Files(quant.NVFP4, Settings{Ignore: []string{"lm_head"}, KVCache: true})
+	if len(files) != 1 || files[0].Name != "hf_quant_config.json" || !IsSidecar(files[0].Name) {
+		t.Fatalf("the files are %v", files)
+	}
+	sameJSON(t, json.RawMessage(files[0].Data), `{"producer": {"name": "modelopt", "version": "0.46.0"}, "quantization": {"quant_algo": "NVFP4",
+		"kv_cache_quant_algo": "FP8", "group_size": 16, "exclude_modules": ["lm_head"]}}`)
+	d, err := modelOpt.recognize(files[0].Data)
+	if err != nil || d.scheme != "NVFP4" || !d.static || !slices.Equal(d.ignore, []string{"lm_head"}) {
+		t.Errorf("it is recognized as %+v, %v", d, err)
+	}
+}
+
+// TestRecognized: every convention reads its own configuration, and no other
+// convention takes it for its own.
+func TestRecognized(t *testing.T) {
+	for _, c := range conventions {
+		for _, s := range c.schemes {
+			only, err := c.With(s.format, s.name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			text, err := json.Marshal(only.Configuration(s.format, Settings{Ignore: []string{"a.b"}}))
+			if err != nil {
+				t.Fatal(err)
+			}
+			d, err := c.recognize(text)
+			if err != nil || len(d.faults) > 0 {
+				t.Errorf("%s %s: %v, faults %q", c, s.name, err, d.faults)
+			}
+			if c != &plain && (d.format.Name != s.format.Name || d.scheme != s.name || d.static != (s.activations == Static)) {
+				t.Errorf("%s %s is recognized as %+v", c, s.name, d)
+			}
+			if c != &gptOSS && !slices.Equal(d.ignore, []string{"a.b"}) {
+				t.Errorf("%s %s: the ignore list is %q", c, s.name, d.ignore)
+			}
+			var method struct {
+				QuantMethod *string `json:"quant_method"`
+			}
+			if err := json.Unmarshal(text, &method); err != nil {
+				t.Fatal(err)
+			}
+			for _, other := range conventions {
+				claims := method.QuantMethod != nil && *method.QuantMethod == other.quantMethod || method.QuantMethod == nil && other.claims != nil && other.claims(text)
+				if claims != (other == c) {
+					t.Errorf("%s %s: that it is of %s is %v", c, s.name, other, claims)
+				}
+			}
+		}
+	}
+}
+
+// TestUnrecognized: what is not read here is an error that says so.
+func TestUnrecognized(t *testing.T) {
+	for _, tc := range []struct {
+		c            *Convention
+		config, want string
+	}{
+		{&modelOpt, `{"quant_algo": "W4A8_AWQ"}`, `quant_algo "W4A8_AWQ" is not read here`},
+		{&modelOpt, `{"quant_method": "modelopt"}`, "it names no quant_algo"},
+		{&modelOpt, `{"quantization": {"quant_algo": "NVFP4", "group_size": 32}}`, "quant_algo NVFP4 with group_size 32 is not read here, only 16"},
+		{&modelOpt, `{"ignore": 1}`, "ignore is a JSON number, and of another type where clients read it"},
+		{&deepSeek, `{"activation_scheme": "static"}`, "quant_method fp8 without weight_block_size, of one scale per tensor, is not read here"},
+		{&deepSeek, `{"weight_block_size": [64, 64]}`, "weight_block_size [64 64] is not read here, only [128 128]"},
+		{&mxfp8, `{"weight_block_size": [32, 32]}`, "weight_block_size [32 32] is not read here, only [1 32]"},
+		{&quark, `{"global_quant_config": {"weight": {"dtype": "int8", "group_size": 32, "scale_format": "e8m0"}}}`, "it stores weights as int8 in groups of 32 with e8m0 scales, which is not read here"},
+		{&quark, `{"layer_quant_config": {"a": {}}, "global_quant_config": {"weight": {}}}`, "it quantizes some layers in their own way (layer_quant_config), and only one block format is read"},
+		{&mlx, `{"bits": 4, "group_size": 64, "mode": "affine"}`, `mode "affine" of 4 bits in groups of 64 is not read here`},
+		{&mlx, `{"bits": 4, "group_size": 32, "mode": "mxfp4", "x": {"bits": 8, "group_size": 32, "mode": "mxfp8"}}`, "x is of mode mxfp8, and only one block format is read"},
+	} {
+		if _, err := tc.c.recognize([]byte(tc.config)); err == nil || err.Error() != tc.want {
+			t.Errorf("%s %s: error %v, want %q", tc.c, tc.config, err, tc.want)
+		}
+	}
+}
+
+// TestMatchers has the ignore lists of other tools.
+func TestMatchers(t *testing.T) {
+	for _, tc := range []struct {
+		c      *Convention
+		ignore string
+		module string
+		want   bool
+	}{
+		{&modelOpt, "model.visual*", "model.visual.blocks.0.attn.qkv", true},
+		{&modelOpt, "model.layers.0.mlp.gate", "model.layers.0.mlp.gate_proj", false},
+		{&modelOpt, "model.layers.?.mlp.gate", "model.layers.3.mlp.gate", true},
+		{&deepSeek, "lm_head", "lm_head", true},
+		{&deepSeek, "mlp.gate", "model.layers.3.mlp.gate", true},
+		{&deepSeek, "mlp.gate", "model.layers.3.mlp.gate_proj", false},
+		{&quark, "re:.*gate$", "model.layers.3.mlp.gate", true},
+	} {
+		if got := tc.c.ignored([]string{tc.ignore})(tc.module); got != tc.want {
+			t.Errorf("%s: that %q ignores %s is %v", tc.c, tc.ignore, tc.module, got)
+		}
+	}
+}
+
+// sameJSON compares a value with JSON, whatever the order of its members.
+func sameJSON(t *testing.T, got any, want string) {
+	t.Helper()
+	text, err := json.Marshal(got)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var g, w any
+	if err := json.Unmarshal(text, &g); err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal([]byte(want), &w); err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(g, w) {
+		t.Errorf("the configuration is\n%s\nwant\n%s", text, want)
+	}
+}

@@ -1,0 +1,75 @@
+package checkpoint
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/microscale-go/microscale/quant"
+)
+
+// deepSeek is the convention of DeepSeek-V3's FP8 checkpoints: blocks of 128×128,
+// and scales that multiply, whatever their name says (inference/fp8_cast_bf16.py of
+// its repository). The list of modules that are not quantized is that of
+// transformers and vLLM; DeepSeek's own files have none.
+var deepSeek = Convention{
+	Name:        "deepseek",
+	Doc:         "DeepSeek-V3's FP8 blocks (quant_method fp8, weight_scale_inv)",
+	Clients:     []string{"vllm", "sglang", "transformers", "trtllm"},
+	quantMethod: "fp8",
+	schemes:     []scheme{{name: "FP8", format: quant.FP8Block, scales: "_scale_inv", activations: Dynamic}},
+	linearOnly:  true,
+	wholeBlocks: true,
+	hasIgnore:   true,
+	configure: func(s *scheme, o Settings) any {
+		config := deepSeekConfig{ActivationScheme: "dynamic", Fmt: "e4m3", ModulesToNotConvert: &o.Ignore, QuantMethod: "fp8",
+			WeightBlockSize: []int{s.format.Block.Rows, s.format.Block.Cols}}
+		if o.PowerOfTwo {
+			config.ScaleFmt = "ue8m0"
+		}
+		return config
+	},
+	recognize: recognizeDeepSeek,
+	matches:   withinModules,
+}
+
+type deepSeekConfig struct {
+	ActivationScheme    string    `json:"activation_scheme"`
+	Fmt                 string    `json:"fmt,omitempty"`
+	ModulesToNotConvert *[]string `json:"modules_to_not_convert,omitempty"`
+	IgnoredLayers       *[]string `json:"ignored_layers,omitempty"` // the same, as vLLM and quant_method mxfp8 call it
+	QuantMethod         string    `json:"quant_method"`
+	ScaleFmt            string    `json:"scale_fmt,omitempty"`
+	WeightBlockSize     []int     `json:"weight_block_size"`
+}
+
+// ignore returns the list of modules that are not quantized, and whether there is
+// none.
+func (c deepSeekConfig) ignore() (modules []string, none bool) {
+	for _, list := range []*[]string{c.ModulesToNotConvert, c.IgnoredLayers} {
+		if list != nil {
+			modules = append(modules, *list...)
+		}
+	}
+	return modules, c.ModulesToNotConvert == nil && c.IgnoredLayers == nil
+}
+
+func recognizeDeepSeek(raw json.RawMessage) (description, error) {
+	var config deepSeekConfig
+	if err := json.Unmarshal(raw, &config); err != nil {
+		return description{}, readable(err)
+	}
+	f := quant.FP8Block
+	switch size := []int{f.Block.Rows, f.Block.Cols}; {
+	case config.WeightBlockSize == nil:
+		return description{}, fmt.Errorf("quant_method fp8 without weight_block_size, of one scale per tensor, is not read here")
+	case !slices.Equal(config.WeightBlockSize, size):
+		return description{}, fmt.Errorf("weight_block_size %v is not read here, only %v", config.WeightBlockSize, size)
+	}
+	d := description{format: f, scheme: "FP8", static: config.ActivationScheme == "static"}
+	d.ignore, d.noIgnore = config.ignore()
+	if config.Fmt != "" && config.Fmt != "e4m3" {
+		d.fault("fmt is %q, and clients read e4m3", config.Fmt)
+	}
+	return d, nil
+}

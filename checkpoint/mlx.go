@@ -1,0 +1,113 @@
+package checkpoint
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/microscale-go/microscale/quant"
+	"github.com/microscale-go/microscale/safetensors"
+)
+
+// mlx is the convention of Apple's MLX and mlx-lm: codes in words of 32 bits, the
+// first element in the lowest bits, so that the bytes are those of everybody else.
+//
+//	X.weight        U32 [out, in·bits/32]
+//	X.scales        U8: E8M0, or the bits of E4M3
+//	X.global_scale  F32 [1], optional: the amax of the tensor, 448·6 times the global scale (mlx pull request 3022)
+//
+// Its own quantizer uses no global scale (profile mlx), and few of its kernels read one.
+var mlx = Convention{
+	Name:    "mlx",
+	Doc:     "Apple's MLX and mlx-lm (quantization in config.json)",
+	Clients: []string{"mlx"},
+	claims: func(config json.RawMessage) bool {
+		var c mlxMode
+		return json.Unmarshal(config, &c) == nil && c.Mode != "" && c.Bits != 0
+	},
+	schemes:     mlxSchemes,
+	linearOnly:  true,
+	wholeBlocks: true,
+	hasIgnore:   true,
+	fileFormat:  "mlx",
+	keys:        []string{"quantization", configurationKey},
+	configure:   func(s *scheme, o Settings) any { return mlxConfig{s, o.Ignore} },
+	recognize:   recognizeMLX,
+}
+
+// mlxSchemes are the values of mode.
+var mlxSchemes = []scheme{
+	{name: "mxfp4", format: quant.MXFP4, scales: ".scales", words: safetensors.U32},
+	{name: "mxfp8", format: quant.MXFP8, scales: ".scales", words: safetensors.U32},
+	{name: "nvfp4", format: quant.NVFP4, scales: ".scales", words: safetensors.U32, scaleType: safetensors.U8,
+		global: ".global_scale", direction: amax, scalar: []int64{1}},
+}
+
+// mlxMode is what is said of all modules, or of one.
+type mlxMode struct {
+	GroupSize int    `json:"group_size"`
+	Bits      int    `json:"bits"`
+	Mode      string `json:"mode"`
+}
+
+// mlxConfig is an object with a member for every module that is not quantized,
+// beside those of mlxMode.
+type mlxConfig struct {
+	scheme *scheme
+	ignore []string
+}
+
+func (c mlxConfig) MarshalJSON() ([]byte, error) {
+	text, err := json.Marshal(mlxMode{c.scheme.format.Block.Cols, c.scheme.format.Element.Bits(), c.scheme.name})
+	if err != nil {
+		return nil, err
+	}
+	var out bytes.Buffer
+	out.Write(bytes.TrimSuffix(text, []byte("}")))
+	for _, module := range c.ignore {
+		key, err := json.Marshal(module)
+		if err != nil {
+			return nil, err
+		}
+		fmt.Fprintf(&out, ",%s:false", key)
+	}
+	out.WriteByte('}')
+	return out.Bytes(), nil
+}
+
+func recognizeMLX(raw json.RawMessage) (description, error) {
+	var mode mlxMode
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal(raw, &mode); err != nil {
+		return description{}, readable(err)
+	}
+	if err := json.Unmarshal(raw, &members); err != nil {
+		return description{}, readable(err)
+	}
+	d := description{noIgnore: true} // a module without scales is not quantized, named or not
+	for _, s := range mlxSchemes {
+		if s.name == mode.Mode && s.format.Block.Cols == mode.GroupSize && s.format.Element.Bits() == mode.Bits {
+			d.format, d.scheme = s.format, s.name
+		}
+	}
+	if d.scheme == "" {
+		return description{}, fmt.Errorf("mode %q of %d bits in groups of %d is not read here", mode.Mode, mode.Bits, mode.GroupSize)
+	}
+	for _, key := range slices.Sorted(maps.Keys(members)) {
+		switch value := members[key]; {
+		case string(value) == "false":
+			d.ignore = append(d.ignore, key)
+		case value[0] == '{':
+			var other mlxMode
+			if err := json.Unmarshal(value, &other); err != nil {
+				return description{}, fmt.Errorf("%s: %w", key, readable(err))
+			}
+			if other != mode {
+				return description{}, fmt.Errorf("%s is of mode %s, and only one block format is read", key, other.Mode)
+			}
+		}
+	}
+	return d, nil
+}

@@ -1,0 +1,169 @@
+package checkpoint
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/microscale-go/microscale/format"
+	"github.com/microscale-go/microscale/quant"
+)
+
+// modelOpt is the convention of NVIDIA's Model Optimizer: the same configuration in
+// config.json, where vLLM looks first, and in hf_quant_config.json, where
+// TensorRT-LLM does. Scales of whole tensors are scalars, those of rows have one
+// dimension, those of 128×128 blocks four (modelopt/torch/export/quant_utils.py).
+var modelOpt = Convention{
+	Name:             "modelopt",
+	Doc:              "NVIDIA Model Optimizer's (quant_method modelopt, hf_quant_config.json)",
+	Clients:          []string{"trtllm", "vllm", "sglang"},
+	quantMethod:      "modelopt",
+	schemes:          modelOptSchemes,
+	linearOnly:       true,
+	wholeBlocks:      true,
+	hasIgnore:        true,
+	cache:            ptr(perProjection),
+	refuses:          modelOptRefuses,
+	sidecar:          "hf_quant_config.json",
+	configure:        configureModelOpt,
+	configureSidecar: configureModelOptSidecar,
+	recognize:        recognizeModelOpt,
+	matches:          exactOrWildcard,
+}
+
+// moFP8 has the tensors of FP8 weights.
+var moFP8 = scheme{scales: "_scale", input: ".input_scale"}
+
+// moNVFP4 has the tensors of NVFP4 weights.
+var moNVFP4 = scheme{format: quant.NVFP4, scales: "_scale", global: "_scale_2", input: ".input_scale"}
+
+// modelOptSchemes are the values of quant_algo. FP8_PB_WO is written in lower case
+// by its own writer, and read in both.
+var modelOptSchemes = []scheme{
+	{name: "MXFP8", format: quant.MXFP8, scales: "_scale", activations: Dynamic},
+	moNVFP4.as("W4A16_NVFP4", WeightOnly),
+	moNVFP4.as("NVFP4", Static),
+	moFP8.of(quant.FP8Tensor).as("FP8", Static),
+	moFP8.of(quant.FP8Row).as("FP8_PER_CHANNEL_PER_TOKEN", Dynamic).shaped(line),
+	moFP8.of(quant.FP8Block).as("FP8_PB_WO", WeightOnly).shaped(grid4),
+}
+
+// shaped returns the scheme with another shape of scales.
+func (s scheme) shaped(b blockShape) scheme {
+	s.blocks = b
+	return s
+}
+
+// modelOptRefuses has what vLLM's loader demands of both dimensions.
+func modelOptRefuses(s *scheme, _ string, shape []int64) string {
+	if b := int64(s.format.Block.Rows); s.blocks == grid4 && shape[0]%b != 0 {
+		return fmt.Sprintf("%d rows are not a multiple of %d", shape[0], b)
+	}
+	return ""
+}
+
+// moVersion is the version of Model Optimizer whose layout is written.
+const moVersion = "0.46.0"
+
+type moProducer struct {
+	Name    string `json:"name"`
+	Version string `json:"version"`
+}
+
+type moArgs struct {
+	Dynamic   bool   `json:"dynamic"`
+	NumBits   int    `json:"num_bits"`
+	Type      string `json:"type"`
+	GroupSize int    `json:"group_size,omitempty"`
+}
+
+type moGroup struct {
+	InputActivations *moArgs  `json:"input_activations,omitempty"`
+	Weights          *moArgs  `json:"weights"`
+	Targets          []string `json:"targets"`
+}
+
+// moConfig is quantization_config of config.json.
+type moConfig struct {
+	ConfigGroups  map[string]moGroup `json:"config_groups,omitempty"`
+	Ignore        []string           `json:"ignore"`
+	KVCacheScheme *moArgs            `json:"kv_cache_scheme,omitempty"`
+	QuantAlgo     string             `json:"quant_algo"`
+	Producer      moProducer         `json:"producer"`
+	QuantMethod   string             `json:"quant_method"`
+}
+
+// moSidecar is hf_quant_config.json.
+type moSidecar struct {
+	Producer     moProducer     `json:"producer"`
+	Quantization moQuantization `json:"quantization"`
+}
+
+type moQuantization struct {
+	QuantAlgo        string   `json:"quant_algo"`
+	KVCacheQuantAlgo *string  `json:"kv_cache_quant_algo"`
+	GroupSize        int      `json:"group_size,omitempty"`
+	ExcludeModules   []string `json:"exclude_modules"`
+}
+
+var moMaker = moProducer{"modelopt", moVersion}
+
+func configureModelOpt(s *scheme, o Settings) any {
+	config := moConfig{Ignore: o.Ignore, QuantAlgo: s.name, Producer: moMaker, QuantMethod: "modelopt"}
+	if s.format.Global || s.format.PerTensor() { // the other algorithms have no groups
+		args := &moArgs{NumBits: s.format.Element.Bits(), Type: "float", GroupSize: s.format.Block.Cols}
+		group := moGroup{Weights: args, Targets: []string{linear}}
+		if s.activations == Static {
+			group.InputActivations = args
+		}
+		config.ConfigGroups = map[string]moGroup{"group_0": group}
+	}
+	if o.KVCache {
+		config.KVCacheScheme = &moArgs{NumBits: format.E4M3.Bits(), Type: "float"}
+	}
+	return config
+}
+
+func configureModelOptSidecar(s *scheme, o Settings) any {
+	q := moQuantization{QuantAlgo: s.name, ExcludeModules: o.Ignore}
+	if s.format.ByteScales() {
+		q.GroupSize = s.format.Block.Cols
+	}
+	if o.KVCache {
+		q.KVCacheQuantAlgo = ptr("FP8")
+	}
+	return moSidecar{moMaker, q}
+}
+
+// recognizeModelOpt reads either of the two.
+func recognizeModelOpt(raw json.RawMessage) (description, error) {
+	var config struct {
+		QuantAlgo    string   `json:"quant_algo"`
+		Ignore       []string `json:"ignore"`
+		Exclude      []string `json:"exclude_modules"` // as older writers call it here too
+		Quantization *struct {
+			QuantAlgo      string   `json:"quant_algo"`
+			GroupSize      int      `json:"group_size"`
+			ExcludeModules []string `json:"exclude_modules"`
+		} `json:"quantization"`
+	}
+	if err := json.Unmarshal(raw, &config); err != nil {
+		return description{}, readable(err)
+	}
+	if q := config.Quantization; q != nil {
+		config.QuantAlgo, config.Ignore = q.QuantAlgo, q.ExcludeModules
+	}
+	if config.QuantAlgo == "" {
+		return description{}, fmt.Errorf("it names no quant_algo")
+	}
+	for _, s := range modelOptSchemes {
+		if strings.EqualFold(s.name, config.QuantAlgo) {
+			d := description{format: s.format, scheme: s.name, ignore: append(config.Ignore, config.Exclude...), static: s.activations == Static}
+			if q := config.Quantization; q != nil && s.format.Global && q.GroupSize != 0 && q.GroupSize != s.format.Block.Cols {
+				return description{}, fmt.Errorf("quant_algo %s with group_size %d is not read here, only %d", s.name, q.GroupSize, s.format.Block.Cols)
+			}
+			return d, nil
+		}
+	}
+	return description{}, fmt.Errorf("quant_algo %q is not read here", config.QuantAlgo)
+}

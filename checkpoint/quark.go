@@ -1,0 +1,140 @@
+package checkpoint
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/microscale-go/microscale/format"
+	"github.com/microscale-go/microscale/quant"
+)
+
+// quark is the convention of AMD's Quark, the only one whose clients run MXFP6.
+var quark = Convention{
+	Name:        "quark",
+	Doc:         "AMD Quark's (quant_method quark)",
+	Clients:     []string{"vllm", "sglang"},
+	quantMethod: "quark",
+	schemes:     quarkSchemes,
+	linearOnly:  true,
+	wholeBlocks: true,
+	hasIgnore:   true,
+	configure:   configureQuark,
+	recognize:   recognizeQuark,
+}
+
+// quarkSchemes are dtypes of weights, as Quark calls them.
+var quarkSchemes = []scheme{
+	{name: "fp4", format: quant.MXFP4, scales: "_scale", activations: Dynamic},
+	{name: "fp6_e3m2", format: quant.MXFP6E3M2, scales: "_scale", activations: Dynamic},
+	{name: "fp6_e2m3", format: quant.MXFP6E2M3, scales: "_scale", activations: Dynamic},
+}
+
+// quarkSpec is how one operand is quantized, its keys in the order of the
+// library's writer.
+type quarkSpec struct {
+	ChAxis               int     `json:"ch_axis"`
+	Dtype                string  `json:"dtype"`
+	GroupSize            int     `json:"group_size"`
+	IsDynamic            bool    `json:"is_dynamic"`
+	IsScaleQuant         bool    `json:"is_scale_quant"`
+	MXElementDtype       *string `json:"mx_element_dtype"`
+	ObserverCls          string  `json:"observer_cls"`
+	QScheme              string  `json:"qscheme"`
+	RoundMethod          string  `json:"round_method"`
+	ScaleCalculationMode string  `json:"scale_calculation_mode"`
+	ScaleFormat          string  `json:"scale_format"`
+	ScaleType            string  `json:"scale_type"`
+	Symmetric            *bool   `json:"symmetric"`
+}
+
+type quarkLayer struct {
+	Bias          *quarkSpec `json:"bias"`
+	InputTensors  *quarkSpec `json:"input_tensors"`
+	OutputTensors *quarkSpec `json:"output_tensors"`
+	TargetDevice  *string    `json:"target_device"`
+	Weight        *quarkSpec `json:"weight"`
+}
+
+type quarkExport struct {
+	KVCacheGroup      []string `json:"kv_cache_group"`
+	MinKVScale        float64  `json:"min_kv_scale"`
+	PackMethod        string   `json:"pack_method"`
+	WeightFormat      string   `json:"weight_format"`
+	WeightMergeGroups *string  `json:"weight_merge_groups"`
+}
+
+type quarkConfig struct {
+	AlgoConfig           *string      `json:"algo_config"`
+	Exclude              []string     `json:"exclude"`
+	Export               *quarkExport `json:"export"` // vLLM refuses a configuration without it
+	GlobalQuantConfig    quarkLayer   `json:"global_quant_config"`
+	KVCachePostRope      bool         `json:"kv_cache_post_rope"`
+	KVCacheQuantConfig   struct{}     `json:"kv_cache_quant_config"`
+	LayerQuantConfig     struct{}     `json:"layer_quant_config"`
+	LayerTypeQuantConfig struct{}     `json:"layer_type_quant_config"`
+	QuantMethod          string       `json:"quant_method"`
+	QuantMode            string       `json:"quant_mode"`
+	SoftmaxQuantSpec     *string      `json:"softmax_quant_spec"`
+	Version              string       `json:"version"`
+}
+
+// quarkVersion is the version of Quark whose layout is written.
+const quarkVersion = "0.12"
+
+func configureQuark(s *scheme, o Settings) any {
+	weight := quarkSpec{ChAxis: -1, Dtype: s.name, GroupSize: s.format.Block.Cols, ObserverCls: "PerBlockMXObserver", QScheme: "per_group",
+		RoundMethod: "half_even", ScaleCalculationMode: "even", ScaleFormat: format.E8M0.Name, ScaleType: "float"}
+	input := weight
+	input.IsDynamic = true
+	return quarkConfig{
+		Exclude:           o.Ignore,
+		Export:            &quarkExport{KVCacheGroup: []string{}, PackMethod: "reorder", WeightFormat: "real_quantized"},
+		GlobalQuantConfig: quarkLayer{InputTensors: &input, Weight: &weight},
+		QuantMethod:       "quark",
+		QuantMode:         "eager_mode",
+		Version:           quarkVersion,
+	}
+}
+
+func recognizeQuark(raw json.RawMessage) (description, error) {
+	var config struct {
+		Exclude []string        `json:"exclude"`
+		Export  json.RawMessage `json:"export"`
+		Global  struct {
+			Input  json.RawMessage `json:"input_tensors"`
+			Weight json.RawMessage `json:"weight"`
+		} `json:"global_quant_config"`
+		Layers map[string]json.RawMessage `json:"layer_quant_config"`
+	}
+	if err := json.Unmarshal(raw, &config); err != nil {
+		return description{}, readable(err)
+	}
+	var weight, input quarkSpec
+	if err := json.Unmarshal(config.Global.Weight, &weight); err != nil {
+		return description{}, fmt.Errorf("global_quant_config.weight: %w", readable(err))
+	}
+	if len(config.Layers) > 0 {
+		return description{}, fmt.Errorf("it quantizes some layers in their own way (layer_quant_config), and only one block format is read")
+	}
+	d := description{ignore: config.Exclude}
+	for _, s := range quarkSchemes {
+		if s.name == weight.Dtype && weight.GroupSize == s.format.Block.Cols && weight.ScaleFormat == format.E8M0.Name {
+			d.format, d.scheme = s.format, s.name
+		}
+	}
+	if d.scheme == "" {
+		return description{}, fmt.Errorf("it stores weights as %s in groups of %d with %s scales, which is not read here", weight.Dtype, weight.GroupSize, weight.ScaleFormat)
+	}
+	if len(config.Export) == 0 || string(config.Export) == "null" {
+		d.fault("it has no member export, without which vLLM refuses it")
+	}
+	if len(config.Global.Input) > 0 && string(config.Global.Input) != "null" {
+		if err := json.Unmarshal(config.Global.Input, &input); err != nil {
+			return description{}, fmt.Errorf("global_quant_config.input_tensors: %w", readable(err))
+		}
+		if !input.IsDynamic {
+			d.fault("its activations have stored scales, and vLLM reads microscaling formats with dynamic ones only")
+		}
+	}
+	return d, nil
+}

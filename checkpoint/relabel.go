@@ -1,0 +1,161 @@
+package checkpoint
+
+import (
+	"encoding/json"
+	"math"
+	"strings"
+
+	"github.com/microscale-go/microscale/quant"
+)
+
+// keptPrefix stands before a weight's name in the metadata of a file, where it says
+// what its convention has no place for.
+const keptPrefix = "microscale-kept."
+
+// Kept is what the convention of a file has no place for, as it was in another, by
+// the bits of float32: so that a weight comes back as it was. Of the number of a
+// scale there is one for each direction in which a file has held it.
+type Kept struct {
+	Global       *uint32 `json:"global,omitempty"`        // decode scale of the whole tensor
+	Inverse      *uint32 `json:"inverse,omitempty"`       // its inverse
+	Amax         *uint32 `json:"amax,omitempty"`          // the amax that it stands for
+	Input        *uint32 `json:"input,omitempty"`         // decode scale of activations
+	InputInverse *uint32 `json:"input_inverse,omitempty"` // its inverse
+}
+
+// slots are where numbers of the directions are kept.
+type slots map[direction]**uint32
+
+func (k *Kept) globals() slots { return slots{decode: &k.Global, inverse: &k.Inverse, amax: &k.Amax} }
+
+func (k *Kept) inputs() slots { return slots{decode: &k.Input, inverse: &k.InputInverse} }
+
+// keep keeps the number that a file holds.
+func (s slots) keep(number float32, d direction) { *s[d] = ptr(math.Float32bits(number)) }
+
+// find returns a number that is kept, in the direction d where there is one of it.
+func (s slots) find(d direction) (number float32, of direction, ok bool) {
+	for _, of := range []direction{d, decode, inverse, amax} {
+		if slot := s[of]; slot != nil && *slot != nil {
+			return math.Float32frombits(**slot), of, true
+		}
+	}
+	return 0, d, false
+}
+
+// carry returns the number in the direction to for one in the direction from: the
+// one that was kept, where it says the same. It keeps the number where it would
+// not come back.
+func (s slots) carry(number float32, from, to direction) float32 {
+	carried := to.stored(from.global(number))
+	if kept, of, ok := s.find(to); from == to {
+		carried = number
+	} else if ok && of == to && from.stored(to.global(kept)) == number {
+		carried = kept
+	}
+	*s[from], *s[to] = nil, nil // they are in a file
+	if from != to && from.stored(to.global(carried)) != number {
+		s.keep(number, from)
+	}
+	return carried
+}
+
+// Kept returns what the metadata of the weight's file keeps of it.
+func (w *Weight) Kept() Kept {
+	var k Kept
+	text := w.parts[Codes].Shard.File.Metadata()[keptPrefix+w.Name]
+	if text == "" || json.Unmarshal([]byte(text), &k) != nil {
+		return Kept{}
+	}
+	return k
+}
+
+// Relabeled returns the tensors by which a quantized weight is stored in c without
+// a change to its codes and scales, and what is to be kept in the metadata of its
+// file, as a key and a value, so that it can be stored as it is again: numbers that
+// do not survive, and those that c has no place for. The decode scale of its
+// activations is given, or that of its file or metadata where it is nil. c holds the
+// format, does not refuse the weight, and has no place for a scale of activations
+// that there is not.
+func (w *Weight) Relabeled(c *Convention, given *float32) (stored []Stored, key, value string) {
+	from, to := w.convention.scheme(w.Format), c.scheme(w.Format)
+	kept := w.Kept()
+	stored = c.Stored(w.Format, w.Name, w.Shape)
+	if w.Format.Global {
+		number := kept.globals().carry(w.stored, from.direction, to.direction)
+		for i := range stored {
+			if stored[i].Part == Global {
+				stored[i].Value = GlobalBytes(number)
+			}
+		}
+	}
+	number, d, ok := w.input()
+	if given != nil {
+		number, d, ok = *given, decode, true
+	}
+	switch inputs := kept.inputs(); {
+	case to.activations == Static:
+		input := c.StoredInput(w.Format, w.Name, 1)
+		input.Value = GlobalBytes(inputs.carry(number, d, to.inputScale))
+		stored = append(stored, input)
+	case ok:
+		inputs.keep(number, d)
+	}
+	if kept == (Kept{}) {
+		return stored, "", ""
+	}
+	text, err := json.Marshal(kept)
+	if err != nil {
+		panic(err) // strings and integers always marshal
+	}
+	return stored, keptPrefix + w.Name, string(text)
+}
+
+// input returns the number for the scale of the activations that meet the weight,
+// and its direction: that of its file, or one that its file's metadata keeps.
+func (w *Weight) input() (number float32, d direction, ok bool) {
+	d = w.convention.scheme(w.Format).inputScale
+	if t, has := w.parts[Input]; has && t.Elements() == 1 {
+		var value [1]float32
+		err := readDense(value[:], t, DenseSpans(1, Tile{To: 1, ToCol: 1}))
+		return value[0], d, err == nil
+	}
+	kept := w.Kept()
+	return kept.inputs().find(d)
+}
+
+// InputScale returns the decode scale of the activations that meet the weight: that
+// of its file, or one that its file's metadata keeps; ok is false where there is none.
+func (w *Weight) InputScale() (scale float32, ok bool) {
+	number, d, ok := w.input()
+	if !ok {
+		return 0, false
+	}
+	return d.global(number), true
+}
+
+// FormatIn returns the block format of the first quantized weight, and another one
+// that a weight has, where there is one.
+func (m *Model) FormatIn() (f quant.Format, other *quant.Format) {
+	for _, w := range m.Weights {
+		switch {
+		case !w.Quantized():
+		case f.Element == nil:
+			f = w.Format
+		case f.Name != w.Format.Name:
+			return f, &w.Format
+		}
+	}
+	return f, nil
+}
+
+// ActivationsIn returns what clients do with the activations that meet the weights
+// of a quantized checkpoint.
+func (m *Model) ActivationsIn(f quant.Format) Activations {
+	for _, s := range m.Convention.schemes {
+		if s.format.Name == f.Name && strings.EqualFold(s.name, m.Scheme) {
+			return s.activations
+		}
+	}
+	return WeightOnly
+}

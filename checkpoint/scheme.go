@@ -1,0 +1,238 @@
+package checkpoint
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/microscale-go/microscale/quant"
+	"github.com/microscale-go/microscale/safetensors"
+)
+
+// A scheme is how a convention stores the weights of one block format, and what
+// its clients do with the activations that meet them. Suffixes that begin with a
+// period stand for ".weight" at the end of the weight's name, the others follow it.
+type scheme struct {
+	name   string // as its clients call it
+	format quant.Format
+	codes  string // suffix
+	scales string // suffix
+	global string // suffix
+	input  string // suffix of the scales of activations, where clients know one
+
+	direction   direction // of the global scale
+	inputScale  direction // of the scale of activations: inverse where clients divide by it
+	activations Activations
+
+	words     safetensors.Dtype // dtype of the codes; 0: that of the elements
+	scaleType safetensors.Dtype // dtype of the scales; 0: that of the format's
+	packed    int64             // codes are in rows of so many bytes, a dimension of its own; 0: they are not
+	blocks    blockShape        // of the scales
+	scalar    []int64           // shape of scales of the whole tensor; nil: none, a scalar
+}
+
+// Activations says what clients do with the activations that meet a weight.
+type Activations uint8
+
+const (
+	WeightOnly Activations = iota // nothing
+	Dynamic                       // quantize them by the values that they see
+	Static                        // quantize them by a scale that is stored
+)
+
+// String returns "weight-only", "dynamic" or "static".
+func (a Activations) String() string { return [...]string{"weight-only", "dynamic", "static"}[a] }
+
+// A direction says what number a file holds for a decode scale of a whole tensor.
+type direction uint8
+
+const (
+	decode  direction = iota // the scale
+	inverse                  // 1/scale: clients divide by it
+	amax                     // scale · 448 · 6: the largest magnitude that the scale serves
+)
+
+// served is what an amax is more than the global scale of NVFP4: the largest
+// element times the largest scale of a block.
+var served = float32(quant.NVFP4.Element.Max() * quant.NVFP4.Scale.Max())
+
+// stored returns the number for a scale.
+func (d direction) stored(scale float32) float32 {
+	switch d {
+	case inverse:
+		return 1 / scale
+	case amax:
+		return float32(scale * served)
+	}
+	return scale
+}
+
+// global returns the scale for a number.
+func (d direction) global(stored float32) float32 {
+	switch d {
+	case inverse:
+		return 1 / stored
+	case amax:
+		return stored / served
+	}
+	return stored
+}
+
+// A blockShape says which shape the scales of blocks have.
+type blockShape uint8
+
+const (
+	grid    blockShape = iota // [scale rows, scale columns]; that of scalars for the whole tensor
+	line                      // [rows] for one scale per row
+	grid4                     // [scale rows, 1, scale columns, 1]
+	leading                   // [scale columns] behind all other dimensions of the weight
+)
+
+// Schemes returns the names of the schemes by which the convention stores f, the
+// default first.
+func (c *Convention) Schemes(f quant.Format) []string {
+	var names []string
+	for _, s := range c.schemes {
+		if s.format.Name == f.Name {
+			names = append(names, s.name)
+		}
+	}
+	return names
+}
+
+// SchemeNames returns the names of all schemes of all conventions, each once.
+func SchemeNames() []string {
+	var names []string
+	seen := map[string]bool{}
+	for _, c := range conventions {
+		for _, s := range c.schemes {
+			if s.name != "" && !seen[s.name] {
+				seen[s.name] = true
+				names = append(names, s.name)
+			}
+		}
+	}
+	return names
+}
+
+// With returns the convention with no scheme of f but the named one. Case is ignored.
+func (c *Convention) With(f quant.Format, name string) (*Convention, error) {
+	for _, s := range c.schemes {
+		if s.format.Name == f.Name && strings.EqualFold(s.name, name) {
+			only := *c
+			only.schemes = []scheme{s}
+			return &only, nil
+		}
+	}
+	names := c.Schemes(f)
+	if len(names) == 0 {
+		return nil, fmt.Errorf("convention %s has no layout for %s", c, f)
+	}
+	return nil, fmt.Errorf("convention %s has no scheme %q for %s: use one of %s", c, name, f, strings.Join(names, ", "))
+}
+
+// WithActivations returns the convention with no scheme of f but the first one
+// that does this with activations; ok is false where none does.
+func (c *Convention) WithActivations(f quant.Format, a Activations) (only *Convention, ok bool) {
+	for _, s := range c.schemes {
+		if s.format.Name == f.Name && s.activations == a {
+			only, err := c.With(f, s.name)
+			return only, err == nil
+		}
+	}
+	return c, false
+}
+
+// Scheme returns the name of the scheme by which f is stored, and what clients do
+// with activations under it.
+func (c *Convention) Scheme(f quant.Format) (name string, a Activations) {
+	s := c.scheme(f)
+	return s.name, s.activations
+}
+
+// partName returns the name of a part of a weight.
+func partName(weight, suffix string) string {
+	if strings.HasPrefix(suffix, ".") {
+		return strings.TrimSuffix(weight, weightSuffix) + suffix
+	}
+	return weight + suffix
+}
+
+func (s *scheme) codesDtype() safetensors.Dtype {
+	if s.words != 0 {
+		return s.words
+	}
+	return storedDtype(s.format.Element)
+}
+
+func (s *scheme) scalesDtype() safetensors.Dtype {
+	if s.scaleType != 0 {
+		return s.scaleType
+	}
+	return storedDtype(s.format.Scale)
+}
+
+// codesShape returns the shape of the codes of a weight.
+func (s *scheme) codesShape(shape []int64) []int64 {
+	lead, cols := shape[:len(shape)-1], int(shape[len(shape)-1])
+	bytes, _ := s.format.Element.StoredBytes(s.format.StoredCols(cols))
+	n := int64(bytes) * 8 / int64(s.codesDtype().Bits())
+	out := append([]int64{}, lead...)
+	switch {
+	case s.packed > 0:
+		return append(out, n/s.packed, s.packed)
+	case s.blocks != leading:
+		out = []int64{product(lead)}
+	}
+	return append(out, n)
+}
+
+// shape is the inverse of codesShape for weights of two dimensions, and of more
+// where the codes have them: ok is false where no weight has such codes.
+func (s *scheme) shape(codes []int64, dtype safetensors.Dtype) (shape []int64, ok bool) {
+	tail := 1
+	if s.packed > 0 {
+		tail = 2
+	}
+	if s.blocks != leading && len(codes) != 2 || len(codes) < 1+tail {
+		return nil, false
+	}
+	cols := product(codes[len(codes)-tail:]) * int64(dtype.Bits()) / int64(s.format.Element.StoredBits())
+	return append(append([]int64{}, codes[:len(codes)-tail]...), cols), true
+}
+
+// dimensions says how many the codes of a weight have.
+func (s *scheme) dimensions() string {
+	switch {
+	case s.blocks != leading:
+		return "2"
+	case s.packed > 0:
+		return "3 or more"
+	}
+	return "2 or more"
+}
+
+// scalesShape returns the shape of the scales of a weight.
+func (s *scheme) scalesShape(shape []int64) []int64 {
+	if s.format.PerTensor() {
+		return s.scalar
+	}
+	lead, cols := shape[:len(shape)-1], shape[len(shape)-1]
+	r, c := s.format.ScaleShape(int(product(lead)), int(cols))
+	switch s.blocks {
+	case line:
+		return []int64{int64(r)}
+	case grid4:
+		return []int64{int64(r), 1, int64(c), 1}
+	case leading:
+		return append(append([]int64{}, lead...), int64(c))
+	}
+	return []int64{int64(r), int64(c)}
+}
+
+func product(dims []int64) int64 {
+	n := int64(1)
+	for _, d := range dims {
+		n *= d
+	}
+	return n
+}

@@ -1,0 +1,161 @@
+package convert
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/microscale-go/microscale/checkpoint"
+	"github.com/microscale-go/microscale/measure"
+	"github.com/microscale-go/microscale/quant"
+	"github.com/microscale-go/microscale/verify"
+)
+
+// RelabelOptions say how a quantized checkpoint is to be stored.
+type RelabelOptions struct {
+	Convention  *checkpoint.Convention
+	Scheme      string       // "": one that does with activations what the source's does
+	Calibration *Calibration // scales of activations, where the source has none
+}
+
+// PlanRelabel plans the conversion of a quantized checkpoint to another convention
+// without a change to any code or scale of a block. It fails where the checkpoint is
+// not quantized or not sound, and where the convention cannot hold one of its weights.
+func PlanRelabel(source *checkpoint.Model, o RelabelOptions) (*Plan, error) {
+	if err := sound(source); err != nil {
+		return nil, err
+	}
+	path := source.Source.Path
+	f, other := source.FormatIn()
+	if other != nil {
+		return nil, fmt.Errorf("%s: it mixes %s and %s, and a convention stores one block format: dequantize it and quantize it again", path, f, other)
+	}
+	scheme, calibration := relabelScheme(source, f, o)
+	c, err := chooseScheme(source, o.Convention, f, scheme, calibration)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	p := &Plan{Source: source, Convention: c, Format: f, Ignore: []string{}}
+	for _, w := range source.Weights {
+		d := Decision{Weight: w}
+		if _, ok := checkpoint.CacheOwner(w.Name); ok {
+			if err := p.renameCache(&d); err != nil {
+				return nil, err
+			}
+		} else if w.Quantized() {
+			if err := p.relabelWeight(&d, o.Calibration); err != nil {
+				return nil, err
+			}
+		}
+		p.add(d)
+	}
+	return p, p.complete(checkpoint.Settings{KVCache: p.KVCache})
+}
+
+// relabelScheme returns the scheme to relabel to, "" for the default, and the
+// calibration that says whether scales of activations will be there.
+func relabelScheme(source *checkpoint.Model, f quant.Format, o RelabelOptions) (scheme string, calibration *Calibration) {
+	complete := true
+	for _, w := range source.Weights {
+		if w.Quantized() {
+			_, ok := w.InputScale()
+			complete = complete && ok
+		}
+	}
+	if o.Calibration != nil {
+		return o.Scheme, o.Calibration
+	}
+	if complete {
+		calibration = NewConstantCalibration(true, false) // there are scales, whichever
+	}
+	if o.Scheme != "" {
+		if only, err := o.Convention.With(f, o.Scheme); err == nil {
+			if _, a := only.Scheme(f); a != checkpoint.Static {
+				calibration = nil // they are kept in the metadata
+			}
+		}
+		return o.Scheme, calibration
+	}
+	if complete {
+		if only, ok := o.Convention.WithActivations(f, checkpoint.Static); ok {
+			name, _ := only.Scheme(f)
+			return name, calibration
+		}
+	}
+	wanted := source.ActivationsIn(f)
+	for _, a := range []checkpoint.Activations{wanted, checkpoint.Dynamic, checkpoint.WeightOnly} {
+		if only, ok := o.Convention.WithActivations(f, a); ok && a != checkpoint.Static {
+			name, _ := only.Scheme(f)
+			return name, nil
+		}
+	}
+	return "", nil
+}
+
+// relabelWeight decides how a quantized weight is stored.
+func (p *Plan) relabelWeight(d *Decision, calibration *Calibration) error {
+	w := d.Weight
+	why := p.Convention.Refuses(p.Format, w.Name, w.Shape)
+	if class := foreignClass(w.Name); why == "" && class != "" && p.Convention.LinearOnly() {
+		why = class
+	}
+	if why != "" {
+		return fmt.Errorf("%s: convention %s cannot hold it: %s; nothing was written", w.Name, p.Convention, why)
+	}
+	var input *float32
+	if calibration != nil && calibration.inputs() {
+		scale := float32(1)
+		if amax, ok := calibration.Input[strings.TrimSuffix(w.Name, ".weight")]; ok {
+			scale = float32(amax / p.largestInput())
+		} else if !calibration.constant {
+			return fmt.Errorf("calibration: the largest magnitude of the inputs of %s is missing", w.Name)
+		}
+		input = &scale
+	}
+	d.Action = Relabel
+	d.Stored, d.metadata[0], d.metadata[1] = w.Relabeled(p.Convention, input)
+	return nil
+}
+
+// renameCache gives the scale of a KV cache the name that it has in the convention.
+func (p *Plan) renameCache(d *Decision) error {
+	scale, err := d.Weight.Read(0, 1)
+	if err != nil {
+		return err
+	}
+	owner, _ := checkpoint.CacheOwner(d.Weight.Name)
+	stored, ok := p.Convention.StoredCache(owner, scale.Data[0])
+	if !ok {
+		return fmt.Errorf("%s: convention %s stores no scales of a KV cache: nothing was written", d.Weight.Name, p.Convention)
+	}
+	d.Action, d.Stored, p.KVCache = Relabel, []checkpoint.Stored{stored}, true
+	return nil
+}
+
+// relabel writes the codes and scales of a tile as they are.
+func (r *run) relabel(t checkpoint.Tile, d Decision) (*measure.Accumulator, error) {
+	sums := measure.New(verify.BlockLength)
+	if !d.Weight.Quantized() {
+		return sums, nil // its value is known, and written
+	}
+	q, err := d.Weight.ReadCodes(t)
+	if err != nil {
+		return nil, err
+	}
+	return sums, r.store(t, d, q, 0)
+}
+
+// sound fails where a checkpoint is not quantized in a way that is known, or its
+// structure is broken.
+func sound(source *checkpoint.Model) error {
+	path := source.Source.Path
+	problems := lasting(source)
+	switch {
+	case (source.Convention == nil || source.Quantized() == 0) && len(problems) > 0:
+		return fmt.Errorf("%s: nothing here is quantized in a way that is known: %s", path, problems[0])
+	case source.Convention == nil || source.Quantized() == 0:
+		return fmt.Errorf("%s: nothing here is quantized: name a checkpoint that quantize made, or another of convention %s", path, conventionNames())
+	case len(problems) > 0:
+		return fmt.Errorf("%s: %s (%d problems; microscale inspect lists them)", path, problems[0], len(problems))
+	}
+	return nil
+}

@@ -1,0 +1,303 @@
+package convert
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/microscale-go/microscale/checkpoint"
+	"github.com/microscale-go/microscale/hf"
+	"github.com/microscale-go/microscale/quant"
+	"github.com/microscale-go/microscale/safetensors"
+)
+
+// square is a checkpoint that every convention of linear modules holds.
+func square() map[string][]made {
+	const bf16 = safetensors.BF16
+	tensors := []made{{"model.norm.weight", bf16, 1, []int64{128}}, {"lm_head.weight", bf16, 1, []int64{128, 128}}}
+	for i := range 4 {
+		for j, name := range []string{"self_attn.k_proj", "self_attn.v_proj", "mlp.down_proj"} {
+			tensors = append(tensors, made{fmt.Sprintf("model.layers.%d.%s.weight", i, name), bf16, 0.01 * float32(1+i+7*j), []int64{128, 256}})
+		}
+	}
+	return map[string][]made{"model.safetensors": tensors}
+}
+
+// amaxes is a calibration of the weights of square, with reciprocals that do not
+// come back.
+func amaxes() *Calibration {
+	c := &Calibration{Input: map[string]float64{}, Key: map[string]float64{}, Value: map[string]float64{}}
+	for i := range 4 {
+		layer := fmt.Sprintf("model.layers.%d.", i)
+		for j, name := range []string{"self_attn.k_proj", "self_attn.v_proj", "mlp.down_proj"} {
+			c.Input[layer+name] = 3.7 + 1.1*float64(3*i+j)
+		}
+		c.Key[layer+"self_attn.k_proj"], c.Value[layer+"self_attn.v_proj"] = 1.3*float64(i+1), 2.9*float64(i+1)
+	}
+	return c
+}
+
+// A home is a convention and a scheme of it.
+type home struct {
+	*checkpoint.Convention
+	scheme string
+}
+
+func (h home) String() string { return h.Name + " " + h.scheme }
+
+// homes returns every convention and scheme of a format.
+func homes(f quant.Format) (all []home) {
+	for _, c := range linearConventions(f) {
+		for _, scheme := range c.Schemes(f) {
+			all = append(all, home{c, scheme})
+		}
+	}
+	return all
+}
+
+// static reports whether scales of activations are stored.
+func (h home) static(t *testing.T, f quant.Format) bool {
+	t.Helper()
+	only, err := h.With(f, h.scheme)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, a := only.Scheme(f)
+	return a == checkpoint.Static
+}
+
+// relabel stores a checkpoint in another convention.
+func relabel(t *testing.T, src *checkpoint.Model, dst string, o RelabelOptions) {
+	t.Helper()
+	plan, err := PlanRelabel(src, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := plan.Run(context.Background(), dst, RunOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestRelabel: for every format, from every scheme that stores it to every other
+// and back: the same codes and scales, a sound checkpoint, and at the end the files
+// that there were, to the byte.
+func TestRelabel(t *testing.T) {
+	src := openModel(t, writeModel(t, square(), madeConfig))
+	kept := map[string]int{}
+	for _, f := range quant.Formats() {
+		if !f.Scaled() {
+			continue
+		}
+		for _, from := range homes(f) {
+			o := QuantizeOptions{Quantizer: quant.Quantizer{Format: f}, Convention: from.Convention, Scheme: from.scheme}
+			if from.static(t, f) {
+				o.Calibration = &Calibration{Input: amaxes().Input}
+			}
+			first := filepath.Join(t.TempDir(), "first")
+			quantize(t, src, first, o, RunOptions{})
+			a := openModel(t, first)
+			for _, to := range homes(f) {
+				if from == to || !from.static(t, f) && to.static(t, f) {
+					continue
+				}
+				t.Run(from.String()+" to "+to.String(), func(t *testing.T) {
+					second, third := filepath.Join(t.TempDir(), "second"), filepath.Join(t.TempDir(), "third")
+					relabel(t, a, second, RelabelOptions{Convention: to.Convention, Scheme: to.scheme})
+					b := openModel(t, second)
+					if !b.Convention.Is(to.Convention) || b.Scheme != to.scheme && b.Scheme != "" {
+						t.Fatalf("it is in %s %s: %v", b.Convention, b.Scheme, b.Problems)
+					}
+					sameCodes(t, a, b)
+					compare(t, src, b)
+					for _, w := range b.Weights {
+						if w.Kept() != (checkpoint.Kept{}) {
+							kept[to.Name]++
+						}
+					}
+					relabel(t, b, third, RelabelOptions{Convention: from.Convention, Scheme: from.scheme})
+					sameFiles(t, third, first)
+				})
+			}
+		}
+	}
+	for _, name := range []string{"compressed-tensors", "modelopt"} {
+		if kept[name] == 0 {
+			t.Errorf("no number was kept in the metadata of %s: this test does not show that any comes back", name)
+		}
+	}
+}
+
+// sameCodes compares the codes, scales and scales of activations of two checkpoints.
+func sameCodes(t *testing.T, a, b *checkpoint.Model) {
+	t.Helper()
+	if a.Quantized() == 0 || a.Quantized() != b.Quantized() || len(a.Weights) != len(b.Weights) {
+		t.Fatalf("%d of %d weights are quantized, and %d of %d", a.Quantized(), len(a.Weights), b.Quantized(), len(b.Weights))
+	}
+	for _, w := range a.Weights {
+		v, ok := b.Lookup(w.Name)
+		if !ok {
+			t.Fatalf("%s is missing", w.Name)
+		}
+		if !w.Quantized() {
+			continue
+		}
+		rows, cols := w.Matrix()
+		tile := checkpoint.Tile{To: rows, ToCol: cols}
+		q, err := w.ReadCodes(tile)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := v.ReadCodes(tile)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(q.Codes, r.Codes) || !bytes.Equal(q.ScaleBytes(), r.ScaleBytes()) {
+			t.Errorf("%s has other codes or scales", w.Name)
+		}
+		if math.Abs(float64(q.Global-r.Global)) > 2e-7*float64(q.Global) { // of two roundings
+			t.Errorf("%s: the global scale is %g, and was %g", w.Name, r.Global, q.Global)
+		}
+		x, hasX := w.InputScale()
+		y, hasY := v.InputScale()
+		if hasX != hasY || x != y && math.Abs(float64(x-y)) > 2e-7*float64(x) {
+			t.Errorf("%s: the scale of its activations is %g, %v, and was %g, %v", w.Name, y, hasY, x, hasX)
+		}
+	}
+}
+
+// sameFiles compares the files of two directories.
+func sameFiles(t *testing.T, got, want string) {
+	t.Helper()
+	g, w := contents(t, got), contents(t, want)
+	for name := range w {
+		if !bytes.Equal(g[name], w[name]) {
+			n := min(2000, len(g[name]), len(w[name]))
+			t.Errorf("%s is not what it was: %.300q, and was %.300q", name, g[name][:n], w[name][:n])
+		}
+	}
+	if len(g) != len(w) {
+		t.Errorf("there are %d files, and were %d", len(g), len(w))
+	}
+}
+
+// TestRelabelCache: scales of the KV cache take the names of the convention.
+func TestRelabelCache(t *testing.T) {
+	src := openModel(t, writeModel(t, square(), madeConfig))
+	for _, from := range []string{"compressed-tensors", "modelopt"} {
+		c, err := checkpoint.LookupConvention(from)
+		if err != nil {
+			t.Fatal(err)
+		}
+		first := filepath.Join(t.TempDir(), "first")
+		quantize(t, src, first, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.NVFP4}, Convention: c, Calibration: amaxes()}, RunOptions{})
+		a := openModel(t, first)
+		name := map[string]string{"compressed-tensors": "model.layers.2.self_attn.k_scale", "modelopt": "model.layers.2.self_attn.k_proj.k_scale"}
+		const want = float32(1.3*3) / 448
+		if got := global(t, a, name[from]); got != want {
+			t.Errorf("%s: the scale of keys is %g, want %g", from, got, want)
+		}
+		for to := range name {
+			d, err := checkpoint.LookupConvention(to)
+			if err != nil {
+				t.Fatal(err)
+			}
+			second := filepath.Join(t.TempDir(), "second")
+			relabel(t, a, second, RelabelOptions{Convention: d})
+			b := openModel(t, second)
+			if got := global(t, b, name[to]); got != want || len(b.Problems) > 0 {
+				t.Errorf("%s to %s: the scale of keys is %g, want %g; %v", from, to, got, want, b.Problems)
+			}
+			if text := string(b.Source.Config); !strings.Contains(text, `"kv_cache_scheme": {`) {
+				t.Errorf("%s to %s: the configuration does not say that the KV cache is quantized: %s", from, to, text)
+			}
+		}
+		if _, err := PlanRelabel(a, RelabelOptions{Convention: convention(t, "mlx")}); err == nil || !strings.Contains(err.Error(), "convention mlx stores no scales of a KV cache: nothing was written") {
+			t.Errorf("to mlx: error %v", err)
+		}
+		back := filepath.Join(t.TempDir(), "back")
+		plan, err := PlanDequantize(a, safetensors.BF16)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := plan.Run(context.Background(), back, RunOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		compare(t, src, openModel(t, back))
+	}
+}
+
+// TestRelabelRefused: what the convention cannot hold is refused before anything
+// is written.
+func TestRelabelRefused(t *testing.T) {
+	odd := map[string][]made{"model.safetensors": {
+		{"l.0.up_proj.weight", safetensors.BF16, 1, []int64{130, 128}}, {"l.1.up_proj.weight", safetensors.BF16, 1, []int64{128, 100}},
+		{"model.embed_tokens.weight", safetensors.BF16, 1, []int64{128, 128}}}}
+	src := openModel(t, writeModel(t, odd, madeConfig))
+	for _, tc := range []struct {
+		format       quant.Format
+		from, to     string
+		include      Selection
+		scheme, want string
+	}{
+		{format: quant.FP8Block, from: "deepseek", to: "modelopt", want: "l.0.up_proj.weight: convention modelopt cannot hold it: 130 rows are not a multiple of 128; nothing was written"},
+		{format: quant.MXFP8, from: "plain", to: "mxfp8", want: "l.1.up_proj.weight: convention mxfp8 cannot hold it: 100 columns are not a multiple of 32; nothing was written"},
+		{format: quant.MXFP8, from: "mxfp8", to: "quark", want: "convention quark has no layout for mxfp8: it holds mxfp4, mxfp6-e3m2, mxfp6-e2m3"},
+		{format: quant.MXFP4, from: "quark", to: "gpt-oss", want: "cannot hold it: no experts of one tensor"},
+		{format: quant.FP8Tensor, from: "compressed-tensors", to: "modelopt", want: "scheme FP8 of convention modelopt stores scales of activations: give them with --calibration FILE"},
+		{format: quant.MXFP4, from: "compressed-tensors", to: "mlx", scheme: "MXFP4", want: ""},
+		{format: quant.MXFP4, from: "compressed-tensors", to: "mlx", scheme: "nvfp4", want: `convention mlx has no scheme "nvfp4" for mxfp4: use one of mxfp4`},
+	} {
+		dir := filepath.Join(t.TempDir(), "quantized")
+		quantize(t, src, dir, QuantizeOptions{Quantizer: quant.Quantizer{Format: tc.format}, Convention: convention(t, tc.from)}, RunOptions{})
+		_, err := PlanRelabel(openModel(t, dir), RelabelOptions{Convention: convention(t, tc.to), Scheme: tc.scheme})
+		if tc.want == "" && err != nil || tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)) {
+			t.Errorf("%s from %s to %s: error %v, want %q", tc.format, tc.from, tc.to, err, tc.want)
+		}
+	}
+	if _, err := PlanRelabel(src, RelabelOptions{Convention: convention(t, "mlx")}); err == nil || !strings.Contains(err.Error(), "nothing here is quantized") {
+		t.Errorf("of what is not quantized: error %v", err)
+	}
+}
+
+// convention is the one of that name.
+func convention(t testing.TB, name string) *checkpoint.Convention {
+	t.Helper()
+	c, err := checkpoint.LookupConvention(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// TestSidecar: a checkpoint that says only in hf_quant_config.json how it is
+// quantized is recognized, and that file does not go along where it would be wrong.
+func TestSidecar(t *testing.T) {
+	src := openModel(t, writeModel(t, square(), madeConfig))
+	dir := filepath.Join(t.TempDir(), "quantized")
+	quantize(t, src, dir, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.NVFP4}, Convention: convention(t, "modelopt")}, RunOptions{})
+	for _, config := range []string{madeConfig, strings.Replace(madeConfig, `"eps"`, `"text_config": {"quantization_config": {"quant_method": "modelopt", "quant_algo": "W4A16_NVFP4", "ignore": ["lm_head"]}}, "eps"`, 1)} {
+		writeText(t, filepath.Join(dir, hf.ConfigName), config)
+		m := openModel(t, dir)
+		if len(m.Problems) > 0 || m.Convention == nil || m.Convention.Name != "modelopt" || m.Quantized() != 12 || !slices.Equal(m.Ignore, []string{"lm_head"}) {
+			t.Fatalf("it is %v, %d weights quantized: %v", m.Convention, m.Quantized(), m.Problems)
+		}
+		plan, err := PlanDequantize(m, safetensors.F32)
+		if err != nil {
+			t.Fatal(err)
+		}
+		back := filepath.Join(t.TempDir(), "back")
+		if _, err := plan.Run(context.Background(), back, RunOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		decoded := openModel(t, back)
+		compare(t, src, decoded)
+		if _, ok := decoded.Source.Companion("hf_quant_config.json"); ok || strings.Contains(string(decoded.Source.Config), "quantization_config") {
+			t.Errorf("the decoded checkpoint says that it is quantized: %s", decoded.Source.Config)
+		}
+	}
+}
