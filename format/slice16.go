@@ -50,6 +50,10 @@ func (s *Scalar) EncodeSlice16(dst []byte, src []float32, c Conversion) {
 	h := s.half()
 	nearest := c.Rounding == NearestEven
 	dst = dst[:2*len(src)]
+	if h.rebias == 0 && nearest {
+		s.encodeBF16(dst, src, h.last, c)
+		return
+	}
 	for i, x := range src {
 		bits := math.Float32bits(x) &^ f32Sign
 		code := math.Float32bits(x) >> 31 << 15
@@ -62,5 +66,29 @@ func (s *Scalar) EncodeSlice16(dst []byte, src []float32, c Conversion) {
 			code = s.EncodeWith(x, c, 0)
 		}
 		binary.LittleEndian.PutUint16(dst[2*i:], uint16(code))
+	}
+}
+
+// encodeBF16 is EncodeSlice16 to nearest of a format with float32's exponents, of
+// which every value rounds as an integer does, up to the largest.
+func (s *Scalar) encodeBF16(dst []byte, src []float32, last uint32, c Conversion) {
+	var codes [4]uint32
+	for len(src) >= len(codes) {
+		beyond := false
+		for i := range codes {
+			bits := math.Float32bits(src[i])
+			codes[i] = (bits + 0x7fff + bits>>16&1) >> 16
+			beyond = beyond || bits&^f32Sign > last
+		}
+		if beyond {
+			for i := range codes {
+				codes[i] = s.EncodeWith(src[i], c, 0)
+			}
+		}
+		binary.LittleEndian.PutUint64(dst, uint64(codes[0]|codes[1]<<16)|uint64(codes[2]|codes[3]<<16)<<32)
+		dst, src = dst[2*len(codes):], src[len(codes):]
+	}
+	for i, x := range src {
+		binary.LittleEndian.PutUint16(dst[2*i:], uint16(s.EncodeWith(x, c, 0)))
 	}
 }

@@ -2,6 +2,7 @@ package quant
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
 	"slices"
 )
@@ -101,14 +102,10 @@ func (t *Tensor) Transpose() (*Tensor, error) {
 	}
 	r := newTensor(t.Format, t.Direction, t.Cols(), t.Rows())
 	r.Global, r.Amax = t.Global, t.Amax
-	size := t.Format.Element.StoredBits() / 8
-	if size > 1 { // bf16, f32: elements of whole bytes
-		for l := range t.Lines() {
-			src := t.line(l)
-			for c := range t.Width() {
-				copy(r.line(c)[l*size:(l+1)*size], src[c*size:])
-			}
-		}
+	if bits := t.Format.Element.StoredBits(); bits%8 == 0 && t.Format.Block == (Shape{}) {
+		transposeElements(r.Codes, t.Codes, t.Lines(), t.Width(), bits/8)
+		copy(r.Scales, t.Scales)
+		copy(r.Scales32, t.Scales32)
 		return r, nil
 	}
 	// A band of codes at a time, one per byte, from the columns of t.
@@ -139,6 +136,35 @@ func (t *Tensor) Transpose() (*Tensor, error) {
 		}
 	}
 	return r, nil
+}
+
+// transposeElements sets dst, cols × rows elements of size bytes, to the transposed
+// src, a tile at a time whose both sides stay in the first-level cache.
+func transposeElements(dst, src []byte, rows, cols, size int) {
+	const tile = 32
+	for i0 := 0; i0 < rows; i0 += tile {
+		i1 := min(i0+tile, rows)
+		for j0 := 0; j0 < cols; j0 += tile {
+			for j := j0; j < min(j0+tile, cols); j++ {
+				to := dst[(j*rows+i0)*size : (j*rows+i1)*size]
+				from := src[(i0*cols+j)*size:]
+				switch size {
+				case 1:
+					for k := range to {
+						to[k] = from[k*cols]
+					}
+				case 2:
+					for k := 0; k < len(to); k += 2 {
+						binary.LittleEndian.PutUint16(to[k:], binary.LittleEndian.Uint16(from[k*cols:]))
+					}
+				default:
+					for k := 0; k < len(to); k += size {
+						copy(to[k:k+size], from[k*cols:])
+					}
+				}
+			}
+		}
+	}
 }
 
 // rowExtent returns how many rows of the source a block spans, 0 where any
