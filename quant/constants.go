@@ -91,6 +91,38 @@ func newGlobalConstants(element *format.Scalar, g global) globalConstants {
 	}
 }
 
+// bytesConstants are what kernels for codes of 8 bits under FP32 scales compute
+// with.
+type bytesConstants struct {
+	limit  float32 // largest element
+	least  float32 // smallest normal element
+	anchor float32 // of the rounding sum
+	shift  uint32  // 23 - mantissa bits
+	max    float32 // largest element, over which an amax is its factor: EncodeFirst
+	mask   uint32  // of the factor: its exponent alone, where scales are powers of two
+	one    float32
+	most   float32 // the largest float32
+	stream uint32  // 1: codes are written past the caches
+}
+
+func (q *Quantizer) bytesConstants() bytesConstants {
+	e := q.Format.Element
+	c := bytesConstants{
+		limit:  e.Max(),
+		least:  e.SmallestNormal(),
+		anchor: roundingAnchor(e),
+		shift:  uint32(mantissaBits - e.Mantissa),
+		max:    e.Max(),
+		mask:   absMask,
+		one:    1,
+		most:   maxFloat32,
+	}
+	if q.PowerOfTwo {
+		c.mask = exponentMask
+	}
+	return c
+}
+
 // encodeConstants are what an encode kernel computes codes with.
 type encodeConstants struct {
 	limit     float32 // largest element

@@ -4,6 +4,7 @@ package quant
 type fusedRun struct {
 	*run
 	kernel     fusedCall
+	group      int // blocks
 	extent     int // elements of a block
 	blockBytes int // of its codes
 	room       *fusedScratch
@@ -18,18 +19,18 @@ type fusedScratch struct {
 	plain  []byte
 }
 
-func (r *run) newFusedRun(kernel fusedCall) *fusedRun {
+func (r *run) newFusedRun(k *fusedKernel) *fusedRun {
 	extent := r.q.Format.Block.Cols
-	return &fusedRun{run: r, kernel: kernel, extent: extent, blockBytes: extent * r.q.Format.Element.StoredBits() / 8}
+	return &fusedRun{run: r, kernel: k.begin(r), group: k.group, extent: extent, blockBytes: extent * r.q.Format.Element.StoredBits() / 8}
 }
 
 // scratch makes the scratch space when it is first asked for.
 func (f *fusedRun) scratch() *fusedScratch {
 	if f.room == nil {
 		f.room = &fusedScratch{
-			src:    make([]byte, groupBlocks*f.extent*f.x.elementBytes()),
-			codes:  make([]byte, groupBlocks*f.blockBytes),
-			scales: make([]byte, groupBlocks),
+			src:    make([]byte, f.group*f.extent*f.x.elementBytes()),
+			codes:  make([]byte, f.group*f.blockBytes),
+			scales: make([]byte, f.group*len(f.t.scaleMemory(0, 1))),
 			scaled: make([]float32, f.extent),
 			plain:  make([]byte, f.extent),
 		}
@@ -52,6 +53,7 @@ func (f *fusedRun) lines(from, to int) (amax uint32) {
 			f.with.Scales(l, f.t.lineScales(l))
 		}
 	}
+	f.endStream()
 	return amax
 }
 
@@ -59,10 +61,11 @@ func (f *fusedRun) lines(from, to int) (amax uint32) {
 // tensor. The last block may be short.
 func (f *fusedRun) blocks(first int, src []byte) (amax uint32) {
 	block := f.extent * f.x.elementBytes()
-	for len(src) >= groupBlocks*block {
-		n := min(len(src)/block/groupBlocks, callGroups) * groupBlocks
+	group := f.group * block
+	for len(src) >= group {
+		n := min(len(src)/group, callBytes/group) * f.group
 		part := src[:n*block]
-		a := f.kernel(f.codes(first, n), f.t.Scales[first:first+n], part, n/groupBlocks)
+		a := f.kernel(f.codes(first, n), f.t.scaleMemory(first, n), part, n/f.group)
 		if a == flagged {
 			a = f.redo(first, part)
 		}
@@ -78,7 +81,7 @@ func (f *fusedRun) blocks(first int, src []byte) (amax uint32) {
 		return max(amax, f.redo(first, src))
 	}
 	n := ceilDiv(len(src), block)
-	copy(f.t.Scales[first:first+n], room.scales)
+	copy(f.t.scaleMemory(first, n), room.scales)
 	copy(f.codes(first, n), room.codes)
 	return max(amax, a)
 }

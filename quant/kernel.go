@@ -18,6 +18,7 @@ import (
 type fusedKernel struct {
 	tier   cpu.Tier
 	raw    bool // the source is BF16, else float32
+	group  int  // blocks
 	serves func(*Quantizer) bool
 	begin  func(*run) fusedCall
 }
@@ -27,10 +28,26 @@ type fusedKernel struct {
 type fusedCall func(codes, scales, src []byte, groups int) uint32
 
 const (
-	groupBlocks = 16 // of a fused kernel
-	callGroups  = 32 // the most of one call: what is redone where a block is flagged
+	groupBlocks = 16      // of fused kernels that compute the scales of so many at once
+	callBytes   = 1 << 16 // of the source, about, in one call: what is redone where a block is flagged
 	flagged     = 1<<32 - 1
 )
+
+// A rowsKernel encodes a row of blocks of 64·units elements by a factor each,
+// unless codes is nil, while it raises 16 maxima for each block of a row that comes
+// later to the bits of magnitudes, unless next is nil.
+type rowsKernel struct {
+	tier   cpu.Tier
+	raw    bool
+	encode func(codes, src, next []byte, units int, factors, maxima []float32, c *bytesConstants)
+}
+
+// An amaxBF16Kernel returns the bits of the largest magnitude of src, which is
+// not empty.
+type amaxBF16Kernel struct {
+	tier cpu.Tier
+	amax func(src []byte) uint32
+}
 
 // An encodeKernel sets codes[i] to that of src[i] times factors[i/extent], or
 // divided by it, one per byte, and returns the largest bits of a magnitude in
@@ -83,10 +100,23 @@ type transposeKernel struct {
 }
 
 // fused returns the first fused kernel that serves the run, or nil.
-func (r *run) fused() fusedCall {
-	for _, k := range fusedKernels {
+func (r *run) fused() *fusedKernel {
+	for i, k := range fusedKernels {
 		if k.tier <= cpu.Best() && k.raw == r.x.isRaw && k.serves(r.q) {
-			return k.begin(r)
+			return &fusedKernels[i]
+		}
+	}
+	return nil
+}
+
+// rowsKernel returns the kernel for rows or tiles under one factor each, or nil.
+func (r *run) rowsKernel() *rowsKernel {
+	if r.q.Format.Element.StoredBits() != 8 || !r.q.signMagnitude() {
+		return nil
+	}
+	for i, k := range rowsKernels {
+		if k.tier <= cpu.Best() && k.raw == r.x.isRaw {
+			return &rowsKernels[i]
 		}
 	}
 	return nil

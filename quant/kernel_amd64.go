@@ -3,21 +3,74 @@
 package quant
 
 import (
+	"unsafe"
+
 	"github.com/microscale-go/microscale/format"
 	"github.com/microscale-go/microscale/internal/cpu"
 )
 
 var fusedKernels = []fusedKernel{
-	{cpu.AVX512, false, exponentBlocks(8, false), beginExponent(fuse8)},
-	{cpu.AVX512, false, exponentBlocks(6, false), beginExponent(fuse6)},
-	{cpu.AVX512, false, exponentBlocks(4, false), beginExponent(fuse4)},
-	{cpu.AVX512, false, exponentBlocks(8, true), beginExponent(fuseInt8)},
-	{cpu.AVX512, false, globalBlocks, beginGlobal(fuseGlobal4)},
-	{cpu.AVX512, true, exponentBlocks(8, false), beginExponent(fuse8BF16)},
-	{cpu.AVX512, true, exponentBlocks(6, false), beginExponent(fuse6BF16)},
-	{cpu.AVX512, true, exponentBlocks(4, false), beginExponent(fuse4BF16)},
-	{cpu.AVX512, true, exponentBlocks(8, true), beginExponent(fuseInt8BF16)},
-	{cpu.AVX512, true, globalBlocks, beginGlobal(fuseGlobal4BF16)},
+	{cpu.AVX512, false, groupBlocks, exponentBlocks(8, false), beginExponent(fuse8, fuse8Stream)},
+	{cpu.AVX512, false, groupBlocks, exponentBlocks(6, false), beginExponent(fuse6, fuse6)},
+	{cpu.AVX512, false, groupBlocks, exponentBlocks(4, false), beginExponent(fuse4, fuse4Stream)},
+	{cpu.AVX512, false, groupBlocks, exponentBlocks(8, true), beginExponent(fuseInt8, fuseInt8Stream)},
+	{cpu.AVX512, false, groupBlocks, globalBlocks, beginGlobal(fuseGlobal4, fuseGlobal4Stream)},
+	{cpu.AVX512, true, groupBlocks, exponentBlocks(8, false), beginExponent(fuse8BF16, fuse8BF16Stream)},
+	{cpu.AVX512, true, groupBlocks, exponentBlocks(6, false), beginExponent(fuse6BF16, fuse6BF16)},
+	{cpu.AVX512, true, groupBlocks, exponentBlocks(4, false), beginExponent(fuse4BF16, fuse4BF16Stream)},
+	{cpu.AVX512, true, groupBlocks, exponentBlocks(8, true), beginExponent(fuseInt8BF16, fuseInt8BF16Stream)},
+	{cpu.AVX512, true, groupBlocks, globalBlocks, beginGlobal(fuseGlobal4BF16, fuseGlobal4BF16Stream)},
+	{cpu.AVX512, false, 1, bytes128, beginBytes(blocks128)},
+	{cpu.AVX512, true, 1, bytes128, beginBytes(blocks128BF16)},
+}
+
+// bytes128 says that a kernel serves blocks of 128 elements of 8 bits under FP32
+// scales, as Transformer Engine computes them.
+func bytes128(q *Quantizer) bool {
+	f := q.Format
+	return f.Scale == format.F32 && f.Block == Shape{1, 128} && f.Element.StoredBits() == 8 &&
+		q.Arithmetic == EncodeFirst && q.signMagnitude()
+}
+
+func beginBytes(kernel func(codes, scales, src *byte, blocks int, c *bytesConstants) uint64) func(*run) fusedCall {
+	return func(r *run) fusedCall {
+		plain := r.q.bytesConstants()
+		stream := plain
+		stream.stream = 1
+		return func(codes, scales, src []byte, blocks int) uint32 {
+			c := &plain
+			if r.streamsTo(codes) {
+				c = &stream
+			}
+			a := kernel(&codes[0], &scales[0], &src[0], blocks, c)
+			if a >= exponentMask {
+				return flagged
+			}
+			return uint32(a)
+		}
+	}
+}
+
+var rowsKernels = []rowsKernel{
+	{cpu.AVX512, false, rowsBy(rows)},
+	{cpu.AVX512, true, rowsBy(rowsBF16)},
+}
+
+func rowsBy(kernel func(codes, src, next *byte, blocks, units int, factors, maxima *float32, c *bytesConstants)) func(codes, src, next []byte, units int, factors, maxima []float32, c *bytesConstants) {
+	return func(codes, src, next []byte, units int, factors, maxima []float32, c *bytesConstants) {
+		kernel(unsafe.SliceData(codes), unsafe.SliceData(src), unsafe.SliceData(next), len(factors), units, &factors[0], &maxima[0], c)
+	}
+}
+
+var amaxBF16Kernels = []amaxBF16Kernel{
+	{cpu.AVX512, func(src []byte) uint32 { return uint32(amaxBF16(&src[0], len(src)/2)) }},
+}
+
+// endStream is called by the last of those who wrote past the caches.
+func (r *run) endStream() {
+	if r.stream {
+		fence()
+	}
 }
 
 // globalBlocks says that a kernel serves blocks of 16 elements of 4 bits under
@@ -43,19 +96,27 @@ func exponentBlocks(bits int, integer bool) func(*Quantizer) bool {
 	}
 }
 
-func beginExponent(kernel func(codes, scales, src *byte, groups int, c *exponentConstants) uint64) func(*run) fusedCall {
+// beginExponent and beginGlobal take a kernel, and the one that writes codes past
+// the caches.
+func beginExponent(kernel, stream func(codes, scales, src *byte, groups int, c *exponentConstants) uint64) func(*run) fusedCall {
 	return func(r *run) fusedCall {
 		c := r.q.exponentConstants()
 		return func(codes, scales, src []byte, groups int) uint32 {
+			if r.streamsTo(codes) {
+				return uint32(stream(&codes[0], &scales[0], &src[0], groups, &c))
+			}
 			return uint32(kernel(&codes[0], &scales[0], &src[0], groups, &c))
 		}
 	}
 }
 
-func beginGlobal(kernel func(codes, scales, src *byte, groups int, c *globalConstants) uint64) func(*run) fusedCall {
+func beginGlobal(kernel, stream func(codes, scales, src *byte, groups int, c *globalConstants) uint64) func(*run) fusedCall {
 	return func(r *run) fusedCall {
 		c := newGlobalConstants(r.q.Format.Element, r.global)
 		return func(codes, scales, src []byte, groups int) uint32 {
+			if r.streamsTo(codes) {
+				return uint32(stream(&codes[0], &scales[0], &src[0], groups, &c))
+			}
 			return uint32(kernel(&codes[0], &scales[0], &src[0], groups, &c))
 		}
 	}

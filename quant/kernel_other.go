@@ -11,4 +11,8 @@ var (
 	columnKernels    []columnKernel
 	transposeKernels []transposeKernel
 	decodeKernels    []decodeKernel
+	rowsKernels      []rowsKernel
+	amaxBF16Kernels  []amaxBF16Kernel
 )
+
+func (r *run) endStream() {}

@@ -62,6 +62,9 @@ func kernelQuantizers() []Quantizer {
 			for a := range Arithmetic(len(arithmetics)) {
 				list = append(list, Quantizer{Format: f, Arithmetic: a})
 			}
+			if f.Scale == format.F32 {
+				list = append(list, Quantizer{Format: f, PowerOfTwo: true}, Quantizer{Format: f, NonFinite: Poison})
+			}
 		}
 	}
 	odd := MXFP4
@@ -70,8 +73,8 @@ func kernelQuantizers() []Quantizer {
 }
 
 func quantizerName(q Quantizer) string {
-	return fmt.Sprintf("format=%s/rule=%s/exact=%v/even=%d/arithmetic=%d/nonfinite=%d/nan=%d/zero=%d",
-		q.Format, q.Rule, q.ExactRatio, q.EvenMantissa, q.Arithmetic, q.NonFinite, q.ElementNaN, q.NegativeZero)
+	return fmt.Sprintf("format=%s/rule=%s/exact=%v/even=%d/arithmetic=%d/pow2=%v/nonfinite=%d/nan=%d/zero=%d",
+		q.Format, q.Rule, q.ExactRatio, q.EvenMantissa, q.Arithmetic, q.PowerOfTwo, q.NonFinite, q.ElementNaN, q.NegativeZero)
 }
 
 // edgeBlocks fills x with runs of 16 values of one kind each: like sizes, all
@@ -203,6 +206,44 @@ func TestKernelsBF16(t *testing.T) {
 			})
 		}
 	})
+}
+
+// TestKernelsLarge: sources whose codes go past the caches, and that are wider
+// than what is quantized at a time.
+func TestKernelsLarge(t *testing.T) {
+	const rows, cols = 260, 8320
+	r := rand.New(rand.NewPCG(13, 14))
+	x := tensor.New(rows, cols)
+	edgeBlocks(x.Data, r, false)
+	x.Set(3, 700, float32(math.Inf(1)))
+	x.Set(200, 8200, float32(math.NaN()))
+	raw := make([]byte, 2*len(x.Data))
+	for i, v := range x.Data {
+		binary.LittleEndian.PutUint16(raw[2*i:], uint16(math.Float32bits(v)>>16))
+	}
+	xs := tensor.OfBF16(rows, cols, raw)
+	if len(raw) < streamBytes || 4*cols*FP8Block.Block.Rows <= tileBytes/2 {
+		t.Fatal("the matrix is too small")
+	}
+	for _, f := range []Format{MXFP8, MXFP4, MXINT8, NVFP4, FP8Vec128, FP8Row, FP8Block, FP8Tensor} {
+		q := Quantizer{Format: f}
+		var want, wantRaw *Tensor
+		plainly(t, func() {
+			want, _ = q.Rowwise(x, With{})
+			wantRaw, _ = q.RowwiseBF16(xs, With{})
+		})
+		eachKernel(t, func(t *testing.T) {
+			got, err := q.Rowwise(x, With{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			sameTensor(t, got, want)
+			if got, err = q.RowwiseBF16(xs, With{}); err != nil {
+				t.Fatal(err)
+			}
+			sameTensor(t, got, wantRaw)
+		})
+	}
 }
 
 // TestInto: a tensor of another format, direction or shape is not filled.
@@ -415,7 +456,7 @@ func guardedFloats(t *testing.T, values []float32, side guard.Side) []float32 {
 // TestKernelsStayInside: neither the source nor the result is touched outside,
 // whatever the length of a line and wherever it begins.
 func TestKernelsStayInside(t *testing.T) {
-	formats := []Format{MXFP8, MXFP6E2M3, MXFP4, MXINT8, NVFP4, FP8Tensor, FP8Row, FP8Vec128, MXFP8x32}
+	formats := []Format{MXFP8, MXFP6E2M3, MXFP4, MXINT8, NVFP4, FP8Tensor, FP8Row, FP8Vec128, FP8Block, MXFP8x32}
 	eachKernel(t, func(t *testing.T) {
 		r := rand.New(rand.NewPCG(7, 8))
 		for _, f := range formats {

@@ -34,7 +34,7 @@ func (q Quantizer) quantize(x source, d Direction, with With) (*Tensor, error) {
 		return t, nil
 	}
 
-	run := run{q: &q, t: t, x: x, with: with}
+	run := run{q: &q, t: t, x: x, with: with, stream: rows*cols*x.elementBytes() >= streamBytes}
 	if q.Format.NeedsAmax() {
 		if with.Amax != nil {
 			t.Amax = *with.Amax
@@ -84,6 +84,10 @@ func (w With) tensor(f Format, d Direction, rows, cols int) (*Tensor, error) {
 // grainElements is the least work handed to a goroutine at a time.
 const grainElements = 1 << 14
 
+// streamBytes is the least source whose codes are written past the caches: these
+// do not keep both until somebody asks for the codes.
+const streamBytes = 4 << 20
+
 // run is one quantization: what its bands share.
 type run struct {
 	q      *Quantizer
@@ -92,6 +96,7 @@ type run struct {
 	with   With
 	global global
 	whole  blockFactor // of a format with one scale per tensor
+	stream bool        // codes are written past the caches
 }
 
 // A blockFactor is what the elements of a block are encoded with.
@@ -136,6 +141,14 @@ func (r *run) band() int {
 func (r *run) bands(from, to, band int) (amax uint32) {
 	if kernel := r.fused(); kernel != nil {
 		return r.newFusedRun(kernel).lines(from, to)
+	}
+	if kernel := r.rowsKernel(); kernel != nil && r.x.cols() >= rowsUnit {
+		switch extent := r.q.Format.Block; {
+		case r.t.scaleCols() == 1 && extent.Rows <= 1 || r.q.Format.PerTensor():
+			return r.newRowsRun(kernel).lines(from, to)
+		case band > 1 && extent.Cols%rowsUnit == 0 && extent.Cols > 0 && r.q.Format.Scale == format.F32:
+			return r.newRowsRun(kernel).bands(from, to, band)
+		}
 	}
 	width := r.t.storedWidth()
 	codes, scaled := make([]byte, width), make([]float32, width)

@@ -133,9 +133,12 @@ func (s source) amax(threads int) float32 {
 	var seen atomic.Uint32
 	parallel.For(s.rows(), max(1, grainElements/max(1, s.cols())), threads, func(from, to int) {
 		var amax uint32
-		room := s.room()
 		for i := from; i < to; i++ {
-			a, _ := amaxBits(s.row(i, room))
+			row := s.bytes(i, i+1)
+			a := s.maxBits(row)
+			if a > exponentMask {
+				a, _ = amaxBits(s.values(row))
+			}
 			amax = max(amax, a)
 		}
 		atomicMax(&seen, amax)
@@ -146,9 +149,8 @@ func (s source) amax(threads int) float32 {
 // hasNaN reports whether an element is NaN.
 func (s source) hasNaN() bool {
 	s.columns = false
-	room := s.room()
 	for l := range s.rows() {
-		if _, found := amaxBits(s.row(l, room)); found {
+		if s.maxBits(s.bytes(l, l+1)) > exponentMask {
 			return true
 		}
 	}

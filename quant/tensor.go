@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"unsafe"
 
 	"github.com/microscale-go/microscale/format"
 )
@@ -126,6 +127,15 @@ func (t *Tensor) LineScales(dst []float32, l int) {
 	for i := range dst {
 		dst[i] = 1
 	}
+}
+
+// scaleMemory returns the memory of n scales from the first on.
+func (t *Tensor) scaleMemory(first, n int) []byte {
+	if t.Scales32 == nil {
+		return t.Scales[first : first+n]
+	}
+	s := t.Scales32[first : first+n]
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(s))), 4*n)
 }
 
 // Scale returns the decode scale of the element at position c of line l: block

@@ -10,6 +10,7 @@ type fused struct {
 	packing packing // of the codes
 	integer bool    // INT8 elements
 	global  bool    // E4M3 scales under a global one, 16 elements to a block; else E8M0 and 32
+	stream  bool    // codes are written past the caches, to multiples of 32 bytes
 	c       constants
 	tables  fusedTables
 
@@ -25,11 +26,20 @@ var (
 )
 
 const (
-	lead     = 0.85 // how far the scales of a group run ahead of the codes of the one before
-	prefetch = 6144 // bytes of the source ahead of the codes
+	lead = 0.85 // how far the scales of a group run ahead of the codes of the one before
 	// codesAhead is how far ahead room for codes is fetched, in bytes.
 	codesAhead = 1024
 )
+
+// A fetch is how the source is asked for: into which cache, and how many bytes
+// ahead of the codes.
+type fetch struct {
+	instruction string
+	ahead       int
+}
+
+// fetches has what was fastest by bits of a source element.
+var fetches = map[int]fetch{32: {"PREFETCHT1", 8192}, 16: {"PREFETCHT0", 6144}}
 
 // Registers that hold constants all along. Z0 to Z7 serve the amaxes and scales,
 // Z8 to Z19 the codes.
@@ -97,8 +107,16 @@ func quantFused() *File {
 		{"fuseInt8", packings[8], true, false},
 		{"fuseGlobal4", packings[4], false, true},
 	} {
-		quantFusedFrom(f, tables, v.name, fused{source: 32, packing: v.packing, integer: v.integer, global: v.global})
-		quantFusedFrom(f, tables, v.name+"BF16", fused{source: 16, packing: v.packing, integer: v.integer, global: v.global})
+		k := fused{packing: v.packing, integer: v.integer, global: v.global}
+		for _, k.source = range []int{32, 16} {
+			name := v.name + map[int]string{16: "BF16"}[k.source]
+			quantFusedFrom(f, tables, name, k)
+			if k.packing.bits != 6 { // whose codes do not fill lines as they come
+				k.stream = true
+				quantFusedFrom(f, tables, name+"Stream", k)
+				k.stream = false
+			}
+		}
 	}
 	return f
 }
@@ -110,9 +128,13 @@ func quantFusedFrom(f *File, tables fusedTables, name string, k fused) {
 	if k.global {
 		kind, names = "globalConstants", globalNames
 	}
+	how := ""
+	if k.stream {
+		how = "\nCodes are written past the caches, to a multiple of 32."
+	}
 	k.Func = f.Func(name, fmt.Sprintf(`%s quantizes groups of 16 blocks, at least one, from %s to codes of
 %d bits, and returns the bits of the largest magnitude; all ones where a block
-must be redone by the plain form.`, name, map[int]string{32: "float32", 16: "BF16"}[k.source], k.packing.bits),
+must be redone by the plain form.`, name, map[int]string{32: "float32", 16: "BF16"}[k.source], k.packing.bits)+how,
 		"codes, scales, src *byte, groups int, c *"+kind+") (amax uint64")
 	k.c = constants{names: names}
 	k.emit()
@@ -345,23 +367,28 @@ func (k *fused) globalFactors() sequence {
 // codes encodes a group with the factors of the read buffer.
 func (k *fused) codes(ahead bool) sequence {
 	var s sequence
+	source := fetches[k.source]
 	units := 16 * k.block() / 32
 	unit := func(u, register int) Vec {
 		if ahead {
 			for o := 0; o < 32*k.source/8; o += 64 {
-				s.I("PREFETCHT0", k.src.At(u*32*k.source/8+o+prefetch))
+				s.I(source.instruction, k.src.At(u*32*k.source/8+o+source.ahead))
 			}
 		}
 		return k.unit(&s, u, register)
 	}
-	if ahead {
+	store := "VMOVDQU"
+	if k.stream {
+		store = "VMOVNTDQ"
+	}
+	if ahead && !k.stream {
 		for o := 0; o < k.packing.bytes(16*k.block()); o += 64 {
 			s.I("PREFETCHT0", k.dst.At(o+codesAhead))
 		}
 	}
 	if k.packing.bits == 8 {
 		for u := range units {
-			s.I("VMOVDQU", unit(u, 8+u%2*6).Y(), k.dst.At(32*u))
+			s.I(store, unit(u, 8+u%2*6).Y(), k.dst.At(32*u))
 		}
 	} else {
 		for u := 0; u < units; u += 2 {
@@ -370,7 +397,8 @@ func (k *fused) codes(ahead bool) sequence {
 			s.I("VPMADDUBSW", zJoin, a, a)
 			at := k.dst.At(k.packing.bytes(32 * u))
 			if k.packing.bits == 4 {
-				s.I("VPMOVWB", a, at)
+				s.I("VPMOVWB", a, a.Y())
+				s.I(store, a.Y(), at)
 				continue
 			}
 			s.I("VPMADDWD", zJoin2, a, a)
