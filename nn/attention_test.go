@@ -1,0 +1,235 @@
+package nn
+
+import (
+	"bytes"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/microscale-go/microscale/quant"
+	"github.com/microscale-go/microscale/tensor"
+)
+
+// attention is a module and its input, rounded to BF16.
+func attention(t testing.TB, batch, length int) (*Attention, tensor.Dense, tensor.Dense) {
+	t.Helper()
+	r := rand.New(rand.NewPCG(2, 1))
+	a := &Attention{Name: "attention", Heads: 4, KVHeads: 2, HeadDim: 32, Rotary: NewRotary(32, length, 10000)}
+	x, dy := randomDense(r, batch*length, a.Width()), randomDense(r, batch*length, 4*32)
+	scopeOf(t, "bf16").Round(x)
+	scopeOf(t, "bf16").Round(dy)
+	return a, x, dy
+}
+
+// pass returns output and gradient of one forward and backward pass.
+func pass(t testing.TB, s *Scope, a *Attention, x, dy tensor.Dense, batch int) (y, dx tensor.Dense) {
+	t.Helper()
+	y, saved, err := a.Forward(s, x.Clone(), batch)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return y, dense(t)(a.Backward(s, saved, dy))
+}
+
+// TestAttentionThreads: the same bits on any number of threads.
+func TestAttentionThreads(t *testing.T) {
+	a, x, dy := attention(t, 3, 160)
+	for _, name := range []string{"f32", "bf16", "tensorwise", "delayed", "mxfp8", "nvfp4"} {
+		var y1, dx1 tensor.Dense
+		for _, threads := range []int{1, 2, 5} {
+			s := scopeOf(t, name)
+			s.Recipe.Attention.DotProduct = s.Recipe.Input.Rowwise.Format.Scaled()
+			s.Threads = threads
+			y, dx := pass(t, s, a, x, dy, 3)
+			if threads == 1 {
+				y1, dx1 = y, dx
+			} else if !slices.Equal(y.Data, y1.Data) || !slices.Equal(dx.Data, dx1.Data) {
+				t.Errorf("%s: other bits on %d threads", name, threads)
+			}
+		}
+	}
+}
+
+// TestAttentionQuantized: with DotProduct every operand is of the recipe's format
+// and has the bits that quant gives its source, with one scale for all heads, and
+// without it every operand is BF16; there are two products forward, and one for P
+// again and four backward.
+func TestAttentionQuantized(t *testing.T) {
+	const batch, length = 2, 64
+	a, x, dy := attention(t, batch, length)
+	exactY, exactDx := pass(t, f32Scope(t), a, x, dy, batch)
+	for _, tc := range []struct {
+		recipe    string
+		tolerance float64 // of the root mean square error over that of the values
+	}{{"bf16", 0.01}, {"tensorwise", 0.1}, {"mxfp8", 0.1}, {"mxfp6", 0.15}, {"mxfp4", 0.4}} {
+		s := scopeOf(t, tc.recipe)
+		s.Recipe.Attention.DotProduct = tc.recipe != "bf16"
+		products, observed := 0, 0
+		amaxes := map[Operand]map[float32]bool{}
+		s.Products = func(p Product) {
+			products++
+			for _, operand := range []*quant.Tensor{p.A, p.B} {
+				if want := s.Recipe.Input.Rowwise.Format.Scaled(); operand.Format.Scaled() != want {
+					t.Errorf("%s: an operand is %s", tc.recipe, operand.Format)
+				}
+			}
+		}
+		s.Observe = func(o Observation) {
+			observed++
+			q := s.Recipe.Input.Rowwise
+			if o.Operand == GradOutput || o.Operand == GradProbability {
+				q = s.Recipe.Grad.Rowwise
+			}
+			q.Rounding, q.Hadamard = 0, false
+			if amaxes[o.Operand] == nil {
+				amaxes[o.Operand] = map[float32]bool{}
+			}
+			amaxes[o.Operand][o.Quantized.Amax] = true
+			with := quant.With{Amax: &o.Quantized.Amax}
+			want, err := q.Rowwise(o.Source, with)
+			if o.Direction == quant.Columnwise {
+				want, err = q.Columnwise(o.Source, with)
+			}
+			if err != nil || !bytes.Equal(want.Codes, o.Quantized.Codes) || !bytes.Equal(want.ScaleBytes(), o.Quantized.ScaleBytes()) {
+				t.Errorf("%s: %s %s is not what quant makes of it: %v", tc.recipe, o.Direction, o.Operand, err)
+			}
+		}
+		y, dx := pass(t, s, a, x, dy, batch)
+		if want := batch * a.KVHeads * (2 + 5); products != want {
+			t.Errorf("%s: %d products, not %d", tc.recipe, products, want)
+		}
+		if want := 2 * products; tc.recipe != "bf16" && observed != want {
+			t.Errorf("%s: %d operands are observed, not %d", tc.recipe, observed, want)
+		}
+		if s.Recipe.Input.Rowwise.Format.PerTensor() {
+			for _, o := range []Operand{Query, Key, Value, Probability, GradOutput} {
+				if len(amaxes[o]) != 1 {
+					t.Errorf("%s: the %s has %d scales", tc.recipe, o, len(amaxes[o]))
+				}
+			}
+			if !amaxes[Probability][1] {
+				t.Errorf("%s: the amax of probabilities is not 1", tc.recipe)
+			}
+		}
+		for what, pair := range map[string][2]tensor.Dense{"output": {y, exactY}, "gradient": {dx, exactDx}} {
+			if e := relativeError(pair[0].Data, pair[1].Data); !(e > 0 && e < tc.tolerance) {
+				t.Errorf("%s: the error of the %s is %.4f", tc.recipe, what, e)
+			}
+		}
+	}
+}
+
+func relativeError(got, want []float32) float64 {
+	e, sum := 0.0, 0.0
+	for i, v := range want {
+		e += (float64(got[i]) - float64(v)) * (float64(got[i]) - float64(v))
+		sum += float64(v) * float64(v)
+	}
+	return math.Sqrt(e / sum)
+}
+
+// TestAttentionDelayed: scales come from the step before, those of a recomputation
+// from the pass that it repeats, and state carries over.
+func TestAttentionDelayed(t *testing.T) {
+	a, x, dy := attention(t, 1, 32)
+	s := scopeOf(t, "delayed")
+	s.Recipe.Attention.DotProduct = true
+	first, _ := pass(t, s, a, x, dy, 1) // with scales of 1
+	a.EndForward(s)
+	a.EndBackward(s)
+	state := a.State()
+	if len(state) == 0 {
+		t.Fatal("no state")
+	}
+	scales := map[Operand]float32{}
+	s.Observe = func(o Observation) { scales[o.Operand] = o.Quantized.Scales32[0] }
+	second, _ := pass(t, s, a, x, dy, 1)
+	if slices.Equal(first.Data, second.Data) {
+		t.Error("the second step has the scales of the first")
+	}
+	if want := 1 / (s.Recipe.Input.Rowwise.Format.Element.Max() / 1); scales[Probability] != want {
+		t.Errorf("the scale of probabilities is %g, not %g", scales[Probability], want)
+	}
+	for o := Query; o <= GradProbability; o++ {
+		if scales[o] == 1 || scales[o] == 0 {
+			t.Errorf("the scale of the %s is %g", o, scales[o])
+		}
+	}
+	a.EndForward(s)
+	a.EndBackward(s)
+
+	b, _, _ := attention(t, 1, 32)
+	if err := b.SetState(state); err != nil {
+		t.Fatal(err)
+	}
+	s.Observe = nil
+	if again, _ := pass(t, s, b, x, dy, 1); !slices.Equal(again.Data, second.Data) {
+		t.Error("a module with the state of another computes something else")
+	}
+	if err := b.SetState(state[1:]); err == nil {
+		t.Error("a state that is too short is taken")
+	}
+}
+
+// TestAttentionMultiHead: the output has the values of its codes.
+func TestAttentionMultiHead(t *testing.T) {
+	a, x, _ := attention(t, 1, 32)
+	s := scopeOf(t, "tensorwise")
+	s.Inference = true
+	s.Recipe.Attention.DotProduct, s.Recipe.Attention.MultiHead = true, true
+	y, _, err := a.Forward(s, x, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	magnitudes := map[float64]bool{}
+	for _, v := range y.Data {
+		magnitudes[math.Abs(float64(v))] = true
+	}
+	if n := len(magnitudes); n < 50 || n > 127 {
+		t.Errorf("the output has %d magnitudes, where E4M3 with one scale has 127", n)
+	}
+}
+
+// TestKeep: what is kept takes fewer bytes when quantized, and the gradient stays
+// near.
+func TestKeep(t *testing.T) {
+	a, x, dy := attention(t, 2, 64)
+	s := scopeOf(t, "bf16")
+	_, saved, err := a.Forward(s, x.Clone(), 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	plain := saved.Bytes()
+	want := dense(t)(a.Backward(s, saved, dy))
+	s.Keep = quant.Quantizer{Format: quant.MXFP8}
+	if _, saved, err = a.Forward(s, x.Clone(), 2); err != nil {
+		t.Fatal(err)
+	}
+	if plain != 2*len(x.Data) || saved.Bytes() != len(x.Data)*33/32 {
+		t.Errorf("%d and %d bytes are kept of %d elements", plain, saved.Bytes(), len(x.Data))
+	}
+	if e := relativeError(dense(t)(a.Backward(s, saved, dy)).Data, want.Data); !(e > 0 && e < 0.1) {
+		t.Errorf("the error of the gradient is %g", e)
+	}
+}
+
+// TestAttentionShapes: what does not fit is an error.
+func TestAttentionShapes(t *testing.T) {
+	a, x, dy := attention(t, 1, 32)
+	s := scopeOf(t, "bf16")
+	for name, f := range map[string]func() error{
+		"width":     func() error { _, _, err := a.Forward(s, dy.Clone(), 1); return err },
+		"batch":     func() error { _, _, err := a.Forward(s, x.Clone(), 3); return err },
+		"positions": func() error { _, _, err := a.Forward(s, tensor.New(33, x.Cols), 1); return err },
+		"gradient": func() error {
+			_, saved, _ := a.Forward(s, x.Clone(), 1)
+			_, err := a.Backward(s, saved, x)
+			return err
+		},
+	} {
+		if f() == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}
