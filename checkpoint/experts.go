@@ -95,6 +95,9 @@ func (w *Weight) Transposed() bool { return w.view == nil && w.experts != nil &&
 // is known here.
 func (w *Weight) ExpertsKnown() bool { return w.experts != nil }
 
+// ExpertsBiased reports whether the experts that the weight holds have biases.
+func (w *Weight) ExpertsBiased() bool { return w.experts != nil && w.experts.biased }
+
 // DenseSpec returns the tensor that holds the weight's values in a dtype.
 func (w *Weight) DenseSpec(dtype safetensors.Dtype) safetensors.Spec {
 	shape := w.Shape

@@ -107,6 +107,7 @@ func PlanQuantize(source *checkpoint.Model, o QuantizeOptions) (*Plan, error) {
 	if err := o.Selection.matched(source); err != nil {
 		return nil, err
 	}
+	o.Selection.layers = source.Source.Integer("num_hidden_layers")
 	p := &Plan{Source: source, Convention: c, Format: f, Quantizer: o.Quantizer, Ignore: []string{}}
 	for _, w := range source.Weights {
 		for _, part := range p.parts(w, o.Selection) {
@@ -136,7 +137,7 @@ func PlanQuantize(source *checkpoint.Model, o QuantizeOptions) (*Plan, error) {
 // holds all of a layer, and the convention stores each by itself.
 func (p *Plan) parts(w *checkpoint.Weight, s Selection) []*checkpoint.Weight {
 	whole := []*checkpoint.Weight{w}
-	if s.reason(w, p.Format, p.Convention) == "" || !p.Convention.LinearOnly() {
+	if s.reason(w, p.Format, p.Convention) == "" || !p.Convention.LinearOnly() || matches(s.Exclude, w.Name) {
 		return whole
 	}
 	split := w.Split()

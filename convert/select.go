@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strconv"
 
 	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/quant"
@@ -17,25 +18,37 @@ var left = []struct {
 	other  bool // the module is none of class Linear
 	name   *regexp.Regexp
 }{
+	{"bias", true, regexp.MustCompile(`bias$`)}, // of all experts of a layer
 	{"norm", true, regexp.MustCompile(`norm|(^|\.)ln_`)},
+	{"vision or audio", false, regexp.MustCompile(`vision|visual|(^|\.)(audio|image|img|speech)_|audio_tower|multi_modal_projector|mm_projector|patch_merger`)},
+	{"multi-token prediction", false, regexp.MustCompile(`(^|\.)mtp\.|nextn|(^|\.)eh_proj\.`)},
 	{"embedding", true, regexp.MustCompile(`embed|(^|[._])emb\.|(^|\.)w[tp]e\.|(^|\.)shared\.weight$|relative_attention_bias`)},
-	{"output head", false, regexp.MustCompile(`(^|\.)(lm_head|head|classifier|score|cls|qa_outputs)\.|^output\.`)},
+	{"output head", false, regexp.MustCompile(`(^|\.)(lm_head|head|classifier|score|cls|qa_outputs|output_layer|proj_out)\.|^output\.`)},
 	{"router", false, regexp.MustCompile(`router|(^|\.)gate\.weight$|shared_expert_gate`)},
 	{"transposed, as GPT-2 has it", true, regexp.MustCompile(`(^|\.)c_(attn|proj|fc)\.`)},
 	{"convolution", true, regexp.MustCompile(`(^|\.)conv|conv1d`)},
-	{"vision or audio", false, regexp.MustCompile(`vision|visual|audio_tower|multi_modal_projector|mm_projector`)},
-	{"multi-token prediction", false, regexp.MustCompile(`(^|\.)mtp\.|nextn|(^|\.)eh_proj\.`)},
+	{"decay of linear attention", false, regexp.MustCompile(`(^|\.)linear_attn\.in_proj_(a|b|ba)\.`)},
+	{"indexer of sparse attention", false, regexp.MustCompile(`(^|\.)indexer\.`)},
+	{"side path of Gemma 3n", false, regexp.MustCompile(`(^|\.)(altup|laurel|per_layer_(model_projection|input_gate|projection))`)},
 }
+
+// hiddenLayer finds the number of a layer of the language model. Those from
+// num_hidden_layers on predict further tokens (DeepSeek-V3's model.layers.61).
+var hiddenLayer = regexp.MustCompile(`^(?:model\.|language_model\.)*layers\.(\d+)\.`)
 
 // Selection says which weights are quantized, beyond what shape and dtype allow.
 type Selection struct {
 	Include []*regexp.Regexp // quantize a match even where it stays as it is by default
 	Exclude []*regexp.Regexp // never quantize a match; wins over Include
+
+	layers int64 // of the language model, those that predict further tokens aside; 0: not known
 }
 
 // reason returns why a weight is not quantized, or "" where it is.
 func (s Selection) reason(w *checkpoint.Weight, f quant.Format, c *checkpoint.Convention) string {
 	switch {
+	case w.ExpertsKnown() && w.ExpertsBiased() && c.LinearOnly():
+		return fmt.Sprintf("fused experts with biases: %s holds single experts without", c)
 	case len(w.Shape) == 3 && w.ExpertsKnown(): // the convention says whether it holds them
 	case len(w.Shape) == 3 && checkpoint.IsFused(w.Name):
 		return "fused experts, whose layout is not known for this model type"
@@ -56,6 +69,11 @@ func (s Selection) reason(w *checkpoint.Weight, f quant.Format, c *checkpoint.Co
 			return l.reason
 		case l.other && c.LinearOnly():
 			return fmt.Sprintf("%s: %s holds linear modules only", l.reason, c)
+		}
+	}
+	if found := hiddenLayer.FindStringSubmatch(w.Name); found != nil && s.layers > 0 && !included {
+		if n, err := strconv.ParseInt(found[1], 10, 64); err == nil && n >= s.layers {
+			return "multi-token prediction"
 		}
 	}
 	return c.Refuses(f, w.Name, w.Shape)
@@ -86,7 +104,8 @@ func (s Selection) matched(m *checkpoint.Model) error {
 		patterns []*regexp.Regexp
 	}{{"include", s.Include}, {"exclude", s.Exclude}} {
 		for _, p := range list.patterns {
-			if !slices.ContainsFunc(m.Weights, func(w *checkpoint.Weight) bool { return p.MatchString(w.Name) }) {
+			named := func(w *checkpoint.Weight) bool { return p.MatchString(w.Name) }
+			if !slices.ContainsFunc(m.Weights, func(w *checkpoint.Weight) bool { return named(w) || slices.ContainsFunc(w.Split(), named) }) {
 				return fmt.Errorf("--%s '%s' matches no weight of %s: microscale inspect lists their names", list.flag, p, m.Source.Path)
 			}
 		}

@@ -16,6 +16,7 @@ var fused = [][]string{
 	{"wq_a", "wkv_a_with_mqa"},
 	{"gate_proj", "up_proj"},
 	{"w1", "w3"},
+	{"in_proj_qkv", "in_proj_z"},
 }
 
 // siblingGroup returns a name that the weights of one fused matrix share: the

@@ -49,7 +49,9 @@ type Options struct {
 func Compare(ctx context.Context, src, dst *checkpoint.Model, o Options) (*Report, error) {
 	r := &Report{Problems: slices.Clone(dst.Problems)}
 	var pairs []pair
-	for _, want := range src.Weights {
+	known := map[string]bool{}
+	for _, want := range counterparts(src, dst) {
+		known[want.Name] = true
 		got, ok := dst.Lookup(want.Name)
 		switch {
 		case !ok && !mentioned(dst.Problems, want.Name):
@@ -61,7 +63,7 @@ func Compare(ctx context.Context, src, dst *checkpoint.Model, o Options) (*Repor
 		}
 	}
 	for _, got := range dst.Weights {
-		if _, ok := src.Lookup(got.Name); !ok && !mentioned(dst.Problems, got.Name) {
+		if _, scale := checkpoint.CacheOwner(got.Name); !known[got.Name] && !scale && !mentioned(dst.Problems, got.Name) {
 			r.fault(got.Name, "the source has no such tensor")
 		}
 	}
@@ -69,6 +71,22 @@ func Compare(ctx context.Context, src, dst *checkpoint.Model, o Options) (*Repor
 		return nil, err
 	}
 	return r, nil
+}
+
+// counterparts returns the weights of the source as the other checkpoint has them:
+// experts of one tensor, where it has each by itself, are split.
+func counterparts(src, dst *checkpoint.Model) []*checkpoint.Weight {
+	var all []*checkpoint.Weight
+	for _, w := range src.Weights {
+		split := w.Split()
+		if _, whole := dst.Lookup(w.Name); whole || split == nil {
+			split = []*checkpoint.Weight{w}
+		} else if _, ok := dst.Lookup(split[0].Name); !ok {
+			split = []*checkpoint.Weight{w}
+		}
+		all = append(all, split...)
+	}
+	return all
 }
 
 // mentioned reports whether a problem is known of the tensor.
