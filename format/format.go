@@ -52,8 +52,9 @@ type Scalar struct {
 	NoZero   bool     // E = 0 is a normal power of two (E8M0)
 	Integer  bool     // two's complement instead of sign and magnitude
 
-	decoded []float32 // value of each code, for formats of at most 8 bits
-	narrow  *narrow   // constants of EncodeSlice, for the same formats
+	decoded []float32  // value of each code, for formats of at most 8 bits
+	narrow  *narrow    // constants of EncodeSlice, for the same formats
+	draws   *[256]draw // constants of EncodeSliceStochastic
 }
 
 // The table of scalar formats.
@@ -89,7 +90,7 @@ func row(s Scalar) *Scalar {
 			p.decoded[c] = p.decode(uint32(c))
 		}
 	}
-	p.narrow = p.makeNarrow()
+	p.narrow, p.draws = p.makeNarrow(), p.makeDraws()
 	all = append(all, p)
 	return p
 }

@@ -2,6 +2,7 @@ package format_test
 
 import (
 	"math"
+	"math/rand/v2"
 	"testing"
 
 	"github.com/microscale-go/microscale/format"
@@ -94,6 +95,46 @@ func TestOthersIgnoreRandom(t *testing.T) {
 		for _, x := range midpoints(newOracle(specs[0])) {
 			if a, b := format.E4M3.EncodeWith(x, c, 0), format.E4M3.EncodeWith(x, c, math.MaxUint32); a != b {
 				t.Fatalf("%v: %v becomes %#x or %#x with the random bits", r, x, a, b)
+			}
+		}
+	}
+}
+
+// TestStochasticSlice compares EncodeSliceStochastic with EncodeWith: every code's
+// value and its neighbors in float32, points between two, tiny and huge values and
+// specials, with random words at both ends and in between.
+func TestStochasticSlice(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	for _, f := range format.All() {
+		if f.Bits() > 8 {
+			continue
+		}
+		var src []float32
+		for i := range 1 << f.Bits() {
+			x := f.Decode(uint32(i))
+			src = append(src, x, math.Nextafter32(x, 0), math.Nextafter32(x, float32(math.Inf(1))), x*1.25, x*1.4375, x*float32(1+rng.Float64()))
+		}
+		for e := -149; e < 128; e++ {
+			x := float32(math.Ldexp(1, e))
+			src = append(src, x, -x, x*float32(1+rng.Float64()), -x*float32(1+rng.Float64()))
+		}
+		src = append(src, float32(math.NaN()), float32(math.Inf(1)), float32(math.Inf(-1)), math.MaxFloat32, float32(math.Copysign(0, -1)))
+		for _, c := range []format.Conversion{{}, {NaN: format.KeepSign}, {Overflow: format.SaturateFinite}, {Overflow: format.NonSaturating}} {
+			for _, fixed := range []uint32{0, 1, 1 << 31, math.MaxUint32, 12345} {
+				random := make([]uint32, len(src))
+				for i := range random {
+					if random[i] = fixed; fixed == 12345 {
+						random[i] = rng.Uint32()
+					}
+				}
+				got := make([]byte, len(src))
+				f.EncodeSliceStochastic(got, src, random, c)
+				c.Rounding = format.Stochastic
+				for i, x := range src {
+					if want := byte(f.EncodeWith(x, c, random[i])); got[i] != want {
+						t.Fatalf("%s: %g (%#x) with random %#x becomes %#x, want %#x", f, x, math.Float32bits(x), random[i], got[i], want)
+					}
+				}
 			}
 		}
 	}

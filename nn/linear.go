@@ -202,18 +202,27 @@ func (l *Linear) roundedBias(s *Scope) []float32 {
 	return b.Data
 }
 
-// addColumnSums adds the sums of the columns of x to sums. Each is taken in
-// float64 from the first row to the last.
+// addColumnSums adds the sums of the columns of x to sums. Rows are summed in
+// float64, first those of each chunk, and then the chunks, in order.
 func addColumnSums(sums []float32, x tensor.Dense, threads int) {
-	parallel.For(x.Cols, 64, threads, func(from, to int) {
-		total := make([]float64, to-from)
-		for i := range x.Rows {
-			for j, v := range x.Row(i)[from:to] {
-				total[j] += float64(v)
+	const chunk = 64
+	partial := make([][]float64, (x.Rows+chunk-1)/chunk)
+	parallel.For(len(partial), 1, threads, func(from, to int) {
+		for c := from; c < to; c++ {
+			total := make([]float64, x.Cols)
+			for i := c * chunk; i < min((c+1)*chunk, x.Rows); i++ {
+				for j, v := range x.Row(i) {
+					total[j] += float64(v)
+				}
 			}
-		}
-		for j, v := range total {
-			sums[from+j] += float32(v)
+			partial[c] = total
 		}
 	})
+	for j := range sums {
+		var total float64
+		for _, p := range partial {
+			total += p[j]
+		}
+		sums[j] += float32(total)
+	}
 }

@@ -217,5 +217,10 @@ func ceilPowerOfTwo(x float32) float32 {
 
 // toBF16 rounds to BF16, ties to even.
 func toBF16(x float32) float32 {
-	return format.BF16.Decode(format.BF16.EncodeWith(x, format.Conversion{Overflow: format.NonSaturating}, 0))
+	b := math.Float32bits(x)
+	if b&absMask > exponentMask {
+		return format.BF16.Decode(format.BF16.EncodeWith(x, format.Conversion{Overflow: format.NonSaturating}, 0))
+	}
+	const dropped = 16
+	return math.Float32frombits((b + (1<<(dropped-1) - 1) + b>>dropped&1) >> dropped << dropped)
 }

@@ -43,12 +43,18 @@ func InverseHadamard16(v []float32) {
 // butterflies multiplies v by the Sylvester-Hadamard matrix, exactly for BF16
 // inputs of like magnitude: sums are in float64.
 func butterflies(v *[hadamardSize]float64) {
-	for h := 1; h < hadamardSize; h *= 2 {
-		for i := 0; i < hadamardSize; i += 2 * h {
-			for j := i; j < i+h; j++ {
-				v[j], v[j+h] = v[j]+v[j+h], v[j]-v[j+h]
-			}
-		}
+	const half = hadamardSize / 2
+	for i := 0; i < hadamardSize; i += half {
+		w := (*[half]float64)(v[i:])
+		a0, a1, a2, a3 := w[0]+w[1], w[0]-w[1], w[2]+w[3], w[2]-w[3]
+		a4, a5, a6, a7 := w[4]+w[5], w[4]-w[5], w[6]+w[7], w[6]-w[7]
+		a0, a1, a2, a3 = a0+a2, a1+a3, a0-a2, a1-a3
+		a4, a5, a6, a7 = a4+a6, a5+a7, a4-a6, a5-a7
+		w[0], w[1], w[2], w[3] = a0+a4, a1+a5, a2+a6, a3+a7
+		w[4], w[5], w[6], w[7] = a0-a4, a1-a5, a2-a6, a3-a7
+	}
+	for i := range half {
+		v[i], v[i+half] = v[i]+v[i+half], v[i]-v[i+half]
 	}
 }
 

@@ -19,7 +19,7 @@ func (q Quantizer) quantize(x source, d Direction, with With) (*Tensor, error) {
 		if x.cols()%hadamardSize != 0 {
 			return nil, fmt.Errorf("quantizer of %s: the Hadamard transform takes a multiple of %d elements along the blocks, not %d", q.Format, hadamardSize, x.cols())
 		}
-		x = x.transformed()
+		x = x.transformed(with.Threads)
 	}
 	rows, cols := x.rows(), x.cols()
 	if d == Columnwise {
@@ -153,7 +153,7 @@ func (r *run) bands(from, to, band int) (amax uint32) {
 	width := r.t.storedWidth()
 	codes, scaled := make([]byte, width), make([]float32, width)
 	amaxes, factors := make([]uint32, r.t.scaleCols()), make([]blockFactor, r.t.scaleCols())
-	encoder, room := r.lineEncoder(), r.x.room()
+	encoder, room, random := r.lineEncoder(), r.x.room(), r.newRandomLines()
 	whole := r.q.Format.Element.StoredBits() == 8 // codes need no joining
 	for l0 := from; l0 < to; l0 += band {
 		l1 := min(l0+band, to)
@@ -176,7 +176,7 @@ func (r *run) bands(from, to, band int) (amax uint32) {
 			if encoder.encode(line, x, factors) {
 				clear(line[len(x):])
 			} else {
-				r.encodeLine(line, l, x, factors, scaled)
+				r.encodeLine(line, l, x, factors, scaled, random)
 			}
 			if !whole {
 				r.q.Format.Element.Join(r.t.line(l), line)
@@ -260,12 +260,16 @@ func (r *run) scaleWhole() blockFactor {
 }
 
 // encodeLine sets codes to those of line l, and to zero past its end. scaled is
-// room for the widest block.
-func (r *run) encodeLine(codes []byte, l int, line []float32, factors []blockFactor, scaled []float32) {
+// room for the widest block; random is nil where nothing is drawn.
+func (r *run) encodeLine(codes []byte, l int, line []float32, factors []blockFactor, scaled []float32, random *randomLines) {
+	var words []uint32
+	if random != nil {
+		words = random.line(l)
+	}
 	for j, f := range factors {
 		c0, c1 := r.blockCols(j)
-		if r.q.Rounding == format.Stochastic {
-			r.encodeStochastic(codes[c0:c1], line[c0:c1], f, scaled, r.element(l, c0), r.element(l, c0+1))
+		if random != nil {
+			r.encodeStochastic(codes[c0:c1], line[c0:c1], f, scaled, words[c0:c1])
 		} else {
 			r.encodePlain(codes[c0:c1], line[c0:c1], f, scaled)
 		}
@@ -281,15 +285,11 @@ func (r *run) encodePlain(codes []byte, block []float32, f blockFactor, scaled [
 	r.q.dropNegativeZeros(codes, block)
 }
 
-// encodeStochastic is encodePlain with random bits; first and second are the
-// indices of two elements of the block.
-func (r *run) encodeStochastic(codes []byte, block []float32, f blockFactor, scaled []float32, first, second uint64) {
+// encodeStochastic is encodePlain with a random word for each element.
+func (r *run) encodeStochastic(codes []byte, block []float32, f blockFactor, scaled []float32, random []uint32) {
 	y := scaled[:len(block)]
 	f.apply(y, block)
-	for i, v := range y {
-		random := r.with.Random.At(first + uint64(i)*(second-first))
-		codes[i] = byte(r.q.Format.Element.EncodeWith(v, r.q.conversion(), random))
-	}
+	r.q.Format.Element.EncodeSliceStochastic(codes, y, random, r.q.conversion())
 	r.q.dropNegativeZeros(codes, block)
 }
 

@@ -79,8 +79,8 @@ func (q Quantizer) RowwiseBF16(x tensor.BF16, with With) (*Tensor, error) {
 // and not from a rowwise copy. The result is stored transposed: its lines are the
 // columns of x, so that blocks are contiguous.
 func (q Quantizer) Columnwise(x tensor.Dense, with With) (*Tensor, error) {
-	if q.Hadamard || !q.Format.Scaled() {
-		return q.quantize(denseSource(x.Transpose()), Columnwise, with)
+	if !q.Format.Scaled() {
+		return q.quantize(denseSource(columnSource(x).lines(with.Threads)), Columnwise, with)
 	}
 	return q.quantize(columnSource(x), Columnwise, with)
 }

@@ -21,13 +21,15 @@ type Stream struct {
 }
 
 // At returns the 32 random bits of element i.
-func (s *Stream) At(i uint64) uint32 {
-	block := i / 4
+func (s *Stream) At(i uint64) uint32 { return s.block(i / 4)[i%4] }
+
+// block returns the random bits of elements 4·block to 4·block+3.
+func (s *Stream) block(block uint64) [4]uint32 {
 	counter := [4]uint32{
 		uint32(block), uint32(block >> 32), s.Step,
 		s.Tensor<<8 | uint32(s.Operand)<<1 | uint32(s.Direction),
 	}
-	return philox(counter, uint32(s.Seed), uint32(s.Seed>>32))[i%4]
+	return philox(counter, uint32(s.Seed), uint32(s.Seed>>32))
 }
 
 // philox is ten rounds of Philox4x32.

@@ -2,7 +2,6 @@ package quant
 
 import (
 	"bytes"
-	"encoding/binary"
 	"fmt"
 	"slices"
 )
@@ -102,28 +101,10 @@ func (t *Tensor) Transpose() (*Tensor, error) {
 	}
 	r := newTensor(t.Format, t.Direction, t.Cols(), t.Rows())
 	r.Global, r.Amax = t.Global, t.Amax
-	if bits := t.Format.Element.StoredBits(); bits%8 == 0 && t.Format.Block == (Shape{}) {
-		transposeElements(r.Codes, t.Codes, t.Lines(), t.Width(), bits/8)
-		copy(r.Scales, t.Scales)
-		copy(r.Scales32, t.Scales32)
-		return r, nil
-	}
-	// A band of codes at a time, one per byte, from the columns of t.
-	const band = 64
-	codes := make([]byte, t.storedWidth())
-	columns := make([]byte, band*r.storedWidth())
-	for c0 := 0; c0 < t.Width(); c0 += band {
-		c1 := min(c0+band, t.Width())
-		clear(columns)
-		for l := range t.Lines() {
-			t.Format.Element.Split(codes, t.line(l))
-			for c := c0; c < c1; c++ {
-				columns[(c-c0)*r.storedWidth()+l] = codes[c]
-			}
-		}
-		for c := c0; c < c1; c++ {
-			t.Format.Element.Join(r.line(c), columns[(c-c0)*r.storedWidth():(c-c0+1)*r.storedWidth()])
-		}
+	if size := t.Format.Element.StoredBits() / 8; size > 0 {
+		transposeBytes(r.Codes, t.Codes, t.Lines(), t.Width(), r.LineBytes(), t.LineBytes(), size)
+	} else {
+		t.transposeBits(r)
 	}
 	rows, cols := r.ScaleShape()
 	for i := range rows {
@@ -138,31 +119,24 @@ func (t *Tensor) Transpose() (*Tensor, error) {
 	return r, nil
 }
 
-// transposeElements sets dst, cols × rows elements of size bytes, to the transposed
-// src, a tile at a time whose both sides stay in the first-level cache.
-func transposeElements(dst, src []byte, rows, cols, size int) {
-	const tile = 32
-	for i0 := 0; i0 < rows; i0 += tile {
-		i1 := min(i0+tile, rows)
-		for j0 := 0; j0 < cols; j0 += tile {
-			for j := j0; j < min(j0+tile, cols); j++ {
-				to := dst[(j*rows+i0)*size : (j*rows+i1)*size]
-				from := src[(i0*cols+j)*size:]
-				switch size {
-				case 1:
-					for k := range to {
-						to[k] = from[k*cols]
-					}
-				case 2:
-					for k := 0; k < len(to); k += 2 {
-						binary.LittleEndian.PutUint16(to[k:], binary.LittleEndian.Uint16(from[k*cols:]))
-					}
-				default:
-					for k := 0; k < len(to); k += size {
-						copy(to[k:k+size], from[k*cols:])
-					}
-				}
-			}
+// transposeBits sets the codes of r, of less than a byte, to those of the transpose
+// of t: a band of columns at a time, one code per byte.
+func (t *Tensor) transposeBits(r *Tensor) {
+	const band = 64
+	element, width := t.Format.Element, r.storedWidth()
+	codes := make([]byte, t.Lines()*band)
+	columns := make([]byte, band*width)
+	for c0 := 0; c0 < t.Width(); c0 += band {
+		n := min(band, t.storedWidth()-c0) // of whole bytes, as blocks are
+		from, _ := element.StoredBytes(c0)
+		to, _ := element.StoredBytes(c0 + n)
+		for l := range t.Lines() {
+			element.Split(codes[l*n:(l+1)*n], t.line(l)[from:to])
+		}
+		n1 := min(band, t.Width()-c0)
+		transposeBytes(columns, codes, t.Lines(), n1, width, n, 1)
+		for c := range n1 {
+			element.Join(r.line(c0+c), columns[c*width:(c+1)*width])
 		}
 	}
 }

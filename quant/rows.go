@@ -85,7 +85,7 @@ func (w *rowsRun) lines(from, to int) (amax uint32) {
 			}
 		} else {
 			line := w.x.values(raw)
-			w.encodeLine(dst, l, line, w.lineFactors(f), w.room(w.t.storedWidth()))
+			w.encodeLine(dst, l, line, w.lineFactors(f), w.room(w.t.storedWidth()), nil)
 			if next != nil {
 				a = w.x.maxBits(next)
 			}

@@ -109,16 +109,34 @@ func (s source) values(b []byte) []float32 {
 	return unsafe.Slice((*float32)(unsafe.Pointer(&b[0])), len(b)/4)
 }
 
-// transformed returns the Hadamard transform of the rows.
-func (s source) transformed() source {
-	x := s.raw.Dense()
-	if !s.isRaw {
-		x = s.dense.Clone()
-	}
-	for i := range x.Rows {
-		hadamardLine(x.Row(i))
-	}
+// transformed returns the Hadamard transform of the lines.
+func (s source) transformed(threads int) source {
+	x := s.lines(threads)
+	parallel.For(x.Rows, max(1, grainElements/max(1, x.Cols)), threads, func(from, to int) {
+		for i := from; i < to; i++ {
+			hadamardLine(x.Row(i))
+		}
+	})
 	return denseSource(x)
+}
+
+// lines returns a copy of the lines, as rows.
+func (s source) lines(threads int) tensor.Dense {
+	x := tensor.New(s.rows(), s.cols())
+	grain := max(1, grainElements/max(1, x.Cols))
+	if s.columns {
+		grain = ceilDiv(grain, transposeSize) * transposeSize
+	}
+	parallel.For(x.Rows, grain, threads, func(from, to int) {
+		if s.columns {
+			transpose(x.View(from, to, 0, x.Cols), s.dense.View(0, s.dense.Rows, from, to))
+			return
+		}
+		for i := from; i < to; i++ {
+			copy(x.Row(i), s.row(i, x.Row(i)))
+		}
+	})
+	return x
 }
 
 // Amax returns the largest magnitude of x; NaN is ignored, Inf is not.
