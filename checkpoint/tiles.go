@@ -141,6 +141,31 @@ func spans(width, fromRow, toRow, fromCol, toCol int) iter.Seq[Span] {
 	}
 }
 
+// Tiles returns the tiles of a weight in their order.
+func (t Tiling) Tiles(weight int) iter.Seq[Tile] {
+	return func(yield func(Tile) bool) {
+		if t.Cols <= 0 {
+			return
+		}
+		for row := 0; row < t.Rows; row += t.TileRows {
+			for col := 0; col < t.Cols; col += t.TileCols {
+				if !yield(Tile{weight, row, min(row+t.TileRows, t.Rows), col, min(col+t.TileCols, t.Cols)}) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// Next returns where the tile behind t begins, in a matrix of cols columns: a
+// tile without ends.
+func (t Tile) Next(cols int) Tile {
+	if t.ToCol < cols {
+		return Tile{Weight: t.Weight, From: t.From, FromCol: t.ToCol}
+	}
+	return Tile{Weight: t.Weight, From: t.To}
+}
+
 // A Job is work on all tiles of some weights, on several threads, in memory
 // that depends neither on the number of tiles nor on that of threads. Done is
 // called in the order of the tiles, one at a time, so what it sums up is the
@@ -150,7 +175,8 @@ type Job[R any] struct {
 	Tiling  func(weight int) Tiling
 	Work    func(Tile) (R, error)
 	Done    func(Tile, R)
-	Threads int // goroutines; 0: one per processor
+	Start   Tile // the first tile: its weight, row and column, where those before it are done
+	Threads int  // goroutines; 0: one per processor
 }
 
 // Run does the job. It returns the first error of Work in the order of the
@@ -160,7 +186,7 @@ func (j *Job[R]) Run(ctx context.Context) error {
 	if threads <= 0 {
 		threads = runtime.GOMAXPROCS(0)
 	}
-	r := &jobRun[R]{Job: j, ctx: ctx, room: elementsAtOnce, ended: map[int]outcome[R]{}}
+	r := &jobRun[R]{Job: j, ctx: ctx, next: j.Start, room: elementsAtOnce, ended: map[int]outcome[R]{}}
 	r.changed.L = &r.lock
 	var wg sync.WaitGroup
 	for range threads {
@@ -233,10 +259,7 @@ func (r *jobRun[R]) begin() (tile Tile, number, size int, ok bool) {
 		tile.ToCol = min(tile.FromCol+tiling.TileCols, tiling.Cols)
 		size = min((tile.To-tile.From)*(tile.ToCol-tile.FromCol), elementsAtOnce)
 		if size <= r.room {
-			r.next.FromCol = tile.ToCol
-			if tile.ToCol == tiling.Cols {
-				r.next.From, r.next.FromCol = tile.To, 0
-			}
+			r.next = tile.Next(tiling.Cols)
 			break
 		}
 		r.changed.Wait()

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"iter"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/microscale-go/microscale/hf"
@@ -149,16 +150,18 @@ func (w *Weight) ReadCodes(t Tile) (*quant.Tensor, error) {
 }
 
 // ReadBytes returns a tile, of the weight as a line (see Line), as the bytes that
-// the file has. The weight must not be quantized.
-func (w *Weight) ReadBytes(t Tile) ([]byte, error) {
-	from, to := w.lineBytes(t.FromCol), w.lineBytes(t.ToCol)
-	p := make([]byte, to-from)
-	return p, readAt(w.parts[Codes], p, from)
+// the file has, in room as far as that is large enough. The weight must not be
+// quantized.
+func (w *Weight) ReadBytes(t Tile, room []byte) ([]byte, error) {
+	from, to := w.LineBytes(t.FromCol), w.LineBytes(t.ToCol)
+	n := int(to - from)
+	room = slices.Grow(room[:0], n)[:n]
+	return room, readAt(w.parts[Codes], room, from)
 }
 
-// lineBytes returns the bytes of the first n elements: whole ones at the edges of
+// LineBytes returns the bytes of the first n elements of an unquantized weight: whole ones at the edges of
 // the tiles of a line, of sub-byte elements too.
-func (w *Weight) lineBytes(n int) int64 { return int64(n) * int64(w.Dtype.Bits()) / 8 }
+func (w *Weight) LineBytes(n int) int64 { return int64(n) * int64(w.Dtype.Bits()) / 8 }
 
 // readDense sets dst to elements of a floating-point tensor.
 func readDense(dst []float32, t hf.Tensor, at iter.Seq[Span]) error {

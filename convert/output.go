@@ -18,6 +18,7 @@ import (
 // the same destination removes it.
 //
 //	DST.microscale-partial     what is written, locked against other runs
+//	DST.microscale-part-I-of-N the same of one of N workers
 //	DST.microscale-replaced    an earlier directory DST that --force replaces, from
 //	                           its renaming to that of the new one and its removal
 //
@@ -34,7 +35,10 @@ type output struct {
 	parents  []string // folders that were made for DST, the innermost first
 	lock     *os.File
 	writers  []*safetensors.Writer
-	names    map[string]bool         // paths of the files in partial, with slashes
+	part     bool            // partial is a worker's, and stays when it is whole
+	names    map[string]bool // paths of the files in partial, with slashes
+	warnings []string
+	whole    func() error            // called when all files are closed; may be nil
 	remove   func(path string) error // os.RemoveAll
 }
 
@@ -42,9 +46,10 @@ type output struct {
 const (
 	partialSuffix  = ".microscale-partial"
 	replacedSuffix = ".microscale-replaced"
+	partSuffix     = ".microscale-part-"
 )
 
-// markerName is the name of an empty file in the partial directory, the first
+// markerName is the name of the journal in the partial directory, the first file
 // that is made there and the last that is removed. What a killed run left is
 // known by it, and a folder of somebody else that bears the name is not touched.
 const markerName = ".microscale"
@@ -52,13 +57,17 @@ const markerName = ".microscale"
 // outputAt returns the output of a plan at a destination, before anything is made.
 func (p *Plan) outputAt(final string) *output {
 	final = filepath.Clean(final)
-	return &output{final: final, single: p.Source.Source.Single, partial: final + partialSuffix, replaced: final + replacedSuffix, names: p.names(), remove: os.RemoveAll}
+	partial := final + partialSuffix
+	if p.worker.Count > 0 {
+		partial = fmt.Sprintf("%s%s%d-of-%d", final, partSuffix, p.worker.Index, p.worker.Count)
+	}
+	return &output{final: final, single: p.Source.Source.Single, part: p.worker.Count > 0, partial: partial, replaced: final + replacedSuffix, names: p.names(), remove: os.RemoveAll}
 }
 
 // newOutput prepares the directory. The destination must not exist, unless
 // force is given and it is a checkpoint.
-func (p *Plan) newOutput(final string, force bool) (*output, error) {
-	source, o := p.Source.Source, p.outputAt(final)
+func (p *Plan) newOutput(final string, options RunOptions) (*output, error) {
+	source, o, force := p.Source.Source, p.outputAt(final), options.Force
 	final = o.final
 	if err := o.admit(source, force); err != nil {
 		return nil, err
@@ -75,12 +84,12 @@ func (p *Plan) newOutput(final string, force bool) (*output, error) {
 	if err := o.claim(); err != nil {
 		return nil, err
 	}
-	err := o.restore()
+	err := o.restore(options.Resume)
 	if err == nil {
 		err = o.admit(source, force) // another run may have ended meanwhile
 	}
 	if err == nil {
-		err = o.writeFile(markerName, nil)
+		err = o.mark()
 	}
 	if err != nil {
 		_ = os.Remove(o.partial) // unless it has something in it
@@ -143,11 +152,23 @@ func (o *output) claim() error {
 	return nil
 }
 
-// restore makes good what a killed run left: files that it had written, and an
-// earlier directory that it had moved away and not yet replaced.
-func (o *output) restore() error {
-	if err := o.clear(); err != nil || o.single {
+// restore makes good what a killed run left: files that it had written, unless
+// they are gone on with, and an earlier directory that it had moved away and not
+// yet replaced.
+func (o *output) restore(resume bool) error {
+	if err := o.own(); err != nil {
 		return err
+	}
+	if !resume {
+		if o.unfinished() {
+			o.warnings = append(o.warnings, fmt.Sprintf("%s, which an unfinished run had left, was begun anew: --resume would have gone on with it", o.partial))
+		}
+		if err := o.clear(); err != nil {
+			return err
+		}
+	}
+	if o.single {
+		return nil
 	}
 	_, err := os.Lstat(o.final)
 	if _, old := os.Lstat(o.replaced); old != nil || !errors.Is(err, os.ErrNotExist) {
@@ -179,13 +200,33 @@ func (o *output) clear() error {
 // path returns where a file of the result is written.
 func (o *output) path(name string) string { return filepath.Join(o.partial, filepath.FromSlash(name)) }
 
+// unfinished reports whether an earlier run left work that is done, and more to do.
+func (o *output) unfinished() bool {
+	records, _, _ := readJournal(o.path(markerName)) // one that cannot be read is removed
+	return len(records) > 1 && !records[len(records)-1].Complete
+}
+
+// mark makes the marker, if it is not there: a journal of nothing.
+func (o *output) mark() error {
+	f, err := os.OpenFile(o.path(markerName), os.O_CREATE|os.O_WRONLY, 0o666)
+	if err != nil {
+		return err
+	}
+	return f.Close()
+}
+
 // create begins a file of weights.
-func (o *output) create(f File) (*safetensors.Writer, error) {
+func (o *output) create(f File) (*safetensors.Writer, error) { return o.add(f, safetensors.Create) }
+
+// reopen goes on with a file of weights.
+func (o *output) reopen(f File) (*safetensors.Writer, error) { return o.add(f, safetensors.Reopen) }
+
+func (o *output) add(f File, open func(string, *safetensors.Layout) (*safetensors.Writer, error)) (*safetensors.Writer, error) {
 	name := f.Name
 	if o.single {
 		name = singleName
 	}
-	w, err := safetensors.Create(o.path(name), f.Layout)
+	w, err := open(o.path(name), f.Layout)
 	if err == nil {
 		o.writers = append(o.writers, w)
 	}
@@ -244,6 +285,15 @@ func (o *output) commit() (warnings []string, err error) {
 	if err := syncDir(o.partial); err != nil {
 		return nil, err
 	}
+	if o.whole != nil {
+		if err := o.whole(); err != nil {
+			return nil, err
+		}
+	}
+	if o.part {
+		o.unlock()
+		return nil, nil
+	}
 	if o.single {
 		err = os.Rename(o.path(singleName), o.final)
 	} else {
@@ -279,7 +329,7 @@ func (o *output) renameDir() error {
 
 // publish gives the directory its name.
 func (o *output) publish() error {
-	if err := os.Remove(o.path(markerName)); err != nil {
+	if err := os.Remove(o.path(markerName)); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
 	return os.Rename(o.partial, o.final)
@@ -313,6 +363,14 @@ func (o *output) abort() {
 	_ = o.clear() // what stays is under the partial name, and the next run removes it
 	_ = os.Remove(o.partial)
 	o.removeParents()
+	o.unlock()
+}
+
+// suspend leaves what was written for a run that goes on with it.
+func (o *output) suspend() {
+	for _, w := range o.writers {
+		_ = w.Suspend() // what the journal says is done is on the disk
+	}
 	o.unlock()
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/microscale-go/microscale/hf"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/safetensors"
+	"github.com/microscale-go/microscale/verify"
 )
 
 // planOf plans the quantization of a small checkpoint: of one file where path
@@ -35,6 +36,20 @@ func planOf(t *testing.T, path string) *Plan {
 		t.Fatal(err)
 	}
 	return plan
+}
+
+// writing fills an output, up to its commit.
+func writing(plan *Plan, out *output) ([]verify.Tensor, error) {
+	r := newRun(plan, RunOptions{})
+	r.out = out
+	begin, err := plan.beginning()
+	if err == nil {
+		err = r.restore(begin)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return r.write(context.Background())
 }
 
 // names returns the names in a directory.
@@ -232,7 +247,7 @@ func TestKilled(t *testing.T) {
 func TestLock(t *testing.T) {
 	dir := t.TempDir()
 	plan, dst := planOf(t, filepath.Join(dir, "src")), filepath.Join(dir, "dst")
-	first, err := plan.newOutput(dst, false)
+	first, err := plan.newOutput(dst, RunOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -257,11 +272,11 @@ func TestForceLate(t *testing.T) {
 	dir := t.TempDir()
 	plan, dst := planOf(t, filepath.Join(dir, "src")), filepath.Join(dir, "dst")
 	planOf(t, dst)
-	out, err := plan.newOutput(dst, true)
+	out, err := plan.newOutput(dst, RunOptions{Force: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := plan.write(context.Background(), out, RunOptions{}); err != nil {
+	if _, err := writing(plan, out); err != nil {
 		t.Fatal(err)
 	}
 	writeText(t, filepath.Join(dst, "notes.txt"), "mine")
@@ -320,7 +335,7 @@ func TestWarnings(t *testing.T) {
 			dir := t.TempDir()
 			plan, dst := planOf(t, filepath.Join(dir, "src"+tc.kind)), filepath.Join(dir, "dst"+tc.kind)
 			planOf(t, dst)
-			out, err := plan.newOutput(dst, true)
+			out, err := plan.newOutput(dst, RunOptions{Force: true})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -330,7 +345,7 @@ func TestWarnings(t *testing.T) {
 				}
 				return &os.PathError{Op: "unlinkat", Path: path, Err: syscall.EBUSY}
 			}
-			if _, err := plan.write(context.Background(), out, RunOptions{}); err != nil {
+			if _, err := writing(plan, out); err != nil {
 				t.Fatal(err)
 			}
 			warnings, err := out.commit()
@@ -357,12 +372,12 @@ func TestForceStuck(t *testing.T) {
 	plan, dst := planOf(t, filepath.Join(dir, "src")), filepath.Join(dir, "dst")
 	planOf(t, dst)
 	before := contents(t, dst)
-	out, err := plan.newOutput(dst, true)
+	out, err := plan.newOutput(dst, RunOptions{Force: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	out.remove = func(path string) error { return &os.PathError{Op: "unlinkat", Path: path, Err: syscall.EBUSY} }
-	if _, err := plan.write(context.Background(), out, RunOptions{}); err != nil {
+	if _, err := writing(plan, out); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := out.commit(); !errors.Is(err, syscall.EBUSY) || !strings.HasPrefix(err.Error(), dst+": the earlier one cannot be replaced: ") {
@@ -402,7 +417,7 @@ func TestCarryInterrupted(t *testing.T) {
 	if err := errors.Join(f.Truncate(size), f.Close()); err != nil {
 		t.Fatal(err)
 	}
-	out, err := plan.newOutput(filepath.Join(dir, "dst"), false)
+	out, err := plan.newOutput(filepath.Join(dir, "dst"), RunOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -427,8 +442,13 @@ func TestCarryInterrupted(t *testing.T) {
 
 // TestExplain: a full disk says how much is needed.
 func TestExplain(t *testing.T) {
-	err := explain(&os.PathError{Op: "write", Path: "x", Err: syscall.ENOSPC}, "out", 1234)
-	if want := "out: the disk is full: the result needs 1234 bytes there"; !strings.HasPrefix(err.Error(), want) {
-		t.Errorf("%v, want %s", err, want)
+	out, full := &output{final: "out", partial: "out.microscale-partial"}, &os.PathError{Op: "write", Path: "x", Err: syscall.ENOSPC}
+	for resume, want := range map[bool]string{
+		false: "out: the disk is full: the result needs 1234 bytes there; free some or choose another destination (nothing was left behind)",
+		true:  "out: the disk is full: the result needs 1234 bytes there; free some, and the same command goes on from what is in out.microscale-partial",
+	} {
+		if err := explain(full, out, 1234, resume); err.Error() != want {
+			t.Errorf("%v, want %s", err, want)
+		}
 	}
 }

@@ -70,6 +70,9 @@ type Plan struct {
 	config []byte            // config.json of the result; nil where there is none
 	index  []byte            // the index; nil where there is none
 	small  []checkpoint.File // other files that the plan makes
+
+	worker  worker
+	workers map[string]int // by file of the result: who writes it
 }
 
 // QuantizeOptions say how a checkpoint is to be quantized.
@@ -254,23 +257,29 @@ func (p *Plan) Count(a Action) (n int) {
 	return n
 }
 
-// SourceBytes returns the bytes of the source's tensors, and how many of them
-// are read: those that a sweep for amax reads are counted twice.
+// SourceBytes returns the bytes of the source's tensors that the run converts,
+// and how many it reads: a sweep for amax comes before.
 func (p *Plan) SourceBytes() (stored, read int64) {
-	for _, d := range p.Decisions {
-		stored += d.Weight.StoredBytes()
-		read += d.Weight.StoredBytes()
-		if d.Action == Quantize && p.Format.NeedsAmax() {
-			read += d.Weight.StoredBytes()
+	for i, d := range p.Decisions {
+		if p.mine(i) {
+			stored += d.Weight.StoredBytes()
+		}
+	}
+	read = stored
+	for _, members := range p.groups() {
+		for _, i := range members {
+			read += p.Decisions[i].Weight.StoredBytes()
 		}
 	}
 	return stored, read
 }
 
-// Bytes returns the bytes of the result's files of weights.
+// Bytes returns the bytes of the files of weights that the run writes.
 func (p *Plan) Bytes() (n int64) {
 	for _, f := range p.Files {
-		n += f.Layout.FileSize()
+		if p.writes(f.Name) {
+			n += f.Layout.FileSize()
+		}
 	}
 	return n
 }

@@ -103,7 +103,7 @@ func BenchmarkAddRow(b *testing.B) {
 				if err := cpu.Force(tier); err != nil {
 					b.Fatal(err)
 				}
-				defer cpu.Force(best)
+				defer func() { _ = cpu.Force(best) }()
 				row.Got, row.Limits, row.Extent = got, limits, 32
 				a := New(32)
 				for b.Loop() {

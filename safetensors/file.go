@@ -15,6 +15,7 @@ type File struct {
 	r         io.ReaderAt
 	closer    io.Closer // nil when the caller owns r
 	size      int64
+	opened    os.FileInfo // as it was then; nil after NewFile
 	dataStart int64 // byte offset of the data buffer, from which tensors count
 	header    *Header
 	byName    map[string]int // index into header.Tensors
@@ -23,38 +24,38 @@ type File struct {
 // Open opens a file and checks its header; see [ParseHeader]. Tensor data is
 // not read.
 func Open(path string) (*File, error) {
-	f, size, err := openRegular(path)
+	f, info, err := openRegular(path)
 	if err != nil {
 		return nil, err
 	}
-	file, err := NewFile(f, size, path)
+	file, err := NewFile(f, info.Size(), path)
 	if err != nil {
 		f.Close()
 		return nil, err
 	}
-	file.closer = f
+	file.closer, file.opened = f, info
 	return file, nil
 }
 
-// openRegular opens a regular file and returns its size.
-func openRegular(path string) (*os.File, int64, error) {
+// openRegular opens a regular file and returns what the system says of it.
+func openRegular(path string) (*os.File, os.FileInfo, error) {
 	// Asked before opening, since opening a named pipe would wait for a writer.
 	info, err := os.Stat(path)
 	if err != nil {
-		return nil, 0, err
+		return nil, nil, err
 	}
 	if !info.Mode().IsRegular() {
-		return nil, 0, &ContainerError{Path: path, Offset: -1, Problem: "not a regular file", Fix: "name a file"}
+		return nil, nil, &ContainerError{Path: path, Offset: -1, Problem: "not a regular file", Fix: "name a file"}
 	}
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, 0, err
+		return nil, nil, err
 	}
 	if info, err = f.Stat(); err != nil {
 		f.Close()
-		return nil, 0, err
+		return nil, nil, err
 	}
-	return f, info.Size(), nil
+	return f, info, nil
 }
 
 // NewFile checks the header of a file of size bytes that is read through r.
@@ -127,6 +128,30 @@ func (f *File) Name() string { return f.name }
 
 // Size returns the size of the file in bytes.
 func (f *File) Size() int64 { return f.size }
+
+// Info returns what the system said of the file when it was opened, nil after
+// [NewFile].
+func (f *File) Info() os.FileInfo { return f.opened }
+
+// Changed returns a [*ContainerError] where the file that bears the name now is
+// another than the one that was opened, or was written to since: its size, its
+// time or its identity differ.
+func (f *File) Changed() error {
+	if f.opened == nil {
+		return nil
+	}
+	now, err := os.Stat(f.name)
+	if err != nil {
+		return ioError(f.name, "asking whether it changed while it was read", err)
+	}
+	if !os.SameFile(now, f.opened) || now.Size() != f.size || !now.ModTime().Equal(f.opened.ModTime()) {
+		return &ContainerError{Path: f.name, Offset: -1, Problem: "the file changed or was replaced while it was read", Fix: "run again when nothing writes to it"}
+	}
+	return nil
+}
+
+// DataStart returns the offset of the data behind the header.
+func (f *File) DataStart() int64 { return f.dataStart }
 
 // Metadata returns the header's metadata, nil when the file has none. The
 // caller must not change it.

@@ -1,6 +1,7 @@
 package safetensors
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"sync/atomic"
@@ -42,6 +43,64 @@ func Create(path string, l *Layout) (*Writer, error) {
 		return nil, ioError(path, place("", lengthSize), err)
 	}
 	return w, nil
+}
+
+// Reopen opens a file that a writer of the same layout left unfinished, to go on
+// with it: what was written then is counted by [Writer.Skip]. A file of another
+// size or header is an error.
+func Reopen(path string, l *Layout) (*Writer, error) {
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		return nil, err
+	}
+	w := &Writer{f: f, path: path, layout: l, written: make([]atomic.Int64, len(l.header.Tensors))}
+	if err := w.reset(); err != nil {
+		f.Close()
+		return nil, err
+	}
+	return w, nil
+}
+
+// reset checks that the file is of the layout, and makes it an unfinished one.
+func (w *Writer) reset() error {
+	info, err := w.f.Stat()
+	if err != nil {
+		return ioError(w.path, "asking for its size", err)
+	}
+	head := make([]byte, len(w.layout.prefix)-lengthSize)
+	if info.Size() == w.layout.FileSize() {
+		if err := readFull(w.f, head, lengthSize, w.path, ""); err != nil {
+			return err
+		}
+	}
+	if info.Size() != w.layout.FileSize() || !bytes.Equal(head, w.layout.prefix[lengthSize:]) {
+		return &ContainerError{Path: w.path, Offset: -1, Problem: "this is not the file that was left unfinished: its size or header is another", Fix: "remove it"}
+	}
+	if _, err := w.f.WriteAt(make([]byte, lengthSize), 0); err != nil {
+		return ioError(w.path, place("", 0), err)
+	}
+	return nil
+}
+
+// Skip counts n bytes of a tensor as written: by the writer that was at the file
+// before Reopen.
+func (w *Writer) Skip(name string, n int64) {
+	if i, ok := w.layout.byName[name]; ok {
+		w.written[i].Add(n)
+	}
+}
+
+// Sync waits until what was written so far is on the disk. It may run beside
+// WriteTensorAt.
+func (w *Writer) Sync() error { return w.sync() }
+
+// Suspend closes the file as it is, for Reopen to go on with.
+func (w *Writer) Suspend() error {
+	if w.closed {
+		return nil
+	}
+	w.closed, w.done = true, true
+	return w.f.Close()
 }
 
 // WriteTensorAt writes p into a tensor, starting off bytes into it. It fails,

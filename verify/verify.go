@@ -197,10 +197,10 @@ func (p pair) bytes(t checkpoint.Tile) (compared, error) {
 	if p.want.FormatName() != p.got.FormatName() {
 		return compared{}, nil
 	}
-	want, err := p.want.ReadBytes(t)
+	want, err := p.want.ReadBytes(t, nil)
 	if err != nil {
 		return compared{}, err
 	}
-	got, err := p.got.ReadBytes(t)
+	got, err := p.got.ReadBytes(t, nil)
 	return compared{equal: bytes.Equal(want, got)}, err
 }

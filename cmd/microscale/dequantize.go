@@ -25,6 +25,7 @@ the table says what that costs. Everything else is carried over.`,
 	dtype := addScalar(cmd, "dtype", "decode to `NAME`: f32, bf16 or fp16", format.F32.Name, format.F32, format.BF16, format.FP16)
 	options := convert.RunOptions{AllowNonFinite: true}
 	cmd.Flags().BoolVar(&options.Force, "force", false, forceUsage)
+	cmd.Flags().BoolVar(&options.Resume, "resume", false, resumeUsage)
 	each := cmd.Flags().Bool("each", false, "a line for every weight, not one for the same weight of all layers")
 	asJSON := cmd.Flags().Bool("json", false, "print one JSON document")
 	threads := addThreads(cmd)
@@ -40,21 +41,22 @@ the table says what that costs. Everything else is carried over.`,
 			return err
 		}
 		options.Threads = int(*threads)
-		results, seconds, err := runPlan(cmd, plan, "decoding", args[1], options)
+		result, seconds, err := runPlan(cmd, plan, "decoding", args[1], options)
 		if err != nil {
 			return err
 		}
-		out := cmd.OutOrStdout()
+		out, results := cmd.OutOrStdout(), result.Tensors
 		defer warnNonFinite(cmd.ErrOrStderr(), results) // below the table
 		if *asJSON {
 			stored, _ := plan.SourceBytes()
 			return printJSON(out, conversionDocument{
 				Source: args[0], Destination: args[1], Format: strings.ToLower(decoded.String()),
 				Quantized: plan.Count(convert.Decode), SourceBytes: stored, Bytes: plan.Bytes(), Seconds: seconds, Tensors: tensorDocuments(results),
+				Resumed: result.Resumed, Finished: result.Finished,
 				Extra: orEmpty(source.Extra()), Skipped: skippedDocuments(source),
 			})
 		}
-		return printConversion(out, plan, args, results, *each, fmt.Sprintf("%d of %d weights decoded to %s", plan.Count(convert.Decode), len(plan.Decisions), dtype.value), seconds)
+		return printConversion(out, plan, args, result, *each, fmt.Sprintf("%d of %d weights decoded to %s", plan.Count(convert.Decode), len(plan.Decisions), dtype.value), seconds)
 	}
 	return cmd
 }

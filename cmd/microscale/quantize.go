@@ -49,6 +49,7 @@ that is known stay as they are; so do the other files of the directory.`,
 	options := convert.RunOptions{}
 	cmd.Flags().BoolVar(&options.Force, "force", false, forceUsage)
 	cmd.Flags().BoolVar(&options.AllowNonFinite, "allow-nonfinite", false, "go on where the weights hold NaN or Inf")
+	cmd.Flags().BoolVar(&options.Resume, "resume", false, resumeUsage)
 	dryRun := cmd.Flags().Bool("dry-run", false, "print what would be done, from the headers alone")
 	each := cmd.Flags().Bool("each", false, "a line for every weight, not one for the same weight of all layers")
 	asJSON := cmd.Flags().Bool("json", false, "print one JSON document")
@@ -90,26 +91,31 @@ that is known stay as they are; so do the other files of the directory.`,
 			return printPlan(out, plan, args, *each, *asJSON)
 		}
 		options.Threads = int(*threads)
-		results, seconds, err := runPlan(cmd, plan, "quantizing", args[1], options)
+		result, seconds, err := runPlan(cmd, plan, "quantizing", args[1], options)
 		if err != nil {
 			return err
 		}
+		results := result.Tensors
 		defer warnNonFinite(cmd.ErrOrStderr(), results) // below the table
 		if *asJSON {
 			stored, _ := plan.SourceBytes()
 			return printJSON(out, conversionDocument{
 				Source: args[0], Destination: args[1], Format: q.Format.Name, Profile: behavior.value.Name, Convention: plan.Convention.Name,
 				Quantized: plan.Count(convert.Quantize), SourceBytes: stored, Bytes: plan.Bytes(), Seconds: seconds, Tensors: tensorDocuments(results),
+				Resumed: result.Resumed, Finished: result.Finished,
 				Extra: orEmpty(source.Extra()), Skipped: skippedDocuments(source),
 			})
 		}
-		return printConversion(out, plan, args, results, *each, fmt.Sprintf("%d of %d weights in %s (%s, %s)", plan.Count(convert.Quantize), len(plan.Decisions), q.Format, behavior.value.Name, plan.Convention), seconds)
+		return printConversion(out, plan, args, result, *each, fmt.Sprintf("%d of %d weights in %s (%s, %s)", plan.Count(convert.Quantize), len(plan.Decisions), q.Format, behavior.value.Name, plan.Convention), seconds)
 	}
 	return cmd
 }
 
 // forceUsage is what the help says of --force.
 const forceUsage = "replace a checkpoint at DST once the new one is whole (while its directory is replaced it is DST.microscale-replaced; after a kill in that moment, the same command puts it back)"
+
+// resumeUsage is what the help says of --resume.
+const resumeUsage = "go on where an earlier run to DST ended, and keep what is done should this one fail; begin where there is none, do nothing where DST is whole"
 
 // sourceAndDestination is the check of the arguments SRC and DST.
 func sourceAndDestination(_ *cobra.Command, args []string) error {
@@ -131,7 +137,7 @@ func named(args []string, names ...string) error {
 }
 
 // runPlan carries a plan out and reports its progress and what is left to do.
-func runPlan(cmd *cobra.Command, plan *convert.Plan, what, dst string, o convert.RunOptions) ([]verify.Tensor, float64, error) {
+func runPlan(cmd *cobra.Command, plan *convert.Plan, what, dst string, o convert.RunOptions) (*convert.Result, float64, error) {
 	_, read := plan.SourceBytes()
 	m := newMeter(cmd.ErrOrStderr(), what, read)
 	o.Progress = m.Add
@@ -139,13 +145,17 @@ func runPlan(cmd *cobra.Command, plan *convert.Plan, what, dst string, o convert
 	result, err := plan.Run(cmd.Context(), dst, o)
 	m.Close()
 	if err != nil {
-		return nil, 0, interrupted(err, "nothing was written to "+dst)
+		left := "nothing was written to " + dst
+		if o.Resume {
+			left = "the same command goes on from what is done"
+		}
+		return nil, 0, interrupted(err, left)
 	}
 	for _, w := range result.Warnings {
 		fmt.Fprintf(cmd.ErrOrStderr(), "microscale: warning: %s\n", escaped(w))
 	}
 	printLeft(cmd.ErrOrStderr(), plan.Source.Source)
-	return result.Tensors, time.Since(start).Seconds(), nil
+	return result, time.Since(start).Seconds(), nil
 }
 
 // conversionDocument is what quantize and dequantize did, as JSON.
@@ -160,6 +170,8 @@ type conversionDocument struct {
 	SourceBytes int64             `json:"source_bytes"`
 	Bytes       int64             `json:"bytes"`
 	Seconds     float64           `json:"seconds"`
+	Resumed     bool              `json:"resumed,omitempty"`  // an earlier run had done a part of it
+	Finished    bool              `json:"finished,omitempty"` // an earlier run had done all of it: the errors are not known
 	Tensors     []tensorDocument  `json:"tensors"`
 	Extra       []string          `json:"extra"`   // safetensors files of the source that were not carried over
 	Skipped     []skippedDocument `json:"skipped"` // other files that were not
@@ -167,7 +179,12 @@ type conversionDocument struct {
 
 // printConversion prints what quantize and dequantize did: the table of errors
 // and the lines below it.
-func printConversion(w io.Writer, plan *convert.Plan, args []string, results []verify.Tensor, each bool, what string, seconds float64) error {
+func printConversion(w io.Writer, plan *convert.Plan, args []string, result *convert.Result, each bool, what string, seconds float64) error {
+	if result.Finished && len(result.Tensors) == 0 {
+		_, err := fmt.Fprintf(w, "%s is whole already: nothing was done (microscale verify %s %s has the errors)\n", printable(args[1]), printable(args[0]), printable(args[1]))
+		return err
+	}
+	results := result.Tensors
 	if err := printErrors(w, results, each); err != nil {
 		return err
 	}

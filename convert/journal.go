@@ -1,0 +1,176 @@
+package convert
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"os"
+	"strconv"
+	"sync"
+
+	"github.com/microscale-go/microscale/checkpoint"
+	"github.com/microscale-go/microscale/verify"
+)
+
+// A journal says how far a run came, so that the next one goes on from there. It
+// is a file of lines, each one record, which is only ever appended to:
+//
+//	1f3a90bc {"begin":{"version":1,"plan":"…","source":[…]}}
+//	77c0de42 {"amax":{"weight":12,"bits":1065353216}}
+//	0b5af113 {"done":{"weight":0,"row":4096,"col":0,"sums":"…","name":"…"}}
+//	e3069283 {"complete":true}
+//
+// In front of a record stands the CRC-32C of it. What a record says is done was
+// on the disk before the record was written. A line at the end that is not
+// whole, or not what it was, is dropped: that costs the work since the record
+// before. A damaged line that others follow is a fault of the disk, or of
+// somebody's editor, and ends the run.
+type record struct {
+	Begin    *beginning `json:"begin,omitempty"`
+	Amax     *sweptAmax `json:"amax,omitempty"`
+	Done     *doneTiles `json:"done,omitempty"`
+	Complete bool       `json:"complete,omitempty"` // every file is closed
+}
+
+// sweptAmax is the extremes of a weight.
+type sweptAmax struct {
+	Weight int    `json:"weight"` // in the plan
+	Bits   uint32 `json:"bits"`   // of the amax
+	NaN    bool   `json:"nan,omitempty"`
+}
+
+// doneTiles says that all tiles of a weight before a place, and all of the
+// weights before it, are on the disk. Sums is the state of the error's
+// measure.Accumulator at that place.
+type doneTiles struct {
+	Weight int    `json:"weight"` // in the plan
+	Row    int    `json:"row"`
+	Col    int    `json:"col"`
+	Sums   []byte `json:"sums"`
+
+	Name   string `json:"name"` // for the table of errors that merge prints
+	Format string `json:"format"`
+	Rows   int    `json:"rows"`
+	Cols   int    `json:"cols"`
+}
+
+// tensor returns the row of the table of errors, without its figures.
+func (d *doneTiles) tensor() verify.Tensor {
+	return verify.Tensor{Name: d.Name, Format: d.Format, Rows: d.Rows, Cols: d.Cols}
+}
+
+// tile returns the place where the work goes on.
+func (d *doneTiles) tile() checkpoint.Tile {
+	return checkpoint.Tile{Weight: d.Weight, From: d.Row, FromCol: d.Col}
+}
+
+// journalVersion is raised when an earlier version's journals cannot be gone on with.
+const journalVersion = 1
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// checksumLength is that of the hexadecimal checksum of a line.
+const checksumLength = 8
+
+// line returns a record as it is stored.
+func (r record) line() ([]byte, error) {
+	text, err := json.Marshal(r)
+	if err != nil {
+		return nil, err
+	}
+	return fmt.Appendf(nil, "%0*x %s\n", checksumLength, crc32.Checksum(text, castagnoli), text), nil
+}
+
+// parseLine returns the record of a line without its end; ok is false where it
+// is not what was written.
+func parseLine(line []byte) (r record, ok bool) {
+	if len(line) <= checksumLength || line[checksumLength] != ' ' {
+		return record{}, false
+	}
+	sum, err := strconv.ParseUint(string(line[:checksumLength]), 16, 32)
+	text := line[checksumLength+1:]
+	if err != nil || crc32.Checksum(text, castagnoli) != uint32(sum) {
+		return record{}, false
+	}
+	return r, json.Unmarshal(text, &r) == nil
+}
+
+// readJournal returns the records of a journal and the bytes that they take; a
+// damaged end is left out. A journal that does not exist has none.
+func readJournal(path string) (records []record, size int64, err error) {
+	data, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, 0, nil
+	}
+	if err != nil {
+		return nil, 0, fmt.Errorf("%s: the journal of the earlier run cannot be read: %w", path, err)
+	}
+	bad := 0 // number of the first line that is damaged
+	for number, at := 1, 0; at < len(data); number++ {
+		n := bytes.IndexByte(data[at:], '\n')
+		if n < 0 {
+			break
+		}
+		r, ok := parseLine(data[at : at+n])
+		at += n + 1
+		switch {
+		case !ok && bad == 0:
+			bad = number
+		case ok && bad != 0:
+			return nil, 0, fmt.Errorf("%s: line %d of the journal is damaged: run without --resume to begin anew", path, bad)
+		case ok:
+			records, size = append(records, r), int64(at)
+		}
+	}
+	return records, size, nil
+}
+
+// A journal is one that is written. Its methods may be called from several
+// goroutines at once.
+type journal struct {
+	lock sync.Mutex
+	f    *os.File
+}
+
+// openJournal opens a journal behind its first size bytes, and drops the others.
+func openJournal(path string, size int64) (*journal, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o666)
+	if err != nil {
+		return nil, err
+	}
+	if err := f.Truncate(size); err != nil {
+		f.Close()
+		return nil, err
+	}
+	if _, err := f.Seek(size, io.SeekStart); err != nil {
+		f.Close()
+		return nil, err
+	}
+	return &journal{f: f}, nil
+}
+
+// append writes records, and waits until they are on the disk.
+func (j *journal) append(records ...record) error {
+	var all []byte
+	for _, r := range records {
+		line, err := r.line()
+		if err != nil {
+			return err
+		}
+		all = append(all, line...)
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	j.lock.Lock()
+	defer j.lock.Unlock()
+	if _, err := j.f.Write(all); err != nil {
+		return err
+	}
+	return j.f.Sync()
+}
+
+func (j *journal) close() error { return j.f.Close() }

@@ -1,0 +1,339 @@
+package convert
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/microscale-go/microscale/hf"
+	"github.com/microscale-go/microscale/quant"
+	"github.com/microscale-go/microscale/safetensors"
+)
+
+// A beginning is the first record of a journal: whose it is.
+type beginning struct {
+	Version int          `json:"version"`
+	Plan    string       `json:"plan"`              // hash of everything that the plan decides
+	Worker  int          `json:"worker"`            // which of the workers
+	Workers int          `json:"workers,omitempty"` // 0: one writes everything
+	Single  bool         `json:"single,omitempty"`  // the destination is a file
+	Source  []sourceFile `json:"source"`
+	Files   []partFile   `json:"files,omitempty"` // of the whole result, where there are workers
+}
+
+// A sourceFile is what is known of a file of the source without reading it all.
+type sourceFile struct {
+	Name   string `json:"name"`
+	Size   int64  `json:"size"`
+	Time   int64  `json:"time"`             // of its last change, in nanoseconds
+	Sample string `json:"sample,omitempty"` // hash of the header and of pages all over the data
+}
+
+// A partFile is a file of the result, and the worker that writes it.
+type partFile struct {
+	Name   string `json:"name"`
+	Size   int64  `json:"size"` // of weights; -1 of others
+	Worker int    `json:"worker"`
+}
+
+// beginning describes the plan and its source as they are now.
+func (p *Plan) beginning() (*beginning, error) {
+	b := &beginning{Version: journalVersion, Plan: p.fingerprint(), Worker: p.worker.Index, Workers: p.worker.Count, Single: p.Source.Source.Single}
+	for _, s := range p.Source.Source.Shards() {
+		file, err := describe(s)
+		if err != nil {
+			return nil, err
+		}
+		b.Source = append(b.Source, file)
+	}
+	for _, o := range p.others() {
+		info, err := os.Stat(o.Path)
+		if err != nil {
+			return nil, fmt.Errorf("%s: it goes along with the weights but cannot be read: %w", o.Name, err)
+		}
+		b.Source = append(b.Source, sourceFile{Name: o.Name, Size: info.Size(), Time: info.ModTime().UnixNano()})
+	}
+	if p.worker.Count > 0 {
+		b.Files = p.partFiles()
+	}
+	return b, nil
+}
+
+// fingerprint returns a hash of everything that decides the bytes of the result,
+// the data of the source aside.
+func (p *Plan) fingerprint() string {
+	h := sha256.New()
+	q := p.Quantizer
+	q.Format = quant.Format{} // its pointers differ from run to run
+	fmt.Fprintf(h, "%s %v %+v\n", p.Format.Name, p.Format.Block, q)
+	if p.Convention != nil {
+		scheme, _ := p.Convention.Scheme(p.Format)
+		fmt.Fprintf(h, "%q %q\n", p.Convention.Name, scheme)
+	}
+	for _, d := range p.Decisions {
+		fmt.Fprintf(h, "%q %d %q\n", d.Weight.Name, d.Action, d.File)
+		for _, s := range d.Stored {
+			fmt.Fprintf(h, "%q %d %x\n", s.Name, s.Part, s.Value)
+		}
+	}
+	for _, f := range p.small {
+		fmt.Fprintf(h, "%q %q\n", f.Name, f.Data)
+	}
+	for _, f := range p.Files {
+		fmt.Fprintf(h, "%q %q\n", f.Name, f.Layout.HeaderBytes())
+	}
+	fmt.Fprintf(h, "%q %q", p.config, p.index)
+	return hex.EncodeToString(h.Sum(nil)[:16])
+}
+
+// Of the data of a source file, so many pages of so many bytes are looked at.
+const (
+	samplePages = 64
+	samplePage  = 4096
+)
+
+// describe returns what is known of a shard.
+func describe(s hf.Shard) (sourceFile, error) {
+	f, err := os.Open(s.File.Name())
+	if err != nil {
+		return sourceFile{}, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return sourceFile{}, err
+	}
+	h := sha256.New()
+	start := s.File.DataStart()
+	if _, err := io.Copy(h, io.NewSectionReader(f, 0, start)); err != nil {
+		return sourceFile{}, err
+	}
+	for i := range int64(samplePages) {
+		at := start + (s.File.Size()-start)/samplePages*i
+		if _, err := io.Copy(h, io.NewSectionReader(f, at, samplePage)); err != nil {
+			return sourceFile{}, err
+		}
+	}
+	return sourceFile{s.Name, info.Size(), info.ModTime().UnixNano(), hex.EncodeToString(h.Sum(nil)[:16])}, nil
+}
+
+// anew is what to do about a run that cannot be gone on with.
+const anew = "run without --resume to begin anew"
+
+// matches fails where b is not the beginning of the run that wants to go on.
+func (b *beginning) matches(want *beginning, source string) error {
+	switch {
+	case b == nil:
+		return errors.New("the journal does not say what it is of: " + anew)
+	case b.Version != want.Version:
+		return fmt.Errorf("the journal is of version %d, and this program writes %d: %s", b.Version, want.Version, anew)
+	case b.Worker != want.Worker || b.Workers != want.Workers:
+		return fmt.Errorf("the journal is of worker %d of %d: %s", b.Worker, b.Workers, anew)
+	}
+	now := map[string]sourceFile{}
+	for _, f := range want.Source {
+		now[f.Name] = f
+	}
+	for _, f := range b.Source {
+		n, ok := now[f.Name]
+		path := filepath.Join(source, filepath.FromSlash(f.Name))
+		if b.Single {
+			path = source
+		}
+		switch {
+		case !ok && !b.Single:
+			return fmt.Errorf("%s is gone, which was there when the earlier run began: %s", path, anew)
+		case !ok:
+		case n.Size != f.Size:
+			return fmt.Errorf("%s has %d bytes, and had %d when the earlier run began: %s", path, n.Size, f.Size, anew)
+		case n.Time != f.Time:
+			return fmt.Errorf("%s was changed after the earlier run began: %s", path, anew)
+		case n.Sample != f.Sample:
+			return fmt.Errorf("%s has other weights than when the earlier run began, though its size and time are the same: %s", path, anew)
+		}
+	}
+	if b.Plan != want.Plan || len(b.Source) != len(want.Source) {
+		return errors.New("the earlier run had another source or other options: give it those, or " + anew)
+	}
+	return nil
+}
+
+// unchanged fails where a file of the source changed since it was opened.
+func (p *Plan) unchanged() error {
+	for _, s := range p.Source.Source.Shards() {
+		if err := s.File.Changed(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// restore reads the journal in the partial directory and takes over what it says
+// is done; without one it begins one.
+func (r *run) restore(begin *beginning) error {
+	path := r.out.path(markerName)
+	records, size, err := readJournal(path)
+	if err != nil {
+		return err
+	}
+	if len(records) > 0 {
+		if err := records[0].Begin.matches(begin, r.plan.Source.Source.Path); err != nil {
+			return fmt.Errorf("%s: %w", r.out.partial, err)
+		}
+		if !r.take(records[1:]) {
+			return fmt.Errorf("%s: the journal does not fit the plan: %s", r.out.partial, anew)
+		}
+	}
+	if r.journal, err = openJournal(path, size); err != nil {
+		return cannotWrite(r.out.partial, err)
+	}
+	r.out.whole = func() error { return r.journal.append(record{Complete: true}) }
+	if len(records) == 0 {
+		return r.journal.append(record{Begin: begin})
+	}
+	return nil
+}
+
+// take takes over what the records say; false where that cannot be.
+func (r *run) take(records []record) bool {
+	for _, rec := range records {
+		switch {
+		case rec.Amax != nil:
+			i := rec.Amax.Weight
+			if i < 0 || i >= len(r.plan.Decisions) {
+				return false
+			}
+			r.swept[i] = rec.Amax.extremes()
+			r.resumed = true
+		case rec.Done != nil:
+			d := rec.Done
+			if d.Weight < r.start.Weight || d.Weight >= len(r.plan.Decisions) || !r.plan.mine(d.Weight) ||
+				d.Weight == r.start.Weight && d.Row < r.start.From || r.sums[d.Weight].UnmarshalBinary(d.Sums) != nil {
+				return false
+			}
+			r.start = d.tile()
+			r.resumed = true
+		case rec.Complete:
+			r.complete = true
+		}
+	}
+	return true
+}
+
+// isWhole reports whether a directory, or a file, is the result of the plan: its
+// names, headers and configuration are, and so are pieces of its weights.
+func (p *Plan) isWhole(path string) (bool, error) {
+	info, err := os.Lstat(path)
+	if err != nil {
+		if errors.Is(err, os.ErrNotExist) {
+			return false, nil
+		}
+		return false, err
+	}
+	if info.IsDir() == p.Source.Source.Single {
+		return false, nil
+	}
+	at := func(name string) string {
+		if p.Source.Source.Single {
+			return path
+		}
+		return filepath.Join(path, filepath.FromSlash(name))
+	}
+	same := func(name string, want []byte) bool {
+		if want == nil || p.Source.Source.Single {
+			return true
+		}
+		got, err := os.ReadFile(at(name))
+		return err == nil && string(got) == string(want)
+	}
+	if !same(hf.ConfigName, p.config) || !same(safetensors.IndexName, p.index) {
+		return false, nil
+	}
+	for _, f := range p.small {
+		if !same(f.Name, f.Data) {
+			return false, nil
+		}
+	}
+	for _, o := range p.others() {
+		if info, err := os.Stat(at(o.Name)); err != nil || info.Size() != o.Size {
+			return false, nil
+		}
+	}
+	files := map[string]*safetensors.File{}
+	for _, f := range p.Files {
+		file, err := safetensors.Open(at(f.Name))
+		if err != nil {
+			return false, nil
+		}
+		defer file.Close()
+		head := make([]byte, len(f.Layout.HeaderBytes()))
+		if err := readHead(file.Name(), head); err != nil || string(head) != string(f.Layout.HeaderBytes()) {
+			return false, nil
+		}
+		files[f.Name] = file
+	}
+	return p.sameWeights(files)
+}
+
+// readHead reads the first bytes of a file.
+func readHead(path string, head []byte) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	_, err = io.ReadFull(f, head)
+	return err
+}
+
+// errDiffers is what a comparison finds.
+var errDiffers = errors.New("other bytes are stored")
+
+// A comparison stands in place of a writer, and fails where a file has other
+// bytes than those that would be written.
+type comparison struct{ file *safetensors.File }
+
+func (c comparison) WriteTensorAt(name string, p []byte, off int64) error {
+	t, ok := c.file.Lookup(name)
+	if !ok {
+		return errDiffers
+	}
+	got := make([]byte, len(p))
+	if err := c.file.ReadTensorAt(got, t, off); err != nil {
+		return err
+	}
+	if string(got) != string(p) {
+		return errDiffers
+	}
+	return nil
+}
+
+// compareWeights is how many weights of the smallest are compared.
+const compareWeights = 8
+
+// sameWeights reports whether the first tiles of some of the smallest weights
+// that are converted are stored as the plan would store them.
+func (p *Plan) sameWeights(files map[string]*safetensors.File) (bool, error) {
+	r := newRun(p, RunOptions{})
+	for name, f := range files {
+		r.writers[name] = comparison{f}
+	}
+	for _, i := range p.smallest(compareWeights) {
+		if err := r.sweepGroup(i); err != nil {
+			return false, err
+		}
+		for t := range r.tiling(i).Tiles(i) {
+			if _, err := r.work(t); errors.Is(err, errDiffers) {
+				return false, nil
+			} else if err != nil {
+				return false, err
+			}
+			break
+		}
+	}
+	return true, nil
+}

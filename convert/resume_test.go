@@ -1,0 +1,364 @@
+package convert
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/microscale-go/microscale/quant"
+	"github.com/microscale-go/microscale/safetensors"
+)
+
+// tiledModel is a checkpoint of several tiles for each of its larger weights.
+func tiledModel() map[string][]made {
+	const bf16 = safetensors.BF16
+	return map[string][]made{
+		shard1: {
+			{"model.layers.0.self_attn.q_proj.weight", bf16, 0.01, []int64{700, 512}},
+			{"model.layers.0.norm.weight", bf16, 1, []int64{512}},
+			{"model.embed_tokens.weight", bf16, 0.02, []int64{900, 256}},
+			{"model.none.weight", bf16, 1, []int64{0, 64}},
+		},
+		shard2: {
+			{"model.layers.0.self_attn.k_proj.weight", bf16, 0.1, []int64{600, 512}},
+			{"model.layers.0.mlp.down_proj.weight", safetensors.F32, 0.02, []int64{300, 1024}},
+			{"lm_head.weight", bf16, 0.02, []int64{96, 64}},
+		},
+	}
+}
+
+// planFor plans a conversion of the source in the given format; "" decodes it.
+func planFor(t *testing.T, src, format string) *Plan {
+	t.Helper()
+	m := openModel(t, src)
+	var plan *Plan
+	var err error
+	if format == "" {
+		plan, err = PlanDequantize(m, safetensors.BF16)
+	} else {
+		var f quant.Format
+		if f, err = quant.Lookup(format); err == nil {
+			plan, err = PlanQuantize(m, QuantizeOptions{Quantizer: quant.Quantizer{Format: f}})
+		}
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return plan
+}
+
+// interrupted runs a plan to resume until the source was read n times, in tiles,
+// and reports whether that ended it.
+func interrupted(t *testing.T, plan *Plan, dst string, n int) bool {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	_, err := plan.Run(ctx, dst, RunOptions{Resume: true, Threads: 3, Progress: func(int64) {
+		if n--; n < 0 {
+			cancel()
+		}
+	}})
+	if err != nil && !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	return err != nil
+}
+
+// TestResume ends runs after many numbers of tiles, some of them several times,
+// and goes on: bytes and errors are those of a run that was not ended.
+func TestResume(t *testing.T) {
+	src := writeModel(t, tiledModel(), madeConfig)
+	mxfp8 := filepath.Join(t.TempDir(), "mxfp8")
+	if _, err := planFor(t, src, "mxfp8").Run(context.Background(), mxfp8, RunOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct{ format, src string }{
+		{"mxfp8", src}, {"nvfp4", src}, {"fp8-tensor", src}, {"", mxfp8}, {"mxfp6-e2m3", filepath.Join(src, shard1)},
+	} {
+		t.Run("format="+tc.format, func(t *testing.T) {
+			dir := t.TempDir()
+			suffix := filepath.Ext(tc.src)
+			whole := filepath.Join(dir, "whole"+suffix)
+			want, err := planFor(t, tc.src, tc.format).Run(context.Background(), whole, RunOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ended := 0
+			for n := 0; ; n += 1 + n/3 {
+				dst := filepath.Join(dir, fmt.Sprint("dst", n, suffix))
+				times := 1 + n%3
+				for range times {
+					if !interrupted(t, planFor(t, tc.src, tc.format), dst, n) {
+						break
+					}
+					ended++
+				}
+				got, err := planFor(t, tc.src, tc.format).Run(context.Background(), dst, RunOptions{Resume: true})
+				if err != nil {
+					t.Fatal(err)
+				}
+				sameResult(t, dst, whole)
+				if got.Finished { // it was not ended any more
+					break
+				}
+				sameReport(t, got.Tensors, want.Tensors)
+				if n > 3 && !got.Resumed {
+					t.Errorf("after %d tiles, the work is begun anew", n)
+				}
+			}
+			if ended < 5 {
+				t.Errorf("only %d runs were ended", ended)
+			}
+		})
+	}
+}
+
+// sameResult compares two results, and that nothing is left beside the first.
+func sameResult(t *testing.T, got, want string) {
+	t.Helper()
+	if left, _ := filepath.Glob(got + ".microscale-*"); len(left) > 0 {
+		t.Errorf("%s is left", left)
+	}
+	if info, err := os.Stat(want); err == nil && !info.IsDir() {
+		a, errA := os.ReadFile(got)
+		b, errB := os.ReadFile(want)
+		if errA != nil || errB != nil || !bytes.Equal(a, b) {
+			t.Fatalf("%s and %s differ (%v, %v)", got, want, errA, errB)
+		}
+		return
+	}
+	if !maps.EqualFunc(contents(t, got), contents(t, want), bytes.Equal) {
+		t.Fatalf("%s and %s differ", got, want)
+	}
+}
+
+// partly leaves what a run left that ended after n tiles, and returns its journal.
+func partly(t *testing.T, src, dst string, n int) (journal string) {
+	t.Helper()
+	if !interrupted(t, planFor(t, src, "nvfp4"), dst, n) {
+		t.Fatal("the run came to its end")
+	}
+	return filepath.Join(dst+partialSuffix, markerName)
+}
+
+// TestJournalDamage cuts a journal at many places, and damages it: a run goes on
+// from what is whole, and says so where it cannot.
+func TestJournalDamage(t *testing.T) {
+	src, dir := writeModel(t, tiledModel(), madeConfig), t.TempDir()
+	whole, dst := filepath.Join(dir, "whole"), filepath.Join(dir, "dst")
+	if _, err := planFor(t, src, "nvfp4").Run(context.Background(), whole, RunOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	random := rand.New(rand.NewPCG(1, 2))
+	for trial := range 12 {
+		journal := partly(t, src, dst, 12)
+		data, err := os.ReadFile(journal)
+		if err != nil {
+			t.Fatal(err)
+		}
+		last := bytes.LastIndexByte(data[:len(data)-1], '\n') + 1
+		refused := false
+		switch trial % 4 {
+		case 0: // torn
+			data = data[:random.IntN(len(data)+1)]
+		case 1: // torn, and filled with zeros by the filesystem
+			n := random.IntN(len(data))
+			data = append(data[:n:n], make([]byte, 300)...)
+		case 2: // the last record is damaged
+			data[last+random.IntN(len(data)-last)] ^= 1 << random.IntN(8)
+		case 3: // one before it is
+			data[random.IntN(last)] ^= 1 << random.IntN(8)
+			refused = true
+		}
+		if err := os.WriteFile(journal, data, 0o666); err != nil {
+			t.Fatal(err)
+		}
+		_, err = planFor(t, src, "nvfp4").Run(context.Background(), dst, RunOptions{Resume: true})
+		if refused {
+			if err == nil || !strings.Contains(err.Error(), "journal") || !strings.Contains(err.Error(), anew) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("a damaged journal: %v", err)
+			}
+			if after, err := os.ReadFile(journal); err != nil || !bytes.Equal(after, data) {
+				t.Errorf("the journal that is refused has changed (%v)", err)
+			}
+			_, err = planFor(t, src, "nvfp4").Run(context.Background(), dst, RunOptions{})
+		}
+		if err != nil {
+			t.Fatalf("trial %d: %v", trial, err)
+		}
+		sameResult(t, dst, whole)
+		if err := os.RemoveAll(dst); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestResumeRefuses has what cannot be gone on with: another source, other
+// options, files that are gone. Nothing is lost by asking.
+func TestResumeRefuses(t *testing.T) {
+	for _, tc := range []struct {
+		name, format string
+		change       func(src, dst string) error
+		want         string
+	}{
+		{"another format", "mxfp8", nil, "other options"},
+		{"longer", "nvfp4", func(src, _ string) error { return appendTo(filepath.Join(src, "tokenizer.json"), "x") }, "had 2 when"},
+		{"touched", "nvfp4", func(src, _ string) error {
+			return os.Chtimes(filepath.Join(src, shard1), time.Time{}, time.Unix(1e9, 0))
+		}, "was changed after the earlier run began"},
+		{"other weights", "nvfp4", func(src, _ string) error {
+			path := filepath.Join(src, shard1)
+			info, err := os.Stat(path)
+			if err != nil {
+				return err
+			}
+			data, err := os.ReadFile(path)
+			if err != nil {
+				return err
+			}
+			for i := len(data) / 2; i < len(data); i++ {
+				data[i] ^= 1
+			}
+			return errors.Join(os.WriteFile(path, data, 0o666), os.Chtimes(path, time.Time{}, info.ModTime()))
+		}, "has other weights"},
+		{"gone", "nvfp4", func(src, _ string) error { return os.Remove(filepath.Join(src, "tokenizer.json")) }, "is gone, which was there"},
+		{"new", "nvfp4", func(src, _ string) error { return appendTo(filepath.Join(src, "new.json"), "x") }, "another source or other options"},
+		{"written file gone", "nvfp4", func(_, dst string) error { return os.Remove(filepath.Join(dst+partialSuffix, shard1)) }, "is gone from it"},
+		{"written file cut", "nvfp4", func(_, dst string) error { return os.Truncate(filepath.Join(dst+partialSuffix, shard1), 5) }, "this is not the file that was left unfinished"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			src := writeModel(t, tiledModel(), madeConfig)
+			writeText(t, filepath.Join(src, "tokenizer.json"), "{}")
+			dst := filepath.Join(t.TempDir(), "dst")
+			journal := partly(t, src, dst, 14)
+			before, err := os.ReadFile(journal)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if tc.change != nil {
+				if err := tc.change(src, dst); err != nil {
+					t.Fatal(err)
+				}
+			}
+			_, err = planFor(t, src, tc.format).Run(context.Background(), dst, RunOptions{Resume: true})
+			if err == nil || !strings.Contains(err.Error(), tc.want) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("error %v, want %q", err, tc.want)
+			}
+			if after, err := os.ReadFile(journal); err != nil || !bytes.Equal(before, after) {
+				t.Errorf("the journal is not what it was (%v)", err)
+			}
+			result, err := planFor(t, src, tc.format).Run(context.Background(), dst, RunOptions{})
+			if err != nil || len(result.Warnings) != 1 || !strings.Contains(result.Warnings[0], "was begun anew") {
+				t.Errorf("anew: %+v, %v", result, err)
+			}
+		})
+	}
+}
+
+func appendTo(path, text string) error {
+	f, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY|os.O_CREATE, 0o666)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(text)
+	return errors.Join(err, f.Close())
+}
+
+// TestResumeFinished: a result is left alone, and only that one: not what other
+// options made, though it has the same names and sizes.
+func TestResumeFinished(t *testing.T) {
+	src := writeModel(t, tiledModel(), madeConfig)
+	for _, format := range []string{"mxfp8", "nvfp4"} {
+		dst := filepath.Join(t.TempDir(), "dst")
+		plan := planFor(t, src, format)
+		if _, err := plan.Run(context.Background(), dst, RunOptions{Resume: true}); err != nil {
+			t.Fatal(err)
+		}
+		before := contents(t, dst)
+		if result, err := plan.Run(context.Background(), dst, RunOptions{Resume: true}); err != nil || !result.Finished {
+			t.Errorf("%s: %+v, %v", format, result, err)
+		}
+		if !maps.EqualFunc(before, contents(t, dst), bytes.Equal) {
+			t.Errorf("%s: the result has changed", format)
+		}
+		other := planFor(t, src, format)
+		other.Quantizer.Rule, other.Quantizer.Arithmetic = quant.Floor, quant.DecodeFirst
+		if result, err := other.Run(context.Background(), dst, RunOptions{Resume: true}); err == nil || !strings.Contains(err.Error(), "the destination exists") {
+			t.Errorf("%s, other options: %+v, %v", format, result, err)
+		}
+		if result, err := other.Run(context.Background(), dst, RunOptions{Resume: true, Force: true}); err != nil || result.Finished {
+			t.Errorf("%s, other options by force: %+v, %v", format, result, err)
+		}
+		if maps.EqualFunc(before, contents(t, dst), bytes.Equal) {
+			t.Errorf("%s: other options give the same bytes", format)
+		}
+	}
+}
+
+// TestResumeLastMoment: a run that was killed between the removal of its journal
+// and the renaming is finished by the next.
+func TestResumeLastMoment(t *testing.T) {
+	src, dir := writeModel(t, tiledModel(), madeConfig), t.TempDir()
+	whole, dst := filepath.Join(dir, "whole"), filepath.Join(dir, "dst")
+	for _, path := range []string{whole, dst} {
+		if _, err := planFor(t, src, "nvfp4").Run(context.Background(), path, RunOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Rename(dst, dst+partialSuffix); err != nil {
+		t.Fatal(err)
+	}
+	result, err := planFor(t, src, "nvfp4").Run(context.Background(), dst, RunOptions{Resume: true})
+	if err != nil || !result.Finished {
+		t.Errorf("%+v, %v", result, err)
+	}
+	sameResult(t, dst, whole)
+}
+
+// TestSourceChanges: a source that is written to, replaced or cut while it is
+// read ends the run with a line that says so.
+func TestSourceChanges(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		change func(path string) error
+		want   string
+	}{
+		{"written to", func(path string) error { return os.Chtimes(path, time.Time{}, time.Unix(1e9, 0)) }, "changed or was replaced while it was read"},
+		{"longer", func(path string) error { return appendTo(path, "more") }, "changed or was replaced while it was read"},
+		{"cut", func(path string) error { return os.Truncate(path, 4096) }, "changed or was replaced while it was read"},
+		{"replaced", func(path string) error {
+			data, err := os.ReadFile(path)
+			return errors.Join(err, os.WriteFile(path+"2", data, 0o666), os.Rename(path+"2", path))
+		}, "changed or was replaced while it was read"},
+		{"removed", os.Remove, "whether it changed"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			src, dir := writeModel(t, tiledModel(), madeConfig), t.TempDir()
+			dst := filepath.Join(dir, "dst")
+			var changed error
+			calls := 0
+			_, err := planFor(t, src, "nvfp4").Run(context.Background(), dst, RunOptions{Progress: func(int64) {
+				if calls++; calls == 3 {
+					changed = tc.change(filepath.Join(src, shard2))
+				}
+			}})
+			if changed != nil {
+				t.Fatal(changed)
+			}
+			if err == nil || !strings.Contains(err.Error(), tc.want) || !strings.Contains(err.Error(), shard2) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("error %v, want %q", err, tc.want)
+			}
+			if names(t, dir) != "" {
+				t.Errorf("%s is left", names(t, dir))
+			}
+		})
+	}
+}

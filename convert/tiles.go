@@ -1,0 +1,230 @@
+package convert
+
+import (
+	"fmt"
+	"iter"
+
+	"github.com/microscale-go/microscale/checkpoint"
+	"github.com/microscale-go/microscale/format"
+	"github.com/microscale-go/microscale/measure"
+	"github.com/microscale-go/microscale/quant"
+	"github.com/microscale-go/microscale/safetensors"
+	"github.com/microscale-go/microscale/tensor"
+	"github.com/microscale-go/microscale/verify"
+)
+
+// scratch is the memory of one tile, which the next one takes over.
+type scratch struct {
+	raw       []byte // of the source
+	quantized *quant.Tensor
+	comparer  verify.Comparer
+}
+
+// into returns a tensor of a shape, whose contents are of an earlier tile.
+func (s *scratch) into(f quant.Format, rows, cols int) (*quant.Tensor, error) {
+	if q := s.quantized; q != nil && q.Rows() == rows && q.Cols() == cols {
+		return q, nil
+	}
+	var err error
+	s.quantized, err = quant.NewTensor(f, rows, cols)
+	return s.quantized, err
+}
+
+// work does a tile: its part of the result is written, its error returned.
+func (r *run) work(t checkpoint.Tile) (*measure.Accumulator, error) {
+	s := r.scratch.Get().(*scratch)
+	defer r.scratch.Put(s)
+	d := r.plan.Decisions[t.Weight]
+	switch d.Action {
+	case Quantize:
+		return r.quantize(t, d, s)
+	case Decode:
+		return r.decode(t, d)
+	case Relabel:
+		return r.relabel(t, d)
+	}
+	return r.copy(t, d, s)
+}
+
+// copy writes elements as they are, and counts those that are not finite.
+func (r *run) copy(t checkpoint.Tile, d Decision, s *scratch) (*measure.Accumulator, error) {
+	var err error
+	if s.raw, err = d.Weight.ReadBytes(t, s.raw); err != nil {
+		return nil, err
+	}
+	sums := measure.New(verify.BlockLength)
+	if f, ok := checkpoint.DenseFormat(d.Weight.Dtype); ok {
+		sums.AddCopy(t.ToCol-t.FromCol, tensor.CountNonFinite(s.raw, f))
+	}
+	return sums, r.put(t, d, checkpoint.Codes, s.raw)
+}
+
+// quantize writes the codes and scales of a tile, and measures what clients
+// will decode of them.
+func (r *run) quantize(t checkpoint.Tile, d Decision, s *scratch) (*measure.Accumulator, error) {
+	into, err := s.into(r.plan.Format, t.To-t.From, t.ToCol-t.FromCol)
+	if err != nil {
+		return nil, err
+	}
+	with := quant.With{FirstRow: t.From, Threads: 1, Into: into}
+	if r.plan.Format.NeedsAmax() {
+		seen := r.seen(t.Weight)
+		with.Amax, with.NaN = &seen.amax, seen.hasNaN
+	}
+	var x tensor.Dense
+	raw, ok, err := d.Weight.ReadBF16(t, s.raw)
+	switch {
+	case err != nil:
+		return nil, err
+	case ok:
+		s.raw = raw.Data
+		_, err = r.plan.Quantizer.RowwiseBF16(raw, with)
+	default:
+		if x, err = d.Weight.ReadTile(t); err == nil {
+			_, err = r.plan.Quantizer.Rowwise(x, with)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	global := r.plan.Convention.StoredGlobal(r.plan.Quantizer, into)
+	decoded := r.plan.Convention.Decoded(into, global)
+	sums := measure.New(verify.BlockLength)
+	if ok {
+		s.comparer.TileBF16(sums, raw, decoded)
+	} else {
+		s.comparer.Tile(sums, x, decoded)
+	}
+	return sums, r.store(t, d, into, global)
+}
+
+// store writes the parts of a quantized tile.
+func (r *run) store(t checkpoint.Tile, d Decision, q *quant.Tensor, global float32) error {
+	err := r.put(t, d, checkpoint.Codes, q.Codes)
+	if err == nil {
+		err = r.put(t, d, checkpoint.Scales, q.ScaleBytes())
+	}
+	if err == nil {
+		err = r.put(t, d, checkpoint.Global, checkpoint.GlobalBytes(global))
+	}
+	return err
+}
+
+// decode writes the values of a tile in the dtype of the result.
+func (r *run) decode(t checkpoint.Tile, d Decision) (*measure.Accumulator, error) {
+	x, err := d.Weight.ReadTile(t)
+	if err != nil {
+		return nil, err
+	}
+	spec := d.Stored[0].Spec
+	f, ok := checkpoint.DenseFormat(spec.Dtype)
+	if !ok {
+		return nil, fmt.Errorf("weights are decoded to BF16, F16 or F32, not %s", spec.Dtype)
+	}
+	sums := measure.New(verify.BlockLength)
+	if f == format.F32 {
+		sums.AddCopy(len(x.Data), nonFinite(x.Data))
+	} else {
+		raw, back := make([]byte, len(x.Data)*f.Bits()/8), tensor.New(x.Rows, x.Cols)
+		if err := tensor.ToBytes(raw, x.Data, f); err != nil {
+			return nil, err
+		}
+		if err := tensor.FromBytes(back.Data, raw, f); err != nil {
+			return nil, err
+		}
+		for i := range x.Rows {
+			sums.Add(x.Row(i), back.Row(i))
+		}
+	}
+	return sums, d.Weight.PutDense(t, x, f, func(raw []byte, at int64) error {
+		return r.writers[d.File].WriteTensorAt(spec.Name, raw, at)
+	})
+}
+
+// nonFinite returns how many of the values are NaN or Inf.
+func nonFinite(values []float32) (n int) {
+	for _, v := range values {
+		if v-v != 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// A place is where bytes [from, to) of a part of a tile are stored: at bytes into
+// a tensor.
+type place struct {
+	part     checkpoint.Part
+	name     string
+	from, to int
+	at       int64
+}
+
+// places returns where a tile is stored that is not decoded. What the whole tensor
+// has one of is stored with the first, and what the plan knows is stored already.
+func (r *run) places(t checkpoint.Tile, d Decision) iter.Seq[place] {
+	_, cols := d.Weight.Matrix()
+	return func(yield func(place) bool) {
+		for _, s := range d.Stored {
+			if s.Value != nil {
+				continue
+			}
+			spans, size := r.spans(t, d, s, cols)
+			for span := range spans {
+				if !yield(place{s.Part, s.Name, span.From * size, span.To * size, span.At * int64(size)}) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// spans returns where a tile has its part of a stored tensor, in units of some bytes.
+func (r *run) spans(t checkpoint.Tile, d Decision, s checkpoint.Stored, cols int) (spans iter.Seq[checkpoint.Span], size int) {
+	f := r.plan.Format
+	once := func(yield func(checkpoint.Span) bool) {
+		if t.First() {
+			yield(checkpoint.Span{To: 1})
+		}
+	}
+	switch {
+	case d.Action == Copy:
+		from, to := d.Weight.LineBytes(t.FromCol), d.Weight.LineBytes(t.ToCol)
+		return func(yield func(checkpoint.Span) bool) { yield(checkpoint.Span{At: from, To: int(to - from)}) }, 1
+	case s.Part == checkpoint.Codes:
+		return checkpoint.Spans(f, s.Part, cols, t), 1
+	case s.Part == checkpoint.Scales && !f.PerTensor():
+		return checkpoint.Spans(f, s.Part, cols, t), f.Scale.StoredBits() / 8
+	case s.Part == checkpoint.Scales:
+		return once, f.Scale.StoredBits() / 8
+	}
+	return once, len(checkpoint.GlobalBytes(0))
+}
+
+// put writes a part of a tile where it lies.
+func (r *run) put(t checkpoint.Tile, d Decision, part checkpoint.Part, data []byte) error {
+	for p := range r.places(t, d) {
+		if p.part != part {
+			continue
+		}
+		if err := r.writers[d.File].WriteTensorAt(p.name, data[p.from:p.to], p.at); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// written counts the bytes of a tile that an earlier run wrote.
+func (r *run) written(t checkpoint.Tile, d Decision) {
+	w, ok := r.writers[d.File].(*safetensors.Writer)
+	switch {
+	case !ok:
+	case d.Action == Decode:
+		s := d.Stored[0]
+		w.Skip(s.Name, int64(t.To-t.From)*int64(t.ToCol-t.FromCol)*int64(s.Dtype.Bits())/8)
+	default:
+		for p := range r.places(t, d) {
+			w.Skip(p.name, int64(p.to-p.from))
+		}
+	}
+}

@@ -1,0 +1,123 @@
+package convert
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/microscale-go/microscale/hf"
+	"github.com/microscale-go/microscale/safetensors"
+)
+
+// A worker is one of several runs that carry one plan out together, each on a
+// machine of its own. Zero workers: one run does everything.
+type worker struct{ Index, Count int }
+
+// Worker returns the plan of one of count workers, who count from 0. They share
+// the files of the result among them, about equal in bytes of the source; one
+// may get none. Each writes its own into DST.microscale-part-INDEX-of-COUNT,
+// whatever the others do, and Merge joins them. What all need of weights that
+// others convert (the amax of fused siblings), each finds for itself, so that
+// the result has the bytes that one run writes.
+func (p *Plan) Worker(index, count int) (*Plan, error) {
+	if count < 1 || index < 0 || index >= count {
+		return nil, fmt.Errorf("there is no worker %d of %d: they count from 0 to %d", index, count, count-1)
+	}
+	one := *p
+	one.worker = worker{index, count}
+	one.workers = map[string]int{}
+	bytes := map[string]int64{}
+	var total int64
+	for _, d := range p.Decisions {
+		bytes[d.File] += d.Weight.StoredBytes()
+		total += d.Weight.StoredBytes()
+	}
+	var before int64
+	for _, f := range p.Files {
+		middle := float64(before) + float64(bytes[f.Name])/2
+		one.workers[f.Name] = min(int(middle/float64(max(total, 1))*float64(count)), count-1)
+		before += bytes[f.Name]
+	}
+	return &one, nil
+}
+
+// writes reports whether a file of the result is the run's to write.
+func (p *Plan) writes(file string) bool {
+	return p.worker.Count == 0 || p.workers[file] == p.worker.Index
+}
+
+// mine reports whether a weight is the run's to convert.
+func (p *Plan) mine(decision int) bool { return p.writes(p.Decisions[decision].File) }
+
+// group returns the name under which weights share their extremes.
+func (p *Plan) group(decision int) string {
+	name := p.Decisions[decision].Weight.Name
+	if p.Format.Global {
+		return siblingGroup(name)
+	}
+	return name
+}
+
+// groups returns the weights of which the run needs the extremes, by group:
+// those that it converts, and those that share theirs with one of them.
+func (p *Plan) groups() map[string][]int {
+	if !p.Format.NeedsAmax() {
+		return nil
+	}
+	groups, needed := map[string][]int{}, map[string]bool{}
+	for i, d := range p.Decisions {
+		if d.Action == Quantize {
+			name := p.group(i)
+			groups[name] = append(groups[name], i)
+			needed[name] = needed[name] || p.mine(i)
+		}
+	}
+	for name := range groups {
+		if !needed[name] {
+			delete(groups, name)
+		}
+	}
+	return groups
+}
+
+// partFiles returns the files of the whole result and who writes them.
+func (p *Plan) partFiles() (files []partFile) {
+	for _, f := range p.Files {
+		files = append(files, partFile{f.Name, f.Layout.FileSize(), p.workers[f.Name]})
+	}
+	for _, name := range p.otherNames() {
+		files = append(files, partFile{name, -1, 0})
+	}
+	slices.SortFunc(files, func(a, b partFile) int { return cmp.Compare(a.Name, b.Name) })
+	return files
+}
+
+// otherNames returns the names of the files of the result that are not of weights.
+func (p *Plan) otherNames() (names []string) {
+	if p.config != nil {
+		names = append(names, hf.ConfigName)
+	}
+	if p.index != nil {
+		names = append(names, safetensors.IndexName)
+	}
+	for _, f := range p.small {
+		names = append(names, f.Name)
+	}
+	for _, o := range p.others() {
+		names = append(names, o.Name)
+	}
+	return names
+}
+
+// smallest returns the smallest weights that are quantized or decoded.
+func (p *Plan) smallest(most int) (weights []int) {
+	for i, d := range p.Decisions {
+		if d.Action != Copy {
+			weights = append(weights, i)
+		}
+	}
+	slices.SortStableFunc(weights, func(a, b int) int {
+		return cmp.Compare(p.Decisions[a].Weight.StoredBytes(), p.Decisions[b].Weight.StoredBytes())
+	})
+	return weights[:min(most, len(weights))]
+}

@@ -1,0 +1,42 @@
+package measure
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+)
+
+// state is what an Accumulator holds, as it is stored.
+type state struct {
+	Block                                    int64
+	Elements, NonFiniteWant, NonFinite       int64
+	Saturated, Flushed, Exponent, Blocks     int64
+	Signal, Noise, Ratio                     float64
+	Power, Product, Errors, Magnitude, Worst [8]float64
+}
+
+// MarshalBinary returns what was summed up, from which UnmarshalBinary goes on to
+// the bit.
+func (a *Accumulator) MarshalBinary() ([]byte, error) {
+	l := &a.lanes
+	var b bytes.Buffer
+	err := binary.Write(&b, binary.LittleEndian, state{
+		int64(a.block), a.elements, a.nonFiniteWant, a.nonFinite, l.saturated, l.flushed, a.exponent, a.blocks,
+		a.signal, a.noise, a.ratio, l.power, l.product, l.errors, l.magnitude, l.worst,
+	})
+	return b.Bytes(), err
+}
+
+// UnmarshalBinary sets a to what MarshalBinary returned.
+func (a *Accumulator) UnmarshalBinary(data []byte) error {
+	var s state
+	if n, err := binary.Decode(data, binary.LittleEndian, &s); err != nil || n != len(data) || s.Block <= 0 {
+		return fmt.Errorf("measure: %d bytes are not the state of an accumulator", len(data))
+	}
+	*a = Accumulator{
+		block: int(s.Block), elements: s.Elements, nonFiniteWant: s.NonFiniteWant, nonFinite: s.NonFinite,
+		signal: s.Signal, noise: s.Noise, ratio: s.Ratio, exponent: s.Exponent, blocks: s.Blocks,
+		lanes: lanes{s.Power, s.Product, s.Errors, s.Magnitude, s.Worst, s.Saturated, s.Flushed},
+	}
+	return nil
+}
