@@ -61,7 +61,7 @@ func build(t *testing.T, l *Layout) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer w.Abort()
+	t.Cleanup(func() { _ = w.Abort() }) // nothing, after Close
 	var wg sync.WaitGroup
 	for _, info := range l.Header().Tensors {
 		wg.Go(func() {
@@ -97,7 +97,7 @@ func TestRoundTrip(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer f.Close()
+		t.Cleanup(func() { _ = f.Close() })
 		if !reflect.DeepEqual(f.Metadata, metadata) {
 			t.Errorf("metadata %v, want %v", f.Metadata, metadata)
 		}

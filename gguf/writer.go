@@ -28,11 +28,11 @@ func Create(path string, l *Layout) (*Writer, error) {
 	}
 	w := &Writer{f: f, path: path, layout: l, written: make([]atomic.Int64, len(l.header.Tensors))}
 	if err := f.Truncate(l.size); err != nil {
-		w.Abort()
+		_ = w.Abort() // the error is that of before
 		return nil, ioError(path, fmt.Sprintf("making the file %d bytes long", l.size), err)
 	}
 	if _, err := f.WriteAt(l.prefix[len(Magic):], int64(len(Magic))); err != nil {
-		w.Abort()
+		_ = w.Abort() // the error is that of before
 		return nil, ioError(path, "header", err)
 	}
 	return w, nil

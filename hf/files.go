@@ -73,6 +73,20 @@ func foreign(name string) string {
 	return ""
 }
 
+// Unread returns why a file of a checkpoint, by its path with slashes, is neither
+// read nor carried along, or "".
+func Unread(name string) string {
+	switch {
+	case slices.ContainsFunc(strings.Split(name, "/"), isHidden):
+		return "hidden"
+	case foreign(name) != "":
+		return foreign(name)
+	case strings.HasSuffix(name, indexSuffix) && name != safetensors.IndexName:
+		return "an index of other weights"
+	}
+	return ""
+}
+
 func isHidden(name string) bool { return strings.HasPrefix(name, ".") }
 
 // isFolder tells whether an entry is a folder or a link to one.
@@ -90,6 +104,10 @@ func (c *Checkpoint) sortFiles(folder string, entries []fs.DirEntry) {
 	for _, e := range entries {
 		name := path.Join(folder, e.Name())
 		if folder == "" && c.knows(name) {
+			continue
+		}
+		if _, remote := c.remotes[name]; remote && folder == "" {
+			c.extra = append(c.extra, name)
 			continue
 		}
 		at := filepath.Join(c.Path, filepath.FromSlash(name))

@@ -48,6 +48,7 @@ type Checkpoint struct {
 	shards  []Shard
 	tensors []Tensor
 	byName  map[string]int // index into tensors
+	remotes map[string]Remote
 	others  []Other
 	extra   []string
 	skipped []Skipped
@@ -102,12 +103,13 @@ func (c *Checkpoint) openDirectory() error {
 	if err != nil {
 		return pathError(c.Path, err, "check the permissions")
 	}
+	entries = c.withRemotes(entries)
 	if slices.ContainsFunc(entries, named(ConfigName)) {
 		if err := c.readConfig(); err != nil {
 			return err
 		}
 	}
-	names, index, err := findShards(c.Path, entries)
+	names, index, err := c.findShards(entries)
 	if err != nil {
 		return err
 	}

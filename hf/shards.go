@@ -27,11 +27,12 @@ func named(name string) func(fs.DirEntry) bool {
 
 // findShards returns the names of the shards, sorted, and the index where the
 // directory has one.
-func findShards(dir string, entries []fs.DirEntry) ([]string, *safetensors.Index, error) {
+func (c *Checkpoint) findShards(entries []fs.DirEntry) ([]string, *safetensors.Index, error) {
+	dir := c.Path
 	// Asked of the entries and not with Stat, since an index that is a broken
 	// link must not pass for none.
 	if slices.ContainsFunc(entries, named(safetensors.IndexName)) {
-		index, err := readIndex(dir)
+		index, err := c.readIndex()
 		if err != nil {
 			return nil, nil, err
 		}
@@ -58,8 +59,8 @@ func isWeights(name string) bool {
 }
 
 // readIndex reads the index of a directory and checks that its files are there.
-func readIndex(dir string) (*safetensors.Index, error) {
-	path := filepath.Join(dir, safetensors.IndexName)
+func (c *Checkpoint) readIndex() (*safetensors.Index, error) {
+	path := filepath.Join(c.Path, safetensors.IndexName)
 	index, err := safetensors.ReadIndex(path)
 	if err != nil {
 		return nil, openError(path, err)
@@ -69,7 +70,8 @@ func readIndex(dir string) (*safetensors.Index, error) {
 	}
 	var missing []string
 	for _, name := range index.Shards() {
-		if _, err := os.Stat(filepath.Join(dir, name)); errors.Is(err, fs.ErrNotExist) {
+		_, remote := c.remotes[name]
+		if _, err := os.Stat(filepath.Join(c.Path, name)); !remote && errors.Is(err, fs.ErrNotExist) {
 			missing = append(missing, name)
 		}
 	}
@@ -151,15 +153,19 @@ func noShards(dir string, entries []fs.DirEntry) error {
 
 // addShard opens a shard and adds its tensors.
 func (c *Checkpoint) addShard(name, path string) error {
-	f, err := safetensors.Open(path)
+	f, err := c.open(name, path)
 	if err != nil {
 		return openError(path, err)
 	}
-	s := Shard{Name: name, File: f}
+	return c.add(Shard{Name: name, File: f})
+}
+
+// add adds a shard that is open.
+func (c *Checkpoint) add(s Shard) error {
 	c.shards = append(c.shards, s)
-	for _, t := range f.Tensors() {
+	for _, t := range s.File.Tensors() {
 		if first, twice := c.Lookup(t.Name); twice {
-			return tensorFault(path, t.Name, fmt.Sprintf("the tensor is in %q too", first.Shard.Name),
+			return tensorFault(s.File.Name(), t.Name, fmt.Sprintf("the tensor is in %q too", first.Shard.Name),
 				"remove the file that does not belong to the checkpoint, or name a single file")
 		}
 		c.byName[t.Name] = len(c.tensors)
@@ -200,11 +206,12 @@ func (c *Checkpoint) checkIndex(index *safetensors.Index) error {
 // or "".
 func (c *Checkpoint) elsewhere(tensor string) string {
 	entries, _ := os.ReadDir(c.Path) // what cannot be read has it not
+	entries = c.withRemotes(entries)
 	for _, e := range entries {
 		if !isWeights(e.Name()) || c.knows(e.Name()) {
 			continue
 		}
-		f, err := safetensors.Open(filepath.Join(c.Path, e.Name()))
+		f, err := c.open(e.Name(), filepath.Join(c.Path, e.Name()))
 		if err != nil {
 			continue
 		}

@@ -17,21 +17,38 @@ import (
 
 	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/hf"
+	"github.com/microscale-go/microscale/hf/hub"
 	"github.com/microscale-go/microscale/hf/sample"
 )
 
 // sourceHelp is what the help of every command that takes a SRC says of it.
 const sourceHelp = `SRC is a Hugging Face directory (config.json, one or many *.safetensors, an
-index), a single .safetensors file, or "sample:", a small Llama-shaped checkpoint
-of 9.7 M parameters that the program makes itself, the same every time.`
+index), a single .safetensors file, hf://OWNER/NAME or hf://OWNER/NAME@REVISION (a
+model on the Hugging Face Hub, read from there by HF_ENDPOINT, HF_TOKEN and
+HF_HOME), or "sample:", a small Llama-shaped checkpoint of 9.7 M parameters that
+the program makes itself, the same every time.`
 
 // openModel opens a SRC. It must be closed.
 func openModel(ctx context.Context, arg string) (*checkpoint.Model, *hf.Checkpoint, error) {
-	source, err := sample.Open(ctx, arg)
+	source, err := openSource(ctx, arg)
 	if err != nil {
-		return nil, nil, interrupted(err, "the sample was not made")
+		return nil, nil, err
 	}
 	return checkpoint.Read(source), source, nil
+}
+
+// openSource opens a checkpoint on the hub, the sample, or one of the disk.
+func openSource(ctx context.Context, arg string) (*hf.Checkpoint, error) {
+	if !strings.HasPrefix(arg, hub.Scheme) {
+		c, err := sample.Open(ctx, arg)
+		return c, interrupted(err, "the sample was not made")
+	}
+	client, err := hub.FromEnvironment(os.Getenv)
+	if err != nil {
+		return nil, err
+	}
+	c, err := client.Open(ctx, arg)
+	return c, interrupted(err, "the hub was not read")
 }
 
 // interruptible makes the context of a command end when the user interrupts it,

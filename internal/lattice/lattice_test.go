@@ -44,7 +44,9 @@ nn: recipe gemm quant tensor format internal/parallel
 bench: nn recipe gemm quant tensor format internal/cpu
 hf: safetensors
 hf/sample: hf safetensors format tensor
+hf/hub: hf
 checkpoint: safetensors hf quant tensor format
+checkpoint/llamacpp: gguf hf
 llama: nn recipe gemm quant tensor format checkpoint hf safetensors
 train: llama nn recipe hf safetensors quant tensor format internal/parallel
 verify: checkpoint hf safetensors quant tensor format measure internal/parallel

@@ -1,0 +1,192 @@
+// Package llamacpp says what a Hugging Face checkpoint of the Llama family becomes
+// in a GGUF file that llama.cpp runs: the names of tensors, the order of the rows
+// of queries and keys, the metadata, and the tokenizer.
+//
+//	model.layers.0.self_attn.q_proj.weight   blk.0.attn_q.weight, its rows in another order
+//	config.json                              llama.block_count, llama.rope.freq_base, …
+//	tokenizer.json                           tokenizer.ggml.tokens, tokenizer.ggml.merges, …
+//
+// What is not recognized is an error and not a guess: a model that runs and
+// talks nonsense is worse than none. The names and keys are those that llama.cpp's
+// loader asks for (src/llama-arch.cpp, src/llama-vocab.cpp); the order of rows is
+// that of its converter.
+package llamacpp
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+
+	"github.com/microscale-go/microscale/gguf"
+	"github.com/microscale-go/microscale/hf"
+)
+
+// A Model is what a GGUF file says of a checkpoint, but for its weights.
+type Model struct {
+	Metadata []gguf.Pair // in the order in which it is written
+	Extra    []Constant  // tensors that the checkpoint has not
+	Notes    []string    // what the user should know
+
+	architecture architecture
+	config       config
+}
+
+// A Constant is a tensor of F32 that follows from the configuration.
+type Constant struct {
+	gguf.Spec
+	Values []float32
+}
+
+// Describe returns what a GGUF file says of a checkpoint. It fails where llama.cpp
+// could not run the result, or it is not known how.
+func Describe(c *hf.Checkpoint) (*Model, error) {
+	if c.Config == nil {
+		return nil, fmt.Errorf("%s: a GGUF file says how the model is built, and there is no %s that would: name a checkpoint's directory", c.Path, hf.ConfigName)
+	}
+	m := &Model{}
+	if err := m.readConfig(c.Config); err != nil {
+		return nil, fmt.Errorf("%s: %s: %w", c.Path, hf.ConfigName, err)
+	}
+	m.add("general.architecture", m.architecture.name)
+	m.add("general.type", "model")
+	m.add("general.quantization_version", uint32(2))
+	if err := m.hyperparameters(); err != nil {
+		return nil, fmt.Errorf("%s: %s: %w", c.Path, hf.ConfigName, err)
+	}
+	if err := m.vocabulary(c); err != nil {
+		return nil, fmt.Errorf("%s: %w", c.Path, err)
+	}
+	return m, nil
+}
+
+func (m *Model) add(key string, value any) {
+	m.Metadata = append(m.Metadata, gguf.Pair{Key: key, Value: value})
+}
+
+// set adds a key of the architecture.
+func (m *Model) set(key string, value any) { m.add(m.architecture.name+"."+key, value) }
+
+// readOther returns a file that goes along with the weights, nil where there is none.
+func readOther(c *hf.Checkpoint, name string) ([]byte, error) {
+	for _, other := range c.Others() {
+		if other.Name == name {
+			return os.ReadFile(other.Path)
+		}
+	}
+	return nil, nil
+}
+
+// config is what is read of config.json.
+type config struct {
+	Architectures []string `json:"architectures"`
+
+	VocabSize        int      `json:"vocab_size"`
+	HiddenSize       int      `json:"hidden_size"`
+	IntermediateSize int      `json:"intermediate_size"`
+	Layers           int      `json:"num_hidden_layers"`
+	Heads            int      `json:"num_attention_heads"`
+	KeyValueHeads    int      `json:"num_key_value_heads"`
+	HeadDim          int      `json:"head_dim"`
+	ContextLength    int      `json:"max_position_embeddings"`
+	RMSNormEps       *float64 `json:"rms_norm_eps"`
+	HiddenAct        string   `json:"hidden_act"`
+	PartialRotary    *float64 `json:"partial_rotary_factor"`
+	Experts          int      `json:"num_local_experts"`
+	RopeTheta        *float64 `json:"rope_theta"`
+	RopeScaling      *rope    `json:"rope_scaling"`
+	RopeParameters   *rope    `json:"rope_parameters"` // newer configurations, in place of the two above
+	BOS              tokenIDs `json:"bos_token_id"`
+	EOS              tokenIDs `json:"eos_token_id"`
+	Pad              tokenIDs `json:"pad_token_id"`
+	Microscale       struct {
+		Vocabulary string `json:"vocabulary"`
+	} `json:"microscale"`
+}
+
+// tokenIDs is a number of a token, a list of them, or null.
+type tokenIDs []uint32
+
+// UnmarshalJSON reads them.
+func (t *tokenIDs) UnmarshalJSON(data []byte) error {
+	if string(data) == "null" {
+		return nil
+	}
+	var one uint32
+	if json.Unmarshal(data, &one) == nil {
+		*t = tokenIDs{one}
+		return nil
+	}
+	return json.Unmarshal(data, (*[]uint32)(t))
+}
+
+// readConfig reads config.json, fills in what it may leave out, and checks that
+// the model is one that is known.
+func (m *Model) readConfig(text []byte) error {
+	c := &m.config
+	if err := json.Unmarshal(text, c); err != nil {
+		return fmt.Errorf("it is not read: %w", err)
+	}
+	if len(c.Architectures) == 0 {
+		return fmt.Errorf("it names no architectures: only %s become GGUF", architectureNames())
+	}
+	a, ok := architectures[c.Architectures[0]]
+	if !ok {
+		return fmt.Errorf("architecture %q is not written as GGUF, only %s", c.Architectures[0], architectureNames())
+	}
+	m.architecture = a
+	if c.KeyValueHeads == 0 {
+		c.KeyValueHeads = c.Heads
+	}
+	if c.HeadDim == 0 && c.Heads > 0 {
+		c.HeadDim = c.HiddenSize / c.Heads
+	}
+	if c.RopeParameters == nil {
+		c.RopeParameters = c.RopeScaling
+	}
+	if c.RopeParameters == nil {
+		c.RopeParameters = &rope{}
+	}
+	if c.RopeParameters.Theta == nil {
+		c.RopeParameters.Theta = c.RopeTheta
+	}
+	for _, n := range []struct {
+		key   string
+		value int
+	}{
+		{"vocab_size", c.VocabSize}, {"hidden_size", c.HiddenSize}, {"intermediate_size", c.IntermediateSize}, {"num_hidden_layers", c.Layers},
+		{"num_attention_heads", c.Heads}, {"num_key_value_heads", c.KeyValueHeads}, {"max_position_embeddings", c.ContextLength},
+	} {
+		if n.value <= 0 || n.value > 1<<31-1 {
+			return fmt.Errorf("%s is missing or no positive number: fetch it again", n.key)
+		}
+	}
+	switch {
+	case c.Experts > 0:
+		return fmt.Errorf("a mixture of %d experts: only dense models become GGUF", c.Experts)
+	case c.HiddenAct != "" && c.HiddenAct != "silu":
+		return fmt.Errorf("hidden_act %q: llama.cpp runs %s with silu", c.HiddenAct, a.name)
+	case c.PartialRotary != nil && *c.PartialRotary != 1:
+		return fmt.Errorf("partial_rotary_factor %g: llama.cpp runs %s with rotary embeddings of all of a head", *c.PartialRotary, a.name)
+	case c.RMSNormEps == nil:
+		return fmt.Errorf("rms_norm_eps is missing: fetch it again")
+	case c.HeadDim%2 != 0:
+		return fmt.Errorf("heads of %d elements cannot be rotated: fetch it again", c.HeadDim)
+	}
+	return nil
+}
+
+// hyperparameters adds the numbers of config.json.
+func (m *Model) hyperparameters() error {
+	c := m.config
+	m.set("block_count", uint32(c.Layers))
+	m.set("context_length", uint32(c.ContextLength))
+	m.set("embedding_length", uint32(c.HiddenSize))
+	m.set("feed_forward_length", uint32(c.IntermediateSize))
+	m.set("attention.head_count", uint32(c.Heads))
+	m.set("attention.head_count_kv", uint32(c.KeyValueHeads))
+	m.set("attention.key_length", uint32(c.HeadDim))
+	m.set("attention.value_length", uint32(c.HeadDim))
+	m.set("attention.layer_norm_rms_epsilon", float32(*c.RMSNormEps))
+	m.set("vocab_size", uint32(c.VocabSize))
+	return m.rotary()
+}

@@ -1,0 +1,155 @@
+package llamacpp
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+)
+
+// A step is a normalizer, a pre_tokenizer or a post_processor of a tokenizer.json.
+type step struct {
+	Type string `json:"type"`
+
+	Normalizers   []*step `json:"normalizers"`   // Sequence
+	PreTokenizers []*step `json:"pretokenizers"` // Sequence
+	Processors    []*step `json:"processors"`    // Sequence
+
+	Pattern  json.RawMessage `json:"pattern"`  // Split, Replace
+	Content  string          `json:"content"`  // Replace
+	Behavior string          `json:"behavior"` // Split
+	Invert   bool            `json:"invert"`   // Split
+
+	IndividualDigits bool  `json:"individual_digits"` // Digits
+	AddPrefixSpace   bool  `json:"add_prefix_space"`  // ByteLevel, Metaspace
+	UseRegex         *bool `json:"use_regex"`         // ByteLevel; true where it is left out
+
+	Prepend       string `json:"prepend"`        // Prepend
+	Replacement   string `json:"replacement"`    // Metaspace
+	PrependScheme string `json:"prepend_scheme"` // Metaspace
+
+	Single []struct { // TemplateProcessing
+		Special struct {
+			ID string `json:"id"`
+		} `json:"SpecialToken"`
+	} `json:"single"`
+}
+
+// flat returns the steps of a sequence, or the one that it is; none of nil.
+func (s *step) flat() []*step {
+	if s == nil {
+		return nil
+	}
+	if s.Type != "Sequence" {
+		return []*step{s}
+	}
+	var all []*step
+	for _, list := range [][]*step{s.Normalizers, s.PreTokenizers, s.Processors} {
+		for _, inner := range list {
+			all = append(all, inner.flat()...)
+		}
+	}
+	return all
+}
+
+// pattern returns the regular expression, or the text, that a step looks for.
+func (s *step) pattern() string {
+	var p struct{ Regex, String string }
+	_ = json.Unmarshal(s.Pattern, &p) // what is neither is recognized by no row
+	if p.Regex != "" {
+		return p.Regex
+	}
+	return "text " + p.String
+}
+
+// String says what a step does, in one line.
+func (s *step) String() string {
+	switch s.Type {
+	case "Split":
+		text := s.Type + " " + s.Behavior + " " + s.pattern()
+		if s.Invert {
+			text += " inverted"
+		}
+		return text
+	case "Digits":
+		if s.IndividualDigits {
+			return "Digits individually"
+		}
+	case "ByteLevel":
+		text := s.Type
+		if s.UseRegex == nil || *s.UseRegex {
+			text += " with regex"
+		}
+		if s.AddPrefixSpace {
+			text += " with prefix"
+		}
+		return text
+	case "Replace":
+		return s.Type + " " + s.pattern() + " by " + s.Content
+	case "Prepend":
+		return s.Type + " " + s.Prepend
+	case "Metaspace":
+		return fmt.Sprintf("%s %s %s", s.Type, s.Replacement, s.PrependScheme)
+	}
+	return s.Type
+}
+
+// signature says what steps do.
+func signature(steps ...*step) string {
+	var texts []string
+	for _, s := range steps {
+		for _, inner := range s.flat() {
+			texts = append(texts, inner.String())
+		}
+	}
+	return strings.Join(texts, ", ")
+}
+
+// Regular expressions by which tokenizers split text.
+const (
+	contractions = `(?i:'s|'t|'re|'ve|'m|'ll|'d)`
+	llama3Words  = contractions + `|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`
+	qwen2Words   = contractions + `|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`
+	upper, lower = `[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]`, `[\p{Ll}\p{Lm}\p{Lo}\p{M}]`
+	tekkenWords  = `[^\r\n\p{L}\p{N}]?` + upper + `*` + lower + `+|[^\r\n\p{L}\p{N}]?` + upper + `+` + lower + `*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+`
+	gpt4oWords   = `[^\r\n\p{L}\p{N}]?` + upper + `*` + lower + `+` + contractions + `?|[^\r\n\p{L}\p{N}]?` + upper + `+` + lower + `*` + contractions + `?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+`
+)
+
+// preTokenizers has llama.cpp's name (tokenizer.ggml.pre) of a way to split text,
+// by what the steps of a tokenizer.json do (src/llama-vocab.cpp has its regular
+// expressions, and those of tokenizer.json beside them).
+var preTokenizers = map[string]string{
+	"ByteLevel with regex":                          "gpt-2",
+	"Digits individually, ByteLevel with regex":     "smollm",
+	"Split Isolated " + llama3Words + ", ByteLevel": "llama-bpe",
+	"Split Isolated " + qwen2Words + ", ByteLevel":  "qwen2",
+	"Split Isolated " + tekkenWords + ", ByteLevel": "tekken",
+	"Split Isolated " + gpt4oWords + ", ByteLevel":  "gpt-4o",
+}
+
+// preTokenizer returns llama.cpp's name of how text is split. NFC, which Qwen's
+// tokenizers begin with, is left out there: text is nearly always in that form.
+func preTokenizer(t tokenizerJSON) (string, error) {
+	if n := signature(t.Normalizer); n != "" && n != "NFC" {
+		return "", fmt.Errorf("llama.cpp does not run its normalizer (%s)", n)
+	}
+	steps := signature(t.PreTokenizer)
+	pre, ok := preTokenizers[steps]
+	if !ok {
+		return "", fmt.Errorf("its way to split text is not one that is known to be llama.cpp's: %s", steps)
+	}
+	return pre, nil
+}
+
+// spaces reports whether the steps write spaces as SentencePiece does and do
+// nothing else, and whether one is put before every text.
+func spaces(normalizer, pre *step) (prefix, ok bool) {
+	switch signature(normalizer, pre) {
+	case "Prepend ▁, Replace text   by ▁", "Metaspace ▁ first", "Metaspace ▁ always":
+		return true, true
+	case "Replace text   by ▁", "Metaspace ▁ never":
+		return false, true
+	case "Metaspace ▁ ": // files before there were schemes
+		return pre.AddPrefixSpace, true
+	}
+	return false, false
+}

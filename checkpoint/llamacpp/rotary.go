@@ -1,0 +1,90 @@
+package llamacpp
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/microscale-go/microscale/gguf"
+)
+
+// rope is how positions are rotated beyond the length of training.
+type rope struct {
+	Theta           *float64 `json:"rope_theta"`
+	Type            string   `json:"rope_type"`
+	OldType         string   `json:"type"` // older configurations, in place of rope_type
+	Factor          *float64 `json:"factor"`
+	LowFrequency    *float64 `json:"low_freq_factor"`
+	HighFrequency   *float64 `json:"high_freq_factor"`
+	OriginalLength  *float64 `json:"original_max_position_embeddings"`
+	AttentionFactor *float64 `json:"attention_factor"`
+	BetaFast        *float64 `json:"beta_fast"`
+	BetaSlow        *float64 `json:"beta_slow"`
+}
+
+// rotary adds the keys of rotary embeddings.
+func (m *Model) rotary() error {
+	r := m.config.RopeParameters
+	m.set("rope.dimension_count", uint32(m.config.HeadDim))
+	m.set("rope.freq_base", float32(value(r.Theta, 10000)))
+	kind := r.Type
+	if kind == "" {
+		kind = r.OldType
+	}
+	switch {
+	case kind == "" || kind == "default":
+		return nil
+	case r.Factor == nil:
+		return fmt.Errorf("rope_scaling of type %q has no factor: fetch it again", kind)
+	case kind == "linear":
+		m.set("rope.scaling.type", kind)
+		m.set("rope.scaling.factor", float32(*r.Factor))
+		return nil
+	case kind == "llama3":
+		m.Extra = append(m.Extra, m.llama3(r))
+		return nil
+	case kind == "yarn" && r.OriginalLength != nil:
+		m.set("rope.scaling.type", kind)
+		m.set("rope.scaling.factor", float32(*r.Factor))
+		m.set("rope.scaling.original_context_length", uint32(*r.OriginalLength))
+		for _, optional := range []struct {
+			key   string
+			value *float64
+		}{{"attn_factor", r.AttentionFactor}, {"beta_fast", r.BetaFast}, {"beta_slow", r.BetaSlow}} {
+			if optional.value != nil {
+				m.set("rope.scaling.yarn_"+optional.key, float32(*optional.value))
+			}
+		}
+		return nil
+	}
+	return fmt.Errorf("rope_scaling of type %q is not written as GGUF, only linear, llama3 and yarn with original_max_position_embeddings", kind)
+}
+
+// llama3 returns the tensor of what llama.cpp divides the frequencies by: 1 for
+// short wavelengths, the factor for long ones, and in between a line from one to
+// the other in the number of waves (transformers' rope_type llama3).
+func (m *Model) llama3(r *rope) Constant {
+	low, high := value(r.LowFrequency, 1), value(r.HighFrequency, 4)
+	length, base, d := value(r.OriginalLength, 8192), value(r.Theta, 10000), m.config.HeadDim
+	values := make([]float32, d/2)
+	for i := range values {
+		wavelength := 2 * math.Pi * math.Pow(base, float64(2*i)/float64(d))
+		switch {
+		case wavelength < length/high:
+			values[i] = 1
+		case wavelength > length/low:
+			values[i] = float32(*r.Factor)
+		default:
+			smooth := (length/wavelength - low) / (high - low)
+			values[i] = float32(1 / ((1-smooth) / *r.Factor + smooth))
+		}
+	}
+	return Constant{gguf.Spec{Name: "rope_freqs.weight", Type: gguf.F32, Shape: []int64{int64(d / 2)}}, values}
+}
+
+// value returns what p points to, or what it is where it is left out.
+func value(p *float64, otherwise float64) float64 {
+	if p == nil {
+		return otherwise
+	}
+	return *p
+}

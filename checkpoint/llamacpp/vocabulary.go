@@ -1,0 +1,219 @@
+package llamacpp
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/microscale-go/microscale/hf"
+)
+
+// What a token is to llama.cpp (enum llama_token_type).
+const (
+	normalToken  int32 = 1
+	unknownToken int32 = 2
+	controlToken int32 = 3
+	userToken    int32 = 4
+	unusedToken  int32 = 5
+	byteToken    int32 = 6
+)
+
+// A vocabulary is a tokenizer as llama.cpp keeps it. Numbers of tokens are -1 where
+// there is none.
+type vocabulary struct {
+	model  string // kind of tokenizer: gpt2 is BPE on bytes, llama BPE on characters
+	pre    string // how text is split before; of gpt2
+	tokens []string
+	types  []int32
+	scores []float32 // of llama
+	merges []string  // of gpt2
+
+	bos, eos, unknown, pad int
+	addBOS, addEOS         *bool // at the ends of every text; nil where nothing says so
+	addSpace               *bool // before every text; of llama
+}
+
+// vocabulary adds the keys of the tokenizer.
+func (m *Model) vocabulary(c *hf.Checkpoint) error {
+	settings, err := readSettings(c)
+	if err != nil {
+		return err
+	}
+	text, err := readOther(c, "tokenizer.json")
+	if err != nil {
+		return err
+	}
+	v := &vocabulary{bos: -1, eos: -1, unknown: -1, pad: -1}
+	switch {
+	case text != nil:
+		err = v.parse(text, settings)
+	case m.config.Microscale.Vocabulary == byteVocabulary:
+		err = v.bytes(nil, m.config.VocabSize)
+	case settings.Class == byT5Class:
+		err = v.bytes(byT5Specials, m.config.VocabSize)
+	case has(c, "tokenizer.model"), has(c, "vocab.json"), has(c, "tekken.json"):
+		return fmt.Errorf("its tokenizer is not in tokenizer.json: load it with transformers' AutoTokenizer and save_pretrained it here")
+	default:
+		m.Notes = append(m.Notes, "there is no tokenizer, so llama.cpp takes numbers of tokens and no text")
+		m.add("tokenizer.ggml.model", "none")
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if err := v.complete(m.config, settings); err != nil {
+		return err
+	}
+	m.write(v)
+	template, err := chatTemplate(c, settings)
+	if err == nil && template != "" {
+		m.add("tokenizer.chat_template", template)
+	}
+	return err
+}
+
+func has(c *hf.Checkpoint, name string) bool {
+	for _, other := range c.Others() {
+		if other.Name == name {
+			return true
+		}
+	}
+	return false
+}
+
+// write adds the keys.
+func (m *Model) write(v *vocabulary) {
+	m.add("tokenizer.ggml.model", v.model)
+	m.add("tokenizer.ggml.pre", v.pre)
+	m.add("tokenizer.ggml.tokens", v.tokens)
+	if v.scores != nil {
+		m.add("tokenizer.ggml.scores", v.scores)
+	}
+	m.add("tokenizer.ggml.token_type", v.types)
+	if v.model == bytePairs {
+		m.add("tokenizer.ggml.merges", v.merges)
+	}
+	for _, special := range []struct {
+		key string
+		id  int
+	}{{"bos", v.bos}, {"eos", v.eos}, {"unknown", v.unknown}, {"padding", v.pad}} {
+		if special.id >= 0 {
+			m.add("tokenizer.ggml."+special.key+"_token_id", uint32(special.id))
+		}
+	}
+	for _, option := range []struct {
+		key   string
+		value *bool
+	}{{"add_bos_token", v.addBOS}, {"add_eos_token", v.addEOS}, {"add_space_prefix", v.addSpace}} {
+		if option.value != nil {
+			m.add("tokenizer.ggml."+option.key, *option.value)
+		}
+	}
+}
+
+// complete gives the vocabulary a token for every row of the embeddings, and takes
+// from tokenizer_config.json and config.json what tokenizer.json does not say.
+func (v *vocabulary) complete(c config, s settings) error {
+	if len(v.tokens) > c.VocabSize {
+		return fmt.Errorf("the tokenizer has %d tokens and the model %d: they do not belong together", len(v.tokens), c.VocabSize)
+	}
+	for i := len(v.tokens); i < c.VocabSize; i++ {
+		v.tokens, v.types = append(v.tokens, fmt.Sprintf("[PAD%d]", i)), append(v.types, unusedToken)
+		if v.scores != nil {
+			v.scores = append(v.scores, v.scores[0]-float32(i))
+		}
+	}
+	for i, t := range v.tokens {
+		if t == "" && v.types[i] == 0 {
+			v.tokens[i], v.types[i] = fmt.Sprintf("[PAD%d]", i), unusedToken
+		}
+	}
+	for _, special := range []struct {
+		id    *int
+		token settingsToken
+		ids   tokenIDs
+	}{{&v.bos, s.BOS, c.BOS}, {&v.eos, s.EOS, c.EOS}, {&v.unknown, s.Unknown, nil}, {&v.pad, s.Pad, c.Pad}} {
+		if id := v.find(string(special.token)); id >= 0 {
+			*special.id = id
+		} else if *special.id < 0 && len(special.ids) > 0 && int(special.ids[0]) < len(v.tokens) {
+			*special.id = int(special.ids[0])
+		}
+	}
+	if s.AddBOS != nil {
+		v.addBOS = s.AddBOS
+	}
+	if s.AddEOS != nil {
+		v.addEOS = s.AddEOS
+	}
+	return nil
+}
+
+// find returns the number of a token, -1 where there is none or no text is given.
+func (v *vocabulary) find(token string) int {
+	if token != "" {
+		for i, t := range v.tokens {
+			if t == token {
+				return i
+			}
+		}
+	}
+	return -1
+}
+
+// settings is what is read of tokenizer_config.json.
+type settings struct {
+	Class    string          `json:"tokenizer_class"`
+	BOS      settingsToken   `json:"bos_token"`
+	EOS      settingsToken   `json:"eos_token"`
+	Unknown  settingsToken   `json:"unk_token"`
+	Pad      settingsToken   `json:"pad_token"`
+	AddBOS   *bool           `json:"add_bos_token"`
+	AddEOS   *bool           `json:"add_eos_token"`
+	Template json.RawMessage `json:"chat_template"`
+}
+
+// A settingsToken is a token's text, or an object that has it as its content.
+type settingsToken string
+
+// UnmarshalJSON reads either.
+func (t *settingsToken) UnmarshalJSON(data []byte) error {
+	var object struct {
+		Content string `json:"content"`
+	}
+	if len(data) > 0 && data[0] == '{' {
+		err := json.Unmarshal(data, &object)
+		*t = settingsToken(object.Content)
+		return err
+	}
+	return json.Unmarshal(data, (*string)(t))
+}
+
+func readSettings(c *hf.Checkpoint) (s settings, err error) {
+	const name = "tokenizer_config.json"
+	text, err := readOther(c, name)
+	if err == nil && text != nil {
+		if err = json.Unmarshal(text, &s); err != nil {
+			err = fmt.Errorf("%s is not read: %w", name, err)
+		}
+	}
+	return s, err
+}
+
+// chatTemplate returns the template of a conversation: that of a file of its own,
+// or of tokenizer_config.json, of several the one called default.
+func chatTemplate(c *hf.Checkpoint, s settings) (string, error) {
+	if text, err := readOther(c, "chat_template.jinja"); text != nil || err != nil {
+		return string(text), err
+	}
+	var one string
+	if json.Unmarshal(s.Template, &one) == nil {
+		return one, nil
+	}
+	var several []struct{ Name, Template string }
+	_ = json.Unmarshal(s.Template, &several) // what is neither is no template
+	for _, t := range several {
+		if t.Name == "default" {
+			return t.Template, nil
+		}
+	}
+	return "", nil
+}

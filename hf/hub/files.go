@@ -1,0 +1,198 @@
+package hub
+
+import (
+	"context"
+	"crypto/sha1" //nolint:gosec // git names its objects by it
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"strings"
+)
+
+// A listing is what the hub says of a revision.
+type listing struct {
+	Commit string `json:"sha"`
+	Files  []file `json:"siblings"`
+}
+
+// A file is one of a revision.
+type file struct {
+	Name string `json:"rfilename"`
+	Size int64  `json:"size"`
+	Blob string `json:"blobId"` // SHA-1 of git's object
+	LFS  *struct {
+		SHA256 string `json:"sha256"`
+		Size   int64  `json:"size"`
+	} `json:"lfs"` // nil for files that git keeps itself
+}
+
+var (
+	sha1Text   = regexp.MustCompile(`^[0-9a-f]{40}$`)
+	sha256Text = regexp.MustCompile(`^[0-9a-f]{64}$`)
+)
+
+// etag returns the hash by which the hub and the cache know the content.
+func (f file) etag() string {
+	if f.LFS != nil {
+		return f.LFS.SHA256
+	}
+	return f.Blob
+}
+
+// hash returns what computes etag from the content.
+func (f file) hash() hash.Hash {
+	if f.LFS != nil {
+		return sha256.New()
+	}
+	h := sha1.New() //nolint:gosec // see above
+	fmt.Fprintf(h, "blob %d\x00", f.Size)
+	return h
+}
+
+// check returns what is wrong with the entry.
+func (f file) check() error {
+	clean := f.Name != "" && path.IsAbs("/"+f.Name) && path.Clean("/"+f.Name) == "/"+f.Name && !strings.ContainsAny(f.Name, "\\\x00:")
+	switch {
+	case !clean:
+		return fmt.Errorf("the hub lists a file %.120q, whose name could lead out of its folder", f.Name)
+	case f.Size < 0 || f.LFS != nil && f.LFS.Size != f.Size:
+		return fmt.Errorf("the hub contradicts itself about the size of %s", f.Name)
+	case f.LFS == nil && !sha1Text.MatchString(f.Blob), f.LFS != nil && !sha256Text.MatchString(f.LFS.SHA256):
+		return fmt.Errorf("the hub has no hash of %s", f.Name)
+	}
+	return nil
+}
+
+// list asks what a revision has.
+func (c *Client) list(ctx context.Context, r Repository) (l listing, err error) {
+	address := fmt.Sprintf("%s/api/models/%s/%s/revision/%s?blobs=true", c.Endpoint, r.Owner, r.Name, url.PathEscape(r.Revision))
+	const largest = 64 << 20
+	err = c.retry(ctx, r.String(), func() (bool, error) {
+		response, _, err := c.send(ctx, address, http.Header{"Accept": {"application/json"}})
+		if err != nil {
+			return false, err
+		}
+		defer done(response)
+		text, err := io.ReadAll(io.LimitReader(response.Body, largest+1))
+		if err != nil {
+			return false, err
+		}
+		l = listing{}
+		if err := json.Unmarshal(text, &l); err != nil || len(text) > largest {
+			return false, refusal{fmt.Errorf("%s does not answer as the hub does: check HF_ENDPOINT", c.Endpoint)}
+		}
+		return true, nil
+	})
+	if err != nil {
+		return l, err
+	}
+	if !sha1Text.MatchString(l.Commit) {
+		return l, fmt.Errorf("%s does not name the commit of the revision: check HF_ENDPOINT", c.Endpoint)
+	}
+	for _, f := range l.Files {
+		if err := f.check(); err != nil {
+			return l, err
+		}
+	}
+	return l, nil
+}
+
+// address returns where a file of a commit is.
+func (c *Client) address(r Repository, commit, name string) string {
+	return fmt.Sprintf("%s/%s/%s/resolve/%s/%s", c.Endpoint, r.Owner, r.Name, commit, (&url.URL{Path: name}).EscapedPath())
+}
+
+// A cache is the folder of one model.
+type cache struct{ dir string }
+
+func (c *Client) cache(r Repository) cache {
+	return cache{filepath.Join(c.Cache, "models--"+r.Owner+"--"+r.Name)}
+}
+
+func (k cache) snapshot(commit string) string { return filepath.Join(k.dir, "snapshots", commit) }
+
+// has reports whether a file of a snapshot is there and of its size. (What is
+// there under the name of its hash was compared with it when it was fetched.)
+func (k cache) has(commit string, f file) bool {
+	info, err := os.Stat(filepath.Join(k.snapshot(commit), filepath.FromSlash(f.Name)))
+	return err == nil && info.Mode().IsRegular() && info.Size() == f.Size
+}
+
+// fetch brings a file into the cache.
+func (c *Client) fetch(ctx context.Context, k cache, r Repository, commit string, f file) error {
+	blobs := filepath.Join(k.dir, "blobs")
+	if err := os.MkdirAll(blobs, 0o777); err != nil {
+		return err
+	}
+	blob := filepath.Join(blobs, f.etag())
+	if info, err := os.Stat(blob); err != nil || info.Size() != f.Size {
+		partial, err := os.CreateTemp(blobs, f.etag()+".*.incomplete")
+		if err != nil {
+			return err
+		}
+		defer os.Remove(partial.Name())
+		err = c.download(ctx, partial, r, commit, f)
+		err = errors.Join(err, partial.Close())
+		if err != nil {
+			return err
+		}
+		if err := os.Chmod(partial.Name(), 0o644); err != nil {
+			return err
+		}
+		if err := os.Rename(partial.Name(), blob); err != nil {
+			return err
+		}
+	}
+	return k.link(commit, f, blob)
+}
+
+// link gives a blob its name in the snapshot: by a relative link, or by a copy
+// where there are no links.
+func (k cache) link(commit string, f file, blob string) error {
+	at := filepath.Join(k.snapshot(commit), filepath.FromSlash(f.Name))
+	if err := os.MkdirAll(filepath.Dir(at), 0o777); err != nil {
+		return err
+	}
+	target, err := filepath.Rel(filepath.Dir(at), blob)
+	if err != nil {
+		return err
+	}
+	if err := os.Remove(at); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	if os.Symlink(target, at) == nil || k.has(commit, f) { // or another run was faster
+		return nil
+	}
+	content, err := os.ReadFile(blob)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(at, content, 0o644)
+}
+
+// name makes a revision known by its name, as refs has it.
+func (k cache) name(revision, commit string) error {
+	if revision == commit {
+		return nil
+	}
+	at := filepath.Join(k.dir, "refs", filepath.FromSlash(revision))
+	if err := os.MkdirAll(filepath.Dir(at), 0o777); err != nil {
+		return err
+	}
+	return os.WriteFile(at, []byte(commit), 0o644)
+}
+
+// download writes a file, whose reader compares it with the hub's hash.
+func (c *Client) download(ctx context.Context, w io.Writer, r Repository, commit string, f file) error {
+	_, err := io.Copy(w, io.NewSectionReader(c.remote(ctx, r, commit, f), 0, f.Size))
+	return err
+}

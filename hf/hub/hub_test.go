@@ -1,0 +1,447 @@
+package hub
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"maps"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/microscale-go/microscale/hf"
+)
+
+const model = "hf://some/model"
+
+func open(t *testing.T, c *Client) *hf.Checkpoint {
+	t.Helper()
+	checkpoint, err := c.Open(context.Background(), model)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { checkpoint.Close() })
+	return checkpoint
+}
+
+// readAll reads every tensor in the order of the files, in small pieces, and
+// compares it with the content of the files.
+func (s *server) readAll(c *hf.Checkpoint, threads int) error {
+	var wg sync.WaitGroup
+	errs := make(chan error, threads)
+	var next atomic.Int64
+	tensors := c.Tensors()
+	for range threads {
+		wg.Go(func() {
+			for {
+				i := int(next.Add(1)) - 1
+				if i >= len(tensors) {
+					return
+				}
+				t := tensors[i]
+				content := s.files[t.Shard.Name]
+				data := content[int64(len(content))-t.Shard.File.Tensors()[len(t.Shard.File.Tensors())-1].End:]
+				for from := t.Begin; from < t.End; from += 1 << 18 {
+					p := make([]byte, min(1<<18, t.End-from))
+					if err := c.ReadTensorAt(t.Name, p, from-t.Begin); err != nil {
+						errs <- err
+						return
+					}
+					if !bytes.Equal(p, data[from:from+int64(len(p))]) {
+						errs <- errors.New(t.Name + " has other bytes")
+						return
+					}
+				}
+			}
+		})
+	}
+	wg.Wait()
+	close(errs)
+	return <-errs
+}
+
+func TestOpen(t *testing.T) {
+	s := newServer(t)
+	c := s.client()
+	checkpoint := open(t, c)
+	if checkpoint.Path != model || checkpoint.Config == nil || !checkpoint.Index || len(checkpoint.Shards()) != 2 {
+		t.Errorf("opened %v", checkpoint)
+	}
+	var others []string
+	for _, o := range checkpoint.Others() {
+		content, err := os.ReadFile(o.Path)
+		if err != nil || !bytes.Equal(content, s.files[o.Name]) {
+			t.Errorf("%s is not what the hub has (%v)", o.Name, err)
+		}
+		others = append(others, o.Name)
+	}
+	if want := []string{"1_Pooling/config.json", "README.md", "generation_config.json", "tokenizer_config.json"}; !slices.Equal(others, want) {
+		t.Errorf("others %q, want %q", others, want)
+	}
+	var skipped []string
+	for _, k := range checkpoint.Skipped() {
+		skipped = append(skipped, k.Name+": "+k.Reason)
+	}
+	if want := []string{".gitattributes: hidden", "onnx/model.safetensors: weights in a folder", "pytorch_model.bin: PyTorch weights"}; !slices.Equal(skipped, want) {
+		t.Errorf("skipped %q, want %q", skipped, want)
+	}
+	if got := s.requests("other"); len(got) != 2 {
+		t.Errorf("to open two shards, %q was asked", got)
+	}
+	for _, threads := range []int{1, 4} {
+		if err := s.readAll(checkpoint, threads); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// Every address is asked of the hub once, and every chunk is fetched once or,
+	// where it was given up since, twice.
+	if got := s.requests("hub /some/model/resolve/" + commit + "/model-"); len(got) != 2 {
+		t.Errorf("the hub was asked %q", got)
+	}
+	for _, l := range s.requests("other") {
+		if n := len(s.requests(l)); n > 3 {
+			t.Errorf("%s was asked %d times", l, n)
+		}
+	}
+}
+
+// TestCacheLayout is that of huggingface_hub, and what is there is not fetched.
+func TestCacheLayout(t *testing.T) {
+	s := newServer(t)
+	c := s.client()
+	open(t, c)
+	dir := filepath.Join(c.Cache, "models--some--model")
+	if ref, err := os.ReadFile(filepath.Join(dir, "refs", "main")); err != nil || string(ref) != commit {
+		t.Errorf("refs/main is %q (%v)", ref, err)
+	}
+	at := filepath.Join(dir, "snapshots", commit, "1_Pooling", "config.json")
+	target, err := os.Readlink(at)
+	if want := filepath.Join("..", "..", "..", "blobs", gitSum([]byte("{}"))); err != nil || target != want {
+		t.Errorf("a file is a link to %q (%v), want %q", target, err, want)
+	}
+	before := len(s.requests("hub /some"))
+	open(t, c)
+	if after := len(s.requests("hub /some")); after-before != 2 { // the two shards
+		t.Errorf("%d files were asked for again", after-before)
+	}
+	for name, content := range s.files {
+		if large(name) && !strings.Contains(name, "/") {
+			if err := os.WriteFile(filepath.Join(dir, "snapshots", commit, name), content, 0o666); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	others := len(s.requests("other"))
+	if err := s.readAll(open(t, c), 2); err != nil {
+		t.Fatal(err)
+	}
+	if len(s.requests("other")) != others {
+		t.Error("weights that are in the cache were fetched")
+	}
+	left, err := filepath.Glob(filepath.Join(dir, "blobs", "*incomplete*"))
+	if len(left) > 0 || err != nil {
+		t.Errorf("%q is left (%v)", left, err)
+	}
+}
+
+func TestDroppedConnections(t *testing.T) {
+	s := newServer(t)
+	var asked atomic.Int64
+	s.faults = func(w http.ResponseWriter, r *http.Request, what string) bool {
+		name, ok := strings.CutPrefix(what, "other ")
+		if !ok {
+			return false
+		}
+		switch asked.Add(1) % 3 {
+		case 0:
+			panic(http.ErrAbortHandler) // before the first byte
+		case 1:
+			s.partly(w, r, s.files[name], 300_000)
+		}
+		return false
+	}
+	if err := s.readAll(open(t, s.client()), 2); err != nil {
+		t.Fatal(err)
+	}
+	resumed := slices.ContainsFunc(s.requests("other"), func(l string) bool { return strings.Contains(l, "bytes=300000-") })
+	if !resumed {
+		t.Error("no request goes on where a connection ended")
+	}
+}
+
+func TestNoProgress(t *testing.T) {
+	s := newServer(t)
+	checkpoint := open(t, s.client())
+	s.faults = func(http.ResponseWriter, *http.Request, string) bool { panic(http.ErrAbortHandler) }
+	err := s.readAll(checkpoint, 1)
+	if err == nil || !strings.Contains(err.Error(), "6 attempts") || !strings.HasPrefix(err.Error(), model) {
+		t.Errorf("says %v", err)
+	}
+	slices.Sort(s.waited) // of a chunk and perhaps the one that follows it
+	if len(s.waited) < 5 || s.waited[0] != 500*time.Millisecond || s.waited[len(s.waited)-1] != 8*time.Second {
+		t.Errorf("waits %v", s.waited)
+	}
+}
+
+func TestBusy(t *testing.T) {
+	s := newServer(t)
+	var asked atomic.Int64
+	s.faults = func(w http.ResponseWriter, _ *http.Request, _ string) bool {
+		switch asked.Add(1) {
+		case 1:
+			w.Header().Set("Retry-After", "17")
+			w.WriteHeader(http.StatusTooManyRequests)
+		case 2:
+			w.Header().Set("Retry-After", time.Now().Add(time.Hour).UTC().Format(http.TimeFormat))
+			w.WriteHeader(http.StatusServiceUnavailable)
+		case 3:
+			w.WriteHeader(http.StatusBadGateway)
+		default:
+			return false
+		}
+		return true
+	}
+	open(t, s.client())
+	if len(s.waited) != 3 || s.waited[0] != 17*time.Second || s.waited[1] != longestWait || s.waited[2] != 2*time.Second {
+		t.Errorf("waits %v", s.waited)
+	}
+}
+
+// TestExpiredAddress: the other host's addresses hold for some time.
+func TestExpiredAddress(t *testing.T) {
+	s := newServer(t)
+	checkpoint := open(t, s.client())
+	var refused atomic.Int64
+	s.faults = func(w http.ResponseWriter, _ *http.Request, what string) bool {
+		if strings.HasPrefix(what, "other") && refused.Add(1) == 1 {
+			w.WriteHeader(http.StatusForbidden)
+			return true
+		}
+		return false
+	}
+	if err := s.readAll(checkpoint, 1); err != nil {
+		t.Fatal(err)
+	}
+	if got := s.requests("hub /some/model/resolve/" + commit + "/model-"); len(got) < 3 || len(got) > 4 { // two chunks may find it out at once
+
+		t.Errorf("the hub was asked %q", got)
+	}
+}
+
+func TestToken(t *testing.T) {
+	s := newServer(t)
+	s.token = "hf_secret"
+	c := s.client()
+	if _, err := c.Open(context.Background(), model); err == nil || !strings.Contains(err.Error(), "accept the model's conditions") || !strings.HasPrefix(err.Error(), model+": ") {
+		t.Errorf("says %v", err)
+	}
+	c.Token = s.token
+	if err := s.readAll(open(t, c), 2); err != nil { // the other host fails the test where it sees the token
+		t.Fatal(err)
+	}
+}
+
+// TestLies: a hub that contradicts itself, or sends something else, is refused.
+func TestLies(t *testing.T) {
+	const shard = "model-00001-of-00002.safetensors"
+	list := func(edit func(text string) string) func(*server, http.ResponseWriter, *http.Request, string) bool {
+		return func(s *server, w http.ResponseWriter, _ *http.Request, what string) bool {
+			if what != "api" {
+				return false
+			}
+			r := recorder{header: http.Header{}}
+			s.serveList(&r)
+			_, _ = io.WriteString(w, edit(r.String()))
+			return true
+		}
+	}
+	replace := func(old, other string) func(*server, http.ResponseWriter, *http.Request, string) bool {
+		return list(func(text string) string {
+			if !strings.Contains(text, old) {
+				t.Errorf("the list has no %s", old)
+			}
+			return strings.Replace(text, old, other, 1)
+		})
+	}
+	status := func(path string, code int, reason string) func(*server, http.ResponseWriter, *http.Request, string) bool {
+		return func(_ *server, w http.ResponseWriter, _ *http.Request, what string) bool {
+			if what == path {
+				w.Header().Set("X-Error-Code", reason)
+				w.WriteHeader(code)
+			}
+			return what == path
+		}
+	}
+	headers := func(path string, set map[string]string) func(*server, http.ResponseWriter, *http.Request, string) bool {
+		return func(_ *server, w http.ResponseWriter, _ *http.Request, what string) bool {
+			if what != path {
+				return false
+			}
+			for key, value := range set {
+				w.Header().Set(key, value)
+			}
+			w.WriteHeader(http.StatusPartialContent)
+			_, _ = w.Write(make([]byte, 1<<20))
+			return true
+		}
+	}
+	for name, tc := range map[string]struct {
+		fault func(*server, http.ResponseWriter, *http.Request, string) bool
+		want  string
+	}{
+		"no such model":    {status("api", http.StatusUnauthorized, ""), "does not know the model, or it is private"},
+		"renamed":          {status("api", http.StatusNotFound, "RepoNotFound"), "the hub does not know it"},
+		"no such revision": {status("api", http.StatusNotFound, "RevisionNotFound"), "no such revision"},
+		"gated":            {status("hub "+shard, http.StatusForbidden, "GatedRepo"), "accept the model's conditions"},
+		"a file is gone":   {status("hub config.json", http.StatusNotFound, "EntryNotFound"), "config.json: the hub has no such file"},
+		"teapot":           {status("api", http.StatusTeapot, ""), "418"},
+		"not JSON":         {list(func(string) string { return "<html>" }), "does not answer as the hub does"},
+		"no commit":        {replace(commit, "main"), "does not name the commit"},
+		"name leads out":   {replace(`"README.md"`, `"../README.md"`), "could lead out of its folder"},
+		"absolute name":    {replace(`"README.md"`, `"/etc/x"`), "could lead out of its folder"},
+		"no hash":          {replace(gitSum([]byte("{}")), "x"), "no hash of 1_Pooling/config.json"},
+		"size of LFS":      {replace(`"pointerSize":135,"sha256"`, `"size":1,"sha256x"`), "no hash of"},
+		"smaller":          {headers("other "+shard, map[string]string{"Content-Range": "bytes 0-1048575/1048576"}), "and the server has 1048576"},
+		"another place":    {headers("other "+shard, map[string]string{"Content-Range": "bytes 7-1048582/99999999"}), `asked for byte 0 and sends "7-1048582"`},
+		"linked size":      {headers("hub "+shard, map[string]string{"X-Linked-Size": "5", "Content-Range": "bytes 0-9/*"}), "and the server has 5"},
+		"linked hash":      {headers("hub "+shard, map[string]string{"X-Linked-Etag": `"abc"`}), `of hash "abc"`},
+		"another commit":   {headers("hub "+shard, map[string]string{"X-Repo-Commit": "abc"}), `of commit "abc"`},
+		"redirected forever": {func(_ *server, w http.ResponseWriter, r *http.Request, _ string) bool {
+			http.Redirect(w, r, r.URL.String(), http.StatusFound)
+			return true
+		}, "redirected 10 times"},
+		"no ranges": {func(s *server, w http.ResponseWriter, _ *http.Request, what string) bool {
+			if what == "other "+shard {
+				_, _ = w.Write(s.files[shard])
+			}
+			return what == "other "+shard
+		}, "whole files only"},
+		"a small file of other bytes": {func(s *server, w http.ResponseWriter, _ *http.Request, what string) bool {
+			if what == "hub config.json" {
+				_, _ = w.Write(bytes.Repeat([]byte(" "), len(s.files["config.json"])))
+			}
+			return what == "hub config.json"
+		}, "the hub lists " + "%s"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newServer(t)
+			s.faults = func(w http.ResponseWriter, r *http.Request, what string) bool { return tc.fault(s, w, r, what) }
+			want := strings.ReplaceAll(tc.want, "%s", gitSum(s.files["config.json"]))
+			_, err := s.client().Open(context.Background(), model)
+			if err == nil || !strings.Contains(err.Error(), want) || !strings.HasPrefix(err.Error(), model) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("says %v, want %q in it", err, want)
+			}
+		})
+	}
+}
+
+// recorder keeps what is written to it.
+type recorder struct {
+	bytes.Buffer
+	header http.Header
+}
+
+func (r *recorder) Header() http.Header { return r.header }
+func (r *recorder) WriteHeader(int)     {}
+
+// TestDamagedWeights: bytes that are not those of the hub's hash are found when all
+// have been read, whatever the order of threads.
+func TestDamagedWeights(t *testing.T) {
+	const shard = "model-00001-of-00002.safetensors"
+	for _, threads := range []int{1, 3} {
+		s := newServer(t)
+		checkpoint := open(t, s.client())
+		s.files = maps.Clone(s.files) // what is served from here on is what readAll expects
+		s.files[shard] = bytes.Clone(s.files[shard])
+		s.files[shard][9<<20] ^= 1
+		if err := s.readAll(checkpoint, threads); err == nil || !strings.Contains(err.Error(), "it was damaged on its way") {
+			t.Errorf("%d threads: says %v", threads, err)
+		}
+	}
+}
+
+func TestFileChanges(t *testing.T) {
+	s := newServer(t)
+	checkpoint := open(t, s.client())
+	s.faults = func(w http.ResponseWriter, r *http.Request, what string) bool {
+		if strings.HasPrefix(what, "other") {
+			w.Header().Set("ETag", `"another"`)
+			http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(s.files[strings.TrimPrefix(what, "other ")]))
+			return true
+		}
+		return false
+	}
+	if err := s.readAll(checkpoint, 1); err == nil || !strings.Contains(err.Error(), "changed on the server") {
+		t.Errorf("says %v", err)
+	}
+}
+
+func TestCancel(t *testing.T) {
+	s := newServer(t)
+	ctx, cancel := context.WithCancel(context.Background())
+	checkpoint, err := s.client().Open(ctx, model)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	if err := s.readAll(checkpoint, 1); !errors.Is(err, context.Canceled) {
+		t.Errorf("says %v", err)
+	}
+}
+
+func TestParse(t *testing.T) {
+	for source, want := range map[string]Repository{
+		"hf://a/b":               {"a", "b", "main"},
+		"hf://Qwen/Qwen2.5-0.5B": {"Qwen", "Qwen2.5-0.5B", "main"},
+		"hf://a/b@v1.0":          {"a", "b", "v1.0"},
+		"hf://a/b@refs/pr/7":     {"a", "b", "refs/pr/7"},
+	} {
+		got, err := Parse(source)
+		if err != nil || got != want {
+			t.Errorf("%s is %v (%v)", source, got, err)
+		}
+		if got.String() != source {
+			t.Errorf("%s comes back as %s", source, got)
+		}
+	}
+	for _, source := range []string{"a/b", "hf://", "hf://a", "hf://a/", "hf:///b", "hf://a/b/c", "hf://a/b@", "hf://a/..", "hf://a/b@../x", "hf://a/b@x y", "hf://a b/c", "hf://a--b/c", "hf://.a/b", "HF://a/b", "hf://a/b@/x", "hf://a/b@x?y"} {
+		if got, err := Parse(source); err == nil {
+			t.Errorf("%q is %v", source, got)
+		}
+	}
+}
+
+func TestFromEnvironment(t *testing.T) {
+	home := t.TempDir()
+	if err := os.WriteFile(filepath.Join(home, "token"), []byte("from-file\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	environment := map[string]string{"HF_HOME": home}
+	get := func(key string) string { return environment[key] }
+	c, err := FromEnvironment(get)
+	if err != nil || c.Endpoint != "https://huggingface.co" || c.Token != "from-file" || c.Cache != filepath.Join(home, "hub") {
+		t.Errorf("%+v (%v)", c, err)
+	}
+	environment["HF_TOKEN"], environment["HF_ENDPOINT"], environment["HF_HUB_CACHE"] = " t ", "http://localhost:1/", "/c"
+	c, err = FromEnvironment(get)
+	if err != nil || c.Endpoint != "http://localhost:1" || c.Token != "t" || c.Cache != "/c" {
+		t.Errorf("%+v (%v)", c, err)
+	}
+	environment["HF_ENDPOINT"] = "localhost"
+	if _, err = FromEnvironment(get); err == nil || !strings.Contains(err.Error(), "HF_ENDPOINT") {
+		t.Errorf("says %v", err)
+	}
+	delete(environment, "HF_HOME")
+	environment["XDG_CACHE_HOME"], environment["HF_ENDPOINT"] = home, ""
+	delete(environment, "HF_HUB_CACHE")
+	if c, err = FromEnvironment(get); err != nil || c.Cache != filepath.Join(home, "huggingface", "hub") {
+		t.Errorf("%+v (%v)", c, err)
+	}
+}

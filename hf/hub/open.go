@@ -1,0 +1,77 @@
+package hub
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/microscale-go/microscale/hf"
+)
+
+// largestOther is the largest file beside the weights that is fetched.
+const largestOther = 256 << 20
+
+// Open opens a model of the hub. The connection lasts as long as ctx.
+func (c *Client) Open(ctx context.Context, source string) (*hf.Checkpoint, error) {
+	r, err := Parse(source)
+	if err != nil {
+		return nil, err
+	}
+	l, err := c.list(ctx, r)
+	if err != nil {
+		return nil, named(r, err)
+	}
+	k := c.cache(r)
+	var remotes []hf.Remote
+	var skipped []hf.Skipped
+	shared := newChunks()
+	for _, f := range l.Files {
+		folder := strings.Contains(f.Name, "/")
+		reason := hf.Unread(f.Name)
+		switch {
+		case reason != "":
+		case strings.HasSuffix(f.Name, ".safetensors") && folder:
+			reason = "weights in a folder"
+		case k.has(l.Commit, f):
+		case strings.HasSuffix(f.Name, ".safetensors"):
+			reader := c.remote(ctx, r, l.Commit, f)
+			reader.chunks = shared
+			remotes = append(remotes, hf.Remote{Name: f.Name, URL: r.String() + "/" + f.Name, Size: f.Size, Reader: reader})
+		case f.Size > largestOther:
+			reason = fmt.Sprintf("larger than %d MiB", largestOther>>20)
+		default:
+			if err := c.fetch(ctx, k, r, l.Commit, f); err != nil {
+				return nil, named(r, err)
+			}
+		}
+		if reason != "" {
+			skipped = append(skipped, hf.Skipped{Name: f.Name, Reason: reason})
+		}
+	}
+	if err := k.keep(r.Revision, l.Commit); err != nil {
+		return nil, fmt.Errorf("%s: the cache %s cannot be written (%w): set HF_HOME to a folder that can", r, k.dir, err)
+	}
+	checkpoint, err := hf.OpenRemote(k.snapshot(l.Commit), remotes, skipped)
+	if err != nil {
+		return nil, named(r, err)
+	}
+	checkpoint.Path = r.String()
+	return checkpoint, nil
+}
+
+// keep makes the snapshot's folder and the revision's name.
+func (k cache) keep(revision, commit string) error {
+	if err := os.MkdirAll(k.snapshot(commit), 0o777); err != nil {
+		return err
+	}
+	return k.name(revision, commit)
+}
+
+// named puts the model's name before an error that does not begin with it.
+func named(r Repository, err error) error {
+	if strings.HasPrefix(err.Error(), r.String()) {
+		return err
+	}
+	return fmt.Errorf("%s: %w", r, err)
+}
