@@ -14,12 +14,11 @@ import (
 // of its three products are of quantized operands, those that the recipe names.
 type Linear struct {
 	Name   string
-	Weight *Param // out × in; without values where SetWeight gave a quantized one
+	Weight *Param // out × in
 	Bias   *Param // 1 × out, or nil
 
 	in, out int
 	parts   []*Param // views of Weight and Bias
-	frozen  *quant.Tensor
 	weight  weightCopies
 	delayed [3]delayedScale // by Operand
 }
@@ -65,23 +64,6 @@ func NewFusedLinear(name string, in int, bias bool, parts ...Part) *Linear {
 
 // Params returns the weight, and the bias where there is one, of each part.
 func (l *Linear) Params() []*Param { return l.parts }
-
-// SetWeight gives the layer a weight that is quantized already, out × in and
-// rowwise, whatever the recipe says of weights. Its FP32 values and gradient are
-// given up: the layer takes part in inference only.
-func (l *Linear) SetWeight(w *quant.Tensor) error {
-	if w.Direction != quant.Rowwise || w.Rows() != l.out || w.Cols() != l.in {
-		return fmt.Errorf("%s: the weight is %d×%d and rowwise, not %s %d×%d", l.Name, l.out, l.in, w.Direction, w.Rows(), w.Cols())
-	}
-	l.frozen, l.weight = w, weightCopies{rowwise: w}
-	*l.Weight = Param{Name: l.Weight.Name}
-	for i, p := range l.parts {
-		if l.Bias == nil || i%2 == 0 {
-			*p = Param{Name: p.Name}
-		}
-	}
-	return nil
-}
 
 // WeightBytes returns the bytes of codes and scales of the weight's two copies.
 func (l *Linear) WeightBytes() int {

@@ -555,32 +555,3 @@ func TestFused(t *testing.T) {
 		t.Error("the gradient of k_proj is not rows 64 to 96 of the gradient")
 	}
 }
-
-// TestSetWeight: a weight that was loaded quantized is the operand of fprop as it
-// is, with inputs in BF16 or quantized as the recipe says, and does not train.
-func TestSetWeight(t *testing.T) {
-	rng := rand.New(rand.NewPCG(1, 2))
-	w := must(quant.Quantizer{Format: quant.MXFP4}.Rowwise(matrix(rng, 96, 64, 1), quant.With{}))
-	x := matrix(rng, 32, 64, 1)
-	for _, name := range []string{"bf16", "mxfp8"} {
-		r, _ := recipe.Lookup(name)
-		l := NewLinear("proj", 64, 96, false)
-		if err := l.SetWeight(w); err != nil {
-			t.Fatal(err)
-		}
-		y, saved, err := l.Forward(&Scope{Recipe: r, Inference: true}, x)
-		if err != nil || saved != nil {
-			t.Fatal(saved, err)
-		}
-		checkProduct(t, name, y, must(r.Input.Rowwise.Rowwise(x, quant.With{})), w, nil, true)
-		if _, _, err := l.Forward(&Scope{Recipe: r}, x); err == nil || !strings.Contains(err.Error(), "cannot be trained") {
-			t.Errorf("training of a quantized weight: %v", err)
-		}
-		if err := l.SetWeight(must(w.Reshape(96, 64))); err != nil {
-			t.Error(err)
-		}
-	}
-	if err := NewLinear("proj", 96, 64, false).SetWeight(w); err == nil {
-		t.Error("a weight of another shape")
-	}
-}

@@ -85,12 +85,6 @@ func (l *Linear) quantize(s *Scope, o Operand, x tensor.Dense, rowwise, columnwi
 // quantizeWeight makes the copies of the weight where it is time to: at the first
 // microbatch of a step, and where there are none of this recipe.
 func (l *Linear) quantizeWeight(s *Scope, backward bool) error {
-	if l.frozen != nil {
-		if backward {
-			return fmt.Errorf("the weight was loaded quantized and cannot be trained: use Scope.Inference")
-		}
-		return nil
-	}
 	c, q := &l.weight, s.quantizers(Weight)
 	made := c.rowwise != nil && (c.columnwise != nil || !backward) && reflect.DeepEqual(c.made, q)
 	if made && (s.Recompute || s.Microbatch > 0) {

@@ -265,7 +265,9 @@ func attend(a *Attention, base float64, qkv []float64, batch int) []float64 {
 	for b := range batch {
 		for h := range a.Heads {
 			kv := h / (a.Heads / a.KVHeads)
-			at := func(i, column int) []float64 { return rotated[(b*length+i)*width+column*d : (b*length+i)*width+(column+1)*d] }
+			at := func(i, column int) []float64 {
+				return rotated[(b*length+i)*width+column*d : (b*length+i)*width+(column+1)*d]
+			}
 			for i := range length {
 				p, sum := make([]float64, i+1), 0.0
 				for j := range p {

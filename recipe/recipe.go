@@ -59,6 +59,11 @@ func (o Operand) Shared() bool {
 	return o.Rowwise.Format.Square() && !o.Rowwise.Hadamard && reflect.DeepEqual(o.Rowwise, o.Columnwise)
 }
 
+// quantizers returns both.
+func (o *Operand) quantizers() []*quant.Quantizer {
+	return []*quant.Quantizer{&o.Rowwise, &o.Columnwise}
+}
+
 // A GEMM is one of the three products.
 type GEMM uint8
 

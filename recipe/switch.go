@@ -111,7 +111,7 @@ func setFP8Format(r *Recipe, value string) error {
 	case !ok:
 		return fmt.Errorf("unknown value %q: use e4m3 or hybrid", value)
 	}
-	return change(r, "FP8 elements", r.operandsOf(&r.Grad), func(q *quant.Quantizer) bool {
+	return change("FP8 elements", r.Grad.quantizers(), func(q *quant.Quantizer) bool {
 		if !isFP8(q.Format) {
 			return false
 		}
@@ -125,7 +125,7 @@ func set2D(r *Recipe, value string) error {
 	if err != nil {
 		return err
 	}
-	return change(r, "weights in blocks", r.operandsOf(&r.Weight), func(q *quant.Quantizer) bool {
+	return change("weights in blocks", r.Weight.quantizers(), func(q *quant.Quantizer) bool {
 		n := q.Format.Block.Cols
 		if !q.Format.Scaled() || n == 0 {
 			return false
@@ -144,7 +144,7 @@ func setScaleRule(r *Recipe, value string) error {
 	if err != nil {
 		return err
 	}
-	return change(r, "E8M0 scales", r.quantizers(), func(q *quant.Quantizer) bool {
+	return change("E8M0 scales", r.quantizers(), func(q *quant.Quantizer) bool {
 		if q.Format.Scale != format.E8M0 {
 			return false
 		}
@@ -158,7 +158,7 @@ func setPowerOfTwo(r *Recipe, value string) error {
 	if err != nil {
 		return err
 	}
-	return change(r, "FP32 scales", r.quantizers(), func(q *quant.Quantizer) bool {
+	return change("FP32 scales", r.quantizers(), func(q *quant.Quantizer) bool {
 		if q.Format.Scale != format.F32 {
 			return false
 		}
@@ -187,7 +187,7 @@ func setStochastic(r *Recipe, value string) error {
 	if err != nil {
 		return err
 	}
-	return change(r, "quantized gradients", r.operandsOf(&r.Grad), func(q *quant.Quantizer) bool {
+	return change("quantized gradients", r.Grad.quantizers(), func(q *quant.Quantizer) bool {
 		if !q.Format.Scaled() {
 			return false
 		}
@@ -262,14 +262,9 @@ func setMultiHead(r *Recipe, value string) (err error) {
 	return err
 }
 
-// operandsOf returns the quantizers of one operand.
-func (r *Recipe) operandsOf(o *Operand) []*quant.Quantizer {
-	return []*quant.Quantizer{&o.Rowwise, &o.Columnwise}
-}
-
 // change calls set for each quantizer, which reports whether it has what the
 // switch is about. It fails where none has.
-func change(r *Recipe, what string, quantizers []*quant.Quantizer, set func(*quant.Quantizer) bool) error {
+func change(what string, quantizers []*quant.Quantizer, set func(*quant.Quantizer) bool) error {
 	found := false
 	for _, q := range quantizers {
 		found = set(q) || found

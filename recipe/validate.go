@@ -35,7 +35,7 @@ func (r *Recipe) checkQuantizers() error {
 
 // checkE5M2 is the assertion of every recipe of Transformer Engine.
 func (r *Recipe) checkE5M2() error {
-	for _, q := range append(r.operandsOf(&r.Input), r.operandsOf(&r.Weight)...) {
+	for _, q := range append(r.Input.quantizers(), r.Weight.quantizers()...) {
 		if q.Format.Element == format.E5M2 {
 			return errPureE5M2
 		}

@@ -1,0 +1,62 @@
+package nn_test
+
+import (
+	"fmt"
+	"log"
+	"math/rand/v2"
+
+	"github.com/microscale-go/microscale/measure"
+	"github.com/microscale-go/microscale/nn"
+	"github.com/microscale-go/microscale/recipe"
+	"github.com/microscale-go/microscale/tensor"
+)
+
+// Linear(1024, 1024) on a batch of sequences of 128 tokens, forward and backward
+// under MXFP8, and the same with low precision switched off in a nested scope.
+func Example() {
+	const batch, sequence, width = 2, 128, 1024 // 32 sequences take a quarter of a second
+	mxfp8, err := recipe.Lookup("mxfp8")
+	if err != nil {
+		log.Fatal(err)
+	}
+	linear := nn.NewLinear("proj", width, width, true)
+	linear.Weight.InitNormal(0.02, 1)
+
+	scope := nn.Scope{Recipe: mxfp8}
+	x := random(&scope, batch*sequence, width, 1)
+	dy := random(&scope, batch*sequence, width, 2)
+
+	run := func(scope nn.Scope) (y tensor.Dense) {
+		y, saved, err := linear.Forward(&scope, x)
+		if err != nil {
+			log.Fatal(err)
+		}
+		bytes := saved.Bytes()
+		dx, err := linear.Backward(&scope, saved, dy)
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Printf("%-5s y %d×%d, dx %d×%d, kept for the backward pass: %d bytes\n", scope.Recipe.Name, y.Rows, y.Cols, dx.Rows, dx.Cols, bytes)
+		return y
+	}
+	y := run(scope)
+	inner := scope.Disabled()
+	e := measure.New(32)
+	e.Add(run(inner).Data, y.Data)
+	fmt.Printf("SQNR of y under MXFP8: %.0f dB\n", e.Result().SQNR)
+	// Output:
+	// mxfp8 y 256×1024, dx 256×1024, kept for the backward pass: 270336 bytes
+	// bf16  y 256×1024, dx 256×1024, kept for the backward pass: 524288 bytes
+	// SQNR of y under MXFP8: 28 dB
+}
+
+// random returns normal values, rounded as activations are.
+func random(scope *nn.Scope, rows, cols int, seed uint64) tensor.Dense {
+	rng := rand.New(rand.NewPCG(seed, 0))
+	x := tensor.New(rows, cols)
+	for i := range x.Data {
+		x.Data[i] = float32(rng.NormFloat64())
+	}
+	scope.Round(x)
+	return x
+}
