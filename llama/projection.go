@@ -145,3 +145,24 @@ func activationFormat(f quant.Format) quant.Format {
 	}
 	return quant.Format{Name: f.Name + "-token", Element: f.Element, Scale: f.Scale, Block: block, Global: f.Global}
 }
+
+// HoldWeights has every linear layer that the recipe quantizes hold its weight
+// quantized (nn.Linear.HoldWeight): call it with the FP32 master weights as the
+// values of Params, at the start and after every step of the optimizer. They are
+// replaced by the values that are held.
+func (m *Model) HoldWeights(s *nn.Scope) error {
+	for _, l := range m.layers {
+		if l.exempt {
+			continue
+		}
+		for _, p := range l.projections() {
+			if p.linear == nil {
+				return fmt.Errorf("model: its weights are quantized for good")
+			}
+			if err := p.linear.HoldWeight(s); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

@@ -20,6 +20,7 @@ type Linear struct {
 	in, out int
 	parts   []*Param // views of Weight and Bias
 	weight  weightCopies
+	held    bool            // weight has the primary values (HoldWeight)
 	delayed [3]delayedScale // by Operand
 }
 

@@ -87,7 +87,7 @@ func (l *Linear) quantize(s *Scope, o Operand, x tensor.Dense, rowwise, columnwi
 func (l *Linear) quantizeWeight(s *Scope, backward bool) error {
 	c, q := &l.weight, s.quantizers(Weight)
 	made := c.rowwise != nil && (c.columnwise != nil || !backward) && reflect.DeepEqual(c.made, q)
-	if made && (s.Recompute || s.Microbatch > 0) {
+	if made && (l.held || s.Recompute || s.Microbatch > 0) {
 		return nil
 	}
 	w := l.Weight.Value
