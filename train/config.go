@@ -28,6 +28,12 @@ type Config struct {
 	Microbatches int // parts of the batch, whose gradients are summed; divides it
 	Sequence     int // tokens in a sequence
 
+	// HoldQuantized has the weights that the recipe quantizes be held as codes and
+	// scales between steps, as Megatron-LM's --fp8-param-gather does: the optimizer
+	// alone has the FP32 master weights, and the model that is saved has the values
+	// of the codes.
+	HoldQuantized bool
+
 	Optimizer    AdamW
 	LearningRate float64 // the peak
 	Schedule     Schedule
@@ -86,6 +92,9 @@ func (c *Config) Validate() error {
 	}
 	if c.Batch%c.Microbatches != 0 {
 		return fmt.Errorf("microbatches is %d, which does not divide the batch of %d sequences", c.Microbatches, c.Batch)
+	}
+	if w := c.Recipe.Weight.Rowwise; c.HoldQuantized && (!w.Format.Scaled() || w.Hadamard) {
+		return fmt.Errorf("fp8-param: the recipe %s does not quantize weights to values that they could be held in: leave it out", c.Recipe.Name)
 	}
 	if c.Corpus == nil {
 		return fmt.Errorf("there is no corpus")

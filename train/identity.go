@@ -28,6 +28,7 @@ func (c *Config) identity() (json.RawMessage, error) {
 		Batch            int            `json:"batch"`
 		Microbatches     int            `json:"microbatches"`
 		Sequence         int            `json:"sequence"`
+		HoldQuantized    bool           `json:"fp8_param"`
 		Optimizer        AdamW          `json:"optimizer"`
 		LearningRate     float64        `json:"learning_rate"`
 		Schedule         Schedule       `json:"schedule"`
@@ -38,7 +39,7 @@ func (c *Config) identity() (json.RawMessage, error) {
 		ValidateEvery    int            `json:"eval_every"`
 	}{
 		c.Model, c.Options, identityOf(c.Recipe), data{c.Corpus.Sources, c.Corpus.Digest},
-		c.Steps, c.Batch, c.Microbatches, c.Sequence, c.Optimizer, c.LearningRate, c.Schedule, c.Warmup, c.Clip, c.Seed, c.ValidationTokens, c.ValidateEvery,
+		c.Steps, c.Batch, c.Microbatches, c.Sequence, c.HoldQuantized, c.Optimizer, c.LearningRate, c.Schedule, c.Warmup, c.Clip, c.Seed, c.ValidationTokens, c.ValidateEvery,
 	})
 }
 

@@ -84,7 +84,7 @@ type run struct {
 	Config
 	hooks   Hooks
 	model   *llama.Model
-	params  []*nn.Param
+	params  []*nn.Param // with the FP32 master weights
 	moments []moments
 	state   state
 	kept    int // steps of the last checkpoint; -1: there is none
@@ -103,8 +103,14 @@ func Run(ctx context.Context, c Config, hooks Hooks) (*Result, error) {
 		return nil, err
 	}
 	r := &run{Config: c, hooks: hooks, model: model, params: model.Params()}
+	if c.HoldQuantized {
+		r.params = masters(r.params)
+	}
 	r.moments = newMoments(r.params)
 	if err := r.open(); err != nil {
+		return nil, err
+	}
+	if err := r.hold(); err != nil {
 		return nil, err
 	}
 	for {
@@ -131,6 +137,27 @@ func Run(ctx context.Context, c Config, hooks Hooks) (*Result, error) {
 	}, nil
 }
 
+// masters returns params with values of their own, and the same gradients.
+func masters(params []*nn.Param) []*nn.Param {
+	own := make([]*nn.Param, len(params))
+	for i, p := range params {
+		own[i] = &nn.Param{Name: p.Name, Value: p.Value.Clone(), Grad: p.Grad}
+	}
+	return own
+}
+
+// hold gives the model the master weights for the next step, quantized.
+func (r *run) hold() error {
+	if !r.HoldQuantized {
+		return nil
+	}
+	for i, p := range r.model.Params() {
+		copy(p.Value.Data, r.params[i].Value.Data)
+	}
+	scope := r.scope(r.state.Step)
+	return r.model.HoldWeights(&scope)
+}
+
 // scope returns the scope of a step.
 func (r *run) scope(step int) nn.Scope {
 	return nn.Scope{Recipe: r.Recipe, Seed: r.Seed, Step: uint32(step), Threads: r.Threads}
@@ -155,6 +182,9 @@ func (r *run) step() error {
 	rate := r.LearningRate * r.Schedule.Factor(step, r.Steps, r.Warmup)
 	r.Optimizer.step(r.params, r.moments, step+1, rate, clipScale(norm, r.Clip), r.Threads)
 	r.state.Step++
+	if err := r.hold(); err != nil {
+		return err
+	}
 	r.state.TrainLoss = append(r.state.TrainLoss, loss)
 	elapsed := time.Since(start)
 	r.state.Seconds += elapsed.Seconds()

@@ -87,6 +87,34 @@ func TestLearns(t *testing.T) {
 	}
 }
 
+// TestHoldQuantized: the losses are the same to the bit, since products take the
+// same codes, and the model that comes out has their values. A step computes again
+// under recipes that have activations recomputed.
+func TestHoldQuantized(t *testing.T) {
+	for _, name := range []string{"delayed", "tensorwise", "mxfp8", "nvfp4"} {
+		c := tiny(t, name)
+		c.Options.Recompute = name == "mxfp8"
+		want := mustRun(t, c)
+		c.HoldQuantized = true
+		got := mustRun(t, c)
+		if !same(got, want) {
+			t.Errorf("%s: losses\n%v\nwant\n%v", name, got.TrainLoss, want.TrainLoss)
+		}
+		for i, p := range got.Model.Params() {
+			master := want.Model.Params()[i]
+			quantized := strings.Contains(p.Name, "proj")
+			if slices.Equal(p.Value.Data, master.Value.Data) == quantized {
+				t.Errorf("%s: %s: the values are those of the master weights: %t", name, p.Name, quantized)
+			}
+		}
+	}
+	c := tiny(t, "bf16")
+	c.HoldQuantized = true
+	if _, err := Run(context.Background(), c, Hooks{}); err == nil || !strings.Contains(err.Error(), "fp8-param: the recipe bf16 does not quantize weights") {
+		t.Errorf("error %v", err)
+	}
+}
+
 // TestMicrobatches: gradients are the mean over the batch, in any number of parts.
 // Under f32 only the order of sums differs.
 func TestMicrobatches(t *testing.T) {
@@ -104,8 +132,11 @@ func TestMicrobatches(t *testing.T) {
 
 // TestResume interrupts a run after each of its steps, and resumes it.
 func TestResume(t *testing.T) {
-	for _, name := range []string{"delayed", "nvfp4"} {
-		c := tiny(t, name)
+	for _, name := range []string{"delayed", "nvfp4", "held"} {
+		c := tiny(t, "delayed")
+		if c.HoldQuantized = name == "held"; !c.HoldQuantized {
+			c = tiny(t, name)
+		}
 		want := mustRun(t, c)
 		c.Out = filepath.Join(t.TempDir(), "out")
 		c.CheckpointEvery = 0

@@ -16,7 +16,7 @@ type trainingFlags struct {
 	schedule                                                                           *choice[train.Schedule]
 	seed                                                                               *uint64
 	data                                                                               *[]string
-	firstLast, recompute                                                               *bool
+	firstLast, recompute, fp8Param                                                     *bool
 }
 
 // addTraining gives cmd the flags of a run.
@@ -47,6 +47,7 @@ func addTraining(cmd *cobra.Command) *trainingFlags {
 	f.startBF16 = count("num-layers-at-start-in-bf16", 1, "layers `N` at the start that --first-last-layers-bf16 keeps")
 	f.endBF16 = count("num-layers-at-end-in-bf16", 1, "layers `N` at the end that --first-last-layers-bf16 keeps")
 	f.recompute = flags.Bool("recompute", false, "compute activations again for the backward pass, and do not keep them")
+	f.fp8Param = flags.Bool("fp8-param", false, "hold weights quantized between steps; the optimizer alone has FP32 ones")
 	f.threads = addThreads(cmd)
 	return f
 }
@@ -74,7 +75,7 @@ func (f *trainingFlags) config(cmd *cobra.Command) (train.Config, error) {
 	if *f.firstLast {
 		c.Options.FirstBF16, c.Options.LastBF16 = int(*f.startBF16), int(*f.endBF16)
 	}
-	c.Options.Recompute = *f.recompute
+	c.Options.Recompute, c.HoldQuantized = *f.recompute, *f.fp8Param
 	var err error
 	c.Corpus, err = train.OpenCorpus(*f.data...)
 	return c, err
