@@ -60,7 +60,7 @@ func DefaultConfig() Config {
 			VocabSize: 256, HiddenSize: 128, IntermediateSize: 384, NumHiddenLayers: 4, NumAttentionHeads: 4, NumKeyValueHeads: 2,
 		},
 		Steps: 200, Batch: 8, Microbatches: 1, Sequence: 128,
-		Optimizer: DefaultAdamW, LearningRate: 3e-3, Schedule: Cosine, Warmup: 0.1, Clip: 1,
+		Optimizer: DefaultAdamW, LearningRate: 2e-3, Schedule: Cosine, Warmup: 0.1, Clip: 1,
 		Seed: 1, ValidationTokens: 8192, ValidateEvery: 50, CheckpointEvery: 50,
 	}
 }
@@ -96,8 +96,5 @@ func (c *Config) Validate() error {
 	if w := c.Recipe.Weight.Rowwise; c.HoldQuantized && (!w.Format.Scaled() || w.Hadamard) {
 		return fmt.Errorf("fp8-param: the recipe %s does not quantize weights to values that they could be held in: leave it out", c.Recipe.Name)
 	}
-	if c.Corpus == nil {
-		return fmt.Errorf("there is no corpus")
-	}
-	return c.Corpus.Admit(c.Sequence)
+	return nil
 }

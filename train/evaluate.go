@@ -21,7 +21,7 @@ func Evaluate(ctx context.Context, m *llama.Model, s nn.Scope, text []byte, sequ
 	if len(starts) == 0 {
 		return 0, 0, errors.New("the text is too short to evaluate on")
 	}
-	s.Inference, s.Recompute = true, false
+	s.Inference, s.Recompute, s.Pad = true, false, true
 	var sum float64
 	for i := 0; i < len(starts); i += evaluationBatch {
 		if err := ctx.Err(); err != nil {

@@ -98,6 +98,9 @@ func Run(ctx context.Context, c Config, hooks Hooks) (*Result, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
+	if err := c.Corpus.Admit(c.Sequence); err != nil {
+		return nil, err
+	}
 	model, err := llama.New(c.Model, c.Options, c.Seed)
 	if err != nil {
 		return nil, err
@@ -111,6 +114,7 @@ func Run(ctx context.Context, c Config, hooks Hooks) (*Result, error) {
 		return nil, err
 	}
 	if err := r.hold(); err != nil {
+		r.withdraw(err)
 		return nil, err
 	}
 	for {
@@ -121,6 +125,7 @@ func Run(ctx context.Context, c Config, hooks Hooks) (*Result, error) {
 			break
 		}
 		if err := r.step(); err != nil {
+			r.withdraw(err)
 			return nil, err
 		}
 		if err := r.keep(ctx); err != nil {
@@ -160,7 +165,7 @@ func (r *run) hold() error {
 
 // scope returns the scope of a step.
 func (r *run) scope(step int) nn.Scope {
-	return nn.Scope{Recipe: r.Recipe, Seed: r.Seed, Step: uint32(step), Threads: r.Threads}
+	return nn.Scope{Recipe: r.Recipe, Seed: r.Seed, Step: uint32(step), Threads: r.Threads, Pad: true}
 }
 
 // step makes one step.

@@ -275,6 +275,28 @@ func TestResumeRefuses(t *testing.T) {
 	mustRun(t, c)
 }
 
+// TestWithdraw: a run whose shapes the recipe does not take leaves nothing.
+func TestWithdraw(t *testing.T) {
+	c := tiny(t, "nvfp4")
+	c.Model.IntermediateSize = 72
+	c.Out = filepath.Join(t.TempDir(), "out")
+	if _, err := Run(context.Background(), c, Hooks{}); err == nil || !strings.Contains(err.Error(), "divisible by 16") {
+		t.Errorf("error %v", err)
+	}
+	if _, err := os.Stat(c.Out); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("something is left: %v", err)
+	}
+}
+
+// TestAnyLength: sequences of a length that no format divides are filled up.
+func TestAnyLength(t *testing.T) {
+	for _, name := range []string{"delayed", "nvfp4"} {
+		c := tiny(t, name)
+		c.Steps, c.Batch, c.Microbatches, c.Sequence, c.ValidationTokens = 2, 3, 3, 13, 50
+		mustRun(t, c)
+	}
+}
+
 // TestDiverged: a run whose weights grow without bound stops, says where, and its
 // last checkpoint is kept.
 func TestDiverged(t *testing.T) {

@@ -140,6 +140,16 @@ func (r *run) checkpoint() error {
 	return nil
 }
 
+// withdraw removes what a new run wrote, where its first step cannot be made at
+// all: shapes that the recipe does not take.
+func (r *run) withdraw(err error) {
+	if diverged := (*Diverged)(nil); errors.As(err, &diverged) || r.Out == "" || r.Resume || r.state.Step > 0 {
+		return
+	}
+	_ = removeCheckpoints(filepath.Join(r.Out, checkpointFolder), "") // the error at hand says more
+	_ = os.Remove(r.Out)
+}
+
 // interrupt ends a run early.
 func (r *run) interrupt() error {
 	if r.Out == "" {

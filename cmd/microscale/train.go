@@ -40,12 +40,17 @@ Ctrl-C, or a kill at any time, --resume goes on from there.`,
 		if err != nil {
 			return err
 		}
+		r, err := recipes.recipe()
+		if err != nil {
+			return err
+		}
 		c, err := training.config(cmd)
 		if err != nil {
 			return err
 		}
-		if c.Recipe, err = recipes.recipe(); err != nil {
-			return err
+		c.Recipe = r
+		if err := c.Validate(); err != nil {
+			return misuse("--%v", err)
 		}
 		c.Out, c.Resume, c.CheckpointEvery, c.Arguments = dir, *resume, int(*every), arguments(cmd, c.Corpus)
 		m := newTrainMeter(cmd.ErrOrStderr(), c.Recipe.Name, c.Steps)
@@ -84,7 +89,7 @@ func outDirectory(cmd *cobra.Command, out string, recipes *recipeFlags, resume b
 		return out, takeArguments(cmd, stored.Arguments)
 	}
 	if out != "" {
-		return out, nil
+		return out, train.Vacant(out)
 	}
 	r, err := recipes.recipe()
 	if err != nil {

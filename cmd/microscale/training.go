@@ -76,6 +76,14 @@ func (f *trainingFlags) config(cmd *cobra.Command) (train.Config, error) {
 		c.Options.FirstBF16, c.Options.LastBF16 = int(*f.startBF16), int(*f.endBF16)
 	}
 	c.Options.Recompute, c.HoldQuantized = *f.recompute, *f.fp8Param
+	if err := c.Model.WithDefaults().Validate(); err != nil {
+		return c, misuse("%v", err)
+	}
+	numbers := c
+	numbers.HoldQuantized = false // which only a recipe can say more of
+	if err := numbers.Validate(); err != nil {
+		return c, misuse("--%v", err)
+	}
 	var err error
 	c.Corpus, err = train.OpenCorpus(*f.data...)
 	return c, err

@@ -11,7 +11,8 @@ import (
 )
 
 // A trainMeter tells on standard error how far a training run has come: a bar on
-// a terminal, about ten lines elsewhere.
+// a terminal, a line every few seconds elsewhere, nothing for a run that is done
+// before the first line.
 type trainMeter struct {
 	out   io.Writer
 	what  string // the recipe
@@ -19,14 +20,15 @@ type trainMeter struct {
 	task  *progress.Tracker
 	ended chan struct{}
 
-	tokens  int // of the steps seen, and their time
-	elapsed time.Duration
-	every   int // steps from one line to the next
+	tokens     int // of the steps seen, and their time
+	elapsed    time.Duration
+	line       time.Time // of the last line
+	validation string    // what the next one says of it
 }
 
 // newTrainMeter starts to report a run of steps. It must be closed.
 func newTrainMeter(out io.Writer, what string, steps int) *trainMeter {
-	m := &trainMeter{out: out, what: what, every: max(1, (steps+9)/10)}
+	m := &trainMeter{out: out, what: what, line: time.Now()}
 	if !isTerminal(out) {
 		return m
 	}
@@ -52,26 +54,18 @@ func (m *trainMeter) Step(e train.StepEvent) {
 		m.task.UpdateMessage(fmt.Sprintf("%s: loss %.3f, %s", m.what, e.Loss, tokenRate(rate)))
 		return
 	}
-	if e.Step%m.every == 0 || e.Step == e.Steps {
-		line := fmt.Sprintf("%s: step %d of %d, loss %.3f, %s", m.what, e.Step, e.Steps, e.Loss, tokenRate(rate))
-		if e.Step < e.Steps {
-			line += fmt.Sprintf(", %s left", durationText(left))
-		}
-		m.log(line)
+	if now := time.Now(); now.Sub(m.line) >= meterInterval && e.Step < e.Steps {
+		m.line = now
+		fmt.Fprintf(m.out, "%s: step %d of %d, loss %.3f%s, %s, %s left\n", m.what, e.Step, e.Steps, e.Loss, m.validation, tokenRate(rate), durationText(left))
 	}
 }
 
 // Validated reports a validation.
 func (m *trainMeter) Validated(p train.ValidationPoint) {
-	m.log(fmt.Sprintf("%s: step %d, validation loss %.3f", m.what, p.Step, p.Loss))
-}
-
-func (m *trainMeter) log(line string) {
+	m.validation = fmt.Sprintf(" (%.3f in validation)", p.Loss)
 	if m.bar != nil {
-		m.bar.Log("%s", line)
-		return
+		m.bar.Log("step %d: validation loss %.3f", p.Step, p.Loss)
 	}
-	fmt.Fprintln(m.out, line)
 }
 
 // Close ends the report.

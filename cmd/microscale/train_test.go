@@ -1,0 +1,186 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// tinyRun has the flags of a run of milliseconds a step.
+func tinyRun(more ...string) []string {
+	return append(strings.Fields("train --data synthetic: --hidden 32 --layers 2 --heads 2 --kv-heads 1 --intermediate 64 --sequence 32 --batch 4 --steps 6 --eval-tokens 512 --threads 1"), more...)
+}
+
+func parsed[T any](t *testing.T, text string) (d T) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(text), &d); err != nil {
+		t.Fatalf("%v in %s", err, text)
+	}
+	return d
+}
+
+// TestTrain trains, evaluates, quantizes, evaluates that, and generates.
+func TestTrain(t *testing.T) {
+	t.Chdir(t.TempDir())
+	first := parsed[map[string]any](t, done(t, tinyRun("--recipe", "nvfp4", "--json", "--eval-every", "4")...))
+	again := parsed[map[string]any](t, done(t, tinyRun("--recipe", "nvfp4", "--json", "--eval-every", "4", "--threads", "3")...))
+	if first["recipe"] != "nvfp4" || first["steps"] != 6.0 || first["out"] != "trained-nvfp4" || again["out"] != "trained-nvfp4-2" || len(first["val_losses"].([]any)) != 2 {
+		t.Errorf("%v\n%v", first, again)
+	}
+	for _, k := range []string{"train_losses", "val_losses", "train_loss", "val_loss", "parameters", "tokens"} {
+		if fmt.Sprint(first[k]) != fmt.Sprint(again[k]) {
+			t.Errorf("%s: %v, and on three threads %v", k, first[k], again[k])
+		}
+	}
+	evaluate := func(args ...string) float64 {
+		args = append([]string{"eval", "--data", "synthetic:", "--tokens", "512", "--json"}, args...)
+		d := parsed[evalDocument](t, done(t, args...))
+		if d.Tokens != 512 || math.Abs(math.Exp(float64(d.Loss))/float64(d.Perplexity)-1) > 1e-12 {
+			t.Errorf("%+v", d)
+		}
+		return float64(d.Loss)
+	}
+	loss := first["val_loss"].(float64)
+	if got := evaluate("trained-nvfp4", "--recipe", "nvfp4"); got != loss {
+		t.Errorf("the model that was saved has a loss of %g, the run ended with %g", got, loss)
+	}
+	plain := evaluate("trained-nvfp4")
+	done(t, "quantize", "trained-nvfp4", "small", "--format", "mxfp4")
+	weights, both := evaluate("small"), evaluate("small", "--activations")
+	if plain == loss || weights == plain || both == weights || math.Abs(both-plain) > 0.5 {
+		t.Errorf("losses %g in bf16, %g with weights in mxfp4, %g with activations too", plain, weights, both)
+	}
+	done(t, "dequantize", "small", "back")
+	if got := evaluate("back"); got != weights {
+		t.Errorf("a loss of %g when mxfp4 is decoded, %g as codes", got, weights)
+	}
+	for _, dir := range []string{"trained-nvfp4", "small"} {
+		one := parsed[generateDocument](t, done(t, "generate", dir, "--prompt", "The ", "--max-tokens", "20", "--seed", "3", "--json"))
+		text := done(t, "generate", dir, "--prompt", "The ", "--max-tokens", "20", "--seed", "3", "--threads", "2")
+		if one.Tokens != 20 || len(one.Bytes) != 20 || text != strings.TrimSuffix("The "+string(one.Bytes), "\n")+"\n" {
+			t.Errorf("%s: %q, and as JSON %+v", dir, text, one)
+		}
+		if other := done(t, "generate", dir, "--prompt", "The ", "--max-tokens", "20", "--seed", "4"); other == text {
+			t.Errorf("%s: another seed, the same text", dir)
+		}
+	}
+	if out := done(t, tinyRun("--recipe", "bf16", "--out", "a/b")...); !strings.Contains(out, "the model is in a/b") || !strings.Contains(out, "bf16: ") {
+		t.Errorf("it prints %q", out)
+	}
+}
+
+// TestTrainSwitches: the flags of recipes and of exempt layers reach the run.
+func TestTrainSwitches(t *testing.T) {
+	dir := t.TempDir()
+	recipe := filepath.Join(dir, "mine.toml")
+	writeFile(t, recipe, []byte("base = \"mxfp8\"\nscale_rule = \"floor\"\n"))
+	losses := map[string]string{}
+	for i, more := range [][]string{
+		{"--recipe", "mxfp8"}, {"--recipe", "mxfp8", "--scale-rule", "floor"}, {"--recipe", "mxfp8", "--fp8-format", "hybrid"}, {"--recipe", "mxfp8", "--high-precision", "wgrad,dgrad"},
+		{"--recipe", "mxfp8", "--first-last-layers-bf16"}, {"--recipe", "mxfp8", "--first-last-layers-bf16", "--num-layers-at-start-in-bf16", "0"}, {"--recipe", "nvfp4", "--stochastic-rounding=false"}, {"--recipe", "nvfp4"},
+		{"--recipe", recipe}, {"--recipe", "mxfp8", "--recompute"}, {"--recipe", "mxfp8", "--fp8-param"},
+	} {
+		d := parsed[trainingDocument](t, done(t, tinyRun(append(more, "--steps", "3", "--json", "--out", filepath.Join(dir, fmt.Sprint(i)))...)...))
+		name := strings.Join(more, " ")
+		for other, l := range losses {
+			same := l == fmt.Sprint(d.TrainLosses)
+			want := strings.Contains(name, "recompute") || strings.Contains(name, "fp8-param")
+			if strings.Contains(name, ".toml") {
+				want = strings.Contains(other, "floor")
+			} else if want {
+				want = other == "--recipe mxfp8"
+			}
+			if same != want && other != "--recipe mxfp8 --recompute" {
+				t.Errorf("%s and %s: the same losses: %t", name, other, same)
+			}
+		}
+		losses[name] = fmt.Sprint(d.TrainLosses)
+	}
+}
+
+// TestTrainUsage checks command lines that cannot be meant, and texts and models
+// that will not do.
+func TestTrainUsage(t *testing.T) {
+	t.Chdir(t.TempDir())
+	writeFile(t, "tiny.txt", []byte("tiny"))
+	writeFile(t, "bad.toml", []byte("base = \"mxfp8\"\nscale_role = \"floor\"\n"))
+	done(t, "quantize", "sample:", "sample", "--format", "mxfp8")
+	for _, tc := range []struct {
+		line   string
+		status int
+		want   string
+	}{
+		{"train now", exitUsage, `"now" is an argument, and there are none`},
+		{"train --recipe mxfp7", exitUsage, `--recipe: unknown recipe "mxfp7": use one of f32, bf16, `},
+		{"train --recipe bad.toml", exitUsage, `unknown key "scale_role"`},
+		{"train --recipe none.toml", exitUsage, `none.toml`},
+		{"train --recipe bf16 --scale-rule floor", exitUsage, `--scale-rule: recipe bf16: scale_rule: the recipe has no E8M0 scales`},
+		{"train --recipe mxfp8 --fp8-format e5m2", exitUsage, `--fp8-format: `},
+		{"train --recipe bf16 --fp8-param", exitUsage, `--fp8-param: the recipe bf16 does not quantize weights`},
+		{"train --steps 0", exitUsage, `--steps is 0: at least 1 is needed`},
+		{"train --steps -1", exitUsage, `--steps: "-1" is not a whole number of 0 or more`},
+		{"train --learning-rate fast", exitUsage, `--learning-rate: "fast" is not a number`},
+		{"train --learning-rate nan", exitUsage, `--learning-rate is NaN`},
+		{"train --schedule linear", exitUsage, `--schedule: unknown schedule "linear": use one of cosine, wsd, constant`},
+		{"train --microbatches 3", exitUsage, `--microbatches is 3, which does not divide the batch of 8 sequences`},
+		{"train --kv-heads 3", exitUsage, `num_key_value_heads, 3, does not divide num_attention_heads, 4`},
+		{"train --hidden 0", exitUsage, `hidden_size`},
+		{"train --num-layers-at-end-in-bf16 2", exitUsage, `--num-layers-at-end-in-bf16 is for --first-last-layers-bf16: add that`},
+		{"train --resume", exitUsage, `--resume needs --out`},
+		{"train --resume --out nowhere", exitFailed, `nowhere: no checkpoint of a run is there`},
+		{"train --out sample", exitFailed, `sample: the directory is not empty`},
+		{"train --out tiny.txt", exitFailed, `tiny.txt: not a directory to write a run to`},
+		{"train --data tiny.txt", exitFailed, `tiny.txt: a text of 4 bytes is too short for sequences of 128: at least 8192 are needed`},
+		{"train --data none.txt", exitFailed, `none.txt: no such file or directory`},
+		{"train --recipe nvfp4 --data synthetic: --intermediate 72", exitFailed, `divisible by 16`},
+		{"eval", exitUsage, `DIR must be given`},
+		{"eval nowhere", exitFailed, `nowhere: no such file or directory`},
+		{"eval sample", exitFailed, `sample: the model has a vocabulary of 384 tokens`},
+		{"generate sample", exitFailed, `sample: the model has a vocabulary of 384 tokens`},
+		{"generate sample --temperature -1", exitUsage, `--temperature: -1 is not a number from 0 to 1000`},
+	} {
+		status, stdout, stderr := execute("", strings.Fields(tc.line)...)
+		lines := strings.Split(strings.TrimSpace(stderr), "\n")
+		if status != tc.status || stdout != "" || !strings.Contains(lines[0], tc.want) || len(lines) != 1+min(status-1, 1) {
+			t.Errorf("%s: exit status %d, %q and %q, want %d and %q", tc.line, status, stdout, stderr, tc.status, tc.want)
+		}
+	}
+	if left, err := filepath.Glob("trained-*"); err != nil || len(left) > 0 {
+		t.Errorf("%v are left", left)
+	}
+}
+
+// TestTrainInterrupt: Ctrl-C ends a run with one line that says how to go on, and
+// that does, with the losses of a run that was not interrupted.
+func TestTrainInterrupt(t *testing.T) {
+	dir := t.TempDir()
+	out := filepath.Join(dir, "out")
+	line := tinyRun("--recipe", "delayed", "--amax-history-len", "4", "--steps", "60", "--eval-every", "0", "--checkpoint-every", "1", "--out")
+	cmd, stdout, stderr := process(t, append(slices.Clone(line), out)...)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, func() bool {
+		steps, err := filepath.Glob(filepath.Join(out, "checkpoint", "step-*[1-9]"))
+		return err == nil && len(steps) > 0
+	})
+	if err := cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait() // the status tells
+	fails(t, cmd.ProcessState.ExitCode(), stdout.String(), stderr.String(), "interrupted after ", " steps: the checkpoint is in "+out+"; go on with microscale train --resume --out "+out)
+
+	status, _, problem := execute("", "train", "--resume", "--out", out, "--seed", "2")
+	fails(t, status, "", problem, "the checkpoint is of another run: seed is 1 there and 2 here")
+
+	got := parsed[trainingDocument](t, done(t, "train", "--resume", "--out", out, "--json", "--threads", "3"))
+	want := parsed[trainingDocument](t, done(t, append(slices.Clone(line), filepath.Join(dir, "other"), "--checkpoint-every", "0", "--json")...))
+	if got.Recipe != "delayed" || got.Steps != 60 || !slices.Equal(got.TrainLosses, want.TrainLosses) || got.ValLoss != want.ValLoss {
+		t.Errorf("resumed %+v\nwant %+v", got, want)
+	}
+}
