@@ -14,11 +14,7 @@ import (
 // under this recipe take these copies until the next call, and Weight has the
 // values of the rowwise one, which products of high precision take.
 func (l *Linear) HoldWeight(s *Scope) error {
-	w := s.Recipe.Weight.Rowwise
-	switch {
-	case l.frozen != nil:
-		return fmt.Errorf("%s: the weight was loaded quantized: it has no master values", l.Name)
-	case !w.Format.Scaled() || w.Hadamard:
+	if w := s.Recipe.Weight.Rowwise; !w.Format.Scaled() || w.Hadamard {
 		return fmt.Errorf("%s: the recipe %s does not quantize weights to values that they could be held in", l.Name, s.Recipe.Name)
 	}
 	t := *s
