@@ -29,11 +29,15 @@ type Config struct {
 
 // An Extension is what Hugging Face's configuration has no name for.
 type Extension struct {
-	Vocabulary string `json:"vocabulary,omitempty"` // Bytes, or "" where the checkpoint does not say
+	Vocabulary string `json:"vocabulary"` // Bytes, or what text cannot be turned into here
 }
 
-// Bytes is the vocabulary of 256 tokens, each the byte of its number.
-const Bytes = "bytes"
+const (
+	// Bytes is the vocabulary of 256 tokens, each the byte of its number.
+	Bytes = "bytes"
+
+	tokenizer = "tokenizer" // what a checkpoint has that does not say
+)
 
 // WithDefaults returns c with what is zero filled in: a vocabulary of bytes, as
 // many heads of keys as of queries, heads that share the hidden size, 2048
@@ -174,10 +178,10 @@ func parseConfig(data []byte) (Config, error) {
 	case len(p.RopeScaling) > 0 && string(p.RopeScaling) != "null":
 		return Config{}, errors.New("config.json: rope_scaling is set: only rotary embedding without scaling is computed here")
 	}
-	c := p.Config.WithDefaults()
-	if p.Config.Microscale.Vocabulary == "" {
-		c.Microscale.Vocabulary = "" // 256 tokens of a tokenizer, then
+	if p.Microscale.Vocabulary == "" {
+		p.Microscale.Vocabulary = tokenizer
 	}
+	c := p.Config.WithDefaults()
 	if err := c.Validate(); err != nil {
 		return Config{}, fmt.Errorf("config.json: %w", err)
 	}

@@ -3,6 +3,7 @@ package llama
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 
 	"github.com/microscale-go/microscale/checkpoint"
@@ -55,6 +56,10 @@ func load(source *hf.Checkpoint, o LoadOptions) (*Model, error) {
 	return m, r.read(m)
 }
 
+// ignored are tensors that change nothing here: scales of a quantized cache of keys
+// and values, and the frequencies of rotary embedding, which older checkpoints have.
+var ignored = regexp.MustCompile(`\.self_attn\.((k_proj\.)?k_scale|(v_proj\.)?v_scale|rotary_emb\.inv_freq)$`)
+
 // A reader gives a model the weights of a checkpoint.
 type reader struct {
 	model   *checkpoint.Model
@@ -70,7 +75,7 @@ func (r *reader) read(m *Model) error {
 		}
 	}
 	for _, w := range r.model.Weights {
-		if !known[w.Name] && !(m.Config.TieWordEmbeddings && w.Name == "lm_head.weight") {
+		if !known[w.Name] && !ignored.MatchString(w.Name) && !(m.Config.TieWordEmbeddings && w.Name == "lm_head.weight") {
 			return fmt.Errorf("tensor %s is not one of a %s of this configuration", w.Name, architecture)
 		}
 	}

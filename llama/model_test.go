@@ -40,9 +40,9 @@ func TestLearns(t *testing.T) {
 				t.Fatal(err)
 			}
 			s := scope(t, r.Name)
-			tokens, targets := text(2, 64)
+			tokens, targets := text(2, 32)
 			var first, last float64
-			for step := range 8 {
+			for step := range 5 {
 				s.Step = uint32(step)
 				for _, p := range m.Params() {
 					p.ZeroGrad()
@@ -62,7 +62,7 @@ func TestLearns(t *testing.T) {
 				}
 			}
 			t.Logf("%.3f → %.3f nats, %d bytes of weights, %d of activations", first, last, m.WeightBytes(), m.ActivationBytes())
-			if first < 5.4 || first > 5.7 || last > first-1 {
+			if first < 5.4 || first > 5.7 || last > first-0.5 {
 				t.Errorf("the loss went from %g to %g", first, last)
 			}
 		})

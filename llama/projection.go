@@ -95,8 +95,7 @@ func (m *Model) Quantized() bool {
 }
 
 // Quantize returns the model with the weights of its layers quantized by q and
-// kept as codes: fused ones with one scale where q's format has one for the
-// tensor. Activations are quantized by the same format where activations is set,
+// kept as codes. Activations are quantized by the same format where activations is set,
 // each token for itself, and left as they are otherwise. Embedding, norms and head
 // are shared with m, and so are exempt layers.
 func (m *Model) Quantize(q quant.Quantizer, activations bool, threads int) (*Model, error) {
@@ -114,13 +113,10 @@ func (m *Model) Quantize(q quant.Quantizer, activations bool, threads int) (*Mod
 		copied := *l
 		if !l.exempt {
 			for _, p := range copied.projections() {
-				w := p.linear.Weight.Value.Clone()
-				scope.Round(w)
-				t, err := q.Rowwise(w, quant.With{Threads: threads})
-				if err != nil {
-					return nil, fmt.Errorf("%s: %w", p.linear.Weight.Name, err)
+				if p.frozen, err = freeze(&scope, p.linear, q); err != nil {
+					return nil, err
 				}
-				*p = projection{frozen: &frozen{name: p.linear.Name, parts: []*quant.Tensor{t}}}
+				p.linear = nil
 				if activations {
 					p.frozen.input = quant.Quantizer{Format: activationFormat(q.Format)}
 				}
@@ -129,6 +125,31 @@ func (m *Model) Quantize(q quant.Quantizer, activations bool, threads int) (*Mod
 		c.layers[i] = &copied
 	}
 	return &c, nil
+}
+
+// freeze returns the weights of a layer, rounded to the activations of s, as codes.
+// Its parts have blocks of their own and share a global scale, as package convert
+// has it.
+func freeze(s *nn.Scope, l *nn.Linear, q quant.Quantizer) (*frozen, error) {
+	w := l.Weight.Value.Clone()
+	s.Round(w)
+	amax := quant.Amax(w, s.Threads)
+	f := &frozen{name: l.Name}
+	rows := 0
+	for _, p := range l.Params() {
+		part := w.View(rows, rows+p.Value.Rows, 0, w.Cols)
+		with := quant.With{Threads: s.Threads}
+		if q.Format.Global {
+			with.Amax = &amax
+		}
+		t, err := q.Rowwise(part, with)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", p.Name, err)
+		}
+		f.parts = append(f.parts, t)
+		rows += p.Value.Rows
+	}
+	return f, nil
 }
 
 // activationFormat returns the format of activations that goes with one of

@@ -1,0 +1,363 @@
+package llama
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/microscale-go/microscale/checkpoint"
+	"github.com/microscale-go/microscale/convert"
+	"github.com/microscale-go/microscale/hf"
+	"github.com/microscale-go/microscale/quant"
+	"github.com/microscale-go/microscale/safetensors"
+)
+
+// trained returns a model that has learned a little, which the tests share.
+func trained(t testing.TB, c Config) *Model {
+	t.Helper()
+	if m := learned[c]; m != nil {
+		return m
+	}
+	m, err := New(c, Options{}, 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tokens, targets := text(2, 48)
+	for range 4 {
+		for _, p := range m.Params() {
+			p.ZeroGrad()
+		}
+		if _, err := m.Train(scope(t, "bf16"), tokens, targets, 2, 1); err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range m.Params() {
+			for i, g := range p.Grad.Data {
+				p.Value.Data[i] -= 0.05 * g
+			}
+		}
+	}
+	learned[c] = m
+	return m
+}
+
+var learned = map[Config]*Model{}
+
+func logits(t testing.TB, m *Model, name string) []float32 {
+	t.Helper()
+	tokens, _ := text(2, 32)
+	y, err := m.Logits(scope(t, name), tokens, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return y.Data
+}
+
+// TestSaveLoad: what is saved in F32 is what is loaded; what is saved in BF16
+// computes the same, but for the recipe that does not round.
+func TestSaveLoad(t *testing.T) {
+	for _, tied := range []bool{false, true} {
+		c := small
+		c.TieWordEmbeddings = tied
+		m := trained(t, c)
+		for _, dtype := range []safetensors.Dtype{safetensors.F32, safetensors.BF16} {
+			dir := filepath.Join(t.TempDir(), "model")
+			for range 2 { // the second time it replaces the first
+				if err := m.Save(dir, dtype); err != nil {
+					t.Fatal(err)
+				}
+			}
+			back, err := Load(dir, LoadOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if back.Config != m.Config {
+				t.Errorf("the configuration came back as %+v", back.Config)
+			}
+			if !slices.Equal(logits(t, back, "mxfp8"), logits(t, m, "mxfp8")) {
+				t.Errorf("%s: other logits", dtype)
+			}
+			if same := slices.Equal(logits(t, back, "f32"), logits(t, m, "f32")); same != (dtype == safetensors.F32) {
+				t.Errorf("%s: the same bits without rounding: %v", dtype, same)
+			}
+			names, err := filepath.Glob(filepath.Join(dir, "*"))
+			if err != nil || len(names) != 3 {
+				t.Errorf("the directory has %v", names)
+			}
+		}
+	}
+	if err := trained(t, small).Save(t.TempDir(), safetensors.F16); err == nil {
+		t.Error("F16 is saved")
+	}
+}
+
+// quantized quantizes a saved model as the command does.
+func quantized(t testing.TB, source, name string, q quant.Quantizer, c *checkpoint.Convention) string {
+	t.Helper()
+	src, err := hf.Open(source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer src.Close()
+	o := convert.QuantizeOptions{Quantizer: q, Convention: c}
+	if c.Name == "modelopt" && q.Format.PerTensor() {
+		o.Calibration = convert.NewConstantCalibration(true, true) // its only scheme has scales of activations
+	}
+	plan, err := convert.PlanQuantize(checkpoint.Read(src), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(t.TempDir(), name)
+	if _, err := plan.Run(context.Background(), dir, convert.RunOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// TestLoadQuantized: a checkpoint of every convention and format computes what its
+// decoded weights compute, to the accumulation, and stays near the source.
+func TestLoadQuantized(t *testing.T) {
+	m := trained(t, small)
+	dir := t.TempDir()
+	if err := m.Save(dir, safetensors.BF16); err != nil {
+		t.Fatal(err)
+	}
+	tokens, targets := text(2, 64)
+	loss := func(m *Model) float64 {
+		l, err := m.Loss(scope(t, "bf16"), tokens, targets, 2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return l
+	}
+	want := loss(m)
+	for _, c := range checkpoint.Conventions() {
+		for _, f := range c.Formats() {
+			if !f.Scaled() || c.Name == "gpt-oss" { // which has experts alone
+				continue
+			}
+			t.Run(fmt.Sprintf("convention=%s/format=%s", c, f), func(t *testing.T) {
+				low := quantized(t, dir, "low", quant.Quantizer{Format: f}, c)
+				codes, err := Load(low, LoadOptions{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if !codes.Quantized() {
+					t.Fatal("nothing is quantized")
+				}
+				if l := loss(codes); math.Abs(l-want) > 0.2 {
+					t.Errorf("the loss is %.4f, that of the source %.4f", l, want)
+				}
+				both, err := Load(low, LoadOptions{Activations: true})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if l := loss(both); math.Abs(l-want) > 0.3 || l == loss(codes) {
+					t.Errorf("with activations quantized the loss is %.4f, that of the source %.4f", l, want)
+				}
+				if codes.WeightBytes() >= m.WeightBytes() {
+					t.Errorf("weights take %d bytes, those of the source %d", codes.WeightBytes(), m.WeightBytes())
+				}
+
+				// The decoded weights, as weights of a model that rounds nothing.
+				decoded, err := Load(dir, LoadOptions{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				source, err := hf.Open(low)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer source.Close()
+				read := checkpoint.Read(source)
+				for _, p := range decoded.Params() {
+					w, _ := read.Lookup(p.Name)
+					d, err := w.Read(0, p.Value.Rows)
+					if err != nil {
+						t.Fatal(err)
+					}
+					copy(p.Value.Data, d.Data)
+				}
+				requireNear(t, logits(t, codes, "f32"), logits(t, decoded, "f32"), 1e-4)
+
+				if _, err := codes.Train(scope(t, "bf16"), tokens, targets, 2, 1); err == nil {
+					t.Error("quantized weights are trained")
+				}
+				if err := codes.Save(t.TempDir(), safetensors.BF16); err == nil {
+					t.Error("quantized weights are saved")
+				}
+			})
+		}
+	}
+}
+
+func requireNear(t testing.TB, got, want []float32, tolerance float64) {
+	t.Helper()
+	for i, v := range want {
+		if !(math.Abs(float64(got[i]-v)) <= tolerance) {
+			t.Fatalf("logit %d is %g, not %g", i, got[i], v)
+		}
+	}
+}
+
+// TestQuantize: a model quantized in memory computes what its checkpoint does.
+func TestQuantize(t *testing.T) {
+	m := trained(t, small)
+	dir := t.TempDir()
+	if err := m.Save(dir, safetensors.BF16); err != nil {
+		t.Fatal(err)
+	}
+	before := logits(t, m, "bf16")
+	for _, f := range []quant.Format{quant.MXFP8, quant.MXFP4, quant.NVFP4, quant.FP8Block, quant.FP8Tensor} {
+		for _, activations := range []bool{false, true} {
+			inMemory, err := m.Quantize(quant.Quantizer{Format: f}, activations, 2)
+			if err != nil {
+				t.Fatal(err)
+			}
+			loaded, err := Load(quantized(t, dir, "low", quant.Quantizer{Format: f}, checkpoint.Plain()), LoadOptions{Activations: activations})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, want := logits(t, inMemory, "bf16"), logits(t, loaded, "bf16"); !slices.Equal(got, want) {
+				t.Errorf("%s, activations %v: other logits in memory than from the checkpoint", f, activations)
+			}
+			if inMemory.WeightBytes() != loaded.WeightBytes() {
+				t.Errorf("%s: %d bytes in memory, %d from the checkpoint", f, inMemory.WeightBytes(), loaded.WeightBytes())
+			}
+			if _, err := inMemory.Quantize(quant.Quantizer{Format: f}, false, 1); err == nil {
+				t.Error("a quantized model is quantized again")
+			}
+		}
+	}
+	if m.Quantized() || !slices.Equal(before, logits(t, m, "bf16")) {
+		t.Error("the source changed")
+	}
+}
+
+// TestConfigJSON: the configuration has what transformers reads, and the
+// vocabulary can be recognized.
+func TestConfigJSON(t *testing.T) {
+	dir := t.TempDir()
+	if err := trained(t, small).Save(dir, safetensors.BF16); err != nil {
+		t.Fatal(err)
+	}
+	data, err := os.ReadFile(filepath.Join(dir, hf.ConfigName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got map[string]any
+	if err := json.Unmarshal(data, &got); err != nil {
+		t.Fatal(err)
+	}
+	for key, want := range map[string]any{
+		"architectures": []any{"LlamaForCausalLM"}, "model_type": "llama", "torch_dtype": "bfloat16",
+		"vocab_size": 256.0, "hidden_size": 128.0, "intermediate_size": 256.0, "num_hidden_layers": 2.0,
+		"num_attention_heads": 4.0, "num_key_value_heads": 2.0, "head_dim": 32.0, "max_position_embeddings": 2048.0,
+		"rope_theta": 10000.0, "rms_norm_eps": 1e-5, "tie_word_embeddings": false, "hidden_act": "silu",
+		"attention_bias": false, "mlp_bias": false, "rope_scaling": nil, "bos_token_id": nil, "eos_token_id": nil,
+		"microscale": map[string]any{"vocabulary": "bytes"},
+	} {
+		if value, ok := got[key]; !ok || fmt.Sprint(value) != fmt.Sprint(want) {
+			t.Errorf("%s is %v, not %v", key, value, want)
+		}
+		delete(got, key)
+	}
+	if len(got) > 0 {
+		t.Errorf("config.json has %v besides", got)
+	}
+}
+
+// TestLoadRefuses: every checkpoint of something else is one line that says so.
+func TestLoadRefuses(t *testing.T) {
+	m := trained(t, small)
+	for _, tc := range []struct {
+		name     string
+		config   func(c map[string]any)
+		file     func(dir string) error
+		complain string
+	}{
+		{name: "model_type", config: func(c map[string]any) { c["model_type"] = "qwen2" }, complain: `model_type is "qwen2"`},
+		{name: "architectures", config: func(c map[string]any) { c["architectures"] = []string{"LlamaForSequenceClassification"} }, complain: "LlamaForSequenceClassification"},
+		{name: "bias", config: func(c map[string]any) { c["attention_bias"] = true }, complain: "biases"},
+		{name: "rope", config: func(c map[string]any) { c["rope_scaling"] = map[string]any{"rope_type": "llama3"} }, complain: "rope_scaling"},
+		{name: "activation", config: func(c map[string]any) { c["hidden_act"] = "gelu" }, complain: "gelu"},
+		{name: "heads", config: func(c map[string]any) { c["num_key_value_heads"] = 3 }, complain: "num_key_value_heads"},
+		{name: "type", config: func(c map[string]any) { c["hidden_size"] = "wide" }, complain: "config.json"},
+		{name: "deeper", config: func(c map[string]any) { c["num_hidden_layers"] = 3 }, complain: "model.layers.2.input_layernorm.weight is missing"},
+		{name: "shallower", config: func(c map[string]any) { c["num_hidden_layers"] = 1 }, complain: "model.layers.1"},
+		{name: "wider", config: func(c map[string]any) { c["intermediate_size"] = 384 }, complain: "mlp.gate_proj.weight has the shape [256 128], where the configuration says [384 128]"},
+		{name: "bytes", config: func(c map[string]any) { c["vocab_size"] = 300 }, complain: "256"},
+		{name: "no-config", file: func(dir string) error { return os.Remove(filepath.Join(dir, hf.ConfigName)) }, complain: "config.json"},
+		{name: "no-weights", file: func(dir string) error { return os.Remove(filepath.Join(dir, weightsName)) }, complain: "safetensors"},
+		{name: "cut", file: func(dir string) error { return os.Truncate(filepath.Join(dir, weightsName), 100000) }, complain: weightsName},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			dir := t.TempDir()
+			if err := m.Save(dir, safetensors.BF16); err != nil {
+				t.Fatal(err)
+			}
+			if tc.config != nil {
+				edit(t, filepath.Join(dir, hf.ConfigName), tc.config)
+			}
+			if tc.file != nil {
+				if err := tc.file(dir); err != nil {
+					t.Fatal(err)
+				}
+			}
+			_, err := Load(dir, LoadOptions{})
+			if err == nil || !strings.Contains(err.Error(), tc.complain) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("says %v, want %q in it", err, tc.complain)
+			}
+		})
+	}
+}
+
+func edit(t testing.TB, path string, change func(map[string]any)) {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var c map[string]any
+	if err := json.Unmarshal(data, &c); err != nil {
+		t.Fatal(err)
+	}
+	change(c)
+	if data, err = json.Marshal(c); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, data, 0o666); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestVocabulary: a model of a tokenizer is computed, and takes no text.
+func TestVocabulary(t *testing.T) {
+	dir := t.TempDir()
+	if err := trained(t, small).Save(dir, safetensors.BF16); err != nil {
+		t.Fatal(err)
+	}
+	edit(t, filepath.Join(dir, hf.ConfigName), func(c map[string]any) {
+		delete(c, "microscale")
+		delete(c, "rope_theta")
+		c["rope_parameters"] = map[string]any{"rope_theta": 500.0, "rope_type": "default"}
+	})
+	m, err := Load(dir, LoadOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m.Config.RopeTheta != 500 {
+		t.Errorf("θ is %g", m.Config.RopeTheta)
+	}
+	logits(t, m, "bf16")
+	for _, err := range m.Generate(context.Background(), *scope(t, "bf16"), []byte("x"), GenerateOptions{}) {
+		if err == nil || !strings.Contains(err.Error(), "tokenizer") {
+			t.Errorf("text of a tokenizer: %v", err)
+		}
+	}
+}

@@ -1,0 +1,211 @@
+package llama
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/microscale-go/microscale/nn"
+	"github.com/microscale-go/microscale/recipe"
+)
+
+// A trace is what two steps of training leave.
+type trace struct {
+	losses []float64
+	grads  [][]float32
+	state  map[string][]float32
+}
+
+func (a trace) same(b trace) error {
+	if !slices.Equal(a.losses, b.losses) {
+		return fmt.Errorf("losses %v and %v", a.losses, b.losses)
+	}
+	for i := range a.grads {
+		if !slices.Equal(a.grads[i], b.grads[i]) {
+			return fmt.Errorf("gradients of parameter %d", i)
+		}
+	}
+	for name, s := range a.state {
+		if !slices.Equal(s, b.state[name]) {
+			return fmt.Errorf("state of %s", name)
+		}
+	}
+	return nil
+}
+
+// train makes two steps of two microbatches.
+func train(t testing.TB, c Config, o Options, s nn.Scope) (trace, *Model) {
+	t.Helper()
+	m, err := New(c, o, 7)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tokens, targets := text(4, 32)
+	half := len(tokens) / 2
+	var tr trace
+	for step := range 2 {
+		for _, p := range m.Params() {
+			p.ZeroGrad()
+		}
+		s.Step = uint32(step)
+		for micro := range 2 {
+			s.Microbatch = micro
+			loss, err := m.Train(&s, tokens[micro*half:(micro+1)*half], targets[micro*half:(micro+1)*half], 2, 0.5)
+			if err != nil {
+				t.Fatal(err)
+			}
+			tr.losses = append(tr.losses, loss)
+		}
+		for _, p := range m.Params() {
+			tr.grads = append(tr.grads, slices.Clone(p.Grad.Data))
+			for i, g := range p.Grad.Data {
+				p.Value.Data[i] -= 0.02 * g
+			}
+		}
+	}
+	tr.state = m.State()
+	return tr, m
+}
+
+// TestThreads: the same bits on any number of threads, under every recipe.
+func TestThreads(t *testing.T) {
+	for _, r := range recipe.Recipes() {
+		t.Run(r.Name, func(t *testing.T) {
+			s := scope(t, r.Name)
+			s.Threads = 1
+			want, _ := train(t, small, Options{}, *s)
+			s.Threads = 3
+			got, _ := train(t, small, Options{}, *s)
+			if err := want.same(got); err != nil {
+				t.Errorf("differ on 1 and 3 threads: %v", err)
+			}
+		})
+	}
+}
+
+// TestRecompute: layers that are computed again give the same bits and keep less.
+func TestRecompute(t *testing.T) {
+	for _, name := range []string{"f32", "bf16", "delayed", "mxfp8", "nvfp4"} {
+		t.Run(name, func(t *testing.T) {
+			s := scope(t, name)
+			if name != "f32" {
+				s.Recipe.Attention.DotProduct = name == "delayed" || name == "mxfp8"
+			}
+			want, plain := train(t, small, Options{}, *s)
+			got, again := train(t, small, Options{Recompute: true}, *s)
+			if err := want.same(got); err != nil {
+				t.Errorf("differ with recomputation: %v", err)
+			}
+			if again.ActivationBytes() >= plain.ActivationBytes() {
+				t.Errorf("%d bytes are kept with recomputation, %d without", again.ActivationBytes(), plain.ActivationBytes())
+			}
+			if name == "delayed" && len(want.state) != 2*5 {
+				t.Errorf("%d modules have a state", len(want.state))
+			}
+		})
+	}
+}
+
+// TestStoreQuantized: less is kept, and the gradient stays near.
+func TestStoreQuantized(t *testing.T) {
+	want, plain := train(t, small, Options{}, *scope(t, "bf16"))
+	got, stored := train(t, small, Options{StoreQuantized: true}, *scope(t, "bf16"))
+	if stored.ActivationBytes() >= plain.ActivationBytes() {
+		t.Errorf("%d bytes are kept quantized, %d otherwise", stored.ActivationBytes(), plain.ActivationBytes())
+	}
+	if want.losses[0] != got.losses[0] {
+		t.Errorf("the first loss is %g, not %g", got.losses[0], want.losses[0])
+	}
+	if err := want.same(got); err == nil {
+		t.Error("nothing differs")
+	}
+	for i, loss := range want.losses {
+		if d := got.losses[i] - loss; d > 0.02 || d < -0.02 {
+			t.Errorf("loss %d is %g, not near %g", i, got.losses[i], loss)
+		}
+	}
+}
+
+// TestExempt: the recipe quantizes no product of exempt layers, of the head or of
+// attention, and every other.
+func TestExempt(t *testing.T) {
+	c := small
+	c.NumHiddenLayers = 4
+	for _, o := range []Options{{}, {FirstBF16: 1, LastBF16: 1}, {LastBF16: 2}} {
+		s := scope(t, "mxfp8")
+		low := map[string]int{}
+		s.Products = func(p nn.Product) {
+			if a, b := p.A.Format.Scaled(), p.B.Format.Scaled(); a != b {
+				t.Errorf("%s: operands %s and %s", p.Module, p.A.Format, p.B.Format)
+			} else if a {
+				low[p.Module]++
+			}
+		}
+		train(t, c, o, *s)
+		want := map[string]int{}
+		for l := o.FirstBF16; l < 4-o.LastBF16; l++ {
+			for _, name := range []string{"self_attn.qkv_proj", "self_attn.o_proj", "mlp.gate_up_proj", "mlp.down_proj"} {
+				want[fmt.Sprintf("model.layers.%d.%s", l, name)] = 4 * 3 // four microbatches, three products
+			}
+		}
+		if fmt.Sprint(low) != fmt.Sprint(want) {
+			t.Errorf("%+v: quantized products %v, want %v", o, low, want)
+		}
+	}
+	for _, o := range []Options{{FirstBF16: 3, LastBF16: 2}, {FirstBF16: -1}} {
+		if _, err := New(c, o, 1); err == nil {
+			t.Errorf("%+v is taken", o)
+		}
+	}
+}
+
+// TestSeed: weights depend on the seed and the name alone, and have the deviation
+// that they should.
+func TestSeed(t *testing.T) {
+	a, err := New(small, Options{}, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	deeper := small
+	deeper.NumHiddenLayers++
+	b, err := New(deeper, Options{Recompute: true}, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := New(small, Options{}, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	byName := map[string][]float32{}
+	for _, p := range b.Params() {
+		byName[p.Name] = p.Value.Data
+	}
+	n := 0
+	for i, p := range a.Params() {
+		n += len(p.Value.Data)
+		if p.Value.Rows == 1 {
+			continue
+		}
+		residual := p.Value.Rows == small.HiddenSize && (p.Value.Cols == 256 || p.Name[len(p.Name)-13:] == "o_proj.weight")
+		if !residual && !slices.Equal(p.Value.Data, byName[p.Name]) {
+			t.Errorf("%s depends on the number of layers", p.Name)
+		}
+		if slices.Equal(p.Value.Data, other.Params()[i].Value.Data) {
+			t.Errorf("%s does not depend on the seed", p.Name)
+		}
+		square := 0.0
+		for _, v := range p.Value.Data {
+			square += float64(v) * float64(v)
+		}
+		want := 0.02 * 0.02
+		if residual {
+			want /= 2 * float64(small.NumHiddenLayers)
+		}
+		if ratio := square / float64(len(p.Value.Data)) / want; ratio < 0.95 || ratio > 1.05 {
+			t.Errorf("%s has %.3f times the variance it should have", p.Name, ratio)
+		}
+	}
+	if n != a.Config.Parameters() {
+		t.Errorf("%d weights, Parameters says %d", n, a.Config.Parameters())
+	}
+}
