@@ -59,6 +59,7 @@ type mlxConfig struct {
 	ignore []string
 }
 
+// MarshalJSON returns mlxMode with the modules that are not quantized beside it.
 func (c mlxConfig) MarshalJSON() ([]byte, error) {
 	text, err := json.Marshal(mlxMode{c.scheme.format.Block.Cols, c.scheme.format.Element.Bits(), c.scheme.name})
 	if err != nil {

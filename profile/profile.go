@@ -30,6 +30,9 @@
 //     writes zeros as -0; it is left out.
 //   - ModelOpt and compressed-tensors let an Inf make an FP8 scale Inf; here the
 //     scale is 1, or 1/128.
+//   - Quark has an observer of MXFP8, whose export is not known; it is left out.
+//   - MLX takes round(log2(amax/max)) in float32; here it is exact. Its NVFP4 has scales
+//     of blocks alone, and is left out: its rounding is not written down.
 //   - compressed-tensors computes scales in the dtype of the checkpoint; the profile
 //     is that of a BF16 checkpoint.
 package profile
@@ -105,6 +108,24 @@ var profiles = []Profile{
 		nvfp4:     &quant.Quantizer{Arithmetic: quant.DecodeFirstBF16, NegativeZero: quant.DropZeroInput},
 		fp8:       &quant.Quantizer{Arithmetic: quant.DecodeFirstBF16},
 		undefined: []string{"mxfp6-e3m2", "mxfp6-e2m3", "mxfp8-e5m2", "mxint8", "mxfp8-32x32", "nvfp4-16x16", "fp8-vec128"},
+	},
+	{
+		Name:      "quark",
+		Doc:       "AMD Quark: even rule at the mantissa width of the elements",
+		mx:        &quant.Quantizer{Rule: quant.Even},
+		undefined: []string{"mxfp8", "mxfp8-e5m2", "mxint8", "mxfp8-32x32"},
+	},
+	{
+		Name:      "mlx",
+		Doc:       "Apple's MLX: the power of two nearest to amax/max, which may saturate",
+		mx:        &quant.Quantizer{Rule: quant.Round},
+		undefined: []string{"mxfp8-e5m2", "mxfp6-e3m2", "mxfp6-e2m3", "mxint8", "mxfp8-32x32"},
+	},
+	{
+		Name:      "deepseek",
+		Doc:       "DeepSeek-V3's FP8 weights: blocks of 128×128, decode scale amax/448",
+		fp8:       &quant.Quantizer{Arithmetic: quant.DecodeFirst},
+		undefined: []string{"fp8-tensor", "fp8-row", "fp8-vec128"},
 	},
 }
 

@@ -39,11 +39,24 @@ type outcome struct {
 // What each library does was worked out by hand from its published algorithm.
 var samples = []sample{
 	{"max-at-1.75", quant.MXFP4, [][]float32{{7, 3.5}}, 0, []outcome{
-		{"te", "80", "0604"},                 // 7 > 6: the next scale; 3.5 is a tie, to 4
-		{"ocp torchao", "7f", "0706"},        // floor: 7 saturates
-		{"microxcaling", "7f", "0706"},       //
-		{"ggml", "7f", "0705"},               // 3.5 is a tie, toward 3
-		{"compressed-tensors", "80", "0604"}, // 1.75 rounds up to 2
+		{"te", "80", "0604"},                       // 7 > 6: the next scale; 3.5 is a tie, to 4
+		{"ocp torchao", "7f", "0706"},              // floor: 7 saturates
+		{"microxcaling", "7f", "0706"},             //
+		{"ggml", "7f", "0705"},                     // 3.5 is a tie, toward 3
+		{"compressed-tensors quark", "80", "0604"}, // 1.75 rounds up to 2
+		{"mlx", "7f", "0706"},                      // 7/6 is nearest to 1
+	}},
+	{"max-at-1.05", quant.MXFP4, [][]float32{{4.2, 1}}, 0, []outcome{
+		{"te ocp torchao microxcaling ggml compressed-tensors quark", "7f", "0602"},
+		{"mlx", "7e", "0704"}, // 4.2/6 is nearest to a half, which saturates
+	}},
+	{"max-at-1.90625", quant.MXFP6E2M3, [][]float32{{7.625}}, 0, []outcome{
+		{"te", "80", "17"},        // 7.625 > 7.5; 3.75
+		{"ocp quark", "7f", "1f"}, // it does not round up to 2 at three bits
+	}},
+	{"max-at-1.96875", quant.MXFP6E2M3, [][]float32{{7.875}}, 0, []outcome{
+		{"te quark", "80", "18"},
+		{"ocp", "7f", "1f"},
 	}},
 	{"max-at-1.625", quant.MXFP4, [][]float32{{6.5}}, 0, []outcome{
 		{"te", "80", "05"}, // 3.25
@@ -291,6 +304,9 @@ func TestDefined(t *testing.T) {
 		"ggml":               "mxfp4 nvfp4",
 		"modelopt":           "mxfp8 nvfp4 fp8-tensor fp8-row fp8-block128",
 		"compressed-tensors": "mxfp8 mxfp4 nvfp4 fp8-tensor fp8-row fp8-block128",
+		"quark":              "mxfp6-e3m2 mxfp6-e2m3 mxfp4",
+		"mlx":                "mxfp8 mxfp4",
+		"deepseek":           "fp8-block128",
 	}
 	if len(All()) != len(defined) {
 		t.Errorf("%d profiles, want %d", len(All()), len(defined))
@@ -385,8 +401,8 @@ func TestLookup(t *testing.T) {
 			t.Errorf("%s has no line of documentation: %q", p, p.Doc)
 		}
 	}
-	_, err := Lookup("mlx")
-	want := `unknown profile "mlx": use one of te, ocp, torchao, microxcaling, ggml, modelopt, compressed-tensors`
+	_, err := Lookup("none")
+	want := `unknown profile "none": use one of te, ocp, torchao, microxcaling, ggml, modelopt, compressed-tensors, quark, mlx, deepseek`
 	if err == nil || err.Error() != want {
 		t.Errorf("says %v, want %s", err, want)
 	}

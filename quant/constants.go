@@ -49,6 +49,7 @@ func (q *Quantizer) exponentConstants() exponentConstants {
 		c.limit = math.Float32bits(float32(e.MaxCode()))
 	}
 	c.up = scaleRules[q.Rule].carry(q)
+	c.down += uint32(scaleRules[q.Rule].below)
 	if q.Rule == RatioCeil && !q.ExactRatio { // of the product with the reciprocal, every fraction
 		c.ratio, c.up, c.down = math.Float32bits(reciprocalMax(e)), mantissaMask, 0
 	}

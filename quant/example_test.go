@@ -42,6 +42,7 @@ func ExampleScaleRule() {
 	// floor scale 1, values [448 96]
 	// ceil  scale 2, values [480 96]
 	// even  scale 1, values [448 96]
+	// round scale 1, values [448 96]
 }
 
 // NVFP4 has a second scale, for the whole tensor.

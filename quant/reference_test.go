@@ -92,6 +92,15 @@ func referenceE8M0(q Quantizer, amax float32) int {
 		return mostPower(top, a)
 	case Ceil:
 		return leastPower(top, a)
+	case Round:
+		if a == 0 || math.IsInf(a, 0) {
+			return mostPower(top, a)
+		}
+		k := int(math.Round(math.Log2(a / float64(max))))
+		if k < -127 {
+			k = -127
+		}
+		return k
 	case Even:
 		mantissa := map[*format.Scalar]int{format.E4M3: 3, format.E5M2: 2, format.E3M2: 2, format.E2M3: 3, format.E2M1: 1, format.INT8: 6}[q.Format.Element]
 		if q.EvenMantissa != 0 {

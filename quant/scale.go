@@ -11,7 +11,7 @@ import (
 
 // ScaleRule says how the amax of a block becomes its E8M0 scale. With amax =
 // m·2^e, 1 ≤ m < 2, and the element format's largest value M·2^emax, the scale
-// is 2^(e-emax), or twice that where the rule rounds up. It never is less than
+// is 2^(e-emax), twice that where the rule rounds up, or half. It never is less than
 // 2^-127 (code 0, which a block of zeros takes too).
 type ScaleRule uint8
 
@@ -20,20 +20,37 @@ const (
 	Floor                      // never up: OCP MX 1.0 §6.3; saturates where m > M
 	Ceil                       // up where m > 1
 	Even                       // up where m rounds up to 2 at the element's mantissa width
+	Round                      // the power of two nearest to amax over the largest value by its logarithm: half of the above where m < M/√2; MLX
 )
 
 // scaleRules are the rules as what is added to the mantissa bits of amax, rounded
-// up where the sum carries. The kernels compute with the same number.
+// up where the sum carries, from so many exponents below. The kernels compute with
+// the same numbers.
 var scaleRules = []struct {
 	name  string
 	carry func(q *Quantizer) uint32
+	below int
 }{
-	RatioCeil: {"rceil", func(q *Quantizer) uint32 {
+	RatioCeil: {name: "rceil", carry: func(q *Quantizer) uint32 {
 		return mantissaMask - math.Float32bits(q.Format.Element.Max())&mantissaMask
 	}},
-	Floor: {"floor", func(*Quantizer) uint32 { return 0 }},
-	Ceil:  {"ceil", func(*Quantizer) uint32 { return mantissaMask }},
-	Even:  {"even", func(q *Quantizer) uint32 { return 1 << (mantissaBits - 1 - q.EvenBits()) }},
+	Floor: {name: "floor", carry: func(*Quantizer) uint32 { return 0 }},
+	Ceil:  {name: "ceil", carry: func(*Quantizer) uint32 { return mantissaMask }},
+	Even:  {name: "even", carry: func(q *Quantizer) uint32 { return 1 << (mantissaBits - 1 - q.EvenBits()) }},
+	Round: {name: "round", carry: func(q *Quantizer) uint32 { return mantissaMask + 1 - roundFrom(q.Format.Element) }, below: 1},
+}
+
+// roundFrom returns the mantissa bits from which Round does not halve: those of
+// M/√2, which is no float, and at least 1 of every element format.
+func roundFrom(element *format.Scalar) uint32 {
+	fraction, _ := math.Frexp(float64(element.Max()))
+	return uint32(math.Ceil((2*fraction/math.Sqrt2 - 1) * (mantissaMask + 1)))
+}
+
+// RoundsFrom returns the least mantissa m of an amax, 1 ≤ m < 2, that the Round
+// rule does not give half a scale.
+func (q *Quantizer) RoundsFrom() float32 {
+	return 1 + float32(roundFrom(q.Format.Element))/(mantissaMask+1)
 }
 
 // String returns the name used on the command line.
@@ -48,7 +65,7 @@ func ScaleRules() []ScaleRule {
 	return rules
 }
 
-// ParseScaleRule finds a rule by its name: rceil, floor, ceil or even.
+// ParseScaleRule finds a rule by its name: rceil, floor, ceil, even or round.
 func ParseScaleRule(name string) (ScaleRule, error) {
 	names := make([]string, len(scaleRules))
 	for i, r := range scaleRules {
@@ -95,6 +112,7 @@ func (q *Quantizer) exponentCode(amax uint32) byte {
 	if amax&mantissaMask+scaleRules[q.Rule].carry(q) > mantissaMask {
 		e++
 	}
+	e -= scaleRules[q.Rule].below
 	if e == 0xff && poison && q.Rule == Even {
 		return e8m0NaN // torchao: the rounded amax is Inf
 	}

@@ -206,7 +206,7 @@ func TestLargestAmax(t *testing.T) {
 }
 
 func TestParseScaleRule(t *testing.T) {
-	for i, name := range []string{"rceil", "floor", "ceil", "even"} {
+	for i, name := range []string{"rceil", "floor", "ceil", "even", "round"} {
 		r, err := ParseScaleRule(name)
 		if err != nil || int(r) != i || r.String() != name || ScaleRules()[i] != r {
 			t.Errorf("%s is rule %d (%v), want %d", name, r, err, i)
@@ -215,8 +215,47 @@ func TestParseScaleRule(t *testing.T) {
 	if r, err := ParseScaleRule("RCEIL"); err != nil || r != RatioCeil {
 		t.Errorf("RCEIL is %v (%v)", r, err)
 	}
-	_, err := ParseScaleRule("round")
-	if want := `unknown scale rule "round": use one of rceil, floor, ceil, even`; err == nil || err.Error() != want {
+	_, err := ParseScaleRule("nearest")
+	if want := `unknown scale rule "nearest": use one of rceil, floor, ceil, even, round`; err == nil || err.Error() != want {
 		t.Errorf("says %v, want %s", err, want)
+	}
+}
+
+// TestRoundRule: the exponent is the whole number nearest to the logarithm of
+// amax over the largest value, which float64 tells of every amax of a stride and of
+// those around the threshold. For E2M1 amax 1.0606… is where 8 elements become 6.
+func TestRoundRule(t *testing.T) {
+	for _, f := range []Format{MXFP8, MXFP8E5M2, MXFP6E2M3, MXFP6E3M2, MXFP4, MXINT8} {
+		q := &Quantizer{Format: f, Rule: Round}
+		largest := float64(f.Element.Max())
+		visit := func(amax uint32) {
+			want := math.Round(math.Log2(float64(math.Float32frombits(amax)) / largest))
+			if got := float64(q.exponentCode(amax)) - exponentBias; got != min(max(want, -exponentBias), exponentBias) {
+				t.Errorf("%s: amax %g has scale 2^%g, want 2^%g", f, math.Float32frombits(amax), got, want)
+			}
+		}
+		for amax := uint32(1); amax < exponentMask; amax += 20011 {
+			visit(amax)
+		}
+		from := roundFrom(f.Element)
+		if from == 0 || from > mantissaMask {
+			t.Fatalf("%s: it does not halve from %#x", f, from)
+		}
+		for e := uint32(1); e < 255; e++ {
+			for amax := e<<mantissaBits | from - 3; amax < e<<mantissaBits|from+3; amax++ {
+				visit(amax)
+			}
+		}
+		for amax, want := range map[float32]byte{0: 0, math.Float32frombits(1): 0, inf: e8m0Max} {
+			if got := q.exponentCode(math.Float32bits(amax)); got != want {
+				t.Errorf("%s: amax %g has scale code %d, want %d", f, amax, got, want)
+			}
+		}
+	}
+	q := &Quantizer{Format: MXFP4, Rule: Round}
+	for amax, want := range map[float32]byte{1.06: 124, 1.0606601: 124, 1.0606602: 125, 1.999: 125} {
+		if got := q.exponentCode(math.Float32bits(amax)); got != want {
+			t.Errorf("mxfp4: amax %g has scale code %d, want %d", amax, got, want)
+		}
 	}
 }

@@ -41,6 +41,9 @@ func TestRuleText(t *testing.T) {
 					if strings.Contains(text, ", doubled: ") {
 						want++
 					}
+					if strings.Contains(text, ", halved: ") {
+						want--
+					}
 					want = max(want, -format.E8M0.Bias)
 					if got := exponentOf(e.Blocks[0].scale); got != want {
 						t.Errorf("amax %v (%#x): the scale is 2^%d, but it is said: %s", amax, math.Float32bits(amax), got, text)

@@ -148,7 +148,7 @@ func TestUsage(t *testing.T) {
 		{"explain --format mxfp8 --profile zzz 1", `--profile: unknown profile "zzz": use one of te, `},
 		{"explain --format nvfp4 --profile ocp 1", `profile ocp does not define nvfp4: use one of te, `},
 		{"explain --format nvfp4 --scale-rule floor 1", `--scale-rule is for formats with e8m0 scales`},
-		{"explain --format mxfp8 --scale-rule round 1", `--scale-rule: unknown scale rule "round": use one of rceil, `},
+		{"explain --format mxfp8 --scale-rule nearest 1", `--scale-rule: unknown scale rule "nearest": use one of rceil, `},
 		{"explain --format mxfp8 --amax 3 1", `--amax is for formats with a scale for the whole tensor`},
 		{"explain --format nvfp4 --amax -3 1", `--amax -3 is not a magnitude`},
 	} {

@@ -102,6 +102,9 @@ func ruleText(q *quant.Quantizer, b *blockDetail) string {
 		return "amax is Inf, which takes the largest scale"
 	}
 	base := exponentOf(b.amax) - element.MaxExponent()
+	if q.Rule == quant.Round {
+		return roundText(q, b, base)
+	}
 	text := fmt.Sprintf("%s/%s = %s", powerOfTwo(exponentOf(b.amax)), powerOfTwo(element.MaxExponent()), powerOfTwo(base))
 	condition, doubled := "", false
 	if r := roundsUp[q.Rule]; r != nil {
@@ -118,6 +121,23 @@ func ruleText(q *quant.Quantizer, b *blockDetail) string {
 		text += ", never doubled"
 	default:
 		text += ", not doubled: " + condition
+	}
+	if base < -format.E8M0.Bias {
+		text += "; no scale is less than " + powerOfTwo(-format.E8M0.Bias)
+	}
+	return text
+}
+
+// roundText is ruleText of the rule that never doubles and may halve.
+func roundText(q *quant.Quantizer, b *blockDetail, base int) string {
+	m, from := mantissa(b.amax), q.RoundsFrom()
+	text := fmt.Sprintf("%s/%s = %s", powerOfTwo(exponentOf(b.amax)), powerOfTwo(q.Format.Element.MaxExponent()), powerOfTwo(base))
+	limit := shortText(mantissa(q.Format.Element.Max())) + "/√2"
+	if m >= from {
+		text += fmt.Sprintf(", not halved: %s > %s", shortText(m), limit)
+	} else {
+		text += fmt.Sprintf(", halved: %s < %s", shortText(m), limit)
+		base--
 	}
 	if base < -format.E8M0.Bias {
 		text += "; no scale is less than " + powerOfTwo(-format.E8M0.Bias)
