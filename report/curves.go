@@ -38,13 +38,24 @@ func (c *Comparison) curves() ([]panel, error) {
 	}
 	b := c.baseline()
 	if b != nil {
-		wide := 5 * n
+		wide := n
+		if n > 1 {
+			wide = 5 * n
+		}
+		others := func(points func(*Recipe) []Point) func(*Recipe) []Point {
+			return func(r *Recipe) []Point {
+				if r == b {
+					return nil
+				}
+				return points(r)
+			}
+		}
 		panels = append(panels,
 			panel{title: "Gap of the training loss to " + b.Name + average(wide), note: "Above the line is worse. All recipes see the same batches in the same order."},
 			panel{title: "Gap of the validation loss to " + b.Name, note: "Above the line is worse. All recipes are evaluated on the same text."})
 		points = append(points,
-			func(r *Recipe) []Point { return smooth(gaps(r.Train, b.Train), wide) },
-			func(r *Recipe) []Point { return gaps(r.Validation, b.Validation) })
+			others(func(r *Recipe) []Point { return smooth(gaps(r.Train, b.Train), wide) }),
+			others(func(r *Recipe) []Point { return gaps(r.Validation, b.Validation) }))
 	}
 	for i := range panels {
 		p := newPlot("step", horizontal)

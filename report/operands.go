@@ -57,25 +57,29 @@ func (m *heatMap) Y(r int) float64 { return float64(r) }
 func (m *heatMap) Z(c, r int) float64 { return m.sqnr[len(m.modules)-1-r][c] }
 
 // heat returns the map of one operand of r, of the modules of which it is lossy.
+// These are in the same order for every operand.
 func heat(r *Recipe, operand string) *heatMap {
 	m := &heatMap{}
 	at := map[int]map[string]float64{} // by step and module
+	lossy := map[string]bool{}
 	for i := range r.Operands {
 		o := &r.Operands[i]
+		if !slices.Contains(m.modules, o.Module) {
+			m.modules = append(m.modules, o.Module)
+		}
 		if o.Name != operand || math.IsInf(o.SQNR, 0) || math.IsNaN(o.SQNR) {
 			continue
 		}
+		lossy[o.Module] = true
 		if at[o.Step] == nil {
 			at[o.Step] = map[string]float64{}
-		}
-		if !slices.Contains(m.modules, o.Module) {
-			m.modules = append(m.modules, o.Module)
 		}
 		if v, ok := at[o.Step][o.Module]; !ok || o.SQNR < v {
 			at[o.Step][o.Module] = o.SQNR
 		}
 	}
-	slices.SortFunc(m.modules, compareModules)
+	m.modules = slices.DeleteFunc(m.modules, func(name string) bool { return !lossy[name] })
+	slices.SortStableFunc(m.modules, compareModules)
 	m.steps = slices.Sorted(maps.Keys(at))
 	for _, name := range m.modules {
 		var row []float64
@@ -266,20 +270,35 @@ func (c *Comparison) histogram(title string, counts func(*Recipe) map[int]int64)
 	return panel{title: title, plot: p, width: 330, height: 220}, nil
 }
 
+// tail is the share at either end of a histogram that is left out: the scales of a
+// few blocks of zeros would be most of its width.
+const tail = 0.001
+
 // outline returns the outline of the bars of a histogram, as shares of all: a bar
 // goes half an exponent to both sides.
 func outline(counts map[int]int64) plotter.XYs {
-	exponents := slices.Sorted(maps.Keys(counts))
-	if len(exponents) == 0 {
-		return nil
-	}
 	var all int64
 	for _, n := range counts {
 		all += n
 	}
-	var xys plotter.XYs
-	first, last := exponents[0], exponents[len(exponents)-1]
-	xys = append(xys, plotter.XY{X: float64(first) - 0.5, Y: 0})
+	exponents := slices.Sorted(maps.Keys(counts))
+	beyond := func(end []int) int {
+		var n int64
+		for i, e := range end {
+			if n += counts[e]; float64(n) > tail*float64(all) {
+				return i
+			}
+		}
+		return len(end)
+	}
+	exponents = exponents[beyond(exponents):]
+	slices.Reverse(exponents)
+	exponents = exponents[beyond(exponents):]
+	if len(exponents) == 0 {
+		return nil
+	}
+	first, last := exponents[len(exponents)-1], exponents[0]
+	xys := plotter.XYs{{X: float64(first) - 0.5, Y: 0}}
 	for e := first; e <= last; e++ {
 		share := float64(counts[e]) / float64(all)
 		xys = append(xys, plotter.XY{X: float64(e) - 0.5, Y: share}, plotter.XY{X: float64(e) + 0.5, Y: share})
@@ -289,5 +308,11 @@ func outline(counts map[int]int64) plotter.XYs {
 
 // wholeTicks are those of roundTicks that are whole numbers.
 func wholeTicks(least, most float64) []plot.Tick {
-	return slices.DeleteFunc(roundTicks(least, most), func(t plot.Tick) bool { return strings.Contains(t.Label, ".") && !strings.HasSuffix(t.Label, ".0") })
+	var ticks []plot.Tick
+	for _, t := range roundTicks(least, most) {
+		if t.Value == math.Trunc(t.Value) {
+			ticks = append(ticks, plot.Tick{Value: t.Value, Label: minus(fmt.Sprint(int(t.Value)))})
+		}
+	}
+	return ticks
 }

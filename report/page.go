@@ -17,6 +17,9 @@ var (
 	page = template.Must(template.New("page").Parse(pageText))
 )
 
+// Generator is in every page, so that one can be told from other files.
+const Generator = `<meta name="generator" content="microscale compare">`
+
 // HTML returns the page. It loads nothing: no script, no font, no picture from
 // elsewhere; it is readable on a phone and on paper, by day and by night.
 func (c *Comparison) HTML() ([]byte, error) {
@@ -34,6 +37,7 @@ func (c *Comparison) HTML() ([]byte, error) {
 // A view is what the template of the page shows.
 type view struct {
 	*Comparison
+	Mark     template.HTML
 	Style    template.CSS
 	Verdict  []string
 	Keys     []key
@@ -80,7 +84,7 @@ type pageTable struct {
 
 // view computes what the page shows.
 func (c *Comparison) view() (*view, error) {
-	v := &view{Comparison: c, Style: template.CSS(styleText), Verdict: c.Verdict()}
+	v := &view{Comparison: c, Mark: Generator, Style: template.CSS(styleText), Verdict: c.Verdict()}
 	v.Table.Table, v.Quantize.Table = c.Table(), c.FormatTable()
 	for i := range c.Recipes {
 		r := &c.Recipes[i]

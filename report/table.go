@@ -8,6 +8,7 @@ import (
 // A Column is a column of a table: its title, and whether it holds numbers.
 type Column struct {
 	Title   string
+	Short   string // title for a terminal, in one or two lines
 	Doc     string // what it is, where the title does not say it all
 	Numeric bool
 }
@@ -25,20 +26,20 @@ type recipeColumn struct {
 }
 
 var recipeColumns = []recipeColumn{
-	{Column{"recipe", "", false}, func(_ *Comparison, r *Recipe) string { return r.Name }},
-	{Column{"train", "training loss at the end, nats per token", true}, func(_ *Comparison, r *Recipe) string { return lossText(r.TrainLoss) }},
-	{Column{"validation", "validation loss at the end, nats per token", true}, func(_ *Comparison, r *Recipe) string { return lossText(r.ValidationLoss) }},
-	{Column{"gap", "validation loss relative to the baseline's", true}, func(c *Comparison, r *Recipe) string {
+	{Column{"recipe", "recipe", "", false}, func(_ *Comparison, r *Recipe) string { return r.Name }},
+	{Column{"train", "train\nloss", "training loss at the end, nats per token", true}, func(_ *Comparison, r *Recipe) string { return lossText(r.TrainLoss) }},
+	{Column{"validation", "val\nloss", "validation loss at the end, nats per token", true}, func(_ *Comparison, r *Recipe) string { return lossText(r.ValidationLoss) }},
+	{Column{"gap", "gap", "validation loss relative to the baseline's", true}, func(c *Comparison, r *Recipe) string {
 		if r.Name == c.Baseline {
 			return ""
 		}
 		return percentText(c.Gap(r))
 	}},
-	{Column{"s/step", "median seconds of a step", true}, func(_ *Comparison, r *Recipe) string { return threeDigits(r.SecondsPerStep) }},
-	{Column{"weights MB", "quantized weights that a step keeps, both directions", true}, func(_ *Comparison, r *Recipe) string { return megabytes(r.WeightBytes) }},
-	{Column{"activations MB", "what the forward pass keeps for the backward pass", true}, func(_ *Comparison, r *Recipe) string { return megabytes(r.ActivationBytes) }},
-	{Column{"saturated", "elements beyond the largest value of their block, of all observed operands", true}, func(_ *Comparison, r *Recipe) string { return rateText(r.Saturated()) }},
-	{Column{"flushed", "elements that became zero, of all observed operands", true}, func(_ *Comparison, r *Recipe) string { return rateText(r.Flushed()) }},
+	{Column{"s/step", "s/step", "median seconds of a step", true}, func(_ *Comparison, r *Recipe) string { return threeDigits(r.SecondsPerStep) }},
+	{Column{"weights MB", "weights\nMB", "quantized weights that a step keeps, both directions", true}, func(_ *Comparison, r *Recipe) string { return megabytes(r.WeightBytes) }},
+	{Column{"activations MB", "activ.\nMB", "what the forward pass keeps for the backward pass", true}, func(_ *Comparison, r *Recipe) string { return megabytes(r.ActivationBytes) }},
+	{Column{"saturated", "saturated", "elements beyond the largest value of their block, of all observed operands", true}, func(_ *Comparison, r *Recipe) string { return rateText(r.Saturated()) }},
+	{Column{"flushed", "flushed", "elements that became zero, of all observed operands", true}, func(_ *Comparison, r *Recipe) string { return rateText(r.Flushed()) }},
 }
 
 // Table returns the recipes as a table. One that did not finish has what it had
@@ -61,8 +62,8 @@ func (c *Comparison) Table() Table {
 // FormatTable returns what the trained model loses in each format.
 func (c *Comparison) FormatTable() Table {
 	t := Table{Columns: []Column{
-		{"format", "", false}, {"bits", "of an element, its share of the scales included", true}, {"validation", "validation loss, nats per token", true},
-		{"perplexity", "e to the loss", true}, {"change", "of the perplexity, relative to the model as it was trained", true},
+		{"format", "format", "", false}, {"bits", "bits", "of an element, its share of the scales included", true}, {"validation", "val\nloss", "validation loss, nats per token", true},
+		{"perplexity", "perplexity", "e to the loss", true}, {"change", "change", "of the perplexity, relative to the model as it was trained", true},
 	}}
 	row := func(name, bits string, loss float64, change string) {
 		perplexity := "–"

@@ -25,7 +25,9 @@ func (c *Comparison) Verdict() []string {
 			s = append(s, fmt.Sprintf("%s did not finish: %s.", r.Name, r.Failed))
 		}
 	}
-	if least, most := c.extremes(); most != nil {
+	if least, most := c.extremes(); most != nil && math.Abs(c.cost(least)) < noCost && math.Abs(c.cost(most)) < noCost {
+		s = append(s, fmt.Sprintf("Quantized after training, the model of %s has the same perplexity in every format, to within %g%%.", c.Baseline, 100*noCost))
+	} else if most != nil {
 		sentence := fmt.Sprintf("Quantized after training, the model of %s loses least in %s (%s of perplexity)", c.Baseline, least.Name, percentText(c.cost(least)))
 		if least != most {
 			sentence += fmt.Sprintf(" and most in %s (%s)", most.Name, percentText(c.cost(most)))
@@ -37,6 +39,9 @@ func (c *Comparison) Verdict() []string {
 	}
 	return s
 }
+
+// noCost is a change of perplexity that is not worth a word.
+const noCost = 0.001
 
 // cost returns by how much the perplexity in a format is above that of the
 // baseline's model, as a share.
@@ -110,7 +115,10 @@ func percentText(share float64) string {
 	if math.Abs(share) >= 0.0995 {
 		digits = 1
 	}
-	return minus(fmt.Sprintf("%+.*f%%", digits, 100*share))
+	if text := fmt.Sprintf("%+.*f%%", digits, 100*share); strings.Trim(text, "+-0.%") != "" {
+		return minus(text)
+	}
+	return fmt.Sprintf("%.*f%%", digits, 0.0)
 }
 
 // rateText writes the share of elements, of which most are small.
