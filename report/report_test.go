@@ -120,12 +120,12 @@ func TestHeat(t *testing.T) {
 
 func TestOutline(t *testing.T) {
 	got := outline(map[int]int64{-127: 3, -3: 1000, -1: 3000, 5: 2, 6: 1})
-	want := [][2]float64{{-3.5, 0}, {-3.5, 0.25}, {-2.5, 0.25}, {-2.5, 0}, {-1.5, 0}, {-1.5, 0.75}, {-0.5, 0.75}, {-0.5, 0}}
+	want := [][2]float64{{-3.5, 0}, {-3.5, 1000. / 4006}, {-2.5, 1000. / 4006}, {-2.5, 0}, {-1.5, 0}, {-1.5, 3000. / 4006}, {-0.5, 3000. / 4006}, {-0.5, 0}}
 	if len(got) != len(want) {
 		t.Fatalf("the outline is %v, want %v: without the tails", got, want)
 	}
 	for i, w := range want {
-		if got[i].X != w[0] || math.Abs(got[i].Y-w[1]) > 0.001 {
+		if got[i].X != w[0] || got[i].Y != w[1] {
 			t.Errorf("point %d of the outline is %v, want %v", i, got[i], w)
 		}
 	}

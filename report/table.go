@@ -35,7 +35,7 @@ var recipeColumns = []recipeColumn{
 		}
 		return percentText(c.Gap(r))
 	}},
-	{Column{"s/step", "s/step", "median seconds of a step", true}, func(_ *Comparison, r *Recipe) string { return threeDigits(r.SecondsPerStep) }},
+	{Column{"s/step", "s/step", "median seconds of a step", true}, func(_ *Comparison, r *Recipe) string { return secondsText(r.SecondsPerStep) }},
 	{Column{"weights MB", "weights\nMB", "quantized weights that a step keeps, both directions", true}, func(_ *Comparison, r *Recipe) string { return megabytes(r.WeightBytes) }},
 	{Column{"activations MB", "activ.\nMB", "what the forward pass keeps for the backward pass", true}, func(_ *Comparison, r *Recipe) string { return megabytes(r.ActivationBytes) }},
 	{Column{"saturated", "saturated", "elements beyond the largest value of their block, of all observed operands", true}, func(_ *Comparison, r *Recipe) string { return rateText(r.Saturated()) }},
@@ -80,6 +80,14 @@ func (c *Comparison) FormatTable() Table {
 		row(f.Name, fmt.Sprintf("%.4g", f.Bits), f.Loss, percentText(c.cost(f)))
 	}
 	return t
+}
+
+// secondsText writes the seconds of a step, with three digits where they are few.
+func secondsText(s float64) string {
+	if s < 1 {
+		return fmt.Sprintf("%.3f", s)
+	}
+	return threeDigits(s)
 }
 
 func megabytes(n int64) string {

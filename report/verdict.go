@@ -128,7 +128,7 @@ func rateText(share float64) string {
 		return "–"
 	case share == 0:
 		return "0"
-	case share < 5e-6:
+	case share < 1e-5:
 		return "<0.001%"
 	}
 	return fmt.Sprintf("%.2g%%", 100*share)

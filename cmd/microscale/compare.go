@@ -1,0 +1,184 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/microscale-go/microscale/bench"
+	"github.com/microscale-go/microscale/llama"
+	"github.com/microscale-go/microscale/recipe"
+	"github.com/microscale-go/microscale/report"
+	"github.com/microscale-go/microscale/train"
+)
+
+func compareCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "compare",
+		Short: "recipes side by side: the same model, text and seed under each",
+		Long: `Trains the same small language model under each recipe, from the same seed on the
+same text in the same order, and prints what each cost: losses, the gap to bf16,
+time, bytes, and how many elements were saturated or flushed. Then quantizes the
+model of bf16 to every format and evaluates it. All of it, with curves, errors of
+operands and distributions of scales, is in DIR/report.html, which opens in any
+browser and loads nothing.
+
+The recipe bf16 is always among them, for the others are compared with it. One
+that diverges does not keep the others from ending.`,
+		Example: `  microscale compare
+  microscale compare --recipes bf16,mxfp8,nvfp4 --steps 500 --data book.txt
+  microscale compare --recipes mxfp8,my-recipe.toml --seed 2 --out mine --json`,
+		Args: noArguments,
+	}
+	recipes := addRecipes(cmd, "bf16,tensorwise,blockwise,mxfp8,nvfp4")
+	training := addTraining(cmd)
+	out := cmd.Flags().String("out", "comparison", "write the report to the directory `DIR`, in place of an earlier report")
+	asJSON := cmd.Flags().Bool("json", false, "print one JSON document")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if err := reportable(*out); err != nil {
+			return err
+		}
+		c, err := training.config(cmd)
+		if err != nil {
+			return err
+		}
+		if err := c.Validate(); err != nil {
+			return err
+		}
+		k := &comparison{config: c, stderr: cmd.ErrOrStderr()}
+		for _, r := range withBaseline(recipes.recipes) {
+			if err := k.train(cmd.Context(), r); err != nil {
+				return k.end(cmd, *out, *asJSON, err)
+			}
+		}
+		return k.end(cmd, *out, *asJSON, k.quantize(cmd.Context()))
+	}
+	return cmd
+}
+
+// A comparison is a run of compare.
+type comparison struct {
+	config train.Config // of each run, but for its recipe
+	stderr io.Writer
+
+	recipes    []report.Recipe
+	formats    []report.Format
+	failed     []string // recipes that ended early, but not for a loss that is not finite
+	model      *llama.Model
+	parameters int
+}
+
+// Operands are observed at about so many steps of a run, and at most every so
+// many, for to measure them takes as long as a step.
+const observedSteps, observedEvery = 12, 4
+
+// train trains under one recipe. It fails where it was interrupted.
+func (k *comparison) train(ctx context.Context, r recipe.Recipe) error {
+	c := k.config
+	c.Recipe = r
+	w := newWatcher(r)
+	every := max(observedEvery, (c.Steps+observedSteps-1)/observedSteps)
+	observed := func(step int) bool { return (step-1)%every == 0 || step == c.Steps }
+	row := report.Recipe{Name: r.Name, Doc: r.Doc, TrainLoss: nan, ValidationLoss: nan}
+	var plain, all []float64 // seconds of the steps that were not observed, and of all
+	m := newTrainMeter(k.stderr, r.Name, c.Steps)
+	result, err := train.Run(ctx, c, train.Hooks{
+		Step: func(e train.StepEvent) {
+			m.Step(e)
+			row.Steps = e.Step
+			row.Train = append(row.Train, report.Point{Step: e.Step, Loss: e.Loss})
+			all = append(all, e.Elapsed.Seconds())
+			if !observed(e.Step) {
+				plain = append(plain, e.Elapsed.Seconds())
+			}
+		},
+		Validated: func(p train.ValidationPoint) {
+			m.Validated(p)
+			row.Validation = append(row.Validation, report.Point{Step: p.Step, Loss: p.Loss})
+		},
+		Observe: w.observe, Observed: observed,
+	})
+	m.Close()
+	if len(plain) == 0 {
+		plain = all
+	}
+	row.SecondsPerStep = bench.Summarize(plain).Median
+	row.TokensPerSecond = float64(c.Batch*c.Sequence) / row.SecondsPerStep
+	row.Operands, row.Scales = w.rows()
+	diverged := (*train.Diverged)(nil)
+	switch {
+	case err == nil:
+		row.TrainLoss, row.ValidationLoss = result.FinalLoss()
+		row.WeightBytes, row.ActivationBytes = int64(result.WeightBytes), int64(result.ActivationBytes)
+		k.parameters = result.Parameters
+		if r.Name == baselineRecipe {
+			k.model = result.Model
+		}
+	case errors.Is(err, context.Canceled):
+		return err
+	case errors.As(err, &diverged):
+		row.Failed = oneLine(err)
+	default:
+		row.Failed = oneLine(err)
+		k.failed = append(k.failed, fmt.Sprintf("%s: %s", printable(r.Name), row.Failed))
+	}
+	k.recipes = append(k.recipes, row)
+	return nil
+}
+
+// report returns the rows of the page.
+func (k *comparison) report(cmd *cobra.Command) *report.Comparison {
+	c, m := &k.config, bench.ThisMachine()
+	model := parametersText(float64(k.parameters))
+	return &report.Comparison{
+		Title:    "Training under " + strings.Join(names(k.recipes), ", "),
+		Subtitle: fmt.Sprintf("%s, %s of %d bytes of %s, seed %d", model, counted(c.Steps, "step"), c.Batch*c.Sequence, c.Corpus.Name(), c.Seed),
+		Baseline: baselineRecipe, Token: "byte", Recipes: k.recipes, Formats: k.formats,
+		How: []report.Fact{
+			{Name: "command", Text: commandLine(cmd), Code: true},
+			{Name: "seed", Text: fmt.Sprint(c.Seed)},
+			{Name: "model", Text: fmt.Sprintf("Llama of %s: %s of width %d, %s of attention that share %d of keys and values, feed-forward width %d, a vocabulary of bytes", model,
+				counted(c.Model.NumHiddenLayers, "layer"), c.Model.HiddenSize, counted(c.Model.NumAttentionHeads, "head"), c.Model.NumKeyValueHeads, c.Model.IntermediateSize)},
+			{Name: "data", Text: fmt.Sprintf("%s, %s", c.Corpus.Name(), bytesText(float64(c.Corpus.Bytes())))},
+			{Name: "training", Text: fmt.Sprintf("%s of %d sequences of %d bytes, AdamW, schedule %s with a peak of %g", counted(c.Steps, "step"), c.Batch, c.Sequence, c.Schedule, c.LearningRate)},
+			{Name: "validation", Text: fmt.Sprintf("%d bytes that are never trained on, the same for all", c.ValidationTokens)},
+			{Name: "machine", Text: fmt.Sprintf("%s, %s, %s %s, %s kernels", m.CPU, countText(m.Processors, "processor"), m.System, m.Go, m.Tier)},
+			{Name: "program", Text: "microscale " + version()},
+		},
+	}
+}
+
+func names(recipes []report.Recipe) []string {
+	var list []string
+	for _, r := range recipes {
+		list = append(list, r.Name)
+	}
+	return list
+}
+
+// commandLine writes the command with the flags that were given.
+func commandLine(cmd *cobra.Command) string {
+	line := []string{cmd.CommandPath()}
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		values := []string{f.Value.String()}
+		if list, ok := f.Value.(pflag.SliceValue); ok {
+			values = list.GetSlice()
+		}
+		for _, v := range values {
+			switch {
+			case f.Value.Type() == "bool":
+				line = append(line, fmt.Sprintf("--%s=%s", f.Name, v))
+			case strings.ContainsAny(v, " \t\"'\\$*?"):
+				line = append(line, fmt.Sprintf("--%s %q", f.Name, v))
+			default:
+				line = append(line, fmt.Sprintf("--%s %s", f.Name, v))
+			}
+		}
+	})
+	return strings.Join(line, " ")
+}

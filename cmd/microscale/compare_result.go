@@ -1,0 +1,246 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/spf13/cobra"
+
+	"github.com/microscale-go/microscale/nn"
+	"github.com/microscale-go/microscale/quant"
+	"github.com/microscale-go/microscale/recipe"
+	"github.com/microscale-go/microscale/report"
+	"github.com/microscale-go/microscale/train"
+)
+
+var nan = math.NaN()
+
+// quantize evaluates the model of the baseline in every format, activations as
+// they are. It fails where it was interrupted.
+func (k *comparison) quantize(ctx context.Context) error {
+	if k.model == nil {
+		return nil
+	}
+	c := &k.config
+	base, err := recipe.Lookup(baselineRecipe)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(k.stderr, "microscale: quantizing the model of %s to every format\n", baselineRecipe)
+	for _, f := range quant.Formats() {
+		if !f.Scaled() {
+			continue
+		}
+		m, err := k.model.Quantize(quant.Quantizer{Format: f}, false, c.Threads)
+		if err != nil {
+			return err
+		}
+		loss, _, err := train.Evaluate(ctx, m, nn.Scope{Recipe: base, Threads: c.Threads}, c.Corpus.Validation, c.Sequence, c.ValidationTokens)
+		if err != nil {
+			return err
+		}
+		k.formats = append(k.formats, report.Format{Name: f.Name, Bits: f.BitsPerElement(), Loss: loss})
+	}
+	return nil
+}
+
+// reportName is the file that compare writes.
+const reportName = "report.html"
+
+// reportable reports what keeps a report from being written to a directory, before
+// minutes of training rather than after them: anything there but an earlier report.
+func reportable(dir string) error {
+	entries, err := os.ReadDir(dir)
+	place := dir // which there is: the directory, or where it would be made
+	for errors.Is(err, fs.ErrNotExist) && place != filepath.Dir(place) {
+		place = filepath.Dir(place)
+		_, err = os.Stat(place)
+	}
+	if err == nil {
+		var probe *os.File
+		if probe, err = os.CreateTemp(place, ".report-*"); err == nil {
+			probe.Close()
+			err = os.Remove(probe.Name())
+		}
+	}
+	if cause := (*fs.PathError)(nil); errors.As(err, &cause) {
+		err = cause.Err
+	}
+	if err != nil {
+		return fmt.Errorf("%s: not a directory to write a report to: %w: name another with --out", printable(dir), err)
+	}
+	for _, e := range entries {
+		if e.Name() != reportName {
+			return fmt.Errorf("%s: the directory has other files than a report, such as %s: name another with --out", printable(dir), printable(e.Name()))
+		}
+	}
+	if len(entries) == 0 {
+		return nil
+	}
+	text, err := os.ReadFile(filepath.Join(dir, reportName))
+	if err != nil {
+		return err
+	}
+	if !bytes.Contains(text, []byte(report.Generator)) {
+		return fmt.Errorf("%s is not a report of microscale compare, and would be replaced: name another directory with --out", printable(filepath.Join(dir, reportName)))
+	}
+	return nil
+}
+
+// writeReport writes the page, in place of an earlier one once it is whole.
+func writeReport(dir string, page []byte) (path string, err error) {
+	path = filepath.Join(dir, reportName)
+	if err := os.MkdirAll(dir, 0o777); err != nil {
+		return "", err
+	}
+	f, err := os.CreateTemp(dir, ".report-*")
+	if err != nil {
+		return "", err
+	}
+	_, err = f.Write(page)
+	if e := f.Close(); err == nil {
+		err = e
+	}
+	if err == nil {
+		err = os.Chmod(f.Name(), 0o644)
+	}
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		os.Remove(f.Name())
+		return "", err
+	}
+	return path, nil
+}
+
+// end reports what was done; cause is why that is not all of it.
+func (k *comparison) end(cmd *cobra.Command, dir string, asJSON bool, cause error) error {
+	switch {
+	case len(k.recipes) == 0:
+		return interrupted(cause, "no recipe was done, and nothing was written")
+	case len(k.recipes) == len(k.failed):
+		return errors.New(strings.Join(k.failed, "; "))
+	}
+	c := k.report(cmd)
+	page, err := c.HTML()
+	if err != nil {
+		return err
+	}
+	path, err := writeReport(dir, page)
+	if err != nil {
+		return fmt.Errorf("cannot write the report: %w", err)
+	}
+	out := cmd.OutOrStdout()
+	if asJSON {
+		err = printJSON(out, k.document(c, path))
+	} else {
+		err = printComparisonOfRecipes(out, c, path)
+	}
+	switch {
+	case err != nil:
+		return err
+	case cause != nil:
+		return interrupted(cause, fmt.Sprintf("the report has what was done until then: %s", strings.Join(names(k.recipes), ", ")))
+	case len(k.failed) > 0:
+		return errors.New(strings.Join(k.failed, "; "))
+	}
+	return nil
+}
+
+// printComparisonOfRecipes prints the table and where the report is.
+func printComparisonOfRecipes(w io.Writer, c *report.Comparison, path string) error {
+	data := c.Table()
+	var columns []column
+	for _, c := range data.Columns {
+		columns = append(columns, column{c.Short, c.Numeric})
+	}
+	t := newTable(columns...)
+	for _, row := range data.Rows {
+		var cells table.Row
+		for _, cell := range row {
+			cells = append(cells, printable(cell))
+		}
+		t.AppendRow(cells)
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s\n\n", t.Render())
+	for _, r := range c.Recipes {
+		if r.Failed != "" {
+			fmt.Fprintf(&b, "%s did not finish: %s\n", printable(r.Name), r.Failed)
+		}
+	}
+	fmt.Fprintf(&b, "%s\nthe report is in %s\n", c.Subtitle, printable(path))
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// comparisonDocument is a comparison as JSON.
+type comparisonDocument struct {
+	Recipes    []comparedDocument      `json:"recipes"`
+	Formats    []comparedAfterDocument `json:"formats"` // of the baseline's model, quantized after training
+	Steps      int                     `json:"steps"`
+	Seed       uint64                  `json:"seed"`
+	Data       []string                `json:"data"`
+	Parameters int                     `json:"parameters"`
+	Report     string                  `json:"report"`
+}
+
+type comparedDocument struct {
+	Recipe          string               `json:"recipe"`
+	Steps           int                  `json:"steps"`
+	TrainLoss       number               `json:"train_loss"` // nats per byte, of the last step
+	ValLoss         number               `json:"val_loss"`
+	GapPercent      number               `json:"gap_percent"` // of the validation loss, to bf16's
+	SecondsPerStep  number               `json:"seconds_per_step"`
+	TokensPerSecond number               `json:"tokens_per_second"`
+	WeightBytes     int64                `json:"weight_bytes"`
+	ActivationBytes int64                `json:"activation_bytes"`
+	Saturated       number               `json:"saturated"` // shares of the elements of observed operands
+	Flushed         number               `json:"flushed"`
+	Failed          string               `json:"failed,omitempty"`
+	TrainLosses     []number             `json:"train_losses"`
+	ValLosses       []validationDocument `json:"val_losses"`
+}
+
+type comparedAfterDocument struct {
+	Format     string `json:"format"`
+	Bits       number `json:"bits_per_element"`
+	ValLoss    number `json:"val_loss"`
+	Perplexity number `json:"perplexity"`
+}
+
+func (k *comparison) document(c *report.Comparison, path string) comparisonDocument {
+	doc := comparisonDocument{
+		Recipes: []comparedDocument{}, Formats: []comparedAfterDocument{},
+		Steps: k.config.Steps, Seed: k.config.Seed, Data: k.config.Corpus.Sources, Parameters: k.parameters, Report: path,
+	}
+	for i := range c.Recipes {
+		r := &c.Recipes[i]
+		d := comparedDocument{
+			Recipe: r.Name, Steps: r.Steps, TrainLoss: number(r.TrainLoss), ValLoss: number(r.ValidationLoss), GapPercent: number(100 * c.Gap(r)),
+			SecondsPerStep: number(r.SecondsPerStep), TokensPerSecond: number(r.TokensPerSecond), WeightBytes: r.WeightBytes, ActivationBytes: r.ActivationBytes,
+			Saturated: number(r.Saturated()), Flushed: number(r.Flushed()), Failed: r.Failed, TrainLosses: []number{}, ValLosses: []validationDocument{},
+		}
+		for _, p := range r.Train {
+			d.TrainLosses = append(d.TrainLosses, number(p.Loss))
+		}
+		for _, p := range r.Validation {
+			d.ValLosses = append(d.ValLosses, validationDocument{p.Step, number(p.Loss)})
+		}
+		doc.Recipes = append(doc.Recipes, d)
+	}
+	for _, f := range c.Formats {
+		doc.Formats = append(doc.Formats, comparedAfterDocument{f.Name, number(f.Bits), number(f.Loss), number(report.Perplexity(f.Loss))})
+	}
+	return doc
+}

@@ -1,0 +1,334 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/microscale-go/microscale/nn"
+	"github.com/microscale-go/microscale/quant"
+	"github.com/microscale-go/microscale/recipe"
+	"github.com/microscale-go/microscale/tensor"
+	"github.com/microscale-go/microscale/train"
+)
+
+// smallest is a comparison that takes less than a second.
+const smallest = "compare --data synthetic: --hidden 128 --layers 1 --heads 2 --kv-heads 1 --intermediate 128 --sequence 32 --batch 4 --steps 5 --eval-tokens 128 --eval-every 2"
+
+// compared is what compare --json prints, as far as tests read it.
+type compared struct {
+	Recipes []map[string]any
+	Formats []map[string]any
+	Report  string
+}
+
+func compareJSON(t *testing.T, args ...string) compared {
+	t.Helper()
+	status, stdout, stderr := execute("", append(strings.Fields(smallest), append(args, "--json")...)...)
+	if status != exitDone {
+		t.Fatalf("exit status %d: %s", status, stderr)
+	}
+	var c compared
+	if err := json.Unmarshal([]byte(stdout), &c); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func TestCompareJSON(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "out")
+	c := compareJSON(t, "--recipes", "mxfp8,nvfp4", "--out", dir)
+	var names []string
+	base := c.Recipes[0]["val_loss"].(float64)
+	for _, r := range c.Recipes {
+		names = append(names, r["recipe"].(string))
+		for _, key := range []string{"steps", "train_loss", "val_loss", "gap_percent", "seconds_per_step", "tokens_per_second", "weight_bytes", "activation_bytes", "saturated", "flushed"} {
+			if _, ok := r[key].(float64); !ok {
+				t.Errorf("%v: %s is %v", r["recipe"], key, r[key])
+			}
+		}
+		if gap := 100 * (r["val_loss"].(float64)/base - 1); math.Abs(gap-r["gap_percent"].(float64)) > 1e-9 {
+			t.Errorf("%v: the gap is %v %%, want %v", r["recipe"], r["gap_percent"], gap)
+		}
+		if n := len(r["train_losses"].([]any)); n != 5 {
+			t.Errorf("%v: %d training losses, want 5", r["recipe"], n)
+		}
+		if n := len(r["val_losses"].([]any)); n != 3 {
+			t.Errorf("%v: %d validation losses, want those of steps 2, 4 and 5", r["recipe"], n)
+		}
+	}
+	if got := strings.Join(names, " "); got != "bf16 mxfp8 nvfp4" {
+		t.Errorf("compared %s: the baseline comes first, asked for or not", got)
+	}
+	if bf16, mxfp8, nvfp4 := c.Recipes[0]["weight_bytes"].(float64), c.Recipes[1]["weight_bytes"].(float64), c.Recipes[2]["weight_bytes"].(float64); !(bf16 > mxfp8 && mxfp8 > nvfp4) {
+		t.Errorf("weights take %v, %v and %v bytes", bf16, mxfp8, nvfp4)
+	}
+	var formats []string
+	for _, f := range c.Formats {
+		formats = append(formats, f["format"].(string))
+		if loss, perplexity := f["val_loss"].(float64), f["perplexity"].(float64); math.Abs(math.Exp(loss)/perplexity-1) > 1e-12 || math.Abs(loss-base) > 0.5 {
+			t.Errorf("%v: loss %v, perplexity %v; as trained %v", f["format"], loss, perplexity, base)
+		}
+	}
+	for _, f := range quant.Formats() {
+		if f.Scaled() != slices.Contains(formats, f.Name) {
+			t.Errorf("among the formats after training: %s is %v", f, !f.Scaled())
+		}
+	}
+	page, err := os.ReadFile(c.Report)
+	if err != nil || c.Report != filepath.Join(dir, reportName) {
+		t.Fatalf("the report is said to be in %s: %v", c.Report, err)
+	}
+	for _, want := range []string{`<section id="sqnr">`, "nvfp4: SQNR of the gradient", "0.gate_up_proj", "synthetic:", "microscale compare --data synthetic: "} {
+		if !bytes.Contains(page, []byte(want)) {
+			t.Errorf("the report lacks %q", want)
+		}
+	}
+	if entries, _ := os.ReadDir(dir); len(entries) != 1 {
+		t.Errorf("%d files beside the report", len(entries)-1)
+	}
+}
+
+// TestCompareSame: the same seed gives the same losses, on any number of threads,
+// and so does train.
+func TestCompareSame(t *testing.T) {
+	losses := func(args ...string) []any {
+		c := compareJSON(t, append(args, "--recipes", "mxfp8", "--out", filepath.Join(t.TempDir(), "out"))...)
+		return append(slices.Clone(c.Recipes[1]["train_losses"].([]any)), c.Recipes[1]["val_loss"])
+	}
+	one, two, other := losses("--threads", "1"), losses("--threads", "2"), losses("--seed", "2")
+	if !slices.Equal(one, two) {
+		t.Errorf("one thread gives %v, two give %v", one, two)
+	}
+	if slices.Equal(one, other) {
+		t.Error("another seed gives the same losses")
+	}
+	line := strings.Replace(smallest, "compare", "train --recipe mxfp8 --json --out "+filepath.Join(t.TempDir(), "model"), 1)
+	status, stdout, stderr := execute("", strings.Fields(line)...)
+	if status != exitDone {
+		t.Fatal(stderr)
+	}
+	var trained map[string]any
+	if err := json.Unmarshal([]byte(stdout), &trained); err != nil {
+		t.Fatal(err)
+	}
+	if got := append(slices.Clone(trained["train_losses"].([]any)), trained["val_loss"]); !slices.Equal(got, one) {
+		t.Errorf("train gives %v, compare %v", got, one)
+	}
+}
+
+// TestCompareText: the table fits 80 columns, and the last line has the report.
+func TestCompareText(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "out")
+	for range 2 { // an earlier report is replaced
+		status, stdout, stderr := execute("", append(strings.Fields(smallest), "--recipes", "tensorwise", "--out", dir)...)
+		if status != exitDone {
+			t.Fatal(stderr)
+		}
+		lines := strings.Split(strings.TrimRight(stdout, "\n"), "\n")
+		if last := lines[len(lines)-1]; last != "the report is in "+filepath.Join(dir, reportName) {
+			t.Errorf("the last line is %q", last)
+		}
+		if !strings.HasPrefix(lines[0], "recipe ") || !strings.HasPrefix(lines[3], "bf16 ") || !strings.HasPrefix(lines[4], "tensorwise ") {
+			t.Errorf("the table is\n%s", stdout)
+		}
+		for _, l := range lines[:len(lines)-1] {
+			if n := utf8.RuneCountInString(l); n > 80 {
+				t.Errorf("a line of %d columns: %s", n, l)
+			}
+		}
+		if !strings.Contains(stderr, "tensorwise: step 5 of 5") {
+			t.Errorf("standard error has no progress: %s", stderr)
+		}
+	}
+}
+
+// TestCompareDiverged: what diverges says so, and the others end. Here it is all.
+func TestCompareDiverged(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "out")
+	status, stdout, stderr := execute("", append(strings.Fields(smallest), "--recipes", "bf16,mxfp8", "--learning-rate", "1e25", "--out", dir)...)
+	if status != exitDone {
+		t.Fatalf("exit status %d: %s", status, stderr)
+	}
+	for _, name := range []string{"bf16", "mxfp8"} {
+		if !strings.Contains(stdout, "\n"+name+" did not finish: ") {
+			t.Errorf("nothing says that %s did not finish:\n%s", name, stdout)
+		}
+	}
+	if page, err := os.ReadFile(filepath.Join(dir, reportName)); err != nil || !bytes.Contains(page, []byte("did not finish")) {
+		t.Errorf("the report does not say so: %v", err)
+	}
+}
+
+func TestCompareUsage(t *testing.T) {
+	dir := t.TempDir()
+	full := filepath.Join(dir, "full")
+	file := filepath.Join(dir, "file")
+	other := filepath.Join(dir, "other")
+	for name, text := range map[string]string{filepath.Join(full, "thesis.txt"): "x", file: "x", filepath.Join(other, reportName): "<html>mine</html>"} {
+		if err := os.MkdirAll(filepath.Dir(name), 0o777); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(name, []byte(text), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, tc := range []struct {
+		args   string
+		status int
+		want   string
+	}{
+		{"--recipes bf16,mxfp9", exitUsage, `--recipes: unknown recipe "mxfp9": use one of f32, bf16, `},
+		{"--recipes mxfp8,mxfp8", exitUsage, "--recipes: mxfp8 is there twice"},
+		{"mxfp8", exitUsage, `"mxfp8" is an argument`},
+		{"--steps 0", exitFailed, "steps is 0: at least 1 is needed"},
+		{"--out " + full, exitFailed, "full: the directory has other files than a report, such as thesis.txt"},
+		{"--out " + file, exitFailed, "file: not a directory to write a report to"},
+		{"--out " + other, exitFailed, "report.html is not a report of microscale compare"},
+		{"--out " + filepath.Join(file, "below"), exitFailed, "below: not a directory to write a report to"},
+		{"--hidden 40 --recipes nvfp4 --out " + filepath.Join(dir, "new"), exitFailed, "nvfp4: "},
+	} {
+		t.Run(tc.args, func(t *testing.T) {
+			status, _, stderr := execute("", append(strings.Fields(smallest), strings.Fields(tc.args)...)...)
+			if status != tc.status || !strings.Contains(stderr, tc.want) {
+				t.Errorf("exit status %d, standard error %q, want %d and %q", status, stderr, tc.status, tc.want)
+			}
+		})
+	}
+	if text, err := os.ReadFile(filepath.Join(other, reportName)); err != nil || string(text) != "<html>mine</html>" {
+		t.Errorf("somebody's report.html was changed: %q, %v", text, err)
+	}
+}
+
+// TestCompareInterrupted: what was done until then is reported; before the first
+// recipe is done nothing is written.
+func TestCompareInterrupted(t *testing.T) {
+	config := train.DefaultConfig()
+	config.Model.HiddenSize, config.Model.IntermediateSize, config.Model.NumHiddenLayers = 64, 64, 1
+	config.Steps, config.Sequence, config.Batch, config.ValidationTokens = 3, 32, 2, 64
+	var err error
+	if config.Corpus, err = train.OpenCorpus("synthetic:"); err != nil {
+		t.Fatal(err)
+	}
+	k := &comparison{config: config, stderr: io.Discard}
+	cmd := compareCommand()
+	var out strings.Builder
+	cmd.SetOut(&out)
+	ctx, cancel := context.WithCancel(t.Context())
+	dir := filepath.Join(t.TempDir(), "out")
+	bf16, err := recipe.Lookup("bf16")
+	if err != nil {
+		t.Fatal(err)
+	}
+	canceled, cancelNow := context.WithCancel(t.Context())
+	cancelNow()
+	stopped := k.train(canceled, bf16)
+	if err := k.end(cmd, dir, false, stopped); err == nil || !strings.HasPrefix(err.Error(), "interrupted: no recipe was done") {
+		t.Errorf("interrupted at the start: %v", err)
+	}
+	if _, err := os.Stat(dir); err == nil || out.Len() > 0 {
+		t.Errorf("interrupted at the start, it left %v and printed %q", err, out.String())
+	}
+	impossible := &comparison{config: config, stderr: io.Discard}
+	impossible.config.Model.HiddenSize = 65 // which four heads cannot share
+	if err := impossible.end(cmd, dir, false, impossible.train(ctx, bf16)); err == nil || !strings.HasPrefix(err.Error(), "bf16: ") {
+		t.Errorf("where no recipe can begin: %v", err)
+	}
+	if _, err := os.Stat(dir); err == nil {
+		t.Error("where no recipe can begin there is a report")
+	}
+	if err := k.train(ctx, bf16); err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	if err := k.end(cmd, dir, false, k.train(ctx, bf16)); err == nil || !strings.HasPrefix(err.Error(), "interrupted: the report has what was done until then: bf16") {
+		t.Errorf("interrupted in the second recipe: %v", err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, reportName)); err != nil || !strings.Contains(out.String(), "\nbf16 ") {
+		t.Errorf("the report of the first recipe: %v, %q", err, out.String())
+	}
+}
+
+// TestWatcher: operands are compared with what they were made of, whichever way
+// they lie and transformed where they are.
+func TestWatcher(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	normal := func(rows, cols int) tensor.Dense {
+		x := tensor.New(rows, cols)
+		for i := range x.Data {
+			x.Data[i] = float32(math.Round(random.NormFloat64()*16) / 16) // in BF16
+		}
+		return x
+	}
+	for _, tc := range []struct {
+		recipe string
+		least  float64 // SQNR
+		most   float64
+		blocks int64 // of the input, in both directions
+	}{{"mxfp8", 29, 33, 2 * 128 * 128 / 32}, {"nvfp4", 13, 22, 2 * 128 * 128 / 16}, {"tensorwise", 25, 33, 2}, {"bf16", math.Inf(1), math.Inf(1), 0}} {
+		r, err := recipe.Lookup(tc.recipe)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := newWatcher(r)
+		l := nn.NewLinear("model.layers.3.mlp.down_proj", 128, 128, false)
+		copy(l.Weight.Value.Data, normal(128, 128).Data)
+		s := &nn.Scope{Recipe: r, Observe: func(o nn.Observation) { w.observe(7, o) }}
+		_, saved, err := l.Forward(s, normal(128, 128))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := l.Backward(s, saved, normal(128, 128)); err != nil {
+			t.Fatal(err)
+		}
+		operands, scales := w.rows()
+		var seen []string
+		for _, o := range operands {
+			seen = append(seen, o.Name+" "+o.Direction)
+			if o.SQNR < tc.least || o.SQNR > tc.most || o.Step != 7 || o.Module != "3.down_proj" || o.Elements != 128*128 || !(o.Amax > 2 && o.Amax < 16) {
+				t.Errorf("%s: %+v, want an SQNR of %g to %g", tc.recipe, o, tc.least, tc.most)
+			}
+		}
+		if got, want := strings.Join(seen, ", "), "input rowwise, input columnwise, weight rowwise, weight columnwise, gradient rowwise, gradient columnwise"; got != want {
+			t.Errorf("%s: operands %s", tc.recipe, got)
+		}
+		var n int64
+		for _, h := range scales {
+			if h.Name == "input" {
+				for _, count := range h.Counts {
+					n += count
+				}
+			}
+		}
+		if n != tc.blocks {
+			t.Errorf("%s: %d scales of the input, want %d", tc.recipe, n, tc.blocks)
+		}
+	}
+}
+
+func TestModuleLabel(t *testing.T) {
+	for name, want := range map[string]string{"model.layers.3.self_attn.qkv_proj": "3.qkv_proj", "lm_head": "lm_head", "": ""} {
+		if got := moduleLabel(name); got != want {
+			t.Errorf("%s becomes %s, want %s", name, got, want)
+		}
+	}
+}
+
+func TestCommandLine(t *testing.T) {
+	cmd := compareCommand()
+	if err := cmd.ParseFlags([]string{"--steps=12", "--recipes", "bf16,mxfp8", "--data", "a b", "--data", "c", "--json"}); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := commandLine(cmd), `compare --data "a b" --data c --json=true --recipes bf16,mxfp8 --steps 12`; got != want {
+		t.Errorf("the command line is %s, want %s", got, want)
+	}
+}
