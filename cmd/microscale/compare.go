@@ -48,7 +48,7 @@ that diverges does not keep the others from ending.`,
 			return err
 		}
 		if err := c.Validate(); err != nil {
-			return err
+			return misuse("--%v", err)
 		}
 		k := &comparison{config: c, stderr: cmd.ErrOrStderr()}
 		for _, r := range withBaseline(recipes.recipes) {
@@ -128,6 +128,11 @@ func (k *comparison) train(ctx context.Context, r recipe.Recipe) error {
 		k.failed = append(k.failed, fmt.Sprintf("%s: %s", printable(r.Name), row.Failed))
 	}
 	k.recipes = append(k.recipes, row)
+	if row.Failed == "" {
+		fmt.Fprintf(k.stderr, "%s: %s, validation loss %.4f nats per byte, %s per step\n", printable(r.Name), counted(row.Steps, "step"), row.ValidationLoss, durationText(row.SecondsPerStep))
+	} else {
+		fmt.Fprintf(k.stderr, "%s did not finish: %s\n", printable(r.Name), row.Failed)
+	}
 	return nil
 }
 

@@ -146,7 +146,7 @@ func TestCompareText(t *testing.T) {
 				t.Errorf("a line of %d columns: %s", n, l)
 			}
 		}
-		if !strings.Contains(stderr, "tensorwise: step 5 of 5") {
+		if !strings.Contains(stderr, "tensorwise: 5 steps, validation loss ") {
 			t.Errorf("standard error has no progress: %s", stderr)
 		}
 	}
@@ -190,7 +190,7 @@ func TestCompareUsage(t *testing.T) {
 		{"--recipes bf16,mxfp9", exitUsage, `--recipes: unknown recipe "mxfp9": use one of f32, bf16, `},
 		{"--recipes mxfp8,mxfp8", exitUsage, "--recipes: mxfp8 is there twice"},
 		{"mxfp8", exitUsage, `"mxfp8" is an argument`},
-		{"--steps 0", exitFailed, "steps is 0: at least 1 is needed"},
+		{"--steps 0", exitUsage, "--steps is 0: at least 1 is needed"},
 		{"--out " + full, exitFailed, "full: the directory has other files than a report, such as thesis.txt"},
 		{"--out " + file, exitFailed, "file: not a directory to write a report to"},
 		{"--out " + other, exitFailed, "report.html is not a report of microscale compare"},
@@ -239,7 +239,7 @@ func TestCompareInterrupted(t *testing.T) {
 		t.Errorf("interrupted at the start, it left %v and printed %q", err, out.String())
 	}
 	impossible := &comparison{config: config, stderr: io.Discard}
-	impossible.config.Model.HiddenSize = 65 // which four heads cannot share
+	impossible.config.Model.NumAttentionHeads = 3 // which two heads of keys cannot serve
 	if err := impossible.end(cmd, dir, false, impossible.train(ctx, bf16)); err == nil || !strings.HasPrefix(err.Error(), "bf16: ") {
 		t.Errorf("where no recipe can begin: %v", err)
 	}
