@@ -124,6 +124,27 @@ func (q *Quantizer) bytesConstants() bytesConstants {
 	return c
 }
 
+// lineConstants are what a line kernel computes codes with.
+type lineConstants struct {
+	encodeConstants
+	binade    uint32 // exponent of the smallest normal element, as float32 has it
+	mantissa  uint32 // bits
+	largest   uint32 // code
+	thirtyTwo uint32
+	implicit  uint32 // the leading bit of a significand
+}
+
+func newLineConstants(element *format.Scalar) lineConstants {
+	return lineConstants{
+		encodeConstants: newEncodeConstants(element),
+		binade:          uint32(exponentBias + 1 - element.Bias),
+		mantissa:        uint32(element.Mantissa),
+		largest:         element.MaxCode(),
+		thirtyTwo:       32,
+		implicit:        1 << mantissaBits,
+	}
+}
+
 // encodeConstants are what an encode kernel computes codes with.
 type encodeConstants struct {
 	limit     float32 // largest element

@@ -1,5 +1,11 @@
 package quant
 
+import (
+	"math"
+
+	"github.com/microscale-go/microscale/internal/cpu"
+)
+
 const hadamardSize = 16
 
 // hadamardSigns is the fixed sign vector of Transformer Engine's random Hadamard
@@ -60,7 +66,25 @@ func butterflies(v *[hadamardSize]float64) {
 
 // hadamardLine transforms each 16 elements of a line of a multiple of 16.
 func hadamardLine(line []float32) {
+	for _, k := range hadamardKernels {
+		if k.tier <= cpu.Best() && len(line) > 0 {
+			k.transform(line, &hadamardFlips, hadamardNaN)
+			return
+		}
+	}
 	for i := 0; i < len(line); i += hadamardSize {
 		Hadamard16(line[i : i+hadamardSize])
 	}
 }
+
+// hadamardFlips has the sign bits of hadamardSigns as kernels apply them, and
+// hadamardNaN what they make of NaN.
+var (
+	hadamardFlips = func() (flips [hadamardSize]uint32) {
+		for i := range flips {
+			flips[i] = hadamardSigns >> i & 1 << 31
+		}
+		return flips
+	}()
+	hadamardNaN = toBF16(float32(math.NaN()))
+)

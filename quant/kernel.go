@@ -42,6 +42,35 @@ type rowsKernel struct {
 	encode func(codes, src, next []byte, units int, factors, maxima []float32, c *bytesConstants)
 }
 
+// A lineKernel sets the codes of a line to those of src times factors[i/16], with
+// the bits of random where it rounds so, and returns the largest bits of a magnitude
+// in src; where they are not those of a finite number, the codes are not valid. Its
+// maxima are raised to the bits of |src[i]|.
+type lineKernel struct {
+	tier   cpu.Tier
+	bits   int // of a stored code
+	random bool
+	encode func(codes []byte, src []float32, random []uint32, factors []float32, c *lineConstants) uint32
+	maxima func(maxima, src []float32)
+}
+
+// lineUnit is the elements that a lineKernel takes at a time: it reads the factors
+// of so many.
+const lineUnit = 64
+
+// A philoxKernel sets dst, a multiple of philoxUnit words, to random ones.
+type philoxKernel struct {
+	tier  cpu.Tier
+	words func(dst []uint32, first uint64, c *philoxConstants)
+}
+
+// A hadamardKernel transforms each 16 elements of x, which has some; NaN becomes
+// nan.
+type hadamardKernel struct {
+	tier      cpu.Tier
+	transform func(x []float32, signs *[hadamardSize]uint32, nan float32)
+}
+
 // An amaxBF16Kernel returns the bits of the largest magnitude of src, which is
 // not empty.
 type amaxBF16Kernel struct {
@@ -77,6 +106,12 @@ type amaxKernel struct {
 type widenKernel struct {
 	tier  cpu.Tier
 	widen func(dst []float32, src []byte)
+}
+
+// A narrowKernel sets dst to the BF16 of src, which is not empty, as a cast rounds.
+type narrowKernel struct {
+	tier   cpu.Tier
+	narrow func(dst []byte, src []float32)
 }
 
 // A columnKernel quantizes tiles of columns of one block each, as lines; strides

@@ -3,6 +3,7 @@
 package quant
 
 import (
+	"math"
 	"unsafe"
 
 	"github.com/microscale-go/microscale/format"
@@ -64,6 +65,39 @@ func rowsBy(kernel func(codes, src, next *byte, blocks, units int, factors, maxi
 
 var amaxBF16Kernels = []amaxBF16Kernel{
 	{cpu.AVX512, func(src []byte) uint32 { return uint32(amaxBF16(&src[0], len(src)/2)) }},
+}
+
+var lineKernels = []lineKernel{
+	{cpu.AVX512, 8, false, lineBy(line8), raiseLines},
+	{cpu.AVX512, 4, false, lineBy(line4), raiseLines},
+	{cpu.AVX512, 8, true, randomLineBy(lineRandom8), raiseLines},
+	{cpu.AVX512, 4, true, randomLineBy(lineRandom4), raiseLines},
+}
+
+func lineBy(kernel func(codes *byte, src *float32, n int, factors *float32, c *lineConstants) uint64) func(codes []byte, src []float32, _ []uint32, factors []float32, c *lineConstants) uint32 {
+	return func(codes []byte, src []float32, _ []uint32, factors []float32, c *lineConstants) uint32 {
+		return uint32(kernel(&codes[0], &src[0], len(src), &factors[0], c))
+	}
+}
+
+func randomLineBy(kernel func(codes *byte, src *float32, random *uint32, n int, factors *float32, c *lineConstants) uint64) func(codes []byte, src []float32, random []uint32, factors []float32, c *lineConstants) uint32 {
+	return func(codes []byte, src []float32, random []uint32, factors []float32, c *lineConstants) uint32 {
+		return uint32(kernel(&codes[0], &src[0], &random[0], len(src), &factors[0], c))
+	}
+}
+
+func raiseLines(maxima, src []float32) { lineMaxima(&maxima[0], &src[0], len(src)) }
+
+var philoxKernels = []philoxKernel{
+	{cpu.AVX512, func(dst []uint32, first uint64, c *philoxConstants) {
+		linePhilox(&dst[0], first, len(dst)/philoxUnit, c)
+	}},
+}
+
+var hadamardKernels = []hadamardKernel{
+	{cpu.AVX512, func(x []float32, signs *[hadamardSize]uint32, nan float32) {
+		lineHadamard(&x[0], len(x)/hadamardSize, &signs[0], math.Float32bits(nan))
+	}},
 }
 
 // endStream is called by the last of those who wrote past the caches.
@@ -141,6 +175,10 @@ var amaxKernels = []amaxKernel{
 
 var widenKernels = []widenKernel{
 	{cpu.AVX512, func(dst []float32, src []byte) { widen512(&dst[0], &src[0], len(dst)) }},
+}
+
+var narrowKernels = []narrowKernel{
+	{cpu.AVX512, func(dst []byte, src []float32) { narrow512(&dst[0], &src[0], len(src)) }},
 }
 
 var columnKernels = []columnKernel{

@@ -8,11 +8,15 @@ var (
 	encodeKernels    []encodeKernel
 	amaxKernels      []amaxKernel
 	widenKernels     []widenKernel
+	narrowKernels    []narrowKernel
 	columnKernels    []columnKernel
 	transposeKernels []transposeKernel
 	decodeKernels    []decodeKernel
 	rowsKernels      []rowsKernel
 	amaxBF16Kernels  []amaxBF16Kernel
+	lineKernels      []lineKernel
+	philoxKernels    []philoxKernel
+	hadamardKernels  []hadamardKernel
 )
 
 func (r *run) endStream() {}

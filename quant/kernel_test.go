@@ -208,6 +208,72 @@ func TestKernelsBF16(t *testing.T) {
 	})
 }
 
+// TestKernelsTraining: stochastic rounding, the Hadamard transform and blocks that
+// extend over lines give the bits of the plain form, in both directions.
+func TestKernelsTraining(t *testing.T) {
+	var list []Quantizer
+	for _, f := range []Format{MXFP8, MXFP8E5M2, MXFP6E2M3, MXFP4, NVFP4, FP8Vec128, FP8Row, NVFP4x16, MXFP8x32, FP8Block} {
+		list = append(list, Quantizer{Format: f, Rounding: format.Stochastic}, Quantizer{Format: f})
+		if f.Block.Cols%hadamardSize == 0 && f.Block.Rows == 1 {
+			list = append(list, Quantizer{Format: f, Hadamard: true}, Quantizer{Format: f, Hadamard: true, Rounding: format.Stochastic})
+		}
+	}
+	list = append(list,
+		Quantizer{Format: MXFP4, Rounding: format.Stochastic, NonFinite: Poison},
+		Quantizer{Format: NVFP4, Rounding: format.Stochastic, Arithmetic: DecodeFirst},
+		Quantizer{Format: NVFP4, Rounding: format.Stochastic, NegativeZero: DropNegativeZero},
+		Quantizer{Format: MXINT8, Rounding: format.Stochastic})
+	random := &Stream{Seed: 0x123456789abcdef0, Step: 7, Tensor: 8, Operand: 3}
+	r := rand.New(rand.NewPCG(15, 16))
+	for _, q := range list {
+		for i, shape := range [][2]int{{1, 16}, {48, 48}, {16, 80}, {33, 50}, {64, 512}, {37, 131}, {160, 272}} {
+			if q.Hadamard && (shape[0]%hadamardSize > 0 || shape[1]%hadamardSize > 0) {
+				continue
+			}
+			x := tensor.New(shape[0], shape[1])
+			edgeBlocks(x.Data, r, i%2 == 0)
+			with := With{Random: random, FirstRow: 3 * i}
+			for _, d := range []func(Quantizer, tensor.Dense, With) (*Tensor, error){Quantizer.Rowwise, Quantizer.Columnwise} {
+				if q.Hadamard && shape[0] < hadamardSize {
+					continue
+				}
+				var want *Tensor
+				plainly(t, func() { want = must(t)(d(q, x, with)) })
+				eachKernel(t, func(t *testing.T) { sameTensor(t, must(t)(d(q, x, with)), want) })
+			}
+		}
+	}
+}
+
+// must returns a function that fails the test on an error.
+func must(t *testing.T) func(*Tensor, error) *Tensor {
+	return func(q *Tensor, err error) *Tensor {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return q
+	}
+}
+
+// TestKernelsRandom: bits that are made together are those of each element.
+func TestKernelsRandom(t *testing.T) {
+	cputest.Run(t, func(t *testing.T, _ cpu.Tier) {
+		s := Stream{Seed: 0xfedcba9876543210, Step: 1<<32 - 1, Tensor: 1<<24 - 1, Operand: 127, Direction: Columnwise}
+		var room []uint32
+		for _, first := range []uint64{0, 1, 3, 1<<34 - 9, 1<<62 + 2} {
+			for _, n := range []int{0, 1, 5, 31, 32, 33, 100} {
+				c := s.philoxConstants()
+				for i, got := range c.bits(&room, first, n) {
+					if want := s.At(first + uint64(i)); got != want {
+						t.Fatalf("the bits of element %d are %#x, want %#x", first+uint64(i), got, want)
+					}
+				}
+			}
+		}
+	})
+}
+
 // TestKernelsLarge: sources whose codes go past the caches, and that are wider
 // than what is quantized at a time.
 func TestKernelsLarge(t *testing.T) {

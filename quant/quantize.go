@@ -19,7 +19,11 @@ func (q Quantizer) quantize(x source, d Direction, with With) (*Tensor, error) {
 		if x.cols()%hadamardSize != 0 {
 			return nil, fmt.Errorf("quantizer of %s: the Hadamard transform takes a multiple of %d elements along the blocks, not %d", q.Format, hadamardSize, x.cols())
 		}
-		x = x.transformed(with.Threads)
+	}
+	if q.Hadamard || x.columns && !q.Format.Scaled() {
+		turned := x.lines(q.Hadamard, with.Threads)
+		defer turned.giveBack()
+		x = denseSource(turned.Dense)
 	}
 	rows, cols := x.rows(), x.cols()
 	if d == Columnwise {
@@ -149,6 +153,9 @@ func (r *run) bands(from, to, band int) (amax uint32) {
 		case band > 1 && extent.Cols%rowsUnit == 0 && extent.Cols > 0 && r.q.Format.Scale == format.F32:
 			return r.newRowsRun(kernel).bands(from, to, band)
 		}
+	}
+	if w := r.newLineRun(); w != nil && (r.q.Rounding == format.Stochastic || band > 1) {
+		return w.lines(from, to, band)
 	}
 	width := r.t.storedWidth()
 	codes, scaled := make([]byte, width), make([]float32, width)
@@ -324,8 +331,10 @@ func (q Quantizer) cast(t *Tensor, x source, with With) {
 	parallel.For(x.rows(), max(1, grainElements/max(1, x.cols())), with.Threads, func(from, to int) {
 		room := x.room()
 		for l := from; l < to; l++ {
-			if err := tensor.ToBytes(t.line(l), x.row(l, room), q.Format.Element); err != nil {
-				panic(err) // Validate admits only formats that ToBytes takes
+			if dst, line := t.line(l), x.row(l, room); q.Format.Element != format.BF16 || !narrow(dst, line) {
+				if err := tensor.ToBytes(dst, line, q.Format.Element); err != nil {
+					panic(err) // Validate admits only formats that ToBytes takes
+				}
 			}
 		}
 	})

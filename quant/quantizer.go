@@ -79,9 +79,6 @@ func (q Quantizer) RowwiseBF16(x tensor.BF16, with With) (*Tensor, error) {
 // and not from a rowwise copy. The result is stored transposed: its lines are the
 // columns of x, so that blocks are contiguous.
 func (q Quantizer) Columnwise(x tensor.Dense, with With) (*Tensor, error) {
-	if !q.Format.Scaled() {
-		return q.quantize(denseSource(columnSource(x).lines(with.Threads)), Columnwise, with)
-	}
 	return q.quantize(columnSource(x), Columnwise, with)
 }
 

@@ -27,23 +27,27 @@ func (s *Stream) At(i uint64) uint32 { return s.block(i / 4)[i%4] }
 func (s *Stream) block(block uint64) [4]uint32 {
 	counter := [4]uint32{
 		uint32(block), uint32(block >> 32), s.Step,
-		s.Tensor<<8 | uint32(s.Operand)<<1 | uint32(s.Direction),
+		s.key(),
 	}
 	return philox(counter, uint32(s.Seed), uint32(s.Seed>>32))
 }
 
+// key is word 3 of the counter.
+func (s *Stream) key() uint32 { return s.Tensor<<8 | uint32(s.Operand)<<1 | uint32(s.Direction) }
+
+const (
+	philoxWeyl0, philoxWeyl1 = 0x9e3779b9, 0xbb67ae85
+	philoxRounds             = 10
+)
+
 // philox is ten rounds of Philox4x32.
 func philox(c [4]uint32, k0, k1 uint32) [4]uint32 {
-	const (
-		multiplier0, multiplier1 = 0xd2511f53, 0xcd9e8d57
-		weyl0, weyl1             = 0x9e3779b9, 0xbb67ae85
-		rounds                   = 10
-	)
-	for range rounds {
+	const multiplier0, multiplier1 = 0xd2511f53, 0xcd9e8d57
+	for range philoxRounds {
 		hi0, lo0 := bits.Mul32(multiplier0, c[0])
 		hi1, lo1 := bits.Mul32(multiplier1, c[2])
 		c = [4]uint32{hi1 ^ c[1] ^ k0, lo1, hi0 ^ c[3] ^ k1, lo0}
-		k0, k1 = k0+weyl0, k1+weyl1
+		k0, k1 = k0+philoxWeyl0, k1+philoxWeyl1
 	}
 	return c
 }

@@ -77,7 +77,7 @@ func (w *rowsRun) lines(from, to int) (amax uint32) {
 			a = maxFloatBits(maxima[:])
 			if whole < cols {
 				block := w.x.values(raw[whole*size:])
-				w.encodePlain(dst[whole:cols], block, f, w.room(len(block)))
+				w.encodePlain(dst[whole:cols], block, f, w.roomFor(len(block)))
 			}
 			clear(dst[cols:])
 			if next != nil && whole < cols {
@@ -85,7 +85,7 @@ func (w *rowsRun) lines(from, to int) (amax uint32) {
 			}
 		} else {
 			line := w.x.values(raw)
-			w.encodeLine(dst, l, line, w.lineFactors(f), w.room(w.t.storedWidth()), nil)
+			w.encodeLine(dst, l, line, w.lineFactors(f), w.roomFor(w.t.storedWidth()), nil)
 			if next != nil {
 				a = w.x.maxBits(next)
 			}
@@ -107,8 +107,8 @@ func (w *rowsRun) lineFactors(f blockFactor) []blockFactor {
 	return w.factors
 }
 
-// room returns space for n scaled elements.
-func (w *rowsRun) room(n int) []float32 {
+// roomFor returns space for n scaled elements.
+func (w *rowsRun) roomFor(n int) []float32 {
 	if len(w.scaled) < n {
 		w.scaled = make([]float32, n)
 	}
@@ -234,7 +234,7 @@ func (w *rowsRun) encodeBlock(l0, l1, j int, f blockFactor) {
 	c0, c1 := w.blockCols(j)
 	for l := l0; l < l1; l++ {
 		line := w.t.line(l)
-		w.encodePlain(line[c0:c1], w.x.row(l, room)[c0:c1], f, w.room(c1-c0))
+		w.encodePlain(line[c0:c1], w.x.row(l, room)[c0:c1], f, w.roomFor(c1-c0))
 		clear(line[c1:min((j+1)*w.t.extent(), len(line))])
 	}
 }

@@ -2,6 +2,7 @@ package quant
 
 import (
 	"math"
+	"sync"
 	"sync/atomic"
 	"unsafe"
 
@@ -109,20 +110,25 @@ func (s source) values(b []byte) []float32 {
 	return unsafe.Slice((*float32)(unsafe.Pointer(&b[0])), len(b)/4)
 }
 
-// transformed returns the Hadamard transform of the lines.
-func (s source) transformed(threads int) source {
-	x := s.lines(threads)
-	parallel.For(x.Rows, max(1, grainElements/max(1, x.Cols)), threads, func(from, to int) {
-		for i := from; i < to; i++ {
-			hadamardLine(x.Row(i))
-		}
-	})
-	return denseSource(x)
+// A roomy matrix is one in borrowed memory, to be given back.
+type roomy struct {
+	tensor.Dense
+	memory *[]float32
 }
 
-// lines returns a copy of the lines, as rows.
-func (s source) lines(threads int) tensor.Dense {
-	x := tensor.New(s.rows(), s.cols())
+var rooms = sync.Pool{New: func() any { return new([]float32) }}
+
+func newRoomy(rows, cols int) roomy {
+	memory := rooms.Get().(*[]float32)
+	grow(memory, rows*cols)
+	return roomy{tensor.Of(rows, cols, (*memory)[:rows*cols]), memory}
+}
+
+func (r roomy) giveBack() { rooms.Put(r.memory) }
+
+// lines returns a copy of the lines, transformed where it is asked for.
+func (s source) lines(hadamard bool, threads int) roomy {
+	x := newRoomy(s.rows(), s.cols())
 	grain := max(1, grainElements/max(1, x.Cols))
 	if s.columns {
 		grain = ceilDiv(grain, transposeSize) * transposeSize
@@ -130,10 +136,14 @@ func (s source) lines(threads int) tensor.Dense {
 	parallel.For(x.Rows, grain, threads, func(from, to int) {
 		if s.columns {
 			transpose(x.View(from, to, 0, x.Cols), s.dense.View(0, s.dense.Rows, from, to))
-			return
 		}
 		for i := from; i < to; i++ {
-			copy(x.Row(i), s.row(i, x.Row(i)))
+			if !s.columns {
+				copy(x.Row(i), s.row(i, x.Row(i)))
+			}
+			if hadamard {
+				hadamardLine(x.Row(i))
+			}
 		}
 	})
 	return x
@@ -188,4 +198,15 @@ func widen(dst []float32, src []byte) {
 	if err := tensor.FromBytes(dst, src, format.BF16); err != nil {
 		panic(err) // callers size both
 	}
+}
+
+// narrow sets dst to the BF16 of src; false where there is no kernel for it.
+func narrow(dst []byte, src []float32) bool {
+	for _, k := range narrowKernels {
+		if k.tier <= cpu.Best() && len(src) > 0 {
+			k.narrow(dst, src)
+			return true
+		}
+	}
+	return false
 }

@@ -287,6 +287,79 @@ whole1:
 	VZEROUPPER
 	RET
 
+// func narrow512(dst *byte, src *float32, n int)
+//
+//	AX dst
+//	BX src
+//	DX n
+//	SI masks and constants
+TEXT ·narrow512(SB), NOSPLIT, $0-24
+	MOVQ dst+0(FP), AX
+	MOVQ src+8(FP), BX
+	MOVQ n+16(FP), DX
+	MOVL $32767, SI
+	VPBROADCASTD SI, Z16
+	MOVL $1, SI
+	VPBROADCASTD SI, Z17
+	KXNORQ K1, K1, K1
+	KXNORQ K2, K2, K2
+	KXNORQ K3, K3, K3
+	KXNORQ K4, K4, K4
+
+loop2:
+	CMPQ DX, $64
+	JGE whole1
+	MOVQ $-1, SI
+	BZHIQ DX, SI, SI
+	KMOVQ SI, K1
+	KSHIFTRQ $16, K1, K2
+	KSHIFTRQ $32, K1, K3
+	KSHIFTRQ $48, K1, K4
+
+whole1:
+	VMOVDQU32.Z (BX), K1, Z0
+	VCMPPS $3, Z0, Z0, K5
+	VPSRLD $16, Z0, Z4
+	VPANDD Z17, Z4, Z8
+	VPADDD Z16, Z8, Z8
+	VPADDD Z8, Z0, Z0
+	VPSRLD $16, Z0, Z0
+	VPORD Z16, Z4, K5, Z0
+	VPMOVDW Z0, K1, (AX)
+	VMOVDQU32.Z 64(BX), K2, Z1
+	VCMPPS $3, Z1, Z1, K5
+	VPSRLD $16, Z1, Z5
+	VPANDD Z17, Z5, Z8
+	VPADDD Z16, Z8, Z8
+	VPADDD Z8, Z1, Z1
+	VPSRLD $16, Z1, Z1
+	VPORD Z16, Z5, K5, Z1
+	VPMOVDW Z1, K2, 32(AX)
+	VMOVDQU32.Z 128(BX), K3, Z2
+	VCMPPS $3, Z2, Z2, K5
+	VPSRLD $16, Z2, Z6
+	VPANDD Z17, Z6, Z8
+	VPADDD Z16, Z8, Z8
+	VPADDD Z8, Z2, Z2
+	VPSRLD $16, Z2, Z2
+	VPORD Z16, Z6, K5, Z2
+	VPMOVDW Z2, K3, 64(AX)
+	VMOVDQU32.Z 192(BX), K4, Z3
+	VCMPPS $3, Z3, Z3, K5
+	VPSRLD $16, Z3, Z7
+	VPANDD Z17, Z7, Z8
+	VPADDD Z16, Z8, Z8
+	VPADDD Z8, Z3, Z3
+	VPSRLD $16, Z3, Z3
+	VPORD Z16, Z7, K5, Z3
+	VPMOVDW Z3, K4, 96(AX)
+	ADDQ $256, BX
+	ADDQ $128, AX
+	SUBQ $64, DX
+	JG loop2
+	VZEROUPPER
+	RET
+
 // func encodeOver(codes *byte, src *float32, n int, factors *float32, extent int, c *encodeConstants) (amax uint64)
 //
 //	AX codes
