@@ -2,11 +2,14 @@ package microscale_test
 
 import (
 	"math"
+	"strings"
 	"testing"
 
 	"github.com/microscale-go/microscale/format"
 	"github.com/microscale-go/microscale/measure"
+	"github.com/microscale-go/microscale/nn"
 	"github.com/microscale-go/microscale/quant"
+	"github.com/microscale-go/microscale/recipe"
 	"github.com/microscale-go/microscale/tensor"
 )
 
@@ -84,6 +87,9 @@ func TestStorage(t *testing.T) {
 		if got := row.BitsPerElement() / 8; got != bytes {
 			t.Errorf("%s takes %g bytes an element, want %g", f, got, bytes)
 		}
+	}
+	if one := quant.MXFP8.BitsPerElement() / quant.BF16.BitsPerElement(); one != 0.515625 || 2*one != 1.03125 {
+		t.Errorf("MXFP8 takes %g of BF16's memory in one direction and %g in both", one, 2*one)
 	}
 }
 
@@ -195,5 +201,84 @@ func TestCurrentScaling(t *testing.T) {
 		if got := s.Encode(0.3952); got != want {
 			t.Errorf("0.3952 in %s is %#x, want %#x", name, got, want)
 		}
+	}
+}
+
+func TestTwoDimensionalBlocks(t *testing.T) {
+	if q := (quant.Quantizer{Format: quant.MXFP8x32}); !q.Format.Square() || q.Format.Block != (quant.Shape{Rows: 32, Cols: 32}) {
+		t.Errorf("%s has blocks of %v", q.Format, q.Format.Block)
+	}
+	r := lookup(t, "mxfp8")
+	if r.Weight.Shared() || r.Weight.Columnwise.Format.Square() {
+		t.Error("the weights of mxfp8 have 2D blocks by default")
+	}
+}
+
+// lookup returns a recipe of the table.
+func lookup(t *testing.T, name string) recipe.Recipe {
+	t.Helper()
+	r, err := recipe.Lookup(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func TestRecipes(t *testing.T) {
+	for _, name := range []string{"delayed", "tensorwise", "mxfp8", "blockwise"} {
+		lookup(t, name)
+	}
+	r := lookup(t, "mxfp8")
+	if e := r.Grad.Rowwise.Format.Element; e != format.E4M3 {
+		t.Errorf("gradients of mxfp8 are %s", e)
+	}
+	if err := r.Set("fp8_format", "e5m2"); err == nil {
+		t.Error("pure E5M2 is a recipe")
+	}
+	for _, name := range []string{"margin", "amax_history_len"} {
+		if err := r.Set(name, "4"); err == nil || !strings.Contains(err.Error(), "delayed") {
+			t.Errorf("%s of mxfp8: %v", name, err)
+		}
+	}
+	b := lookup(t, "blockwise")
+	row, square := quant.Shape{Rows: 1, Cols: 128}, quant.Shape{Rows: 128, Cols: 128}
+	if input, weight, grad := b.Input.Rowwise.Format.Block, b.Weight.Rowwise.Format.Block, b.Grad.Columnwise.Format.Block; input != row || weight != square || grad != row {
+		t.Errorf("blocks of blockwise are %v of inputs, %v of weights, %v of gradients", input, weight, grad)
+	}
+}
+
+// TestDelayedEveryStep: the scale of a step is of the amaxes until the step before.
+func TestDelayedEveryStep(t *testing.T) {
+	var scales []float32
+	s := &nn.Scope{Recipe: lookup(t, "delayed"), Observe: func(o nn.Observation) {
+		if o.Operand == nn.Input && o.Direction == quant.Rowwise {
+			scales = append(scales, o.Quantized.Scales32[0])
+		}
+	}}
+	l := nn.NewLinear("linear", 16, 16, false)
+	for step := range 4 {
+		x := tensor.New(16, 16)
+		x.Set(0, 0, float32(int(448)<<step)) // amax 448, 896, …: scales 1, 2, …
+		if _, _, err := l.Forward(s, x); err != nil {
+			t.Fatal(err)
+		}
+		l.EndForward(s)
+	}
+	expect(t, "decode scales", scales, []float32{1, 1, 2, 4})
+}
+
+func TestBlocksWithinRows(t *testing.T) {
+	x := tensor.New(2, 33)
+	x.Set(0, 32, 448*1024)
+	x.Set(1, 0, 1)
+	w, err := quant.Quantizer{Format: quant.MXFP8}.Rowwise(x, quant.With{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if rows, cols := w.ScaleShape(); rows != 2 || cols != 2 {
+		t.Errorf("two rows of 33 have %d×%d scales", rows, cols)
+	}
+	if got := w.Dequantize(1).At(1, 0); got != 1 {
+		t.Errorf("behind a large value in the row before, 1 becomes %g", got)
 	}
 }
