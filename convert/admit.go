@@ -47,6 +47,12 @@ func (o *output) admit(source *hf.Checkpoint, force bool) error {
 	if err := o.apart(source); err != nil {
 		return err
 	}
+	return o.admitName(force)
+}
+
+// admitName fails where there is something at the destination that may not be
+// replaced.
+func (o *output) admitName(force bool) error {
 	info, err := os.Lstat(o.final)
 	switch {
 	case errors.Is(err, os.ErrNotExist):

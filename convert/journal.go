@@ -154,6 +154,17 @@ func openJournal(path string, size int64) (*journal, error) {
 
 // append writes records, and waits until they are on the disk.
 func (j *journal) append(records ...record) error {
+	if len(records) == 0 {
+		return nil
+	}
+	if err := j.write(records...); err != nil {
+		return err
+	}
+	return j.f.Sync()
+}
+
+// write writes records.
+func (j *journal) write(records ...record) error {
 	var all []byte
 	for _, r := range records {
 		line, err := r.line()
@@ -162,15 +173,10 @@ func (j *journal) append(records ...record) error {
 		}
 		all = append(all, line...)
 	}
-	if len(all) == 0 {
-		return nil
-	}
 	j.lock.Lock()
 	defer j.lock.Unlock()
-	if _, err := j.f.Write(all); err != nil {
-		return err
-	}
-	return j.f.Sync()
+	_, err := j.f.Write(all)
+	return err
 }
 
 func (j *journal) close() error { return j.f.Close() }

@@ -59,7 +59,7 @@ func (p *Plan) outputAt(final string) *output {
 	final = filepath.Clean(final)
 	partial := final + partialSuffix
 	if p.worker.Count > 0 {
-		partial = fmt.Sprintf("%s%s%d-of-%d", final, partSuffix, p.worker.Index, p.worker.Count)
+		partial = partDir(final, p.worker.Index, p.worker.Count)
 	}
 	return &output{final: final, single: p.Source.Source.Single, part: p.worker.Count > 0, partial: partial, replaced: final + replacedSuffix, names: p.names(), remove: os.RemoveAll}
 }

@@ -109,13 +109,11 @@ func (r *run) passes(ctx context.Context) error {
 	stop, stopped := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(stopped)
-		tick := time.NewTicker(journalEvery)
-		defer tick.Stop()
-		for {
+		for begun := time.Now(); ; {
 			select {
 			case <-stop:
 				return
-			case <-tick.C:
+			case <-time.After(min(max(time.Since(begun)/journalShare, journalOften), journalSeldom)):
 				if err := r.record(); err != nil {
 					cancel(err)
 					return
@@ -140,15 +138,20 @@ func (r *run) passes(ctx context.Context) error {
 	if changed := r.plan.unchanged(); changed != nil {
 		err = changed // whatever else it led to
 	}
-	if err == nil || r.options.Resume {
+	if err != nil && r.options.Resume || err == nil && r.out.part { // else the end is near, which syncs what is left
 		err = errors.Join(err, r.record())
 	}
 	return err
 }
 
-// journalEvery is how often the journal learns what is done. What was written
-// is on the disk first, which goes on beside the work.
-const journalEvery = 2 * time.Second
+// The journal learns what is done after a share of the time that has passed, within
+// limits: that is what a run that is killed has lost. What was written is on the
+// disk first, which goes on beside the work.
+const (
+	journalShare  = 8
+	journalOften  = 250 * time.Millisecond
+	journalSeldom = 2 * time.Second
+)
 
 // record makes what is done durable, and then writes it to the journal.
 func (r *run) record() error {

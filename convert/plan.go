@@ -247,10 +247,10 @@ func PlanDequantize(source *checkpoint.Model, dtype safetensors.Dtype) (*Plan, e
 	})
 }
 
-// Count returns the number of weights that an action is taken on.
+// Count returns the number of weights that the run takes an action on.
 func (p *Plan) Count(a Action) (n int) {
-	for _, d := range p.Decisions {
-		if d.Action == a {
+	for i, d := range p.Decisions {
+		if d.Action == a && p.mine(i) {
 			n++
 		}
 	}

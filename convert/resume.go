@@ -193,7 +193,7 @@ func (r *run) restore(begin *beginning) error {
 	}
 	r.out.whole = func() error { return r.journal.append(record{Complete: true}) }
 	if len(records) == 0 {
-		return r.journal.append(record{Begin: begin})
+		return r.journal.write(record{Begin: begin})
 	}
 	return nil
 }
@@ -297,6 +297,7 @@ var errDiffers = errors.New("other bytes are stored")
 // bytes than those that would be written.
 type comparison struct{ file *safetensors.File }
 
+// WriteTensorAt fails where the file has other bytes.
 func (c comparison) WriteTensorAt(name string, p []byte, off int64) error {
 	t, ok := c.file.Lookup(name)
 	if !ok {

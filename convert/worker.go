@@ -41,6 +41,12 @@ func (p *Plan) Worker(index, count int) (*Plan, error) {
 	return &one, nil
 }
 
+// Part returns which of how many workers the plan is for; ok is false where one run
+// does everything.
+func (p *Plan) Part() (index, count int, ok bool) {
+	return p.worker.Index, p.worker.Count, p.worker.Count > 0
+}
+
 // writes reports whether a file of the result is the run's to write.
 func (p *Plan) writes(file string) bool {
 	return p.worker.Count == 0 || p.workers[file] == p.worker.Index

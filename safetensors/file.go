@@ -16,7 +16,7 @@ type File struct {
 	closer    io.Closer // nil when the caller owns r
 	size      int64
 	opened    os.FileInfo // as it was then; nil after NewFile
-	dataStart int64 // byte offset of the data buffer, from which tensors count
+	dataStart int64       // byte offset of the data buffer, from which tensors count
 	header    *Header
 	byName    map[string]int // index into header.Tensors
 }

@@ -33,6 +33,8 @@ for the block format or cannot hold one of the weights.
 	calibrated := addCalibration(cmd)
 	options := convert.RunOptions{AllowNonFinite: true}
 	cmd.Flags().BoolVar(&options.Force, "force", false, forceUsage)
+	cmd.Flags().BoolVar(&options.Resume, "resume", false, resumeUsage)
+	shard := addShard(cmd)
 	asJSON := cmd.Flags().Bool("json", false, "print one JSON document")
 	threads := addThreads(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -49,11 +51,14 @@ for the block format or cannot hold one of the weights.
 		}
 		defer source.Close()
 		plan, err := convert.PlanRelabel(model, convert.RelabelOptions{Convention: layout.value, Scheme: scheme.value, Calibration: calibration})
+		if err == nil {
+			plan, err = shard.plan(plan)
+		}
 		if err != nil {
 			return err
 		}
 		options.Threads = int(*threads)
-		_, seconds, err := runPlan(cmd, plan, "converting", args[1], options)
+		result, seconds, err := runPlan(cmd, plan, "converting", args[1], options)
 		if err != nil {
 			return err
 		}
@@ -69,8 +74,13 @@ for the block format or cannot hold one of the weights.
 			return printJSON(cmd.OutOrStdout(), conversionDocument{
 				Source: args[0], Destination: args[1], Format: plan.Format.Name, Convention: plan.Convention.Name, Scheme: name,
 				Quantized: relabeled, SourceBytes: stored, Bytes: plan.Bytes(), Seconds: seconds, Tensors: []tensorDocument{},
+				Resumed: result.Resumed, Finished: result.Finished,
 				Extra: orEmpty(source.Extra()), Skipped: skippedDocuments(source),
 			})
+		}
+		if result.Finished {
+			_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s is whole already: nothing was done\n", printable(args[1]))
+			return err
 		}
 		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s → %s: %s of %s relabeled from %s to %s\n%s → %s in %s, %s/s of source\n",
 			printable(args[0]), printable(args[1]), counted(relabeled, "weight"), plan.Format, model.Convention, schemeText(plan.Convention.Name, name),

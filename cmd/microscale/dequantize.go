@@ -26,6 +26,7 @@ the table says what that costs. Everything else is carried over.`,
 	options := convert.RunOptions{AllowNonFinite: true}
 	cmd.Flags().BoolVar(&options.Force, "force", false, forceUsage)
 	cmd.Flags().BoolVar(&options.Resume, "resume", false, resumeUsage)
+	shard := addShard(cmd)
 	each := cmd.Flags().Bool("each", false, "a line for every weight, not one for the same weight of all layers")
 	asJSON := cmd.Flags().Bool("json", false, "print one JSON document")
 	threads := addThreads(cmd)
@@ -37,6 +38,9 @@ the table says what that costs. Everything else is carried over.`,
 		defer source.Close()
 		decoded, _ := checkpoint.DenseDtype(dtype.value) // the flag takes no other
 		plan, err := convert.PlanDequantize(model, decoded)
+		if err == nil {
+			plan, err = shard.plan(plan)
+		}
 		if err != nil {
 			return err
 		}

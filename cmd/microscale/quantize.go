@@ -50,6 +50,7 @@ that is known stay as they are; so do the other files of the directory.`,
 	cmd.Flags().BoolVar(&options.Force, "force", false, forceUsage)
 	cmd.Flags().BoolVar(&options.AllowNonFinite, "allow-nonfinite", false, "go on where the weights hold NaN or Inf")
 	cmd.Flags().BoolVar(&options.Resume, "resume", false, resumeUsage)
+	shard := addShard(cmd)
 	dryRun := cmd.Flags().Bool("dry-run", false, "print what would be done, from the headers alone")
 	each := cmd.Flags().Bool("each", false, "a line for every weight, not one for the same weight of all layers")
 	asJSON := cmd.Flags().Bool("json", false, "print one JSON document")
@@ -79,6 +80,9 @@ that is known stay as they are; so do the other files of the directory.`,
 		}
 		defer source.Close()
 		plan, err := convert.PlanQuantize(model, convert.QuantizeOptions{Quantizer: q, Convention: layout.value, Scheme: scheme.value, Selection: selection, Calibration: calibration})
+		if err == nil {
+			plan, err = shard.plan(plan)
+		}
 		if err != nil {
 			return err
 		}
@@ -183,6 +187,9 @@ func printConversion(w io.Writer, plan *convert.Plan, args []string, result *con
 	if result.Finished && len(result.Tensors) == 0 {
 		_, err := fmt.Fprintf(w, "%s is whole already: nothing was done (microscale verify %s %s has the errors)\n", printable(args[1]), printable(args[0]), printable(args[1]))
 		return err
+	}
+	if index, count, ok := plan.Part(); ok {
+		what += fmt.Sprintf("; this is the part of worker %d of %d, and microscale merge %s joins them", index, count, printable(args[1]))
 	}
 	results := result.Tensors
 	if err := printErrors(w, results, each); err != nil {

@@ -16,7 +16,7 @@ var groups = []struct {
 	tidies   bool // what it writes, when it is interrupted
 	commands []func() *cobra.Command
 }{
-	{"Checkpoints", true, []func() *cobra.Command{quantizeCommand, dequantizeCommand, convertCommand, inspectCommand, verifyCommand}},
+	{"Checkpoints", true, []func() *cobra.Command{quantizeCommand, dequantizeCommand, convertCommand, mergeCommand, inspectCommand, verifyCommand}},
 	{"Models", true, []func() *cobra.Command{trainCommand, compareCommand, evalCommand, generateCommand}},
 	{"Numbers", false, []func() *cobra.Command{formatsCommand, castCommand, explainCommand}},
 	{"Speed", false, []func() *cobra.Command{benchCommand}},

@@ -1,0 +1,282 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// TestKillResume kills quantize (-9) at random moments, several times in a row, and
+// resumes: the files and the table of errors are those of a run that was not
+// killed. Four rounds; with -long twenty.
+func TestKillResume(t *testing.T) {
+	dir := t.TempDir()
+	src, whole := filepath.Join(dir, "src.safetensors"), filepath.Join(dir, "whole.safetensors")
+	largeFile(t, src, 64)
+	rounds := 4
+	if *long {
+		rounds = 20
+	}
+	var want, got conversionDocument
+	for _, format := range []string{"nvfp4", "fp8-row"} {
+		cmd, stdout, stderr := process(t, "quantize", src, whole, "--format", format, "--json", "--force")
+		start := time.Now()
+		if err := cmd.Run(); err != nil {
+			t.Fatalf("%v: %s", err, stderr)
+		}
+		took := time.Since(start)
+		if err := json.Unmarshal([]byte(stdout.String()), &want); err != nil {
+			t.Fatal(err)
+		}
+		bytesWant, err := os.ReadFile(whole)
+		if err != nil {
+			t.Fatal(err)
+		}
+		killed, resumed := 0, 0
+		for round := range rounds / 2 {
+			dst := filepath.Join(dir, "dst.safetensors")
+			for range 1 + round%3 {
+				cmd, _, stderr := process(t, "quantize", src, dst, "--format", format, "--resume")
+				if err := cmd.Start(); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(time.Duration(rand.Float64() * float64(took)))
+				_ = cmd.Process.Kill() // it may have ended
+				if err := cmd.Wait(); err != nil && !cmd.ProcessState.Sys().(syscall.WaitStatus).Signaled() {
+					t.Fatalf("%v: %s", err, stderr)
+				} else if err != nil {
+					killed++
+				}
+			}
+			cmd, stdout, stderr := process(t, "quantize", src, dst, "--format", format, "--resume", "--json")
+			if err := cmd.Run(); err != nil {
+				t.Fatalf("%v: %s", err, stderr)
+			}
+			got = conversionDocument{}
+			if err := json.Unmarshal([]byte(stdout.String()), &got); err != nil {
+				t.Fatal(err)
+			}
+			if got.Resumed {
+				resumed++
+			}
+			if !got.Finished && fmt.Sprint(got.Tensors) != fmt.Sprint(want.Tensors) {
+				t.Errorf("%s: the errors are\n%v, not\n%v", format, got.Tensors, want.Tensors)
+			}
+			if data, err := os.ReadFile(dst); err != nil || !bytes.Equal(data, bytesWant) {
+				t.Errorf("%s: the files differ (%v)", format, err)
+			}
+			if left, _ := filepath.Glob(dst + ".*"); len(left) > 0 {
+				t.Errorf("%v is left", left)
+			}
+			if err := os.Remove(dst); err != nil {
+				t.Fatal(err)
+			}
+		}
+		t.Logf("%s: %d of %d rounds went on from what was done, after %d kills in runs of %v", format, resumed, rounds/2, killed, took)
+		if killed == 0 || *long && resumed == 0 {
+			t.Errorf("%s: %d runs were killed, and %d went on from what was done", format, killed, resumed)
+		}
+	}
+}
+
+// halted starts a conversion and halts it as soon as it writes. The function that
+// it returns lets it go on, and waits for its end.
+func halted(t *testing.T, src, dst string, args ...string) (end func() (status int, stderr string)) {
+	t.Helper()
+	cmd, _, stderr := process(t, append([]string{"quantize", src, dst, "--format", "nvfp4"}, args...)...)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for begun := time.Now(); ; {
+		if found, _ := filepath.Glob(dst + ".microscale-partial/*.safetensors"); len(found) > 0 {
+			break
+		}
+		if time.Since(begun) > time.Minute {
+			t.Fatalf("nothing is written: %s", stderr)
+		}
+	}
+	if err := cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	return func() (int, string) {
+		_ = cmd.Process.Signal(syscall.SIGCONT)
+		_ = cmd.Wait() // the status says it
+		return cmd.ProcessState.ExitCode(), stderr.String()
+	}
+}
+
+// TestTwoProcesses: a second run to a destination is refused, whatever its flags, and
+// the first one ends well.
+func TestTwoProcesses(t *testing.T) {
+	dir := t.TempDir()
+	src, dst := filepath.Join(dir, "src.safetensors"), filepath.Join(dir, "dst.safetensors")
+	largeFile(t, src, 24)
+	end := halted(t, src, dst)
+	for _, extra := range [][]string{nil, {"--resume"}, {"--force"}} {
+		status, stdout, stderr := execute("", append([]string{"quantize", src, dst, "--format", "nvfp4"}, extra...)...)
+		fails(t, status, stdout, stderr, "another run is writing to it")
+	}
+	if status, stderr := end(); status != exitDone {
+		t.Errorf("the first run: exit status %d: %s", status, stderr)
+	}
+	done(t, "verify", src, dst)
+}
+
+// TestSourceCut cuts the source while it is read.
+func TestSourceCut(t *testing.T) {
+	dir := t.TempDir()
+	src, dst := filepath.Join(dir, "src.safetensors"), filepath.Join(dir, "dst.safetensors")
+	largeFile(t, src, 24)
+	end := halted(t, src, dst)
+	if err := os.Truncate(src, 10000); err != nil {
+		t.Fatal(err)
+	}
+	status, stderr := end()
+	fails(t, status, "", stderr, src+": the file changed or was replaced while it was read")
+	if left, _ := filepath.Glob(dst + "*"); len(left) > 0 {
+		t.Errorf("%v is left", left)
+	}
+}
+
+// TestDiskResume fills a filesystem, finds what is done still there, makes the
+// filesystem larger and resumes. One that cannot be written is refused.
+func TestDiskResume(t *testing.T) {
+	const unwritable = "unwritable"
+	mount := func(dir string, flags uintptr, size string) {
+		if err := syscall.Mount("tmpfs", dir, "tmpfs", flags, "size="+size); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(exitNoMount)
+		}
+	}
+	if flag.NArg() > 0 {
+		dir, args := flag.Arg(1), flag.Args()[2:]
+		if flag.Arg(0) == unwritable {
+			mount(dir, syscall.MS_RDONLY, "1m")
+			os.Exit(run(args, os.Stdin, os.Stdout, os.Stderr))
+		}
+		mount(dir, 0, "1m")
+		if status := run(args, os.Stdin, os.Stdout, os.Stderr); status != exitFailed {
+			fmt.Fprintln(os.Stderr, "the first run succeeded")
+			os.Exit(status)
+		}
+		if left, _ := filepath.Glob(filepath.Join(dir, "*.microscale-partial", markerName)); len(left) != 1 {
+			fmt.Fprintln(os.Stderr, "nothing was left to go on from")
+		}
+		mount(dir, syscall.MS_REMOUNT, "64m")
+		status := run(args, os.Stdin, os.Stdout, os.Stderr)
+		if status == exitDone {
+			status = run([]string{"verify", args[1], args[2]}, os.Stdin, os.Stdout, os.Stderr)
+		}
+		os.Exit(status)
+	}
+	dir := t.TempDir()
+	src, disk := filepath.Join(dir, "src.safetensors"), filepath.Join(dir, "disk")
+	largeFile(t, src, 4)
+	if err := os.Mkdir(disk, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	dst := filepath.Join(disk, "dst.safetensors")
+	for _, kind := range []string{"full", unwritable} {
+		t.Run(kind, func(t *testing.T) {
+			cmd, stdout, stderr := process(t, kind, disk, "quantize", src, dst, "--format", "mxfp8", "--resume")
+			cmd.Args[1] = "-test.run=^TestDiskResume$"
+			cmd.SysProcAttr = ownMounts()
+			err := cmd.Run()
+			switch {
+			case cmd.ProcessState == nil:
+				t.Skipf("a process with mounts of its own cannot be started: %v", err)
+			case cmd.ProcessState.ExitCode() == exitNoMount:
+				t.Skipf("a filesystem cannot be mounted: %s", stderr)
+			}
+			if kind == unwritable {
+				fails(t, cmd.ProcessState.ExitCode(), stdout.String(), stderr.String(), disk+": this folder cannot be written (read-only file system)")
+				return
+			}
+			want := "microscale: " + dst + ": the disk is full: the result needs "
+			if err != nil || !strings.HasPrefix(stderr.String(), want) || strings.Count(stderr.String(), "\n") != 1 || !strings.Contains(stderr.String(), "the same command goes on from what is in") {
+				t.Errorf("%v: %s", err, stderr)
+			}
+		})
+	}
+}
+
+// markerName is the journal in a partial directory.
+const markerName = ".microscale"
+
+// TestWorkers runs four processes for the parts of a checkpoint at once, as a
+// launcher does, and merges them: the bytes are one process's.
+func TestWorkers(t *testing.T) {
+	dir := t.TempDir()
+	src, whole, dst := filepath.Join(dir, "src"), filepath.Join(dir, "whole"), filepath.Join(dir, "dst")
+	if err := os.Mkdir(src, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	const shards = 3
+	for i := range shards {
+		weightsFile(t, filepath.Join(src, fmt.Sprintf("model-%05d-of-%05d.safetensors", i+1, shards)),
+			weight{name: fmt.Sprintf("l.%d.self_attn.q_proj.weight", i), shape: []int64{256, 512}}, weight{name: fmt.Sprintf("l.%d.self_attn.k_proj.weight", (i+1)%shards), shape: []int64{128, 512}})
+	}
+	writeFile(t, filepath.Join(src, "config.json"), []byte(`{"torch_dtype": "bfloat16"}`))
+	done(t, "quantize", src, whole, "--format", "nvfp4")
+	const workers = 4
+	var running []func()
+	for i := range workers {
+		cmd, _, stderr := process(t, "quantize", src, dst, "--format", "nvfp4", "--resume", "--shard", fmt.Sprintf("auto/%d", workers))
+		cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d", indexVariables[i%len(indexVariables)], i))
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		running = append(running, func() {
+			if err := cmd.Wait(); err != nil {
+				t.Errorf("worker %d: %v: %s", i, err, stderr)
+			}
+		})
+	}
+	for _, wait := range running {
+		wait()
+	}
+	if out := done(t, "merge", dst); !strings.Contains(out, "dst is whole: 6 weights") {
+		t.Errorf("merge prints %q", out)
+	}
+	entries, err := os.ReadDir(whole)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		a, errA := os.ReadFile(filepath.Join(whole, e.Name()))
+		b, errB := os.ReadFile(filepath.Join(dst, e.Name()))
+		if errA != nil || errB != nil || !bytes.Equal(a, b) {
+			t.Errorf("%s differs (%v, %v)", e.Name(), errA, errB)
+		}
+	}
+	if left, _ := filepath.Glob(dst + ".*"); len(left) > 0 {
+		t.Errorf("%v is left", left)
+	}
+}
+
+// TestShardFlag has what --shard does not take.
+func TestShardFlag(t *testing.T) {
+	for _, name := range indexVariables {
+		t.Setenv(name, "")
+	}
+	for value, want := range map[string]string{
+		"2/2": `says worker "2", and 2 workers count from 0 to 1`, "1": "give it as I/N or auto/N", "-1/2": "count from 0 to 1", "x/2": `says worker "x"`, "0/0": "give it as I/N", "auto/2": "none of JOB_COMPLETION_INDEX",
+	} {
+		status, _, stderr := execute("", "quantize", "sample:", filepath.Join(t.TempDir(), "dst"), "--format", "mxfp8", "--shard", value)
+		if status != exitUsage || !strings.Contains(stderr, want) {
+			t.Errorf("--shard %s: exit status %d, %q, want %q", value, status, stderr, want)
+		}
+	}
+	t.Setenv("SLURM_PROCID", "7")
+	if status, _, stderr := execute("", "quantize", "sample:", "dst", "--format", "mxfp8", "--shard", "auto/4"); status != exitUsage || !strings.Contains(stderr, `SLURM_PROCID says worker "7"`) {
+		t.Errorf("exit status %d, %q", status, stderr)
+	}
+}

@@ -1,0 +1,276 @@
+package convert
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/microscale-go/microscale/measure"
+	"github.com/microscale-go/microscale/safetensors"
+	"github.com/microscale-go/microscale/verify"
+)
+
+// Merge joins the parts that workers wrote beside dst (Plan.Worker), and gives the
+// result its name. It reads no weights: it checks that every part is there and
+// whole, that all are of one plan, and that every file has its size and a header,
+// and moves them together. A merge that was killed is gone on with by the next.
+func Merge(dst string, force bool) (*Result, error) {
+	m, err := findParts(filepath.Clean(dst))
+	if err != nil {
+		return nil, err
+	}
+	defer m.unlock()
+	if m.published() {
+		return &Result{Finished: true, Warnings: m.remove()}, nil
+	}
+	if err := m.check(); err != nil {
+		return nil, err
+	}
+	first := m.parts[0].beginning
+	out := &output{final: m.dst, single: first.Single, partial: m.dir(0), replaced: m.dst + replacedSuffix, names: map[string]bool{}, remove: os.RemoveAll}
+	for _, f := range first.Files {
+		out.names[f.Name] = true
+	}
+	if out.single {
+		out.names = map[string]bool{singleName: true}
+	}
+	if err := out.admitName(force); err != nil {
+		return nil, err
+	}
+	if err := m.gather(); err != nil {
+		return nil, err
+	}
+	warnings, err := out.commit()
+	if err != nil {
+		return nil, err
+	}
+	return &Result{Tensors: m.tensors(), Warnings: append(warnings, m.remove()...)}, nil
+}
+
+// remove removes the parts of all workers but the first, which has become the result.
+func (m *merging) remove() (warnings []string) {
+	for i := range m.parts[1:] {
+		if err := os.RemoveAll(m.dir(i + 1)); err != nil {
+			warnings = append(warnings, fmt.Sprintf("%s is whole, but %s could not be removed: remove it yourself (%v)", m.dst, m.dir(i+1), err))
+		}
+	}
+	return warnings
+}
+
+// published reports whether an earlier merge was killed after it gave the result
+// its name: the first part is gone, and everything is at the destination.
+func (m *merging) published() bool {
+	if m.parts[0].beginning != nil {
+		return false
+	}
+	for _, p := range m.parts[1:] {
+		if p.beginning == nil {
+			continue
+		}
+		for _, f := range p.beginning.Files {
+			path := filepath.Join(m.dst, filepath.FromSlash(f.Name))
+			if p.beginning.Single {
+				path = m.dst
+			}
+			if info, err := os.Lstat(path); err != nil || f.Size >= 0 && info.Size() != f.Size {
+				return false
+			}
+		}
+		return true
+	}
+	return false
+}
+
+// merging is the parts of a result.
+type merging struct {
+	dst   string
+	parts []part // by worker
+	locks []*os.File
+}
+
+// A part is what the journal of a worker says.
+type part struct {
+	beginning *beginning
+	done      map[int]*doneTiles // the last record of each weight
+	complete  bool
+}
+
+// dir returns the directory of a worker's part.
+func (m *merging) dir(worker int) string { return partDir(m.dst, worker, len(m.parts)) }
+
+func partDir(dst string, worker, workers int) string {
+	return fmt.Sprintf("%s%s%d-of-%d", dst, partSuffix, worker, workers)
+}
+
+func (m *merging) unlock() {
+	for _, l := range m.locks {
+		_ = l.Close() // nothing was written through it
+	}
+}
+
+// findParts reads the journals of the parts beside a destination, and locks them.
+func findParts(dst string) (*merging, error) {
+	entries, err := os.ReadDir(filepath.Dir(dst))
+	if err != nil {
+		return nil, err
+	}
+	counts := map[int]bool{}
+	for _, e := range entries {
+		if rest, ok := strings.CutPrefix(e.Name(), filepath.Base(dst)+partSuffix); ok {
+			if _, count, ok := strings.Cut(rest, "-of-"); ok {
+				if n, err := strconv.Atoi(count); err == nil && n > 0 {
+					counts[n] = true
+				}
+			}
+		}
+	}
+	switch {
+	case len(counts) == 0:
+		return nil, fmt.Errorf("%s: there are no parts of it (%s%s…): quantize with --shard I/N first", dst, dst, partSuffix)
+	case len(counts) > 1:
+		return nil, fmt.Errorf("%s: there are parts of several runs, of different numbers of workers: remove those that are of no use", dst)
+	}
+	m := &merging{dst: dst}
+	for n := range counts {
+		m.parts = make([]part, n)
+	}
+	for i := range m.parts {
+		lock, err := lockDir(m.dir(i))
+		switch {
+		case errors.Is(err, os.ErrNotExist):
+			continue // check will say so
+		case errors.Is(err, errLocked):
+			err = fmt.Errorf("%s: worker %d is still writing (%s is locked): wait for it", dst, i, m.dir(i))
+		case err == nil:
+			m.locks = append(m.locks, lock)
+			err = m.parts[i].read(m.dir(i))
+		}
+		if err != nil {
+			m.unlock()
+			return nil, err
+		}
+	}
+	return m, nil
+}
+
+// read reads the journal of a part.
+func (p *part) read(dir string) error {
+	records, _, err := readJournal(filepath.Join(dir, markerName))
+	if err != nil {
+		return err
+	}
+	p.done = map[int]*doneTiles{}
+	for _, r := range records {
+		switch {
+		case r.Begin != nil:
+			p.beginning = r.Begin
+		case r.Done != nil:
+			p.done[r.Done.Weight] = r.Done
+		case r.Complete:
+			p.complete = true
+		}
+	}
+	return nil
+}
+
+// check fails where a part is not whole, is of another plan, or lacks a file.
+func (m *merging) check() error {
+	for i, p := range m.parts {
+		if _, err := os.Lstat(m.dir(i)); errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("%s: the part of worker %d is missing (%s): run it with --shard %d/%d", m.dst, i, m.dir(i), i, len(m.parts))
+		}
+		if p.beginning == nil || !p.complete {
+			return fmt.Errorf("%s: the part of worker %d is not whole (%s): run it again with --shard %d/%d --resume", m.dst, i, m.dir(i), i, len(m.parts))
+		}
+		want := *m.parts[0].beginning
+		want.Worker = i
+		if err := p.beginning.matches(&want, m.dir(0)); err != nil || want.Workers != len(m.parts) {
+			return fmt.Errorf("%s: the parts of workers 0 and %d are of different sources or options: run one of them again without --resume", m.dst, i)
+		}
+	}
+	for _, f := range m.parts[0].beginning.Files {
+		path, err := m.find(f)
+		if err != nil {
+			return err
+		}
+		if f.Size < 0 {
+			continue
+		}
+		file, err := safetensors.Open(path)
+		if err != nil {
+			return fmt.Errorf("the part of worker %d is damaged: run it again with --shard %d/%d: %w", f.Worker, f.Worker, len(m.parts), err)
+		}
+		if err := file.Close(); err != nil {
+			return err
+		}
+		if file.Size() != f.Size {
+			return fmt.Errorf("%s has %d bytes, not %d: run worker %d again with --shard %d/%d", path, file.Size(), f.Size, f.Worker, f.Worker, len(m.parts))
+		}
+	}
+	return nil
+}
+
+// name returns the name of a file in a part.
+func (m *merging) name(f partFile) string {
+	if m.parts[0].beginning.Single {
+		return singleName
+	}
+	return filepath.FromSlash(f.Name)
+}
+
+// find returns where a file is: in its worker's part, or in that of worker 0, where
+// an earlier merge has moved it.
+func (m *merging) find(f partFile) (string, error) {
+	for _, dir := range []string{m.dir(f.Worker), m.dir(0)} {
+		path := filepath.Join(dir, m.name(f))
+		if _, err := os.Lstat(path); err == nil {
+			return path, nil
+		}
+	}
+	return "", fmt.Errorf("%s: %s is missing from the part of worker %d: run it again with --shard %d/%d", m.dst, f.Name, f.Worker, f.Worker, len(m.parts))
+}
+
+// gather moves all files into the part of worker 0.
+func (m *merging) gather() error {
+	for _, f := range m.parts[0].beginning.Files {
+		from, err := m.find(f)
+		if err != nil {
+			return err
+		}
+		to := filepath.Join(m.dir(0), m.name(f))
+		if from == to {
+			continue
+		}
+		if err := os.Rename(from, to); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// tensors returns the errors of all weights, in the order of the plan.
+func (m *merging) tensors() []verify.Tensor {
+	all := map[int]*doneTiles{}
+	var order []int
+	for _, p := range m.parts {
+		for i, d := range p.done {
+			all[i] = d
+			order = append(order, i)
+		}
+	}
+	slices.Sort(order)
+	var tensors []verify.Tensor
+	for _, i := range order {
+		sums := measure.New(verify.BlockLength)
+		t := all[i].tensor()
+		if sums.UnmarshalBinary(all[i].Sums) == nil {
+			t.Result = sums.Result()
+		}
+		tensors = append(tensors, t)
+	}
+	return tensors
+}

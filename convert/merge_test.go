@@ -1,0 +1,172 @@
+package convert
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/microscale-go/microscale/safetensors"
+)
+
+// workersModel is a checkpoint of several shards, in which fused siblings are parted.
+func workersModel(shards int) map[string][]made {
+	model := map[string][]made{}
+	for i := range shards {
+		name := fmt.Sprintf("model-%05d-of-%05d.safetensors", i+1, shards)
+		next := (i + 1) % shards // whose siblings are here
+		model[name] = []made{
+			{fmt.Sprintf("model.layers.%d.self_attn.q_proj.weight", i), safetensors.BF16, 0.01 * float32(i+1), []int64{64, 128}},
+			{fmt.Sprintf("model.layers.%d.self_attn.k_proj.weight", next), safetensors.BF16, 0.3, []int64{32, 128}},
+			{fmt.Sprintf("model.layers.%d.mlp.down_proj.weight", i), safetensors.BF16, 0.02, []int64{128, int64(64 * (i + 1))}},
+			{fmt.Sprintf("model.layers.%d.norm.weight", i), safetensors.BF16, 1, []int64{128}},
+		}
+	}
+	return model
+}
+
+// work runs the part of a worker.
+func work(t *testing.T, src, format, dst string, index, count int) *Result {
+	t.Helper()
+	plan, err := planFor(t, src, format).Worker(index, count)
+	if err != nil {
+		t.Fatal(err)
+	}
+	result, err := plan.Run(context.Background(), dst, RunOptions{Resume: index%2 == 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return result
+}
+
+// TestMerge: what any number of workers wrote, in any order, has the bytes and the
+// errors of what one wrote.
+func TestMerge(t *testing.T) {
+	many, one := writeModel(t, workersModel(5), madeConfig), writeModel(t, map[string][]made{"model.safetensors": workersModel(1)["model-00001-of-00001.safetensors"]}, madeConfig)
+	for _, tc := range []struct {
+		name, src, format string
+		workers           int
+	}{
+		{"two", many, "nvfp4", 2}, {"three", many, "mxfp8", 3}, {"five", many, "fp8-tensor", 5}, {"more than files", many, "nvfp4", 8},
+		{"one", many, "mxfp4", 1}, {"one shard", one, "nvfp4", 2}, {"a file", filepath.Join(one, "model.safetensors"), "mxfp8", 3},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			dir, suffix := t.TempDir(), filepath.Ext(tc.src)
+			whole, dst := filepath.Join(dir, "whole"+suffix), filepath.Join(dir, "dst"+suffix)
+			want, err := planFor(t, tc.src, tc.format).Run(context.Background(), whole, RunOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			read, most := 0, 0
+			for i := tc.workers - 1; i >= 0; i-- {
+				result := work(t, tc.src, tc.format, dst, i, tc.workers)
+				read += len(result.Tensors)
+				most = max(most, len(result.Tensors))
+				if i%2 == 1 { // the same again does nothing
+					if again := work(t, tc.src, tc.format, dst, i, tc.workers); !again.Finished || len(again.Tensors) != len(result.Tensors) {
+						t.Errorf("worker %d again: %+v", i, again)
+					}
+				}
+			}
+			if read != len(want.Tensors) {
+				t.Errorf("the workers converted %d weights of %d", read, len(want.Tensors))
+			}
+			got, err := Merge(dst, false)
+			if err != nil {
+				t.Fatal(err)
+			}
+			sameResult(t, dst, whole)
+			sameReport(t, got.Tensors, want.Tensors)
+			if tc.name == "five" && most == len(want.Tensors) {
+				t.Error("one worker did everything")
+			}
+		})
+	}
+}
+
+// TestMergeRefuses has what is missing from a set of parts.
+func TestMergeRefuses(t *testing.T) {
+	src := writeModel(t, workersModel(3), madeConfig)
+	part := func(dst string, i int) string { return partDir(dst, i, 3) }
+	for _, tc := range []struct {
+		name   string
+		change func(dst string) error
+		want   string
+	}{
+		{"nothing", func(dst string) error { return os.RemoveAll(part(dst, 0)) }, "the part of worker 0 is missing"},
+		{"a worker", func(dst string) error { return os.RemoveAll(part(dst, 2)) }, "the part of worker 2 is missing"},
+		{"the end of a journal", func(dst string) error {
+			return os.Truncate(filepath.Join(part(dst, 1), markerName), 900)
+		}, "the part of worker 1 is not whole"},
+		{"a journal", func(dst string) error { return os.Remove(filepath.Join(part(dst, 1), markerName)) }, "the part of worker 1 is not whole"},
+		{"a file", func(dst string) error {
+			return os.Remove(filepath.Join(part(dst, 1), "model-00002-of-00003.safetensors"))
+		}, "model-00002-of-00003.safetensors is missing from the part of worker 1"},
+		{"the index", func(dst string) error { return os.Remove(filepath.Join(part(dst, 0), safetensors.IndexName)) }, safetensors.IndexName + " is missing"},
+		{"the end of a file", func(dst string) error {
+			return os.Truncate(filepath.Join(part(dst, 1), "model-00002-of-00003.safetensors"), 3000)
+		}, "the part of worker 1 is damaged"},
+		{"the same plan", func(dst string) error {
+			return os.RemoveAll(part(dst, 1))
+		}, "of different sources or options"},
+		{"one number of workers", func(dst string) error { return os.Mkdir(partDir(dst, 0, 2), 0o777) }, "parts of several runs"},
+		{"a free name", func(dst string) error { return os.Mkdir(dst, 0o777) }, "the destination exists"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			dst := filepath.Join(t.TempDir(), "dst")
+			for i := range 3 {
+				work(t, src, "nvfp4", dst, i, 3)
+			}
+			if err := tc.change(dst); err != nil {
+				t.Fatal(err)
+			}
+			if tc.name == "the same plan" {
+				work(t, src, "mxfp8", dst, 1, 3)
+			}
+			if _, err := Merge(dst, false); err == nil || !strings.Contains(err.Error(), tc.want) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("error %v, want %q", err, tc.want)
+			}
+		})
+	}
+	if _, err := Merge(filepath.Join(t.TempDir(), "dst"), false); err == nil || !strings.Contains(err.Error(), "there are no parts of it") {
+		t.Errorf("without parts: %v", err)
+	}
+}
+
+// TestMergeKilled: a merge goes on after one that was killed at any of its steps.
+func TestMergeKilled(t *testing.T) {
+	src, dir := writeModel(t, workersModel(3), madeConfig), t.TempDir()
+	whole := filepath.Join(dir, "whole")
+	if _, err := planFor(t, src, "nvfp4").Run(context.Background(), whole, RunOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for step := range 3 {
+		dst := filepath.Join(dir, fmt.Sprint("dst", step))
+		for i := range 3 {
+			work(t, src, "nvfp4", dst, i, 3)
+		}
+		moved := "model-00002-of-00003.safetensors"
+		if err := os.Rename(filepath.Join(partDir(dst, 1, 3), moved), filepath.Join(partDir(dst, 0, 3), moved)); err != nil {
+			t.Fatal(err)
+		}
+		if step > 0 {
+			if _, err := Merge(dst, false); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if step > 1 { // it had not yet removed a part
+			work(t, src, "nvfp4", filepath.Join(dir, "other"), 1, 3)
+			if err := os.Rename(partDir(filepath.Join(dir, "other"), 1, 3), partDir(dst, 1, 3)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if step != 1 {
+			if _, err := Merge(dst, false); err != nil {
+				t.Fatal(err)
+			}
+		}
+		sameResult(t, dst, whole)
+	}
+}
