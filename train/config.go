@@ -53,13 +53,13 @@ type Config struct {
 }
 
 // DefaultConfig returns a small model, of about a million parameters, and a run
-// that teaches it something within a minute.
+// that teaches it something in a minute or two.
 func DefaultConfig() Config {
 	return Config{
 		Model: llama.Config{
 			VocabSize: 256, HiddenSize: 128, IntermediateSize: 384, NumHiddenLayers: 4, NumAttentionHeads: 4, NumKeyValueHeads: 2,
 		},
-		Steps: 200, Batch: 8, Microbatches: 1, Sequence: 128,
+		Steps: 300, Batch: 8, Microbatches: 1, Sequence: 128,
 		Optimizer: DefaultAdamW, LearningRate: 2e-3, Schedule: Cosine, Warmup: 0.1, Clip: 1,
 		Seed: 1, ValidationTokens: 8192, ValidateEvery: 50, CheckpointEvery: 50,
 	}

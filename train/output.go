@@ -32,7 +32,11 @@ func (r *run) open() (err error) {
 	if err := os.MkdirAll(r.Out, 0o777); err != nil {
 		return storeError(err, r.Out, "the run")
 	}
-	return r.checkpoint()
+	if err := r.checkpoint(); err != nil {
+		r.withdraw(err)
+		return err
+	}
+	return nil
 }
 
 // Vacant reports why a new run cannot write to a directory: something is there.
@@ -141,7 +145,7 @@ func (r *run) checkpoint() error {
 }
 
 // withdraw removes what a new run wrote, where its first step cannot be made at
-// all: shapes that the recipe does not take.
+// all: a disk that is full, shapes that the recipe does not take.
 func (r *run) withdraw(err error) {
 	if diverged := (*Diverged)(nil); errors.As(err, &diverged) || r.Out == "" || r.Resume || r.state.Step > 0 {
 		return

@@ -153,6 +153,8 @@ type trainingDocument struct {
 	Seconds         float64              `json:"seconds"`
 	SecondsPerStep  number               `json:"seconds_per_step"`
 	TokensPerSecond number               `json:"tokens_per_second"`
+	WeightBytes     int                  `json:"weight_bytes"`     // as they are multiplied
+	ActivationBytes int                  `json:"activation_bytes"` // kept for the backward pass of a microbatch
 	Out             string               `json:"out"`
 	TrainLosses     []number             `json:"train_losses"` // of each step
 	ValLosses       []validationDocument `json:"val_losses"`
@@ -168,7 +170,8 @@ func printTraining(w io.Writer, c *train.Config, r *train.Result, asJSON bool) e
 	if asJSON {
 		doc := trainingDocument{
 			Recipe: c.Recipe.Name, Steps: c.Steps, TrainLoss: number(training), ValLoss: number(validation), Seed: c.Seed, Data: c.Corpus.Sources, DataBytes: c.Corpus.Bytes(),
-			Parameters: r.Parameters, Tokens: r.Tokens, Seconds: r.Seconds, SecondsPerStep: number(r.SecondsPerStep()), TokensPerSecond: number(r.TokensPerSecond()), Out: c.Out,
+			Parameters: r.Parameters, Tokens: r.Tokens, Seconds: r.Seconds, SecondsPerStep: number(r.SecondsPerStep()), TokensPerSecond: number(r.TokensPerSecond()),
+			WeightBytes: r.WeightBytes, ActivationBytes: r.ActivationBytes, Out: c.Out,
 		}
 		for _, l := range r.TrainLoss {
 			doc.TrainLosses = append(doc.TrainLosses, number(l))

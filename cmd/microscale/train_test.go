@@ -9,6 +9,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/microscale-go/microscale/train"
 )
 
 // tinyRun has the flags of a run of milliseconds a step.
@@ -182,5 +185,45 @@ func TestTrainInterrupt(t *testing.T) {
 	want := parsed[trainingDocument](t, done(t, append(slices.Clone(line), filepath.Join(dir, "other"), "--checkpoint-every", "0", "--json")...))
 	if got.Recipe != "delayed" || got.Steps != 60 || !slices.Equal(got.TrainLosses, want.TrainLosses) || got.ValLoss != want.ValLoss {
 		t.Errorf("resumed %+v\nwant %+v", got, want)
+	}
+}
+
+// TestTrainMeter: where there is no terminal, a line every few seconds says how
+// far a run has come, and none once it is done.
+func TestTrainMeter(t *testing.T) {
+	var out strings.Builder
+	m := newTrainMeter(&out, "mxfp8", 40)
+	event := train.StepEvent{Step: 10, Steps: 40, Loss: 3.25, Tokens: 1024, Elapsed: time.Second}
+	m.Step(event)
+	m.Validated(train.ValidationPoint{Step: 10, Loss: 3.5})
+	m.line = m.line.Add(-meterInterval)
+	event.Step = 20
+	m.Step(event)
+	m.line = m.line.Add(-meterInterval)
+	event.Step = 40
+	m.Step(event)
+	m.Close()
+	if want := "mxfp8: step 20 of 40, loss 3.250 (3.500 in validation), 1.02 k tokens/s, 20 s left\n"; out.String() != want {
+		t.Errorf("it prints %q, want %q", out.String(), want)
+	}
+}
+
+// TestTextWriter: on a terminal nothing that acts on it is written, and characters
+// come whole.
+func TestTextWriter(t *testing.T) {
+	for _, escape := range []bool{false, true} {
+		var out strings.Builder
+		w := &textWriter{w: &out, escape: escape}
+		for _, b := range []byte("a\té\x1b[2J\xff\n\xc3") {
+			w.write([]byte{b})
+		}
+		w.end()
+		want := "a\té\x1b[2J\xff\n\xc3\n"
+		if escape {
+			want = "a\té" + `\x1b[2J\xff` + "\n" + `\xc3` + "\n"
+		}
+		if out.String() != want || w.err != nil {
+			t.Errorf("%q, %v, want %q", out.String(), w.err, want)
+		}
 	}
 }
