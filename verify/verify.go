@@ -32,6 +32,7 @@ type Tensor struct {
 // A Report is the comparison of two checkpoints.
 type Report struct {
 	Tensors  []Tensor             // of those that both have, in the order of the source
+	Blocks   []Blocks             // of the quantized ones, in the same order
 	Problems []checkpoint.Problem // what makes the checkpoint unfit
 }
 
@@ -42,6 +43,7 @@ func (r *Report) OK() bool { return len(r.Problems) == 0 }
 type Options struct {
 	Threads  int               // goroutines; 0: one per processor
 	Progress func(bytes int64) // called as bytes of the source are compared; may be nil
+	Clients  []Client          // what they would refuse is among the problems
 }
 
 // Compare reads both checkpoints whole and compares every weight. Errors are
@@ -69,6 +71,9 @@ func Compare(ctx context.Context, src, dst *checkpoint.Model, o Options) (*Repor
 	}
 	if err := r.compare(ctx, pairs, o); err != nil {
 		return nil, err
+	}
+	for _, c := range o.Clients {
+		r.Problems = append(r.Problems, c.Refuses(dst)...)
 	}
 	return r, nil
 }
@@ -114,15 +119,16 @@ func (p pair) tiling() checkpoint.Tiling {
 
 // What is learned of a tile.
 type compared struct {
-	sums  *measure.Accumulator // nil where bytes are compared
-	equal bool
+	sums   *measure.Accumulator // nil where bytes are compared
+	equal  bool
+	blocks Blocks // where it is quantized
 }
 
 // compare measures the pairs, tile by tile on all threads.
 func (r *Report) compare(ctx context.Context, pairs []pair, o Options) error {
 	totals := make([]compared, len(pairs))
 	for i := range totals {
-		totals[i] = compared{measure.New(BlockLength), true}
+		totals[i] = compared{sums: measure.New(BlockLength), equal: true}
 	}
 	job := checkpoint.Job[compared]{
 		Weights: len(pairs),
@@ -134,6 +140,7 @@ func (r *Report) compare(ctx context.Context, pairs []pair, o Options) error {
 			if c.sums != nil {
 				total.sums.Merge(c.sums)
 			}
+			total.blocks.merge(c.blocks)
 			if o.Progress != nil {
 				p := pairs[t.Weight]
 				o.Progress(p.tiling().Share(t, p.want.StoredBytes()))
@@ -148,6 +155,12 @@ func (r *Report) compare(ctx context.Context, pairs []pair, o Options) error {
 		rows, cols := p.want.Matrix()
 		result := totals[i].sums.Result()
 		r.Tensors = append(r.Tensors, Tensor{p.want.Name, p.got.FormatName(), rows, cols, result})
+		if p.got.Quantized() && p.dense() {
+			blocks := totals[i].blocks
+			blocks.Tensor = p.want.Name
+			blocks.finish()
+			r.Blocks = append(r.Blocks, blocks)
+		}
 		if result.NonFinite > 0 {
 			r.fault(p.want.Name, "%d of its values are NaN or Inf, and finite in the source", result.NonFinite)
 		}
@@ -180,7 +193,7 @@ func (p pair) tile(t checkpoint.Tile) (compared, error) {
 		}
 		var c Comparer
 		c.Tile(sums, want, q)
-		return compared{sums, true}, nil
+		return compared{sums, true, blocksOf(t, want, q.Dequantize(1), q)}, nil
 	}
 	got, err := p.got.ReadTile(t)
 	if err != nil {
@@ -189,7 +202,7 @@ func (p pair) tile(t checkpoint.Tile) (compared, error) {
 	for i := range want.Rows {
 		sums.Add(want.Row(i), got.Row(i))
 	}
-	return compared{sums, true}, nil
+	return compared{sums: sums, equal: true}, nil
 }
 
 // bytes compares a tile of tensors that are not both of values.

@@ -289,7 +289,7 @@ func TestInspect(t *testing.T) {
 	if w := doc.Weights[1]; w.Name != "l.0.proj.weight" || w.Format != "mxfp8" || w.Bytes != 64*128+64*4 {
 		t.Errorf("%+v", w)
 	}
-	if text := done(t, "inspect", dst); !strings.Contains(text, "1 of 2 weights quantized (compressed-tensors)") || !strings.Contains(text, "8.25") {
+	if text := done(t, "inspect", dst); !strings.Contains(text, "1 of 2 weights quantized (compressed-tensors MXFP8)") || !strings.Contains(text, "8.25") {
 		t.Errorf("inspect prints\n%s", text)
 	}
 

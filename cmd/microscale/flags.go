@@ -34,6 +34,28 @@ func (c *choice[T]) Set(s string) error {
 	return nil
 }
 
+// choices is the value of a flag that takes names of a table, separated by commas,
+// any number of times.
+type choices[T fmt.Stringer] struct {
+	values []T
+	parse  func(string) (T, error)
+}
+
+func (c *choices[T]) String() string { return strings.Join(stringers(c.values), ",") }
+
+func (c *choices[T]) Type() string { return "names" }
+
+func (c *choices[T]) Set(s string) error {
+	for name := range strings.SplitSeq(s, ",") {
+		v, err := c.parse(strings.TrimSpace(name))
+		if err != nil {
+			return err
+		}
+		c.values = append(c.values, v)
+	}
+	return nil
+}
+
 // addChoice gives cmd a flag that takes one of names. Its value is that of
 // initial until it is given; without an initial name it is the zero value.
 func addChoice[T any](cmd *cobra.Command, flag, usage, initial string, names []string, parse func(string) (T, error)) *choice[T] {

@@ -19,7 +19,8 @@ func inspectCommand() *cobra.Command {
 		Short: "what is in a checkpoint",
 		Long: `Reads the headers of a checkpoint and prints its weights, their formats and
 sizes, how it is quantized, and what is wrong with it. A file that is not a sound
-safetensors file is an error.
+safetensors file is an error; what one of the --client programs would refuse is
+listed with the problems.
 
 ` + sourceHelp,
 		Example: `  microscale inspect sample:
@@ -29,6 +30,7 @@ safetensors file is an error.
 		},
 	}
 	each := cmd.Flags().Bool("each", false, "a line for every weight, not one for the same weight of all layers")
+	clients := addClients(cmd)
 	asJSON := cmd.Flags().Bool("json", false, "print one JSON document")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		model, source, err := openModel(cmd.Context(), args[0])
@@ -36,6 +38,9 @@ safetensors file is an error.
 			return err
 		}
 		defer source.Close()
+		for _, c := range *clients {
+			model.Problems = append(model.Problems, c.Refuses(model)...)
+		}
 		doc := inspection(args[0], model)
 		if *asJSON {
 			return printJSON(cmd.OutOrStdout(), doc)
@@ -48,6 +53,7 @@ safetensors file is an error.
 type inspectDocument struct {
 	Source     string            `json:"source"`
 	Convention *string           `json:"convention"` // null: not quantized
+	Scheme     string            `json:"scheme"`     // as its clients call it; "" where it is not said
 	Parameters int64             `json:"parameters"`
 	Bytes      int64             `json:"bytes"`
 	Quantized  int               `json:"quantized"`
@@ -78,7 +84,7 @@ func inspection(arg string, m *checkpoint.Model) inspectDocument {
 		Skipped: skippedDocuments(m.Source), Problems: problemDocuments(m.Problems),
 	}
 	if m.Convention != nil {
-		doc.Convention = &m.Convention.Name
+		doc.Convention, doc.Scheme = &m.Convention.Name, m.Scheme
 	}
 	for _, shard := range m.Source.Shards() {
 		doc.Files = append(doc.Files, fileDocument{shard.Name, shard.File.Size()})
@@ -148,7 +154,7 @@ func printInspection(w io.Writer, m *checkpoint.Model, doc inspectDocument, each
 	}
 	convention := "not quantized"
 	if doc.Convention != nil {
-		convention = fmt.Sprintf("%d of %s quantized (%s)", doc.Quantized, counted(len(doc.Weights), "weight"), *doc.Convention)
+		convention = fmt.Sprintf("%d of %s quantized (%s)", doc.Quantized, counted(len(doc.Weights), "weight"), schemeText(*doc.Convention, doc.Scheme))
 	}
 	if _, err := fmt.Fprintf(w, "%s\n\n%s: %s, %s in %s, %s\n", t.Render(), printable(strings.TrimSuffix(doc.Source, ":")),
 		parametersText(float64(doc.Parameters)), bytesText(float64(doc.Bytes)), counted(len(doc.Files), "file"), convention); err != nil {

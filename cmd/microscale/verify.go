@@ -1,8 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -18,15 +23,18 @@ func verifyCommand() *cobra.Command {
 its scales, every other two-dimensional weight is on the ignore list, files,
 index and configuration agree), decodes it and prints the error of every weight.
 
-The exit status is 1 where the structure is broken, or where values are NaN or
-Inf that were finite in SRC. It is never 1 for low precision.
+The exit status is 1 where the structure is broken, where values are NaN or Inf
+that were finite in SRC, or where one of the --client programs would refuse or
+misread DST. It is never 1 for low precision.
 
 ` + sourceHelp,
 		Example: `  microscale verify sample: out
+  microscale verify Llama-3.2-1B Llama-3.2-1B-NVFP4 --client vllm,trtllm
   microscale verify Llama-3.2-1B Llama-3.2-1B-NVFP4 --json`,
 		Args: sourceAndDestination,
 	}
 	each := cmd.Flags().Bool("each", false, "a line for every weight, not one for the same weight of all layers")
+	clients := addClients(cmd)
 	asJSON := cmd.Flags().Bool("json", false, "print one JSON document")
 	threads := addThreads(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -39,7 +47,7 @@ Inf that were finite in SRC. It is never 1 for low precision.
 		dst, destination, err := openModel(cmd.Context(), args[1])
 		if err != nil {
 			if *asJSON && cmd.Context().Err() == nil {
-				unreadable := verifyDocument{Problems: []problemDocument{{Text: oneLine(err)}}, Tensors: []tensorDocument{}}
+				unreadable := verifyDocument{Problems: []problemDocument{{Text: oneLine(err)}}, Tensors: []tensorDocument{}, Blocks: []worstDocument{}}
 				err = errors.Join(err, printJSON(out, unreadable))
 			}
 			return err
@@ -52,14 +60,14 @@ Inf that were finite in SRC. It is never 1 for low precision.
 		}
 		m := newMeter(cmd.ErrOrStderr(), "verifying", total)
 		start := time.Now()
-		report, err := verify.Compare(cmd.Context(), src, dst, verify.Options{Threads: int(*threads), Progress: m.Add})
+		report, err := verify.Compare(cmd.Context(), src, dst, verify.Options{Threads: int(*threads), Progress: m.Add, Clients: *clients})
 		m.Close()
 		if err != nil {
 			return interrupted(err, "the comparison is not complete")
 		}
 
 		if *asJSON {
-			err = printJSON(out, verifyDocument{report.OK(), problemDocuments(report.Problems), tensorDocuments(report.Tensors)})
+			err = printJSON(out, verifyDocument{report.OK(), problemDocuments(report.Problems), tensorDocuments(report.Tensors), worstDocuments(report.Blocks)})
 		} else {
 			err = printVerification(cmd, report, args, *each, time.Since(start).Seconds())
 		}
@@ -75,11 +83,73 @@ type verifyDocument struct {
 	OK       bool              `json:"ok"`
 	Problems []problemDocument `json:"problems"`
 	Tensors  []tensorDocument  `json:"tensors"`
+	Blocks   []worstDocument   `json:"blocks"`
+}
+
+type worstDocument struct {
+	Tensor     string `json:"tensor"`
+	Count      int64  `json:"blocks"`
+	ZeroScales int64  `json:"zero_scales"`
+	Lost       int64  `json:"lost"`  // blocks of values that became zeros
+	Worst      number `json:"worst"` // dB; null: exact, or all zeros
+	Row        int    `json:"row"`
+	Col        int    `json:"column"`
+	Width      int    `json:"width"`
+}
+
+func worstDocuments(blocks []verify.Blocks) []worstDocument {
+	documents := make([]worstDocument, len(blocks))
+	for i, b := range blocks {
+		documents[i] = worstDocument{b.Tensor, b.Count, b.ZeroScales, b.Lost, number(b.Worst), b.Row, b.Col, b.Width}
+	}
+	return documents
+}
+
+// worstBlocks is how many of the worst blocks are named.
+const worstBlocks = 3
+
+// printBlocks prints the worst blocks, one of a weight, and what became of scales
+// that are zero.
+func printBlocks(w io.Writer, blocks []verify.Blocks) error {
+	byLoss := slices.DeleteFunc(slices.Clone(blocks), func(b verify.Blocks) bool { return math.IsNaN(b.Worst) || math.IsInf(b.Worst, 1) })
+	slices.SortStableFunc(byLoss, func(a, b verify.Blocks) int { return cmp.Compare(a.Worst, b.Worst) })
+	for _, b := range byLoss[:min(worstBlocks, len(byLoss))] {
+		if _, err := fmt.Fprintf(w, "worst block: %s dB, row %d, columns %d to %d of %s\n", decibels(b.Worst), b.Row, b.Col, b.Col+b.Width-1, printable(b.Tensor)); err != nil {
+			return err
+		}
+	}
+	var zero, lost, count int64
+	weights := 0
+	for _, b := range blocks {
+		zero, lost, count = zero+b.ZeroScales, lost+b.Lost, count+b.Count
+		if b.ZeroScales > 0 || b.Lost > 0 {
+			weights++
+		}
+	}
+	if weights == 0 {
+		return nil
+	}
+	_, err := fmt.Fprintf(w, "zero scales: %d in %s; %d of %d blocks hold values that all became zeros\n", zero, counted(weights, "weight"), lost, count)
+	return err
+}
+
+// addClients gives cmd --client, programs separated by commas.
+func addClients(cmd *cobra.Command) *[]verify.Client {
+	c := &choices[verify.Client]{parse: verify.LookupClient}
+	names := stringers(verify.Clients())
+	cmd.Flags().Var(c, "client", "what these programs would refuse or misread is a problem too: `NAMES`, of "+strings.Join(names, ", "))
+	if err := cmd.RegisterFlagCompletionFunc("client", cobra.FixedCompletions(names, cobra.ShellCompDirectiveNoFileComp)); err != nil {
+		panic(err) // the flag was registered twice
+	}
+	return &c.values
 }
 
 func printVerification(cmd *cobra.Command, report *verify.Report, args []string, each bool, seconds float64) error {
 	out := cmd.OutOrStdout()
 	if err := printErrors(out, report.Tensors, each); err != nil {
+		return err
+	}
+	if err := printBlocks(out, report.Blocks); err != nil {
 		return err
 	}
 	fmt.Fprintln(out)

@@ -1,0 +1,77 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestConvert: from one convention to another and back, as text and JSON, and the
+// files that there were at the end.
+func TestConvert(t *testing.T) {
+	dir := t.TempDir()
+	at := func(name string) string { return filepath.Join(dir, name) }
+	directory(t, at("src"), twoWeights()...)
+	done(t, "quantize", at("src"), at("first"), "--format", "nvfp4", "--scheme", "nvfp4", "--calibration", "constant")
+	text := done(t, "convert", at("first"), at("second"), "--convention", "modelopt")
+	if want := "1 weight of nvfp4 relabeled from compressed-tensors to modelopt NVFP4"; !strings.Contains(text, want) {
+		t.Errorf("convert prints\n%s\nwithout %q", text, want)
+	}
+	var doc conversionDocument
+	if status := document(t, &doc, "convert", at("second"), at("third"), "--convention", "compressed-tensors"); status != exitDone {
+		t.Fatalf("exit status %d", status)
+	}
+	if doc.Format != "nvfp4" || doc.Convention != "compressed-tensors" || doc.Scheme != "NVFP4" || doc.Quantized != 1 || doc.Bytes == 0 {
+		t.Errorf("%+v", doc)
+	}
+	for _, name := range []string{"model.safetensors", "config.json"} {
+		first, err := os.ReadFile(at("first/" + name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		third, err := os.ReadFile(at("third/" + name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if string(first) != string(third) {
+			t.Errorf("%s is not what it was", name)
+		}
+	}
+	var inspected inspectDocument
+	if document(t, &inspected, "inspect", at("second"), "--client", "vllm,trtllm"); *inspected.Convention != "modelopt" || inspected.Scheme != "NVFP4" || len(inspected.Problems) != 0 {
+		t.Errorf("%+v", inspected)
+	}
+	done(t, "verify", at("src"), at("second"), "--client", "trtllm")
+	if err := os.WriteFile(at("amax.toml"), []byte("[input]\n\"l.1.proj\" = 3\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(dir)
+	for _, tc := range []struct{ args, want string }{
+		{"verify src first --client vllm --client trtllm", "first is not a faithful quantization of src: 1 problem, the first: trtllm: it does not read compressed-tensors NVFP4: it reads modelopt W4A16_NVFP4, modelopt NVFP4 (microscale convert)"},
+		{"convert first out --convention quark", "convention quark has no layout for nvfp4: it holds mxfp4, mxfp6-e3m2, mxfp6-e2m3"},
+		{"convert src out --convention mlx", "nothing here is quantized: name a checkpoint that quantize made"},
+		{"quantize src out --format nvfp4 --scheme NVFP4", "scheme NVFP4 of convention compressed-tensors stores scales of activations: give them with --calibration FILE, or --calibration constant for the constant of NVIDIA's data-free recipe; or choose --scheme NVFP4A16"},
+		{"quantize src out --format mxfp8 --calibration constant", "convention compressed-tensors stores no scales of activations for mxfp8: leave --calibration out"},
+		{"quantize src out --format nvfp4 --calibration amax.toml", "calibration: the largest magnitude of the inputs of l.0.proj is missing (1 of 1 modules)"},
+		{"quantize src out --format nvfp4 --kv-cache", "calibration: there are no k_proj and v_proj, whose scales of the KV cache are given"},
+	} {
+		status, _, stderr := execute("", strings.Fields(tc.args)...)
+		if status != exitFailed || !strings.Contains(stderr, tc.want) {
+			t.Errorf("%s: exit status %d, %q, want %q", tc.args, status, stderr, tc.want)
+		}
+		if _, err := os.Stat("out"); err == nil {
+			t.Errorf("%s: it left something behind", tc.args)
+		}
+	}
+	for args, want := range map[string]string{
+		"convert first out":                                                  "--convention is missing: name one of compressed-tensors, modelopt",
+		"quantize src out --format nvfp4 --scheme int4":                      `--scheme: unknown scheme "int4": use one of MXFP8`,
+		"inspect src --client tensorflow":                                    `--client: unknown client "tensorflow": use one of vllm`,
+		"quantize src out --format nvfp4 --kv-cache --calibration amax.toml": "--kv-cache has scales of 1, and --calibration amax.toml its own: leave one out",
+	} {
+		if status, _, stderr := execute("", strings.Fields(args)...); status != exitUsage || !strings.Contains(stderr, want) {
+			t.Errorf("%s: exit status %d, %q, want %q", args, status, stderr, want)
+		}
+	}
+}

@@ -1,0 +1,91 @@
+package convert
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/microscale-go/microscale/quant"
+	"github.com/microscale-go/microscale/safetensors"
+)
+
+// TestCalibration: the scale of the activations that meet a weight is amax/(448·6)
+// in NVFP4 and amax/448 in FP8, its inverse where clients divide; siblings take the
+// largest of theirs. The constant is 1.
+func TestCalibration(t *testing.T) {
+	const bf16 = safetensors.BF16
+	src := openModel(t, writeModel(t, map[string][]made{"model.safetensors": {
+		{"l.0.q_proj.weight", bf16, 1, []int64{32, 64}}, {"l.0.k_proj.weight", bf16, 1, []int64{32, 64}},
+		{"l.0.o_proj.weight", bf16, 1, []int64{32, 64}}, {"lm_head.weight", bf16, 1, []int64{32, 64}}}}, madeConfig))
+	tomlFile, jsonFile := filepath.Join(t.TempDir(), "amax.toml"), filepath.Join(t.TempDir(), "amax.JSON")
+	writeText(t, tomlFile, "[input]\n\"l.0.q_proj\" = 10.0\n\"l.0.k_proj\" = 21\n\"l.0.o_proj\" = 5.25\n")
+	writeText(t, jsonFile, `{"input": {"l.0.k_proj": 21, "l.0.o_proj": 5.25}}`)
+	for _, tc := range []struct {
+		convention, scheme, suffix string
+		format                     quant.Format
+		joined, single, constant   float32
+	}{
+		{"modelopt", "NVFP4", ".input_scale", quant.NVFP4, 21.0 / 2688, 5.25 / 2688, 1},
+		{"compressed-tensors", "NVFP4", ".input_global_scale", quant.NVFP4, 128, 512, 1},
+		{"modelopt", "FP8", ".input_scale", quant.FP8Tensor, 21.0 / 448, 5.25 / 448, 1},
+		{"compressed-tensors", "FP8", ".input_scale", quant.FP8Tensor, 21.0 / 448, 5.25 / 448, 1},
+	} {
+		for _, path := range []string{tomlFile, jsonFile, ""} {
+			calibration := NewConstantCalibration(true, false)
+			want := []float32{tc.constant, tc.constant, tc.constant}
+			if path != "" {
+				var err error
+				if calibration, err = ReadCalibration(path); err != nil {
+					t.Fatal(err)
+				}
+				want = []float32{tc.joined, tc.joined, tc.single}
+			}
+			dst := filepath.Join(t.TempDir(), "out")
+			plan, _ := quantize(t, src, dst, QuantizeOptions{Quantizer: quant.Quantizer{Format: tc.format}, Convention: convention(t, tc.convention), Calibration: calibration}, RunOptions{})
+			if name, _ := plan.Convention.Scheme(tc.format); name != tc.scheme {
+				t.Errorf("%s: the scheme is %s, want %s", tc.convention, name, tc.scheme)
+			}
+			got := openModel(t, dst)
+			compare(t, src, got)
+			for i, name := range []string{"q_proj", "k_proj", "o_proj"} {
+				if g := global(t, got, "l.0."+name+tc.suffix); g != want[i] {
+					t.Errorf("%s %s: the scale of %s is %g, want %g", tc.convention, tc.scheme, name, g, want[i])
+				}
+			}
+		}
+	}
+}
+
+// TestCalibrationErrors: bad files, and scales of no module.
+func TestCalibrationErrors(t *testing.T) {
+	for _, tc := range []struct{ name, text, want string }{
+		{"a.toml", "[input", "it is no calibration"},
+		{"a.json", `{"input": 3}`, "it is no calibration"},
+		{"a.toml", "[inputs]\na = 1", "it has no largest magnitudes: they stand under input, key and value, by the names of modules"},
+		{"a.toml", "[input]\na = 0.0", "a: the largest magnitude of activations is positive and finite, not 0"},
+		{"a.toml", "[key]\na = nan", "a: the largest magnitude of activations is positive and finite, not NaN"},
+		{"a.toml", "[value]\na = inf", "a: the largest magnitude of activations is positive and finite, not +Inf"},
+	} {
+		path := filepath.Join(t.TempDir(), tc.name)
+		writeText(t, path, tc.text)
+		if _, err := ReadCalibration(path); err == nil || !strings.Contains(err.Error(), tc.want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: error %v, want %q", tc.text, err, tc.want)
+		}
+	}
+	src := openModel(t, writeModel(t, square(), madeConfig))
+	for _, tc := range []struct {
+		change func(*Calibration)
+		want   string
+	}{
+		{func(c *Calibration) { c.Input["lm_head"] = 1 }, "calibration: lm_head is no module that takes such a scale"},
+		{func(c *Calibration) { delete(c.Input, "model.layers.1.mlp.down_proj") }, "calibration: the largest magnitude of the inputs of model.layers.1.mlp.down_proj is missing (1 of 12 modules)"},
+		{func(c *Calibration) { delete(c.Value, "model.layers.2.self_attn.v_proj") }, "calibration: the largest magnitude that model.layers.2.self_attn.v_proj writes to the KV cache is missing"},
+	} {
+		c := amaxes()
+		tc.change(c)
+		_, err := PlanQuantize(src, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.NVFP4}, Calibration: c})
+		if err == nil || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("error %v, want %q", err, tc.want)
+		}
+	}
+}

@@ -1,0 +1,281 @@
+package verify
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/microscale-go/microscale/checkpoint"
+	"github.com/microscale-go/microscale/quant"
+)
+
+// A Client is a program that loads checkpoints: what it reads, and what it refuses
+// or misreads though the convention allows it. What is not known of a client is no
+// rule.
+type Client struct {
+	Name  string
+	Doc   string
+	reads map[string][]string // schemes by convention; nil: all of them
+	rules []rule
+}
+
+// A rule returns what a client would refuse or misread, as problems.
+type rule func(m *checkpoint.Model) []checkpoint.Problem
+
+// clients are the rows, as their loaders are in 2026; where a loader was not read
+// line by line the row has what its documentation and its issues say.
+var clients = []Client{
+	{
+		Name: "vllm", Doc: "vLLM",
+		reads: map[string][]string{"compressed-tensors": nil, "modelopt": nil, "deepseek": nil, "gpt-oss": nil, "quark": nil},
+		rules: []rule{fusedTogether, fusedGlobals, wholeShards, excludedBySubstring("modelopt"), exactExcludes("quark")},
+	},
+	{
+		Name: "sglang", Doc: "SGLang",
+		reads: map[string][]string{"compressed-tensors": nil, "modelopt": nil, "deepseek": nil, "gpt-oss": nil, "quark": {"fp4"}},
+		rules: []rule{fusedTogether, fusedGlobals, wholeShards, excludedBySubstring("compressed-tensors", "modelopt")},
+	},
+	{
+		Name: "trtllm", Doc: "TensorRT-LLM",
+		reads: map[string][]string{"modelopt": {"FP8", "FP8_PB_WO", "NVFP4", "W4A16_NVFP4"}, "deepseek": nil, "gpt-oss": nil},
+		rules: []rule{fusedTogether, fusedGlobals, needsFile("modelopt", "hf_quant_config.json")},
+	},
+	{
+		Name: "transformers", Doc: "Hugging Face transformers",
+		reads: map[string][]string{"compressed-tensors": nil, "deepseek": nil, "mxfp8": nil, "gpt-oss": nil},
+	},
+	{
+		Name: "llamacpp", Doc: "llama.cpp's converter of Hugging Face checkpoints",
+		reads: map[string][]string{
+			"compressed-tensors": {"NVFP4A16", "NVFP4", "FP8_DYNAMIC", "FP8_BLOCK"},
+			"modelopt":           {"NVFP4", "W4A16_NVFP4", "FP8", "FP8_PER_CHANNEL_PER_TOKEN"},
+			"deepseek":           nil, "gpt-oss": nil,
+		},
+		rules: []rule{columnsOf(quant.NVFP4, 64)},
+	},
+	{
+		Name: "mlx", Doc: "mlx-lm",
+		reads: map[string][]string{"mlx": nil, "gpt-oss": nil, "compressed-tensors": {"NVFP4A16", "NVFP4"}},
+		rules: []rule{noGlobal("mlx")},
+	},
+	{
+		Name: "ollama", Doc: "Ollama's import of safetensors for MLX",
+		reads: map[string][]string{"compressed-tensors": {"NVFP4A16", "NVFP4"}, "modelopt": {"NVFP4", "W4A16_NVFP4"}, "mlx": nil, "deepseek": nil},
+	},
+}
+
+// Clients returns the clients in their order.
+func Clients() []Client { return slices.Clone(clients) }
+
+// LookupClient finds a client by its name. Case is ignored.
+func LookupClient(name string) (Client, error) {
+	names := make([]string, len(clients))
+	for i, c := range clients {
+		names[i] = c.Name
+		if strings.EqualFold(c.Name, name) {
+			return c, nil
+		}
+	}
+	return Client{}, fmt.Errorf("unknown client %q: use one of %s", name, strings.Join(names, ", "))
+}
+
+// String returns the client's name.
+func (c Client) String() string { return c.Name }
+
+// Reads reports whether the client reads a scheme of a convention.
+func (c Client) Reads(convention, scheme string) bool {
+	schemes, ok := c.reads[convention]
+	return ok && (schemes == nil || slices.ContainsFunc(schemes, func(s string) bool { return strings.EqualFold(s, scheme) }))
+}
+
+// Refuses returns what the client would refuse or misread in a checkpoint. One that
+// is not quantized is refused by none.
+func (c Client) Refuses(m *checkpoint.Model) []checkpoint.Problem {
+	if m.Convention == nil {
+		return nil
+	}
+	var problems []checkpoint.Problem
+	if !c.Reads(m.Convention.Name, m.Scheme) {
+		problems = []checkpoint.Problem{{Text: fmt.Sprintf("it does not read %s: it reads %s", strings.TrimSpace(m.Convention.Name+" "+m.Scheme), c.readable(m))}}
+	} else {
+		for _, r := range c.rules {
+			problems = append(problems, r(m)...)
+		}
+	}
+	for i := range problems {
+		problems[i].Text = c.Name + ": " + problems[i].Text
+	}
+	return problems
+}
+
+// readable names the conventions that the client reads, those of the checkpoint's
+// block format where it knows some.
+func (c Client) readable(m *checkpoint.Model) string {
+	f, _ := m.FormatIn()
+	var same, all []string
+	for _, convention := range checkpoint.Conventions() {
+		if _, ok := c.reads[convention.Name]; !ok {
+			continue
+		}
+		all = append(all, convention.Name)
+		if f.Element == nil {
+			continue
+		}
+		for _, scheme := range convention.Schemes(f) {
+			if c.Reads(convention.Name, scheme) {
+				same = append(same, convention.Name+" "+scheme)
+			}
+		}
+	}
+	if len(same) > 0 {
+		return strings.Join(same, ", ") + " (microscale convert)"
+	}
+	return strings.Join(all, ", ")
+}
+
+// shards are the modules that engines join into one when they load a model.
+var shards = [][]string{{"q_proj", "k_proj", "v_proj"}, {"gate_proj", "up_proj"}, {"w1", "w3"}, {"q_a_proj", "kv_a_proj_with_mqa"}}
+
+// eachFused calls f with the weights of each joined module that the checkpoint has
+// more than one of.
+func eachFused(m *checkpoint.Model, f func(weights []*checkpoint.Weight)) {
+	for _, w := range m.Weights {
+		module, ok := strings.CutSuffix(w.Name, ".weight")
+		if !ok || len(w.Shape) != 2 {
+			continue
+		}
+		for _, set := range shards {
+			parent, first := strings.CutSuffix(module, "."+set[0])
+			if !first {
+				continue
+			}
+			weights := []*checkpoint.Weight{w}
+			for _, other := range set[1:] {
+				if v, ok := m.Lookup(parent + "." + other + ".weight"); ok {
+					weights = append(weights, v)
+				}
+			}
+			if len(weights) > 1 {
+				f(weights)
+			}
+		}
+	}
+}
+
+// fusedTogether: a joined module has one scheme, so all of its parts are quantized,
+// or none is.
+func fusedTogether(m *checkpoint.Model) (problems []checkpoint.Problem) {
+	eachFused(m, func(weights []*checkpoint.Weight) {
+		for _, w := range weights[1:] {
+			if w.Quantized() != weights[0].Quantized() {
+				problems = append(problems, checkpoint.Problem{Tensor: w.Name,
+					Text: fmt.Sprintf("it is %s and %s is %s, and the client joins them into one module", w.FormatName(), weights[0].Name, weights[0].FormatName())})
+			}
+		}
+	})
+	return problems
+}
+
+// fusedGlobals: a joined module has one global scale.
+func fusedGlobals(m *checkpoint.Model) (problems []checkpoint.Problem) {
+	eachFused(m, func(weights []*checkpoint.Weight) {
+		for _, w := range weights[1:] {
+			if w.Format.Global && weights[0].Format.Global && w.Global != weights[0].Global {
+				problems = append(problems, checkpoint.Problem{Tensor: w.Name,
+					Text: fmt.Sprintf("its global scale is %g and that of %s is %g; the client joins them into one module and takes the larger: quantize again", w.Global, weights[0].Name, weights[0].Global)})
+			}
+		}
+	})
+	return problems
+}
+
+// wholeShards: blocks of 128×128 do not reach over the edge between the parts of a
+// joined module.
+func wholeShards(m *checkpoint.Model) (problems []checkpoint.Problem) {
+	eachFused(m, func(weights []*checkpoint.Weight) {
+		for _, w := range weights {
+			if b := int64(w.Format.Block.Rows); w.Quantized() && b > 1 && w.Shape[0]%b != 0 {
+				problems = append(problems, checkpoint.Problem{Tensor: w.Name,
+					Text: fmt.Sprintf("it has %d rows, no multiple of %d, and the client joins it with others", w.Shape[0], b)})
+			}
+		}
+	})
+	return problems
+}
+
+// excludedBySubstring: the clients look for the entries of the ignore list within
+// the names of modules.
+func excludedBySubstring(conventions ...string) rule {
+	return func(m *checkpoint.Model) (problems []checkpoint.Problem) {
+		if !slices.Contains(conventions, m.Convention.Name) {
+			return nil
+		}
+		var modules []string
+		for _, w := range m.Weights {
+			if w.Quantized() {
+				modules = append(modules, strings.TrimSuffix(w.Name, ".weight"))
+			}
+		}
+		joined := "\n" + strings.Join(modules, "\n") + "\n"
+		for _, entry := range m.Ignore {
+			if entry == "" || strings.ContainsAny(entry, "*?[:\n") {
+				continue
+			}
+			at := strings.Index(joined, entry)
+			if at < 0 {
+				continue
+			}
+			module, _, _ := strings.Cut(joined[strings.LastIndexByte(joined[:at], '\n')+1:], "\n")
+			problems = append(problems, checkpoint.Problem{Tensor: module,
+				Text: fmt.Sprintf("the client takes it for unquantized, because %q on the ignore list is within its name", entry)})
+		}
+		return problems
+	}
+}
+
+// exactExcludes: the client knows exact names and "re:" on the list, no wildcards.
+func exactExcludes(convention string) rule {
+	return func(m *checkpoint.Model) (problems []checkpoint.Problem) {
+		for _, entry := range m.Ignore {
+			if m.Convention.Name == convention && strings.Contains(entry, "*") && !strings.HasPrefix(entry, "re:") {
+				problems = append(problems, checkpoint.Problem{Text: fmt.Sprintf("%q is on the exclude list, and the client knows no wildcards: name the modules", entry)})
+			}
+		}
+		return problems
+	}
+}
+
+// needsFile: the client looks for the configuration in a file beside config.json.
+func needsFile(convention, name string) rule {
+	return func(m *checkpoint.Model) []checkpoint.Problem {
+		if _, ok := m.Source.Companion(name); ok || m.Convention.Name != convention {
+			return nil
+		}
+		return []checkpoint.Problem{{Text: fmt.Sprintf("there is no %s, in which the client looks for how weights are quantized", name)}}
+	}
+}
+
+// columnsOf: the client stores the format in blocks of so many columns.
+func columnsOf(f quant.Format, n int64) rule {
+	return func(m *checkpoint.Model) (problems []checkpoint.Problem) {
+		for _, w := range m.Weights {
+			if cols := w.Shape; w.Quantized() && w.Format.Name == f.Name && cols[len(cols)-1]%n != 0 {
+				problems = append(problems, checkpoint.Problem{Tensor: w.Name, Text: fmt.Sprintf("it has %d columns, and the client takes multiples of %d", cols[len(cols)-1], n)})
+			}
+		}
+		return problems
+	}
+}
+
+// noGlobal: few kernels of the client know a global scale.
+func noGlobal(convention string) rule {
+	return func(m *checkpoint.Model) []checkpoint.Problem {
+		for _, w := range m.Weights {
+			if m.Convention.Name == convention && w.Format.Global && math.Abs(float64(w.Global)-1) > 0 {
+				return []checkpoint.Problem{{Tensor: w.Name, Text: fmt.Sprintf("it has a global scale of %g, which few kernels of the client read", w.Global)}}
+			}
+		}
+		return nil
+	}
+}

@@ -1,0 +1,206 @@
+package verify_test
+
+import (
+	"encoding/binary"
+	"math"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/microscale-go/microscale/checkpoint"
+	"github.com/microscale-go/microscale/convert"
+	"github.com/microscale-go/microscale/quant"
+	"github.com/microscale-go/microscale/safetensors"
+	"github.com/microscale-go/microscale/verify"
+)
+
+// attention is a checkpoint with siblings, of any extent.
+func attention(t *testing.T, rows, cols int64) string {
+	t.Helper()
+	d := &directory{tensors: map[string]entry{}, config: map[string]any{"model_type": "llama", "torch_dtype": "bfloat16"}}
+	for i, name := range []string{"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "mlp.gate_proj", "mlp.up_proj"} {
+		d.set("model.layers.0."+name+".weight", safetensors.BF16, []int64{rows, cols}, values(t, uint64(i), int(rows*cols)))
+	}
+	d.set("lm_head.weight", safetensors.BF16, []int64{rows, cols}, values(t, 99, int(rows*cols)))
+	dir := t.TempDir()
+	d.write(t, dir)
+	return dir
+}
+
+// stored quantizes a checkpoint by a scheme.
+func stored(t *testing.T, src *checkpoint.Model, f quant.Format, convention, scheme string) string {
+	t.Helper()
+	c, err := checkpoint.LookupConvention(convention)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := convert.QuantizeOptions{Quantizer: quant.Quantizer{Format: f}, Convention: c, Scheme: scheme}
+	if only, err := c.With(f, scheme); err == nil {
+		if _, a := only.Scheme(f); a == checkpoint.Static {
+			o.Calibration = convert.NewConstantCalibration(true, false)
+		}
+	}
+	plan, err := convert.PlanQuantize(src, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dst := filepath.Join(t.TempDir(), "out")
+	if _, err := plan.Run(t.Context(), dst, convert.RunOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	return dst
+}
+
+// TestClientsRead: which schemes each client reads, of checkpoints that are sound.
+func TestClientsRead(t *testing.T) {
+	src := open(t, attention(t, 128, 128))
+	for _, tc := range []struct {
+		format     quant.Format
+		convention string
+		scheme     string
+		clients    string
+	}{
+		{quant.MXFP8, "compressed-tensors", "MXFP8", "vllm sglang transformers"},
+		{quant.MXFP4, "compressed-tensors", "MXFP4A16", "vllm sglang transformers"},
+		{quant.NVFP4, "compressed-tensors", "NVFP4A16", "vllm sglang transformers llamacpp mlx ollama"},
+		{quant.NVFP4, "compressed-tensors", "NVFP4", "vllm sglang transformers llamacpp mlx ollama"},
+		{quant.FP8Tensor, "compressed-tensors", "FP8", "vllm sglang transformers"},
+		{quant.FP8Row, "compressed-tensors", "FP8_DYNAMIC", "vllm sglang transformers llamacpp"},
+		{quant.FP8Block, "compressed-tensors", "FP8_BLOCK", "vllm sglang transformers llamacpp"},
+		{quant.NVFP4, "modelopt", "NVFP4", "vllm sglang trtllm llamacpp ollama"},
+		{quant.FP8Block, "modelopt", "FP8_PB_WO", "vllm sglang trtllm"},
+		{quant.MXFP8, "modelopt", "MXFP8", "vllm sglang"},
+		{quant.FP8Block, "deepseek", "FP8", "vllm sglang trtllm transformers llamacpp ollama"},
+		{quant.MXFP8, "mxfp8", "MXFP8", "transformers"},
+		{quant.MXFP4, "quark", "fp4", "vllm sglang"},
+		{quant.MXFP6E2M3, "quark", "fp6_e2m3", "vllm"},
+		{quant.MXFP8, "mlx", "mxfp8", "mlx ollama"},
+		{quant.MXFP8, "plain", "", ""},
+	} {
+		dst := open(t, stored(t, src, tc.format, tc.convention, tc.scheme))
+		if len(dst.Problems) > 0 {
+			t.Errorf("%s %s: %v", tc.convention, tc.scheme, dst.Problems)
+		}
+		var readers []string
+		for _, c := range verify.Clients() {
+			if problems := c.Refuses(dst); len(problems) == 0 {
+				readers = append(readers, c.Name)
+			} else if !strings.HasPrefix(problems[0].Text, c.Name+": it does not read "+tc.convention) {
+				t.Errorf("%s %s: %s", tc.convention, tc.scheme, problems[0])
+			}
+		}
+		if got := strings.Join(readers, " "); got != tc.clients {
+			t.Errorf("%s %s is read by %q, want %q", tc.convention, tc.scheme, got, tc.clients)
+		}
+	}
+}
+
+// TestClientRules: what a client refuses or misreads in a checkpoint that its
+// convention allows, one damage at a time.
+func TestClientRules(t *testing.T) {
+	const layer = "model.layers.0."
+	for _, tc := range []struct {
+		name       string
+		rows, cols int64
+		format     quant.Format
+		convention string
+		scheme     string
+		damage     func(*directory)
+		client     string
+		want       string
+	}{
+		{"siblings of other global scales", 32, 128, quant.NVFP4, "compressed-tensors", "NVFP4A16", func(d *directory) {
+			e := d.tensors[layer+"self_attn.k_proj.weight_global_scale"]
+			binary.LittleEndian.PutUint32(e.data, math.Float32bits(512))
+		}, "vllm", layer + "self_attn.k_proj.weight: vllm: its global scale is 0.001953125 and that of " + layer + "self_attn.q_proj.weight is"},
+		{"a sibling that is not quantized", 32, 128, quant.MXFP8, "compressed-tensors", "MXFP8", func(d *directory) {
+			d.set(layer+"mlp.up_proj.weight", safetensors.BF16, []int64{32, 128}, values(t, 1, 32*128))
+			delete(d.tensors, layer+"mlp.up_proj.weight_scale")
+			d.quantization()["ignore"] = []any{"lm_head", layer + "mlp.up_proj"}
+		}, "sglang", layer + "mlp.up_proj.weight: sglang: it is bf16 and " + layer + "mlp.gate_proj.weight is mxfp8, and the client joins them into one module"},
+		{"rows that blocks do not divide", 160, 128, quant.FP8Block, "deepseek", "FP8", nil,
+			"vllm", layer + "self_attn.q_proj.weight: vllm: it has 160 rows, no multiple of 128, and the client joins it with others"},
+		{"a parent on the list", 32, 128, quant.MXFP8, "compressed-tensors", "MXFP8", func(d *directory) {
+			d.quantization()["ignore"] = []any{"lm_head", layer + "mlp"}
+		}, "sglang", layer + `mlp.gate_proj: sglang: the client takes it for unquantized, because "` + layer + `mlp" on the ignore list is within its name`},
+		{"a router on the list", 32, 128, quant.NVFP4, "modelopt", "W4A16_NVFP4", func(d *directory) {
+			d.quantization()["ignore"] = []any{"lm_head", layer + "mlp.gate"}
+		}, "vllm", layer + `mlp.gate_proj: vllm: the client takes it for unquantized, because "` + layer + `mlp.gate" on the ignore list is within its name`},
+		{"wildcards", 32, 128, quant.MXFP4, "quark", "fp4", func(d *directory) {
+			d.quantization()["exclude"] = []any{"lm_head", "*visual*"}
+		}, "vllm", `vllm: "*visual*" is on the exclude list, and the client knows no wildcards: name the modules`},
+		{"blocks of 64", 32, 80, quant.NVFP4, "compressed-tensors", "NVFP4A16", nil,
+			"llamacpp", layer + "self_attn.q_proj.weight: llamacpp: it has 80 columns, and the client takes multiples of 64"},
+		{"a global scale", 32, 128, quant.NVFP4, "mlx", "nvfp4", nil,
+			"mlx", "which few kernels of the client read"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			dir := stored(t, open(t, attention(t, tc.rows, tc.cols)), tc.format, tc.convention, tc.scheme)
+			if tc.damage != nil {
+				d := readDirectory(t, dir)
+				tc.damage(d)
+				d.write(t, dir)
+			}
+			m := open(t, dir)
+			if len(m.Problems) > 0 {
+				t.Fatalf("the convention does not allow it: %v", m.Problems)
+			}
+			c, err := verify.LookupClient(strings.ToUpper(tc.client))
+			if err != nil {
+				t.Fatal(err)
+			}
+			problems := c.Refuses(m)
+			if !slices.ContainsFunc(problems, func(p checkpoint.Problem) bool { return strings.Contains(p.String(), tc.want) }) {
+				t.Errorf("problems are %v, want %q", problems, tc.want)
+			}
+		})
+	}
+	if _, err := verify.LookupClient("none"); err == nil || !strings.Contains(err.Error(), `unknown client "none": use one of vllm, sglang, trtllm`) {
+		t.Errorf("error %v", err)
+	}
+	src := open(t, attention(t, 128, 128))
+	dst := open(t, stored(t, src, quant.NVFP4, "modelopt", "NVFP4"))
+	d := readDirectory(t, dst.Source.Path)
+	bare := t.TempDir()
+	d.write(t, bare)
+	c, err := verify.LookupClient("trtllm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	report := compare(t, src, open(t, bare), verify.Options{Clients: []verify.Client{c}})
+	if len(report.Problems) != 1 || report.Problems[0].Text != "trtllm: there is no hf_quant_config.json, in which the client looks for how weights are quantized" {
+		t.Errorf("problems are %v", report.Problems)
+	}
+	if problems := c.Refuses(src); problems != nil {
+		t.Errorf("of what is not quantized: %v", problems)
+	}
+}
+
+// TestBlocks: the worst block of a weight, scales of zero, and blocks that are lost.
+func TestBlocks(t *testing.T) {
+	const name = "model.layers.0.mlp.up_proj.weight"
+	src := attention(t, 32, 128)
+	d := readDirectory(t, src)
+	e := d.tensors[name]
+	clear(e.data[2*(3*128+32) : 2*(3*128+64)]) // a block of zeros
+	d.write(t, src)
+	dst := stored(t, open(t, src), quant.MXFP4, "compressed-tensors", "MXFP4A16")
+	got := readDirectory(t, dst)
+	clear(got.tensors[name+"_packed"].data[7*64 : 7*64+16]) // the codes of a block are gone
+	got.write(t, dst)
+	report := compare(t, open(t, src), open(t, dst), verify.Options{})
+	i := slices.IndexFunc(report.Blocks, func(b verify.Blocks) bool { return b.Tensor == name })
+	if i < 0 || len(report.Blocks) != 5 {
+		t.Fatalf("blocks are %+v", report.Blocks)
+	}
+	b := report.Blocks[i]
+	if b.Count != 128 || b.ZeroScales != 1 || b.Lost != 1 || b.Worst != 0 || b.Row != 7 || b.Col != 0 || b.Width != 32 {
+		t.Errorf("blocks are %+v", b)
+	}
+	for _, b := range slices.Delete(slices.Clone(report.Blocks), i, i+1) {
+		if b.Count != 128 || b.ZeroScales != 0 || b.Lost != 0 || !(b.Worst > 8 && b.Worst < 25) {
+			t.Errorf("blocks of random numbers are %+v", b)
+		}
+	}
+}
