@@ -161,11 +161,15 @@ func (s source) amax(threads int) float32 {
 	var seen atomic.Uint32
 	parallel.For(s.rows(), max(1, grainElements/max(1, s.cols())), threads, func(from, to int) {
 		var amax uint32
-		for i := from; i < to; i++ {
-			row := s.bytes(i, i+1)
-			a := s.maxBits(row)
+		step := to - from
+		if s.hasGaps() {
+			step = 1
+		}
+		for i := from; i < to; i += step {
+			rows := s.bytes(i, i+step)
+			a := s.maxBits(rows)
 			if a > exponentMask {
-				a, _ = amaxBits(s.values(row))
+				a, _ = amaxBits(s.values(rows))
 			}
 			amax = max(amax, a)
 		}
