@@ -89,7 +89,7 @@ func readable(err error) error {
 	return fmt.Errorf("%s is a JSON %s, and of another type where clients read it", e.Field, e.Value)
 }
 
-var conventions = []*Convention{&compressedTensors, &modelOpt, &deepSeek, &mxfp8, &gptOSS, &quark, &mlx, &plain}
+var conventions = []*Convention{&compressedTensors, &modelOpt, &deepSeek, &mxfp8, &gptOSS, &quark, &mlx, &ggufConvention, &plain}
 
 // Conventions returns the conventions in their order.
 func Conventions() []*Convention { return append([]*Convention(nil), conventions...) }
@@ -191,8 +191,9 @@ const (
 	Codes Part = iota
 	Scales
 	Global
-	Input // scales of activations: read, and dropped with the weight's codes
-	Cache // scale of the KV cache that a module writes
+	Input  // scales of activations: read, and dropped with the weight's codes
+	Cache  // scale of the KV cache that a module writes
+	Blocks // codes with their scales between them, in place of both
 )
 
 // A Stored is one tensor of a quantized weight in a file.
@@ -210,14 +211,16 @@ func (c *Convention) Stored(f quant.Format, weight string, shape []int64) []Stor
 	spec := func(suffix string, dtype safetensors.Dtype, shape []int64) safetensors.Spec {
 		return safetensors.Spec{Name: partName(weight, suffix), Dtype: dtype, Shape: shape}
 	}
+	if b := s.interleaved; b != nil {
+		rows, cols := product(shape[:len(shape)-1]), shape[len(shape)-1]
+		blocks := spec(s.codes, safetensors.U8, []int64{rows, cols / int64(b.Width()) * int64(b.Bytes())})
+		return append([]Stored{{Part: Blocks, Spec: blocks}}, s.storedGlobal(spec)...)
+	}
 	stored := []Stored{
 		{Part: Codes, Spec: spec(s.codes, s.codesDtype(), s.codesShape(shape))},
 		{Part: Scales, Spec: spec(s.scales, s.scalesDtype(), s.scalesShape(shape))},
 	}
-	if f.Global {
-		stored = append(stored, Stored{Part: Global, Spec: spec(s.global, safetensors.F32, s.scalar)})
-	}
-	return stored
+	return append(stored, s.storedGlobal(spec)...)
 }
 
 // StoredGlobal returns the number that a file holds for the global scale of t,

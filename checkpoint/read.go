@@ -135,6 +135,9 @@ func (m *Model) recognize() known {
 	}
 	var methods []string
 	for _, c := range conventions {
+		if c.recognize == nil { // of another container
+			continue
+		}
 		if c.quantMethod != "" {
 			methods = append(methods, c.quantMethod)
 		}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/microscale-go/microscale/layout"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/safetensors"
 )
@@ -23,11 +24,12 @@ type scheme struct {
 	inputScale  direction // of the scale of activations: inverse where clients divide by it
 	activations Activations
 
-	words     safetensors.Dtype // dtype of the codes; 0: that of the elements
-	scaleType safetensors.Dtype // dtype of the scales; 0: that of the format's
-	packed    int64             // codes are in rows of so many bytes, a dimension of its own; 0: they are not
-	blocks    blockShape        // of the scales
-	scalar    []int64           // shape of scales of the whole tensor; nil: none, a scalar
+	words       safetensors.Dtype // dtype of the codes; 0: that of the elements
+	scaleType   safetensors.Dtype // dtype of the scales; 0: that of the format's
+	packed      int64             // codes are in rows of so many bytes, a dimension of its own; 0: they are not
+	blocks      blockShape        // of the scales
+	interleaved *layout.Struct    // codes and scales are in one tensor of such structs
+	scalar      []int64           // shape of scales of the whole tensor; nil: none, a scalar
 }
 
 // Activations says what clients do with the activations that meet a weight.
@@ -143,9 +145,12 @@ func (c *Convention) WithActivations(f quant.Format, a Activations) (only *Conve
 }
 
 // Scheme returns the name of the scheme by which f is stored, and what clients do
-// with activations under it.
+// with activations under it: "" and nothing where f is not a format of blocks.
 func (c *Convention) Scheme(f quant.Format) (name string, a Activations) {
 	s := c.scheme(f)
+	if s == nil {
+		return "", WeightOnly
+	}
 	return s.name, s.activations
 }
 
@@ -155,6 +160,14 @@ func partName(weight, suffix string) string {
 		return strings.TrimSuffix(weight, weightSuffix) + suffix
 	}
 	return weight + suffix
+}
+
+// storedGlobal returns the tensor of the global scale, where the format has one.
+func (s *scheme) storedGlobal(spec func(suffix string, dtype safetensors.Dtype, shape []int64) safetensors.Spec) []Stored {
+	if !s.format.Global {
+		return nil
+	}
+	return []Stored{{Part: Global, Spec: spec(s.global, safetensors.F32, s.scalar)}}
 }
 
 func (s *scheme) codesDtype() safetensors.Dtype {

@@ -25,8 +25,7 @@ func (p *Plan) Admit(dst string, force bool) error {
 // names returns the files of the result by their paths in the partial
 // directory, with slashes.
 func (p *Plan) names() map[string]bool {
-	source := p.Source.Source
-	if source.Single {
+	if p.single {
 		return map[string]bool{singleName: true}
 	}
 	names := map[string]bool{hf.ConfigName: true, safetensors.IndexName: true}
@@ -172,7 +171,7 @@ func isCheckpoint(dir string) bool {
 
 // isWeights reports whether a file is one of weights by its name.
 func isWeights(path string, info os.FileInfo) bool {
-	return info.Mode().IsRegular() && strings.HasSuffix(path, weightsSuffix)
+	return info.Mode().IsRegular() && (strings.HasSuffix(path, weightsSuffix) || strings.HasSuffix(path, GGUFSuffix))
 }
 
 const weightsSuffix = ".safetensors"

@@ -494,9 +494,11 @@ func contents(t testing.TB, dir string) map[string][]byte {
 }
 
 // linearConventions are those that hold linear modules in f: gpt-oss has experts
-// alone (see TestExperts).
+// alone (see TestExperts), and gguf is another container (see TestGGUF).
 func linearConventions(f quant.Format) []*checkpoint.Convention {
-	return slices.DeleteFunc(checkpoint.Conventions(), func(c *checkpoint.Convention) bool { return !c.Holds(f) || c.Name == "gpt-oss" })
+	return slices.DeleteFunc(checkpoint.Conventions(), func(c *checkpoint.Convention) bool {
+		return !c.Holds(f) || c.Name == "gpt-oss" || c.Is(checkpoint.GGUF())
+	})
 }
 
 // needed returns the calibration without which a convention does not store f.

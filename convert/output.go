@@ -61,7 +61,7 @@ func (p *Plan) outputAt(final string) *output {
 	if p.worker.Count > 0 {
 		partial = partDir(final, p.worker.Index, p.worker.Count)
 	}
-	return &output{final: final, single: p.Source.Source.Single, part: p.worker.Count > 0, partial: partial, replaced: final + replacedSuffix, names: p.names(), remove: os.RemoveAll}
+	return &output{final: final, single: p.single, part: p.worker.Count > 0, partial: partial, replaced: final + replacedSuffix, names: p.names(), remove: os.RemoveAll}
 }
 
 // newOutput prepares the directory. The destination must not exist, unless

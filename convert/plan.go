@@ -40,6 +40,11 @@ type Decision struct {
 	Stored []checkpoint.Stored
 
 	metadata [2]string // a key and a value for the metadata of the file; no key: none
+
+	// Where the result has the rows of the weight in another order: the bytes of a
+	// row there, and where a row goes.
+	rowBytes int64
+	row      func(int) int
 }
 
 // Bytes returns the bytes that the weight takes in the result.
@@ -65,8 +70,10 @@ type Plan struct {
 	Decisions  []Decision // in the order of the source
 	Files      []File
 	Ignore     []string // modules that the configuration says are not quantized
+	Notes      []string // what the user should know of the result
 	KVCache    bool     // scales of an FP8 KV cache are stored
 
+	single bool              // the result is a file and no directory
 	config []byte            // config.json of the result; nil where there is none
 	index  []byte            // the index; nil where there is none
 	small  []checkpoint.File // other files that the plan makes
@@ -90,6 +97,9 @@ type QuantizeOptions struct {
 // format, where a pattern matches nothing, and where no weight would be quantized.
 func PlanQuantize(source *checkpoint.Model, o QuantizeOptions) (*Plan, error) {
 	f := o.Quantizer.Format
+	if o.Convention.Is(checkpoint.GGUF()) {
+		return planGGUF(source, o)
+	}
 	if !f.Scaled() {
 		return nil, fmt.Errorf("%s has no scales: choose a block-scaled format, or dequantize --dtype to change the dtype of a checkpoint", f)
 	}
@@ -111,7 +121,7 @@ func PlanQuantize(source *checkpoint.Model, o QuantizeOptions) (*Plan, error) {
 		return nil, err
 	}
 	o.Selection.layers = source.Source.Integer("num_hidden_layers")
-	p := &Plan{Source: source, Convention: c, Format: f, Quantizer: o.Quantizer, Ignore: []string{}}
+	p := &Plan{Source: source, Convention: c, Format: f, Quantizer: o.Quantizer, Ignore: []string{}, single: source.Source.Single}
 	for _, w := range source.Weights {
 		for _, part := range p.parts(w, o.Selection) {
 			d := Decision{Weight: part, Reason: o.Selection.reason(part, f, c)}
@@ -224,7 +234,7 @@ func PlanDequantize(source *checkpoint.Model, dtype safetensors.Dtype) (*Plan, e
 	if err := sound(source); err != nil {
 		return nil, err
 	}
-	p := &Plan{Source: source}
+	p := &Plan{Source: source, single: source.Source.Single}
 	for _, w := range source.Weights {
 		d := Decision{Weight: w}
 		if w.Quantized() {
@@ -337,7 +347,7 @@ func (p *Plan) layout(added map[string]string) error {
 		}
 		p.Files = append(p.Files, File{shard.Name, layout})
 	}
-	if p.Source.Source.Single || len(p.Files) == 1 && p.Files[0].Name == safetensors.ShardName(1, 1) {
+	if p.single || len(p.Files) == 1 && p.Files[0].Name == safetensors.ShardName(1, 1) {
 		return nil
 	}
 	var err error
@@ -424,5 +434,8 @@ func specBytes(s safetensors.Spec) int64 {
 // others returns the files of the source that go along: all but those that say how
 // it was quantized.
 func (p *Plan) others() []hf.Other {
+	if p.single {
+		return nil
+	}
 	return slices.DeleteFunc(slices.Clone(p.Source.Source.Others()), func(o hf.Other) bool { return checkpoint.IsSidecar(o.Name) })
 }

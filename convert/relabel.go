@@ -29,12 +29,15 @@ func PlanRelabel(source *checkpoint.Model, o RelabelOptions) (*Plan, error) {
 	if other != nil {
 		return nil, fmt.Errorf("%s: it mixes %s and %s, and a convention stores one block format: dequantize it and quantize it again", path, f, other)
 	}
+	if o.Convention.Is(checkpoint.GGUF()) {
+		return relabelGGUF(source, f, o)
+	}
 	scheme, calibration := relabelScheme(source, f, o)
 	c, err := chooseScheme(source, o.Convention, f, scheme, calibration)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	p := &Plan{Source: source, Convention: c, Format: f, Ignore: []string{}}
+	p := &Plan{Source: source, Convention: c, Format: f, Ignore: []string{}, single: source.Source.Single}
 	for _, w := range source.Weights {
 		d := Decision{Weight: w}
 		if _, ok := checkpoint.CacheOwner(w.Name); ok {

@@ -98,6 +98,9 @@ const (
 
 // describe returns what is known of a shard.
 func describe(s hf.Shard) (sourceFile, error) {
+	if identity := s.File.Identity(); identity != "" {
+		return sourceFile{Name: s.Name, Size: s.File.Size(), Sample: identity}, nil
+	}
 	f, err := os.Open(s.File.Name())
 	if err != nil {
 		return sourceFile{}, err
@@ -234,17 +237,17 @@ func (p *Plan) isWhole(path string) (bool, error) {
 		}
 		return false, err
 	}
-	if info.IsDir() == p.Source.Source.Single {
+	if info.IsDir() == p.single {
 		return false, nil
 	}
 	at := func(name string) string {
-		if p.Source.Source.Single {
+		if p.single {
 			return path
 		}
 		return filepath.Join(path, filepath.FromSlash(name))
 	}
 	same := func(name string, want []byte) bool {
-		if want == nil || p.Source.Source.Single {
+		if want == nil || p.single {
 			return true
 		}
 		got, err := os.ReadFile(at(name))
@@ -265,29 +268,14 @@ func (p *Plan) isWhole(path string) (bool, error) {
 	}
 	files := map[string]*safetensors.File{}
 	for _, f := range p.Files {
-		file, err := safetensors.Open(at(f.Name))
+		file, err := f.Layout.Open(at(f.Name))
 		if err != nil {
 			return false, nil
 		}
 		defer file.Close()
-		head := make([]byte, len(f.Layout.HeaderBytes()))
-		if err := readHead(file.Name(), head); err != nil || string(head) != string(f.Layout.HeaderBytes()) {
-			return false, nil
-		}
 		files[f.Name] = file
 	}
 	return p.sameWeights(files)
-}
-
-// readHead reads the first bytes of a file.
-func readHead(path string, head []byte) error {
-	f, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	_, err = io.ReadFull(f, head)
-	return err
 }
 
 // errDiffers is what a comparison finds.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -58,7 +59,7 @@ func (p *Plan) Run(ctx context.Context, dst string, o RunOptions) (*Result, erro
 	}
 	switch {
 	case err == nil:
-		result.Warnings = append(out.warnings, result.Warnings...)
+		result.Warnings = slices.Concat(out.warnings, p.Notes, result.Warnings)
 		return result, nil
 	case o.Resume:
 		out.suspend()

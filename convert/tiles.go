@@ -104,6 +104,9 @@ func (r *run) store(t checkpoint.Tile, d Decision, q *quant.Tensor, global float
 	if err == nil {
 		err = r.put(t, d, checkpoint.Scales, q.ScaleBytes())
 	}
+	if s, ok := r.plan.Convention.Struct(q.Format); ok && err == nil {
+		err = r.put(t, d, checkpoint.Blocks, checkpoint.Interleaved(s, q))
+	}
 	if err == nil {
 		err = r.put(t, d, checkpoint.Global, checkpoint.GlobalBytes(global))
 	}
@@ -137,8 +140,25 @@ func (r *run) decode(t checkpoint.Tile, d Decision) (*measure.Accumulator, error
 		}
 	}
 	return sums, d.Weight.PutDense(t, x, f, func(raw []byte, at int64) error {
-		return r.writers[d.File].WriteTensorAt(spec.Name, raw, at)
+		return r.scatter(d, spec.Name, raw, at)
 	})
+}
+
+// scatter writes bytes of a stored tensor, each row where the result has it.
+func (r *run) scatter(d Decision, name string, raw []byte, at int64) error {
+	w := r.writers[d.File]
+	if d.rowBytes == 0 || name != d.Stored[0].Name {
+		return w.WriteTensorAt(name, raw, at)
+	}
+	for len(raw) > 0 {
+		row, in := at/d.rowBytes, at%d.rowBytes
+		n := min(int64(len(raw)), d.rowBytes-in)
+		if err := w.WriteTensorAt(name, raw[:n], int64(d.row(int(row)))*d.rowBytes+in); err != nil {
+			return err
+		}
+		raw, at = raw[n:], at+n
+	}
+	return nil
 }
 
 // nonFinite returns how many of the values are NaN or Inf.
@@ -193,6 +213,10 @@ func (r *run) spans(t checkpoint.Tile, d Decision, s checkpoint.Stored, cols int
 		return func(yield func(checkpoint.Span) bool) { yield(checkpoint.Span{At: from, To: int(to - from)}) }, 1
 	case s.Part == checkpoint.Codes:
 		return checkpoint.Spans(f, s.Part, cols, t), 1
+	case s.Part == checkpoint.Blocks:
+		b, _ := r.plan.Convention.Struct(f)
+		n := func(col int) int { return col / b.Width() * b.Bytes() }
+		return checkpoint.DenseSpans(n(cols), checkpoint.Tile{From: t.From, To: t.To, FromCol: n(t.FromCol), ToCol: n(t.ToCol)}), 1
 	case s.Part == checkpoint.Scales && !f.PerTensor():
 		return checkpoint.Spans(f, s.Part, cols, t), f.Scale.StoredBits() / 8
 	case s.Part == checkpoint.Scales:
@@ -207,7 +231,7 @@ func (r *run) put(t checkpoint.Tile, d Decision, part checkpoint.Part, data []by
 		if p.part != part {
 			continue
 		}
-		if err := r.writers[d.File].WriteTensorAt(p.name, data[p.from:p.to], p.at); err != nil {
+		if err := r.scatter(d, p.name, data[p.from:p.to], p.at); err != nil {
 			return err
 		}
 	}

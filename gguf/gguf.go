@@ -23,8 +23,8 @@
 // concerns a little-endian file and is read too.
 //
 // A [File] reads with positioned reads. A [Layout] computes the bytes of a header
-// and the place of every tensor before any data exists, and a [Writer] fills them
-// in, in any order and from several goroutines. Bad files give a
+// and the place of every tensor before any data exists; they are filled in by the
+// writer of package safetensors, in any order and from several goroutines. Bad files give a
 // [*ContainerError]: one line with the file, the tensor or key, the byte offset,
 // what is wrong and what to do.
 package gguf

@@ -34,7 +34,7 @@ var (
 func Structs() []Struct { return []Struct{BlockMXFP4, BlockNVFP4, BlockQ80} }
 
 // Bytes returns the bytes of one struct.
-func (s Struct) Bytes() int { return s.Blocks * (s.ScaleBytes + s.codeBytes()) }
+func (s Struct) Bytes() int { return s.Blocks * (s.ScaleBytes + s.CodeBytes()) }
 
 // Width returns the elements of one struct. Rows are a multiple of it.
 func (s Struct) Width() int { return s.Blocks * s.Elements }
@@ -42,15 +42,15 @@ func (s Struct) Width() int { return s.Blocks * s.Elements }
 // String returns ggml's name of the struct.
 func (s Struct) String() string { return s.Name }
 
-// codeBytes returns the bytes of a block's codes.
-func (s Struct) codeBytes() int { return s.Elements * s.CodeBits / 8 }
+// CodeBytes returns the bytes of a block's codes.
+func (s Struct) CodeBytes() int { return s.Elements * s.CodeBits / 8 }
 
 // Interleave sets dst to structs with the given codes, joined as quant.Tensor has
 // them, and scales. It panics where the lengths are not those of the same number
 // of whole structs. dst overlaps neither.
 func (s Struct) Interleave(dst, codes, scales []byte) {
 	s.check(dst, codes, scales)
-	size, n := s.codeBytes(), s.Blocks*s.ScaleBytes
+	size, n := s.CodeBytes(), s.Blocks*s.ScaleBytes
 	for len(dst) > 0 {
 		copy(dst[:n], scales)
 		for b := range s.Blocks {
@@ -64,7 +64,7 @@ func (s Struct) Interleave(dst, codes, scales []byte) {
 // of Interleave.
 func (s Struct) Deinterleave(codes, scales, src []byte) {
 	s.check(src, codes, scales)
-	size, n := s.codeBytes(), s.Blocks*s.ScaleBytes
+	size, n := s.CodeBytes(), s.Blocks*s.ScaleBytes
 	for len(src) > 0 {
 		copy(scales, src[:n])
 		for b := range s.Blocks {
@@ -76,7 +76,7 @@ func (s Struct) Deinterleave(codes, scales, src []byte) {
 
 func (s Struct) check(structs, codes, scales []byte) {
 	n := len(structs) / s.Bytes()
-	if len(structs) != n*s.Bytes() || len(codes) != n*s.Blocks*s.codeBytes() || len(scales) != n*s.Blocks*s.ScaleBytes {
+	if len(structs) != n*s.Bytes() || len(codes) != n*s.Blocks*s.CodeBytes() || len(scales) != n*s.Blocks*s.ScaleBytes {
 		panic(fmt.Sprintf("layout: %d bytes of %s do not go with %d of codes and %d of scales", len(structs), s, len(codes), len(scales)))
 	}
 }

@@ -135,8 +135,12 @@ func (f *File) Info() os.FileInfo { return f.opened }
 
 // Changed returns a [*ContainerError] where the file that bears the name now is
 // another than the one that was opened, or was written to since: its size, its
-// time or its identity differ.
+// time or its identity differ. After [NewFile] it is the reader that says so, by a
+// method of the same name, where it has one.
 func (f *File) Changed() error {
+	if r, ok := f.r.(interface{ Changed() error }); ok {
+		return r.Changed()
+	}
 	if f.opened == nil {
 		return nil
 	}
@@ -148,6 +152,15 @@ func (f *File) Changed() error {
 		return &ContainerError{Path: f.name, Offset: -1, Problem: "the file changed or was replaced while it was read", Fix: "run again when nothing writes to it"}
 	}
 	return nil
+}
+
+// Identity returns what the reader given to [NewFile] says of its content by a
+// method of the same name, such as a hash that a server states; "" where it has none.
+func (f *File) Identity() string {
+	if r, ok := f.r.(interface{ Identity() string }); ok {
+		return r.Identity()
+	}
+	return ""
 }
 
 // DataStart returns the offset of the data behind the header.

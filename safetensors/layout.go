@@ -27,6 +27,7 @@ type Spec struct {
 type Layout struct {
 	header *Header
 	prefix []byte         // length and header: the first bytes of the file
+	data   int64          // bytes of the data buffer
 	byName map[string]int // index into header.Tensors
 }
 
@@ -91,7 +92,7 @@ func (l *Layout) arrange(specs []Spec) error {
 		t.Begin, t.End = next, next+size
 		next = t.End
 	}
-	l.header.Tensors = tensors
+	l.header.Tensors, l.data = tensors, next
 	return nil
 }
 
@@ -216,9 +217,4 @@ func (l *Layout) Offset(name string) (int64, bool) {
 // FileSize returns the size of the finished file in bytes.
 func (l *Layout) FileSize() int64 { return int64(len(l.prefix)) + l.dataSize() }
 
-func (l *Layout) dataSize() int64 {
-	if n := len(l.header.Tensors); n > 0 {
-		return l.header.Tensors[n-1].End
-	}
-	return 0
-}
+func (l *Layout) dataSize() int64 { return l.data }

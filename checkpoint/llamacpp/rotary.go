@@ -59,6 +59,9 @@ func (m *Model) rotary() error {
 	return fmt.Errorf("rope_scaling of type %q is not written as GGUF, only linear, llama3 and yarn with original_max_position_embeddings", kind)
 }
 
+// ropeFactors is the name of the tensor that llama3 makes.
+const ropeFactors = "rope_freqs.weight"
+
 // llama3 returns the tensor of what llama.cpp divides the frequencies by: 1 for
 // short wavelengths, the factor for long ones, and in between a line from one to
 // the other in the number of waves (transformers' rope_type llama3).
@@ -78,7 +81,7 @@ func (m *Model) llama3(r *rope) Constant {
 			values[i] = float32(1 / ((1-smooth) / *r.Factor + smooth))
 		}
 	}
-	return Constant{gguf.Spec{Name: "rope_freqs.weight", Type: gguf.F32, Shape: []int64{int64(d / 2)}}, values}
+	return Constant{gguf.Spec{Name: ropeFactors, Type: gguf.F32, Shape: []int64{int64(d / 2)}}, values}
 }
 
 // value returns what p points to, or what it is where it is left out.

@@ -16,6 +16,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/microscale-go/microscale/checkpoint"
+	"github.com/microscale-go/microscale/checkpoint/llamacpp"
+	"github.com/microscale-go/microscale/convert"
 	"github.com/microscale-go/microscale/hf"
 	"github.com/microscale-go/microscale/hf/hub"
 	"github.com/microscale-go/microscale/hf/sample"
@@ -23,18 +25,40 @@ import (
 
 // sourceHelp is what the help of every command that takes a SRC says of it.
 const sourceHelp = `SRC is a Hugging Face directory (config.json, one or many *.safetensors, an
-index), a single .safetensors file, hf://OWNER/NAME or hf://OWNER/NAME@REVISION (a
-model on the Hugging Face Hub, read from there by HF_ENDPOINT, HF_TOKEN and
+index), a single .safetensors or .gguf file, hf://OWNER/NAME or
+hf://OWNER/NAME@REVISION (a model on the Hugging Face Hub, read from there by HF_ENDPOINT, HF_TOKEN and
 HF_HOME), or "sample:", a small Llama-shaped checkpoint of 9.7 M parameters that
 the program makes itself, the same every time.`
 
 // openModel opens a SRC. It must be closed.
 func openModel(ctx context.Context, arg string) (*checkpoint.Model, *hf.Checkpoint, error) {
+	if info, err := os.Stat(arg); err == nil && !info.IsDir() && strings.HasSuffix(arg, convert.GGUFSuffix) {
+		m, err := llamacpp.Open(arg)
+		if err != nil {
+			return nil, nil, err
+		}
+		return m, m.Source, nil
+	}
 	source, err := openSource(ctx, arg)
 	if err != nil {
 		return nil, nil, err
 	}
 	return checkpoint.Read(source), source, nil
+}
+
+// ggufDestination chooses the convention of GGUF files where DST is one, and
+// refuses that convention where it is not.
+func ggufDestination(layout *choice[*checkpoint.Convention], dst string) error {
+	isFile := strings.HasSuffix(dst, convert.GGUFSuffix)
+	switch {
+	case isFile && !layout.given:
+		layout.value = checkpoint.GGUF()
+	case isFile && !layout.value.Is(checkpoint.GGUF()):
+		return misuse("%s ends in %s, and convention %s writes no GGUF file: name another DST, or leave --convention out", printable(dst), convert.GGUFSuffix, layout.value)
+	case !isFile && layout.value.Is(checkpoint.GGUF()):
+		return misuse("convention %s writes one file: end the name of DST in %s", layout.value, convert.GGUFSuffix)
+	}
+	return nil
 }
 
 // openSource opens a checkpoint on the hub, the sample, or one of the disk.

@@ -38,7 +38,10 @@ for the block format or cannot hold one of the weights.
 	asJSON := cmd.Flags().Bool("json", false, "print one JSON document")
 	threads := addThreads(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if !layout.given {
+		if err := ggufDestination(layout, args[1]); err != nil {
+			return err
+		}
+		if layout.value == nil {
 			return misuse("--convention is missing: name one of %s", strings.Join(stringers(checkpoint.Conventions()), ", "))
 		}
 		calibration, err := calibrated.read()

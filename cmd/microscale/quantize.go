@@ -70,6 +70,9 @@ that is known stay as they are; so do the other files of the directory.`,
 		if err := q.Validate(); err != nil {
 			return misuse("%v", err)
 		}
+		if err := ggufDestination(layout, args[1]); err != nil {
+			return err
+		}
 		calibration, err := calibrated.read()
 		if err != nil {
 			return err

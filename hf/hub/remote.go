@@ -173,6 +173,16 @@ func (r *remote) add(i int, data []byte) error {
 	}
 }
 
+// Identity returns the hub's hash of the file.
+func (r *remote) Identity() string { return r.file.etag() }
+
+// Changed fails where what was read is not what the hub lists.
+func (r *remote) Changed() error {
+	r.lock.Lock()
+	defer r.lock.Unlock()
+	return r.damage
+}
+
 // wrong says that the content is not what the hub lists.
 func (r *remote) wrong(got string) error {
 	return fmt.Errorf("%s: what came has the hash %s, and the hub lists %s: it was damaged on its way, run again", r.name, got, r.file.etag())

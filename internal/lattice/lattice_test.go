@@ -32,7 +32,7 @@ internal/guard:
 measure: internal/cpu
 report:
 safetensors:
-gguf:
+gguf: safetensors
 format:
 tensor: format
 quant: format tensor internal/cpu internal/parallel
@@ -45,12 +45,12 @@ bench: nn recipe gemm quant tensor format internal/cpu
 hf: safetensors
 hf/sample: hf safetensors format tensor
 hf/hub: hf
-checkpoint: safetensors hf quant tensor format
-checkpoint/llamacpp: gguf hf
+checkpoint: safetensors hf layout quant tensor format
+checkpoint/llamacpp: checkpoint gguf hf safetensors layout quant format
 llama: nn recipe gemm quant tensor format checkpoint hf safetensors
 train: llama nn recipe hf safetensors quant tensor format internal/parallel
 verify: checkpoint hf safetensors quant tensor format measure internal/parallel
-convert: verify checkpoint hf safetensors quant tensor format measure profile internal/parallel
+convert: verify checkpoint checkpoint/llamacpp gguf hf safetensors quant tensor format measure profile internal/parallel
 cmd/microscale: *
 `
 

@@ -1,0 +1,52 @@
+package checkpoint
+
+import (
+	"fmt"
+
+	"github.com/microscale-go/microscale/layout"
+	"github.com/microscale-go/microscale/quant"
+)
+
+// ggufConvention is how llama.cpp stores blocks: scales between the codes, and a
+// global scale, by which products are multiplied, in a tensor of its own. It is
+// for files of the container GGUF alone: package llamacpp says what else is in them.
+var ggufConvention = Convention{
+	Name:    "gguf",
+	Doc:     "llama.cpp and Ollama: one GGUF file, of the Llama family, with its tokenizer",
+	Clients: []string{"llamacpp", "ollama"},
+	schemes: []scheme{
+		{name: "MXFP4", format: quant.MXFP4, interleaved: &layout.BlockMXFP4},
+		{name: "NVFP4", format: quant.NVFP4, interleaved: &layout.BlockNVFP4, global: ".scale", scalar: []int64{1}},
+	},
+	linearOnly:  true,
+	wholeBlocks: true,
+	refuses: func(s *scheme, _ string, shape []int64) string {
+		if cols, width := shape[len(shape)-1], int64(s.interleaved.Width()); cols%width != 0 {
+			return fmt.Sprintf("%d columns are not a multiple of %d, as %s has them", cols, width, s.interleaved)
+		}
+		return ""
+	},
+}
+
+// GGUF returns the convention of llama.cpp's files.
+func GGUF() *Convention { return &ggufConvention }
+
+// Struct returns the structs of codes and scales in which the convention stores f;
+// ok is false where it stores them in tensors of their own.
+func (c *Convention) Struct(f quant.Format) (layout.Struct, bool) {
+	if c == nil {
+		return layout.Struct{}, false
+	}
+	s := c.scheme(f)
+	if s == nil || s.interleaved == nil {
+		return layout.Struct{}, false
+	}
+	return *s.interleaved, true
+}
+
+// Interleaved returns the codes and scales of t as structs.
+func Interleaved(s layout.Struct, t *quant.Tensor) []byte {
+	out := make([]byte, len(t.Scales)/(s.Blocks*s.ScaleBytes)*s.Bytes())
+	s.Interleave(out, t.Codes, t.Scales)
+	return out
+}

@@ -1,0 +1,259 @@
+package llamacpp
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/microscale-go/microscale/checkpoint"
+	"github.com/microscale-go/microscale/gguf"
+	"github.com/microscale-go/microscale/hf"
+	"github.com/microscale-go/microscale/layout"
+	"github.com/microscale-go/microscale/quant"
+	"github.com/microscale-go/microscale/safetensors"
+)
+
+// Open opens a GGUF file as a checkpoint of a single file: tensors of the
+// architectures that are known have the names and the rows of the Hugging Face
+// checkpoint that they were, and quantized ones are as convention plain has them.
+// Tensors of types that are not read are bytes, and among the problems.
+func Open(path string) (*checkpoint.Model, error) {
+	f, err := gguf.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	v := &view{file: f, metadata: map[string]string{}}
+	if v.opened, err = os.Stat(path); err == nil {
+		err = v.build()
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	source, err := hf.OpenFile(v.plain)
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	source.OnClose(f.Close)
+	m := checkpoint.Read(source)
+	if m.Convention != nil {
+		m.Convention = checkpoint.GGUF()
+	}
+	m.Problems = append(m.Problems, v.problems...)
+	return m, nil
+}
+
+// blockTypes has the block format and the structs of each type that is read.
+var blockTypes = map[gguf.Type]struct {
+	format  quant.Format
+	structs layout.Struct
+}{
+	gguf.MXFP4: {quant.MXFP4, layout.BlockMXFP4},
+	gguf.NVFP4: {quant.NVFP4, layout.BlockNVFP4},
+}
+
+// denseTypes has the dtype of each type that is no block.
+var denseTypes = map[string]safetensors.Dtype{
+	"F32": safetensors.F32, "F16": safetensors.F16, "BF16": safetensors.BF16, "F64": safetensors.F64,
+	"I8": safetensors.I8, "I16": safetensors.I16, "I32": safetensors.I32, "I64": safetensors.I64,
+}
+
+// A view is a GGUF file as if it were one of safetensors: a header that is made
+// up, and tensors whose bytes are put together as they are read.
+type view struct {
+	file     *gguf.File
+	opened   os.FileInfo
+	metadata map[string]string
+	specs    []safetensors.Spec
+	parts    map[string]part // by the name of the tensor of the view
+	layout   *safetensors.Layout
+	plain    *safetensors.File
+	problems []checkpoint.Problem
+}
+
+// A part is the bytes of a tensor of the view.
+type part struct {
+	tensor gguf.TensorInfo
+	value  []byte // in place of the tensor's
+	place  Place
+	unit   int // bytes of a struct that are of the part; 0: rows are as they are
+	kind   checkpoint.Part
+}
+
+// build makes the view.
+func (v *view) build() error {
+	v.parts = map[string]part{}
+	var a architecture
+	for _, row := range architectures {
+		if row.name == v.file.Value("general.architecture") {
+			a = row
+		}
+	}
+	for _, t := range v.file.Tensors {
+		v.addTensor(t, a)
+	}
+	for _, p := range v.file.Metadata {
+		if text, ok := p.Value.(string); ok && checkpoint.IsOwnMetadata(p.Key) {
+			v.metadata[p.Key] = text
+		}
+	}
+	var err error
+	if v.layout, err = safetensors.NewLayout(v.specs, v.metadata); err != nil {
+		return fmt.Errorf("%s: %w", v.file.Name(), err)
+	}
+	v.plain, err = safetensors.NewFile(v, v.layout.FileSize(), v.file.Name())
+	return err
+}
+
+// addTensor adds what a tensor of the file is in the view.
+func (v *view) addTensor(t gguf.TensorInfo, a architecture) {
+	name, known := original(t.Name)
+	switch {
+	case a.name == "" || !known:
+		name = t.Name
+		if a.name != "" && name == ropeFactors {
+			return // it follows from the configuration
+		}
+	case strings.HasSuffix(name, scaleSuffix):
+		if w, ok := v.file.Lookup(strings.TrimSuffix(t.Name, scaleSuffix) + ".weight"); ok && w.Type == gguf.NVFP4 {
+			return // it goes along with the weight
+		}
+	}
+	place := Place{Name: t.Name}
+	if a.permuted && (strings.Contains(t.Name, ".attn_q.") || strings.Contains(t.Name, ".attn_k.")) {
+		place.HeadDim = v.headDim(a, t)
+	}
+	add := func(s safetensors.Spec, p part) {
+		if p.value == nil && len(p.tensor.Shape) == len(t.Shape) {
+			p.place = place
+		}
+		v.specs, v.parts[s.Name] = append(v.specs, s), p
+	}
+	if b, ok := blockTypes[t.Type]; ok && len(t.Shape) > 1 {
+		plain := checkpoint.Plain()
+		key, value, _ := plain.Metadata(b.format, name, t.Shape, safetensors.BF16)
+		v.metadata[key] = value
+		for _, s := range plain.Stored(b.format, name, t.Shape) {
+			p := part{tensor: t, kind: s.Part, unit: b.structs.Blocks * b.structs.ScaleBytes}
+			if s.Part == checkpoint.Codes {
+				p.unit = b.structs.Blocks * b.structs.CodeBytes()
+			} else if s.Part == checkpoint.Global {
+				p = part{value: checkpoint.GlobalBytes(1)}
+				if scale, ok := v.file.Lookup(ScaleName(t.Name)); ok && scale.Type == gguf.F32 && scale.Bytes() == 4 {
+					p = part{tensor: scale}
+				}
+			}
+			add(s.Spec, p)
+		}
+		return
+	}
+	if dtype, ok := denseTypes[t.Type.String()]; ok {
+		add(safetensors.Spec{Name: name, Dtype: dtype, Shape: t.Shape}, part{tensor: t})
+		return
+	}
+	v.problems = append(v.problems, checkpoint.Problem{Tensor: name, Text: fmt.Sprintf("its type %s is not read here: its values are not known", t.Type)})
+	place.HeadDim = 0
+	add(safetensors.Spec{Name: name, Dtype: safetensors.U8, Shape: []int64{t.Bytes()}}, part{tensor: t})
+}
+
+// headDim returns the rows of a head of queries or keys, 0 where the metadata does
+// not say it, or the tensor is not of whole heads.
+func (v *view) headDim(a architecture, t gguf.TensorInfo) int {
+	number := func(key string) int {
+		n, _ := v.file.Value(a.name + "." + key).(uint32)
+		return int(n)
+	}
+	d := number("attention.key_length")
+	if heads := number("attention.head_count"); d == 0 && heads > 0 {
+		d = number("embedding_length") / heads
+	}
+	if d <= 0 || d%2 != 0 || len(t.Shape) == 0 || t.Shape[0]%int64(d) != 0 {
+		return 0
+	}
+	return d
+}
+
+// ReadAt reads the view as [io.ReaderAt] does.
+func (v *view) ReadAt(p []byte, off int64) (n int, err error) {
+	head := v.layout.HeaderBytes()
+	if off < int64(len(head)) {
+		n = copy(p, head[off:])
+	}
+	tensors := v.layout.Header().Tensors
+	for n < len(p) {
+		at := off + int64(n) - int64(len(head))
+		i, _ := slices.BinarySearchFunc(tensors, at, func(t safetensors.TensorInfo, at int64) int {
+			if t.End <= at {
+				return -1
+			}
+			return 1
+		})
+		if i == len(tensors) {
+			return n, fmt.Errorf("%s: byte %d is after the end", v.file.Name(), off)
+		}
+		t := tensors[i]
+		k := int(min(int64(len(p)-n), t.End-at))
+		if err := v.read(v.parts[t.Name], p[n:n+k], at-t.Begin); err != nil {
+			return n, err
+		}
+		n += k
+	}
+	return n, nil
+}
+
+// Changed fails where the file is another than the one that was opened.
+func (v *view) Changed() error {
+	now, err := os.Stat(v.file.Name())
+	if err == nil && (!os.SameFile(now, v.opened) || now.Size() != v.opened.Size() || !now.ModTime().Equal(v.opened.ModTime())) {
+		err = fmt.Errorf("%s: the file changed or was replaced while it was read: run again when nothing writes to it", v.file.Name())
+	}
+	return err
+}
+
+// read fills dst with bytes of a part, from off on, row by row.
+func (v *view) read(p part, dst []byte, off int64) error {
+	if p.value != nil {
+		copy(dst, p.value[off:])
+		return nil
+	}
+	row := p.tensor.Bytes() // of the file; all of it where rows are in their order
+	if p.place.HeadDim > 0 {
+		row /= p.tensor.Shape[0]
+	}
+	b := blockTypes[p.tensor.Type].structs
+	out := row // bytes of a row of the view
+	if p.unit > 0 {
+		out = row / int64(b.Bytes()) * int64(p.unit)
+	}
+	for len(dst) > 0 {
+		r, in := off/out, off%out
+		n := min(int64(len(dst)), out-in)
+		if err := v.readRow(p, dst[:n], int64(p.place.Row(int(r)))*row, in, b); err != nil {
+			return err
+		}
+		dst, off = dst[n:], off+n
+	}
+	return nil
+}
+
+// readRow fills dst with what lies in bytes in of a row that begins at start.
+func (v *view) readRow(p part, dst []byte, start, in int64, b layout.Struct) error {
+	if p.unit == 0 {
+		return v.file.ReadTensorAt(dst, p.tensor, start+in)
+	}
+	unit := int64(p.unit)
+	first, last := in/unit, (in+int64(len(dst))+unit-1)/unit
+	raw := make([]byte, (last-first)*int64(b.Bytes()))
+	if err := v.file.ReadTensorAt(raw, p.tensor, start+first*int64(b.Bytes())); err != nil {
+		return err
+	}
+	n := int(last - first)
+	codes, scales := make([]byte, n*b.Blocks*b.CodeBytes()), make([]byte, n*b.Blocks*b.ScaleBytes)
+	b.Deinterleave(codes, scales, raw)
+	if p.kind == checkpoint.Scales {
+		codes = scales
+	}
+	copy(dst, codes[in-first*unit:])
+	return nil
+}

@@ -1,0 +1,203 @@
+package convert
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/microscale-go/microscale/checkpoint"
+	"github.com/microscale-go/microscale/checkpoint/llamacpp"
+	"github.com/microscale-go/microscale/gguf"
+	"github.com/microscale-go/microscale/quant"
+	"github.com/microscale-go/microscale/safetensors"
+)
+
+// GGUFSuffix ends the names of GGUF files.
+const GGUFSuffix = ".gguf"
+
+// ggufName is the name of the one file of a plan for llama.cpp, whatever DST is.
+const ggufName = "model" + GGUFSuffix
+
+// ggufFormats has the types and the numbers of general.file_type (enum llama_ftype)
+// by block format.
+var ggufFormats = []struct {
+	format   quant.Format
+	ggml     gguf.Type
+	fileType uint32
+}{
+	{quant.BF16, gguf.BF16, 32},
+	{quant.MXFP4, gguf.MXFP4, 38},
+	{quant.NVFP4, gguf.NVFP4, 39},
+}
+
+// ggufDense has the types of tensors that are not quantized.
+var ggufDense = map[safetensors.Dtype]gguf.Type{safetensors.F32: gguf.F32, safetensors.F16: gguf.F16, safetensors.BF16: gguf.BF16}
+
+// A ggufPlan is a plan for llama.cpp on its way: one file, in which tensors have
+// other names and types, and heads their rows in another order.
+type ggufPlan struct {
+	*Plan
+	model    *llamacpp.Model
+	ggml     gguf.Type
+	fileType uint32
+	specs    []gguf.Spec
+	metadata []gguf.Pair
+}
+
+func newGGUFPlan(source *checkpoint.Model, q quant.Quantizer) (*ggufPlan, error) {
+	f := q.Format
+	p := &ggufPlan{Plan: &Plan{Source: source, Convention: checkpoint.GGUF(), Format: f, Quantizer: q, Ignore: []string{}, single: true}}
+	for _, row := range ggufFormats {
+		if row.format.Name == f.Name {
+			p.ggml, p.fileType = row.ggml, row.fileType
+			var err error
+			if p.model, err = llamacpp.Describe(source.Source); err == nil {
+				p.Notes = p.model.Notes
+			}
+			return p, err
+		}
+	}
+	return nil, fmt.Errorf("convention %s has no layout for %s: it holds bf16, %s", p.Convention, f, formatNames(p.Convention.Formats()))
+}
+
+// planGGUF plans the quantization of a checkpoint for llama.cpp.
+func planGGUF(source *checkpoint.Model, o QuantizeOptions) (*Plan, error) {
+	f := o.Quantizer.Format
+	if err := o.Quantizer.Validate(); err != nil {
+		return nil, err
+	}
+	if err := refuseQuantized(source); err != nil {
+		return nil, err
+	}
+	if o.Calibration != nil {
+		return nil, errors.New("convention gguf stores no scales of activations: leave --calibration out")
+	}
+	if err := o.Selection.matched(source); err != nil {
+		return nil, err
+	}
+	p, err := newGGUFPlan(source, o.Quantizer)
+	if err != nil {
+		return nil, err
+	}
+	o.Selection.layers = source.Source.Integer("num_hidden_layers")
+	for _, w := range source.Weights {
+		d := Decision{Weight: w}
+		if f.Scaled() {
+			if d.Reason = o.Selection.reason(w, f, p.Convention); d.Reason == "" {
+				d.Action, d.Stored = Quantize, p.Convention.Stored(f, w.Name, w.Shape)
+			}
+		}
+		if err := p.place(d); err != nil {
+			return nil, fmt.Errorf("%s: %w", source.Source.Path, err)
+		}
+	}
+	if f.Scaled() && p.Count(Quantize) == 0 {
+		return nil, fmt.Errorf("%s: no weight would be quantized: %s", source.Source.Path, p.reasons())
+	}
+	return p.Plan, p.layOut()
+}
+
+// relabelGGUF plans the conversion of a quantized checkpoint for llama.cpp, without
+// a change to any code or scale of a block.
+func relabelGGUF(source *checkpoint.Model, f quant.Format, o RelabelOptions) (*Plan, error) {
+	p, err := newGGUFPlan(source, quant.Quantizer{Format: f})
+	if err != nil {
+		return nil, err
+	}
+	for _, w := range source.Weights {
+		d := Decision{Weight: w}
+		if w.Quantized() {
+			if err := p.relabelWeight(&d, o.Calibration); err != nil {
+				return nil, err
+			}
+		}
+		if err := p.place(d); err != nil {
+			return nil, fmt.Errorf("%s: %w", source.Source.Path, err)
+		}
+	}
+	return p.Plan, p.layOut()
+}
+
+// place gives a weight its place in the file.
+func (p *ggufPlan) place(d Decision) error {
+	w := d.Weight
+	at, err := p.model.Place(w.Name, w.Shape)
+	if err != nil || at.Name == "" {
+		return err
+	}
+	d.File = ggufName
+	ggml := p.ggml
+	if len(d.Stored) == 0 {
+		if ggml, err = p.dense(&d); err != nil {
+			return err
+		}
+	}
+	p.specs = append(p.specs, gguf.Spec{Name: at.Name, Type: ggml, Shape: w.Shape})
+	d.Stored[0].Name = at.Name
+	for i := range d.Stored[1:] {
+		d.Stored[1+i].Name = llamacpp.ScaleName(at.Name)
+		p.specs = append(p.specs, gguf.Spec{Name: d.Stored[1+i].Name, Type: gguf.F32, Shape: d.Stored[1+i].Shape})
+	}
+	if at.HeadDim > 0 {
+		rows := w.Shape[0]
+		d.row, d.rowBytes = at.Row, specBytes(d.Stored[0].Spec)/max(1, rows)
+	}
+	if d.metadata[0] != "" {
+		p.metadata = append(p.metadata, gguf.Pair{Key: d.metadata[0], Value: d.metadata[1]})
+	}
+	p.Decisions = append(p.Decisions, d)
+	return nil
+}
+
+// dense stores a weight that is not quantized: vectors as F32, as llama.cpp wants
+// norms and biases, and others as they are, or as BF16 where that is the format.
+func (p *ggufPlan) dense(d *Decision) (gguf.Type, error) {
+	w := d.Weight
+	dtype := w.Dtype
+	switch {
+	case len(w.Shape) < 2:
+		dtype = safetensors.F32
+	case p.Format.Name == quant.BF16.Name:
+		dtype = safetensors.BF16
+	}
+	ggml, ok := ggufDense[dtype]
+	if !w.Dense() || !ok {
+		return 0, fmt.Errorf("tensor %s: %s elements are not written as GGUF, only F32, F16 and BF16", w.Name, w.Dtype)
+	}
+	d.Stored = []checkpoint.Stored{{Part: checkpoint.Codes, Spec: safetensors.Spec{Dtype: dtype, Shape: w.Shape}}}
+	if dtype != w.Dtype {
+		d.Action = Decode
+	}
+	return ggml, nil
+}
+
+// layOut plans the file.
+func (p *ggufPlan) layOut() error {
+	constants := make([]gguf.Spec, len(p.model.Extra))
+	for i, c := range p.model.Extra {
+		constants[i] = c.Spec
+	}
+	metadata := append(append([]gguf.Pair{}, p.model.Metadata...), gguf.Pair{Key: "general.file_type", Value: p.fileType})
+	if len(p.Decisions) == 0 {
+		return fmt.Errorf("%s: it holds no tensors: name a checkpoint with weights", p.Source.Source.Path)
+	}
+	l, err := gguf.NewLayout(append(constants, p.specs...), append(metadata, p.metadata...))
+	if err != nil {
+		return fmt.Errorf("%s: the converted file cannot be laid out: %w", p.Source.Source.Path, err)
+	}
+	file, err := l.File()
+	if err != nil {
+		return err
+	}
+	p.Files = []File{{ggufName, file}}
+	first := &p.Decisions[0] // with which the constants are written
+	for _, c := range p.model.Extra {
+		value, err := binary.Append(nil, binary.LittleEndian, c.Values)
+		if err != nil {
+			return err
+		}
+		first.Stored = append(first.Stored, checkpoint.Stored{Part: checkpoint.Global, Value: value,
+			Spec: safetensors.Spec{Name: c.Name, Dtype: safetensors.F32, Shape: c.Shape}})
+	}
+	return nil
+}

@@ -1,0 +1,194 @@
+package convert
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/microscale-go/microscale/checkpoint"
+	"github.com/microscale-go/microscale/checkpoint/llamacpp"
+	"github.com/microscale-go/microscale/gguf"
+	"github.com/microscale-go/microscale/hf/sample"
+	"github.com/microscale-go/microscale/quant"
+	"github.com/microscale-go/microscale/verify"
+)
+
+func openSample(t *testing.T) *checkpoint.Model {
+	t.Helper()
+	c, err := sample.Open(context.Background(), sample.Name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return checkpoint.Read(c)
+}
+
+func openGGUF(t *testing.T, path string) *checkpoint.Model {
+	t.Helper()
+	m, err := llamacpp.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { m.Source.Close() })
+	return m
+}
+
+// toGGUF quantizes the sample and returns the file.
+func toGGUF(t *testing.T, src *checkpoint.Model, f quant.Format) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "m.gguf")
+	quantize(t, src, path, QuantizeOptions{Quantizer: quant.Quantizer{Format: f}, Convention: checkpoint.GGUF()}, RunOptions{})
+	return path
+}
+
+// TestGGUF: what is written is read back with the values that the same quantizer
+// gives in compressed-tensors, and goes there and back without a change to a byte.
+func TestGGUF(t *testing.T) {
+	src := openSample(t)
+	for _, f := range []quant.Format{quant.MXFP4, quant.NVFP4} {
+		t.Run("format="+f.Name, func(t *testing.T) {
+			path := toGGUF(t, src, f)
+			got := openGGUF(t, path)
+			if !got.Convention.Is(checkpoint.GGUF()) || len(got.Problems) > 0 || got.Quantized() != 42 {
+				t.Errorf("read as %v with %d quantized: %v", got.Convention, got.Quantized(), got.Problems)
+			}
+			report, err := verify.Compare(context.Background(), src, got, verify.Options{})
+			if err != nil || !report.OK() {
+				t.Errorf("%v (%v)", report.Problems, err)
+			}
+			dir := filepath.Join(t.TempDir(), "ct")
+			quantize(t, src, dir, QuantizeOptions{Quantizer: quant.Quantizer{Format: f}}, RunOptions{})
+			ct := openModel(t, dir)
+			sameCodes(t, ct, got)
+
+			again := filepath.Join(t.TempDir(), "again.gguf")
+			relabel(t, ct, again, RelabelOptions{Convention: checkpoint.GGUF()})
+			relabeled := openGGUF(t, again)
+			sameCodes(t, ct, relabeled)
+			back := filepath.Join(t.TempDir(), "back")
+			only, err := ct.Convention.With(f, f.Name+"A16")
+			if err != nil {
+				t.Fatal(err)
+			}
+			relabel(t, relabeled, back, RelabelOptions{Convention: only})
+			home := openModel(t, back)
+			sameCodes(t, ct, home)
+			for _, w := range ct.Weights {
+				if want, ok := w.Part(checkpoint.Global); ok {
+					h, _ := home.Lookup(w.Name)
+					part, _ := h.Part(checkpoint.Global)
+					a, b := make([]byte, 4), make([]byte, 4)
+					if want.Shard.File.ReadTensorAt(a, want.TensorInfo, 0) != nil || part.Shard.File.ReadTensorAt(b, part.TensorInfo, 0) != nil || !bytes.Equal(a, b) {
+						t.Errorf("%s: global scale %x comes back as %x", w.Name, a, b)
+					}
+				}
+			}
+		})
+	}
+}
+
+func readFile(t *testing.T, path string) []byte {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+// TestGGUFTensors has what llama.cpp asks for, in the file and not through our view.
+func TestGGUFTensors(t *testing.T) {
+	src := openSample(t)
+	for _, tc := range []struct {
+		format   quant.Format
+		ggml     gguf.Type
+		fileType uint32
+		tensors  int
+	}{{quant.BF16, gguf.BF16, 32, 57}, {quant.MXFP4, gguf.MXFP4, 38, 57}, {quant.NVFP4, gguf.NVFP4, 39, 57 + 42}} {
+		f, err := gguf.Open(toGGUF(t, src, tc.format))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = f.Close() })
+		if f.Value("general.file_type") != tc.fileType || f.Value("general.architecture") != "llama" || len(f.Tensors) != tc.tensors {
+			t.Errorf("%s: type %v, %d tensors", tc.format, f.Value("general.file_type"), len(f.Tensors))
+		}
+		for name, want := range map[string]gguf.Type{"token_embd.weight": gguf.BF16, "output.weight": gguf.BF16, "output_norm.weight": gguf.F32, "blk.5.ffn_norm.weight": gguf.F32, "blk.0.attn_k.weight": tc.ggml, "blk.5.ffn_down.weight": tc.ggml} {
+			if info, ok := f.Lookup(name); !ok || info.Type != want {
+				t.Errorf("%s: %s is %v", tc.format, name, info)
+			}
+		}
+	}
+	// Rows of queries: 0, 32, 1, 33, … of each head of 64.
+	f, err := gguf.Open(toGGUF(t, src, quant.BF16))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = f.Close() })
+	info, _ := f.Lookup("blk.3.attn_q.weight")
+	w, _ := src.Lookup("model.layers.3.self_attn.q_proj.weight")
+	for row, of := range map[int]int{0: 0, 1: 32, 2: 1, 63: 63, 64: 64, 65: 96, 383: 383, 382: 351} {
+		want, err := w.ReadBytes(checkpoint.Tile{FromCol: of * 384, ToCol: (of + 1) * 384}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := make([]byte, 2*384)
+		if err := f.ReadTensorAt(got, info, int64(row)*2*384); err != nil || !bytes.Equal(got, want) {
+			t.Errorf("row %d is not row %d of the source (%v)", row, of, err)
+		}
+	}
+}
+
+// TestGGUFResume: a run that goes on ends with the same bytes, and one that is
+// whole does nothing.
+func TestGGUFResume(t *testing.T) {
+	src := openSample(t)
+	want := readFile(t, toGGUF(t, src, quant.NVFP4))
+	path := filepath.Join(t.TempDir(), "m.gguf")
+	plan, err := PlanQuantize(src, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.NVFP4}, Convention: checkpoint.GGUF()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	read := int64(0)
+	_, err = plan.Run(ctx, path, RunOptions{Resume: true, Threads: 1, Progress: func(n int64) {
+		if read += n; read > 30<<20 { // the sweep, and half of the conversion
+			cancel()
+		}
+	}})
+	if err == nil {
+		t.Fatal("the run was not canceled")
+	}
+	for i, finished := range []bool{false, true} {
+		result, err := plan.Run(context.Background(), path, RunOptions{Resume: true})
+		if err != nil || result.Finished != finished || i == 0 && !result.Resumed {
+			t.Fatalf("%+v (%v)", result, err)
+		}
+		if !bytes.Equal(readFile(t, path), want) {
+			t.Error("the file has other bytes")
+		}
+	}
+}
+
+func TestGGUFRefuses(t *testing.T) {
+	src := openSample(t)
+	for want, o := range map[string]QuantizeOptions{
+		"has no layout for mxfp8: it holds bf16, mxfp4, nvfp4": {Quantizer: quant.Quantizer{Format: quant.MXFP8}},
+		"leave --calibration out":                              {Quantizer: quant.Quantizer{Format: quant.NVFP4}, Calibration: NewConstantCalibration(true, false)},
+	} {
+		o.Convention = checkpoint.GGUF()
+		if _, err := PlanQuantize(src, o); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("says %v, want %q in it", err, want)
+		}
+	}
+	if why := checkpoint.GGUF().Refuses(quant.NVFP4, "x.weight", []int64{8, 96}); !strings.Contains(why, "multiple of 64") {
+		t.Errorf("rows of 96 in NVFP4: %q", why)
+	}
+	made := openModel(t, writeModel(t, square(), madeConfig))
+	if _, err := PlanQuantize(made, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP4}, Convention: checkpoint.GGUF()}); err == nil || !strings.Contains(err.Error(), `"Made" is not written as GGUF`) {
+		t.Errorf("says %v", err)
+	}
+}

@@ -1,0 +1,55 @@
+package safetensors
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"slices"
+)
+
+// Foreign returns the layout of a file of another container, so that a [Writer]
+// can fill it in: prefix is the file up to its data, of which the first eight
+// bytes are written last, and dataSize the bytes of the data. Tensors lie in the
+// order given, apart from each other.
+func Foreign(prefix []byte, dataSize int64, tensors []TensorInfo) (*Layout, error) {
+	l := &Layout{header: &Header{Tensors: slices.Clone(tensors)}, prefix: prefix, data: dataSize, byName: make(map[string]int, len(tensors))}
+	if len(prefix) < lengthSize || dataSize < 0 || dataSize > math.MaxInt64-int64(len(prefix)) {
+		return nil, &ContainerError{Offset: -1, Problem: fmt.Sprintf("a file of %d bytes before %d of data", len(prefix), dataSize), Fix: fixTensor}
+	}
+	next := int64(0)
+	for i, t := range tensors {
+		if _, twice := l.byName[t.Name]; twice || t.Begin < next || t.End < t.Begin || t.End > dataSize {
+			return nil, &ContainerError{Tensor: t.Name, Offset: -1, Problem: "it lies within another, outside of the data, or is there twice", Fix: fixTensor}
+		}
+		l.byName[t.Name] = i
+		next = t.End
+	}
+	return l, nil
+}
+
+// Open opens a file that was written by the layout. It fails where the size or the
+// bytes before the data are others.
+func (l *Layout) Open(path string) (*File, error) {
+	f, info, err := openRegular(path)
+	if err != nil {
+		return nil, err
+	}
+	head := make([]byte, len(l.prefix))
+	err = errOther(path)
+	if info.Size() == l.FileSize() {
+		if reading := readFull(f, head, 0, path, ""); reading != nil {
+			err = reading
+		} else if bytes.Equal(head, l.prefix) {
+			err = nil
+		}
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return &File{name: path, r: f, closer: f, size: info.Size(), opened: info, dataStart: int64(len(l.prefix)), header: l.header, byName: l.byName}, nil
+}
+
+func errOther(path string) error {
+	return &ContainerError{Path: path, Offset: -1, Problem: "its size or header is another", Fix: "write it again"}
+}
