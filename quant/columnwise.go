@@ -12,11 +12,14 @@ const tileLines = 512
 
 // tiles is bands where the columns of a matrix are the lines, by a column kernel.
 func (r *run) tiles(from, to, band int) (amax uint32) {
-	kernel := r.columnCall()
+	w := r.newColumnRun()
 	last := from + (to-from)/tileColumns*tileColumns
 	for l := from; l < last; l += tileLines {
-		amax = max(amax, r.columnBlocks(kernel, l, min(l+tileLines, last)))
+		for j := 0; j < r.t.scaleCols(); j += spreadBlocks {
+			amax = max(amax, w.blocks(l, min(l+tileLines, last), j, min(j+spreadBlocks, r.t.scaleCols())))
+		}
 	}
+	r.endStream()
 	if r.with.Scales != nil {
 		for l := from; l < last; l++ {
 			r.with.Scales(l, r.t.lineScales(l))
@@ -28,32 +31,67 @@ func (r *run) tiles(from, to, band int) (amax uint32) {
 	return amax
 }
 
-// columnBlocks quantizes lines [from, to), a multiple of tileColumns.
-func (r *run) columnBlocks(kernel columnCall, from, to int) (amax uint32) {
-	extent, perLine := r.t.extent(), r.t.scaleCols()
-	for j := range perLine {
-		rows := r.x.dense.View(j*extent, min((j+1)*extent, r.x.dense.Rows), from, to)
-		padded := rows
-		if rows.Rows < extent {
-			padded = tensor.New(extent, rows.Cols)
-			for i := range rows.Rows {
-				copy(padded.Row(i), rows.Row(i))
-			}
+// A columnRun is a column kernel at work on the lines of one goroutine.
+type columnRun struct {
+	*run
+	kernel columnCall
+	spread func(dst, src []byte, width, lines, stride int)
+	codes  []byte // of spreadBlocks blocks of some lines
+}
+
+// spreadBlocks are the most blocks of a line whose codes are collected before they
+// are written where they belong: few at a time would go to as many pages.
+const (
+	spreadBlocks = 2
+	spreadUnit   = 64 // bytes
+)
+
+func (r *run) newColumnRun() *columnRun {
+	k := r.columnKernel()
+	return &columnRun{run: r, kernel: k.begin(r), spread: k.spread}
+}
+
+// blocks quantizes blocks [first, last), at most spreadBlocks, of lines [from, to),
+// a multiple of tileColumns.
+func (w *columnRun) blocks(from, to, first, last int) (amax uint32) {
+	extent, lineBytes := w.t.extent(), w.t.LineBytes()
+	codes := w.t.Codes[from*lineBytes+first*extent:]
+	bytes := (last - first) * extent
+	if bytes%spreadUnit != 0 || lineBytes%spreadUnit != 0 || !w.streamsTo(codes) {
+		for j := first; j < last; j++ {
+			amax = max(amax, w.block(from, to, j, w.t.Codes[from*lineBytes+j*extent:], lineBytes))
 		}
-		codes := r.t.Codes[from*r.t.LineBytes()+j*extent:]
-		scales := r.t.Scales[from*perLine+j:]
-		a := kernel(codes, scales, padded.Data, rows.Cols/tileColumns, r.t.LineBytes(), perLine, 4*padded.Stride)
-		if a == flagged {
-			a = r.redoColumns(from, j, rows)
-		}
-		amax = max(amax, a)
+		return amax
 	}
+	grow(&w.codes, (to-from)*bytes)
+	for j := first; j < last; j++ {
+		amax = max(amax, w.block(from, to, j, w.codes[(j-first)*extent:], bytes))
+	}
+	w.spread(codes, w.codes, bytes/spreadUnit, to-from, lineBytes)
 	return amax
 }
 
+// block quantizes block j of lines [from, to) to codes that are stride bytes apart.
+func (w *columnRun) block(from, to, j int, codes []byte, stride int) (amax uint32) {
+	extent, perLine := w.t.extent(), w.t.scaleCols()
+	rows := w.x.dense.View(j*extent, min((j+1)*extent, w.x.dense.Rows), from, to)
+	padded := rows
+	if rows.Rows < extent {
+		padded = tensor.New(extent, rows.Cols)
+		for i := range rows.Rows {
+			copy(padded.Row(i), rows.Row(i))
+		}
+	}
+	a := w.kernel(codes, w.t.Scales[from*perLine+j:], padded.Data, rows.Cols/tileColumns, stride, perLine, 4*padded.Stride)
+	if a == flagged {
+		return w.redoColumns(from, j, rows, codes, stride)
+	}
+	return a
+}
+
 // redoColumns is the plain form of block j of the lines from first on, which are
-// the columns of rows.
-func (r *run) redoColumns(first, j int, rows tensor.Dense) (amax uint32) {
+// the columns of rows, to codes that are stride bytes apart.
+func (r *run) redoColumns(first, j int, rows tensor.Dense, dst []byte, stride int) (amax uint32) {
 	extent := r.t.extent()
 	block, scaled := make([]float32, rows.Rows), make([]float32, rows.Rows)
 	for c := range rows.Cols {
@@ -61,7 +99,7 @@ func (r *run) redoColumns(first, j int, rows tensor.Dense) (amax uint32) {
 			block[i] = rows.At(i, c)
 		}
 		a, hasNaN := amaxBits(block)
-		codes := r.t.line(first + c)[j*extent : (j+1)*extent]
+		codes := dst[c*stride:][:extent]
 		r.encodePlain(codes[:len(block)], block, r.scaleBlock((first+c)*r.t.scaleCols()+j, a, hasNaN), scaled)
 		clear(codes[len(block):])
 		amax = max(amax, a)

@@ -120,6 +120,7 @@ type columnKernel struct {
 	tier   cpu.Tier
 	serves func(*Quantizer) bool
 	begin  func(*run) columnCall
+	spread func(dst, src []byte, width, lines, stride int) // copies so many times 64·width bytes past the caches
 }
 
 // A columnCall quantizes whole tiles, at least one.
@@ -157,11 +158,11 @@ func (r *run) rowsKernel() *rowsKernel {
 	return nil
 }
 
-// columnCall returns the first column kernel that serves the run, or nil.
-func (r *run) columnCall() columnCall {
-	for _, k := range columnKernels {
+// columnKernel returns the first column kernel that serves the run, or nil.
+func (r *run) columnKernel() *columnKernel {
+	for i, k := range columnKernels {
 		if k.tier <= cpu.Best() && r.x.columns && k.serves(r.q) {
-			return k.begin(r)
+			return &columnKernels[i]
 		}
 	}
 	return nil

@@ -256,6 +256,36 @@ func must(t *testing.T) func(*Tensor, error) *Tensor {
 	}
 }
 
+// TestBoth: both copies are those that Rowwise and Columnwise return.
+func TestBoth(t *testing.T) {
+	random := &Stream{Seed: 1}
+	cputest.Run(t, func(t *testing.T, _ cpu.Tier) {
+		r := rand.New(rand.NewPCG(17, 18))
+		for _, pair := range [][2]Quantizer{
+			{{Format: MXFP8}, {Format: MXFP8}},
+			{{Format: MXFP4}, {Format: MXFP8E5M2}},
+			{{Format: NVFP4}, {Format: NVFP4, Hadamard: true, Rounding: format.Stochastic}},
+			{{Format: FP8Tensor}, {Format: FP8Tensor}},
+			{{Format: BF16}, {Format: MXFP8}},
+		} {
+			for _, shape := range [][2]int{{0, 16}, {16, 16}, {48, 40}, {96, 48}, {160, 2080}, {1088, 1024}} {
+				x := tensor.New(shape[0], shape[1])
+				edgeBlocks(x.Data, r, shape[0]%64 > 0)
+				row, col := Copy{Quantizer: pair[0]}, Copy{pair[1], With{Random: random}}
+				rows, columns, err := Both(x, row, col)
+				if err != nil {
+					t.Fatal(err)
+				}
+				sameTensor(t, rows, must(t)(row.Quantizer.Rowwise(x, row.With)))
+				sameTensor(t, columns, must(t)(col.Quantizer.Columnwise(x, col.With)))
+			}
+		}
+	})
+	if _, _, err := Both(tensor.New(2, 2), Copy{Quantizer: Quantizer{Format: MXFP8}}, Copy{Quantizer: Quantizer{Format: MXFP8, Rounding: format.Stochastic}}); err == nil {
+		t.Error("stochastic rounding without a stream")
+	}
+}
+
 // TestKernelsRandom: bits that are made together are those of each element.
 func TestKernelsRandom(t *testing.T) {
 	cputest.Run(t, func(t *testing.T, _ cpu.Tier) {

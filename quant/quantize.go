@@ -25,6 +25,33 @@ func (q Quantizer) quantize(x source, d Direction, with With) (*Tensor, error) {
 		defer turned.giveBack()
 		x = denseSource(turned.Dense)
 	}
+	run, err := q.newRun(x, d, with)
+	if err != nil {
+		return nil, err
+	}
+	if !q.Format.Scaled() {
+		q.cast(run.t, x, with)
+		return run.t, nil
+	}
+	band := run.band()
+	quantizeLines, lines := run.bands, grainElements/max(1, x.cols())
+	switch {
+	case x.columns && run.columnKernel() != nil:
+		quantizeLines, lines = run.tiles, tileLines
+	case x.columns:
+		quantizeLines, lines = run.strips, run.stripLines(band)
+	}
+	var seen atomic.Uint32
+	parallel.For(ceilDiv(x.rows(), band), lines/band, with.Threads, func(from, to int) {
+		atomicMax(&seen, quantizeLines(from*band, min(to*band, x.rows()), band))
+	})
+	run.saw(&seen)
+	return run.t, nil
+}
+
+// newRun returns a quantization of the lines x with the scales that are known
+// before: those of the whole tensor.
+func (q *Quantizer) newRun(x source, d Direction, with With) (*run, error) {
 	rows, cols := x.rows(), x.cols()
 	if d == Columnwise {
 		rows, cols = cols, rows
@@ -33,12 +60,7 @@ func (q Quantizer) quantize(x source, d Direction, with With) (*Tensor, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !q.Format.Scaled() {
-		q.cast(t, x, with)
-		return t, nil
-	}
-
-	run := run{q: &q, t: t, x: x, with: with, stream: rows*cols*x.elementBytes() >= streamBytes}
+	r := &run{q: q, t: t, x: x, with: with, stream: rows*cols*x.elementBytes() >= streamBytes}
 	if q.Format.NeedsAmax() {
 		if with.Amax != nil {
 			t.Amax = *with.Amax
@@ -47,28 +69,20 @@ func (q Quantizer) quantize(x source, d Direction, with With) (*Tensor, error) {
 		}
 	}
 	if q.Format.Global {
-		run.global = arithmetics[q.Arithmetic].global(t.Amax, q.Format.Element.Max())
-		t.Global = run.global.decode
+		r.global = arithmetics[q.Arithmetic].global(t.Amax, q.Format.Element.Max())
+		t.Global = r.global.decode
 	}
 	if q.Format.PerTensor() && rows > 0 && cols > 0 {
-		run.whole = run.scaleWhole()
+		r.whole = r.scaleWhole()
 	}
-	band := run.band()
-	seen := atomic.Uint32{}
-	quantizeLines, lines := run.bands, grainElements/max(1, x.cols())
-	switch {
-	case x.columns && run.columnCall() != nil:
-		quantizeLines, lines = run.tiles, tileLines
-	case x.columns:
-		quantizeLines, lines = run.strips, run.stripLines(band)
+	return r, nil
+}
+
+// saw stores the amax that was seen, where none had to be known before.
+func (r *run) saw(amax *atomic.Uint32) {
+	if !r.q.Format.NeedsAmax() {
+		r.t.Amax = math.Float32frombits(amax.Load())
 	}
-	parallel.For(ceilDiv(x.rows(), band), lines/band, with.Threads, func(from, to int) {
-		atomicMax(&seen, quantizeLines(from*band, min(to*band, x.rows()), band))
-	})
-	if !q.Format.NeedsAmax() {
-		t.Amax = math.Float32frombits(seen.Load())
-	}
-	return t, nil
 }
 
 // tensor returns the tensor to fill.

@@ -10,3 +10,9 @@ package quant
 //
 //go:noescape
 func columns8(codes, scales *byte, src *float32, tiles, codeStride, scaleStride, srcStride int, c *exponentConstants) (amax uint64)
+
+// spreadLines copies n times 64·width bytes, one behind the other, past the caches
+// to places that are stride bytes apart and multiples of 64.
+//
+//go:noescape
+func spreadLines(dst, src *byte, width, n, stride int)

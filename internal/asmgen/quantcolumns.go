@@ -18,6 +18,24 @@ ones where a block must be redone by the plain form. Strides are in bytes.`,
 		"codes, scales *byte, src *float32, tiles, codeStride, scaleStride, srcStride int, c *exponentConstants) (amax uint64")
 	k.c = constants{names: exponentNames}
 	k.emitColumns()
+	spread := f.Func("spreadLines", `spreadLines copies n times 64·width bytes, one behind the other, past the caches
+to places that are stride bytes apart and multiples of 64.`, "dst, src *byte, width, n, stride int")
+	dst, src, width, n, stride := spread.Arg("dst"), spread.Arg("src"), spread.Arg("width"), spread.Arg("n"), spread.Arg("stride")
+	at, left := spread.GP("place of a copy"), spread.GP("left of it")
+	line := spread.Label("line")
+	spread.I("MOVQ", dst, at)
+	spread.I("MOVQ", width, left)
+	part := spread.Label("part")
+	spread.I("VMOVDQU64", src.At(0), Z(0))
+	spread.I("VMOVNTDQ", Z(0), at.At(0))
+	spread.I("ADDQ", 64, src)
+	spread.I("ADDQ", 64, at)
+	spread.I("SUBQ", 1, left)
+	spread.Jump("JNZ", part)
+	spread.I("ADDQ", stride, dst)
+	spread.I("SUBQ", 1, n)
+	spread.Jump("JNZ", line)
+	spread.Return()
 	return f
 }
 
@@ -64,7 +82,7 @@ func (k *fused) emitColumns() {
 		k.I("VPXORD", Z(i), Z(i), Z(i))
 	}
 	rows(func(r int, at Mem) {
-		k.I("PREFETCHT0", at.At(512))
+		k.I("PREFETCHT1", at.At(1024))
 		x, t := Z(4+r%4), Z(8+r%4)
 		k.I("VMOVDQU64", at, x)
 		k.I("VMOVDQA64", x, k.write.At(tile+64*r))
