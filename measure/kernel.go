@@ -21,6 +21,12 @@ const (
 	kernelCall  = 64 // the most blocks of a call
 )
 
+// kernelRoom is what the calls of a kernel read and write beside the rows.
+type kernelRoom struct {
+	totals [2 * kernelCall]float64
+	limits [kernelCall * kernelBlock / kernelLimit]float32
+}
+
 // unlimited is a limit that nothing exceeds.
 var unlimited = [1]float32{float32(math.Inf(1))}
 
@@ -40,12 +46,14 @@ func (a *Accumulator) kernel(r Row) func(i int) int {
 		if k.bf16 {
 			base, size = unsafe.Pointer(unsafe.SliceData(r.WantBF16)), 2
 		}
+		if a.room == nil {
+			a.room = new(kernelRoom)
+		}
+		totals, limits := &a.room.totals, &a.room.limits
 		return func(i int) int {
 			begin := i
 			for len(r.Got)-i >= kernelBlock {
 				n := min((len(r.Got)-i)/kernelBlock, kernelCall)
-				var totals [2 * kernelCall]float64
-				var limits [kernelCall * kernelBlock / kernelLimit]float32
 				limit, step := &unlimited[0], 0
 				if limited {
 					for j := range n * kernelBlock / kernelLimit {

@@ -82,8 +82,14 @@ func floats(b []byte, n int) []float32 {
 	return unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(b))), n)
 }
 
-// bits are all fields by their bits.
-func bits(a Accumulator) string { return fmt.Sprintf("%x %b", a, a) }
+// bits are all sums by their bits.
+func bits(a Accumulator) string {
+	data, err := a.MarshalBinary()
+	if err != nil {
+		panic(err) // numbers of fixed size
+	}
+	return fmt.Sprintf("%x", data)
+}
 
 func BenchmarkAddRow(b *testing.B) {
 	const n = 1 << 16

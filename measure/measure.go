@@ -40,6 +40,8 @@ type Accumulator struct {
 	ratio    float64
 	exponent int64
 	blocks   int64 // in that product
+
+	room *kernelRoom
 }
 
 // New returns an accumulator whose blocks are of the given number of elements
