@@ -23,6 +23,7 @@ var tiny = []string{
 	"gemm --format mxfp8 --m 5 --n 6 --k 64",
 	"gemm --format nvfp4 --m 64 --n 64 --k 64 --threads 0 --packed",
 	"gemm --format mxfp8 --activations bf16 --m 5 --n 6 --k 64",
+	"checkpoint --formats mxfp8,nvfp4 --size 0.001",
 	"linear --recipes bf16,mxfp8,nvfp4 --m 128 --n 128 --k 128 --threads 0",
 }
 
@@ -88,7 +89,7 @@ func TestBenchJSON(t *testing.T) {
 // TestBenchText: what is printed for people fits 80 columns, and has units.
 func TestBenchText(t *testing.T) {
 	bestTier(t)
-	for _, line := range append([]string{"--help", "limits --help", "quantize --help", "dequantize --help", "gemm --help", "gemv --help", "linear --help", "all --help"}, tiny...) {
+	for _, line := range append([]string{"--help", "limits --help", "quantize --help", "dequantize --help", "gemm --help", "gemv --help", "linear --help", "checkpoint --help", "all --help"}, tiny...) {
 		args := "bench " + line
 		if !strings.Contains(line, "--help") {
 			args += noTime

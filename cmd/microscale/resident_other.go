@@ -1,0 +1,7 @@
+//go:build !linux
+
+package main
+
+func resetResident() {}
+
+func resident() int64 { return 0 }
