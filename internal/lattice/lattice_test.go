@@ -47,7 +47,7 @@ hf/sample: hf safetensors format tensor
 hf/hub: hf
 checkpoint: safetensors hf layout quant tensor format
 checkpoint/llamacpp: checkpoint gguf hf safetensors layout quant format
-llama: nn recipe gemm quant tensor format checkpoint hf safetensors
+llama: nn recipe gemm quant tensor checkpoint hf safetensors
 train: llama nn recipe hf safetensors quant tensor format internal/parallel
 verify: checkpoint hf safetensors quant tensor format measure internal/parallel
 convert: verify checkpoint checkpoint/llamacpp gguf hf safetensors quant tensor format measure profile internal/parallel

@@ -1,0 +1,45 @@
+package llama_test
+
+import (
+	"fmt"
+	"log"
+
+	"github.com/microscale-go/microscale/llama"
+	"github.com/microscale-go/microscale/nn"
+	"github.com/microscale-go/microscale/quant"
+	"github.com/microscale-go/microscale/recipe"
+)
+
+// One step of a small model in MXFP8, its first and last layer in BF16, and its
+// weights as they are stored afterwards.
+func Example() {
+	mxfp8, err := recipe.Lookup("mxfp8")
+	if err != nil {
+		log.Fatal(err)
+	}
+	config := llama.Config{HiddenSize: 64, IntermediateSize: 128, NumHiddenLayers: 4, NumAttentionHeads: 2}
+	m, err := llama.New(config, llama.Options{FirstBF16: 1, LastBF16: 1}, 1)
+	if err != nil {
+		log.Fatal(err)
+	}
+	text := []byte("one token predicts the next one, and")
+	var tokens, targets []int32
+	for i := range 32 {
+		tokens, targets = append(tokens, int32(text[i])), append(targets, int32(text[i+1]))
+	}
+	scope := nn.Scope{Recipe: mxfp8}
+	loss, err := m.Train(&scope, tokens, targets, 1, 1)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Printf("%d parameters, %.1f nats per byte at first\n", m.Config.Parameters(), loss)
+
+	low, err := m.Quantize(quant.Quantizer{Format: quant.MXFP4}, false, 0)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Printf("%d bytes of weights in training, %d afterwards\n", m.WeightBytes(), low.WeightBytes())
+	// Output:
+	// 197184 parameters, 5.6 nats per byte at first
+	// 596096 bytes of weights in training, 470656 afterwards
+}
