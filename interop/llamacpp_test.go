@@ -1,0 +1,249 @@
+package interop
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/microscale-go/microscale/checkpoint"
+	"github.com/microscale-go/microscale/checkpoint/llamacpp"
+	"github.com/microscale-go/microscale/convert"
+	"github.com/microscale-go/microscale/format"
+	"github.com/microscale-go/microscale/hf"
+	"github.com/microscale-go/microscale/llama"
+	"github.com/microscale-go/microscale/nn"
+	"github.com/microscale-go/microscale/quant"
+	"github.com/microscale-go/microscale/recipe"
+	"github.com/microscale-go/microscale/safetensors"
+	"github.com/microscale-go/microscale/tensor"
+	"github.com/microscale-go/microscale/train"
+)
+
+const (
+	ggufPackage     = "gguf==0.19.0"
+	llamaCPPPackage = "llama-cpp-python==0.3.36"
+)
+
+var buildLlamaCPP = flag.Bool("build", false, "build "+llamaCPPPackage+" from its source, once: about ten minutes on two cores")
+
+// small is a Llama of bytes.
+var small = llama.Config{VocabSize: 256, HiddenSize: 128, IntermediateSize: 256, NumHiddenLayers: 2, NumAttentionHeads: 4, NumKeyValueHeads: 2, MaxPositionEmbeddings: 512}
+
+// trained returns a directory with a small Llama of bytes that has learned a
+// little, and text that it has not seen.
+func trained(t *testing.T) (dir string, text []byte) {
+	t.Helper()
+	corpus, err := train.OpenCorpus(train.Synthetic)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := train.DefaultConfig()
+	c.Model = small
+	c.Steps, c.Batch, c.Sequence, c.ValidationTokens, c.LearningRate = 60, 8, 128, 1024, 1e-2
+	c.Corpus, c.Out = corpus, filepath.Join(t.TempDir(), "model")
+	if c.Recipe, err = recipe.Lookup("bf16"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := train.Run(context.Background(), c, train.Hooks{}); err != nil {
+		t.Fatal(err)
+	}
+	return c.Out, corpus.Validation[:2048]
+}
+
+// written quantizes a directory to dst.
+func written(t *testing.T, dir, dst string, f quant.Format, c *checkpoint.Convention) {
+	t.Helper()
+	source, err := hf.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer source.Close()
+	plan, err := convert.PlanQuantize(checkpoint.Read(source), convert.QuantizeOptions{Quantizer: quant.Quantizer{Format: f}, Convention: c})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := plan.Run(context.Background(), dst, convert.RunOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestGGUF: llama.cpp's own reader and decoder of GGUF, package gguf, finds in our
+// files the names, the metadata and, to the bit, the values.
+func TestGGUF(t *testing.T) {
+	interpreter := python(t, ggufPackage)
+	dir := filepath.Join(t.TempDir(), "model")
+	model, err := llama.New(small.WithDefaults(), llama.Options{}, 1)
+	if err == nil {
+		err = model.Save(dir, safetensors.BF16)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range []quant.Format{quant.BF16, quant.MXFP4, quant.NVFP4} {
+		t.Run("format="+f.Name, func(t *testing.T) {
+			path, values := filepath.Join(t.TempDir(), "m.gguf"), filepath.Join(t.TempDir(), "values")
+			written(t, dir, path, f, checkpoint.GGUF())
+			m, err := llamacpp.Open(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer m.Source.Close()
+			description := map[string]any{}
+			var all []byte
+			for _, w := range m.Weights {
+				x, global := unscaled(t, w)
+				raw := make([]byte, 4*len(x.Data))
+				if err := tensor.ToBytes(raw, x.Data, format.F32); err != nil {
+					t.Fatal(err)
+				}
+				description[w.Name] = map[string]any{"offset": len(all), "shape": w.Shape, "global": global}
+				all = append(all, raw...)
+			}
+			text, err := json.Marshal(description)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(values, all, 0o666); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(values+".json", text, 0o666); err != nil {
+				t.Fatal(err)
+			}
+			script(t, interpreter, "read_gguf.py", path, values)
+		})
+	}
+}
+
+// unscaled returns a weight's values without its global scale, which GGUF has in
+// a tensor of its own and llama.cpp multiplies products by, and that scale.
+func unscaled(t *testing.T, w *checkpoint.Weight) (tensor.Dense, float32) {
+	t.Helper()
+	rows, cols := w.Matrix()
+	if !w.Quantized() {
+		x, err := w.Read(0, rows)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return x, 1
+	}
+	q, err := w.ReadCodes(checkpoint.Tile{To: rows, ToCol: cols})
+	if err != nil {
+		t.Fatal(err)
+	}
+	global := q.Global
+	q.Global = 1
+	return q.Dequantize(0), global
+}
+
+// TestLlamaCPP: llama.cpp loads our files, generates, and is as surprised by a text
+// as our own forward pass with the same weights.
+func TestLlamaCPP(t *testing.T) {
+	interpreter := built(t, llamaCPPPackage)
+	dir, text := trained(t)
+	const window = 256
+	input := filepath.Join(t.TempDir(), "text")
+	if err := os.WriteFile(input, text, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range []quant.Format{quant.BF16, quant.MXFP4, quant.NVFP4} {
+		t.Run("format="+f.Name, func(t *testing.T) {
+			path, result := filepath.Join(t.TempDir(), "m.gguf"), filepath.Join(t.TempDir(), "result.json")
+			written(t, dir, path, f, checkpoint.GGUF())
+			script(t, interpreter, "run_llamacpp.py", path, input, fmt.Sprint(window), result)
+			var theirs struct {
+				Nats      float64 `json:"nats"` // per byte
+				Bytes     []byte  `json:"bytes"`
+				Back      []byte  `json:"back"`
+				Generated []byte  `json:"generated"`
+				Version   string  `json:"version"`
+			}
+			raw, err := os.ReadFile(result)
+			if err == nil {
+				err = json.Unmarshal(raw, &theirs)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !bytes.Equal(theirs.Bytes, text) || !bytes.Equal(theirs.Back, text) {
+				t.Error("its tokens are not the bytes of the text, or do not become them again")
+			}
+			quantized := dir
+			if f.Scaled() {
+				quantized = filepath.Join(t.TempDir(), "quantized")
+				written(t, dir, quantized, f, nil)
+			}
+			ours := nats(t, quantized, text, window)
+			t.Logf("%s: llama.cpp %.5f, here %.5f nats per byte (perplexity %.4f, %.4f); it goes on with %q", f, theirs.Nats, ours, math.Exp(theirs.Nats), math.Exp(ours), theirs.Generated)
+			// llama.cpp quantizes activations to 8 bits, 32 at a time, where weights have
+			// 4, and rounds them to BF16 otherwise; here they are F32.
+			if d := math.Abs(theirs.Nats - ours); d > 5e-4 {
+				t.Errorf("%g nats apart", d)
+			}
+			if len(theirs.Generated) != 32 {
+				t.Errorf("generated %d bytes", len(theirs.Generated))
+			}
+		})
+	}
+}
+
+// nats returns the mean surprise of a text in windows of n bytes, under the weights
+// of a directory and F32 for the rest.
+func nats(t *testing.T, dir string, text []byte, n int) float64 {
+	t.Helper()
+	m, err := llama.Load(dir, llama.LoadOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f32, err := recipe.Lookup("f32")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var sum float64
+	count := 0
+	for ; len(text) >= n; text = text[n:] {
+		tokens := make([]int32, n)
+		for i, b := range text[:n] {
+			tokens[i] = int32(b)
+		}
+		loss, err := m.Loss(&nn.Scope{Recipe: f32, Inference: true}, tokens[:n-1], tokens[1:], 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum += loss * float64(n-1)
+		count += n - 1
+	}
+	return sum / float64(count)
+}
+
+// built returns the interpreter of a virtual environment with a package that PyPI
+// has as source only.
+func built(t *testing.T, requirement string) string {
+	t.Helper()
+	dir := environment(t, requirement, func(dir string) (string, error) {
+		if !*buildLlamaCPP {
+			return "it is built from source, which takes ten minutes, once: go test ./interop -run LlamaCPP -build -timeout 60m", os.ErrNotExist
+		}
+		if out, err := command(2*time.Minute, "python3", "-m", "venv", dir); err != nil {
+			return "python3 -m venv: " + lastLine(out, err), err
+		}
+		const options = "-DLLAVA_BUILD=OFF -DGGML_OPENMP=OFF -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_BUILD_TOOLS=OFF -DLLAMA_BUILD_SERVER=OFF"
+		ctx, cancel := context.WithTimeout(context.Background(), 50*time.Minute)
+		defer cancel()
+		pip := exec.CommandContext(ctx, filepath.Join(dir, "bin", "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", requirement)
+		pip.Env = append(os.Environ(), "CMAKE_ARGS="+options)
+		out, err := pip.CombinedOutput()
+		if err != nil {
+			return "pip install: " + lastLine(out, err), err
+		}
+		return "", nil
+	})
+	return filepath.Join(dir, "bin", "python")
+}
