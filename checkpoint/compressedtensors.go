@@ -12,7 +12,6 @@ import (
 var compressedTensors = Convention{
 	Name:        "compressed-tensors",
 	Doc:         "llm-compressor's (quant_method compressed-tensors)",
-	Clients:     []string{"vllm", "sglang", "transformers"},
 	quantMethod: compressedTensorsMethod,
 	schemes:     compressedTensorsSchemes(),
 	linearOnly:  true,

@@ -27,9 +27,8 @@ import (
 
 // A Convention is how one family of clients stores quantized weights.
 type Convention struct {
-	Name    string
-	Doc     string
-	Clients []string // programs that read it, as the names of verify's clients
+	Name string
+	Doc  string
 
 	quantMethod string                            // quantization_config.quant_method
 	claims      func(config json.RawMessage) bool // whether a quantization_config without quant_method is of this convention; nil: never

@@ -15,7 +15,6 @@ import (
 var deepSeek = Convention{
 	Name:        "deepseek",
 	Doc:         "DeepSeek-V3's FP8 blocks (quant_method fp8, weight_scale_inv)",
-	Clients:     []string{"vllm", "sglang", "transformers", "trtllm"},
 	quantMethod: "fp8",
 	schemes:     []scheme{{name: "FP8", format: quant.FP8Block, scales: "_scale_inv", activations: Dynamic}},
 	linearOnly:  true,

@@ -11,9 +11,8 @@ import (
 // global scale, by which products are multiplied, in a tensor of its own. It is
 // for files of the container GGUF alone: package llamacpp says what else is in them.
 var ggufConvention = Convention{
-	Name:    "gguf",
-	Doc:     "llama.cpp and Ollama: one GGUF file, of the Llama family, with its tokenizer",
-	Clients: []string{"llamacpp", "ollama"},
+	Name: "gguf",
+	Doc:  "llama.cpp and Ollama: one GGUF file, of the Llama family, with its tokenizer",
 	schemes: []scheme{
 		{name: "MXFP4", format: quant.MXFP4, interleaved: &layout.BlockMXFP4},
 		{name: "NVFP4", format: quant.NVFP4, interleaved: &layout.BlockNVFP4, global: ".scale", scalar: []int64{1}},

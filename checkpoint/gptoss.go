@@ -19,7 +19,6 @@ import (
 var gptOSS = Convention{
 	Name:        "gpt-oss",
 	Doc:         "OpenAI's gpt-oss in MXFP4 (quant_method mxfp4, _blocks and _scales)",
-	Clients:     []string{"transformers", "vllm", "sglang", "trtllm"},
 	quantMethod: "mxfp4",
 	schemes:     []scheme{{name: "MXFP4", format: quant.MXFP4, codes: "_blocks", scales: "_scales", packed: 16, blocks: leading}},
 	wholeBlocks: true,

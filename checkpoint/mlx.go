@@ -20,9 +20,8 @@ import (
 //
 // Its own quantizer uses no global scale (profile mlx), and few of its kernels read one.
 var mlx = Convention{
-	Name:    "mlx",
-	Doc:     "Apple's MLX and mlx-lm (quantization in config.json)",
-	Clients: []string{"mlx"},
+	Name: "mlx",
+	Doc:  "Apple's MLX and mlx-lm (quantization in config.json)",
 	claims: func(config json.RawMessage) bool {
 		var c mlxMode
 		return json.Unmarshal(config, &c) == nil && c.Mode != "" && c.Bits != 0

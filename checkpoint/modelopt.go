@@ -16,7 +16,6 @@ import (
 var modelOpt = Convention{
 	Name:             "modelopt",
 	Doc:              "NVIDIA Model Optimizer's (quant_method modelopt, hf_quant_config.json)",
-	Clients:          []string{"trtllm", "vllm", "sglang"},
 	quantMethod:      "modelopt",
 	schemes:          modelOptSchemes,
 	linearOnly:       true,

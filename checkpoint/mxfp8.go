@@ -13,7 +13,6 @@ import (
 var mxfp8 = Convention{
 	Name:        "mxfp8",
 	Doc:         "transformers' MXFP8 (quant_method mxfp8, weight_scale_inv)",
-	Clients:     []string{"transformers"},
 	quantMethod: "mxfp8",
 	schemes:     []scheme{{name: "MXFP8", format: quant.MXFP8, scales: "_scale_inv", activations: Dynamic}},
 	linearOnly:  true,

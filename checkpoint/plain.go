@@ -21,7 +21,6 @@ import (
 var plain = Convention{
 	Name:        "plain",
 	Doc:         "Microscale's own: every block format, described in the file's metadata",
-	Clients:     []string{"microscale"},
 	quantMethod: "microscale",
 	schemes:     plainSchemes(),
 	hasIgnore:   true,

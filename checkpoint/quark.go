@@ -12,7 +12,6 @@ import (
 var quark = Convention{
 	Name:        "quark",
 	Doc:         "AMD Quark's (quant_method quark)",
-	Clients:     []string{"vllm", "sglang"},
 	quantMethod: "quark",
 	schemes:     quarkSchemes,
 	linearOnly:  true,

@@ -53,6 +53,11 @@ const (
 	amax                     // scale · 448 · 6: the largest magnitude that the scale serves
 )
 
+// String says what a file holds, for documents.
+func (d direction) String() string {
+	return [...]string{"the scale", "its inverse", "the amax that it serves"}[d]
+}
+
 // served is what an amax is more than the global scale of NVFP4: the largest
 // element times the largest scale of a block.
 var served = float32(quant.NVFP4.Element.Max() * quant.NVFP4.Scale.Max())
@@ -152,6 +157,15 @@ func (c *Convention) Scheme(f quant.Format) (name string, a Activations) {
 		return "", WeightOnly
 	}
 	return s.name, s.activations
+}
+
+// GlobalHeld says what a file holds for the global scale of f: the scale, its
+// inverse, or the amax that it serves; "" where f has none.
+func (c *Convention) GlobalHeld(f quant.Format) string {
+	if !f.Global {
+		return ""
+	}
+	return c.scheme(f).direction.String()
 }
 
 // partName returns the name of a part of a weight.

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/microscale-go/microscale/checkpoint"
@@ -88,48 +89,63 @@ func relabel(t *testing.T, src *checkpoint.Model, dst string, o RelabelOptions) 
 // that there were, to the byte.
 func TestRelabel(t *testing.T) {
 	src := openModel(t, writeModel(t, square(), madeConfig))
+	var lock sync.Mutex
 	kept := map[string]int{}
-	for _, f := range quant.Formats() {
-		if !f.Scaled() {
-			continue
-		}
-		for _, from := range homes(f) {
-			o := QuantizeOptions{Quantizer: quant.Quantizer{Format: f}, Convention: from.Convention, Scheme: from.scheme}
-			if from.static(t, f) {
-				o.Calibration = &Calibration{Input: amaxes().Input}
+	t.Run("pairs", func(t *testing.T) { // ends when all pairs have
+		for _, f := range quant.Formats() {
+			if !f.Scaled() {
+				continue
 			}
-			first := filepath.Join(t.TempDir(), "first")
-			quantize(t, src, first, o, RunOptions{})
-			a := openModel(t, first)
-			for _, to := range homes(f) {
-				if from == to || !from.static(t, f) && to.static(t, f) {
-					continue
+			for _, from := range homes(f) {
+				o := QuantizeOptions{Quantizer: quant.Quantizer{Format: f}, Convention: from.Convention, Scheme: from.scheme}
+				if from.static(t, f) {
+					o.Calibration = &Calibration{Input: amaxes().Input}
 				}
-				t.Run(from.String()+" to "+to.String(), func(t *testing.T) {
-					second, third := filepath.Join(t.TempDir(), "second"), filepath.Join(t.TempDir(), "third")
-					relabel(t, a, second, RelabelOptions{Convention: to.Convention, Scheme: to.scheme})
-					b := openModel(t, second)
-					if !b.Convention.Is(to.Convention) || b.Scheme != to.scheme && b.Scheme != "" {
-						t.Fatalf("it is in %s %s: %v", b.Convention, b.Scheme, b.Problems)
+				first := filepath.Join(t.TempDir(), "first")
+				quantize(t, src, first, o, RunOptions{})
+				a := openModel(t, first)
+				for _, to := range homes(f) {
+					if from == to || !from.static(t, f) && to.static(t, f) {
+						continue
 					}
-					sameCodes(t, a, b)
-					compare(t, src, b)
-					for _, w := range b.Weights {
-						if w.Kept() != (checkpoint.Kept{}) {
-							kept[to.Name]++
-						}
-					}
-					relabel(t, b, third, RelabelOptions{Convention: from.Convention, Scheme: from.scheme})
-					sameFiles(t, third, first)
-				})
+					t.Run(from.String()+" to "+to.String(), func(t *testing.T) {
+						t.Parallel()
+						n := thereAndBack(t, src, a, from, to)
+						lock.Lock()
+						kept[to.Name] += n
+						lock.Unlock()
+					})
+				}
 			}
 		}
-	}
+	})
 	for _, name := range []string{"compressed-tensors", "modelopt"} {
 		if kept[name] == 0 {
 			t.Errorf("no number was kept in the metadata of %s: this test does not show that any comes back", name)
 		}
 	}
+}
+
+// thereAndBack stores a checkpoint in another home and again in its own, and
+// returns the weights of which numbers were kept in the metadata on the way.
+func thereAndBack(t *testing.T, src, a *checkpoint.Model, from, to home) (kept int) {
+	t.Helper()
+	second, third := filepath.Join(t.TempDir(), "second"), filepath.Join(t.TempDir(), "third")
+	relabel(t, a, second, RelabelOptions{Convention: to.Convention, Scheme: to.scheme})
+	b := openModel(t, second)
+	if !b.Convention.Is(to.Convention) || b.Scheme != to.scheme && b.Scheme != "" {
+		t.Fatalf("it is in %s %s: %v", b.Convention, b.Scheme, b.Problems)
+	}
+	sameCodes(t, a, b)
+	compare(t, src, b)
+	for _, w := range b.Weights {
+		if w.Kept() != (checkpoint.Kept{}) {
+			kept++
+		}
+	}
+	relabel(t, b, third, RelabelOptions{Convention: from.Convention, Scheme: from.scheme})
+	sameFiles(t, third, a.Source.Path)
+	return kept
 }
 
 // sameCodes compares the codes, scales and scales of activations of two checkpoints.

@@ -46,11 +46,11 @@ var clients = []Client{
 		reads: map[string][]string{"compressed-tensors": nil, "deepseek": nil, "mxfp8": nil, "gpt-oss": nil},
 	},
 	{
-		Name: "llamacpp", Doc: "llama.cpp's converter of Hugging Face checkpoints",
+		Name: "llamacpp", Doc: "llama.cpp, and its converter of Hugging Face checkpoints",
 		reads: map[string][]string{
 			"compressed-tensors": {"NVFP4A16", "NVFP4", "FP8_DYNAMIC", "FP8_BLOCK"},
 			"modelopt":           {"NVFP4", "W4A16_NVFP4", "FP8", "FP8_PER_CHANNEL_PER_TOKEN"},
-			"deepseek":           nil, "gpt-oss": nil,
+			"deepseek":           nil, "gpt-oss": nil, "gguf": nil,
 		},
 		rules: []rule{columnsOf(quant.NVFP4, 64)},
 	},
@@ -60,8 +60,9 @@ var clients = []Client{
 		rules: []rule{noGlobal("mlx")},
 	},
 	{
-		Name: "ollama", Doc: "Ollama's import of safetensors for MLX",
-		reads: map[string][]string{"compressed-tensors": {"NVFP4A16", "NVFP4"}, "modelopt": {"NVFP4", "W4A16_NVFP4"}, "mlx": nil, "deepseek": nil},
+		Name: "ollama", Doc: "Ollama, and its import of safetensors for MLX",
+		reads: map[string][]string{"compressed-tensors": {"NVFP4A16", "NVFP4"}, "modelopt": {"NVFP4", "W4A16_NVFP4"}, "mlx": nil, "deepseek": nil, "gguf": nil},
+		rules: []rule{noGlobal("mlx")},
 	},
 }
 
