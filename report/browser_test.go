@@ -119,7 +119,11 @@ func withProbe(t *testing.T, c *report.Comparison) string {
 // open returns what the probe says in a window of the given size.
 func open(t *testing.T, browser, page string, width, height int) probed {
 	t.Helper()
-	dir := t.TempDir()
+	dir, err := os.MkdirTemp("", "report") // which processes of the browser may still write to
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
 	file := filepath.Join(dir, "report.html")
 	if err := os.WriteFile(file, []byte(page), 0o644); err != nil {
 		t.Fatal(err)

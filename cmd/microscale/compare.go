@@ -36,10 +36,15 @@ that diverges does not keep the others from ending.`,
 		Args: noArguments,
 	}
 	recipes := addRecipes(cmd, "bf16,tensorwise,blockwise,mxfp8,nvfp4")
-	training := addTraining(cmd)
+	defaults := train.DefaultConfig() // shorter, for there are several runs
+	defaults.Steps, defaults.ValidateEvery, defaults.ValidationTokens = 120, 20, 4096
+	training := addTraining(cmd, defaults)
 	out := cmd.Flags().String("out", "comparison", "write the report to the directory `DIR`, in place of an earlier report")
 	asJSON := cmd.Flags().Bool("json", false, "print one JSON document")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if *out == "" {
+			return misuse("--out names no directory: name one for the report")
+		}
 		if err := reportable(*out); err != nil {
 			return err
 		}
@@ -142,7 +147,7 @@ func (k *comparison) report(cmd *cobra.Command) *report.Comparison {
 	model := parametersText(float64(k.parameters))
 	return &report.Comparison{
 		Title:    "Training under " + strings.Join(names(k.recipes), ", "),
-		Subtitle: fmt.Sprintf("%s, %s of %d bytes of %s, seed %d", model, counted(c.Steps, "step"), c.Batch*c.Sequence, c.Corpus.Name(), c.Seed),
+		Subtitle: fmt.Sprintf("%s, %s of %d bytes, seed %d, text %s", model, counted(c.Steps, "step"), c.Batch*c.Sequence, c.Seed, c.Corpus.Name()),
 		Baseline: baselineRecipe, Token: "byte", Recipes: k.recipes, Formats: k.formats,
 		How: []report.Fact{
 			{Name: "command", Text: commandLine(cmd), Code: true},

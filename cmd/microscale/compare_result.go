@@ -97,7 +97,11 @@ func reportable(dir string) error {
 }
 
 // writeReport writes the page, in place of an earlier one once it is whole.
-func writeReport(dir string, page []byte) (path string, err error) {
+func writeReport(dir string, c *report.Comparison) (path string, err error) {
+	page, err := c.HTML()
+	if err != nil {
+		return "", err
+	}
 	path = filepath.Join(dir, reportName)
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return "", err
@@ -132,21 +136,17 @@ func (k *comparison) end(cmd *cobra.Command, dir string, asJSON bool, cause erro
 		return errors.New(strings.Join(k.failed, "; "))
 	}
 	c := k.report(cmd)
-	page, err := c.HTML()
-	if err != nil {
-		return err
-	}
-	path, err := writeReport(dir, page)
-	if err != nil {
-		return fmt.Errorf("cannot write the report: %w", err)
-	}
+	path, unwritten := writeReport(dir, c)
 	out := cmd.OutOrStdout()
+	var err error
 	if asJSON {
 		err = printJSON(out, k.document(c, path))
 	} else {
 		err = printComparisonOfRecipes(out, c, path)
 	}
 	switch {
+	case unwritten != nil:
+		return fmt.Errorf("cannot write the report: %w", unwritten)
 	case err != nil:
 		return err
 	case cause != nil:
@@ -157,7 +157,10 @@ func (k *comparison) end(cmd *cobra.Command, dir string, asJSON bool, cause erro
 	return nil
 }
 
-// printComparisonOfRecipes prints the table and where the report is.
+// typed has the signs of a terminal in place of a typesetter's.
+var typed = strings.NewReplacer("−", "-", "–", "-")
+
+// printComparisonOfRecipes prints the table, and where the report is if there is one.
 func printComparisonOfRecipes(w io.Writer, c *report.Comparison, path string) error {
 	data := c.Table()
 	var columns []column
@@ -168,7 +171,7 @@ func printComparisonOfRecipes(w io.Writer, c *report.Comparison, path string) er
 	for _, row := range data.Rows {
 		var cells table.Row
 		for _, cell := range row {
-			cells = append(cells, printable(cell))
+			cells = append(cells, printable(typed.Replace(cell)))
 		}
 		t.AppendRow(cells)
 	}
@@ -179,7 +182,10 @@ func printComparisonOfRecipes(w io.Writer, c *report.Comparison, path string) er
 			fmt.Fprintf(&b, "%s did not finish: %s\n", printable(r.Name), r.Failed)
 		}
 	}
-	fmt.Fprintf(&b, "%s\nthe report is in %s\n", c.Subtitle, printable(path))
+	fmt.Fprintf(&b, "%s\n", c.Subtitle)
+	if path != "" {
+		fmt.Fprintf(&b, "the report is in %s\n", printable(path))
+	}
 	_, err := io.WriteString(w, b.String())
 	return err
 }

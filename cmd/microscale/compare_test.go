@@ -189,6 +189,7 @@ func TestCompareUsage(t *testing.T) {
 	}{
 		{"--recipes bf16,mxfp9", exitUsage, `--recipes: unknown recipe "mxfp9": use one of f32, bf16, `},
 		{"--recipes mxfp8,mxfp8", exitUsage, "--recipes: mxfp8 is there twice"},
+		{"--out=", exitUsage, "--out names no directory"},
 		{"mxfp8", exitUsage, `"mxfp8" is an argument`},
 		{"--steps 0", exitUsage, "--steps is 0: at least 1 is needed"},
 		{"--out " + full, exitFailed, "full: the directory has other files than a report, such as thesis.txt"},
@@ -255,6 +256,16 @@ func TestCompareInterrupted(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(dir, reportName)); err != nil || !strings.Contains(out.String(), "\nbf16 ") {
 		t.Errorf("the report of the first recipe: %v, %q", err, out.String())
+	}
+	out.Reset()
+	if err := os.WriteFile(dir+"-file", nil, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if err := k.end(cmd, dir+"-file", false, nil); err == nil || !strings.HasPrefix(err.Error(), "cannot write the report: ") || !strings.Contains(out.String(), "\nbf16 ") {
+		t.Errorf("where the report cannot be written: %v, and printed is %q", err, out.String())
+	}
+	if err := os.Remove(dir + "-file"); err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -1,14 +1,18 @@
 package main
 
 import (
+	"flag"
 	"fmt"
 	"html"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"github.com/microscale-go/microscale/report"
 )
 
 const repository = "../.."
@@ -74,10 +78,10 @@ func TestLinks(t *testing.T) {
 // times are the parts of the output of quantize that change from run to run.
 var times = regexp.MustCompile(` in [^,]+, [0-9.]+ [kMG]?B/s of source`)
 
-// TestPicture compares the picture of the README with the table that its first
-// command prints.
+// TestPicture compares the picture of the README with the table that the command
+// in it prints.
 func TestPicture(t *testing.T) {
-	line := firstCommand(t)
+	const line = "quantize sample: sample-mxfp8 --format mxfp8"
 	dst := filepath.Join(t.TempDir(), "sample-mxfp8")
 	args := strings.Fields(strings.ReplaceAll(line, "sample-mxfp8", dst))
 	status, out, stderr := execute("", args...)
@@ -99,18 +103,58 @@ func TestPicture(t *testing.T) {
 	}
 }
 
-// firstCommand returns the arguments of the README's first command.
-func firstCommand(t *testing.T) string {
-	t.Helper()
-	readme, err := os.ReadFile(filepath.Join(repository, "README.md"))
+var record = flag.Bool("record", false, "with -run TestRecorded: write into README.md what its first command prints here")
+
+// TestRecorded: the README begins with the command compare, and what it shows of
+// that is shaped as what the program prints now: the same columns, and the recipes
+// that are compared by default. Its figures are of one machine (see -record).
+func TestRecorded(t *testing.T) {
+	path := filepath.Join(repository, "README.md")
+	text, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	found := regexp.MustCompile("```sh\ngo run ./cmd/microscale (.*)\n```").FindSubmatch(readme)
-	if found == nil {
-		t.Fatal("README.md does not begin with a command that runs ./cmd/microscale")
+	first := regexp.MustCompile("```sh\n(.*)\n```").FindSubmatch(text)
+	if first == nil || string(first[1]) != "go run ./cmd/microscale compare" {
+		t.Fatalf("the first command of README.md is %q", first)
 	}
-	return string(found[1])
+	shown := regexp.MustCompile(`(?s)<!-- recorded: compare -->\n\n(.*?)\n\n<!-- end -->`)
+	if *record {
+		dir := filepath.Join(t.TempDir(), "comparison")
+		status, stdout, stderr := execute("", "compare", "--out", dir)
+		if status != exitDone {
+			t.Fatal(stderr)
+		}
+		stdout = strings.ReplaceAll(stdout, dir, "comparison")
+		text = shown.ReplaceAllLiteral(text, []byte("<!-- recorded: compare -->\n\n"+indented(stdout)+"\n\n<!-- end -->"))
+		if err := os.WriteFile(path, text, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	recorded := shown.FindSubmatch(text)
+	if recorded == nil {
+		t.Fatal("README.md does not show what compare prints")
+	}
+	cmd := compareCommand()
+	c := &report.Comparison{Subtitle: "853 k parameters"}
+	for _, name := range strings.Split(cmd.Flags().Lookup("recipes").Value.String(), ",") {
+		c.Recipes = append(c.Recipes, report.Recipe{Name: name})
+	}
+	var printed strings.Builder
+	if err := printComparisonOfRecipes(&printed, c, filepath.Join(cmd.Flags().Lookup("out").DefValue, reportName)); err != nil {
+		t.Fatal(err)
+	}
+	got, want := strings.Split(string(recorded[1]), "\n"), strings.Split(indented(printed.String()), "\n")
+	if len(got) != len(want) {
+		t.Fatalf("README.md shows %d lines of compare, which prints %d:\n%s", len(got), len(want), printed.String())
+	}
+	for i := range want {
+		g, w := strings.Fields(got[i]), strings.Fields(want[i])
+		whole := i < 2 || i == len(want)-1 // titles, and where the report is
+		if whole && !slices.Equal(g, w) || !whole && len(w) > 0 && strings.Trim(w[0], "─") != "" && (len(g) == 0 || g[0] != w[0]) {
+			t.Errorf("line %d of README.md is %q, which compare prints as %q", i+1, got[i], want[i])
+		}
+	}
 }
 
 // indented returns text as a Markdown code block by indentation.

@@ -30,7 +30,7 @@ Ctrl-C, or a kill at any time, --resume goes on from there.`,
 		Args: noArguments,
 	}
 	recipes := addRecipe(cmd)
-	training := addTraining(cmd)
+	training := addTraining(cmd, train.DefaultConfig())
 	out := cmd.Flags().String("out", "", "save the model in the new directory `DIR` (default trained-RECIPE, with a number where that is taken)")
 	resume := cmd.Flags().Bool("resume", false, "go on with the run in DIR, of which other flags may be left out")
 	every := cmd.Flags().Uint("checkpoint-every", uint(train.DefaultConfig().CheckpointEvery), "steps `N` from one checkpoint to the next; 0: when interrupted")

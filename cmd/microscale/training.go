@@ -19,9 +19,8 @@ type trainingFlags struct {
 	firstLast, recompute, fp8Param                                                     *bool
 }
 
-// addTraining gives cmd the flags of a run.
-func addTraining(cmd *cobra.Command) *trainingFlags {
-	d := train.DefaultConfig()
+// addTraining gives cmd the flags of a run, which d is without them.
+func addTraining(cmd *cobra.Command, d train.Config) *trainingFlags {
 	flags := cmd.Flags()
 	count := func(name string, initial int, usage string) *uint { return flags.Uint(name, uint(initial), usage) }
 	f := &trainingFlags{}
