@@ -37,6 +37,8 @@ func fastPack(s *side) packFunc {
 		return packF32
 	case panel == panelBF16 && !f.Element.Integer && (f.Scale == format.E8M0 && f.Block.Cols == packBlock && oneScale || s.scales == perChunk && s.chunk%packBlock == 0):
 		return packBF16
+	case panel == panelBF16 && f.Element == format.E2M1 && f.Scale == format.E4M3 && f.Block.Cols == foldBlock:
+		return packFolded
 	case panel == panelInt8 && f.Element == format.E2M1 && oneScale:
 		return packFP4
 	case panel == panelInt8 && s.kernel.pow2 && oneScale:

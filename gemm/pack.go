@@ -17,6 +17,7 @@ type scratch struct {
 	values []float32 // of one lane
 	codes  []byte    // of a panel, one per byte
 	scales []byte    // of a panel, transposed
+	words  []uint16  // of a panel, in BF16
 }
 
 // reserve makes room for panels of up to kc positions.

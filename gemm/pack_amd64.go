@@ -3,7 +3,6 @@
 package gemm
 
 import (
-	"encoding/binary"
 	"math"
 	"unsafe"
 
@@ -36,11 +35,32 @@ func packDwords(s *side, dst []byte, l0, k0, kc int, _ *scratch) bool {
 
 // putScales writes the scales of the panel's chunks.
 func (s *side) putScales(dst []byte, l0, k0, chunks, steps int) {
-	lanes := s.kernel.Lanes
-	for c := range chunks {
-		part := dst[(c*(steps+1)+steps)*lanes*4:]
-		for i := range lanes {
-			binary.LittleEndian.PutUint32(part[4*i:], s.scaleWord(l0+i, k0+c*s.chunk))
+	lanes, chunkWords := s.kernel.Lanes, (steps+1)*s.kernel.Lanes
+	words := unsafe.Slice((*uint32)(unsafe.Pointer(unsafe.SliceData(dst))), chunks*chunkWords)[steps*lanes:]
+	if s.scales != perChunk || s.t.Scales32 == nil {
+		for c := range chunks {
+			for i := range lanes {
+				words[c*chunkWords+i] = math.Float32bits(1)
+				if s.scales != folded {
+					words[c*chunkWords+i] = s.scaleWord(l0+i, k0+c*s.chunk)
+				}
+			}
+		}
+		return
+	}
+	_, cols := s.t.ScaleShape()
+	last, block := s.t.Lines()-1, s.t.Format.Block
+	for i := range lanes {
+		line := s.t.Scales32 // of one block for all lines
+		if block.Rows > 0 {
+			line = line[min(l0+i, last)/block.Rows*cols:]
+		}
+		for c := range chunks {
+			col := 0
+			if block.Cols > 0 {
+				col = (k0 + c*s.chunk) / block.Cols
+			}
+			words[c*chunkWords+i] = math.Float32bits(line[col])
 		}
 	}
 }
@@ -221,23 +241,63 @@ func (s *side) transpose(dst []byte, l0, block, blocks int) (above bool) {
 		row, stride = l0/s.t.Format.Block.Rows, 0
 	}
 	const unit = 16
-	n := 0
-	if stride == 0 || l0+packLanes <= s.t.Lines() {
+	n, lines, scales := 0, s.t.Lines(), s.t.Scales
+	if stride == 0 || l0+packLanes <= lines {
 		if n = blocks / unit; n > 0 {
-			above = transposeScales(unsafe.Pointer(&dst[0]), unsafe.Pointer(&s.t.Scales[row*cols+block]), stride, n, uint32(s.lo), uint32(s.hi)) != 0
+			above = transposeScales(unsafe.Pointer(&dst[0]), unsafe.Pointer(&scales[row*cols+block]), stride, n, uint32(s.lo), uint32(s.hi)) != 0
 		}
 	}
+	if n*unit == blocks {
+		return above
+	}
+	lo, hi := s.lo, s.hi
 	for i := range packLanes {
-		line := s.t.Scales[row*cols+block:]
+		first := row * cols
 		if stride > 0 {
-			line = s.t.Scales[min(l0+i, s.t.Lines()-1)*cols+block:]
+			first = min(l0+i, lines-1) * cols
 		}
-		for b := n * unit; b < blocks; b++ {
-			above = above || line[b] > s.hi
-			dst[b*packLanes+i] = min(max(line[b], s.lo), s.hi)
+		line := scales[first+block+n*unit : first+block+blocks]
+		out := dst[n*unit*packLanes+i:]
+		for b, code := range line {
+			above = above || code > hi
+			out[b*packLanes] = min(max(code, lo), hi)
 		}
 	}
 	return above
+}
+
+// foldBlock is the nibbles that share a scale which packFolded multiplies them by.
+const foldBlock = 16
+
+// packFolded packs nibbles times their scales by way of lines of BF16.
+func packFolded(s *side, dst []byte, l0, k0, kc int, w *scratch) bool {
+	chunks, steps := s.geometry(kc)
+	if kc%packBlock != 0 || kc%chunks != 0 || steps%(packBlock/2) != 0 {
+		return false
+	}
+	n, lines, block := s.t.LineBytes(), s.t.Lines(), s.t.Format.Block
+	_, cols := s.t.ScaleShape()
+	grow(&w.words, packLanes*kc)
+	blocks := kc / foldBlock
+	scales, decode := w.values[:blocks], f32Tables[s.t.Format.Scale]
+	for i := range packLanes {
+		line := w.words[i*kc : (i+1)*kc]
+		l := l0 + i
+		if l >= lines {
+			clear(line)
+			continue
+		}
+		for b, code := range s.t.Scales[l/block.Rows*cols+k0/foldBlock:][:blocks] {
+			scales[b] = decode[code]
+		}
+		foldNibbles(unsafe.Pointer(&line[0]), unsafe.Pointer(&s.t.Codes[l*n+k0/2]), unsafe.Pointer(&scales[0]), blocks, unsafe.Pointer(f32Tables[s.t.Format.Element]))
+	}
+	bytes := (steps + 1) * packLanes * 4
+	for c := range chunks {
+		transposeDwords16(unsafe.Pointer(&dst[c*bytes]), unsafe.Pointer(&w.words[c*steps*2]), 2*kc, steps/4)
+	}
+	s.putScales(dst, l0, k0, chunks, steps)
+	return true
 }
 
 // packFP4 packs nibbles as int8 elements.

@@ -92,6 +92,12 @@ func splitNibbles(dst, src unsafe.Pointer, n int)
 //go:noescape
 func splitSixes(dst, src unsafe.Pointer, n int)
 
+// foldNibbles writes 16·n nibbles as BF16, each 16 times one of scales; the products
+// are BF16. table has the values of the codes.
+//
+//go:noescape
+func foldNibbles(dst, src, scales unsafe.Pointer, n int, table unsafe.Pointer)
+
 // transposeDwords16 copies 16 lines, stride bytes apart, to a panel: the first dword
 // of every line, then the second ones, 4·n in all.
 //

@@ -64,6 +64,16 @@ DATA sixShifts<>+48(SB)/8, $0x322c2620120c0600
 DATA sixShifts<>+56(SB)/8, $0x322c2620120c0600
 GLOBL sixShifts<>(SB), RODATA|NOPTR, $64
 
+DATA nibbleShifts<>+0(SB)/8, $0x0706050403020100
+DATA nibbleShifts<>+8(SB)/8, $0x0706050403020100
+DATA nibbleShifts<>+16(SB)/8, $0x0706050403020100
+DATA nibbleShifts<>+24(SB)/8, $0x0706050403020100
+DATA nibbleShifts<>+32(SB)/8, $0x0706050403020100
+DATA nibbleShifts<>+40(SB)/8, $0x0706050403020100
+DATA nibbleShifts<>+48(SB)/8, $0x0706050403020100
+DATA nibbleShifts<>+56(SB)/8, $0x0706050403020100
+GLOBL nibbleShifts<>(SB), RODATA|NOPTR, $64
+
 // func packBytesBF16(dst, src unsafe.Pointer, stride int, exponents unsafe.Pointer, blocks int, tables unsafe.Pointer, special uint32) (found uint64)
 //
 //	AX dst
@@ -1569,6 +1579,37 @@ loop1:
 	ADDQ $64, AX
 	SUBQ $1, DX
 	JNZ loop1
+	VZEROUPPER
+	RET
+
+// func foldNibbles(dst, src, scales unsafe.Pointer, n int, table unsafe.Pointer)
+//
+//	AX dst
+//	BX src
+//	DX scales
+//	SI n
+//	DI table
+TEXT ·foldNibbles(SB), NOSPLIT, $0-40
+	MOVQ dst+0(FP), AX
+	MOVQ src+8(FP), BX
+	MOVQ scales+16(FP), DX
+	MOVQ n+24(FP), SI
+	MOVQ table+32(FP), DI
+	VMOVDQU64 (DI), Z16
+	VMOVDQU64 nibbleShifts<>+0(SB), Z17
+
+block1:
+	VPMOVZXBQ (BX), Z0
+	VPMULTISHIFTQB Z0, Z17, Z0
+	VPERMD Z16, Z0, Z0
+	VMULPS.BCST (DX), Z0, Z0
+	VPSRLD $16, Z0, Z0
+	VPMOVDW Z0, (AX)
+	ADDQ $8, BX
+	ADDQ $4, DX
+	ADDQ $32, AX
+	SUBQ $1, SI
+	JNZ block1
 	VZEROUPPER
 	RET
 

@@ -17,6 +17,7 @@ func gemmTables(f *File) {
 	w.transposeScales()
 	w.splitNibbles()
 	w.splitSixes()
+	w.foldNibbles()
 	w.transposeDwords16()
 	for _, lanes := range []int{8, 16} {
 		w.bytesToF32(lanes)
@@ -443,6 +444,33 @@ func (w *gemmPack) splitSixes() {
 	fn.I("VMOVDQU64", Z(0), dst.At(0))
 	fn.I("ADDQ", 48, src)
 	fn.I("ADDQ", 64, dst)
+	fn.I("SUBQ", 1, n)
+	fn.Jump("JNZ", loop)
+	fn.Return()
+}
+
+// foldNibbles: eight bytes to eight quadwords, whose nibbles go to the ends of
+// dwords; values of 16 codes times a scale, whose upper halves are BF16.
+func (w *gemmPack) foldNibbles() {
+	fn := w.f.Func("foldNibbles", `foldNibbles writes 16·n nibbles as BF16, each 16 times one of scales; the products
+are BF16. table has the values of the codes.`, "dst, src, scales unsafe.Pointer, n int, table unsafe.Pointer")
+	dst, src, scales, n, table := fn.Arg("dst"), fn.Arg("src"), fn.Arg("scales"), fn.Arg("n"), fn.Arg("table")
+	shifts := make([]byte, 64)
+	for i := range shifts {
+		shifts[i] = byte(i % 8)
+	}
+	fn.I("VMOVDQU64", table.At(0), Z(16))
+	fn.I("VMOVDQU64", w.f.Table("nibbleShifts", shifts), Z(17))
+	loop := fn.Label("block")
+	fn.I("VPMOVZXBQ", src.At(0), Z(0))
+	fn.I("VPMULTISHIFTQB", Z(0), Z(17), Z(0))
+	fn.I("VPERMD", Z(16), Z(0), Z(0))
+	fn.I("VMULPS.BCST", scales.At(0), Z(0), Z(0))
+	fn.I("VPSRLD", 16, Z(0), Z(0))
+	fn.I("VPMOVDW", Z(0), dst.At(0))
+	fn.I("ADDQ", 8, src)
+	fn.I("ADDQ", 4, scales)
+	fn.I("ADDQ", 32, dst)
 	fn.I("SUBQ", 1, n)
 	fn.Jump("JNZ", loop)
 	fn.Return()
