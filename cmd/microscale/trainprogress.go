@@ -26,6 +26,9 @@ type trainMeter struct {
 	validation string    // what the next one says of it
 }
 
+// stepUnits is what a step counts for in a bar, whose percents are of the whole.
+const stepUnits = 1000
+
 // newTrainMeter starts to report a run of steps. It must be closed.
 func newTrainMeter(out io.Writer, what string, steps int) *trainMeter {
 	m := &trainMeter{out: out, what: what, line: time.Now()}
@@ -33,7 +36,10 @@ func newTrainMeter(out io.Writer, what string, steps int) *trainMeter {
 		return m
 	}
 	m.bar = newBar(out)
-	m.task = &progress.Tracker{Message: what, Total: int64(steps) + 1} // one more: only Close ends it
+	m.task = &progress.Tracker{
+		Message: what, Total: int64(steps)*stepUnits + 1, // one more: only Close ends it
+		Units: progress.Units{Formatter: func(v int64) string { return fmt.Sprintf("step %d of %d", v/stepUnits, steps) }},
+	}
 	m.bar.AppendTracker(m.task)
 	m.ended = make(chan struct{})
 	go func() {
@@ -50,7 +56,7 @@ func (m *trainMeter) Step(e train.StepEvent) {
 	rate := float64(m.tokens) / m.elapsed.Seconds()
 	left := float64(e.Steps-e.Step) * float64(e.Tokens) / rate
 	if m.task != nil {
-		m.task.SetValue(int64(e.Step))
+		m.task.SetValue(int64(e.Step) * stepUnits)
 		m.task.UpdateMessage(fmt.Sprintf("%s: loss %.3f, %s", m.what, e.Loss, tokenRate(rate)))
 		return
 	}
