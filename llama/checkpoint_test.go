@@ -291,6 +291,8 @@ func TestLoadRefuses(t *testing.T) {
 		{name: "deeper", config: func(c map[string]any) { c["num_hidden_layers"] = 3 }, complain: "model.layers.2.input_layernorm.weight is missing"},
 		{name: "shallower", config: func(c map[string]any) { c["num_hidden_layers"] = 1 }, complain: "model.layers.1"},
 		{name: "wider", config: func(c map[string]any) { c["intermediate_size"] = 384 }, complain: "mlp.gate_proj.weight has the shape [256 128], where the configuration says [384 128]"},
+		{name: "vast", config: func(c map[string]any) { c["num_hidden_layers"] = 60000 }, complain: "the checkpoint has"},
+		{name: "beyond", config: func(c map[string]any) { c["hidden_size"] = 1 << 40 }, complain: "hidden_size"},
 		{name: "bytes", config: func(c map[string]any) { c["vocab_size"] = 300 }, complain: "256"},
 		{name: "no-config", file: func(dir string) error { return os.Remove(filepath.Join(dir, hf.ConfigName)) }, complain: "config.json"},
 		{name: "no-weights", file: func(dir string) error { return os.Remove(filepath.Join(dir, weightsName)) }, complain: "safetensors"},

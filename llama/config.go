@@ -69,16 +69,18 @@ func (c Config) WithDefaults() Config {
 
 // Validate reports what makes c no model.
 func (c Config) Validate() error {
+	const wide, deep = 1 << 20, 1 << 16 // no product of these overflows
 	for _, n := range []struct {
-		name  string
-		value int
+		name        string
+		value, most int
 	}{
-		{"vocab_size", c.VocabSize}, {"hidden_size", c.HiddenSize}, {"intermediate_size", c.IntermediateSize},
-		{"num_hidden_layers", c.NumHiddenLayers}, {"num_attention_heads", c.NumAttentionHeads},
-		{"num_key_value_heads", c.NumKeyValueHeads}, {"head_dim", c.HeadDim}, {"max_position_embeddings", c.MaxPositionEmbeddings},
+		{"vocab_size", c.VocabSize, 1 << 24}, {"hidden_size", c.HiddenSize, wide}, {"intermediate_size", c.IntermediateSize, wide},
+		{"num_hidden_layers", c.NumHiddenLayers, deep}, {"num_attention_heads", c.NumAttentionHeads, wide},
+		{"num_key_value_heads", c.NumKeyValueHeads, wide}, {"head_dim", c.HeadDim, wide / max(1, c.NumAttentionHeads)},
+		{"max_position_embeddings", c.MaxPositionEmbeddings, 1 << 30},
 	} {
-		if n.value < 1 || n.value > 1<<30 {
-			return fmt.Errorf("model: %s is %d: it is to be from 1 to 2^30", n.name, n.value)
+		if n.value < 1 || n.value > n.most {
+			return fmt.Errorf("model: %s is %d: it is to be from 1 to %d", n.name, n.value, n.most)
 		}
 	}
 	switch {

@@ -45,13 +45,16 @@ func load(source *hf.Checkpoint, o LoadOptions) (*Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	m, err := newModel(config, o.Options)
-	if err != nil {
-		return nil, err
-	}
 	r := reader{model: checkpoint.Read(source), options: o}
 	if p := r.model.Problems; len(p) > 0 {
 		return nil, errors.New(p[0].String())
+	}
+	if has := r.elements(); int64(config.Parameters()) > 2*has { // before memory is taken for them
+		return nil, fmt.Errorf("the configuration is of a model of %d parameters, the checkpoint has %d", config.Parameters(), has)
+	}
+	m, err := newModel(config, o.Options)
+	if err != nil {
+		return nil, err
 	}
 	return m, r.read(m)
 }
@@ -64,6 +67,16 @@ var ignored = regexp.MustCompile(`\.self_attn\.((k_proj\.)?k_scale|(v_proj\.)?v_
 type reader struct {
 	model   *checkpoint.Model
 	options LoadOptions
+}
+
+// elements returns the number of elements of all weights.
+func (r *reader) elements() int64 {
+	n := int64(0)
+	for _, w := range r.model.Weights {
+		rows, cols := w.Matrix()
+		n += int64(rows) * int64(cols)
+	}
+	return n
 }
 
 func (r *reader) read(m *Model) error {

@@ -192,6 +192,9 @@ func (m *Model) Train(s *nn.Scope, tokens, targets []int32, batch int, weight fl
 	if m.Quantized() {
 		return 0, errors.New("model: its weights are quantized, and cannot be trained: load the checkpoint they were made from")
 	}
+	if s.Inference || s.Recompute {
+		return 0, errors.New("model: training under a scope of inference or recomputation")
+	}
 	_, exempt := m.scopes(s)
 	x, saved, err := m.forward(s, tokens, batch, nil)
 	if err != nil {

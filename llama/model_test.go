@@ -68,3 +68,37 @@ func TestLearns(t *testing.T) {
 		})
 	}
 }
+
+// TestRefuses: what cannot be computed is an error.
+func TestRefuses(t *testing.T) {
+	m, err := New(small, Options{}, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tokens, targets := text(2, 32)
+	inference := scope(t, "bf16")
+	inference.Inference = true
+	for name, f := range map[string]func() error{
+		"inference": func() error { _, err := m.Train(inference, tokens, targets, 2, 1); return err },
+		"batch":     func() error { _, err := m.Train(scope(t, "bf16"), tokens, targets, 3, 1); return err },
+		"empty":     func() error { _, err := m.Loss(scope(t, "bf16"), nil, nil, 1); return err },
+		"targets":   func() error { _, err := m.Loss(scope(t, "bf16"), tokens, targets[1:], 2); return err },
+		"token":     func() error { _, err := m.Logits(scope(t, "bf16"), []int32{256}, 1); return err },
+		"divisible": func() error { _, err := m.Loss(scope(t, "mxfp8"), tokens[:33], targets[:33], 1); return err },
+		"state":     func() error { return m.SetState(map[string][]float32{"model.layers.9": {1, 0}}) },
+		"positions": func() error {
+			long := make([]int32, m.Config.MaxPositionEmbeddings+1)
+			_, err := m.Logits(scope(t, "bf16"), long, 1)
+			return err
+		},
+	} {
+		if err := f(); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+	padded := scope(t, "mxfp8")
+	padded.Pad = true
+	if _, err := m.Loss(padded, tokens[:33], targets[:33], 1); err != nil {
+		t.Errorf("padded: %v", err)
+	}
+}

@@ -114,11 +114,11 @@ func (a *Attention) rotate(s *Scope, qkv tensor.Dense, length, first int) error 
 	if first+length > a.Rotary.Positions() {
 		return fmt.Errorf("%s: %d tokens in a sequence, more than max_position_embeddings, %d", a.Name, first+length, a.Rotary.Positions())
 	}
-	rotated := (a.Heads + a.KVHeads) * a.HeadDim
+	rotated, rotation := (a.Heads+a.KVHeads)*a.HeadDim, a.Rotary.rotation(first, length)
 	parallel.For(qkv.Rows, rowGrain(rotated), s.Threads, func(from, to int) {
 		for i := from; i < to; i++ {
 			row := qkv.Row(i)[:rotated]
-			a.Rotary.apply(row, first+i%length)
+			rotation.apply(row, i%length)
 			s.round(row)
 		}
 	})
@@ -127,6 +127,9 @@ func (a *Attention) rotate(s *Scope, qkv tensor.Dense, length, first int) error 
 
 // Backward returns dQKV, before rotation.
 func (a *Attention) Backward(s *Scope, saved *AttentionSaved, do tensor.Dense) (dqkv tensor.Dense, err error) {
+	if saved == nil {
+		return tensor.Dense{}, nothingSaved(a.Name)
+	}
 	qkv := saved.qkv.Dequantize(s.Threads)
 	if do.Rows != qkv.Rows || do.Cols != a.Heads*a.HeadDim {
 		return tensor.Dense{}, fmt.Errorf("%s: the gradient is %d×%d, not %d×%d", a.Name, do.Rows, do.Cols, qkv.Rows, a.Heads*a.HeadDim)
@@ -136,11 +139,11 @@ func (a *Attention) Backward(s *Scope, saved *AttentionSaved, do tensor.Dense) (
 	if dqkv, err = a.newRun(&again, qkv, qkv, saved.length).backward(do); err != nil {
 		return tensor.Dense{}, err
 	}
-	rotated := (a.Heads + a.KVHeads) * a.HeadDim
+	rotated, rotation := (a.Heads+a.KVHeads)*a.HeadDim, a.Rotary.rotation(0, saved.length)
 	parallel.For(dqkv.Rows, rowGrain(dqkv.Cols), s.Threads, func(from, to int) {
 		for i := from; i < to; i++ {
 			row := dqkv.Row(i)
-			a.Rotary.invert(row[:rotated], i%saved.length)
+			rotation.invert(row[:rotated], i%saved.length)
 			s.round(row)
 		}
 	})

@@ -19,3 +19,8 @@ func (s *Scope) keep(x tensor.Dense) (*quant.Tensor, error) {
 	}
 	return t, nil
 }
+
+// nothingSaved is the error of a backward pass without what its forward pass saves.
+func nothingSaved(module string) error {
+	return fmt.Errorf("%s: backward: the forward pass saved nothing (Scope.Inference)", module)
+}

@@ -10,33 +10,47 @@ import "math"
 //
 // Angles are products of float32, as theirs are.
 type Rotary struct {
-	half     int
-	cos, sin []float32 // position by position
+	positions int
+	frequency []float32
 }
 
-// NewRotary returns the table of positions [0, positions) for heads of dim
+// NewRotary returns the embedding of positions [0, positions) for heads of dim
 // elements, an even number.
 func NewRotary(dim, positions int, base float64) *Rotary {
-	half := dim / 2
-	r := &Rotary{half, make([]float32, positions*half), make([]float32, positions*half)}
-	for i := range half {
-		frequency := float32(1 / math.Pow(base, float64(2*i)/float64(dim)))
-		for p := range positions {
-			sin, cos := math.Sincos(float64(float32(p) * frequency))
-			r.cos[p*half+i], r.sin[p*half+i] = float32(cos), float32(sin)
-		}
+	r := &Rotary{positions, make([]float32, dim/2)}
+	for i := range r.frequency {
+		r.frequency[i] = float32(1 / math.Pow(base, float64(2*i)/float64(dim)))
 	}
 	return r
 }
 
-// Positions returns how many positions the table has.
-func (r *Rotary) Positions() int { return len(r.cos) / max(1, r.half) }
+// Positions returns how many positions there are.
+func (r *Rotary) Positions() int { return r.positions }
 
-// apply rotates the heads of a row that is at a position.
-func (r *Rotary) apply(row []float32, position int) {
-	cos, sin := r.at(position)
-	for ; len(row) > 0; row = row[2*r.half:] {
-		a, b := row[:r.half], row[r.half:2*r.half]
+// A rotation is the cosines and sines of some positions, one after the other.
+type rotation struct {
+	half     int
+	cos, sin []float32
+}
+
+// rotation returns that of n positions from first on.
+func (r *Rotary) rotation(first, n int) *rotation {
+	half := len(r.frequency)
+	t := &rotation{half, make([]float32, n*half), make([]float32, n*half)}
+	for p := range n {
+		for i, f := range r.frequency {
+			sin, cos := math.Sincos(float64(float32(first+p) * f))
+			t.cos[p*half+i], t.sin[p*half+i] = float32(cos), float32(sin)
+		}
+	}
+	return t
+}
+
+// apply rotates the heads of a row that is at the given place of the positions.
+func (t *rotation) apply(row []float32, place int) {
+	cos, sin := t.at(place)
+	for ; len(row) > 0; row = row[2*t.half:] {
+		a, b := row[:t.half], row[t.half:2*t.half]
 		for i, c := range cos {
 			x, y := a[i], b[i]
 			a[i], b[i] = float32(x*c)-float32(y*sin[i]), float32(y*c)+float32(x*sin[i])
@@ -44,11 +58,12 @@ func (r *Rotary) apply(row []float32, position int) {
 	}
 }
 
-// invert is the inverse of apply, which is its transpose: what a backward needs.
-func (r *Rotary) invert(row []float32, position int) {
-	cos, sin := r.at(position)
-	for ; len(row) > 0; row = row[2*r.half:] {
-		a, b := row[:r.half], row[r.half:2*r.half]
+// invert is the inverse of apply, which is its transpose: what a backward pass
+// needs.
+func (t *rotation) invert(row []float32, place int) {
+	cos, sin := t.at(place)
+	for ; len(row) > 0; row = row[2*t.half:] {
+		a, b := row[:t.half], row[t.half:2*t.half]
 		for i, c := range cos {
 			x, y := a[i], b[i]
 			a[i], b[i] = float32(x*c)+float32(y*sin[i]), float32(y*c)-float32(x*sin[i])
@@ -56,7 +71,7 @@ func (r *Rotary) invert(row []float32, position int) {
 	}
 }
 
-func (r *Rotary) at(position int) (cos, sin []float32) {
-	from, to := position*r.half, (position+1)*r.half
-	return r.cos[from:to], r.sin[from:to]
+func (t *rotation) at(place int) (cos, sin []float32) {
+	from, to := place*t.half, (place+1)*t.half
+	return t.cos[from:to], t.sin[from:to]
 }

@@ -55,6 +55,9 @@ func (g *SwiGLU) Forward(s *Scope, x tensor.Dense) (y tensor.Dense, saved *SwiGL
 
 // Backward returns dX.
 func (g *SwiGLU) Backward(s *Scope, saved *SwiGLUSaved, dy tensor.Dense) (dx tensor.Dense, err error) {
+	if saved == nil {
+		return tensor.Dense{}, nothingSaved(g.Name)
+	}
 	dx = saved.x.Dequantize(s.Threads) // x, which its gradient replaces
 	width := dx.Cols / 2
 	if dy.Rows != dx.Rows || dy.Cols != width {
