@@ -60,7 +60,7 @@ func DefaultConfig() Config {
 			VocabSize: 256, HiddenSize: 128, IntermediateSize: 384, NumHiddenLayers: 4, NumAttentionHeads: 4, NumKeyValueHeads: 2,
 		},
 		Steps: 300, Batch: 8, Microbatches: 1, Sequence: 128,
-		Optimizer: DefaultAdamW, LearningRate: 2e-3, Schedule: Cosine, Warmup: 0.1, Clip: 1,
+		Optimizer: DefaultAdamW, LearningRate: 1e-3, Schedule: Cosine, Warmup: 0.1, Clip: 1,
 		Seed: 1, ValidationTokens: 8192, ValidateEvery: 50, CheckpointEvery: 50,
 	}
 }
