@@ -136,12 +136,26 @@ func exactOrWildcard(ignore []string) func(module string) bool {
 }
 
 // withinModules returns whether a module, or one that it is part of, is on an
-// ignore list.
+// ignore list, by its name or by any run of the words between its periods.
 func withinModules(ignore []string) func(module string) bool {
+	entries := map[string]bool{}
+	for _, entry := range ignore {
+		if entry = strings.Trim(entry, "."); entry != "" {
+			entries[entry] = true
+		}
+	}
 	return func(module string) bool {
-		return slices.ContainsFunc(ignore, func(entry string) bool {
-			return entry != "" && strings.Contains("."+module+".", "."+strings.Trim(entry, ".")+".")
-		})
+		for from := 0; from < len(module); from++ {
+			if from > 0 && module[from-1] != '.' {
+				continue
+			}
+			for to := from + 1; to <= len(module); to++ {
+				if (to == len(module) || module[to] == '.') && entries[module[from:to]] {
+					return true
+				}
+			}
+		}
+		return false
 	}
 }
 

@@ -66,6 +66,9 @@ func planGGUF(source *checkpoint.Model, o QuantizeOptions) (*Plan, error) {
 	if err := o.Quantizer.Validate(); err != nil {
 		return nil, err
 	}
+	if o.Requantize {
+		return nil, errors.New("convention gguf takes what is not quantized, or of the same format (convert): leave --requantize out")
+	}
 	if err := refuseQuantized(source); err != nil {
 		return nil, err
 	}

@@ -90,6 +90,7 @@ type QuantizeOptions struct {
 	Selection  Selection
 
 	Calibration *Calibration // scales of activations; nil: none are stored
+	Requantize  bool         // quantize what clients decode of a source that is quantized already
 }
 
 // PlanQuantize plans the quantization of a checkpoint. It fails where the
@@ -106,7 +107,11 @@ func PlanQuantize(source *checkpoint.Model, o QuantizeOptions) (*Plan, error) {
 	if err := o.Quantizer.Validate(); err != nil {
 		return nil, err
 	}
-	if err := refuseQuantized(source); err != nil {
+	refuse := refuseQuantized
+	if o.Requantize && source.Convention != nil {
+		refuse = sound
+	}
+	if err := refuse(source); err != nil {
 		return nil, err
 	}
 	c := o.Convention
@@ -123,12 +128,15 @@ func PlanQuantize(source *checkpoint.Model, o QuantizeOptions) (*Plan, error) {
 	o.Selection.layers = source.Source.Integer("num_hidden_layers")
 	p := &Plan{Source: source, Convention: c, Format: f, Quantizer: o.Quantizer, Ignore: []string{}, single: source.Source.Single}
 	for _, w := range source.Weights {
+		if source.Convention != nil && isCacheScale(w) {
+			continue // of the activations of another quantization
+		}
 		for _, part := range p.parts(w, o.Selection) {
 			d := Decision{Weight: part, Reason: o.Selection.reason(part, f, c)}
 			switch {
 			case d.Reason == "":
 				d.Action, d.Stored = Quantize, c.Stored(f, part.Name, part.Shape)
-			case part.IsView(): // its bytes are not in one place
+			case part.IsView(), part.Quantized(): // its values are not in one place as they are
 				d.Action, d.Stored = Decode, []checkpoint.Stored{{Spec: part.DenseSpec(part.Dtype)}}
 			}
 			p.add(d)
@@ -301,7 +309,7 @@ func (p *Plan) add(d Decision) {
 	if d.Action == Copy {
 		d.Stored = append([]checkpoint.Stored{{Spec: safetensors.Spec{Name: d.Weight.Name, Dtype: d.Weight.Dtype, Shape: first.Shape}}}, d.Stored...)
 	}
-	if d.Action == Copy || d.Action == Decode && d.Weight.IsView() {
+	if d.Action == Copy || d.Action == Decode {
 		if module, ok := strings.CutSuffix(d.Weight.Name, ".weight"); ok && len(d.Weight.Shape) == 2 {
 			p.Ignore = append(p.Ignore, module)
 		}
@@ -393,7 +401,7 @@ func refuseQuantized(m *checkpoint.Model) error {
 		if i >= 0 {
 			format = m.Weights[i].FormatName()
 		}
-		return fmt.Errorf("%s: already quantized (%s, %s): dequantize it first, or start from the original checkpoint", path, m.Convention, format)
+		return fmt.Errorf("%s: already quantized (%s, %s): start from the original checkpoint, or quantize what is left of it with --requantize", path, m.Convention, format)
 	}
 	if problems := lasting(m); len(problems) > 0 {
 		return fmt.Errorf("%s: already quantized, in a way that is not known here: %s", path, problems[0])

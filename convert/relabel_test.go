@@ -317,3 +317,36 @@ func TestSidecar(t *testing.T) {
 		}
 	}
 }
+
+// TestRequantize: a source that is quantized already is refused, and, where it is
+// asked for, quantized as its decoded values are: the same files as by way of
+// dequantize. Weights that stay are decoded.
+func TestRequantize(t *testing.T) {
+	src := openModel(t, writeModel(t, square(), madeConfig))
+	first, back := filepath.Join(t.TempDir(), "first"), filepath.Join(t.TempDir(), "back")
+	quantize(t, src, first, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.FP8Block}, Convention: convention(t, "deepseek")}, RunOptions{})
+	a := openModel(t, first)
+	plan, err := PlanDequantize(a, safetensors.F32)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := plan.Run(context.Background(), back, RunOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range []quant.Format{quant.MXFP8, quant.NVFP4} {
+		o := QuantizeOptions{Quantizer: quant.Quantizer{Format: f}, Selection: Selection{Exclude: patterns(`layers\.0\.mlp`)}}
+		if _, err := PlanQuantize(a, o); err == nil || !strings.Contains(err.Error(), "already quantized (deepseek, fp8-block128): start from the original checkpoint, or quantize what is left of it with --requantize") {
+			t.Errorf("error %v", err)
+		}
+		slow, quick := filepath.Join(t.TempDir(), "slow"), filepath.Join(t.TempDir(), "quick")
+		quantize(t, openModel(t, back), slow, o, RunOptions{})
+		o.Requantize = true
+		quantize(t, a, quick, o, RunOptions{})
+		want, got := openModel(t, slow), openModel(t, quick)
+		sameCodes(t, want, got)
+		compare(t, a, got)
+		if w, ok := got.Lookup("model.layers.0.mlp.down_proj.weight"); !ok || w.Quantized() || w.Dtype != safetensors.BF16 || got.Quantized() != 11 {
+			t.Errorf("the excluded weight is %+v, and %d are quantized", w, got.Quantized())
+		}
+	}
+}

@@ -45,6 +45,7 @@ that is known stay as they are; so do the other files of the directory.`,
 	var selection convert.Selection
 	cmd.Flags().Var((*patterns)(&selection.Include), "include", "quantize weights that match, even those that stay as they are by default")
 	cmd.Flags().Var((*patterns)(&selection.Exclude), "exclude", "leave weights that match as they are")
+	requantize := cmd.Flags().Bool("requantize", false, "quantize a SRC that is quantized already, by the values that its clients decode")
 	pow2 := cmd.Flags().Bool("power-of-two-scales", false, "powers of two as the FP32 scales of the fp8 formats, as Transformer Engine's recipe for blocks has them")
 	options := convert.RunOptions{}
 	cmd.Flags().BoolVar(&options.Force, "force", false, forceUsage)
@@ -82,7 +83,7 @@ that is known stay as they are; so do the other files of the directory.`,
 			return err
 		}
 		defer source.Close()
-		plan, err := convert.PlanQuantize(model, convert.QuantizeOptions{Quantizer: q, Convention: layout.value, Scheme: scheme.value, Selection: selection, Calibration: calibration})
+		plan, err := convert.PlanQuantize(model, convert.QuantizeOptions{Quantizer: q, Convention: layout.value, Scheme: scheme.value, Selection: selection, Calibration: calibration, Requantize: *requantize})
 		if err == nil {
 			plan, err = shard.plan(plan)
 		}

@@ -150,7 +150,7 @@ func TestQuantizeRefuses(t *testing.T) {
 			weight{"a.weight", []int64{32, 32}, map[int]uint16{0: bf16NaN}}, weight{"b.weight", []int64{32, 32}, map[int]uint16{0: bf16NaN}},
 			weight{"c.weight", []int64{32, 32}, map[int]uint16{0: bf16NaN}}, weight{"d.weight", []int64{32, 32}, map[int]uint16{0: bf16NaN}}),
 			"--format mxfp8", []string{"a.weight (1 of 1024 values)", "b.weight", "c.weight", "and 1 more tensors"}},
-		{"quantized already", quantized("--format", "mxfp8"), "--format mxfp4", []string{"already quantized (compressed-tensors, mxfp8)", "dequantize"}},
+		{"quantized already", quantized("--format", "mxfp8"), "--format mxfp4", []string{"already quantized (compressed-tensors, mxfp8)", "--requantize"}},
 		{"quantized already, plain", quantized("--format", "mxint8"), "--format mxfp4", []string{"already quantized (plain, mxint8)"}},
 		{"quantized by another method", config(hf.ConfigName, `{"quantization_config":{"quant_method":"gptq","bits":4}}`), "--format mxfp8", []string{"already quantized", `"gptq"`}},
 		{"quantized by no method", config(hf.ConfigName, `{"quantization_config":{"bits":4}}`), "--format mxfp8", []string{"already quantized"}},
