@@ -175,6 +175,15 @@ func (j *job) leave() {
 	}
 }
 
+// width returns how many of rest columns a tile takes: NR, or one panel less where
+// that leaves two for the last tile in place of one, which would use few registers.
+func (k *kernel) width(rest int) int {
+	if rest > k.NR && rest <= k.NR+k.Lanes && k.NR > 2*k.Lanes {
+		return k.NR - k.Lanes
+	}
+	return min(k.NR, rest)
+}
+
 // lane returns chunk kr of the panel of A that holds row ir of the block, from its
 // lane on.
 func (w *worker) lane(ir, kr int) unsafe.Pointer {

@@ -52,8 +52,8 @@ func (w *worker) multiply() {
 				for l := 0; l < mc; l += k.Lanes {
 					p.a.pack(w.a[l/k.Lanes*w.aPanel:(l/k.Lanes+1)*w.aPanel], ic+l, pc, kc, &w.scratch)
 				}
-				for jr := first * k.NR; jr < min(last*k.NR, nc); jr += k.NR {
-					nr := min(k.NR, nc-jr)
+				for jr, nr := first*k.NR, 0; jr < min(last*k.NR, nc); jr += nr {
+					nr = k.width(min(last*k.NR, nc) - jr)
 					strip := b[jr/k.Lanes*w.bPanel:]
 					for kr := 0; kr < w.chunks; kr += slice {
 						chunks := min(slice, w.chunks-kr)
