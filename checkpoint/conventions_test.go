@@ -31,6 +31,7 @@ func TestStored(t *testing.T) {
 		"mlx nvfp4":                          "x.weight U32 [256 48], x.scales U8 [256 24], x.global_scale F32 [1]",
 		"gguf MXFP4":                         "x.weight U8 [256 204]",
 		"gguf NVFP4":                         "x.weight U8 [256 216], x.scale F32 [1]",
+		"gguf Q8_0":                          "x.weight U8 [256 408]",
 	}
 	for _, c := range conventions {
 		if c == &compressedTensors || c == &plain {

@@ -1,8 +1,11 @@
 package checkpoint
 
 import (
+	"encoding/binary"
 	"fmt"
+	"math"
 
+	"github.com/microscale-go/microscale/format"
 	"github.com/microscale-go/microscale/layout"
 	"github.com/microscale-go/microscale/quant"
 )
@@ -16,6 +19,7 @@ var ggufConvention = Convention{
 	schemes: []scheme{
 		{name: "MXFP4", format: quant.MXFP4, interleaved: &layout.BlockMXFP4},
 		{name: "NVFP4", format: quant.NVFP4, interleaved: &layout.BlockNVFP4, global: ".scale", scalar: []int64{1}},
+		{name: "Q8_0", format: quant.Q8_0, interleaved: &layout.BlockQ80},
 	},
 	linearOnly:  true,
 	wholeBlocks: true,
@@ -45,7 +49,24 @@ func (c *Convention) Struct(f quant.Format) (layout.Struct, bool) {
 
 // Interleaved returns the codes and scales of t as structs.
 func Interleaved(s layout.Struct, t *quant.Tensor) []byte {
-	out := make([]byte, len(t.Scales)/(s.Blocks*s.ScaleBytes)*s.Bytes())
-	s.Interleave(out, t.Codes, t.Scales)
+	scales := t.Scales
+	for _, scale := range t.Scales32 {
+		scales = binary.LittleEndian.AppendUint16(scales, uint16(format.FP16.EncodeWith(scale*integer, format.Conversion{Overflow: format.NonSaturating}, 0)))
+	}
+	out := make([]byte, len(scales)/(s.Blocks*s.ScaleBytes)*s.Bytes())
+	s.Interleave(out, t.Codes, scales)
 	return out
+}
+
+// integer is what INT8 codes are times: a struct's scale is of integers.
+var integer = format.INT8.Smallest()
+
+// FromHalves returns FP16 scales of integers as the FP32 scales of INT8 codes.
+func FromHalves(halves []byte) []byte {
+	scales := make([]byte, 0, 2*len(halves))
+	for i := 0; i < len(halves); i += 2 {
+		scale := format.FP16.Decode(uint32(binary.LittleEndian.Uint16(halves[i:]))) / integer
+		scales = binary.LittleEndian.AppendUint32(scales, math.Float32bits(scale))
+	}
+	return scales
 }

@@ -45,7 +45,7 @@ type plainConfig struct {
 
 func plainSchemes() []scheme {
 	var schemes []scheme
-	for _, f := range quant.Formats() {
+	for _, f := range append(quant.Formats(), quant.Q8_0) {
 		if f.Scaled() {
 			schemes = append(schemes, scheme{format: f, scales: "_scale", global: "_scale_2", scalar: []int64{1}})
 		}

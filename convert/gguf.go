@@ -26,6 +26,7 @@ var ggufFormats = []struct {
 	fileType uint32
 }{
 	{quant.BF16, gguf.BF16, 32},
+	{quant.Q8_0, gguf.Q8_0, 7},
 	{quant.MXFP4, gguf.MXFP4, 38},
 	{quant.NVFP4, gguf.NVFP4, 39},
 }

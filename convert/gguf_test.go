@@ -3,6 +3,8 @@ package convert
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,8 +12,10 @@ import (
 
 	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/checkpoint/llamacpp"
+	"github.com/microscale-go/microscale/format"
 	"github.com/microscale-go/microscale/gguf"
 	"github.com/microscale-go/microscale/hf/sample"
+	"github.com/microscale-go/microscale/profile"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/verify"
 )
@@ -40,7 +44,11 @@ func openGGUF(t *testing.T, path string) *checkpoint.Model {
 func toGGUF(t *testing.T, src *checkpoint.Model, f quant.Format) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "m.gguf")
-	quantize(t, src, path, QuantizeOptions{Quantizer: quant.Quantizer{Format: f}, Convention: checkpoint.GGUF()}, RunOptions{})
+	q, err := profile.For(f).Quantizer(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	quantize(t, src, path, QuantizeOptions{Quantizer: q, Convention: checkpoint.GGUF()}, RunOptions{})
 	return path
 }
 
@@ -107,7 +115,7 @@ func TestGGUFTensors(t *testing.T) {
 		ggml     gguf.Type
 		fileType uint32
 		tensors  int
-	}{{quant.BF16, gguf.BF16, 32, 57}, {quant.MXFP4, gguf.MXFP4, 38, 57}, {quant.NVFP4, gguf.NVFP4, 39, 57 + 42}} {
+	}{{quant.BF16, gguf.BF16, 32, 57}, {quant.MXFP4, gguf.MXFP4, 38, 57}, {quant.NVFP4, gguf.NVFP4, 39, 57 + 42}, {quant.Q8_0, gguf.Q8_0, 7, 57}} {
 		f, err := gguf.Open(toGGUF(t, src, tc.format))
 		if err != nil {
 			t.Fatal(err)
@@ -139,6 +147,49 @@ func TestGGUFTensors(t *testing.T) {
 		if err := f.ReadTensorAt(got, info, int64(row)*2*384); err != nil || !bytes.Equal(got, want) {
 			t.Errorf("row %d is not row %d of the source (%v)", row, of, err)
 		}
+	}
+}
+
+// TestGGUFQ80: the blocks of Q8_0 are those of ggml's quantize_row_q8_0_ref.
+func TestGGUFQ80(t *testing.T) {
+	src := openSample(t)
+	path := toGGUF(t, src, quant.Q8_0)
+	f, err := gguf.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = f.Close() })
+	for name, of := range map[string]string{"blk.0.ffn_down.weight": "model.layers.0.mlp.down_proj.weight", "blk.5.attn_v.weight": "model.layers.5.self_attn.v_proj.weight"} {
+		w, _ := src.Lookup(of)
+		rows, _ := w.Matrix()
+		x, err := w.Read(0, rows)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var want []byte
+		for i := 0; i < len(x.Data); i += 32 {
+			amax := float32(0)
+			for _, v := range x.Data[i : i+32] {
+				amax = max(amax, float32(math.Abs(float64(v))))
+			}
+			d, inverse := amax/127, float32(0)
+			if d != 0 {
+				inverse = 1 / d
+			}
+			want = binary.LittleEndian.AppendUint16(want, uint16(format.FP16.Encode(d)))
+			for _, v := range x.Data[i : i+32] {
+				want = append(want, byte(int8(math.Round(float64(float32(v*inverse))))))
+			}
+		}
+		info, _ := f.Lookup(name)
+		got := make([]byte, info.Bytes())
+		if err := f.ReadTensorAt(got, info, 0); err != nil || !bytes.Equal(got, want) {
+			t.Errorf("%s has other blocks than ggml's (%v)", name, err)
+		}
+	}
+	report, err := verify.Compare(context.Background(), src, openGGUF(t, path), verify.Options{})
+	if err != nil || !report.OK() {
+		t.Errorf("%v (%v)", report.Problems, err)
 	}
 }
 
@@ -176,8 +227,8 @@ func TestGGUFResume(t *testing.T) {
 func TestGGUFRefuses(t *testing.T) {
 	src := openSample(t)
 	for want, o := range map[string]QuantizeOptions{
-		"has no layout for mxfp8: it holds bf16, mxfp4, nvfp4": {Quantizer: quant.Quantizer{Format: quant.MXFP8}},
-		"leave --calibration out":                              {Quantizer: quant.Quantizer{Format: quant.NVFP4}, Calibration: NewConstantCalibration(true, false)},
+		"has no layout for mxfp8: it holds bf16, mxfp4, nvfp4, q8_0": {Quantizer: quant.Quantizer{Format: quant.MXFP8}},
+		"leave --calibration out":                                    {Quantizer: quant.Quantizer{Format: quant.NVFP4}, Calibration: NewConstantCalibration(true, false)},
 	} {
 		o.Convention = checkpoint.GGUF()
 		if _, err := PlanQuantize(src, o); err == nil || !strings.Contains(err.Error(), want) {

@@ -20,6 +20,7 @@ import (
 	"github.com/microscale-go/microscale/hf"
 	"github.com/microscale-go/microscale/llama"
 	"github.com/microscale-go/microscale/nn"
+	"github.com/microscale-go/microscale/profile"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/recipe"
 	"github.com/microscale-go/microscale/safetensors"
@@ -33,6 +34,9 @@ const (
 )
 
 var buildLlamaCPP = flag.Bool("build", false, "build "+llamaCPPPackage+" from its source, once: about ten minutes on two cores")
+
+// ggufFormats are those that a GGUF file of ours holds.
+var ggufFormats = []quant.Format{quant.BF16, quant.Q8_0, quant.MXFP4, quant.NVFP4}
 
 // small is a Llama of bytes.
 var small = llama.Config{VocabSize: 256, HiddenSize: 128, IntermediateSize: 256, NumHiddenLayers: 2, NumAttentionHeads: 4, NumKeyValueHeads: 2, MaxPositionEmbeddings: 512}
@@ -55,7 +59,7 @@ func trained(t *testing.T) (dir string, text []byte) {
 	if _, err := train.Run(context.Background(), c, train.Hooks{}); err != nil {
 		t.Fatal(err)
 	}
-	return c.Out, corpus.Validation[:2048]
+	return c.Out, corpus.Validation[:1024]
 }
 
 // written quantizes a directory to dst.
@@ -66,7 +70,11 @@ func written(t *testing.T, dir, dst string, f quant.Format, c *checkpoint.Conven
 		t.Fatal(err)
 	}
 	defer source.Close()
-	plan, err := convert.PlanQuantize(checkpoint.Read(source), convert.QuantizeOptions{Quantizer: quant.Quantizer{Format: f}, Convention: c})
+	q, err := profile.For(f).Quantizer(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan, err := convert.PlanQuantize(checkpoint.Read(source), convert.QuantizeOptions{Quantizer: q, Convention: c})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,7 +95,7 @@ func TestGGUF(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, f := range []quant.Format{quant.BF16, quant.MXFP4, quant.NVFP4} {
+	for _, f := range ggufFormats {
 		t.Run("format="+f.Name, func(t *testing.T) {
 			path, values := filepath.Join(t.TempDir(), "m.gguf"), filepath.Join(t.TempDir(), "values")
 			written(t, dir, path, f, checkpoint.GGUF())
@@ -153,7 +161,7 @@ func TestLlamaCPP(t *testing.T) {
 	if err := os.WriteFile(input, text, 0o666); err != nil {
 		t.Fatal(err)
 	}
-	for _, f := range []quant.Format{quant.BF16, quant.MXFP4, quant.NVFP4} {
+	for _, f := range ggufFormats {
 		t.Run("format="+f.Name, func(t *testing.T) {
 			path, result := filepath.Join(t.TempDir(), "m.gguf"), filepath.Join(t.TempDir(), "result.json")
 			written(t, dir, path, f, checkpoint.GGUF())

@@ -9,7 +9,7 @@ import llama_cpp
 import numpy as np
 
 model, text, context, result = sys.argv[1], open(sys.argv[2], "rb").read(), int(sys.argv[3]), sys.argv[4]
-m = llama_cpp.Llama(model, n_ctx=context, n_batch=context, logits_all=True, verbose=False, n_threads=2, seed=1)
+m = llama_cpp.Llama(model, n_ctx=context, n_batch=context, logits_all=True, verbose=False, n_threads=1, n_threads_batch=1, seed=1)
 tokens = m.tokenize(text, add_bos=False, special=False)
 nats, count = 0.0, 0
 for i in range(0, len(tokens) - context + 1, context):

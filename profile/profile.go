@@ -55,6 +55,7 @@ type Profile struct {
 	mx        *quant.Quantizer // formats with E8M0 scales
 	nvfp4     *quant.Quantizer // formats with E4M3 scales
 	fp8       *quant.Quantizer // formats with FP32 scales
+	q8        *quant.Quantizer // INT8 elements with FP32 scales: ggml's Q8_0
 	undefined []string         // formats of those kinds that it lacks
 }
 
@@ -91,6 +92,7 @@ var profiles = []Profile{
 		Doc:       "ggml and llama.cpp: floor rule, ties toward zero, NVFP4 without a global scale",
 		mx:        &quant.Quantizer{Rule: quant.Floor, Rounding: format.HalfTowardZero, ElementNaN: format.OppositeZero, NegativeZero: quant.DropNegativeZero},
 		nvfp4:     &quant.Quantizer{Arithmetic: quant.BlockOnly, Rounding: format.HalfTowardZero, ElementNaN: format.OppositeZero, NegativeZero: quant.DropNegativeZero},
+		q8:        &quant.Quantizer{Arithmetic: quant.HalfScale, Rounding: format.HalfAway},
 		undefined: []string{"mxfp8", "mxfp8-e5m2", "mxfp8-32x32", "mxfp6-e3m2", "mxfp6-e2m3", "mxint8", "nvfp4-16x16"},
 	},
 	{
@@ -131,6 +133,17 @@ var profiles = []Profile{
 
 // Default is the profile of Transformer Engine.
 func Default() Profile { return profiles[0] }
+
+// For returns the profile of a block format where none is asked for: the default,
+// or the first that defines the format.
+func For(f quant.Format) Profile {
+	for _, p := range profiles {
+		if !f.Scaled() || p.behavior(f) != nil {
+			return p
+		}
+	}
+	return Default()
+}
 
 // All returns the profiles, the default first.
 func All() []Profile { return append([]Profile(nil), profiles...) }
@@ -174,11 +187,13 @@ func (p Profile) behavior(f quant.Format) *quant.Quantizer {
 	if slices.Contains(p.undefined, f.Name) {
 		return nil
 	}
-	switch f.Scale {
-	case format.E8M0:
+	switch {
+	case f.Scale == format.E8M0:
 		return p.mx
-	case format.E4M3:
+	case f.Scale == format.E4M3:
 		return p.nvfp4
+	case f.Element == format.INT8:
+		return p.q8
 	}
 	return p.fp8
 }

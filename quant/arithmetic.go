@@ -25,6 +25,8 @@ import (
 //	  NVFP4  E = bf16(448·max/amax_tensor), scale = e4m3(clamp(E·bf16(amax/max), 0, 448)), 1/8 for zero, code = x/(scale/E)
 //	BlockOnly         ggml's NVFP4: no global scale
 //	  NVFP4  scale = e4m3(amax/max) with ties up, but 448 from 248 on and at most 7·2^-9 below 2^-6, code = x/scale
+//	HalfScale         ggml's Q8_0, whose file has scale/64 as FP16: codes are integers there, and INT8's are those times 2^-6
+//	  FP32   scale = 64·fp16(amax/max/64), code = x·(1/(amax/max))
 type Arithmetic uint8
 
 const (
@@ -33,6 +35,7 @@ const (
 	DecodeFirst
 	DecodeFirstBF16
 	BlockOnly
+	HalfScale
 )
 
 // A factor is what elements are multiplied by, or divided by, before rounding.
@@ -66,6 +69,7 @@ var arithmetics = []struct {
 	DecodeFirst:     {decodeFirst, globalDecodeFirst, blockDecodeFirst},
 	DecodeFirstBF16: {decodeFirstBF16, globalDecodeFirstBF16, blockDecodeFirstBF16},
 	BlockOnly:       {decodeFirst, globalNone, blockOnly},
+	HalfScale:       {halfScale, globalNone, blockOnly},
 }
 
 // A global holds both directions of a tensor's global scale, each as its
@@ -125,6 +129,17 @@ func decodeFirstBF16(amax, max float32, pow2 bool) (float32, factor) {
 		decode = ceilPowerOfTwo(decode)
 	}
 	return decode, factor{value: decode, divide: true, bf16: true}
+}
+
+// halfScale is of INT8 elements: integers times a step, by which ggml's scale is less.
+func halfScale(amax, max float32, _ bool) (float32, factor) {
+	step := format.INT8.Smallest()
+	d := float32(amax / max) // ggml's times 1/step, exactly
+	if !(d > 0) {
+		return 0, factor{value: 0}
+	}
+	half := format.FP16.EncodeWith(float32(d*step), format.Conversion{Overflow: format.NonSaturating}, 0)
+	return format.FP16.Decode(half) / step, factor{value: 1 / d}
 }
 
 func globalEncodeFirst(amax, max float32) global {

@@ -63,6 +63,10 @@ func row(f Format) Format {
 	return f
 }
 
+// Q8_0 is ggml's format of 8 bits, which GGUF files hold: INT8 with a scale that is
+// FP16 there. It is of llama.cpp alone and no row of the table; Lookup knows it.
+var Q8_0 = Format{Name: "q8_0", Element: format.INT8, Scale: format.F32, Block: Shape{1, 32}}
+
 // Formats returns the rows of the table in their order.
 func Formats() []Format { return append([]Format(nil), allFormats...) }
 
@@ -79,6 +83,9 @@ func Lookup(name string) (Format, error) {
 				return f, nil
 			}
 		}
+	}
+	if strings.EqualFold(name, Q8_0.Name) {
+		return Q8_0, nil
 	}
 	return Format{}, fmt.Errorf("unknown block format %q: use one of %s", name, strings.Join(names, ", "))
 }

@@ -51,6 +51,7 @@ var blockTypes = map[gguf.Type]struct {
 }{
 	gguf.MXFP4: {quant.MXFP4, layout.BlockMXFP4},
 	gguf.NVFP4: {quant.NVFP4, layout.BlockNVFP4},
+	gguf.Q8_0:  {quant.Q8_0, layout.BlockQ80},
 }
 
 // denseTypes has the dtype of each type that is no block.
@@ -77,7 +78,7 @@ type part struct {
 	tensor gguf.TensorInfo
 	value  []byte // in place of the tensor's
 	place  Place
-	unit   int // bytes of a struct that are of the part; 0: rows are as they are
+	unit   int // bytes of the view that the part has of a struct; 0: rows are as they are
 	kind   checkpoint.Part
 }
 
@@ -135,7 +136,7 @@ func (v *view) addTensor(t gguf.TensorInfo, a architecture) {
 		key, value, _ := plain.Metadata(b.format, name, t.Shape, safetensors.BF16)
 		v.metadata[key] = value
 		for _, s := range plain.Stored(b.format, name, t.Shape) {
-			p := part{tensor: t, kind: s.Part, unit: b.structs.Blocks * b.structs.ScaleBytes}
+			p := part{tensor: t, kind: s.Part, unit: b.structs.Blocks * b.format.Scale.StoredBits() / 8}
 			if s.Part == checkpoint.Codes {
 				p.unit = b.structs.Blocks * b.structs.CodeBytes()
 			} else if s.Part == checkpoint.Global {
@@ -251,7 +252,10 @@ func (v *view) readRow(p part, dst []byte, start, in int64, b layout.Struct) err
 	n := int(last - first)
 	codes, scales := make([]byte, n*b.Blocks*b.CodeBytes()), make([]byte, n*b.Blocks*b.ScaleBytes)
 	b.Deinterleave(codes, scales, raw)
-	if p.kind == checkpoint.Scales {
+	switch {
+	case p.kind == checkpoint.Scales && b.ScaleBytes == 2:
+		codes = checkpoint.FromHalves(scales)
+	case p.kind == checkpoint.Scales:
 		codes = scales
 	}
 	copy(dst, codes[in-first*unit:])

@@ -11,6 +11,7 @@ import (
 
 	"github.com/microscale-go/microscale/convert"
 	"github.com/microscale-go/microscale/format"
+	"github.com/microscale-go/microscale/profile"
 	"github.com/microscale-go/microscale/verify"
 )
 
@@ -59,6 +60,9 @@ that is known stay as they are; so do the other files of the directory.`,
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if !block.given {
 			return misuse("--format is missing: name a block format (microscale formats lists them)")
+		}
+		if !behavior.given {
+			behavior.value = profile.For(block.value)
 		}
 		q, err := quantizer(behavior.value, block.value, rule)
 		if err != nil {

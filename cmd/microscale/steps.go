@@ -21,6 +21,7 @@ var formulas = []struct{ global, block, fp32 string }{
 	quant.DecodeFirst:     {"amax of the tensor/(SMAX·MAX)", "amax/(MAX·global)", "amax/MAX"},
 	quant.DecodeFirstBF16: {"1/E with E = bf16(SMAX·MAX/amax of the tensor)", "E·bf16(amax/MAX)", "bf16(amax/MAX)"},
 	quant.BlockOnly:       {"fixed: only blocks have a scale", "amax/MAX, ties up", "amax/MAX"},
+	quant.HalfScale:       {"fixed: only blocks have a scale", "", "64·fp16(amax/MAX/64)"},
 }
 
 // globalSteps returns how the global scale came about.
