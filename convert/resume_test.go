@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -321,6 +322,37 @@ func TestResumeLastMoment(t *testing.T) {
 		t.Errorf("%+v, %v", result, err)
 	}
 	sameResult(t, dst, whole)
+}
+
+// TestFingerprint: two plans of the same have one, and a quantizer is nothing but
+// values, whose text is the same in every process.
+func TestFingerprint(t *testing.T) {
+	src := writeModel(t, tiledModel(), madeConfig)
+	plan := planFor(t, src, "nvfp4")
+	if a, b := plan.fingerprint(), planFor(t, src, "nvfp4").fingerprint(); a != b {
+		t.Errorf("%s and %s", a, b)
+	}
+	seen := map[string]bool{plan.fingerprint(): true}
+	for i, change := range []func(p *Plan){
+		func(p *Plan) { p.Quantizer.Arithmetic = quant.DecodeFirst },
+		func(p *Plan) { p.Format = quant.MXFP8 },
+		func(p *Plan) { p.Decisions[0].Action = Decode },
+		func(p *Plan) { p.config = []byte("{}") },
+	} {
+		changed := planFor(t, src, "nvfp4")
+		change(changed)
+		if f := changed.fingerprint(); seen[f] {
+			t.Errorf("change %d is not seen", i)
+		} else {
+			seen[f] = true
+		}
+	}
+	for _, field := range reflect.VisibleFields(reflect.TypeFor[quant.Quantizer]()) {
+		switch field.Type.Kind() {
+		case reflect.Pointer, reflect.Map, reflect.Func, reflect.Slice, reflect.Interface, reflect.Chan:
+			t.Errorf("Quantizer.%s is a %v: fingerprint must write what it leads to", field.Name, field.Type)
+		}
+	}
 }
 
 // TestSourceChanges: a source that is written to, replaced or cut while it is

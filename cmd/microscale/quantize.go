@@ -23,7 +23,9 @@ func quantizeCommand() *cobra.Command {
 
 ` + sourceHelp + `
 
-DST appears only when it is whole. It is in the layout that clients read where
+DST appears only when it is whole; a run that was killed is gone on with by the
+same command and --resume. Several machines share the work by --shard I/N, and
+merge joins what they wrote. DST is in the layout that clients read where
 there is one for the format (compressed-tensors: vLLM, SGLang, transformers; for
 the experts of gpt-oss, its own), else, and for a single file, in Microscale's own
 (plain). --convention names another, --scheme one of its variants, such as NVFP4

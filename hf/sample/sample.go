@@ -22,6 +22,7 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/microscale-go/microscale/hf"
 	"github.com/microscale-go/microscale/safetensors"
@@ -53,13 +54,29 @@ func openSample(ctx context.Context) (*hf.Checkpoint, error) {
 	if err := Write(ctx, dir); err != nil {
 		return nil, fmt.Errorf("%s: %w", Name, errors.Join(err, remove()))
 	}
-	c, err := hf.Open(dir)
+	c, err := openDated(dir)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", Name, errors.Join(err, remove()))
 	}
 	c.Path = Name
 	c.OnClose(remove)
 	return c, nil
+}
+
+// openDated opens a directory whose files get one date, the same for every sample:
+// a conversion that is resumed tells a source by such things.
+func openDated(dir string) (*hf.Checkpoint, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	date := time.Date(2020, time.January, 1, 0, 0, 0, 0, time.UTC)
+	for _, e := range entries {
+		if err := os.Chtimes(filepath.Join(dir, e.Name()), date, date); err != nil {
+			return nil, err
+		}
+	}
+	return hf.Open(dir)
 }
 
 //go:embed files
