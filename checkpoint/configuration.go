@@ -145,7 +145,7 @@ func withinModules(ignore []string) func(module string) bool {
 		}
 	}
 	return func(module string) bool {
-		for from := 0; from < len(module); from++ {
+		for from := range len(module) {
 			if from > 0 && module[from-1] != '.' {
 				continue
 			}
