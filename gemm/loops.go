@@ -52,8 +52,9 @@ func (w *worker) multiply() {
 				for l := 0; l < mc; l += k.Lanes {
 					p.a.pack(w.a[l/k.Lanes*w.aPanel:(l/k.Lanes+1)*w.aPanel], ic+l, pc, kc, &w.scratch)
 				}
-				for jr, nr := first*k.NR, 0; jr < min(last*k.NR, nc); jr += nr {
-					nr = k.width(min(last*k.NR, nc) - jr)
+				end := min(last*k.NR, nc)
+				for jr := first * k.NR; jr < end; jr += k.width(end - jr) {
+					nr := k.width(end - jr)
 					strip := b[jr/k.Lanes*w.bPanel:]
 					for kr := 0; kr < w.chunks; kr += slice {
 						chunks := min(slice, w.chunks-kr)

@@ -38,7 +38,6 @@ type byteCodes struct {
 	source    int // bits of a source element: 32 or 16 (BF16)
 	low, high Sym // indices of the codes in rounding sums, and of the bytes of signs
 	c         constants
-	stream    bool
 }
 
 var (
