@@ -92,6 +92,11 @@ func (w *rowsRun) lines(from, to int) (amax uint32) {
 		}
 		raw = next
 	}
+	if w.with.Scales != nil {
+		for l := from; l < to; l++ {
+			w.with.Scales(l, w.t.lineScales(l))
+		}
+	}
 	w.endStream()
 	return amax
 }
