@@ -73,10 +73,11 @@ func packF32(s *side, dst []byte, l0, k0, kc int, w *scratch) bool {
 		return false
 	}
 	e, n := s.t.Format.Element, s.t.LineBytes()
-	pack := packBytesF32x8
+	pack, packFloats := packBytesF32x8, packFloatsF32x8
 	if s.kernel.Lanes != lanes {
-		pack = packBytesF32x16
+		pack, packFloats = packBytesF32x16, packFloatsF32x16
 	}
+	floats := floatCodesOf[e] // nil where codes are looked up
 	extent := s.t.Format.Block.Cols
 	if extent == 0 {
 		extent = s.t.Width()
@@ -94,13 +95,22 @@ func packF32(s *side, dst []byte, l0, k0, kc int, w *scratch) bool {
 			}
 			clear(src[rows*kc : lanes*kc])
 		}
+		blocks := ceilDiv(k0%extent+kc, extent)
+		grow(&w.values, rows*blocks)
+		lineScales := w.values[:rows*blocks]
+		for i := range rows {
+			s.decodeScales(lineScales[i*blocks:(i+1)*blocks], l+i, k0/extent)
+		}
 		var scales [lanes]float32
 		for k := 0; k < kc; {
 			for i := range rows {
-				scales[i] = s.t.Scale(l+i, k0+k)
+				scales[i] = lineScales[i*blocks+(k0+k)/extent-k0/extent]
 			}
 			m := min(kc-k, extent-(k0+k)%extent)
-			pack(unsafe.Pointer(&dst[(k*s.kernel.Lanes+first)*4]), unsafe.Pointer(&src[k]), stride, unsafe.Pointer(&scales), m/8, unsafe.Pointer(f32Tables[e]))
+			to, from := unsafe.Pointer(&dst[(k*s.kernel.Lanes+first)*4]), unsafe.Pointer(&src[k])
+			if floats == nil || packFloats(to, from, stride, unsafe.Pointer(&scales), m/8, floats) != 0 {
+				pack(to, from, stride, unsafe.Pointer(&scales), m/8, unsafe.Pointer(f32Tables[e]))
+			}
 			k += m
 		}
 	}
@@ -122,6 +132,53 @@ var f32Tables = func() map[*format.Scalar]*[256]float32 {
 		}
 	}
 	return tables
+}()
+
+// decodeScales sets dst to the scales of line l from the given block on.
+func (s *side) decodeScales(dst []float32, l, block int) {
+	_, cols := s.t.ScaleShape()
+	first := block
+	if rows := s.t.Format.Block.Rows; rows > 0 {
+		first += l / rows * cols
+	}
+	if s.t.Scales32 != nil {
+		copy(dst, s.t.Scales32[first:])
+		return
+	}
+	global := float32(1)
+	if s.t.Format.Global {
+		global = s.t.Global
+	}
+	s.t.Format.Scale.DecodeSliceScaled(dst, s.t.Scales[first:first+len(dst)], global)
+}
+
+// floatCodes are what codes of sign and magnitude become float32 by, eight times
+// each: the mask of the magnitude and how far left it goes, how far left the sign goes
+// and its mask there, the power of two that is left, and the largest finite code.
+type floatCodes struct {
+	magnitude, shift, signShift, sign [8]uint32
+	factor                            [8]float32
+	largest                           [8]uint32
+}
+
+var floatCodesOf = func() map[*format.Scalar]*floatCodes {
+	all := map[*format.Scalar]*floatCodes{}
+	for _, e := range format.All() {
+		if e.Bits() > 8 || e.Unsigned || e.Integer || e.NoZero || e.Specials == format.UnsignedZero {
+			continue
+		}
+		c := new(floatCodes)
+		for i := range c.shift {
+			c.magnitude[i] = 1<<(e.Bits()-1) - 1
+			c.shift[i] = uint32(23 - e.Mantissa)
+			c.signShift[i] = uint32(32 - e.Bits())
+			c.sign[i] = 1 << 31
+			c.factor[i] = float32(math.Ldexp(1, 127-e.Bias))
+			c.largest[i] = e.MaxCode()
+		}
+		all[e] = c
+	}
+	return all
 }()
 
 // packBF16 packs codes by way of bytes.

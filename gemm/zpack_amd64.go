@@ -110,11 +110,25 @@ func transposeDwords16(dst, src unsafe.Pointer, stride, n int)
 //go:noescape
 func packBytesF32x8(dst, src unsafe.Pointer, stride int, scales unsafe.Pointer, n int, table unsafe.Pointer)
 
+// packFloatsF32x8 packs 8 lines of byte codes, stride bytes apart, as 8·n steps of a
+// float32 panel of 8 lanes: their values, each times the scale of its line. It reports
+// whether there was a code that is not finite, or an integer; the panel is not good then.
+//
+//go:noescape
+func packFloatsF32x8(dst, src unsafe.Pointer, stride int, scales unsafe.Pointer, n int, c *floatCodes) (found uint64)
+
 // packBytesF32x16 packs 8 lines of byte codes, stride bytes apart, as 8·n steps of a
 // float32 panel of 16 lanes: the entries of a table of 256, each times the scale of its line.
 //
 //go:noescape
 func packBytesF32x16(dst, src unsafe.Pointer, stride int, scales unsafe.Pointer, n int, table unsafe.Pointer)
+
+// packFloatsF32x16 packs 8 lines of byte codes, stride bytes apart, as 8·n steps of a
+// float32 panel of 16 lanes: their values, each times the scale of its line. It reports
+// whether there was a code that is not finite, or an integer; the panel is not good then.
+//
+//go:noescape
+func packFloatsF32x16(dst, src unsafe.Pointer, stride int, scales unsafe.Pointer, n int, c *floatCodes) (found uint64)
 
 // transposeDwords8 copies 8 lines, stride bytes apart, to a panel: the first dword
 // of every line, then the second ones, 8·n in all.

@@ -21,6 +21,7 @@ func gemmTables(f *File) {
 	w.transposeDwords16()
 	for _, lanes := range []int{8, 16} {
 		w.bytesToF32(lanes)
+		w.floatsToF32(lanes)
 	}
 	w.transposeDwords8()
 }

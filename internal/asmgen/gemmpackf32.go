@@ -94,6 +94,47 @@ float32 panel of %d lanes: the entries of a table of 256, each times the scale o
 	fn.Return()
 }
 
+// floatsToF32: the magnitude of a code, at the place of a float32's exponent and
+// mantissa, is its value but for a power of two, subnormals included.
+func (w *gemmPack) floatsToF32(lanes int) {
+	name := fmt.Sprintf("packFloatsF32x%d", lanes)
+	fn := w.f.Func(name, fmt.Sprintf(`%s packs 8 lines of byte codes, stride bytes apart, as 8·n steps of a
+float32 panel of %d lanes: their values, each times the scale of its line. It reports
+whether there was a code that is not finite, or an integer; the panel is not good then.`, name, lanes),
+		"dst, src unsafe.Pointer, stride int, scales unsafe.Pointer, n int, c *floatCodes) (found uint64")
+	dst, src, stride := fn.Arg("dst"), fn.Arg("src"), fn.Arg("stride")
+	scales, n, c := fn.Arg("scales"), fn.Arg("n"), fn.Arg("c")
+	p := newPanel8(fn, src, stride)
+	found, t := fn.GP("found"), fn.GP("scratch")
+	const magnitude, shift, signShift, sign, factor, largest = 0, 32, 64, 96, 128, 160
+	fn.I("XORL", found, found)
+	loop := fn.Label("loop")
+	fn.I("VPXOR", Y(11), Y(11), Y(11))
+	for i := range 8 {
+		fn.I("VPMOVZXBD", p.line(i), Y(8))
+		fn.I("VPAND", c.At(magnitude), Y(8), Y(9))
+		fn.I("VPCMPGTD", c.At(largest), Y(9), Y(10))
+		fn.I("VPOR", Y(10), Y(11), Y(11))
+		fn.I("VPSLLVD", c.At(shift), Y(9), Y(9))
+		fn.I("VPSLLVD", c.At(signShift), Y(8), Y(8))
+		fn.I("VPAND", c.At(sign), Y(8), Y(8))
+		fn.I("VPOR", Y(8), Y(9), Y(9))
+		fn.I("VMULPS", c.At(factor), Y(9), Y(9))
+		fn.I("VBROADCASTSS", scales.At(4*i), Y(10))
+		fn.I("VMULPS", Y(10), Y(9), Y(i))
+	}
+	fn.I("VPMOVMSKB", Y(11), t)
+	fn.I("ORQ", t, found)
+	p.store(dst, 4*lanes)
+	fn.I("ADDQ", 32*lanes, dst)
+	fn.I("ADDQ", 8, p.src[0])
+	fn.I("ADDQ", 8, p.src[1])
+	fn.I("SUBQ", 1, n)
+	fn.Jump("JNZ", loop)
+	fn.I("MOVQ", found, fn.FP("found"))
+	fn.Return()
+}
+
 // transposeDwords8 is transposeDwords16 for 8 lanes, by AVX2.
 func (w *gemmPack) transposeDwords8() {
 	fn := w.f.Func("transposeDwords8", "transposeDwords8 copies 8 lines, stride bytes apart, to a panel: the first dword\nof every line, then the second ones, 8·n in all.", "dst, src unsafe.Pointer, stride, n int")
