@@ -105,6 +105,9 @@ func TestSQNR(t *testing.T) {
 		{quant.Quantizer{Format: quant.MXINT8, Rule: quant.RatioCeil}, 41.61, 45.96},
 		{quant.Quantizer{Format: quant.NVFP4}, 20.44, 19.86},
 		{quant.Quantizer{Format: quant.NVFP4, Arithmetic: quant.DecodeFirst}, 20.44, 19.86},
+		{quant.Quantizer{Format: quant.NVFP4, TopScale: quant.FourOverSixTop}, 20.43, 19.88},
+		{quant.Quantizer{Format: quant.NVFP4, TopScale: quant.FourOverSixTop, Search: quant.FourOverSixMSE}, 21.22, 21.19},
+		{quant.Quantizer{Format: quant.NVFP4, TopScale: quant.FourOverSixTop, Search: quant.FourOverSixMAE}, 21.08, 21.07},
 		{quant.Quantizer{Format: quant.FP8Tensor}, 31.55, 31.87},
 		{quant.Quantizer{Format: quant.FP8Tensor, PowerOfTwo: true}, 31.52, 32.54},
 		{quant.Quantizer{Format: quant.FP8Vec128}, 31.80, 31.97},
@@ -185,6 +188,9 @@ func name(q quant.Quantizer) string {
 	}
 	if q.PowerOfTwo {
 		parts = append(parts, "power-of-two")
+	}
+	if q.TopScale > 0 {
+		parts = append(parts, fmt.Sprintf("top=%g", q.TopScale), q.Search.String())
 	}
 	if q.Rounding != format.NearestEven {
 		parts = append(parts, q.Rounding.String())

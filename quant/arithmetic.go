@@ -9,7 +9,8 @@ import (
 // Arithmetic says in which order and precision FP32 and E4M3 scales are
 // computed. The rows agree in exact arithmetic; in floating point each gives
 // other bits on some blocks. All is float32 unless said; max is the element
-// format's largest value, 448 the scale format's.
+// format's largest value, 448 the scale format's, for which a Quantizer's TopScale
+// stands in E and G.
 //
 //	EncodeFirst       Transformer Engine
 //	  FP8    encode = max/amax, decode = 1/encode, code = x·encode
@@ -57,19 +58,21 @@ func (f factor) apply(x float32) float32 {
 }
 
 // arithmetics holds the formulas: fp32 computes a decode scale from the amax of
-// its block; global the global scale from the amax of the tensor; block an E4M3
-// scale from the amax of its block and what global returned.
+// its block; global the global scale from the amax of the tensor and the block
+// scale that this is to have; block an E4M3 scale from the amax of its block and what
+// global returned; element what is done with elements under a scale.
 var arithmetics = []struct {
-	fp32   func(amax, max float32, pow2 bool) (decode float32, f factor)
-	global func(amax, max float32) global
-	block  func(amax, max float32, g global) (scale byte, f factor)
+	fp32    func(amax, max float32, pow2 bool) (decode float32, f factor)
+	global  func(amax, max, top float32) global
+	block   func(amax, max float32, g global) (scale byte)
+	element func(scale byte, g global) factor
 }{
-	EncodeFirst:     {encodeFirst, globalEncodeFirst, blockEncodeFirst},
-	EncodeFirst64:   {encodeFirst64, globalDecodeFirst, blockEncodeFirst64},
-	DecodeFirst:     {decodeFirst, globalDecodeFirst, blockDecodeFirst},
-	DecodeFirstBF16: {decodeFirstBF16, globalDecodeFirstBF16, blockDecodeFirstBF16},
-	BlockOnly:       {decodeFirst, globalNone, blockOnly},
-	HalfScale:       {halfScale, globalNone, blockOnly},
+	EncodeFirst:     {encodeFirst, globalEncodeFirst, blockEncodeFirst, elementEncodeFirst},
+	EncodeFirst64:   {encodeFirst64, globalDecodeFirst, blockEncodeFirst64, elementEncodeFirst64},
+	DecodeFirst:     {decodeFirst, globalDecodeFirst, blockDecodeFirst, elementDecodeFirst},
+	DecodeFirstBF16: {decodeFirstBF16, globalDecodeFirstBF16, blockDecodeFirstBF16, elementDecodeFirstBF16},
+	BlockOnly:       {decodeFirst, globalNone, blockOnly, elementBlockOnly},
+	HalfScale:       {halfScale, globalNone, blockOnly, elementBlockOnly},
 }
 
 // A global holds both directions of a tensor's global scale, each as its
@@ -142,10 +145,10 @@ func halfScale(amax, max float32, _ bool) (float32, factor) {
 	return format.FP16.Decode(half) / step, factor{value: 1 / d}
 }
 
-func globalEncodeFirst(amax, max float32) global {
+func globalEncodeFirst(amax, max, top float32) global {
 	encode := float32(1)
 	if amax > 0 {
-		encode = safeDivide(scaleFormat.Max()*max, amax)
+		encode = safeDivide(top*max, amax)
 	}
 	if encode == 0 { // amax is Inf
 		encode = 1
@@ -153,58 +156,69 @@ func globalEncodeFirst(amax, max float32) global {
 	return global{encode, 1 / encode}
 }
 
-func blockEncodeFirst(amax, max float32, g global) (byte, factor) {
+func blockEncodeFirst(amax, max float32, g global) byte {
 	reciprocal := float32(1 / max)
 	wanted := min(float32(amax*float32(g.encode*reciprocal)), maxFloat32)
-	code := scaleFormat.Encode(wanted)
-	scale := scaleFormat.Decode(code)
-	return byte(code), factor{value: safeDivide(1, float32(scale*g.decode))}
+	return byte(scaleFormat.Encode(wanted))
 }
 
-func globalDecodeFirst(amax, max float32) global {
-	decode := amax / float32(scaleFormat.Max()*max)
+func elementEncodeFirst(scale byte, g global) factor {
+	return factor{value: safeDivide(1, float32(scaleFormat.Decode(uint32(scale))*g.decode))}
+}
+
+func globalDecodeFirst(amax, max, top float32) global {
+	decode := amax / float32(top*max)
 	if !isUsable(amax) || decode == 0 {
 		decode = 1
 	}
 	return global{1 / decode, decode}
 }
 
-func blockEncodeFirst64(amax, max float32, g global) (byte, factor) {
-	wanted := clamp(amax/max/g.decode, scaleFormat.SmallestNormal(), scaleFormat.Max())
-	code := scaleFormat.Encode(wanted)
-	return byte(code), factor{value: g.encode / scaleFormat.Decode(code)}
+func blockEncodeFirst64(amax, max float32, g global) byte {
+	return byte(scaleFormat.Encode(clamp(amax/max/g.decode, scaleFormat.SmallestNormal(), scaleFormat.Max())))
 }
 
-func blockDecodeFirst(amax, max float32, g global) (byte, factor) {
+func elementEncodeFirst64(scale byte, g global) factor {
+	return factor{value: g.encode / scaleFormat.Decode(uint32(scale))}
+}
+
+func blockDecodeFirst(amax, max float32, g global) byte {
 	wanted := amax / float32(max*g.decode)
 	if wanted == 0 {
 		wanted = 1
 	}
-	code := scaleFormat.Encode(clamp(wanted, scaleFormat.Smallest(), scaleFormat.Max()))
-	return byte(code), factor{value: float32(scaleFormat.Decode(code) * g.decode), divide: true}
+	return byte(scaleFormat.Encode(clamp(wanted, scaleFormat.Smallest(), scaleFormat.Max())))
 }
 
-func globalDecodeFirstBF16(amax, max float32) global {
+func elementDecodeFirst(scale byte, g global) factor {
+	return factor{value: float32(scaleFormat.Decode(uint32(scale)) * g.decode), divide: true}
+}
+
+func globalDecodeFirstBF16(amax, max, top float32) global {
 	amax = toBF16(amax)
-	encode := toBF16(float32(scaleFormat.Max()*max) / amax)
+	encode := toBF16(float32(top*max) / amax)
 	if !isUsable(amax) || encode > maxFloat32 {
 		encode = 1
 	}
 	return global{encode, 1 / encode}
 }
 
-func blockDecodeFirstBF16(amax, max float32, g global) (byte, factor) {
+func blockDecodeFirstBF16(amax, max float32, g global) byte {
 	wanted := clamp(float32(g.encode*toBF16(amax/max)), 0, scaleFormat.Max())
 	code := scaleFormat.Encode(wanted)
 	if code == 0 {
 		code = scaleFormat.Encode(1.0 / 8) // the epsilon of E4M3
 	}
-	return byte(code), factor{value: scaleFormat.Decode(code) / g.encode, divide: true}
+	return byte(code)
 }
 
-func globalNone(float32, float32) global { return global{1, 1} }
+func elementDecodeFirstBF16(scale byte, g global) factor {
+	return factor{value: scaleFormat.Decode(uint32(scale)) / g.encode, divide: true}
+}
 
-func blockOnly(amax, max float32, _ global) (byte, factor) {
+func globalNone(float32, float32, float32) global { return global{1, 1} }
+
+func blockOnly(amax, max float32, _ global) byte {
 	wanted := amax / max
 	code := scaleFormat.EncodeWith(wanted, format.Conversion{Rounding: format.HalfAway}, 0)
 	switch topBinade := scaleFormat.MaxCode() >> scaleFormat.Mantissa << scaleFormat.Mantissa; {
@@ -213,10 +227,14 @@ func blockOnly(amax, max float32, _ global) (byte, factor) {
 	case code >= topBinade:
 		code = scaleFormat.MaxCode()
 	}
-	if code == 0 {
-		return 0, factor{value: 0}
+	return byte(code)
+}
+
+func elementBlockOnly(scale byte, _ global) factor {
+	if scale == 0 {
+		return factor{value: 0}
 	}
-	return byte(code), factor{value: scaleFormat.Decode(code), divide: true}
+	return factor{value: scaleFormat.Decode(uint32(scale)), divide: true}
 }
 
 func clamp(x, low, high float32) float32 { return min(max(x, low), high) }

@@ -11,7 +11,7 @@ package quant
 //
 // An inverse beyond the largest float32 is that, whose inverse is the least global scale.
 func (q Quantizer) GlobalInverse(amax float32) float32 {
-	g := arithmetics[q.Arithmetic].global(amax, q.Format.Element.Max())
+	g := arithmetics[q.Arithmetic].global(amax, q.Format.Element.Max(), q.top())
 	if q.Arithmetic == DecodeFirstBF16 {
 		return g.encode
 	}

@@ -137,6 +137,9 @@ type transposeKernel struct {
 
 // fused returns the first fused kernel that serves the run, or nil.
 func (r *run) fused() *fusedKernel {
+	if r.q.Search != NoSearch {
+		return nil
+	}
 	for i, k := range fusedKernels {
 		if k.tier <= cpu.Best() && k.raw == r.x.isRaw && k.serves(r.q) {
 			return &fusedKernels[i]
@@ -160,6 +163,9 @@ func (r *run) rowsKernel() *rowsKernel {
 
 // columnKernel returns the first column kernel that serves the run, or nil.
 func (r *run) columnKernel() *columnKernel {
+	if r.q.Search != NoSearch {
+		return nil
+	}
 	for i, k := range columnKernels {
 		if k.tier <= cpu.Best() && r.x.columns && k.serves(r.q) {
 			return &columnKernels[i]

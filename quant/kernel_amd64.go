@@ -167,6 +167,17 @@ func encodeBy(kernel func(codes *byte, src *float32, n int, factors *float32, ex
 	}
 }
 
+var searchKernels = []searchKernel{
+	{cpu.AVX512, false, searchBy(searchTimes)},
+	{cpu.AVX512, true, searchBy(searchOver)},
+}
+
+func searchBy(kernel func(errors *float64, src *float32, groups int, factors, decodes *float32, n int, c *searchConstants)) searchFunc {
+	return func(errors []float64, src, factors, decodes []float32, n int, c *searchConstants) {
+		kernel(&errors[0], &src[0], len(src)/searchUnit, &factors[0], &decodes[0], n, c)
+	}
+}
+
 var amaxKernels = []amaxKernel{
 	{cpu.AVX512, func(amaxes []uint32, x []float32, extent int) {
 		amaxes512(&amaxes[0], &x[0], len(x), extent)

@@ -6,6 +6,7 @@ package quant
 var (
 	fusedKernels     []fusedKernel
 	encodeKernels    []encodeKernel
+	searchKernels    []searchKernel
 	amaxKernels      []amaxKernel
 	widenKernels     []widenKernel
 	narrowKernels    []narrowKernel

@@ -598,7 +598,7 @@ func TestKernelsStayInside(t *testing.T) {
 							got.Global = one.want.Global
 							run := run{q: &q, t: &got, x: one.x}
 							if f.Global {
-								run.global = arithmetics[q.Arithmetic].global(got.Amax, f.Element.Max())
+								run.global = arithmetics[q.Arithmetic].global(got.Amax, f.Element.Max(), q.top())
 							}
 							if f.PerTensor() {
 								run.whole = run.scaleWhole()

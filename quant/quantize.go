@@ -69,7 +69,7 @@ func (q *Quantizer) newRun(x source, d Direction, with With) (*run, error) {
 		}
 	}
 	if q.Format.Global {
-		r.global = arithmetics[q.Arithmetic].global(t.Amax, q.Format.Element.Max())
+		r.global = arithmetics[q.Arithmetic].global(t.Amax, q.Format.Element.Max(), q.top())
 		t.Global = r.global.decode
 	}
 	if q.Format.PerTensor() && rows > 0 && cols > 0 {
@@ -157,19 +157,22 @@ func (r *run) band() int {
 // bands quantizes lines [from, to), band lines sharing a scale, and returns the
 // bits of the amax it saw.
 func (r *run) bands(from, to, band int) (amax uint32) {
-	if kernel := r.fused(); kernel != nil {
-		return r.newFusedRun(kernel).lines(from, to)
-	}
-	if kernel := r.rowsKernel(); kernel != nil && r.x.cols() >= rowsUnit {
-		switch extent := r.q.Format.Block; {
-		case r.t.scaleCols() == 1 && extent.Rows <= 1 || r.q.Format.PerTensor():
-			return r.newRowsRun(kernel).lines(from, to)
-		case band > 1 && extent.Cols%rowsUnit == 0 && extent.Cols > 0 && r.q.Format.Scale == format.F32:
-			return r.newRowsRun(kernel).bands(from, to, band)
+	search := r.newSearcher()
+	if search == nil {
+		if kernel := r.fused(); kernel != nil {
+			return r.newFusedRun(kernel).lines(from, to)
 		}
-	}
-	if w := r.newLineRun(); w != nil && (r.q.Rounding == format.Stochastic || band > 1) {
-		return w.lines(from, to, band)
+		if kernel := r.rowsKernel(); kernel != nil && r.x.cols() >= rowsUnit {
+			switch extent := r.q.Format.Block; {
+			case r.t.scaleCols() == 1 && extent.Rows <= 1 || r.q.Format.PerTensor():
+				return r.newRowsRun(kernel).lines(from, to)
+			case band > 1 && extent.Cols%rowsUnit == 0 && extent.Cols > 0 && r.q.Format.Scale == format.F32:
+				return r.newRowsRun(kernel).bands(from, to, band)
+			}
+		}
+		if w := r.newLineRun(); w != nil && (r.q.Rounding == format.Stochastic || band > 1) {
+			return w.lines(from, to, band)
+		}
 	}
 	width := r.t.storedWidth()
 	codes, scaled := make([]byte, width), make([]float32, width)
@@ -184,6 +187,9 @@ func (r *run) bands(from, to, band int) (amax uint32) {
 			}
 		} else {
 			amax = max(amax, r.scaleBand(l0, l1, l0/band, amaxes, factors, room))
+		}
+		if search != nil {
+			search.choose(l0, l1, l0/band, amaxes, factors, room)
 		}
 		for l := l0; l < l1; l++ {
 			if r.with.Scales != nil {
@@ -255,7 +261,8 @@ func (r *run) scaleBlock(i int, amax uint32, hasNaN bool) blockFactor {
 		r.t.Scales[i] = code
 		return blockFactor{factor{value: exp2(format.E8M0.Bias - int(code))}, poison}
 	case format.E4M3:
-		code, f := arithmetics[r.q.Arithmetic].block(a, max, r.global)
+		code := arithmetics[r.q.Arithmetic].block(a, max, r.global)
+		f := arithmetics[r.q.Arithmetic].element(code, r.global)
 		if poison {
 			code = byte(scaleFormat.EncodeWith(float32(math.NaN()), format.Conversion{}, 0))
 		}

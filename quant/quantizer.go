@@ -19,6 +19,8 @@ type Quantizer struct {
 	Arithmetic   Arithmetic // FP32 and E4M3 scales
 	PowerOfTwo   bool       // FP32 scales are powers of two, rounded away from saturation
 	NonFinite    NonFinite  // blocks that hold NaN or Inf
+	Search       Search     // of the scale of a block, among the neighbors of what the above gives
+	TopScale     float32    // E4M3 scale that the global one is made for, of a block with the tensor's amax; 0: 448
 
 	Rounding     format.Rounding // elements
 	ElementNaN   format.NaN      // the code of a NaN element
@@ -103,7 +105,7 @@ func (q Quantizer) Validate() error {
 	case q.Hadamard && q.Format.Block.Cols%hadamardSize != 0:
 		return fmt.Errorf("quantizer of %s: the Hadamard transform takes blocks of a multiple of %d elements, not %d", q.Format, hadamardSize, q.Format.Block.Cols)
 	}
-	return nil
+	return q.checkSearch()
 }
 
 // check reports what keeps q from quantizing with w.
