@@ -14,6 +14,8 @@ import (
 	"cmp"
 	"math"
 	"slices"
+
+	"gonum.org/v1/gonum/stat"
 )
 
 // A Comparison is the same model trained on the same data under several
@@ -34,7 +36,7 @@ type Fact struct {
 	Code       bool // Text is something to type
 }
 
-// A Recipe is one training run.
+// A Recipe is one training run, or one for each of several seeds.
 type Recipe struct {
 	Name   string
 	Doc    string // what it is, in a few words
@@ -46,6 +48,10 @@ type Recipe struct {
 	Train          []Point // by step
 	Validation     []Point
 
+	// Runs are the ends of the runs of all seeds, where there are several. All else
+	// is of the first.
+	Runs []Run
+
 	SecondsPerStep  float64
 	TokensPerSecond float64
 	WeightBytes     int64 // of the operands that a step keeps
@@ -53,6 +59,12 @@ type Recipe struct {
 
 	Operands []Operand   // those that were observed
 	Scales   []Histogram // of the decode scales of blocks, by operand
+}
+
+// A Run is the end of a training run: the losses of Recipe for one seed.
+type Run struct {
+	Seed                      uint64
+	TrainLoss, ValidationLoss float64
 }
 
 // A Point is a loss after so many steps.
@@ -107,12 +119,62 @@ func (c *Comparison) index(name string) int {
 }
 
 // Gap returns by how much the validation loss of a recipe is above that of the
-// baseline, as a share of it; NaN where there is none.
-func (c *Comparison) Gap(r *Recipe) float64 {
-	if b := c.baseline(); b != nil {
-		return r.ValidationLoss/b.ValidationLoss - 1
+// baseline, as a share of it; NaN where there is none. Of several seeds it is the
+// mean of the gaps between runs of the same seed.
+func (c *Comparison) Gap(r *Recipe) float64 { return stat.Mean(c.gapsBySeed(r), nil) }
+
+// GapError returns the standard error of Gap, from how gaps differ by seed; NaN
+// where there are fewer than two.
+func (c *Comparison) GapError(r *Recipe) float64 {
+	if g := c.gapsBySeed(r); len(g) > 1 {
+		return stat.StdErr(stat.StdDev(g, nil), float64(len(g)))
 	}
 	return math.NaN()
+}
+
+// gapsBySeed returns the gaps of the seeds that the recipe and the baseline have.
+func (c *Comparison) gapsBySeed(r *Recipe) []float64 {
+	b := c.baseline()
+	if b == nil {
+		return nil
+	}
+	var gaps []float64
+	for _, run := range r.runs() {
+		for _, base := range b.runs() {
+			if run.Seed == base.Seed {
+				gaps = append(gaps, run.ValidationLoss/base.ValidationLoss-1)
+			}
+		}
+	}
+	return gaps
+}
+
+// runs returns the ends of all runs, of which there is at least one.
+func (r *Recipe) runs() []Run {
+	if len(r.Runs) > 0 {
+		return r.Runs
+	}
+	return []Run{{TrainLoss: r.TrainLoss, ValidationLoss: r.ValidationLoss}}
+}
+
+// Losses returns the losses at the end: the means over the seeds.
+func (r *Recipe) Losses() (training, validation float64) {
+	runs := r.runs()
+	for _, run := range runs {
+		training += run.TrainLoss
+		validation += run.ValidationLoss
+	}
+	n := float64(len(runs))
+	return training / n, validation / n
+}
+
+// seeds returns how many seeds there are.
+func (c *Comparison) seeds() int {
+	n := 1
+	for i := range c.Recipes {
+		n = max(n, len(c.Recipes[i].Runs))
+	}
+	return n
 }
 
 // Saturated returns the share of saturated elements among all that were

@@ -75,6 +75,36 @@ func TestVerdict(t *testing.T) {
 	}
 }
 
+// TestSeeds: losses are means, and gaps those of runs of the same seed.
+func TestSeeds(t *testing.T) {
+	c := two()
+	c.Recipes[0].Runs = []Run{{1, 2, 2}, {2, 3, 4}, {3, 4, 5}}
+	c.Recipes[1].Runs = []Run{{1, 2.1, 2.04}, {3, 4.3, 5}} // gaps of 2 % and 0 %
+	if got, want := c.Gap(&c.Recipes[1]), 0.01; math.Abs(got-want) > 1e-12 {
+		t.Errorf("the gap is %g, want %g", got, want)
+	}
+	if got, want := c.GapError(&c.Recipes[1]), 0.01; math.Abs(got-want) > 1e-12 {
+		t.Errorf("its standard error is %g, want %g: half of their distance", got, want)
+	}
+	if got, want := c.Table().Rows[1][:4], []string{"mxfp8", "3.2000", "3.5200", "+1.00% ±1.00%"}; !reflect.DeepEqual(got, want) {
+		t.Errorf("the row is %q, want %q", got, want)
+	}
+	v := c.Verdict()
+	if got, want := v[1], "Beside it, mxfp8 ends 1.00% ±1.00% above."; got != want {
+		t.Errorf("the verdict is %q, want %q", got, want)
+	}
+	if last := v[len(v)-1]; !strings.HasPrefix(last, "Losses and gaps are means over 3 seeds, ") {
+		t.Errorf("the verdict ends with %q", last)
+	}
+	if got := c.FormatTable().Rows[0][2]; got != "2.0000" {
+		t.Errorf("the model that is quantized has a loss of %s as trained, want that of the first seed", got)
+	}
+	c.Recipes[1].Runs = c.Recipes[1].Runs[:1]
+	if got := c.GapError(&c.Recipes[1]); !math.IsNaN(got) {
+		t.Errorf("one pair has a standard error of %g", got)
+	}
+}
+
 func TestCurves(t *testing.T) {
 	base := []Point{{1, 4}, {2, 2}, {3, 1}, {4, math.NaN()}}
 	if got, want := gaps([]Point{{2, 3}, {3, 1}, {5, 1}}, base), []Point{{2, 0.5}, {3, 0}}; !reflect.DeepEqual(got, want) {

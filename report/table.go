@@ -27,13 +27,19 @@ type recipeColumn struct {
 
 var recipeColumns = []recipeColumn{
 	{Column{"recipe", "recipe", "", false}, func(_ *Comparison, r *Recipe) string { return r.Name }},
-	{Column{"train", "train\nloss", "training loss at the end, nats per token", true}, func(_ *Comparison, r *Recipe) string { return lossText(r.TrainLoss) }},
-	{Column{"validation", "val\nloss", "validation loss at the end, nats per token", true}, func(_ *Comparison, r *Recipe) string { return lossText(r.ValidationLoss) }},
-	{Column{"gap", "gap", "validation loss relative to the baseline's", true}, func(c *Comparison, r *Recipe) string {
+	{Column{"train", "train\nloss", "training loss at the end, nats per token", true}, func(_ *Comparison, r *Recipe) string {
+		training, _ := r.Losses()
+		return lossText(training)
+	}},
+	{Column{"validation", "val\nloss", "validation loss at the end, nats per token", true}, func(_ *Comparison, r *Recipe) string {
+		_, validation := r.Losses()
+		return lossText(validation)
+	}},
+	{Column{"gap", "gap", "validation loss relative to the baseline's; of several seeds the mean, ± its standard error", true}, func(c *Comparison, r *Recipe) string {
 		if r.Name == c.Baseline {
 			return ""
 		}
-		return percentText(c.Gap(r))
+		return percentText(c.Gap(r)) + errorText(c.GapError(r))
 	}},
 	{Column{"s/step", "s/step", "median seconds of a step", true}, func(_ *Comparison, r *Recipe) string { return secondsText(r.SecondsPerStep) }},
 	{Column{"weights MB", "weights\nMB", "quantized weights that a step keeps, both directions", true}, func(_ *Comparison, r *Recipe) string { return megabytes(r.WeightBytes) }},

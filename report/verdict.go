@@ -10,12 +10,13 @@ import (
 func (c *Comparison) Verdict() []string {
 	var s []string
 	if b := c.baseline(); b != nil && b.Failed == "" && !math.IsNaN(b.ValidationLoss) {
+		_, loss := b.Losses()
 		s = append(s, fmt.Sprintf("After %s, %s has a validation loss of %s nats per %s: a perplexity of %s.",
-			counted(b.Steps, "step"), b.Name, lossText(b.ValidationLoss), c.Token, threeDigits(Perplexity(b.ValidationLoss))))
+			counted(b.Steps, "step"), b.Name, lossText(loss), c.Token, threeDigits(Perplexity(loss))))
 		if ranked := c.ranked(); len(ranked) > 0 {
 			var parts []string
 			for _, r := range ranked {
-				parts = append(parts, fmt.Sprintf("%s %s", r.Name, besideText(c.Gap(r))))
+				parts = append(parts, fmt.Sprintf("%s %s", r.Name, besideText(c.Gap(r), c.GapError(r))))
 			}
 			s = append(s, fmt.Sprintf("Beside it, %s.", list(parts)))
 		}
@@ -34,8 +35,12 @@ func (c *Comparison) Verdict() []string {
 		}
 		s = append(s, sentence+".")
 	}
-	if len(c.ranked()) > 0 {
+	switch n := c.seeds(); {
+	case len(c.ranked()) == 0:
+	case n == 1:
 		s = append(s, "This is one seed: whether a small gap is more than chance takes several.")
+	default:
+		s = append(s, fmt.Sprintf("Losses and gaps are means over %d seeds, gaps with their standard errors: one of less than two of these may be chance. All else is of the first seed.", n))
 	}
 	return s
 }
@@ -69,16 +74,26 @@ func (c *Comparison) extremes() (least, most *Format) {
 	return least, most
 }
 
-// besideText words a gap: "ends 0.12% above".
-func besideText(gap float64) string {
+// besideText words a gap: "ends 0.12% above", with the standard error where there
+// is one.
+func besideText(gap, standardError float64) string {
 	switch text := strings.TrimLeft(percentText(gap), "+−"); {
 	case strings.Trim(text, "0.%") == "":
-		return "ends level"
+		return "ends level" + errorText(standardError)
 	case gap < 0:
-		return "ends " + text + " below"
+		return "ends " + text + errorText(standardError) + " below"
 	default:
-		return "ends " + text + " above"
+		return "ends " + text + errorText(standardError) + " above"
 	}
+}
+
+// errorText writes the standard error of a share behind it; nothing where there is
+// none.
+func errorText(standardError float64) string {
+	if math.IsNaN(standardError) || math.IsInf(standardError, 0) {
+		return ""
+	}
+	return " ±" + strings.TrimPrefix(percentText(standardError), "+")
 }
 
 // list joins parts as a sentence does.

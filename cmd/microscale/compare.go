@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -29,9 +30,11 @@ operands and distributions of scales, is in DIR/report.html, which opens in any
 browser and loads nothing.
 
 The recipe bf16 is always among them, for the others are compared with it. One
-that diverges does not keep the others from ending.`,
+that diverges does not keep the others from ending. With --seeds the gaps are means
+over several seeds, with their standard errors; all but losses is of the first.`,
 		Example: `  microscale compare
   microscale compare --recipes bf16,mxfp8,nvfp4 --steps 500 --data book.txt
+  microscale compare --recipes mxfp8,nvfp4 --seeds 3
   microscale compare --recipes mxfp8,my-recipe.toml --seed 2 --out mine --json`,
 		Args: noArguments,
 	}
@@ -39,6 +42,7 @@ that diverges does not keep the others from ending.`,
 	defaults := train.DefaultConfig() // shorter, for there are several runs
 	defaults.Steps, defaults.ValidateEvery, defaults.ValidationTokens = 120, 20, 4096
 	training := addTraining(cmd, defaults)
+	seeds := cmd.Flags().Uint("seeds", 1, "train under each recipe from `N` seeds: --seed and those after it")
 	out := cmd.Flags().String("out", "comparison", "write the report to the directory `DIR`, in place of an earlier report")
 	asJSON := cmd.Flags().Bool("json", false, "print one JSON document")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -55,10 +59,15 @@ that diverges does not keep the others from ending.`,
 		if err := c.Validate(); err != nil {
 			return misuse("--%v", err)
 		}
+		if *seeds == 0 {
+			return misuse("--seeds is 0: at least 1 is needed")
+		}
 		k := &comparison{config: c, stderr: cmd.ErrOrStderr()}
-		for _, r := range withBaseline(recipes.recipes) {
-			if err := k.train(cmd.Context(), r); err != nil {
-				return k.end(cmd, *out, *asJSON, err)
+		for i := range uint64(*seeds) {
+			for _, r := range withBaseline(recipes.recipes) {
+				if err := k.train(cmd.Context(), r, c.Seed+i); err != nil {
+					return k.end(cmd, *out, *asJSON, err)
+				}
 			}
 		}
 		return k.end(cmd, *out, *asJSON, k.quantize(cmd.Context()))
@@ -68,7 +77,7 @@ that diverges does not keep the others from ending.`,
 
 // A comparison is a run of compare.
 type comparison struct {
-	config train.Config // of each run, but for its recipe
+	config train.Config // of each run, but for its recipe and, where there are several, its seed
 	stderr io.Writer
 
 	recipes    []report.Recipe
@@ -82,10 +91,15 @@ type comparison struct {
 // many, for to measure them takes as long as a step.
 const observedSteps, observedEvery = 12, 4
 
-// train trains under one recipe. It fails where it was interrupted.
-func (k *comparison) train(ctx context.Context, r recipe.Recipe) error {
+// train trains under one recipe. It fails where it was interrupted. Of seeds after
+// the first the losses at the end are kept, and a recipe that did not finish is not
+// tried again.
+func (k *comparison) train(ctx context.Context, r recipe.Recipe, seed uint64) error {
 	c := k.config
-	c.Recipe = r
+	c.Recipe, c.Seed = r, seed
+	if seed != k.config.Seed {
+		return k.again(ctx, c)
+	}
 	w := newWatcher(r)
 	every := max(observedEvery, (c.Steps+observedSteps-1)/observedSteps)
 	observed := func(step int) bool { return (step-1)%every == 0 || step == c.Steps }
@@ -115,10 +129,10 @@ func (k *comparison) train(ctx context.Context, r recipe.Recipe) error {
 	row.SecondsPerStep = bench.Summarize(plain).Median
 	row.TokensPerSecond = float64(c.Batch*c.Sequence) / row.SecondsPerStep
 	row.Operands, row.Scales = w.rows()
-	diverged := (*train.Diverged)(nil)
 	switch {
 	case err == nil:
 		row.TrainLoss, row.ValidationLoss = result.FinalLoss()
+		row.Runs = []report.Run{{Seed: seed, TrainLoss: row.TrainLoss, ValidationLoss: row.ValidationLoss}}
 		row.WeightBytes, row.ActivationBytes = int64(result.WeightBytes), int64(result.ActivationBytes)
 		k.parameters = result.Parameters
 		if r.Name == baselineRecipe {
@@ -126,32 +140,71 @@ func (k *comparison) train(ctx context.Context, r recipe.Recipe) error {
 		}
 	case errors.Is(err, context.Canceled):
 		return err
-	case errors.As(err, &diverged):
-		row.Failed = oneLine(err)
 	default:
-		row.Failed = oneLine(err)
-		k.failed = append(k.failed, fmt.Sprintf("%s: %s", printable(r.Name), row.Failed))
+		k.fail(&row, err)
 	}
 	k.recipes = append(k.recipes, row)
 	if row.Failed == "" {
 		fmt.Fprintf(k.stderr, "%s: %s, validation loss %.4f nats per byte, %s per step\n", printable(r.Name), counted(row.Steps, "step"), row.ValidationLoss, durationText(row.SecondsPerStep))
-	} else {
-		fmt.Fprintf(k.stderr, "%s did not finish: %s\n", printable(r.Name), row.Failed)
 	}
 	return nil
+}
+
+// fail notes why a recipe did not finish.
+func (k *comparison) fail(row *report.Recipe, err error) {
+	row.Failed = oneLine(err)
+	if diverged := (*train.Diverged)(nil); !errors.As(err, &diverged) {
+		k.failed = append(k.failed, fmt.Sprintf("%s: %s", printable(row.Name), row.Failed))
+	}
+	fmt.Fprintf(k.stderr, "%s did not finish: %s\n", printable(row.Name), row.Failed)
+}
+
+// again trains under a recipe of the comparison from another seed.
+func (k *comparison) again(ctx context.Context, c train.Config) error {
+	row := &k.recipes[slices.IndexFunc(k.recipes, func(r report.Recipe) bool { return r.Name == c.Recipe.Name })]
+	if row.Failed != "" {
+		return nil
+	}
+	m := newTrainMeter(k.stderr, c.Recipe.Name, c.Steps)
+	result, err := train.Run(ctx, c, train.Hooks{Step: m.Step, Validated: m.Validated})
+	m.Close()
+	switch {
+	case err == nil:
+		run := report.Run{Seed: c.Seed}
+		run.TrainLoss, run.ValidationLoss = result.FinalLoss()
+		row.Runs = append(row.Runs, run)
+		fmt.Fprintf(k.stderr, "%s, seed %d: validation loss %.4f nats per byte\n", printable(row.Name), c.Seed, run.ValidationLoss)
+	case errors.Is(err, context.Canceled):
+		return err
+	default:
+		k.fail(row, fmt.Errorf("from seed %d: %w", c.Seed, err))
+	}
+	return nil
+}
+
+// seeds names the seeds of which there are runs.
+func (k *comparison) seeds() report.Fact {
+	first, runs := k.config.Seed, 1
+	for _, r := range k.recipes {
+		runs = max(runs, len(r.Runs))
+	}
+	if runs == 1 {
+		return report.Fact{Name: "seed", Text: fmt.Sprint(first)}
+	}
+	return report.Fact{Name: "seeds", Text: fmt.Sprintf("%d to %d", first, first+uint64(runs)-1)}
 }
 
 // report returns the rows of the page.
 func (k *comparison) report(cmd *cobra.Command) *report.Comparison {
 	c, m := &k.config, bench.ThisMachine()
-	model := parametersText(float64(k.parameters))
+	model, seeds := parametersText(float64(k.parameters)), k.seeds()
 	return &report.Comparison{
 		Title:    "Training under " + strings.Join(names(k.recipes), ", "),
-		Subtitle: fmt.Sprintf("%s, %s of %d bytes, seed %d, text %s", model, counted(c.Steps, "step"), c.Batch*c.Sequence, c.Seed, c.Corpus.Name()),
+		Subtitle: fmt.Sprintf("%s, %s of %d bytes, %s %s, text %s", model, counted(c.Steps, "step"), c.Batch*c.Sequence, seeds.Name, seeds.Text, c.Corpus.Name()),
 		Baseline: baselineRecipe, Token: "byte", Recipes: k.recipes, Formats: k.formats,
 		How: []report.Fact{
 			{Name: "command", Text: commandLine(cmd), Code: true},
-			{Name: "seed", Text: fmt.Sprint(c.Seed)},
+			seeds,
 			{Name: "model", Text: fmt.Sprintf("Llama of %s: %s of width %d, %s of attention that share %d of keys and values, feed-forward width %d, a vocabulary of bytes", model,
 				counted(c.Model.NumHiddenLayers, "layer"), c.Model.HiddenSize, counted(c.Model.NumAttentionHeads, "head"), c.Model.NumKeyValueHeads, c.Model.IntermediateSize)},
 			{Name: "data", Text: fmt.Sprintf("%s, %s", c.Corpus.Name(), bytesText(float64(c.Corpus.Bytes())))},

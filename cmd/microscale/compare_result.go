@@ -157,8 +157,9 @@ func (k *comparison) end(cmd *cobra.Command, dir string, asJSON bool, cause erro
 	return nil
 }
 
-// typed has the signs of a terminal in place of a typesetter's.
-var typed = strings.NewReplacer("−", "-", "–", "-")
+// typed has the signs of a terminal in place of a typesetter's, and a standard error
+// on a line of its own.
+var typed = strings.NewReplacer("−", "-", "–", "-", " ±", "\n±")
 
 // printComparisonOfRecipes prints the table, and where the report is if there is one.
 func printComparisonOfRecipes(w io.Writer, c *report.Comparison, path string) error {
@@ -171,7 +172,7 @@ func printComparisonOfRecipes(w io.Writer, c *report.Comparison, path string) er
 	for _, row := range data.Rows {
 		var cells table.Row
 		for _, cell := range row {
-			cells = append(cells, printable(typed.Replace(cell)))
+			cells = append(cells, typed.Replace(printable(cell)))
 		}
 		t.AppendRow(cells)
 	}
@@ -204,9 +205,11 @@ type comparisonDocument struct {
 type comparedDocument struct {
 	Recipe          string               `json:"recipe"`
 	Steps           int                  `json:"steps"`
-	TrainLoss       number               `json:"train_loss"` // nats per byte, of the last step
+	TrainLoss       number               `json:"train_loss"` // nats per byte, of the last step; these three are means over the seeds
 	ValLoss         number               `json:"val_loss"`
-	GapPercent      number               `json:"gap_percent"` // of the validation loss, to bf16's
+	GapPercent      number               `json:"gap_percent"`                // of the validation loss, to bf16's of the same seed
+	GapError        number               `json:"gap_standard_error_percent"` // null where there is one seed
+	Runs            []runDocument        `json:"runs"`                       // the ends, by seed; what follows is of the first
 	SecondsPerStep  number               `json:"seconds_per_step"`
 	TokensPerSecond number               `json:"tokens_per_second"`
 	WeightBytes     int64                `json:"weight_bytes"`
@@ -216,6 +219,12 @@ type comparedDocument struct {
 	Failed          string               `json:"failed,omitempty"`
 	TrainLosses     []number             `json:"train_losses"`
 	ValLosses       []validationDocument `json:"val_losses"`
+}
+
+type runDocument struct {
+	Seed      uint64 `json:"seed"`
+	TrainLoss number `json:"train_loss"`
+	ValLoss   number `json:"val_loss"`
 }
 
 type comparedAfterDocument struct {
@@ -232,10 +241,14 @@ func (k *comparison) document(c *report.Comparison, path string) comparisonDocum
 	}
 	for i := range c.Recipes {
 		r := &c.Recipes[i]
+		training, validation := r.Losses()
 		d := comparedDocument{
-			Recipe: r.Name, Steps: r.Steps, TrainLoss: number(r.TrainLoss), ValLoss: number(r.ValidationLoss), GapPercent: number(100 * c.Gap(r)),
+			Recipe: r.Name, Steps: r.Steps, TrainLoss: number(training), ValLoss: number(validation), GapPercent: number(100 * c.Gap(r)), GapError: number(100 * c.GapError(r)), Runs: []runDocument{},
 			SecondsPerStep: number(r.SecondsPerStep), TokensPerSecond: number(r.TokensPerSecond), WeightBytes: r.WeightBytes, ActivationBytes: r.ActivationBytes,
 			Saturated: number(r.Saturated()), Flushed: number(r.Flushed()), Failed: r.Failed, TrainLosses: []number{}, ValLosses: []validationDocument{},
+		}
+		for _, run := range r.Runs {
+			d.Runs = append(d.Runs, runDocument{run.Seed, number(run.TrainLoss), number(run.ValidationLoss)})
 		}
 		for _, p := range r.Train {
 			d.TrainLosses = append(d.TrainLosses, number(p.Loss))

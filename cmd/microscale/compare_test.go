@@ -126,6 +126,51 @@ func TestCompareSame(t *testing.T) {
 	}
 }
 
+// TestCompareSeeds: each seed is a run of its own, the gap is the mean of those of
+// the same seed, and the table still fits.
+func TestCompareSeeds(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "out")
+	c := compareJSON(t, "--recipes", "nvfp4", "--seeds", "2", "--out", dir)
+	second := compareJSON(t, "--recipes", "nvfp4", "--seed", "2", "--out", dir)
+	end := func(recipe, run int) float64 {
+		return c.Recipes[recipe]["runs"].([]any)[run].(map[string]any)["val_loss"].(float64)
+	}
+	var gaps [2]float64
+	for run := range gaps {
+		gaps[run] = 100 * (end(1, run)/end(0, run) - 1)
+	}
+	r := c.Recipes[1]
+	if got, want := r["gap_percent"].(float64), (gaps[0]+gaps[1])/2; math.Abs(got-want) > 1e-9 {
+		t.Errorf("the gap is %v %%, want %v", got, want)
+	}
+	if got, want := r["gap_standard_error_percent"].(float64), math.Abs(gaps[0]-gaps[1])/2; math.Abs(got-want) > 1e-9 {
+		t.Errorf("its standard error is %v %%, want %v", got, want)
+	}
+	if got, want := r["val_loss"].(float64), (end(1, 0)+end(1, 1))/2; math.Abs(got-want) > 1e-9 {
+		t.Errorf("the validation loss is %v, want the mean %v", got, want)
+	}
+	for i := range c.Recipes {
+		if got, want := end(i, 1), second.Recipes[i]["val_loss"]; got != want {
+			t.Errorf("%v: the second run ends at %v, with --seed 2 it is %v", c.Recipes[i]["recipe"], got, want)
+		}
+	}
+	if second.Recipes[1]["gap_standard_error_percent"] != nil {
+		t.Error("one seed has a standard error")
+	}
+	status, stdout, stderr := execute("", append(strings.Fields(smallest), "--recipes", "nvfp4", "--seeds", "2", "--out", dir)...)
+	if status != exitDone {
+		t.Fatal(stderr)
+	}
+	if !strings.Contains(stdout, ", seeds 1 to 2, ") || !strings.Contains(stdout, " ±") {
+		t.Errorf("the table is\n%s", stdout)
+	}
+	for line := range strings.Lines(stdout) {
+		if n := utf8.RuneCountInString(line); n > 81 && !strings.HasPrefix(line, "the report is in") {
+			t.Errorf("a line of %d columns: %s", n-1, line)
+		}
+	}
+}
+
 // TestCompareText: the table fits 80 columns, and the last line has the report.
 func TestCompareText(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "out")
@@ -191,6 +236,7 @@ func TestCompareUsage(t *testing.T) {
 		{"--recipes mxfp8,mxfp8", exitUsage, "--recipes: mxfp8 is there twice"},
 		{"--out=", exitUsage, "--out names no directory"},
 		{"mxfp8", exitUsage, `"mxfp8" is an argument`},
+		{"--seeds 0", exitUsage, "--seeds is 0: at least 1 is needed"},
 		{"--steps 0", exitUsage, "--steps is 0: at least 1 is needed"},
 		{"--out " + full, exitFailed, "full: the directory has other files than a report, such as thesis.txt"},
 		{"--out " + file, exitFailed, "file: not a directory to write a report to"},
@@ -232,7 +278,7 @@ func TestCompareInterrupted(t *testing.T) {
 	}
 	canceled, cancelNow := context.WithCancel(t.Context())
 	cancelNow()
-	stopped := k.train(canceled, bf16)
+	stopped := k.train(canceled, bf16, config.Seed)
 	if err := k.end(cmd, dir, false, stopped); err == nil || !strings.HasPrefix(err.Error(), "interrupted: no recipe was done") {
 		t.Errorf("interrupted at the start: %v", err)
 	}
@@ -241,17 +287,17 @@ func TestCompareInterrupted(t *testing.T) {
 	}
 	impossible := &comparison{config: config, stderr: io.Discard}
 	impossible.config.Model.NumAttentionHeads = 3 // which two heads of keys cannot serve
-	if err := impossible.end(cmd, dir, false, impossible.train(ctx, bf16)); err == nil || !strings.HasPrefix(err.Error(), "bf16: ") {
+	if err := impossible.end(cmd, dir, false, impossible.train(ctx, bf16, config.Seed)); err == nil || !strings.HasPrefix(err.Error(), "bf16: ") {
 		t.Errorf("where no recipe can begin: %v", err)
 	}
 	if _, err := os.Stat(dir); err == nil {
 		t.Error("where no recipe can begin there is a report")
 	}
-	if err := k.train(ctx, bf16); err != nil {
+	if err := k.train(ctx, bf16, config.Seed); err != nil {
 		t.Fatal(err)
 	}
 	cancel()
-	if err := k.end(cmd, dir, false, k.train(ctx, bf16)); err == nil || !strings.HasPrefix(err.Error(), "interrupted: the report has what was done until then: bf16") {
+	if err := k.end(cmd, dir, false, k.train(ctx, bf16, config.Seed)); err == nil || !strings.HasPrefix(err.Error(), "interrupted: the report has what was done until then: bf16") {
 		t.Errorf("interrupted in the second recipe: %v", err)
 	}
 	if _, err := os.Stat(filepath.Join(dir, reportName)); err != nil || !strings.Contains(out.String(), "\nbf16 ") {
