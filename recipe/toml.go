@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 
 	"github.com/BurntSushi/toml"
 
@@ -29,7 +30,7 @@ func Find(name string) (Recipe, error) {
 // recipe of the table and changes it, by the names of Switches, and by operand and
 // direction where that is not fine enough:
 //
-//	name = "mxfp8-floor"          # the file's name, if it is not there
+//	name = "mxfp8-floor"          # the file's name, if it is not there; none of the table's
 //	base = "mxfp8"
 //	scale_rule = "floor"
 //	high_precision = ["wgrad"]
@@ -77,6 +78,9 @@ func parse(text, name string) (Recipe, error) {
 	if v := file["name"]; v != nil {
 		r.Name = fmt.Sprint(v)
 	}
+	if err := checkName(r.Name); err != nil {
+		return Recipe{}, atLine(text, "", "name", err)
+	}
 	if v := file["doc"]; v != nil {
 		r.Doc = fmt.Sprint(v)
 	}
@@ -112,6 +116,22 @@ func parse(text, name string) (Recipe, error) {
 		}
 	}
 	return r, r.Validate()
+}
+
+// checkName reports why a recipe of a file cannot have a name: it is that of a row of
+// the table, which results would be taken for, or no part of a file's name, which it
+// becomes.
+func checkName(name string) error {
+	if _, err := Lookup(name); err == nil {
+		return fmt.Errorf("the name %s is taken by a recipe of this program: give the recipe of the file another name", name)
+	}
+	plain := func(r rune) bool {
+		return unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("-_.+ ", r)
+	}
+	if strings.TrimLeft(name, ". ") == "" || strings.ContainsFunc(name, func(r rune) bool { return !plain(r) }) {
+		return fmt.Errorf("%q is no name of a recipe: use letters, digits, spaces, and - _ . +", name)
+	}
+	return nil
 }
 
 var (

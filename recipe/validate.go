@@ -72,6 +72,10 @@ func (r *Recipe) checkBlocks() error {
 
 func is2D(f quant.Format) bool { return f.Block.Rows > 1 && f.Block.Cols > 1 }
 
+// maxHistory bounds what every quantizer of a model remembers: 64 times the
+// default.
+const maxHistory = 1 << 16
+
 func (r *Recipe) checkDelayed() error {
 	switch {
 	case !r.Delayed.Enabled():
@@ -80,6 +84,8 @@ func (r *Recipe) checkDelayed() error {
 		return fmt.Errorf("unknown amax_compute_algo %d", r.Delayed.AmaxComputeAlgorithm)
 	case math.Abs(float64(r.Delayed.Margin)) > 64:
 		return fmt.Errorf("a margin of %d leaves no range: use one from -64 to 64", r.Delayed.Margin)
+	case r.Delayed.AmaxHistoryLen > maxHistory:
+		return fmt.Errorf("an amax_history_len of %d takes memory for nothing: use one of at most %d", r.Delayed.AmaxHistoryLen, maxHistory)
 	}
 	for _, q := range r.quantizers() {
 		if !q.Format.PerTensor() {
