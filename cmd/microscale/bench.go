@@ -74,8 +74,8 @@ func addBench(cmd *cobra.Command, d benchDefaults) *benchRun {
 	spent := cmp.Or(d.spent, "in all, the preparation aside")
 	tiers := stringers([]cpu.Tier{cpu.AVX512, cpu.AVX2, cpu.Plain})
 	return &benchRun{
-		threads: cmd.Flags().Int("threads", d.threads, "threads, each on a processor of its own; 0: "+all),
-		budget:  cmd.Flags().Duration("budget", d.budget, "time to measure "+spent),
+		threads: cmd.Flags().Int("threads", d.threads, "threads `N`, each on a processor of its own; 0: "+all),
+		budget:  cmd.Flags().Duration("budget", d.budget, "time `T` to measure "+spent),
 		kernel:  addChoice(cmd, "kernel", "use the kernels of the tier `NAME`: "+strings.Join(tiers, ", ")+" (default the first that this processor has)", "", tiers, cpu.ParseTier),
 		asJSON:  cmd.Flags().Bool("json", false, "print one JSON document"),
 	}

@@ -32,7 +32,7 @@ format is faster than them with quantizing included; draws it as an SVG.`)
 		}
 	}
 	cmd.Flags().Var(&only, "formats", "block formats `NAMES`, with commas between them (default every one with scales)")
-	largest := cmd.Flags().Int("largest", 8192, "largest size; sizes are powers of two from 256 on")
+	largest := cmd.Flags().Int("largest", 8192, "largest size `N`; sizes are powers of two from 256 on")
 	large := cmd.Flags().Bool("large", false, "go on to 16384")
 	chart := cmd.Flags().String("chart", "bench.svg", "draw the chart in `FILE`; \"\" draws none")
 	b := addBench(cmd, benchDefaults{threads: 1, budget: 500 * time.Millisecond, spent: "for each format at each size"})

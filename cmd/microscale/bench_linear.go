@@ -24,9 +24,9 @@ also measured alone.`)
 	cmd.Example = `  microscale bench linear
   microscale bench linear --recipes mxfp8,nvfp4 --threads 2 --json`
 	recipes := addRecipes(cmd, "")
-	m := cmd.Flags().Int("m", 32*128, "tokens")
-	n := cmd.Flags().Int("n", 1024, "outputs")
-	k := cmd.Flags().Int("k", 1024, "inputs")
+	m := cmd.Flags().Int("m", 32*128, "tokens `M`")
+	n := cmd.Flags().Int("n", 1024, "outputs `N`")
+	k := cmd.Flags().Int("k", 1024, "inputs `K`")
 	b := addBench(cmd, benchDefaults{threads: 1, budget: 3 * time.Second, spent: "for each recipe"})
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := checkSizes(cmd); err != nil {

@@ -74,8 +74,8 @@ func addConversion(cmd *cobra.Command, sources ...*format.Scalar) conversionFlag
 	return conversionFlags{
 		block: addFormat(cmd),
 		from:  addScalar(cmd, "from", "elements of the matrix, `NAME`: "+strings.Join(stringers(sources), ", "), sources[0].Name, sources...),
-		m:     cmd.Flags().Int("m", 0, fmt.Sprintf("rows (default as many as make %d MB)", dramMB)),
-		k:     cmd.Flags().Int("k", 8192, "columns"),
+		m:     cmd.Flags().Int("m", 0, fmt.Sprintf("rows `M` (default as many as make %d MB)", dramMB)),
+		k:     cmd.Flags().Int("k", 8192, "columns `K`"),
 	}
 }
 
@@ -166,7 +166,7 @@ func addActivations(cmd *cobra.Command, initial string) *choice[quant.Format] {
 
 // addSizes gives cmd --m, --n and --k.
 func addSizes(cmd *cobra.Command, initialM, initialN, initialK int) (m, n, k *int) {
-	return cmd.Flags().Int("m", initialM, "rows of A and C"), cmd.Flags().Int("n", initialN, "rows of B, columns of C"), cmd.Flags().Int("k", initialK, "columns of A and B")
+	return cmd.Flags().Int("m", initialM, "rows `M` of A and C"), cmd.Flags().Int("n", initialN, "rows `N` of B, columns of C"), cmd.Flags().Int("k", initialK, "columns `K` of A and B")
 }
 
 func needFormat(block *choice[quant.Format]) error {

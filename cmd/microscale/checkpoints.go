@@ -116,7 +116,7 @@ func (p *patterns) String() string {
 	return strings.Join(texts, " ")
 }
 
-func (p *patterns) Type() string { return "regexp" }
+func (p *patterns) Type() string { return "REGEXP" }
 
 func (p *patterns) Set(s string) error {
 	re, err := regexp.Compile(s)

@@ -25,10 +25,10 @@ power of that. DIR is a directory that train wrote, or what quantize made of it.
   microscale eval small --activations --data book.txt --json`,
 		Args: func(_ *cobra.Command, args []string) error { return named(args, "DIR") },
 	}
-	data := addData(cmd)
-	tokens := cmd.Flags().Uint("tokens", 32768, "read `N` tokens at most, spread evenly over the text")
-	sequence := cmd.Flags().Uint("sequence", 0, "tokens in a sequence (default the most that the model takes, but no more than 1024)")
-	r := addChoice(cmd, "recipe", "compute under the recipe `NAME`, where weights are not quantized", "bf16", recipeNames(), recipe.Lookup)
+	data := addData(cmd, "measure on")
+	tokens := cmd.Flags().Uint("tokens", 32768, "read `N` tokens at most, or one sequence, spread evenly over the text")
+	sequence := cmd.Flags().Uint("sequence", 0, "tokens `N` in a sequence (default the most that the model takes, but no more than 1024)")
+	r := addChoice(cmd, "recipe", "compute under the recipe `NAME`, or that of a TOML file, where weights are not quantized", "bf16", recipeNames(), recipe.Find)
 	activations := cmd.Flags().Bool("activations", false, "quantize activations too, as the weights they are multiplied by")
 	asJSON := cmd.Flags().Bool("json", false, "print one JSON document")
 	threads := addThreads(cmd)

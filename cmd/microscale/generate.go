@@ -45,9 +45,6 @@ the same text, on any number of threads.`,
 		o.MaxTokens, o.Temperature, o.TopK = int(*most), *temperature, int(*topK)
 		out := &textWriter{w: cmd.OutOrStdout(), escape: isTerminal(cmd.OutOrStdout())}
 		var text []byte
-		if !*asJSON {
-			out.write([]byte(*prompt))
-		}
 		bf16, err := recipe.Lookup("bf16")
 		if err != nil {
 			return err
@@ -55,13 +52,18 @@ the same text, on any number of threads.`,
 		start := time.Now()
 		for token, err := range m.Generate(cmd.Context(), nn.Scope{Recipe: bf16, Threads: int(*threads)}, []byte(*prompt), o) {
 			if err != nil {
-				out.end()
+				if len(text) > 0 && !*asJSON {
+					out.end()
+				}
 				return interrupted(err, fmt.Sprintf("after %d bytes", len(text)))
 			}
-			text = append(text, token)
 			if !*asJSON {
+				if len(text) == 0 {
+					out.write([]byte(*prompt))
+				}
 				out.write([]byte{token})
 			}
+			text = append(text, token)
 		}
 		seconds := time.Since(start).Seconds()
 		if *asJSON {

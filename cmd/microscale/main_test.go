@@ -1,6 +1,9 @@
 package main
 
 import (
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
 	"bytes"
 	"encoding/json"
 	"errors"
@@ -366,4 +369,25 @@ func TestEditDistance(t *testing.T) {
 			t.Errorf("from %q to %q it is %d edits, want %d", tc.a, tc.b, got, tc.want)
 		}
 	}
+}
+
+// TestFlagPlaces: the help of each flag that takes a value names it, and not the
+// type that Go has for it.
+func TestFlagPlaces(t *testing.T) {
+	var started bool
+	var visit func(cmd *cobra.Command)
+	visit = func(cmd *cobra.Command) {
+		for _, c := range cmd.Commands() {
+			visit(c)
+		}
+		cmd.Flags().VisitAll(func(f *pflag.Flag) {
+			if name, _ := pflag.UnquoteUsage(f); name != "" && name == strings.ToLower(name) && !strings.Contains(name, "|") {
+				t.Errorf("%s: --%s %s", cmd.CommandPath(), f.Name, name)
+			}
+		})
+		if usage := cmd.UsageString(); strings.Contains(usage, "[=") {
+			t.Errorf("%s: a flag shows what it is without a value:\n%s", cmd.CommandPath(), usage)
+		}
+	}
+	visit(rootCommand(&started))
 }

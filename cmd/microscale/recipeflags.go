@@ -25,7 +25,15 @@ type switchFlag struct {
 
 func (s *switchFlag) String() string { return s.value }
 
-func (s *switchFlag) Type() string { return "value" }
+// Type tells the help of flags that are given without a value from the others.
+func (s *switchFlag) Type() string {
+	if s.boolean() {
+		return "bool"
+	}
+	return "value"
+}
+
+func (s *switchFlag) boolean() bool { return s.Values == "true | false" }
 
 func (s *switchFlag) Set(v string) error {
 	s.value, s.given = v, true
@@ -59,21 +67,21 @@ func recipeNames() []string {
 func (f *recipeFlags) addSwitches(cmd *cobra.Command) {
 	for _, s := range recipe.Switches() {
 		v := &switchFlag{Switch: s}
-		flag := &pflag.Flag{Name: s.Flag(), Usage: s.Doc + ": `" + valuesText(s.Values) + "`", Value: v}
-		if s.Values == "true | false" {
-			flag.Usage, flag.NoOptDefVal = s.Doc, "true"
+		flag := &pflag.Flag{Name: s.Flag(), Usage: s.Doc + "; " + valuesText(s.Values), Value: v}
+		if v.boolean() {
+			flag.Usage, flag.NoOptDefVal = s.Doc+"; not so with =false", "true"
 		}
 		cmd.Flags().AddFlag(flag)
 		f.switches = append(f.switches, v)
 	}
 }
 
-// valuesText words the values of a switch as the place of a flag's value.
+// valuesText words the values of a switch, and names the place of a flag's value.
 func valuesText(values string) string {
 	if strings.Contains(values, " | ") && !strings.Contains(values, " list ") {
-		return strings.ReplaceAll(values, " | ", "|")
+		return "one of `" + strings.ReplaceAll(values, " | ", "|") + "`"
 	}
-	return "VALUE"
+	return "`VALUE` is " + values
 }
 
 // recipe returns the recipe of the flags.

@@ -52,6 +52,12 @@ Ctrl-C, or a kill at any time, --resume goes on from there.`,
 		if err := c.Validate(); err != nil {
 			return misuse("--%v", err)
 		}
+		if *out == "" {
+			if dir, err = newDirectory(dir); err != nil {
+				return err
+			}
+			defer os.Remove(dir) // where nothing was written there
+		}
 		c.Out, c.Resume, c.CheckpointEvery, c.Arguments = dir, *resume, int(*every), arguments(cmd, c.Corpus)
 		m := newTrainMeter(cmd.ErrOrStderr(), c.Recipe.Name, c.Steps)
 		result, err := train.Run(cmd.Context(), c, train.Hooks{Step: m.Step, Validated: m.Validated})
@@ -75,7 +81,8 @@ func noArguments(_ *cobra.Command, args []string) error {
 	return nil
 }
 
-// outDirectory returns where a run is written. To resume takes the flags of the
+// outDirectory returns where a run is written, less the number of a directory that
+// --out does not name. To resume takes the flags of the
 // run there that the command line does not give.
 func outDirectory(cmd *cobra.Command, out string, recipes *recipeFlags, resume bool) (string, error) {
 	if resume {
@@ -95,13 +102,19 @@ func outDirectory(cmd *cobra.Command, out string, recipes *recipeFlags, resume b
 	if err != nil {
 		return "", err
 	}
-	name := "trained-" + r.Name
-	out = name
+	return "trained-" + r.Name, nil
+}
+
+// newDirectory makes a directory of that name, with a number where it is taken: by
+// another run that starts at the same time, too.
+func newDirectory(name string) (string, error) {
+	dir := name
 	for i := 2; ; i++ {
-		if _, err := os.Lstat(out); errors.Is(err, os.ErrNotExist) {
-			return out, nil
+		err := os.Mkdir(dir, 0o777)
+		if !errors.Is(err, os.ErrExist) {
+			return dir, err
 		}
-		out = fmt.Sprintf("%s-%d", name, i)
+		dir = fmt.Sprintf("%s-%d", name, i)
 	}
 }
 

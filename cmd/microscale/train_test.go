@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -106,6 +107,25 @@ func TestTrainSwitches(t *testing.T) {
 	}
 }
 
+// TestTrainTogether: runs that start at the same time take directories of their own.
+func TestTrainTogether(t *testing.T) {
+	t.Chdir(t.TempDir())
+	var runs sync.WaitGroup
+	for range 4 {
+		runs.Go(func() {
+			if status, _, stderr := execute("", tinyRun("--steps", "1")...); status != exitDone {
+				t.Errorf("exit status %d: %s", status, stderr)
+			}
+		})
+	}
+	runs.Wait()
+	for _, dir := range []string{"trained-mxfp8", "trained-mxfp8-2", "trained-mxfp8-3", "trained-mxfp8-4"} {
+		if _, err := os.Stat(filepath.Join(dir, "model.safetensors")); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // TestTrainUsage checks command lines that cannot be meant, and texts and models
 // that will not do.
 func TestTrainUsage(t *testing.T) {
@@ -113,6 +133,7 @@ func TestTrainUsage(t *testing.T) {
 	writeFile(t, "tiny.txt", []byte("tiny"))
 	writeFile(t, "bad.toml", []byte("base = \"mxfp8\"\nscale_role = \"floor\"\n"))
 	done(t, "quantize", "sample:", "sample", "--format", "mxfp8")
+	done(t, tinyRun("--steps", "1", "--out", "tiny")...)
 	for _, tc := range []struct {
 		line   string
 		status int
@@ -145,6 +166,8 @@ func TestTrainUsage(t *testing.T) {
 		{"eval nowhere", exitFailed, `nowhere: no such file or directory`},
 		{"eval sample", exitFailed, `sample: the model has a vocabulary of 384 tokens`},
 		{"generate sample", exitFailed, `sample: the model has a vocabulary of 384 tokens`},
+		{"eval sample --recipe none.toml", exitUsage, `--recipe: recipe file: open none.toml`},
+		{"generate tiny --prompt 123456789012345678901234567890123", exitFailed, `the prompt has 33 bytes, the model positions for 32`},
 		{"generate sample --temperature -1", exitUsage, `--temperature: -1 is not a number from 0 to 1000`},
 	} {
 		status, stdout, stderr := execute("", strings.Fields(tc.line)...)

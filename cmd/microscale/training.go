@@ -26,15 +26,15 @@ func addTraining(cmd *cobra.Command, d train.Config) *trainingFlags {
 	f := &trainingFlags{}
 	f.steps = count("steps", d.Steps, "train for `N` steps; warm-up and schedule are fractions of them")
 	f.seed = flags.Uint64("seed", d.Seed, "the number `N` that the model, the order of the text and random bits come of")
-	f.data = addData(cmd)
+	f.data = addData(cmd, "train on")
 	f.hidden = count("hidden", d.Model.HiddenSize, "width `N` of the model")
-	f.layers = count("layers", d.Model.NumHiddenLayers, "layers")
-	f.heads = count("heads", d.Model.NumAttentionHeads, "heads of attention, which share the width")
-	f.kvHeads = count("kv-heads", d.Model.NumKeyValueHeads, "heads of keys and values, a divisor of the heads")
+	f.layers = count("layers", d.Model.NumHiddenLayers, "number `N` of layers")
+	f.heads = count("heads", d.Model.NumAttentionHeads, "heads `N` of attention, which share the width")
+	f.kvHeads = count("kv-heads", d.Model.NumKeyValueHeads, "heads `N` of keys and values, a divisor of the heads")
 	f.intermediate = count("intermediate", d.Model.IntermediateSize, "width `N` inside of the feed-forward layers")
-	f.sequence = count("sequence", d.Sequence, "tokens in a sequence")
-	f.batch = count("batch", d.Batch, "sequences in a step")
-	f.microbatches = count("microbatches", d.Microbatches, "parts of a batch, whose gradients are summed")
+	f.sequence = count("sequence", d.Sequence, "tokens `N` in a sequence")
+	f.batch = count("batch", d.Batch, "sequences `N` in a step")
+	f.microbatches = count("microbatches", d.Microbatches, "parts `N` of a batch, whose gradients are summed")
 	f.learningRate = flags.Float64("learning-rate", d.LearningRate, "learning rate `R` at its peak")
 	f.schedule = addChoice(cmd, "schedule", "course `NAME` of the learning rate: cosine, wsd (warm-up, stable, decay), constant", d.Schedule.String(), stringers(train.Schedules()), train.ParseSchedule)
 	f.warmup = flags.Float64("warmup", d.Warmup, "fraction `F` of the steps in which the learning rate rises")
@@ -51,9 +51,9 @@ func addTraining(cmd *cobra.Command, d train.Config) *trainingFlags {
 	return f
 }
 
-// addData gives cmd --data.
-func addData(cmd *cobra.Command) *[]string {
-	return cmd.Flags().StringArray("data", nil, "train on `TEXT`: a file, a directory, goroot: (the source of Go's library) or synthetic: (text made here); may be given several times (default goroot: where Go is, else synthetic:)")
+// addData gives cmd --data, the text to do something on.
+func addData(cmd *cobra.Command, doing string) *[]string {
+	return cmd.Flags().StringArray("data", nil, doing+" `TEXT`: a file, a directory, goroot: (the source of Go's library) or synthetic: (text made here); may be given several times (default goroot: where Go is, else synthetic:)")
 }
 
 // config returns the run that the flags describe, with its text but no recipe.
