@@ -14,9 +14,22 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/microscale-go/microscale/internal/ramdisk"
 )
 
-var update = flag.Bool("update", false, "rewrite the golden files in testdata")
+var (
+	update = flag.Bool("update", false, "rewrite the golden files in testdata")
+	long   = flag.Bool("long", false, "run the tests that take minutes or gigabytes, on the disk")
+)
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if *long {
+		os.Exit(m.Run())
+	}
+	os.Exit(ramdisk.Main(m))
+}
 
 // execute runs a command line in process.
 func execute(stdin string, args ...string) (status int, stdout, stderr string) {

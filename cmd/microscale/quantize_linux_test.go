@@ -12,8 +12,6 @@ import (
 	"time"
 )
 
-var long = flag.Bool("long", false, "run the tests that take minutes or gigabytes")
-
 // TestFullDisk quantizes into a filesystem of one megabyte, which only a process
 // of this test sees: one line, exit status 1, nothing left there.
 func TestFullDisk(t *testing.T) {

@@ -29,6 +29,7 @@ internal/cpu:
 internal/cpu/cputest: internal/cpu
 internal/asmgen:
 internal/guard:
+internal/ramdisk:
 measure: internal/cpu
 report:
 safetensors:

@@ -1,0 +1,10 @@
+package safetensors
+
+import (
+	"os"
+	"testing"
+
+	"github.com/microscale-go/microscale/internal/ramdisk"
+)
+
+func TestMain(m *testing.M) { os.Exit(ramdisk.Main(m)) }
