@@ -104,22 +104,15 @@ func (r *run) skip() {
 // passes does the work of the plan: the sweep where the format needs one, then
 // the conversion.
 func (r *run) passes(ctx context.Context) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	stop, stopped := make(chan struct{}), make(chan struct{})
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stop, recorded := make(chan struct{}), make(chan error)
 	go func() {
-		defer close(stopped)
-		for begun := time.Now(); ; {
-			select {
-			case <-stop:
-				return
-			case <-time.After(min(max(time.Since(begun)/journalShare, journalOften), journalSeldom)):
-				if err := r.record(); err != nil {
-					cancel(err)
-					return
-				}
-			}
+		err := r.recordUntil(stop)
+		if err != nil {
+			cancel()
 		}
+		recorded <- err
 	}()
 	err := r.sweep(ctx)
 	if err == nil && len(r.swept) > 0 {
@@ -129,11 +122,8 @@ func (r *run) passes(ctx context.Context) error {
 		err = r.convert(ctx)
 	}
 	close(stop)
-	<-stopped
-	if errors.Is(err, context.Canceled) {
-		if cause := context.Cause(ctx); cause != nil {
-			err = cause
-		}
+	if failed := <-recorded; failed != nil {
+		err = failed // also where all tiles were done meanwhile: the system tells once of data that did not reach the disk
 	}
 	if changed := r.plan.unchanged(); changed != nil {
 		err = changed // whatever else it led to
@@ -152,6 +142,20 @@ const (
 	journalOften  = 250 * time.Millisecond
 	journalSeldom = 2 * time.Second
 )
+
+// recordUntil writes the journal again and again, until stop is closed.
+func (r *run) recordUntil(stop <-chan struct{}) error {
+	for begun := time.Now(); ; {
+		select {
+		case <-stop:
+			return nil
+		case <-time.After(min(max(time.Since(begun)/journalShare, journalOften), journalSeldom)):
+			if err := r.record(); err != nil {
+				return err
+			}
+		}
+	}
+}
 
 // record makes what is done durable, and then writes it to the journal.
 func (r *run) record() error {

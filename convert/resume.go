@@ -115,11 +115,13 @@ func describe(s hf.Shard) (sourceFile, error) {
 	if _, err := io.Copy(h, io.NewSectionReader(f, 0, start)); err != nil {
 		return sourceFile{}, err
 	}
+	page := make([]byte, samplePage)
 	for i := range int64(samplePages) {
-		at := start + (s.File.Size()-start)/samplePages*i
-		if _, err := io.Copy(h, io.NewSectionReader(f, at, samplePage)); err != nil {
+		n, err := f.ReadAt(page, start+(s.File.Size()-start)/samplePages*i)
+		if err != nil && !errors.Is(err, io.EOF) {
 			return sourceFile{}, err
 		}
+		h.Write(page[:n])
 	}
 	return sourceFile{s.Name, info.Size(), info.ModTime().UnixNano(), hex.EncodeToString(h.Sum(nil)[:16])}, nil
 }

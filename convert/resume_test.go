@@ -122,6 +122,38 @@ func TestResume(t *testing.T) {
 	}
 }
 
+// TestJournalFails: a run fails whose journal cannot be written, though that shows
+// only after all tiles are done.
+func TestJournalFails(t *testing.T) {
+	plan, dst := planFor(t, writeModel(t, tiledModel(), madeConfig), "mxfp8"), filepath.Join(t.TempDir(), "dst")
+	_, left := plan.SourceBytes()
+	var r *run
+	options := RunOptions{Progress: func(n int64) {
+		if left -= n; left == 0 {
+			r.journal.lock.Lock() // which a record waits for
+			_ = r.journal.close()
+			time.Sleep(2 * journalOften)
+			time.AfterFunc(journalOften, r.journal.lock.Unlock)
+		}
+	}}
+	r = newRun(plan, options)
+	var err error
+	if r.out, err = plan.newOutput(dst, options); err != nil {
+		t.Fatal(err)
+	}
+	defer r.out.abort()
+	begin, err := plan.beginning()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.restore(begin); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.write(context.Background()); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("error %v, want that of the journal", err)
+	}
+}
+
 // sameResult compares two results, and that nothing is left beside the first.
 func sameResult(t *testing.T, got, want string) {
 	t.Helper()
