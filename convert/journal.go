@@ -22,6 +22,7 @@ import (
 //	77c0de42 {"amax":{"weight":12,"bits":1065353216}}
 //	0b5af113 {"done":{"weight":0,"row":4096,"col":0,"sums":"…","name":"…"}}
 //	e3069283 {"complete":true}
+//	5d01c7f4 {"merged":true}
 //
 // In front of a record stands the CRC-32C of it. What a record says is done was
 // on the disk before the record was written. A line at the end that is not
@@ -33,6 +34,7 @@ type record struct {
 	Amax     *sweptAmax `json:"amax,omitempty"`
 	Done     *doneTiles `json:"done,omitempty"`
 	Complete bool       `json:"complete,omitempty"` // every file is closed
+	Merged   bool       `json:"merged,omitempty"`   // the files of all workers are in the part of the first
 }
 
 // sweptAmax is the extremes of a weight.

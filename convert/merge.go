@@ -25,11 +25,21 @@ func Merge(dst string, force bool) (*Result, error) {
 	}
 	defer m.unlock()
 	if m.published() {
-		return &Result{Finished: true, Warnings: m.remove()}, nil
+		out := &output{final: m.dst, replaced: m.dst + replacedSuffix}
+		return &Result{Finished: true, Warnings: append(m.remove(0), out.leftover()...)}, nil
 	}
 	if err := m.check(); err != nil {
 		return nil, err
 	}
+	warnings, err := m.join(force)
+	if err != nil {
+		return nil, err
+	}
+	return &Result{Tensors: m.tensors(), Warnings: append(warnings, m.remove(1)...)}, nil
+}
+
+// join moves the files together, and gives the result its name.
+func (m *merging) join(force bool) (warnings []string, err error) {
 	first := m.parts[0].beginning
 	out := &output{final: m.dst, single: first.Single, partial: m.dir(0), replaced: m.dst + replacedSuffix, names: map[string]bool{}, remove: os.RemoveAll}
 	for _, f := range first.Files {
@@ -38,51 +48,47 @@ func Merge(dst string, force bool) (*Result, error) {
 	if out.single {
 		out.names = map[string]bool{singleName: true}
 	}
+	if err := out.restore(true); err != nil {
+		return nil, err
+	}
 	if err := out.admitName(force); err != nil {
 		return nil, err
 	}
 	if err := m.gather(); err != nil {
 		return nil, err
 	}
-	warnings, err := out.commit()
-	if err != nil {
-		return nil, err
-	}
-	return &Result{Tensors: m.tensors(), Warnings: append(warnings, m.remove()...)}, nil
+	return out.commit()
 }
 
-// remove removes the parts of all workers but the first, which has become the result.
-func (m *merging) remove() (warnings []string) {
-	for i := range m.parts[1:] {
-		if err := os.RemoveAll(m.dir(i + 1)); err != nil {
-			warnings = append(warnings, fmt.Sprintf("%s is whole, but %s could not be removed: remove it yourself (%v)", m.dst, m.dir(i+1), err))
+// remove removes the parts of the workers from first on: that of worker 0 becomes
+// the result, or holds it.
+func (m *merging) remove(first int) (warnings []string) {
+	for i := first; i < len(m.parts); i++ {
+		if err := os.RemoveAll(m.dir(i)); err != nil {
+			warnings = append(warnings, fmt.Sprintf("%s is whole, but %s could not be removed: remove it yourself (%v)", m.dst, m.dir(i), err))
 		}
 	}
 	return warnings
 }
 
 // published reports whether an earlier merge was killed after it gave the result
-// its name: the first part is gone, and everything is at the destination.
+// its name: the journals that are left say that the parts were joined, and what
+// they were joined in is not there any more. A part that was never written leaves
+// the others unmerged, whatever stands at the destination.
 func (m *merging) published() bool {
-	if m.parts[0].beginning != nil {
-		return false
-	}
-	for _, p := range m.parts[1:] {
-		if p.beginning == nil {
-			continue
+	merged := false
+	for i, p := range m.parts {
+		path := m.dir(i)
+		if p.merged && (i > 0 || p.beginning != nil && p.beginning.Single) {
+			merged = true
+			path = filepath.Join(path, singleName)
 		}
-		for _, f := range p.beginning.Files {
-			path := filepath.Join(m.dst, filepath.FromSlash(f.Name))
-			if p.beginning.Single {
-				path = m.dst
-			}
-			if info, err := os.Lstat(path); err != nil || f.Size >= 0 && info.Size() != f.Size {
-				return false
-			}
+		if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
+			return false
 		}
-		return true
 	}
-	return false
+	_, err := os.Lstat(m.dst)
+	return merged && err == nil
 }
 
 // merging is the parts of a result.
@@ -97,6 +103,8 @@ type part struct {
 	beginning *beginning
 	done      map[int]*doneTiles // the last record of each weight
 	complete  bool
+	merged    bool
+	size      int64 // of the journal
 }
 
 // dir returns the directory of a worker's part.
@@ -159,11 +167,11 @@ func findParts(dst string) (*merging, error) {
 
 // read reads the journal of a part.
 func (p *part) read(dir string) error {
-	records, _, err := readJournal(filepath.Join(dir, markerName))
+	records, size, err := readJournal(filepath.Join(dir, markerName))
 	if err != nil {
 		return err
 	}
-	p.done = map[int]*doneTiles{}
+	p.done, p.size = map[int]*doneTiles{}, size
 	for _, r := range records {
 		switch {
 		case r.Begin != nil:
@@ -172,6 +180,8 @@ func (p *part) read(dir string) error {
 			p.done[r.Done.Weight] = r.Done
 		case r.Complete:
 			p.complete = true
+		case r.Merged:
+			p.merged = true
 		}
 	}
 	return nil
@@ -234,7 +244,7 @@ func (m *merging) find(f partFile) (string, error) {
 	return "", fmt.Errorf("%s: %s is missing from the part of worker %d: run it again with --shard %d/%d", m.dst, f.Name, f.Worker, f.Worker, len(m.parts))
 }
 
-// gather moves all files into the part of worker 0.
+// gather moves all files into the part of worker 0, and notes it in the journals.
 func (m *merging) gather() error {
 	for _, f := range m.parts[0].beginning.Files {
 		from, err := m.find(f)
@@ -246,6 +256,15 @@ func (m *merging) gather() error {
 			continue
 		}
 		if err := os.Rename(from, to); err != nil {
+			return err
+		}
+	}
+	for i, p := range m.parts {
+		j, err := openJournal(filepath.Join(m.dir(i), markerName), p.size)
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(j.append(record{Merged: true}), j.close()); err != nil {
 			return err
 		}
 	}

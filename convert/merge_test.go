@@ -2,6 +2,7 @@ package convert
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -137,36 +138,69 @@ func TestMergeRefuses(t *testing.T) {
 
 // TestMergeKilled: a merge goes on after one that was killed at any of its steps.
 func TestMergeKilled(t *testing.T) {
-	src, dir := writeModel(t, workersModel(3), madeConfig), t.TempDir()
-	whole := filepath.Join(dir, "whole")
-	if _, err := planFor(t, src, "nvfp4").Run(context.Background(), whole, RunOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	for step := range 3 {
-		dst := filepath.Join(dir, fmt.Sprint("dst", step))
-		for i := range 3 {
-			work(t, src, "nvfp4", dst, i, 3)
-		}
-		moved := "model-00002-of-00003.safetensors"
-		if err := os.Rename(filepath.Join(partDir(dst, 1, 3), moved), filepath.Join(partDir(dst, 0, 3), moved)); err != nil {
+	many, dir := writeModel(t, workersModel(3), madeConfig), t.TempDir()
+	one := filepath.Join(writeModel(t, map[string][]made{"model.safetensors": workersModel(1)["model-00001-of-00001.safetensors"]}, madeConfig), "model.safetensors")
+	for _, src := range []string{many, one} {
+		suffix := filepath.Ext(src)
+		whole := filepath.Join(dir, "whole"+suffix)
+		if _, err := planFor(t, src, "nvfp4").Run(context.Background(), whole, RunOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		if step > 0 {
-			if _, err := Merge(dst, false); err != nil {
+		for step, name := range []string{"moving", "moved", "named", "removing"} {
+			dst := filepath.Join(dir, name+suffix)
+			for i := range 3 {
+				work(t, src, "nvfp4", dst, i, 3)
+			}
+			m, err := findParts(dst)
+			if err != nil {
 				t.Fatal(err)
 			}
-		}
-		if step > 1 { // it had not yet removed a part
-			work(t, src, "nvfp4", filepath.Join(dir, "other"), 1, 3)
-			if err := os.Rename(partDir(filepath.Join(dir, "other"), 1, 3), partDir(dst, 1, 3)); err != nil {
+			switch step {
+			case 0:
+				f := m.parts[0].beginning.Files[len(m.parts[0].beginning.Files)-1]
+				err = os.Rename(filepath.Join(m.dir(f.Worker), m.name(f)), filepath.Join(m.dir(0), m.name(f)))
+			case 1:
+				err = m.gather()
+			default:
+				_, err = m.join(false)
+			}
+			if step == 3 {
+				err = errors.Join(err, os.RemoveAll(m.dir(1)))
+			}
+			m.unlock()
+			if err != nil {
 				t.Fatal(err)
 			}
-		}
-		if step != 1 {
-			if _, err := Merge(dst, false); err != nil {
-				t.Fatal(err)
+			result, err := Merge(dst, false)
+			if err != nil || result.Finished != (step >= 2) {
+				t.Fatalf("%s: %+v (%v)", name, result, err)
 			}
+			sameResult(t, dst, whole)
 		}
-		sameResult(t, dst, whole)
+	}
+}
+
+// TestMergeBeforeAll: parts stay, though what they are to replace has the same
+// files, until that of the first worker is there too.
+func TestMergeBeforeAll(t *testing.T) {
+	src, dst := writeModel(t, workersModel(3), madeConfig), filepath.Join(t.TempDir(), "dst")
+	if _, err := planFor(t, src, "nvfp4").Run(context.Background(), dst, RunOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for i := 2; i >= 0; i-- {
+		plan, err := planFor(t, src, "nvfp4").Worker(i, 3)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := plan.Run(context.Background(), dst, RunOptions{Force: true}); err != nil {
+			t.Fatal(err)
+		}
+		result, err := Merge(dst, true)
+		if i > 0 && (err == nil || !strings.Contains(err.Error(), "the part of worker 0 is missing")) {
+			t.Fatalf("without worker 0: %+v, error %v", result, err)
+		}
+		if i == 0 && (err != nil || result.Finished) {
+			t.Errorf("with all: %+v, error %v", result, err)
+		}
 	}
 }

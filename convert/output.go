@@ -352,6 +352,15 @@ func (o *output) tidy() (warnings []string) {
 	return warnings
 }
 
+// leftover says where an earlier directory still is that the result replaced, in
+// a run that was killed before it was removed.
+func (o *output) leftover() (warnings []string) {
+	if _, err := os.Lstat(o.replaced); err == nil {
+		warnings = append(warnings, fmt.Sprintf("%s is whole, but %s, which it replaced, is still there: remove it yourself", o.final, o.replaced))
+	}
+	return warnings
+}
+
 // singleName is the name in the partial directory of a result of one file.
 const singleName = "single" + weightsSuffix
 

@@ -42,7 +42,7 @@ type Result struct {
 func (p *Plan) Run(ctx context.Context, dst string, o RunOptions) (*Result, error) {
 	if o.Resume {
 		if whole, err := p.isWhole(dst); whole || err != nil {
-			return &Result{Finished: whole}, err
+			return &Result{Finished: whole, Warnings: p.outputAt(dst).leftover()}, err
 		}
 	}
 	out, err := p.newOutput(dst, o)
