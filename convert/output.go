@@ -91,6 +91,9 @@ func (p *Plan) newOutput(final string, options RunOptions) (*output, error) {
 	if err == nil {
 		err = o.mark()
 	}
+	if err == nil {
+		_ = o.syncNames() // where that fails, a power failure may cost more than the work since the last record
+	}
 	if err != nil {
 		_ = os.Remove(o.partial) // unless it has something in it
 		o.removeParents()
@@ -270,8 +273,11 @@ func (o *output) fill(name string, write func(io.Writer) error) error {
 		return err
 	}
 	err = write(f)
-	err = errors.Join(err, f.Sync())
-	return errors.Join(err, f.Close())
+	err = errors.Join(err, f.Sync(), f.Close())
+	for dir := filepath.Dir(path); err == nil && dir != o.partial; dir = filepath.Dir(dir) {
+		err = syncDir(dir) // commit does that of the directory itself
+	}
+	return err
 }
 
 // commit finishes the files and gives the result its name. Where it fails the
@@ -339,7 +345,7 @@ func (o *output) publish() error {
 // last, so that no other run begins in a directory that is being removed.
 func (o *output) tidy() (warnings []string) {
 	defer o.unlock()
-	if err := syncDir(filepath.Dir(o.final)); err != nil {
+	if err := o.syncNames(); err != nil {
 		warnings = append(warnings, fmt.Sprintf("%s is whole, but a power failure may undo its name: %v", o.final, err))
 	}
 	left := o.replaced
@@ -388,6 +394,16 @@ func (o *output) unlock() {
 		_ = o.lock.Close() // nothing was written through it
 		o.lock = nil
 	}
+}
+
+// syncNames makes the names beside the destination durable, and those of the
+// folders that were made for it.
+func (o *output) syncNames() error {
+	err := syncDir(filepath.Dir(o.final))
+	for _, dir := range o.parents {
+		err = errors.Join(err, syncDir(filepath.Dir(dir)))
+	}
+	return err
 }
 
 // syncDir makes the names in a directory durable.
