@@ -141,6 +141,9 @@ func TestLoadQuantized(t *testing.T) {
 			if !f.Scaled() || c.Name == "gpt-oss" || c.Is(checkpoint.GGUF()) { // experts alone; no directory
 				continue
 			}
+			if testing.Short() && c != checkpoint.Plain() {
+				continue
+			}
 			t.Run(fmt.Sprintf("convention=%s/format=%s", c, f), func(t *testing.T) {
 				low := quantized(t, dir, "low", quant.Quantizer{Format: f}, c)
 				codes, err := Load(low, LoadOptions{})
