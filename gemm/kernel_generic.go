@@ -18,11 +18,12 @@ var (
 )
 
 // KC and KR are part of what a kernel computes, so twins share them. B's panels
-// stay in the third-level cache, A's in the second, and a slice of KR in the first.
+// stay in the third-level cache, A's and a slice of KR of B in the second: the longer
+// the slice, the less often tiles of C are written.
 const (
 	bf16MC, bf16NC, bf16KC = 192, 2064, 1024
 	int8MC, int8NC, int8KC = 192, 2064, 2048
-	int8KR                 = 512
+	int8KR                 = 1024
 )
 
 const lanes16 = 16 // of the plain kernels' panels
