@@ -106,9 +106,24 @@ type quantized struct {
 	dtype  safetensors.Dtype // of the source
 }
 
+// ScaleSearchKey is in the metadata of files whose scales were searched: which
+// search of package quant, by name.
+const ScaleSearchKey = "microscale_scale_search"
+
+// ScaleSearch returns what the metadata says of how scales were searched; "" where
+// it says nothing.
+func (m *Model) ScaleSearch() string {
+	for _, shard := range m.Source.Shards() {
+		if name := shard.File.Metadata()[ScaleSearchKey]; name != "" {
+			return name
+		}
+	}
+	return ""
+}
+
 // IsOwnMetadata reports whether a metadata key is one that this package wrote.
 func IsOwnMetadata(key string) bool {
-	return strings.HasPrefix(key, metadataPrefix) || strings.HasPrefix(key, keptPrefix) || key == configurationKey
+	return key == ScaleSearchKey || strings.HasPrefix(key, metadataPrefix) || strings.HasPrefix(key, keptPrefix) || key == configurationKey
 }
 
 // Plain returns the convention that holds every block format.

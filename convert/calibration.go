@@ -28,9 +28,9 @@ import (
 //
 // JSON has the same: {"input": {"model.layers.0.self_attn.q_proj": 12.5}, …}.
 type Calibration struct {
-	Input map[string]float64 `toml:"input" json:"input"`
-	Key   map[string]float64 `toml:"key" json:"key"`
-	Value map[string]float64 `toml:"value" json:"value"`
+	Input map[string]float64 `toml:"input,omitempty" json:"input,omitempty"`
+	Key   map[string]float64 `toml:"key,omitempty" json:"key,omitempty"`
+	Value map[string]float64 `toml:"value,omitempty" json:"value,omitempty"`
 
 	constant bool // every scale of an input is 1
 	cache    bool // every scale of a KV cache is 1
@@ -73,6 +73,23 @@ func ReadCalibration(path string) (*Calibration, error) {
 		}
 	}
 	return c, nil
+}
+
+// Write writes c to a file that ReadCalibration reads: TOML, or JSON where its name
+// ends in .json.
+func (c *Calibration) Write(path string) error {
+	var data []byte
+	var err error
+	if strings.EqualFold(filepath.Ext(path), ".json") {
+		data, err = json.MarshalIndent(c, "", "  ")
+		data = append(data, '\n')
+	} else {
+		data, err = toml.Marshal(c)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	return os.WriteFile(path, data, 0o666)
 }
 
 // inputs reports whether there are scales of inputs.

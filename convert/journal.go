@@ -53,6 +53,8 @@ type doneTiles struct {
 	Col    int    `json:"col"`
 	Sums   []byte `json:"sums"`
 
+	Nearest []byte `json:"nearest,omitempty"` // the same of sums.nearest, where scales are searched
+
 	Name   string `json:"name"` // for the table of errors that merge prints
 	Format string `json:"format"`
 	Rows   int    `json:"rows"`

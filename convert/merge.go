@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/microscale-go/microscale/measure"
 	"github.com/microscale-go/microscale/safetensors"
 	"github.com/microscale-go/microscale/verify"
 )
@@ -284,10 +283,9 @@ func (m *merging) tensors() []verify.Tensor {
 	slices.Sort(order)
 	var tensors []verify.Tensor
 	for _, i := range order {
-		sums := measure.New(verify.BlockLength)
-		t := all[i].tensor()
-		if sums.UnmarshalBinary(all[i].Sums) == nil {
-			t.Result = sums.Result()
+		t, s := all[i].tensor(), newSums()
+		if s.restore(all[i]) {
+			s.report(&t)
 		}
 		tensors = append(tensors, t)
 	}

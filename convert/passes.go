@@ -12,11 +12,9 @@ import (
 
 	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/format"
-	"github.com/microscale-go/microscale/measure"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/safetensors"
 	"github.com/microscale-go/microscale/tensor"
-	"github.com/microscale-go/microscale/verify"
 )
 
 // run is one execution of a plan.
@@ -33,9 +31,9 @@ type run struct {
 	resumed  bool            // it is not the first of all
 	complete bool            // all files are closed
 
-	groups map[string][]int       // weights that share their extremes, of those that are needed
-	swept  map[int]extremes       // of weights whose amax is known
-	sums   []*measure.Accumulator // of each decision
+	groups map[string][]int // weights that share their extremes, of those that are needed
+	swept  map[int]extremes // of weights whose amax is known
+	sums   []sums           // of each decision
 
 	lock     sync.Mutex      // of what follows
 	pending  []record        // of what is done and not yet in the journal
@@ -55,7 +53,7 @@ func newRun(p *Plan, o RunOptions) *run {
 	r := &run{plan: p, options: o, writers: map[string]target{}, groups: p.groups(), swept: map[int]extremes{}}
 	r.scratch.New = func() any { return &scratch{} }
 	for range p.Decisions {
-		r.sums = append(r.sums, measure.New(verify.BlockLength))
+		r.sums = append(r.sums, newSums())
 	}
 	return r
 }
@@ -188,12 +186,13 @@ func (r *run) record() error {
 
 // doneRecord says that the tiles before a place are done.
 func (r *run) doneRecord(t checkpoint.Tile) record {
-	sums, err := r.sums[t.Weight].MarshalBinary()
-	if err != nil {
-		panic(err) // numbers of fixed size
+	v, s := r.plan.tensor(t.Weight), r.sums[t.Weight]
+	done := &doneTiles{Weight: t.Weight, Row: t.From, Col: t.FromCol, Name: v.Name, Format: v.Format, Rows: v.Rows, Cols: v.Cols}
+	done.Sums = stateOf(s.stored)
+	if r.searches(t.Weight) {
+		done.Nearest = stateOf(s.nearest)
 	}
-	v := r.plan.tensor(t.Weight)
-	return record{Done: &doneTiles{Weight: t.Weight, Row: t.From, Col: t.FromCol, Sums: sums, Name: v.Name, Format: v.Format, Rows: v.Rows, Cols: v.Cols}}
+	return record{Done: done}
 }
 
 // sweeps reports whether the extremes of a weight are needed.
@@ -304,7 +303,7 @@ func (r *run) seen(decision int) extremes {
 
 // convert does the tiles that are not done.
 func (r *run) convert(ctx context.Context) error {
-	job := checkpoint.Job[*measure.Accumulator]{
+	job := checkpoint.Job[sums]{
 		Weights: len(r.plan.Decisions),
 		Tiling: func(i int) checkpoint.Tiling {
 			if !r.plan.mine(i) {
@@ -321,10 +320,10 @@ func (r *run) convert(ctx context.Context) error {
 }
 
 // done takes the errors of a tile whose bytes are written.
-func (r *run) done(t checkpoint.Tile, sums *measure.Accumulator) {
+func (r *run) done(t checkpoint.Tile, s sums) {
 	tiling := r.tiling(t.Weight)
 	r.lock.Lock()
-	r.sums[t.Weight].Merge(sums)
+	r.sums[t.Weight].merge(s)
 	r.frontier = t.Next(tiling.Cols)
 	if r.frontier.From >= tiling.Rows {
 		r.pending = append(r.pending, r.doneRecord(r.frontier))

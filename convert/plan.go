@@ -168,11 +168,26 @@ func (p *Plan) parts(w *checkpoint.Weight, s Selection) []*checkpoint.Weight {
 	return split
 }
 
+// search returns how the scales of the result were searched: by the plan, or before
+// it was relabeled. "" where they were not.
+func (p *Plan) search() string {
+	switch {
+	case p.Quantizer.Search != quant.NoSearch:
+		return p.Quantizer.Search.String()
+	case p.Count(Relabel) > 0:
+		return p.Source.ScaleSearch()
+	}
+	return ""
+}
+
 // complete lays the files out and makes the configuration.
 func (p *Plan) complete(o checkpoint.Settings) error {
 	slices.Sort(p.Ignore)
 	o.Ignore = p.Ignore
 	metadata := map[string]string{} // of every file
+	if search := p.search(); search != "" {
+		metadata[checkpoint.ScaleSearchKey] = search
+	}
 	if p.Source.Source.Config == nil {
 		if key, value, ok := p.Convention.FileMetadata(p.Format, o); ok {
 			metadata[key] = value

@@ -217,7 +217,7 @@ func (r *run) take(records []record) bool {
 		case rec.Done != nil:
 			d := rec.Done
 			if d.Weight < r.start.Weight || d.Weight >= len(r.plan.Decisions) || !r.plan.mine(d.Weight) ||
-				d.Weight == r.start.Weight && d.Row < r.start.From || r.sums[d.Weight].UnmarshalBinary(d.Sums) != nil {
+				d.Weight == r.start.Weight && d.Row < r.start.From || !r.sums[d.Weight].restore(d) {
 				return false
 			}
 			r.start = d.tile()

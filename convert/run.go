@@ -190,7 +190,7 @@ func (r *run) results() []verify.Tensor {
 	for i := range r.plan.Decisions {
 		if r.plan.mine(i) {
 			t := r.plan.tensor(i)
-			t.Result = r.sums[i].Result()
+			r.sums[i].report(&t)
 			results = append(results, t)
 		}
 	}

@@ -31,7 +31,7 @@ func (s *scratch) into(f quant.Format, rows, cols int) (*quant.Tensor, error) {
 }
 
 // work does a tile: its part of the result is written, its error returned.
-func (r *run) work(t checkpoint.Tile) (*measure.Accumulator, error) {
+func (r *run) work(t checkpoint.Tile) (sums, error) {
 	s := r.scratch.Get().(*scratch)
 	defer r.scratch.Put(s)
 	d := r.plan.Decisions[t.Weight]
@@ -41,61 +41,75 @@ func (r *run) work(t checkpoint.Tile) (*measure.Accumulator, error) {
 	case Decode:
 		return r.decode(t, d)
 	case Relabel:
-		return r.relabel(t, d)
+		stored, err := r.relabel(t, d)
+		return sums{stored: stored}, err
 	}
 	return r.copy(t, d, s)
 }
 
 // copy writes elements as they are, and counts those that are not finite.
-func (r *run) copy(t checkpoint.Tile, d Decision, s *scratch) (*measure.Accumulator, error) {
+func (r *run) copy(t checkpoint.Tile, d Decision, s *scratch) (sums, error) {
 	var err error
 	if s.raw, err = d.Weight.ReadBytes(t, s.raw); err != nil {
-		return nil, err
+		return sums{}, err
 	}
-	sums := measure.New(verify.BlockLength)
+	errors := measure.New(verify.BlockLength)
 	if f, ok := checkpoint.DenseFormat(d.Weight.Dtype); ok {
-		sums.AddCopy(t.ToCol-t.FromCol, tensor.CountNonFinite(s.raw, f))
+		errors.AddCopy(t.ToCol-t.FromCol, tensor.CountNonFinite(s.raw, f))
 	}
-	return sums, r.put(t, d, checkpoint.Codes, s.raw)
+	return sums{stored: errors}, r.put(t, d, checkpoint.Codes, s.raw)
 }
 
 // quantize writes the codes and scales of a tile, and measures what clients
 // will decode of them.
-func (r *run) quantize(t checkpoint.Tile, d Decision, s *scratch) (*measure.Accumulator, error) {
+func (r *run) quantize(t checkpoint.Tile, d Decision, s *scratch) (sums, error) {
 	into, err := s.into(r.plan.Format, t.To-t.From, t.ToCol-t.FromCol)
 	if err != nil {
-		return nil, err
+		return sums{}, err
 	}
 	with := quant.With{FirstRow: t.From, Threads: 1, Into: into}
 	if r.plan.Format.NeedsAmax() {
 		seen := r.seen(t.Weight)
 		with.Amax, with.NaN = &seen.amax, seen.hasNaN
 	}
-	var x tensor.Dense
 	raw, ok, err := d.Weight.ReadBF16(t, s.raw)
-	switch {
-	case err != nil:
-		return nil, err
-	case ok:
+	var x tensor.Dense
+	if ok {
 		s.raw = raw.Data
-		_, err = r.plan.Quantizer.RowwiseBF16(raw, with)
-	default:
-		if x, err = d.Weight.ReadTile(t); err == nil {
-			_, err = r.plan.Quantizer.Rowwise(x, with)
-		}
+	} else if err == nil {
+		x, err = d.Weight.ReadTile(t)
 	}
 	if err != nil {
-		return nil, err
+		return sums{}, err
 	}
-	global := r.plan.Convention.StoredGlobal(r.plan.Quantizer, into)
-	decoded := r.plan.Convention.Decoded(into, global)
-	sums := measure.New(verify.BlockLength)
-	if ok {
-		s.comparer.TileBF16(sums, raw, decoded)
-	} else {
-		s.comparer.Tile(sums, x, decoded)
+	// errorOf quantizes the tile into into, and returns its error and the global scale.
+	errorOf := func(q quant.Quantizer) (*measure.Accumulator, float32, error) {
+		if ok {
+			_, err = q.RowwiseBF16(raw, with)
+		} else {
+			_, err = q.Rowwise(x, with)
+		}
+		if err != nil {
+			return nil, 0, err
+		}
+		global := r.plan.Convention.StoredGlobal(q, into)
+		decoded, sums := r.plan.Convention.Decoded(into, global), measure.New(verify.BlockLength)
+		if ok {
+			s.comparer.TileBF16(sums, raw, decoded)
+		} else {
+			s.comparer.Tile(sums, x, decoded)
+		}
+		return sums, global, nil
 	}
-	return sums, r.store(t, d, into, global)
+	stored, global, err := errorOf(r.plan.Quantizer)
+	if err == nil {
+		err = r.store(t, d, into, global)
+	}
+	if err != nil || r.plan.Quantizer.Search == quant.NoSearch {
+		return sums{stored: stored}, err
+	}
+	nearest, _, err := errorOf(r.plan.nearest())
+	return sums{stored, nearest}, err
 }
 
 // store writes the parts of a quantized tile.
@@ -114,32 +128,32 @@ func (r *run) store(t checkpoint.Tile, d Decision, q *quant.Tensor, global float
 }
 
 // decode writes the values of a tile in the dtype of the result.
-func (r *run) decode(t checkpoint.Tile, d Decision) (*measure.Accumulator, error) {
+func (r *run) decode(t checkpoint.Tile, d Decision) (sums, error) {
 	x, err := d.Weight.ReadTile(t)
 	if err != nil {
-		return nil, err
+		return sums{}, err
 	}
 	spec := d.Stored[0].Spec
 	f, ok := checkpoint.DenseFormat(spec.Dtype)
 	if !ok {
-		return nil, fmt.Errorf("weights are decoded to BF16, F16 or F32, not %s", spec.Dtype)
+		return sums{}, fmt.Errorf("weights are decoded to BF16, F16 or F32, not %s", spec.Dtype)
 	}
-	sums := measure.New(verify.BlockLength)
+	errors := measure.New(verify.BlockLength)
 	if f == format.F32 {
-		sums.AddCopy(len(x.Data), nonFinite(x.Data))
+		errors.AddCopy(len(x.Data), nonFinite(x.Data))
 	} else {
 		raw, back := make([]byte, len(x.Data)*f.Bits()/8), tensor.New(x.Rows, x.Cols)
 		if err := tensor.ToBytes(raw, x.Data, f); err != nil {
-			return nil, err
+			return sums{}, err
 		}
 		if err := tensor.FromBytes(back.Data, raw, f); err != nil {
-			return nil, err
+			return sums{}, err
 		}
 		for i := range x.Rows {
-			sums.Add(x.Row(i), back.Row(i))
+			errors.Add(x.Row(i), back.Row(i))
 		}
 	}
-	return sums, d.Weight.PutDense(t, x, f, func(raw []byte, at int64) error {
+	return sums{stored: errors}, d.Weight.PutDense(t, x, f, func(raw []byte, at int64) error {
 		return r.scatter(d, spec.Name, raw, at)
 	})
 }

@@ -1,8 +1,10 @@
 package verify
 
 import (
+	"math"
 	"slices"
 
+	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/measure"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/tensor"
@@ -24,6 +26,18 @@ func (c *Comparer) Tile(sums *measure.Accumulator, want tensor.Dense, q *quant.T
 // TileBF16 is Tile of a source in BF16.
 func (c *Comparer) TileBF16(sums *measure.Accumulator, want tensor.BF16, q *quant.Tensor) {
 	c.rows(sums, q, func(i int, r *measure.Row) { r.WantBF16 = want.Row(i) })
+}
+
+// nearestOf returns what Transformer Engine's rules make of a tile in the format of
+// a quantized weight, under its global scale.
+func nearestOf(want tensor.Dense, got *checkpoint.Weight) (*quant.Tensor, error) {
+	f := got.Format
+	with := quant.With{Threads: 1}
+	if f.Global {
+		amax := min(got.Global*f.Element.Max()*f.Scale.Max(), math.MaxFloat32)
+		with.Amax = &amax
+	}
+	return quant.Quantizer{Format: f}.Rowwise(want, with)
 }
 
 // rows measures the lines of q; want fills in what was wanted of line i.

@@ -10,6 +10,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/microscale-go/microscale/checkpoint"
@@ -27,6 +28,14 @@ type Tensor struct {
 	Format     string // block format, or dtype in lower case
 	Rows, Cols int
 	Result     measure.Result
+	Nearest    measure.Result // of the same format without a search of scales; no elements where that was not measured
+}
+
+// Gain returns by how many decibels the weight is better than without a search of
+// scales; ok is false where that was not measured, or nothing was lost.
+func (t Tensor) Gain() (db float64, ok bool) {
+	db = t.Result.SQNR - t.Nearest.SQNR
+	return db, t.Nearest.Elements > 0 && !math.IsNaN(db) && !math.IsInf(db, 0)
 }
 
 // A Report is the comparison of two checkpoints.
@@ -44,6 +53,7 @@ type Options struct {
 	Threads  int               // goroutines; 0: one per processor
 	Progress func(bytes int64) // called as bytes of the source are compared; may be nil
 	Clients  []Client          // what they would refuse is among the problems
+	Nearest  bool              // measure also what rounding to nearest without a search of scales gives (Tensor.Nearest)
 }
 
 // Compare reads both checkpoints whole and compares every weight. Errors are
@@ -120,6 +130,7 @@ func (p pair) tiling() checkpoint.Tiling {
 // What is learned of a tile.
 type compared struct {
 	sums   *measure.Accumulator // nil where bytes are compared
+	near   *measure.Accumulator // of Tensor.Nearest; nil where that is not asked for
 	equal  bool
 	blocks Blocks // where it is quantized
 }
@@ -128,17 +139,20 @@ type compared struct {
 func (r *Report) compare(ctx context.Context, pairs []pair, o Options) error {
 	totals := make([]compared, len(pairs))
 	for i := range totals {
-		totals[i] = compared{sums: measure.New(BlockLength), equal: true}
+		totals[i] = compared{sums: measure.New(BlockLength), near: measure.New(BlockLength), equal: true}
 	}
 	job := checkpoint.Job[compared]{
 		Weights: len(pairs),
 		Tiling:  func(i int) checkpoint.Tiling { return pairs[i].tiling() },
-		Work:    func(t checkpoint.Tile) (compared, error) { return pairs[t.Weight].tile(t) },
+		Work:    func(t checkpoint.Tile) (compared, error) { return pairs[t.Weight].tile(t, o.Nearest) },
 		Done: func(t checkpoint.Tile, c compared) {
 			total := &totals[t.Weight]
 			total.equal = total.equal && c.equal
 			if c.sums != nil {
 				total.sums.Merge(c.sums)
+			}
+			if c.near != nil {
+				total.near.Merge(c.near)
 			}
 			total.blocks.merge(c.blocks)
 			if o.Progress != nil {
@@ -154,7 +168,11 @@ func (r *Report) compare(ctx context.Context, pairs []pair, o Options) error {
 	for i, p := range pairs {
 		rows, cols := p.want.Matrix()
 		result := totals[i].sums.Result()
-		r.Tensors = append(r.Tensors, Tensor{p.want.Name, p.got.FormatName(), rows, cols, result})
+		compared := Tensor{Name: p.want.Name, Format: p.got.FormatName(), Rows: rows, Cols: cols, Result: result}
+		if nearest := totals[i].near.Result(); nearest.Elements > 0 {
+			compared.Nearest = nearest
+		}
+		r.Tensors = append(r.Tensors, compared)
 		if p.got.Quantized() && p.dense() {
 			blocks := totals[i].blocks
 			blocks.Tensor = p.want.Name
@@ -177,7 +195,7 @@ func (r *Report) compare(ctx context.Context, pairs []pair, o Options) error {
 }
 
 // tile compares a tile: values where both have some, else bytes.
-func (p pair) tile(t checkpoint.Tile) (compared, error) {
+func (p pair) tile(t checkpoint.Tile, nearest bool) (compared, error) {
 	if !p.dense() {
 		return p.bytes(t)
 	}
@@ -193,7 +211,16 @@ func (p pair) tile(t checkpoint.Tile) (compared, error) {
 		}
 		var c Comparer
 		c.Tile(sums, want, q)
-		return compared{sums, true, blocksOf(t, want, q.Dequantize(1), q)}, nil
+		done := compared{sums: sums, equal: true, blocks: blocksOf(t, want, q.Dequantize(1), q)}
+		if nearest && !p.got.Format.PerTensor() {
+			plain, err := nearestOf(want, p.got)
+			if err != nil {
+				return compared{}, err
+			}
+			done.near = measure.New(BlockLength)
+			c.Tile(done.near, want, plain)
+		}
+		return done, nil
 	}
 	got, err := p.got.ReadTile(t)
 	if err != nil {

@@ -47,13 +47,34 @@ func grouped(results []verify.Tensor, each bool) []*group {
 	return groups
 }
 
-// errorColumns are the columns of the table of errors. A terminal that is too
-// narrow does without those that say least, the largest spare first.
-var errorColumns = []struct {
+// An errorColumn is a column of the table of errors.
+type errorColumn struct {
 	column
 	spare int
 	text  func(g *group) string
-}{
+}
+
+// gainColumn stands in the table where scales were searched: SQNR beyond that
+// without a search.
+var gainColumn = errorColumn{column{"gain dB", true}, 0, (*group).gain}
+
+// gain returns the text of the mean gain of a search of scales.
+func (g *group) gain() string {
+	sum, n := 0.0, 0
+	for _, m := range g.members {
+		if gain, ok := m.Gain(); ok {
+			sum, n = sum+gain, n+1
+		}
+	}
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%+.2f", sum/float64(n))
+}
+
+// errorColumns are the columns of the table of errors. A terminal that is too
+// narrow does without those that say least, the largest spare first.
+var errorColumns = []errorColumn{
 	{column{"weight", false}, 0, func(g *group) string { return printable(g.name) }},
 	{column{"n", true}, 0, func(g *group) string { return strconv.Itoa(len(g.members)) }},
 	{column{"shape", true}, 4, func(g *group) string { return fmt.Sprintf("%d×%d", g.members[0].Rows, g.members[0].Cols) }},
@@ -146,10 +167,14 @@ func printErrors(w io.Writer, results []verify.Tensor, each bool) error {
 		_, err := fmt.Fprintln(w, allExact(exact))
 		return err
 	}
-	text := ""
+	text, all := "", errorColumns
+	if slices.ContainsFunc(results, func(t verify.Tensor) bool { return t.Nearest.Elements > 0 }) {
+		const sqnr = 5 // the columns up to SQNR
+		all = slices.Insert(slices.Clone(errorColumns), sqnr, gainColumn)
+	}
 	for most := len(errorColumns); most >= 0; most-- {
 		var columns []column
-		for _, c := range errorColumns {
+		for _, c := range all {
 			if c.spare <= most {
 				columns = append(columns, c.column)
 			}
@@ -157,7 +182,7 @@ func printErrors(w io.Writer, results []verify.Tensor, each bool) error {
 		t := newTable(columns...)
 		for _, g := range groups {
 			var row table.Row
-			for _, c := range errorColumns {
+			for _, c := range all {
 				if c.spare <= most {
 					row = append(row, c.text(g))
 				}
@@ -243,19 +268,27 @@ func warnNonFinite(w io.Writer, results []verify.Tensor) {
 
 // tensorDocument is the error of a weight as JSON.
 type tensorDocument struct {
-	Name          string `json:"name"`
-	Format        string `json:"format"`
-	Rows          int    `json:"rows"`
-	Cols          int    `json:"cols"`
-	SQNR          number `json:"sqnr_db"`
-	MeanBlockSQNR number `json:"mean_block_sqnr_db"`
-	Cosine        number `json:"cosine"`
-	MaxRelative   number `json:"max_relative"`
-	Bias          number `json:"bias"`
-	Saturated     int64  `json:"saturated"`
-	Flushed       int64  `json:"flushed"`
-	NonFinite     int64  `json:"nonfinite"`
-	NonFiniteSrc  int64  `json:"nonfinite_source"`
+	Name          string  `json:"name"`
+	Format        string  `json:"format"`
+	Rows          int     `json:"rows"`
+	Cols          int     `json:"cols"`
+	SQNR          number  `json:"sqnr_db"`
+	MeanBlockSQNR number  `json:"mean_block_sqnr_db"`
+	NearestSQNR   *number `json:"nearest_sqnr_db,omitempty"` // without a search of scales, where that was measured
+	Cosine        number  `json:"cosine"`
+	MaxRelative   number  `json:"max_relative"`
+	Bias          number  `json:"bias"`
+	Saturated     int64   `json:"saturated"`
+	Flushed       int64   `json:"flushed"`
+	NonFinite     int64   `json:"nonfinite"`
+	NonFiniteSrc  int64   `json:"nonfinite_source"`
+}
+
+func nearestSQNR(t verify.Tensor) *number {
+	if t.Nearest.Elements == 0 {
+		return nil
+	}
+	return new(number(t.Nearest.SQNR))
 }
 
 func tensorDocuments(results []verify.Tensor) []tensorDocument {
@@ -265,7 +298,8 @@ func tensorDocuments(results []verify.Tensor) []tensorDocument {
 		documents[i] = tensorDocument{
 			Name: t.Name, Format: t.Format, Rows: t.Rows, Cols: t.Cols,
 			SQNR: number(r.SQNR), MeanBlockSQNR: number(r.MeanBlockSQNR), Cosine: number(r.Cosine), MaxRelative: number(r.MaxRelative), Bias: number(r.Bias),
-			Saturated: r.Saturated, Flushed: r.Flushed, NonFinite: r.NonFinite, NonFiniteSrc: r.NonFiniteWant,
+			NearestSQNR: nearestSQNR(t),
+			Saturated:   r.Saturated, Flushed: r.Flushed, NonFinite: r.NonFinite, NonFiniteSrc: r.NonFiniteWant,
 		}
 	}
 	return documents

@@ -22,6 +22,7 @@ a text that train never reads: nats per byte, and perplexity, which is e to the
 power of that. DIR is a directory that train wrote, or what quantize made of it.`,
 		Example: `  microscale eval trained-mxfp8
   microscale quantize trained-mxfp8 small --format mxfp4 && microscale eval small
+  microscale eval trained-mxfp8 --calibrate amax.toml && microscale quantize trained-mxfp8 small --format nvfp4 --calibration amax.toml
   microscale eval small --activations --data book.txt --json`,
 		Args: func(_ *cobra.Command, args []string) error { return named(args, "DIR") },
 	}
@@ -30,6 +31,7 @@ power of that. DIR is a directory that train wrote, or what quantize made of it.
 	sequence := cmd.Flags().Uint("sequence", 0, "tokens `N` in a sequence (default the most that the model takes, but no more than 1024)")
 	r := addChoice(cmd, "recipe", "compute under the recipe `NAME`, or that of a TOML file, where weights are not quantized", "bf16", recipeNames(), recipe.Find)
 	activations := cmd.Flags().Bool("activations", false, "quantize activations too, as the weights they are multiplied by")
+	calibrate := cmd.Flags().String("calibrate", "", "write the largest magnitudes that entered each linear layer to `FILE` (TOML, or .json), for quantize --calibration")
 	asJSON := cmd.Flags().Bool("json", false, "print one JSON document")
 	threads := addThreads(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -53,12 +55,22 @@ power of that. DIR is a directory that train wrote, or what quantize made of it.
 		if err := corpus.Admit(length); err != nil {
 			return err
 		}
+		scope := nn.Scope{Recipe: r.value, Threads: int(*threads)}
+		seen := calibrator{map[string]float64{}}
+		if *calibrate != "" {
+			scope.Observe = seen.observe
+		}
 		start := time.Now()
-		loss, n, err := train.Evaluate(cmd.Context(), m, nn.Scope{Recipe: r.value, Threads: int(*threads)}, corpus.Validation, length, int(*tokens))
+		loss, n, err := train.Evaluate(cmd.Context(), m, scope, corpus.Validation, length, int(*tokens))
 		if err != nil {
 			return interrupted(err, "nothing was measured")
 		}
 		seconds := time.Since(start).Seconds()
+		if *calibrate != "" {
+			if err := seen.write(*calibrate); err != nil {
+				return err
+			}
+		}
 		out := cmd.OutOrStdout()
 		if *asJSON {
 			return printJSON(out, evalDocument{

@@ -125,6 +125,23 @@ func addScaleRule(cmd *cobra.Command) *choice[quant.ScaleRule] {
 	return addChoice(cmd, "scale-rule", "e8m0 scales by the rule `NAME`, whatever the profile's: "+strings.Join(names, ", "), "", names, quant.ParseScaleRule)
 }
 
+// addScaleSearch gives cmd --scale-search.
+func addScaleSearch(cmd *cobra.Command) *choice[quant.Search] {
+	names := stringers(quant.Searches())
+	search := addChoice(cmd, "scale-search", "choose the scale of each block by the error that it leaves, as `NAME`: "+strings.Join(names, ", ")+"; mse where the flag stands alone", quant.NoSearch.String(), names, quant.ParseSearch)
+	cmd.Flags().Lookup("scale-search").NoOptDefVal = quant.LeastSquares.String()
+	return search
+}
+
+// searching returns q with a search of scales.
+func searching(q quant.Quantizer, s quant.Search) quant.Quantizer {
+	q.Search = s
+	if s == quant.FourOverSixMSE || s == quant.FourOverSixMAE {
+		q.TopScale = quant.FourOverSixTop
+	}
+	return q
+}
+
 // quantizer returns what profile p does for format f, its scale rule replaced
 // where one is given.
 func quantizer(p profile.Profile, f quant.Format, rule *choice[quant.ScaleRule]) (quant.Quantizer, error) {

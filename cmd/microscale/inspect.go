@@ -54,6 +54,7 @@ type inspectDocument struct {
 	Source     string            `json:"source"`
 	Convention *string           `json:"convention"` // null: not quantized
 	Scheme     string            `json:"scheme"`     // as its clients call it; "" where it is not said
+	Search     string            `json:"scale_search,omitempty"`
 	Parameters int64             `json:"parameters"`
 	Bytes      int64             `json:"bytes"`
 	Quantized  int               `json:"quantized"`
@@ -84,7 +85,7 @@ func inspection(arg string, m *checkpoint.Model) inspectDocument {
 		Skipped: skippedDocuments(m.Source), Problems: problemDocuments(m.Problems),
 	}
 	if m.Convention != nil {
-		doc.Convention, doc.Scheme = &m.Convention.Name, m.Scheme
+		doc.Convention, doc.Scheme, doc.Search = &m.Convention.Name, m.Scheme, m.ScaleSearch()
 	}
 	for _, shard := range m.Source.Shards() {
 		doc.Files = append(doc.Files, fileDocument{shard.Name, shard.File.Size()})
@@ -155,6 +156,9 @@ func printInspection(w io.Writer, m *checkpoint.Model, doc inspectDocument, each
 	convention := "not quantized"
 	if doc.Convention != nil {
 		convention = fmt.Sprintf("%d of %s quantized (%s)", doc.Quantized, counted(len(doc.Weights), "weight"), schemeText(*doc.Convention, doc.Scheme))
+	}
+	if doc.Search != "" {
+		convention += ", scales by " + printable(doc.Search)
 	}
 	if _, err := fmt.Fprintf(w, "%s\n\n%s: %s, %s in %s, %s\n", t.Render(), printable(strings.TrimSuffix(doc.Source, ":")),
 		parametersText(float64(doc.Parameters)), bytesText(float64(doc.Bytes)), counted(len(doc.Files), "file"), convention); err != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/microscale-go/microscale/convert"
 	"github.com/microscale-go/microscale/format"
 	"github.com/microscale-go/microscale/profile"
+	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/verify"
 )
 
@@ -36,12 +37,14 @@ that is known stay as they are; so do the other files of the directory.`,
   microscale quantize Llama-3.2-1B Llama-3.2-1B-NVFP4 --format nvfp4
   microscale quantize model.safetensors small.safetensors --format mxfp6-e2m3
   microscale quantize SRC DST --format nvfp4 --convention modelopt --calibration constant
+  microscale quantize SRC DST --format nvfp4 --scale-search
   microscale quantize SRC DST --format mxfp4 --exclude 'layers\.(0|31)\.' --dry-run`,
 		Args: sourceAndDestination,
 	}
 	block := addFormat(cmd)
 	behavior := addProfile(cmd)
 	rule := addScaleRule(cmd)
+	search := addScaleSearch(cmd)
 	layout := addConvention(cmd)
 	scheme := addScheme(cmd)
 	calibrated := addCalibration(cmd)
@@ -74,6 +77,7 @@ that is known stay as they are; so do the other files of the directory.`,
 			return misuse("--power-of-two-scales is for formats with f32 scales, which %s has not: leave it out", q.Format)
 		}
 		q.PowerOfTwo = *pow2
+		q = searching(q, search.value)
 		if err := q.Validate(); err != nil {
 			return misuse("%v", err)
 		}
@@ -114,15 +118,27 @@ that is known stay as they are; so do the other files of the directory.`,
 		if *asJSON {
 			stored, _ := plan.SourceBytes()
 			return printJSON(out, conversionDocument{
-				Source: args[0], Destination: args[1], Format: q.Format.Name, Profile: behavior.value.Name, Convention: plan.Convention.Name,
+				Source: args[0], Destination: args[1], Format: q.Format.Name, Profile: behavior.value.Name, Convention: plan.Convention.Name, ScaleSearch: searchText(q.Search),
 				Quantized: plan.Count(convert.Quantize), SourceBytes: stored, Bytes: plan.Bytes(), Seconds: seconds, Tensors: tensorDocuments(results),
 				Resumed: result.Resumed, Finished: result.Finished,
 				Extra: orEmpty(source.Extra()), Skipped: skippedDocuments(source),
 			})
 		}
-		return printConversion(out, plan, args, result, *each, fmt.Sprintf("%d of %d weights in %s (%s, %s)", plan.Count(convert.Quantize), len(plan.Decisions), q.Format, behavior.value.Name, plan.Convention), seconds)
+		by := behavior.value.Name
+		if q.Search != quant.NoSearch {
+			by += ", scales by " + q.Search.String()
+		}
+		return printConversion(out, plan, args, result, *each, fmt.Sprintf("%d of %d weights in %s (%s, %s)", plan.Count(convert.Quantize), len(plan.Decisions), q.Format, by, plan.Convention), seconds)
 	}
 	return cmd
+}
+
+// searchText names a search of scales; "" where there is none.
+func searchText(s quant.Search) string {
+	if s == quant.NoSearch {
+		return ""
+	}
+	return s.String()
 }
 
 // forceUsage is what the help says of --force.
@@ -180,6 +196,7 @@ type conversionDocument struct {
 	Profile     string            `json:"profile,omitempty"`
 	Convention  string            `json:"convention,omitempty"`
 	Scheme      string            `json:"scheme,omitempty"`
+	ScaleSearch string            `json:"scale_search,omitempty"`
 	Quantized   int               `json:"quantized"`
 	SourceBytes int64             `json:"source_bytes"`
 	Bytes       int64             `json:"bytes"`

@@ -30,10 +30,12 @@ misread DST. It is never 1 for low precision.
 ` + sourceHelp,
 		Example: `  microscale verify sample: out
   microscale verify Llama-3.2-1B Llama-3.2-1B-NVFP4 --client vllm,trtllm
+  microscale verify Llama-3.2-1B Llama-3.2-1B-NVFP4 --nearest
   microscale verify Llama-3.2-1B Llama-3.2-1B-NVFP4 --json`,
 		Args: sourceAndDestination,
 	}
 	each := cmd.Flags().Bool("each", false, "a line for every weight, not one for the same weight of all layers")
+	nearest := cmd.Flags().Bool("nearest", false, "show what DST gains over quantizing SRC by the default rules, without a search of scales")
 	clients := addClients(cmd)
 	asJSON := cmd.Flags().Bool("json", false, "print one JSON document")
 	threads := addThreads(cmd)
@@ -60,7 +62,7 @@ misread DST. It is never 1 for low precision.
 		}
 		m := newMeter(cmd.ErrOrStderr(), "verifying", total)
 		start := time.Now()
-		report, err := verify.Compare(cmd.Context(), src, dst, verify.Options{Threads: int(*threads), Progress: m.Add, Clients: *clients})
+		report, err := verify.Compare(cmd.Context(), src, dst, verify.Options{Threads: int(*threads), Progress: m.Add, Clients: *clients, Nearest: *nearest})
 		m.Close()
 		if err != nil {
 			return interrupted(err, "the comparison is not complete")

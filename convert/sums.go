@@ -1,0 +1,57 @@
+package convert
+
+import (
+	"github.com/microscale-go/microscale/measure"
+	"github.com/microscale-go/microscale/quant"
+	"github.com/microscale-go/microscale/verify"
+)
+
+// sums are the errors of a weight, or of a tile: of what is stored, and, where
+// scales are searched, of what the quantizer gives without that.
+type sums struct{ stored, nearest *measure.Accumulator }
+
+func newSums() sums {
+	return sums{measure.New(verify.BlockLength), measure.New(verify.BlockLength)}
+}
+
+// merge adds the errors of a tile.
+func (s *sums) merge(o sums) {
+	s.stored.Merge(o.stored)
+	if o.nearest != nil {
+		s.nearest.Merge(o.nearest)
+	}
+}
+
+// restore sets s to what a journal has; false where that is not what was written.
+func (s *sums) restore(d *doneTiles) bool {
+	return s.stored.UnmarshalBinary(d.Sums) == nil && (d.Nearest == nil || s.nearest.UnmarshalBinary(d.Nearest) == nil)
+}
+
+// report fills in the figures of a weight.
+func (s *sums) report(t *verify.Tensor) {
+	t.Result = s.stored.Result()
+	if nearest := s.nearest.Result(); nearest.Elements > 0 {
+		t.Nearest = nearest
+	}
+}
+
+// stateOf returns the state of an accumulator.
+func stateOf(a *measure.Accumulator) []byte {
+	state, err := a.MarshalBinary()
+	if err != nil {
+		panic(err) // numbers of fixed size
+	}
+	return state
+}
+
+// searches reports whether the scales of a weight are searched.
+func (r *run) searches(decision int) bool {
+	return r.plan.Quantizer.Search != quant.NoSearch && r.plan.Decisions[decision].Action == Quantize
+}
+
+// nearest returns the quantizer of the plan without the search of scales.
+func (p *Plan) nearest() quant.Quantizer {
+	q := p.Quantizer
+	q.Search, q.TopScale = quant.NoSearch, 0
+	return q
+}
