@@ -37,6 +37,7 @@ type Model struct {
 	head      projection
 	loss      nn.CrossEntropy
 
+	memory          nn.Memory
 	activationBytes int
 }
 
@@ -110,6 +111,7 @@ func (m *Model) Params() []*nn.Param {
 // others, of the embedding and of the head.
 func (m *Model) scopes(s *nn.Scope) (quantized, exempt *nn.Scope) {
 	q := *s
+	q.Memory = &m.memory
 	if m.Options.StoreQuantized {
 		q.Keep = quant.Quantizer{Format: quant.MXFP8}
 	}

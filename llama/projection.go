@@ -108,6 +108,7 @@ func (m *Model) Quantize(q quant.Quantizer, activations bool, threads int) (*Mod
 	}
 	scope := nn.Scope{Recipe: bf16, Threads: threads}
 	c := *m
+	c.memory = nn.Memory{}
 	c.layers = make([]*layer, len(m.layers))
 	for i, l := range m.layers {
 		copied := *l

@@ -127,10 +127,10 @@ func (a *Attention) rotate(s *Scope, qkv tensor.Dense, length, first int) error 
 
 // Backward returns dQKV, before rotation.
 func (a *Attention) Backward(s *Scope, saved *AttentionSaved, do tensor.Dense) (dqkv tensor.Dense, err error) {
-	if saved == nil {
+	if saved == nil || saved.qkv == nil {
 		return tensor.Dense{}, nothingSaved(a.Name)
 	}
-	qkv := saved.qkv.Dequantize(s.Threads)
+	qkv := s.restore(&saved.qkv)
 	if do.Rows != qkv.Rows || do.Cols != a.Heads*a.HeadDim {
 		return tensor.Dense{}, fmt.Errorf("%s: the gradient is %d×%d, not %d×%d", a.Name, do.Rows, do.Cols, qkv.Rows, a.Heads*a.HeadDim)
 	}

@@ -13,14 +13,22 @@ func (s *Scope) keep(x tensor.Dense) (*quant.Tensor, error) {
 	if q.Format.Element == nil {
 		q.Format = s.Recipe.Activations
 	}
-	t, err := q.Rowwise(x, quant.With{Threads: s.Threads})
+	t, err := q.Rowwise(x, quant.With{Threads: s.Threads, Into: s.Memory.take(q.Format, quant.Rowwise, x)})
 	if err != nil {
 		return nil, fmt.Errorf("keeping the input for the backward pass: %w", err)
 	}
 	return t, nil
 }
 
+// restore returns what keep kept, which is no longer there then.
+func (s *Scope) restore(kept **quant.Tensor) tensor.Dense {
+	x := (*kept).Dequantize(s.Threads)
+	s.Memory.give(*kept)
+	*kept = nil
+	return x
+}
+
 // nothingSaved is the error of a backward pass without what its forward pass saves.
 func nothingSaved(module string) error {
-	return fmt.Errorf("%s: backward: the forward pass saved nothing (Scope.Inference)", module)
+	return fmt.Errorf("%s: backward: the forward pass saved nothing (Scope.Inference), or what it saved was used before", module)
 }

@@ -1,6 +1,7 @@
 package nn
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/microscale-go/microscale/gemm"
@@ -124,6 +125,7 @@ func (l *Linear) Forward(s *Scope, x tensor.Dense) (tensor.Dense, *LinearSaved, 
 	if err := s.mul(y, Product{l.Name, recipe.Fprop, xr, l.weight.rowwise}, o); err != nil {
 		return fail(err)
 	}
+	s.Memory.give(xr)
 	s.Round(y)
 	y = y.View(0, rows, 0, y.Cols)
 	if s.Inference {
@@ -144,8 +146,8 @@ func (l *Linear) Backward(s *Scope, saved *LinearSaved, dy tensor.Dense) (tensor
 	fail := func(err error) (tensor.Dense, error) {
 		return tensor.Dense{}, fmt.Errorf("%s: backward: %w", l.Name, err)
 	}
-	if saved == nil {
-		return fail(fmt.Errorf("the forward pass saved nothing (Scope.Inference)"))
+	if saved == nil || saved.input == nil && saved.original == nil {
+		return tensor.Dense{}, nothingSaved(l.Name)
 	}
 	if dy.Rows != saved.rows || dy.Cols != l.out {
 		return fail(fmt.Errorf("the gradient is %d×%d, the output was %d×%d", dy.Rows, dy.Cols, saved.rows, l.out))
@@ -154,6 +156,9 @@ func (l *Linear) Backward(s *Scope, saved *LinearSaved, dy tensor.Dense) (tensor
 	dy = s.pad(dy)
 	if err := s.checkShape(Grad, dy); err != nil {
 		return fail(err)
+	}
+	if l.weight.columnwise == nil {
+		return fail(errors.New("the copy of the weight that dgrad takes is gone: a forward pass of inference came between, under Microbatch 0"))
 	}
 	if err := l.savedInput(s, saved); err != nil {
 		return fail(err)
@@ -173,6 +178,7 @@ func (l *Linear) Backward(s *Scope, saved *LinearSaved, dy tensor.Dense) (tensor
 	if l.Bias != nil {
 		addColumnSums(l.Bias.Grad.Row(0), dy, s.Threads)
 	}
+	s.Memory.give(dyr, dyc, saved.input)
 	saved.input, saved.original = nil, nil
 	return dx.View(0, rows, 0, dx.Cols), nil
 }

@@ -46,31 +46,32 @@ func (l *Linear) quantize(s *Scope, o Operand, x tensor.Dense, rowwise, columnwi
 	if s.Recipe.Delayed.Enabled() {
 		inverse = l.delayed[o].take(s, o, x)
 	}
-	with := func(q quant.Quantizer, d quant.Direction) quant.With {
-		w := quant.With{Threads: s.Threads}
+	made := func(q quant.Quantizer, d quant.Direction) quant.Copy {
+		w := quant.With{Threads: s.Threads, Into: s.Memory.take(q.Format, d, x)}
 		if q.Format.PerTensor() {
 			w.Inverse = inverse
 		}
 		if q.Rounding == format.Stochastic {
 			w.Random = s.random(l.Name, o, d)
 		}
-		return w
+		return quant.Copy{Quantizer: q, With: w}
 	}
-	if rowwise || columnwise && q.Shared() {
-		if row, err = q.Rowwise.Rowwise(x, with(q.Rowwise, quant.Rowwise)); err != nil {
-			return nil, nil, fmt.Errorf("%s: %w", o, err)
-		}
-	}
+	shared := columnwise && q.Shared()
 	switch {
-	case !columnwise:
-	case q.Shared():
-		if col, err = row.Transpose(); err != nil {
-			return nil, nil, fmt.Errorf("%s: %w", o, err)
-		}
+	case shared || !columnwise:
+		c := made(q.Rowwise, quant.Rowwise)
+		row, err = c.Quantizer.Rowwise(x, c.With)
+	case !rowwise:
+		c := made(q.Columnwise, quant.Columnwise)
+		col, err = c.Quantizer.Columnwise(x, c.With)
 	default:
-		if col, err = q.Columnwise.Columnwise(x, with(q.Columnwise, quant.Columnwise)); err != nil {
-			return nil, nil, fmt.Errorf("%s: %w", o, err)
-		}
+		row, col, err = quant.Both(x, made(q.Rowwise, quant.Rowwise), made(q.Columnwise, quant.Columnwise))
+	}
+	if err == nil && shared {
+		col, err = row.Transpose()
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", o, err)
 	}
 	if s.Observe != nil {
 		for d, t := range []*quant.Tensor{row, col} {
@@ -98,6 +99,8 @@ func (l *Linear) quantizeWeight(s *Scope, backward bool) error {
 		w = w.Clone()
 		roundTo(w, s.Recipe.Activations, s.Threads)
 	}
+	s.Memory.give(c.rowwise, c.columnwise)
+	*c = weightCopies{}
 	row, col, err := l.quantize(s, Weight, w, true, backward)
 	if err != nil {
 		return err

@@ -85,10 +85,10 @@ const normRows = 64
 
 // Backward returns dX and adds to the gradient of the weight.
 func (n *RMSNorm) Backward(s *Scope, saved *RMSNormSaved, dy tensor.Dense) (dx tensor.Dense, err error) {
-	if saved == nil {
+	if saved == nil || saved.x == nil {
 		return tensor.Dense{}, nothingSaved(n.Name)
 	}
-	w, x := n.weight(s), saved.x.Dequantize(s.Threads)
+	w, x := n.weight(s), s.restore(&saved.x)
 	if dy.Rows != x.Rows || dy.Cols != x.Cols {
 		return tensor.Dense{}, fmt.Errorf("%s: the gradient is %d×%d, not %d×%d", n.Name, dy.Rows, dy.Cols, x.Rows, x.Cols)
 	}

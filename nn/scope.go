@@ -46,6 +46,10 @@ type Scope struct {
 
 	Threads int // goroutines; 0: one per processor
 
+	// Memory is what operands of linear layers, and what modules keep for their backward
+	// pass, are written into; nil: each into new memory.
+	Memory *Memory
+
 	// Pad fills up tokens with rows of zeros to the recipe's alignment, where
 	// otherwise a number that does not divide is refused.
 	Pad bool
@@ -95,8 +99,8 @@ type Observation struct {
 // A Product is one matrix product about to be computed, C = A·Bᵀ.
 type Product struct {
 	Module string
-	GEMM   recipe.GEMM // of linear layers
-	A, B   *quant.Tensor
+	GEMM   recipe.GEMM   // of linear layers
+	A, B   *quant.Tensor // valid during the call
 }
 
 // Round rounds x, in place, to the values that tensors between modules have.

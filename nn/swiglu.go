@@ -55,10 +55,10 @@ func (g *SwiGLU) Forward(s *Scope, x tensor.Dense) (y tensor.Dense, saved *SwiGL
 
 // Backward returns dX.
 func (g *SwiGLU) Backward(s *Scope, saved *SwiGLUSaved, dy tensor.Dense) (dx tensor.Dense, err error) {
-	if saved == nil {
+	if saved == nil || saved.x == nil {
 		return tensor.Dense{}, nothingSaved(g.Name)
 	}
-	dx = saved.x.Dequantize(s.Threads) // x, which its gradient replaces
+	dx = s.restore(&saved.x) // x, which its gradient replaces
 	width := dx.Cols / 2
 	if dy.Rows != dx.Rows || dy.Cols != width {
 		return tensor.Dense{}, fmt.Errorf("%s: the gradient is %d×%d, not %d×%d", g.Name, dy.Rows, dy.Cols, dx.Rows, width)
