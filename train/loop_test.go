@@ -196,6 +196,9 @@ func TestResume(t *testing.T) {
 // TestKilled kills the process of a run at several points, resumes it in another
 // until that is killed too, and compares the losses with those of one run.
 func TestKilled(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: this test starts processes")
+	}
 	c := tiny(t, "delayed")
 	c.CheckpointEvery = 1
 	if flag.NArg() > 0 {
