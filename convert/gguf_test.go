@@ -224,6 +224,46 @@ func TestGGUFResume(t *testing.T) {
 	}
 }
 
+// TestGGUFWorkers: the parts of workers, of whom one writes the file, are joined
+// to the bytes that one worker writes, and a damaged part is found.
+func TestGGUFWorkers(t *testing.T) {
+	src := openSample(t)
+	want := readFile(t, toGGUF(t, src, quant.NVFP4))
+	path := filepath.Join(t.TempDir(), "m.gguf")
+	for i := range 2 {
+		plan, err := PlanQuantize(src, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.NVFP4}, Convention: checkpoint.GGUF()})
+		if err == nil {
+			plan, err = plan.Worker(i, 2)
+		}
+		if err == nil {
+			_, err = plan.Run(context.Background(), path, RunOptions{})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	parts, err := filepath.Glob(filepath.Join(path+partSuffix+"*", singleName))
+	if err != nil || len(parts) != 1 {
+		t.Fatalf("parts %q (%v)", parts, err)
+	}
+	written := readFile(t, parts[0])
+	if err := os.Truncate(parts[0], int64(len(written)-1)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Merge(path, false); err == nil || !strings.Contains(err.Error(), "is damaged") {
+		t.Errorf("a part without its last byte: %v", err)
+	}
+	if err := os.WriteFile(parts[0], written, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Merge(path, false); err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(readFile(t, path), want) {
+		t.Error("the file has other bytes")
+	}
+}
+
 func TestGGUFRefuses(t *testing.T) {
 	src := openSample(t)
 	for want, o := range map[string]QuantizeOptions{

@@ -3,12 +3,14 @@ package convert
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/microscale-go/microscale/gguf"
 	"github.com/microscale-go/microscale/safetensors"
 	"github.com/microscale-go/microscale/verify"
 )
@@ -40,7 +42,7 @@ func Merge(dst string, force bool) (*Result, error) {
 // join moves the files together, and gives the result its name.
 func (m *merging) join(force bool) (warnings []string, err error) {
 	first := m.parts[0].beginning
-	out := &output{final: m.dst, single: first.Single, partial: m.dir(0), replaced: m.dst + replacedSuffix, names: map[string]bool{}, remove: os.RemoveAll}
+	out := &output{final: m.dst, single: first.ToFile, partial: m.dir(0), replaced: m.dst + replacedSuffix, names: map[string]bool{}, remove: os.RemoveAll}
 	for _, f := range first.Files {
 		out.names[f.Name] = true
 	}
@@ -78,7 +80,7 @@ func (m *merging) published() bool {
 	merged := false
 	for i, p := range m.parts {
 		path := m.dir(i)
-		if p.merged && (i > 0 || p.beginning != nil && p.beginning.Single) {
+		if p.merged && (i > 0 || p.beginning != nil && p.beginning.ToFile) {
 			merged = true
 			path = filepath.Join(path, singleName)
 		}
@@ -209,7 +211,7 @@ func (m *merging) check() error {
 		if f.Size < 0 {
 			continue
 		}
-		file, err := safetensors.Open(path)
+		file, err := openPart(path, f.Name)
 		if err != nil {
 			return fmt.Errorf("the part of worker %d is damaged: run it again with --shard %d/%d: %w", f.Worker, f.Worker, len(m.parts), err)
 		}
@@ -223,9 +225,20 @@ func (m *merging) check() error {
 	return nil
 }
 
+// openPart opens a file of weights in a part by its own format, and so checks it.
+func openPart(path, name string) (interface {
+	io.Closer
+	Size() int64
+}, error) {
+	if name == ggufName {
+		return gguf.Open(path)
+	}
+	return safetensors.Open(path)
+}
+
 // name returns the name of a file in a part.
 func (m *merging) name(f partFile) string {
-	if m.parts[0].beginning.Single {
+	if m.parts[0].beginning.ToFile {
 		return singleName
 	}
 	return filepath.FromSlash(f.Name)

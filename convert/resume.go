@@ -20,7 +20,8 @@ type beginning struct {
 	Plan    string       `json:"plan"`              // hash of everything that the plan decides
 	Worker  int          `json:"worker"`            // which of the workers
 	Workers int          `json:"workers,omitempty"` // 0: one writes everything
-	Single  bool         `json:"single,omitempty"`  // the destination is a file
+	Single  bool         `json:"single,omitempty"`  // the source is a file
+	ToFile  bool         `json:"toFile,omitempty"`  // the destination is a file
 	Source  []sourceFile `json:"source"`
 	Files   []partFile   `json:"files,omitempty"` // of the whole result, where there are workers
 }
@@ -42,7 +43,7 @@ type partFile struct {
 
 // beginning describes the plan and its source as they are now.
 func (p *Plan) beginning() (*beginning, error) {
-	b := &beginning{Version: journalVersion, Plan: p.fingerprint(), Worker: p.worker.Index, Workers: p.worker.Count, Single: p.Source.Source.Single}
+	b := &beginning{Version: journalVersion, Plan: p.fingerprint(), Worker: p.worker.Index, Workers: p.worker.Count, Single: p.Source.Source.Single, ToFile: p.single}
 	for _, s := range p.Source.Source.Shards() {
 		file, err := describe(s)
 		if err != nil {
