@@ -109,16 +109,6 @@ whether there were scales that it does not take (%s).`, name, v.batch, v.rows, c
 		fn.I("VMOVDQU64", tmp.At(0), Z(31))
 		fn.Note("Z31", "BF16 of each nibble, twice")
 	}
-	alone := v.bits == 4 && v.rows == 1 // registers are left for constants
-	index := func(c int) Vec { return Z(20 + c) }
-	if alone {
-		for c := range v.chunks() {
-			fn.I("VMOVDQU64", v.lanes.At(64*c), index(c))
-		}
-		broadcast(fn, 0x00100010, tmp, Z(27))
-		fn.Note("Z20…Z23", "for each chunk of a group the scale of each dword")
-		fn.Note("Z27", "2^4, by which the upper half of a product is the other factor less 12 bits")
-	}
 	fn.Note("Z0…Z15", "sums, lines of x within lines of B")
 	fn.Note("K7", "scales found")
 	line := func(m Mem, stride Reg, r int) Mem {
@@ -187,19 +177,11 @@ whether there were scales that it does not take (%s).`, name, v.batch, v.rows, c
 				fn.I("VPUNPCKHBW", codes(r, 1), dot(0), codes(r, 1))
 			} else {
 				for i := 1; i < n; i++ {
-					if alone && i == 3 { // shifts and permutations share two pipes, multiplications have others
-						fn.I("VPMULHUW", Z(27), codes(r, 0), codes(r, i))
-						continue
-					}
 					fn.I("VPSRLW", 4*i, codes(r, 0), codes(r, i))
 				}
 				for i := range n {
 					fn.I("VPERMW", Z(31), codes(r, i), codes(r, i))
 				}
-			}
-			if alone {
-				fn.I("VPERMD", scale(r), index(c), spread(r))
-				continue
 			}
 			fn.I("VMOVDQU64", v.lanes.At(64*c), spread(r))
 			fn.I("VPERMD", scale(r), spread(r), spread(r))
@@ -209,10 +191,6 @@ whether there were scales that it does not take (%s).`, name, v.batch, v.rows, c
 				fn.I("VPXORQ", dot(r), dot(r), dot(r))
 			}
 			for i := range n {
-				if v.rows == 1 {
-					fn.I("VDPBF16PS", xLine(b, (c*n+i)*64), codes(0, i), dot(0))
-					continue
-				}
 				fn.I("VMOVDQU64", xLine(b, (c*n+i)*64), xv)
 				for r := range v.rows {
 					fn.I("VDPBF16PS", xv, codes(r, i), dot(r))
