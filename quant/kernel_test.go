@@ -250,7 +250,7 @@ func TestKernelsTraining(t *testing.T) {
 }
 
 // must returns a function that fails the test on an error.
-func must(t *testing.T) func(*Tensor, error) *Tensor {
+func must(t testing.TB) func(*Tensor, error) *Tensor {
 	return func(q *Tensor, err error) *Tensor {
 		t.Helper()
 		if err != nil {

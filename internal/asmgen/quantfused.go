@@ -328,8 +328,8 @@ func (k *fused) exponentFactors(scales Mem) sequence {
 		s.I("VPSUBD", code, t, t)
 		s.I("VPBROADCASTD", k.c.At("step"), Z(2))
 		s.I("VPSLLVD", Z(2), t, t)
-		s.I("VPSLLD", 24, t, t) // modulo a byte
-		s.I("VPSRLD", 24, t, t)
+		s.I("VPSLLD", 16, t, t) // modulo 2^16
+		s.I("VPSRLD", 16, t, t)
 		s.I("VPORD.BCST", k.c.At("anchor"), t, t)
 		s.I("VMOVDQA64", t, k.write.At(64))
 	}
