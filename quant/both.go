@@ -83,6 +83,10 @@ func (r Copy) beside(c Copy, x tensor.Dense) (rows, columns *Tensor) {
 		return nil, nil
 	}
 	perLine, size, extent := row.t.scaleCols(), row.x.elementBytes(), col.t.extent()
+	lines := 1 // that are quantized together, as one block behind the other
+	if !row.x.hasGaps() && x.Cols <= besideColumns && x.Cols%row.t.extent() == 0 {
+		lines = besideRows
+	}
 	var seen atomic.Uint32
 	parallel.For(ceilDiv(x.Rows, besideRows), 1, r.With.Threads, func(from, to int) {
 		f := row.newFusedRun(fused)
@@ -92,8 +96,9 @@ func (r Copy) beside(c Copy, x tensor.Dense) (rows, columns *Tensor) {
 			l1 := min(l0+besideRows, x.Rows)
 			for c0 := 0; c0 < x.Cols; c0 += besideColumns {
 				c1 := min(c0+besideColumns, x.Cols)
-				for l := l0; l < l1; l++ {
-					amax = max(amax, f.blocks(l*perLine+c0/f.extent, row.x.bytes(l, l+1)[c0*size:c1*size]))
+				for l, n := l0, lines; l < l1; l += n {
+					n = min(n, l1-l)
+					amax = max(amax, f.blocks(l*perLine+c0/f.extent, row.x.bytes(l, l+n)[c0*size:][:((n-1)*x.Cols+c1-c0)*size]))
 				}
 				columns.blocks(c0, c1, l0/extent, ceilDiv(l1, extent))
 			}

@@ -596,15 +596,18 @@ func TestKernelsStayInside(t *testing.T) {
 						}{{rawSource(xs), wantRaw}, {denseSource(x), want}} {
 							got.Amax = one.want.Amax
 							got.Global = one.want.Global
-							run := run{q: &q, t: &got, x: one.x}
-							if f.Global {
-								run.global = arithmetics[q.Arithmetic].global(got.Amax, f.Element.Max(), q.top())
+							for _, stream := range []bool{false, true} {
+								run := run{q: &q, t: &got, x: one.x, stream: stream}
+								if f.Global {
+									run.global = arithmetics[q.Arithmetic].global(got.Amax, f.Element.Max(), q.top())
+								}
+								if f.PerTensor() {
+									run.whole = run.scaleWhole()
+								}
+								clear(got.Codes)
+								run.bands(0, rows, run.band())
+								sameTensor(t, &got, one.want)
 							}
-							if f.PerTensor() {
-								run.whole = run.scaleWhole()
-							}
-							run.bands(0, rows, run.band())
-							sameTensor(t, &got, one.want)
 						}
 
 						values := guardedFloats(t, make([]float32, cols), side)
@@ -646,13 +649,14 @@ func TestKernelsColumnsStayInside(t *testing.T) {
 						if _, err := q.Columnwise(x, With{Into: got}); err != nil {
 							t.Fatal(err)
 						}
-						plainly(t, func() {
-							want, err := q.Columnwise(x, With{})
-							if err != nil {
-								t.Fatal(err)
-							}
+						var want *Tensor
+						plainly(t, func() { want = must(t)(q.Columnwise(x, With{})) })
+						sameTensor(t, got, want)
+						if run := (&run{q: &q, t: got, x: columnSource(x), stream: true}); run.columnKernel() != nil {
+							clear(got.Codes)
+							run.tiles(0, shape[1], run.band())
 							sameTensor(t, got, want)
-						})
+						}
 					})
 				}
 			}
