@@ -1,0 +1,94 @@
+package main
+
+import (
+	"encoding/json"
+	"math"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// searchedWeight runs a command that prints JSON, and returns the weight with a search.
+func searchedWeight(t *testing.T, args ...string) (search string, sqnr, nearest float64) {
+	t.Helper()
+	status, out, stderr := execute("", append(args, "--json")...)
+	var doc struct {
+		Search  string `json:"scale_search"`
+		Tensors []struct {
+			SQNR    *float64 `json:"sqnr_db"`
+			Nearest *float64 `json:"nearest_sqnr_db"`
+		} `json:"tensors"`
+	}
+	if err := json.Unmarshal([]byte(out), &doc); err != nil || status != 0 {
+		t.Fatalf("%v: status %d, %v: %s", args, status, err, stderr)
+	}
+	for _, w := range doc.Tensors {
+		if w.SQNR != nil && w.Nearest != nil {
+			return doc.Search, *w.SQNR, *w.Nearest
+		}
+	}
+	t.Fatalf("%v: no weight says what it gains: %s", args, out)
+	return "", 0, 0
+}
+
+// TestScaleSearch has quantize and verify agree on what a search gains, and that it
+// is named by what it wrote.
+func TestScaleSearch(t *testing.T) {
+	dir := t.TempDir()
+	src := filepath.Join(dir, "w.safetensors")
+	weightsFile(t, src, twoWeights()...)
+	for _, tc := range []struct{ format, flag, name string }{
+		{"mxfp4", "--scale-search", "mse"},
+		{"nvfp4", "--scale-search=mse", "mse"},
+		{"nvfp4", "--scale-search=four-over-six", "four-over-six"},
+		{"fp8-block128", "--scale-search", "mse"},
+	} {
+		dst := filepath.Join(dir, tc.format+tc.name+".safetensors")
+		name, sqnr, nearest := searchedWeight(t, "quantize", src, dst, "--format", tc.format, tc.flag)
+		if name != tc.name || sqnr < nearest || tc.format != "mxfp4" && sqnr == nearest {
+			t.Errorf("%s: the search is called %q and gains %g dB over %g", tc.format, name, sqnr-nearest, nearest)
+		}
+		_, verified, plain := searchedWeight(t, "verify", src, dst, "--nearest")
+		if verified != sqnr || tc.name == "mse" && math.Abs(plain-nearest) > 0.001 { // four-over-six has another global scale
+			t.Errorf("%s: verify finds %g and %g dB, quantize %g and %g", tc.format, verified, plain, sqnr, nearest)
+		}
+		if _, out, _ := execute("", "inspect", dst); !strings.Contains(out, "scales by "+tc.name) {
+			t.Errorf("%s: inspect does not name the search: %s", tc.format, out)
+		}
+	}
+	for _, args := range [][]string{
+		{"--format", "fp8-tensor", "--scale-search"},
+		{"--format", "mxfp4", "--scale-search=four-over-six"},
+		{"--format", "mxfp4", "--scale-search=best"},
+	} {
+		if status, _, stderr := execute("", append([]string{"quantize", src, filepath.Join(dir, "no")}, args...)...); status != 2 || strings.Count(stderr, "\n") > 3 {
+			t.Errorf("%v: status %d, %s", args, status, stderr)
+		}
+	}
+}
+
+// TestCalibrate quantizes by what eval saw.
+func TestCalibrate(t *testing.T) {
+	dir := t.TempDir()
+	model := filepath.Join(dir, "model")
+	if status, _, stderr := execute("", tinyRun("--out", model)...); status != 0 {
+		t.Fatal(stderr)
+	}
+	for _, name := range []string{"amax.toml", "amax.json"} {
+		file := filepath.Join(dir, name)
+		if status, _, stderr := execute("", "eval", model, "--tokens", "256", "--calibrate", file); status != 0 {
+			t.Fatal(stderr)
+		}
+		dst := filepath.Join(dir, name+"-nvfp4")
+		if status, _, stderr := execute("", "quantize", model, dst, "--format", "nvfp4", "--calibration", file); status != 0 {
+			t.Fatal(stderr)
+		}
+		if status, _, stderr := execute("", "verify", model, dst); status != 0 {
+			t.Error(stderr)
+		}
+		_, out, _ := execute("", "inspect", dst, "--json")
+		if !strings.Contains(out, `"scheme": "NVFP4"`) {
+			t.Errorf("the result does not quantize activations: %s", out)
+		}
+	}
+}
