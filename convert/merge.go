@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/microscale-go/microscale/gguf"
+	"github.com/microscale-go/microscale/internal/lock"
 	"github.com/microscale-go/microscale/safetensors"
 	"github.com/microscale-go/microscale/verify"
 )
@@ -148,14 +149,14 @@ func findParts(dst string) (*merging, error) {
 		m.parts = make([]part, n)
 	}
 	for i := range m.parts {
-		lock, err := lockDir(m.dir(i))
+		held, err := lock.Dir(m.dir(i))
 		switch {
 		case errors.Is(err, os.ErrNotExist):
 			continue // check will say so
-		case errors.Is(err, errLocked):
+		case errors.Is(err, lock.ErrHeld):
 			err = fmt.Errorf("%s: worker %d is still writing (%s is locked): wait for it", dst, i, m.dir(i))
 		case err == nil:
-			m.locks = append(m.locks, lock)
+			m.locks = append(m.locks, held)
 			err = m.parts[i].read(m.dir(i))
 		}
 		if err != nil {

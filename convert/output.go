@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 
 	"github.com/microscale-go/microscale/hf"
+	"github.com/microscale-go/microscale/internal/lock"
 	"github.com/microscale-go/microscale/safetensors"
 )
 
@@ -130,16 +131,13 @@ func (o *output) removeParents() {
 	}
 }
 
-// errLocked is what lockDir returns of a directory that another run has locked.
-var errLocked = errors.New("locked by another run")
-
 // claim locks the partial directory. A directory that another run has renamed
 // or removed since it was made is none.
 func (o *output) claim() error {
 	taken := fmt.Errorf("%s: another run is writing to it (%s is locked): wait for it, or choose another destination", o.final, o.partial)
 	var err error
-	switch o.lock, err = lockDir(o.partial); {
-	case errors.Is(err, errLocked), errors.Is(err, os.ErrNotExist):
+	switch o.lock, err = lock.Dir(o.partial); {
+	case errors.Is(err, lock.ErrHeld), errors.Is(err, os.ErrNotExist):
 		return taken
 	case err != nil:
 		_ = os.Remove(o.partial) // unless it has something in it

@@ -110,6 +110,11 @@ func Run(ctx context.Context, c Config, hooks Hooks) (*Result, error) {
 		r.params = masters(r.params)
 	}
 	r.moments = newMoments(r.params)
+	release, err := r.claim()
+	if err != nil {
+		return nil, err
+	}
+	defer release()
 	if err := r.open(); err != nil {
 		return nil, err
 	}

@@ -296,6 +296,46 @@ func TestResumeRefuses(t *testing.T) {
 	mustRun(t, c)
 }
 
+// TestTwoRuns: while a run goes on in a directory, every other there is refused,
+// from before its first checkpoint; and it ends well.
+func TestTwoRuns(t *testing.T) {
+	c := tiny(t, "bf16")
+	c.Steps, c.CheckpointEvery, c.Out = 2, 1, filepath.Join(t.TempDir(), "out")
+	if err := os.Mkdir(c.Out, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	const want = "another run is writing to it: wait for it, or name another directory"
+	refused := func(err error) {
+		t.Helper()
+		if err == nil || err.Error() != c.Out+": "+want {
+			t.Errorf("error %v, want %q", err, want)
+		}
+	}
+	release, err := claim(c.Out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = Run(context.Background(), c, Hooks{})
+	refused(err)
+	release()
+	resumed := c
+	resumed.Resume = true
+	if _, err := Run(context.Background(), c, Hooks{Step: func(StepEvent) {
+		_, err := Run(context.Background(), resumed, Hooks{})
+		refused(err)
+		_, err = ReadStored(c.Out)
+		refused(err)
+		if _, err = Run(context.Background(), c, Hooks{}); err == nil || !strings.Contains(err.Error(), "a run that is not done") {
+			t.Errorf("a new run beside one that goes on: %v", err)
+		}
+	}}); err != nil {
+		t.Error(err)
+	}
+	if _, err := llama.Load(c.Out, llama.LoadOptions{}); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestWithdraw: a run whose shapes the recipe does not take leaves nothing.
 func TestWithdraw(t *testing.T) {
 	c := tiny(t, "nvfp4")

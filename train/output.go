@@ -9,8 +9,60 @@ import (
 
 	"github.com/microscale-go/microscale/format"
 	"github.com/microscale-go/microscale/hf"
+	"github.com/microscale-go/microscale/internal/lock"
 	"github.com/microscale-go/microscale/safetensors"
 )
+
+// claim makes the directory of a new run, and locks that of any against others
+// until release is called.
+func (r *run) claim() (release func(), err error) {
+	switch {
+	case r.Out == "":
+		return func() {}, nil
+	case r.Resume:
+		return claimStored(r.Out)
+	}
+	if err := Vacant(r.Out); err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(r.Out, 0o777); err != nil {
+		return nil, storeError(err, r.Out, "the run")
+	}
+	return claim(r.Out)
+}
+
+// claim locks the directory of a run. One that another run has removed or
+// replaced since it was opened is that run's.
+func claim(out string) (release func(), err error) {
+	taken := fmt.Errorf("%s: another run is writing to it: wait for it, or name another directory", out)
+	held, err := lock.Dir(out)
+	if errors.Is(err, lock.ErrHeld) {
+		return nil, taken
+	}
+	if err != nil {
+		return nil, unusable(out, err)
+	}
+	locked, err := held.Stat()
+	named, namedErr := os.Stat(out)
+	if err != nil || namedErr != nil || !os.SameFile(locked, named) {
+		held.Close()
+		return nil, taken
+	}
+	return func() { _ = held.Close() }, nil // nothing was written through it
+}
+
+// claimStored locks the directory of a run that was interrupted.
+func claimStored(out string) (release func(), err error) {
+	release, err = claim(out)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = notStored(out)
+	}
+	return release, err
+}
+
+func notStored(out string) error {
+	return fmt.Errorf("%s: no checkpoint of a run is there: name the directory of one that was interrupted", out)
+}
 
 // open begins a run: at the start, or where the checkpoint to resume from is.
 func (r *run) open() (err error) {
@@ -26,11 +78,8 @@ func (r *run) open() (err error) {
 	case r.Out == "":
 		return nil
 	}
-	if err := Vacant(r.Out); err != nil {
+	if err := Vacant(r.Out); err != nil { // another run may have ended before it was locked
 		return err
-	}
-	if err := os.MkdirAll(r.Out, 0o777); err != nil {
-		return storeError(err, r.Out, "the run")
 	}
 	if err := r.checkpoint(); err != nil {
 		r.withdraw(err)
@@ -73,8 +122,14 @@ type Stored struct {
 	Arguments []string // as Config.Arguments was
 }
 
-// ReadStored returns what the last checkpoint in out says of its run.
+// ReadStored returns what the last checkpoint in out says of its run, which must
+// not be going on.
 func ReadStored(out string) (Stored, error) {
+	release, err := claimStored(out)
+	if err != nil {
+		return Stored{}, err
+	}
+	defer release()
 	_, s, err := readLatest(out)
 	if err != nil {
 		return Stored{}, err
@@ -91,7 +146,7 @@ func readLatest(out string) (dir string, s *state, err error) {
 		if _, err := os.Stat(filepath.Join(out, hf.ConfigName)); err == nil {
 			return "", nil, fmt.Errorf("%s: the run there is done: there is nothing to resume", out)
 		}
-		return "", nil, fmt.Errorf("%s: no checkpoint of a run is there: name the directory of one that was interrupted", out)
+		return "", nil, notStored(out)
 	}
 	s, err = readState(dir)
 	return dir, s, err

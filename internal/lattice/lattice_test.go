@@ -30,6 +30,7 @@ internal/cpu/cputest: internal/cpu
 internal/asmgen:
 internal/guard:
 internal/ramdisk:
+internal/lock:
 measure: internal/cpu
 report:
 safetensors:
@@ -49,9 +50,9 @@ hf/hub: hf
 checkpoint: safetensors hf layout quant tensor format
 checkpoint/llamacpp: checkpoint gguf hf safetensors layout quant format
 llama: nn recipe gemm quant tensor checkpoint hf safetensors
-train: llama nn recipe hf safetensors quant tensor format internal/parallel
+train: llama nn recipe hf safetensors quant tensor format internal/lock internal/parallel
 verify: checkpoint hf safetensors quant tensor format measure internal/parallel
-convert: verify checkpoint checkpoint/llamacpp gguf hf safetensors quant tensor format measure profile internal/parallel
+convert: verify checkpoint checkpoint/llamacpp gguf hf safetensors quant tensor format measure profile internal/lock internal/parallel
 cmd/microscale: *
 `
 
