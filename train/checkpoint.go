@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/crc32"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -34,7 +36,7 @@ const (
 )
 
 // stateVersion is that of the layout above.
-const stateVersion = 1
+const stateVersion = 2
 
 // state is what goes on from one step to the next beside the tensors.
 type state struct {
@@ -45,6 +47,7 @@ type state struct {
 	TrainLoss     []float64         `json:"train_loss"`
 	Validation    []ValidationPoint `json:"validation"`
 	Seconds       float64           `json:"seconds"`
+	Checksum      string            `json:"tensors_crc32c"` // of state.safetensors, as checksumText has it
 }
 
 // A named is a tensor of a checkpoint, shared with whom it belongs to.
@@ -69,9 +72,11 @@ func writeCheckpoint(out string, s *state, tensors []named) error {
 		if err := os.MkdirAll(partial, 0o777); err != nil {
 			return err
 		}
-		if err := writeTensors(filepath.Join(partial, tensorsName), tensors); err != nil {
+		sum, err := writeTensors(filepath.Join(partial, tensorsName), tensors)
+		if err != nil {
 			return err
 		}
+		s.Checksum = checksumText(sum)
 		text, err := json.MarshalIndent(s, "", "  ")
 		if err != nil {
 			return err
@@ -117,22 +122,41 @@ func removeCheckpoints(parent, keep string) error {
 // latest returns the checkpoint of the most steps in out, and "" where there is
 // none.
 func latest(out string) (string, error) {
+	all, err := checkpoints(out)
+	if err != nil || len(all) == 0 {
+		return "", err
+	}
+	return all[0], nil
+}
+
+// checkpoints returns the checkpoints in out, the one of the most steps first.
+// There are several where a run was killed before it removed the one before.
+func checkpoints(out string) ([]string, error) {
 	parent := filepath.Join(out, checkpointFolder)
 	entries, err := os.ReadDir(parent)
 	if errors.Is(err, fs.ErrNotExist) {
-		return "", nil
+		return nil, nil
 	}
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	best, most := "", -1
+	type numbered struct {
+		step int
+		path string
+	}
+	var found []numbered
 	for _, e := range entries {
 		digits, ok := strings.CutPrefix(e.Name(), stepPrefix)
-		if n, err := strconv.Atoi(digits); ok && err == nil && n > most {
-			best, most = filepath.Join(parent, e.Name()), n
+		if n, err := strconv.Atoi(digits); ok && err == nil && n >= 0 {
+			found = append(found, numbered{n, filepath.Join(parent, e.Name())})
 		}
 	}
-	return best, nil
+	slices.SortFunc(found, func(a, b numbered) int { return b.step - a.step })
+	var paths []string
+	for _, f := range found {
+		paths = append(paths, f.path)
+	}
+	return paths, nil
 }
 
 // readState reads what a checkpoint says of itself.
@@ -155,31 +179,74 @@ func readState(dir string) (*state, error) {
 	return s, nil
 }
 
-func writeTensors(path string, tensors []named) (err error) {
+// writeTensors writes the tensors, and returns the CRC-32C of the file as it was
+// meant to be.
+func writeTensors(path string, tensors []named) (sum uint32, err error) {
 	specs := make([]safetensors.Spec, len(tensors))
 	for i, t := range tensors {
 		specs[i] = safetensors.Spec{Name: t.name, Dtype: safetensors.F32, Shape: []int64{int64(len(t.data))}}
 	}
 	layout, err := safetensors.NewLayout(specs, nil)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	w, err := safetensors.Create(path, layout)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	defer w.Abort()
-	var buffer []byte
+	data := make(map[string][]float32, len(tensors))
 	for _, t := range tensors {
-		buffer = slices.Grow(buffer[:0], 4*len(t.data))[:4*len(t.data)]
-		if err := tensor.ToBytes(buffer, t.data, format.F32); err != nil {
-			return err
+		data[t.name] = t.data
+	}
+	sum = crc32.Update(0, castagnoli, layout.HeaderBytes())
+	var buffer []byte
+	for _, info := range layout.Header().Tensors { // in the order of the file
+		values := data[info.Name]
+		buffer = slices.Grow(buffer[:0], 4*len(values))[:4*len(values)]
+		if err := tensor.ToBytes(buffer, values, format.F32); err != nil {
+			return 0, err
 		}
-		if err := w.WriteTensorAt(t.name, buffer, 0); err != nil {
-			return err
+		if err := w.WriteTensorAt(info.Name, buffer, 0); err != nil {
+			return 0, err
+		}
+		sum = crc32.Update(sum, castagnoli, buffer)
+	}
+	return sum, w.Close()
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+func checksumText(sum uint32) string { return fmt.Sprintf("%08x", sum) }
+
+// checkTensors reports a file of tensors whose bytes are not those that were
+// written with s.
+func (s *state) checkTensors(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	sum := crc32.New(castagnoli)
+	if _, err := io.Copy(sum, f); err != nil {
+		return err
+	}
+	if got := checksumText(sum.Sum32()); got != s.Checksum {
+		return fmt.Errorf("%s: the file is damaged: its CRC-32C is %s, and %s was written", path, got, s.Checksum)
+	}
+	return nil
+}
+
+// lastGood returns the checkpoint of the most steps in out that can be read and
+// is not damaged, and "" where there is none.
+func lastGood(out string) string {
+	all, _ := checkpoints(out)
+	for _, dir := range all {
+		if s, err := readState(dir); err == nil && s.checkTensors(filepath.Join(dir, tensorsName)) == nil {
+			return dir
 		}
 	}
-	return w.Close()
+	return ""
 }
 
 // readTensors fills the tensors from a file that has them all, and returns the

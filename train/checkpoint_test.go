@@ -1,6 +1,7 @@
 package train
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"math"
@@ -66,12 +67,72 @@ func TestWriteCheckpoint(t *testing.T) {
 	}
 }
 
+// TestDamaged overwrites, flips, adds and removes bytes of a checkpoint's tensors:
+// the run does not resume from it, and the line says from which it can.
+func TestDamaged(t *testing.T) {
+	c := tiny(t, "delayed")
+	c.Steps, c.CheckpointEvery, c.Out = 3, 0, filepath.Join(t.TempDir(), "out")
+	ctx, cancel := context.WithCancel(context.Background())
+	if _, err := Run(ctx, c, Hooks{Step: func(StepEvent) { cancel() }}); !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	dir, err := latest(c.Out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(dir, tensorsName)
+	whole, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Resume = true
+	refused := func(what string, want ...string) {
+		t.Helper()
+		_, err := Run(context.Background(), c, Hooks{})
+		for _, w := range want {
+			if err == nil || !strings.Contains(err.Error(), w) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("%s: error %v, want %q", what, err, w)
+			}
+		}
+	}
+	for _, at := range []int{0, 8, len(whole) / 2, len(whole) - 1} {
+		damaged := slices.Clone(whole)
+		damaged[at] ^= 1
+		write(t, file, damaged)
+		refused("a bit", file+": the file is damaged: its CRC-32C is ", "start anew")
+	}
+	write(t, file, whole[:len(whole)-4])
+	refused("the end is missing", file+": the file is damaged")
+	write(t, file, append(slices.Clone(whole), 0))
+	refused("a byte more", file+": the file is damaged")
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	refused("it is gone", file+": no such file", "start anew")
+
+	write(t, file, whole)
+	later := filepath.Join(filepath.Dir(dir), stepPrefix+"00000002")
+	for _, name := range []string{stateName, tensorsName} {
+		data, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		write(t, filepath.Join(later, name), data)
+	}
+	write(t, filepath.Join(later, tensorsName), whole[1:])
+	refused("of two", filepath.Join(later, tensorsName)+": the file is damaged", "remove "+later+" to resume from "+dir+", which is good")
+	if err := os.RemoveAll(later); err != nil {
+		t.Fatal(err)
+	}
+	mustRun(t, c)
+}
+
 func TestReadStateErrors(t *testing.T) {
 	for text, want := range map[string]string{
 		"":               "not the state of a training run",
 		"[]":             "not the state of a training run",
-		`{"version": 2}`: "version 2 of the layout",
-		`{"version": 1, "step": 3, "train_loss": [1]}`: "1 losses after 3 steps",
+		`{"version": 1}`: "version 1 of the layout",
+		`{"version": 2, "step": 3, "train_loss": [1]}`: "1 losses after 3 steps",
 	} {
 		dir := t.TempDir()
 		write(t, filepath.Join(dir, stateName), []byte(text))

@@ -168,6 +168,12 @@ func (r *run) resume() error {
 	if s.Step > r.Steps {
 		return fmt.Errorf("%s: %d steps are done of %d: remove the checkpoint and start again", dir, s.Step, r.Steps)
 	}
+	if err := s.checkTensors(filepath.Join(dir, tensorsName)); err != nil {
+		if good := lastGood(r.Out); good != "" {
+			return fmt.Errorf("%w: remove %s to resume from %s, which is good", err, dir, good)
+		}
+		return fmt.Errorf("%w: no other checkpoint is there, so start anew in another directory", err)
+	}
 	scales, err := readTensors(filepath.Join(dir, tensorsName), r.tensors())
 	if err != nil {
 		return err
