@@ -398,8 +398,8 @@ func TestFlagPlaces(t *testing.T) {
 				t.Errorf("%s: --%s %s", cmd.CommandPath(), f.Name, name)
 			}
 		})
-		if usage := cmd.UsageString(); strings.Contains(usage, "[=") {
-			t.Errorf("%s: a flag shows what it is without a value:\n%s", cmd.CommandPath(), usage)
+		if usage := cmd.UsageString(); strings.Contains(usage, "[=true]") {
+			t.Errorf("%s: a switch is shown as if it took a value:\n%s", cmd.CommandPath(), usage)
 		}
 	}
 	visit(rootCommand(&started))
