@@ -72,7 +72,7 @@ func openSource(ctx context.Context, arg string) (*hf.Checkpoint, error) {
 		return nil, err
 	}
 	c, err := client.Open(ctx, arg)
-	return c, interrupted(err, "the hub was not read")
+	return c, interrupted(err, "the model on the hub was not opened")
 }
 
 // interruptible makes the context of a command end when the user interrupts it,

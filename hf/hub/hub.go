@@ -14,8 +14,8 @@
 //	├── blobs/ETAG                     content, by the hash that the hub has of it
 //	└── snapshots/COMMIT/config.json   a link to its content
 //
-// Requests are repeated where connections end or the server is busy, and go on
-// from the byte where they ended. What is fetched whole is compared with the
+// Requests are repeated where connections end or fall silent or the server is busy,
+// and go on from the byte where they ended. What is fetched whole is compared with the
 // hub's hash of it; so are weights when all of them have been read. The token is
 // sent to no host but the hub's.
 package hub
@@ -27,6 +27,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"time"
 )
 
 // Scheme begins the name of a repository.
@@ -72,7 +73,8 @@ type Client struct {
 	Token    string // "" where there is none
 	Cache    string // the folder of models--owner--name
 
-	wait waiter // between two attempts; nil: as long as waits says
+	wait    waiter        // between two attempts; nil: as long as it says
+	silence time.Duration // of a server in the middle of an answer; 0: longestSilence
 }
 
 const defaultEndpoint = "https://huggingface.co"

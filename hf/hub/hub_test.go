@@ -176,6 +176,54 @@ func TestDroppedConnections(t *testing.T) {
 	}
 }
 
+// TestSilence: a server that stops in the middle of an answer and keeps the
+// connection is asked again, and not for ever.
+func TestSilence(t *testing.T) {
+	const silence = 100 * time.Millisecond
+	s := newServer(t)
+	var asked, listed atomic.Int64
+	s.faults = func(w http.ResponseWriter, r *http.Request, what string) bool {
+		name, weights := strings.CutPrefix(what, "other ")
+		switch {
+		case weights && asked.Add(1)%4 == 1:
+			s.begin(w, r, s.files[name], 300_000)
+		case what == "api" && listed.Add(1) == 1:
+			_, _ = io.WriteString(w, `{"sha": `)
+		default:
+			return false
+		}
+		_ = http.NewResponseController(w).Flush()
+		<-r.Context().Done()
+		return true
+	}
+	c := s.client()
+	c.silence = silence
+	checkpoint := open(t, c)
+	if err := s.readAll(checkpoint, 2); err != nil {
+		t.Fatal(err)
+	}
+	if listed.Load() < 2 || !slices.ContainsFunc(s.requests("other"), func(l string) bool { return strings.Contains(l, "bytes=300000-") }) {
+		t.Error("no request goes on where a server fell silent")
+	}
+
+	s = newServer(t)
+	c = s.client()
+	c.silence = silence
+	checkpoint = open(t, c)
+	s.faults = func(w http.ResponseWriter, r *http.Request, what string) bool {
+		if name, ok := strings.CutPrefix(what, "other "); ok {
+			s.begin(w, r, s.files[name], 0)
+			_ = http.NewResponseController(w).Flush()
+			<-r.Context().Done()
+			return true
+		}
+		return false
+	}
+	if err := s.readAll(checkpoint, 1); err == nil || !strings.HasPrefix(err.Error(), model) || !strings.Contains(err.Error(), "sent nothing for 100ms (6 attempts)") {
+		t.Errorf("says %v", err)
+	}
+}
+
 func TestNoProgress(t *testing.T) {
 	s := newServer(t)
 	checkpoint := open(t, s.client())

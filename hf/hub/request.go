@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,6 +20,10 @@ const attempts = 6
 // longestWait is what a server may ask for with Retry-After.
 const longestWait = 5 * time.Minute
 
+// longestSilence is how long a server may send nothing in the middle of an answer:
+// as long as it may take to begin one.
+const longestSilence = time.Minute
+
 // A waiter waits for a time, or until ctx ends.
 type waiter func(ctx context.Context, d time.Duration) error
 
@@ -34,12 +39,12 @@ func wait(ctx context.Context, d time.Duration) error {
 }
 
 // transport gives up on servers that say nothing; a body that comes slowly is
-// waited for.
+// waited for, as long as it comes.
 var transport = &http.Transport{
 	Proxy:                 http.ProxyFromEnvironment,
 	DialContext:           (&net.Dialer{Timeout: 20 * time.Second}).DialContext,
 	TLSHandshakeTimeout:   20 * time.Second,
-	ResponseHeaderTimeout: 60 * time.Second,
+	ResponseHeaderTimeout: longestSilence,
 	ForceAttemptHTTP2:     true,
 	MaxIdleConnsPerHost:   16,
 	IdleConnTimeout:       60 * time.Second,
@@ -122,7 +127,7 @@ func (c *Client) send(ctx context.Context, address string, header http.Header) (
 			request.Header.Set("Authorization", "Bearer "+c.Token)
 		}
 		request.Header.Set("User-Agent", "microscale")
-		response, err := transport.RoundTrip(request)
+		response, err := c.roundTrip(ctx, request)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -149,6 +154,51 @@ func (c *Client) send(ctx context.Context, address string, header http.Header) (
 		at = next
 	}
 	return nil, nil, refusal{fmt.Errorf("%s: redirected %d times: check HF_ENDPOINT", address, most)}
+}
+
+// roundTrip returns the answer to a request. Its body fails with a silence where
+// nothing comes for too long.
+func (c *Client) roundTrip(ctx context.Context, request *http.Request) (*http.Response, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	response, err := transport.RoundTrip(request.WithContext(ctx))
+	if err != nil {
+		cancel(nil)
+		return nil, err
+	}
+	response.Body = &body{response.Body, ctx, cancel, cmp.Or(c.silence, longestSilence)}
+	return response, nil
+}
+
+// A body ends the connection where a read gets nothing for too long.
+type body struct {
+	io.ReadCloser
+	ctx     context.Context // of the request
+	cancel  context.CancelCauseFunc
+	silence time.Duration
+}
+
+// Read reads as [io.Reader] does.
+func (b *body) Read(p []byte) (int, error) {
+	timer := time.AfterFunc(b.silence, func() { b.cancel(silence(b.silence)) })
+	defer timer.Stop()
+	n, err := b.ReadCloser.Read(p)
+	if s, ok := errors.AsType[silence](context.Cause(b.ctx)); ok && err != nil && err != io.EOF {
+		err = s
+	}
+	return n, err
+}
+
+// Close ends the request.
+func (b *body) Close() error {
+	defer b.cancel(nil)
+	return b.ReadCloser.Close()
+}
+
+// A silence is a time in which a server sent nothing in the middle of an answer.
+type silence time.Duration
+
+func (s silence) Error() string {
+	return fmt.Sprintf("the server stopped in the middle and sent nothing for %v", time.Duration(s))
 }
 
 // done gives a response back; what is wrong with its end does not matter any more.

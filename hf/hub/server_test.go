@@ -160,6 +160,12 @@ func (s *server) serveOther(w http.ResponseWriter, r *http.Request) {
 
 // partly sends the first n bytes of a range and ends the connection.
 func (s *server) partly(w http.ResponseWriter, r *http.Request, content []byte, n int) {
+	s.begin(w, r, content, n)
+	panic(http.ErrAbortHandler)
+}
+
+// begin sends the first n bytes of a range.
+func (s *server) begin(w http.ResponseWriter, r *http.Request, content []byte, n int) {
 	var from, to int
 	if _, err := fmt.Sscanf(r.Header.Get("Range"), "bytes=%d-%d", &from, &to); err != nil {
 		s.t.Error(err)
@@ -170,7 +176,6 @@ func (s *server) partly(w http.ResponseWriter, r *http.Request, content []byte, 
 	w.Header().Set("Content-Length", strconv.Itoa(to-from+1))
 	w.WriteHeader(http.StatusPartialContent)
 	_, _ = w.Write(content[from:min(from+n, to+1)])
-	panic(http.ErrAbortHandler)
 }
 
 func sum256(b []byte) string { s := sha256.Sum256(b); return hex.EncodeToString(s[:]) }
