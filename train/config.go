@@ -93,8 +93,42 @@ func (c *Config) Validate() error {
 	if c.Batch%c.Microbatches != 0 {
 		return fmt.Errorf("microbatches is %d, which does not divide the batch of %d sequences", c.Microbatches, c.Batch)
 	}
+	if first, last, n := c.Options.FirstBF16, c.Options.LastBF16, c.Model.NumHiddenLayers; first < 0 || first > n {
+		return fmt.Errorf("num-layers-at-start-in-bf16 is %d, of %d layers: give from 0 to %d", first, n, n)
+	} else if last < 0 || last > n-first {
+		return fmt.Errorf("num-layers-at-end-in-bf16 is %d, of %d layers, %d of them kept in BF16 at the start: give from 0 to %d", last, n, first, n-first)
+	}
+	if err := c.divisible(); err != nil {
+		return err
+	}
 	if w := c.Recipe.Weight.Rowwise; c.HoldQuantized && (!w.Format.Scaled() || w.Hadamard) {
 		return fmt.Errorf("fp8-param: the recipe %s does not quantize weights to values that they could be held in: leave it out", c.Recipe.Name)
+	}
+	return nil
+}
+
+// divisible reports a width of the model that the recipe cannot quantize.
+func (c *Config) divisible() error {
+	m := c.Model.WithDefaults()
+	if c.Options.FirstBF16+c.Options.LastBF16 == m.NumHiddenLayers {
+		return nil
+	}
+	rows, cols := c.Recipe.Divisor()
+	n := max(rows, cols)
+	q, kv := m.NumAttentionHeads*m.HeadDim, m.NumKeyValueHeads*m.HeadDim
+	for _, w := range []struct {
+		name        string
+		value, wide int
+		of          string
+	}{
+		{"hidden", m.HiddenSize, m.HiddenSize, "the model is"},
+		{"intermediate", m.IntermediateSize, m.IntermediateSize, "the feed-forward layers are"},
+		{"heads", m.NumAttentionHeads, q, "queries together are"},
+		{"kv-heads", m.NumKeyValueHeads, q + 2*kv, "queries, keys and values together are"},
+	} {
+		if w.wide%n != 0 {
+			return fmt.Errorf("%s is %d: %s %d wide, and the recipe %s takes multiples of %d", w.name, w.value, w.of, w.wide, c.Recipe.Name, n)
+		}
 	}
 	return nil
 }

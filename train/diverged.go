@@ -28,9 +28,9 @@ func (e *Diverged) Error() string {
 	if e.Tensor != "" {
 		text += fmt.Sprintf("; the first tensor that went bad is %s: %d NaN, %d Inf, amax %g of the rest", e.Tensor, e.NaN, e.Inf, e.Amax)
 	}
-	text += ": try a lower learning rate or a longer warm-up"
+	text += ": start anew with a lower learning rate or a longer warm-up"
 	if e.Kept >= 0 {
-		text += fmt.Sprintf("; the checkpoint of step %d is kept", e.Kept)
+		text += fmt.Sprintf("; the checkpoint of step %d is kept, and resuming it keeps its rate", e.Kept)
 	}
 	return text
 }

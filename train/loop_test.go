@@ -336,12 +336,12 @@ func TestTwoRuns(t *testing.T) {
 	}
 }
 
-// TestWithdraw: a run whose shapes the recipe does not take leaves nothing.
+// TestWithdraw: a run whose first step cannot be made leaves nothing.
 func TestWithdraw(t *testing.T) {
 	c := tiny(t, "nvfp4")
-	c.Model.IntermediateSize = 72
+	c.Model.MaxPositionEmbeddings = c.Sequence / 2
 	c.Out = filepath.Join(t.TempDir(), "out")
-	if _, err := Run(context.Background(), c, Hooks{}); err == nil || !strings.Contains(err.Error(), "divisible by 16") {
+	if _, err := Run(context.Background(), c, Hooks{}); err == nil || !strings.Contains(err.Error(), "position") {
 		t.Errorf("error %v", err)
 	}
 	if _, err := os.Stat(c.Out); !errors.Is(err, os.ErrNotExist) {
@@ -390,6 +390,11 @@ func TestValidate(t *testing.T) {
 		{func(c *Config) { c.LearningRate = math.NaN() }, "learning-rate is NaN"},
 		{func(c *Config) { c.Warmup = 1.5 }, "warmup is 1.5"},
 		{func(c *Config) { c.ValidationTokens = 31 }, "eval-tokens is 31: at least 32 is needed"},
+		{func(c *Config) { c.Recipe = tiny(t, "mxfp8").Recipe; c.Model.HiddenSize = 40 }, "hidden is 40: the model is 40 wide, and the recipe mxfp8 takes multiples of 32"},
+		{func(c *Config) { c.Recipe = tiny(t, "nvfp4").Recipe; c.Model.IntermediateSize = 72 }, "intermediate is 72: "},
+		{func(c *Config) { c.Recipe = tiny(t, "mxfp8").Recipe; c.Model.HeadDim = 8 }, "heads is "},
+		{func(c *Config) { c.Options.FirstBF16 = -1 }, "num-layers-at-start-in-bf16 is -1"},
+		{func(c *Config) { c.Options.LastBF16 = 99 }, "num-layers-at-end-in-bf16 is 99"},
 		{func(c *Config) { c.Corpus = NewCorpus([]byte("short"), "x") }, "x: a text of 5 bytes is too short"},
 	} {
 		c := tiny(t, "bf16")

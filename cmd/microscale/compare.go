@@ -52,19 +52,17 @@ over several seeds, with their standard errors; all but losses is of the first.`
 		if err := reportable(*out); err != nil {
 			return err
 		}
-		c, err := training.config(cmd)
+		all := withBaseline(recipes.recipes)
+		c, err := training.config(cmd, all...)
 		if err != nil {
 			return err
-		}
-		if err := c.Validate(); err != nil {
-			return misuse("--%v", err)
 		}
 		if *seeds == 0 {
 			return misuse("--seeds is 0: at least 1 is needed")
 		}
 		k := &comparison{config: c, stderr: cmd.ErrOrStderr()}
 		for i := range uint64(*seeds) {
-			for _, r := range withBaseline(recipes.recipes) {
+			for _, r := range all {
 				if err := k.train(cmd.Context(), r, c.Seed+i); err != nil {
 					return k.end(cmd, *out, *asJSON, err)
 				}
@@ -80,11 +78,10 @@ type comparison struct {
 	config train.Config // of each run, but for its recipe and, where there are several, its seed
 	stderr io.Writer
 
-	recipes    []report.Recipe
-	formats    []report.Format
-	failed     []string // recipes that ended early, but not for a loss that is not finite
-	model      *llama.Model
-	parameters int
+	recipes []report.Recipe
+	formats []report.Format
+	failed  []string // recipes that ended early, but not for a loss that is not finite
+	model   *llama.Model
 }
 
 // Operands are observed at about so many steps of a run, and at most every so
@@ -134,7 +131,6 @@ func (k *comparison) train(ctx context.Context, r recipe.Recipe, seed uint64) er
 		row.TrainLoss, row.ValidationLoss = result.FinalLoss()
 		row.Runs = []report.Run{{Seed: seed, TrainLoss: row.TrainLoss, ValidationLoss: row.ValidationLoss}}
 		row.WeightBytes, row.ActivationBytes = int64(result.WeightBytes), int64(result.ActivationBytes)
-		k.parameters = result.Parameters
 		if r.Name == baselineRecipe {
 			k.model = result.Model
 		}
@@ -194,10 +190,13 @@ func (k *comparison) seeds() report.Fact {
 	return report.Fact{Name: "seeds", Text: fmt.Sprintf("%d to %d", first, first+uint64(runs)-1)}
 }
 
+// parameters returns the number of weights of the model, the same under each recipe.
+func (k *comparison) parameters() int { return k.config.Model.WithDefaults().Parameters() }
+
 // report returns the rows of the page.
 func (k *comparison) report(cmd *cobra.Command) *report.Comparison {
 	c, m := &k.config, bench.ThisMachine()
-	model, seeds := parametersText(float64(k.parameters)), k.seeds()
+	model, seeds := parametersText(float64(k.parameters())), k.seeds()
 	return &report.Comparison{
 		Title:    "Training under " + strings.Join(names(k.recipes), ", "),
 		Subtitle: fmt.Sprintf("%s, %s of %d bytes, %s %s, text %s", model, counted(c.Steps, "step"), c.Batch*c.Sequence, seeds.Name, seeds.Text, c.Corpus.Name()),

@@ -10,6 +10,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/jedib0t/go-pretty/v6/table"
@@ -103,6 +104,14 @@ func writeReport(dir string, c *report.Comparison) (path string, err error) {
 		return "", err
 	}
 	path = filepath.Join(dir, reportName)
+	made := missing(dir)
+	defer func() {
+		if err != nil {
+			for _, folder := range made {
+				_ = os.Remove(folder) // the error at hand says more
+			}
+		}
+	}()
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return "", err
 	}
@@ -125,6 +134,17 @@ func writeReport(dir string, c *report.Comparison) (path string, err error) {
 		return "", err
 	}
 	return path, nil
+}
+
+// missing returns the folders of a path that do not exist, the innermost first.
+func missing(dir string) (folders []string) {
+	for {
+		if _, err := os.Lstat(dir); !errors.Is(err, fs.ErrNotExist) {
+			return folders
+		}
+		folders = append(folders, dir)
+		dir = filepath.Dir(dir)
+	}
 }
 
 // end reports what was done; cause is why that is not all of it.
@@ -153,6 +173,8 @@ func (k *comparison) end(cmd *cobra.Command, dir string, asJSON bool, cause erro
 		return interrupted(cause, fmt.Sprintf("the report has what was done until then: %s", strings.Join(names(k.recipes), ", ")))
 	case len(k.failed) > 0:
 		return errors.New(strings.Join(k.failed, "; "))
+	case !slices.ContainsFunc(k.recipes, func(r report.Recipe) bool { return r.Failed == "" }):
+		return fmt.Errorf("no recipe trained to the end, of %s: try a lower --learning-rate or a longer --warmup", strings.Join(names(k.recipes), ", "))
 	}
 	return nil
 }
@@ -237,7 +259,7 @@ type comparedAfterDocument struct {
 func (k *comparison) document(c *report.Comparison, path string) comparisonDocument {
 	doc := comparisonDocument{
 		Recipes: []comparedDocument{}, Formats: []comparedAfterDocument{},
-		Steps: k.config.Steps, Seed: k.config.Seed, Data: k.config.Corpus.Sources, Parameters: k.parameters, Report: path,
+		Steps: k.config.Steps, Seed: k.config.Seed, Data: k.config.Corpus.Sources, Parameters: k.parameters(), Report: path,
 	}
 	for i := range c.Recipes {
 		r := &c.Recipes[i]

@@ -200,9 +200,18 @@ func TestCompareText(t *testing.T) {
 // TestCompareDiverged: what diverges says so, and the others end. Here it is all.
 func TestCompareDiverged(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "out")
-	status, stdout, stderr := execute("", append(strings.Fields(smallest), "--recipes", "bf16,mxfp8", "--learning-rate", "1e25", "--out", dir)...)
-	if status != exitDone {
-		t.Fatalf("exit status %d: %s", status, stderr)
+	line := append(strings.Fields(smallest), "--recipes", "bf16,mxfp8", "--learning-rate", "1e25", "--out", dir)
+	const want = "no recipe trained to the end, of bf16, mxfp8: try a lower --learning-rate"
+	status, stdout, stderr := execute("", line...)
+	if status != exitFailed || !strings.Contains(stderr, want) {
+		t.Errorf("exit status %d: %s", status, stderr)
+	}
+	if !strings.Contains(stdout, "\n164 k parameters, ") {
+		t.Errorf("how many parameters is not there:\n%s", stdout)
+	}
+	status, document, stderr := execute("", append(line, "--json")...)
+	if c := parsed[comparisonDocument](t, document); status != exitFailed || !strings.Contains(stderr, want) || c.Parameters != 164224 || len(c.Recipes) != 2 {
+		t.Errorf("exit status %d: %s, and the document is %+v", status, stderr, c)
 	}
 	for _, name := range []string{"bf16", "mxfp8"} {
 		if !strings.Contains(stdout, "\n"+name+" did not finish: ") {
@@ -242,7 +251,8 @@ func TestCompareUsage(t *testing.T) {
 		{"--out " + file, exitFailed, "file: not a directory to write a report to"},
 		{"--out " + other, exitFailed, "report.html is not a report of microscale compare"},
 		{"--out " + filepath.Join(file, "below"), exitFailed, "below: not a directory to write a report to"},
-		{"--hidden 40 --recipes nvfp4 --out " + filepath.Join(dir, "new"), exitFailed, "nvfp4: "},
+		{"--hidden 40 --recipes nvfp4 --out " + filepath.Join(dir, "new"), exitUsage, "--hidden is 40: the model is 40 wide, and the recipe nvfp4 takes multiples of 16"},
+		{"--recipes mxfp8 --fp8-param", exitUsage, "--fp8-param: the recipe bf16 does not quantize weights"},
 	} {
 		t.Run(tc.args, func(t *testing.T) {
 			status, _, stderr := execute("", append(strings.Fields(smallest), strings.Fields(tc.args)...)...)

@@ -3,10 +3,14 @@ package main
 import (
 	"fmt"
 	"math"
+	"os"
+	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/microscale-go/microscale/convert"
 	"github.com/microscale-go/microscale/llama"
 	"github.com/microscale-go/microscale/nn"
 	"github.com/microscale-go/microscale/recipe"
@@ -101,6 +105,9 @@ type evalDocument struct {
 
 // loadModel reads a model of bytes.
 func loadModel(dir string, o llama.LoadOptions) (*llama.Model, error) {
+	if info, err := os.Stat(dir); err == nil && !info.IsDir() && strings.HasSuffix(dir, convert.GGUFSuffix) {
+		return nil, fmt.Errorf("%s: a GGUF file cannot be computed with: decode it with microscale dequantize %s %s, and put the config.json of the model beside that", printable(dir), printable(dir), filepath.Join("DIR", "model.safetensors"))
+	}
 	m, err := llama.Load(dir, o)
 	if err != nil {
 		return nil, err

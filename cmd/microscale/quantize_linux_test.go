@@ -16,7 +16,7 @@ import (
 // of this test sees: one line, exit status 1, nothing left there.
 func TestFullDisk(t *testing.T) {
 	if flag.NArg() > 0 {
-		fullDisk(flag.Arg(0), flag.Args()[1:])
+		fullDisk(flag.Arg(0), "1m", flag.Args()[1:])
 	}
 	dir := t.TempDir()
 	src, disk := filepath.Join(dir, "src.safetensors"), filepath.Join(dir, "disk")
@@ -97,10 +97,10 @@ func ownMounts() *syscall.SysProcAttr {
 	return a
 }
 
-// fullDisk mounts a small filesystem, runs the command, prints what it left in
+// fullDisk mounts a filesystem of that size, runs the command, prints what it left in
 // there on standard output, and exits with its status.
-func fullDisk(dir string, args []string) {
-	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=1m"); err != nil {
+func fullDisk(dir, size string, args []string) {
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size="+size); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(exitNoMount)
 	}

@@ -44,13 +44,9 @@ Ctrl-C, or a kill at any time, --resume goes on from there.`,
 		if err != nil {
 			return err
 		}
-		c, err := training.config(cmd)
+		c, err := training.config(cmd, r)
 		if err != nil {
 			return err
-		}
-		c.Recipe = r
-		if err := c.Validate(); err != nil {
-			return misuse("--%v", err)
 		}
 		if *out == "" {
 			if dir, err = newDirectory(dir); err != nil {

@@ -11,7 +11,7 @@ import (
 // one checkpoint and not for the next: one line, and that one is kept.
 func TestTrainFullDisk(t *testing.T) {
 	if flag.NArg() > 0 {
-		fullDisk(flag.Arg(0), flag.Args()[1:])
+		fullDisk(flag.Arg(0), "1m", flag.Args()[1:])
 	}
 	disk := t.TempDir()
 	out := filepath.Join(disk, "out")
@@ -36,5 +36,31 @@ func TestTrainFullDisk(t *testing.T) {
 	}
 	if n := strings.Count(left, "\n"); n != 5 { // out, checkpoint, and the step with its files
 		t.Errorf("what is left is\n%s", left)
+	}
+}
+
+// TestCompareFullDisk compares where there is no room for the report: one line,
+// and no directory is left.
+func TestCompareFullDisk(t *testing.T) {
+	if flag.NArg() > 0 {
+		fullDisk(flag.Arg(0), "16k", flag.Args()[1:])
+	}
+	disk := t.TempDir()
+	line := append(strings.Fields(smallest), "--recipes", "bf16", "--out", filepath.Join(disk, "some", "where"))
+	cmd, stdout, stderr := process(t, append([]string{disk}, line...)...)
+	cmd.Args[1] = "-test.run=^TestCompareFullDisk$"
+	cmd.SysProcAttr = ownMounts()
+	err := cmd.Run()
+	switch {
+	case cmd.ProcessState == nil:
+		t.Skipf("a process with mounts of its own cannot be started: %v", err)
+	case cmd.ProcessState.ExitCode() == exitNoMount:
+		t.Skipf("a filesystem cannot be mounted: %s", stderr)
+	}
+	if status := cmd.ProcessState.ExitCode(); status != exitFailed || !strings.Contains(stderr.String(), "microscale: cannot write the report: ") || !strings.Contains(stderr.String(), "no space left on device") {
+		t.Errorf("exit status %d: %s", status, stderr)
+	}
+	if strings.Contains(stdout.String(), disk) || !strings.Contains(stdout.String(), "\nbf16 ") {
+		t.Errorf("it prints the table and lists what is left:\n%s", stdout)
 	}
 }

@@ -134,6 +134,7 @@ func TestTrainUsage(t *testing.T) {
 	writeFile(t, "bad.toml", []byte("base = \"mxfp8\"\nscale_role = \"floor\"\n"))
 	done(t, "quantize", "sample:", "sample", "--format", "mxfp8")
 	done(t, tinyRun("--steps", "1", "--out", "tiny")...)
+	done(t, "quantize", "tiny", "tiny.gguf", "--format", "mxfp4")
 	for _, tc := range []struct {
 		line   string
 		status int
@@ -161,7 +162,14 @@ func TestTrainUsage(t *testing.T) {
 		{"train --out tiny.txt", exitFailed, `tiny.txt: not a directory to write a run to`},
 		{"train --data tiny.txt", exitFailed, `tiny.txt: a text of 4 bytes is too short for sequences of 128: at least 8192 are needed`},
 		{"train --data none.txt", exitFailed, `none.txt: no such file or directory`},
-		{"train --recipe nvfp4 --data synthetic: --intermediate 72", exitFailed, `divisible by 16`},
+		{"train --recipe nvfp4 --data synthetic: --intermediate 72", exitUsage, `--intermediate is 72: the feed-forward layers are 72 wide, and the recipe nvfp4 takes multiples of 16`},
+		{"train --hidden 72", exitUsage, `--hidden is 72: the model is 72 wide, and the recipe mxfp8 takes multiples of 32`},
+		{"train --hidden 96 --kv-heads 1", exitUsage, `--kv-heads is 1: queries, keys and values together are 144 wide, and the recipe mxfp8 takes multiples of 32`},
+		{"train --first-last-layers-bf16 --num-layers-at-start-in-bf16 99", exitUsage, `--num-layers-at-start-in-bf16 is 99, of 4 layers: give from 0 to 4`},
+		{"train --first-last-layers-bf16 --num-layers-at-end-in-bf16 4", exitUsage, `--num-layers-at-end-in-bf16 is 4, of 4 layers, 1 of them kept in BF16 at the start: give from 0 to 3`},
+		{"train --first-last-layers-bf16 --num-layers-at-end-in-bf16 18446744073709551615", exitUsage, `--num-layers-at-end-in-bf16 is `},
+		{"eval tiny.gguf", exitFailed, `decode it with microscale dequantize tiny.gguf ` + filepath.Join("DIR", "model.safetensors")},
+		{"generate tiny.gguf", exitFailed, `tiny.gguf: a GGUF file cannot be computed with`},
 		{"eval", exitUsage, `DIR must be given`},
 		{"eval nowhere", exitFailed, `nowhere: no such file or directory`},
 		{"eval sample", exitFailed, `sample: the model has a vocabulary of 384 tokens`},

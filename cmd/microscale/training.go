@@ -3,6 +3,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
+	"github.com/microscale-go/microscale/recipe"
 	"github.com/microscale-go/microscale/train"
 )
 
@@ -56,8 +57,9 @@ func addData(cmd *cobra.Command, doing string) *[]string {
 	return cmd.Flags().StringArray("data", nil, doing+" `TEXT`: a file, a directory, goroot: (the source of Go's library) or synthetic: (text made here); may be given several times (default goroot: where Go is, else synthetic:)")
 }
 
-// config returns the run that the flags describe, with its text but no recipe.
-func (f *trainingFlags) config(cmd *cobra.Command) (train.Config, error) {
+// config returns the run that the flags describe, with its text, under the last of
+// the recipes. It must be one under each.
+func (f *trainingFlags) config(cmd *cobra.Command, recipes ...recipe.Recipe) (train.Config, error) {
 	c := train.DefaultConfig()
 	c.Steps, c.Batch, c.Microbatches, c.Sequence = int(*f.steps), int(*f.batch), int(*f.microbatches), int(*f.sequence)
 	c.Model.HiddenSize, c.Model.NumHiddenLayers, c.Model.IntermediateSize = int(*f.hidden), int(*f.layers), int(*f.intermediate)
@@ -78,10 +80,10 @@ func (f *trainingFlags) config(cmd *cobra.Command) (train.Config, error) {
 	if err := c.Model.WithDefaults().Validate(); err != nil {
 		return c, misuse("%v", err)
 	}
-	numbers := c
-	numbers.HoldQuantized = false // which only a recipe can say more of
-	if err := numbers.Validate(); err != nil {
-		return c, misuse("--%v", err)
+	for _, c.Recipe = range recipes {
+		if err := c.Validate(); err != nil {
+			return c, misuse("--%v", err)
+		}
 	}
 	var err error
 	c.Corpus, err = train.OpenCorpus(*f.data...)
