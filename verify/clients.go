@@ -44,6 +44,7 @@ var clients = []Client{
 	{
 		Name: "transformers", Doc: "Hugging Face transformers",
 		reads: map[string][]string{"compressed-tensors": nil, "deepseek": nil, "mxfp8": nil, "gpt-oss": nil},
+		rules: []rule{evenBlocks("deepseek")},
 	},
 	{
 		Name: "llamacpp", Doc: "llama.cpp, and its converter of Hugging Face checkpoints",
@@ -203,6 +204,22 @@ func wholeShards(m *checkpoint.Model) (problems []checkpoint.Problem) {
 		}
 	})
 	return problems
+}
+
+// evenBlocks: the client takes the rows of a weight over those of its scales for the
+// height of a block, which is another one where the last block is not whole (Fp8Dequantize in
+// integrations/finegrained_fp8.py of transformers 5.23, without a GPU).
+func evenBlocks(convention string) rule {
+	return func(m *checkpoint.Model) (problems []checkpoint.Problem) {
+		for _, w := range m.Weights {
+			b := int64(w.Format.Block.Rows)
+			if m.Convention.Name == convention && w.Quantized() && b > 1 && w.Shape[0] > b && w.Shape[0]%b != 0 {
+				problems = append(problems, checkpoint.Problem{Tensor: w.Name,
+					Text: fmt.Sprintf("it has %d rows, no multiple of %d, and where there is no GPU the client divides them evenly among the scales", w.Shape[0], b)})
+			}
+		}
+		return problems
+	}
 }
 
 // excludedBySubstring: the clients look for the entries of the ignore list within

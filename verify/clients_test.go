@@ -121,6 +121,8 @@ func TestClientRules(t *testing.T) {
 		}, "sglang", layer + "mlp.up_proj.weight: sglang: it is bf16 and " + layer + "mlp.gate_proj.weight is mxfp8, and the client joins them into one module"},
 		{"rows that blocks do not divide", 160, 128, quant.FP8Block, "deepseek", "FP8", nil,
 			"vllm", layer + "self_attn.q_proj.weight: vllm: it has 160 rows, no multiple of 128, and the client joins it with others"},
+		{"rows that scales do not share evenly", 192, 128, quant.FP8Block, "deepseek", "FP8", nil,
+			"transformers", layer + "self_attn.q_proj.weight: transformers: it has 192 rows, no multiple of 128, and where there is no GPU"},
 		{"a parent on the list", 32, 128, quant.MXFP8, "compressed-tensors", "MXFP8", func(d *directory) {
 			d.quantization()["ignore"] = []any{"lm_head", layer + "mlp"}
 		}, "sglang", layer + `mlp.gate_proj: sglang: the client takes it for unquantized, because "` + layer + `mlp" on the ignore list is within its name`},
