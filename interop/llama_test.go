@@ -35,12 +35,27 @@ func TestLlamaFlax(t *testing.T) {
 func TestLlamaTorch(t *testing.T) {
 	interpreter := "python3"
 	if _, err := command(time.Minute, interpreter, "-c", "import torch, transformers, safetensors"); err != nil {
-		if !*installTorch {
-			t.Skip("python3 has no torch with transformers: go test ./interop -run Torch -torch installs them, seven gigabytes")
-		}
-		interpreter = python(t, "torch==2.8.0", "transformers==4.56.2", "numpy==2.2.6")
+		interpreter = withTorch(t, "python3 has no torch with transformers", transformers4...)
 	}
 	compareLlamas(t, interpreter, "torch", func(llama.Config) bool { return true })
+}
+
+// Versions of transformers, with what they need to read quantized checkpoints. The
+// test of checkpoints adds to the second a newer compressed-tensors, which asks for
+// PyTorch 2.10 and reads with 2.8.
+var (
+	transformers4 = []string{"transformers==4.56.2", "compressed-tensors==0.14.0.1", "accelerate==1.15.0"}
+	transformers5 = []string{"transformers==5.23.0", "compressed-tensors==0.15.0.1", "accelerate==1.15.0"}
+)
+
+// withTorch returns the interpreter of an environment with PyTorch and other
+// packages. It skips the test without -torch.
+func withTorch(t *testing.T, why string, requirements ...string) string {
+	t.Helper()
+	if !*installTorch {
+		t.Skipf("%s: go test ./interop -run Torch -torch -timeout 90m installs PyTorch, seven gigabytes", why)
+	}
+	return over(t, python(t, "torch==2.8.0", "numpy==2.2.6"), requirements...)
 }
 
 // llamas are the models that are compared.

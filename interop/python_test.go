@@ -17,10 +17,32 @@ import (
 func python(t *testing.T, requirements ...string) string {
 	t.Helper()
 	dir := environment(t, strings.Join(requirements, ","), func(dir string) (string, error) {
-		if out, err := command(2*time.Minute, "python3", "-m", "venv", dir); err != nil {
+		if out, err := command(installLimit(), "python3", "-m", "venv", dir); err != nil {
 			return "python3 -m venv: " + lastLine(out, err), err
 		}
 		return install(filepath.Join(dir, "bin", "python"), requirements...)
+	})
+	return filepath.Join(dir, "bin", "python")
+}
+
+// over is python beside another environment: its interpreter finds the packages of
+// base too, which are not installed a second time.
+func over(t *testing.T, base string, requirements ...string) string {
+	t.Helper()
+	dir := environment(t, strings.Join(requirements, ","), func(dir string) (string, error) {
+		if out, err := command(installLimit(), base, "-m", "venv", dir); err != nil {
+			return "python3 -m venv: " + lastLine(out, err), err
+		}
+		interpreter := filepath.Join(dir, "bin", "python")
+		const link = `import os, sys, sysconfig; open(os.path.join(sysconfig.get_path("purelib"), "base.pth"), "w").write(sys.argv[1])`
+		packages, err := exec.Command(base, "-c", `import sysconfig; print(sysconfig.get_path("purelib"))`).Output()
+		if err == nil {
+			_, err = command(time.Minute, interpreter, "-c", link, string(packages))
+		}
+		if err != nil {
+			return "its packages cannot be linked to those of " + base, err
+		}
+		return install(interpreter, requirements...)
 	})
 	return filepath.Join(dir, "bin", "python")
 }
@@ -37,10 +59,18 @@ func files(t *testing.T, requirement string) string {
 // install runs pip, and says in one line what stood in its way.
 func install(interpreter string, arguments ...string) (problem string, err error) {
 	arguments = append([]string{"-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--only-binary=:all:", "--retries=1"}, arguments...)
-	if out, err := command(5*time.Minute, interpreter, arguments...); err != nil {
+	if out, err := command(installLimit(), interpreter, arguments...); err != nil {
 		return "pip install: " + lastLine(out, err), err
 	}
 	return "", nil
+}
+
+// installLimit is how long a step of an installation may take: PyTorch is large.
+func installLimit() time.Duration {
+	if *installTorch {
+		return time.Hour
+	}
+	return 5 * time.Minute
 }
 
 // environment returns a folder of the cache that fill has filled, once: under
@@ -92,7 +122,7 @@ func scriptOutput(t *testing.T, interpreter, name string, arguments ...string) [
 	if _, err := os.Stat(name); err != nil { // also tells go test's cache that the result depends on it
 		t.Fatal(err)
 	}
-	out, err := command(2*time.Minute, interpreter, append([]string{name}, arguments...)...)
+	out, err := command(10*time.Minute, interpreter, append([]string{name}, arguments...)...)
 	if err != nil {
 		t.Fatalf("%s: %v\n%s", name, err, out)
 	}
