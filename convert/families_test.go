@@ -241,6 +241,33 @@ func TestFusedExperts(t *testing.T) {
 	}
 }
 
+// TestUnknownExperts: a run that leaves the experts of a family that is not known
+// says so, and one that leaves none does not.
+func TestUnknownExperts(t *testing.T) {
+	const parent = "model.layers.0.mlp.experts."
+	for modelType, want := range map[string][]string{
+		"mystery_moe": {"2 of 3 weights, with 36864 of 45056 bytes, are not quantized: fused experts, whose layout is not known for this model type; store each expert in tensors of its own to quantize them"},
+		"llama4":      nil,
+	} {
+		src := openModel(t, writeModel(t, map[string][]made{"model.safetensors": {
+			{parent + "gate_up_proj", safetensors.BF16, 0.1, []int64{3, 64, 64}},
+			{parent + "down_proj", safetensors.BF16, 0.1, []int64{3, 32, 64}},
+			{"model.layers.0.self_attn.q_proj.weight", safetensors.BF16, 0.1, []int64{64, 64}},
+		}}, fmt.Sprintf(`{"model_type": %q, "hidden_size": 64, "num_hidden_layers": 1}`, modelType)))
+		plan, err := PlanQuantize(src, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.NVFP4}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		result, err := plan.Run(context.Background(), filepath.Join(t.TempDir(), "out"), RunOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(result.Warnings, want) {
+			t.Errorf("%s: the warnings are %q, want %q", modelType, result.Warnings, want)
+		}
+	}
+}
+
 // matrix returns rows of one expert as a linear module has them, from a tensor that
 // is read as it lies.
 func matrix(t *testing.T, raw *checkpoint.Model, name string, expert, first, rows int, transposed bool) tensor.Dense {

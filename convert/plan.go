@@ -148,6 +148,7 @@ func PlanQuantize(source *checkpoint.Model, o QuantizeOptions) (*Plan, error) {
 		}
 		return nil, fmt.Errorf("%s: no weight would be quantized: %s; --include REGEXP quantizes weights that stay by default", source.Source.Path, p.reasons())
 	}
+	p.noteExperts()
 	if err := p.calibrate(o.Calibration); err != nil {
 		return nil, err
 	}
@@ -166,6 +167,22 @@ func (p *Plan) parts(w *checkpoint.Weight, s Selection) []*checkpoint.Weight {
 		return whole
 	}
 	return split
+}
+
+// noteExperts says that fused experts stay, which are most of a model that has them.
+func (p *Plan) noteExperts() {
+	tensors, bytes, all := 0, int64(0), int64(0)
+	for _, d := range p.Decisions {
+		all += d.Weight.StoredBytes()
+		if d.Reason == unknownExperts {
+			tensors++
+			bytes += d.Weight.StoredBytes()
+		}
+	}
+	if tensors > 0 {
+		p.Notes = append(p.Notes, fmt.Sprintf("%d of %d weights, with %d of %d bytes, are not quantized: %s; store each expert in tensors of its own to quantize them",
+			tensors, len(p.Decisions), bytes, all, unknownExperts))
+	}
 }
 
 // search returns how the scales of the result were searched: by the plan, or before

@@ -32,6 +32,9 @@ var left = []struct {
 	{"side path of Gemma 3n", false, regexp.MustCompile(`(^|\.)(altup|laurel|per_layer_(model_projection|input_gate|projection))`)},
 }
 
+// unknownExperts is why the experts of a family that is not known stay.
+const unknownExperts = "fused experts, whose layout is not known for this model type"
+
 // hiddenLayer finds the number of a layer of the language model. Those from
 // num_hidden_layers on predict further tokens (DeepSeek-V3's model.layers.61).
 var hiddenLayer = regexp.MustCompile(`^(?:model\.|language_model\.)*layers\.(\d+)\.`)
@@ -51,7 +54,7 @@ func (s Selection) reason(w *checkpoint.Weight, f quant.Format, c *checkpoint.Co
 		return fmt.Sprintf("fused experts with biases: %s holds single experts without", c)
 	case len(w.Shape) == 3 && w.ExpertsKnown(): // the convention says whether it holds them
 	case len(w.Shape) == 3 && checkpoint.IsFused(w.Name):
-		return "fused experts, whose layout is not known for this model type"
+		return unknownExperts
 	case len(w.Shape) != 2:
 		return dimensions(len(w.Shape))
 	}
