@@ -97,7 +97,7 @@ func TestTorchCheckpoints(t *testing.T) {
 			}
 		}
 	}
-	const why = "transformers 4 and 5 with compressed-tensors are not installed"
+	const why = "transformers 4 and 5 with compressed-tensors are not started"
 	four := withTorch(t, why, transformers4...)
 	five := withTorch(t, why, transformers5...)
 	newer := files(t, "compressed-tensors==0.20.0")

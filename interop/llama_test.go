@@ -35,7 +35,7 @@ func TestLlamaFlax(t *testing.T) {
 func TestLlamaTorch(t *testing.T) {
 	interpreter := "python3"
 	if _, err := command(time.Minute, interpreter, "-c", "import torch, transformers, safetensors"); err != nil {
-		interpreter = withTorch(t, "python3 has no torch with transformers", transformers4...)
+		interpreter = withTorch(t, "python3 has no torch with transformers, and no other is started", transformers4...)
 	}
 	compareLlamas(t, interpreter, "torch", func(llama.Config) bool { return true })
 }
@@ -53,7 +53,7 @@ var (
 func withTorch(t *testing.T, why string, requirements ...string) string {
 	t.Helper()
 	if !*installTorch {
-		t.Skipf("%s: go test ./interop -run Torch -torch -timeout 90m installs PyTorch, seven gigabytes", why)
+		t.Skipf("%s: go test ./interop -run Torch -torch -timeout 90m does, and installs PyTorch where it has not, seven gigabytes", why)
 	}
 	return over(t, python(t, "torch==2.8.0", "numpy==2.2.6"), requirements...)
 }
