@@ -116,8 +116,33 @@ func withProbe(t *testing.T, c *report.Comparison) string {
 	return page
 }
 
-// open returns what the probe says in a window of the given size.
+// open returns what the probe says in a window of the given size. Chromium on a busy
+// machine now and then prints a page that it has not run yet, and is asked again.
 func open(t *testing.T, browser, page string, width, height int) probed {
+	t.Helper()
+	for range 3 {
+		dom, stderr := dump(t, browser, page, width, height)
+		if console := regexp.MustCompile(`(?m)^.*CONSOLE.*$`).FindAllString(stderr, -1); console != nil {
+			t.Errorf("the console says:\n%s", strings.Join(console, "\n"))
+		}
+		found := regexp.MustCompile(`data-probe="([^"]*)"`).FindSubmatch(dom)
+		if found == nil {
+			t.Logf("the page ran no script\n%s", stderr)
+			continue
+		}
+		var p probed
+		if err := json.Unmarshal([]byte(html.UnescapeString(string(found[1]))), &p); err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	t.Fatal("the page ran no script in three windows")
+	return probed{}
+}
+
+// dump returns the page as the browser has it in a window of the given size, and what
+// the browser logs.
+func dump(t *testing.T, browser, page string, width, height int) (dom []byte, log string) {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "report") // which processes of the browser may still write to
 	if err != nil {
@@ -135,20 +160,8 @@ func open(t *testing.T, browser, page string, width, height int) probed {
 		fmt.Sprintf("--window-size=%d,%d", width, height), "--dump-dom", "file://"+filepath.ToSlash(file))
 	var stderr strings.Builder
 	cmd.Stderr = &stderr
-	dom, err := cmd.Output()
-	if err != nil {
+	if dom, err = cmd.Output(); err != nil {
 		t.Fatalf("%s: %v\n%s", browser, err, stderr.String())
 	}
-	if console := regexp.MustCompile(`(?m)^.*CONSOLE.*$`).FindAllString(stderr.String(), -1); console != nil {
-		t.Errorf("the console says:\n%s", strings.Join(console, "\n"))
-	}
-	found := regexp.MustCompile(`data-probe="([^"]*)"`).FindSubmatch(dom)
-	if found == nil {
-		t.Fatalf("the page ran no script\n%s", stderr.String())
-	}
-	var p probed
-	if err := json.Unmarshal([]byte(html.UnescapeString(string(found[1]))), &p); err != nil {
-		t.Fatal(err)
-	}
-	return p
+	return dom, stderr.String()
 }
