@@ -46,6 +46,21 @@ func IsFused(name string) bool {
 	return strings.HasSuffix(name, gateUp) || strings.HasSuffix(name, down)
 }
 
+// UnknownExperts returns the modules by which clients look up whether the experts
+// that a weight holds are quantized, where it is not known how they lie; nil for
+// other weights. Clients have one module for all experts of a layer, and ask for it
+// by its own name (vLLM's and SGLang's modelopt and fp8) or by those of the linear
+// modules of its first expert (their compressed-tensors).
+func (w *Weight) UnknownExperts() []string {
+	if len(w.Shape) != 3 || !IsFused(w.Name) || w.experts != nil {
+		return nil
+	}
+	if parent, ok := strings.CutSuffix(w.Name, ".gate_up_proj"); ok {
+		return []string{parent, parent + ".0.gate_proj", parent + ".0.up_proj"}
+	}
+	return []string{strings.TrimSuffix(w.Name, ".down_proj") + ".0.down_proj"}
+}
+
 // expertsOf returns how the experts in a tensor lie, nil where it holds none or it
 // is not known. The shape is that of the file where stored is true, else that of
 // linear modules, [experts, out, in]. It must agree with the width of the model.

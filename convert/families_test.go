@@ -242,7 +242,7 @@ func TestFusedExperts(t *testing.T) {
 }
 
 // TestUnknownExperts: a run that leaves the experts of a family that is not known
-// says so, and one that leaves none does not.
+// says so, to the user and in the configuration, and one that leaves none does not.
 func TestUnknownExperts(t *testing.T) {
 	const parent = "model.layers.0.mlp.experts."
 	for modelType, want := range map[string][]string{
@@ -258,12 +258,21 @@ func TestUnknownExperts(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		result, err := plan.Run(context.Background(), filepath.Join(t.TempDir(), "out"), RunOptions{})
+		dst := filepath.Join(t.TempDir(), "out")
+		result, err := plan.Run(context.Background(), dst, RunOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		if !slices.Equal(result.Warnings, want) {
 			t.Errorf("%s: the warnings are %q, want %q", modelType, result.Warnings, want)
+		}
+		var ignore []string
+		if want != nil {
+			ignore = []string{"model.layers.0.mlp.experts", parent + "0.down_proj", parent + "0.gate_proj", parent + "0.up_proj"}
+		}
+		got := openModel(t, dst)
+		if !slices.Equal(got.Ignore, ignore) || len(got.Problems) > 0 {
+			t.Errorf("%s: the ignore list is %q, want %q; problems %v", modelType, got.Ignore, ignore, got.Problems)
 		}
 	}
 }

@@ -345,6 +345,7 @@ func (p *Plan) add(d Decision) {
 		if module, ok := strings.CutSuffix(d.Weight.Name, ".weight"); ok && len(d.Weight.Shape) == 2 {
 			p.Ignore = append(p.Ignore, module)
 		}
+		p.Ignore = append(p.Ignore, d.Weight.UnknownExperts()...)
 	}
 	p.Decisions = append(p.Decisions, d)
 }
