@@ -16,7 +16,7 @@
 //
 // Requests are repeated where connections end or fall silent or the server is busy,
 // and go on from the byte where they ended. What is fetched whole is compared with the
-// hub's hash of it; so are weights when all of them have been read. The token is
+// hub's hash of it; so are weights when all of them have been read, nearly in order. The token is
 // sent to no host but the hub's.
 package hub
 

@@ -415,6 +415,35 @@ func TestDamagedWeights(t *testing.T) {
 	}
 }
 
+// TestGap: chunks do not wait for one that is passed over, and the content is
+// compared where another reading brings all of them.
+func TestGap(t *testing.T) {
+	const count = 12
+	f := file{Name: "model.safetensors", Size: firstChunk + (count-1)*laterChunk, Blob: strings.Repeat("0", 40)}
+	r := (&Client{}).remote(context.Background(), Repository{}, commit, f)
+	data := make([]byte, laterChunk)
+	add := func(i int) error {
+		from, to := chunkRange(i, f.Size)
+		return r.add(i, data[:to-from])
+	}
+	for _, step := range []struct{ chunk, waiting, summed int }{
+		{0, 0, 1}, {3, 1, 1}, {2, 2, 1}, {count - 1, 0, 1}, // the second is passed over
+		{count - 2, 0, 1}, {0, 0, 1}, {2, 1, 1}, {1, 0, 3},
+	} {
+		if err := add(step.chunk); err != nil || len(r.waiting) != step.waiting || r.summed != step.summed {
+			t.Fatalf("after chunk %d %d wait and %d are hashed, want %d and %d (%v)", step.chunk, len(r.waiting), r.summed, step.waiting, step.summed, err)
+		}
+	}
+	for i := 3; i < count-1; i++ {
+		if err := add(i); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := add(count - 1); err == nil || !strings.Contains(err.Error(), "it was damaged on its way") {
+		t.Errorf("says %v", err)
+	}
+}
+
 func TestFileChanges(t *testing.T) {
 	s := newServer(t)
 	checkpoint := open(t, s.client())

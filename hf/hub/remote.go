@@ -148,13 +148,18 @@ func (r *remote) check(response *http.Response, hub http.Header, off int64, n in
 }
 
 // add hashes a chunk when those before it have been hashed, and compares the hash
-// of all with the hub's. Chunks come nearly in order, and a few wait for theirs;
-// others are hashed when they are read again.
+// of all with the hub's. Of a file that is read in order the chunks come nearly so,
+// and the few ahead wait for their turn. One further ahead says that the file is not
+// read in order: then none is kept waiting, and the hash goes on where a later
+// reading brings the chunk that was left out; without one the file is not compared.
 func (r *remote) add(i int, data []byte) error {
 	const most = 8
 	r.lock.Lock()
 	defer r.lock.Unlock()
-	if i == r.summed || i > r.summed && len(r.waiting) < most {
+	switch {
+	case i > r.summed+most:
+		clear(r.waiting)
+	case i >= r.summed:
 		r.waiting[i] = data
 	}
 	for {
