@@ -419,6 +419,16 @@ func TestErrors(t *testing.T) {
 func TestAllocations(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(max(2, runtime.GOMAXPROCS(0))))
 	r := rand.New(rand.NewPCG(10, 11))
+
+	// The runtime keeps up to 128 entries for goroutines that wait with each processor, and
+	// makes new ones until those are full: that is not counted.
+	a, b := operand(t, r, quant.MXFP8, quant.Rowwise, 3, 32), operand(t, r, quant.MXFP8, quant.Rowwise, 100, 32)
+	c := tensor.New(3, 100)
+	for range 5000 {
+		if err := Mul(c, a, b, Options{Threads: 2}); err != nil {
+			t.Fatal(err)
+		}
+	}
 	for _, threads := range []int{1, 2} {
 		for _, f := range []quant.Format{quant.MXFP8, quant.MXFP4, quant.NVFP4, quant.FP8Row} {
 			for _, m := range []int{3, 100} {
