@@ -84,7 +84,11 @@ func TestThreads(t *testing.T) {
 
 // TestRecompute: layers that are computed again give the same bits and keep less.
 func TestRecompute(t *testing.T) {
-	for _, name := range []string{"f32", "bf16", "delayed", "mxfp8", "nvfp4"} {
+	names := []string{"delayed", "nvfp4", "f32", "bf16", "mxfp8"}
+	if testing.Short() {
+		names = names[:2]
+	}
+	for _, name := range names {
 		t.Run(name, func(t *testing.T) {
 			s := scope(t, name)
 			if name != "f32" {
