@@ -112,6 +112,9 @@ func (t *Team) multiply(c tensor.Dense, a, b *quant.Tensor, prepack bool, budget
 		if err != nil {
 			return Result{}, kernel, err
 		}
+		if kernel, err = packed.Choose(a, o); err != nil {
+			return Result{}, kernel, err
+		}
 		pass = func() error { return packed.Mul(c, a, o) }
 	}
 	r := Result{

@@ -53,7 +53,7 @@ type Options struct {
 // operand's codes or scales are not those of its shape, and where the kernel
 // asked for cannot take the operands.
 func Mul(c tensor.Dense, a, b *quant.Tensor, o Options) error {
-	p, err := planDense(c, a, b, o)
+	p, err := planDense(c, a, b, false, o)
 	if err != nil {
 		return err
 	}
@@ -64,7 +64,7 @@ func Mul(c tensor.Dense, a, b *quant.Tensor, o Options) error {
 // MulBF16 is Mul with its result rounded once, from the float32 that Mul
 // computes, to the elements of c: a rowwise M×N tensor of the format bf16.
 func MulBF16(c, a, b *quant.Tensor, o Options) error {
-	p, err := planBF16(c, a, b, o)
+	p, err := planBF16(c, a, b, false, o)
 	if err != nil {
 		return err
 	}
@@ -72,17 +72,17 @@ func MulBF16(c, a, b *quant.Tensor, o Options) error {
 	return nil
 }
 
-func planDense(c tensor.Dense, a, b *quant.Tensor, o Options) (plan, error) {
+func planDense(c tensor.Dense, a, b *quant.Tensor, packed bool, o Options) (plan, error) {
 	if c.Rows < 0 || c.Cols < 0 || c.Stride < c.Cols || c.Rows > 0 && len(c.Data) < (c.Rows-1)*c.Stride+c.Cols {
 		return plan{}, fmt.Errorf("gemm: c has %d elements, too few for %d×%d with %d from row to row", len(c.Data), c.Rows, c.Cols, c.Stride)
 	}
 	if err := check(c.Rows, c.Cols, a, b, o); err != nil {
 		return plan{}, err
 	}
-	return newPlan(a, b, o)
+	return newPlan(a, b, packed, o)
 }
 
-func planBF16(c, a, b *quant.Tensor, o Options) (plan, error) {
+func planBF16(c, a, b *quant.Tensor, packed bool, o Options) (plan, error) {
 	if err := checkOperand("c", c); err != nil {
 		return plan{}, err
 	}
@@ -92,7 +92,7 @@ func planBF16(c, a, b *quant.Tensor, o Options) (plan, error) {
 	if err := check(c.Rows(), c.Cols(), a, b, o); err != nil {
 		return plan{}, err
 	}
-	return newPlan(a, b, o)
+	return newPlan(a, b, packed, o)
 }
 
 // check reports what keeps a and b from giving an m×n product.

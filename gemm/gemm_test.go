@@ -256,6 +256,52 @@ func TestThreads(t *testing.T) {
 	})
 }
 
+// TestPackedBatch: with weights packed beforehand, few lines of A go straight to
+// their codes, but not as many as without.
+func TestPackedBatch(t *testing.T) {
+	cputest.Run(t, func(t *testing.T, tier cpu.Tier) {
+		for _, f := range []quant.Format{quant.MXFP8, quant.MXFP4, quant.NVFP4} {
+			r := rand.New(rand.NewPCG(7, 8))
+			b := operand(t, r, f, quant.Rowwise, 70, 544)
+			packed, err := Pack(b, quant.BF16, Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			vector := 0
+			for m := 1; m <= 20; m++ {
+				a := operand(t, r, quant.BF16, quant.Rowwise, m, 544)
+				with, err := packed.Choose(a, Options{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				without, err := Choose(a, b, Options{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if (with.Batch > 0) != (tier == cpu.AVX512 && m <= 12) || (without.Batch > 0) != (tier == cpu.AVX512 && m <= without.Batch) {
+					t.Errorf("format=%s m=%d: kernel %s with packed weights, %s without", f, m, with.Name, without.Name)
+				}
+				if with.Batch > 0 {
+					vector++
+				}
+				got, want := tensor.New(m, 70), tensor.New(m, 70)
+				if err := packed.Mul(got, a, Options{}); err != nil {
+					t.Fatal(err)
+				}
+				if err := Mul(want, a, b, Options{Kernel: with.Name}); err != nil {
+					t.Fatal(err)
+				}
+				if !sameBits(got.Data, want.Data) {
+					t.Errorf("format=%s m=%d: %s gives other bits with packed weights", f, m, with.Name)
+				}
+			}
+			if vector == 0 && tier == cpu.AVX512 {
+				t.Errorf("format=%s: no product of few lines went straight to the codes", f)
+			}
+		}
+	})
+}
+
 func sameBits(x, y []float32) bool {
 	for i := range x {
 		if math.Float32bits(x[i]) != math.Float32bits(y[i]) {
@@ -299,7 +345,7 @@ func TestVector(t *testing.T) {
 	cputest.Run(t, func(t *testing.T, tier cpu.Tier) {
 		ran := map[string]bool{}
 		for i, f := range []quant.Format{quant.MXFP8, quant.MXFP8E5M2, quant.MXFP4, quant.NVFP4, quant.FP8Row, quant.FP8Tensor} {
-			for trial, s := range []struct{ m, n, k int }{{1, 130, 512}, {2, 67, 1536}, {3, 64, 800}, {4, 1, 96}, {5, 70, 4640}, {8, 33, 9000}, {1, 65, 20}} {
+			for trial, s := range []struct{ m, n, k int }{{1, 130, 512}, {2, 67, 1536}, {3, 64, 800}, {4, 1, 96}, {5, 70, 4640}, {8, 33, 9000}, {1, 65, 20}, {9, 67, 4640}, {16, 65, 544}, {13, 3, 1000}} {
 				r := rand.New(rand.NewPCG(uint64(i), uint64(trial)))
 				with := []quant.Format{quant.BF16, f, quant.MXFP8}[trial%3]
 				a, b := operand(t, r, with, quant.Rowwise, s.m, s.k), operand(t, r, f, quant.Rowwise, s.n, s.k)

@@ -104,10 +104,7 @@ func (j *job) reserve() {
 		j.workers = append(j.workers, w)
 	}
 	j.begin()
-	if v := k.vector; v != nil {
-		for _, w := range j.workers[:j.threads] {
-			grow(&w.edge, v.batch*vectorLines)
-		}
+	if k.vector != nil {
 		j.prepare()
 		return
 	}

@@ -84,7 +84,7 @@ type Kernel struct {
 	Name  string   // as Options.Kernel takes it
 	Tier  cpu.Tier // the instructions it needs
 	Panel string   // what operands are decoded to: f32, bf16 or int8
-	Batch int      // lines of A at most, of kernels that do not pack B; 0: any number
+	Batch int      // lines of A at most, of kernels that do not pack B; 0: any number (fewer where B is packed beforehand)
 	Peak  string   // the instruction whose rate bounds it; "" where it is plain Go
 }
 
@@ -109,6 +109,10 @@ func (k *kernel) describe() Kernel {
 // Choose returns the kernel that Mul takes for the operands. It fails where Mul
 // would, but for the shape of C and the bias.
 func Choose(a, b *quant.Tensor, o Options) (Kernel, error) {
+	return choose(a, b, false, o)
+}
+
+func choose(a, b *quant.Tensor, packed bool, o Options) (Kernel, error) {
 	o.Bias = nil
 	m, n := 0, 0
 	if a != nil && b != nil && len(a.Shape) > 0 && len(b.Shape) > 0 {
@@ -117,7 +121,7 @@ func Choose(a, b *quant.Tensor, o Options) (Kernel, error) {
 	if err := check(m, n, a, b, o); err != nil {
 		return Kernel{}, err
 	}
-	p, err := newPlan(a, b, o)
+	p, err := newPlan(a, b, packed, o)
 	if err != nil {
 		return Kernel{}, err
 	}

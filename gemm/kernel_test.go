@@ -160,7 +160,7 @@ func TestPack(t *testing.T) {
 					if k.Tier != tier || k.vector != nil {
 						continue
 					}
-					p, why := k.plan(x, x, Options{})
+					p, why := k.plan(x, x, false, Options{})
 					if why != "" {
 						continue
 					}
@@ -297,8 +297,8 @@ func TestChoice(t *testing.T) {
 			if !ok {
 				want = best[tier][""]
 			}
-			x := operand(t, rand.New(rand.NewPCG(1, 1)), f, quant.Rowwise, 16, 64)
-			p, err := newPlan(x, x, Options{})
+			x := operand(t, rand.New(rand.NewPCG(1, 1)), f, quant.Rowwise, 64, 64)
+			p, err := newPlan(x, x, false, Options{})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -9,11 +9,11 @@ import (
 
 // kernels is the table of this build, best first.
 var kernels = []*kernel{
-	{Name: "vector-fp8-avx512", Tier: cpu.AVX512, Peak: "VDPBF16PS", panel: panelBF16, vector: &vectorKernel{block: 32, bits: 8, scale: format.E8M0, batch: 8, tables: tablesBF16,
+	{Name: "vector-fp8-avx512", Tier: cpu.AVX512, Peak: "VDPBF16PS", panel: panelBF16, vector: &vectorKernel{block: 32, bits: 8, scale: format.E8M0, batch: 16, batchPacked: 12, tables: tablesBF16,
 		dots: []vectorDot{{1, 1, vectorMX8_1x1}, {2, 2, vectorMX8_2x2}, {2, 4, vectorMX8_2x4}, {2, 8, vectorMX8_2x8}}}},
-	{Name: "vector-mxfp4-avx512", Tier: cpu.AVX512, Peak: "VDPBF16PS", panel: panelBF16, vector: &vectorKernel{block: 32, bits: 4, scale: format.E8M0, batch: 8, tables: tableFP4,
+	{Name: "vector-mxfp4-avx512", Tier: cpu.AVX512, Peak: "VDPBF16PS", panel: panelBF16, vector: &vectorKernel{block: 32, bits: 4, scale: format.E8M0, batch: 20, batchPacked: 12, tables: tableFP4,
 		dots: []vectorDot{{1, 1, vectorMX4_1x1}, {2, 2, vectorMX4_2x2}, {2, 4, vectorMX4_2x4}, {2, 8, vectorMX4_2x8}}}},
-	{Name: "vector-nvfp4-avx512", Tier: cpu.AVX512, Peak: "VDPBF16PS", panel: panelBF16, vector: &vectorKernel{block: 16, bits: 4, scale: format.E4M3, batch: 8, tables: tableFP4,
+	{Name: "vector-nvfp4-avx512", Tier: cpu.AVX512, Peak: "VDPBF16PS", panel: panelBF16, vector: &vectorKernel{block: 16, bits: 4, scale: format.E4M3, batch: 32, batchPacked: 12, tables: tableFP4,
 		dots: []vectorDot{{1, 1, vectorNV4_1x1}, {2, 2, vectorNV4_2x2}, {2, 4, vectorNV4_2x4}, {2, 8, vectorNV4_2x8}}}},
 	{Name: "int8-mx-avx512", Tier: cpu.AVX512, Peak: "VPDPBUSD", panel: panelInt8, block: 32, pow2: true, Lanes: 16, MR: 4, NR: 48, MC: int8MC, NC: int8NC, KC: int8KC, KR: int8KR, dot: []dotFunc{dotMX_4x16, dotMX_4x32, dotMX_4x48}},
 	{Name: "int8-nv-avx512", Tier: cpu.AVX512, Peak: "VPDPBUSD", panel: panelInt8, block: 16, Lanes: 16, MR: 4, NR: 48, MC: int8MC, NC: int8NC, KC: int8KC, KR: int8KR, dot: []dotFunc{dotNV_4x16, dotNV_4x32, dotNV_4x48}},

@@ -28,7 +28,7 @@ func Pack(b *quant.Tensor, a quant.Format, o Options) (*Packed, error) {
 	if err != nil {
 		return nil, err
 	}
-	p, err := newPlan(empty, b, o)
+	p, err := newPlan(empty, b, true, o)
 	if err != nil {
 		return nil, err
 	}
@@ -54,10 +54,11 @@ func Pack(b *quant.Tensor, a quant.Format, o Options) (*Packed, error) {
 	return packed, nil
 }
 
-// Mul is the function Mul with b packed. It uses b as it is where the kernel that
-// b was packed for cannot take the scales of a, or another kernel is asked for.
+// Mul is the function Mul with b packed. It uses b as it is where a has so few lines
+// that its codes are read faster than its panels, where the kernel that b was packed
+// for cannot take the scales of a, or where another kernel is asked for.
 func (b *Packed) Mul(c tensor.Dense, a *quant.Tensor, o Options) error {
-	p, err := planDense(c, a, b.source, o)
+	p, err := planDense(c, a, b.source, true, o)
 	if err != nil {
 		return err
 	}
@@ -67,12 +68,18 @@ func (b *Packed) Mul(c tensor.Dense, a *quant.Tensor, o Options) error {
 
 // MulBF16 is the function MulBF16 with b packed.
 func (b *Packed) MulBF16(c, a *quant.Tensor, o Options) error {
-	p, err := planBF16(c, a, b.source, o)
+	p, err := planBF16(c, a, b.source, true, o)
 	if err != nil {
 		return err
 	}
 	p.runBF16(c, b.forPlan(&p), o)
 	return nil
+}
+
+// Choose is the function Choose with b packed: Mul takes it from fewer lines of a on
+// than where it has to pack b.
+func (b *Packed) Choose(a *quant.Tensor, o Options) (Kernel, error) {
+	return choose(a, b.source, true, o)
 }
 
 // forPlan returns b where its panels are those that p needs, or nil.

@@ -42,8 +42,8 @@ const (
 
 // newPlan takes the first kernel of the table that this processor runs and that
 // can hold the operands: their formats, and their scales as they are. The plain
-// float32 one takes everything.
-func newPlan(a, b *quant.Tensor, o Options) (plan, error) {
+// float32 one takes everything. packed says that b is packed beforehand.
+func newPlan(a, b *quant.Tensor, packed bool, o Options) (plan, error) {
 	for _, k := range kernels {
 		if o.Kernel != "" && o.Kernel != k.Name || o.Kernel == "" && (k.Tier > cpu.Best() || k.isTwin()) {
 			continue
@@ -51,7 +51,7 @@ func newPlan(a, b *quant.Tensor, o Options) (plan, error) {
 		if !cpu.Has(k.Tier) {
 			return plan{}, fmt.Errorf("gemm: this processor cannot run the kernel %s", k.Name)
 		}
-		p, why := k.plan(a, b, o)
+		p, why := k.plan(a, b, packed, o)
 		if why == "" {
 			return p, nil
 		}
@@ -67,7 +67,7 @@ func newPlan(a, b *quant.Tensor, o Options) (plan, error) {
 func (k *kernel) isTwin() bool { return k.Tier == cpu.Plain && k.panel != panelF32 }
 
 // plan returns how k multiplies a by b, or why it cannot.
-func (k *kernel) plan(a, b *quant.Tensor, o Options) (p plan, why string) {
+func (k *kernel) plan(a, b *quant.Tensor, packed bool, o Options) (p plan, why string) {
 	p = plan{kernel: k, m: a.Lines(), n: b.Lines(), k: a.Width(), chunk: k.KC}
 	p.a, p.b = side{t: a, kernel: k, isA: true, hi: 255}, side{t: b, kernel: k, hi: 255}
 	alpha := float64(o.Alpha)
@@ -76,7 +76,7 @@ func (k *kernel) plan(a, b *quant.Tensor, o Options) (p plan, why string) {
 	}
 	switch {
 	case k.vector != nil:
-		if why = k.planVector(&p); why != "" {
+		if why = k.planVector(&p, packed); why != "" {
 			return p, why
 		}
 	case k.panel == panelF32: // holds what Dequantize returns, global scales included

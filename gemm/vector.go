@@ -18,9 +18,10 @@ import (
 type vectorKernel struct {
 	block, bits int
 	scale       *format.Scalar // of the blocks; lines with one FP32 scale go as blocks of scale 1
-	batch       int            // lines of A at most
+	batch       int            // lines of A at most: with more, packing B is faster
+	batchPacked int            // and where B was packed beforehand
 	tables      func(e *format.Scalar) unsafe.Pointer
-	dots        []vectorDot // by batch, rising
+	dots        []vectorDot // by batch, rising; more lines than the last has go in several passes
 }
 
 // A vectorDot is a kernel in assembly for batch lines of A and rows lines of B at
@@ -40,12 +41,16 @@ const (
 func (v *vectorKernel) groupCodes() int { return vectorBlocks * v.block }
 
 // planVector is plan for kernels that take B as it is.
-func (k *kernel) planVector(p *plan) (why string) {
+func (k *kernel) planVector(p *plan, packed bool) (why string) {
 	v, a, b := k.vector, &p.a, &p.b
 	f := b.t.Format
 	perLine := f.Scale == format.F32 && f.Block.Cols == 0
+	batch := v.batch
+	if packed {
+		batch = v.batchPacked
+	}
 	switch {
-	case p.m == 0 || p.m > v.batch:
+	case p.m == 0 || p.m > batch:
 		return "a has no lines, or too many"
 	case f.Element.StoredBits() != v.bits || f.Element.Integer || f.Element.Specials == format.UnsignedZero:
 		return "the elements are not those of the kernel"
@@ -66,27 +71,45 @@ func (k *kernel) planVector(p *plan) (why string) {
 
 // A vectorJob is what the threads of a product by a vector kernel share.
 type vectorJob struct {
-	x       []uint16 // the lines of A, batch of them
+	x       []uint16 // the lines of A, those of all passes
 	xStride int      // in elements
-	dot     vectorDot
+	passes  []vectorPass
+}
+
+// A vectorPass is some lines of A, from the first on, which go through B together.
+// All passes read a part of B before the next part, so that it is in a cache for all
+// but the first.
+type vectorPass struct {
+	vectorDot
+	first int
 }
 
 // prepare decodes A.
 func (j *job) prepare() {
 	p, v := &j.plan, j.plan.kernel.vector
-	for _, j.vector.dot = range v.dots {
-		if j.vector.dot.batch >= p.m {
-			break
+	lines := 0
+	j.vector.passes = j.vector.passes[:0]
+	for lines < p.m {
+		pass := vectorPass{first: lines}
+		for _, pass.vectorDot = range v.dots {
+			if pass.batch >= p.m-lines {
+				break
+			}
 		}
+		lines += pass.batch
+		j.vector.passes = append(j.vector.passes, pass)
 	}
 	group := v.groupCodes()
 	width := ceilDiv(p.k, group) * group
 	j.vector.xStride = width
-	grow(&j.vector.x, j.vector.dot.batch*width)
+	grow(&j.vector.x, lines*width)
+	for _, w := range j.workers[:j.threads] {
+		grow(&w.edge, lines*vectorLines)
+	}
 	w := j.workers[0]
 	grow(&w.scratch.values, width)
 	values := w.scratch.values[:width]
-	for b := range j.vector.dot.batch {
+	for b := range lines {
 		clear(values)
 		if b < p.m {
 			p.a.elements(values[:p.k], b, 0)
@@ -137,10 +160,9 @@ func (w *worker) multiplyVector() {
 // vectorTask sets w.edge to the products with lines l0…l1 of B, vectorLines from
 // one line of A to the next.
 func (w *worker) vectorTask(l0, l1 int) {
-	p, v, d := &w.job.plan, w.job.plan.kernel.vector, w.job.vector.dot
+	p, v := &w.job.plan, w.job.plan.kernel.vector
 	t := p.b.t
-	y := w.edge[:d.batch*vectorLines]
-	clear(y)
+	clear(w.edge)
 	bytes := v.groupCodes() * v.bits / 8 // of a group
 	lineBytes := t.LineBytes()
 	groups := p.k / v.groupCodes()
@@ -196,25 +218,23 @@ var vectorOnes = func() (ones [vectorBytes / 32]byte) {
 	return ones
 }()
 
-// vectorLines runs the kernel over n lines and m groups from group g on.
+// vectorLines runs the kernel over n lines and m groups from group g on, in every
+// pass.
 func (w *worker) vectorLines(codes, scales []byte, stride, scaleStride, g, m, n int) (found bool) {
-	v, d := w.job.plan.kernel.vector, w.job.vector.dot
+	v, xStride := w.job.plan.kernel.vector, w.job.vector.xStride
 	bytes := v.groupCodes() * v.bits / 8
-	x := unsafe.Pointer(&w.job.vector.x[g*v.groupCodes()])
 	tables := v.tables(w.job.plan.b.t.Format.Element)
-	run := func(first, pairs, stride, scaleStride int) {
-		if pairs > 0 {
-			found = d.dot(unsafe.Pointer(&codes[first*stride]), unsafe.Pointer(&scales[first*scaleStride]), x, m, pairs,
+	for _, d := range w.job.vector.passes {
+		x, y := unsafe.Pointer(&w.job.vector.x[d.first*xStride+g*v.groupCodes()]), w.edge[d.first*vectorLines:]
+		if n >= d.rows {
+			found = d.dot(unsafe.Pointer(&codes[0]), unsafe.Pointer(&scales[0]), x, m, n/d.rows,
 				stride, scaleStride, d.rows*stride-m*bytes, d.rows*scaleStride-m*vectorBlocks,
-				unsafe.Pointer(&w.edge[first]), 2*w.job.vector.xStride, 4*vectorLines, tables) != 0 || found
+				unsafe.Pointer(&y[0]), 2*xStride, 4*vectorLines, tables) != 0 || found
 		}
-	}
-	run(0, n/d.rows, stride, scaleStride)
-	if last := n / d.rows * d.rows; last < n { // one line is left of two: it counts for both
-		codes, scales = codes[last*stride:], scales[last*scaleStride:]
-		at := unsafe.Pointer(&w.edge[last])
-		found = d.dot(unsafe.Pointer(&codes[0]), unsafe.Pointer(&scales[0]), x, m, 1, 0, 0, 0, 0,
-			at, 2*w.job.vector.xStride, 4*vectorLines, tables) != 0 || found
+		if last := n / d.rows * d.rows; last < n { // one line is left of two: it counts for both
+			found = d.dot(unsafe.Pointer(&codes[last*stride]), unsafe.Pointer(&scales[last*scaleStride]), x, m, 1, 0, 0, 0, 0,
+				unsafe.Pointer(&y[last]), 2*xStride, 4*vectorLines, tables) != 0 || found
+		}
 	}
 	return found
 }
