@@ -39,14 +39,42 @@ func (m *Model) check(k known) {
 // known already.
 func (m *Model) faulty(weight string) bool {
 	return slices.ContainsFunc(m.Problems, func(p Problem) bool {
-		suffix, ok := strings.CutPrefix(p.Tensor, weight)
-		return ok && (suffix == "" || slices.Contains(partSuffixes, suffix))
+		return p.Tensor == weight || slices.ContainsFunc(partSuffixes, func(suffix string) bool { return p.Tensor == partName(weight, suffix) })
 	})
 }
 
-// partSuffixes are the ends of names that only parts of quantized weights have:
-// those of the conventions, and others that clients use.
-var partSuffixes = []string{"_packed", "_scale", "_scale_2", "_scale_inv", "_global_scale"}
+// partSuffixes are the ends of names that parts of quantized weights have in files
+// of the schemes, but for those of activations, which unquantized models may have too.
+var partSuffixes = func() (suffixes []string) {
+	for _, c := range conventions {
+		for _, s := range c.schemes {
+			if c.recognize == nil { // of another container
+				continue
+			}
+			for _, suffix := range []string{s.codes, s.scales, s.global} {
+				if suffix != "" && !slices.Contains(suffixes, suffix) {
+					suffixes = append(suffixes, suffix)
+				}
+			}
+		}
+	}
+	return suffixes
+}()
+
+// owner returns the weight that a tensor of such a name can only be a part of; ok is
+// false where the tensor may be a weight itself.
+func (m *Model) owner(name string) (weight string, ok bool) {
+	for _, suffix := range partSuffixes {
+		if module, ok := strings.CutSuffix(name, suffix); ok && strings.HasPrefix(suffix, ".") {
+			if w, has := m.byName[module+weightSuffix]; has && !w.Dense() {
+				return w.Name, true
+			}
+		} else if ok && (strings.HasSuffix(module, weightSuffix) || IsFused(module)) {
+			return module, true
+		}
+	}
+	return "", false
+}
 
 // checkUnquantized looks for tensors that can only be parts of a quantized
 // weight but belong to none.
@@ -54,14 +82,11 @@ func (m *Model) checkUnquantized(w *Weight) {
 	if m.faulty(w.Name) {
 		return
 	}
-	for _, suffix := range partSuffixes {
-		if owner, ok := strings.CutSuffix(w.Name, weightSuffix+suffix); ok {
-			if codes, ok := m.byName[owner+weightSuffix]; ok && isCode(codes.Dtype) {
-				return // the problem is that of its codes
-			}
-			m.fault(w.Name, "it belongs to a quantized weight, but %s is not quantized in a way that is known here%s", owner, m.undescribed())
-			return
+	if weight, ok := m.owner(w.Name); ok {
+		if codes, ok := m.byName[weight]; !ok || !isCode(codes.Dtype) { // else the problem is that of its codes
+			m.fault(w.Name, "it belongs to a quantized weight, but %s is not quantized in a way that is known here%s", strings.TrimSuffix(weight, weightSuffix), m.undescribed())
 		}
+		return
 	}
 	if !isCode(w.Dtype) || !strings.HasSuffix(w.Name, weightSuffix) {
 		return

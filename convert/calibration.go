@@ -136,7 +136,7 @@ func (p *Plan) calibrateInputs(c *Calibration, used map[string]bool) error {
 			continue
 		}
 		used[module] = true
-		group := siblingGroup(d.Weight.Name)
+		group, _ := checkpoint.Joined(d.Weight.Name)
 		groups[group] = max(groups[group], amax)
 	}
 	var missing []string
@@ -144,7 +144,8 @@ func (p *Plan) calibrateInputs(c *Calibration, used map[string]bool) error {
 		if d.Action != Quantize {
 			continue
 		}
-		amax, ok := groups[siblingGroup(d.Weight.Name)]
+		group, _ := checkpoint.Joined(d.Weight.Name)
+		amax, ok := groups[group]
 		if !ok {
 			missing = append(missing, strings.TrimSuffix(d.Weight.Name, ".weight"))
 			continue

@@ -171,7 +171,8 @@ func TestFamilies(t *testing.T) {
 					if i < 0 {
 						t.Fatalf("%s is not quantized", end)
 					}
-					shared[siblingGroup(plan.Decisions[i].Weight.Name)] = true
+					matrix, _ := checkpoint.Joined(plan.Decisions[i].Weight.Name)
+					shared[matrix] = true
 				}
 				if len(shared) != 1 {
 					t.Errorf("%s have %d global scales, want one", group, len(shared))

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/hf"
 	"github.com/microscale-go/microscale/safetensors"
 )
@@ -59,7 +60,7 @@ func (p *Plan) mine(decision int) bool { return p.writes(p.Decisions[decision].F
 func (p *Plan) group(decision int) string {
 	name := p.Decisions[decision].Weight.Name
 	if p.Format.Global {
-		return siblingGroup(name)
+		name, _ = checkpoint.Joined(name)
 	}
 	return name
 }

@@ -136,31 +136,29 @@ func (c Client) readable(m *checkpoint.Model) string {
 	return strings.Join(all, ", ")
 }
 
-// shards are the modules that engines join into one when they load a model.
-var shards = [][]string{{"q_proj", "k_proj", "v_proj"}, {"gate_proj", "up_proj"}, {"w1", "w3"}, {"q_a_proj", "kv_a_proj_with_mqa"}}
-
-// eachFused calls f with the weights of each joined module that the checkpoint has
-// more than one of.
+// eachFused calls f with the weights of each joined matrix that the checkpoint has
+// more than one part of.
 func eachFused(m *checkpoint.Model, f func(weights []*checkpoint.Weight)) {
+	matrices := map[string][]*checkpoint.Weight{}
+	var order []string
 	for _, w := range m.Weights {
-		module, ok := strings.CutSuffix(w.Name, ".weight")
-		if !ok || len(w.Shape) != 2 {
+		if len(w.Shape) != 2 {
 			continue
 		}
-		for _, set := range shards {
-			parent, first := strings.CutSuffix(module, "."+set[0])
-			if !first {
-				continue
-			}
-			weights := []*checkpoint.Weight{w}
-			for _, other := range set[1:] {
-				if v, ok := m.Lookup(parent + "." + other + ".weight"); ok {
-					weights = append(weights, v)
-				}
-			}
-			if len(weights) > 1 {
-				f(weights)
-			}
+		matrix, _ := checkpoint.Joined(w.Name)
+		if matrices[matrix] == nil {
+			order = append(order, matrix)
+		}
+		matrices[matrix] = append(matrices[matrix], w)
+	}
+	for _, matrix := range order {
+		if weights := matrices[matrix]; len(weights) > 1 {
+			slices.SortFunc(weights, func(a, b *checkpoint.Weight) int {
+				_, i := checkpoint.Joined(a.Name)
+				_, j := checkpoint.Joined(b.Name)
+				return i - j
+			})
+			f(weights)
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"math"
 	"strings"
 
+	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/convert"
 	"github.com/microscale-go/microscale/nn"
 )
@@ -33,22 +34,10 @@ func (c *calibrator) observe(o nn.Observation) {
 // model is: those that the model computes as one have the same input. The output
 // head is left out, which is not quantized.
 func checkpointModules(layer string) []string {
-	for fused, parts := range map[string][]string{
-		".qkv_proj":     {".q_proj", ".k_proj", ".v_proj"},
-		".gate_up_proj": {".gate_proj", ".up_proj"},
-	} {
-		if parent, ok := strings.CutSuffix(layer, fused); ok {
-			modules := make([]string, len(parts))
-			for i, p := range parts {
-				modules[i] = parent + p
-			}
-			return modules
-		}
-	}
 	if !strings.Contains(layer, ".layers.") {
 		return nil
 	}
-	return []string{layer}
+	return checkpoint.JoinedParts(layer)
 }
 
 // write writes what was found, as quantize --calibration reads it.
