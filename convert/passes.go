@@ -303,13 +303,13 @@ func (r *run) seen(decision int) extremes {
 
 // convert does the tiles that are not done.
 func (r *run) convert(ctx context.Context) error {
-	job := checkpoint.Job[sums]{
+	job := checkpoint.Job[[]sums]{
 		Weights: len(r.plan.Decisions),
 		Tiling: func(i int) checkpoint.Tiling {
 			if !r.plan.mine(i) {
 				return checkpoint.Tiling{}
 			}
-			return r.tiling(i)
+			return r.units(i)
 		},
 		Work:    r.work,
 		Start:   r.start,
@@ -319,11 +319,13 @@ func (r *run) convert(ctx context.Context) error {
 	return job.Run(ctx)
 }
 
-// done takes the errors of a tile whose bytes are written.
-func (r *run) done(t checkpoint.Tile, s sums) {
+// done takes the errors of the tiles of a unit whose bytes are written.
+func (r *run) done(t checkpoint.Tile, all []sums) {
 	tiling := r.tiling(t.Weight)
 	r.lock.Lock()
-	r.sums[t.Weight].merge(s)
+	for _, s := range all {
+		r.sums[t.Weight].merge(s)
+	}
 	r.frontier = t.Next(tiling.Cols)
 	if r.frontier.From >= tiling.Rows {
 		r.pending = append(r.pending, r.doneRecord(r.frontier))

@@ -3,6 +3,7 @@ package convert
 import (
 	"fmt"
 	"iter"
+	"runtime"
 
 	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/format"
@@ -13,14 +14,14 @@ import (
 	"github.com/microscale-go/microscale/verify"
 )
 
-// scratch is the memory of one tile, which the next one takes over.
+// scratch is the memory of one unit of work, which the next one takes over.
 type scratch struct {
 	raw       []byte // of the source
 	quantized *quant.Tensor
 	comparer  verify.Comparer
 }
 
-// into returns a tensor of a shape, whose contents are of an earlier tile.
+// into returns a tensor of a shape, whose contents are of earlier work.
 func (s *scratch) into(f quant.Format, rows, cols int) (*quant.Tensor, error) {
 	if q := s.quantized; q != nil && q.Rows() == rows && q.Cols() == cols {
 		return q, nil
@@ -30,21 +31,51 @@ func (s *scratch) into(f quant.Format, rows, cols int) (*quant.Tensor, error) {
 	return s.quantized, err
 }
 
-// work does a tile: its part of the result is written, its error returned.
-func (r *run) work(t checkpoint.Tile) (sums, error) {
+// Tiles are written several at a time, because the system takes half as long over
+// large writes as over many that begin and end within a page: about so many bytes,
+// and no more tiles than leave each thread some of those that a job has at once.
+const (
+	writeBytes = 1 << 20
+	writeTiles = 32 // of all threads together
+)
+
+// units returns how a weight is cut for work: into whole tiles, several where they
+// lie one after the other in the result.
+func (r *run) units(decision int) checkpoint.Tiling {
+	t, d := r.tiling(decision), r.plan.Decisions[decision]
+	threads := r.options.Threads
+	if threads <= 0 {
+		threads = runtime.GOMAXPROCS(0)
+	}
+	tiles := func(bytes int64) int { return int(max(1, min(writeBytes/max(1, bytes), int64(writeTiles/threads)))) }
+	switch {
+	case d.Action == Copy:
+		t.TileCols *= tiles(d.Weight.LineBytes(t.TileCols))
+	case d.Action != Decode && t.TileCols >= t.Cols:
+		t.TileRows *= tiles(int64(t.TileRows) * int64(t.TileCols) * int64(r.plan.Format.Element.StoredBits()) / 8)
+	}
+	return t
+}
+
+// work does a unit: its part of the result is written, the errors of its tiles are
+// returned.
+func (r *run) work(t checkpoint.Tile) ([]sums, error) {
 	s := r.scratch.Get().(*scratch)
 	defer r.scratch.Put(s)
 	d := r.plan.Decisions[t.Weight]
+	var one sums
+	var err error
 	switch d.Action {
 	case Quantize:
 		return r.quantize(t, d, s)
 	case Decode:
-		return r.decode(t, d)
+		one, err = r.decode(t, d)
 	case Relabel:
-		stored, err := r.relabel(t, d)
-		return sums{stored: stored}, err
+		one.stored, err = r.relabel(t, d)
+	default:
+		one, err = r.copy(t, d, s)
 	}
-	return r.copy(t, d, s)
+	return []sums{one}, err
 }
 
 // copy writes elements as they are, and counts those that are not finite.
@@ -60,18 +91,34 @@ func (r *run) copy(t checkpoint.Tile, d Decision, s *scratch) (sums, error) {
 	return sums{stored: errors}, r.put(t, d, checkpoint.Codes, s.raw)
 }
 
-// quantize writes the codes and scales of a tile, and measures what clients
-// will decode of them.
-func (r *run) quantize(t checkpoint.Tile, d Decision, s *scratch) (sums, error) {
-	into, err := s.into(r.plan.Format, t.To-t.From, t.ToCol-t.FromCol)
+// quantize writes the codes and scales of the tiles of a unit, and measures what
+// clients will decode of each.
+func (r *run) quantize(t checkpoint.Tile, d Decision, s *scratch) (all []sums, err error) {
+	unit, err := s.into(r.plan.Format, t.To-t.From, t.ToCol-t.FromCol)
 	if err != nil {
-		return sums{}, err
+		return nil, err
 	}
-	with := quant.With{FirstRow: t.From, Threads: 1, Into: into}
+	with := quant.With{Threads: 1}
 	if r.plan.Format.NeedsAmax() {
 		seen := r.seen(t.Weight)
 		with.Amax, with.NaN = &seen.amax, seen.hasNaN
 	}
+	var global float32
+	rows := r.tiling(t.Weight).TileRows
+	for tile := t; tile.From < t.To; tile.From = tile.To {
+		tile.To = min(tile.From+rows, t.To)
+		with.FirstRow, with.Into = tile.From, rowsOf(unit, tile.From-t.From, tile.To-t.From)
+		var errors sums
+		if errors, global, err = r.quantizeTile(tile, d, s, with); err != nil {
+			return nil, err
+		}
+		all = append(all, errors)
+	}
+	return all, r.store(t, d, unit, global)
+}
+
+// quantizeTile fills with.Into, and returns its error and the global scale.
+func (r *run) quantizeTile(t checkpoint.Tile, d Decision, s *scratch, with quant.With) (errors sums, global float32, err error) {
 	raw, ok, err := d.Weight.ReadBF16(t, s.raw)
 	var x tensor.Dense
 	if ok {
@@ -80,39 +127,57 @@ func (r *run) quantize(t checkpoint.Tile, d Decision, s *scratch) (sums, error) 
 		x, err = d.Weight.ReadTile(t)
 	}
 	if err != nil {
-		return sums{}, err
+		return sums{}, 0, err
 	}
-	// errorOf quantizes the tile into into, and returns its error and the global scale.
-	errorOf := func(q quant.Quantizer) (*measure.Accumulator, float32, error) {
+	errorOf := func(q quant.Quantizer) (*measure.Accumulator, error) {
 		if ok {
 			_, err = q.RowwiseBF16(raw, with)
 		} else {
 			_, err = q.Rowwise(x, with)
 		}
 		if err != nil {
-			return nil, 0, err
+			return nil, err
 		}
-		global := r.plan.Convention.StoredGlobal(q, into)
-		decoded, sums := r.plan.Convention.Decoded(into, global), measure.New(verify.BlockLength)
+		global = r.plan.Convention.StoredGlobal(q, with.Into)
+		decoded, sums := r.plan.Convention.Decoded(with.Into, global), measure.New(verify.BlockLength)
 		if ok {
 			s.comparer.TileBF16(sums, raw, decoded)
 		} else {
 			s.comparer.Tile(sums, x, decoded)
 		}
-		return sums, global, nil
+		return sums, nil
 	}
-	stored, global, err := errorOf(r.plan.Quantizer)
-	if err == nil {
-		err = r.store(t, d, into, global)
+	if r.plan.Quantizer.Search != quant.NoSearch {
+		if errors.nearest, err = errorOf(r.plan.nearest()); err != nil {
+			return sums{}, 0, err
+		}
 	}
-	if err != nil || r.plan.Quantizer.Search == quant.NoSearch {
-		return sums{stored: stored}, err
-	}
-	nearest, _, err := errorOf(r.plan.nearest())
-	return sums{stored, nearest}, err
+	errors.stored, err = errorOf(r.plan.Quantizer)
+	return errors, global, err
 }
 
-// store writes the parts of a quantized tile.
+// rowsOf returns rows [from, to) of a rowwise tensor, in its memory. They begin
+// where a block does.
+func rowsOf(q *quant.Tensor, from, to int) *quant.Tensor {
+	rows := *q
+	rows.Shape = []int{to - from, q.Cols()}
+	n := q.LineBytes()
+	rows.Codes = q.Codes[from*n : to*n]
+	if q.Format.PerTensor() {
+		return &rows
+	}
+	first, width := q.Format.ScaleShape(from, q.Cols())
+	last, _ := q.Format.ScaleShape(to, q.Cols())
+	if q.Scales != nil {
+		rows.Scales = q.Scales[first*width : last*width]
+	}
+	if q.Scales32 != nil {
+		rows.Scales32 = q.Scales32[first*width : last*width]
+	}
+	return &rows
+}
+
+// store writes the parts of quantized tiles.
 func (r *run) store(t checkpoint.Tile, d Decision, q *quant.Tensor, global float32) error {
 	err := r.put(t, d, checkpoint.Codes, q.Codes)
 	if err == nil {
