@@ -30,48 +30,54 @@ type kernelRoom struct {
 // unlimited is a limit that nothing exceeds.
 var unlimited = [1]float32{float32(math.Inf(1))}
 
-// kernel returns a function that measures elements of the row from i on, and
-// returns how many it did: whole blocks, and none where no kernel serves.
-func (a *Accumulator) kernel(r Row) func(i int) int {
-	none := func(int) int { return 0 }
-	limited := len(r.Limits) > 0
-	if a.block != kernelBlock || len(r.Got) < kernelBlock || limited && r.Extent%kernelLimit != 0 {
-		return none
+// kernel returns the kernel that measures the row; nil where none serves.
+func (a *Accumulator) kernel(r *Row) *rowKernel {
+	if a.block != kernelBlock || len(r.Got) < kernelBlock || len(r.Limits) > 0 && r.Extent%kernelLimit != 0 {
+		return nil
 	}
-	for _, k := range rowKernels {
-		if k.tier > cpu.Best() || k.bf16 != (r.WantBF16 != nil) {
-			continue
-		}
-		base, size := unsafe.Pointer(unsafe.SliceData(r.Want)), 4
-		if k.bf16 {
-			base, size = unsafe.Pointer(unsafe.SliceData(r.WantBF16)), 2
-		}
-		if a.room == nil {
-			a.room = new(kernelRoom)
-		}
-		totals, limits := &a.room.totals, &a.room.limits
-		return func(i int) int {
-			begin := i
-			for len(r.Got)-i >= kernelBlock {
-				n := min((len(r.Got)-i)/kernelBlock, kernelCall)
-				limit, step := &unlimited[0], 0
-				if limited {
-					for j := range n * kernelBlock / kernelLimit {
-						limits[j] = r.Limits[(i+j*kernelLimit)/r.Extent]
-					}
-					limit, step = &limits[0], 4
-				}
-				done := k.sum((*byte)(unsafe.Add(base, i*size)), &r.Got[i], limit, step, n, &a.lanes, &totals[0])
-				for j := range done {
-					a.endBlock(totals[2*j], totals[2*j+1])
-				}
-				i += done * kernelBlock
-				if done < n {
-					break
-				}
+	for i := range rowKernels {
+		if k := &rowKernels[i]; k.tier <= cpu.Best() && k.bf16 == (r.WantBF16 != nil) {
+			if a.room == nil {
+				a.room = new(kernelRoom)
 			}
-			return i - begin
+			return k
 		}
 	}
-	return none
+	return nil
+}
+
+// add measures elements of the row from i on, and returns how many it did: whole blocks.
+func (k *rowKernel) add(a *Accumulator, r *Row, i int) int {
+	base, size := unsafe.Pointer(unsafe.SliceData(r.Want)), 4
+	if k.bf16 {
+		base, size = unsafe.Pointer(unsafe.SliceData(r.WantBF16)), 2
+	}
+	totals, begin := &a.room.totals, i
+	for len(r.Got)-i >= kernelBlock {
+		n := min((len(r.Got)-i)/kernelBlock, kernelCall)
+		limit, step := &unlimited[0], 0
+		if len(r.Limits) > 0 {
+			limit, step = r.limits(a.room.limits[:n*kernelBlock/kernelLimit], i), 4
+		}
+		done := k.sum((*byte)(unsafe.Add(base, i*size)), &r.Got[i], limit, step, n, &a.lanes, &totals[0])
+		a.endBlocks(totals[:2*done])
+		i += done * kernelBlock
+		if done < n {
+			break
+		}
+	}
+	return i - begin
+}
+
+// limits fills room with the limits of the elements from i on, for a kernel, and
+// returns the first.
+func (r *Row) limits(room []float32, i int) *float32 {
+	block, left := i/r.Extent, r.Extent-i%r.Extent
+	for j := range room {
+		room[j] = r.Limits[block]
+		if left -= kernelLimit; left == 0 {
+			block, left = block+1, r.Extent
+		}
+	}
+	return &room[0]
 }

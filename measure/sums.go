@@ -46,10 +46,13 @@ func (a *Accumulator) AddRow(r Row) {
 		panic(fmt.Sprintf("measure: %d limits for %d elements, %d with each", len(r.Limits), n, r.Extent))
 	}
 	a.elements += int64(n)
-	kernel := a.kernel(r)
+	kernel := a.kernel(&r)
 	var room [kernelBlock]float32
 	for i := 0; i < n; {
-		if i += kernel(i); i < n { // what the kernel leaves: blocks with NaN or Inf, and the end
+		if kernel != nil {
+			i += kernel.add(a, &r, i)
+		}
+		if i < n { // what the kernel leaves: blocks with NaN or Inf, and the end
 			end := min(i+a.block, n)
 			a.addBlock(r, i, end, room[:0])
 			i = end
@@ -109,14 +112,26 @@ func (a *Accumulator) addBlock(r Row, from, to int, room []float32) {
 			}
 		}
 	}
-	a.endBlock(total(&signal), total(&noise))
+	a.endBlocks([]float64{total(&signal), total(&noise)})
 }
 
-// endBlock adds the sums of a block to those of all.
-func (a *Accumulator) endBlock(signal, noise float64) {
-	a.signal += signal
-	a.noise += noise
-	if signal > 0 && noise > 0 {
-		a.multiply(signal/noise, 0, 1)
+// endBlocks adds the sums of blocks to those of all: Σx² and Σe² of each in turn.
+func (a *Accumulator) endBlocks(totals []float64) {
+	signals, noises, ratio, exponent, blocks := a.signal, a.noise, a.ratio, a.exponent, a.blocks
+	for ; len(totals) >= 2; totals = totals[2:] {
+		signal, noise := totals[0], totals[1]
+		signals += signal
+		noises += noise
+		if signal > 0 && noise > 0 {
+			fraction, e := normalized(signal / noise)
+			ratio *= fraction
+			exponent += e
+			blocks++
+			if ratio >= 0x1p512 {
+				ratio, e = normalized(ratio)
+				exponent += e
+			}
+		}
 	}
+	a.signal, a.noise, a.ratio, a.exponent, a.blocks = signals, noises, ratio, exponent, blocks
 }

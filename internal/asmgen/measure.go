@@ -93,18 +93,26 @@ of element i; step is 4 bytes, or 0 where one limit serves all.`, name, measureB
 	}
 	fn.I("VPXORQ", signal, signal, signal)
 	fn.I("VPXORQ", noise, noise, noise)
-	for i := range 2 * halves {
-		h, high := i/2, i%2 == 1
-		xs, ys := x(h).Y(), y(h).Y()
-		if high {
-			xs, ys = Y(4), Y(5)
-			fn.I("VEXTRACTF64X4", 1, x(h), xs)
-			fn.I("VEXTRACTF64X4", 1, y(h), ys)
+	const parts = 2 * halves
+	xd, yd, e, m, d, w := Z(6), Z(7), Z(8), Z(9), Z(10), Z(11)
+	below := func(i int) Vec { return Z(12 + i) } // negative where d/m is above the largest: worst·m - d, whose sign is right
+	load := func(i int) {
+		fn.I("VCVTPS2PD", got.At(32*i), yd)
+		switch {
+		case size == 4:
+			fn.I("VCVTPS2PD", want.At(32*i), xd)
+		case i%2 == 0:
+			fn.I("VCVTPS2PD", x(i/2).Y(), xd)
+		default:
+			fn.I("VEXTRACTF64X4", 1, x(i/2), Y(4))
+			fn.I("VCVTPS2PD", Y(4), xd)
 		}
-		xd, yd, e, m, d, w := Z(6), Z(7), Z(8), Z(9), Z(10), Z(11)
-		fn.I("VCVTPS2PD", xs, xd)
-		fn.I("VCVTPS2PD", ys, yd)
 		fn.I("VSUBPD", xd, yd, e)
+		fn.I("VPANDQ", xd, abs64, m)
+		fn.I("VPANDQ", e, abs64, d)
+	}
+	for i := range parts {
+		load(i)
 		// The squares and the product of float32 numbers are exact, and may be fused.
 		fn.I("VFMADD231PD", xd, xd, signal)
 		fn.I("VFMADD231PD", yd, yd, power)
@@ -112,20 +120,31 @@ of element i; step is 4 bytes, or 0 where one limit serves all.`, name, measureB
 		fn.I("VMULPD", e, e, w)
 		fn.I("VADDPD", w, noise, noise)
 		fn.I("VADDPD", e, errors, errors)
-		fn.I("VPANDQ", xd, abs64, m)
-		fn.I("VPANDQ", e, abs64, d)
 		fn.I("VADDPD", m, magnitude, magnitude)
+		fn.I("VFMSUB213PD", d, worst, m)
+		if i%2 == 0 {
+			fn.I("VMOVAPD", m, below(i/2))
+		} else {
+			fn.I("VPORQ", m, below(i/2), below(i/2))
+		}
+	}
+	for h := 1; h < halves; h++ {
+		fn.I("VPORQ", below(h), below(0), below(0))
+	}
+	fn.I("VPMOVQ2M", below(0), K(1))
+	fn.I("KORTESTB", K(1), K(1))
+	same := fn.NewLabel("same")
+	fn.Jump("JZ", same) // nearly always
+	for i := range parts {
+		load(i)
 		fn.I("VMOVAPD", d, w)
-		fn.I("VFNMADD231PD", m, worst, w) // d - worst·m, whose sign is right
+		fn.I("VFNMADD231PD", m, worst, w)
 		fn.I("VCMPPD", 0x1e, zero, w, K(1))
-		fn.I("KORTESTB", K(1), K(1))
-		next := fn.NewLabel("next")
-		fn.Jump("JZ", next)
 		fn.I("VCMPPD", 4, zero, m, K(1), K(1)) // where x is not zero
 		fn.I("VDIVPD.Z", m, d, K(1), w)
 		fn.I("VMAXPD", w, worst, worst)
-		fn.Place(next)
 	}
+	fn.Place(same)
 	for i, v := range []Vec{signal, noise} {
 		fn.I("VEXTRACTF64X4", 1, v, Y(4))
 		fn.I("VADDPD", Y(4), v.Y(), Y(4))
