@@ -205,7 +205,7 @@ type Stored struct {
 // Stored returns the tensors that a weight of the given shape takes in format f,
 // but for scales of activations. The convention holds f and does not refuse the
 // weight.
-func (c *Convention) Stored(f quant.Format, weight string, shape []int64) []Stored {
+func (c *Convention) Stored(f quant.Format, weight string, shape []int64) (stored []Stored) {
 	s := c.scheme(f)
 	spec := func(suffix string, dtype safetensors.Dtype, shape []int64) safetensors.Spec {
 		return safetensors.Spec{Name: partName(weight, suffix), Dtype: dtype, Shape: shape}
@@ -213,13 +213,17 @@ func (c *Convention) Stored(f quant.Format, weight string, shape []int64) []Stor
 	if b := s.interleaved; b != nil {
 		rows, cols := product(shape[:len(shape)-1]), shape[len(shape)-1]
 		blocks := spec(s.codes, safetensors.U8, []int64{rows, cols / int64(b.Width()) * int64(b.Bytes())})
-		return append([]Stored{{Part: Blocks, Spec: blocks}}, s.storedGlobal(spec)...)
+		stored = []Stored{{Part: Blocks, Spec: blocks}}
+	} else {
+		stored = []Stored{
+			{Part: Codes, Spec: spec(s.codes, s.codesDtype(), s.codesShape(shape))},
+			{Part: Scales, Spec: spec(s.scales, s.scalesDtype(), s.scalesShape(shape))},
+		}
 	}
-	stored := []Stored{
-		{Part: Codes, Spec: spec(s.codes, s.codesDtype(), s.codesShape(shape))},
-		{Part: Scales, Spec: spec(s.scales, s.scalesDtype(), s.scalesShape(shape))},
+	if f.Global && !s.bare {
+		stored = append(stored, s.storedGlobal(weight))
 	}
-	return append(stored, s.storedGlobal(spec)...)
+	return stored
 }
 
 // StoredGlobal returns the number that a file holds for the global scale of t,

@@ -28,7 +28,7 @@ func TestStored(t *testing.T) {
 		"quark fp6_e2m3":                     "x.weight U8 [256 288], x.weight_scale U8 [256 12]",
 		"mlx mxfp4":                          "x.weight U32 [256 48], x.scales U8 [256 12]",
 		"mlx mxfp8":                          "x.weight U32 [256 96], x.scales U8 [256 12]",
-		"mlx nvfp4":                          "x.weight U32 [256 48], x.scales U8 [256 24], x.global_scale F32 [1]",
+		"mlx nvfp4":                          "x.weight U32 [256 48], x.scales U8 [256 24]",
 		"gguf MXFP4":                         "x.weight U8 [256 204]",
 		"gguf NVFP4":                         "x.weight U8 [256 216], x.scale F32 [1]",
 		"gguf Q8_0":                          "x.weight U8 [256 408]",

@@ -34,7 +34,6 @@ func ExampleConvention_Stored() {
 	// mlx
 	//   l.0.up_proj.weight U32 [300 32]
 	//   l.0.up_proj.scales U8 [300 16]
-	//   l.0.up_proj.global_scale F32 [1]
 	// gguf
 	//   l.0.up_proj.weight U8 [300 144]
 	//   l.0.up_proj.scale F32 [1]

@@ -16,9 +16,14 @@ import (
 //
 //	X.weight        U32 [out, in·bits/32]
 //	X.scales        U8: E8M0, or the bits of E4M3
-//	X.global_scale  F32 [1], optional: the amax of the tensor, 448·6 times the global scale (mlx pull request 3022)
+//	X.global_scale  F32 [1], of weights that were converted from a convention with a global scale
 //
-// Its own quantizer uses no global scale (profile mlx), and few of its kernels read one.
+// The modules of MLX (mlx.nn.QuantizedLinear) have no global scale, so mlx-lm refuses
+// a file with one, and quantize makes none. MLX's operations take one as an argument,
+// the amax of the tensor, which their kernels divide by 448·6 (mlx pull request 3022;
+// fp_quantized.h and fp_quantize.cuh at 846d176). That is what is written and read
+// here; of Ollama, whose files have the same name, it is only known that it inverts
+// compressed-tensors' number on import, which may leave the scale itself.
 var mlx = Convention{
 	Name: "mlx",
 	Doc:  "Apple's MLX and mlx-lm (quantization in config.json)",
@@ -41,7 +46,7 @@ var mlxSchemes = []scheme{
 	{name: "mxfp4", format: quant.MXFP4, scales: ".scales", words: safetensors.U32},
 	{name: "mxfp8", format: quant.MXFP8, scales: ".scales", words: safetensors.U32},
 	{name: "nvfp4", format: quant.NVFP4, scales: ".scales", words: safetensors.U32, scaleType: safetensors.U8,
-		global: ".global_scale", direction: amax, scalar: []int64{1}},
+		global: ".global_scale", direction: amax, bare: true, scalar: []int64{1}},
 }
 
 // mlxMode is what is said of all modules, or of one.

@@ -21,6 +21,7 @@ type scheme struct {
 	input  string // suffix of the scales of activations, where clients know one
 
 	direction   direction // of the global scale
+	bare        bool      // clients read no global scale: a file has one only for a weight that came with it
 	inputScale  direction // of the scale of activations: inverse where clients divide by it
 	activations Activations
 
@@ -160,12 +161,32 @@ func (c *Convention) Scheme(f quant.Format) (name string, a Activations) {
 }
 
 // GlobalHeld says what a file holds for the global scale of f: the scale, its
-// inverse, or the amax that it serves; "" where f has none.
+// inverse, or the amax that it serves, and whether only converted weights have one;
+// "" where f has none.
 func (c *Convention) GlobalHeld(f quant.Format) string {
-	if !f.Global {
+	switch s := c.scheme(f); {
+	case !f.Global:
 		return ""
+	case s.bare:
+		return "none; converted: " + s.direction.String()
+	default:
+		return s.direction.String()
 	}
-	return c.scheme(f).direction.String()
+}
+
+// Quantizer returns q as it makes weights that the convention's clients read: where
+// they read no global scale, by an arithmetic without one, which note says. It fails
+// where the behavior of q is another's that has a global scale.
+func (c *Convention) Quantizer(q quant.Quantizer) (_ quant.Quantizer, note string, err error) {
+	if s := c.scheme(q.Format); s == nil || !s.bare || q.Arithmetic == quant.BlockOnly {
+		return q, "", nil
+	}
+	bare := q
+	bare.Arithmetic = quant.BlockOnly
+	if q.Arithmetic != (quant.Quantizer{}).Arithmetic || bare.Validate() != nil {
+		return q, "", fmt.Errorf("clients of convention %s read no global scale of %s, and this profile or search is of one: choose --profile ggml, or leave both out", c, q.Format)
+	}
+	return bare, fmt.Sprintf("clients of convention %s read no global scale of %s: blocks alone have scales, which are coarse where weights are small (verify shows the error)", c, q.Format), nil
 }
 
 // partName returns the name of a part of a weight.
@@ -176,12 +197,9 @@ func partName(weight, suffix string) string {
 	return weight + suffix
 }
 
-// storedGlobal returns the tensor of the global scale, where the format has one.
-func (s *scheme) storedGlobal(spec func(suffix string, dtype safetensors.Dtype, shape []int64) safetensors.Spec) []Stored {
-	if !s.format.Global {
-		return nil
-	}
-	return []Stored{{Part: Global, Spec: spec(s.global, safetensors.F32, s.scalar)}}
+// storedGlobal returns the tensor of a weight's global scale.
+func (s *scheme) storedGlobal(weight string) Stored {
+	return Stored{Part: Global, Spec: safetensors.Spec{Name: partName(weight, s.global), Dtype: safetensors.F32, Shape: s.scalar}}
 }
 
 func (s *scheme) codesDtype() safetensors.Dtype {

@@ -15,6 +15,11 @@ import (
 // quantize converts a model to dst and returns the plan and its report.
 func quantize(t testing.TB, src *checkpoint.Model, dst string, o QuantizeOptions, run RunOptions) (*Plan, []verify.Tensor) {
 	t.Helper()
+	if o.Convention != nil {
+		if q, _, err := o.Convention.Quantizer(o.Quantizer); err == nil {
+			o.Quantizer = q // and no warning that it is another
+		}
+	}
 	plan, err := PlanQuantize(src, o)
 	if err != nil {
 		t.Fatal(err)

@@ -205,7 +205,10 @@ func TestFusedExperts(t *testing.T) {
 			raw := openModel(t, filepath.Join(dir, "model.safetensors")) // without config.json, as it lies
 			for _, name := range []string{"compressed-tensors", "modelopt", "mlx", "plain"} {
 				dst := filepath.Join(t.TempDir(), "out")
-				q := quant.Quantizer{Format: quant.NVFP4}
+				q, _, err := convention(t, name).Quantizer(quant.Quantizer{Format: quant.NVFP4})
+				if err != nil {
+					t.Fatal(err)
+				}
 				plan, err := PlanQuantize(src, QuantizeOptions{Quantizer: q, Convention: convention(t, name)})
 				if err != nil {
 					t.Fatal(err)

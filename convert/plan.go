@@ -122,11 +122,18 @@ func PlanQuantize(source *checkpoint.Model, o QuantizeOptions) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
+	q, note, err := c.Quantizer(o.Quantizer)
+	if err != nil {
+		return nil, err
+	}
 	if err := o.Selection.matched(source); err != nil {
 		return nil, err
 	}
 	o.Selection.layers = source.Source.Integer("num_hidden_layers")
-	p := &Plan{Source: source, Convention: c, Format: f, Quantizer: o.Quantizer, Ignore: []string{}, single: source.Source.Single}
+	p := &Plan{Source: source, Convention: c, Format: f, Quantizer: q, Ignore: []string{}, single: source.Source.Single}
+	if note != "" {
+		p.Notes = []string{note}
+	}
 	for _, w := range source.Weights {
 		if source.Convention != nil && isCacheScale(w) {
 			continue // of the activations of another quantization

@@ -2,6 +2,7 @@ package convert
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/microscale-go/microscale/checkpoint"
@@ -51,7 +52,23 @@ func PlanRelabel(source *checkpoint.Model, o RelabelOptions) (*Plan, error) {
 		}
 		p.add(d)
 	}
+	p.noteGlobals()
 	return p, p.complete(checkpoint.Settings{KVCache: p.KVCache})
+}
+
+// noteGlobals says that weights have a global scale where clients of the convention read
+// none.
+func (p *Plan) noteGlobals() {
+	global := func(s checkpoint.Stored) bool { return s.Part == checkpoint.Global }
+	n := 0
+	for _, d := range p.Decisions {
+		if d.Weight.Quantized() && slices.ContainsFunc(d.Stored, global) && !slices.ContainsFunc(p.Convention.Stored(p.Format, d.Weight.Name, d.Weight.Shape), global) {
+			n++
+		}
+	}
+	if n > 0 {
+		p.Notes = append(p.Notes, fmt.Sprintf("%d weights have a global scale, which most clients of convention %s do not read (verify --client says which): quantize the source for it to have weights without", n, p.Convention))
+	}
 }
 
 // relabelScheme returns the scheme to relabel to, "" for the default, and the

@@ -2,7 +2,6 @@ package verify
 
 import (
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 
@@ -58,12 +57,12 @@ var clients = []Client{
 	{
 		Name: "mlx", Doc: "mlx-lm",
 		reads: map[string][]string{"mlx": nil, "gpt-oss": nil, "compressed-tensors": {"NVFP4A16", "NVFP4"}},
-		rules: []rule{noGlobal("mlx")},
+		rules: []rule{noGlobal("mlx", "the client's modules have none and refuse the file")}, // mlx.nn.Module.load_weights
 	},
 	{
 		Name: "ollama", Doc: "Ollama, and its import of safetensors for MLX",
 		reads: map[string][]string{"compressed-tensors": {"NVFP4A16", "NVFP4"}, "modelopt": {"NVFP4", "W4A16_NVFP4"}, "mlx": nil, "deepseek": nil, "gguf": nil},
-		rules: []rule{noGlobal("mlx")},
+		rules: []rule{noGlobal("mlx", "it is not known which number the client takes it for")},
 	},
 }
 
@@ -284,12 +283,12 @@ func columnsOf(f quant.Format, n int64) rule {
 	}
 }
 
-// noGlobal: few kernels of the client know a global scale.
-func noGlobal(convention string) rule {
+// noGlobal: what the client does with the tensor of a global scale.
+func noGlobal(convention, does string) rule {
 	return func(m *checkpoint.Model) []checkpoint.Problem {
 		for _, w := range m.Weights {
-			if m.Convention.Name == convention && w.Format.Global && math.Abs(float64(w.Global)-1) > 0 {
-				return []checkpoint.Problem{{Tensor: w.Name, Text: fmt.Sprintf("it has a global scale of %g, which few kernels of the client read", w.Global)}}
+			if t, ok := w.Part(checkpoint.Global); ok && w.Quantized() && m.Convention.Name == convention {
+				return []checkpoint.Problem{{Tensor: t.Name, Text: fmt.Sprintf("it is a global scale, and %s: quantize again", does)}}
 			}
 		}
 		return nil

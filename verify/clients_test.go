@@ -76,6 +76,7 @@ func TestClientsRead(t *testing.T) {
 		{quant.MXFP4, "quark", "fp4", "vllm sglang"},
 		{quant.MXFP6E2M3, "quark", "fp6_e2m3", "vllm"},
 		{quant.MXFP8, "mlx", "mxfp8", "mlx ollama"},
+		{quant.NVFP4, "mlx", "nvfp4", "mlx ollama"},
 		{quant.MXFP8, "plain", "", ""},
 	} {
 		dst := open(t, stored(t, src, tc.format, tc.convention, tc.scheme))
@@ -134,8 +135,9 @@ func TestClientRules(t *testing.T) {
 		}, "vllm", `vllm: "*visual*" is on the exclude list, and the client knows no wildcards: name the modules`},
 		{"blocks of 64", 32, 80, quant.NVFP4, "compressed-tensors", "NVFP4A16", nil,
 			"llamacpp", layer + "self_attn.q_proj.weight: llamacpp: it has 80 columns, and the client takes multiples of 64"},
-		{"a global scale", 32, 128, quant.NVFP4, "mlx", "nvfp4", nil,
-			"mlx", "which few kernels of the client read"},
+		{"a global scale", 32, 128, quant.NVFP4, "mlx", "nvfp4", func(d *directory) {
+			d.set(layer+"mlp.up_proj.global_scale", safetensors.F32, []int64{1}, []byte{0, 0, 128, 63})
+		}, "mlx", layer + "mlp.up_proj.global_scale: mlx: it is a global scale, and the client's modules have none and refuse the file"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			dir := stored(t, open(t, attention(t, tc.rows, tc.cols)), tc.format, tc.convention, tc.scheme)
