@@ -36,15 +36,16 @@ var moFP8 = scheme{scales: "_scale", input: ".input_scale"}
 // moNVFP4 has the tensors of NVFP4 weights.
 var moNVFP4 = scheme{format: quant.NVFP4, scales: "_scale", global: "_scale_2", input: ".input_scale"}
 
-// modelOptSchemes are the values of quant_algo. FP8_PB_WO is written in lower case
-// by its own writer, and read in both.
+// modelOptSchemes are the values of quant_algo, as Model Optimizer writes them
+// (get_quantization_format in modelopt/torch/export/quant_utils.py): fp8_pb_wo is in
+// lower case, which TensorRT-LLM compares it with; vLLM takes either.
 var modelOptSchemes = []scheme{
 	{name: "MXFP8", format: quant.MXFP8, scales: "_scale", activations: Dynamic},
 	moNVFP4.as("W4A16_NVFP4", WeightOnly),
 	moNVFP4.as("NVFP4", Static),
 	moFP8.of(quant.FP8Tensor).as("FP8", Static),
 	moFP8.of(quant.FP8Row).as("FP8_PER_CHANNEL_PER_TOKEN", Dynamic).shaped(line),
-	moFP8.of(quant.FP8Block).as("FP8_PB_WO", WeightOnly).shaped(grid4),
+	moFP8.of(quant.FP8Block).as("fp8_pb_wo", WeightOnly).shaped(grid4),
 }
 
 // shaped returns the scheme with another shape of scales.
@@ -157,7 +158,7 @@ func recognizeModelOpt(raw json.RawMessage) (description, error) {
 	}
 	for _, s := range modelOptSchemes {
 		if strings.EqualFold(s.name, config.QuantAlgo) {
-			d := description{format: s.format, scheme: s.name, ignore: append(config.Ignore, config.Exclude...), static: s.activations == Static}
+			d := description{format: s.format, scheme: config.QuantAlgo, ignore: append(config.Ignore, config.Exclude...), static: s.activations == Static}
 			if q := config.Quantization; q != nil && s.format.Global && q.GroupSize != 0 && q.GroupSize != s.format.Block.Cols {
 				return description{}, fmt.Errorf("quant_algo %s with group_size %d is not read here, only %d", s.name, q.GroupSize, s.format.Block.Cols)
 			}

@@ -32,13 +32,17 @@ var clients = []Client{
 	},
 	{
 		Name: "sglang", Doc: "SGLang",
-		reads: map[string][]string{"compressed-tensors": nil, "modelopt": nil, "deepseek": nil, "gpt-oss": nil, "quark": {"fp4"}},
+		reads: map[string][]string{
+			"compressed-tensors": nil,
+			"modelopt":           {"MXFP8", "W4A16_NVFP4", "NVFP4", "FP8", "FP8_PER_CHANNEL_PER_TOKEN"},
+			"deepseek":           nil, "gpt-oss": nil, "quark": {"fp4"},
+		},
 		rules: []rule{fusedTogether, fusedGlobals, wholeShards, excludedBySubstring("compressed-tensors", "modelopt")},
 	},
 	{
 		Name: "trtllm", Doc: "TensorRT-LLM",
-		reads: map[string][]string{"modelopt": {"FP8", "FP8_PB_WO", "NVFP4", "W4A16_NVFP4"}, "deepseek": nil, "gpt-oss": nil},
-		rules: []rule{fusedTogether, fusedGlobals, needsFile("modelopt", "hf_quant_config.json")},
+		reads: map[string][]string{"modelopt": {"FP8", "fp8_pb_wo", "NVFP4", "W4A16_NVFP4"}, "deepseek": nil, "gpt-oss": nil},
+		rules: []rule{fusedTogether, fusedGlobals, needsFile("modelopt", "hf_quant_config.json"), exactScheme("modelopt")},
 	},
 	{
 		Name: "transformers", Doc: "Hugging Face transformers",
@@ -268,6 +272,19 @@ func needsFile(convention, name string) rule {
 			return nil
 		}
 		return []checkpoint.Problem{{Text: fmt.Sprintf("there is no %s, in which the client looks for how weights are quantized", name)}}
+	}
+}
+
+// exactScheme: the client compares the name of the scheme letter by letter.
+func exactScheme(convention string) rule {
+	return func(m *checkpoint.Model) []checkpoint.Problem {
+		f, _ := m.FormatIn()
+		for _, name := range m.Convention.Schemes(f) {
+			if m.Convention.Name == convention && strings.EqualFold(name, m.Scheme) && name != m.Scheme {
+				return []checkpoint.Problem{{Text: fmt.Sprintf("quant_algo is %q, and the client knows it as %q only: convert it, which writes that", m.Scheme, name)}}
+			}
+		}
+		return nil
 	}
 }
 

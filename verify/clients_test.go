@@ -69,7 +69,7 @@ func TestClientsRead(t *testing.T) {
 		{quant.FP8Row, "compressed-tensors", "FP8_DYNAMIC", "vllm sglang transformers llamacpp"},
 		{quant.FP8Block, "compressed-tensors", "FP8_BLOCK", "vllm sglang transformers llamacpp"},
 		{quant.NVFP4, "modelopt", "NVFP4", "vllm sglang trtllm llamacpp ollama"},
-		{quant.FP8Block, "modelopt", "FP8_PB_WO", "vllm sglang trtllm"},
+		{quant.FP8Block, "modelopt", "fp8_pb_wo", "vllm trtllm"},
 		{quant.MXFP8, "modelopt", "MXFP8", "vllm sglang"},
 		{quant.FP8Block, "deepseek", "FP8", "vllm sglang trtllm transformers llamacpp ollama"},
 		{quant.MXFP8, "mxfp8", "MXFP8", "transformers"},
@@ -130,6 +130,9 @@ func TestClientRules(t *testing.T) {
 		{"a router on the list", 32, 128, quant.NVFP4, "modelopt", "W4A16_NVFP4", func(d *directory) {
 			d.quantization()["ignore"] = []any{"lm_head", layer + "mlp.gate"}
 		}, "vllm", layer + `mlp.gate_proj: vllm: the client takes it for unquantized, because "` + layer + `mlp.gate" on the ignore list is within its name`},
+		{"an algorithm in upper case", 128, 128, quant.FP8Block, "modelopt", "fp8_pb_wo", func(d *directory) {
+			d.quantization()["quant_algo"] = "FP8_PB_WO"
+		}, "trtllm", `trtllm: quant_algo is "FP8_PB_WO", and the client knows it as "fp8_pb_wo" only`},
 		{"wildcards", 32, 128, quant.MXFP4, "quark", "fp4", func(d *directory) {
 			d.quantization()["exclude"] = []any{"lm_head", "*visual*"}
 		}, "vllm", `vllm: "*visual*" is on the exclude list, and the client knows no wildcards: name the modules`},
