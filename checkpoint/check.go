@@ -119,6 +119,26 @@ func isCode(d safetensors.Dtype) bool {
 	return strings.HasPrefix(d.String(), "F8_") || strings.HasPrefix(d.String(), "F6_") || d == safetensors.F4
 }
 
+// checkPatterns reports patterns on the lists of the configuration that are not read
+// here; complete is false where there are some, so that it is not known which modules
+// the lists name. A conversion writes exact names.
+func (m *Model) checkPatterns(d description) (complete bool) {
+	complete = true
+	for _, list := range []struct {
+		name    string
+		entries []string
+	}{{"ignore list", m.Ignore}, {"list of targets", d.targets}} {
+		for _, entry := range list.entries {
+			if err := badPattern(entry); err != nil && m.Convention.matches == nil {
+				complete = false
+				m.Problems = append(m.Problems, Problem{Mended: true,
+					Text: fmt.Sprintf("%q on the %s is no regular expression that is read here (%v): name the modules in its place", entry, list.name, err)})
+			}
+		}
+	}
+	return complete
+}
+
 // checkIgnore compares the ignore list with the files: every two-dimensional
 // weight of a module that the configuration selects is either quantized or on it,
 // never both.
@@ -128,6 +148,7 @@ func (m *Model) checkIgnore(d description) {
 	}
 	ignored := m.Convention.ignored(m.Ignore)
 	selected := d.selector()
+	complete := m.checkPatterns(d)
 	if d.targets == nil {
 		selected = func(string) bool { return true }
 	}
@@ -139,7 +160,7 @@ func (m *Model) checkIgnore(d description) {
 		switch on := ignored(owner); {
 		case on && w.Quantized():
 			m.fault(w.Name, "it is quantized, but the ignore list says that it is not; a client would read its codes as values")
-		case !on && selected(owner) && !w.Quantized() && !m.faulty(w.Name):
+		case !on && complete && selected(owner) && !w.Quantized() && !m.faulty(w.Name):
 			m.fault(w.Name, "it is not quantized and not on the ignore list; a client would look for its scales")
 		}
 	}

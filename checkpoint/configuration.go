@@ -2,8 +2,11 @@ package checkpoint
 
 import (
 	"encoding/json"
+	"errors"
+	"fmt"
 	"path"
 	"regexp"
+	"regexp/syntax"
 	"slices"
 	"strings"
 
@@ -104,16 +107,35 @@ func exactOrRegexp(ignore []string) func(module string) bool {
 	exact := map[string]bool{}
 	var patterns []*regexp.Regexp
 	for _, entry := range ignore {
-		pattern, isPattern := strings.CutPrefix(entry, "re:")
-		if !isPattern {
+		if re, isPattern, err := entryPattern(entry); !isPattern {
 			exact[entry] = true
-		} else if re, err := regexp.Compile("^(?:" + pattern + ")"); err == nil {
+		} else if err == nil { // else checkPatterns reports it
 			patterns = append(patterns, re)
 		}
 	}
 	return func(module string) bool {
 		return exact[module] || slices.ContainsFunc(patterns, func(re *regexp.Regexp) bool { return re.MatchString(module) })
 	}
+}
+
+// entryPattern returns the regular expression of an entry of an ignore list; ok is false where
+// it is a name.
+func entryPattern(entry string) (re *regexp.Regexp, ok bool, err error) {
+	pattern, ok := strings.CutPrefix(entry, "re:")
+	if !ok {
+		return nil, false, nil
+	}
+	re, err = regexp.Compile("^(?:" + pattern + ")")
+	return re, true, err
+}
+
+// badPattern returns why an entry of an ignore list is a pattern that is not read.
+func badPattern(entry string) error {
+	_, _, err := entryPattern(entry)
+	if e, ok := errors.AsType[*syntax.Error](err); ok {
+		return fmt.Errorf("%s: %s", e.Code, e.Expr)
+	}
+	return err
 }
 
 // exactOrWildcard is exactOrRegexp where patterns have the wildcards of a shell,

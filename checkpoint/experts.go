@@ -46,13 +46,13 @@ func IsFused(name string) bool {
 	return strings.HasSuffix(name, gateUp) || strings.HasSuffix(name, down)
 }
 
-// UnknownExperts returns the modules by which clients look up whether the experts
-// that a weight holds are quantized, where it is not known how they lie; nil for
-// other weights. Clients have one module for all experts of a layer, and ask for it
-// by its own name (vLLM's and SGLang's modelopt and fp8) or by those of the linear
-// modules of its first expert (their compressed-tensors).
-func (w *Weight) UnknownExperts() []string {
-	if len(w.Shape) != 3 || !IsFused(w.Name) || w.experts != nil {
+// ExpertModules returns the modules by which clients look up whether the experts
+// that a weight holds are quantized; nil for a weight that does not hold all of a
+// layer. Clients have one module for all experts of a layer, and ask for it by its
+// own name (vLLM's and SGLang's modelopt and fp8) or by those of the linear modules
+// of its first expert (their compressed-tensors).
+func (w *Weight) ExpertModules() []string {
+	if len(w.Shape) != 3 || !IsFused(w.Name) {
 		return nil
 	}
 	if parent, ok := strings.CutSuffix(w.Name, ".gate_up_proj"); ok {

@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 
 	"github.com/BurntSushi/toml"
@@ -179,7 +178,7 @@ var cacheModules = regexp.MustCompile(`(^|\.)(k|v)_proj\.weight$`)
 func (p *Plan) calibrateCache(c *Calibration, used map[string]bool) error {
 	for i, d := range p.Decisions {
 		found := cacheModules.FindStringSubmatch(d.Weight.Name)
-		if found == nil || d.Reason != "" && !slices.Contains([]string{"excluded"}, d.Reason) {
+		if found == nil || d.Reason != "" && d.Reason != excluded {
 			continue
 		}
 		amaxes := c.Key

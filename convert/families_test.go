@@ -245,12 +245,13 @@ func TestFusedExperts(t *testing.T) {
 	}
 }
 
-// TestUnknownExperts: a run that leaves the experts of a family that is not known
-// says so, to the user and in the configuration, and one that leaves none does not.
-func TestUnknownExperts(t *testing.T) {
+// TestExpertsLeft: a run that leaves the experts of a layer, of a family that is not
+// known or with biases, says so, to the user and in the configuration, and one that leaves none does not.
+func TestExpertsLeft(t *testing.T) {
 	const parent = "model.layers.0.mlp.experts."
 	for modelType, want := range map[string][]string{
 		"mystery_moe": {"2 of 3 weights, with 36864 of 45056 bytes, are not quantized: fused experts, whose layout is not known for this model type; store each expert in tensors of its own to quantize them"},
+		"gpt_oss":     {"2 of 3 weights, with 36864 of 45056 bytes, are not quantized: fused experts with biases: compressed-tensors holds single experts without; --convention gpt-oss holds them in mxfp4, plain in every format"},
 		"llama4":      nil,
 	} {
 		src := openModel(t, writeModel(t, map[string][]made{"model.safetensors": {
@@ -380,6 +381,12 @@ func TestGPTOSS(t *testing.T) {
 	sameCodes(t, got, middle)
 	relabel(t, middle, again, RelabelOptions{Convention: convention(t, "gpt-oss")})
 	sameFiles(t, again, dst)
+	for _, name := range []string{"compressed-tensors", "quark", "mlx"} {
+		_, err := PlanRelabel(got, RelabelOptions{Convention: convention(t, name)})
+		if err == nil || !strings.Contains(err.Error(), "gate_up_proj: convention "+name+" cannot hold it: all experts of a layer are in it, with biases beside it") && !strings.Contains(err.Error(), "down_proj: convention "+name+" cannot hold it: all experts of a layer are in it, with biases beside it") {
+			t.Errorf("to %s: error %v", name, err)
+		}
+	}
 	for _, m := range []*checkpoint.Model{got, middle} {
 		back := filepath.Join(t.TempDir(), "back")
 		plan, err := PlanDequantize(m, safetensors.BF16)

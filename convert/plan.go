@@ -178,18 +178,25 @@ func (p *Plan) parts(w *checkpoint.Weight, s Selection) []*checkpoint.Weight {
 
 // noteExperts says that fused experts stay, which are most of a model that has them.
 func (p *Plan) noteExperts() {
-	tensors, bytes, all := 0, int64(0), int64(0)
-	for _, d := range p.Decisions {
+	tensors, bytes, all, first := 0, int64(0), int64(0), (*Decision)(nil)
+	for i, d := range p.Decisions {
 		all += d.Weight.StoredBytes()
-		if d.Reason == unknownExperts {
+		if d.Weight.ExpertModules() != nil && d.Reason != "" && d.Reason != excluded {
 			tensors++
 			bytes += d.Weight.StoredBytes()
+			if first == nil {
+				first = &p.Decisions[i]
+			}
 		}
 	}
-	if tensors > 0 {
-		p.Notes = append(p.Notes, fmt.Sprintf("%d of %d weights, with %d of %d bytes, are not quantized: %s; store each expert in tensors of its own to quantize them",
-			tensors, len(p.Decisions), bytes, all, unknownExperts))
+	if first == nil {
+		return
 	}
+	advice := "store each expert in tensors of its own to quantize them"
+	if first.Weight.ExpertsBiased() {
+		advice = "--convention gpt-oss holds them in mxfp4, plain in every format"
+	}
+	p.Notes = append(p.Notes, fmt.Sprintf("%d of %d weights, with %d of %d bytes, are not quantized: %s; %s", tensors, len(p.Decisions), bytes, all, first.Reason, advice))
 }
 
 // search returns how the scales of the result were searched: by the plan, or before
@@ -352,7 +359,7 @@ func (p *Plan) add(d Decision) {
 		if module, ok := strings.CutSuffix(d.Weight.Name, ".weight"); ok && len(d.Weight.Shape) == 2 {
 			p.Ignore = append(p.Ignore, module)
 		}
-		p.Ignore = append(p.Ignore, d.Weight.UnknownExperts()...)
+		p.Ignore = append(p.Ignore, d.Weight.ExpertModules()...)
 	}
 	p.Decisions = append(p.Decisions, d)
 }

@@ -35,6 +35,9 @@ var left = []struct {
 // unknownExperts is why the experts of a family that is not known stay.
 const unknownExperts = "fused experts, whose layout is not known for this model type"
 
+// excluded is why a weight stays that Selection.Exclude matches.
+const excluded = "excluded"
+
 // hiddenLayer finds the number of a layer of the language model. Those from
 // num_hidden_layers on predict further tokens (DeepSeek-V3's model.layers.61).
 var hiddenLayer = regexp.MustCompile(`^(?:model\.|language_model\.)*layers\.(\d+)\.`)
@@ -62,7 +65,7 @@ func (s Selection) reason(w *checkpoint.Weight, f quant.Format, c *checkpoint.Co
 		return w.FormatName() + " elements"
 	}
 	if matches(s.Exclude, w.Name) {
-		return "excluded"
+		return excluded
 	}
 	included := matches(s.Include, w.Name)
 	for _, l := range left {
