@@ -28,9 +28,10 @@ type fusedKernel struct {
 type fusedCall func(codes, scales, src []byte, groups int) uint32
 
 const (
-	groupBlocks = 16      // of fused kernels that compute the scales of so many at once
-	callBytes   = 1 << 16 // of the source, about, in one call: what is redone where a block is flagged
-	flagged     = 1<<32 - 1
+	groupBlocks     = 16      // of fused kernels that compute the scales of so many at once
+	groupBlocksAVX2 = 8       // of those for AVX2
+	callBytes       = 1 << 16 // of the source, about, in one call: what is redone where a block is flagged
+	flagged         = 1<<32 - 1
 )
 
 // A rowsKernel encodes a row of blocks of 64·units elements by a factor each,

@@ -23,6 +23,18 @@ var fusedKernels = []fusedKernel{
 	{cpu.AVX512, true, groupBlocks, globalBlocks, beginGlobal(fuseGlobal4BF16, fuseGlobal4BF16Stream)},
 	{cpu.AVX512, false, 1, bytes128, beginBytes(blocks128)},
 	{cpu.AVX512, true, 1, bytes128, beginBytes(blocks128BF16)},
+	{cpu.AVX2, false, groupBlocksAVX2, exponentBlocks(8, false), beginExponent(fuse8AVX2, fuse8StreamAVX2)},
+	{cpu.AVX2, false, groupBlocksAVX2, exponentBlocks(6, false), beginExponent(fuse6AVX2, fuse6AVX2)},
+	{cpu.AVX2, false, groupBlocksAVX2, exponentBlocks(4, false), beginExponent(fuse4AVX2, fuse4StreamAVX2)},
+	{cpu.AVX2, false, groupBlocksAVX2, exponentBlocks(8, true), beginExponent(fuseInt8AVX2, fuseInt8StreamAVX2)},
+	{cpu.AVX2, false, groupBlocksAVX2, globalBlocks, beginGlobal(fuseGlobal4AVX2, fuseGlobal4StreamAVX2)},
+	{cpu.AVX2, true, groupBlocksAVX2, exponentBlocks(8, false), beginExponent(fuse8BF16AVX2, fuse8BF16StreamAVX2)},
+	{cpu.AVX2, true, groupBlocksAVX2, exponentBlocks(6, false), beginExponent(fuse6BF16AVX2, fuse6BF16AVX2)},
+	{cpu.AVX2, true, groupBlocksAVX2, exponentBlocks(4, false), beginExponent(fuse4BF16AVX2, fuse4BF16StreamAVX2)},
+	{cpu.AVX2, true, groupBlocksAVX2, exponentBlocks(8, true), beginExponent(fuseInt8BF16AVX2, fuseInt8BF16StreamAVX2)},
+	{cpu.AVX2, true, groupBlocksAVX2, globalBlocks, beginGlobal(fuseGlobal4BF16AVX2, fuseGlobal4BF16StreamAVX2)},
+	{cpu.AVX2, false, 1, bytes128, beginBytes(blocks128AVX2)},
+	{cpu.AVX2, true, 1, bytes128, beginBytes(blocks128BF16AVX2)},
 }
 
 // bytes128 says that a kernel serves blocks of 128 elements of 8 bits under FP32
@@ -55,6 +67,8 @@ func beginBytes(kernel func(codes, scales, src *byte, blocks int, c *bytesConsta
 var rowsKernels = []rowsKernel{
 	{cpu.AVX512, false, rowsBy(rows)},
 	{cpu.AVX512, true, rowsBy(rowsBF16)},
+	{cpu.AVX2, false, rowsBy(rowsAVX2)},
+	{cpu.AVX2, true, rowsBy(rowsBF16AVX2)},
 }
 
 func rowsBy(kernel func(codes, src, next *byte, blocks, units int, factors, maxima *float32, c *bytesConstants)) func(codes, src, next []byte, units int, factors, maxima []float32, c *bytesConstants) {
@@ -65,6 +79,7 @@ func rowsBy(kernel func(codes, src, next *byte, blocks, units int, factors, maxi
 
 var amaxBF16Kernels = []amaxBF16Kernel{
 	{cpu.AVX512, func(src []byte) uint32 { return uint32(amaxBF16(&src[0], len(src)/2)) }},
+	{cpu.AVX2, amaxOfBF16},
 }
 
 var lineKernels = []lineKernel{
@@ -72,6 +87,8 @@ var lineKernels = []lineKernel{
 	{cpu.AVX512, 4, false, lineBy(line4), raiseLines},
 	{cpu.AVX512, 8, true, randomLineBy(lineRandom8), raiseLines},
 	{cpu.AVX512, 4, true, randomLineBy(lineRandom4), raiseLines},
+	{cpu.AVX2, 8, false, lineBytes, raiseLinesAVX2},
+	{cpu.AVX2, 4, false, lineNibbles, raiseLinesAVX2},
 }
 
 func lineBy(kernel func(codes *byte, src *float32, n int, factors *float32, c *lineConstants) uint64) func(codes []byte, src []float32, _ []uint32, factors []float32, c *lineConstants) uint32 {
@@ -159,6 +176,8 @@ func beginGlobal(kernel, stream func(codes, scales, src *byte, groups int, c *gl
 var encodeKernels = []encodeKernel{
 	{cpu.AVX512, false, encodeBy(encodeTimes)},
 	{cpu.AVX512, true, encodeBy(encodeOver)},
+	{cpu.AVX2, false, encodeLines(false)},
+	{cpu.AVX2, true, encodeLines(true)},
 }
 
 func encodeBy(kernel func(codes *byte, src *float32, n int, factors *float32, extent int, c *encodeConstants) uint64) func([]byte, []float32, []float32, int, *encodeConstants) uint32 {
@@ -182,14 +201,17 @@ var amaxKernels = []amaxKernel{
 	{cpu.AVX512, func(amaxes []uint32, x []float32, extent int) {
 		amaxes512(&amaxes[0], &x[0], len(x), extent)
 	}},
+	{cpu.AVX2, amaxesOf},
 }
 
 var widenKernels = []widenKernel{
 	{cpu.AVX512, func(dst []float32, src []byte) { widen512(&dst[0], &src[0], len(dst)) }},
+	{cpu.AVX2, widenUnits},
 }
 
 var narrowKernels = []narrowKernel{
 	{cpu.AVX512, func(dst []byte, src []float32) { narrow512(&dst[0], &src[0], len(src)) }},
+	{cpu.AVX2, narrowUnits},
 }
 
 var columnKernels = []columnKernel{
@@ -208,13 +230,26 @@ var transposeKernels = []transposeKernel{
 }
 
 var decodeKernels = []decodeKernel{
-	{cpu.AVX512, func(e *format.Scalar) bool {
-		return e.Bits() == 8 && !e.Integer && !e.NoZero && e.Specials != format.UnsignedZero
-	}, 32, byteTable(decodeBytes)},
-	{cpu.AVX512, func(e *format.Scalar) bool { return e.Integer }, 32, valueTable(decodeIntegers)},
-	{cpu.AVX512, func(e *format.Scalar) bool { return e.Bits() == 6 }, 32, byteTable(decodeSixes)},
-	{cpu.AVX512, func(e *format.Scalar) bool { return e.Bits() == 4 }, 32, valueTable(decodeNibbles32)},
-	{cpu.AVX512, func(e *format.Scalar) bool { return e.Bits() == 4 }, 16, valueTable(decodeNibbles16)},
+	{cpu.AVX512, floatBytes, 32, byteTable(decodeBytes)},
+	{cpu.AVX512, integers, 32, valueTable(decodeIntegers)},
+	{cpu.AVX512, ofBits(6), 32, byteTable(decodeSixes)},
+	{cpu.AVX512, ofBits(4), 32, valueTable(decodeNibbles32)},
+	{cpu.AVX512, ofBits(4), 16, valueTable(decodeNibbles16)},
+	{cpu.AVX2, floatBytes, 32, decodeUnits(8, 32, decodeBytesAVX2)},
+	{cpu.AVX2, integers, 32, decodeUnits(8, 32, decodeIntegersAVX2)},
+	{cpu.AVX2, ofBits(6), 32, decodeUnits(6, 32, decodeSixesAVX2)},
+	{cpu.AVX2, ofBits(4), 32, decodeUnits(4, 32, decodeNibbles32AVX2)},
+	{cpu.AVX2, ofBits(4), 16, decodeUnits(4, 16, decodeNibbles16AVX2)},
+}
+
+func floatBytes(e *format.Scalar) bool {
+	return e.Bits() == 8 && !e.Integer && !e.NoZero && e.Specials != format.UnsignedZero
+}
+
+func integers(e *format.Scalar) bool { return e.Integer }
+
+func ofBits(bits int) func(*format.Scalar) bool {
+	return func(e *format.Scalar) bool { return e.Bits() == bits }
 }
 
 func byteTable(kernel func(dst *float32, src *byte, scales *float32, n int, table *byte)) func([]float32, []byte, []float32, *decodeTables) {

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/microscale-go/microscale/format"
+	"github.com/microscale-go/microscale/internal/cpu"
 	"github.com/microscale-go/microscale/tensor"
 )
 
@@ -22,30 +24,62 @@ func benchMatrix(rows, cols int) tensor.Dense {
 	return x
 }
 
+// benchTiers runs body in every tier.
+func benchTiers(b *testing.B, body func(b *testing.B)) {
+	before := cpu.Best()
+	defer func() {
+		if err := cpu.Force(before); err != nil {
+			b.Fatal(err)
+		}
+	}()
+	for _, tier := range cpu.Tiers() {
+		if err := cpu.Force(tier); err != nil {
+			b.Fatal(err)
+		}
+		b.Run("kernel="+tier.String(), body)
+	}
+}
+
 // BenchmarkQuantize counts the bytes of the source that are read.
-func BenchmarkQuantize(b *testing.B) {
+func BenchmarkQuantize(b *testing.B) { benchTiers(b, benchmarkQuantize) }
+
+func benchmarkQuantize(b *testing.B) {
 	for _, shape := range benchShapes {
 		x := benchMatrix(shape.rows, shape.cols)
+		raw := tensor.OfBF16(shape.rows, shape.cols, make([]byte, 2*len(x.Data)))
+		if err := tensor.ToBytes(raw.Data, x.Data, format.BF16); err != nil {
+			b.Fatal(err)
+		}
 		for _, f := range []Format{MXFP8, MXFP8E5M2, MXFP6E2M3, MXFP4, MXINT8, NVFP4, FP8Tensor, FP8Row, FP8Vec128, FP8Block} {
-			b.Run(fmt.Sprintf("format=%s/rows=%d/cols=%d", f, shape.rows, shape.cols), func(b *testing.B) {
-				b.SetBytes(int64(4 * len(x.Data)))
-				amax := Amax(x, 1)
-				with := With{Threads: 1}
-				if f.Global {
-					with.Amax = &amax
-				}
-				for b.Loop() {
-					if _, err := (Quantizer{Format: f}).Rowwise(x, with); err != nil {
-						b.Fatal(err)
+			amax := Amax(x, 1)
+			with := With{Threads: 1}
+			if f.Global {
+				with.Amax = &amax
+			}
+			with.Into = must(b)(Quantizer{Format: f}.Rowwise(x, with))
+			for _, from := range []struct {
+				name string
+				size int
+				run  func() (*Tensor, error)
+			}{
+				{"f32", 4, func() (*Tensor, error) { return Quantizer{Format: f}.Rowwise(x, with) }},
+				{"bf16", 2, func() (*Tensor, error) { return Quantizer{Format: f}.RowwiseBF16(raw, with) }},
+			} {
+				b.Run(fmt.Sprintf("format=%s/from=%s/rows=%d/cols=%d", f, from.name, shape.rows, shape.cols), func(b *testing.B) {
+					b.SetBytes(int64(from.size * len(x.Data)))
+					for b.Loop() {
+						must(b)(from.run())
 					}
-				}
-			})
+				})
+			}
 		}
 	}
 }
 
 // BenchmarkDequantize counts the bytes of the values that are written.
-func BenchmarkDequantize(b *testing.B) {
+func BenchmarkDequantize(b *testing.B) { benchTiers(b, benchmarkDequantize) }
+
+func benchmarkDequantize(b *testing.B) {
 	for _, shape := range benchShapes {
 		x := benchMatrix(shape.rows, shape.cols)
 		for _, f := range []Format{MXFP8, MXFP6E2M3, MXFP4, MXINT8, NVFP4, FP8Row, FP8Block} {
@@ -55,8 +89,9 @@ func BenchmarkDequantize(b *testing.B) {
 				if err != nil {
 					b.Fatal(err)
 				}
+				values := tensor.New(shape.rows, shape.cols)
 				for b.Loop() {
-					q.Dequantize(1)
+					q.DequantizeLines(values, 1)
 				}
 			})
 		}

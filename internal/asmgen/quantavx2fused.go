@@ -1,0 +1,373 @@
+package asmgen
+
+import "fmt"
+
+// groupBlocks256 is the blocks whose scales an AVX2 kernel computes at once.
+const groupBlocks256 = 8
+
+// A fused256 is a fused kernel for AVX2: of each group of blocks the scales, then
+// the codes.
+type fused256 struct {
+	*kernel256
+	bits            int // of a stored code
+	integer, global bool
+	stream          bool // codes are written past the caches
+
+	dst, scales, src, groups Reg
+	block                    Reg // of the group
+}
+
+func quantFused256() *File {
+	f := NewFile("quant", "fusedavx2")
+	tables := makeTables256(f)
+	for _, v := range []fused256{
+		{bits: 8}, {bits: 6}, {bits: 4}, {bits: 8, integer: true}, {bits: 4, global: true},
+	} {
+		for _, source := range []int{32, 16} {
+			for _, stream := range []bool{false, true} {
+				if k := v; !stream || k.bits != 6 { // whose codes do not fill lines as they come
+					k.stream = stream
+					k.kernel256 = &kernel256{tables256: tables, source: source}
+					k.emit(f)
+				}
+			}
+		}
+	}
+	return f
+}
+
+func (k *fused256) name() string {
+	name := fmt.Sprintf("fuse%d", k.bits)
+	switch {
+	case k.integer:
+		name = fmt.Sprintf("fuseInt%d", k.bits)
+	case k.global:
+		name = fmt.Sprintf("fuseGlobal%d", k.bits)
+	}
+	name += map[int]string{16: "BF16"}[k.source]
+	if k.stream {
+		name += "Stream"
+	}
+	return name + "AVX2"
+}
+
+// extent returns the elements that share a scale.
+func (k *fused256) extent() int {
+	if k.global {
+		return 16
+	}
+	return 32
+}
+
+func (k *fused256) emit(f *File) {
+	kind, names := "exponentConstants", exponentNames
+	if k.global {
+		kind, names = "globalConstants", globalNames
+	}
+	how := ""
+	if k.stream {
+		how = "\nCodes are written past the caches, to a multiple of 32."
+	}
+	name := k.name()
+	k.Func = f.Func(name, fmt.Sprintf(`%s quantizes groups of %d blocks, at least one, from %s to codes of
+%d bits, and returns the bits of the largest magnitude; all ones where a block
+must be redone by the plain form.`, name, groupBlocks256, sourceName(k.source), k.bits)+how,
+		"codes, scales, src *byte, groups int, c *"+kind+") (amax uint64")
+	k.dst, k.scales, k.src, k.groups = k.Arg("codes"), k.Arg("scales"), k.Arg("src"), k.Arg("groups")
+	k.c = constants{k.Arg("c"), names}
+	k.block = k.GP("block of the group, and result")
+	k.constants()
+
+	group := k.Label("group")
+	k.Comment("scales")
+	k.amaxes()
+	if k.global {
+		k.globalFactors()
+	} else {
+		k.exponentFactors()
+	}
+	k.I("ADDQ", groupBlocks256, k.scales)
+	k.I("XORL", k.block, k.block)
+
+	loop := k.Label("codes")
+	elements := 32
+	if k.bits == 4 {
+		elements = 64
+	}
+	for u := range elements / 32 {
+		k.unit(u)
+		if u+1 < elements/32 {
+			k.I("VMOVDQA", Y(0), yFirst)
+		}
+	}
+	k.store()
+	k.I("ADDQ", k.bytes(elements), k.src)
+	k.I("ADDQ", elements*k.bits/8, k.dst)
+	k.I("ADDQ", elements/k.extent(), k.block)
+	k.I("CMPQ", k.block, groupBlocks256)
+	k.Jump("JL", loop)
+	k.I("SUBQ", 1, k.groups)
+	k.Jump("JNZ", group)
+	k.result()
+}
+
+// constants fills the slots and registers that are read all along.
+func (k *fused256) constants() {
+	if k.global {
+		k.spread("encode", "decode", "infinity", "limit", "least", "anchor", "scaleLimit", "scaleLeast", "scaleAnchor", "rebias", "one", "most")
+	} else {
+		k.spread("ratio", "up", "down", "low", "floor", "least", "base", "step", "anchor", "limit")
+		k.I("VPBROADCASTD", k.c.At("span"), Y(0)) // what is beyond it
+		k.I("VPCMPEQD", Y(1), Y(1), Y(1))
+		k.I("VPSUBD", Y(1), Y(0), Y(0))
+		k.I("VMOVDQU", Y(0), k.slot("beyond"))
+	}
+	if k.integer {
+		k.I("VCVTPS2DQ", k.slot("limit"), Y(0))
+		k.I("VPXOR", Y(1), Y(1), Y(1))
+		k.I("VPSUBD", Y(0), Y(1), Y(0))
+		k.I("VPACKSSDW", Y(0), Y(0), Y(0))
+		k.I("VPACKSSWB", Y(0), Y(0), Y(0))
+		k.I("VMOVDQU", Y(0), k.slot("limit")) // the least code, in each byte
+	}
+	k.zero("amax", "flags")
+	k.load()
+}
+
+// amaxes leaves the amaxes of the blocks of a group, in their order, in Y0: maxima
+// of pairs of vectors, dwords, then quadwords, then halves changing places.
+func (k *fused256) amaxes() {
+	source := fetches[k.source]
+	for o := 0; o < k.bytes(groupBlocks256*k.extent()); o += 64 {
+		k.I(source.instruction, k.src.At(o+source.ahead))
+	}
+	if !k.stream {
+		for o := 0; o < groupBlocks256*k.extent()*k.bits/8; o += 64 {
+			k.I("PREFETCHT0", k.dst.At(o+codesAhead))
+		}
+	}
+	free := []Vec{Y(0), Y(1), Y(2), Y(3), Y(4), Y(5), Y(6), Y(7)}
+	take := func() Vec { v := free[0]; free = free[1:]; return v }
+	release := func(v Vec) { free = append([]Vec{v}, free...) }
+	var fold func(first, n int) Vec
+	fold = func(first, n int) Vec {
+		a := take()
+		if n == 1 {
+			k.blockMaxima(k.src.At(first*k.bytes(k.extent())), a, free[0])
+			return a
+		}
+		release(a)
+		a, b := fold(first, n/2), fold(first+n/2, n/2)
+		t := take()
+		switch n {
+		case 2:
+			k.I("VPUNPCKLDQ", b, a, t)
+			k.I("VPUNPCKHDQ", b, a, a)
+		case 4:
+			k.I("VPUNPCKLQDQ", b, a, t)
+			k.I("VPUNPCKHQDQ", b, a, a)
+		default:
+			k.I("VPERM2I128", 0x20, b, a, t)
+			k.I("VPERM2I128", 0x31, b, a, a)
+		}
+		k.I("VPMAXUD", t, a, a)
+		release(t)
+		release(b)
+		return a
+	}
+	fold(0, groupBlocks256)
+	if k.source == 16 {
+		k.I("VPAND", k.upper, Y(0), Y(0))
+	}
+	k.I("VPMAXUD", k.slot("amax"), Y(0), Y(1))
+	k.I("VMOVDQU", Y(1), k.slot("amax"))
+}
+
+// blockMaxima sets v to eight maxima of the block at at, by way of t. Those of BF16
+// are in upper halves.
+func (k *fused256) blockMaxima(at Mem, v, t Vec) {
+	greater := "VPMAXUD"
+	if k.source == 16 {
+		greater = "VPMAXUW"
+	}
+	for i := range k.bytes(k.extent()) / 32 {
+		if i == 0 {
+			k.I("VPAND", at, yAbs, v)
+			continue
+		}
+		k.I("VPAND", at.At(32*i), yAbs, t)
+		k.I(greater, t, v, v)
+	}
+	if k.source == 16 {
+		k.I("VPSLLD", 16, v, t)
+		k.I("VPMAXUW", t, v, v)
+	}
+}
+
+// storeScales stores the low bytes of the dwords of v, which have no others.
+func (k *fused256) storeScales(v, t Vec) {
+	k.I("VEXTRACTI128", 1, v, t.X())
+	k.I("VPACKUSDW", t.X(), v.X(), t.X())
+	k.I("VPACKUSWB", t.X(), t.X(), t.X())
+	k.I("VMOVQ", t.X(), k.scales.At(0))
+}
+
+// flag raises flags where v has a dword of ones.
+func (k *fused256) flag(v Vec) {
+	k.I("VPOR", k.slot("flags"), v, v)
+	k.I("VMOVDQU", v, k.slot("flags"))
+}
+
+// exponentFactors is fused.exponentFactors: of the amaxes in Y0 the scales, and in
+// slots the binade of the smallest normal element and the anchor of its rounding.
+func (k *fused256) exponentFactors() {
+	amax, code, t, zero, u := Y(0), Y(0), Y(1), Y(2), Y(3)
+	k.I("VPXOR", zero, zero, zero)
+	k.I("VPSUBD", k.slot("low"), amax, t)
+	k.I("VPMAXUD", k.slot("beyond"), t, u)
+	k.I("VPCMPEQD", u, t, t)
+	k.I("VPCMPEQD", zero, amax, u)
+	k.I("VPANDN", t, u, t)
+	k.flag(t)
+	k.I("VMULPS", k.slot("ratio"), amax, amax)
+	k.I("VPADDD", k.slot("up"), amax, amax)
+	k.I("VPSRLD", 23, amax, code)
+	k.I("VPSUBD", k.slot("down"), code, code)
+	k.I("VPMAXSD", zero, code, code)
+	k.storeScales(code, t)
+	k.I("VPMAXSD", k.slot("floor"), code, code)
+	k.I("VMOVDQU", k.slot("base"), t)
+	k.I("VPSUBD", code, t, t)
+	if k.integer {
+		k.I("VPSLLD", 23, t, t)
+		k.I("VMOVDQU", t, k.slot("factors"))
+		return
+	}
+	k.I("VPSUBD", k.slot("least"), code, u)
+	k.I("VPSLLD", 23, u, u)
+	k.I("VMOVDQU", u, k.slot("factors"))
+	k.I("VPSLLVD", k.slot("step"), t, t)
+	k.I("VPSLLD", 16, t, t) // modulo 2^16
+	k.I("VPSRLD", 16, t, t)
+	k.I("VPOR", k.slot("anchor"), t, t)
+	k.I("VMOVDQU", t, k.slot("anchors"))
+}
+
+// globalFactors is fused.globalFactors: scale = e4m3(amax·encode), and a slot gets
+// 1/(scale·decode), kept finite.
+func (k *fused256) globalFactors() {
+	amax, t, u := Y(0), Y(1), Y(2)
+	k.I("VPMAXUD", k.slot("infinity"), amax, t)
+	k.I("VPCMPEQD", amax, t, t)
+	k.flag(t)
+	k.I("VMULPS", k.slot("encode"), amax, amax)
+	k.I("VMINPS", k.slot("scaleLimit"), amax, amax)
+	k.I("VPAND", yBinade, amax, t)
+	k.I("VPMAXUD", k.slot("scaleLeast"), t, t)
+	k.I("VFMADD132PS", k.slot("scaleAnchor"), amax, t)
+	k.I("VPSRLD", 20, t, u)
+	k.I("VPADDD", u, t, t)
+	k.I("VPAND", yLow, t, t)
+	k.storeScales(t, u)
+	k.I("VPSLLD", 20, t, t)
+	k.I("VMULPS", k.slot("rebias"), t, t)
+	k.I("VMULPS", k.slot("decode"), t, t)
+	k.I("VMOVUPS", k.slot("one"), u)
+	k.I("VDIVPS", t, u, t)
+	k.I("VMINPS", k.slot("most"), t, t)
+	k.I("VMOVDQU", t, k.slot("factors"))
+}
+
+// unit leaves the codes of 32 elements in Y0.
+func (k *fused256) unit(u int) {
+	at := k.src.At(u * k.bytes(32))
+	first := 4 * u * 32 / k.extent()
+	k.I("VBROADCASTSS", k.slot("factors").At(first).By(k.block, 4), yFactor)
+	switch {
+	case k.integer:
+		k.integers(at)
+		return
+	case k.global:
+		k.I("VBROADCASTSS", k.slot("factors").At(first+4).By(k.block, 4), yFactor2)
+		k.codes(at, func(i int, a, e Vec) {
+			k.roundScaled("VMULPS", []Vec{yFactor, yFactor2}[i/2], a, e)
+		})
+	default:
+		k.I("VBROADCASTSS", k.slot("anchors").At(first).By(k.block, 4), yAnchor)
+		k.codes(at, func(_ int, a, e Vec) {
+			k.I("VPAND", yBinade, a, e)
+			k.I("VPMAXSD", yFactor, e, e)
+			k.I("VFMADD213PS", a, yAnchor, e)
+		})
+		k.I("VPMINUB", k.slot("limit"), Y(0), Y(0)) // some rules leave the largest magnitude above it
+	}
+	k.signs(at)
+	if shift := 7 - packings[k.bits].sign; shift > 0 {
+		k.I("VPSRLW", shift, Y(4), Y(4))
+	}
+	k.I("VPOR", Y(4), Y(0), Y(0))
+}
+
+// integers is unit for INT8: packing saturates, but at one below the least code.
+func (k *fused256) integers(at Mem) {
+	for i := range 4 {
+		v := Y(i)
+		switch {
+		case k.source == 32:
+			k.I("VMULPS", at.At(32*i), yFactor, v)
+		case i%2 == 0:
+			k.I("VMOVDQU", at.At(16*i), Y(7))
+			k.I("VPUNPCKLWD", Y(7), yZero, v)
+			k.I("VMULPS", yFactor, v, v)
+		default:
+			k.I("VPUNPCKHWD", Y(7), yZero, v)
+			k.I("VMULPS", yFactor, v, v)
+		}
+		k.I("VCVTPS2DQ", v, v)
+	}
+	k.I("VPACKSSDW", Y(1), Y(0), Y(0))
+	k.I("VPACKSSDW", Y(3), Y(2), Y(2))
+	k.I("VPACKSSWB", Y(2), Y(0), Y(0))
+	k.I("VPMAXSB", k.slot("limit"), Y(0), Y(0))
+}
+
+// store writes the codes in Y0, and those in yFirst where they take 4 bits.
+func (k *fused256) store() {
+	store := "VMOVDQU"
+	if k.stream {
+		store = "VMOVNTDQ"
+	}
+	switch k.bits {
+	case 8:
+		k.sort()
+	case 6:
+		k.sort()
+		k.I("VPMADDUBSW", k.sixes, Y(0), Y(0))
+		k.I("VPMADDWD", k.twelves, Y(0), Y(0))
+		k.I("VPSHUFB", k.triples, Y(0), Y(0))
+		k.I("VMOVDQU", k.packed, Y(4))
+		k.I("VPERMD", Y(0), Y(4), Y(0))
+		k.I("VMOVDQU", X(0), k.dst.At(0))
+		k.I("VEXTRACTI128", 1, Y(0), X(0))
+		k.I("VMOVQ", X(0), k.dst.At(16))
+		return
+	case 4:
+		k.pairs()
+	}
+	k.I(store, Y(0), k.dst.At(0))
+}
+
+// result returns the largest amax, or all ones where flags were raised.
+func (k *fused256) result() {
+	done := k.NewLabel("done")
+	k.Comment("the largest amax; all ones where a block was flagged")
+	k.I("VMOVDQU", k.slot("amax"), Y(2))
+	k.maxDword256(Y(2), k.block)
+	k.I("VMOVDQU", k.slot("flags"), Y(2))
+	k.I("VPTEST", Y(2), Y(2))
+	k.Jump("JZ", done)
+	k.I("MOVL", -1, k.block)
+	k.Place(done)
+	k.I("MOVQ", k.block, k.FP("amax"))
+	k.Return()
+}

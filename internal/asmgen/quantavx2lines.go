@@ -1,0 +1,360 @@
+package asmgen
+
+import "fmt"
+
+// quantBytes256 writes the AVX2 kernels for codes of 8 bits under FP32 scales.
+func quantBytes256() *File {
+	f := NewFile("quant", "bytesavx2")
+	tables := makeTables256(f)
+	for _, source := range []int{32, 16} {
+		k := kernel256{tables256: tables, source: source}
+		k.blocks(f)
+		k.rows(f)
+	}
+	return f
+}
+
+// begin begins a kernel that is named after its source.
+func (k *kernel256) begin(f *File, name, doc, params string) {
+	name += map[int]string{16: "BF16"}[k.source] + "AVX2"
+	k.slots = nil
+	k.Func = f.Func(name, name+" "+fmt.Sprintf(doc, sourceName(k.source)), params)
+}
+
+// streamed writes Y0, past the caches where the constants say so.
+func (k *kernel256) streamed(at Mem) {
+	plain, stored := k.NewLabel("plain"), k.NewLabel("stored")
+	k.I("CMPL", k.c.At("stream"), 0)
+	k.Jump("JEQ", plain)
+	k.I("VMOVNTDQ", Y(0), at)
+	k.Jump("JMP", stored)
+	k.Place(plain)
+	k.I("VMOVDQU", Y(0), at)
+	k.Place(stored)
+}
+
+// encode writes the codes of the 32 elements at src, each times yFactor.
+func (k *kernel256) encode(src, codes Mem) {
+	k.codes(src, func(_ int, a, e Vec) { k.roundScaled("VMULPS", yFactor, a, e) })
+	k.signs(src)
+	k.I("VPOR", Y(4), Y(0), Y(0))
+	k.sort()
+	k.streamed(codes)
+}
+
+// raise raises amax to the magnitudes of 32 bytes of the source, by way of t.
+func (k *kernel256) raise(at Mem, amax, t Vec) {
+	k.I("VPAND", at, yAbs, t)
+	if k.source == 16 {
+		k.I("VPMAXUW", t, amax, amax)
+	} else {
+		k.I("VPMAXUD", t, amax, amax)
+	}
+}
+
+// widen makes dwords of lanes that hold the amaxes of two BF16, by way of t.
+func (k *kernel256) widen(amax, t Vec) {
+	if k.source == 16 {
+		k.I("VPSLLD", 16, amax, t)
+		k.I("VPMAXUW", t, amax, amax)
+		k.I("VPAND", k.upper, amax, amax)
+	}
+}
+
+// blocks: one block of 128 after the other, each with a scale of its own.
+func (k kernel256) blocks(f *File) {
+	k.begin(f, "blocks128", `quantizes blocks of 128, at least one, from %s to codes of 8 bits
+under float32 scales, and returns the bits of the largest magnitude: where that is
+Inf or NaN, the plain form must do the blocks anew.`, "codes, scales, src *byte, blocks int, c *bytesConstants) (amax uint64")
+	codes, scales, src, blocks := k.Arg("codes"), k.Arg("scales"), k.Arg("src"), k.Arg("blocks")
+	k.c = constants{k.Arg("c"), bytesNames}
+	t, source := k.GP("result"), fetches[k.source]
+	k.spread("limit", "least", "anchor", "max", "most", "mask", "one")
+	k.zero("amax")
+	k.load()
+	loop := k.Label("block")
+	k.Comment("amax")
+	k.I("VPXOR", Y(2), Y(2), Y(2))
+	k.I("VPXOR", Y(3), Y(3), Y(3))
+	for i := range k.bytes(128) / 32 {
+		if i%2 == 0 {
+			k.I(source.instruction, src.At(32*i+source.ahead))
+		}
+		k.raise(src.At(32*i), Y(2+i%2), Y(4+i%2))
+	}
+	k.widen(Y(2), Y(4))
+	k.widen(Y(3), Y(5))
+	k.I("VPMAXUD", Y(3), Y(2), Y(2))
+	k.maxInX0(Y(2))
+	k.I("VPMAXUD", k.slot("amax"), Y(0), Y(1))
+	k.I("VMOVDQU", Y(1), k.slot("amax"))
+	k.Comment("max/amax, kept finite; 1 for a block of zeros")
+	k.I("VPCMPEQD", X(0), yZeros(&k).X(), X(1))
+	k.I("VMOVUPS", k.slot("max"), X(2))
+	k.I("VDIVPS", X(0), X(2), X(2))
+	k.I("VMINPS", k.slot("most"), X(2), X(2))
+	k.I("VPAND", k.slot("mask"), X(2), X(2))
+	k.I("VMOVUPS", k.slot("one"), X(3))
+	k.I("VBLENDVPS", X(1), X(3), X(2), X(2))
+	k.I("VBROADCASTSS", X(2), yFactor)
+	k.I("VDIVPS", X(2), X(3), X(3))
+	k.I("VMOVSS", X(3), scales.At(0))
+	k.Comment("codes")
+	for i := range 4 {
+		if i%2 == 0 {
+			k.I("PREFETCHT0", codes.At(32*i+codesAhead))
+		}
+		k.encode(src.At(i*k.bytes(32)), codes.At(32*i))
+	}
+	k.I("ADDQ", k.bytes(128), src)
+	k.I("ADDQ", 128, codes)
+	k.I("ADDQ", 4, scales)
+	k.I("SUBQ", 1, blocks)
+	k.Jump("JNZ", loop)
+	k.I("VMOVDQU", k.slot("amax"), Y(2))
+	k.maxDword256(Y(2), t)
+	k.I("MOVQ", t, k.FP("amax"))
+	k.Return()
+}
+
+// yZeros returns a register of zeros: one that is free, where there is none.
+func yZeros(k *kernel256) Vec {
+	if k.source == 16 {
+		return yZero
+	}
+	k.I("VPXOR", Y(4), Y(4), Y(4))
+	return Y(4)
+}
+
+// rows: a row of blocks with a factor for each, while the amaxes of a row that comes
+// later are found.
+func (k kernel256) rows(f *File) {
+	k.begin(f, "rows", `encodes blocks of 64·units elements of %s at src by a factor each to codes
+of 8 bits, unless codes is nil, and raises 16 maxima for each block of as many at
+next to the bits of their magnitudes, unless that is nil.`, "codes, src, next *byte, blocks, units int, factors, maxima *float32, c *bytesConstants")
+	codes, src, next, blocks, units := k.Arg("codes"), k.Arg("src"), k.Arg("next"), k.Arg("blocks"), k.Arg("units")
+	factors, maxima := k.Arg("factors"), k.Arg("maxima")
+	k.c = constants{k.Arg("c"), bytesNames}
+	left := k.GP("units left of the block")
+	k.spread("limit", "least", "anchor")
+	k.load()
+	amax := [2]Vec{Y(8), Y(10)}
+	k.Note("Y8, Y10", "maxima of the block that comes")
+	size := k.bytes(64)
+	block := k.Label("block")
+	k.I("VBROADCASTSS", factors.At(0), yFactor)
+	for i, v := range amax {
+		k.I("VMOVDQU", maxima.At(32*i), v)
+	}
+	k.I("MOVQ", units, left)
+	loop := k.Label("loop")
+	encode, done := k.NewLabel("encode"), k.NewLabel("done")
+	k.I("TESTQ", next, next)
+	k.Jump("JZ", encode)
+	for i := range size / 32 {
+		if i%2 == 0 {
+			k.I("PREFETCHT1", next.At(32*i+nextAhead))
+		}
+		k.raise(next.At(32*i), amax[i%2], Y(i%2))
+	}
+	k.I("ADDQ", size, next)
+	k.Place(encode)
+	k.I("TESTQ", codes, codes)
+	k.Jump("JZ", done)
+	for i := range size / 64 {
+		k.I("PREFETCHT0", src.At(64*i+rowAhead))
+	}
+	for i := range 2 {
+		k.encode(src.At(i*size/2), codes.At(32*i))
+	}
+	k.I("ADDQ", size, src)
+	k.I("ADDQ", 64, codes)
+	k.Place(done)
+	k.I("SUBQ", 1, left)
+	k.Jump("JNZ", loop)
+	for i, v := range amax {
+		k.widen(v, Y(0))
+		k.I("VMOVDQU", v, maxima.At(32*i))
+	}
+	k.I("ADDQ", 4, factors)
+	k.I("ADDQ", 64, maxima)
+	k.I("SUBQ", 1, blocks)
+	k.Jump("JNZ", block)
+	k.Return()
+}
+
+// quantLines256 writes the AVX2 kernels of which other quantizations are made:
+// codes under factors, maxima, and conversions of BF16.
+func quantLines256() *File {
+	f := NewFile("quant", "linesavx2")
+	tables := makeTables256(f)
+	for _, v := range []struct{ name, operation, does string }{
+		{"line8", "VMULPS", "times"}, {"lineOver8", "VDIVPS", "divided by"}, {"line4", "VMULPS", "times"},
+	} {
+		k := kernel256{tables256: tables, source: 32}
+		k.line(f, v.name, v.operation, v.does)
+	}
+	(&kernel256{tables256: tables, source: 32}).amaxes(f)
+	(&kernel256{tables256: tables, source: 16}).amaxes(f)
+	k := kernel256{tables256: tables}
+	k.raiseMaxima(f)
+	k.widenLine(f)
+	k.narrowLine(f)
+	return f
+}
+
+func (k *kernel256) line(f *File, name, operation, does string) {
+	unit := map[string]int{"line4": 64}[name]
+	how := "of 4 bits, two to a byte"
+	if unit == 0 {
+		unit, how = 32, "one to a byte"
+	}
+	k.begin(f, name, fmt.Sprintf(`sets codes, %s, to those of the elements src[i] of %%s, each
+%s factors[i/16], i < %d·n, n > 0, and returns the bits of the largest magnitude of
+src. Where that is Inf or NaN, the codes are not to be used.`, how, does, unit), "codes *byte, src *float32, n int, factors *float32, c *encodeConstants) (amax uint64")
+	codes, src, n, factors := k.Arg("codes"), k.Arg("src"), k.Arg("n"), k.Arg("factors")
+	k.c = constants{k.Arg("c"), encodeNames}
+	t, yAmax := k.GP("result"), Y(10)
+	k.spread("limit", "least", "anchor")
+	if unit == 32 {
+		k.I("VMOVD", k.c.At("signShift"), X(8))
+		k.Note("X8", "what takes the sign of a byte to that of a code")
+	}
+	k.Note("Y10", "maxima")
+	k.load()
+	k.I("VPXOR", yAmax, yAmax, yAmax)
+	loop := k.Label("loop")
+	for u := range unit / 32 {
+		at := src.At(128 * u)
+		for i := range 2 {
+			k.I("PREFETCHT0", at.At(64*i+linePrefetch))
+			k.I("VBROADCASTSS", factors.At(8*u+4*i), []Vec{yFactor, Y(7)}[i])
+		}
+		k.codes(at, func(i int, a, e Vec) {
+			k.I("VPMAXUD", a, yAmax, yAmax)
+			k.roundScaled(operation, []Vec{yFactor, Y(7)}[i/2], a, e)
+		})
+		k.signs(at)
+		if unit == 32 {
+			k.I("VPSRLW", X(8), Y(4), Y(4))
+		} else {
+			k.I("VPSRLW", 7-packings[4].sign, Y(4), Y(4))
+		}
+		k.I("VPOR", Y(4), Y(0), Y(0))
+		if unit == 64 && u == 0 {
+			k.I("VMOVDQA", Y(0), yFirst)
+		}
+	}
+	if unit == 32 {
+		k.sort()
+	} else {
+		k.pairs()
+	}
+	k.I("PREFETCHT0", codes.At(codesAhead))
+	k.I("VMOVDQU", Y(0), codes.At(0))
+	k.I("ADDQ", 32, codes)
+	k.I("ADDQ", 4*unit, src)
+	k.I("ADDQ", unit/4, factors)
+	k.I("SUBQ", 1, n)
+	k.Jump("JNZ", loop)
+	k.maxDword256(yAmax, t)
+	k.I("MOVQ", t, k.FP("amax"))
+	k.Return()
+}
+
+func (k *kernel256) amaxes(f *File) {
+	k.begin(f, "amaxes", `raises amax[j] to the bits, as float32, of the largest magnitude of block j of
+so many, each of 16·units elements of %s. There is at least one, and one unit.`, "amax *uint32, src *byte, blocks, units int")
+	amax, src, blocks, units := k.Arg("amax"), k.Arg("src"), k.Arg("blocks"), k.Arg("units")
+	left := k.GP("units left of the block, and result")
+	if k.source == 16 {
+		k.I("VMOVDQU", k.abs16, yAbs)
+	} else {
+		k.I("VMOVDQU", k.abs, yAbs)
+	}
+	block := k.Label("block")
+	k.I("VPXOR", Y(2), Y(2), Y(2))
+	k.I("VPXOR", Y(3), Y(3), Y(3))
+	k.I("MOVQ", units, left)
+	loop := k.Label("loop")
+	k.I("PREFETCHT0", src.At(linePrefetch))
+	for i := range k.bytes(16) / 32 {
+		k.raise(src.At(32*i), Y(2+i), Y(4+i))
+	}
+	k.I("ADDQ", k.bytes(16), src)
+	k.I("SUBQ", 1, left)
+	k.Jump("JNZ", loop)
+	k.I("VPMAXUD", Y(3), Y(2), Y(2))
+	k.widen(Y(2), Y(4))
+	k.I("VMOVD", amax.At(0), X(3))
+	k.I("VPMAXUD", Y(3), Y(2), Y(2))
+	k.maxDword256(Y(2), left)
+	k.I("MOVL", left, amax.At(0))
+	k.I("ADDQ", 4, amax)
+	k.I("SUBQ", 1, blocks)
+	k.Jump("JNZ", block)
+	k.Return()
+}
+
+func (k *kernel256) raiseMaxima(f *File) {
+	k.begin(f, "lineMaxima", "raises maxima[i] to the bits of |src[i]|, i < 16·n, n > 0; both are of %s.", "maxima, src *float32, n int")
+	maxima, src, n := k.Arg("maxima"), k.Arg("src"), k.Arg("n")
+	k.I("VMOVDQU", k.abs, yAbs)
+	loop := k.Label("loop")
+	k.I("PREFETCHT0", src.At(linePrefetch))
+	for i := range 2 {
+		k.I("VPAND", src.At(32*i), yAbs, Y(i))
+		k.I("VPMAXUD", maxima.At(32*i), Y(i), Y(i))
+		k.I("VMOVDQU", Y(i), maxima.At(32*i))
+	}
+	k.I("ADDQ", 64, src)
+	k.I("ADDQ", 64, maxima)
+	k.I("SUBQ", 1, n)
+	k.Jump("JNZ", loop)
+	k.Return()
+}
+
+func (k *kernel256) widenLine(f *File) {
+	k.begin(f, "widen", "sets dst[i], %s, to the BF16 i of src, i < 16·n, n > 0.", "dst *float32, src *byte, n int")
+	dst, src, n := k.Arg("dst"), k.Arg("src"), k.Arg("n")
+	loop := k.Label("loop")
+	for i := range 2 {
+		k.I("VPMOVZXWD", src.At(16*i), Y(i))
+		k.I("VPSLLD", 16, Y(i), Y(i))
+		k.I("VMOVDQU", Y(i), dst.At(32*i))
+	}
+	k.I("ADDQ", 32, src)
+	k.I("ADDQ", 64, dst)
+	k.I("SUBQ", 1, n)
+	k.Jump("JNZ", loop)
+	k.Return()
+}
+
+func (k *kernel256) narrowLine(f *File) {
+	half := f.Table("half", words(0x7fff, 0x7fff, 0x7fff, 0x7fff, 0x7fff, 0x7fff, 0x7fff, 0x7fff))
+	one := f.Table("one", words(1, 1, 1, 1, 1, 1, 1, 1))
+	k.begin(f, "narrow", `sets the BF16 i of dst to src[i], %s, to nearest even with overflow to Inf,
+i < 16·n, n > 0. A NaN keeps its sign and gets all other bits.`, "dst *byte, src *float32, n int")
+	dst, src, n := k.Arg("dst"), k.Arg("src"), k.Arg("n")
+	loop := k.Label("loop")
+	for i := range 2 {
+		x, u, t, nan := Y(i), Y(2), Y(3), Y(4)
+		k.I("VMOVUPS", src.At(32*i), x)
+		k.I("VCMPPS", 3, x, x, nan) // unordered
+		k.I("VPSRLD", 16, x, u)
+		k.I("VPAND", one, u, t)
+		k.I("VPADDD", half, t, t)
+		k.I("VPADDD", t, x, x)
+		k.I("VPSRLD", 16, x, x)
+		k.I("VPOR", half, u, u)
+		k.I("VBLENDVPS", nan, u, x, x)
+	}
+	k.I("VPACKUSDW", Y(1), Y(0), Y(0))
+	k.I("VPERMQ", 0xd8, Y(0), Y(0))
+	k.I("VMOVDQU", Y(0), dst.At(0))
+	k.I("ADDQ", 64, src)
+	k.I("ADDQ", 32, dst)
+	k.I("SUBQ", 1, n)
+	k.Jump("JNZ", loop)
+	k.Return()
+}

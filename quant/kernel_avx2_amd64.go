@@ -1,0 +1,196 @@
+//go:build !purego
+
+package quant
+
+import (
+	"encoding/binary"
+	"math"
+	"unsafe"
+
+	"github.com/microscale-go/microscale/format"
+)
+
+// AVX2 has no masks, so its kernels take whole units. Here is what sees to the
+// ends of lines: they go through room of a unit, or a plain loop.
+
+const (
+	codesUnit   = 32  // elements of line8AVX2, lineOver8AVX2 and the decoders
+	nibblesUnit = 64  // of line4AVX2
+	amaxUnit    = 16  // of amaxes, maxima, and conversions of BF16
+	lineChunk   = 512 // elements whose factors are spread at a time
+)
+
+func lineBytes(codes []byte, src []float32, _ []uint32, factors []float32, c *lineConstants) (amax uint32) {
+	return lineCodes(false, codes, src, factors, &c.encodeConstants)
+}
+
+// lineCodes sets codes, one to a byte, to those of src times factors[i/16], or
+// divided by them.
+func lineCodes(divide bool, codes []byte, src, factors []float32, c *encodeConstants) (amax uint32) {
+	whole := len(src) / codesUnit * codesUnit
+	if whole > 0 {
+		amax = lineUnits(divide, &codes[0], &src[0], whole/codesUnit, &factors[0], c)
+	}
+	if whole < len(src) {
+		var end struct {
+			src     [codesUnit]float32
+			factors [codesUnit / factorExtent]float32
+			codes   [codesUnit]byte
+		}
+		n := copy(end.src[:], src[whole:])
+		spreadEnd(end.factors[:], factors[whole/factorExtent:])
+		amax = max(amax, lineUnits(divide, &end.codes[0], &end.src[0], 1, &end.factors[0], c))
+		copy(codes[whole:], end.codes[:n])
+	}
+	return amax
+}
+
+func lineUnits(divide bool, codes *byte, src *float32, n int, factors *float32, c *encodeConstants) uint32 {
+	if divide {
+		return uint32(lineOver8AVX2(codes, src, n, factors, c))
+	}
+	return uint32(line8AVX2(codes, src, n, factors, c))
+}
+
+// spreadEnd sets dst to factors, the last of which serves what is beyond them.
+func spreadEnd(dst, factors []float32) {
+	for i := range dst {
+		dst[i] = factors[min(i, len(factors)-1)]
+	}
+}
+
+func lineNibbles(codes []byte, src []float32, _ []uint32, factors []float32, c *lineConstants) (amax uint32) {
+	whole := len(src) / nibblesUnit * nibblesUnit
+	if whole > 0 {
+		amax = uint32(line4AVX2(&codes[0], &src[0], whole/nibblesUnit, &factors[0], &c.encodeConstants))
+	}
+	if whole < len(src) {
+		var end struct {
+			src     [nibblesUnit]float32
+			factors [nibblesUnit / factorExtent]float32
+			codes   [nibblesUnit / 2]byte
+		}
+		n := copy(end.src[:], src[whole:])
+		spreadEnd(end.factors[:], factors[whole/factorExtent:])
+		amax = max(amax, uint32(line4AVX2(&end.codes[0], &end.src[0], 1, &end.factors[0], &c.encodeConstants)))
+		copy(codes[whole/2:], end.codes[:(n+1)/2])
+	}
+	return amax
+}
+
+// encodeLines returns an encodeKernel by lineCodes.
+func encodeLines(divide bool) func(codes []byte, src, factors []float32, extent int, c *encodeConstants) uint32 {
+	return func(codes []byte, src, factors []float32, extent int, c *encodeConstants) (amax uint32) {
+		var each [lineChunk / factorExtent]float32
+		step := lineChunk // within a block, whose factor serves all of it, or over whole ones
+		if extent%factorExtent != 0 {
+			step = min(extent, lineChunk)
+		}
+		j, left := 0, extent // of block j
+		for len(src) > 0 {
+			n := min(step, len(src))
+			if extent%factorExtent != 0 {
+				n = min(n, left)
+			}
+			for i := range ceilDiv(n, factorExtent) {
+				each[i] = factors[j]
+				if left -= min(factorExtent, n-i*factorExtent); left == 0 {
+					j, left = j+1, extent
+				}
+			}
+			amax = max(amax, lineCodes(divide, codes[:n], src[:n], each[:], c))
+			codes, src = codes[n:], src[n:]
+		}
+		return amax
+	}
+}
+
+func raiseLinesAVX2(maxima, src []float32) {
+	whole := len(src) / amaxUnit * amaxUnit
+	if whole > 0 {
+		lineMaximaAVX2(&maxima[0], &src[0], whole/amaxUnit)
+	}
+	for i := whole; i < len(src); i++ {
+		maxima[i] = math.Float32frombits(max(math.Float32bits(maxima[i]), math.Float32bits(src[i])&absMask))
+	}
+}
+
+func amaxesOf(amaxes []uint32, x []float32, extent int) {
+	if extent%amaxUnit == 0 && len(x) >= extent {
+		n := len(x) / extent
+		amaxesAVX2(&amaxes[0], (*byte)(unsafe.Pointer(&x[0])), n, extent/amaxUnit)
+		amaxes, x = amaxes[n:], x[n*extent:]
+	}
+	for j := 0; len(x) > 0; j++ {
+		block := x[:min(extent, len(x))]
+		whole := len(block) / amaxUnit * amaxUnit
+		if whole > 0 {
+			amaxesAVX2(&amaxes[j], (*byte)(unsafe.Pointer(&block[0])), 1, whole/amaxUnit)
+		}
+		amaxes[j] = max(amaxes[j], format.MaxBits(block[whole:]))
+		x = x[len(block):]
+	}
+}
+
+func amaxOfBF16(src []byte) uint32 {
+	const size = 2
+	var amax [1]uint32
+	whole := len(src) / (size * amaxUnit) * (size * amaxUnit)
+	if whole > 0 {
+		amaxesBF16AVX2(&amax[0], &src[0], 1, whole/(size*amaxUnit))
+	}
+	for i := whole; i < len(src); i += size {
+		amax[0] = max(amax[0], uint32(binary.LittleEndian.Uint16(src[i:]))<<16&absMask)
+	}
+	return amax[0]
+}
+
+func widenUnits(dst []float32, src []byte) {
+	const size = 2
+	whole := len(dst) / amaxUnit * amaxUnit
+	if whole > 0 {
+		widenAVX2(&dst[0], &src[0], whole/amaxUnit)
+	}
+	for i := whole; i < len(dst); i++ {
+		dst[i] = math.Float32frombits(uint32(binary.LittleEndian.Uint16(src[size*i:])) << 16)
+	}
+}
+
+func narrowUnits(dst []byte, src []float32) {
+	const size = 2
+	whole := len(src) / amaxUnit * amaxUnit
+	if whole > 0 {
+		narrowAVX2(&dst[0], &src[0], whole/amaxUnit)
+	}
+	if whole < len(src) {
+		var end struct {
+			src [amaxUnit]float32
+			dst [size * amaxUnit]byte
+		}
+		n := copy(end.src[:], src[whole:])
+		narrowAVX2(&end.dst[0], &end.src[0], 1)
+		copy(dst[size*whole:], end.dst[:size*n])
+	}
+}
+
+// decodeUnits returns a decodeKernel of codes of so many bits by a kernel that
+// takes whole units.
+func decodeUnits(bits, extent int, kernel func(dst *float32, src *byte, scales *float32, n int, t *decodeTables)) func(dst []float32, src []byte, scales []float32, t *decodeTables) {
+	return func(dst []float32, src []byte, scales []float32, t *decodeTables) {
+		whole := len(dst) / codesUnit * codesUnit
+		if whole > 0 {
+			kernel(&dst[0], &src[0], &scales[0], whole/codesUnit, t)
+		}
+		if whole < len(dst) {
+			end := new(struct {
+				dst    [codesUnit]float32
+				src    [codesUnit]byte
+				scales [2]float32
+			})
+			copy(end.src[:], src[whole*bits/8:])
+			spreadEnd(end.scales[:], scales[whole/extent:ceilDiv(len(dst), extent)])
+			kernel(&end.dst[0], &end.src[0], &end.scales[0], 1, t)
+			copy(dst[whole:], end.dst[:])
+		}
+	}
+}
