@@ -6,8 +6,6 @@ import (
 	"slices"
 
 	"github.com/microscale-go/microscale/checkpoint"
-	"github.com/microscale-go/microscale/hf"
-	"github.com/microscale-go/microscale/safetensors"
 )
 
 // A worker is one of several runs that carry one plan out together, each on a
@@ -92,28 +90,11 @@ func (p *Plan) partFiles() (files []partFile) {
 	for _, f := range p.Files {
 		files = append(files, partFile{f.Name, f.Layout.FileSize(), p.workers[f.Name]})
 	}
-	for _, name := range p.otherNames() {
-		files = append(files, partFile{name, -1, 0})
+	for _, o := range p.Companions() {
+		files = append(files, partFile{o.Name, -1, 0})
 	}
 	slices.SortFunc(files, func(a, b partFile) int { return cmp.Compare(a.Name, b.Name) })
 	return files
-}
-
-// otherNames returns the names of the files of the result that are not of weights.
-func (p *Plan) otherNames() (names []string) {
-	if p.config != nil {
-		names = append(names, hf.ConfigName)
-	}
-	if p.index != nil {
-		names = append(names, safetensors.IndexName)
-	}
-	for _, f := range p.small {
-		names = append(names, f.Name)
-	}
-	for _, o := range p.others() {
-		names = append(names, o.Name)
-	}
-	return names
 }
 
 // smallest returns the smallest weights that are quantized or decoded.

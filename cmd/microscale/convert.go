@@ -35,6 +35,8 @@ for the block format or cannot hold one of the weights.
 	cmd.Flags().BoolVar(&options.Force, "force", false, forceUsage)
 	cmd.Flags().BoolVar(&options.Resume, "resume", false, resumeUsage)
 	shard := addShard(cmd)
+	dryRun := addDryRun(cmd)
+	each := cmd.Flags().Bool("each", false, "with --dry-run, a line for every weight, not one for the same weight of all layers")
 	asJSON := cmd.Flags().Bool("json", false, "print one JSON document")
 	threads := addThreads(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -59,6 +61,9 @@ for the block format or cannot hold one of the weights.
 		}
 		if err != nil {
 			return err
+		}
+		if *dryRun {
+			return dryRunPlan(cmd, plan, args, options.Force, *each, *asJSON)
 		}
 		options.Threads = int(*threads)
 		result, seconds, err := runPlan(cmd, plan, "converting", args[1], options)

@@ -27,6 +27,7 @@ the table says what that costs. Everything else is carried over.`,
 	cmd.Flags().BoolVar(&options.Force, "force", false, forceUsage)
 	cmd.Flags().BoolVar(&options.Resume, "resume", false, resumeUsage)
 	shard := addShard(cmd)
+	dryRun := addDryRun(cmd)
 	each := cmd.Flags().Bool("each", false, "a line for every weight, not one for the same weight of all layers")
 	asJSON := cmd.Flags().Bool("json", false, "print one JSON document")
 	threads := addThreads(cmd)
@@ -43,6 +44,9 @@ the table says what that costs. Everything else is carried over.`,
 		}
 		if err != nil {
 			return err
+		}
+		if *dryRun {
+			return dryRunPlan(cmd, plan, args, options.Force, *each, *asJSON)
 		}
 		options.Threads = int(*threads)
 		result, seconds, err := runPlan(cmd, plan, "decoding", args[1], options)

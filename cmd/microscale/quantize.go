@@ -6,14 +6,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
 
 	"github.com/microscale-go/microscale/convert"
 	"github.com/microscale-go/microscale/format"
 	"github.com/microscale-go/microscale/profile"
 	"github.com/microscale-go/microscale/quant"
-	"github.com/microscale-go/microscale/verify"
 )
 
 func quantizeCommand() *cobra.Command {
@@ -58,7 +56,7 @@ that is known stay as they are; so do the other files of the directory.`,
 	cmd.Flags().BoolVar(&options.AllowNonFinite, "allow-nonfinite", false, "go on where the weights hold NaN or Inf")
 	cmd.Flags().BoolVar(&options.Resume, "resume", false, resumeUsage)
 	shard := addShard(cmd)
-	dryRun := cmd.Flags().Bool("dry-run", false, "print what would be done, from the headers alone")
+	dryRun := addDryRun(cmd)
 	each := cmd.Flags().Bool("each", false, "a line for every weight, not one for the same weight of all layers")
 	asJSON := cmd.Flags().Bool("json", false, "print one JSON document")
 	threads := addThreads(cmd)
@@ -102,11 +100,7 @@ that is known stay as they are; so do the other files of the directory.`,
 		}
 		out := cmd.OutOrStdout()
 		if *dryRun {
-			if err := plan.Admit(args[1], options.Force); err != nil {
-				return err
-			}
-			printLeft(cmd.ErrOrStderr(), source)
-			return printPlan(out, plan, args, *each, *asJSON)
+			return dryRunPlan(cmd, plan, args, options.Force, *each, *asJSON)
 		}
 		options.Threads = int(*threads)
 		result, seconds, err := runPlan(cmd, plan, "quantizing", args[1], options)
@@ -228,86 +222,4 @@ func printConversion(w io.Writer, plan *convert.Plan, args []string, result *con
 		return err
 	}
 	return printSourceNonFinite(w, results, args[0])
-}
-
-type planDocument struct {
-	Source      string             `json:"source"`
-	Destination string             `json:"destination"`
-	Format      string             `json:"format"`
-	Convention  string             `json:"convention"`
-	SourceBytes int64              `json:"source_bytes"`
-	Bytes       int64              `json:"bytes"`
-	Ignore      []string           `json:"ignore"`
-	Extra       []string           `json:"extra"`
-	Skipped     []skippedDocument  `json:"skipped"`
-	Files       []fileDocument     `json:"files"`
-	Tensors     []decisionDocument `json:"tensors"`
-}
-
-type fileDocument struct {
-	Name  string `json:"name"`
-	Bytes int64  `json:"bytes"`
-}
-
-type decisionDocument struct {
-	Name     string   `json:"name"`
-	Shape    []int64  `json:"shape"`
-	Quantize bool     `json:"quantize"`
-	Reason   string   `json:"reason,omitempty"` // why not
-	File     string   `json:"file"`
-	Stored   []string `json:"stored"`
-	Bytes    int64    `json:"bytes"`
-}
-
-// printPlan prints a plan that is not carried out.
-func printPlan(w io.Writer, plan *convert.Plan, args []string, each, asJSON bool) error {
-	stored, _ := plan.SourceBytes()
-	if asJSON {
-		doc := planDocument{Source: args[0], Destination: args[1], Format: plan.Format.Name, Convention: plan.Convention.Name,
-			SourceBytes: stored, Bytes: plan.Bytes(), Ignore: plan.Ignore,
-			Extra: orEmpty(plan.Source.Source.Extra()), Skipped: skippedDocuments(plan.Source.Source)}
-		for _, f := range plan.Files {
-			doc.Files = append(doc.Files, fileDocument{f.Name, f.Layout.FileSize()})
-		}
-		for _, d := range plan.Decisions {
-			decision := decisionDocument{Name: d.Weight.Name, Shape: d.Weight.Shape, Quantize: d.Action == convert.Quantize, Reason: d.Reason, File: d.File, Bytes: d.Bytes()}
-			for _, s := range d.Stored {
-				decision.Stored = append(decision.Stored, s.Name)
-			}
-			doc.Tensors = append(doc.Tensors, decision)
-		}
-		return printJSON(w, doc)
-	}
-	t := newTable(column{"weight", false}, column{"n", true}, column{"shape", true}, column{"becomes", false}, column{"because", false}, column{"size", true})
-	var names []verify.Tensor // grouped as results are
-	sizes := map[string]int64{}
-	reasons := map[string]string{}
-	for _, d := range plan.Decisions {
-		rows, cols := d.Weight.Matrix()
-		become := d.Weight.FormatName()
-		if d.Action == convert.Quantize {
-			become = plan.Format.Name
-		}
-		names = append(names, verify.Tensor{Name: d.Weight.Name, Format: become, Rows: rows, Cols: cols})
-		sizes[d.Weight.Name], reasons[d.Weight.Name] = d.Bytes(), d.Reason
-	}
-	for _, g := range grouped(names, each) {
-		var size int64
-		for _, m := range g.members {
-			size += sizes[m.Name]
-		}
-		first := g.members[0]
-		t.AppendRow(table.Row{printable(g.name), len(g.members), fmt.Sprintf("%d×%d", first.Rows, first.Cols), first.Format, reasons[first.Name], bytesText(float64(size))})
-	}
-	if _, err := fmt.Fprintf(w, "%s\n\n", t.Render()); err != nil {
-		return err
-	}
-	for _, f := range plan.Files {
-		if _, err := fmt.Fprintf(w, "%s  %s\n", printable(f.Name), bytesText(float64(f.Layout.FileSize()))); err != nil {
-			return err
-		}
-	}
-	_, err := fmt.Fprintf(w, "\n%s → %s: %d of %d weights in %s (%s), %s → %s; nothing was written\n", printable(args[0]), printable(args[1]),
-		plan.Count(convert.Quantize), len(plan.Decisions), plan.Format, plan.Convention, bytesText(float64(stored)), bytesText(float64(plan.Bytes())))
-	return err
 }

@@ -233,37 +233,6 @@ func TestAllowNonFinite(t *testing.T) {
 	}
 }
 
-// TestDryRun: the plan is the result to come, and nothing is written.
-func TestDryRun(t *testing.T) {
-	dir := t.TempDir()
-	src, dst := filepath.Join(dir, "src"), filepath.Join(dir, "dst")
-	directory(t, src, twoWeights()...)
-	before := snapshot(t, dir)
-	var plan planDocument
-	if status := document(t, &plan, "quantize", src, dst, "--format", "nvfp4", "--dry-run"); status != exitDone {
-		t.Fatalf("exit status %d", status)
-	}
-	text := done(t, "quantize", src, dst, "--format", "nvfp4", "--dry-run")
-	if !strings.Contains(text, "1 of 2 weights in nvfp4 (compressed-tensors)") || !strings.Contains(text, "output head") || !strings.Contains(text, "nothing was written") {
-		t.Errorf("the plan is\n%s", text)
-	}
-	if after := snapshot(t, dir); after != before {
-		t.Errorf("the folder is now\n%s\nbefore it was\n%s", after, before)
-	}
-	var result conversionDocument
-	document(t, &result, "quantize", src, dst, "--format", "nvfp4")
-	info, err := os.Stat(filepath.Join(dst, "model.safetensors"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(plan.Files) != 1 || plan.Files[0].Bytes != info.Size() || plan.Bytes != info.Size() || result.Bytes != info.Size() || !slices.Equal(plan.Ignore, []string{"lm_head"}) {
-		t.Errorf("the file has %d bytes; the plan was %+v, the result %+v", info.Size(), plan, result)
-	}
-	if d := plan.Tensors[0]; !d.Quantize || d.Bytes != 64*64+64*8+4 || len(d.Stored) != 3 || plan.Tensors[1].Quantize || plan.Tensors[1].Reason != "output head" {
-		t.Errorf("%+v", plan.Tensors)
-	}
-}
-
 // TestFormats runs the main job in every format: quantize, verify and dequantize.
 // What quantize reports is what verify finds.
 func TestFormats(t *testing.T) {

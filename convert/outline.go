@@ -1,0 +1,62 @@
+package convert
+
+import (
+	"bytes"
+	"encoding/json"
+
+	"github.com/microscale-go/microscale/hf"
+	"github.com/microscale-go/microscale/safetensors"
+)
+
+// Config returns the bytes of config.json of the result, nil where it has none.
+func (p *Plan) Config() []byte { return p.config }
+
+// Index returns the bytes of the index of the result, nil where it has none.
+func (p *Plan) Index() []byte { return p.index }
+
+// Companions returns the files of the result that are not of weights: config.json,
+// the index, others that a convention has, and those that go along from the source.
+// Of several workers, the first writes them.
+func (p *Plan) Companions() (files []hf.Other) {
+	if p.config != nil {
+		files = append(files, hf.Other{Name: hf.ConfigName, Size: int64(len(p.config))})
+	}
+	if p.index != nil {
+		files = append(files, hf.Other{Name: safetensors.IndexName, Size: int64(len(p.index))})
+	}
+	for _, f := range p.small {
+		files = append(files, hf.Other{Name: f.Name, Size: int64(len(f.Data))})
+	}
+	return append(files, p.others()...)
+}
+
+// ConfigChanges returns the members of config.json that are not those of the
+// source's, and the names of those that are gone.
+func (p *Plan) ConfigChanges() (set map[string]json.RawMessage, gone []string, err error) {
+	if p.config == nil {
+		return nil, nil, nil
+	}
+	var before, after map[string]json.RawMessage
+	if err := json.Unmarshal(p.Source.Source.Config, &before); err != nil {
+		return nil, nil, err
+	}
+	if err := json.Unmarshal(p.config, &after); err != nil {
+		return nil, nil, err
+	}
+	set = map[string]json.RawMessage{}
+	for name, value := range after {
+		if !bytes.Equal(value, before[name]) {
+			set[name] = value
+		}
+	}
+	for name := range before {
+		if _, ok := after[name]; !ok {
+			gone = append(gone, name)
+		}
+	}
+	return set, gone, nil
+}
+
+// WorkerOf returns which of the workers writes a file of weights; 0 where one run
+// writes everything.
+func (p *Plan) WorkerOf(file string) int { return p.workers[file] }
