@@ -27,6 +27,17 @@
 // the number of threads: the sum of one element of C runs over k in steps that
 // the kernel alone determines.
 //
+// Products of few lines of A, up to 12 to 32, read B's codes as they are: packing
+// them would take longer. A is then what the caller made it. With BF16 lines B is
+// decoded to BF16; with lines quantized to integers in blocks (mxint8, or the format
+// of the weights) and weights of mxfp4, mxfp6-e2m3, mxint8 or nvfp4, the products of a
+// block are exact integers, which takes fewer instructions. Quantizing A for that is the
+// caller's choice, since it changes the result:
+//
+//	q := quant.Quantizer{Format: quant.MXINT8}
+//	a, err := q.Rowwise(x, quant.With{Into: a})
+//	err = gemm.Mul(y, a, w, gemm.Options{})
+//
 // Dimensions are M, N and K for those of the whole product, m, n and k for those
 // of a part.
 package gemm

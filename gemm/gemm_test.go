@@ -10,7 +10,6 @@ import (
 
 	"github.com/microscale-go/microscale/internal/cpu"
 	"github.com/microscale-go/microscale/internal/cpu/cputest"
-	"github.com/microscale-go/microscale/internal/guard"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/tensor"
 )
@@ -256,52 +255,6 @@ func TestThreads(t *testing.T) {
 	})
 }
 
-// TestPackedBatch: with weights packed beforehand, few lines of A go straight to
-// their codes, but not as many as without.
-func TestPackedBatch(t *testing.T) {
-	cputest.Run(t, func(t *testing.T, tier cpu.Tier) {
-		for _, f := range []quant.Format{quant.MXFP8, quant.MXFP4, quant.NVFP4} {
-			r := rand.New(rand.NewPCG(7, 8))
-			b := operand(t, r, f, quant.Rowwise, 70, 544)
-			packed, err := Pack(b, quant.BF16, Options{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			vector := 0
-			for m := 1; m <= 20; m++ {
-				a := operand(t, r, quant.BF16, quant.Rowwise, m, 544)
-				with, err := packed.Choose(a, Options{})
-				if err != nil {
-					t.Fatal(err)
-				}
-				without, err := Choose(a, b, Options{})
-				if err != nil {
-					t.Fatal(err)
-				}
-				if (with.Batch > 0) != (tier == cpu.AVX512 && m <= 12) || (without.Batch > 0) != (tier == cpu.AVX512 && m <= without.Batch) {
-					t.Errorf("format=%s m=%d: kernel %s with packed weights, %s without", f, m, with.Name, without.Name)
-				}
-				if with.Batch > 0 {
-					vector++
-				}
-				got, want := tensor.New(m, 70), tensor.New(m, 70)
-				if err := packed.Mul(got, a, Options{}); err != nil {
-					t.Fatal(err)
-				}
-				if err := Mul(want, a, b, Options{Kernel: with.Name}); err != nil {
-					t.Fatal(err)
-				}
-				if !sameBits(got.Data, want.Data) {
-					t.Errorf("format=%s m=%d: %s gives other bits with packed weights", f, m, with.Name)
-				}
-			}
-			if vector == 0 && tier == cpu.AVX512 {
-				t.Errorf("format=%s: no product of few lines went straight to the codes", f)
-			}
-		}
-	})
-}
-
 func sameBits(x, y []float32) bool {
 	for i := range x {
 		if math.Float32bits(x[i]) != math.Float32bits(y[i]) {
@@ -336,71 +289,6 @@ func TestPackedBF16(t *testing.T) {
 	if results[0] != results[1] {
 		t.Error("packed and unpacked weights give different bits")
 	}
-}
-
-// TestVector: products of few lines with B straight from its codes, against the
-// reference: every batch, lines of B in pairs and alone, several groups and the
-// rest of one, guarded memory, and what the kernels leave to the plain form.
-func TestVector(t *testing.T) {
-	cputest.Run(t, func(t *testing.T, tier cpu.Tier) {
-		ran := map[string]bool{}
-		for i, f := range []quant.Format{quant.MXFP8, quant.MXFP8E5M2, quant.MXFP4, quant.NVFP4, quant.FP8Row, quant.FP8Tensor} {
-			for trial, s := range []struct{ m, n, k int }{{1, 130, 512}, {2, 67, 1536}, {3, 64, 800}, {4, 1, 96}, {5, 70, 4640}, {8, 33, 9000}, {1, 65, 20}, {9, 67, 4640}, {16, 65, 544}, {13, 3, 1000}} {
-				r := rand.New(rand.NewPCG(uint64(i), uint64(trial)))
-				with := []quant.Format{quant.BF16, f, quant.MXFP8}[trial%3]
-				a, b := operand(t, r, with, quant.Rowwise, s.m, s.k), operand(t, r, f, quant.Rowwise, s.n, s.k)
-				if trial%2 == 1 && len(b.Scales) > 40 {
-					b.Scales[3], b.Scales[40] = 0, 0xff
-				}
-				end := guard.Side(trial % 2)
-				b.Codes = guard.Copy(t, b.Codes, end)
-				if len(b.Scales) > 0 {
-					b.Scales = guard.Copy(t, b.Scales, end)
-				}
-				k, err := Choose(a, b, Options{})
-				if err != nil {
-					t.Fatal(err)
-				}
-				if k.Batch > 0 {
-					ran[k.Name] = true
-				}
-				t.Run(fmt.Sprintf("a=%s/b=%s/m=%d/n=%d/k=%d", with, f, s.m, s.n, s.k), func(t *testing.T) {
-					one := compare(t, a, b, Options{Threads: 1})
-					if two := compare(t, a, b, Options{Threads: 2}); !sameBits(one.Clone().Data, two.Clone().Data) {
-						for i := range one.Rows {
-							for j, v := range one.Row(i) {
-								if w := two.At(i, j); v != w && (v == v || w == w) {
-									t.Fatalf("two threads give %g at (%d,%d), one %g", w, i, j, v)
-								}
-							}
-						}
-					}
-					_, magnitude, err := Reference(a, b)
-					if err != nil {
-						t.Fatal(err)
-					}
-					start, bias := edgy(r, s.m, s.n), edgy(r, 1, s.n).Row(0)
-					c := start.Clone()
-					if err := Mul(c, a, b, Options{Alpha: -2, Accumulate: true, Bias: bias}); err != nil {
-						t.Fatal(err)
-					}
-					for i := range s.m {
-						for j := range s.n {
-							want := -2*float64(one.At(i, j)) + float64(start.At(i, j)) + float64(bias[j])
-							limit := 2*bound(s.k, 2, magnitude[i*s.n+j]) + 0x1p-20*(math.Abs(float64(start.At(i, j)))+math.Abs(float64(bias[j])))
-							if got := float64(c.At(i, j)); !(math.Abs(got-want) <= limit) && !(got != got && want != want) {
-								t.Fatalf("with options: %g at (%d,%d), want %g", got, i, j, want)
-							}
-						}
-					}
-					checkBF16(t, a, b, start, Options{Threads: 2})
-				})
-			}
-		}
-		if want := map[cpu.Tier]int{cpu.AVX512: 3}[tier]; len(ran) != want {
-			t.Errorf("%d vector kernels ran, want %d: %v", len(ran), want, ran)
-		}
-	})
 }
 
 // TestErrors: what does not fit together is an error that says what and why.

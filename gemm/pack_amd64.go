@@ -237,6 +237,25 @@ func tablesBF16(e *format.Scalar) unsafe.Pointer { return unsafe.Pointer(&bf16Ta
 
 func tableFP4(*format.Scalar) unsafe.Pointer { return unsafe.Pointer(&fp4BF16) }
 
+// tableInt8 has the bytes that integer kernels make of the codes: their integers and
+// the bias. Codes of 8 bits are the integers already, so that it is the bias alone.
+func tableInt8(e *format.Scalar) unsafe.Pointer { return unsafe.Pointer(int8Tables[e]) }
+
+var int8Tables = func() map[*format.Scalar]*[64]byte {
+	tables := map[*format.Scalar]*[64]byte{}
+	for e, form := range int8Forms {
+		table := new([64]byte)
+		for i := range table {
+			table[i] = byte(form.bias)
+			if e.StoredBits() < 8 {
+				table[i] += byte(int32(e.Decode(uint32(i)&(1<<e.StoredBits()-1)) / form.unit))
+			}
+		}
+		tables[e] = table
+	}
+	return tables
+}()
+
 // fp4BF16 has the BF16 values of E2M1's codes, twice.
 var fp4BF16 = func() (table [32]uint16) {
 	for i := range table {

@@ -87,8 +87,8 @@ func (k *kernel) plan(a, b *quant.Tensor, packed bool, o Options) (p plan, why s
 		}
 	case k.panel == panelInt8:
 		p.chunk = k.block
-		p.a.other = int8Forms[b.Format.Element].bias
 	}
+	p.a.other = int8Forms[b.Format.Element].bias
 	p.a.chunk, p.b.chunk = p.chunk, p.chunk
 	if k.panel != panelF32 {
 		for _, s := range []*side{&p.a, &p.b} {
@@ -100,7 +100,7 @@ func (k *kernel) plan(a, b *quant.Tensor, packed bool, o Options) (p plan, why s
 			if s.t.Format.Global {
 				alpha *= float64(s.t.Global)
 			}
-			if k.panel == panelInt8 {
+			if k.panel == panelInt8 && k.vector == nil {
 				alpha *= float64(int8Forms[s.t.Format.Element].unit)
 			}
 		}
@@ -130,6 +130,11 @@ func fitsChunk(f quant.Format, chunk int) bool {
 	return c == math.MaxInt || c == chunk
 }
 
+// The E8M0 codes of A and of B that integer kernels take: the sum of two, less 127, is
+// an exponent field, also where units of the elements are added to it, and products of
+// blocks times it are far from overflow.
+const leastExponent, largestExponent = 72, 180
+
 // fit settles how the operand goes into BF16 or int8 panels without loss, or
 // says why it does not.
 func (s *side) fit() (why string) {
@@ -141,8 +146,7 @@ func (s *side) fit() (why string) {
 		case f.Block.Cols != s.kernel.block:
 			return "the blocks are not those of the kernel"
 		case s.kernel.pow2 && f.Scale == format.E8M0:
-			// The sum of two codes, less 127, is an exponent field.
-			s.scales, s.lo, s.hi = exponents, 64, 190
+			s.scales, s.lo, s.hi = exponents, leastExponent, largestExponent
 			return s.checkExponents()
 		case !s.kernel.pow2 && f.Scale == format.E4M3:
 			s.scales, s.hi = perChunk, byte(format.E4M3.MaxCode())

@@ -9,12 +9,15 @@ import (
 
 // A vectorKernel multiplies a few lines of A by B straight from B's codes, where
 // packing B would take longer than multiplying by it: its time is that of reading
-// B. A's lines are decoded to BF16 beforehand, in the order of the kernel.
+// B. A's lines are decoded beforehand, in the order of the kernel: to BF16, or to
+// integers with their scales beside them where the elements of both operands are
+// small integers.
 //
 //	y[b][l] += Σ over groups of 16 blocks · Σ over blocks of scale[l] · Σ x[b][k]·w[l][k]
 //
-// Products within a block are VDPBF16PS's, blocks are added in float32. Lines of B
-// that end within a group are finished in a copy that is filled up with zeros.
+// Products within a block are VDPBF16PS's, or exact by VPDPBUSD; blocks are added in
+// float32. Lines of B that end within a group are finished in a copy that is filled
+// up with zeros.
 type vectorKernel struct {
 	block, bits int
 	scale       *format.Scalar // of the blocks; lines with one FP32 scale go as blocks of scale 1
@@ -52,6 +55,8 @@ func (k *kernel) planVector(p *plan, packed bool) (why string) {
 	switch {
 	case p.m == 0 || p.m > batch:
 		return "a has no lines, or too many"
+	case k.panel == panelInt8:
+		return p.planVectorInt8(v)
 	case f.Element.StoredBits() != v.bits || f.Element.Integer || f.Element.Specials == format.UnsignedZero:
 		return "the elements are not those of the kernel"
 	case !perLine && (f.Scale != v.scale || f.Block.Cols != v.block || f.Block.Rows != 1):
@@ -66,13 +71,40 @@ func (k *kernel) planVector(p *plan, packed bool) (why string) {
 			return why
 		}
 	}
+	b.lo, b.hi = 1, byte(format.E8M0.MaxCode())
 	return a.fit()
 }
 
+// planVectorInt8 is planVector of kernels that multiply integers. The scale of A is
+// constant over a block of B then, and is multiplied by B's as kernels for panels do.
+func (p *plan) planVectorInt8(v *vectorKernel) (why string) {
+	f, g := p.b.t.Format, p.a.t.Format
+	_, integersB := int8Forms[f.Element]
+	_, integersA := int8Forms[g.Element]
+	switch {
+	case !integersA || !integersB || f.Element.StoredBits() != v.bits:
+		return "the elements are not those of the kernel"
+	case f.Scale != v.scale || f.Block.Cols != v.block || f.Block.Rows != 1 || g.Block.Cols == 0 || g.Block.Cols%v.block != 0:
+		return "the scales are not those of the kernel"
+	case g.Scale == format.E8M0:
+		p.a.scales, p.a.lo, p.a.hi = exponents, leastExponent, largestExponent
+		p.b.lo, p.b.hi = leastExponent, largestExponent
+		return p.a.checkExponents()
+	case g.Scale == format.E4M3 && v.scale == format.E4M3:
+		p.a.scales = perChunk
+		return ""
+	}
+	return "the scales are not those of the kernel"
+}
+
+// perLine reports whether an operand of a vector kernel has its scales outside the
+// sums: one for each line.
+func (s *side) perLine() bool { return s.scales == perChunk && s.t.Format.Scale == format.F32 }
+
 // A vectorJob is what the threads of a product by a vector kernel share.
 type vectorJob struct {
-	x       []uint16 // the lines of A, those of all passes
-	xStride int      // in elements
+	x       []uint32 // the lines of A, those of all passes; two elements in each word
+	xStride int      // in words
 	passes  []vectorPass
 }
 
@@ -101,8 +133,9 @@ func (j *job) prepare() {
 	}
 	group := v.groupCodes()
 	width := ceilDiv(p.k, group) * group
-	j.vector.xStride = width
-	grow(&j.vector.x, lines*width)
+	stride := width / 2
+	j.vector.xStride = stride
+	grow(&j.vector.x, lines*stride)
 	for _, w := range j.workers[:j.threads] {
 		grow(&w.edge, lines*vectorLines)
 	}
@@ -117,28 +150,69 @@ func (j *job) prepare() {
 				p.a.fold(values[:p.k], b, 0)
 			}
 		}
-		v.arrange(j.vector.x[b*width:(b+1)*width], values)
+		if p.kernel.panel == panelInt8 {
+			p.a.arrangeInt8(j.vector.x[b*stride:(b+1)*stride], values, b, int8Forms[p.b.t.Format.Element].unit)
+		} else {
+			v.arrange(j.vector.x[b*stride:(b+1)*stride], values)
+		}
 	}
 }
 
 // arrange sets x to the BF16 values in the order in which the kernel has the
 // codes of a chunk of 64 bytes: with 8 bits, of each 16 the first eight, then the
 // others; with 4 bits, of each four the first, then the second, and so on.
-func (v *vectorKernel) arrange(x []uint16, values []float32) {
-	const words = 32 // in a vector
+func (v *vectorKernel) arrange(x []uint32, values []float32) {
+	const words = 16 // in a vector
 	n := 16 / v.bits // vectors of a chunk
-	for c := 0; c < len(values); c += n * words {
-		chunk := values[c : c+n*words]
+	for c := 0; c < len(x); c += n * words {
+		chunk := values[2*c : 2*(c+n*words)]
 		for i := range n {
 			out := x[c+i*words:][:words]
 			for j := range out {
-				lane, at := j/8, j%8
-				from := lane*8*n + i*8 + at
+				from, next := j/4*8*n+i*8+j%4*2, 1
 				if v.bits == 4 {
-					from = lane*8*n + 4*at + i
+					from, next = j/4*8*n+j%4*8+i, 4
 				}
-				out[j] = uint16(math.Float32bits(chunk[from]) >> 16)
+				out[j] = math.Float32bits(chunk[from])>>16 | math.Float32bits(chunk[from+next])&0xffff0000
 			}
+		}
+	}
+}
+
+// arrangeInt8 sets x to what kernels for integers have of line l, whose elements
+// without their scales are values: for each 128 of them four vectors. The first two
+// have of each 8 the even and the odd ones where codes of B take 4 bits, of each 32
+// the first and the second 16 where they take more. In the third is what the sums of
+// products with B start from, less its bias, in the fourth the scale of each dword
+// times the units of the elements.
+func (s *side) arrangeInt8(x []uint32, values []float32, l int, unitB float32) {
+	const chunk, words = 128, 16
+	unit := int8Forms[s.t.Format.Element].unit
+	nibbles := s.kernel.vector.bits == 4
+	for c := 0; c < len(values); c += chunk {
+		out := x[c/2:][:chunk/2]
+		for j := range words {
+			var sum int32
+			for i := range 2 {
+				from, next := c+j/4*32+i*16+j%4*4, 1
+				if nibbles {
+					from, next = c+j*8+i, 2
+				}
+				var word uint32
+				for b := range 4 {
+					n := int32(values[from+b*next] / unit)
+					sum += n
+					word |= uint32(uint8(n)) << (8 * b)
+				}
+				out[i*words+j] = word
+			}
+			out[2*words+j] = uint32(-sum * s.other)
+			scale := s.scaleWord(l, min(c+j*8, s.t.Width()-1)) // beyond the line, times zeros
+			scale = math.Float32bits(math.Float32frombits(scale) * unit * unitB)
+			if s.kernel.vector.scale == format.E8M0 { // it is an exponent, to be added
+				scale -= math.Float32bits(1)
+			}
+			out[3*words+j] = scale
 		}
 	}
 }
@@ -167,7 +241,7 @@ func (w *worker) vectorTask(l0, l1 int) {
 	lineBytes := t.LineBytes()
 	groups := p.k / v.groupCodes()
 	_, scaleCols := t.ScaleShape()
-	perLine := p.b.scales == perChunk
+	perLine := p.b.perLine()
 	found := false
 	for g := 0; g < groups; {
 		m := min(groups-g, vectorBytes/bytes)
@@ -225,26 +299,26 @@ func (w *worker) vectorLines(codes, scales []byte, stride, scaleStride, g, m, n 
 	bytes := v.groupCodes() * v.bits / 8
 	tables := v.tables(w.job.plan.b.t.Format.Element)
 	for _, d := range w.job.vector.passes {
-		x, y := unsafe.Pointer(&w.job.vector.x[d.first*xStride+g*v.groupCodes()]), w.edge[d.first*vectorLines:]
+		x, y := unsafe.Pointer(&w.job.vector.x[d.first*xStride+g*v.groupCodes()/2]), w.edge[d.first*vectorLines:]
 		if n >= d.rows {
 			found = d.dot(unsafe.Pointer(&codes[0]), unsafe.Pointer(&scales[0]), x, m, n/d.rows,
 				stride, scaleStride, d.rows*stride-m*bytes, d.rows*scaleStride-m*vectorBlocks,
-				unsafe.Pointer(&y[0]), 2*xStride, 4*vectorLines, tables) != 0 || found
+				unsafe.Pointer(&y[0]), 4*xStride, 4*vectorLines, tables) != 0 || found
 		}
 		if last := n / d.rows * d.rows; last < n { // one line is left of two: it counts for both
 			found = d.dot(unsafe.Pointer(&codes[last*stride]), unsafe.Pointer(&scales[last*scaleStride]), x, m, 1, 0, 0, 0, 0,
-				unsafe.Pointer(&y[last]), 2*xStride, 4*vectorLines, tables) != 0 || found
+				unsafe.Pointer(&y[last]), 4*xStride, 4*vectorLines, tables) != 0 || found
 		}
 	}
 	return found
 }
 
 // vectorTakes reports whether the kernel gives the product with line l: E8M0
-// scales of 2⁻¹²⁷, which it takes for zero, are those of zeros, none is NaN, and
-// E4M3 scales have no sign.
+// scales below those it takes, as that of 2⁻¹²⁷, are those of zeros, none is above
+// them or NaN, and E4M3 scales have no sign.
 func (s *side) vectorTakes(l int, v *vectorKernel) bool {
 	_, cols := s.t.ScaleShape()
-	if s.scales == perChunk {
+	if s.perLine() {
 		return true
 	}
 	for i, code := range s.t.Scales[l*cols : (l+1)*cols] {
@@ -253,11 +327,11 @@ func (s *side) vectorTakes(l int, v *vectorKernel) bool {
 			if uint32(code) > format.E4M3.MaxCode() {
 				return false
 			}
-		case code == 0:
+		case code < s.lo:
 			if !s.isZero(l, i*v.block, min((i+1)*v.block, s.t.Width())) {
 				return false
 			}
-		case uint32(code) > format.E8M0.MaxCode():
+		case code > s.hi:
 			return false
 		}
 	}
@@ -272,7 +346,7 @@ func (w *worker) vectorPlain(l, at int) {
 	p.b.fold(y, l, 0)
 	for b := range p.m {
 		p.a.elements(x, b, 0)
-		if p.a.scales == folded {
+		if !p.a.perLine() {
 			p.a.fold(x, b, 0)
 		}
 		var sum float64
@@ -290,12 +364,12 @@ func (w *worker) finishVector(l0, l1 int) {
 	for b := range p.m {
 		row := j.c.Row(b)
 		sa := p.alpha
-		if p.a.scales == perChunk {
+		if p.a.perLine() {
 			sa = float32(sa * math.Float32frombits(p.a.scaleWord(b, 0)))
 		}
 		for l := l0; l < l1; l++ {
 			s := sa
-			if p.b.scales == perChunk {
+			if p.b.perLine() {
 				s = float32(s * math.Float32frombits(p.b.scaleWord(l, 0)))
 			}
 			v := float32(s * w.edge[b*vectorLines+l-l0])

@@ -15,7 +15,7 @@ func Gemm() []*File {
 	}
 	packs := NewFile("gemm", "pack")
 	gemmTables(packs)
-	return []*File{dots, packs, gemmVectors()}
+	return append([]*File{dots, packs}, gemmVectors()...)
 }
 
 // dotParams are those of gemm.dotFunc.

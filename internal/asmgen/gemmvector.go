@@ -6,25 +6,83 @@ import (
 )
 
 // gemmVectors writes the kernels that multiply a few lines of A by lines of B
-// straight from their codes.
-func gemmVectors() *File {
+// straight from their codes: by products in BF16, and by integer ones.
+func gemmVectors() []*File {
+	shapes := [][2]int{{1, 1}, {2, 2}, {2, 4}, {2, 8}}
 	f := NewFile("gemm", "vector")
-	ones := f.Table("vectorOnes", bytes16(1))
-	largest := f.Table("vectorLargest", bytes16(0x7e))
-	pow120 := f.Table("vectorPow120", binary.LittleEndian.AppendUint64(nil, 0x7b800000)) // 2^120: from E4M3's bias to float32's
+	tables, ones := newVectorTables(f), f.Table("vectorOnes", bytes16(1))
 	for _, v := range []vector{
 		{name: "MX8", block: 32, bits: 8},
 		{name: "MX4", block: 32, bits: 4},
 		{name: "NV4", block: 16, bits: 4},
 	} {
-		v.ones, v.largest, v.pow120 = ones, largest, pow120
-		v.lanes = f.Table("lanes"+v.name, v.scaleLanes())
-		for _, shape := range [][2]int{{1, 1}, {2, 2}, {2, 4}, {2, 8}} {
-			v.rows, v.batch = shape[0], shape[1]
-			v.write(f)
-		}
+		v.arithmetic = vectorBF16{v.bits, ones, tables}
+		v.write(f, shapes)
 	}
-	return f
+	g := NewFile("gemm", "vectorint8")
+	tables = newVectorTables(g)
+	const least, largest = 72, 180 // leastExponent and largestExponent of package gemm
+	low, span, six := g.Table("vectorLeast", bytes16(least)), g.Table("vectorSpan", bytes16(largest-least)), newVectorSixes(g)
+	for _, v := range []vector{
+		{name: "IntMX4", block: 32, bits: 4},
+		{name: "IntMX6", block: 32, bits: 6},
+		{name: "IntMX8", block: 32, bits: 8},
+		{name: "IntNV4", block: 16, bits: 4},
+	} {
+		v.arithmetic = vectorInt8{v.bits, low, span, tables, six}
+		v.write(g, shapes)
+	}
+	return []*File{f, g}
+}
+
+// A vector is one kernel: rows lines of B at a time, by batch lines of A. A group
+// is the codes of 16 scales, a chunk some of them that are decoded together. Every
+// dword of the products of a chunk is of one block, and takes that block's scale in
+// one fused multiply-add.
+type vector struct {
+	name        string
+	block, bits int
+	arithmetic  vectorArithmetic
+	lanes       Sym // for each chunk of a group the scale of each dword
+
+	rows, batch int
+	fn          *Func
+	wStride     Reg
+	xStride     Reg
+	wTriple     Reg
+	xTriple     Reg
+	w, s, x, x4 Reg
+}
+
+// A vectorArithmetic is how codes of B are decoded and multiplied. It has Z16…Z23 and
+// Z26…Z31 for itself.
+type vectorArithmetic interface {
+	chunkCodes() int
+	spread(r int) Vec // the scales of the dwords of a chunk of line r of B
+	dot(r int) Vec    // their products, free between chunks
+	constants(v *vector, tables Reg)
+	scales(v *vector, r int)          // of a group, to scale(r); what they are not good for, to K5
+	decode(v *vector, c, r int)       // chunk c of line r of B
+	multiply(v *vector, c, b, at int) // by what line b of A has for it, at bytes behind x, adding to sum(r, b)
+	checks(v *vector) string          // the scales that it does not take
+}
+
+// sum is the register of the sums of line b of A with line r of B.
+func (v *vector) sum(r, b int) Vec { return Z(8*r + b) }
+
+// scale is the register of the scales of a group of line r of B.
+func (v *vector) scale(r int) Vec { return Z(24 + r) }
+
+// vectorTables are the constants of kernels for E4M3 scales.
+type vectorTables struct {
+	largest, pow120 Sym
+}
+
+func newVectorTables(f *File) vectorTables {
+	return vectorTables{
+		largest: f.Table("vectorLargest", bytes16(0x7e)),
+		pow120:  f.Table("vectorPow120", binary.LittleEndian.AppendUint64(nil, 0x7b800000)), // 2^120: from E4M3's bias to float32's
+	}
 }
 
 func bytes16(b byte) []byte {
@@ -35,175 +93,135 @@ func bytes16(b byte) []byte {
 	return data
 }
 
-// A vector is one kernel: rows lines of B at a time, by batch lines of A. A group
-// is the codes of 16 scales, a chunk 64 bytes of them. Chunks become BF16 in the
-// order in which that is least work, and A is in the same order:
-//
-//	8 bits   of each 16 codes the first eight in one vector, the others in a second
-//	4 bits   of each 4 codes the first in one vector, and so on for four vectors
-//
-// Every dword of the products of a chunk is then of one block, and takes that
-// block's scale in one fused multiply-add.
-type vector struct {
-	name                  string
-	block, bits           int
-	rows, batch           int
-	lanes                 Sym // for each chunk of a group the scale of each dword
-	ones, largest, pow120 Sym
+// e4m3 makes float32 of the codes of E4M3 in the dwords of scale; K5 gets those that
+// are NaN or have a sign.
+func (t vectorTables) e4m3(v *vector, codes, scale Vec) {
+	v.fn.I("VPCMPUB", 6, t.largest, codes, K(5)) // greater
+	v.fn.I("VPSLLD", 20, scale, scale)
+	v.fn.I("VMULPS.BCST", t.pow120, scale, scale)
 }
 
-func (v vector) chunkCodes() int { return 64 * 8 / v.bits }
+// chunks is how many a group has, chunkBytes what one takes.
+func (v *vector) chunks() int     { return 16 * v.block / v.arithmetic.chunkCodes() }
+func (v *vector) chunkBytes() int { return v.arithmetic.chunkCodes() * v.bits / 8 }
 
-func (v vector) chunks() int { return 16 * v.block / v.chunkCodes() }
-
-// vectors is how many a chunk becomes.
-func (v vector) vectors() int { return 16 / v.bits }
-
-func (v vector) scaleLanes() []byte {
+func (v *vector) scaleLanes() []byte {
 	var data []byte
 	for c := range v.chunks() {
 		for lane := range 16 {
-			data = binary.LittleEndian.AppendUint32(data, uint32((c*16+lane)*v.chunkCodes()/16/v.block))
+			data = binary.LittleEndian.AppendUint32(data, uint32((c*16+lane)*v.arithmetic.chunkCodes()/16/v.block))
 		}
 	}
 	return data
 }
 
-func (v vector) write(f *File) {
-	name := fmt.Sprintf("vector%s_%dx%d", v.name, v.rows, v.batch)
-	check := "0 and 255, for 0 and infinity"
-	if v.block == 16 {
-		check = "of sign 1, and NaN"
+// codes returns the memory off bytes behind the current place in line r of B.
+func (v *vector) codes(r, off int) Mem {
+	m := v.w.At(off)
+	if r > 0 {
+		m = m.By(v.wStride, r)
 	}
+	return m
+}
+
+// line returns the memory off bytes behind the current place in line b of A.
+func (v *vector) line(b, off int) Mem {
+	m := v.x.At(off)
+	if b >= 4 {
+		m = v.x4.At(off)
+	}
+	switch b % 4 {
+	case 1, 2:
+		return m.By(v.xStride, b%4)
+	case 3:
+		return m.By(v.xTriple, 1)
+	}
+	return m
+}
+
+func (v vector) write(f *File, shapes [][2]int) {
+	v.lanes = f.Table("lanes"+v.name, v.scaleLanes())
+	for _, shape := range shapes {
+		v.rows, v.batch = shape[0], shape[1]
+		v.writeShape(f)
+	}
+}
+
+func (v *vector) writeShape(f *File) {
+	name := fmt.Sprintf("vector%s_%dx%d", v.name, v.rows, v.batch)
 	fn := f.Func(name, fmt.Sprintf(`%s adds to y the products of %d lines of x with lines of B, %d at a
 time and that pairs times, over groups of 16 blocks. Lines are wStride, their
 scales sStride bytes apart; wNext and sNext lead from the end of one set of lines
 to the next. Lines of x are xStride, those of y yStride bytes apart. It reports
-whether there were scales that it does not take (%s).`, name, v.batch, v.rows, check),
+whether there were scales that it does not take (%s).`, name, v.batch, v.rows, v.arithmetic.checks(v)),
 		"w, s, x unsafe.Pointer, groups, pairs, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride int, tables unsafe.Pointer) (found uint64")
-	w, s, y := fn.Arg("w"), fn.Arg("s"), fn.Arg("y")
-	pairs, wStride, sStride, xStride := fn.Arg("pairs"), fn.Arg("wStride"), fn.Arg("sStride"), fn.Arg("xStride")
-	x, groups := fn.GP("place in x"), fn.GP("groups left")
-	wTriple, xTriple := fn.GP("3·wStride"), fn.GP("3·xStride")
-	x4, tmp := fn.GP("place in x, four lines on"), fn.GP("scratch")
-	fn.I("LEAQ", wStride.At(0).By(wStride, 2), wTriple)
-	fn.I("LEAQ", xStride.At(0).By(xStride, 2), xTriple)
+	v.fn = fn
+	v.w, v.s = fn.Arg("w"), fn.Arg("s")
+	y := fn.Arg("y")
+	pairs := fn.Arg("pairs")
+	v.wStride = fn.Arg("wStride")
+	sStride := fn.Arg("sStride")
+	v.xStride = fn.Arg("xStride")
+	groups := Reg("")
+	v.x, groups = fn.GP("place in x"), fn.GP("groups left")
+	v.wTriple, v.xTriple = fn.GP("3·wStride"), fn.GP("3·xStride")
+	v.x4 = fn.GP("place in x, four lines on")
+	tmp := fn.GP("scratch")
+	fn.I("LEAQ", v.wStride.At(0).By(v.wStride, 2), v.wTriple)
+	fn.I("LEAQ", v.xStride.At(0).By(v.xStride, 2), v.xTriple)
 	fn.I("KXORQ", K(7), K(7), K(7))
 	fn.I("MOVQ", fn.FP("tables"), tmp)
-
-	sum := func(r, b int) Vec { return Z(8*r + b) }
-	n := v.vectors()
-	codes := func(r, i int) Vec { return Z(16 + n*r + i) }
-	scale := func(r int) Vec { return Z(24 + r) }
-	var spread, dot func(r int) Vec
-	var xv Vec
-	if v.bits == 8 {
-		spread, dot, xv = func(r int) Vec { return Z(20 + r) }, func(r int) Vec { return Z(22 + r) }, Z(26)
-		for i := range 4 {
-			fn.I("VMOVDQU64", tmp.At(64*i), Z(28+i))
-		}
-		broadcast(fn, 0x80808080, tmp, Z(27))
-		fn.Note("Z27…Z31", "sign bits; tables: low halves, high halves")
-	} else {
-		spread, dot, xv = func(r int) Vec { return Z(26 + r) }, func(r int) Vec { return Z(28 + r) }, Z(30)
-		fn.I("VMOVDQU64", tmp.At(0), Z(31))
-		fn.Note("Z31", "BF16 of each nibble, twice")
-	}
+	v.arithmetic.constants(v, tmp)
 	fn.Note("Z0…Z15", "sums, lines of x within lines of B")
 	fn.Note("K7", "scales found")
-	line := func(m Mem, stride Reg, r int) Mem {
-		if r > 0 {
-			m = m.By(stride, r)
-		}
-		return m
-	}
-	xLine := func(b, off int) Mem {
-		m := x.At(off)
-		if b >= 4 {
-			m = x4.At(off)
-		}
-		switch b % 4 {
-		case 1, 2:
-			return m.By(xStride, b%4)
-		case 3:
-			return m.By(xTriple, 1)
-		}
-		return m
-	}
 
 	row := fn.Label("lines")
-	fn.I("MOVQ", fn.FP("x"), x)
+	fn.I("MOVQ", fn.FP("x"), v.x)
 	fn.I("MOVQ", fn.FP("groups"), groups)
 	for r := range v.rows {
 		for b := range v.batch {
-			fn.I("VPXORQ", sum(r, b), sum(r, b), sum(r, b))
+			fn.I("VPXORQ", v.sum(r, b), v.sum(r, b), v.sum(r, b))
 		}
 	}
 	loop := fn.Label("group")
 	if v.batch > 4 {
-		fn.I("LEAQ", x.At(0).By(xStride, 4), x4)
+		fn.I("LEAQ", v.x.At(0).By(v.xStride, 4), v.x4)
 	}
-	fn.I("PREFETCHT0", s.At(0).By(sStride, 2))
+	fn.I("PREFETCHT0", v.s.At(0).By(sStride, 2))
 	for r := range v.rows {
-		fn.I("VMOVDQU64", line(s.At(0), sStride, r), dot(0).X())
-		if v.block == 32 {
-			fn.I("VPMOVZXBD", dot(0).X(), scale(r))
-			fn.I("VPADDB", v.ones, dot(0).X(), dot(0).X())
-			fn.I("VPCMPUB", 2, v.ones, dot(0).X(), K(5)) // not greater
-			fn.I("VPSLLD", 23, scale(r), scale(r))
-		} else {
-			fn.I("VPMOVZXBD", dot(0).X(), scale(r))
-			fn.I("VPCMPUB", 6, v.largest, dot(0).X(), K(5)) // greater
-			fn.I("VPSLLD", 20, scale(r), scale(r))
-			fn.I("VMULPS.BCST", v.pow120, scale(r), scale(r))
+		m := v.s.At(0)
+		if r > 0 {
+			m = m.By(sStride, r)
 		}
+		fn.I("VMOVDQU64", m, v.arithmetic.dot(0).X())
+		v.arithmetic.scales(v, r)
 		fn.I("KORQ", K(5), K(7), K(7))
 	}
+	bytes, perX := v.chunkBytes(), 2*v.arithmetic.chunkCodes()
+	prefetched := 0
 	for c := range v.chunks() {
+		for ; prefetched < (c+1)*bytes; prefetched += 64 {
+			for r := range v.rows {
+				next := v.w.At(prefetched).By(v.wStride, 8/v.bits) // of lines of half the bytes the one after
+				if v.rows == 2 {
+					next = [...]Mem{v.codes(2, prefetched), v.w.At(prefetched).By(v.wTriple, 1)}[r]
+				}
+				fn.I("PREFETCHT0", next)
+			}
+		}
 		for r := range v.rows {
-			next := w.At(64*c).By(wStride, 8/v.bits) // of lines of half the bytes the one after
-			if v.rows == 2 {
-				next = [...]Mem{line(w.At(64*c), wStride, 2), w.At(64*c).By(wTriple, 1)}[r]
-			}
-			fn.I("PREFETCHT0", next)
-			fn.I("VMOVDQU64", line(w.At(64*c), wStride, r), codes(r, 0))
-			if v.bits == 8 {
-				fn.I("VMOVDQA64", codes(r, 0), codes(r, 1))
-				fn.I("VPERMI2B", Z(31), Z(30), codes(r, 1))
-				fn.I("VMOVDQA64", codes(r, 0), dot(0))
-				fn.I("VPERMI2B", Z(29), Z(28), dot(0))
-				fn.I("VPTERNLOGD", 0xf8, Z(27), codes(r, 0), codes(r, 1))
-				fn.I("VPUNPCKLBW", codes(r, 1), dot(0), codes(r, 0))
-				fn.I("VPUNPCKHBW", codes(r, 1), dot(0), codes(r, 1))
-			} else {
-				for i := 1; i < n; i++ {
-					fn.I("VPSRLW", 4*i, codes(r, 0), codes(r, i))
-				}
-				for i := range n {
-					fn.I("VPERMW", Z(31), codes(r, i), codes(r, i))
-				}
-			}
-			fn.I("VMOVDQU64", v.lanes.At(64*c), spread(r))
-			fn.I("VPERMD", scale(r), spread(r), spread(r))
+			v.arithmetic.decode(v, c, r)
+			spread := v.arithmetic.spread(r)
+			fn.I("VMOVDQU64", v.lanes.At(64*c), spread)
+			fn.I("VPERMD", v.scale(r), spread, spread)
 		}
 		for b := range v.batch {
-			for r := range v.rows {
-				fn.I("VPXORQ", dot(r), dot(r), dot(r))
-			}
-			for i := range n {
-				fn.I("VMOVDQU64", xLine(b, (c*n+i)*64), xv)
-				for r := range v.rows {
-					fn.I("VDPBF16PS", xv, codes(r, i), dot(r))
-				}
-			}
-			for r := range v.rows {
-				fn.I("VFMADD231PS", spread(r), dot(r), sum(r, b))
-			}
+			v.arithmetic.multiply(v, c, b, c*perX)
 		}
 	}
-	fn.I("ADDQ", 64*v.chunks(), w)
-	fn.I("ADDQ", 16, s)
-	fn.I("ADDQ", 64*v.chunks()*n, x)
+	fn.I("ADDQ", bytes*v.chunks(), v.w)
+	fn.I("ADDQ", 16, v.s)
+	fn.I("ADDQ", perX*v.chunks(), v.x)
 	fn.I("SUBQ", 1, groups)
 	fn.Jump("JNZ", loop)
 
@@ -211,7 +229,7 @@ whether there were scales that it does not take (%s).`, name, v.batch, v.rows, c
 	for r := range v.rows {
 		fn.I("MOVQ", y, tmp)
 		for b := range v.batch {
-			a, t := sum(r, b), dot(0)
+			a, t := v.sum(r, b), v.arithmetic.dot(0)
 			fn.I("VEXTRACTF64X4", 1, a, t.Y())
 			fn.I("VADDPS", t.Y(), a.Y(), a.Y())
 			fn.I("VEXTRACTF32X4", 1, a.Y(), t.X())
@@ -226,8 +244,8 @@ whether there were scales that it does not take (%s).`, name, v.batch, v.rows, c
 		}
 	}
 	fn.I("ADDQ", 4*v.rows, y)
-	fn.I("ADDQ", fn.FP("wNext"), w)
-	fn.I("ADDQ", fn.FP("sNext"), s)
+	fn.I("ADDQ", fn.FP("wNext"), v.w)
+	fn.I("ADDQ", fn.FP("sNext"), v.s)
 	fn.I("SUBQ", 1, pairs)
 	fn.Jump("JNZ", row)
 	fn.I("KMOVQ", K(7), tmp)

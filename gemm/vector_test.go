@@ -1,0 +1,210 @@
+package gemm
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/microscale-go/microscale/internal/cpu"
+	"github.com/microscale-go/microscale/internal/cpu/cputest"
+	"github.com/microscale-go/microscale/internal/guard"
+	"github.com/microscale-go/microscale/quant"
+	"github.com/microscale-go/microscale/tensor"
+)
+
+// TestVector: products of few lines with B straight from its codes, against the
+// reference: every batch, lines of B in pairs and alone, several groups and the
+// rest of one, guarded memory, and what the kernels leave to the plain form.
+func TestVector(t *testing.T) {
+	cputest.Run(t, func(t *testing.T, tier cpu.Tier) {
+		ran := map[string]bool{}
+		for i, f := range []quant.Format{quant.MXFP8, quant.MXFP8E5M2, quant.MXFP4, quant.NVFP4, quant.FP8Row, quant.FP8Tensor, quant.MXFP6E2M3, quant.MXINT8} {
+			for trial, s := range []struct{ m, n, k int }{{1, 130, 512}, {2, 67, 1536}, {3, 64, 800}, {4, 1, 96}, {5, 70, 4640}, {8, 33, 9000}, {1, 65, 20}, {9, 67, 4640}, {16, 65, 544}, {13, 3, 1000}} {
+				r := rand.New(rand.NewPCG(uint64(i), uint64(trial)))
+				with := []quant.Format{quant.BF16, f, quant.MXFP8, quant.MXINT8}[trial%4]
+				a, b := operand(t, r, with, quant.Rowwise, s.m, s.k), operand(t, r, f, quant.Rowwise, s.n, s.k)
+				if trial%2 == 1 && len(b.Scales) > 40 {
+					b.Scales[3], b.Scales[40] = 0, 0xff
+				}
+				end := guard.Side(trial % 2)
+				b.Codes = guard.Copy(t, b.Codes, end)
+				if len(b.Scales) > 0 {
+					b.Scales = guard.Copy(t, b.Scales, end)
+				}
+				k, err := Choose(a, b, Options{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if k.Batch > 0 {
+					ran[k.Name] = true
+				}
+				t.Run(fmt.Sprintf("a=%s/b=%s/m=%d/n=%d/k=%d", with, f, s.m, s.n, s.k), func(t *testing.T) {
+					one := compare(t, a, b, Options{Threads: 1})
+					if two := compare(t, a, b, Options{Threads: 2}); !sameBits(one.Clone().Data, two.Clone().Data) {
+						for i := range one.Rows {
+							for j, v := range one.Row(i) {
+								if w := two.At(i, j); v != w && (v == v || w == w) {
+									t.Fatalf("two threads give %g at (%d,%d), one %g", w, i, j, v)
+								}
+							}
+						}
+					}
+					_, magnitude, err := Reference(a, b)
+					if err != nil {
+						t.Fatal(err)
+					}
+					start, bias := edgy(r, s.m, s.n), edgy(r, 1, s.n).Row(0)
+					c := start.Clone()
+					if err := Mul(c, a, b, Options{Alpha: -2, Accumulate: true, Bias: bias}); err != nil {
+						t.Fatal(err)
+					}
+					for i := range s.m {
+						for j := range s.n {
+							want := -2*float64(one.At(i, j)) + float64(start.At(i, j)) + float64(bias[j])
+							limit := 2*bound(s.k, 2, magnitude[i*s.n+j]) + 0x1p-20*(math.Abs(float64(start.At(i, j)))+math.Abs(float64(bias[j])))
+							if got := float64(c.At(i, j)); !(math.Abs(got-want) <= limit) && !(got != got && want != want) {
+								t.Fatalf("with options: %g at (%d,%d), want %g", got, i, j, want)
+							}
+						}
+					}
+					checkBF16(t, a, b, start, Options{Threads: 2})
+				})
+			}
+		}
+		if want := map[cpu.Tier]int{cpu.AVX512: 7}[tier]; len(ran) != want {
+			t.Errorf("%d vector kernels ran, want %d: %v", len(ran), want, ran)
+		}
+	})
+}
+
+// TestVectorExact: integer kernels lose nothing within a block, for all codes of both
+// operands: with scales that are small powers of two, so that float32 holds the sums, the
+// product is exactly that of the values.
+func TestVectorExact(t *testing.T) {
+	if !cpu.Has(cpu.AVX512) {
+		t.Skip("no integer kernels for few lines on this processor")
+	}
+	const n = 37
+	for _, k := range kernels {
+		if k.vector == nil || k.panel != panelInt8 {
+			continue
+		}
+		ran := 0
+		for _, f := range quant.Formats() {
+			for _, g := range quant.Formats() {
+				for trial, width := range []int{32, 512, 1120, 96} {
+					r := rand.New(rand.NewPCG(uint64(trial), 3))
+					m := 1 + r.IntN(k.vector.batch)
+					a, b := operand(t, r, g, quant.Rowwise, m, width), operand(t, r, f, quant.Rowwise, n, width)
+					if _, why := k.plan(a, b, false, Options{}); why != "" {
+						continue
+					}
+					ran++
+					for _, x := range []*quant.Tensor{a, b} {
+						for j := range x.Codes {
+							x.Codes[j] = byte(r.Uint32())
+						}
+						for j := range x.Scales {
+							x.Scales[j] = byte(x.Format.Scale.Encode([]float32{1, 2, 4}[r.IntN(3)]))
+						}
+						x.Global = 1
+					}
+					want, _, err := Reference(a, b)
+					if err != nil {
+						t.Fatal(err)
+					}
+					c, check := framed(t, m, n)
+					if err := Mul(c, a, b, Options{Kernel: k.Name}); err != nil {
+						t.Fatal(err)
+					}
+					check()
+					for i := range m {
+						for j := range n {
+							if got := c.At(i, j); float64(got) != want[i*n+j] {
+								t.Fatalf("kernel=%s a=%s b=%s %d×%d×%d at (%d,%d): got %g, want %g exactly", k.Name, g, f, m, n, width, i, j, got, want[i*n+j])
+							}
+						}
+					}
+				}
+			}
+		}
+		if ran < 8 {
+			t.Errorf("kernel=%s took %d pairs of operands", k.Name, ran)
+		}
+	}
+}
+
+// TestVectorScales: every E8M0 scale of B and of A, with zeros and others in its
+// block, comes out as the reference has it, whichever kernel takes it.
+func TestVectorScales(t *testing.T) {
+	cputest.Run(t, func(t *testing.T, _ cpu.Tier) {
+		for _, f := range []quant.Format{quant.MXFP4, quant.MXFP6E2M3, quant.MXINT8} {
+			for _, zeros := range []bool{false, true} {
+				r := rand.New(rand.NewPCG(9, 10))
+				a, b := operand(t, r, quant.MXINT8, quant.Rowwise, 3, 512), operand(t, r, f, quant.Rowwise, 256, 512)
+				for l := range 256 {
+					code := byte(l)
+					if l > 225 {
+						code = 0xff // products of such scales are not finite
+					}
+					b.Scales[l*16+l%16] = code
+					if zeros {
+						n := b.LineBytes() / 16
+						clear(b.Codes[l*b.LineBytes()+l%16*n:][:n])
+					}
+				}
+				for i := range a.Scales {
+					a.Scales[i] = byte(90 + i)
+				}
+				t.Run(fmt.Sprintf("format=%s/zeros=%v", f, zeros), func(t *testing.T) { compare(t, a, b, Options{Threads: 2}) })
+			}
+		}
+	})
+}
+
+// TestPackedBatch: with weights packed beforehand, few lines of A go straight to
+// their codes, but not as many as without.
+func TestPackedBatch(t *testing.T) {
+	cputest.Run(t, func(t *testing.T, tier cpu.Tier) {
+		for _, f := range []quant.Format{quant.MXFP8, quant.MXFP4, quant.NVFP4} {
+			r := rand.New(rand.NewPCG(7, 8))
+			b := operand(t, r, f, quant.Rowwise, 70, 544)
+			packed, err := Pack(b, quant.BF16, Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			vector := 0
+			for m := 1; m <= 20; m++ {
+				a := operand(t, r, quant.BF16, quant.Rowwise, m, 544)
+				with, err := packed.Choose(a, Options{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				without, err := Choose(a, b, Options{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if (with.Batch > 0) != (tier == cpu.AVX512 && m <= 12) || tier == cpu.AVX512 && without.Batch == 0 && m <= 16 {
+					t.Errorf("format=%s m=%d: kernel %s with packed weights, %s without", f, m, with.Name, without.Name)
+				}
+				if with.Batch > 0 {
+					vector++
+				}
+				got, want := tensor.New(m, 70), tensor.New(m, 70)
+				if err := packed.Mul(got, a, Options{}); err != nil {
+					t.Fatal(err)
+				}
+				if err := Mul(want, a, b, Options{Kernel: with.Name}); err != nil {
+					t.Fatal(err)
+				}
+				if !sameBits(got.Data, want.Data) {
+					t.Errorf("format=%s m=%d: %s gives other bits with packed weights", f, m, with.Name)
+				}
+			}
+			if vector == 0 && tier == cpu.AVX512 {
+				t.Errorf("format=%s: no product of few lines went straight to the codes", f)
+			}
+		}
+	})
+}

@@ -1,0 +1,105 @@
+package asmgen
+
+// vectorBF16 multiplies by VDPBF16PS. Chunks of 64 bytes become BF16 in the order in
+// which that is least work, and A is in the same order:
+//
+//	8 bits   of each 16 codes the first eight in one vector, the others in a second
+//	4 bits   of each 4 codes the first in one vector, and so on for four vectors
+type vectorBF16 struct {
+	bits int
+	ones Sym
+	vectorTables
+}
+
+func (a vectorBF16) chunkCodes() int { return 64 * 8 / a.bits }
+
+// vectors is how many a chunk becomes.
+func (a vectorBF16) vectors() int { return 16 / a.bits }
+
+func (a vectorBF16) codes(r, i int) Vec { return Z(16 + a.vectors()*r + i) }
+
+func (a vectorBF16) spread(r int) Vec {
+	if a.bits == 8 {
+		return Z(20 + r)
+	}
+	return Z(26 + r)
+}
+
+func (a vectorBF16) dot(r int) Vec {
+	if a.bits == 8 {
+		return Z(22 + r)
+	}
+	return Z(28 + r)
+}
+
+func (a vectorBF16) checks(v *vector) string {
+	if v.block == 16 {
+		return "of sign 1, and NaN"
+	}
+	return "0 and 255, for 0 and infinity"
+}
+
+func (a vectorBF16) constants(v *vector, tables Reg) {
+	if a.bits == 8 {
+		for i := range 4 {
+			v.fn.I("VMOVDQU64", tables.At(64*i), Z(28+i))
+		}
+		broadcast(v.fn, 0x80808080, tables, Z(27))
+		v.fn.Note("Z27…Z31", "sign bits; tables: low halves, high halves")
+	} else {
+		v.fn.I("VMOVDQU64", tables.At(0), Z(31))
+		v.fn.Note("Z31", "BF16 of each nibble, twice")
+	}
+}
+
+func (a vectorBF16) scales(v *vector, r int) {
+	codes := a.dot(0).X()
+	v.fn.I("VPMOVZXBD", codes, v.scale(r))
+	if v.block == 16 {
+		a.e4m3(v, codes, v.scale(r))
+		return
+	}
+	v.fn.I("VPADDB", a.ones, codes, codes)
+	v.fn.I("VPCMPUB", 2, a.ones, codes, K(5)) // not greater
+	v.fn.I("VPSLLD", 23, v.scale(r), v.scale(r))
+}
+
+func (a vectorBF16) decode(v *vector, c, r int) {
+	fn := v.fn
+	fn.I("VMOVDQU64", v.codes(r, 64*c), a.codes(r, 0))
+	if a.bits == 8 {
+		fn.I("VMOVDQA64", a.codes(r, 0), a.codes(r, 1))
+		fn.I("VPERMI2B", Z(31), Z(30), a.codes(r, 1))
+		fn.I("VMOVDQA64", a.codes(r, 0), a.dot(0))
+		fn.I("VPERMI2B", Z(29), Z(28), a.dot(0))
+		fn.I("VPTERNLOGD", 0xf8, Z(27), a.codes(r, 0), a.codes(r, 1))
+		fn.I("VPUNPCKLBW", a.codes(r, 1), a.dot(0), a.codes(r, 0))
+		fn.I("VPUNPCKHBW", a.codes(r, 1), a.dot(0), a.codes(r, 1))
+		return
+	}
+	for i := 1; i < a.vectors(); i++ {
+		fn.I("VPSRLW", 4*i, a.codes(r, 0), a.codes(r, i))
+	}
+	for i := range a.vectors() {
+		fn.I("VPERMW", Z(31), a.codes(r, i), a.codes(r, i))
+	}
+}
+
+func (a vectorBF16) multiply(v *vector, c, b, at int) {
+	x := Z(30)
+	if a.bits == 8 {
+		x = Z(26)
+	}
+	for r := range v.rows {
+		v.fn.I("VPXORQ", a.dot(r), a.dot(r), a.dot(r))
+	}
+	for i := range a.vectors() {
+		v.fn.I("VMOVDQU64", v.line(b, at+64*i), x)
+		for r := range v.rows {
+			v.fn.I("VDPBF16PS", x, a.codes(r, i), a.dot(r))
+		}
+	}
+	for r := range v.rows {
+		v.fn.I("VFMADD231PS", a.spread(r), a.dot(r), v.sum(r, b))
+	}
+}
