@@ -1,0 +1,161 @@
+package quant
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/microscale-go/microscale/format"
+	"github.com/microscale-go/microscale/tensor"
+)
+
+// TestKernelsEncode: blocks of all codes of the element format, the midpoints
+// between them and the neighbors of those, times every power of two, under an
+// amax that fixes the scale.
+func TestKernelsEncode(t *testing.T) {
+	eachKernel(t, func(t *testing.T) {
+		for _, f := range []Format{MXFP8, MXFP8E5M2, MXFP6E3M2, MXFP6E2M3, MXFP4, MXINT8, NVFP4, FP8Vec128} {
+			t.Run("format="+f.Name, func(t *testing.T) {
+				steps := stepsOf(f.Element)
+				var x []float32
+				for k := -135; k <= 127; k += 3 {
+					for i, v := range steps {
+						if i%(f.Block.Cols-1) == 0 {
+							x = append(x, float32(math.Ldexp(float64(f.Element.Max()), k)))
+						}
+						x = append(x, float32(math.Ldexp(v, k))*float32(1-i%2*2))
+					}
+					for len(x)%f.Block.Cols != 0 {
+						x = append(x, 0)
+					}
+				}
+				for i, v := range x {
+					if math.IsInf(float64(v), 0) {
+						x[i] = maxFloat32
+					}
+				}
+				amax := float32(448 * 6) // NVFP4: a global scale of one
+				with := With{}
+				if f.Global {
+					with.Amax = &amax
+				}
+				got, err := Quantizer{Format: f}.Rowwise(tensor.Of(1, len(x), x), with)
+				if err != nil {
+					t.Fatal(err)
+				}
+				plainly(t, func() {
+					want, err := Quantizer{Format: f}.Rowwise(tensor.Of(1, len(x), x), with)
+					if err != nil {
+						t.Fatal(err)
+					}
+					sameTensor(t, got, want)
+				})
+			})
+		}
+	})
+}
+
+// stepsOf returns the magnitudes of a format, the midpoints between them, and
+// the float32 neighbors of both.
+func stepsOf(s *format.Scalar) []float64 {
+	var steps []float64
+	for c := range s.MaxCode() {
+		low, high := s.Decode(c), s.Decode(c+1)
+		for _, v := range []float32{low, (low + high) / 2, high} {
+			for _, near := range []float32{math.Nextafter32(v, 0), v, math.Nextafter32(v, maxFloat32)} {
+				steps = append(steps, float64(near))
+			}
+		}
+	}
+	return steps
+}
+
+// TestKernelsScales: one amax to a block, at the edges of every binade and about
+// each significand at which a rule turns.
+func TestKernelsScales(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 4))
+	eachKernel(t, func(t *testing.T) {
+		for _, q := range kernelQuantizers() {
+			extent := q.Format.Block.Cols
+			if q.Format.Block.Rows != 1 || extent == 0 {
+				continue
+			}
+			var x []float32
+			for e := range 255 {
+				for _, m := range []uint32{0, 1 << 17, 1 << 18, 1 << 19, 3 << 19, 1 << 21, 1 << 22, 0x600000, 0x700000, 0x780000, 0x7c0000, r.Uint32() & mantissaMask} {
+					for d := range uint32(3) {
+						block := make([]float32, extent)
+						block[r.IntN(extent)] = math.Float32frombits((uint32(e)<<mantissaBits + m + d - 1) & absMask)
+						x = append(x, block...)
+					}
+				}
+			}
+			x = slices.DeleteFunc(x, func(v float32) bool { return v != v })
+			amax := float32(1000)
+			with := With{}
+			if q.Format.Global {
+				with.Amax = &amax
+			}
+			got, err := q.Rowwise(tensor.Of(1, len(x), x), with)
+			if err != nil {
+				t.Fatal(err)
+			}
+			plainly(t, func() {
+				want, err := q.Rowwise(tensor.Of(1, len(x), x), with)
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Run(quantizerName(q), func(t *testing.T) { sameTensor(t, got, want) })
+			})
+		}
+	})
+}
+
+// decodeTensor returns a tensor of random codes and scales of every kind.
+func decodeTensor(t *testing.T, f Format, rows, cols int, r *rand.Rand) *Tensor {
+	t.Helper()
+	q, err := NewTensor(f, rows, cols)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range q.Codes {
+		q.Codes[i] = byte(r.Uint32())
+	}
+	for i := range q.Scales {
+		q.Scales[i] = byte(r.Uint32())
+	}
+	for i := range q.Scales32 {
+		q.Scales32[i] = math.Float32frombits(r.Uint32())
+	}
+	if f.Global {
+		q.Global = r.Float32()
+	}
+	return q
+}
+
+// TestKernelsDequantize: all codes under all scales, in lines of every length.
+// A NaN is a NaN, whatever its bits.
+func TestKernelsDequantize(t *testing.T) {
+	eachKernel(t, func(t *testing.T) {
+		r := rand.New(rand.NewPCG(5, 6))
+		for _, f := range Formats() {
+			if !f.Scaled() {
+				continue
+			}
+			t.Run("format="+f.Name, func(t *testing.T) {
+				for cols := 0; cols < 4000; cols += 1 + cols/3 {
+					q := decodeTensor(t, f, 3, cols, r)
+					got := q.Dequantize(1)
+					plainly(t, func() {
+						for i, want := range q.Dequantize(1).Data {
+							if g := got.Data[i]; math.Float32bits(g) != math.Float32bits(want) && (g == g || want == want) {
+								t.Fatalf("element %d of %d per row is %v, want %v", i, cols, g, want)
+							}
+						}
+					})
+				}
+			})
+		}
+	})
+}
