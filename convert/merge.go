@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/microscale-go/microscale/gguf"
+	"github.com/microscale-go/microscale/hf"
 	"github.com/microscale-go/microscale/internal/lock"
 	"github.com/microscale-go/microscale/safetensors"
 	"github.com/microscale-go/microscale/verify"
@@ -19,11 +21,16 @@ import (
 // Merge joins the parts that workers wrote beside dst (Plan.Worker), and gives the
 // result its name. It reads no weights: it checks that every part is there and
 // whole, that all are of one plan, and that every file has its size and a header,
-// and moves them together. A merge that was killed is gone on with by the next.
+// and moves them together. A merge that was killed is gone on with by the next, and
+// one after the last does nothing.
 func Merge(dst string, force bool) (*Result, error) {
 	m, err := findParts(filepath.Clean(dst))
 	if err != nil {
 		return nil, err
+	}
+	if len(m.parts) == 0 {
+		out := &output{final: m.dst, replaced: m.dst + replacedSuffix}
+		return &Result{Finished: true, Warnings: out.leftover()}, nil
 	}
 	defer m.unlock()
 	if m.published() {
@@ -123,6 +130,7 @@ func (m *merging) unlock() {
 }
 
 // findParts reads the journals of the parts beside a destination, and locks them.
+// There may be none where the destination is a whole checkpoint.
 func findParts(dst string) (*merging, error) {
 	entries, err := os.ReadDir(filepath.Dir(dst))
 	if err != nil {
@@ -138,16 +146,17 @@ func findParts(dst string) (*merging, error) {
 			}
 		}
 	}
-	switch {
-	case len(counts) == 0:
-		return nil, fmt.Errorf("%s: there are no parts of it (%s%s…): quantize with --shard I/N first", dst, dst, partSuffix)
-	case len(counts) > 1:
-		return nil, fmt.Errorf("%s: there are parts of several runs, of different numbers of workers: remove those that are of no use", dst)
-	}
 	m := &merging{dst: dst}
-	for n := range counts {
-		m.parts = make([]part, n)
+	numbers := slices.Sorted(maps.Keys(counts))
+	switch {
+	case len(numbers) == 0 && isSound(dst):
+		return m, nil
+	case len(numbers) == 0:
+		return nil, fmt.Errorf("%s: there are no parts of it (%s%s…): quantize with --shard I/N first", dst, dst, partSuffix)
+	case len(numbers) > 1:
+		return nil, fmt.Errorf("%s: there are parts of several runs, of %d and of %d workers (%s%s…): remove those that are of no use", dst, numbers[0], numbers[1], dst, partSuffix)
 	}
+	m.parts = make([]part, numbers[0])
 	for i := range m.parts {
 		held, err := lock.Dir(m.dir(i))
 		switch {
@@ -159,12 +168,25 @@ func findParts(dst string) (*merging, error) {
 			m.locks = append(m.locks, held)
 			err = m.parts[i].read(m.dir(i))
 		}
+		if b := m.parts[i].beginning; err == nil && b != nil && (b.Worker != i || b.Workers != len(m.parts)) {
+			err = fmt.Errorf("%s: its journal is of worker %d of %d: give it the name %s again, or remove it", m.dir(i), b.Worker, b.Workers, partDir(dst, b.Worker, b.Workers))
+		}
 		if err != nil {
 			m.unlock()
 			return nil, err
 		}
 	}
 	return m, nil
+}
+
+// isSound reports whether there is a checkpoint whose files are all there and whole.
+func isSound(path string) bool {
+	if strings.HasSuffix(path, GGUFSuffix) {
+		f, err := gguf.Open(path)
+		return err == nil && f.Close() == nil
+	}
+	c, err := hf.Open(path)
+	return err == nil && c.Close() == nil
 }
 
 // read reads the journal of a part.

@@ -78,6 +78,9 @@ func TestMerge(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			if again, err := Merge(dst, false); err != nil || !again.Finished || len(again.Warnings) > 0 {
+				t.Errorf("merged again: %+v, error %v", again, err)
+			}
 			sameResult(t, dst, whole)
 			sameReport(t, got.Tensors, want.Tensors)
 			if tc.name == "five" && most == len(want.Tensors) {
@@ -112,7 +115,13 @@ func TestMergeRefuses(t *testing.T) {
 		{"the same plan", func(dst string) error {
 			return os.RemoveAll(part(dst, 1))
 		}, "of different sources or options"},
-		{"one number of workers", func(dst string) error { return os.Mkdir(partDir(dst, 0, 2), 0o777) }, "parts of several runs"},
+		{"one number of workers", func(dst string) error { return os.Mkdir(partDir(dst, 0, 2), 0o777) }, "parts of several runs, of 2 and of 3 workers"},
+		{"its own number", func(dst string) error {
+			return errors.Join(os.RemoveAll(part(dst, 2)), os.Rename(part(dst, 1), part(dst, 2)))
+		}, "part-2-of-3: its journal is of worker 1 of 3: give it the name"},
+		{"its own number of workers", func(dst string) error {
+			return errors.Join(os.RemoveAll(part(dst, 2)), os.Rename(part(dst, 0), partDir(dst, 0, 2)), os.Rename(part(dst, 1), partDir(dst, 1, 2)))
+		}, "part-0-of-2: its journal is of worker 0 of 3: give it the name"},
 		{"a free name", func(dst string) error { return os.Mkdir(dst, 0o777) }, "the destination exists"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -133,6 +142,16 @@ func TestMergeRefuses(t *testing.T) {
 	}
 	if _, err := Merge(filepath.Join(t.TempDir(), "dst"), false); err == nil || !strings.Contains(err.Error(), "there are no parts of it") {
 		t.Errorf("without parts: %v", err)
+	}
+	damaged := filepath.Join(t.TempDir(), "dst")
+	if _, err := planFor(t, src, "nvfp4").Run(context.Background(), damaged, RunOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(filepath.Join(damaged, "model-00002-of-00003.safetensors")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Merge(damaged, false); err == nil || !strings.Contains(err.Error(), "there are no parts of it") {
+		t.Errorf("without parts, at what is not whole: %v", err)
 	}
 }
 

@@ -60,3 +60,18 @@ func (p *Plan) ConfigChanges() (set map[string]json.RawMessage, gone []string, e
 // WorkerOf returns which of the workers writes a file of weights; 0 where one run
 // writes everything.
 func (p *Plan) WorkerOf(file string) int { return p.workers[file] }
+
+// Idle returns the workers that have no file of weights to write: a worker writes
+// whole files, and there may be fewer of them than workers.
+func (p *Plan) Idle() (workers []int) {
+	busy := map[int]bool{}
+	for _, worker := range p.workers {
+		busy[worker] = true
+	}
+	for i := range p.worker.Count {
+		if !busy[i] {
+			workers = append(workers, i)
+		}
+	}
+	return workers
+}

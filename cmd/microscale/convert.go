@@ -57,7 +57,7 @@ for the block format or cannot hold one of the weights.
 		defer source.Close()
 		plan, err := convert.PlanRelabel(model, convert.RelabelOptions{Convention: layout.value, Scheme: scheme.value, Calibration: calibration})
 		if err == nil {
-			plan, err = shard.plan(plan)
+			plan, err = shard.plan(cmd.ErrOrStderr(), plan)
 		}
 		if err != nil {
 			return err

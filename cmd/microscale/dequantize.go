@@ -40,7 +40,7 @@ the table says what that costs. Everything else is carried over.`,
 		decoded, _ := checkpoint.DenseDtype(dtype.value) // the flag takes no other
 		plan, err := convert.PlanDequantize(model, decoded)
 		if err == nil {
-			plan, err = shard.plan(plan)
+			plan, err = shard.plan(cmd.ErrOrStderr(), plan)
 		}
 		if err != nil {
 			return err

@@ -93,7 +93,7 @@ that is known stay as they are; so do the other files of the directory.`,
 		defer source.Close()
 		plan, err := convert.PlanQuantize(model, convert.QuantizeOptions{Quantizer: q, Convention: layout.value, Scheme: scheme.value, Selection: selection, Calibration: calibration, Requantize: *requantize})
 		if err == nil {
-			plan, err = shard.plan(plan)
+			plan, err = shard.plan(cmd.ErrOrStderr(), plan)
 		}
 		if err != nil {
 			return err
