@@ -38,6 +38,13 @@
 //	a, err := q.Rowwise(x, quant.With{Into: a})
 //	err = gemm.Mul(y, a, w, gemm.Options{})
 //
+// Which kernel comes first depends on the formats, on M, on the instructions that the
+// processor has, and on its vendor and family: on Intel's, where BF16 dot products are
+// no faster than float32 ones, float32 panels come before BF16 ones (Kernels has the
+// order, internal/cpu the facts). All of it is fixed, and nothing is timed. Kernels
+// differ in how sums are rounded, always within the bound: two machines give the same
+// bits where they take the same kernel, which Options.Kernel can ask for.
+//
 // Dimensions are M, N and K for those of the whole product, m, n and k for those
 // of a part.
 package gemm

@@ -88,11 +88,11 @@ type Kernel struct {
 	Peak  string   // the instruction whose rate bounds it; "" where it is plain Go
 }
 
-// Kernels returns the kernels of this build in the order in which they are
-// tried.
+// Kernels returns the kernels of this build in the order in which this processor
+// tries them.
 func Kernels() []Kernel {
-	list := make([]Kernel, len(kernels))
-	for i, k := range kernels {
+	list := make([]Kernel, len(ordered))
+	for i, k := range ordered {
 		list[i] = k.describe()
 	}
 	return list

@@ -302,11 +302,36 @@ func TestChoice(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			if want == "bf16-avx512" && cpu.This().BF16Rate <= 0.5 {
+				want = "f32-avx512"
+			}
 			if p.kernel.Name != want {
 				t.Errorf("format=%s: kernel %s, want %s", f, p.kernel.Name, want)
 			}
 		}
 	})
+}
+
+// TestOrder: where VDPBF16PS does no more than VFMADD231PS, float32 panels come
+// before BF16 ones, and nothing else changes; no kernel is lost.
+func TestOrder(t *testing.T) {
+	names := func(list []*kernel) (names []string) {
+		for _, k := range list {
+			names = append(names, k.Name)
+		}
+		return names
+	}
+	for _, p := range cpu.Parts() {
+		got := names(order(kernels, p))
+		want := names(kernels)
+		bf16, f32 := slices.Index(want, "bf16-avx512"), slices.Index(want, "f32-avx512")
+		if bf16 >= 0 && p.BF16Rate <= 0.5 {
+			want[bf16], want[f32] = want[f32], want[bf16]
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: order %v, want %v", p.Name, got, want)
+		}
+	}
 }
 
 // TestWorkspace: a product's workspace stays below 8 MB per thread.

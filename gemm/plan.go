@@ -40,11 +40,29 @@ const (
 	exponents                  // the same, as exponent fields
 )
 
-// newPlan takes the first kernel of the table that this processor runs and that
-// can hold the operands: their formats, and their scales as they are. The plain
+// order returns the kernels of the table as a processor tries them: those of BF16
+// panels after the next ones of their tier where the instruction that they are made
+// of is no faster than two multiply-adds.
+func order(table []*kernel, p cpu.Part) []*kernel {
+	const perInstruction = 2 // products of VDPBF16PS for each of VFMADD231PS
+	list := append([]*kernel(nil), table...)
+	for i := 0; i+1 < len(list); i++ {
+		k, next := list[i], list[i+1]
+		if k.panel == panelBF16 && k.vector == nil && k.Tier == next.Tier && !k.isTwin() && p.BF16Rate*perInstruction <= 1 {
+			list[i], list[i+1] = next, k
+			i++
+		}
+	}
+	return list
+}
+
+// ordered is the table as this processor tries it.
+var ordered = order(kernels, cpu.This())
+
+// newPlan takes the first kernel that this processor runs and that can hold the operands: their formats, and their scales as they are. The plain
 // float32 one takes everything. packed says that b is packed beforehand.
 func newPlan(a, b *quant.Tensor, packed bool, o Options) (plan, error) {
-	for _, k := range kernels {
+	for _, k := range ordered {
 		if o.Kernel != "" && o.Kernel != k.Name || o.Kernel == "" && (k.Tier > cpu.Best() || k.isTwin()) {
 			continue
 		}

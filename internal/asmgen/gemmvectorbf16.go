@@ -85,7 +85,7 @@ func (a vectorBF16) decode(v *vector, c, r int) {
 	}
 }
 
-func (a vectorBF16) multiply(v *vector, c, b, at int) {
+func (a vectorBF16) multiply(v *vector, _, b, at int) {
 	x := Z(30)
 	if a.bits == 8 {
 		x = Z(26)

@@ -4,3 +4,6 @@ package cpu
 
 // requirements returns the tiers above Plain: there are none.
 func requirements() []requirement { return nil }
+
+// identity returns nothing: there are no kernels to order.
+func identity() (vendor string, family int) { return "", 0 }
