@@ -101,10 +101,23 @@ func (c *Config) Validate() error {
 	if err := c.divisible(); err != nil {
 		return err
 	}
-	if w := c.Recipe.Weight.Rowwise; c.HoldQuantized && (!w.Format.Scaled() || w.Hadamard) {
+	if c.HoldQuantized && !holds(c.Recipe) {
 		return fmt.Errorf("fp8-param: the recipe %s does not quantize weights to values that they could be held in: leave it out", c.Recipe.Name)
 	}
 	return nil
+}
+
+// holds reports whether the recipe quantizes weights to values that they can be held in.
+func holds(r recipe.Recipe) bool {
+	w := r.Weight.Rowwise
+	return w.Format.Scaled() && !w.Hadamard
+}
+
+// Under returns c with the recipe r, as one of several that are compared: those that
+// do not quantize weights do not hold them quantized.
+func (c Config) Under(r recipe.Recipe) Config {
+	c.Recipe, c.HoldQuantized = r, c.HoldQuantized && holds(r)
+	return c
 }
 
 // divisible reports a width of the model that the recipe cannot quantize.

@@ -92,8 +92,8 @@ const observedSteps, observedEvery = 12, 4
 // the first the losses at the end are kept, and a recipe that did not finish is not
 // tried again.
 func (k *comparison) train(ctx context.Context, r recipe.Recipe, seed uint64) error {
-	c := k.config
-	c.Recipe, c.Seed = r, seed
+	c := k.config.Under(r)
+	c.Seed = seed
 	if seed != k.config.Seed {
 		return k.again(ctx, c)
 	}

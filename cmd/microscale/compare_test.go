@@ -98,8 +98,8 @@ func TestCompareJSON(t *testing.T) {
 	}
 }
 
-// TestCompareSame: the same seed gives the same losses, on any number of threads,
-// and so does train.
+// TestCompareSame: the same seed gives the same losses, on any number of threads and
+// where weights are held quantized, and so does train.
 func TestCompareSame(t *testing.T) {
 	losses := func(args ...string) []any {
 		c := compareJSON(t, append(args, "--recipes", "mxfp8", "--out", filepath.Join(t.TempDir(), "out"))...)
@@ -108,6 +108,9 @@ func TestCompareSame(t *testing.T) {
 	one, two, other := losses("--threads", "1"), losses("--threads", "2"), losses("--seed", "2")
 	if !slices.Equal(one, two) {
 		t.Errorf("one thread gives %v, two give %v", one, two)
+	}
+	if held := losses("--fp8-param"); !slices.Equal(one, held) {
+		t.Errorf("with weights held quantized %v, else %v", held, one)
 	}
 	if slices.Equal(one, other) {
 		t.Error("another seed gives the same losses")
@@ -252,7 +255,7 @@ func TestCompareUsage(t *testing.T) {
 		{"--out " + other, exitFailed, "report.html is not a report of microscale compare"},
 		{"--out " + filepath.Join(file, "below"), exitFailed, "below: not a directory to write a report to"},
 		{"--hidden 40 --recipes nvfp4 --out " + filepath.Join(dir, "new"), exitUsage, "--hidden is 40: the model is 40 wide, and the recipe nvfp4 takes multiples of 16"},
-		{"--recipes mxfp8 --fp8-param", exitUsage, "--fp8-param: the recipe bf16 does not quantize weights"},
+		{"--recipes f32 --fp8-param", exitUsage, "--fp8-param: the recipe bf16 does not quantize weights"},
 	} {
 		t.Run(tc.args, func(t *testing.T) {
 			status, _, stderr := execute("", append(strings.Fields(smallest), strings.Fields(tc.args)...)...)

@@ -47,7 +47,7 @@ func addTraining(cmd *cobra.Command, d train.Config) *trainingFlags {
 	f.startBF16 = count("num-layers-at-start-in-bf16", 1, "layers `N` at the start that --first-last-layers-bf16 keeps")
 	f.endBF16 = count("num-layers-at-end-in-bf16", 1, "layers `N` at the end that --first-last-layers-bf16 keeps")
 	f.recompute = flags.Bool("recompute", false, "compute activations again for the backward pass, and do not keep them")
-	f.fp8Param = flags.Bool("fp8-param", false, "hold weights quantized between steps; the optimizer alone has FP32 ones")
+	f.fp8Param = flags.Bool("fp8-param", false, "hold the weights that a recipe quantizes quantized between steps; the optimizer alone has FP32 ones")
 	f.threads = addThreads(cmd)
 	return f
 }
@@ -57,7 +57,7 @@ func addData(cmd *cobra.Command, doing string) *[]string {
 	return cmd.Flags().StringArray("data", nil, doing+" `TEXT`: a file, a directory, goroot: (the source of Go's library) or synthetic: (text made here); may be given several times (default goroot: where Go is, else synthetic:)")
 }
 
-// config returns the run that the flags describe, with its text, under the last of
+// config returns the run that the flags describe, with its text, under the first of
 // the recipes. It must be one under each.
 func (f *trainingFlags) config(cmd *cobra.Command, recipes ...recipe.Recipe) (train.Config, error) {
 	c := train.DefaultConfig()
@@ -80,10 +80,16 @@ func (f *trainingFlags) config(cmd *cobra.Command, recipes ...recipe.Recipe) (tr
 	if err := c.Model.WithDefaults().Validate(); err != nil {
 		return c, misuse("%v", err)
 	}
-	for _, c.Recipe = range recipes {
-		if err := c.Validate(); err != nil {
+	held := false
+	for _, r := range recipes {
+		run := c.Under(r)
+		if err := run.Validate(); err != nil {
 			return c, misuse("--%v", err)
 		}
+		held = held || run.HoldQuantized
+	}
+	if c.Recipe = recipes[0]; c.HoldQuantized && !held {
+		return c, misuse("--%v", c.Validate())
 	}
 	var err error
 	c.Corpus, err = train.OpenCorpus(*f.data...)
