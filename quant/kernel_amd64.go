@@ -89,6 +89,8 @@ var lineKernels = []lineKernel{
 	{cpu.AVX512, 4, true, randomLineBy(lineRandom4), raiseLines},
 	{cpu.AVX2, 8, false, lineBytes, raiseLinesAVX2},
 	{cpu.AVX2, 4, false, lineNibbles, raiseLinesAVX2},
+	{cpu.AVX2, 8, true, randomLineBytes, raiseLinesAVX2},
+	{cpu.AVX2, 4, true, randomLineNibbles, raiseLinesAVX2},
 }
 
 func lineBy(kernel func(codes *byte, src *float32, n int, factors *float32, c *lineConstants) uint64) func(codes []byte, src []float32, _ []uint32, factors []float32, c *lineConstants) uint32 {
@@ -109,11 +111,17 @@ var philoxKernels = []philoxKernel{
 	{cpu.AVX512, func(dst []uint32, first uint64, c *philoxConstants) {
 		linePhilox(&dst[0], first, len(dst)/philoxUnit, c)
 	}},
+	{cpu.AVX2, func(dst []uint32, first uint64, c *philoxConstants) {
+		linePhiloxAVX2(&dst[0], first, len(dst)/philoxUnit, c)
+	}},
 }
 
 var hadamardKernels = []hadamardKernel{
 	{cpu.AVX512, func(x []float32, signs *[hadamardSize]uint32, nan float32) {
 		lineHadamard(&x[0], len(x)/hadamardSize, &signs[0], math.Float32bits(nan))
+	}},
+	{cpu.AVX2, func(x []float32, signs *[hadamardSize]uint32, nan float32) {
+		lineHadamardAVX2(&x[0], len(x)/hadamardSize, &signs[0], math.Float32bits(nan))
 	}},
 }
 
@@ -189,6 +197,8 @@ func encodeBy(kernel func(codes *byte, src *float32, n int, factors *float32, ex
 var searchKernels = []searchKernel{
 	{cpu.AVX512, false, searchBy(searchTimes)},
 	{cpu.AVX512, true, searchBy(searchOver)},
+	{cpu.AVX2, false, searchBy(searchTimesAVX2)},
+	{cpu.AVX2, true, searchBy(searchOverAVX2)},
 }
 
 func searchBy(kernel func(errors *float64, src *float32, groups int, factors, decodes *float32, n int, c *searchConstants)) searchFunc {
@@ -226,6 +236,9 @@ var columnKernels = []columnKernel{
 var transposeKernels = []transposeKernel{
 	{cpu.AVX512, func(dst, src []float32, dstStride, srcStride, n int) {
 		transpose512(&dst[0], &src[0], 4*dstStride, 4*srcStride, n)
+	}},
+	{cpu.AVX2, func(dst, src []float32, dstStride, srcStride, n int) {
+		transposeAVX2(&dst[0], &src[0], 4*dstStride, 4*srcStride, 2*n)
 	}},
 }
 

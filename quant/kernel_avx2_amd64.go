@@ -14,11 +14,37 @@ import (
 // ends of lines: they go through room of a unit, or a plain loop.
 
 const (
-	codesUnit   = 32  // elements of line8AVX2, lineOver8AVX2 and the decoders
-	nibblesUnit = 64  // of line4AVX2
+	codesUnit   = 32  // elements of kernels for codes of 8 bits, and of the decoders
+	nibblesUnit = 64  // of those for codes of 4 bits
 	amaxUnit    = 16  // of amaxes, maxima, and conversions of BF16
 	lineChunk   = 512 // elements whose factors are spread at a time
 )
+
+// A lineEnd has room for the last elements of a line.
+type lineEnd struct {
+	src     [nibblesUnit]float32
+	random  [nibblesUnit]uint32
+	factors [nibblesUnit / factorExtent]float32
+	codes   [nibblesUnit]byte
+}
+
+// newLineEnd copies what is behind whole elements. The last factor serves all that
+// is beyond.
+func newLineEnd(whole int, src []float32, random []uint32, factors []float32) (e lineEnd) {
+	copy(e.src[:], src[whole:])
+	if random != nil {
+		copy(e.random[:], random[whole:])
+	}
+	spreadEnd(e.factors[:], factors[whole/factorExtent:])
+	return e
+}
+
+// spreadEnd sets dst to factors, the last of which serves what is beyond them.
+func spreadEnd(dst, factors []float32) {
+	for i := range dst {
+		dst[i] = factors[min(i, len(factors)-1)]
+	}
+}
 
 func lineBytes(codes []byte, src []float32, _ []uint32, factors []float32, c *lineConstants) (amax uint32) {
 	return lineCodes(false, codes, src, factors, &c.encodeConstants)
@@ -32,15 +58,9 @@ func lineCodes(divide bool, codes []byte, src, factors []float32, c *encodeConst
 		amax = lineUnits(divide, &codes[0], &src[0], whole/codesUnit, &factors[0], c)
 	}
 	if whole < len(src) {
-		var end struct {
-			src     [codesUnit]float32
-			factors [codesUnit / factorExtent]float32
-			codes   [codesUnit]byte
-		}
-		n := copy(end.src[:], src[whole:])
-		spreadEnd(end.factors[:], factors[whole/factorExtent:])
+		end := newLineEnd(whole, src, nil, factors)
 		amax = max(amax, lineUnits(divide, &end.codes[0], &end.src[0], 1, &end.factors[0], c))
-		copy(codes[whole:], end.codes[:n])
+		copy(codes[whole:len(src)], end.codes[:])
 	}
 	return amax
 }
@@ -52,28 +72,41 @@ func lineUnits(divide bool, codes *byte, src *float32, n int, factors *float32, 
 	return uint32(line8AVX2(codes, src, n, factors, c))
 }
 
-// spreadEnd sets dst to factors, the last of which serves what is beyond them.
-func spreadEnd(dst, factors []float32) {
-	for i := range dst {
-		dst[i] = factors[min(i, len(factors)-1)]
-	}
-}
-
 func lineNibbles(codes []byte, src []float32, _ []uint32, factors []float32, c *lineConstants) (amax uint32) {
 	whole := len(src) / nibblesUnit * nibblesUnit
 	if whole > 0 {
 		amax = uint32(line4AVX2(&codes[0], &src[0], whole/nibblesUnit, &factors[0], &c.encodeConstants))
 	}
 	if whole < len(src) {
-		var end struct {
-			src     [nibblesUnit]float32
-			factors [nibblesUnit / factorExtent]float32
-			codes   [nibblesUnit / 2]byte
-		}
-		n := copy(end.src[:], src[whole:])
-		spreadEnd(end.factors[:], factors[whole/factorExtent:])
+		end := newLineEnd(whole, src, nil, factors)
 		amax = max(amax, uint32(line4AVX2(&end.codes[0], &end.src[0], 1, &end.factors[0], &c.encodeConstants)))
-		copy(codes[whole/2:], end.codes[:(n+1)/2])
+		copy(codes[whole/2:ceilDiv(len(src), 2)], end.codes[:])
+	}
+	return amax
+}
+
+func randomLineBytes(codes []byte, src []float32, random []uint32, factors []float32, c *lineConstants) (amax uint32) {
+	whole := len(src) / codesUnit * codesUnit
+	if whole > 0 {
+		amax = uint32(lineRandom8AVX2(&codes[0], &src[0], &random[0], whole/codesUnit, &factors[0], c))
+	}
+	if whole < len(src) {
+		end := newLineEnd(whole, src, random, factors)
+		amax = max(amax, uint32(lineRandom8AVX2(&end.codes[0], &end.src[0], &end.random[0], 1, &end.factors[0], c)))
+		copy(codes[whole:len(src)], end.codes[:])
+	}
+	return amax
+}
+
+func randomLineNibbles(codes []byte, src []float32, random []uint32, factors []float32, c *lineConstants) (amax uint32) {
+	whole := len(src) / nibblesUnit * nibblesUnit
+	if whole > 0 {
+		amax = uint32(lineRandom4AVX2(&codes[0], &src[0], &random[0], whole/nibblesUnit, &factors[0], c))
+	}
+	if whole < len(src) {
+		end := newLineEnd(whole, src, random, factors)
+		amax = max(amax, uint32(lineRandom4AVX2(&end.codes[0], &end.src[0], &end.random[0], 1, &end.factors[0], c)))
+		copy(codes[whole/2:ceilDiv(len(src), 2)], end.codes[:])
 	}
 	return amax
 }

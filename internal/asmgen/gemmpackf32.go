@@ -49,6 +49,12 @@ func (p *panel8) line(i int) Mem {
 // store transposes Y0…Y7, eight dwords of each line, to eight steps at dst, of so
 // many bytes. It uses Y8…Y15.
 func (p *panel8) store(dst Reg, step int) {
+	p.turn(func(d int, v Vec) { p.fn.I("VMOVUPS", v, dst.At(step*d)) })
+}
+
+// turn transposes Y0…Y7, and hands each dword d of every line where it is, in one
+// of Y8…Y15.
+func (p *panel8) turn(each func(d int, v Vec)) {
 	fn := p.fn
 	for i := 0; i < 8; i += 2 { // pairs of lines: dwords 0 1 4 5 low, 2 3 6 7 high
 		fn.I("VUNPCKLPS", Y(i+1), Y(i), Y(8+i))
@@ -63,8 +69,8 @@ func (p *panel8) store(dst Reg, step int) {
 	for d := range 4 {
 		fn.I("VPERM2F128", 0x20, Y(4+d), Y(d), Y(8+d))
 		fn.I("VPERM2F128", 0x31, Y(4+d), Y(d), Y(12+d))
-		fn.I("VMOVUPS", Y(8+d), dst.At(step*d))
-		fn.I("VMOVUPS", Y(12+d), dst.At(step*(4+d)))
+		each(d, Y(8+d))
+		each(4+d, Y(12+d))
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 // of AVX-512, in 16 registers of 256 bits. There are no masks, so that kernels take
 // whole units only, and package quant sees to the ends of lines.
 func QuantAVX2() []*File {
-	return []*File{quantFused256(), quantBytes256(), quantLines256(), quantDecode256()}
+	return []*File{quantFused256(), quantBytes256(), quantLines256(), quantTraining256(), quantDecode256()}
 }
 
 // tables256 are read-only vectors. Those of words or bytes repeat one pattern.
@@ -115,11 +115,10 @@ func (k *kernel256) load() {
 // bytes returns the bytes of so many elements of the source.
 func (k *kernel256) bytes(elements int) int { return elements * k.source / 8 }
 
-// codes leaves the magnitudes of the codes of the 32 elements at at in the bytes
-// of Y0, in the order in which packing leaves them. round makes, of the magnitudes
-// of vector i, the rounding sums in e.
-func (k *kernel256) codes(at Mem, round func(i int, a, e Vec)) {
-	a, e, both := Y(4), Y(5), Y(7)
+// magnitudes hands each those of the 32 elements at at, eight in Y4 at a time. It
+// uses Y7 where the source is BF16.
+func (k *kernel256) magnitudes(at Mem, each func(i int, a Vec)) {
+	a, both := Y(4), Y(7)
 	for i := range 4 {
 		if k.source == 32 {
 			k.I("VPAND", at.At(32*i), yAbs, a)
@@ -129,14 +128,29 @@ func (k *kernel256) codes(at Mem, round func(i int, a, e Vec)) {
 		} else {
 			k.I("VPUNPCKHWD", both, yZero, a)
 		}
+		each(i, a)
+	}
+}
+
+// pack leaves the codes in the dwords of Y0 to Y3 in the bytes of Y0, in an order
+// that sort undoes.
+func (k *kernel256) pack() {
+	k.I("VPACKUSDW", Y(1), Y(0), Y(0))
+	k.I("VPACKUSDW", Y(3), Y(2), Y(2))
+	k.I("VPACKUSWB", Y(2), Y(0), Y(0))
+}
+
+// codes packs the magnitudes of the codes of the 32 elements at at. round makes, of
+// the magnitudes of vector i, the rounding sums in e.
+func (k *kernel256) codes(at Mem, round func(i int, a, e Vec)) {
+	k.magnitudes(at, func(i int, a Vec) {
+		e := Y(5)
 		round(i, a, e)
 		k.I("VPSRLVD", yShift, e, a)
 		k.I("VPADDD", a, e, e)
 		k.I("VPAND", yLow, e, Y(i))
-	}
-	k.I("VPACKUSDW", Y(1), Y(0), Y(0))
-	k.I("VPACKUSDW", Y(3), Y(2), Y(2))
-	k.I("VPACKUSWB", Y(2), Y(0), Y(0))
+	})
+	k.pack()
 }
 
 // roundScaled rounds a times the factor, clamped, by constants in slots.
