@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/checkpoint/llamacpp"
@@ -43,19 +44,31 @@ type ggufPlan struct {
 	fileType uint32
 	specs    []gguf.Spec
 	metadata []gguf.Pair
+	stacks   map[string]*stack // by name of the tensor
+}
+
+// A stack is a tensor of all experts of a layer that is being planned.
+type stack struct {
+	spec  int // among the specs
+	found int // experts
+	of    int
 }
 
 func newGGUFPlan(source *checkpoint.Model, q quant.Quantizer) (*ggufPlan, error) {
 	f := q.Format
-	p := &ggufPlan{Plan: &Plan{Source: source, Convention: checkpoint.GGUF(), Format: f, Quantizer: q, Ignore: []string{}, single: true}}
+	p := &ggufPlan{Plan: &Plan{Source: source, Convention: checkpoint.GGUF(), Format: f, Quantizer: q, Ignore: []string{}, single: true}, stacks: map[string]*stack{}}
 	for _, row := range ggufFormats {
 		if row.format.Name == f.Name {
 			p.ggml, p.fileType = row.ggml, row.fileType
 			var err error
-			if p.model, err = llamacpp.Describe(source.Source); err == nil {
-				p.Notes = p.model.Notes
+			if p.model, err = llamacpp.Describe(source.Source); err != nil {
+				return nil, err
 			}
-			return p, err
+			if why := p.model.Refuses(f); why != "" && q.Arithmetic != quant.BlockOnly {
+				return nil, fmt.Errorf("%s: %s", source.Source.Path, why)
+			}
+			p.Notes = p.model.Notes
+			return p, nil
 		}
 	}
 	return nil, fmt.Errorf("convention %s has no layout for %s: it holds bf16, %s", p.Convention, f, formatNames(p.Convention.Formats()))
@@ -132,15 +145,19 @@ func (p *ggufPlan) place(d Decision) error {
 	d.File = ggufName
 	ggml := p.ggml
 	if len(d.Stored) == 0 {
-		if ggml, err = p.dense(&d); err != nil {
+		if ggml, err = p.dense(&d, at); err != nil {
 			return err
 		}
 	}
-	p.specs = append(p.specs, gguf.Spec{Name: at.Name, Type: ggml, Shape: w.Shape})
-	d.Stored[0].Name = at.Name
+	if err := p.addSpec(at, gguf.Spec{Name: at.Name, Type: ggml, Shape: at.Stacked(at.Shape(w.Shape))}); err != nil {
+		return fmt.Errorf("tensor %s: %w", w.Name, err)
+	}
+	d.Stored[0].Name, d.expert = at.Name, at.Expert
 	for i := range d.Stored[1:] {
 		d.Stored[1+i].Name = llamacpp.ScaleName(at.Name)
-		p.specs = append(p.specs, gguf.Spec{Name: d.Stored[1+i].Name, Type: gguf.F32, Shape: d.Stored[1+i].Shape})
+		if err := p.addSpec(at, gguf.Spec{Name: d.Stored[1+i].Name, Type: gguf.F32, Shape: at.StackedScales()}); err != nil {
+			return fmt.Errorf("tensor %s: %w", w.Name, err)
+		}
 	}
 	if at.HeadDim > 0 {
 		rows := w.Shape[0]
@@ -153,13 +170,31 @@ func (p *ggufPlan) place(d Decision) error {
 	return nil
 }
 
-// dense stores a weight that is not quantized: vectors as F32, as llama.cpp wants
-// norms and biases, and others as they are, or as BF16 where that is the format.
-func (p *ggufPlan) dense(d *Decision) (gguf.Type, error) {
+// addSpec adds a tensor to the file, that of all experts with the first of them.
+func (p *ggufPlan) addSpec(at llamacpp.Place, spec gguf.Spec) error {
+	s, ok := p.stacks[spec.Name]
+	switch {
+	case !ok:
+		s = &stack{spec: len(p.specs), of: at.Experts}
+		p.specs = append(p.specs, spec)
+		if at.Experts > 0 {
+			p.stacks[spec.Name] = s
+		}
+	case p.specs[s.spec].Type != spec.Type || !slices.Equal(p.specs[s.spec].Shape, spec.Shape):
+		return fmt.Errorf("it is %s %v, and another expert in the same tensor of llama.cpp is %s %v: quantize all experts of a layer or none",
+			spec.Type, spec.Shape, p.specs[s.spec].Type, p.specs[s.spec].Shape)
+	}
+	s.found++
+	return nil
+}
+
+// dense stores a weight that is not quantized: vectors and routers as F32, as
+// llama.cpp wants them, and others as they are, or as BF16 where that is the format.
+func (p *ggufPlan) dense(d *Decision, at llamacpp.Place) (gguf.Type, error) {
 	w := d.Weight
 	dtype := w.Dtype
 	switch {
-	case len(w.Shape) < 2:
+	case len(w.Shape) < 2, at.F32:
 		dtype = safetensors.F32
 	case p.Format.Name == quant.BF16.Name:
 		dtype = safetensors.BF16
@@ -177,6 +212,11 @@ func (p *ggufPlan) dense(d *Decision) (gguf.Type, error) {
 
 // layOut plans the file.
 func (p *ggufPlan) layOut() error {
+	for _, s := range p.stacks {
+		if s.found != s.of {
+			return fmt.Errorf("%s: %s is of %d experts, and the checkpoint has %d: fetch it again", p.Source.Source.Path, p.specs[s.spec].Name, s.of, s.found)
+		}
+	}
 	constants := make([]gguf.Spec, len(p.model.Extra))
 	for i, c := range p.model.Extra {
 		constants[i] = c.Spec
@@ -194,7 +234,8 @@ func (p *ggufPlan) layOut() error {
 		return err
 	}
 	p.Files = []File{{ggufName, file}}
-	first := &p.Decisions[0] // with which the constants are written
+	i := slices.IndexFunc(p.Decisions, func(d Decision) bool { return d.expert == 0 }) // with which the constants are written
+	first := &p.Decisions[i]
 	for _, c := range p.model.Extra {
 		value, err := binary.Append(nil, binary.LittleEndian, c.Values)
 		if err != nil {

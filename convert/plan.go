@@ -45,7 +45,12 @@ type Decision struct {
 	// row there, and where a row goes.
 	rowBytes int64
 	row      func(int) int
+
+	expert int // which of the equal parts of its tensors the weight is, where these hold several experts
 }
+
+// begin returns where the weight's part of a stored tensor begins.
+func (d Decision) begin(s checkpoint.Stored) int64 { return int64(d.expert) * specBytes(s.Spec) }
 
 // Bytes returns the bytes that the weight takes in the result.
 func (d Decision) Bytes() (n int64) {

@@ -176,7 +176,7 @@ func (r *run) writeKnown() error {
 			if s.Value == nil || !r.plan.mine(i) {
 				continue
 			}
-			if err := r.writers[d.File].WriteTensorAt(s.Name, s.Value, 0); err != nil {
+			if err := r.writers[d.File].WriteTensorAt(s.Name, s.Value, d.begin(s)); err != nil {
 				return err
 			}
 		}

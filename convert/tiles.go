@@ -226,6 +226,11 @@ func (r *run) decode(t checkpoint.Tile, d Decision) (sums, error) {
 // scatter writes bytes of a stored tensor, each row where the result has it.
 func (r *run) scatter(d Decision, name string, raw []byte, at int64) error {
 	w := r.writers[d.File]
+	for _, s := range d.Stored {
+		if s.Name == name {
+			at += d.begin(s)
+		}
+	}
 	if d.rowBytes == 0 || name != d.Stored[0].Name {
 		return w.WriteTensorAt(name, raw, at)
 	}

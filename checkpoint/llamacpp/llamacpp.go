@@ -19,6 +19,7 @@ import (
 
 	"github.com/microscale-go/microscale/gguf"
 	"github.com/microscale-go/microscale/hf"
+	"github.com/microscale-go/microscale/quant"
 )
 
 // A Model is what a GGUF file says of a checkpoint, but for its weights.
@@ -59,6 +60,15 @@ func Describe(c *hf.Checkpoint) (*Model, error) {
 	return m, nil
 }
 
+// Refuses returns why llama.cpp cannot run the model with weights in format f that have
+// a global scale, or "".
+func (m *Model) Refuses(f quant.Format) string {
+	if f.Global && m.architecture.unscaled {
+		return fmt.Sprintf("llama.cpp multiplies by no global scale of %s in %s: choose mxfp4 or q8_0, or --profile ggml, which has scales of blocks alone", f, m.architecture.name)
+	}
+	return ""
+}
+
 func (m *Model) add(key string, value any) {
 	m.Metadata = append(m.Metadata, gguf.Pair{Key: key, Value: value})
 }
@@ -91,7 +101,14 @@ type config struct {
 	RMSNormEps       *float64 `json:"rms_norm_eps"`
 	HiddenAct        string   `json:"hidden_act"`
 	PartialRotary    *float64 `json:"partial_rotary_factor"`
-	Experts          int      `json:"num_local_experts"`
+	LocalExperts     int      `json:"num_local_experts"` // Mixtral's name
+	Experts          int      `json:"num_experts"`       // Qwen's
+	ExpertsUsed      int      `json:"num_experts_per_tok"`
+	ExpertSize       int      `json:"moe_intermediate_size"`
+	SharedExpertSize int      `json:"shared_expert_intermediate_size"`
+	Normalize        bool     `json:"norm_topk_prob"`
+	SparseStep       int      `json:"decoder_sparse_step"`
+	DenseLayers      []int    `json:"mlp_only_layers"`
 	RopeTheta        *float64 `json:"rope_theta"`
 	RopeScaling      *rope    `json:"rope_scaling"`
 	RopeParameters   *rope    `json:"rope_parameters"` // newer configurations, in place of the two above
@@ -161,8 +178,6 @@ func (m *Model) readConfig(text []byte) error {
 		}
 	}
 	switch {
-	case c.Experts > 0:
-		return fmt.Errorf("a mixture of %d experts: only dense models become GGUF", c.Experts)
 	case c.HiddenAct != "" && c.HiddenAct != "silu":
 		return fmt.Errorf("hidden_act %q: llama.cpp runs %s with silu", c.HiddenAct, a.name)
 	case c.PartialRotary != nil && *c.PartialRotary != 1:
@@ -172,7 +187,7 @@ func (m *Model) readConfig(text []byte) error {
 	case c.HeadDim%2 != 0:
 		return fmt.Errorf("heads of %d elements cannot be rotated: fetch it again", c.HeadDim)
 	}
-	return nil
+	return m.checkExperts()
 }
 
 // hyperparameters adds the numbers of config.json.
@@ -188,5 +203,6 @@ func (m *Model) hyperparameters() error {
 	m.set("attention.value_length", uint32(c.HeadDim))
 	m.set("attention.layer_norm_rms_epsilon", float32(*c.RMSNormEps))
 	m.set("vocab_size", uint32(c.VocabSize))
+	m.describeExperts()
 	return m.rotary()
 }

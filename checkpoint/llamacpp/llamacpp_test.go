@@ -175,25 +175,25 @@ func TestRefusedConfigurations(t *testing.T) {
 func TestPlaces(t *testing.T) {
 	m := describe(t, map[string]string{"config.json": config1B})
 	for name, want := range map[string]Place{
-		"model.embed_tokens.weight":                      {"token_embd.weight", 0},
-		"model.norm.weight":                              {"output_norm.weight", 0},
-		"lm_head.weight":                                 {"output.weight", 0},
-		"model.layers.0.input_layernorm.weight":          {"blk.0.attn_norm.weight", 0},
-		"model.layers.11.self_attn.q_proj.weight":        {"blk.11.attn_q.weight", 64},
-		"model.layers.11.self_attn.k_proj.bias":          {"blk.11.attn_k.bias", 64},
-		"model.layers.11.self_attn.v_proj.weight":        {"blk.11.attn_v.weight", 0},
-		"model.layers.1.self_attn.o_proj.weight":         {"blk.1.attn_output.weight", 0},
-		"model.layers.1.post_attention_layernorm.weight": {"blk.1.ffn_norm.weight", 0},
-		"model.layers.1.mlp.gate_proj.weight":            {"blk.1.ffn_gate.weight", 0},
-		"model.layers.1.mlp.up_proj.weight":              {"blk.1.ffn_up.weight", 0},
-		"model.layers.1.mlp.down_proj.weight":            {"blk.1.ffn_down.weight", 0},
-		"model.layers.1.self_attn.rotary_emb.inv_freq":   {"", 0},
+		"model.embed_tokens.weight":                      {Name: "token_embd.weight"},
+		"model.norm.weight":                              {Name: "output_norm.weight"},
+		"lm_head.weight":                                 {Name: "output.weight"},
+		"model.layers.0.input_layernorm.weight":          {Name: "blk.0.attn_norm.weight"},
+		"model.layers.11.self_attn.q_proj.weight":        {Name: "blk.11.attn_q.weight", HeadDim: 64},
+		"model.layers.11.self_attn.k_proj.bias":          {Name: "blk.11.attn_k.bias", HeadDim: 64},
+		"model.layers.11.self_attn.v_proj.weight":        {Name: "blk.11.attn_v.weight"},
+		"model.layers.1.self_attn.o_proj.weight":         {Name: "blk.1.attn_output.weight"},
+		"model.layers.1.post_attention_layernorm.weight": {Name: "blk.1.ffn_norm.weight"},
+		"model.layers.1.mlp.gate_proj.weight":            {Name: "blk.1.ffn_gate.weight"},
+		"model.layers.1.mlp.up_proj.weight":              {Name: "blk.1.ffn_up.weight"},
+		"model.layers.1.mlp.down_proj.weight":            {Name: "blk.1.ffn_down.weight"},
+		"model.layers.1.self_attn.rotary_emb.inv_freq":   {},
 	} {
 		p, err := m.Place(name, []int64{128, 2048})
 		if err != nil || p != want {
 			t.Errorf("%s goes to %v (%v), want %v", name, p, err, want)
 		}
-		if back, ok := original(p.Name); p.Name != "" && (!ok || back != name) {
+		if back, ok := m.architecture.original(p.Name); p.Name != "" && (!ok || back != name) {
 			t.Errorf("%s comes back as %q", name, back)
 		}
 	}
@@ -205,7 +205,7 @@ func TestPlaces(t *testing.T) {
 	if _, err := m.Place("model.layers.0.self_attn.q_proj.weight", []int64{100, 64}); err == nil || !strings.Contains(err.Error(), "not heads of 64 rows") {
 		t.Errorf("says %v", err)
 	}
-	if name, ok := original("rope_freqs.weight"); ok {
+	if name, ok := m.architecture.original("rope_freqs.weight"); ok {
 		t.Errorf("rope_freqs.weight comes back as %q", name)
 	}
 }

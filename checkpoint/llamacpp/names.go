@@ -11,15 +11,20 @@ import (
 // An architecture is what llama.cpp calls a family of models.
 type architecture struct {
 	name     string
-	permuted bool // rows of queries and keys are in the order of interleaved rotation
+	permuted bool     // rows of queries and keys are in the order of interleaved rotation
+	experts  *experts // nil: the model is dense
+	unscaled bool     // its graph multiplies by no global scale of NVFP4 (llama-cpp-python 0.3.36)
 }
 
 // architectures has those that are written, by the class of transformers.
 var architectures = map[string]architecture{
-	"LlamaForCausalLM":   {"llama", true},
-	"MistralForCausalLM": {"llama", true},
-	"Qwen2ForCausalLM":   {"qwen2", false},
-	"Qwen3ForCausalLM":   {"qwen3", false},
+	"LlamaForCausalLM":    {name: "llama", permuted: true},
+	"MistralForCausalLM":  {name: "llama", permuted: true},
+	"MixtralForCausalLM":  {name: "llama", permuted: true, experts: &mixtral},
+	"Qwen2ForCausalLM":    {name: "qwen2"},
+	"Qwen3ForCausalLM":    {name: "qwen3"},
+	"Qwen2MoeForCausalLM": {name: "qwen2moe", experts: &qwen2Experts, unscaled: true},
+	"Qwen3MoeForCausalLM": {name: "qwen3moe", experts: &qwen3Experts},
 }
 
 func architectureNames() string {
@@ -52,25 +57,31 @@ var (
 	blockName = regexp.MustCompile(`^blk\.(\d+)\.(.+)$`)
 )
 
-// unused matches tensors that llama.cpp computes itself.
-var unused = regexp.MustCompile(`\.rotary_emb\.inv_freq$`)
-
 // A Place is where a tensor of a checkpoint is in a GGUF file.
 type Place struct {
 	Name    string // "" where llama.cpp has no use for it
 	HeadDim int    // rows of each head in the order of interleaved rotation; 0: rows as they are
+	Experts int    // the tensor is one of so many, in a tensor of all experts of a layer; 0: it is by itself
+	Expert  int    // which of them
+	F32     bool   // llama.cpp takes its values in F32 alone
 }
+
+// unused matches tensors that llama.cpp computes itself.
+var unused = regexp.MustCompile(`\.rotary_emb\.inv_freq$`)
 
 // Place returns where a tensor goes. It fails where llama.cpp has no tensor like it.
 func (m *Model) Place(name string, shape []int64) (Place, error) {
 	if unused.MatchString(name) {
 		return Place{}, nil
 	}
-	known, ok := translate(name, outside, inLayer, layerName, "blk.%s.%s", 0)
+	if p, ok, err := m.placeExpert(name); ok || err != nil {
+		return p, err
+	}
+	known, ok := translate(name, outside, m.architecture.inLayer(), layerName, "blk.%s.%s", 0)
 	if !ok {
 		return Place{}, fmt.Errorf("tensor %s: llama.cpp's %s has no such tensor: leave it out of the checkpoint, or choose another convention", name, m.architecture.name)
 	}
-	p := Place{Name: known, HeadDim: m.headDim(name)}
+	p := Place{Name: known, HeadDim: m.headDim(name), F32: isRouter(known)}
 	if p.HeadDim > 0 && (len(shape) == 0 || shape[0]%int64(p.HeadDim) != 0) {
 		return Place{}, fmt.Errorf("tensor %s: shape %v is not heads of %d rows, as %s has it", name, shape, p.HeadDim, "config.json")
 	}
@@ -108,10 +119,18 @@ func (p Place) Source(r int) int {
 	return r - i + i%2*(d/2) + i/2
 }
 
+// inLayer returns the names of a layer's modules.
+func (a architecture) inLayer() [][2]string {
+	if a.experts == nil {
+		return inLayer
+	}
+	return slices.Concat(inLayer, a.experts.beside)
+}
+
 // original returns what the checkpoint called a tensor of a GGUF file; ok is false
 // where it had none like it.
-func original(name string) (string, bool) {
-	return translate(name, outside, inLayer, blockName, "model.layers.%s.%s", 1)
+func (a architecture) original(name string) (string, bool) {
+	return translate(name, outside, a.inLayer(), blockName, "model.layers.%s.%s", 1)
 }
 
 // translate replaces the module of a tensor's name by what the other column of

@@ -77,6 +77,8 @@ type view struct {
 type part struct {
 	tensor gguf.TensorInfo
 	value  []byte // in place of the tensor's
+	from   int64  // where it begins in the tensor, and how many bytes it has there
+	size   int64
 	place  Place
 	unit   int // bytes of the view that the part has of a struct; 0: rows are as they are
 	kind   checkpoint.Part
@@ -86,8 +88,9 @@ type part struct {
 func (v *view) build() error {
 	v.parts = map[string]part{}
 	var a architecture
+	count, _ := v.file.Value(fmt.Sprint(v.file.Value("general.architecture"), ".expert_count")).(uint32)
 	for _, row := range architectures {
-		if row.name == v.file.Value("general.architecture") {
+		if row.name == v.file.Value("general.architecture") && (row.experts != nil) == (count > 0) {
 			a = row
 		}
 	}
@@ -107,42 +110,63 @@ func (v *view) build() error {
 	return err
 }
 
-// addTensor adds what a tensor of the file is in the view.
+// addTensor adds what a tensor of the file is in the view: of a tensor of all experts,
+// the matrices of each.
 func (v *view) addTensor(t gguf.TensorInfo, a architecture) {
-	name, known := original(t.Name)
+	name, known := a.original(t.Name)
+	names := a.originals(t.Name, t.Shape)
 	switch {
-	case a.name == "" || !known:
-		name = t.Name
-		if a.name != "" && name == ropeFactors {
-			return // it follows from the configuration
-		}
-	case strings.HasSuffix(name, scaleSuffix):
-		if w, ok := v.file.Lookup(strings.TrimSuffix(t.Name, scaleSuffix) + ".weight"); ok && w.Type == gguf.NVFP4 {
+	case a.name != "" && (known || names != nil):
+		if w, ok := v.file.Lookup(strings.TrimSuffix(t.Name, scaleSuffix) + ".weight"); ok && w.Type == gguf.NVFP4 && strings.HasSuffix(t.Name, scaleSuffix) {
 			return // it goes along with the weight
 		}
+		if !known {
+			name = t.Name
+		}
+	case a.name != "" && t.Name == ropeFactors:
+		return // it follows from the configuration
+	default:
+		name = t.Name
 	}
-	place := Place{Name: t.Name}
+	if len(names) > 0 && len(t.Shape) == 3 {
+		for e, name := range names {
+			v.addMatrix(t, name, t.Shape[1:], Place{Name: t.Name, Experts: len(names), Expert: e})
+		}
+		return
+	}
+	place, shape := Place{Name: t.Name}, t.Shape
 	if a.permuted && (strings.Contains(t.Name, ".attn_q.") || strings.Contains(t.Name, ".attn_k.")) {
 		place.HeadDim = v.headDim(a, t)
 	}
+	if known && isSharedRouter(t.Name) && len(shape) == 1 {
+		shape = []int64{1, shape[0]}
+	}
+	v.addMatrix(t, name, shape, place)
+}
+
+// addMatrix adds a tensor of the file, or the part of it that an expert has.
+func (v *view) addMatrix(t gguf.TensorInfo, name string, shape []int64, place Place) {
+	size := t.Bytes() / int64(max(1, place.Experts))
+	whole := part{tensor: t, from: int64(place.Expert) * size, size: size}
 	add := func(s safetensors.Spec, p part) {
-		if p.value == nil && len(p.tensor.Shape) == len(t.Shape) {
+		if p.value == nil && p.tensor.Name == t.Name {
 			p.place = place
 		}
 		v.specs, v.parts[s.Name] = append(v.specs, s), p
 	}
-	if b, ok := blockTypes[t.Type]; ok && len(t.Shape) > 1 {
+	if b, ok := blockTypes[t.Type]; ok && len(shape) > 1 {
 		plain := checkpoint.Plain()
-		key, value, _ := plain.Metadata(b.format, name, t.Shape, safetensors.BF16)
+		key, value, _ := plain.Metadata(b.format, name, shape, safetensors.BF16)
 		v.metadata[key] = value
-		for _, s := range plain.Stored(b.format, name, t.Shape) {
-			p := part{tensor: t, kind: s.Part, unit: b.structs.Blocks * b.format.Scale.StoredBits() / 8}
+		for _, s := range plain.Stored(b.format, name, shape) {
+			p := whole
+			p.kind, p.unit = s.Part, b.structs.Blocks*b.format.Scale.StoredBits()/8
 			if s.Part == checkpoint.Codes {
 				p.unit = b.structs.Blocks * b.structs.CodeBytes()
 			} else if s.Part == checkpoint.Global {
 				p = part{value: checkpoint.GlobalBytes(1)}
-				if scale, ok := v.file.Lookup(ScaleName(t.Name)); ok && scale.Type == gguf.F32 && scale.Bytes() == 4 {
-					p = part{tensor: scale}
+				if scale, ok := v.file.Lookup(ScaleName(t.Name)); ok && scale.Type == gguf.F32 && scale.Bytes() == 4*int64(max(1, place.Experts)) {
+					p = part{tensor: scale, from: 4 * int64(place.Expert), size: 4}
 				}
 			}
 			add(s.Spec, p)
@@ -150,12 +174,12 @@ func (v *view) addTensor(t gguf.TensorInfo, a architecture) {
 		return
 	}
 	if dtype, ok := denseTypes[t.Type.String()]; ok {
-		add(safetensors.Spec{Name: name, Dtype: dtype, Shape: t.Shape}, part{tensor: t})
+		add(safetensors.Spec{Name: name, Dtype: dtype, Shape: shape}, whole)
 		return
 	}
 	v.problems = append(v.problems, checkpoint.Problem{Tensor: name, Text: fmt.Sprintf("its type %s is not read here: its values are not known", t.Type)})
 	place.HeadDim = 0
-	add(safetensors.Spec{Name: name, Dtype: safetensors.U8, Shape: []int64{t.Bytes()}}, part{tensor: t})
+	add(safetensors.Spec{Name: name, Dtype: safetensors.U8, Shape: []int64{size}}, whole)
 }
 
 // headDim returns the rows of a head of queries or keys, 0 where the metadata does
@@ -218,7 +242,7 @@ func (v *view) read(p part, dst []byte, off int64) error {
 		copy(dst, p.value[off:])
 		return nil
 	}
-	row := p.tensor.Bytes() // of the file; all of it where rows are in their order
+	row := p.size // of the file; all of it where rows are in their order
 	if p.place.HeadDim > 0 {
 		row /= p.tensor.Shape[0]
 	}
@@ -230,7 +254,7 @@ func (v *view) read(p part, dst []byte, off int64) error {
 	for len(dst) > 0 {
 		r, in := off/out, off%out
 		n := min(int64(len(dst)), out-in)
-		if err := v.readRow(p, dst[:n], int64(p.place.Row(int(r)))*row, in, b); err != nil {
+		if err := v.readRow(p, dst[:n], p.from+int64(p.place.Row(int(r)))*row, in, b); err != nil {
 			return err
 		}
 		dst, off = dst[n:], off+n

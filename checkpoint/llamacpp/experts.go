@@ -1,0 +1,163 @@
+package llamacpp
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// experts is how a mixture of experts lies in a layer: the checkpoint has the matrices
+// of each expert by itself, and llama.cpp those of all in one tensor, expert by expert.
+type experts struct {
+	module     string      // of which expert N is N
+	parts      [][2]string // modules of an expert, and the tensor of all of them
+	beside     [][2]string // other modules of the layer, as the rows of inLayer
+	normalized bool        // llama.cpp has the weights of the chosen experts sum up to one
+}
+
+// Sources: the converter's classes of these models (conversion/llama.py, qwen.py), the
+// tables of package gguf, and how the loader's graphs call build_moe_ffn.
+var (
+	mixtral = experts{
+		module:     "block_sparse_moe.experts",
+		parts:      [][2]string{{"w1", "ffn_gate_exps"}, {"w2", "ffn_down_exps"}, {"w3", "ffn_up_exps"}},
+		beside:     [][2]string{{"block_sparse_moe.gate", router}},
+		normalized: true,
+	}
+	qwenParts    = [][2]string{{"gate_proj", "ffn_gate_exps"}, {"down_proj", "ffn_down_exps"}, {"up_proj", "ffn_up_exps"}}
+	qwen2Experts = experts{
+		module: "mlp.experts",
+		parts:  qwenParts,
+		beside: [][2]string{
+			{"mlp.gate", router}, {"mlp.shared_expert_gate", sharedRouter},
+			{"mlp.shared_expert.gate_proj", "ffn_gate_shexp"}, {"mlp.shared_expert.down_proj", "ffn_down_shexp"}, {"mlp.shared_expert.up_proj", "ffn_up_shexp"},
+		},
+	}
+	qwen3Experts = experts{module: "mlp.experts", parts: qwenParts, beside: [][2]string{{"mlp.gate", router}}, normalized: true}
+)
+
+// The modules that choose experts. That of the shared one is a matrix of one row in
+// checkpoints and a vector in GGUF.
+const (
+	router       = "ffn_gate_inp"
+	sharedRouter = "ffn_gate_inp_shexp"
+)
+
+// isRouter reports whether a tensor of a GGUF file chooses experts.
+func isRouter(name string) bool {
+	return strings.HasSuffix(name, "."+router+".weight") || isSharedRouter(name)
+}
+
+func isSharedRouter(name string) bool { return strings.HasSuffix(name, "."+sharedRouter+".weight") }
+
+// Shape returns the shape that a tensor of a checkpoint has in the GGUF file; of a
+// tensor of all experts, that of one.
+func (p Place) Shape(shape []int64) []int64 {
+	if isSharedRouter(p.Name) && len(shape) == 2 && shape[0] == 1 {
+		return shape[1:]
+	}
+	return shape
+}
+
+// Stacked returns the shape of the tensor of all experts, for that of one.
+func (p Place) Stacked(shape []int64) []int64 {
+	if p.Experts == 0 {
+		return shape
+	}
+	return slices.Concat([]int64{int64(p.Experts)}, shape)
+}
+
+// StackedScales returns the shape of the global scales of the tensor.
+func (p Place) StackedScales() []int64 { return []int64{int64(max(1, p.Experts))} }
+
+var (
+	expertName  = regexp.MustCompile(`^model\.layers\.(\d+)\.(.+)\.(\d+)\.(\w+)\.weight$`)
+	expertsName = regexp.MustCompile(`^blk\.(\d+)\.(\w+_exps)(\.\w+)$`)
+)
+
+// placeExpert returns where a matrix of an expert goes; ok is false of other tensors.
+func (m *Model) placeExpert(name string) (p Place, ok bool, err error) {
+	e, found := m.architecture.experts, expertName.FindStringSubmatch(name)
+	if e == nil || found == nil || found[2] != e.module {
+		return Place{}, false, nil
+	}
+	n, err := strconv.Atoi(found[3])
+	if err != nil || n >= m.config.experts() {
+		return Place{}, false, fmt.Errorf("tensor %s: it is of expert %s, and config.json says that there are %d", name, found[3], m.config.experts())
+	}
+	for _, part := range e.parts {
+		if part[0] == found[4] {
+			return Place{Name: "blk." + found[1] + "." + part[1] + ".weight", Experts: m.config.experts(), Expert: n}, true, nil
+		}
+	}
+	return Place{}, false, nil
+}
+
+// originals returns what the checkpoint called the matrices of each expert in a tensor of
+// all of them, or of a tensor of their scales; nil where it is neither.
+func (a architecture) originals(name string, shape []int64) (names []string) {
+	found := expertsName.FindStringSubmatch(name)
+	if a.experts == nil || found == nil || len(shape) == 0 || shape[0] > maxExperts {
+		return nil
+	}
+	for _, part := range a.experts.parts {
+		if part[1] != found[2] {
+			continue
+		}
+		for n := range shape[0] {
+			names = append(names, fmt.Sprintf("model.layers.%s.%s.%d.%s%s", found[1], a.experts.module, n, part[0], found[3]))
+		}
+	}
+	return names
+}
+
+// experts returns how many there are in a layer.
+func (c config) experts() int { return max(c.LocalExperts, c.Experts) }
+
+// checkExperts fails where llama.cpp would compute a mixture in another way.
+func (m *Model) checkExperts() error {
+	c, a := &m.config, m.architecture
+	e := a.experts
+	switch {
+	case e == nil && c.experts() > 0:
+		return fmt.Errorf("a mixture of %d experts: %s is written as dense models only", c.experts(), c.Architectures[0])
+	case e == nil:
+		return nil
+	case c.experts() <= 0 || c.experts() > maxExperts:
+		return fmt.Errorf("the number of experts is %d, and llama.cpp takes 1 to %d: fetch it again", c.experts(), maxExperts)
+	case c.ExpertsUsed <= 0 || c.ExpertsUsed > c.experts():
+		return fmt.Errorf("num_experts_per_tok is %d of %d experts: fetch it again", c.ExpertsUsed, c.experts())
+	case e == &mixtral:
+		return nil
+	case c.ExpertSize <= 0:
+		return fmt.Errorf("moe_intermediate_size is missing or no positive number: fetch it again")
+	case e == &qwen2Experts && c.SharedExpertSize <= 0:
+		return fmt.Errorf("shared_expert_intermediate_size is missing or no positive number: fetch it again")
+	case c.Normalize != e.normalized:
+		return fmt.Errorf("norm_topk_prob is %v, and llama.cpp runs %s with %v", c.Normalize, a.name, e.normalized)
+	case len(c.DenseLayers) > 0, c.SparseStep > 1:
+		return fmt.Errorf("some layers have no experts (mlp_only_layers, decoder_sparse_step), and llama.cpp runs %s with experts in all", a.name)
+	}
+	return nil
+}
+
+// maxExperts is LLAMA_MAX_EXPERTS.
+const maxExperts = 512
+
+// describeExperts adds the numbers of a mixture.
+func (m *Model) describeExperts() {
+	c, e := m.config, m.architecture.experts
+	if e == nil {
+		return
+	}
+	m.set("expert_count", uint32(c.experts()))
+	m.set("expert_used_count", uint32(c.ExpertsUsed))
+	if e != &mixtral {
+		m.set("expert_feed_forward_length", uint32(c.ExpertSize))
+	}
+	if e == &qwen2Experts {
+		m.set("expert_shared_feed_forward_length", uint32(c.SharedExpertSize))
+	}
+}

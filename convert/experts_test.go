@@ -1,0 +1,104 @@
+package convert
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/microscale-go/microscale/checkpoint"
+	"github.com/microscale-go/microscale/gguf"
+	"github.com/microscale-go/microscale/quant"
+	"github.com/microscale-go/microscale/safetensors"
+	"github.com/microscale-go/microscale/verify"
+)
+
+const mixtralConfig = `{"architectures": ["MixtralForCausalLM"], "model_type": "mixtral", "vocab_size": 256, "microscale": {"vocabulary": "bytes"}, "hidden_size": 128, "intermediate_size": 64, "num_hidden_layers": 1,
+	"num_attention_heads": 2, "num_key_value_heads": 2, "max_position_embeddings": 64, "rms_norm_eps": 1e-5, "num_local_experts": 3, "num_experts_per_tok": 2, "torch_dtype": "bfloat16"}`
+
+// mixtral has a layer of three experts, whose global scales differ, in two shards.
+func mixtral() map[string][]made {
+	const layer = "model.layers.0."
+	const bf16 = safetensors.BF16
+	tensors := map[string][]made{shard1: {
+		{"model.embed_tokens.weight", bf16, 1, []int64{256, 128}}, {"lm_head.weight", bf16, 1, []int64{256, 128}},
+		{layer + "input_layernorm.weight", bf16, 1, []int64{128}}, {layer + "block_sparse_moe.gate.weight", bf16, 1, []int64{3, 128}},
+	}, shard2: {{layer + "self_attn.q_proj.weight", bf16, 0.1, []int64{128, 128}}}}
+	for e := range 3 {
+		shard := []string{shard2, shard1, shard2}[e]
+		for part, shape := range map[string][]int64{"w1": {64, 128}, "w2": {128, 64}, "w3": {64, 128}} {
+			tensors[shard] = append(tensors[shard], made{fmt.Sprintf("%sblock_sparse_moe.experts.%d.%s.weight", layer, e, part), bf16, 0.01 * float32(1+3*e), shape})
+		}
+	}
+	return tensors
+}
+
+// TestGGUFExperts: the experts of a layer are one tensor in GGUF, each with its global
+// scale, and are weights of their own when they are read, with the codes that they had.
+func TestGGUFExperts(t *testing.T) {
+	src := openModel(t, writeModel(t, mixtral(), mixtralConfig))
+	for _, f := range []quant.Format{quant.MXFP4, quant.NVFP4, quant.Q8_0, quant.BF16} {
+		t.Run("format="+f.Name, func(t *testing.T) {
+			path := toGGUF(t, src, f)
+			file, err := gguf.Open(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = file.Close() })
+			for name, shape := range map[string]string{"blk.0.ffn_gate_exps.weight": "[3 64 128]", "blk.0.ffn_down_exps.weight": "[3 128 64]", "blk.0.ffn_up_exps.scale": "[3]", "blk.0.ffn_gate_inp.weight": "[3 128]"} {
+				info, ok := file.Lookup(name)
+				if scale := strings.HasSuffix(name, ".scale"); ok != (!scale || f.Global) || ok && fmt.Sprint(info.Shape) != shape || ok && info.Type != gguf.F32 && !strings.Contains(name, "exps.weight") {
+					t.Errorf("%s is %+v, %v", name, info, ok)
+				}
+			}
+			got := openGGUF(t, path)
+			report, err := verify.Compare(context.Background(), src, got, verify.Options{})
+			if err != nil || !report.OK() {
+				t.Errorf("%v (%v)", report.Problems, err)
+			}
+			if !f.Scaled() || f.Name == quant.Q8_0.Name {
+				return
+			}
+			dir, again := filepath.Join(t.TempDir(), "ct"), filepath.Join(t.TempDir(), "again.gguf")
+			quantize(t, src, dir, QuantizeOptions{Quantizer: quant.Quantizer{Format: f}}, RunOptions{})
+			ct := openModel(t, dir)
+			sameCodes(t, ct, got)
+			relabel(t, ct, again, RelabelOptions{Convention: checkpoint.GGUF()})
+			sameCodes(t, ct, openGGUF(t, again))
+			for _, w := range ct.Weights {
+				if g, ok := openGGUF(t, again).Lookup(w.Name); !ok || g.Quantized() != w.Quantized() || f.Global && w.Quantized() && g.Global != w.Global {
+					t.Errorf("%s has the global scale %g, and had %g", w.Name, g.Global, w.Global)
+				}
+			}
+		})
+	}
+}
+
+// TestGGUFExpertsRefused: experts of a tensor are all there, and in one format.
+func TestGGUFExpertsRefused(t *testing.T) {
+	src := openModel(t, writeModel(t, mixtral(), mixtralConfig))
+	o := QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP4}, Convention: checkpoint.GGUF(), Selection: Selection{Exclude: patterns(`experts\.1\.w2`)}}
+	if _, err := PlanQuantize(src, o); err == nil || !strings.Contains(err.Error(), "and another expert in the same tensor of llama.cpp is") {
+		t.Errorf("with an expert left as it is: error %v", err)
+	}
+	fewer := mixtral()
+	for shard, tensors := range fewer {
+		var kept []made
+		for _, m := range tensors {
+			if !strings.HasSuffix(m.name, "experts.2.w3.weight") {
+				kept = append(kept, m)
+			}
+		}
+		fewer[shard] = kept
+	}
+	o.Selection = Selection{}
+	if _, err := PlanQuantize(openModel(t, writeModel(t, fewer, mixtralConfig)), o); err == nil || !strings.Contains(err.Error(), "blk.0.ffn_up_exps.weight is of 3 experts, and the checkpoint has 2") {
+		t.Errorf("with an expert missing: error %v", err)
+	}
+	qwen := strings.NewReplacer("MixtralForCausalLM", "Qwen2MoeForCausalLM", "num_local_experts", `moe_intermediate_size": 64, "shared_expert_intermediate_size": 64, "num_experts`).Replace(mixtralConfig)
+	o.Quantizer.Format = quant.NVFP4
+	if _, err := PlanQuantize(openModel(t, writeModel(t, mixtral(), qwen)), o); err == nil || !strings.Contains(err.Error(), "llama.cpp multiplies by no global scale of nvfp4 in qwen2moe") {
+		t.Errorf("NVFP4 of qwen2moe: error %v", err)
+	}
+}
