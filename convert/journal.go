@@ -21,6 +21,7 @@ import (
 //	1f3a90bc {"begin":{"version":1,"plan":"…","source":[…]}}
 //	77c0de42 {"amax":{"weight":12,"bits":1065353216}}
 //	0b5af113 {"done":{"weight":0,"row":4096,"col":0,"sums":"…","name":"…"}}
+//	90d1f2a6 {"carried":"tokenizer.json"}
 //	e3069283 {"complete":true}
 //	5d01c7f4 {"merged":true}
 //
@@ -28,11 +29,13 @@ import (
 // on the disk before the record was written. A line at the end that is not
 // whole, or not what it was, is dropped: that costs the work since the record
 // before. A damaged line that others follow is a fault of the disk, or of
-// somebody's editor, and ends the run.
+// somebody's editor, and ends the run; nothing is touched until the user has decided
+// whether to trust what is before it.
 type record struct {
 	Begin    *beginning `json:"begin,omitempty"`
 	Amax     *sweptAmax `json:"amax,omitempty"`
 	Done     *doneTiles `json:"done,omitempty"`
+	Carried  string     `json:"carried,omitempty"`  // a file of the source that goes along is copied
 	Complete bool       `json:"complete,omitempty"` // every file is closed
 	Merged   bool       `json:"merged,omitempty"`   // the files of all workers are in the part of the first
 }
@@ -124,7 +127,7 @@ func readJournal(path string) (records []record, size int64, err error) {
 		case !ok && bad == 0:
 			bad = number
 		case ok && bad != 0:
-			return nil, 0, fmt.Errorf("%s: line %d of the journal is damaged: run without --resume to begin anew", path, bad)
+			return nil, 0, fmt.Errorf("%s: line %d of this journal is damaged: remove it and those after it to go on from there, or %s", path, bad, anew)
 		case ok:
 			records, size = append(records, r), int64(at)
 		}

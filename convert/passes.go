@@ -29,6 +29,7 @@ type run struct {
 	// What an earlier run did, from its journal.
 	start    checkpoint.Tile // the first tile that is to be done
 	resumed  bool            // it is not the first of all
+	carried  map[string]bool // files that go along and are copied
 	complete bool            // all files are closed
 
 	groups map[string][]int // weights that share their extremes, of those that are needed
@@ -50,7 +51,7 @@ func newRun(p *Plan, o RunOptions) *run {
 	if o.Progress == nil {
 		o.Progress = func(int64) {}
 	}
-	r := &run{plan: p, options: o, writers: map[string]target{}, groups: p.groups(), swept: map[int]extremes{}}
+	r := &run{plan: p, options: o, writers: map[string]target{}, groups: p.groups(), swept: map[int]extremes{}, carried: map[string]bool{}}
 	r.scratch.New = func() any { return &scratch{} }
 	for range p.Decisions {
 		r.sums = append(r.sums, newSums())

@@ -223,6 +223,8 @@ func (r *run) take(records []record) bool {
 			}
 			r.start = d.tile()
 			r.resumed = true
+		case rec.Carried != "":
+			r.carried[rec.Carried] = true
 		case rec.Complete:
 			r.complete = true
 		}

@@ -222,7 +222,7 @@ func TestJournalDamage(t *testing.T) {
 			if after, err := os.ReadFile(journal); err != nil || !bytes.Equal(after, data) {
 				t.Errorf("the journal that is refused has changed (%v)", err)
 			}
-			_, err = planFor(t, src, "nvfp4").Run(context.Background(), dst, RunOptions{})
+			err = goOn(t, src, dst, journal, err, trial%8 == 3)
 		}
 		if err != nil {
 			t.Fatalf("trial %d: %v", trial, err)
@@ -231,6 +231,60 @@ func TestJournalDamage(t *testing.T) {
 		if err := os.RemoveAll(dst); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// goOn does what the message about a damaged journal says: it cuts the journal off
+// before the line that the message names, or begins anew.
+func goOn(t *testing.T, src, dst, journal string, refusal error, cut bool) error {
+	t.Helper()
+	var line int
+	_, after, _ := strings.Cut(refusal.Error(), journal+": line ")
+	if _, err := fmt.Sscan(after, &line); err != nil {
+		t.Fatalf("%v: %v", refusal, err)
+	}
+	if cut {
+		data, err := os.ReadFile(journal)
+		if err != nil {
+			return err
+		}
+		lines := bytes.SplitAfter(data, []byte("\n"))
+		if err := os.WriteFile(journal, bytes.Join(lines[:line-1], nil), 0o666); err != nil {
+			return err
+		}
+	}
+	_, err := planFor(t, src, "nvfp4").Run(context.Background(), dst, RunOptions{Resume: cut})
+	return err
+}
+
+// TestResumeCarried: a file that goes along is copied once.
+func TestResumeCarried(t *testing.T) {
+	src, dst := writeModel(t, tiledModel(), madeConfig), filepath.Join(t.TempDir(), "dst")
+	writeText(t, filepath.Join(src, "tokenizer.json"), "{}")
+	writeText(t, filepath.Join(src, "vocab.txt"), "a")
+	partly(t, src, dst, 12)
+	long := time.Unix(1e9, 0)
+	for name, text := range map[string]string{"tokenizer.json": "{}", "vocab.txt": ""} { // of the second, nothing has reached the disk
+		path := filepath.Join(dst+partialSuffix, name)
+		writeText(t, path, text)
+		if err := os.Chtimes(path, long, long); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := planFor(t, src, "nvfp4").Run(context.Background(), dst, RunOptions{Resume: true}); err != nil {
+		t.Fatal(err)
+	}
+	for name, copied := range map[string]bool{"tokenizer.json": false, "vocab.txt": true} {
+		info, err := os.Stat(filepath.Join(dst, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !info.ModTime().Equal(long) != copied {
+			t.Errorf("%s was copied again: %v, want %v", name, !copied, copied)
+		}
+	}
+	if got := contents(t, dst); string(got["tokenizer.json"]) != "{}" || string(got["vocab.txt"]) != "a" {
+		t.Errorf("%q, %q", got["tokenizer.json"], got["vocab.txt"])
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"syscall"
@@ -126,12 +127,14 @@ func (r *run) write(ctx context.Context) ([]verify.Tensor, error) {
 	if err := r.writeKnown(); err != nil {
 		return nil, err
 	}
+	var err error
 	if p.worker.Index == 0 {
-		if err := p.writeOthers(ctx, r.out); err != nil {
-			return nil, err
-		}
+		err = r.writeOthers(ctx)
 	}
-	if err := syncDir(r.out.partial); err != nil {
+	if err = errors.Join(err, syncDir(r.out.partial)); err != nil {
+		if r.options.Resume {
+			err = errors.Join(err, r.record())
+		}
 		return nil, err
 	}
 	if err := r.passes(ctx); err != nil {
@@ -144,8 +147,10 @@ func (r *run) write(ctx context.Context) ([]verify.Tensor, error) {
 	return results, nil
 }
 
-// writeOthers writes what is not weights.
-func (p *Plan) writeOthers(ctx context.Context, out *output) error {
+// writeOthers writes what is not weights. What goes along from the source and an
+// earlier run has copied is there.
+func (r *run) writeOthers(ctx context.Context) error {
+	p, out := r.plan, r.out
 	if p.config != nil {
 		if err := out.writeFile(hf.ConfigName, p.config); err != nil {
 			return err
@@ -162,9 +167,15 @@ func (p *Plan) writeOthers(ctx context.Context, out *output) error {
 		}
 	}
 	for _, other := range p.others() {
+		if info, err := os.Lstat(out.path(other.Name)); r.carried[other.Name] && err == nil && info.Size() == other.Size {
+			continue
+		}
 		if err := out.carry(ctx, other); err != nil {
 			return err
 		}
+		r.lock.Lock()
+		r.pending = append(r.pending, record{Carried: other.Name})
+		r.lock.Unlock()
 	}
 	return nil
 }
