@@ -124,7 +124,7 @@ func (o *output) stray(dir string) (found string, err error) {
 			return err
 		}
 		name = filepath.ToSlash(name)
-		weights := !strings.Contains(name, "/") && (strings.HasSuffix(name, weightsSuffix) || strings.HasSuffix(name, weightsSuffix+".index.json"))
+		weights := !strings.Contains(name, "/") && (strings.HasSuffix(name, safetensors.Suffix) || strings.HasSuffix(name, safetensors.Suffix+".index.json"))
 		if o.names[name] || weights || slices.Contains(kept, name) {
 			return nil
 		}
@@ -165,13 +165,11 @@ func realPath(path string) string {
 func isCheckpoint(dir string) bool {
 	entries, err := os.ReadDir(dir)
 	return err == nil && (len(entries) == 0 || slices.ContainsFunc(entries, func(e os.DirEntry) bool {
-		return strings.HasSuffix(e.Name(), weightsSuffix)
+		return strings.HasSuffix(e.Name(), safetensors.Suffix)
 	}))
 }
 
 // isWeights reports whether a file is one of weights by its name.
 func isWeights(path string, info os.FileInfo) bool {
-	return info.Mode().IsRegular() && (strings.HasSuffix(path, weightsSuffix) || strings.HasSuffix(path, GGUFSuffix))
+	return info.Mode().IsRegular() && (strings.HasSuffix(path, safetensors.Suffix) || strings.HasSuffix(path, GGUFSuffix))
 }
-
-const weightsSuffix = ".safetensors"

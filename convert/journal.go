@@ -18,7 +18,7 @@ import (
 // A journal says how far a run came, so that the next one goes on from there. It
 // is a file of lines, each one record, which is only ever appended to:
 //
-//	1f3a90bc {"begin":{"version":1,"plan":"…","source":[…]}}
+//	1f3a90bc {"begin":{"version":2,"plan":"…","source":[…]}}
 //	77c0de42 {"amax":{"weight":12,"bits":1065353216}}
 //	0b5af113 {"done":{"weight":0,"row":4096,"col":0,"sums":"…","name":"…"}}
 //	90d1f2a6 {"carried":"tokenizer.json"}
@@ -75,7 +75,7 @@ func (d *doneTiles) tile() checkpoint.Tile {
 }
 
 // journalVersion is raised when an earlier version's journals cannot be gone on with.
-const journalVersion = 1
+const journalVersion = 2
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 

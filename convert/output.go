@@ -366,7 +366,7 @@ func (o *output) leftover() (warnings []string) {
 }
 
 // singleName is the name in the partial directory of a result of one file.
-const singleName = "single" + weightsSuffix
+const singleName = "single" + safetensors.Suffix
 
 // abort removes what was written.
 func (o *output) abort() {

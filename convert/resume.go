@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/microscale-go/microscale/hf"
 	"github.com/microscale-go/microscale/quant"
@@ -30,7 +31,7 @@ type beginning struct {
 type sourceFile struct {
 	Name   string `json:"name"`
 	Size   int64  `json:"size"`
-	Time   int64  `json:"time"`             // of its last change, in nanoseconds
+	Time   int64  `json:"time"`             // of its last change, in nanoseconds; 0 of what is elsewhere
 	Sample string `json:"sample,omitempty"` // hash of the header and of pages all over the data
 }
 
@@ -52,11 +53,16 @@ func (p *Plan) beginning() (*beginning, error) {
 		b.Source = append(b.Source, file)
 	}
 	for _, o := range p.others() {
-		info, err := os.Stat(o.Path)
+		file, err := sampled(o.Name, o.Path, 0)
 		if err != nil {
 			return nil, fmt.Errorf("%s: it goes along with the weights but cannot be read: %w", o.Name, err)
 		}
-		b.Source = append(b.Source, sourceFile{Name: o.Name, Size: info.Size(), Time: info.ModTime().UnixNano()})
+		b.Source = append(b.Source, file)
+	}
+	if p.Source.Source.Remote() {
+		for i := range b.Source {
+			b.Source[i].Time = 0
+		}
 	}
 	if p.worker.Count > 0 {
 		b.Files = p.partFiles()
@@ -102,7 +108,12 @@ func describe(s hf.Shard) (sourceFile, error) {
 	if identity := s.File.Identity(); identity != "" {
 		return sourceFile{Name: s.Name, Size: s.File.Size(), Sample: identity}, nil
 	}
-	f, err := os.Open(s.File.Name())
+	return sampled(s.Name, s.File.Name(), s.File.DataStart())
+}
+
+// sampled returns what is known of a file that has data from start on.
+func sampled(name, path string, start int64) (sourceFile, error) {
+	f, err := os.Open(path)
 	if err != nil {
 		return sourceFile{}, err
 	}
@@ -112,19 +123,18 @@ func describe(s hf.Shard) (sourceFile, error) {
 		return sourceFile{}, err
 	}
 	h := sha256.New()
-	start := s.File.DataStart()
 	if _, err := io.Copy(h, io.NewSectionReader(f, 0, start)); err != nil {
 		return sourceFile{}, err
 	}
 	page := make([]byte, samplePage)
 	for i := range int64(samplePages) {
-		n, err := f.ReadAt(page, start+(s.File.Size()-start)/samplePages*i)
+		n, err := f.ReadAt(page, start+(info.Size()-start)/samplePages*i)
 		if err != nil && !errors.Is(err, io.EOF) {
 			return sourceFile{}, err
 		}
 		h.Write(page[:n])
 	}
-	return sourceFile{s.Name, info.Size(), info.ModTime().UnixNano(), hex.EncodeToString(h.Sum(nil)[:16])}, nil
+	return sourceFile{name, info.Size(), info.ModTime().UnixNano(), hex.EncodeToString(h.Sum(nil)[:16])}, nil
 }
 
 // anew is what to do about a run that cannot be gone on with.
@@ -147,8 +157,11 @@ func (b *beginning) matches(want *beginning, source string) error {
 	for _, f := range b.Source {
 		n, ok := now[f.Name]
 		path := filepath.Join(source, filepath.FromSlash(f.Name))
-		if b.Single {
+		switch {
+		case b.Single:
 			path = source
+		case strings.Contains(source, "://"):
+			path = source + "/" + f.Name
 		}
 		switch {
 		case !ok && !b.Single:
@@ -159,7 +172,7 @@ func (b *beginning) matches(want *beginning, source string) error {
 		case n.Time != f.Time:
 			return fmt.Errorf("%s was changed after the earlier run began: %s", path, anew)
 		case n.Sample != f.Sample:
-			return fmt.Errorf("%s has other weights than when the earlier run began, though its size and time are the same: %s", path, anew)
+			return fmt.Errorf("%s has other contents than when the earlier run began, though its size and time are the same: %s", path, anew)
 		}
 	}
 	if b.Plan != want.Plan || len(b.Source) != len(want.Source) {

@@ -315,7 +315,7 @@ func TestResumeRefuses(t *testing.T) {
 				data[i] ^= 1
 			}
 			return errors.Join(os.WriteFile(path, data, 0o666), os.Chtimes(path, time.Time{}, info.ModTime()))
-		}, "has other weights"},
+		}, "has other contents"},
 		{"gone", "nvfp4", func(src, _ string) error { return os.Remove(filepath.Join(src, "tokenizer.json")) }, "is gone, which was there"},
 		{"new", "nvfp4", func(src, _ string) error { return appendTo(filepath.Join(src, "new.json"), "x") }, "another source or other options"},
 		{"written file gone", "nvfp4", func(_, dst string) error { return os.Remove(filepath.Join(dst+partialSuffix, shard1)) }, "is gone from it"},

@@ -134,7 +134,7 @@ func (c *Checkpoint) sortFiles(folder string, entries []fs.DirEntry) {
 			c.sortFiles(name, inside)
 		case !info.Mode().IsRegular():
 			skip("not a regular file")
-		case isWeights(e.Name()):
+		case IsWeights(e.Name()):
 			c.extra = append(c.extra, name)
 		case foreign(e.Name()) != "":
 			skip(foreign(e.Name()))

@@ -33,6 +33,10 @@ func OpenRemote(dir string, remotes []Remote, skipped []Skipped) (*Checkpoint, e
 	return c, nil
 }
 
+// Remote reports whether the checkpoint is elsewhere, and what is here of it is a
+// copy: the times of its files say nothing.
+func (c *Checkpoint) Remote() bool { return c.remotes != nil }
+
 // OpenFile returns a checkpoint of a single file that is open already. Close
 // closes it.
 func OpenFile(f *safetensors.File) (*Checkpoint, error) {

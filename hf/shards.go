@@ -15,8 +15,6 @@ import (
 	"github.com/microscale-go/microscale/safetensors"
 )
 
-const shardSuffix = ".safetensors"
-
 // singleShard is the name of the weights of a checkpoint with one shard.
 var singleShard = safetensors.ShardName(1, 1)
 
@@ -40,7 +38,7 @@ func (c *Checkpoint) findShards(entries []fs.DirEntry) ([]string, *safetensors.I
 	}
 	var names []string
 	for _, e := range entries {
-		if isWeights(e.Name()) && !isFolder(filepath.Join(dir, e.Name()), e) {
+		if IsWeights(e.Name()) && !isFolder(filepath.Join(dir, e.Name()), e) {
 			names = append(names, e.Name())
 		}
 	}
@@ -53,9 +51,9 @@ func (c *Checkpoint) findShards(entries []fs.DirEntry) ([]string, *safetensors.I
 	return names, nil, checkNumbering(dir, names)
 }
 
-// isWeights tells whether a file that is not hidden has a shard's suffix.
-func isWeights(name string) bool {
-	return strings.HasSuffix(name, shardSuffix) && !isHidden(name)
+// IsWeights tells whether a file is one of weights by its name, and not hidden.
+func IsWeights(name string) bool {
+	return strings.HasSuffix(name, safetensors.Suffix) && !isHidden(name)
 }
 
 // readIndex reads the index of a directory and checks that its files are there.
@@ -114,7 +112,7 @@ func checkNumbering(dir string, names []string) error {
 		}
 		total, _ := strconv.Atoi(m[3]) // at most nine digits
 		for i := 1; i <= total; i++ {
-			sibling := fmt.Sprintf("%s-%0*d-of-%s%s", m[1], len(m[2]), i, m[3], shardSuffix)
+			sibling := fmt.Sprintf("%s-%0*d-of-%s%s", m[1], len(m[2]), i, m[3], safetensors.Suffix)
 			if !slices.Contains(names, sibling) {
 				return fault(filepath.Join(dir, name), fmt.Sprintf("shard %q is not there, and there is no index", sibling), fixFetch)
 			}
@@ -125,14 +123,14 @@ func checkNumbering(dir string, names []string) error {
 
 // noShards describes a directory without weights that can be read.
 func noShards(dir string, entries []fs.DirEntry) error {
-	const problem = "the directory has no " + shardSuffix + " file"
+	const problem = "the directory has no " + safetensors.Suffix + " file"
 	for _, e := range entries {
 		if kind := foreign(e.Name()); kind != "" && !e.IsDir() {
 			return fault(dir, fmt.Sprintf("%s, but %q has %s", problem, e.Name(), kind), fixConvert)
 		}
 	}
 	// The second pattern is the hub's cache of one repository.
-	for _, pattern := range []string{"*/*" + shardSuffix, "snapshots/*/*" + shardSuffix} {
+	for _, pattern := range []string{"*/*" + safetensors.Suffix, "snapshots/*/*" + safetensors.Suffix} {
 		if found, _ := fs.Glob(os.DirFS(dir), pattern); len(found) > 0 {
 			return fault(dir, fmt.Sprintf("%s, but %q is one", problem, found[0]), "name the directory of that file")
 		}
@@ -208,7 +206,7 @@ func (c *Checkpoint) elsewhere(tensor string) string {
 	entries, _ := os.ReadDir(c.Path) // what cannot be read has it not
 	entries = c.withRemotes(entries)
 	for _, e := range entries {
-		if !isWeights(e.Name()) || c.knows(e.Name()) {
+		if !IsWeights(e.Name()) || c.knows(e.Name()) {
 			continue
 		}
 		f, err := c.open(e.Name(), filepath.Join(c.Path, e.Name()))

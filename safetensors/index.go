@@ -13,8 +13,11 @@ import (
 	"unicode/utf8"
 )
 
+// Suffix ends the names of safetensors files.
+const Suffix = ".safetensors"
+
 // IndexName is the name of the index of a sharded checkpoint, beside its shards.
-const IndexName = "model.safetensors.index.json"
+const IndexName = "model" + Suffix + ".index.json"
 
 // maxIndexDepth bounds how deep values that the index reader skips may nest.
 const maxIndexDepth = 64
@@ -219,7 +222,7 @@ func ShardName(i, n int) string {
 		panic(fmt.Sprintf("safetensors: no shard %d of %d", i, n))
 	}
 	if n == 1 {
-		return "model.safetensors"
+		return "model" + Suffix
 	}
-	return fmt.Sprintf("model-%05d-of-%05d.safetensors", i, n)
+	return fmt.Sprintf("model-%05d-of-%05d%s", i, n, Suffix)
 }

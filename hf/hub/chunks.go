@@ -2,6 +2,7 @@ package hub
 
 import (
 	"container/list"
+	"slices"
 	"sync"
 )
 
@@ -11,6 +12,7 @@ const (
 	firstChunk = 512 << 10
 	laterChunk = 8 << 20
 	keptChunks = 10 // of all files of a checkpoint: 80 MiB
+	mostAhead  = 8  // of all files of a checkpoint, that wait to be hashed: 64 MiB
 )
 
 // chunkOf returns the number of the chunk that has an offset.
@@ -30,11 +32,19 @@ func chunkRange(i int, size int64) (from, to int64) {
 	return from, min(from+laterChunk, size)
 }
 
-// chunks are those that were fetched last, of the files that share them.
+// chunks are those that were fetched last, of the files that share them, and those
+// that came before their turn to be hashed.
 type chunks struct {
 	lock  sync.Mutex
 	kept  map[chunkKey]*list.Element // of *chunk
 	order *list.List                 // the last used first
+	ahead []early                    // the first that came first
+}
+
+// An early chunk waits until those before it in its file were hashed.
+type early struct {
+	key  chunkKey
+	data []byte
 }
 
 type chunkKey struct {
@@ -93,4 +103,44 @@ func (k *chunks) begin(r *remote, i int) *chunk {
 		close(c.ready)
 	}()
 	return c
+}
+
+// hold keeps a chunk that came before its turn. Where too many wait, all of the file
+// that has waited longest are given up, another than this one's.
+func (k *chunks) hold(key chunkKey, data []byte) {
+	k.lock.Lock()
+	defer k.lock.Unlock()
+	if slices.ContainsFunc(k.ahead, func(e early) bool { return e.key == key }) {
+		return // it was fetched twice
+	}
+	if i := slices.IndexFunc(k.ahead, func(e early) bool { return e.key.r != key.r }); len(k.ahead) >= mostAhead && i >= 0 {
+		k.drop(k.ahead[i].key.r)
+	}
+	k.ahead = append(k.ahead, early{key, data})
+}
+
+// take returns a chunk that waits, and does not keep it any longer; nil where there
+// is none.
+func (k *chunks) take(key chunkKey) []byte {
+	k.lock.Lock()
+	defer k.lock.Unlock()
+	i := slices.IndexFunc(k.ahead, func(e early) bool { return e.key == key })
+	if i < 0 {
+		return nil
+	}
+	data := k.ahead[i].data
+	k.ahead = slices.Delete(k.ahead, i, i+1)
+	return data
+}
+
+// forget gives up the chunks of a file that wait.
+func (k *chunks) forget(r *remote) {
+	k.lock.Lock()
+	defer k.lock.Unlock()
+	k.drop(r)
+}
+
+// drop is forget where the lock is held.
+func (k *chunks) drop(r *remote) {
+	k.ahead = slices.DeleteFunc(k.ahead, func(e early) bool { return e.key.r == r })
 }

@@ -31,10 +31,10 @@ func (c *Client) Open(ctx context.Context, source string) (*hf.Checkpoint, error
 		reason := hf.Unread(f.Name)
 		switch {
 		case reason != "":
-		case strings.HasSuffix(f.Name, ".safetensors") && folder:
+		case hf.IsWeights(f.Name) && folder:
 			reason = "weights in a folder"
 		case k.has(l.Commit, f):
-		case strings.HasSuffix(f.Name, ".safetensors"):
+		case hf.IsWeights(f.Name):
 			reader := c.remote(ctx, r, l.Commit, f)
 			reader.chunks = shared
 			remotes = append(remotes, hf.Remote{Name: f.Name, URL: r.String() + "/" + f.Name, Size: f.Size, Reader: reader})

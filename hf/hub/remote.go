@@ -28,15 +28,14 @@ type remote struct {
 	location string // where the hub sent the last request, "" where that is not known
 	etag     string // of that place, by the first answer
 	sum      hash.Hash
-	summed   int            // chunks in sum
-	waiting  map[int][]byte // later ones, for their turn
-	damage   error          // the content is not what the hub says
+	summed   int   // chunks in sum
+	damage   error // the content is not what the hub says
 }
 
 // remote returns a reader of a file with chunks of its own.
 func (c *Client) remote(ctx context.Context, r Repository, commit string, f file) *remote {
 	return &remote{client: c, ctx: ctx, name: r.String() + ": " + f.Name, where: c.address(r, commit, f.Name), commit: commit, file: f,
-		chunks: newChunks(), sum: f.hash(), waiting: map[int][]byte{}}
+		chunks: newChunks(), sum: f.hash()}
 }
 
 // ReadAt reads as [io.ReaderAt] does.
@@ -152,28 +151,30 @@ func (r *remote) check(response *http.Response, hub http.Header, off int64, n in
 // and the few ahead wait for their turn. One further ahead says that the file is not
 // read in order: then none is kept waiting, and the hash goes on where a later
 // reading brings the chunk that was left out; without one the file is not compared.
+// Nor is one whose reading stopped, once other files need the place of what waits.
 func (r *remote) add(i int, data []byte) error {
-	const most = 8
 	r.lock.Lock()
 	defer r.lock.Unlock()
 	switch {
-	case i > r.summed+most:
-		clear(r.waiting)
-	case i >= r.summed:
-		r.waiting[i] = data
-	}
-	for {
-		next, ok := r.waiting[r.summed]
-		if !ok {
-			return r.damage
+	case i > r.summed+mostAhead:
+		r.chunks.forget(r)
+	case i > r.summed:
+		r.chunks.hold(chunkKey{r, i}, data)
+	case i == r.summed:
+		for ; data != nil; data = r.chunks.take(chunkKey{r, r.summed}) {
+			r.hash(data)
 		}
-		delete(r.waiting, r.summed)
-		r.sum.Write(next)
-		r.summed++
-		if _, to := chunkRange(r.summed-1, r.file.Size); to == r.file.Size {
-			if got := hex.EncodeToString(r.sum.Sum(nil)); got != r.file.etag() {
-				r.damage = r.wrong(got)
-			}
+	}
+	return r.damage
+}
+
+// hash takes the next chunk. The lock is held.
+func (r *remote) hash(data []byte) {
+	r.sum.Write(data)
+	r.summed++
+	if _, to := chunkRange(r.summed-1, r.file.Size); to == r.file.Size {
+		if got := hex.EncodeToString(r.sum.Sum(nil)); got != r.file.etag() {
+			r.damage = r.wrong(got)
 		}
 	}
 }
