@@ -76,6 +76,40 @@ func benchmarkQuantize(b *testing.B) {
 	}
 }
 
+// BenchmarkTraining has what only training and studies ask for, of a source that
+// stays in the second-level cache.
+func BenchmarkTraining(b *testing.B) {
+	x := benchMatrix(64, 1024)
+	amax := Amax(x, 1)
+	benchTiers(b, func(b *testing.B) {
+		for _, v := range []struct {
+			name      string
+			direction func(Quantizer, tensor.Dense, With) (*Tensor, error)
+			q         Quantizer
+		}{
+			{"columnwise", Quantizer.Columnwise, Quantizer{Format: MXFP8}},
+			{"columnwise", Quantizer.Columnwise, Quantizer{Format: NVFP4}},
+			{"square", Quantizer.Rowwise, Quantizer{Format: NVFP4x16}},
+			{"square", Quantizer.Rowwise, Quantizer{Format: MXFP8x32}},
+			{"stochastic", Quantizer.Rowwise, Quantizer{Format: NVFP4, Rounding: format.Stochastic}},
+			{"stochastic", Quantizer.Rowwise, Quantizer{Format: MXFP8, Rounding: format.Stochastic}},
+			{"hadamard", Quantizer.Columnwise, Quantizer{Format: NVFP4, Hadamard: true}},
+			{"search", Quantizer.Rowwise, Quantizer{Format: MXFP4, Search: LeastSquares}},
+		} {
+			b.Run(fmt.Sprintf("format=%s/how=%s", v.q.Format, v.name), func(b *testing.B) {
+				b.SetBytes(int64(4 * len(x.Data)))
+				with := With{Threads: 1, Random: &Stream{Seed: 1}}
+				if v.q.Format.Global {
+					with.Amax = &amax
+				}
+				for b.Loop() {
+					with.Into = must(b)(v.direction(v.q, x, with))
+				}
+			})
+		}
+	})
+}
+
 // BenchmarkDequantize counts the bytes of the values that are written.
 func BenchmarkDequantize(b *testing.B) { benchTiers(b, benchmarkDequantize) }
 

@@ -9,7 +9,7 @@ import (
 // of AVX-512, in 16 registers of 256 bits. There are no masks, so that kernels take
 // whole units only, and package quant sees to the ends of lines.
 func QuantAVX2() []*File {
-	return []*File{quantFused256(), quantBytes256(), quantLines256(), quantTraining256(), quantDecode256()}
+	return []*File{quantFused256(), quantBytes256(), quantLines256(), quantTraining256(), quantColumns256(), quantDecode256()}
 }
 
 // tables256 are read-only vectors. Those of words or bytes repeat one pattern.
@@ -115,15 +115,24 @@ func (k *kernel256) load() {
 // bytes returns the bytes of so many elements of the source.
 func (k *kernel256) bytes(elements int) int { return elements * k.source / 8 }
 
-// magnitudes hands each those of the 32 elements at at, eight in Y4 at a time. It
+// vectors returns the vectors of the 32 elements at at.
+func (k *kernel256) vectors(at Mem) []Mem {
+	var list []Mem
+	for o := 0; o < k.bytes(32); o += 32 {
+		list = append(list, at.At(o))
+	}
+	return list
+}
+
+// magnitudes hands each those of the 32 elements in x, eight in Y4 at a time. It
 // uses Y7 where the source is BF16.
-func (k *kernel256) magnitudes(at Mem, each func(i int, a Vec)) {
+func (k *kernel256) magnitudes(x []Mem, each func(i int, a Vec)) {
 	a, both := Y(4), Y(7)
 	for i := range 4 {
 		if k.source == 32 {
-			k.I("VPAND", at.At(32*i), yAbs, a)
+			k.I("VPAND", x[i], yAbs, a)
 		} else if i%2 == 0 {
-			k.I("VPAND", at.At(16*i), yAbs, both)
+			k.I("VPAND", x[i/2], yAbs, both)
 			k.I("VPUNPCKLWD", both, yZero, a)
 		} else {
 			k.I("VPUNPCKHWD", both, yZero, a)
@@ -140,10 +149,10 @@ func (k *kernel256) pack() {
 	k.I("VPACKUSWB", Y(2), Y(0), Y(0))
 }
 
-// codes packs the magnitudes of the codes of the 32 elements at at. round makes, of
+// codes packs the magnitudes of the codes of the 32 elements in x. round makes, of
 // the magnitudes of vector i, the rounding sums in e.
-func (k *kernel256) codes(at Mem, round func(i int, a, e Vec)) {
-	k.magnitudes(at, func(i int, a Vec) {
+func (k *kernel256) codes(x []Mem, round func(i int, a, e Vec)) {
+	k.magnitudes(x, func(i int, a Vec) {
 		e := Y(5)
 		round(i, a, e)
 		k.I("VPSRLVD", yShift, e, a)
@@ -162,17 +171,16 @@ func (k *kernel256) roundScaled(operation string, factor, a, e Vec) {
 	k.I("VFMADD132PS", k.slot("anchor"), a, e) // e·anchor + a
 }
 
-// signs leaves the signs of the 32 elements at at in the uppermost bits of the
+// signs leaves the signs of the 32 elements in x in the uppermost bits of the
 // bytes of Y4, in the order of codes.
-func (k *kernel256) signs(at Mem) {
+func (k *kernel256) signs(x []Mem) {
+	k.I("VMOVDQU", x[0], Y(4))
 	if k.source == 16 {
-		k.I("VMOVDQU", at, Y(4))
-		k.I("VPACKSSWB", at.At(32), Y(4), Y(4))
+		k.I("VPACKSSWB", x[1], Y(4), Y(4))
 	} else {
-		k.I("VMOVDQU", at, Y(4))
-		k.I("VPACKSSDW", at.At(32), Y(4), Y(4))
-		k.I("VMOVDQU", at.At(64), Y(5))
-		k.I("VPACKSSDW", at.At(96), Y(5), Y(5))
+		k.I("VPACKSSDW", x[1], Y(4), Y(4))
+		k.I("VMOVDQU", x[2], Y(5))
+		k.I("VPACKSSDW", x[3], Y(5), Y(5))
 		k.I("VPACKSSWB", Y(5), Y(4), Y(4))
 	}
 	k.I("VPAND", k.sign, Y(4), Y(4))

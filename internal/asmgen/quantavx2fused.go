@@ -15,6 +15,7 @@ type fused256 struct {
 
 	dst, scales, src, groups Reg
 	block                    Reg // of the group
+	scaleStride              Reg // of scales that are not beside each other
 }
 
 func quantFused256() *File {
@@ -179,6 +180,11 @@ func (k *fused256) amaxes() {
 	if k.source == 16 {
 		k.I("VPAND", k.upper, Y(0), Y(0))
 	}
+	k.sawAmaxes()
+}
+
+// sawAmaxes raises the largest amaxes so far to those in Y0.
+func (k *fused256) sawAmaxes() {
 	k.I("VPMAXUD", k.slot("amax"), Y(0), Y(1))
 	k.I("VMOVDQU", Y(1), k.slot("amax"))
 }
@@ -209,7 +215,14 @@ func (k *fused256) storeScales(v, t Vec) {
 	k.I("VEXTRACTI128", 1, v, t.X())
 	k.I("VPACKUSDW", t.X(), v.X(), t.X())
 	k.I("VPACKUSWB", t.X(), t.X(), t.X())
-	k.I("VMOVQ", t.X(), k.scales.At(0))
+	if k.scaleStride == "" {
+		k.I("VMOVQ", t.X(), k.scales.At(0))
+		return
+	}
+	for i := range groupBlocks256 {
+		k.I("VPEXTRB", i, t.X(), k.scales.At(0))
+		k.I("ADDQ", k.scaleStride, k.scales)
+	}
 }
 
 // flag raises flags where v has a dword of ones.
@@ -280,43 +293,48 @@ func (k *fused256) globalFactors() {
 
 // unit leaves the codes of 32 elements in Y0.
 func (k *fused256) unit(u int) {
-	at := k.src.At(u * k.bytes(32))
+	x := k.vectors(k.src.At(u * k.bytes(32)))
 	first := 4 * u * 32 / k.extent()
 	k.I("VBROADCASTSS", k.slot("factors").At(first).By(k.block, 4), yFactor)
 	switch {
 	case k.integer:
-		k.integers(at)
+		k.integers(x)
 		return
 	case k.global:
 		k.I("VBROADCASTSS", k.slot("factors").At(first+4).By(k.block, 4), yFactor2)
-		k.codes(at, func(i int, a, e Vec) {
+		k.codes(x, func(i int, a, e Vec) {
 			k.roundScaled("VMULPS", []Vec{yFactor, yFactor2}[i/2], a, e)
 		})
 	default:
 		k.I("VBROADCASTSS", k.slot("anchors").At(first).By(k.block, 4), yAnchor)
-		k.codes(at, func(_ int, a, e Vec) {
-			k.I("VPAND", yBinade, a, e)
-			k.I("VPMAXSD", yFactor, e, e)
-			k.I("VFMADD213PS", a, yAnchor, e)
-		})
-		k.I("VPMINUB", k.slot("limit"), Y(0), Y(0)) // some rules leave the largest magnitude above it
+		k.exponentCodes(x)
 	}
-	k.signs(at)
+	k.signs(x)
 	if shift := 7 - packings[k.bits].sign; shift > 0 {
 		k.I("VPSRLW", shift, Y(4), Y(4))
 	}
 	k.I("VPOR", Y(4), Y(0), Y(0))
 }
 
+// exponentCodes is codes by the binade in yFactor and the anchor in yAnchor.
+func (k *fused256) exponentCodes(x []Mem) {
+	k.codes(x, func(_ int, a, e Vec) {
+		k.I("VPAND", yBinade, a, e)
+		k.I("VPMAXSD", yFactor, e, e)
+		k.I("VFMADD213PS", a, yAnchor, e)
+	})
+	k.I("VPMINUB", k.slot("limit"), Y(0), Y(0)) // some rules leave the largest magnitude above it
+}
+
 // integers is unit for INT8: packing saturates, but at one below the least code.
-func (k *fused256) integers(at Mem) {
+func (k *fused256) integers(x []Mem) {
 	for i := range 4 {
 		v := Y(i)
 		switch {
 		case k.source == 32:
-			k.I("VMULPS", at.At(32*i), yFactor, v)
+			k.I("VMULPS", x[i], yFactor, v)
 		case i%2 == 0:
-			k.I("VMOVDQU", at.At(16*i), Y(7))
+			k.I("VMOVDQU", x[i/2], Y(7))
 			k.I("VPUNPCKLWD", Y(7), yZero, v)
 			k.I("VMULPS", yFactor, v, v)
 		default:

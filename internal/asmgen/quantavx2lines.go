@@ -35,8 +35,9 @@ func (k *kernel256) streamed(at Mem) {
 
 // encode writes the codes of the 32 elements at src, each times yFactor.
 func (k *kernel256) encode(src, codes Mem) {
-	k.codes(src, func(_ int, a, e Vec) { k.roundScaled("VMULPS", yFactor, a, e) })
-	k.signs(src)
+	x := k.vectors(src)
+	k.codes(x, func(_ int, a, e Vec) { k.roundScaled("VMULPS", yFactor, a, e) })
+	k.signs(x)
 	k.I("VPOR", Y(4), Y(0), Y(0))
 	k.sort()
 	k.streamed(codes)
@@ -230,11 +231,11 @@ src. Where that is Inf or NaN, the codes are not to be used.`, how, does, unit),
 			k.I("PREFETCHT0", at.At(64*i+linePrefetch))
 			k.I("VBROADCASTSS", factors.At(8*u+4*i), []Vec{yFactor, Y(7)}[i])
 		}
-		k.codes(at, func(i int, a, e Vec) {
+		k.codes(k.vectors(at), func(i int, a, e Vec) {
 			k.I("VPMAXUD", a, yAmax, yAmax)
 			k.roundScaled(operation, []Vec{yFactor, Y(7)}[i/2], a, e)
 		})
-		k.signs(at)
+		k.signs(k.vectors(at))
 		if unit == 32 {
 			k.I("VPSRLW", X(8), Y(4), Y(4))
 		} else {

@@ -56,13 +56,13 @@ of the largest magnitude of src. Where that is Inf or NaN, the codes are not to 
 			k.I("PREFETCHT0", at.At(64*i+linePrefetch))
 			k.I("VBROADCASTSS", factors.At(8*u+4*i), []Vec{yFactor, Y(7)}[i])
 		}
-		k.magnitudes(at, func(i int, a Vec) {
+		k.magnitudes(k.vectors(at), func(i int, a Vec) {
 			k.I("VPMAXUD", a, yAmax, yAmax)
 			k.I("VMULPS", []Vec{yFactor, Y(7)}[i/2], a, a)
 			k.roundRandomly(a, random.At(128*u+32*i), Y(i))
 		})
 		k.pack()
-		k.signs(at)
+		k.signs(k.vectors(at))
 		if bits == 8 {
 			k.I("VPSRLW", X(8), Y(4), Y(4))
 		} else {
