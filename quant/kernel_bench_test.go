@@ -131,32 +131,3 @@ func benchmarkDequantize(b *testing.B) {
 		}
 	}
 }
-
-// BenchmarkBoth sets the two copies that training keeps beside each of them alone:
-// in the second-level cache, in the third, and with rows a power of two apart.
-func BenchmarkBoth(b *testing.B) {
-	for _, shape := range []struct{ rows, cols int }{{32, 2048}, {64, 1024}, {1024, 768}, {4096, 8192}, {4096, 8256}} {
-		x := benchMatrix(shape.rows, shape.cols)
-		c := Copy{Quantizer{Format: MXFP8}, With{Threads: 1}}
-		row, col := c, c
-		row.With.Into = must(b)(c.Quantizer.Rowwise(x, c.With))
-		col.With.Into = must(b)(c.Quantizer.Columnwise(x, c.With))
-		for _, v := range []struct {
-			copies string
-			run    func() error
-		}{
-			{"rowwise", func() error { _, err := row.Quantizer.Rowwise(x, row.With); return err }},
-			{"columnwise", func() error { _, err := col.Quantizer.Columnwise(x, col.With); return err }},
-			{"both", func() error { _, _, err := Both(x, row, col); return err }},
-		} {
-			b.Run(fmt.Sprintf("format=mxfp8/rows=%d/cols=%d/copies=%s", shape.rows, shape.cols, v.copies), func(b *testing.B) {
-				b.SetBytes(int64(4 * len(x.Data)))
-				for b.Loop() {
-					if err := v.run(); err != nil {
-						b.Fatal(err)
-					}
-				}
-			})
-		}
-	}
-}

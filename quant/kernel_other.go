@@ -18,6 +18,7 @@ var (
 	lineKernels      []lineKernel
 	philoxKernels    []philoxKernel
 	hadamardKernels  []hadamardKernel
+	bothKernels      []bothKernel
 )
 
 func (r *run) endStream() {}

@@ -59,6 +59,14 @@ func (s source) elementBytes() int {
 	return 4
 }
 
+// strideBytes returns the distance of rows in memory.
+func (s source) strideBytes() int {
+	if s.isRaw {
+		return s.raw.Stride * s.elementBytes()
+	}
+	return s.dense.Stride * s.elementBytes()
+}
+
 // room returns space for row, nil where it needs none.
 func (s source) room() []float32 {
 	if s.isRaw {

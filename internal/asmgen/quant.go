@@ -19,7 +19,7 @@ import "fmt"
 // is the magnitude of the code, where the bias takes off what the exponent of
 // the smallest normal adds. It is a multiple of 2^m, so that ties stay even.
 func Quant() []*File {
-	return []*File{quantFused(), quantEncode(), quantSearch(), quantDecode(), quantColumns(), quantTranspose(), quantBytes(), quantLines()}
+	return []*File{quantFused(), quantEncode(), quantSearch(), quantDecode(), quantColumns(), quantBoth(), quantTranspose(), quantBytes(), quantLines()}
 }
 
 // An instruction that waits to be printed.

@@ -260,18 +260,7 @@ func (k *fused) amaxes(offset int) sequence {
 		a := fold(first, n/2)
 		b := fold(first+n/2, n/2)
 		t := take()
-		switch n {
-		case 2:
-			s.I("VPUNPCKLDQ", b, a, t)
-			s.I("VPUNPCKHDQ", b, a, a)
-		case 4:
-			s.I("VPUNPCKLQDQ", b, a, t)
-			s.I("VPUNPCKHQDQ", b, a, a)
-		default:
-			s.I("VSHUFI32X4", 0x88, b, a, t)
-			s.I("VSHUFI32X4", 0xdd, b, a, a)
-		}
-		s.I("VPMAXUD", t, a, a)
+		s.foldMaxima("VPMAXUD", n, a, b, t)
 		release(t)
 		release(b)
 		return a
@@ -286,6 +275,23 @@ func (k *fused) amaxes(offset int) sequence {
 	}
 	s.I("VPMAXUD", Z(0), zAmax, zAmax)
 	return s
+}
+
+// foldMaxima leaves in a the maxima of a and of b, each of which holds those of
+// n/2 blocks; t is room.
+func (s *sequence) foldMaxima(greater string, n int, a, b, t Vec) {
+	switch n {
+	case 2:
+		s.I("VPUNPCKLDQ", b, a, t)
+		s.I("VPUNPCKHDQ", b, a, a)
+	case 4:
+		s.I("VPUNPCKLQDQ", b, a, t)
+		s.I("VPUNPCKHQDQ", b, a, a)
+	default:
+		s.I("VSHUFI32X4", 0x88, b, a, t)
+		s.I("VSHUFI32X4", 0xdd, b, a, a)
+	}
+	s.I(greater, t, a, a)
 }
 
 // factors stores the scales of the amaxes in Z0, and in the write buffer what

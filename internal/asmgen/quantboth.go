@@ -1,0 +1,648 @@
+package asmgen
+
+import "fmt"
+
+// quantBoth writes the kernels that make the rowwise and the columnwise copy of a
+// matrix from one read of it, tile by tile of 64 rows and 64 columns. Half a tile
+// at a time is copied to the stack while the amaxes of its rows and of its columns
+// are found; each element of the copy is then encoded twice. Rows of codes leave as
+// they are, columns are turned when the tile has all 64 rows of them.
+func quantBoth() *File {
+	f := NewFile("quant", "both")
+	k := both{
+		pair:  f.Table("bothPair", indices(func(i int) int { return i%16 | 1 })),
+		even:  f.Table("bothEven", indices(func(i int) int { return i % 16 &^ 1 })),
+		codes: f.Table("bothCodes", halves(func(i int) int { return i/2*2 + i%2*32 })),
+		signs: f.Table("bothSigns", halves(func(i int) int { return i/2*2 + i%2*32 + 1 })),
+		rowCodes: map[int]Sym{
+			32: f.Table("bothRowCodes", indices(func(i int) int { return i/32*64 + i%16*4 + i/16%2 })),
+			16: f.Table("bothRowCodesBF16", indices(func(i int) int { return i/32*64 + i%32/2*4 + i%2 })),
+		},
+		rowSigns: map[int]Sym{
+			32: f.Table("bothRowSigns", indices(func(i int) int { return i/32*64 + i%16*4 + i/16%2 + 2 })),
+			16: f.Table("bothRowSignsBF16", indices(func(i int) int { return i/32*64 + i%32/2*4 + i%2 + 2 })),
+		},
+	}
+	for _, bits := range []int{8, 4} {
+		for _, source := range []int{32, 16} {
+			for _, stream := range []bool{false, true} {
+				if stream && bits == 4 { // its columns are half a cache line
+					continue
+				}
+				k.fused = fused{source: source, packing: packings[bits], stream: stream}
+				k.emitTo(f)
+			}
+		}
+	}
+	return f
+}
+
+// both is the kernel of one source, width of codes and way to store them. A row of
+// a tile is four vectors of float32: of BF16, the even and the odd elements of 32,
+// twice.
+type both struct {
+	fused
+	pair, even         Sym         // indices of the second, and of the first, byte of words, twice
+	codes, signs       Sym         // indices of the first, and of the second, words of the dwords of two vectors
+	rowCodes, rowSigns map[int]Sym // indices of a row's codes, and signs, in the same, by the bits of a source element
+
+	room, stride, row, ahead, from, staged, n, m, t, rowDst, rowScales, rowStride Reg
+}
+
+// Registers of these kernels beside those of the columns and fused ones. Z0 to Z17
+// serve amaxes, scales and codes.
+var (
+	zRowCodes = Z(27)
+	zRowSigns = Z(28)
+	zNibbles  = Z(23) // multipliers that join nibbles
+	zEven     = Z(24)
+	kEven     = K(6) // the second and fourth byte of each dword
+)
+
+// What a kernel has on the stack: factors of the rows and columns of half a tile,
+// codes of scales, codes of columns by four vectors, scales of columns behind those of
+// each half, and the copy of half a tile.
+const (
+	tileSide    = 64
+	halfRows    = tileSide / 2
+	bothColumns = 4 * 128
+	bothScales  = bothColumns + 4*128
+	bothTiles   = bothScales + 64 // number of tiles, those that are left of a row that is fetched, and from there to the next row
+	bothLeft    = bothTiles + 8
+	bothSkip    = bothLeft + 8
+	bothStaged  = bothTiles + 64
+)
+
+// stagedBytes returns the bytes of the codes of 16 columns.
+func (k *both) stagedBytes() int { return 16 * tileSide * k.packing.bits / 8 }
+
+// rowBytes returns the bytes of the source in a row of a tile.
+func (k *both) rowBytes() int { return tileSide * k.source / 8 }
+
+func (k *both) emitTo(f *File) {
+	name := fmt.Sprintf("both%d", k.packing.bits)
+	how := ""
+	if k.source == 16 {
+		name += "BF16"
+	}
+	if k.stream {
+		name += "Stream"
+		how = "\nCodes are written past the caches, to multiples of 64."
+	}
+	k.Func = f.Func(name, fmt.Sprintf(`%s quantizes tiles of 64 columns of 64 rows, at least one tile, from %s to
+codes of %d bits, along rows and down columns, and returns the bits of the largest
+magnitude; all ones where a block must be redone by the plain form. Strides are in
+bytes; next is how far behind the first tile the first of the next call lies.`,
+		name, map[int]string{32: "float32", 16: "BF16"}[k.source], k.packing.bits)+how,
+		"rowCodes, rowScales, columnCodes, columnScales, src *byte, tiles, rowStride, rowScaleStride, columnStride, columnScaleStride, srcStride, next int, c *exponentConstants) (amax uint64")
+	k.c = constants{names: exponentNames}
+	k.src, k.stride, k.c.base = k.Arg("src"), k.Arg("srcStride"), k.Arg("c")
+	k.room, k.write, k.staged = k.GP("the stack, at a multiple of 64"), k.GP("factors"), k.GP("codes of columns")
+	k.row, k.ahead = k.GP("a row of the source, or the stride of codes"), k.GP("what is fetched")
+	k.from, k.rowDst, k.rowScales = k.GP("a row that is encoded"), k.GP("a row, or column, of codes"), k.GP("the scales of a row, or column")
+	k.n, k.m, k.t = k.GP("what is left"), k.GP("groups of rows left"), k.GP("anything")
+	k.read, k.rowStride = k.row, k.row
+	k.Frame(bothStaged + 5*k.stagedBytes() + 64)
+	k.I("LEAQ", SP.At(63), k.room)
+	k.I("ANDQ", -64, k.room)
+	k.constants()
+	k.I("MOVQ", k.FP("tiles"), k.n)
+	k.I("MOVQ", k.n, k.room.At(bothTiles))
+	k.I("MOVQ", k.n, k.room.At(bothLeft))
+	k.I("IMULQ", fmt.Sprintf("$%d", -k.rowBytes()), k.n)
+	k.I("ADDQ", k.stride, k.n)
+	k.I("MOVQ", k.n, k.room.At(bothSkip))
+	k.I("MOVQ", k.FP("next"), k.ahead)
+	k.I("ADDQ", k.src, k.ahead)
+
+	tile := k.Label("tile")
+	k.I("MOVQ", k.FP("rowCodes"), k.rowDst)
+	k.I("MOVQ", k.FP("rowScales"), k.rowScales)
+	k.I("LEAQ", k.room.At(bothStaged), k.staged)
+	half := k.Label("half")
+	k.scaleHalf()
+	k.columnFactors()
+	k.encodeHalf()
+	k.I("LEAQ", k.room.At(bothStaged+k.stagedBytes()), k.t)
+	k.I("CMPQ", k.staged, k.t)
+	k.Jump("JNE", half)
+	k.columnLines()
+	k.columnScales()
+	k.I("ADDQ", k.packing.bytes(tileSide), k.FP("rowCodes"))
+	k.I("ADDQ", tileSide/32, k.FP("rowScales"))
+	k.I("ADDQ", k.rowBytes(), k.src)
+	k.I("SUBQ", 1, k.FP("tiles"))
+	k.Jump("JNZ", tile)
+	k.result()
+}
+
+// constants fills the registers of constants: see those of columns for what sums
+// are multiplied by.
+func (k *both) constants() {
+	k.dword(zAbs, map[int]int{32: 0x7fffffff, 16: 0x7fff7fff}[k.source])
+	k.dword(zBinade, 0xff800000)
+	k.dword(zUpper, 0xffff0000)
+	k.dword(zSign, 0x01010101<<k.packing.sign)
+	k.I("VPBROADCASTD", k.c.At("limit"), zLimit)
+	k.I("VPXORD", zAmax, zAmax, zAmax)
+	k.I("KXORW", kFlags, kFlags, kFlags)
+	k.dword(zTimes, 1<<24)
+	k.I("VPSRLVD.BCST", k.c.At("shift"), zTimes, zTimes)
+	k.I("VPSLLD", 16, zTimes, zTimes)
+	k.dword(Z(0), 1<<8)
+	k.I("VPORD", Z(0), zTimes, zTimes)
+	k.dword(zNibbles, 0x10011001)
+	for _, t := range []struct {
+		table Sym
+		v     Vec
+	}{{k.pair, zPair}, {k.even, zEven}, {k.codes, zCodes}, {k.signs, zSigns}, {k.rowCodes[k.source], zRowCodes}, {k.rowSigns[k.source], zRowSigns}} {
+		k.I("VMOVDQU64", t.table, t.v)
+	}
+	k.I("MOVQ", "$0x5555555555555555", k.write)
+	k.I("KMOVQ", k.write, kOdd)
+	k.I("KNOTQ", kOdd, kEven)
+}
+
+// A pool is the vector registers that are free.
+type pool []Vec
+
+func newPool(n int) *pool {
+	var p pool
+	for i := range n {
+		p = append(p, Z(i))
+	}
+	return &p
+}
+
+func (p *pool) take() Vec {
+	v := (*p)[0]
+	*p = (*p)[1:]
+	return v
+}
+
+func (p *pool) give(v Vec) { *p = append(pool{v}, *p...) }
+
+// columnMaxima returns the register of the maxima of columns: 16 of float32, or 32
+// of BF16.
+func columnMaxima(i int) Vec { return Z(14 + i) }
+
+// scaleHalf copies 32 rows of a tile, finds the maxima of their columns, and stores
+// scales and factors of the rows.
+func (k *both) scaleHalf() {
+	k.Comment("scales of 32 rows, and the maxima of their columns")
+	k.I("MOVQ", k.src, k.row)
+	k.I("LEAQ", k.room.At(bothStaged), k.t)
+	k.I("CMPQ", k.staged, k.t)
+	upper := k.NewLabel("upper")
+	k.Jump("JEQ", upper)
+	k.I("MOVQ", k.stride, k.t)
+	k.I("SHLQ", 5, k.t)
+	k.I("ADDQ", k.t, k.row)
+	k.Place(upper)
+	vectors := k.rowBytes() / 64
+	for i := range vectors {
+		k.I("VPXORD", columnMaxima(i), columnMaxima(i), columnMaxima(i))
+	}
+	k.I("MOVQ", k.row, k.from)
+	k.I("MOVQ", k.room, k.write)
+	k.I("MOVQ", 2, k.m)
+	loop := k.Label("rows")
+	if k.source == 32 {
+		k.scaleRows()
+	} else {
+		k.scaleRowsBF16()
+	}
+	k.Comment("scales of 16 rows, two each")
+	k.I("VMOVDQU", k.room.At(bothScales), X(0))
+	k.I("VMOVDQU", k.room.At(bothScales+16), X(1))
+	k.I("VPUNPCKLBW", X(1), X(0), X(2))
+	k.I("VPUNPCKHBW", X(1), X(0), X(0))
+	k.I("VMOVDQU", X(2), k.room.At(bothScales))
+	k.I("VMOVDQU", X(0), k.room.At(bothScales+16))
+	for r := range 16 {
+		k.I("MOVWLZX", k.room.At(bothScales+2*r), k.t)
+		k.I("MOVW", k.t, k.rowScales.At(0))
+		k.I("ADDQ", k.FP("rowScaleStride"), k.rowScales)
+	}
+	k.I("SUBQ", 1, k.m)
+	k.Jump("JNZ", loop)
+}
+
+// fetch fetches vector q of as much as a row of a tile of what is read next, row by
+// row of all the tiles: memory gives neighbors sooner. So much at a time as is
+// encoded: the processor waits for no more than some lines at once.
+func (k *both) fetch(q int) {
+	if k.source == 32 || q%2 == 0 {
+		k.I("PREFETCHT1", k.ahead.At(q*k.rowBytes()/4))
+	}
+	if q < 3 {
+		return
+	}
+	left := k.c.base
+	k.I("ADDQ", k.rowBytes(), k.ahead)
+	k.I("MOVQ", k.room.At(bothSkip), k.t)
+	k.I("ADDQ", k.ahead, k.t)
+	k.I("SUBQ", 1, left)
+	k.I("CMOVQEQ", k.t, k.ahead)
+	k.I("CMOVQEQ", k.room.At(bothTiles), left)
+}
+
+// takeVector takes the magnitudes of vector i of a row to x.
+func (k *both) takeVector(i int, x Vec) {
+	k.I("VPANDD", k.row.At(64*i), zAbs, x)
+}
+
+// scaleRows is 16 rows of float32.
+func (k *both) scaleRows() {
+	p := newPool(14)
+	var trees [2][]Vec // maxima of the first half of the columns, and of the other
+	for r := range 16 {
+		for j := range trees {
+			a, b := p.take(), p.take()
+			for i, x := range []Vec{a, b} {
+				k.takeVector(2*j+i, x)
+				k.I("VPMAXUD", x, columnMaxima(2*j+i), columnMaxima(2*j+i))
+			}
+			k.I("VPMAXUD", b, a, a)
+			p.give(b)
+			trees[j] = k.fold(trees[j], a, r, "VPMAXUD", p)
+		}
+		k.I("ADDQ", k.stride, k.row)
+	}
+	first, second := trees[0][0], trees[1][0]
+	k.I("VMOVDQA64", second, Z(13))
+	k.rowFactors(0, "VMOVDQA64", first)
+	k.rowFactors(1, "VMOVDQA64", Z(13))
+}
+
+// scaleRowsBF16 is 16 rows of BF16. Maxima of both halves of the columns are folded
+// as the words of dwords.
+func (k *both) scaleRowsBF16() {
+	p := newPool(14)
+	var tree []Vec
+	for r := range 16 {
+		a, b, t := p.take(), p.take(), p.take()
+		for i, x := range []Vec{a, b} {
+			k.takeVector(i, x)
+			k.I("VPMAXUW", x, columnMaxima(i), columnMaxima(i))
+		}
+		k.I("VPUNPCKLWD", b, a, t)
+		k.I("VPUNPCKHWD", b, a, a)
+		k.I("VPMAXUW", t, a, a)
+		p.give(t)
+		p.give(b)
+		tree = k.fold(tree, a, r, "VPMAXUW", p)
+		k.I("ADDQ", k.stride, k.row)
+	}
+	k.I("VMOVDQA64", tree[0], Z(13))
+	k.rowFactors(0, "VPSLLD", 16, Z(13))
+	k.rowFactors(1, "VPANDD", zUpper, Z(13))
+}
+
+// fold adds the maxima of row r to a tree of those before, which are as many as
+// the number of rows has bits.
+func (k *both) fold(tree []Vec, leaf Vec, r int, greater string, p *pool) []Vec {
+	tree = append(tree, leaf)
+	for n := 2; r&(n-1) == n-1; n *= 2 {
+		a, b := tree[len(tree)-2], tree[len(tree)-1]
+		t := p.take()
+		var s sequence
+		s.foldMaxima(greater, n, a, b, t)
+		k.Emit(s)
+		p.give(t)
+		p.give(b)
+		tree = tree[:len(tree)-1]
+	}
+	return tree
+}
+
+// rowFactors stores scales and factors of 16 rows in one half of the columns, whose
+// amaxes an instruction takes to Z0.
+func (k *both) rowFactors(j int, mnemonic string, operands ...any) {
+	k.I(mnemonic, append(operands, Z(0))...)
+	k.Emit(k.exponentFactors(k.room.At(bothScales + 16*j)))
+	k.I("ADDQ", 128, k.write)
+}
+
+// columnFactors stores scales and factors of the columns of half a tile.
+func (k *both) columnFactors() {
+	k.Comment("factors of columns")
+	for q := range 4 {
+		if k.source == 32 {
+			k.I("VMOVDQA64", columnMaxima(q), Z(0))
+		} else if q%2 == 0 {
+			k.I("VPSLLD", 16, columnMaxima(q/2), Z(0))
+		} else {
+			k.I("VPANDD", columnMaxima(q/2), zUpper, Z(0))
+		}
+		k.I("VPMAXUD", Z(0), zAmax, zAmax)
+		k.I("LEAQ", k.room.At(bothColumns+128*q), k.write)
+		k.Emit(k.exponentFactors(k.staged.At(4*k.stagedBytes() + 16*q)))
+	}
+}
+
+// encodeHalf encodes half a tile: its rows to their places, its columns four rows,
+// or eight of codes of 4 bits, to a dword each.
+func (k *both) encodeHalf() {
+	k.Comment("codes")
+	k.I("MOVQ", k.FP("rowStride"), k.rowStride)
+	k.I("MOVQ", k.room, k.write)
+	k.I("MOVQ", k.room.At(bothLeft), k.c.base)
+	k.I("MOVQ", 2, k.m)
+	sixteen := k.Label("sixteen")
+	groups := [][2]int{{0, 2}}
+	if k.packing.bits == 4 { // these give the first and third byte, and the second and fourth
+		groups = [][2]int{{0, 4}, {2, 6}}
+	}
+	together := 4 * len(groups)
+	k.I("MOVQ", 16/together, k.n)
+	loop := k.Label("encode")
+	p := newPool(18)
+	var held [4]Vec // of codes of 4 bits, those of the first group
+	at := 0         // the row where the pointers are
+	for g, pairs := range groups {
+		codes := k.encodeRows(p, pairs, &at)
+		for q, v := range codes {
+			switch {
+			case k.packing.bits == 8:
+				k.I("VMOVDQA64", v, k.staged.At(k.stagedBytes()*q))
+				p.give(v)
+			case g == 0:
+				k.I("VPMADDUBSW", zNibbles, v, v)
+				held[q] = v
+			default:
+				k.I("VPMADDUBSW", zNibbles, v, v)
+				k.I("VPSHUFB", zEven, v, kEven, held[q])
+				k.I("VMOVDQA64", held[q], k.staged.At(k.stagedBytes()*q))
+				p.give(v)
+				p.give(held[q])
+			}
+		}
+	}
+	k.moveTo(together, &at)
+	k.I("ADDQ", 4*together, k.write)
+	k.I("ADDQ", 64, k.staged)
+	k.I("SUBQ", 1, k.n)
+	k.Jump("JNZ", loop)
+	k.I("ADDQ", 2*128-64, k.write)
+	k.I("SUBQ", 1, k.m)
+	k.Jump("JNZ", sixteen)
+	k.I("MOVQ", k.c.base, k.room.At(bothLeft))
+	k.I("MOVQ", k.FP("c"), k.c.base)
+}
+
+// moveTo moves the pointers to rows of the source and of codes by an even number.
+func (k *both) moveTo(row int, at *int) {
+	for ; *at > row; *at-- {
+		k.I("SUBQ", k.stride, k.from)
+		k.I("SUBQ", k.rowStride, k.rowDst)
+	}
+	if n := row - *at; n > 0 {
+		k.I("LEAQ", k.from.At(0).By(k.stride, n), k.from)
+		k.I("LEAQ", k.rowDst.At(0).By(k.rowStride, n), k.rowDst)
+	}
+	*at = row
+}
+
+// encodeRows stores the codes of two pairs of rows, and returns them as four dwords
+// of each 16 columns.
+func (k *both) encodeRows(p *pool, starts [2]int, at *int) [4]Vec {
+	var pairs [2][4]Vec // of columns: the codes of two rows, and their signs
+	for i, start := range starts {
+		k.moveTo(start, at)
+		for r, from := range []Mem{k.from.At(0), k.from.At(0).By(k.stride, 1)} {
+			var row [2]Vec // the codes of two vectors, and their signs
+			for q := range 4 {
+				k.fetch(q)
+				x, e, v := p.take(), p.take(), p.take()
+				switch {
+				case k.source == 32:
+					k.I("VMOVDQU64", from.At(64*q), x)
+				case q%2 == 0:
+					k.I("VPSLLD", 16, from.At(32*q), x)
+				default:
+					k.I("VPANDD", from.At(32*(q-1)), zUpper, x)
+				}
+				k.I("VPANDD", x, zBinade, e)
+				factors := k.write.At(q/2*128 + 4*(start+r))
+				k.I("VRANGEPS.BCST", 3, factors, e, v) // the greater magnitude
+				k.I("VFMADD132PS.BCST", factors.At(64), x, v)
+				k.I("VPMADDWD", zTimes, v, v)
+				if q%2 == 1 { // two codes, and two bytes of signs
+					k.I("VPSHUFB", zPair, row[q/2], kOdd, v)
+					p.give(row[q/2])
+				}
+				row[q/2] = v
+				factors = k.room.At(bothColumns + 128*q)
+				k.I("VRANGEPS", 3, factors, e, e)
+				k.I("VFMADD132PS", factors.At(64), x, e)
+				k.I("VPMADDWD", zTimes, e, e)
+				p.give(x)
+				if r == 1 {
+					k.I("VPSHUFB", zPair, pairs[i][q], kOdd, e)
+					p.give(pairs[i][q])
+				}
+				pairs[i][q] = e
+			}
+			codes := k.join("VPERMT2B", zRowCodes, zRowSigns, row[0], row[1], p)
+			to := k.rowDst.At(0)
+			if r == 1 {
+				to = to.By(k.rowStride, 1)
+			}
+			k.storeRow(codes, to)
+			p.give(codes)
+		}
+	}
+	var codes [4]Vec
+	for q := range codes {
+		codes[q] = k.join("VPERMT2W", zCodes, zSigns, pairs[0][q], pairs[1][q], p)
+	}
+	return codes
+}
+
+// join makes bytes of codes with their signs of two vectors of both.
+func (k *both) join(permute string, codes, signs, a, b Vec, p *pool) Vec {
+	v := p.take()
+	k.I("VMOVDQA64", a, v)
+	k.I(permute, b, codes, v)
+	k.I(permute, b, signs, a)
+	k.I("VPMINUB", zLimit, v, v)
+	k.I("VPTERNLOGD", 0xd8, zSign, a, v)
+	p.give(a)
+	p.give(b)
+	return v
+}
+
+// storeRow stores 64 codes of a row.
+func (k *both) storeRow(v Vec, at Mem) {
+	switch {
+	case k.packing.bits == 4:
+		k.I("VPMADDUBSW", zNibbles, v, v)
+		k.I("VPMOVWB", v, v.Y())
+		k.I("VMOVDQU", v.Y(), at)
+	case k.stream:
+		k.I("VMOVNTDQ", v, at)
+	default:
+		k.I("VMOVDQU64", v, at)
+	}
+}
+
+// columnLines turns the codes of the columns of a tile, and stores them.
+func (k *both) columnLines() {
+	k.Comment("codes of columns")
+	line, stride, step, staged := k.rowDst, k.row, k.m, k.staged
+	k.I("MOVQ", k.FP("columnCodes"), line)
+	k.I("MOVQ", k.FP("columnStride"), stride)
+	k.I("LEAQ", k.room.At(bothStaged), staged)
+	if k.source == 16 {
+		k.I("LEAQ", Mem{Base: stride, Index: stride, Scale: 1}, step)
+	} else {
+		step = stride
+	}
+	each := 32 / k.source // of BF16, even and odd columns
+	k.I("MOVQ", 4/each, k.n)
+	loop := k.Label("columns")
+	k.I("MOVQ", line, k.from)
+	for i := range each {
+		if i > 0 {
+			k.I("LEAQ", k.from.At(0).By(stride, 1), line)
+		}
+		if k.packing.bits == 8 {
+			k.turn16(staged, line, step)
+		} else {
+			k.turn8(staged, line, step)
+		}
+		k.I("ADDQ", k.stagedBytes(), staged)
+	}
+	if each > 1 {
+		k.I("SUBQ", stride, line)
+	}
+	k.I("SUBQ", 1, k.n)
+	k.Jump("JNZ", loop)
+	k.I("MOVQ", line, k.FP("columnCodes"))
+}
+
+// exchange puts two halves of each of a and b to a, and the others to b.
+func (k *both) exchange(low, high string, immediate []any, a, b, t *Vec) {
+	k.I(low, append(immediate[:len(immediate):len(immediate)], *b, *a, *t)...)
+	k.I(high, append(highImmediate(immediate), *b, *a, *a)...)
+	*a, *b, *t = *t, *a, *b
+}
+
+// highImmediate returns the immediate that takes what another leaves.
+func highImmediate(immediate []any) []any {
+	if len(immediate) == 0 {
+		return nil
+	}
+	return []any{map[int]int{0x44: 0xee, 0x88: 0xdd}[immediate[0].(int)]}
+}
+
+// turnDwords exchanges dwords within the lanes of groups of four vectors, so that
+// vectors 0, 2, 1 and 3 of a group are columns 0 to 3 of each lane.
+func (k *both) turnDwords(v []Vec, t *Vec) {
+	for g := 0; g < len(v); g += 4 {
+		k.exchange("VPUNPCKLDQ", "VPUNPCKHDQ", nil, &v[g], &v[g+1], t)
+		k.exchange("VPUNPCKLDQ", "VPUNPCKHDQ", nil, &v[g+2], &v[g+3], t)
+		k.exchange("VPUNPCKLQDQ", "VPUNPCKHQDQ", nil, &v[g], &v[g+2], t)
+		k.exchange("VPUNPCKLQDQ", "VPUNPCKHQDQ", nil, &v[g+1], &v[g+3], t)
+	}
+}
+
+// turn16 stores 16 columns of 64 bytes.
+func (k *both) turn16(from, line, step Reg) {
+	p := newPool(17)
+	v := make([]Vec, 16)
+	for i := range v {
+		v[i] = p.take()
+		k.I("VMOVDQA64", from.At(64*i), v[i])
+	}
+	t := p.take()
+	k.turnDwords(v, &t)
+	lanes := func(immediate int, a, b *Vec) { k.exchange("VSHUFI32X4", "VSHUFI32X4", []any{immediate}, a, b, &t) }
+	var columns [16]Vec
+	for c, i := range []int{0, 2, 1, 3} {
+		lanes(0x44, &v[i], &v[4+i])
+		lanes(0x44, &v[8+i], &v[12+i])
+		lanes(0x88, &v[i], &v[8+i])
+		lanes(0x88, &v[4+i], &v[12+i])
+		for j, u := range []int{i, 8 + i, 4 + i, 12 + i} {
+			columns[c+4*j] = v[u]
+		}
+	}
+	for _, c := range columns {
+		if k.stream {
+			k.I("VMOVNTDQ", c, line.At(0))
+		} else {
+			k.I("VMOVDQU64", c, line.At(0))
+		}
+		k.I("ADDQ", step, line)
+	}
+}
+
+// turn8 stores 16 columns of 32 bytes.
+func (k *both) turn8(from, line, step Reg) {
+	p := newPool(9)
+	v := make([]Vec, 8)
+	for i := range v {
+		v[i] = p.take()
+		k.I("VMOVDQA64", from.At(64*i), v[i])
+	}
+	t := p.take()
+	k.turnDwords(v, &t)
+	var columns [8]Vec // of 16, each beside that four further
+	for c, i := range []int{0, 2, 1, 3} {
+		k.exchange("VSHUFI32X4", "VSHUFI32X4", []any{0x44}, &v[i], &v[4+i], &t)
+		for j, u := range []int{i, 4 + i} {
+			k.I("VSHUFI32X4", 0xd8, v[u], v[u], v[u])
+			columns[c+4*j] = v[u]
+		}
+	}
+	for c := range 16 {
+		if v := columns[c%4+c/8*4]; c/4%2 == 0 {
+			k.I("VMOVDQU", v.Y(), line.At(0))
+		} else {
+			k.I("VEXTRACTI64X4", 1, v, line.At(0))
+		}
+		k.I("ADDQ", step, line)
+	}
+}
+
+// columnScales stores the scales of the columns of a tile, two each.
+func (k *both) columnScales() {
+	k.Comment("scales of columns")
+	base := bothStaged + 4*k.stagedBytes()
+	second := k.stagedBytes() / 2 // those of the second half of the rows
+	scratch := base
+	if k.source == 16 { // back in order
+		for half := range 2 {
+			for q := 0; q < 4; q += 2 {
+				at := k.room.At(base + half*second + 16*q)
+				k.I("VMOVDQU", at, X(0))
+				k.I("VMOVDQU", at.At(16), X(1))
+				k.I("VPUNPCKLBW", X(1), X(0), X(2))
+				k.I("VPUNPCKHBW", X(1), X(0), X(0))
+				k.I("VMOVDQU", X(2), at)
+				k.I("VMOVDQU", X(0), at.At(16))
+			}
+		}
+	}
+	for q := range 4 {
+		k.I("VMOVDQU", k.room.At(base+16*q), X(2*q))
+		k.I("VMOVDQU", k.room.At(base+second+16*q), X(2*q+1))
+	}
+	for q := range 4 {
+		a, b := X(2*q), X(2*q+1)
+		k.I("VPUNPCKLBW", b, a, X(8))
+		k.I("VPUNPCKHBW", b, a, X(9))
+		k.I("VMOVDQU", X(8), k.room.At(scratch+32*q))
+		k.I("VMOVDQU", X(9), k.room.At(scratch+32*q+16))
+	}
+	k.I("MOVQ", k.FP("columnScales"), k.rowScales)
+	k.I("MOVQ", k.FP("columnScaleStride"), k.row)
+	for c := range tileSide {
+		k.I("MOVWLZX", k.room.At(scratch+2*c), k.t)
+		k.I("MOVW", k.t, k.rowScales.At(0))
+		k.I("ADDQ", k.row, k.rowScales)
+	}
+	k.I("MOVQ", k.rowScales, k.FP("columnScales"))
+}

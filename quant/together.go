@@ -1,0 +1,229 @@
+package quant
+
+import (
+	"reflect"
+	"runtime"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/microscale-go/microscale/internal/cpu"
+	"github.com/microscale-go/microscale/internal/parallel"
+	"github.com/microscale-go/microscale/tensor"
+)
+
+// A bothKernel quantizes tiles of a matrix to the rowwise and to the columnwise
+// copy, which are of the same format. It flags as a fusedKernel does.
+type bothKernel struct {
+	tier   cpu.Tier
+	raw    bool // the source is BF16, else float32
+	serves func(*Quantizer) bool
+	begin  func(*run) bothCall // of either copy
+}
+
+// A bothCall quantizes n tiles beside each other, at least one. The source of the
+// next as many tiles is fetched, which is so many bytes further.
+type bothCall func(rows, columns tilePlace, src []byte, srcStride, n, next int) uint32
+
+// A tilePlace is where the codes and scales of the first tile belong, with the
+// distances of lines in bytes.
+type tilePlace struct {
+	codes, scales           []byte
+	codeStride, scaleStride int
+}
+
+const (
+	tileSide  = 64   // rows and columns of a tile
+	stripSize = 2048 // columns that are quantized from top to bottom: few enough for their lines to stay within reach, and enough to read a good part of each row
+	chunkSize = 1024 // rows that a goroutine takes at a time, if there are enough: others write to other cache lines of scales
+)
+
+// together is Both by a kernel; nil where there is none for it.
+func (r Copy) together(c Copy, x tensor.Dense) (rows, columns *Tensor) {
+	one, other := r.Quantizer, c.Quantizer
+	if !reflect.DeepEqual(one, other) || one.Hadamard || !one.Format.Scaled() || one.Search != NoSearch || x.Rows == 0 || x.Cols == 0 || r.With.Scales != nil || c.With.Scales != nil {
+		return nil, nil
+	}
+	kernel := bothKernelOf(&one, false)
+	if kernel == nil {
+		return nil, nil
+	}
+	row, err := one.newRun(denseSource(x), Rowwise, r.With)
+	if err != nil {
+		return nil, nil
+	}
+	col, err := one.newRun(columnSource(x), Columnwise, c.With)
+	if err != nil {
+		return nil, nil
+	}
+	var seen atomic.Uint32
+	threads := r.With.Threads
+	if threads <= 0 {
+		threads = runtime.GOMAXPROCS(0)
+	}
+	strips, chunk := ceilDiv(x.Cols, stripSize), chunkSize
+	for chunk > tileSide && strips*ceilDiv(x.Rows, chunk) < 2*threads {
+		chunk /= 2
+	}
+	chunks := ceilDiv(x.Rows, chunk)
+	parallel.For(strips*chunks, 1, threads, func(from, to int) {
+		w := bothRun{row: row, col: col, kernel: kernel.begin(row)}
+		var amax uint32
+		for i := from; i < to; i++ {
+			c0, l0 := i/chunks*stripSize, i%chunks*chunk
+			amax = max(amax, w.part(l0, min(l0+chunk, x.Rows), c0, min(c0+stripSize, x.Cols)))
+		}
+		row.endStream()
+		atomicMax(&seen, amax)
+	})
+	row.saw(&seen)
+	col.saw(&seen)
+	return row.t, col.t
+}
+
+// bothKernelOf returns the first kernel for both copies that q asks for, or nil.
+func bothKernelOf(q *Quantizer, raw bool) *bothKernel {
+	for i, k := range bothKernels {
+		if k.tier <= cpu.Best() && k.raw == raw && k.serves(q) {
+			return &bothKernels[i]
+		}
+	}
+	return nil
+}
+
+// A bothRun is a kernel for both copies at work in one goroutine.
+type bothRun struct {
+	row, col *run
+	kernel   bothCall
+	edge     *edgeTile
+}
+
+// An edgeTile is a tile that the matrix does not fill.
+type edgeTile struct {
+	src           [tileSide * tileSide * 4]byte
+	codes, turned [tileSide * tileSide]byte
+	scales        [2][tileSide * tileSide]byte
+}
+
+// part quantizes rows [l0, l1) of columns [c0, c1), which begin with a tile.
+func (w *bothRun) part(l0, l1, c0, c1 int) (amax uint32) {
+	stride := w.row.x.strideBytes()
+	whole := (c1 - c0) / tileSide
+	for l := l0; l < l1; l += tileSide {
+		bottom := min(l+tileSide, l1)
+		if c := c0; bottom-l == tileSide && whole > 0 {
+			next := 0
+			if bottom < l1 {
+				next = tileSide * stride
+			}
+			amax = max(amax, w.tiles(l, c, whole, next))
+		} else {
+			for ; c+tileSide <= c1; c += tileSide {
+				amax = max(amax, w.short(l, bottom, c, c+tileSide))
+			}
+		}
+		if c := c0 + whole*tileSide; c < c1 {
+			amax = max(amax, w.short(l, bottom, c, c1))
+		}
+	}
+	return amax
+}
+
+// place returns where the codes and scales of a tile belong that begins with the
+// given line and position of it.
+func (r *run) place(line, position int) tilePlace {
+	bits, n, perLine := r.q.Format.Element.StoredBits(), r.t.LineBytes(), r.t.scaleCols()
+	return tilePlace{r.t.Codes[line*n+position*bits/8:], r.t.Scales[line*perLine+position/r.t.extent():], n, perLine}
+}
+
+// tiles quantizes n whole tiles.
+func (w *bothRun) tiles(l, c, n, next int) (amax uint32) {
+	size, stride := w.row.x.elementBytes(), w.row.x.strideBytes()
+	src := w.row.x.bytes(l, l+tileSide)[c*size:]
+	amax = w.kernel(w.row.place(l, c), w.col.place(c, l), src, stride, n, next)
+	switch {
+	case amax != flagged:
+	case n == 1:
+		amax = w.redo(l, l+tileSide, c, c+tileSide)
+	default:
+		amax = 0
+		for i := range n {
+			amax = max(amax, w.tiles(l, c+i*tileSide, 1, 0))
+		}
+	}
+	return amax
+}
+
+// short quantizes a tile that has not all its rows or columns.
+func (w *bothRun) short(l0, l1, c0, c1 int) (amax uint32) {
+	if w.edge == nil {
+		w.edge = new(edgeTile)
+	}
+	e, size := w.edge, w.row.x.elementBytes()
+	clear(e.src[:])
+	for l := l0; l < l1; l++ {
+		copy(e.src[(l-l0)*tileSide*size:], w.row.x.bytes(l, l+1)[c0*size:c1*size])
+	}
+	bits, perLine := w.row.q.Format.Element.StoredBits(), ceilDiv(tileSide, w.row.t.extent())
+	lineBytes := tileSide * bits / 8
+	rows := tilePlace{e.codes[:], e.scales[0][:], lineBytes, perLine}
+	columns := tilePlace{e.turned[:], e.scales[1][:], lineBytes, perLine}
+	if amax = w.kernel(rows, columns, e.src[:], tileSide*size, 1, 0); amax == flagged {
+		return w.redo(l0, l1, c0, c1)
+	}
+	w.row.paste(l0, l1, c0, c1, rows)
+	w.col.paste(c0, c1, l0, l1, columns)
+	return amax
+}
+
+// paste copies lines [l0, l1) from position p0 to p1 of them to their place.
+func (r *run) paste(l0, l1, p0, p1 int, from tilePlace) {
+	n := ceilDiv(p1-p0, r.t.extent())
+	codes := n * r.t.extent() * r.q.Format.Element.StoredBits() / 8
+	for i := range l1 - l0 {
+		to := r.place(l0+i, p0)
+		copy(to.codes[:codes], from.codes[i*from.codeStride:])
+		copy(to.scales[:n], from.scales[i*from.scaleStride:])
+	}
+}
+
+// redo is the plain form of rows [l0, l1) of columns [c0, c1).
+func (w *bothRun) redo(l0, l1, c0, c1 int) (amax uint32) {
+	size := w.row.x.elementBytes()
+	values := tensor.New(l1-l0, c1-c0)
+	for l := l0; l < l1; l++ {
+		copy(values.Row(l-l0), w.row.x.values(w.row.x.bytes(l, l+1)[c0*size:c1*size]))
+	}
+	turned := tensor.New(c1-c0, l1-l0)
+	transpose(turned, values)
+	return max(w.row.redoLines(l0, c0, values), w.col.redoLines(c0, l0, turned))
+}
+
+// redoLines is the plain form of parts of lines, from a position on.
+func (r *run) redoLines(line, position int, values tensor.Dense) (amax uint32) {
+	extent := r.t.extent()
+	codes, scaled := make([]byte, extent), make([]float32, extent)
+	stored := extent * r.q.Format.Element.StoredBits() / 8
+	for i := range values.Rows {
+		for p := 0; p < values.Cols; p += extent {
+			block := values.Row(i)[p:min(p+extent, values.Cols)]
+			a, hasNaN := amaxBits(block)
+			j := (position + p) / extent
+			r.encodePlain(codes[:len(block)], block, r.scaleBlock((line+i)*r.t.scaleCols()+j, a, hasNaN), scaled)
+			clear(codes[len(block):])
+			r.q.Format.Element.Join(r.t.line(line + i)[j*stored:][:stored], codes)
+			amax = max(amax, a)
+		}
+	}
+	return amax
+}
+
+// streamsFrom reports whether all the codes of a tile, and of those beside it, are
+// written past the caches.
+func (p tilePlace) streamsFrom(r *run) bool {
+	return r.streamsTo(p.codes) && p.codeStride%spreadUnit == 0
+}
+
+// pointers returns the places of codes and of scales.
+func (p tilePlace) pointers() (codes, scales *byte) {
+	return unsafe.SliceData(p.codes), unsafe.SliceData(p.scales)
+}
