@@ -28,16 +28,36 @@ func (c *Comparer) TileBF16(sums *measure.Accumulator, want tensor.BF16, q *quan
 	c.rows(sums, q, func(i int, r *measure.Row) { r.WantBF16 = want.Row(i) })
 }
 
-// nearestOf returns what Transformer Engine's rules make of a tile in the format of
-// a quantized weight, under its global scale.
-func nearestOf(want tensor.Dense, got *checkpoint.Weight) (*quant.Tensor, error) {
+// quantizers returns what nearest gives for the block formats of quantized weights, by
+// name: for none where it is nil, nor for those with one scale for a whole tensor, which is
+// not searched.
+func quantizers(pairs []pair, nearest func(quant.Format) (quant.Quantizer, error)) (map[string]quant.Quantizer, error) {
+	found := map[string]quant.Quantizer{}
+	for _, p := range pairs {
+		f := p.got.Format
+		if _, ok := found[f.Name]; ok || nearest == nil || !p.got.Quantized() || f.PerTensor() {
+			continue
+		}
+		q, err := nearest(f)
+		if err != nil {
+			return nil, err
+		}
+		q.Search = quant.NoSearch
+		found[f.Name] = q
+	}
+	return found, nil
+}
+
+// nearestOf returns what a quantizer makes of a tile in the format of a quantized
+// weight, under its global scale.
+func nearestOf(q quant.Quantizer, want tensor.Dense, got *checkpoint.Weight) (*quant.Tensor, error) {
 	f := got.Format
 	with := quant.With{Threads: 1}
 	if f.Global {
 		amax := min(got.Global*f.Element.Max()*f.Scale.Max(), math.MaxFloat32)
 		with.Amax = &amax
 	}
-	return quant.Quantizer{Format: f}.Rowwise(want, with)
+	return q.Rowwise(want, with)
 }
 
 // rows measures the lines of q; want fills in what was wanted of line i.

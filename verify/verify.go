@@ -15,6 +15,7 @@ import (
 
 	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/measure"
+	"github.com/microscale-go/microscale/quant"
 )
 
 // BlockLength is the number of elements of the blocks over which
@@ -53,7 +54,10 @@ type Options struct {
 	Threads  int               // goroutines; 0: one per processor
 	Progress func(bytes int64) // called as bytes of the source are compared; may be nil
 	Clients  []Client          // what they would refuse is among the problems
-	Nearest  bool              // measure also what rounding to nearest without a search of scales gives (Tensor.Nearest)
+
+	// Nearest, where it is set, returns a quantizer of a block format: what it gives
+	// without a search of scales is measured too (Tensor.Nearest).
+	Nearest func(quant.Format) (quant.Quantizer, error)
 }
 
 // Compare reads both checkpoints whole and compares every weight. Errors are
@@ -137,6 +141,10 @@ type compared struct {
 
 // compare measures the pairs, tile by tile on all threads.
 func (r *Report) compare(ctx context.Context, pairs []pair, o Options) error {
+	near, err := quantizers(pairs, o.Nearest)
+	if err != nil {
+		return err
+	}
 	totals := make([]compared, len(pairs))
 	for i := range totals {
 		totals[i] = compared{sums: measure.New(BlockLength), near: measure.New(BlockLength), equal: true}
@@ -144,7 +152,7 @@ func (r *Report) compare(ctx context.Context, pairs []pair, o Options) error {
 	job := checkpoint.Job[compared]{
 		Weights: len(pairs),
 		Tiling:  func(i int) checkpoint.Tiling { return pairs[i].tiling() },
-		Work:    func(t checkpoint.Tile) (compared, error) { return pairs[t.Weight].tile(t, o.Nearest) },
+		Work:    func(t checkpoint.Tile) (compared, error) { return pairs[t.Weight].tile(t, near) },
 		Done: func(t checkpoint.Tile, c compared) {
 			total := &totals[t.Weight]
 			total.equal = total.equal && c.equal
@@ -195,7 +203,7 @@ func (r *Report) compare(ctx context.Context, pairs []pair, o Options) error {
 }
 
 // tile compares a tile: values where both have some, else bytes.
-func (p pair) tile(t checkpoint.Tile, nearest bool) (compared, error) {
+func (p pair) tile(t checkpoint.Tile, near map[string]quant.Quantizer) (compared, error) {
 	if !p.dense() {
 		return p.bytes(t)
 	}
@@ -212,8 +220,8 @@ func (p pair) tile(t checkpoint.Tile, nearest bool) (compared, error) {
 		var c Comparer
 		c.Tile(sums, want, q)
 		done := compared{sums: sums, equal: true, blocks: blocksOf(t, want, q.Dequantize(1), q)}
-		if nearest && !p.got.Format.PerTensor() {
-			plain, err := nearestOf(want, p.got)
+		if rule, ok := near[p.got.Format.Name]; ok {
+			plain, err := nearestOf(rule, want, p.got)
 			if err != nil {
 				return compared{}, err
 			}

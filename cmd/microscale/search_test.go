@@ -67,6 +67,28 @@ func TestScaleSearch(t *testing.T) {
 	}
 }
 
+// TestNearestProfile: what was quantized by a profile gains nothing over its rules, and
+// something over others.
+func TestNearestProfile(t *testing.T) {
+	dir := t.TempDir()
+	src, dst := filepath.Join(dir, "w.safetensors"), filepath.Join(dir, "ocp.safetensors")
+	weightsFile(t, src, twoWeights()...)
+	if status, _, stderr := execute("", "quantize", src, dst, "--format", "mxfp4", "--profile", "ocp"); status != 0 {
+		t.Fatal(stderr)
+	}
+	if _, sqnr, nearest := searchedWeight(t, "verify", src, dst, "--nearest", "--profile", "ocp"); sqnr != nearest {
+		t.Errorf("by its own profile: %g and %g dB", sqnr, nearest)
+	}
+	if _, sqnr, nearest := searchedWeight(t, "verify", src, dst, "--nearest"); sqnr == nearest {
+		t.Errorf("by Transformer Engine's: %g dB, the same", sqnr)
+	}
+	for want, args := range map[string][]string{"give both, or neither": {"--profile", "ocp"}, "profile deepseek does not define mxfp4": {"--nearest", "--profile", "deepseek"}} {
+		if status, _, stderr := execute("", append([]string{"verify", src, dst}, args...)...); status == 0 || !strings.Contains(stderr, want) {
+			t.Errorf("%v: status %d, %s", args, status, stderr)
+		}
+	}
+}
+
 // TestCalibrate quantizes by what eval saw.
 func TestCalibrate(t *testing.T) {
 	dir := t.TempDir()

@@ -12,6 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/microscale-go/microscale/profile"
+	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/verify"
 )
 
@@ -30,16 +32,29 @@ misread DST. It is never 1 for low precision.
 ` + sourceHelp,
 		Example: `  microscale verify sample: out
   microscale verify Llama-3.2-1B Llama-3.2-1B-NVFP4 --client vllm,trtllm
-  microscale verify Llama-3.2-1B Llama-3.2-1B-NVFP4 --nearest
+  microscale verify Llama-3.2-1B Llama-3.2-1B-NVFP4 --nearest --profile modelopt
   microscale verify Llama-3.2-1B Llama-3.2-1B-NVFP4 --json`,
 		Args: sourceAndDestination,
 	}
 	each := cmd.Flags().Bool("each", false, "a line for every weight, not one for the same weight of all layers")
-	nearest := cmd.Flags().Bool("nearest", false, "show what DST gains over quantizing SRC by the default rules, without a search of scales")
+	nearest := cmd.Flags().Bool("nearest", false, "show what DST gains over quantizing SRC by the rules of --profile, without a search of scales")
+	behavior := addProfile(cmd)
 	clients := addClients(cmd)
 	asJSON := cmd.Flags().Bool("json", false, "print one JSON document")
 	threads := addThreads(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if behavior.given && !*nearest {
+			return misuse("--profile is whose rules --nearest compares DST with: give both, or neither")
+		}
+		options := verify.Options{Threads: int(*threads), Clients: *clients}
+		if *nearest {
+			options.Nearest = func(f quant.Format) (quant.Quantizer, error) {
+				if !behavior.given {
+					return profile.For(f).Quantizer(f)
+				}
+				return behavior.value.Quantizer(f)
+			}
+		}
 		src, source, err := openModel(cmd.Context(), args[0])
 		if err != nil {
 			return err
@@ -62,7 +77,8 @@ misread DST. It is never 1 for low precision.
 		}
 		m := newMeter(cmd.ErrOrStderr(), "verifying", total)
 		start := time.Now()
-		report, err := verify.Compare(cmd.Context(), src, dst, verify.Options{Threads: int(*threads), Progress: m.Add, Clients: *clients, Nearest: *nearest})
+		options.Progress = m.Add
+		report, err := verify.Compare(cmd.Context(), src, dst, options)
 		m.Close()
 		if err != nil {
 			return interrupted(err, "the comparison is not complete")
