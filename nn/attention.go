@@ -66,6 +66,10 @@ func (a *Attention) Forward(s *Scope, qkv tensor.Dense, batch int) (o tensor.Den
 	if err := a.rotate(s, qkv, length, 0); err != nil {
 		return tensor.Dense{}, nil, err
 	}
+	if s.Cached != nil {
+		k, v := a.Heads*a.HeadDim, (a.Heads+a.KVHeads)*a.HeadDim
+		s.Cached(KeysValues{a.Name, qkv.View(0, qkv.Rows, k, v), qkv.View(0, qkv.Rows, v, qkv.Cols)})
+	}
 	if o, err = a.newRun(s, qkv, qkv, length).forward(batch); err != nil {
 		return tensor.Dense{}, nil, err
 	}

@@ -358,6 +358,8 @@ func TestExtend(t *testing.T) {
 	const length = 150
 	a := &Attention{Name: "attention", Heads: 4, KVHeads: 2, HeadDim: 8, Rotary: NewRotary(8, length, 100)}
 	x := randomDense(r, length, a.Width())
+	var cached KeysValues
+	s.Cached = func(kv KeysValues) { cached = KeysValues{kv.Module, kv.Keys.Clone(), kv.Values.Clone()} }
 	want, saved, err := a.Forward(s, x.Clone(), 1)
 	if err != nil || saved != nil {
 		t.Fatal(saved, err)
@@ -378,6 +380,11 @@ func TestExtend(t *testing.T) {
 		}
 		if cache.Len() != length {
 			t.Errorf("the cache has %d tokens", cache.Len())
+		}
+		for i := range length {
+			if row := cache.rows.Row(i); cached.Module != a.Name || !slices.Equal(row[:16], cached.Keys.Row(i)) || !slices.Equal(row[16:], cached.Values.Row(i)) {
+				t.Fatalf("pieces %v: the cache of token %d is not what Scope.Cached saw of %q", pieces, i, cached.Module)
+			}
 		}
 		if _, err := a.Extend(s, tensor.New(1, a.Width()), &cache); err == nil {
 			t.Error("a token beyond the last position is taken")

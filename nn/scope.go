@@ -56,6 +56,14 @@ type Scope struct {
 
 	Observe  func(Observation) // called with every operand as it is quantized; nil: not
 	Products func(Product)     // called before every product of quantized operands; nil: not
+	Cached   func(KeysValues)  // called with what a cache of attention would hold; nil: not
+}
+
+// KeysValues are the keys, after their rotation, and the values of one attention, a row
+// for each token.
+type KeysValues struct {
+	Module       string
+	Keys, Values tensor.Dense
 }
 
 // Disabled returns the scope with low precision switched off: recipe bf16, or f32

@@ -8,26 +8,48 @@ import (
 	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/convert"
 	"github.com/microscale-go/microscale/nn"
+	"github.com/microscale-go/microscale/tensor"
 )
 
 // A calibrator finds the largest magnitude that enters each linear module of the
-// layers of a model while it reads text.
-type calibrator struct{ amaxes map[string]float64 }
+// layers of a model while it reads text, and of the keys and values of each attention
+// where they are asked for.
+type calibrator struct{ convert.Calibration }
+
+func newCalibrator(cache bool) *calibrator {
+	c := &calibrator{convert.Calibration{Input: map[string]float64{}}}
+	if cache {
+		c.Key, c.Value = map[string]float64{}, map[string]float64{}
+	}
+	return c
+}
 
 // observe takes an operand, as nn.Scope.Observe has it.
 func (c *calibrator) observe(o nn.Observation) {
 	if o.Operand != nn.Input {
 		return
 	}
-	amax := 0.0
-	for i := range o.Source.Rows {
-		for _, v := range o.Source.Row(i) {
+	amax := largest(o.Source)
+	for _, module := range checkpointModules(o.Module) {
+		c.Input[module] = max(c.Input[module], amax)
+	}
+}
+
+// cached takes keys and values, as nn.Scope.Cached has them.
+func (c *calibrator) cached(kv nn.KeysValues) {
+	key, value := kv.Module+".k_proj", kv.Module+".v_proj"
+	c.Key[key] = max(c.Key[key], largest(kv.Keys))
+	c.Value[value] = max(c.Value[value], largest(kv.Values))
+}
+
+// largest returns the largest magnitude of a matrix.
+func largest(x tensor.Dense) (amax float64) {
+	for i := range x.Rows {
+		for _, v := range x.Row(i) {
 			amax = max(amax, math.Abs(float64(v)))
 		}
 	}
-	for _, module := range checkpointModules(o.Module) {
-		c.amaxes[module] = max(c.amaxes[module], amax)
-	}
+	return amax
 }
 
 // checkpointModules returns the modules of a checkpoint that a linear layer of a
@@ -42,10 +64,12 @@ func checkpointModules(layer string) []string {
 
 // write writes what was found, as quantize --calibration reads it.
 func (c *calibrator) write(path string) error {
-	for module, amax := range c.amaxes {
-		if !(amax > 0) || math.IsInf(amax, 0) {
-			return fmt.Errorf("the inputs of %s have the largest magnitude %g, which makes no scale: nothing was written to %s", module, amax, path)
+	for what, amaxes := range map[string]map[string]float64{"inputs of": c.Input, "keys of": c.Key, "values of": c.Value} {
+		for module, amax := range amaxes {
+			if !(amax > 0) || math.IsInf(amax, 0) {
+				return fmt.Errorf("the %s %s have the largest magnitude %g, which makes no scale: nothing was written to %s", what, module, amax, path)
+			}
 		}
 	}
-	return (&convert.Calibration{Input: c.amaxes}).Write(path)
+	return c.Write(path)
 }

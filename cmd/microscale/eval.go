@@ -36,11 +36,15 @@ power of that. DIR is a directory that train wrote, or what quantize made of it.
 	r := addChoice(cmd, "recipe", "compute under the recipe `NAME`, or that of a TOML file, where weights are not quantized", "bf16", recipeNames(), recipe.Find)
 	activations := cmd.Flags().Bool("activations", false, "quantize activations too, as the weights they are multiplied by")
 	calibrate := cmd.Flags().String("calibrate", "", "write the largest magnitudes that entered each linear layer to `FILE` (TOML, or .json), for quantize --calibration")
+	cache := cmd.Flags().Bool("kv-cache", false, "those of keys and values too, for the scales of an FP8 KV cache; with --calibrate")
 	asJSON := cmd.Flags().Bool("json", false, "print one JSON document")
 	threads := addThreads(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if *tokens == 0 {
 			return misuse("--tokens is 0: at least 1 is needed")
+		}
+		if *cache && *calibrate == "" {
+			return misuse("--kv-cache is of --calibrate, which is missing: name the file to write")
 		}
 		m, err := loadModel(args[0], llama.LoadOptions{Activations: *activations})
 		if err != nil {
@@ -60,9 +64,12 @@ power of that. DIR is a directory that train wrote, or what quantize made of it.
 			return err
 		}
 		scope := nn.Scope{Recipe: r.value, Threads: int(*threads)}
-		seen := calibrator{map[string]float64{}}
+		seen := newCalibrator(*cache)
 		if *calibrate != "" {
 			scope.Observe = seen.observe
+		}
+		if *cache {
+			scope.Cached = seen.cached
 		}
 		start := time.Now()
 		loss, n, err := train.Evaluate(cmd.Context(), m, scope, corpus.Validation, length, int(*tokens))

@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"math"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -98,7 +99,11 @@ func TestCalibrate(t *testing.T) {
 	}
 	for _, name := range []string{"amax.toml", "amax.json"} {
 		file := filepath.Join(dir, name)
-		if status, _, stderr := execute("", "eval", model, "--tokens", "256", "--calibrate", file); status != 0 {
+		args, cache := []string{"eval", model, "--tokens", "256", "--calibrate", file}, strings.HasSuffix(name, ".toml")
+		if cache {
+			args = append(args, "--kv-cache")
+		}
+		if status, _, stderr := execute("", args...); status != 0 {
 			t.Fatal(stderr)
 		}
 		dst := filepath.Join(dir, name+"-nvfp4")
@@ -111,6 +116,10 @@ func TestCalibrate(t *testing.T) {
 		_, out, _ := execute("", "inspect", dst, "--json")
 		if !strings.Contains(out, `"scheme": "NVFP4"`) {
 			t.Errorf("the result does not quantize activations: %s", out)
+		}
+		config, err := os.ReadFile(filepath.Join(dst, "config.json"))
+		if err != nil || strings.Contains(string(config), `"kv_cache_scheme": null`) == cache {
+			t.Errorf("%s: %v, the configuration is %s", name, err, config)
 		}
 	}
 }
