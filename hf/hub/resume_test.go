@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/microscale-go/microscale/checkpoint"
@@ -21,6 +22,13 @@ import (
 func TestResumeAfterDrops(t *testing.T) {
 	const second = "other model-00002"
 	s := newServer(t)
+	var lost atomic.Bool
+	s.faults = func(_ http.ResponseWriter, r *http.Request, what string) bool {
+		if lost.Load() && strings.HasPrefix(what, second) && !strings.HasPrefix(r.Header.Get("Range"), "bytes=0-") { // behind its header
+			panic(http.ErrAbortHandler)
+		}
+		return false
+	}
 	convertTo := func(dst string, resume bool) (*convert.Result, error) {
 		plan, err := convert.PlanQuantize(checkpoint.Read(open(t, s.client())), convert.QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP8}})
 		if err != nil {
@@ -36,19 +44,14 @@ func TestResumeAfterDrops(t *testing.T) {
 	}
 	all := len(s.requests("other"))
 
-	s.faults = func(_ http.ResponseWriter, r *http.Request, what string) bool {
-		if strings.HasPrefix(what, second) && !strings.HasPrefix(r.Header.Get("Range"), "bytes=0-") { // behind its header
-			panic(http.ErrAbortHandler)
-		}
-		return false
-	}
+	lost.Store(true)
 	if _, err := convertTo(dst, true); err == nil || !strings.Contains(err.Error(), "6 attempts") || !strings.HasPrefix(err.Error(), model) {
 		t.Fatalf("says %v", err)
 	}
 	if _, err := os.Stat(dst); err == nil {
 		t.Fatal("there is a result")
 	}
-	s.faults = nil
+	lost.Store(false)
 	before := len(s.requests("other"))
 	got, err := convertTo(dst, true)
 	if err != nil || !got.Resumed {
