@@ -1,0 +1,81 @@
+package convert
+
+import (
+	"bytes"
+	"maps"
+	"path/filepath"
+	"testing"
+
+	"github.com/microscale-go/microscale/quant"
+	"github.com/microscale-go/microscale/safetensors"
+)
+
+// TestUnits: tiles that are written several at a time, as few threads do, give the
+// bytes and the errors of tiles that are written one by one, in every format.
+func TestUnits(t *testing.T) {
+	const bf16, f32 = safetensors.BF16, safetensors.F32
+	src := openModel(t, writeModel(t, map[string][]made{"model.safetensors": {
+		{"model.layers.0.self_attn.q_proj.weight", bf16, 0.02, []int64{900, 512}}, // tiles of 256 rows
+		{"model.layers.0.mlp.down_proj.weight", f32, 0.3, []int64{384, 1024}},
+		{"model.embed_tokens.weight", bf16, 1, []int64{3000, 100}},
+	}}, madeConfig))
+	const one = 2 * writeTiles // threads, of which each has one tile
+	for _, f := range quant.Formats() {
+		if !f.Scaled() {
+			continue
+		}
+		t.Run("format="+f.Name, func(t *testing.T) {
+			whole, single := filepath.Join(t.TempDir(), "out"), filepath.Join(t.TempDir(), "out")
+			o := QuantizeOptions{Quantizer: quant.Quantizer{Format: f}}
+			_, want := quantize(t, src, single, o, RunOptions{Threads: one})
+			_, got := quantize(t, src, whole, o, RunOptions{Threads: 1})
+			if !maps.EqualFunc(contents(t, whole), contents(t, single), bytes.Equal) {
+				t.Error("several tiles at a time give other bytes than one")
+			}
+			sameReport(t, got, want)
+		})
+	}
+	plan := planFor(t, src.Source.Path, "mxfp8")
+	for _, tc := range []struct {
+		threads int
+		several bool
+	}{{1, true}, {one, false}} {
+		r := newRun(plan, RunOptions{Threads: tc.threads})
+		for i := range plan.Decisions {
+			unit, tile := r.units(i), r.tiling(i)
+			if more := unit.TileRows > tile.TileRows || unit.TileCols > tile.TileCols; more != tc.several || unit.TileRows%tile.TileRows != 0 || unit.TileCols%tile.TileCols != 0 {
+				t.Errorf("%d threads, %s: units %+v of tiles %+v", tc.threads, plan.Decisions[i].Weight.Name, unit, tile)
+			}
+		}
+	}
+}
+
+// TestRowsOf: rows of a tensor are those of a slice of it, in its memory.
+func TestRowsOf(t *testing.T) {
+	for _, f := range quant.Formats() {
+		q, err := quant.NewTensor(f, 256, 128)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range q.Codes {
+			q.Codes[i] = byte(i * 7)
+		}
+		for i := range q.Scales {
+			q.Scales[i] = byte(i)
+		}
+		for i := range q.Scales32 {
+			q.Scales32[i] = float32(i)
+		}
+		rows := rowsOf(q, 128, 256)
+		want, err := q.SliceRows(128, 256)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(rows.Codes, want.Codes) || !bytes.Equal(rows.ScaleBytes(), want.ScaleBytes()) || rows.Rows() != 128 {
+			t.Errorf("%s: %d rows, %d bytes of codes, scales %v, want %v", f, rows.Rows(), len(rows.Codes), rows.ScaleBytes(), want.ScaleBytes())
+		}
+		if rows.Codes[0]++; q.Codes[128*q.LineBytes()] != rows.Codes[0] {
+			t.Errorf("%s: the rows are a copy", f)
+		}
+	}
+}
