@@ -37,6 +37,7 @@ func kernelTables() map[string][]rowTest {
 		"narrowKernels":    rowTests(narrowKernels, testNarrowRow),
 		"columnKernels":    rowTests(columnKernels, testColumnRow),
 		"transposeKernels": rowTests(transposeKernels, testTransposeRow),
+		"bothKernels":      rowTests(bothKernels, testBothRow),
 	}
 }
 
