@@ -41,7 +41,6 @@ type worker struct {
 	tail           []byte    // lines of B, past the last group of a vector kernel
 	chunks, steps  int       // of the panels of this round
 	aPanel, bPanel int       // their bytes
-	aChunk, bChunk int       // and those of a chunk
 }
 
 var jobs = sync.Pool{New: func() any {
@@ -181,22 +180,20 @@ func (k *kernel) width(rest int) int {
 	return min(k.NR, rest)
 }
 
-// lane returns chunk kr of the panel of A that holds row ir of the block, from its
-// lane on.
-func (w *worker) lane(ir, kr int) unsafe.Pointer {
+// lane returns the panel of A that holds row ir of the block, from its lane on.
+func (w *worker) lane(ir int) unsafe.Pointer {
 	lanes := w.job.plan.kernel.Lanes
-	return unsafe.Pointer(&w.a[ir/lanes*w.aPanel+kr*w.aChunk+ir%lanes*4])
+	return unsafe.Pointer(&w.a[ir/lanes*w.aPanel+ir%lanes*4])
 }
 
-// tile computes the mr×nr elements of C from (i, j) on, over some chunks of the
-// panels.
-func (w *worker) tile(i, j, mr, nr, chunks int, a unsafe.Pointer, b []byte, accumulate bool) {
+// tile computes the mr×nr elements of C from (i, j) on.
+func (w *worker) tile(i, j, mr, nr int, a unsafe.Pointer, b []byte, accumulate bool) {
 	p, k, c := &w.job.plan, w.job.plan.kernel, &w.job.c
 	panels := ceilDiv(nr, k.Lanes)
 	dot := k.dot[panels-1]
 	at := (i-w.job.rows.from)*c.Stride + j - w.job.cols.from
 	if mr == k.MR && nr%k.Lanes == 0 {
-		dot(chunks, w.steps, a, unsafe.Pointer(&b[0]), w.bPanel, &c.Data[at], c.Stride, p.alpha, accumulate)
+		dot(w.chunks, w.steps, a, unsafe.Pointer(&b[0]), w.bPanel, &c.Data[at], c.Stride, p.alpha, accumulate)
 		return
 	}
 	if accumulate {
@@ -204,7 +201,7 @@ func (w *worker) tile(i, j, mr, nr, chunks int, a unsafe.Pointer, b []byte, accu
 			copy(w.edge[r*k.NR:], c.Data[at+r*c.Stride:at+r*c.Stride+nr])
 		}
 	}
-	dot(chunks, w.steps, a, unsafe.Pointer(&b[0]), w.bPanel, &w.edge[0], k.NR, p.alpha, accumulate)
+	dot(w.chunks, w.steps, a, unsafe.Pointer(&b[0]), w.bPanel, &w.edge[0], k.NR, p.alpha, accumulate)
 	for r := range mr {
 		copy(c.Data[at+r*c.Stride:at+r*c.Stride+nr], w.edge[r*k.NR:])
 	}

@@ -50,7 +50,6 @@ type kernel struct {
 	Lanes      int // lines in a panel
 	MR, NR     int // lanes of A, and of B at most, in one tile; MR divides Lanes, and Lanes NR
 	MC, NC, KC int // lines of A, lines of B and positions packed at a time
-	KR         int // positions multiplied at a time, KC or whole chunks of it
 
 	dot []dotFunc // by panels of B less one
 

@@ -11,19 +11,18 @@ import (
 // another; the BF16 and int8 ones are the twins of those in assembly, bit for
 // bit, and are chosen by name alone.
 var (
-	plainF32  = kernel{Name: "f32-plain", Tier: cpu.Plain, panel: panelF32, Lanes: 16, MR: 4, NR: 16, MC: 64, NC: 1024, KC: 512, KR: 512, dot: []dotFunc{dotF32Generic}}
-	plainBF16 = kernel{Name: "bf16-plain", Tier: cpu.Plain, panel: panelBF16, Lanes: 16, MR: 8, NR: 16, MC: bf16MC, NC: bf16NC, KC: bf16KC, KR: bf16KC, dot: []dotFunc{dotBF16Generic}}
-	plainMX   = kernel{Name: "int8-mx-plain", Tier: cpu.Plain, panel: panelInt8, block: 32, pow2: true, Lanes: 16, MR: 4, NR: 16, MC: int8MC, NC: int8NC, KC: int8KC, KR: int8KR, dot: []dotFunc{dotMXGeneric}}
-	plainNV   = kernel{Name: "int8-nv-plain", Tier: cpu.Plain, panel: panelInt8, block: 16, Lanes: 16, MR: 4, NR: 16, MC: int8MC, NC: int8NC, KC: int8KC, KR: int8KR, dot: []dotFunc{dotNVGeneric}}
+	plainF32  = kernel{Name: "f32-plain", Tier: cpu.Plain, panel: panelF32, Lanes: 16, MR: 4, NR: 16, MC: 64, NC: 1024, KC: 512, dot: []dotFunc{dotF32Generic}}
+	plainBF16 = kernel{Name: "bf16-plain", Tier: cpu.Plain, panel: panelBF16, Lanes: 16, MR: 8, NR: 16, MC: bf16MC, NC: bf16NC, KC: bf16KC, dot: []dotFunc{dotBF16Generic}}
+	plainMX   = kernel{Name: "int8-mx-plain", Tier: cpu.Plain, panel: panelInt8, block: 32, pow2: true, Lanes: 16, MR: 4, NR: 16, MC: int8MC, NC: int8NC, KC: int8KC, dot: []dotFunc{dotMXGeneric}}
+	plainNV   = kernel{Name: "int8-nv-plain", Tier: cpu.Plain, panel: panelInt8, block: 16, Lanes: 16, MR: 4, NR: 16, MC: int8MC, NC: int8NC, KC: int8KC, dot: []dotFunc{dotNVGeneric}}
 )
 
-// KC and KR are part of what a kernel computes, so twins share them. B's panels
-// stay in the third-level cache, A's and a slice of KR of B in the second: the longer
-// the slice, the less often tiles of C are written.
+// KC is part of what a kernel computes, so twins share it. B's panels stay in the
+// third-level cache, A's and a strip of B in the second: the longer they are, the less
+// often tiles of C are written.
 const (
-	bf16MC, bf16NC, bf16KC = 192, 2064, 1024
-	int8MC, int8NC, int8KC = 192, 2064, 2048
-	int8KR                 = 1024
+	bf16MC, bf16NC, bf16KC = 96, 1056, 2048
+	int8MC, int8NC, int8KC = 192, 2064, 1024
 )
 
 const lanes16 = 16 // of the plain kernels' panels

@@ -7,12 +7,10 @@ package gemm
 //	jc   columns of C, NC at a time
 //	pc   positions along K, KC at a time       pack NC×KC of B once, for all threads
 //	ic   rows of C, at most MC at a time       pack mc×KC of A, for this thread
-//	jr   columns of the block, NR at a time    NR×KR of B stay in the first or second cache
+//	jr   columns of the block, NR at a time    NR×KC of B stay in the first or second cache
 //	ir   rows of the block, MR at a time       microkernel: one tile of C
 //
-// Between the last two stands kr: where KR is less than KC, a strip of B is used
-// slice by slice, while its tiles of C stay near. Only KR and KC decide how sums
-// are rounded; every other extent is free.
+// Only KC decides how sums are rounded; every other extent is free.
 func (w *worker) multiply() {
 	j := w.job
 	p, k := &j.plan, j.plan.kernel
@@ -26,8 +24,6 @@ func (w *worker) multiply() {
 			kc := min(k.KC, p.k-pc)
 			w.chunks, w.steps = p.b.geometry(kc)
 			w.aPanel, w.bPanel = p.a.panelBytes(kc), p.b.panelBytes(kc)
-			w.aChunk, w.bChunk = w.aPanel/w.chunks, w.bPanel/w.chunks
-			slice := max(1, k.KR/p.chunk)
 			accumulate := j.accumulate || pc > 0
 
 			b := j.packed.panels(jc, pc)
@@ -56,11 +52,8 @@ func (w *worker) multiply() {
 				for jr := first * k.NR; jr < end; jr += k.width(end - jr) {
 					nr := k.width(end - jr)
 					strip := b[jr/k.Lanes*w.bPanel:]
-					for kr := 0; kr < w.chunks; kr += slice {
-						chunks := min(slice, w.chunks-kr)
-						for ir := 0; ir < mc; ir += k.MR {
-							w.tile(ic+ir, jc+jr, min(k.MR, mc-ir), nr, chunks, w.lane(ir, kr), strip[kr*w.bChunk:], accumulate || j.bias != nil || kr > 0)
-						}
+					for ir := 0; ir < mc; ir += k.MR {
+						w.tile(ic+ir, jc+jr, min(k.MR, mc-ir), nr, w.lane(ir), strip, accumulate || j.bias != nil)
 					}
 				}
 				j.finish(blocks * groups)
