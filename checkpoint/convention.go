@@ -35,6 +35,7 @@ type Convention struct {
 	schemes     []scheme
 	linearOnly  bool                                               // weights are named X.weight and have two dimensions
 	wholeBlocks bool                                               // columns are a multiple of the block; plain pads instead
+	biased      bool                                               // of experts of a layer it holds those with biases alone, as gpt-oss has them
 	hasIgnore   bool                                               // the configuration lists what is not quantized
 	metadata    bool                                               // the block format of each weight is in the file's metadata
 	refuses     func(s *scheme, name string, shape []int64) string // why a weight cannot be held, beyond the above; nil: nothing

@@ -22,6 +22,7 @@ var gptOSS = Convention{
 	quantMethod: "mxfp4",
 	schemes:     []scheme{{name: "MXFP4", format: quant.MXFP4, codes: "_blocks", scales: "_scales", packed: 16, blocks: leading}},
 	wholeBlocks: true,
+	biased:      true,
 	refuses:     gptOSSRefuses,
 	configure: func(*scheme, Settings) any {
 		return gptOSSConfig{gptOSSModules, "mxfp4"}

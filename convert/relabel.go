@@ -118,11 +118,10 @@ func (p *Plan) relabelWeight(d *Decision, calibration *Calibration) error {
 	if class := foreignClass(w.Name); why == "" && class != "" && p.Convention.LinearOnly() {
 		why = class
 	}
-	if w.ExpertModules() != nil && p.Convention.LinearOnly() {
+	if experts := p.Convention.RefusesExperts(w); experts != "" {
+		why = experts
+	} else if w.ExpertModules() != nil && p.Convention.LinearOnly() {
 		why = "all experts of a layer are in it, and that convention has each by itself: dequantize it and quantize that"
-		if w.ExpertsBiased() {
-			why = "all experts of a layer are in it, with biases beside it, and clients read experts with biases in convention gpt-oss only"
-		}
 	}
 	if why != "" {
 		return fmt.Errorf("%s: convention %s cannot hold it: %s; nothing was written", w.Name, p.Convention, why)

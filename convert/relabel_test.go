@@ -280,6 +280,30 @@ func TestRelabelRefused(t *testing.T) {
 	}
 }
 
+// TestMLXGlobalScale: quantize makes no global scale for MLX, convert keeps that of its
+// source, and both say so.
+func TestMLXGlobalScale(t *testing.T) {
+	src := openModel(t, writeModel(t, square(), madeConfig))
+	mlx := convention(t, "mlx")
+	plan, err := PlanQuantize(src, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.NVFP4}, Convention: mlx})
+	if err != nil || len(plan.Notes) != 1 || !strings.Contains(plan.Notes[0], "clients of convention mlx read no global scale of nvfp4") || plan.Quantizer.Arithmetic != quant.BlockOnly {
+		t.Errorf("notes %q (%v)", plan.Notes, err)
+	}
+	dir, dst := filepath.Join(t.TempDir(), "ct"), filepath.Join(t.TempDir(), "mlx")
+	quantize(t, src, dir, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.NVFP4}}, RunOptions{})
+	ct := openModel(t, dir)
+	plan, err = PlanRelabel(ct, RelabelOptions{Convention: mlx})
+	if err != nil || len(plan.Notes) != 1 || !strings.HasPrefix(plan.Notes[0], "12 weights have a global scale") {
+		t.Errorf("notes %q (%v)", plan.Notes, err)
+	}
+	relabel(t, ct, dst, RelabelOptions{Convention: mlx})
+	got := openModel(t, dst)
+	w, _ := ct.Lookup("model.layers.0.mlp.down_proj.weight")
+	if stored := global(t, got, "model.layers.0.mlp.down_proj.global_scale"); math.Abs(float64(stored-w.Global*448*6)) > 1e-6*float64(stored) {
+		t.Errorf("global_scale is %g of a scale of %g", stored, w.Global)
+	}
+}
+
 // convention is the one of that name.
 func convention(t testing.TB, name string) *checkpoint.Convention {
 	t.Helper()

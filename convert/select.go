@@ -52,9 +52,9 @@ type Selection struct {
 
 // reason returns why a weight is not quantized, or "" where it is.
 func (s Selection) reason(w *checkpoint.Weight, f quant.Format, c *checkpoint.Convention) string {
-	switch {
-	case w.ExpertsKnown() && w.ExpertsBiased() && c.LinearOnly():
-		return fmt.Sprintf("fused experts with biases: %s holds single experts without", c)
+	switch why := c.RefusesExperts(w); {
+	case why != "":
+		return why
 	case len(w.Shape) == 3 && w.ExpertsKnown(): // the convention says whether it holds them
 	case len(w.Shape) == 3 && checkpoint.IsFused(w.Name):
 		return unknownExperts
