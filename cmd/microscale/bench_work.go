@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"math"
@@ -95,43 +96,54 @@ func (w conversionFlags) conversion(cmd *cobra.Command) (bench.Conversion, error
 }
 
 func benchGemmCommand() *cobra.Command {
-	cmd := benchWork("gemm --format NAME", "the product of two quantized matrices", `Measures C = A·Bᵀ of an M×K and an N×K matrix, packing included. The rate counts
+	packed := new(bool)
+	cmd := benchProduct(productBench{
+		use: "gemm --format NAME", short: "the product of two quantized matrices",
+		long: `Measures C = A·Bᵀ of an M×K and an N×K matrix, packing included. The rate counts
 2·M·N·K operations; the limit is the peak of the instruction that the kernel
-consists of.`)
-	cmd.Example = `  microscale bench gemm --format mxfp8
+consists of.`,
+		example: `  microscale bench gemm --format mxfp8
   microscale bench gemm --format nvfp4 --m 512 --n 512 --k 512 --threads 2
-  microscale bench gemm --format mxfp8 --m 16 --packed --json`
-	block := addFormat(cmd)
-	other := addActivations(cmd, "that of --format")
-	m, n, k := addSizes(cmd, 2048, 2048, 2048)
-	packed := cmd.Flags().Bool("packed", false, "pack B beforehand, as weights are")
-	b := addBench(cmd, benchDefaults{threads: 1, budget: 4 * time.Second})
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if err := needFormat(block); err != nil {
-			return err
-		}
-		if err := checkSizes(cmd); err != nil {
-			return err
-		}
-		if !other.given {
-			other.value = block.value
-		}
-		return b.run(cmd, printResult, func() ([]bench.Result, error) {
-			return b.Gemm(bench.Product{A: other.value, B: block.value, M: *m, N: *n, K: *k, Packed: *packed}, *b.budget)
-		})
-	}
+  microscale bench gemm --format mxfp8 --m 16 --packed --json`,
+		m: 2048, n: 2048, k: 2048,
+		measure: func(b *benchRun, p bench.Product) ([]bench.Result, error) {
+			p.Packed = *packed
+			return b.Gemm(p, *b.budget)
+		},
+	})
+	cmd.Flags().BoolVar(packed, "packed", false, "pack B beforehand, as weights are")
 	return cmd
 }
 
 func benchGemvCommand() *cobra.Command {
-	cmd := benchWork("gemv --format NAME", "a few vectors by a quantized matrix, from DRAM", `Measures the product of M vectors and an N×K matrix of weights, several of which
+	return benchProduct(productBench{
+		use: "gemv --format NAME", short: "a few vectors by a quantized matrix, from DRAM",
+		long: `Measures the product of M vectors and an N×K matrix of weights, several of which
 take turns so that they come from DRAM. The rate counts the bytes of their codes
-and scales; the limit is reading memory.`)
-	cmd.Example = `  microscale bench gemv --format mxfp8
-  microscale bench gemv --format mxfp4 --m 4 --activations mxfp8 --json`
+and scales; the limit is reading memory.`,
+		example: `  microscale bench gemv --format mxfp8
+  microscale bench gemv --format mxfp4 --m 4 --activations mxint8 --json`,
+		activations: quant.BF16,
+		m:           1, n: 16384, k: 4096,
+		measure: func(b *benchRun, p bench.Product) ([]bench.Result, error) { return b.Gemv(&b.memory, p, *b.budget) },
+	})
+}
+
+// A productBench is what differs between the commands that measure products.
+type productBench struct {
+	use, short, long, example string
+	activations               quant.Format // of A where the flag is not given; none: that of B
+	m, n, k                   int          // likewise
+	measure                   func(*benchRun, bench.Product) ([]bench.Result, error)
+}
+
+// benchProduct returns the command.
+func benchProduct(d productBench) *cobra.Command {
+	cmd := benchWork(d.use, d.short, d.long)
+	cmd.Example = d.example
 	block := addFormat(cmd)
-	other := addActivations(cmd, quant.BF16.Name)
-	m, n, k := addSizes(cmd, 1, 16384, 4096)
+	other := addActivations(cmd, cmp.Or(d.activations.Name, "that of --format"))
+	m, n, k := addSizes(cmd, d.m, d.n, d.k)
 	b := addBench(cmd, benchDefaults{threads: 1, budget: 4 * time.Second})
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := needFormat(block); err != nil {
@@ -140,12 +152,15 @@ and scales; the limit is reading memory.`)
 		if err := checkSizes(cmd); err != nil {
 			return err
 		}
-		if !other.given {
-			other.value = quant.BF16
+		p := bench.Product{A: other.value, B: block.value, M: *m, N: *n, K: *k}
+		switch {
+		case other.given:
+		case d.activations.Name != "":
+			p.A = d.activations
+		default:
+			p.A = p.B
 		}
-		return b.run(cmd, printResult, func() ([]bench.Result, error) {
-			return b.Gemv(&b.memory, bench.Product{A: other.value, B: block.value, M: *m, N: *n, K: *k}, *b.budget)
-		})
+		return b.run(cmd, printResult, func() ([]bench.Result, error) { return d.measure(b, p) })
 	}
 	return cmd
 }
