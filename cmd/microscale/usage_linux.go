@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"syscall"
 )
 
 // resetResident begins a new measurement of resident.
@@ -25,4 +26,14 @@ func resident() int64 {
 		return 0
 	}
 	return kilobytes << 10
+}
+
+// processorSeconds returns the time of processors that the process has taken, its own
+// and the system's for it; 0 where the system does not say.
+func processorSeconds() float64 {
+	var r syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &r); err != nil {
+		return 0
+	}
+	return float64(r.Utime.Nano()+r.Stime.Nano()) / 1e9
 }
