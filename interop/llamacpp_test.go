@@ -65,12 +65,18 @@ func trained(t *testing.T) (dir string, text []byte) {
 // written quantizes a directory to dst.
 func written(t *testing.T, dir, dst string, f quant.Format, c *checkpoint.Convention) {
 	t.Helper()
+	writtenBy(t, dir, dst, profile.For(f), f, c)
+}
+
+// writtenBy is written by a profile.
+func writtenBy(t *testing.T, dir, dst string, by profile.Profile, f quant.Format, c *checkpoint.Convention) {
+	t.Helper()
 	source, err := hf.Open(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer source.Close()
-	q, err := profile.For(f).Quantizer(f)
+	q, err := by.Quantizer(f)
 	if err != nil {
 		t.Fatal(err)
 	}
