@@ -139,7 +139,7 @@ func places(t *testing.T, path string) (map[string]place, int64) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer f.Close()
+		t.Cleanup(func() { _ = f.Close() })
 		data := f.Tensors[len(f.Tensors)-1].End
 		data += -data & (f.Alignment - 1) // the data are the end of the file, padded
 		for _, s := range f.Tensors {
