@@ -4,11 +4,13 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/gguf"
+	"github.com/microscale-go/microscale/profile"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/safetensors"
 	"github.com/microscale-go/microscale/verify"
@@ -56,6 +58,34 @@ func TestGGUFExperts(t *testing.T) {
 			report, err := verify.Compare(context.Background(), src, got, verify.Options{})
 			if err != nil || !report.OK() {
 				t.Errorf("%v (%v)", report.Problems, err)
+			}
+			q, err := profile.For(f).Quantizer(f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			plan, err := PlanQuantize(src, QuantizeOptions{Quantizer: q, Convention: checkpoint.GGUF()})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if result, err := plan.Run(context.Background(), path, RunOptions{Resume: true}); err != nil || !result.Finished {
+				t.Errorf("what is whole is not known again: %+v (%v)", result, err)
+			}
+			back := filepath.Join(t.TempDir(), "back.safetensors")
+			if f.Scaled() {
+				if plan, err = PlanDequantize(got, safetensors.F32); err == nil {
+					_, err = plan.Run(context.Background(), back, RunOptions{})
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				values, w := openModel(t, back), "model.layers.0.block_sparse_moe.experts.2.w3.weight"
+				x, _ := values.Lookup(w)
+				y, _ := got.Lookup(w)
+				a, errA := x.Read(0, 64)
+				b, errB := y.Read(0, 64)
+				if errA != nil || errB != nil || !slices.Equal(a.Data, b.Data) {
+					t.Errorf("%s is decoded to other values (%v, %v)", w, errA, errB)
+				}
 			}
 			if !f.Scaled() || f.Name == quant.Q8_0.Name {
 				return
