@@ -2,7 +2,11 @@
 
 package quant
 
-import "github.com/microscale-go/microscale/internal/cpu"
+import (
+	"math"
+
+	"github.com/microscale-go/microscale/internal/cpu"
+)
 
 var bothKernels = []bothKernel{
 	{cpu.AVX512, false, exponentBlocks(8, false), beginBoth(both8, both8Stream)},
@@ -19,6 +23,9 @@ type bothFunc func(rowCodes, rowScales, columnCodes, columnScales, src *byte, ti
 func beginBoth(kernel, stream bothFunc) func(*run) bothCall {
 	return func(r *run) bothCall {
 		c := r.q.exponentConstants()
+		if rule := r.q.Rule; rule == RatioCeil || rule == Ceil {
+			c.limit = math.MaxUint32 // nothing saturates
+		}
 		return func(rows, columns tilePlace, src []byte, srcStride, n, next int) uint32 {
 			f := kernel
 			if stream != nil && rows.streamsFrom(r) && columns.streamsFrom(r) {

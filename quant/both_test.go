@@ -2,11 +2,11 @@ package quant
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"testing"
 
 	"github.com/microscale-go/microscale/format"
-	"github.com/microscale-go/microscale/internal/guard"
 	"github.com/microscale-go/microscale/tensor"
 )
 
@@ -43,52 +43,44 @@ func TestKernelsBoth(t *testing.T) {
 	}
 }
 
-// TestKernelsBothTiles: a kernel serves blocks without rare values itself, whichever
-// way it writes, and stays within the memory it is given.
-func TestKernelsBothTiles(t *testing.T) {
-	eachKernel(t, func(t *testing.T) {
-		r := rand.New(rand.NewPCG(21, 22))
-		for i := range bothKernels {
-			k := &bothKernels[i]
-			for _, f := range []Format{MXFP8, MXFP8E5M2, MXFP4} {
-				q := Quantizer{Format: f}
-				if bothKernelOf(&q, k.raw) != k {
-					continue
+// testBothRow calls a kernel for both copies, whichever way it writes.
+func testBothRow(k *bothKernel, f *fences, r *rand.Rand) {
+	for _, q := range kernelQuantizers() {
+		if !k.serves(&q) {
+			continue
+		}
+		for n := 1; n <= 3; n++ {
+			x := tensor.Of(tileSide, n*tileSide, ordinary(n*tileSide*tileSide, r))
+			for i, v := range x.Data {
+				x.Data[i] = toBF16(v)
+			}
+			rows, columns := must(f)(q.Rowwise(x, With{})), must(f)(q.Columnwise(x, With{}))
+			src := source{dense: tensor.Of(x.Rows, x.Cols, fenced(f, x.Data))}
+			if k.raw {
+				raw := make([]byte, 2*len(x.Data))
+				if err := tensor.ToBytes(raw, x.Data, format.BF16); err != nil {
+					f.Fatal(err)
 				}
-				for n := 1; n <= 3; n++ {
-					for _, side := range []guard.Side{guard.Start, guard.End} {
-						x := tensor.New(tileSide, n*tileSide)
-						for i := range x.Data {
-							x.Data[i] = toBF16(float32(r.NormFloat64()) * exp2(r.IntN(40)-20))
-						}
-						c := Copy{q, With{Threads: 1}}
-						rows, columns := must(t)(q.Rowwise(x, c.With)), must(t)(q.Columnwise(x, c.With))
-						src := source{dense: tensor.Of(x.Rows, x.Cols, guardedFloats(t, x.Data, side))}
-						if k.raw {
-							raw := make([]byte, 2*len(x.Data))
-							if err := tensor.ToBytes(raw, x.Data, format.BF16); err != nil {
-								t.Fatal(err)
-							}
-							src = rawSource(tensor.OfBF16(x.Rows, x.Cols, guard.Copy(t, raw, side)))
-						}
-						for _, stream := range []bool{false, true} {
-							gotRows, gotColumns := *rows, *columns
-							for _, got := range []*Tensor{&gotRows, &gotColumns} {
-								got.Codes, got.Scales = guard.Bytes(t, len(got.Codes), side), guard.Bytes(t, len(got.Scales), side)
-							}
-							row, col := &run{q: &q, t: &gotRows, x: src, stream: stream}, &run{q: &q, t: &gotColumns, x: src, stream: stream}
-							if k.begin(row)(row.place(0, 0), col.place(0, 0), src.bytes(0, tileSide), src.strideBytes(), n, 0) == flagged {
-								t.Fatalf("%s: %d tiles are flagged", f, n)
-							}
-							row.endStream()
-							sameTensor(t, &gotRows, rows)
-							sameTensor(t, &gotColumns, columns)
-						}
-					}
+				src = rawSource(tensor.OfBF16(x.Rows, x.Cols, fenced(f, raw)))
+			}
+			for _, stream := range []bool{false, true} {
+				gotRows, gotColumns := *rows, *columns
+				for _, got := range []*Tensor{&gotRows, &gotColumns} {
+					got.Codes, got.Scales = f.bytes(len(got.Codes)), f.bytes(len(got.Scales))
 				}
+				row, col := &run{q: &q, t: &gotRows, x: src, stream: stream}, &run{q: &q, t: &gotColumns, x: src, stream: stream}
+				a := k.begin(row)(row.place(0, 0), col.place(0, 0), src.bytes(0, tileSide), src.strideBytes(), n, 0)
+				if a != math.Float32bits(rows.Amax) {
+					f.Fatalf("%s, %d tiles: the amax has bits %#x, want %#x", quantizerName(q), n, a, math.Float32bits(rows.Amax))
+				}
+				row.endStream()
+				requireBytes(f, "codes of rows", gotRows.Codes, rows.Codes)
+				requireBytes(f, "scales of rows", gotRows.Scales, rows.Scales)
+				requireBytes(f, "codes of columns", gotColumns.Codes, columns.Codes)
+				requireBytes(f, "scales of columns", gotColumns.Scales, columns.Scales)
 			}
 		}
-	})
+	}
 }
 
 // BenchmarkBoth sets the two copies that training keeps beside each of them alone:

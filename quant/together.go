@@ -20,8 +20,8 @@ type bothKernel struct {
 	begin  func(*run) bothCall // of either copy
 }
 
-// A bothCall quantizes n tiles beside each other, at least one. The source of the
-// next as many tiles is fetched, which is so many bytes further.
+// A bothCall quantizes n tiles beside each other, at least one; next is how many
+// bytes behind the last tile's source lies what is read after it, which is fetched.
 type bothCall func(rows, columns tilePlace, src []byte, srcStride, n, next int) uint32
 
 // A tilePlace is where the codes and scales of the first tile belong, with the
@@ -33,7 +33,7 @@ type tilePlace struct {
 
 const (
 	tileSide  = 64   // rows and columns of a tile
-	stripSize = 2048 // columns that are quantized from top to bottom: few enough for their lines to stay within reach, and enough to read a good part of each row
+	stripSize = 1024 // columns that are quantized from top to bottom: few enough for their lines to stay within reach, and enough to read a good part of each row
 	chunkSize = 1024 // rows that a goroutine takes at a time, if there are enough: others write to other cache lines of scales
 )
 
@@ -113,7 +113,7 @@ func (w *bothRun) part(l0, l1, c0, c1 int) (amax uint32) {
 		if c := c0; bottom-l == tileSide && whole > 0 {
 			next := 0
 			if bottom < l1 {
-				next = tileSide * stride
+				next = tileSide*stride - (whole-1)*tileSide*w.row.x.elementBytes()
 			}
 			amax = max(amax, w.tiles(l, c, whole, next))
 		} else {

@@ -7,7 +7,7 @@ package quant
 // both8 quantizes tiles of 64 columns of 64 rows, at least one tile, from float32 to
 // codes of 8 bits, along rows and down columns, and returns the bits of the largest
 // magnitude; all ones where a block must be redone by the plain form. Strides are in
-// bytes; next is how far behind the first tile the first of the next call lies.
+// bytes; next is how far behind the last tile lies what is read after it.
 //
 //go:noescape
 func both8(rowCodes, rowScales, columnCodes, columnScales, src *byte, tiles, rowStride, rowScaleStride, columnStride, columnScaleStride, srcStride, next int, c *exponentConstants) (amax uint64)
@@ -15,7 +15,7 @@ func both8(rowCodes, rowScales, columnCodes, columnScales, src *byte, tiles, row
 // both8Stream quantizes tiles of 64 columns of 64 rows, at least one tile, from float32 to
 // codes of 8 bits, along rows and down columns, and returns the bits of the largest
 // magnitude; all ones where a block must be redone by the plain form. Strides are in
-// bytes; next is how far behind the first tile the first of the next call lies.
+// bytes; next is how far behind the last tile lies what is read after it.
 // Codes are written past the caches, to multiples of 64.
 //
 //go:noescape
@@ -24,7 +24,7 @@ func both8Stream(rowCodes, rowScales, columnCodes, columnScales, src *byte, tile
 // both8BF16 quantizes tiles of 64 columns of 64 rows, at least one tile, from BF16 to
 // codes of 8 bits, along rows and down columns, and returns the bits of the largest
 // magnitude; all ones where a block must be redone by the plain form. Strides are in
-// bytes; next is how far behind the first tile the first of the next call lies.
+// bytes; next is how far behind the last tile lies what is read after it.
 //
 //go:noescape
 func both8BF16(rowCodes, rowScales, columnCodes, columnScales, src *byte, tiles, rowStride, rowScaleStride, columnStride, columnScaleStride, srcStride, next int, c *exponentConstants) (amax uint64)
@@ -32,7 +32,7 @@ func both8BF16(rowCodes, rowScales, columnCodes, columnScales, src *byte, tiles,
 // both8BF16Stream quantizes tiles of 64 columns of 64 rows, at least one tile, from BF16 to
 // codes of 8 bits, along rows and down columns, and returns the bits of the largest
 // magnitude; all ones where a block must be redone by the plain form. Strides are in
-// bytes; next is how far behind the first tile the first of the next call lies.
+// bytes; next is how far behind the last tile lies what is read after it.
 // Codes are written past the caches, to multiples of 64.
 //
 //go:noescape
@@ -41,7 +41,7 @@ func both8BF16Stream(rowCodes, rowScales, columnCodes, columnScales, src *byte, 
 // both4 quantizes tiles of 64 columns of 64 rows, at least one tile, from float32 to
 // codes of 4 bits, along rows and down columns, and returns the bits of the largest
 // magnitude; all ones where a block must be redone by the plain form. Strides are in
-// bytes; next is how far behind the first tile the first of the next call lies.
+// bytes; next is how far behind the last tile lies what is read after it.
 //
 //go:noescape
 func both4(rowCodes, rowScales, columnCodes, columnScales, src *byte, tiles, rowStride, rowScaleStride, columnStride, columnScaleStride, srcStride, next int, c *exponentConstants) (amax uint64)
@@ -49,7 +49,7 @@ func both4(rowCodes, rowScales, columnCodes, columnScales, src *byte, tiles, row
 // both4BF16 quantizes tiles of 64 columns of 64 rows, at least one tile, from BF16 to
 // codes of 4 bits, along rows and down columns, and returns the bits of the largest
 // magnitude; all ones where a block must be redone by the plain form. Strides are in
-// bytes; next is how far behind the first tile the first of the next call lies.
+// bytes; next is how far behind the last tile lies what is read after it.
 //
 //go:noescape
 func both4BF16(rowCodes, rowScales, columnCodes, columnScales, src *byte, tiles, rowStride, rowScaleStride, columnStride, columnScaleStride, srcStride, next int, c *exponentConstants) (amax uint64)

@@ -3,10 +3,10 @@ package asmgen
 import "fmt"
 
 // quantBoth writes the kernels that make the rowwise and the columnwise copy of a
-// matrix from one read of it, tile by tile of 64 rows and 64 columns. Half a tile
-// at a time is copied to the stack while the amaxes of its rows and of its columns
-// are found; each element of the copy is then encoded twice. Rows of codes leave as
-// they are, columns are turned when the tile has all 64 rows of them.
+// matrix from one read of it, tile by tile of 64 rows and 64 columns. In half a tile
+// at a time the amaxes of rows and of columns are found, and each element is then
+// encoded twice, from the first-level cache. Rows of codes leave as they are, columns
+// are turned when the tile has all 64 rows of them.
 func quantBoth() *File {
 	f := NewFile("quant", "both")
 	k := both{
@@ -42,6 +42,7 @@ func quantBoth() *File {
 // twice.
 type both struct {
 	fused
+	clamp              bool        // codes to the largest, which some scale rules go beyond
 	pair, even         Sym         // indices of the second, and of the first, byte of words, twice
 	codes, signs       Sym         // indices of the first, and of the second, words of the dwords of two vectors
 	rowCodes, rowSigns map[int]Sym // indices of a row's codes, and signs, in the same, by the bits of a source element
@@ -60,17 +61,13 @@ var (
 )
 
 // What a kernel has on the stack: factors of the rows and columns of half a tile,
-// codes of scales, codes of columns by four vectors, scales of columns behind those of
-// each half, and the copy of half a tile.
+// codes of scales, codes of columns by four vectors, and behind those of each half
+// the scales of its columns.
 const (
 	tileSide    = 64
-	halfRows    = tileSide / 2
 	bothColumns = 4 * 128
 	bothScales  = bothColumns + 4*128
-	bothTiles   = bothScales + 64 // number of tiles, those that are left of a row that is fetched, and from there to the next row
-	bothLeft    = bothTiles + 8
-	bothSkip    = bothLeft + 8
-	bothStaged  = bothTiles + 64
+	bothStaged  = bothScales + 64
 )
 
 // stagedBytes returns the bytes of the codes of 16 columns.
@@ -92,7 +89,7 @@ func (k *both) emitTo(f *File) {
 	k.Func = f.Func(name, fmt.Sprintf(`%s quantizes tiles of 64 columns of 64 rows, at least one tile, from %s to
 codes of %d bits, along rows and down columns, and returns the bits of the largest
 magnitude; all ones where a block must be redone by the plain form. Strides are in
-bytes; next is how far behind the first tile the first of the next call lies.`,
+bytes; next is how far behind the last tile lies what is read after it.`,
 		name, map[int]string{32: "float32", 16: "BF16"}[k.source], k.packing.bits)+how,
 		"rowCodes, rowScales, columnCodes, columnScales, src *byte, tiles, rowStride, rowScaleStride, columnStride, columnScaleStride, srcStride, next int, c *exponentConstants) (amax uint64")
 	k.c = constants{names: exponentNames}
@@ -106,14 +103,6 @@ bytes; next is how far behind the first tile the first of the next call lies.`,
 	k.I("LEAQ", SP.At(63), k.room)
 	k.I("ANDQ", -64, k.room)
 	k.constants()
-	k.I("MOVQ", k.FP("tiles"), k.n)
-	k.I("MOVQ", k.n, k.room.At(bothTiles))
-	k.I("MOVQ", k.n, k.room.At(bothLeft))
-	k.I("IMULQ", fmt.Sprintf("$%d", -k.rowBytes()), k.n)
-	k.I("ADDQ", k.stride, k.n)
-	k.I("MOVQ", k.n, k.room.At(bothSkip))
-	k.I("MOVQ", k.FP("next"), k.ahead)
-	k.I("ADDQ", k.src, k.ahead)
 
 	tile := k.Label("tile")
 	k.I("MOVQ", k.FP("rowCodes"), k.rowDst)
@@ -186,8 +175,8 @@ func (p *pool) give(v Vec) { *p = append(pool{v}, *p...) }
 // of BF16.
 func columnMaxima(i int) Vec { return Z(14 + i) }
 
-// scaleHalf copies 32 rows of a tile, finds the maxima of their columns, and stores
-// scales and factors of the rows.
+// scaleHalf finds the maxima of the columns of half a tile, and stores scales and
+// factors of its rows.
 func (k *both) scaleHalf() {
 	k.Comment("scales of 32 rows, and the maxima of their columns")
 	k.I("MOVQ", k.src, k.row)
@@ -226,25 +215,6 @@ func (k *both) scaleHalf() {
 	}
 	k.I("SUBQ", 1, k.m)
 	k.Jump("JNZ", loop)
-}
-
-// fetch fetches vector q of as much as a row of a tile of what is read next, row by
-// row of all the tiles: memory gives neighbors sooner. So much at a time as is
-// encoded: the processor waits for no more than some lines at once.
-func (k *both) fetch(q int) {
-	if k.source == 32 || q%2 == 0 {
-		k.I("PREFETCHT1", k.ahead.At(q*k.rowBytes()/4))
-	}
-	if q < 3 {
-		return
-	}
-	left := k.c.base
-	k.I("ADDQ", k.rowBytes(), k.ahead)
-	k.I("MOVQ", k.room.At(bothSkip), k.t)
-	k.I("ADDQ", k.ahead, k.t)
-	k.I("SUBQ", 1, left)
-	k.I("CMOVQEQ", k.t, k.ahead)
-	k.I("CMOVQEQ", k.room.At(bothTiles), left)
 }
 
 // takeVector takes the magnitudes of vector i of a row to x.
@@ -347,8 +317,28 @@ func (k *both) encodeHalf() {
 	k.Comment("codes")
 	k.I("MOVQ", k.FP("rowStride"), k.rowStride)
 	k.I("MOVQ", k.room, k.write)
-	k.I("MOVQ", k.room.At(bothLeft), k.c.base)
+	k.I("MOVQ", k.rowBytes(), k.ahead)
+	inside := k.NewLabel("inside")
+	k.I("CMPQ", k.FP("tiles"), "$1")
+	k.Jump("JNE", inside)
+	k.I("MOVQ", k.FP("next"), k.ahead)
+	k.Place(inside)
+	k.I("LEAQ", k.ahead.At(0).By(k.stride, 1), k.t)
 	k.I("MOVQ", 2, k.m)
+	clamped, done := k.NewLabel("clamped"), k.NewLabel("encoded")
+	k.I("CMPL", k.c.At("limit"), "$-1") // nothing is above it
+	k.Jump("JNE", clamped)
+	k.encodeRowsOfHalf()
+	k.Jump("JMP", done)
+	k.Place(clamped)
+	k.clamp = true
+	k.encodeRowsOfHalf()
+	k.clamp = false
+	k.Place(done)
+}
+
+// encodeRowsOfHalf is encodeHalf with what it needs in registers.
+func (k *both) encodeRowsOfHalf() {
 	sixteen := k.Label("sixteen")
 	groups := [][2]int{{0, 2}}
 	if k.packing.bits == 4 { // these give the first and third byte, and the second and fourth
@@ -387,8 +377,6 @@ func (k *both) encodeHalf() {
 	k.I("ADDQ", 2*128-64, k.write)
 	k.I("SUBQ", 1, k.m)
 	k.Jump("JNZ", sixteen)
-	k.I("MOVQ", k.c.base, k.room.At(bothLeft))
-	k.I("MOVQ", k.FP("c"), k.c.base)
 }
 
 // moveTo moves the pointers to rows of the source and of codes by an even number.
@@ -413,7 +401,9 @@ func (k *both) encodeRows(p *pool, starts [2]int, at *int) [4]Vec {
 		for r, from := range []Mem{k.from.At(0), k.from.At(0).By(k.stride, 1)} {
 			var row [2]Vec // the codes of two vectors, and their signs
 			for q := range 4 {
-				k.fetch(q)
+				if k.source == 32 || q%2 == 0 {
+					k.I("PREFETCHT1", k.from.At(q*k.rowBytes()/4).By([]Reg{k.ahead, k.t}[r], 1))
+				}
 				x, e, v := p.take(), p.take(), p.take()
 				switch {
 				case k.source == 32:
@@ -466,7 +456,9 @@ func (k *both) join(permute string, codes, signs, a, b Vec, p *pool) Vec {
 	k.I("VMOVDQA64", a, v)
 	k.I(permute, b, codes, v)
 	k.I(permute, b, signs, a)
-	k.I("VPMINUB", zLimit, v, v)
+	if k.clamp {
+		k.I("VPMINUB", zLimit, v, v)
+	}
 	k.I("VPTERNLOGD", 0xd8, zSign, a, v)
 	p.give(a)
 	p.give(b)
@@ -485,164 +477,4 @@ func (k *both) storeRow(v Vec, at Mem) {
 	default:
 		k.I("VMOVDQU64", v, at)
 	}
-}
-
-// columnLines turns the codes of the columns of a tile, and stores them.
-func (k *both) columnLines() {
-	k.Comment("codes of columns")
-	line, stride, step, staged := k.rowDst, k.row, k.m, k.staged
-	k.I("MOVQ", k.FP("columnCodes"), line)
-	k.I("MOVQ", k.FP("columnStride"), stride)
-	k.I("LEAQ", k.room.At(bothStaged), staged)
-	if k.source == 16 {
-		k.I("LEAQ", Mem{Base: stride, Index: stride, Scale: 1}, step)
-	} else {
-		step = stride
-	}
-	each := 32 / k.source // of BF16, even and odd columns
-	k.I("MOVQ", 4/each, k.n)
-	loop := k.Label("columns")
-	k.I("MOVQ", line, k.from)
-	for i := range each {
-		if i > 0 {
-			k.I("LEAQ", k.from.At(0).By(stride, 1), line)
-		}
-		if k.packing.bits == 8 {
-			k.turn16(staged, line, step)
-		} else {
-			k.turn8(staged, line, step)
-		}
-		k.I("ADDQ", k.stagedBytes(), staged)
-	}
-	if each > 1 {
-		k.I("SUBQ", stride, line)
-	}
-	k.I("SUBQ", 1, k.n)
-	k.Jump("JNZ", loop)
-	k.I("MOVQ", line, k.FP("columnCodes"))
-}
-
-// exchange puts two halves of each of a and b to a, and the others to b.
-func (k *both) exchange(low, high string, immediate []any, a, b, t *Vec) {
-	k.I(low, append(immediate[:len(immediate):len(immediate)], *b, *a, *t)...)
-	k.I(high, append(highImmediate(immediate), *b, *a, *a)...)
-	*a, *b, *t = *t, *a, *b
-}
-
-// highImmediate returns the immediate that takes what another leaves.
-func highImmediate(immediate []any) []any {
-	if len(immediate) == 0 {
-		return nil
-	}
-	return []any{map[int]int{0x44: 0xee, 0x88: 0xdd}[immediate[0].(int)]}
-}
-
-// turnDwords exchanges dwords within the lanes of groups of four vectors, so that
-// vectors 0, 2, 1 and 3 of a group are columns 0 to 3 of each lane.
-func (k *both) turnDwords(v []Vec, t *Vec) {
-	for g := 0; g < len(v); g += 4 {
-		k.exchange("VPUNPCKLDQ", "VPUNPCKHDQ", nil, &v[g], &v[g+1], t)
-		k.exchange("VPUNPCKLDQ", "VPUNPCKHDQ", nil, &v[g+2], &v[g+3], t)
-		k.exchange("VPUNPCKLQDQ", "VPUNPCKHQDQ", nil, &v[g], &v[g+2], t)
-		k.exchange("VPUNPCKLQDQ", "VPUNPCKHQDQ", nil, &v[g+1], &v[g+3], t)
-	}
-}
-
-// turn16 stores 16 columns of 64 bytes.
-func (k *both) turn16(from, line, step Reg) {
-	p := newPool(17)
-	v := make([]Vec, 16)
-	for i := range v {
-		v[i] = p.take()
-		k.I("VMOVDQA64", from.At(64*i), v[i])
-	}
-	t := p.take()
-	k.turnDwords(v, &t)
-	lanes := func(immediate int, a, b *Vec) { k.exchange("VSHUFI32X4", "VSHUFI32X4", []any{immediate}, a, b, &t) }
-	var columns [16]Vec
-	for c, i := range []int{0, 2, 1, 3} {
-		lanes(0x44, &v[i], &v[4+i])
-		lanes(0x44, &v[8+i], &v[12+i])
-		lanes(0x88, &v[i], &v[8+i])
-		lanes(0x88, &v[4+i], &v[12+i])
-		for j, u := range []int{i, 8 + i, 4 + i, 12 + i} {
-			columns[c+4*j] = v[u]
-		}
-	}
-	for _, c := range columns {
-		if k.stream {
-			k.I("VMOVNTDQ", c, line.At(0))
-		} else {
-			k.I("VMOVDQU64", c, line.At(0))
-		}
-		k.I("ADDQ", step, line)
-	}
-}
-
-// turn8 stores 16 columns of 32 bytes.
-func (k *both) turn8(from, line, step Reg) {
-	p := newPool(9)
-	v := make([]Vec, 8)
-	for i := range v {
-		v[i] = p.take()
-		k.I("VMOVDQA64", from.At(64*i), v[i])
-	}
-	t := p.take()
-	k.turnDwords(v, &t)
-	var columns [8]Vec // of 16, each beside that four further
-	for c, i := range []int{0, 2, 1, 3} {
-		k.exchange("VSHUFI32X4", "VSHUFI32X4", []any{0x44}, &v[i], &v[4+i], &t)
-		for j, u := range []int{i, 4 + i} {
-			k.I("VSHUFI32X4", 0xd8, v[u], v[u], v[u])
-			columns[c+4*j] = v[u]
-		}
-	}
-	for c := range 16 {
-		if v := columns[c%4+c/8*4]; c/4%2 == 0 {
-			k.I("VMOVDQU", v.Y(), line.At(0))
-		} else {
-			k.I("VEXTRACTI64X4", 1, v, line.At(0))
-		}
-		k.I("ADDQ", step, line)
-	}
-}
-
-// columnScales stores the scales of the columns of a tile, two each.
-func (k *both) columnScales() {
-	k.Comment("scales of columns")
-	base := bothStaged + 4*k.stagedBytes()
-	second := k.stagedBytes() / 2 // those of the second half of the rows
-	scratch := base
-	if k.source == 16 { // back in order
-		for half := range 2 {
-			for q := 0; q < 4; q += 2 {
-				at := k.room.At(base + half*second + 16*q)
-				k.I("VMOVDQU", at, X(0))
-				k.I("VMOVDQU", at.At(16), X(1))
-				k.I("VPUNPCKLBW", X(1), X(0), X(2))
-				k.I("VPUNPCKHBW", X(1), X(0), X(0))
-				k.I("VMOVDQU", X(2), at)
-				k.I("VMOVDQU", X(0), at.At(16))
-			}
-		}
-	}
-	for q := range 4 {
-		k.I("VMOVDQU", k.room.At(base+16*q), X(2*q))
-		k.I("VMOVDQU", k.room.At(base+second+16*q), X(2*q+1))
-	}
-	for q := range 4 {
-		a, b := X(2*q), X(2*q+1)
-		k.I("VPUNPCKLBW", b, a, X(8))
-		k.I("VPUNPCKHBW", b, a, X(9))
-		k.I("VMOVDQU", X(8), k.room.At(scratch+32*q))
-		k.I("VMOVDQU", X(9), k.room.At(scratch+32*q+16))
-	}
-	k.I("MOVQ", k.FP("columnScales"), k.rowScales)
-	k.I("MOVQ", k.FP("columnScaleStride"), k.row)
-	for c := range tileSide {
-		k.I("MOVWLZX", k.room.At(scratch+2*c), k.t)
-		k.I("MOVW", k.t, k.rowScales.At(0))
-		k.I("ADDQ", k.row, k.rowScales)
-	}
-	k.I("MOVQ", k.rowScales, k.FP("columnScales"))
 }
