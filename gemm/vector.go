@@ -122,10 +122,11 @@ func (j *job) prepare() {
 	lines := 0
 	j.vector.passes = j.vector.passes[:0]
 	for lines < p.m {
-		pass := vectorPass{first: lines}
-		for _, pass.vectorDot = range v.dots {
-			if pass.batch >= p.m-lines {
-				break
+		pass := vectorPass{v.dots[0], lines}
+		rest := p.m - lines
+		for _, d := range v.dots[1:] {
+			if d.batch <= rest || rest > 1 && d.batch == rest+1 { // one line too many takes less time than two passes
+				pass.vectorDot = d
 			}
 		}
 		lines += pass.batch

@@ -78,6 +78,51 @@ func TestVector(t *testing.T) {
 	})
 }
 
+// TestVectorPasses: a line of A gives the same bits alone and with others, whichever
+// pass it goes in.
+func TestVectorPasses(t *testing.T) {
+	const n, width = 67, 1120
+	if !cpu.Has(cpu.AVX512) {
+		t.Skip("no kernels for few lines on this processor")
+	}
+	for _, k := range kernels {
+		if k.vector == nil {
+			continue
+		}
+		ran := false
+		for i, f := range quant.Formats() {
+			r := rand.New(rand.NewPCG(uint64(i), 11))
+			g := quant.BF16
+			if k.panel == panelInt8 {
+				g = quant.MXINT8
+			}
+			x, b := edgy(r, k.vector.batch, width), operand(t, r, f, quant.Rowwise, n, width)
+			var alone tensor.Dense
+			for m := 1; m <= k.vector.batch; m++ {
+				a, err := quant.Quantizer{Format: g}.Rowwise(x.View(0, m, 0, width), quant.With{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if _, why := k.plan(a, b, false, Options{}); why != "" {
+					break
+				}
+				ran = true
+				c := tensor.New(m, n)
+				if err := Mul(c, a, b, Options{Kernel: k.Name, Threads: 2}); err != nil {
+					t.Fatal(err)
+				}
+				if m > 1 && !sameBits(c.Data[:(m-1)*n], alone.Data) {
+					t.Fatalf("kernel=%s format=%s: lines give other bits with %d of them than with %d", k.Name, f, m, m-1)
+				}
+				alone = c
+			}
+		}
+		if !ran {
+			t.Errorf("kernel=%s took no format", k.Name)
+		}
+	}
+}
+
 // TestVectorExact: integer kernels lose nothing within a block, for all codes of both
 // operands: with scales that are small powers of two, so that float32 holds the sums, the
 // product is exactly that of the values.
