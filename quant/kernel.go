@@ -29,7 +29,7 @@ type fusedCall func(codes, scales, src []byte, groups int) uint32
 
 const (
 	groupBlocks     = 16      // of fused kernels that compute the scales of so many at once
-	groupBlocksAVX2 = 8       // of those for AVX2
+	groupBlocksAVX2 = 8       // of those for AVX2 with blocks of 32
 	callBytes       = 1 << 16 // of the source, about, in one call: what is redone where a block is flagged
 	flagged         = 1<<32 - 1
 )

@@ -108,14 +108,14 @@ func fuseInt8BF16AVX2(codes, scales, src *byte, groups int, c *exponentConstants
 //go:noescape
 func fuseInt8BF16StreamAVX2(codes, scales, src *byte, groups int, c *exponentConstants) (amax uint64)
 
-// fuseGlobal4AVX2 quantizes groups of 8 blocks, at least one, from float32 to codes of
+// fuseGlobal4AVX2 quantizes groups of 16 blocks, at least one, from float32 to codes of
 // 4 bits, and returns the bits of the largest magnitude; all ones where a block
 // must be redone by the plain form.
 //
 //go:noescape
 func fuseGlobal4AVX2(codes, scales, src *byte, groups int, c *globalConstants) (amax uint64)
 
-// fuseGlobal4StreamAVX2 quantizes groups of 8 blocks, at least one, from float32 to codes of
+// fuseGlobal4StreamAVX2 quantizes groups of 16 blocks, at least one, from float32 to codes of
 // 4 bits, and returns the bits of the largest magnitude; all ones where a block
 // must be redone by the plain form.
 // Codes are written past the caches, to a multiple of 32.
@@ -123,14 +123,14 @@ func fuseGlobal4AVX2(codes, scales, src *byte, groups int, c *globalConstants) (
 //go:noescape
 func fuseGlobal4StreamAVX2(codes, scales, src *byte, groups int, c *globalConstants) (amax uint64)
 
-// fuseGlobal4BF16AVX2 quantizes groups of 8 blocks, at least one, from BF16 to codes of
+// fuseGlobal4BF16AVX2 quantizes groups of 16 blocks, at least one, from BF16 to codes of
 // 4 bits, and returns the bits of the largest magnitude; all ones where a block
 // must be redone by the plain form.
 //
 //go:noescape
 func fuseGlobal4BF16AVX2(codes, scales, src *byte, groups int, c *globalConstants) (amax uint64)
 
-// fuseGlobal4BF16StreamAVX2 quantizes groups of 8 blocks, at least one, from BF16 to codes of
+// fuseGlobal4BF16StreamAVX2 quantizes groups of 16 blocks, at least one, from BF16 to codes of
 // 4 bits, and returns the bits of the largest magnitude; all ones where a block
 // must be redone by the plain form.
 // Codes are written past the caches, to a multiple of 32.

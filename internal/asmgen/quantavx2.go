@@ -82,6 +82,14 @@ func (k *kernel256) slot(name string) Mem {
 	return k.slot(name)
 }
 
+// room returns n slots, one behind the other.
+func (k *kernel256) room(name string, n int) Mem {
+	for i := range n {
+		k.slot(fmt.Sprint(name, i))
+	}
+	return k.slot(name + "0")
+}
+
 // spread fills slots with a constant each.
 func (k *kernel256) spread(names ...string) {
 	for _, n := range names {

@@ -1,7 +1,5 @@
 package asmgen
 
-import "fmt"
-
 // quantColumns256 writes the AVX2 kernels for columns as lines.
 func quantColumns256() *File {
 	f := NewFile("quant", "columnsavx2")
@@ -33,15 +31,8 @@ where a block must be redone by the plain form. Strides are in bytes.`,
 	k.constants()
 	four := indices(func(i int) int { return i%4*4 + i/4%4 })[:16]
 	turn := f.Table("columnsTurn", append(four, four...))
-	// room returns 32 bytes times n, one behind the other.
-	room := func(name string, n int) Mem {
-		for j := range n {
-			k.slot(fmt.Sprintf("%s%d", name, j))
-		}
-		return k.slot(name + "0")
-	}
-	halves := [2]Mem{room("left", rows), room("right", rows)}
-	dwords := room("dwords", rows/together)
+	halves := [2]Mem{k.room("left", rows), k.room("right", rows)}
+	dwords := k.room("dwords", rows/together)
 	// strided returns the places of a stride each behind at.
 	strided := func(at, stride, triple Reg) []Mem {
 		return []Mem{at.At(0), at.At(0).By(stride, 1), at.At(0).By(stride, 2), at.At(0).By(triple, 1)}
@@ -84,8 +75,8 @@ where a block must be redone by the plain form. Strides are in bytes.`,
 		k.sawAmaxes()
 		k.exponentFactors()
 		k.Comment("codes")
-		k.I("VMOVDQU", k.slot("factors"), yFactor)
-		k.I("VMOVDQU", k.slot("anchors"), yAnchor)
+		k.I("VMOVDQU", k.factors, yFactor)
+		k.I("VMOVDQU", k.anchors, yAnchor)
 		eachFour("codes", func() {
 			x := k.vectors(halves[h].By(i, together))
 			k.exponentCodes(x)

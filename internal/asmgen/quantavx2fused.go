@@ -2,8 +2,10 @@ package asmgen
 
 import "fmt"
 
-// groupBlocks256 is the blocks whose scales an AVX2 kernel computes at once.
-const groupBlocks256 = 8
+const (
+	lanes256 = 8   // blocks whose scales are computed at once
+	group256 = 256 // elements of a group: codes enough to wait with for the scales of the next
+)
 
 // A fused256 is a fused kernel for AVX2: of each group of blocks the scales, then
 // the codes.
@@ -16,6 +18,8 @@ type fused256 struct {
 	dst, scales, src, groups Reg
 	block                    Reg // of the group
 	scaleStride              Reg // of scales that are not beside each other
+	first                    int // block of the group whose scales are computed
+	factors, anchors         Mem // of the blocks of a group, as yFactor and yAnchor have them
 }
 
 func quantFused256() *File {
@@ -52,6 +56,9 @@ func (k *fused256) name() string {
 	return name + "AVX2"
 }
 
+// blocks returns how many a group has.
+func (k *fused256) blocks() int { return group256 / k.extent() }
+
 // extent returns the elements that share a scale.
 func (k *fused256) extent() int {
 	if k.global {
@@ -72,7 +79,7 @@ func (k *fused256) emit(f *File) {
 	name := k.name()
 	k.Func = f.Func(name, fmt.Sprintf(`%s quantizes groups of %d blocks, at least one, from %s to codes of
 %d bits, and returns the bits of the largest magnitude; all ones where a block
-must be redone by the plain form.`, name, groupBlocks256, sourceName(k.source), k.bits)+how,
+must be redone by the plain form.`, name, k.blocks(), sourceName(k.source), k.bits)+how,
 		"codes, scales, src *byte, groups int, c *"+kind+") (amax uint64")
 	k.dst, k.scales, k.src, k.groups = k.Arg("codes"), k.Arg("scales"), k.Arg("src"), k.Arg("groups")
 	k.c = constants{k.Arg("c"), names}
@@ -81,13 +88,17 @@ must be redone by the plain form.`, name, groupBlocks256, sourceName(k.source), 
 
 	group := k.Label("group")
 	k.Comment("scales")
-	k.amaxes()
-	if k.global {
-		k.globalFactors()
-	} else {
-		k.exponentFactors()
+	k.prefetch()
+	for k.first = 0; k.first < k.blocks(); k.first += lanes256 {
+		k.amaxes()
+		if k.global {
+			k.globalFactors()
+		} else {
+			k.exponentFactors()
+		}
 	}
-	k.I("ADDQ", groupBlocks256, k.scales)
+	k.first = 0
+	k.I("ADDQ", k.blocks(), k.scales)
 	k.I("XORL", k.block, k.block)
 
 	loop := k.Label("codes")
@@ -105,7 +116,7 @@ must be redone by the plain form.`, name, groupBlocks256, sourceName(k.source), 
 	k.I("ADDQ", k.bytes(elements), k.src)
 	k.I("ADDQ", elements*k.bits/8, k.dst)
 	k.I("ADDQ", elements/k.extent(), k.block)
-	k.I("CMPQ", k.block, groupBlocks256)
+	k.I("CMPQ", k.block, k.blocks())
 	k.Jump("JL", loop)
 	k.I("SUBQ", 1, k.groups)
 	k.Jump("JNZ", group)
@@ -132,21 +143,26 @@ func (k *fused256) constants() {
 		k.I("VMOVDQU", Y(0), k.slot("limit")) // the least code, in each byte
 	}
 	k.zero("amax", "flags")
+	k.factors, k.anchors = k.room("factors", k.blocks()/lanes256), k.room("anchors", k.blocks()/lanes256)
 	k.load()
 }
 
-// amaxes leaves the amaxes of the blocks of a group, in their order, in Y0: maxima
-// of pairs of vectors, dwords, then quadwords, then halves changing places.
-func (k *fused256) amaxes() {
+// prefetch asks for the source and the room for codes of a group to come.
+func (k *fused256) prefetch() {
 	source := fetches[k.source]
-	for o := 0; o < k.bytes(groupBlocks256*k.extent()); o += 64 {
+	for o := 0; o < k.bytes(group256); o += 64 {
 		k.I(source.instruction, k.src.At(o+source.ahead))
 	}
 	if !k.stream {
-		for o := 0; o < groupBlocks256*k.extent()*k.bits/8; o += 64 {
+		for o := 0; o < group256*k.bits/8; o += 64 {
 			k.I("PREFETCHT0", k.dst.At(o+codesAhead))
 		}
 	}
+}
+
+// amaxes leaves the amaxes of eight blocks of a group, in their order, in Y0: maxima
+// of pairs of vectors, dwords, then quadwords, then halves changing places.
+func (k *fused256) amaxes() {
 	free := []Vec{Y(0), Y(1), Y(2), Y(3), Y(4), Y(5), Y(6), Y(7)}
 	take := func() Vec { v := free[0]; free = free[1:]; return v }
 	release := func(v Vec) { free = append([]Vec{v}, free...) }
@@ -154,7 +170,7 @@ func (k *fused256) amaxes() {
 	fold = func(first, n int) Vec {
 		a := take()
 		if n == 1 {
-			k.blockMaxima(k.src.At(first*k.bytes(k.extent())), a, free[0])
+			k.blockMaxima(k.src.At((k.first+first)*k.bytes(k.extent())), a, free[0])
 			return a
 		}
 		release(a)
@@ -176,7 +192,7 @@ func (k *fused256) amaxes() {
 		release(b)
 		return a
 	}
-	fold(0, groupBlocks256)
+	fold(0, lanes256)
 	if k.source == 16 {
 		k.I("VPAND", k.upper, Y(0), Y(0))
 	}
@@ -216,10 +232,10 @@ func (k *fused256) storeScales(v, t Vec) {
 	k.I("VPACKUSDW", t.X(), v.X(), t.X())
 	k.I("VPACKUSWB", t.X(), t.X(), t.X())
 	if k.scaleStride == "" {
-		k.I("VMOVQ", t.X(), k.scales.At(0))
+		k.I("VMOVQ", t.X(), k.scales.At(k.first))
 		return
 	}
-	for i := range groupBlocks256 {
+	for i := range lanes256 {
 		k.I("VPEXTRB", i, t.X(), k.scales.At(0))
 		k.I("ADDQ", k.scaleStride, k.scales)
 	}
@@ -253,17 +269,17 @@ func (k *fused256) exponentFactors() {
 	k.I("VPSUBD", code, t, t)
 	if k.integer {
 		k.I("VPSLLD", 23, t, t)
-		k.I("VMOVDQU", t, k.slot("factors"))
+		k.I("VMOVDQU", t, k.factors.At(4*k.first))
 		return
 	}
 	k.I("VPSUBD", k.slot("least"), code, u)
 	k.I("VPSLLD", 23, u, u)
-	k.I("VMOVDQU", u, k.slot("factors"))
+	k.I("VMOVDQU", u, k.factors.At(4*k.first))
 	k.I("VPSLLVD", k.slot("step"), t, t)
 	k.I("VPSLLD", 16, t, t) // modulo 2^16
 	k.I("VPSRLD", 16, t, t)
 	k.I("VPOR", k.slot("anchor"), t, t)
-	k.I("VMOVDQU", t, k.slot("anchors"))
+	k.I("VMOVDQU", t, k.anchors.At(4*k.first))
 }
 
 // globalFactors is fused.globalFactors: scale = e4m3(amax·encode), and a slot gets
@@ -288,25 +304,25 @@ func (k *fused256) globalFactors() {
 	k.I("VMOVUPS", k.slot("one"), u)
 	k.I("VDIVPS", t, u, t)
 	k.I("VMINPS", k.slot("most"), t, t)
-	k.I("VMOVDQU", t, k.slot("factors"))
+	k.I("VMOVDQU", t, k.factors.At(4*k.first))
 }
 
 // unit leaves the codes of 32 elements in Y0.
 func (k *fused256) unit(u int) {
 	x := k.vectors(k.src.At(u * k.bytes(32)))
 	first := 4 * u * 32 / k.extent()
-	k.I("VBROADCASTSS", k.slot("factors").At(first).By(k.block, 4), yFactor)
+	k.I("VBROADCASTSS", k.factors.At(first).By(k.block, 4), yFactor)
 	switch {
 	case k.integer:
 		k.integers(x)
 		return
 	case k.global:
-		k.I("VBROADCASTSS", k.slot("factors").At(first+4).By(k.block, 4), yFactor2)
+		k.I("VBROADCASTSS", k.factors.At(first+4).By(k.block, 4), yFactor2)
 		k.codes(x, func(i int, a, e Vec) {
 			k.roundScaled("VMULPS", []Vec{yFactor, yFactor2}[i/2], a, e)
 		})
 	default:
-		k.I("VBROADCASTSS", k.slot("anchors").At(first).By(k.block, 4), yAnchor)
+		k.I("VBROADCASTSS", k.anchors.At(first).By(k.block, 4), yAnchor)
 		k.exponentCodes(x)
 	}
 	k.signs(x)
