@@ -16,7 +16,16 @@ type Copy struct {
 // Columnwise do. Where there is a kernel for both, x is read once. The threads are
 // those of the rowwise copy.
 func Both(x tensor.Dense, rowwise, columnwise Copy) (rows, columns *Tensor, err error) {
-	r, c := rowwise, columnwise
+	return both(denseSource(x), columnSource(x), rowwise, columnwise)
+}
+
+// BothBF16 is Both of a matrix in BF16, the same as RowwiseBF16 and ColumnwiseBF16.
+func BothBF16(x tensor.BF16, rowwise, columnwise Copy) (rows, columns *Tensor, err error) {
+	return both(rawSource(x), rawColumnSource(x), rowwise, columnwise)
+}
+
+// both is Both of a matrix whose rows, and columns, are the lines of two sources.
+func both(x, turned source, r, c Copy) (rows, columns *Tensor, err error) {
 	c.With.Threads = r.With.Threads
 	if err := r.Quantizer.check(r.With); err != nil {
 		return nil, nil, fmt.Errorf("rowwise: %w", err)
@@ -25,20 +34,20 @@ func Both(x tensor.Dense, rowwise, columnwise Copy) (rows, columns *Tensor, err 
 		return nil, nil, fmt.Errorf("columnwise: %w", err)
 	}
 	shareAmax(x, &r, &c)
-	if rows, columns = r.together(c, x); rows != nil {
+	if rows, columns = r.together(c, x, turned); rows != nil {
 		return rows, columns, nil
 	}
-	if rows, err = r.Quantizer.Rowwise(x, r.With); err != nil {
+	if rows, err = r.Quantizer.quantize(x, Rowwise, r.With); err != nil {
 		return nil, nil, fmt.Errorf("rowwise: %w", err)
 	}
-	if columns, err = c.Quantizer.Columnwise(x, c.With); err != nil {
+	if columns, err = c.Quantizer.quantize(turned, Columnwise, c.With); err != nil {
 		return nil, nil, fmt.Errorf("columnwise: %w", err)
 	}
 	return rows, columns, nil
 }
 
 // shareAmax finds the amax of x once, where both copies need it.
-func shareAmax(x tensor.Dense, copies ...*Copy) {
+func shareAmax(x source, copies ...*Copy) {
 	var asking []*Copy
 	for _, c := range copies {
 		if q := c.Quantizer; q.Format.NeedsAmax() && !q.Hadamard && c.With.Amax == nil && (q.NonFinite == Tolerate || !q.Format.PerTensor()) {
@@ -48,7 +57,7 @@ func shareAmax(x tensor.Dense, copies ...*Copy) {
 	if len(asking) < len(copies) {
 		return
 	}
-	amax := Amax(x, copies[0].With.Threads)
+	amax := x.amax(copies[0].With.Threads)
 	for _, c := range asking {
 		c.With.Amax = &amax
 	}

@@ -1,85 +1,67 @@
 package quant
 
 import (
+	"encoding/binary"
 	"fmt"
 	"math"
 	"math/rand/v2"
 	"testing"
 
 	"github.com/microscale-go/microscale/format"
+	"github.com/microscale-go/microscale/internal/cpu"
+	"github.com/microscale-go/microscale/internal/cpu/cputest"
 	"github.com/microscale-go/microscale/tensor"
 )
 
 // TestKernelsBoth: both copies are those of the plain form, of whole tiles, of less,
-// and of more than one strip; from rows with gaps that begin anywhere.
+// and of more than one strip; from rows with gaps that begin anywhere; of float32 and
+// of BF16, in every tier.
 func TestKernelsBoth(t *testing.T) {
 	r := rand.New(rand.NewPCG(19, 20))
-	for _, q := range kernelQuantizers() {
-		if q.Format.Scale != format.E8M0 {
-			continue
-		}
+	for _, q := range append(kernelQuantizers(), Quantizer{Format: BF16}, Quantizer{Format: NVFP4, Hadamard: true}) {
 		t.Run(quantizerName(q), func(t *testing.T) {
 			for i, shape := range [][2]int{{1, 1}, {64, 64}, {64, 192}, {37, 131}, {96, 48}, {129, 65}, {64, stripSize + 80}} {
-				whole := tensor.New(shape[0], shape[1]+i)
-				edgeBlocks(whole.Data, r, i%3 == 2)
-				x := whole.View(0, shape[0], i, i+shape[1])
-				var rows, columns *Tensor
-				plainly(t, func() {
-					rows, columns = must(t)(q.Rowwise(x, With{})), must(t)(q.Columnwise(x, With{}))
-				})
-				eachKernel(t, func(t *testing.T) {
-					for threads := range 3 {
-						c := Copy{q, With{Threads: threads}}
-						gotRows, gotColumns, err := Both(x, c, c)
-						if err != nil {
-							t.Fatal(err)
+				if q.Hadamard && (shape[0]%hadamardSize > 0 || shape[1]%hadamardSize > 0) || q.Format.Scale != format.E8M0 && shape[1] > stripSize {
+					continue
+				}
+				rows, cols := shape[0], shape[1]
+				wide := tensor.New(rows, cols+i)
+				edgeBlocks(wide.Data, r, i%3 == 2)
+				raw := make([]byte, 2*len(wide.Data))
+				for j, v := range wide.Data {
+					binary.LittleEndian.PutUint16(raw[2*j:], uint16(math.Float32bits(v)>>16))
+				}
+				narrow := tensor.BF16{Rows: rows, Cols: cols, Stride: cols + i, Data: raw[2*i:]}
+				values := tensor.New(rows, cols)
+				for l := range rows {
+					widen(values.Row(l), narrow.Row(l))
+				}
+				type copies func(c Copy) (rows, columns *Tensor, err error)
+				for _, from := range []struct {
+					plain tensor.Dense
+					both  copies
+				}{
+					{wide.View(0, rows, i, i+cols), func(c Copy) (*Tensor, *Tensor, error) { return Both(wide.View(0, rows, i, i+cols), c, c) }},
+					{values, func(c Copy) (*Tensor, *Tensor, error) { return BothBF16(narrow, c, c) }},
+				} {
+					var wantRows, wantColumns *Tensor
+					plainly(t, func() {
+						wantRows, wantColumns = must(t)(q.Rowwise(from.plain, With{})), must(t)(q.Columnwise(from.plain, With{}))
+					})
+					cputest.Run(t, func(t *testing.T, _ cpu.Tier) {
+						for threads := range 3 {
+							gotRows, gotColumns, err := from.both(Copy{q, With{Threads: threads}})
+							if err != nil {
+								t.Fatal(err)
+							}
+							sameTensor(t, gotRows, wantRows)
+							sameTensor(t, gotColumns, wantColumns)
 						}
-						sameTensor(t, gotRows, rows)
-						sameTensor(t, gotColumns, columns)
-					}
-				})
+						sameTensor(t, must(t)(q.ColumnwiseBF16(narrow, With{})), must(t)(q.Columnwise(values, With{})))
+					})
+				}
 			}
 		})
-	}
-}
-
-// testBothRow calls a kernel for both copies, whichever way it writes.
-func testBothRow(k *bothKernel, f *fences, r *rand.Rand) {
-	for _, q := range kernelQuantizers() {
-		if !k.serves(&q) {
-			continue
-		}
-		for n := 1; n <= 3; n++ {
-			x := tensor.Of(tileSide, n*tileSide, ordinary(n*tileSide*tileSide, r))
-			for i, v := range x.Data {
-				x.Data[i] = toBF16(v)
-			}
-			rows, columns := must(f)(q.Rowwise(x, With{})), must(f)(q.Columnwise(x, With{}))
-			src := source{dense: tensor.Of(x.Rows, x.Cols, fenced(f, x.Data))}
-			if k.raw {
-				raw := make([]byte, 2*len(x.Data))
-				if err := tensor.ToBytes(raw, x.Data, format.BF16); err != nil {
-					f.Fatal(err)
-				}
-				src = rawSource(tensor.OfBF16(x.Rows, x.Cols, fenced(f, raw)))
-			}
-			for _, stream := range []bool{false, true} {
-				gotRows, gotColumns := *rows, *columns
-				for _, got := range []*Tensor{&gotRows, &gotColumns} {
-					got.Codes, got.Scales = f.bytes(len(got.Codes)), f.bytes(len(got.Scales))
-				}
-				row, col := &run{q: &q, t: &gotRows, x: src, stream: stream}, &run{q: &q, t: &gotColumns, x: src, stream: stream}
-				a := k.begin(row)(row.place(0, 0), col.place(0, 0), src.bytes(0, tileSide), src.strideBytes(), n, 0)
-				if a != math.Float32bits(rows.Amax) {
-					f.Fatalf("%s, %d tiles: the amax has bits %#x, want %#x", quantizerName(q), n, a, math.Float32bits(rows.Amax))
-				}
-				row.endStream()
-				requireBytes(f, "codes of rows", gotRows.Codes, rows.Codes)
-				requireBytes(f, "scales of rows", gotRows.Scales, rows.Scales)
-				requireBytes(f, "codes of columns", gotColumns.Codes, columns.Codes)
-				requireBytes(f, "scales of columns", gotColumns.Scales, columns.Scales)
-			}
-		}
 	}
 }
 

@@ -123,14 +123,13 @@ func (r *run) stripLines(band int) int {
 // strips is bands where the columns of a matrix are the lines: [from, to) are
 // copied to rows in strips, and quantized as those.
 func (r *run) strips(from, to, band int) (amax uint32) {
-	columns := r.x.dense
-	n := min(r.stripLines(band), to-from)
-	room := make([]float32, n*columns.Rows)
+	n, width := min(r.stripLines(band), to-from), r.x.cols()
+	room := make([]float32, n*width)
 	strip := *r
 	for c0 := from; c0 < to; c0 += n {
 		c1 := min(c0+n, to)
-		rows := tensor.Of(c1-c0, columns.Rows, room[:(c1-c0)*columns.Rows])
-		transpose(rows, columns.View(0, columns.Rows, c0, c1))
+		rows := tensor.Of(c1-c0, width, room[:(c1-c0)*width])
+		r.x.turn(rows, c0)
 		strip.x = source{dense: rows, first: c0}
 		amax = max(amax, strip.bands(c0, c1, band))
 	}

@@ -168,7 +168,7 @@ func (r *run) columnKernel() *columnKernel {
 		return nil
 	}
 	for i, k := range columnKernels {
-		if k.tier <= cpu.Best() && r.x.columns && k.serves(r.q) {
+		if k.tier <= cpu.Best() && r.x.columns && !r.x.isRaw && k.serves(r.q) {
 			return &columnKernels[i]
 		}
 	}

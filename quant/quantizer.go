@@ -84,6 +84,11 @@ func (q Quantizer) Columnwise(x tensor.Dense, with With) (*Tensor, error) {
 	return q.quantize(columnSource(x), Columnwise, with)
 }
 
+// ColumnwiseBF16 is Columnwise of a matrix in BF16.
+func (q Quantizer) ColumnwiseBF16(x tensor.BF16, with With) (*Tensor, error) {
+	return q.quantize(rawColumnSource(x), Columnwise, with)
+}
+
 // Validate reports what makes q unusable.
 func (q Quantizer) Validate() error {
 	if err := q.Format.Validate(); err != nil {

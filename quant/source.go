@@ -19,7 +19,7 @@ type source struct {
 	dense   tensor.Dense
 	raw     tensor.BF16
 	isRaw   bool
-	columns bool // of dense are the lines
+	columns bool // of the matrix are the lines
 	first   int  // number of the first row of dense: it may be a part of the matrix
 }
 
@@ -29,26 +29,46 @@ func rawSource(x tensor.BF16) source { return source{raw: x, isRaw: true} }
 
 func columnSource(x tensor.Dense) source { return source{dense: x, columns: true} }
 
+func rawColumnSource(x tensor.BF16) source { return source{raw: x, isRaw: true, columns: true} }
+
 // rows returns the number of lines.
 func (s source) rows() int {
-	switch {
-	case s.isRaw:
-		return s.raw.Rows
-	case s.columns:
-		return s.dense.Cols
+	rows, cols := s.shape()
+	if s.columns {
+		return cols
 	}
-	return s.dense.Rows
+	return rows
 }
 
 // cols returns the elements of a line.
 func (s source) cols() int {
-	switch {
-	case s.isRaw:
-		return s.raw.Cols
-	case s.columns:
-		return s.dense.Rows
+	rows, cols := s.shape()
+	if s.columns {
+		return rows
 	}
-	return s.dense.Cols
+	return cols
+}
+
+// shape returns the rows and columns of the matrix.
+func (s source) shape() (rows, cols int) {
+	if s.isRaw {
+		return s.raw.Rows, s.raw.Cols
+	}
+	return s.dense.Rows, s.dense.Cols
+}
+
+// turn sets dst to the lines from first on, which are columns of the matrix.
+func (s source) turn(dst tensor.Dense, first int) {
+	if !s.isRaw {
+		transpose(dst, s.dense.View(0, s.dense.Rows, first, first+dst.Rows))
+		return
+	}
+	wide := newRoomy(dst.Cols, dst.Rows)
+	defer wide.giveBack()
+	for i := range wide.Rows {
+		widen(wide.Row(i), s.raw.Row(i)[2*first:2*(first+wide.Cols)])
+	}
+	transpose(dst, wide.Dense)
 }
 
 // elementBytes returns the bytes of an element in memory.
@@ -143,7 +163,7 @@ func (s source) lines(hadamard bool, threads int) roomy {
 	}
 	parallel.For(x.Rows, grain, threads, func(from, to int) {
 		if s.columns {
-			transpose(x.View(from, to, 0, x.Cols), s.dense.View(0, s.dense.Rows, from, to))
+			s.turn(x.View(from, to, 0, x.Cols), from)
 		}
 		for i := from; i < to; i++ {
 			if !s.columns {

@@ -38,20 +38,20 @@ const (
 )
 
 // together is Both by a kernel; nil where there is none for it.
-func (r Copy) together(c Copy, x tensor.Dense) (rows, columns *Tensor) {
+func (r Copy) together(c Copy, x, turned source) (rows, columns *Tensor) {
 	one, other := r.Quantizer, c.Quantizer
-	if !reflect.DeepEqual(one, other) || one.Hadamard || !one.Format.Scaled() || one.Search != NoSearch || x.Rows == 0 || x.Cols == 0 || r.With.Scales != nil || c.With.Scales != nil {
+	if !reflect.DeepEqual(one, other) || one.Hadamard || !one.Format.Scaled() || one.Search != NoSearch || x.rows() == 0 || x.cols() == 0 || r.With.Scales != nil || c.With.Scales != nil {
 		return nil, nil
 	}
-	kernel := bothKernelOf(&one, false)
+	kernel := bothKernelOf(&one, x.isRaw)
 	if kernel == nil {
 		return nil, nil
 	}
-	row, err := one.newRun(denseSource(x), Rowwise, r.With)
+	row, err := one.newRun(x, Rowwise, r.With)
 	if err != nil {
 		return nil, nil
 	}
-	col, err := one.newRun(columnSource(x), Columnwise, c.With)
+	col, err := one.newRun(turned, Columnwise, c.With)
 	if err != nil {
 		return nil, nil
 	}
@@ -60,17 +60,17 @@ func (r Copy) together(c Copy, x tensor.Dense) (rows, columns *Tensor) {
 	if threads <= 0 {
 		threads = runtime.GOMAXPROCS(0)
 	}
-	strips, chunk := ceilDiv(x.Cols, stripSize), chunkSize
-	for chunk > tileSide && strips*ceilDiv(x.Rows, chunk) < 2*threads {
+	strips, chunk := ceilDiv(x.cols(), stripSize), chunkSize
+	for chunk > tileSide && strips*ceilDiv(x.rows(), chunk) < 2*threads {
 		chunk /= 2
 	}
-	chunks := ceilDiv(x.Rows, chunk)
+	chunks := ceilDiv(x.rows(), chunk)
 	parallel.For(strips*chunks, 1, threads, func(from, to int) {
 		w := bothRun{row: row, col: col, kernel: kernel.begin(row)}
 		var amax uint32
 		for i := from; i < to; i++ {
 			c0, l0 := i/chunks*stripSize, i%chunks*chunk
-			amax = max(amax, w.part(l0, min(l0+chunk, x.Rows), c0, min(c0+stripSize, x.Cols)))
+			amax = max(amax, w.part(l0, min(l0+chunk, x.rows()), c0, min(c0+stripSize, x.cols())))
 		}
 		row.endStream()
 		atomicMax(&seen, amax)
