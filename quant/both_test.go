@@ -65,55 +65,6 @@ func TestKernelsBoth(t *testing.T) {
 	}
 }
 
-// testBothRow: tiles beside each other, into lines with gaps.
-func testBothRow(k *bothKernel, f *fences, r *rand.Rand) {
-	served := 0
-	for _, q := range kernelQuantizers() {
-		if !k.serves(&q) {
-			continue
-		}
-		served++
-		for i, n := range []int{1, 2, 3} {
-			gap := i % 2 * 2 * tileSide
-			width := n*tileSide + gap
-			values := ordinary((tileSide-1)*width+n*tileSide, r)
-			memory := floatBytes32(values)
-			if k.raw {
-				memory = bf16Bytes(values)
-			}
-			x := tensor.Dense{Rows: tileSide, Cols: n * tileSide, Stride: width, Data: values}
-			rows, columns := must(f)(q.Rowwise(x, With{})), must(f)(q.Columnwise(x, With{}))
-			for _, stream := range []bool{false, true} {
-				run := &run{q: &q, t: rows, stream: stream}
-				place := func(t *Tensor) tilePlace {
-					p := tilePlace{codeStride: t.LineBytes() + gap, scaleStride: t.scaleCols() + gap}
-					p.codes, p.scales = f.bytes((t.Lines()-1)*p.codeStride+t.LineBytes()), f.bytes((t.Lines()-1)*p.scaleStride+t.scaleCols())
-					return p
-				}
-				byRow, byColumn := place(rows), place(columns)
-				amax := k.begin(run)(byRow, byColumn, fenced(f, memory), len(memory)/len(values)*width, n, 0)
-				run.endStream()
-				name := fmt.Sprintf("%s, %d tiles", quantizerName(q), n)
-				if want := math.Float32bits(rows.Amax); amax != want {
-					f.Fatalf("%s: the amax has bits %#x, want %#x", name, amax, want)
-				}
-				for _, c := range []struct {
-					tilePlace
-					want *Tensor
-				}{{byRow, rows}, {byColumn, columns}} {
-					for l := range c.want.Lines() {
-						requireBytes(f, name+", codes of a line", c.codes[l*c.codeStride:][:c.want.LineBytes()], c.want.line(l))
-						requireBytes(f, name+", scales of a line", c.scales[l*c.scaleStride:][:c.want.scaleCols()], c.want.lineScales(l))
-					}
-				}
-			}
-		}
-	}
-	if served == 0 {
-		f.Fatal("no quantizer of kernelQuantizers is served: add one")
-	}
-}
-
 // BenchmarkBoth sets the two copies that training keeps beside each of them alone:
 // in the second-level cache, in the third, from memory, and there with rows a power
 // of two apart.
