@@ -67,25 +67,34 @@ func TestKernelsBoth(t *testing.T) {
 
 // BenchmarkBoth sets the two copies that training keeps beside each of them alone:
 // in the second-level cache, in the third, from memory, and there with rows a power
-// of two apart.
+// of two apart. It counts the bytes of the source.
 func BenchmarkBoth(b *testing.B) {
 	for _, shape := range []struct{ rows, cols int }{{32, 2048}, {64, 1024}, {1024, 768}, {8192, 8256}, {8192, 8192}} {
 		x := benchMatrix(shape.rows, shape.cols)
+		raw := make([]byte, 2*len(x.Data))
+		if err := tensor.ToBytes(raw, x.Data, format.BF16); err != nil {
+			b.Fatal(err)
+		}
+		narrow := tensor.OfBF16(x.Rows, x.Cols, raw)
 		for _, f := range []Format{MXFP8, MXFP8E5M2, MXFP4} {
 			c := Copy{Quantizer{Format: f}, With{Threads: 1}}
 			row, col := c, c
 			row.With.Into = must(b)(c.Quantizer.Rowwise(x, c.With))
 			col.With.Into = must(b)(c.Quantizer.Columnwise(x, c.With))
 			for _, v := range []struct {
-				copies string
-				run    func() error
+				source, copies string
+				bytes          int
+				run            func() error
 			}{
-				{"rowwise", func() error { _, err := row.Quantizer.Rowwise(x, row.With); return err }},
-				{"columnwise", func() error { _, err := col.Quantizer.Columnwise(x, col.With); return err }},
-				{"both", func() error { _, _, err := Both(x, row, col); return err }},
+				{"f32", "rowwise", 4, func() error { _, err := row.Quantizer.Rowwise(x, row.With); return err }},
+				{"f32", "columnwise", 4, func() error { _, err := col.Quantizer.Columnwise(x, col.With); return err }},
+				{"f32", "both", 4, func() error { _, _, err := Both(x, row, col); return err }},
+				{"bf16", "rowwise", 2, func() error { _, err := row.Quantizer.RowwiseBF16(narrow, row.With); return err }},
+				{"bf16", "columnwise", 2, func() error { _, err := col.Quantizer.ColumnwiseBF16(narrow, col.With); return err }},
+				{"bf16", "both", 2, func() error { _, _, err := BothBF16(narrow, row, col); return err }},
 			} {
-				b.Run(fmt.Sprintf("format=%s/rows=%d/cols=%d/copies=%s", f, shape.rows, shape.cols, v.copies), func(b *testing.B) {
-					b.SetBytes(int64(4 * len(x.Data)))
+				b.Run(fmt.Sprintf("format=%s/source=%s/rows=%d/cols=%d/copies=%s", f, v.source, shape.rows, shape.cols, v.copies), func(b *testing.B) {
+					b.SetBytes(int64(v.bytes * len(x.Data)))
 					for b.Loop() {
 						if err := v.run(); err != nil {
 							b.Fatal(err)
