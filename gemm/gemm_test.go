@@ -386,3 +386,27 @@ func TestAllocations(t *testing.T) {
 		}
 	}
 }
+
+// TestAllocationsTiers: one thread allocates nothing in any tier, also for operands that
+// the fast kernels leave to others.
+func TestAllocationsTiers(t *testing.T) {
+	cputest.Run(t, func(t *testing.T, _ cpu.Tier) {
+		for _, f := range []quant.Format{quant.MXFP8, quant.MXFP4, quant.NVFP4, quant.MXINT8, quant.FP8Row} {
+			for _, m := range []int{3, 11, 40} {
+				r := rand.New(rand.NewPCG(12, 13))
+				a, b := operand(t, r, f, quant.Rowwise, m, 64), operand(t, r, f, quant.Rowwise, 100, 64)
+				if f.Name == quant.MXINT8.Name {
+					b.Scales[5], b.Scales[70] = 1, 1
+				}
+				c := tensor.New(m, 100)
+				if got := testing.AllocsPerRun(20, func() {
+					if err := Mul(c, a, b, Options{Threads: 1}); err != nil {
+						t.Fatal(err)
+					}
+				}); got > 0 {
+					t.Errorf("format=%s m=%d: %g allocations in a product", f, m, got)
+				}
+			}
+		}
+	})
+}

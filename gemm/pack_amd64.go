@@ -96,20 +96,20 @@ func packF32(s *side, dst []byte, l0, k0, kc int, w *scratch) bool {
 			clear(src[rows*kc : lanes*kc])
 		}
 		blocks := ceilDiv(k0%extent+kc, extent)
-		grow(&w.values, rows*blocks)
-		lineScales := w.values[:rows*blocks]
+		grow(&w.values, lanes+rows*blocks)
+		scales, lineScales := w.values[:lanes], w.values[lanes:lanes+rows*blocks]
+		clear(scales)
 		for i := range rows {
 			s.decodeScales(lineScales[i*blocks:(i+1)*blocks], l+i, k0/extent)
 		}
-		var scales [lanes]float32
 		for k := 0; k < kc; {
 			for i := range rows {
 				scales[i] = lineScales[i*blocks+(k0+k)/extent-k0/extent]
 			}
 			m := min(kc-k, extent-(k0+k)%extent)
 			to, from := unsafe.Pointer(&dst[(k*s.kernel.Lanes+first)*4]), unsafe.Pointer(&src[k])
-			if floats == nil || packFloats(to, from, stride, unsafe.Pointer(&scales), m/8, floats) != 0 {
-				pack(to, from, stride, unsafe.Pointer(&scales), m/8, unsafe.Pointer(f32Tables[e]))
+			if floats == nil || packFloats(to, from, stride, unsafe.Pointer(&scales[0]), m/8, floats) != 0 {
+				pack(to, from, stride, unsafe.Pointer(&scales[0]), m/8, unsafe.Pointer(f32Tables[e]))
 			}
 			k += m
 		}

@@ -342,7 +342,8 @@ func (s *side) vectorTakes(l int, v *vectorKernel) bool {
 // vectorPlain computes the products with line l of B anew, in float64.
 func (w *worker) vectorPlain(l, at int) {
 	p := &w.job.plan
-	x, y := make([]float32, p.k), make([]float32, p.k)
+	grow(&w.scratch.values, 2*p.k)
+	x, y := w.scratch.values[:p.k], w.scratch.values[p.k:2*p.k]
 	p.b.elements(y, l, 0)
 	p.b.fold(y, l, 0)
 	for b := range p.m {
