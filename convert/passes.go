@@ -121,13 +121,16 @@ func (r *run) passes(ctx context.Context) error {
 		err = r.convert(ctx)
 	}
 	close(stop)
-	if failed := <-recorded; failed != nil {
-		err = failed // also where all tiles were done meanwhile: the system tells once of data that did not reach the disk
+	failed := <-recorded
+	if failed != nil {
+		err = failed // also where all tiles were done meanwhile
 	}
 	if changed := r.plan.unchanged(); changed != nil {
 		err = changed // whatever else it led to
 	}
-	if err != nil && r.options.Resume || err == nil && r.out.part { // else the end is near, which syncs what is left
+	// Not after a record that failed: the system tells once of data that did not reach
+	// the disk, and a line that is torn must stay the last.
+	if failed == nil && (err != nil && r.options.Resume || err == nil && r.out.part) { // else the end is near, which syncs what is left
 		err = errors.Join(err, r.record())
 	}
 	return err

@@ -3,8 +3,12 @@ package convert
 import (
 	"bytes"
 	"maps"
+	"os"
 	"path/filepath"
+	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/safetensors"
@@ -77,5 +81,33 @@ func TestRowsOf(t *testing.T) {
 		if rows.Codes[0]++; q.Codes[128*q.LineBytes()] != rows.Codes[0] {
 			t.Errorf("%s: the rows are a copy", f)
 		}
+	}
+}
+
+// TestRecordFails: after a record that did not get to the disk there is no other, which
+// would tell of data that may be lost, behind a line that may be torn.
+func TestRecordFails(t *testing.T) {
+	plan := planFor(t, writeModel(t, tiledModel(), madeConfig), "mxfp8")
+	var first sync.Once // tile, whose end waits for the first record
+	o := RunOptions{Resume: true, Threads: 2 * writeTiles, Progress: func(int64) { first.Do(func() { time.Sleep(2 * journalOften) }) }}
+	out, err := plan.newOutput(filepath.Join(t.TempDir(), "out"), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.suspend()
+	r := newRun(plan, o)
+	r.out = out
+	begin, err := plan.beginning()
+	if err == nil {
+		err = r.restore(begin)
+	}
+	if err == nil {
+		err = r.journal.close()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err = r.write(t.Context()); err == nil || strings.Count(err.Error(), os.ErrClosed.Error()) != 1 {
+		t.Errorf("error %v, want that of one record", err)
 	}
 }
