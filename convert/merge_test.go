@@ -122,6 +122,9 @@ func TestMergeRefuses(t *testing.T) {
 		{"its own number of workers", func(dst string) error {
 			return errors.Join(os.RemoveAll(part(dst, 2)), os.Rename(part(dst, 0), partDir(dst, 0, 2)), os.Rename(part(dst, 1), partDir(dst, 1, 2)))
 		}, "part-0-of-2: its journal is of worker 0 of 3: give it the name"},
+		{"a number of workers", func(dst string) error {
+			return errors.Join(os.RemoveAll(part(dst, 0)), os.RemoveAll(part(dst, 1)), os.RemoveAll(part(dst, 2)), os.Mkdir(partDir(dst, 0, mostWorkers+1), 0o777))
+		}, "there are no parts of it"},
 		{"a free name", func(dst string) error { return os.Mkdir(dst, 0o777) }, "the destination exists"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -139,6 +142,9 @@ func TestMergeRefuses(t *testing.T) {
 				t.Errorf("error %v, want %q", err, tc.want)
 			}
 		})
+	}
+	if _, err := planFor(t, src, "nvfp4").Worker(0, mostWorkers+1); err == nil || !strings.Contains(err.Error(), "65537 workers") {
+		t.Errorf("more workers than there may be: %v", err)
 	}
 	if _, err := Merge(filepath.Join(t.TempDir(), "dst"), false); err == nil || !strings.Contains(err.Error(), "there are no parts of it") {
 		t.Errorf("without parts: %v", err)

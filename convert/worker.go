@@ -12,6 +12,10 @@ import (
 // machine of its own. Zero workers: one run does everything.
 type worker struct{ Index, Count int }
 
+// mostWorkers bounds the number of workers: what a typing error asks for would fill
+// the memory.
+const mostWorkers = 1 << 16
+
 // Worker returns the plan of one of count workers, who count from 0. They share
 // the files of the result among them, about equal in bytes of the source; one
 // may get none. Each writes its own into DST.microscale-part-INDEX-of-COUNT,
@@ -19,6 +23,9 @@ type worker struct{ Index, Count int }
 // others convert (the amax of fused siblings), each finds for itself, so that
 // the result has the bytes that one run writes.
 func (p *Plan) Worker(index, count int) (*Plan, error) {
+	if count > mostWorkers {
+		return nil, fmt.Errorf("%d workers are more than the %d that may share a plan", count, mostWorkers)
+	}
 	if count < 1 || index < 0 || index >= count {
 		return nil, fmt.Errorf("there is no worker %d of %d: they count from 0 to %d", index, count, count-1)
 	}
