@@ -3,6 +3,8 @@ package checkpoint
 import (
 	"encoding/json"
 	"fmt"
+	"math"
+	"math/bits"
 	"strings"
 
 	"github.com/microscale-go/microscale/quant"
@@ -91,12 +93,28 @@ func parsePlainMetadata(metadata map[string]string) (map[string]quantized, error
 		if err != nil {
 			return nil, fmt.Errorf("metadata %q: %w", key, err)
 		}
+		if !sized(entry.Shape) {
+			return nil, fmt.Errorf("metadata %q: no tensor has the shape %v", key, entry.Shape)
+		}
 		if why := plain.Refuses(f, weight, entry.Shape); why != "" {
 			return nil, fmt.Errorf("metadata %q: a %s weight of shape %v: %s", key, f, entry.Shape, why)
 		}
 		found[weight] = quantized{format: f, shape: entry.Shape, dtype: dtype}
 	}
 	return found, nil
+}
+
+// sized reports whether no dimension is negative, and all multiply to an int64, with
+// room for those of a block to be filled up.
+func sized(shape []int64) bool {
+	n := uint64(1)
+	for _, d := range shape {
+		hi, lo := bits.Mul64(n, uint64(max(d, 1)))
+		if n = lo; d < 0 || hi != 0 || n > math.MaxInt64/2 {
+			return false
+		}
+	}
+	return true
 }
 
 // quantized is what is known of a quantized weight before its tensors are looked at.
