@@ -2,7 +2,6 @@ package checkpoint
 
 import (
 	"encoding/json"
-	"strings"
 
 	"github.com/microscale-go/microscale/quant"
 )
@@ -45,7 +44,7 @@ type gptOSSConfig struct {
 var gptOSSModules = []string{"model.layers.*.self_attn", "model.layers.*.mlp.router", "model.embed_tokens", "lm_head"}
 
 func gptOSSRefuses(_ *scheme, name string, shape []int64) string {
-	if len(shape) != 3 || !strings.HasSuffix(name, ".experts.gate_up_proj") && !strings.HasSuffix(name, ".experts.down_proj") {
+	if len(shape) != 3 || !IsFused(name) {
 		return "no experts of one tensor, and gpt-oss quantizes nothing else"
 	}
 	return ""

@@ -3,7 +3,10 @@ package convert
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
+	"strings"
 
+	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/hf"
 	"github.com/microscale-go/microscale/safetensors"
 )
@@ -57,6 +60,18 @@ func (p *Plan) ConfigChanges() (set map[string]json.RawMessage, gone []string, e
 	return set, gone, nil
 }
 
+// FormatName returns what a weight is in the result: the name of the block format, or
+// the dtype in lower case.
+func (p *Plan) FormatName(d Decision) string {
+	switch d.Action {
+	case Quantize:
+		return p.Format.Name
+	case Decode:
+		return strings.ToLower(d.Stored[0].Dtype.String())
+	}
+	return d.Weight.FormatName()
+}
+
 // WorkerOf returns which of the workers writes a file of weights; 0 where one run
 // writes everything.
 func (p *Plan) WorkerOf(file string) int { return p.workers[file] }
@@ -74,4 +89,13 @@ func (p *Plan) Idle() (workers []int) {
 		}
 	}
 	return workers
+}
+
+// others returns the files of the source that go along: all but those that say how
+// it was quantized.
+func (p *Plan) others() []hf.Other {
+	if p.single {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(p.Source.Source.Others()), func(o hf.Other) bool { return checkpoint.IsSidecar(o.Name) })
 }

@@ -490,12 +490,3 @@ func specBytes(s safetensors.Spec) int64 {
 	}
 	return n / 8
 }
-
-// others returns the files of the source that go along: all but those that say how
-// it was quantized.
-func (p *Plan) others() []hf.Other {
-	if p.single {
-		return nil
-	}
-	return slices.DeleteFunc(slices.Clone(p.Source.Source.Others()), func(o hf.Other) bool { return checkpoint.IsSidecar(o.Name) })
-}

@@ -212,14 +212,7 @@ func (r *run) results() []verify.Tensor {
 func (p *Plan) tensor(decision int) verify.Tensor {
 	d := p.Decisions[decision]
 	rows, cols := d.Weight.Matrix()
-	name := d.Weight.FormatName()
-	switch d.Action {
-	case Quantize:
-		name = p.Format.Name
-	case Decode:
-		name = strings.ToLower(d.Stored[0].Dtype.String())
-	}
-	return verify.Tensor{Name: d.Weight.Name, Format: name, Rows: rows, Cols: cols}
+	return verify.Tensor{Name: d.Weight.Name, Format: p.FormatName(d), Rows: rows, Cols: cols}
 }
 
 // refuseNonFinite fails where the source holds NaN or Inf, and says where.

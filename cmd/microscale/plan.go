@@ -118,7 +118,7 @@ func newPlanDocument(plan *convert.Plan, args []string) planDocument {
 	}
 	layouts := layoutsOf(plan)
 	for _, d := range plan.Decisions {
-		doc.Tensors = append(doc.Tensors, decisionDocument{Name: d.Weight.Name, Shape: d.Weight.Shape, Quantize: d.Action == convert.Quantize, Becomes: becomes(plan, d),
+		doc.Tensors = append(doc.Tensors, decisionDocument{Name: d.Weight.Name, Shape: d.Weight.Shape, Quantize: d.Action == convert.Quantize, Becomes: plan.FormatName(d),
 			Reason: d.Reason, File: d.File, Stored: storedDocuments(plan, d, layouts), Bytes: d.Bytes()})
 	}
 	return doc
@@ -145,17 +145,6 @@ func storedDocuments(plan *convert.Plan, d convert.Decision, layouts map[string]
 		stored = append(stored, storedDocument{s.Name, dtype, shape, offset, t.Bytes()})
 	}
 	return stored
-}
-
-// becomes names what a weight is in the result.
-func becomes(plan *convert.Plan, d convert.Decision) string {
-	switch d.Action {
-	case convert.Quantize:
-		return plan.Format.Name
-	case convert.Decode:
-		return strings.ToLower(d.Stored[0].Dtype.String())
-	}
-	return d.Weight.FormatName()
 }
 
 // printPlan prints a plan for people: what becomes of the weights, the files, and
@@ -206,7 +195,7 @@ func printDecisions(w io.Writer, plan *convert.Plan, each bool) error {
 	decisions := map[string]convert.Decision{}
 	for _, d := range plan.Decisions {
 		rows, cols := d.Weight.Matrix()
-		names = append(names, verify.Tensor{Name: d.Weight.Name, Format: becomes(plan, d), Rows: rows, Cols: cols})
+		names = append(names, verify.Tensor{Name: d.Weight.Name, Format: plan.FormatName(d), Rows: rows, Cols: cols})
 		decisions[d.Weight.Name] = d
 	}
 	for _, g := range grouped(names, each) {

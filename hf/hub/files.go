@@ -60,7 +60,7 @@ func (f file) hash() hash.Hash {
 
 // check returns what is wrong with the entry.
 func (f file) check() error {
-	clean := f.Name != "" && path.IsAbs("/"+f.Name) && path.Clean("/"+f.Name) == "/"+f.Name && !strings.ContainsAny(f.Name, "\\\x00:")
+	clean := f.Name != "" && path.Clean("/"+f.Name) == "/"+f.Name && !strings.ContainsAny(f.Name, "\\\x00:")
 	switch {
 	case !clean:
 		return fmt.Errorf("the hub lists a file %.120q, whose name could lead out of its folder", f.Name)
