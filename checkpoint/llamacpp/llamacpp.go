@@ -38,6 +38,9 @@ type Constant struct {
 	Values []float32
 }
 
+// embeddings is the tensor with a row for every token.
+const embeddings = "model.embed_tokens.weight"
+
 // Describe returns what a GGUF file says of a checkpoint. It fails where llama.cpp
 // could not run the result, or it is not known how.
 func Describe(c *hf.Checkpoint) (*Model, error) {
@@ -53,6 +56,9 @@ func Describe(c *hf.Checkpoint) (*Model, error) {
 	m.add("general.quantization_version", uint32(2))
 	if err := m.hyperparameters(); err != nil {
 		return nil, fmt.Errorf("%s: %s: %w", c.Path, hf.ConfigName, err)
+	}
+	if t, ok := c.Lookup(embeddings); ok && len(t.Shape) == 2 && t.Shape[0] != int64(m.config.VocabSize) {
+		return nil, fmt.Errorf("%s: vocab_size is %d in %s, and %s has %d rows: fetch it again", c.Path, m.config.VocabSize, hf.ConfigName, embeddings, t.Shape[0])
 	}
 	if err := m.vocabulary(c); err != nil {
 		return nil, fmt.Errorf("%s: %w", c.Path, err)
@@ -136,6 +142,9 @@ func (t *tokenIDs) UnmarshalJSON(data []byte) error {
 	return json.Unmarshal(data, (*[]uint32)(t))
 }
 
+// maxHeadDim is more than any model has: a tensor of that length may be made.
+const maxHeadDim = 1 << 16
+
 // readConfig reads config.json, fills in what it may leave out, and checks that
 // the model is one that is known.
 func (m *Model) readConfig(text []byte) error {
@@ -184,7 +193,7 @@ func (m *Model) readConfig(text []byte) error {
 		return fmt.Errorf("partial_rotary_factor %g: llama.cpp runs %s with rotary embeddings of all of a head", *c.PartialRotary, a.name)
 	case c.RMSNormEps == nil:
 		return fmt.Errorf("rms_norm_eps is missing: fetch it again")
-	case c.HeadDim%2 != 0:
+	case c.HeadDim <= 0 || c.HeadDim%2 != 0 || c.HeadDim > maxHeadDim:
 		return fmt.Errorf("heads of %d elements cannot be rotated: fetch it again", c.HeadDim)
 	}
 	return m.checkExperts()

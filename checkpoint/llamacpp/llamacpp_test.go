@@ -25,8 +25,14 @@ const config1B = `{"architectures": ["LlamaForCausalLM"], "vocab_size": 300, "hi
 // open returns a checkpoint with files beside its weights.
 func open(t *testing.T, files map[string]string) *hf.Checkpoint {
 	t.Helper()
+	return openOf(t, files, safetensors.Spec{Name: "w", Dtype: safetensors.U8})
+}
+
+// openOf is open with a tensor of one byte as the weights.
+func openOf(t *testing.T, files map[string]string, weights safetensors.Spec) *hf.Checkpoint {
+	t.Helper()
 	dir := t.TempDir()
-	l, err := safetensors.NewLayout([]safetensors.Spec{{Name: "w", Dtype: safetensors.U8}}, nil)
+	l, err := safetensors.NewLayout([]safetensors.Spec{weights}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -158,6 +164,9 @@ func TestRefusedConfigurations(t *testing.T) {
 		`{"partial_rotary_factor": 0.5}`:                           "partial_rotary_factor 0.5",
 		`{"rms_norm_eps": null}`:                                   "rms_norm_eps is missing",
 		`{"head_dim": 63}`:                                         "63 elements cannot be rotated",
+		`{"head_dim": -2}`:                                         "-2 elements cannot be rotated",
+		`{"head_dim": 1073741824}`:                                 "1073741824 elements cannot be rotated",
+		`{"head_dim": null, "num_attention_heads": 4096}`:          "0 elements cannot be rotated",
 		`{"rope_scaling": {"rope_type": "longrope", "factor": 2}}`: `"longrope" is not written`,
 		`{"rope_scaling": {"rope_type": "yarn", "factor": 2}}`:     `"yarn" is not written as GGUF, only linear, llama3 and yarn with original`,
 		`{"rope_scaling": {"rope_type": "linear"}}`:                "has no factor",
@@ -166,6 +175,10 @@ func TestRefusedConfigurations(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "config.json: ") {
 			t.Errorf("%s: says %v, want %q in it", config, err, want)
 		}
+	}
+	one := safetensors.Spec{Name: embeddings, Dtype: safetensors.U8, Shape: []int64{1, 1}}
+	if _, err := Describe(openOf(t, map[string]string{"config.json": with(t, `{"vocab_size": 2147483647}`)}, one)); err == nil || !strings.Contains(err.Error(), "vocab_size is 2147483647 in config.json, and model.embed_tokens.weight has 1 rows") {
+		t.Errorf("says %v", err)
 	}
 	if _, err := Describe(open(t, map[string]string{})); err == nil || !strings.Contains(err.Error(), "no config.json") {
 		t.Errorf("says %v", err)

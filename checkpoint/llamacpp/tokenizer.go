@@ -82,14 +82,14 @@ func (v *vocabulary) list(t tokenizerJSON) error {
 	}
 	v.tokens, v.types = make([]string, size), make([]int32, size)
 	for token, id := range t.Model.Vocab {
-		if id < 0 || v.types[id] != 0 {
-			return fmt.Errorf("the number %d of token %q is negative or that of another: fetch it again", id, token)
+		if id < 0 || id >= size || v.types[id] != 0 {
+			return fmt.Errorf("the number %d of token %q is negative, too large or that of another: fetch it again", id, token)
 		}
 		v.tokens[id], v.types[id] = token, normalToken
 	}
 	for _, a := range t.AddedTokens {
-		if a.ID < 0 || v.types[a.ID] != 0 && v.tokens[a.ID] != a.Content {
-			return fmt.Errorf("the number %d of added token %q is negative or that of another: fetch it again", a.ID, a.Content)
+		if a.ID < 0 || a.ID >= size || v.types[a.ID] != 0 && v.tokens[a.ID] != a.Content {
+			return fmt.Errorf("the number %d of added token %q is negative, too large or that of another: fetch it again", a.ID, a.Content)
 		}
 		v.tokens[a.ID], v.types[a.ID] = a.Content, userToken
 		if a.Special {

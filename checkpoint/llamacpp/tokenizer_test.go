@@ -156,8 +156,14 @@ func TestRefusedTokenizers(t *testing.T) {
 		`the merge "a b c" is not two parts`:     edited(func(doc map[string]any) { model(doc)["merges"] = []any{[]string{"a", "b c"}} }),
 		"the number 1 of token":                  edited(func(doc map[string]any) { model(doc)["vocab"] = map[string]any{"a": 1, "b": 1} }),
 		"the number -1 of token":                 edited(func(doc map[string]any) { model(doc)["vocab"] = map[string]any{"a": -1} }),
-		"a token has the number 999999999":       edited(func(doc map[string]any) { model(doc)["vocab"] = map[string]any{"a": 999999999} }),
-		"added token":                            edited(func(doc map[string]any) { doc["added_tokens"] = []any{map[string]any{"id": 0, "content": "x"}} }),
+		"the number 9223372036854775807 of tok": edited(func(doc map[string]any) {
+			model(doc)["vocab"] = map[string]any{"a": json.Number("9223372036854775807")}
+		}),
+		"the number 9223372036854775807 of add": edited(func(doc map[string]any) {
+			doc["added_tokens"] = []any{map[string]any{"id": json.Number("9223372036854775807"), "content": "x"}}
+		}),
+		"a token has the number 999999999": edited(func(doc map[string]any) { model(doc)["vocab"] = map[string]any{"a": 999999999} }),
+		"added token":                      edited(func(doc map[string]any) { doc["added_tokens"] = []any{map[string]any{"id": 0, "content": "x"}} }),
 		"not one that is known to be llama.cpp's: ByteLevel with regex with prefix": edited(func(doc map[string]any) {
 			doc["pre_tokenizer"] = map[string]any{"type": "ByteLevel", "add_prefix_space": true}
 		}),
