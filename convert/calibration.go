@@ -114,6 +114,12 @@ func (p *Plan) calibrate(c *Calibration) error {
 			return err
 		}
 	}
+	return c.unused(used)
+}
+
+// unused fails where there is a magnitude of a module that is not among those that
+// were used.
+func (c *Calibration) unused(used map[string]bool) error {
 	for _, amaxes := range []map[string]float64{c.Input, c.Key, c.Value} {
 		for module := range amaxes {
 			if !used[module] {
@@ -124,34 +130,24 @@ func (p *Plan) calibrate(c *Calibration) error {
 	return nil
 }
 
-// calibrateInputs adds the scale of its inputs to every quantized weight: siblings
-// have the same inputs, and the largest of their magnitudes.
+// calibrateInputs adds the scale of its inputs to every quantized weight.
 func (p *Plan) calibrateInputs(c *Calibration, used map[string]bool) error {
-	groups := map[string]float64{}
+	var weights []string
 	for _, d := range p.Decisions {
-		module := strings.TrimSuffix(d.Weight.Name, ".weight")
-		amax, ok := c.Input[module]
-		if d.Action != Quantize || !ok && !c.constant {
-			continue
+		if d.Action == Quantize {
+			weights = append(weights, d.Weight.Name)
 		}
-		used[module] = true
-		group, _ := checkpoint.Joined(d.Weight.Name)
-		groups[group] = max(groups[group], amax)
 	}
+	amaxes := c.joinedInputs(weights, used)
 	var missing []string
 	for i, d := range p.Decisions {
 		if d.Action != Quantize {
 			continue
 		}
-		group, _ := checkpoint.Joined(d.Weight.Name)
-		amax, ok := groups[group]
+		scale, ok := p.inputScale(c, amaxes, d.Weight.Name)
 		if !ok {
-			missing = append(missing, strings.TrimSuffix(d.Weight.Name, ".weight"))
+			missing = append(missing, module(d.Weight.Name))
 			continue
-		}
-		scale := float32(1)
-		if !c.constant {
-			scale = float32(amax / p.largestInput())
 		}
 		p.Decisions[i].Stored = append(d.Stored, p.Convention.StoredInput(p.Format, d.Weight.Name, scale))
 	}
@@ -160,6 +156,35 @@ func (p *Plan) calibrateInputs(c *Calibration, used map[string]bool) error {
 	}
 	return nil
 }
+
+// joinedInputs returns the largest magnitudes of inputs by the joined matrix
+// (checkpoint.Joined) that weights are parts of: siblings have the same inputs, and the
+// largest of their magnitudes. The modules that it is taken from are used.
+func (c *Calibration) joinedInputs(weights []string, used map[string]bool) map[string]float64 {
+	amaxes := map[string]float64{}
+	for _, w := range weights {
+		if amax, ok := c.Input[module(w)]; ok {
+			matrix, _ := checkpoint.Joined(w)
+			amaxes[matrix] = max(amaxes[matrix], amax)
+			used[module(w)] = true
+		}
+	}
+	return amaxes
+}
+
+// inputScale returns the scale of the inputs of a weight, by what joinedInputs has; ok
+// is false where that is not known.
+func (p *Plan) inputScale(c *Calibration, amaxes map[string]float64, weight string) (scale float32, ok bool) {
+	if c.constant {
+		return 1, true
+	}
+	matrix, _ := checkpoint.Joined(weight)
+	amax, ok := amaxes[matrix]
+	return float32(amax / p.largestInput()), ok
+}
+
+// module returns the name of the module of a weight.
+func module(weight string) string { return strings.TrimSuffix(weight, ".weight") }
 
 // largestInput returns the largest magnitude that a scale of 1 serves.
 func (p *Plan) largestInput() float64 {
@@ -185,7 +210,7 @@ func (p *Plan) calibrateCache(c *Calibration, used map[string]bool) error {
 		if found[2] == "v" {
 			amaxes = c.Value
 		}
-		module := strings.TrimSuffix(d.Weight.Name, ".weight")
+		module := module(d.Weight.Name)
 		amax, ok := amaxes[module]
 		if !ok && !c.cache {
 			return fmt.Errorf("calibration: the largest magnitude that %s writes to the KV cache is missing", module)

@@ -1,10 +1,13 @@
 package convert
 
 import (
+	"bytes"
+	"maps"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/safetensors"
 )
@@ -85,6 +88,45 @@ func TestCalibrationErrors(t *testing.T) {
 		tc.change(c)
 		_, err := PlanQuantize(src, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.NVFP4}, Calibration: c})
 		if err == nil || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("error %v, want %q", err, tc.want)
+		}
+	}
+}
+
+// TestRelabelCalibration: what is stored for a checkpoint that came without scales of
+// activations is what quantize stores by the same calibration.
+func TestRelabelCalibration(t *testing.T) {
+	const bf16 = safetensors.BF16
+	src := openModel(t, writeModel(t, map[string][]made{"model.safetensors": {
+		{"l.0.q_proj.weight", bf16, 1, []int64{32, 64}}, {"l.0.k_proj.weight", bf16, 1, []int64{32, 64}},
+		{"l.0.v_proj.weight", bf16, 1, []int64{32, 64}}, {"lm_head.weight", bf16, 1, []int64{32, 64}}}}, madeConfig))
+	calibration := func() *Calibration {
+		return &Calibration{Input: map[string]float64{"l.0.q_proj": 10, "l.0.k_proj": 21}, Key: map[string]float64{"l.0.k_proj": 3}, Value: map[string]float64{"l.0.v_proj": 7}}
+	}
+	bare, with, relabeled := filepath.Join(t.TempDir(), "bare"), filepath.Join(t.TempDir(), "with"), filepath.Join(t.TempDir(), "relabeled")
+	o := QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.NVFP4}, Convention: convention(t, "modelopt")}
+	quantize(t, src, bare, o, RunOptions{})
+	o.Calibration = calibration()
+	quantize(t, src, with, o, RunOptions{})
+	m := openModel(t, bare)
+	relabel(t, m, relabeled, RelabelOptions{Convention: o.Convention, Calibration: calibration()})
+	if !maps.EqualFunc(contents(t, relabeled), contents(t, with), bytes.Equal) {
+		t.Error("the relabeled files have other bytes than those that quantize wrote")
+	}
+	unknown, cache := calibration(), &Calibration{Key: calibration().Key, Value: calibration().Value}
+	unknown.Input["l.7.q_proj"] = 1
+	for _, tc := range []struct {
+		source      *checkpoint.Model
+		convention  string
+		calibration *Calibration
+		want        string
+	}{
+		{m, "modelopt", unknown, "calibration: l.7.q_proj is no module that takes such a scale"},
+		{openModel(t, with), "modelopt", cache, "it has scales of a KV cache, which stay as they are"},
+		{m, "mlx", cache, "convention mlx stores no scales of a KV cache: leave them out"},
+		{m, "gguf", calibration(), "convention gguf stores no scales of activations: leave --calibration out"},
+	} {
+		if _, err := PlanRelabel(tc.source, RelabelOptions{Convention: convention(t, tc.convention), Calibration: tc.calibration}); err == nil || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("error %v, want %q", err, tc.want)
 		}
 	}

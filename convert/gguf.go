@@ -74,6 +74,8 @@ func newGGUFPlan(source *checkpoint.Model, q quant.Quantizer) (*ggufPlan, error)
 	return nil, fmt.Errorf("convention %s has no layout for %s: it holds bf16, %s", p.Convention, f, formatNames(p.Convention.Formats()))
 }
 
+var errNoActivations = errors.New("convention gguf stores no scales of activations: leave --calibration out")
+
 // planGGUF plans the quantization of a checkpoint for llama.cpp.
 func planGGUF(source *checkpoint.Model, o QuantizeOptions) (*Plan, error) {
 	f := o.Quantizer.Format
@@ -87,7 +89,7 @@ func planGGUF(source *checkpoint.Model, o QuantizeOptions) (*Plan, error) {
 		return nil, err
 	}
 	if o.Calibration != nil {
-		return nil, errors.New("convention gguf stores no scales of activations: leave --calibration out")
+		return nil, errNoActivations
 	}
 	if err := o.Selection.matched(source); err != nil {
 		return nil, err
@@ -117,6 +119,9 @@ func planGGUF(source *checkpoint.Model, o QuantizeOptions) (*Plan, error) {
 // relabelGGUF plans the conversion of a quantized checkpoint for llama.cpp, without
 // a change to any code or scale of a block.
 func relabelGGUF(source *checkpoint.Model, f quant.Format, o RelabelOptions) (*Plan, error) {
+	if o.Calibration != nil {
+		return nil, errNoActivations
+	}
 	p, err := newGGUFPlan(source, quant.Quantizer{Format: f})
 	if err != nil {
 		return nil, err
@@ -124,7 +129,7 @@ func relabelGGUF(source *checkpoint.Model, f quant.Format, o RelabelOptions) (*P
 	for _, w := range source.Weights {
 		d := Decision{Weight: w}
 		if w.Quantized() {
-			if err := p.relabelWeight(&d, o.Calibration); err != nil {
+			if err := p.relabelWeight(&d, nil, nil); err != nil {
 				return nil, err
 			}
 		}

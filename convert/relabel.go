@@ -1,9 +1,9 @@
 package convert
 
 import (
+	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/measure"
@@ -39,6 +39,8 @@ func PlanRelabel(source *checkpoint.Model, o RelabelOptions) (*Plan, error) {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	p := &Plan{Source: source, Convention: c, Format: f, Ignore: []string{}, single: source.Source.Single}
+	used := map[string]bool{}
+	amaxes := o.inputs(source, used)
 	for _, w := range source.Weights {
 		d := Decision{Weight: w}
 		if _, ok := checkpoint.CacheOwner(w.Name); ok {
@@ -46,14 +48,48 @@ func PlanRelabel(source *checkpoint.Model, o RelabelOptions) (*Plan, error) {
 				return nil, err
 			}
 		} else if w.Quantized() {
-			if err := p.relabelWeight(&d, o.Calibration); err != nil {
+			if err := p.relabelWeight(&d, o.Calibration, amaxes); err != nil {
 				return nil, err
 			}
 		}
 		p.add(d)
 	}
+	if err := p.recalibrateCache(o.Calibration, used); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
 	p.noteGlobals()
 	return p, p.complete(checkpoint.Settings{KVCache: p.KVCache})
+}
+
+// inputs returns the largest magnitudes of inputs of the quantized weights
+// (Calibration.joinedInputs); nil where none are given.
+func (o RelabelOptions) inputs(source *checkpoint.Model, used map[string]bool) map[string]float64 {
+	if o.Calibration == nil {
+		return nil
+	}
+	var weights []string
+	for _, w := range source.Weights {
+		if w.Quantized() {
+			weights = append(weights, w.Name)
+		}
+	}
+	return o.Calibration.joinedInputs(weights, used)
+}
+
+// recalibrateCache adds the scales of a KV cache to weights that came without, and fails
+// where the calibration has what nothing takes.
+func (p *Plan) recalibrateCache(c *Calibration, used map[string]bool) error {
+	switch {
+	case c == nil:
+		return nil
+	case c.caches() && p.KVCache:
+		return errors.New("it has scales of a KV cache, which stay as they are: leave those of the calibration out")
+	case c.caches():
+		if err := p.calibrateCache(c, used); err != nil {
+			return err
+		}
+	}
+	return c.unused(used)
 }
 
 // noteGlobals says that weights have a global scale where clients of the convention read
@@ -81,7 +117,7 @@ func relabelScheme(source *checkpoint.Model, f quant.Format, o RelabelOptions) (
 			complete = complete && ok
 		}
 	}
-	if o.Calibration != nil {
+	if o.Calibration != nil && o.Calibration.inputs() {
 		return o.Scheme, o.Calibration
 	}
 	if complete {
@@ -111,8 +147,9 @@ func relabelScheme(source *checkpoint.Model, f quant.Format, o RelabelOptions) (
 	return "", nil
 }
 
-// relabelWeight decides how a quantized weight is stored.
-func (p *Plan) relabelWeight(d *Decision, calibration *Calibration) error {
+// relabelWeight decides how a quantized weight is stored. amaxes are those of
+// RelabelOptions.inputs.
+func (p *Plan) relabelWeight(d *Decision, calibration *Calibration, amaxes map[string]float64) error {
 	w := d.Weight
 	why := p.Convention.Refuses(p.Format, w.Name, w.Shape)
 	if class := foreignClass(w.Name); why == "" && class != "" && p.Convention.LinearOnly() {
@@ -128,11 +165,9 @@ func (p *Plan) relabelWeight(d *Decision, calibration *Calibration) error {
 	}
 	var input *float32
 	if calibration != nil && calibration.inputs() {
-		scale := float32(1)
-		if amax, ok := calibration.Input[strings.TrimSuffix(w.Name, ".weight")]; ok {
-			scale = float32(amax / p.largestInput())
-		} else if !calibration.constant {
-			return fmt.Errorf("calibration: the largest magnitude of the inputs of %s is missing", w.Name)
+		scale, ok := p.inputScale(calibration, amaxes, w.Name)
+		if !ok {
+			return fmt.Errorf("calibration: the largest magnitude of the inputs of %s is missing", module(w.Name))
 		}
 		input = &scale
 	}
