@@ -20,7 +20,7 @@ func TestKernelsBoth(t *testing.T) {
 	r := rand.New(rand.NewPCG(19, 20))
 	for _, q := range append(kernelQuantizers(), Quantizer{Format: BF16}, Quantizer{Format: NVFP4, Hadamard: true}) {
 		t.Run(quantizerName(q), func(t *testing.T) {
-			for i, shape := range [][2]int{{1, 1}, {64, 64}, {64, 192}, {37, 131}, {96, 48}, {129, 65}, {64, stripSize + 80}} {
+			for i, shape := range [][2]int{{1, 1}, {64, 64}, {64, 192}, {37, 131}, {96, 48}, {129, 65}, {67, 131}, {64, stripSize + 80}} {
 				if q.Hadamard && (shape[0]%hadamardSize > 0 || shape[1]%hadamardSize > 0) || q.Format.Scale != format.E8M0 && shape[1] > stripSize {
 					continue
 				}
@@ -57,7 +57,10 @@ func TestKernelsBoth(t *testing.T) {
 							sameTensor(t, gotRows, wantRows)
 							sameTensor(t, gotColumns, wantColumns)
 						}
-						sameTensor(t, must(t)(q.ColumnwiseBF16(narrow, With{})), must(t)(q.Columnwise(values, With{})))
+						for threads := range 2 {
+							sameTensor(t, must(t)(q.Columnwise(from.plain, With{Threads: threads})), wantColumns)
+							sameTensor(t, must(t)(q.ColumnwiseBF16(narrow, With{Threads: threads})), must(t)(q.Columnwise(values, With{})))
+						}
 					})
 				}
 			}

@@ -394,7 +394,8 @@ func testTransposeRow(k *transposeKernel, f *fences, r *rand.Rand) {
 	}
 }
 
-// testBothRow: tiles beside each other, into lines with gaps.
+// testBothRow: tiles beside each other, into lines with gaps, of both copies and of
+// the columnwise one alone.
 func testBothRow(k *bothKernel, f *fences, r *rand.Rand) {
 	served := 0
 	for _, q := range kernelQuantizers() {
@@ -419,17 +420,20 @@ func testBothRow(k *bothKernel, f *fences, r *rand.Rand) {
 					p.codes, p.scales = f.bytes((t.Lines()-1)*p.codeStride+t.LineBytes()), f.bytes((t.Lines()-1)*p.scaleStride+t.scaleCols())
 					return p
 				}
-				byRow, byColumn := place(rows), place(columns)
-				amax := k.begin(run)(byRow, byColumn, fenced(f, memory), len(memory)/len(values)*width, n, 0)
+				byRow, byColumn, alone := place(rows), place(columns), place(columns)
+				src, stride := fenced(f, memory), len(memory)/len(values)*width
+				amaxes := []uint32{k.begin(run)(byRow, byColumn, src, stride, n, 0), k.alone(run)(tilePlace{}, alone, src, stride, n, 0)}
 				run.endStream()
 				name := fmt.Sprintf("%s, %d tiles", quantizerName(q), n)
-				if want := math.Float32bits(rows.Amax); amax != want {
-					f.Fatalf("%s: the amax has bits %#x, want %#x", name, amax, want)
+				for _, amax := range amaxes {
+					if want := math.Float32bits(rows.Amax); amax != want {
+						f.Fatalf("%s: the amax has bits %#x, want %#x", name, amax, want)
+					}
 				}
 				for _, c := range []struct {
 					tilePlace
 					want *Tensor
-				}{{byRow, rows}, {byColumn, columns}} {
+				}{{byRow, rows}, {byColumn, columns}, {alone, columns}} {
 					for l := range c.want.Lines() {
 						requireBytes(f, name+", codes of a line", c.codes[l*c.codeStride:][:c.want.LineBytes()], c.want.line(l))
 						requireBytes(f, name+", scales of a line", c.scales[l*c.scaleStride:][:c.want.scaleCols()], c.want.lineScales(l))

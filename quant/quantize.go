@@ -33,6 +33,10 @@ func (q Quantizer) quantize(x source, d Direction, with With) (*Tensor, error) {
 		q.cast(run.t, x, with)
 		return run.t, nil
 	}
+	if kernel := run.tileKernel(); kernel != nil {
+		kernel.quantize(nil, run, with.Threads)
+		return run.t, nil
+	}
 	band := run.band()
 	quantizeLines, lines := run.bands, grainElements/max(1, x.cols())
 	switch {

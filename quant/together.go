@@ -12,12 +12,14 @@ import (
 )
 
 // A bothKernel quantizes tiles of a matrix to the rowwise and to the columnwise
-// copy, which are of the same format. It flags as a fusedKernel does.
+// copy, which are of the same format, or to the columnwise one alone. It flags as a
+// fusedKernel does.
 type bothKernel struct {
 	tier   cpu.Tier
 	raw    bool // the source is BF16, else float32
 	serves func(*Quantizer) bool
 	begin  func(*run) bothCall // of either copy
+	alone  func(*run) bothCall // of the columnwise copy, for it alone
 }
 
 // A bothCall quantizes n tiles beside each other, at least one; next is how many
@@ -40,10 +42,10 @@ const (
 // together is Both by a kernel; nil where there is none for it.
 func (r Copy) together(c Copy, x, turned source) (rows, columns *Tensor) {
 	one, other := r.Quantizer, c.Quantizer
-	if !reflect.DeepEqual(one, other) || one.Hadamard || !one.Format.Scaled() || one.Search != NoSearch || x.rows() == 0 || x.cols() == 0 || r.With.Scales != nil || c.With.Scales != nil {
+	if !reflect.DeepEqual(one, other) || one.Hadamard || !one.Format.Scaled() || r.With.Scales != nil || c.With.Scales != nil {
 		return nil, nil
 	}
-	kernel := bothKernelOf(&one, x.isRaw)
+	kernel := bothKernelOf(&one, x)
 	if kernel == nil {
 		return nil, nil
 	}
@@ -55,35 +57,59 @@ func (r Copy) together(c Copy, x, turned source) (rows, columns *Tensor) {
 	if err != nil {
 		return nil, nil
 	}
-	var seen atomic.Uint32
-	threads := r.With.Threads
-	if threads <= 0 {
-		threads = runtime.GOMAXPROCS(0)
-	}
-	strips, chunk := ceilDiv(x.cols(), stripSize), chunkSize
-	for chunk > tileSide && strips*ceilDiv(x.rows(), chunk) < 2*threads {
-		chunk /= 2
-	}
-	chunks := ceilDiv(x.rows(), chunk)
-	parallel.For(strips*chunks, 1, threads, func(from, to int) {
-		w := bothRun{row: row, col: col, kernel: kernel.begin(row)}
-		var amax uint32
-		for i := from; i < to; i++ {
-			c0, l0 := i/chunks*stripSize, i%chunks*chunk
-			amax = max(amax, w.part(l0, min(l0+chunk, x.rows()), c0, min(c0+stripSize, x.cols())))
-		}
-		row.endStream()
-		atomicMax(&seen, amax)
-	})
-	row.saw(&seen)
-	col.saw(&seen)
+	kernel.quantize(row, col, r.With.Threads)
 	return row.t, col.t
 }
 
-// bothKernelOf returns the first kernel for both copies that q asks for, or nil.
-func bothKernelOf(q *Quantizer, raw bool) *bothKernel {
+// tileKernel returns the kernel by tiles for a columnwise copy alone, or nil.
+func (r *run) tileKernel() *bothKernel {
+	if !r.x.columns || r.with.Scales != nil {
+		return nil
+	}
+	return bothKernelOf(r.q, r.x)
+}
+
+// quantize is both copies, or the columnwise one where row is nil.
+func (k *bothKernel) quantize(row, col *run, threads int) {
+	if threads <= 0 {
+		threads = runtime.GOMAXPROCS(0)
+	}
+	rows, cols := col.x.cols(), col.x.rows()
+	strips, chunk := ceilDiv(cols, stripSize), chunkSize
+	for chunk > tileSide && strips*ceilDiv(rows, chunk) < 2*threads {
+		chunk /= 2
+	}
+	chunks := ceilDiv(rows, chunk)
+	var seen atomic.Uint32
+	parallel.For(strips*chunks, 1, threads, func(from, to int) {
+		w := bothRun{row: row, col: col, x: col.x}
+		if row != nil {
+			w.kernel = k.begin(row)
+		} else {
+			w.kernel = k.alone(col)
+		}
+		var amax uint32
+		for i := from; i < to; i++ {
+			c0, l0 := i/chunks*stripSize, i%chunks*chunk
+			amax = max(amax, w.part(l0, min(l0+chunk, rows), c0, min(c0+stripSize, cols)))
+		}
+		col.endStream()
+		atomicMax(&seen, amax)
+	})
+	if row != nil {
+		row.saw(&seen)
+	}
+	col.saw(&seen)
+}
+
+// bothKernelOf returns the first kernel for both copies that q asks for of x, which
+// has a whole tile at least, or nil.
+func bothKernelOf(q *Quantizer, x source) *bothKernel {
+	if q.Search != NoSearch || min(x.rows(), x.cols()) < tileSide {
+		return nil
+	}
 	for i, k := range bothKernels {
-		if k.tier <= cpu.Best() && k.raw == raw && k.serves(q) {
+		if k.tier <= cpu.Best() && k.raw == x.isRaw && k.serves(q) {
 			return &bothKernels[i]
 		}
 	}
@@ -92,7 +118,8 @@ func bothKernelOf(q *Quantizer, raw bool) *bothKernel {
 
 // A bothRun is a kernel for both copies at work in one goroutine.
 type bothRun struct {
-	row, col *run
+	row, col *run   // row is nil where the columnwise copy is alone
+	x        source // of the matrix: its rows are asked for by bytes
 	kernel   bothCall
 	edge     *edgeTile
 }
@@ -106,14 +133,14 @@ type edgeTile struct {
 
 // part quantizes rows [l0, l1) of columns [c0, c1), which begin with a tile.
 func (w *bothRun) part(l0, l1, c0, c1 int) (amax uint32) {
-	stride := w.row.x.strideBytes()
+	stride := w.x.strideBytes()
 	whole := (c1 - c0) / tileSide
 	for l := l0; l < l1; l += tileSide {
 		bottom := min(l+tileSide, l1)
 		if c := c0; bottom-l == tileSide && whole > 0 {
 			next := 0
 			if bottom < l1 {
-				next = tileSide*stride - (whole-1)*tileSide*w.row.x.elementBytes()
+				next = tileSide*stride - (whole-1)*tileSide*w.x.elementBytes()
 			}
 			amax = max(amax, w.tiles(l, c, whole, next))
 		} else {
@@ -129,16 +156,19 @@ func (w *bothRun) part(l0, l1, c0, c1 int) (amax uint32) {
 }
 
 // place returns where the codes and scales of a tile belong that begins with the
-// given line and position of it.
+// given line and position of it: nowhere, where there is no run.
 func (r *run) place(line, position int) tilePlace {
+	if r == nil {
+		return tilePlace{}
+	}
 	bits, n, perLine := r.q.Format.Element.StoredBits(), r.t.LineBytes(), r.t.scaleCols()
 	return tilePlace{r.t.Codes[line*n+position*bits/8:], r.t.Scales[line*perLine+position/r.t.extent():], n, perLine}
 }
 
 // tiles quantizes n whole tiles.
 func (w *bothRun) tiles(l, c, n, next int) (amax uint32) {
-	size, stride := w.row.x.elementBytes(), w.row.x.strideBytes()
-	src := w.row.x.bytes(l, l+tileSide)[c*size:]
+	size, stride := w.x.elementBytes(), w.x.strideBytes()
+	src := w.x.bytes(l, l+tileSide)[c*size:]
 	amax = w.kernel(w.row.place(l, c), w.col.place(c, l), src, stride, n, next)
 	switch {
 	case amax != flagged:
@@ -158,19 +188,21 @@ func (w *bothRun) short(l0, l1, c0, c1 int) (amax uint32) {
 	if w.edge == nil {
 		w.edge = new(edgeTile)
 	}
-	e, size := w.edge, w.row.x.elementBytes()
+	e, size := w.edge, w.x.elementBytes()
 	clear(e.src[:])
 	for l := l0; l < l1; l++ {
-		copy(e.src[(l-l0)*tileSide*size:], w.row.x.bytes(l, l+1)[c0*size:c1*size])
+		copy(e.src[(l-l0)*tileSide*size:], w.x.bytes(l, l+1)[c0*size:c1*size])
 	}
-	bits, perLine := w.row.q.Format.Element.StoredBits(), ceilDiv(tileSide, w.row.t.extent())
+	bits, perLine := w.col.q.Format.Element.StoredBits(), ceilDiv(tileSide, w.col.t.extent())
 	lineBytes := tileSide * bits / 8
 	rows := tilePlace{e.codes[:], e.scales[0][:], lineBytes, perLine}
 	columns := tilePlace{e.turned[:], e.scales[1][:], lineBytes, perLine}
 	if amax = w.kernel(rows, columns, e.src[:], tileSide*size, 1, 0); amax == flagged {
 		return w.redo(l0, l1, c0, c1)
 	}
-	w.row.paste(l0, l1, c0, c1, rows)
+	if w.row != nil {
+		w.row.paste(l0, l1, c0, c1, rows)
+	}
 	w.col.paste(c0, c1, l0, l1, columns)
 	return amax
 }
@@ -179,23 +211,26 @@ func (w *bothRun) short(l0, l1, c0, c1 int) (amax uint32) {
 func (r *run) paste(l0, l1, p0, p1 int, from tilePlace) {
 	n := ceilDiv(p1-p0, r.t.extent())
 	codes := n * r.t.extent() * r.q.Format.Element.StoredBits() / 8
+	to := r.place(l0, p0)
 	for i := range l1 - l0 {
-		to := r.place(l0+i, p0)
-		copy(to.codes[:codes], from.codes[i*from.codeStride:])
-		copy(to.scales[:n], from.scales[i*from.scaleStride:])
+		copy(to.codes[i*to.codeStride:][:codes], from.codes[i*from.codeStride:])
+		copy(to.scales[i*to.scaleStride:][:n], from.scales[i*from.scaleStride:])
 	}
 }
 
 // redo is the plain form of rows [l0, l1) of columns [c0, c1).
 func (w *bothRun) redo(l0, l1, c0, c1 int) (amax uint32) {
-	size := w.row.x.elementBytes()
+	size := w.x.elementBytes()
 	values := tensor.New(l1-l0, c1-c0)
 	for l := l0; l < l1; l++ {
-		copy(values.Row(l-l0), w.row.x.values(w.row.x.bytes(l, l+1)[c0*size:c1*size]))
+		copy(values.Row(l-l0), w.x.values(w.x.bytes(l, l+1)[c0*size:c1*size]))
+	}
+	if w.row != nil {
+		w.row.redoLines(l0, c0, values)
 	}
 	turned := tensor.New(c1-c0, l1-l0)
 	transpose(turned, values)
-	return max(w.row.redoLines(l0, c0, values), w.col.redoLines(c0, l0, turned))
+	return w.col.redoLines(c0, l0, turned)
 }
 
 // redoLines is the plain form of parts of lines, from a position on.

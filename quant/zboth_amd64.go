@@ -21,6 +21,23 @@ func both8(rowCodes, rowScales, columnCodes, columnScales, src *byte, tiles, row
 //go:noescape
 func both8Stream(rowCodes, rowScales, columnCodes, columnScales, src *byte, tiles, rowStride, rowScaleStride, columnStride, columnScaleStride, srcStride, next int, c *exponentConstants) (amax uint64)
 
+// columnTiles8 quantizes tiles of 64 columns of 64 rows, at least one tile, from float32 to
+// codes of 8 bits, down columns, and returns the bits of the largest
+// magnitude; all ones where a block must be redone by the plain form. Strides are in
+// bytes; next is how far behind the last tile lies what is read after it.
+//
+//go:noescape
+func columnTiles8(columnCodes, columnScales, src *byte, tiles, columnStride, columnScaleStride, srcStride, next int, c *exponentConstants) (amax uint64)
+
+// columnTiles8Stream quantizes tiles of 64 columns of 64 rows, at least one tile, from float32 to
+// codes of 8 bits, down columns, and returns the bits of the largest
+// magnitude; all ones where a block must be redone by the plain form. Strides are in
+// bytes; next is how far behind the last tile lies what is read after it.
+// Codes are written past the caches, to multiples of 64.
+//
+//go:noescape
+func columnTiles8Stream(columnCodes, columnScales, src *byte, tiles, columnStride, columnScaleStride, srcStride, next int, c *exponentConstants) (amax uint64)
+
 // both8BF16 quantizes tiles of 64 columns of 64 rows, at least one tile, from BF16 to
 // codes of 8 bits, along rows and down columns, and returns the bits of the largest
 // magnitude; all ones where a block must be redone by the plain form. Strides are in
@@ -38,6 +55,23 @@ func both8BF16(rowCodes, rowScales, columnCodes, columnScales, src *byte, tiles,
 //go:noescape
 func both8BF16Stream(rowCodes, rowScales, columnCodes, columnScales, src *byte, tiles, rowStride, rowScaleStride, columnStride, columnScaleStride, srcStride, next int, c *exponentConstants) (amax uint64)
 
+// columnTiles8BF16 quantizes tiles of 64 columns of 64 rows, at least one tile, from BF16 to
+// codes of 8 bits, down columns, and returns the bits of the largest
+// magnitude; all ones where a block must be redone by the plain form. Strides are in
+// bytes; next is how far behind the last tile lies what is read after it.
+//
+//go:noescape
+func columnTiles8BF16(columnCodes, columnScales, src *byte, tiles, columnStride, columnScaleStride, srcStride, next int, c *exponentConstants) (amax uint64)
+
+// columnTiles8BF16Stream quantizes tiles of 64 columns of 64 rows, at least one tile, from BF16 to
+// codes of 8 bits, down columns, and returns the bits of the largest
+// magnitude; all ones where a block must be redone by the plain form. Strides are in
+// bytes; next is how far behind the last tile lies what is read after it.
+// Codes are written past the caches, to multiples of 64.
+//
+//go:noescape
+func columnTiles8BF16Stream(columnCodes, columnScales, src *byte, tiles, columnStride, columnScaleStride, srcStride, next int, c *exponentConstants) (amax uint64)
+
 // both4 quantizes tiles of 64 columns of 64 rows, at least one tile, from float32 to
 // codes of 4 bits, along rows and down columns, and returns the bits of the largest
 // magnitude; all ones where a block must be redone by the plain form. Strides are in
@@ -46,6 +80,14 @@ func both8BF16Stream(rowCodes, rowScales, columnCodes, columnScales, src *byte, 
 //go:noescape
 func both4(rowCodes, rowScales, columnCodes, columnScales, src *byte, tiles, rowStride, rowScaleStride, columnStride, columnScaleStride, srcStride, next int, c *exponentConstants) (amax uint64)
 
+// columnTiles4 quantizes tiles of 64 columns of 64 rows, at least one tile, from float32 to
+// codes of 4 bits, down columns, and returns the bits of the largest
+// magnitude; all ones where a block must be redone by the plain form. Strides are in
+// bytes; next is how far behind the last tile lies what is read after it.
+//
+//go:noescape
+func columnTiles4(columnCodes, columnScales, src *byte, tiles, columnStride, columnScaleStride, srcStride, next int, c *exponentConstants) (amax uint64)
+
 // both4BF16 quantizes tiles of 64 columns of 64 rows, at least one tile, from BF16 to
 // codes of 4 bits, along rows and down columns, and returns the bits of the largest
 // magnitude; all ones where a block must be redone by the plain form. Strides are in
@@ -53,3 +95,11 @@ func both4(rowCodes, rowScales, columnCodes, columnScales, src *byte, tiles, row
 //
 //go:noescape
 func both4BF16(rowCodes, rowScales, columnCodes, columnScales, src *byte, tiles, rowStride, rowScaleStride, columnStride, columnScaleStride, srcStride, next int, c *exponentConstants) (amax uint64)
+
+// columnTiles4BF16 quantizes tiles of 64 columns of 64 rows, at least one tile, from BF16 to
+// codes of 4 bits, down columns, and returns the bits of the largest
+// magnitude; all ones where a block must be redone by the plain form. Strides are in
+// bytes; next is how far behind the last tile lies what is read after it.
+//
+//go:noescape
+func columnTiles4BF16(columnCodes, columnScales, src *byte, tiles, columnStride, columnScaleStride, srcStride, next int, c *exponentConstants) (amax uint64)

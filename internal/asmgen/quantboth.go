@@ -25,12 +25,14 @@ func quantBoth() *File {
 	}
 	for _, bits := range []int{8, 4} {
 		for _, source := range []int{32, 16} {
-			for _, stream := range []bool{false, true} {
-				if stream && bits == 4 { // its columns are half a cache line
-					continue
+			for _, k.alone = range []bool{false, true} {
+				for _, stream := range []bool{false, true} {
+					if stream && bits == 4 { // its columns are half a cache line
+						continue
+					}
+					k.fused = fused{source: source, packing: packings[bits], stream: stream}
+					k.emitTo(f)
 				}
-				k.fused = fused{source: source, packing: packings[bits], stream: stream}
-				k.emitTo(f)
 			}
 		}
 	}
@@ -42,6 +44,7 @@ func quantBoth() *File {
 // twice.
 type both struct {
 	fused
+	alone              bool        // the columnwise copy is the only one
 	clamp              bool        // codes to the largest, which some scale rules go beyond
 	pair, even         Sym         // indices of the second, and of the first, byte of words, twice
 	codes, signs       Sym         // indices of the first, and of the second, words of the dwords of two vectors
@@ -78,6 +81,9 @@ func (k *both) rowBytes() int { return tileSide * k.source / 8 }
 
 func (k *both) emitTo(f *File) {
 	name := fmt.Sprintf("both%d", k.packing.bits)
+	if k.alone {
+		name = fmt.Sprintf("columnTiles%d", k.packing.bits)
+	}
 	how := ""
 	if k.source == 16 {
 		name += "BF16"
@@ -86,12 +92,17 @@ func (k *both) emitTo(f *File) {
 		name += "Stream"
 		how = "\nCodes are written past the caches, to multiples of 64."
 	}
+	params := "rowCodes, rowScales, columnCodes, columnScales, src *byte, tiles, rowStride, rowScaleStride, columnStride, columnScaleStride, srcStride, next int, c *exponentConstants) (amax uint64"
+	along := "along rows and down columns"
+	if k.alone {
+		params = "columnCodes, columnScales, src *byte, tiles, columnStride, columnScaleStride, srcStride, next int, c *exponentConstants) (amax uint64"
+		along = "down columns"
+	}
 	k.Func = f.Func(name, fmt.Sprintf(`%s quantizes tiles of 64 columns of 64 rows, at least one tile, from %s to
-codes of %d bits, along rows and down columns, and returns the bits of the largest
+codes of %d bits, %s, and returns the bits of the largest
 magnitude; all ones where a block must be redone by the plain form. Strides are in
 bytes; next is how far behind the last tile lies what is read after it.`,
-		name, map[int]string{32: "float32", 16: "BF16"}[k.source], k.packing.bits)+how,
-		"rowCodes, rowScales, columnCodes, columnScales, src *byte, tiles, rowStride, rowScaleStride, columnStride, columnScaleStride, srcStride, next int, c *exponentConstants) (amax uint64")
+		name, map[int]string{32: "float32", 16: "BF16"}[k.source], k.packing.bits, along)+how, params)
 	k.c = constants{names: exponentNames}
 	k.src, k.stride, k.c.base = k.Arg("src"), k.Arg("srcStride"), k.Arg("c")
 	k.room, k.write, k.staged = k.GP("the stack, at a multiple of 64"), k.GP("factors"), k.GP("codes of columns")
@@ -105,8 +116,10 @@ bytes; next is how far behind the last tile lies what is read after it.`,
 	k.constants()
 
 	tile := k.Label("tile")
-	k.I("MOVQ", k.FP("rowCodes"), k.rowDst)
-	k.I("MOVQ", k.FP("rowScales"), k.rowScales)
+	if !k.alone {
+		k.I("MOVQ", k.FP("rowCodes"), k.rowDst)
+		k.I("MOVQ", k.FP("rowScales"), k.rowScales)
+	}
 	k.I("LEAQ", k.room.At(bothStaged), k.staged)
 	half := k.Label("half")
 	k.scaleHalf()
@@ -117,8 +130,10 @@ bytes; next is how far behind the last tile lies what is read after it.`,
 	k.Jump("JNE", half)
 	k.columnLines()
 	k.columnScales()
-	k.I("ADDQ", k.packing.bytes(tileSide), k.FP("rowCodes"))
-	k.I("ADDQ", tileSide/32, k.FP("rowScales"))
+	if !k.alone {
+		k.I("ADDQ", k.packing.bytes(tileSide), k.FP("rowCodes"))
+		k.I("ADDQ", tileSide/32, k.FP("rowScales"))
+	}
 	k.I("ADDQ", k.rowBytes(), k.src)
 	k.I("SUBQ", 1, k.FP("tiles"))
 	k.Jump("JNZ", tile)
@@ -152,170 +167,13 @@ func (k *both) constants() {
 	k.I("KNOTQ", kOdd, kEven)
 }
 
-// A pool is the vector registers that are free.
-type pool []Vec
-
-func newPool(n int) *pool {
-	var p pool
-	for i := range n {
-		p = append(p, Z(i))
-	}
-	return &p
-}
-
-func (p *pool) take() Vec {
-	v := (*p)[0]
-	*p = (*p)[1:]
-	return v
-}
-
-func (p *pool) give(v Vec) { *p = append(pool{v}, *p...) }
-
-// columnMaxima returns the register of the maxima of columns: 16 of float32, or 32
-// of BF16.
-func columnMaxima(i int) Vec { return Z(14 + i) }
-
-// scaleHalf finds the maxima of the columns of half a tile, and stores scales and
-// factors of its rows.
-func (k *both) scaleHalf() {
-	k.Comment("scales of 32 rows, and the maxima of their columns")
-	k.I("MOVQ", k.src, k.row)
-	k.I("LEAQ", k.room.At(bothStaged), k.t)
-	k.I("CMPQ", k.staged, k.t)
-	upper := k.NewLabel("upper")
-	k.Jump("JEQ", upper)
-	k.I("MOVQ", k.stride, k.t)
-	k.I("SHLQ", 5, k.t)
-	k.I("ADDQ", k.t, k.row)
-	k.Place(upper)
-	vectors := k.rowBytes() / 64
-	for i := range vectors {
-		k.I("VPXORD", columnMaxima(i), columnMaxima(i), columnMaxima(i))
-	}
-	k.I("MOVQ", k.row, k.from)
-	k.I("MOVQ", k.room, k.write)
-	k.I("MOVQ", 2, k.m)
-	loop := k.Label("rows")
-	if k.source == 32 {
-		k.scaleRows()
-	} else {
-		k.scaleRowsBF16()
-	}
-	k.Comment("scales of 16 rows, two each")
-	k.I("VMOVDQU", k.room.At(bothScales), X(0))
-	k.I("VMOVDQU", k.room.At(bothScales+16), X(1))
-	k.I("VPUNPCKLBW", X(1), X(0), X(2))
-	k.I("VPUNPCKHBW", X(1), X(0), X(0))
-	k.I("VMOVDQU", X(2), k.room.At(bothScales))
-	k.I("VMOVDQU", X(0), k.room.At(bothScales+16))
-	for r := range 16 {
-		k.I("MOVWLZX", k.room.At(bothScales+2*r), k.t)
-		k.I("MOVW", k.t, k.rowScales.At(0))
-		k.I("ADDQ", k.FP("rowScaleStride"), k.rowScales)
-	}
-	k.I("SUBQ", 1, k.m)
-	k.Jump("JNZ", loop)
-}
-
-// takeVector takes the magnitudes of vector i of a row to x.
-func (k *both) takeVector(i int, x Vec) {
-	k.I("VPANDD", k.row.At(64*i), zAbs, x)
-}
-
-// scaleRows is 16 rows of float32.
-func (k *both) scaleRows() {
-	p := newPool(14)
-	var trees [2][]Vec // maxima of the first half of the columns, and of the other
-	for r := range 16 {
-		for j := range trees {
-			a, b := p.take(), p.take()
-			for i, x := range []Vec{a, b} {
-				k.takeVector(2*j+i, x)
-				k.I("VPMAXUD", x, columnMaxima(2*j+i), columnMaxima(2*j+i))
-			}
-			k.I("VPMAXUD", b, a, a)
-			p.give(b)
-			trees[j] = k.fold(trees[j], a, r, "VPMAXUD", p)
-		}
-		k.I("ADDQ", k.stride, k.row)
-	}
-	first, second := trees[0][0], trees[1][0]
-	k.I("VMOVDQA64", second, Z(13))
-	k.rowFactors(0, "VMOVDQA64", first)
-	k.rowFactors(1, "VMOVDQA64", Z(13))
-}
-
-// scaleRowsBF16 is 16 rows of BF16. Maxima of both halves of the columns are folded
-// as the words of dwords.
-func (k *both) scaleRowsBF16() {
-	p := newPool(14)
-	var tree []Vec
-	for r := range 16 {
-		a, b, t := p.take(), p.take(), p.take()
-		for i, x := range []Vec{a, b} {
-			k.takeVector(i, x)
-			k.I("VPMAXUW", x, columnMaxima(i), columnMaxima(i))
-		}
-		k.I("VPUNPCKLWD", b, a, t)
-		k.I("VPUNPCKHWD", b, a, a)
-		k.I("VPMAXUW", t, a, a)
-		p.give(t)
-		p.give(b)
-		tree = k.fold(tree, a, r, "VPMAXUW", p)
-		k.I("ADDQ", k.stride, k.row)
-	}
-	k.I("VMOVDQA64", tree[0], Z(13))
-	k.rowFactors(0, "VPSLLD", 16, Z(13))
-	k.rowFactors(1, "VPANDD", zUpper, Z(13))
-}
-
-// fold adds the maxima of row r to a tree of those before, which are as many as
-// the number of rows has bits.
-func (k *both) fold(tree []Vec, leaf Vec, r int, greater string, p *pool) []Vec {
-	tree = append(tree, leaf)
-	for n := 2; r&(n-1) == n-1; n *= 2 {
-		a, b := tree[len(tree)-2], tree[len(tree)-1]
-		t := p.take()
-		var s sequence
-		s.foldMaxima(greater, n, a, b, t)
-		k.Emit(s)
-		p.give(t)
-		p.give(b)
-		tree = tree[:len(tree)-1]
-	}
-	return tree
-}
-
-// rowFactors stores scales and factors of 16 rows in one half of the columns, whose
-// amaxes an instruction takes to Z0.
-func (k *both) rowFactors(j int, mnemonic string, operands ...any) {
-	k.I(mnemonic, append(operands, Z(0))...)
-	k.Emit(k.exponentFactors(k.room.At(bothScales + 16*j)))
-	k.I("ADDQ", 128, k.write)
-}
-
-// columnFactors stores scales and factors of the columns of half a tile.
-func (k *both) columnFactors() {
-	k.Comment("factors of columns")
-	for q := range 4 {
-		if k.source == 32 {
-			k.I("VMOVDQA64", columnMaxima(q), Z(0))
-		} else if q%2 == 0 {
-			k.I("VPSLLD", 16, columnMaxima(q/2), Z(0))
-		} else {
-			k.I("VPANDD", columnMaxima(q/2), zUpper, Z(0))
-		}
-		k.I("VPMAXUD", Z(0), zAmax, zAmax)
-		k.I("LEAQ", k.room.At(bothColumns+128*q), k.write)
-		k.Emit(k.exponentFactors(k.staged.At(4*k.stagedBytes() + 16*q)))
-	}
-}
-
 // encodeHalf encodes half a tile: its rows to their places, its columns four rows,
 // or eight of codes of 4 bits, to a dword each.
 func (k *both) encodeHalf() {
 	k.Comment("codes")
-	k.I("MOVQ", k.FP("rowStride"), k.rowStride)
+	if !k.alone {
+		k.I("MOVQ", k.FP("rowStride"), k.rowStride)
+	}
 	k.I("MOVQ", k.room, k.write)
 	k.I("MOVQ", k.rowBytes(), k.ahead)
 	inside := k.NewLabel("inside")
@@ -383,11 +241,15 @@ func (k *both) encodeRowsOfHalf() {
 func (k *both) moveTo(row int, at *int) {
 	for ; *at > row; *at-- {
 		k.I("SUBQ", k.stride, k.from)
-		k.I("SUBQ", k.rowStride, k.rowDst)
+		if !k.alone {
+			k.I("SUBQ", k.rowStride, k.rowDst)
+		}
 	}
 	if n := row - *at; n > 0 {
 		k.I("LEAQ", k.from.At(0).By(k.stride, n), k.from)
-		k.I("LEAQ", k.rowDst.At(0).By(k.rowStride, n), k.rowDst)
+		if !k.alone {
+			k.I("LEAQ", k.rowDst.At(0).By(k.rowStride, n), k.rowDst)
+		}
 	}
 	*at = row
 }
@@ -404,7 +266,11 @@ func (k *both) encodeRows(p *pool, starts [2]int, at *int) [4]Vec {
 				if k.source == 32 || q%2 == 0 {
 					k.I("PREFETCHT1", k.from.At(q*k.rowBytes()/4).By([]Reg{k.ahead, k.t}[r], 1))
 				}
-				x, e, v := p.take(), p.take(), p.take()
+				x, e := p.take(), p.take()
+				var v Vec
+				if !k.alone {
+					v = p.take()
+				}
 				switch {
 				case k.source == 32:
 					k.I("VMOVDQU64", from.At(64*q), x)
@@ -414,16 +280,18 @@ func (k *both) encodeRows(p *pool, starts [2]int, at *int) [4]Vec {
 					k.I("VPANDD", from.At(32*(q-1)), zUpper, x)
 				}
 				k.I("VPANDD", x, zBinade, e)
-				factors := k.write.At(q/2*128 + 4*(start+r))
-				k.I("VRANGEPS.BCST", 3, factors, e, v) // the greater magnitude
-				k.I("VFMADD132PS.BCST", factors.At(64), x, v)
-				k.I("VPMADDWD", zTimes, v, v)
-				if q%2 == 1 { // two codes, and two bytes of signs
-					k.I("VPSHUFB", zPair, row[q/2], kOdd, v)
-					p.give(row[q/2])
+				if !k.alone {
+					factors := k.write.At(q/2*128 + 4*(start+r))
+					k.I("VRANGEPS.BCST", 3, factors, e, v) // the greater magnitude
+					k.I("VFMADD132PS.BCST", factors.At(64), x, v)
+					k.I("VPMADDWD", zTimes, v, v)
+					if q%2 == 1 { // two codes, and two bytes of signs
+						k.I("VPSHUFB", zPair, row[q/2], kOdd, v)
+						p.give(row[q/2])
+					}
+					row[q/2] = v
 				}
-				row[q/2] = v
-				factors = k.room.At(bothColumns + 128*q)
+				factors := k.room.At(bothColumns + 128*q)
 				k.I("VRANGEPS", 3, factors, e, e)
 				k.I("VFMADD132PS", factors.At(64), x, e)
 				k.I("VPMADDWD", zTimes, e, e)
@@ -433,6 +301,9 @@ func (k *both) encodeRows(p *pool, starts [2]int, at *int) [4]Vec {
 					p.give(pairs[i][q])
 				}
 				pairs[i][q] = e
+			}
+			if k.alone {
+				continue
 			}
 			codes := k.join("VPERMT2B", zRowCodes, zRowSigns, row[0], row[1], p)
 			to := k.rowDst.At(0)
