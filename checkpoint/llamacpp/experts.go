@@ -14,6 +14,8 @@ type experts struct {
 	module     string      // of which expert N is N
 	parts      [][2]string // modules of an expert, and the tensor of all of them
 	beside     [][2]string // other modules of the layer, as the rows of inLayer
+	configured bool        // config.json has their width, norm_topk_prob and the layers without, as Qwen's has
+	shared     bool        // one expert beside them takes all tokens
 	normalized bool        // llama.cpp has the weights of the chosen experts sum up to one
 }
 
@@ -34,8 +36,10 @@ var (
 			{"mlp.gate", router}, {"mlp.shared_expert_gate", sharedRouter},
 			{"mlp.shared_expert.gate_proj", "ffn_gate_shexp"}, {"mlp.shared_expert.down_proj", "ffn_down_shexp"}, {"mlp.shared_expert.up_proj", "ffn_up_shexp"},
 		},
+		configured: true,
+		shared:     true,
 	}
-	qwen3Experts = experts{module: "mlp.experts", parts: qwenParts, beside: [][2]string{{"mlp.gate", router}}, normalized: true}
+	qwen3Experts = experts{module: "mlp.experts", parts: qwenParts, beside: [][2]string{{"mlp.gate", router}}, configured: true, normalized: true}
 )
 
 // The modules that choose experts. That of the shared one is a matrix of one row in
@@ -129,11 +133,11 @@ func (m *Model) checkExperts() error {
 		return fmt.Errorf("the number of experts is %d, and llama.cpp takes 1 to %d: fetch it again", c.experts(), maxExperts)
 	case c.ExpertsUsed <= 0 || c.ExpertsUsed > c.experts():
 		return fmt.Errorf("num_experts_per_tok is %d of %d experts: fetch it again", c.ExpertsUsed, c.experts())
-	case e == &mixtral:
+	case !e.configured:
 		return nil
 	case c.ExpertSize <= 0:
 		return fmt.Errorf("moe_intermediate_size is missing or no positive number: fetch it again")
-	case e == &qwen2Experts && c.SharedExpertSize <= 0:
+	case e.shared && c.SharedExpertSize <= 0:
 		return fmt.Errorf("shared_expert_intermediate_size is missing or no positive number: fetch it again")
 	case c.Normalize != e.normalized:
 		return fmt.Errorf("norm_topk_prob is %v, and llama.cpp runs %s with %v", c.Normalize, a.name, e.normalized)
@@ -154,10 +158,10 @@ func (m *Model) describeExperts() {
 	}
 	m.set("expert_count", uint32(c.experts()))
 	m.set("expert_used_count", uint32(c.ExpertsUsed))
-	if e != &mixtral {
+	if e.configured {
 		m.set("expert_feed_forward_length", uint32(c.ExpertSize))
 	}
-	if e == &qwen2Experts {
+	if e.shared {
 		m.set("expert_shared_feed_forward_length", uint32(c.SharedExpertSize))
 	}
 }

@@ -44,14 +44,14 @@ func Open(path string) (*checkpoint.Model, error) {
 	return m, nil
 }
 
-// blockTypes has the block format and the structs of each type that is read.
-var blockTypes = map[gguf.Type]struct {
-	format  quant.Format
-	structs layout.Struct
-}{
-	gguf.MXFP4: {quant.MXFP4, layout.BlockMXFP4},
-	gguf.NVFP4: {quant.NVFP4, layout.BlockNVFP4},
-	gguf.Q8_0:  {quant.Q8_0, layout.BlockQ80},
+// blockTypes has the block format of each type of blocks that is read.
+var blockTypes = map[gguf.Type]quant.Format{gguf.MXFP4: quant.MXFP4, gguf.NVFP4: quant.NVFP4, gguf.Q8_0: quant.Q8_0}
+
+// structsOf returns the structs that tensors of a type are of; the zero Struct where
+// it has none, or is not read.
+func structsOf(t gguf.Type) layout.Struct {
+	structs, _ := checkpoint.GGUF().Struct(blockTypes[t])
+	return structs
 }
 
 // denseTypes has the dtype of each type that is no block.
@@ -154,15 +154,15 @@ func (v *view) addMatrix(t gguf.TensorInfo, name string, shape []int64, place Pl
 		}
 		v.specs, v.parts[s.Name] = append(v.specs, s), p
 	}
-	if b, ok := blockTypes[t.Type]; ok && len(shape) > 1 {
-		plain := checkpoint.Plain()
-		key, value, _ := plain.Metadata(b.format, name, shape, safetensors.BF16)
+	if f, ok := blockTypes[t.Type]; ok && len(shape) > 1 {
+		plain, structs := checkpoint.Plain(), structsOf(t.Type)
+		key, value, _ := plain.Metadata(f, name, shape, safetensors.BF16)
 		v.metadata[key] = value
-		for _, s := range plain.Stored(b.format, name, shape) {
+		for _, s := range plain.Stored(f, name, shape) {
 			p := whole
-			p.kind, p.unit = s.Part, b.structs.Blocks*b.format.Scale.StoredBits()/8
+			p.kind, p.unit = s.Part, structs.Blocks*f.Scale.StoredBits()/8
 			if s.Part == checkpoint.Codes {
-				p.unit = b.structs.Blocks * b.structs.CodeBytes()
+				p.unit = structs.Blocks * structs.CodeBytes()
 			} else if s.Part == checkpoint.Global {
 				p = part{value: checkpoint.GlobalBytes(1)}
 				if scale, ok := v.file.Lookup(ScaleName(t.Name)); ok && scale.Type == gguf.F32 && scale.Bytes() == 4*int64(max(1, place.Experts)) {
@@ -246,7 +246,7 @@ func (v *view) read(p part, dst []byte, off int64) error {
 	if p.place.HeadDim > 0 {
 		row /= p.tensor.Shape[0]
 	}
-	b := blockTypes[p.tensor.Type].structs
+	b := structsOf(p.tensor.Type)
 	out := row // bytes of a row of the view
 	if p.unit > 0 {
 		out = row / int64(b.Bytes()) * int64(p.unit)
