@@ -67,6 +67,25 @@ func TestGGUFExperts(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			parts := map[string]map[int64]int64{} // bytes by tensor and beginning
+			for _, d := range plan.Decisions {
+				for _, s := range d.Stored {
+					if parts[s.Name] == nil {
+						parts[s.Name] = map[int64]int64{}
+					}
+					begin, n := d.Extent(s)
+					parts[s.Name][begin] += n
+				}
+			}
+			for _, info := range file.Tensors {
+				at := int64(0)
+				for n := parts[info.Name][at]; n > 0; n = parts[info.Name][at] {
+					at += n
+				}
+				if at != info.Bytes() {
+					t.Errorf("%s: parts of weights follow one another to byte %d of %d", info.Name, at, info.Bytes())
+				}
+			}
 			if result, err := plan.Run(context.Background(), path, RunOptions{Resume: true}); err != nil || !result.Finished {
 				t.Errorf("what is whole is not known again: %+v (%v)", result, err)
 			}

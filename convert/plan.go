@@ -49,8 +49,13 @@ type Decision struct {
 	expert int // which of the equal parts of its tensors the weight is, where these hold several experts
 }
 
-// begin returns where the weight's part of a stored tensor begins.
-func (d Decision) begin(s checkpoint.Stored) int64 { return int64(d.expert) * specBytes(s.Spec) }
+// Extent returns where the weight's part of one of its stored tensors begins, in bytes
+// from the tensor's beginning, and how many bytes it has there: all, unless the tensor
+// holds several experts.
+func (d Decision) Extent(s checkpoint.Stored) (begin, n int64) {
+	n = specBytes(s.Spec)
+	return int64(d.expert) * n, n
+}
 
 // Bytes returns the bytes that the weight takes in the result.
 func (d Decision) Bytes() (n int64) {

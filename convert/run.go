@@ -187,7 +187,8 @@ func (r *run) writeKnown() error {
 			if s.Value == nil || !r.plan.mine(i) {
 				continue
 			}
-			if err := r.writers[d.File].WriteTensorAt(s.Name, s.Value, d.begin(s)); err != nil {
+			begin, _ := d.Extent(s)
+			if err := r.writers[d.File].WriteTensorAt(s.Name, s.Value, begin); err != nil {
 				return err
 			}
 		}

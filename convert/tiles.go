@@ -228,7 +228,8 @@ func (r *run) scatter(d Decision, name string, raw []byte, at int64) error {
 	w := r.writers[d.File]
 	for _, s := range d.Stored {
 		if s.Name == name {
-			at += d.begin(s)
+			begin, _ := d.Extent(s)
+			at += begin
 		}
 	}
 	if d.rowBytes == 0 || name != d.Stored[0].Name {

@@ -82,7 +82,7 @@ type decisionDocument struct {
 	Bytes    int64            `json:"bytes"`
 }
 
-// A storedDocument is a tensor of the result.
+// A storedDocument is a tensor of the result, or the part of it that an expert has.
 type storedDocument struct {
 	Name   string  `json:"name"`
 	Dtype  string  `json:"dtype"`
@@ -136,13 +136,13 @@ func layoutsOf(plan *convert.Plan) map[string]*safetensors.Layout {
 func storedDocuments(plan *convert.Plan, d convert.Decision, layouts map[string]*safetensors.Layout) []storedDocument {
 	stored := []storedDocument{}
 	for _, s := range d.Stored {
-		t, _ := layouts[d.File].Lookup(s.Name)
 		offset, _ := layouts[d.File].Offset(s.Name)
+		begin, n := d.Extent(s)
 		dtype, shape := s.Dtype.String(), s.Shape
 		if s.Part == checkpoint.Blocks { // structs of codes and scales, which GGUF has a type for
 			dtype, shape = strings.ToUpper(plan.Format.Name), d.Weight.Shape
 		}
-		stored = append(stored, storedDocument{s.Name, dtype, shape, offset, t.Bytes()})
+		stored = append(stored, storedDocument{s.Name, dtype, shape, offset + begin, n})
 	}
 	return stored
 }
