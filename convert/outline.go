@@ -34,16 +34,16 @@ func (p *Plan) Companions() (files []hf.Other) {
 }
 
 // ConfigChanges returns the members of config.json that are not those of the
-// source's, and the names of those that are gone.
+// source's, and the names of those that are gone; NaN and infinities as zeros.
 func (p *Plan) ConfigChanges() (set map[string]json.RawMessage, gone []string, err error) {
 	if p.config == nil {
 		return nil, nil, nil
 	}
 	var before, after map[string]json.RawMessage
-	if err := json.Unmarshal(p.Source.Source.Config, &before); err != nil {
+	if err := json.Unmarshal(hf.StandardJSON(p.Source.Source.Config), &before); err != nil {
 		return nil, nil, err
 	}
-	if err := json.Unmarshal(p.config, &after); err != nil {
+	if err := json.Unmarshal(hf.StandardJSON(p.config), &after); err != nil {
 		return nil, nil, err
 	}
 	set = map[string]json.RawMessage{}

@@ -47,7 +47,7 @@ func (c *Checkpoint) readConfig() error {
 }
 
 func (c *Checkpoint) parseConfig(path string) error {
-	err := json.Unmarshal(standardJSON(c.Config), &c.members)
+	err := json.Unmarshal(StandardJSON(c.Config), &c.members)
 	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
 		return &safetensors.ContainerError{Path: path, Offset: max(syntax.Offset-1, 0),
 			Problem: "invalid JSON: " + syntax.Error(), Fix: fixFetch}
@@ -62,9 +62,10 @@ func (c *Checkpoint) parseConfig(path string) error {
 // none of them: configurations of state-space models have "Infinity".
 var pythonWords = [][]byte{[]byte("-Infinity"), []byte("Infinity"), []byte("NaN")}
 
-// standardJSON returns a copy of data where those words are replaced by zeros
-// of the same length, so that offsets stay what they were.
-func standardJSON(data []byte) []byte {
+// StandardJSON returns a copy of data, JSON as Python writes it, where NaN and
+// infinities are replaced by zeros of the same length, so that offsets stay what they
+// were.
+func StandardJSON(data []byte) []byte {
 	out := bytes.Clone(data)
 	inString := false
 	for i := 0; i < len(out); i++ {

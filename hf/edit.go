@@ -80,7 +80,7 @@ type member struct {
 
 // splitObject returns the members of the object that data is.
 func splitObject(data []byte) ([]member, error) {
-	standard := standardJSON(data) // the same offsets
+	standard := StandardJSON(data) // the same offsets
 	decoder := json.NewDecoder(bytes.NewReader(standard))
 	if token, err := decoder.Token(); err != nil || token != json.Delim('{') {
 		return nil, fmt.Errorf("%s is not a JSON object", ConfigName)

@@ -290,7 +290,7 @@ func TestConfig(t *testing.T) {
 func TestStandardJSONKeepsLength(t *testing.T) {
 	in := []byte(`{"x": [NaN, -Infinity, Infinity, "NaN\"NaN"]}`)
 	const want = `{"x": [  0,         0,        0, "NaN\"NaN"]}`
-	if got := standardJSON(in); string(got) != want || !json.Valid(got) {
+	if got := StandardJSON(in); string(got) != want || !json.Valid(got) {
 		t.Errorf("got %s", got)
 	}
 }

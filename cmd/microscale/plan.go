@@ -14,6 +14,7 @@ import (
 
 	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/convert"
+	"github.com/microscale-go/microscale/hf"
 	"github.com/microscale-go/microscale/safetensors"
 	"github.com/microscale-go/microscale/verify"
 )
@@ -50,8 +51,8 @@ type planDocument struct {
 	Extra       []string           `json:"extra"`
 	Skipped     []skippedDocument  `json:"skipped"`
 	Files       []plannedDocument  `json:"files"`
-	Companions  []fileDocument     `json:"companions"` // files that are not of weights
-	Config      json.RawMessage    `json:"config,omitempty"`
+	Companions  []fileDocument     `json:"companions"`       // files that are not of weights
+	Config      json.RawMessage    `json:"config,omitempty"` // NaN and infinities as zeros
 	Index       json.RawMessage    `json:"index,omitempty"`
 	Tensors     []decisionDocument `json:"tensors"`
 }
@@ -97,7 +98,7 @@ func newPlanDocument(plan *convert.Plan, args []string) planDocument {
 	doc := planDocument{Source: args[0], Destination: args[1], Format: plan.Format.Name,
 		SourceBytes: stored, Bytes: plan.Bytes(), Ignore: plan.Ignore, Notes: plan.Notes,
 		Extra: orEmpty(plan.Source.Source.Extra()), Skipped: skippedDocuments(plan.Source.Source),
-		Companions: []fileDocument{}, Config: plan.Config(), Index: plan.Index()}
+		Companions: []fileDocument{}, Config: hf.StandardJSON(plan.Config()), Index: plan.Index()}
 	if plan.Convention != nil {
 		doc.Convention = plan.Convention.Name
 		doc.Scheme, _ = plan.Convention.Scheme(plan.Format)

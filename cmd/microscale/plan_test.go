@@ -46,6 +46,22 @@ func TestDryRun(t *testing.T) {
 	}
 }
 
+// TestPlanOfPython: a configuration with what Python alone takes for numbers is planned,
+// in words and as JSON.
+func TestPlanOfPython(t *testing.T) {
+	dir := t.TempDir()
+	src, dst := filepath.Join(dir, "src"), filepath.Join(dir, "dst")
+	directory(t, src, twoWeights()...)
+	writeFile(t, filepath.Join(src, "config.json"), []byte(`{"time_step_limit": [0.0, Infinity], "torch_dtype": "bfloat16"}`))
+	if text := done(t, "quantize", src, dst, "--format", "mxfp8", "--dry-run"); !strings.Contains(text, "config.json, quantization_config: {") || strings.Contains(text, "time_step_limit") {
+		t.Errorf("the plan is\n%s", text)
+	}
+	var plan planDocument
+	if status := document(t, &plan, "quantize", src, dst, "--format", "mxfp8", "--dry-run"); status != exitDone || !strings.Contains(string(plan.Config), "time_step_limit") {
+		t.Errorf("exit status %d, configuration %s", status, plan.Config)
+	}
+}
+
 // TestPlanIsResult: every command plans the files that it then writes, to the size,
 // the place of every tensor, the configuration and the index.
 func TestPlanIsResult(t *testing.T) {
