@@ -7,8 +7,9 @@ import (
 	"github.com/microscale-go/microscale/internal/cpu"
 )
 
-// kernels is the table of this build, best first on AMD (see order). Up to how many lines kernels for few
-// of them are the better ones was measured on Zen 4, with weights from DRAM.
+// kernels is the table of this build, best first on AMD (see order). Up to how many
+// lines kernels for few of them are the better ones was measured on Zen 4, with
+// weights from DRAM.
 var kernels = []*kernel{
 	{Name: "vector-int8-mxfp4-avx512", Tier: cpu.AVX512, Peak: "VPDPBUSD", panel: panelInt8, vector: &vectorKernel{block: 32, bits: 4, scale: format.E8M0, batch: 12, batchPacked: 4, tables: tableInt8,
 		dots: []vectorDot{{1, 1, vectorIntMX4_1x1}, {2, 2, vectorIntMX4_2x2}, {2, 4, vectorIntMX4_2x4}, {2, 8, vectorIntMX4_2x8}}}},

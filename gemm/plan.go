@@ -59,8 +59,9 @@ func order(table []*kernel, p cpu.Part) []*kernel {
 // ordered is the table as this processor tries it.
 var ordered = order(kernels, cpu.This())
 
-// newPlan takes the first kernel that this processor runs and that can hold the operands: their formats, and their scales as they are. The plain
-// float32 one takes everything. packed says that b is packed beforehand.
+// newPlan takes the first kernel that this processor runs and that can hold the
+// operands: their formats, and their scales as they are. The plain float32 one takes
+// everything. packed says that b is packed beforehand.
 func newPlan(a, b *quant.Tensor, packed bool, o Options) (plan, error) {
 	for _, k := range ordered {
 		if o.Kernel != "" && o.Kernel != k.Name || o.Kernel == "" && (k.Tier > cpu.Best() || k.isTwin()) {

@@ -38,6 +38,7 @@ const (
 	vectorLines  = 64      // lines of B in a task
 	vectorBlocks = 16      // in a group
 	vectorBytes  = 1 << 12 // of codes of a line in one go, so that x stays in the first cache
+	vectorRoom   = 7 << 20 // bytes for lines of A at most: with longer ones, panels take less
 )
 
 // groupCodes returns the positions of a group.
@@ -55,6 +56,8 @@ func (k *kernel) planVector(p *plan, packed bool) (why string) {
 	switch {
 	case p.m == 0 || p.m > batch:
 		return "a has no lines, or too many"
+	case v.room(p.m, p.k) > vectorRoom:
+		return "the lines are too long"
 	case k.panel == panelInt8:
 		return p.planVectorInt8(v)
 	case f.Element.StoredBits() != v.bits || f.Element.Integer || f.Element.Specials == format.UnsignedZero:
@@ -73,6 +76,14 @@ func (k *kernel) planVector(p *plan, packed bool) (why string) {
 	}
 	b.lo, b.hi = 1, byte(format.E8M0.MaxCode())
 	return a.fit()
+}
+
+// room returns the bytes that m lines of A take, and a line of each operand in
+// float32 beside them: at most one line is added to fill up a pass.
+func (v *vectorKernel) room(m, k int) int {
+	const bf16, float32s = 2, 2 * 4
+	group := v.groupCodes()
+	return ((m+1)*bf16 + float32s) * ceilDiv(k, group) * group
 }
 
 // planVectorInt8 is planVector of kernels that multiply integers. The scale of A is

@@ -258,3 +258,56 @@ func TestPackedBatch(t *testing.T) {
 		}
 	})
 }
+
+// TestVectorWorkspace: that of a kernel for few lines stays below 8 MB, too, however
+// long the lines are, and lines as models have them are served.
+func TestVectorWorkspace(t *testing.T) {
+	const usual = 1 << 16
+	for _, k := range kernels {
+		if k.vector == nil || !cpu.Has(k.Tier) {
+			continue
+		}
+		served := 0
+		for _, f := range quant.Formats() {
+			for _, m := range []int{1, k.vector.batch} {
+				for _, width := range []int{usual, 1 << 17, 1 << 20} {
+					with := quant.BF16
+					if k.panel == panelInt8 {
+						with = quant.MXINT8
+					}
+					a, b := mustTensor(t, with, m, width), mustTensor(t, f, 1, width)
+					p, why := k.plan(a, b, false, Options{})
+					if why != "" {
+						continue
+					}
+					if width == usual {
+						served++
+					}
+					j := jobs.New().(*job)
+					j.plan, j.cols, j.threads = p, extent{0, p.n}, 1
+					j.reserve()
+					w := j.workers[0]
+					w.vectorTask(0, p.n)
+					if !p.b.perLine() { // whose scales are outside the sums
+						w.vectorPlain(0, 0)
+					}
+					if bytes := 4*len(j.vector.x) + 4*len(w.scratch.values) + 4*len(w.edge) + len(w.tail); bytes > 8<<20 {
+						t.Errorf("%s takes %d bytes for %d×%d %s", k.Name, bytes, m, width, f)
+					}
+				}
+			}
+		}
+		if served == 0 || served%2 != 0 {
+			t.Errorf("%s serves %d products with lines of %d", k.Name, served, usual)
+		}
+	}
+}
+
+func mustTensor(t *testing.T, f quant.Format, rows, cols int) *quant.Tensor {
+	t.Helper()
+	x, err := quant.NewTensor(f, rows, cols)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return x
+}
