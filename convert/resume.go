@@ -231,7 +231,7 @@ func (r *run) take(records []record) bool {
 		case rec.Done != nil:
 			d := rec.Done
 			if d.Weight < r.start.Weight || d.Weight >= len(r.plan.Decisions) || !r.plan.mine(d.Weight) ||
-				d.Weight == r.start.Weight && d.Row < r.start.From || !r.sums[d.Weight].restore(d) {
+				!r.inside(d) || d.Weight == r.start.Weight && d.Row < r.start.From || !r.sums[d.Weight].restore(d) {
 				return false
 			}
 			r.start = d.tile()
@@ -243,6 +243,12 @@ func (r *run) take(records []record) bool {
 		}
 	}
 	return true
+}
+
+// inside reports whether a place is in the weight, or at its end.
+func (r *run) inside(d *doneTiles) bool {
+	t := r.tiling(d.Weight)
+	return 0 <= d.Row && d.Row <= t.Rows && 0 <= d.Col && d.Col <= t.Cols
 }
 
 // isWhole reports whether a directory, or a file, is the result of the plan: its

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -230,6 +231,43 @@ func TestJournalDamage(t *testing.T) {
 		sameResult(t, dst, whole)
 		if err := os.RemoveAll(dst); err != nil {
 			t.Fatal(err)
+		}
+	}
+}
+
+// TestJournalOutside: a journal that is sound but says a weight is done up to a place
+// outside of it is refused; nothing is left out of the result.
+func TestJournalOutside(t *testing.T) {
+	src, dst := writeModel(t, tiledModel(), madeConfig), filepath.Join(t.TempDir(), "dst")
+	for _, place := range [][2]int{{-1, 0}, {1 << 40, 0}, {1 << 62, 0}, {0, -1}, {0, 1 << 40}} {
+		if err := os.RemoveAll(dst + partialSuffix); err != nil {
+			t.Fatal(err)
+		}
+		journal := partly(t, src, dst, 12)
+		records, _, err := readJournal(journal)
+		if err != nil {
+			t.Fatal(err)
+		}
+		i := slices.IndexFunc(records, func(r record) bool { return r.Done != nil })
+		if i < 0 {
+			t.Fatal("no weight was begun")
+		}
+		records = records[:i+1]
+		records[i].Done.Row, records[i].Done.Col = place[0], place[1]
+		var text []byte
+		for _, r := range records {
+			line, err := r.line()
+			if err != nil {
+				t.Fatal(err)
+			}
+			text = append(text, line...)
+		}
+		if err := os.WriteFile(journal, text, 0o666); err != nil {
+			t.Fatal(err)
+		}
+		_, err = planFor(t, src, "nvfp4").Run(context.Background(), dst, RunOptions{Resume: true})
+		if err == nil || !strings.Contains(err.Error(), "does not fit the plan") {
+			t.Errorf("done up to %v: %v", place, err)
 		}
 	}
 }

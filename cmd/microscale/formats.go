@@ -182,9 +182,9 @@ func formatsDocument() any {
 }
 
 // orEmpty makes an empty list of none, which JSON would call null.
-func orEmpty(list []string) []string {
+func orEmpty[E any](list []E) []E {
 	if list == nil {
-		return []string{}
+		return []E{}
 	}
 	return list
 }

@@ -95,7 +95,7 @@ func inspection(arg string, m *checkpoint.Model) inspectDocument {
 		rows, cols := w.Matrix()
 		doc.Parameters += int64(rows) * int64(cols)
 		codes, _ := w.Part(checkpoint.Codes)
-		doc.Weights = append(doc.Weights, weightDocument{w.Name, w.FormatName(), w.Shape, w.StoredBytes(), codes.Shard.Name})
+		doc.Weights = append(doc.Weights, weightDocument{w.Name, w.FormatName(), orEmpty(w.Shape), w.StoredBytes(), codes.Shard.Name})
 	}
 	return doc
 }

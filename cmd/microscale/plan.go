@@ -119,7 +119,7 @@ func newPlanDocument(plan *convert.Plan, args []string) planDocument {
 	}
 	layouts := layoutsOf(plan)
 	for _, d := range plan.Decisions {
-		doc.Tensors = append(doc.Tensors, decisionDocument{Name: d.Weight.Name, Shape: d.Weight.Shape, Quantize: d.Action == convert.Quantize, Becomes: plan.FormatName(d),
+		doc.Tensors = append(doc.Tensors, decisionDocument{Name: d.Weight.Name, Shape: orEmpty(d.Weight.Shape), Quantize: d.Action == convert.Quantize, Becomes: plan.FormatName(d),
 			Reason: d.Reason, File: d.File, Stored: storedDocuments(plan, d, layouts), Bytes: d.Bytes()})
 	}
 	return doc
@@ -143,7 +143,7 @@ func storedDocuments(plan *convert.Plan, d convert.Decision, layouts map[string]
 		if s.Part == checkpoint.Blocks { // structs of codes and scales, which GGUF has a type for
 			dtype, shape = strings.ToUpper(plan.Format.Name), d.Weight.Shape
 		}
-		stored = append(stored, storedDocument{s.Name, dtype, shape, offset + begin, n})
+		stored = append(stored, storedDocument{s.Name, dtype, orEmpty(shape), offset + begin, n})
 	}
 	return stored
 }

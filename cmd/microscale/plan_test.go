@@ -72,7 +72,7 @@ func TestPlanIsResult(t *testing.T) {
 		{"quantize", "sample:", at("tensor"), "--format", "fp8-tensor"},
 		{"quantize", "sample:", at("plain"), "--format", "mxfp6-e2m3"},
 		{"quantize", "sample:", at("file.gguf"), "--format", "mxfp4"},
-		{"convert", at("nvfp4"), at("modelopt"), "--convention", "modelopt"},
+		{"convert", at("nvfp4"), at("modelopt"), "--convention", "modelopt"}, // global scales without dimensions
 		{"convert", at("nvfp4"), at("other.gguf")},
 		{"dequantize", at("nvfp4"), at("back")},
 	} {
@@ -105,6 +105,9 @@ func samePlan(t *testing.T, plan planDocument, dst string) {
 	want := map[string]map[string]place{}
 	for _, d := range plan.Tensors {
 		for _, s := range d.Stored {
+			if s.Shape == nil {
+				t.Errorf("%s has the shape null", s.Name)
+			}
 			if want[d.File] == nil {
 				want[d.File] = map[string]place{}
 			}
