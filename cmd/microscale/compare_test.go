@@ -101,6 +101,9 @@ func TestCompareJSON(t *testing.T) {
 // TestCompareSame: the same seed gives the same losses, on any number of threads and
 // where weights are held quantized, and so does train.
 func TestCompareSame(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: this test trains a dozen models")
+	}
 	losses := func(args ...string) []any {
 		c := compareJSON(t, append(args, "--recipes", "mxfp8", "--out", filepath.Join(t.TempDir(), "out"))...)
 		return append(slices.Clone(c.Recipes[1]["train_losses"].([]any)), c.Recipes[1]["val_loss"])
@@ -132,6 +135,9 @@ func TestCompareSame(t *testing.T) {
 // TestCompareSeeds: each seed is a run of its own, the gap is the mean of those of
 // the same seed, and the table still fits.
 func TestCompareSeeds(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: this test trains a dozen models")
+	}
 	dir := filepath.Join(t.TempDir(), "out")
 	c := compareJSON(t, "--recipes", "nvfp4", "--seeds", "2", "--out", dir)
 	second := compareJSON(t, "--recipes", "nvfp4", "--seed", "2", "--out", dir)
