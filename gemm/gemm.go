@@ -51,6 +51,7 @@ package gemm
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/microscale-go/microscale/format"
 	"github.com/microscale-go/microscale/quant"
@@ -69,7 +70,8 @@ type Options struct {
 // Mul sets c, M×N, to alpha·A·Bᵀ + bias for A of M lines and B of N lines along
 // the same K. It fails, and leaves c alone, where shapes do not match, where an
 // operand's codes or scales are not those of its shape, and where the kernel
-// asked for cannot take the operands.
+// asked for cannot take the operands. A scale that is NaN is no error: products with
+// its elements are NaN, as Reference has them.
 func Mul(c tensor.Dense, a, b *quant.Tensor, o Options) error {
 	p, err := planDense(c, a, b, false, o)
 	if err != nil {
@@ -91,7 +93,7 @@ func MulBF16(c, a, b *quant.Tensor, o Options) error {
 }
 
 func planDense(c tensor.Dense, a, b *quant.Tensor, packed bool, o Options) (plan, error) {
-	if c.Rows < 0 || c.Cols < 0 || c.Stride < c.Cols || c.Rows > 0 && len(c.Data) < (c.Rows-1)*c.Stride+c.Cols {
+	if c.Rows < 0 || c.Cols < 0 || c.Stride < c.Cols || c.Rows > 0 && len(c.Data) < c.Cols || c.Rows > 1 && c.Stride > (len(c.Data)-c.Cols)/(c.Rows-1) {
 		return plan{}, fmt.Errorf("gemm: c has %d elements, too few for %d×%d with %d from row to row", len(c.Data), c.Rows, c.Cols, c.Stride)
 	}
 	if err := check(c.Rows, c.Cols, a, b, o); err != nil {
@@ -162,6 +164,13 @@ func checkOperand(name string, t *quant.Tensor) error {
 	}
 	if err := t.Format.Validate(); err != nil {
 		return fmt.Errorf("gemm: %s: %w", name, err)
+	}
+	elements := 1
+	for _, d := range t.Shape {
+		if d < 0 || elements > math.MaxInt/8/max(d, 1) { // eight bytes for each are more than codes and scales take
+			return fmt.Errorf("gemm: %s has the shape %v, which no tensor has", name, t.Shape)
+		}
+		elements *= max(d, 1)
 	}
 	if want := t.Lines() * t.LineBytes(); len(t.Codes) != want {
 		return fmt.Errorf("gemm: %s (%s) has %d bytes of codes, not %d", name, describe(t), len(t.Codes), want)

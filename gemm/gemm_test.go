@@ -319,6 +319,11 @@ func TestErrors(t *testing.T) {
 		{"bias", c, a, b, Options{Bias: c.Data[:4]}, "a bias of 4 elements for 5 columns"},
 		{"no scales", c, change(func(x *quant.Tensor) { x.Scales = nil }), b, Options{}, "has 0 scales, not 3×2"},
 		{"few codes", c, change(func(x *quant.Tensor) { x.Codes = x.Codes[1:] }), b, Options{}, "191 bytes of codes, not 192"},
+		{"negative shape", c, change(func(x *quant.Tensor) {
+			*x = quant.Tensor{Format: quant.BF16, Shape: []int{-3, -64}, Codes: x.Codes[:0]}
+		}), b, Options{}, "the shape [-3 -64]"},
+		{"shape beyond all memory", c, change(func(x *quant.Tensor) { *x = quant.Tensor{Format: quant.BF16, Shape: []int{4, 1 << 61}} }), b, Options{}, "the shape [4 "},
+		{"stride beyond all memory", tensor.Dense{Rows: 5, Cols: 5, Stride: 1 << 62, Data: c.Data}, a, b, Options{}, "too few"},
 		{"no shape", c, change(func(x *quant.Tensor) { x.Shape = nil }), b, Options{}, "no shape"},
 		{"nil", c, nil, b, Options{}, "a is nil"},
 		{"format", c, change(func(x *quant.Tensor) { x.Format.Element = nil }), b, Options{}, "no element format"},
