@@ -191,14 +191,30 @@ func needFormat(block *choice[quant.Format]) error {
 	return nil
 }
 
-// checkSizes refuses sizes that make no matrix, or one that no memory holds.
+// Sizes that are measured at most: of a dimension, and of a matrix (1.07 GB of
+// float32, 16384 × 16384). Matrices of several formats are held at a time.
+const (
+	mostSize     = 1 << 20
+	mostElements = 1 << 28
+)
+
+// checkSizes refuses sizes that make no matrix, or one that takes too much memory.
 func checkSizes(cmd *cobra.Command) error {
-	const most = 1 << 20
+	sizes := map[string]int{}
 	for _, name := range []string{"m", "n", "k"} {
-		if f := cmd.Flags().Lookup(name); f != nil && f.Changed {
-			if v, err := strconv.Atoi(f.Value.String()); err != nil || v < 1 || v > most {
-				return misuse("--%s %s: give a size from 1 to %d", name, f.Value, most)
-			}
+		f := cmd.Flags().Lookup(name)
+		if f == nil {
+			continue
+		}
+		v, err := strconv.Atoi(f.Value.String())
+		if f.Changed && (err != nil || v < 1 || v > mostSize) {
+			return misuse("--%s %s: give a size from 1 to %d", name, f.Value, mostSize)
+		}
+		sizes[name] = v
+	}
+	for _, matrix := range [][2]string{{"m", "k"}, {"n", "k"}, {"m", "n"}} {
+		if rows, cols := sizes[matrix[0]], sizes[matrix[1]]; rows*cols > mostElements {
+			return misuse("--%s %d and --%s %d make a matrix of %d elements: at most %d are measured", matrix[0], rows, matrix[1], cols, rows*cols, mostElements)
 		}
 	}
 	return nil
