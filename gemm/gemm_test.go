@@ -119,6 +119,34 @@ func TestMul(t *testing.T) {
 	})
 }
 
+// TestPairs multiplies every format by every other, with every kernel that takes
+// them, over several blocks of any format.
+func TestPairs(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 5))
+	const n = 35
+	for _, s := range []struct{ m, k int }{{3, 3*128 + 41}, {17, 3 * 128}} { // whole and other blocks are packed in different ways
+		m, k := s.m, s.k
+		for i, f := range quant.Formats() {
+			a := operand(t, r, f, quant.Direction(i%2), m, k)
+			for j, g := range quant.Formats() {
+				b := operand(t, r, g, quant.Direction((i+j)/2%2), n, k)
+				taken := 0
+				for _, kernel := range Kernels() {
+					o := Options{Kernel: kernel.Name}
+					if _, err := Choose(a, b, o); err != nil {
+						continue
+					}
+					taken++
+					t.Run(fmt.Sprintf("m=%d/a=%s/b=%s/kernel=%s", m, f, g, kernel.Name), func(t *testing.T) { compare(t, a, b, o) })
+				}
+				if taken == 0 {
+					t.Errorf("no kernel multiplies %s by %s", f, g)
+				}
+			}
+		}
+	}
+}
+
 // compare multiplies and fails where the result is outside the bound.
 func compare(t *testing.T, a, b *quant.Tensor, o Options) tensor.Dense {
 	t.Helper()

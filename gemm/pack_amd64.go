@@ -191,15 +191,14 @@ func packBF16(s *side, dst []byte, l0, k0, kc int, w *scratch) bool {
 	tables := bf16Tables[s.t.Format.Element]
 	blocks := kc / packBlock / chunks
 	exponents := w.scales[:blocks*packLanes]
-	if s.scales == perChunk {
-		for i := range exponents {
-			exponents[i] = byte(format.E8M0.Bias) // 2^0
-		}
-	} else {
-		s.transpose(exponents, l0, k0/packBlock, blocks)
+	for i := range exponents {
+		exponents[i] = byte(format.E8M0.Bias) // 2^0
 	}
 	bytes := (steps + 1) * packLanes * 4
 	for c := range chunks {
+		if s.scales != perChunk {
+			s.transpose(exponents, l0, k0/packBlock+c*blocks, blocks)
+		}
 		part := dst[c*bytes : (c+1)*bytes]
 		if packBytesBF16(unsafe.Pointer(&part[0]), unsafe.Pointer(&src[c*blocks*packBlock]), stride, unsafe.Pointer(&exponents[0]), blocks, unsafe.Pointer(&tables.bytes), tables.special) != 0 {
 			return false
