@@ -23,9 +23,12 @@
 //	|C − Reference| ≤ (K+8)·2⁻²³·|alpha|·Σ|a·b| + (K+8)·2⁻¹²⁶
 //
 // whose last term is there because BF16 kernels flush products and sums below
-// 2⁻¹²⁶ to zero, and BF16 operands below it with them. It does not depend on
-// the number of threads: the sum of one element of C runs over k in steps that
-// the kernel alone determines.
+// 2⁻¹²⁶ to zero, and BF16 operands below it with them. FP32 scales and global scales
+// are multiplied to sums over parts of a line, or to the result: it holds where those
+// sums without them stay within float32's range, too, and may be Inf, NaN or a flushed
+// zero where they do not, as with scales near the ends of that range. It does not depend
+// on the number of threads: the sum of one element of C runs over k in steps that the
+// kernel alone determines.
 //
 // Products of few lines of A, up to 12 to 32, read B's codes as they are: packing
 // them would take longer. A is then what the caller made it. With BF16 lines B is
