@@ -105,7 +105,10 @@ func fma(product float64, c float32) float32 {
 func dotBF16Generic(chunks, steps int, a, b unsafe.Pointer, _ int, c *float32, ldc int, alpha float32, accumulate bool) {
 	const mr = 8
 	chunk := (steps + 1) * lanes16
-	for range chunks {
+	for n := range chunks {
+		if n > 0 { // and no pointer past the panels' ends
+			a, b = unsafe.Add(a, 4*chunk), unsafe.Add(b, 4*chunk)
+		}
 		as, bs := unsafe.Slice((*uint32)(a), steps*lanes16+mr), unsafe.Slice((*uint32)(b), chunk)
 		for i := range mr {
 			row := unsafe.Slice((*float32)(unsafe.Add(unsafe.Pointer(c), 4*i*ldc)), lanes16)
@@ -121,7 +124,6 @@ func dotBF16Generic(chunks, steps int, a, b unsafe.Pointer, _ int, c *float32, l
 			}
 		}
 		accumulate = true
-		a, b = unsafe.Add(a, 4*chunk), unsafe.Add(b, 4*chunk)
 	}
 }
 
@@ -154,7 +156,10 @@ func dotInt8Generic(chunks, steps int, a, b unsafe.Pointer, c *float32, ldc int,
 	const mr = 4
 	chunkA, chunkB := (steps+2)*lanes16, (steps+1)*lanes16
 	var sums [mr][lanes16]float32
-	for range chunks {
+	for n := range chunks {
+		if n > 0 {
+			a, b = unsafe.Add(a, 4*chunkA), unsafe.Add(b, 4*chunkB)
+		}
 		as, bs := unsafe.Slice((*uint32)(a), (steps+1)*lanes16+mr), unsafe.Slice((*uint32)(b), chunkB)
 		for i := range mr {
 			for j := range lanes16 {
@@ -169,7 +174,6 @@ func dotInt8Generic(chunks, steps int, a, b unsafe.Pointer, c *float32, ldc int,
 				sums[i][j] = fma(float64(s)*float64(dot), sums[i][j])
 			}
 		}
-		a, b = unsafe.Add(a, 4*chunkA), unsafe.Add(b, 4*chunkB)
 	}
 	for i := range mr {
 		row := unsafe.Slice((*float32)(unsafe.Add(unsafe.Pointer(c), 4*i*ldc)), lanes16)
