@@ -73,15 +73,14 @@ type Options struct {
 // Mul sets c, M×N, to alpha·A·Bᵀ + bias for A of M lines and B of N lines along
 // the same K. It fails, and leaves c alone, where shapes do not match, where an
 // operand's codes or scales are not those of its shape, and where the kernel
-// asked for cannot take the operands. A scale that is NaN is no error: products with
-// its elements are NaN, as Reference has them.
+// asked for cannot take the operands. Where a scale is NaN, c is what Reference has, NaN
+// in all of the row or column, and the error is a *NaNScale.
 func Mul(c tensor.Dense, a, b *quant.Tensor, o Options) error {
 	p, err := planDense(c, a, b, false, o)
 	if err != nil {
 		return err
 	}
-	p.run(c, extent{0, p.m}, extent{0, p.n}, nil, o)
-	return nil
+	return p.run(c, extent{0, p.m}, extent{0, p.n}, nil, o)
 }
 
 // MulBF16 is Mul with its result rounded once, from the float32 that Mul
@@ -91,8 +90,7 @@ func MulBF16(c, a, b *quant.Tensor, o Options) error {
 	if err != nil {
 		return err
 	}
-	p.runBF16(c, nil, o)
-	return nil
+	return p.runBF16(c, nil, o)
 }
 
 func planDense(c tensor.Dense, a, b *quant.Tensor, packed bool, o Options) (plan, error) {

@@ -50,8 +50,8 @@ var jobs = sync.Pool{New: func() any {
 }}
 
 // run computes the part rows × cols of the product into c, whose first element
-// is that of the part.
-func (p *plan) run(c tensor.Dense, rows, cols extent, packed *Packed, o Options) {
+// is that of the part. It reports a NaN scale that was among the factors.
+func (p *plan) run(c tensor.Dense, rows, cols extent, packed *Packed, o Options) error {
 	if p.k == 0 || c.Rows == 0 || c.Cols == 0 {
 		for i := range c.Rows {
 			for k := range c.Row(i) {
@@ -63,7 +63,7 @@ func (p *plan) run(c tensor.Dense, rows, cols extent, packed *Packed, o Options)
 				}
 			}
 		}
-		return
+		return nil
 	}
 	j := jobs.Get().(*job)
 	j.plan, j.packed, j.c, j.rows, j.cols, j.accumulate, j.bias = *p, packed, c, rows, cols, o.Accumulate, o.Bias
@@ -89,6 +89,7 @@ func (p *plan) run(c tensor.Dense, rows, cols extent, packed *Packed, o Options)
 		runtime.Gosched()
 	}
 	j.leave()
+	return p.nanScale(c, rows, cols)
 }
 
 // reserve makes the workspace large enough.
@@ -228,7 +229,7 @@ func (w *worker) addBias(i0, i1, j0, j1 int) {
 const partRows = 256
 
 // runBF16 computes the product part by part in float32, and rounds each.
-func (p *plan) runBF16(c *quant.Tensor, packed *Packed, o Options) {
+func (p *plan) runBF16(c *quant.Tensor, packed *Packed, o Options) (err error) {
 	part := parts.Get().(*[]float32)
 	defer parts.Put(part)
 	for i := 0; i < p.m; i += partRows {
@@ -246,12 +247,15 @@ func (p *plan) runBF16(c *quant.Tensor, packed *Packed, o Options) {
 					must(tensor.FromBytes(d.Row(r), place(r), format.BF16))
 				}
 			}
-			p.run(d, rows, cols, packed, o)
+			if e := p.run(d, rows, cols, packed, o); err == nil {
+				err = e
+			}
 			for r := range d.Rows {
 				must(tensor.ToBytes(place(r), d.Row(r), format.BF16))
 			}
 		}
 	}
+	return err
 }
 
 var parts = sync.Pool{New: func() any { return new([]float32) }}

@@ -62,8 +62,7 @@ func (b *Packed) Mul(c tensor.Dense, a *quant.Tensor, o Options) error {
 	if err != nil {
 		return err
 	}
-	p.run(c, extent{0, p.m}, extent{0, p.n}, b.forPlan(&p), o)
-	return nil
+	return p.run(c, extent{0, p.m}, extent{0, p.n}, b.forPlan(&p), o)
 }
 
 // MulBF16 is the function MulBF16 with b packed.
@@ -72,8 +71,7 @@ func (b *Packed) MulBF16(c, a *quant.Tensor, o Options) error {
 	if err != nil {
 		return err
 	}
-	p.runBF16(c, b.forPlan(&p), o)
-	return nil
+	return p.runBF16(c, b.forPlan(&p), o)
 }
 
 // Choose is the function Choose with b packed: Mul takes it from fewer lines of a on

@@ -80,6 +80,16 @@ func TestScaledMM(t *testing.T) {
 					if c.Dequantize(1).At(3, 4) != format.BF16.Decode(format.BF16.Encode(want.At(3, 4))) {
 						t.Error("ScaledMMBF16 is not ScaledMM rounded")
 					}
+					setNaN(b, 70)
+					message := fmt.Sprintf("of b is NaN: a is rowwise %s %s 130×320, b is rowwise %s %s 144×320", p.a, fa.Element, p.b, fb.Element)
+					for _, err := range []error{
+						ScaledMM(got, scaled(a, p.a, swizzling), scaled(b, p.b, swizzling), Options{}),
+						ScaledMMBF16(c, scaled(a, p.a, swizzling), scaled(b, p.b, swizzling), Options{}),
+					} {
+						if err == nil || !strings.HasSuffix(err.Error(), message) {
+							t.Errorf("error %v, want %q", err, message)
+						}
+					}
 				})
 			}
 		}

@@ -1,6 +1,8 @@
 package nn
 
 import (
+	"errors"
+
 	"github.com/microscale-go/microscale/format"
 	"github.com/microscale-go/microscale/gemm"
 	"github.com/microscale-go/microscale/internal/parallel"
@@ -114,13 +116,18 @@ type Product struct {
 // Round rounds x, in place, to the values that tensors between modules have.
 func (s *Scope) Round(x tensor.Dense) { roundTo(x, s.Recipe.Activations, s.Threads) }
 
-// mul sets c to A·Bᵀ. All products of linear layers pass here.
+// mul sets c to A·Bᵀ. All products of linear layers pass here. Scales are NaN where the
+// source had NaN: no error, but NaN that goes on to the loss, as in high precision.
 func (s *Scope) mul(c tensor.Dense, p Product, o gemm.Options) error {
 	if s.Products != nil {
 		s.Products(p)
 	}
 	o.Threads = s.Threads
-	return gemm.Mul(c, p.A, p.B, o)
+	err := gemm.Mul(c, p.A, p.B, o)
+	if nan := new(gemm.NaNScale); errors.As(err, &nan) {
+		return nil
+	}
+	return err
 }
 
 // random returns the stream of random bits of one operand.

@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"github.com/microscale-go/microscale/llama"
+	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/recipe"
 )
 
@@ -359,23 +360,28 @@ func TestAnyLength(t *testing.T) {
 }
 
 // TestDiverged: a run whose weights grow without bound stops, says where, and its
-// last checkpoint is kept.
+// last checkpoint is kept, also where NaN makes the scales of a product NaN.
 func TestDiverged(t *testing.T) {
-	c := tiny(t, "bf16")
-	c.LearningRate, c.Clip, c.Schedule, c.Warmup = 1e30, 0, Constant, 0
-	c.Out = filepath.Join(t.TempDir(), "out")
-	c.CheckpointEvery = 1
-	_, err := Run(context.Background(), c, Hooks{})
-	var d *Diverged
-	if !errors.As(err, &d) {
-		t.Fatalf("error %v", err)
-	}
-	t.Log(err)
-	if d.Tensor == "" || d.NaN+d.Inf == 0 || d.Kept != d.Step-1 {
-		t.Errorf("%+v", d)
-	}
-	if s, err := ReadStored(c.Out); err != nil || s.Step != d.Kept {
-		t.Errorf("stored %+v, %v", s, err)
+	for _, name := range []string{"bf16", "mxfp8", "nvfp4", "blockwise"} {
+		c := tiny(t, name)
+		for _, o := range []*recipe.Operand{&c.Recipe.Input, &c.Recipe.Weight, &c.Recipe.Grad} {
+			o.Rowwise.NonFinite, o.Columnwise.NonFinite = quant.Poison, quant.Poison
+		}
+		c.LearningRate, c.Clip, c.Schedule, c.Warmup = 1e30, 0, Constant, 0
+		c.Out = filepath.Join(t.TempDir(), "out")
+		c.CheckpointEvery = 1
+		_, err := Run(context.Background(), c, Hooks{})
+		var d *Diverged
+		if !errors.As(err, &d) {
+			t.Fatalf("recipe %s: error %v", name, err)
+		}
+		t.Log(name, err)
+		if d.Tensor == "" || d.NaN+d.Inf == 0 || d.Kept != d.Step-1 {
+			t.Errorf("recipe %s: %+v", name, d)
+		}
+		if s, err := ReadStored(c.Out); err != nil || s.Step != d.Kept {
+			t.Errorf("recipe %s: stored %+v, %v", name, s, err)
+		}
 	}
 }
 
