@@ -68,6 +68,49 @@ func TestKernelsBoth(t *testing.T) {
 	}
 }
 
+// TestBothStreams: the same of sources whose codes are written past the caches.
+func TestBothStreams(t *testing.T) {
+	for _, shape := range [][2]int{{2*bandRows + 2*tileSide, 3*stripSize + 228}, {bandRows, 8*stripSize + 1}} {
+		testBothStreams(t, shape[0], shape[1])
+	}
+}
+
+func testBothStreams(t *testing.T, rows, cols int) {
+	r := rand.New(rand.NewPCG(21, 22))
+	narrow := tensor.OfBF16(rows, cols, make([]byte, 2*rows*cols))
+	if len(narrow.Data) < streamBytes {
+		t.Fatalf("%d×%d elements of BF16 are not written past the caches", rows, cols)
+	}
+	x := tensor.New(rows, cols)
+	edgeBlocks(x.Data, r, true)
+	if err := tensor.ToBytes(narrow.Data, x.Data, format.BF16); err != nil {
+		t.Fatal(err)
+	}
+	widen(x.Data, narrow.Data)
+	for _, q := range []Quantizer{{Format: MXFP8}, {Format: MXFP4}} {
+		var wantRows, wantColumns *Tensor
+		plainly(t, func() {
+			wantRows, wantColumns = must(t)(q.Rowwise(x, With{})), must(t)(q.Columnwise(x, With{}))
+		})
+		eachKernel(t, func(t *testing.T) {
+			c := Copy{Quantizer: q}
+			for _, both := range []func() (*Tensor, *Tensor, error){
+				func() (*Tensor, *Tensor, error) { return Both(x, c, c) },
+				func() (*Tensor, *Tensor, error) { return BothBF16(narrow, c, c) },
+			} {
+				gotRows, gotColumns, err := both()
+				if err != nil {
+					t.Fatal(err)
+				}
+				sameTensor(t, gotRows, wantRows)
+				sameTensor(t, gotColumns, wantColumns)
+			}
+			sameTensor(t, must(t)(q.Columnwise(x, With{})), wantColumns)
+			sameTensor(t, must(t)(q.ColumnwiseBF16(narrow, With{})), wantColumns)
+		})
+	}
+}
+
 // BenchmarkBoth sets the two copies that training keeps beside each of them alone:
 // in the second-level cache, in the third, from memory, and there with rows a power
 // of two apart. It counts the bytes of the source.

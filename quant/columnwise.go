@@ -35,7 +35,7 @@ func (r *run) tiles(from, to, band int) (amax uint32) {
 type columnRun struct {
 	*run
 	kernel columnCall
-	spread func(dst, src []byte, width, lines, stride int)
+	spread spreadFunc
 	codes  []byte // of spreadBlocks blocks of some lines
 }
 

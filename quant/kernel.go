@@ -121,8 +121,12 @@ type columnKernel struct {
 	tier   cpu.Tier
 	serves func(*Quantizer) bool
 	begin  func(*run) columnCall
-	spread func(dst, src []byte, width, lines, stride int) // copies so many times 64·width bytes past the caches
+	spread spreadFunc
 }
+
+// A spreadFunc copies so many times 64·width bytes, one behind the other, past the
+// caches to places that are stride bytes apart.
+type spreadFunc func(dst, src []byte, width, lines, stride int)
 
 // A columnCall quantizes whole tiles, at least one.
 type columnCall func(codes, scales []byte, src []float32, tiles, codeStride, scaleStride, srcStride int) uint32

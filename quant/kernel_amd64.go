@@ -230,7 +230,7 @@ var columnKernels = []columnKernel{
 		return func(codes, scales []byte, src []float32, tiles, codeStride, scaleStride, srcStride int) uint32 {
 			return uint32(columns8(&codes[0], &scales[0], &src[0], tiles, codeStride, scaleStride, srcStride, &c))
 		}
-	}, func(dst, src []byte, width, lines, stride int) { spreadLines(&dst[0], &src[0], width, lines, stride) }},
+	}, spreadBytes},
 	{cpu.AVX2, exponentBlocks(8, false), func(r *run) columnCall {
 		c := r.q.exponentConstants()
 		return func(codes, scales []byte, src []float32, tiles, codeStride, scaleStride, srcStride int) uint32 {
@@ -239,6 +239,10 @@ var columnKernels = []columnKernel{
 	}, func(dst, src []byte, width, lines, stride int) {
 		spreadLinesAVX2(&dst[0], &src[0], width, lines, stride)
 	}},
+}
+
+func spreadBytes(dst, src []byte, width, lines, stride int) {
+	spreadLines(&dst[0], &src[0], width, lines, stride)
 }
 
 var transposeKernels = []transposeKernel{

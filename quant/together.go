@@ -3,6 +3,7 @@ package quant
 import (
 	"reflect"
 	"runtime"
+	"sync"
 	"sync/atomic"
 	"unsafe"
 
@@ -20,6 +21,7 @@ type bothKernel struct {
 	serves func(*Quantizer) bool
 	begin  func(*run) bothCall // of either copy
 	alone  func(*run) bothCall // of the columnwise copy, for it alone
+	spread spreadFunc          // of a kernel that does not write codes past the caches by itself
 }
 
 // A bothCall quantizes n tiles beside each other, at least one; next is how many
@@ -36,6 +38,7 @@ type tilePlace struct {
 const (
 	tileSide  = 64   // rows and columns of a tile
 	stripSize = 1024 // columns that are quantized from top to bottom: few enough for their lines to stay within reach, and enough to read a good part of each row
+	bandRows  = 256  // rows whose codes of columns are collected where the kernel does not write them past the caches
 	chunkSize = 1024 // rows that a goroutine takes at a time, if there are enough: others write to other cache lines of scales
 )
 
@@ -82,7 +85,8 @@ func (k *bothKernel) quantize(row, col *run, threads int) {
 	chunks := ceilDiv(rows, chunk)
 	var seen atomic.Uint32
 	parallel.For(strips*chunks, 1, threads, func(from, to int) {
-		w := bothRun{row: row, col: col, x: col.x}
+		w := bothRun{row: row, col: col, x: col.x, spread: k.spread, room: bothRooms.Get().(*bothRoom)}
+		defer bothRooms.Put(w.room)
 		if row != nil {
 			w.kernel = k.begin(row)
 		} else {
@@ -118,10 +122,28 @@ func bothKernelOf(q *Quantizer, x source) *bothKernel {
 
 // A bothRun is a kernel for both copies at work in one goroutine.
 type bothRun struct {
-	row, col *run   // row is nil where the columnwise copy is alone
-	x        source // of the matrix: its rows are asked for by bytes
-	kernel   bothCall
-	edge     *edgeTile
+	row, col      *run   // row is nil where the columnwise copy is alone
+	x             source // of the matrix: its rows are asked for by bytes
+	kernel        bothCall
+	spread        spreadFunc // nil where the kernel writes past the caches
+	rows, columns collected
+	room          *bothRoom
+}
+
+// A bothRoom is memory that a bothRun borrows.
+type bothRoom struct {
+	rows, columns []byte // that are collected
+	edge          edgeTile
+}
+
+var bothRooms = sync.Pool{New: func() any { return new(bothRoom) }}
+
+// A collected part of a copy is lines of codes that are written past the caches
+// when there are whole cache lines of all of them.
+type collected struct {
+	from, to tilePlace // the same where codes are written to their place
+	held     bool      // in from, lines behind each other
+	bytes    int       // of a line
 }
 
 // An edgeTile is a tile that the matrix does not fill.
@@ -133,26 +155,58 @@ type edgeTile struct {
 
 // part quantizes rows [l0, l1) of columns [c0, c1), which begin with a tile.
 func (w *bothRun) part(l0, l1, c0, c1 int) (amax uint32) {
+	for l := l0; l < l1; l += bandRows {
+		amax = max(amax, w.band(l, min(l+bandRows, l1), l1, c0, c1))
+	}
+	return amax
+}
+
+// band is part of at most bandRows rows, which others follow up to end.
+func (w *bothRun) band(l0, l1, end, c0, c1 int) (amax uint32) {
+	whole := (c1 - c0) / tileSide * tileSide
+	w.collect(&w.columns, &w.room.columns, w.col, w.col.place(c0, l0), whole, l1-l0)
 	stride := w.x.strideBytes()
-	whole := (c1 - c0) / tileSide
 	for l := l0; l < l1; l += tileSide {
 		bottom := min(l+tileSide, l1)
 		if c := c0; bottom-l == tileSide && whole > 0 {
 			next := 0
-			if bottom < l1 {
-				next = tileSide*stride - (whole-1)*tileSide*w.x.elementBytes()
+			if bottom < end {
+				next = tileSide*stride - (whole-tileSide)*w.x.elementBytes()
 			}
-			amax = max(amax, w.tiles(l, c, whole, next))
+			w.collect(&w.rows, &w.room.rows, w.row, w.row.place(l, c0), tileSide, whole)
+			amax = max(amax, w.tiles(l, c, l-l0, 0, whole/tileSide, next))
+			w.write(&w.rows, tileSide)
 		} else {
 			for ; c+tileSide <= c1; c += tileSide {
 				amax = max(amax, w.short(l, bottom, c, c+tileSide))
 			}
 		}
-		if c := c0 + whole*tileSide; c < c1 {
+		if c := c0 + whole; c < c1 {
 			amax = max(amax, w.short(l, bottom, c, c1))
 		}
 	}
+	w.write(&w.columns, whole)
 	return amax
+}
+
+// collect begins a part of a copy: so many lines, and elements of each, of whole
+// tiles where there are whole cache lines.
+func (w *bothRun) collect(p *collected, room *[]byte, r *run, to tilePlace, lines, elements int) {
+	p.from, p.to, p.held = to, to, false
+	if r == nil || w.spread == nil || lines == 0 {
+		return
+	}
+	if p.bytes = elements * r.q.Format.Element.StoredBits() / 8; p.bytes%spreadUnit == 0 && to.streamsFrom(r) {
+		grow(room, lines*p.bytes)
+		p.from.codes, p.from.codeStride, p.held = *room, p.bytes, true
+	}
+}
+
+// write writes what was collected of so many lines.
+func (w *bothRun) write(p *collected, lines int) {
+	if p.held {
+		w.spread(p.to.codes, p.from.codes, p.bytes/spreadUnit, lines, p.to.codeStride)
+	}
 }
 
 // place returns where the codes and scales of a tile belong that begins with the
@@ -161,23 +215,34 @@ func (r *run) place(line, position int) tilePlace {
 	if r == nil {
 		return tilePlace{}
 	}
-	bits, n, perLine := r.q.Format.Element.StoredBits(), r.t.LineBytes(), r.t.scaleCols()
-	return tilePlace{r.t.Codes[line*n+position*bits/8:], r.t.Scales[line*perLine+position/r.t.extent():], n, perLine}
+	return r.behind(tilePlace{r.t.Codes, r.t.Scales, r.t.LineBytes(), r.t.scaleCols()}, line, position)
 }
 
-// tiles quantizes n whole tiles.
-func (w *bothRun) tiles(l, c, n, next int) (amax uint32) {
+// behind returns the place so many lines and positions behind p.
+func (r *run) behind(p tilePlace, lines, positions int) tilePlace {
+	if r == nil {
+		return p
+	}
+	p.codes = p.codes[lines*p.codeStride+positions*r.q.Format.Element.StoredBits()/8:]
+	p.scales = p.scales[lines*p.scaleStride+positions/r.t.extent():]
+	return p
+}
+
+// tiles quantizes n whole tiles, the first of which begins in row l and column c, down
+// and right from where a part begins that is collected.
+func (w *bothRun) tiles(l, c, down, right, n, next int) (amax uint32) {
 	size, stride := w.x.elementBytes(), w.x.strideBytes()
 	src := w.x.bytes(l, l+tileSide)[c*size:]
-	amax = w.kernel(w.row.place(l, c), w.col.place(c, l), src, stride, n, next)
+	rows, columns := w.row.behind(w.rows.from, 0, right), w.col.behind(w.columns.from, right, down)
+	amax = w.kernel(rows, columns, src, stride, n, next)
 	switch {
 	case amax != flagged:
 	case n == 1:
-		amax = w.redo(l, l+tileSide, c, c+tileSide)
+		amax = w.redo(rows, columns, l, l+tileSide, c, c+tileSide)
 	default:
 		amax = 0
 		for i := range n {
-			amax = max(amax, w.tiles(l, c+i*tileSide, 1, 0))
+			amax = max(amax, w.tiles(l, c+i*tileSide, down, right+i*tileSide, 1, 0))
 		}
 	}
 	return amax
@@ -185,10 +250,7 @@ func (w *bothRun) tiles(l, c, n, next int) (amax uint32) {
 
 // short quantizes a tile that has not all its rows or columns.
 func (w *bothRun) short(l0, l1, c0, c1 int) (amax uint32) {
-	if w.edge == nil {
-		w.edge = new(edgeTile)
-	}
-	e, size := w.edge, w.x.elementBytes()
+	e, size := &w.room.edge, w.x.elementBytes()
 	clear(e.src[:])
 	for l := l0; l < l1; l++ {
 		copy(e.src[(l-l0)*tileSide*size:], w.x.bytes(l, l+1)[c0*size:c1*size])
@@ -198,7 +260,7 @@ func (w *bothRun) short(l0, l1, c0, c1 int) (amax uint32) {
 	rows := tilePlace{e.codes[:], e.scales[0][:], lineBytes, perLine}
 	columns := tilePlace{e.turned[:], e.scales[1][:], lineBytes, perLine}
 	if amax = w.kernel(rows, columns, e.src[:], tileSide*size, 1, 0); amax == flagged {
-		return w.redo(l0, l1, c0, c1)
+		return w.redo(w.row.place(l0, c0), w.col.place(c0, l0), l0, l1, c0, c1)
 	}
 	if w.row != nil {
 		w.row.paste(l0, l1, c0, c1, rows)
@@ -218,23 +280,24 @@ func (r *run) paste(l0, l1, p0, p1 int, from tilePlace) {
 	}
 }
 
-// redo is the plain form of rows [l0, l1) of columns [c0, c1).
-func (w *bothRun) redo(l0, l1, c0, c1 int) (amax uint32) {
+// redo is the plain form of rows [l0, l1) of columns [c0, c1), to the given places.
+func (w *bothRun) redo(rows, columns tilePlace, l0, l1, c0, c1 int) (amax uint32) {
 	size := w.x.elementBytes()
 	values := tensor.New(l1-l0, c1-c0)
 	for l := l0; l < l1; l++ {
 		copy(values.Row(l-l0), w.x.values(w.x.bytes(l, l+1)[c0*size:c1*size]))
 	}
 	if w.row != nil {
-		w.row.redoLines(l0, c0, values)
+		w.row.redoLines(rows, l0, c0, values)
 	}
 	turned := tensor.New(c1-c0, l1-l0)
 	transpose(turned, values)
-	return w.col.redoLines(c0, l0, turned)
+	return w.col.redoLines(columns, c0, l0, turned)
 }
 
-// redoLines is the plain form of parts of lines, from a position on.
-func (r *run) redoLines(line, position int, values tensor.Dense) (amax uint32) {
+// redoLines is the plain form of parts of lines, from a position on, whose codes go
+// to the given place.
+func (r *run) redoLines(to tilePlace, line, position int, values tensor.Dense) (amax uint32) {
 	extent := r.t.extent()
 	codes, scaled := make([]byte, extent), make([]float32, extent)
 	stored := extent * r.q.Format.Element.StoredBits() / 8
@@ -245,7 +308,7 @@ func (r *run) redoLines(line, position int, values tensor.Dense) (amax uint32) {
 			j := (position + p) / extent
 			r.encodePlain(codes[:len(block)], block, r.scaleBlock((line+i)*r.t.scaleCols()+j, a, hasNaN), scaled)
 			clear(codes[len(block):])
-			r.q.Format.Element.Join(r.t.line(line + i)[j*stored:][:stored], codes)
+			r.q.Format.Element.Join(to.codes[i*to.codeStride+p/extent*stored:][:stored], codes)
 			amax = max(amax, a)
 		}
 	}
