@@ -21,7 +21,7 @@ import (
 // A Sample is the times of one operation, in seconds.
 type Sample struct {
 	Median    float64
-	Deviation float64 // median of the distances from the median
+	Deviation float64 // median of the distances from the median; NaN of one run
 	Min, Max  float64
 	Runs      int
 	Disturbed int  // runs besides these, in which something else had the processor
@@ -41,7 +41,9 @@ func Summarize(seconds []float64) Sample {
 		sorted[i] = math.Abs(x - s.Median)
 	}
 	slices.Sort(sorted)
-	s.Deviation = median(sorted)
+	if s.Deviation = median(sorted); s.Runs == 1 {
+		s.Deviation = math.NaN()
+	}
 	return s
 }
 
@@ -51,7 +53,7 @@ func median(sorted []float64) float64 {
 	return (sorted[(n-1)/2] + sorted[n/2]) / 2
 }
 
-// Spread returns the deviation as a share of the median.
+// Spread returns the deviation as a share of the median; NaN of one run.
 func (s Sample) Spread() float64 { return s.Deviation / s.Median }
 
 // A Unit is what a rate counts.
@@ -88,12 +90,17 @@ func (r Result) Fraction() float64 { return r.Rate() / r.Limit }
 // start of the threads do not show.
 const shortest = time.Millisecond
 
+// moment is how long a run takes at most that is begun anew because something else
+// had the processor.
+const moment = 100 * time.Millisecond
+
 // Measure times pass, which every thread of the team runs with its number and
 // that of the pass, which counts up from 0; the threads start together and the
 // last one to end counts. It spends the budget on it, but takes three samples
-// at least. The first pass warms caches and is not counted, unless it took twice
-// the budget and shall be the only one; nor are samples in which something else
-// had the processor, where there are enough others.
+// at least, after a pass that warms caches and is not counted. Where these take more
+// than twice the budget, that pass counts, and others follow as long as they end by
+// then. Samples in which something else had the processor do not count where there are
+// enough others.
 func (t *Team) Measure(budget time.Duration, pass func(worker, i int)) Sample {
 	const least, most = 3, 1 << 14
 	start := time.Now()
@@ -108,28 +115,33 @@ func (t *Team) Measure(budget time.Duration, pass func(worker, i int)) Sample {
 		})
 	}
 	once, disturbed := timed(1)
-	if disturbed && once > 2*budget { // perhaps that is why it took so long
+	if disturbed && once > 2*budget && once < moment { // perhaps that is why it took so long
 		once, disturbed = timed(1)
-	}
-	if budget > 0 && once > 2*budget {
-		s := Summarize([]float64{once.Seconds()})
-		s.Busy = disturbed
-		return s
 	}
 	passes := 1
 	if goal := min(shortest, max(budget, shortest/10)/8); once < goal {
 		passes = int(goal/max(once, 1)) + 1
 	}
 	var quiet, all []float64
-	for len(all) < least || len(all) < most && time.Since(start) < budget {
-		d, disturbed := timed(passes)
+	add := func(d time.Duration, disturbed bool) {
 		seconds := d.Seconds() / float64(passes)
 		all = append(all, seconds)
 		if !disturbed {
 			quiet = append(quiet, seconds)
 		}
 	}
-	if len(quiet) < least {
+	long := budget > 0 && (1+least)*once > 2*budget
+	if long {
+		add(once, disturbed)
+	}
+	for {
+		spent := time.Since(start)
+		if long && (len(all) == least || spent+once > 2*budget) || !long && len(all) >= least && (len(all) == most || spent >= budget) {
+			break
+		}
+		add(timed(passes))
+	}
+	if len(quiet) < min(least, len(all)) {
 		s := Summarize(all)
 		s.Busy = true
 		return s

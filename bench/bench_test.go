@@ -13,7 +13,6 @@ func TestSummarize(t *testing.T) {
 		seconds []float64
 		want    Sample
 	}{
-		{[]float64{2}, Sample{2, 0, 2, 2, 1, 0, false}},
 		{[]float64{3, 1}, Sample{2, 1, 1, 3, 2, 0, false}},
 		{[]float64{9, 1, 2}, Sample{2, 1, 1, 9, 3, 0, false}},
 		{[]float64{4, 1, 2, 100}, Sample{3, 1.5, 1, 100, 4, 0, false}},
@@ -29,6 +28,9 @@ func TestSummarize(t *testing.T) {
 	}
 	if s := Summarize(nil); !math.IsNaN(s.Median) || !math.IsNaN(s.Spread()) || s.Runs != 0 {
 		t.Errorf("Summarize(nil) = %+v", s)
+	}
+	if s := Summarize([]float64{2}); s.Median != 2 || s.Min != 2 || s.Max != 2 || s.Runs != 1 || !math.IsNaN(s.Spread()) {
+		t.Errorf("Summarize of one time is %+v", s)
 	}
 	if s := (Sample{Median: 4, Deviation: 1}).Spread(); s != 0.25 {
 		t.Errorf("the spread of 1 in 4 is %v", s)
@@ -116,6 +118,27 @@ func TestMeasureLong(t *testing.T) {
 			t.Errorf("%d calls, %+v", calls, s)
 		}
 	})
+}
+
+// TestMeasureSlow: where three passes and one to warm up take more than twice the
+// budget, the first counts, and no pass is begun that would end later.
+func TestMeasureSlow(t *testing.T) {
+	team, err := NewTeam(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer team.Close()
+	const length = 120 * time.Millisecond // at least: more only if the machine is busy
+	for budget, most := range map[time.Duration]int{length / 4: 1, length * 3 / 4: 1, length * 3 / 2: 2} {
+		calls := 0
+		s := team.Measure(budget, func(int, int) {
+			calls++
+			time.Sleep(length)
+		})
+		if s.Runs != calls || calls > most || s.Min < length.Seconds() {
+			t.Errorf("budget %v: %d calls, %+v, want %d", budget, calls, s, most)
+		}
+	}
 }
 
 func TestMeasureAlone(t *testing.T) {

@@ -90,6 +90,12 @@ func (t *Team) Linear(l Layer, r recipe.Recipe, budget time.Duration) (Training,
 	if err != nil {
 		return Training{}, err
 	}
+	steady := func(seconds []float64) Sample { // without the first, where it only warmed caches
+		if whole.Runs+whole.Disturbed < len(seconds) {
+			seconds = seconds[1:]
+		}
+		return Summarize(seconds)
+	}
 	result := Training{
 		Recipe: r.Name, Forward: steady(forward), Backward: steady(backward), Products: steady(alone), Other: steady(other),
 		Step: Result{
@@ -101,6 +107,3 @@ func (t *Team) Linear(l Layer, r recipe.Recipe, budget time.Duration) (Training,
 	result.Step.bound(limit, limit.Work)
 	return result, nil
 }
-
-// steady summarizes times but the first, which warmed caches, where there are others.
-func steady(seconds []float64) Sample { return Summarize(seconds[min(1, len(seconds)-1):]) }

@@ -16,10 +16,11 @@ import (
 )
 
 const benchHelp = `A rate is that of the median of several runs, "±" the median distance from it as
-a share. Its limit is what the machine allows, measured in the same run: memory
-that streams as many bytes, or the instruction that the kernel consists of, on
-registers alone. Threads are kept on processors of their own among those that
-the process was given, where the system can do that.`
+a share; what takes seconds is run once, and its "±" is unknown. Its limit is
+what the machine allows, measured in the same run: memory that streams as many
+bytes, or the instruction that the kernel consists of, on registers alone.
+Threads are kept on processors of their own among those that the process was
+given, where the system can do that.`
 
 func benchCommand() *cobra.Command {
 	cmd := &cobra.Command{
@@ -123,7 +124,7 @@ type benchDocument struct {
 	Threads  int    `json:"threads"`
 	Kernel   string `json:"kernel"`
 	Seconds  number `json:"seconds"`
-	Spread   number `json:"spread"` // median distance from the median, as a share of it
+	Spread   number `json:"spread"` // median distance from the median, as a share of it; null of one run
 	Runs     int    `json:"runs"`
 	Busy     bool   `json:"busy"` // other programs had the processors during most of them
 	Rate     number `json:"rate"`

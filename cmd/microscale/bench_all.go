@@ -111,8 +111,8 @@ func (l *formatList) Set(s string) error {
 // sweepSizes returns the powers of two from 256 to the largest size.
 func sweepSizes(largest int, large bool) ([]int, error) {
 	const smallest, most, beyond = 256, 8192, 16384
-	if largest < smallest || largest > most {
-		return nil, misuse("--largest %d: give a size from %d to %d, and --large for %d", largest, smallest, most, beyond)
+	if largest < smallest || largest > most || largest&(largest-1) != 0 {
+		return nil, misuse("--largest %d: give a power of two from %d to %d, and --large for %d", largest, smallest, most, beyond)
 	}
 	var sizes []int
 	for n := smallest; n <= largest; n *= 2 {

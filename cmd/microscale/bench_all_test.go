@@ -155,7 +155,6 @@ func TestSweepSizes(t *testing.T) {
 		want    []int
 	}{
 		{256, false, []int{256}},
-		{300, false, []int{256}},
 		{8192, false, []int{256, 512, 1024, 2048, 4096, 8192}},
 		{512, true, []int{256, 512, 16384}},
 	} {
@@ -163,7 +162,7 @@ func TestSweepSizes(t *testing.T) {
 			t.Errorf("sizes up to %d, large %v: %v, %v", tc.largest, tc.large, got, err)
 		}
 	}
-	for _, n := range []int{-1, 0, 255, 8193} {
+	for _, n := range []int{-1, 0, 255, 300, 8191, 8193, 16384} {
 		if sizes, err := sweepSizes(n, false); err == nil {
 			t.Errorf("sizes up to %d are %v", n, sizes)
 		}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -93,7 +94,14 @@ func limitText(r bench.Result) string {
 	return what
 }
 
-func spreadText(r bench.Result) string { return fmt.Sprintf("%.1f%%", 100*r.Time.Spread()) }
+// spreadText writes the spread; "-" where it is unknown, of one run.
+func spreadText(r bench.Result) string {
+	spread := r.Time.Spread()
+	if math.IsNaN(spread) {
+		return "-"
+	}
+	return fmt.Sprintf("%.1f%%", 100*spread)
+}
 
 // streams are the conversions whose traffic bench limits shows.
 var streams = []struct {

@@ -143,7 +143,8 @@ func TestBenchUsage(t *testing.T) {
 		{"bench linear --recipes bf16,mxfp9", `--recipes: unknown recipe "mxfp9": use one of f32, bf16, `},
 		{"bench linear --recipes bf16,BF16", `--recipes: bf16 is there twice`},
 		{"bench linear --m 33", `--m 33: the recipe delayed takes multiples of 8`},
-		{"bench all --largest 9000", `--largest 9000: give a size from 256 to 8192`},
+		{"bench all --largest 9000", `--largest 9000: give a power of two from 256 to 8192`},
+		{"bench all --largest 300", `--largest 300: give a power of two from 256 to 8192, and --large for 16384`},
 		{"bench all --formats mxfp8,x", `--formats: unknown block format "x"`},
 		{"bench all --formats bf16", `--formats: bf16 is what the others are compared with`},
 	} {

@@ -106,10 +106,8 @@ consists of.`,
   microscale bench gemm --format nvfp4 --m 512 --n 512 --k 512 --threads 2
   microscale bench gemm --format mxfp8 --m 16 --packed --json`,
 		m: 2048, n: 2048, k: 2048,
-		measure: func(b *benchRun, p bench.Product) ([]bench.Result, error) {
-			p.Packed = *packed
-			return b.Gemm(p, *b.budget)
-		},
+		packed:  packed,
+		measure: func(b *benchRun, p bench.Product) ([]bench.Result, error) { return b.Gemm(p, *b.budget) },
 	})
 	cmd.Flags().BoolVar(packed, "packed", false, "pack B beforehand, as weights are")
 	return cmd
@@ -125,6 +123,7 @@ and scales; the limit is reading memory.`,
   microscale bench gemv --format mxfp4 --m 4 --activations mxint8 --json`,
 		activations: quant.BF16,
 		m:           1, n: 16384, k: 4096,
+		packed:  new(bool),
 		measure: func(b *benchRun, p bench.Product) ([]bench.Result, error) { return b.Gemv(&b.memory, p, *b.budget) },
 	})
 }
@@ -134,8 +133,13 @@ type productBench struct {
 	use, short, long, example string
 	activations               quant.Format // of A where the flag is not given; none: that of B
 	m, n, k                   int          // likewise
+	packed                    *bool
 	measure                   func(*benchRun, bench.Product) ([]bench.Result, error)
 }
+
+// patience is how long a product takes at most without a warning: as long as all of a
+// measurement takes otherwise.
+const patience = 8 * time.Second
 
 // benchProduct returns the command.
 func benchProduct(d productBench) *cobra.Command {
@@ -152,7 +156,7 @@ func benchProduct(d productBench) *cobra.Command {
 		if err := checkSizes(cmd); err != nil {
 			return err
 		}
-		p := bench.Product{A: other.value, B: block.value, M: *m, N: *n, K: *k}
+		p := bench.Product{A: other.value, B: block.value, M: *m, N: *n, K: *k, Packed: *d.packed}
 		switch {
 		case other.given:
 		case d.activations.Name != "":
@@ -160,7 +164,14 @@ func benchProduct(d productBench) *cobra.Command {
 		default:
 			p.A = p.B
 		}
-		return b.run(cmd, printResult, func() ([]bench.Result, error) { return d.measure(b, p) })
+		return b.run(cmd, printResult, func() ([]bench.Result, error) {
+			if once, err := b.Estimate(p); err != nil {
+				return nil, err
+			} else if once > patience {
+				fmt.Fprintf(cmd.ErrOrStderr(), "microscale: this product alone takes about %s\n", secondsText(once.Seconds()))
+			}
+			return d.measure(b, p)
+		})
 	}
 	return cmd
 }
@@ -247,13 +258,21 @@ func printResult(w io.Writer, results []bench.Result) error {
 	var s strings.Builder
 	writeSteps(&s, terminalWidth(w), []step{
 		{"work", fmt.Sprintf("%s %s, %s, kernel %s", r.Op, workText(r), countText(r.Threads, "thread"), r.Kernel)},
-		{"time", fmt.Sprintf("%s (±%s, %d runs, %s to %s)", secondsText(r.Time.Median), spreadText(r), r.Time.Runs, secondsText(r.Time.Min), secondsText(r.Time.Max))},
+		{"time", timeText(r)},
 		{"rate", threeDigits(r.Rate()) + " " + string(r.Unit)},
 		{"limit", fmt.Sprintf("%s %s (%s)", threeDigits(r.Limit), r.Unit, r.LimitBy)},
 		{"fraction", fmt.Sprintf("%.2f", r.Fraction())},
 	})
 	_, err := io.WriteString(w, s.String())
 	return err
+}
+
+// timeText says what an operation took, and how far its runs differ.
+func timeText(r bench.Result) string {
+	if r.Time.Runs == 1 {
+		return secondsText(r.Time.Median) + " (1 run, spread unknown)"
+	}
+	return fmt.Sprintf("%s (±%s, %d runs, %s to %s)", secondsText(r.Time.Median), spreadText(r), r.Time.Runs, secondsText(r.Time.Min), secondsText(r.Time.Max))
 }
 
 // printUnfused prints quantizing in several passes, the passes, and quantizing at
