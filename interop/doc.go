@@ -9,6 +9,7 @@
 //	transformers         logits and gradients of a Llama that we saved, under JAX, and under
 //	                     PyTorch where python3 has it or -torch asks to install it; with
 //	                     compressed-tensors the values and logits of what quantize wrote
+//	torch, torchao       with ggml, the library of llama.cpp, what the same work takes there
 //
 // The environments stay in the user's cache directory, under microscale-interop.
 // They are witnesses: nothing else needs Python. Where it or the network is not

@@ -50,7 +50,7 @@ var (
 
 // withTorch returns the interpreter of an environment with PyTorch and other
 // packages. It skips the test without -torch.
-func withTorch(t *testing.T, why string, requirements ...string) string {
+func withTorch(t testing.TB, why string, requirements ...string) string {
 	t.Helper()
 	if !*installTorch {
 		t.Skipf("%s: go test ./interop -run Torch -torch -timeout 90m does, and installs PyTorch where it has not, seven gigabytes", why)

@@ -239,7 +239,7 @@ func nats(t *testing.T, dir string, text []byte, n int) float64 {
 
 // built returns the interpreter of a virtual environment with a package that PyPI
 // has as source only.
-func built(t *testing.T, requirement string) string {
+func built(t testing.TB, requirement string) string {
 	t.Helper()
 	dir := environment(t, requirement, func(dir string) (string, error) {
 		if !*buildLlamaCPP {

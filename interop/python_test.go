@@ -14,7 +14,7 @@ import (
 // python returns the interpreter of a virtual environment that has exactly the
 // packages of requirements, each pinned as name==version. It skips the test
 // where they cannot be had.
-func python(t *testing.T, requirements ...string) string {
+func python(t testing.TB, requirements ...string) string {
 	t.Helper()
 	dir := environment(t, strings.Join(requirements, ","), func(dir string) (string, error) {
 		if out, err := command(installLimit(), "python3", "-m", "venv", dir); err != nil {
@@ -27,7 +27,7 @@ func python(t *testing.T, requirements ...string) string {
 
 // over is python beside another environment: its interpreter finds the packages of
 // base too, which are not installed a second time.
-func over(t *testing.T, base string, requirements ...string) string {
+func over(t testing.TB, base string, requirements ...string) string {
 	t.Helper()
 	dir := environment(t, strings.Join(requirements, ","), func(dir string) (string, error) {
 		if out, err := command(installLimit(), base, "-m", "venv", dir); err != nil {
@@ -75,7 +75,7 @@ func installLimit() time.Duration {
 
 // environment returns a folder of the cache that fill has filled, once: under
 // another name until it is complete, so that nobody sees half of it.
-func environment(t *testing.T, name string, fill func(dir string) (problem string, err error)) string {
+func environment(t testing.TB, name string, fill func(dir string) (problem string, err error)) string {
 	t.Helper()
 	if testing.Short() {
 		t.Skipf("-short: %s is not installed", name)

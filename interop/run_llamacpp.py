@@ -8,6 +8,18 @@ import sys
 import llama_cpp
 import numpy as np
 
+default_params = llama_cpp.llama_cpp.llama_model_default_params
+
+
+def without_amx():
+    """Its kernels for AMX end in an illegal instruction with Q8_0, whoever wrote the file."""
+    params = default_params()
+    params.use_extra_bufts = False
+    return params
+
+
+llama_cpp.llama_cpp.llama_model_default_params = without_amx
+
 model, text, context, result = sys.argv[1], open(sys.argv[2], "rb").read(), int(sys.argv[3]), sys.argv[4]
 m = llama_cpp.Llama(model, n_ctx=context, n_batch=context, logits_all=True, verbose=False, n_threads=1, n_threads_batch=1, seed=1)
 tokens = m.tokenize(text, add_bos=False, special=False)

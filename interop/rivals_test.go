@@ -1,0 +1,193 @@
+package interop
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/microscale-go/microscale/gemm"
+	"github.com/microscale-go/microscale/quant"
+	"github.com/microscale-go/microscale/tensor"
+)
+
+// rivals is work that other programs do, too, and products of formats that none of
+// them multiplies on a processor, beside those of BF16 that it would do instead.
+var rivals = []struct {
+	work    string
+	format  quant.Format
+	m, n, k int // quantize: m×k of float32; multiply: m×k by n×k
+	by      []string
+}{
+	{"quantize", quant.FP8Tensor, 8192, 0, 8192, []string{"torch"}},
+	{"quantize", quant.MXFP8, 8192, 0, 8192, []string{"torchao"}},
+	{"quantize", quant.MXFP4, 8192, 0, 8192, []string{"torchao", "ggml"}},
+	{"quantize", quant.NVFP4, 8192, 0, 8192, []string{"torchao", "ggml"}},
+	{"multiply", quant.F32, 2048, 2048, 2048, []string{"torch"}},
+	{"multiply", quant.BF16, 2048, 2048, 2048, []string{"torch"}},
+	{"multiply", quant.MXINT8, 2048, 2048, 2048, []string{"torch"}},
+	{"multiply", quant.MXFP8, 2048, 2048, 2048, nil},
+	{"multiply", quant.MXFP4, 2048, 2048, 2048, nil},
+	{"multiply", quant.NVFP4, 2048, 2048, 2048, nil},
+	{"multiply", quant.F32, 1, 16384, 4096, []string{"torch"}},
+	{"multiply", quant.BF16, 1, 16384, 4096, []string{"torch"}},
+	{"multiply", quant.MXFP8, 1, 16384, 4096, nil},
+	{"multiply", quant.MXFP4, 1, 16384, 4096, nil},
+	{"multiply", quant.NVFP4, 1, 16384, 4096, nil},
+}
+
+// interpreters start the programs of rivals.py.
+var interpreters = map[string]func(b *testing.B) string{
+	"torch":   func(b *testing.B) string { return rivalTorch(b) },
+	"torchao": func(b *testing.B) string { return rivalTorch(b) },
+	"ggml":    func(b *testing.B) string { return built(b, llamaCPPPackage) },
+}
+
+func rivalTorch(b *testing.B) string {
+	return withTorch(b, "PyTorch and torchao are not timed", "torchao==0.13.0")
+}
+
+// BenchmarkRivals times one thread of this project and of others. Their results are
+// theirs: by their rules, and new memory each time, where ours goes to the same.
+// With -count they take turns.
+func BenchmarkRivals(b *testing.B) {
+	for _, r := range rivals {
+		name := fmt.Sprintf("work=%s/format=%s/m=%d/n=%d/k=%d", r.work, r.format, r.m, r.n, r.k)
+		rate := func(b *testing.B, times int) {
+			if r.work == "quantize" {
+				b.SetBytes(int64(4 * r.m * r.k))
+			} else {
+				b.ReportMetric(2*float64(r.m)*float64(r.n)*float64(r.k)*float64(times)/b.Elapsed().Seconds()/1e9, "GFLOP/s")
+			}
+		}
+		b.Run(name+"/by=microscale", func(b *testing.B) {
+			do := ours(b, r.work, r.format, r.m, r.n, r.k)
+			b.ResetTimer()
+			for i := range b.N {
+				do(i)
+			}
+			rate(b, b.N)
+		})
+		for _, by := range r.by {
+			b.Run(name+"/by="+by, func(b *testing.B) {
+				p := startRival(b, interpreters[by](b))
+				p.ask(b, map[string]any{"by": by, "work": r.work, "format": r.format.Name, "m": r.m, "n": r.n, "k": r.k})
+				b.ResetTimer()
+				p.ask(b, map[string]any{"times": b.N})
+				b.StopTimer()
+				rate(b, b.N)
+			})
+		}
+	}
+}
+
+// ours prepares the work, and does it once.
+func ours(b *testing.B, work string, f quant.Format, m, n, k int) (do func(i int)) {
+	b.Helper()
+	q, activations := quant.Quantizer{Format: f}, quant.Quantizer{Format: f}
+	if m == 1 && f.Scaled() {
+		activations.Format = quant.BF16
+	}
+	a := normal(m, k)
+	if work == "quantize" {
+		with := quant.With{Threads: 1}
+		if f.Global { // as the others have it: found beforehand
+			amax := quant.Amax(a, 1)
+			with.Amax = &amax
+		}
+		do = func(int) {
+			t, err := q.Rowwise(a, with)
+			if err != nil {
+				b.Fatal(err)
+			}
+			with.Into = t
+		}
+	} else {
+		const fromMemory = 256e6 // bytes of weights, which take turns where m is small
+		copies := 1
+		if m == 1 {
+			copies = 1 + int(fromMemory/(f.BitsPerElement()/8*float64(n*k)))
+		}
+		x := quantized(b, activations, a)
+		weights := make([]*quant.Tensor, copies)
+		for i := range weights {
+			weights[i] = quantized(b, q, normal(n, k))
+		}
+		c := tensor.New(m, n)
+		do = func(i int) {
+			if err := gemm.Mul(c, x, weights[i%copies], gemm.Options{Threads: 1}); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+	do(0)
+	return do
+}
+
+func quantized(b *testing.B, q quant.Quantizer, x tensor.Dense) *quant.Tensor {
+	b.Helper()
+	t, err := q.Rowwise(x, quant.With{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	return t
+}
+
+// normal returns a matrix of normally distributed values.
+func normal(rows, cols int) tensor.Dense {
+	r := rand.New(rand.NewPCG(1, 1))
+	x := tensor.New(rows, cols)
+	for i := range x.Data {
+		x.Data[i] = float32(r.NormFloat64())
+	}
+	return x
+}
+
+// A rival is rivals.py at work.
+type rival struct {
+	to   io.Writer
+	from *bufio.Reader
+}
+
+func startRival(b *testing.B, interpreter string) *rival {
+	b.Helper()
+	cmd := exec.Command(interpreter, "rivals.py")
+	cmd.Stderr = os.Stderr
+	to, err := cmd.StdinPipe()
+	if err != nil {
+		b.Fatal(err)
+	}
+	from, err := cmd.StdoutPipe()
+	if err != nil {
+		b.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() {
+		_ = to.Close()
+		_ = cmd.Wait()
+	})
+	return &rival{to: to, from: bufio.NewReader(from)}
+}
+
+// ask has the rival do what the request says.
+func (r *rival) ask(b *testing.B, request map[string]any) {
+	b.Helper()
+	line, err := json.Marshal(request)
+	if err != nil {
+		b.Fatal(err)
+	}
+	if _, err := fmt.Fprintf(r.to, "%s\n", line); err != nil {
+		b.Fatal(err)
+	}
+	answer, err := r.from.ReadString('\n')
+	if answer = strings.TrimSpace(answer); answer != "done" {
+		b.Fatalf("%s %v", answer, err)
+	}
+}
