@@ -54,9 +54,8 @@ type errorColumn struct {
 	text  func(g *group) string
 }
 
-// gainColumn stands in the table where scales were searched: SQNR beyond that
-// without a search.
-var gainColumn = errorColumn{column{"gain dB", true}, 0, (*group).gain}
+// gainTitle is that of the column of SQNR beyond that without a search of scales.
+const gainTitle = "gain dB"
 
 // gain returns the text of the mean gain of a search of scales.
 func (g *group) gain() string {
@@ -72,14 +71,16 @@ func (g *group) gain() string {
 	return fmt.Sprintf("%+.2f", sum/float64(n))
 }
 
-// errorColumns are the columns of the table of errors. A terminal that is too
-// narrow does without those that say least, the largest spare first.
+// errorColumns are the columns of the table of errors, that of the gain where scales
+// were searched. A terminal that is too narrow does without those that say least, the
+// largest spare first.
 var errorColumns = []errorColumn{
 	{column{"weight", false}, 0, func(g *group) string { return printable(g.name) }},
 	{column{"n", true}, 0, func(g *group) string { return strconv.Itoa(len(g.members)) }},
 	{column{"shape", true}, 4, func(g *group) string { return fmt.Sprintf("%d×%d", g.members[0].Rows, g.members[0].Cols) }},
 	{column{"format", false}, 0, func(g *group) string { return g.members[0].Format }},
 	{column{"SQNR dB", true}, 0, (*group).sqnr},
+	{column{gainTitle, true}, 0, (*group).gain},
 	{column{"worst", true}, 0, func(g *group) string { return g.lossy(decibels(g.worst())) }},
 	{column{"blocks dB", true}, 5, func(g *group) string {
 		return g.lossy(decibels(g.mean(func(r measure.Result) float64 { return r.MeanBlockSQNR })))
@@ -168,9 +169,8 @@ func printErrors(w io.Writer, results []verify.Tensor, each bool) error {
 		return err
 	}
 	text, all := "", errorColumns
-	if slices.ContainsFunc(results, func(t verify.Tensor) bool { return t.Nearest.Elements > 0 }) {
-		const sqnr = 5 // the columns up to SQNR
-		all = slices.Insert(slices.Clone(errorColumns), sqnr, gainColumn)
+	if !slices.ContainsFunc(results, func(t verify.Tensor) bool { return t.Nearest.Elements > 0 }) {
+		all = slices.DeleteFunc(slices.Clone(errorColumns), func(c errorColumn) bool { return c.title == gainTitle })
 	}
 	for most := len(errorColumns); most >= 0; most-- {
 		var columns []column
