@@ -236,19 +236,27 @@ func tablesBF16(e *format.Scalar) unsafe.Pointer { return unsafe.Pointer(&bf16Ta
 
 func tableFP4(*format.Scalar) unsafe.Pointer { return unsafe.Pointer(&fp4BF16) }
 
-// tableInt8 has the bytes that integer kernels make of the codes: their integers and
-// the bias. Codes of 8 bits are the integers already, so that it is the bias alone.
+// tableInt8 has what integer kernels for few lines make of the codes of an element
+// format, and the E8M0 scales that they take.
 func tableInt8(e *format.Scalar) unsafe.Pointer { return unsafe.Pointer(int8Tables[e]) }
 
-var int8Tables = func() map[*format.Scalar]*[64]byte {
-	tables := map[*format.Scalar]*[64]byte{}
+type int8Table struct {
+	integers    [64]byte // of each code, and the bias; the bias alone of codes of 8 bits, which are the integers
+	least, span [16]byte // of E8M0 scales, in each byte
+}
+
+var int8Tables = func() map[*format.Scalar]*int8Table {
+	tables := map[*format.Scalar]*int8Table{}
 	for e, form := range int8Forms {
-		table := new([64]byte)
-		for i := range table {
-			table[i] = byte(form.bias)
+		table := new(int8Table)
+		for i := range table.integers {
+			table.integers[i] = byte(form.bias)
 			if e.StoredBits() < 8 {
-				table[i] += byte(int32(e.Decode(uint32(i)&(1<<e.StoredBits()-1)) / form.unit))
+				table.integers[i] += byte(int32(e.Decode(uint32(i)&(1<<e.StoredBits()-1)) / form.unit))
 			}
+		}
+		for i := range table.least {
+			table.least[i], table.span[i] = leastExponent, largestExponent-leastExponent
 		}
 		tables[e] = table
 	}

@@ -10,7 +10,7 @@ import "unsafe"
 // time and that pairs times, over groups of 16 blocks. Lines are wStride, their
 // scales sStride bytes apart; wNext and sNext lead from the end of one set of lines
 // to the next. Lines of x are xStride, those of y yStride bytes apart. It reports
-// whether there were scales that it does not take (below 72, for 72, and above 180).
+// whether there were scales that it does not take (below the least, for that, and above the span).
 //
 //go:noescape
 func vectorIntMX4_1x1(w, s, x unsafe.Pointer, groups, pairs, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride int, tables unsafe.Pointer) (found uint64)
@@ -19,7 +19,7 @@ func vectorIntMX4_1x1(w, s, x unsafe.Pointer, groups, pairs, wStride, sStride, w
 // time and that pairs times, over groups of 16 blocks. Lines are wStride, their
 // scales sStride bytes apart; wNext and sNext lead from the end of one set of lines
 // to the next. Lines of x are xStride, those of y yStride bytes apart. It reports
-// whether there were scales that it does not take (below 72, for 72, and above 180).
+// whether there were scales that it does not take (below the least, for that, and above the span).
 //
 //go:noescape
 func vectorIntMX4_2x2(w, s, x unsafe.Pointer, groups, pairs, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride int, tables unsafe.Pointer) (found uint64)
@@ -28,7 +28,7 @@ func vectorIntMX4_2x2(w, s, x unsafe.Pointer, groups, pairs, wStride, sStride, w
 // time and that pairs times, over groups of 16 blocks. Lines are wStride, their
 // scales sStride bytes apart; wNext and sNext lead from the end of one set of lines
 // to the next. Lines of x are xStride, those of y yStride bytes apart. It reports
-// whether there were scales that it does not take (below 72, for 72, and above 180).
+// whether there were scales that it does not take (below the least, for that, and above the span).
 //
 //go:noescape
 func vectorIntMX4_2x4(w, s, x unsafe.Pointer, groups, pairs, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride int, tables unsafe.Pointer) (found uint64)
@@ -37,7 +37,7 @@ func vectorIntMX4_2x4(w, s, x unsafe.Pointer, groups, pairs, wStride, sStride, w
 // time and that pairs times, over groups of 16 blocks. Lines are wStride, their
 // scales sStride bytes apart; wNext and sNext lead from the end of one set of lines
 // to the next. Lines of x are xStride, those of y yStride bytes apart. It reports
-// whether there were scales that it does not take (below 72, for 72, and above 180).
+// whether there were scales that it does not take (below the least, for that, and above the span).
 //
 //go:noescape
 func vectorIntMX4_2x8(w, s, x unsafe.Pointer, groups, pairs, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride int, tables unsafe.Pointer) (found uint64)
@@ -46,7 +46,7 @@ func vectorIntMX4_2x8(w, s, x unsafe.Pointer, groups, pairs, wStride, sStride, w
 // time and that pairs times, over groups of 16 blocks. Lines are wStride, their
 // scales sStride bytes apart; wNext and sNext lead from the end of one set of lines
 // to the next. Lines of x are xStride, those of y yStride bytes apart. It reports
-// whether there were scales that it does not take (below 72, for 72, and above 180).
+// whether there were scales that it does not take (below the least, for that, and above the span).
 //
 //go:noescape
 func vectorIntMX6_1x1(w, s, x unsafe.Pointer, groups, pairs, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride int, tables unsafe.Pointer) (found uint64)
@@ -55,7 +55,7 @@ func vectorIntMX6_1x1(w, s, x unsafe.Pointer, groups, pairs, wStride, sStride, w
 // time and that pairs times, over groups of 16 blocks. Lines are wStride, their
 // scales sStride bytes apart; wNext and sNext lead from the end of one set of lines
 // to the next. Lines of x are xStride, those of y yStride bytes apart. It reports
-// whether there were scales that it does not take (below 72, for 72, and above 180).
+// whether there were scales that it does not take (below the least, for that, and above the span).
 //
 //go:noescape
 func vectorIntMX6_2x2(w, s, x unsafe.Pointer, groups, pairs, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride int, tables unsafe.Pointer) (found uint64)
@@ -64,7 +64,7 @@ func vectorIntMX6_2x2(w, s, x unsafe.Pointer, groups, pairs, wStride, sStride, w
 // time and that pairs times, over groups of 16 blocks. Lines are wStride, their
 // scales sStride bytes apart; wNext and sNext lead from the end of one set of lines
 // to the next. Lines of x are xStride, those of y yStride bytes apart. It reports
-// whether there were scales that it does not take (below 72, for 72, and above 180).
+// whether there were scales that it does not take (below the least, for that, and above the span).
 //
 //go:noescape
 func vectorIntMX6_2x4(w, s, x unsafe.Pointer, groups, pairs, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride int, tables unsafe.Pointer) (found uint64)
@@ -73,7 +73,7 @@ func vectorIntMX6_2x4(w, s, x unsafe.Pointer, groups, pairs, wStride, sStride, w
 // time and that pairs times, over groups of 16 blocks. Lines are wStride, their
 // scales sStride bytes apart; wNext and sNext lead from the end of one set of lines
 // to the next. Lines of x are xStride, those of y yStride bytes apart. It reports
-// whether there were scales that it does not take (below 72, for 72, and above 180).
+// whether there were scales that it does not take (below the least, for that, and above the span).
 //
 //go:noescape
 func vectorIntMX6_2x8(w, s, x unsafe.Pointer, groups, pairs, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride int, tables unsafe.Pointer) (found uint64)
@@ -82,7 +82,7 @@ func vectorIntMX6_2x8(w, s, x unsafe.Pointer, groups, pairs, wStride, sStride, w
 // time and that pairs times, over groups of 16 blocks. Lines are wStride, their
 // scales sStride bytes apart; wNext and sNext lead from the end of one set of lines
 // to the next. Lines of x are xStride, those of y yStride bytes apart. It reports
-// whether there were scales that it does not take (below 72, for 72, and above 180).
+// whether there were scales that it does not take (below the least, for that, and above the span).
 //
 //go:noescape
 func vectorIntMX8_1x1(w, s, x unsafe.Pointer, groups, pairs, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride int, tables unsafe.Pointer) (found uint64)
@@ -91,7 +91,7 @@ func vectorIntMX8_1x1(w, s, x unsafe.Pointer, groups, pairs, wStride, sStride, w
 // time and that pairs times, over groups of 16 blocks. Lines are wStride, their
 // scales sStride bytes apart; wNext and sNext lead from the end of one set of lines
 // to the next. Lines of x are xStride, those of y yStride bytes apart. It reports
-// whether there were scales that it does not take (below 72, for 72, and above 180).
+// whether there were scales that it does not take (below the least, for that, and above the span).
 //
 //go:noescape
 func vectorIntMX8_2x2(w, s, x unsafe.Pointer, groups, pairs, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride int, tables unsafe.Pointer) (found uint64)
@@ -100,7 +100,7 @@ func vectorIntMX8_2x2(w, s, x unsafe.Pointer, groups, pairs, wStride, sStride, w
 // time and that pairs times, over groups of 16 blocks. Lines are wStride, their
 // scales sStride bytes apart; wNext and sNext lead from the end of one set of lines
 // to the next. Lines of x are xStride, those of y yStride bytes apart. It reports
-// whether there were scales that it does not take (below 72, for 72, and above 180).
+// whether there were scales that it does not take (below the least, for that, and above the span).
 //
 //go:noescape
 func vectorIntMX8_2x4(w, s, x unsafe.Pointer, groups, pairs, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride int, tables unsafe.Pointer) (found uint64)
@@ -109,7 +109,7 @@ func vectorIntMX8_2x4(w, s, x unsafe.Pointer, groups, pairs, wStride, sStride, w
 // time and that pairs times, over groups of 16 blocks. Lines are wStride, their
 // scales sStride bytes apart; wNext and sNext lead from the end of one set of lines
 // to the next. Lines of x are xStride, those of y yStride bytes apart. It reports
-// whether there were scales that it does not take (below 72, for 72, and above 180).
+// whether there were scales that it does not take (below the least, for that, and above the span).
 //
 //go:noescape
 func vectorIntMX8_2x8(w, s, x unsafe.Pointer, groups, pairs, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride int, tables unsafe.Pointer) (found uint64)

@@ -11,14 +11,6 @@ GLOBL vectorLargest<>(SB), RODATA|NOPTR, $16
 DATA vectorPow120<>+0(SB)/8, $0x000000007b800000
 GLOBL vectorPow120<>(SB), RODATA|NOPTR, $8
 
-DATA vectorLeast<>+0(SB)/8, $0x4848484848484848
-DATA vectorLeast<>+8(SB)/8, $0x4848484848484848
-GLOBL vectorLeast<>(SB), RODATA|NOPTR, $16
-
-DATA vectorSpan<>+0(SB)/8, $0x6c6c6c6c6c6c6c6c
-DATA vectorSpan<>+8(SB)/8, $0x6c6c6c6c6c6c6c6c
-GLOBL vectorSpan<>(SB), RODATA|NOPTR, $16
-
 DATA sixesFirst<>+0(SB)/8, $0x0005040300020100
 DATA sixesFirst<>+8(SB)/8, $0x000b0a0900080706
 DATA sixesFirst<>+16(SB)/8, $0x001d1c1b001a1918
@@ -184,6 +176,7 @@ GLOBL lanesIntNV4<>(SB), RODATA|NOPTR, $128
 //	R12 3·xStride
 //	R13 place in x, four lines on
 //	R14 scratch
+//	X30, X31 least scale; span above it
 //	Z28, Z29 integer of each nibble; low nibbles
 //	Z0…Z15 sums, lines of x within lines of B
 //	K7 scales found
@@ -200,6 +193,8 @@ TEXT ·vectorIntMX4_1x1(SB), NOSPLIT, $0-112
 	KXORQ K7, K7, K7
 	MOVQ tables+96(FP), R14
 	VMOVDQU64 (R14), Z28
+	VMOVDQU64 64(R14), X30
+	VMOVDQU64 80(R14), X31
 	MOVL $252645135, R14
 	VPBROADCASTD R14, Z29
 
@@ -211,9 +206,9 @@ lines1:
 group2:
 	PREFETCHT0 (BX)(CX*2)
 	VMOVDQU64 (BX), X22
-	VPMAXUB vectorLeast<>+0(SB), X22, X23
-	VPSUBB vectorLeast<>+0(SB), X22, X22
-	VPCMPUB $6, vectorSpan<>+0(SB), X22, K5
+	VPMAXUB X30, X22, X23
+	VPSUBB X30, X22, X22
+	VPCMPUB $6, X31, X22, K5
 	VPMOVZXBD X23, Z24
 	VPSLLD $23, Z24, Z24
 	KORQ K5, K7, K7
@@ -329,6 +324,7 @@ group2:
 //	R12 3·xStride
 //	R13 place in x, four lines on
 //	R14 scratch
+//	X30, X31 least scale; span above it
 //	Z28, Z29 integer of each nibble; low nibbles
 //	Z0…Z15 sums, lines of x within lines of B
 //	K7 scales found
@@ -345,6 +341,8 @@ TEXT ·vectorIntMX4_2x2(SB), NOSPLIT, $0-112
 	KXORQ K7, K7, K7
 	MOVQ tables+96(FP), R14
 	VMOVDQU64 (R14), Z28
+	VMOVDQU64 64(R14), X30
+	VMOVDQU64 80(R14), X31
 	MOVL $252645135, R14
 	VPBROADCASTD R14, Z29
 
@@ -359,16 +357,16 @@ lines1:
 group2:
 	PREFETCHT0 (BX)(CX*2)
 	VMOVDQU64 (BX), X22
-	VPMAXUB vectorLeast<>+0(SB), X22, X23
-	VPSUBB vectorLeast<>+0(SB), X22, X22
-	VPCMPUB $6, vectorSpan<>+0(SB), X22, K5
+	VPMAXUB X30, X22, X23
+	VPSUBB X30, X22, X22
+	VPCMPUB $6, X31, X22, K5
 	VPMOVZXBD X23, Z24
 	VPSLLD $23, Z24, Z24
 	KORQ K5, K7, K7
 	VMOVDQU64 (BX)(CX*1), X22
-	VPMAXUB vectorLeast<>+0(SB), X22, X23
-	VPSUBB vectorLeast<>+0(SB), X22, X22
-	VPCMPUB $6, vectorSpan<>+0(SB), X22, K5
+	VPMAXUB X30, X22, X23
+	VPSUBB X30, X22, X22
+	VPCMPUB $6, X31, X22, K5
 	VPMOVZXBD X23, Z25
 	VPSLLD $23, Z25, Z25
 	KORQ K5, K7, K7
@@ -634,6 +632,7 @@ group2:
 //	R12 3·xStride
 //	R13 place in x, four lines on
 //	R14 scratch
+//	X30, X31 least scale; span above it
 //	Z28, Z29 integer of each nibble; low nibbles
 //	Z0…Z15 sums, lines of x within lines of B
 //	K7 scales found
@@ -650,6 +649,8 @@ TEXT ·vectorIntMX4_2x4(SB), NOSPLIT, $0-112
 	KXORQ K7, K7, K7
 	MOVQ tables+96(FP), R14
 	VMOVDQU64 (R14), Z28
+	VMOVDQU64 64(R14), X30
+	VMOVDQU64 80(R14), X31
 	MOVL $252645135, R14
 	VPBROADCASTD R14, Z29
 
@@ -668,16 +669,16 @@ lines1:
 group2:
 	PREFETCHT0 (BX)(CX*2)
 	VMOVDQU64 (BX), X22
-	VPMAXUB vectorLeast<>+0(SB), X22, X23
-	VPSUBB vectorLeast<>+0(SB), X22, X22
-	VPCMPUB $6, vectorSpan<>+0(SB), X22, K5
+	VPMAXUB X30, X22, X23
+	VPSUBB X30, X22, X22
+	VPCMPUB $6, X31, X22, K5
 	VPMOVZXBD X23, Z24
 	VPSLLD $23, Z24, Z24
 	KORQ K5, K7, K7
 	VMOVDQU64 (BX)(CX*1), X22
-	VPMAXUB vectorLeast<>+0(SB), X22, X23
-	VPSUBB vectorLeast<>+0(SB), X22, X22
-	VPCMPUB $6, vectorSpan<>+0(SB), X22, K5
+	VPMAXUB X30, X22, X23
+	VPSUBB X30, X22, X22
+	VPCMPUB $6, X31, X22, K5
 	VPMOVZXBD X23, Z25
 	VPSLLD $23, Z25, Z25
 	KORQ K5, K7, K7
@@ -1099,6 +1100,7 @@ group2:
 //	R12 3·xStride
 //	R13 place in x, four lines on
 //	R14 scratch
+//	X30, X31 least scale; span above it
 //	Z28, Z29 integer of each nibble; low nibbles
 //	Z0…Z15 sums, lines of x within lines of B
 //	K7 scales found
@@ -1115,6 +1117,8 @@ TEXT ·vectorIntMX4_2x8(SB), NOSPLIT, $0-112
 	KXORQ K7, K7, K7
 	MOVQ tables+96(FP), R14
 	VMOVDQU64 (R14), Z28
+	VMOVDQU64 64(R14), X30
+	VMOVDQU64 80(R14), X31
 	MOVL $252645135, R14
 	VPBROADCASTD R14, Z29
 
@@ -1142,16 +1146,16 @@ group2:
 	LEAQ (R9)(R8*4), R13
 	PREFETCHT0 (BX)(CX*2)
 	VMOVDQU64 (BX), X22
-	VPMAXUB vectorLeast<>+0(SB), X22, X23
-	VPSUBB vectorLeast<>+0(SB), X22, X22
-	VPCMPUB $6, vectorSpan<>+0(SB), X22, K5
+	VPMAXUB X30, X22, X23
+	VPSUBB X30, X22, X22
+	VPCMPUB $6, X31, X22, K5
 	VPMOVZXBD X23, Z24
 	VPSLLD $23, Z24, Z24
 	KORQ K5, K7, K7
 	VMOVDQU64 (BX)(CX*1), X22
-	VPMAXUB vectorLeast<>+0(SB), X22, X23
-	VPSUBB vectorLeast<>+0(SB), X22, X22
-	VPCMPUB $6, vectorSpan<>+0(SB), X22, K5
+	VPMAXUB X30, X22, X23
+	VPSUBB X30, X22, X22
+	VPCMPUB $6, X31, X22, K5
 	VPMOVZXBD X23, Z25
 	VPSLLD $23, Z25, Z25
 	KORQ K5, K7, K7
@@ -1885,6 +1889,7 @@ group2:
 //	R12 3·xStride
 //	R13 place in x, four lines on
 //	R14 scratch
+//	X30, X31 least scale; span above it
 //	Z28, Z29 integer of each code; where in a quadword each is
 //	Z0…Z15 sums, lines of x within lines of B
 //	K7 scales found
@@ -1901,6 +1906,8 @@ TEXT ·vectorIntMX6_1x1(SB), NOSPLIT, $0-112
 	KXORQ K7, K7, K7
 	MOVQ tables+96(FP), R14
 	VMOVDQU64 (R14), Z28
+	VMOVDQU64 64(R14), X30
+	VMOVDQU64 80(R14), X31
 	VMOVDQU64 sixesShifts<>+0(SB), Z29
 
 lines1:
@@ -1911,9 +1918,9 @@ lines1:
 group2:
 	PREFETCHT0 (BX)(CX*2)
 	VMOVDQU64 (BX), X22
-	VPMAXUB vectorLeast<>+0(SB), X22, X23
-	VPSUBB vectorLeast<>+0(SB), X22, X22
-	VPCMPUB $6, vectorSpan<>+0(SB), X22, K5
+	VPMAXUB X30, X22, X23
+	VPSUBB X30, X22, X22
+	VPCMPUB $6, X31, X22, K5
 	VPMOVZXBD X23, Z24
 	VPSLLD $23, Z24, Z24
 	KORQ K5, K7, K7
@@ -2047,6 +2054,7 @@ group2:
 //	R12 3·xStride
 //	R13 place in x, four lines on
 //	R14 scratch
+//	X30, X31 least scale; span above it
 //	Z28, Z29 integer of each code; where in a quadword each is
 //	Z0…Z15 sums, lines of x within lines of B
 //	K7 scales found
@@ -2063,6 +2071,8 @@ TEXT ·vectorIntMX6_2x2(SB), NOSPLIT, $0-112
 	KXORQ K7, K7, K7
 	MOVQ tables+96(FP), R14
 	VMOVDQU64 (R14), Z28
+	VMOVDQU64 64(R14), X30
+	VMOVDQU64 80(R14), X31
 	VMOVDQU64 sixesShifts<>+0(SB), Z29
 
 lines1:
@@ -2076,16 +2086,16 @@ lines1:
 group2:
 	PREFETCHT0 (BX)(CX*2)
 	VMOVDQU64 (BX), X22
-	VPMAXUB vectorLeast<>+0(SB), X22, X23
-	VPSUBB vectorLeast<>+0(SB), X22, X22
-	VPCMPUB $6, vectorSpan<>+0(SB), X22, K5
+	VPMAXUB X30, X22, X23
+	VPSUBB X30, X22, X22
+	VPCMPUB $6, X31, X22, K5
 	VPMOVZXBD X23, Z24
 	VPSLLD $23, Z24, Z24
 	KORQ K5, K7, K7
 	VMOVDQU64 (BX)(CX*1), X22
-	VPMAXUB vectorLeast<>+0(SB), X22, X23
-	VPSUBB vectorLeast<>+0(SB), X22, X22
-	VPCMPUB $6, vectorSpan<>+0(SB), X22, K5
+	VPMAXUB X30, X22, X23
+	VPSUBB X30, X22, X22
+	VPCMPUB $6, X31, X22, K5
 	VPMOVZXBD X23, Z25
 	VPSLLD $23, Z25, Z25
 	KORQ K5, K7, K7
@@ -2387,6 +2397,7 @@ group2:
 //	R12 3·xStride
 //	R13 place in x, four lines on
 //	R14 scratch
+//	X30, X31 least scale; span above it
 //	Z28, Z29 integer of each code; where in a quadword each is
 //	Z0…Z15 sums, lines of x within lines of B
 //	K7 scales found
@@ -2403,6 +2414,8 @@ TEXT ·vectorIntMX6_2x4(SB), NOSPLIT, $0-112
 	KXORQ K7, K7, K7
 	MOVQ tables+96(FP), R14
 	VMOVDQU64 (R14), Z28
+	VMOVDQU64 64(R14), X30
+	VMOVDQU64 80(R14), X31
 	VMOVDQU64 sixesShifts<>+0(SB), Z29
 
 lines1:
@@ -2420,16 +2433,16 @@ lines1:
 group2:
 	PREFETCHT0 (BX)(CX*2)
 	VMOVDQU64 (BX), X22
-	VPMAXUB vectorLeast<>+0(SB), X22, X23
-	VPSUBB vectorLeast<>+0(SB), X22, X22
-	VPCMPUB $6, vectorSpan<>+0(SB), X22, K5
+	VPMAXUB X30, X22, X23
+	VPSUBB X30, X22, X22
+	VPCMPUB $6, X31, X22, K5
 	VPMOVZXBD X23, Z24
 	VPSLLD $23, Z24, Z24
 	KORQ K5, K7, K7
 	VMOVDQU64 (BX)(CX*1), X22
-	VPMAXUB vectorLeast<>+0(SB), X22, X23
-	VPSUBB vectorLeast<>+0(SB), X22, X22
-	VPCMPUB $6, vectorSpan<>+0(SB), X22, K5
+	VPMAXUB X30, X22, X23
+	VPSUBB X30, X22, X22
+	VPCMPUB $6, X31, X22, K5
 	VPMOVZXBD X23, Z25
 	VPSLLD $23, Z25, Z25
 	KORQ K5, K7, K7
@@ -2887,6 +2900,7 @@ group2:
 //	R12 3·xStride
 //	R13 place in x, four lines on
 //	R14 scratch
+//	X30, X31 least scale; span above it
 //	Z28, Z29 integer of each code; where in a quadword each is
 //	Z0…Z15 sums, lines of x within lines of B
 //	K7 scales found
@@ -2903,6 +2917,8 @@ TEXT ·vectorIntMX6_2x8(SB), NOSPLIT, $0-112
 	KXORQ K7, K7, K7
 	MOVQ tables+96(FP), R14
 	VMOVDQU64 (R14), Z28
+	VMOVDQU64 64(R14), X30
+	VMOVDQU64 80(R14), X31
 	VMOVDQU64 sixesShifts<>+0(SB), Z29
 
 lines1:
@@ -2929,16 +2945,16 @@ group2:
 	LEAQ (R9)(R8*4), R13
 	PREFETCHT0 (BX)(CX*2)
 	VMOVDQU64 (BX), X22
-	VPMAXUB vectorLeast<>+0(SB), X22, X23
-	VPSUBB vectorLeast<>+0(SB), X22, X22
-	VPCMPUB $6, vectorSpan<>+0(SB), X22, K5
+	VPMAXUB X30, X22, X23
+	VPSUBB X30, X22, X22
+	VPCMPUB $6, X31, X22, K5
 	VPMOVZXBD X23, Z24
 	VPSLLD $23, Z24, Z24
 	KORQ K5, K7, K7
 	VMOVDQU64 (BX)(CX*1), X22
-	VPMAXUB vectorLeast<>+0(SB), X22, X23
-	VPSUBB vectorLeast<>+0(SB), X22, X22
-	VPCMPUB $6, vectorSpan<>+0(SB), X22, K5
+	VPMAXUB X30, X22, X23
+	VPSUBB X30, X22, X22
+	VPCMPUB $6, X31, X22, K5
 	VPMOVZXBD X23, Z25
 	VPSLLD $23, Z25, Z25
 	KORQ K5, K7, K7
@@ -3708,6 +3724,7 @@ group2:
 //	R12 3·xStride
 //	R13 place in x, four lines on
 //	R14 scratch
+//	X30, X31 least scale; span above it
 //	Z28 sign bits
 //	Z0…Z15 sums, lines of x within lines of B
 //	K7 scales found
@@ -3724,6 +3741,8 @@ TEXT ·vectorIntMX8_1x1(SB), NOSPLIT, $0-112
 	KXORQ K7, K7, K7
 	MOVQ tables+96(FP), R14
 	VMOVDQU64 (R14), Z28
+	VMOVDQU64 64(R14), X30
+	VMOVDQU64 80(R14), X31
 
 lines1:
 	MOVQ x+16(FP), R9
@@ -3733,9 +3752,9 @@ lines1:
 group2:
 	PREFETCHT0 (BX)(CX*2)
 	VMOVDQU64 (BX), X22
-	VPMAXUB vectorLeast<>+0(SB), X22, X23
-	VPSUBB vectorLeast<>+0(SB), X22, X22
-	VPCMPUB $6, vectorSpan<>+0(SB), X22, K5
+	VPMAXUB X30, X22, X23
+	VPSUBB X30, X22, X22
+	VPCMPUB $6, X31, X22, K5
 	VPMOVZXBD X23, Z24
 	VPSLLD $23, Z24, Z24
 	KORQ K5, K7, K7
@@ -3855,6 +3874,7 @@ group2:
 //	R12 3·xStride
 //	R13 place in x, four lines on
 //	R14 scratch
+//	X30, X31 least scale; span above it
 //	Z28 sign bits
 //	Z0…Z15 sums, lines of x within lines of B
 //	K7 scales found
@@ -3871,6 +3891,8 @@ TEXT ·vectorIntMX8_2x2(SB), NOSPLIT, $0-112
 	KXORQ K7, K7, K7
 	MOVQ tables+96(FP), R14
 	VMOVDQU64 (R14), Z28
+	VMOVDQU64 64(R14), X30
+	VMOVDQU64 80(R14), X31
 
 lines1:
 	MOVQ x+16(FP), R9
@@ -3883,16 +3905,16 @@ lines1:
 group2:
 	PREFETCHT0 (BX)(CX*2)
 	VMOVDQU64 (BX), X22
-	VPMAXUB vectorLeast<>+0(SB), X22, X23
-	VPSUBB vectorLeast<>+0(SB), X22, X22
-	VPCMPUB $6, vectorSpan<>+0(SB), X22, K5
+	VPMAXUB X30, X22, X23
+	VPSUBB X30, X22, X22
+	VPCMPUB $6, X31, X22, K5
 	VPMOVZXBD X23, Z24
 	VPSLLD $23, Z24, Z24
 	KORQ K5, K7, K7
 	VMOVDQU64 (BX)(CX*1), X22
-	VPMAXUB vectorLeast<>+0(SB), X22, X23
-	VPSUBB vectorLeast<>+0(SB), X22, X22
-	VPCMPUB $6, vectorSpan<>+0(SB), X22, K5
+	VPMAXUB X30, X22, X23
+	VPSUBB X30, X22, X22
+	VPCMPUB $6, X31, X22, K5
 	VPMOVZXBD X23, Z25
 	VPSLLD $23, Z25, Z25
 	KORQ K5, K7, K7
@@ -4166,6 +4188,7 @@ group2:
 //	R12 3·xStride
 //	R13 place in x, four lines on
 //	R14 scratch
+//	X30, X31 least scale; span above it
 //	Z28 sign bits
 //	Z0…Z15 sums, lines of x within lines of B
 //	K7 scales found
@@ -4182,6 +4205,8 @@ TEXT ·vectorIntMX8_2x4(SB), NOSPLIT, $0-112
 	KXORQ K7, K7, K7
 	MOVQ tables+96(FP), R14
 	VMOVDQU64 (R14), Z28
+	VMOVDQU64 64(R14), X30
+	VMOVDQU64 80(R14), X31
 
 lines1:
 	MOVQ x+16(FP), R9
@@ -4198,16 +4223,16 @@ lines1:
 group2:
 	PREFETCHT0 (BX)(CX*2)
 	VMOVDQU64 (BX), X22
-	VPMAXUB vectorLeast<>+0(SB), X22, X23
-	VPSUBB vectorLeast<>+0(SB), X22, X22
-	VPCMPUB $6, vectorSpan<>+0(SB), X22, K5
+	VPMAXUB X30, X22, X23
+	VPSUBB X30, X22, X22
+	VPCMPUB $6, X31, X22, K5
 	VPMOVZXBD X23, Z24
 	VPSLLD $23, Z24, Z24
 	KORQ K5, K7, K7
 	VMOVDQU64 (BX)(CX*1), X22
-	VPMAXUB vectorLeast<>+0(SB), X22, X23
-	VPSUBB vectorLeast<>+0(SB), X22, X22
-	VPCMPUB $6, vectorSpan<>+0(SB), X22, K5
+	VPMAXUB X30, X22, X23
+	VPSUBB X30, X22, X22
+	VPCMPUB $6, X31, X22, K5
 	VPMOVZXBD X23, Z25
 	VPSLLD $23, Z25, Z25
 	KORQ K5, K7, K7
@@ -4637,6 +4662,7 @@ group2:
 //	R12 3·xStride
 //	R13 place in x, four lines on
 //	R14 scratch
+//	X30, X31 least scale; span above it
 //	Z28 sign bits
 //	Z0…Z15 sums, lines of x within lines of B
 //	K7 scales found
@@ -4653,6 +4679,8 @@ TEXT ·vectorIntMX8_2x8(SB), NOSPLIT, $0-112
 	KXORQ K7, K7, K7
 	MOVQ tables+96(FP), R14
 	VMOVDQU64 (R14), Z28
+	VMOVDQU64 64(R14), X30
+	VMOVDQU64 80(R14), X31
 
 lines1:
 	MOVQ x+16(FP), R9
@@ -4678,16 +4706,16 @@ group2:
 	LEAQ (R9)(R8*4), R13
 	PREFETCHT0 (BX)(CX*2)
 	VMOVDQU64 (BX), X22
-	VPMAXUB vectorLeast<>+0(SB), X22, X23
-	VPSUBB vectorLeast<>+0(SB), X22, X22
-	VPCMPUB $6, vectorSpan<>+0(SB), X22, K5
+	VPMAXUB X30, X22, X23
+	VPSUBB X30, X22, X22
+	VPCMPUB $6, X31, X22, K5
 	VPMOVZXBD X23, Z24
 	VPSLLD $23, Z24, Z24
 	KORQ K5, K7, K7
 	VMOVDQU64 (BX)(CX*1), X22
-	VPMAXUB vectorLeast<>+0(SB), X22, X23
-	VPSUBB vectorLeast<>+0(SB), X22, X22
-	VPCMPUB $6, vectorSpan<>+0(SB), X22, K5
+	VPMAXUB X30, X22, X23
+	VPSUBB X30, X22, X22
+	VPCMPUB $6, X31, X22, K5
 	VPMOVZXBD X23, Z25
 	VPSLLD $23, Z25, Z25
 	KORQ K5, K7, K7

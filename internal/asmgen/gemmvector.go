@@ -21,15 +21,14 @@ func gemmVectors() []*File {
 	}
 	g := NewFile("gemm", "vectorint8")
 	tables = newVectorTables(g)
-	const least, largest = 72, 180 // leastExponent and largestExponent of package gemm
-	low, span, six := g.Table("vectorLeast", bytes16(least)), g.Table("vectorSpan", bytes16(largest-least)), newVectorSixes(g)
+	six := newVectorSixes(g)
 	for _, v := range []vector{
 		{name: "IntMX4", block: 32, bits: 4},
 		{name: "IntMX6", block: 32, bits: 6},
 		{name: "IntMX8", block: 32, bits: 8},
 		{name: "IntNV4", block: 16, bits: 4},
 	} {
-		v.arithmetic = vectorInt8{v.bits, low, span, tables, six}
+		v.arithmetic = vectorInt8{v.bits, tables, six}
 		v.write(g, shapes)
 	}
 	return []*File{f, g}

@@ -10,9 +10,12 @@ package asmgen
 // products start from (less the bias of B times their sum), and the scale of each
 // dword: a float32 where those of B are E4M3; where they are E8M0 what it adds to the
 // exponent field.
+//
+// The tables are the integer of each code in 64 bytes, and in each of 16 bytes the least
+// E8M0 scale that is taken and how far others reach above it: sums with those of A are
+// exponent fields then.
 type vectorInt8 struct {
-	bits        int
-	least, span Sym // E8M0 scales, and how far they reach above: sums with those of A are exponent fields
+	bits int
 	vectorTables
 	vectorSixes
 }
@@ -52,17 +55,24 @@ func (a vectorInt8) spread(r int) Vec    { return Z(20 + r) }
 func (a vectorInt8) dot(r int) Vec       { return Z(22 + r) }
 func (a vectorInt8) temporary(i int) Vec { return Z(26 + i) }
 func (a vectorInt8) table() (of, at Vec) { return Z(28), Z(29) }
+func (a vectorInt8) least() Vec          { return Z(30).X() }
+func (a vectorInt8) span() Vec           { return Z(31).X() }
 
 func (a vectorInt8) checks(v *vector) string {
 	if v.block == 16 {
 		return "of sign 1, and NaN"
 	}
-	return "below 72, for 72, and above 180"
+	return "below the least, for that, and above the span"
 }
 
 func (a vectorInt8) constants(v *vector, tables Reg) {
 	of, at := a.table()
 	v.fn.I("VMOVDQU64", tables.At(0), of)
+	if v.block == 32 {
+		v.fn.I("VMOVDQU64", tables.At(64), a.least())
+		v.fn.I("VMOVDQU64", tables.At(80), a.span())
+		v.fn.Note("X30, X31", "least scale; span above it")
+	}
 	switch a.bits {
 	case 4:
 		broadcast(v.fn, 0x0f0f0f0f, tables, at)
@@ -82,9 +92,9 @@ func (a vectorInt8) scales(v *vector, r int) {
 		a.e4m3(v, codes, v.scale(r))
 		return
 	}
-	v.fn.I("VPMAXUB", a.least, codes, within)
-	v.fn.I("VPSUBB", a.least, codes, codes)
-	v.fn.I("VPCMPUB", 6, a.span, codes, K(5)) // greater
+	v.fn.I("VPMAXUB", a.least(), codes, within)
+	v.fn.I("VPSUBB", a.least(), codes, codes)
+	v.fn.I("VPCMPUB", 6, a.span(), codes, K(5)) // greater
 	v.fn.I("VPMOVZXBD", within, v.scale(r))
 	v.fn.I("VPSLLD", 23, v.scale(r), v.scale(r))
 }
