@@ -11,7 +11,7 @@ import (
 // round rounds x to the format of activations, on this goroutine.
 func (s *Scope) round(x []float32) {
 	if s.Recipe.Activations.Element != format.F32 {
-		roundBF16(x, x)
+		roundBF16(x)
 	}
 }
 

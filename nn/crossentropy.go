@@ -50,12 +50,15 @@ func (c *CrossEntropy) Forward(s *Scope, logits tensor.Dense, targets []int32) (
 	}
 	losses := make([]float64, logits.Rows)
 	parallel.For(logits.Rows, rowGrain(4*logits.Cols), s.Threads, func(from, to int) {
+		e := make([]float32, logits.Cols) // of a row
 		for i := from; i < to; i++ {
 			row := logits.Row(i)
 			top := maximum(row)
+			copy(e, row)
+			exps(e, top)
 			var sum float64
-			for _, v := range row {
-				sum += float64(exp(v - top))
+			for _, v := range e {
+				sum += float64(v)
 			}
 			saved.max[i], saved.sum[i] = top, float32(sum)
 			if target := targets[i]; target >= 0 {
@@ -82,8 +85,9 @@ func (c *CrossEntropy) Backward(s *Scope, saved *CrossEntropySaved, weight float
 				continue
 			}
 			factor, top := share/saved.sum[i], saved.max[i]
-			for j, v := range row {
-				row[j] = exp(v-top) * factor
+			exps(row, top)
+			for j, e := range row {
+				row[j] = e * factor
 			}
 			row[target] -= share
 			s.round(row)

@@ -2,6 +2,24 @@ package nn
 
 import "math"
 
+// The constants of exp. The integer nearest to x/ln 2 is left in the low bits of a
+// sum with expRound; expHigh is ln 2 to so few bits that products with integers are exact.
+const (
+	expLog2e = 1 / math.Ln2
+	expRound = 3 << 22
+	expHigh  = 0x1.62e4p-1
+	expLow   = math.Ln2 - expHigh
+	expC7    = 1.0 / 5040 // of the Taylor polynomial
+	expC6    = 1.0 / 720
+	expC5    = 1.0 / 120
+	expC4    = 1.0 / 24
+	expC3    = 1.0 / 6
+	expC2    = 0.5
+	expLeast = -87.33654
+	expMost  = 88.72284
+	expBias  = 127
+)
+
 // exp returns e^x in float32, within 2 ulp, with the same bits on every
 // machine. Below -87.3, where the result would be subnormal, it is zero; above
 // the largest float32 it is infinite; NaN stays NaN.
@@ -9,38 +27,69 @@ import "math"
 // With n the integer nearest to x/ln 2 and r = x - n·ln 2, it is 2^n times the
 // Taylor polynomial of e^r, whose remainder is below r^8/8! < 2^-27.
 func exp(x float32) float32 {
-	const (
-		log2e = 1 / math.Ln2
-		high  = 0x1.62e4p-1 // of ln 2: few enough bits for n·high to be exact
-		low   = math.Ln2 - high
-		round = 3 << 22 // adding it leaves the nearest integer in the low bits
-		least = -87.33654
-		most  = 88.72284
-	)
-	if !(x >= least) {
-		if x < least {
-			return 0
-		}
-		return x // NaN
+	switch {
+	case x < expLeast:
+		return 0
+	case x > expMost:
+		return float32(math.Inf(1))
+	case x != x:
+		return x
 	}
-	if x >= most {
-		if x > most {
-			return float32(math.Inf(1))
-		}
-	}
-	shifted := float32(x*log2e) + round
-	n := shifted - round
-	r := x - float32(n*high)
-	r -= float32(n * low)
-	p := float32(r*(1.0/5040)) + 1.0/720
-	p = float32(p*r) + 1.0/120
-	p = float32(p*r) + 1.0/24
-	p = float32(p*r) + 1.0/6
-	p = float32(p*r) + 0.5
+	shifted := float32(x*expLog2e) + expRound
+	n := shifted - expRound
+	r := x - float32(n*expHigh)
+	r -= float32(n * expLow)
+	p := float32(r*expC7) + expC6
+	p = float32(p*r) + expC5
+	p = float32(p*r) + expC4
+	p = float32(p*r) + expC3
+	p = float32(p*r) + expC2
 	p = float32(p*float32(r*r)) + r
 	p++
 	// n is up to 128: half of it in each of two factors, which are normal numbers.
 	k := int32(n)
 	half := k >> 1
-	return p * math.Float32frombits(uint32(half+127)<<23) * math.Float32frombits(uint32(k-half+127)<<23)
+	return p * math.Float32frombits(uint32(half+expBias)<<23) * math.Float32frombits(uint32(k-half+expBias)<<23)
+}
+
+// sigmoid returns the logistic function of x.
+func sigmoid(x float32) float32 { return 1 / (1 + exp(-x)) }
+
+// exps sets each x to e^(x-top).
+func exps(x []float32, top float32) {
+	done := 0
+	if k := lineKernelOf(x); k != nil {
+		done = len(x) / k.unit * k.unit
+		k.exp(&x[0], len(x)/k.unit, top, &expTable)
+	}
+	for i, v := range x[done:] {
+		x[done+i] = exp(v - top)
+	}
+}
+
+// sigmoids sets each x to its logistic function.
+func sigmoids(x []float32) {
+	done := 0
+	if k := lineKernelOf(x); k != nil {
+		done = len(x) / k.unit * k.unit
+		k.sigmoid(&x[0], len(x)/k.unit, &expTable)
+	}
+	for i, v := range x[done:] {
+		x[done+i] = sigmoid(v)
+	}
+}
+
+// expConstants are the constants of exp as kernels read them.
+type expConstants struct {
+	log2e, round, high, low     float32
+	c7, c6, c5, c4, c3, c2, one float32
+	least, most, infinity       float32
+	sign, bias                  uint32
+}
+
+var expTable = expConstants{
+	expLog2e, expRound, expHigh, expLow,
+	expC7, expC6, expC5, expC4, expC3, expC2, 1,
+	expLeast, expMost, float32(math.Inf(1)),
+	1 << 31, expBias,
 }

@@ -133,10 +133,9 @@ func (w *worker) probabilities(c *chunk) (tensor.Dense, error) {
 // zero.
 func softmax(row []float32, n int) {
 	top := maximum(row[:n])
+	exps(row[:n], top)
 	var sum float64
-	for j, v := range row[:n] {
-		e := exp(v - top)
-		row[j] = e
+	for _, e := range row[:n] {
 		sum += float64(e)
 	}
 	inverse := float32(1 / sum)

@@ -35,7 +35,7 @@ func matrix(rng *rand.Rand, rows, cols int, std float64) tensor.Dense {
 			x.Set(i, j, float32(v))
 		}
 	}
-	roundBF16(x.Data, x.Data)
+	roundBF16(x.Data)
 	return x
 }
 
@@ -163,7 +163,7 @@ func (st *step) model(name string) model {
 	}
 	w := st.w.Clone()
 	if name != "f32" {
-		roundBF16(w.Data, w.Data)
+		roundBF16(w.Data)
 	}
 	var m model
 	m.xr, m.xc = makers[0](st.x, 0)
@@ -202,7 +202,7 @@ func TestLinear(t *testing.T) {
 			high := r.Name == "f32"
 			bias := st.b.Clone()
 			if !high {
-				roundBF16(bias.Data, bias.Data)
+				roundBF16(bias.Data)
 			}
 			checkProduct(t, "y", st.y, m.xr, m.wr, func(_, j int) float64 { return float64(bias.Data[j]) }, !high)
 			checkProduct(t, "dx", st.dx, m.gr, m.wc, nil, !high)

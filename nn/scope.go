@@ -152,8 +152,7 @@ func roundTo(x tensor.Dense, f quant.Format, threads int) {
 	}
 	parallel.For(x.Rows, max(1, roundGrain/max(1, x.Cols)), threads, func(from, to int) {
 		for i := from; i < to; i++ {
-			row := x.Row(i)
-			roundBF16(row, row)
+			roundBF16(x.Row(i))
 		}
 	})
 }

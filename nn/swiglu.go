@@ -37,8 +37,10 @@ func (g *SwiGLU) Forward(s *Scope, x tensor.Dense) (y tensor.Dense, saved *SwiGL
 	parallel.For(x.Rows, rowGrain(4*width), s.Threads, func(from, to int) {
 		for i := from; i < to; i++ {
 			gate, up, out := x.Row(i)[:width], x.Row(i)[width:], y.Row(i)
+			copy(out, gate)
+			sigmoids(out)
 			for j, v := range gate {
-				out[j] = v * sigmoid(v) * up[j]
+				out[j] = v * out[j] * up[j]
 			}
 			s.round(out)
 		}
@@ -64,11 +66,13 @@ func (g *SwiGLU) Backward(s *Scope, saved *SwiGLUSaved, dy tensor.Dense) (dx ten
 		return tensor.Dense{}, fmt.Errorf("%s: the gradient is %d×%d, not %d×%d", g.Name, dy.Rows, dy.Cols, dx.Rows, width)
 	}
 	parallel.For(dx.Rows, rowGrain(4*width), s.Threads, func(from, to int) {
+		sigma := make([]float32, width) // of a row
 		for i := from; i < to; i++ {
 			gate, up := dx.Row(i)[:width], dx.Row(i)[width:]
+			copy(sigma, gate)
+			sigmoids(sigma)
 			for j, d := range dy.Row(i) {
-				v := gate[j]
-				sigma := sigmoid(v)
+				v, sigma := gate[j], sigma[j]
 				gate[j], up[j] = d*up[j]*sigma*(1+float32(v*(1-sigma))), d*float32(v*sigma)
 			}
 			s.round(dx.Row(i))
@@ -76,5 +80,3 @@ func (g *SwiGLU) Backward(s *Scope, saved *SwiGLUSaved, dy tensor.Dense) (dx ten
 	})
 	return dx, nil
 }
-
-func sigmoid(x float32) float32 { return 1 / (1 + exp(-x)) }

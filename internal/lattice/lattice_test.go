@@ -42,7 +42,7 @@ layout: format quant tensor
 gemm: layout quant tensor format internal/cpu internal/parallel
 profile: format quant
 recipe: quant format
-nn: recipe gemm quant tensor format internal/parallel
+nn: recipe gemm quant tensor format internal/cpu internal/parallel
 bench: nn recipe gemm quant tensor format internal/cpu
 hf: safetensors
 hf/sample: hf safetensors format tensor

@@ -1,0 +1,185 @@
+package asmgen
+
+import "fmt"
+
+// NN writes the kernels of package nn: functions of every element of a line, with
+// the bits of its plain form.
+func NN() []*File {
+	f := NewFile("nn", "lines")
+	for _, vec := range []func(int) Vec{Z, Y} {
+		writeRound(f, vec)
+		writeExp(f, vec, false)
+		writeExp(f, vec, true)
+	}
+	return []*File{f}
+}
+
+// lineName is a kernel's name with the bits of its vectors.
+func lineName(name string, v Vec) string {
+	return name + map[byte]string{'Y': "256", 'Z': "512"}[v.width]
+}
+
+// bytes returns the size of a vector register.
+func (v Vec) bytes() int { return map[byte]int{'X': 16, 'Y': 32, 'Z': 64}[v.width] }
+
+// A line is a kernel that goes over a line in place, a vector at a time.
+type line struct {
+	*Func
+	vec  func(int) Vec
+	x, n Reg
+	loop Label
+}
+
+func newLine(f *File, vec func(int) Vec, name, doc, params string) *line {
+	name = lineName(name, vec(0))
+	l := &line{Func: f.Func(name, fmt.Sprintf("%s %s\nn is the vectors of %d elements, at least one.", name, doc, vec(0).bytes()/4), params), vec: vec}
+	l.x, l.n = l.Arg("x"), l.Arg("n")
+	return l
+}
+
+// begin is the head of the loop, behind the constants.
+func (l *line) begin() { l.loop = l.Label("loop") }
+
+// end is the rest of the loop: on to the next vector.
+func (l *line) end() {
+	l.I("ADDQ", l.vec(0).bytes(), l.x)
+	l.I("SUBQ", 1, l.n)
+	l.Jump("JNZ", l.loop)
+	l.Return()
+}
+
+// dword fills v with a value, by way of scratch.
+func (l *line) dword(v Vec, value int, scratch Reg) {
+	l.I("MOVL", value, scratch)
+	l.I("VMOVD", scratch, v.X())
+	l.I("VPBROADCASTD", v.X(), v)
+}
+
+// choose sets dst to other where a compares to b, else leaves it. The vector
+// is scratch where there are no masks.
+func (l *line) choose(predicate int, b, a, other, dst, scratch Vec) {
+	if dst.width == 'Z' {
+		l.I("VCMPPS", predicate, b, a, K(1))
+		l.I("VMOVAPS", other, K(1), dst)
+		return
+	}
+	l.I("VCMPPS", predicate, b, a, scratch)
+	l.I("VBLENDVPS", scratch, other, dst, dst)
+}
+
+// Predicates of VCMPPS that NaN does not satisfy, and the one that it does.
+const (
+	lessThan    = 0x11
+	greaterThan = 0x1e
+	unordered   = 0x03
+)
+
+// writeRound writes the rounding to BF16: to nearest even by adding to the bits.
+func writeRound(f *File, vec func(int) Vec) {
+	l := newLine(f, vec, "round", "rounds float32 to BF16, in place.", "x *float32, n int")
+	x, sum, odd, nan := vec(0), vec(1), vec(2), vec(3)
+	upper, half, one, quiet := vec(4), vec(5), vec(6), vec(7)
+	t := l.GP("scratch")
+	l.dword(upper, -1<<16, t)
+	l.dword(half, 0x7fff, t)
+	l.dword(one, 1, t)
+	l.dword(quiet, 1<<22, t)
+	and, or := "VPAND", "VPOR"
+	if x.width == 'Z' {
+		and, or = "VPANDD", "VPORD"
+	}
+	l.begin()
+	l.I("VMOVUPS", l.x.At(0), x)
+	l.I("VPSRLD", 16, x, odd)
+	l.I(and, one, odd, odd)
+	l.I("VPADDD", half, x, sum)
+	l.I("VPADDD", odd, sum, sum)
+	l.I(or, quiet, x, nan)
+	l.choose(unordered, x, x, nan, sum, odd)
+	l.I(and, upper, sum, sum)
+	l.I("VMOVUPS", sum, l.x.At(0))
+	l.end()
+}
+
+// expNames are nn.expConstants.
+var expNames = []string{"log2e", "round", "high", "low", "c7", "c6", "c5", "c4", "c3", "c2", "one", "least", "most", "infinity", "sign", "bias"}
+
+// writeExp writes e^(x-top), or the logistic function 1/(1+e^-x): see exp in package
+// nn, whose steps these are.
+func writeExp(f *File, vec func(int) Vec, sigmoid bool) {
+	var l *line
+	if sigmoid {
+		l = newLine(f, vec, "sigmoid", "sets x to 1/(1+e^-x), in place.", "x *float32, n int, c *expConstants")
+	} else {
+		l = newLine(f, vec, "exp", "sets x to e^(x-top), in place.", "x *float32, n int, top float32, c *expConstants")
+	}
+	c := constants{l.Arg("c"), expNames}
+	x, t, n, r, p, k, top := vec(0), vec(1), vec(2), vec(3), vec(4), vec(5), vec(6)
+	l.Note(x, "x")
+	l.Note(r, "x - n·ln 2")
+	l.Note(p, "the polynomial, then the result")
+	// Constants stay in registers where there are enough of them.
+	kept := map[string]Vec{}
+	constant := func(name string, scratch Vec) Vec {
+		if v, ok := kept[name]; ok {
+			return v
+		}
+		l.I("VBROADCASTSS", c.At(name), scratch)
+		return scratch
+	}
+	registers := 16
+	if x.width == 'Z' {
+		registers = 32
+	}
+	for i, name := range expNames[:min(len(expNames), registers-7)] {
+		l.I("VBROADCASTSS", c.At(name), vec(7+i))
+		kept[name] = vec(7 + i)
+	}
+	if !sigmoid {
+		l.I("VBROADCASTSS", l.FP("top"), top)
+	}
+	xor := "VXORPS"
+	l.begin()
+	l.I("VMOVUPS", l.x.At(0), x)
+	if sigmoid {
+		l.I(xor, constant("sign", t), x, x)
+	} else {
+		l.I("VSUBPS", top, x, x)
+	}
+	l.I("VMULPS", constant("log2e", t), x, n)
+	l.I("VADDPS", constant("round", t), n, n)
+	l.I("VSUBPS", constant("round", t), n, n)
+	l.I("VMULPS", constant("high", t), n, t)
+	l.I("VSUBPS", t, x, r)
+	l.I("VMULPS", constant("low", t), n, t)
+	l.I("VSUBPS", t, r, r)
+	l.I("VMULPS", constant("c7", t), r, p)
+	for _, name := range []string{"c6", "c5", "c4", "c3"} {
+		l.I("VADDPS", constant(name, t), p, p)
+		l.I("VMULPS", r, p, p)
+	}
+	l.I("VADDPS", constant("c2", t), p, p)
+	l.I("VMULPS", r, r, t)
+	l.I("VMULPS", t, p, p)
+	l.I("VADDPS", r, p, p)
+	l.I("VADDPS", constant("one", t), p, p)
+	l.I("VCVTTPS2DQ", n, n)
+	l.I("VPSRAD", 1, n, k)
+	l.I("VPSUBD", k, n, n)
+	for _, exponent := range []Vec{k, n} {
+		l.I("VPADDD", constant("bias", t), exponent, exponent)
+		l.I("VPSLLD", 23, exponent, exponent)
+		l.I("VMULPS", exponent, p, p)
+	}
+	l.choose(greaterThan, constant("most", t), x, constant("infinity", n), p, k)
+	l.I("VXORPS", n, n, n)
+	l.choose(lessThan, constant("least", t), x, n, p, k)
+	l.choose(unordered, x, x, x, p, k)
+	if sigmoid {
+		one := constant("one", t)
+		l.I("VADDPS", one, p, p)
+		l.I("VDIVPS", p, one, p)
+	}
+	l.I("VMOVUPS", p, l.x.At(0))
+	l.end()
+}

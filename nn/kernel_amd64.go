@@ -1,0 +1,10 @@
+//go:build !purego
+
+package nn
+
+import "github.com/microscale-go/microscale/internal/cpu"
+
+var lineKernels = []lineKernel{
+	{cpu.AVX512, 16, round512, exp512, sigmoid512},
+	{cpu.AVX2, 8, round256, exp256, sigmoid256},
+}
