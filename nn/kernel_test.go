@@ -1,7 +1,6 @@
 package nn
 
 import (
-	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -53,12 +52,12 @@ func TestLineKernels(t *testing.T) {
 			}
 			want := slices.Clone(x)
 			f(want)
-			cputest.Run(t, func(t *testing.T, tier cpu.Tier) {
+			cputest.Run(t, func(t *testing.T, _ cpu.Tier) {
 				copy(got, x)
 				f(got)
 				for i := range got {
 					if g, w := math.Float32bits(got[i]), math.Float32bits(want[i]); g != w {
-						t.Fatal(fmt.Sprintf("%s of element %d of %d, %g: %#x, not %#x", name, i, n, x[i], g, w))
+						t.Fatalf("%s of element %d of %d, %g: %#x, not %#x", name, i, n, x[i], g, w)
 					}
 				}
 			})
