@@ -68,7 +68,7 @@ func train(t testing.TB, c Config, o Options, s nn.Scope) (trace, *Model) {
 
 // TestThreads: the same bits on any number of threads, under every recipe.
 func TestThreads(t *testing.T) {
-	for _, r := range recipes(t) {
+	for _, r := range recipes() {
 		t.Run(r.Name, func(t *testing.T) {
 			s := scope(t, r.Name)
 			s.Threads = 1

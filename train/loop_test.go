@@ -53,26 +53,16 @@ func same(a, b *Result) bool {
 
 // recipes are all, or under -short (an emulated processor is a hundred times slower)
 // one with a state and one with every kind of quantization.
-func recipes(t testing.TB) []recipe.Recipe {
-	t.Helper()
-	if !testing.Short() {
-		return recipe.Recipes()
-	}
-	var some []recipe.Recipe
-	for _, name := range []string{"delayed", "nvfp4"} {
-		r, err := recipe.Lookup(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		some = append(some, r)
-	}
-	return some
+func recipes() []recipe.Recipe {
+	return slices.DeleteFunc(recipe.Recipes(), func(r recipe.Recipe) bool {
+		return testing.Short() && r.Name != "delayed" && r.Name != "nvfp4"
+	})
 }
 
 // TestThreads: the same losses to the bit on any number of threads, and others
 // from another seed.
 func TestThreads(t *testing.T) {
-	for _, r := range recipes(t) {
+	for _, r := range recipes() {
 		c := tiny(t, r.Name)
 		c.Steps = 4
 		want := mustRun(t, c)
@@ -94,7 +84,7 @@ func TestThreads(t *testing.T) {
 
 // TestLearns: on text of our own, the loss falls from ln 256 under every recipe.
 func TestLearns(t *testing.T) {
-	for _, r := range recipes(t) {
+	for _, r := range recipes() {
 		c := tiny(t, r.Name)
 		c.Steps, c.ValidateEvery, c.LearningRate, c.Threads = 25, 0, 1e-2, 0
 		got := mustRun(t, c)

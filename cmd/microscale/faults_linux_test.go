@@ -150,12 +150,6 @@ func TestSourceCut(t *testing.T) {
 // filesystem larger and resumes. One that cannot be written is refused.
 func TestDiskResume(t *testing.T) {
 	const unwritable = "unwritable"
-	mount := func(dir string, flags uintptr, size string) {
-		if err := syscall.Mount("tmpfs", dir, "tmpfs", flags, "size="+size); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(exitNoMount)
-		}
-	}
 	if flag.NArg() > 0 {
 		dir, args := flag.Arg(1), flag.Args()[2:]
 		if flag.Arg(0) == unwritable {
@@ -186,23 +180,14 @@ func TestDiskResume(t *testing.T) {
 	dst := filepath.Join(disk, "dst.safetensors")
 	for _, kind := range []string{"full", unwritable} {
 		t.Run(kind, func(t *testing.T) {
-			cmd, stdout, stderr := process(t, kind, disk, "quantize", src, dst, "--format", "mxfp8", "--resume")
-			cmd.Args[1] = "-test.run=^TestDiskResume$"
-			cmd.SysProcAttr = ownMounts()
-			err := cmd.Run()
-			switch {
-			case cmd.ProcessState == nil:
-				t.Skipf("a process with mounts of its own cannot be started: %v", err)
-			case cmd.ProcessState.ExitCode() == exitNoMount:
-				t.Skipf("a filesystem cannot be mounted: %s", stderr)
-			}
+			status, stdout, stderr := mounting(t, kind, disk, "quantize", src, dst, "--format", "mxfp8", "--resume")
 			if kind == unwritable {
-				fails(t, cmd.ProcessState.ExitCode(), stdout.String(), stderr.String(), disk+": this folder cannot be written (read-only file system)")
+				fails(t, status, stdout, stderr, disk+": this folder cannot be written (read-only file system)")
 				return
 			}
 			want := "microscale: " + dst + ": the disk is full: the result needs "
-			if err != nil || !strings.HasPrefix(stderr.String(), want) || strings.Count(stderr.String(), "\n") != 1 || !strings.Contains(stderr.String(), "the same command goes on from what is in") {
-				t.Errorf("%v: %s", err, stderr)
+			if status != exitDone || !strings.HasPrefix(stderr, want) || strings.Count(stderr, "\n") != 1 || !strings.Contains(stderr, "the same command goes on from what is in") {
+				t.Errorf("exit status %d: %s", status, stderr)
 			}
 		})
 	}

@@ -7,7 +7,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 )
@@ -31,17 +30,8 @@ func TestFullDisk(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			dst := filepath.Join(disk, tc.dst)
-			cmd, stdout, stderr := process(t, disk, "quantize", tc.src, dst, "--format", tc.format)
-			cmd.Args[1] = "-test.run=^TestFullDisk$"
-			cmd.SysProcAttr = ownMounts()
-			err := cmd.Run()
-			switch {
-			case cmd.ProcessState == nil:
-				t.Skipf("a process with mounts of its own cannot be started: %v", err)
-			case cmd.ProcessState.ExitCode() == exitNoMount:
-				t.Skipf("a filesystem cannot be mounted: %s", stderr)
-			}
-			fails(t, cmd.ProcessState.ExitCode(), stdout.String(), stderr.String(), dst+": the disk is full", "bytes")
+			status, stdout, stderr := mounting(t, disk, "quantize", tc.src, dst, "--format", tc.format)
+			fails(t, status, stdout, stderr, dst+": the disk is full", "bytes")
 		})
 	}
 }
@@ -50,10 +40,7 @@ func TestFullDisk(t *testing.T) {
 // is mounted in it: that is done, with a warning that says what is left.
 func TestForceBusy(t *testing.T) {
 	if flag.NArg() > 0 {
-		if err := syscall.Mount("tmpfs", filepath.Join(flag.Arg(0), "busy"), "tmpfs", 0, "size=1m"); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(exitNoMount)
-		}
+		mount(filepath.Join(flag.Arg(0), "busy"), 0, "1m")
 		os.Exit(run(flag.Args()[1:], os.Stdin, os.Stdout, os.Stderr))
 	}
 	dir := t.TempDir()
@@ -63,54 +50,15 @@ func TestForceBusy(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(dst, "busy"), 0o777); err != nil {
 		t.Fatal(err)
 	}
-	cmd, stdout, stderr := process(t, dst, "quantize", src, dst, "--format", "mxfp8", "--force", "--json")
-	cmd.Args[1] = "-test.run=^TestForceBusy$"
-	cmd.SysProcAttr = ownMounts()
-	err := cmd.Run()
-	switch {
-	case cmd.ProcessState == nil:
-		t.Skipf("a process with mounts of its own cannot be started: %v", err)
-	case cmd.ProcessState.ExitCode() == exitNoMount:
-		t.Skipf("a filesystem cannot be mounted: %s", stderr)
-	}
+	status, stdout, stderr := mounting(t, dst, "quantize", src, dst, "--format", "mxfp8", "--force", "--json")
 	want := "microscale: warning: " + dst + " is whole, but " + dst + ".microscale-replaced could not be removed: remove it yourself ("
-	if err != nil || !strings.HasPrefix(stderr.String(), want) || strings.Count(stderr.String(), "\n") != 1 {
-		t.Errorf("%v, standard error %q, want %q", err, stderr, want)
+	if status != exitDone || !strings.HasPrefix(stderr, want) || strings.Count(stderr, "\n") != 1 {
+		t.Errorf("exit status %d, standard error %q, want %q", status, stderr, want)
 	}
-	if !strings.HasPrefix(stdout.String(), "{") {
+	if !strings.HasPrefix(stdout, "{") {
 		t.Errorf("standard output %q, want a document", stdout)
 	}
 	done(t, "verify", src, dst)
-}
-
-// exitNoMount is the exit status of a process that cannot mount a filesystem.
-const exitNoMount = 77
-
-// ownMounts are attributes of a process whose mounts end with it.
-func ownMounts() *syscall.SysProcAttr {
-	a := &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
-	if uid := os.Getuid(); uid != 0 {
-		a.Cloneflags = syscall.CLONE_NEWUSER
-		a.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: uid, Size: 1}}
-		a.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}}
-	}
-	return a
-}
-
-// fullDisk mounts a filesystem of that size, runs the command, prints what it left in
-// there on standard output, and exits with its status.
-func fullDisk(dir, size string, args []string) {
-	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size="+size); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(exitNoMount)
-	}
-	status := run(args, os.Stdin, os.Stdout, os.Stderr)
-	left, err := exec.Command("find", dir, "-mindepth", "1").Output()
-	fmt.Print(string(left))
-	if err != nil {
-		fmt.Print(err)
-	}
-	os.Exit(status)
 }
 
 // TestMemory quantizes a checkpoint of two gigabytes and measures the largest
@@ -145,26 +93,10 @@ func TestMemory(t *testing.T) {
 		size += info.Size()
 	}
 	writeFile(t, filepath.Join(src, "config.json"), []byte(`{"torch_dtype": "bfloat16"}`))
-	report := func(name string, cmd *exec.Cmd, dst string) int64 {
+	dst := filepath.Join(dir, "dst")
+	report := func(name string, cmd *exec.Cmd) int64 {
 		start := time.Now()
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		ended := make(chan error)
-		go func() { ended <- cmd.Wait() }()
-		var err error
-		peak, running := int64(0), true
-		for running {
-			select {
-			case err = <-ended:
-				running = false
-			case <-time.After(10 * time.Millisecond):
-				peak = max(peak, residentPeak(cmd.Process.Pid))
-			}
-		}
-		if err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
+		peak := peakOf(t, cmd)
 		took := time.Since(start).Seconds()
 		cpu := (cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()).Seconds()
 		t.Logf("%-33s %6.2f s  %5.0f MB/s of source  %6.2f s of processors  %4.0f MB of memory", name, took, float64(size)/1e6/took, cpu, float64(peak)/1e6)
@@ -174,33 +106,16 @@ func TestMemory(t *testing.T) {
 		return peak
 	}
 	t.Logf("source of %.3f GB", float64(size)/1e9)
-	dst := filepath.Join(dir, "dst")
 	for range 2 { // the first warms the cache
-		report("cp, sync", exec.Command("sh", "-c", fmt.Sprintf("cp -r %q %q && sync %q/*", src, dst, dst)), dst)
+		report("cp, sync", exec.Command("sh", "-c", fmt.Sprintf("cp -r %q %q && sync %q/*", src, dst, dst)))
 	}
 	for _, line := range []string{"--format mxfp8", "--format mxfp4", "--format nvfp4", "--format fp8-tensor", "--format fp8-block128", "--format mxfp8 --threads 1", "--format fp8-block128 --threads 16", "--format nvfp4 --threads 64"} {
 		cmd, _, _ := process(t, append([]string{"quantize", src, dst}, strings.Fields(line)...)...)
 		const limit = 300e6
-		if got := report(line, cmd, dst); got == 0 || got > limit {
+		if got := report(line, cmd); got == 0 || got > limit {
 			t.Errorf("%s takes %d bytes of memory, more than %g", line, got, float64(limit))
 		}
 	}
-}
-
-// residentPeak returns the largest resident memory that a running process has
-// had since it began its program, 0 where it has ended. Its rusage would count
-// the memory of this test as well, which it shares until then.
-func residentPeak(pid int) int64 {
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		return 0
-	}
-	_, after, _ := strings.Cut(string(status), "VmHWM:")
-	var kilobytes int64
-	if _, err := fmt.Sscan(after, &kilobytes); err != nil {
-		return 0
-	}
-	return kilobytes << 10
 }
 
 // llamaLayer has the weights of a layer of 1.2 billion parameters' model.

@@ -16,26 +16,16 @@ func TestTrainFullDisk(t *testing.T) {
 	disk := t.TempDir()
 	out := filepath.Join(disk, "out")
 	line := tinyRun("--hidden", "64", "--intermediate", "128", "--layers", "1", "--checkpoint-every", "2", "--out", out)
-	cmd, stdout, stderr := process(t, append([]string{disk}, line...)...)
-	cmd.Args[1] = "-test.run=^TestTrainFullDisk$"
-	cmd.SysProcAttr = ownMounts()
-	err := cmd.Run()
-	switch {
-	case cmd.ProcessState == nil:
-		t.Skipf("a process with mounts of its own cannot be started: %v", err)
-	case cmd.ProcessState.ExitCode() == exitNoMount:
-		t.Skipf("a filesystem cannot be mounted: %s", stderr)
-	}
-	left := stdout.String()
-	fails(t, cmd.ProcessState.ExitCode(), "", stderr.String(), out+": the disk is full: the checkpoint of step 2 was not written", "the one of step 0 is kept")
+	status, stdout, stderr := mounting(t, append([]string{disk}, line...)...)
+	fails(t, status, "", stderr, out+": the disk is full: the checkpoint of step 2 was not written", "the one of step 0 is kept")
 	step := filepath.Join(out, "checkpoint", "step-00000000")
 	for _, name := range []string{"state.json", "state.safetensors"} {
-		if !strings.Contains(left, filepath.Join(step, name)+"\n") {
-			t.Errorf("%s is not left:\n%s", name, left)
+		if !strings.Contains(stdout, filepath.Join(step, name)+"\n") {
+			t.Errorf("%s is not left:\n%s", name, stdout)
 		}
 	}
-	if n := strings.Count(left, "\n"); n != 5 { // out, checkpoint, and the step with its files
-		t.Errorf("what is left is\n%s", left)
+	if n := strings.Count(stdout, "\n"); n != 5 { // out, checkpoint, and the step with its files
+		t.Errorf("what is left is\n%s", stdout)
 	}
 }
 
@@ -47,20 +37,11 @@ func TestCompareFullDisk(t *testing.T) {
 	}
 	disk := t.TempDir()
 	line := append(strings.Fields(smallest), "--recipes", "bf16", "--out", filepath.Join(disk, "some", "where"))
-	cmd, stdout, stderr := process(t, append([]string{disk}, line...)...)
-	cmd.Args[1] = "-test.run=^TestCompareFullDisk$"
-	cmd.SysProcAttr = ownMounts()
-	err := cmd.Run()
-	switch {
-	case cmd.ProcessState == nil:
-		t.Skipf("a process with mounts of its own cannot be started: %v", err)
-	case cmd.ProcessState.ExitCode() == exitNoMount:
-		t.Skipf("a filesystem cannot be mounted: %s", stderr)
-	}
-	if status := cmd.ProcessState.ExitCode(); status != exitFailed || !strings.Contains(stderr.String(), "microscale: cannot write the report: ") || !strings.Contains(stderr.String(), "no space left on device") {
+	status, stdout, stderr := mounting(t, append([]string{disk}, line...)...)
+	if status != exitFailed || !strings.Contains(stderr, "microscale: cannot write the report: ") || !strings.Contains(stderr, "no space left on device") {
 		t.Errorf("exit status %d: %s", status, stderr)
 	}
-	if strings.Contains(stdout.String(), disk) || !strings.Contains(stdout.String(), "\nbf16 ") {
+	if strings.Contains(stdout, disk) || !strings.Contains(stdout, "\nbf16 ") {
 		t.Errorf("it prints the table and lists what is left:\n%s", stdout)
 	}
 }

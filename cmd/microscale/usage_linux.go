@@ -15,8 +15,11 @@ func resetResident() {
 
 // resident returns the most bytes of memory that the process had since, 0 where
 // the system does not say.
-func resident() int64 {
-	status, err := os.ReadFile("/proc/self/status")
+func resident() int64 { return residentOf("self") }
+
+// residentOf is resident of a process, by its number.
+func residentOf(process string) int64 {
+	status, err := os.ReadFile("/proc/" + process + "/status")
 	if err != nil {
 		return 0
 	}

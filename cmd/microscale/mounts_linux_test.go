@@ -1,0 +1,64 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// exitNoMount is the exit status of a process that cannot mount a filesystem.
+const exitNoMount = 77
+
+// ownMounts are attributes of a process whose mounts end with it.
+func ownMounts() *syscall.SysProcAttr {
+	a := &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
+	if uid := os.Getuid(); uid != 0 {
+		a.Cloneflags = syscall.CLONE_NEWUSER
+		a.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: uid, Size: 1}}
+		a.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}}
+	}
+	return a
+}
+
+// mounting runs the test that calls it again as a process with mounts of its own, where
+// the test finds the arguments behind its flags. It skips the test where there cannot be
+// such a process, or it cannot mount.
+func mounting(t *testing.T, args ...string) (status int, stdout, stderr string) {
+	t.Helper()
+	test, _, _ := strings.Cut(t.Name(), "/")
+	cmd, out, errors := process(t, args...)
+	cmd.Args[1] = "-test.run=^" + test + "$"
+	cmd.SysProcAttr = ownMounts()
+	err := cmd.Run()
+	switch {
+	case cmd.ProcessState == nil:
+		t.Skipf("a process with mounts of its own cannot be started: %v", err)
+	case cmd.ProcessState.ExitCode() == exitNoMount:
+		t.Skipf("a filesystem cannot be mounted: %s", errors)
+	}
+	return cmd.ProcessState.ExitCode(), out.String(), errors.String()
+}
+
+// mount mounts a filesystem of that size, or ends the process.
+func mount(dir string, flags uintptr, size string) {
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", flags, "size="+size); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(exitNoMount)
+	}
+}
+
+// fullDisk mounts a filesystem of that size, runs the command, prints what it left in
+// there on standard output, and exits with its status.
+func fullDisk(dir, size string, args []string) {
+	mount(dir, 0, size)
+	status := run(args, os.Stdin, os.Stdout, os.Stderr)
+	left, err := exec.Command("find", dir, "-mindepth", "1").Output()
+	fmt.Print(string(left))
+	if err != nil {
+		fmt.Print(err)
+	}
+	os.Exit(status)
+}
