@@ -2,6 +2,7 @@ package quant
 
 import (
 	"fmt"
+	"unsafe"
 
 	"github.com/microscale-go/microscale/internal/cpu"
 	"github.com/microscale-go/microscale/internal/parallel"
@@ -27,12 +28,39 @@ func (t *Tensor) DequantizeLines(dst tensor.Dense, threads int) {
 	if dst.Rows != t.Lines() || dst.Cols != t.Width() {
 		panic(fmt.Sprintf("quant: %d lines of %d do not go into a %d×%d matrix", t.Lines(), t.Width(), dst.Rows, dst.Cols))
 	}
+	stream := 4*dst.Rows*dst.Cols >= streamBytes
 	parallel.For(dst.Rows, max(1, grainElements/max(1, dst.Cols)), threads, func(from, to int) {
 		decode := t.lineDecoder()
+		if stream {
+			decode = pastCaches(decode, dst.Cols)
+			defer fence()
+		}
 		for l := from; l < to; l++ {
 			decode(dst.Row(l), l)
 		}
 	})
+}
+
+// pastCaches returns decode with values written past the caches, in whole cache
+// lines, by way of a line that stays in them: decode itself, where nothing does that.
+func pastCaches(decode func(dst []float32, l int), width int) func(dst []float32, l int) {
+	const unit = spreadUnit / 4
+	spread := spreader()
+	if spread == nil || width < unit {
+		return decode
+	}
+	line := make([]float32, width)
+	from := unsafe.Slice((*byte)(unsafe.Pointer(&line[0])), 4*width)
+	return func(dst []float32, l int) {
+		to := unsafe.Slice((*byte)(unsafe.Pointer(&dst[0])), 4*width)
+		if uintptr(unsafe.Pointer(&to[0]))%spreadUnit != 0 {
+			decode(dst, l)
+			return
+		}
+		decode(line, l)
+		spread(to, from, width/unit, 1, 0)
+		copy(dst[width/unit*unit:], line[width/unit*unit:])
+	}
 }
 
 // lineDecoder returns a function that sets dst to the values of line l.

@@ -128,6 +128,16 @@ type columnKernel struct {
 // caches to places that are stride bytes apart.
 type spreadFunc func(dst, src []byte, width, lines, stride int)
 
+// spreader returns the best spreadFunc; nil where there is none.
+func spreader() spreadFunc {
+	for _, k := range columnKernels {
+		if k.tier <= cpu.Best() {
+			return k.spread
+		}
+	}
+	return nil
+}
+
 // A columnCall quantizes whole tiles, at least one.
 type columnCall func(codes, scales []byte, src []float32, tiles, codeStride, scaleStride, srcStride int) uint32
 

@@ -125,13 +125,6 @@ var hadamardKernels = []hadamardKernel{
 	}},
 }
 
-// endStream is called by the last of those who wrote past the caches.
-func (r *run) endStream() {
-	if r.stream {
-		fence()
-	}
-}
-
 // globalBlocks says that a kernel serves blocks of 16 elements of 4 bits under
 // E4M3 scales and a global one, as Transformer Engine computes them.
 func globalBlocks(q *Quantizer) bool {

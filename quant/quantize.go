@@ -110,6 +110,13 @@ const grainElements = 1 << 14
 // do not keep both until somebody asks for the codes.
 const streamBytes = 4 << 20
 
+// endStream is called by the last of those who wrote past the caches.
+func (r *run) endStream() {
+	if r.stream {
+		fence()
+	}
+}
+
 // run is one quantization: what its bands share.
 type run struct {
 	q      *Quantizer

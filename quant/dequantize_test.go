@@ -1,0 +1,37 @@
+package quant
+
+import (
+	"fmt"
+	"testing"
+	"unsafe"
+
+	"github.com/microscale-go/microscale/internal/cpu"
+	"github.com/microscale-go/microscale/internal/cpu/cputest"
+	"github.com/microscale-go/microscale/internal/guard"
+	"github.com/microscale-go/microscale/tensor"
+)
+
+// TestDequantizePastCaches: results so large that they are written past the caches
+// have the bits of the plain form, from any address, and nothing beyond them is written.
+func TestDequantizePastCaches(t *testing.T) {
+	for _, cols := range []int{1024, 1027, 1040} {
+		rows := ceilDiv(streamBytes, 4*cols)
+		x := benchMatrix(rows, cols)
+		raw := guard.Bytes(t, 4*rows*cols, guard.End)
+		for _, f := range []Format{MXFP8, NVFP4, FP8Row} {
+			q := mustQuantize(t, Quantizer{Format: f}, x, Rowwise, With{})
+			if err := cpu.Force(cpu.Plain); err != nil {
+				t.Fatal(err)
+			}
+			want := q.Dequantize(1)
+			cputest.Run(t, func(t *testing.T, _ cpu.Tier) {
+				clear(raw)
+				got := tensor.Of(rows, cols, unsafe.Slice((*float32)(unsafe.Pointer(&raw[0])), rows*cols))
+				t.Run(fmt.Sprintf("format=%s/cols=%d", f, cols), func(t *testing.T) {
+					q.DequantizeLines(got, 2)
+					requireBits(t, got, want)
+				})
+			})
+		}
+	}
+}
