@@ -169,11 +169,11 @@ func newEncodeConstants(element *format.Scalar) encodeConstants {
 }
 
 // roundingAnchor returns 2^(23-m)·(1 + bias·2^-23), where the bias takes off the
-// low byte of the rounding sum what the binade of the smallest normal adds.
+// low half of the rounding sum what the binade of the smallest normal adds.
 func roundingAnchor(element *format.Scalar) float32 {
 	shift := mantissaBits - element.Mantissa
 	binades := exponentBias + 1 - element.Bias + shift
-	return math.Float32frombits(uint32(exponentBias+shift)<<mantissaBits | uint32(byte(-binades<<element.Mantissa)))
+	return math.Float32frombits(uint32(exponentBias+shift)<<mantissaBits | uint32(uint16(-binades<<element.Mantissa)))
 }
 
 // signMagnitude reports whether the elements are encoded as kernels do: to

@@ -14,7 +14,7 @@ func fuse8(codes, scales, src *byte, groups int, c *exponentConstants) (amax uin
 // fuse8Stream quantizes groups of 16 blocks, at least one, from float32 to codes of
 // 8 bits, and returns the bits of the largest magnitude; all ones where a block
 // must be redone by the plain form.
-// Codes are written past the caches, to a multiple of 32.
+// Codes are written past the caches, to a multiple of 64.
 //
 //go:noescape
 func fuse8Stream(codes, scales, src *byte, groups int, c *exponentConstants) (amax uint64)
@@ -29,7 +29,7 @@ func fuse8BF16(codes, scales, src *byte, groups int, c *exponentConstants) (amax
 // fuse8BF16Stream quantizes groups of 16 blocks, at least one, from BF16 to codes of
 // 8 bits, and returns the bits of the largest magnitude; all ones where a block
 // must be redone by the plain form.
-// Codes are written past the caches, to a multiple of 32.
+// Codes are written past the caches, to a multiple of 64.
 //
 //go:noescape
 func fuse8BF16Stream(codes, scales, src *byte, groups int, c *exponentConstants) (amax uint64)
@@ -58,7 +58,7 @@ func fuse4(codes, scales, src *byte, groups int, c *exponentConstants) (amax uin
 // fuse4Stream quantizes groups of 16 blocks, at least one, from float32 to codes of
 // 4 bits, and returns the bits of the largest magnitude; all ones where a block
 // must be redone by the plain form.
-// Codes are written past the caches, to a multiple of 32.
+// Codes are written past the caches, to a multiple of 64.
 //
 //go:noescape
 func fuse4Stream(codes, scales, src *byte, groups int, c *exponentConstants) (amax uint64)
@@ -73,7 +73,7 @@ func fuse4BF16(codes, scales, src *byte, groups int, c *exponentConstants) (amax
 // fuse4BF16Stream quantizes groups of 16 blocks, at least one, from BF16 to codes of
 // 4 bits, and returns the bits of the largest magnitude; all ones where a block
 // must be redone by the plain form.
-// Codes are written past the caches, to a multiple of 32.
+// Codes are written past the caches, to a multiple of 64.
 //
 //go:noescape
 func fuse4BF16Stream(codes, scales, src *byte, groups int, c *exponentConstants) (amax uint64)
@@ -88,7 +88,7 @@ func fuseInt8(codes, scales, src *byte, groups int, c *exponentConstants) (amax 
 // fuseInt8Stream quantizes groups of 16 blocks, at least one, from float32 to codes of
 // 8 bits, and returns the bits of the largest magnitude; all ones where a block
 // must be redone by the plain form.
-// Codes are written past the caches, to a multiple of 32.
+// Codes are written past the caches, to a multiple of 64.
 //
 //go:noescape
 func fuseInt8Stream(codes, scales, src *byte, groups int, c *exponentConstants) (amax uint64)
@@ -103,7 +103,7 @@ func fuseInt8BF16(codes, scales, src *byte, groups int, c *exponentConstants) (a
 // fuseInt8BF16Stream quantizes groups of 16 blocks, at least one, from BF16 to codes of
 // 8 bits, and returns the bits of the largest magnitude; all ones where a block
 // must be redone by the plain form.
-// Codes are written past the caches, to a multiple of 32.
+// Codes are written past the caches, to a multiple of 64.
 //
 //go:noescape
 func fuseInt8BF16Stream(codes, scales, src *byte, groups int, c *exponentConstants) (amax uint64)
@@ -118,7 +118,7 @@ func fuseGlobal4(codes, scales, src *byte, groups int, c *globalConstants) (amax
 // fuseGlobal4Stream quantizes groups of 16 blocks, at least one, from float32 to codes of
 // 4 bits, and returns the bits of the largest magnitude; all ones where a block
 // must be redone by the plain form.
-// Codes are written past the caches, to a multiple of 32.
+// Codes are written past the caches, to a multiple of 64.
 //
 //go:noescape
 func fuseGlobal4Stream(codes, scales, src *byte, groups int, c *globalConstants) (amax uint64)
@@ -133,7 +133,7 @@ func fuseGlobal4BF16(codes, scales, src *byte, groups int, c *globalConstants) (
 // fuseGlobal4BF16Stream quantizes groups of 16 blocks, at least one, from BF16 to codes of
 // 4 bits, and returns the bits of the largest magnitude; all ones where a block
 // must be redone by the plain form.
-// Codes are written past the caches, to a multiple of 32.
+// Codes are written past the caches, to a multiple of 64.
 //
 //go:noescape
 func fuseGlobal4BF16Stream(codes, scales, src *byte, groups int, c *globalConstants) (amax uint64)

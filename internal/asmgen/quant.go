@@ -17,7 +17,9 @@ import "fmt"
 //	t + t>>(23-m)
 //
 // is the magnitude of the code, where the bias takes off what the exponent of
-// the smallest normal adds. It is a multiple of 2^m, so that ties stay even.
+// the smallest normal adds. It is a multiple of 2^m, so that ties stay even. Where
+// the bias takes it off the low half of t, one multiplication of the two halves by
+// powers of two, and their sum (zTimes), has the same from bit 8 on, and the sign.
 func Quant() []*File {
 	return []*File{quantFused(), quantEncode(), quantSearch(), quantDecode(), quantColumns(), quantBoth(), quantTranspose(), quantBytes(), quantLines()}
 }

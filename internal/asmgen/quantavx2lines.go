@@ -21,26 +21,30 @@ func (k *kernel256) begin(f *File, name, doc, params string) {
 	k.Func = f.Func(name, name+" "+fmt.Sprintf(doc, sourceName(k.source)), params)
 }
 
-// streamed writes Y0, past the caches where the constants say so.
-func (k *kernel256) streamed(at Mem) {
+// streamed writes Y0, past the caches where the constants say so. Otherwise room for
+// codes is fetched so many bytes ahead, once for a cache line.
+func (k *kernel256) streamed(at Mem, ahead int) {
 	plain, stored := k.NewLabel("plain"), k.NewLabel("stored")
 	k.I("CMPL", k.c.At("stream"), 0)
 	k.Jump("JEQ", plain)
 	k.I("VMOVNTDQ", Y(0), at)
 	k.Jump("JMP", stored)
 	k.Place(plain)
+	if ahead > 0 && at.Disp%64 == 0 {
+		k.I("PREFETCHT0", at.At(ahead))
+	}
 	k.I("VMOVDQU", Y(0), at)
 	k.Place(stored)
 }
 
 // encode writes the codes of the 32 elements at src, each times yFactor.
-func (k *kernel256) encode(src, codes Mem) {
+func (k *kernel256) encode(src, codes Mem, ahead int) {
 	x := k.vectors(src)
 	k.codes(x, func(_ int, a, e Vec) { k.roundScaled("VMULPS", yFactor, a, e) })
 	k.signs(x)
 	k.I("VPOR", Y(4), Y(0), Y(0))
 	k.sort()
-	k.streamed(codes)
+	k.streamed(codes, ahead)
 }
 
 // raise raises amax to the magnitudes of 32 bytes of the source, by way of t.
@@ -69,7 +73,7 @@ under float32 scales, and returns the bits of the largest magnitude: where that 
 Inf or NaN, the plain form must do the blocks anew.`, "codes, scales, src *byte, blocks int, c *bytesConstants) (amax uint64")
 	codes, scales, src, blocks := k.Arg("codes"), k.Arg("scales"), k.Arg("src"), k.Arg("blocks")
 	k.c = constants{k.Arg("c"), bytesNames}
-	t, source := k.GP("result"), fetches[k.source]
+	t, source := k.GP("result"), blockFetches[k.source]
 	k.spread("limit", "least", "anchor", "max", "most", "mask", "one")
 	k.zero("amax")
 	k.load()
@@ -102,10 +106,7 @@ Inf or NaN, the plain form must do the blocks anew.`, "codes, scales, src *byte,
 	k.I("VMOVSS", X(3), scales.At(0))
 	k.Comment("codes")
 	for i := range 4 {
-		if i%2 == 0 {
-			k.I("PREFETCHT0", codes.At(32*i+codesAhead))
-		}
-		k.encode(src.At(i*k.bytes(32)), codes.At(32*i))
+		k.encode(src.At(i*k.bytes(32)), codes.At(32*i), codesAhead)
 	}
 	k.I("ADDQ", k.bytes(128), src)
 	k.I("ADDQ", 128, codes)
@@ -166,7 +167,7 @@ next to the bits of their magnitudes, unless that is nil.`, "codes, src, next *b
 		k.I("PREFETCHT0", src.At(64*i+rowAhead))
 	}
 	for i := range 2 {
-		k.encode(src.At(i*size/2), codes.At(32*i))
+		k.encode(src.At(i*size/2), codes.At(32*i), 0)
 	}
 	k.I("ADDQ", size, src)
 	k.I("ADDQ", 64, codes)

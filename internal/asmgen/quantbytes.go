@@ -10,16 +10,13 @@ var bytesNames = []string{"limit", "least", "anchor", "shift", "max", "mask", "o
 // for memory while the other computes.
 func quantBytes() *File {
 	f := NewFile("quant", "bytes")
-	low := f.Table("bytesLow", indices(func(i int) int { return 4 * i % 128 }))
-	high := f.Table("bytesHigh", indices(func(i int) int { return (4*i + 3) % 128 }))
-	mixed := f.Table("bytesMixed", indices(func(i int) int { return i%2*64 + i/2*4%64 }))
-	higher := f.Table("bytesHigher", indices(func(i int) int { return 2*i + 1 }))
+	tables := makeJoinTables(f, "bytes")
 	for _, v := range []struct {
 		suffix string
 		b      byteCodes
 	}{
-		{"", byteCodes{source: 32, low: low, high: high}},
-		{"BF16", byteCodes{source: 16, low: mixed, high: higher}},
+		{"", byteCodes{source: 32, tables: tables}},
+		{"BF16", byteCodes{source: 16, tables: tables}},
 	} {
 		v.b.blocks(f, "blocks128"+v.suffix)
 		v.b.rows(f, "rows"+v.suffix)
@@ -32,53 +29,40 @@ func quantBytes() *File {
 }
 
 // A byteCodes is a kernel under construction that encodes 64 elements at a time.
-// Z0 to Z15 are free between the steps.
+// Z0 to Z15 are free between the steps, the others are those of the fused kernels.
 type byteCodes struct {
 	*Func
-	source    int // bits of a source element: 32 or 16 (BF16)
-	low, high Sym // indices of the codes in rounding sums, and of the bytes of signs
-	c         constants
+	source int // bits of a source element: 32 or 16 (BF16)
+	tables joinTables
+	c      constants
 }
 
-var (
-	zByteFactor = Z(16)
-	zByteLimit  = Z(17)
-	zByteLeast  = Z(18)
-	zByteAnchor = Z(19)
-	zByteShift  = Z(20)
-	zByteSign   = Z(21)
-	zByteLow    = Z(22)
-	zByteHigh   = Z(23)
-	zByteAbs    = Z(24)
-	zByteBinade = Z(25)
-	zByteAmax   = Z(26)
-	zByteUpper  = Z(27)
-)
+// zByteFactor is what elements are multiplied by.
+var zByteFactor = Z(16)
 
 // vectors returns how many vectors of the source hold 64 elements.
 func (b *byteCodes) vectors() int { return b.source / 8 }
 
 // load fills the registers of constants by way of t.
 func (b *byteCodes) load(t Reg) {
-	for i, v := range []Vec{zByteLimit, zByteLeast, zByteAnchor, zByteShift} {
+	for i, v := range []Vec{zLimit, zLeast, zAnchor} {
 		b.I("VPBROADCASTD", b.c.At(bytesNames[i]), v)
 	}
-	broadcast(b.Func, 0x80808080, t, zByteSign)
-	b.I("VMOVDQU64", b.low, zByteLow)
-	b.I("VMOVDQU64", b.high, zByteHigh)
+	b.loadJoin(b.tables, b.source, b.c, t)
+	broadcast(b.Func, 0x80808080, t, zSign)
 	abs := uint32(0x7fffffff)
 	if b.source == 16 {
 		abs = 0x7fff7fff
-		broadcast(b.Func, 0xffff0000, t, zByteUpper)
+		broadcast(b.Func, 0xffff0000, t, zUpper)
 	}
-	broadcast(b.Func, abs, t, zByteAbs)
-	broadcast(b.Func, 0xff800000, t, zByteBinade)
-	b.I("VPXORD", zByteAmax, zByteAmax, zByteAmax)
+	broadcast(b.Func, abs, t, zAbs)
+	broadcast(b.Func, 0xff800000, t, zBinade)
+	b.I("VPXORD", zAmax, zAmax, zAmax)
 }
 
 // raise raises the lanes of the amax to the magnitudes of a vector, by way of t.
 func (b *byteCodes) raise(x any, amax, t Vec) {
-	b.I("VPANDD", x, zByteAbs, t)
+	b.I("VPANDD", x, zAbs, t)
 	if b.source == 16 {
 		b.I("VPMAXUW", t, amax, amax)
 	} else {
@@ -91,67 +75,65 @@ func (b *byteCodes) widen(amax, t Vec) {
 	if b.source == 16 {
 		b.I("VPSLLD", 16, amax, t)
 		b.I("VPMAXUW", t, amax, amax)
-		b.I("VPANDD", zByteUpper, amax, amax)
+		b.I("VPANDD", zUpper, amax, amax)
 	}
 }
 
-// encode leaves the codes of the 64 elements at at, times zByteFactor, in Z0.
+// encode leaves the codes of the 64 elements at at, times zByteFactor, in Z1.
 func (b *byteCodes) encode(at Mem, clamp bool) {
-	for i := range 4 {
+	var sums [4]Vec
+	for i := range sums {
 		y, e := Z(4+i), Z(i)
+		sums[i] = e
 		if b.source == 32 {
 			b.I("VMULPS", at.At(64*i), zByteFactor, y)
 		} else {
 			if i%2 == 0 {
 				b.I("VPSLLD", 16, at.At(64*(i/2)), y)
 			} else {
-				b.I("VPANDD", at.At(64*(i/2)), zByteUpper, y)
+				b.I("VPANDD", at.At(64*(i/2)), zUpper, y)
 			}
 			b.I("VMULPS", zByteFactor, y, y)
 		}
 		if clamp {
-			b.I("VRANGEPS", 2, zByteLimit, y, y) // the lesser magnitude, with the sign of y
+			b.I("VRANGEPS", 2, zLimit, y, y) // the lesser magnitude, with the sign of y
 		}
-		b.I("VPANDD", y, zByteBinade, e)
-		b.I("VRANGEPS", 3, zByteLeast, e, e) // the greater magnitude
-		b.I("VFMADD213PS", y, zByteAnchor, e)
-		b.I("VPSRLVD", zByteShift, e, Z(8+i))
-		b.I("VPADDD", Z(8+i), e, e)
+		b.I("VPANDD", y, zBinade, e)
+		b.I("VRANGEPS", 3, zLeast, e, e) // the greater magnitude
+		b.I("VFMADD213PS", y, zAnchor, e)
+		b.I("VPMADDWD", zTimes, e, e)
 	}
-	for i := 0; i < 4; i += 2 {
-		b.I("VPERMT2B", Z(i+1), zByteLow, Z(i))
-	}
-	b.I("VINSERTI64X4", 1, Y(2), Z(0), Z(0))
-	if b.source == 32 {
-		b.I("VPERMT2B", Z(5), zByteHigh, Z(4))
-		b.I("VPERMT2B", Z(7), zByteHigh, Z(6))
-		b.I("VINSERTI64X4", 1, Y(6), Z(4), Z(4))
-	} else {
-		b.I("VMOVDQU64", at, Z(4))
-		b.I("VPERMT2B", at.At(64), zByteHigh, Z(4))
-	}
-	b.I("VPTERNLOGD", 0xd8, zByteSign, Z(4), Z(0)) // where zByteSign is set Z4, else Z0
+	joinSums(b, sums, Z(4))
+	b.I("VPTERNLOGD", 0xd8, zSign, sums[3], sums[1]) // where zSign is set signs, else codes
+	b.I("VPERMB", sums[1], zOrder, sums[1])
 }
 
-// store writes Z0, past the caches where the constants say so.
-func (b *byteCodes) store(at Mem) {
+// store writes Z1, past the caches where the constants say so. Otherwise room for
+// codes is fetched so many bytes ahead.
+func (b *byteCodes) store(at Mem, ahead int) {
 	plain, stored := b.NewLabel("plain"), b.NewLabel("stored")
 	b.I("CMPL", b.c.At("stream"), 0)
 	b.Jump("JEQ", plain)
-	b.I("VMOVNTDQ", Z(0), at)
+	b.I("VMOVNTDQ", Z(1), at)
 	b.Jump("JMP", stored)
 	b.Place(plain)
-	b.I("VMOVDQU64", Z(0), at)
+	if ahead > 0 {
+		b.I("PREFETCHT0", at.At(ahead))
+	}
+	b.I("VMOVDQU64", Z(1), at)
 	b.Place(stored)
 }
 
 // nextAhead is how far ahead of the amaxes the next row is fetched, in bytes, to
 // the second-level cache: the first one is full of what is encoded.
-const nextAhead = 8192
+const nextAhead = 4096
 
 // rowAhead is how far ahead of the codes their row is fetched, from whatever cache
 // it is in by then.
 const rowAhead = 1024
+
+// blockFetches are fetches of kernels that read each block twice, first for its amax.
+var blockFetches = map[int]fetch{32: {"PREFETCHT1", 4096}, 16: {"PREFETCHT0", 2048}}
 
 // blocks: one block of 128 after the other, each with a scale of its own.
 func (b byteCodes) blocks(f *File, name string) {
@@ -163,7 +145,7 @@ Inf or NaN, the plain form must do the blocks anew.`, name, map[int]string{32: "
 	b.c = constants{b.Arg("c"), bytesNames}
 	t := b.GP("constants and result")
 	b.load(t)
-	size, source := 128*b.source/8, fetches[b.source]
+	size, source := 128*b.source/8, blockFetches[b.source]
 	loop := b.Label("block")
 	b.Comment("amax")
 	b.I("VPXORD", Z(12), Z(12), Z(12))
@@ -186,7 +168,7 @@ Inf or NaN, the plain form must do the blocks anew.`, name, map[int]string{32: "
 	b.I("VPMAXUD", X(13), X(12), X(12))
 	b.I("VPSHUFD", 0xb1, X(12), X(13))
 	b.I("VPMAXUD", X(13), X(12), X(12))
-	b.I("VPMAXUD", X(12), zByteAmax.X(), zByteAmax.X())
+	b.I("VPMAXUD", X(12), zAmax.X(), zAmax.X())
 	b.Comment("max/amax, kept finite; 1 for a block of zeros")
 	b.I("VPTESTNMD", X(12), X(12), K(1))
 	b.I("VBROADCASTSS", b.c.At("max"), X(13))
@@ -200,16 +182,15 @@ Inf or NaN, the plain form must do the blocks anew.`, name, map[int]string{32: "
 	b.I("VMOVSS", X(14), scales.At(0))
 	b.Comment("codes")
 	for i := range 2 {
-		b.I("PREFETCHT0", codes.At(64*i+codesAhead))
 		b.encode(src.At(i*size/2), false)
-		b.store(codes.At(64 * i))
+		b.store(codes.At(64*i), codesAhead)
 	}
 	b.I("ADDQ", size, src)
 	b.I("ADDQ", 128, codes)
 	b.I("ADDQ", 4, scales)
 	b.I("SUBQ", 1, blocks)
 	b.Jump("JNZ", loop)
-	b.I("VMOVD", zByteAmax.X(), t)
+	b.I("VMOVD", zAmax.X(), t)
 	b.I("MOVQ", t, b.FP("amax"))
 	b.Return()
 }
@@ -229,7 +210,7 @@ next to the bits of their magnitudes, unless that is nil.`, name, map[int]string
 	size := 64 * b.source / 8 // bytes of 64 elements
 	block := b.Label("block")
 	b.I("VBROADCASTSS", factors.At(0), zByteFactor)
-	b.I("VMOVDQU64", maxima.At(0), zByteAmax)
+	b.I("VMOVDQU64", maxima.At(0), zAmax)
 	b.I("MOVQ", units, left)
 	loop := b.Label("loop")
 	encode, done := b.NewLabel("encode"), b.NewLabel("done")
@@ -237,7 +218,7 @@ next to the bits of their magnitudes, unless that is nil.`, name, map[int]string
 	b.Jump("JZ", encode)
 	for i := range b.vectors() {
 		b.I("PREFETCHT1", next.At(64*i+nextAhead))
-		b.raise(next.At(64*i), zByteAmax, Z(12+i))
+		b.raise(next.At(64*i), zAmax, Z(12+i))
 	}
 	b.I("ADDQ", size, next)
 	b.Place(encode)
@@ -247,14 +228,14 @@ next to the bits of their magnitudes, unless that is nil.`, name, map[int]string
 		b.I("PREFETCHT0", src.At(64*i+rowAhead))
 	}
 	b.encode(src.At(0), true)
-	b.store(codes.At(0))
+	b.store(codes.At(0), 0)
 	b.I("ADDQ", size, src)
 	b.I("ADDQ", 64, codes)
 	b.Place(done)
 	b.I("SUBQ", 1, left)
 	b.Jump("JNZ", loop)
-	b.widen(zByteAmax, Z(12))
-	b.I("VMOVDQU64", zByteAmax, maxima.At(0))
+	b.widen(zAmax, Z(12))
+	b.I("VMOVDQU64", zAmax, maxima.At(0))
 	b.I("ADDQ", 4, factors)
 	b.I("ADDQ", 64, maxima)
 	b.I("SUBQ", 1, blocks)
@@ -267,9 +248,9 @@ func quantAmaxBF16(f *File) {
 	src, n := fn.Arg("src"), fn.Arg("n")
 	t := fn.GP("masks and result")
 	b := byteCodes{Func: fn, source: 16}
-	broadcast(fn, 0x7fff7fff, t, zByteAbs)
-	broadcast(fn, 0xffff0000, t, zByteUpper)
-	fn.I("VPXORD", zByteAmax, zByteAmax, zByteAmax)
+	broadcast(fn, 0x7fff7fff, t, zAbs)
+	broadcast(fn, 0xffff0000, t, zUpper)
+	fn.I("VPXORD", zAmax, zAmax, zAmax)
 	fn.I("VPXORD", Z(0), Z(0), Z(0))
 	rest, done := fn.NewLabel("rest"), fn.NewLabel("done")
 	fn.I("SUBQ", 64, n)
@@ -277,7 +258,7 @@ func quantAmaxBF16(f *File) {
 	loop := fn.Label("loop")
 	for i := range 2 {
 		fn.I("PREFETCHT0", src.At(64*i+linePrefetch))
-		b.raise(src.At(64*i), []Vec{zByteAmax, Z(0)}[i], Z(1+i))
+		b.raise(src.At(64*i), []Vec{zAmax, Z(0)}[i], Z(1+i))
 	}
 	fn.I("ADDQ", 128, src)
 	fn.I("SUBQ", 64, n)
@@ -290,13 +271,13 @@ func quantAmaxBF16(f *File) {
 	for i := range 2 {
 		fn.I("KMOVD", t, K(1))
 		fn.I("VMOVDQU16.Z", src.At(64*i), K(1), Z(1))
-		b.raise(Z(1), zByteAmax, Z(1))
+		b.raise(Z(1), zAmax, Z(1))
 		fn.I("SHRQ", 32, t)
 	}
 	fn.Place(done)
-	fn.I("VPMAXUW", Z(0), zByteAmax, zByteAmax)
-	b.widen(zByteAmax, Z(1))
-	fn.maxDword(zByteAmax, t)
+	fn.I("VPMAXUW", Z(0), zAmax, zAmax)
+	b.widen(zAmax, Z(1))
+	fn.maxDword(zAmax, t)
 	fn.I("MOVQ", t, fn.FP("amax"))
 	fn.Return()
 }

@@ -1,0 +1,154 @@
+package asmgen
+
+// Registers of the codes of 64 elements.
+var (
+	zSums   = [4]Vec{Z(8), Z(9), Z(10), Z(11)} // rounding sums, then codes in zSums[1]
+	zX      = Z(12)                            // elements, where they are not in memory
+	zScaleE = Z(13)                            // what elements are scaled by, or the least e of their block
+	zScaleC = Z(14)                            // 2^(23-m)·(1 + bias·2^-23) of the block
+	zRoom   = Z(15)
+	zPairs  = Z(16) // the 32 bytes of nibbles before
+)
+
+// codes encodes a group with the factors of the read buffer.
+func (k *fused) codes(ahead bool) sequence {
+	var s sequence
+	source, size := fetches[k.source], k.packing.bytes(16*k.block())
+	if ahead && !k.stream {
+		for o := 0; o < size; o += 64 {
+			s.I("PREFETCHT0", k.dst.At(o+codesAhead))
+		}
+	}
+	const step = 64 // elements
+	for first := 0; first < 16*k.block(); first += step {
+		if ahead {
+			for o := 0; o < step*k.source/8; o += 64 {
+				s.I(source.instruction, k.src.At(first*k.source/8+o+source.ahead))
+			}
+		}
+		for i := range zSums {
+			if k.integer {
+				k.integers(&s, first, i)
+			} else {
+				k.sums(&s, first, i)
+			}
+		}
+		k.join(&s, first)
+	}
+	s.I("ADDQ", size, k.dst)
+	return s
+}
+
+// element returns which element of a group is the first of vector i of the 64 from
+// the given one on, and where it is.
+func (k *fused) element(first, i int) (element int, at Mem) {
+	if k.source == 16 {
+		i = i / 2 * 2
+	}
+	return first + 16*i, k.src.At((first + 16*i) * k.source / 8)
+}
+
+// take returns the elements of vector i: in memory, or of BF16 the even or the odd
+// ones in zX.
+func (k *fused) take(s *sequence, first, i int) any {
+	_, at := k.element(first, i)
+	switch {
+	case k.source == 32:
+		return at
+	case i%2 == 0:
+		s.I("VPSLLD", 16, at, zX)
+	default:
+		s.I("VPANDD", at, zUpper, zX)
+	}
+	return zX
+}
+
+// factor leaves in v what the buffer of factors has, offset bytes from its start,
+// for the elements of vector i.
+func (k *fused) factor(s *sequence, first, i, offset int, v Vec) {
+	element, _ := k.element(first, i)
+	block := element / k.block()
+	if before, _ := k.element(first, i-1); i > 0 && before/k.block() == block {
+		return // it is there
+	}
+	s.I("VBROADCASTSS", k.read.At(offset+4*block), v)
+	if k.global && k.source == 16 {
+		s.I("VBROADCASTSS", k.read.At(offset+4*block+4), kUpper, v)
+	}
+}
+
+// sums leaves in zSums[i] the rounding sums of vector i times zTimes.
+func (k *fused) sums(s *sequence, first, i int) {
+	v := zSums[i]
+	x := k.take(s, first, i)
+	k.factor(s, first, i, 0, zScaleE)
+	if k.global {
+		s.I("VMULPS", x, zScaleE, zX)
+		s.I("VRANGEPS", 2, zLimit, zX, zX) // the lesser magnitude, with the sign of zX
+		s.I("VPANDD", zX, zBinade, v)
+		s.I("VRANGEPS", 3, zLeast, v, v) // the greater magnitude
+		s.I("VFMADD213PS", zX, zAnchor, v)
+	} else {
+		k.factor(s, first, i, 64, zScaleC)
+		s.I("VPANDD", x, zBinade, v)
+		s.I("VRANGEPS", 3, zScaleE, v, v)
+		s.I("VFMADD213PS", x, zScaleC, v)
+	}
+	s.I("VPMADDWD", zTimes, v, v)
+}
+
+// integers leaves in zSums[i] the codes of vector i as dwords.
+func (k *fused) integers(s *sequence, first, i int) {
+	x := k.take(s, first, i)
+	k.factor(s, first, i, 0, zScaleE)
+	s.I("VMULPS", x, zScaleE, zSums[i])
+	s.I("VRANGEPS", 2, zLimit, zSums[i], zSums[i])
+	s.I("VCVTPS2DQ", zSums[i], zSums[i])
+}
+
+// join stores the codes of zSums.
+func (k *fused) join(s *sequence, first int) {
+	store := "VMOVDQU64"
+	if k.stream {
+		store = "VMOVNTDQ"
+	}
+	at := k.dst.At(k.packing.bytes(first))
+	codes, signs := zSums[1], zSums[3]
+	if k.integer {
+		s.I("VPACKSSDW", zSums[1], zSums[0], zSums[0])
+		s.I("VPACKSSDW", zSums[3], zSums[2], zSums[2])
+		s.I("VPACKSSWB", zSums[2], zSums[0], codes)
+		s.I("VPERMB", codes, zOrder, codes)
+		s.I(store, codes, at)
+		return
+	}
+	joinSums(s, zSums, zRoom)
+	if !k.global { // some rules leave the largest magnitude above the limit
+		s.I("VPMINUB", zLimit, codes, codes)
+	}
+	if shift := 7 - k.packing.sign; shift > 0 {
+		s.I("VPSRLW", shift, signs, signs)
+	}
+	s.I("VPTERNLOGD", 0xd8, zSign, signs, codes) // where zSign is set signs, else codes
+	if k.packing.bits == 8 {
+		s.I("VPERMB", codes, zOrder, codes)
+		s.I(store, codes, at)
+		return
+	}
+	if k.packing.bits == 6 || k.source == 32 { // nibbles of BF16 are side by side
+		s.I("VPERMB", codes, zOrder, codes)
+	}
+	s.I("VPMADDUBSW", zJoin, codes, codes)
+	switch {
+	case k.packing.bits == 6:
+		s.I("VPMADDWD", zJoin2, codes, codes)
+		s.I("VPERMB", codes, zSixes, codes)
+		s.I("VMOVDQU8", codes, kSixes, at)
+	case first%128 == 0:
+		s.I("VMOVDQA64", codes, zPairs)
+	default:
+		s.I("VPACKUSWB", codes, zPairs, codes)
+		s.I("VPERMB", codes, zSpread, codes)
+		s.I(store, codes, k.dst.At(k.packing.bytes(first-64)))
+	}
+}
