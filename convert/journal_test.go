@@ -1,0 +1,168 @@
+package convert
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestJournalFails: a run fails whose journal cannot be written, though that shows
+// only after all tiles are done.
+func TestJournalFails(t *testing.T) {
+	plan, dst := planFor(t, writeModel(t, tiledModel(), madeConfig), "mxfp8"), filepath.Join(t.TempDir(), "dst")
+	_, left := plan.SourceBytes()
+	var r *run
+	options := RunOptions{Progress: func(n int64) {
+		if left -= n; left == 0 {
+			r.journal.lock.Lock() // which a record waits for
+			_ = r.journal.close()
+			time.Sleep(2 * journalOften)
+			time.AfterFunc(journalOften, r.journal.lock.Unlock)
+		}
+	}}
+	r = newRun(plan, options)
+	var err error
+	if r.out, err = plan.newOutput(dst, options); err != nil {
+		t.Fatal(err)
+	}
+	defer r.out.abort()
+	begin, err := plan.beginning()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.restore(begin); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.write(context.Background()); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("error %v, want that of the journal", err)
+	}
+}
+
+// partly leaves what a run left that ended after n tiles, and returns its journal.
+func partly(t *testing.T, src, dst string, n int) (journal string) {
+	t.Helper()
+	if !interrupted(t, planFor(t, src, "nvfp4"), dst, n) {
+		t.Fatal("the run came to its end")
+	}
+	return filepath.Join(dst+partialSuffix, markerName)
+}
+
+// TestJournalDamage cuts a journal at many places, and damages it: a run goes on
+// from what is whole, and says so where it cannot.
+func TestJournalDamage(t *testing.T) {
+	src, dir := writeModel(t, tiledModel(), madeConfig), t.TempDir()
+	whole, dst := filepath.Join(dir, "whole"), filepath.Join(dir, "dst")
+	if _, err := planFor(t, src, "nvfp4").Run(context.Background(), whole, RunOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	random := rand.New(rand.NewPCG(1, 2))
+	for trial := range 12 {
+		journal := partly(t, src, dst, 12)
+		data, err := os.ReadFile(journal)
+		if err != nil {
+			t.Fatal(err)
+		}
+		last := bytes.LastIndexByte(data[:len(data)-1], '\n') + 1
+		refused := false
+		switch trial % 4 {
+		case 0: // torn
+			data = data[:random.IntN(len(data)+1)]
+		case 1: // torn, and filled with zeros by the filesystem
+			n := random.IntN(len(data))
+			data = append(data[:n:n], make([]byte, 300)...)
+		case 2: // the last record is damaged
+			data[last+random.IntN(len(data)-last)] ^= 1 << random.IntN(8)
+		case 3: // one before it is
+			data[random.IntN(last)] ^= 1 << random.IntN(8)
+			refused = true
+		}
+		if err := os.WriteFile(journal, data, 0o666); err != nil {
+			t.Fatal(err)
+		}
+		_, err = planFor(t, src, "nvfp4").Run(context.Background(), dst, RunOptions{Resume: true})
+		if refused {
+			if err == nil || !strings.Contains(err.Error(), "journal") || !strings.Contains(err.Error(), anew) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("a damaged journal: %v", err)
+			}
+			if after, err := os.ReadFile(journal); err != nil || !bytes.Equal(after, data) {
+				t.Errorf("the journal that is refused has changed (%v)", err)
+			}
+			err = goOn(t, src, dst, journal, err, trial%8 == 3)
+		}
+		if err != nil {
+			t.Fatalf("trial %d: %v", trial, err)
+		}
+		sameResult(t, dst, whole)
+		if err := os.RemoveAll(dst); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestJournalOutside: a journal that is sound but says a weight is done up to a place
+// outside of it is refused; nothing is left out of the result.
+func TestJournalOutside(t *testing.T) {
+	src, dst := writeModel(t, tiledModel(), madeConfig), filepath.Join(t.TempDir(), "dst")
+	for _, place := range [][2]int{{-1, 0}, {1 << 40, 0}, {1 << 62, 0}, {0, -1}, {0, 1 << 40}} {
+		if err := os.RemoveAll(dst + partialSuffix); err != nil {
+			t.Fatal(err)
+		}
+		journal := partly(t, src, dst, 12)
+		records, _, err := readJournal(journal)
+		if err != nil {
+			t.Fatal(err)
+		}
+		i := slices.IndexFunc(records, func(r record) bool { return r.Done != nil })
+		if i < 0 {
+			t.Fatal("no weight was begun")
+		}
+		records = records[:i+1]
+		records[i].Done.Row, records[i].Done.Col = place[0], place[1]
+		var text []byte
+		for _, r := range records {
+			line, err := r.line()
+			if err != nil {
+				t.Fatal(err)
+			}
+			text = append(text, line...)
+		}
+		if err := os.WriteFile(journal, text, 0o666); err != nil {
+			t.Fatal(err)
+		}
+		_, err = planFor(t, src, "nvfp4").Run(context.Background(), dst, RunOptions{Resume: true})
+		if err == nil || !strings.Contains(err.Error(), "does not fit the plan") {
+			t.Errorf("done up to %v: %v", place, err)
+		}
+	}
+}
+
+// goOn does what the message about a damaged journal says: it cuts the journal off
+// before the line that the message names, or begins anew.
+func goOn(t *testing.T, src, dst, journal string, refusal error, cut bool) error {
+	t.Helper()
+	var line int
+	_, after, _ := strings.Cut(refusal.Error(), journal+": line ")
+	if _, err := fmt.Sscan(after, &line); err != nil {
+		t.Fatalf("%v: %v", refusal, err)
+	}
+	if cut {
+		data, err := os.ReadFile(journal)
+		if err != nil {
+			return err
+		}
+		lines := bytes.SplitAfter(data, []byte("\n"))
+		if err := os.WriteFile(journal, bytes.Join(lines[:line-1], nil), 0o666); err != nil {
+			return err
+		}
+	}
+	_, err := planFor(t, src, "nvfp4").Run(context.Background(), dst, RunOptions{Resume: cut})
+	return err
+}

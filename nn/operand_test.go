@@ -1,0 +1,198 @@
+package nn
+
+import (
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/microscale-go/microscale/format"
+	"github.com/microscale-go/microscale/recipe"
+	"github.com/microscale-go/microscale/tensor"
+)
+
+// TestShapeErrors: the requirement is named as Transformer Engine names it, with
+// the shape; padding mends the number of tokens, and changes nothing else.
+func TestShapeErrors(t *testing.T) {
+	for _, c := range []struct {
+		recipe            string
+		tokens, in, out   int
+		want              string
+		paddingHelps      bool
+		forwardIsAllRight bool
+	}{
+		{"mxfp8", 33, 64, 64, "divisible by 32 and the last dimension to be divisible by 32, but got the input with dims 33×64; pad the tokens to a multiple of 32", true, false},
+		{"mxfp8", 32, 48, 64, "got the input with dims 32×48", false, false},
+		{"mxfp8", 32, 64, 48, "got the weight with dims 48×64", false, false},
+		{"nvfp4", 24, 64, 64, "divisible by 16 and the last dimension to be divisible by 16, but got the input with dims 24×64; pad the tokens to a multiple of 128", true, false},
+		{"tensorwise", 12, 64, 64, "divisible by 8 and the last dimension to be divisible by 16, but got the input with dims 12×64; pad the tokens to a multiple of 16", true, false},
+		{"tensorwise", 8, 64, 24, "got the grad with dims 8×24", false, true},
+		{"bf16", 7, 5, 3, "", true, true},
+	} {
+		r, err := recipe.Lookup(c.recipe)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rng := rand.New(rand.NewPCG(1, 2))
+		l := NewLinear("proj", c.in, c.out, true)
+		l.Weight.InitNormal(0.1, 1)
+		x, dy := matrix(rng, c.tokens, c.in, 1), matrix(rng, c.tokens, c.out, 1)
+		try := func(s *Scope) (tensor.Dense, tensor.Dense, error) {
+			y, saved, err := l.Forward(s, x)
+			if (err == nil) != c.forwardIsAllRight && !s.Pad {
+				t.Errorf("%s: forward of %d×%d: %v", c.recipe, c.tokens, c.in, err)
+			}
+			if err != nil {
+				return y, y, err
+			}
+			dx, err := l.Backward(s, saved, dy)
+			return y, dx, err
+		}
+		_, _, err = try(&Scope{Recipe: r})
+		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%s, %d×%d to %d: error %v, want one with %q", c.recipe, c.tokens, c.in, c.out, err, c.want)
+		}
+		y, dx, err := try(&Scope{Recipe: r, Pad: true})
+		if (err == nil) != c.paddingHelps {
+			t.Errorf("%s, %d×%d to %d: padded: %v", c.recipe, c.tokens, c.in, c.out, err)
+		}
+		if err == nil && (y.Rows != c.tokens || dx.Rows != c.tokens) {
+			t.Errorf("%s: padding left %d and %d tokens of %d", c.recipe, y.Rows, dx.Rows, c.tokens)
+		}
+	}
+
+	l := NewLinear("proj", 64, 64, false)
+	s := &Scope{Recipe: recipe.Recipes()[0]}
+	if _, _, err := l.Forward(s, tensor.New(32, 63)); err == nil || !strings.Contains(err.Error(), "proj: forward: the input has 63 columns, the weight is 64×64") {
+		t.Errorf("an input of another width: %v", err)
+	}
+	_, saved, err := l.Forward(s, tensor.New(32, 64))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.Backward(s, saved, tensor.New(31, 64)); err == nil || !strings.Contains(err.Error(), "the gradient is 31×64, the output was 32×64") {
+		t.Errorf("a gradient of another shape: %v", err)
+	}
+	if _, err := l.Backward(s, nil, tensor.New(32, 64)); err == nil {
+		t.Error("a backward pass from nothing")
+	}
+}
+
+// TestPadding: rows of zeros change neither results nor gradients, where scales do
+// not depend on rows beside.
+func TestPadding(t *testing.T) {
+	for _, r := range recipe.Recipes() {
+		if r.Grad.Rowwise.Rounding == format.Stochastic {
+			continue // the index of an element does not change, but its block's companions may
+		}
+		whole := runStep(t, Scope{Recipe: r}, 64, 64, 64)
+		l := NewLinear(layerName, 64, 64, true)
+		copy(l.Weight.Value.Data, whole.w.Data)
+		copy(l.Bias.Value.Data, whole.b.Data)
+		s := &Scope{Recipe: r, Pad: true}
+		const tokens = 40
+		x, dy := whole.x.Clone(), whole.dy.Clone()
+		clear(x.Data[tokens*64:])
+		clear(dy.Data[tokens*64:])
+		want, saved, err := l.Forward(s, x)
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantDX, err := l.Backward(s, saved, dy)
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantDW := l.Weight.Grad.Clone()
+		l.Weight.ZeroGrad()
+		got, saved, err := l.Forward(s, x.View(0, tokens, 0, 64))
+		if err != nil {
+			t.Fatal(err)
+		}
+		gotDX, err := l.Backward(s, saved, dy.View(0, tokens, 0, 64))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(got.Clone().Data, want.Data[:tokens*64]) || !slices.Equal(gotDX.Clone().Data, wantDX.Data[:tokens*64]) {
+			t.Errorf("%s: padded tokens give other results", r.Name)
+		}
+		if !slices.Equal(l.Weight.Grad.Data, wantDW.Data) && r.Alignment() > 1 {
+			t.Errorf("%s: padded tokens give another gradient", r.Name)
+		}
+	}
+}
+
+// TestMicrobatches: the weight is quantized at microbatch 0, kept, and the same
+// when it is recomputed; a change of recipe quantizes it again.
+func TestMicrobatches(t *testing.T) {
+	r, _ := recipe.Lookup("mxfp8")
+	other, _ := recipe.Lookup("mxfp4")
+	l := NewLinear("proj", 64, 64, false)
+	l.Weight.InitNormal(1, 1)
+	count := 0
+	s := Scope{Recipe: r, Observe: func(o Observation) {
+		if o.Operand == Weight {
+			count++
+		}
+	}}
+	x := matrix(rand.New(rand.NewPCG(1, 2)), 32, 64, 1)
+	for _, c := range []struct {
+		what   string
+		change func(s *Scope)
+		want   int // copies made
+	}{
+		{"the first microbatch", func(*Scope) {}, 2},
+		{"its recomputation", func(s *Scope) { s.Recompute = true }, 0},
+		{"the second", func(s *Scope) { s.Microbatch = 1 }, 0},
+		{"another recipe", func(s *Scope) { s.Microbatch, s.Recipe = 2, other }, 2},
+		{"the first one's again", func(s *Scope) { s.Microbatch = 3 }, 2},
+		{"inference between steps", func(s *Scope) { s.Microbatch, s.Inference = 1, true }, 0},
+		{"the next step", func(s *Scope) { s.Step = 1 }, 2},
+		{"inference at 0", func(s *Scope) { s.Inference = true }, 1},
+		{"a second one", func(s *Scope) { s.Microbatch = 1 }, 2},
+	} {
+		scope := s
+		c.change(&scope)
+		count = 0
+		if _, _, err := l.Forward(&scope, x); err != nil {
+			t.Fatal(err)
+		}
+		if count != c.want {
+			t.Errorf("%s: %d copies of the weight made, want %d", c.what, count, c.want)
+		}
+	}
+}
+
+// TestSaved: what is kept of X is its columnwise copy alone, or the original in
+// BF16, from which the same copy is made.
+func TestSaved(t *testing.T) {
+	const tokens, in, out = 128, 256, 64
+	n := tokens * in
+	for name, want := range map[string]int{
+		"f32": 4 * n, "bf16": 2 * n, "tensorwise": n + 4, "delayed": n + 4, "blockwise": n + 4*in, "mxfp8": n + n/32,
+		"mxfp6": n*6/8 + n/32, "mxfp4": n/2 + n/32, "nvfp4": n/2 + n/16,
+	} {
+		r, _ := recipe.Lookup(name)
+		plain := runStep(t, Scope{Recipe: r}, tokens, in, out)
+		if plain.savedBytes != want {
+			t.Errorf("%s: %d bytes kept, want %d", name, plain.savedBytes, want)
+		}
+		if r.Delayed.Enabled() {
+			continue
+		}
+		original := runStep(t, Scope{Recipe: r, SaveOriginalInput: true}, tokens, in, out)
+		size := 2 * n
+		if name == "f32" {
+			size = 4 * n
+		}
+		if original.savedBytes != size {
+			t.Errorf("%s: %d bytes of the original kept, want %d", name, original.savedBytes, size)
+		}
+		if !slices.Equal(original.dw.Data, plain.dw.Data) || !slices.Equal(original.dx.Data, plain.dx.Data) {
+			t.Errorf("%s: the original input gives other gradients", name)
+		}
+	}
+	r, _ := recipe.Lookup("delayed")
+	if _, _, err := NewLinear("proj", 64, 64, false).Forward(&Scope{Recipe: r, SaveOriginalInput: true}, tensor.New(32, 64)); err == nil || !strings.Contains(err.Error(), "SaveOriginalInput") {
+		t.Errorf("delayed scaling with the original input: %v", err)
+	}
+}
