@@ -168,7 +168,7 @@ func (t *Team) Dequantize(mem *Memory, c Conversion, budget time.Duration) ([]Re
 	values := tensor.Of(c.Rows, c.Cols, floats(mem.out, c.Rows*c.Cols))
 	r := c.measure(t, "dequantize", budget/2, func(_, from, to int) func() {
 		codes, rows := view(whole, from, to), values.View(from, to, 0, c.Cols)
-		return func() { codes.DequantizeLines(rows, 1) }
+		return func() { codes.DequantizeLines(rows, 0, 1) }
 	})
 	limit := t.Stream(mem, c.formatBytes(), c.sourceBytes(), AnyStores, budget/2)
 	r.bound(limit, float64(c.sourceBytes()))

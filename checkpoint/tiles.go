@@ -10,12 +10,12 @@ import (
 	"github.com/microscale-go/microscale/quant"
 )
 
-// tileElements is how much of a weight is worked on at a time: 512 KiB of
+// TileElements is how much of a weight is worked on at a time: 512 KiB of
 // float32, which stays in a core's cache from reading to writing.
-const tileElements = 1 << 17
+const TileElements = 1 << 17
 
 // wideElements is where rows, or the rows of a block, are cut into several tiles.
-const wideElements = 8 * tileElements
+const wideElements = 8 * TileElements
 
 // columnStep is what cuts between columns are a multiple of: whole bytes of codes,
 // and of the blocks over which errors are measured.
@@ -23,7 +23,7 @@ const columnStep = 128
 
 // elementsAtOnce is how many elements all threads together work on: about 150 MB
 // with their bytes, codes and decoded values.
-const elementsAtOnce = 64 * tileElements
+const elementsAtOnce = 64 * TileElements
 
 // A Tiling is how a matrix is cut into tiles. Those at its ends may be smaller.
 type Tiling struct {
@@ -32,7 +32,7 @@ type Tiling struct {
 }
 
 // Tiling returns how the weight is cut for work in the given block formats: whole
-// blocks of all of them, about tileElements, columns only where rows are wide.
+// blocks of all of them, about TileElements, columns only where rows are wide.
 // A format with one scale per row has whole rows: they alone make memory
 // grow with a weight.
 func (w *Weight) Tiling(formats ...quant.Format) Tiling {
@@ -42,7 +42,7 @@ func (w *Weight) Tiling(formats ...quant.Format) Tiling {
 		band, step = lcm(band, max(1, f.Block.Rows)), lcm(step, max(1, f.Block.Cols))
 		wholeRows = wholeRows || f.Scaled() && f.Block.Cols == 0 && !f.PerTensor()
 	}
-	elements := tileElements
+	elements := TileElements
 	if w.Transposed() || w.view != nil && w.view.of.Transposed() {
 		elements = wideElements // its rows are columns of the file: long runs of them
 	}
@@ -57,7 +57,7 @@ func (w *Weight) Tiling(formats ...quant.Format) Tiling {
 // copied or compared as bytes, and no row matters. Cuts are between bytes.
 func (w *Weight) Line() Tiling {
 	rows, cols := w.Matrix()
-	return Tiling{1, rows * cols, 1, tileElements}
+	return Tiling{1, rows * cols, 1, TileElements}
 }
 
 // lcm returns the least common multiple.

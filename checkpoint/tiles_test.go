@@ -157,8 +157,8 @@ func TestTiling(t *testing.T) {
 		{[]int64{2, 300_000_000}, []quant.Format{quant.FP8Tensor}, 1, wideElements},
 		{[]int64{300_000_000}, nil, 1, wideElements},
 		{[]int64{4096}, nil, 32, 4096},
-		{[]int64{}, nil, tileElements, 1},
-		{[]int64{16, 0}, nil, tileElements, 1},
+		{[]int64{}, nil, TileElements, 1},
+		{[]int64{16, 0}, nil, TileElements, 1},
 	} {
 		w := &Weight{Shape: tc.shape}
 		rows, cols := w.Matrix()
@@ -166,7 +166,7 @@ func TestTiling(t *testing.T) {
 			t.Errorf("%v in %v: %v, want %v", tc.shape, tc.formats, got, want)
 		}
 	}
-	if got, want := (&Weight{Shape: []int64{7, 100, 300_000}}).Line(), (Tiling{1, 210_000_000, 1, tileElements}); got != want {
+	if got, want := (&Weight{Shape: []int64{7, 100, 300_000}}).Line(), (Tiling{1, 210_000_000, 1, TileElements}); got != want {
 		t.Errorf("as a line: %v, want %v", got, want)
 	}
 }

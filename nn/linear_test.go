@@ -228,8 +228,8 @@ func TestLinear(t *testing.T) {
 func checkProduct(t *testing.T, name string, got tensor.Dense, a, b *quant.Tensor, added func(i, j int) float64, rounded bool) {
 	t.Helper()
 	av, bv := tensor.New(a.Lines(), a.Width()), tensor.New(b.Lines(), b.Width())
-	a.DequantizeLines(av, 1)
-	b.DequantizeLines(bv, 1)
+	a.DequantizeLines(av, 0, 1)
+	b.DequantizeLines(bv, 0, 1)
 	if got.Rows != av.Rows || got.Cols != bv.Rows {
 		t.Fatalf("%s is %d×%d, want %d×%d", name, got.Rows, got.Cols, av.Rows, bv.Rows)
 	}

@@ -14,19 +14,19 @@ import (
 // tensor that was quantized with the Hadamard transform gives transformed values.
 func (t *Tensor) Dequantize(threads int) tensor.Dense {
 	x := tensor.New(t.Lines(), t.Width())
-	t.DequantizeLines(x, threads)
+	t.DequantizeLines(x, 0, threads)
 	if t.Direction == Columnwise {
 		return x.Transpose()
 	}
 	return x
 }
 
-// DequantizeLines sets the rows of dst to the values of the lines of t: those of
-// its source, or of the transpose of its source where t is columnwise. It panics
-// where dst is not of that shape.
-func (t *Tensor) DequantizeLines(dst tensor.Dense, threads int) {
-	if dst.Rows != t.Lines() || dst.Cols != t.Width() {
-		panic(fmt.Sprintf("quant: %d lines of %d do not go into a %d×%d matrix", t.Lines(), t.Width(), dst.Rows, dst.Cols))
+// DequantizeLines sets the rows of dst to the values of the lines of t from the first
+// on: rows of its source, or of the transpose of its source where t is columnwise. It
+// panics where dst has another width, or more rows than there are such lines.
+func (t *Tensor) DequantizeLines(dst tensor.Dense, first, threads int) {
+	if first < 0 || dst.Rows > t.Lines()-first || dst.Cols != t.Width() {
+		panic(fmt.Sprintf("quant: of %d lines of %d those from %d on do not fill a %d×%d matrix", t.Lines(), t.Width(), first, dst.Rows, dst.Cols))
 	}
 	stream := 4*dst.Rows*dst.Cols >= streamBytes
 	parallel.For(dst.Rows, max(1, grainElements/max(1, dst.Cols)), threads, func(from, to int) {
@@ -36,7 +36,7 @@ func (t *Tensor) DequantizeLines(dst tensor.Dense, threads int) {
 			defer fence()
 		}
 		for l := from; l < to; l++ {
-			decode(dst.Row(l), l)
+			decode(dst.Row(l), first+l)
 		}
 	})
 }

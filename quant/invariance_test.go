@@ -127,6 +127,22 @@ func TestThreads(t *testing.T) {
 	})
 }
 
+// TestSomeLines: lines decoded on their own are those of the whole.
+func TestSomeLines(t *testing.T) {
+	eachQuantizer(t, [][2]int{{140, 300}}, func(t *testing.T, q Quantizer, x tensor.Dense) {
+		for _, d := range []Direction{Rowwise, Columnwise} {
+			r := mustQuantize(t, q, x, d, With{Random: &Stream{Seed: 1}})
+			all := tensor.New(r.Lines(), r.Width())
+			r.DequantizeLines(all, 0, 1)
+			for _, first := range []int{1, 31, 130} {
+				some := tensor.New(9, r.Width())
+				r.DequantizeLines(some, first, 2)
+				requireBits(t, some, all.View(first, first+9, 0, all.Cols))
+			}
+		}
+	})
+}
+
 // TestTiles: tiles of rows with the amax of the whole, put together, are the
 // whole. Random bits follow the elements.
 func TestTiles(t *testing.T) {

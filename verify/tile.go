@@ -60,12 +60,10 @@ func nearestOf(q quant.Quantizer, want tensor.Dense, got *checkpoint.Weight) (*q
 	return q.Rowwise(want, with)
 }
 
-// rows measures the lines of q; want fills in what was wanted of line i.
+// rows measures the lines of q; want fills in what was wanted of line i. They are decoded
+// some at a time, which stay in a cache: a tile of high blocks is much larger.
 func (c *Comparer) rows(sums *measure.Accumulator, q *quant.Tensor, want func(i int, r *measure.Row)) {
 	rows, cols := q.Lines(), q.Width()
-	c.values = slices.Grow(c.values[:0], rows*cols)[:rows*cols]
-	got := tensor.Of(rows, cols, c.values)
-	q.DequantizeLines(got, 1)
 	row := measure.Row{Extent: q.Format.Block.Cols}
 	if row.Extent == 0 {
 		row.Extent = max(1, cols)
@@ -74,13 +72,20 @@ func (c *Comparer) rows(sums *measure.Accumulator, q *quant.Tensor, want func(i 
 	c.limits = slices.Grow(c.limits[:0], n)[:n]
 	largest := q.Format.Element.Max()
 	row.Limits = c.limits
-	for i := range rows {
-		q.LineScales(c.limits, i)
-		for j, scale := range c.limits {
-			c.limits[j] = float32(scale * largest)
+	band := max(1, checkpoint.TileElements/max(1, cols))
+	for from := 0; from < rows; from += band {
+		n := min(band, rows-from)
+		c.values = slices.Grow(c.values[:0], n*cols)[:n*cols]
+		got := tensor.Of(n, cols, c.values)
+		q.DequantizeLines(got, from, 1)
+		for i := range n {
+			q.LineScales(c.limits, from+i)
+			for j, scale := range c.limits {
+				c.limits[j] = float32(scale * largest)
+			}
+			row.Got = got.Row(i)
+			want(from+i, &row)
+			sums.AddRow(row)
 		}
-		row.Got = got.Row(i)
-		want(i, &row)
-		sums.AddRow(row)
 	}
 }
