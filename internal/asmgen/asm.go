@@ -184,8 +184,10 @@ func (fn *Func) I(mnemonic string, operands ...any) {
 		}
 	}
 	line := strings.TrimSpace(mnemonic + " " + strings.Join(text, ", "))
-	if code, ok := encode(mnemonic, operands); ok {
-		line = directives(code) + " // " + line
+	for _, encode := range []func(string, []any) ([]byte, bool){encode, encodeTile} {
+		if code, ok := encode(mnemonic, operands); ok {
+			line = directives(code) + " // " + line
+		}
 	}
 	fmt.Fprintf(&fn.body, "\t%s\n", line)
 }
@@ -237,6 +239,16 @@ func (f *File) Table(name string, data []byte) Sym {
 	}
 	f.tables = append(f.tables, table{name, data})
 	return Sym{name, 0}
+}
+
+// shared is Table for data that several functions of the file name.
+func (f *File) shared(name string, data []byte) Sym {
+	for _, t := range f.tables {
+		if t.name == name {
+			return Sym{name, 0}
+		}
+	}
+	return f.Table(name, data)
 }
 
 // sources prints the pair of files.

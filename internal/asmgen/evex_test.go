@@ -84,6 +84,38 @@ func encodings() []encoding {
 			add(fmt.Sprintf("vcvtneps2bf16 %s{1to%d}, %s", gnuMem(m), bytes/4, gnuVec(c)), "VCVTNEPS2BF16.BCST", m, c)
 		}
 	}
+	return append(list, tileEncodings()...)
+}
+
+// tileEncodings returns the instructions of tiles: all registers in every position, all
+// bases and indices, displacements on both sides of every limit.
+func tileEncodings() []encoding {
+	var list []encoding
+	add := func(gnu, mnemonic string, operands ...any) {
+		code, ok := encodeTile(mnemonic, operands)
+		if !ok {
+			panic(mnemonic)
+		}
+		list = append(list, encoding{gnu, code})
+	}
+	add("tilerelease", "TILERELEASE")
+	for i := range 8 {
+		a, b, c := T(i), T((i+3)%8), T((i+5)%8)
+		add(fmt.Sprintf("tilezero %%tmm%d", i), "TILEZERO", a)
+		add(fmt.Sprintf("tdpbf16ps %%tmm%d, %%tmm%d, %%tmm%d", int(a), int(b), int(c)), "TDPBF16PS", a, b, c)
+	}
+	bases := append([]Reg{"SP", "BP"}, generals...)
+	for i, base := range bases {
+		for j, disp := range []int{0, 4, 127, 128, -128, -129, 1 << 20} {
+			m := base.At(disp)
+			add("ldtilecfg "+gnuMem(m), "LDTILECFG", m)
+			for _, index := range bases[1:] { // SP is no index
+				m, tile := m.By(index, 1), T((i+j)%8)
+				add(fmt.Sprintf("tileloadd %s, %%tmm%d", gnuMem(m), int(tile)), "TILELOADD", m, tile)
+				add(fmt.Sprintf("tilestored %%tmm%d, %s", int(tile), gnuMem(m)), "TILESTORED", tile, m)
+			}
+		}
+	}
 	return list
 }
 
@@ -149,6 +181,14 @@ func TestEncodeRefuses(t *testing.T) {
 		{"VDPBF16PS", []any{Reg("FP").At(0), Z(1), Z(2)}},
 		{"VCVTNEPS2BF16", []any{Z(0), Z(1)}},
 		{"VCVTNEPS2BF16", []any{Reg("AX").At(0), Z(1)}},
+		{"TDPBF16PS", []any{T(0), T(1)}},
+		{"TDPBF16PS", []any{T(0), T(1), T(1)}},
+		{"TDPBF16PS", []any{T(0), T(1), Z(2)}},
+		{"TILEZERO", []any{T(8)}},
+		{"TILELOADD", []any{Reg("AX").At(0), T(0)}},
+		{"TILELOADD", []any{T(0), Reg("AX").At(0).By("BX", 1)}},
+		{"TILESTORED", []any{T(0), Reg("AX").At(0).By("BX", 2)}},
+		{"LDTILECFG", []any{Reg("AX").At(0).By("BX", 1)}},
 	} {
 		func() {
 			defer func() {
@@ -157,9 +197,12 @@ func TestEncodeRefuses(t *testing.T) {
 				}
 			}()
 			encode(tc.mnemonic, tc.operands)
+			encodeTile(tc.mnemonic, tc.operands)
 		}()
 	}
-	if _, ok := encode("VPADDD", []any{Z(0), Z(1), Z(2)}); ok {
-		t.Error("VPADDD is not ours to encode")
+	for _, encode := range []func(string, []any) ([]byte, bool){encode, encodeTile} {
+		if _, ok := encode("VPADDD", []any{Z(0), Z(1), Z(2)}); ok {
+			t.Error("VPADDD is not ours to encode")
+		}
 	}
 }
