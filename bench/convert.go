@@ -104,7 +104,7 @@ func (c Conversion) measure(t *Team, op string, budget time.Duration, prepare fu
 // result returns a result without its time.
 func (c Conversion) result(t *Team, op string) Result {
 	return Result{
-		Op: op, Format: c.Format.Name, Source: c.Source.Name, M: c.Rows, K: c.Cols, Threads: t.Threads(), Kernel: cpu.Best().String(),
+		Op: op, Format: c.Format.Name, Source: c.Source.Name, M: c.Rows, K: c.Cols, Threads: t.Threads(), Kernel: cpu.Best().Vectors().String(),
 		Work: float64(c.sourceBytes()), Unit: Bytes,
 	}
 }

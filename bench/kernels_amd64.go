@@ -48,6 +48,7 @@ func copier(kernel func(dst, src unsafe.Pointer, n, ahead int)) func(dst, src []
 
 // peaks has the instructions that bound kernels.
 var peaks = []peak{
+	{"TDPBF16PS", "tmm", cpu.AMX, Floats, peakRound * 16 * 16 * 32 * 2, peakTDPBF16},
 	{"VDPBF16PS", "zmm", cpu.AVX512, Floats, peakRound * 16 * 4, peakDPBF16},
 	{"VPDPBUSD", "zmm", cpu.AVX512, Ints, peakRound * 16 * 8, peakDPBUSD},
 	{"VFMADD231PS", "zmm", cpu.AVX512, Floats, peakRound * 16 * 2, peakFMA512},

@@ -47,7 +47,7 @@ func readPlain(p []byte, _ int) {
 
 // ways returns the movers of the best tier: one for each kind of store.
 func ways() []mover {
-	tier := cpu.Best()
+	tier := cpu.Best().Vectors()
 	var list []mover
 	for _, m := range movers {
 		if m.tier == tier {

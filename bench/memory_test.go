@@ -132,7 +132,7 @@ func TestLimits(t *testing.T) {
 func TestWay(t *testing.T) {
 	cputest.Run(t, func(t *testing.T, tier cpu.Tier) {
 		for _, w := range storing(AnyStores) {
-			if w.tier != tier {
+			if w.tier != tier.Vectors() {
 				t.Errorf("%s is not of the tier %v", w.name, tier)
 			}
 		}

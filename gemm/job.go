@@ -38,6 +38,7 @@ type worker struct {
 	scratch        scratch
 	a              []byte    // the packed block of A
 	edge           []float32 // a tile, where C ends within one; what a vector kernel computes
+	sums, running  []float32 // of a strip kernel: of a chunk, and C between chunks
 	tail           []byte    // lines of B, past the last group of a vector kernel
 	chunks, steps  int       // of the panels of this round
 	aPanel, bPanel int       // their bytes
@@ -116,6 +117,10 @@ func (j *job) reserve() {
 	for _, w := range j.workers[:j.threads] {
 		grow(&w.a, ceilDiv(mc, k.Lanes)*p.a.panelBytes(kc))
 		w.scratch.reserve(k, kc)
+		if k.strips != nil {
+			grow(&w.sums, mc*k.NR)
+			grow(&w.running, mc*k.NR)
+		}
 		grow(&w.edge, k.MR*k.NR)
 	}
 }
@@ -145,7 +150,8 @@ func (j *job) split() (mc, groups int) {
 		blocks = max(blocks, j.threads*perThread)
 		blocks = ceilDiv(blocks, j.threads) * j.threads
 	}
-	mc = ceilDiv(ceilDiv(m, blocks), k.Lanes) * k.Lanes
+	lines := max(k.Lanes, k.MR)
+	mc = ceilDiv(ceilDiv(m, blocks), lines) * lines
 	mc = min(k.MC, max(mc, minRows(k, j.threads)))
 	if blocks = ceilDiv(m, mc); blocks < j.threads {
 		groups = ceilDiv(j.threads*perThread, blocks)
@@ -205,6 +211,40 @@ func (w *worker) tile(i, j, mr, nr int, a unsafe.Pointer, b []byte, accumulate b
 	dot(w.chunks, w.steps, a, unsafe.Pointer(&b[0]), w.bPanel, &w.edge[0], k.NR, p.alpha, accumulate)
 	for r := range mr {
 		copy(c.Data[at+r*c.Stride:at+r*c.Stride+nr], w.edge[r*k.NR:])
+	}
+}
+
+// stripTiles is how many tiles of panels a strip kernel goes through before it goes on to
+// other lines of A: those of B stay in the first cache.
+const stripTiles = 8
+
+// strip computes the mr×nr elements of C from (i, j) on: all rows of the block. What C is
+// between chunks stays in the workspace.
+func (w *worker) strip(i, j, mr, nr int, b []byte, accumulate bool) {
+	p, k, c := &w.job.plan, w.job.plan.kernel, &w.job.c
+	const float = 4
+	dot := k.strips[ceilDiv(nr, k.Lanes)-1]
+	final := &c.Data[(i-w.job.rows.from)*c.Stride+j-w.job.cols.from]
+	from, fromNext := final, float*c.Stride
+	tiles := w.steps / tileSteps
+	sumsNext := float * k.MR * k.NR
+	if tiles <= stripTiles {
+		sumsNext = 0 // nothing is left
+	}
+	at := 0
+	for n := range w.chunks {
+		to, toNext := final, float*c.Stride
+		if n < w.chunks-1 {
+			to, toNext = &w.running[0], float*k.NR
+		}
+		for t := 0; t < tiles; t += stripTiles {
+			part := min(stripTiles, tiles-t)
+			dot(part, unsafe.Pointer(&w.a[at]), unsafe.Pointer(&b[at]), w.aPanel, w.bPanel, mr, 1<<nr-1, t == 0, t+part == tiles, accumulate,
+				unsafe.Pointer(&w.sums[0]), sumsNext, from, to, fromNext, toNext, p.alpha)
+			at += part * tileSteps * k.Lanes * 4
+		}
+		at += k.Lanes * 4
+		from, fromNext, accumulate = to, toNext, true
 	}
 }
 

@@ -39,6 +39,12 @@ import (
 // The scales of E8M0 formats are stored as exponents shifted to a float32's
 // exponent field, whose sum (less what B's subtracts) is their product's; other
 // scales are float32 and multiplied.
+//
+// A strip kernel multiplies tiles of BF16: 16 lines of A by 16 of B over 32 positions. Its
+// panels of B are those of above, 16 steps of which are a tile. In its panels of A a tile
+// has the 32 positions of one line, then those of the next; the scales follow the last
+// tile of the chunk. Chunks end with whole tiles, filled up with zeros. The kernel walks
+// down a strip of C, NR columns wide, and writes no more than C has.
 type kernel struct {
 	Name  string
 	Tier  cpu.Tier
@@ -48,18 +54,31 @@ type kernel struct {
 	pow2  bool // int8: scales are exponents
 
 	Lanes      int // lines in a panel
-	MR, NR     int // lanes of A, and of B at most, in one tile; MR divides Lanes, and Lanes NR
+	MR, NR     int // lanes of A, and of B at most, in one tile of C; MR divides Lanes, but in strips, and Lanes NR
 	MC, NC, KC int // lines of A, lines of B and positions packed at a time
 
-	dot []dotFunc // by panels of B less one
+	dot    []dotFunc   // by panels of B less one
+	strips []stripFunc // in place of dot: by panels of B less one
 
 	vector *vectorKernel // in place of all from Lanes on: takes B as it is
+
+	// Lines of A up to which the kernel is chosen where there are kernels of tiles behind it,
+	// and where B was packed beforehand, which is for those then; nil: any number.
+	few []int
 }
 
 // A dotFunc is a microkernel: chunks of steps each, a panel of A from its first
 // lane that counts, the first of the panels of B, which are bPanel bytes apart,
 // and a tile of C whose rows are ldc elements apart.
 type dotFunc func(chunks, steps int, a, b unsafe.Pointer, bPanel int, c *float32, ldc int, alpha float32, accumulate bool)
+
+// A stripFunc is a strip kernel: tiles of the panels of A for all lines, and of B, which are
+// aPanel and bPanel bytes apart. Where the chunk begins its sums do, and else they go on
+// from where they were left, at sums and sumsNext bytes on for each MR lines. Where it ends
+// lines of C, fromNext and toNext bytes apart, are read if accumulate is set, and written;
+// the scales follow the tiles then. columns has a bit for each column of C that there is.
+type stripFunc func(tiles int, a, b unsafe.Pointer, aPanel, bPanel, lines int, columns uint32, begin, end, accumulate bool,
+	sums unsafe.Pointer, sumsNext int, from, to *float32, fromNext, toNext int, alpha float32)
 
 // A panelType is what a panel holds.
 type panelType uint8
@@ -100,7 +119,7 @@ func Kernels() []Kernel {
 func (k *kernel) describe() Kernel {
 	d := Kernel{Name: k.Name, Tier: k.Tier, Panel: k.panel.String(), Peak: k.Peak}
 	if k.vector != nil {
-		d.Batch = k.vector.batch
+		d.Batch = k.most(false)
 	}
 	return d
 }

@@ -6,20 +6,24 @@ import (
 	"maps"
 	"math"
 	"math/rand/v2"
+	"runtime/debug"
 	"slices"
+	"sync"
 	"testing"
+	"time"
 	"unsafe"
 
 	"github.com/microscale-go/microscale/internal/cpu"
 	"github.com/microscale-go/microscale/internal/cpu/cputest"
 	"github.com/microscale-go/microscale/internal/guard"
 	"github.com/microscale-go/microscale/quant"
+	"github.com/microscale-go/microscale/tensor"
 )
 
 // twin returns the plain kernel that computes the bits of k, nil where none does.
 func twin(k *kernel) *kernel {
 	for _, t := range kernels {
-		if t.isTwin() && t != k && t.panel == k.panel && t.block == k.block && t.pow2 == k.pow2 {
+		if t.isTwin() && t != k && t.panel == k.panel && t.block == k.block && t.pow2 == k.pow2 && (t.strips == nil) == (k.strips == nil) {
 			return t
 		}
 	}
@@ -75,7 +79,7 @@ func TestTwins(t *testing.T) {
 	compared := 0
 	for _, k := range kernels {
 		plain := twin(k)
-		if plain == nil || k.vector != nil || k.isTwin() || !cpu.Has(k.Tier) {
+		if plain == nil || k.vector != nil || k.strips != nil || k.isTwin() || !cpu.Has(k.Tier) {
 			continue
 		}
 		compared++
@@ -131,6 +135,96 @@ func TestTwins(t *testing.T) {
 	}
 }
 
+// TestStripTwin: kernels of tiles give the bits of their plain twin, for any lines and
+// columns of C. Panels and C end, or begin, at pages that cannot be touched.
+func TestStripTwin(t *testing.T) {
+	for _, k := range kernels {
+		if k.strips == nil || k.isTwin() {
+			continue
+		}
+		if !cpu.Has(k.Tier) {
+			t.Skipf("the kernel %s needs %s", k.Name, k.Tier)
+		}
+		plain := twin(k)
+		for trial := range 60 {
+			r := rand.New(rand.NewPCG(uint64(trial), 2))
+			chunks, tiles := 1+r.IntN(3), 1+r.IntN(20)
+			lines, columns := 1+r.IntN(70), 1+r.IntN(k.NR)
+			edges := []float64{0, 0.1, 1}[trial%3]
+			side := guard.Side(trial / 3 % 2)
+			panels := func(n int) ([]byte, int) {
+				bytes := chunks * (tiles*tileSteps + 1) * k.Lanes * 4
+				all := guard.Bytes(t, n*bytes, side)
+				for i := range n {
+					randomPanel(r, all[i*bytes:(i+1)*bytes], k, chunks, tiles*tileSteps, false, edges)
+				}
+				return all, bytes
+			}
+			a, aPanel := panels(ceilDiv(lines, k.Lanes))
+			b, bPanel := panels(ceilDiv(columns, k.Lanes))
+			ldc := columns + trial%2*3
+			size := (lines-1)*ldc + columns
+			c := unsafe.Slice((*float32)(unsafe.Pointer(&guard.Bytes(t, 4*size, side)[0])), size)
+			accumulate := trial/6%2 == 1
+			for i := range c {
+				c[i] = float32(r.NormFloat64())
+				if !accumulate {
+					c[i] = float32(math.NaN())
+				}
+			}
+			want := append([]float32(nil), c...)
+			alpha := float32(r.NormFloat64())
+			run := func(k *kernel, c []float32) {
+				w := worker{job: &job{plan: plan{kernel: k, alpha: alpha}, c: tensor.Dense{Data: c, Stride: ldc}}, a: a, chunks: chunks, steps: tiles * tileSteps, aPanel: aPanel, bPanel: bPanel,
+					sums: make([]float32, (lines+k.MR)*k.NR), running: make([]float32, (lines+k.MR)*k.NR)}
+				w.strip(0, 0, lines, columns, b, accumulate)
+			}
+			run(k, c)
+			run(plain, want)
+			for i := range c {
+				if math.Float32bits(c[i]) != math.Float32bits(want[i]) && !(c[i] != c[i] && want[i] != want[i]) {
+					t.Fatalf("kernel=%s chunks=%d tiles=%d lines=%d columns=%d edges=%g accumulate=%v: C[%d] = %x (%g), its twin has %x (%g)",
+						k.Name, chunks, tiles, lines, columns, edges, accumulate, i, math.Float32bits(c[i]), c[i], math.Float32bits(want[i]), want[i])
+				}
+			}
+		}
+	}
+}
+
+// TestStripThreads: goroutines that use tiles at the same time, more of them than threads
+// and stopped by the garbage collector again and again, get the bits of one alone.
+func TestStripThreads(t *testing.T) {
+	if !cpu.Has(cpu.AMX) {
+		t.Skip("this processor has no tiles")
+	}
+	defer debug.SetGCPercent(debug.SetGCPercent(1))
+	const m, n, k = 70, 100, 2100
+	o := Options{Kernel: "bf16-amx", Threads: 1}
+	r := rand.New(rand.NewPCG(14, 15))
+	a, b := operand(t, r, quant.MXFP8, quant.Rowwise, m, k), operand(t, r, quant.FP8Row, quant.Rowwise, n, k)
+	want := tensor.New(m, n)
+	if err := Mul(want, a, b, o); err != nil {
+		t.Fatal(err)
+	}
+	end := time.Now().Add(stripThreadsTime)
+	var group sync.WaitGroup
+	for range 16 {
+		group.Go(func() {
+			for round := 0; round < 5 || time.Now().Before(end); round++ {
+				c := tensor.New(m, n)
+				if err := Mul(c, a, b, o); err != nil || !sameBits(c.Data, want.Data) {
+					t.Errorf("other bits in round %d, or %v", round, err)
+					return
+				}
+			}
+		})
+	}
+	group.Wait()
+}
+
+// stripThreadsTime is how long TestStripThreads goes on.
+var stripThreadsTime = 100 * time.Millisecond
+
 // TestPack: packing in assembly gives the bytes of the plain form, for every
 // panel of operands with tails in both directions, from and to guarded memory.
 func TestPack(t *testing.T) {
@@ -160,7 +254,7 @@ func TestPack(t *testing.T) {
 					if k.Tier != tier || k.vector != nil {
 						continue
 					}
-					p, why := k.plan(x, x, false, Options{})
+					p, why := k.plan(x, x, Options{})
 					if why != "" {
 						continue
 					}
@@ -186,7 +280,7 @@ func TestPack(t *testing.T) {
 				}
 			}
 		}
-		if want := map[cpu.Tier]int{cpu.AVX512: 32, cpu.AVX2: 14}[tier]; len(fast) != want {
+		if want := map[cpu.Tier]int{cpu.AMX: 14, cpu.AVX512: 33, cpu.AVX2: 14}[tier]; len(fast) != want {
 			t.Errorf("%d pairs of kernel and format were packed in assembly, want %d: %v", len(fast), want, slices.Sorted(maps.Keys(fast)))
 		}
 	})
@@ -287,6 +381,7 @@ func TestExact(t *testing.T) {
 // TestChoice: which kernel takes which formats.
 func TestChoice(t *testing.T) {
 	best := map[cpu.Tier]map[string]string{
+		cpu.AMX:    {"f32": "f32-avx512", "": "bf16-amx"},
 		cpu.AVX512: {"mxfp4": "int8-mx-avx512", "mxfp6-e2m3": "int8-mx-avx512", "mxint8": "int8-mx-avx512", "nvfp4": "int8-nv-avx512", "nvfp4-16x16": "int8-nv-avx512", "f32": "f32-avx512", "": "bf16-avx512"},
 		cpu.AVX2:   {"": "f32-avx2"},
 		cpu.Plain:  {"": "f32-plain"},
@@ -297,7 +392,7 @@ func TestChoice(t *testing.T) {
 			if !ok {
 				want = best[tier][""]
 			}
-			x := operand(t, rand.New(rand.NewPCG(1, 1)), f, quant.Rowwise, 64, 64)
+			x := operand(t, rand.New(rand.NewPCG(1, 1)), f, quant.Rowwise, 96, 64)
 			p, err := newPlan(x, x, false, Options{})
 			if err != nil {
 				t.Fatal(err)
@@ -345,10 +440,13 @@ func TestWorkspace(t *testing.T) {
 			a.chunk, b.chunk = k.block, k.block
 		}
 		bytes := k.NC/k.Lanes*b.panelBytes(k.KC) + ceilDiv(k.MC, k.Lanes)*a.panelBytes(k.KC) + 4*k.KC + k.Lanes*k.KC*4 + partRows*bf16NC*4
+		if k.strips != nil {
+			bytes += 2 * 4 * k.MC * k.NR
+		}
 		if bytes > 8<<20 {
 			t.Errorf("%s packs %d bytes", k.Name, bytes)
 		}
-		if k.Lanes%k.MR != 0 || k.NR%k.Lanes != 0 || k.NC%k.NR != 0 || k.MC%k.Lanes != 0 || len(k.dot) != k.NR/k.Lanes {
+		if k.strips == nil && k.Lanes%k.MR != 0 || k.NR%k.Lanes != 0 || k.NC%k.NR != 0 || k.MC%max(k.Lanes, k.MR) != 0 || len(k.dot)+len(k.strips) != k.NR/k.Lanes {
 			t.Errorf("%s has extents that do not divide each other", k.Name)
 		}
 	}

@@ -8,29 +8,30 @@ import (
 )
 
 // kernels is the table of this build, best first on AMD (see order). Up to how many
-// lines kernels for few of them are the better ones was measured on Zen 4, with
-// weights from DRAM.
+// lines kernels for few of them are the better ones was measured on Zen 4, and before
+// kernels of tiles on an Intel processor with AMX; with weights from DRAM.
 var kernels = []*kernel{
-	{Name: "vector-int8-mxfp4-avx512", Tier: cpu.AVX512, Peak: "VPDPBUSD", panel: panelInt8, vector: &vectorKernel{block: 32, bits: 4, scale: format.E8M0, batch: 12, batchPacked: 4, tables: tableInt8,
+	{Name: "vector-int8-mxfp4-avx512", Tier: cpu.AVX512, Peak: "VPDPBUSD", panel: panelInt8, few: []int{12, 12}, vector: &vectorKernel{block: 32, bits: 4, scale: format.E8M0, batch: 12, batchPacked: 4, tables: tableInt8,
 		dots: []vectorDot{{1, 1, vectorIntMX4_1x1}, {2, 2, vectorIntMX4_2x2}, {2, 4, vectorIntMX4_2x4}, {2, 8, vectorIntMX4_2x8}}}},
-	{Name: "vector-int8-mxfp6-avx512", Tier: cpu.AVX512, Peak: "VPDPBUSD", panel: panelInt8, vector: &vectorKernel{block: 32, bits: 6, scale: format.E8M0, batch: 16, batchPacked: 4, tables: tableInt8,
+	{Name: "vector-int8-mxfp6-avx512", Tier: cpu.AVX512, Peak: "VPDPBUSD", panel: panelInt8, few: []int{16, 10}, vector: &vectorKernel{block: 32, bits: 6, scale: format.E8M0, batch: 16, batchPacked: 4, tables: tableInt8,
 		dots: []vectorDot{{1, 1, vectorIntMX6_1x1}, {2, 2, vectorIntMX6_2x2}, {2, 4, vectorIntMX6_2x4}, {2, 8, vectorIntMX6_2x8}}}},
-	{Name: "vector-int8-mxint8-avx512", Tier: cpu.AVX512, Peak: "VPDPBUSD", panel: panelInt8, vector: &vectorKernel{block: 32, bits: 8, scale: format.E8M0, batch: 12, batchPacked: 4, tables: tableInt8,
+	{Name: "vector-int8-mxint8-avx512", Tier: cpu.AVX512, Peak: "VPDPBUSD", panel: panelInt8, few: []int{12, 12}, vector: &vectorKernel{block: 32, bits: 8, scale: format.E8M0, batch: 12, batchPacked: 4, tables: tableInt8,
 		dots: []vectorDot{{1, 1, vectorIntMX8_1x1}, {2, 2, vectorIntMX8_2x2}, {2, 4, vectorIntMX8_2x4}, {2, 8, vectorIntMX8_2x8}}}},
-	{Name: "vector-int8-nvfp4-avx512", Tier: cpu.AVX512, Peak: "VPDPBUSD", panel: panelInt8, vector: &vectorKernel{block: 16, bits: 4, scale: format.E4M3, batch: 16, batchPacked: 4, tables: tableInt8,
+	{Name: "vector-int8-nvfp4-avx512", Tier: cpu.AVX512, Peak: "VPDPBUSD", panel: panelInt8, few: []int{16, 10}, vector: &vectorKernel{block: 16, bits: 4, scale: format.E4M3, batch: 16, batchPacked: 4, tables: tableInt8,
 		dots: []vectorDot{{1, 1, vectorIntNV4_1x1}, {2, 2, vectorIntNV4_2x2}, {2, 4, vectorIntNV4_2x4}, {2, 8, vectorIntNV4_2x8}}}},
-	{Name: "int8-mx-avx512", Tier: cpu.AVX512, Peak: "VPDPBUSD", panel: panelInt8, block: 32, pow2: true, Lanes: 16, MR: 4, NR: 48, MC: int8MC, NC: int8NC, KC: int8KC, dot: []dotFunc{dotMX_4x16, dotMX_4x32, dotMX_4x48}},
-	{Name: "int8-nv-avx512", Tier: cpu.AVX512, Peak: "VPDPBUSD", panel: panelInt8, block: 16, Lanes: 16, MR: 4, NR: 48, MC: int8MC, NC: int8NC, KC: int8KC, dot: []dotFunc{dotNV_4x16, dotNV_4x32, dotNV_4x48}},
-	{Name: "vector-fp8-avx512", Tier: cpu.AVX512, Peak: "VDPBF16PS", panel: panelBF16, vector: &vectorKernel{block: 32, bits: 8, scale: format.E8M0, batch: 16, batchPacked: 12, tables: tablesBF16,
+	{Name: "int8-mx-avx512", Tier: cpu.AVX512, Peak: "VPDPBUSD", panel: panelInt8, few: []int{40, 0}, block: 32, pow2: true, Lanes: 16, MR: 4, NR: 48, MC: int8MC, NC: int8NC, KC: int8KC, dot: []dotFunc{dotMX_4x16, dotMX_4x32, dotMX_4x48}},
+	{Name: "int8-nv-avx512", Tier: cpu.AVX512, Peak: "VPDPBUSD", panel: panelInt8, few: []int{64, 0}, block: 16, Lanes: 16, MR: 4, NR: 48, MC: int8MC, NC: int8NC, KC: int8KC, dot: []dotFunc{dotNV_4x16, dotNV_4x32, dotNV_4x48}},
+	{Name: "vector-fp8-avx512", Tier: cpu.AVX512, Peak: "VDPBF16PS", panel: panelBF16, few: []int{10, 5}, vector: &vectorKernel{block: 32, bits: 8, scale: format.E8M0, batch: 16, batchPacked: 12, tables: tablesBF16,
 		dots: []vectorDot{{1, 1, vectorMX8_1x1}, {2, 2, vectorMX8_2x2}, {2, 4, vectorMX8_2x4}, {2, 8, vectorMX8_2x8}}}},
-	{Name: "vector-mxfp4-avx512", Tier: cpu.AVX512, Peak: "VDPBF16PS", panel: panelBF16, vector: &vectorKernel{block: 32, bits: 4, scale: format.E8M0, batch: 20, batchPacked: 12, tables: tableFP4,
+	{Name: "vector-mxfp4-avx512", Tier: cpu.AVX512, Peak: "VDPBF16PS", panel: panelBF16, few: []int{12, 8}, vector: &vectorKernel{block: 32, bits: 4, scale: format.E8M0, batch: 20, batchPacked: 12, tables: tableFP4,
 		dots: []vectorDot{{1, 1, vectorMX4_1x1}, {2, 2, vectorMX4_2x2}, {2, 4, vectorMX4_2x4}, {2, 8, vectorMX4_2x8}}}},
-	{Name: "vector-nvfp4-avx512", Tier: cpu.AVX512, Peak: "VDPBF16PS", panel: panelBF16, vector: &vectorKernel{block: 16, bits: 4, scale: format.E4M3, batch: 32, batchPacked: 12, tables: tableFP4,
+	{Name: "vector-nvfp4-avx512", Tier: cpu.AVX512, Peak: "VDPBF16PS", panel: panelBF16, few: []int{18, 6}, vector: &vectorKernel{block: 16, bits: 4, scale: format.E4M3, batch: 32, batchPacked: 12, tables: tableFP4,
 		dots: []vectorDot{{1, 1, vectorNV4_1x1}, {2, 2, vectorNV4_2x2}, {2, 4, vectorNV4_2x4}, {2, 8, vectorNV4_2x8}}}},
+	{Name: "bf16-amx", Tier: cpu.AMX, Peak: "TDPBF16PS", panel: panelBF16, Lanes: 16, MR: 32, NR: 32, MC: tileMC, NC: tileNC, KC: tileKC, strips: []stripFunc{dotTiles_32x16, dotTiles_32x32}},
 	{Name: "bf16-avx512", Tier: cpu.AVX512, Peak: "VDPBF16PS", panel: panelBF16, Lanes: 16, MR: 8, NR: 48, MC: bf16MC, NC: bf16NC, KC: bf16KC, dot: []dotFunc{dotBF16_8x16, dotBF16_8x32, dotBF16_8x48}},
 	{Name: "f32-avx512", Tier: cpu.AVX512, Peak: "VFMADD231PS", panel: panelF32, Lanes: 16, MR: 8, NR: 48, MC: 192, NC: 1056, KC: 1024, dot: []dotFunc{dotF32_8x16, dotF32_8x32, dotF32_8x48}},
 	{Name: "f32-avx2", Tier: cpu.AVX2, Peak: "VFMADD231PS", panel: panelF32, Lanes: 8, MR: 4, NR: 24, MC: 96, NC: 1032, KC: 512, dot: []dotFunc{dotF32_4x8, dotF32_4x16, dotF32_4x24}},
-	&plainF32, &plainBF16, &plainMX, &plainNV,
+	&plainF32, &plainBF16, &plainTile, &plainMX, &plainNV,
 }
 
 // fastPack returns the packing in assembly for the operand, nil where there is
@@ -45,7 +46,7 @@ func fastPack(s *side) packFunc {
 	case f.Element.Bits() > 8:
 	case panel == panelF32 && f.Block.Cols%8 == 0:
 		return packF32
-	case panel == panelBF16 && !f.Element.Integer && (f.Scale == format.E8M0 && f.Block.Cols == packBlock && oneScale || s.scales == perChunk && s.chunk%packBlock == 0):
+	case panel == panelBF16 && (f.Scale == format.E8M0 && f.Block.Cols == packBlock && oneScale || s.scales == perChunk && s.chunk%packBlock == 0):
 		return packBF16
 	case panel == panelBF16 && f.Element == format.E2M1 && f.Scale == format.E4M3 && f.Block.Cols == foldBlock:
 		return packFolded

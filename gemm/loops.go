@@ -10,6 +10,8 @@ package gemm
 //	jr   columns of the block, NR at a time    NR×KC of B stay in the first or second cache
 //	ir   rows of the block, MR at a time       microkernel: one tile of C
 //
+// A strip kernel has the innermost loop in itself.
+//
 // Only KC decides how sums are rounded; every other extent is free.
 func (w *worker) multiply() {
 	j := w.job
@@ -52,6 +54,10 @@ func (w *worker) multiply() {
 				for jr := first * k.NR; jr < end; jr += k.width(end - jr) {
 					nr := k.width(end - jr)
 					strip := b[jr/k.Lanes*w.bPanel:]
+					if k.strips != nil {
+						w.strip(ic, jc+jr, mc, nr, strip, accumulate || j.bias != nil)
+						continue
+					}
 					for ir := 0; ir < mc; ir += k.MR {
 						w.tile(ic+ir, jc+jr, min(k.MR, mc-ir), nr, w.lane(ir), strip, accumulate || j.bias != nil)
 					}

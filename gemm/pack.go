@@ -38,14 +38,24 @@ var int8Forms = map[*format.Scalar]struct {
 	format.INT8: {1. / 64, 128},
 }
 
+// byLines reports whether the panels of the operand are tiles of whole lines.
+func (s *side) byLines() bool { return s.isA && s.kernel.strips != nil }
+
 // geometry returns the chunks of a panel over kc positions, and the steps of each.
 func (s *side) geometry(kc int) (chunks, steps int) {
 	chunk, per := s.chunk, s.kernel.panel.perStep()
 	if s.kernel.panel != panelInt8 { // whose kernels take whole blocks
 		chunk = min(chunk, kc)
 	}
-	return (kc + chunk - 1) / chunk, (chunk + per - 1) / per
+	steps = ceilDiv(chunk, per)
+	if s.kernel.strips != nil {
+		steps = ceilDiv(steps, tileSteps) * tileSteps
+	}
+	return ceilDiv(kc, chunk), steps
 }
+
+// tileSteps is the steps of a tile of B.
+const tileSteps = 16
 
 // panelBytes returns the bytes of a panel over kc positions.
 func (s *side) panelBytes(kc int) int {
@@ -73,6 +83,7 @@ func (s *side) packGeneric(dst []byte, l0, k0, kc int, w *scratch) {
 	per := s.kernel.panel.perStep()
 	form := int8Forms[s.t.Format.Element]
 	rows := len(words) / lanes / chunks // of words in a chunk
+	byLines := s.byLines()
 	values := w.values[:chunks*steps*per]
 	for i := range lanes {
 		l := l0 + i
@@ -93,7 +104,11 @@ func (s *side) packGeneric(dst []byte, l0, k0, kc int, w *scratch) {
 				}
 			case panelBF16: // the upper halves: nothing is lost
 				for k := range steps {
-					lane[k*lanes] = math.Float32bits(v[2*k])>>16 | math.Float32bits(v[2*k+1])&0xffff0000
+					at := k * lanes
+					if byLines {
+						at = k/tileSteps*tileSteps*lanes + i*(tileSteps-1) + k%tileSteps
+					}
+					lane[at] = math.Float32bits(v[2*k])>>16 | math.Float32bits(v[2*k+1])&0xffff0000
 				}
 			case panelInt8:
 				bias := form.bias

@@ -24,7 +24,9 @@ func packDwords(s *side, dst []byte, l0, k0, kc int, _ *scratch) bool {
 		return false
 	}
 	src := unsafe.Pointer(&s.t.Codes[l0*n+k0*s.t.Format.Element.StoredBits()/8])
-	if lanes == packLanes {
+	if s.byLines() {
+		copyLines(unsafe.Pointer(&dst[0]), src, n, steps/tileSteps)
+	} else if lanes == packLanes {
 		transposeDwords16(unsafe.Pointer(&dst[0]), src, n, steps/4)
 	} else {
 		transposeDwords8(unsafe.Pointer(&dst[0]), src, n, steps/8)
@@ -189,6 +191,15 @@ func packBF16(s *side, dst []byte, l0, k0, kc int, w *scratch) bool {
 	}
 	src, stride := s.byteCodes(l0, k0, kc, w)
 	tables := bf16Tables[s.t.Format.Element]
+	pack := packBytesBF16
+	switch integer := s.t.Format.Element.Integer; {
+	case integer && s.byLines():
+		pack = packIntegersLines
+	case integer:
+		pack = packIntegersBF16
+	case s.byLines():
+		pack = packBytesLines
+	}
 	blocks := kc / packBlock / chunks
 	exponents := w.scales[:blocks*packLanes]
 	for i := range exponents {
@@ -200,7 +211,7 @@ func packBF16(s *side, dst []byte, l0, k0, kc int, w *scratch) bool {
 			s.transpose(exponents, l0, k0/packBlock+c*blocks, blocks)
 		}
 		part := dst[c*bytes : (c+1)*bytes]
-		if packBytesBF16(unsafe.Pointer(&part[0]), unsafe.Pointer(&src[c*blocks*packBlock]), stride, unsafe.Pointer(&exponents[0]), blocks, unsafe.Pointer(&tables.bytes), tables.special) != 0 {
+		if pack(unsafe.Pointer(&part[0]), unsafe.Pointer(&src[c*blocks*packBlock]), stride, unsafe.Pointer(&exponents[0]), blocks, unsafe.Pointer(&tables.bytes), tables.special) != 0 {
 			return false
 		}
 	}
@@ -218,7 +229,7 @@ type bf16Table struct {
 var bf16Tables = func() map[*format.Scalar]*bf16Table {
 	tables := map[*format.Scalar]*bf16Table{}
 	for _, e := range format.All() {
-		if e.Bits() > 8 || e.Unsigned || e.Integer || e.Specials == format.UnsignedZero {
+		if e.Bits() > 8 || e.Unsigned || e.Specials == format.UnsignedZero {
 			continue
 		}
 		t := &bf16Table{special: e.MaxCode() + 1}
@@ -377,7 +388,12 @@ func packFolded(s *side, dst []byte, l0, k0, kc int, w *scratch) bool {
 	}
 	bytes := (steps + 1) * packLanes * 4
 	for c := range chunks {
-		transposeDwords16(unsafe.Pointer(&dst[c*bytes]), unsafe.Pointer(&w.words[c*steps*2]), 2*kc, steps/4)
+		to, from := unsafe.Pointer(&dst[c*bytes]), unsafe.Pointer(&w.words[c*steps*2])
+		if s.byLines() {
+			copyLines(to, from, 2*kc, steps/tileSteps)
+		} else {
+			transposeDwords16(to, from, 2*kc, steps/4)
+		}
 	}
 	s.putScales(dst, l0, k0, chunks, steps)
 	return true

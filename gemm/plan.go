@@ -67,10 +67,13 @@ func newPlan(a, b *quant.Tensor, packed bool, o Options) (plan, error) {
 		if o.Kernel != "" && o.Kernel != k.Name || o.Kernel == "" && (k.Tier > cpu.Best() || k.isTwin()) {
 			continue
 		}
+		if m, most := a.Lines(), k.most(packed); o.Kernel == "" && most < math.MaxInt && (m == 0 || m > most) {
+			continue
+		}
 		if !cpu.Has(k.Tier) {
 			return plan{}, fmt.Errorf("gemm: this processor cannot run the kernel %s", k.Name)
 		}
-		p, why := k.plan(a, b, packed, o)
+		p, why := k.plan(a, b, o)
 		if why == "" {
 			return p, nil
 		}
@@ -81,12 +84,28 @@ func newPlan(a, b *quant.Tensor, packed bool, o Options) (plan, error) {
 	return plan{}, fmt.Errorf("gemm: unknown kernel %q", o.Kernel)
 }
 
+// most returns the lines of A up to which k is chosen. packed says that b is packed
+// beforehand.
+func (k *kernel) most(packed bool) int {
+	switch {
+	case k.few != nil && cpu.Best() >= cpu.AMX && packed:
+		return k.few[1]
+	case k.few != nil && cpu.Best() >= cpu.AMX:
+		return k.few[0]
+	case k.vector != nil && packed:
+		return k.vector.batchPacked
+	case k.vector != nil:
+		return k.vector.batch
+	}
+	return math.MaxInt
+}
+
 // isTwin reports whether k is there to check another kernel, and too slow to be
 // chosen.
 func (k *kernel) isTwin() bool { return k.Tier == cpu.Plain && k.panel != panelF32 }
 
 // plan returns how k multiplies a by b, or why it cannot.
-func (k *kernel) plan(a, b *quant.Tensor, packed bool, o Options) (p plan, why string) {
+func (k *kernel) plan(a, b *quant.Tensor, o Options) (p plan, why string) {
 	p = plan{kernel: k, m: a.Lines(), n: b.Lines(), k: a.Width(), chunk: k.KC}
 	p.a, p.b = side{t: a, kernel: k, isA: true, hi: 255}, side{t: b, kernel: k, hi: 255}
 	alpha := float64(o.Alpha)
@@ -95,13 +114,13 @@ func (k *kernel) plan(a, b *quant.Tensor, packed bool, o Options) (p plan, why s
 	}
 	switch {
 	case k.vector != nil:
-		if why = k.planVector(&p, packed); why != "" {
+		if why = k.planVector(&p); why != "" {
 			return p, why
 		}
 	case k.panel == panelF32: // holds what Dequantize returns, global scales included
 		p.alpha = float32(alpha)
 	case k.panel == panelBF16:
-		if p.chunk = min(k.KC, commonChunk(a.Format), commonChunk(b.Format)); !fitsChunk(a.Format, p.chunk) || !fitsChunk(b.Format, p.chunk) || k.KC%p.chunk != 0 || p.chunk%2 != 0 {
+		if p.chunk = min(k.KC, commonChunk(a.Format), commonChunk(b.Format)); !fitsChunk(a.Format, p.chunk) || !fitsChunk(b.Format, p.chunk) || k.KC%p.chunk != 0 || p.chunk%k.positions() != 0 {
 			return p, "their FP32 scales change at different positions"
 		}
 	case k.panel == panelInt8:
@@ -132,6 +151,14 @@ func (k *kernel) plan(a, b *quant.Tensor, packed bool, o Options) (p plan, why s
 	}
 	p.a.fast, p.b.fast = fastPack(&p.a), fastPack(&p.b)
 	return p, ""
+}
+
+// positions returns what a chunk is a multiple of: the positions of a step, or of a tile.
+func (k *kernel) positions() int {
+	if k.strips != nil {
+		return k.panel.perStep() * tileSteps
+	}
+	return k.panel.perStep()
 }
 
 // commonChunk returns the positions over which every line of the format has one

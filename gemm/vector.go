@@ -45,16 +45,12 @@ const (
 func (v *vectorKernel) groupCodes() int { return vectorBlocks * v.block }
 
 // planVector is plan for kernels that take B as it is.
-func (k *kernel) planVector(p *plan, packed bool) (why string) {
+func (k *kernel) planVector(p *plan) (why string) {
 	v, a, b := k.vector, &p.a, &p.b
 	f := b.t.Format
 	perLine := f.Scale == format.F32 && f.Block.Cols == 0
-	batch := v.batch
-	if packed {
-		batch = v.batchPacked
-	}
 	switch {
-	case p.m == 0 || p.m > batch:
+	case p.m == 0 || p.m > v.batch:
 		return "a has no lines, or too many"
 	case v.room(p.m, p.k) > vectorRoom:
 		return "the lines are too long"

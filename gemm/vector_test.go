@@ -70,7 +70,7 @@ func TestVector(t *testing.T) {
 				})
 			}
 		}
-		if want := map[cpu.Tier]int{cpu.AVX512: 7}[tier]; len(ran) != want {
+		if want := map[cpu.Tier]int{cpu.AMX: 7, cpu.AVX512: 7}[tier]; len(ran) != want {
 			t.Errorf("%d vector kernels ran, want %d: %v", len(ran), want, ran)
 		}
 	})
@@ -101,7 +101,7 @@ func TestVectorPasses(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if _, why := k.plan(a, b, false, Options{}); why != "" {
+				if _, why := k.plan(a, b, Options{}); why != "" {
 					break
 				}
 				ran = true
@@ -145,7 +145,7 @@ func TestVectorExact(t *testing.T) {
 					r := rand.New(rand.NewPCG(uint64(trial), 3))
 					m := 1 + r.IntN(k.vector.batch)
 					a, b := operand(t, r, g, quant.Rowwise, m, width), operand(t, r, f, quant.Rowwise, n, width)
-					if _, why := k.plan(a, b, false, Options{}); why != "" {
+					if _, why := k.plan(a, b, Options{}); why != "" {
 						continue
 					}
 					ran++
@@ -214,6 +214,7 @@ func TestVectorScales(t *testing.T) {
 // TestPackedBatch: with weights packed beforehand, few lines of A go straight to
 // their codes, but not as many as without.
 func TestPackedBatch(t *testing.T) {
+	few := map[string]int{"mxfp8": 5, "mxfp4": 8, "nvfp4": 6} // before kernels of tiles
 	cputest.Run(t, func(t *testing.T, tier cpu.Tier) {
 		for _, f := range []quant.Format{quant.MXFP8, quant.MXFP4, quant.NVFP4} {
 			r := rand.New(rand.NewPCG(7, 8))
@@ -233,7 +234,7 @@ func TestPackedBatch(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if (with.Batch > 0) != (tier == cpu.AVX512 && m <= 12) || tier == cpu.AVX512 && without.Batch == 0 && m <= 16 {
+				if (with.Batch > 0) != (tier == cpu.AVX512 && m <= 12 || tier == cpu.AMX && m <= few[f.Name]) || tier >= cpu.AVX512 && without.Batch == 0 && m <= 10 {
 					t.Errorf("format=%s m=%d: kernel %s with packed weights, %s without", f, m, with.Name, without.Name)
 				}
 				if with.Batch > 0 {
@@ -250,7 +251,7 @@ func TestPackedBatch(t *testing.T) {
 					t.Errorf("format=%s m=%d: %s gives other bits with packed weights", f, m, with.Name)
 				}
 			}
-			if vector == 0 && tier == cpu.AVX512 {
+			if vector == 0 && tier >= cpu.AVX512 {
 				t.Errorf("format=%s: no product of few lines went straight to the codes", f)
 			}
 		}
@@ -274,7 +275,7 @@ func TestVectorWorkspace(t *testing.T) {
 						with = quant.MXINT8
 					}
 					a, b := mustTensor(t, with, m, width), mustTensor(t, f, 1, width)
-					p, why := k.plan(a, b, false, Options{})
+					p, why := k.plan(a, b, Options{})
 					if why != "" {
 						continue
 					}

@@ -6,14 +6,47 @@ package gemm
 
 import "unsafe"
 
-// packBytesBF16 packs 16 lines of byte codes, stride bytes apart, as a BF16 panel:
-// blocks of 32 positions. exponents has the E8M0 codes of each block's 16 lanes.
-// tables holds the low bytes of the BF16 values of codes 0 to 127, then the high
-// bytes. It reports whether a code's magnitude was at least special, which the
-// tables cannot serve; the panel is not good then.
+// packBytesBF16 packs 16 lines of byte codes, stride bytes apart, as a BF16 panel
+// of steps: blocks of 32 positions. exponents has the E8M0 codes of each block's
+// 16 lanes. tables holds the low bytes of the BF16 values of magnitudes 0 to 127, then
+// the high bytes. It reports whether a magnitude was at least special, which the tables
+// cannot serve; the panel is not good then.
 //
 //go:noescape
 func packBytesBF16(dst, src unsafe.Pointer, stride int, exponents unsafe.Pointer, blocks int, tables unsafe.Pointer, special uint32) (found uint64)
+
+// packBytesLines packs 16 lines of byte codes, stride bytes apart, as a BF16 panel
+// by lines: blocks of 32 positions. exponents has the E8M0 codes of each block's
+// 16 lanes. tables holds the low bytes of the BF16 values of magnitudes 0 to 127, then
+// the high bytes. It reports whether a magnitude was at least special, which the tables
+// cannot serve; the panel is not good then.
+//
+//go:noescape
+func packBytesLines(dst, src unsafe.Pointer, stride int, exponents unsafe.Pointer, blocks int, tables unsafe.Pointer, special uint32) (found uint64)
+
+// packIntegersBF16 packs 16 lines of bytes in two's complement, stride bytes apart, as a BF16 panel
+// of steps: blocks of 32 positions. exponents has the E8M0 codes of each block's
+// 16 lanes. tables holds the low bytes of the BF16 values of magnitudes 0 to 127, then
+// the high bytes. It reports whether a magnitude was at least special, which the tables
+// cannot serve; the panel is not good then.
+//
+//go:noescape
+func packIntegersBF16(dst, src unsafe.Pointer, stride int, exponents unsafe.Pointer, blocks int, tables unsafe.Pointer, special uint32) (found uint64)
+
+// packIntegersLines packs 16 lines of bytes in two's complement, stride bytes apart, as a BF16 panel
+// by lines: blocks of 32 positions. exponents has the E8M0 codes of each block's
+// 16 lanes. tables holds the low bytes of the BF16 values of magnitudes 0 to 127, then
+// the high bytes. It reports whether a magnitude was at least special, which the tables
+// cannot serve; the panel is not good then.
+//
+//go:noescape
+func packIntegersLines(dst, src unsafe.Pointer, stride int, exponents unsafe.Pointer, blocks int, tables unsafe.Pointer, special uint32) (found uint64)
+
+// copyLines copies 16 lines of BF16, stride bytes apart, to a panel by lines: 32·n
+// elements of each.
+//
+//go:noescape
+func copyLines(dst, src unsafe.Pointer, stride, n int)
 
 // packMXA packs 16 lines of nibbles, stride bytes apart, as an int8 panel of A,
 // pairs times 32 positions. table has the int8 of each nibble, four times; scales, E8M0 codes less base, become exponent fields,

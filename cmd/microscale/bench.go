@@ -73,7 +73,7 @@ type benchDefaults struct {
 func addBench(cmd *cobra.Command, d benchDefaults) *benchRun {
 	all := cmp.Or(d.all, "as many as there are processors")
 	spent := cmp.Or(d.spent, "in all, the preparation aside")
-	tiers := stringers([]cpu.Tier{cpu.AVX512, cpu.AVX2, cpu.Plain})
+	tiers := stringers([]cpu.Tier{cpu.AMX, cpu.AVX512, cpu.AVX2, cpu.Plain})
 	return &benchRun{
 		threads: cmd.Flags().Int("threads", d.threads, "threads `N`, each on a processor of its own; 0: "+all),
 		budget:  cmd.Flags().Duration("budget", d.budget, "time `T` to measure "+spent),

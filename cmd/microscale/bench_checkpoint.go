@@ -148,7 +148,7 @@ func (c *checkpointBench) work(dst, op, block string, bytes int64, do func() err
 	resetResident()
 	start, before := time.Now(), processorSeconds()
 	err := do()
-	r := bench.Result{Op: op, Format: block, Source: format.BF16.Name, Threads: c.threads, Kernel: cpu.Best().String(), Work: float64(bytes), Unit: bench.Bytes, Limit: math.NaN(),
+	r := bench.Result{Op: op, Format: block, Source: format.BF16.Name, Threads: c.threads, Kernel: cpu.Best().Vectors().String(), Work: float64(bytes), Unit: bench.Bytes, Limit: math.NaN(),
 		Time: bench.Sample{Median: time.Since(start).Seconds(), Runs: 1}}
 	result := checkpointResult{r, processorSeconds() - before, resident()}
 	if err == nil {

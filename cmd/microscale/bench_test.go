@@ -125,7 +125,7 @@ func TestBenchUsage(t *testing.T) {
 		{"bench limits --threads 1000000", `--threads 1000000: this process was given`},
 		{"bench limits --budget 0s", `--budget 0s leaves no time`},
 		{"bench limits --budget soon", `--budget: `},
-		{"bench limits --kernel sse", `--kernel: unknown kernel tier "sse": use one of plain, avx2, avx512`},
+		{"bench limits --kernel sse", `--kernel: unknown kernel tier "sse": use one of plain, avx2, avx512, amx`},
 		{"bench quantize", `--format is missing`},
 		{"bench quantize --format mxfp9", `--format: unknown block format "mxfp9"`},
 		{"bench quantize --format mxfp8 --from e5m2", `--from: "e5m2" will not do`},

@@ -18,6 +18,7 @@ func Bench() []*File {
 	for _, p := range benchPeaks {
 		p.write(peak)
 	}
+	tilePeak(peak)
 
 	unfused := NewFile("bench", "unfused")
 	for _, v := range benchWidths {
@@ -172,6 +173,29 @@ var benchPeaks = []benchPeak{
 
 // benchRound is the instructions of an iteration.
 const benchRound = 24
+
+// tilePeak is products of tiles, whose lines are all the same.
+func tilePeak(f *File) {
+	const accumulators = 4 // as in the kernels
+	fn := f.Func("peakTDPBF16", fmt.Sprintf("peakTDPBF16 runs n rounds of %d times TDPBF16PS with %d accumulators, the lines of\nboth sources from 128 bytes at x. n is at least 1.", benchRound, accumulators), "n int, x unsafe.Pointer")
+	n, x, tmp := fn.Arg("n"), fn.Arg("x"), fn.GP("configuration; from line to line")
+	a, b := T(accumulators), T(accumulators+1)
+	fn.Note(fmt.Sprintf("%v %v", a, b), "sources")
+	configureTiles(f, fn, tmp)
+	fn.I("XORL", tmp, tmp)
+	fn.I("TILELOADD", x.At(0).By(tmp, 1), a)
+	fn.I("TILELOADD", x.At(64).By(tmp, 1), b)
+	for i := range accumulators {
+		fn.I("TILEZERO", T(i))
+	}
+	loop := fn.Label("loop")
+	for i := range benchRound {
+		fn.I("TDPBF16PS", b, a, T(i%accumulators))
+	}
+	benchStep(fn, n, loop, 0)
+	fn.I("TILERELEASE")
+	fn.Return()
+}
 
 func (p benchPeak) write(f *File) {
 	fn := f.Func(p.name, fmt.Sprintf("%s runs n rounds of %d times %s with %d accumulators, both sources\nfrom 128 bytes at x. n is at least 1.", p.name, benchRound, p.instruction, p.accumulators), "n int, x unsafe.Pointer")

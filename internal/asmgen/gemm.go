@@ -13,9 +13,13 @@ func Gemm() []*File {
 		dotInt8{"MX", 32, "VPADDD", panels}.write(dots)
 		dotInt8{"NV", 16, "VMULPS", panels}.write(dots)
 	}
+	tiles := NewFile("gemm", "tiles")
+	for panels := 1; panels <= 2; panels++ {
+		dotTiles{panels: panels}.write(tiles)
+	}
 	packs := NewFile("gemm", "pack")
 	gemmTables(packs)
-	return append([]*File{dots, packs}, gemmVectors()...)
+	return append([]*File{dots, tiles, packs}, gemmVectors()...)
 }
 
 // dotParams are those of gemm.dotFunc.

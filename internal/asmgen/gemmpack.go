@@ -5,7 +5,11 @@ func gemmTables(f *File) {
 	w := gemmPack{f: f}
 	w.low, w.high = w.interleave("lowPairs", 0), w.interleave("highPairs", 2)
 	w.even, w.odd = w.everyOther("evens", 0), w.everyOther("odds", 1)
-	w.bytesToBF16()
+	for _, c := range packCodeKinds {
+		w.bytesToBF16(c)
+		w.bytesToLines(c)
+	}
+	w.copyLines()
 	for _, isA := range []bool{true, false} {
 		w.nibblesToInt8("packMX", 32, isA)
 		w.nibblesToInt8("packNV", 16, isA)
@@ -82,23 +86,25 @@ func lines(fn *Func, src, stride Reg) *lineSet {
 	return s
 }
 
+// at returns the memory off bytes on in a line.
+func (s *lineSet) at(line, off int) Mem {
+	m := s.base[line/4].At(off)
+	switch line % 4 {
+	case 1, 2:
+		return m.By(s.stride, line%4)
+	case 3:
+		return m.By(s.triple, 1)
+	}
+	return m
+}
+
 // load transposes 16 bytes of each line, off bytes on, as dwords: Z(d), d < 4,
 // gets bytes 4d…4d+3 of line i in lane i. It uses Z0…Z7 and K1…K3.
 func (s *lineSet) load(fn *Func, off int) {
-	at := func(line int) Mem {
-		m := s.base[line/4].At(off)
-		switch line % 4 {
-		case 1, 2:
-			return m.By(s.stride, line%4)
-		case 3:
-			return m.By(s.triple, 1)
-		}
-		return m
-	}
 	for j := range 4 {
-		fn.I("VMOVDQU", at(j), X(j))
+		fn.I("VMOVDQU", s.at(j, off), X(j))
 		for k := 1; k < 4; k++ {
-			fn.I("VBROADCASTI32X4", at(4*k+j), K(k), Z(j))
+			fn.I("VBROADCASTI32X4", s.at(4*k+j, off), K(k), Z(j))
 		}
 	}
 	fn.I("VPUNPCKLDQ", Z(1), Z(0), Z(4))
@@ -122,76 +128,6 @@ func (s *lineSet) advance(fn *Func, n int) {
 func broadcast(fn *Func, value uint32, through Reg, v Vec) {
 	fn.I("MOVL", int(value), through)
 	fn.I("VPBROADCASTD", through, v)
-}
-
-// bytesToBF16: codes of sign and magnitude become BF16 by two tables of 128
-// bytes, for the low and the high half; the exponent of the block is added to
-// those that are not zero.
-func (w *gemmPack) bytesToBF16() {
-	fn := w.f.Func("packBytesBF16", `packBytesBF16 packs 16 lines of byte codes, stride bytes apart, as a BF16 panel:
-blocks of 32 positions. exponents has the E8M0 codes of each block's 16 lanes.
-tables holds the low bytes of the BF16 values of codes 0 to 127, then the high
-bytes. It reports whether a code's magnitude was at least special, which the
-tables cannot serve; the panel is not good then.`,
-		"dst, src unsafe.Pointer, stride int, exponents unsafe.Pointer, blocks int, tables unsafe.Pointer, special uint32) (found uint64")
-	dst, src, stride := fn.Arg("dst"), fn.Arg("src"), fn.Arg("stride")
-	exponents, blocks := fn.Arg("exponents"), fn.Arg("blocks")
-	tables := fn.Arg("tables")
-	for i := range 4 {
-		fn.I("VMOVDQU64", tables.At(64*i), Z(16+i))
-	}
-	fn.I("VMOVDQU64", w.low, Z(20))
-	fn.I("VMOVDQU64", w.high, Z(21))
-	tmp := tables
-	broadcast(fn, 0x80808080, tmp, Z(22))
-	broadcast(fn, 0x7f7f7f7f, tmp, Z(23))
-	broadcast(fn, 0x7fff7fff, tmp, Z(24))
-	broadcast(fn, 127, tmp, Z(25))
-	fn.I("MOVL", fn.FP("special"), tmp)
-	fn.I("VPBROADCASTB", tmp, Z(26))
-	fn.I("KXORQ", K(7), K(7), K(7))
-	fn.Note("Z16…Z19", "tables: low halves, high halves")
-	fn.Note("Z20 Z21", "indices of bytes 0, 1 and 2, 3")
-	fn.Note("Z22…Z26", "sign bits, magnitude bits of bytes and of words, 127, special")
-	fn.Note("Z27", "what to add to the exponents")
-	fn.Note("K7", "special codes found")
-	set := lines(fn, src, stride)
-	loop := fn.Label("block")
-	fn.I("VPMOVZXBD", exponents.At(0), Z(27))
-	fn.I("VPSUBD", Z(25), Z(27), Z(27))
-	fn.I("VPSLLD", 23, Z(27), Z(27))
-	fn.I("VPSRLD", 16, Z(27), Z(28))
-	fn.I("VPORD", Z(28), Z(27), Z(27))
-	for half := range 2 {
-		set.load(fn, 16*half)
-		for d := range 4 {
-			fn.I("VPANDD", Z(23), Z(d), Z(6))
-			fn.I("VPCMPUB", 5, Z(26), Z(6), K(5)) // not less
-			fn.I("KORQ", K(5), K(7), K(7))
-			fn.I("VMOVDQA64", Z(d), Z(5))
-			fn.I("VPERMI2B", Z(17), Z(16), Z(5))
-			fn.I("VMOVDQA64", Z(d), Z(4))
-			fn.I("VPERMI2B", Z(19), Z(18), Z(4))
-			fn.I("VPTERNLOGD", 0xf8, Z(22), Z(d), Z(4)) // high half | code & sign
-			fn.I("VMOVDQA64", Z(5), Z(6))
-			fn.I("VPERMT2B", Z(4), Z(20), Z(5))
-			fn.I("VPERMT2B", Z(4), Z(21), Z(6))
-			fn.I("VPTESTMW", Z(24), Z(5), K(5))
-			fn.I("VPTESTMW", Z(24), Z(6), K(6))
-			fn.I("VPADDW", Z(27), Z(5), K(5), Z(5))
-			fn.I("VPADDW", Z(27), Z(6), K(6), Z(6))
-			fn.I("VMOVDQU64", Z(5), dst.At(512*half+128*d))
-			fn.I("VMOVDQU64", Z(6), dst.At(512*half+128*d+64))
-		}
-	}
-	fn.I("ADDQ", 1024, dst)
-	fn.I("ADDQ", 16, exponents)
-	set.advance(fn, 32)
-	fn.I("SUBQ", 1, blocks)
-	fn.Jump("JNZ", loop)
-	fn.I("KMOVQ", K(7), tmp)
-	fn.I("MOVQ", tmp, fn.FP("found"))
-	fn.Return()
 }
 
 // nibblesToInt8: nibbles become bytes by VPSHUFB on a table of 16; the low ones

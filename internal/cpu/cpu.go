@@ -4,6 +4,8 @@
 //	plain    Go alone; on every architecture, and with the build tag purego
 //	avx2     AVX2, FMA
 //	avx512   AVX-512 F, BW, VL, DQ, VBMI, VNNI, BF16, and GFNI
+//	amx      AMX tiles and their BF16 products, where the system lets a process use them;
+//	         for matrix products alone: all else runs as in avx512
 //
 // A tier includes the ones above it in this list. Kernels are rows of tables
 // that name the tier they need; a caller takes the best row that Best allows.
@@ -22,12 +24,17 @@ const (
 	Plain  Tier = iota // Go alone
 	AVX2               // 256-bit vectors with fused multiply-add
 	AVX512             // 512-bit vectors with byte permutes, int8 and BF16 dot products
+	AMX                // tiles of 16 lines of 64 bytes, and products of two of them
 )
 
-var names = [...]string{Plain: "plain", AVX2: "avx2", AVX512: "avx512"}
+var names = [...]string{Plain: "plain", AVX2: "avx2", AVX512: "avx512", AMX: "amx"}
 
 // String returns the name used on the command line.
 func (t Tier) String() string { return names[t] }
+
+// Vectors returns the tier of the kernels under t that work on vectors: t itself, but
+// for AMX, whose tiles serve matrix products alone.
+func (t Tier) Vectors() Tier { return min(t, AVX512) }
 
 // ParseTier finds a tier by its name. Whether this processor has it, Force says.
 func ParseTier(name string) (Tier, error) {

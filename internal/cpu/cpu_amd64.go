@@ -15,6 +15,7 @@ func requirements() []requirement {
 		{AVX2, x.HasAVX2 && x.HasFMA},
 		{AVX512, x.HasAVX512F && x.HasAVX512BW && x.HasAVX512VL && x.HasAVX512DQ &&
 			x.HasAVX512VBMI && x.HasAVX512VNNI && x.HasAVX512BF16 && x.HasAVX512GFNI},
+		{AMX, x.HasAMXTile && x.HasAMXBF16 && permitTiles()},
 	}
 }
 

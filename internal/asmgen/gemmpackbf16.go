@@ -1,0 +1,175 @@
+package asmgen
+
+// A packCodes is a kind of codes of a byte, which become BF16 by tables of their
+// magnitudes.
+type packCodes struct {
+	name, what string
+	integer    bool // two's complement; else sign and magnitude
+}
+
+var packCodeKinds = []packCodes{
+	{"Bytes", "byte codes", false},
+	{"Integers", "bytes in two's complement", true},
+}
+
+// A bf16Packer is what packing of byte codes into BF16 panels shares. Codes become BF16
+// by two tables of 128 bytes, for the low and the high half; the exponent of the block
+// is added to those that are not zero.
+type bf16Packer struct {
+	packCodes
+	fn                     *Func
+	dst, exponents, blocks Reg
+	lines                  *lineSet
+	tmp                    Reg
+}
+
+const bf16PackParams = "dst, src unsafe.Pointer, stride int, exponents unsafe.Pointer, blocks int, tables unsafe.Pointer, special uint32) (found uint64"
+
+func (w *gemmPack) bf16Packer(c packCodes, suffix, layout string) *bf16Packer {
+	name := "pack" + c.name + suffix
+	fn := w.f.Func(name, name+` packs 16 lines of `+c.what+`, stride bytes apart, as a BF16 panel
+`+layout+`: blocks of 32 positions. exponents has the E8M0 codes of each block's
+16 lanes. tables holds the low bytes of the BF16 values of magnitudes 0 to 127, then
+the high bytes. It reports whether a magnitude was at least special, which the tables
+cannot serve; the panel is not good then.`, bf16PackParams)
+	p := &bf16Packer{packCodes: c, fn: fn}
+	p.dst = fn.Arg("dst")
+	src, stride := fn.Arg("src"), fn.Arg("stride")
+	p.exponents, p.blocks = fn.Arg("exponents"), fn.Arg("blocks")
+	tables := fn.Arg("tables")
+	for i := range 4 {
+		fn.I("VMOVDQU64", tables.At(64*i), Z(16+i))
+	}
+	p.tmp = tables
+	broadcast(fn, 0x80808080, p.tmp, Z(22))
+	broadcast(fn, 0x7f7f7f7f, p.tmp, Z(23))
+	broadcast(fn, 0x7fff7fff, p.tmp, Z(24))
+	broadcast(fn, 127, p.tmp, Z(25))
+	fn.I("VPXORD", Z(26), Z(26), Z(26))
+	fn.Note("Z16…Z19", "tables: low halves, high halves")
+	fn.Note("Z22…Z25", "sign bits, magnitude bits of bytes and of words, 127")
+	fn.Note("Z26", "largest magnitudes found")
+	fn.Note("Z27", "what to add to the exponents")
+	p.lines = lines(fn, src, stride)
+	return p
+}
+
+// addends sets Z27 to what is added to both halves of the dwords of each lane.
+func (p *bf16Packer) addends() {
+	fn := p.fn
+	fn.I("VPMOVZXBD", p.exponents.At(0), Z(27))
+	fn.I("VPSUBD", Z(25), Z(27), Z(27))
+	fn.I("VPSLLD", 23, Z(27), Z(27))
+	fn.I("VPSRLD", 16, Z(27), Z(28))
+	fn.I("VPORD", Z(28), Z(27), Z(27))
+}
+
+// lookUp sets low and high to the halves of the values of the codes, which it destroys.
+func (p *bf16Packer) lookUp(codes, low, high Vec) {
+	fn, magnitudes := p.fn, Z(6)
+	if p.integer {
+		fn.I("VPABSB", codes, magnitudes)
+	} else {
+		fn.I("VPANDD", Z(23), codes, magnitudes)
+	}
+	fn.I("VPMAXUB", magnitudes, Z(26), Z(26))
+	fn.I("VMOVDQA64", magnitudes, low)
+	fn.I("VPERMI2B", Z(17), Z(16), low)
+	fn.I("VMOVDQA64", magnitudes, high)
+	fn.I("VPERMI2B", Z(19), Z(18), high)
+	fn.I("VPTERNLOGD", 0xf8, Z(22), codes, high) // high half | code & sign
+}
+
+// store adds the exponents to values that are not zero, and writes them.
+func (p *bf16Packer) store(v, addends Vec, mask Mask, to Mem) {
+	p.fn.I("VPTESTMW", Z(24), v, mask)
+	p.fn.I("VPADDW", addends, v, mask, v)
+	p.fn.I("VMOVDQU64", v, to)
+}
+
+// next ends the loop over blocks, and the function.
+func (p *bf16Packer) next(loop Label) {
+	fn := p.fn
+	fn.I("ADDQ", 1024, p.dst)
+	fn.I("ADDQ", 16, p.exponents)
+	p.lines.advance(fn, 32)
+	fn.I("SUBQ", 1, p.blocks)
+	fn.Jump("JNZ", loop)
+	fn.I("MOVL", fn.FP("special"), p.tmp)
+	fn.I("VPBROADCASTB", p.tmp, Z(27))
+	fn.I("VPCMPUB", 5, Z(27), Z(26), K(5)) // not less
+	fn.I("KMOVQ", K(5), p.tmp)
+	fn.I("MOVQ", p.tmp, fn.FP("found"))
+	fn.Return()
+}
+
+// bytesToBF16: a step's dwords are two bytes of each line.
+func (w *gemmPack) bytesToBF16(c packCodes) {
+	p := w.bf16Packer(c, "BF16", "of steps")
+	fn := p.fn
+	fn.I("VMOVDQU64", w.low, Z(20))
+	fn.I("VMOVDQU64", w.high, Z(21))
+	fn.Note("Z20 Z21", "indices of bytes 0, 1 and 2, 3")
+	loop := fn.Label("block")
+	p.addends()
+	for half := range 2 {
+		p.lines.load(fn, 16*half)
+		for d := range 4 {
+			low, high := Z(5), Z(4)
+			p.lookUp(Z(d), low, high)
+			fn.I("VMOVDQA64", low, Z(6))
+			fn.I("VPERMT2B", high, Z(20), low)
+			fn.I("VPERMT2B", high, Z(21), Z(6))
+			p.store(low, Z(27), K(5), p.dst.At(512*half+128*d))
+			p.store(Z(6), Z(27), K(6), p.dst.At(512*half+128*d+64))
+		}
+	}
+	p.next(loop)
+}
+
+// bytesToLines: of two lines at a time the bytes are spread, each line's over the same
+// halves of all quarters, where low and high halves are joined.
+func (w *gemmPack) bytesToLines(c packCodes) {
+	p := w.bf16Packer(c, "Lines", "by lines")
+	fn := p.fn
+	fn.Frame(64) // the addends, of which each line takes its own
+	spread := make([]byte, 64)
+	for i, q := range []byte{0, 4, 1, 5, 2, 6, 3, 7} {
+		spread[8*i] = q
+	}
+	fn.I("VMOVDQU64", w.f.shared("lineSpread", spread), Z(20))
+	fn.Note("Z20", "quadwords of two lines in turn")
+	loop := fn.Label("block")
+	p.addends()
+	fn.I("VMOVDQU64", Z(27), SP.At(0))
+	for i := 0; i < 16; i += 2 {
+		fn.I("VMOVDQU", p.lines.at(i, 0), Y(0))
+		fn.I("VINSERTI64X4", 1, p.lines.at(i+1, 0), Z(0), Z(0))
+		fn.I("VPERMQ", Z(0), Z(20), Z(0))
+		low, high := Z(5), Z(4)
+		p.lookUp(Z(0), low, high)
+		for j, unpack := range []string{"VPUNPCKLBW", "VPUNPCKHBW"} {
+			fn.I(unpack, high, low, Z(1+j))
+			fn.I("VPBROADCASTD", SP.At(4*(i+j)), Z(7+j))
+			p.store(Z(1+j), Z(7+j), K(5+j), p.dst.At(64*(i+j)))
+		}
+	}
+	p.next(loop)
+}
+
+// copyLines: tiles of lines from lines that are BF16 already.
+func (w *gemmPack) copyLines() {
+	fn := w.f.Func("copyLines", "copyLines copies 16 lines of BF16, stride bytes apart, to a panel by lines: 32·n\nelements of each.", "dst, src unsafe.Pointer, stride, n int")
+	dst, src, stride, n := fn.Arg("dst"), fn.Arg("src"), fn.Arg("stride"), fn.Arg("n")
+	set := lines(fn, src, stride)
+	loop := fn.Label("tile")
+	for i := range 16 {
+		fn.I("VMOVDQU64", set.at(i, 0), Z(i%4))
+		fn.I("VMOVDQU64", Z(i%4), dst.At(64*i))
+	}
+	fn.I("ADDQ", 1024, dst)
+	set.advance(fn, 64)
+	fn.I("SUBQ", 1, n)
+	fn.Jump("JNZ", loop)
+	fn.Return()
+}
