@@ -34,13 +34,22 @@ const (
 	flagged         = 1<<32 - 1
 )
 
-// A rowsKernel encodes a row of blocks of 64·units elements by a factor each,
-// unless codes is nil, while it raises 16 maxima for each block of a row that comes
-// later to the bits of magnitudes, unless next is nil.
+// A rowsKernel encodes rows of blocks of 64·units elements by factors, one for each
+// block of a row, unless codes is nil, while it raises 16 maxima for each block of
+// rows that come later to the bits of magnitudes, unless next is nil.
 type rowsKernel struct {
 	tier   cpu.Tier
 	raw    bool
-	encode func(codes, src, next []byte, units int, factors, maxima []float32, c *bytesConstants)
+	encode func(rowsTile, *bytesConstants)
+}
+
+// A rowsTile is what a rowsKernel works on.
+type rowsTile struct {
+	codes, src, next    []byte // from the first block on
+	rows, units         int
+	codeGap, srcGap     int // bytes between rows
+	srcAhead, nextAhead int // bytes from what is read to what is fetched
+	factors, maxima     []float32
 }
 
 // A lineKernel sets the codes of a line to those of src times factors[i/16], with

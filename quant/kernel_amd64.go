@@ -71,9 +71,10 @@ var rowsKernels = []rowsKernel{
 	{cpu.AVX2, true, rowsBy(rowsBF16AVX2)},
 }
 
-func rowsBy(kernel func(codes, src, next *byte, blocks, units int, factors, maxima *float32, c *bytesConstants)) func(codes, src, next []byte, units int, factors, maxima []float32, c *bytesConstants) {
-	return func(codes, src, next []byte, units int, factors, maxima []float32, c *bytesConstants) {
-		kernel(unsafe.SliceData(codes), unsafe.SliceData(src), unsafe.SliceData(next), len(factors), units, &factors[0], &maxima[0], c)
+func rowsBy(kernel func(codes, src, next *byte, rows, blocks, units, codeGap, srcGap, srcAhead, nextAhead int, factors, maxima *float32, c *bytesConstants)) func(rowsTile, *bytesConstants) {
+	return func(t rowsTile, c *bytesConstants) {
+		kernel(unsafe.SliceData(t.codes), unsafe.SliceData(t.src), unsafe.SliceData(t.next), t.rows, len(t.factors), t.units,
+			t.codeGap, t.srcGap, t.srcAhead, t.nextAhead, &t.factors[0], &t.maxima[0], c)
 	}
 }
 

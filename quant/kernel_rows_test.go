@@ -65,47 +65,65 @@ func testFusedRow(k *fusedKernel, f *fences, r *rand.Rand) {
 	}
 }
 
-// testRowsRow: with codes, with what comes next, and with both.
+// testRowsRow: with codes, with what comes next, and with both; rows behind each other
+// and with gaps between them.
 func testRowsRow(k *rowsKernel, f *fences, r *rand.Rand) {
 	for _, element := range signedElements(8) {
 		q := Quantizer{Format: FP8Row}
 		q.Format.Element = element
-		for i, shape := range [][2]int{{1, 1}, {1, 2}, {1, 5}, {2, 2}, {3, 1}} {
-			blocks, units := shape[0], shape[1]
-			extent := units * rowsUnit
+		for i, shape := range []struct{ rows, blocks, units, gap int }{
+			{1, 1, 1, 0}, {1, 1, 2, 0}, {1, 1, 5, 0}, {1, 2, 2, 0}, {1, 3, 1, 0}, {3, 2, 1, 0}, {3, 1, 2, 64}, {2, 3, 1, 192}, {4, 2, 2, 64},
+		} {
+			extent := shape.units * rowsUnit
+			width := shape.blocks * extent
+			stride := width + shape.gap
+			size := (shape.rows-1)*stride + width
 			c := q.bytesConstants()
 			c.stream = uint32(i % 2)
-			values, coming := ordinary(blocks*extent, r), ordinary(blocks*extent, r)
-			src, next, first := floatBytes32(values), floatBytes32(coming), positive(blocks*maximaLanes, r)
+			values, coming := ordinary(size, r), ordinary(size, r)
+			src, next, first := floatBytes32(values), floatBytes32(coming), positive(shape.blocks*maximaLanes, r)
 			if k.raw {
 				src, next = bf16Bytes(values), bf16Bytes(coming)
 				bf16Bytes(first)
 			}
-			factors := positive(blocks, r)
-			want := make([]byte, len(values))
-			for j, v := range values {
-				element.EncodeSlice(want[j:j+1], []float32{float32(v * factors[j/extent])})
-			}
+			factors := positive(shape.blocks, r)
+			elementBytes := len(src) / size
 			for _, part := range []struct{ codes, next bool }{{true, false}, {false, true}, {true, true}} {
 				maxima := fenced(f, first)
-				var codes, from, then []byte
+				t := rowsTile{
+					rows: shape.rows, units: shape.units, codeGap: shape.gap, srcGap: shape.gap * elementBytes,
+					srcAhead: lineAhead, nextAhead: nextAhead, factors: fenced(f, factors), maxima: maxima,
+				}
+				var want []byte
 				if part.codes {
-					codes, from = f.bytes(len(want)), fenced(f, src)
-					c.stream &= uint32(index(isAligned(codes)))
+					t.codes, t.src = f.bytes(size), fenced(f, src)
+					want = slices.Clone(t.codes)
+					c.stream &= uint32(index(isAligned(t.codes)))
 				}
 				if part.next {
-					then = fenced(f, next)
+					t.next = fenced(f, next)
 				}
-				k.encode(codes, from, then, units, fenced(f, factors), maxima, &c)
-				name := fmt.Sprintf("%s, %d blocks of %d", element, blocks, extent)
-				if part.codes {
-					requireBytes(f, name, codes, want)
-				}
-				for j := range blocks {
-					w := maxFloatBits(first[j*maximaLanes : (j+1)*maximaLanes])
-					if part.next {
-						w = max(w, format.MaxBits(coming[j*extent:(j+1)*extent]))
+				wantMaxima := make([]uint32, shape.blocks)
+				for row := range shape.rows {
+					for j := range shape.blocks {
+						at := row*stride + j*extent
+						if part.codes {
+							for i, v := range values[at : at+extent] {
+								element.EncodeSlice(want[at+i:at+i+1], []float32{float32(v * factors[j])})
+							}
+						}
+						if part.next {
+							wantMaxima[j] = max(wantMaxima[j], format.MaxBits(coming[at:at+extent]))
+						}
 					}
+				}
+				k.encode(t, &c)
+				name := fmt.Sprintf("%s, %d rows of %d blocks of %d, %d between them", element, shape.rows, shape.blocks, extent, shape.gap)
+				if part.codes {
+					requireBytes(f, name, t.codes, want)
+				}
+				for j, w := range wantMaxima {
+					w = max(w, maxFloatBits(first[j*maximaLanes:(j+1)*maximaLanes]))
 					if g := maxFloatBits(maxima[j*maximaLanes : (j+1)*maximaLanes]); g != w {
 						f.Fatalf("%s: the maxima of block %d have bits up to %#x, want %#x", name, j, g, w)
 					}

@@ -15,8 +15,12 @@ type rowsRun struct {
 	*run
 	kernel        *rowsKernel
 	plain, stream bytesConstants
+	factor        [1]float32 // of a line
+	maxima        [maximaLanes]float32
+	tile          tileRun
 	factors       []blockFactor // of a line in the plain form
 	scaled        []float32
+	room          []float32 // a line, or a part of one, as float32
 }
 
 func (r *run) newRowsRun(k *rowsKernel) *rowsRun {
@@ -32,6 +36,25 @@ func (w *rowsRun) constants(dst []byte) *bytesConstants {
 		return &w.stream
 	}
 	return &w.plain
+}
+
+// values returns the values of memory of the source, which are valid until it is
+// called again.
+func (w *rowsRun) values(b []byte) []float32 {
+	if w.x.isRaw {
+		grow(&w.room, len(b)/2)
+		widen(w.room[:len(b)/2], b)
+		return w.room[:len(b)/2]
+	}
+	return w.x.values(b)
+}
+
+// lineRoom returns space for the values of a line, nil where it needs none.
+func (w *rowsRun) lineRoom() []float32 {
+	if w.x.isRaw {
+		grow(&w.room, w.x.cols())
+	}
+	return w.room
 }
 
 // streamsTo reports whether codes at dst are written past the caches.
@@ -61,7 +84,7 @@ func (w *rowsRun) lines(from, to int) (amax uint32) {
 		hasNaN := a > exponentMask
 		if own {
 			if hasNaN {
-				a, _ = amaxBits(w.x.values(raw))
+				a, _ = amaxBits(w.values(raw))
 			}
 			amax = max(amax, a)
 			f = w.scaleBlock(l, a, hasNaN)
@@ -72,11 +95,14 @@ func (w *rowsRun) lines(from, to int) (amax uint32) {
 		}
 		dst := w.t.line(l)
 		if !hasNaN && a < exponentMask && f.isFactor() {
-			maxima := [maximaLanes]float32{}
-			w.kernel.encode(dst, raw, next, whole/rowsUnit, []float32{f.value}, maxima[:], w.constants(dst))
-			a = maxFloatBits(maxima[:])
+			w.factor[0], w.maxima = f.value, [maximaLanes]float32{}
+			w.kernel.encode(rowsTile{
+				codes: dst, src: raw, next: next, rows: 1, units: whole / rowsUnit,
+				srcAhead: lineAhead, nextAhead: nextAhead, factors: w.factor[:], maxima: w.maxima[:],
+			}, w.constants(dst))
+			a = maxFloatBits(w.maxima[:])
 			if whole < cols {
-				block := w.x.values(raw[whole*size:])
+				block := w.values(raw[whole*size:])
 				w.encodePlain(dst[whole:cols], block, f, w.roomFor(len(block)))
 			}
 			clear(dst[cols:])
@@ -84,8 +110,7 @@ func (w *rowsRun) lines(from, to int) (amax uint32) {
 				a = max(a, w.x.maxBits(next[whole*size:]))
 			}
 		} else {
-			line := w.x.values(raw)
-			w.encodeLine(dst, l, line, w.lineFactors(f), w.roomFor(w.t.storedWidth()), nil)
+			w.encodeLine(dst, l, w.values(raw), w.lineFactors(f), w.roomFor(w.t.storedWidth()), nil)
 			if next != nil {
 				a = w.x.maxBits(next)
 			}
@@ -121,17 +146,32 @@ func (w *rowsRun) roomFor(n int) []float32 {
 }
 
 // tileBytes is about how much of the source two tiles take: they stay in the
-// third-level cache.
-const tileBytes = 8 << 20
+// second-level cache.
+const tileBytes = 256 << 10
 
-// A blockTile is blocks beside each other that extend over several lines, with
-// what they are encoded with.
-type blockTile struct {
-	l0, l1   int // lines
-	first, n int // blocks; n is 0 beyond the last tile
-	factors  []float32
-	others   []int // blocks that the plain form encodes, and their factors
-	plain    []blockFactor
+// How far ahead a rows kernel fetches: what comes next to the second-level cache,
+// since the first one is full of what is encoded, and that from whatever cache it is
+// in by then. Of a line, in bytes; of a tile, in rows.
+const (
+	nextAhead = 4096
+	lineAhead = 1024
+	rowsAhead = 4
+)
+
+// A blockTile is n blocks beside each other that extend over lines [l0, l1).
+type blockTile struct{ l0, l1, first, n int }
+
+// part returns blocks [from, to) of a tile.
+func (t blockTile) part(from, to int) blockTile {
+	return blockTile{t.l0, t.l1, t.first + from, to - from}
+}
+
+// A tileRun is what the blocks of a tile are encoded with.
+type tileRun struct {
+	factors []float32
+	maxima  []float32 // of the blocks of the next tile
+	others  []int     // blocks that the plain form encodes, and their factors
+	plain   []blockFactor
 }
 
 // bands quantizes lines [from, to) in blocks that extend over several: of one tile
@@ -139,33 +179,44 @@ type blockTile struct {
 func (w *rowsRun) bands(from, to, band int) (amax uint32) {
 	extent, size := w.t.extent(), w.x.elementBytes()
 	whole, perLine := w.x.cols()/extent, w.t.scaleCols()
-	width := max(1, min(whole, tileBytes/2/(band*extent*size)))
-	maxima := make([]float32, width*maximaLanes)
-	before, tile := &blockTile{factors: make([]float32, width)}, &blockTile{factors: make([]float32, width)}
-	for first := 0; first < whole || before.n > 0; first += width {
-		for l0 := from; l0 < to && (first < whole || before.n > 0); l0 += band {
-			*tile = blockTile{l0: l0, l1: min(l0+band, to), first: first, n: max(0, min(width, whole-first)), factors: tile.factors[:width]}
-			clear(maxima)
-			w.tileRows(before, tile, maxima)
-			for i, j := range before.others {
-				w.encodeBlock(before.l0, before.l1, j, before.plain[i])
-			}
-			for j := range tile.n {
-				a := maxFloatBits(maxima[j*maximaLanes : (j+1)*maximaLanes])
-				hasNaN := a > exponentMask
-				if hasNaN {
-					a = w.blockAmax(tile.l0, tile.l1, first+j, w.x.room())
-				}
-				amax = max(amax, a)
-				f := w.scaleBlock(l0/band*perLine+first+j, a, hasNaN)
-				tile.factors[j] = f.value
-				if hasNaN || a == exponentMask || !f.isFactor() {
-					tile.factors[j] = 1
-					tile.others, tile.plain = append(tile.others, first+j), append(tile.plain, f)
-				}
-			}
-			before, tile = tile, before
+	beside := ceilDiv(whole, max(1, tileBytes/2/(band*extent*size))) // tiles, about equally wide
+	tiles := ceilDiv(to-from, band) * beside
+	tileAt := func(i int) blockTile {
+		if i >= tiles {
+			return blockTile{}
 		}
+		l0, column := from+i/beside*band, i%beside
+		first := column * whole / beside
+		return blockTile{l0, min(l0+band, to), first, (column+1)*whole/beside - first}
+	}
+	var before blockTile
+	t := &w.tile
+	widest := ceilDiv(whole, max(1, beside))
+	grow(&t.factors, widest)
+	grow(&t.maxima, widest*maximaLanes)
+	for i := 0; i <= tiles; i++ {
+		tile := tileAt(i)
+		clear(t.maxima)
+		w.encodeTile(before, tile, tileAt(i+1))
+		for i, j := range t.others {
+			w.encodeBlock(before.l0, before.l1, j, t.plain[i])
+		}
+		t.others, t.plain = t.others[:0], t.plain[:0]
+		for j := range tile.n {
+			a := maxFloatBits(t.maxima[j*maximaLanes : (j+1)*maximaLanes])
+			hasNaN := a > exponentMask
+			if hasNaN {
+				a = w.blockAmax(tile.l0, tile.l1, tile.first+j, w.lineRoom())
+			}
+			amax = max(amax, a)
+			f := w.scaleBlock(tile.l0/band*perLine+tile.first+j, a, hasNaN)
+			t.factors[j] = f.value
+			if hasNaN || a == exponentMask || !f.isFactor() {
+				t.factors[j] = 1
+				t.others, t.plain = append(t.others, tile.first+j), append(t.plain, f)
+			}
+		}
+		before = tile
 	}
 	for j := whole; j < perLine; j++ { // which the lines end within
 		for l0 := from; l0 < to; l0 += band {
@@ -179,34 +230,51 @@ func (w *rowsRun) bands(from, to, band int) (amax uint32) {
 	return amax
 }
 
-// tileRows encodes a tile and finds the maxima of the next one, row by row; either
-// may have no blocks.
-func (w *rowsRun) tileRows(tile, next *blockTile, maxima []float32) {
-	extent := w.t.extent()
+// encodeTile encodes a tile and finds the maxima of the next one; either may have no
+// blocks. What lies where the one after that begins is fetched.
+func (w *rowsRun) encodeTile(tile, next, after blockTile) {
+	both := min(tile.n, next.n)
+	if tile.l1-tile.l0 != next.l1-next.l0 {
+		both = 0
+	}
+	w.encodeRows(tile.part(0, both), next.part(0, both), after, 0)
+	w.encodeRows(tile.part(both, tile.n), blockTile{}, blockTile{}, both)
+	w.encodeRows(blockTile{}, next.part(both, next.n), after, both)
+}
+
+// encodeRows is encodeTile where both are of one size, or one has no blocks: those
+// from the given one on of the tiles.
+func (w *rowsRun) encodeRows(tile, next, after blockTile, block int) {
+	n, rows := max(tile.n, next.n), max(tile.l1-tile.l0, next.l1-next.l0)
+	if n == 0 {
+		return
+	}
+	extent, stride := w.t.extent(), w.x.strideBytes()
 	blockBytes := extent * w.x.elementBytes()
-	for r := range max(tile.l1-tile.l0, next.l1-next.l0) {
-		var codes, src, coming []byte
-		if l := tile.l0 + r; tile.n > 0 && l < tile.l1 {
-			codes, src = w.t.line(l)[tile.first*extent:], w.x.bytes(l, l+1)[tile.first*blockBytes:]
+	first := func(t blockTile, row int) int { return (t.l0+row)*stride + t.first*blockBytes }
+	for row := 0; row < rows; {
+		k := rowsTile{
+			rows: rows - rowsAhead, units: extent / rowsUnit, codeGap: w.t.LineBytes() - n*extent, srcGap: stride - n*blockBytes,
+			srcAhead: rowsAhead * stride, nextAhead: rowsAhead * stride,
+			factors: w.tile.factors[block : block+n], maxima: w.tile.maxima[block*maximaLanes:],
 		}
-		if l := next.l0 + r; next.n > 0 && l < next.l1 {
-			coming = w.x.bytes(l, l+1)[next.first*blockBytes:]
+		if row == max(0, rows-rowsAhead) { // the first ones of the next tiles come after these
+			k.rows, k.srcAhead, k.nextAhead = rows-row, 0, 0
+			if tile.n > 0 && next.n > 0 {
+				k.srcAhead = first(next, 0) - first(tile, row)
+			}
+			if next.n > 0 && after.n > 0 {
+				k.nextAhead = first(after, 0) - first(next, row)
+			}
 		}
-		both := min(tile.n, next.n)
-		if codes == nil || coming == nil {
-			both = 0
+		if tile.n > 0 {
+			k.codes, k.src = w.t.line(tile.l0 + row)[tile.first*extent:], w.x.bytes(tile.l0+row, tile.l1)[tile.first*blockBytes:]
 		}
-		c := w.constants(codes)
-		if both > 0 {
-			w.kernel.encode(codes, src, coming, extent/rowsUnit, tile.factors[:both], maxima, c)
-			codes, src, coming = codes[both*extent:], src[both*blockBytes:], coming[both*blockBytes:]
+		if next.n > 0 {
+			k.next = w.x.bytes(next.l0+row, next.l1)[next.first*blockBytes:]
 		}
-		if codes != nil && tile.n > both {
-			w.kernel.encode(codes, src, nil, extent/rowsUnit, tile.factors[both:tile.n], maxima, c)
-		}
-		if coming != nil && next.n > both {
-			w.kernel.encode(nil, nil, coming, extent/rowsUnit, next.factors[both:next.n], maxima[both*maximaLanes:], c)
-		}
+		w.kernel.encode(k, w.constants(k.codes))
+		row += k.rows
 	}
 }
 
@@ -224,7 +292,7 @@ func maxFloatBits(x []float32) (most uint32) {
 // blockBits returns the bits of the largest magnitude of a block, NaN aside, and
 // whether there is NaN.
 func (w *rowsRun) blockBits(l0, l1, j int) (amax uint32, hasNaN bool) {
-	room := w.x.room()
+	room := w.lineRoom()
 	c0, c1 := w.blockCols(j)
 	for l := l0; l < l1; l++ {
 		a, nan := amaxBits(w.x.row(l, room)[c0:c1])
@@ -235,7 +303,7 @@ func (w *rowsRun) blockBits(l0, l1, j int) (amax uint32, hasNaN bool) {
 
 // encodeBlock encodes block j of lines [l0, l1) in the plain form.
 func (w *rowsRun) encodeBlock(l0, l1, j int, f blockFactor) {
-	room := w.x.room()
+	room := w.lineRoom()
 	c0, c1 := w.blockCols(j)
 	for l := l0; l < l1; l++ {
 		line := w.t.line(l)

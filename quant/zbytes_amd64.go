@@ -11,12 +11,13 @@ package quant
 //go:noescape
 func blocks128(codes, scales, src *byte, blocks int, c *bytesConstants) (amax uint64)
 
-// rows encodes blocks of 64·units elements of float32 at src by a factor each to codes
-// of 8 bits, unless codes is nil, and raises 16 maxima for each block of as many at
-// next to the bits of their magnitudes, unless that is nil.
+// rows encodes rows of blocks of 64·units elements of float32 at src by a factor for each
+// block of a row to codes of 8 bits, unless codes is nil, and raises 16 maxima for each
+// block of a row of as many at next to the bits of their magnitudes, unless that is nil.
+// Gaps are the bytes between rows. Memory so far ahead of src and next is fetched.
 //
 //go:noescape
-func rows(codes, src, next *byte, blocks, units int, factors, maxima *float32, c *bytesConstants)
+func rows(codes, src, next *byte, rows, blocks, units, codeGap, srcGap, srcAhead, nextAhead int, factors, maxima *float32, c *bytesConstants)
 
 // blocks128BF16 quantizes blocks of 128, at least one, from BF16 to codes of 8 bits
 // under float32 scales, and returns the bits of the largest magnitude: where that is
@@ -25,12 +26,13 @@ func rows(codes, src, next *byte, blocks, units int, factors, maxima *float32, c
 //go:noescape
 func blocks128BF16(codes, scales, src *byte, blocks int, c *bytesConstants) (amax uint64)
 
-// rowsBF16 encodes blocks of 64·units elements of BF16 at src by a factor each to codes
-// of 8 bits, unless codes is nil, and raises 16 maxima for each block of as many at
-// next to the bits of their magnitudes, unless that is nil.
+// rowsBF16 encodes rows of blocks of 64·units elements of BF16 at src by a factor for each
+// block of a row to codes of 8 bits, unless codes is nil, and raises 16 maxima for each
+// block of a row of as many at next to the bits of their magnitudes, unless that is nil.
+// Gaps are the bytes between rows. Memory so far ahead of src and next is fetched.
 //
 //go:noescape
-func rowsBF16(codes, src, next *byte, blocks, units int, factors, maxima *float32, c *bytesConstants)
+func rowsBF16(codes, src, next *byte, rows, blocks, units, codeGap, srcGap, srcAhead, nextAhead int, factors, maxima *float32, c *bytesConstants)
 
 // amaxBF16 returns the bits, as float32, of the largest of |src[i]|, i < n, n > 0.
 //

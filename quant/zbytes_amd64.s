@@ -221,81 +221,85 @@ stored5:
 	VZEROUPPER
 	RET
 
-// func rows(codes, src, next *byte, blocks, units int, factors, maxima *float32, c *bytesConstants)
+// func rows(codes, src, next *byte, rows, blocks, units, codeGap, srcGap, srcAhead, nextAhead int, factors, maxima *float32, c *bytesConstants)
 //
 //	AX codes
 //	BX src
 //	DX next
-//	SI blocks
-//	DI units
+//	SI blocks left of the row
+//	DI units left of the block, and constants
 //	CX factors
 //	R8 maxima
-//	R9 c
-//	R10 units left of the block, and constants
-TEXT ·rows(SB), NOSPLIT, $0-64
+//	R9 srcAhead
+//	R10 nextAhead
+//	R11 c
+TEXT ·rows(SB), NOSPLIT, $0-104
 	MOVQ codes+0(FP), AX
 	MOVQ src+8(FP), BX
 	MOVQ next+16(FP), DX
-	MOVQ blocks+24(FP), SI
-	MOVQ units+32(FP), DI
-	MOVQ factors+40(FP), CX
-	MOVQ maxima+48(FP), R8
-	MOVQ c+56(FP), R9
-	VPBROADCASTD (R9), Z25
-	VPBROADCASTD 4(R9), Z22
-	VPBROADCASTD 8(R9), Z21
-	MOVL $16777216, R10
-	VPBROADCASTD R10, Z18
-	VPSRLVD.BCST 12(R9), Z18, Z18
+	MOVQ srcAhead+64(FP), R9
+	MOVQ nextAhead+72(FP), R10
+	MOVQ c+96(FP), R11
+	VPBROADCASTD (R11), Z25
+	VPBROADCASTD 4(R11), Z22
+	VPBROADCASTD 8(R11), Z21
+	MOVL $16777216, DI
+	VPBROADCASTD DI, Z18
+	VPSRLVD.BCST 12(R11), Z18, Z18
 	VPSLLD $16, Z18, Z18
-	MOVL $256, R10
-	VPBROADCASTD R10, Z0
+	MOVL $256, DI
+	VPBROADCASTD DI, Z0
 	VPORD Z0, Z18, Z18
 	VMOVDQU64 bytesPair<>+0(SB), Z19
 	VMOVDQU64 bytesSwap<>+0(SB), Z28
 	VMOVDQU64 bytesOrder<>+0(SB), Z27
-	MOVQ $0x5555555555555555, R10
-	KMOVQ R10, K5
-	MOVQ $0x3333333333333333, R10
-	KMOVQ R10, K4
+	MOVQ $0x5555555555555555, DI
+	KMOVQ DI, K5
+	MOVQ $0x3333333333333333, DI
+	KMOVQ DI, K4
 	KNOTQ K4, K3
-	MOVL $2155905152, R10
-	VPBROADCASTD R10, Z26
-	MOVL $2147483647, R10
-	VPBROADCASTD R10, Z31
-	MOVL $4286578688, R10
-	VPBROADCASTD R10, Z30
+	MOVL $2155905152, DI
+	VPBROADCASTD DI, Z26
+	MOVL $2147483647, DI
+	VPBROADCASTD DI, Z31
+	MOVL $4286578688, DI
+	VPBROADCASTD DI, Z30
 	VPXORD Z20, Z20, Z20
 
-block1:
+row1:
+	MOVQ blocks+32(FP), SI
+	MOVQ factors+80(FP), CX
+	MOVQ maxima+88(FP), R8
+
+block2:
 	VBROADCASTSS (CX), Z16
 	VMOVDQU64 (R8), Z20
-	MOVQ DI, R10
+	MOVQ units+40(FP), DI
 
-loop2:
+loop3:
 	TESTQ DX, DX
-	JZ encode3
-	PREFETCHT1 4096(DX)
+	JZ encode4
+	PREFETCHT1 (DX)(R10*1)
 	VPANDD (DX), Z31, Z12
 	VPMAXUD Z12, Z20, Z20
-	PREFETCHT1 4160(DX)
+	PREFETCHT1 64(DX)(R10*1)
 	VPANDD 64(DX), Z31, Z13
 	VPMAXUD Z13, Z20, Z20
-	PREFETCHT1 4224(DX)
+	PREFETCHT1 128(DX)(R10*1)
 	VPANDD 128(DX), Z31, Z14
 	VPMAXUD Z14, Z20, Z20
-	PREFETCHT1 4288(DX)
+	PREFETCHT1 192(DX)(R10*1)
 	VPANDD 192(DX), Z31, Z15
 	VPMAXUD Z15, Z20, Z20
 	ADDQ $256, DX
 
-encode3:
+encode4:
 	TESTQ AX, AX
-	JZ done4
-	PREFETCHT0 1024(BX)
-	PREFETCHT0 1088(BX)
-	PREFETCHT0 1152(BX)
-	PREFETCHT0 1216(BX)
+	JZ encoded5
+	PREFETCHT0 (BX)(R9*1)
+	PREFETCHT0 64(BX)(R9*1)
+	PREFETCHT0 128(BX)(R9*1)
+	PREFETCHT0 192(BX)(R9*1)
 	VMULPS (BX), Z16, Z4
 	VRANGEPS $2, Z25, Z4, Z4
 	VPANDD Z4, Z30, Z0
@@ -327,26 +331,39 @@ encode3:
 	VPSHUFB Z28, Z4, K4, Z3
 	VPTERNLOGD $216, Z26, Z3, Z1
 	VPERMB Z1, Z27, Z1
-	CMPL 32(R9), $0
-	JEQ plain5
+	CMPL 32(R11), $0
+	JEQ plain6
 	VMOVNTDQ Z1, (AX)
-	JMP stored6
+	JMP stored7
 
-plain5:
+plain6:
 	VMOVDQU64 Z1, (AX)
 
-stored6:
+stored7:
 	ADDQ $256, BX
 	ADDQ $64, AX
 
-done4:
-	SUBQ $1, R10
-	JNZ loop2
+encoded5:
+	SUBQ $1, DI
+	JNZ loop3
 	VMOVDQU64 Z20, (R8)
 	ADDQ $4, CX
 	ADDQ $64, R8
 	SUBQ $1, SI
-	JNZ block1
+	JNZ block2
+	TESTQ DX, DX
+	JZ noNext8
+	ADDQ srcGap+56(FP), DX
+
+noNext8:
+	TESTQ AX, AX
+	JZ noCodes9
+	ADDQ srcGap+56(FP), BX
+	ADDQ codeGap+48(FP), AX
+
+noCodes9:
+	SUBQ $1, rows+24(FP)
+	JNZ row1
 	VZEROUPPER
 	RET
 
@@ -528,75 +545,79 @@ stored5:
 	VZEROUPPER
 	RET
 
-// func rowsBF16(codes, src, next *byte, blocks, units int, factors, maxima *float32, c *bytesConstants)
+// func rowsBF16(codes, src, next *byte, rows, blocks, units, codeGap, srcGap, srcAhead, nextAhead int, factors, maxima *float32, c *bytesConstants)
 //
 //	AX codes
 //	BX src
 //	DX next
-//	SI blocks
-//	DI units
+//	SI blocks left of the row
+//	DI units left of the block, and constants
 //	CX factors
 //	R8 maxima
-//	R9 c
-//	R10 units left of the block, and constants
-TEXT ·rowsBF16(SB), NOSPLIT, $0-64
+//	R9 srcAhead
+//	R10 nextAhead
+//	R11 c
+TEXT ·rowsBF16(SB), NOSPLIT, $0-104
 	MOVQ codes+0(FP), AX
 	MOVQ src+8(FP), BX
 	MOVQ next+16(FP), DX
-	MOVQ blocks+24(FP), SI
-	MOVQ units+32(FP), DI
-	MOVQ factors+40(FP), CX
-	MOVQ maxima+48(FP), R8
-	MOVQ c+56(FP), R9
-	VPBROADCASTD (R9), Z25
-	VPBROADCASTD 4(R9), Z22
-	VPBROADCASTD 8(R9), Z21
-	MOVL $16777216, R10
-	VPBROADCASTD R10, Z18
-	VPSRLVD.BCST 12(R9), Z18, Z18
+	MOVQ srcAhead+64(FP), R9
+	MOVQ nextAhead+72(FP), R10
+	MOVQ c+96(FP), R11
+	VPBROADCASTD (R11), Z25
+	VPBROADCASTD 4(R11), Z22
+	VPBROADCASTD 8(R11), Z21
+	MOVL $16777216, DI
+	VPBROADCASTD DI, Z18
+	VPSRLVD.BCST 12(R11), Z18, Z18
 	VPSLLD $16, Z18, Z18
-	MOVL $256, R10
-	VPBROADCASTD R10, Z0
+	MOVL $256, DI
+	VPBROADCASTD DI, Z0
 	VPORD Z0, Z18, Z18
 	VMOVDQU64 bytesPair<>+0(SB), Z19
 	VMOVDQU64 bytesSwap<>+0(SB), Z28
 	VMOVDQU64 bytesOrderBF16<>+0(SB), Z27
-	MOVQ $0x5555555555555555, R10
-	KMOVQ R10, K5
-	MOVQ $0x3333333333333333, R10
-	KMOVQ R10, K4
+	MOVQ $0x5555555555555555, DI
+	KMOVQ DI, K5
+	MOVQ $0x3333333333333333, DI
+	KMOVQ DI, K4
 	KNOTQ K4, K3
-	MOVL $2155905152, R10
-	VPBROADCASTD R10, Z26
-	MOVL $4294901760, R10
-	VPBROADCASTD R10, Z29
-	MOVL $2147450879, R10
-	VPBROADCASTD R10, Z31
-	MOVL $4286578688, R10
-	VPBROADCASTD R10, Z30
+	MOVL $2155905152, DI
+	VPBROADCASTD DI, Z26
+	MOVL $4294901760, DI
+	VPBROADCASTD DI, Z29
+	MOVL $2147450879, DI
+	VPBROADCASTD DI, Z31
+	MOVL $4286578688, DI
+	VPBROADCASTD DI, Z30
 	VPXORD Z20, Z20, Z20
 
-block1:
+row1:
+	MOVQ blocks+32(FP), SI
+	MOVQ factors+80(FP), CX
+	MOVQ maxima+88(FP), R8
+
+block2:
 	VBROADCASTSS (CX), Z16
 	VMOVDQU64 (R8), Z20
-	MOVQ DI, R10
+	MOVQ units+40(FP), DI
 
-loop2:
+loop3:
 	TESTQ DX, DX
-	JZ encode3
-	PREFETCHT1 4096(DX)
+	JZ encode4
+	PREFETCHT1 (DX)(R10*1)
 	VPANDD (DX), Z31, Z12
 	VPMAXUW Z12, Z20, Z20
-	PREFETCHT1 4160(DX)
+	PREFETCHT1 64(DX)(R10*1)
 	VPANDD 64(DX), Z31, Z13
 	VPMAXUW Z13, Z20, Z20
 	ADDQ $128, DX
 
-encode3:
+encode4:
 	TESTQ AX, AX
-	JZ done4
-	PREFETCHT0 1024(BX)
-	PREFETCHT0 1088(BX)
+	JZ encoded5
+	PREFETCHT0 (BX)(R9*1)
+	PREFETCHT0 64(BX)(R9*1)
 	VPSLLD $16, (BX), Z4
 	VMULPS Z16, Z4, Z4
 	VRANGEPS $2, Z25, Z4, Z4
@@ -632,21 +653,21 @@ encode3:
 	VPSHUFB Z28, Z4, K4, Z3
 	VPTERNLOGD $216, Z26, Z3, Z1
 	VPERMB Z1, Z27, Z1
-	CMPL 32(R9), $0
-	JEQ plain5
+	CMPL 32(R11), $0
+	JEQ plain6
 	VMOVNTDQ Z1, (AX)
-	JMP stored6
+	JMP stored7
 
-plain5:
+plain6:
 	VMOVDQU64 Z1, (AX)
 
-stored6:
+stored7:
 	ADDQ $128, BX
 	ADDQ $64, AX
 
-done4:
-	SUBQ $1, R10
-	JNZ loop2
+encoded5:
+	SUBQ $1, DI
+	JNZ loop3
 	VPSLLD $16, Z20, Z12
 	VPMAXUW Z12, Z20, Z20
 	VPANDD Z29, Z20, Z20
@@ -654,7 +675,20 @@ done4:
 	ADDQ $4, CX
 	ADDQ $64, R8
 	SUBQ $1, SI
-	JNZ block1
+	JNZ block2
+	TESTQ DX, DX
+	JZ noNext8
+	ADDQ srcGap+56(FP), DX
+
+noNext8:
+	TESTQ AX, AX
+	JZ noCodes9
+	ADDQ srcGap+56(FP), BX
+	ADDQ codeGap+48(FP), AX
+
+noCodes9:
+	SUBQ $1, rows+24(FP)
+	JNZ row1
 	VZEROUPPER
 	RET
 

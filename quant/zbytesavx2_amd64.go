@@ -11,12 +11,13 @@ package quant
 //go:noescape
 func blocks128AVX2(codes, scales, src *byte, blocks int, c *bytesConstants) (amax uint64)
 
-// rowsAVX2 encodes blocks of 64·units elements of float32 at src by a factor each to codes
-// of 8 bits, unless codes is nil, and raises 16 maxima for each block of as many at
-// next to the bits of their magnitudes, unless that is nil.
+// rowsAVX2 encodes rows of blocks of 64·units elements of float32 at src by a factor for each
+// block of a row to codes of 8 bits, unless codes is nil, and raises 16 maxima for each
+// block of a row of as many at next to the bits of their magnitudes, unless that is nil.
+// Gaps are the bytes between rows. Memory so far ahead of src and next is fetched.
 //
 //go:noescape
-func rowsAVX2(codes, src, next *byte, blocks, units int, factors, maxima *float32, c *bytesConstants)
+func rowsAVX2(codes, src, next *byte, rows, blocks, units, codeGap, srcGap, srcAhead, nextAhead int, factors, maxima *float32, c *bytesConstants)
 
 // blocks128BF16AVX2 quantizes blocks of 128, at least one, from BF16 to codes of 8 bits
 // under float32 scales, and returns the bits of the largest magnitude: where that is
@@ -25,9 +26,10 @@ func rowsAVX2(codes, src, next *byte, blocks, units int, factors, maxima *float3
 //go:noescape
 func blocks128BF16AVX2(codes, scales, src *byte, blocks int, c *bytesConstants) (amax uint64)
 
-// rowsBF16AVX2 encodes blocks of 64·units elements of BF16 at src by a factor each to codes
-// of 8 bits, unless codes is nil, and raises 16 maxima for each block of as many at
-// next to the bits of their magnitudes, unless that is nil.
+// rowsBF16AVX2 encodes rows of blocks of 64·units elements of BF16 at src by a factor for each
+// block of a row to codes of 8 bits, unless codes is nil, and raises 16 maxima for each
+// block of a row of as many at next to the bits of their magnitudes, unless that is nil.
+// Gaps are the bytes between rows. Memory so far ahead of src and next is fetched.
 //
 //go:noescape
-func rowsBF16AVX2(codes, src, next *byte, blocks, units int, factors, maxima *float32, c *bytesConstants)
+func rowsBF16AVX2(codes, src, next *byte, rows, blocks, units, codeGap, srcGap, srcAhead, nextAhead int, factors, maxima *float32, c *bytesConstants)

@@ -430,77 +430,81 @@ stored9:
 	VZEROUPPER
 	RET
 
-// func rowsAVX2(codes, src, next *byte, blocks, units int, factors, maxima *float32, c *bytesConstants)
+// func rowsAVX2(codes, src, next *byte, rows, blocks, units, codeGap, srcGap, srcAhead, nextAhead int, factors, maxima *float32, c *bytesConstants)
 //
 //	AX codes
 //	BX src
 //	DX next
-//	SI blocks
-//	DI units
+//	SI blocks left of the row
+//	DI units left of the block, and constants
 //	CX factors
 //	R8 maxima
-//	R9 c
-//	R10 units left of the block
+//	R9 srcAhead
+//	R10 nextAhead
+//	R11 c
 //	Y8, Y10 maxima of the block that comes
-TEXT ·rowsAVX2(SB), NOSPLIT, $96-64
+TEXT ·rowsAVX2(SB), NOSPLIT, $96-104
 	MOVQ codes+0(FP), AX
 	MOVQ src+8(FP), BX
 	MOVQ next+16(FP), DX
-	MOVQ blocks+24(FP), SI
-	MOVQ units+32(FP), DI
-	MOVQ factors+40(FP), CX
-	MOVQ maxima+48(FP), R8
-	MOVQ c+56(FP), R9
-	VPBROADCASTD (R9), Y0
+	MOVQ srcAhead+64(FP), R9
+	MOVQ nextAhead+72(FP), R10
+	MOVQ c+96(FP), R11
+	VPBROADCASTD (R11), Y0
 	VMOVDQU Y0, (SP)
-	VPBROADCASTD 4(R9), Y0
+	VPBROADCASTD 4(R11), Y0
 	VMOVDQU Y0, 32(SP)
-	VPBROADCASTD 8(R9), Y0
+	VPBROADCASTD 8(R11), Y0
 	VMOVDQU Y0, 64(SP)
 	VMOVDQU binade<>+0(SB), Y14
 	VMOVDQU low<>+0(SB), Y12
-	VPBROADCASTD 12(R9), Y13
+	VPBROADCASTD 12(R11), Y13
 	VMOVDQU abs<>+0(SB), Y15
 	VMOVDQU order<>+0(SB), Y9
 
-block1:
+row1:
+	MOVQ blocks+32(FP), SI
+	MOVQ factors+80(FP), CX
+	MOVQ maxima+88(FP), R8
+
+block2:
 	VBROADCASTSS (CX), Y11
 	VMOVDQU (R8), Y8
 	VMOVDQU 32(R8), Y10
-	MOVQ DI, R10
+	MOVQ units+40(FP), DI
 
-loop2:
+loop3:
 	TESTQ DX, DX
-	JZ encode3
-	PREFETCHT1 4096(DX)
+	JZ encode4
+	PREFETCHT1 (DX)(R10*1)
 	VPAND (DX), Y15, Y0
 	VPMAXUD Y0, Y8, Y8
 	VPAND 32(DX), Y15, Y1
 	VPMAXUD Y1, Y10, Y10
-	PREFETCHT1 4160(DX)
+	PREFETCHT1 64(DX)(R10*1)
 	VPAND 64(DX), Y15, Y0
 	VPMAXUD Y0, Y8, Y8
 	VPAND 96(DX), Y15, Y1
 	VPMAXUD Y1, Y10, Y10
-	PREFETCHT1 4224(DX)
+	PREFETCHT1 128(DX)(R10*1)
 	VPAND 128(DX), Y15, Y0
 	VPMAXUD Y0, Y8, Y8
 	VPAND 160(DX), Y15, Y1
 	VPMAXUD Y1, Y10, Y10
-	PREFETCHT1 4288(DX)
+	PREFETCHT1 192(DX)(R10*1)
 	VPAND 192(DX), Y15, Y0
 	VPMAXUD Y0, Y8, Y8
 	VPAND 224(DX), Y15, Y1
 	VPMAXUD Y1, Y10, Y10
 	ADDQ $256, DX
 
-encode3:
+encode4:
 	TESTQ AX, AX
-	JZ done4
-	PREFETCHT0 1024(BX)
-	PREFETCHT0 1088(BX)
-	PREFETCHT0 1152(BX)
-	PREFETCHT0 1216(BX)
+	JZ encoded5
+	PREFETCHT0 (BX)(R9*1)
+	PREFETCHT0 64(BX)(R9*1)
+	PREFETCHT0 128(BX)(R9*1)
+	PREFETCHT0 192(BX)(R9*1)
 	VPAND (BX), Y15, Y4
 	VMULPS Y11, Y4, Y4
 	VMINPS (SP), Y4, Y4
@@ -548,15 +552,15 @@ encode3:
 	VPAND sign<>+0(SB), Y4, Y4
 	VPOR Y4, Y0, Y0
 	VPERMD Y0, Y9, Y0
-	CMPL 32(R9), $0
-	JEQ plain5
+	CMPL 32(R11), $0
+	JEQ plain6
 	VMOVNTDQ Y0, (AX)
-	JMP stored6
+	JMP stored7
 
-plain5:
+plain6:
 	VMOVDQU Y0, (AX)
 
-stored6:
+stored7:
 	VPAND 128(BX), Y15, Y4
 	VMULPS Y11, Y4, Y4
 	VMINPS (SP), Y4, Y4
@@ -604,27 +608,40 @@ stored6:
 	VPAND sign<>+0(SB), Y4, Y4
 	VPOR Y4, Y0, Y0
 	VPERMD Y0, Y9, Y0
-	CMPL 32(R9), $0
-	JEQ plain7
+	CMPL 32(R11), $0
+	JEQ plain8
 	VMOVNTDQ Y0, 32(AX)
-	JMP stored8
+	JMP stored9
 
-plain7:
+plain8:
 	VMOVDQU Y0, 32(AX)
 
-stored8:
+stored9:
 	ADDQ $256, BX
 	ADDQ $64, AX
 
-done4:
-	SUBQ $1, R10
-	JNZ loop2
+encoded5:
+	SUBQ $1, DI
+	JNZ loop3
 	VMOVDQU Y8, (R8)
 	VMOVDQU Y10, 32(R8)
 	ADDQ $4, CX
 	ADDQ $64, R8
 	SUBQ $1, SI
-	JNZ block1
+	JNZ block2
+	TESTQ DX, DX
+	JZ noNext10
+	ADDQ srcGap+56(FP), DX
+
+noNext10:
+	TESTQ AX, AX
+	JZ noCodes11
+	ADDQ srcGap+56(FP), BX
+	ADDQ codeGap+48(FP), AX
+
+noCodes11:
+	SUBQ $1, rows+24(FP)
+	JNZ row1
 	VZEROUPPER
 	RET
 
@@ -957,65 +974,69 @@ stored9:
 	VZEROUPPER
 	RET
 
-// func rowsBF16AVX2(codes, src, next *byte, blocks, units int, factors, maxima *float32, c *bytesConstants)
+// func rowsBF16AVX2(codes, src, next *byte, rows, blocks, units, codeGap, srcGap, srcAhead, nextAhead int, factors, maxima *float32, c *bytesConstants)
 //
 //	AX codes
 //	BX src
 //	DX next
-//	SI blocks
-//	DI units
+//	SI blocks left of the row
+//	DI units left of the block, and constants
 //	CX factors
 //	R8 maxima
-//	R9 c
-//	R10 units left of the block
+//	R9 srcAhead
+//	R10 nextAhead
+//	R11 c
 //	Y8, Y10 maxima of the block that comes
-TEXT ·rowsBF16AVX2(SB), NOSPLIT, $96-64
+TEXT ·rowsBF16AVX2(SB), NOSPLIT, $96-104
 	MOVQ codes+0(FP), AX
 	MOVQ src+8(FP), BX
 	MOVQ next+16(FP), DX
-	MOVQ blocks+24(FP), SI
-	MOVQ units+32(FP), DI
-	MOVQ factors+40(FP), CX
-	MOVQ maxima+48(FP), R8
-	MOVQ c+56(FP), R9
-	VPBROADCASTD (R9), Y0
+	MOVQ srcAhead+64(FP), R9
+	MOVQ nextAhead+72(FP), R10
+	MOVQ c+96(FP), R11
+	VPBROADCASTD (R11), Y0
 	VMOVDQU Y0, (SP)
-	VPBROADCASTD 4(R9), Y0
+	VPBROADCASTD 4(R11), Y0
 	VMOVDQU Y0, 32(SP)
-	VPBROADCASTD 8(R9), Y0
+	VPBROADCASTD 8(R11), Y0
 	VMOVDQU Y0, 64(SP)
 	VMOVDQU binade<>+0(SB), Y14
 	VMOVDQU low<>+0(SB), Y12
-	VPBROADCASTD 12(R9), Y13
+	VPBROADCASTD 12(R11), Y13
 	VMOVDQU abs16<>+0(SB), Y15
 	VPXOR Y9, Y9, Y9
 
-block1:
+row1:
+	MOVQ blocks+32(FP), SI
+	MOVQ factors+80(FP), CX
+	MOVQ maxima+88(FP), R8
+
+block2:
 	VBROADCASTSS (CX), Y11
 	VMOVDQU (R8), Y8
 	VMOVDQU 32(R8), Y10
-	MOVQ DI, R10
+	MOVQ units+40(FP), DI
 
-loop2:
+loop3:
 	TESTQ DX, DX
-	JZ encode3
-	PREFETCHT1 4096(DX)
+	JZ encode4
+	PREFETCHT1 (DX)(R10*1)
 	VPAND (DX), Y15, Y0
 	VPMAXUW Y0, Y8, Y8
 	VPAND 32(DX), Y15, Y1
 	VPMAXUW Y1, Y10, Y10
-	PREFETCHT1 4160(DX)
+	PREFETCHT1 64(DX)(R10*1)
 	VPAND 64(DX), Y15, Y0
 	VPMAXUW Y0, Y8, Y8
 	VPAND 96(DX), Y15, Y1
 	VPMAXUW Y1, Y10, Y10
 	ADDQ $128, DX
 
-encode3:
+encode4:
 	TESTQ AX, AX
-	JZ done4
-	PREFETCHT0 1024(BX)
-	PREFETCHT0 1088(BX)
+	JZ encoded5
+	PREFETCHT0 (BX)(R9*1)
+	PREFETCHT0 64(BX)(R9*1)
 	VPAND (BX), Y15, Y7
 	VPUNPCKLWD Y7, Y9, Y4
 	VMULPS Y11, Y4, Y4
@@ -1062,15 +1083,15 @@ encode3:
 	VPAND sign<>+0(SB), Y4, Y4
 	VPOR Y4, Y0, Y0
 	VPERMQ $216, Y0, Y0
-	CMPL 32(R9), $0
-	JEQ plain5
+	CMPL 32(R11), $0
+	JEQ plain6
 	VMOVNTDQ Y0, (AX)
-	JMP stored6
+	JMP stored7
 
-plain5:
+plain6:
 	VMOVDQU Y0, (AX)
 
-stored6:
+stored7:
 	VPAND 64(BX), Y15, Y7
 	VPUNPCKLWD Y7, Y9, Y4
 	VMULPS Y11, Y4, Y4
@@ -1117,21 +1138,21 @@ stored6:
 	VPAND sign<>+0(SB), Y4, Y4
 	VPOR Y4, Y0, Y0
 	VPERMQ $216, Y0, Y0
-	CMPL 32(R9), $0
-	JEQ plain7
+	CMPL 32(R11), $0
+	JEQ plain8
 	VMOVNTDQ Y0, 32(AX)
-	JMP stored8
+	JMP stored9
 
-plain7:
+plain8:
 	VMOVDQU Y0, 32(AX)
 
-stored8:
+stored9:
 	ADDQ $128, BX
 	ADDQ $64, AX
 
-done4:
-	SUBQ $1, R10
-	JNZ loop2
+encoded5:
+	SUBQ $1, DI
+	JNZ loop3
 	VPSLLD $16, Y8, Y0
 	VPMAXUW Y0, Y8, Y8
 	VPAND upper<>+0(SB), Y8, Y8
@@ -1143,6 +1164,19 @@ done4:
 	ADDQ $4, CX
 	ADDQ $64, R8
 	SUBQ $1, SI
-	JNZ block1
+	JNZ block2
+	TESTQ DX, DX
+	JZ noNext10
+	ADDQ srcGap+56(FP), DX
+
+noNext10:
+	TESTQ AX, AX
+	JZ noCodes11
+	ADDQ srcGap+56(FP), BX
+	ADDQ codeGap+48(FP), AX
+
+noCodes11:
+	SUBQ $1, rows+24(FP)
+	JNZ row1
 	VZEROUPPER
 	RET

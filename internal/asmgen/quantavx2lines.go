@@ -128,61 +128,42 @@ func yZeros(k *kernel256) Vec {
 	return Y(4)
 }
 
-// rows: a row of blocks with a factor for each, while the amaxes of a row that comes
+// rows: rows of blocks with a factor for each, while the amaxes of rows that come
 // later are found.
 func (k kernel256) rows(f *File) {
-	k.begin(f, "rows", `encodes blocks of 64·units elements of %s at src by a factor each to codes
-of 8 bits, unless codes is nil, and raises 16 maxima for each block of as many at
-next to the bits of their magnitudes, unless that is nil.`, "codes, src, next *byte, blocks, units int, factors, maxima *float32, c *bytesConstants")
-	codes, src, next, blocks, units := k.Arg("codes"), k.Arg("src"), k.Arg("next"), k.Arg("blocks"), k.Arg("units")
-	factors, maxima := k.Arg("factors"), k.Arg("maxima")
-	k.c = constants{k.Arg("c"), bytesNames}
-	left := k.GP("units left of the block")
+	k.begin(f, "rows", rowsDoc, rowsParams)
+	l := k.rowsLoop()
+	k.c = l.c
 	k.spread("limit", "least", "anchor")
 	k.load()
 	amax := [2]Vec{Y(8), Y(10)}
 	k.Note("Y8, Y10", "maxima of the block that comes")
 	size := k.bytes(64)
-	block := k.Label("block")
-	k.I("VBROADCASTSS", factors.At(0), yFactor)
-	for i, v := range amax {
-		k.I("VMOVDQU", maxima.At(32*i), v)
-	}
-	k.I("MOVQ", units, left)
-	loop := k.Label("loop")
-	encode, done := k.NewLabel("encode"), k.NewLabel("done")
-	k.I("TESTQ", next, next)
-	k.Jump("JZ", encode)
-	for i := range size / 32 {
-		if i%2 == 0 {
-			k.I("PREFETCHT1", next.At(32*i+nextAhead))
+	l.emit(k.Func, size, func() {
+		k.I("VBROADCASTSS", l.factors.At(0), yFactor)
+		for i, v := range amax {
+			k.I("VMOVDQU", l.maxima.At(32*i), v)
 		}
-		k.raise(next.At(32*i), amax[i%2], Y(i%2))
-	}
-	k.I("ADDQ", size, next)
-	k.Place(encode)
-	k.I("TESTQ", codes, codes)
-	k.Jump("JZ", done)
-	for i := range size / 64 {
-		k.I("PREFETCHT0", src.At(64*i+rowAhead))
-	}
-	for i := range 2 {
-		k.encode(src.At(i*size/2), codes.At(32*i), 0)
-	}
-	k.I("ADDQ", size, src)
-	k.I("ADDQ", 64, codes)
-	k.Place(done)
-	k.I("SUBQ", 1, left)
-	k.Jump("JNZ", loop)
-	for i, v := range amax {
-		k.widen(v, Y(0))
-		k.I("VMOVDQU", v, maxima.At(32*i))
-	}
-	k.I("ADDQ", 4, factors)
-	k.I("ADDQ", 64, maxima)
-	k.I("SUBQ", 1, blocks)
-	k.Jump("JNZ", block)
-	k.Return()
+	}, func() {
+		for i := range size / 32 {
+			if i%2 == 0 {
+				k.I("PREFETCHT1", l.next.At(32*i).By(l.nextAhead, 1))
+			}
+			k.raise(l.next.At(32*i), amax[i%2], Y(i%2))
+		}
+	}, func() {
+		for i := range size / 64 {
+			k.I("PREFETCHT0", l.src.At(64*i).By(l.srcAhead, 1))
+		}
+		for i := range 2 {
+			k.encode(l.src.At(i*size/2), l.codes.At(32*i), 0)
+		}
+	}, func() {
+		for i, v := range amax {
+			k.widen(v, Y(0))
+			k.I("VMOVDQU", v, l.maxima.At(32*i))
+		}
+	})
 }
 
 // quantLines256 writes the AVX2 kernels of which other quantizations are made:

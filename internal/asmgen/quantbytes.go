@@ -124,14 +124,6 @@ func (b *byteCodes) store(at Mem, ahead int) {
 	b.Place(stored)
 }
 
-// nextAhead is how far ahead of the amaxes the next row is fetched, in bytes, to
-// the second-level cache: the first one is full of what is encoded.
-const nextAhead = 4096
-
-// rowAhead is how far ahead of the codes their row is fetched, from whatever cache
-// it is in by then.
-const rowAhead = 1024
-
 // blockFetches are fetches of kernels that read each block twice, first for its amax.
 var blockFetches = map[int]fetch{32: {"PREFETCHT1", 4096}, 16: {"PREFETCHT0", 2048}}
 
@@ -195,52 +187,98 @@ Inf or NaN, the plain form must do the blocks anew.`, name, map[int]string{32: "
 	b.Return()
 }
 
-// rows: a row of blocks with a factor for each, while the amaxes of a row that comes
+// A rowsLoop is what kernels for rows of blocks have in common: the loops over rows
+// and blocks, and what moves from one to the next.
+type rowsLoop struct {
+	codes, src, next, blocks, left, factors, maxima, srcAhead, nextAhead Reg
+	c                                                                    constants
+}
+
+const (
+	rowsDoc = `encodes rows of blocks of 64·units elements of %s at src by a factor for each
+block of a row to codes of 8 bits, unless codes is nil, and raises 16 maxima for each
+block of a row of as many at next to the bits of their magnitudes, unless that is nil.
+Gaps are the bytes between rows. Memory so far ahead of src and next is fetched.`
+	rowsParams = "codes, src, next *byte, rows, blocks, units, codeGap, srcGap, srcAhead, nextAhead int, factors, maxima *float32, c *bytesConstants"
+)
+
+func (fn *Func) rowsLoop() rowsLoop {
+	return rowsLoop{
+		fn.Arg("codes"), fn.Arg("src"), fn.Arg("next"), fn.GP("blocks left of the row"), fn.GP("units left of the block, and constants"),
+		fn.GP("factors"), fn.GP("maxima"), fn.Arg("srcAhead"), fn.Arg("nextAhead"), constants{fn.Arg("c"), bytesNames},
+	}
+}
+
+// emit prints the loops. Of a block, begin and end load and store what it has, raise
+// is for 64 elements at next, and encode for as many at src.
+func (l rowsLoop) emit(fn *Func, unitBytes int, begin, raise, encode, end func()) {
+	row := fn.Label("row")
+	fn.I("MOVQ", fn.FP("blocks"), l.blocks)
+	fn.I("MOVQ", fn.FP("factors"), l.factors)
+	fn.I("MOVQ", fn.FP("maxima"), l.maxima)
+	block := fn.Label("block")
+	begin()
+	fn.I("MOVQ", fn.FP("units"), l.left)
+	loop := fn.Label("loop")
+	encodes, encoded := fn.NewLabel("encode"), fn.NewLabel("encoded")
+	fn.I("TESTQ", l.next, l.next)
+	fn.Jump("JZ", encodes)
+	raise()
+	fn.I("ADDQ", unitBytes, l.next)
+	fn.Place(encodes)
+	fn.I("TESTQ", l.codes, l.codes)
+	fn.Jump("JZ", encoded)
+	encode()
+	fn.I("ADDQ", unitBytes, l.src)
+	fn.I("ADDQ", 64, l.codes)
+	fn.Place(encoded)
+	fn.I("SUBQ", 1, l.left)
+	fn.Jump("JNZ", loop)
+	end()
+	fn.I("ADDQ", 4, l.factors)
+	fn.I("ADDQ", 64, l.maxima)
+	fn.I("SUBQ", 1, l.blocks)
+	fn.Jump("JNZ", block)
+	skipNext, skipCodes := fn.NewLabel("noNext"), fn.NewLabel("noCodes")
+	fn.I("TESTQ", l.next, l.next)
+	fn.Jump("JZ", skipNext)
+	fn.I("ADDQ", fn.FP("srcGap"), l.next)
+	fn.Place(skipNext)
+	fn.I("TESTQ", l.codes, l.codes)
+	fn.Jump("JZ", skipCodes)
+	fn.I("ADDQ", fn.FP("srcGap"), l.src)
+	fn.I("ADDQ", fn.FP("codeGap"), l.codes)
+	fn.Place(skipCodes)
+	fn.I("SUBQ", 1, fn.FP("rows"))
+	fn.Jump("JNZ", row)
+	fn.Return()
+}
+
+// rows: rows of blocks with a factor for each, while the amaxes of rows that come
 // later are found.
 func (b byteCodes) rows(f *File, name string) {
-	b.Func = f.Func(name, fmt.Sprintf(`%s encodes blocks of 64·units elements of %s at src by a factor each to codes
-of 8 bits, unless codes is nil, and raises 16 maxima for each block of as many at
-next to the bits of their magnitudes, unless that is nil.`, name, map[int]string{32: "float32", 16: "BF16"}[b.source]),
-		"codes, src, next *byte, blocks, units int, factors, maxima *float32, c *bytesConstants")
-	codes, src, next, blocks, units := b.Arg("codes"), b.Arg("src"), b.Arg("next"), b.Arg("blocks"), b.Arg("units")
-	factors, maxima := b.Arg("factors"), b.Arg("maxima")
-	b.c = constants{b.Arg("c"), bytesNames}
-	left := b.GP("units left of the block, and constants")
-	b.load(left)
-	size := 64 * b.source / 8 // bytes of 64 elements
-	block := b.Label("block")
-	b.I("VBROADCASTSS", factors.At(0), zByteFactor)
-	b.I("VMOVDQU64", maxima.At(0), zAmax)
-	b.I("MOVQ", units, left)
-	loop := b.Label("loop")
-	encode, done := b.NewLabel("encode"), b.NewLabel("done")
-	b.I("TESTQ", next, next)
-	b.Jump("JZ", encode)
-	for i := range b.vectors() {
-		b.I("PREFETCHT1", next.At(64*i+nextAhead))
-		b.raise(next.At(64*i), zAmax, Z(12+i))
-	}
-	b.I("ADDQ", size, next)
-	b.Place(encode)
-	b.I("TESTQ", codes, codes)
-	b.Jump("JZ", done)
-	for i := range b.vectors() {
-		b.I("PREFETCHT0", src.At(64*i+rowAhead))
-	}
-	b.encode(src.At(0), true)
-	b.store(codes.At(0), 0)
-	b.I("ADDQ", size, src)
-	b.I("ADDQ", 64, codes)
-	b.Place(done)
-	b.I("SUBQ", 1, left)
-	b.Jump("JNZ", loop)
-	b.widen(zAmax, Z(12))
-	b.I("VMOVDQU64", zAmax, maxima.At(0))
-	b.I("ADDQ", 4, factors)
-	b.I("ADDQ", 64, maxima)
-	b.I("SUBQ", 1, blocks)
-	b.Jump("JNZ", block)
-	b.Return()
+	b.Func = f.Func(name, name+" "+fmt.Sprintf(rowsDoc, sourceName(b.source)), rowsParams)
+	l := b.rowsLoop()
+	b.c = l.c
+	b.load(l.left)
+	l.emit(b.Func, 64*b.source/8, func() {
+		b.I("VBROADCASTSS", l.factors.At(0), zByteFactor)
+		b.I("VMOVDQU64", l.maxima.At(0), zAmax)
+	}, func() {
+		for i := range b.vectors() {
+			b.I("PREFETCHT1", l.next.At(64*i).By(l.nextAhead, 1))
+			b.raise(l.next.At(64*i), zAmax, Z(12+i))
+		}
+	}, func() {
+		for i := range b.vectors() {
+			b.I("PREFETCHT0", l.src.At(64*i).By(l.srcAhead, 1))
+		}
+		b.encode(l.src.At(0), true)
+		b.store(l.codes.At(0), 0)
+	}, func() {
+		b.widen(zAmax, Z(12))
+		b.I("VMOVDQU64", zAmax, l.maxima.At(0))
+	})
 }
 
 func quantAmaxBF16(f *File) {
