@@ -106,10 +106,12 @@ type decodeKernel struct {
 	decode func(dst []float32, src []byte, scales []float32, t *decodeTables)
 }
 
-// An amaxKernel raises amaxes[i/extent] to the bits of |x[i]|.
+// An amaxKernel raises amaxes[i/extent] to the bits of |x[i]|, or returns the largest
+// of all, where x is not empty.
 type amaxKernel struct {
 	tier  cpu.Tier
 	raise func(amaxes []uint32, x []float32, extent int)
+	most  func(x []float32) uint32
 }
 
 // A widenKernel sets dst, which is not empty, to the BF16 values of src.
@@ -263,7 +265,12 @@ func raiseAmaxes(amaxes []uint32, x []float32, extent int) {
 
 // maxBits is format.MaxBits by the best kernel.
 func maxBits(x []float32) uint32 {
-	var amax [1]uint32
-	raiseAmaxes(amax[:], x, len(x))
-	return amax[0]
+	if len(x) > 0 {
+		for _, k := range amaxKernels {
+			if k.tier <= cpu.Best() {
+				return k.most(x)
+			}
+		}
+	}
+	return format.MaxBits(x)
 }

@@ -204,8 +204,16 @@ func searchBy(kernel func(errors *float64, src *float32, groups int, factors, de
 var amaxKernels = []amaxKernel{
 	{cpu.AVX512, func(amaxes []uint32, x []float32, extent int) {
 		amaxes512(&amaxes[0], &x[0], len(x), extent)
+	}, func(x []float32) uint32 {
+		var amax uint32
+		amaxes512(&amax, &x[0], len(x), len(x))
+		return amax
 	}},
-	{cpu.AVX2, amaxesOf},
+	{cpu.AVX2, amaxesOf, func(x []float32) uint32 {
+		var amax [1]uint32
+		amaxesOf(amax[:], x, len(x))
+		return amax[0]
+	}},
 }
 
 var widenKernels = []widenKernel{

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/microscale-go/microscale/format"
+	"github.com/microscale-go/microscale/internal/cpu"
+	"github.com/microscale-go/microscale/internal/cpu/cputest"
 	"github.com/microscale-go/microscale/tensor"
 )
 
@@ -156,6 +158,36 @@ func TestKernelsDequantize(t *testing.T) {
 					})
 				}
 			})
+		}
+	})
+}
+
+// TestAllocations: quantizing and its inverse allocate as often for many lines as for
+// few, also where these end within a block.
+func TestAllocations(t *testing.T) {
+	const few, many, cols = 128, 384, 200
+	x, values := benchMatrix(many, cols), tensor.New(many, cols)
+	raw := tensor.OfBF16(many, cols, make([]byte, 2*len(x.Data)))
+	if err := tensor.ToBytes(raw.Data, x.Data, format.BF16); err != nil {
+		t.Fatal(err)
+	}
+	cputest.Run(t, func(t *testing.T, _ cpu.Tier) {
+		for _, f := range Formats() {
+			counts := map[int][3]float64{}
+			for _, rows := range []int{few, many} {
+				q, part, rawPart := Quantizer{Format: f}, x.View(0, rows, 0, cols), tensor.OfBF16(rows, cols, raw.Data[:2*rows*cols])
+				with := With{Threads: 1}
+				with.Into = must(t)(q.Rowwise(part, with))
+				const runs = 3
+				counts[rows] = [3]float64{
+					testing.AllocsPerRun(runs, func() { must(t)(q.Rowwise(part, with)) }),
+					testing.AllocsPerRun(runs, func() { must(t)(q.RowwiseBF16(rawPart, with)) }),
+					testing.AllocsPerRun(runs, func() { with.Into.DequantizeLines(values.View(0, rows, 0, cols), 1) }),
+				}
+			}
+			if counts[few] != counts[many] {
+				t.Errorf("format=%s: %v allocations (float32, BF16, back) for %d lines, %v for %d", f, counts[few], few, counts[many], many)
+			}
 		}
 	})
 }

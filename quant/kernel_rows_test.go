@@ -320,6 +320,10 @@ func testAmaxRow(k *amaxKernel, f *fences, r *rand.Rand) {
 				f.Fatalf("the amaxes of %d in blocks of %d are %x, want %x", n, extent, got, want)
 			}
 		}
+		x := ordinary(n, r)
+		if got, want := k.most(fenced(f, x)), format.MaxBits(x); got != want {
+			f.Fatalf("the amax of %d has bits %#x, want %#x", n, got, want)
+		}
 	}
 }
 
