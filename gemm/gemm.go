@@ -31,11 +31,13 @@
 // kernel alone determines.
 //
 // Products of few lines of A, up to 10 to 32, read B's codes as they are: packing
-// them would take longer. A is then what the caller made it. With BF16 lines B is
-// decoded to BF16; with lines quantized to integers in blocks (mxint8, or the format
-// of the weights) and weights of mxfp4, mxfp6-e2m3, mxint8 or nvfp4, the products of a
-// block are exact integers, which takes fewer instructions. Quantizing A for that is the
-// caller's choice, since it changes the result:
+// them would take longer. A is then what the caller made it. With AVX-512, lines that
+// BF16 holds, and weights of 8 or 4 bits with E8M0 or E4M3 scales, B is decoded to BF16;
+// with lines quantized to integers in blocks (mxint8, or the format of the weights) and
+// weights of mxfp4, mxfp6-e2m3, mxint8 or nvfp4, the products of a block are exact
+// integers, which takes fewer instructions; all others, and BF16 and float32 weights, are
+// multiplied in float32. Quantizing A for integers is the caller's choice, since it
+// changes the result:
 //
 //	q := quant.Quantizer{Format: quant.MXINT8}
 //	a, err := q.Rowwise(x, quant.With{Into: a})

@@ -8,8 +8,9 @@ import (
 )
 
 // kernels is the table of this build, best first on AMD (see order). Up to how many
-// lines kernels for few of them are the better ones was measured on Zen 4, and before
-// kernels of tiles on an Intel processor with AMX; with weights from DRAM.
+// lines kernels for few of them are the better ones was measured with weights from DRAM:
+// on Zen 4, those of float32 on Sapphire Rapids, and before kernels of tiles on an Intel
+// processor with AMX.
 var kernels = []*kernel{
 	{Name: "vector-int8-mxfp4-avx512", Tier: cpu.AVX512, Peak: "VPDPBUSD", panel: panelInt8, few: []int{12, 12}, vector: &vectorKernel{block: 32, bits: 4, scale: format.E8M0, batch: 12, batchPacked: 4, tables: tableInt8,
 		dots: []vectorDot{{1, 1, vectorIntMX4_1x1}, {2, 2, vectorIntMX4_2x2}, {2, 4, vectorIntMX4_2x4}, {2, 8, vectorIntMX4_2x8}}}},
@@ -27,6 +28,22 @@ var kernels = []*kernel{
 		dots: []vectorDot{{1, 1, vectorMX4_1x1}, {2, 2, vectorMX4_2x2}, {2, 4, vectorMX4_2x4}, {2, 8, vectorMX4_2x8}}}},
 	{Name: "vector-nvfp4-avx512", Tier: cpu.AVX512, Peak: "VDPBF16PS", panel: panelBF16, few: []int{18, 6}, vector: &vectorKernel{block: 16, bits: 4, scale: format.E4M3, batch: 32, batchPacked: 12, tables: tableFP4,
 		dots: []vectorDot{{1, 1, vectorNV4_1x1}, {2, 2, vectorNV4_2x2}, {2, 4, vectorNV4_2x4}, {2, 8, vectorNV4_2x8}}}},
+	{Name: "vector-f32-f32-avx512", Tier: cpu.AVX512, Peak: "VFMADD231PS", panel: panelF32, vector: &vectorKernel{block: 32, bits: 32, lanes: 16, batch: 12, batchPacked: 2, tables: tableF32,
+		dots: []vectorDot{{1, 1, vectorF32AVX512_1x1}, {1, 2, vectorF32AVX512_1x2}, {1, 4, vectorF32AVX512_1x4}, {1, 8, vectorF32AVX512_1x8}}}},
+	{Name: "vector-f32-bf16-avx512", Tier: cpu.AVX512, Peak: "VFMADD231PS", panel: panelF32, few: []int{10, 5}, vector: &vectorKernel{block: 32, bits: 16, lanes: 16, batch: 16, batchPacked: 8, tables: tableF32,
+		dots: []vectorDot{{1, 1, vectorBF16AVX512_1x1}, {1, 2, vectorBF16AVX512_1x2}, {1, 4, vectorBF16AVX512_1x4}, {1, 8, vectorBF16AVX512_1x8}}}},
+	{Name: "vector-f32-fp8-avx512", Tier: cpu.AVX512, Peak: "VFMADD231PS", panel: panelF32, few: []int{10, 5}, vector: &vectorKernel{block: 32, bits: 8, scale: format.E8M0, lanes: 16, batch: 16, batchPacked: 8, tables: tableF32,
+		dots: []vectorDot{{1, 1, vectorFP8AVX512_1x1}, {1, 2, vectorFP8AVX512_1x2}, {1, 4, vectorFP8AVX512_1x4}, {1, 8, vectorFP8AVX512_1x8}}}},
+	{Name: "vector-f32-fp8-block128-avx512", Tier: cpu.AVX512, Peak: "VFMADD231PS", panel: panelF32, few: []int{10, 5}, vector: &vectorKernel{block: 128, bits: 8, scale: format.F32, lanes: 16, batch: 16, batchPacked: 8, tables: tableF32,
+		dots: []vectorDot{{1, 1, vectorFP8x128AVX512_1x1}, {1, 2, vectorFP8x128AVX512_1x2}, {1, 4, vectorFP8x128AVX512_1x4}, {1, 8, vectorFP8x128AVX512_1x8}}}},
+	{Name: "vector-f32-mxint8-avx512", Tier: cpu.AVX512, Peak: "VFMADD231PS", panel: panelF32, few: []int{10, 5}, vector: &vectorKernel{block: 32, bits: 8, scale: format.E8M0, lanes: 16, batch: 16, batchPacked: 8, tables: tableF32Int,
+		dots: []vectorDot{{1, 1, vectorINT8AVX512_1x1}, {1, 2, vectorINT8AVX512_1x2}, {1, 4, vectorINT8AVX512_1x4}, {1, 8, vectorINT8AVX512_1x8}}}},
+	{Name: "vector-f32-mxfp6-avx512", Tier: cpu.AVX512, Peak: "VFMADD231PS", panel: panelF32, few: []int{10, 5}, vector: &vectorKernel{block: 32, bits: 6, scale: format.E8M0, lanes: 16, batch: 16, batchPacked: 8, tables: tableF32,
+		dots: []vectorDot{{1, 1, vectorFP6AVX512_1x1}, {1, 2, vectorFP6AVX512_1x2}, {1, 4, vectorFP6AVX512_1x4}, {1, 8, vectorFP6AVX512_1x8}}}},
+	{Name: "vector-f32-mxfp4-avx512", Tier: cpu.AVX512, Peak: "VFMADD231PS", panel: panelF32, few: []int{10, 5}, vector: &vectorKernel{block: 32, bits: 4, scale: format.E8M0, lanes: 16, batch: 16, batchPacked: 8, tables: tableF32,
+		dots: []vectorDot{{1, 1, vectorFP4AVX512_1x1}, {1, 2, vectorFP4AVX512_1x2}, {1, 4, vectorFP4AVX512_1x4}, {1, 8, vectorFP4AVX512_1x8}}}},
+	{Name: "vector-f32-nvfp4-avx512", Tier: cpu.AVX512, Peak: "VFMADD231PS", panel: panelF32, few: []int{10, 5}, vector: &vectorKernel{block: 16, bits: 4, scale: format.E4M3, lanes: 16, batch: 16, batchPacked: 8, tables: tableF32,
+		dots: []vectorDot{{1, 1, vectorFP4x16AVX512_1x1}, {1, 2, vectorFP4x16AVX512_1x2}, {1, 4, vectorFP4x16AVX512_1x4}, {1, 8, vectorFP4x16AVX512_1x8}}}},
 	{Name: "bf16-amx", Tier: cpu.AMX, Peak: "TDPBF16PS", panel: panelBF16, Lanes: 16, MR: 32, NR: 32, MC: tileMC, NC: tileNC, KC: tileKC, strips: []stripFunc{dotTiles_32x16, dotTiles_32x32}},
 	{Name: "bf16-avx512", Tier: cpu.AVX512, Peak: "VDPBF16PS", panel: panelBF16, Lanes: 16, MR: 8, NR: 48, MC: bf16MC, NC: bf16NC, KC: bf16KC, dot: []dotFunc{dotBF16_8x16, dotBF16_8x32, dotBF16_8x48}},
 	{Name: "f32-avx512", Tier: cpu.AVX512, Peak: "VFMADD231PS", panel: panelF32, Lanes: 16, MR: 8, NR: 48, MC: 192, NC: 1056, KC: 1024, dot: []dotFunc{dotF32_8x16, dotF32_8x32, dotF32_8x48}},

@@ -198,8 +198,8 @@ func (s *side) elements(dst []float32, l, k int) {
 	}
 }
 
-// fold multiplies the elements of line l from position k on by their scales:
-// those of Dequantize in float32 panels, without the global scale in others.
+// fold multiplies the elements of line l from position k on by their scales, without
+// the global scale where the operand is not dequantized.
 func (s *side) fold(v []float32, l, k int) {
 	if !s.t.Format.Scaled() {
 		return
@@ -211,7 +211,7 @@ func (s *side) fold(v []float32, l, k int) {
 			n = min(n, extent-k%extent)
 		}
 		var scale float32
-		if s.kernel.panel == panelF32 {
+		if s.dequantized() || s.t.Scales32 != nil {
 			scale = s.t.Scale(l, k)
 		} else {
 			scale = s.t.Format.Scale.Decode(uint32(s.t.Scales[s.scaleIndex(l, k)]))

@@ -100,6 +100,12 @@ func (k *kernel) most(packed bool) int {
 	return math.MaxInt
 }
 
+// dequantized reports whether the operand is multiplied as Dequantize returns it,
+// global scales included.
+func (s *side) dequantized() bool {
+	return s.kernel.panel == panelF32 && (s.kernel.vector == nil || s.isA)
+}
+
 // isTwin reports whether k is there to check another kernel, and too slow to be
 // chosen.
 func (k *kernel) isTwin() bool { return k.Tier == cpu.Plain && k.panel != panelF32 }
@@ -128,14 +134,14 @@ func (k *kernel) plan(a, b *quant.Tensor, o Options) (p plan, why string) {
 	}
 	p.a.other = int8Forms[b.Format.Element].bias
 	p.a.chunk, p.b.chunk = p.chunk, p.chunk
-	if k.panel != panelF32 {
+	if k.panel != panelF32 || k.vector != nil {
 		for _, s := range []*side{&p.a, &p.b} {
 			if k.vector == nil {
 				if why = s.fit(); why != "" {
 					return p, why
 				}
 			}
-			if s.t.Format.Global {
+			if s.t.Format.Global && !s.dequantized() {
 				alpha *= float64(s.t.Global)
 			}
 			if k.panel == panelInt8 && k.vector == nil {

@@ -9,22 +9,23 @@ import (
 
 // A vectorKernel multiplies a few lines of A by B straight from B's codes, where
 // packing B would take longer than multiplying by it: its time is that of reading
-// B. A's lines are decoded beforehand, in the order of the kernel: to BF16, or to
-// integers with their scales beside them where the elements of both operands are
+// B. A's lines are decoded beforehand, in the order of the kernel: to BF16, to float32,
+// or to integers with their scales beside them where the elements of both operands are
 // small integers.
 //
-//	y[b][l] += Σ over groups of 16 blocks · Σ over blocks of scale[l] · Σ x[b][k]·w[l][k]
+//	y[b][l] += Σ over groups of blocks · Σ over blocks of scale[l] · Σ x[b][k]·w[l][k]
 //
-// Products within a block are VDPBF16PS's, or exact by VPDPBUSD; blocks are added in
-// float32. Lines of B that end within a group are finished in a copy that is filled
-// up with zeros.
+// Products within a block are VDPBF16PS's, VFMADD231PS's, or exact by VPDPBUSD; blocks
+// are added in float32. Lines of B that end within a group are finished in a copy that
+// is filled up with zeros.
 type vectorKernel struct {
 	block, bits int
-	scale       *format.Scalar // of the blocks; lines with one FP32 scale go as blocks of scale 1
-	batch       int            // lines of A at most: with more, packing B is faster
-	batchPacked int            // and where B was packed beforehand
-	tables      func(e *format.Scalar) unsafe.Pointer
-	dots        []vectorDot // by batch, rising; more lines than the last has go in several passes
+	scale       *format.Scalar                        // of the blocks; lines with one FP32 scale go as blocks of scale 1; nil: there are none
+	lanes       int                                   // of its vectors, where it multiplies float32
+	batch       int                                   // lines of A at most: with more, packing B is faster
+	batchPacked int                                   // and where B was packed beforehand
+	tables      func(e *format.Scalar) unsafe.Pointer // of kernels of float32 nil for elements that they do not take
+	dots        []vectorDot                           // by batch, rising; more lines than the last has go in several passes
 }
 
 // A vectorDot is a kernel in assembly for batch lines of A and rows lines of B at
@@ -38,11 +39,38 @@ const (
 	vectorLines  = 64      // lines of B in a task
 	vectorBlocks = 16      // in a group
 	vectorBytes  = 1 << 12 // of codes of a line in one go, so that x stays in the first cache
+	vectorFloats = 1 << 11 // positions in one go where x is float32
 	vectorRoom   = 7 << 20 // bytes for lines of A at most: with longer ones, panels take less
 )
 
-// groupCodes returns the positions of a group.
-func (v *vectorKernel) groupCodes() int { return vectorBlocks * v.block }
+// groupCodes returns the positions of a group, groupScales the bytes of its scales.
+func (v *vectorKernel) groupCodes() int { return vectorBlocks * min(v.block, 32) }
+
+func (v *vectorKernel) groupScales() int { return v.groupCodes() / v.block * v.scaleBytes() }
+
+// scaleBytes returns the bytes of a scale.
+func (v *vectorKernel) scaleBytes() int {
+	if v.scale == nil {
+		return 0
+	}
+	return v.scale.StoredBits() / 8
+}
+
+// groupsAtOnce returns how many groups of a line are multiplied in one go.
+func (v *vectorKernel) groupsAtOnce() int {
+	if v.lanes > 0 {
+		return vectorFloats / v.groupCodes()
+	}
+	return vectorBytes / (v.groupCodes() * v.bits / 8)
+}
+
+// words returns the words that so many positions of a line of A take.
+func (v *vectorKernel) words(positions int) int {
+	if v.lanes > 0 {
+		return positions
+	}
+	return positions / 2
+}
 
 // planVector is plan for kernels that take B as it is.
 func (k *kernel) planVector(p *plan) (why string) {
@@ -56,9 +84,11 @@ func (k *kernel) planVector(p *plan) (why string) {
 		return "the lines are too long"
 	case k.panel == panelInt8:
 		return p.planVectorInt8(v)
+	case k.panel == panelF32:
+		return p.planVectorF32(v)
 	case f.Element.StoredBits() != v.bits || f.Element.Integer || f.Element.Specials == format.UnsignedZero:
 		return "the elements are not those of the kernel"
-	case !perLine && (f.Scale != v.scale || f.Block.Cols != v.block || f.Block.Rows != 1):
+	case !perLine && (f.Scale != v.scale || f.Block.Cols != v.block):
 		return "the scales are not those of the kernel"
 	case perLine && v.scale != format.E8M0:
 		return "the scales are not those of the kernel"
@@ -77,9 +107,10 @@ func (k *kernel) planVector(p *plan) (why string) {
 // room returns the bytes that m lines of A take, and a line of each operand in
 // float32 beside them: at most one line is added to fill up a pass.
 func (v *vectorKernel) room(m, k int) int {
-	const bf16, float32s = 2, 2 * 4
+	const word = 4
 	group := v.groupCodes()
-	return ((m+1)*bf16 + float32s) * ceilDiv(k, group) * group
+	width := ceilDiv(k, group) * group
+	return word * ((m+1)*v.words(width) + 2*width)
 }
 
 // planVectorInt8 is planVector of kernels that multiply integers. The scale of A is
@@ -91,7 +122,7 @@ func (p *plan) planVectorInt8(v *vectorKernel) (why string) {
 	switch {
 	case !integersA || !integersB || f.Element.StoredBits() != v.bits:
 		return "the elements are not those of the kernel"
-	case f.Scale != v.scale || f.Block.Cols != v.block || f.Block.Rows != 1 || g.Block.Cols == 0 || g.Block.Cols%v.block != 0:
+	case f.Scale != v.scale || f.Block.Cols != v.block || g.Block.Cols == 0 || g.Block.Cols%v.block != 0:
 		return "the scales are not those of the kernel"
 	case g.Scale == format.E8M0:
 		p.a.scales, p.a.lo, p.a.hi = exponents, leastExponent, largestExponent
@@ -106,11 +137,13 @@ func (p *plan) planVectorInt8(v *vectorKernel) (why string) {
 
 // perLine reports whether an operand of a vector kernel has its scales outside the
 // sums: one for each line.
-func (s *side) perLine() bool { return s.scales == perChunk && s.t.Format.Scale == format.F32 }
+func (s *side) perLine() bool {
+	return s.scales == perChunk && s.t.Format.Scale == format.F32 && s.t.Format.Block.Cols == 0
+}
 
 // A vectorJob is what the threads of a product by a vector kernel share.
 type vectorJob struct {
-	x       []uint32 // the lines of A, those of all passes; two elements in each word
+	x       []uint32 // the lines of A, those of all passes
 	xStride int      // in words
 	passes  []vectorPass
 }
@@ -141,7 +174,7 @@ func (j *job) prepare() {
 	}
 	group := v.groupCodes()
 	width := ceilDiv(p.k, group) * group
-	stride := width / 2
+	stride := v.words(width)
 	j.vector.xStride = stride
 	grow(&j.vector.x, lines*stride)
 	for _, w := range j.workers[:j.threads] {
@@ -158,10 +191,13 @@ func (j *job) prepare() {
 				p.a.fold(values[:p.k], b, 0)
 			}
 		}
-		if p.kernel.panel == panelInt8 {
-			p.a.arrangeInt8(j.vector.x[b*stride:(b+1)*stride], values, b, int8Forms[p.b.t.Format.Element].unit)
-		} else {
-			v.arrange(j.vector.x[b*stride:(b+1)*stride], values)
+		switch x := j.vector.x[b*stride : (b+1)*stride]; p.kernel.panel {
+		case panelInt8:
+			p.a.arrangeInt8(x, values, b, int8Forms[p.b.t.Format.Element].unit)
+		case panelF32:
+			v.arrangeF32(x, values)
+		case panelBF16:
+			v.arrange(x, values)
 		}
 	}
 }
@@ -242,54 +278,92 @@ func (w *worker) multiplyVector() {
 // vectorTask sets w.edge to the products with lines l0…l1 of B, vectorLines from
 // one line of A to the next.
 func (w *worker) vectorTask(l0, l1 int) {
-	p, v := &w.job.plan, w.job.plan.kernel.vector
-	t := p.b.t
+	s, v := &w.job.plan.b, w.job.plan.kernel.vector
 	clear(w.edge)
-	bytes := v.groupCodes() * v.bits / 8 // of a group
-	lineBytes := t.LineBytes()
-	groups := p.k / v.groupCodes()
-	_, scaleCols := t.ScaleShape()
-	perLine := p.b.perLine()
 	found := false
-	for g := 0; g < groups; {
-		m := min(groups-g, vectorBytes/bytes)
-		codes, scales, stride := t.Codes[l0*lineBytes+g*bytes:], vectorOnes[:], 0
-		if !perLine {
-			scales, stride = t.Scales[l0*scaleCols+g*vectorBlocks:], scaleCols
+	for l := l0; l < l1; {
+		end := l1
+		if rows := s.t.Format.Block.Rows; rows > 1 { // as far as they share their scales
+			end = min(l1, (l/rows+1)*rows)
 		}
-		found = w.vectorLines(codes, scales, lineBytes, stride, g, m, l1-l0) || found
-		g += m
-	}
-	if rest := p.k - groups*v.groupCodes(); rest > 0 {
-		grow(&w.tail, vectorLines*(bytes+vectorBlocks))
-		codes, scales := w.tail[:vectorLines*bytes], w.tail[vectorLines*bytes:]
-		clear(codes)
-		one := byte(format.E8M0.Bias)
-		if v.scale == format.E4M3 {
-			one = byte(format.E4M3.Encode(1))
-		}
-		used, blocks := (rest*v.bits+7)/8, ceilDiv(rest, v.block)
-		for l := l0; l < l1; l++ {
-			line := codes[(l-l0)*bytes : (l-l0+1)*bytes]
-			copy(line[:used], t.Codes[l*lineBytes+groups*bytes:(l+1)*lineBytes])
-			of := scales[(l-l0)*vectorBlocks : (l-l0+1)*vectorBlocks]
-			for i := range of {
-				of[i] = one
-			}
-			if !perLine {
-				copy(of[:blocks], t.Scales[l*scaleCols+groups*vectorBlocks:])
-			}
-		}
-		found = w.vectorLines(codes, scales, bytes, vectorBlocks, groups, 1, l1-l0) || found
+		found = w.vectorRun(l, end, l-l0) || found
+		l = end
 	}
 	if !found {
 		return
 	}
 	for l := l0; l < l1; l++ {
-		if !p.b.vectorTakes(l, v) {
+		if !s.vectorTakes(l, v) {
 			w.vectorPlain(l, l-l0)
 		}
 	}
+}
+
+// vectorRun adds the products with lines l0…l1 of B, each of which has scales of its
+// own or all the same, to w.edge from at on.
+func (w *worker) vectorRun(l0, l1, at int) (found bool) {
+	p, v := &w.job.plan, w.job.plan.kernel.vector
+	t := p.b.t
+	bytes, scaleBytes := v.groupCodes()*v.bits/8, v.groupScales()
+	lineBytes := t.LineBytes()
+	groups := p.k / v.groupCodes()
+	all, stride := p.b.vectorScales(l0)
+	for g := 0; g < groups; {
+		m := min(groups-g, v.groupsAtOnce())
+		scales := vectorOnes[:]
+		if all != nil {
+			scales = all[g*scaleBytes:]
+		}
+		found = w.vectorLines(t.Codes[l0*lineBytes+g*bytes:], scales, lineBytes, stride, g, m, l1-l0, at) || found
+		g += m
+	}
+	if rest := p.k - groups*v.groupCodes(); rest > 0 {
+		const room = vectorBlocks * 4 // for the scales of a line
+		grow(&w.tail, vectorLines*(bytes+room))
+		codes, scales := w.tail[:vectorLines*bytes], w.tail[vectorLines*bytes:]
+		clear(codes)
+		var one byte // beyond the line, times zeros: a scale that is a number
+		switch v.scale {
+		case format.E8M0:
+			one = byte(format.E8M0.Bias)
+		case format.E4M3:
+			one = byte(format.E4M3.Encode(1))
+		}
+		used, blocks := (rest*v.bits+7)/8, ceilDiv(rest, v.block)
+		for l := range l1 - l0 {
+			line := codes[l*bytes : (l+1)*bytes]
+			copy(line[:used], t.Codes[(l0+l)*lineBytes+groups*bytes:(l0+l+1)*lineBytes])
+			of := scales[l*room : (l+1)*room]
+			for i := range of {
+				of[i] = one
+			}
+			if all != nil {
+				copy(of[:blocks*v.scaleBytes()], all[l*stride+groups*scaleBytes:])
+			}
+		}
+		found = w.vectorLines(codes, scales, bytes, room, groups, 1, l1-l0, at) || found
+	}
+	return found
+}
+
+// vectorScales returns the bytes of the scales of B from line l on, and how far it is
+// to those of the next line: 0 where lines share them. It returns nil where there are
+// none, or one for each line.
+func (s *side) vectorScales(l int) (scales []byte, stride int) {
+	f := s.t.Format
+	if !f.Scaled() || s.perLine() {
+		return nil, 0
+	}
+	scales = s.t.Scales
+	if x := s.t.Scales32; x != nil {
+		scales = unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(x))), 4*len(x))
+	}
+	_, cols := s.t.ScaleShape()
+	bytes := s.kernel.vector.scaleBytes()
+	if f.Block.Rows == 1 {
+		stride = cols * bytes
+	}
+	return scales[s.scaleIndex(l, 0)*bytes:], stride
 }
 
 // vectorOnes is scales of one.
@@ -301,16 +375,16 @@ var vectorOnes = func() (ones [vectorBytes / 32]byte) {
 }()
 
 // vectorLines runs the kernel over n lines and m groups from group g on, in every
-// pass.
-func (w *worker) vectorLines(codes, scales []byte, stride, scaleStride, g, m, n int) (found bool) {
+// pass, for w.edge from at on.
+func (w *worker) vectorLines(codes, scales []byte, stride, scaleStride, g, m, n, at int) (found bool) {
 	v, xStride := w.job.plan.kernel.vector, w.job.vector.xStride
-	bytes := v.groupCodes() * v.bits / 8
+	bytes, scaleBytes := v.groupCodes()*v.bits/8, v.groupScales()
 	tables := v.tables(w.job.plan.b.t.Format.Element)
 	for _, d := range w.job.vector.passes {
-		x, y := unsafe.Pointer(&w.job.vector.x[d.first*xStride+g*v.groupCodes()/2]), w.edge[d.first*vectorLines:]
+		x, y := unsafe.Pointer(&w.job.vector.x[d.first*xStride+v.words(g*v.groupCodes())]), w.edge[d.first*vectorLines+at:]
 		if n >= d.rows {
 			found = d.dot(unsafe.Pointer(&codes[0]), unsafe.Pointer(&scales[0]), x, m, n/d.rows,
-				stride, scaleStride, d.rows*stride-m*bytes, d.rows*scaleStride-m*vectorBlocks,
+				stride, scaleStride, d.rows*stride-m*bytes, d.rows*scaleStride-m*scaleBytes,
 				unsafe.Pointer(&y[0]), 4*xStride, 4*vectorLines, tables) != 0 || found
 		}
 		if last := n / d.rows * d.rows; last < n { // one line is left of two: it counts for both
@@ -323,13 +397,17 @@ func (w *worker) vectorLines(codes, scales []byte, stride, scaleStride, g, m, n 
 
 // vectorTakes reports whether the kernel gives the product with line l: E8M0
 // scales below those it takes, as that of 2⁻¹²⁷, are those of zeros, none is above
-// them or NaN, and E4M3 scales have no sign.
+// them or NaN, E4M3 scales have no sign, and elements are not NaN where it has none.
 func (s *side) vectorTakes(l int, v *vectorKernel) bool {
-	_, cols := s.t.ScaleShape()
-	if s.perLine() {
+	if s.kernel.panel == panelF32 && !s.vectorNumbers(l) {
+		return false
+	}
+	if s.t.Scales == nil {
 		return true
 	}
-	for i, code := range s.t.Scales[l*cols : (l+1)*cols] {
+	_, cols := s.t.ScaleShape()
+	first := s.scaleIndex(l, 0)
+	for i, code := range s.t.Scales[first : first+cols] {
 		switch {
 		case v.scale == format.E4M3:
 			if uint32(code) > format.E4M3.MaxCode() {
@@ -352,7 +430,9 @@ func (w *worker) vectorPlain(l, at int) {
 	grow(&w.scratch.values, 2*p.k)
 	x, y := w.scratch.values[:p.k], w.scratch.values[p.k:2*p.k]
 	p.b.elements(y, l, 0)
-	p.b.fold(y, l, 0)
+	if !p.b.perLine() {
+		p.b.fold(y, l, 0)
+	}
 	for b := range p.m {
 		p.a.elements(x, b, 0)
 		if !p.a.perLine() {

@@ -5,7 +5,9 @@ import (
 	"math"
 	"math/rand/v2"
 	"testing"
+	"unsafe"
 
+	"github.com/microscale-go/microscale/format"
 	"github.com/microscale-go/microscale/internal/cpu"
 	"github.com/microscale-go/microscale/internal/cpu/cputest"
 	"github.com/microscale-go/microscale/internal/guard"
@@ -19,18 +21,27 @@ import (
 func TestVector(t *testing.T) {
 	cputest.Run(t, func(t *testing.T, tier cpu.Tier) {
 		ran := map[string]bool{}
-		for i, f := range []quant.Format{quant.MXFP8, quant.MXFP8E5M2, quant.MXFP4, quant.NVFP4, quant.FP8Row, quant.FP8Tensor, quant.MXFP6E2M3, quant.MXINT8} {
-			for trial, s := range []struct{ m, n, k int }{{1, 130, 512}, {2, 67, 1536}, {3, 64, 800}, {4, 1, 96}, {5, 70, 4640}, {8, 33, 9000}, {1, 65, 20}, {9, 67, 4640}, {16, 65, 544}, {13, 3, 1000}} {
+		for i, f := range quant.Formats() {
+			for trial, s := range []struct{ m, n, k int }{{1, 130, 512}, {2, 67, 1536}, {3, 64, 800}, {4, 1, 96}, {5, 70, 4640}, {8, 33, 9000}, {1, 65, 20}, {9, 67, 4640}, {16, 65, 544}, {13, 150, 1000}} {
 				r := rand.New(rand.NewPCG(uint64(i), uint64(trial)))
-				with := []quant.Format{quant.BF16, f, quant.MXFP8, quant.MXINT8}[trial%4]
+				with := []quant.Format{quant.BF16, f, quant.MXFP8, quant.MXINT8, quant.F32}[trial%5]
 				a, b := operand(t, r, with, quant.Rowwise, s.m, s.k), operand(t, r, f, quant.Rowwise, s.n, s.k)
 				if trial%2 == 1 && len(b.Scales) > 40 {
 					b.Scales[3], b.Scales[40] = 0, 0xff
+				}
+				if trial%3 == 1 && f.Element.StoredBits() == 8 {
+					b.Codes[7], b.Codes[len(b.Codes)-1] = 0x7f, 0xff // of most formats NaN
 				}
 				end := guard.Side(trial % 2)
 				b.Codes = guard.Copy(t, b.Codes, end)
 				if len(b.Scales) > 0 {
 					b.Scales = guard.Copy(t, b.Scales, end)
+				}
+				if n := len(b.Scales32); n > 0 {
+					bytes := guard.Bytes(t, 4*n, end)
+					scales := unsafe.Slice((*float32)(unsafe.Pointer(&bytes[0])), n)
+					copy(scales, b.Scales32)
+					b.Scales32 = scales
 				}
 				k, err := Choose(a, b, Options{})
 				if err != nil {
@@ -70,7 +81,7 @@ func TestVector(t *testing.T) {
 				})
 			}
 		}
-		if want := map[cpu.Tier]int{cpu.AMX: 7, cpu.AVX512: 7}[tier]; len(ran) != want {
+		if want := map[cpu.Tier]int{cpu.AMX: 15, cpu.AVX512: 15}[tier]; len(ran) != want {
 			t.Errorf("%d vector kernels ran, want %d: %v", len(ran), want, ran)
 		}
 	})
@@ -80,11 +91,8 @@ func TestVector(t *testing.T) {
 // pass it goes in.
 func TestVectorPasses(t *testing.T) {
 	const n, width = 67, 1120
-	if !cpu.Has(cpu.AVX512) {
-		t.Skip("no kernels for few lines on this processor")
-	}
 	for _, k := range kernels {
-		if k.vector == nil {
+		if k.vector == nil || !cpu.Has(k.Tier) {
 			continue
 		}
 		ran := false
@@ -187,7 +195,7 @@ func TestVectorExact(t *testing.T) {
 // block, comes out as the reference has it, whichever kernel takes it.
 func TestVectorScales(t *testing.T) {
 	cputest.Run(t, func(t *testing.T, _ cpu.Tier) {
-		for _, f := range []quant.Format{quant.MXFP4, quant.MXFP6E2M3, quant.MXINT8} {
+		for _, f := range []quant.Format{quant.MXFP4, quant.MXFP6E2M3, quant.MXFP6E3M2, quant.MXFP8, quant.MXINT8} {
 			for _, zeros := range []bool{false, true} {
 				r := rand.New(rand.NewPCG(9, 10))
 				a, b := operand(t, r, quant.MXINT8, quant.Rowwise, 3, 512), operand(t, r, f, quant.Rowwise, 256, 512)
@@ -209,6 +217,43 @@ func TestVectorScales(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestVectorEnds: kernels of float32 take E8M0 scales up to where values are no longer
+// finite, and leave those beyond to the plain form.
+func TestVectorEnds(t *testing.T) {
+	const width = 576
+	for _, k := range kernels {
+		if k.vector == nil || k.panel != panelF32 || k.vector.scale != format.E8M0 || !cpu.Has(k.Tier) {
+			continue
+		}
+		ran := 0
+		for i, f := range quant.Formats() {
+			r := rand.New(rand.NewPCG(uint64(i), 12))
+			x := edgy(r, 3, width)
+			for j := range x.Data {
+				x.Data[j] *= 0x1p-60
+			}
+			a, err := quant.Quantizer{Format: quant.F32}.Rowwise(x, quant.With{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			b := operand(t, r, f, quant.Rowwise, 64, width)
+			if _, why := k.plan(a, b, Options{}); why != "" || f.Scale != format.E8M0 {
+				continue
+			}
+			ran++
+			hi := vectorLargest(f.Element)
+			ends := []byte{0, 1, 127, hi - 1, hi, hi + 1, 254, 255}
+			for j := range b.Scales {
+				b.Scales[j] = ends[j/18%len(ends)] // each line has another one
+			}
+			compare(t, a, b, Options{Kernel: k.Name, Threads: 2})
+		}
+		if ran == 0 {
+			t.Errorf("kernel=%s took no format", k.Name)
+		}
+	}
 }
 
 // TestPackedBatch: with weights packed beforehand, few lines of A go straight to

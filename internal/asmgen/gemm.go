@@ -1,6 +1,9 @@
 package asmgen
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // Gemm writes the microkernels of package gemm, whose contract is in its
 // kernel.go, and the packing of the usual formats.
@@ -19,7 +22,7 @@ func Gemm() []*File {
 	}
 	packs := NewFile("gemm", "pack")
 	gemmTables(packs)
-	return append([]*File{dots, tiles, packs}, gemmVectors()...)
+	return slices.Concat([]*File{dots, tiles, packs}, gemmVectors(), gemmVectorsF32())
 }
 
 // dotParams are those of gemm.dotFunc.

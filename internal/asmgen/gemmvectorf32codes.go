@@ -1,0 +1,223 @@
+package asmgen
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+)
+
+// vectorConstants are tables as wide as the vectors.
+type vectorConstants struct {
+	least       Sym         // 2⁻¹²⁷, E8M0's code 0
+	factor      Sym         // 2⁸: E4M3's bias is that much less than float16's
+	e4m3Largest Sym         // its largest code
+	signs       Sym         // of bytes
+	low         Sym         // nibbles of bytes
+	high        Sym         // halves of dwords
+	perLane     map[int]Sym // which of a vector's scales each dword has, by the codes of a block of 4 bits: 128 bits have 32
+	sixes       [2]Sym      // the two bytes that each code of 6 bits ends in
+	sixAt       Sym         // and what moves it to the top of them
+}
+
+func newVectorConstants(f *File, w vectorWidth) (c vectorConstants) {
+	repeat := func(name string, pattern ...byte) Sym {
+		return f.Table(w.file+name, bytes.Repeat(pattern, w.bytes/len(pattern)))
+	}
+	c.least = repeat("Least", 0, 0, 0x40, 0)
+	c.factor = repeat("Factor", words(0x43800000)...)
+	c.e4m3Largest = repeat("Largest", 0x7e)
+	c.signs = repeat("Signs", 0x80)
+	c.low = repeat("Low", 0x0f)
+	c.high = repeat("High", 0, 0, 0xff, 0xff)
+	// Of three bytes with four codes the first two have two of them, the last two the others.
+	c.sixAt = repeat("SixAt", 0, 4, 16, 0, 64, 0, 1, 0)
+	c.perLane = map[int]Sym{}
+	for _, block := range []int{32, 16} {
+		var index []byte
+		for i := range w.lanes() {
+			index = binary.LittleEndian.AppendUint32(index, uint32(i/4*32/block))
+		}
+		c.perLane[block] = f.Table(fmt.Sprintf("%sLanes%d", w.file, block), index)
+	}
+	for j := range c.sixes {
+		index := make([]byte, w.bytes)
+		for i := range w.bytes / 2 {
+			from := i/4*3 + i%4/2 + w.bytes/8*j // the second load begins that much before its codes
+			index[2*i], index[2*i+1] = byte(from), byte(from+1)
+		}
+		c.sixes[j] = f.Table(fmt.Sprintf("%sSix%d", w.file, j), index)
+	}
+	return c
+}
+
+// e8m0: codes at the place of a float32's exponent.
+func (v *vectorF32) e8m0(tables Reg) {
+	v.scaleCodes(tables, func(codes Mem, scale Vec) {
+		v.fn.I("VPMOVZXBD", codes, scale)
+		v.fn.I("VPSLLD", 23, scale, scale)
+		v.fn.I("VPMAXSD", v.least, scale, scale)
+	})
+}
+
+// e4m3: codes at the place of a float16's, which has a greater bias.
+func (v *vectorF32) e4m3(tables Reg) {
+	v.scaleCodes(tables, func(codes Mem, scale Vec) {
+		v.fn.I("VPMOVZXBW", codes, v.half(scale))
+		v.fn.I("VPSLLW", 7, v.half(scale), v.half(scale))
+		v.fn.I("VCVTPH2PS", v.half(scale), scale)
+		v.fn.I("VMULPS", v.factor, scale, scale)
+	})
+}
+
+func (v *vectorF32) scaleCodes(tables Reg, decode func(codes Mem, scale Vec)) {
+	scale, unit, codes := v.t(3), v.t(4), v.t(5).X()
+	v.fn.I("VMOVUPS", v.s.At(0), codes)
+	v.fn.I("VPMAXUB", SP.At(frameFound), codes, codes)
+	v.fn.I("VMOVUPS", codes, SP.At(frameFound))
+	v.fn.I("VBROADCASTSS", tables.At(vectorUnit), unit)
+	for at := 0; at < 16; at += v.lanes() {
+		decode(v.s.At(at), scale)
+		v.fn.I("VMULPS", unit, scale, scale)
+		v.fn.I("VMOVUPS", scale, SP.At(frameScales+4*at))
+	}
+	v.fn.I("ADDQ", 16, v.s)
+}
+
+// f32: scales as they are.
+func (v *vectorF32) f32(tables Reg) {
+	scale, n := v.t(3).X(), 4*v.group/v.block
+	v.fn.I("VBROADCASTSS", tables.At(vectorUnit), scale)
+	v.fn.I("VMULPS", v.s.At(0), scale, scale)
+	v.fn.I("VMOVUPS", scale, SP.At(frameScales))
+	v.fn.I("ADDQ", n, v.s)
+}
+
+// inOrder is product for vectors of elements in their order, and add behind the last
+// of a block.
+func (v *vectorF32) inOrder(value Vec, at int) {
+	v.product(value, at, at%v.block == 0)
+	if end := at + v.lanes(); end%v.block == 0 {
+		v.fn.I("VBROADCASTSS", v.p.At(4*(at/v.block)), v.spread())
+		v.add()
+	}
+}
+
+// unscaled adds the products of value to the sums of its turn.
+func (v *vectorF32) unscaled(value Vec, at, turn int) {
+	for b := range v.batch {
+		v.fn.I("VFMADD231PS", v.line(b, at), value, []Vec{v.sum(b), v.dot(b)}[turn])
+	}
+}
+
+func (v *vectorF32) floats() {
+	for i := range v.step / v.lanes() {
+		value := v.t(3 + i%2)
+		v.fn.I("VMOVUPS", v.w.At(v.bytes*i), value)
+		v.unscaled(value, v.lanes()*i, i%2)
+	}
+}
+
+func (v *vectorF32) halves() {
+	for i := range v.step / v.lanes() / 2 {
+		codes, even, at := v.t(3), v.t(4), 2*v.lanes()*i
+		v.fn.I("VMOVUPS", v.w.At(v.bytes*i), codes)
+		v.fn.I("VPSLLD", 16, codes, even)
+		v.unscaled(even, at, 0)
+		v.fn.I(v.bitwise("VPAND"), v.high, codes, codes)
+		v.unscaled(codes, at+v.lanes(), 1)
+	}
+}
+
+// float8: the magnitude at the place of a float16's.
+func (v *vectorF32) float8() {
+	perWords := v.bytes / 2
+	for i := range v.step / perWords {
+		codes := v.t(3)
+		if i%2 == 0 {
+			v.fn.I("VMOVUPS", v.w.At(perWords*i), codes)
+			v.fn.I(v.bitwise("VPOR"), v.signs, codes, codes)
+			v.fn.I("VPMAXUB", codes, v.worst(), v.worst())
+		}
+		v.fn.I("VPMOVSXBW", v.w.At(perWords*i), codes)
+		v.fn.I("VPMULLW", v.t(0), codes, codes)
+		v.float16(codes, perWords*i)
+	}
+}
+
+// float16 multiplies words, of which the second constant leaves those bits that a
+// float16 has.
+func (v *vectorF32) float16(words Vec, at int) {
+	value, upper := v.t(4), v.t(5)
+	v.fn.I(v.bitwise("VPAND"), v.t(1), words, words)
+	v.fn.I("VCVTPH2PS", v.half(words), value)
+	v.upper(v.fn, words, upper)
+	v.inOrder(value, at)
+	v.fn.I("VCVTPH2PS", v.half(upper), value)
+	v.inOrder(value, at+v.lanes())
+}
+
+func (v *vectorF32) integers() {
+	for i := range v.step / v.lanes() {
+		value := v.t(3 + i%2)
+		v.fn.I("VPMOVSXBD", v.w.At(v.lanes()*i), value)
+		v.fn.I("VCVTDQ2PS", value, value)
+		v.inOrder(value, v.lanes()*i)
+	}
+}
+
+// float6: a code at the top of a word, then its magnitude at the place of a float16's.
+func (v *vectorF32) float6() {
+	perWords := v.bytes / 2
+	for i := range v.step / perWords {
+		words, place := v.t(3), v.w.At(i/2*v.bytes*3/4+i%2*v.bytes/4)
+		if v.bytes == 64 {
+			v.fn.I("VMOVUPS", place, v.half(v.t(4)))
+			v.fn.I("VMOVUPS", v.sixes[i%2], words)
+			v.fn.I("VPERMB", v.t(4), words, words)
+		} else {
+			v.fn.I("VBROADCASTI128", place, words)
+			v.fn.I("VPSHUFB", v.sixes[i%2], words, words)
+		}
+		v.fn.I("VPMULLW", v.sixAt, words, words)
+		v.fn.I("VPMULHW", v.t(0), words, words)
+		v.float16(words, perWords*i)
+	}
+}
+
+// nibbles: 128 bits have the codes of a block of 32, or of two of 16.
+func (v *vectorF32) nibbles() {
+	fn, low, high := v.fn, v.t(0), v.t(1)
+	perVector := 2 * v.bytes
+	for i := range v.step / perVector {
+		bytes := [2][2]Vec{{v.t(2), v.t(3)}, {v.t(4), v.t(5)}} // of both nibbles the third and the highest
+		fn.I("VMOVUPS", v.w.At(v.bytes*i), bytes[0][1])
+		fn.I("VPSRLW", 4, bytes[0][1], bytes[1][1])
+		for n := range 2 {
+			codes := bytes[n][1]
+			fn.I(v.bitwise("VPAND"), v.low, codes, codes)
+			fn.I("VPSHUFB", codes, low, bytes[n][0])
+			fn.I("VPSHUFB", codes, high, bytes[n][1])
+		}
+		for h := range 2 {
+			unpack := []string{"VPUNPCKLBW", "VPUNPCKHBW"}[h]
+			for n := range 2 {
+				words, value := v.t(6), v.t(7)
+				at := perVector*i + (4*h+2*n)*v.lanes()
+				fn.I(unpack, bytes[n][1], bytes[n][0], words)
+				fn.I("VPSLLD", 16, words, value)
+				v.product(value, at, n == 0 && (h == 0 || v.block == 16))
+				fn.I(v.bitwise("VPAND"), v.high, words, words)
+				v.product(words, at+v.lanes(), false)
+			}
+			if h == 1 || v.block == 16 {
+				fn.I("VMOVUPS", v.perLane[v.block], v.spread())
+				place := v.p.At(4 * perVector / v.block * i)
+				if v.block == 16 {
+					place = place.At(4 * h)
+				}
+				fn.I("VPERMPS", place, v.spread(), v.spread())
+				v.add()
+			}
+		}
+	}
+}
