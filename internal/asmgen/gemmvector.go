@@ -66,6 +66,10 @@ type vectorArithmetic interface {
 	checks(v *vector) string          // the scales that it does not take
 }
 
+// Codes are fetched twice: lines ahead to the second-level cache, which waits for more of
+// them at a time than the first, and so many bytes ahead to that.
+const vectorNear = 512
+
 // sum is the register of the sums of line b of A with line r of B.
 func (v *vector) sum(r, b int) Vec { return Z(8*r + b) }
 
@@ -186,7 +190,7 @@ whether there were scales that it does not take (%s).`, name, v.batch, v.rows, v
 	if v.batch > 4 {
 		fn.I("LEAQ", v.x.At(0).By(v.xStride, 4), v.x4)
 	}
-	fn.I("PREFETCHT0", v.s.At(0).By(sStride, 2))
+	fn.I("PREFETCHT0", v.s.At(0).By(sStride, 4))
 	for r := range v.rows {
 		m := v.s.At(0)
 		if r > 0 {
@@ -201,11 +205,12 @@ whether there were scales that it does not take (%s).`, name, v.batch, v.rows, v
 	for c := range v.chunks() {
 		for ; prefetched < (c+1)*bytes; prefetched += 64 {
 			for r := range v.rows {
-				next := v.w.At(prefetched).By(v.wStride, 8/v.bits) // of lines of half the bytes the one after
+				far := v.w.At(prefetched).By(v.wStride, 16/v.bits) // of lines of half the bytes twice as many on
 				if v.rows == 2 {
-					next = [...]Mem{v.codes(2, prefetched), v.w.At(prefetched).By(v.wTriple, 1)}[r]
+					far = [...]Mem{v.codes(2, prefetched), v.w.At(prefetched).By(v.wTriple, 1)}[r]
 				}
-				fn.I("PREFETCHT0", next)
+				fn.I("PREFETCHT1", far)
+				fn.I("PREFETCHT0", v.codes(r, prefetched+vectorNear))
 			}
 		}
 		for r := range v.rows {
