@@ -81,7 +81,7 @@ func TestVector(t *testing.T) {
 				})
 			}
 		}
-		if want := map[cpu.Tier]int{cpu.AMX: 15, cpu.AVX512: 15}[tier]; len(ran) != want {
+		if want := map[cpu.Tier]int{cpu.AMX: 15, cpu.AVX512: 15, cpu.AVX2: 8}[tier]; len(ran) != want {
 			t.Errorf("%d vector kernels ran, want %d: %v", len(ran), want, ran)
 		}
 	})
@@ -260,8 +260,13 @@ func TestVectorEnds(t *testing.T) {
 // their codes, but not as many as without.
 func TestPackedBatch(t *testing.T) {
 	few := map[string]int{"mxfp8": 5, "mxfp4": 8, "nvfp4": 6} // before kernels of tiles
+	others := map[cpu.Tier]int{cpu.AVX512: 12, cpu.AVX2: 8}
 	cputest.Run(t, func(t *testing.T, tier cpu.Tier) {
 		for _, f := range []quant.Format{quant.MXFP8, quant.MXFP4, quant.NVFP4} {
+			most := others[tier]
+			if tier == cpu.AMX {
+				most = few[f.Name]
+			}
 			r := rand.New(rand.NewPCG(7, 8))
 			b := operand(t, r, f, quant.Rowwise, 70, 544)
 			packed, err := Pack(b, quant.BF16, Options{})
@@ -279,7 +284,7 @@ func TestPackedBatch(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if (with.Batch > 0) != (tier == cpu.AVX512 && m <= 12 || tier == cpu.AMX && m <= few[f.Name]) || tier >= cpu.AVX512 && without.Batch == 0 && m <= 10 {
+				if (with.Batch > 0) != (m <= most) || tier > cpu.Plain && without.Batch == 0 && m <= 10 {
 					t.Errorf("format=%s m=%d: kernel %s with packed weights, %s without", f, m, with.Name, without.Name)
 				}
 				if with.Batch > 0 {
@@ -296,7 +301,7 @@ func TestPackedBatch(t *testing.T) {
 					t.Errorf("format=%s m=%d: %s gives other bits with packed weights", f, m, with.Name)
 				}
 			}
-			if vector == 0 && tier >= cpu.AVX512 {
+			if vector == 0 && most > 0 {
 				t.Errorf("format=%s: no product of few lines went straight to the codes", f)
 			}
 		}

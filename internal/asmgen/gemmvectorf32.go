@@ -8,6 +8,7 @@ func gemmVectorsF32() []*File {
 	var files []*File
 	for _, width := range []vectorWidth{
 		{"AVX512", "vectorf32", 64, Z, []int{1, 2, 4, 8}},
+		{"AVX2", "vectoravx2", 32, Y, []int{1, 2, 4}},
 	} {
 		f := NewFile("gemm", width.file)
 		c := newVectorConstants(f, width)

@@ -2,7 +2,7 @@
 // them the kernels use.
 //
 //	plain    Go alone; on every architecture, and with the build tag purego
-//	avx2     AVX2, FMA
+//	avx2     AVX2, FMA, F16C
 //	avx512   AVX-512 F, BW, VL, DQ, VBMI, VNNI, BF16, and GFNI
 //	amx      AMX tiles and their BF16 products, where the system lets a process use them;
 //	         for matrix products alone: all else runs as in avx512

@@ -12,7 +12,7 @@ import (
 func requirements() []requirement {
 	x := cpu.X86
 	return []requirement{
-		{AVX2, x.HasAVX2 && x.HasFMA},
+		{AVX2, x.HasAVX2 && x.HasFMA && x.HasF16C},
 		{AVX512, x.HasAVX512F && x.HasAVX512BW && x.HasAVX512VL && x.HasAVX512DQ &&
 			x.HasAVX512VBMI && x.HasAVX512VNNI && x.HasAVX512BF16 && x.HasAVX512GFNI},
 		{AMX, x.HasAMXTile && x.HasAMXBF16 && permitTiles()},
