@@ -13,8 +13,9 @@ type Copy struct {
 }
 
 // Both returns the rowwise and the columnwise copy of x, the same as Rowwise and
-// Columnwise do. Where there is a kernel for both, x is read once. The threads are
-// those of the rowwise copy.
+// Columnwise do, from one read of x; from another before it where a scale is that of a
+// whole row, column or tensor, and from two where it is of several whole ones (see
+// tileable). The threads are those of the rowwise copy.
 func Both(x tensor.Dense, rowwise, columnwise Copy) (rows, columns *Tensor, err error) {
 	return both(denseSource(x), columnSource(x), rowwise, columnwise)
 }
@@ -27,23 +28,22 @@ func BothBF16(x tensor.BF16, rowwise, columnwise Copy) (rows, columns *Tensor, e
 // both is Both of a matrix whose rows, and columns, are the lines of two sources.
 func both(x, turned source, r, c Copy) (rows, columns *Tensor, err error) {
 	c.With.Threads = r.With.Threads
-	if err := r.Quantizer.check(r.With); err != nil {
-		return nil, nil, fmt.Errorf("rowwise: %w", err)
-	}
-	if err := c.Quantizer.check(c.With); err != nil {
-		return nil, nil, fmt.Errorf("columnwise: %w", err)
-	}
 	shareAmax(x, &r, &c)
-	if rows, columns = r.together(c, x, turned); rows != nil {
-		return rows, columns, nil
-	}
-	if rows, err = r.Quantizer.quantize(x, Rowwise, r.With); err != nil {
+	row, err := r.Quantizer.begin(x, Rowwise, r.With)
+	if err != nil {
 		return nil, nil, fmt.Errorf("rowwise: %w", err)
 	}
-	if columns, err = c.Quantizer.quantize(turned, Columnwise, c.With); err != nil {
+	col, err := c.Quantizer.begin(turned, Columnwise, c.With)
+	if err != nil {
 		return nil, nil, fmt.Errorf("columnwise: %w", err)
 	}
-	return rows, columns, nil
+	if row.q.tileable() && col.q.tileable() {
+		quantizeTiles(row, col)
+	} else {
+		row.quantize()
+		col.quantize()
+	}
+	return row.t, col.t, nil
 }
 
 // shareAmax finds the amax of x once, where both copies need it.

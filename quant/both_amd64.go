@@ -9,10 +9,10 @@ import (
 )
 
 var bothKernels = []bothKernel{
-	{cpu.AVX512, false, exponentBlocks(8, false), beginBoth(both8, both8Stream), beginColumns(columnTiles8, columnTiles8Stream), nil},
-	{cpu.AVX512, false, exponentBlocks(4, false), beginBoth(both4, nil), beginColumns(columnTiles4, nil), spreadBytes},
-	{cpu.AVX512, true, exponentBlocks(8, false), beginBoth(both8BF16, both8BF16Stream), beginColumns(columnTiles8BF16, columnTiles8BF16Stream), nil},
-	{cpu.AVX512, true, exponentBlocks(4, false), beginBoth(both4BF16, nil), beginColumns(columnTiles4BF16, nil), spreadBytes},
+	{cpu.AVX512, false, exponentBlocks(8, false), beginBoth(both8, both8Stream), beginColumns(columnTiles8, columnTiles8Stream), false},
+	{cpu.AVX512, false, exponentBlocks(4, false), beginBoth(both4, nil), beginColumns(columnTiles4, nil), true},
+	{cpu.AVX512, true, exponentBlocks(8, false), beginBoth(both8BF16, both8BF16Stream), beginColumns(columnTiles8BF16, columnTiles8BF16Stream), false},
+	{cpu.AVX512, true, exponentBlocks(4, false), beginBoth(both4BF16, nil), beginColumns(columnTiles4BF16, nil), true},
 }
 
 // A bothFunc is a generated kernel.

@@ -1,10 +1,15 @@
 package quant
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"runtime"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/microscale-go/microscale/format"
@@ -70,12 +75,11 @@ func TestKernelsBoth(t *testing.T) {
 
 // TestBothStreams: the same of sources whose codes are written past the caches.
 func TestBothStreams(t *testing.T) {
-	for _, shape := range [][2]int{{2*bandRows + 2*tileSide, 3*stripSize + 228}, {bandRows, 8*stripSize + 1}} {
-		testBothStreams(t, shape[0], shape[1])
-	}
+	testBothStreams(t, 2*bandRows+2*tileSide, 3*stripSize+228, MXFP8, MXFP4, NVFP4, FP8Row)
+	testBothStreams(t, bandRows, 8*stripSize+1, MXFP4)
 }
 
-func testBothStreams(t *testing.T, rows, cols int) {
+func testBothStreams(t *testing.T, rows, cols int, formats ...Format) {
 	r := rand.New(rand.NewPCG(21, 22))
 	narrow := tensor.OfBF16(rows, cols, make([]byte, 2*rows*cols))
 	if len(narrow.Data) < streamBytes {
@@ -87,7 +91,8 @@ func testBothStreams(t *testing.T, rows, cols int) {
 		t.Fatal(err)
 	}
 	widen(x.Data, narrow.Data)
-	for _, q := range []Quantizer{{Format: MXFP8}, {Format: MXFP4}} {
+	for _, f := range formats {
+		q := Quantizer{Format: f}
 		var wantRows, wantColumns *Tensor
 		plainly(t, func() {
 			wantRows, wantColumns = must(t)(q.Rowwise(x, With{})), must(t)(q.Columnwise(x, With{}))
@@ -111,6 +116,157 @@ func testBothStreams(t *testing.T, rows, cols int) {
 	}
 }
 
+// wholly is a quantization of all lines at once, in the plain form.
+func wholly(t *testing.T, q Quantizer, x source, d Direction, with With) (whole *Tensor) {
+	t.Helper()
+	plainly(t, func() {
+		r, err := q.begin(x, d, with)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines := r.x.prepared(1)
+		defer lines.giveBack()
+		r.x = denseSource(lines.Dense)
+		var seen atomic.Uint32
+		seen.Store(r.newBands(r.band())(0, r.x.rows()))
+		r.saw(&seen)
+		whole = r.t
+	})
+	return whole
+}
+
+// TestBothPairs: copies by different quantizers, of everything that a quantizer can be
+// asked for, are those of all lines at once; again into the same tensors; and the scales
+// of each line are handed over once.
+func TestBothPairs(t *testing.T) {
+	odd, whole, several := MXFP4, MXFP8, FP8Row
+	odd.Name, odd.Block = "e2m1 in 48s", Shape{1, 48}
+	whole.Name, whole.Block = "e4m3 in 32s of all rows", Shape{0, 32}
+	several.Name, several.Block = "e4m3 in four rows", Shape{4, 0}
+	amax, inverse := float32(3), float32(20)
+	random := &Stream{Seed: 7, Step: 3, Tensor: 5}
+	drawn := With{Random: random, FirstRow: 36}
+	r := rand.New(rand.NewPCG(23, 24))
+	for i, pair := range [][2]Copy{
+		{{Quantizer{Format: MXFP8}, With{}}, {Quantizer{Format: NVFP4}, With{}}},
+		{{Quantizer{Format: NVFP4, Rounding: format.Stochastic}, drawn}, {Quantizer{Format: NVFP4, Rounding: format.Stochastic, Hadamard: true}, drawn}},
+		{{Quantizer{Format: NVFP4, Hadamard: true}, With{Amax: &amax}}, {Quantizer{Format: MXFP6E3M2, Rounding: format.Stochastic}, drawn}},
+		{{Quantizer{Format: FP8Row}, With{}}, {Quantizer{Format: FP8Row, PowerOfTwo: true}, With{}}},
+		{{Quantizer{Format: FP8Row, NonFinite: Poison}, With{}}, {Quantizer{Format: FP8Row, Rounding: format.Stochastic}, drawn}},
+		{{Quantizer{Format: FP8Vec128}, With{}}, {Quantizer{Format: FP8Block, NonFinite: PoisonNaN}, With{}}},
+		{{Quantizer{Format: FP8Block}, With{}}, {Quantizer{Format: FP8Vec128, Rounding: format.Stochastic}, drawn}},
+		{{Quantizer{Format: FP8Tensor}, With{}}, {Quantizer{Format: FP8Tensor, NonFinite: Poison}, With{}}},
+		{{Quantizer{Format: FP8Tensor}, With{Inverse: &inverse}}, {Quantizer{Format: MXINT8}, With{}}},
+		{{Quantizer{Format: FP8Tensor, Hadamard: true}, With{}}, {Quantizer{Format: FP8Row, Hadamard: true}, With{}}},
+		{{Quantizer{Format: BF16}, With{}}, {Quantizer{Format: MXFP4, Search: LeastSquares}, With{}}},
+		{{Quantizer{Format: odd}, With{}}, {Quantizer{Format: F32}, With{}}},
+		{{Quantizer{Format: NVFP4x16}, With{}}, {Quantizer{Format: MXFP8x32, Rounding: format.Stochastic}, drawn}},
+		{{Quantizer{Format: whole}, With{}}, {Quantizer{Format: odd}, With{}}},
+		{{Quantizer{Format: MXFP4}, With{}}, {Quantizer{Format: several}, With{}}},
+	} {
+		t.Run(fmt.Sprintf("rowwise=%s/columnwise=%s/%d", pair[0].Quantizer.Format, pair[1].Quantizer.Format, i), func(t *testing.T) {
+			for _, shape := range [][2]int{{16, 16}, {133, 39}, {144, 1040}} {
+				rows, cols := shape[0], shape[1]
+				if (pair[0].Quantizer.Hadamard || pair[1].Quantizer.Hadamard) && rows%hadamardSize > 0 {
+					continue
+				}
+				raw := make([]byte, 2*rows*(cols+i))
+				x := tensor.New(rows, cols+i)
+				edgeBlocks(x.Data, r, i%2 == 1)
+				if err := tensor.ToBytes(raw, x.Data, format.BF16); err != nil {
+					t.Fatal(err)
+				}
+				widen(x.Data, raw)
+				view, narrow := x.View(0, rows, i, i+cols), tensor.BF16{Rows: rows, Cols: cols, Stride: cols + i, Data: raw[2*i:]}
+				wantRows := wholly(t, pair[0].Quantizer, denseSource(view), Rowwise, pair[0].With)
+				wantColumns := wholly(t, pair[1].Quantizer, columnSource(view), Columnwise, pair[1].With)
+				cputest.Run(t, func(t *testing.T, tier cpu.Tier) {
+					if tier == cpu.Plain && rows*cols > 1<<16 {
+						return // what it is compared with
+					}
+					for threads := range 2 {
+						row, col := pair[0], pair[1]
+						row.With.Threads = threads
+						checkRow, checkCol := handed(&row), handed(&col)
+						for again := range 2 {
+							both := func() (*Tensor, *Tensor, error) { return Both(view, row, col) }
+							if again == 1 {
+								both = func() (*Tensor, *Tensor, error) { return BothBF16(narrow, row, col) }
+							}
+							gotRows, gotColumns, err := both()
+							if err != nil {
+								t.Fatal(err)
+							}
+							sameTensor(t, gotRows, wantRows)
+							sameTensor(t, gotColumns, wantColumns)
+							checkRow(t, gotRows)
+							checkCol(t, gotColumns)
+							row.With.Into, col.With.Into = gotRows, gotColumns
+						}
+						if threads == 0 {
+							sameTensor(t, must(t)(pair[1].Quantizer.Columnwise(view, pair[1].With)), wantColumns)
+							sameTensor(t, must(t)(pair[1].Quantizer.ColumnwiseBF16(narrow, pair[1].With)), wantColumns)
+						}
+					}
+				})
+			}
+		})
+	}
+}
+
+// handed makes c ask for the scales of lines where they are of one byte, and returns
+// what compares them with those of the tensor.
+func handed(c *Copy) func(*testing.T, *Tensor) {
+	if !c.Quantizer.Format.ByteScales() {
+		return func(*testing.T, *Tensor) {}
+	}
+	var lock sync.Mutex
+	lines := map[int][]byte{}
+	c.With.Scales = func(line int, codes []byte) {
+		lock.Lock()
+		defer lock.Unlock()
+		if lines[line] != nil {
+			panic("the scales of a line are handed over twice")
+		}
+		lines[line] = bytes.Clone(codes)
+	}
+	return func(t *testing.T, got *Tensor) {
+		t.Helper()
+		for l := range got.Lines() {
+			if !bytes.Equal(lines[l], got.lineScales(l)) {
+				t.Fatalf("the scales of line %d are handed over as %v, and are %v", l, lines[l], got.lineScales(l))
+			}
+		}
+		clear(lines)
+	}
+}
+
+// TestBothAllocations: copies into tensors that there are take memory for lines and
+// not for elements.
+func TestBothAllocations(t *testing.T) {
+	const rows, cols, each = 512, 2048, 100 // bytes of a line
+	x := benchMatrix(rows, cols)
+	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // pools keep what they have
+	for _, f := range []Format{MXFP8, MXFP4, MXFP6E2M3, MXINT8, NVFP4, FP8Tensor, FP8Row, FP8Vec128, FP8Block} {
+		row := Copy{Quantizer{Format: f}, With{Threads: 1}}
+		col := row
+		var before, after runtime.MemStats
+		for i := range 6 {
+			if i == 3 {
+				runtime.ReadMemStats(&before)
+			}
+			var err error
+			if row.With.Into, col.With.Into, err = Both(x, row, col); err != nil {
+				t.Fatal(err)
+			}
+		}
+		runtime.ReadMemStats(&after)
+		if got := (after.TotalAlloc - before.TotalAlloc) / 3; got > each*(rows+cols) {
+			t.Errorf("format=%s: %d bytes in a call", f, got)
+		}
+	}
+}
+
 // BenchmarkBoth sets the two copies that training keeps beside each of them alone:
 // in the second-level cache, in the third, from memory, and there with rows a power
 // of two apart. It counts the bytes of the source.
@@ -122,7 +278,7 @@ func BenchmarkBoth(b *testing.B) {
 			b.Fatal(err)
 		}
 		narrow := tensor.OfBF16(x.Rows, x.Cols, raw)
-		for _, f := range []Format{MXFP8, MXFP8E5M2, MXFP4} {
+		for _, f := range []Format{MXFP8, MXFP8E5M2, MXFP4, MXFP6E2M3, MXINT8, NVFP4, FP8Tensor, FP8Row, FP8Vec128, FP8Block} {
 			c := Copy{Quantizer{Format: f}, With{Threads: 1}}
 			row, col := c, c
 			row.With.Into = must(b)(c.Quantizer.Rowwise(x, c.With))

@@ -126,22 +126,18 @@ type narrowKernel struct {
 	narrow func(dst []byte, src []float32)
 }
 
-// A columnKernel quantizes tiles of columns of one block each, as lines; strides
-// are in bytes. It flags as a fusedKernel does.
-type columnKernel struct {
+// A spreadKernel copies so many times 64·width bytes, one behind the other, past the
+// caches to places that are stride bytes apart and multiples of 64.
+type spreadKernel struct {
 	tier   cpu.Tier
-	serves func(*Quantizer) bool
-	begin  func(*run) columnCall
-	spread spreadFunc
+	spread func(dst, src []byte, width, lines, stride int)
 }
 
-// A spreadFunc copies so many times 64·width bytes, one behind the other, past the
-// caches to places that are stride bytes apart.
-type spreadFunc func(dst, src []byte, width, lines, stride int)
+const spreadUnit = 64 // bytes
 
-// spreader returns the best spreadFunc; nil where there is none.
-func spreader() spreadFunc {
-	for _, k := range columnKernels {
+// spreader returns the best of their functions; nil where there is none.
+func spreader() func(dst, src []byte, width, lines, stride int) {
+	for _, k := range spreadKernels {
 		if k.tier <= cpu.Best() {
 			return k.spread
 		}
@@ -149,10 +145,12 @@ func spreader() spreadFunc {
 	return nil
 }
 
-// A columnCall quantizes whole tiles, at least one.
-type columnCall func(codes, scales []byte, src []float32, tiles, codeStride, scaleStride, srcStride int) uint32
-
-const tileColumns = 16
+// A fetchKernel brings rows of 64·width bytes that are stride bytes apart to the
+// second-level cache. Where the last one ends beyond src, nothing is read there.
+type fetchKernel struct {
+	tier  cpu.Tier
+	fetch func(src []byte, width, rows, stride int)
+}
 
 // A transposeKernel sets dst to the transpose of the first 16·n rows and 16
 // columns of src; strides are in elements.
@@ -160,6 +158,18 @@ type transposeKernel struct {
 	tier      cpu.Tier
 	transpose func(dst, src []float32, dstStride, srcStride, n int)
 }
+
+// A pairKernel is the same of 32·n rows and 32 columns of elements of two bytes,
+// with strides in bytes.
+type pairKernel struct {
+	tier      cpu.Tier
+	transpose func(dst, src []byte, dstStride, srcStride, n int)
+}
+
+const (
+	transposeSize = 16 // rows and columns of a transposeKernel
+	pairSize      = 32 // and of a pairKernel
+)
 
 // fused returns the first fused kernel that serves the run, or nil.
 func (r *run) fused() *fusedKernel {
@@ -182,19 +192,6 @@ func (r *run) rowsKernel() *rowsKernel {
 	for i, k := range rowsKernels {
 		if k.tier <= cpu.Best() && k.raw == r.x.isRaw {
 			return &rowsKernels[i]
-		}
-	}
-	return nil
-}
-
-// columnKernel returns the first column kernel that serves the run, or nil.
-func (r *run) columnKernel() *columnKernel {
-	if r.q.Search != NoSearch {
-		return nil
-	}
-	for i, k := range columnKernels {
-		if k.tier <= cpu.Best() && r.x.columns && !r.x.isRaw && k.serves(r.q) {
-			return &columnKernels[i]
 		}
 	}
 	return nil

@@ -226,25 +226,15 @@ var narrowKernels = []narrowKernel{
 	{cpu.AVX2, narrowUnits},
 }
 
-var columnKernels = []columnKernel{
-	{cpu.AVX512, exponentBlocks(8, false), func(r *run) columnCall {
-		c := r.q.exponentConstants()
-		return func(codes, scales []byte, src []float32, tiles, codeStride, scaleStride, srcStride int) uint32 {
-			return uint32(columns8(&codes[0], &scales[0], &src[0], tiles, codeStride, scaleStride, srcStride, &c))
-		}
-	}, spreadBytes},
-	{cpu.AVX2, exponentBlocks(8, false), func(r *run) columnCall {
-		c := r.q.exponentConstants()
-		return func(codes, scales []byte, src []float32, tiles, codeStride, scaleStride, srcStride int) uint32 {
-			return uint32(columns8AVX2(&codes[0], &scales[0], &src[0], tiles, codeStride, scaleStride, srcStride, &c))
-		}
-	}, func(dst, src []byte, width, lines, stride int) {
+var spreadKernels = []spreadKernel{
+	{cpu.AVX512, func(dst, src []byte, width, lines, stride int) { spreadLines(&dst[0], &src[0], width, lines, stride) }},
+	{cpu.AVX2, func(dst, src []byte, width, lines, stride int) {
 		spreadLinesAVX2(&dst[0], &src[0], width, lines, stride)
 	}},
 }
 
-func spreadBytes(dst, src []byte, width, lines, stride int) {
-	spreadLines(&dst[0], &src[0], width, lines, stride)
+var fetchKernels = []fetchKernel{
+	{cpu.AVX2, func(src []byte, width, rows, stride int) { fetchRows(&src[0], width, rows, stride) }},
 }
 
 var transposeKernels = []transposeKernel{
@@ -253,6 +243,12 @@ var transposeKernels = []transposeKernel{
 	}},
 	{cpu.AVX2, func(dst, src []float32, dstStride, srcStride, n int) {
 		transposeAVX2(&dst[0], &src[0], 4*dstStride, 4*srcStride, 2*n)
+	}},
+}
+
+var pairKernels = []pairKernel{
+	{cpu.AVX512, func(dst, src []byte, dstStride, srcStride, n int) {
+		transposeWords(&dst[0], &src[0], dstStride, srcStride, n)
 	}},
 }
 

@@ -68,7 +68,7 @@ func TestKernelsStayInside(t *testing.T) {
 							got.Amax = one.want.Amax
 							got.Global = one.want.Global
 							for _, stream := range []bool{false, true} {
-								run := run{q: &q, t: &got, x: one.x, stream: stream}
+								run := run{q: &q, t: &got, x: one.x, cols: cols, stream: stream}
 								if f.Global {
 									run.global = arithmetics[q.Arithmetic].global(got.Amax, f.Element.Max(), q.top())
 								}
@@ -76,7 +76,7 @@ func TestKernelsStayInside(t *testing.T) {
 									run.whole = run.scaleWhole()
 								}
 								clear(got.Codes)
-								run.bands(0, rows, run.band())
+								run.newBands(run.band())(0, rows)
 								sameTensor(t, &got, one.want)
 							}
 						}
@@ -123,11 +123,14 @@ func TestKernelsColumnsStayInside(t *testing.T) {
 						var want *Tensor
 						plainly(t, func() { want = must(t)(q.Columnwise(x, With{})) })
 						sameTensor(t, got, want)
-						if run := (&run{q: &q, t: got, x: columnSource(x), stream: true}); run.columnKernel() != nil {
-							clear(got.Codes)
-							run.tiles(0, shape[1], run.band())
-							sameTensor(t, got, want)
+						run, err := q.begin(columnSource(x), Columnwise, With{Into: got})
+						if err != nil {
+							t.Fatal(err)
 						}
+						clear(got.Codes)
+						run.stream = true
+						run.quantize()
+						sameTensor(t, got, want)
 					})
 				}
 			}

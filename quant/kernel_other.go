@@ -10,8 +10,10 @@ var (
 	amaxKernels      []amaxKernel
 	widenKernels     []widenKernel
 	narrowKernels    []narrowKernel
-	columnKernels    []columnKernel
+	spreadKernels    []spreadKernel
+	fetchKernels     []fetchKernel
 	transposeKernels []transposeKernel
+	pairKernels      []pairKernel
 	decodeKernels    []decodeKernel
 	rowsKernels      []rowsKernel
 	amaxBF16Kernels  []amaxBF16Kernel

@@ -352,37 +352,8 @@ func testNarrowRow(k *narrowKernel, f *fences, r *rand.Rand) {
 	}
 }
 
-// testColumnRow: tiles beside each other, into lines with gaps, and the copying of
-// lines past the caches.
-func testColumnRow(k *columnKernel, f *fences, r *rand.Rand) {
-	for _, q := range kernelQuantizers() {
-		if !k.serves(&q) {
-			continue
-		}
-		extent := q.Format.Block.Cols
-		for _, tiles := range []int{1, 2, 3} {
-			cols := tiles * tileColumns
-			for _, gap := range []int{0, 3} {
-				stride := cols + gap
-				values := ordinary((extent-1)*stride+cols, r)
-				x := tensor.Dense{Rows: extent, Cols: cols, Stride: stride, Data: values}
-				want := must(f)(q.Columnwise(x, With{}))
-				run, err := q.newRun(columnSource(x), Columnwise, With{})
-				if err != nil {
-					f.Fatal(err)
-				}
-				codeStride, scaleStride := extent*(1+gap), 1+gap
-				codes, scales := f.bytes((cols-1)*codeStride+extent), f.bytes((cols-1)*scaleStride+1)
-				if a := k.begin(run)(codes, scales, fenced(f, values), tiles, codeStride, scaleStride, 4*stride); a != math.Float32bits(want.Amax) {
-					f.Fatalf("%s, %d tiles: the amax has bits %#x, want %#x", quantizerName(q), tiles, a, math.Float32bits(want.Amax))
-				}
-				for c := range cols {
-					requireBytes(f, "codes of a column", codes[c*codeStride:][:extent], want.Codes[c*extent:][:extent])
-					requireBytes(f, "the scale of a column", scales[c*scaleStride:][:1], want.Scales[c:c+1])
-				}
-			}
-		}
-	}
+// testSpreadRow: lines of more than one unit, to places with gaps.
+func testSpreadRow(k *spreadKernel, f *fences, r *rand.Rand) {
 	for _, lines := range []int{1, 3} {
 		const width, stride = 2, 4 * spreadUnit
 		src := f.bytes(lines * width * spreadUnit)
@@ -395,6 +366,13 @@ func testColumnRow(k *columnKernel, f *fences, r *rand.Rand) {
 			requireBytes(f, "a spread line", dst[l*stride:][:width*spreadUnit], src[l*width*spreadUnit:][:width*spreadUnit])
 		}
 	}
+}
+
+// testFetchRow: memory that is not there is no fault, and none is written.
+func testFetchRow(k *fetchKernel, f *fences, _ *rand.Rand) {
+	src := f.bytes(3 * 100)
+	k.fetch(src, 2, 3, 100)
+	requireBytes(f, "what was fetched", src, make([]byte, len(src)))
 }
 
 func testTransposeRow(k *transposeKernel, f *fences, r *rand.Rand) {
@@ -410,6 +388,26 @@ func testTransposeRow(k *transposeKernel, f *fences, r *rand.Rand) {
 					if got, want := dst[j*dstStride+i], src[i*srcStride+j]; got != want {
 						f.Fatalf("%d rows: element %d of row %d is %v, want %v", rows, i, j, got, want)
 					}
+				}
+			}
+		}
+	}
+}
+
+func testPairRow(k *pairKernel, f *fences, r *rand.Rand) {
+	const size = 2
+	for _, n := range []int{1, 2, 3} {
+		for _, gap := range []int{0, 5} {
+			rows, cols := n*pairSize, pairSize
+			srcStride, dstStride := size*(cols+gap), size*(rows+gap)
+			src, dst := f.bytes((rows-1)*srcStride+size*cols), f.bytes((cols-1)*dstStride+size*rows)
+			for i := range src {
+				src[i] = byte(r.Uint32())
+			}
+			k.transpose(dst, src, dstStride, srcStride, n)
+			for i := range rows {
+				for j := range cols {
+					requireBytes(f, "an element", dst[j*dstStride+size*i:][:size], src[i*srcStride+size*j:][:size])
 				}
 			}
 		}

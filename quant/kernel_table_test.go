@@ -35,7 +35,9 @@ func kernelTables() map[string][]rowTest {
 		"amaxKernels":      rowTests(amaxKernels, testAmaxRow),
 		"widenKernels":     rowTests(widenKernels, testWidenRow),
 		"narrowKernels":    rowTests(narrowKernels, testNarrowRow),
-		"columnKernels":    rowTests(columnKernels, testColumnRow),
+		"spreadKernels":    rowTests(spreadKernels, testSpreadRow),
+		"fetchKernels":     rowTests(fetchKernels, testFetchRow),
+		"pairKernels":      rowTests(pairKernels, testPairRow),
 		"transposeKernels": rowTests(transposeKernels, testTransposeRow),
 		"bothKernels":      rowTests(bothKernels, testBothRow),
 	}

@@ -79,7 +79,7 @@ func (r *run) factorOf(scale byte) float32 {
 // lines quantizes lines [from, to), of which band share scales, and returns the
 // bits of the amax it saw.
 func (w *lineRun) lines(from, to, band int) (amax uint32) {
-	w.random.to = to
+	w.random.n, w.random.to = 0, to
 	for l0 := from; l0 < to; l0 += band {
 		l1 := min(l0+band, to)
 		a, ok := w.scaleLines(l0, l1, band)
@@ -118,7 +118,11 @@ func (w *lineRun) scaleLines(l0, l1, band int) (amax uint32, ok bool) {
 		}
 		return amax, ok
 	}
-	amax = w.scaleBands(l0, l1, l0/band)
+	if w.known == nil {
+		amax = w.scaleBands(l0, l1, l0/band)
+	} else {
+		w.blocks = append(w.blocks[:0], w.known[l0])
+	}
 	for j, f := range w.blocks {
 		if !f.isFactor() {
 			f.value = 0
@@ -156,6 +160,10 @@ func (w *lineRun) plainLine(l int, x []float32, l0, l1, band int) {
 	n := w.t.scaleCols()
 	factors := make([]blockFactor, n)
 	for j := range factors {
+		if w.known != nil {
+			factors[j] = w.known[l]
+			continue
+		}
 		c0, c1 := w.blockCols(j)
 		var a uint32
 		hasNaN := false
@@ -180,9 +188,12 @@ type lineWords struct {
 	room      []uint32
 }
 
+// randomElements is about how many random words of columns are drawn at a time.
+const randomElements = 1 << 16
+
 // columnsAtOnce returns how many lines of a columnwise tensor of so many elements
 // get their random bits at a time: those of a row of the source come together.
-func columnsAtOnce(width int) int { return max(1, stripElements/width/philoxUnit) * philoxUnit }
+func columnsAtOnce(width int) int { return max(1, randomElements/width/philoxUnit) * philoxUnit }
 
 // randomBits returns the random bits of line l, nil where rounding needs none.
 func (w *lineRun) randomBits(l int) []uint32 {
@@ -213,6 +224,11 @@ func (w *lineRun) randomBits(l int) []uint32 {
 // asFloats returns the memory of x, which is only moved.
 func asFloats(x []uint32) []float32 {
 	return unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(x))), len(x))
+}
+
+// asBytes returns the memory of x.
+func asBytes(x []float32) []byte {
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(x))), 4*len(x))
 }
 
 func grow[T any](s *[]T, n int) {

@@ -12,45 +12,43 @@ import (
 
 // quantize is both directions: x has the lines of the result.
 func (q Quantizer) quantize(x source, d Direction, with With) (*Tensor, error) {
-	if err := q.check(with); err != nil {
-		return nil, err
-	}
-	if q.Hadamard {
-		if x.cols()%hadamardSize != 0 {
-			return nil, fmt.Errorf("quantizer of %s: the Hadamard transform takes a multiple of %d elements along the blocks, not %d", q.Format, hadamardSize, x.cols())
-		}
-	}
-	if q.Hadamard || x.columns && !q.Format.Scaled() {
-		turned := x.lines(q.Hadamard, with.Threads)
-		defer turned.giveBack()
-		x = denseSource(turned.Dense)
-	}
-	run, err := q.newRun(x, d, with)
+	r, err := q.begin(x, d, with)
 	if err != nil {
 		return nil, err
 	}
-	if !q.Format.Scaled() {
-		q.cast(run.t, x, with)
-		return run.t, nil
+	r.quantize()
+	return r.t, nil
+}
+
+// begin is newRun of what was checked, of lines that are yet to be transformed.
+func (q *Quantizer) begin(x source, d Direction, with With) (*run, error) {
+	if err := q.check(with); err != nil {
+		return nil, err
 	}
-	if kernel := run.tileKernel(); kernel != nil {
-		kernel.quantize(nil, run, with.Threads)
-		return run.t, nil
+	if q.Hadamard && x.cols()%hadamardSize != 0 {
+		return nil, fmt.Errorf("quantizer of %s: the Hadamard transform takes a multiple of %d elements along the blocks, not %d", q.Format, hadamardSize, x.cols())
 	}
-	band := run.band()
-	quantizeLines, lines := run.bands, grainElements/max(1, x.cols())
-	switch {
-	case x.columns && run.columnKernel() != nil:
-		quantizeLines, lines = run.tiles, tileLines
-	case x.columns:
-		quantizeLines, lines = run.strips, run.stripLines(band)
+	x.transform = q.Hadamard
+	return q.newRun(x, d, with)
+}
+
+// quantize fills the tensor.
+func (r *run) quantize() {
+	if r.x.columns && r.q.tileable() {
+		quantizeTiles(nil, r)
+		return
 	}
+	if r.x.columns || r.x.transform {
+		lines := r.x.prepared(r.with.Threads)
+		defer lines.giveBack()
+		r.x = denseSource(lines.Dense)
+	}
+	band, rows := r.band(), r.x.rows()
 	var seen atomic.Uint32
-	parallel.For(ceilDiv(x.rows(), band), lines/band, with.Threads, func(from, to int) {
-		atomicMax(&seen, quantizeLines(from*band, min(to*band, x.rows()), band))
+	parallel.For(ceilDiv(rows, band), grainElements/max(1, r.x.cols())/band, r.with.Threads, func(from, to int) {
+		atomicMax(&seen, r.newBands(band)(from*band, min(to*band, rows)))
 	})
-	run.saw(&seen)
-	return run.t, nil
+	r.saw(&seen)
 }
 
 // newRun returns a quantization of the lines x with the scales that are known
@@ -64,7 +62,7 @@ func (q *Quantizer) newRun(x source, d Direction, with With) (*run, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &run{q: q, t: t, x: x, with: with, stream: rows*cols*x.elementBytes() >= streamBytes}
+	r := &run{q: q, t: t, x: x, with: with, cols: cols, stream: rows*cols*x.elementBytes() >= streamBytes}
 	if q.Format.NeedsAmax() {
 		if with.Amax != nil {
 			t.Amax = *with.Amax
@@ -124,8 +122,13 @@ type run struct {
 	x      source
 	with   With
 	global global
-	whole  blockFactor // of a format with one scale per tensor
-	stream bool        // codes are written past the caches
+	whole  blockFactor   // of a format with one scale per tensor
+	known  []blockFactor // of lines, where each has one that was found before
+	stream bool          // codes are written past the caches
+
+	of             *run // the copy that this is a piece of, or nil
+	line, position int  // of the copy, where the piece begins
+	cols           int  // of the matrix
 }
 
 // A blockFactor is what the elements of a block are encoded with.
@@ -165,26 +168,37 @@ func (r *run) band() int {
 	return r.q.Format.Block.Rows
 }
 
-// bands quantizes lines [from, to), band lines sharing a scale, and returns the
-// bits of the amax it saw.
-func (r *run) bands(from, to, band int) (amax uint32) {
+// newBands returns what quantizes lines [from, to), band lines sharing a scale, and
+// returns the bits of the amax it saw.
+func (r *run) newBands(band int) func(from, to int) (amax uint32) {
+	if !r.q.Format.Scaled() {
+		return r.castLines
+	}
 	search := r.newSearcher()
 	if search == nil {
 		if kernel := r.fused(); kernel != nil {
-			return r.newFusedRun(kernel).lines(from, to)
+			return r.newFusedRun(kernel).lines
 		}
 		if kernel := r.rowsKernel(); kernel != nil && r.x.cols() >= rowsUnit {
 			switch extent := r.q.Format.Block; {
+			case r.of != nil && extent.Cols == 0:
+				return (&factoredRun{rowsRun: r.newRowsRun(kernel)}).lines
 			case r.t.scaleCols() == 1 && extent.Rows <= 1 || r.q.Format.PerTensor():
-				return r.newRowsRun(kernel).lines(from, to)
+				return r.newRowsRun(kernel).lines
 			case band > 1 && extent.Cols%rowsUnit == 0 && extent.Cols > 0 && r.q.Format.Scale == format.F32:
-				return r.newRowsRun(kernel).bands(from, to, band)
+				w := r.newRowsRun(kernel)
+				return func(from, to int) uint32 { return w.bands(from, to, band) }
 			}
 		}
 		if w := r.newLineRun(); w != nil && (r.q.Rounding == format.Stochastic || band > 1) {
-			return w.lines(from, to, band)
+			return func(from, to int) uint32 { return w.lines(from, to, band) }
 		}
 	}
+	return func(from, to int) uint32 { return r.plainBands(search, from, to, band) }
+}
+
+// plainBands is lines [from, to) in the plain form, or block by block.
+func (r *run) plainBands(search *searcher, from, to, band int) (amax uint32) {
 	width := r.t.storedWidth()
 	codes, scaled := make([]byte, width), make([]float32, width)
 	amaxes, factors := make([]uint32, r.t.scaleCols()), make([]blockFactor, r.t.scaleCols())
@@ -192,9 +206,9 @@ func (r *run) bands(from, to, band int) (amax uint32) {
 	whole := r.q.Format.Element.StoredBits() == 8 // codes need no joining
 	for l0 := from; l0 < to; l0 += band {
 		l1 := min(l0+band, to)
-		if r.q.Format.PerTensor() {
+		if f, ok := r.lineFactor(l0); ok {
 			for j := range factors {
-				factors[j] = r.whole
+				factors[j] = f
 			}
 		} else {
 			amax = max(amax, r.scaleBand(l0, l1, l0/band, amaxes, factors, room))
@@ -352,25 +366,28 @@ func (q *Quantizer) dropNegativeZeros(codes []byte, x []float32) {
 // element returns the index of an element in the tensor, rows first, whatever
 // the direction.
 func (r *run) element(line, position int) uint64 {
+	line, position = line+r.line, position+r.position
 	if r.t.Direction == Columnwise {
 		line, position = position, line
 	}
-	return uint64(r.with.FirstRow+line)*uint64(r.t.Cols()) + uint64(position)
+	return uint64(r.with.FirstRow+line)*uint64(r.cols) + uint64(position)
 }
 
-// cast fills a tensor whose format has no scale.
-func (q Quantizer) cast(t *Tensor, x source, with With) {
-	parallel.For(x.rows(), max(1, grainElements/max(1, x.cols())), with.Threads, func(from, to int) {
-		room := x.room()
-		for l := from; l < to; l++ {
-			if dst, line := t.line(l), x.row(l, room); q.Format.Element != format.BF16 || !narrow(dst, line) {
-				if err := tensor.ToBytes(dst, line, q.Format.Element); err != nil {
-					panic(err) // Validate admits only formats that ToBytes takes
-				}
+// castLines fills lines [from, to) of a tensor whose format has no scale, and returns
+// the bits of the amax it saw.
+func (r *run) castLines(from, to int) (amax uint32) {
+	room := r.x.room()
+	for l := from; l < to; l++ {
+		dst, line := r.t.line(l), r.x.row(l, room)
+		if r.q.Format.Element != format.BF16 || !narrow(dst, line) {
+			if err := tensor.ToBytes(dst, line, r.q.Format.Element); err != nil {
+				panic(err) // Validate admits only formats that ToBytes takes
 			}
 		}
-	})
-	t.Amax = x.amax(with.Threads)
+		a, _ := amaxBits(line)
+		amax = max(amax, a)
+	}
+	return amax
 }
 
 // amaxBits returns the bits of the largest magnitude of x, NaN aside. Bits of

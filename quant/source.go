@@ -14,13 +14,14 @@ import (
 
 // A source is the matrix that is quantized, its rows the lines of the result:
 // float32, or BF16 as checkpoints store it. Of a matrix whose columns are the
-// lines, only the shape is asked here; strips turn it.
+// lines, only the shape is asked here; tiles turn it.
 type source struct {
 	dense   tensor.Dense
 	raw     tensor.BF16
 	isRaw   bool
 	columns bool // of the matrix are the lines
-	first   int  // number of the first row of dense: it may be a part of the matrix
+
+	transform bool // by Hadamard16, before anything else
 }
 
 func denseSource(x tensor.Dense) source { return source{dense: x} }
@@ -57,18 +58,39 @@ func (s source) shape() (rows, cols int) {
 	return s.dense.Rows, s.dense.Cols
 }
 
-// turn sets dst to the lines from first on, which are columns of the matrix.
-func (s source) turn(dst tensor.Dense, first int) {
+// turn sets dst to columns of the matrix, which begin with the given row and column.
+func (s source) turn(dst tensor.Dense, row, col int) {
 	if !s.isRaw {
-		transpose(dst, s.dense.View(0, s.dense.Rows, first, first+dst.Rows))
+		transpose(dst, s.dense.View(row, row+dst.Cols, col, col+dst.Rows))
 		return
 	}
 	wide := newRoomy(dst.Cols, dst.Rows)
 	defer wide.giveBack()
 	for i := range wide.Rows {
-		widen(wide.Row(i), s.raw.Row(i)[2*first:2*(first+wide.Cols)])
+		widen(wide.Row(i), s.raw.Row(row + i)[2*col:2*(col+wide.Cols)])
 	}
 	transpose(dst, wide.Dense)
+}
+
+// part returns rows [r0, r1) of columns [c0, c1) of the matrix, to be quantized as rows.
+func (s source) part(r0, r1, c0, c1 int) source {
+	if !s.isRaw {
+		return denseSource(s.dense.View(r0, r1, c0, c1))
+	}
+	s.raw.Data = s.raw.Data[2*(r0*s.raw.Stride+c0):]
+	s.raw.Rows, s.raw.Cols = r1-r0, c1-c0
+	return rawSource(s.raw)
+}
+
+// fetch brings a part of a matrix to the second-level cache.
+func (s source) fetch() {
+	for _, k := range fetchKernels {
+		if k.tier <= cpu.Best() {
+			rows, cols := s.shape()
+			k.fetch(s.bytes(0, rows), ceilDiv(cols*s.elementBytes(), 64), rows, s.strideBytes())
+			return
+		}
+	}
 }
 
 // elementBytes returns the bytes of an element in memory.
@@ -98,7 +120,7 @@ func (s source) room() []float32 {
 // row returns the values of row l, in room or shared with the source.
 func (s source) row(l int, room []float32) []float32 {
 	if !s.isRaw {
-		return s.dense.Row(l - s.first)
+		return s.dense.Row(l)
 	}
 	widen(room, s.raw.Row(l))
 	return room
@@ -115,7 +137,6 @@ func (s source) bytes(from, to int) []byte {
 	if from == to || s.dense.Cols == 0 {
 		return nil
 	}
-	from, to = from-s.first, to-s.first
 	x := s.dense.Data[from*s.dense.Stride : (to-1)*s.dense.Stride+s.dense.Cols]
 	return unsafe.Slice((*byte)(unsafe.Pointer(&x[0])), 4*len(x))
 }
@@ -154,27 +175,50 @@ func newRoomy(rows, cols int) roomy {
 
 func (r roomy) giveBack() { rooms.Put(r.memory) }
 
-// lines returns a copy of the lines, transformed where it is asked for.
-func (s source) lines(hadamard bool, threads int) roomy {
-	x := newRoomy(s.rows(), s.cols())
-	grain := max(1, grainElements/max(1, x.Cols))
+// prepare sets dst to lines, transformed where it is asked for, from the given line and
+// position on.
+func (s source) prepare(dst tensor.Dense, line, position int) {
 	if s.columns {
-		grain = ceilDiv(grain, transposeSize) * transposeSize
+		s.turn(dst, position, line)
 	}
+	size := s.elementBytes()
+	for i := range dst.Rows {
+		row := dst.Row(i)
+		if !s.columns {
+			s.copyValues(row, s.bytes(line+i, line+i+1)[size*position:])
+		}
+		if s.transform {
+			hadamardLine(row)
+		}
+	}
+}
+
+// copyValues sets dst to the values of memory that bytes returned.
+func (s source) copyValues(dst []float32, b []byte) {
+	if s.isRaw {
+		widen(dst, b[:2*len(dst)])
+		return
+	}
+	copy(dst, unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(b))), len(dst)))
+}
+
+// prepared returns all lines.
+func (s source) prepared(threads int) roomy {
+	x := newRoomy(s.rows(), s.cols())
+	grain := ceilDiv(max(1, grainElements/max(1, x.Cols)), transposeSize) * transposeSize
 	parallel.For(x.Rows, grain, threads, func(from, to int) {
-		if s.columns {
-			s.turn(x.View(from, to, 0, x.Cols), from)
-		}
-		for i := from; i < to; i++ {
-			if !s.columns {
-				copy(x.Row(i), s.row(i, x.Row(i)))
-			}
-			if hadamard {
-				hadamardLine(x.Row(i))
-			}
-		}
+		s.prepare(x.View(from, to, 0, x.Cols), from, 0)
 	})
 	return x
+}
+
+// lineBits returns the bits of the largest magnitude of line l, NaN aside.
+func (s source) lineBits(l int) uint32 {
+	line := newRoomy(1, s.cols())
+	defer line.giveBack()
+	s.prepare(line.Dense, l, 0)
+	a, _ := amaxBits(line.Data)
+	return a
 }
 
 // Amax returns the largest magnitude of x; NaN is ignored, Inf is not.
@@ -183,10 +227,17 @@ func Amax(x tensor.Dense, threads int) float32 { return denseSource(x).amax(thre
 // AmaxBF16 is Amax of a matrix in BF16.
 func AmaxBF16(x tensor.BF16, threads int) float32 { return rawSource(x).amax(threads) }
 
-// amax is Amax.
+// amax is Amax of the lines.
 func (s source) amax(threads int) float32 {
-	s.columns = false // the order does not matter
 	var seen atomic.Uint32
+	if s.transform {
+		s.transformed(threads, func(x []float32) {
+			a, _ := amaxBits(x)
+			atomicMax(&seen, a)
+		})
+		return math.Float32frombits(seen.Load())
+	}
+	s.columns = false // the order does not matter
 	parallel.For(s.rows(), max(1, grainElements/max(1, s.cols())), threads, func(from, to int) {
 		var amax uint32
 		step := to - from
@@ -206,8 +257,30 @@ func (s source) amax(threads int) float32 {
 	return math.Float32frombits(seen.Load())
 }
 
+// transformed calls seen with the elements of all parts of the lines.
+func (s source) transformed(threads int, seen func(x []float32)) {
+	const lines, width = 4 * transposeSize, 1 << 10 // multiples of what is transformed together
+	parallel.For(ceilDiv(s.cols(), width), 1, threads, func(from, to int) {
+		room := newRoomy(lines, width)
+		defer room.giveBack()
+		for p := from * width; p < min(to*width, s.cols()); p += width {
+			for l := 0; l < s.rows(); l += lines {
+				m, n := min(lines, s.rows()-l), min(width, s.cols()-p)
+				x := tensor.Of(m, n, room.Data[:m*n])
+				s.prepare(x, l, p)
+				seen(x.Data)
+			}
+		}
+	})
+}
+
 // hasNaN reports whether an element is NaN.
 func (s source) hasNaN() bool {
+	if s.transform {
+		lines := s.prepared(1)
+		defer lines.giveBack()
+		s = denseSource(lines.Dense)
+	}
 	s.columns = false
 	for l := range s.rows() {
 		if s.maxBits(s.bytes(l, l+1)) > exponentMask {

@@ -28,7 +28,7 @@ func (n *randomLines) line(l int) []uint32 {
 		words := n.room(0)
 		r.with.Random.fill(words, r.element(l, 0))
 		return words
-	case r.t.Cols()%len(n.words) != 0:
+	case r.cols%len(n.words) != 0:
 		words := n.room(0)
 		for p := range words {
 			words[p] = r.with.Random.At(r.element(l, p))

@@ -16,12 +16,12 @@ import (
 // copy, which are of the same format, or to the columnwise one alone. It flags as a
 // fusedKernel does.
 type bothKernel struct {
-	tier   cpu.Tier
-	raw    bool // the source is BF16, else float32
-	serves func(*Quantizer) bool
-	begin  func(*run) bothCall // of either copy
-	alone  func(*run) bothCall // of the columnwise copy, for it alone
-	spread spreadFunc          // of a kernel that does not write codes past the caches by itself
+	tier     cpu.Tier
+	raw      bool // the source is BF16, else float32
+	serves   func(*Quantizer) bool
+	begin    func(*run) bothCall // of either copy
+	alone    func(*run) bothCall // of the columnwise copy, for it alone
+	collects bool                // codes are collected before they are written past the caches
 }
 
 // A bothCall quantizes n tiles beside each other, at least one; next is how many
@@ -42,41 +42,29 @@ const (
 	chunkSize = 1024 // rows that a goroutine takes at a time, if there are enough: others write to other cache lines of scales
 )
 
-// together is Both by a kernel; nil where there is none for it.
-func (r Copy) together(c Copy, x, turned source) (rows, columns *Tensor) {
-	one, other := r.Quantizer, c.Quantizer
-	if !reflect.DeepEqual(one, other) || one.Hadamard || !one.Format.Scaled() || r.With.Scales != nil || c.With.Scales != nil {
-		return nil, nil
+// quantizeTiles makes the columnwise copy, and the rowwise one unless it is nil, of
+// tiles of the matrix: by a kernel for both, where there is one.
+func quantizeTiles(row, col *run) {
+	threads := col.with.Threads
+	if threads <= 0 {
+		threads = runtime.GOMAXPROCS(0)
 	}
-	kernel := bothKernelOf(&one, x)
-	if kernel == nil {
-		return nil, nil
+	if k := bothKernelOf(row, col); k != nil {
+		k.quantize(row, col, threads)
+	} else {
+		newTiling(row, col).quantize(threads)
 	}
-	row, err := one.newRun(x, Rowwise, r.With)
-	if err != nil {
-		return nil, nil
+	for _, r := range []*run{row, col} {
+		if r != nil && r.with.Scales != nil {
+			for l := range r.x.rows() {
+				r.with.Scales(l, r.t.lineScales(l))
+			}
+		}
 	}
-	col, err := one.newRun(turned, Columnwise, c.With)
-	if err != nil {
-		return nil, nil
-	}
-	kernel.quantize(row, col, r.With.Threads)
-	return row.t, col.t
-}
-
-// tileKernel returns the kernel by tiles for a columnwise copy alone, or nil.
-func (r *run) tileKernel() *bothKernel {
-	if !r.x.columns || r.with.Scales != nil {
-		return nil
-	}
-	return bothKernelOf(r.q, r.x)
 }
 
 // quantize is both copies, or the columnwise one where row is nil.
 func (k *bothKernel) quantize(row, col *run, threads int) {
-	if threads <= 0 {
-		threads = runtime.GOMAXPROCS(0)
-	}
 	rows, cols := col.x.cols(), col.x.rows()
 	strips, chunk := ceilDiv(cols, stripSize), chunkSize
 	for chunk > tileSide && strips*ceilDiv(rows, chunk) < 2*threads {
@@ -85,7 +73,7 @@ func (k *bothKernel) quantize(row, col *run, threads int) {
 	chunks := ceilDiv(rows, chunk)
 	var seen atomic.Uint32
 	parallel.For(strips*chunks, 1, threads, func(from, to int) {
-		w := bothRun{row: row, col: col, x: col.x, spread: k.spread, room: bothRooms.Get().(*bothRoom)}
+		w := bothRun{row: row, col: col, x: col.x, collects: k.collects, room: bothRooms.Get().(*bothRoom)}
 		defer bothRooms.Put(w.room)
 		if row != nil {
 			w.kernel = k.begin(row)
@@ -106,10 +94,11 @@ func (k *bothKernel) quantize(row, col *run, threads int) {
 	col.saw(&seen)
 }
 
-// bothKernelOf returns the first kernel for both copies that q asks for of x, which
-// has a whole tile at least, or nil.
-func bothKernelOf(q *Quantizer, x source) *bothKernel {
-	if q.Search != NoSearch || min(x.rows(), x.cols()) < tileSide {
+// bothKernelOf returns the first kernel for both copies, or for the columnwise one where
+// row is nil, of a matrix that has a whole tile at least, or nil.
+func bothKernelOf(row, col *run) *bothKernel {
+	x, q := col.x, col.q
+	if q.Search != NoSearch || q.Hadamard || !q.Format.Scaled() || min(x.rows(), x.cols()) < tileSide || row != nil && !reflect.DeepEqual(row.q, q) {
 		return nil
 	}
 	for i, k := range bothKernels {
@@ -125,7 +114,7 @@ type bothRun struct {
 	row, col      *run   // row is nil where the columnwise copy is alone
 	x             source // of the matrix: its rows are asked for by bytes
 	kernel        bothCall
-	spread        spreadFunc // nil where the kernel writes past the caches
+	collects      bool
 	rows, columns collected
 	room          *bothRoom
 }
@@ -193,7 +182,7 @@ func (w *bothRun) band(l0, l1, end, c0, c1 int) (amax uint32) {
 // tiles where there are whole cache lines.
 func (w *bothRun) collect(p *collected, room *[]byte, r *run, to tilePlace, lines, elements int) {
 	p.from, p.to, p.held = to, to, false
-	if r == nil || w.spread == nil || lines == 0 {
+	if r == nil || !w.collects || lines == 0 {
 		return
 	}
 	if p.bytes = elements * r.q.Format.Element.StoredBits() / 8; p.bytes%spreadUnit == 0 && to.streamsFrom(r) {
@@ -205,7 +194,7 @@ func (w *bothRun) collect(p *collected, room *[]byte, r *run, to tilePlace, line
 // write writes what was collected of so many lines.
 func (w *bothRun) write(p *collected, lines int) {
 	if p.held {
-		w.spread(p.to.codes, p.from.codes, p.bytes/spreadUnit, lines, p.to.codeStride)
+		spreader()(p.to.codes, p.from.codes, p.bytes/spreadUnit, lines, p.to.codeStride)
 	}
 }
 

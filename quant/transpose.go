@@ -1,6 +1,35 @@
 package quant
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+
+	"github.com/microscale-go/microscale/internal/cpu"
+	"github.com/microscale-go/microscale/tensor"
+)
+
+// transpose sets dst to the transpose of src.
+func transpose(dst, src tensor.Dense) {
+	rows, cols := 0, 0 // what the kernel has done
+	for _, k := range transposeKernels {
+		if k.tier > cpu.Best() || src.Rows < transposeSize || src.Cols < transposeSize {
+			continue
+		}
+		rows, cols = src.Rows/transposeSize*transposeSize, src.Cols/transposeSize*transposeSize
+		for j := 0; j < cols; j += transposeSize {
+			k.transpose(dst.Data[j*dst.Stride:], src.Data[j:], dst.Stride, src.Stride, rows/transposeSize)
+		}
+		break
+	}
+	for i := range src.Rows {
+		j := cols
+		if i >= rows {
+			j = 0
+		}
+		for row := src.Row(i); j < len(row); j++ {
+			dst.Data[j*dst.Stride+i] = row[j]
+		}
+	}
+}
 
 // transposeTile is the rows and columns of what transposeBytes turns at a time, in
 // a buffer of its own: lines whose distance is a power of two share few places of
@@ -10,6 +39,45 @@ const transposeTile = 64
 // transposeBytes sets dst to the transpose of src, rows × cols elements of size
 // bytes, at most 4. Strides are in bytes.
 func transposeBytes(dst, src []byte, rows, cols, dstStride, srcStride, size int) {
+	if size == 2 {
+		transposePairs(dst, src, rows, cols, dstStride, srcStride)
+		return
+	}
+	transposeTiles(dst, src, rows, cols, dstStride, srcStride, size)
+}
+
+// transposePairs is transposeBytes of elements of two bytes.
+func transposePairs(dst, src []byte, rows, cols, dstStride, srcStride int) {
+	const size = 2
+	down, right := rows/pairSize*pairSize, cols/pairSize*pairSize
+	kernel := pairsBy()
+	if kernel == nil || down == 0 || right == 0 {
+		transposeTiles(dst, src, rows, cols, dstStride, srcStride, size)
+		return
+	}
+	for c := 0; c < right; c += pairSize {
+		kernel(dst[c*dstStride:], src[c*size:], dstStride, srcStride, down/pairSize)
+	}
+	if right < cols {
+		transposeTiles(dst[right*dstStride:], src[right*size:], rows, cols-right, dstStride, srcStride, size)
+	}
+	if down < rows {
+		transposeTiles(dst[down*size:], src[down*srcStride:], rows-down, right, dstStride, srcStride, size)
+	}
+}
+
+// pairsBy returns the kernel for elements of two bytes, or nil.
+func pairsBy() func(dst, src []byte, dstStride, srcStride, n int) {
+	for _, k := range pairKernels {
+		if k.tier <= cpu.Best() {
+			return k.transpose
+		}
+	}
+	return nil
+}
+
+// transposeTiles is transposeBytes in the plain form.
+func transposeTiles(dst, src []byte, rows, cols, dstStride, srcStride, size int) {
 	var room [transposeTile * transposeTile * 4]byte
 	for r0 := 0; r0 < rows; r0 += transposeTile {
 		n := min(transposeTile, rows-r0)

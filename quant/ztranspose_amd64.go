@@ -9,3 +9,9 @@ package quant
 //
 //go:noescape
 func transpose512(dst, src *float32, dstStride, srcStride, n int)
+
+// transposeWords sets dst[j][i] to src[i][j], both of two bytes, i < 32·n, j < 32,
+// n > 0. Rows are so many bytes apart.
+//
+//go:noescape
+func transposeWords(dst, src *byte, dstStride, srcStride, n int)

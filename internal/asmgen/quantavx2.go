@@ -9,7 +9,7 @@ import (
 // of AVX-512, in 16 registers of 256 bits. There are no masks, so that kernels take
 // whole units only, and package quant sees to the ends of lines.
 func QuantAVX2() []*File {
-	return []*File{quantFused256(), quantBytes256(), quantLines256(), quantTraining256(), quantColumns256(), quantDecode256()}
+	return []*File{quantFused256(), quantBytes256(), quantLines256(), quantTraining256(), quantDecode256()}
 }
 
 // tables256 are read-only vectors. Those of words or bytes repeat one pattern.

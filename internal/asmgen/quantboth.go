@@ -39,6 +39,11 @@ func quantBoth() *File {
 	return f
 }
 
+// halves returns 32 words, word i being of(i).
+func halves(of func(i int) int) []byte {
+	return indices(func(i int) int { return of(i/2) >> (i % 2 * 8) })
+}
+
 // both is the kernel of one source, width of codes and way to store them. A row of
 // a tile is four vectors of float32: of BF16, the even and the odd elements of 32,
 // twice.
@@ -53,9 +58,14 @@ type both struct {
 	room, stride, row, ahead, from, staged, n, m, t, rowDst, rowScales, rowStride Reg
 }
 
-// Registers of these kernels beside those of the columns and fused ones. Z0 to Z17
+// Registers of these kernels beside those of the fused ones. Z0 to Z17
 // serve amaxes, scales and codes.
 var (
+	zTimes    = Z(18) // what the halves of a rounding sum are multiplied by
+	zPair     = Z(19)
+	zCodes    = Z(21)
+	zSigns    = Z(22)
+	kOdd      = K(5) // the first and third byte of each dword
 	zRowCodes = Z(27)
 	zRowSigns = Z(28)
 	zNibbles  = Z(23) // multipliers that join nibbles
@@ -140,8 +150,10 @@ bytes; next is how far behind the last tile lies what is read after it.`,
 	k.result()
 }
 
-// constants fills the registers of constants: see those of columns for what sums
-// are multiplied by.
+// constants fills the registers of constants. Half a rounding sum t, as 16 bits
+// with a sign, is its significand and bias, the other its sign and exponent. A sum
+// of both, multiplied, is t + t>>shift from bit 8 on, the code, and the sign from
+// bit 19 on at the latest.
 func (k *both) constants() {
 	k.dword(zAbs, map[int]int{32: 0x7fffffff, 16: 0x7fff7fff}[k.source])
 	k.dword(zBinade, 0xff800000)

@@ -1,0 +1,57 @@
+package asmgen
+
+import "fmt"
+
+// quantSpread writes what moves rows between memory and the caches.
+func quantSpread() *File {
+	f := NewFile("quant", "spread")
+	spreadLines(f, "spreadLines", "VMOVDQU64", Z(0))
+	spreadLines(f, "spreadLinesAVX2", "VMOVDQU", Y(0), Y(1))
+	fetchRows(f)
+	return f
+}
+
+// spreadLines writes the copying of lines by vectors that hold a cache line together.
+func spreadLines(f *File, name, load string, vectors ...Vec) {
+	fn := f.Func(name, fmt.Sprintf(`%s copies n times 64·width bytes, one behind the other, past the caches
+to places that are stride bytes apart and multiples of 64.`, name), "dst, src *byte, width, n, stride int")
+	dst, src, width, n, stride := fn.Arg("dst"), fn.Arg("src"), fn.Arg("width"), fn.Arg("n"), fn.Arg("stride")
+	at, left := fn.GP("place of a copy"), fn.GP("left of it")
+	line := fn.Label("line")
+	fn.I("MOVQ", dst, at)
+	fn.I("MOVQ", width, left)
+	part := fn.Label("part")
+	for i, v := range vectors {
+		o := 64 / len(vectors) * i
+		fn.I(load, src.At(o), v)
+		fn.I("VMOVNTDQ", v, at.At(o))
+	}
+	fn.I("ADDQ", 64, src)
+	fn.I("ADDQ", 64, at)
+	fn.I("SUBQ", 1, left)
+	fn.Jump("JNZ", part)
+	fn.I("ADDQ", stride, dst)
+	fn.I("SUBQ", 1, n)
+	fn.Jump("JNZ", line)
+	fn.Return()
+}
+
+// fetchRows writes what brings rows to the second-level cache, each as a whole: in
+// the order of a transposition memory would be read a line of every page at a time.
+func fetchRows(f *File) {
+	fn := f.Func("fetchRows", `fetchRows fetches n rows of 64·width bytes that are stride bytes apart.`, "src *byte, width, n, stride int")
+	src, width, n, stride := fn.Arg("src"), fn.Arg("width"), fn.Arg("n"), fn.Arg("stride")
+	at, left := fn.GP("place in the row"), fn.GP("left of it")
+	row := fn.Label("row")
+	fn.I("MOVQ", src, at)
+	fn.I("MOVQ", width, left)
+	loop := fn.Label("loop")
+	fn.I("PREFETCHT1", at.At(0))
+	fn.I("ADDQ", 64, at)
+	fn.I("SUBQ", 1, left)
+	fn.Jump("JNZ", loop)
+	fn.I("ADDQ", stride, src)
+	fn.I("SUBQ", 1, n)
+	fn.Jump("JNZ", row)
+	fn.I("RET")
+}

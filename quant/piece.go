@@ -1,0 +1,133 @@
+package quant
+
+import "github.com/microscale-go/microscale/format"
+
+// A piece is a part of one copy at work in one goroutine: some elements of some
+// lines, whole blocks of both, that are quantized as a matrix by itself, to a tensor
+// in the cache, and then copied to where they belong.
+type piece struct {
+	run
+	lines  int
+	width  int
+	encode func(from, to int) (amax uint32)
+}
+
+// A pieceRoom is memory for the tensor of a piece.
+type pieceRoom struct {
+	codes, scales []byte
+	scales32      []float32
+}
+
+// tensor returns a tensor in the room, whatever it holds.
+func (r *pieceRoom) tensor(f Format, d Direction, lines, width int) *Tensor {
+	rows, cols := lines, width
+	if d == Columnwise {
+		rows, cols = cols, rows
+	}
+	t := &Tensor{Format: f, Direction: d, Shape: []int{rows, cols}}
+	n := lines * t.LineBytes()
+	grow(&r.codes, n)
+	t.Codes = r.codes[:n]
+	switch n := t.scaleRows() * t.scaleCols(); {
+	case f.Scale == format.F32:
+		grow(&r.scales32, n)
+		t.Scales32 = r.scales32[:n]
+	case f.Scaled():
+		grow(&r.scales, n)
+		t.Scales = r.scales[:n]
+	}
+	return t
+}
+
+// newPiece returns a piece for what comes as x does, of as many lines and elements.
+func (r *run) newPiece(x source, room *pieceRoom) *piece {
+	p := &piece{run: *r, lines: x.rows(), width: x.cols()}
+	p.of, p.x, p.stream, p.with.Scales = r, x, false, nil
+	p.t = room.tensor(r.q.Format, r.t.Direction, p.lines, p.width)
+	p.t.Global, p.t.Amax = r.t.Global, r.t.Amax
+	p.encode = p.run.newBands(p.run.band())
+	return p
+}
+
+// quantize quantizes x, which begins with the given line and position of the copy,
+// and returns the bits of the amax it saw.
+func (p *piece) quantize(x source, line, position int) (amax uint32) {
+	p.x, p.line, p.position = x, line, position
+	if p.of.known != nil { // of lines of the copy
+		p.known = p.of.known[line : line+p.lines]
+	}
+	amax = p.encode(0, p.lines)
+	p.paste()
+	return amax
+}
+
+// paste copies codes and scales to their place.
+func (p *piece) paste() {
+	f, to := p.q.Format, p.of.t
+	n, stride := p.t.LineBytes(), to.LineBytes()
+	codes := to.Codes[p.line*stride+p.position*f.Element.StoredBits()/8:]
+	if spread := spreader(); spread != nil && n%spreadUnit == 0 && stride%spreadUnit == 0 && p.of.streamsTo(codes) {
+		spread(codes, p.t.Codes, n/spreadUnit, p.lines, stride)
+	} else {
+		for i := range p.lines {
+			copy(codes[i*stride:][:n], p.t.Codes[i*n:])
+		}
+	}
+	if !f.Scaled() || f.Block.Cols == 0 { // there is none, or it is known before
+		return
+	}
+	perLine, each := to.scaleCols(), p.t.scaleCols()
+	first := p.line/f.Block.Rows*perLine + p.position/f.Block.Cols
+	for i := range p.t.scaleRows() {
+		copy(to.scaleMemory(first+i*perLine, each), p.t.scaleMemory(i*each, each))
+	}
+}
+
+// lineFactor returns what elements of line l are encoded with, where it is known before.
+func (r *run) lineFactor(l int) (f blockFactor, ok bool) {
+	if r.known != nil {
+		return r.known[l], true
+	}
+	return r.whole, r.q.Format.PerTensor()
+}
+
+// A factoredRun is a rows kernel at work on pieces whose factors are known.
+type factoredRun struct {
+	*rowsRun
+	values, maxima []float32 // by line
+}
+
+// lines quantizes lines [from, to). It returns no amax, which is known besides.
+func (w *factoredRun) lines(from, to int) (amax uint32) {
+	cols := w.x.cols()
+	units, together := cols/rowsUnit, 1
+	if !w.x.hasGaps() && cols%rowsUnit == 0 { // one line behind the other
+		together = to - from
+	}
+	grow(&w.values, to)
+	grow(&w.maxima, to*maximaLanes)
+	clear(w.maxima)
+	usable := true
+	for l := from; l < to; l++ {
+		f, _ := w.lineFactor(l)
+		w.values[l] = f.value
+		usable = usable && f.isFactor()
+	}
+	for l := from; l < to && usable; l += together {
+		n := min(together, to-l)
+		dst, src := w.t.Codes[l*cols:(l+n)*cols], w.x.bytes(l, l+n)
+		w.kernel.encode(rowsTile{
+			codes: dst, src: src, next: src, rows: 1, units: units, srcAhead: lineAhead,
+			factors: w.values[l : l+n], maxima: w.maxima[l*maximaLanes:],
+		}, w.constants(dst))
+		if end := units * rowsUnit; end < cols {
+			block := w.rowsRun.values(src[end*w.x.elementBytes():])
+			f, _ := w.lineFactor(l)
+			w.encodePlain(dst[end:], block, f, w.roomFor(len(block)))
+		}
+	}
+	if usable && maxBits(w.maxima) < exponentMask {
+		return 0
+	}
+	return w.plainBands(nil, from, to, 1)
+}

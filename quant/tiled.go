@@ -1,0 +1,228 @@
+package quant
+
+import (
+	"math"
+	"sync"
+	"sync/atomic"
+
+	"github.com/microscale-go/microscale/internal/cpu"
+	"github.com/microscale-go/microscale/internal/parallel"
+	"github.com/microscale-go/microscale/tensor"
+)
+
+// A tiling makes the columnwise copy of a matrix, or both copies, tile by tile, so
+// that the matrix is read once: a tile is in the second-level cache when its columns
+// are turned. Each copy takes it in pieces, by whatever kernels serve matrices.
+type tiling struct {
+	x          source // of the matrix, whose rows are its lines
+	row, col   *run   // row is nil where the columnwise copy is alone
+	rows, cols int    // of a tile
+	turned     int    // columns of it that are turned at a time
+}
+
+const (
+	leastTile   = 128       // rows of a tile: so many codes of 4 bits fill a cache line
+	tiledBytes  = 512 << 10 // of a tile, about
+	turnedBytes = 64 << 10  // of columns that are turned at a time, about
+)
+
+// tileable reports whether a copy is made of tiles: not where a scale extends over
+// the whole tensor in one direction alone, unless it is that of one line, which is
+// found before, and neither searched nor of transformed elements.
+func (q *Quantizer) tileable() bool {
+	switch b := q.Format.Block; {
+	case b.Rows > 0 && b.Cols > 0:
+		return true
+	case b.Rows > 1 || b.Cols > 0:
+		return false
+	}
+	return q.Search == NoSearch && !q.Hadamard
+}
+
+// newTiling returns the tiles of x: blocks of both copies divide them.
+func newTiling(row, col *run) *tiling {
+	x := col.x
+	x.columns, x.transform = false, false
+	down, right := tileSide, tileSide
+	if row != nil {
+		down, right = leastCommon(down, row.q.Format.Block.Rows), leastCommon(right, row.q.Format.Block.Cols)
+	}
+	down, band := leastCommon(down, col.q.Format.Block.Cols), leastCommon(tileSide, col.q.Format.Block.Rows)
+	right = leastCommon(right, band)
+	g := &tiling{x: x, row: row, col: col, rows: ceilDiv(leastTile, down) * down}
+	g.cols = max(1, tiledBytes/(g.rows*x.elementBytes())/right) * right
+	g.turned = max(1, turnedBytes/(4*g.rows)/band) * band
+	return g
+}
+
+// leastCommon returns the least common multiple of a and b; 0 for b is none.
+func leastCommon(a, b int) int {
+	if b == 0 {
+		return a
+	}
+	n := a
+	for n%b != 0 {
+		n += a
+	}
+	return n
+}
+
+// quantize makes the copies.
+func (g *tiling) quantize(threads int) {
+	seen := [2]atomic.Uint32{}
+	if rows, cols := g.x.shape(); rows > 0 && cols > 0 {
+		g.findLines(threads, &seen)
+		g.walk(threads, &seen)
+	}
+	for d, r := range []*run{g.row, g.col} {
+		if r != nil {
+			r.saw(&seen[d])
+		}
+	}
+}
+
+// walk takes tiles one after the other from left to right, as memory has them.
+func (g *tiling) walk(threads int, seen *[2]atomic.Uint32) {
+	rows, cols := g.x.shape()
+	bands, wide := ceilDiv(rows, g.rows), ceilDiv(cols, g.cols)*g.cols
+	for wide > g.cols && bands*ceilDiv(cols, wide) < 2*threads {
+		wide = ceilDiv(wide/2, g.cols) * g.cols
+	}
+	strips := ceilDiv(cols, wide)
+	parallel.For(bands*strips, 1, threads, func(from, to int) {
+		w := tilingRun{tiling: g, room: tilingRooms.Get().(*tilingRoom)}
+		defer tilingRooms.Put(w.room)
+		for i := from; i < to; i++ {
+			l, c0 := i/strips*g.rows, i%strips*wide
+			for c := c0; c < min(c0+wide, cols); c += g.cols {
+				w.tile(l, min(l+g.rows, rows), c, min(c+g.cols, cols))
+			}
+		}
+		g.col.endStream()
+		for d := range seen {
+			atomicMax(&seen[d], w.seen[d])
+		}
+	})
+}
+
+// A tilingRun is the tiles of one goroutine.
+type tilingRun struct {
+	*tiling
+	room   *tilingRoom
+	pieces [2][]*piece // by direction: few, since only tiles at the ends are smaller
+	seen   [2]uint32   // bits of amaxes, by direction
+}
+
+// A tilingRoom is memory that a tilingRun borrows.
+type tilingRoom struct {
+	lines  []float32 // turned, or transformed
+	pieces [2]pieceRoom
+}
+
+var tilingRooms = sync.Pool{New: func() any { return new(tilingRoom) }}
+
+// tile quantizes rows [l0, l1) of columns [c0, c1).
+func (w *tilingRun) tile(l0, l1, c0, c1 int) {
+	if w.row != nil {
+		x := w.x.part(l0, l1, c0, c1)
+		if w.row.x.transform {
+			x = w.prepared(w.row, l0, l1, c0, c1)
+		}
+		w.piece(w.row, x, l0, c0)
+	}
+	for c := c0; c < c1; c += w.turned {
+		end := min(c+w.turned, c1)
+		if w.row == nil {
+			w.x.part(l0, l1, c, end).fetch()
+		}
+		w.piece(w.col, w.prepared(w.col, c, end, l0, l1), c, l0)
+	}
+}
+
+// prepared returns elements [p0, p1) of lines [l0, l1) of a copy, turned and transformed
+// as it wants them.
+func (w *tilingRun) prepared(r *run, l0, l1, p0, p1 int) source {
+	lines, width := l1-l0, p1-p0
+	grow(&w.room.lines, lines*width)
+	if x := r.x; x.isRaw && !x.transform {
+		const size = 2
+		turned := asBytes(w.room.lines)[:size*lines*width]
+		transposePairs(turned, x.raw.Data[size*(p0*x.raw.Stride+l0):], width, lines, size*width, size*x.raw.Stride)
+		return rawSource(tensor.OfBF16(lines, width, turned))
+	}
+	x := tensor.Of(lines, width, w.room.lines[:lines*width])
+	r.x.prepare(x, l0, p0)
+	return denseSource(x)
+}
+
+// piece quantizes x, which begins with the given line and position of a copy.
+func (w *tilingRun) piece(r *run, x source, line, position int) {
+	d := r.t.Direction
+	var p *piece
+	for _, old := range w.pieces[d] {
+		if old.lines == x.rows() && old.width == x.cols() {
+			p = old
+		}
+	}
+	if p == nil {
+		p = r.newPiece(x, &w.room.pieces[d])
+		w.pieces[d] = append(w.pieces[d], p)
+	}
+	w.seen[d] = max(w.seen[d], p.quantize(x, line, position))
+}
+
+// findLines finds the scales of lines that have one each, of both copies in one read.
+func (g *tiling) findLines(threads int, seen *[2]atomic.Uint32) {
+	var bits [2][]uint32
+	for _, r := range []*run{g.row, g.col} {
+		if r != nil && r.q.Format.Scaled() && r.q.Format.Block.Cols == 0 && !r.q.Format.PerTensor() {
+			bits[r.t.Direction] = make([]uint32, r.x.rows())
+			r.known = make([]blockFactor, r.x.rows())
+		}
+	}
+	rows, cols := g.x.shape()
+	if bits[Rowwise] == nil && bits[Columnwise] == nil {
+		return
+	}
+	var together sync.Mutex
+	parallel.For(rows, max(1, tiledBytes/4/max(1, cols)), threads, func(from, to int) {
+		room, own := g.x.room(), make([]float32, len(bits[Columnwise]))
+		for l := from; l < to; l++ {
+			if bits[Rowwise] != nil {
+				bits[Rowwise][l] = g.x.maxBits(g.x.bytes(l, l+1))
+			}
+			if len(own) > 0 {
+				raiseMaxima(own, g.x.row(l, room))
+			}
+		}
+		together.Lock()
+		defer together.Unlock()
+		raiseMaxima(asFloats(bits[Columnwise]), own)
+	})
+	for d, r := range []*run{g.row, g.col} {
+		for l, a := range bits[d] {
+			hasNaN := a > exponentMask
+			if hasNaN {
+				a = r.x.lineBits(l)
+			}
+			r.known[l] = r.scaleBlock(l, a, hasNaN)
+			atomicMax(&seen[d], a)
+		}
+	}
+}
+
+// raiseMaxima raises each of maxima to the bits of |x[i]|.
+func raiseMaxima(maxima, x []float32) {
+	if len(x) == 0 {
+		return
+	}
+	for _, k := range lineKernels {
+		if k.tier <= cpu.Best() {
+			k.maxima(maxima, x)
+			return
+		}
+	}
+	for i, v := range x {
+		maxima[i] = math.Float32frombits(max(math.Float32bits(maxima[i]), math.Float32bits(v)&absMask))
+	}
+}
