@@ -30,7 +30,7 @@
 // on the number of threads: the sum of one element of C runs over k in steps that the
 // kernel alone determines.
 //
-// Products of few lines of A, up to 10 to 32, read B's codes as they are: packing
+// Products of few lines of A, up to 4 to 32, read B's codes as they are: packing
 // them would take longer. A is then what the caller made it. With AVX-512, lines that
 // BF16 holds, and weights of 8 or 4 bits with E8M0 or E4M3 scales, B is decoded to BF16;
 // with lines quantized to integers in blocks (mxint8, or the format of the weights) and
@@ -47,7 +47,7 @@
 // processor has, and on its vendor and family: on Intel's, where BF16 dot products are
 // no faster than float32 ones, float32 panels come before BF16 ones. Where there is AMX,
 // its tiles of BF16 come before both for all but float32 operands, and before int8 panels
-// from 41 or 65 lines on (Kernels has the order, internal/cpu the facts). All of it is
+// from 21 or 57 lines on (Kernels has the order, internal/cpu the facts). All of it is
 // fixed, and nothing is timed. Kernels differ in how sums are rounded, always within the
 // bound: two machines give the same bits where they take the same kernel, which
 // Options.Kernel can ask for.

@@ -111,7 +111,7 @@ func (j *job) reserve() {
 	}
 	kc := min(k.KC, p.k)
 	if j.packed == nil {
-		grow(&j.b, ceilDiv(min(k.NC, j.cols.to-j.cols.from), k.Lanes)*p.b.panelBytes(kc))
+		grow(&j.b, ceilDiv(min(j.columns(), j.cols.to-j.cols.from), k.Lanes)*p.b.panelBytes(kc))
 	}
 	mc, _ := j.split()
 	for _, w := range j.workers[:j.threads] {
@@ -123,6 +123,17 @@ func (j *job) reserve() {
 		}
 		grow(&w.edge, k.MR*k.NR)
 	}
+}
+
+// columns returns the lines of B to pack at a time: fewer where A has few, so that panels
+// are multiplied by before they leave the second cache. Those of A are packed again for
+// each, which takes less.
+func (j *job) columns() int {
+	k := j.plan.kernel
+	if k.fewNC > 0 && j.packed == nil && j.rows.to-j.rows.from <= k.fewNC/2 {
+		return k.fewNC
+	}
+	return k.NC
 }
 
 // work is one thread's share of the product.

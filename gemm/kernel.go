@@ -56,6 +56,7 @@ type kernel struct {
 	Lanes      int // lines in a panel
 	MR, NR     int // lanes of A, and of B at most, in one tile of C; MR divides Lanes, but in strips, and Lanes NR
 	MC, NC, KC int // lines of A, lines of B and positions packed at a time
+	fewNC      int // lines of B instead, where A has at most half as many; 0: as ever
 
 	dot    []dotFunc   // by panels of B less one
 	strips []stripFunc // in place of dot: by panels of B less one
@@ -119,7 +120,7 @@ func Kernels() []Kernel {
 func (k *kernel) describe() Kernel {
 	d := Kernel{Name: k.Name, Tier: k.Tier, Panel: k.panel.String(), Peak: k.Peak}
 	if k.vector != nil {
-		d.Batch = k.most(false)
+		d.Batch = k.most(false, cpu.Best() >= cpu.AMX)
 	}
 	return d
 }

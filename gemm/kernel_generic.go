@@ -14,7 +14,7 @@ import (
 var (
 	plainF32  = kernel{Name: "f32-plain", Tier: cpu.Plain, panel: panelF32, Lanes: 16, MR: 4, NR: 16, MC: 64, NC: 1024, KC: 512, dot: []dotFunc{dotF32Generic}}
 	plainBF16 = kernel{Name: "bf16-plain", Tier: cpu.Plain, panel: panelBF16, Lanes: 16, MR: 8, NR: 16, MC: bf16MC, NC: bf16NC, KC: bf16KC, dot: []dotFunc{dotBF16Generic}}
-	plainTile = kernel{Name: "bf16-tile-plain", Tier: cpu.Plain, panel: panelBF16, Lanes: 16, MR: 32, NR: 32, MC: tileMC, NC: tileNC, KC: tileKC, strips: []stripFunc{stripTileGeneric, stripTileGeneric}}
+	plainTile = kernel{Name: "bf16-tile-plain", Tier: cpu.Plain, panel: panelBF16, Lanes: 16, MR: 32, NR: 32, MC: tileMC, NC: tileNC, fewNC: tileFewNC, KC: tileKC, strips: []stripFunc{stripTileGeneric, stripTileGeneric}}
 	plainMX   = kernel{Name: "int8-mx-plain", Tier: cpu.Plain, panel: panelInt8, block: 32, pow2: true, Lanes: 16, MR: 4, NR: 16, MC: int8MC, NC: int8NC, KC: int8KC, dot: []dotFunc{dotMXGeneric}}
 	plainNV   = kernel{Name: "int8-nv-plain", Tier: cpu.Plain, panel: panelInt8, block: 16, Lanes: 16, MR: 4, NR: 16, MC: int8MC, NC: int8NC, KC: int8KC, dot: []dotFunc{dotNVGeneric}}
 )
@@ -26,6 +26,7 @@ const (
 	bf16MC, bf16NC, bf16KC = 96, 1056, 2048
 	int8MC, int8NC, int8KC = 192, 2064, 1024
 	tileMC, tileNC, tileKC = 512, 2048, 1024
+	tileFewNC              = 512
 )
 
 const lanes16 = 16 // of the plain kernels' panels

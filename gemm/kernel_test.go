@@ -407,6 +407,31 @@ func TestChoice(t *testing.T) {
 	})
 }
 
+// TestChoiceLines: kernels for few lines come before tiles up to their limits, and where
+// tiles cannot take the operands up to those that they have without.
+func TestChoiceLines(t *testing.T) {
+	cputest.Run(t, func(t *testing.T, tier cpu.Tier) {
+		if tier != cpu.AMX {
+			return
+		}
+		r := rand.New(rand.NewPCG(1, 1))
+		b := operand(t, r, quant.MXFP8, quant.Rowwise, 64, 64)
+		for _, tc := range []struct {
+			a    quant.Format
+			m    int
+			want string
+		}{
+			{quant.BF16, 8, "vector-fp8-avx512"}, {quant.BF16, 9, "bf16-amx"},
+			{quant.F32, 16, "vector-f32-fp8-avx512"}, {quant.F32, 17, "f32-avx512"},
+		} {
+			k, err := Choose(operand(t, r, tc.a, quant.Rowwise, tc.m, 64), b, Options{})
+			if err != nil || k.Name != tc.want {
+				t.Errorf("%d lines of %s: kernel %s, %v, want %s", tc.m, tc.a, k.Name, err, tc.want)
+			}
+		}
+	})
+}
+
 // TestOrder: where VDPBF16PS does no more than VFMADD231PS, float32 panels come
 // before BF16 ones, and nothing else changes; no kernel is lost.
 func TestOrder(t *testing.T) {

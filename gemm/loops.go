@@ -16,11 +16,12 @@ package gemm
 func (w *worker) multiply() {
 	j := w.job
 	p, k := &j.plan, j.plan.kernel
+	ncMax := j.columns()
 	mcMax, groups := j.split()
 	blocks := ceilDiv(j.rows.to-j.rows.from, mcMax)
 	phase := int64(0)
-	for jc := j.cols.from; jc < j.cols.to; jc += k.NC {
-		nc := min(k.NC, j.cols.to-jc)
+	for jc := j.cols.from; jc < j.cols.to; jc += ncMax {
+		nc := min(ncMax, j.cols.to-jc)
 		strips := ceilDiv(nc, k.NR)
 		for pc := 0; pc < p.k; pc += k.KC {
 			kc := min(k.KC, p.k-pc)

@@ -17,13 +17,23 @@ const (
 )
 
 // packDwords packs elements that are the same in the panel, bit by bit.
-func packDwords(s *side, dst []byte, l0, k0, kc int, _ *scratch) bool {
-	lanes, n := s.kernel.Lanes, s.t.LineBytes()
+func packDwords(s *side, dst []byte, l0, k0, kc int, w *scratch) bool {
+	lanes, n, size := s.kernel.Lanes, s.t.LineBytes(), s.t.Format.Element.StoredBits()/8
 	chunks, steps := s.geometry(kc)
-	if kc%packBlock != 0 || chunks > 1 || l0+lanes > s.t.Lines() {
+	if kc%packBlock != 0 || chunks > 1 {
 		return false
 	}
-	src := unsafe.Pointer(&s.t.Codes[l0*n+k0*s.t.Format.Element.StoredBits()/8])
+	codes := s.t.Codes[l0*n+k0*size:]
+	if rows := s.t.Lines() - l0; rows < lanes {
+		line := kc * size
+		grow(&w.codes, lanes*line)
+		for i := range rows {
+			copy(w.codes[i*line:(i+1)*line], codes[i*n:])
+		}
+		clear(w.codes[rows*line : lanes*line])
+		codes, n = w.codes, line
+	}
+	src := unsafe.Pointer(&codes[0])
 	if s.byLines() {
 		copyLines(unsafe.Pointer(&dst[0]), src, n, steps/tileSteps)
 	} else if lanes == packLanes {

@@ -63,11 +63,17 @@ var ordered = order(kernels, cpu.This())
 // operands: their formats, and their scales as they are. The plain float32 one takes
 // everything. packed says that b is packed beforehand.
 func newPlan(a, b *quant.Tensor, packed bool, o Options) (plan, error) {
+	return choosePlan(a, b, packed, cpu.Best() >= cpu.AMX, o)
+}
+
+// choosePlan is newPlan where tiles says whether a kernel of tiles is expected to take the
+// operands where those before it have too many lines.
+func choosePlan(a, b *quant.Tensor, packed, tiles bool, o Options) (plan, error) {
 	for _, k := range ordered {
 		if o.Kernel != "" && o.Kernel != k.Name || o.Kernel == "" && (k.Tier > cpu.Best() || k.isTwin()) {
 			continue
 		}
-		if m, most := a.Lines(), k.most(packed); o.Kernel == "" && most < math.MaxInt && (m == 0 || m > most) {
+		if m, most := a.Lines(), k.most(packed, tiles); o.Kernel == "" && most < math.MaxInt && (m == 0 || m > most) {
 			continue
 		}
 		if !cpu.Has(k.Tier) {
@@ -77,6 +83,9 @@ func newPlan(a, b *quant.Tensor, packed bool, o Options) (plan, error) {
 		if why == "" {
 			return p, nil
 		}
+		if k.strips != nil && tiles && o.Kernel == "" {
+			return choosePlan(a, b, packed, false, o)
+		}
 		if o.Kernel != "" {
 			return plan{}, fmt.Errorf("gemm: the kernel %s cannot multiply %s by %s: %s", k.Name, a.Format, b.Format, why)
 		}
@@ -85,12 +94,12 @@ func newPlan(a, b *quant.Tensor, packed bool, o Options) (plan, error) {
 }
 
 // most returns the lines of A up to which k is chosen. packed says that b is packed
-// beforehand.
-func (k *kernel) most(packed bool) int {
+// beforehand, tiles that a kernel of tiles takes more.
+func (k *kernel) most(packed, tiles bool) int {
 	switch {
-	case k.few != nil && cpu.Best() >= cpu.AMX && packed:
+	case k.few != nil && tiles && packed:
 		return k.few[1]
-	case k.few != nil && cpu.Best() >= cpu.AMX:
+	case k.few != nil && tiles:
 		return k.few[0]
 	case k.vector != nil && packed:
 		return k.vector.batchPacked

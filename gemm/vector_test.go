@@ -284,7 +284,7 @@ func TestPackedBatch(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if (with.Batch > 0) != (m <= most) || tier > cpu.Plain && without.Batch == 0 && m <= 10 {
+				if (with.Batch > 0) != (m <= most) || tier > cpu.Plain && without.Batch == 0 && m <= 8 {
 					t.Errorf("format=%s m=%d: kernel %s with packed weights, %s without", f, m, with.Name, without.Name)
 				}
 				if with.Batch > 0 {
