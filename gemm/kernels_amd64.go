@@ -76,6 +76,8 @@ func fastPack(s *side) packFunc {
 	case s.kernel.Tier == cpu.Plain:
 	case f.Element == format.F32 && panel == panelF32, f.Element == format.BF16 && panel == panelBF16:
 		return packDwords
+	case f.Element == format.BF16 && panel == panelF32:
+		return packHalves
 	case f.Element.Bits() > 8:
 	case panel == panelF32 && f.Block.Cols%8 == 0:
 		return packF32

@@ -150,6 +150,12 @@ func packBytesF32x8(dst, src unsafe.Pointer, stride int, scales unsafe.Pointer, 
 //go:noescape
 func packFloatsF32x8(dst, src unsafe.Pointer, stride int, scales unsafe.Pointer, n int, c *floatCodes) (found uint64)
 
+// packHalvesF32x8 packs 8 lines of BF16, stride bytes apart, as 8·n steps of a float32
+// panel of 8 lanes.
+//
+//go:noescape
+func packHalvesF32x8(dst, src unsafe.Pointer, stride, n int)
+
 // packBytesF32x16 packs 8 lines of byte codes, stride bytes apart, as 8·n steps of a
 // float32 panel of 16 lanes: the entries of a table of 256, each times the scale of its line.
 //
@@ -162,6 +168,12 @@ func packBytesF32x16(dst, src unsafe.Pointer, stride int, scales unsafe.Pointer,
 //
 //go:noescape
 func packFloatsF32x16(dst, src unsafe.Pointer, stride int, scales unsafe.Pointer, n int, c *floatCodes) (found uint64)
+
+// packHalvesF32x16 packs 8 lines of BF16, stride bytes apart, as 8·n steps of a float32
+// panel of 16 lanes.
+//
+//go:noescape
+func packHalvesF32x16(dst, src unsafe.Pointer, stride, n int)
 
 // transposeDwords8 copies 8 lines, stride bytes apart, to a panel: the first dword
 // of every line, then the second ones, 8·n in all.

@@ -26,6 +26,7 @@ func gemmTables(f *File) {
 	for _, lanes := range []int{8, 16} {
 		w.bytesToF32(lanes)
 		w.floatsToF32(lanes)
+		w.halvesToF32(lanes)
 	}
 	w.transposeDwords8()
 }

@@ -100,8 +100,9 @@ float32 panel of %d lanes: the entries of a table of 256, each times the scale o
 	fn.Return()
 }
 
-// floatsToF32: the magnitude of a code, at the place of a float32's exponent and
-// mantissa, is its value but for a power of two, subnormals included.
+// floatsToF32: the magnitude of a code, at the place of a float16's exponent and
+// mantissa, is its value but for a power of two, subnormals included, which take no
+// longer than others there.
 func (w *gemmPack) floatsToF32(lanes int) {
 	name := fmt.Sprintf("packFloatsF32x%d", lanes)
 	fn := w.f.Func(name, fmt.Sprintf(`%s packs 8 lines of byte codes, stride bytes apart, as 8·n steps of a
@@ -112,24 +113,25 @@ whether there was a code that is not finite, or an integer; the panel is not goo
 	scales, n, c := fn.Arg("scales"), fn.Arg("n"), fn.Arg("c")
 	p := newPanel8(fn, src, stride)
 	found, t := fn.GP("found"), fn.GP("scratch")
-	const magnitude, shift, signShift, sign, factor, largest = 0, 32, 64, 96, 128, 160
+	const magnitude, shift, signShift, sign, largest, factor = 0, 16, 32, 48, 64, 80
 	fn.I("XORL", found, found)
 	loop := fn.Label("loop")
-	fn.I("VPXOR", Y(11), Y(11), Y(11))
+	fn.I("VPXOR", X(11), X(11), X(11))
 	for i := range 8 {
-		fn.I("VPMOVZXBD", p.line(i), Y(8))
-		fn.I("VPAND", c.At(magnitude), Y(8), Y(9))
-		fn.I("VPCMPGTD", c.At(largest), Y(9), Y(10))
-		fn.I("VPOR", Y(10), Y(11), Y(11))
-		fn.I("VPSLLVD", c.At(shift), Y(9), Y(9))
-		fn.I("VPSLLVD", c.At(signShift), Y(8), Y(8))
-		fn.I("VPAND", c.At(sign), Y(8), Y(8))
-		fn.I("VPOR", Y(8), Y(9), Y(9))
+		fn.I("VPMOVZXBW", p.line(i), X(8))
+		fn.I("VPAND", c.At(magnitude), X(8), X(9))
+		fn.I("VPCMPGTW", c.At(largest), X(9), X(10))
+		fn.I("VPOR", X(10), X(11), X(11))
+		fn.I("VPMULLW", c.At(shift), X(9), X(9))
+		fn.I("VPMULLW", c.At(signShift), X(8), X(8))
+		fn.I("VPAND", c.At(sign), X(8), X(8))
+		fn.I("VPOR", X(8), X(9), X(9))
+		fn.I("VCVTPH2PS", X(9), Y(9))
 		fn.I("VMULPS", c.At(factor), Y(9), Y(9))
 		fn.I("VBROADCASTSS", scales.At(4*i), Y(10))
 		fn.I("VMULPS", Y(10), Y(9), Y(i))
 	}
-	fn.I("VPMOVMSKB", Y(11), t)
+	fn.I("VPMOVMSKB", X(11), t)
 	fn.I("ORQ", t, found)
 	p.store(dst, 4*lanes)
 	fn.I("ADDQ", 32*lanes, dst)
@@ -138,6 +140,27 @@ whether there was a code that is not finite, or an integer; the panel is not goo
 	fn.I("SUBQ", 1, n)
 	fn.Jump("JNZ", loop)
 	fn.I("MOVQ", found, fn.FP("found"))
+	fn.Return()
+}
+
+// halvesToF32: BF16 is the upper half of a float32.
+func (w *gemmPack) halvesToF32(lanes int) {
+	name := fmt.Sprintf("packHalvesF32x%d", lanes)
+	fn := w.f.Func(name, fmt.Sprintf(`%s packs 8 lines of BF16, stride bytes apart, as 8·n steps of a float32
+panel of %d lanes.`, name, lanes), "dst, src unsafe.Pointer, stride, n int")
+	dst, src, stride, n := fn.Arg("dst"), fn.Arg("src"), fn.Arg("stride"), fn.Arg("n")
+	p := newPanel8(fn, src, stride)
+	loop := fn.Label("loop")
+	for i := range 8 {
+		fn.I("VPMOVZXWD", p.line(i), Y(i))
+		fn.I("VPSLLD", 16, Y(i), Y(i))
+	}
+	p.store(dst, 4*lanes)
+	fn.I("ADDQ", 32*lanes, dst)
+	fn.I("ADDQ", 16, p.src[0])
+	fn.I("ADDQ", 16, p.src[1])
+	fn.I("SUBQ", 1, n)
+	fn.Jump("JNZ", loop)
 	fn.Return()
 }
 

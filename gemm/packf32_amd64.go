@@ -1,0 +1,144 @@
+//go:build !purego
+
+package gemm
+
+import (
+	"math"
+	"unsafe"
+
+	"github.com/microscale-go/microscale/format"
+)
+
+// packHalves packs BF16 as float32, eight lines at a time.
+func packHalves(s *side, dst []byte, l0, k0, kc int, _ *scratch) bool {
+	const group = 8
+	lanes, n := s.kernel.Lanes, s.t.LineBytes()
+	if kc%packBlock != 0 || l0+lanes > s.t.Lines() {
+		return false
+	}
+	pack := packHalvesF32x8
+	if lanes != group {
+		pack = packHalvesF32x16
+	}
+	for first := 0; first < lanes; first += group {
+		pack(unsafe.Pointer(&dst[4*first]), unsafe.Pointer(&s.t.Codes[(l0+first)*n+2*k0]), n, kc/group)
+	}
+	_, steps := s.geometry(kc)
+	s.putScales(dst, l0, k0, 1, steps)
+	return true
+}
+
+// packF32 packs codes of at most eight bits times their scales, eight lines at a
+// time.
+func packF32(s *side, dst []byte, l0, k0, kc int, w *scratch) bool {
+	const lanes = 8
+	if kc%packBlock != 0 {
+		return false
+	}
+	e, n := s.t.Format.Element, s.t.LineBytes()
+	pack, packFloats := packBytesF32x8, packFloatsF32x8
+	if s.kernel.Lanes != lanes {
+		pack, packFloats = packBytesF32x16, packFloatsF32x16
+	}
+	floats := floatCodesOf[e] // nil where codes are looked up
+	extent := s.t.Format.Block.Cols
+	if extent == 0 {
+		extent = s.t.Width()
+	}
+	for first := 0; first < s.kernel.Lanes; first += lanes {
+		l := l0 + first
+		rows := min(lanes, max(0, s.t.Lines()-l))
+		src, stride := w.codes, kc
+		if e.StoredBits() == 8 && rows == lanes {
+			src, stride = s.t.Codes[l*n+k0:], n
+		} else {
+			for i := range rows {
+				line := s.t.Codes[(l+i)*n : (l+i+1)*n]
+				e.Split(src[i*kc:(i+1)*kc], line[k0*e.StoredBits()/8:(k0+kc)*e.StoredBits()/8])
+			}
+			clear(src[rows*kc : lanes*kc])
+		}
+		blocks := ceilDiv(k0%extent+kc, extent)
+		grow(&w.values, lanes+rows*blocks)
+		scales, lineScales := w.values[:lanes], w.values[lanes:lanes+rows*blocks]
+		clear(scales)
+		for i := range rows {
+			s.decodeScales(lineScales[i*blocks:(i+1)*blocks], l+i, k0/extent)
+		}
+		for k := 0; k < kc; {
+			for i := range rows {
+				scales[i] = lineScales[i*blocks+(k0+k)/extent-k0/extent]
+			}
+			m := min(kc-k, extent-(k0+k)%extent)
+			to, from := unsafe.Pointer(&dst[(k*s.kernel.Lanes+first)*4]), unsafe.Pointer(&src[k])
+			if floats == nil || packFloats(to, from, stride, unsafe.Pointer(&scales[0]), m/8, floats) != 0 {
+				pack(to, from, stride, unsafe.Pointer(&scales[0]), m/8, unsafe.Pointer(f32Tables[e]))
+			}
+			k += m
+		}
+	}
+	_, steps := s.geometry(kc)
+	s.putScales(dst, l0, k0, 1, steps)
+	return true
+}
+
+// f32Tables has the values of all codes of the element formats.
+var f32Tables = func() map[*format.Scalar]*[256]float32 {
+	tables := map[*format.Scalar]*[256]float32{}
+	for _, e := range format.All() {
+		if e.Bits() <= 8 {
+			t := new([256]float32)
+			for code := range t {
+				t[code] = e.Decode(uint32(code))
+			}
+			tables[e] = t
+		}
+	}
+	return tables
+}()
+
+// decodeScales sets dst to the scales of line l from the given block on.
+func (s *side) decodeScales(dst []float32, l, block int) {
+	_, cols := s.t.ScaleShape()
+	first := block
+	if rows := s.t.Format.Block.Rows; rows > 0 {
+		first += l / rows * cols
+	}
+	if s.t.Scales32 != nil {
+		copy(dst, s.t.Scales32[first:])
+		return
+	}
+	global := float32(1)
+	if s.t.Format.Global {
+		global = s.t.Global
+	}
+	s.t.Format.Scale.DecodeSliceScaled(dst, s.t.Scales[first:first+len(dst)], global)
+}
+
+// floatCodes are what codes of sign and magnitude become float16 by, eight times each:
+// the mask of the magnitude, the factors that take it and the sign to their places, the
+// mask of the sign there, and the largest finite code; and the power of two that is left.
+type floatCodes struct {
+	magnitude, shift, signShift, sign, largest [8]uint16
+	factor                                     [8]float32
+}
+
+var floatCodesOf = func() map[*format.Scalar]*floatCodes {
+	all := map[*format.Scalar]*floatCodes{}
+	for _, e := range format.All() {
+		if e.Bits() > 8 || e.Unsigned || e.Integer || e.NoZero || e.Specials == format.UnsignedZero {
+			continue
+		}
+		c := new(floatCodes)
+		for i := range c.shift {
+			c.magnitude[i] = 1<<(e.Bits()-1) - 1
+			c.shift[i] = 1 << (format.FP16.Mantissa - e.Mantissa)
+			c.signShift[i] = 1 << (16 - e.Bits())
+			c.sign[i] = 1 << 15
+			c.largest[i] = uint16(e.MaxCode())
+			c.factor[i] = float32(math.Ldexp(1, format.FP16.Bias-e.Bias))
+		}
+		all[e] = c
+	}
+	return all
+}()
