@@ -241,9 +241,9 @@ func handed(c *Copy) func(*testing.T, *Tensor) {
 	}
 }
 
-// TestBothAllocations: copies into tensors that there are take memory for lines and
+// TestAllocationsBoth: copies into tensors that there are take memory for lines and
 // not for elements.
-func TestBothAllocations(t *testing.T) {
+func TestAllocationsBoth(t *testing.T) {
 	const rows, cols, each = 512, 2048, 100 // bytes of a line
 	x := benchMatrix(rows, cols)
 	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // pools keep what they have

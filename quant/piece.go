@@ -10,6 +10,7 @@ type piece struct {
 	lines  int
 	width  int
 	encode func(from, to int) (amax uint32)
+	place  *fusedRun // where lines have whole groups: it writes codes to where they belong, and there is no tensor between
 }
 
 // A pieceRoom is memory for the tensor of a piece.
@@ -43,6 +44,12 @@ func (r *pieceRoom) tensor(f Format, d Direction, lines, width int) *Tensor {
 func (r *run) newPiece(x source, room *pieceRoom) *piece {
 	p := &piece{run: *r, lines: x.rows(), width: x.cols()}
 	p.of, p.x, p.stream, p.with.Scales = r, x, false, nil
+	if k := p.fused(); k != nil && r.t.Direction == Rowwise && k.group*r.t.extent() <= p.width {
+		of := *r // its lines are those of the matrix, and memory of x is handed over
+		of.x = x
+		p.place = of.newFusedRun(k)
+		return p
+	}
 	p.t = room.tensor(r.q.Format, r.t.Direction, p.lines, p.width)
 	p.t.Global, p.t.Amax = r.t.Global, r.t.Amax
 	p.encode = p.run.newBands(p.run.band())
@@ -53,6 +60,17 @@ func (r *run) newPiece(x source, room *pieceRoom) *piece {
 // and returns the bits of the amax it saw.
 func (p *piece) quantize(x source, line, position int) (amax uint32) {
 	p.x, p.line, p.position = x, line, position
+	if p.place != nil {
+		extent, perLine := p.of.t.extent(), p.of.t.scaleCols()
+		together := 1
+		if !x.hasGaps() && p.width == perLine*extent { // one line behind the other, in both
+			together = p.lines
+		}
+		for l := 0; l < p.lines; l += together {
+			amax = max(amax, p.place.blocks((line+l)*perLine+position/extent, x.bytes(l, l+together)))
+		}
+		return amax
+	}
 	if p.of.known != nil { // of lines of the copy
 		p.known = p.of.known[line : line+p.lines]
 	}
