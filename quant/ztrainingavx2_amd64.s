@@ -151,8 +151,8 @@ GLOBL hadamardOne<>(SB), RODATA|NOPTR, $32
 //	DI factors
 //	CX c
 //	R8 result
-//	Y10 maxima
 //	X8 what takes the sign of a byte to that of a code
+//	Y10 maxima
 TEXT ·lineRandom8AVX2(SB), NOSPLIT, $224-56
 	MOVQ codes+0(FP), AX
 	MOVQ src+8(FP), BX

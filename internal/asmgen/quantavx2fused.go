@@ -1,6 +1,6 @@
 package asmgen
 
-import "fmt"
+import "math/bits"
 
 const (
 	lanes256 = 8   // blocks whose scales are computed at once
@@ -25,35 +25,12 @@ type fused256 struct {
 func quantFused256() *File {
 	f := NewFile("quant", "fusedavx2")
 	tables := makeTables256(f)
-	for _, v := range []fused256{
-		{bits: 8}, {bits: 6}, {bits: 4}, {bits: 8, integer: true}, {bits: 4, global: true},
-	} {
-		for _, source := range []int{32, 16} {
-			for _, stream := range []bool{false, true} {
-				if k := v; !stream || k.bits != 6 { // whose codes do not fill lines as they come
-					k.stream = stream
-					k.kernel256 = &kernel256{tables256: tables, source: source}
-					k.emit(f)
-				}
-			}
-		}
+	for _, kind := range fusedKinds() {
+		k := &fused256{kernel256: &kernel256{tables256: tables, source: kind.source}, bits: kind.bits, integer: kind.integer, global: kind.global, stream: kind.stream}
+		k.Func, k.c.names = kind.begin(f, "AVX2", k.blocks(), 32)
+		k.emit()
 	}
 	return f
-}
-
-func (k *fused256) name() string {
-	name := fmt.Sprintf("fuse%d", k.bits)
-	switch {
-	case k.integer:
-		name = fmt.Sprintf("fuseInt%d", k.bits)
-	case k.global:
-		name = fmt.Sprintf("fuseGlobal%d", k.bits)
-	}
-	name += map[int]string{16: "BF16"}[k.source]
-	if k.stream {
-		name += "Stream"
-	}
-	return name + "AVX2"
 }
 
 // blocks returns how many a group has.
@@ -67,22 +44,9 @@ func (k *fused256) extent() int {
 	return 32
 }
 
-func (k *fused256) emit(f *File) {
-	kind, names := "exponentConstants", exponentNames
-	if k.global {
-		kind, names = "globalConstants", globalNames
-	}
-	how := ""
-	if k.stream {
-		how = "\nCodes are written past the caches, to a multiple of 32."
-	}
-	name := k.name()
-	k.Func = f.Func(name, fmt.Sprintf(`%s quantizes groups of %d blocks, at least one, from %s to codes of
-%d bits, and returns the bits of the largest magnitude; all ones where a block
-must be redone by the plain form.`, name, k.blocks(), sourceName(k.source), k.bits)+how,
-		"codes, scales, src *byte, groups int, c *"+kind+") (amax uint64")
+func (k *fused256) emit() {
 	k.dst, k.scales, k.src, k.groups = k.Arg("codes"), k.Arg("scales"), k.Arg("src"), k.Arg("groups")
-	k.c = constants{k.Arg("c"), names}
+	k.c.base = k.Arg("c")
 	k.block = k.GP("block of the group, and result")
 	k.constants()
 
@@ -176,18 +140,9 @@ func (k *fused256) amaxes() {
 		release(a)
 		a, b := fold(first, n/2), fold(first+n/2, n/2)
 		t := take()
-		switch n {
-		case 2:
-			k.I("VPUNPCKLDQ", b, a, t)
-			k.I("VPUNPCKHDQ", b, a, a)
-		case 4:
-			k.I("VPUNPCKLQDQ", b, a, t)
-			k.I("VPUNPCKHQDQ", b, a, a)
-		default:
-			k.I("VPERM2I128", 0x20, b, a, t)
-			k.I("VPERM2I128", 0x31, b, a, a)
-		}
-		k.I("VPMAXUD", t, a, a)
+		var s sequence
+		s.foldBy(foldSteps256[bits.Len(uint(n))-2], "VPMAXUD", a, b, t)
+		k.Emit(s)
 		release(t)
 		release(b)
 		return a
@@ -198,6 +153,9 @@ func (k *fused256) amaxes() {
 	}
 	k.sawAmaxes()
 }
+
+// foldSteps256 are the foldSteps of dwords, quadwords and halves.
+var foldSteps256 = [][2]instruction{foldSteps[1], foldSteps[2], {{"VPERM2I128", []any{0x20}}, {"VPERM2I128", []any{0x31}}}}
 
 // sawAmaxes raises the largest amaxes so far to those in Y0.
 func (k *fused256) sawAmaxes() {

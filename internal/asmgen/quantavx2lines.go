@@ -68,9 +68,7 @@ func (k *kernel256) widen(amax, t Vec) {
 
 // blocks: one block of 128 after the other, each with a scale of its own.
 func (k kernel256) blocks(f *File) {
-	k.begin(f, "blocks128", `quantizes blocks of 128, at least one, from %s to codes of 8 bits
-under float32 scales, and returns the bits of the largest magnitude: where that is
-Inf or NaN, the plain form must do the blocks anew.`, "codes, scales, src *byte, blocks int, c *bytesConstants) (amax uint64")
+	k.begin(f, "blocks128", blocksDoc, blocksParams)
 	codes, scales, src, blocks := k.Arg("codes"), k.Arg("scales"), k.Arg("src"), k.Arg("blocks")
 	k.c = constants{k.Arg("c"), bytesNames}
 	t, source := k.GP("result"), blockFetches[k.source]
@@ -186,6 +184,83 @@ func quantLines256() *File {
 	return f
 }
 
+// A lineLoop is what kernels for lines under factors have in common: they make 32
+// bytes of codes from so many elements at a time.
+type lineLoop struct {
+	unit                              int
+	codes, src, random, n, factors, t Reg // random is none where the codes are to nearest
+}
+
+// yLineAmax holds the maxima of a line.
+var yLineAmax = Y(10)
+
+// lineLoop takes registers for the parameters, of which the constants have names.
+func (k *kernel256) lineLoop(unit int, random bool, names []string) lineLoop {
+	l := lineLoop{unit: unit, codes: k.Arg("codes"), src: k.Arg("src")}
+	if random {
+		l.random = k.Arg("random")
+	}
+	l.n, l.factors = k.Arg("n"), k.Arg("factors")
+	k.c = constants{k.Arg("c"), names}
+	l.t = k.GP("result")
+	return l
+}
+
+// emit prints the loop. From the magnitudes of 32 elements, which encode raises the
+// maxima to, it leaves those of their codes in Y0; u counts the times of a unit. The
+// factors of four vectors are in yFactor, twice, and Y7.
+func (l lineLoop) emit(k *kernel256, encode func(u int, at Mem)) {
+	if l.unit == 32 {
+		k.I("VMOVD", k.c.At("signShift"), X(8))
+		k.Note("X8", "what takes the sign of a byte to that of a code")
+	}
+	k.Note(yLineAmax, "maxima")
+	k.load()
+	k.I("VPXOR", yLineAmax, yLineAmax, yLineAmax)
+	loop := k.Label("loop")
+	for u := range l.unit / 32 {
+		at := l.src.At(128 * u)
+		for i := range 2 {
+			k.I("PREFETCHT0", at.At(64*i+linePrefetch))
+			k.I("VBROADCASTSS", l.factors.At(8*u+4*i), lineFactor(2*i))
+		}
+		encode(u, at)
+		k.signs(k.vectors(at))
+		if l.unit == 32 {
+			k.I("VPSRLW", X(8), Y(4), Y(4))
+		} else {
+			k.I("VPSRLW", 7-packings[4].sign, Y(4), Y(4))
+		}
+		k.I("VPOR", Y(4), Y(0), Y(0))
+		if l.unit == 64 && u == 0 {
+			k.I("VMOVDQA", Y(0), yFirst)
+		}
+	}
+	if l.unit == 32 {
+		k.sort()
+	} else {
+		k.pairs()
+	}
+	if l.random == "" {
+		k.I("PREFETCHT0", l.codes.At(codesAhead))
+	}
+	k.I("VMOVDQU", Y(0), l.codes.At(0))
+	k.I("ADDQ", 32, l.codes)
+	k.I("ADDQ", 4*l.unit, l.src)
+	if l.random != "" {
+		k.I("ADDQ", 4*l.unit, l.random)
+	}
+	k.I("ADDQ", l.unit/4, l.factors)
+	k.I("SUBQ", 1, l.n)
+	k.Jump("JNZ", loop)
+	k.maxDword256(yLineAmax, l.t)
+	k.I("MOVQ", l.t, k.FP("amax"))
+	k.Return()
+}
+
+// lineFactor returns where the factor of vector i of four is.
+func lineFactor(i int) Vec { return []Vec{yFactor, Y(7)}[i/2] }
+
 func (k *kernel256) line(f *File, name, operation, does string) {
 	unit := map[string]int{"line4": 64}[name]
 	how := "of 4 bits, two to a byte"
@@ -195,54 +270,14 @@ func (k *kernel256) line(f *File, name, operation, does string) {
 	k.begin(f, name, fmt.Sprintf(`sets codes, %s, to those of the elements src[i] of %%s, each
 %s factors[i/16], i < %d·n, n > 0, and returns the bits of the largest magnitude of
 src. Where that is Inf or NaN, the codes are not to be used.`, how, does, unit), "codes *byte, src *float32, n int, factors *float32, c *encodeConstants) (amax uint64")
-	codes, src, n, factors := k.Arg("codes"), k.Arg("src"), k.Arg("n"), k.Arg("factors")
-	k.c = constants{k.Arg("c"), encodeNames}
-	t, yAmax := k.GP("result"), Y(10)
+	l := k.lineLoop(unit, false, encodeNames)
 	k.spread("limit", "least", "anchor")
-	if unit == 32 {
-		k.I("VMOVD", k.c.At("signShift"), X(8))
-		k.Note("X8", "what takes the sign of a byte to that of a code")
-	}
-	k.Note("Y10", "maxima")
-	k.load()
-	k.I("VPXOR", yAmax, yAmax, yAmax)
-	loop := k.Label("loop")
-	for u := range unit / 32 {
-		at := src.At(128 * u)
-		for i := range 2 {
-			k.I("PREFETCHT0", at.At(64*i+linePrefetch))
-			k.I("VBROADCASTSS", factors.At(8*u+4*i), []Vec{yFactor, Y(7)}[i])
-		}
+	l.emit(k, func(_ int, at Mem) {
 		k.codes(k.vectors(at), func(i int, a, e Vec) {
-			k.I("VPMAXUD", a, yAmax, yAmax)
-			k.roundScaled(operation, []Vec{yFactor, Y(7)}[i/2], a, e)
+			k.I("VPMAXUD", a, yLineAmax, yLineAmax)
+			k.roundScaled(operation, lineFactor(i), a, e)
 		})
-		k.signs(k.vectors(at))
-		if unit == 32 {
-			k.I("VPSRLW", X(8), Y(4), Y(4))
-		} else {
-			k.I("VPSRLW", 7-packings[4].sign, Y(4), Y(4))
-		}
-		k.I("VPOR", Y(4), Y(0), Y(0))
-		if unit == 64 && u == 0 {
-			k.I("VMOVDQA", Y(0), yFirst)
-		}
-	}
-	if unit == 32 {
-		k.sort()
-	} else {
-		k.pairs()
-	}
-	k.I("PREFETCHT0", codes.At(codesAhead))
-	k.I("VMOVDQU", Y(0), codes.At(0))
-	k.I("ADDQ", 32, codes)
-	k.I("ADDQ", 4*unit, src)
-	k.I("ADDQ", unit/4, factors)
-	k.I("SUBQ", 1, n)
-	k.Jump("JNZ", loop)
-	k.maxDword256(yAmax, t)
-	k.I("MOVQ", t, k.FP("amax"))
-	k.Return()
+	})
 }
 
 func (k *kernel256) amaxes(f *File) {

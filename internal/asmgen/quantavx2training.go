@@ -35,59 +35,19 @@ func (k *kernel256) randomLine(f *File, bits int) {
 factors[i/16], rounded with the bits of random, i < %d·n, n > 0, and returns the bits
 of the largest magnitude of src. Where that is Inf or NaN, the codes are not to be used.`, bits, unit),
 		"codes *byte, src *float32, random *uint32, n int, factors *float32, c *lineConstants) (amax uint64")
-	codes, src, random, n, factors := k.Arg("codes"), k.Arg("src"), k.Arg("random"), k.Arg("n"), k.Arg("factors")
-	k.c = constants{k.Arg("c"), lineNames}
-	t, yAmax := k.GP("result"), Y(10)
-	k.Note("Y10", "maxima")
+	l := k.lineLoop(unit, true, lineNames)
 	k.spread("shift", "binade", "mantissa", "largest", "thirtyTwo", "implicit")
 	k.I("VPCMPEQD", Y(0), Y(0), Y(0))
 	k.I("VPABSD", Y(0), Y(0))
 	k.I("VMOVDQU", Y(0), k.slot("one"))
-	if bits == 8 {
-		k.I("VMOVD", k.c.At("signShift"), X(8))
-		k.Note("X8", "what takes the sign of a byte to that of a code")
-	}
-	k.load()
-	k.I("VPXOR", yAmax, yAmax, yAmax)
-	loop := k.Label("loop")
-	for u := range unit / 32 {
-		at := src.At(128 * u)
-		for i := range 2 {
-			k.I("PREFETCHT0", at.At(64*i+linePrefetch))
-			k.I("VBROADCASTSS", factors.At(8*u+4*i), []Vec{yFactor, Y(7)}[i])
-		}
+	l.emit(k, func(u int, at Mem) {
 		k.magnitudes(k.vectors(at), func(i int, a Vec) {
-			k.I("VPMAXUD", a, yAmax, yAmax)
-			k.I("VMULPS", []Vec{yFactor, Y(7)}[i/2], a, a)
-			k.roundRandomly(a, random.At(128*u+32*i), Y(i))
+			k.I("VPMAXUD", a, yLineAmax, yLineAmax)
+			k.I("VMULPS", lineFactor(i), a, a)
+			k.roundRandomly(a, l.random.At(128*u+32*i), Y(i))
 		})
 		k.pack()
-		k.signs(k.vectors(at))
-		if bits == 8 {
-			k.I("VPSRLW", X(8), Y(4), Y(4))
-		} else {
-			k.I("VPSRLW", 7-packings[bits].sign, Y(4), Y(4))
-		}
-		k.I("VPOR", Y(4), Y(0), Y(0))
-		if bits == 4 && u == 0 {
-			k.I("VMOVDQA", Y(0), yFirst)
-		}
-	}
-	if bits == 8 {
-		k.sort()
-	} else {
-		k.pairs()
-	}
-	k.I("VMOVDQU", Y(0), codes.At(0))
-	k.I("ADDQ", 32, codes)
-	k.I("ADDQ", 4*unit, src)
-	k.I("ADDQ", 4*unit, random)
-	k.I("ADDQ", unit/4, factors)
-	k.I("SUBQ", 1, n)
-	k.Jump("JNZ", loop)
-	k.maxDword256(yAmax, t)
-	k.I("MOVQ", t, k.FP("amax"))
-	k.Return()
+	})
 }
 
 // roundRandomly sets code to the codes of the magnitudes a. What is dropped of a

@@ -127,12 +127,16 @@ func (b *byteCodes) store(at Mem, ahead int) {
 // blockFetches are fetches of kernels that read each block twice, first for its amax.
 var blockFetches = map[int]fetch{32: {"PREFETCHT1", 4096}, 16: {"PREFETCHT0", 2048}}
 
+const (
+	blocksDoc = `quantizes blocks of 128, at least one, from %s to codes of 8 bits
+under float32 scales, and returns the bits of the largest magnitude: where that is
+Inf or NaN, the plain form must do the blocks anew.`
+	blocksParams = "codes, scales, src *byte, blocks int, c *bytesConstants) (amax uint64"
+)
+
 // blocks: one block of 128 after the other, each with a scale of its own.
 func (b byteCodes) blocks(f *File, name string) {
-	b.Func = f.Func(name, fmt.Sprintf(`%s quantizes blocks of 128, at least one, from %s to codes of 8 bits
-under float32 scales, and returns the bits of the largest magnitude: where that is
-Inf or NaN, the plain form must do the blocks anew.`, name, map[int]string{32: "float32", 16: "BF16"}[b.source]),
-		"codes, scales, src *byte, blocks int, c *bytesConstants) (amax uint64")
+	b.Func = f.Func(name, name+" "+fmt.Sprintf(blocksDoc, sourceName(b.source)), blocksParams)
 	codes, scales, src, blocks := b.Arg("codes"), b.Arg("scales"), b.Arg("src"), b.Arg("blocks")
 	b.c = constants{b.Arg("c"), bytesNames}
 	t := b.GP("constants and result")

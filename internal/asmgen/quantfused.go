@@ -95,52 +95,57 @@ func makeFusedTables(f *File) fusedTables {
 	}
 }
 
-func quantFused() *File {
-	f := NewFile("quant", "fused")
-	tables := makeFusedTables(f)
-	for _, v := range []struct {
-		name    string
-		packing packing
-		integer bool
-		global  bool
-	}{
-		{"fuse8", packings[8], false, false},
-		{"fuse6", packings[6], false, false},
-		{"fuse4", packings[4], false, false},
-		{"fuseInt8", packings[8], true, false},
-		{"fuseGlobal4", packings[4], false, true},
-	} {
-		k := fused{packing: v.packing, integer: v.integer, global: v.global}
+// A fusedKind is what a fused kernel makes of which source, in either tier.
+type fusedKind struct {
+	source, bits            int // of an element, and of a stored code
+	integer, global, stream bool
+}
+
+// fusedKinds are those that there are kernels for.
+func fusedKinds() []fusedKind {
+	var kinds []fusedKind
+	for _, k := range []fusedKind{{bits: 8}, {bits: 6}, {bits: 4}, {bits: 8, integer: true}, {bits: 4, global: true}} {
 		for _, k.source = range []int{32, 16} {
-			name := v.name + map[int]string{16: "BF16"}[k.source]
-			quantFusedFrom(f, tables, name, k)
-			if k.packing.bits != 6 { // whose codes do not fill lines as they come
-				k.stream = true
-				quantFusedFrom(f, tables, name+"Stream", k)
-				k.stream = false
+			for _, k.stream = range []bool{false, true} {
+				if !k.stream || k.bits != 6 { // whose codes do not fill lines as they come
+					kinds = append(kinds, k)
+				}
 			}
 		}
 	}
-	return f
+	return kinds
 }
 
-// quantFusedFrom writes one kernel.
-func quantFusedFrom(f *File, tables fusedTables, name string, k fused) {
-	k.tables = tables
-	kind, names := "exponentConstants", exponentNames
+// begin begins a kernel of groups of so many blocks, which writes past the caches to
+// multiples of so many bytes, and returns the names of its constants.
+func (k fusedKind) begin(f *File, suffix string, blocks, multiple int) (*Func, []string) {
+	name, kind, names := "fuse", "exponentConstants", exponentNames
 	if k.global {
-		kind, names = "globalConstants", globalNames
+		name, kind, names = "fuseGlobal", "globalConstants", globalNames
 	}
-	how := ""
+	if k.integer {
+		name = "fuseInt"
+	}
+	name, how := fmt.Sprint(name, k.bits)+map[int]string{16: "BF16"}[k.source], ""
 	if k.stream {
-		how = "\nCodes are written past the caches, to a multiple of 64."
+		name, how = name+"Stream", fmt.Sprintf("\nCodes are written past the caches, to a multiple of %d.", multiple)
 	}
-	k.Func = f.Func(name, fmt.Sprintf(`%s quantizes groups of 16 blocks, at least one, from %s to codes of
+	name += suffix
+	return f.Func(name, fmt.Sprintf(`%s quantizes groups of %d blocks, at least one, from %s to codes of
 %d bits, and returns the bits of the largest magnitude; all ones where a block
-must be redone by the plain form.`, name, map[int]string{32: "float32", 16: "BF16"}[k.source], k.packing.bits)+how,
-		"codes, scales, src *byte, groups int, c *"+kind+") (amax uint64")
-	k.c = constants{names: names}
-	k.emit()
+must be redone by the plain form.`, name, blocks, sourceName(k.source), k.bits)+how,
+		"codes, scales, src *byte, groups int, c *"+kind+") (amax uint64"), names
+}
+
+func quantFused() *File {
+	f := NewFile("quant", "fused")
+	tables := makeFusedTables(f)
+	for _, kind := range fusedKinds() {
+		k := fused{source: kind.source, packing: packings[kind.bits], integer: kind.integer, global: kind.global, stream: kind.stream, tables: tables}
+		k.Func, k.c.names = kind.begin(f, "", 16, 64)
+		k.emit()
+	}
+	return f
 }
 
 // block returns the elements that share a scale.
