@@ -25,6 +25,7 @@ type Conversion struct {
 type source struct {
 	amax     func(from, to, threads int) float32
 	quantize func(from, to int, with quant.With) (*quant.Tensor, error)
+	both     func(from, to int, row, col quant.Copy) (rows, columns *quant.Tensor, err error)
 }
 
 // source returns the matrix of a conversion, of normally distributed values, in
@@ -44,6 +45,9 @@ func (m *Memory) source(c Conversion) source {
 		return source{
 			func(from, to, threads int) float32 { return quant.AmaxBF16(rows(from, to), threads) },
 			func(from, to int, with quant.With) (*quant.Tensor, error) { return q.RowwiseBF16(rows(from, to), with) },
+			func(from, to int, row, col quant.Copy) (*quant.Tensor, *quant.Tensor, error) {
+				return quant.BothBF16(rows(from, to), row, col)
+			},
 		}
 	}
 	x := m.matrix(c.Rows, c.Cols)
@@ -51,6 +55,9 @@ func (m *Memory) source(c Conversion) source {
 		func(from, to, threads int) float32 { return quant.Amax(x.View(from, to, 0, c.Cols), threads) },
 		func(from, to int, with quant.With) (*quant.Tensor, error) {
 			return q.Rowwise(x.View(from, to, 0, c.Cols), with)
+		},
+		func(from, to int, row, col quant.Copy) (*quant.Tensor, *quant.Tensor, error) {
+			return quant.Both(x.View(from, to, 0, c.Cols), row, col)
 		},
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/microscale-go/microscale/format"
@@ -196,6 +197,23 @@ func TestUnfusedBits(t *testing.T) {
 			}
 			if !bytes.Equal(u.codes.Codes, q.Codes) || !bytes.Equal(u.scales, q.Scales) {
 				t.Errorf("%s: other codes or scales than the quantizer's", f)
+			}
+		}
+	})
+}
+
+// TestQuantizeBoth: the result and its limit, of rows that not every thread has some of.
+func TestQuantizeBoth(t *testing.T) {
+	teams(t, func(t *testing.T, team *Team) {
+		for _, source := range []*format.Scalar{format.F32, format.BF16} {
+			for _, f := range []quant.Format{quant.MXFP4, quant.NVFP4, quant.FP8Row, quant.FP8Tensor, quant.FP8Block, quant.BF16} {
+				list, err := team.QuantizeBoth(&Memory{}, Conversion{Format: f, Source: source, Rows: 130, Cols: 70}, 0)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if len(list) != 2 || list[0].Op != "quantize" || !strings.Contains(list[0].LimitBy, "both copies") || list[1].Op != "stream" || !(list[0].Limit > 0) || !(list[0].Rate() > 0) {
+					t.Errorf("%s from %s: measured %+v", f, source, list)
+				}
 			}
 		}
 	})

@@ -24,14 +24,22 @@ are given it, so that they read the source once; formats with one scale for the
 tensor read it twice, and so does their limit.`)
 	cmd.Example = `  microscale bench quantize --format mxfp8
   microscale bench quantize --format nvfp4 --from bf16 --threads 2 --json
+  microscale bench quantize --format mxfp8 --both
   microscale bench quantize --format mxfp4 --unfused`
 	w := addConversion(cmd, format.F32, format.BF16)
+	both := cmd.Flags().Bool("both", false, "the rowwise and the columnwise copy, as training keeps them; the limit streams both out")
 	unfused := cmd.Flags().Bool("unfused", false, "amax, scaling and cast as separate passes too, to show what fusing them buys")
 	b := addBench(cmd, benchDefaults{threads: 1, budget: 4 * time.Second})
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		c, err := w.conversion(cmd)
 		if err != nil {
 			return err
+		}
+		if *both && *unfused {
+			return misuse("--both is for passes that are fused: leave out --unfused")
+		}
+		if *both {
+			return b.run(cmd, printResult, func() ([]bench.Result, error) { return b.QuantizeBoth(&b.memory, c, *b.budget) })
 		}
 		if !*unfused {
 			return b.run(cmd, printResult, func() ([]bench.Result, error) { return b.Quantize(&b.memory, c, *b.budget) })
