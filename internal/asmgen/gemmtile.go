@@ -11,7 +11,7 @@ const (
 	tileLine  = 64 // bytes
 	tileBytes = tileLines * tileLine
 
-	stripTiles = 8 // of gemm: in a call, if the panels have so many
+	tileAhead = 4 // lines of C to fetch with each tile of a line: all of them with eight
 )
 
 // A dotTiles is a strip kernel for BF16 panels of 16 lanes, those of A by lines. It
@@ -145,7 +145,7 @@ func (d *dotTiles) multiply(tiles int) {
 	for _, r := range append(append([]Reg(nil), d.a[:tiles]...), d.b[:d.panels]...) {
 		fn.I("ADDQ", tileBytes, r)
 	}
-	for range 2 * tileLines / stripTiles {
+	for range tileAhead {
 		for j := range d.panels {
 			fn.I("PREFETCHT0", d.row.At(j*tileLine))
 		}
