@@ -64,7 +64,7 @@ var kernels = []*kernel{
 	{Name: "vector-f32-nvfp4-avx2", Tier: cpu.AVX2, Peak: "VFMADD231PS", panel: panelF32, vector: &vectorKernel{block: 16, bits: 4, scale: format.E4M3, lanes: 8, batch: 16, batchPacked: 8, tables: tableF32,
 		dots: []vectorDot{{1, 1, vectorFP4x16AVX2_1x1}, {1, 2, vectorFP4x16AVX2_1x2}, {1, 4, vectorFP4x16AVX2_1x4}}}},
 	{Name: "f32-avx2", Tier: cpu.AVX2, Peak: "VFMADD231PS", panel: panelF32, Lanes: 8, MR: 4, NR: 24, MC: 96, NC: 1032, KC: 512, dot: []dotFunc{dotF32_4x8, dotF32_4x16, dotF32_4x24}},
-	&plainF32, &plainBF16, &plainTile, &plainMX, &plainNV,
+	&plainVector, &plainF32, &plainBF16, &plainTile, &plainMX, &plainNV,
 }
 
 // fastPack returns the packing in assembly for the operand, nil where there is

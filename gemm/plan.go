@@ -112,7 +112,7 @@ func (k *kernel) most(packed, tiles bool) int {
 // dequantized reports whether the operand is multiplied as Dequantize returns it,
 // global scales included.
 func (s *side) dequantized() bool {
-	return s.kernel.panel == panelF32 && (s.kernel.vector == nil || s.isA)
+	return s.kernel.panel == panelF32 && (s.isA || s.kernel.vector == nil || s.kernel.vector.dots == nil)
 }
 
 // isTwin reports whether k is there to check another kernel, and too slow to be

@@ -25,7 +25,7 @@ type vectorKernel struct {
 	batch       int                                   // lines of A at most: with more, packing B is faster
 	batchPacked int                                   // and where B was packed beforehand
 	tables      func(e *format.Scalar) unsafe.Pointer // of kernels of float32 nil for elements that they do not take
-	dots        []vectorDot                           // by batch, rising; more lines than the last has go in several passes
+	dots        []vectorDot                           // by batch, rising; more lines than the last has go in several passes; nil: it is plain Go
 }
 
 // A vectorDot is a kernel in assembly for batch lines of A and rows lines of B at
@@ -161,6 +161,9 @@ func (j *job) prepare() {
 	p, v := &j.plan, j.plan.kernel.vector
 	lines := 0
 	j.vector.passes = j.vector.passes[:0]
+	if v.dots == nil {
+		lines = p.m
+	}
 	for lines < p.m {
 		pass := vectorPass{v.dots[0], lines}
 		rest := p.m - lines
@@ -279,6 +282,10 @@ func (w *worker) multiplyVector() {
 // one line of A to the next.
 func (w *worker) vectorTask(l0, l1 int) {
 	s, v := &w.job.plan.b, w.job.plan.kernel.vector
+	if v.dots == nil {
+		w.vectorGeneric(l0, l1)
+		return
+	}
 	clear(w.edge)
 	found := false
 	for l := l0; l < l1; {
@@ -422,28 +429,6 @@ func (s *side) vectorTakes(l int, v *vectorKernel) bool {
 		}
 	}
 	return true
-}
-
-// vectorPlain computes the products with line l of B anew, in float64.
-func (w *worker) vectorPlain(l, at int) {
-	p := &w.job.plan
-	grow(&w.scratch.values, 2*p.k)
-	x, y := w.scratch.values[:p.k], w.scratch.values[p.k:2*p.k]
-	p.b.elements(y, l, 0)
-	if !p.b.perLine() {
-		p.b.fold(y, l, 0)
-	}
-	for b := range p.m {
-		p.a.elements(x, b, 0)
-		if !p.a.perLine() {
-			p.a.fold(x, b, 0)
-		}
-		var sum float64
-		for k := range x {
-			sum += float64(x[k]) * float64(y[k])
-		}
-		w.edge[b*vectorLines+at] = float32(sum)
-	}
 }
 
 // finishVector writes lines l0…l1 of B to their columns of C.

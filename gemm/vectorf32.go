@@ -14,6 +14,8 @@ func (p *plan) planVectorF32(v *vectorKernel) (why string) {
 	f := b.t.Format
 	perLine := f.Scale == format.F32 && f.Block.Cols == 0
 	switch {
+	case v.dots == nil: // takes everything
+		return ""
 	case f.Element.StoredBits() != v.bits || v.tables(f.Element) == nil:
 		return "the elements are not those of the kernel"
 	case !f.Scaled() && v.scale == nil:

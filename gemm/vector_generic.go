@@ -1,0 +1,66 @@
+package gemm
+
+import (
+	"unsafe"
+
+	"github.com/microscale-go/microscale/internal/cpu"
+)
+
+// plainVector serves machines without another kernel for few lines: it decodes each line
+// of B once, as Dequantize returns it, and puts nothing into panels.
+var plainVector = kernel{Name: "vector-f32-plain", Tier: cpu.Plain, panel: panelF32, vector: &vectorKernel{block: 1, lanes: 1, batch: 16}}
+
+// vectorGeneric sets w.edge to the products with lines l0…l1 of B.
+func (w *worker) vectorGeneric(l0, l1 int) {
+	p, v := &w.job.plan, &w.job.vector
+	grow(&w.scratch.values, p.k)
+	y := w.scratch.values[:p.k]
+	for l := l0; l < l1; l++ {
+		p.b.elements(y, l, 0)
+		p.b.fold(y, l, 0)
+		for b := range p.m {
+			x := unsafe.Slice((*float32)(unsafe.Pointer(&v.x[b*v.xStride])), p.k)
+			w.edge[b*vectorLines+l-l0] = dotGeneric(x, y)
+		}
+	}
+}
+
+// dotGeneric returns the sum of the products of two lines, in four sums that do not wait
+// for each other.
+func dotGeneric(x, y []float32) float32 {
+	var s0, s1, s2, s3 float32
+	y = y[:len(x)]
+	for len(x) >= 4 && len(y) >= 4 {
+		s0 += x[0] * y[0]
+		s1 += x[1] * y[1]
+		s2 += x[2] * y[2]
+		s3 += x[3] * y[3]
+		x, y = x[4:], y[4:]
+	}
+	for i, v := range x {
+		s0 += v * y[i]
+	}
+	return s0 + s1 + (s2 + s3)
+}
+
+// vectorPlain computes the products with line l of B anew, in float64.
+func (w *worker) vectorPlain(l, at int) {
+	p := &w.job.plan
+	grow(&w.scratch.values, 2*p.k)
+	x, y := w.scratch.values[:p.k], w.scratch.values[p.k:2*p.k]
+	p.b.elements(y, l, 0)
+	if !p.b.perLine() {
+		p.b.fold(y, l, 0)
+	}
+	for b := range p.m {
+		p.a.elements(x, b, 0)
+		if !p.a.perLine() {
+			p.a.fold(x, b, 0)
+		}
+		var sum float64
+		for k := range x {
+			sum += float64(x[k]) * float64(y[k])
+		}
+		w.edge[b*vectorLines+at] = float32(sum)
+	}
+}
