@@ -96,8 +96,28 @@ func (p *piece) paste() {
 	}
 	perLine, each := to.scaleCols(), p.t.scaleCols()
 	first := p.line/f.Block.Rows*perLine + p.position/f.Block.Cols
-	for i := range p.t.scaleRows() {
-		copy(to.scaleMemory(first+i*perLine, each), p.t.scaleMemory(i*each, each))
+	if to.Scales32 != nil {
+		pasteScales(to.Scales32[first:], p.t.Scales32, each, perLine)
+	} else {
+		pasteScales(to.Scales[first:], p.t.Scales, each, perLine)
+	}
+}
+
+// pasteScales copies so many scales of each line to places that are stride apart: few
+// of many lines, so that the usual numbers are moved at once.
+func pasteScales[T byte | float32](dst, src []T, each, stride int) {
+	for i := 0; i*each < len(src); i++ {
+		to, from := dst[i*stride:][:each], src[i*each:][:each]
+		switch each {
+		case 1:
+			to[0] = from[0]
+		case 4:
+			*(*[4]T)(to) = *(*[4]T)(from)
+		case 8:
+			*(*[8]T)(to) = *(*[8]T)(from)
+		default:
+			copy(to, from)
+		}
 	}
 }
 
