@@ -114,18 +114,6 @@ type amaxKernel struct {
 	most  func(x []float32) uint32
 }
 
-// A widenKernel sets dst, which is not empty, to the BF16 values of src.
-type widenKernel struct {
-	tier  cpu.Tier
-	widen func(dst []float32, src []byte)
-}
-
-// A narrowKernel sets dst to the BF16 of src, which is not empty, as a cast rounds.
-type narrowKernel struct {
-	tier   cpu.Tier
-	narrow func(dst []byte, src []float32)
-}
-
 // A spreadKernel copies so many times 64·width bytes, one behind the other, past the
 // caches to places that are stride bytes apart and multiples of 64.
 type spreadKernel struct {

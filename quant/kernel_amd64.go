@@ -216,16 +216,6 @@ var amaxKernels = []amaxKernel{
 	}},
 }
 
-var widenKernels = []widenKernel{
-	{cpu.AVX512, func(dst []float32, src []byte) { widen512(&dst[0], &src[0], len(dst)) }},
-	{cpu.AVX2, widenUnits},
-}
-
-var narrowKernels = []narrowKernel{
-	{cpu.AVX512, func(dst []byte, src []float32) { narrow512(&dst[0], &src[0], len(src)) }},
-	{cpu.AVX2, narrowUnits},
-}
-
 var spreadKernels = []spreadKernel{
 	{cpu.AVX512, func(dst, src []byte, width, lines, stride int) { spreadLines(&dst[0], &src[0], width, lines, stride) }},
 	{cpu.AVX2, func(dst, src []byte, width, lines, stride int) {

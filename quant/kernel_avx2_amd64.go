@@ -16,7 +16,7 @@ import (
 const (
 	codesUnit   = 32  // elements of kernels for codes of 8 bits, and of the decoders
 	nibblesUnit = 64  // of those for codes of 4 bits
-	amaxUnit    = 16  // of amaxes, maxima, and conversions of BF16
+	amaxUnit    = 16  // of amaxes and maxima
 	lineChunk   = 512 // elements whose factors are spread at a time
 )
 
@@ -176,34 +176,6 @@ func amaxOfBF16(src []byte) uint32 {
 		amax[0] = max(amax[0], uint32(binary.LittleEndian.Uint16(src[i:]))<<16&absMask)
 	}
 	return amax[0]
-}
-
-func widenUnits(dst []float32, src []byte) {
-	const size = 2
-	whole := len(dst) / amaxUnit * amaxUnit
-	if whole > 0 {
-		widenAVX2(&dst[0], &src[0], whole/amaxUnit)
-	}
-	for i := whole; i < len(dst); i++ {
-		dst[i] = math.Float32frombits(uint32(binary.LittleEndian.Uint16(src[size*i:])) << 16)
-	}
-}
-
-func narrowUnits(dst []byte, src []float32) {
-	const size = 2
-	whole := len(src) / amaxUnit * amaxUnit
-	if whole > 0 {
-		narrowAVX2(&dst[0], &src[0], whole/amaxUnit)
-	}
-	if whole < len(src) {
-		var end struct {
-			src [amaxUnit]float32
-			dst [size * amaxUnit]byte
-		}
-		n := copy(end.src[:], src[whole:])
-		narrowAVX2(&end.dst[0], &end.src[0], 1)
-		copy(dst[size*whole:], end.dst[:size*n])
-	}
 }
 
 // decodeUnits returns a decodeKernel of codes of so many bits by a kernel that

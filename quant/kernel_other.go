@@ -8,8 +8,6 @@ var (
 	encodeKernels    []encodeKernel
 	searchKernels    []searchKernel
 	amaxKernels      []amaxKernel
-	widenKernels     []widenKernel
-	narrowKernels    []narrowKernel
 	spreadKernels    []spreadKernel
 	fetchKernels     []fetchKernel
 	transposeKernels []transposeKernel

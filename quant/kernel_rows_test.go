@@ -327,31 +327,6 @@ func testAmaxRow(k *amaxKernel, f *fences, r *rand.Rand) {
 	}
 }
 
-func testWidenRow(k *widenKernel, f *fences, r *rand.Rand) {
-	for _, n := range rowLengths {
-		x := ordinary(n, r)
-		src := fenced(f, bf16Bytes(x))
-		dst := fenced(f, make([]float32, n))
-		k.widen(dst, src)
-		requireSame(f, "widened", dst, x)
-	}
-}
-
-func testNarrowRow(k *narrowKernel, f *fences, r *rand.Rand) {
-	for _, n := range rowLengths {
-		x := make([]float32, n)
-		edgeBlocks(x, r, false)
-		x[r.IntN(n)] = []float32{float32(math.NaN()), float32(math.Inf(-1)), maxFloat32}[r.IntN(3)]
-		want := make([]byte, 2*n)
-		if err := tensor.ToBytes(want, x, format.BF16); err != nil {
-			f.Fatal(err)
-		}
-		dst := f.bytes(2 * n)
-		k.narrow(dst, fenced(f, x))
-		requireBytes(f, fmt.Sprintf("%d narrowed", n), dst, want)
-	}
-}
-
 // testSpreadRow: lines of more than one unit, to places with gaps.
 func testSpreadRow(k *spreadKernel, f *fences, r *rand.Rand) {
 	for _, lines := range []int{1, 3} {

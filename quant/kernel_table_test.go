@@ -33,8 +33,6 @@ func kernelTables() map[string][]rowTest {
 		"searchKernels":    rowTests(searchKernels, testSearchRow),
 		"decodeKernels":    rowTests(decodeKernels, testDecodeRow),
 		"amaxKernels":      rowTests(amaxKernels, testAmaxRow),
-		"widenKernels":     rowTests(widenKernels, testWidenRow),
-		"narrowKernels":    rowTests(narrowKernels, testNarrowRow),
 		"spreadKernels":    rowTests(spreadKernels, testSpreadRow),
 		"fetchKernels":     rowTests(fetchKernels, testFetchRow),
 		"pairKernels":      rowTests(pairKernels, testPairRow),

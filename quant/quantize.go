@@ -379,10 +379,8 @@ func (r *run) castLines(from, to int) (amax uint32) {
 	room := r.x.room()
 	for l := from; l < to; l++ {
 		dst, line := r.t.line(l), r.x.row(l, room)
-		if r.q.Format.Element != format.BF16 || !narrow(dst, line) {
-			if err := tensor.ToBytes(dst, line, r.q.Format.Element); err != nil {
-				panic(err) // Validate admits only formats that ToBytes takes
-			}
+		if err := tensor.ToBytes(dst, line, r.q.Format.Element); err != nil {
+			panic(err) // Validate admits only formats that ToBytes takes
 		}
 		a, _ := amaxBits(line)
 		amax = max(amax, a)

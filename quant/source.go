@@ -292,26 +292,7 @@ func (s source) hasNaN() bool {
 
 // widen sets dst to the BF16 values of src.
 func widen(dst []float32, src []byte) {
-	if len(dst) > 0 {
-		for _, k := range widenKernels {
-			if k.tier <= cpu.Best() {
-				k.widen(dst, src)
-				return
-			}
-		}
-	}
 	if err := tensor.FromBytes(dst, src, format.BF16); err != nil {
 		panic(err) // callers size both
 	}
-}
-
-// narrow sets dst to the BF16 of src; false where there is no kernel for it.
-func narrow(dst []byte, src []float32) bool {
-	for _, k := range narrowKernels {
-		if k.tier <= cpu.Best() && len(src) > 0 {
-			k.narrow(dst, src)
-			return true
-		}
-	}
-	return false
 }

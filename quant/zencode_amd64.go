@@ -17,17 +17,6 @@ func amaxes512(amax *uint32, src *float32, n, extent int)
 //go:noescape
 func encodeTimes(codes *byte, src *float32, n int, factors *float32, extent int, c *encodeConstants) (amax uint64)
 
-// widen512 sets dst[i] to the BF16 i of src, i < n, n > 0.
-//
-//go:noescape
-func widen512(dst *float32, src *byte, n int)
-
-// narrow512 sets the BF16 i of dst to src[i], to nearest even with overflow to Inf,
-// i < n, n > 0. A NaN keeps its sign and gets all other bits.
-//
-//go:noescape
-func narrow512(dst *byte, src *float32, n int)
-
 // encodeOver sets codes[i] to the code of src[i] divided by factors[i/extent], i < n,
 // n > 0, and returns the bits of the largest magnitude of src. Where that is Inf
 // or NaN, the codes are not to be used.

@@ -41,14 +41,3 @@ func amaxesBF16AVX2(amax *uint32, src *byte, blocks, units int)
 //
 //go:noescape
 func lineMaximaAVX2(maxima, src *float32, n int)
-
-// widenAVX2 sets dst[i], , to the BF16 i of src, i < 16·n, n > 0.
-//
-//go:noescape
-func widenAVX2(dst *float32, src *byte, n int)
-
-// narrowAVX2 sets the BF16 i of dst to src[i], , to nearest even with overflow to Inf,
-// i < 16·n, n > 0. A NaN keeps its sign and gets all other bits.
-//
-//go:noescape
-func narrowAVX2(dst *byte, src *float32, n int)

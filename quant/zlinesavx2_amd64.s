@@ -82,18 +82,6 @@ DATA packed<>+16(SB)/8, $0x0000000600000005
 DATA packed<>+24(SB)/8, $0x0000000700000003
 GLOBL packed<>(SB), RODATA|NOPTR, $32
 
-DATA half<>+0(SB)/8, $0x00007fff00007fff
-DATA half<>+8(SB)/8, $0x00007fff00007fff
-DATA half<>+16(SB)/8, $0x00007fff00007fff
-DATA half<>+24(SB)/8, $0x00007fff00007fff
-GLOBL half<>(SB), RODATA|NOPTR, $32
-
-DATA one<>+0(SB)/8, $0x0000000100000001
-DATA one<>+8(SB)/8, $0x0000000100000001
-DATA one<>+16(SB)/8, $0x0000000100000001
-DATA one<>+24(SB)/8, $0x0000000100000001
-GLOBL one<>(SB), RODATA|NOPTR, $32
-
 // func line8AVX2(codes *byte, src *float32, n int, factors *float32, c *encodeConstants) (amax uint64)
 //
 //	AX codes
@@ -579,69 +567,6 @@ loop1:
 	VMOVDQU Y1, 32(AX)
 	ADDQ $64, BX
 	ADDQ $64, AX
-	SUBQ $1, DX
-	JNZ loop1
-	VZEROUPPER
-	RET
-
-// func widenAVX2(dst *float32, src *byte, n int)
-//
-//	AX dst
-//	BX src
-//	DX n
-TEXT ·widenAVX2(SB), NOSPLIT, $0-24
-	MOVQ dst+0(FP), AX
-	MOVQ src+8(FP), BX
-	MOVQ n+16(FP), DX
-
-loop1:
-	VPMOVZXWD (BX), Y0
-	VPSLLD $16, Y0, Y0
-	VMOVDQU Y0, (AX)
-	VPMOVZXWD 16(BX), Y1
-	VPSLLD $16, Y1, Y1
-	VMOVDQU Y1, 32(AX)
-	ADDQ $32, BX
-	ADDQ $64, AX
-	SUBQ $1, DX
-	JNZ loop1
-	VZEROUPPER
-	RET
-
-// func narrowAVX2(dst *byte, src *float32, n int)
-//
-//	AX dst
-//	BX src
-//	DX n
-TEXT ·narrowAVX2(SB), NOSPLIT, $0-24
-	MOVQ dst+0(FP), AX
-	MOVQ src+8(FP), BX
-	MOVQ n+16(FP), DX
-
-loop1:
-	VMOVUPS (BX), Y0
-	VCMPPS $3, Y0, Y0, Y4
-	VPSRLD $16, Y0, Y2
-	VPAND one<>+0(SB), Y2, Y3
-	VPADDD half<>+0(SB), Y3, Y3
-	VPADDD Y3, Y0, Y0
-	VPSRLD $16, Y0, Y0
-	VPOR half<>+0(SB), Y2, Y2
-	VBLENDVPS Y4, Y2, Y0, Y0
-	VMOVUPS 32(BX), Y1
-	VCMPPS $3, Y1, Y1, Y4
-	VPSRLD $16, Y1, Y2
-	VPAND one<>+0(SB), Y2, Y3
-	VPADDD half<>+0(SB), Y3, Y3
-	VPADDD Y3, Y1, Y1
-	VPSRLD $16, Y1, Y1
-	VPOR half<>+0(SB), Y2, Y2
-	VBLENDVPS Y4, Y2, Y1, Y1
-	VPACKUSDW Y1, Y0, Y0
-	VPERMQ $216, Y0, Y0
-	VMOVDQU Y0, (AX)
-	ADDQ $64, BX
-	ADDQ $32, AX
 	SUBQ $1, DX
 	JNZ loop1
 	VZEROUPPER

@@ -15,9 +15,11 @@ func FromBytes(dst []float32, src []byte, f *format.Scalar) error {
 		return err
 	}
 	switch f {
-	case format.BF16: // the upper half of a float32
-		for i := range dst {
-			dst[i] = math.Float32frombits(uint32(binary.LittleEndian.Uint16(src[2*i:])) << 16)
+	case format.BF16:
+		if k := bf16KernelOf(len(dst)); k != nil {
+			k.widen(dst, src)
+		} else {
+			widenPlain(dst, src)
 		}
 	case format.FP16:
 		f.DecodeSlice16(dst, src)
@@ -36,17 +38,35 @@ func ToBytes(dst []byte, src []float32, f *format.Scalar) error {
 	if err := checkBytes(len(src), len(dst), f); err != nil {
 		return err
 	}
-	cast := format.Conversion{Overflow: format.NonSaturating, NaN: format.KeepSign}
 	switch f {
+	case format.BF16:
+		if k := bf16KernelOf(len(src)); k != nil {
+			k.narrow(dst, src)
+		} else {
+			narrowPlain(dst, src)
+		}
+	case format.FP16:
+		f.EncodeSlice16(dst, src, cast)
 	case format.F32: // every bit kept, a NaN's payload too
 		for i, x := range src {
 			binary.LittleEndian.PutUint32(dst[4*i:], math.Float32bits(x))
 		}
-	default:
-		f.EncodeSlice16(dst, src, cast)
 	}
 	return nil
 }
+
+// cast is the conversion that ToBytes does.
+var cast = format.Conversion{Overflow: format.NonSaturating, NaN: format.KeepSign}
+
+// widenPlain is FromBytes of BF16, the upper half of a float32.
+func widenPlain(dst []float32, src []byte) {
+	for i := range dst {
+		dst[i] = math.Float32frombits(uint32(binary.LittleEndian.Uint16(src[2*i:])) << 16)
+	}
+}
+
+// narrowPlain is ToBytes of BF16.
+func narrowPlain(dst []byte, src []float32) { format.BF16.EncodeSlice16(dst, src, cast) }
 
 func checkBytes(values, bytes int, f *format.Scalar) error {
 	switch f {

@@ -2,4 +2,4 @@ package asmgen
 
 // generators has one function per package with generated code. Its files are
 // committed in that package; go generate writes them.
-var generators = []func() []*File{Bench, Gemm, Measure, NN, Quant, QuantAVX2}
+var generators = []func() []*File{Bench, Gemm, Measure, NN, Quant, QuantAVX2, Tensor}

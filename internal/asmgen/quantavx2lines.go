@@ -179,8 +179,6 @@ func quantLines256() *File {
 	(&kernel256{tables256: tables, source: 16}).amaxes(f)
 	k := kernel256{tables256: tables}
 	k.raiseMaxima(f)
-	k.widenLine(f)
-	k.narrowLine(f)
 	return f
 }
 
@@ -327,51 +325,6 @@ func (k *kernel256) raiseMaxima(f *File) {
 	}
 	k.I("ADDQ", 64, src)
 	k.I("ADDQ", 64, maxima)
-	k.I("SUBQ", 1, n)
-	k.Jump("JNZ", loop)
-	k.Return()
-}
-
-func (k *kernel256) widenLine(f *File) {
-	k.begin(f, "widen", "sets dst[i], %s, to the BF16 i of src, i < 16·n, n > 0.", "dst *float32, src *byte, n int")
-	dst, src, n := k.Arg("dst"), k.Arg("src"), k.Arg("n")
-	loop := k.Label("loop")
-	for i := range 2 {
-		k.I("VPMOVZXWD", src.At(16*i), Y(i))
-		k.I("VPSLLD", 16, Y(i), Y(i))
-		k.I("VMOVDQU", Y(i), dst.At(32*i))
-	}
-	k.I("ADDQ", 32, src)
-	k.I("ADDQ", 64, dst)
-	k.I("SUBQ", 1, n)
-	k.Jump("JNZ", loop)
-	k.Return()
-}
-
-func (k *kernel256) narrowLine(f *File) {
-	half := f.Table("half", words(0x7fff, 0x7fff, 0x7fff, 0x7fff, 0x7fff, 0x7fff, 0x7fff, 0x7fff))
-	one := f.Table("one", words(1, 1, 1, 1, 1, 1, 1, 1))
-	k.begin(f, "narrow", `sets the BF16 i of dst to src[i], %s, to nearest even with overflow to Inf,
-i < 16·n, n > 0. A NaN keeps its sign and gets all other bits.`, "dst *byte, src *float32, n int")
-	dst, src, n := k.Arg("dst"), k.Arg("src"), k.Arg("n")
-	loop := k.Label("loop")
-	for i := range 2 {
-		x, u, t, nan := Y(i), Y(2), Y(3), Y(4)
-		k.I("VMOVUPS", src.At(32*i), x)
-		k.I("VCMPPS", 3, x, x, nan) // unordered
-		k.I("VPSRLD", 16, x, u)
-		k.I("VPAND", one, u, t)
-		k.I("VPADDD", half, t, t)
-		k.I("VPADDD", t, x, x)
-		k.I("VPSRLD", 16, x, x)
-		k.I("VPOR", half, u, u)
-		k.I("VBLENDVPS", nan, u, x, x)
-	}
-	k.I("VPACKUSDW", Y(1), Y(0), Y(0))
-	k.I("VPERMQ", 0xd8, Y(0), Y(0))
-	k.I("VMOVDQU", Y(0), dst.At(0))
-	k.I("ADDQ", 64, src)
-	k.I("ADDQ", 32, dst)
 	k.I("SUBQ", 1, n)
 	k.Jump("JNZ", loop)
 	k.Return()

@@ -21,8 +21,6 @@ func quantEncode() *File {
 	low := f.Table("encodeLow", indices(func(i int) int { return 4 * i % 128 }))
 	high := f.Table("encodeHigh", indices(func(i int) int { return (4*i + 3) % 128 }))
 	quantEncodeLine(f, "encodeTimes", "VMULPS", "times", low, high)
-	quantWiden(f)
-	quantNarrow(f)
 	quantEncodeLine(f, "encodeOver", "VDIVPS", "divided by", low, high)
 	return f
 }
@@ -168,46 +166,5 @@ or NaN, the codes are not to be used.`, name, does),
 	})
 	fn.maxDword(zAmax, t)
 	fn.I("MOVQ", t, fn.FP("amax"))
-	fn.Return()
-}
-
-func quantWiden(f *File) {
-	fn := f.Func("widen512", "widen512 sets dst[i] to the BF16 i of src, i < n, n > 0.", "dst *float32, src *byte, n int")
-	dst, src, n := fn.Arg("dst"), fn.Arg("src"), fn.Arg("n")
-	fn.elementLoop(n, fn.GP("masks"), func() {
-		for i := range 4 {
-			fn.I("VPMOVZXWD.Z", src.At(32*i), K(1+i), Z(i))
-			fn.I("VPSLLD", 16, Z(i), Z(i))
-			fn.I("VMOVDQU32", Z(i), K(1+i), dst.At(64*i))
-		}
-		fn.I("ADDQ", 128, src)
-		fn.I("ADDQ", 256, dst)
-	})
-	fn.Return()
-}
-
-func quantNarrow(f *File) {
-	fn := f.Func("narrow512", `narrow512 sets the BF16 i of dst to src[i], to nearest even with overflow to Inf,
-i < n, n > 0. A NaN keeps its sign and gets all other bits.`, "dst *byte, src *float32, n int")
-	dst, src, n := fn.Arg("dst"), fn.Arg("src"), fn.Arg("n")
-	t := fn.GP("masks and constants")
-	broadcast(fn, 0x7fff, t, Z(16))
-	broadcast(fn, 1, t, Z(17))
-	fn.elementLoop(n, t, func() {
-		for i := range 4 {
-			x, u := Z(i), Z(4+i)
-			fn.I("VMOVDQU32.Z", src.At(64*i), K(1+i), x)
-			fn.I("VCMPPS", 3, x, x, K(5)) // unordered
-			fn.I("VPSRLD", 16, x, u)
-			fn.I("VPANDD", Z(17), u, Z(8))
-			fn.I("VPADDD", Z(16), Z(8), Z(8))
-			fn.I("VPADDD", Z(8), x, x)
-			fn.I("VPSRLD", 16, x, x)
-			fn.I("VPORD", Z(16), u, K(5), x)
-			fn.I("VPMOVDW", x, K(1+i), dst.At(32*i))
-		}
-		fn.I("ADDQ", 256, src)
-		fn.I("ADDQ", 128, dst)
-	})
 	fn.Return()
 }

@@ -36,7 +36,7 @@ report:
 safetensors:
 gguf: safetensors
 format:
-tensor: format
+tensor: format internal/cpu
 quant: format tensor internal/cpu internal/parallel
 layout: format quant tensor
 gemm: layout quant tensor format internal/cpu internal/parallel

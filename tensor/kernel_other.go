@@ -1,0 +1,5 @@
+//go:build !amd64 || purego
+
+package tensor
+
+var bf16Kernels []bf16Kernel
