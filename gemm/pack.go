@@ -183,6 +183,12 @@ func (s *side) elements(dst []float32, l, k int) {
 		}
 		return
 	}
+	s.narrow(dst, src)
+}
+
+// narrow sets dst to the elements of at most eight bits in src.
+func (s *side) narrow(dst []float32, src []byte) {
+	e := s.t.Format.Element
 	var codes [64]byte
 	for len(dst) > 0 {
 		part := codes[:min(len(codes), len(dst))]

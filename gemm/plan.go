@@ -299,12 +299,18 @@ func (s *side) zerosOutside(from, to int) bool {
 	return true
 }
 
-// isZero reports whether elements k0..k1 of a line are zeros of either sign.
+// isZero reports whether elements k0..k1 of a line are zeros of either sign, and have
+// at most eight bits: of others it does not know.
 func (s *side) isZero(l, k0, k1 int) bool {
+	e, n := s.t.Format.Element, s.t.LineBytes()
+	if e.Bits() > 8 {
+		return false
+	}
+	line := s.t.Codes[l*n : (l+1)*n]
 	var values [64]float32
 	for ; k0 < k1; k0 += len(values) {
 		part := values[:min(len(values), k1-k0)]
-		s.elements(part, l, k0)
+		s.narrow(part, line[k0*e.StoredBits()/8:])
 		for _, v := range part {
 			if v != 0 {
 				return false
