@@ -130,20 +130,27 @@ func TestPairs(t *testing.T) {
 			a := operand(t, r, f, quant.Direction(i%2), m, k)
 			for j, g := range quant.Formats() {
 				b := operand(t, r, g, quant.Direction((i+j)/2%2), n, k)
-				taken := 0
-				for _, kernel := range Kernels() {
-					o := Options{Kernel: kernel.Name}
-					if _, err := Choose(a, b, o); err != nil {
-						continue
-					}
-					taken++
-					t.Run(fmt.Sprintf("m=%d/a=%s/b=%s/kernel=%s", m, f, g, kernel.Name), func(t *testing.T) { compare(t, a, b, o) })
-				}
-				if taken == 0 {
-					t.Errorf("no kernel multiplies %s by %s", f, g)
-				}
+				everyKernel(t, a, b)
 			}
 		}
+	}
+}
+
+// everyKernel compares the product by each kernel that takes the operands with the
+// reference.
+func everyKernel(t *testing.T, a, b *quant.Tensor) {
+	t.Helper()
+	taken := 0
+	for _, k := range Kernels() {
+		o := Options{Kernel: k.Name}
+		if _, err := Choose(a, b, o); err != nil {
+			continue
+		}
+		taken++
+		t.Run(fmt.Sprintf("m=%d/a=%s/b=%s/kernel=%s", a.Lines(), a.Format, b.Format, k.Name), func(t *testing.T) { compare(t, a, b, o) })
+	}
+	if taken == 0 {
+		t.Errorf("no kernel multiplies %s by %s", a.Format, b.Format)
 	}
 }
 

@@ -250,6 +250,7 @@ func TestPack(t *testing.T) {
 				if len(x.Scales) > 0 {
 					x.Scales = guard.Copy(t, x.Scales, end)
 				}
+				chunked := operand(t, r, quant.FP8Block, quant.Rowwise, shape[0], shape[1])
 				for _, k := range kernels {
 					if k.Tier != tier || k.vector != nil {
 						continue
@@ -258,9 +259,16 @@ func TestPack(t *testing.T) {
 					if why != "" {
 						continue
 					}
+					sides := []*side{&p.a, &p.b}
+					if p, why := k.plan(x, chunked, Options{}); why == "" && k.panel == panelBF16 {
+						sides = append(sides, &p.a)
+					}
+					if p, why := k.plan(chunked, x, Options{}); why == "" && k.panel == panelBF16 {
+						sides = append(sides, &p.b)
+					}
 					var w scratch
 					w.reserve(k, k.KC)
-					for _, s := range []*side{&p.a, &p.b} {
+					for _, s := range sides {
 						for k0 := 0; k0 < p.k; k0 += k.KC {
 							kc := min(k.KC, p.k-k0)
 							for l0 := 0; l0 < x.Lines(); l0 += k.Lanes {

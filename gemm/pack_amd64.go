@@ -16,13 +16,20 @@ const (
 	packBlock = 32
 )
 
+// inBlocks reports whether kc positions are whole blocks of packing in assembly, and so
+// are their chunks.
+func (s *side) inBlocks(kc int) bool {
+	chunks, _ := s.geometry(kc)
+	return kc%packBlock == 0 && (chunks == 1 || s.chunk%packBlock == 0 && kc%s.chunk == 0)
+}
+
 // packDwords packs elements that are the same in the panel, bit by bit.
 func packDwords(s *side, dst []byte, l0, k0, kc int, w *scratch) bool {
 	lanes, n, size := s.kernel.Lanes, s.t.LineBytes(), s.t.Format.Element.StoredBits()/8
-	chunks, steps := s.geometry(kc)
-	if kc%packBlock != 0 || chunks > 1 {
+	if !s.inBlocks(kc) {
 		return false
 	}
+	chunks, steps := s.geometry(kc)
 	codes := s.t.Codes[l0*n+k0*size:]
 	if rows := s.t.Lines() - l0; rows < lanes {
 		line := kc * size
@@ -33,15 +40,18 @@ func packDwords(s *side, dst []byte, l0, k0, kc int, w *scratch) bool {
 		clear(w.codes[rows*line : lanes*line])
 		codes, n = w.codes, line
 	}
-	src := unsafe.Pointer(&codes[0])
-	if s.byLines() {
-		copyLines(unsafe.Pointer(&dst[0]), src, n, steps/tileSteps)
-	} else if lanes == packLanes {
-		transposeDwords16(unsafe.Pointer(&dst[0]), src, n, steps/4)
-	} else {
-		transposeDwords8(unsafe.Pointer(&dst[0]), src, n, steps/8)
+	bytes := (steps + 1) * lanes * 4
+	for c := range chunks {
+		to, from := unsafe.Pointer(&dst[c*bytes]), unsafe.Pointer(&codes[c*steps*4])
+		if s.byLines() {
+			copyLines(to, from, n, steps/tileSteps)
+		} else if lanes == packLanes {
+			transposeDwords16(to, from, n, steps/4)
+		} else {
+			transposeDwords8(to, from, n, steps/8)
+		}
 	}
-	s.putScales(dst, l0, k0, 1, steps)
+	s.putScales(dst, l0, k0, chunks, steps)
 	return true
 }
 
@@ -79,10 +89,10 @@ func (s *side) putScales(dst []byte, l0, k0, chunks, steps int) {
 
 // packBF16 packs codes by way of bytes.
 func packBF16(s *side, dst []byte, l0, k0, kc int, w *scratch) bool {
-	chunks, steps := s.geometry(kc)
-	if kc%packBlock != 0 || chunks > 1 && kc%s.chunk != 0 {
+	if !s.inBlocks(kc) {
 		return false
 	}
+	chunks, steps := s.geometry(kc)
 	src, stride := s.byteCodes(l0, k0, kc, w)
 	tables := bf16Tables[s.t.Format.Element]
 	pack := packBytesBF16
@@ -223,16 +233,15 @@ func split(codes, src []byte, e *format.Scalar) {
 // all lines of one block, then those of the next. It reports whether one was
 // above hi. Lines past the last repeat it.
 func (s *side) transpose(dst []byte, l0, block, blocks int) (above bool) {
-	_, cols := s.t.ScaleShape()
-	row, stride := l0, cols
-	if s.t.Format.Block.Rows > 1 {
-		row, stride = l0/s.t.Format.Block.Rows, 0
+	first, stride := s.scaleIndex(l0, 0)+block, 0
+	if s.t.Format.Block.Rows == 1 {
+		_, stride = s.t.ScaleShape()
 	}
 	const unit = 16
 	n, lines, scales := 0, s.t.Lines(), s.t.Scales
 	if stride == 0 || l0+packLanes <= lines {
 		if n = blocks / unit; n > 0 {
-			above = transposeScales(unsafe.Pointer(&dst[0]), unsafe.Pointer(&scales[row*cols+block]), stride, n, uint32(s.lo), uint32(s.hi)) != 0
+			above = transposeScales(unsafe.Pointer(&dst[0]), unsafe.Pointer(&scales[first]), stride, n, uint32(s.lo), uint32(s.hi)) != 0
 		}
 	}
 	if n*unit == blocks {
@@ -240,11 +249,7 @@ func (s *side) transpose(dst []byte, l0, block, blocks int) (above bool) {
 	}
 	lo, hi := s.lo, s.hi
 	for i := range packLanes {
-		first := row * cols
-		if stride > 0 {
-			first = min(l0+i, lines-1) * cols
-		}
-		line := scales[first+block+n*unit : first+block+blocks]
+		line := scales[first+min(i, lines-1-l0)*stride:][n*unit : blocks]
 		out := dst[n*unit*packLanes+i:]
 		for b, code := range line {
 			above = above || code > hi
@@ -259,12 +264,11 @@ const foldBlock = 16
 
 // packFolded packs nibbles times their scales by way of lines of BF16.
 func packFolded(s *side, dst []byte, l0, k0, kc int, w *scratch) bool {
-	chunks, steps := s.geometry(kc)
-	if kc%packBlock != 0 || kc%chunks != 0 || steps%(packBlock/2) != 0 {
+	if !s.inBlocks(kc) {
 		return false
 	}
-	n, lines, block := s.t.LineBytes(), s.t.Lines(), s.t.Format.Block
-	_, cols := s.t.ScaleShape()
+	chunks, steps := s.geometry(kc)
+	n, lines := s.t.LineBytes(), s.t.Lines()
 	grow(&w.words, packLanes*kc)
 	blocks := kc / foldBlock
 	scales, decode := w.values[:blocks], f32Tables[s.t.Format.Scale]
@@ -275,7 +279,7 @@ func packFolded(s *side, dst []byte, l0, k0, kc int, w *scratch) bool {
 			clear(line)
 			continue
 		}
-		for b, code := range s.t.Scales[l/block.Rows*cols+k0/foldBlock:][:blocks] {
+		for b, code := range s.t.Scales[s.scaleIndex(l, k0):][:blocks] {
 			scales[b] = decode[code]
 		}
 		foldNibbles(unsafe.Pointer(&line[0]), unsafe.Pointer(&s.t.Codes[l*n+k0/2]), unsafe.Pointer(&scales[0]), blocks, unsafe.Pointer(f32Tables[s.t.Format.Element]))
