@@ -1,12 +1,15 @@
 package gemm
 
 import (
+	"bytes"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"testing"
 
 	"github.com/microscale-go/microscale/format"
 	"github.com/microscale-go/microscale/quant"
+	"github.com/microscale-go/microscale/tensor"
 )
 
 // TestBlockShapes: blocks of other shapes than those of the named formats: of all lines,
@@ -29,5 +32,58 @@ func TestBlockShapes(t *testing.T) {
 		b := operand(t, r, f, quant.Rowwise, n, k)
 		everyKernel(t, operand(t, r, f, quant.Columnwise, 3, k), b)
 		everyKernel(t, operand(t, r, short, quant.Rowwise, 19, k), b)
+	}
+}
+
+// TestIntegerEnds: products of the largest elements with the least and the largest scales
+// that integer kernels take are within the bound, so that no sum on the way overflows.
+func TestIntegerEnds(t *testing.T) {
+	const n, k = 5, 2 * int8KC
+	for _, f := range []quant.Format{quant.MXINT8, quant.MXFP6E2M3, quant.MXFP4} {
+		for _, scale := range []byte{leastExponent, largestExponent} {
+			x := mustTensor(t, f, n, k)
+			f.Element.Join(x.Codes, bytes.Repeat([]byte{byte(f.Element.MaxCode())}, n*k))
+			for i := range x.Scales {
+				x.Scales[i] = scale
+			}
+			everyKernel(t, x, x)
+		}
+	}
+}
+
+// TestSmallProducts: products that kernels flush to zero are within the bound where alpha
+// makes them large.
+func TestSmallProducts(t *testing.T) {
+	const n, k, alpha = 5, 64, 0x1p30
+	operand := func(x float32) *quant.Tensor {
+		d := tensor.New(n, k)
+		for i := range d.Data {
+			d.Data[i] = x
+		}
+		q, err := quant.Quantizer{Format: quant.BF16}.Rowwise(d, quant.With{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return q
+	}
+	a, b := operand(0x1p-100), operand(0x1p-28)
+	want, magnitude, err := Reference(a, b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, kernel := range Kernels() {
+		o := Options{Alpha: alpha, Kernel: kernel.Name}
+		if _, err := Choose(a, b, o); err != nil {
+			continue
+		}
+		c := tensor.New(n, n)
+		if err := Mul(c, a, b, o); err != nil {
+			t.Fatal(err)
+		}
+		for i, got := range c.Data {
+			if !(math.Abs(float64(got)-alpha*want[i]) <= bound(k, alpha, magnitude[i])) {
+				t.Fatalf("kernel=%s: got %g, want %g ± %g", kernel.Name, got, alpha*want[i], bound(k, alpha, magnitude[i]))
+			}
+		}
 	}
 }

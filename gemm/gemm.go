@@ -20,24 +20,26 @@
 // type (kernel.go), and the kernels know panels alone, no format. The result is
 // that of Reference to the bound
 //
-//	|C − Reference| ≤ (K+8)·2⁻²³·|alpha|·Σ|a·b| + (K+8)·2⁻¹²⁶
+//	|C − Reference| ≤ (K+8)·2⁻²³·|alpha|·Σ|a·b| + (K+8)·2⁻¹²⁶·max(1, |alpha|)
 //
-// whose last term is there because BF16 kernels flush products and sums below
-// 2⁻¹²⁶ to zero, and BF16 operands below it with them. FP32 scales and global scales
-// are multiplied to sums over parts of a line, or to the result: it holds where those
-// sums without them stay within float32's range, too, and may be Inf, NaN or a flushed
-// zero where they do not, as with scales near the ends of that range. It does not depend
-// on the number of threads: the sum of one element of C runs over k in steps that the
-// kernel alone determines.
+// whose last term is there because BF16 kernels flush products and sums below 2⁻¹²⁶ to
+// zero. To them BF16 elements below it are zeros, too, whatever they are multiplied by,
+// and the bound is to the reference of such zeros. Scales that are not multiplied to the
+// elements are multiplied to sums over parts of a line, or to the result: FP32 and global
+// scales, and all of B where it is read as it is. The bound holds where those sums without
+// them stay within float32's range, too, and C may be Inf, NaN or a flushed zero where they
+// do not, as with scales or elements near the ends of that range. C does not depend on the
+// number of threads: the sum of one element runs over k in steps that the kernel alone
+// determines.
 //
 // Products of few lines of A, up to 4 to 32, read B's codes as they are: packing
 // them would take longer. A is then what the caller made it. With AVX-512, lines that
-// BF16 holds, and weights of 8 or 4 bits with E8M0 or E4M3 scales, B is decoded to BF16;
-// with lines quantized to integers in blocks (mxint8, or the format of the weights) and
-// weights of mxfp4, mxfp6-e2m3, mxint8 or nvfp4, the products of a block are exact
-// integers, which takes fewer instructions; all others, and BF16 and float32 weights, are
-// multiplied in float32. Quantizing A for integers is the caller's choice, since it
-// changes the result:
+// BF16 holds, and weights of 4 bits with E8M0 or E4M3 scales or of 8 bits with E8M0 or one
+// FP32 scale for each line or the tensor, B is decoded to BF16; with lines quantized to
+// integers in blocks (mxint8, or the format of the weights) and weights of mxfp4,
+// mxfp6-e2m3, mxint8 or nvfp4, the products of a block are exact integers, which takes
+// fewer instructions; all others, and BF16 and float32 weights, are multiplied in float32.
+// Quantizing A for integers is the caller's choice, since it changes the result:
 //
 //	q := quant.Quantizer{Format: quant.MXINT8}
 //	a, err := q.Rowwise(x, quant.With{Into: a})
@@ -47,10 +49,10 @@
 // processor has, and on its vendor and family: on Intel's, where BF16 dot products are
 // no faster than float32 ones, float32 panels come before BF16 ones. Where there is AMX,
 // its tiles of BF16 come before both for all but float32 operands, and before int8 panels
-// from 21 or 57 lines on (Kernels has the order, internal/cpu the facts). All of it is
-// fixed, and nothing is timed. Kernels differ in how sums are rounded, always within the
-// bound: two machines give the same bits where they take the same kernel, which
-// Options.Kernel can ask for.
+// from 21 or 57 lines on, or one where B was packed beforehand (Kernels has the order,
+// internal/cpu the facts). All of it is fixed, and nothing is timed. Kernels differ in how
+// sums are rounded, always within the bound: two machines give the same bits where they
+// take the same kernel, which Options.Kernel can ask for.
 //
 // Dimensions are M, N and K for those of the whole product, m, n and k for those
 // of a part.

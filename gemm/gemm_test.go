@@ -85,7 +85,7 @@ func framed(t testing.TB, m, n int) (c tensor.Dense, check func()) {
 // bound returns how far C may be from the reference.
 func bound(k int, alpha, magnitude float64) float64 {
 	n := float64(k + 8)
-	return n*0x1p-23*math.Abs(alpha)*magnitude + n*0x1p-126
+	return n*0x1p-23*math.Abs(alpha)*magnitude + n*0x1p-126*max(1, math.Abs(alpha))
 }
 
 var shapes = []struct{ m, n, k int }{

@@ -64,7 +64,7 @@ type kernel struct {
 	vector *vectorKernel // in place of all from Lanes on: takes B as it is
 
 	// Lines of A up to which the kernel is chosen where there are kernels of tiles behind it,
-	// and where B was packed beforehand, which is for those then; nil: any number.
+	// and where B was packed beforehand, which is for those then; nil: as without them.
 	few []int
 }
 
@@ -103,7 +103,7 @@ type Kernel struct {
 	Name  string   // as Options.Kernel takes it
 	Tier  cpu.Tier // the instructions it needs
 	Panel string   // what operands are decoded to: f32, bf16 or int8
-	Batch int      // lines of A at most, of kernels that do not pack B; 0: any number (fewer where B is packed beforehand)
+	Batch int      // lines of A up to which kernels that do not pack B are chosen; 0: any number (fewer where B is packed beforehand, more where tiles cannot take the operands)
 	Peak  string   // the instruction whose rate bounds it; "" where it is plain Go
 }
 

@@ -158,7 +158,7 @@ func (k *kernel) plan(a, b *quant.Tensor, o Options) (p plan, why string) {
 			}
 		}
 		if p.alpha = float32(alpha); !isModerate(p.alpha) {
-			return p, "the global scales are too large or too small"
+			return p, "alpha times the global scales is too large or too small"
 		}
 	}
 	if k.vector != nil {
@@ -192,9 +192,9 @@ func fitsChunk(f quant.Format, chunk int) bool {
 }
 
 // The E8M0 codes of A and of B that integer kernels take: the sum of two, less 127, is
-// an exponent field, also where units of the elements are added to it, and products of
-// blocks times it are far from overflow.
-const leastExponent, largestExponent = 72, 180
+// an exponent field, also where units of the elements are added to it, and KC products of
+// integers up to 2⁷ times the scales stay below float32's largest: 2¹⁰⁺¹⁴⁺²·⁽¹⁷⁸⁻¹²⁷⁾.
+const leastExponent, largestExponent = 72, 178
 
 // fit settles how the operand goes into BF16 or int8 panels without loss, or
 // says why it does not.
@@ -299,13 +299,9 @@ func (s *side) zerosOutside(from, to int) bool {
 	return true
 }
 
-// isZero reports whether elements k0..k1 of a line are zeros of either sign, and have
-// at most eight bits: of others it does not know.
+// isZero reports whether elements k0..k1 of a line with scales are zeros of either sign.
 func (s *side) isZero(l, k0, k1 int) bool {
-	e, n := s.t.Format.Element, s.t.LineBytes()
-	if e.Bits() > 8 {
-		return false
-	}
+	e, n := s.t.Format.Element, s.t.LineBytes() // elements with scales have at most eight bits
 	line := s.t.Codes[l*n : (l+1)*n]
 	var values [64]float32
 	for ; k0 < k1; k0 += len(values) {
