@@ -45,12 +45,15 @@ func Run(t *testing.T, body func(t *testing.T, tier cpu.Tier)) {
 
 // flags has the names of a tier's instructions in Linux's list.
 var flags = map[cpu.Tier]string{
-	cpu.AVX2:   "avx2 fma",
+	cpu.AVX2:   avx2,
 	cpu.AVX512: avx512,
 	cpu.AMX:    avx512 + " amx_tile amx_bf16",
 }
 
-const avx512 = "avx2 fma avx512f avx512bw avx512vl avx512dq avx512vbmi avx512_vnni avx512_bf16 gfni"
+const (
+	avx2   = "avx2 fma f16c"
+	avx512 = avx2 + " avx512f avx512bw avx512vl avx512dq avx512vbmi avx512_vnni avx512_bf16 gfni"
+)
 
 // listed returns the tiers above plain whose instructions Linux lists, in
 // builds that have assembly.
