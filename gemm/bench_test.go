@@ -28,10 +28,10 @@ func random(b *testing.B, f quant.Format, n, k int) *quant.Tensor {
 }
 
 // measure times a product of a and w, and reports its rate and the fraction of
-// the peak of the kernel's instruction, measured just before.
-func measure(b *testing.B, a, w *quant.Tensor, threads int, mul func() error) {
+// the peak of the instruction of the kernel that choose returns, measured just before.
+func measure(b *testing.B, a, w *quant.Tensor, threads int, choose func() (gemm.Kernel, error), mul func() error) {
 	b.Helper()
-	k, err := gemm.Choose(a, w, gemm.Options{})
+	k, err := choose()
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -72,7 +72,8 @@ func BenchmarkMul(b *testing.B) {
 			c := tensor.New(n, n)
 			for _, threads := range []int{1, 2} {
 				b.Run(fmt.Sprintf("format=%s/m=%d/n=%d/k=%d/threads=%d", f, n, n, n, threads), func(b *testing.B) {
-					measure(b, x, x, threads, func() error { return gemm.Mul(c, x, x, gemm.Options{Threads: threads}) })
+					o := gemm.Options{Threads: threads}
+					measure(b, x, x, threads, func() (gemm.Kernel, error) { return gemm.Choose(x, x, o) }, func() error { return gemm.Mul(c, x, x, o) })
 				})
 			}
 		}
@@ -91,7 +92,8 @@ func BenchmarkPacked(b *testing.B) {
 		for _, m := range []int{16, 64, 256} {
 			a, c := random(b, f, m, k), tensor.New(m, n)
 			b.Run(fmt.Sprintf("format=%s/m=%d/n=%d/k=%d/threads=1", f, m, n, k), func(b *testing.B) {
-				measure(b, a, w, 1, func() error { return packed.Mul(c, a, gemm.Options{Threads: 1}) })
+				o := gemm.Options{Threads: 1}
+				measure(b, a, w, 1, func() (gemm.Kernel, error) { return packed.Choose(a, o) }, func() error { return packed.Mul(c, a, o) })
 			})
 		}
 	}
@@ -107,7 +109,8 @@ func BenchmarkVector(b *testing.B) {
 			a, c := random(b, quant.BF16, m, k), tensor.New(m, n)
 			b.Run(fmt.Sprintf("format=%s/m=%d/n=%d/k=%d/threads=1", f, m, n, k), func(b *testing.B) {
 				b.SetBytes(int64(len(w.Codes) + len(w.Scales)))
-				measure(b, a, w, 1, func() error { return gemm.Mul(c, a, w, gemm.Options{Threads: 1}) })
+				o := gemm.Options{Threads: 1}
+				measure(b, a, w, 1, func() (gemm.Kernel, error) { return gemm.Choose(a, w, o) }, func() error { return gemm.Mul(c, a, w, o) })
 			})
 		}
 	}
