@@ -16,6 +16,7 @@ func TestParseTier(t *testing.T) {
 // TestTiers: best first, plain last, none twice.
 func TestTiers(t *testing.T) {
 	list := Tiers()
+	t.Logf("tiers: %v", list)
 	for i := 1; i < len(list); i++ {
 		if list[i] >= list[i-1] {
 			t.Errorf("%v is listed after %v", list[i], list[i-1])
