@@ -19,8 +19,8 @@ type lineRun struct {
 	kernel    *lineKernel
 	scales    *fusedRun // what stores scales of whole lines, to nearest; nil where blocks extend over several
 	constants lineConstants
-	factorOf  []float32 // by scale code; nil where blocks extend over several lines
-	blocks    []blockFactor
+	factorOf  []float32     // by scale code; nil where blocks extend over several lines
+	blocks    []blockFactor // of the lines that share scales, where scales is nil
 	factors   []float32
 	maxima    []float32
 	room      []float32
@@ -90,7 +90,7 @@ func (w *lineRun) lines(from, to, band int) (amax uint32) {
 			}
 			x := w.x.row(l, w.room)
 			if !ok || w.kernel.encode(w.t.line(l), x, w.randomBits(l), w.factors, &w.constants) >= exponentMask {
-				w.plainLine(l, x, l0, l1, band)
+				w.plainLine(l, x)
 			} else {
 				written := (len(x)*w.q.Format.Element.StoredBits() + 7) / 8
 				clear(w.t.line(l)[written:])
@@ -147,7 +147,7 @@ func (w *lineRun) scaleBands(l0, l1, row int) (amax uint32) {
 		a := maxFloatBits(w.maxima[c0:c1])
 		hasNaN := a > exponentMask
 		if hasNaN {
-			a = w.blockAmax(l0, l1, j, w.room)
+			a, _ = w.blockAmax(l0, l1, j, w.room)
 		}
 		amax = max(amax, a)
 		w.blocks[j] = w.scaleBlock(row*len(w.blocks)+j, a, hasNaN)
@@ -156,22 +156,15 @@ func (w *lineRun) scaleBands(l0, l1, row int) (amax uint32) {
 }
 
 // plainLine encodes a line in the plain form.
-func (w *lineRun) plainLine(l int, x []float32, l0, l1, band int) {
-	n := w.t.scaleCols()
-	factors := make([]blockFactor, n)
-	for j := range factors {
-		if w.known != nil {
-			factors[j] = w.known[l]
-			continue
+func (w *lineRun) plainLine(l int, x []float32) {
+	factors := w.blocks
+	if w.scales != nil { // of which there are only the codes
+		factors = make([]blockFactor, w.t.scaleCols())
+		for j := range factors {
+			c0, c1 := w.blockCols(j)
+			a, hasNaN := amaxBits(x[c0:c1])
+			factors[j] = w.scaleBlock(l*len(factors)+j, a, hasNaN)
 		}
-		c0, c1 := w.blockCols(j)
-		var a uint32
-		hasNaN := false
-		for i := l0; i < l1; i++ {
-			b, nan := amaxBits(w.x.row(i, w.x.room())[c0:c1])
-			a, hasNaN = max(a, b), hasNaN || nan
-		}
-		factors[j] = w.scaleBlock(l0/band*n+j, a, hasNaN)
 	}
 	codes := make([]byte, w.t.storedWidth())
 	w.encodeLine(codes, l, x, factors, make([]float32, len(codes)), w.newRandomLines())

@@ -248,7 +248,7 @@ func (r *run) scaleBand(l0, l1, row int, amaxes []uint32, factors []blockFactor,
 	for j, a := range amaxes {
 		hasNaN := a > exponentMask
 		if hasNaN {
-			a = r.blockAmax(l0, l1, j, room)
+			a, _ = r.blockAmax(l0, l1, j, room)
 		}
 		amax = max(amax, a)
 		factors[j] = r.scaleBlock(row*len(factors)+j, a, hasNaN)
@@ -262,14 +262,15 @@ func (r *run) blockCols(j int) (from, to int) {
 	return j * extent, min((j+1)*extent, r.x.cols())
 }
 
-// blockAmax returns the bits of the largest magnitude of a block, NaN aside.
-func (r *run) blockAmax(l0, l1, j int, room []float32) (amax uint32) {
+// blockAmax returns the bits of the largest magnitude of a block, NaN aside, and
+// whether there is NaN.
+func (r *run) blockAmax(l0, l1, j int, room []float32) (amax uint32, hasNaN bool) {
 	c0, c1 := r.blockCols(j)
 	for l := l0; l < l1; l++ {
-		a, _ := amaxBits(r.x.row(l, room)[c0:c1])
-		amax = max(amax, a)
+		a, nan := amaxBits(r.x.elements(l, c0, c1, room))
+		amax, hasNaN = max(amax, a), hasNaN || nan
 	}
-	return amax
+	return amax, hasNaN
 }
 
 // scaleBlock stores the scale of block i and returns how its elements are encoded.

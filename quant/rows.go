@@ -206,7 +206,7 @@ func (w *rowsRun) bands(from, to, band int) (amax uint32) {
 			a := maxFloatBits(t.maxima[j*maximaLanes : (j+1)*maximaLanes])
 			hasNaN := a > exponentMask
 			if hasNaN {
-				a = w.blockAmax(tile.l0, tile.l1, tile.first+j, w.lineRoom())
+				a, _ = w.blockAmax(tile.l0, tile.l1, tile.first+j, w.lineRoom())
 			}
 			amax = max(amax, a)
 			f := w.scaleBlock(tile.l0/band*perLine+tile.first+j, a, hasNaN)
@@ -221,7 +221,7 @@ func (w *rowsRun) bands(from, to, band int) (amax uint32) {
 	for j := whole; j < perLine; j++ { // which the lines end within
 		for l0 := from; l0 < to; l0 += band {
 			l1 := min(l0+band, to)
-			a, hasNaN := w.blockBits(l0, l1, j)
+			a, hasNaN := w.blockAmax(l0, l1, j, w.lineRoom())
 			amax = max(amax, a)
 			w.encodeBlock(l0, l1, j, w.scaleBlock(l0/band*perLine+j, a, hasNaN))
 		}
@@ -289,25 +289,13 @@ func maxFloatBits(x []float32) (most uint32) {
 	return most
 }
 
-// blockBits returns the bits of the largest magnitude of a block, NaN aside, and
-// whether there is NaN.
-func (w *rowsRun) blockBits(l0, l1, j int) (amax uint32, hasNaN bool) {
-	room := w.lineRoom()
-	c0, c1 := w.blockCols(j)
-	for l := l0; l < l1; l++ {
-		a, nan := amaxBits(w.x.row(l, room)[c0:c1])
-		amax, hasNaN = max(amax, a), hasNaN || nan
-	}
-	return amax, hasNaN
-}
-
 // encodeBlock encodes block j of lines [l0, l1) in the plain form.
 func (w *rowsRun) encodeBlock(l0, l1, j int, f blockFactor) {
 	room := w.lineRoom()
 	c0, c1 := w.blockCols(j)
 	for l := l0; l < l1; l++ {
 		line := w.t.line(l)
-		w.encodePlain(line[c0:c1], w.x.row(l, room)[c0:c1], f, w.roomFor(c1-c0))
+		w.encodePlain(line[c0:c1], w.x.elements(l, c0, c1, room), f, w.roomFor(c1-c0))
 		clear(line[c1:min((j+1)*w.t.extent(), len(line))])
 	}
 }

@@ -13,8 +13,8 @@ import (
 )
 
 // A source is the matrix that is quantized, its rows the lines of the result:
-// float32, or BF16 as checkpoints store it. Of a matrix whose columns are the
-// lines, only the shape is asked here; tiles turn it.
+// float32, or BF16 as checkpoints store it. A matrix whose columns are the lines is
+// turned, by prepare, before these are read.
 type source struct {
 	dense   tensor.Dense
 	raw     tensor.BF16
@@ -119,14 +119,21 @@ func (s source) room() []float32 {
 
 // row returns the values of row l, in room or shared with the source.
 func (s source) row(l int, room []float32) []float32 {
+	_, cols := s.shape()
+	return s.elements(l, 0, cols, room)
+}
+
+// elements returns columns [c0, c1) of row l, in room or shared with the source.
+func (s source) elements(l, c0, c1 int, room []float32) []float32 {
 	if !s.isRaw {
-		return s.dense.Row(l)
+		return s.dense.Row(l)[c0:c1]
 	}
-	widen(room, s.raw.Row(l))
+	room = room[:c1-c0]
+	widen(room, s.raw.Row(l)[s.elementBytes()*c0:s.elementBytes()*c1])
 	return room
 }
 
-// bytes returns the memory of rows [from, to), which must not have gaps.
+// bytes returns the memory of rows [from, to), with what lies between them.
 func (s source) bytes(from, to int) []byte {
 	if s.isRaw {
 		if from == to || s.raw.Cols == 0 {
