@@ -13,9 +13,11 @@ type Copy struct {
 }
 
 // Both returns the rowwise and the columnwise copy of x, the same as Rowwise and
-// Columnwise do, from one read of x; from another before it where a scale is that of a
-// whole row, column or tensor, and from two where it is of several whole ones (see
-// tileable). The threads are those of the rowwise copy.
+// Columnwise do, from one read of x, and from one before it where a scale is that of a
+// whole row, column or tensor. Each copy reads x for itself where a scale of one is that
+// of several whole rows or columns, or of a whole one that is searched for or of
+// transformed elements. The threads are those of the rowwise copy. It fails where one of
+// the two would, and says which.
 func Both(x tensor.Dense, rowwise, columnwise Copy) (rows, columns *Tensor, err error) {
 	return both(denseSource(x), columnSource(x), rowwise, columnwise)
 }
@@ -47,18 +49,14 @@ func both(x, turned source, r, c Copy) (rows, columns *Tensor, err error) {
 }
 
 // shareAmax finds the amax of x once, where both copies need it.
-func shareAmax(x source, copies ...*Copy) {
-	var asking []*Copy
-	for _, c := range copies {
-		if q := c.Quantizer; q.Format.NeedsAmax() && !q.Hadamard && c.With.Amax == nil && (q.NonFinite == Tolerate || !q.Format.PerTensor()) {
-			asking = append(asking, c)
-		}
+func shareAmax(x source, r, c *Copy) {
+	if r.findsAmax() && c.findsAmax() {
+		amax := x.amax(r.With.Threads)
+		r.With.Amax, c.With.Amax = &amax, &amax
 	}
-	if len(asking) < len(copies) {
-		return
-	}
-	amax := x.amax(copies[0].With.Threads)
-	for _, c := range asking {
-		c.With.Amax = &amax
-	}
+}
+
+// findsAmax reports whether the copy scales by the amax of the matrix as it is.
+func (c *Copy) findsAmax() bool {
+	return c.Quantizer.Format.NeedsAmax() && !c.Quantizer.Hadamard && c.With.Amax == nil
 }

@@ -27,8 +27,8 @@ const (
 )
 
 // tileable reports whether a copy is made of tiles: not where a scale extends over
-// the whole tensor in one direction alone, unless it is that of one line, which is
-// found before, and neither searched nor of transformed elements.
+// several whole lines, or over parts of all. That of one line, or of the tensor, is found
+// before, but where it is searched for or of transformed elements.
 func (q *Quantizer) tileable() bool {
 	switch b := q.Format.Block; {
 	case b.Rows > 0 && b.Cols > 0:
