@@ -18,9 +18,9 @@ import (
 	"github.com/microscale-go/microscale/tensor"
 )
 
-// TestKernelsBoth: both copies are those of the plain form, of whole tiles, of less,
-// and of more than one strip; from rows with gaps that begin anywhere; of float32 and
-// of BF16, in every tier.
+// TestKernelsBoth: both copies are those of all lines at once in the plain form, of
+// whole tiles, of less, and of more than one strip; from rows with gaps that begin
+// anywhere; of float32 and of BF16, in every tier.
 func TestKernelsBoth(t *testing.T) {
 	r := rand.New(rand.NewPCG(19, 20))
 	for _, q := range append(kernelQuantizers(), Quantizer{Format: BF16}, Quantizer{Format: NVFP4, Hadamard: true}) {
@@ -41,19 +41,18 @@ func TestKernelsBoth(t *testing.T) {
 				for l := range rows {
 					widen(values.Row(l), narrow.Row(l))
 				}
-				type copies func(c Copy) (rows, columns *Tensor, err error)
+				view := wide.View(0, rows, i, i+cols)
 				for _, from := range []struct {
-					plain tensor.Dense
-					both  copies
+					plain      tensor.Dense
+					both       func(c Copy) (rows, columns *Tensor, err error)
+					columnwise func(with With) (*Tensor, error)
 				}{
-					{wide.View(0, rows, i, i+cols), func(c Copy) (*Tensor, *Tensor, error) { return Both(wide.View(0, rows, i, i+cols), c, c) }},
-					{values, func(c Copy) (*Tensor, *Tensor, error) { return BothBF16(narrow, c, c) }},
+					{view, func(c Copy) (*Tensor, *Tensor, error) { return Both(view, c, c) }, func(with With) (*Tensor, error) { return q.Columnwise(view, with) }},
+					{values, func(c Copy) (*Tensor, *Tensor, error) { return BothBF16(narrow, c, c) }, func(with With) (*Tensor, error) { return q.ColumnwiseBF16(narrow, with) }},
 				} {
-					var wantRows, wantColumns *Tensor
-					plainly(t, func() {
-						wantRows, wantColumns = must(t)(q.Rowwise(from.plain, With{})), must(t)(q.Columnwise(from.plain, With{}))
-					})
-					cputest.Run(t, func(t *testing.T, _ cpu.Tier) {
+					wantRows := wholly(t, q, denseSource(from.plain), Rowwise, With{})
+					wantColumns := wholly(t, q, columnSource(from.plain), Columnwise, With{})
+					cputest.Vectors(t, func(t *testing.T, _ cpu.Tier) {
 						for threads := range 3 {
 							gotRows, gotColumns, err := from.both(Copy{q, With{Threads: threads}})
 							if err != nil {
@@ -63,8 +62,7 @@ func TestKernelsBoth(t *testing.T) {
 							sameTensor(t, gotColumns, wantColumns)
 						}
 						for threads := range 2 {
-							sameTensor(t, must(t)(q.Columnwise(from.plain, With{Threads: threads})), wantColumns)
-							sameTensor(t, must(t)(q.ColumnwiseBF16(narrow, With{Threads: threads})), must(t)(q.Columnwise(values, With{})))
+							sameTensor(t, must(t)(from.columnwise(With{Threads: threads})), wantColumns)
 						}
 					})
 				}
@@ -180,7 +178,7 @@ func TestBothPairs(t *testing.T) {
 				view, narrow := x.View(0, rows, i, i+cols), tensor.BF16{Rows: rows, Cols: cols, Stride: cols + i, Data: raw[2*i:]}
 				wantRows := wholly(t, pair[0].Quantizer, denseSource(view), Rowwise, pair[0].With)
 				wantColumns := wholly(t, pair[1].Quantizer, columnSource(view), Columnwise, pair[1].With)
-				cputest.Run(t, func(t *testing.T, tier cpu.Tier) {
+				cputest.Vectors(t, func(t *testing.T, tier cpu.Tier) {
 					if tier == cpu.Plain && rows*cols > 1<<16 {
 						return // what it is compared with
 					}

@@ -24,7 +24,7 @@ func TestDequantizePastCaches(t *testing.T) {
 				t.Fatal(err)
 			}
 			want := q.Dequantize(1)
-			cputest.Run(t, func(t *testing.T, _ cpu.Tier) {
+			cputest.Vectors(t, func(t *testing.T, _ cpu.Tier) {
 				clear(raw)
 				got := tensor.Of(rows, cols, unsafe.Slice((*float32)(unsafe.Pointer(&raw[0])), rows*cols))
 				t.Run(fmt.Sprintf("format=%s/cols=%d", f, cols), func(t *testing.T) {

@@ -171,7 +171,7 @@ func TestAllocations(t *testing.T) {
 	if err := tensor.ToBytes(raw.Data, x.Data, format.BF16); err != nil {
 		t.Fatal(err)
 	}
-	cputest.Run(t, func(t *testing.T, _ cpu.Tier) {
+	cputest.Vectors(t, func(t *testing.T, _ cpu.Tier) {
 		for _, f := range Formats() {
 			counts := map[int][3]float64{}
 			for _, rows := range []int{few, many} {

@@ -141,7 +141,7 @@ func TestKernelsColumnsStayInside(t *testing.T) {
 // TestKernelsTranspose: every element, for shapes about the size of a tile, in every
 // tier, without touching anything outside.
 func TestKernelsTranspose(t *testing.T) {
-	cputest.Run(t, func(t *testing.T, _ cpu.Tier) {
+	cputest.Vectors(t, func(t *testing.T, _ cpu.Tier) {
 		for _, rows := range []int{1, 15, 16, 17, 48, 100} {
 			for _, cols := range []int{1, 15, 16, 17, 48, 100} {
 				for _, side := range []guard.Side{guard.Start, guard.End} {

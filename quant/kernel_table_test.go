@@ -82,7 +82,8 @@ func TestKernelRows(t *testing.T) {
 }
 
 // TestKernelTables: there is a test for each table, and it is the list of those
-// that builds without kernels have empty that says which there are.
+// that builds without kernels have empty that says which there are. All rows are of
+// tiers that the other tests run, which are those of vectors.
 func TestKernelTables(t *testing.T) {
 	file, err := parser.ParseFile(token.NewFileSet(), "kernel_other.go", nil, 0)
 	if err != nil {
@@ -102,6 +103,13 @@ func TestKernelTables(t *testing.T) {
 	for _, n := range names {
 		if _, ok := tested[n]; !ok {
 			t.Errorf("the rows of %s have no test: add it to kernelTables", n)
+		}
+	}
+	for name, rows := range tested {
+		for i, row := range rows {
+			if row.tier != row.tier.Vectors() {
+				t.Errorf("row %d of %s is of the tier %s, which cputest.Vectors leaves out", i, name, row.tier)
+			}
 		}
 	}
 	if len(names) < len(tested) {

@@ -32,7 +32,7 @@ func plainly(t testing.TB, body func()) {
 // eachKernel runs body in every tier but the plain one, which it is compared with.
 func eachKernel(t *testing.T, body func(t *testing.T)) {
 	t.Helper()
-	cputest.Run(t, func(t *testing.T, tier cpu.Tier) {
+	cputest.Vectors(t, func(t *testing.T, tier cpu.Tier) {
 		if tier != cpu.Plain {
 			body(t)
 		}
@@ -174,7 +174,7 @@ func TestKernelsQuantize(t *testing.T) {
 // TestKernelsBF16: a BF16 source gives the bits of its values in float32, in
 // every tier, filled into a tensor that held others.
 func TestKernelsBF16(t *testing.T) {
-	cputest.Run(t, func(t *testing.T, _ cpu.Tier) {
+	cputest.Vectors(t, func(t *testing.T, _ cpu.Tier) {
 		r := rand.New(rand.NewPCG(9, 10))
 		for _, q := range append(kernelQuantizers(), Quantizer{Format: BF16}, Quantizer{Format: NVFP4, Hadamard: true}) {
 			t.Run(quantizerName(q), func(t *testing.T) {
@@ -260,7 +260,7 @@ func must(t testing.TB) func(*Tensor, error) *Tensor {
 // TestBoth: both copies are those that Rowwise and Columnwise return.
 func TestBoth(t *testing.T) {
 	random := &Stream{Seed: 1}
-	cputest.Run(t, func(t *testing.T, tier cpu.Tier) {
+	cputest.Vectors(t, func(t *testing.T, tier cpu.Tier) {
 		r := rand.New(rand.NewPCG(17, 18))
 		for _, pair := range [][2]Quantizer{
 			{{Format: MXFP8}, {Format: MXFP8}},
@@ -292,7 +292,7 @@ func TestBoth(t *testing.T) {
 
 // TestKernelsRandom: bits that are made together are those of each element.
 func TestKernelsRandom(t *testing.T) {
-	cputest.Run(t, func(t *testing.T, _ cpu.Tier) {
+	cputest.Vectors(t, func(t *testing.T, _ cpu.Tier) {
 		s := Stream{Seed: 0xfedcba9876543210, Step: 1<<32 - 1, Tensor: 1<<24 - 1, Operand: 127, Direction: Columnwise}
 		var room []uint32
 		for _, first := range []uint64{0, 1, 3, 1<<34 - 9, 1<<62 + 2} {

@@ -18,10 +18,21 @@ import (
 // parallel with others that use kernels.
 func Run(t *testing.T, body func(t *testing.T, tier cpu.Tier)) {
 	t.Helper()
-	tiers := cpu.Tiers()
+	run(t, cpu.Tiers(), body)
+}
+
+// Vectors is Run of the tiers that kernels on vectors are written for: for packages that
+// have no others, and do the same under those that are left out.
+func Vectors(t *testing.T, body func(t *testing.T, tier cpu.Tier)) {
+	t.Helper()
+	run(t, slices.DeleteFunc(cpu.Tiers(), func(tier cpu.Tier) bool { return tier != tier.Vectors() }), body)
+}
+
+func run(t *testing.T, tiers []cpu.Tier, body func(t *testing.T, tier cpu.Tier)) {
+	t.Helper()
 	for _, tier := range listed() {
 		switch {
-		case slices.Contains(tiers, tier):
+		case cpu.Has(tier):
 		case tier == cpu.AMX: // which a process must ask for
 			t.Logf("the system lists what the tier %v needs, but does not let this process use it", tier)
 		default:
