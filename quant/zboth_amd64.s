@@ -1458,8 +1458,8 @@ columns12:
 	JNZ tile1
 
 	// the largest amax; all ones where a block was flagged
-	VEXTRACTI64X4 $1, Z20, Y0
-	VPMAXUD Y0, Y20, Y0
+	VEXTRACTI64X4 $1, Z20, Y1
+	VPMAXUD Y1, Y20, Y0
 	VEXTRACTI32X4 $1, Y0, X1
 	VPMAXUD X1, X0, X0
 	VPSHUFD $78, X0, X1
@@ -2849,8 +2849,8 @@ columns12:
 	JNZ tile1
 
 	// the largest amax; all ones where a block was flagged
-	VEXTRACTI64X4 $1, Z20, Y0
-	VPMAXUD Y0, Y20, Y0
+	VEXTRACTI64X4 $1, Z20, Y1
+	VPMAXUD Y1, Y20, Y0
 	VEXTRACTI32X4 $1, Y0, X1
 	VPMAXUD X1, X0, X0
 	VPSHUFD $78, X0, X1
@@ -3984,8 +3984,8 @@ columns11:
 	JNZ tile1
 
 	// the largest amax; all ones where a block was flagged
-	VEXTRACTI64X4 $1, Z20, Y0
-	VPMAXUD Y0, Y20, Y0
+	VEXTRACTI64X4 $1, Z20, Y1
+	VPMAXUD Y1, Y20, Y0
 	VEXTRACTI32X4 $1, Y0, X1
 	VPMAXUD X1, X0, X0
 	VPSHUFD $78, X0, X1
@@ -5119,8 +5119,8 @@ columns11:
 	JNZ tile1
 
 	// the largest amax; all ones where a block was flagged
-	VEXTRACTI64X4 $1, Z20, Y0
-	VPMAXUD Y0, Y20, Y0
+	VEXTRACTI64X4 $1, Z20, Y1
+	VPMAXUD Y1, Y20, Y0
 	VEXTRACTI32X4 $1, Y0, X1
 	VPMAXUD X1, X0, X0
 	VPSHUFD $78, X0, X1
@@ -6539,8 +6539,8 @@ columns12:
 	JNZ tile1
 
 	// the largest amax; all ones where a block was flagged
-	VEXTRACTI64X4 $1, Z20, Y0
-	VPMAXUD Y0, Y20, Y0
+	VEXTRACTI64X4 $1, Z20, Y1
+	VPMAXUD Y1, Y20, Y0
 	VEXTRACTI32X4 $1, Y0, X1
 	VPMAXUD X1, X0, X0
 	VPSHUFD $78, X0, X1
@@ -7959,8 +7959,8 @@ columns12:
 	JNZ tile1
 
 	// the largest amax; all ones where a block was flagged
-	VEXTRACTI64X4 $1, Z20, Y0
-	VPMAXUD Y0, Y20, Y0
+	VEXTRACTI64X4 $1, Z20, Y1
+	VPMAXUD Y1, Y20, Y0
 	VEXTRACTI32X4 $1, Y0, X1
 	VPMAXUD X1, X0, X0
 	VPSHUFD $78, X0, X1
@@ -9088,8 +9088,8 @@ columns11:
 	JNZ tile1
 
 	// the largest amax; all ones where a block was flagged
-	VEXTRACTI64X4 $1, Z20, Y0
-	VPMAXUD Y0, Y20, Y0
+	VEXTRACTI64X4 $1, Z20, Y1
+	VPMAXUD Y1, Y20, Y0
 	VEXTRACTI32X4 $1, Y0, X1
 	VPMAXUD X1, X0, X0
 	VPSHUFD $78, X0, X1
@@ -10217,8 +10217,8 @@ columns11:
 	JNZ tile1
 
 	// the largest amax; all ones where a block was flagged
-	VEXTRACTI64X4 $1, Z20, Y0
-	VPMAXUD Y0, Y20, Y0
+	VEXTRACTI64X4 $1, Z20, Y1
+	VPMAXUD Y1, Y20, Y0
 	VEXTRACTI32X4 $1, Y0, X1
 	VPMAXUD X1, X0, X0
 	VPSHUFD $78, X0, X1
@@ -12036,8 +12036,8 @@ columns12:
 	JNZ tile1
 
 	// the largest amax; all ones where a block was flagged
-	VEXTRACTI64X4 $1, Z20, Y0
-	VPMAXUD Y0, Y20, Y0
+	VEXTRACTI64X4 $1, Z20, Y1
+	VPMAXUD Y1, Y20, Y0
 	VEXTRACTI32X4 $1, Y0, X1
 	VPMAXUD X1, X0, X0
 	VPSHUFD $78, X0, X1
@@ -13405,8 +13405,8 @@ columns11:
 	JNZ tile1
 
 	// the largest amax; all ones where a block was flagged
-	VEXTRACTI64X4 $1, Z20, Y0
-	VPMAXUD Y0, Y20, Y0
+	VEXTRACTI64X4 $1, Z20, Y1
+	VPMAXUD Y1, Y20, Y0
 	VEXTRACTI32X4 $1, Y0, X1
 	VPMAXUD X1, X0, X0
 	VPSHUFD $78, X0, X1
@@ -15197,8 +15197,8 @@ columns12:
 	JNZ tile1
 
 	// the largest amax; all ones where a block was flagged
-	VEXTRACTI64X4 $1, Z20, Y0
-	VPMAXUD Y0, Y20, Y0
+	VEXTRACTI64X4 $1, Z20, Y1
+	VPMAXUD Y1, Y20, Y0
 	VEXTRACTI32X4 $1, Y0, X1
 	VPMAXUD X1, X0, X0
 	VPSHUFD $78, X0, X1
@@ -16504,8 +16504,8 @@ columns11:
 	JNZ tile1
 
 	// the largest amax; all ones where a block was flagged
-	VEXTRACTI64X4 $1, Z20, Y0
-	VPMAXUD Y0, Y20, Y0
+	VEXTRACTI64X4 $1, Z20, Y1
+	VPMAXUD Y1, Y20, Y0
 	VEXTRACTI32X4 $1, Y0, X1
 	VPMAXUD X1, X0, X0
 	VPSHUFD $78, X0, X1

@@ -13,23 +13,14 @@ var bf16Kernels = []bf16Kernel{
 	{cpu.AVX2, widenUnits, narrowUnits},
 }
 
-const (
-	bf16Unit = 16 // elements that AVX2 converts at a time
-	bf16Size = 2  // bytes
-)
+const bf16Size = 2 // bytes
 
 func widenUnits(dst []float32, src []byte) {
-	whole := len(dst) / bf16Unit * bf16Unit
-	if whole > 0 {
-		widen256(&dst[0], &src[0], whole/bf16Unit)
-	}
-	widenPlain(dst[whole:], src[bf16Size*whole:])
+	done := widen256(&dst[0], &src[0], len(dst))
+	widenPlain(dst[done:], src[bf16Size*done:])
 }
 
 func narrowUnits(dst []byte, src []float32) {
-	whole := len(src) / bf16Unit * bf16Unit
-	if whole > 0 {
-		narrow256(&dst[0], &src[0], whole/bf16Unit)
-	}
-	narrowPlain(dst[bf16Size*whole:], src[whole:])
+	done := narrow256(&dst[0], &src[0], len(src))
+	narrowPlain(dst[bf16Size*done:], src[done:])
 }

@@ -15,13 +15,13 @@ func widen512(dst *float32, src *byte, n int)
 //go:noescape
 func narrow512(dst *byte, src *float32, n int)
 
-// widen256 sets dst[i] to the BF16 i of src, i < 16·n, n > 0.
+// widen256 sets dst[i] to the BF16 i of src, i < done: whole units of n elements.
 //
 //go:noescape
-func widen256(dst *float32, src *byte, n int)
+func widen256(dst *float32, src *byte, n int) (done int)
 
 // narrow256 sets the BF16 i of dst to src[i], to nearest even with overflow to Inf,
-// i < 16·n, n > 0. A NaN keeps its sign and gets all other bits.
+// i < done: whole units of n elements. A NaN keeps its sign and gets all other bits.
 //
 //go:noescape
-func narrow256(dst *byte, src *float32, n int)
+func narrow256(dst *byte, src *float32, n int) (done int)

@@ -16,6 +16,12 @@ DATA one<>+16(SB)/8, $0x0000000100000001
 DATA one<>+24(SB)/8, $0x0000000100000001
 GLOBL one<>(SB), RODATA|NOPTR, $32
 
+DATA magnitude<>+0(SB)/8, $0x7fffffff7fffffff
+DATA magnitude<>+8(SB)/8, $0x7fffffff7fffffff
+DATA magnitude<>+16(SB)/8, $0x7fffffff7fffffff
+DATA magnitude<>+24(SB)/8, $0x7fffffff7fffffff
+GLOBL magnitude<>(SB), RODATA|NOPTR, $32
+
 // func widen512(dst *float32, src *byte, n int)
 //
 //	AX dst
@@ -71,10 +77,12 @@ TEXT ·narrow512(SB), NOSPLIT, $0-24
 	MOVQ dst+0(FP), AX
 	MOVQ src+8(FP), BX
 	MOVQ n+16(FP), DX
-	MOVL $32767, SI
+	MOVL $0x00007fff, SI
 	VPBROADCASTD SI, Z16
-	MOVL $1, SI
+	MOVL $0x00000001, SI
 	VPBROADCASTD SI, Z17
+	MOVL $0x7fffffff, SI
+	VPBROADCASTD SI, Z18
 	KXNORQ K1, K1, K1
 	KXNORQ K2, K2, K2
 	KXNORQ K3, K3, K3
@@ -94,39 +102,39 @@ whole1:
 	VMOVDQU32.Z (BX), K1, Z0
 	VCMPPS $3, Z0, Z0, K5
 	VPSRLD $16, Z0, Z4
-	VPANDD Z17, Z4, Z8
-	VPADDD Z16, Z8, Z8
-	VPADDD Z8, Z0, Z0
-	VPSRLD $16, Z0, Z0
-	VPORD Z16, Z4, K5, Z0
-	VPMOVDW Z0, K1, (AX)
+	VPANDD Z17, Z4, Z4
+	VPADDD Z16, Z4, Z4
+	VPADDD Z0, Z4, Z4
+	VPORD Z18, Z0, K5, Z4
+	VPSRLD $16, Z4, Z4
+	VPMOVDW Z4, K1, (AX)
 	VMOVDQU32.Z 64(BX), K2, Z1
 	VCMPPS $3, Z1, Z1, K5
 	VPSRLD $16, Z1, Z5
-	VPANDD Z17, Z5, Z8
-	VPADDD Z16, Z8, Z8
-	VPADDD Z8, Z1, Z1
-	VPSRLD $16, Z1, Z1
-	VPORD Z16, Z5, K5, Z1
-	VPMOVDW Z1, K2, 32(AX)
+	VPANDD Z17, Z5, Z5
+	VPADDD Z16, Z5, Z5
+	VPADDD Z1, Z5, Z5
+	VPORD Z18, Z1, K5, Z5
+	VPSRLD $16, Z5, Z5
+	VPMOVDW Z5, K2, 32(AX)
 	VMOVDQU32.Z 128(BX), K3, Z2
 	VCMPPS $3, Z2, Z2, K5
 	VPSRLD $16, Z2, Z6
-	VPANDD Z17, Z6, Z8
-	VPADDD Z16, Z8, Z8
-	VPADDD Z8, Z2, Z2
-	VPSRLD $16, Z2, Z2
-	VPORD Z16, Z6, K5, Z2
-	VPMOVDW Z2, K3, 64(AX)
+	VPANDD Z17, Z6, Z6
+	VPADDD Z16, Z6, Z6
+	VPADDD Z2, Z6, Z6
+	VPORD Z18, Z2, K5, Z6
+	VPSRLD $16, Z6, Z6
+	VPMOVDW Z6, K3, 64(AX)
 	VMOVDQU32.Z 192(BX), K4, Z3
 	VCMPPS $3, Z3, Z3, K5
 	VPSRLD $16, Z3, Z7
-	VPANDD Z17, Z7, Z8
-	VPADDD Z16, Z8, Z8
-	VPADDD Z8, Z3, Z3
-	VPSRLD $16, Z3, Z3
-	VPORD Z16, Z7, K5, Z3
-	VPMOVDW Z3, K4, 96(AX)
+	VPANDD Z17, Z7, Z7
+	VPADDD Z16, Z7, Z7
+	VPADDD Z3, Z7, Z7
+	VPORD Z18, Z3, K5, Z7
+	VPSRLD $16, Z7, Z7
+	VPMOVDW Z7, K4, 96(AX)
 	ADDQ $256, BX
 	ADDQ $128, AX
 	SUBQ $64, DX
@@ -134,17 +142,21 @@ whole1:
 	VZEROUPPER
 	RET
 
-// func widen256(dst *float32, src *byte, n int)
+// func widen256(dst *float32, src *byte, n int) (done int)
 //
 //	AX dst
 //	BX src
 //	DX n
-TEXT ·widen256(SB), NOSPLIT, $0-24
+//	SI elements done
+TEXT ·widen256(SB), NOSPLIT, $0-32
 	MOVQ dst+0(FP), AX
 	MOVQ src+8(FP), BX
 	MOVQ n+16(FP), DX
+	XORL SI, SI
+	SUBQ $16, DX
+	JL end1
 
-loop1:
+loop2:
 	VPMOVZXWD (BX), Y0
 	VPSLLD $16, Y0, Y0
 	VMOVDQU Y0, (AX)
@@ -153,46 +165,58 @@ loop1:
 	VMOVDQU Y1, 32(AX)
 	ADDQ $32, BX
 	ADDQ $64, AX
-	SUBQ $1, DX
-	JNZ loop1
+	ADDQ $16, SI
+	SUBQ $16, DX
+	JGE loop2
+
+end1:
+	MOVQ SI, done+24(FP)
 	VZEROUPPER
 	RET
 
-// func narrow256(dst *byte, src *float32, n int)
+// func narrow256(dst *byte, src *float32, n int) (done int)
 //
 //	AX dst
 //	BX src
 //	DX n
-TEXT ·narrow256(SB), NOSPLIT, $0-24
+//	SI elements done
+TEXT ·narrow256(SB), NOSPLIT, $0-32
 	MOVQ dst+0(FP), AX
 	MOVQ src+8(FP), BX
 	MOVQ n+16(FP), DX
+	XORL SI, SI
+	SUBQ $16, DX
+	JL end1
 
-loop1:
-	VMOVUPS (BX), Y0
-	VCMPPS $3, Y0, Y0, Y4
-	VPSRLD $16, Y0, Y2
-	VPAND one<>+0(SB), Y2, Y3
-	VPADDD half<>+0(SB), Y3, Y3
-	VPADDD Y3, Y0, Y0
+loop2:
+	VMOVUPS (BX), Y2
+	VPSRLD $16, Y2, Y0
+	VPAND one<>+0(SB), Y0, Y0
+	VPADDD half<>+0(SB), Y0, Y0
+	VPADDD Y2, Y0, Y0
+	VCMPPS $3, Y2, Y2, Y3
+	VPOR magnitude<>+0(SB), Y2, Y2
+	VBLENDVPS Y3, Y2, Y0, Y0
 	VPSRLD $16, Y0, Y0
-	VPOR half<>+0(SB), Y2, Y2
-	VBLENDVPS Y4, Y2, Y0, Y0
-	VMOVUPS 32(BX), Y1
-	VCMPPS $3, Y1, Y1, Y4
-	VPSRLD $16, Y1, Y2
-	VPAND one<>+0(SB), Y2, Y3
-	VPADDD half<>+0(SB), Y3, Y3
-	VPADDD Y3, Y1, Y1
+	VMOVUPS 32(BX), Y2
+	VPSRLD $16, Y2, Y1
+	VPAND one<>+0(SB), Y1, Y1
+	VPADDD half<>+0(SB), Y1, Y1
+	VPADDD Y2, Y1, Y1
+	VCMPPS $3, Y2, Y2, Y3
+	VPOR magnitude<>+0(SB), Y2, Y2
+	VBLENDVPS Y3, Y2, Y1, Y1
 	VPSRLD $16, Y1, Y1
-	VPOR half<>+0(SB), Y2, Y2
-	VBLENDVPS Y4, Y2, Y1, Y1
 	VPACKUSDW Y1, Y0, Y0
 	VPERMQ $216, Y0, Y0
 	VMOVDQU Y0, (AX)
 	ADDQ $64, BX
 	ADDQ $32, AX
-	SUBQ $1, DX
-	JNZ loop1
+	ADDQ $16, SI
+	SUBQ $16, DX
+	JGE loop2
+
+end1:
+	MOVQ SI, done+24(FP)
 	VZEROUPPER
 	RET

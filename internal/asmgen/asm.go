@@ -1,6 +1,6 @@
 // Package asmgen writes the assembly of this module: a plain text emitter, an
-// encoder for the instructions that Go's assembler lacks, and one function per
-// package that has generated code (Gemm, …). Nothing imports it; its test
+// encoder for the instructions that Go's assembler lacks, and one function or
+// two for each package that has generated code (Gemm, …). Nothing imports it; its test
 // compares what it writes with the committed files, and writes them:
 //
 //	go generate ./internal/asmgen

@@ -125,12 +125,6 @@ func (s *lineSet) advance(fn *Func, n int) {
 	}
 }
 
-// broadcast fills a vector with a dword.
-func broadcast(fn *Func, value uint32, through Reg, v Vec) {
-	fn.I("MOVL", int(value), through)
-	fn.I("VPBROADCASTD", through, v)
-}
-
 // nibblesToInt8: nibbles become bytes by VPSHUFB on a table of 16; the low ones
 // are the even positions of eight, the high ones the odd positions, and each
 // make a step. A's panel gets -bias·Σ a besides, by VPDPBUSD.

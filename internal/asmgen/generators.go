@@ -1,5 +1,5 @@
 package asmgen
 
-// generators has one function per package with generated code. Its files are
+// generators has one function or two for each package with generated code. Its files are
 // committed in that package; go generate writes them.
 var generators = []func() []*File{Bench, Gemm, Measure, NN, Quant, QuantAVX2, Tensor}

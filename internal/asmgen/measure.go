@@ -47,8 +47,7 @@ of element i; step is 4 bytes, or 0 where one limit serves all.`, name, measureB
 	fn.I("MOVQ", lanes.At(counts+8), flushed)
 	fn.I("MOVQ", "$0x7fffffffffffffff", t)
 	fn.I("VPBROADCASTQ", t, abs64)
-	fn.I("MOVL", "$0x7fffffff", t)
-	fn.I("VPBROADCASTD", t, abs32)
+	broadcast(fn, 0x7fffffff, t, abs32)
 	fn.I("VPXORQ", zero, zero, zero)
 	fn.I("XORQ", done, done)
 
@@ -86,7 +85,7 @@ of element i; step is 4 bytes, or 0 where one limit serves all.`, name, measureB
 		fn.I("VPANDD", x(h), abs32, Z(4))
 		fn.I("VBROADCASTSS", limits.At(0), Z(5))
 		fn.I("ADDQ", step, limits)
-		fn.I("VCMPPS", 0x1e, Z(5), Z(4), K(1)) // |x| > limit
+		fn.I("VCMPPS", greaterThan, Z(5), Z(4), K(1)) // |x| > limit
 		fn.I("KMOVW", K(1), t)
 		fn.I("POPCNTL", t, t)
 		fn.I("ADDQ", t, saturated)

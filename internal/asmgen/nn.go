@@ -48,13 +48,6 @@ func (l *line) end() {
 	l.Return()
 }
 
-// dword fills v with a value, by way of scratch.
-func (l *line) dword(v Vec, value int, scratch Reg) {
-	l.I("MOVL", value, scratch)
-	l.I("VMOVD", scratch, v.X())
-	l.I("VPBROADCASTD", v.X(), v)
-}
-
 // choose sets dst to other where a compares to b, else leaves it. The vector
 // is scratch where there are no masks.
 func (l *line) choose(predicate int, b, a, other, dst, scratch Vec) {
@@ -67,35 +60,25 @@ func (l *line) choose(predicate int, b, a, other, dst, scratch Vec) {
 	l.I("VBLENDVPS", scratch, other, dst, dst)
 }
 
-// Predicates of VCMPPS that NaN does not satisfy, and the one that it does.
-const (
-	lessThan    = 0x11
-	greaterThan = 0x1e
-	unordered   = 0x03
-)
-
 // writeRound writes the rounding to BF16: to nearest even by adding to the bits.
 func writeRound(f *File, vec func(int) Vec) {
 	l := newLine(f, vec, "round", "rounds float32 to BF16, in place.", "x *float32, n int")
-	x, sum, odd, nan := vec(0), vec(1), vec(2), vec(3)
+	x, sum, scratch, nan := vec(0), vec(1), vec(2), vec(3)
 	upper, half, one, quiet := vec(4), vec(5), vec(6), vec(7)
 	t := l.GP("scratch")
-	l.dword(upper, -1<<16, t)
-	l.dword(half, 0x7fff, t)
-	l.dword(one, 1, t)
-	l.dword(quiet, 1<<22, t)
+	broadcast(l.Func, 0xffff0000, t, upper)
+	broadcast(l.Func, 0x7fff, t, half)
+	broadcast(l.Func, 1, t, one)
+	broadcast(l.Func, 1<<22, t, quiet)
 	and, or := "VPAND", "VPOR"
 	if x.width == 'Z' {
 		and, or = "VPANDD", "VPORD"
 	}
 	l.begin()
 	l.I("VMOVUPS", l.x.At(0), x)
-	l.I("VPSRLD", 16, x, odd)
-	l.I(and, one, odd, odd)
-	l.I("VPADDD", half, x, sum)
-	l.I("VPADDD", odd, sum, sum)
+	l.roundToBF16(x, sum, half, one)
 	l.I(or, quiet, x, nan)
-	l.choose(unordered, x, x, nan, sum, odd)
+	l.choose(unordered, x, x, nan, sum, scratch)
 	l.I(and, upper, sum, sum)
 	l.I("VMOVUPS", sum, l.x.At(0))
 	l.end()

@@ -108,16 +108,3 @@ var packings = map[int]packing{8: {8, 7}, 6: {6, 5}, 4: {4, 3}}
 
 // bytes returns the bytes of n codes.
 func (p packing) bytes(n int) int { return n * p.bits / 8 }
-
-// maxDword sets r to the largest dword of v, by way of registers 0 and 1.
-func (fn *Func) maxDword(v Vec, r Reg) {
-	fn.I("VEXTRACTI64X4", 1, v.Z(), Y(0))
-	fn.I("VPMAXUD", Y(0), v.Y(), Y(0))
-	fn.I("VEXTRACTI32X4", 1, Y(0), X(1))
-	fn.I("VPMAXUD", X(1), X(0), X(0))
-	fn.I("VPSHUFD", 0x4e, X(0), X(1))
-	fn.I("VPMAXUD", X(1), X(0), X(0))
-	fn.I("VPSHUFD", 0xb1, X(0), X(1))
-	fn.I("VPMAXUD", X(1), X(0), X(0))
-	fn.I("VMOVD", X(0), r)
-}

@@ -208,14 +208,11 @@ signs at signs before it, rounded to BF16; a NaN becomes nan.`, "x *float32, n i
 	for i := range 2 {
 		v := Y(2 * i)
 		k.I("VINSERTI128", 1, X(2*i+1), v, v)
-		k.I("VCMPPS", 3, v, v, Y(8)) // unordered
-		k.I("VPSRLD", 16, v, Y(9))
-		k.I("VPAND", one, Y(9), Y(9))
-		k.I("VPADDD", half, Y(9), Y(9))
-		k.I("VPADDD", Y(9), v, v)
-		k.I("VPAND", k.upper, v, v)
-		k.I("VBLENDVPS", Y(8), Y(13), v, v)
-		k.I("VMOVUPS", v, x.At(32*i))
+		k.I("VCMPPS", unordered, v, v, Y(8))
+		k.roundToBF16(v, Y(9), half, one)
+		k.I("VPAND", k.upper, Y(9), Y(9))
+		k.I("VBLENDVPS", Y(8), Y(13), Y(9), Y(9))
+		k.I("VMOVUPS", Y(9), x.At(32*i))
 	}
 	k.I("ADDQ", 64, x)
 	k.I("SUBQ", 1, n)

@@ -61,11 +61,8 @@ type both struct {
 // Registers of these kernels beside those of the fused ones. Z0 to Z17
 // serve amaxes, scales and codes.
 var (
-	zTimes    = Z(18) // what the halves of a rounding sum are multiplied by
-	zPair     = Z(19)
 	zCodes    = Z(21)
 	zSigns    = Z(22)
-	kOdd      = K(5) // the first and third byte of each dword
 	zRowCodes = Z(27)
 	zRowSigns = Z(28)
 	zNibbles  = Z(23) // multipliers that join nibbles
@@ -150,24 +147,17 @@ bytes; next is how far behind the last tile lies what is read after it.`,
 	k.result()
 }
 
-// constants fills the registers of constants. Half a rounding sum t, as 16 bits
-// with a sign, is its significand and bias, the other its sign and exponent. A sum
-// of both, multiplied, is t + t>>shift from bit 8 on, the code, and the sign from
-// bit 19 on at the latest.
+// constants fills the registers of constants.
 func (k *both) constants() {
-	k.dword(zAbs, map[int]int{32: 0x7fffffff, 16: 0x7fff7fff}[k.source])
-	k.dword(zBinade, 0xff800000)
-	k.dword(zUpper, 0xffff0000)
-	k.dword(zSign, 0x01010101<<k.packing.sign)
+	broadcast(k.Func, map[int]uint32{32: 0x7fffffff, 16: 0x7fff7fff}[k.source], k.write, zAbs)
+	broadcast(k.Func, 0xff800000, k.write, zBinade)
+	broadcast(k.Func, 0xffff0000, k.write, zUpper)
+	broadcast(k.Func, 0x01010101<<k.packing.sign, k.write, zSign)
 	k.I("VPBROADCASTD", k.c.At("limit"), zLimit)
 	k.I("VPXORD", zAmax, zAmax, zAmax)
 	k.I("KXORW", kFlags, kFlags, kFlags)
-	k.dword(zTimes, 1<<24)
-	k.I("VPSRLVD.BCST", k.c.At("shift"), zTimes, zTimes)
-	k.I("VPSLLD", 16, zTimes, zTimes)
-	k.dword(Z(0), 1<<8)
-	k.I("VPORD", Z(0), zTimes, zTimes)
-	k.dword(zNibbles, 0x10011001)
+	k.loadTimes(k.c, k.write)
+	broadcast(k.Func, 0x10011001, k.write, zNibbles)
 	for _, t := range []struct {
 		table Sym
 		v     Vec

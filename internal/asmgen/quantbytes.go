@@ -96,11 +96,9 @@ func (b *byteCodes) encode(at Mem, clamp bool) {
 			b.I("VMULPS", zByteFactor, y, y)
 		}
 		if clamp {
-			b.I("VRANGEPS", 2, zLimit, y, y) // the lesser magnitude, with the sign of y
+			clampTo(b, zLimit, y)
 		}
-		b.I("VPANDD", y, zBinade, e)
-		b.I("VRANGEPS", 3, zLeast, e, e) // the greater magnitude
-		b.I("VFMADD213PS", y, zAnchor, e)
+		roundingSum(b, y, e, zBinade, zLeast, zAnchor)
 		b.I("VPMADDWD", zTimes, e, e)
 	}
 	joinSums(b, sums, Z(4))
@@ -156,14 +154,7 @@ func (b byteCodes) blocks(f *File, name string) {
 		b.I("VPMAXUD", Z(13), Z(12), Z(12))
 	}
 	b.widen(Z(12), Z(13))
-	b.I("VEXTRACTI64X4", 1, Z(12), Y(13))
-	b.I("VPMAXUD", Y(13), Y(12), Y(12))
-	b.I("VEXTRACTI32X4", 1, Y(12), X(13))
-	b.I("VPMAXUD", X(13), X(12), X(12))
-	b.I("VPSHUFD", 0x4e, X(12), X(13))
-	b.I("VPMAXUD", X(13), X(12), X(12))
-	b.I("VPSHUFD", 0xb1, X(12), X(13))
-	b.I("VPMAXUD", X(13), X(12), X(12))
+	b.maxDwords(Z(12), Z(12), Z(13))
 	b.I("VPMAXUD", X(12), zAmax.X(), zAmax.X())
 	b.Comment("max/amax, kept finite; 1 for a block of zeros")
 	b.I("VPTESTNMD", X(12), X(12), K(1))

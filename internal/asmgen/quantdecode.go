@@ -99,8 +99,7 @@ the third bytes of the 128 magnitudes as float32, and behind them the highest`, 
 	for i, v := range []Vec{third0, third1, highest0, highest1} {
 		d.I("VMOVDQU64", d.table.At(64*i), v)
 	}
-	d.I("MOVL", "$0x80808080", d.t)
-	d.I("VPBROADCASTD", d.t, zSign)
+	broadcast(d.Func, 0x80808080, d.t, zSign)
 	d.I("VMOVDQU64", f.Table("decodeTurn", words(order...)), zTurn)
 	d.I("VPXORD", zero, zero, zero)
 	d.each(64, 2, func() {

@@ -18,8 +18,7 @@ const (
 func quantEncode() *File {
 	f := NewFile("quant", "encode")
 	quantAmaxes(f)
-	low := f.Table("encodeLow", indices(func(i int) int { return 4 * i % 128 }))
-	high := f.Table("encodeHigh", indices(func(i int) int { return (4*i + 3) % 128 }))
+	low, high := gatherTables(f, "encode")
 	quantEncodeLine(f, "encodeTimes", "VMULPS", "times", low, high)
 	quantEncodeLine(f, "encodeOver", "VDIVPS", "divided by", low, high)
 	return f
@@ -72,8 +71,7 @@ func quantAmaxes(f *File) {
 i < n, n > 0.`, "amax *uint32, src *float32, n, extent int")
 	amax, src, n, extent := fn.Arg("amax"), fn.Arg("src"), fn.Arg("n"), fn.Arg("extent")
 	t, zAbs := fn.GP("constants and results"), Z(31)
-	fn.I("MOVL", "$0x7fffffff", t)
-	fn.I("VPBROADCASTD", t, zAbs)
+	broadcast(fn, 0x7fffffff, t, zAbs)
 	fn.blockLoop(n, extent, func() {
 		fn.I("VMOVD", amax.At(0), X(2))
 		for _, i := range []int{3, 4, 5} {
@@ -120,10 +118,8 @@ or NaN, the codes are not to be used.`, name, does),
 	fn.I("VMOVD", c.At("signShift"), zSignShift)
 	fn.I("VMOVDQU64", low, zLow)
 	fn.I("VMOVDQU64", high, zHigh)
-	fn.I("MOVL", "$0x7fffffff", t)
-	fn.I("VPBROADCASTD", t, zAbs)
-	fn.I("MOVL", "$0xff800000", t)
-	fn.I("VPBROADCASTD", t, zBinade)
+	broadcast(fn, 0x7fffffff, t, zAbs)
+	broadcast(fn, 0xff800000, t, zBinade)
 	fn.I("VPXORD", zAmax, zAmax, zAmax)
 	fn.I("LEAQ", src.At(0).By(n, 4), ahead)
 	fn.I("LEAQ", src.At(farthest), t)
@@ -141,21 +137,12 @@ or NaN, the codes are not to be used.`, name, does),
 			fn.I("VPANDD", y, zAbs, e)
 			fn.I("VPMAXUD", e, zAmax, zAmax)
 			fn.I(operation, zFactor, y, y)
-			fn.I("VRANGEPS", 2, zLimit, y, y) // the lesser magnitude, with the sign of y
-			fn.I("VPANDD", y, zBinade, e)
-			fn.I("VRANGEPS", 3, zLeast, e, e) // the greater magnitude
-			fn.I("VFMADD213PS", y, zAnchor, e)
+			clampTo(fn, zLimit, y)
+			roundingSum(fn, y, e, zBinade, zLeast, zAnchor)
 			fn.I("VPSRLVD", zShift, e, Z(8+j))
 			fn.I("VPADDD", Z(8+j), e, e)
 		}
-		for j := 0; j < 4; j += 2 {
-			fn.I("VPERMT2B", Z(j+1), zHigh, Z(j))
-			fn.I("VPERMT2B", Z(4+j+1), zLow, Z(4+j))
-		}
-		fn.I("VINSERTI64X4", 1, Y(2), Z(0), Z(0))
-		fn.I("VINSERTI64X4", 1, Y(6), Z(4), Z(4))
-		fn.I("VPSRLW", zSignShift, Z(0), Z(0))
-		fn.I("VPTERNLOGD", 0xd8, zSign, Z(0), Z(4)) // where zSign is set Z0, else Z4
+		fn.gatherCodes(zLow, zHigh, zSign, zSignShift)
 		fn.I("PREFETCHT0", codes.At(codesAhead).By(i, 1))
 		fn.I("VMOVDQU8", Z(4), K(1), codes.At(0).By(i, 1))
 	}, func() {

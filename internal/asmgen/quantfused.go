@@ -195,13 +195,13 @@ func (k *fused) emit() {
 
 // load fills the registers of constants.
 func (k *fused) load() {
-	abs := 0x7fffffff
+	abs := uint32(0x7fffffff)
 	if k.source == 16 {
 		abs = 0x7fff7fff
-		k.dword(zUpper, 0xffff0000)
+		broadcast(k.Func, 0xffff0000, k.write, zUpper)
 	}
-	k.dword(zAbs, abs)
-	k.dword(zBinade, 0xff800000)
+	broadcast(k.Func, abs, k.write, zAbs)
+	broadcast(k.Func, 0xff800000, k.write, zBinade)
 	k.I("VPBROADCASTD", k.c.At("limit"), zLimit)
 	k.I("VPXORD", zAmax, zAmax, zAmax)
 	k.I("KXORW", kFlags, kFlags, kFlags)
@@ -210,16 +210,16 @@ func (k *fused) load() {
 		return
 	}
 	k.loadJoin(k.tables.joinTables, k.source, k.c, k.write)
-	k.dword(zSign, 0x01010101<<k.packing.sign)
+	broadcast(k.Func, 0x01010101<<k.packing.sign, k.write, zSign)
 	switch k.packing.bits {
 	case 6:
-		k.dword(zJoin, 0x40014001)  // bytes times 1, 64
-		k.dword(zJoin2, 0x10000001) // words times 1, 4096
+		broadcast(k.Func, 0x40014001, k.write, zJoin)  // bytes times 1, 64
+		broadcast(k.Func, 0x10000001, k.write, zJoin2) // words times 1, 4096
 		k.I("VMOVDQU64", k.tables.sixes, zSixes)
 		k.I("MOVQ", "$0x0000ffffffffffff", k.write)
 		k.I("KMOVQ", k.write, kSixes)
 	case 4:
-		k.dword(zJoin, 0x10011001) // bytes times 1, 16
+		broadcast(k.Func, 0x10011001, k.write, zJoin) // bytes times 1, 16
 		k.I("VMOVDQU64", k.tables.spread[k.source], zSpread)
 	}
 	if k.global {
@@ -228,12 +228,6 @@ func (k *fused) load() {
 		k.I("MOVL", 0xff00, k.write)
 		k.I("KMOVW", k.write, kUpper)
 	}
-}
-
-// dword fills a register with one dword.
-func (k *fused) dword(v Vec, value int) {
-	k.I("MOVL", fmt.Sprintf("$0x%08x", uint32(value)), k.write)
-	k.I("VPBROADCASTD", k.write, v)
 }
 
 // result returns the largest amax, or all ones where flags were raised.

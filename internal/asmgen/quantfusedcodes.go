@@ -84,15 +84,11 @@ func (k *fused) sums(s *sequence, first, i int) {
 	k.factor(s, first, i, 0, zScaleE)
 	if k.global {
 		s.I("VMULPS", x, zScaleE, zX)
-		s.I("VRANGEPS", 2, zLimit, zX, zX) // the lesser magnitude, with the sign of zX
-		s.I("VPANDD", zX, zBinade, v)
-		s.I("VRANGEPS", 3, zLeast, v, v) // the greater magnitude
-		s.I("VFMADD213PS", zX, zAnchor, v)
+		clampTo(s, zLimit, zX)
+		roundingSum(s, zX, v, zBinade, zLeast, zAnchor)
 	} else {
 		k.factor(s, first, i, 64, zScaleC)
-		s.I("VPANDD", x, zBinade, v)
-		s.I("VRANGEPS", 3, zScaleE, v, v)
-		s.I("VFMADD213PS", x, zScaleC, v)
+		roundingSum(s, x, v, zBinade, zScaleE, zScaleC)
 	}
 	s.I("VPMADDWD", zTimes, v, v)
 }
@@ -102,7 +98,7 @@ func (k *fused) integers(s *sequence, first, i int) {
 	x := k.take(s, first, i)
 	k.factor(s, first, i, 0, zScaleE)
 	s.I("VMULPS", x, zScaleE, zSums[i])
-	s.I("VRANGEPS", 2, zLimit, zSums[i], zSums[i])
+	clampTo(s, zLimit, zSums[i])
 	s.I("VCVTPS2DQ", zSums[i], zSums[i])
 }
 

@@ -11,8 +11,7 @@ import (
 // with random bits; those bits; maxima; and the Hadamard transform.
 func quantLines() *File {
 	f := NewFile("quant", "lines")
-	low := f.Table("linesLow", indices(func(i int) int { return 4 * i % 128 }))
-	high := f.Table("linesHigh", indices(func(i int) int { return (4*i + 3) % 128 }))
+	low, high := gatherTables(f, "lines")
 	for _, bits := range []int{8, 4} {
 		lineCodes(f, bits, false, low, high)
 		lineCodes(f, bits, true, low, high)
@@ -76,10 +75,8 @@ that is Inf or NaN, the codes are not to be used.`, name, bits, what), params+",
 			fn.I("VPMAXUD", e, zAmax, zAmax)
 			fn.I("VMULPS.BCST", factors.At(4*j), y, y)
 			if !random {
-				fn.I("VRANGEPS", 2, zLimit, y, y) // the lesser magnitude, with the sign of y
-				fn.I("VPANDD", y, zBinade, e)
-				fn.I("VRANGEPS", 3, zLeast, e, e) // the greater magnitude
-				fn.I("VFMADD213PS", y, zAnchor, e)
+				clampTo(fn, zLimit, y)
+				roundingSum(fn, y, e, zBinade, zLeast, zAnchor)
 				fn.I("VPSRLVD", zShift, e, s)
 				fn.I("VPADDD", s, e, e)
 				continue
@@ -112,14 +109,7 @@ that is Inf or NaN, the codes are not to be used.`, name, bits, what), params+",
 			fn.I("VPSUBD", Z(14), s, K(5), s)
 			fn.I("VPMINSD", zLimit, s, e)
 		}
-		for j := 0; j < 4; j += 2 {
-			fn.I("VPERMT2B", Z(j+1), zHigh, Z(j))
-			fn.I("VPERMT2B", Z(4+j+1), zLow, Z(4+j))
-		}
-		fn.I("VINSERTI64X4", 1, Y(2), Z(0), Z(0))
-		fn.I("VINSERTI64X4", 1, Y(6), Z(4), Z(4))
-		fn.I("VPSRLW", zSignShift, Z(0), Z(0))
-		fn.I("VPTERNLOGD", 0xd8, zSign, Z(0), Z(4)) // where zSign is set Z0, else Z4
+		fn.gatherCodes(zLow, zHigh, zSign, zSignShift)
 		if bits == 8 {
 			fn.I("VMOVDQU8", Z(4), K(1), codes.At(0))
 			fn.I("ADDQ", 64, codes)
@@ -275,14 +265,11 @@ signs at signs before it, rounded to BF16; a NaN becomes nan.`, "x *float32, n i
 	}
 	fn.I("VINSERTF64X4", 1, Y(3), Z(2), Z(2))
 	fn.Comment("BF16, to nearest even")
-	fn.I("VCMPPS", 3, Z(2), Z(2), K(1)) // unordered
-	fn.I("VPSRLD", 16, Z(2), Z(3))
-	fn.I("VPANDD", Z(23), Z(3), Z(3))
-	fn.I("VPADDD", Z(22), Z(3), Z(3))
-	fn.I("VPADDD", Z(3), Z(2), Z(2))
-	fn.I("VPANDD", Z(24), Z(2), Z(2))
-	fn.I("VMOVDQA32", Z(20), K(1), Z(2))
-	fn.I("VMOVDQU32", Z(2), x.At(0))
+	fn.I("VCMPPS", unordered, Z(2), Z(2), K(1))
+	fn.roundToBF16(Z(2), Z(3), Z(22), Z(23))
+	fn.I("VPANDD", Z(24), Z(3), Z(3))
+	fn.I("VMOVDQA32", Z(20), K(1), Z(3))
+	fn.I("VMOVDQU32", Z(3), x.At(0))
 	fn.I("ADDQ", 64, x)
 	fn.I("SUBQ", 1, n)
 	fn.Jump("JNZ", loop)

@@ -27,10 +27,8 @@ position, joined by halves. groups and n are positive, and src is finite.`, name
 	for i, v := range []Vec{zLimit, zLeast, zAnchor} {
 		fn.I("VPBROADCASTD", c.At(searchNames[i]), v)
 	}
-	fn.I("MOVL", "$0x7fffffff", t)
-	fn.I("VPBROADCASTD", t, zAbs)
-	fn.I("MOVL", "$0x7f800000", t)
-	fn.I("VPBROADCASTD", t, zBinade)
+	broadcast(fn, 0x7fffffff, t, zAbs)
+	broadcast(fn, 0x7f800000, t, zBinade)
 
 	candidate := fn.Label("candidate")
 	sum := Z(10)
