@@ -383,7 +383,8 @@ func TestErrors(t *testing.T) {
 // TestAllocations: once there was a product of the size, another allocates
 // nothing, also where its threads run at the same time. (testing.AllocsPerRun would
 // let one run alone. The runtime may make a goroutine or an entry of a pool now and
-// then, so that it is the mean that counts.)
+// then, and more of them where other programs have the processors, so that it is the mean
+// that counts, of the best of some rounds.)
 func TestAllocations(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(max(2, runtime.GOMAXPROCS(0))))
 	r := rand.New(rand.NewPCG(10, 11))
@@ -402,19 +403,21 @@ func TestAllocations(t *testing.T) {
 			for _, m := range []int{3, 100} {
 				a, b := operand(t, r, f, quant.Rowwise, m, 128), operand(t, r, f, quant.Rowwise, 100, 128)
 				c := tensor.New(m, 100)
-				var before, after runtime.MemStats
-				const warm, counted = 50, 200
-				for i := range warm + counted {
-					if i == warm {
-						runtime.ReadMemStats(&before)
+				const products, rounds = 200, 6 // the first warms up
+				got := uint64(math.MaxUint64)
+				for round := 0; round < rounds && got > products/4; round++ {
+					var before, after runtime.MemStats
+					runtime.ReadMemStats(&before)
+					for range products {
+						if err := Mul(c, a, b, Options{Threads: threads}); err != nil {
+							t.Fatal(err)
+						}
 					}
-					if err := Mul(c, a, b, Options{Threads: threads}); err != nil {
-						t.Fatal(err)
-					}
+					runtime.ReadMemStats(&after)
+					got = after.Mallocs - before.Mallocs
 				}
-				runtime.ReadMemStats(&after)
-				if got := after.Mallocs - before.Mallocs; got > counted/4 {
-					t.Errorf("format=%s m=%d threads=%d: %d allocations in %d products", f, m, threads, got, counted)
+				if got > products/4 {
+					t.Errorf("format=%s m=%d threads=%d: %d allocations in %d products", f, m, threads, got, products)
 				}
 			}
 		}
@@ -425,7 +428,7 @@ func TestAllocations(t *testing.T) {
 // the fast kernels leave to others.
 func TestAllocationsTiers(t *testing.T) {
 	cputest.Run(t, func(t *testing.T, _ cpu.Tier) {
-		for _, f := range []quant.Format{quant.MXFP8, quant.MXFP4, quant.NVFP4, quant.MXINT8, quant.FP8Row} {
+		for _, f := range []quant.Format{quant.MXFP8, quant.MXFP4, quant.NVFP4, quant.MXINT8, quant.FP8Row, quant.FP8Block, quant.BF16, quant.F32} {
 			for _, m := range []int{3, 11, 40} {
 				r := rand.New(rand.NewPCG(12, 13))
 				a, b := operand(t, r, f, quant.Rowwise, m, 64), operand(t, r, f, quant.Rowwise, 100, 64)
