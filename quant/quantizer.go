@@ -8,8 +8,8 @@ import (
 )
 
 // A Quantizer is a block format and a behavior. It holds no state and may be
-// copied and compared. The zero value of every field but Format is what
-// Transformer Engine does.
+// copied, and compared by reflect.DeepEqual. The zero value of every field but Format
+// is what Transformer Engine does.
 type Quantizer struct {
 	Format Format
 
