@@ -2,6 +2,7 @@ package bench
 
 import (
 	"math"
+	"runtime"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -138,6 +139,34 @@ func TestMeasureSlow(t *testing.T) {
 		if s.Runs != calls || calls > most || s.Min < length.Seconds() {
 			t.Errorf("budget %v: %d calls, %+v, want %d", budget, calls, s, most)
 		}
+	}
+}
+
+// TestTeamTogether: Go runs all threads of a team at a time, also after it has counted
+// the processors again, which it does every second that is not idle.
+func TestTeamTogether(t *testing.T) {
+	before := runtime.GOMAXPROCS(1)
+	defer runtime.GOMAXPROCS(before)
+	teams(t, func(t *testing.T, team *Team) {
+		if n := runtime.GOMAXPROCS(0); n != team.Threads() {
+			t.Errorf("%d at a time, of a team of %d", n, team.Threads())
+		}
+	})
+	if n := runtime.GOMAXPROCS(0); n != 1 {
+		t.Errorf("%d at a time after the team", n)
+	}
+	runtime.SetDefaultGOMAXPROCS()
+	threads := min(2, Processors())
+	team, err := NewTeam(threads)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer team.Close()
+	for start := time.Now(); time.Since(start) < 1500*time.Millisecond; {
+		team.Measure(time.Millisecond, func(int, int) {})
+	}
+	if n := runtime.GOMAXPROCS(0); n < threads {
+		t.Errorf("%d at a time after a while, of a team of %d", n, threads)
 	}
 }
 

@@ -12,6 +12,7 @@ type Team struct {
 	members []member
 	arrived atomic.Int64
 	pinned  bool
+	procs   int  // of Go, before the team
 	waits   bool // a thread of the team waits for goroutines: what it loses says nothing
 }
 
@@ -33,13 +34,16 @@ func Processors() int { return len(processors()) }
 //
 // What starts goroutines of its own is measured on the first thread of the team.
 // So that these goroutines are beside it, all threads of the process that are not
-// of the team share the other processors of the team.
+// of the team share the other processors of the team. Go counts the processors of one
+// of these threads once a second, and would run so few threads at a time, unless it
+// was told how many: it runs as many as before, and all of the team.
 func NewTeam(threads int) (*Team, error) {
 	list := processors()
 	if threads < 1 || threads > len(list) {
 		return nil, fmt.Errorf("cannot measure with %d threads: this process was given %d processors", threads, len(list))
 	}
-	t := &Team{members: make([]member, threads), pinned: true}
+	t := &Team{members: make([]member, threads), pinned: true, procs: runtime.GOMAXPROCS(0)}
+	runtime.GOMAXPROCS(max(t.procs, threads))
 	for i := range t.members {
 		m := &t.members[i]
 		m.work, m.done = make(chan func(int)), make(chan struct{})
@@ -104,13 +108,14 @@ func (t *Team) Threads() int { return len(t.members) }
 func (t *Team) Pinned() bool { return t.pinned }
 
 // Close ends the threads of the team, and lets those of the process run
-// everywhere again.
+// everywhere again, as many at a time as before.
 func (t *Team) Close() {
 	for i := range t.members {
 		close(t.members[i].work)
 		<-t.members[i].done
 	}
 	t.keepOthers(processors())
+	runtime.GOMAXPROCS(t.procs)
 }
 
 // Time runs f on every thread, with the thread's number, and returns the time
