@@ -71,6 +71,8 @@ type Result struct {
 	Format  string // block format; "" where the operation has none
 	Source  string // elements of the source: f32, bf16; "" where that says nothing
 	M, N, K int    // 0 where the operation has no such dimension
+	Packed  bool   // B was packed beforehand
+	Both    bool   // a rowwise and a columnwise copy were made
 	Threads int
 	Kernel  string // what ran
 	Time    Sample

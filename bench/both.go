@@ -42,7 +42,7 @@ func (t *Team) QuantizeBoth(mem *Memory, c Conversion, budget time.Duration) ([]
 		return nil, err
 	}
 	r := c.result(t, "quantize")
-	r.Time = s
+	r.Time, r.Both = s, true
 	columns := Conversion{Format: c.Format, Source: c.Source, Rows: c.Cols, Cols: c.Rows}
 	reads := 1
 	if c.Format.Scaled() && c.Format.Block.Cols == 0 {

@@ -139,7 +139,7 @@ func (t *Team) multiply(c tensor.Dense, a, b *quant.Tensor, prepack bool, budget
 		pass = func() error { return packed.Mul(c, a, o) }
 	}
 	r := Result{
-		Op: "gemm", Format: b.Format.Name, Source: a.Format.Name, M: c.Rows, N: c.Cols, K: a.Cols(), Threads: t.Threads(), Kernel: kernel.Name,
+		Op: "gemm", Format: b.Format.Name, Source: a.Format.Name, M: c.Rows, N: c.Cols, K: a.Cols(), Packed: prepack, Threads: t.Threads(), Kernel: kernel.Name,
 		Work: 2 * float64(c.Rows) * float64(c.Cols) * float64(a.Cols()), Unit: Floats, Limit: math.NaN(),
 	}
 	clear(c.Data) // so that its pages are the process's own: the first run may be the only one

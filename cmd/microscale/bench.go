@@ -96,7 +96,7 @@ func (b *benchRun) begin() error {
 	case *b.threads == 0:
 		*b.threads = bench.Processors()
 	case *b.threads < 0 || *b.threads > bench.Processors():
-		return misuse("--threads %d: this process was given %d processors", *b.threads, bench.Processors())
+		return misuse("--threads %d: use 0 to %d: this process was given %s", *b.threads, bench.Processors(), countText(bench.Processors(), "processor"))
 	}
 	var err error
 	b.Team, err = bench.NewTeam(*b.threads)
@@ -121,10 +121,12 @@ type benchDocument struct {
 	M        int    `json:"m"`
 	N        int    `json:"n"`
 	K        int    `json:"k"`
+	Packed   bool   `json:"packed,omitempty"` // B was packed beforehand
+	Both     bool   `json:"both,omitempty"`   // a rowwise and a columnwise copy
 	Threads  int    `json:"threads"`
 	Kernel   string `json:"kernel"`
 	Seconds  number `json:"seconds"`
-	Spread   number `json:"spread"` // median distance from the median, as a share of it; null of one run
+	Spread   number `json:"spread"` // median distance from the median, as a share of it; null where unknown, as of one run
 	Runs     int    `json:"runs"`
 	Busy     bool   `json:"busy"` // other programs had the processors during most of them
 	Rate     number `json:"rate"`
@@ -138,7 +140,7 @@ func benchDocuments(results []bench.Result) []benchDocument {
 	docs := make([]benchDocument, len(results))
 	for i, r := range results {
 		docs[i] = benchDocument{
-			Op: r.Op, Format: r.Format, From: r.Source, M: r.M, N: r.N, K: r.K, Threads: r.Threads, Kernel: r.Kernel,
+			Op: r.Op, Format: r.Format, From: r.Source, M: r.M, N: r.N, K: r.K, Packed: r.Packed, Both: r.Both, Threads: r.Threads, Kernel: r.Kernel,
 			Seconds: number(r.Time.Median), Spread: number(r.Time.Spread()), Runs: r.Time.Runs, Busy: r.Time.Busy,
 			Rate: number(r.Rate()), Unit: string(r.Unit), Limit: number(r.Limit), LimitBy: r.LimitBy, Fraction: number(r.Fraction()),
 		}

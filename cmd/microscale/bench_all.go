@@ -1,8 +1,10 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -220,6 +222,9 @@ func writable(chart string) error {
 	}
 	probe, err := os.CreateTemp(filepath.Dir(chart), ".chart-*")
 	if err != nil {
+		if cause := (*fs.PathError)(nil); errors.As(err, &cause) {
+			err = cause.Err // without the name of the probe
+		}
 		return fmt.Errorf("cannot draw the chart in %s: %w", chart, err)
 	}
 	probe.Close()

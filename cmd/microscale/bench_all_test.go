@@ -182,7 +182,7 @@ func TestBenchAll(t *testing.T) {
 	}
 	for _, bad := range []string{filepath.Dir(file), filepath.Join(file, "x.svg"), filepath.Join(filepath.Dir(file), "none", "x.svg")} {
 		status, stdout, stderr := execute("", append(slices.Clone(line[:len(line)-1]), bad)...)
-		if status != exitFailed || stdout != "" || strings.Count(stderr, "\n") != 1 || !strings.Contains(stderr, "cannot draw the chart in "+bad) {
+		if status != exitFailed || stdout != "" || strings.Count(stderr, "\n") != 1 || !strings.Contains(stderr, "cannot draw the chart in "+bad+": ") || strings.Contains(stderr, ".chart-") {
 			t.Errorf("a chart in %s: exit status %d, %s%s", bad, status, stdout, stderr)
 		}
 	}

@@ -149,7 +149,7 @@ func (c *checkpointBench) work(dst, op, block string, bytes int64, do func() err
 	start, before := time.Now(), processorSeconds()
 	err := do()
 	r := bench.Result{Op: op, Format: block, Source: format.BF16.Name, Threads: c.threads, Kernel: cpu.Best().Vectors().String(), Work: float64(bytes), Unit: bench.Bytes, Limit: math.NaN(),
-		Time: bench.Sample{Median: time.Since(start).Seconds(), Runs: 1}}
+		Time: bench.Sample{Median: time.Since(start).Seconds(), Deviation: math.NaN(), Runs: 1}}
 	result := checkpointResult{r, processorSeconds() - before, resident()}
 	if err == nil {
 		err = os.RemoveAll(dst)

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/jedib0t/go-pretty/v6/table"
@@ -53,7 +55,7 @@ also measured alone.`)
 		b.warn(cmd, steps)
 		out := cmd.OutOrStdout()
 		if *b.asJSON {
-			return printJSON(out, linearDocuments(all))
+			return printJSON(out, linearDocuments(all, recipes.recipes))
 		}
 		if err := b.printMachine(out); err != nil {
 			return err
@@ -106,7 +108,9 @@ type linearDocument struct {
 	Ratio    number `json:"over_bf16"`     // the time of the step, relative to that under bf16
 }
 
-func linearDocuments(all []bench.Training) []linearDocument {
+// linearDocuments returns those of the recipes in the order asked for, then that of
+// the baseline if it was not. Of all, the baseline is the first.
+func linearDocuments(all []bench.Training, asked []recipe.Recipe) []linearDocument {
 	var documents []linearDocument
 	for _, t := range all {
 		documents = append(documents, linearDocument{
@@ -114,6 +118,14 @@ func linearDocuments(all []bench.Training) []linearDocument {
 			number(t.Products.Median), number(t.Other.Median), number(t.Step.Time.Median / all[0].Step.Time.Median),
 		})
 	}
+	place := func(d linearDocument) int {
+		i := slices.IndexFunc(asked, func(r recipe.Recipe) bool { return r.Name == d.Recipe })
+		if i < 0 {
+			return len(asked)
+		}
+		return i
+	}
+	slices.SortFunc(documents, func(a, b linearDocument) int { return cmp.Compare(place(a), place(b)) })
 	return documents
 }
 

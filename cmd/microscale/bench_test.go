@@ -2,11 +2,13 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"math"
 	"strings"
 	"testing"
 
 	"github.com/microscale-go/microscale/bench"
+	"github.com/microscale-go/microscale/format"
 	"github.com/microscale-go/microscale/internal/cpu"
 )
 
@@ -67,6 +69,9 @@ func TestBenchJSON(t *testing.T) {
 					if seconds, ok := r["seconds"].(float64); !ok || seconds <= 0 {
 						t.Errorf("result %d took %v s", i, r["seconds"])
 					}
+					if r["runs"] == 1.0 && r["spread"] != nil {
+						t.Errorf("result %d: the spread of one run is %v", i, r["spread"])
+					}
 					if limit, ok := r["limit"].(float64); ok && math.Abs(r["rate"].(float64)/limit-r["fraction"].(float64)) > 1e-9 {
 						t.Errorf("result %d: rate %v, limit %v, fraction %v", i, r["rate"], limit, r["fraction"])
 					}
@@ -83,6 +88,51 @@ func TestBenchJSON(t *testing.T) {
 					t.Errorf("%s comes first: %v", op, first)
 				}
 			})
+		}
+	}
+}
+
+// TestBenchMarks: documents say what sets a run apart from another of the same sizes,
+// and only of the operation that it is about.
+func TestBenchMarks(t *testing.T) {
+	for _, tc := range []struct{ line, mark string }{
+		{"gemm --format mxfp8 --m 5 --n 6 --k 64 --packed", "packed"},
+		{"gemm --format mxfp8 --m 5 --n 6 --k 64", ""},
+		{"gemv --format mxfp8 --n 64 --k 64", ""},
+		{"quantize --format mxfp8 --m 64 --k 64 --both", "both"},
+		{"quantize --format mxfp8 --m 64 --k 64", ""},
+	} {
+		status, stdout, stderr := execute("", strings.Fields("bench "+tc.line+noTime+" --json")...)
+		var list []map[string]any
+		if err := json.Unmarshal([]byte(stdout), &list); status != exitDone || err != nil {
+			t.Fatalf("%s: exit status %d, %v: %s", tc.line, status, err, stderr)
+		}
+		for i, r := range list {
+			for _, mark := range []string{"packed", "both"} {
+				want := any(nil)
+				if i == 0 && mark == tc.mark {
+					want = true
+				}
+				if r[mark] != want {
+					t.Errorf("%s: of result %d, %s is %v", tc.line, i, mark, r[mark])
+				}
+			}
+		}
+	}
+}
+
+// TestDefaultRows: as many as make the bytes, whole blocks, and never more than --m
+// and the elements of a matrix allow.
+func TestDefaultRows(t *testing.T) {
+	for _, source := range []*format.Scalar{format.F32, format.BF16} {
+		for _, cols := range []int{1, 7, 8192, 8193, 1 << 19, mostSize} {
+			rows := defaultRows(cols, source)
+			if rows%evenRows != 0 || rows > mostSize || rows*cols > mostElements {
+				t.Errorf("%d rows of %d", rows, cols)
+			}
+			if rows < mostSize && rows*cols*source.Bits()/8 < dramMB*1e6 {
+				t.Errorf("%d rows of %d are less than %d MB of %s", rows, cols, dramMB, source.Name)
+			}
 		}
 	}
 }
@@ -116,14 +166,15 @@ func TestBenchText(t *testing.T) {
 // TestBenchUsage checks wrong command lines.
 func TestBenchUsage(t *testing.T) {
 	bestTier(t)
+	processors := fmt.Sprintf("%d: this process was given %s", bench.Processors(), countText(bench.Processors(), "processor"))
 	for _, tc := range []struct{ line, want string }{
 		{"bench lim", `unknown command "lim": did you mean limits?`},
 		{"bench limits 1", `"1"`},
 		{"bench limits --size 0", `--size 0: give a number of MB`},
 		{"bench limits --size -1", `--size -1: give a number of MB`},
 		{"bench limits --size nan", `--size NaN: give a number of MB`},
-		{"bench limits --threads -1", `--threads -1: this process was given`},
-		{"bench limits --threads 1000000", `--threads 1000000: this process was given`},
+		{"bench limits --threads -1", `--threads -1: use 0 to ` + processors},
+		{"bench limits --threads 1000000", `--threads 1000000: use 0 to ` + processors},
 		{"bench limits --budget 0s", `--budget 0s leaves no time`},
 		{"bench limits --budget soon", `--budget: `},
 		{"bench limits --kernel sse", `--kernel: unknown kernel tier "sse": use one of plain, avx2, avx512, amx`},
@@ -208,8 +259,8 @@ fraction 0.50
 	}
 }
 
-// TestBenchLinear: the baseline is measured too where it is not asked for, and
-// the others relative to it.
+// TestBenchLinear: the recipes come in the order asked for; the baseline is measured
+// too where it is not, and the others relative to it.
 func TestBenchLinear(t *testing.T) {
 	status, stdout, stderr := execute("", strings.Fields("bench linear --recipes mxfp8,nvfp4 --m 128 --n 256 --k 128 --json"+noTime)...)
 	if status != exitDone {
@@ -223,7 +274,7 @@ func TestBenchLinear(t *testing.T) {
 	for _, r := range list {
 		recipes = append(recipes, r["recipe"].(string))
 		seconds := func(key string) float64 { return r[key].(float64) }
-		if ratio := seconds("seconds") / list[0]["seconds"].(float64); math.Abs(seconds("over_bf16")-ratio) > 1e-9 {
+		if ratio := seconds("seconds") / list[len(list)-1]["seconds"].(float64); math.Abs(seconds("over_bf16")-ratio) > 1e-9 {
 			t.Errorf("%v: over_bf16 is %v, want %v", r["recipe"], r["over_bf16"], ratio)
 		}
 		for _, sum := range []float64{seconds("forward_seconds") + seconds("backward_seconds"), seconds("gemm_seconds") + seconds("other_seconds")} {
@@ -235,7 +286,7 @@ func TestBenchLinear(t *testing.T) {
 			t.Errorf("%v: the rate counts %v operations", r["recipe"], work)
 		}
 	}
-	if got := strings.Join(recipes, " "); got != "bf16 mxfp8 nvfp4" {
+	if got := strings.Join(recipes, " "); got != "mxfp8 nvfp4 bf16" {
 		t.Errorf("measured %s", got)
 	}
 }

@@ -83,7 +83,7 @@ func addConversion(cmd *cobra.Command, sources ...*format.Scalar) conversionFlag
 	return conversionFlags{
 		block: addFormat(cmd),
 		from:  addScalar(cmd, "from", "elements of the matrix, `NAME`: "+strings.Join(stringers(sources), ", "), sources[0].Name, sources...),
-		m:     cmd.Flags().Int("m", 0, fmt.Sprintf("rows `M` (default as many as make %d MB)", dramMB)),
+		m:     cmd.Flags().Int("m", 0, fmt.Sprintf("rows `M` (default those that make %d MB, at most %d)", dramMB, mostSize)),
 		k:     cmd.Flags().Int("k", 8192, "columns `K`"),
 	}
 }
@@ -98,9 +98,19 @@ func (w conversionFlags) conversion(cmd *cobra.Command) (bench.Conversion, error
 		return c, err
 	}
 	if c.Rows == 0 {
-		c.Rows = int(math.Ceil(dramMB * 1e6 / float64(c.Cols*c.Source.Bits()/8)))
+		c.Rows = defaultRows(c.Cols, c.Source)
 	}
 	return c, nil
+}
+
+// evenRows is the rows of the largest block. A matrix of multiples of it has no blocks
+// that are cut off.
+const evenRows = 128
+
+// defaultRows returns the rows of so many columns that come from DRAM.
+func defaultRows(cols int, source *format.Scalar) int {
+	rows := int(math.Ceil(dramMB * 1e6 / float64(cols*source.Bits()/8)))
+	return min((rows+evenRows-1)/evenRows*evenRows, mostSize)
 }
 
 func benchGemmCommand() *cobra.Command {
