@@ -33,6 +33,7 @@ type bothCall func(rows, columns tilePlace, src []byte, srcStride, n, next int) 
 type tilePlace struct {
 	codes, scales           []byte
 	codeStride, scaleStride int
+	near                    bool // codes are collected there, and are to stay in the caches
 }
 
 const (
@@ -72,8 +73,10 @@ func (k *bothKernel) quantize(row, col *run, threads int) {
 	}
 	chunks := ceilDiv(rows, chunk)
 	var seen atomic.Uint32
+	// A kernel that writes past the caches itself does that for both copies, or for none.
+	collects := k.collects || row != nil && !row.place(0, 0).streamsFrom(row) || !col.place(0, 0).streamsFrom(col)
 	parallel.For(strips*chunks, 1, threads, func(from, to int) {
-		w := bothRun{row: row, col: col, x: col.x, collects: k.collects, room: bothRooms.Get().(*bothRoom)}
+		w := bothRun{row: row, col: col, x: col.x, collects: collects, room: bothRooms.Get().(*bothRoom)}
 		defer bothRooms.Put(w.room)
 		if row != nil {
 			w.kernel = k.begin(row)
@@ -127,8 +130,8 @@ type bothRoom struct {
 
 var bothRooms = sync.Pool{New: func() any { return new(bothRoom) }}
 
-// A collected part of a copy is lines of codes that are written past the caches
-// when there are whole cache lines of all of them.
+// A collected part of a copy is lines of codes that are written to their place when
+// there is a good part of each.
 type collected struct {
 	from, to tilePlace // the same where codes are written to their place
 	held     bool      // in from, lines behind each other
@@ -153,7 +156,7 @@ func (w *bothRun) part(l0, l1, c0, c1 int) (amax uint32) {
 // band is part of at most bandRows rows, which others follow up to end.
 func (w *bothRun) band(l0, l1, end, c0, c1 int) (amax uint32) {
 	whole := (c1 - c0) / tileSide * tileSide
-	w.collect(&w.columns, &w.room.columns, w.col, w.col.place(c0, l0), whole, l1-l0)
+	w.collect(&w.columns, &w.room.columns, w.col, w.col.place(c0, l0), whole, (l1-l0)/tileSide*tileSide)
 	stride := w.x.strideBytes()
 	for l := l0; l < l1; l += tileSide {
 		bottom := min(l+tileSide, l1)
@@ -164,7 +167,7 @@ func (w *bothRun) band(l0, l1, end, c0, c1 int) (amax uint32) {
 			}
 			w.collect(&w.rows, &w.room.rows, w.row, w.row.place(l, c0), tileSide, whole)
 			amax = max(amax, w.tiles(l, c, l-l0, 0, whole/tileSide, next))
-			w.write(&w.rows, tileSide)
+			w.write(&w.rows, w.row, tileSide)
 		} else {
 			for ; c+tileSide <= c1; c += tileSide {
 				amax = max(amax, w.short(l, bottom, c, c+tileSide))
@@ -174,27 +177,33 @@ func (w *bothRun) band(l0, l1, end, c0, c1 int) (amax uint32) {
 			amax = max(amax, w.short(l, bottom, c, c1))
 		}
 	}
-	w.write(&w.columns, whole)
+	w.write(&w.columns, w.col, whole)
 	return amax
 }
 
 // collect begins a part of a copy: so many lines, and elements of each, of whole
-// tiles where there are whole cache lines.
+// tiles. Rows that do not begin with cache lines are written as they come, since their
+// parts follow each other.
 func (w *bothRun) collect(p *collected, room *[]byte, r *run, to tilePlace, lines, elements int) {
 	p.from, p.to, p.held = to, to, false
-	if r == nil || !w.collects || lines == 0 {
+	if r == nil || !r.stream || !w.collects || lines*elements == 0 || r == w.row && !to.streamsFrom(r) {
 		return
 	}
-	if p.bytes = elements * r.q.Format.Element.StoredBits() / 8; p.bytes%spreadUnit == 0 && to.streamsFrom(r) {
-		grow(room, lines*p.bytes)
-		p.from.codes, p.from.codeStride, p.held = *room, p.bytes, true
-	}
+	p.bytes = elements * r.q.Format.Element.StoredBits() / 8
+	grow(room, lines*p.bytes)
+	p.from.codes, p.from.codeStride, p.from.near, p.held = *room, p.bytes, true, true
 }
 
 // write writes what was collected of so many lines.
-func (w *bothRun) write(p *collected, lines int) {
-	if p.held {
+func (w *bothRun) write(p *collected, r *run, lines int) {
+	switch {
+	case !p.held:
+	case p.bytes%spreadUnit == 0 && p.to.streamsFrom(r):
 		spreader()(p.to.codes, p.from.codes, p.bytes/spreadUnit, lines, p.to.codeStride)
+	default:
+		for i := range lines {
+			copy(p.to.codes[i*p.to.codeStride:][:p.bytes], p.from.codes[i*p.bytes:])
+		}
 	}
 }
 
@@ -204,7 +213,7 @@ func (r *run) place(line, position int) tilePlace {
 	if r == nil {
 		return tilePlace{}
 	}
-	return r.behind(tilePlace{r.t.Codes, r.t.Scales, r.t.LineBytes(), r.t.scaleCols()}, line, position)
+	return r.behind(tilePlace{codes: r.t.Codes, scales: r.t.Scales, codeStride: r.t.LineBytes(), scaleStride: r.t.scaleCols()}, line, position)
 }
 
 // behind returns the place so many lines and positions behind p.
@@ -246,8 +255,8 @@ func (w *bothRun) short(l0, l1, c0, c1 int) (amax uint32) {
 	}
 	bits, perLine := w.col.q.Format.Element.StoredBits(), ceilDiv(tileSide, w.col.t.extent())
 	lineBytes := tileSide * bits / 8
-	rows := tilePlace{e.codes[:], e.scales[0][:], lineBytes, perLine}
-	columns := tilePlace{e.turned[:], e.scales[1][:], lineBytes, perLine}
+	rows := tilePlace{codes: e.codes[:], scales: e.scales[0][:], codeStride: lineBytes, scaleStride: perLine, near: true}
+	columns := tilePlace{codes: e.turned[:], scales: e.scales[1][:], codeStride: lineBytes, scaleStride: perLine, near: true}
 	if amax = w.kernel(rows, columns, e.src[:], tileSide*size, 1, 0); amax == flagged {
 		return w.redo(w.row.place(l0, c0), w.col.place(c0, l0), l0, l1, c0, c1)
 	}
@@ -307,7 +316,7 @@ func (r *run) redoLines(to tilePlace, line, position int, values tensor.Dense) (
 // streamsFrom reports whether all the codes of a tile, and of those beside it, are
 // written past the caches.
 func (p tilePlace) streamsFrom(r *run) bool {
-	return r.streamsTo(p.codes) && p.codeStride%spreadUnit == 0
+	return !p.near && r.streamsTo(p.codes) && p.codeStride%spreadUnit == 0
 }
 
 // pointers returns the places of codes and of scales.
