@@ -10,6 +10,7 @@ import (
 	"github.com/microscale-go/microscale/bench"
 	"github.com/microscale-go/microscale/format"
 	"github.com/microscale-go/microscale/internal/cpu"
+	"github.com/microscale-go/microscale/quant"
 )
 
 // tiny are bench commands that take milliseconds.
@@ -124,6 +125,11 @@ func TestBenchMarks(t *testing.T) {
 // TestDefaultRows: as many as make the bytes, whole blocks, and never more than --m
 // and the elements of a matrix allow.
 func TestDefaultRows(t *testing.T) {
+	for _, f := range quant.Formats() {
+		if evenRows%max(f.Block.Rows, f.Block.Cols, 1) != 0 {
+			t.Errorf("%d rows cut off a block of %s", evenRows, f)
+		}
+	}
 	for _, source := range []*format.Scalar{format.F32, format.BF16} {
 		for _, cols := range []int{1, 7, 8192, 8193, 1 << 19, mostSize} {
 			rows := defaultRows(cols, source)
