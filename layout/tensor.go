@@ -19,6 +19,9 @@ func QuantizeSwizzled(q quant.Quantizer, x tensor.Dense, d quant.Direction, with
 	if err := checkScales(q.Format); err != nil {
 		return nil, nil, err
 	}
+	if err := x.Validate(); err != nil {
+		return nil, nil, err
+	}
 	lines, width, quantize := x.Rows, x.Cols, q.Rowwise
 	if d == quant.Columnwise {
 		lines, width, quantize = x.Cols, x.Rows, q.Columnwise

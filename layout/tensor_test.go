@@ -207,6 +207,7 @@ func TestErrors(t *testing.T) {
 		_, err := Scales(t, Compact)
 		return err
 	}
+	_, _, fusedBad := QuantizeSwizzled(quant.Quantizer{Format: quant.MXFP8}, tensor.Dense{Rows: -1}, quant.Rowwise, quant.With{})
 	for _, tc := range []struct {
 		name string
 		err  error
@@ -217,6 +218,7 @@ func TestErrors(t *testing.T) {
 		{"fused-invalid", fused(quant.Quantizer{Format: quant.MXFP8, PowerOfTwo: true}), "power-of-two"},
 		{"fused-negative-block", fused(quant.Quantizer{Format: quant.Format{Name: "x", Element: format.E4M3, Scale: format.E8M0, Block: quant.Shape{Rows: 1, Cols: -2}}}), "negative block"},
 		{"fused-no-random-bits", fused(quant.Quantizer{Format: quant.MXFP8, Rounding: format.Stochastic}), "random stream"},
+		{"fused-source", fusedBad, "no matrix is -1×0"},
 		{"scales-fp32", scales(quantized(t, quant.FP8Block, quant.Rowwise, x)), "no scales of one byte"},
 		{"set-fp32", SetScales(quantized(t, quant.FP8Row, quant.Rowwise, x), Compact, nil), "no scales of one byte"},
 		{"set-short", SetScales(row, Swizzled, make([]byte, 511)), "511 bytes are not the 32×2 scales of a mxfp8 tensor in swizzled order: want 512"},
@@ -226,7 +228,7 @@ func TestErrors(t *testing.T) {
 		{"untransposed-bf16", untransposed(quantized(t, quant.BF16, quant.Columnwise, x)), "bf16 has no blocks"},
 		{"from-nibbles", from(quant.MXFP4, 32, 33, 0), "do not fill whole bytes"},
 		{"from-length", from(quant.MXFP8, 32, 33, 32), "32 bytes are not 32×33 codes of mxfp8: want 1056"},
-		{"from-negative", from(quant.MXFP8, -1, 33, 0), "cannot have shape"},
+		{"from-negative", from(quant.MXFP8, -1, 33, 0), "cannot have the shape"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			if tc.err == nil || !strings.Contains(tc.err.Error(), tc.want) {

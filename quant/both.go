@@ -29,6 +29,9 @@ func BothBF16(x tensor.BF16, rowwise, columnwise Copy) (rows, columns *Tensor, e
 
 // both is Both of a matrix whose rows, and columns, are the lines of two sources.
 func both(x, turned source, r, c Copy) (rows, columns *Tensor, err error) {
+	if err := x.validate(); err != nil {
+		return nil, nil, err
+	}
 	c.With.Threads = r.With.Threads
 	shareAmax(x, &r, &c)
 	row, err := r.Quantizer.begin(x, Rowwise, r.With)

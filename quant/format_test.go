@@ -127,6 +127,7 @@ func TestQuantizerErrors(t *testing.T) {
 		{"pow2", Quantizer{Format: MXFP8, PowerOfTwo: true}, With{}, "power-of-two scales are an option of formats with FP32 scales"},
 		{"hadamard-block", Quantizer{Format: Format{Name: "x", Element: format.E2M1, Scale: format.E8M0, Block: Shape{1, 8}}, Hadamard: true}, With{}, "blocks of a multiple of 16 elements, not 8"},
 		{"bf16-rounding", Quantizer{Format: BF16, Rounding: format.HalfAway}, With{}, "elements without a scale round to nearest even, not half-away"},
+		{"negative-first-row", Quantizer{Format: MXFP8}, With{FirstRow: -1}, "x cannot begin at row -1"},
 		{"no-stream", Quantizer{Format: MXFP8, Rounding: format.Stochastic}, With{}, "stochastic rounding needs a random stream (With.Random)"},
 		{"nan-amax", Quantizer{Format: NVFP4}, With{Amax: value(nan)}, "a given amax is a magnitude, not NaN"},
 		{"negative-amax", Quantizer{Format: NVFP4}, With{Amax: value(-1)}, "a given amax is a magnitude, not -1"},
@@ -230,7 +231,7 @@ func TestNewTensor(t *testing.T) {
 		}
 	}
 	for _, shape := range [][2]int{{-1, 4}, {4, -1}} {
-		if _, err := NewTensor(MXFP8, shape[0], shape[1]); err == nil || !strings.Contains(err.Error(), "cannot have shape") {
+		if _, err := NewTensor(MXFP8, shape[0], shape[1]); err == nil || !strings.Contains(err.Error(), "cannot have the shape") {
 			t.Errorf("%v says %v", shape, err)
 		}
 	}

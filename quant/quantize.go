@@ -12,6 +12,9 @@ import (
 
 // quantize is both directions: x has the lines of the result.
 func (q Quantizer) quantize(x source, d Direction, with With) (*Tensor, error) {
+	if err := x.validate(); err != nil {
+		return nil, err
+	}
 	r, err := q.begin(x, d, with)
 	if err != nil {
 		return nil, err
@@ -92,6 +95,9 @@ func (w With) tensor(f Format, d Direction, rows, cols int) (*Tensor, error) {
 	t := w.Into
 	if t == nil {
 		return newTensor(f, d, rows, cols), nil
+	}
+	if err := t.Validate(); err != nil {
+		return nil, fmt.Errorf("With.Into: %w", err)
 	}
 	if !t.Format.same(f) || t.Direction != d || t.Rows() != rows || t.Cols() != cols {
 		return nil, fmt.Errorf("a %s %s tensor of %d×%d does not go into a %s %s one of %d×%d",

@@ -56,7 +56,7 @@ type With struct {
 	Random   *Stream  // random bits of stochastic rounding; required by it
 	FirstRow int      // the row of the tensor at which x begins, where x is a tile of it: random bits follow the element
 	Threads  int      // goroutines; 0: one per processor. Results do not depend on it
-	Into     *Tensor  // filled and returned in place of a new tensor; of the same format, direction, rows and columns
+	Into     *Tensor  // filled and returned in place of a new tensor; of the same format, direction, rows and columns, its codes and scales as many as NewTensor makes
 
 	// Scales, where it is set, is handed the one-byte scales of each line once,
 	// as soon as they are known: a scale of a block that spans several lines with
@@ -66,8 +66,8 @@ type With struct {
 
 // Rowwise quantizes x with blocks along its rows. The result holds the amax that
 // was seen, or given and taken, and shares nothing with x. Rows that end within a
-// block are filled up with zeros. It fails where the quantizer is not valid or lacks
-// random bits.
+// block are filled up with zeros. It fails where the quantizer, x or With.Into is not
+// valid (see their Validate), and where random bits are lacking.
 func (q Quantizer) Rowwise(x tensor.Dense, with With) (*Tensor, error) {
 	return q.quantize(denseSource(x), Rowwise, with)
 }
@@ -127,6 +127,8 @@ func (q Quantizer) check(w With) error {
 		return fmt.Errorf("quantizer of %s: a given scale is for formats with one FP32 scale per tensor", q.Format)
 	case w.Inverse != nil && !(*w.Inverse > 0 && *w.Inverse <= maxFloat32):
 		return fmt.Errorf("quantizer of %s: the inverse of a scale is positive and finite, not %g", q.Format, *w.Inverse)
+	case w.FirstRow < 0:
+		return fmt.Errorf("quantizer of %s: x cannot begin at row %d of a tensor", q.Format, w.FirstRow)
 	case w.Scales != nil && !q.Format.ByteScales():
 		return fmt.Errorf("quantizer of %s: it has no scales of one byte to hand over", q.Format)
 	}

@@ -32,6 +32,14 @@ func columnSource(x tensor.Dense) source { return source{dense: x, columns: true
 
 func rawColumnSource(x tensor.BF16) source { return source{raw: x, isRaw: true, columns: true} }
 
+// validate reports a matrix whose data does not hold it.
+func (s source) validate() error {
+	if s.isRaw {
+		return s.raw.Validate()
+	}
+	return s.dense.Validate()
+}
+
 // rows returns the number of lines.
 func (s source) rows() int {
 	rows, cols := s.shape()
@@ -228,11 +236,19 @@ func (s source) lineBits(l int) uint32 {
 	return a
 }
 
-// Amax returns the largest magnitude of x; NaN is ignored, Inf is not.
-func Amax(x tensor.Dense, threads int) float32 { return denseSource(x).amax(threads) }
+// Amax returns the largest magnitude of x; NaN is ignored, Inf is not. It panics where x
+// is not valid.
+func Amax(x tensor.Dense, threads int) float32 { return denseSource(x).mustAmax(threads) }
 
 // AmaxBF16 is Amax of a matrix in BF16.
-func AmaxBF16(x tensor.BF16, threads int) float32 { return rawSource(x).amax(threads) }
+func AmaxBF16(x tensor.BF16, threads int) float32 { return rawSource(x).mustAmax(threads) }
+
+func (s source) mustAmax(threads int) float32 {
+	if err := s.validate(); err != nil {
+		panic(err)
+	}
+	return s.amax(threads)
+}
 
 // amax is Amax of the lines.
 func (s source) amax(threads int) float32 {

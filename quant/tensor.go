@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"math/bits"
 	"unsafe"
 
 	"github.com/microscale-go/microscale/format"
@@ -44,8 +45,8 @@ func NewTensor(f Format, rows, cols int) (*Tensor, error) {
 	if err := f.Validate(); err != nil {
 		return nil, err
 	}
-	if rows < 0 || cols < 0 {
-		return nil, fmt.Errorf("a %s tensor cannot have shape %d×%d", f, rows, cols)
+	if _, err := (&Tensor{Format: f, Shape: []int{rows, cols}}).codeBytes(); err != nil {
+		return nil, err
 	}
 	return newTensor(f, Rowwise, rows, cols), nil
 }
@@ -62,6 +63,55 @@ func newTensor(f Format, d Direction, rows, cols int) *Tensor {
 		t.Scales = make([]byte, n)
 	}
 	return t
+}
+
+// Validate reports what keeps t from being a tensor: a format, direction or shape that
+// none has, and codes or scales that are not as many as the shape says, or of another kind
+// than the format's.
+func (t *Tensor) Validate() error {
+	if err := t.Format.Validate(); err != nil {
+		return err
+	}
+	if t.Direction > Columnwise {
+		return fmt.Errorf("a %s tensor has the unknown direction %d", t.Format, t.Direction)
+	}
+	want, err := t.codeBytes()
+	if err != nil {
+		return err
+	}
+	if len(t.Codes) != want {
+		return fmt.Errorf("a %s %s tensor of shape %v has %d bytes of codes, not %d", t.Direction, t.Format, t.Shape, len(t.Codes), want)
+	}
+	has, kind, others := len(t.Scales), "scales", t.Scales32 != nil
+	if t.Format.Scale == format.F32 {
+		has, kind, others = len(t.Scales32), "FP32 scales", len(t.Scales) > 0
+	}
+	if rows, cols := t.ScaleShape(); has != rows*cols || others {
+		return fmt.Errorf("a %s %s tensor of shape %v has %d %s, not %d×%d and no others", t.Direction, t.Format, t.Shape, has, kind, rows, cols)
+	}
+	return nil
+}
+
+// codeBytes returns how many bytes of codes the shape takes. It fails where they, or the
+// scales, cannot be counted.
+func (t *Tensor) codeBytes() (int, error) {
+	if len(t.Shape) == 0 {
+		return 0, fmt.Errorf("a %s tensor has no shape", t.Format)
+	}
+	elements, fits := 1, true
+	for _, d := range t.Shape {
+		beyond, n := bits.Mul(uint(elements), uint(max(d, 1)))
+		fits = fits && 0 <= d && beyond == 0 && n <= math.MaxInt/8 // eight bytes for each are more than codes and scales take
+		elements = int(n)
+	}
+	if fits { // and what fills up blocks, too
+		stored := t.storedWidth()
+		beyond, n := bits.Mul(uint(t.Lines()), uint(t.LineBytes()))
+		if t.Width() <= stored && stored <= math.MaxInt/32 && beyond == 0 && n <= math.MaxInt {
+			return int(n), nil
+		}
+	}
+	return 0, fmt.Errorf("a %s tensor cannot have the shape %v", t.Format, t.Shape)
 }
 
 // Rows returns the rows of the source: the product of all dimensions but the last.

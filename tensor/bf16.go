@@ -25,6 +25,9 @@ func OfBF16(rows, cols int, data []byte) BF16 {
 	return BF16{Rows: rows, Cols: cols, Stride: cols, Data: data}
 }
 
+// Validate reports a shape that no matrix has, and data that does not hold it.
+func (b BF16) Validate() error { return checkShape(b.Rows, b.Cols, b.Stride, len(b.Data)/2) }
+
 // Row returns the bytes of row i, shared with b.
 func (b BF16) Row(i int) []byte {
 	from, to := 2*i*b.Stride, 2*(i*b.Stride+b.Cols)

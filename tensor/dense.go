@@ -27,6 +27,22 @@ func Of(rows, cols int, data []float32) Dense {
 	return Dense{Rows: rows, Cols: cols, Stride: cols, Data: data}
 }
 
+// Validate reports a shape that no matrix has, and data that does not hold it.
+func (d Dense) Validate() error { return checkShape(d.Rows, d.Cols, d.Stride, len(d.Data)) }
+
+// checkShape is Validate of a matrix over so many elements.
+func checkShape(rows, cols, stride, elements int) error {
+	switch {
+	case rows < 0 || cols < 0:
+		return fmt.Errorf("no matrix is %d×%d", rows, cols)
+	case stride < cols:
+		return fmt.Errorf("the rows of a %d×%d matrix overlap with %d elements from row to row", rows, cols, stride)
+	case rows > 0 && elements < cols, rows > 1 && stride > (elements-cols)/(rows-1): // products might overflow
+		return fmt.Errorf("%d elements are too few for a %d×%d matrix with %d from row to row", elements, rows, cols, stride)
+	}
+	return nil
+}
+
 // Row returns row i, shared with d.
 func (d Dense) Row(i int) []float32 {
 	return d.Data[i*d.Stride : i*d.Stride+d.Cols : i*d.Stride+d.Cols]

@@ -1,0 +1,216 @@
+package quant
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/microscale-go/microscale/tensor"
+)
+
+// entries are the ways to quantize a matrix, in float32 and in BF16, with the copies that
+// each makes.
+var entries = []struct {
+	name          string
+	raw, row, col bool
+	call          func(x tensor.Dense, raw tensor.BF16, row, col Copy) error
+}{
+	{"Rowwise", false, true, false, func(x tensor.Dense, _ tensor.BF16, row, _ Copy) error {
+		return second(row.Quantizer.Rowwise(x, row.With))
+	}},
+	{"RowwiseBF16", true, true, false, func(_ tensor.Dense, raw tensor.BF16, row, _ Copy) error {
+		return second(row.Quantizer.RowwiseBF16(raw, row.With))
+	}},
+	{"Columnwise", false, false, true, func(x tensor.Dense, _ tensor.BF16, _, col Copy) error {
+		return second(col.Quantizer.Columnwise(x, col.With))
+	}},
+	{"ColumnwiseBF16", true, false, true, func(_ tensor.Dense, raw tensor.BF16, _, col Copy) error {
+		return second(col.Quantizer.ColumnwiseBF16(raw, col.With))
+	}},
+	{"Both", false, true, true, func(x tensor.Dense, _ tensor.BF16, row, col Copy) error {
+		_, _, err := Both(x, row, col)
+		return err
+	}},
+	{"BothBF16", true, true, true, func(_ tensor.Dense, raw tensor.BF16, row, col Copy) error {
+		_, _, err := BothBF16(raw, row, col)
+		return err
+	}},
+}
+
+// A penned slice lies in memory that is otherwise full of one value, and is full of it, too.
+type penned[T byte | float32] struct{ memory []T }
+
+const penValue = 77
+
+func pen[T byte | float32](n int) penned[T] {
+	return penned[T]{slices.Repeat([]T{penValue}, n+2*tileSide*tileSide)}
+}
+
+// slice returns n elements from the middle.
+func (p penned[T]) slice(n int) []T { return p.memory[tileSide*tileSide:][:n] }
+
+func (p penned[T]) untouched() bool {
+	return !slices.ContainsFunc(p.memory, func(v T) bool { return v != penValue })
+}
+
+// TestBadInto: a tensor whose codes or scales are not those of its shape is an error that
+// says how many there are and should be, and nothing is written in it or about it.
+func TestBadInto(t *testing.T) {
+	const rows, cols = 130, 150 // whole tiles, and parts
+	x, raw := tensor.New(rows, cols), tensor.OfBF16(rows, cols, make([]byte, 2*rows*cols))
+	scaled, byteScales := Format.Scaled, Format.ByteScales
+	fp32Scales := func(f Format) bool { return f.Scaled() && !f.ByteScales() }
+	for _, tc := range []struct {
+		name   string
+		of     func(Format) bool // formats that it concerns; nil: all
+		spoil  func(*Tensor)
+		reason func(want *Tensor) string
+	}{
+		{"codes that lack one", nil, func(u *Tensor) { u.Codes = u.Codes[:len(u.Codes)-1] },
+			func(want *Tensor) string {
+				return fmt.Sprintf("of shape [130 150] has %d bytes of codes, not %d", len(want.Codes)-1, len(want.Codes))
+			}},
+		{"no codes", nil, func(u *Tensor) { u.Codes = nil },
+			func(want *Tensor) string { return fmt.Sprintf("has 0 bytes of codes, not %d", len(want.Codes)) }},
+		{"a code too many", nil, func(u *Tensor) { u.Codes = u.Codes[:len(u.Codes)+1] },
+			func(want *Tensor) string { return fmt.Sprintf("has %d bytes of codes", len(want.Codes)+1) }},
+		{"scales that lack one", byteScales, func(u *Tensor) { u.Scales = u.Scales[:len(u.Scales)-1] },
+			func(want *Tensor) string {
+				r, c := want.ScaleShape()
+				return fmt.Sprintf("of shape [130 150] has %d scales, not %d×%d", len(want.Scales)-1, r, c)
+			}},
+		{"FP32 scales that lack one", fp32Scales, func(u *Tensor) { u.Scales32 = u.Scales32[:len(u.Scales32)-1] },
+			func(want *Tensor) string {
+				r, c := want.ScaleShape()
+				return fmt.Sprintf("of shape [130 150] has %d FP32 scales, not %d×%d", len(want.Scales32)-1, r, c)
+			}},
+		{"no scales", scaled, func(u *Tensor) { u.Scales, u.Scales32 = nil, nil }, saying("scales, not")},
+		{"scales of the other kind", byteScales, func(u *Tensor) { u.Scales, u.Scales32 = nil, make([]float32, len(u.Scales)) }, saying("has 0 scales, not")},
+		{"scales of both kinds", byteScales, func(u *Tensor) { u.Scales32 = make([]float32, len(u.Scales)) }, saying("and no others")},
+		{"scales of one byte", fp32Scales, func(u *Tensor) { u.Scales, u.Scales32 = make([]byte, len(u.Scales32)), nil }, saying("has 0 FP32 scales, not")},
+		{"scales where there are none", func(f Format) bool { return !f.Scaled() }, func(u *Tensor) { u.Scales = make([]byte, 1) }, saying("has 1 scales, not 0×0")},
+		{"no shape", nil, func(u *Tensor) { u.Shape = nil }, saying("has no shape")},
+		{"negative dimensions", nil, func(u *Tensor) { u.Shape = []int{-2, -65, 150} }, saying("cannot have the shape [-2 -65 150]")},
+		{"a shape that wraps around", nil, func(u *Tensor) { u.Shape = []int{math.MaxInt/2 + 1, 4, 150} }, saying("cannot have the shape")},
+		{"an unknown direction", nil, func(u *Tensor) { u.Direction = 2 }, saying("unknown direction 2")},
+		{"no format", nil, func(u *Tensor) { u.Format = Format{} }, saying("has no element format")},
+	} {
+		for _, f := range Formats() {
+			if tc.of != nil && !tc.of(f) {
+				continue
+			}
+			for _, e := range entries {
+				for _, d := range []Direction{Rowwise, Columnwise} {
+					if d == Rowwise && !e.row || d == Columnwise && !e.col {
+						continue
+					}
+					want := newTensor(f, d, rows, cols)
+					codes, scales, scales32 := pen[byte](len(want.Codes)), pen[byte](len(want.Scales)), pen[float32](len(want.Scales32))
+					into := *want
+					into.Codes = codes.slice(len(want.Codes))
+					if want.Scales != nil {
+						into.Scales = scales.slice(len(want.Scales))
+					}
+					if want.Scales32 != nil {
+						into.Scales32 = scales32.slice(len(want.Scales32))
+					}
+					tc.spoil(&into)
+					row, col := Copy{Quantizer: Quantizer{Format: f}}, Copy{Quantizer: Quantizer{Format: f}}
+					if d == Rowwise {
+						row.With.Into = &into
+					} else {
+						col.With.Into = &into
+					}
+					err := e.call(x, raw, row, col)
+					if reason := tc.reason(want); err == nil || !strings.Contains(err.Error(), reason) {
+						t.Errorf("%s of %s into a %s tensor with %s gives the error %v, want %q in it", e.name, f, d, tc.name, err, reason)
+					}
+					if !codes.untouched() || !scales.untouched() || !scales32.untouched() {
+						t.Errorf("%s of %s wrote to a %s tensor with %s", e.name, f, d, tc.name)
+					}
+				}
+			}
+		}
+	}
+}
+
+func saying(reason string) func(*Tensor) string { return func(*Tensor) string { return reason } }
+
+// TestBadSource: a matrix that its data does not hold is an error, also where there is
+// memory behind the data, and Amax, which returns none, panics with it.
+func TestBadSource(t *testing.T) {
+	for _, tc := range []struct {
+		rows, cols, stride, elements int
+		want                         string
+	}{
+		{-1, 64, 64, 4096, "no matrix is -1×64"},
+		{64, -1, 64, 4096, "no matrix is 64×-1"},
+		{-64, -64, -64, 4096, "no matrix is -64×-64"},
+		{64, 64, 63, 4096, "the rows of a 64×64 matrix overlap"},
+		{64, 64, 0, 4096, "the rows of a 64×64 matrix overlap"},
+		{64, 64, 64, 4095, "4095 elements are too few for a 64×64 matrix"},
+		{64, 64, 65, 4096, "4096 elements are too few for a 64×64 matrix with 65 from row to row"},
+		{64, 64, 64, 0, "0 elements are too few"},
+		{1, 64, 64, 63, "63 elements are too few"},
+		{64, 64, 1 << 62, 4096, "too few"},
+		{1 << 32, 1 << 32, 1 << 32, 4096, "too few"},
+		{math.MaxInt, 64, 64, 4096, "too few"},
+		{1, math.MaxInt, math.MaxInt, 4096, "too few"},
+	} {
+		x := tensor.Dense{Rows: tc.rows, Cols: tc.cols, Stride: tc.stride, Data: make([]float32, 1<<14)[:tc.elements]}
+		raw := tensor.BF16{Rows: tc.rows, Cols: tc.cols, Stride: tc.stride, Data: make([]byte, 1<<15)[:2*tc.elements+tc.elements%2]}
+		for _, f := range []Format{MXFP8, NVFP4, FP8Row, FP8Block, BF16} {
+			for _, e := range entries {
+				c := Copy{Quantizer: Quantizer{Format: f}}
+				if err := e.call(x, raw, c, c); err == nil || !strings.Contains(err.Error(), tc.want) {
+					t.Errorf("%s of %s gives the error %v, want %q in it", e.name, f, err, tc.want)
+				}
+			}
+		}
+		for name, amax := range map[string]func(){
+			"Amax":     func() { Amax(x, 1) },
+			"AmaxBF16": func() { AmaxBF16(raw, 1) },
+		} {
+			func() {
+				defer func() {
+					if err, ok := recover().(error); !ok || !strings.Contains(err.Error(), tc.want) {
+						t.Errorf("%s panics with %v, want %q in it", name, err, tc.want)
+					}
+				}()
+				amax()
+			}()
+		}
+	}
+	c := Copy{Quantizer: Quantizer{Format: MXFP8}}
+	for _, x := range []tensor.Dense{{}, {Rows: 3}, {Cols: 3, Stride: 5}, {Rows: 2, Cols: 3, Stride: 5, Data: make([]float32, 8)}} {
+		raw := tensor.BF16{Rows: x.Rows, Cols: x.Cols, Stride: x.Stride, Data: make([]byte, 2*len(x.Data))}
+		for _, e := range entries {
+			if err := e.call(x, raw, c, c); err != nil {
+				t.Errorf("%s of %d×%d: %v", e.name, x.Rows, x.Cols, err)
+			}
+		}
+	}
+}
+
+// TestChecksAllocateNothing: a matrix and a tensor to fill are looked at where they are.
+func TestChecksAllocateNothing(t *testing.T) {
+	x := tensor.New(130, 150)
+	for _, f := range Formats() {
+		for _, d := range []Direction{Rowwise, Columnwise} {
+			with := With{Into: newTensor(f, d, x.Rows, x.Cols)}
+			n := testing.AllocsPerRun(10, func() {
+				if err := denseSource(x).validate(); err != nil {
+					t.Fatal(err)
+				}
+				if got := must(t)(with.tensor(f, d, x.Rows, x.Cols)); got != with.Into {
+					t.Fatal("another tensor would be filled")
+				}
+			})
+			if n != 0 {
+				t.Errorf("format=%s: %v allocations for a %s tensor that fits", f, n, d)
+			}
+		}
+	}
+}
