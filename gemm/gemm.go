@@ -60,7 +60,6 @@ package gemm
 
 import (
 	"fmt"
-	"math"
 
 	"github.com/microscale-go/microscale/format"
 	"github.com/microscale-go/microscale/quant"
@@ -100,8 +99,8 @@ func MulBF16(c, a, b *quant.Tensor, o Options) error {
 }
 
 func planDense(c tensor.Dense, a, b *quant.Tensor, packed bool, o Options) (plan, error) {
-	if c.Rows < 0 || c.Cols < 0 || c.Stride < c.Cols || c.Rows > 0 && len(c.Data) < c.Cols || c.Rows > 1 && c.Stride > (len(c.Data)-c.Cols)/(c.Rows-1) {
-		return plan{}, fmt.Errorf("gemm: c has %d elements, too few for %d×%d with %d from row to row", len(c.Data), c.Rows, c.Cols, c.Stride)
+	if err := c.Validate(); err != nil {
+		return plan{}, fmt.Errorf("gemm: c: %w", err)
 	}
 	if err := check(c.Rows, c.Cols, a, b, o); err != nil {
 		return plan{}, err
@@ -166,29 +165,8 @@ func checkOperand(name string, t *quant.Tensor) error {
 	if t == nil {
 		return fmt.Errorf("gemm: %s is nil", name)
 	}
-	if len(t.Shape) == 0 {
-		return fmt.Errorf("gemm: %s has no shape", name)
-	}
-	if err := t.Format.Validate(); err != nil {
+	if err := t.Validate(); err != nil {
 		return fmt.Errorf("gemm: %s: %w", name, err)
-	}
-	elements := 1
-	for _, d := range t.Shape {
-		if d < 0 || elements > math.MaxInt/8/max(d, 1) { // eight bytes for each are more than codes and scales take
-			return fmt.Errorf("gemm: %s has the shape %v, which no tensor has", name, t.Shape)
-		}
-		elements *= max(d, 1)
-	}
-	if want := t.Lines() * t.LineBytes(); len(t.Codes) != want {
-		return fmt.Errorf("gemm: %s (%s) has %d bytes of codes, not %d", name, describe(t), len(t.Codes), want)
-	}
-	rows, cols := t.ScaleShape()
-	got, kind := len(t.Scales), "scales"
-	if t.Format.Scale == format.F32 {
-		got, kind = len(t.Scales32), "FP32 scales"
-	}
-	if got != rows*cols {
-		return fmt.Errorf("gemm: %s (%s) has %d %s, not %d×%d", name, describe(t), got, kind, rows, cols)
 	}
 	return nil
 }
