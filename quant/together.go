@@ -133,8 +133,7 @@ var bothRooms = sync.Pool{New: func() any { return new(bothRoom) }}
 // A collected part of a copy is lines of codes that are written to their place when
 // there is a good part of each.
 type collected struct {
-	from, to tilePlace // the same where codes are written to their place
-	held     bool      // in from, lines behind each other
+	from, to tilePlace // the same where codes are written to their place, else from is near, lines behind each other
 	bytes    int       // of a line
 }
 
@@ -185,19 +184,19 @@ func (w *bothRun) band(l0, l1, end, c0, c1 int) (amax uint32) {
 // tiles. Rows that do not begin with cache lines are written as they come, since their
 // parts follow each other.
 func (w *bothRun) collect(p *collected, room *[]byte, r *run, to tilePlace, lines, elements int) {
-	p.from, p.to, p.held = to, to, false
+	p.from, p.to = to, to
 	if r == nil || !r.stream || !w.collects || lines*elements == 0 || r == w.row && !to.streamsFrom(r) {
 		return
 	}
 	p.bytes = elements * r.q.Format.Element.StoredBits() / 8
 	grow(room, lines*p.bytes)
-	p.from.codes, p.from.codeStride, p.from.near, p.held = *room, p.bytes, true, true
+	p.from.codes, p.from.codeStride, p.from.near = *room, p.bytes, true
 }
 
 // write writes what was collected of so many lines.
 func (w *bothRun) write(p *collected, r *run, lines int) {
 	switch {
-	case !p.held:
+	case !p.from.near:
 	case p.bytes%spreadUnit == 0 && p.to.streamsFrom(r):
 		spreader()(p.to.codes, p.from.codes, p.bytes/spreadUnit, lines, p.to.codeStride)
 	default:
