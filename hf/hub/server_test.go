@@ -92,6 +92,14 @@ func (s *server) requests(prefix string) []string {
 	return slices.DeleteFunc(slices.Clone(s.log), func(l string) bool { return !strings.HasPrefix(l, prefix) })
 }
 
+// waits returns the times that clients have waited so far: what is read ahead may
+// still be tried after the test has its answer.
+func (s *server) waits() []time.Duration {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	return slices.Clone(s.waited)
+}
+
 func large(name string) bool { return strings.HasSuffix(name, ".safetensors") }
 
 func (s *server) serveHub(w http.ResponseWriter, r *http.Request) {
