@@ -9,54 +9,64 @@ import (
 )
 
 var bothKernels = []bothKernel{
-	{cpu.AVX512, false, exponentBlocks(8, false), beginBoth(both8, both8Stream), beginColumns(columnTiles8, columnTiles8Stream), false},
-	{cpu.AVX512, false, exponentBlocks(4, false), beginBoth(both4, nil), beginColumns(columnTiles4, nil), true},
-	{cpu.AVX512, true, exponentBlocks(8, false), beginBoth(both8BF16, both8BF16Stream), beginColumns(columnTiles8BF16, columnTiles8BF16Stream), false},
-	{cpu.AVX512, true, exponentBlocks(4, false), beginBoth(both4BF16, nil), beginColumns(columnTiles4BF16, nil), true},
+	{cpu.AVX512, false, 32, exponentBlocks(8, false), beginBoth(tileConstants, both8, both8Stream), beginColumns(tileConstants, columnTiles8, columnTiles8Stream), false},
+	{cpu.AVX512, false, 32, exponentBlocks(6, false), beginBoth(tileConstants, both6, nil), beginColumns(tileConstants, columnTiles6, nil), true},
+	{cpu.AVX512, false, 32, exponentBlocks(4, false), beginBoth(tileConstants, both4, nil), beginColumns(tileConstants, columnTiles4, nil), true},
+	{cpu.AVX512, false, 32, exponentBlocks(8, true), beginBoth(tileConstants, bothInt8, bothInt8Stream), beginColumns(tileConstants, columnTilesInt8, columnTilesInt8Stream), false},
+	{cpu.AVX512, false, 16, globalBlocks, beginBoth(ofGlobal, bothGlobal4, nil), beginColumns(ofGlobal, columnTilesGlobal4, nil), true},
+	{cpu.AVX512, true, 32, exponentBlocks(8, false), beginBoth(tileConstants, both8BF16, both8BF16Stream), beginColumns(tileConstants, columnTiles8BF16, columnTiles8BF16Stream), false},
+	{cpu.AVX512, true, 32, exponentBlocks(6, false), beginBoth(tileConstants, both6BF16, nil), beginColumns(tileConstants, columnTiles6BF16, nil), true},
+	{cpu.AVX512, true, 32, exponentBlocks(4, false), beginBoth(tileConstants, both4BF16, nil), beginColumns(tileConstants, columnTiles4BF16, nil), true},
+	{cpu.AVX512, true, 32, exponentBlocks(8, true), beginBoth(tileConstants, bothInt8BF16, bothInt8BF16Stream), beginColumns(tileConstants, columnTilesInt8BF16, columnTilesInt8BF16Stream), false},
+	{cpu.AVX512, true, 16, globalBlocks, beginBoth(ofGlobal, bothGlobal4BF16, nil), beginColumns(ofGlobal, columnTilesGlobal4BF16, nil), true},
 }
 
-// A bothFunc is a generated kernel.
-type bothFunc func(rowCodes, rowScales, columnCodes, columnScales, src *byte, tiles, rowStride, rowScaleStride, columnStride, columnScaleStride, srcStride, next int, c *exponentConstants) uint64
+// A bothFunc is a generated kernel with constants C.
+type bothFunc[C any] func(rowCodes, rowScales, columnCodes, columnScales, src *byte, tiles, rowStride, rowScaleStride, columnStride, columnScaleStride, srcStride, next int, c *C) uint64
 
 // beginBoth takes a kernel, and the one that writes codes past the caches where
 // there is one.
-func beginBoth(kernel, stream bothFunc) func(*run) bothCall {
+func beginBoth[C any](constants func(*run) C, kernel, stream bothFunc[C]) func(*run) bothCall {
 	return func(r *run) bothCall {
-		c := r.q.tileConstants()
-		return func(rows, columns tilePlace, src []byte, srcStride, n, next int) uint32 {
+		c := constants(r)
+		return func(t tiles) uint32 {
 			f := kernel
-			if stream != nil && rows.streamsFrom(r) && columns.streamsFrom(r) {
+			if stream != nil && t.byRow.streamsFrom(r) && t.byColumn.streamsFrom(r) {
 				f = stream
 			}
-			rowCodes, rowScales := rows.pointers()
-			columnCodes, columnScales := columns.pointers()
-			return uint32(f(rowCodes, rowScales, columnCodes, columnScales, &src[0], n, rows.codeStride, rows.scaleStride, columns.codeStride, columns.scaleStride, srcStride, next, &c))
+			rowCodes, rowScales := t.byRow.pointers()
+			columnCodes, columnScales := t.byColumn.pointers()
+			return uint32(f(rowCodes, rowScales, columnCodes, columnScales, &t.src[0], t.n, t.byRow.codeStride, t.byRow.scaleStride, t.byColumn.codeStride, t.byColumn.scaleStride, t.srcStride, t.next, &c))
 		}
 	}
 }
 
 // A columnsFunc is a generated kernel for the columnwise copy alone.
-type columnsFunc func(columnCodes, columnScales, src *byte, tiles, columnStride, columnScaleStride, srcStride, next int, c *exponentConstants) uint64
+type columnsFunc[C any] func(columnCodes, columnScales, src *byte, tiles, rows, columnStride, columnScaleStride, srcStride, next int, c *C) uint64
 
 // beginColumns is beginBoth of those.
-func beginColumns(kernel, stream columnsFunc) func(*run) bothCall {
+func beginColumns[C any](constants func(*run) C, kernel, stream columnsFunc[C]) func(*run) bothCall {
 	return func(r *run) bothCall {
-		c := r.q.tileConstants()
-		return func(_, columns tilePlace, src []byte, srcStride, n, next int) uint32 {
+		c := constants(r)
+		return func(t tiles) uint32 {
 			f := kernel
-			if stream != nil && columns.streamsFrom(r) {
+			if stream != nil && t.byColumn.streamsFrom(r) {
 				f = stream
 			}
-			codes, scales := columns.pointers()
-			return uint32(f(codes, scales, &src[0], n, columns.codeStride, columns.scaleStride, srcStride, next, &c))
+			codes, scales := t.byColumn.pointers()
+			return uint32(f(codes, scales, &t.src[0], t.n, t.rows, t.byColumn.codeStride, t.byColumn.scaleStride, t.srcStride, t.next, &c))
 		}
 	}
 }
 
+// ofGlobal returns the constants of a run with a global scale.
+func ofGlobal(r *run) globalConstants { return newGlobalConstants(r.q.Format.Element, r.global) }
+
 // tileConstants returns those of kernels by tiles.
-func (q *Quantizer) tileConstants() exponentConstants {
+func tileConstants(r *run) exponentConstants {
+	q := r.q
 	c := q.exponentConstants()
-	if q.Rule == RatioCeil || q.Rule == Ceil {
+	if !q.Format.Element.Integer && (q.Rule == RatioCeil || q.Rule == Ceil) {
 		c.limit = math.MaxUint32 // nothing saturates
 	}
 	return c

@@ -389,8 +389,8 @@ func testPairRow(k *pairKernel, f *fences, r *rand.Rand) {
 	}
 }
 
-// testBothRow: tiles beside each other, into lines with gaps, of both copies and of
-// the columnwise one alone.
+// testBothRow: tiles beside each other, into lines with gaps, of both copies, and of the
+// columnwise one alone with fewer rows, too.
 func testBothRow(k *bothKernel, f *fences, r *rand.Rand) {
 	served := 0
 	for _, q := range kernelQuantizers() {
@@ -399,45 +399,63 @@ func testBothRow(k *bothKernel, f *fences, r *rand.Rand) {
 		}
 		served++
 		for i, n := range []int{1, 2, 3} {
-			gap := i % 2 * 2 * tileSide
-			width := n*tileSide + gap
-			values := ordinary((tileSide-1)*width+n*tileSide, r)
-			memory := floatBytes32(values)
-			if k.raw {
-				memory = bf16Bytes(values)
-			}
-			x := tensor.Dense{Rows: tileSide, Cols: n * tileSide, Stride: width, Data: values}
-			rows, columns := must(f)(q.Rowwise(x, With{})), must(f)(q.Columnwise(x, With{}))
-			for _, stream := range []bool{false, true} {
-				run := &run{q: &q, t: rows, stream: stream}
-				place := func(t *Tensor) tilePlace {
-					p := tilePlace{codeStride: t.LineBytes() + gap, scaleStride: t.scaleCols() + gap}
-					p.codes, p.scales = f.bytes((t.Lines()-1)*p.codeStride+t.LineBytes()), f.bytes((t.Lines()-1)*p.scaleStride+t.scaleCols())
-					return p
-				}
-				byRow, byColumn, alone := place(rows), place(columns), place(columns)
-				src, stride := fenced(f, memory), len(memory)/len(values)*width
-				amaxes := []uint32{k.begin(run)(byRow, byColumn, src, stride, n, 0), k.alone(run)(tilePlace{}, alone, src, stride, n, 0)}
-				run.endStream()
-				name := fmt.Sprintf("%s, %d tiles", quantizerName(q), n)
-				for _, amax := range amaxes {
-					if want := math.Float32bits(rows.Amax); amax != want {
-						f.Fatalf("%s: the amax has bits %#x, want %#x", name, amax, want)
-					}
-				}
-				for _, c := range []struct {
-					tilePlace
-					want *Tensor
-				}{{byRow, rows}, {byColumn, columns}, {alone, columns}} {
-					for l := range c.want.Lines() {
-						requireBytes(f, name+", codes of a line", c.codes[l*c.codeStride:][:c.want.LineBytes()], c.want.line(l))
-						requireBytes(f, name+", scales of a line", c.scales[l*c.scaleStride:][:c.want.scaleCols()], c.want.lineScales(l))
-					}
-				}
+			for rows := k.part; rows <= tileSide; rows += k.part {
+				testTiles(k, f, q, rows, n, i%2*2*tileSide, r)
 			}
 		}
 	}
 	if served == 0 {
 		f.Fatal("no quantizer of kernelQuantizers is served: add one")
+	}
+}
+
+// testTiles is testBothRow of n tiles of so many rows, and of lines with gaps.
+func testTiles(k *bothKernel, f *fences, q Quantizer, rows, n, gap int, r *rand.Rand) {
+	width := n*tileSide + gap
+	values := ordinary((rows-1)*width+n*tileSide, r)
+	memory := floatBytes32(values)
+	if k.raw {
+		memory = bf16Bytes(values)
+	}
+	x := tensor.Dense{Rows: rows, Cols: n * tileSide, Stride: width, Data: values}
+	byRow, byColumn := must(f)(q.Rowwise(x, With{})), must(f)(q.Columnwise(x, With{}))
+	for _, stream := range []bool{false, true} {
+		if stream && rows < tileSide {
+			continue
+		}
+		run := &run{q: &q, t: byRow, stream: stream}
+		if q.Format.Global {
+			run.global = arithmetics[q.Arithmetic].global(byRow.Amax, q.Format.Element.Max(), q.top())
+		}
+		place := func(t *Tensor) tilePlace {
+			each := max(t.scaleCols(), tileSide/t.extent())
+			p := tilePlace{codeStride: t.LineBytes() + gap, scaleStride: each + gap}
+			p.codes, p.scales = f.bytes((t.Lines()-1)*p.codeStride+t.LineBytes()), f.bytes((t.Lines()-1)*p.scaleStride+each)
+			return p
+		}
+		src, stride := fenced(f, memory), len(memory)/len(values)*width
+		type made struct {
+			tilePlace
+			want *Tensor
+		}
+		alone := made{place(byColumn), byColumn}
+		amaxes, all := []uint32{k.alone(run)(tiles{tilePlace{}, alone.tilePlace, src, stride, n, rows, 0})}, []made{alone}
+		if rows == tileSide {
+			both := []made{{place(byRow), byRow}, {place(byColumn), byColumn}}
+			amaxes, all = append(amaxes, k.begin(run)(tiles{both[0].tilePlace, both[1].tilePlace, src, stride, n, rows, 0})), append(all, both...)
+		}
+		run.endStream()
+		name := fmt.Sprintf("%s, %d tiles of %d rows", quantizerName(q), n, rows)
+		for _, amax := range amaxes {
+			if want := math.Float32bits(byRow.Amax); amax != want {
+				f.Fatalf("%s: the amax has bits %#x, want %#x", name, amax, want)
+			}
+		}
+		for _, c := range all {
+			for l := range c.want.Lines() {
+				requireBytes(f, name+", codes of a line", c.codes[l*c.codeStride:][:c.want.LineBytes()], c.want.line(l))
+				requireBytes(f, name+", scales of a line", c.scales[l*c.scaleStride:][:c.want.scaleCols()], c.want.lineScales(l))
+			}
+		}
 	}
 }

@@ -97,20 +97,22 @@ func (p *piece) paste() {
 	perLine, each := to.scaleCols(), p.t.scaleCols()
 	first := p.line/f.Block.Rows*perLine + p.position/f.Block.Cols
 	if to.Scales32 != nil {
-		pasteScales(to.Scales32[first:], p.t.Scales32, each, perLine)
+		pasteScales(to.Scales32[first:], p.t.Scales32, each, each, perLine)
 	} else {
-		pasteScales(to.Scales[first:], p.t.Scales, each, perLine)
+		pasteScales(to.Scales[first:], p.t.Scales, each, each, perLine)
 	}
 }
 
-// pasteScales copies so many scales of each line to places that are stride apart: few
-// of many lines, so that the usual numbers are moved at once.
-func pasteScales[T byte | float32](dst, src []T, each, stride int) {
-	for i := 0; i*each < len(src); i++ {
-		to, from := dst[i*stride:][:each], src[i*each:][:each]
+// pasteScales copies so many scales of each line to places that are stride apart, from
+// places that are gap apart: few of many lines, so that the usual numbers are moved at once.
+func pasteScales[T byte | float32](dst, src []T, each, gap, stride int) {
+	for i := 0; i*gap < len(src); i++ {
+		to, from := dst[i*stride:][:each], src[i*gap:][:each]
 		switch each {
 		case 1:
 			to[0] = from[0]
+		case 2:
+			*(*[2]T)(to) = *(*[2]T)(from)
 		case 4:
 			*(*[4]T)(to) = *(*[4]T)(from)
 		case 8:

@@ -18,15 +18,24 @@ import (
 type bothKernel struct {
 	tier     cpu.Tier
 	raw      bool // the source is BF16, else float32
+	part     int  // rows that it reads at a time
 	serves   func(*Quantizer) bool
 	begin    func(*run) bothCall // of either copy
 	alone    func(*run) bothCall // of the columnwise copy, for it alone
 	collects bool                // codes are collected before they are written past the caches
 }
 
-// A bothCall quantizes n tiles beside each other, at least one; next is how many
-// bytes behind the last tile's source lies what is read after it, which is fetched.
-type bothCall func(rows, columns tilePlace, src []byte, srcStride, n, next int) uint32
+// A bothCall quantizes tiles.
+type bothCall func(tiles) uint32
+
+// tiles are n tiles beside each other, at least one.
+type tiles struct {
+	byRow, byColumn tilePlace
+	src             []byte
+	srcStride, n    int
+	rows            int // of each; less than tileSide, in whole parts, is for the columnwise copy alone
+	next            int // bytes from the last tile's source to what is read after it, which is fetched
+}
 
 // A tilePlace is where the codes and scales of the first tile belong, with the
 // distances of lines in bytes.
@@ -76,17 +85,16 @@ func (k *bothKernel) quantize(row, col *run, threads int) {
 	// A kernel that writes past the caches itself does that for both copies, or for none.
 	collects := k.collects || row != nil && !row.place(0, 0).streamsFrom(row) || !col.place(0, 0).streamsFrom(col)
 	parallel.For(strips*chunks, 1, threads, func(from, to int) {
-		w := bothRun{row: row, col: col, x: col.x, collects: collects, room: bothRooms.Get().(*bothRoom)}
+		w := bothRun{row: row, col: col, x: col.x, part: k.part, alone: k.alone(col), collects: collects, room: bothRooms.Get().(*bothRoom)}
 		defer bothRooms.Put(w.room)
+		w.kernel = w.alone
 		if row != nil {
 			w.kernel = k.begin(row)
-		} else {
-			w.kernel = k.alone(col)
 		}
 		var amax uint32
 		for i := from; i < to; i++ {
 			c0, l0 := i/chunks*stripSize, i%chunks*chunk
-			amax = max(amax, w.part(l0, min(l0+chunk, rows), c0, min(c0+stripSize, cols)))
+			amax = max(amax, w.chunk(l0, min(l0+chunk, rows), c0, min(c0+stripSize, cols)))
 		}
 		col.endStream()
 		atomicMax(&seen, amax)
@@ -98,10 +106,10 @@ func (k *bothKernel) quantize(row, col *run, threads int) {
 }
 
 // bothKernelOf returns the first kernel for both copies, or for the columnwise one where
-// row is nil, of a matrix that has a whole tile at least, or nil.
+// row is nil, of a matrix that is as wide as a tile at least, or nil.
 func bothKernelOf(row, col *run) *bothKernel {
 	x, q := col.x, col.q
-	if q.Search != NoSearch || q.Hadamard || !q.Format.Scaled() || min(x.rows(), x.cols()) < tileSide || row != nil && !reflect.DeepEqual(row.q, q) {
+	if q.Search != NoSearch || q.Hadamard || !q.Format.Scaled() || x.rows() < tileSide || x.cols() == 0 || row != nil && (row.global != col.global || !reflect.DeepEqual(row.q, q)) {
 		return nil
 	}
 	for i, k := range bothKernels {
@@ -114,9 +122,11 @@ func bothKernelOf(row, col *run) *bothKernel {
 
 // A bothRun is a kernel for both copies at work in one goroutine.
 type bothRun struct {
-	row, col      *run   // row is nil where the columnwise copy is alone
-	x             source // of the matrix: its rows are asked for by bytes
-	kernel        bothCall
+	row, col      *run      // row is nil where the columnwise copy is alone
+	x             source    // of the matrix: its rows are asked for by bytes
+	kernel, alone bothCall  // of what there is to make, and of the columnwise copy
+	part          int       // rows that they read at a time
+	low           *fusedRun // of rows that are less than a tile
 	collects      bool
 	rows, columns collected
 	room          *bothRoom
@@ -141,39 +151,39 @@ type collected struct {
 type edgeTile struct {
 	src           [tileSide * tileSide * 4]byte
 	codes, turned [tileSide * tileSide]byte
-	scales        [2][tileSide * tileSide]byte
+	scales        [stripSize * tileSide / 16]byte // of so many columns, at most one in 16 elements
 }
 
-// part quantizes rows [l0, l1) of columns [c0, c1), which begin with a tile.
-func (w *bothRun) part(l0, l1, c0, c1 int) (amax uint32) {
+// chunk quantizes rows [l0, l1) of columns [c0, c1), which begin with a tile.
+func (w *bothRun) chunk(l0, l1, c0, c1 int) (amax uint32) {
 	for l := l0; l < l1; l += bandRows {
 		amax = max(amax, w.band(l, min(l+bandRows, l1), l1, c0, c1))
 	}
 	return amax
 }
 
-// band is part of at most bandRows rows, which others follow up to end.
+// band is chunk of at most bandRows rows, which others follow up to end.
 func (w *bothRun) band(l0, l1, end, c0, c1 int) (amax uint32) {
 	whole := (c1 - c0) / tileSide * tileSide
 	w.collect(&w.columns, &w.room.columns, w.col, w.col.place(c0, l0), whole, (l1-l0)/tileSide*tileSide)
 	stride := w.x.strideBytes()
 	for l := l0; l < l1; l += tileSide {
 		bottom := min(l+tileSide, l1)
-		if c := c0; bottom-l == tileSide && whole > 0 {
+		switch {
+		case whole == 0:
+		case bottom-l < tileSide:
+			amax = max(amax, w.short(l, bottom, c0, whole/tileSide))
+		default:
 			next := 0
 			if bottom < end {
 				next = tileSide*stride - (whole-tileSide)*w.x.elementBytes()
 			}
 			w.collect(&w.rows, &w.room.rows, w.row, w.row.place(l, c0), tileSide, whole)
-			amax = max(amax, w.tiles(l, c, l-l0, 0, whole/tileSide, next))
+			amax = max(amax, w.tiles(l, c0, l-l0, 0, whole/tileSide, next))
 			w.write(&w.rows, w.row, tileSide)
-		} else {
-			for ; c+tileSide <= c1; c += tileSide {
-				amax = max(amax, w.short(l, bottom, c, c+tileSide))
-			}
 		}
 		if c := c0 + whole; c < c1 {
-			amax = max(amax, w.short(l, bottom, c, c1))
+			amax = max(amax, w.narrow(l, bottom, c, c1))
 		}
 	}
 	w.write(&w.columns, w.col, whole)
@@ -231,7 +241,7 @@ func (w *bothRun) tiles(l, c, down, right, n, next int) (amax uint32) {
 	size, stride := w.x.elementBytes(), w.x.strideBytes()
 	src := w.x.bytes(l, l+tileSide)[c*size:]
 	rows, columns := w.row.behind(w.rows.from, 0, right), w.col.behind(w.columns.from, right, down)
-	amax = w.kernel(rows, columns, src, stride, n, next)
+	amax = w.kernel(tiles{rows, columns, src, stride, n, tileSide, next})
 	switch {
 	case amax != flagged:
 	case n == 1:
@@ -245,18 +255,71 @@ func (w *bothRun) tiles(l, c, down, right, n, next int) (amax uint32) {
 	return amax
 }
 
-// short quantizes a tile that has not all its rows or columns.
-func (w *bothRun) short(l0, l1, c0, c1 int) (amax uint32) {
-	e, size := &w.room.edge, w.x.elementBytes()
-	clear(e.src[:])
-	for l := l0; l < l1; l++ {
-		copy(e.src[(l-l0)*tileSide*size:], w.x.bytes(l, l+1)[c0*size:c1*size])
+// short quantizes rows [l0, l1), less than those of a tile, of n tiles from column c on.
+func (w *bothRun) short(l0, l1, c, n int) (amax uint32) {
+	size, end := w.x.elementBytes(), c+n*tileSide
+	if w.row != nil {
+		if w.low == nil {
+			w.low = w.row.newFusedRun(w.row.fused())
+		}
+		perLine := w.row.t.scaleCols()
+		for l := l0; l < l1; l++ {
+			amax = max(amax, w.low.blocks(l*perLine+c/w.low.extent, w.x.bytes(l, l+1)[c*size:end*size]))
+		}
 	}
+	if rows := l1 - l0; rows%w.part != 0 && n > 1 {
+		for i := range n {
+			amax = max(amax, w.shortColumns(l0, l1, c+i*tileSide, 1))
+		}
+		return amax
+	}
+	return max(amax, w.shortColumns(l0, l1, c, n))
+}
+
+// shortColumns is short of the columnwise copy: of one tile, unless its rows are whole parts.
+func (w *bothRun) shortColumns(l0, l1, c, n int) (amax uint32) {
+	e, size, rows := &w.room.edge, w.x.elementBytes(), ceilDiv(l1-l0, w.part)*w.part
+	src, stride := w.x.bytes(l0, l1)[c*size:], w.x.strideBytes()
+	if rows > l1-l0 {
+		src, stride = e.copyRows(w.x, l0, l1, c, c+tileSide), tileSide*size
+	}
+	columns, each := w.col.place(c, l0), tileSide/w.col.t.extent()
+	to := columns
+	columns.near, columns.scales, columns.scaleStride = true, e.scales[:], each
+	if amax = w.alone(tiles{tilePlace{}, columns, src, stride, n, rows, 0}); amax != flagged {
+		pasteScales(to.scales, columns.scales[:n*tileSide*each], rows/w.col.t.extent(), each, to.scaleStride)
+		return amax
+	}
+	amax = 0
+	for i := range n {
+		first := c + i*tileSide
+		amax = max(amax, w.redo(w.row.place(l0, first), w.col.place(first, l0), l0, l1, first, first+tileSide))
+	}
+	return amax
+}
+
+// copyRows copies rows [l0, l1) of columns [c0, c1) to a tile, zeros elsewhere.
+func (e *edgeTile) copyRows(x source, l0, l1, c0, c1 int) []byte {
+	size := x.elementBytes()
+	left := e.src[:tileSide*tileSide*size]
+	for l := l0; l < l1; l++ {
+		row := left[:tileSide*size]
+		clear(row[copy(row, x.bytes(l, l+1)[c0*size:c1*size]):])
+		left = left[len(row):]
+	}
+	clear(left)
+	return e.src[:]
+}
+
+// narrow quantizes a tile that has not all its columns, and perhaps not all its rows.
+func (w *bothRun) narrow(l0, l1, c0, c1 int) (amax uint32) {
+	e, size := &w.room.edge, w.x.elementBytes()
+	src := e.copyRows(w.x, l0, l1, c0, c1)
 	bits, perLine := w.col.q.Format.Element.StoredBits(), ceilDiv(tileSide, w.col.t.extent())
 	lineBytes := tileSide * bits / 8
-	rows := tilePlace{codes: e.codes[:], scales: e.scales[0][:], codeStride: lineBytes, scaleStride: perLine, near: true}
-	columns := tilePlace{codes: e.turned[:], scales: e.scales[1][:], codeStride: lineBytes, scaleStride: perLine, near: true}
-	if amax = w.kernel(rows, columns, e.src[:], tileSide*size, 1, 0); amax == flagged {
+	rows := tilePlace{codes: e.codes[:], scales: e.scales[:], codeStride: lineBytes, scaleStride: perLine, near: true}
+	columns := tilePlace{codes: e.turned[:], scales: e.scales[tileSide*perLine:], codeStride: lineBytes, scaleStride: perLine, near: true}
+	if amax = w.kernel(tiles{rows, columns, src, tileSide * size, 1, tileSide, 0}); amax == flagged {
 		return w.redo(w.row.place(l0, c0), w.col.place(c0, l0), l0, l1, c0, c1)
 	}
 	if w.row != nil {

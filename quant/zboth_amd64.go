@@ -21,22 +21,22 @@ func both8(rowCodes, rowScales, columnCodes, columnScales, src *byte, tiles, row
 //go:noescape
 func both8Stream(rowCodes, rowScales, columnCodes, columnScales, src *byte, tiles, rowStride, rowScaleStride, columnStride, columnScaleStride, srcStride, next int, c *exponentConstants) (amax uint64)
 
-// columnTiles8 quantizes tiles of 64 columns of 64 rows, at least one tile, from float32 to
+// columnTiles8 quantizes tiles of 64 columns of 1 to 64 rows, of whole 32s in memory, at least one tile, from float32 to
 // codes of 8 bits, down columns, and returns the bits of the largest
 // magnitude; all ones where a block must be redone by the plain form. Strides are in
 // bytes; next is how far behind the last tile lies what is read after it.
 //
 //go:noescape
-func columnTiles8(columnCodes, columnScales, src *byte, tiles, columnStride, columnScaleStride, srcStride, next int, c *exponentConstants) (amax uint64)
+func columnTiles8(columnCodes, columnScales, src *byte, tiles, rows, columnStride, columnScaleStride, srcStride, next int, c *exponentConstants) (amax uint64)
 
-// columnTiles8Stream quantizes tiles of 64 columns of 64 rows, at least one tile, from float32 to
+// columnTiles8Stream quantizes tiles of 64 columns of 1 to 64 rows, of whole 32s in memory, at least one tile, from float32 to
 // codes of 8 bits, down columns, and returns the bits of the largest
 // magnitude; all ones where a block must be redone by the plain form. Strides are in
 // bytes; next is how far behind the last tile lies what is read after it.
 // Codes are written past the caches, to multiples of 64.
 //
 //go:noescape
-func columnTiles8Stream(columnCodes, columnScales, src *byte, tiles, columnStride, columnScaleStride, srcStride, next int, c *exponentConstants) (amax uint64)
+func columnTiles8Stream(columnCodes, columnScales, src *byte, tiles, rows, columnStride, columnScaleStride, srcStride, next int, c *exponentConstants) (amax uint64)
 
 // both8BF16 quantizes tiles of 64 columns of 64 rows, at least one tile, from BF16 to
 // codes of 8 bits, along rows and down columns, and returns the bits of the largest
@@ -55,22 +55,54 @@ func both8BF16(rowCodes, rowScales, columnCodes, columnScales, src *byte, tiles,
 //go:noescape
 func both8BF16Stream(rowCodes, rowScales, columnCodes, columnScales, src *byte, tiles, rowStride, rowScaleStride, columnStride, columnScaleStride, srcStride, next int, c *exponentConstants) (amax uint64)
 
-// columnTiles8BF16 quantizes tiles of 64 columns of 64 rows, at least one tile, from BF16 to
+// columnTiles8BF16 quantizes tiles of 64 columns of 1 to 64 rows, of whole 32s in memory, at least one tile, from BF16 to
 // codes of 8 bits, down columns, and returns the bits of the largest
 // magnitude; all ones where a block must be redone by the plain form. Strides are in
 // bytes; next is how far behind the last tile lies what is read after it.
 //
 //go:noescape
-func columnTiles8BF16(columnCodes, columnScales, src *byte, tiles, columnStride, columnScaleStride, srcStride, next int, c *exponentConstants) (amax uint64)
+func columnTiles8BF16(columnCodes, columnScales, src *byte, tiles, rows, columnStride, columnScaleStride, srcStride, next int, c *exponentConstants) (amax uint64)
 
-// columnTiles8BF16Stream quantizes tiles of 64 columns of 64 rows, at least one tile, from BF16 to
+// columnTiles8BF16Stream quantizes tiles of 64 columns of 1 to 64 rows, of whole 32s in memory, at least one tile, from BF16 to
 // codes of 8 bits, down columns, and returns the bits of the largest
 // magnitude; all ones where a block must be redone by the plain form. Strides are in
 // bytes; next is how far behind the last tile lies what is read after it.
 // Codes are written past the caches, to multiples of 64.
 //
 //go:noescape
-func columnTiles8BF16Stream(columnCodes, columnScales, src *byte, tiles, columnStride, columnScaleStride, srcStride, next int, c *exponentConstants) (amax uint64)
+func columnTiles8BF16Stream(columnCodes, columnScales, src *byte, tiles, rows, columnStride, columnScaleStride, srcStride, next int, c *exponentConstants) (amax uint64)
+
+// both6 quantizes tiles of 64 columns of 64 rows, at least one tile, from float32 to
+// codes of 6 bits, along rows and down columns, and returns the bits of the largest
+// magnitude; all ones where a block must be redone by the plain form. Strides are in
+// bytes; next is how far behind the last tile lies what is read after it.
+//
+//go:noescape
+func both6(rowCodes, rowScales, columnCodes, columnScales, src *byte, tiles, rowStride, rowScaleStride, columnStride, columnScaleStride, srcStride, next int, c *exponentConstants) (amax uint64)
+
+// columnTiles6 quantizes tiles of 64 columns of 1 to 64 rows, of whole 32s in memory, at least one tile, from float32 to
+// codes of 6 bits, down columns, and returns the bits of the largest
+// magnitude; all ones where a block must be redone by the plain form. Strides are in
+// bytes; next is how far behind the last tile lies what is read after it.
+//
+//go:noescape
+func columnTiles6(columnCodes, columnScales, src *byte, tiles, rows, columnStride, columnScaleStride, srcStride, next int, c *exponentConstants) (amax uint64)
+
+// both6BF16 quantizes tiles of 64 columns of 64 rows, at least one tile, from BF16 to
+// codes of 6 bits, along rows and down columns, and returns the bits of the largest
+// magnitude; all ones where a block must be redone by the plain form. Strides are in
+// bytes; next is how far behind the last tile lies what is read after it.
+//
+//go:noescape
+func both6BF16(rowCodes, rowScales, columnCodes, columnScales, src *byte, tiles, rowStride, rowScaleStride, columnStride, columnScaleStride, srcStride, next int, c *exponentConstants) (amax uint64)
+
+// columnTiles6BF16 quantizes tiles of 64 columns of 1 to 64 rows, of whole 32s in memory, at least one tile, from BF16 to
+// codes of 6 bits, down columns, and returns the bits of the largest
+// magnitude; all ones where a block must be redone by the plain form. Strides are in
+// bytes; next is how far behind the last tile lies what is read after it.
+//
+//go:noescape
+func columnTiles6BF16(columnCodes, columnScales, src *byte, tiles, rows, columnStride, columnScaleStride, srcStride, next int, c *exponentConstants) (amax uint64)
 
 // both4 quantizes tiles of 64 columns of 64 rows, at least one tile, from float32 to
 // codes of 4 bits, along rows and down columns, and returns the bits of the largest
@@ -80,13 +112,13 @@ func columnTiles8BF16Stream(columnCodes, columnScales, src *byte, tiles, columnS
 //go:noescape
 func both4(rowCodes, rowScales, columnCodes, columnScales, src *byte, tiles, rowStride, rowScaleStride, columnStride, columnScaleStride, srcStride, next int, c *exponentConstants) (amax uint64)
 
-// columnTiles4 quantizes tiles of 64 columns of 64 rows, at least one tile, from float32 to
+// columnTiles4 quantizes tiles of 64 columns of 1 to 64 rows, of whole 32s in memory, at least one tile, from float32 to
 // codes of 4 bits, down columns, and returns the bits of the largest
 // magnitude; all ones where a block must be redone by the plain form. Strides are in
 // bytes; next is how far behind the last tile lies what is read after it.
 //
 //go:noescape
-func columnTiles4(columnCodes, columnScales, src *byte, tiles, columnStride, columnScaleStride, srcStride, next int, c *exponentConstants) (amax uint64)
+func columnTiles4(columnCodes, columnScales, src *byte, tiles, rows, columnStride, columnScaleStride, srcStride, next int, c *exponentConstants) (amax uint64)
 
 // both4BF16 quantizes tiles of 64 columns of 64 rows, at least one tile, from BF16 to
 // codes of 4 bits, along rows and down columns, and returns the bits of the largest
@@ -96,10 +128,110 @@ func columnTiles4(columnCodes, columnScales, src *byte, tiles, columnStride, col
 //go:noescape
 func both4BF16(rowCodes, rowScales, columnCodes, columnScales, src *byte, tiles, rowStride, rowScaleStride, columnStride, columnScaleStride, srcStride, next int, c *exponentConstants) (amax uint64)
 
-// columnTiles4BF16 quantizes tiles of 64 columns of 64 rows, at least one tile, from BF16 to
+// columnTiles4BF16 quantizes tiles of 64 columns of 1 to 64 rows, of whole 32s in memory, at least one tile, from BF16 to
 // codes of 4 bits, down columns, and returns the bits of the largest
 // magnitude; all ones where a block must be redone by the plain form. Strides are in
 // bytes; next is how far behind the last tile lies what is read after it.
 //
 //go:noescape
-func columnTiles4BF16(columnCodes, columnScales, src *byte, tiles, columnStride, columnScaleStride, srcStride, next int, c *exponentConstants) (amax uint64)
+func columnTiles4BF16(columnCodes, columnScales, src *byte, tiles, rows, columnStride, columnScaleStride, srcStride, next int, c *exponentConstants) (amax uint64)
+
+// bothInt8 quantizes tiles of 64 columns of 64 rows, at least one tile, from float32 to
+// codes of 8 bits, along rows and down columns, and returns the bits of the largest
+// magnitude; all ones where a block must be redone by the plain form. Strides are in
+// bytes; next is how far behind the last tile lies what is read after it.
+//
+//go:noescape
+func bothInt8(rowCodes, rowScales, columnCodes, columnScales, src *byte, tiles, rowStride, rowScaleStride, columnStride, columnScaleStride, srcStride, next int, c *exponentConstants) (amax uint64)
+
+// bothInt8Stream quantizes tiles of 64 columns of 64 rows, at least one tile, from float32 to
+// codes of 8 bits, along rows and down columns, and returns the bits of the largest
+// magnitude; all ones where a block must be redone by the plain form. Strides are in
+// bytes; next is how far behind the last tile lies what is read after it.
+// Codes are written past the caches, to multiples of 64.
+//
+//go:noescape
+func bothInt8Stream(rowCodes, rowScales, columnCodes, columnScales, src *byte, tiles, rowStride, rowScaleStride, columnStride, columnScaleStride, srcStride, next int, c *exponentConstants) (amax uint64)
+
+// columnTilesInt8 quantizes tiles of 64 columns of 1 to 64 rows, of whole 32s in memory, at least one tile, from float32 to
+// codes of 8 bits, down columns, and returns the bits of the largest
+// magnitude; all ones where a block must be redone by the plain form. Strides are in
+// bytes; next is how far behind the last tile lies what is read after it.
+//
+//go:noescape
+func columnTilesInt8(columnCodes, columnScales, src *byte, tiles, rows, columnStride, columnScaleStride, srcStride, next int, c *exponentConstants) (amax uint64)
+
+// columnTilesInt8Stream quantizes tiles of 64 columns of 1 to 64 rows, of whole 32s in memory, at least one tile, from float32 to
+// codes of 8 bits, down columns, and returns the bits of the largest
+// magnitude; all ones where a block must be redone by the plain form. Strides are in
+// bytes; next is how far behind the last tile lies what is read after it.
+// Codes are written past the caches, to multiples of 64.
+//
+//go:noescape
+func columnTilesInt8Stream(columnCodes, columnScales, src *byte, tiles, rows, columnStride, columnScaleStride, srcStride, next int, c *exponentConstants) (amax uint64)
+
+// bothInt8BF16 quantizes tiles of 64 columns of 64 rows, at least one tile, from BF16 to
+// codes of 8 bits, along rows and down columns, and returns the bits of the largest
+// magnitude; all ones where a block must be redone by the plain form. Strides are in
+// bytes; next is how far behind the last tile lies what is read after it.
+//
+//go:noescape
+func bothInt8BF16(rowCodes, rowScales, columnCodes, columnScales, src *byte, tiles, rowStride, rowScaleStride, columnStride, columnScaleStride, srcStride, next int, c *exponentConstants) (amax uint64)
+
+// bothInt8BF16Stream quantizes tiles of 64 columns of 64 rows, at least one tile, from BF16 to
+// codes of 8 bits, along rows and down columns, and returns the bits of the largest
+// magnitude; all ones where a block must be redone by the plain form. Strides are in
+// bytes; next is how far behind the last tile lies what is read after it.
+// Codes are written past the caches, to multiples of 64.
+//
+//go:noescape
+func bothInt8BF16Stream(rowCodes, rowScales, columnCodes, columnScales, src *byte, tiles, rowStride, rowScaleStride, columnStride, columnScaleStride, srcStride, next int, c *exponentConstants) (amax uint64)
+
+// columnTilesInt8BF16 quantizes tiles of 64 columns of 1 to 64 rows, of whole 32s in memory, at least one tile, from BF16 to
+// codes of 8 bits, down columns, and returns the bits of the largest
+// magnitude; all ones where a block must be redone by the plain form. Strides are in
+// bytes; next is how far behind the last tile lies what is read after it.
+//
+//go:noescape
+func columnTilesInt8BF16(columnCodes, columnScales, src *byte, tiles, rows, columnStride, columnScaleStride, srcStride, next int, c *exponentConstants) (amax uint64)
+
+// columnTilesInt8BF16Stream quantizes tiles of 64 columns of 1 to 64 rows, of whole 32s in memory, at least one tile, from BF16 to
+// codes of 8 bits, down columns, and returns the bits of the largest
+// magnitude; all ones where a block must be redone by the plain form. Strides are in
+// bytes; next is how far behind the last tile lies what is read after it.
+// Codes are written past the caches, to multiples of 64.
+//
+//go:noescape
+func columnTilesInt8BF16Stream(columnCodes, columnScales, src *byte, tiles, rows, columnStride, columnScaleStride, srcStride, next int, c *exponentConstants) (amax uint64)
+
+// bothGlobal4 quantizes tiles of 64 columns of 64 rows, at least one tile, from float32 to
+// codes of 4 bits, along rows and down columns, and returns the bits of the largest
+// magnitude; all ones where a block must be redone by the plain form. Strides are in
+// bytes; next is how far behind the last tile lies what is read after it.
+//
+//go:noescape
+func bothGlobal4(rowCodes, rowScales, columnCodes, columnScales, src *byte, tiles, rowStride, rowScaleStride, columnStride, columnScaleStride, srcStride, next int, c *globalConstants) (amax uint64)
+
+// columnTilesGlobal4 quantizes tiles of 64 columns of 1 to 64 rows, of whole 16s in memory, at least one tile, from float32 to
+// codes of 4 bits, down columns, and returns the bits of the largest
+// magnitude; all ones where a block must be redone by the plain form. Strides are in
+// bytes; next is how far behind the last tile lies what is read after it.
+//
+//go:noescape
+func columnTilesGlobal4(columnCodes, columnScales, src *byte, tiles, rows, columnStride, columnScaleStride, srcStride, next int, c *globalConstants) (amax uint64)
+
+// bothGlobal4BF16 quantizes tiles of 64 columns of 64 rows, at least one tile, from BF16 to
+// codes of 4 bits, along rows and down columns, and returns the bits of the largest
+// magnitude; all ones where a block must be redone by the plain form. Strides are in
+// bytes; next is how far behind the last tile lies what is read after it.
+//
+//go:noescape
+func bothGlobal4BF16(rowCodes, rowScales, columnCodes, columnScales, src *byte, tiles, rowStride, rowScaleStride, columnStride, columnScaleStride, srcStride, next int, c *globalConstants) (amax uint64)
+
+// columnTilesGlobal4BF16 quantizes tiles of 64 columns of 1 to 64 rows, of whole 16s in memory, at least one tile, from BF16 to
+// codes of 4 bits, down columns, and returns the bits of the largest
+// magnitude; all ones where a block must be redone by the plain form. Strides are in
+// bytes; next is how far behind the last tile lies what is read after it.
+//
+//go:noescape
+func columnTilesGlobal4BF16(columnCodes, columnScales, src *byte, tiles, rows, columnStride, columnScaleStride, srcStride, next int, c *globalConstants) (amax uint64)

@@ -1,36 +1,36 @@
 package asmgen
 
-import "fmt"
+import (
+	"fmt"
+	"math/bits"
+	"slices"
+	"strings"
+)
 
 // quantBoth writes the kernels that make the rowwise and the columnwise copy of a
-// matrix from one read of it, tile by tile of 64 rows and 64 columns. In half a tile
-// at a time the amaxes of rows and of columns are found, and each element is then
-// encoded twice, from the first-level cache. Rows of codes leave as they are, columns
-// are turned when the tile has all 64 rows of them.
+// matrix from one read of it, tile by tile of 64 rows and 64 columns. In a part of a tile
+// at a time, which has the rows of a block, the amaxes of rows and of columns are found,
+// and each element is then encoded twice, from the first-level cache. Rows of codes leave
+// as they are, columns are turned when the tile has all rows of them.
 func quantBoth() *File {
 	f := NewFile("quant", "both")
-	k := both{
-		pair:  f.Table("bothPair", indices(func(i int) int { return i%16 | 1 })),
-		even:  f.Table("bothEven", indices(func(i int) int { return i % 16 &^ 1 })),
-		codes: f.Table("bothCodes", halves(func(i int) int { return i/2*2 + i%2*32 })),
-		signs: f.Table("bothSigns", halves(func(i int) int { return i/2*2 + i%2*32 + 1 })),
-		rowCodes: map[int]Sym{
-			32: f.Table("bothRowCodes", indices(func(i int) int { return i/32*64 + i%16*4 + i/16%2 })),
-			16: f.Table("bothRowCodesBF16", indices(func(i int) int { return i/32*64 + i%32/2*4 + i%2 })),
-		},
-		rowSigns: map[int]Sym{
-			32: f.Table("bothRowSigns", indices(func(i int) int { return i/32*64 + i%16*4 + i/16%2 + 2 })),
-			16: f.Table("bothRowSignsBF16", indices(func(i int) int { return i/32*64 + i%32/2*4 + i%2 + 2 })),
-		},
+	tables := fusedTables{joinTables: makeJoinTables(f, "both"), sixes: sixesTable(f, "both")}
+	even := f.Table("bothEven", indices(func(i int) int { return i % 16 &^ 1 }))
+	deal := [2]Sym{
+		f.Table("bothDeal", words(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30)),
+		f.Table("bothDealOdd", words(1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31)),
 	}
-	for _, bits := range []int{8, 4} {
-		for _, source := range []int{32, 16} {
+	for _, k := range []both{
+		{fused: fused{packing: packings[8]}}, {fused: fused{packing: packings[6]}}, {fused: fused{packing: packings[4]}},
+		{fused: fused{packing: packings[8], integer: true}}, {fused: fused{packing: packings[4], global: true}},
+	} {
+		k.tables, k.even, k.deal = tables, even, deal
+		for _, k.source = range []int{32, 16} {
 			for _, k.alone = range []bool{false, true} {
-				for _, stream := range []bool{false, true} {
-					if stream && bits == 4 { // its columns are half a cache line
-						continue
-					}
-					k.fused = fused{source: source, packing: packings[bits], stream: stream}
+				k.stream = false
+				k.emitTo(f)
+				if k.packing.bits == 8 { // columns of others are less than a cache line
+					k.stream = true
 					k.emitTo(f)
 				}
 			}
@@ -44,16 +44,16 @@ func halves(of func(i int) int) []byte {
 	return indices(func(i int) int { return of(i/2) >> (i % 2 * 8) })
 }
 
-// both is the kernel of one source, width of codes and way to store them. A row of
+// both is the kernel of one source, kind of codes and way to store them. A row of
 // a tile is four vectors of float32: of BF16, the even and the odd elements of 32,
 // twice.
 type both struct {
 	fused
-	alone              bool        // the columnwise copy is the only one
-	clamp              bool        // codes to the largest, which some scale rules go beyond
-	pair, even         Sym         // indices of the second, and of the first, byte of words, twice
-	codes, signs       Sym         // indices of the first, and of the second, words of the dwords of two vectors
-	rowCodes, rowSigns map[int]Sym // indices of a row's codes, and signs, in the same, by the bits of a source element
+	known bool   // factors of rows and columns come with the call; else they are computed, with scales
+	alone bool   // the columnwise copy is the only one
+	clamp bool   // codes to the largest, which some scale rules go beyond
+	even  Sym    // indices of the first byte of words, twice
+	deal  [2]Sym // indices of the even, and of the odd, dwords of two vectors
 
 	room, stride, row, ahead, from, staged, n, m, t, rowDst, rowScales, rowStride Reg
 }
@@ -61,56 +61,73 @@ type both struct {
 // Registers of these kernels beside those of the fused ones. Z0 to Z17
 // serve amaxes, scales and codes.
 var (
-	zCodes    = Z(21)
-	zSigns    = Z(22)
-	zRowCodes = Z(27)
-	zRowSigns = Z(28)
-	zNibbles  = Z(23) // multipliers that join nibbles
-	zEven     = Z(24)
-	kEven     = K(6) // the second and fourth byte of each dword
+	zEven = Z(24)
+	kEven = K(6) // the second and fourth byte of each dword
+	kRows = K(1) // bytes of a column that the tile has rows for
 )
 
-// What a kernel has on the stack: factors of the rows and columns of half a tile,
-// codes of scales, codes of columns by four vectors, and behind those of each half
-// the scales of its columns.
+// What a kernel has on the stack: factors of the rows of a part, and of its columns,
+// codes of scales, how many parts are left, codes of columns by four vectors, and behind
+// those the scales of columns by parts.
 const (
 	tileSide    = 64
 	bothColumns = 4 * 128
 	bothScales  = bothColumns + 4*128
-	bothStaged  = bothScales + 64
+	bothLeft    = bothScales + 64
+	bothStaged  = bothLeft + 64
 )
 
-// stagedBytes returns the bytes of the codes of 16 columns.
-func (k *both) stagedBytes() int { return 16 * tileSide * k.packing.bits / 8 }
+// stagedBytes returns the bytes of the codes of 16 columns, of which those of four
+// rows, or eight of 4 bits, fill a dword.
+func (k *both) stagedBytes() int {
+	if k.packing.bits == 4 {
+		return 8 * tileSide
+	}
+	return 16 * tileSide
+}
 
 // rowBytes returns the bytes of the source in a row of a tile.
 func (k *both) rowBytes() int { return tileSide * k.source / 8 }
 
-func (k *both) emitTo(f *File) {
-	name := fmt.Sprintf("both%d", k.packing.bits)
-	if k.alone {
-		name = fmt.Sprintf("columnTiles%d", k.packing.bits)
+// partRows returns the rows of a part.
+func (k *both) partRows() int {
+	if k.known {
+		return 16
 	}
-	how := ""
+	return k.block()
+}
+
+// parts returns those of a tile.
+func (k *both) parts() int { return tileSide / k.partRows() }
+
+// scaled reports whether elements are multiplied by their factor before they are rounded:
+// otherwise factors are part of the rounding.
+func (k *both) scaled() bool { return k.known || k.global }
+
+func (k both) emitTo(f *File) {
+	name, suffix, how := "both", "", ""
+	if k.alone {
+		name = "columnTiles"
+	}
+	constantsType := "exponentConstants"
+	k.c.names = exponentNames
+	switch {
+	case k.known:
+		name, constantsType, k.c.names = name+"Known", "bytesConstants", bytesNames
+	case k.global:
+		name, constantsType, k.c.names = name+"Global", "globalConstants", globalNames
+	case k.integer:
+		name += "Int"
+	}
 	if k.source == 16 {
-		name += "BF16"
+		suffix = "BF16"
 	}
 	if k.stream {
-		name += "Stream"
+		suffix += "Stream"
 		how = "\nCodes are written past the caches, to multiples of 64."
 	}
-	params := "rowCodes, rowScales, columnCodes, columnScales, src *byte, tiles, rowStride, rowScaleStride, columnStride, columnScaleStride, srcStride, next int, c *exponentConstants) (amax uint64"
-	along := "along rows and down columns"
-	if k.alone {
-		params = "columnCodes, columnScales, src *byte, tiles, columnStride, columnScaleStride, srcStride, next int, c *exponentConstants) (amax uint64"
-		along = "down columns"
-	}
-	k.Func = f.Func(name, fmt.Sprintf(`%s quantizes tiles of 64 columns of 64 rows, at least one tile, from %s to
-codes of %d bits, %s, and returns the bits of the largest
-magnitude; all ones where a block must be redone by the plain form. Strides are in
-bytes; next is how far behind the last tile lies what is read after it.`,
-		name, map[int]string{32: "float32", 16: "BF16"}[k.source], k.packing.bits, along)+how, params)
-	k.c = constants{names: exponentNames}
+	name = fmt.Sprint(name, k.packing.bits) + suffix
+	k.Func = f.Func(name, k.doc(name)+how, k.params()+constantsType+k.results())
 	k.src, k.stride, k.c.base = k.Arg("src"), k.Arg("srcStride"), k.Arg("c")
 	k.room, k.write, k.staged = k.GP("the stack, at a multiple of 64"), k.GP("factors"), k.GP("codes of columns")
 	k.row, k.ahead = k.GP("a row of the source, or the stride of codes"), k.GP("what is fetched")
@@ -125,26 +142,88 @@ bytes; next is how far behind the last tile lies what is read after it.`,
 	tile := k.Label("tile")
 	if !k.alone {
 		k.I("MOVQ", k.FP("rowCodes"), k.rowDst)
-		k.I("MOVQ", k.FP("rowScales"), k.rowScales)
+		if k.known {
+			k.I("MOVQ", k.FP("rowFactors"), k.write)
+		} else {
+			k.I("MOVQ", k.FP("rowScales"), k.rowScales)
+		}
 	}
+	k.I("MOVQ", k.src, k.from)
 	k.I("LEAQ", k.room.At(bothStaged), k.staged)
-	half := k.Label("half")
-	k.scaleHalf()
-	k.columnFactors()
-	k.encodeHalf()
-	k.I("LEAQ", k.room.At(bothStaged+k.stagedBytes()), k.t)
-	k.I("CMPQ", k.staged, k.t)
-	k.Jump("JNE", half)
+	if k.known {
+		k.knownColumns()
+	}
+	if k.alone {
+		k.I("MOVQ", k.FP("rows"), k.t)
+		k.I("ADDQ", k.partRows()-1, k.t)
+		k.I("SHRQ", bits.TrailingZeros(uint(k.partRows())), k.t)
+	} else {
+		k.I("MOVQ", k.parts(), k.t)
+	}
+	k.I("MOVQ", k.t, k.room.At(bothLeft))
+	part := k.Label("part")
+	if !k.known {
+		k.scalePart()
+		k.columnFactors()
+	}
+	k.encodePart()
+	k.I("SUBQ", 1, k.room.At(bothLeft))
+	k.Jump("JNZ", part)
 	k.columnLines()
-	k.columnScales()
+	if !k.known {
+		k.columnScales()
+	}
 	if !k.alone {
 		k.I("ADDQ", k.packing.bytes(tileSide), k.FP("rowCodes"))
-		k.I("ADDQ", tileSide/32, k.FP("rowScales"))
+		if !k.known {
+			k.I("ADDQ", tileSide/k.block(), k.FP("rowScales"))
+		}
 	}
 	k.I("ADDQ", k.rowBytes(), k.src)
 	k.I("SUBQ", 1, k.FP("tiles"))
 	k.Jump("JNZ", tile)
+	if k.known {
+		k.Return()
+		return
+	}
 	k.result()
+}
+
+// doc returns what is said of the kernel.
+func (k *both) doc(name string) string {
+	rows, along := "64 rows", "along rows and down columns"
+	more := "and returns the bits of the largest\nmagnitude; all ones where a block must be redone by the plain form"
+	if k.alone {
+		rows, along = fmt.Sprintf("1 to 64 rows, of whole %ds in memory", k.partRows()), "down columns"
+	}
+	if k.known {
+		more = "by factors of\nrows, the same for all tiles, and of columns"
+	}
+	if k.known && k.alone {
+		more = "by factors of\ncolumns"
+	}
+	return fmt.Sprintf(`%s quantizes tiles of 64 columns of %s, at least one tile, from %s to
+codes of %d bits, %s, %s. Strides are in
+bytes; next is how far behind the last tile lies what is read after it.`, name, rows, sourceName(k.source), k.packing.bits, along, more)
+}
+
+// params returns the parameters but for the type of the constants.
+func (k *both) params() string {
+	pointers := []string{"rowCodes", "rowScales", "columnCodes", "columnScales", "src *byte"}
+	if k.known {
+		pointers = []string{"rowCodes", "columnCodes", "src *byte", "rowFactors", "columnFactors *float32"}
+	}
+	counts := []string{"tiles", "rows", "rowStride", "rowScaleStride", "columnStride", "columnScaleStride", "srcStride", "next int"}
+	return strings.Join(slices.DeleteFunc(append(pointers, counts...), func(p string) bool {
+		return k.alone && strings.HasPrefix(p, "row") && p != "rows" || !k.alone && p == "rows" || k.known && strings.HasSuffix(p, "ScaleStride")
+	}), ", ") + ", c *"
+}
+
+func (k *both) results() string {
+	if k.known {
+		return ""
+	}
+	return ") (amax uint64"
 }
 
 // constants fills the registers of constants.
@@ -156,27 +235,52 @@ func (k *both) constants() {
 	k.I("VPBROADCASTD", k.c.At("limit"), zLimit)
 	k.I("VPXORD", zAmax, zAmax, zAmax)
 	k.I("KXORW", kFlags, kFlags, kFlags)
-	k.loadTimes(k.c, k.write)
-	broadcast(k.Func, 0x10011001, k.write, zNibbles)
-	for _, t := range []struct {
-		table Sym
-		v     Vec
-	}{{k.pair, zPair}, {k.even, zEven}, {k.codes, zCodes}, {k.signs, zSigns}, {k.rowCodes[k.source], zRowCodes}, {k.rowSigns[k.source], zRowSigns}} {
-		k.I("VMOVDQU64", t.table, t.v)
+	k.loadJoin(k.tables.joinTables, k.source, k.c, k.write)
+	switch k.packing.bits {
+	case 6:
+		k.loadSixes(k.write)
+	case 4:
+		broadcast(k.Func, 0x10011001, k.write, zJoin)
+		k.I("VMOVDQU64", k.even, zEven)
+		k.I("KNOTQ", kOdd, kEven)
 	}
-	k.I("MOVQ", "$0x5555555555555555", k.write)
-	k.I("KMOVQ", k.write, kOdd)
-	k.I("KNOTQ", kOdd, kEven)
+	if k.scaled() {
+		k.I("VPBROADCASTD", k.c.At("least"), zLeast)
+		k.I("VPBROADCASTD", k.c.At("anchor"), zAnchor)
+	}
+	if k.global {
+		k.I("MOVL", 0xff00, k.write)
+		k.I("KMOVW", k.write, kUpper)
+	}
 }
 
-// encodeHalf encodes half a tile: its rows to their places, its columns four rows,
+// knownColumns takes the factors of the columns of a tile to the stack.
+func (k *both) knownColumns() {
+	k.Comment("factors of columns")
+	k.I("MOVQ", k.FP("columnFactors"), k.t)
+	for q := range 4 {
+		if k.source == 32 {
+			k.I("VMOVDQU64", k.t.At(64*q), Z(0))
+		} else {
+			k.I("VMOVDQU64", k.t.At(q/2*128), Z(1))
+			k.I("VMOVDQU64", k.deal[q%2], Z(0))
+			k.I("VPERMI2D", k.t.At(q/2*128+64), Z(1), Z(0))
+		}
+		k.I("VMOVDQA64", Z(0), k.room.At(bothColumns+64*q))
+	}
+	k.I("ADDQ", 4*tileSide, k.FP("columnFactors"))
+}
+
+// encodePart encodes a part of a tile: its rows to their places, its columns four rows,
 // or eight of codes of 4 bits, to a dword each.
-func (k *both) encodeHalf() {
+func (k *both) encodePart() {
 	k.Comment("codes")
 	if !k.alone {
 		k.I("MOVQ", k.FP("rowStride"), k.rowStride)
+		if !k.known {
+			k.I("MOVQ", k.room, k.write)
+		}
 	}
-	k.I("MOVQ", k.room, k.write)
 	k.I("MOVQ", k.rowBytes(), k.ahead)
 	inside := k.NewLabel("inside")
 	k.I("CMPQ", k.FP("tiles"), "$1")
@@ -184,21 +288,25 @@ func (k *both) encodeHalf() {
 	k.I("MOVQ", k.FP("next"), k.ahead)
 	k.Place(inside)
 	k.I("LEAQ", k.ahead.At(0).By(k.stride, 1), k.t)
-	k.I("MOVQ", 2, k.m)
+	if k.scaled() || k.integer {
+		k.encodeRowsOfPart()
+		return
+	}
 	clamped, done := k.NewLabel("clamped"), k.NewLabel("encoded")
 	k.I("CMPL", k.c.At("limit"), "$-1") // nothing is above it
 	k.Jump("JNE", clamped)
-	k.encodeRowsOfHalf()
+	k.encodeRowsOfPart()
 	k.Jump("JMP", done)
 	k.Place(clamped)
 	k.clamp = true
-	k.encodeRowsOfHalf()
+	k.encodeRowsOfPart()
 	k.clamp = false
 	k.Place(done)
 }
 
-// encodeRowsOfHalf is encodeHalf with what it needs in registers.
-func (k *both) encodeRowsOfHalf() {
+// encodeRowsOfPart is encodePart with what it needs in registers.
+func (k *both) encodeRowsOfPart() {
+	k.I("MOVQ", k.partRows()/16, k.m)
 	sixteen := k.Label("sixteen")
 	groups := [][2]int{{0, 2}}
 	if k.packing.bits == 4 { // these give the first and third byte, and the second and fourth
@@ -217,11 +325,15 @@ func (k *both) encodeRowsOfHalf() {
 			case k.packing.bits == 8:
 				k.I("VMOVDQA64", v, k.staged.At(k.stagedBytes()*q))
 				p.give(v)
+			case k.packing.bits == 6:
+				joinSixes(k, v)
+				k.I("VMOVDQA64", v, k.staged.At(k.stagedBytes()*q))
+				p.give(v)
 			case g == 0:
-				k.I("VPMADDUBSW", zNibbles, v, v)
+				k.I("VPMADDUBSW", zJoin, v, v)
 				held[q] = v
 			default:
-				k.I("VPMADDUBSW", zNibbles, v, v)
+				k.I("VPMADDUBSW", zJoin, v, v)
 				k.I("VPSHUFB", zEven, v, kEven, held[q])
 				k.I("VMOVDQA64", held[q], k.staged.At(k.stagedBytes()*q))
 				p.give(v)
@@ -234,7 +346,9 @@ func (k *both) encodeRowsOfHalf() {
 	k.I("ADDQ", 64, k.staged)
 	k.I("SUBQ", 1, k.n)
 	k.Jump("JNZ", loop)
-	k.I("ADDQ", 2*128-64, k.write)
+	if !k.known { // whose factors of rows are behind each other
+		k.I("ADDQ", 2*128-64, k.write)
+	}
 	k.I("SUBQ", 1, k.m)
 	k.Jump("JNZ", sixteen)
 }
@@ -254,100 +368,4 @@ func (k *both) moveTo(row int, at *int) {
 		}
 	}
 	*at = row
-}
-
-// encodeRows stores the codes of two pairs of rows, and returns them as four dwords
-// of each 16 columns.
-func (k *both) encodeRows(p *pool, starts [2]int, at *int) [4]Vec {
-	var pairs [2][4]Vec // of columns: the codes of two rows, and their signs
-	for i, start := range starts {
-		k.moveTo(start, at)
-		for r, from := range []Mem{k.from.At(0), k.from.At(0).By(k.stride, 1)} {
-			var row [2]Vec // the codes of two vectors, and their signs
-			for q := range 4 {
-				if k.source == 32 || q%2 == 0 {
-					k.I("PREFETCHT1", k.from.At(q*k.rowBytes()/4).By([]Reg{k.ahead, k.t}[r], 1))
-				}
-				x, e := p.take(), p.take()
-				var v Vec
-				if !k.alone {
-					v = p.take()
-				}
-				switch {
-				case k.source == 32:
-					k.I("VMOVDQU64", from.At(64*q), x)
-				case q%2 == 0:
-					k.I("VPSLLD", 16, from.At(32*q), x)
-				default:
-					k.I("VPANDD", from.At(32*(q-1)), zUpper, x)
-				}
-				k.I("VPANDD", x, zBinade, e)
-				if !k.alone {
-					factors := k.write.At(q/2*128 + 4*(start+r))
-					k.I("VRANGEPS.BCST", 3, factors, e, v) // the greater magnitude
-					k.I("VFMADD132PS.BCST", factors.At(64), x, v)
-					k.I("VPMADDWD", zTimes, v, v)
-					if q%2 == 1 { // two codes, and two bytes of signs
-						k.I("VPSHUFB", zPair, row[q/2], kOdd, v)
-						p.give(row[q/2])
-					}
-					row[q/2] = v
-				}
-				factors := k.room.At(bothColumns + 128*q)
-				k.I("VRANGEPS", 3, factors, e, e)
-				k.I("VFMADD132PS", factors.At(64), x, e)
-				k.I("VPMADDWD", zTimes, e, e)
-				p.give(x)
-				if r == 1 {
-					k.I("VPSHUFB", zPair, pairs[i][q], kOdd, e)
-					p.give(pairs[i][q])
-				}
-				pairs[i][q] = e
-			}
-			if k.alone {
-				continue
-			}
-			codes := k.join("VPERMT2B", zRowCodes, zRowSigns, row[0], row[1], p)
-			to := k.rowDst.At(0)
-			if r == 1 {
-				to = to.By(k.rowStride, 1)
-			}
-			k.storeRow(codes, to)
-			p.give(codes)
-		}
-	}
-	var codes [4]Vec
-	for q := range codes {
-		codes[q] = k.join("VPERMT2W", zCodes, zSigns, pairs[0][q], pairs[1][q], p)
-	}
-	return codes
-}
-
-// join makes bytes of codes with their signs of two vectors of both.
-func (k *both) join(permute string, codes, signs, a, b Vec, p *pool) Vec {
-	v := p.take()
-	k.I("VMOVDQA64", a, v)
-	k.I(permute, b, codes, v)
-	k.I(permute, b, signs, a)
-	if k.clamp {
-		k.I("VPMINUB", zLimit, v, v)
-	}
-	k.I("VPTERNLOGD", 0xd8, zSign, a, v)
-	p.give(a)
-	p.give(b)
-	return v
-}
-
-// storeRow stores 64 codes of a row.
-func (k *both) storeRow(v Vec, at Mem) {
-	switch {
-	case k.packing.bits == 4:
-		k.I("VPMADDUBSW", zNibbles, v, v)
-		k.I("VPMOVWB", v, v.Y())
-		k.I("VMOVDQU", v.Y(), at)
-	case k.stream:
-		k.I("VMOVNTDQ", v, at)
-	default:
-		k.I("VMOVDQU64", v, at)
-	}
 }

@@ -23,56 +23,49 @@ func (p *pool) give(v Vec) { *p = append(pool{v}, *p...) }
 // of BF16.
 func columnMaxima(i int) Vec { return Z(14 + i) }
 
-// scaleHalf finds the maxima of the columns of half a tile, and stores scales and
+// scalePart finds the maxima of the columns of a part, and stores scales and
 // factors of its rows.
-func (k *both) scaleHalf() {
-	k.Comment("scales of 32 rows, and the maxima of their columns")
-	k.I("MOVQ", k.src, k.row)
-	k.I("LEAQ", k.room.At(bothStaged), k.t)
-	k.I("CMPQ", k.staged, k.t)
-	upper := k.NewLabel("upper")
-	k.Jump("JEQ", upper)
-	k.I("MOVQ", k.stride, k.t)
-	k.I("SHLQ", 5, k.t)
-	k.I("ADDQ", k.t, k.row)
-	k.Place(upper)
-	vectors := k.rowBytes() / 64
-	for i := range vectors {
+func (k *both) scalePart() {
+	k.Comment("scales of the rows of a part, and the maxima of their columns")
+	k.I("MOVQ", k.from, k.row)
+	for i := range k.rowBytes() / 64 {
 		k.I("VPXORD", columnMaxima(i), columnMaxima(i), columnMaxima(i))
 	}
-	k.I("MOVQ", k.row, k.from)
 	if k.alone {
 		k.maximaOfColumns()
 		return
 	}
 	k.I("MOVQ", k.room, k.write)
-	k.I("MOVQ", 2, k.m)
+	k.I("MOVQ", k.partRows()/16, k.m)
 	loop := k.Label("rows")
-	if k.source == 32 {
-		k.scaleRows()
-	} else {
+	switch {
+	case k.source == 16:
 		k.scaleRowsBF16()
+	case k.global:
+		k.scaleRowsGlobal()
+	default:
+		k.scaleRows()
 	}
-	k.Comment("scales of 16 rows, two each")
-	k.I("VMOVDQU", k.room.At(bothScales), X(0))
-	k.I("VMOVDQU", k.room.At(bothScales+16), X(1))
-	k.I("VPUNPCKLBW", X(1), X(0), X(2))
-	k.I("VPUNPCKHBW", X(1), X(0), X(0))
-	k.I("VMOVDQU", X(2), k.room.At(bothScales))
-	k.I("VMOVDQU", X(0), k.room.At(bothScales+16))
+	k.Comment("scales of 16 rows")
+	p := newPool(18)
+	lists := make([][]Vec, tileSide/k.block())
+	for j := range lists {
+		lists[j] = []Vec{p.take().X()}
+		k.I("VMOVDQU", k.room.At(bothScales+16*j), lists[j][0])
+	}
+	k.storeLists(lists, k.room.At(bothScales), p)
 	for r := range 16 {
-		k.I("MOVWLZX", k.room.At(bothScales+2*r), k.t)
-		k.I("MOVW", k.t, k.rowScales.At(0))
+		k.moveScales(k.room.At(bothScales+len(lists)*r), k.rowScales.At(0))
 		k.I("ADDQ", k.FP("rowScaleStride"), k.rowScales)
 	}
 	k.I("SUBQ", 1, k.m)
 	k.Jump("JNZ", loop)
 }
 
-// maximaOfColumns is scaleHalf of columns alone.
+// maximaOfColumns is scalePart of columns alone.
 func (k *both) maximaOfColumns() {
 	greater := map[int]string{32: "VPMAXUD", 16: "VPMAXUW"}[k.source]
-	for range 32 {
+	for range k.partRows() {
 		for i := range k.rowBytes() / 64 {
 			k.takeVector(i, Z(i))
 			k.I(greater, Z(i), columnMaxima(i), columnMaxima(i))
@@ -99,7 +92,7 @@ func (k *both) scaleRows() {
 			}
 			k.I("VPMAXUD", b, a, a)
 			p.give(b)
-			trees[j] = k.fold(trees[j], a, r, "VPMAXUD", p)
+			trees[j] = k.fold(trees[j], a, r, 16, "VPMAXUD", p)
 		}
 		k.I("ADDQ", k.stride, k.row)
 	}
@@ -109,10 +102,34 @@ func (k *both) scaleRows() {
 	k.rowFactors(1, "VMOVDQA64", Z(13))
 }
 
+// scaleRowsGlobal is 16 rows of float32, one block after the other.
+func (k *both) scaleRowsGlobal() {
+	k.I("MOVQ", k.from, k.row)
+	for j := range 4 {
+		p := newPool(14)
+		var tree []Vec
+		if j > 0 {
+			k.I("MOVQ", k.from, k.row)
+		}
+		for r := range 16 {
+			x := p.take()
+			k.takeVector(j, x)
+			k.I("VPMAXUD", x, columnMaxima(j), columnMaxima(j))
+			tree = k.fold(tree, x, r, 16, "VPMAXUD", p)
+			k.I("ADDQ", k.stride, k.row)
+		}
+		k.rowFactors(j, "VMOVDQA64", tree[0])
+	}
+}
+
 // scaleRowsBF16 is 16 rows of BF16. Maxima of both halves of the columns are folded
-// as the words of dwords.
+// as the words of dwords. Of blocks of 16, two of each half are in lanes of their own
+// until the last step, which would fold them.
 func (k *both) scaleRowsBF16() {
-	p := newPool(14)
+	p, most := newPool(14), 16
+	if k.global {
+		most = 8
+	}
 	var tree []Vec
 	for r := range 16 {
 		a, b, t := p.take(), p.take(), p.take()
@@ -125,8 +142,20 @@ func (k *both) scaleRowsBF16() {
 		k.I("VPMAXUW", t, a, a)
 		p.give(t)
 		p.give(b)
-		tree = k.fold(tree, a, r, "VPMAXUW", p)
+		tree = k.fold(tree, a, r, most, "VPMAXUW", p)
 		k.I("ADDQ", k.stride, k.row)
+	}
+	if k.global {
+		k.I("VSHUFI32X4", 0xdd, tree[1], tree[0], Z(13))
+		k.I("VSHUFI32X4", 0x88, tree[1], tree[0], Z(12))
+		for j := range 4 { // of the first vector of a row, and of the second
+			if v := Z(12 + j%2); j < 2 {
+				k.rowFactors(j, "VPSLLD", 16, v)
+			} else {
+				k.rowFactors(j, "VPANDD", zUpper, v)
+			}
+		}
+		return
 	}
 	k.I("VMOVDQA64", tree[0], Z(13))
 	k.rowFactors(0, "VPSLLD", 16, Z(13))
@@ -134,10 +163,11 @@ func (k *both) scaleRowsBF16() {
 }
 
 // fold adds the maxima of row r to a tree of those before, which are as many as
-// the number of rows has bits.
-func (k *both) fold(tree []Vec, leaf Vec, r int, greater string, p *pool) []Vec {
+// the number of rows has bits; steps that would make one of more than most rows are left
+// out.
+func (k *both) fold(tree []Vec, leaf Vec, r, most int, greater string, p *pool) []Vec {
 	tree = append(tree, leaf)
-	for n := 2; r&(n-1) == n-1; n *= 2 {
+	for n := 2; r&(n-1) == n-1 && n <= most; n *= 2 {
 		a, b := tree[len(tree)-2], tree[len(tree)-1]
 		t := p.take()
 		var s sequence
@@ -150,15 +180,15 @@ func (k *both) fold(tree []Vec, leaf Vec, r int, greater string, p *pool) []Vec 
 	return tree
 }
 
-// rowFactors stores scales and factors of 16 rows in one half of the columns, whose
+// rowFactors stores scales and factors of 16 rows in one part of the columns, whose
 // amaxes an instruction takes to Z0.
 func (k *both) rowFactors(j int, mnemonic string, operands ...any) {
 	k.I(mnemonic, append(operands, Z(0))...)
-	k.Emit(k.exponentFactors(k.room.At(bothScales + 16*j)))
-	k.I("ADDQ", 128, k.write)
+	k.Emit(k.factorsOf(k.room.At(bothScales + 16*j)))
+	k.I("ADDQ", k.columnStep(), k.write)
 }
 
-// columnFactors stores scales and factors of the columns of half a tile.
+// columnFactors stores scales and factors of the columns of a part.
 func (k *both) columnFactors() {
 	k.Comment("factors of columns")
 	for q := range 4 {
@@ -170,7 +200,74 @@ func (k *both) columnFactors() {
 			k.I("VPANDD", columnMaxima(q/2), zUpper, Z(0))
 		}
 		k.I("VPMAXUD", Z(0), zAmax, zAmax)
-		k.I("LEAQ", k.room.At(bothColumns+128*q), k.write)
-		k.Emit(k.exponentFactors(k.staged.At(4*k.stagedBytes() + 16*q)))
+		k.I("LEAQ", k.room.At(bothColumns+k.columnStep()*q), k.write)
+		k.Emit(k.factorsOf(k.staged.At(4*k.stagedBytes() + 16*q)))
 	}
+}
+
+// columnScales stores the scales of the columns of a tile.
+func (k *both) columnScales() {
+	k.Comment("scales of columns")
+	base, parts := bothStaged+4*k.stagedBytes(), k.parts()
+	for half := range 2 {
+		p := newPool(18)
+		lists := make([][]Vec, parts)
+		for part := range lists {
+			for q := range 2 {
+				v := p.take().X()
+				k.I("VMOVDQU", k.room.At(base+part*k.stagedBytes()/parts+16*(2*half+q)), v)
+				lists[part] = append(lists[part], v)
+			}
+			if k.source == 16 { // back in order
+				lists[part] = k.alternate("BW", lists[part][:1], lists[part][1:], p)
+			}
+		}
+		k.storeLists(lists, k.room.At(32*parts*half), p)
+	}
+	k.I("MOVQ", k.FP("columnScales"), k.rowScales)
+	k.I("MOVQ", k.FP("columnScaleStride"), k.row)
+	for c := range tileSide {
+		k.moveScales(k.room.At(parts*c), k.rowScales.At(0))
+		k.I("ADDQ", k.row, k.rowScales)
+	}
+	k.I("MOVQ", k.rowScales, k.FP("columnScales"))
+}
+
+// storeLists stores lists of scales, two or four, so that those of a line are side by side.
+func (k *both) storeLists(lists [][]Vec, to Mem, p *pool) {
+	for _, unit := range []string{"BW", "WD"} {
+		var next [][]Vec
+		for i := 0; i+1 < len(lists); i += 2 {
+			next = append(next, k.alternate(unit, lists[i], lists[i+1], p))
+		}
+		if len(next) > 0 {
+			lists = next
+		}
+	}
+	for i, v := range lists[0] {
+		k.I("VMOVDQU", v, to.At(16*i))
+	}
+}
+
+// alternate returns the units of two lists by turns.
+func (k *both) alternate(unit string, a, b []Vec, p *pool) (list []Vec) {
+	for i := range a {
+		t := p.take().X()
+		k.I("VPUNPCKL"+unit, b[i], a[i], t)
+		k.I("VPUNPCKH"+unit, b[i], a[i], a[i])
+		p.give(b[i])
+		list = append(list, t, a[i])
+	}
+	return list
+}
+
+// moveScales moves the scales of a line of a tile.
+func (k *both) moveScales(from, to Mem) {
+	if k.global {
+		k.I("MOVL", from, k.t)
+		k.I("MOVL", k.t, to)
+		return
+	}
+	k.I("MOVWLZX", from, k.t)
+	k.I("MOVW", k.t, to)
 }

@@ -7,6 +7,16 @@ func (k *both) columnLines() {
 	k.I("MOVQ", k.FP("columnCodes"), line)
 	k.I("MOVQ", k.FP("columnStride"), stride)
 	k.I("LEAQ", k.room.At(bothStaged), staged)
+	if k.alone {
+		k.I("MOVQ", k.FP("rows"), k.t)
+		k.I("IMULQ", k.packing.bits, k.t)
+		k.I("SHRQ", 3, k.t)
+	} else {
+		k.I("MOVQ", k.packing.bytes(tileSide), k.t)
+	}
+	k.I("MOVQ", -1, k.n)
+	k.I("BZHIQ", k.t, k.n, k.n)
+	k.I("KMOVQ", k.n, kRows)
 	if k.source == 16 {
 		k.I("LEAQ", Mem{Base: stride, Index: stride, Scale: 1}, step)
 	} else {
@@ -20,7 +30,7 @@ func (k *both) columnLines() {
 		if i > 0 {
 			k.I("LEAQ", k.from.At(0).By(stride, 1), line)
 		}
-		if k.packing.bits == 8 {
+		if k.packing.bits != 4 {
 			k.turn16(staged, line, step)
 		} else {
 			k.turn8(staged, line, step)
@@ -61,7 +71,7 @@ func (k *both) turnDwords(v []Vec, t *Vec) {
 	}
 }
 
-// turn16 stores 16 columns of 64 bytes.
+// turn16 stores 16 columns of 64 codes.
 func (k *both) turn16(from, line, step Reg) {
 	p := newPool(17)
 	v := make([]Vec, 16)
@@ -83,16 +93,19 @@ func (k *both) turn16(from, line, step Reg) {
 		}
 	}
 	for _, c := range columns {
+		if k.packing.bits == 6 {
+			k.I("VPERMB", c, zSixes, c)
+		}
 		if k.stream {
 			k.I("VMOVNTDQ", c, line.At(0))
 		} else {
-			k.I("VMOVDQU64", c, line.At(0))
+			k.I("VMOVDQU8", c, kRows, line.At(0))
 		}
 		k.I("ADDQ", step, line)
 	}
 }
 
-// turn8 stores 16 columns of 32 bytes.
+// turn8 stores 16 columns of 64 codes of 4 bits.
 func (k *both) turn8(from, line, step Reg) {
 	p := newPool(9)
 	v := make([]Vec, 8)
@@ -112,50 +125,11 @@ func (k *both) turn8(from, line, step Reg) {
 	}
 	for c := range 16 {
 		if v := columns[c%4+c/8*4]; c/4%2 == 0 {
-			k.I("VMOVDQU", v.Y(), line.At(0))
+			k.I("VMOVDQU8", v.Y(), kRows, line.At(0))
 		} else {
-			k.I("VEXTRACTI64X4", 1, v, line.At(0))
+			k.I("VEXTRACTI64X4", 1, v, t.Y())
+			k.I("VMOVDQU8", t.Y(), kRows, line.At(0))
 		}
 		k.I("ADDQ", step, line)
 	}
-}
-
-// columnScales stores the scales of the columns of a tile, two each.
-func (k *both) columnScales() {
-	k.Comment("scales of columns")
-	base := bothStaged + 4*k.stagedBytes()
-	second := k.stagedBytes() / 2 // those of the second half of the rows
-	scratch := base
-	if k.source == 16 { // back in order
-		for half := range 2 {
-			for q := 0; q < 4; q += 2 {
-				at := k.room.At(base + half*second + 16*q)
-				k.I("VMOVDQU", at, X(0))
-				k.I("VMOVDQU", at.At(16), X(1))
-				k.I("VPUNPCKLBW", X(1), X(0), X(2))
-				k.I("VPUNPCKHBW", X(1), X(0), X(0))
-				k.I("VMOVDQU", X(2), at)
-				k.I("VMOVDQU", X(0), at.At(16))
-			}
-		}
-	}
-	for q := range 4 {
-		k.I("VMOVDQU", k.room.At(base+16*q), X(2*q))
-		k.I("VMOVDQU", k.room.At(base+second+16*q), X(2*q+1))
-	}
-	for q := range 4 {
-		a, b := X(2*q), X(2*q+1)
-		k.I("VPUNPCKLBW", b, a, X(8))
-		k.I("VPUNPCKHBW", b, a, X(9))
-		k.I("VMOVDQU", X(8), k.room.At(scratch+32*q))
-		k.I("VMOVDQU", X(9), k.room.At(scratch+32*q+16))
-	}
-	k.I("MOVQ", k.FP("columnScales"), k.rowScales)
-	k.I("MOVQ", k.FP("columnScaleStride"), k.row)
-	for c := range tileSide {
-		k.I("MOVWLZX", k.room.At(scratch+2*c), k.t)
-		k.I("MOVW", k.t, k.rowScales.At(0))
-		k.I("ADDQ", k.row, k.rowScales)
-	}
-	k.I("MOVQ", k.rowScales, k.FP("columnScales"))
 }

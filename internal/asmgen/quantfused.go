@@ -91,8 +91,12 @@ func makeFusedTables(f *File) fusedTables {
 			false: f.Table("quantBlocks", halves(func(i int) int { return i/16*16 + i/2%8 })),
 			true:  f.Table("quantBlocksGlobal", halves(func(i int) int { return i/2%2*16 + i/4 })),
 		},
-		sixes: f.Table("quantSixes", indices(func(i int) int { return i/3*4 + i%3 })),
+		sixes: sixesTable(f, "quant"),
 	}
+}
+
+func sixesTable(f *File, prefix string) Sym {
+	return f.Table(prefix+"Sixes", indices(func(i int) int { return i/3*4 + i%3 }))
 }
 
 // A fusedKind is what a fused kernel makes of which source, in either tier.
@@ -213,11 +217,7 @@ func (k *fused) load() {
 	broadcast(k.Func, 0x01010101<<k.packing.sign, k.write, zSign)
 	switch k.packing.bits {
 	case 6:
-		broadcast(k.Func, 0x40014001, k.write, zJoin)  // bytes times 1, 64
-		broadcast(k.Func, 0x10000001, k.write, zJoin2) // words times 1, 4096
-		k.I("VMOVDQU64", k.tables.sixes, zSixes)
-		k.I("MOVQ", "$0x0000ffffffffffff", k.write)
-		k.I("KMOVQ", k.write, kSixes)
+		k.loadSixes(k.write)
 	case 4:
 		broadcast(k.Func, 0x10011001, k.write, zJoin) // bytes times 1, 16
 		k.I("VMOVDQU64", k.tables.spread[k.source], zSpread)
@@ -228,6 +228,15 @@ func (k *fused) load() {
 		k.I("MOVL", 0xff00, k.write)
 		k.I("KMOVW", k.write, kUpper)
 	}
+}
+
+// loadSixes fills the registers that codes of 6 bits are joined with, by way of t.
+func (k *fused) loadSixes(t Reg) {
+	broadcast(k.Func, 0x40014001, t, zJoin)  // bytes times 1, 64
+	broadcast(k.Func, 0x10000001, t, zJoin2) // words times 1, 4096
+	k.I("VMOVDQU64", k.tables.sixes, zSixes)
+	k.I("MOVQ", "$0x0000ffffffffffff", t)
+	k.I("KMOVQ", t, kSixes)
 }
 
 // result returns the largest amax, or all ones where flags were raised.

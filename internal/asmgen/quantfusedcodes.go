@@ -134,17 +134,24 @@ func (k *fused) join(s *sequence, first int) {
 	if k.packing.bits == 6 || k.source == 32 { // nibbles of BF16 are side by side
 		s.I("VPERMB", codes, zOrder, codes)
 	}
-	s.I("VPMADDUBSW", zJoin, codes, codes)
-	switch {
-	case k.packing.bits == 6:
-		s.I("VPMADDWD", zJoin2, codes, codes)
+	if k.packing.bits == 6 {
+		joinSixes(s, codes)
 		s.I("VPERMB", codes, zSixes, codes)
 		s.I("VMOVDQU8", codes, kSixes, at)
-	case first%128 == 0:
+		return
+	}
+	s.I("VPMADDUBSW", zJoin, codes, codes)
+	if first%128 == 0 {
 		s.I("VMOVDQA64", codes, zPairs)
-	default:
+	} else {
 		s.I("VPACKUSWB", codes, zPairs, codes)
 		s.I("VPERMB", codes, zSpread, codes)
 		s.I(store, codes, k.dst.At(k.packing.bytes(first-64)))
 	}
+}
+
+// joinSixes makes three bytes in each dword of four codes of 6 bits.
+func joinSixes(e emitter, v Vec) {
+	e.I("VPMADDUBSW", zJoin, v, v)
+	e.I("VPMADDWD", zJoin2, v, v)
 }

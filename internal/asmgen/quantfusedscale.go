@@ -80,10 +80,15 @@ func (s *sequence) foldBy(step [2]instruction, greater string, a, b, t Vec) {
 // factors stores the scales of the amaxes in Z0, and in the write buffer what
 // their elements are encoded with.
 func (k *fused) factors() sequence {
+	return append(k.factorsOf(k.scales.At(0)), instruction{"ADDQ", []any{16, k.scales}})
+}
+
+// factorsOf is factors of scales to a given place.
+func (k *fused) factorsOf(scales Mem) sequence {
 	if k.global {
-		return k.globalFactors()
+		return k.globalFactors(scales)
 	}
-	return append(k.exponentFactors(k.scales.At(0)), instruction{"ADDQ", []any{16, k.scales}})
+	return k.exponentFactors(scales)
 }
 
 // exponentFactors: the code of a scale is the exponent of amax·ratio, raised by
@@ -127,7 +132,7 @@ func (k *fused) exponentFactors(scales Mem) sequence {
 
 // globalFactors: scale = e4m3(amax·encode), and the write buffer gets
 // 1/(scale·decode), kept finite.
-func (k *fused) globalFactors() sequence {
+func (k *fused) globalFactors(scales Mem) sequence {
 	var s sequence
 	amax, t, u := Z(0), Z(1), Z(2)
 	s.I("VPCMPUD.BCST", 5, k.c.At("infinity"), amax, K(1))
@@ -140,7 +145,7 @@ func (k *fused) globalFactors() sequence {
 	s.I("VFMADD213PS", amax, u, t)
 	s.I("VPSRLD", 20, t, u)
 	s.I("VPADDD", u, t, t)
-	s.I("VPMOVDB", t, k.scales.At(0))
+	s.I("VPMOVDB", t, scales)
 	s.I("VPSLLD", 24, t, t)
 	s.I("VPSRLD", 4, t, t)
 	s.I("VMULPS.BCST", k.c.At("rebias"), t, t)
@@ -149,6 +154,5 @@ func (k *fused) globalFactors() sequence {
 	s.I("VDIVPS", t, u, t)
 	s.I("VMINPS.BCST", k.c.At("most"), t, t)
 	s.I("VMOVDQA64", t, k.write.At(0))
-	s.I("ADDQ", 16, k.scales)
 	return s
 }
