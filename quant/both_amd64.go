@@ -62,6 +62,41 @@ func beginColumns[C any](constants func(*run) C, kernel, stream columnsFunc[C]) 
 // ofGlobal returns the constants of a run with a global scale.
 func ofGlobal(r *run) globalConstants { return newGlobalConstants(r.q.Format.Element, r.global) }
 
+var factorKernels = []factorKernel{
+	{cpu.AVX512, false, factoredBy(bothKnown8, bothKnown8Stream), factoredColumns(columnTilesKnown8, columnTilesKnown8Stream), maximaBy(tileMaxima), factorsOf},
+	{cpu.AVX512, true, factoredBy(bothKnown8BF16, bothKnown8BF16Stream), factoredColumns(columnTilesKnown8BF16, columnTilesKnown8BF16Stream), maximaBy(tileMaximaBF16), factorsOf},
+}
+
+func factoredBy(kernel, stream func(rowCodes, columnCodes, src *byte, rowFactors, columnFactors *float32, tiles, rowStride, columnStride, srcStride, next int, c *bytesConstants) uint64) func(factoredTiles, *bytesConstants) uint32 {
+	return func(t factoredTiles, c *bytesConstants) uint32 {
+		f := kernel
+		if t.stream {
+			f = stream
+		}
+		return uint32(f(&t.byRow.codes[0], &t.byColumn.codes[0], &t.src[0], &t.rowFactors[0], &t.columnFactors[0], t.n, t.byRow.codeStride, t.byColumn.codeStride, t.srcStride, t.next, c))
+	}
+}
+
+func factoredColumns(kernel, stream func(columnCodes, src *byte, columnFactors *float32, tiles, rows, columnStride, srcStride, next int, c *bytesConstants) uint64) func(factoredTiles, *bytesConstants) uint32 {
+	return func(t factoredTiles, c *bytesConstants) uint32 {
+		f := kernel
+		if t.stream {
+			f = stream
+		}
+		return uint32(f(&t.byColumn.codes[0], &t.src[0], &t.columnFactors[0], t.n, t.rows, t.byColumn.codeStride, t.srcStride, t.next, c))
+	}
+}
+
+func maximaBy(kernel func(rows, columns *float32, src *byte, groups, srcStride int)) func(rows, columns []uint32, src []byte, srcStride int) {
+	return func(rows, columns []uint32, src []byte, srcStride int) {
+		kernel(&asFloats(rows)[0], &asFloats(columns)[0], &src[0], len(rows)/factorGroup, srcStride)
+	}
+}
+
+func factorsOf(factors, scales []float32, amaxes []uint32, c *bytesConstants) {
+	byteFactors(&factors[0], &scales[0], &asFloats(amaxes)[0], len(amaxes)/factorGroup, c)
+}
+
 // tileConstants returns those of kernels by tiles.
 func tileConstants(r *run) exponentConstants {
 	q := r.q

@@ -37,14 +37,6 @@ var fusedKernels = []fusedKernel{
 	{cpu.AVX2, true, 1, bytes128, beginBytes(blocks128BF16AVX2)},
 }
 
-// bytes128 says that a kernel serves blocks of 128 elements of 8 bits under FP32
-// scales, as Transformer Engine computes them.
-func bytes128(q *Quantizer) bool {
-	f := q.Format
-	return f.Scale == format.F32 && f.Block == Shape{1, 128} && f.Element.StoredBits() == 8 &&
-		q.Arithmetic == EncodeFirst && q.signMagnitude()
-}
-
 func beginBytes(kernel func(codes, scales, src *byte, blocks int, c *bytesConstants) uint64) func(*run) fusedCall {
 	return func(r *run) fusedCall {
 		plain := r.q.bytesConstants()

@@ -19,6 +19,7 @@ var (
 	philoxKernels    []philoxKernel
 	hadamardKernels  []hadamardKernel
 	bothKernels      []bothKernel
+	factorKernels    []factorKernel
 )
 
 func fence() {}

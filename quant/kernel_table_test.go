@@ -38,6 +38,7 @@ func kernelTables() map[string][]rowTest {
 		"pairKernels":      rowTests(pairKernels, testPairRow),
 		"transposeKernels": rowTests(transposeKernels, testTransposeRow),
 		"bothKernels":      rowTests(bothKernels, testBothRow),
+		"factorKernels":    rowTests(factorKernels, testFactorRow),
 	}
 }
 

@@ -14,10 +14,11 @@ import (
 // that the matrix is read once: a tile is in the second-level cache when its columns
 // are turned. Each copy takes it in pieces, by whatever kernels serve matrices.
 type tiling struct {
-	x          source // of the matrix, whose rows are its lines
-	row, col   *run   // row is nil where the columnwise copy is alone
-	rows, cols int    // of a tile
-	turned     int    // columns of it that are turned at a time
+	x          source        // of the matrix, whose rows are its lines
+	row, col   *run          // row is nil where the columnwise copy is alone
+	rows, cols int           // of a tile
+	turned     int           // columns of it that are turned at a time
+	kernel     *factorKernel // for whole parts of it, or nil
 }
 
 const (
@@ -52,6 +53,7 @@ func newTiling(row, col *run) *tiling {
 	g := &tiling{x: x, row: row, col: col, rows: ceilDiv(leastTile, down) * down}
 	g.cols = max(1, tiledBytes/(g.rows*x.elementBytes())/right) * right
 	g.turned = max(1, turnedBytes/(4*g.rows)/band) * band
+	g.kernel = factorKernelOf(row, col)
 	return g
 }
 
@@ -70,8 +72,10 @@ func leastCommon(a, b int) int {
 // quantize makes the copies.
 func (g *tiling) quantize(threads int) {
 	seen := [2]atomic.Uint32{}
+	room := lineRooms.Get().(*lineRoom)
+	defer lineRooms.Put(room)
 	if rows, cols := g.x.shape(); rows > 0 && cols > 0 {
-		g.findLines(threads, &seen)
+		g.findLines(threads, room, &seen)
 		g.walk(threads, &seen)
 	}
 	for d, r := range []*run{g.row, g.col} {
@@ -115,14 +119,27 @@ type tilingRun struct {
 
 // A tilingRoom is memory that a tilingRun borrows.
 type tilingRoom struct {
-	lines  []float32 // turned, or transformed
-	pieces [2]pieceRoom
+	lines    []float32 // turned, or transformed
+	pieces   [2]pieceRoom
+	factored factoredRoom
 }
 
 var tilingRooms = sync.Pool{New: func() any { return new(tilingRoom) }}
 
 // tile quantizes rows [l0, l1) of columns [c0, c1).
 func (w *tilingRun) tile(l0, l1, c0, c1 int) {
+	if w.kernel != nil {
+		if end := c0 + (c1-c0)/factorSide*factorSide; w.factored(l0, l1, c0, end) {
+			c0 = end
+		}
+	}
+	if c0 < c1 {
+		w.tilePieces(l0, l1, c0, c1)
+	}
+}
+
+// tilePieces is tile by pieces.
+func (w *tilingRun) tilePieces(l0, l1, c0, c1 int) {
 	if w.row != nil {
 		x := w.x.part(l0, l1, c0, c1)
 		if w.row.x.transform {
@@ -171,33 +188,42 @@ func (w *tilingRun) piece(r *run, x source, line, position int) {
 	w.seen[d] = max(w.seen[d], p.quantize(x, line, position))
 }
 
+// A lineRoom is memory for what is found of lines, by direction: the bits of amaxes, and
+// factors.
+type lineRoom struct {
+	bits  [2][]uint32
+	known [2][]blockFactor
+}
+
+var lineRooms = sync.Pool{New: func() any { return new(lineRoom) }}
+
 // findLines finds the scales of lines that have one each, of both copies in one read.
-func (g *tiling) findLines(threads int, seen *[2]atomic.Uint32) {
+func (g *tiling) findLines(threads int, room *lineRoom, seen *[2]atomic.Uint32) {
 	var bits [2][]uint32
-	for _, r := range []*run{g.row, g.col} {
+	for d, r := range []*run{g.row, g.col} {
 		if r != nil && r.q.Format.Scaled() && r.q.Format.Block.Cols == 0 && !r.q.Format.PerTensor() {
-			bits[r.t.Direction] = make([]uint32, r.x.rows())
-			r.known = make([]blockFactor, r.x.rows())
+			n := r.x.rows()
+			grow(&room.bits[d], n)
+			grow(&room.known[d], n)
+			bits[d], r.known = room.bits[d][:n], room.known[d][:n]
+			clear(bits[d])
 		}
 	}
-	rows, cols := g.x.shape()
 	if bits[Rowwise] == nil && bits[Columnwise] == nil {
 		return
 	}
+	rows, cols := g.x.shape()
 	var together sync.Mutex
-	parallel.For(rows, max(1, tiledBytes/4/max(1, cols)), threads, func(from, to int) {
-		room, own := g.x.room(), make([]float32, len(bits[Columnwise]))
-		for l := from; l < to; l++ {
-			if bits[Rowwise] != nil {
-				bits[Rowwise][l] = g.x.maxBits(g.x.bytes(l, l+1))
-			}
-			if len(own) > 0 {
-				raiseMaxima(own, g.x.row(l, room))
-			}
+	parallel.For(ceilDiv(rows, linesAtOnce), max(1, tiledBytes/4/linesAtOnce/cols), threads, func(from, to int) {
+		own := newRoomy(1, len(bits[Columnwise]))
+		defer own.giveBack()
+		clear(own.Data)
+		for i := from; i < to; i++ {
+			g.lineMaxima(i*linesAtOnce, min((i+1)*linesAtOnce, rows), bits[Rowwise], own.Data)
 		}
 		together.Lock()
 		defer together.Unlock()
-		raiseMaxima(asFloats(bits[Columnwise]), own)
+		raiseMaxima(asFloats(bits[Columnwise]), own.Data)
 	})
 	for d, r := range []*run{g.row, g.col} {
 		for l, a := range bits[d] {
@@ -209,6 +235,32 @@ func (g *tiling) findLines(threads int, seen *[2]atomic.Uint32) {
 			atomicMax(&seen[d], a)
 		}
 	}
+}
+
+// linesAtOnce is the rows whose maxima, and those of columns, are found at a time.
+const linesAtOnce = 2 * factorGroup
+
+// lineMaxima raises what there is of maxima of all rows, and of all columns, to the bits
+// of rows [l0, l1).
+func (g *tiling) lineMaxima(l0, l1 int, rows []uint32, columns []float32) {
+	var room [linesAtOnce]uint32
+	along := room[:l1-l0]
+	if rows != nil {
+		along = rows[l0:l1]
+	}
+	if len(columns) == 0 {
+		for l := l0; l < l1; l++ {
+			along[l-l0] = g.x.maxBits(g.x.bytes(l, l+1))
+		}
+		return
+	}
+	down, whole := asBits(columns), 0
+	if g.kernel != nil {
+		for ; whole+factorSide <= len(down); whole += factorSide {
+			g.raiseTile(along, down[whole:], l0, whole)
+		}
+	}
+	g.raiseRows(along, down[whole:], l0, whole)
 }
 
 // raiseMaxima raises each of maxima to the bits of |x[i]|.

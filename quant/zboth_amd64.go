@@ -235,3 +235,71 @@ func bothGlobal4BF16(rowCodes, rowScales, columnCodes, columnScales, src *byte, 
 //
 //go:noescape
 func columnTilesGlobal4BF16(columnCodes, columnScales, src *byte, tiles, rows, columnStride, columnScaleStride, srcStride, next int, c *globalConstants) (amax uint64)
+
+// bothKnown8 quantizes tiles of 64 columns of 64 rows, at least one tile, from float32 to
+// codes of 8 bits, along rows and down columns, by factors of columns, and
+// of rows, the same for all tiles; returns 0, and all ones where an element is Inf or NaN. Strides are in
+// bytes; next is how far behind what is read memory is fetched.
+//
+//go:noescape
+func bothKnown8(rowCodes, columnCodes, src *byte, rowFactors, columnFactors *float32, tiles, rowStride, columnStride, srcStride, next int, c *bytesConstants) (amax uint64)
+
+// bothKnown8Stream quantizes tiles of 64 columns of 64 rows, at least one tile, from float32 to
+// codes of 8 bits, along rows and down columns, by factors of columns, and
+// of rows, the same for all tiles; returns 0, and all ones where an element is Inf or NaN. Strides are in
+// bytes; next is how far behind what is read memory is fetched.
+// Codes are written past the caches, to multiples of 64.
+//
+//go:noescape
+func bothKnown8Stream(rowCodes, columnCodes, src *byte, rowFactors, columnFactors *float32, tiles, rowStride, columnStride, srcStride, next int, c *bytesConstants) (amax uint64)
+
+// columnTilesKnown8 quantizes tiles of 64 columns of 1 to 64 rows, of whole 16s in memory, at least one tile, from float32 to
+// codes of 8 bits, down columns, by factors of columns, and
+// of rows, the same for all tiles; returns 0, and all ones where an element is Inf or NaN. Strides are in
+// bytes; next is how far behind what is read memory is fetched.
+//
+//go:noescape
+func columnTilesKnown8(columnCodes, src *byte, columnFactors *float32, tiles, rows, columnStride, srcStride, next int, c *bytesConstants) (amax uint64)
+
+// columnTilesKnown8Stream quantizes tiles of 64 columns of 1 to 64 rows, of whole 16s in memory, at least one tile, from float32 to
+// codes of 8 bits, down columns, by factors of columns, and
+// of rows, the same for all tiles; returns 0, and all ones where an element is Inf or NaN. Strides are in
+// bytes; next is how far behind what is read memory is fetched.
+// Codes are written past the caches, to multiples of 64.
+//
+//go:noescape
+func columnTilesKnown8Stream(columnCodes, src *byte, columnFactors *float32, tiles, rows, columnStride, srcStride, next int, c *bytesConstants) (amax uint64)
+
+// bothKnown8BF16 quantizes tiles of 64 columns of 64 rows, at least one tile, from BF16 to
+// codes of 8 bits, along rows and down columns, by factors of columns, and
+// of rows, the same for all tiles; returns 0, and all ones where an element is Inf or NaN. Strides are in
+// bytes; next is how far behind what is read memory is fetched.
+//
+//go:noescape
+func bothKnown8BF16(rowCodes, columnCodes, src *byte, rowFactors, columnFactors *float32, tiles, rowStride, columnStride, srcStride, next int, c *bytesConstants) (amax uint64)
+
+// bothKnown8BF16Stream quantizes tiles of 64 columns of 64 rows, at least one tile, from BF16 to
+// codes of 8 bits, along rows and down columns, by factors of columns, and
+// of rows, the same for all tiles; returns 0, and all ones where an element is Inf or NaN. Strides are in
+// bytes; next is how far behind what is read memory is fetched.
+// Codes are written past the caches, to multiples of 64.
+//
+//go:noescape
+func bothKnown8BF16Stream(rowCodes, columnCodes, src *byte, rowFactors, columnFactors *float32, tiles, rowStride, columnStride, srcStride, next int, c *bytesConstants) (amax uint64)
+
+// columnTilesKnown8BF16 quantizes tiles of 64 columns of 1 to 64 rows, of whole 16s in memory, at least one tile, from BF16 to
+// codes of 8 bits, down columns, by factors of columns, and
+// of rows, the same for all tiles; returns 0, and all ones where an element is Inf or NaN. Strides are in
+// bytes; next is how far behind what is read memory is fetched.
+//
+//go:noescape
+func columnTilesKnown8BF16(columnCodes, src *byte, columnFactors *float32, tiles, rows, columnStride, srcStride, next int, c *bytesConstants) (amax uint64)
+
+// columnTilesKnown8BF16Stream quantizes tiles of 64 columns of 1 to 64 rows, of whole 16s in memory, at least one tile, from BF16 to
+// codes of 8 bits, down columns, by factors of columns, and
+// of rows, the same for all tiles; returns 0, and all ones where an element is Inf or NaN. Strides are in
+// bytes; next is how far behind what is read memory is fetched.
+// Codes are written past the caches, to multiples of 64.
+//
+//go:noescape
+func columnTilesKnown8BF16Stream(columnCodes, src *byte, columnFactors *float32, tiles, rows, columnStride, srcStride, next int, c *bytesConstants) (amax uint64)

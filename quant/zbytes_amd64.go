@@ -19,6 +19,13 @@ func blocks128(codes, scales, src *byte, blocks int, c *bytesConstants) (amax ui
 //go:noescape
 func rows(codes, src, next *byte, rows, blocks, units, codeGap, srcGap, srcAhead, nextAhead int, factors, maxima *float32, c *bytesConstants)
 
+// tileMaxima raises 16·groups rowMaxima, and 128 columnMaxima, to the bits of the
+// magnitudes of 128 columns of as many rows of float32, at least one group. Rows are so many
+// bytes apart.
+//
+//go:noescape
+func tileMaxima(rowMaxima, columnMaxima *float32, src *byte, groups, srcStride int)
+
 // blocks128BF16 quantizes blocks of 128, at least one, from BF16 to codes of 8 bits
 // under float32 scales, and returns the bits of the largest magnitude: where that is
 // Inf or NaN, the plain form must do the blocks anew.
@@ -33,6 +40,19 @@ func blocks128BF16(codes, scales, src *byte, blocks int, c *bytesConstants) (ama
 //
 //go:noescape
 func rowsBF16(codes, src, next *byte, rows, blocks, units, codeGap, srcGap, srcAhead, nextAhead int, factors, maxima *float32, c *bytesConstants)
+
+// tileMaximaBF16 raises 16·groups rowMaxima, and 128 columnMaxima, to the bits of the
+// magnitudes of 128 columns of as many rows of BF16, at least one group. Rows are so many
+// bytes apart.
+//
+//go:noescape
+func tileMaximaBF16(rowMaxima, columnMaxima *float32, src *byte, groups, srcStride int)
+
+// byteFactors sets factors[i] to what elements of a block of amaxes[i], which is finite, are
+// multiplied by, and scales[i] to its inverse, i < 16·n, n > 0.
+//
+//go:noescape
+func byteFactors(factors, scales, amaxes *float32, n int, c *bytesConstants)
 
 // amaxBF16 returns the bits, as float32, of the largest of |src[i]|, i < n, n > 0.
 //

@@ -23,6 +23,7 @@ func quantBoth() *File {
 	for _, k := range []both{
 		{fused: fused{packing: packings[8]}}, {fused: fused{packing: packings[6]}}, {fused: fused{packing: packings[4]}},
 		{fused: fused{packing: packings[8], integer: true}}, {fused: fused{packing: packings[4], global: true}},
+		{fused: fused{packing: packings[8]}, known: true},
 	} {
 		k.tables, k.even, k.deal = tables, even, deal
 		for _, k.source = range []int{32, 16} {
@@ -62,8 +63,9 @@ type both struct {
 // serve amaxes, scales and codes.
 var (
 	zEven = Z(24)
-	kEven = K(6) // the second and fourth byte of each dword
-	kRows = K(1) // bytes of a column that the tile has rows for
+	zZero = Z(31) // where factors are known: there are no magnitudes
+	kEven = K(6)  // the second and fourth byte of each dword
+	kRows = K(1)  // bytes of a column that the tile has rows for
 )
 
 // What a kernel has on the stack: factors of the rows of a part, and of its columns,
@@ -127,7 +129,7 @@ func (k both) emitTo(f *File) {
 		how = "\nCodes are written past the caches, to multiples of 64."
 	}
 	name = fmt.Sprint(name, k.packing.bits) + suffix
-	k.Func = f.Func(name, k.doc(name)+how, k.params()+constantsType+k.results())
+	k.Func = f.Func(name, k.doc(name)+how, k.params()+constantsType+") (amax uint64")
 	k.src, k.stride, k.c.base = k.Arg("src"), k.Arg("srcStride"), k.Arg("c")
 	k.room, k.write, k.staged = k.GP("the stack, at a multiple of 64"), k.GP("factors"), k.GP("codes of columns")
 	k.row, k.ahead = k.GP("a row of the source, or the stride of codes"), k.GP("what is fetched")
@@ -183,8 +185,8 @@ func (k both) emitTo(f *File) {
 	k.I("SUBQ", 1, k.FP("tiles"))
 	k.Jump("JNZ", tile)
 	if k.known {
-		k.Return()
-		return
+		k.I("VCMPPS", unordered, zAmax, zAmax, kFlags)
+		k.I("VPXORD", zAmax, zAmax, zAmax)
 	}
 	k.result()
 }
@@ -193,18 +195,17 @@ func (k both) emitTo(f *File) {
 func (k *both) doc(name string) string {
 	rows, along := "64 rows", "along rows and down columns"
 	more := "and returns the bits of the largest\nmagnitude; all ones where a block must be redone by the plain form"
+	next := "next is how far behind the last tile lies what is read after it"
 	if k.alone {
 		rows, along = fmt.Sprintf("1 to 64 rows, of whole %ds in memory", k.partRows()), "down columns"
 	}
 	if k.known {
-		more = "by factors of\nrows, the same for all tiles, and of columns"
-	}
-	if k.known && k.alone {
-		more = "by factors of\ncolumns"
+		more = "by factors of columns, and\nof rows, the same for all tiles; returns 0, and all ones where an element is Inf or NaN"
+		next = "next is how far behind what is read memory is fetched"
 	}
 	return fmt.Sprintf(`%s quantizes tiles of 64 columns of %s, at least one tile, from %s to
 codes of %d bits, %s, %s. Strides are in
-bytes; next is how far behind the last tile lies what is read after it.`, name, rows, sourceName(k.source), k.packing.bits, along, more)
+bytes; %s.`, name, rows, sourceName(k.source), k.packing.bits, along, more, next)
 }
 
 // params returns the parameters but for the type of the constants.
@@ -217,13 +218,6 @@ func (k *both) params() string {
 	return strings.Join(slices.DeleteFunc(append(pointers, counts...), func(p string) bool {
 		return k.alone && strings.HasPrefix(p, "row") && p != "rows" || !k.alone && p == "rows" || k.known && strings.HasSuffix(p, "ScaleStride")
 	}), ", ") + ", c *"
-}
-
-func (k *both) results() string {
-	if k.known {
-		return ""
-	}
-	return ") (amax uint64"
 }
 
 // constants fills the registers of constants.
@@ -247,6 +241,9 @@ func (k *both) constants() {
 	if k.scaled() {
 		k.I("VPBROADCASTD", k.c.At("least"), zLeast)
 		k.I("VPBROADCASTD", k.c.At("anchor"), zAnchor)
+	}
+	if k.known {
+		k.I("VPXORD", zZero, zZero, zZero)
 	}
 	if k.global {
 		k.I("MOVL", 0xff00, k.write)
@@ -281,10 +278,12 @@ func (k *both) encodePart() {
 			k.I("MOVQ", k.room, k.write)
 		}
 	}
-	k.I("MOVQ", k.rowBytes(), k.ahead)
 	inside := k.NewLabel("inside")
-	k.I("CMPQ", k.FP("tiles"), "$1")
-	k.Jump("JNE", inside)
+	if !k.known {
+		k.I("MOVQ", k.rowBytes(), k.ahead)
+		k.I("CMPQ", k.FP("tiles"), "$1")
+		k.Jump("JNE", inside)
+	}
 	k.I("MOVQ", k.FP("next"), k.ahead)
 	k.Place(inside)
 	k.I("LEAQ", k.ahead.At(0).By(k.stride, 1), k.t)

@@ -22,6 +22,9 @@ func (k *both) encodeRows(p *pool, starts [2]int, at *int) [4]Vec {
 				default:
 					k.I("VPANDD", from.At(32*(q-1)), zUpper, x)
 				}
+				if k.known {
+					k.I("VFMADD231PS", x, zZero, zAmax) // NaN from an Inf or NaN on
+				}
 				var v, e Vec
 				if k.scaled() || k.integer {
 					if !k.alone {

@@ -165,14 +165,14 @@ func (k *both) scaleRowsBF16() {
 // fold adds the maxima of row r to a tree of those before, which are as many as
 // the number of rows has bits; steps that would make one of more than most rows are left
 // out.
-func (k *both) fold(tree []Vec, leaf Vec, r, most int, greater string, p *pool) []Vec {
+func (fn *Func) fold(tree []Vec, leaf Vec, r, most int, greater string, p *pool) []Vec {
 	tree = append(tree, leaf)
 	for n := 2; r&(n-1) == n-1 && n <= most; n *= 2 {
 		a, b := tree[len(tree)-2], tree[len(tree)-1]
 		t := p.take()
 		var s sequence
 		s.foldMaxima(greater, n, a, b, t)
-		k.Emit(s)
+		fn.Emit(s)
 		p.give(t)
 		p.give(b)
 		tree = tree[:len(tree)-1]

@@ -20,7 +20,9 @@ func quantBytes() *File {
 	} {
 		v.b.blocks(f, "blocks128"+v.suffix)
 		v.b.rows(f, "rows"+v.suffix)
+		v.b.maxima(f, "tileMaxima"+v.suffix)
 	}
+	byteFactors(f)
 	quantAmaxBF16(f)
 	fence := f.Func("fence", "fence makes what was stored past the caches visible before what is stored after.", "")
 	fence.I("SFENCE")
@@ -156,14 +158,7 @@ func (b byteCodes) blocks(f *File, name string) {
 	b.widen(Z(12), Z(13))
 	b.maxDwords(Z(12), Z(12), Z(13))
 	b.I("VPMAXUD", X(12), zAmax.X(), zAmax.X())
-	b.Comment("max/amax, kept finite; 1 for a block of zeros")
-	b.I("VPTESTNMD", X(12), X(12), K(1))
-	b.I("VBROADCASTSS", b.c.At("max"), X(13))
-	b.I("VDIVPS", X(12), X(13), X(13))
-	b.I("VMINPS.BCST", b.c.At("most"), X(13), X(13))
-	b.I("VPANDD.BCST", b.c.At("mask"), X(13), X(13))
-	b.I("VBROADCASTSS", b.c.At("one"), X(14))
-	b.I("VMOVAPS", X(14), K(1), X(13))
+	b.factors(X(12), X(13), X(14))
 	b.I("VBROADCASTSS", X(13), zByteFactor)
 	b.I("VDIVPS", X(13), X(14), X(14))
 	b.I("VMOVSS", X(14), scales.At(0))
@@ -180,6 +175,18 @@ func (b byteCodes) blocks(f *File, name string) {
 	b.I("VMOVD", zAmax.X(), t)
 	b.I("MOVQ", t, b.FP("amax"))
 	b.Return()
+}
+
+// factors leaves max/amax, kept finite, in factor, and 1 for a block of zeros; and ones.
+func (b *byteCodes) factors(amax, factor, one Vec) {
+	b.Comment("max/amax, kept finite; 1 for a block of zeros")
+	b.I("VPTESTNMD", amax, amax, K(1))
+	b.I("VBROADCASTSS", b.c.At("max"), factor)
+	b.I("VDIVPS", amax, factor, factor)
+	b.I("VMINPS.BCST", b.c.At("most"), factor, factor)
+	b.I("VPANDD.BCST", b.c.At("mask"), factor, factor)
+	b.I("VBROADCASTSS", b.c.At("one"), one)
+	b.I("VMOVAPS", one, K(1), factor)
 }
 
 // A rowsLoop is what kernels for rows of blocks have in common: the loops over rows
