@@ -35,7 +35,8 @@
 // Products of few lines of A, up to 4 to 32, read B's codes as they are: packing
 // them would take longer. A is then what the caller made it. With AVX-512, lines that
 // BF16 holds, and weights of 4 bits with E8M0 or E4M3 scales or of 8 bits with E8M0 or one
-// FP32 scale for each line or the tensor, B is decoded to BF16; with lines quantized to
+// FP32 scale for each line or the tensor, B is decoded to BF16 (but where BF16 products
+// are no faster than float32 ones not for one or two lines by 4 bits); with lines quantized to
 // integers in blocks (mxint8, or the format of the weights) and weights of mxfp4,
 // mxfp6-e2m3, mxint8 or nvfp4, the products of a block are exact integers, which takes
 // fewer instructions; all others, and BF16 and float32 weights, are multiplied in float32.

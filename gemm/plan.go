@@ -40,15 +40,17 @@ const (
 	exponents                  // the same, as exponent fields
 )
 
+// slowBF16 reports whether products in BF16 are no faster than in float32: an instruction
+// has two for each one of a multiply-add.
+func slowBF16(p cpu.Part) bool { return p.BF16Rate*2 <= 1 }
+
 // order returns the kernels of the table as a processor tries them: those of BF16
-// panels after the next ones of their tier where the instruction that they are made
-// of is no faster than two multiply-adds.
+// panels after the next ones of their tier where these are as fast.
 func order(table []*kernel, p cpu.Part) []*kernel {
-	const perInstruction = 2 // products of VDPBF16PS for each of VFMADD231PS
 	list := append([]*kernel(nil), table...)
 	for i := 0; i+1 < len(list); i++ {
 		k, next := list[i], list[i+1]
-		if k.panel == panelBF16 && k.vector == nil && k.Tier == next.Tier && !k.isTwin() && p.BF16Rate*perInstruction <= 1 {
+		if k.panel == panelBF16 && k.vector == nil && k.Tier == next.Tier && !k.isTwin() && slowBF16(p) {
 			list[i], list[i+1] = next, k
 			i++
 		}
@@ -57,7 +59,10 @@ func order(table []*kernel, p cpu.Part) []*kernel {
 }
 
 // ordered is the table as this processor tries it.
-var ordered = order(kernels, cpu.This())
+var (
+	processor = cpu.This()
+	ordered   = order(kernels, processor)
+)
 
 // newPlan takes the first kernel that this processor runs and that can hold the
 // operands: their formats, and their scales as they are. The plain float32 one takes
@@ -74,6 +79,9 @@ func choosePlan(a, b *quant.Tensor, packed, tiles bool, o Options) (plan, error)
 			continue
 		}
 		if m, most := a.Lines(), k.most(packed, tiles); o.Kernel == "" && most < math.MaxInt && (m == 0 || m > most) {
+			continue
+		}
+		if o.Kernel == "" && k.vector != nil && a.Lines() < k.vector.least && slowBF16(processor) {
 			continue
 		}
 		if !cpu.Has(k.Tier) {

@@ -23,6 +23,7 @@ type vectorKernel struct {
 	scale       *format.Scalar                        // of the blocks; lines with one FP32 scale go as blocks of scale 1; nil: there are none
 	lanes       int                                   // of its vectors, where it multiplies float32
 	batch       int                                   // lines of A at most: with more, packing B is faster
+	least       int                                   // and at least, where BF16 products are no faster than float32 ones: with fewer, those of float32 are
 	batchPacked int                                   // and where B was packed beforehand
 	tables      func(e *format.Scalar) unsafe.Pointer // of kernels of float32 nil for elements that they do not take
 	dots        []vectorDot                           // by batch, rising; more lines than the last has go in several passes; nil: it is plain Go
@@ -39,7 +40,7 @@ const (
 	vectorLines  = 64      // lines of B in a task
 	vectorBlocks = 16      // in a group
 	vectorBytes  = 1 << 12 // of codes of a line in one go, so that x stays in the first cache
-	vectorFloats = 1 << 11 // positions in one go where x is float32
+	vectorFloats = 1 << 12 // positions in one go where x is float32: with fewer, usual lines are not read as they follow each other
 	vectorRoom   = 7 << 20 // bytes for lines of A at most: with longer ones, panels take less
 )
 

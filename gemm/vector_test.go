@@ -256,6 +256,31 @@ func TestVectorEnds(t *testing.T) {
 	}
 }
 
+// TestFewestLines: of one or two lines of BF16 by weights of 4 bits float32 kernels are the
+// faster ones where BF16 products are slow.
+func TestFewestLines(t *testing.T) {
+	if !cpu.Has(cpu.AVX512) {
+		t.Skip("no kernels of BF16 on this processor")
+	}
+	r := rand.New(rand.NewPCG(13, 14))
+	for _, f := range []quant.Format{quant.MXFP4, quant.NVFP4} {
+		b := operand(t, r, f, quant.Rowwise, 70, 544)
+		for m := 1; m <= 4; m++ {
+			k, err := Choose(operand(t, r, quant.BF16, quant.Rowwise, m, 544), b, Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := "vector-" + f.Name + "-avx512"
+			if m <= 2 && processor.BF16Rate <= 0.5 {
+				want = "vector-f32-" + f.Name + "-avx512"
+			}
+			if k.Name != want {
+				t.Errorf("format=%s m=%d: kernel %s, want %s", f, m, k.Name, want)
+			}
+		}
+	}
+}
+
 // TestPackedBatch: with weights packed beforehand, few lines of A go straight to
 // their codes, but not as many as without.
 func TestPackedBatch(t *testing.T) {

@@ -60,9 +60,10 @@ func (s *side) vectorNumbers(l int) bool {
 }
 
 // arrangeF32 sets x to values in the order in which kernels of float32 have the codes
-// of a vector: of those of 16 bits the even ones, then the odd ones; of those of 4 bits,
-// of each 32, which are 128 bits of it, the first 16, then the others, and of each four
-// of these the first, the third, the second, the fourth.
+// of a vector: of those of 16 bits the even ones, then the odd ones; of those of 4 bits
+// the first of each eight, then the second, and so on, where a vector has a lane for every
+// code; and else of each 32, which are 128 bits of it, the first 16, then the others, and of
+// each four of these the first, the third, the second, the fourth.
 func (v *vectorKernel) arrangeF32(x []uint32, values []float32) {
 	switch n := v.lanes; v.bits {
 	case 16:
@@ -74,8 +75,11 @@ func (v *vectorKernel) arrangeF32(x []uint32, values []float32) {
 	case 4:
 		for c := 0; c < len(x); c += 8 * n {
 			for i := range 8 * n {
-				to := i%32/16*4 + i%2*2 + i%4/2 // of the eight vectors
-				x[c+to*n+i/32*4+i%16/4] = math.Float32bits(values[c+i])
+				to, lane := i%8, i/8 // to: of the eight vectors
+				if n < 1<<v.bits {
+					to, lane = i%32/16*4+i%2*2+i%4/2, i/32*4+i%16/4
+				}
+				x[c+to*n+lane] = math.Float32bits(values[c+i])
 			}
 		}
 	default:

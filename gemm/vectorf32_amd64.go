@@ -12,12 +12,13 @@ import (
 
 // A vectorTable is what kernels of float32 have for the elements of a format: two
 // constants of the arithmetic, for each 16 bits or each 16 bytes the same; the unit of
-// what becomes of the codes; and the largest E8M0 code.
+// what becomes of the codes; the largest E8M0 code; and the values of codes of 4 bits.
 type vectorTable struct {
 	first, second [64]byte
 	unit          float32
 	_             [12]byte
 	largest       [16]byte
+	values        [16]float32
 }
 
 // tableF32 and tableF32Int are the tables of vector kernels of float32, for numbers of
@@ -51,6 +52,9 @@ var vectorTables = func() map[*format.Scalar]*vectorTable {
 		number := 1<<15 | (1<<(e.Bits()-1)-1)*factor       // the bits of it that a number has
 		switch e.StoredBits() {
 		case 4: // the third and the highest byte of each value
+			for i := range t.values {
+				t.values[i] = e.Decode(uint32(i))
+			}
 			for i := range t.first {
 				value := math.Float32bits(e.Decode(uint32(i % 16)))
 				t.first[i], t.second[i] = byte(value>>16), byte(value>>24)

@@ -7,8 +7,8 @@ import "fmt"
 func gemmVectorsF32() []*File {
 	var files []*File
 	for _, width := range []vectorWidth{
-		{"AVX512", "vectorf32", 64, Z, []int{1, 2, 4, 8}},
-		{"AVX2", "vectoravx2", 32, Y, []int{1, 2, 4}},
+		{"AVX512", "vectorf32", 64, Z, []int{1, 2, 4, 8}, (*vectorF32).dwords},
+		{"AVX2", "vectoravx2", 32, Y, []int{1, 2, 4}, (*vectorF32).nibbles},
 	} {
 		f := NewFile("gemm", width.file)
 		c := newVectorConstants(f, width)
@@ -19,8 +19,8 @@ func gemmVectorsF32() []*File {
 			{name: "FP8x128", bits: 8, block: 128, step: 128, group: 512, scales: (*vectorF32).f32, decode: (*vectorF32).float8, nan: true},
 			{name: "INT8", bits: 8, block: 32, step: 64, group: 512, scales: (*vectorF32).e8m0, decode: (*vectorF32).integers},
 			{name: "FP6", bits: 6, block: 32, step: 64, group: 512, scales: (*vectorF32).e8m0, decode: (*vectorF32).float6},
-			{name: "FP4", bits: 4, block: 32, step: 128, group: 512, scales: (*vectorF32).e8m0, decode: (*vectorF32).nibbles},
-			{name: "FP4x16", bits: 4, block: 16, step: 128, group: 256, scales: (*vectorF32).e4m3, decode: (*vectorF32).nibbles},
+			{name: "FP4", bits: 4, block: 32, step: 128, group: 512, scales: (*vectorF32).e8m0, decode: width.fours},
+			{name: "FP4x16", bits: 4, block: 16, step: 128, group: 256, scales: (*vectorF32).e4m3, decode: width.fours},
 		} {
 			v.vectorWidth, v.vectorConstants = width, c
 			for _, v.batch = range width.batches {
@@ -37,7 +37,8 @@ type vectorWidth struct {
 	tier, file string
 	bytes      int // of a vector
 	vec        func(int) Vec
-	batches    []int // lines of A that kernels are written for
+	batches    []int              // lines of A that kernels are written for
+	fours      func(v *vectorF32) // decodes a step of codes of 4 bits
 }
 
 // lanes is the float32 numbers of a vector.
@@ -49,11 +50,6 @@ func (w vectorWidth) half(v Vec) Vec {
 		return v.Y()
 	}
 	return v.X()
-}
-
-// upper prints the move of v's upper half to the lower one of dst.
-func (w vectorWidth) upper(fn *Func, v, dst Vec) {
-	fn.I(map[int]string{64: "VEXTRACTI64X4", 32: "VEXTRACTI128"}[w.bytes], 1, v, w.half(dst))
 }
 
 // bitwise returns the mnemonic of VPAND, VPOR or VPXOR.
@@ -70,11 +66,15 @@ func (w vectorWidth) bitwise(name string) string {
 // scale; without scales, there are two sums of vectors in turn.
 //
 // Values come out of the codes as they are, or times a power of two, which the scales
-// take back: elements of 8 and 6 bits as float16, those of 4 bits as BF16 by two
-// tables. A has the order in which that is least work:
+// take back: elements of 8 and 6 bits as float16, which are converted on their way back
+// from the frame, since that takes no unit that shuffles; those of 4 bits by a table where
+// vectors hold one of all codes, and else as BF16 by two tables. A has the order in which
+// that is least work:
 //
 //	BF16     of each two vectors the even elements, then the odd ones
-//	4 bits   of the codes of a vector, 32 in 128 bits, the first 16 in four vectors,
+//	4 bits   AVX-512: of each eight codes, which are a dword, the first in one vector, the
+//	         second in the next, and so on
+//	         AVX2: of the codes of a vector, 32 in 128 bits, the first 16 in four vectors,
 //	         then the others; of each four the first in one, the third, the second, the fourth
 //
 // and that of the codes else.
@@ -91,19 +91,27 @@ type vectorF32 struct {
 	batch            int
 	fn               *Func
 	w, s, x, x4, p   Reg
+	frame            Reg // whole cache lines of the frame
 	xStride, xTriple Reg
 }
 
-// The places in the tables of a format, in bytes, and in the frame.
+// The places in the tables of a format, in bytes.
 const (
 	vectorFirst   = 0 // constants of the arithmetic
 	vectorSecond  = 64
 	vectorUnit    = 128 // what the values of elements are multiples of
 	vectorLargest = 144 // the largest E8M0 code that the kernel takes, 16 times
+	vectorValues  = 160 // of the codes of 4 bits
+)
 
-	frameScales = 0   // and as much behind them as a vector has
-	frameFound  = 128 // the largest scale codes
-	frameBytes  = 144
+// The places in the frame, in bytes: from its start, and from the first cache line in it.
+const (
+	frameFound = 0 // the largest scale codes
+	frameLine  = 64
+
+	frameScales = 0 // of a group
+	frameWords  = frameLine
+	frameBytes  = 16 + 3*frameLine
 )
 
 // sum is the register of the sums of line b of A, or of those of even vectors; dot
@@ -158,7 +166,8 @@ NaN.`, name, v.batch, v.group, what),
 	v.x, v.x4, v.xTriple = fn.GP("place in x"), fn.GP("place in x, four lines on"), fn.GP("3·xStride")
 	groups, steps := fn.GP("groups left"), fn.GP("steps left of the group")
 	v.p = fn.GP("place in the group's scales")
-	tmp := fn.GP("scratch")
+	tmp := fn.GP("cache lines of the frame; between lines scratch")
+	v.frame = tmp
 	fn.I("LEAQ", v.xStride.At(0).By(v.xStride, 2), v.xTriple)
 	fn.Note(fmt.Sprintf("%v…%v", v.sum(0), v.sum(v.batch-1)), "sums")
 	fn.Note(fmt.Sprintf("%v…%v", v.dot(0), v.dot(v.batch-1)), "those of the block, or of odd vectors")
@@ -169,12 +178,19 @@ NaN.`, name, v.batch, v.group, what),
 		fn.Note(v.worst(), "codes, signs set: the largest of each byte")
 		v.zero(v.worst())
 	}
-	fn.I("VMOVUPS", tables.At(vectorFirst), v.t(0))
-	fn.I("VMOVUPS", tables.At(vectorSecond), v.t(1))
+	if v.bits == 4 && v.bytes == 64 {
+		fn.I("VMOVUPS", tables.At(vectorValues), v.t(0))
+		fn.I("VMOVUPS", v.perDword[v.block], v.t(1))
+	} else {
+		fn.I("VMOVUPS", tables.At(vectorFirst), v.t(0))
+		fn.I("VMOVUPS", tables.At(vectorSecond), v.t(1))
+	}
 
 	row := fn.Label("line")
 	fn.I("MOVQ", fn.FP("x"), v.x)
 	fn.I("MOVQ", fn.FP("groups"), groups)
+	fn.I("LEAQ", SP.At(frameBytes-2*frameLine-1), v.frame)
+	fn.I("ANDQ", -frameLine, v.frame)
 	for b := range v.batch {
 		v.zero(v.sum(b))
 		if v.block == 0 {
@@ -184,7 +200,7 @@ NaN.`, name, v.batch, v.group, what),
 	group := fn.Label("group")
 	if v.block > 0 {
 		v.scales(v, tables)
-		fn.I("LEAQ", SP.At(frameScales), v.p)
+		fn.I("LEAQ", v.frame.At(frameScales), v.p)
 	}
 	fn.I("MOVQ", v.group/v.step, steps)
 	step := fn.Label("step")

@@ -14,7 +14,7 @@ type vectorConstants struct {
 	signs       Sym         // of bytes
 	low         Sym         // nibbles of bytes
 	high        Sym         // halves of dwords
-	perLane     map[int]Sym // which of a vector's scales each dword has, by the codes of a block of 4 bits: 128 bits have 32
+	perDword    map[int]Sym // which scale each dword of eight codes has, by the codes of a block
 	sixes       [2]Sym      // the two bytes that each code of 6 bits ends in
 	sixAt       Sym         // and what moves it to the top of them
 }
@@ -31,13 +31,16 @@ func newVectorConstants(f *File, w vectorWidth) (c vectorConstants) {
 	c.high = repeat("High", 0, 0, 0xff, 0xff)
 	// Of three bytes with four codes the first two have two of them, the last two the others.
 	c.sixAt = repeat("SixAt", 0, 4, 16, 0, 64, 0, 1, 0)
-	c.perLane = map[int]Sym{}
+	c.perDword = map[int]Sym{}
 	for _, block := range []int{32, 16} {
+		if w.bytes < 64 {
+			break // codes are taken from bytes
+		}
 		var index []byte
 		for i := range w.lanes() {
-			index = binary.LittleEndian.AppendUint32(index, uint32(i/4*32/block))
+			index = binary.LittleEndian.AppendUint32(index, uint32(i*8/block))
 		}
-		c.perLane[block] = f.Table(fmt.Sprintf("%sLanes%d", w.file, block), index)
+		c.perDword[block] = f.Table(fmt.Sprintf("%sDwords%d", w.file, block), index)
 	}
 	for j := range c.sixes {
 		index := make([]byte, w.bytes)
@@ -78,7 +81,7 @@ func (v *vectorF32) scaleCodes(tables Reg, decode func(codes Mem, scale Vec)) {
 	for at := 0; at < 16; at += v.lanes() {
 		decode(v.s.At(at), scale)
 		v.fn.I("VMULPS", unit, scale, scale)
-		v.fn.I("VMOVUPS", scale, SP.At(frameScales+4*at))
+		v.fn.I("VMOVUPS", scale, v.frame.At(frameScales+4*at))
 	}
 	v.fn.I("ADDQ", 16, v.s)
 }
@@ -88,7 +91,7 @@ func (v *vectorF32) f32(tables Reg) {
 	scale, n := v.t(3).X(), 4*v.group/v.block
 	v.fn.I("VBROADCASTSS", tables.At(vectorUnit), scale)
 	v.fn.I("VMULPS", v.s.At(0), scale, scale)
-	v.fn.I("VMOVUPS", scale, SP.At(frameScales))
+	v.fn.I("VMOVUPS", scale, v.frame.At(frameScales))
 	v.fn.I("ADDQ", n, v.s)
 }
 
@@ -147,13 +150,13 @@ func (v *vectorF32) float8() {
 // float16 multiplies words, of which the second constant leaves those bits that a
 // float16 has.
 func (v *vectorF32) float16(words Vec, at int) {
-	value, upper := v.t(4), v.t(5)
+	value := v.t(4)
 	v.fn.I(v.bitwise("VPAND"), v.t(1), words, words)
-	v.fn.I("VCVTPH2PS", v.half(words), value)
-	v.upper(v.fn, words, upper)
-	v.inOrder(value, at)
-	v.fn.I("VCVTPH2PS", v.half(upper), value)
-	v.inOrder(value, at+v.lanes())
+	v.fn.I("VMOVUPS", words, v.frame.At(frameWords))
+	for i := range 2 {
+		v.fn.I("VCVTPH2PS", v.frame.At(frameWords+v.bytes/2*i), value)
+		v.inOrder(value, at+v.lanes()*i)
+	}
 }
 
 func (v *vectorF32) integers() {
@@ -184,6 +187,26 @@ func (v *vectorF32) float6() {
 	}
 }
 
+// dwords: each of a vector has eight codes of one block, of which a table takes the lowest.
+func (v *vectorF32) dwords() {
+	fn, codes, value := v.fn, v.t(3), v.t(4)
+	perVector := 2 * v.bytes
+	for i := range v.step / perVector {
+		fn.I("VMOVUPS", v.w.At(v.bytes*i), codes)
+		for n := range 8 {
+			if n > 0 {
+				fn.I("VPSRLD", 4, codes, codes)
+			}
+			fn.I("VPERMPS", v.t(0), codes, value)
+			v.product(value, perVector*i+n*v.lanes(), n == 0)
+		}
+		scales := map[int]Vec{32: v.spread().X(), 16: v.spread().Y()}[v.block] // no more than were stored together
+		fn.I("VMOVUPS", v.p.At(4*perVector/v.block*i), scales)
+		fn.I("VPERMPS", v.spread(), v.t(1), v.spread())
+		v.add()
+	}
+}
+
 // nibbles: 128 bits have the codes of a block of 32, or of two of 16.
 func (v *vectorF32) nibbles() {
 	fn, low, high := v.fn, v.t(0), v.t(1)
@@ -210,12 +233,13 @@ func (v *vectorF32) nibbles() {
 				v.product(words, at+v.lanes(), false)
 			}
 			if h == 1 || v.block == 16 {
-				fn.I("VMOVUPS", v.perLane[v.block], v.spread())
-				place := v.p.At(4 * perVector / v.block * i)
+				upper, of := v.t(6), v.p.At(4*perVector/v.block*i) // one at a time: not all of them were stored together
 				if v.block == 16 {
-					place = place.At(4 * h)
+					of = of.At(4 * h)
 				}
-				fn.I("VPERMPS", place, v.spread(), v.spread())
+				fn.I("VBROADCASTSS", of, v.spread())
+				fn.I("VBROADCASTSS", of.At(4*perVector/v.block/2), upper)
+				fn.I("VBLENDPS", 0xf0, upper, v.spread(), v.spread())
 				v.add()
 			}
 		}
