@@ -73,7 +73,7 @@ type factoredRoom struct {
 	scales []float32
 	ofRow  []float32 // of a row of blocks, one for each
 	maxima []float32
-	edge   edgeTile
+	src    []byte // copied
 }
 
 // lineFactors are those of lines from one on, of parts of factorSide positions from one
@@ -218,13 +218,10 @@ func (w *tilingRun) encodeFactored(l0, l1, c0, c1 int) bool {
 			step = factorSide
 		}
 	}
-	if rows%factorGroup != 0 {
-		step = tileSide
-	}
 	for at := c0; at < c1; at += step {
 		t.n, t.src = step/tileSide, w.x.bytes(l0, l1)[at*size:]
 		if rows%factorGroup != 0 {
-			t.src, t.srcStride = room.edge.copyRows(w.x, l0, l1, at, at+step), tileSide*size
+			t.src, t.srcStride = copyRows(&room.src, w.x, l0, l1, at, at+step, tileSide, step), step*size
 		}
 		t.byColumn, t.columnFactors = w.col.codesAt(at, l0), room.lines[Columnwise].of(0, at)
 		t.stream = rows == tileSide && t.byColumn.streamsFrom(w.col)

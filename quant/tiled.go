@@ -2,6 +2,7 @@ package quant
 
 import (
 	"math"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -193,6 +194,8 @@ func (w *tilingRun) piece(r *run, x source, line, position int) {
 type lineRoom struct {
 	bits  [2][]uint32
 	known [2][]blockFactor
+
+	factors, scales [16 * factorGroup]float32 // of some lines
 }
 
 var lineRooms = sync.Pool{New: func() any { return new(lineRoom) }}
@@ -203,7 +206,7 @@ func (g *tiling) findLines(threads int, room *lineRoom, seen *[2]atomic.Uint32) 
 	for d, r := range []*run{g.row, g.col} {
 		if r != nil && r.q.Format.Scaled() && r.q.Format.Block.Cols == 0 && !r.q.Format.PerTensor() {
 			n := r.x.rows()
-			grow(&room.bits[d], n)
+			grow(&room.bits[d], ceilDiv(n, factorGroup)*factorGroup)
 			grow(&room.known[d], n)
 			bits[d], r.known = room.bits[d][:n], room.known[d][:n]
 			clear(bits[d])
@@ -226,6 +229,9 @@ func (g *tiling) findLines(threads int, room *lineRoom, seen *[2]atomic.Uint32) 
 		raiseMaxima(asFloats(bits[Columnwise]), own.Data)
 	})
 	for d, r := range []*run{g.row, g.col} {
+		if bits[d] == nil || g.knowLines(r, room, &seen[d]) {
+			continue
+		}
 		for l, a := range bits[d] {
 			hasNaN := a > exponentMask
 			if hasNaN {
@@ -235,6 +241,28 @@ func (g *tiling) findLines(threads int, room *lineRoom, seen *[2]atomic.Uint32) 
 			atomicMax(&seen[d], a)
 		}
 	}
+}
+
+// knowLines finds the factors and scales of lines by a kernel, and reports whether it
+// could: where there is one, and no Inf or NaN. Behind the amaxes of the lines there is
+// what fills up a group.
+func (g *tiling) knowLines(r *run, room *lineRoom, seen *atomic.Uint32) bool {
+	n, amaxes, factors, scales := len(r.known), room.bits[r.t.Direction], room.factors[:], room.scales[:]
+	most := slices.Max(amaxes[:n])
+	if g.kernel == nil || r.q.Arithmetic != EncodeFirst || most >= exponentMask {
+		return false
+	}
+	c := r.q.bytesConstants()
+	for l := 0; l < n; l += len(factors) {
+		m := min(len(factors), n-l)
+		g.kernel.factors(factors, scales, amaxes[l:l+ceilDiv(m, factorGroup)*factorGroup], &c)
+		copy(r.t.Scales32[l:], scales[:m])
+		for i, f := range factors[:m] {
+			r.known[l+i] = blockFactor{factor: factor{value: f}}
+		}
+	}
+	atomicMax(seen, most)
+	return true
 }
 
 // linesAtOnce is the rows whose maxima, and those of columns, are found at a time.

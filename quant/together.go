@@ -135,6 +135,7 @@ type bothRun struct {
 // A bothRoom is memory that a bothRun borrows.
 type bothRoom struct {
 	rows, columns []byte // that are collected
+	src           []byte // copied
 	edge          edgeTile
 }
 
@@ -149,7 +150,6 @@ type collected struct {
 
 // An edgeTile is a tile that the matrix does not fill.
 type edgeTile struct {
-	src           [tileSide * tileSide * 4]byte
 	codes, turned [tileSide * tileSide]byte
 	scales        [stripSize * tileSide / 16]byte // of so many columns, at most one in 16 elements
 }
@@ -267,54 +267,55 @@ func (w *bothRun) short(l0, l1, c, n int) (amax uint32) {
 			amax = max(amax, w.low.blocks(l*perLine+c/w.low.extent, w.x.bytes(l, l+1)[c*size:end*size]))
 		}
 	}
-	if rows := l1 - l0; rows%w.part != 0 && n > 1 {
-		for i := range n {
-			amax = max(amax, w.shortColumns(l0, l1, c+i*tileSide, 1))
-		}
-		return amax
+	whole := l0 + (l1-l0)/w.part*w.part
+	if l0 < whole {
+		src := w.x.bytes(l0, whole)[c*size:]
+		amax = max(amax, w.shortColumns(tiles{src: src, srcStride: w.x.strideBytes(), n: n, rows: whole - l0}, l0, whole, c))
 	}
-	return max(amax, w.shortColumns(l0, l1, c, n))
+	if whole < l1 {
+		src := copyRows(&w.room.src, w.x, whole, l1, c, end, w.part, n*tileSide)
+		amax = max(amax, w.shortColumns(tiles{src: src, srcStride: n * tileSide * size, n: n, rows: w.part}, whole, l1, c))
+	}
+	return amax
 }
 
-// shortColumns is short of the columnwise copy: of one tile, unless its rows are whole parts.
-func (w *bothRun) shortColumns(l0, l1, c, n int) (amax uint32) {
-	e, size, rows := &w.room.edge, w.x.elementBytes(), ceilDiv(l1-l0, w.part)*w.part
-	src, stride := w.x.bytes(l0, l1)[c*size:], w.x.strideBytes()
-	if rows > l1-l0 {
-		src, stride = e.copyRows(w.x, l0, l1, c, c+tileSide), tileSide*size
-	}
-	columns, each := w.col.place(c, l0), tileSide/w.col.t.extent()
-	to := columns
-	columns.near, columns.scales, columns.scaleStride = true, e.scales[:], each
-	if amax = w.alone(tiles{tilePlace{}, columns, src, stride, n, rows, 0}); amax != flagged {
-		pasteScales(to.scales, columns.scales[:n*tileSide*each], rows/w.col.t.extent(), each, to.scaleStride)
+// shortColumns is the columnwise copy of tiles of rows [l0, l1), the first of which begins
+// with column c.
+func (w *bothRun) shortColumns(t tiles, l0, l1, c int) (amax uint32) {
+	each, scales := tileSide/w.col.t.extent(), w.room.edge.scales[:]
+	t.byColumn = w.col.place(c, l0)
+	to := t.byColumn
+	t.byColumn.near, t.byColumn.scales, t.byColumn.scaleStride = true, scales, each
+	if amax = w.alone(t); amax != flagged {
+		pasteScales(to.scales, scales[:t.n*tileSide*each], t.rows/w.col.t.extent(), each, to.scaleStride)
 		return amax
 	}
 	amax = 0
-	for i := range n {
+	for i := range t.n {
 		first := c + i*tileSide
 		amax = max(amax, w.redo(w.row.place(l0, first), w.col.place(first, l0), l0, l1, first, first+tileSide))
 	}
 	return amax
 }
 
-// copyRows copies rows [l0, l1) of columns [c0, c1) to a tile, zeros elsewhere.
-func (e *edgeTile) copyRows(x source, l0, l1, c0, c1 int) []byte {
+// copyRows copies rows [l0, l1) of columns [c0, c1) to a matrix of so many, zeros elsewhere.
+func copyRows(room *[]byte, x source, l0, l1, c0, c1, rows, cols int) []byte {
 	size := x.elementBytes()
-	left := e.src[:tileSide*tileSide*size]
+	grow(room, rows*cols*size)
+	left := (*room)[:rows*cols*size]
 	for l := l0; l < l1; l++ {
-		row := left[:tileSide*size]
+		row := left[:cols*size]
 		clear(row[copy(row, x.bytes(l, l+1)[c0*size:c1*size]):])
 		left = left[len(row):]
 	}
 	clear(left)
-	return e.src[:]
+	return (*room)[:rows*cols*size]
 }
 
 // narrow quantizes a tile that has not all its columns, and perhaps not all its rows.
 func (w *bothRun) narrow(l0, l1, c0, c1 int) (amax uint32) {
 	e, size := &w.room.edge, w.x.elementBytes()
-	src := e.copyRows(w.x, l0, l1, c0, c1)
+	src := copyRows(&w.room.src, w.x, l0, l1, c0, c1, tileSide, tileSide)
 	bits, perLine := w.col.q.Format.Element.StoredBits(), ceilDiv(tileSide, w.col.t.extent())
 	lineBytes := tileSide * bits / 8
 	rows := tilePlace{codes: e.codes[:], scales: e.scales[:], codeStride: lineBytes, scaleStride: perLine, near: true}
