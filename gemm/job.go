@@ -38,7 +38,7 @@ type worker struct {
 	scratch        scratch
 	a              []byte    // the packed block of A
 	edge           []float32 // a tile, where C ends within one; what a vector kernel computes
-	sums, running  []float32 // of a strip kernel: of a chunk, and C between chunks
+	sums, running  []float32 // of a strip kernel: MR lines with their scales, and C between chunks
 	tail           []byte    // lines of B, past the last group of a vector kernel
 	chunks, steps  int       // of the panels of this round
 	aPanel, bPanel int       // their bytes
@@ -118,7 +118,7 @@ func (j *job) reserve() {
 		grow(&w.a, ceilDiv(mc, k.Lanes)*p.a.panelBytes(kc))
 		w.scratch.reserve(k, kc)
 		if k.strips != nil {
-			grow(&w.sums, mc*k.NR)
+			grow(&w.sums, k.MR*(k.NR+1))
 			grow(&w.running, mc*k.NR)
 		}
 		grow(&w.edge, k.MR*k.NR)
@@ -126,14 +126,14 @@ func (j *job) reserve() {
 }
 
 // columns returns the lines of B to pack at a time: fewer where A has few, so that panels
-// are multiplied by before they leave the second cache. Those of A are packed again for
-// each, which takes less.
+// are multiplied by before they leave the second cache; those of A are packed again for
+// each, which takes less. Else they are about as many each time.
 func (j *job) columns() int {
-	k := j.plan.kernel
+	k, n := j.plan.kernel, j.cols.to-j.cols.from
 	if k.fewNC > 0 && j.packed == nil && j.rows.to-j.rows.from <= k.fewNC/2 {
 		return k.fewNC
 	}
-	return k.NC
+	return ceilDiv(ceilDiv(n, ceilDiv(n, k.NC)), k.NR) * k.NR
 }
 
 // work is one thread's share of the product.
@@ -225,37 +225,31 @@ func (w *worker) tile(i, j, mr, nr int, a unsafe.Pointer, b []byte, accumulate b
 	}
 }
 
-// stripTiles is how many tiles of panels a strip kernel goes through before it goes on to
-// other lines of A: those of B stay in the first cache.
-const stripTiles = 8
+// streamBytes is the size of C above which it goes past the caches: it would not stay in
+// the second one, and to write it there would have to be read first.
+const streamBytes = 2 << 20
 
-// strip computes the mr×nr elements of C from (i, j) on: all rows of the block. What C is
-// between chunks stays in the workspace.
+// strip computes the mr×nr elements of C from (i, j) on: all rows of the block.
 func (w *worker) strip(i, j, mr, nr int, b []byte, accumulate bool) {
 	p, k, c := &w.job.plan, w.job.plan.kernel, &w.job.c
-	const float = 4
-	dot := k.strips[ceilDiv(nr, k.Lanes)-1]
-	final := &c.Data[(i-w.job.rows.from)*c.Stride+j-w.job.cols.from]
-	from, fromNext := final, float*c.Stride
-	tiles := w.steps / tileSteps
-	sumsNext := float * k.MR * k.NR
-	if tiles <= stripTiles {
-		sumsNext = 0 // nothing is left
+	const float, line = 4, 64
+	tiles, panels := w.steps/tileSteps, ceilDiv(nr, k.Lanes)
+	next := panels*w.bPanel - (w.chunks-1)*w.bPanel/w.chunks
+	at := (i-w.job.rows.from)*c.Stride + j - w.job.cols.from
+	to, ldc := &c.Data[at], float*c.Stride
+	stream := k.stream != nil && float*c.Rows*c.Cols > streamBytes && nr%k.Lanes == 0 && ldc%line == 0 && uintptr(unsafe.Pointer(to))%line == 0
+	if stream {
+		if accumulate {
+			for r := range mr {
+				copy(w.running[r*nr:(r+1)*nr], c.Data[at+r*c.Stride:])
+			}
+		}
+		to, ldc = &w.running[0], float*nr
 	}
-	at := 0
-	for n := range w.chunks {
-		to, toNext := final, float*c.Stride
-		if n < w.chunks-1 {
-			to, toNext = &w.running[0], float*k.NR
-		}
-		for t := 0; t < tiles; t += stripTiles {
-			part := min(stripTiles, tiles-t)
-			dot(part, unsafe.Pointer(&w.a[at]), unsafe.Pointer(&b[at]), w.aPanel, w.bPanel, mr, 1<<nr-1, t == 0, t+part == tiles, accumulate,
-				unsafe.Pointer(&w.sums[0]), sumsNext, from, to, fromNext, toNext, p.alpha)
-			at += part * tileSteps * k.Lanes * 4
-		}
-		at += k.Lanes * 4
-		from, fromNext, accumulate = to, toNext, true
+	k.strips[panels-1](w.chunks, tiles, ceilDiv(k.MR, max(1, tiles-1)), unsafe.Pointer(&w.a[0]), unsafe.Pointer(&b[0]), w.aPanel, w.bPanel, next, mr, 1<<nr-1, accumulate,
+		unsafe.Pointer(&w.sums[0]), &w.running[0], to, ldc, p.alpha)
+	if stream {
+		k.stream[panels-1](&c.Data[at], &w.running[0], float*c.Stride, mr)
 	}
 }
 

@@ -43,8 +43,9 @@ import (
 // A strip kernel multiplies tiles of BF16: 16 lines of A by 16 of B over 32 positions. Its
 // panels of B are those of above, 16 steps of which are a tile. In its panels of A a tile
 // has the 32 positions of one line, then those of the next; the scales follow the last
-// tile of the chunk. Chunks end with whole tiles, filled up with zeros. The kernel walks
-// down a strip of C, NR columns wide, and writes no more than C has.
+// tile of the chunk. Chunks end with whole tiles, filled up with zeros, and are at most span
+// positions long, so that those of B stay in the first cache. The kernel walks down a strip
+// of C, NR columns wide, with each chunk in turn, and writes no more than C has.
 type kernel struct {
 	Name  string
 	Tier  cpu.Tier
@@ -57,9 +58,11 @@ type kernel struct {
 	MR, NR     int // lanes of A, and of B at most, in one tile of C; MR divides Lanes, but in strips, and Lanes NR
 	MC, NC, KC int // lines of A, lines of B and positions packed at a time
 	fewNC      int // lines of B instead, where A has at most half as many; 0: as ever
+	span       int // positions of a chunk at most, where scales leave it free; 0: KC
 
-	dot    []dotFunc   // by panels of B less one
-	strips []stripFunc // in place of dot: by panels of B less one
+	dot    []dotFunc    // by panels of B less one
+	strips []stripFunc  // in place of dot: by panels of B less one
+	stream []streamFunc // by panels of B less one; nil: C is written as it is computed
 
 	vector *vectorKernel // in place of all from Lanes on: takes B as it is
 
@@ -73,13 +76,18 @@ type kernel struct {
 // and a tile of C whose rows are ldc elements apart.
 type dotFunc func(chunks, steps int, a, b unsafe.Pointer, bPanel int, c *float32, ldc int, alpha float32, accumulate bool)
 
-// A stripFunc is a strip kernel: tiles of the panels of A for all lines, and of B, which are
-// aPanel and bPanel bytes apart. Where the chunk begins its sums do, and else they go on
-// from where they were left, at sums and sumsNext bytes on for each MR lines. Where it ends
-// lines of C, fromNext and toNext bytes apart, are read if accumulate is set, and written;
-// the scales follow the tiles then. columns has a bit for each column of C that there is.
-type stripFunc func(tiles int, a, b unsafe.Pointer, aPanel, bPanel, lines int, columns uint32, begin, end, accumulate bool,
-	sums unsafe.Pointer, sumsNext int, from, to *float32, fromNext, toNext int, alpha float32)
+// A stripFunc is a strip kernel: chunks of so many tiles of the panels of A for all lines,
+// and of B, which are aPanel and bPanel bytes apart, and next bytes on those of the next
+// strip; and C, whose rows are ldc bytes apart. columns has a bit for each column of C that
+// there is. Between chunks C is in running, whose rows are whole panels. The sums of MR
+// lines, and their scales, are in work until they are scaled: each lines of them while a
+// tile is multiplied.
+type stripFunc func(chunks, tiles, each int, a, b unsafe.Pointer, aPanel, bPanel, next, lines int, columns uint32, accumulate bool,
+	work unsafe.Pointer, running, c *float32, ldc int, alpha float32)
+
+// A streamFunc copies lines of running to C past the caches. Those of C begin with cache
+// lines.
+type streamFunc func(c, running *float32, ldc, lines int)
 
 // A panelType is what a panel holds.
 type panelType uint8

@@ -14,19 +14,19 @@ import (
 var (
 	plainF32  = kernel{Name: "f32-plain", Tier: cpu.Plain, panel: panelF32, Lanes: 16, MR: 4, NR: 16, MC: 64, NC: 1024, KC: 512, dot: []dotFunc{dotF32Generic}}
 	plainBF16 = kernel{Name: "bf16-plain", Tier: cpu.Plain, panel: panelBF16, Lanes: 16, MR: 8, NR: 16, MC: bf16MC, NC: bf16NC, KC: bf16KC, dot: []dotFunc{dotBF16Generic}}
-	plainTile = kernel{Name: "bf16-tile-plain", Tier: cpu.Plain, panel: panelBF16, Lanes: 16, MR: 32, NR: 32, MC: tileMC, NC: tileNC, fewNC: tileFewNC, KC: tileKC, strips: []stripFunc{stripTileGeneric, stripTileGeneric}}
+	plainTile = kernel{Name: "bf16-tile-plain", Tier: cpu.Plain, panel: panelBF16, Lanes: 16, MR: 32, NR: 32, MC: tileMC, NC: tileNC, fewNC: tileFewNC, KC: tileKC, span: tileSpan, strips: []stripFunc{stripTileGeneric, stripTileGeneric}}
 	plainMX   = kernel{Name: "int8-mx-plain", Tier: cpu.Plain, panel: panelInt8, block: 32, pow2: true, Lanes: 16, MR: 4, NR: 16, MC: int8MC, NC: int8NC, KC: int8KC, dot: []dotFunc{dotMXGeneric}}
 	plainNV   = kernel{Name: "int8-nv-plain", Tier: cpu.Plain, panel: panelInt8, block: 16, Lanes: 16, MR: 4, NR: 16, MC: int8MC, NC: int8NC, KC: int8KC, dot: []dotFunc{dotNVGeneric}}
 )
 
-// KC is part of what a kernel computes, so twins share it. B's panels stay in the
-// third-level cache, A's and a strip of B in the second: the longer they are, the less
-// often tiles of C are written.
+// KC and span are part of what a kernel computes, so twins share them. B's panels stay in
+// the third-level cache, A's and a strip of B in the second: the longer they are, the less
+// often tiles of C are written. A strip of B over a span stays in the first.
 const (
 	bf16MC, bf16NC, bf16KC = 96, 1056, 2048
 	int8MC, int8NC, int8KC = 192, 2064, 1024
-	tileMC, tileNC, tileKC = 512, 2048, 1024
-	tileFewNC              = 512
+	tileMC, tileNC, tileKC = 256, 1408, 2048
+	tileFewNC, tileSpan    = 256, 512
 )
 
 const lanes16 = 16 // of the plain kernels' panels
@@ -148,46 +148,32 @@ func flush(x float32) float32 {
 // sum of the even and one of the odd elements, in order, each with one fused multiply-add
 // to nearest even; then the two are added, and that to the sum of the chunk; denormal
 // inputs and results are flushed to zero everywhere.
-func stripTileGeneric(tiles int, a, b unsafe.Pointer, aPanel, bPanel, lines int, columns uint32, begin, end, accumulate bool,
-	sums unsafe.Pointer, sumsNext int, from, to *float32, fromNext, toNext int, alpha float32) {
-	const pair, tile = 2 * lanes16, tileSteps * lanes16
-	words := tiles * tile
-	if end {
-		words += lanes16
-	}
+func stripTileGeneric(chunks, tiles, _ int, a, b unsafe.Pointer, aPanel, bPanel, _, lines int, columns uint32, accumulate bool,
+	_ unsafe.Pointer, _, c *float32, ldc int, alpha float32) {
+	const tile = tileSteps * lanes16
+	chunk := tiles*tile + lanes16
 	width := bits.Len32(columns)
-	line := func(c *float32, next, i int) []float32 {
-		return unsafe.Slice((*float32)(unsafe.Add(unsafe.Pointer(c), i*next)), width)
-	}
 	for i := range lines {
-		as := unsafe.Slice((*uint32)(unsafe.Add(a, i/lanes16*aPanel)), words)
-		kept := unsafe.Slice((*float32)(unsafe.Add(sums, i/pair*sumsNext)), pair*pair)[i%pair*pair:]
-		for j := range width {
-			bs := unsafe.Slice((*uint32)(unsafe.Add(b, j/lanes16*bPanel)), words)
-			ii, jj := i%lanes16, j%lanes16
-			var sum float32
-			if !begin {
-				sum = kept[j]
-			}
-			for t := 0; t < tiles*tile; t += tile {
-				var even, odd float32
-				for k := range tileSteps {
-					x, y := as[t+ii*tileSteps+k], bs[t+k*lanes16+jj]
-					even = fmaFlushed(x<<16, y<<16, even)
-					odd = fmaFlushed(x&0xffff0000, y&0xffff0000, odd)
+		as := unsafe.Slice((*uint32)(unsafe.Add(a, i/lanes16*aPanel)), chunks*chunk)
+		row := unsafe.Slice((*float32)(unsafe.Add(unsafe.Pointer(c), i*ldc)), width)
+		for j := range row {
+			bs := unsafe.Slice((*uint32)(unsafe.Add(b, j/lanes16*bPanel)), chunks*chunk)
+			ii, jj, add := i%lanes16, j%lanes16, accumulate
+			for n := 0; n < chunks*chunk; n += chunk {
+				var sum float32
+				for t := n; t < n+tiles*tile; t += tile {
+					var even, odd float32
+					for k := range tileSteps {
+						x, y := as[t+ii*tileSteps+k], bs[t+k*lanes16+jj]
+						even = fmaFlushed(x<<16, y<<16, even)
+						odd = fmaFlushed(x&0xffff0000, y&0xffff0000, odd)
+					}
+					sum = flush(sum + flush(even+odd))
 				}
-				sum = flush(sum + flush(even+odd))
+				sa, sb := math.Float32frombits(as[n+tiles*tile+ii]), math.Float32frombits(bs[n+tiles*tile+jj])
+				addTo(&row[j], alpha, sa, sb, sum, add)
+				add = true
 			}
-			if !end {
-				kept[j] = sum
-				continue
-			}
-			c := &line(to, toNext, i)[j]
-			if accumulate {
-				*c = line(from, fromNext, i)[j]
-			}
-			sa, sb := math.Float32frombits(as[tiles*tile+ii]), math.Float32frombits(bs[tiles*tile+jj])
-			addTo(c, alpha, sa, sb, sum, accumulate)
 		}
 	}
 }

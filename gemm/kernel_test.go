@@ -176,7 +176,7 @@ func TestStripTwin(t *testing.T) {
 			alpha := float32(r.NormFloat64())
 			run := func(k *kernel, c []float32) {
 				w := worker{job: &job{plan: plan{kernel: k, alpha: alpha}, c: tensor.Dense{Data: c, Stride: ldc}}, a: a, chunks: chunks, steps: tiles * tileSteps, aPanel: aPanel, bPanel: bPanel,
-					sums: make([]float32, (lines+k.MR)*k.NR), running: make([]float32, (lines+k.MR)*k.NR)}
+					sums: make([]float32, k.MR*(k.NR+1)), running: make([]float32, lines*k.NR)}
 				w.strip(0, 0, lines, columns, b, accumulate)
 			}
 			run(k, c)
@@ -189,6 +189,43 @@ func TestStripTwin(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestStream: C that goes past the caches has the bits of C that does not, as its rows do
+// not begin with cache lines; what is between its rows stays as it was.
+func TestStream(t *testing.T) {
+	const m, n, k, stride = 600, 912, 100, 928
+	if 4*m*n <= streamBytes {
+		t.Fatal("C is too small")
+	}
+	r := rand.New(rand.NewPCG(16, 17))
+	a, b := operand(t, r, quant.MXFP8, quant.Rowwise, m, k), operand(t, r, quant.MXFP8, quant.Rowwise, n, k)
+	cputest.Run(t, func(t *testing.T, _ cpu.Tier) {
+		for _, accumulate := range []bool{false, true} {
+			past, other := tensor.Dense{Rows: m, Cols: n, Stride: stride, Data: make([]float32, m*stride)}, tensor.Dense{Rows: m, Cols: n, Stride: n + 1, Data: make([]float32, m*(n+1))}
+			for i := range m {
+				for j := range stride {
+					past.Data[i*stride+j] = float32(j % 5)
+				}
+				copy(other.Row(i), past.Row(i))
+			}
+			for _, c := range []tensor.Dense{past, other} {
+				if err := Mul(c, a, b, Options{Threads: 1, Accumulate: accumulate}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for i := range m {
+				if !sameBits(past.Row(i), other.Row(i)) {
+					t.Fatalf("accumulate=%v: other bits in row %d", accumulate, i)
+				}
+				for j := n; j < stride; j++ {
+					if past.Data[i*stride+j] != float32(j%5) {
+						t.Fatalf("accumulate=%v: row %d was written past its end", accumulate, i)
+					}
+				}
+			}
+		}
+	})
 }
 
 // TestStripThreads: goroutines that use tiles at the same time, more of them than threads
@@ -231,7 +268,7 @@ func TestPack(t *testing.T) {
 	cputest.Run(t, func(t *testing.T, tier cpu.Tier) {
 		fast := map[string]bool{}
 		for i, f := range quant.Formats() {
-			for trial, shape := range [][2]int{{16, 1024}, {48, 160}, {7, 96}, {35, 1060}, {33, 352}} {
+			for trial, shape := range [][2]int{{16, 1024}, {48, 160}, {7, 96}, {35, 1060}, {33, 352}, {17, 608}} {
 				r := rand.New(rand.NewPCG(uint64(i), uint64(trial)))
 				x := operand(t, r, f, quant.Rowwise, shape[0], shape[1])
 				for i := range x.Codes {
@@ -474,7 +511,7 @@ func TestWorkspace(t *testing.T) {
 		}
 		bytes := k.NC/k.Lanes*b.panelBytes(k.KC) + ceilDiv(k.MC, k.Lanes)*a.panelBytes(k.KC) + 4*k.KC + k.Lanes*k.KC*4 + partRows*bf16NC*4
 		if k.strips != nil {
-			bytes += 2 * 4 * k.MC * k.NR
+			bytes += 4 * (k.MC*k.NR + k.MR*(k.NR+1))
 		}
 		if bytes > 8<<20 {
 			t.Errorf("%s packs %d bytes", k.Name, bytes)

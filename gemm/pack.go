@@ -41,17 +41,19 @@ var int8Forms = map[*format.Scalar]struct {
 // byLines reports whether the panels of the operand are tiles of whole lines.
 func (s *side) byLines() bool { return s.isA && s.kernel.strips != nil }
 
-// geometry returns the chunks of a panel over kc positions, and the steps of each.
+// geometry returns the chunks of a panel over kc positions, and the steps of each. Only
+// the last chunk may have fewer positions, and is filled up with zeros.
 func (s *side) geometry(kc int) (chunks, steps int) {
-	chunk, per := s.chunk, s.kernel.panel.perStep()
-	if s.kernel.panel != panelInt8 { // whose kernels take whole blocks
+	chunk, k := s.chunk, s.kernel
+	if k.panel != panelInt8 { // whose kernels take whole blocks
 		chunk = min(chunk, kc)
 	}
-	steps = ceilDiv(chunk, per)
-	if s.kernel.strips != nil {
-		steps = ceilDiv(steps, tileSteps) * tileSteps
+	if k.span > 0 && s.chunk == k.KC { // of about the same length
+		chunk = ceilDiv(chunk, ceilDiv(chunk, k.span))
 	}
-	return ceilDiv(kc, chunk), steps
+	unit := k.positions()
+	chunk = ceilDiv(chunk, unit) * unit
+	return ceilDiv(kc, chunk), chunk / k.panel.perStep()
 }
 
 // tileSteps is the steps of a tile of B.
@@ -129,7 +131,7 @@ func (s *side) packGeneric(dst []byte, l0, k0, kc int, w *scratch) {
 					lane[(steps+1)*lanes] = uint32(-sum * s.other)
 				}
 			}
-			lane[steps*lanes] = s.scaleWord(l, k0+c*s.chunk)
+			lane[steps*lanes] = s.scaleWord(l, k0+c*steps*per)
 		}
 	}
 }

@@ -19,8 +19,18 @@ const (
 // inBlocks reports whether kc positions are whole blocks of packing in assembly, and so
 // are their chunks.
 func (s *side) inBlocks(kc int) bool {
-	chunks, _ := s.geometry(kc)
-	return kc%packBlock == 0 && (chunks == 1 || s.chunk%packBlock == 0 && kc%s.chunk == 0)
+	chunks, steps := s.geometry(kc)
+	return kc%packBlock == 0 && (chunks == 1 || steps*s.kernel.panel.perStep()%packBlock == 0)
+}
+
+// part returns chunk c of a panel over kc positions, and how many it has of these; what
+// fills it up is cleared.
+func (s *side) part(panel []byte, c, kc int) (chunk []byte, positions int) {
+	chunks, steps := s.geometry(kc)
+	step, per, size := 4*s.kernel.Lanes, s.kernel.panel.perStep(), len(panel)/chunks
+	chunk, positions = panel[c*size:(c+1)*size], min(steps*per, kc-c*steps*per)
+	clear(chunk[ceilDiv(positions, per)*step : steps*step])
+	return chunk, positions
 }
 
 // packDwords packs elements that are the same in the panel, bit by bit.
@@ -40,15 +50,15 @@ func packDwords(s *side, dst []byte, l0, k0, kc int, w *scratch) bool {
 		clear(w.codes[rows*line : lanes*line])
 		codes, n = w.codes, line
 	}
-	bytes := (steps + 1) * lanes * 4
 	for c := range chunks {
-		to, from := unsafe.Pointer(&dst[c*bytes]), unsafe.Pointer(&codes[c*steps*4])
+		chunk, positions := s.part(dst, c, kc)
+		to, from, dwords := unsafe.Pointer(&chunk[0]), unsafe.Pointer(&codes[c*steps*4]), positions*size/4
 		if s.byLines() {
-			copyLines(to, from, n, steps/tileSteps)
+			copyLines(to, from, n, dwords/tileSteps)
 		} else if lanes == packLanes {
-			transposeDwords16(to, from, n, steps/4)
+			transposeDwords16(to, from, n, dwords/4)
 		} else {
-			transposeDwords8(to, from, n, steps/8)
+			transposeDwords8(to, from, n, dwords/8)
 		}
 	}
 	s.putScales(dst, l0, k0, chunks, steps)
@@ -57,14 +67,14 @@ func packDwords(s *side, dst []byte, l0, k0, kc int, w *scratch) bool {
 
 // putScales writes the scales of the panel's chunks.
 func (s *side) putScales(dst []byte, l0, k0, chunks, steps int) {
-	lanes, chunkWords := s.kernel.Lanes, (steps+1)*s.kernel.Lanes
+	lanes, chunkWords, span := s.kernel.Lanes, (steps+1)*s.kernel.Lanes, steps*s.kernel.panel.perStep()
 	words := unsafe.Slice((*uint32)(unsafe.Pointer(unsafe.SliceData(dst))), chunks*chunkWords)[steps*lanes:]
 	if s.scales != perChunk || s.t.Scales32 == nil {
 		for c := range chunks {
 			for i := range lanes {
 				words[c*chunkWords+i] = math.Float32bits(1)
 				if s.scales != folded {
-					words[c*chunkWords+i] = s.scaleWord(l0+i, k0+c*s.chunk)
+					words[c*chunkWords+i] = s.scaleWord(l0+i, k0+c*span)
 				}
 			}
 		}
@@ -80,7 +90,7 @@ func (s *side) putScales(dst []byte, l0, k0, chunks, steps int) {
 		for c := range chunks {
 			col := 0
 			if block.Cols > 0 {
-				col = (k0 + c*s.chunk) / block.Cols
+				col = (k0 + c*span) / block.Cols
 			}
 			words[c*chunkWords+i] = math.Float32bits(line[col])
 		}
@@ -104,18 +114,18 @@ func packBF16(s *side, dst []byte, l0, k0, kc int, w *scratch) bool {
 	case s.byLines():
 		pack = packBytesLines
 	}
-	blocks := kc / packBlock / chunks
-	exponents := w.scales[:blocks*packLanes]
+	all := steps * s.kernel.panel.perStep() / packBlock // blocks of a chunk
+	exponents := w.scales[:all*packLanes]
 	for i := range exponents {
 		exponents[i] = byte(format.E8M0.Bias) // 2^0
 	}
-	bytes := (steps + 1) * packLanes * 4
 	for c := range chunks {
+		chunk, positions := s.part(dst, c, kc)
+		blocks := positions / packBlock
 		if s.scales != perChunk {
-			s.transpose(exponents, l0, k0/packBlock+c*blocks, blocks)
+			s.transpose(exponents[:blocks*packLanes], l0, k0/packBlock+c*all, blocks)
 		}
-		part := dst[c*bytes : (c+1)*bytes]
-		if pack(unsafe.Pointer(&part[0]), unsafe.Pointer(&src[c*blocks*packBlock]), stride, unsafe.Pointer(&exponents[0]), blocks, unsafe.Pointer(&tables.bytes), tables.special) != 0 {
+		if pack(unsafe.Pointer(&chunk[0]), unsafe.Pointer(&src[c*all*packBlock]), stride, unsafe.Pointer(&exponents[0]), blocks, unsafe.Pointer(&tables.bytes), tables.special) != 0 {
 			return false
 		}
 	}
@@ -284,13 +294,13 @@ func packFolded(s *side, dst []byte, l0, k0, kc int, w *scratch) bool {
 		}
 		foldNibbles(unsafe.Pointer(&line[0]), unsafe.Pointer(&s.t.Codes[l*n+k0/2]), unsafe.Pointer(&scales[0]), blocks, unsafe.Pointer(f32Tables[s.t.Format.Element]))
 	}
-	bytes := (steps + 1) * packLanes * 4
 	for c := range chunks {
-		to, from := unsafe.Pointer(&dst[c*bytes]), unsafe.Pointer(&w.words[c*steps*2])
+		chunk, positions := s.part(dst, c, kc)
+		to, from := unsafe.Pointer(&chunk[0]), unsafe.Pointer(&w.words[c*steps*2])
 		if s.byLines() {
-			copyLines(to, from, 2*kc, steps/tileSteps)
+			copyLines(to, from, 2*kc, positions/packBlock)
 		} else {
-			transposeDwords16(to, from, 2*kc, steps/4)
+			transposeDwords16(to, from, 2*kc, positions/8)
 		}
 	}
 	s.putScales(dst, l0, k0, chunks, steps)

@@ -14,496 +14,615 @@ DATA tiles<>+48(SB)/8, $0x1010101010101010
 DATA tiles<>+56(SB)/8, $0x0000000000000000
 GLOBL tiles<>(SB), RODATA|NOPTR, $64
 
-// func dotTiles_32x16(tiles int, a, b unsafe.Pointer, aPanel, bPanel, lines int, columns uint32, begin, end, accumulate bool, sums unsafe.Pointer, sumsNext int, from, to *float32, fromNext, toNext int, alpha float32)
+DATA minusZeros<>+0(SB)/8, $0x8000000080000000
+DATA minusZeros<>+8(SB)/8, $0x8000000080000000
+DATA minusZeros<>+16(SB)/8, $0x8000000080000000
+DATA minusZeros<>+24(SB)/8, $0x8000000080000000
+DATA minusZeros<>+32(SB)/8, $0x8000000080000000
+DATA minusZeros<>+40(SB)/8, $0x8000000080000000
+DATA minusZeros<>+48(SB)/8, $0x8000000080000000
+DATA minusZeros<>+56(SB)/8, $0x8000000080000000
+DATA minusZeros<>+64(SB)/8, $0x8000000080000000
+DATA minusZeros<>+72(SB)/8, $0x8000000080000000
+DATA minusZeros<>+80(SB)/8, $0x8000000080000000
+DATA minusZeros<>+88(SB)/8, $0x8000000080000000
+DATA minusZeros<>+96(SB)/8, $0x8000000080000000
+DATA minusZeros<>+104(SB)/8, $0x8000000080000000
+DATA minusZeros<>+112(SB)/8, $0x8000000080000000
+DATA minusZeros<>+120(SB)/8, $0x8000000080000000
+GLOBL minusZeros<>(SB), RODATA|NOPTR, $128
+
+// func dotTiles_32x16(chunks, tiles, each int, a, b unsafe.Pointer, aPanel, bPanel, next, lines int, columns uint32, accumulate bool, work unsafe.Pointer, running, c *float32, ldc int, alpha float32)
 //
 //	AX a
 //	BX a, second panel
 //	DX b
 //	SI b, second panel
 //	DI bytes of a tile's line
-//	CX lines of C in this pair of tiles
-//	R8 tiles or lines left
-//	R9 line of a tile
-//	R10 sums
-//	R11 from
-//	R12 to
-//	R13 line of sums
-//	R14 scratch
+//	CX tiles left
+//	R8 line of C as it was
+//	R9 line of C to be
+//	R10 line of sums
+//	R11 its scale of A
+//	R12 lines to scale
+//	R13 those left of a tile
+//	R14 lines of B in the next chunk
+//	R15 scratch
 //	TMM0…TMM3 sums, lines first
 //	TMM4 TMM5 TMM6 TMM7 two of A, two of B
 //	K1 K2 columns of C that there are
 //	Z0 Z1 alpha · scales of B
-TEXT ·dotTiles_32x16(SB), NOSPLIT, $0-108
-	MOVQ sums+56(FP), R10
-	MOVQ from+72(FP), R11
-	MOVQ to+80(FP), R12
-	LEAQ tiles<>+0(SB), R14
-	LONG $0x4978c2c4; BYTE $0x06 // LDTILECFG (R14)
-	MOVL columns+48(FP), R14
-	KMOVW R14, K1
-	SHRL $16, R14
+TEXT ·dotTiles_32x16(SB), NOSPLIT, $40-116
+	LEAQ tiles<>+0(SB), R15
+	LONG $0x4978c2c4; BYTE $0x07 // LDTILECFG (R15)
+	MOVL columns+72(FP), R15
+	KMOVW R15, K1
+	SHRL $16, R15
+	MOVQ c+96(FP), R8
+	MOVQ ldc+104(FP), R15
+	CMPB accumulate+76(FP), $0
+	JNE add1
+	LEAQ minusZeros<>+0(SB), R8
+	XORL R15, R15
+
+add1:
+	MOVQ R8, 24(SP)
+	MOVQ R15, 32(SP)
 	MOVL $64, DI
+	XORL R12, R12
 
-pair1:
-	MOVQ lines+40(FP), CX
-	CMPQ CX, $32
-	JLE whole2
-	MOVL $32, CX
+chunk2:
+	MOVQ a+24(FP), AX
+	MOVQ tiles+8(FP), R14
+	SHLQ $10, R14
+	ADDQ $64, R14
+	CMPQ chunks+0(FP), $1
+	JNE near3
+	MOVQ next+56(FP), R14
 
-whole2:
-	MOVQ a+8(FP), AX
-	MOVQ aPanel+24(FP), BX
+near3:
+	ADDQ b+32(FP), R14
+	MOVQ lines+64(FP), R15
+
+pair4:
+	MOVQ AX, (SP)
+	MOVQ R15, 8(SP)
+	MOVQ aPanel+40(FP), BX
 	ADDQ AX, BX
-	MOVQ b+16(FP), DX
-	CMPQ CX, $16
-	JLE one3
-	CMPB begin+52(FP), $0
-	JEQ again5
-	LONG $0x497be2c4; BYTE $0xc0 // TILEZERO TMM0
-	LONG $0x497be2c4; BYTE $0xc8 // TILEZERO TMM1
-	JMP ready6
-
-again5:
-	LONG $0x4b7bc2c4; WORD $0x3a04 // TILELOADD (R10)(DI*1), TMM0
-	LONG $0x4b7bc2c4; LONG $0x04003a8c; WORD $0x0000 // TILELOADD 1024(R10)(DI*1), TMM1
-
-ready6:
-
-	// lines of C of the next pair come from far
-	MOVQ R10, R13
-	XORL R9, R9
-	CMPB end+53(FP), $0
-	JEQ near7
-	MOVQ toNext+96(FP), R9
-	MOVQ R9, R13
-	SHLQ $5, R13
-	ADDQ R12, R13
-
-near7:
-	MOVQ tiles+0(FP), R8
-
-tile8:
-	LONG $0x4b7be2c4; WORD $0x3824 // TILELOADD (AX)(DI*1), TMM4
+	MOVQ b+32(FP), DX
+	CMPQ R15, $16
+	JLE one5
+	LONG $0x4b79e2c4; WORD $0x3824 // TILELOADDT1 (AX)(DI*1), TMM4
 	LONG $0x4b7be2c4; WORD $0x3a34 // TILELOADD (DX)(DI*1), TMM6
+	MOVQ work+80(FP), R15
+	LONG $0x4b7ac2c4; WORD $0x3f04 // TILESTORED TMM0, (R15)(DI*1)
+	LONG $0x497be2c4; BYTE $0xc0 // TILEZERO TMM0
 	LONG $0x5c4ae2c4; BYTE $0xc4 // TDPBF16PS TMM6, TMM4, TMM0
-	LONG $0x4b7be2c4; WORD $0x3b2c // TILELOADD (BX)(DI*1), TMM5
+	LONG $0x4b79e2c4; WORD $0x3b2c // TILELOADDT1 (BX)(DI*1), TMM5
+	LONG $0x4b7ac2c4; LONG $0x04003f8c; WORD $0x0000 // TILESTORED TMM1, 1024(R15)(DI*1)
+	LONG $0x497be2c4; BYTE $0xc8 // TILEZERO TMM1
 	LONG $0x5c4ae2c4; BYTE $0xcd // TDPBF16PS TMM6, TMM5, TMM1
 	ADDQ $1024, AX
 	ADDQ $1024, BX
 	ADDQ $1024, DX
-	PREFETCHT0 (R13)
-	ADDQ R9, R13
-	PREFETCHT0 (R13)
-	ADDQ R9, R13
-	PREFETCHT0 (R13)
-	ADDQ R9, R13
-	PREFETCHT0 (R13)
-	ADDQ R9, R13
-	SUBQ $1, R8
-	JNZ tile8
-	LONG $0x4b7ac2c4; WORD $0x3a04 // TILESTORED TMM0, (R10)(DI*1)
-	LONG $0x4b7ac2c4; LONG $0x04003a8c; WORD $0x0000 // TILESTORED TMM1, 1024(R10)(DI*1)
-	JMP scale9
+	MOVQ tiles+8(FP), CX
+	SUBQ $1, CX
+	JZ multiplied7
 
-one3:
-	CMPB begin+52(FP), $0
-	JEQ again10
-	LONG $0x497be2c4; BYTE $0xc0 // TILEZERO TMM0
-	JMP ready11
-
-again10:
-	LONG $0x4b7bc2c4; WORD $0x3a04 // TILELOADD (R10)(DI*1), TMM0
-
-ready11:
-
-	// lines of C of the next pair come from far
-	MOVQ R10, R13
-	XORL R9, R9
-	CMPB end+53(FP), $0
-	JEQ near12
-	MOVQ toNext+96(FP), R9
-	MOVQ R9, R13
-	SHLQ $5, R13
-	ADDQ R12, R13
-
-near12:
-	MOVQ tiles+0(FP), R8
-
-tile13:
-	LONG $0x4b7be2c4; WORD $0x3824 // TILELOADD (AX)(DI*1), TMM4
+tile9:
+	LONG $0x4b79e2c4; WORD $0x3824 // TILELOADDT1 (AX)(DI*1), TMM4
 	LONG $0x4b7be2c4; WORD $0x3a34 // TILELOADD (DX)(DI*1), TMM6
 	LONG $0x5c4ae2c4; BYTE $0xc4 // TDPBF16PS TMM6, TMM4, TMM0
+	LONG $0x4b79e2c4; WORD $0x3b2c // TILELOADDT1 (BX)(DI*1), TMM5
+	LONG $0x5c4ae2c4; BYTE $0xcd // TDPBF16PS TMM6, TMM5, TMM1
+	PREFETCHT1 (R14)
+	ADDQ $64, R14
+	ADDQ $1024, AX
+	ADDQ $1024, BX
+	ADDQ $1024, DX
+	MOVQ each+16(FP), R13
+	TESTQ R12, R12
+	JZ none8
+
+line10:
+	VBROADCASTSS (R11), Z2
+	VMULPS Z2, Z0, Z3
+	VMOVUPS.Z (R8), K1, Z5
+	VFMADD132PS (R10), Z5, Z3
+	VMOVUPS Z3, K1, (R9)
+	ADDQ $4, R11
+	ADDQ $64, R10
+	ADDQ 16(SP), R8
+	ADDQ 32(SP), R9
+	SUBQ $1, R12
+	JZ none8
+	SUBQ $1, R13
+	JNZ line10
+
+none8:
+	SUBQ $1, CX
+	JNZ tile9
+
+multiplied7:
+	JMP scale6
+
+one5:
+	LONG $0x4b79e2c4; WORD $0x3824 // TILELOADDT1 (AX)(DI*1), TMM4
+	LONG $0x4b7be2c4; WORD $0x3a34 // TILELOADD (DX)(DI*1), TMM6
+	MOVQ work+80(FP), R15
+	LONG $0x4b7ac2c4; WORD $0x3f04 // TILESTORED TMM0, (R15)(DI*1)
+	LONG $0x497be2c4; BYTE $0xc0 // TILEZERO TMM0
+	LONG $0x5c4ae2c4; BYTE $0xc4 // TDPBF16PS TMM6, TMM4, TMM0
+	LONG $0x4b7ac2c4; LONG $0x04003f8c; WORD $0x0000 // TILESTORED TMM1, 1024(R15)(DI*1)
 	ADDQ $1024, AX
 	ADDQ $1024, DX
-	PREFETCHT0 (R13)
-	ADDQ R9, R13
-	PREFETCHT0 (R13)
-	ADDQ R9, R13
-	PREFETCHT0 (R13)
-	ADDQ R9, R13
-	PREFETCHT0 (R13)
-	ADDQ R9, R13
-	SUBQ $1, R8
+	MOVQ tiles+8(FP), CX
+	SUBQ $1, CX
+	JZ multiplied11
+
+tile13:
+	LONG $0x4b79e2c4; WORD $0x3824 // TILELOADDT1 (AX)(DI*1), TMM4
+	LONG $0x4b7be2c4; WORD $0x3a34 // TILELOADD (DX)(DI*1), TMM6
+	LONG $0x5c4ae2c4; BYTE $0xc4 // TDPBF16PS TMM6, TMM4, TMM0
+	PREFETCHT1 (R14)
+	ADDQ $64, R14
+	ADDQ $1024, AX
+	ADDQ $1024, DX
+	MOVQ each+16(FP), R13
+	TESTQ R12, R12
+	JZ none12
+
+line14:
+	VBROADCASTSS (R11), Z2
+	VMULPS Z2, Z0, Z3
+	VMOVUPS.Z (R8), K1, Z5
+	VFMADD132PS (R10), Z5, Z3
+	VMOVUPS Z3, K1, (R9)
+	ADDQ $4, R11
+	ADDQ $64, R10
+	ADDQ 16(SP), R8
+	ADDQ 32(SP), R9
+	SUBQ $1, R12
+	JZ none12
+	SUBQ $1, R13
+	JNZ line14
+
+none12:
+	SUBQ $1, CX
 	JNZ tile13
-	LONG $0x4b7ac2c4; WORD $0x3a04 // TILESTORED TMM0, (R10)(DI*1)
 
-scale9:
-	CMPB end+53(FP), $0
-	JEQ next4
+multiplied11:
 
-	// C (+)= alpha · scale of b · scale of a · sum
-	VBROADCASTSS alpha+104(FP), Z0
-	VMULPS (DX), Z0, Z0
-	CMPB accumulate+54(FP), $0
-	JNE add14
-	LEAQ (R10), R13
-	XORL R9, R9
+scale6:
+	TESTQ R12, R12
+	JZ none15
 
 line16:
-	VBROADCASTSS (AX)(R9*4), Z2
+	VBROADCASTSS (R11), Z2
 	VMULPS Z2, Z0, Z3
-	VMULPS (R13), Z3, Z3
-	VMOVUPS Z3, K1, (R12)
-	ADDQ toNext+96(FP), R12
-	ADDQ $64, R13
-	SUBQ $1, CX
-	JZ done15
-	ADDQ $1, R9
-	CMPQ R9, $16
-	JNE line16
-	LEAQ 1024(R10), R13
-	XORL R9, R9
+	VMOVUPS.Z (R8), K1, Z5
+	VFMADD132PS (R10), Z5, Z3
+	VMOVUPS Z3, K1, (R9)
+	ADDQ $4, R11
+	ADDQ $64, R10
+	ADDQ 16(SP), R8
+	ADDQ 32(SP), R9
+	SUBQ $1, R12
+	JNZ line16
 
-line17:
-	VBROADCASTSS (BX)(R9*4), Z2
+none15:
+	MOVQ work+80(FP), R10
+	LEAQ 2048(R10), R11
+	VBROADCASTSS alpha+112(FP), Z0
+	VMULPS (DX), Z0, Z0
+	VMOVUPS (AX), Z2
+	VMOVUPS Z2, (R11)
+	MOVQ 8(SP), R12
+	CMPQ R12, $16
+	JLE ready17
+	VMOVUPS (BX), Z2
+	VMOVUPS Z2, 64(R11)
+	CMPQ R12, $32
+	JLE ready17
+	MOVL $32, R12
+
+ready17:
+	MOVQ (SP), AX
+	CMPQ AX, a+24(FP)
+	JNE same18
+	MOVQ 24(SP), R8
+	MOVQ 32(SP), R15
+	MOVQ R15, 16(SP)
+	MOVQ running+88(FP), R9
+	MOVL $64, R15
+	CMPQ chunks+0(FP), $1
+	JNE kept19
+	MOVQ c+96(FP), R9
+	MOVQ ldc+104(FP), R15
+
+kept19:
+	MOVQ R9, 24(SP)
+	MOVQ R15, 32(SP)
+
+same18:
+	MOVQ aPanel+40(FP), R15
+	LEAQ (AX)(R15*2), AX
+	MOVQ 8(SP), R15
+	SUBQ $32, R15
+	JG pair4
+	MOVQ tiles+8(FP), R15
+	SHLQ $10, R15
+	ADDQ $64, R15
+	ADDQ R15, a+24(FP)
+	ADDQ R15, b+32(FP)
+	SUBQ $1, chunks+0(FP)
+	JNZ chunk2
+	MOVQ work+80(FP), R15
+	LONG $0x4b7ac2c4; WORD $0x3f04 // TILESTORED TMM0, (R15)(DI*1)
+	LONG $0x4b7ac2c4; LONG $0x04003f8c; WORD $0x0000 // TILESTORED TMM1, 1024(R15)(DI*1)
+	TESTQ R12, R12
+	JZ none20
+
+line21:
+	VBROADCASTSS (R11), Z2
 	VMULPS Z2, Z0, Z3
-	VMULPS (R13), Z3, Z3
-	VMOVUPS Z3, K1, (R12)
-	ADDQ toNext+96(FP), R12
-	ADDQ $64, R13
-	SUBQ $1, CX
-	JZ done15
-	ADDQ $1, R9
-	CMPQ R9, $16
-	JNE line17
+	VMOVUPS.Z (R8), K1, Z5
+	VFMADD132PS (R10), Z5, Z3
+	VMOVUPS Z3, K1, (R9)
+	ADDQ $4, R11
+	ADDQ $64, R10
+	ADDQ 16(SP), R8
+	ADDQ 32(SP), R9
+	SUBQ $1, R12
+	JNZ line21
 
-done15:
-	JMP next4
-
-add14:
-	LEAQ (R10), R13
-	XORL R9, R9
-
-line19:
-	VBROADCASTSS (AX)(R9*4), Z2
-	VMULPS Z2, Z0, Z3
-	VMOVUPS.Z (R11), K1, Z5
-	VFMADD132PS (R13), Z5, Z3
-	VMOVUPS Z3, K1, (R12)
-	ADDQ fromNext+88(FP), R11
-	ADDQ toNext+96(FP), R12
-	ADDQ $64, R13
-	SUBQ $1, CX
-	JZ done18
-	ADDQ $1, R9
-	CMPQ R9, $16
-	JNE line19
-	LEAQ 1024(R10), R13
-	XORL R9, R9
-
-line20:
-	VBROADCASTSS (BX)(R9*4), Z2
-	VMULPS Z2, Z0, Z3
-	VMOVUPS.Z (R11), K1, Z5
-	VFMADD132PS (R13), Z5, Z3
-	VMOVUPS Z3, K1, (R12)
-	ADDQ fromNext+88(FP), R11
-	ADDQ toNext+96(FP), R12
-	ADDQ $64, R13
-	SUBQ $1, CX
-	JZ done18
-	ADDQ $1, R9
-	CMPQ R9, $16
-	JNE line20
-
-done18:
-
-next4:
-	MOVQ aPanel+24(FP), R14
-	SHLQ $1, R14
-	ADDQ R14, a+8(FP)
-	ADDQ sumsNext+64(FP), R10
-	SUBQ $32, lines+40(FP)
-	JG pair1
+none20:
 	LONG $0x4978e2c4; BYTE $0xc0 // TILERELEASE
 	VZEROUPPER
 	RET
 
-// func dotTiles_32x32(tiles int, a, b unsafe.Pointer, aPanel, bPanel, lines int, columns uint32, begin, end, accumulate bool, sums unsafe.Pointer, sumsNext int, from, to *float32, fromNext, toNext int, alpha float32)
+// func streamLines16(c, src *float32, ldc, lines int)
+//
+//	AX c
+//	BX src
+//	DX ldc
+//	SI lines
+TEXT ·streamLines16(SB), NOSPLIT, $0-32
+	MOVQ c+0(FP), AX
+	MOVQ src+8(FP), BX
+	MOVQ ldc+16(FP), DX
+	MOVQ lines+24(FP), SI
+
+line1:
+	VMOVUPS (BX), Z0
+	VMOVNTPS Z0, (AX)
+	ADDQ $64, BX
+	ADDQ DX, AX
+	SUBQ $1, SI
+	JNZ line1
+	SFENCE
+	VZEROUPPER
+	RET
+
+// func dotTiles_32x32(chunks, tiles, each int, a, b unsafe.Pointer, aPanel, bPanel, next, lines int, columns uint32, accumulate bool, work unsafe.Pointer, running, c *float32, ldc int, alpha float32)
 //
 //	AX a
 //	BX a, second panel
 //	DX b
 //	SI b, second panel
 //	DI bytes of a tile's line
-//	CX lines of C in this pair of tiles
-//	R8 tiles or lines left
-//	R9 line of a tile
-//	R10 sums
-//	R11 from
-//	R12 to
-//	R13 line of sums
-//	R14 scratch
+//	CX tiles left
+//	R8 line of C as it was
+//	R9 line of C to be
+//	R10 line of sums
+//	R11 its scale of A
+//	R12 lines to scale
+//	R13 those left of a tile
+//	R14 lines of B in the next chunk
+//	R15 scratch
 //	TMM0…TMM3 sums, lines first
 //	TMM4 TMM5 TMM6 TMM7 two of A, two of B
 //	K1 K2 columns of C that there are
 //	Z0 Z1 alpha · scales of B
-TEXT ·dotTiles_32x32(SB), NOSPLIT, $0-108
-	MOVQ sums+56(FP), R10
-	MOVQ from+72(FP), R11
-	MOVQ to+80(FP), R12
-	LEAQ tiles<>+0(SB), R14
-	LONG $0x4978c2c4; BYTE $0x06 // LDTILECFG (R14)
-	MOVL columns+48(FP), R14
-	KMOVW R14, K1
-	SHRL $16, R14
-	KMOVW R14, K2
-	SHRL $16, R14
+TEXT ·dotTiles_32x32(SB), NOSPLIT, $40-116
+	LEAQ tiles<>+0(SB), R15
+	LONG $0x4978c2c4; BYTE $0x07 // LDTILECFG (R15)
+	MOVL columns+72(FP), R15
+	KMOVW R15, K1
+	SHRL $16, R15
+	KMOVW R15, K2
+	SHRL $16, R15
+	MOVQ c+96(FP), R8
+	MOVQ ldc+104(FP), R15
+	CMPB accumulate+76(FP), $0
+	JNE add1
+	LEAQ minusZeros<>+0(SB), R8
+	XORL R15, R15
+
+add1:
+	MOVQ R8, 24(SP)
+	MOVQ R15, 32(SP)
 	MOVL $64, DI
+	XORL R12, R12
 
-pair1:
-	MOVQ lines+40(FP), CX
-	CMPQ CX, $32
-	JLE whole2
-	MOVL $32, CX
+chunk2:
+	MOVQ a+24(FP), AX
+	MOVQ tiles+8(FP), R14
+	SHLQ $10, R14
+	ADDQ $64, R14
+	CMPQ chunks+0(FP), $1
+	JNE near3
+	MOVQ next+56(FP), R14
 
-whole2:
-	MOVQ a+8(FP), AX
-	MOVQ aPanel+24(FP), BX
+near3:
+	ADDQ b+32(FP), R14
+	MOVQ lines+64(FP), R15
+
+pair4:
+	MOVQ AX, (SP)
+	MOVQ R15, 8(SP)
+	MOVQ aPanel+40(FP), BX
 	ADDQ AX, BX
-	MOVQ b+16(FP), DX
-	MOVQ bPanel+32(FP), SI
+	MOVQ b+32(FP), DX
+	MOVQ bPanel+48(FP), SI
 	ADDQ DX, SI
-	CMPQ CX, $16
-	JLE one3
-	CMPB begin+52(FP), $0
-	JEQ again5
-	LONG $0x497be2c4; BYTE $0xc0 // TILEZERO TMM0
-	LONG $0x497be2c4; BYTE $0xc8 // TILEZERO TMM1
-	LONG $0x497be2c4; BYTE $0xd0 // TILEZERO TMM2
-	LONG $0x497be2c4; BYTE $0xd8 // TILEZERO TMM3
-	JMP ready6
-
-again5:
-	LONG $0x4b7bc2c4; WORD $0x3a04 // TILELOADD (R10)(DI*1), TMM0
-	LONG $0x4b7bc2c4; LONG $0x04003a8c; WORD $0x0000 // TILELOADD 1024(R10)(DI*1), TMM1
-	LONG $0x4b7bc2c4; LONG $0x08003a94; WORD $0x0000 // TILELOADD 2048(R10)(DI*1), TMM2
-	LONG $0x4b7bc2c4; LONG $0x0c003a9c; WORD $0x0000 // TILELOADD 3072(R10)(DI*1), TMM3
-
-ready6:
-
-	// lines of C of the next pair come from far
-	MOVQ R10, R13
-	XORL R9, R9
-	CMPB end+53(FP), $0
-	JEQ near7
-	MOVQ toNext+96(FP), R9
-	MOVQ R9, R13
-	SHLQ $5, R13
-	ADDQ R12, R13
-
-near7:
-	MOVQ tiles+0(FP), R8
-
-tile8:
-	LONG $0x4b7be2c4; WORD $0x3824 // TILELOADD (AX)(DI*1), TMM4
+	CMPQ R15, $16
+	JLE one5
+	LONG $0x4b79e2c4; WORD $0x3824 // TILELOADDT1 (AX)(DI*1), TMM4
 	LONG $0x4b7be2c4; WORD $0x3a34 // TILELOADD (DX)(DI*1), TMM6
+	MOVQ work+80(FP), R15
+	LONG $0x4b7ac2c4; WORD $0x7f04 // TILESTORED TMM0, (R15)(DI*2)
+	LONG $0x497be2c4; BYTE $0xc0 // TILEZERO TMM0
 	LONG $0x5c4ae2c4; BYTE $0xc4 // TDPBF16PS TMM6, TMM4, TMM0
 	LONG $0x4b7be2c4; WORD $0x3e3c // TILELOADD (SI)(DI*1), TMM7
+	LONG $0x4b7ac2c4; WORD $0x7f4c; BYTE $0x40 // TILESTORED TMM1, 64(R15)(DI*2)
+	LONG $0x497be2c4; BYTE $0xc8 // TILEZERO TMM1
 	LONG $0x5c42e2c4; BYTE $0xcc // TDPBF16PS TMM7, TMM4, TMM1
-	LONG $0x4b7be2c4; WORD $0x3b2c // TILELOADD (BX)(DI*1), TMM5
+	LONG $0x4b79e2c4; WORD $0x3b2c // TILELOADDT1 (BX)(DI*1), TMM5
+	LONG $0x4b7ac2c4; LONG $0x08007f94; WORD $0x0000 // TILESTORED TMM2, 2048(R15)(DI*2)
+	LONG $0x497be2c4; BYTE $0xd0 // TILEZERO TMM2
 	LONG $0x5c4ae2c4; BYTE $0xd5 // TDPBF16PS TMM6, TMM5, TMM2
+	LONG $0x4b7ac2c4; LONG $0x08407f9c; WORD $0x0000 // TILESTORED TMM3, 2112(R15)(DI*2)
+	LONG $0x497be2c4; BYTE $0xd8 // TILEZERO TMM3
 	LONG $0x5c42e2c4; BYTE $0xdd // TDPBF16PS TMM7, TMM5, TMM3
 	ADDQ $1024, AX
 	ADDQ $1024, BX
 	ADDQ $1024, DX
 	ADDQ $1024, SI
-	PREFETCHT0 (R13)
-	PREFETCHT0 64(R13)
-	ADDQ R9, R13
-	PREFETCHT0 (R13)
-	PREFETCHT0 64(R13)
-	ADDQ R9, R13
-	PREFETCHT0 (R13)
-	PREFETCHT0 64(R13)
-	ADDQ R9, R13
-	PREFETCHT0 (R13)
-	PREFETCHT0 64(R13)
-	ADDQ R9, R13
-	SUBQ $1, R8
-	JNZ tile8
-	LONG $0x4b7ac2c4; WORD $0x3a04 // TILESTORED TMM0, (R10)(DI*1)
-	LONG $0x4b7ac2c4; LONG $0x04003a8c; WORD $0x0000 // TILESTORED TMM1, 1024(R10)(DI*1)
-	LONG $0x4b7ac2c4; LONG $0x08003a94; WORD $0x0000 // TILESTORED TMM2, 2048(R10)(DI*1)
-	LONG $0x4b7ac2c4; LONG $0x0c003a9c; WORD $0x0000 // TILESTORED TMM3, 3072(R10)(DI*1)
-	JMP scale9
+	MOVQ tiles+8(FP), CX
+	SUBQ $1, CX
+	JZ multiplied7
 
-one3:
-	CMPB begin+52(FP), $0
-	JEQ again10
-	LONG $0x497be2c4; BYTE $0xc0 // TILEZERO TMM0
-	LONG $0x497be2c4; BYTE $0xc8 // TILEZERO TMM1
-	JMP ready11
-
-again10:
-	LONG $0x4b7bc2c4; WORD $0x3a04 // TILELOADD (R10)(DI*1), TMM0
-	LONG $0x4b7bc2c4; LONG $0x04003a8c; WORD $0x0000 // TILELOADD 1024(R10)(DI*1), TMM1
-
-ready11:
-
-	// lines of C of the next pair come from far
-	MOVQ R10, R13
-	XORL R9, R9
-	CMPB end+53(FP), $0
-	JEQ near12
-	MOVQ toNext+96(FP), R9
-	MOVQ R9, R13
-	SHLQ $5, R13
-	ADDQ R12, R13
-
-near12:
-	MOVQ tiles+0(FP), R8
-
-tile13:
-	LONG $0x4b7be2c4; WORD $0x3824 // TILELOADD (AX)(DI*1), TMM4
+tile9:
+	LONG $0x4b79e2c4; WORD $0x3824 // TILELOADDT1 (AX)(DI*1), TMM4
 	LONG $0x4b7be2c4; WORD $0x3a34 // TILELOADD (DX)(DI*1), TMM6
 	LONG $0x5c4ae2c4; BYTE $0xc4 // TDPBF16PS TMM6, TMM4, TMM0
 	LONG $0x4b7be2c4; WORD $0x3e3c // TILELOADD (SI)(DI*1), TMM7
 	LONG $0x5c42e2c4; BYTE $0xcc // TDPBF16PS TMM7, TMM4, TMM1
+	LONG $0x4b79e2c4; WORD $0x3b2c // TILELOADDT1 (BX)(DI*1), TMM5
+	LONG $0x5c4ae2c4; BYTE $0xd5 // TDPBF16PS TMM6, TMM5, TMM2
+	LONG $0x5c42e2c4; BYTE $0xdd // TDPBF16PS TMM7, TMM5, TMM3
+	PREFETCHT1 (R14)
+	MOVQ bPanel+48(FP), R15
+	PREFETCHT1 (R14)(R15*1)
+	ADDQ $64, R14
+	ADDQ $1024, AX
+	ADDQ $1024, BX
+	ADDQ $1024, DX
+	ADDQ $1024, SI
+	MOVQ each+16(FP), R13
+	TESTQ R12, R12
+	JZ none8
+
+line10:
+	VBROADCASTSS (R11), Z2
+	VMULPS Z2, Z0, Z3
+	VMOVUPS.Z (R8), K1, Z5
+	VFMADD132PS (R10), Z5, Z3
+	VMOVUPS Z3, K1, (R9)
+	VMULPS Z2, Z1, Z4
+	VMOVUPS.Z 64(R8), K2, Z6
+	VFMADD132PS 64(R10), Z6, Z4
+	VMOVUPS Z4, K2, 64(R9)
+	ADDQ $4, R11
+	ADDQ $128, R10
+	ADDQ 16(SP), R8
+	ADDQ 32(SP), R9
+	SUBQ $1, R12
+	JZ none8
+	SUBQ $1, R13
+	JNZ line10
+
+none8:
+	SUBQ $1, CX
+	JNZ tile9
+
+multiplied7:
+	JMP scale6
+
+one5:
+	LONG $0x4b79e2c4; WORD $0x3824 // TILELOADDT1 (AX)(DI*1), TMM4
+	LONG $0x4b7be2c4; WORD $0x3a34 // TILELOADD (DX)(DI*1), TMM6
+	MOVQ work+80(FP), R15
+	LONG $0x4b7ac2c4; WORD $0x7f04 // TILESTORED TMM0, (R15)(DI*2)
+	LONG $0x497be2c4; BYTE $0xc0 // TILEZERO TMM0
+	LONG $0x5c4ae2c4; BYTE $0xc4 // TDPBF16PS TMM6, TMM4, TMM0
+	LONG $0x4b7be2c4; WORD $0x3e3c // TILELOADD (SI)(DI*1), TMM7
+	LONG $0x4b7ac2c4; WORD $0x7f4c; BYTE $0x40 // TILESTORED TMM1, 64(R15)(DI*2)
+	LONG $0x497be2c4; BYTE $0xc8 // TILEZERO TMM1
+	LONG $0x5c42e2c4; BYTE $0xcc // TDPBF16PS TMM7, TMM4, TMM1
+	LONG $0x4b7ac2c4; LONG $0x08007f94; WORD $0x0000 // TILESTORED TMM2, 2048(R15)(DI*2)
+	LONG $0x4b7ac2c4; LONG $0x08407f9c; WORD $0x0000 // TILESTORED TMM3, 2112(R15)(DI*2)
 	ADDQ $1024, AX
 	ADDQ $1024, DX
 	ADDQ $1024, SI
-	PREFETCHT0 (R13)
-	PREFETCHT0 64(R13)
-	ADDQ R9, R13
-	PREFETCHT0 (R13)
-	PREFETCHT0 64(R13)
-	ADDQ R9, R13
-	PREFETCHT0 (R13)
-	PREFETCHT0 64(R13)
-	ADDQ R9, R13
-	PREFETCHT0 (R13)
-	PREFETCHT0 64(R13)
-	ADDQ R9, R13
-	SUBQ $1, R8
+	MOVQ tiles+8(FP), CX
+	SUBQ $1, CX
+	JZ multiplied11
+
+tile13:
+	LONG $0x4b79e2c4; WORD $0x3824 // TILELOADDT1 (AX)(DI*1), TMM4
+	LONG $0x4b7be2c4; WORD $0x3a34 // TILELOADD (DX)(DI*1), TMM6
+	LONG $0x5c4ae2c4; BYTE $0xc4 // TDPBF16PS TMM6, TMM4, TMM0
+	LONG $0x4b7be2c4; WORD $0x3e3c // TILELOADD (SI)(DI*1), TMM7
+	LONG $0x5c42e2c4; BYTE $0xcc // TDPBF16PS TMM7, TMM4, TMM1
+	PREFETCHT1 (R14)
+	MOVQ bPanel+48(FP), R15
+	PREFETCHT1 (R14)(R15*1)
+	ADDQ $64, R14
+	ADDQ $1024, AX
+	ADDQ $1024, DX
+	ADDQ $1024, SI
+	MOVQ each+16(FP), R13
+	TESTQ R12, R12
+	JZ none12
+
+line14:
+	VBROADCASTSS (R11), Z2
+	VMULPS Z2, Z0, Z3
+	VMOVUPS.Z (R8), K1, Z5
+	VFMADD132PS (R10), Z5, Z3
+	VMOVUPS Z3, K1, (R9)
+	VMULPS Z2, Z1, Z4
+	VMOVUPS.Z 64(R8), K2, Z6
+	VFMADD132PS 64(R10), Z6, Z4
+	VMOVUPS Z4, K2, 64(R9)
+	ADDQ $4, R11
+	ADDQ $128, R10
+	ADDQ 16(SP), R8
+	ADDQ 32(SP), R9
+	SUBQ $1, R12
+	JZ none12
+	SUBQ $1, R13
+	JNZ line14
+
+none12:
+	SUBQ $1, CX
 	JNZ tile13
-	LONG $0x4b7ac2c4; WORD $0x3a04 // TILESTORED TMM0, (R10)(DI*1)
-	LONG $0x4b7ac2c4; LONG $0x04003a8c; WORD $0x0000 // TILESTORED TMM1, 1024(R10)(DI*1)
 
-scale9:
-	CMPB end+53(FP), $0
-	JEQ next4
+multiplied11:
 
-	// C (+)= alpha · scale of b · scale of a · sum
-	VBROADCASTSS alpha+104(FP), Z0
-	VMULPS (DX), Z0, Z0
-	VBROADCASTSS alpha+104(FP), Z1
-	VMULPS (SI), Z1, Z1
-	CMPB accumulate+54(FP), $0
-	JNE add14
-	LEAQ (R10), R13
-	XORL R9, R9
+scale6:
+	TESTQ R12, R12
+	JZ none15
 
 line16:
-	VBROADCASTSS (AX)(R9*4), Z2
+	VBROADCASTSS (R11), Z2
 	VMULPS Z2, Z0, Z3
-	VMULPS (R13), Z3, Z3
-	VMOVUPS Z3, K1, (R12)
+	VMOVUPS.Z (R8), K1, Z5
+	VFMADD132PS (R10), Z5, Z3
+	VMOVUPS Z3, K1, (R9)
 	VMULPS Z2, Z1, Z4
-	VMULPS 1024(R13), Z4, Z4
-	VMOVUPS Z4, K2, 64(R12)
-	ADDQ toNext+96(FP), R12
-	ADDQ $64, R13
-	SUBQ $1, CX
-	JZ done15
-	ADDQ $1, R9
-	CMPQ R9, $16
-	JNE line16
-	LEAQ 2048(R10), R13
-	XORL R9, R9
+	VMOVUPS.Z 64(R8), K2, Z6
+	VFMADD132PS 64(R10), Z6, Z4
+	VMOVUPS Z4, K2, 64(R9)
+	ADDQ $4, R11
+	ADDQ $128, R10
+	ADDQ 16(SP), R8
+	ADDQ 32(SP), R9
+	SUBQ $1, R12
+	JNZ line16
 
-line17:
-	VBROADCASTSS (BX)(R9*4), Z2
+none15:
+	MOVQ work+80(FP), R10
+	LEAQ 4096(R10), R11
+	VBROADCASTSS alpha+112(FP), Z0
+	VMULPS (DX), Z0, Z0
+	VBROADCASTSS alpha+112(FP), Z1
+	VMULPS (SI), Z1, Z1
+	VMOVUPS (AX), Z2
+	VMOVUPS Z2, (R11)
+	MOVQ 8(SP), R12
+	CMPQ R12, $16
+	JLE ready17
+	VMOVUPS (BX), Z2
+	VMOVUPS Z2, 64(R11)
+	CMPQ R12, $32
+	JLE ready17
+	MOVL $32, R12
+
+ready17:
+	MOVQ (SP), AX
+	CMPQ AX, a+24(FP)
+	JNE same18
+	MOVQ 24(SP), R8
+	MOVQ 32(SP), R15
+	MOVQ R15, 16(SP)
+	MOVQ running+88(FP), R9
+	MOVL $128, R15
+	CMPQ chunks+0(FP), $1
+	JNE kept19
+	MOVQ c+96(FP), R9
+	MOVQ ldc+104(FP), R15
+
+kept19:
+	MOVQ R9, 24(SP)
+	MOVQ R15, 32(SP)
+
+same18:
+	MOVQ aPanel+40(FP), R15
+	LEAQ (AX)(R15*2), AX
+	MOVQ 8(SP), R15
+	SUBQ $32, R15
+	JG pair4
+	MOVQ tiles+8(FP), R15
+	SHLQ $10, R15
+	ADDQ $64, R15
+	ADDQ R15, a+24(FP)
+	ADDQ R15, b+32(FP)
+	SUBQ $1, chunks+0(FP)
+	JNZ chunk2
+	MOVQ work+80(FP), R15
+	LONG $0x4b7ac2c4; WORD $0x7f04 // TILESTORED TMM0, (R15)(DI*2)
+	LONG $0x4b7ac2c4; WORD $0x7f4c; BYTE $0x40 // TILESTORED TMM1, 64(R15)(DI*2)
+	LONG $0x4b7ac2c4; LONG $0x08007f94; WORD $0x0000 // TILESTORED TMM2, 2048(R15)(DI*2)
+	LONG $0x4b7ac2c4; LONG $0x08407f9c; WORD $0x0000 // TILESTORED TMM3, 2112(R15)(DI*2)
+	TESTQ R12, R12
+	JZ none20
+
+line21:
+	VBROADCASTSS (R11), Z2
 	VMULPS Z2, Z0, Z3
-	VMULPS (R13), Z3, Z3
-	VMOVUPS Z3, K1, (R12)
+	VMOVUPS.Z (R8), K1, Z5
+	VFMADD132PS (R10), Z5, Z3
+	VMOVUPS Z3, K1, (R9)
 	VMULPS Z2, Z1, Z4
-	VMULPS 1024(R13), Z4, Z4
-	VMOVUPS Z4, K2, 64(R12)
-	ADDQ toNext+96(FP), R12
-	ADDQ $64, R13
-	SUBQ $1, CX
-	JZ done15
-	ADDQ $1, R9
-	CMPQ R9, $16
-	JNE line17
+	VMOVUPS.Z 64(R8), K2, Z6
+	VFMADD132PS 64(R10), Z6, Z4
+	VMOVUPS Z4, K2, 64(R9)
+	ADDQ $4, R11
+	ADDQ $128, R10
+	ADDQ 16(SP), R8
+	ADDQ 32(SP), R9
+	SUBQ $1, R12
+	JNZ line21
 
-done15:
-	JMP next4
-
-add14:
-	LEAQ (R10), R13
-	XORL R9, R9
-
-line19:
-	VBROADCASTSS (AX)(R9*4), Z2
-	VMULPS Z2, Z0, Z3
-	VMOVUPS.Z (R11), K1, Z5
-	VFMADD132PS (R13), Z5, Z3
-	VMOVUPS Z3, K1, (R12)
-	VMULPS Z2, Z1, Z4
-	VMOVUPS.Z 64(R11), K2, Z6
-	VFMADD132PS 1024(R13), Z6, Z4
-	VMOVUPS Z4, K2, 64(R12)
-	ADDQ fromNext+88(FP), R11
-	ADDQ toNext+96(FP), R12
-	ADDQ $64, R13
-	SUBQ $1, CX
-	JZ done18
-	ADDQ $1, R9
-	CMPQ R9, $16
-	JNE line19
-	LEAQ 2048(R10), R13
-	XORL R9, R9
-
-line20:
-	VBROADCASTSS (BX)(R9*4), Z2
-	VMULPS Z2, Z0, Z3
-	VMOVUPS.Z (R11), K1, Z5
-	VFMADD132PS (R13), Z5, Z3
-	VMOVUPS Z3, K1, (R12)
-	VMULPS Z2, Z1, Z4
-	VMOVUPS.Z 64(R11), K2, Z6
-	VFMADD132PS 1024(R13), Z6, Z4
-	VMOVUPS Z4, K2, 64(R12)
-	ADDQ fromNext+88(FP), R11
-	ADDQ toNext+96(FP), R12
-	ADDQ $64, R13
-	SUBQ $1, CX
-	JZ done18
-	ADDQ $1, R9
-	CMPQ R9, $16
-	JNE line20
-
-done18:
-
-next4:
-	MOVQ aPanel+24(FP), R14
-	SHLQ $1, R14
-	ADDQ R14, a+8(FP)
-	ADDQ sumsNext+64(FP), R10
-	SUBQ $32, lines+40(FP)
-	JG pair1
+none20:
 	LONG $0x4978e2c4; BYTE $0xc0 // TILERELEASE
+	VZEROUPPER
+	RET
+
+// func streamLines32(c, src *float32, ldc, lines int)
+//
+//	AX c
+//	BX src
+//	DX ldc
+//	SI lines
+TEXT ·streamLines32(SB), NOSPLIT, $0-32
+	MOVQ c+0(FP), AX
+	MOVQ src+8(FP), BX
+	MOVQ ldc+16(FP), DX
+	MOVQ lines+24(FP), SI
+
+line1:
+	VMOVUPS (BX), Z0
+	VMOVNTPS Z0, (AX)
+	VMOVUPS 64(BX), Z1
+	VMOVNTPS Z1, 64(AX)
+	ADDQ $128, BX
+	ADDQ DX, AX
+	SUBQ $1, SI
+	JNZ line1
+	SFENCE
 	VZEROUPPER
 	RET

@@ -122,7 +122,7 @@ func encode(mnemonic string, operands []any) (code []byte, ok bool) {
 				fail("SP cannot be an index")
 			}
 			p0 &^= bit(index, 3) << 6
-			scale, ok := map[int]byte{1: 0, 2: 1, 4: 2, 8: 3}[memory.Scale]
+			scale, ok := scales[memory.Scale]
 			if !ok {
 				fail("an index is scaled by 1, 2, 4 or 8")
 			}
@@ -147,6 +147,9 @@ func encode(mnemonic string, operands []any) (code []byte, ok bool) {
 	}
 	return append([]byte{0x62, p0, p1, p2, op.opcode, modrm}, tail...), true
 }
+
+// scales are the factors of an index, as instructions have them.
+var scales = map[int]byte{1: 0, 2: 1, 4: 2, 8: 3}
 
 // number returns the number by which instructions name a general register.
 func number(r Reg) int {

@@ -110,8 +110,9 @@ func tileEncodings() []encoding {
 			m := base.At(disp)
 			add("ldtilecfg "+gnuMem(m), "LDTILECFG", m)
 			for _, index := range bases[1:] { // SP is no index
-				m, tile := m.By(index, 1), T((i+j)%8)
+				m, tile := m.By(index, 1<<(j%4)), T((i+j)%8)
 				add(fmt.Sprintf("tileloadd %s, %%tmm%d", gnuMem(m), int(tile)), "TILELOADD", m, tile)
+				add(fmt.Sprintf("tileloaddt1 %s, %%tmm%d", gnuMem(m), int(tile)), "TILELOADDT1", m, tile)
 				add(fmt.Sprintf("tilestored %%tmm%d, %s", int(tile), gnuMem(m)), "TILESTORED", tile, m)
 			}
 		}
@@ -187,7 +188,7 @@ func TestEncodeRefuses(t *testing.T) {
 		{"TILEZERO", []any{T(8)}},
 		{"TILELOADD", []any{Reg("AX").At(0), T(0)}},
 		{"TILELOADD", []any{T(0), Reg("AX").At(0).By("BX", 1)}},
-		{"TILESTORED", []any{T(0), Reg("AX").At(0).By("BX", 2)}},
+		{"TILESTORED", []any{T(0), Reg("AX").At(0).By("BX", 3)}},
 		{"LDTILECFG", []any{Reg("AX").At(0).By("BX", 1)}},
 	} {
 		func() {

@@ -19,6 +19,7 @@ func Gemm() []*File {
 	tiles := NewFile("gemm", "tiles")
 	for panels := 1; panels <= 2; panels++ {
 		dotTiles{panels: panels}.write(tiles)
+		streamLines(tiles, panels)
 	}
 	packs := NewFile("gemm", "pack")
 	gemmTables(packs)

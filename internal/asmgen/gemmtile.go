@@ -3,59 +3,99 @@ package asmgen
 import "fmt"
 
 // stripParams are those of gemm.stripFunc.
-const stripParams = "tiles int, a, b unsafe.Pointer, aPanel, bPanel, lines int, columns uint32, begin, end, accumulate bool, " +
-	"sums unsafe.Pointer, sumsNext int, from, to *float32, fromNext, toNext int, alpha float32"
+const stripParams = "chunks, tiles, each int, a, b unsafe.Pointer, aPanel, bPanel, next, lines int, columns uint32, accumulate bool, " +
+	"work unsafe.Pointer, running, c *float32, ldc int, alpha float32"
 
 const (
 	tileLines = 16
 	tileLine  = 64 // bytes
 	tileBytes = tileLines * tileLine
-
-	tileAhead = 4 // lines of C to fetch with each tile of a line: all of them with eight
+	tileAhead = 1 // lines of each panel of B in the next chunk to fetch with a tile
 )
 
 // A dotTiles is a strip kernel for BF16 panels of 16 lanes, those of A by lines. It
-// multiplies two tiles of A by one or two of B at a time, and leaves the sums in memory,
-// from which vectors scale them where the chunk ends.
+// multiplies two tiles of A by one or two of B at a time, over a chunk. Tiles leave their
+// sums in memory only where the first products of the next ones begin, and vectors scale
+// them there between those products, so that units of tiles and of vectors work at the
+// same time. The tiles of B are read again for every two of A, and stay in the first
+// cache, which those of A do not enter (TILELOADDT1).
 type dotTiles struct {
 	panels int // of B
 
-	fn                  *Func
-	a, b                [2]Reg
-	line, lines, left   Reg // bytes of a tile's line; lines of C in this pair of tiles; tiles or lines left
-	i                   Reg // line of a tile
-	sums, from, to, row Reg // sums of the pair; a line of C as it was, and to be, and of the sums
+	fn          *Func
+	a, b        [2]Reg
+	line, left  Reg // bytes of a tile's line; tiles left
+	from, to    Reg // a line of C as it was, and to be
+	row, scale  Reg // its sums, and the scale of A
+	lines, each Reg // lines to scale, and those among the products of a tile
+	ahead       Reg // lines of B in the next chunk
+	tmp         Reg
 }
+
+// The frame of a strip kernel.
+const (
+	stripPair     = 8 * iota // the panels of A that are multiplied
+	stripLines               // lines of C from these on
+	stripFromNext            // from a line of C as it was to the next
+	stripTo                  // the first line of C to be
+	stripToNext
+	stripFrame
+)
 
 func (d dotTiles) write(f *File) {
 	name := fmt.Sprintf("dotTiles_32x%d", d.panels*tileLines)
 	d.fn = f.Func(name, name+" is a strip kernel for BF16 panels of 16 lanes (see kernel).", stripParams)
 	fn := d.fn
+	fn.Frame(stripFrame)
 	d.a, d.b = [2]Reg{fn.GP("a"), fn.GP("a, second panel")}, [2]Reg{fn.GP("b"), fn.GP("b, second panel")}
-	d.line, d.lines, d.left = fn.GP("bytes of a tile's line"), fn.GP("lines of C in this pair of tiles"), fn.GP("tiles or lines left")
-	d.i = fn.GP("line of a tile")
-	d.sums, d.from, d.to, d.row = fn.Arg("sums"), fn.Arg("from"), fn.Arg("to"), fn.GP("line of sums")
-	tmp := fn.GP("scratch")
+	d.line, d.left = fn.GP("bytes of a tile's line"), fn.GP("tiles left")
+	d.from, d.to = fn.GP("line of C as it was"), fn.GP("line of C to be")
+	d.row, d.scale = fn.GP("line of sums"), fn.GP("its scale of A")
+	d.lines, d.each = fn.GP("lines to scale"), fn.GP("those left of a tile")
+	d.ahead, d.tmp = fn.GP("lines of B in the next chunk"), fn.GP("scratch")
 	fn.Note("TMM0…TMM3", "sums, lines first")
 	fn.Note("TMM4 TMM5 TMM6 TMM7", "two of A, two of B")
 	fn.Note("K1 K2", "columns of C that there are")
 	fn.Note("Z0 Z1", "alpha · scales of B")
-	configureTiles(f, fn, tmp)
-	fn.I("MOVL", fn.FP("columns"), tmp)
+	configureTiles(f, fn, d.tmp)
+	fn.I("MOVL", fn.FP("columns"), d.tmp)
 	for j := range d.panels {
-		fn.I("KMOVW", tmp, K(1+j))
-		fn.I("SHRL", tileLines, tmp)
+		fn.I("KMOVW", d.tmp, K(1+j))
+		fn.I("SHRL", tileLines, d.tmp)
 	}
+	fn.I("MOVQ", fn.FP("c"), d.from)
+	fn.I("MOVQ", fn.FP("ldc"), d.tmp)
+	add := fn.NewLabel("add")
+	fn.I("CMPB", fn.FP("accumulate"), 0)
+	fn.Jump("JNE", add)
+	zeros := make([]byte, 2*tileLine) // -0, which added to a product leaves it as it is
+	for i := 3; i < len(zeros); i += 4 {
+		zeros[i] = 0x80
+	}
+	fn.I("LEAQ", f.shared("minusZeros", zeros), d.from)
+	fn.I("XORL", d.tmp, d.tmp)
+	fn.Place(add)
+	fn.I("MOVQ", d.from, SP.At(stripTo))
+	fn.I("MOVQ", d.tmp, SP.At(stripToNext))
 	fn.I("MOVL", tileLine, d.line)
+	fn.I("XORL", d.lines, d.lines)
 
-	pair := fn.Label("pair")
-	whole, one, next := fn.NewLabel("whole"), fn.NewLabel("one"), fn.NewLabel("next")
-	fn.I("MOVQ", fn.FP("lines"), d.lines)
-	fn.I("CMPQ", d.lines, 2*tileLines)
-	fn.Jump("JLE", whole)
-	fn.I("MOVL", 2*tileLines, d.lines)
-	fn.Place(whole)
+	chunk := fn.Label("chunk")
 	fn.I("MOVQ", fn.FP("a"), d.a[0])
+	near := fn.NewLabel("near")
+	fn.I("MOVQ", fn.FP("tiles"), d.ahead)
+	fn.I("SHLQ", 10, d.ahead) // tileBytes
+	fn.I("ADDQ", tileLine, d.ahead)
+	fn.I("CMPQ", fn.FP("chunks"), 1)
+	fn.Jump("JNE", near)
+	fn.I("MOVQ", fn.FP("next"), d.ahead)
+	fn.Place(near)
+	fn.I("ADDQ", fn.FP("b"), d.ahead)
+	fn.I("MOVQ", fn.FP("lines"), d.tmp)
+	pair := fn.Label("pair")
+	one, scale := fn.NewLabel("one"), fn.NewLabel("scale")
+	fn.I("MOVQ", d.a[0], SP.At(stripPair))
+	fn.I("MOVQ", d.tmp, SP.At(stripLines))
 	fn.I("MOVQ", fn.FP("aPanel"), d.a[1])
 	fn.I("ADDQ", d.a[0], d.a[1])
 	fn.I("MOVQ", fn.FP("b"), d.b[0])
@@ -63,135 +103,212 @@ func (d dotTiles) write(f *File) {
 		fn.I("MOVQ", fn.FP("bPanel"), d.b[1])
 		fn.I("ADDQ", d.b[0], d.b[1])
 	}
-	fn.I("CMPQ", d.lines, tileLines)
+	fn.I("CMPQ", d.tmp, tileLines)
 	fn.Jump("JLE", one)
 	d.multiply(2)
-	scale := fn.NewLabel("scale")
 	fn.Jump("JMP", scale)
 	fn.Place(one)
 	d.multiply(1)
-
 	fn.Place(scale)
-	fn.I("CMPB", fn.FP("end"), 0)
-	fn.Jump("JEQ", next)
-	fn.Comment("C (+)= alpha · scale of b · scale of a · sum")
-	for j := range d.panels {
-		fn.I("VBROADCASTSS", fn.FP("alpha"), Z(j))
-		fn.I("VMULPS", d.b[j].At(0), Z(j), Z(j))
-	}
-	add := fn.NewLabel("add")
-	fn.I("CMPB", fn.FP("accumulate"), 0)
-	fn.Jump("JNE", add)
-	d.scale(false)
-	fn.Jump("JMP", next)
-	fn.Place(add)
-	d.scale(true)
+	d.scaleAll()
+	d.nextLines()
 
-	fn.Place(next)
-	fn.I("MOVQ", fn.FP("aPanel"), tmp)
-	fn.I("SHLQ", 1, tmp)
-	fn.I("ADDQ", tmp, fn.FP("a"))
-	fn.I("ADDQ", fn.FP("sumsNext"), d.sums)
-	fn.I("SUBQ", 2*tileLines, fn.FP("lines"))
+	fn.I("MOVQ", SP.At(stripPair), d.a[0])
+	same := fn.NewLabel("same")
+	fn.I("CMPQ", d.a[0], fn.FP("a"))
+	fn.Jump("JNE", same)
+	d.nextC()
+	fn.Place(same)
+	fn.I("MOVQ", fn.FP("aPanel"), d.tmp)
+	fn.I("LEAQ", d.a[0].At(0).By(d.tmp, 2), d.a[0])
+	fn.I("MOVQ", SP.At(stripLines), d.tmp)
+	fn.I("SUBQ", 2*tileLines, d.tmp)
 	fn.Jump("JG", pair)
+	fn.I("MOVQ", fn.FP("tiles"), d.tmp)
+	fn.I("SHLQ", 10, d.tmp) // tileBytes
+	fn.I("ADDQ", tileLine, d.tmp)
+	fn.I("ADDQ", d.tmp, fn.FP("a"))
+	fn.I("ADDQ", d.tmp, fn.FP("b"))
+	fn.I("SUBQ", 1, fn.FP("chunks"))
+	fn.Jump("JNZ", chunk)
+
+	for t := range 2 * d.panels {
+		d.store(t)
+	}
+	d.scaleAll()
 	fn.I("TILERELEASE")
 	fn.Return()
 }
 
-// multiply adds the products of so many tiles of A to the sums. The panels' pointers go
-// on to what follows these tiles: the scales, where the chunk ends.
+// store writes the sums of tile t, a line behind the other over the panels.
+func (d *dotTiles) store(t int) {
+	if t == 0 {
+		d.fn.I("MOVQ", d.fn.FP("work"), d.tmp)
+	}
+	d.fn.I("TILESTORED", T(t), d.tmp.At(t/d.panels*d.panels*tileBytes+t%d.panels*tileLine).By(d.line, d.panels))
+}
+
+// multiply computes the sums of so many tiles of A over the chunk, and scales lines of
+// those before. The panels' pointers go on to the scales.
 func (d *dotTiles) multiply(tiles int) {
 	fn := d.fn
-	sum := func(i, j int) Tile { return T(i*d.panels + j) }
-	sums := func(i, j int) Mem { return d.sums.At((i*d.panels+j)*tileBytes).By(d.line, 1) }
-	again, ready := fn.NewLabel("again"), fn.NewLabel("ready")
-	fn.I("CMPB", fn.FP("begin"), 0)
-	fn.Jump("JEQ", again)
-	for i := range tiles * d.panels {
-		fn.I("TILEZERO", T(i))
-	}
-	fn.Jump("JMP", ready)
-	fn.Place(again)
-	for i := range tiles {
-		for j := range d.panels {
-			fn.I("TILELOADD", sums(i, j), sum(i, j))
-		}
-	}
-	fn.Place(ready)
-	fn.Comment("lines of C of the next pair come from far")
-	near := fn.NewLabel("near")
-	fn.I("MOVQ", d.sums, d.row)
-	fn.I("XORL", d.i, d.i)
-	fn.I("CMPB", fn.FP("end"), 0)
-	fn.Jump("JEQ", near)
-	fn.I("MOVQ", fn.FP("toNext"), d.i)
-	fn.I("MOVQ", d.i, d.row)
-	fn.I("SHLQ", 5, d.row) // 2·tileLines of them
-	fn.I("ADDQ", d.to, d.row)
-	fn.Place(near)
+	done, none := fn.NewLabel("multiplied"), fn.NewLabel("none")
+	d.step(tiles, true)
 	fn.I("MOVQ", fn.FP("tiles"), d.left)
+	fn.I("SUBQ", 1, d.left)
+	fn.Jump("JZ", done)
 	loop := fn.Label("tile")
-	fn.I("TILELOADD", d.a[0].At(0).By(d.line, 1), T(4))
+	d.step(tiles, false)
+	fn.I("MOVQ", fn.FP("each"), d.each)
+	fn.I("TESTQ", d.lines, d.lines)
+	fn.Jump("JZ", none)
+	line := fn.Label("line")
+	d.scaleLine()
+	fn.I("SUBQ", 1, d.lines)
+	fn.Jump("JZ", none)
+	fn.I("SUBQ", 1, d.each)
+	fn.Jump("JNZ", line)
+	fn.Place(none)
+	fn.I("SUBQ", 1, d.left)
+	fn.Jump("JNZ", loop)
+	fn.Place(done)
+}
+
+// step adds the products of a tile of each panel. The first one begins the sums, and
+// stores those before.
+func (d *dotTiles) step(tiles int, first bool) {
+	fn := d.fn
+	dot := func(i, j int) {
+		t := i*d.panels + j
+		if first {
+			d.store(t)
+			fn.I("TILEZERO", T(t))
+		}
+		fn.I("TDPBF16PS", T(6+j), T(4+i), T(t))
+	}
+	fn.I("TILELOADDT1", d.a[0].At(0).By(d.line, 1), T(4))
 	for j := range d.panels {
 		fn.I("TILELOADD", d.b[j].At(0).By(d.line, 1), T(6+j))
-		fn.I("TDPBF16PS", T(6+j), T(4), sum(0, j))
+		dot(0, j)
 	}
 	if tiles > 1 {
-		fn.I("TILELOADD", d.a[1].At(0).By(d.line, 1), T(5))
+		fn.I("TILELOADDT1", d.a[1].At(0).By(d.line, 1), T(5))
 		for j := range d.panels {
-			fn.I("TDPBF16PS", T(6+j), T(5), sum(1, j))
+			dot(1, j)
 		}
+	} else if first {
+		for j := range d.panels {
+			d.store(d.panels + j)
+		}
+	}
+	if !first {
+		for i := range tileAhead {
+			fn.I("PREFETCHT1", d.ahead.At(i*tileLine))
+		}
+		if d.panels > 1 {
+			fn.I("MOVQ", fn.FP("bPanel"), d.tmp)
+			for i := range tileAhead {
+				fn.I("PREFETCHT1", d.ahead.At(i*tileLine).By(d.tmp, 1))
+			}
+		}
+		fn.I("ADDQ", tileAhead*tileLine, d.ahead)
 	}
 	for _, r := range append(append([]Reg(nil), d.a[:tiles]...), d.b[:d.panels]...) {
 		fn.I("ADDQ", tileBytes, r)
 	}
-	for range tileAhead {
-		for j := range d.panels {
-			fn.I("PREFETCHT0", d.row.At(j*tileLine))
-		}
-		fn.I("ADDQ", d.i, d.row)
-	}
-	fn.I("SUBQ", 1, d.left)
-	fn.Jump("JNZ", loop)
-	for i := range tiles {
-		for j := range d.panels {
-			fn.I("TILESTORED", sum(i, j), sums(i, j))
-		}
-	}
 }
 
-// scale multiplies the sums by their scales, and adds C as it was where it is to.
-func (d *dotTiles) scale(accumulate bool) {
+// scaleAll scales what lines are left.
+func (d *dotTiles) scaleAll() {
 	fn := d.fn
-	done := fn.NewLabel("done")
-	for t, a := range d.a {
-		fn.I("LEAQ", d.sums.At(t*d.panels*tileBytes), d.row)
-		fn.I("XORL", d.i, d.i)
-		loop := fn.Label("line")
-		fn.I("VBROADCASTSS", a.At(0).By(d.i, 4), Z(2))
-		for j := range d.panels {
-			s := Z(3 + j)
-			fn.I("VMULPS", Z(2), Z(j), s)
-			if accumulate {
-				fn.I("VMOVUPS.Z", d.from.At(j*tileLine), K(1+j), Z(5+j))
-				fn.I("VFMADD132PS", d.row.At(j*tileBytes), Z(5+j), s)
-			} else {
-				fn.I("VMULPS", d.row.At(j*tileBytes), s, s)
-			}
-			fn.I("VMOVUPS", s, K(1+j), d.to.At(j*tileLine))
-		}
-		if accumulate {
-			fn.I("ADDQ", fn.FP("fromNext"), d.from)
-		}
-		fn.I("ADDQ", fn.FP("toNext"), d.to)
-		fn.I("ADDQ", tileLine, d.row)
-		fn.I("SUBQ", 1, d.lines)
-		fn.Jump("JZ", done)
-		fn.I("ADDQ", 1, d.i)
-		fn.I("CMPQ", d.i, tileLines)
-		fn.Jump("JNE", loop)
+	none := fn.NewLabel("none")
+	fn.I("TESTQ", d.lines, d.lines)
+	fn.Jump("JZ", none)
+	line := fn.Label("line")
+	d.scaleLine()
+	fn.I("SUBQ", 1, d.lines)
+	fn.Jump("JNZ", line)
+	fn.Place(none)
+}
+
+// scaleLine sets a line of C to alpha · scale of b · scale of a · sums, plus what it was.
+func (d *dotTiles) scaleLine() {
+	fn := d.fn
+	fn.I("VBROADCASTSS", d.scale.At(0), Z(2))
+	for j := range d.panels {
+		s, c := Z(3+j), Z(5+j)
+		fn.I("VMULPS", Z(2), Z(j), s)
+		fn.I("VMOVUPS.Z", d.from.At(j*tileLine), K(1+j), c)
+		fn.I("VFMADD132PS", d.row.At(j*tileLine), c, s)
+		fn.I("VMOVUPS", s, K(1+j), d.to.At(j*tileLine))
 	}
-	fn.Place(done)
+	fn.I("ADDQ", 4, d.scale)
+	fn.I("ADDQ", d.panels*tileLine, d.row)
+	fn.I("ADDQ", SP.At(stripFromNext), d.from)
+	fn.I("ADDQ", SP.At(stripToNext), d.to)
+}
+
+// nextLines makes the lines to scale those of the sums that were computed last: until the
+// panels' pointers go on, they point to the scales.
+func (d *dotTiles) nextLines() {
+	fn := d.fn
+	ready := fn.NewLabel("ready")
+	fn.I("MOVQ", fn.FP("work"), d.row)
+	fn.I("LEAQ", d.row.At(2*d.panels*tileBytes), d.scale)
+	for j := range d.panels {
+		fn.I("VBROADCASTSS", fn.FP("alpha"), Z(j))
+		fn.I("VMULPS", d.b[j].At(0), Z(j), Z(j))
+	}
+	fn.I("VMOVUPS", d.a[0].At(0), Z(2))
+	fn.I("VMOVUPS", Z(2), d.scale.At(0))
+	fn.I("MOVQ", SP.At(stripLines), d.lines)
+	fn.I("CMPQ", d.lines, tileLines)
+	fn.Jump("JLE", ready)
+	fn.I("VMOVUPS", d.a[1].At(0), Z(2))
+	fn.I("VMOVUPS", Z(2), d.scale.At(tileLine))
+	fn.I("CMPQ", d.lines, 2*tileLines)
+	fn.Jump("JLE", ready)
+	fn.I("MOVL", 2*tileLines, d.lines)
+	fn.Place(ready)
+}
+
+// nextC makes C as it was what the chunk before left, and C to be running, or C itself
+// where this chunk is the last one.
+func (d *dotTiles) nextC() {
+	fn := d.fn
+	kept := fn.NewLabel("kept")
+	fn.I("MOVQ", SP.At(stripTo), d.from)
+	fn.I("MOVQ", SP.At(stripToNext), d.tmp)
+	fn.I("MOVQ", d.tmp, SP.At(stripFromNext))
+	fn.I("MOVQ", fn.FP("running"), d.to)
+	fn.I("MOVL", d.panels*tileLine, d.tmp)
+	fn.I("CMPQ", fn.FP("chunks"), 1)
+	fn.Jump("JNE", kept)
+	fn.I("MOVQ", fn.FP("c"), d.to)
+	fn.I("MOVQ", fn.FP("ldc"), d.tmp)
+	fn.Place(kept)
+	fn.I("MOVQ", d.to, SP.At(stripTo))
+	fn.I("MOVQ", d.tmp, SP.At(stripToNext))
+}
+
+// streamLines writes what copies lines of so many panels of C to where they go past the
+// caches.
+func streamLines(f *File, panels int) {
+	name := fmt.Sprintf("streamLines%d", panels*tileLines)
+	fn := f.Func(name, name+fmt.Sprintf(` copies lines of %d floats, one behind the other, to C, whose
+rows are ldc bytes apart and begin with cache lines; they go past the caches.`, panels*tileLines), "c, src *float32, ldc, lines int")
+	c, src, ldc, lines := fn.Arg("c"), fn.Arg("src"), fn.Arg("ldc"), fn.Arg("lines")
+	loop := fn.Label("line")
+	for j := range panels {
+		fn.I("VMOVUPS", src.At(j*tileLine), Z(j))
+		fn.I("VMOVNTPS", Z(j), c.At(j*tileLine))
+	}
+	fn.I("ADDQ", panels*tileLine, src)
+	fn.I("ADDQ", ldc, c)
+	fn.I("SUBQ", 1, lines)
+	fn.Jump("JNZ", loop)
+	fn.I("SFENCE")
+	fn.Return()
 }
 
 // configureTiles makes all tiles 16 lines of 64 bytes. Their state belongs to a thread of

@@ -22,6 +22,7 @@ var tileInstructions = map[string]struct {
 	"TILERELEASE": {0, 0x49, ""},
 	"TILEZERO":    {3, 0x49, "t"},
 	"TILELOADD":   {3, 0x4b, "mt"}, // the lines of the tile are as far apart as the index says
+	"TILELOADDT1": {1, 0x4b, "mt"}, // not into the first cache
 	"TILESTORED":  {2, 0x4b, "tm"},
 	"TDPBF16PS":   {2, 0x5c, "ttt"}, // B, A, C
 }
@@ -69,19 +70,23 @@ func encodeTile(mnemonic string, operands []any) (code []byte, ok bool) {
 	modrm := 0xc0 | byte(register)<<3 | byte(rm)
 	var tail []byte
 	if memory != nil {
-		base, index := number(memory.Base), 4 // none
+		base, index, scale := number(memory.Base), 4, byte(0) // no index
 		if indexed := memory.Index != ""; indexed != (len(tiles) == 1) {
 			fail("tiles in memory need an index, and nothing else has one")
 		} else if indexed {
-			if index = number(memory.Index); index == 4 || memory.Scale != 1 {
-				fail("an index is any register but SP, times 1")
+			var ok bool
+			if scale, ok = scales[memory.Scale]; !ok {
+				fail("an index is scaled by 1, 2, 4 or 8")
+			}
+			if index = number(memory.Index); index == 4 {
+				fail("SP cannot be an index")
 			}
 		}
 		p0 ^= byte(index>>3)<<6 | byte(base>>3)<<5
 		modrm = byte(register) << 3
 		low := byte(base & 7)
 		if len(tiles) == 1 || low == 4 {
-			tail = []byte{byte(index&7)<<3 | low}
+			tail = []byte{scale<<6 | byte(index&7)<<3 | low}
 			modrm |= 4
 		} else {
 			modrm |= low
