@@ -19,7 +19,7 @@ type BF16 struct {
 // OfBF16 returns a matrix over data, which it does not copy. It panics where
 // data does not hold rows·cols values.
 func OfBF16(rows, cols int, data []byte) BF16 {
-	if rows < 0 || cols < 0 || len(data) != 2*rows*cols {
+	if n, ok := elements(rows, cols); !ok || len(data) != 2*n {
 		panic(fmt.Sprintf("tensor: %d bytes do not fill a %d×%d matrix of BF16", len(data), rows, cols))
 	}
 	return BF16{Rows: rows, Cols: cols, Stride: cols, Data: data}
@@ -28,14 +28,17 @@ func OfBF16(rows, cols int, data []byte) BF16 {
 // Validate reports a shape that no matrix has, and data that does not hold it.
 func (b BF16) Validate() error { return checkShape(b.Rows, b.Cols, b.Stride, len(b.Data)/2) }
 
-// Row returns the bytes of row i, shared with b.
+// Row returns the bytes of row i, shared with b. It panics where Data, without what its
+// capacity has beyond its length, does not hold such a row.
 func (b BF16) Row(i int) []byte {
+	data := b.Data[:len(b.Data):len(b.Data)]
 	from, to := 2*i*b.Stride, 2*(i*b.Stride+b.Cols)
-	return b.Data[from:to:to]
+	return data[from:to:to]
 }
 
-// Dense returns the values, which are exact.
+// Dense returns the values, which are exact. It panics where Validate fails.
 func (b BF16) Dense() Dense {
+	mustHold(b.Validate())
 	d := New(b.Rows, b.Cols)
 	for i := range b.Rows {
 		if err := FromBytes(d.Row(i), b.Row(i), format.BF16); err != nil {

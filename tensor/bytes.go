@@ -2,6 +2,7 @@ package tensor
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"math"
 
@@ -68,11 +69,19 @@ func widenPlain(dst []float32, src []byte) {
 // narrowPlain is ToBytes of BF16.
 func narrowPlain(dst []byte, src []float32) { format.BF16.EncodeSlice16(dst, src, cast) }
 
-func checkBytes(values, bytes int, f *format.Scalar) error {
+func checkFormat(f *format.Scalar) error {
 	switch f {
 	case format.BF16, format.FP16, format.F32:
-	default:
-		return fmt.Errorf("a dense tensor is bf16, fp16 or f32, not %s", f)
+		return nil
+	case nil:
+		return errors.New("a dense tensor is bf16, fp16 or f32, not of no format")
+	}
+	return fmt.Errorf("a dense tensor is bf16, fp16 or f32, not %s", f)
+}
+
+func checkBytes(values, bytes int, f *format.Scalar) error {
+	if err := checkFormat(f); err != nil {
+		return err
 	}
 	if size := f.Bits() / 8; bytes != values*size {
 		return fmt.Errorf("%d bytes do not hold %d values of %s", bytes, values, f)

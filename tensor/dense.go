@@ -4,7 +4,10 @@
 //	element (i, j) = Data[i·Stride + j],  0 ≤ i < Rows,  0 ≤ j < Cols ≤ Stride
 package tensor
 
-import "fmt"
+import (
+	"fmt"
+	"math"
+)
 
 // Dense is a matrix, or a view of one that shares its data.
 type Dense struct {
@@ -13,18 +16,39 @@ type Dense struct {
 	Data       []float32
 }
 
-// New returns a zero matrix of the given shape.
+// New returns a zero matrix of the given shape. It panics where a dimension is negative, or
+// where there cannot be as many elements.
 func New(rows, cols int) Dense {
-	return Dense{Rows: rows, Cols: cols, Stride: cols, Data: make([]float32, rows*cols)}
+	n, ok := elements(rows, cols)
+	if !ok {
+		panic(fmt.Sprintf("tensor: no matrix is %d×%d", rows, cols))
+	}
+	return Dense{Rows: rows, Cols: cols, Stride: cols, Data: make([]float32, n)}
 }
 
 // Of returns a matrix over data, which it does not copy. It panics where
 // len(data) is not rows·cols.
 func Of(rows, cols int, data []float32) Dense {
-	if rows < 0 || cols < 0 || len(data) != rows*cols {
+	if n, ok := elements(rows, cols); !ok || len(data) != n {
 		panic(fmt.Sprintf("tensor: %d elements do not fill a %d×%d matrix", len(data), rows, cols))
 	}
 	return Dense{Rows: rows, Cols: cols, Stride: cols, Data: data}
+}
+
+// elements returns rows·cols where there can be a matrix of that many float32 numbers.
+func elements(rows, cols int) (n int, ok bool) {
+	const most = math.MaxInt / 4
+	if rows < 0 || cols < 0 || cols > 0 && rows > most/cols {
+		return 0, false
+	}
+	return rows * cols, true
+}
+
+// mustHold panics with what Validate reports.
+func mustHold(err error) {
+	if err != nil {
+		panic(fmt.Sprintf("tensor: %v", err))
+	}
 }
 
 // Validate reports a shape that no matrix has, and data that does not hold it.
@@ -43,9 +67,11 @@ func checkShape(rows, cols, stride, elements int) error {
 	return nil
 }
 
-// Row returns row i, shared with d.
+// Row returns row i, shared with d. It panics where Data, without what its capacity has
+// beyond its length, does not hold such a row.
 func (d Dense) Row(i int) []float32 {
-	return d.Data[i*d.Stride : i*d.Stride+d.Cols : i*d.Stride+d.Cols]
+	data := d.Data[:len(d.Data):len(d.Data)]
+	return data[i*d.Stride : i*d.Stride+d.Cols : i*d.Stride+d.Cols]
 }
 
 // At returns element (i, j).
@@ -55,8 +81,9 @@ func (d Dense) At(i, j int) float32 { return d.Row(i)[j] }
 func (d Dense) Set(i, j int, v float32) { d.Row(i)[j] = v }
 
 // View returns rows [r0, r1) and columns [c0, c1), shared with d. It panics
-// where they are not within d.
+// where they are not within d, or Validate fails.
 func (d Dense) View(r0, r1, c0, c1 int) Dense {
+	mustHold(d.Validate())
 	if r0 < 0 || r1 < r0 || d.Rows < r1 || c0 < 0 || c1 < c0 || d.Cols < c1 {
 		panic(fmt.Sprintf("tensor: view of rows %d:%d and columns %d:%d is outside a %d×%d matrix", r0, r1, c0, c1, d.Rows, d.Cols))
 	}
@@ -66,8 +93,10 @@ func (d Dense) View(r0, r1, c0, c1 int) Dense {
 	return Dense{Rows: r1 - r0, Cols: c1 - c0, Stride: d.Stride, Data: d.Data[r0*d.Stride+c0 : (r1-1)*d.Stride+c1]}
 }
 
-// Transpose returns a new matrix with element (j, i) = d(i, j).
+// Transpose returns a new matrix with element (j, i) = d(i, j). It panics where Validate
+// fails.
 func (d Dense) Transpose() Dense {
+	mustHold(d.Validate())
 	t := New(d.Cols, d.Rows)
 	const tile = 32 // both sides of a tile stay in the first-level cache
 	for i0 := 0; i0 < d.Rows; i0 += tile {
@@ -83,8 +112,9 @@ func (d Dense) Transpose() Dense {
 	return t
 }
 
-// Clone returns a copy without gaps between its rows.
+// Clone returns a copy without gaps between its rows. It panics where Validate fails.
 func (d Dense) Clone() Dense {
+	mustHold(d.Validate())
 	c := New(d.Rows, d.Cols)
 	for i := range d.Rows {
 		copy(c.Row(i), d.Row(i))

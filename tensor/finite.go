@@ -7,12 +7,15 @@ import (
 )
 
 // CountNonFinite returns how many of the little-endian values of src in the
-// format f, which is BF16, FP16 or F32, are NaN or Inf.
+// format f, which is BF16, FP16 or F32, are NaN or Inf. It panics where f is another one,
+// or src ends within a value.
 //
 // Their exponent is all ones, and only then does adding one to its lowest bit
 // carry into the place of the sign. So eight bytes are looked at together.
 func CountNonFinite(src []byte, f *format.Scalar) (n int) {
+	mustHold(checkFormat(f))
 	width := f.Bits()
+	mustHold(checkBytes(len(src)/(width/8), len(src), f))
 	exponent := uint64(1)<<(width-1) - uint64(1)<<f.Mantissa
 	count := func(word uint64) (n int) {
 		for ; word != 0; word >>= width {
