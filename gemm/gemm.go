@@ -60,9 +60,6 @@
 package gemm
 
 import (
-	"fmt"
-
-	"github.com/microscale-go/microscale/format"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/tensor"
 )
@@ -78,8 +75,8 @@ type Options struct {
 
 // Mul sets c, M×N, to alpha·A·Bᵀ + bias for A of M lines and B of N lines along
 // the same K. It fails, and leaves c alone, where shapes do not match, where an
-// operand's codes or scales are not those of its shape, and where the kernel
-// asked for cannot take the operands. Where a scale is NaN, c is what Reference has, NaN
+// operand's codes or scales are not those of its shape, where c shares memory with an
+// operand or the bias, and where the kernel asked for cannot take the operands. Where a scale is NaN, c is what Reference has, NaN
 // in all of the row or column, and the error is a *NaNScale.
 func Mul(c tensor.Dense, a, b *quant.Tensor, o Options) error {
 	p, err := planDense(c, a, b, false, o)
@@ -97,77 +94,4 @@ func MulBF16(c, a, b *quant.Tensor, o Options) error {
 		return err
 	}
 	return p.runBF16(c, nil, o)
-}
-
-func planDense(c tensor.Dense, a, b *quant.Tensor, packed bool, o Options) (plan, error) {
-	if err := c.Validate(); err != nil {
-		return plan{}, fmt.Errorf("gemm: c: %w", err)
-	}
-	if err := check(c.Rows, c.Cols, a, b, o); err != nil {
-		return plan{}, err
-	}
-	return newPlan(a, b, packed, o)
-}
-
-func planBF16(c, a, b *quant.Tensor, packed bool, o Options) (plan, error) {
-	if err := checkOperand("c", c); err != nil {
-		return plan{}, err
-	}
-	if c.Format.Element != format.BF16 || c.Direction != quant.Rowwise {
-		return plan{}, fmt.Errorf("gemm: c is to be a rowwise bf16 tensor, not a %s %s one", c.Direction, c.Format)
-	}
-	if err := check(c.Rows(), c.Cols(), a, b, o); err != nil {
-		return plan{}, err
-	}
-	return newPlan(a, b, packed, o)
-}
-
-// check reports what keeps a and b from giving an m×n product.
-func check(m, n int, a, b *quant.Tensor, o Options) error {
-	if err := checkOperand("a", a); err != nil {
-		return err
-	}
-	if err := checkOperand("b", b); err != nil {
-		return err
-	}
-	if a.Width() != b.Width() {
-		err := fmt.Errorf("gemm: a has lines of %d elements (%s), b of %d (%s): both are summed over their lines", a.Width(), describe(a), b.Width(), describe(b))
-		switch {
-		case a.Lines() == b.Width():
-			err = fmt.Errorf("%w; a has the wrong direction: quantize it %s", err, other(a.Direction))
-		case b.Lines() == a.Width():
-			err = fmt.Errorf("%w; b has the wrong direction: quantize it %s", err, other(b.Direction))
-		}
-		return err
-	}
-	if m != a.Lines() || n != b.Lines() {
-		return fmt.Errorf("gemm: c is %d×%d, but a (%s) times b (%s) is %d×%d", m, n, describe(a), describe(b), a.Lines(), b.Lines())
-	}
-	if o.Bias != nil && len(o.Bias) != n {
-		return fmt.Errorf("gemm: a bias of %d elements for %d columns of c", len(o.Bias), n)
-	}
-	return nil
-}
-
-// describe names an operand's matrix: rowwise mxfp8 16×64.
-func describe(t *quant.Tensor) string {
-	return fmt.Sprintf("%s %s %d×%d", t.Direction, t.Format, t.Rows(), t.Cols())
-}
-
-func other(d quant.Direction) quant.Direction {
-	if d == quant.Rowwise {
-		return quant.Columnwise
-	}
-	return quant.Rowwise
-}
-
-// checkOperand reports codes or scales that do not fill the tensor's shape.
-func checkOperand(name string, t *quant.Tensor) error {
-	if t == nil {
-		return fmt.Errorf("gemm: %s is nil", name)
-	}
-	if err := t.Validate(); err != nil {
-		return fmt.Errorf("gemm: %s: %w", name, err)
-	}
-	return nil
 }

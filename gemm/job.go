@@ -53,7 +53,10 @@ var jobs = sync.Pool{New: func() any {
 // run computes the part rows × cols of the product into c, whose first element
 // is that of the part. It reports a NaN scale that was among the factors.
 func (p *plan) run(c tensor.Dense, rows, cols extent, packed *Packed, o Options) error {
-	if p.k == 0 || c.Rows == 0 || c.Cols == 0 {
+	if c.Cols == 0 { // of which there may be any number of rows
+		return nil
+	}
+	if p.k == 0 || c.Rows == 0 {
 		for i := range c.Rows {
 			for k := range c.Row(i) {
 				if !o.Accumulate {
@@ -275,6 +278,9 @@ const partRows = 256
 
 // runBF16 computes the product part by part in float32, and rounds each.
 func (p *plan) runBF16(c *quant.Tensor, packed *Packed, o Options) (err error) {
+	if p.n == 0 { // of which there may be any number of rows
+		return nil
+	}
 	part := parts.Get().(*[]float32)
 	defer parts.Put(part)
 	for i := 0; i < p.m; i += partRows {

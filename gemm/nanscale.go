@@ -21,6 +21,9 @@ type NaNScale struct {
 }
 
 func (e *NaNScale) Error() string {
+	if e.a == nil || e.b == nil {
+		return fmt.Sprintf("gemm: a scale of %s is NaN", e.Operand)
+	}
 	t := e.a
 	if e.Operand == "b" {
 		t = e.b

@@ -1,6 +1,8 @@
 package gemm
 
 import (
+	"fmt"
+
 	"github.com/microscale-go/microscale/internal/parallel"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/tensor"
@@ -23,10 +25,13 @@ func Pack(b *quant.Tensor, a quant.Format, o Options) (*Packed, error) {
 	if err := checkOperand("b", b); err != nil {
 		return nil, err
 	}
+	if err := checkThreads(o); err != nil {
+		return nil, err
+	}
 	// The scales of A are not known yet: an empty A has none that do not fit.
 	empty, err := quant.NewTensor(a, 0, b.Width())
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("gemm: a: %w", err)
 	}
 	p, err := newPlan(empty, b, true, o)
 	if err != nil {
@@ -58,7 +63,7 @@ func Pack(b *quant.Tensor, a quant.Format, o Options) (*Packed, error) {
 // that its codes are read faster than its panels, where the kernel that b was packed
 // for cannot take the scales of a, or where another kernel is asked for.
 func (b *Packed) Mul(c tensor.Dense, a *quant.Tensor, o Options) error {
-	p, err := planDense(c, a, b.source, true, o)
+	p, err := planDense(c, a, b.tensor(), true, o)
 	if err != nil {
 		return err
 	}
@@ -67,7 +72,7 @@ func (b *Packed) Mul(c tensor.Dense, a *quant.Tensor, o Options) error {
 
 // MulBF16 is the function MulBF16 with b packed.
 func (b *Packed) MulBF16(c, a *quant.Tensor, o Options) error {
-	p, err := planBF16(c, a, b.source, true, o)
+	p, err := planBF16(c, a, b.tensor(), true, o)
 	if err != nil {
 		return err
 	}
@@ -77,12 +82,20 @@ func (b *Packed) MulBF16(c, a *quant.Tensor, o Options) error {
 // Choose is the function Choose with b packed: Mul takes it from fewer lines of a on
 // than where it has to pack b.
 func (b *Packed) Choose(a *quant.Tensor, o Options) (Kernel, error) {
-	return choose(a, b.source, true, o)
+	return choose(a, b.tensor(), true, o)
+}
+
+// tensor returns what was packed.
+func (b *Packed) tensor() *quant.Tensor {
+	if b == nil {
+		return nil
+	}
+	return b.source
 }
 
 // forPlan returns b where its panels are those that p needs, or nil.
 func (b *Packed) forPlan(p *plan) *Packed {
-	if p.kernel == b.plan.kernel && p.chunk == b.plan.chunk {
+	if p.kernel == b.plan.kernel && p.chunk == b.plan.chunk && p.n == b.plan.n && p.k == b.plan.k {
 		return b
 	}
 	return nil

@@ -165,7 +165,7 @@ func (k *kernel) plan(a, b *quant.Tensor, o Options) (p plan, why string) {
 				alpha *= float64(int8Forms[s.t.Format.Element].unit)
 			}
 		}
-		if p.alpha = float32(alpha); !isModerate(p.alpha) {
+		if p.alpha = float32(alpha); p.alpha == p.alpha && !isModerate(p.alpha) { // NaN makes all of C NaN by every kernel
 			return p, "alpha times the global scales is too large or too small"
 		}
 	}
@@ -233,7 +233,7 @@ func (s *side) fit() (why string) {
 		s.scales = perChunk
 		for _, x := range s.t.Scales32 {
 			if !isModerate(x) {
-				return "FP32 scales are too large or too small"
+				return "FP32 scales are too large, too small or NaN"
 			}
 		}
 		return ""
@@ -267,11 +267,11 @@ func (s *side) checkExponents() (why string) {
 		low := (x - ones*uint64(s.lo)) &^ x
 		high := (^x - ones*uint64(255-s.hi)) & x
 		if (low|high)&(0x80*ones) != 0 && !s.zerosOutside(i, i+8) {
-			return "E8M0 scales are too large or too small"
+			return "E8M0 scales are too large, too small or NaN"
 		}
 	}
 	if !s.zerosOutside(i, len(codes)) {
-		return "E8M0 scales are too large or too small"
+		return "E8M0 scales are too large, too small or NaN"
 	}
 	return ""
 }

@@ -2,6 +2,7 @@ package gemm
 
 import (
 	"fmt"
+	"math/bits"
 	"slices"
 	"strings"
 
@@ -38,7 +39,12 @@ var scalings = []struct {
 }
 
 // String returns PyTorch's name.
-func (s Scaling) String() string { return scalings[s].name }
+func (s Scaling) String() string {
+	if int(s) >= len(scalings) {
+		return fmt.Sprintf("Scaling(%d)", uint8(s))
+	}
+	return scalings[s].name
+}
 
 // Swizzling says in which order the scales of an operand stand.
 type Swizzling uint8
@@ -48,8 +54,8 @@ const (
 	Swizzle32x4x4                  // tiles of 128 lines × 4 blocks, as tensor cores read them (package layout)
 )
 
-// Scaled is one operand of ScaledMM. Both have their elements along K, without
-// padding; b is what PyTorch takes as the transposed second matrix.
+// Scaled is one operand of ScaledMM. Both have their elements along K, as many bytes of
+// codes as Lines times those of K elements, without padding; b is what PyTorch takes as the transposed second matrix.
 //
 // Without a swizzle the scales of each scaling stand as PyTorch's tensors do in
 // memory:
@@ -87,7 +93,9 @@ var scaledPairs = []struct {
 // ScaledMM is Mul in the vocabulary of PyTorch's scaled_mm, and as strict: it
 // fails where the scalings of a and b do not go together, where elements are not
 // those of the scaling, where K or N is no multiple of 16 or does not end with a
-// block of 16 or 32, and where codes or scales are not as many as the shape says.
+// block of 16 or 32, and where codes or scales are not as many as the shape says. Scales of
+// 128 elements and swizzled ones are moved, which takes memory, and codes where K is no
+// multiple of these 128.
 // Global scales are factors of the sum, before anything is rounded.
 func ScaledMM(c tensor.Dense, a, b Scaled, o Options) error {
 	x, y, err := scaledOperands(a, b)
@@ -108,7 +116,10 @@ func ScaledMMBF16(c *quant.Tensor, a, b Scaled, o Options) error {
 
 func scaledOperands(a, b Scaled) (x, y *quant.Tensor, err error) {
 	if int(a.Scaling) >= len(scalings) || int(b.Scaling) >= len(scalings) {
-		return nil, nil, fmt.Errorf("gemm: unknown scaling %d or %d", a.Scaling, b.Scaling)
+		return nil, nil, fmt.Errorf("gemm: unknown scaling: a is %s, b is %s", a.Scaling, b.Scaling)
+	}
+	if min(a.Lines, a.K, b.Lines, b.K) < 0 {
+		return nil, nil, fmt.Errorf("gemm: a is %d×%d, b %d×%d: no matrix is", a.Lines, a.K, b.Lines, b.K)
 	}
 	if a.K != b.K {
 		return nil, nil, fmt.Errorf("gemm: a is %d×%d, b %d×%d: their second dimensions, K, differ", a.Lines, a.K, b.Lines, b.K)
@@ -167,9 +178,20 @@ func (s Scaled) tensor(name string) (*quant.Tensor, error) {
 	if s.Swizzling != NoSwizzle && (s.Swizzling != Swizzle32x4x4 || f.Scale == format.F32) {
 		return nil, fmt.Errorf("gemm: %s is %s, whose scales cannot have swizzling %d", name, s.Scaling, s.Swizzling)
 	}
+	line, ok := s.Element.StoredBytes(s.K)
+	fits := s.Lines == 0 || s.K <= 2*len(s.Codes) // codes are at least half a byte, and more of them overflow
+	if beyond, n := bits.Mul(uint(s.Lines), uint(line)); !ok || !fits || beyond != 0 || n != uint(len(s.Codes)) {
+		return nil, fmt.Errorf("gemm: %s is %s %d×%d of %s and has %d bytes of codes, not %d for each line", name, s.Scaling, s.Lines, s.K, s.Element, len(s.Codes), line)
+	}
 	t := &quant.Tensor{Format: f, Shape: []int{s.Lines, s.K}, Codes: s.Codes, Scales: s.Scales, Scales32: s.Scales32, Global: 1}
 	if s.Global != nil {
 		t.Global = *s.Global
+	}
+	if stored := f.StoredCols(s.K); stored != s.K { // elements of one byte
+		t.Codes = make([]byte, s.Lines*stored)
+		for l := range s.Lines {
+			copy(t.Codes[l*stored:], s.Codes[l*s.K:(l+1)*s.K])
+		}
 	}
 	rows, cols := t.ScaleShape()
 	padded, size := cols, rows*cols
@@ -180,10 +202,15 @@ func (s Scaled) tensor(name string) (*quant.Tensor, error) {
 	case s.Swizzling == Swizzle32x4x4:
 		size = layout.SwizzledSize(rows, cols)
 	}
-	if got := len(s.Scales) + len(s.Scales32); got != size || (f.Scale == format.F32) != (s.Scales == nil) && size > 0 {
+	has, others := len(s.Scales), len(s.Scales32)
+	if f.Scale == format.F32 {
+		has, others = others, has
+	}
+	if has != size || others > 0 {
 		return nil, fmt.Errorf("gemm: %s is %s %d×%d and takes %d scales of %s: it has %d of 8 bits and %d of FP32", name, s.Scaling, s.Lines, s.K, size, f.Scale, len(s.Scales), len(s.Scales32))
 	}
 	switch {
+	case size == 0: // of any number of lines
 	case s.Scaling == BlockWise1x128:
 		t.Scales32 = make([]float32, size)
 		for i := range rows {

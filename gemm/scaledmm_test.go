@@ -16,6 +16,12 @@ import (
 // scaled returns a tensor as an operand of ScaledMM.
 func scaled(t *quant.Tensor, s Scaling, swizzling Swizzling) Scaled {
 	x := Scaled{Lines: t.Lines(), K: t.Width(), Element: t.Format.Element, Codes: t.Codes, Scaling: s, Scales: t.Scales, Scales32: t.Scales32, Swizzling: swizzling}
+	if n, _ := x.Element.StoredBytes(x.K); n != t.LineBytes() {
+		x.Codes = nil
+		for l := range x.Lines {
+			x.Codes = append(x.Codes, t.Codes[l*t.LineBytes():][:n]...)
+		}
+	}
 	rows, cols := t.ScaleShape()
 	switch {
 	case s == BlockWise1x128:

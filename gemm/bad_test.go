@@ -1,0 +1,327 @@
+package gemm
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/microscale-go/microscale/format"
+	"github.com/microscale-go/microscale/quant"
+	"github.com/microscale-go/microscale/tensor"
+)
+
+// badEntries are the ways to multiply. Each returns the error, and none of them writes.
+var badEntries = []struct {
+	name string
+	call func(c tensor.Dense, raw, a, b *quant.Tensor, o Options) error
+}{
+	{"Mul", func(c tensor.Dense, _, a, b *quant.Tensor, o Options) error { return Mul(c, a, b, o) }},
+	{"MulBF16", func(_ tensor.Dense, raw, a, b *quant.Tensor, o Options) error { return MulBF16(raw, a, b, o) }},
+	{"Packed.Mul", func(c tensor.Dense, _, a, b *quant.Tensor, o Options) error { return (&Packed{source: b}).Mul(c, a, o) }},
+	{"Packed.MulBF16", func(_ tensor.Dense, raw, a, b *quant.Tensor, o Options) error {
+		return (&Packed{source: b}).MulBF16(raw, a, o)
+	}},
+	{"Choose", func(_ tensor.Dense, _, a, b *quant.Tensor, o Options) error {
+		_, err := Choose(a, b, o)
+		return err
+	}},
+	{"Packed.Choose", func(_ tensor.Dense, _, a, b *quant.Tensor, o Options) error {
+		_, err := (&Packed{source: b}).Choose(a, o)
+		return err
+	}},
+}
+
+// TestBadOperands: operands that are no tensors, or do not go together, are an error of
+// every way to multiply, which says what is wrong with which, and nothing is written.
+func TestBadOperands(t *testing.T) {
+	const m, n, k, huge = 3, 80, 64, math.MaxInt/2 + 1
+	r := rand.New(rand.NewPCG(21, 22))
+	for _, f := range []quant.Format{quant.MXFP8, quant.MXFP4, quant.NVFP4, quant.FP8Row, quant.FP8Block, quant.BF16} {
+		for _, name := range []string{"a", "b"} {
+			for _, tc := range []struct {
+				name  string
+				of    bool // formats that it concerns
+				spoil func(*quant.Tensor)
+				want  string
+			}{
+				{"zero", true, func(x *quant.Tensor) { *x = quant.Tensor{} }, name + ": block format"},
+				{"no shape", true, func(x *quant.Tensor) { x.Shape = nil }, name + ": a " + f.Name + " tensor has no shape"},
+				{"negative", true, func(x *quant.Tensor) { x.Shape = []int{-x.Shape[0], -x.Shape[1]} }, "cannot have the shape [-"},
+				{"huge lines", true, func(x *quant.Tensor) { x.Shape[0] = huge }, "cannot have the shape [4611686018427387904 64]"},
+				{"huge width", true, func(x *quant.Tensor) { x.Shape[1] = huge }, "4611686018427387904]"},
+				{"dimensions that wrap around", true, func(x *quant.Tensor) { x.Shape = []int{huge, 4, k} }, "cannot have the shape [4611686018427387904 4 64]"},
+				{"direction", true, func(x *quant.Tensor) { x.Direction = 7 }, "unknown direction 7"},
+				{"no codes", true, func(x *quant.Tensor) { x.Codes = nil }, "has 0 bytes of codes, not"},
+				{"few codes", true, func(x *quant.Tensor) { x.Codes = x.Codes[:len(x.Codes)-1] }, name + ": a rowwise " + f.Name + " tensor of shape"},
+				{"many codes", true, func(x *quant.Tensor) { x.Codes = append(x.Codes, 0) }, "bytes of codes, not"},
+				{"no scales", f.Scaled(), func(x *quant.Tensor) { x.Scales, x.Scales32 = nil, nil }, "scales, not"},
+				{"few scales", f.ByteScales(), func(x *quant.Tensor) { x.Scales = x.Scales[1:] }, "scales, not"},
+				{"few FP32 scales", f.Scaled() && !f.ByteScales(), func(x *quant.Tensor) { x.Scales32 = x.Scales32[1:] }, "FP32 scales, not"},
+				{"both scales", f.ByteScales(), func(x *quant.Tensor) { x.Scales32 = make([]float32, len(x.Scales)) }, "no others"},
+				{"other scales", f.Scaled() && !f.ByteScales(), func(x *quant.Tensor) { x.Scales, x.Scales32 = make([]byte, len(x.Scales32)), nil }, "0 FP32 scales, not"},
+				{"scales of none", !f.Scaled(), func(x *quant.Tensor) { x.Scales = []byte{1} }, "has 1 scales, not 0×0"},
+				{"no element", true, func(x *quant.Tensor) { x.Format.Element = nil }, "has no element format"},
+				{"scale format", true, func(x *quant.Tensor) { x.Format.Scale = format.E5M2 }, "block format"},
+				{"blocks", f.Scaled(), func(x *quant.Tensor) { x.Format.Block.Cols = -1 }, "negative block shape"},
+			} {
+				if !tc.of {
+					continue
+				}
+				a, b := operand(t, r, f, quant.Rowwise, m, k), operand(t, r, f, quant.Rowwise, n, k)
+				tc.spoil(map[string]*quant.Tensor{"a": a, "b": b}[name])
+				checkRefused(t, fmt.Sprintf("%s of %s: %s", f, name, tc.name), a, b, Options{}, tc.want)
+				if _, _, err := Reference(a, b); err == nil || !strings.Contains(err.Error(), tc.want) {
+					t.Errorf("Reference of %s with %s: error %v, want %q in it", name, tc.name, err, tc.want)
+				}
+				if name == "b" {
+					if _, err := Pack(b, f, Options{}); err == nil || !strings.Contains(err.Error(), tc.want) {
+						t.Errorf("Pack with %s: error %v, want %q in it", tc.name, err, tc.want)
+					}
+				}
+			}
+		}
+	}
+	good := func(lines, width int, d quant.Direction) *quant.Tensor {
+		return operand(t, r, quant.MXFP8, d, lines, width)
+	}
+	a, b := good(m, k, quant.Rowwise), good(n, k, quant.Rowwise)
+	for _, tc := range []struct {
+		name string
+		a, b *quant.Tensor
+		o    Options
+		want string
+	}{
+		{"a is nil", nil, b, Options{}, "a is nil"},
+		{"b is nil", a, nil, Options{}, "b is nil"},
+		{"both are nil", nil, nil, Options{}, "a is nil"},
+		{"depth", a, good(n, k+32, quant.Rowwise), Options{}, "a has lines of 64 elements (rowwise mxfp8 3×64), b of 96 (rowwise mxfp8 80×96)"},
+		{"direction of a", good(k, m, quant.Columnwise), b, Options{}, "a has the wrong direction: quantize it rowwise"},
+		{"direction of b", a, good(k, n, quant.Rowwise), Options{}, "b has the wrong direction: quantize it columnwise"},
+		{"threads", a, b, Options{Threads: -1}, "-1 threads"},
+		{"least threads", a, b, Options{Threads: math.MinInt}, "-9223372036854775808 threads"},
+		{"kernel", a, b, Options{Kernel: "fast"}, `unknown kernel "fast"`},
+		{"kernel that cannot", a, b, Options{Kernel: "int8-nv-plain"}, "cannot multiply mxfp8 by mxfp8"},
+	} {
+		checkRefused(t, tc.name, tc.a, tc.b, tc.o, tc.want)
+	}
+}
+
+// checkRefused: every way to multiply gives that error, and writes nothing.
+func checkRefused(t *testing.T, name string, a, b *quant.Tensor, o Options, want string) {
+	t.Helper()
+	const m, n, canary = 3, 80, 3
+	c, raw := tensor.New(m, n), mustTensor(t, quant.BF16, m, n)
+	for i := range c.Data {
+		c.Data[i], raw.Codes[2*i] = canary, canary
+	}
+	for _, e := range badEntries {
+		if err := e.call(c, raw, a, b, o); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s with %s: error %v, want %q in it", e.name, name, err, want)
+		}
+	}
+	for i, x := range c.Data {
+		if x != canary || raw.Codes[2*i] != canary || raw.Codes[2*i+1] != 0 {
+			t.Fatalf("with %s element %d of c was written", name, i)
+		}
+	}
+}
+
+// TestBadProducts: a C that is none, not of the product's shape, or where operands lie.
+func TestBadProducts(t *testing.T) {
+	const m, n, k = 3, 80, 64
+	r := rand.New(rand.NewPCG(23, 24))
+	a, b := operand(t, r, quant.BF16, quant.Rowwise, m, k), operand(t, r, quant.FP8Row, quant.Rowwise, n, k)
+	data := make([]float32, m*n+n)
+	for _, tc := range []struct {
+		name string
+		c    tensor.Dense
+		bias []float32
+		want string
+	}{
+		{"zero", tensor.Dense{}, nil, "c is 0×0, but a (rowwise bf16 3×64) times b (rowwise fp8-row 80×64) is 3×80"},
+		{"no data", tensor.Dense{Rows: m, Cols: n, Stride: n}, nil, "0 elements are too few for a 3×80 matrix"},
+		{"little data", tensor.Dense{Rows: m, Cols: n, Stride: n, Data: data[:m*n-1]}, nil, "239 elements are too few"},
+		{"stride", tensor.Dense{Rows: m, Cols: n, Stride: n - 1, Data: data}, nil, "overlap"},
+		{"negative stride", tensor.Dense{Rows: m, Cols: n, Stride: -n, Data: data}, nil, "overlap"},
+		{"huge stride", tensor.Dense{Rows: m, Cols: n, Stride: 1 << 63 / 3, Data: data}, nil, "too few"},
+		{"negative", tensor.Dense{Rows: -m, Cols: n, Stride: n, Data: data}, nil, "no matrix is -3×80"},
+		{"transposed", tensor.Of(n, m, data[:m*n]), nil, "c is 80×3"},
+		{"short bias", tensor.Of(m, n, data[:m*n]), make([]float32, n-1), "a bias of 79 elements for 80 columns of c"},
+		{"empty bias", tensor.Of(m, n, data[:m*n]), []float32{}, "a bias of 0 elements"},
+		{"bias in c", tensor.Of(m, n, data[:m*n]), data[n : 2*n], "c shares memory with the bias: a is rowwise bf16 3×64, b is rowwise fp8-row 80×64"},
+		{"bias at the end of c", tensor.Of(m, n, data[:m*n]), data[m*n-1:][:n], "c shares memory with the bias"},
+	} {
+		if err := Mul(tc.c, a, b, Options{Bias: tc.bias}); err == nil || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%s: error %v, want %q in it", tc.name, err, tc.want)
+		}
+	}
+	shared := make([]float32, m*n)
+	copy(shared[n+7:], b.Scales32)
+	scales := *b
+	scales.Scales32 = shared[n+7:][:n]
+	if err := Mul(tensor.Of(m, n, shared), a, &scales, Options{}); err == nil || !strings.Contains(err.Error(), "c shares memory with b's scales") {
+		t.Errorf("scales in c: error %v", err)
+	}
+	beside := tensor.New(m, 2*n) // in whose columns beyond those of c are other things
+	copy(beside.Row(1)[n:], b.Scales32)
+	scales.Scales32 = beside.Row(1)[n:]
+	if err := Mul(beside.View(0, m, 0, n), a, &scales, Options{Bias: beside.Row(0)[n:]}); err != nil {
+		t.Errorf("scales beside c: %v", err)
+	}
+	square := operand(t, r, quant.BF16, quant.Rowwise, k, k)
+	for name, err := range map[string]error{
+		"c shares memory with a's codes": MulBF16(square, square, operand(t, r, quant.BF16, quant.Rowwise, k, k), Options{}),
+		"c shares memory with b's codes": MulBF16(square, operand(t, r, quant.BF16, quant.Rowwise, k, k), square, Options{}),
+		"c is nil":                       MulBF16(nil, a, b, Options{}),
+		"c: block format":                MulBF16(&quant.Tensor{}, a, b, Options{}),
+		"not a columnwise bf16 one":      MulBF16(operand(t, r, quant.BF16, quant.Columnwise, n, m), a, b, Options{}),
+		"not a rowwise f32 one":          MulBF16(mustTensor(t, quant.F32, m, n), a, b, Options{}),
+		"c is 80×3":                      MulBF16(mustTensor(t, quant.BF16, n, m), a, b, Options{}),
+	} {
+		if err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("error %v, want %q in it", err, name)
+		}
+	}
+}
+
+// TestBadPacked: no packed operand, a format that is none, and a tensor that changed.
+func TestBadPacked(t *testing.T) {
+	const m, n, k = 40, 80, 64
+	r := rand.New(rand.NewPCG(25, 26))
+	a, b := operand(t, r, quant.MXFP8, quant.Rowwise, m, k), operand(t, r, quant.MXFP8, quant.Rowwise, n, k)
+	c, raw := tensor.New(m, n), mustTensor(t, quant.BF16, m, n)
+	for _, p := range []*Packed{nil, {}} {
+		_, chosen := p.Choose(a, Options{})
+		for name, err := range map[string]error{"Mul": p.Mul(c, a, Options{}), "MulBF16": p.MulBF16(raw, a, Options{}), "Choose": chosen} {
+			if err == nil || !strings.Contains(err.Error(), "b is nil") {
+				t.Errorf("%s with nothing packed: %v", name, err)
+			}
+		}
+	}
+	for _, tc := range []struct {
+		b    *quant.Tensor
+		a    quant.Format
+		o    Options
+		want string
+	}{
+		{nil, quant.MXFP8, Options{}, "b is nil"},
+		{b, quant.Format{}, Options{}, "gemm: a: block format"},
+		{b, quant.MXFP8, Options{Threads: -2}, "-2 threads"},
+		{b, quant.MXFP8, Options{Kernel: "fast"}, `unknown kernel "fast"`},
+	} {
+		if _, err := Pack(tc.b, tc.a, tc.o); err == nil || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("Pack: error %v, want %q in it", err, tc.want)
+		}
+	}
+	packed, err := Pack(b, quant.MXFP8, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	*b = *operand(t, r, quant.MXFP8, quant.Rowwise, 3*n, k)
+	got, want := tensor.New(m, 3*n), tensor.New(m, 3*n)
+	if err := packed.Mul(got, a, Options{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := Mul(want, a, b, Options{}); err != nil || !sameBits(got.Data, want.Data) {
+		t.Errorf("a tensor that has more lines than were packed: %v", err)
+	}
+}
+
+// TestBadGlobal: a global scale that is NaN gives the same error with every kernel that
+// takes the operands as with the one that is chosen.
+func TestBadGlobal(t *testing.T) {
+	const n, k = 20, 64
+	r := rand.New(rand.NewPCG(27, 28))
+	for _, m := range []int{3, 40} {
+		for _, f := range []quant.Format{quant.BF16, quant.NVFP4, quant.MXINT8} {
+			a, b := operand(t, r, f, quant.Rowwise, m, k), operand(t, r, quant.NVFP4, quant.Rowwise, n, k)
+			taken := 0
+			for _, kernel := range append(Kernels(), Kernel{}) {
+				o := Options{Kernel: kernel.Name}
+				if _, err := Choose(a, b, o); err != nil {
+					continue
+				}
+				taken++
+				nan := *b
+				nan.Global = float32(math.NaN())
+				c := tensor.New(m, n)
+				if err := Mul(c, a, &nan, o); err == nil || !strings.Contains(err.Error(), "the global scale of b is NaN: a is rowwise "+f.Name) {
+					t.Errorf("kernel=%s a=%s m=%d: error %v", kernel.Name, f, m, err)
+				}
+				for i, x := range c.Data {
+					if x == x {
+						t.Fatalf("kernel=%s a=%s m=%d: element %d is %g", kernel.Name, f, m, i, x)
+					}
+				}
+			}
+			if taken < 3 {
+				t.Errorf("a=%s m=%d: %d kernels took the operands", f, m, taken)
+			}
+		}
+	}
+	if got := (&NaNScale{Operand: "a"}).Error(); got != "gemm: a scale of a is NaN" {
+		t.Errorf("a NaNScale of nothing says %q", got)
+	}
+}
+
+// TestBadScaled: what ScaledMM is given that is no matrix, or whose codes or scales are not
+// those of its shape.
+func TestBadScaled(t *testing.T) {
+	const n, k, huge = 16, 256, math.MaxInt / 16 * 16
+	r := rand.New(rand.NewPCG(29, 30))
+	for _, p := range scaledPairs {
+		of := func(s Scaling) Scaled {
+			f := scalings[s].like
+			f.Element = p.elements[0]
+			return scaled(operand(t, r, f, quant.Rowwise, n, k), s, NoSwizzle)
+		}
+		for _, tc := range []struct {
+			name  string
+			spoil func(a, b *Scaled)
+			want  string
+		}{
+			{"zero a", func(a, _ *Scaled) { *a = Scaled{} }, "a is 0×0, b 16×256"},
+			{"zero", func(a, b *Scaled) { *a, *b = Scaled{}, Scaled{} }, ""},
+			{"lines of a", func(a, _ *Scaled) { a.Lines = huge }, "9223372036854775792×256"},
+			{"lines of b", func(_, b *Scaled) { b.Lines = huge }, "9223372036854775792×256"},
+			{"lines that wrap around", func(a, _ *Scaled) { a.Lines = 1<<62 + n }, "4611686018427387920×256"},
+			{"negative lines", func(a, _ *Scaled) { a.Lines = -n }, "a is -16×256, b 16×256: no matrix is"},
+			{"negative width", func(a, b *Scaled) { a.K, b.K = -k, -k }, "a is 16×-256, b 16×-256: no matrix is"},
+			{"width", func(a, b *Scaled) { a.K, b.K = huge, huge }, "×9223372036854775792"},
+			{"width that wraps around", func(a, b *Scaled) { a.K, b.K = 1<<61, 1<<61; a.Codes, b.Codes = nil, nil; a.Lines, b.Lines = 256, 256 }, "256×2305843009213693952"},
+			{"codes", func(a, _ *Scaled) { a.Codes = a.Codes[1:] }, "bytes of codes, not"},
+			{"no codes", func(_, b *Scaled) { b.Codes = nil }, "b is " + p.b.String() + " 16×256 of " + p.elements[0].Name + " and has 0 bytes of codes"},
+			{"no scales", func(a, _ *Scaled) { a.Scales, a.Scales32 = nil, nil }, "it has 0 of 8 bits and 0 of FP32"},
+			{"few scales", func(a, _ *Scaled) { a.Scales, a.Scales32 = a.Scales[:len(a.Scales)/2], a.Scales32[:len(a.Scales32)/2] }, "a is " + p.a.String() + " 16×256 and takes "},
+			{"half of each", func(a, _ *Scaled) {
+				n := len(a.Scales) + len(a.Scales32)
+				a.Scales, a.Scales32 = make([]byte, (n+1)/2), make([]float32, n/2)
+			}, "and takes "},
+			{"too many", func(a, _ *Scaled) { a.Scales, a.Scales32 = make([]byte, 1<<12), make([]float32, 1<<12) }, "it has 4096 of 8 bits and 4096 of FP32"},
+			{"scaling", func(_, b *Scaled) { b.Scaling = 99 }, "b is Scaling(99)"},
+			{"element", func(a, _ *Scaled) { a.Element = nil }, "takes elements of"},
+			{"other element", func(a, _ *Scaled) { a.Element = format.BF16 }, "takes elements of"},
+			{"swizzling", func(a, _ *Scaled) { a.Swizzling = 7 }, "cannot have swizzling 7"},
+			{"one global scale", func(a, b *Scaled) { a.Global, b.Global = new(float32), nil }, "only one has a global scale"},
+		} {
+			a, b := of(p.a), of(p.b)
+			tc.spoil(&a, &b)
+			for name, err := range map[string]error{
+				"ScaledMM":     ScaledMM(tensor.New(n, n), a, b, Options{}),
+				"ScaledMMBF16": ScaledMMBF16(mustTensor(t, quant.BF16, n, n), a, b, Options{}),
+			} {
+				if err == nil || !strings.Contains(err.Error(), tc.want) {
+					t.Errorf("%s of %s and %s with %s: error %v, want %q in it", name, p.a, p.b, tc.name, err, tc.want)
+				}
+			}
+		}
+	}
+	const lines = 1 << 40
+	a := Scaled{Lines: lines, Element: format.E4M3, Scaling: BlockWise1x128}
+	b := Scaled{Element: format.E4M3, Scaling: BlockWise128x128}
+	if err := ScaledMM(tensor.Dense{Rows: lines}, a, b, Options{}); err != nil {
+		t.Errorf("any number of lines of nothing: %v", err)
+	}
+}
