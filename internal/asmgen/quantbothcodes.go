@@ -165,9 +165,13 @@ func (k *both) join(a, b Vec, p *pool) Vec {
 	return a
 }
 
-// storeRow stores 64 codes of a row.
+// storeRow stores 64 codes of a row, and fetches room for those of the next tile unless
+// they go past the caches.
 func (k *both) storeRow(v Vec, at Mem) {
 	k.I("VPERMB", v, zOrder, v)
+	if !k.stream {
+		k.I("PREFETCHT0", at.At(k.packing.bytes(tileSide)))
+	}
 	switch {
 	case k.packing.bits == 4:
 		k.I("VPMADDUBSW", zJoin, v, v)

@@ -1,5 +1,7 @@
 package asmgen
 
+import "math/bits"
+
 // columnLines turns the codes of the columns of a tile, and stores them.
 func (k *both) columnLines() {
 	k.Comment("codes of columns")
@@ -21,6 +23,10 @@ func (k *both) columnLines() {
 		k.I("LEAQ", Mem{Base: stride, Index: stride, Scale: 1}, step)
 	} else {
 		step = stride
+	}
+	if !k.stream {
+		k.I("MOVQ", stride, k.ahead)
+		k.I("SHLQ", bits.TrailingZeros(tileSide), k.ahead)
 	}
 	each := 32 / k.source // of BF16, even and odd columns
 	k.I("MOVQ", 4/each, k.n)
@@ -99,7 +105,7 @@ func (k *both) turn16(from, line, step Reg) {
 		if k.stream {
 			k.I("VMOVNTDQ", c, line.At(0))
 		} else {
-			k.I("VMOVDQU8", c, kRows, line.At(0))
+			k.storeColumn(c, line)
 		}
 		k.I("ADDQ", step, line)
 	}
@@ -125,11 +131,17 @@ func (k *both) turn8(from, line, step Reg) {
 	}
 	for c := range 16 {
 		if v := columns[c%4+c/8*4]; c/4%2 == 0 {
-			k.I("VMOVDQU8", v.Y(), kRows, line.At(0))
+			k.storeColumn(v.Y(), line)
 		} else {
 			k.I("VEXTRACTI64X4", 1, v, t.Y())
-			k.I("VMOVDQU8", t.Y(), kRows, line.At(0))
+			k.storeColumn(t.Y(), line)
 		}
 		k.I("ADDQ", step, line)
 	}
+}
+
+// storeColumn stores the codes of a column, and fetches room for those of the next tile.
+func (k *both) storeColumn(v Vec, line Reg) {
+	k.I("PREFETCHT0", line.At(0).By(k.ahead, 1))
+	k.I("VMOVDQU8", v, kRows, line.At(0))
 }
