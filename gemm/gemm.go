@@ -49,8 +49,8 @@
 // Which kernel comes first depends on the formats, on M, on the instructions that the
 // processor has, and on its vendor and family: on Intel's, where BF16 dot products are
 // no faster than float32 ones, float32 panels come before BF16 ones. Where there is AMX,
-// its tiles of BF16 come before both for all but float32 operands, and before int8 panels
-// from 21 or 57 lines on, or one where B was packed beforehand (Kernels has the order,
+// its tiles of BF16 come before both for all but float32 operands, and before int8 panels,
+// but where a product of E8M0 scales has up to 20 lines and packs B (Kernels has the order,
 // internal/cpu the facts). All of it is fixed, and nothing is timed. Kernels differ in how
 // sums are rounded, always within the bound: two machines give the same bits where they
 // take the same kernel, which Options.Kernel can ask for.

@@ -460,18 +460,20 @@ func TestChoiceLines(t *testing.T) {
 			return
 		}
 		r := rand.New(rand.NewPCG(1, 1))
-		b := operand(t, r, quant.MXFP8, quant.Rowwise, 64, 64)
 		for _, tc := range []struct {
-			a    quant.Format
+			a, b quant.Format
 			m    int
 			want string
 		}{
-			{quant.BF16, 8, "vector-fp8-avx512"}, {quant.BF16, 9, "bf16-amx"},
-			{quant.F32, 16, "vector-f32-fp8-avx512"}, {quant.F32, 17, "f32-avx512"},
+			{quant.BF16, quant.MXFP8, 8, "vector-fp8-avx512"}, {quant.BF16, quant.MXFP8, 9, "bf16-amx"},
+			{quant.F32, quant.MXFP8, 16, "vector-f32-fp8-avx512"}, {quant.F32, quant.MXFP8, 17, "f32-avx512"},
+			{quant.NVFP4, quant.NVFP4, 12, "vector-int8-nvfp4-avx512"}, {quant.NVFP4, quant.NVFP4, 13, "bf16-amx"},
+			{quant.MXFP4, quant.MXFP4, 20, "int8-mx-avx512"}, {quant.MXFP4, quant.MXFP4, 21, "bf16-amx"},
 		} {
+			b := operand(t, r, tc.b, quant.Rowwise, 64, 64)
 			k, err := Choose(operand(t, r, tc.a, quant.Rowwise, tc.m, 64), b, Options{})
 			if err != nil || k.Name != tc.want {
-				t.Errorf("%d lines of %s: kernel %s, %v, want %s", tc.m, tc.a, k.Name, err, tc.want)
+				t.Errorf("%d lines of %s by %s: kernel %s, %v, want %s", tc.m, tc.a, tc.b, k.Name, err, tc.want)
 			}
 		}
 	})
