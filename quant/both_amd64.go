@@ -63,8 +63,8 @@ func beginColumns[C any](constants func(*run) C, kernel, stream columnsFunc[C]) 
 func ofGlobal(r *run) globalConstants { return newGlobalConstants(r.q.Format.Element, r.global) }
 
 var factorKernels = []factorKernel{
-	{cpu.AVX512, false, factoredBy(bothKnown8, bothKnown8Stream), factoredColumns(columnTilesKnown8, columnTilesKnown8Stream), maximaBy(tileMaxima), factorsOf},
-	{cpu.AVX512, true, factoredBy(bothKnown8BF16, bothKnown8BF16Stream), factoredColumns(columnTilesKnown8BF16, columnTilesKnown8BF16Stream), maximaBy(tileMaximaBF16), factorsOf},
+	{cpu.AVX512, false, factoredBy(bothKnown8, bothKnown8Stream), factoredSquare(bothSquare8, bothSquare8Stream), factoredColumns(columnTilesKnown8, columnTilesKnown8Stream), maximaBy(tileMaxima), factorsOf},
+	{cpu.AVX512, true, factoredBy(bothKnown8BF16, bothKnown8BF16Stream), factoredSquare(bothSquare8BF16, bothSquare8BF16Stream), factoredColumns(columnTilesKnown8BF16, columnTilesKnown8BF16Stream), maximaBy(tileMaximaBF16), factorsOf},
 }
 
 func factoredBy(kernel, stream func(rowCodes, columnCodes, src *byte, rowFactors, columnFactors *float32, tiles, rowStride, columnStride, srcStride, next int, c *bytesConstants) uint64) func(factoredTiles, *bytesConstants) uint32 {
@@ -74,6 +74,16 @@ func factoredBy(kernel, stream func(rowCodes, columnCodes, src *byte, rowFactors
 			f = stream
 		}
 		return uint32(f(&t.byRow.codes[0], &t.byColumn.codes[0], &t.src[0], &t.rowFactors[0], &t.columnFactors[0], t.n, t.byRow.codeStride, t.byColumn.codeStride, t.srcStride, t.next, c))
+	}
+}
+
+func factoredSquare(kernel, stream func(rowCodes, columnCodes, src *byte, columnFactors *float32, tiles, rowStride, columnStride, srcStride, next int, c *bytesConstants) uint64) func(factoredTiles, *bytesConstants) uint32 {
+	return func(t factoredTiles, c *bytesConstants) uint32 {
+		f := kernel
+		if t.stream {
+			f = stream
+		}
+		return uint32(f(&t.byRow.codes[0], &t.byColumn.codes[0], &t.src[0], &t.columnFactors[0], t.n, t.byRow.codeStride, t.byColumn.codeStride, t.srcStride, t.next, c))
 	}
 }
 

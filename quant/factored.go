@@ -1,6 +1,7 @@
 package quant
 
 import (
+	"reflect"
 	"slices"
 
 	"github.com/microscale-go/microscale/format"
@@ -10,15 +11,16 @@ import (
 // A factorKernel encodes tiles to codes of 8 bits by factors that are known, for both
 // copies or for the columnwise one alone, and finds what factors come from.
 type factorKernel struct {
-	tier        cpu.Tier
-	raw         bool // the source is BF16, else float32
-	both, alone func(factoredTiles, *bytesConstants) uint32
-	maxima      func(rows, columns []uint32, src []byte, srcStride int)
-	factors     func(factors, scales []float32, amaxes []uint32, c *bytesConstants)
+	tier    cpu.Tier
+	raw     bool // the source is BF16, else float32
+	both    func(factoredTiles, *bytesConstants) uint32
+	square  func(factoredTiles, *bytesConstants) uint32 // both by the factors of columns
+	alone   func(factoredTiles, *bytesConstants) uint32
+	maxima  func(rows, columns []uint32, src []byte, srcStride int)
+	factors func(factors, scales []float32, amaxes []uint32, c *bytesConstants)
 }
 
-// factoredTiles are tiles whose factors are known: of rows the same for all of them.
-// What follows next bytes behind is fetched. The result is flagged where an element is
+// factoredTiles are tiles whose factors are known: of rows the same for all of them. The result is flagged where an element is
 // Inf or NaN, and else zero.
 type factoredTiles struct {
 	tiles
@@ -47,6 +49,12 @@ func factorKernelOf(row, col *run) *factorKernel {
 		}
 	}
 	return nil
+}
+
+// sameCodes reports whether both copies have the same factors, and so the same codes: of
+// square blocks, or of the tensor.
+func sameCodes(row, col *run) bool {
+	return row != nil && row.q.Format.Square() && row.whole == col.whole && reflect.DeepEqual(row.q, col.q)
 }
 
 // factored reports whether factors of the elements are found before: of lines, of the
@@ -207,11 +215,15 @@ func (w *tilingRun) findFactors(r *run, f *lineFactors) (amax uint32, ok bool) {
 // encodeFactored encodes rows [l0, l1), at most those of a tile, of columns [c0, c1).
 func (w *tilingRun) encodeFactored(l0, l1, c0, c1 int) bool {
 	room, size, rows := &w.room.factored, w.x.elementBytes(), l1-l0
+	start := room.lines[Rowwise].line
+	end := start + room.lines[Rowwise].lines
 	c, step, encode := w.col.q.bytesConstants(), c1-c0, w.kernel.alone
-	t := factoredTiles{tiles: tiles{srcStride: w.x.strideBytes(), rows: rows, next: w.next(c0, c1)}}
+	t := factoredTiles{tiles: tiles{srcStride: w.x.strideBytes(), rows: rows}}
 	switch {
 	case rows < tileSide && w.row != nil:
 		w.encodeRows(l0, l1, c0, c1)
+	case w.square:
+		encode = w.kernel.square
 	case w.row != nil:
 		encode = w.kernel.both
 		if w.row.q.Format.Block.Cols > 0 {
@@ -219,6 +231,14 @@ func (w *tilingRun) encodeFactored(l0, l1, c0, c1 int) bool {
 		}
 	}
 	for at := c0; at < c1; at += step {
+		t.next = tileSide * size // what is beside
+		switch {
+		case at+step < c1:
+		case l1 < end: // what is below
+			t.next = tileSide*w.x.strideBytes() - (c1-c0-tileSide)*size
+		default: // the next tile from its first row on
+			t.next -= (l0 - start) * w.x.strideBytes()
+		}
 		t.n, t.src = step/tileSide, w.x.bytes(l0, l1)[at*size:]
 		if rows%factorGroup != 0 {
 			t.src, t.srcStride = copyRows(&room.src, w.x, l0, l1, at, at+step, tileSide, step), step*size
@@ -251,14 +271,6 @@ func (w *tilingRun) encodeRows(l0, l1, c0, c1 int) {
 			srcAhead: lineAhead, factors: room.ofRow[:parts], maxima: room.maxima,
 		}, &c)
 	}
-}
-
-// next returns how far behind a tile that ends with column c1 the next one is.
-func (g *tiling) next(c0, c1 int) int {
-	if _, cols := g.x.shape(); c1 == cols {
-		return g.rows*g.x.strideBytes() - c0*g.x.elementBytes()
-	}
-	return (c1 - c0) * g.x.elementBytes()
 }
 
 // codesAt returns where codes of one byte belong, from a line and position on.

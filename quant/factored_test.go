@@ -61,11 +61,14 @@ func testFactoredTiles(k *factorKernel, f *fences, q Quantizer, rows, n, gap int
 			}
 			t.stream = stream && isAligned(t.byColumn.codes)
 			got := []tilePlace{t.byColumn}
-			flags := []uint32{k.alone(t, &c)}
+			flags, square := []uint32{k.alone(t, &c)}, tilePlace{}
 			if rows == tileSide {
 				t.byRow, t.byColumn, t.rowFactors = place(rows, width), place(width, rows), fenced(f, ofRow)
 				t.stream = stream && isAligned(t.byColumn.codes) && isAligned(t.byRow.codes)
 				got, flags = append(got, t.byColumn), append(flags, k.both(t, &c))
+				same := t
+				same.byRow, same.byColumn = place(rows, width), place(width, rows)
+				got, square, flags = append(got, same.byColumn), same.byRow, append(flags, k.square(same, &c))
 			}
 			fence()
 			for _, g := range flags {
@@ -87,6 +90,7 @@ func testFactoredTiles(k *factorKernel, f *fences, q Quantizer, rows, n, gap int
 						requireBytes(f, name+", down columns", p.codes[j*p.codeStride+i:][:1], code(i, j, ofColumn[j]))
 					}
 					if rows == tileSide {
+						requireBytes(f, name+", along rows by factors of columns", square.codes[i*square.codeStride+j:][:1], code(i, j, ofColumn[j]))
 						requireBytes(f, name+", along rows", t.byRow.codes[i*t.byRow.codeStride+j:][:1], code(i, j, ofRow[i]))
 					}
 				}

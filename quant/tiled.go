@@ -20,6 +20,7 @@ type tiling struct {
 	rows, cols int           // of a tile
 	turned     int           // columns of it that are turned at a time
 	kernel     *factorKernel // for whole parts of it, or nil
+	square     bool          // the kernel has the same codes for both copies
 }
 
 const (
@@ -54,7 +55,7 @@ func newTiling(row, col *run) *tiling {
 	g := &tiling{x: x, row: row, col: col, rows: ceilDiv(leastTile, down) * down}
 	g.cols = max(1, tiledBytes/(g.rows*x.elementBytes())/right) * right
 	g.turned = max(1, turnedBytes/(4*g.rows)/band) * band
-	g.kernel = factorKernelOf(row, col)
+	g.kernel, g.square = factorKernelOf(row, col), sameCodes(row, col)
 	return g
 }
 

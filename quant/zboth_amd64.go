@@ -239,7 +239,7 @@ func columnTilesGlobal4BF16(columnCodes, columnScales, src *byte, tiles, rows, c
 // bothKnown8 quantizes tiles of 64 columns of 64 rows, at least one tile, from float32 to
 // codes of 8 bits, along rows and down columns, by factors of columns, and
 // of rows, the same for all tiles; returns 0, and all ones where an element is Inf or NaN. Strides are in
-// bytes; next is how far behind what is read memory is fetched.
+// bytes; next is how far behind the last tile lies what is read after it.
 //
 //go:noescape
 func bothKnown8(rowCodes, columnCodes, src *byte, rowFactors, columnFactors *float32, tiles, rowStride, columnStride, srcStride, next int, c *bytesConstants) (amax uint64)
@@ -247,7 +247,7 @@ func bothKnown8(rowCodes, columnCodes, src *byte, rowFactors, columnFactors *flo
 // bothKnown8Stream quantizes tiles of 64 columns of 64 rows, at least one tile, from float32 to
 // codes of 8 bits, along rows and down columns, by factors of columns, and
 // of rows, the same for all tiles; returns 0, and all ones where an element is Inf or NaN. Strides are in
-// bytes; next is how far behind what is read memory is fetched.
+// bytes; next is how far behind the last tile lies what is read after it.
 // Codes are written past the caches, to multiples of 64.
 //
 //go:noescape
@@ -256,7 +256,7 @@ func bothKnown8Stream(rowCodes, columnCodes, src *byte, rowFactors, columnFactor
 // columnTilesKnown8 quantizes tiles of 64 columns of 1 to 64 rows, of whole 16s in memory, at least one tile, from float32 to
 // codes of 8 bits, down columns, by factors of columns, and
 // of rows, the same for all tiles; returns 0, and all ones where an element is Inf or NaN. Strides are in
-// bytes; next is how far behind what is read memory is fetched.
+// bytes; next is how far behind the last tile lies what is read after it.
 //
 //go:noescape
 func columnTilesKnown8(columnCodes, src *byte, columnFactors *float32, tiles, rows, columnStride, srcStride, next int, c *bytesConstants) (amax uint64)
@@ -264,7 +264,7 @@ func columnTilesKnown8(columnCodes, src *byte, columnFactors *float32, tiles, ro
 // columnTilesKnown8Stream quantizes tiles of 64 columns of 1 to 64 rows, of whole 16s in memory, at least one tile, from float32 to
 // codes of 8 bits, down columns, by factors of columns, and
 // of rows, the same for all tiles; returns 0, and all ones where an element is Inf or NaN. Strides are in
-// bytes; next is how far behind what is read memory is fetched.
+// bytes; next is how far behind the last tile lies what is read after it.
 // Codes are written past the caches, to multiples of 64.
 //
 //go:noescape
@@ -273,7 +273,7 @@ func columnTilesKnown8Stream(columnCodes, src *byte, columnFactors *float32, til
 // bothKnown8BF16 quantizes tiles of 64 columns of 64 rows, at least one tile, from BF16 to
 // codes of 8 bits, along rows and down columns, by factors of columns, and
 // of rows, the same for all tiles; returns 0, and all ones where an element is Inf or NaN. Strides are in
-// bytes; next is how far behind what is read memory is fetched.
+// bytes; next is how far behind the last tile lies what is read after it.
 //
 //go:noescape
 func bothKnown8BF16(rowCodes, columnCodes, src *byte, rowFactors, columnFactors *float32, tiles, rowStride, columnStride, srcStride, next int, c *bytesConstants) (amax uint64)
@@ -281,7 +281,7 @@ func bothKnown8BF16(rowCodes, columnCodes, src *byte, rowFactors, columnFactors 
 // bothKnown8BF16Stream quantizes tiles of 64 columns of 64 rows, at least one tile, from BF16 to
 // codes of 8 bits, along rows and down columns, by factors of columns, and
 // of rows, the same for all tiles; returns 0, and all ones where an element is Inf or NaN. Strides are in
-// bytes; next is how far behind what is read memory is fetched.
+// bytes; next is how far behind the last tile lies what is read after it.
 // Codes are written past the caches, to multiples of 64.
 //
 //go:noescape
@@ -290,7 +290,7 @@ func bothKnown8BF16Stream(rowCodes, columnCodes, src *byte, rowFactors, columnFa
 // columnTilesKnown8BF16 quantizes tiles of 64 columns of 1 to 64 rows, of whole 16s in memory, at least one tile, from BF16 to
 // codes of 8 bits, down columns, by factors of columns, and
 // of rows, the same for all tiles; returns 0, and all ones where an element is Inf or NaN. Strides are in
-// bytes; next is how far behind what is read memory is fetched.
+// bytes; next is how far behind the last tile lies what is read after it.
 //
 //go:noescape
 func columnTilesKnown8BF16(columnCodes, src *byte, columnFactors *float32, tiles, rows, columnStride, srcStride, next int, c *bytesConstants) (amax uint64)
@@ -298,8 +298,42 @@ func columnTilesKnown8BF16(columnCodes, src *byte, columnFactors *float32, tiles
 // columnTilesKnown8BF16Stream quantizes tiles of 64 columns of 1 to 64 rows, of whole 16s in memory, at least one tile, from BF16 to
 // codes of 8 bits, down columns, by factors of columns, and
 // of rows, the same for all tiles; returns 0, and all ones where an element is Inf or NaN. Strides are in
-// bytes; next is how far behind what is read memory is fetched.
+// bytes; next is how far behind the last tile lies what is read after it.
 // Codes are written past the caches, to multiples of 64.
 //
 //go:noescape
 func columnTilesKnown8BF16Stream(columnCodes, src *byte, columnFactors *float32, tiles, rows, columnStride, srcStride, next int, c *bytesConstants) (amax uint64)
+
+// bothSquare8 quantizes tiles of 64 columns of 64 rows, at least one tile, from float32 to
+// codes of 8 bits, along rows and down columns, by factors of columns;
+// returns 0, and all ones where an element is Inf or NaN. Strides are in
+// bytes; next is how far behind the last tile lies what is read after it.
+//
+//go:noescape
+func bothSquare8(rowCodes, columnCodes, src *byte, columnFactors *float32, tiles, rowStride, columnStride, srcStride, next int, c *bytesConstants) (amax uint64)
+
+// bothSquare8Stream quantizes tiles of 64 columns of 64 rows, at least one tile, from float32 to
+// codes of 8 bits, along rows and down columns, by factors of columns;
+// returns 0, and all ones where an element is Inf or NaN. Strides are in
+// bytes; next is how far behind the last tile lies what is read after it.
+// Codes are written past the caches, to multiples of 64.
+//
+//go:noescape
+func bothSquare8Stream(rowCodes, columnCodes, src *byte, columnFactors *float32, tiles, rowStride, columnStride, srcStride, next int, c *bytesConstants) (amax uint64)
+
+// bothSquare8BF16 quantizes tiles of 64 columns of 64 rows, at least one tile, from BF16 to
+// codes of 8 bits, along rows and down columns, by factors of columns;
+// returns 0, and all ones where an element is Inf or NaN. Strides are in
+// bytes; next is how far behind the last tile lies what is read after it.
+//
+//go:noescape
+func bothSquare8BF16(rowCodes, columnCodes, src *byte, columnFactors *float32, tiles, rowStride, columnStride, srcStride, next int, c *bytesConstants) (amax uint64)
+
+// bothSquare8BF16Stream quantizes tiles of 64 columns of 64 rows, at least one tile, from BF16 to
+// codes of 8 bits, along rows and down columns, by factors of columns;
+// returns 0, and all ones where an element is Inf or NaN. Strides are in
+// bytes; next is how far behind the last tile lies what is read after it.
+// Codes are written past the caches, to multiples of 64.
+//
+//go:noescape
+func bothSquare8BF16Stream(rowCodes, columnCodes, src *byte, columnFactors *float32, tiles, rowStride, columnStride, srcStride, next int, c *bytesConstants) (amax uint64)

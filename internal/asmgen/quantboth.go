@@ -23,11 +23,14 @@ func quantBoth() *File {
 	for _, k := range []both{
 		{fused: fused{packing: packings[8]}}, {fused: fused{packing: packings[6]}}, {fused: fused{packing: packings[4]}},
 		{fused: fused{packing: packings[8], integer: true}}, {fused: fused{packing: packings[4], global: true}},
-		{fused: fused{packing: packings[8]}, known: true},
+		{fused: fused{packing: packings[8]}, known: true}, {fused: fused{packing: packings[8]}, known: true, square: true},
 	} {
 		k.tables, k.even, k.deal = tables, even, deal
 		for _, k.source = range []int{32, 16} {
 			for _, k.alone = range []bool{false, true} {
+				if k.alone && k.square {
+					continue
+				}
 				k.stream = false
 				k.emitTo(f)
 				if k.packing.bits == 8 { // columns of others are less than a cache line
@@ -50,11 +53,12 @@ func halves(of func(i int) int) []byte {
 // twice.
 type both struct {
 	fused
-	known bool   // factors of rows and columns come with the call; else they are computed, with scales
-	alone bool   // the columnwise copy is the only one
-	clamp bool   // codes to the largest, which some scale rules go beyond
-	even  Sym    // indices of the first byte of words, twice
-	deal  [2]Sym // indices of the even, and of the odd, dwords of two vectors
+	known  bool   // factors of rows and columns come with the call; else they are computed, with scales
+	square bool   // and those of columns serve rows, too: both copies have the same codes
+	alone  bool   // the columnwise copy is the only one
+	clamp  bool   // codes to the largest, which some scale rules go beyond
+	even   Sym    // indices of the first byte of words, twice
+	deal   [2]Sym // indices of the even, and of the odd, dwords of two vectors
 
 	room, stride, row, ahead, from, staged, n, m, t, rowDst, rowScales, rowStride Reg
 }
@@ -114,6 +118,8 @@ func (k both) emitTo(f *File) {
 	constantsType := "exponentConstants"
 	k.c.names = exponentNames
 	switch {
+	case k.square:
+		name, constantsType, k.c.names = name+"Square", "bytesConstants", bytesNames
 	case k.known:
 		name, constantsType, k.c.names = name+"Known", "bytesConstants", bytesNames
 	case k.global:
@@ -144,10 +150,11 @@ func (k both) emitTo(f *File) {
 	tile := k.Label("tile")
 	if !k.alone {
 		k.I("MOVQ", k.FP("rowCodes"), k.rowDst)
-		if k.known {
-			k.I("MOVQ", k.FP("rowFactors"), k.write)
-		} else {
+		switch {
+		case !k.known:
 			k.I("MOVQ", k.FP("rowScales"), k.rowScales)
+		case !k.square:
+			k.I("MOVQ", k.FP("rowFactors"), k.write)
 		}
 	}
 	k.I("MOVQ", k.src, k.from)
@@ -195,17 +202,18 @@ func (k both) emitTo(f *File) {
 func (k *both) doc(name string) string {
 	rows, along := "64 rows", "along rows and down columns"
 	more := "and returns the bits of the largest\nmagnitude; all ones where a block must be redone by the plain form"
-	next := "next is how far behind the last tile lies what is read after it"
 	if k.alone {
 		rows, along = fmt.Sprintf("1 to 64 rows, of whole %ds in memory", k.partRows()), "down columns"
 	}
 	if k.known {
 		more = "by factors of columns, and\nof rows, the same for all tiles; returns 0, and all ones where an element is Inf or NaN"
-		next = "next is how far behind what is read memory is fetched"
+	}
+	if k.square {
+		more = "by factors of columns;\nreturns 0, and all ones where an element is Inf or NaN"
 	}
 	return fmt.Sprintf(`%s quantizes tiles of 64 columns of %s, at least one tile, from %s to
 codes of %d bits, %s, %s. Strides are in
-bytes; %s.`, name, rows, sourceName(k.source), k.packing.bits, along, more, next)
+bytes; next is how far behind the last tile lies what is read after it.`, name, rows, sourceName(k.source), k.packing.bits, along, more)
 }
 
 // params returns the parameters but for the type of the constants.
@@ -216,7 +224,7 @@ func (k *both) params() string {
 	}
 	counts := []string{"tiles", "rows", "rowStride", "rowScaleStride", "columnStride", "columnScaleStride", "srcStride", "next int"}
 	return strings.Join(slices.DeleteFunc(append(pointers, counts...), func(p string) bool {
-		return k.alone && strings.HasPrefix(p, "row") && p != "rows" || !k.alone && p == "rows" || k.known && strings.HasSuffix(p, "ScaleStride")
+		return k.alone && strings.HasPrefix(p, "row") && p != "rows" || !k.alone && p == "rows" || k.known && strings.HasSuffix(p, "ScaleStride") || k.square && p == "rowFactors"
 	}), ", ") + ", c *"
 }
 
@@ -279,11 +287,9 @@ func (k *both) encodePart() {
 		}
 	}
 	inside := k.NewLabel("inside")
-	if !k.known {
-		k.I("MOVQ", k.rowBytes(), k.ahead)
-		k.I("CMPQ", k.FP("tiles"), "$1")
-		k.Jump("JNE", inside)
-	}
+	k.I("MOVQ", k.rowBytes(), k.ahead)
+	k.I("CMPQ", k.FP("tiles"), "$1")
+	k.Jump("JNE", inside)
 	k.I("MOVQ", k.FP("next"), k.ahead)
 	k.Place(inside)
 	k.I("LEAQ", k.ahead.At(0).By(k.stride, 1), k.t)

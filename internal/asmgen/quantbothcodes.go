@@ -27,13 +27,17 @@ func (k *both) encodeRows(p *pool, starts [2]int, at *int) [4]Vec {
 				}
 				var v, e Vec
 				if k.scaled() || k.integer {
-					if !k.alone {
+					if !k.alone && !k.square {
 						v = k.rowProduct(p, x, &factors, q, start+r)
 						k.roundProduct(p, v)
 					}
 					k.I("VMULPS", k.room.At(bothColumns+k.columnStep()*q), x, x)
 					k.roundProduct(p, x)
 					e = x
+					if k.square {
+						v = p.take()
+						k.I("VMOVDQA64", e, v)
+					}
 				} else {
 					v, e = k.roundBoth(p, x, q, start+r)
 					p.give(x)
