@@ -230,7 +230,7 @@ func (w *worker) tile(i, j, mr, nr int, a unsafe.Pointer, b []byte, accumulate b
 
 // streamBytes is the size of C above which it goes past the caches: it would not stay in
 // the second one, and to write it there would have to be read first.
-const streamBytes = 2 << 20
+const streamBytes = 8 << 20
 
 // strip computes the mr×nr elements of C from (i, j) on: all rows of the block.
 func (w *worker) strip(i, j, mr, nr int, b []byte, accumulate bool) {

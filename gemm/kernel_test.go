@@ -194,7 +194,7 @@ func TestStripTwin(t *testing.T) {
 // TestStream: C that goes past the caches has the bits of C that does not, as its rows do
 // not begin with cache lines; what is between its rows stays as it was.
 func TestStream(t *testing.T) {
-	const m, n, k, stride = 600, 912, 100, 928
+	const m, n, k, stride = 1200, 1776, 40, 1792
 	if 4*m*n <= streamBytes {
 		t.Fatal("C is too small")
 	}
