@@ -228,8 +228,8 @@ func (w *worker) tile(i, j, mr, nr int, a unsafe.Pointer, b []byte, accumulate b
 	}
 }
 
-// streamBytes is the size of C above which it goes past the caches: it would not stay in
-// the second one, and to write it there would have to be read first.
+// streamBytes is the size of C above which it goes past the caches: to write it there, C as
+// it was would have to be read first. A smaller one stays in caches for what reads it next.
 const streamBytes = 8 << 20
 
 // strip computes the mr×nr elements of C from (i, j) on: all rows of the block.
