@@ -161,6 +161,8 @@ func TestBothPairs(t *testing.T) {
 		{{Quantizer{Format: NVFP4x16}, With{}}, {Quantizer{Format: MXFP8x32, Rounding: format.Stochastic}, drawn}},
 		{{Quantizer{Format: whole}, With{}}, {Quantizer{Format: odd}, With{}}},
 		{{Quantizer{Format: MXFP4}, With{}}, {Quantizer{Format: several}, With{}}},
+		{{Quantizer{Format: FP8Tensor}, With{}}, {Quantizer{Format: FP8Row}, With{}}},
+		{{Quantizer{Format: FP8Vec128}, With{}}, {Quantizer{Format: FP8Block}, With{}}},
 	} {
 		t.Run(fmt.Sprintf("rowwise=%s/columnwise=%s/%d", pair[0].Quantizer.Format, pair[1].Quantizer.Format, i), func(t *testing.T) {
 			for _, shape := range [][2]int{{16, 16}, {133, 39}, {144, 1040}} {
@@ -200,6 +202,11 @@ func TestBothPairs(t *testing.T) {
 							checkRow(t, gotRows)
 							checkCol(t, gotColumns)
 							row.With.Into, col.With.Into = gotRows, gotColumns
+							for _, old := range []*Tensor{gotRows, gotColumns} {
+								for i := range old.Codes {
+									old.Codes[i] = 0xff
+								}
+							}
 						}
 						if threads == 0 {
 							sameTensor(t, must(t)(pair[1].Quantizer.Columnwise(view, pair[1].With)), wantColumns)

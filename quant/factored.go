@@ -134,6 +134,11 @@ func (w *tilingRun) factored(l0, l1, c0, c1 int) bool {
 			return false
 		}
 	}
+	if l1 == w.col.x.cols() { // what fills up the last blocks of columns
+		for c := c0; c < c1; c++ {
+			clear(w.col.t.line(c)[l1:])
+		}
+	}
 	return true
 }
 
