@@ -157,6 +157,16 @@ func TestBadProducts(t *testing.T) {
 			t.Errorf("%s: error %v, want %q in it", tc.name, err, tc.want)
 		}
 	}
+	line := operand(t, r, quant.BF16, quant.Rowwise, 1, k)
+	for _, stride := range []int{n, 1<<62 + 1, 1 << 62, 1 << 61, math.MaxInt} { // of which there is one row, and whose bytes wrap around
+		c := tensor.Dense{Rows: 1, Cols: n, Stride: stride, Data: data[:n]}
+		if err := Mul(c, line, b, Options{Bias: data[2 : n+2]}); err == nil || !strings.Contains(err.Error(), "c shares memory with the bias") {
+			t.Errorf("bias in a row of stride %d: error %v", stride, err)
+		}
+		if err := Mul(c, line, b, Options{Bias: data[n : 2*n]}); err != nil {
+			t.Errorf("bias behind a row of stride %d: %v", stride, err)
+		}
+	}
 	shared := make([]float32, m*n)
 	copy(shared[n+7:], b.Scales32)
 	scales := *b

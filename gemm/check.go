@@ -130,11 +130,11 @@ func (r rows) meet(x []byte) bool {
 	}
 	at := from - start
 	i := 0
-	if r.next > 0 {
-		i = int(at / uintptr(r.next))
+	if r.n > 1 { // one alone may tell any distance to a next
+		i = min(int(at/uintptr(r.next)), r.n-1)
 	}
 	within := at - uintptr(i*r.next)
-	return i < r.n && within < uintptr(r.bytes) || i+1 < r.n && within+uintptr(len(x)) > uintptr(r.next)
+	return within < uintptr(r.bytes) || i+1 < r.n && within+uintptr(len(x)) > uintptr(r.next)
 }
 
 // memory returns the bytes of float32 numbers.
