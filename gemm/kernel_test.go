@@ -6,18 +6,14 @@ import (
 	"maps"
 	"math"
 	"math/rand/v2"
-	"runtime/debug"
 	"slices"
-	"sync"
 	"testing"
-	"time"
 	"unsafe"
 
 	"github.com/microscale-go/microscale/internal/cpu"
 	"github.com/microscale-go/microscale/internal/cpu/cputest"
 	"github.com/microscale-go/microscale/internal/guard"
 	"github.com/microscale-go/microscale/quant"
-	"github.com/microscale-go/microscale/tensor"
 )
 
 // twin returns the plain kernel that computes the bits of k, nil where none does.
@@ -134,133 +130,6 @@ func TestTwins(t *testing.T) {
 		t.Errorf("%d kernels were compared with their twins, want %d", compared, want)
 	}
 }
-
-// TestStripTwin: kernels of tiles give the bits of their plain twin, for any lines and
-// columns of C. Panels and C end, or begin, at pages that cannot be touched.
-func TestStripTwin(t *testing.T) {
-	for _, k := range kernels {
-		if k.strips == nil || k.isTwin() {
-			continue
-		}
-		if !cpu.Has(k.Tier) {
-			t.Skipf("the kernel %s needs %s", k.Name, k.Tier)
-		}
-		plain := twin(k)
-		for trial := range 60 {
-			r := rand.New(rand.NewPCG(uint64(trial), 2))
-			chunks, tiles := 1+r.IntN(3), 1+r.IntN(20)
-			lines, columns := 1+r.IntN(70), 1+r.IntN(k.NR)
-			edges := []float64{0, 0.1, 1}[trial%3]
-			side := guard.Side(trial / 3 % 2)
-			panels := func(n int) ([]byte, int) {
-				bytes := chunks * (tiles*tileSteps + 1) * k.Lanes * 4
-				all := guard.Bytes(t, n*bytes, side)
-				for i := range n {
-					randomPanel(r, all[i*bytes:(i+1)*bytes], k, chunks, tiles*tileSteps, false, edges)
-				}
-				return all, bytes
-			}
-			a, aPanel := panels(ceilDiv(lines, k.Lanes))
-			b, bPanel := panels(ceilDiv(columns, k.Lanes))
-			ldc := columns + trial%2*3
-			size := (lines-1)*ldc + columns
-			c := unsafe.Slice((*float32)(unsafe.Pointer(&guard.Bytes(t, 4*size, side)[0])), size)
-			accumulate := trial/6%2 == 1
-			for i := range c {
-				c[i] = float32(r.NormFloat64())
-				if !accumulate {
-					c[i] = float32(math.NaN())
-				}
-			}
-			want := append([]float32(nil), c...)
-			alpha := float32(r.NormFloat64())
-			run := func(k *kernel, c []float32) {
-				w := worker{job: &job{plan: plan{kernel: k, alpha: alpha}, c: tensor.Dense{Data: c, Stride: ldc}}, a: a, chunks: chunks, steps: tiles * tileSteps, aPanel: aPanel, bPanel: bPanel,
-					sums: make([]float32, k.MR*(k.NR+1)), running: make([]float32, lines*k.NR)}
-				w.strip(0, 0, lines, columns, b, accumulate)
-			}
-			run(k, c)
-			run(plain, want)
-			for i := range c {
-				if math.Float32bits(c[i]) != math.Float32bits(want[i]) && !(c[i] != c[i] && want[i] != want[i]) {
-					t.Fatalf("kernel=%s chunks=%d tiles=%d lines=%d columns=%d edges=%g accumulate=%v: C[%d] = %x (%g), its twin has %x (%g)",
-						k.Name, chunks, tiles, lines, columns, edges, accumulate, i, math.Float32bits(c[i]), c[i], math.Float32bits(want[i]), want[i])
-				}
-			}
-		}
-	}
-}
-
-// TestStream: C that goes past the caches has the bits of C that does not, as its rows do
-// not begin with cache lines; what is between its rows stays as it was.
-func TestStream(t *testing.T) {
-	const m, n, k, stride = 1200, 1776, 40, 1792
-	if 4*m*n <= streamBytes {
-		t.Fatal("C is too small")
-	}
-	r := rand.New(rand.NewPCG(16, 17))
-	a, b := operand(t, r, quant.MXFP8, quant.Rowwise, m, k), operand(t, r, quant.MXFP8, quant.Rowwise, n, k)
-	cputest.Run(t, func(t *testing.T, _ cpu.Tier) {
-		for _, accumulate := range []bool{false, true} {
-			past, other := tensor.Dense{Rows: m, Cols: n, Stride: stride, Data: make([]float32, m*stride)}, tensor.Dense{Rows: m, Cols: n, Stride: n + 1, Data: make([]float32, m*(n+1))}
-			for i := range m {
-				for j := range stride {
-					past.Data[i*stride+j] = float32(j % 5)
-				}
-				copy(other.Row(i), past.Row(i))
-			}
-			for _, c := range []tensor.Dense{past, other} {
-				if err := Mul(c, a, b, Options{Threads: 1, Accumulate: accumulate}); err != nil {
-					t.Fatal(err)
-				}
-			}
-			for i := range m {
-				if !sameBits(past.Row(i), other.Row(i)) {
-					t.Fatalf("accumulate=%v: other bits in row %d", accumulate, i)
-				}
-				for j := n; j < stride; j++ {
-					if past.Data[i*stride+j] != float32(j%5) {
-						t.Fatalf("accumulate=%v: row %d was written past its end", accumulate, i)
-					}
-				}
-			}
-		}
-	})
-}
-
-// TestStripThreads: goroutines that use tiles at the same time, more of them than threads
-// and stopped by the garbage collector again and again, get the bits of one alone.
-func TestStripThreads(t *testing.T) {
-	if !cpu.Has(cpu.AMX) {
-		t.Skip("this processor has no tiles")
-	}
-	defer debug.SetGCPercent(debug.SetGCPercent(1))
-	const m, n, k = 70, 100, 2100
-	o := Options{Kernel: "bf16-amx", Threads: 1}
-	r := rand.New(rand.NewPCG(14, 15))
-	a, b := operand(t, r, quant.MXFP8, quant.Rowwise, m, k), operand(t, r, quant.FP8Row, quant.Rowwise, n, k)
-	want := tensor.New(m, n)
-	if err := Mul(want, a, b, o); err != nil {
-		t.Fatal(err)
-	}
-	end := time.Now().Add(stripThreadsTime)
-	var group sync.WaitGroup
-	for range 16 {
-		group.Go(func() {
-			for round := 0; round < 5 || time.Now().Before(end); round++ {
-				c := tensor.New(m, n)
-				if err := Mul(c, a, b, o); err != nil || !sameBits(c.Data, want.Data) {
-					t.Errorf("other bits in round %d, or %v", round, err)
-					return
-				}
-			}
-		})
-	}
-	group.Wait()
-}
-
-// stripThreadsTime is how long TestStripThreads goes on.
-var stripThreadsTime = 100 * time.Millisecond
 
 // TestPack: packing in assembly gives the bytes of the plain form, for every
 // panel of operands with tails in both directions, from and to guarded memory.
@@ -501,22 +370,32 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// TestWorkspace: a product's workspace stays below 8 MB per thread.
+// TestWorkspace: a product's workspace stays below 8 MB per thread, also where scales make
+// chunks short, and with the part of C that is then rounded to BF16.
 func TestWorkspace(t *testing.T) {
 	for _, k := range kernels {
 		if k.vector != nil {
 			continue // see TestVectorWorkspace
 		}
-		b, a := side{kernel: k, chunk: k.KC}, side{kernel: k, chunk: k.KC, isA: true}
+		chunks := []int{k.KC}
+		for _, f := range append(quant.Formats(), quant.Q8_0) {
+			if c := commonChunk(f); k.panel == panelBF16 && c < k.KC {
+				chunks = append(chunks, c)
+			}
+		}
 		if k.panel == panelInt8 {
-			a.chunk, b.chunk = k.block, k.block
+			chunks = []int{k.block}
 		}
-		bytes := k.NC/k.Lanes*b.panelBytes(k.KC) + ceilDiv(k.MC, k.Lanes)*a.panelBytes(k.KC) + 4*k.KC + k.Lanes*k.KC*4 + partRows*bf16NC*4
-		if k.strips != nil {
-			bytes += 4 * (k.MC*k.NR + k.MR*(k.NR+1))
-		}
-		if bytes > 8<<20 {
-			t.Errorf("%s packs %d bytes", k.Name, bytes)
+		for _, chunk := range chunks {
+			b, a := side{kernel: k, chunk: chunk}, side{kernel: k, chunk: chunk, isA: true}
+			packed := func(columns int) int { return columns / k.Lanes * b.panelBytes(k.KC) }
+			bytes := max(packed(k.NC), packed(min(k.NC, bf16NC))+partRows*bf16NC*4) + ceilDiv(k.MC, k.Lanes)*a.panelBytes(k.KC) + 4*k.KC + k.Lanes*k.KC*4
+			if k.strips != nil {
+				bytes += 4 * (k.MC*k.NR + k.MR*(k.NR+1))
+			}
+			if bytes > 8<<20 {
+				t.Errorf("%s packs %d bytes in chunks of %d", k.Name, bytes, chunk)
+			}
 		}
 		if k.strips == nil && k.Lanes%k.MR != 0 || k.NR%k.Lanes != 0 || k.NC%k.NR != 0 || k.MC%max(k.Lanes, k.MR) != 0 || len(k.dot)+len(k.strips) != k.NR/k.Lanes {
 			t.Errorf("%s has extents that do not divide each other", k.Name)
