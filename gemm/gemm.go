@@ -76,8 +76,9 @@ type Options struct {
 // Mul sets c, M×N, to alpha·A·Bᵀ + bias for A of M lines and B of N lines along
 // the same K. It fails, and leaves c alone, where shapes do not match, where an
 // operand's codes or scales are not those of its shape, where c shares memory with an
-// operand or the bias, and where the kernel asked for cannot take the operands. Where a scale is NaN, c is what Reference has, NaN
-// in all of the row or column, and the error is a *NaNScale.
+// operand or the bias, and where the kernel asked for cannot take the operands. Where a
+// scale is NaN, c is what Reference has, NaN in all of the row or column, and the error is
+// a *NaNScale.
 func Mul(c tensor.Dense, a, b *quant.Tensor, o Options) error {
 	p, err := planDense(c, a, b, false, o)
 	if err != nil {

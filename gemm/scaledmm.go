@@ -55,7 +55,8 @@ const (
 )
 
 // Scaled is one operand of ScaledMM. Both have their elements along K, as many bytes of
-// codes as Lines times those of K elements, without padding; b is what PyTorch takes as the transposed second matrix.
+// codes as Lines times those of K elements, without padding; b is what PyTorch takes as the
+// transposed second matrix.
 //
 // Without a swizzle the scales of each scaling stand as PyTorch's tensors do in
 // memory:
