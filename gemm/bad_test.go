@@ -334,4 +334,9 @@ func TestBadScaled(t *testing.T) {
 	if err := ScaledMM(tensor.Dense{Rows: lines}, a, b, Options{}); err != nil {
 		t.Errorf("any number of lines of nothing: %v", err)
 	}
+	x, y := mustTensor(t, quant.BF16, 0, 0), mustTensor(t, quant.BF16, 0, 0)
+	x.Shape[0] = lines
+	if product, _, err := Reference(x, y); len(product) > 0 || err != nil {
+		t.Errorf("the reference of any number of lines of nothing: %v, %v", product, err)
+	}
 }

@@ -18,7 +18,10 @@ func Reference(a, b *quant.Tensor) (product, magnitude []float64, err error) {
 	if err := check(m, n, a, b, Options{}); err != nil {
 		return nil, nil, err
 	}
-	if n > 0 && m > math.MaxInt/8/n {
+	if m == 0 || n == 0 { // and any number of lines of the other
+		return nil, nil, nil
+	}
+	if m > math.MaxInt/8/n {
 		return nil, nil, fmt.Errorf("gemm: there is no room for a product of %d×%d: a is %s, b is %s", m, n, describe(a), describe(b))
 	}
 	product, magnitude = make([]float64, m*n), make([]float64, m*n)
