@@ -9,19 +9,19 @@ import (
 )
 
 // A factorKernel encodes tiles to codes of 8 bits by factors that are known, for both
-// copies or for the columnwise one alone, and finds what factors come from.
+// copies or for the columnwise one alone, and finds what factors come from. The result
+// of encoding is flagged where an element is Inf or NaN, and else zero.
 type factorKernel struct {
 	tier    cpu.Tier
 	raw     bool // the source is BF16, else float32
-	both    func(factoredTiles, *bytesConstants) uint32
+	both    func(factoredTiles, *bytesConstants) uint32 // by factors of rows and of columns
 	square  func(factoredTiles, *bytesConstants) uint32 // both by the factors of columns
 	alone   func(factoredTiles, *bytesConstants) uint32
 	maxima  func(rows, columns []uint32, src []byte, srcStride int)
 	factors func(factors, scales []float32, amaxes []uint32, c *bytesConstants)
 }
 
-// factoredTiles are tiles whose factors are known: of rows the same for all of them. The result is flagged where an element is
-// Inf or NaN, and else zero.
+// factoredTiles are tiles whose factors are known, those of rows the same for all tiles.
 type factoredTiles struct {
 	tiles
 	rowFactors, columnFactors []float32
