@@ -13,7 +13,7 @@ import (
 // of encoding is flagged where an element is Inf or NaN, and else zero.
 type factorKernel struct {
 	tier    cpu.Tier
-	raw     bool // the source is BF16, else float32
+	raw     bool                                        // the source is BF16, else float32
 	both    func(factoredTiles, *bytesConstants) uint32 // by factors of rows and of columns
 	square  func(factoredTiles, *bytesConstants) uint32 // both by the factors of columns
 	alone   func(factoredTiles, *bytesConstants) uint32
