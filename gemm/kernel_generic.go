@@ -31,7 +31,8 @@ const (
 
 const lanes16 = 16 // of the plain kernels' panels
 
-// dotF32Generic is the float32 kernel of 4×16.
+// dotF32Generic is the float32 kernel of 4×16, which rounds products before it adds them
+// on every machine, as dotGeneric does.
 func dotF32Generic(chunks, steps int, a, b unsafe.Pointer, _ int, c *float32, ldc int, alpha float32, accumulate bool) {
 	chunk := (steps + 1) * lanes16
 	as, bs := unsafe.Slice((*float32)(a), (chunks-1)*chunk+steps*lanes16+4), unsafe.Slice((*float32)(b), chunks*chunk)
@@ -41,22 +42,22 @@ func dotF32Generic(chunks, steps int, a, b unsafe.Pointer, _ int, c *float32, ld
 			for k := range steps {
 				x, y := (*[4]float32)(as[k*lanes16:]), (*[4]float32)(bs[k*lanes16+j:])
 				y0, y1, y2, y3 := y[0], y[1], y[2], y[3]
-				s00 += x[0] * y0
-				s01 += x[0] * y1
-				s02 += x[0] * y2
-				s03 += x[0] * y3
-				s10 += x[1] * y0
-				s11 += x[1] * y1
-				s12 += x[1] * y2
-				s13 += x[1] * y3
-				s20 += x[2] * y0
-				s21 += x[2] * y1
-				s22 += x[2] * y2
-				s23 += x[2] * y3
-				s30 += x[3] * y0
-				s31 += x[3] * y1
-				s32 += x[3] * y2
-				s33 += x[3] * y3
+				s00 += float32(x[0] * y0)
+				s01 += float32(x[0] * y1)
+				s02 += float32(x[0] * y2)
+				s03 += float32(x[0] * y3)
+				s10 += float32(x[1] * y0)
+				s11 += float32(x[1] * y1)
+				s12 += float32(x[1] * y2)
+				s13 += float32(x[1] * y3)
+				s20 += float32(x[2] * y0)
+				s21 += float32(x[2] * y1)
+				s22 += float32(x[2] * y2)
+				s23 += float32(x[2] * y3)
+				s30 += float32(x[3] * y0)
+				s31 += float32(x[3] * y1)
+				s32 += float32(x[3] * y2)
+				s33 += float32(x[3] * y3)
 			}
 			sums := [4][4]float32{{s00, s01, s02, s03}, {s10, s11, s12, s13}, {s20, s21, s22, s23}, {s30, s31, s32, s33}}
 			for i := range sums {

@@ -14,6 +14,7 @@ import (
 	"github.com/microscale-go/microscale/internal/cpu/cputest"
 	"github.com/microscale-go/microscale/internal/guard"
 	"github.com/microscale-go/microscale/quant"
+	"github.com/microscale-go/microscale/tensor"
 )
 
 // twin returns the plain kernel that computes the bits of k, nil where none does.
@@ -346,6 +347,31 @@ func TestChoiceLines(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestPlainRounds: the plain float32 kernels round products before they add them, also
+// where the compiler may fuse the two, as on arm64: a named kernel has one result.
+func TestPlainRounds(t *testing.T) {
+	x := make([]float32, 8)
+	y := slices.Clone(x)
+	x[0], y[0] = -1, 1
+	x[4], y[4] = 1+0x1p-12, 1+0x1p-12 // whose product is 1 + 2⁻¹¹ + 2⁻²⁴
+	var operands [2]*quant.Tensor
+	for i, v := range [][]float32{x, y} {
+		var err error
+		if operands[i], err = (quant.Quantizer{Format: quant.F32}).Rowwise(tensor.Of(1, len(v), v), quant.With{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, k := range []*kernel{&plainF32, &plainVector} {
+		c := tensor.New(1, 1)
+		if err := Mul(c, operands[0], operands[1], Options{Kernel: k.Name}); err != nil {
+			t.Fatal(err)
+		}
+		if c.Data[0] != 0x1p-11 {
+			t.Errorf("%s: 2^-11 and %g", k.Name, c.Data[0]-0x1p-11)
+		}
+	}
 }
 
 // TestOrder: where VDPBF16PS does no more than VFMADD231PS, float32 panels come

@@ -26,19 +26,20 @@ func (w *worker) vectorGeneric(l0, l1 int) {
 }
 
 // dotGeneric returns the sum of the products of two lines, in four sums that do not wait
-// for each other.
+// for each other. Products are rounded before they are added: the conversions keep the
+// compiler from fusing the two where the processor can.
 func dotGeneric(x, y []float32) float32 {
 	var s0, s1, s2, s3 float32
 	y = y[:len(x)]
 	for len(x) >= 4 && len(y) >= 4 {
-		s0 += x[0] * y[0]
-		s1 += x[1] * y[1]
-		s2 += x[2] * y[2]
-		s3 += x[3] * y[3]
+		s0 += float32(x[0] * y[0])
+		s1 += float32(x[1] * y[1])
+		s2 += float32(x[2] * y[2])
+		s3 += float32(x[3] * y[3])
 		x, y = x[4:], y[4:]
 	}
 	for i, v := range x {
-		s0 += v * y[i]
+		s0 += float32(v * y[i])
 	}
 	return s0 + s1 + (s2 + s3)
 }
