@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -39,7 +41,7 @@ most that was resident.`)
 	dir := cmd.Flags().String("dir", "", "`FOLDER` to work in (default the system's for temporary files); nothing stays there")
 	b := addBench(cmd, benchDefaults{all: "as many as the process has", budget: time.Hour, spent: "(each work is done --rounds times)"})
 	_ = cmd.Flags().MarkHidden("budget") // every work is done to its end, however long
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+	cmd.RunE = interruptible(func(cmd *cobra.Command, _ []string) error {
 		var list []quant.Format
 		for _, name := range *formats {
 			f, err := quant.Lookup(name)
@@ -67,7 +69,7 @@ most that was resident.`)
 		c := checkpointBench{cmd: cmd, folder: folder, threads: threads}
 		results, err := c.run(*size*1e9, list, int(*rounds))
 		if err != nil {
-			return err
+			return interrupted(err, "nothing was measured to the end, and nothing stays in "+filepath.Dir(folder))
 		}
 		out := cmd.OutOrStdout()
 		if *b.asJSON {
@@ -78,7 +80,7 @@ most that was resident.`)
 			return printJSON(out, docs)
 		}
 		return printCheckpointBench(out, results)
-	}
+	})
 	return cmd
 }
 
@@ -107,11 +109,12 @@ type checkpointBench struct {
 // copy: of each the fastest round.
 func (c *checkpointBench) run(size float64, formats []quant.Format, rounds int) ([]checkpointResult, error) {
 	src, dst := filepath.Join(c.folder, "src"), filepath.Join(c.folder, "dst")
-	bytes, err := makeCheckpoint(src, size)
+	ctx := c.cmd.Context()
+	bytes, err := makeCheckpoint(ctx, src, size)
 	if err != nil {
 		return nil, err
 	}
-	if _, err := c.work(dst, "warming", "", bytes, func() error { return copyCheckpoint(src, dst) }); err != nil {
+	if _, err := c.work(dst, "warming", "", bytes, func() error { return copyCheckpoint(ctx, src, dst) }); err != nil {
 		return nil, err
 	}
 	results := make([]checkpointResult, len(formats)+1)
@@ -123,7 +126,7 @@ func (c *checkpointBench) run(size float64, formats []quant.Format, rounds int) 
 		results[i].Time.Runs = rounds
 	}
 	for range rounds {
-		copied, err := c.work(dst, "copy", "", bytes, func() error { return copyCheckpoint(src, dst) })
+		copied, err := c.work(dst, "copy", "", bytes, func() error { return copyCheckpoint(ctx, src, dst) })
 		if err != nil {
 			return nil, err
 		}
@@ -174,7 +177,7 @@ func (c *checkpointBench) quantize(src, dst string, f quant.Format) error {
 
 // makeCheckpoint writes a checkpoint of layers as a small Llama has them, of about
 // so many bytes and normally distributed values, in files of about a gigabyte.
-func makeCheckpoint(dir string, size float64) (bytes int64, err error) {
+func makeCheckpoint(ctx context.Context, dir string, size float64) (bytes int64, err error) {
 	if err := os.Mkdir(dir, 0o777); err != nil {
 		return 0, err
 	}
@@ -215,7 +218,7 @@ func makeCheckpoint(dir string, size float64) (bytes int64, err error) {
 				bytes += 2 * spec.Shape[0] * spec.Shape[1]
 			}
 		}
-		if err := writePattern(filepath.Join(dir, name), specs, pattern); err != nil {
+		if err := writePattern(ctx, filepath.Join(dir, name), specs, pattern); err != nil {
 			return 0, err
 		}
 	}
@@ -231,7 +234,7 @@ func makeCheckpoint(dir string, size float64) (bytes int64, err error) {
 }
 
 // writePattern writes a file whose tensors repeat the pattern.
-func writePattern(path string, specs []safetensors.Spec, pattern []byte) error {
+func writePattern(ctx context.Context, path string, specs []safetensors.Spec, pattern []byte) error {
 	layout, err := safetensors.NewLayout(specs, nil)
 	if err != nil {
 		return err
@@ -243,7 +246,11 @@ func writePattern(path string, specs []safetensors.Spec, pattern []byte) error {
 	for _, s := range specs {
 		n := 2 * s.Shape[0] * s.Shape[1]
 		for at := int64(0); at < n; at += int64(len(pattern)) {
-			if err := w.WriteTensorAt(s.Name, pattern[:min(int64(len(pattern)), n-at)], at); err != nil {
+			err := ctx.Err()
+			if err == nil {
+				err = w.WriteTensorAt(s.Name, pattern[:min(int64(len(pattern)), n-at)], at)
+			}
+			if err != nil {
 				_ = w.Abort() // the folder goes away
 				return err
 			}
@@ -254,7 +261,7 @@ func writePattern(path string, specs []safetensors.Spec, pattern []byte) error {
 
 // copyCheckpoint copies the files of a directory as cp does, and waits until they
 // are on the disk.
-func copyCheckpoint(src, dst string) error {
+func copyCheckpoint(ctx context.Context, src, dst string) error {
 	entries, err := os.ReadDir(src)
 	if err != nil {
 		return err
@@ -269,7 +276,7 @@ func copyCheckpoint(src, dst string) error {
 		}
 		out, err := os.Create(filepath.Join(dst, e.Name()))
 		if err == nil {
-			_, err = io.Copy(out, in) // by the system itself, where it can
+			err = copyAll(ctx, out, in)
 		}
 		if err == nil {
 			err = out.Sync()
@@ -283,6 +290,20 @@ func copyCheckpoint(src, dst string) error {
 		}
 	}
 	return nil
+}
+
+// copyAll copies what is left of a file, by the system itself where it can, and ends
+// with the context.
+func copyAll(ctx context.Context, dst, src *os.File) error {
+	const part = 64 << 20 // which takes far less than a second
+	for ctx.Err() == nil {
+		if _, err := io.CopyN(dst, src, part); errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+	}
+	return ctx.Err()
 }
 
 func printCheckpointBench(w io.Writer, results []checkpointResult) error {

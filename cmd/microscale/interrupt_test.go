@@ -142,6 +142,35 @@ func TestInterruptSample(t *testing.T) {
 	}
 }
 
+// TestInterruptBench: nothing is left of a benchmark of checkpoints that is interrupted
+// while it makes one, or has made it.
+func TestInterruptBench(t *testing.T) {
+	for _, tc := range []struct {
+		signal syscall.Signal
+		made   string // when the signal is sent
+	}{{syscall.SIGINT, "src"}, {syscall.SIGTERM, "dst"}} {
+		dir := t.TempDir()
+		cmd, stdout, stderr := process(t, "bench", "checkpoint", "--size", "0.5", "--dir", dir)
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		waitFor(t, func() bool {
+			folders, err := filepath.Glob(filepath.Join(dir, "microscale-bench-*", tc.made))
+			return err == nil && len(folders) > 0
+		})
+		if err := cmd.Process.Signal(tc.signal); err != nil {
+			t.Fatal(err)
+		}
+		_ = cmd.Wait() // the status tells
+		if status := cmd.ProcessState.ExitCode(); status != exitFailed || stdout.Len() > 0 || !strings.Contains(stderr.String(), "interrupted: nothing was measured to the end") {
+			t.Errorf("exit status %d, standard output %q, standard error %q", status, stdout, stderr)
+		}
+		if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+			t.Errorf("it left %v, %v", left, err)
+		}
+	}
+}
+
 // waitFor waits until a condition holds.
 func waitFor(t *testing.T, condition func() bool) {
 	t.Helper()
