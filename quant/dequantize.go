@@ -110,7 +110,7 @@ func (t *Tensor) fillScales(scales []float32, l, each int) {
 	if t.Scales32 != nil {
 		copy(scales, t.Scales32[first:first+n])
 	} else {
-		t.Format.Scale.DecodeSliceScaled(scales, t.Scales[first:first+n], t.Global)
+		t.Format.Scale.DecodeSliceScaled(scales, t.Scales[first:first+n], t.global())
 	}
 	repeat := ceilDiv(t.extent(), each)
 	if repeat == 1 {

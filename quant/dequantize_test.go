@@ -2,6 +2,8 @@ package quant
 
 import (
 	"fmt"
+	"math"
+	"slices"
 	"testing"
 	"unsafe"
 
@@ -32,6 +34,28 @@ func TestDequantizePastCaches(t *testing.T) {
 					requireBits(t, got, want)
 				})
 			})
+		}
+	}
+}
+
+// TestGlobalAbsent: a tensor whose format has no global scale is what it is whatever
+// Global says.
+func TestGlobalAbsent(t *testing.T) {
+	x := benchMatrix(128, 128)
+	for _, f := range Formats() {
+		if f.Global {
+			continue
+		}
+		q, err := Quantizer{Format: f}.Rowwise(x, With{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, scale := q.Dequantize(1), q.Scale(1, 1)
+		for _, global := range []float32{0, 2, -1, float32(math.NaN())} {
+			q.Global = global
+			if got := q.Dequantize(1); !slices.Equal(got.Data, want.Data) || q.Scale(1, 1) != scale {
+				t.Errorf("%s: Global = %g changes its values", f, global)
+			}
 		}
 	}
 }

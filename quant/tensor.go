@@ -35,7 +35,7 @@ type Tensor struct {
 	Codes     []byte
 	Scales    []byte
 	Scales32  []float32
-	Global    float32 // decode scale of the whole tensor; 1 where the format has none
+	Global    float32 // decode scale of the whole tensor; 1, and not looked at, where the format has none
 	Amax      float32 // largest magnitude of the source, or what With.Amax gave as that
 }
 
@@ -198,11 +198,15 @@ func (t *Tensor) Scale(l, c int) float32 {
 	if t.Scales32 != nil {
 		return t.Scales32[i]
 	}
-	scale := t.Format.Scale.Decode(uint32(t.Scales[i]))
+	return float32(t.Format.Scale.Decode(uint32(t.Scales[i])) * t.global())
+}
+
+// global returns the factor of all scales.
+func (t *Tensor) global() float32 {
 	if t.Format.Global {
-		scale = float32(scale * t.Global)
+		return t.Global
 	}
-	return scale
+	return 1
 }
 
 func blockIndex(i, extent int) int {
