@@ -4,6 +4,7 @@ import (
 	"math"
 	"slices"
 	"time"
+	"unsafe"
 
 	"github.com/microscale-go/microscale/format"
 	"github.com/microscale-go/microscale/gemm"
@@ -46,14 +47,26 @@ func (t *Team) Estimate(p Product) (time.Duration, error) {
 	return time.Duration(r.Time.Median * times * float64(time.Second)), nil
 }
 
-// weightBytes is the least that the weights of Gemv take together, so that they
-// come from DRAM.
-const weightBytes = 256e6
+// weightBytes is what the weights of Gemv take together, so that they come from DRAM.
+const weightBytes = 256_000_000
+
+// headerBytes is about what a tensor takes beside its codes and scales: the struct, a
+// pointer to it, and what memory is given out in multiples of.
+const headerBytes = int(unsafe.Sizeof(quant.Tensor{})) + 16
+
+// copies returns how many tensors of so many bytes of codes and scales take weightBytes
+// together, with what else they take: one at least, and never a great many that are
+// small.
+func copies(bytes int) int {
+	each := bytes + headerBytes
+	return (weightBytes + each - 1) / each
+}
 
 // Gemv measures a product with few lines of A, such as one, where reading B is
-// most of the work: with several B in turn, which together are larger than
-// caches. The rate counts the bytes of B, codes and scales; the limit is reading
-// memory.
+// most of the work: with several B in turn, which take 256 MB together and so are larger
+// than caches. Of B of some hundred bytes and less, most of that is what tensors take
+// beside codes and scales, and these may stay in a cache. The rate counts the bytes of B,
+// codes and scales; the limit is reading memory.
 func (t *Team) Gemv(mem *Memory, p Product, budget time.Duration) ([]Result, error) {
 	a, err := t.quantized(p.A, p.M, p.K)
 	if err != nil {
@@ -65,7 +78,7 @@ func (t *Team) Gemv(mem *Memory, p Product, budget time.Duration) ([]Result, err
 	}
 	bytes := len(first.Codes) + len(first.ScaleBytes())
 	weights := []*quant.Tensor{first}
-	for len(weights)*bytes < weightBytes {
+	for range copies(bytes) - 1 {
 		weights = append(weights, clone(first))
 	}
 	c := tensor.New(p.M, p.N)
@@ -83,7 +96,7 @@ func (t *Team) Gemv(mem *Memory, p Product, budget time.Duration) ([]Result, err
 	if err != nil {
 		return nil, err
 	}
-	limit := t.Read(mem, len(weights)*bytes, budget/4)
+	limit := t.Read(mem, max(bytes, weightBytes), budget/4)
 	r.bound(limit, limit.Work)
 	return []Result{r, limit}, nil
 }

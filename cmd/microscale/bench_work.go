@@ -135,8 +135,9 @@ func benchGemvCommand() *cobra.Command {
 	return benchProduct(productBench{
 		use: "gemv --format NAME", short: "a few vectors by a quantized matrix, from DRAM",
 		long: `Measures the product of M vectors and an N×K matrix of weights, several of which
-take turns so that they come from DRAM. The rate counts the bytes of their codes
-and scales; the limit is reading memory.`,
+take turns so that they come from DRAM: 256 MB of them, of small ones much of it
+what a tensor takes beside its codes and scales. The rate counts the bytes of
+codes and scales; the limit is reading memory.`,
 		example: `  microscale bench gemv --format mxfp8
   microscale bench gemv --format mxfp4 --m 4 --activations mxint8 --json`,
 		activations: quant.BF16,
