@@ -33,8 +33,8 @@ many bytes as quantizing does.
 	size := cmd.Flags().Float64("size", dramMB, "`MB` that are read, or written where nothing is; small ones stay in a cache")
 	b := addBench(cmd, benchDefaults{all: "one, then as many as there are processors", budget: 6 * time.Second})
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if !(*size > 0) || *size > 1<<20 {
-			return misuse("--size %g: give a number of MB from 0.001 to %d", *size, 1<<20)
+		if !(*size >= leastMB && *size <= mostMB) {
+			return misuse("--size %g: give a number of MB from %g to %d", *size, leastMB, mostMB)
 		}
 		counts := []int{*b.threads}
 		if *b.threads == 0 {
@@ -78,6 +78,12 @@ many bytes as quantizing does.
 
 // dramMB is more than caches hold.
 const dramMB = 256
+
+// Sizes that are measured: at most that of a matrix, of which there are two at a time.
+const (
+	leastMB = 0.001
+	mostMB  = 4 * mostElements / 1_000_000
+)
 
 // limitText names a limit: what is done, or the instruction.
 func limitText(r bench.Result) string {
