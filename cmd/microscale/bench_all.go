@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -36,6 +37,7 @@ format is faster than them with quantizing included; draws it as an SVG.`)
 	cmd.Flags().Var(&only, "formats", "block formats `NAMES`, with commas between them (default every one with scales)")
 	largest := cmd.Flags().Int("largest", 8192, "largest size `N`; sizes are powers of two from 256 on")
 	large := cmd.Flags().Bool("large", false, "go on to 16384")
+	exclusive(cmd, "largest", "large")
 	chart := cmd.Flags().String("chart", "bench.svg", "draw the chart in `FILE`; \"\" draws none")
 	b := addBench(cmd, benchDefaults{threads: 1, budget: 500 * time.Millisecond, spent: "for each format at each size"})
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -84,7 +86,7 @@ format is faster than them with quantizing included; draws it as an SVG.`)
 	return cmd
 }
 
-// formatList is the value of --formats.
+// formatList is the value of --formats: block formats with scales, each once.
 type formatList struct {
 	formats []quant.Format
 	text    string
@@ -102,7 +104,10 @@ func (l *formatList) Set(s string) error {
 			return err
 		}
 		if !f.Scaled() {
-			return fmt.Errorf("%s is what the others are compared with, and always there: leave it out", f)
+			return fmt.Errorf("%s has no scales: leave it out", f)
+		}
+		if slices.ContainsFunc(formats, func(o quant.Format) bool { return o.Name == f.Name }) {
+			return fmt.Errorf("%s is there twice: leave one out", f)
 		}
 		formats = append(formats, f)
 	}
@@ -110,18 +115,19 @@ func (l *formatList) Set(s string) error {
 	return nil
 }
 
-// sweepSizes returns the powers of two from 256 to the largest size.
+// sweepSizes returns the powers of two from 256 to the largest size, which is 16384
+// where large is set.
 func sweepSizes(largest int, large bool) ([]int, error) {
 	const smallest, most, beyond = 256, 8192, 16384
 	if largest < smallest || largest > most || largest&(largest-1) != 0 {
 		return nil, misuse("--largest %d: give a power of two from %d to %d, and --large for %d", largest, smallest, most, beyond)
 	}
+	if large {
+		largest = beyond
+	}
 	var sizes []int
 	for n := smallest; n <= largest; n *= 2 {
 		sizes = append(sizes, n)
-	}
-	if large {
-		sizes = append(sizes, beyond)
 	}
 	return sizes, nil
 }

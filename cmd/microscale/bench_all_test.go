@@ -156,7 +156,7 @@ func TestSweepSizes(t *testing.T) {
 	}{
 		{256, false, []int{256}},
 		{8192, false, []int{256, 512, 1024, 2048, 4096, 8192}},
-		{512, true, []int{256, 512, 16384}},
+		{8192, true, []int{256, 512, 1024, 2048, 4096, 8192, 16384}},
 	} {
 		if got, err := sweepSizes(tc.largest, tc.large); err != nil || !slices.Equal(got, tc.want) {
 			t.Errorf("sizes up to %d, large %v: %v, %v", tc.largest, tc.large, got, err)

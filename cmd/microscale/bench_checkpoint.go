@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -28,33 +29,33 @@ import (
 
 func benchCheckpointCommand() *cobra.Command {
 	cmd := benchWork("checkpoint", "a checkpoint to block formats, beside a copy of it", `Makes a BF16 checkpoint, copies it, and quantizes it to each format, all on the
-same disk, which needs three times the size. The rate counts the bytes of the
-source; the limit is that of the copy. Both end when the data is on the disk. Of
-several --rounds, which take turns, the fastest of each work counts. Processor
-is the time of processors, which what else runs disturbs least; memory is the
-most that was resident.`)
+same disk, which needs twice the size. The rate counts the bytes of the source;
+the limit is that of the copy. Both end when the data is on the disk. Of several
+--rounds, which take turns, the fastest of each work counts. Processor is the
+time of processors, which what else runs disturbs least; memory is the most that
+was resident.`)
 	cmd.Example = `  microscale bench checkpoint --size 4
   microscale bench checkpoint --size 1 --formats nvfp4 --dir DIR --json`
 	size := cmd.Flags().Float64("size", 4, "`GB` of the checkpoint")
-	formats := cmd.Flags().StringSlice("formats", []string{quant.MXFP8.Name, quant.MXFP4.Name, quant.NVFP4.Name}, "block formats, `NAME,NAME`")
+	formats := formatList{}
+	if err := formats.Set(strings.Join([]string{quant.MXFP8.Name, quant.MXFP4.Name, quant.NVFP4.Name}, ",")); err != nil {
+		panic(err) // rows of the table
+	}
+	cmd.Flags().Var(&formats, "formats", "block formats `NAMES`, with commas between them")
 	rounds := cmd.Flags().Uint("rounds", 1, "do each work `N` times")
 	dir := cmd.Flags().String("dir", "", "`FOLDER` to work in (default the system's for temporary files); nothing stays there")
 	b := addBench(cmd, benchDefaults{all: "as many as the process has", budget: time.Hour, spent: "(each work is done --rounds times)"})
 	_ = cmd.Flags().MarkHidden("budget") // every work is done to its end, however long
 	cmd.RunE = interruptible(func(cmd *cobra.Command, _ []string) error {
-		var list []quant.Format
-		for _, name := range *formats {
-			f, err := quant.Lookup(name)
-			if err != nil {
-				return misuse("--formats: %v", err)
-			}
-			list = append(list, f)
-		}
 		if !(*size > 0 && *size < 1e6) {
 			return misuse("--size %v: give a number of GB", *size)
 		}
 		if *rounds == 0 {
 			return misuse("--rounds 0: give a number from 1 on")
+		}
+		place := cmp.Or(*dir, os.TempDir())
+		if need, free := 2**size*1e9, freeBytes(place); need > free {
+			return fmt.Errorf("a checkpoint and a copy of it take %s, and %s has room for %s: give a smaller --size, or another --dir", bytesText(need), place, bytesText(free))
 		}
 		if err := b.begin(); err != nil {
 			return err
@@ -67,7 +68,7 @@ most that was resident.`)
 		}
 		defer os.RemoveAll(folder)
 		c := checkpointBench{cmd: cmd, folder: folder, threads: threads}
-		results, err := c.run(*size*1e9, list, int(*rounds))
+		results, err := c.run(*size*1e9, formats.formats, int(*rounds))
 		if err != nil {
 			return interrupted(err, "nothing was measured to the end, and nothing stays in "+filepath.Dir(folder))
 		}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"math"
 	"os"
 	"strings"
 	"syscall"
@@ -39,4 +40,14 @@ func processorSeconds() float64 {
 		return 0
 	}
 	return float64(r.Utime.Nano()+r.Stime.Nano()) / 1e9
+}
+
+// freeBytes returns how many more bytes a folder has room for, +Inf where the system does
+// not say.
+func freeBytes(folder string) float64 {
+	var s syscall.Statfs_t
+	if err := syscall.Statfs(folder, &s); err != nil || s.Blocks == 0 {
+		return math.Inf(1)
+	}
+	return float64(s.Bavail) * float64(s.Bsize)
 }

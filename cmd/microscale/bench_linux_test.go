@@ -1,0 +1,17 @@
+package main
+
+import (
+	"os"
+	"testing"
+)
+
+// TestBenchCheckpointRoom: a checkpoint that the disk has no room for is refused before
+// anything is written.
+func TestBenchCheckpointRoom(t *testing.T) {
+	dir := t.TempDir()
+	status, stdout, stderr := execute("", "bench", "checkpoint", "--size", "9e5", "--dir", dir)
+	fails(t, status, stdout, stderr, "a checkpoint and a copy of it take 1.80 PB, and "+dir+" has room for ")
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("it left %v, %v", left, err)
+	}
+}
