@@ -24,8 +24,8 @@ type fusedKernel struct {
 }
 
 // A fusedCall quantizes whole groups, at least one, and returns the bits of the
-// largest magnitude, or flagged.
-type fusedCall func(codes, scales, src []byte, groups int) uint32
+// largest magnitude, or flagged. With stream, codes are written past the caches.
+type fusedCall func(codes, scales, src []byte, groups int, stream bool) uint32
 
 const (
 	groupBlocks     = 16      // of fused kernels that compute the scales of so many at once

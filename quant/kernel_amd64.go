@@ -40,12 +40,12 @@ var fusedKernels = []fusedKernel{
 func beginBytes(kernel func(codes, scales, src *byte, blocks int, c *bytesConstants) uint64) func(*run) fusedCall {
 	return func(r *run) fusedCall {
 		plain := r.q.bytesConstants()
-		stream := plain
-		stream.stream = 1
-		return func(codes, scales, src []byte, blocks int) uint32 {
+		past := plain
+		past.stream = 1
+		return func(codes, scales, src []byte, blocks int, stream bool) uint32 {
 			c := &plain
-			if r.streamsTo(codes) {
-				c = &stream
+			if stream {
+				c = &past
 			}
 			a := kernel(&codes[0], &scales[0], &src[0], blocks, c)
 			if a >= exponentMask {
@@ -143,24 +143,24 @@ func exponentBlocks(bits int, integer bool) func(*Quantizer) bool {
 
 // beginExponent and beginGlobal take a kernel, and the one that writes codes past
 // the caches.
-func beginExponent(kernel, stream func(codes, scales, src *byte, groups int, c *exponentConstants) uint64) func(*run) fusedCall {
+func beginExponent(kernel, past func(codes, scales, src *byte, groups int, c *exponentConstants) uint64) func(*run) fusedCall {
 	return func(r *run) fusedCall {
 		c := r.q.exponentConstants()
-		return func(codes, scales, src []byte, groups int) uint32 {
-			if r.streamsTo(codes) {
-				return uint32(stream(&codes[0], &scales[0], &src[0], groups, &c))
+		return func(codes, scales, src []byte, groups int, stream bool) uint32 {
+			if stream {
+				return uint32(past(&codes[0], &scales[0], &src[0], groups, &c))
 			}
 			return uint32(kernel(&codes[0], &scales[0], &src[0], groups, &c))
 		}
 	}
 }
 
-func beginGlobal(kernel, stream func(codes, scales, src *byte, groups int, c *globalConstants) uint64) func(*run) fusedCall {
+func beginGlobal(kernel, past func(codes, scales, src *byte, groups int, c *globalConstants) uint64) func(*run) fusedCall {
 	return func(r *run) fusedCall {
 		c := newGlobalConstants(r.q.Format.Element, r.global)
-		return func(codes, scales, src []byte, groups int) uint32 {
-			if r.streamsTo(codes) {
-				return uint32(stream(&codes[0], &scales[0], &src[0], groups, &c))
+		return func(codes, scales, src []byte, groups int, stream bool) uint32 {
+			if stream {
+				return uint32(past(&codes[0], &scales[0], &src[0], groups, &c))
 			}
 			return uint32(kernel(&codes[0], &scales[0], &src[0], groups, &c))
 		}

@@ -46,7 +46,7 @@ func testFusedRow(k *fusedKernel, f *fences, r *rand.Rand) {
 				}
 				for _, run.stream = range []bool{false, true} {
 					codes, scales := f.bytes(len(want.Codes)), f.bytes(len(want.scaleMemory(0, groups*k.group)))
-					got := k.begin(run)(codes, scales, fenced(f, memory), groups)
+					got := k.begin(run)(codes, scales, fenced(f, memory), groups, run.streamsTo(codes))
 					if got == flagged && hard {
 						continue
 					}

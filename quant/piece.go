@@ -61,15 +61,7 @@ func (r *run) newPiece(x source, room *pieceRoom) *piece {
 func (p *piece) quantize(x source, line, position int) (amax uint32) {
 	p.x, p.line, p.position = x, line, position
 	if p.place != nil {
-		extent, perLine := p.of.t.extent(), p.of.t.scaleCols()
-		together := 1
-		if !x.hasGaps() && p.width == perLine*extent { // one line behind the other, in both
-			together = p.lines
-		}
-		for l := 0; l < p.lines; l += together {
-			amax = max(amax, p.place.blocks((line+l)*perLine+position/extent, x.bytes(l, l+together)))
-		}
-		return amax
+		return p.place.rows(line*p.of.t.scaleCols()+position/p.of.t.extent(), x, 0, p.lines)
 	}
 	if p.of.known != nil { // of lines of the copy
 		p.known = p.of.known[line : line+p.lines]
@@ -83,14 +75,7 @@ func (p *piece) quantize(x source, line, position int) (amax uint32) {
 func (p *piece) paste() {
 	f, to := p.q.Format, p.of.t
 	n, stride := p.t.LineBytes(), to.LineBytes()
-	codes := to.Codes[p.line*stride+p.position*f.Element.StoredBits()/8:]
-	if spread := spreader(); spread != nil && n%spreadUnit == 0 && stride%spreadUnit == 0 && p.of.streamsTo(codes) {
-		spread(codes, p.t.Codes, n/spreadUnit, p.lines, stride)
-	} else {
-		for i := range p.lines {
-			copy(codes[i*stride:][:n], p.t.Codes[i*n:])
-		}
-	}
+	p.of.pasteCodes(to.Codes[p.line*stride+p.position*f.Element.StoredBits()/8:], p.t.Codes, n, p.lines, stride)
 	if !f.Scaled() || f.Block.Cols == 0 { // there is none, or it is known before
 		return
 	}
@@ -100,6 +85,18 @@ func (p *piece) paste() {
 		pasteScales(to.Scales32[first:], p.t.Scales32, each, each, perLine)
 	} else {
 		pasteScales(to.Scales[first:], p.t.Scales, each, each, perLine)
+	}
+}
+
+// pasteCodes copies n bytes of each line to places that are stride apart: past the caches,
+// where these are whole cache lines.
+func (r *run) pasteCodes(dst, src []byte, n, lines, stride int) {
+	if spread := spreader(); spread != nil && n%spreadUnit == 0 && stride%spreadUnit == 0 && r.streamsTo(dst) {
+		spread(dst, src, n/spreadUnit, lines, stride)
+		return
+	}
+	for i := range lines {
+		copy(dst[i*stride:][:n], src[i*n:])
 	}
 }
 

@@ -1,0 +1,66 @@
+package quant
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/microscale-go/microscale/format"
+	"github.com/microscale-go/microscale/internal/guard"
+	"github.com/microscale-go/microscale/tensor"
+)
+
+// TestKernelsEnds: lines whose ends are quantized together are those of the plain form,
+// fewer and more of them than that, behind each other and with gaps, shorter than a group
+// and longer, of usual numbers and of all kinds, in the caches and past them. Memory of
+// lines that went before is not seen, nor is what lies behind the tensor touched.
+func TestKernelsEnds(t *testing.T) {
+	const most, widest, gap = 2*linesTogether + 3, 1000, 5
+	r := rand.New(rand.NewPCG(21, 22))
+	usual, all := benchMatrix(most, widest+gap), tensor.New(most, widest+gap)
+	edgeBlocks(all.Data, r, true)
+	eachKernel(t, func(t *testing.T) {
+		for _, f := range []Format{MXFP8, MXFP6E2M3, MXFP4, MXINT8, NVFP4, FP8Vec128} {
+			for i, cols := range []int{1, 7, 33, 64, 100, 200, 520, 600, widest} {
+				for _, x := range []tensor.Dense{usual, all} {
+					rows := []int{1, 3, linesTogether, linesTogether + 1, most}[r.IntN(5)]
+					x = x.View(0, rows, 0, cols)
+					if i%2 == 0 {
+						x = tensor.Of(rows, cols, x.Clone().Data)
+					}
+					raw := make([]byte, 2*rows*x.Stride)
+					if err := tensor.ToBytes(raw[:2*len(x.Data)], x.Data, format.BF16); err != nil {
+						t.Fatal(err)
+					}
+					narrow := tensor.BF16{Rows: rows, Cols: cols, Stride: x.Stride, Data: raw}
+					for _, s := range []source{denseSource(x), rawSource(narrow)} {
+						t.Run(fmt.Sprintf("format=%s/shape=%d×%d/bf16=%t", f, rows, cols, s.isRaw), func(t *testing.T) {
+							q := Quantizer{Format: f}
+							var want *Tensor
+							plainly(t, func() { want = must(t)(q.quantize(s, Rowwise, With{})) })
+							for _, side := range []guard.Side{guard.Start, guard.End} {
+								for _, stream := range []bool{false, true} {
+									got := *want
+									got.Codes = guard.Copy(t, bytes.Repeat([]byte{0xa5}, len(want.Codes)), side)
+									got.Scales, got.Scales32 = bytes.Clone(want.Scales), make([]float32, len(want.Scales32))
+									clear(got.Scales)
+									if want.Scales32 == nil {
+										got.Scales32 = nil
+									}
+									run, err := q.begin(s, Rowwise, With{Into: &got, Threads: 1})
+									if err != nil {
+										t.Fatal(err)
+									}
+									run.stream = stream
+									run.quantize()
+									sameTensor(t, &got, want)
+								}
+							}
+						})
+					}
+				}
+			}
+		}
+	})
+}
