@@ -243,27 +243,43 @@ func handed(c *Copy) func(*testing.T, *Tensor) {
 }
 
 // TestAllocationsBoth: copies into tensors that there are take memory neither for lines
-// nor for elements, but what is pooled.
+// nor for elements, but what is pooled, and little for each part of the lines, also where
+// these end within one. It is the least of several calls: pools serve each processor.
 func TestAllocationsBoth(t *testing.T) {
-	const rows, cols, most = 512, 2048, 8 << 10 // bytes
-	x := benchMatrix(rows, cols)
 	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // pools keep what they have
-	for _, f := range []Format{MXFP8, MXFP4, MXFP6E2M3, MXINT8, NVFP4, FP8Tensor, FP8Row, FP8Vec128, FP8Block} {
-		row := Copy{Quantizer{Format: f}, With{Threads: 1}}
-		col := row
-		var before, after runtime.MemStats
-		for i := range 6 {
-			if i == 3 {
-				runtime.ReadMemStats(&before)
+	for _, shape := range [][2]int{{512, 2048}, {1000, 1000}} {
+		x := benchMatrix(shape[0], shape[1])
+		for _, f := range []Format{MXFP8, MXFP4, MXFP6E2M3, MXINT8, NVFP4, FP8Tensor, FP8Row, FP8Vec128, FP8Block} {
+			together, alone := Copy{Quantizer{Format: f}, With{Threads: 1}}, Copy{Quantizer{Format: f}, With{Threads: 2}}
+			turned := together
+			for _, v := range []struct {
+				copies string
+				most   uint64 // bytes
+				run    func() error
+			}{
+				{"both", 12 << 10, func() (err error) {
+					together.With.Into, turned.With.Into, err = Both(x, together, turned)
+					return err
+				}},
+				{"rowwise", 48 << 10, func() (err error) {
+					alone.With.Into, err = alone.Quantizer.Rowwise(x, alone.With)
+					return err
+				}},
+			} {
+				least := uint64(math.MaxUint64)
+				for range 6 {
+					var before, after runtime.MemStats
+					runtime.ReadMemStats(&before)
+					if err := v.run(); err != nil {
+						t.Fatal(err)
+					}
+					runtime.ReadMemStats(&after)
+					least = min(least, after.TotalAlloc-before.TotalAlloc)
+				}
+				if least > v.most {
+					t.Errorf("format=%s, %d×%d, %s: %d bytes in a call", f, shape[0], shape[1], v.copies, least)
+				}
 			}
-			var err error
-			if row.With.Into, col.With.Into, err = Both(x, row, col); err != nil {
-				t.Fatal(err)
-			}
-		}
-		runtime.ReadMemStats(&after)
-		if got := (after.TotalAlloc - before.TotalAlloc) / 3; got > most {
-			t.Errorf("format=%s: %d bytes in a call", f, got)
 		}
 	}
 }

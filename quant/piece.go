@@ -13,10 +13,12 @@ type piece struct {
 	place  *fusedRun // where lines have whole groups: it writes codes to where they belong, and there is no tensor between
 }
 
-// A pieceRoom is memory for the tensor of a piece.
+// A pieceRoom is memory that a piece borrows: for its tensor, and by line for what a
+// factoredRun encodes with and finds.
 type pieceRoom struct {
-	codes, scales []byte
-	scales32      []float32
+	codes, scales  []byte
+	scales32       []float32
+	values, maxima []float32
 }
 
 // tensor returns a tensor in the room, whatever it holds.
@@ -43,7 +45,7 @@ func (r *pieceRoom) tensor(f Format, d Direction, lines, width int) *Tensor {
 // newPiece returns a piece for what comes as x does, of as many lines and elements.
 func (r *run) newPiece(x source, room *pieceRoom) *piece {
 	p := &piece{run: *r, lines: x.rows(), width: x.cols()}
-	p.of, p.x, p.stream, p.with.Scales = r, x, false, nil
+	p.of, p.memory, p.x, p.stream, p.with.Scales = r, room, x, false, nil
 	if k := p.fused(); k != nil && r.t.Direction == Rowwise && k.group*r.t.extent() <= p.width {
 		of := *r // its lines are those of the matrix, and memory of x is handed over
 		of.x = x
@@ -129,25 +131,23 @@ func (r *run) lineFactor(l int) (f blockFactor, ok bool) {
 }
 
 // A factoredRun is a rows kernel at work on pieces whose factors are known.
-type factoredRun struct {
-	*rowsRun
-	values, maxima []float32 // by line
-}
+type factoredRun struct{ *rowsRun }
 
 // lines quantizes lines [from, to). It returns no amax, which is known besides.
-func (w *factoredRun) lines(from, to int) (amax uint32) {
+func (w factoredRun) lines(from, to int) (amax uint32) {
 	cols := w.x.cols()
 	units, together := cols/rowsUnit, 1
 	if !w.x.hasGaps() && cols%rowsUnit == 0 { // one line behind the other
 		together = to - from
 	}
-	grow(&w.values, to)
-	grow(&w.maxima, to*maximaLanes)
-	clear(w.maxima)
+	grow(&w.memory.values, to)
+	grow(&w.memory.maxima, to*maximaLanes)
+	values, maxima := w.memory.values[:to], w.memory.maxima[:to*maximaLanes]
+	clear(maxima)
 	usable := true
 	for l := from; l < to; l++ {
 		f, _ := w.lineFactor(l)
-		w.values[l] = f.value
+		values[l] = f.value
 		usable = usable && f.isFactor()
 	}
 	for l := from; l < to && usable; l += together {
@@ -155,7 +155,7 @@ func (w *factoredRun) lines(from, to int) (amax uint32) {
 		dst, src := w.t.Codes[l*cols:(l+n)*cols], w.x.bytes(l, l+n)
 		w.kernel.encode(rowsTile{
 			codes: dst, src: src, next: src, rows: 1, units: units, srcAhead: lineAhead,
-			factors: w.values[l : l+n], maxima: w.maxima[l*maximaLanes:],
+			factors: values[l : l+n], maxima: maxima[l*maximaLanes:],
 		}, w.constants(dst))
 		if end := units * rowsUnit; end < cols {
 			block := w.rowsRun.values(src[end*w.x.elementBytes():])
@@ -163,7 +163,7 @@ func (w *factoredRun) lines(from, to int) (amax uint32) {
 			w.encodePlain(dst[end:], block, f, w.roomFor(len(block)))
 		}
 	}
-	if usable && maxBits(w.maxima) < exponentMask {
+	if usable && maxBits(maxima) < exponentMask {
 		return 0
 	}
 	return w.plainBands(nil, from, to, 1)

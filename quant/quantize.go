@@ -132,9 +132,10 @@ type run struct {
 	known  []blockFactor // of lines, where each has one that was found before
 	stream bool          // codes are written past the caches
 
-	of             *run // the copy that this is a piece of, or nil
-	line, position int  // of the copy, where the piece begins
-	cols           int  // of the matrix
+	of             *run       // the copy that this is a piece of, or nil
+	memory         *pieceRoom // of a piece
+	line, position int        // of the copy, where the piece begins
+	cols           int        // of the matrix
 }
 
 // A blockFactor is what the elements of a block are encoded with.
@@ -188,7 +189,7 @@ func (r *run) newBands(band int) func(from, to int) (amax uint32) {
 		if kernel := r.rowsKernel(); kernel != nil && r.x.cols() >= rowsUnit {
 			switch extent := r.q.Format.Block; {
 			case r.of != nil && extent.Cols == 0:
-				return (&factoredRun{rowsRun: r.newRowsRun(kernel)}).lines
+				return factoredRun{r.newRowsRun(kernel)}.lines
 			case r.t.scaleCols() == 1 && extent.Rows <= 1 || r.q.Format.PerTensor():
 				return r.newRowsRun(kernel).lines
 			case band > 1 && extent.Cols%rowsUnit == 0 && extent.Cols > 0 && r.q.Format.Scale == format.F32:
