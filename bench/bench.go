@@ -26,6 +26,7 @@ type Sample struct {
 	Runs      int
 	Disturbed int  // runs besides these, in which something else had the processor
 	Busy      bool // these are such runs too: there were hardly others
+	Parts     int  // of the work, one of which each run did, and took as many times as long for all; 0: a run did all
 }
 
 // Summarize returns the sample of some times, in seconds. Of none, it is all
@@ -153,8 +154,11 @@ func (t *Team) Measure(budget time.Duration, pass func(worker, i int)) Sample {
 	return s
 }
 
-// times returns the sample of work that is so many times as long.
+// times returns the sample of all of the work, of one that has so many equal parts.
 func (s Sample) times(n int) Sample {
+	if n > 1 {
+		s.Parts = n
+	}
 	for _, x := range []*float64{&s.Median, &s.Deviation, &s.Min, &s.Max} {
 		*x *= float64(n)
 	}

@@ -14,10 +14,10 @@ func TestSummarize(t *testing.T) {
 		seconds []float64
 		want    Sample
 	}{
-		{[]float64{3, 1}, Sample{2, 1, 1, 3, 2, 0, false}},
-		{[]float64{9, 1, 2}, Sample{2, 1, 1, 9, 3, 0, false}},
-		{[]float64{4, 1, 2, 100}, Sample{3, 1.5, 1, 100, 4, 0, false}},
-		{[]float64{5, 5, 5, 5, 50}, Sample{5, 0, 5, 50, 5, 0, false}},
+		{[]float64{3, 1}, Sample{2, 1, 1, 3, 2, 0, false, 0}},
+		{[]float64{9, 1, 2}, Sample{2, 1, 1, 9, 3, 0, false, 0}},
+		{[]float64{4, 1, 2, 100}, Sample{3, 1.5, 1, 100, 4, 0, false, 0}},
+		{[]float64{5, 5, 5, 5, 50}, Sample{5, 0, 5, 50, 5, 0, false, 0}},
 	} {
 		given := slices.Clone(tc.seconds)
 		if got := Summarize(tc.seconds); got != tc.want {

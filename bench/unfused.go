@@ -119,7 +119,7 @@ func (s Sample) plus(o Sample) Sample {
 	if s.Runs > 0 {
 		runs = min(s.Runs, o.Runs)
 	}
-	return Sample{s.Median + o.Median, s.Deviation + o.Deviation, s.Min + o.Min, s.Max + o.Max, runs, s.Disturbed + o.Disturbed, s.Busy || o.Busy}
+	return Sample{s.Median + o.Median, s.Deviation + o.Deviation, s.Min + o.Min, s.Max + o.Max, runs, s.Disturbed + o.Disturbed, s.Busy || o.Busy, o.Parts}
 }
 
 // unfused is what the separate passes read and write.

@@ -16,7 +16,8 @@ import (
 )
 
 const benchHelp = `A rate is that of the median of several runs, "±" the median distance from it as
-a share; what takes seconds is run once, and its "±" is unknown. Its limit is
+a share; what takes seconds is run once, and its "±" is unknown. Where a run is
+of a part of the work, the time is that of all parts. The limit of a rate is
 what the machine allows, measured in the same run: memory that streams as many
 bytes, or the instruction that the kernel consists of, on registers alone.
 Threads are kept on processors of their own among those that the process was
@@ -128,7 +129,8 @@ type benchDocument struct {
 	Seconds  number `json:"seconds"`
 	Spread   number `json:"spread"` // median distance from the median, as a share of it; null where unknown, as of one run
 	Runs     int    `json:"runs"`
-	Busy     bool   `json:"busy"` // other programs had the processors during most of them
+	Parts    int    `json:"parts,omitempty"` // of the work, one of which each run did; seconds are those of all
+	Busy     bool   `json:"busy"`            // other programs had the processors during most of them
 	Rate     number `json:"rate"`
 	Unit     string `json:"unit"`
 	Limit    number `json:"limit"` // null: this is a limit itself
@@ -141,7 +143,7 @@ func benchDocuments(results []bench.Result) []benchDocument {
 	for i, r := range results {
 		docs[i] = benchDocument{
 			Op: r.Op, Format: r.Format, From: r.Source, M: r.M, N: r.N, K: r.K, Packed: r.Packed, Both: r.Both, Threads: r.Threads, Kernel: r.Kernel,
-			Seconds: number(r.Time.Median), Spread: number(r.Time.Spread()), Runs: r.Time.Runs, Busy: r.Time.Busy,
+			Seconds: number(r.Time.Median), Spread: number(r.Time.Spread()), Runs: r.Time.Runs, Parts: r.Time.Parts, Busy: r.Time.Busy,
 			Rate: number(r.Rate()), Unit: string(r.Unit), Limit: number(r.Limit), LimitBy: r.LimitBy, Fraction: number(r.Fraction()),
 		}
 	}

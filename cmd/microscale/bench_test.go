@@ -274,6 +274,34 @@ fraction 0.50
 	}
 }
 
+// TestTimeText: where runs are of a part of the work, the text and the document say so,
+// and the times of runs are those of a part.
+func TestTimeText(t *testing.T) {
+	parts := bench.Sample{Median: 1, Deviation: 0.1, Min: 0.5, Max: 2, Runs: 7, Parts: 10}
+	single := bench.Sample{Median: 1, Deviation: math.NaN(), Runs: 1, Parts: 10}
+	for want, s := range map[string]bench.Sample{
+		"1.00 s (±10.0%, 7 runs of 1/10 of it, 50.0 ms to 200 ms each)": parts,
+		"1.00 s (1 run of 1/10 of it, spread unknown)":                  single,
+	} {
+		if got := timeText(bench.Result{Time: s}); got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	}
+	// 40 MB are several passes of each thread, and those of one thread of 0.1 MB one.
+	for line, want := range map[string]bool{"--m 1280 --k 8192": true, "--m 128 --k 128": false} {
+		status, stdout, stderr := execute("", strings.Fields("bench quantize --format mxfp8 --threads 1 --json "+line+noTime)...)
+		var list []benchDocument
+		if err := json.Unmarshal([]byte(stdout), &list); status != exitDone || err != nil {
+			t.Fatalf("exit status %d, %v: %s", status, err, stderr)
+		}
+		for _, r := range list {
+			if got := r.Parts > 1; got != want {
+				t.Errorf("%s %s: %d parts", r.Op, line, r.Parts)
+			}
+		}
+	}
+}
+
 // TestBenchLinear: the recipes come in the order asked for; the baseline is measured
 // too where it is not, and the others relative to it.
 func TestBenchLinear(t *testing.T) {

@@ -288,10 +288,14 @@ func printResult(w io.Writer, results []bench.Result) error {
 
 // timeText says what an operation took, and how far its runs differ.
 func timeText(r bench.Result) string {
-	if r.Time.Runs == 1 {
-		return secondsText(r.Time.Median) + " (1 run, spread unknown)"
+	runs, each, parts := countText(r.Time.Runs, "run"), "", 1.
+	if r.Time.Parts > 0 {
+		runs, each, parts = fmt.Sprintf("%s of 1/%d of it", runs, r.Time.Parts), " each", float64(r.Time.Parts)
 	}
-	return fmt.Sprintf("%s (±%s, %d runs, %s to %s)", secondsText(r.Time.Median), spreadText(r), r.Time.Runs, secondsText(r.Time.Min), secondsText(r.Time.Max))
+	if r.Time.Runs == 1 {
+		return fmt.Sprintf("%s (%s, spread unknown)", secondsText(r.Time.Median), runs)
+	}
+	return fmt.Sprintf("%s (±%s, %s, %s to %s%s)", secondsText(r.Time.Median), spreadText(r), runs, secondsText(r.Time.Min/parts), secondsText(r.Time.Max/parts), each)
 }
 
 // printUnfused prints quantizing in several passes, the passes, and quantizing at
