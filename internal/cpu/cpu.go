@@ -81,7 +81,7 @@ func Best() Tier { return Tier(current.Load()) }
 
 // Force makes Best return t from now on, for the whole process. It is the one
 // way to choose a tier; the command's flag --kernel and the tests call it. It
-// fails where the processor cannot run t.
+// fails where the processor cannot run t, or the build has nothing for any.
 func Force(t Tier) error {
 	have := make([]string, len(available))
 	for i, a := range available {
@@ -91,5 +91,9 @@ func Force(t Tier) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("this processor cannot run the kernel tier %s: it has %s", t, strings.Join(have, ", "))
+	who := "processor"
+	if requirements() == nil {
+		who = "build"
+	}
+	return fmt.Errorf("this %s cannot run the kernel tier %s: it has %s", who, t, strings.Join(have, ", "))
 }
