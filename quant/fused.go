@@ -20,9 +20,9 @@ type fusedRoom struct {
 
 var fusedRooms = sync.Pool{New: func() any { return new(fusedRoom) }}
 
-// linesTogether is the lines whose ends are quantized at a time: they fill whole groups,
-// whatever each of them has.
-const linesTogether = groupBlocks
+// endBytes is about how much of the source the ends of lines take that are quantized at a
+// time: several groups, which stay in the first-level cache with their codes.
+const endBytes = 8 << 10
 
 func (r *run) newFusedRun(k *fusedKernel) *fusedRun {
 	extent := r.q.Format.Block.Cols
@@ -48,9 +48,12 @@ func (f *fusedRun) rows(first int, x source, from, to int) (amax uint32) {
 	if !x.hasGaps() && x.cols() == perLine*f.extent { // one block behind the other
 		return f.blocks(first, x.bytes(from, to))
 	}
-	for l := from; l < to; l += linesTogether {
-		n := min(linesTogether, to-l)
-		amax = max(amax, f.parts(lineParts{first, perLine, x.bytes(l, l+n), x.strideBytes(), x.cols() * x.elementBytes(), n}))
+	bytes, block := x.cols()*x.elementBytes(), f.extent*x.elementBytes()
+	end := ceilDiv(bytes%(f.group*block), block)
+	together := endBytes / (max(1, end) * block)
+	for l := from; l < to; l += together {
+		n := min(together, to-l)
+		amax = max(amax, f.parts(lineParts{first, perLine, x.bytes(l, l+n), x.strideBytes(), bytes, n}))
 		first += n * perLine
 	}
 	return amax
