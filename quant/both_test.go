@@ -246,40 +246,45 @@ func handed(c *Copy) func(*testing.T, *Tensor) {
 // nor for elements, but what is pooled, and little for each part of the lines, also where
 // these end within one. It is the least of several calls: pools serve each processor.
 func TestAllocationsBoth(t *testing.T) {
-	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // pools keep what they have
-	for _, shape := range [][2]int{{512, 2048}, {1000, 1000}} {
-		x := benchMatrix(shape[0], shape[1])
-		for _, f := range []Format{MXFP8, MXFP4, MXFP6E2M3, MXINT8, NVFP4, FP8Tensor, FP8Row, FP8Vec128, FP8Block} {
-			together, alone := Copy{Quantizer{Format: f}, With{Threads: 1}}, Copy{Quantizer{Format: f}, With{Threads: 2}}
-			turned := together
-			for _, v := range []struct {
-				copies string
-				most   uint64 // bytes
-				run    func() error
-			}{
-				{"both", 12 << 10, func() (err error) {
-					together.With.Into, turned.With.Into, err = Both(x, together, turned)
-					return err
-				}},
-				{"rowwise", 48 << 10, func() (err error) {
-					alone.With.Into, err = alone.Quantizer.Rowwise(x, alone.With)
-					return err
-				}},
-			} {
-				least := uint64(math.MaxUint64)
-				for range 6 {
-					var before, after runtime.MemStats
-					runtime.ReadMemStats(&before)
-					if err := v.run(); err != nil {
-						t.Fatal(err)
-					}
-					runtime.ReadMemStats(&after)
-					least = min(least, after.TotalAlloc-before.TotalAlloc)
-				}
-				if least > v.most {
-					t.Errorf("format=%s, %d×%d, %s: %d bytes in a call", f, shape[0], shape[1], v.copies, least)
-				}
+	cputest.Vectors(t, func(t *testing.T, _ cpu.Tier) {
+		for _, shape := range [][2]int{{512, 2048}, {1000, 1000}} {
+			for _, f := range []Format{MXFP8, MXFP4, MXFP6E2M3, MXINT8, NVFP4, FP8Tensor, FP8Row, FP8Vec128, FP8Block} {
+				testAllocationsBoth(t, f, benchMatrix(shape[0], shape[1]))
 			}
+		}
+	})
+}
+
+func testAllocationsBoth(t *testing.T, f Format, x tensor.Dense) {
+	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // pools keep what they have
+	together, alone := Copy{Quantizer{Format: f}, With{Threads: 1}}, Copy{Quantizer{Format: f}, With{Threads: 2}}
+	turned := together
+	for _, v := range []struct {
+		copies string
+		most   uint64 // bytes
+		run    func() error
+	}{
+		{"both", 12 << 10, func() (err error) {
+			together.With.Into, turned.With.Into, err = Both(x, together, turned)
+			return err
+		}},
+		{"rowwise", 48 << 10, func() (err error) {
+			alone.With.Into, err = alone.Quantizer.Rowwise(x, alone.With)
+			return err
+		}},
+	} {
+		least := uint64(math.MaxUint64)
+		for range 6 {
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			if err := v.run(); err != nil {
+				t.Fatal(err)
+			}
+			runtime.ReadMemStats(&after)
+			least = min(least, after.TotalAlloc-before.TotalAlloc)
+		}
+		if least > v.most {
+			t.Errorf("format=%s, %d×%d, %s: %d bytes in a call", f, x.Rows, x.Cols, v.copies, least)
 		}
 	}
 }

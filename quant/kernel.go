@@ -94,8 +94,10 @@ type amaxBF16Kernel struct {
 type encodeKernel struct {
 	tier   cpu.Tier
 	divide bool
-	encode func(codes []byte, src, factors []float32, extent int, c *encodeConstants) uint32
+	encode encodeFunc
 }
+
+type encodeFunc func(codes []byte, src, factors []float32, extent int, c *encodeConstants) uint32
 
 // A decodeKernel sets dst to scales[i/extent] times the values of the codes that
 // are stored in src, blocks of zeros at the end included.
@@ -187,18 +189,19 @@ func (r *run) rowsKernel() *rowsKernel {
 
 // A lineEncoder is an encode kernel with room for the factors of a line.
 type lineEncoder struct {
-	kernels   [2]func(codes []byte, src, factors []float32, extent int, c *encodeConstants) uint32 // that multiplies, and that divides
+	kernels   [2]encodeFunc // that multiplies, and that divides
 	constants encodeConstants
 	factors   []float32
 	extent    int
 }
 
-// lineEncoder returns nil where no kernel computes what the quantizer asks for.
-func (r *run) lineEncoder() *lineEncoder {
+// lineEncoder sets e up, nil where no kernel computes what the quantizer asks for.
+func (r *run) lineEncoder(e *lineEncoder) *lineEncoder {
 	if !r.q.signMagnitude() {
 		return nil
 	}
-	e := &lineEncoder{constants: newEncodeConstants(r.q.Format.Element), factors: make([]float32, r.t.scaleCols()), extent: r.t.extent()}
+	e.constants, e.extent, e.kernels = newEncodeConstants(r.q.Format.Element), r.t.extent(), [2]encodeFunc{}
+	grow(&e.factors, r.t.scaleCols())
 	for _, k := range slices.Backward(encodeKernels) {
 		if k.tier <= cpu.Best() {
 			e.kernels[index(k.divide)] = k.encode
@@ -222,7 +225,7 @@ func (e *lineEncoder) encode(codes []byte, line []float32, factors []blockFactor
 		}
 		e.factors[j] = f.value
 	}
-	return kernel != nil && kernel(codes, line, e.factors, e.extent, &e.constants) < exponentMask
+	return kernel != nil && kernel(codes, line, e.factors[:len(factors)], e.extent, &e.constants) < exponentMask
 }
 
 func index(divide bool) int {

@@ -112,7 +112,7 @@ func randomLineNibbles(codes []byte, src []float32, random []uint32, factors []f
 }
 
 // encodeLines returns an encodeKernel by lineCodes.
-func encodeLines(divide bool) func(codes []byte, src, factors []float32, extent int, c *encodeConstants) uint32 {
+func encodeLines(divide bool) encodeFunc {
 	return func(codes []byte, src, factors []float32, extent int, c *encodeConstants) (amax uint32) {
 		var each [lineChunk / factorExtent]float32
 		step := lineChunk // within a block, whose factor serves all of it, or over whole ones

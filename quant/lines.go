@@ -1,6 +1,7 @@
 package quant
 
 import (
+	"slices"
 	"unsafe"
 
 	"github.com/microscale-go/microscale/format"
@@ -35,16 +36,13 @@ func (r *run) newLineRun() *lineRun {
 	if r.q.Rounding != format.NearestEven && r.q.Rounding != format.Stochastic || !nearest.signMagnitude() || f.PerTensor() || f.Block.Cols%factorExtent != 0 || r.x.cols() == 0 {
 		return nil
 	}
-	w := &lineRun{run: r, constants: newLineConstants(f.Element)}
-	for i, k := range lineKernels {
-		if k.tier <= cpu.Best() && k.bits == f.Element.StoredBits() && k.random == (r.q.Rounding == format.Stochastic) {
-			w.kernel = &lineKernels[i]
-			break
-		}
-	}
-	if w.kernel == nil {
+	i := slices.IndexFunc(lineKernels, func(k lineKernel) bool {
+		return k.tier <= cpu.Best() && k.bits == f.Element.StoredBits() && k.random == (r.q.Rounding == format.Stochastic)
+	})
+	if i < 0 {
 		return nil
 	}
+	w := &lineRun{run: r, kernel: &lineKernels[i], constants: newLineConstants(f.Element)}
 	w.factors = make([]float32, ceilDiv(r.x.cols(), factorExtent)+lineUnit/factorExtent)
 	if f.Block.Rows == 1 {
 		toNearest := *r

@@ -3,6 +3,7 @@ package quant
 import (
 	"fmt"
 	"math"
+	"sync"
 	"sync/atomic"
 
 	"github.com/microscale-go/microscale/format"
@@ -204,12 +205,30 @@ func (r *run) newBands(band int) func(from, to int) (amax uint32) {
 	return func(from, to int) uint32 { return r.plainBands(search, from, to, band) }
 }
 
+// A plainRoom is memory that plainBands borrows, for a line or a band of them.
+type plainRoom struct {
+	codes          []byte
+	scaled, values []float32
+	amaxes         []uint32
+	factors        []blockFactor
+	encoder        lineEncoder
+}
+
+var plainRooms = sync.Pool{New: func() any { return new(plainRoom) }}
+
 // plainBands is lines [from, to) in the plain form, or block by block.
 func (r *run) plainBands(search *searcher, from, to, band int) (amax uint32) {
-	width := r.t.storedWidth()
-	codes, scaled := make([]byte, width), make([]float32, width)
-	amaxes, factors := make([]uint32, r.t.scaleCols()), make([]blockFactor, r.t.scaleCols())
-	encoder, room, random := r.lineEncoder(), r.x.room(), r.newRandomLines()
+	borrowed := plainRooms.Get().(*plainRoom)
+	defer plainRooms.Put(borrowed)
+	width, blocks := r.t.storedWidth(), r.t.scaleCols()
+	grow(&borrowed.codes, width)
+	grow(&borrowed.scaled, width)
+	grow(&borrowed.values, r.x.cols())
+	grow(&borrowed.amaxes, blocks)
+	grow(&borrowed.factors, blocks)
+	codes, scaled, room := borrowed.codes[:width], borrowed.scaled, borrowed.values
+	amaxes, factors := borrowed.amaxes[:blocks], borrowed.factors[:blocks]
+	encoder, random := r.lineEncoder(&borrowed.encoder), r.newRandomLines()
 	whole := r.q.Format.Element.StoredBits() == 8 // codes need no joining
 	for l0 := from; l0 < to; l0 += band {
 		l1 := min(l0+band, to)
