@@ -12,21 +12,26 @@ import (
 // through the phases that are over, so that nobody waits for a thread, but only
 // for tasks.
 type phases struct {
-	current atomic.Int64 // the phase under way
-	mutex   sync.Mutex
-	changed sync.Cond // current
-	next    int       // task to take
-	done    int       // tasks
+	current  atomic.Int64 // the phase under way
+	mutex    sync.Mutex
+	changed  sync.Cond // current
+	next     int       // task to take
+	done     int       // tasks
+	patience int
 }
 
 // patience is how often a thread asks for what others are about to do, before it
-// sleeps or goes on without.
+// sleeps or goes on without: not where more threads than can run would only keep each
+// other from it.
 const patience = 1 << 10
 
-// begin starts again from phase 0.
-func (p *phases) begin() {
+// begin starts again from phase 0, for so many threads.
+func (p *phases) begin(threads int) {
 	p.current.Store(0)
-	p.next, p.done = 0, 0
+	p.next, p.done, p.patience = 0, 0, patience
+	if threads > runtime.GOMAXPROCS(0) {
+		p.patience = 0
+	}
 }
 
 // take returns a task of the phase, which has total of them. When all are done
@@ -45,7 +50,7 @@ func (p *phases) take(phase int64, total int) (task int, ok bool) {
 	p.mutex.Unlock()
 
 	// The others are about to end: asking for a while is faster than sleeping.
-	for range patience {
+	for range p.patience {
 		if p.current.Load() > phase {
 			return 0, false
 		}

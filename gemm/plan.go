@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"strings"
 
 	"github.com/microscale-go/microscale/format"
 	"github.com/microscale-go/microscale/internal/cpu"
@@ -98,7 +99,11 @@ func choosePlan(a, b *quant.Tensor, packed, tiles bool, o Options) (plan, error)
 			return plan{}, fmt.Errorf("gemm: the kernel %s cannot multiply %s by %s: %s", k.Name, a.Format, b.Format, why)
 		}
 	}
-	return plan{}, fmt.Errorf("gemm: unknown kernel %q", o.Kernel)
+	names := make([]string, len(ordered))
+	for i, k := range ordered {
+		names[i] = k.Name
+	}
+	return plan{}, fmt.Errorf("gemm: unknown kernel %q: use one of %s", o.Kernel, strings.Join(names, ", "))
 }
 
 // most returns the lines of A up to which k is chosen. packed says that b is packed

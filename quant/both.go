@@ -32,6 +32,11 @@ func both(x, turned source, r, c Copy) (rows, columns *Tensor, err error) {
 	if err := x.validate(); err != nil {
 		return nil, nil, err
 	}
+	if r.With.Into != nil && c.With.Into != nil {
+		if err := checkApart(x, c.With.Into, r.With.Into); err != nil {
+			return nil, nil, fmt.Errorf("columnwise: %w", err)
+		}
+	}
 	c.With.Threads = r.With.Threads
 	shareAmax(x, &r, &c)
 	row, err := r.Quantizer.begin(x, Rowwise, r.With)

@@ -11,8 +11,10 @@ import (
 
 // Dequantize returns the values of t in the shape of its source, leading
 // dimensions folded into rows: float32(scale·global)·code, rounded once. A
-// tensor that was quantized with the Hadamard transform gives transformed values.
+// tensor that was quantized with the Hadamard transform gives transformed values. It panics
+// where t is not valid (see Validate).
 func (t *Tensor) Dequantize(threads int) tensor.Dense {
+	t.mustBeValid()
 	x := tensor.New(t.Lines(), t.Width())
 	t.DequantizeLines(x, 0, threads)
 	if t.Direction == Columnwise {
@@ -23,8 +25,10 @@ func (t *Tensor) Dequantize(threads int) tensor.Dense {
 
 // DequantizeLines sets the rows of dst to the values of the lines of t from the first
 // on: rows of its source, or of the transpose of its source where t is columnwise. It
-// panics where dst has another width, or more rows than there are such lines.
+// panics where t is not valid (see Validate), and where dst has another width, or more rows
+// than there are such lines.
 func (t *Tensor) DequantizeLines(dst tensor.Dense, first, threads int) {
+	t.mustBeValid()
 	if first < 0 || dst.Rows > t.Lines()-first || dst.Cols != t.Width() {
 		panic(fmt.Sprintf("quant: of %d lines of %d those from %d on do not fill a %d×%d matrix", t.Lines(), t.Width(), first, dst.Rows, dst.Cols))
 	}
@@ -39,6 +43,12 @@ func (t *Tensor) DequantizeLines(dst tensor.Dense, first, threads int) {
 			decode(dst.Row(l), first+l)
 		}
 	})
+}
+
+func (t *Tensor) mustBeValid() {
+	if err := t.Validate(); err != nil {
+		panic("quant: " + err.Error())
+	}
 }
 
 // pastCaches returns decode with values written past the caches, in whole cache

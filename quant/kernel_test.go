@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"strings"
 	"testing"
 
 	"github.com/microscale-go/microscale/format"
@@ -342,6 +343,68 @@ func TestKernelsLarge(t *testing.T) {
 				t.Fatal(err)
 			}
 			sameTensor(t, got, wantRaw)
+		})
+	}
+}
+
+// TestIntoApart: what is filled shares no memory with what is read, nor twice.
+func TestIntoApart(t *testing.T) {
+	memory := make([]byte, 8192)
+	at := func(from, n int) []byte { return memory[from : from+n : from+n] }
+	into := func(d Direction, codes, scales int) *Tensor {
+		return &Tensor{Format: MXFP8, Direction: d, Shape: []int{32, 32}, Codes: at(codes, 1024), Scales: at(scales, 32)}
+	}
+	x := tensor.OfBF16(32, 32, at(0, 2048))
+	q := Quantizer{Format: MXFP8}
+	for _, v := range []struct {
+		rows, columns *Tensor
+		want          string // empty: all is well
+	}{
+		{into(Rowwise, 2048, 3072), into(Columnwise, 3104, 4128), ""},
+		{into(Rowwise, 2047, 3072), nil, "rowwise: With.Into: its codes share memory with the matrix"},
+		{into(Rowwise, 2048, 2016), nil, "rowwise: With.Into: its scales share memory with the matrix"},
+		{into(Rowwise, 2048, 3071), nil, "rowwise: With.Into: its codes share memory with its scales"},
+		{into(Rowwise, 3072, 3041), nil, "rowwise: With.Into: its codes share memory with its scales"},
+		{nil, into(Columnwise, 0, 4096), "columnwise: With.Into: its codes share memory with the matrix"},
+		{into(Rowwise, 2048, 3072), into(Columnwise, 3103, 4160), "columnwise: With.Into: its codes share memory with the scales of the other copy"},
+		{into(Rowwise, 2048, 3072), into(Columnwise, 3104, 3071), "columnwise: With.Into: its scales share memory with the codes of the other copy"},
+	} {
+		_, _, err := BothBF16(x, Copy{q, With{Into: v.rows}}, Copy{q, With{Into: v.columns}})
+		switch {
+		case v.want == "" && err != nil:
+			t.Error(err)
+		case v.want != "" && (err == nil || !strings.Contains(err.Error(), v.want)):
+			t.Errorf("the error is %v, not: %s", err, v.want)
+		}
+	}
+}
+
+// TestDequantizeDamaged: codes are not read beyond their length, where memory goes on.
+func TestDequantizeDamaged(t *testing.T) {
+	q := Quantizer{Format: MXFP8}
+	good := must(t)(q.Rowwise(tensor.New(4, 64), With{}))
+	for name, damage := range map[string]func(t *Tensor){
+		"codes":     func(t *Tensor) { t.Codes = t.Codes[:len(t.Codes)-1] },
+		"scales":    func(t *Tensor) { t.Scales = t.Scales[:len(t.Scales)-1] },
+		"shape":     func(t *Tensor) { t.Shape = []int{4, 96} },
+		"direction": func(t *Tensor) { t.Direction = 2 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bad := *good
+			damage(&bad)
+			for _, decode := range []func(){
+				func() { bad.Dequantize(1) },
+				func() { bad.DequantizeLines(tensor.New(4, 64), 0, 1) },
+			} {
+				func() {
+					defer func() {
+						if said := recover(); said == nil || fmt.Sprint(said) != "quant: "+bad.Validate().Error() {
+							t.Errorf("it panics with %v", said)
+						}
+					}()
+					decode()
+				}()
+			}
 		})
 	}
 }

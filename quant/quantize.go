@@ -66,6 +66,11 @@ func (q *Quantizer) newRun(x source, d Direction, with With) (*run, error) {
 	if err != nil {
 		return nil, err
 	}
+	if with.Into != nil {
+		if err := checkApart(x, t, nil); err != nil {
+			return nil, err
+		}
+	}
 	r := &run{q: q, t: t, x: x, with: with, cols: cols, stream: rows*cols*x.elementBytes() >= streamBytes}
 	if q.Format.NeedsAmax() {
 		if with.Amax != nil {

@@ -67,7 +67,8 @@ type With struct {
 // Rowwise quantizes x with blocks along its rows. The result holds the amax that
 // was seen, or given and taken, and shares nothing with x. Rows that end within a
 // block are filled up with zeros. It fails where the quantizer, x or With.Into is not
-// valid (see their Validate), and where random bits are lacking.
+// valid (see their Validate), where With.Into shares memory with x, and where random bits
+// are lacking.
 func (q Quantizer) Rowwise(x tensor.Dense, with With) (*Tensor, error) {
 	return q.quantize(denseSource(x), Rowwise, with)
 }
@@ -127,6 +128,8 @@ func (q Quantizer) check(w With) error {
 		return fmt.Errorf("quantizer of %s: a given scale is for formats with one FP32 scale per tensor", q.Format)
 	case w.Inverse != nil && !(*w.Inverse > 0 && *w.Inverse <= maxFloat32):
 		return fmt.Errorf("quantizer of %s: the inverse of a scale is positive and finite, not %g", q.Format, *w.Inverse)
+	case w.Threads < 0:
+		return fmt.Errorf("quantizer of %s: %d threads", q.Format, w.Threads)
 	case w.FirstRow < 0:
 		return fmt.Errorf("quantizer of %s: x cannot begin at row %d of a tensor", q.Format, w.FirstRow)
 	case w.Scales != nil && !q.Format.ByteScales():

@@ -19,7 +19,12 @@ const (
 )
 
 // String returns "rowwise" or "columnwise".
-func (d Direction) String() string { return [...]string{"rowwise", "columnwise"}[d] }
+func (d Direction) String() string {
+	if names := [...]string{"rowwise", "columnwise"}; int(d) < len(names) {
+		return names[d]
+	}
+	return fmt.Sprintf("direction %d", d)
+}
 
 // A Tensor is a quantized tensor: a matrix of codes stored line by line, and the
 // scales of its blocks. Leading dimensions beyond two are kept in Shape and
