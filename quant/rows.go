@@ -147,15 +147,16 @@ func (w *rowsRun) roomFor(n int) []float32 {
 
 // tileBytes is about how much of the source two tiles take: they stay in the
 // second-level cache.
-const tileBytes = 256 << 10
+const tileBytes = 512 << 10
 
 // How far ahead a rows kernel fetches: what comes next to the second-level cache,
 // since the first one is full of what is encoded, and that from whatever cache it is
-// in by then. Of a line, in bytes; of a tile, in rows.
+// in by then. Of a line, in bytes; of a tile, in units, and in rows of what comes next.
 const (
-	nextAhead = 4096
-	lineAhead = 1024
-	rowsAhead = 4
+	nextAhead  = 8192
+	lineAhead  = 1024
+	unitsAhead = 1
+	rowsAhead  = 6
 )
 
 // A blockTile is n blocks beside each other that extend over lines [l0, l1).
@@ -255,14 +256,11 @@ func (w *rowsRun) encodeRows(tile, next, after blockTile, block int) {
 	for row := 0; row < rows; {
 		k := rowsTile{
 			rows: rows - rowsAhead, units: extent / rowsUnit, codeGap: w.t.LineBytes() - n*extent, srcGap: stride - n*blockBytes,
-			srcAhead: rowsAhead * stride, nextAhead: rowsAhead * stride,
+			srcAhead: unitsAhead * rowsUnit * w.x.elementBytes(), nextAhead: rowsAhead * stride,
 			factors: w.tile.factors[block : block+n], maxima: w.tile.maxima[block*maximaLanes:],
 		}
 		if row == max(0, rows-rowsAhead) { // the first ones of the next tiles come after these
-			k.rows, k.srcAhead, k.nextAhead = rows-row, 0, 0
-			if tile.n > 0 && next.n > 0 {
-				k.srcAhead = first(next, 0) - first(tile, row)
-			}
+			k.rows, k.nextAhead = rows-row, 0
 			if next.n > 0 && after.n > 0 {
 				k.nextAhead = first(after, 0) - first(next, row)
 			}
