@@ -101,7 +101,7 @@ func TestBadOperands(t *testing.T) {
 		{"direction of b", a, good(k, n, quant.Rowwise), Options{}, "b has the wrong direction: quantize it columnwise"},
 		{"threads", a, b, Options{Threads: -1}, "-1 threads"},
 		{"least threads", a, b, Options{Threads: math.MinInt}, "-9223372036854775808 threads"},
-		{"kernel", a, b, Options{Kernel: "fast"}, `unknown kernel "fast": use one of `},
+		{"kernel", a, b, Options{Kernel: "fast"}, `unknown kernel "fast": use one of ` + Kernels()[0].Name + ", "},
 		{"kernel that cannot", a, b, Options{Kernel: "int8-nv-plain"}, "cannot multiply mxfp8 by mxfp8"},
 	} {
 		checkRefused(t, tc.name, tc.a, tc.b, tc.o, tc.want)

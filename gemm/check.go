@@ -2,9 +2,9 @@ package gemm
 
 import (
 	"fmt"
-	"unsafe"
 
 	"github.com/microscale-go/microscale/format"
+	"github.com/microscale-go/microscale/internal/memory"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/tensor"
 )
@@ -17,7 +17,7 @@ func planDense(c tensor.Dense, a, b *quant.Tensor, packed bool, o Options) (plan
 		return plan{}, err
 	}
 	const float = 4
-	if err := checkApart(rows{memory(c.Data), c.Rows, float * c.Cols, float * c.Stride}, a, b, o); err != nil {
+	if err := checkApart(memory.Rows{Memory: memory.Bytes(c.Data), N: c.Rows, Bytes: float * c.Cols, Next: float * c.Stride}, a, b, o); err != nil {
 		return plan{}, err
 	}
 	return newPlan(a, b, packed, o)
@@ -33,7 +33,7 @@ func planBF16(c, a, b *quant.Tensor, packed bool, o Options) (plan, error) {
 	if err := check(c.Rows(), c.Cols(), a, b, o); err != nil {
 		return plan{}, err
 	}
-	if err := checkApart(rows{c.Codes, c.Rows(), c.LineBytes(), c.LineBytes()}, a, b, o); err != nil {
+	if err := checkApart(memory.All(c.Codes), a, b, o); err != nil {
 		return plan{}, err
 	}
 	return newPlan(a, b, packed, o)
@@ -97,48 +97,18 @@ func checkOperand(name string, t *quant.Tensor) error {
 }
 
 // checkApart reports what of the operands lies where c is written.
-func checkApart(c rows, a, b *quant.Tensor, o Options) error {
+func checkApart(c memory.Rows, a, b *quant.Tensor, o Options) error {
 	for _, x := range [...]struct {
-		name   string
-		memory []byte
+		name  string
+		bytes []byte
 	}{
-		{"a's codes", a.Codes}, {"a's scales", a.Scales}, {"a's scales", memory(a.Scales32)},
-		{"b's codes", b.Codes}, {"b's scales", b.Scales}, {"b's scales", memory(b.Scales32)},
-		{"the bias", memory(o.Bias)},
+		{"a's codes", a.Codes}, {"a's scales", a.Scales}, {"a's scales", memory.Bytes(a.Scales32)},
+		{"b's codes", b.Codes}, {"b's scales", b.Scales}, {"b's scales", memory.Bytes(b.Scales32)},
+		{"the bias", memory.Bytes(o.Bias)},
 	} {
-		if c.meet(x.memory) {
+		if c.Meet(x.bytes) {
 			return fmt.Errorf("gemm: c shares memory with %s: a is %s, b is %s", x.name, describe(a), describe(b))
 		}
 	}
 	return nil
-}
-
-// rows are n parts of memory, so many bytes long and so many from one to the next.
-type rows struct {
-	memory         []byte
-	n, bytes, next int
-}
-
-// meet reports whether one of them shares bytes with x.
-func (r rows) meet(x []byte) bool {
-	if r.n == 0 || r.bytes == 0 || len(x) == 0 {
-		return false
-	}
-	start, from := uintptr(unsafe.Pointer(&r.memory[0])), uintptr(unsafe.Pointer(&x[0]))
-	if from < start {
-		return from+uintptr(len(x)) > start
-	}
-	at := from - start
-	i := 0
-	if r.n > 1 { // one alone may tell any distance to a next
-		i = min(int(at/uintptr(r.next)), r.n-1)
-	}
-	within := at - uintptr(i*r.next)
-	return within < uintptr(r.bytes) || i+1 < r.n && within+uintptr(len(x)) > uintptr(r.next)
-}
-
-// memory returns the bytes of float32 numbers.
-func memory(x []float32) []byte {
-	const float = 4
-	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(x))), float*len(x))
 }

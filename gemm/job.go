@@ -86,7 +86,7 @@ func (p *plan) run(c tensor.Dense, rows, cols extent, packed *Packed, o Options)
 		go w.run()
 	}
 	j.workers[0].work()
-	for range j.patience { // so that the job is free for the caller's next product
+	for range patience { // so that the job is free for the caller's next product
 		if j.inside.Load() == 1 {
 			break
 		}

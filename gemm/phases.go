@@ -12,25 +12,24 @@ import (
 // through the phases that are over, so that nobody waits for a thread, but only
 // for tasks.
 type phases struct {
-	current  atomic.Int64 // the phase under way
-	mutex    sync.Mutex
-	changed  sync.Cond // current
-	next     int       // task to take
-	done     int       // tasks
-	patience int
+	current atomic.Int64 // the phase under way
+	mutex   sync.Mutex
+	changed sync.Cond // current
+	next    int       // task to take
+	done    int       // tasks
+	asks    int       // before a thread sleeps: none where there are more than can run, which would keep each other from it
 }
 
 // patience is how often a thread asks for what others are about to do, before it
-// sleeps or goes on without: not where more threads than can run would only keep each
-// other from it.
+// sleeps or goes on without.
 const patience = 1 << 10
 
 // begin starts again from phase 0, for so many threads.
 func (p *phases) begin(threads int) {
 	p.current.Store(0)
-	p.next, p.done, p.patience = 0, 0, patience
+	p.next, p.done, p.asks = 0, 0, patience
 	if threads > runtime.GOMAXPROCS(0) {
-		p.patience = 0
+		p.asks = 0
 	}
 }
 
@@ -50,7 +49,7 @@ func (p *phases) take(phase int64, total int) (task int, ok bool) {
 	p.mutex.Unlock()
 
 	// The others are about to end: asking for a while is faster than sleeping.
-	for range p.patience {
+	for range p.asks {
 		if p.current.Load() > phase {
 			return 0, false
 		}

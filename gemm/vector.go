@@ -5,6 +5,7 @@ import (
 	"unsafe"
 
 	"github.com/microscale-go/microscale/format"
+	"github.com/microscale-go/microscale/internal/memory"
 )
 
 // A vectorKernel multiplies a few lines of A by B straight from B's codes, where
@@ -364,7 +365,7 @@ func (s *side) vectorScales(l int) (scales []byte, stride int) {
 	}
 	scales = s.t.Scales
 	if x := s.t.Scales32; x != nil {
-		scales = unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(x))), 4*len(x))
+		scales = memory.Bytes(x)
 	}
 	_, cols := s.t.ScaleShape()
 	bytes := s.kernel.vector.scaleBytes()

@@ -2,42 +2,41 @@ package quant
 
 import (
 	"fmt"
-	"unsafe"
+
+	"github.com/microscale-go/microscale/internal/memory"
 )
 
 // A region is memory, and what it is called in errors.
 type region struct {
-	name   string
-	memory []byte
+	name string
+	memory.Rows
 }
 
-// checkApart reports what of the memory of a tensor that is to be filled is that of x, or
-// would be filled twice: by itself, or by another tensor, where that is not nil.
-func checkApart(x source, into, other *Tensor) error {
-	rows, _ := x.shape()
-	all := [...]region{
-		{"the matrix", x.bytes(0, rows)},
-		{"its codes", into.Codes}, {"its scales", into.Scales}, {"its scales", asBytes(into.Scales32)},
-		{"the codes of the other copy", nil}, {"the scales of the other copy", nil}, {"the scales of the other copy", nil},
+// regions returns the memory of a tensor, whose codes and scales are called so.
+func (t *Tensor) regions(codes, scales string) [3]region {
+	return [...]region{
+		{codes, memory.All(t.Codes)}, {scales, memory.All(t.Scales)}, {scales, memory.All(memory.Bytes(t.Scales32))},
 	}
-	const its, others = 1, 4
-	if other != nil {
-		all[others].memory, all[others+1].memory, all[others+2].memory = other.Codes, other.Scales, asBytes(other.Scales32)
-	}
-	for i := its; i < others; i++ {
-		for j := range all {
-			if j != i && all[i].meets(all[j].memory) {
-				return fmt.Errorf("With.Into: %s share memory with %s", all[i].name, all[j].name)
+}
+
+// region returns the memory of a matrix, without what lies between its rows.
+func (s source) region() region {
+	rows, cols := s.shape()
+	return region{"the matrix", memory.Rows{Memory: s.bytes(0, rows), N: rows, Bytes: cols * s.elementBytes(), Next: s.strideBytes()}}
+}
+
+// checkApart reports what of a tensor that is to be filled is also among others, or would
+// be filled twice.
+func (t *Tensor) checkApart(others ...region) error {
+	own := t.regions("its codes", "its scales")
+	for i, r := range own {
+		for _, among := range [...][]region{others, own[i+1:]} {
+			for _, other := range among {
+				if other.Meet(r.Memory) {
+					return fmt.Errorf("With.Into: %s share memory with %s", r.name, other.name)
+				}
 			}
 		}
 	}
 	return nil
-}
-
-func (r *region) meets(other []byte) bool {
-	if len(r.memory) == 0 || len(other) == 0 {
-		return false
-	}
-	at, from := uintptr(unsafe.Pointer(&r.memory[0])), uintptr(unsafe.Pointer(&other[0]))
-	return at < from+uintptr(len(other)) && from < at+uintptr(len(r.memory))
 }

@@ -17,7 +17,8 @@ type Copy struct {
 // whole row, column or tensor. Each copy reads x for itself where a scale of one is that
 // of several whole rows or columns, or of a whole one that is searched for or of
 // transformed elements. The threads are those of the rowwise copy. It fails where one of
-// the two would, and says which.
+// the two would, and says which, and where the tensors of both With.Into share memory;
+// then neither is changed.
 func Both(x tensor.Dense, rowwise, columnwise Copy) (rows, columns *Tensor, err error) {
 	return both(denseSource(x), columnSource(x), rowwise, columnwise)
 }
@@ -32,21 +33,21 @@ func both(x, turned source, r, c Copy) (rows, columns *Tensor, err error) {
 	if err := x.validate(); err != nil {
 		return nil, nil, err
 	}
+	if err := r.Quantizer.checkRun(x, Rowwise, r.With); err != nil {
+		return nil, nil, fmt.Errorf("rowwise: %w", err)
+	}
+	c.With.Threads = r.With.Threads
+	if err := c.Quantizer.checkRun(turned, Columnwise, c.With); err != nil {
+		return nil, nil, fmt.Errorf("columnwise: %w", err)
+	}
 	if r.With.Into != nil && c.With.Into != nil {
-		if err := checkApart(x, c.With.Into, r.With.Into); err != nil {
+		others := r.With.Into.regions("the codes of the rowwise copy", "the scales of the rowwise copy")
+		if err := c.With.Into.checkApart(others[:]...); err != nil {
 			return nil, nil, fmt.Errorf("columnwise: %w", err)
 		}
 	}
-	c.With.Threads = r.With.Threads
 	shareAmax(x, &r, &c)
-	row, err := r.Quantizer.begin(x, Rowwise, r.With)
-	if err != nil {
-		return nil, nil, fmt.Errorf("rowwise: %w", err)
-	}
-	col, err := c.Quantizer.begin(turned, Columnwise, c.With)
-	if err != nil {
-		return nil, nil, fmt.Errorf("columnwise: %w", err)
-	}
+	row, col := r.Quantizer.newRun(x, Rowwise, r.With), c.Quantizer.newRun(turned, Columnwise, c.With)
 	if row.q.tileable() && col.q.tileable() {
 		quantizeTiles(row, col)
 	} else {

@@ -5,6 +5,7 @@ import (
 	"unsafe"
 
 	"github.com/microscale-go/microscale/internal/cpu"
+	"github.com/microscale-go/microscale/internal/memory"
 	"github.com/microscale-go/microscale/internal/parallel"
 	"github.com/microscale-go/microscale/tensor"
 )
@@ -45,6 +46,7 @@ func (t *Tensor) DequantizeLines(dst tensor.Dense, first, threads int) {
 	})
 }
 
+// mustBeValid panics with what Validate reports.
 func (t *Tensor) mustBeValid() {
 	if err := t.Validate(); err != nil {
 		panic("quant: " + err.Error())
@@ -60,9 +62,9 @@ func pastCaches(decode func(dst []float32, l int), width int) func(dst []float32
 		return decode
 	}
 	line := make([]float32, width)
-	from := unsafe.Slice((*byte)(unsafe.Pointer(&line[0])), 4*width)
+	from := memory.Bytes(line)
 	return func(dst []float32, l int) {
-		to := unsafe.Slice((*byte)(unsafe.Pointer(&dst[0])), 4*width)
+		to := memory.Bytes(dst)
 		if uintptr(unsafe.Pointer(&to[0]))%spreadUnit != 0 {
 			decode(dst, l)
 			return

@@ -129,6 +129,7 @@ func TestQuantizerErrors(t *testing.T) {
 		{"bf16-rounding", Quantizer{Format: BF16, Rounding: format.HalfAway}, With{}, "elements without a scale round to nearest even, not half-away"},
 		{"negative-first-row", Quantizer{Format: MXFP8}, With{FirstRow: -1}, "x cannot begin at row -1"},
 		{"no-stream", Quantizer{Format: MXFP8, Rounding: format.Stochastic}, With{}, "stochastic rounding needs a random stream (With.Random)"},
+		{"threads", Quantizer{Format: NVFP4}, With{Threads: -1}, "-1 threads"},
 		{"nan-amax", Quantizer{Format: NVFP4}, With{Amax: value(nan)}, "a given amax is a magnitude, not NaN"},
 		{"negative-amax", Quantizer{Format: NVFP4}, With{Amax: value(-1)}, "a given amax is a magnitude, not -1"},
 		{"nonfinite", Quantizer{Format: MXFP8, NonFinite: 99}, With{}, "not all behaviors that there are"},

@@ -50,7 +50,7 @@ func (f *fusedRun) rows(first int, x source, from, to int) (amax uint32) {
 	}
 	bytes, block := x.cols()*x.elementBytes(), f.extent*x.elementBytes()
 	end := ceilDiv(bytes%(f.group*block), block)
-	together := max(1, endBytes/(max(1, end)*block))
+	together := endBytes / (max(1, end) * block)
 	for l := from; l < to; l += together {
 		n := min(together, to-l)
 		amax = max(amax, f.parts(lineParts{first, perLine, x.bytes(l, l+n), x.strideBytes(), bytes, n}))

@@ -195,7 +195,8 @@ type lineEncoder struct {
 	extent    int
 }
 
-// lineEncoder sets e up, nil where no kernel computes what the quantizer asks for.
+// lineEncoder returns e, set up for r, or nil where no kernel computes what the quantizer
+// asks for.
 func (r *run) lineEncoder(e *lineEncoder) *lineEncoder {
 	if !r.q.signMagnitude() {
 		return nil

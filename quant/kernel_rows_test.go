@@ -40,10 +40,7 @@ func testFusedRow(k *fusedKernel, f *fences, r *rand.Rand) {
 					with.Amax = &global
 				}
 				want := must(f)(q.quantize(x, Rowwise, with))
-				run, err := q.newRun(x, Rowwise, with)
-				if err != nil {
-					f.Fatal(err)
-				}
+				run := q.newRun(x, Rowwise, with)
 				for _, run.stream = range []bool{false, true} {
 					codes, scales := f.bytes(len(want.Codes)), f.bytes(len(want.scaleMemory(0, groups*k.group)))
 					got := k.begin(run)(codes, scales, fenced(f, memory), groups, run.streamsTo(codes))

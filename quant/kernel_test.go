@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"strings"
 	"testing"
 
 	"github.com/microscale-go/microscale/format"
 	"github.com/microscale-go/microscale/internal/cpu"
 	"github.com/microscale-go/microscale/internal/cpu/cputest"
+	"github.com/microscale-go/microscale/internal/memory"
 	"github.com/microscale-go/microscale/tensor"
 )
 
@@ -347,39 +347,67 @@ func TestKernelsLarge(t *testing.T) {
 	}
 }
 
-// TestIntoApart: what is filled shares no memory with what is read, nor twice.
+// TestIntoApart: what is filled shares no memory with what is read, nor twice; what is
+// refused stays as it is.
 func TestIntoApart(t *testing.T) {
-	memory := make([]byte, 8192)
-	at := func(from, n int) []byte { return memory[from : from+n : from+n] }
-	into := func(d Direction, codes, scales int) *Tensor {
-		return &Tensor{Format: MXFP8, Direction: d, Shape: []int{32, 32}, Codes: at(codes, 1024), Scales: at(scales, 32)}
+	const rows, cols, stride = 32, 32, 48
+	data := make([]float32, 4096)
+	raw := memory.Bytes(data)
+	at := func(from, n int) []byte { return raw[from : from+n : from+n] }
+	mx := func(d Direction, codes, scales int) *Tensor {
+		return &Tensor{Format: MXFP8, Direction: d, Shape: []int{rows, cols}, Codes: at(codes, 1024), Scales: at(scales, 32), Global: 7}
 	}
-	x := tensor.OfBF16(32, 32, at(0, 2048))
-	q := Quantizer{Format: MXFP8}
+	vec := func(d Direction, codes, scales int) *Tensor { // scales in float32
+		return &Tensor{Format: FP8Vec128, Direction: d, Shape: []int{rows, cols}, Codes: at(codes, 32*128), Scales32: data[scales/4:][:32:32], Global: 7}
+	}
+	const end = 4 * ((rows-1)*stride + cols) // of the matrix in float32, that of BF16 takes half as much
 	for _, v := range []struct {
 		rows, columns *Tensor
 		want          string // empty: all is well
 	}{
-		{into(Rowwise, 2048, 3072), into(Columnwise, 3104, 4128), ""},
-		{into(Rowwise, 2047, 3072), nil, "rowwise: With.Into: its codes share memory with the matrix"},
-		{into(Rowwise, 2048, 2016), nil, "rowwise: With.Into: its scales share memory with the matrix"},
-		{into(Rowwise, 2048, 3071), nil, "rowwise: With.Into: its codes share memory with its scales"},
-		{into(Rowwise, 3072, 3041), nil, "rowwise: With.Into: its codes share memory with its scales"},
-		{nil, into(Columnwise, 0, 4096), "columnwise: With.Into: its codes share memory with the matrix"},
-		{into(Rowwise, 2048, 3072), into(Columnwise, 3103, 4160), "columnwise: With.Into: its codes share memory with the scales of the other copy"},
-		{into(Rowwise, 2048, 3072), into(Columnwise, 3104, 3071), "columnwise: With.Into: its scales share memory with the codes of the other copy"},
+		{mx(Rowwise, end, end+1024), mx(Columnwise, end+1056, end+2080), ""},
+		{mx(Rowwise, end, 4*cols), nil, ""}, // between two rows
+		{mx(Rowwise, end-1, 8000), nil, "rowwise: With.Into: its codes share memory with the matrix"},
+		{mx(Rowwise, 8000, 4*cols-1), nil, "rowwise: With.Into: its scales share memory with the matrix"},
+		{mx(Rowwise, 8000, 9023), nil, "rowwise: With.Into: its codes share memory with its scales"},
+		{mx(Rowwise, 8000, 7969), nil, "rowwise: With.Into: its codes share memory with its scales"},
+		{nil, mx(Columnwise, 0, 8000), "columnwise: With.Into: its codes share memory with the matrix"},
+		{mx(Rowwise, 8000, 9024), mx(Columnwise, 9055, 12000), "columnwise: With.Into: its codes share memory with the scales of the rowwise copy"},
+		{mx(Rowwise, 8000, 9024), mx(Columnwise, 10000, 9023), "columnwise: With.Into: its scales share memory with the codes of the rowwise copy"},
+		{vec(Rowwise, 6400, 11000), nil, ""},
+		{vec(Rowwise, 6400, 10492), nil, "rowwise: With.Into: its codes share memory with its scales"},
+		{vec(Rowwise, 6400, end-4), nil, "rowwise: With.Into: its scales share memory with the matrix"},
+		{vec(Rowwise, 6400, 11000), vec(Columnwise, 11127, 15300), "columnwise: With.Into: its codes share memory with the scales of the rowwise copy"},
+		{vec(Rowwise, 6400, 11000), vec(Columnwise, 12000, 11124), "columnwise: With.Into: its scales share memory with the scales of the rowwise copy"},
 	} {
-		_, _, err := BothBF16(x, Copy{q, With{Into: v.rows}}, Copy{q, With{Into: v.columns}})
+		q := Quantizer{Format: MXFP8}
+		if v.rows != nil {
+			q.Format = v.rows.Format
+		}
+		_, _, err := Both(tensor.Dense{Rows: rows, Cols: cols, Stride: stride, Data: data}, Copy{q, With{Into: v.rows}}, Copy{q, With{Into: v.columns}})
 		switch {
 		case v.want == "" && err != nil:
 			t.Error(err)
-		case v.want != "" && (err == nil || !strings.Contains(err.Error(), v.want)):
+		case v.want != "" && (err == nil || err.Error() != v.want):
 			t.Errorf("the error is %v, not: %s", err, v.want)
 		}
+		for _, into := range []*Tensor{v.rows, v.columns} {
+			if v.want != "" && into != nil && (into.Global != 7 || into.Amax != 0) {
+				t.Errorf("what is refused (%s) is changed", v.want)
+			}
+		}
+	}
+	x := tensor.OfBF16(rows, cols, at(0, 2*rows*cols))
+	if _, err := (Quantizer{Format: MXFP8}).RowwiseBF16(x, With{Into: mx(Rowwise, 2*rows*cols, 8000)}); err != nil {
+		t.Error(err)
+	}
+	if _, err := (Quantizer{Format: MXFP8}).ColumnwiseBF16(x, With{Into: mx(Columnwise, 2*rows*cols-1, 8000)}); err == nil {
+		t.Error("codes are written to the matrix")
 	}
 }
 
-// TestDequantizeDamaged: codes are not read beyond their length, where memory goes on.
+// TestDequantizeDamaged: a damaged tensor panics with what Validate reports, also where
+// memory goes on behind what it has.
 func TestDequantizeDamaged(t *testing.T) {
 	q := Quantizer{Format: MXFP8}
 	good := must(t)(q.Rowwise(tensor.New(4, 64), With{}))
@@ -429,5 +457,13 @@ func TestInto(t *testing.T) {
 	}
 	if _, err := (Quantizer{Format: MXFP4}).Rowwise(tensor.New(2, 64), With{Into: fits}); err == nil {
 		t.Error("mxfp4 went into an mxfp8 tensor")
+	}
+}
+
+func TestDirection(t *testing.T) {
+	for d, want := range []string{"rowwise", "columnwise", "direction 2"} {
+		if got := Direction(d).String(); got != want {
+			t.Errorf("direction %d is called %q", d, got)
+		}
 	}
 }

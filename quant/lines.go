@@ -222,11 +222,6 @@ func asBits(x []float32) []uint32 {
 	return unsafe.Slice((*uint32)(unsafe.Pointer(unsafe.SliceData(x))), len(x))
 }
 
-// asBytes returns the memory of x.
-func asBytes(x []float32) []byte {
-	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(x))), 4*len(x))
-}
-
 func grow[T any](s *[]T, n int) {
 	if len(*s) < n {
 		*s = make([]T, n)

@@ -24,16 +24,23 @@ func (q Quantizer) quantize(x source, d Direction, with With) (*Tensor, error) {
 	return r.t, nil
 }
 
-// begin is newRun of what was checked, of lines that are yet to be transformed.
+// begin is newRun of what is checked first.
 func (q *Quantizer) begin(x source, d Direction, with With) (*run, error) {
-	if err := q.check(with); err != nil {
+	if err := q.checkRun(x, d, with); err != nil {
 		return nil, err
 	}
-	if q.Hadamard && x.cols()%hadamardSize != 0 {
-		return nil, fmt.Errorf("quantizer of %s: the Hadamard transform takes a multiple of %d elements along the blocks, not %d", q.Format, hadamardSize, x.cols())
+	return q.newRun(x, d, with), nil
+}
+
+// checkRun reports what keeps q from quantizing the lines x.
+func (q *Quantizer) checkRun(x source, d Direction, with With) error {
+	if err := q.check(with); err != nil {
+		return err
 	}
-	x.transform = q.Hadamard
-	return q.newRun(x, d, with)
+	if q.Hadamard && x.cols()%hadamardSize != 0 {
+		return fmt.Errorf("quantizer of %s: the Hadamard transform takes a multiple of %d elements along the blocks, not %d", q.Format, hadamardSize, x.cols())
+	}
+	return with.checkInto(x, q.Format, d)
 }
 
 // quantize fills the tensor.
@@ -55,22 +62,16 @@ func (r *run) quantize() {
 	r.saw(&seen)
 }
 
-// newRun returns a quantization of the lines x with the scales that are known
-// before: those of the whole tensor.
-func (q *Quantizer) newRun(x source, d Direction, with With) (*run, error) {
-	rows, cols := x.rows(), x.cols()
-	if d == Columnwise {
-		rows, cols = cols, rows
+// newRun returns a quantization of the lines x, which are yet to be transformed, with the
+// scales that are known before: those of the whole tensor.
+func (q *Quantizer) newRun(x source, d Direction, with With) *run {
+	x.transform = q.Hadamard
+	rows, cols := x.shape()
+	t := with.Into
+	if t == nil {
+		t = newTensor(q.Format, d, rows, cols)
 	}
-	t, err := with.tensor(q.Format, d, rows, cols)
-	if err != nil {
-		return nil, err
-	}
-	if with.Into != nil {
-		if err := checkApart(x, t, nil); err != nil {
-			return nil, err
-		}
-	}
+	t.Global = 1
 	r := &run{q: q, t: t, x: x, with: with, cols: cols, stream: rows*cols*x.elementBytes() >= streamBytes}
 	if q.Format.NeedsAmax() {
 		if with.Amax != nil {
@@ -86,7 +87,7 @@ func (q *Quantizer) newRun(x source, d Direction, with With) (*run, error) {
 	if q.Format.PerTensor() && rows > 0 && cols > 0 {
 		r.whole = r.scaleWhole()
 	}
-	return r, nil
+	return r
 }
 
 // saw stores the amax that was seen, where none had to be known before.
@@ -96,21 +97,20 @@ func (r *run) saw(amax *atomic.Uint32) {
 	}
 }
 
-// tensor returns the tensor to fill.
-func (w With) tensor(f Format, d Direction, rows, cols int) (*Tensor, error) {
+// checkInto reports what keeps a tensor of x from being filled, where one is given.
+func (w With) checkInto(x source, f Format, d Direction) error {
 	t := w.Into
 	if t == nil {
-		return newTensor(f, d, rows, cols), nil
+		return nil
 	}
 	if err := t.Validate(); err != nil {
-		return nil, fmt.Errorf("With.Into: %w", err)
+		return fmt.Errorf("With.Into: %w", err)
 	}
-	if !t.Format.same(f) || t.Direction != d || t.Rows() != rows || t.Cols() != cols {
-		return nil, fmt.Errorf("a %s %s tensor of %d×%d does not go into a %s %s one of %d×%d",
+	if rows, cols := x.shape(); !t.Format.same(f) || t.Direction != d || t.Rows() != rows || t.Cols() != cols {
+		return fmt.Errorf("a %s %s tensor of %d×%d does not go into a %s %s one of %d×%d",
 			d, f, rows, cols, t.Direction, t.Format, t.Rows(), t.Cols())
 	}
-	t.Global = 1
-	return t, nil
+	return t.checkApart(x.region())
 }
 
 // grainElements is the least work handed to a goroutine at a time.
@@ -228,10 +228,9 @@ func (r *run) plainBands(search *searcher, from, to, band int) (amax uint32) {
 	width, blocks := r.t.storedWidth(), r.t.scaleCols()
 	grow(&borrowed.codes, width)
 	grow(&borrowed.scaled, width)
-	grow(&borrowed.values, r.x.cols())
 	grow(&borrowed.amaxes, blocks)
 	grow(&borrowed.factors, blocks)
-	codes, scaled, room := borrowed.codes[:width], borrowed.scaled, borrowed.values
+	codes, scaled, room := borrowed.codes[:width], borrowed.scaled, r.x.roomIn(&borrowed.values)
 	amaxes, factors := borrowed.amaxes[:blocks], borrowed.factors[:blocks]
 	encoder, random := r.lineEncoder(&borrowed.encoder), r.newRandomLines()
 	whole := r.q.Format.Element.StoredBits() == 8 // codes need no joining

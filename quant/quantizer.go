@@ -56,7 +56,7 @@ type With struct {
 	Random   *Stream  // random bits of stochastic rounding; required by it
 	FirstRow int      // the row of the tensor at which x begins, where x is a tile of it: random bits follow the element
 	Threads  int      // goroutines; 0: one per processor. Results do not depend on it
-	Into     *Tensor  // filled and returned in place of a new tensor; of the same format, direction, rows and columns, its codes and scales as many as NewTensor makes
+	Into     *Tensor  // filled and returned in place of a new tensor; of the same format, direction, rows and columns, its codes and scales as many as NewTensor makes, and nowhere in the memory of x
 
 	// Scales, where it is set, is handed the one-byte scales of each line once,
 	// as soon as they are known: a scale of a block that spans several lines with

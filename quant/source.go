@@ -8,6 +8,7 @@ import (
 
 	"github.com/microscale-go/microscale/format"
 	"github.com/microscale-go/microscale/internal/cpu"
+	"github.com/microscale-go/microscale/internal/memory"
 	"github.com/microscale-go/microscale/internal/parallel"
 	"github.com/microscale-go/microscale/tensor"
 )
@@ -119,10 +120,16 @@ func (s source) strideBytes() int {
 
 // room returns space for row, nil where it needs none.
 func (s source) room() []float32 {
-	if s.isRaw {
-		return make([]float32, s.raw.Cols)
+	return s.roomIn(new([]float32))
+}
+
+// roomIn is room in memory that is borrowed.
+func (s source) roomIn(borrowed *[]float32) []float32 {
+	if !s.isRaw {
+		return nil
 	}
-	return nil
+	grow(borrowed, s.raw.Cols)
+	return *borrowed
 }
 
 // row returns the values of row l, in room or shared with the source.
@@ -152,8 +159,7 @@ func (s source) bytes(from, to int) []byte {
 	if from == to || s.dense.Cols == 0 {
 		return nil
 	}
-	x := s.dense.Data[from*s.dense.Stride : (to-1)*s.dense.Stride+s.dense.Cols]
-	return unsafe.Slice((*byte)(unsafe.Pointer(&x[0])), 4*len(x))
+	return memory.Bytes(s.dense.Data[from*s.dense.Stride : (to-1)*s.dense.Stride+s.dense.Cols])
 }
 
 // hasGaps reports whether there is anything between rows.

@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"math"
 	"math/bits"
-	"unsafe"
 
 	"github.com/microscale-go/microscale/format"
+	"github.com/microscale-go/microscale/internal/memory"
 )
 
 // Direction says along which dimension of the source blocks lie.
@@ -189,8 +189,7 @@ func (t *Tensor) scaleMemory(first, n int) []byte {
 	if t.Scales32 == nil {
 		return t.Scales[first : first+n]
 	}
-	s := t.Scales32[first : first+n]
-	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(s))), 4*n)
+	return memory.Bytes(t.Scales32[first : first+n])
 }
 
 // Scale returns the decode scale of the element at position c of line l: block

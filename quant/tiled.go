@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/microscale-go/microscale/internal/cpu"
+	"github.com/microscale-go/microscale/internal/memory"
 	"github.com/microscale-go/microscale/internal/parallel"
 	"github.com/microscale-go/microscale/tensor"
 )
@@ -165,7 +166,7 @@ func (w *tilingRun) prepared(r *run, l0, l1, p0, p1 int) source {
 	grow(&w.room.lines, lines*width)
 	if x := r.x; x.isRaw && !x.transform {
 		const size = 2
-		turned := asBytes(w.room.lines)[:size*lines*width]
+		turned := memory.Bytes(w.room.lines)[:size*lines*width]
 		transposePairs(turned, x.raw.Data[size*(p0*x.raw.Stride+l0):], width, lines, size*width, size*x.raw.Stride)
 		return rawSource(tensor.OfBF16(lines, width, turned))
 	}

@@ -24,6 +24,7 @@ const order = `
 .:
 internal/lattice:
 interop:
+internal/memory:
 internal/parallel:
 internal/cpu:
 internal/cpu/cputest: internal/cpu
@@ -37,9 +38,9 @@ safetensors:
 gguf: safetensors
 format:
 tensor: format internal/cpu
-quant: format tensor internal/cpu internal/parallel
+quant: format tensor internal/cpu internal/memory internal/parallel
 layout: format quant tensor
-gemm: layout quant tensor format internal/cpu internal/parallel
+gemm: layout quant tensor format internal/cpu internal/memory internal/parallel
 profile: format quant
 recipe: quant format
 nn: recipe gemm quant tensor format internal/cpu internal/parallel

@@ -1,0 +1,37 @@
+// Package memory is about where slices lie, whatever they hold.
+package memory
+
+import "unsafe"
+
+// Rows are N parts of Memory, so many Bytes long and so many from one to the Next.
+type Rows struct {
+	Memory         []byte
+	N, Bytes, Next int
+}
+
+// All returns the one part that is all of x.
+func All(x []byte) Rows { return Rows{x, 1, len(x), len(x)} }
+
+// Meet reports whether one of them shares bytes with x.
+func (r Rows) Meet(x []byte) bool {
+	if r.N == 0 || r.Bytes == 0 || len(x) == 0 {
+		return false
+	}
+	start, from := uintptr(unsafe.Pointer(&r.Memory[0])), uintptr(unsafe.Pointer(&x[0]))
+	if from < start {
+		return from+uintptr(len(x)) > start
+	}
+	at := from - start
+	i := 0
+	if r.N > 1 { // one alone may tell any distance to a next
+		i = min(int(at/uintptr(r.Next)), r.N-1)
+	}
+	within := at - uintptr(i*r.Next)
+	return within < uintptr(r.Bytes) || i+1 < r.N && within+uintptr(len(x)) > uintptr(r.Next)
+}
+
+// Bytes returns the memory of x.
+func Bytes(x []float32) []byte {
+	const float = 4
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(x))), float*len(x))
+}
