@@ -59,7 +59,7 @@ func TestBadOperands(t *testing.T) {
 				{"no scales", f.Scaled(), func(x *quant.Tensor) { x.Scales, x.Scales32 = nil, nil }, "scales, not"},
 				{"few scales", f.ByteScales(), func(x *quant.Tensor) { x.Scales = x.Scales[1:] }, "scales, not"},
 				{"few FP32 scales", f.Scaled() && !f.ByteScales(), func(x *quant.Tensor) { x.Scales32 = x.Scales32[1:] }, "FP32 scales, not"},
-				{"both scales", f.ByteScales(), func(x *quant.Tensor) { x.Scales32 = make([]float32, len(x.Scales)) }, "no others"},
+				{"both scales", f.ByteScales(), func(x *quant.Tensor) { x.Scales32 = make([]float32, len(x.Scales)) }, "FP32 scales, too"},
 				{"other scales", f.Scaled() && !f.ByteScales(), func(x *quant.Tensor) { x.Scales, x.Scales32 = make([]byte, len(x.Scales32)), nil }, "0 FP32 scales, not"},
 				{"scales of none", !f.Scaled(), func(x *quant.Tensor) { x.Scales = []byte{1} }, "has 1 scales, not 0×0"},
 				{"no element", true, func(x *quant.Tensor) { x.Format.Element = nil }, "has no element format"},

@@ -28,9 +28,11 @@
 // elements are multiplied to sums over parts of a line, or to the result: FP32 and global
 // scales, and all of B where it is read as it is. The bound holds where those sums without
 // them stay within float32's range, too, and C may be Inf, NaN or a flushed zero where they
-// do not, as with scales or elements near the ends of that range. C does not depend on the
-// number of threads: the sum of one element runs over k in steps that the kernel alone
-// determines.
+// do not, as with scales or elements near the ends of that range. An element that only its
+// scale takes beyond float32's range is Inf to Reference, and finite to kernels that
+// multiply by the scale later: C may then be finite where Reference is Inf or NaN. C does
+// not depend on the number of threads: the sum of one element runs over k in steps that the
+// kernel alone determines.
 //
 // Products of few lines of A, up to 4 to 32, read B's codes as they are: packing
 // them would take longer. A is then what the caller made it. With AVX-512, lines that

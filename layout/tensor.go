@@ -44,9 +44,9 @@ func QuantizeSwizzled(q quant.Quantizer, x tensor.Dense, d quant.Direction, with
 
 // Scales returns the one-byte scales of t in order o, for every line of t: a
 // scale whose block spans several lines is there once for each, as hardware
-// reads it. It fails on scales of other widths.
+// reads it. It fails on scales of other widths, and on a tensor that is not valid.
 func Scales(t *quant.Tensor, o Order) ([]byte, error) {
-	if err := checkScales(t.Format); err != nil {
+	if err := checkTensor(t); err != nil {
 		return nil, err
 	}
 	_, blocks := t.ScaleShape()
@@ -59,10 +59,10 @@ func Scales(t *quant.Tensor, o Order) ([]byte, error) {
 }
 
 // SetScales gives t the scales that src holds in order o: the inverse of Scales.
-// It fails, and changes nothing, where src has another length or holds different
-// scales for lines of one block.
+// It fails, and changes nothing, where t is not valid, and where src has another length
+// or holds different scales for lines of one block.
 func SetScales(t *quant.Tensor, o Order, src []byte) error {
-	if err := checkScales(t.Format); err != nil {
+	if err := checkTensor(t); err != nil {
 		return err
 	}
 	lines := t.Lines()
@@ -102,6 +102,14 @@ func scaleRow(t *quant.Tensor, line int) int {
 	return line / t.Format.Block.Rows
 }
 
+// checkTensor reports what keeps t from having scales to reorder.
+func checkTensor(t *quant.Tensor) error {
+	if err := t.Validate(); err != nil {
+		return err
+	}
+	return checkScales(t.Format)
+}
+
 func checkScales(f quant.Format) error {
 	if !f.ByteScales() {
 		return fmt.Errorf("%s has no scales of one byte to reorder", f)
@@ -113,9 +121,12 @@ func checkScales(f quant.Format) error {
 // source, rows × columns without padding: how Transformer Engine keeps the
 // columnwise copy of an MXFP8 tensor. Its scales beside them are Scales(t,
 // CompactColumnwise). (Its columnwise NVFP4 copies are transposed, as t is: they
-// take t.Codes and Compact.) It fails on a rowwise tensor, on formats without
-// scales, and where a row of codes does not fill whole bytes.
+// take t.Codes and Compact.) It fails on a tensor that is rowwise or not valid, on formats
+// without scales, and where a row of codes does not fill whole bytes.
 func Untransposed(t *quant.Tensor) ([]byte, error) {
+	if err := t.Validate(); err != nil {
+		return nil, err
+	}
 	if t.Direction != quant.Columnwise {
 		return nil, fmt.Errorf("the codes of a %s %s tensor are in the order of its source already", t.Direction, t.Format)
 	}

@@ -190,6 +190,8 @@ func TestErrors(t *testing.T) {
 	}
 	torn[Swizzled.Offset(7, 1, 32, 2)]++
 	before := bytes.Clone(square.Scales)
+	damaged := quantized(t, quant.MXFP8, quant.Rowwise, x)
+	damaged.Scales = damaged.Scales[:63] // and memory goes on behind them
 
 	fused := func(q quant.Quantizer) error {
 		_, _, err := QuantizeSwizzled(q, x, quant.Rowwise, quant.With{})
@@ -220,6 +222,8 @@ func TestErrors(t *testing.T) {
 		{"fused-no-random-bits", fused(quant.Quantizer{Format: quant.MXFP8, Rounding: format.Stochastic}), "random stream"},
 		{"fused-source", fusedBad, "no matrix is -1×0"},
 		{"scales-fp32", scales(quantized(t, quant.FP8Block, quant.Rowwise, x)), "no scales of one byte"},
+		{"scales-damaged", scales(damaged), "has 63 scales, not 32×2"},
+		{"set-damaged", SetScales(damaged, Compact, make([]byte, 64)), "has 63 scales, not 32×2"},
 		{"set-fp32", SetScales(quantized(t, quant.FP8Row, quant.Rowwise, x), Compact, nil), "no scales of one byte"},
 		{"set-short", SetScales(row, Swizzled, make([]byte, 511)), "511 bytes are not the 32×2 scales of a mxfp8 tensor in swizzled order: want 512"},
 		{"set-torn", SetScales(square, Swizzled, torn), "scale of line 7, block 1"},

@@ -26,10 +26,13 @@ func (t *Tensor) Dequantize(threads int) tensor.Dense {
 
 // DequantizeLines sets the rows of dst to the values of the lines of t from the first
 // on: rows of its source, or of the transpose of its source where t is columnwise. It
-// panics where t is not valid (see Validate), and where dst has another width, or more rows
-// than there are such lines.
+// panics where t or dst is not valid (see their Validate), and where dst has another
+// width, or more rows than there are such lines.
 func (t *Tensor) DequantizeLines(dst tensor.Dense, first, threads int) {
 	t.mustBeValid()
+	if err := dst.Validate(); err != nil {
+		panic("quant: " + err.Error())
+	}
 	if first < 0 || dst.Rows > t.Lines()-first || dst.Cols != t.Width() {
 		panic(fmt.Sprintf("quant: of %d lines of %d those from %d on do not fill a %d×%d matrix", t.Lines(), t.Width(), first, dst.Rows, dst.Cols))
 	}

@@ -71,7 +71,6 @@ func (q *Quantizer) newRun(x source, d Direction, with With) *run {
 	if t == nil {
 		t = newTensor(q.Format, d, rows, cols)
 	}
-	t.Global = 1
 	r := &run{q: q, t: t, x: x, with: with, cols: cols, stream: rows*cols*x.elementBytes() >= streamBytes}
 	if q.Format.NeedsAmax() {
 		if with.Amax != nil {
@@ -80,6 +79,7 @@ func (q *Quantizer) newRun(x source, d Direction, with With) *run {
 			t.Amax = x.amax(with.Threads)
 		}
 	}
+	t.Global = 1 // when what With points to, perhaps in t, was read
 	if q.Format.Global {
 		r.global = arithmetics[q.Arithmetic].global(t.Amax, q.Format.Element.Max(), q.top())
 		t.Global = r.global.decode
@@ -335,9 +335,10 @@ func (r *run) scaleBlock(i int, amax uint32, hasNaN bool) blockFactor {
 
 // scaleWhole stores the one scale of the tensor.
 func (r *run) scaleWhole() blockFactor {
-	if inverse := r.with.Inverse; inverse != nil {
-		r.t.Scales32[0] = 1 / *inverse
-		return blockFactor{factor: factor{value: *inverse}}
+	if r.with.Inverse != nil {
+		inverse := *r.with.Inverse // which may be in the tensor
+		r.t.Scales32[0] = 1 / inverse
+		return blockFactor{factor: factor{value: inverse}}
 	}
 	hasNaN := r.q.NonFinite != Tolerate && (r.with.NaN || r.x.hasNaN())
 	return r.scaleBlock(0, math.Float32bits(r.t.Amax), hasNaN)

@@ -7,11 +7,15 @@ import (
 )
 
 // What is here moves codes and scales and never requantizes. What would cut a
-// block in two, or join parts that were scaled differently, is an error.
+// block in two, or join parts that were scaled differently, is an error, and so is a tensor
+// that is not valid (see Validate).
 
 // Reshape returns t with other leading dimensions: shape has the same last
 // dimension and the same number of rows. The codes are shared.
 func (t *Tensor) Reshape(shape ...int) (*Tensor, error) {
+	if err := t.Validate(); err != nil {
+		return nil, fmt.Errorf("cannot reshape: %w", err)
+	}
 	rows, negative := 1, false
 	for _, d := range shape[:max(0, len(shape)-1)] {
 		rows *= d
@@ -28,6 +32,9 @@ func (t *Tensor) Reshape(shape ...int) (*Tensor, error) {
 // SliceRows returns rows [from, to) of t as a matrix. Where blocks extend over
 // rows, from and to lie on their edges, or to is the end.
 func (t *Tensor) SliceRows(from, to int) (*Tensor, error) {
+	if err := t.Validate(); err != nil {
+		return nil, fmt.Errorf("cannot slice: %w", err)
+	}
 	if from < 0 || to < from || t.Rows() < to {
 		return nil, fmt.Errorf("rows %d:%d are outside a %s tensor of %d rows", from, to, t.Format, t.Rows())
 	}
@@ -57,6 +64,11 @@ func (t *Tensor) SliceRows(from, to int) (*Tensor, error) {
 func Concat(tensors ...*Tensor) (*Tensor, error) {
 	if len(tensors) == 0 {
 		return nil, fmt.Errorf("nothing to concatenate")
+	}
+	for i, t := range tensors {
+		if err := t.Validate(); err != nil {
+			return nil, fmt.Errorf("cannot concatenate tensor %d: %w", i, err)
+		}
 	}
 	first, rows := tensors[0], 0
 	if i := slices.IndexFunc(tensors, func(t *Tensor) bool { return t.Rows() > 0 }); i >= 0 {
@@ -96,6 +108,9 @@ func Concat(tensors ...*Tensor) (*Tensor, error) {
 // scales in their new places. It takes blocks that serve both directions: square
 // ones, or one scale for the tensor.
 func (t *Tensor) Transpose() (*Tensor, error) {
+	if err := t.Validate(); err != nil {
+		return nil, fmt.Errorf("cannot transpose: %w", err)
+	}
 	if !t.Format.Square() {
 		return nil, fmt.Errorf("cannot transpose %s codes: blocks of %d×%d do not serve the other direction; quantize it from the source", t.Format, max(1, t.Format.Block.Rows), t.Format.Block.Cols)
 	}

@@ -87,12 +87,15 @@ func (t *Tensor) Validate() error {
 	if len(t.Codes) != want {
 		return fmt.Errorf("a %s %s tensor of shape %v has %d bytes of codes, not %d", t.Direction, t.Format, t.Shape, len(t.Codes), want)
 	}
-	has, kind, others := len(t.Scales), "scales", t.Scales32 != nil
+	has, kind, others, other := len(t.Scales), "scales", t.Scales32 != nil, "FP32 scales"
 	if t.Format.Scale == format.F32 {
-		has, kind, others = len(t.Scales32), "FP32 scales", len(t.Scales) > 0
+		has, kind, others, other = len(t.Scales32), "FP32 scales", len(t.Scales) > 0, "scales of one byte"
 	}
-	if rows, cols := t.ScaleShape(); has != rows*cols || others {
-		return fmt.Errorf("a %s %s tensor of shape %v has %d %s, not %d×%d and no others", t.Direction, t.Format, t.Shape, has, kind, rows, cols)
+	if rows, cols := t.ScaleShape(); has != rows*cols {
+		return fmt.Errorf("a %s %s tensor of shape %v has %d %s, not %d×%d", t.Direction, t.Format, t.Shape, has, kind, rows, cols)
+	}
+	if others {
+		return fmt.Errorf("a %s %s tensor of shape %v has %s, too, which belong to other formats", t.Direction, t.Format, t.Shape, other)
 	}
 	return nil
 }
@@ -173,9 +176,13 @@ func (t *Tensor) lineScales(l int) []byte {
 }
 
 // LineScales sets dst, as long as a line has blocks, to the decode scales of
-// line l: block scales times global scale.
+// line l: block scales times global scale. It panics where dst has another length, or
+// there is no such line.
 func (t *Tensor) LineScales(dst []float32, l int) {
 	if t.Format.Scaled() {
+		if len(dst) != t.scaleCols() || l < 0 || t.Lines() <= l {
+			panic(fmt.Sprintf("quant: the %d scales of line %d of %d do not go to %d", t.scaleCols(), l, t.Lines(), len(dst)))
+		}
 		t.fillScales(dst, l, t.extent())
 		return
 	}

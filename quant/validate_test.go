@@ -88,7 +88,7 @@ func TestBadInto(t *testing.T) {
 			}},
 		{"no scales", scaled, func(u *Tensor) { u.Scales, u.Scales32 = nil, nil }, saying("scales, not")},
 		{"scales of the other kind", byteScales, func(u *Tensor) { u.Scales, u.Scales32 = nil, make([]float32, len(u.Scales)) }, saying("has 0 scales, not")},
-		{"scales of both kinds", byteScales, func(u *Tensor) { u.Scales32 = make([]float32, len(u.Scales)) }, saying("and no others")},
+		{"scales of both kinds", byteScales, func(u *Tensor) { u.Scales32 = make([]float32, len(u.Scales)) }, saying("FP32 scales, too")},
 		{"scales of one byte", fp32Scales, func(u *Tensor) { u.Scales, u.Scales32 = make([]byte, len(u.Scales32)), nil }, saying("has 0 FP32 scales, not")},
 		{"scales where there are none", func(f Format) bool { return !f.Scaled() }, func(u *Tensor) { u.Scales = make([]byte, 1) }, saying("has 1 scales, not 0×0")},
 		{"no shape", nil, func(u *Tensor) { u.Shape = nil }, saying("has no shape")},
