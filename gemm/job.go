@@ -107,7 +107,7 @@ func (j *job) reserve() {
 		}
 		j.workers = append(j.workers, w)
 	}
-	j.begin(j.threads)
+	j.begin()
 	if k.vector != nil {
 		j.prepare()
 		return

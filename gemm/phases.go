@@ -17,20 +17,16 @@ type phases struct {
 	changed sync.Cond // current
 	next    int       // task to take
 	done    int       // tasks
-	asks    int       // before a thread sleeps: none where there are more than can run, which would keep each other from it
 }
 
 // patience is how often a thread asks for what others are about to do, before it
 // sleeps or goes on without.
 const patience = 1 << 10
 
-// begin starts again from phase 0, for so many threads.
-func (p *phases) begin(threads int) {
+// begin starts again from phase 0.
+func (p *phases) begin() {
 	p.current.Store(0)
-	p.next, p.done, p.asks = 0, 0, patience
-	if threads > runtime.GOMAXPROCS(0) {
-		p.asks = 0
-	}
+	p.next, p.done = 0, 0
 }
 
 // take returns a task of the phase, which has total of them. When all are done
@@ -49,7 +45,7 @@ func (p *phases) take(phase int64, total int) (task int, ok bool) {
 	p.mutex.Unlock()
 
 	// The others are about to end: asking for a while is faster than sleeping.
-	for range p.asks {
+	for range patience {
 		if p.current.Load() > phase {
 			return 0, false
 		}

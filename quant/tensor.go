@@ -176,8 +176,8 @@ func (t *Tensor) lineScales(l int) []byte {
 }
 
 // LineScales sets dst, as long as a line has blocks, to the decode scales of
-// line l: block scales times global scale. It panics where dst has another length, or
-// there is no such line.
+// line l: block scales times global scale. Without scales in the format all of dst
+// becomes 1; else it panics where dst has another length, or there is no such line.
 func (t *Tensor) LineScales(dst []float32, l int) {
 	if t.Format.Scaled() {
 		if len(dst) != t.scaleCols() || l < 0 || t.Lines() <= l {
