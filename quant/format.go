@@ -10,7 +10,8 @@
 // How a block's largest magnitude (amax) becomes its scale, and how elements
 // round, are fields of a Quantizer. Its zero value computes what NVIDIA's
 // Transformer Engine computes, bit for bit; package profile names the behavior
-// of other libraries.
+// of other libraries. Quantizer.Reference in reference.go is the specification of
+// all of it, written to be read: start there.
 //
 // Sources: OCP Microscaling Formats 1.0 §5 and §6.3 for the MX formats; the
 // cuBLAS documentation's scaling modes for NVFP4 and the FP32-scaled formats.

@@ -303,34 +303,56 @@ func (r *run) blockAmax(l0, l1, j int, room []float32) (amax uint32, hasNaN bool
 	return amax, hasNaN
 }
 
-// scaleBlock stores the scale of block i and returns how its elements are encoded.
-func (r *run) scaleBlock(i int, amax uint32, hasNaN bool) blockFactor {
-	poison := hasNaN && r.q.NonFinite != Tolerate || amax == exponentMask && r.q.NonFinite == Poison
-	a, max := math.Float32frombits(amax), r.q.Format.Element.Max()
-	switch r.q.Format.Scale {
+// A blockScale is the scale of a block.
+type blockScale struct {
+	code        byte    // as it is stored: E8M0 and E4M3
+	value       float32 // decode scale, times that of the tensor
+	blockFactor         // what elements are encoded with
+}
+
+// blockScale returns the scale of a block of the given amax, NaN aside.
+func (q *Quantizer) blockScale(amax float32, hasNaN bool, g global) blockScale {
+	element, bits := q.Format.Element, math.Float32bits(amax)
+	poison := hasNaN && q.NonFinite != Tolerate || bits == exponentMask && q.NonFinite == Poison
+	switch q.Format.Scale {
 	case format.E8M0:
-		code := r.q.exponentCode(amax)
-		poison = poison || code == e8m0NaN
 		if poison {
-			code = e8m0NaN
+			return q.byteScale(e8m0NaN, g)
 		}
-		r.t.Scales[i] = code
-		return blockFactor{factor{value: exp2(format.E8M0.Bias - int(code))}, poison}
+		return q.byteScale(q.exponentCode(bits), g)
 	case format.E4M3:
-		code := arithmetics[r.q.Arithmetic].block(a, max, r.global)
-		f := arithmetics[r.q.Arithmetic].element(code, r.global)
+		s := q.byteScale(arithmetics[q.Arithmetic].block(amax, element.Max(), g), g)
 		if poison {
-			code = byte(scaleFormat.EncodeWith(float32(math.NaN()), format.Conversion{}, 0))
+			s.code, s.poison = byte(scaleFormat.EncodeWith(float32(math.NaN()), format.Conversion{}, 0)), true
 		}
-		r.t.Scales[i] = code
-		return blockFactor{f, poison}
+		return s
 	}
-	decode, f := arithmetics[r.q.Arithmetic].fp32(a, max, r.q.PowerOfTwo)
+	decode, f := arithmetics[q.Arithmetic].fp32(amax, element.Max(), q.PowerOfTwo)
 	if poison {
 		decode = float32(math.NaN())
 	}
-	r.t.Scales32[i] = decode
-	return blockFactor{f, poison}
+	return blockScale{value: decode, blockFactor: blockFactor{f, poison}}
+}
+
+// byteScale returns the scale of an E8M0 or E4M3 code.
+func (q *Quantizer) byteScale(code byte, g global) blockScale {
+	if q.Format.Scale == format.E8M0 {
+		exponent := int(code) - format.E8M0.Bias
+		return blockScale{code, exp2(exponent), blockFactor{factor{value: exp2(-exponent)}, code == e8m0NaN}}
+	}
+	value := float32(scaleFormat.Decode(uint32(code)) * g.decode)
+	return blockScale{code, value, blockFactor{factor: arithmetics[q.Arithmetic].element(code, g)}}
+}
+
+// scaleBlock stores the scale of block i and returns how its elements are encoded.
+func (r *run) scaleBlock(i int, amax uint32, hasNaN bool) blockFactor {
+	s := r.q.blockScale(math.Float32frombits(amax), hasNaN, r.global)
+	if r.t.Scales32 != nil {
+		r.t.Scales32[i] = s.value
+	} else {
+		r.t.Scales[i] = s.code
+	}
+	return s.blockFactor
 }
 
 // scaleWhole stores the one scale of the tensor.

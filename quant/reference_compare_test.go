@@ -158,7 +158,7 @@ func compareReference(t *testing.T, q Quantizer, x tensor.Dense, d Direction, ki
 		at = func(l, c int) float32 { return x.At(c, l) }
 		element = func(l, c int) uint64 { return uint64(3+c)*uint64(x.Cols) + uint64(l) }
 	}
-	want := referenceOf(q, lines, width, at, element, with)
+	want := definitionOf(q, lines, width, at, element, with)
 	where := fmt.Sprintf("%s, %d×%d of kind %s", d, x.Rows, x.Cols, kind)
 	if got.Global != want.global {
 		t.Fatalf("%s: global scale is %g, want %g", where, got.Global, want.global)
@@ -181,8 +181,66 @@ func compareReference(t *testing.T, q Quantizer, x tensor.Dense, d Direction, ki
 			t.Fatalf("%s: code %d is %#02x, want %#02x", where, i, c, want.codes[i])
 		}
 	}
+	if w, err := q.Reference(x, d, with); err != nil || !same(got, w) {
+		t.Fatalf("%s: not what Reference returns (error %v)", where, err)
+	}
 	if w := Amax(x, 1); got.Amax != w {
 		t.Fatalf("%s: amax is %g, want %g", where, got.Amax, w)
+	}
+}
+
+// TestReferenceOptions compares every path with Reference where the definitions
+// of this file's neighbor end: searches, the Hadamard transform, signs of zeros,
+// and scales and amax that the caller gives, with and without NaN.
+func TestReferenceOptions(t *testing.T) {
+	var all []Quantizer
+	for _, f := range Formats() {
+		if !f.Scaled() {
+			continue
+		}
+		for _, q := range []Quantizer{
+			{Format: f, Search: LeastSquares},
+			{Format: f, Search: LeastSquares, PowerOfTwo: true},
+			{Format: f, Search: LeastSquares, Arithmetic: DecodeFirst},
+			{Format: f, Search: FourOverSixMAE, TopScale: FourOverSixTop},
+			{Format: f, Search: FourOverSixMSE, TopScale: FourOverSixTop},
+			{Format: f, Hadamard: true},
+			{Format: f, Hadamard: true, Rounding: format.Stochastic},
+			{Format: f, NegativeZero: DropZeroInput},
+			{Format: f, NegativeZero: DropNegativeZero},
+			{Format: f, NonFinite: Poison, NegativeZero: DropNegativeZero, ElementNaN: format.OppositeZero},
+		} {
+			if q.Validate() == nil {
+				all = append(all, q)
+			}
+		}
+	}
+	if len(all) < 60 {
+		t.Fatalf("%d quantizers are valid", len(all))
+	}
+	given, inverse := float32(3), float32(160)
+	for _, q := range all {
+		for _, with := range []With{{}, {Amax: &given}, {Amax: &given, NaN: true}, {Inverse: &inverse}} {
+			with.Random, with.FirstRow = &Stream{Seed: 3, Step: 1, Tensor: 4}, 5
+			if q.check(with) != nil {
+				continue
+			}
+			for kind := range kinds {
+				for _, shape := range [][2]int{{1, 16}, {33, 80}, {64, 144}} {
+					for _, d := range []Direction{Rowwise, Columnwise} {
+						x := randomMatrix(kind, shape[0], shape[1])
+						got, err := direction(q, x, d, with)
+						want, err2 := q.Reference(x, d, with)
+						if (err == nil) != (err2 == nil) {
+							t.Fatalf("%+v: error %v, want %v", q, err, err2)
+						}
+						if err == nil && !same(got, want) {
+							t.Fatalf("%s of %d×%d, kind %s: %+v with %+v differs from Reference", d, shape[0], shape[1], kinds[kind].name, q, with)
+						}
+					}
+				}
+			}
+		}
 	}
 }
 

@@ -113,17 +113,17 @@ func referenceE8M0(q Quantizer, amax float32) int {
 	return leastPower(1, float64(mul32(amax, div32(1, max))))
 }
 
-// A reference is one quantization of lines by the definitions: codes one per
+// A definition is one quantization of lines by the definitions: codes one per
 // byte, scales as their bytes or FP32 values.
-type reference struct {
+type definition struct {
 	codes    []byte
 	scales   []byte
 	scales32 []float32
 	global   float32
 }
 
-// referenceOf quantizes lines × width elements.
-func referenceOf(q Quantizer, lines, width int, at func(l, c int) float32, element func(l, c int) uint64, with With) reference {
+// definitionOf quantizes lines × width elements.
+func definitionOf(q Quantizer, lines, width int, at func(l, c int) float32, element func(l, c int) uint64, with With) definition {
 	extent := func(n, all int) int {
 		if n == 0 {
 			return max(all, 1)
@@ -136,7 +136,7 @@ func referenceOf(q Quantizer, lines, width int, at func(l, c int) float32, eleme
 	if f.Block.Cols > 0 {
 		stored = (width + blockWidth - 1) / blockWidth * blockWidth
 	}
-	r := reference{codes: make([]byte, lines*stored), global: 1}
+	r := definition{codes: make([]byte, lines*stored), global: 1}
 
 	whole := float32(0)
 	for l := range lines {

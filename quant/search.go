@@ -246,7 +246,7 @@ func (s *searcher) list(b *candidates, amax uint32, i int, f blockFactor) {
 		}
 	default:
 		b.add(f.factor, s.t.Scales32[i], 0)
-		for _, times := range s.amaxFactors() {
+		for _, times := range s.q.amaxFactors() {
 			if near := float32(a * times); isUsable(near) {
 				decode, f := arithmetics[s.q.Arithmetic].fp32(near, element.Max(), s.q.PowerOfTwo)
 				b.add(f, decode, 0)
@@ -260,11 +260,11 @@ func (s *searcher) addCode(b *candidates, code uint32) {
 }
 
 // amaxFactors returns the factors of the amax that give the candidates of FP32 scales.
-func (s *searcher) amaxFactors() []float32 {
+func (q *Quantizer) amaxFactors() []float32 {
 	switch {
-	case s.q.PowerOfTwo:
+	case q.PowerOfTwo:
 		return binadeFactors
-	case s.q.Format.Element.Integer:
+	case q.Format.Element.Integer:
 		return integerFactors
 	}
 	return floatFactors
