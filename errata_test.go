@@ -1,7 +1,11 @@
 package microscale_test
 
 import (
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"math"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -13,7 +17,40 @@ import (
 	"github.com/microscale-go/microscale/tensor"
 )
 
-// The tests of this file are the rows of docs/errata.md.
+// The tests of this file and of errata_blocks_test.go are the rows of docs/errata.md.
+
+// TestErrataNamesTests: every row names a test of these files, and every test has a row.
+func TestErrataNamesTests(t *testing.T) {
+	files, err := filepath.Glob("errata*_test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := map[string]bool{} // tests; whether a row names them
+	for _, name := range files {
+		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range file.Decls {
+			if f, ok := d.(*ast.FuncDecl); ok && f.Recv == nil && strings.HasPrefix(f.Name.Name, "Test") && f.Name.Name != t.Name() {
+				named[f.Name.Name] = false
+			}
+		}
+	}
+	for _, row := range errata(t) {
+		test := strings.Trim(row[3], "`")
+		if _, ok := named[test]; !ok {
+			t.Errorf("no test %s, of the row %q", test, row[1])
+			continue
+		}
+		named[test] = true
+	}
+	for test, ok := range named {
+		if !ok {
+			t.Errorf("no row of docs/errata.md names %s", test)
+		}
+	}
+}
 
 // rowwise quantizes one row in the default way.
 func rowwise(t *testing.T, f quant.Format, x ...float32) *quant.Tensor {
@@ -91,6 +128,8 @@ func TestStorage(t *testing.T) {
 	if one := quant.MXFP8.BitsPerElement() / quant.BF16.BitsPerElement(); one != 0.515625 || 2*one != 1.03125 {
 		t.Errorf("MXFP8 takes %g of BF16's memory in one direction and %g in both", one, 2*one)
 	}
+	near(t, "BF16 over MXFP6", quant.BF16.BitsPerElement()/quant.MXFP6E3M2.BitsPerElement(), 2.56, 0.01)
+	near(t, "BF16 over MXFP4", quant.BF16.BitsPerElement()/quant.MXFP4.BitsPerElement(), 3.76, 0.01)
 }
 
 func TestRange(t *testing.T) {
