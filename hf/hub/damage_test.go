@@ -3,6 +3,7 @@ package hub
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"maps"
 	"net/http"
@@ -59,23 +60,24 @@ func TestLies(t *testing.T) {
 		fault func(*server, http.ResponseWriter, *http.Request, string) bool
 		want  string
 	}{
-		"no such model":    {status("api", http.StatusUnauthorized, ""), "does not know the model, or it is private"},
-		"renamed":          {status("api", http.StatusNotFound, "RepoNotFound"), "the hub does not know it"},
-		"no such revision": {status("api", http.StatusNotFound, "RevisionNotFound"), "no such revision"},
-		"gated":            {status("hub "+shard, http.StatusForbidden, "GatedRepo"), "accept the model's conditions"},
-		"a file is gone":   {status("hub config.json", http.StatusNotFound, "EntryNotFound"), "config.json: the hub has no such file"},
-		"teapot":           {status("api", http.StatusTeapot, ""), "418"},
-		"not JSON":         {list(func(string) string { return "<html>" }), "does not answer as the hub does"},
-		"no commit":        {replace(commit, "main"), "does not name the commit"},
-		"name leads out":   {replace(`"README.md"`, `"../README.md"`), "could lead out of its folder"},
-		"absolute name":    {replace(`"README.md"`, `"/etc/x"`), "could lead out of its folder"},
-		"no hash":          {replace(gitSum([]byte("{}")), "x"), "no hash of 1_Pooling/config.json"},
-		"size of LFS":      {replace(`"pointerSize":135,"sha256"`, `"size":1,"sha256x"`), "no hash of"},
-		"smaller":          {headers("other "+shard, map[string]string{"Content-Range": "bytes 0-1048575/1048576"}), "and the server has 1048576"},
-		"another place":    {headers("other "+shard, map[string]string{"Content-Range": "bytes 7-1048582/99999999"}), `asked for byte 0 and sends "7-1048582"`},
-		"linked size":      {headers("hub "+shard, map[string]string{"X-Linked-Size": "5", "Content-Range": "bytes 0-9/*"}), "and the server has 5"},
-		"linked hash":      {headers("hub "+shard, map[string]string{"X-Linked-Etag": `"abc"`}), `of hash "abc"`},
-		"another commit":   {headers("hub "+shard, map[string]string{"X-Repo-Commit": "abc"}), `of commit "abc"`},
+		"no such model":     {status("api", http.StatusUnauthorized, ""), "does not know the model, or it is private"},
+		"renamed":           {status("api", http.StatusNotFound, "RepoNotFound"), "the hub does not know it"},
+		"no such revision":  {status("api", http.StatusNotFound, "RevisionNotFound"), "no such revision"},
+		"gated":             {status("hub "+shard, http.StatusForbidden, "GatedRepo"), "accept the model's conditions"},
+		"a file is gone":    {status("hub config.json", http.StatusNotFound, "EntryNotFound"), "config.json: the hub has no such file"},
+		"teapot":            {status("api", http.StatusTeapot, ""), "418"},
+		"not JSON":          {list(func(string) string { return "<html>" }), "does not answer as the hub does"},
+		"no commit":         {replace(commit, "main"), "does not name the commit"},
+		"name leads out":    {replace(`"README.md"`, `"../README.md"`), "could lead out of its folder or has control characters"},
+		"name of two lines": {replace(`"README.md"`, `"README\n.md"`), "has control characters"},
+		"absolute name":     {replace(`"README.md"`, `"/etc/x"`), "could lead out of its folder or has control characters"},
+		"no hash":           {replace(gitSum([]byte("{}")), "x"), "no hash of 1_Pooling/config.json"},
+		"size of LFS":       {replace(`"pointerSize":135,"sha256"`, `"size":1,"sha256x"`), "no hash of"},
+		"smaller":           {headers("other "+shard, map[string]string{"Content-Range": "bytes 0-1048575/1048576"}), "and the server has 1048576"},
+		"another place":     {headers("other "+shard, map[string]string{"Content-Range": "bytes 7-1048582/99999999"}), `asked for byte 0 and sends "7-1048582"`},
+		"linked size":       {headers("hub "+shard, map[string]string{"X-Linked-Size": "5", "Content-Range": "bytes 0-9/*"}), "and the server has 5"},
+		"linked hash":       {headers("hub "+shard, map[string]string{"X-Linked-Etag": `"abc"`}), `of hash "abc"`},
+		"another commit":    {headers("hub "+shard, map[string]string{"X-Repo-Commit": "abc"}), `of commit "abc"`},
 		"redirected forever": {func(_ *server, w http.ResponseWriter, r *http.Request, _ string) bool {
 			http.Redirect(w, r, r.URL.String(), http.StatusFound)
 			return true
@@ -126,6 +128,39 @@ func TestDamagedWeights(t *testing.T) {
 		s.files[shard][9<<20] ^= 1
 		if err := s.readAll(checkpoint, threads); err == nil || !strings.Contains(err.Error(), "it was damaged on its way") {
 			t.Errorf("%d threads: says %v", threads, err)
+		}
+	}
+}
+
+// TestDamagedRepeat: a chunk that is fetched again, after the whole file was found
+// to be the hub's, must be the same bytes again.
+func TestDamagedRepeat(t *testing.T) {
+	const shard = "model-00001-of-00002.safetensors"
+	for _, at := range []int{firstChunk - 1, firstChunk + laterChunk} { // of chunks 0 and 2
+		s := newServer(t)
+		content := s.files[shard]
+		f := file{Name: shard, Size: int64(len(content))}
+		f.LFS = &lfs{SHA256: sum256(content), Size: f.Size}
+		r := s.client().remote(context.Background(), Repository{"some", "model", "main"}, commit, f)
+		readAll := func() error {
+			r.chunks = newChunks() // as if other files had taken the place of all
+			_, err := io.Copy(io.Discard, io.NewSectionReader(r, 0, f.Size))
+			return err
+		}
+		for range 2 {
+			if err := readAll(); err != nil || r.Changed() != nil {
+				t.Fatal(err, r.Changed())
+			}
+		}
+		s.files = maps.Clone(s.files)
+		s.files[shard] = bytes.Clone(content)
+		s.files[shard][at] ^= 1
+		from, to := chunkRange(chunkOf(int64(at)), f.Size)
+		want := fmt.Sprintf("%s: %s: bytes %d to %d differ from those that were read before", model, shard, from, to-1)
+		for what, err := range map[string]error{"reading": readAll(), "Changed": r.Changed()} {
+			if err == nil || !strings.HasPrefix(err.Error(), want) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("%s says %v, want %s", what, err, want)
+			}
 		}
 	}
 }

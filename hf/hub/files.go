@@ -16,6 +16,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"unicode"
 )
 
 // A listing is what the hub says of a revision.
@@ -29,10 +30,13 @@ type file struct {
 	Name string `json:"rfilename"`
 	Size int64  `json:"size"`
 	Blob string `json:"blobId"` // SHA-1 of git's object
-	LFS  *struct {
-		SHA256 string `json:"sha256"`
-		Size   int64  `json:"size"`
-	} `json:"lfs"` // nil for files that git keeps itself
+	LFS  *lfs   `json:"lfs"`    // nil for files that git keeps itself
+}
+
+// An lfs is a file's entry in Git LFS.
+type lfs struct {
+	SHA256 string `json:"sha256"`
+	Size   int64  `json:"size"`
 }
 
 var (
@@ -60,10 +64,10 @@ func (f file) hash() hash.Hash {
 
 // check returns what is wrong with the entry.
 func (f file) check() error {
-	clean := f.Name != "" && path.Clean("/"+f.Name) == "/"+f.Name && !strings.ContainsAny(f.Name, "\\\x00:")
+	clean := f.Name != "" && path.Clean("/"+f.Name) == "/"+f.Name && !strings.ContainsAny(f.Name, "\\:") && !strings.ContainsFunc(f.Name, unicode.IsControl)
 	switch {
 	case !clean:
-		return fmt.Errorf("the hub lists a file %.120q, whose name could lead out of its folder", f.Name)
+		return fmt.Errorf("the hub lists a file %.120q, whose name could lead out of its folder or has control characters", f.Name)
 	case f.Size < 0 || f.LFS != nil && f.LFS.Size != f.Size:
 		return fmt.Errorf("the hub contradicts itself about the size of %s", f.Name)
 	case f.LFS == nil && !sha1Text.MatchString(f.Blob), f.LFS != nil && !sha256Text.MatchString(f.LFS.SHA256):

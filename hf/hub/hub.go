@@ -16,18 +16,22 @@
 //
 // Requests are repeated where connections end or fall silent or the server is busy,
 // and go on from the byte where they ended. What is fetched whole is compared with the
-// hub's hash of it; so are weights when all of them have been read, nearly in order. The token is
-// sent to no host but the hub's.
+// hub's hash of it; so are weights when all of them have been read, nearly in order.
+// Weights that are fetched again must be the same bytes again. The token is sent to
+// no host but the hub's.
 package hub
 
 import (
 	"fmt"
+	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 )
 
 // Scheme begins the name of a repository.
@@ -53,10 +57,29 @@ func Parse(source string) (Repository, error) {
 	if !ok || !part.MatchString(owner) || !part.MatchString(name) || strings.Contains(owner+name, "..") || strings.Contains(owner+name, "--") {
 		return Repository{}, fmt.Errorf("%q does not name a model on the hub: write %sOWNER/NAME or %sOWNER/NAME@REVISION", source, Scheme, Scheme)
 	}
-	if revision == "" || strings.ContainsAny(revision, " \\?#@") || strings.Contains(revision, "..") || strings.HasPrefix(revision, "/") {
+	if !validRevision(revision) {
 		return Repository{}, fmt.Errorf("%q does not name a revision: write a branch, a tag or a commit after the @", source)
 	}
 	return Repository{owner, name, revision}, nil
+}
+
+// validRevision reports whether git takes a revision as the name of a branch or a
+// tag (git-check-ref-format), and all its characters are printable. It becomes part
+// of addresses, of the cache's file names, and of messages.
+func validRevision(revision string) bool {
+	const longest = 255 // bytes, of a file name in the cache
+	if len(revision) > longest || !utf8.ValidString(revision) || strings.ContainsAny(revision, " ~^:?*[\\#@%") || strings.Contains(revision, "..") || strings.HasSuffix(revision, ".") {
+		return false
+	}
+	if strings.ContainsFunc(revision, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		return false
+	}
+	for component := range strings.SplitSeq(revision, "/") {
+		if component == "" || strings.HasPrefix(component, ".") || strings.HasSuffix(component, ".lock") {
+			return false
+		}
+	}
+	return true
 }
 
 // String returns the name that Parse reads.
@@ -73,8 +96,10 @@ type Client struct {
 	Token    string // "" where there is none
 	Cache    string // the folder of models--owner--name
 
-	wait    waiter        // between two attempts; nil: as long as it says
-	silence time.Duration // of a server in the middle of an answer; 0: longestSilence
+	wait      waiter            // between two attempts; nil: as long as it says
+	random    func() float64    // in [0, 1), for the times of attempts; nil: rand.Float64
+	silence   time.Duration     // of a server in the middle of an answer; 0: longestSilence
+	transport http.RoundTripper // nil: the one that all clients share
 }
 
 const defaultEndpoint = "https://huggingface.co"

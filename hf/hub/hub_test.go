@@ -237,30 +237,6 @@ func TestNoProgress(t *testing.T) {
 	}
 }
 
-func TestBusy(t *testing.T) {
-	s := newServer(t)
-	var asked atomic.Int64
-	s.faults = func(w http.ResponseWriter, _ *http.Request, _ string) bool {
-		switch asked.Add(1) {
-		case 1:
-			w.Header().Set("Retry-After", "17")
-			w.WriteHeader(http.StatusTooManyRequests)
-		case 2:
-			w.Header().Set("Retry-After", time.Now().Add(time.Hour).UTC().Format(http.TimeFormat))
-			w.WriteHeader(http.StatusServiceUnavailable)
-		case 3:
-			w.WriteHeader(http.StatusBadGateway)
-		default:
-			return false
-		}
-		return true
-	}
-	open(t, s.client())
-	if waits := s.waits(); len(waits) != 3 || waits[0] != 17*time.Second || waits[1] != longestWait || waits[2] != 2*time.Second {
-		t.Errorf("waits %v", waits)
-	}
-}
-
 // TestExpiredAddress: the other host's addresses hold for some time.
 func TestExpiredAddress(t *testing.T) {
 	s := newServer(t)
@@ -314,6 +290,7 @@ func TestParse(t *testing.T) {
 		"hf://Qwen/Qwen2.5-0.5B": {"Qwen", "Qwen2.5-0.5B", "main"},
 		"hf://a/b@v1.0":          {"a", "b", "v1.0"},
 		"hf://a/b@refs/pr/7":     {"a", "b", "refs/pr/7"},
+		"hf://a/b@größe-v1+x_2":  {"a", "b", "größe-v1+x_2"},
 	} {
 		got, err := Parse(source)
 		if err != nil || got != want {
@@ -323,7 +300,9 @@ func TestParse(t *testing.T) {
 			t.Errorf("%s comes back as %s", source, got)
 		}
 	}
-	for _, source := range []string{"a/b", "hf://", "hf://a", "hf://a/", "hf:///b", "hf://a/b/c", "hf://a/b@", "hf://a/..", "hf://a/b@../x", "hf://a/b@x y", "hf://a b/c", "hf://a--b/c", "hf://.a/b", "HF://a/b", "hf://a/b@/x", "hf://a/b@x?y"} {
+	for _, source := range []string{"a/b", "hf://", "hf://a", "hf://a/", "hf:///b", "hf://a/b/c", "hf://a/b@", "hf://a/..", "hf://a/b@../x", "hf://a/b@x y", "hf://a b/c", "hf://a--b/c", "hf://.a/b", "HF://a/b", "hf://a/b@/x", "hf://a/b@x?y",
+		"hf://a/b@x\ny", "hf://a/b@x\r", "hf://a/b@\x00", "hf://a/b@\u0085", "hf://a/b@\u202e", "hf://a/b@x\xff", "hf://a/b@x%0a", "hf://a/b@x:y", "hf://a/b@x//y", "hf://a/b@x/", "hf://a/b@x/.y", "hf://a/b@x.lock", "hf://a/b@x.", "hf://a/b@" + strings.Repeat("x", 256),
+		"hf://a/b\n", "hf://a\n/b", "hf://a/b\n@main"} {
 		if got, err := Parse(source); err == nil {
 			t.Errorf("%q is %v", source, got)
 		}

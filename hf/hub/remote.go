@@ -1,11 +1,13 @@
 package hub
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"hash"
+	"hash/maphash"
 	"io"
 	"net/http"
 	"strconv"
@@ -28,14 +30,18 @@ type remote struct {
 	location string // where the hub sent the last request, "" where that is not known
 	etag     string // of that place, by the first answer
 	sum      hash.Hash
-	summed   int   // chunks in sum
-	damage   error // the content is not what the hub says
+	summed   int            // chunks in sum
+	digests  map[int]uint64 // of each chunk that came, by its first fetch
+	damage   error          // the content is not what the hub says
 }
+
+// digestSeed keys the digests of chunks, so that no server can aim at a collision.
+var digestSeed = maphash.MakeSeed()
 
 // remote returns a reader of a file with chunks of its own.
 func (c *Client) remote(ctx context.Context, r Repository, commit string, f file) *remote {
 	return &remote{client: c, ctx: ctx, name: r.String() + ": " + f.Name, where: c.address(r, commit, f.Name), commit: commit, file: f,
-		chunks: newChunks(), sum: f.hash()}
+		chunks: newChunks(), sum: f.hash(), digests: map[int]uint64{}}
 }
 
 // ReadAt reads as [io.ReaderAt] does.
@@ -146,15 +152,28 @@ func (r *remote) check(response *http.Response, hub http.Header, off int64, n in
 	return nil
 }
 
-// add hashes a chunk when those before it have been hashed, and compares the hash
-// of all with the hub's. Of a file that is read in order the chunks come nearly so,
-// and the few ahead wait for their turn. One further ahead says that the file is not
-// read in order: then none is kept waiting, and the hash goes on where a later
-// reading brings the chunk that was left out; without one the file is not compared.
-// Nor is one whose reading stopped, once other files need the place of what waits.
+// add compares a chunk with an earlier fetch of it, and hashes it when those before
+// it have been hashed. When the whole file has been hashed, its hash is compared
+// with the hub's. Chunks of a file that is read in order arrive nearly in order, and
+// the few early ones wait for their turn. A chunk further ahead means that the file
+// is read in another order: no chunk waits any longer, and hashing resumes when a
+// later read fetches the missing chunk. If none does, the file is not compared with
+// the hub's hash. Neither is a file whose reading stopped, once other files need the
+// memory of its waiting chunks.
+//
+// A chunk is fetched again after it left the cache, such as in the second pass of a
+// conversion. It must then have the bytes that it had before, which are the bytes in
+// the hash of the file.
 func (r *remote) add(i int, data []byte) error {
+	digest := maphash.Bytes(digestSeed, data)
 	r.lock.Lock()
 	defer r.lock.Unlock()
+	if first, again := r.digests[i]; again && first != digest {
+		from, to := chunkRange(i, r.file.Size)
+		r.damage = cmp.Or(r.damage, fmt.Errorf("%s: bytes %d to %d differ from those that were read before: one of the two was damaged on its way, run again", r.name, from, to-1))
+		return r.damage
+	}
+	r.digests[i] = digest
 	switch {
 	case i > r.summed+mostAhead:
 		r.chunks.forget(r)

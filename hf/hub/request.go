@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/url"
@@ -17,7 +18,11 @@ import (
 // attempts is how often a request is made that does not get further.
 const attempts = 6
 
-// longestWait is what a server may ask for with Retry-After.
+// firstDelay is the time from the first failure to the next attempt, before jitter.
+// It doubles with each attempt.
+const firstDelay = 500 * time.Millisecond
+
+// longestWait is the longest Retry-After that is waited for.
 const longestWait = 5 * time.Minute
 
 // longestSilence is how long a server may send nothing in the middle of an answer:
@@ -56,14 +61,19 @@ type refusal struct{ error }
 
 func (r refusal) Unwrap() error { return r.error }
 
-// retry calls try until it succeeds, it refuses, or attempts of its calls made no
-// progress.
+// retry calls try until it succeeds, it returns a refusal, or attempts calls in a row
+// made no progress. It waits between half of the delay and all of it, at random, so
+// that clients that failed together do not return together. After a Retry-After it
+// waits as long as the server asks, and a random part of the delay.
 func (c *Client) retry(ctx context.Context, what string, try func() (progress bool, err error)) error {
-	pause := c.wait
+	pause, random := c.wait, c.random
 	if pause == nil {
 		pause = wait
 	}
-	delay, failed := 500*time.Millisecond, 0
+	if random == nil {
+		random = rand.Float64
+	}
+	delay, failed := firstDelay, 0
 	for {
 		progress, err := try()
 		if err == nil {
@@ -76,16 +86,19 @@ func (c *Client) retry(ctx context.Context, what string, try func() (progress bo
 			return ctx.Err()
 		}
 		if progress {
-			delay, failed = 500*time.Millisecond, 0
+			delay, failed = firstDelay, 0
 		}
 		if failed++; failed == attempts {
 			return fmt.Errorf("%s: %w (%d attempts): check the connection and run again", what, err, attempts)
 		}
-		next := delay
+		least := delay / 2
 		if b, ok := errors.AsType[busy](err); ok && b.after > 0 {
-			next = b.after
+			least = b.after
+			if least > longestWait {
+				return fmt.Errorf("%s: %w, and asks to wait %v: run again then", what, err, least.Round(time.Second))
+			}
 		}
-		if err := pause(ctx, next); err != nil {
+		if err := pause(ctx, least+time.Duration(random()*float64(delay/2))); err != nil {
 			return err
 		}
 		delay *= 2
@@ -160,7 +173,11 @@ func (c *Client) send(ctx context.Context, address string, header http.Header) (
 // nothing comes for too long.
 func (c *Client) roundTrip(ctx context.Context, request *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	response, err := transport.RoundTrip(request.WithContext(ctx))
+	rounds := c.transport
+	if rounds == nil {
+		rounds = transport
+	}
+	response, err := rounds.RoundTrip(request.WithContext(ctx))
 	if err != nil {
 		cancel(nil)
 		return nil, err
@@ -246,9 +263,9 @@ func (e expired) Error() string { return "the server says " + e.status }
 func retryAfter(text string) time.Duration {
 	d := time.Duration(0)
 	if seconds, err := strconv.Atoi(strings.TrimSpace(text)); err == nil {
-		d = time.Duration(seconds) * time.Second
+		d = time.Duration(min(seconds, 1<<32)) * time.Second // no overflow
 	} else if date, err := http.ParseTime(text); err == nil {
 		d = time.Until(date)
 	}
-	return min(max(d, 0), longestWait)
+	return max(d, 0)
 }

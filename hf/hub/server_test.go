@@ -69,9 +69,9 @@ func newServer(t *testing.T) *server {
 	return s
 }
 
-// client returns one whose waits are noted and not waited.
+// client returns one whose waits are noted and not waited, with the longest jitter.
 func (s *server) client() *Client {
-	return &Client{Endpoint: s.hub.URL, Cache: s.t.TempDir(), wait: func(ctx context.Context, d time.Duration) error {
+	return &Client{Endpoint: s.hub.URL, Cache: s.t.TempDir(), random: func() float64 { return 1 }, wait: func(ctx context.Context, d time.Duration) error {
 		s.lock.Lock()
 		defer s.lock.Unlock()
 		s.waited = append(s.waited, d)
