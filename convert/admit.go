@@ -16,7 +16,8 @@ import (
 // Admit fails where Run would refuse the destination, and makes nothing.
 func (p *Plan) Admit(dst string, force bool) error {
 	o := p.outputAt(dst)
-	if err := o.admit(p.Source.Source, force); err != nil {
+	o.force = force
+	if err := o.admit(p.Source.Source); err != nil {
 		return err
 	}
 	return o.own()
@@ -42,16 +43,16 @@ func (p *Plan) names() map[string]bool {
 }
 
 // admit fails where the destination may not be written.
-func (o *output) admit(source *hf.Checkpoint, force bool) error {
+func (o *output) admit(source *hf.Checkpoint) error {
 	if err := o.apart(source); err != nil {
 		return err
 	}
-	return o.admitName(force)
+	return o.admitName()
 }
 
 // admitName fails where there is something at the destination that may not be
 // replaced.
-func (o *output) admitName(force bool) error {
+func (o *output) admitName() error {
 	info, err := os.Lstat(o.final)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
@@ -59,7 +60,7 @@ func (o *output) admitName(force bool) error {
 		return nil
 	case err != nil:
 		return cannotWrite(filepath.Dir(o.final), err)
-	case !force:
+	case !o.force:
 		return fmt.Errorf("%s: the destination exists: choose another name, or replace it with --force", o.final)
 	case info.Mode()&os.ModeSymlink != 0:
 		return fmt.Errorf("%s: a symbolic link, which --force does not replace: name what it leads to, or remove it yourself", o.final)
@@ -125,7 +126,7 @@ func (o *output) stray(dir string) (found string, err error) {
 		}
 		name = filepath.ToSlash(name)
 		weights := !strings.Contains(name, "/") && (strings.HasSuffix(name, safetensors.Suffix) || strings.HasSuffix(name, safetensors.Suffix+".index.json"))
-		if o.names[name] || weights || slices.Contains(kept, name) {
+		if o.names[name] || weights || slices.Contains(kept, name) || name == markerName {
 			return nil
 		}
 		found = name

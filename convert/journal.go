@@ -138,8 +138,9 @@ func readJournal(path string) (records []record, size int64, err error) {
 // A journal is one that is written. Its methods may be called from several
 // goroutines at once.
 type journal struct {
-	lock sync.Mutex
-	f    *os.File
+	lock   sync.Mutex
+	f      *os.File
+	closed bool
 }
 
 // openJournal opens a journal behind its first size bytes, and drops the others.
@@ -186,4 +187,11 @@ func (j *journal) write(records ...record) error {
 	return err
 }
 
-func (j *journal) close() error { return j.f.Close() }
+// close closes the file, unless that was done.
+func (j *journal) close() error {
+	if j.closed {
+		return nil
+	}
+	j.closed = true
+	return j.f.Close()
+}

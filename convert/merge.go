@@ -49,24 +49,30 @@ func Merge(dst string, force bool) (*Result, error) {
 
 // join moves the files together, and gives the result its name.
 func (m *merging) join(force bool) (warnings []string, err error) {
-	first := m.parts[0].beginning
-	out := &output{final: m.dst, single: first.ToFile, partial: m.dir(0), replaced: m.dst + replacedSuffix, names: map[string]bool{}, remove: os.RemoveAll}
-	for _, f := range first.Files {
-		out.names[f.Name] = true
-	}
-	if out.single {
-		out.names = map[string]bool{singleName: true}
-	}
+	out := m.output(force)
 	if err := out.restore(true); err != nil {
 		return nil, err
 	}
-	if err := out.admitName(force); err != nil {
+	if err := out.admitName(); err != nil {
 		return nil, err
 	}
 	if err := m.gather(); err != nil {
 		return nil, err
 	}
 	return out.commit()
+}
+
+// output returns the part of worker 0 as the result that is to get its name.
+func (m *merging) output(force bool) *output {
+	first := m.parts[0].beginning
+	out := &output{final: m.dst, single: first.ToFile, force: force, partial: m.dir(0), replaced: m.dst + replacedSuffix, names: map[string]bool{}, remove: os.RemoveAll}
+	for _, f := range first.Files {
+		out.names[f.Name] = true
+	}
+	if out.single {
+		out.names = map[string]bool{singleName: true}
+	}
+	return out
 }
 
 // remove removes the parts of the workers from first on: that of worker 0 becomes
@@ -104,7 +110,7 @@ func (m *merging) published() bool {
 type merging struct {
 	dst   string
 	parts []part // by worker
-	locks []*os.File
+	locks []*lock.Lock
 }
 
 // A part is what the journal of a worker says.

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 
 	"github.com/microscale-go/microscale/hf"
 	"github.com/microscale-go/microscale/internal/lock"
@@ -34,7 +35,9 @@ type output struct {
 	replaced string   // where an earlier directory is until it is removed
 	replace  bool     // there is an earlier DST
 	parents  []string // folders that were made for DST, the innermost first
-	lock     *os.File
+	finished bool     // every file is written and closed
+	force    bool     // an earlier checkpoint DST may be replaced
+	lock     *lock.Lock
 	writers  []*safetensors.Writer
 	part     bool            // partial is a worker's, and stays when it is whole
 	names    map[string]bool // paths of the files in partial, with slashes
@@ -68,9 +71,10 @@ func (p *Plan) outputAt(final string) *output {
 // newOutput prepares the directory. The destination must not exist, unless
 // force is given and it is a checkpoint.
 func (p *Plan) newOutput(final string, options RunOptions) (*output, error) {
-	source, o, force := p.Source.Source, p.outputAt(final), options.Force
+	source, o := p.Source.Source, p.outputAt(final)
+	o.force = options.Force
 	final = o.final
-	if err := o.admit(source, force); err != nil {
+	if err := o.admit(source); err != nil {
 		return nil, err
 	}
 	o.parents = missing(filepath.Dir(final))
@@ -87,7 +91,7 @@ func (p *Plan) newOutput(final string, options RunOptions) (*output, error) {
 	}
 	err := o.restore(options.Resume)
 	if err == nil {
-		err = o.admit(source, force) // another run may have ended meanwhile
+		err = o.admit(source) // another run may have ended meanwhile
 	}
 	if err == nil {
 		err = o.mark()
@@ -131,24 +135,16 @@ func (o *output) removeParents() {
 	}
 }
 
-// claim locks the partial directory. A directory that another run has renamed
-// or removed since it was made is none.
+// claim locks the partial directory.
 func (o *output) claim() error {
-	taken := fmt.Errorf("%s: another run is writing to it (%s is locked): wait for it, or choose another destination", o.final, o.partial)
 	var err error
 	switch o.lock, err = lock.Dir(o.partial); {
 	case errors.Is(err, lock.ErrHeld), errors.Is(err, os.ErrNotExist):
-		return taken
+		return fmt.Errorf("%s: another run is writing to it (%s is locked): wait for it, or choose another destination", o.final, o.partial)
 	case err != nil:
 		_ = os.Remove(o.partial) // unless it has something in it
 		o.removeParents()
 		return cannotWrite(filepath.Dir(o.final), err)
-	}
-	locked, err := o.lock.Stat()
-	named, namedErr := os.Lstat(o.partial)
-	if err != nil || namedErr != nil || !os.SameFile(locked, named) {
-		o.unlock()
-		return taken
 	}
 	return nil
 }
@@ -175,7 +171,7 @@ func (o *output) restore(resume bool) error {
 	if _, old := os.Lstat(o.replaced); old != nil || !errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
-	return os.Rename(o.replaced, o.final)
+	return renameNew(o.replaced, o.final)
 }
 
 // clear removes what a killed run left in the partial directory, the marker last.
@@ -298,51 +294,17 @@ func (o *output) commit() (warnings []string, err error) {
 		o.unlock()
 		return nil, nil
 	}
-	if o.single {
-		err = os.Rename(o.path(singleName), o.final)
-	} else {
-		err = o.renameDir()
-	}
-	if err != nil {
+	if err := o.name(); err != nil {
 		return nil, err
 	}
 	return o.tidy(), nil
-}
-
-// renameDir gives a directory its name, after it has moved an earlier one away.
-func (o *output) renameDir() error {
-	if !o.replace {
-		return o.publish()
-	}
-	err := o.replaceable() // files may have come since
-	if err != nil {
-		return err
-	}
-	err = o.remove(o.replaced)
-	if err == nil {
-		err = os.Rename(o.final, o.replaced)
-	}
-	if err != nil {
-		return fmt.Errorf("%s: the earlier one cannot be replaced: %w", o.final, err)
-	}
-	if err := o.publish(); err != nil {
-		return errors.Join(err, os.Rename(o.replaced, o.final))
-	}
-	return nil
-}
-
-// publish gives the directory its name.
-func (o *output) publish() error {
-	if err := os.Remove(o.path(markerName)); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err
-	}
-	return os.Rename(o.partial, o.final)
 }
 
 // tidy removes what stands beside a result that has its name. The lock goes
 // last, so that no other run begins in a directory that is being removed.
 func (o *output) tidy() (warnings []string) {
 	defer o.unlock()
+	o.unmark()
 	if err := o.syncNames(); err != nil {
 		warnings = append(warnings, fmt.Sprintf("%s is whole, but a power failure may undo its name: %v", o.final, err))
 	}
@@ -356,9 +318,13 @@ func (o *output) tidy() (warnings []string) {
 	return warnings
 }
 
-// leftover says where an earlier directory still is that the result replaced, in
-// a run that was killed before it was removed.
+// leftover removes what a run that was killed after it gave the result its name left
+// beside it. An earlier directory that the result replaced is reported instead.
 func (o *output) leftover() (warnings []string) {
+	o.unmark()
+	if _, err := os.Lstat(o.partial); err == nil && o.single && !o.unfinished() && o.claim() == nil {
+		o.abort()
+	}
 	if _, err := os.Lstat(o.replaced); err == nil {
 		warnings = append(warnings, fmt.Sprintf("%s is whole, but %s, which it replaced, is still there: remove it yourself", o.final, o.replaced))
 	}
@@ -406,6 +372,9 @@ func (o *output) syncNames() error {
 
 // syncDir makes the names in a directory durable.
 func syncDir(dir string) error {
+	if runtime.GOOS == "windows" { // which writes names through
+		return nil
+	}
 	d, err := os.Open(dir)
 	if err != nil {
 		return err

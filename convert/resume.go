@@ -210,7 +210,9 @@ func (r *run) restore(begin *beginning) error {
 	if r.journal, err = openJournal(path, size); err != nil {
 		return cannotWrite(r.out.partial, err)
 	}
-	r.out.whole = func() error { return r.journal.append(record{Complete: true}) }
+	r.out.whole = func() error { // Windows renames no directory in which a file is open
+		return errors.Join(r.journal.append(record{Complete: true}), r.journal.close())
+	}
 	if len(records) == 0 {
 		return r.journal.write(record{Begin: begin})
 	}

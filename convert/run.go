@@ -62,7 +62,7 @@ func (p *Plan) Run(ctx context.Context, dst string, o RunOptions) (*Result, erro
 	case err == nil:
 		result.Warnings = slices.Concat(out.warnings, p.Notes, result.Warnings)
 		return result, nil
-	case o.Resume:
+	case o.Resume, out.finished:
 		out.suspend()
 	default:
 		out.abort()

@@ -31,22 +31,14 @@ func (r *run) claim() (release func(), err error) {
 	return claim(r.Out)
 }
 
-// claim locks the directory of a run. One that another run has removed or
-// replaced since it was opened is that run's.
+// claim locks the directory of a run.
 func claim(out string) (release func(), err error) {
-	taken := fmt.Errorf("%s: another run is writing to it: wait for it, or name another directory", out)
 	held, err := lock.Dir(out)
 	if errors.Is(err, lock.ErrHeld) {
-		return nil, taken
+		return nil, fmt.Errorf("%s: another run is writing to it: wait for it, or name another directory", out)
 	}
 	if err != nil {
 		return nil, unusable(out, err)
-	}
-	locked, err := held.Stat()
-	named, namedErr := os.Stat(out)
-	if err != nil || namedErr != nil || !os.SameFile(locked, named) {
-		held.Close()
-		return nil, taken
 	}
 	return func() { _ = held.Close() }, nil // nothing was written through it
 }

@@ -1,9 +1,22 @@
-//go:build !unix || solaris || aix
+//go:build !windows
 
 package lock
 
-import "os"
+import (
+	"os"
 
-// Dir opens a directory. This system has no lock that ends with its process, so
-// two runs to one directory are not kept apart.
-func Dir(path string) (*os.File, error) { return os.Open(path) }
+	"github.com/gofrs/flock"
+)
+
+// lockFile returns the file whose lock stands for a directory: the directory.
+func lockFile(dir string) *flock.Flock { return flock.New(dir, flock.SetFlag(os.O_RDONLY)) }
+
+// names reports whether path still is the directory that was locked.
+func (l *Lock) names(path string) bool {
+	locked, err := l.file.Stat()
+	named, namedErr := os.Stat(path)
+	return err == nil && namedErr == nil && os.SameFile(locked, named)
+}
+
+// Close releases the lock.
+func (l *Lock) Close() error { return l.file.Close() }

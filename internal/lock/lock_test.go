@@ -1,5 +1,3 @@
-//go:build unix && !solaris && !aix
-
 package lock
 
 import (
@@ -8,10 +6,15 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
+
+	"github.com/gofrs/flock"
 )
 
 func TestDir(t *testing.T) {
-	dir := t.TempDir()
+	dir := filepath.Join(t.TempDir(), "dir")
+	if err := os.Mkdir(dir, 0o777); err != nil {
+		t.Fatal(err)
+	}
 	for range 2 { // the second time after the first was closed
 		held, err := Dir(dir)
 		if err != nil {
@@ -24,27 +27,43 @@ func TestDir(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	if entries, err := os.ReadDir(filepath.Dir(dir)); err != nil || len(entries) != 1 {
+		t.Errorf("beside the directory: %v, %v", entries, err)
+	}
 	if _, err := Dir(filepath.Join(dir, "none")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("of no directory: %v", err)
 	}
 }
 
-// TestNoLocks: on a filesystem without locks a run goes on without one, and only
-// a lock that is held is another run's.
+// TestReplaced: a directory that was replaced by another between its opening and
+// its locking belongs to whoever replaced it.
+func TestReplaced(t *testing.T) {
+	defer func() { tryLock = (*flock.Flock).TryLock }()
+	dir := filepath.Join(t.TempDir(), "dir")
+	if err := os.Mkdir(dir, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	tryLock = func(f *flock.Flock) (bool, error) {
+		ok, err := f.TryLock()
+		return ok, errors.Join(err, os.Rename(dir, dir+"2"))
+	}
+	if l, err := Dir(dir); l != nil || !errors.Is(err, ErrHeld) {
+		t.Errorf("%v, %v", l, err)
+	}
+}
+
+// TestNoLocks: on a filesystem without locks Dir succeeds.
 func TestNoLocks(t *testing.T) {
-	defer func() { flock = syscall.Flock }()
-	for _, tc := range []struct{ err, want error }{
-		{syscall.ENOTSUP, nil}, {syscall.ENOSYS, nil}, {syscall.ENOLCK, nil}, {syscall.EBADF, nil},
-		{syscall.EWOULDBLOCK, ErrHeld},
-	} {
-		t.Run(tc.err.Error(), func(t *testing.T) {
-			flock = func(int, int) error { return tc.err }
-			d, err := Dir(t.TempDir())
-			if !errors.Is(err, tc.want) || (d == nil) != (err != nil) {
-				t.Errorf("%v, %v, want %v", d, err, tc.want)
+	defer func() { tryLock = (*flock.Flock).TryLock }()
+	for _, err := range []error{syscall.ENOTSUP, syscall.ENOSYS, syscall.ENOLCK, syscall.EBADF} {
+		t.Run(err.Error(), func(t *testing.T) {
+			tryLock = func(*flock.Flock) (bool, error) { return false, err }
+			l, err := Dir(t.TempDir())
+			if err != nil {
+				t.Fatal(err)
 			}
-			if d != nil {
-				d.Close()
+			if err := l.Close(); err != nil {
+				t.Error(err)
 			}
 		})
 	}

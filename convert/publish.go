@@ -1,0 +1,101 @@
+package convert
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+// name gives the finished result the name DST, and replaces only what force allows.
+// On error the finished result stays where it is.
+func (o *output) name() error {
+	o.finished = true
+	err := o.rename()
+	switch {
+	case errors.Is(err, os.ErrExist):
+		return fmt.Errorf("%s: something appeared there while the result was written: move it away and resume the run; the finished result is in %s", o.final, o.partial)
+	case err != nil:
+		return fmt.Errorf("%w; the finished result is in %s: resume the run to give it its name", err, o.partial)
+	}
+	return nil
+}
+
+func (o *output) rename() error {
+	if o.force {
+		if err := o.admitName(); err != nil { // DST may have changed since
+			return err
+		}
+	}
+	from := o.partial
+	if o.single {
+		from = o.path(singleName)
+	}
+	switch {
+	case o.replace && o.single:
+		return os.Rename(from, o.final)
+	case o.replace:
+		return o.replaceDir()
+	}
+	return renameNew(from, o.final)
+}
+
+// replaceDir moves an earlier directory DST away and gives the new one its name.
+func (o *output) replaceDir() error {
+	err := o.remove(o.replaced)
+	if err == nil {
+		err = renameNew(o.final, o.replaced)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: the earlier one cannot be replaced: %w", o.final, err)
+	}
+	if err := renameNew(o.partial, o.final); err != nil {
+		return errors.Join(err, renameNew(o.replaced, o.final))
+	}
+	return nil
+}
+
+// unmark removes the journal from a result that has its name. A run that was killed
+// before that leaves a hidden file that no client reads.
+func (o *output) unmark() {
+	if !o.single {
+		_ = os.Remove(filepath.Join(o.final, markerName))
+	}
+}
+
+// renameReserved is renameNew for systems and filesystems whose rename always
+// replaces. A file is linked under its new name, which fails where the name is taken.
+// A directory, and a file on a filesystem without links, first reserves the name by
+// an empty directory or file, and then replaces that. A process that is killed in
+// between leaves the empty one, which has to be removed by hand. A file that another
+// process puts in the place of the empty file in that moment is lost; an empty
+// directory is never replaced by anything but a directory, and only while it is empty.
+func renameReserved(from, to string) error {
+	info, err := os.Lstat(from)
+	if err != nil {
+		return err
+	}
+	if !info.IsDir() {
+		if err = os.Link(from, to); err == nil {
+			return os.Remove(from)
+		}
+		if errors.Is(err, os.ErrExist) {
+			return err
+		}
+	}
+	if info.IsDir() {
+		err = os.Mkdir(to, 0o777)
+	} else {
+		var f *os.File
+		if f, err = os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o666); err == nil {
+			err = f.Close()
+		}
+	}
+	if err != nil {
+		return err
+	}
+	if err := os.Rename(from, to); err != nil {
+		return errors.Join(err, os.Remove(to))
+	}
+	return nil
+}

@@ -1,0 +1,21 @@
+package convert
+
+import (
+	"errors"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// renameNew renames a file or directory and fails with os.ErrExist where the new
+// name is taken.
+func renameNew(from, to string) error {
+	err := unix.RenamexNp(from, to, unix.RENAME_EXCL)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, unix.ENOTSUP), errors.Is(err, unix.EINVAL):
+		return renameReserved(from, to)
+	}
+	return &os.LinkError{Op: "rename", Old: from, New: to, Err: err}
+}

@@ -1,0 +1,171 @@
+package convert
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/microscale-go/microscale/checkpoint"
+	"github.com/microscale-go/microscale/quant"
+)
+
+// appearing are the things that may appear at a destination while a run goes on.
+var appearing = []struct {
+	name string
+	make func(path string) error
+}{
+	{"file", func(path string) error { return os.WriteFile(path, []byte("mine"), 0o666) }},
+	{"empty folder", func(path string) error { return os.Mkdir(path, 0o777) }},
+	{"link", func(path string) error { return os.Symlink("nowhere", path) }},
+}
+
+// TestAppears: what appears at the destination while a run goes on is not replaced.
+// The finished result is kept, and a resumed run gives it its name.
+func TestAppears(t *testing.T) {
+	dir := t.TempDir()
+	src := writeModel(t, tiledModel(), madeConfig)
+	planGGUF := func(t *testing.T) *Plan {
+		plan, err := PlanQuantize(openSample(t), QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP4}, Convention: checkpoint.GGUF()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return plan
+	}
+	for _, tc := range []struct {
+		dst  string
+		plan func(t *testing.T) *Plan
+	}{
+		{"dst", func(t *testing.T) *Plan { return planFor(t, src, "nvfp4") }},
+		{"dst.safetensors", func(t *testing.T) *Plan { return planFor(t, filepath.Join(src, shard1), "nvfp4") }},
+		{"dst.gguf", planGGUF},
+	} {
+		whole := filepath.Join(dir, "whole-"+tc.dst)
+		if _, err := tc.plan(t).Run(context.Background(), whole, RunOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		for _, a := range appearing {
+			for _, resume := range []bool{false, true} {
+				t.Run(tc.dst+"/"+a.name, func(t *testing.T) {
+					dst, plan := filepath.Join(t.TempDir(), tc.dst), tc.plan(t)
+					_, left := plan.SourceBytes()
+					_, err := plan.Run(context.Background(), dst, RunOptions{Resume: resume, Progress: func(n int64) {
+						if left -= n; left == 0 {
+							if err := a.make(dst); err != nil {
+								t.Error(err)
+							}
+						}
+					}})
+					if err == nil || !strings.HasPrefix(err.Error(), dst+": something appeared there") || strings.Contains(err.Error(), "\n") {
+						t.Errorf("error %v", err)
+					}
+					if a.name != "file" && !errors.Is(a.make(dst), os.ErrExist) {
+						t.Error("what appeared is gone")
+					}
+					if data, err := os.ReadFile(dst); a.name == "file" && (err != nil || string(data) != "mine") {
+						t.Errorf("the file has %d bytes, %v", len(data), err)
+					}
+					if err := os.Remove(dst); err != nil {
+						t.Fatal(err)
+					}
+					result, err := tc.plan(t).Run(context.Background(), dst, RunOptions{Resume: true})
+					if err != nil || !result.Resumed || len(result.Tensors) == 0 {
+						t.Fatalf("resumed: %+v, %v", result, err)
+					}
+					sameResult(t, dst, whole)
+				})
+			}
+		}
+	}
+}
+
+// TestAppearsMerge is TestAppears for the parts of workers.
+func TestAppearsMerge(t *testing.T) {
+	dir := writeModel(t, workersModel(3), madeConfig)
+	for _, src := range []string{dir, filepath.Join(dir, "model-00001-of-00003.safetensors")} {
+		for _, a := range appearing {
+			suffix := filepath.Ext(src)
+			t.Run(a.name+suffix, func(t *testing.T) {
+				dir := t.TempDir()
+				whole, dst := filepath.Join(dir, "whole"+suffix), filepath.Join(dir, "dst"+suffix)
+				if _, err := planFor(t, src, "mxfp8").Run(context.Background(), whole, RunOptions{}); err != nil {
+					t.Fatal(err)
+				}
+				for i := range 2 {
+					work(t, src, "mxfp8", dst, i, 2)
+				}
+				m, err := findParts(dst)
+				if err != nil {
+					t.Fatal(err)
+				}
+				out := m.output(false)
+				if err := errors.Join(out.admitName(), m.gather(), a.make(dst)); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := out.commit(); err == nil || !strings.Contains(err.Error(), "something appeared there") {
+					t.Errorf("error %v", err)
+				}
+				m.unlock()
+				if err := os.Remove(dst); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := Merge(dst, false); err != nil {
+					t.Fatal(err)
+				}
+				sameResult(t, dst, whole)
+			})
+		}
+	}
+}
+
+// TestRename: both ways to rename fail where the new name is taken, and leave what is
+// there as it is.
+func TestRename(t *testing.T) {
+	for name, rename := range map[string]func(from, to string) error{"renameNew": renameNew, "renameReserved": renameReserved} {
+		for _, kind := range []string{"file", "folder"} {
+			t.Run(name+"/"+kind, func(t *testing.T) {
+				dir := t.TempDir()
+				from, to := filepath.Join(dir, "from"), filepath.Join(dir, "to")
+				inside := from
+				if kind == "folder" {
+					inside = filepath.Join(from, "file")
+					if err := os.Mkdir(from, 0o777); err != nil {
+						t.Fatal(err)
+					}
+				}
+				writeText(t, inside, "new")
+				for _, a := range appearing {
+					if err := a.make(to); err != nil {
+						t.Fatal(err)
+					}
+					before, err := os.Lstat(to)
+					if err != nil {
+						t.Fatal(err)
+					}
+					if err := rename(from, to); !errors.Is(err, os.ErrExist) {
+						t.Errorf("onto a %s: %v", a.name, err)
+					}
+					if after, err := os.Lstat(to); err != nil || !os.SameFile(before, after) {
+						t.Errorf("the %s was replaced (%v)", a.name, err)
+					}
+					if err := os.Remove(to); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if err := rename(from, to); err != nil {
+					t.Fatal(err)
+				}
+				rel, err := filepath.Rel(from, inside)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if data := readFile(t, filepath.Join(to, rel)); !bytes.Equal(data, []byte("new")) || names(t, dir) != "to" {
+					t.Errorf("it has %q, and the folder %s", data, names(t, dir))
+				}
+			})
+		}
+	}
+}

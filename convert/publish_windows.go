@@ -1,0 +1,24 @@
+package convert
+
+import (
+	"os"
+
+	"golang.org/x/sys/windows"
+)
+
+// renameNew renames a file or directory and fails with os.ErrExist where the new
+// name is taken.
+func renameNew(from, to string) error {
+	old, err := windows.UTF16PtrFromString(from)
+	if err != nil {
+		return err
+	}
+	name, err := windows.UTF16PtrFromString(to)
+	if err != nil {
+		return err
+	}
+	if err := windows.MoveFileEx(old, name, windows.MOVEFILE_WRITE_THROUGH); err != nil {
+		return &os.LinkError{Op: "rename", Old: from, New: to, Err: err}
+	}
+	return nil
+}
