@@ -211,7 +211,7 @@ func (r *run) restore(begin *beginning) error {
 		return cannotWrite(r.out.partial, err)
 	}
 	r.out.whole = func() error { // Windows renames no directory in which a file is open
-		return errors.Join(r.journal.append(record{Complete: true}), r.journal.close())
+		return errors.Join(r.journal.append(append(r.pending, record{Complete: true})...), r.journal.close())
 	}
 	if len(records) == 0 {
 		return r.journal.write(record{Begin: begin})
