@@ -1,9 +1,8 @@
 package quant
 
 import (
-	"crypto/sha256"
+	"bytes"
 	"encoding/binary"
-	"encoding/hex"
 	"flag"
 	"fmt"
 	"math"
@@ -28,13 +27,13 @@ var bitsKinds = []int{0, 2, 5}
 func TestBits(t *testing.T) {
 	var got strings.Builder
 	for _, q := range bitsQuantizers() {
-		hash := sha256.New()
+		var all bytes.Buffer
 		for _, kind := range bitsKinds {
 			for _, shape := range [][2]int{{1, 1}, {5, 33}, {32, 64}, {100, 272}, {256, 144}} {
-				hashCopies(t, hash.Write, q, randomMatrix(kind, shape[0], shape[1]))
+				hashCopies(t, &all, q, randomMatrix(kind, shape[0], shape[1]))
 			}
 		}
-		fmt.Fprintf(&got, "%s  %s\n", hex.EncodeToString(hash.Sum(nil)[:8]), q.bitsName())
+		fmt.Fprintf(&got, "%s  %s\n", shortHash(all.Bytes()), q.bitsName())
 	}
 	path := filepath.Join("testdata", "bits.txt")
 	if *update {
@@ -78,8 +77,8 @@ func (q Quantizer) bitsName() string {
 	return fmt.Sprintf("%s/zero=%d/search=%s/hadamard=%t", name, q.NegativeZero, q.Search, q.Hadamard)
 }
 
-// hashCopies hashes what quantizing x gives, or that it fails.
-func hashCopies(t *testing.T, write func([]byte) (int, error), q Quantizer, x tensor.Dense) {
+// hashCopies appends what quantizing x gives to all, or that it fails.
+func hashCopies(t *testing.T, all *bytes.Buffer, q Quantizer, x tensor.Dense) {
 	t.Helper()
 	with := With{Random: &Stream{Seed: 11, Step: 3, Tensor: 7}, FirstRow: 2}
 	raw := tensor.OfBF16(x.Rows, x.Cols, make([]byte, 2*len(x.Data)))
@@ -88,15 +87,15 @@ func hashCopies(t *testing.T, write func([]byte) (int, error), q Quantizer, x te
 	}
 	add := func(q *Tensor, err error) {
 		if err != nil {
-			write([]byte("fails"))
+			all.WriteString("fails")
 			return
 		}
-		write(q.Codes)
-		write(q.ScaleBytes())
+		all.Write(q.Codes)
+		all.Write(q.ScaleBytes())
 		var b [8]byte
 		binary.LittleEndian.PutUint32(b[:], math.Float32bits(q.Global))
 		binary.LittleEndian.PutUint32(b[4:], math.Float32bits(q.Amax))
-		write(b[:])
+		all.Write(b[:])
 	}
 	rows, err := q.Rowwise(x, with)
 	add(rows, err)
