@@ -17,7 +17,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"runtime/debug"
 	"slices"
 	"strings"
 
@@ -144,19 +143,4 @@ func takesNext(cmd *cobra.Command, a string) bool {
 	}
 	flag := cmd.Flags().Lookup(name)
 	return flag != nil && flag.NoOptDefVal == ""
-}
-
-// version returns the module's version, or the commit that it was built from.
-func version() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "unknown"
-	}
-	v := info.Main.Version
-	for _, s := range info.Settings {
-		if s.Key == "vcs.revision" && (v == "" || v == "(devel)") {
-			v = s.Value
-		}
-	}
-	return strings.Trim(v, "()")
 }

@@ -20,6 +20,7 @@ var groups = []struct {
 	{"Models", true, []func() *cobra.Command{trainCommand, compareCommand, evalCommand, generateCommand}},
 	{"Numbers", false, []func() *cobra.Command{formatsCommand, castCommand, explainCommand}},
 	{"Speed", false, []func() *cobra.Command{benchCommand}},
+	{"Program", false, []func() *cobra.Command{versionCommand, manCommand}},
 }
 
 const rootLong = `Microscale turns tensors and checkpoints into block-scaled low-precision numbers
@@ -202,7 +203,7 @@ const helpTemplate = `{{with (or .Long .Short)}}{{. | trimTrailingWhitespaces}}
 const usageTemplate = `Usage
   {{.UseLine}}{{$cmds := .Commands}}{{range $group := .Groups}}
 
-{{.Title}}{{range $cmds}}{{if eq .GroupID $group.ID}}
+{{.Title}}{{range $cmds}}{{if and (eq .GroupID $group.ID) (not .Hidden)}}
   {{rpad .Name .NamePadding}} {{.Short}}{{end}}{{end}}{{end}}{{if .HasExample}}
 
 Examples

@@ -1,0 +1,55 @@
+package main
+
+import (
+	"fmt"
+	"runtime"
+	"runtime/debug"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/microscale-go/microscale/internal/cpu"
+)
+
+func versionCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:               "version",
+		Short:             "print the version, and the kernels that this processor runs",
+		Long:              "Print the version of the program, the Go release that built it, and the kernel tier of this processor.",
+		Example:           "  microscale version\n  microscale version --json",
+		Args:              cobra.NoArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	asJSON := cmd.Flags().Bool("json", false, "print one JSON document")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		v := versionDocument{version(), runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH, cpu.Best().String()}
+		if *asJSON {
+			return printJSON(cmd.OutOrStdout(), v)
+		}
+		_, err := fmt.Fprintf(cmd.OutOrStdout(), "microscale %s\n%s %s, kernels %s\n", v.Version, v.Go, v.Platform, v.Kernels)
+		return err
+	}
+	return cmd
+}
+
+type versionDocument struct {
+	Version  string `json:"version"`
+	Go       string `json:"go"`
+	Platform string `json:"platform"`
+	Kernels  string `json:"kernels"`
+}
+
+// version returns the module's version, or the commit that it was built from.
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	v := info.Main.Version
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" && (v == "" || v == "(devel)") {
+			v = s.Value
+		}
+	}
+	return strings.Trim(v, "()")
+}

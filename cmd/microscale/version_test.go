@@ -1,0 +1,72 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strings"
+	"testing"
+)
+
+func TestVersionCommand(t *testing.T) {
+	status, stdout, stderr := execute("", "version", "--json")
+	var v versionDocument
+	if err := json.Unmarshal([]byte(stdout), &v); status != exitDone || err != nil {
+		t.Fatalf("exit status %d, %v: %s%s", status, err, stdout, stderr)
+	}
+	if v.Version == "" || v.Go != runtime.Version() || v.Platform != runtime.GOOS+"/"+runtime.GOARCH || v.Kernels == "" {
+		t.Errorf("got %+v", v)
+	}
+}
+
+// TestMan: every command that the help lists has a page.
+func TestMan(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "man1")
+	if status, _, stderr := execute("", "man", dir); status != exitDone {
+		t.Fatalf("exit status %d: %s", status, stderr)
+	}
+	started := false
+	for _, cmd := range rootCommand(&started).Commands() {
+		page, err := os.ReadFile(filepath.Join(dir, "microscale-"+cmd.Name()+".1"))
+		switch {
+		case cmd.Hidden && err == nil:
+			t.Errorf("the hidden command %s has a page", cmd.Name())
+		case !cmd.Hidden && (err != nil || !strings.Contains(string(page), cmd.Short)):
+			t.Errorf("the page of %s is missing or lacks %q: %v", cmd.Name(), cmd.Short, err)
+		}
+	}
+}
+
+// TestNotices: NOTICES.md names every module of go.mod, and no other.
+func TestNotices(t *testing.T) {
+	mod, err := os.ReadFile(filepath.Join("..", "..", "go.mod"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	notices, err := os.ReadFile(filepath.Join("..", "..", "NOTICES.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	required, named := map[string]bool{}, map[string]bool{}
+	for _, m := range regexp.MustCompile(`(?m)^\t(\S+) v`).FindAllStringSubmatch(string(mod), -1) {
+		required[m[1]] = true
+	}
+	for _, m := range regexp.MustCompile(`(?m)^\| ([^ |]+\.[^ |]+/[^ |]+) \|`).FindAllStringSubmatch(string(notices), -1) {
+		named[m[1]] = true
+	}
+	for m := range required {
+		if !named[m] {
+			t.Errorf("NOTICES.md lacks %s", m)
+		}
+	}
+	for m := range named {
+		if !required[m] {
+			t.Errorf("NOTICES.md names %s, which go.mod does not require", m)
+		}
+	}
+	if len(required) < 10 {
+		t.Errorf("go.mod requires %d modules", len(required))
+	}
+}
