@@ -37,6 +37,8 @@ report:
 safetensors:
 gguf: safetensors
 format:
+mma: format
+mma/mmatest: mma format
 tensor: format internal/cpu
 quant: format tensor internal/cpu internal/memory internal/parallel
 layout: format quant tensor

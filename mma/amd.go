@@ -1,0 +1,243 @@
+package mma
+
+import (
+	"fmt"
+	"math"
+	"math/big"
+	"math/bits"
+)
+
+// chain is a chain of IEEE fused multiply-adds in K order.
+type chain struct{ out *Type }
+
+func (chain) group() int { return 1 }
+
+func (chain) describe(*Unit) string { return "IEEE fused multiply-adds in K order" }
+
+func (r chain) add(g *group, c uint64, t *trace) uint64 {
+	u := g.unit
+	a, b := u.A.Value(g.a[0]), u.B.Value(g.b[0])
+	var code uint64
+	if r.out == F64 {
+		code = math.Float64bits(math.FMA(a, b, math.Float64frombits(c)))
+	} else {
+		code = uint64(math.Float32bits(fma32(a, b, u.Out.Value(c))))
+	}
+	code = r.out.canonical(code)
+	s := t.step(g, "product and C", labels{width: 1, names: []string{"C"}})
+	s.addend(float64(a * b))
+	s.addend(r.out.Value(c))
+	return s.result("fused multiply-add, to the nearest "+r.out.Name, r.out, code)
+}
+
+// canonical returns the code, or that of the one NaN that units return here.
+func (t *Type) canonical(code uint64) uint64 {
+	if v := t.Value(code); v != v {
+		return t.nan()
+	}
+	return code
+}
+
+// fma32 returns a·b + c rounded once, for float32 values. The sum is rounded to
+// odd in float64, which has enough bits for the second rounding to be right.
+func fma32(a, b, c float64) float32 {
+	p := float64(a * b) // exact
+	s := float64(p + c)
+	if s == 0 || math.IsInf(s, 0) || s != s {
+		return float32(s)
+	}
+	v := s - p
+	if rest := (p - (s - v)) + (c - v); rest != 0 {
+		if n := math.Float64bits(s); n&1 == 0 {
+			if (rest > 0) == (s > 0) {
+				n++
+			} else {
+				n--
+			}
+			s = math.Float64frombits(n)
+		}
+	}
+	return float32(s)
+}
+
+// exact is CDNA1's rule: a group and C are added exactly and rounded once.
+type exact struct{ products int }
+
+func (r exact) group() int { return r.products }
+
+func (r exact) describe(u *Unit) string {
+	return fmt.Sprintf("groups of %d products and C added exactly, rounded once to the nearest %s", u.Group, u.Out)
+}
+
+// exactBits are enough for a sum of BF16 products and FP32: 2^-266 to 2^260.
+const exactBits = 600
+
+func (r exact) add(g *group, c uint64, t *trace) uint64 {
+	u := g.unit
+	s := t.step(g, "products and C", labels{width: 1, names: []string{"C"}})
+	var buffer [maxGroup + 1]number
+	terms := append(g.products(buffer[:0]), u.Out.number(c))
+	if code, found := u.Out.special(terms); found {
+		return s.special(terms, u.Out, code)
+	}
+	sum := new(big.Float).SetPrec(exactBits).SetFloat64(u.Out.Value(c))
+	var product big.Float
+	for i := range g.a {
+		p := u.A.Value(g.a[i]) * u.B.Value(g.b[i]) // exact; -0 keeps its sign
+		s.addend(p)
+		sum.Add(sum, product.SetFloat64(p))
+	}
+	s.addend(u.Out.Value(c))
+	v, _ := sum.Float32()
+	return s.result("to the nearest "+u.Out.Name, u.Out, uint64(math.Float32bits(v)))
+}
+
+// tree is CDNA2's rule: products of a group are added in pairs, then the pairs,
+// then C, each operation rounded to FP32. Subnormal operands and C are taken for
+// +0, and subnormal results become zeros of their sign.
+type tree struct{ products int }
+
+func (r tree) group() int { return r.products }
+
+func (r tree) describe(u *Unit) string {
+	return fmt.Sprintf("groups of %d products added pairwise, then C, each rounded to the nearest %s; subnormals flushed to zero", u.Group, u.Out)
+}
+
+func (r tree) add(g *group, c uint64, t *trace) uint64 {
+	u := g.unit
+	s := t.step(g, "pairs of products, then C", labels{width: 1, names: []string{"C"}})
+	var sums [maxGroup]float32
+	for i := range g.a {
+		sums[i] = flushed(float32(u.A.normal(g.a[i]) * u.B.normal(g.b[i])))
+		s.addend(float64(sums[i]))
+	}
+	for n := len(g.a); n > 1; n /= 2 {
+		for i := range n / 2 {
+			sums[i] = flushed(sums[2*i] + sums[2*i+1])
+		}
+	}
+	v := u.Out.normal(c)
+	s.addend(float64(v))
+	code := uint64(math.Float32bits(flushed(v + sums[0])))
+	return s.result("pairwise, each to the nearest "+u.Out.Name, u.Out, u.Out.canonical(code))
+}
+
+// normal returns the value of a code, +0 for a subnormal.
+func (t *Type) normal(code uint64) float32 {
+	v := t.Scalar.Decode(uint32(code))
+	if smallest := t.Scalar.SmallestNormal(); -smallest < v && v < smallest {
+		return 0
+	}
+	return v
+}
+
+// flushed returns v, a zero of its sign for a subnormal.
+func flushed(v float32) float32 {
+	if smallest := float32(0x1p-126); -smallest < v && v < smallest {
+		return float32(math.Copysign(0, float64(v)))
+	}
+	return v
+}
+
+// cdna3 is the rule of CDNA3, and the parametric one of CDNA4: products are
+// aligned and added first, then that sum and C.
+type cdna3 struct {
+	products int
+	halves   bool // FP8: products of even and of odd index are added apart
+}
+
+const (
+	cdna3Fraction = 24       // products and C are cut to multiples of 2^(E-24)
+	cdna3Sum      = 32       // the sum of products to 2^(E-32), before C is added
+	cdna3Total    = 31       // the total to 31 fraction bits
+	cdna3None     = -1 << 12 // the exponent of a sum without terms
+)
+
+func (r cdna3) group() int { return r.products }
+
+func (r cdna3) describe(u *Unit) string {
+	apart := ""
+	if r.halves {
+		apart = ", even and odd apart"
+	}
+	return fmt.Sprintf("groups of %d products, cut toward zero to multiples of 2^(E-%d)%s; their sum and C cut down to 2^(E-%d) and 2^(E-%d); total cut down to %d fraction bits, rounded to the nearest %s",
+		u.Group, cdna3Fraction, apart, cdna3Sum, cdna3Fraction, cdna3Total, u.Out)
+}
+
+func (r cdna3) add(g *group, c uint64, t *trace) uint64 {
+	out := g.unit.Out
+	var buffer [maxGroup + 1]number
+	products := g.products(buffer[:0])
+	for i, p := range products {
+		if p.sig != 0 && p.kind == finite && bits.Len64(uint64(max(p.sig, -p.sig)))-1+p.exp-p.frac > out.Scalar.Bias {
+			products[i].kind = infinite // beyond FP32
+		}
+	}
+	nc := out.number(c)
+	terms := append(products, nc)
+	if code, found := out.special(terms); found {
+		return t.step(g, "products and C", labels{width: 1, names: []string{"C"}}).special(terms, out, code)
+	}
+
+	sum, largest := r.dot(g, products, t)
+	e := max(largest, nc.exp)
+	unit := e - cdna3Sum
+	keptSum := down(sum, largest-cdna3Fraction-unit)
+	keptC := down(nc.sig, nc.exp-nc.frac-(e-cdna3Fraction)) << (cdna3Sum - cdna3Fraction)
+	if r.halves && nc.exp < e-cdna3Fraction-1 {
+		keptC = 0
+	}
+	total := keptSum + keptC
+	s := t.step(g, "sum of products and C", labels{names: []string{"sum", "C"}})
+	s.term(number{sig: sum, exp: largest, frac: cdna3Fraction}, keptSum, unit)
+	s.term(nc, keptC, unit)
+	s.align(e, unit, "down", total)
+	if total != 0 {
+		n := max(bits.Len64(uint64(max(total, -total)))-1+unit, 1-out.Scalar.Bias)
+		total, unit = down(total, unit-(n-cdna3Total)), n-cdna3Total
+	}
+	return s.result(fmt.Sprintf("down to %d fraction bits, then to the nearest %s", cdna3Total, out), out, rne23.code(total, unit))
+}
+
+// dot returns the sum of the products in units of 2^(largest-24).
+func (r cdna3) dot(g *group, products []number, t *trace) (sum int64, largest int) {
+	if !r.halves {
+		return alignProducts(products, 0, 1, t.step(g, "products", labels{width: 1}))
+	}
+	even, e0 := alignProducts(products, 0, 2, t.step(g, "products of even k", labels{width: 1, index: evenIndex}))
+	odd, e1 := alignProducts(products, 1, 2, t.step(g, "products of odd k", labels{width: 1, index: oddIndex}))
+	largest = max(e0, e1)
+	keptEven, keptOdd := down(even, e0-largest), down(odd, e1-largest)
+	if largest > cdna3None {
+		s := t.step(g, "both sums", labels{names: []string{"even", "odd"}})
+		s.term(number{sig: even, exp: e0, frac: cdna3Fraction}, keptEven, largest-cdna3Fraction)
+		s.term(number{sig: odd, exp: e1, frac: cdna3Fraction}, keptOdd, largest-cdna3Fraction)
+		s.align(largest, largest-cdna3Fraction, "down", keptEven+keptOdd)
+	}
+	return keptEven + keptOdd, largest
+}
+
+func evenIndex(i int) int { return 2 * i }
+func oddIndex(i int) int  { return 2*i + 1 }
+
+// alignProducts adds every step-th product from first on, each cut toward zero
+// to a multiple of 2^(largest-24). Zeros have no part in the largest exponent.
+func alignProducts(products []number, first, step int, s *Step) (sum int64, largest int) {
+	largest = cdna3None
+	for i := first; i < len(products); i += step {
+		if products[i].sig != 0 {
+			largest = max(largest, products[i].exp)
+		}
+	}
+	for i := first; i < len(products); i += step {
+		p := products[i]
+		if p.sig == 0 {
+			p.exp = largest // no effect: zero stays zero
+		}
+		kept := towardZero(p.sig, p.exp-p.frac-(largest-cdna3Fraction))
+		s.term(p, kept, largest-cdna3Fraction)
+		sum += kept
+	}
+	s.align(largest, largest-cdna3Fraction, "toward zero", sum)
+	return sum, largest
+}

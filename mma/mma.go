@@ -1,0 +1,350 @@
+// Package mma computes what the matrix units of GPUs compute, bit for bit: one
+// dot product of the operands' codes and an accumulator, with the alignment,
+// truncation and rounding of the unit.
+//
+// A model is a row of a table (Models). Its unit for operand formats is a Unit,
+// and Unit.Dot is the arithmetic. It is the specification: the rules of NVIDIA
+// and CDNA3 work on integers alone. Those that IEEE 754 defines (FP32, FP64,
+// CDNA2) use its operations, and CDNA1's exact sum is a big.Float.
+//
+// # NVIDIA
+//
+// A unit adds its products in groups, in K order. The result of a group is the
+// accumulator C of the next. Within a group:
+//
+//  1. An operand is significand · 2^exponent with 1 ≤ |significand| < 2. A
+//     subnormal keeps the exponent of the smallest normal, and |significand| < 1.
+//  2. A term is the product of two significands, not normalized, and the sum of
+//     their exponents, plus the exponents of both E8M0 scales. C is a term too.
+//     A zero term has the fixed exponent e₀.
+//  3. E is the largest exponent of the terms. Every term is cut toward zero to a
+//     multiple of 2^(E-F). Their sum is exact.
+//  4. The sum is rounded: toward zero to FP32 with 23 fraction bits, or with 13,
+//     or to the nearest FP16 (ties to even). Overflow gives ±Inf. Zero is +0.
+//  5. A NaN among the terms, Inf·0 or Inf-Inf gives the NaN of all ones with
+//     sign 0. Otherwise Inf wins.
+//
+// FP4 units with block scales add four exact dot products of 16 elements and C:
+// a term's exponent is that of its scales, whatever the dot product.
+// FP8 mma.sync of Hopper and of Blackwell's data-center chips runs on the FP16
+// unit: two groups of 16, then C in one IEEE addition.
+//
+// # AMD
+//
+//   - CDNA1 adds groups and C exactly and rounds once.
+//   - CDNA2 adds pairs of FP32 products in a tree, each addition rounded, with
+//     subnormal operands and results flushed to zero.
+//   - CDNA3 aligns the products of a group, cut toward zero to 24 bits below the
+//     largest; then it aligns that sum and C, both rounded down.
+//   - FP32 and FP64 are chains of fused multiply-adds.
+//   - CDNA4's block-scaled unit is CDNA3's rule with scales. Nobody has compared
+//     it with hardware: Model.Evidence says so.
+//
+// Sources: X. Xie et al., MMA-Sim 2.1.1 (PyPI mmasim), the outputs of eight GPUs
+// recorded in MATLAB-tensor-core (north-numerical-computing, commit b12b5a7), PTX
+// ISA 9 and AMD's CDNA ISA documents for names and shapes.
+package mma
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// A Model is one kind of matrix unit: a row of the table.
+type Model struct {
+	Name     string // as on the command line: "hopper-wgmma"
+	Device   string // the chips that have the unit
+	Evidence string // what the model was compared with
+
+	modes []mode
+}
+
+// A mode is a set of operand types that a unit treats by one rule.
+type mode struct {
+	types        []*Type       // of A and B
+	mixed        bool          // A and B may differ
+	scales       []*Type       // formats of block scales, the default first; none: unscaled
+	block        int           // elements that share a scale
+	rules        []outputRule  // the default output first
+	instructions []instruction // the usual one first
+}
+
+// An instruction has K products for each result. In its name, {a}, {b}, {d} and
+// {s} stand for the types of A, B, the result and the scales.
+type instruction struct {
+	k    int
+	name string
+}
+
+// An outputRule is how a mode computes results of one type.
+type outputRule struct {
+	out *Type
+	rule
+}
+
+// Models returns the table in its order: NVIDIA, then AMD, the oldest first.
+func Models() []*Model { return slices.Clone(models) }
+
+// Lookup finds a model by its name, without regard to case.
+func Lookup(name string) (*Model, error) {
+	names := make([]string, len(models))
+	for i, m := range models {
+		if strings.EqualFold(m.Name, name) {
+			return m, nil
+		}
+		names[i] = m.Name
+	}
+	return nil, fmt.Errorf("unknown model %q: use one of %s", name, strings.Join(names, ", "))
+}
+
+// String returns the model's name.
+func (m *Model) String() string { return m.Name }
+
+// A Unit is a model for given operand types. Its fields describe it; change none.
+type Unit struct {
+	Model *Model
+	A, B  *Type // of the operands
+	Out   *Type // of C and of the result
+	Scale *Type // of the block scales; nil: unscaled
+	Block int   // elements that share a scale; 0: unscaled
+	K     int   // products of one instruction
+	Group int   // products of one fused addition, at most K
+
+	mode *mode
+	rule rule
+}
+
+// Options chooses among the units of a model. A nil type is the model's default:
+// B as A, the first scale format, FP32 results (FP64 for FP64 operands).
+// K = 0 is the K of the model's usual instruction.
+type Options struct {
+	A, B, Scale, Out *Type
+	K                int
+}
+
+// Unit returns the model's unit for the given types. The error of an unsupported
+// combination lists those that the model has.
+func (m *Model) Unit(o Options) (*Unit, error) {
+	if o.A == nil {
+		return nil, fmt.Errorf("unit of %s: no type of A: use %s", m, m.operands())
+	}
+	if o.B == nil {
+		o.B = o.A
+	}
+	fits := false // the operands
+	var problem error
+	for i := range m.modes {
+		mode := &m.modes[i]
+		if !mode.takes(o.A, o.B) {
+			continue
+		}
+		fits = true
+		u, err := mode.unit(m, o)
+		if err == nil {
+			return u, nil
+		}
+		if problem == nil {
+			problem = err
+		}
+	}
+	if !fits {
+		return nil, fmt.Errorf("%s does not multiply %s by %s: use %s", m, o.A, o.B, m.operands())
+	}
+	return nil, problem
+}
+
+func (d *mode) takes(a, b *Type) bool {
+	return slices.Contains(d.types, a) && slices.Contains(d.types, b) && (a == b || d.mixed)
+}
+
+// unit is Model.Unit of one mode that takes the operands.
+func (d *mode) unit(m *Model, o Options) (*Unit, error) {
+	u := &Unit{Model: m, A: o.A, B: o.B, Block: d.block, K: o.K, mode: d}
+	switch {
+	case len(d.scales) == 0 && o.Scale != nil:
+		return nil, fmt.Errorf("%s has no block scales: leave out %s", m, o.Scale)
+	case len(d.scales) > 0 && o.Scale == nil:
+		u.Scale = d.scales[0]
+	case len(d.scales) > 0 && !slices.Contains(d.scales, o.Scale):
+		return nil, fmt.Errorf("%s has no %s scales: use %s", m, o.Scale, list(d.scales, " or "))
+	default:
+		u.Scale = o.Scale
+	}
+	if o.Out == nil {
+		o.Out = d.rules[0].out
+	}
+	i := slices.IndexFunc(d.rules, func(r outputRule) bool { return r.out == o.Out })
+	if i < 0 {
+		return nil, fmt.Errorf("%s does not return %s from %s×%s: use %s", m, o.Out, o.A, o.B, list(d.outputs(), " or "))
+	}
+	u.Out, u.rule = d.rules[i].out, d.rules[i].rule
+	if ks := d.ks(); u.K == 0 {
+		u.K = ks[0]
+	} else if !slices.Contains(ks, u.K) {
+		return nil, fmt.Errorf("%s has no instruction of %s×%s with K = %d: use %s", m, o.A, o.B, o.K, strings.Trim(strings.ReplaceAll(fmt.Sprint(ks), " ", ", "), "[]"))
+	}
+	u.Group = min(u.K, u.rule.group())
+	return u, nil
+}
+
+// ks returns the values of K of the instructions, the usual one first.
+func (d *mode) ks() []int {
+	var ks []int
+	for _, i := range d.instructions {
+		if !slices.Contains(ks, i.k) {
+			ks = append(ks, i.k)
+		}
+	}
+	return ks
+}
+
+func (d *mode) outputs() []*Type {
+	outs := make([]*Type, len(d.rules))
+	for i, r := range d.rules {
+		outs[i] = r.out
+	}
+	return outs
+}
+
+// Units returns every unit of the model with the usual K: all combinations of
+// operands, scales and results.
+func (m *Model) Units() []*Unit {
+	var units []*Unit
+	for i := range m.modes {
+		d := &m.modes[i]
+		scales := d.scales
+		if len(scales) == 0 {
+			scales = []*Type{nil}
+		}
+		for _, a := range d.types {
+			for _, b := range d.types {
+				for _, scale := range scales {
+					for _, out := range d.outputs() {
+						if u, err := m.Unit(Options{A: a, B: b, Scale: scale, Out: out}); err == nil && u.mode == d {
+							units = append(units, u)
+						}
+					}
+				}
+			}
+		}
+	}
+	return units
+}
+
+// operands lists what the model multiplies: "f16×f16, any two of e4m3, e5m2".
+func (m *Model) operands() string {
+	var texts []string
+	for _, d := range m.modes {
+		for _, t := range d.operands() {
+			if !slices.Contains(texts, t) {
+				texts = append(texts, t)
+			}
+		}
+	}
+	return strings.Join(texts, "; ")
+}
+
+func (d *mode) operands() []string {
+	if d.mixed {
+		return []string{"any two of " + list(d.types, ", ")}
+	}
+	var texts []string
+	for _, t := range d.types {
+		texts = append(texts, t.Name+"×"+t.Name)
+	}
+	return texts
+}
+
+func list(types []*Type, separator string) string {
+	names := make([]string, len(types))
+	for i, t := range types {
+		names[i] = t.Name
+	}
+	return strings.Join(names, separator)
+}
+
+// Ks returns the values of K of the unit's instructions, the usual one first.
+func (u *Unit) Ks() []int { return u.mode.ks() }
+
+// Rule describes in a line how the unit adds a group of products.
+func (u *Unit) Rule() string { return u.rule.describe(u) }
+
+// Instructions returns the names of the instructions with the unit's K and types.
+// Shapes of A and B by which no result changes are left out: N of wgmma, and both
+// M and N of tcgen05.mma.
+func (u *Unit) Instructions() []string {
+	scale := ""
+	if u.Scale != nil {
+		scale = u.Scale.Name
+	}
+	r := strings.NewReplacer("{d}", u.Out.Name, "{a}", u.A.assembly(), "{b}", u.B.assembly(), "{s}", scale)
+	var names []string
+	for _, i := range u.mode.instructions {
+		if i.k == u.K {
+			names = append(names, r.Replace(i.name))
+		}
+	}
+	return names
+}
+
+// Scales returns the number of scales of each operand for k products.
+func (u *Unit) Scales(k int) int {
+	if u.Scale == nil {
+		return 0
+	}
+	return k / u.Block
+}
+
+// Dot returns the code of c + Σ a[i]·b[i] as the unit computes it. The operands
+// are codes of u.A and u.B in K order, c is a code of u.Out. Their number is a
+// multiple of u.K: each u.K products are one instruction, whose result is the
+// accumulator of the next. scaleA and scaleB hold one code of u.Scale for every
+// u.Block elements. Bits beyond a type's width are ignored, except that a scale
+// of UE4M3 is a byte whose top bit is ignored. Dot panics on other lengths.
+func (u *Unit) Dot(a, b []uint64, c uint64, scaleA, scaleB []byte) uint64 {
+	return u.dot(a, b, c, scaleA, scaleB, nil)
+}
+
+// Explain is Dot, and returns every step of the computation.
+func (u *Unit) Explain(a, b []uint64, c uint64, scaleA, scaleB []byte) (uint64, []*Step) {
+	var t trace
+	result := u.dot(a, b, c, scaleA, scaleB, &t)
+	return result, t.steps
+}
+
+func (u *Unit) dot(a, b []uint64, c uint64, scaleA, scaleB []byte, t *trace) uint64 {
+	if len(a)%u.K != 0 || len(b) != len(a) {
+		panic("mma: the lengths of a and b are not the same multiple of K")
+	}
+	if n := u.Scales(len(a)); len(scaleA) != n || len(scaleB) != n {
+		panic("mma: the number of scales does not fit the operands")
+	}
+	for i := 0; i < len(a); i += u.Group {
+		g := group{unit: u, first: i, a: a[i : i+u.Group], b: b[i : i+u.Group]}
+		if u.Scale != nil {
+			from, to := i/u.Block, (i+u.Group)/u.Block
+			g.scaleA, g.scaleB = scaleA[from:to], scaleB[from:to]
+		}
+		c = u.rule.add(&g, c, t)
+	}
+	return c
+}
+
+// A rule is the arithmetic of one fused addition.
+type rule interface {
+	group() int                              // products of a fused addition
+	add(g *group, c uint64, t *trace) uint64 // c plus the products of g
+	describe(u *Unit) string                 // in one line
+}
+
+// A group is the operands of one fused addition.
+type group struct {
+	unit           *Unit
+	first          int // index of a[0] among the products
+	a, b           []uint64
+	scaleA, scaleB []byte
+}
+
+// maxGroup is the most products of a fused addition in the table.
+const maxGroup = 64

@@ -1,0 +1,315 @@
+package mma_test
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/microscale-go/microscale/format"
+	"github.com/microscale-go/microscale/mma"
+	"github.com/microscale-go/microscale/mma/mmatest"
+)
+
+func f32(x float64) uint64 { return uint64(math.Float32bits(float32(x))) }
+
+// repeated returns n copies of a value's code.
+func repeated(t *mma.Type, n int, x float64) []uint64 {
+	code := uint64(t.Scalar.EncodeWith(float32(x), format.Conversion{Overflow: format.NonSaturating}, 0))
+	return slices.Repeat([]uint64{code}, n)
+}
+
+// products returns n operands, zero but for the given first values.
+func products(t *mma.Type, n int, values ...float64) []uint64 {
+	codes := make([]uint64, n)
+	for i, x := range values {
+		codes[i] = repeated(t, 1, x)[0]
+	}
+	return codes
+}
+
+// TestReadable has cases that a reader can follow, each for one rule.
+func TestReadable(t *testing.T) {
+	const large, tiny = 0x1p127, 0x1p-60
+	ones := func(n int) []float64 { return slices.Repeat([]float64{1}, n) }
+	for _, tc := range []struct {
+		name, model, operands string
+		a, b                  []float64
+		c                     float64
+		want                  uint32
+	}{
+		{"a zero product has its own exponent", "ampere-mma", "bf16", append([]float64{0}, slices.Repeat([]float64{tiny}, 7)...), append([]float64{large}, slices.Repeat([]float64{tiny}, 7)...), 0, 0x04e00000},
+		{"overflow is Inf", "ampere-mma", "bf16", slices.Repeat([]float64{large}, 8), ones(8), 0, 0x7f800000},
+		{"rounding is toward zero", "ampere-mma", "bf16", []float64{0x1p80}, ones(1), math.MaxFloat32, 0x7f7fffff},
+		{"a tiny negative C pulls the sum down", "cdna3-mfma", "bf16", ones(1), ones(1), -0x1p-30, 0x3f7fffff},
+		{"FP8 drops such a C", "cdna3-mfma", "e4m3fnuz", ones(1), ones(1), -0x1p-30, 0x3f800000},
+		{"and keeps one of 25 bits below", "cdna3-mfma", "e4m3fnuz", ones(1), ones(1), -0x1p-25, 0x3f7fffff},
+		{"a product beyond FP32 is Inf", "cdna3-mfma", "bf16", []float64{0x1p64, -large}, []float64{0x1p64, 1}, 0, 0x7f800000},
+		{"not on NVIDIA", "ampere-mma", "bf16", []float64{0x1p64, -large}, []float64{0x1p64, 1}, 0, 0x7f000000},
+		{"the sum of products keeps 32 bits below C, as in MMA-Sim", "cdna3-mfma", "f16", []float64{-0x1p-8, 0x1.02p-14}, []float64{1, 0x1p-11}, 1, 0x3f7f0001},
+		{"a multiply-add of FP32 rounds once", "cdna1-mfma", "f32", []float64{0x1.0002p-24}, []float64{1 - 0x1p-15}, 1 + 0x1p-23, 0x3f800001},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			u := unit(t, tc.model, tc.operands, "f32", "-")
+			got := u.Dot(products(u.A, u.K, tc.a...), products(u.B, u.K, tc.b...), f32(tc.c), nil, nil)
+			if got != uint64(tc.want) {
+				t.Errorf("%s: %08x, want %08x", tc.model, got, tc.want)
+			}
+		})
+	}
+}
+
+// TestFP4Zeros: a block of zero products has e₀, one that cancels has the
+// exponent of its scales and pushes the others out.
+func TestFP4Zeros(t *testing.T) {
+	u := unit(t, "blackwell-mxf4", "e2m1", "f32", "ue8m0")
+	ones := repeated(u.A, 64, 1)
+	zeros := append(make([]uint64, 32), ones[:32]...)
+	signs := slices.Clone(ones)
+	for i := 0; i < 32; i += 2 {
+		signs[i] |= 8
+	}
+	if got := u.Dot(zeros, ones, 0, []byte{254, 127}, []byte{254, 127}); got != 0x42000000 {
+		t.Errorf("a block of zeros beside 32 products of 1·1: %08x, want 42000000", got)
+	}
+	if got := u.Dot(signs, ones, 0, []byte{187, 127}, []byte{127, 127}); got != 0 {
+		t.Errorf("a block that cancels beside 32 products of 1·1: %08x, want 0", got)
+	}
+}
+
+// TestHopperStops: each of 32 products of 1·1 is below the unit that a sum of
+// 16384 is aligned to, so all are cut off.
+func TestHopperStops(t *testing.T) {
+	for _, tc := range []struct {
+		model string
+		want  float64
+	}{{"hopper-wgmma", 16384}, {"blackwell-f8f6f4", 32768}} {
+		u := unit(t, tc.model, "e4m3", "f32", "-")
+		ones := repeated(u.A, 1024*32, 1)
+		if got := u.Out.Value(u.Dot(ones, ones, 0, nil, nil)); got != tc.want {
+			t.Errorf("%s: 32768 products of 1·1 add to %v, want %v", tc.model, got, tc.want)
+		}
+	}
+	u := unit(t, "hopper-wgmma", "e4m3", "f32", "-")
+	ones := repeated(u.A, 32, 1)
+	_, steps := u.Explain(ones, ones, f32(16384), nil, nil)
+	s := steps[0]
+	if len(steps) != 1 || s.Exponent != 14 || s.Unit != 1 || s.Cut != "toward zero" || s.Value != 16384 {
+		t.Errorf("the step is %+v, want one with E = 14, cut toward zero to multiples of 2^1, of result 16384", s)
+	}
+	if k := s.Terms[31]; k.Name != "k 31" || k.Value != 1 || k.Kept != 0 {
+		t.Errorf("the last product is %+v, want k 31, of which 1 becomes 0", k)
+	}
+}
+
+// TestExplain: the steps end in the result of Dot, and what is kept of aligned
+// terms adds up to the sum.
+func TestExplain(t *testing.T) {
+	for _, m := range mma.Models() {
+		for _, u := range m.Units() {
+			source := mmatest.Source(7)
+			for range 64 {
+				c := mmatest.Hard(u, 2*u.K, &source)
+				result, steps := u.Explain(c.A, c.B, c.C, c.ScaleA, c.ScaleB)
+				last := steps[len(steps)-1]
+				if want := c.Dot(u); result != want || last.Code != want {
+					t.Fatalf("%s %s×%s: Explain returns %#x and ends in %#x, Dot returns %#x", m, u.A, u.B, result, last.Code, want)
+				}
+				for _, s := range steps {
+					sum := 0.0
+					for _, term := range s.Terms {
+						if term.Name == "" {
+							t.Fatalf("%s: a term of %q has no name", m, s.Title)
+						}
+						sum += term.Kept
+					}
+					if s.Cut != "" && sum != s.Sum {
+						t.Fatalf("%s %s×%s: %q keeps %v of its terms, and says %v", m, u.A, u.B, s.Title, sum, s.Sum)
+					}
+				}
+			}
+		}
+	}
+}
+
+// TestUnits: the table has every model of the list, each with instructions whose
+// templates are filled, and K in whole groups and blocks.
+func TestUnits(t *testing.T) {
+	const want = "volta-mma turing-mma ampere-mma ada-mma hopper-mma blackwell-mma rtxblackwell-mma hopper-wgmma " +
+		"blackwell-f16 blackwell-tf32 blackwell-f8f6f4 blackwell-mxf8f6f4 blackwell-mxf4 blackwell-mxf4nvf4 " +
+		"cdna1-mfma cdna2-mfma cdna2-mfma-1k cdna3-mfma cdna4-mfma-scale"
+	var names []string
+	for _, m := range mma.Models() {
+		names = append(names, m.Name)
+		for _, usual := range m.Units() {
+			for _, k := range usual.Ks() {
+				u, err := m.Unit(mma.Options{A: usual.A, B: usual.B, Scale: usual.Scale, Out: usual.Out, K: k})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if u.K%u.Group != 0 || u.Block > 0 && u.K%u.Block != 0 {
+					t.Errorf("%s %s: K = %d is not whole groups of %d and blocks of %d", m, u.A, u.K, u.Group, u.Block)
+				}
+				instructions := u.Instructions()
+				if len(instructions) == 0 || strings.ContainsAny(strings.Join(instructions, ""), "{}") {
+					t.Errorf("%s %s K = %d has the instructions %q", m, u.A, k, instructions)
+				}
+				if u.Rule() == "" || m.Device == "" || m.Evidence == "" {
+					t.Errorf("%s is not described", m)
+				}
+			}
+		}
+	}
+	if got := strings.Join(names, " "); got != want {
+		t.Errorf("the models are %s, want %s", got, want)
+	}
+	for _, tc := range []struct {
+		model, operands string
+		k               int
+		want            string
+	}{
+		{"hopper-wgmma", "e5m2×e4m3", 0, "wgmma.mma_async.sync.aligned.m64nNk32.f32.e5m2.e4m3"},
+		{"ampere-mma", "tf32", 4, "mma.sync.aligned.m16n8k4.row.col.f32.tf32.tf32.f32"},
+		{"cdna3-mfma", "e4m3fnuz×e5m2fnuz", 32, "v_mfma_f32_16x16x32_fp8_bf8"},
+		{"cdna2-mfma-1k", "bf16", 8, "v_mfma_f32_32x32x8bf16_1k"},
+		{"blackwell-mxf4nvf4", "e2m1", 0, "tcgen05.mma.cta_group::1.kind::mxf4nvf4.block_scale.block16 mma.sync.aligned.m16n8k64.row.col.kind::mxf4nvf4.block_scale.scale_vec::4X.f32.e2m1.e2m1.f32.ue4m3"},
+	} {
+		usual := unit(t, tc.model, tc.operands, "f32", "-")
+		u, err := usual.Model.Unit(mma.Options{A: usual.A, B: usual.B, K: tc.k})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Join(u.Instructions(), " "); got != tc.want {
+			t.Errorf("%s %s is %s, want %s", tc.model, tc.operands, got, tc.want)
+		}
+	}
+}
+
+// TestErrors: unsupported combinations are errors that say what to use.
+func TestErrors(t *testing.T) {
+	model := func(name string) *mma.Model {
+		m, err := mma.Lookup(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return m
+	}
+	for _, tc := range []struct {
+		model   string
+		options mma.Options
+		want    string
+	}{
+		{"hopper-wgmma", mma.Options{}, "unit of hopper-wgmma: no type of A: use f16×f16; bf16×bf16; tf32×tf32; any two of e4m3, e5m2"},
+		{"hopper-wgmma", mma.Options{A: mma.E4M3, B: mma.F16}, "hopper-wgmma does not multiply e4m3 by f16: use f16×f16; bf16×bf16; tf32×tf32; any two of e4m3, e5m2"},
+		{"hopper-wgmma", mma.Options{A: mma.BF16, Out: mma.F16}, "hopper-wgmma does not return f16 from bf16×bf16: use f32"},
+		{"hopper-wgmma", mma.Options{A: mma.E4M3, Scale: mma.UE8M0}, "hopper-wgmma has no block scales: leave out ue8m0"},
+		{"blackwell-mxf4", mma.Options{A: mma.E2M1, Scale: mma.UE4M3}, "blackwell-mxf4 has no ue4m3 scales: use ue8m0"},
+		{"ampere-mma", mma.Options{A: mma.F16, K: 4}, "ampere-mma has no instruction of f16×f16 with K = 4: use 16, 8"},
+		{"rtxblackwell-mma", mma.Options{A: mma.E2M1, K: 16}, "rtxblackwell-mma has no instruction of e2m1×e2m1 with K = 16: use 32"},
+	} {
+		if _, err := model(tc.model).Unit(tc.options); err == nil || err.Error() != tc.want {
+			t.Errorf("%v, want %s", err, tc.want)
+		}
+	}
+	if _, err := mma.Lookup("hopper"); err == nil || !strings.Contains(err.Error(), `unknown model "hopper": use one of volta-mma, `) {
+		t.Errorf("Lookup of hopper: %v", err)
+	}
+	if _, err := mma.LookupType("e9m9"); err == nil || !strings.Contains(err.Error(), `unknown operand type "e9m9": use one of f64, f32, `) {
+		t.Errorf("LookupType of e9m9: %v", err)
+	}
+	for name, want := range map[string]*mma.Type{"F16": mma.F16, "fp16": mma.F16, "float8_e4m3fn": mma.E4M3, "tf32": mma.TF32, "fp32": mma.F32, "e8m0": mma.UE8M0} {
+		if got, err := mma.LookupType(name); got != want || err != nil {
+			t.Errorf("LookupType of %s: %v, %v", name, got, err)
+		}
+	}
+	u := unit(t, "blackwell-mxf4", "e2m1", "f32", "ue8m0")
+	for name, lengths := range map[string][4]int{"operands of different lengths": {64, 128, 2, 2}, "half an instruction": {32, 32, 1, 1}, "too few scales": {64, 64, 2, 1}} {
+		t.Run(name, func(t *testing.T) {
+			defer func() {
+				if recover() == nil {
+					t.Error("Dot does not panic")
+				}
+			}()
+			u.Dot(make([]uint64, lengths[0]), make([]uint64, lengths[1]), 0, make([]byte, lengths[2]), make([]byte, lengths[3]))
+		})
+	}
+}
+
+// TestStatistics compares what accumulators do to products of 4096 elements with
+// an independent computation: E4M3 operands under one scale for a tensor.
+func TestStatistics(t *testing.T) {
+	const n, k = 24, 4096
+	uniform, normal := newOperands(n, k, rand.New(rand.NewPCG(1, 1)).Float64), newOperands(n, k, rand.New(rand.NewPCG(2, 2)).NormFloat64)
+	hopper, blackwell := unit(t, "hopper-wgmma", "e4m3", "f32", "-"), unit(t, "blackwell-f8f6f4", "e4m3", "f32", "-")
+	for _, tc := range []struct {
+		name                   string
+		unit                   *mma.Unit
+		promote                int
+		maximum, signed, whole float64 // of the uniform operands, and the Frobenius norm of the normal ones; 0: not asked
+	}{
+		{"hopper", hopper, k, 7.90e-2, -7.45e-2, 1.39e-3},
+		{"hopper promoted every 128", hopper, 128, 6.4e-4, 0, 1.31e-4},
+		{"blackwell", blackwell, k, 1.8e-6, 0, 2.2e-7},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			maximum, signed, _ := uniform.errors(tc.unit, tc.promote)
+			_, _, whole := normal.errors(tc.unit, tc.promote)
+			t.Logf("largest error %.3g, mean %.3g, of the whole %.3g", maximum, signed, whole)
+			for _, figure := range [][2]float64{{maximum, tc.maximum}, {signed, tc.signed}, {whole, tc.whole}} {
+				if want := figure[1]; want != 0 && math.Abs(figure[0]/want-1) > 0.2 {
+					t.Errorf("%.3g, want %.3g within 20 %%", figure[0], want)
+				}
+			}
+		})
+	}
+}
+
+// operands are two matrices of E4M3 codes, the second transposed.
+type operands struct{ a, b [][]uint64 }
+
+func newOperands(n, k int, draw func() float64) operands {
+	matrix := func() [][]uint64 {
+		values, amax := make([][]float64, n), 0.0
+		for i := range values {
+			values[i] = make([]float64, k)
+			for j := range values[i] {
+				values[i][j] = draw()
+				amax = max(amax, math.Abs(values[i][j]))
+			}
+		}
+		codes := make([][]uint64, n)
+		for i, row := range values {
+			for _, x := range row {
+				codes[i] = append(codes[i], uint64(format.E4M3.Encode(float32(x*448/amax))))
+			}
+		}
+		return codes
+	}
+	return operands{matrix(), matrix()}
+}
+
+// errors returns the largest and the mean relative error of the products, and
+// that of the whole matrix in the Frobenius norm. The sum of every promote
+// products is added to another in FP32.
+func (o operands) errors(u *mma.Unit, promote int) (maximum, signed, whole float64) {
+	var squares, of float64
+	for _, a := range o.a {
+		for _, b := range o.b {
+			var exact float64
+			for i := range a {
+				exact += u.A.Value(a[i]) * u.B.Value(b[i])
+			}
+			var got float32
+			for i := 0; i < len(a); i += promote {
+				got += float32(u.Out.Value(u.Dot(a[i:i+promote], b[i:i+promote], 0, nil, nil)))
+			}
+			e := float64(got) - exact
+			maximum = max(maximum, math.Abs(e/exact))
+			signed += e / exact / float64(len(o.a)*len(o.b))
+			squares += e * e
+			of += exact * exact
+		}
+	}
+	return maximum, signed, math.Sqrt(squares / of)
+}

@@ -1,0 +1,202 @@
+package mma
+
+import (
+	"fmt"
+	"math"
+	"strings"
+
+	"github.com/microscale-go/microscale/format"
+)
+
+// A Type is how an operand, an accumulator or a scale is encoded. The variables
+// below are the only values; compare them by pointer.
+type Type struct {
+	Name   string
+	Bytes  int            // of one code in memory, little-endian; a byte for formats of at most 8 bits
+	Scalar *format.Scalar // the format of a code; nil for f64
+
+	unread uint64   // low bits that the unit does not read
+	table  []number // by code, for types of one byte
+}
+
+// The types of the table of models.
+var (
+	F64      = newType("f64", nil, 0)
+	F32      = newType("f32", format.F32, 0)
+	TF32     = newType("tf32", format.F32, 13) // FP32 whose low 13 bits the unit cuts off
+	BF16     = newType("bf16", format.BF16, 0)
+	F16      = newType("f16", format.FP16, 0)
+	E4M3     = newType("e4m3", format.E4M3, 0)
+	E5M2     = newType("e5m2", format.E5M2, 0)
+	E3M2     = newType("e3m2", format.E3M2, 0)
+	E2M3     = newType("e2m3", format.E2M3, 0)
+	E2M1     = newType("e2m1", format.E2M1, 0)
+	E4M3FNUZ = newType("e4m3fnuz", format.E4M3FNUZ, 0)
+	E5M2FNUZ = newType("e5m2fnuz", format.E5M2FNUZ, 0)
+	UE8M0    = newType("ue8m0", format.E8M0, 0)
+	UE4M3    = newType("ue4m3", format.UE4M3, 0)
+)
+
+var types []*Type
+
+func newType(name string, s *format.Scalar, unread int) *Type {
+	t := &Type{Name: name, Bytes: 8, Scalar: s, unread: 1<<unread - 1}
+	if s != nil {
+		t.Bytes = (s.StoredBits() + 7) / 8
+	}
+	if t.Bytes == 1 {
+		t.table = make([]number, 256)
+		for code := range t.table {
+			t.table[code] = t.decode(uint64(code))
+		}
+	}
+	types = append(types, t)
+	return t
+}
+
+// Types returns all types.
+func Types() []*Type { return append([]*Type(nil), types...) }
+
+// LookupType finds a type by its name, or by a name that package format has for
+// it ("float8_e4m3fn").
+func LookupType(name string) (*Type, error) {
+	s, err := format.Lookup(name)
+	for _, t := range types {
+		if strings.EqualFold(t.Name, name) || err == nil && t.Scalar == s && t != TF32 {
+			return t, nil
+		}
+	}
+	return nil, fmt.Errorf("unknown operand type %q: use one of %s", name, list(types, ", "))
+}
+
+// String returns the type's name.
+func (t *Type) String() string { return t.Name }
+
+// assembly returns the type's name in the instructions of its vendor.
+func (t *Type) assembly() string {
+	switch t {
+	case E4M3FNUZ:
+		return "fp8"
+	case E5M2FNUZ:
+		return "bf8"
+	}
+	return t.Name
+}
+
+// Value returns the value of a code. The bits that the unit does not read are
+// dropped.
+func (t *Type) Value(code uint64) float64 {
+	code &^= t.unread
+	if t.Scalar == nil {
+		return math.Float64frombits(code)
+	}
+	return float64(t.Scalar.Decode(uint32(code)))
+}
+
+// nan returns the code of the NaN that units return: all ones, sign 0.
+func (t *Type) nan() uint64 { return 1<<(8*t.Bytes-1) - 1 }
+
+// infinity returns the code of +Inf, or of -Inf. The type is an accumulator's.
+func (t *Type) infinity(negative bool) uint64 {
+	if negative {
+		return t.sign() | uint64(t.Scalar.MaxCode()+1)
+	}
+	return uint64(t.Scalar.MaxCode() + 1)
+}
+
+func (t *Type) sign() uint64 { return 1 << (8*t.Bytes - 1) }
+
+// A number is a decoded operand, or a product: sig · 2^(exp-frac).
+type number struct {
+	sig  int64 // the sign of an infinity too
+	exp  int   // the exponent as the unit has it: that of the smallest normal for subnormals
+	frac int   // fraction bits of sig
+	kind kind
+}
+
+// A kind says whether a number is finite. The larger kind wins in a product.
+type kind uint8
+
+const (
+	finite kind = iota
+	infinite
+	notANumber
+)
+
+// number decodes a code, of any type but f64.
+func (t *Type) number(code uint64) number {
+	if t.table != nil {
+		return t.table[code&0xff]
+	}
+	return t.decode(code &^ t.unread)
+}
+
+func (t *Type) decode(code uint64) number {
+	if t.Scalar == nil {
+		return number{}
+	}
+	f := t.Scalar
+	width := f.Exponent + f.Mantissa
+	magnitude := uint32(code & (1<<width - 1))
+	negative := !f.Unsigned && code>>width&1 != 0
+	field, m := int(magnitude>>f.Mantissa), int64(magnitude&(1<<f.Mantissa-1))
+	n := number{frac: f.Mantissa}
+	switch {
+	case f.Specials == format.UnsignedZero && negative && magnitude == 0:
+		n.kind = notANumber
+	case magnitude > f.MaxCode() && f.HasInf() && m == 0:
+		n.kind, n.sig = infinite, 1
+	case magnitude > f.MaxCode():
+		n.kind = notANumber
+	case field == 0 && !f.NoZero:
+		n.sig, n.exp = m, 1-f.Bias
+	default:
+		n.sig, n.exp = m|1<<f.Mantissa, field-f.Bias
+	}
+	if negative {
+		n.sig = -n.sig
+	}
+	return n
+}
+
+// times returns the product, whose significand is exact and not normalized.
+func (n number) times(o number) number {
+	p := number{n.sig * o.sig, n.exp + o.exp, n.frac + o.frac, max(n.kind, o.kind)}
+	if p.kind == infinite && p.sig == 0 {
+		p.kind = notANumber // Inf · 0
+	}
+	return p
+}
+
+// value returns the number as a float64, which holds every product of the table.
+func (n number) value() float64 {
+	switch n.kind {
+	case notANumber:
+		return math.NaN()
+	case infinite:
+		return math.Inf(int(n.sig))
+	}
+	return math.Ldexp(float64(n.sig), n.exp-n.frac)
+}
+
+// special returns the code of the sum of terms of which some are not finite.
+func (t *Type) special(terms []number) (code uint64, found bool) {
+	positive, negative := false, false
+	for _, n := range terms {
+		switch {
+		case n.kind == notANumber:
+			return t.nan(), true
+		case n.kind == infinite && n.sig > 0:
+			positive = true
+		case n.kind == infinite:
+			negative = true
+		}
+	}
+	switch {
+	case positive && negative:
+		return t.nan(), true
+	case positive || negative:
+		return t.infinity(negative), true
+	}
+	return 0, false
+}
