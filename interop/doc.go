@@ -9,9 +9,14 @@
 //	transformers         logits and gradients of a Llama that we saved, under JAX, and under
 //	                     PyTorch where python3 has it or -torch asks to install it; with
 //	                     compressed-tensors the values and logits of what quantize wrote
+//	gguf                 with others, their own quantizers: codes and scales of random and
+//	                     adversarial blocks are those of the profiles, bit for bit (TestBits)
 //	torch, torchao       with ggml, the library of llama.cpp, what the same work takes there
 //
 // The environments stay in the user's cache directory, under microscale-interop.
 // They are witnesses: nothing else needs Python. Where it or the network is not
-// there, and under -short, the tests skip and say what is missing.
+// there, and under -short, the tests skip and say what is missing. A nightly run makes
+// every skip a failure:
+//
+//	go test ./interop -torch -build -no-skip -timeout 3h
 package interop

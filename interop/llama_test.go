@@ -53,7 +53,7 @@ var (
 func withTorch(t testing.TB, why string, requirements ...string) string {
 	t.Helper()
 	if !*installTorch {
-		t.Skipf("%s: go test ./interop -run Torch -torch -timeout 90m does, and installs PyTorch where it has not, seven gigabytes", why)
+		skipf(t, "%s: go test ./interop -run Torch -torch -timeout 90m does, and installs PyTorch where it has not, seven gigabytes", why)
 	}
 	return over(t, python(t, "torch==2.8.0", "numpy==2.2.6"), requirements...)
 }

@@ -3,6 +3,7 @@ package interop
 import (
 	"bytes"
 	"context"
+	"flag"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -10,6 +11,17 @@ import (
 	"testing"
 	"time"
 )
+
+var noSkip = flag.Bool("no-skip", false, "fail where a test would be skipped: for runs that have a network and time, with -torch and -build")
+
+// skipf skips the test, or fails it under -no-skip.
+func skipf(t testing.TB, message string, arguments ...any) {
+	t.Helper()
+	if *noSkip {
+		t.Fatalf("-no-skip: "+message, arguments...)
+	}
+	t.Skipf(message, arguments...)
+}
 
 // python returns the interpreter of a virtual environment that has exactly the
 // packages of requirements, each pinned as name==version. It skips the test
@@ -78,29 +90,29 @@ func installLimit() time.Duration {
 func environment(t testing.TB, name string, fill func(dir string) (problem string, err error)) string {
 	t.Helper()
 	if testing.Short() {
-		t.Skipf("-short: %s is not installed", name)
+		skipf(t, "-short: %s is not installed", name)
 	}
 	if _, err := exec.LookPath("python3"); err != nil {
-		t.Skipf("%s cannot be installed: %v", name, err)
+		skipf(t, "%s cannot be installed: %v", name, err)
 	}
 	cache, err := os.UserCacheDir()
 	if err != nil {
-		t.Skipf("%s cannot be installed: %v", name, err)
+		skipf(t, "%s cannot be installed: %v", name, err)
 	}
 	dir := filepath.Join(cache, "microscale-interop", name)
 	if _, err := os.Stat(dir); err == nil {
 		return dir
 	}
 	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
-		t.Skipf("%s cannot be installed: %v", name, err)
+		skipf(t, "%s cannot be installed: %v", name, err)
 	}
 	unfinished, err := os.MkdirTemp(filepath.Dir(dir), name+".*.partial")
 	if err != nil {
-		t.Skipf("%s cannot be installed: %v", name, err)
+		skipf(t, "%s cannot be installed: %v", name, err)
 	}
 	defer os.RemoveAll(unfinished)
 	if problem, err := fill(unfinished); err != nil {
-		t.Skipf("%s cannot be installed: %s", name, problem)
+		skipf(t, "%s cannot be installed: %s", name, problem)
 	}
 	if err := os.Rename(unfinished, dir); err != nil {
 		if _, there := os.Stat(dir); there != nil { // else another test was faster

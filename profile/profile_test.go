@@ -179,6 +179,14 @@ var samples = []sample{
 		{"modelopt", "3f800000", "7eb8"},
 		{"compressed-tensors", "3c000000", "7ef0"},
 	}},
+	// Near the top of float32 ggml's 127/amax is a normal number: elements are integers.
+	{"ggml-top", quant.Q8_0, [][]float32{{0x1.ep127, math.Float32frombits(0xfef3c78e)}}, 0, []outcome{
+		{"ggml", "7f800000", "7fc0"},
+	}},
+	// amax/127 is less than half the smallest float32.
+	{"ggml-bottom", quant.Q8_0, [][]float32{{0x1p-149}}, 0, []outcome{
+		{"ggml", "00000000", ""},
+	}},
 	{"fp8-nan", quant.FP8Row, [][]float32{{nan, 448}}, 0, []outcome{
 		{"te", "3f800000", "7f7e"},
 		{"torchao", "7fc00000", "7f7f"},

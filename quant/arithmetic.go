@@ -27,7 +27,7 @@ import (
 //	BlockOnly         ggml's NVFP4: no global scale
 //	  NVFP4  scale = e4m3(amax/max) with ties up, but 448 from 248 on and at most 7·2^-9 below 2^-6, code = x/scale
 //	HalfScale         ggml's Q8_0, whose file has scale/64 as FP16: codes are integers there, and INT8's are those times 2^-6
-//	  FP32   scale = 64·fp16(amax/max/64), code = x·(1/(amax/max))
+//	  FP32   d = amax/127, scale = 64·fp16(d), code = x·(1/d)·2^-6
 type Arithmetic uint8
 
 const (
@@ -43,12 +43,21 @@ const (
 type factor struct {
 	value  float32
 	divide bool
-	bf16   bool // the result is rounded to BF16 first
+	bf16   bool    // the quotient is rounded to BF16 first
+	step   float32 // the product is multiplied by this power of two, unless it is zero
 }
+
+// isPlain reports whether an element is multiplied or divided by the value and nothing
+// else: what kernels do.
+func (f factor) isPlain() bool { return !f.bf16 && f.step == 0 }
 
 func (f factor) apply(x float32) float32 {
 	if !f.divide {
-		return float32(x * f.value)
+		x = float32(x * f.value)
+		if f.step != 0 {
+			x *= f.step
+		}
+		return x
 	}
 	x /= f.value
 	if f.bf16 {
@@ -134,15 +143,16 @@ func decodeFirstBF16(amax, max float32, pow2 bool) (float32, factor) {
 	return decode, factor{value: decode, divide: true, bf16: true}
 }
 
-// halfScale is of INT8 elements: integers times a step, by which ggml's scale is less.
+// halfScale scales elements to integers first, as ggml does: near the top of float32
+// the inverse of amax/max would be subnormal.
 func halfScale(amax, max float32, _ bool) (float32, factor) {
 	step := format.INT8.Smallest()
-	d := float32(amax / max) // ggml's times 1/step, exactly
+	d := amax / float32(max/step)
 	if !(d > 0) {
 		return 0, factor{value: 0}
 	}
-	half := format.FP16.EncodeWith(float32(d*step), format.Conversion{Overflow: format.NonSaturating}, 0)
-	return format.FP16.Decode(half) / step, factor{value: 1 / d}
+	half := format.FP16.EncodeWith(d, format.Conversion{Overflow: format.NonSaturating}, 0)
+	return format.FP16.Decode(half) / step, factor{value: 1 / d, step: step}
 }
 
 func globalEncodeFirst(amax, max, top float32) global {

@@ -221,7 +221,7 @@ func (e *lineEncoder) encode(codes []byte, line []float32, factors []blockFactor
 	kernel := e.kernels[index(divide)]
 	for j, f := range factors {
 		usable := f.value > 0 && f.value <= maxFloat32
-		if f.poison || f.bf16 || f.divide != divide || !usable {
+		if f.poison || !f.isPlain() || f.divide != divide || !usable {
 			return false
 		}
 		e.factors[j] = f.value

@@ -158,7 +158,7 @@ func (f blockFactor) apply(dst, x []float32) {
 		for i := range dst {
 			dst[i] = float32(math.NaN())
 		}
-	case f.divide:
+	case f.divide || !f.isPlain():
 		for i, v := range x {
 			dst[i] = f.factor.apply(v)
 		}

@@ -60,7 +60,7 @@ func (r *run) streamsTo(dst []byte) bool {
 
 // isFactor reports whether the kernels multiply by f.
 func (f blockFactor) isFactor() bool {
-	return !f.poison && !f.divide && !f.bf16 && f.value > 0 && f.value <= maxFloat32
+	return !f.poison && !f.divide && f.isPlain() && f.value > 0 && f.value <= maxFloat32
 }
 
 // lines quantizes lines [from, to), each under one scale, and returns the bits of

@@ -114,7 +114,7 @@ type candidates struct {
 func (c *candidates) add(f factor, decode float32, code byte) {
 	i := c.n
 	c.factors[i], c.values[i], c.decodes[i], c.codes[i] = f, f.value, decode, code
-	c.alike = (i == 0 || c.alike) && blockFactor{factor: factor{value: f.value}}.isFactor() && !f.bf16 && f.divide == c.factors[0].divide
+	c.alike = (i == 0 || c.alike) && blockFactor{factor: factor{value: f.value}}.isFactor() && f.isPlain() && f.divide == c.factors[0].divide
 	c.n++
 }
 
