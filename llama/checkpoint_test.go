@@ -235,7 +235,7 @@ func TestQuantize(t *testing.T) {
 			if _, err := inMemory.Quantize(quant.Quantizer{Format: f}, false, 1); err == nil {
 				t.Error("a quantized model is quantized again")
 			}
-			if scales := inMemory.layers[1].down.frozen.parts[0].Scales; scales != nil {
+			if scales := inMemory.layers[1].down.frozen.parts[0].weight.Scales; scales != nil {
 				scales[0] = byte(f.Scale.Encode(float32(math.NaN())))
 				tokens, _ := text(2, 32)
 				if _, err := inMemory.Logits(scope(t, "bf16"), tokens, 2); err == nil || !strings.Contains(err.Error(), "model.layers.1.mlp.down_proj: gemm: in line 0 the ") {

@@ -3,6 +3,7 @@ package llama
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"regexp"
 	"slices"
 
@@ -16,9 +17,11 @@ import (
 type LoadOptions struct {
 	Options
 
-	// Activations quantizes the inputs of quantized linear layers by the format of
-	// their weights, each token for itself. Otherwise weights alone are quantized,
-	// and their inputs are BF16.
+	// Activations quantizes the inputs of quantized linear layers as the clients of the
+	// checkpoint do: by the scale that it stores, where it stores one and its scheme does
+	// not ignore that, and otherwise every token by its own values. Keys and values are
+	// quantized to FP8 where their scales are stored (k_scale, v_scale). Without
+	// Activations, all of these are computed in BF16.
 	Activations bool
 }
 
@@ -59,9 +62,9 @@ func load(source *hf.Checkpoint, o LoadOptions) (*Model, error) {
 	return m, r.read(m)
 }
 
-// ignored are tensors that change nothing here: scales of a quantized cache of keys
-// and values, and the frequencies of rotary embedding, which older checkpoints have.
-var ignored = regexp.MustCompile(`\.self_attn\.((k_proj\.)?k_scale|(v_proj\.)?v_scale|rotary_emb\.inv_freq)$`)
+// ignored are tensors that are no weights: the frequencies of rotary embedding, which
+// older checkpoints have.
+var ignored = regexp.MustCompile(`\.self_attn\.rotary_emb\.inv_freq$`)
 
 // A reader gives a model the weights of a checkpoint.
 type reader struct {
@@ -88,6 +91,9 @@ func (r *reader) read(m *Model) error {
 		}
 	}
 	for _, w := range r.model.Weights {
+		if _, ok := checkpoint.CacheOwner(w.Name); ok {
+			continue // readCache reads it
+		}
 		if !known[w.Name] && !ignored.MatchString(w.Name) && !(m.Config.TieWordEmbeddings && w.Name == "lm_head.weight") {
 			return fmt.Errorf("tensor %s is not one of a %s of this configuration", w.Name, architecture)
 		}
@@ -105,6 +111,9 @@ func (r *reader) read(m *Model) error {
 				return err
 			}
 		}
+	}
+	if err := r.readCache(m); err != nil {
+		return err
 	}
 	for _, p := range m.Params() { // those that are not frozen
 		stored, _ := r.model.Lookup(p.Name)
@@ -154,17 +163,21 @@ func (r *reader) freeze(p *projection) error {
 			if err != nil {
 				return err
 			}
-			f.parts = append(f.parts, t)
+			f.parts = append(f.parts, frozenPart{weight: t})
 			continue
 		}
 		t, err := stored.ReadDecoded(whole)
 		if err != nil {
 			return err
 		}
-		f.parts = append(f.parts, t)
-		if r.options.Activations {
-			f.input = quant.Quantizer{Format: activationFormat(stored.Format)}
+		input, err := r.activation(stored)
+		if err != nil {
+			return err
 		}
+		if n := len(f.parts); n > 0 && reflect.DeepEqual(f.parts[n-1].input, input) {
+			input = f.parts[n-1].input // one quantization for both
+		}
+		f.parts = append(f.parts, frozenPart{t, input})
 	}
 	*p = projection{frozen: f}
 	return nil

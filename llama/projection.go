@@ -3,7 +3,6 @@ package llama
 import (
 	"fmt"
 
-	"github.com/microscale-go/microscale/gemm"
 	"github.com/microscale-go/microscale/nn"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/recipe"
@@ -15,14 +14,6 @@ import (
 type projection struct {
 	linear *nn.Linear
 	frozen *frozen
-}
-
-// frozen is a linear layer of quantized weights, which are multiplied as they are
-// stored.
-type frozen struct {
-	name  string
-	parts []*quant.Tensor // their rows, one below the other, are those of the layer
-	input quant.Quantizer // of activations; the zero value leaves them as they are
 }
 
 func (p *projection) params() []*nn.Param {
@@ -38,7 +29,8 @@ func (p *projection) bytes() int {
 		return p.linear.WeightBytes()
 	}
 	n := 0
-	for _, t := range p.frozen.parts {
+	for _, part := range p.frozen.parts {
+		t := part.weight
 		n += len(t.Codes) + len(t.Scales) + 4*len(t.Scales32)
 	}
 	return n
@@ -51,34 +43,6 @@ func (p *projection) forward(s *nn.Scope, x tensor.Dense) (tensor.Dense, *nn.Lin
 	}
 	y, err := p.frozen.forward(s, x)
 	return y, nil, err
-}
-
-func (f *frozen) forward(s *nn.Scope, x tensor.Dense) (tensor.Dense, error) {
-	q := f.input
-	if q.Format.Element == nil {
-		q.Format = s.Recipe.Activations
-	}
-	input, err := q.Rowwise(x, quant.With{Threads: s.Threads})
-	if err != nil {
-		return tensor.Dense{}, fmt.Errorf("%s: %w", f.name, err)
-	}
-	if s.Observe != nil {
-		s.Observe(nn.Observation{Module: f.name, Operand: nn.Input, Source: x, Quantized: input})
-	}
-	rows := 0
-	for _, t := range f.parts {
-		rows += t.Rows()
-	}
-	y := tensor.New(x.Rows, rows)
-	rows = 0
-	for _, t := range f.parts {
-		if err := gemm.Mul(y.View(0, x.Rows, rows, rows+t.Rows()), input, t, gemm.Options{Threads: s.Threads}); err != nil {
-			return tensor.Dense{}, fmt.Errorf("%s: %w", f.name, err)
-		}
-		rows += t.Rows()
-	}
-	s.Round(y)
-	return y, nil
 }
 
 // Quantized reports whether weights of the model are quantized for good: it can be
@@ -95,8 +59,8 @@ func (m *Model) Quantized() bool {
 }
 
 // Quantize returns the model with the weights of its layers quantized by q and
-// kept as codes. Activations are quantized by the same format where activations is set,
-// each token for itself, and left as they are otherwise. Embedding, norms and head
+// kept as codes. Where activations is set, the inputs of these layers are quantized to
+// the same format, every token with its own scales. Embedding, norms and head
 // are shared with m, and so are exempt layers.
 func (m *Model) Quantize(q quant.Quantizer, activations bool, threads int) (*Model, error) {
 	if m.Quantized() {
@@ -114,13 +78,14 @@ func (m *Model) Quantize(q quant.Quantizer, activations bool, threads int) (*Mod
 		copied := *l
 		if !l.exempt {
 			for _, p := range copied.projections() {
-				if p.frozen, err = freeze(&scope, p.linear, q); err != nil {
+				var input *activation
+				if activations {
+					input = &activation{format: activationFormat(q.Format)}
+				}
+				if p.frozen, err = freeze(&scope, p.linear, q, input); err != nil {
 					return nil, err
 				}
 				p.linear = nil
-				if activations {
-					p.frozen.input = quant.Quantizer{Format: activationFormat(q.Format)}
-				}
 			}
 		}
 		c.layers[i] = &copied
@@ -130,8 +95,8 @@ func (m *Model) Quantize(q quant.Quantizer, activations bool, threads int) (*Mod
 
 // freeze returns the weights of a layer, rounded to the activations of s, as codes.
 // Its parts have blocks of their own and share a global scale, as package convert
-// has it.
-func freeze(s *nn.Scope, l *nn.Linear, q quant.Quantizer) (*frozen, error) {
+// has it. input quantizes their activations; nil leaves them as they are.
+func freeze(s *nn.Scope, l *nn.Linear, q quant.Quantizer, input *activation) (*frozen, error) {
 	w := l.Weight.Value.Clone()
 	s.Round(w)
 	amax := quant.Amax(w, s.Threads)
@@ -147,25 +112,10 @@ func freeze(s *nn.Scope, l *nn.Linear, q quant.Quantizer) (*frozen, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", p.Name, err)
 		}
-		f.parts = append(f.parts, t)
+		f.parts = append(f.parts, frozenPart{t, input})
 		rows += p.Value.Rows
 	}
 	return f, nil
-}
-
-// activationFormat returns the format of activations that goes with one of
-// weights: the same elements and scales, and blocks within one token.
-func activationFormat(f quant.Format) quant.Format {
-	block := quant.Shape{Rows: 1, Cols: f.Block.Cols}
-	if f.Block == block || !f.Scaled() {
-		return f
-	}
-	for _, named := range quant.Formats() {
-		if named.Element == f.Element && named.Scale == f.Scale && named.Global == f.Global && named.Block == block {
-			return named
-		}
-	}
-	return quant.Format{Name: f.Name + "-token", Element: f.Element, Scale: f.Scale, Block: block, Global: f.Global}
 }
 
 // HoldWeights has every linear layer that the recipe quantizes hold its weight

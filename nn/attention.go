@@ -32,6 +32,7 @@ type Attention struct {
 	Name                    string
 	Heads, KVHeads, HeadDim int
 	Rotary                  *Rotary
+	CacheScales             *CacheScales // of an FP8 KV cache; nil: keys and values stay as they are
 
 	operands attentionOperands
 }
@@ -70,6 +71,9 @@ func (a *Attention) Forward(s *Scope, qkv tensor.Dense, batch int) (o tensor.Den
 		k, v := a.Heads*a.HeadDim, (a.Heads+a.KVHeads)*a.HeadDim
 		s.Cached(KeysValues{a.Name, qkv.View(0, qkv.Rows, k, v), qkv.View(0, qkv.Rows, v, qkv.Cols)})
 	}
+	if err := a.roundCached(s, qkv); err != nil {
+		return tensor.Dense{}, nil, err
+	}
 	if o, err = a.newRun(s, qkv, qkv, length).forward(batch); err != nil {
 		return tensor.Dense{}, nil, err
 	}
@@ -81,35 +85,6 @@ func (a *Attention) Forward(s *Scope, qkv tensor.Dense, batch int) (o tensor.Den
 		return tensor.Dense{}, nil, fmt.Errorf("%s: %w", a.Name, err)
 	}
 	return o, &AttentionSaved{kept, length}, nil
-}
-
-// A Cache holds the rotated keys and the values of the tokens that one sequence
-// has had: tokens × KVHeads·HeadDim, K and V side by side.
-type Cache struct{ rows tensor.Dense }
-
-// Len returns the number of tokens.
-func (c *Cache) Len() int { return c.rows.Rows }
-
-// Bytes returns the memory that it takes.
-func (c *Cache) Bytes() int { return 4 * len(c.rows.Data) }
-
-// Extend is Forward of the next tokens of one sequence, whose keys and values it
-// adds to the cache.
-func (a *Attention) Extend(s *Scope, qkv tensor.Dense, cache *Cache) (o tensor.Dense, err error) {
-	if err := checkWidth(a.Name, qkv, a.Width()); err != nil {
-		return tensor.Dense{}, err
-	}
-	if err := a.rotate(s, qkv, max(1, qkv.Rows), cache.Len()); err != nil {
-		return tensor.Dense{}, err
-	}
-	from := a.Heads * a.HeadDim
-	width := a.Width() - from
-	data := cache.rows.Data
-	for i := range qkv.Rows {
-		data = append(data, qkv.Row(i)[from:]...)
-	}
-	cache.rows = tensor.Of(cache.Len()+qkv.Rows, width, data)
-	return a.newRun(s, qkv, cache.rows, cache.Len()).forward(1)
 }
 
 // rotate rotates Q and K, in sequences of the given length that start at a

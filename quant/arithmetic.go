@@ -166,6 +166,9 @@ func globalEncodeFirst(amax, max, top float32) global {
 	return global{encode, 1 / encode}
 }
 
+// givenGlobal returns both directions of the global scale of With.Inverse.
+func givenGlobal(inverse float32) global { return global{encode: inverse, decode: 1 / inverse} }
+
 func blockEncodeFirst(amax, max float32, g global) byte {
 	reciprocal := float32(1 / max)
 	wanted := min(float32(amax*float32(g.encode*reciprocal)), maxFloat32)

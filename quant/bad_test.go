@@ -164,6 +164,8 @@ func TestWithPointsInto(t *testing.T) {
 	}{
 		{FP8Tensor, With{Inverse: &given}, func(w *With, t *Tensor) *float32 { w.Inverse = &t.Scales32[0]; return w.Inverse }},
 		{FP8Tensor, With{Amax: &given}, func(w *With, t *Tensor) *float32 { w.Amax = &t.Scales32[0]; return w.Amax }},
+		{NVFP4, With{Inverse: &given}, func(w *With, t *Tensor) *float32 { w.Inverse = &t.Global; return w.Inverse }},
+		{NVFP4, With{Inverse: &given}, func(w *With, t *Tensor) *float32 { w.Inverse = &t.Amax; return w.Inverse }},
 		{NVFP4, With{Amax: &given}, func(w *With, t *Tensor) *float32 { w.Amax = &t.Global; return w.Amax }},
 		{NVFP4, With{Amax: &given}, func(w *With, t *Tensor) *float32 { w.Amax = &t.Amax; return w.Amax }},
 	} {

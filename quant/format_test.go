@@ -136,7 +136,7 @@ func TestQuantizerErrors(t *testing.T) {
 		{"rounding", Quantizer{Format: MXFP8, Rounding: 99}, With{}, "not all behaviors that there are"},
 		{"inverse-zero", Quantizer{Format: FP8Tensor}, With{Inverse: value(0)}, "positive and finite, not 0"},
 		{"inverse-negative", Quantizer{Format: FP8Tensor}, With{Inverse: value(-3)}, "positive and finite, not -3"},
-		{"inverse-of-blocks", Quantizer{Format: FP8Row}, With{Inverse: value(2)}, "a given scale is for formats with one FP32 scale per tensor"},
+		{"inverse-of-blocks", Quantizer{Format: FP8Row}, With{Inverse: value(2)}, "a given scale is for formats with one FP32 scale per tensor or a global scale"},
 		{"inverse-of-e8m0", Quantizer{Format: Format{Name: "x", Element: format.E4M3, Scale: format.E8M0}}, With{Inverse: value(2)}, "a given scale is for formats with one FP32 scale"},
 		{"hook", Quantizer{Format: FP8Row}, With{Scales: func(int, []byte) {}}, "no scales of one byte to hand over"},
 		{"hook-bf16", Quantizer{Format: BF16}, With{Scales: func(int, []byte) {}}, "no scales of one byte to hand over"},

@@ -3,6 +3,7 @@ package quant
 import (
 	"math"
 	"math/big"
+	"slices"
 	"testing"
 
 	"github.com/microscale-go/microscale/format"
@@ -76,5 +77,34 @@ func TestWithNaN(t *testing.T) {
 		if poisoned := format.E4M3.IsNaN(uint32(whole.Codes[0])); poisoned != (policy != Tolerate) {
 			t.Errorf("policy %d: an element of a tensor with a NaN elsewhere is NaN: %v", policy, poisoned)
 		}
+	}
+}
+
+// TestGivenGlobal: With.Inverse is the inverse of the global scale, so that amax/2688
+// gives the codes that the amax gives, and a smaller scale saturates.
+func TestGivenGlobal(t *testing.T) {
+	x := tensor.Of(1, 16, []float32{6, -3, 1.5, 0.75, 0, 0.3, -0.2, 4, 2, 1, -1, 5, -6, 0.1, 0.6, 3})
+	q := Quantizer{Format: NVFP4}
+	for _, d := range []Direction{Rowwise, Columnwise} {
+		amax, inverse := float32(5376), float32(0.5) // 2688/5376
+		want, err := direction(q, x, d, With{Amax: &amax})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := direction(q, x, d, With{Inverse: &inverse})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got.Global != 2 || want.Global != 2 || !slices.Equal(got.Codes, want.Codes) || !slices.Equal(got.Scales, want.Scales) {
+			t.Errorf("%s: a global scale of %g has other codes than an amax of %g", d, got.Global, amax)
+		}
+	}
+	inverse := float32(4480) // blocks cannot exceed 6·448/4480 = 0.6
+	got, err := q.Rowwise(x, With{Inverse: &inverse})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v := got.Dequantize(1).Data; math.Abs(float64(v[0])-0.6) > 1e-6 || math.Abs(float64(v[1])+0.6) > 1e-6 {
+		t.Errorf("6 and -3 decode to %g and %g, want ±0.6", v[0], v[1])
 	}
 }

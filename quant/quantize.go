@@ -72,6 +72,9 @@ func (q *Quantizer) newRun(x source, d Direction, with With) *run {
 		t = newTensor(q.Format, d, rows, cols)
 	}
 	r := &run{q: q, t: t, x: x, with: with, cols: cols, stream: rows*cols*x.elementBytes() >= streamBytes}
+	if q.Format.Global && with.Inverse != nil {
+		r.global = givenGlobal(*with.Inverse) // before t.Amax and t.Global are set, one of which it may be
+	}
 	if q.Format.NeedsAmax() {
 		if with.Amax != nil {
 			t.Amax = *with.Amax
@@ -80,8 +83,10 @@ func (q *Quantizer) newRun(x source, d Direction, with With) *run {
 		}
 	}
 	t.Global = 1 // when what With points to, perhaps in t, was read
-	if q.Format.Global {
+	if q.Format.Global && with.Inverse == nil {
 		r.global = arithmetics[q.Arithmetic].global(t.Amax, q.Format.Element.Max(), q.top())
+	}
+	if q.Format.Global {
 		t.Global = r.global.decode
 	}
 	if q.Format.PerTensor() && rows > 0 && cols > 0 {

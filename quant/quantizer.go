@@ -52,7 +52,7 @@ const (
 type With struct {
 	Amax     *float32 // scale by this amax of the whole tensor, and not by the one seen: ranks, fused siblings, calibration, tiles
 	NaN      bool     // there is a NaN in the whole tensor, beyond x or not: it goes with Amax
-	Inverse  *float32 // inverse of the decode scale of a format with one scale per tensor: delayed scaling
+	Inverse  *float32 // inverse of the decode scale of the whole tensor, of formats that have one: delayed scaling, stored scales of activations
 	Random   *Stream  // random bits of stochastic rounding; required by it
 	FirstRow int      // the row of the tensor at which x begins, where x is a tile of it: random bits follow the element
 	Threads  int      // goroutines; 0: one per processor. Results do not depend on it
@@ -124,8 +124,8 @@ func (q Quantizer) check(w With) error {
 		return fmt.Errorf("quantizer of %s: stochastic rounding needs a random stream (With.Random)", q.Format)
 	case w.Amax != nil && !(*w.Amax >= 0):
 		return fmt.Errorf("quantizer of %s: a given amax is a magnitude, not %g", q.Format, *w.Amax)
-	case w.Inverse != nil && !(q.Format.PerTensor() && q.Format.Scale == format.F32):
-		return fmt.Errorf("quantizer of %s: a given scale is for formats with one FP32 scale per tensor", q.Format)
+	case w.Inverse != nil && !(q.Format.Global && q.Arithmetic != BlockOnly) && !(q.Format.PerTensor() && q.Format.Scale == format.F32):
+		return fmt.Errorf("quantizer of %s: a given scale is for formats with one FP32 scale per tensor or a global scale", q.Format)
 	case w.Inverse != nil && !(*w.Inverse > 0 && *w.Inverse <= maxFloat32):
 		return fmt.Errorf("quantizer of %s: the inverse of a scale is positive and finite, not %g", q.Format, *w.Inverse)
 	case w.Threads < 0:

@@ -31,6 +31,9 @@ func (q Quantizer) Reference(x tensor.Dense, d Direction, with With) (*Tensor, e
 	}
 	if q.Format.Global {
 		r.global = arithmetics[q.Arithmetic].global(t.Amax, q.Format.Element.Max(), q.top())
+		if with.Inverse != nil {
+			r.global = givenGlobal(*with.Inverse)
+		}
 		t.Global = r.global.decode
 	}
 	if !q.Format.Scaled() {

@@ -34,7 +34,7 @@ power of that. DIR is a directory that train wrote, or what quantize made of it.
 	tokens := cmd.Flags().Uint("tokens", 32768, "read `N` tokens at most, or one sequence, spread evenly over the text")
 	sequence := cmd.Flags().Uint("sequence", 0, "tokens `N` in a sequence (default the most that the model takes, but no more than 1024)")
 	r := addChoice(cmd, "recipe", "compute under the recipe `NAME`, or that of a TOML file, where weights are not quantized", "bf16", recipeNames(), recipe.Find)
-	activations := cmd.Flags().Bool("activations", false, "quantize activations too, as the weights they are multiplied by")
+	activations := cmd.Flags().Bool("activations", false, "quantize activations too: by the scales that the checkpoint stores, else every token by its own values; keys and values where their scales are stored")
 	calibrate := cmd.Flags().String("calibrate", "", "write the largest magnitudes that entered each linear layer to `FILE` (TOML, or .json), for quantize --calibration")
 	cache := cmd.Flags().Bool("kv-cache", false, "those of keys and values too, for the scales of an FP8 KV cache; with --calibrate")
 	asJSON := cmd.Flags().Bool("json", false, "print one JSON document")
@@ -49,6 +49,10 @@ power of that. DIR is a directory that train wrote, or what quantize made of it.
 		m, err := loadModel(args[0], llama.LoadOptions{Activations: *activations})
 		if err != nil {
 			return err
+		}
+		scales := m.ActivationScales()
+		if *activations && scales == (llama.ActivationScales{}) {
+			return misuse("--activations: no weight of %s is quantized, and no scale of a KV cache is stored: choose a --recipe instead", printable(args[0]))
 		}
 		length := int(*sequence)
 		if most := m.Config.MaxPositionEmbeddings; length == 0 {
@@ -85,22 +89,38 @@ power of that. DIR is a directory that train wrote, or what quantize made of it.
 		out := cmd.OutOrStdout()
 		if *asJSON {
 			return printJSON(out, evalDocument{
-				Model: args[0], Quantized: m.Quantized(), Activations: *activations, Data: corpus.Sources, Tokens: n, Sequence: length,
+				Model: args[0], Quantized: m.Quantized(), Activations: *activations, StoredScales: scales.Stored, TokenScales: scales.Tokens, KVCaches: scales.Caches, Data: corpus.Sources, Tokens: n, Sequence: length,
 				Loss: number(loss), Perplexity: number(math.Exp(loss)), BitsPerByte: number(loss / math.Ln2), Seconds: seconds,
 			})
 		}
-		_, err = fmt.Fprintf(out, "%s: %.4f nats per byte, perplexity %.3f, on %d tokens of %s, in %s\n",
-			printable(args[0]), loss, math.Exp(loss), n, printable(corpus.Name()), durationText(seconds))
+		_, err = fmt.Fprintf(out, "%s: %.4f nats per byte, perplexity %.3f, on %d tokens of %s, in %s\n%s",
+			printable(args[0]), loss, math.Exp(loss), n, printable(corpus.Name()), durationText(seconds), activationsText(scales))
 		return err
 	}
 	return cmd
 }
 
+// activationsText says what quantized the activations, in a line; "" for nothing.
+func activationsText(n llama.ActivationScales) string {
+	if n == (llama.ActivationScales{}) {
+		return ""
+	}
+	return fmt.Sprintf("activations: %s with stored scales, %d with scales per token; FP8 KV cache in %s\n",
+		counted(n.Stored, "weight"), n.Tokens, counted(n.Caches, "layer"))
+}
+
 // evalDocument is what eval measured, as JSON.
 type evalDocument struct {
-	Model       string   `json:"model"`
-	Quantized   bool     `json:"quantized"`
-	Activations bool     `json:"activations"`
+	Model       string `json:"model"`
+	Quantized   bool   `json:"quantized"`
+	Activations bool   `json:"activations"`
+
+	// What quantizes activations: weights whose input has a stored scale, weights whose
+	// input has scales of each token's own, and attentions with an FP8 KV cache.
+	StoredScales int `json:"stored_activation_scales"`
+	TokenScales  int `json:"token_activation_scales"`
+	KVCaches     int `json:"fp8_kv_caches"`
+
 	Data        []string `json:"data"`
 	Tokens      int      `json:"tokens"`
 	Sequence    int      `json:"sequence"`

@@ -90,7 +90,7 @@ func TestNearestProfile(t *testing.T) {
 	}
 }
 
-// TestCalibrate quantizes by what eval saw.
+// TestCalibrate quantizes by what eval saw, and evaluates by those scales.
 func TestCalibrate(t *testing.T) {
 	dir := t.TempDir()
 	model := filepath.Join(dir, "model")
@@ -116,6 +116,13 @@ func TestCalibrate(t *testing.T) {
 		_, out, _ := execute("", "inspect", dst, "--json")
 		if !strings.Contains(out, `"scheme": "NVFP4"`) {
 			t.Errorf("the result does not quantize activations: %s", out)
+		}
+		caches := 0
+		if cache {
+			caches = 2
+		}
+		if d := parsed[evalDocument](t, done(t, "eval", dst, "--activations", "--tokens", "256", "--json")); d.StoredScales != 14 || d.TokenScales != 0 || d.KVCaches != caches {
+			t.Errorf("%s: eval uses %d stored scales, %d per token and %d caches, want 14, 0 and %d", name, d.StoredScales, d.TokenScales, d.KVCaches, caches)
 		}
 		config, err := os.ReadFile(filepath.Join(dst, "config.json"))
 		if err != nil || strings.Contains(string(config), `"kv_cache_scheme": null`) == cache {

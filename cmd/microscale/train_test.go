@@ -56,6 +56,9 @@ func TestTrain(t *testing.T) {
 	plain := evaluate("trained-nvfp4")
 	done(t, "quantize", "trained-nvfp4", "small", "--format", "mxfp4")
 	weights, both := evaluate("small"), evaluate("small", "--activations")
+	if status, _, stderr := execute("", "eval", "trained-nvfp4", "--activations"); status == 0 || !strings.Contains(stderr, "no weight of trained-nvfp4 is quantized") {
+		t.Errorf("activations of a model that is not quantized: status %d, %s", status, stderr)
+	}
 	if plain == loss || weights == plain || both == weights || math.Abs(both-plain) > 0.5 {
 		t.Errorf("losses %g in bf16, %g with weights in mxfp4, %g with activations too", plain, weights, both)
 	}

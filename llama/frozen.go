@@ -1,0 +1,172 @@
+package llama
+
+import (
+	"fmt"
+
+	"github.com/microscale-go/microscale/gemm"
+	"github.com/microscale-go/microscale/nn"
+	"github.com/microscale-go/microscale/quant"
+	"github.com/microscale-go/microscale/tensor"
+)
+
+// frozen is a linear layer of quantized weights, which are multiplied as they are
+// stored.
+type frozen struct {
+	name  string
+	parts []frozenPart // their rows, one below the other, are those of the layer
+}
+
+// A frozenPart is the weight of one module of the checkpoint and the quantization of
+// its input; a nil input casts to the recipe's activations.
+type frozenPart struct {
+	weight *quant.Tensor
+	input  *activation
+}
+
+// forward returns X·Wᵀ. Parts that share an activation quantize their input once.
+func (f *frozen) forward(s *nn.Scope, x tensor.Dense) (tensor.Dense, error) {
+	rows := 0
+	for _, p := range f.parts {
+		rows += p.weight.Rows()
+	}
+	y := tensor.New(x.Rows, rows)
+	rows = 0
+	var input quantizedInput
+	for i, p := range f.parts {
+		if i == 0 || p.input != f.parts[i-1].input {
+			var err error
+			if input, err = p.input.quantize(s, x); err != nil {
+				return tensor.Dense{}, fmt.Errorf("%s: %w", f.name, err)
+			}
+			input.observe(s, f.name, x)
+		}
+		part := y.View(0, x.Rows, rows, rows+p.weight.Rows())
+		if err := gemm.Mul(part, input.codes, p.weight, gemm.Options{Threads: s.Threads}); err != nil {
+			return tensor.Dense{}, fmt.Errorf("%s: %w", f.name, err)
+		}
+		input.scale(part)
+		rows += p.weight.Rows()
+	}
+	s.Round(y)
+	return y, nil
+}
+
+// An activation quantizes the input of a linear layer as the clients of a checkpoint
+// do.
+type activation struct {
+	format quant.Format
+
+	// scale is the decode scale of the whole tensor that the checkpoint stores
+	// (input_scale, 1/input_global_scale). 0: there is none, and the scales of a token
+	// come from its own values.
+	scale float32
+}
+
+// activationFormat returns the format of activations whose scales are their own, for
+// weights of format f: the same elements and scales, and blocks within one token.
+func activationFormat(f quant.Format) quant.Format {
+	return withinTokens(f, quant.Shape{Rows: 1, Cols: f.Block.Cols})
+}
+
+// staticFormat returns the format of activations with a stored scale of the whole
+// tensor, for weights of format f: NVFP4's blocks keep their own scales under it, and
+// FP8 has no other scale. ok is false for formats without such a scale.
+func staticFormat(f quant.Format) (_ quant.Format, ok bool) {
+	if f.Global {
+		return activationFormat(f), true
+	}
+	return withinTokens(f, quant.Shape{}), f.Scale == quant.FP8Tensor.Scale
+}
+
+// withinTokens returns f with other blocks: the row of the table of formats, where
+// there is one.
+func withinTokens(f quant.Format, block quant.Shape) quant.Format {
+	if f.Block == block || !f.Scaled() {
+		return f
+	}
+	for _, named := range quant.Formats() {
+		if named.Element == f.Element && named.Scale == f.Scale && named.Global == f.Global && named.Block == block {
+			return named
+		}
+	}
+	return quant.Format{Name: f.Name + "-token", Element: f.Element, Scale: f.Scale, Block: block, Global: f.Global}
+}
+
+// A quantizedInput is the input of a layer. Where tokens have global scales of their
+// own, tokens has a view of each row of codes with its global scale, and that of codes
+// is 1: scale applies them to the rows of the product.
+type quantizedInput struct {
+	codes  *quant.Tensor
+	tokens []*quant.Tensor
+}
+
+// quantize quantizes x, tokens × in. A token's result does not depend on the other
+// tokens.
+func (a *activation) quantize(s *nn.Scope, x tensor.Dense) (in quantizedInput, err error) {
+	if a == nil {
+		in.codes, err = quant.Quantizer{Format: s.Recipe.Activations}.Rowwise(x, quant.With{Threads: s.Threads})
+		return in, err
+	}
+	q := quant.Quantizer{Format: a.format}
+	switch {
+	case a.scale != 0:
+		inverse := 1 / a.scale
+		if in.codes, err = q.Rowwise(x, quant.With{Threads: s.Threads, Inverse: &inverse}); err != nil {
+			return in, err
+		}
+		if a.format.Global { // the stored number, and not the inverse of its inverse
+			in.codes.Global = a.scale
+		} else {
+			in.codes.Scales32[0] = a.scale
+		}
+	case a.format.Global:
+		return quantizeTokens(q, x)
+	default:
+		in.codes, err = q.Rowwise(x, quant.With{Threads: s.Threads})
+	}
+	return in, err
+}
+
+// quantizeTokens quantizes each row with its own global scale.
+func quantizeTokens(q quant.Quantizer, x tensor.Dense) (in quantizedInput, err error) {
+	if in.codes, err = quant.NewTensor(q.Format, x.Rows, x.Cols); err != nil {
+		return in, err
+	}
+	codes, scales := in.codes.LineBytes(), len(in.codes.Scales)/max(x.Rows, 1)
+	for i := range x.Rows {
+		row := &quant.Tensor{
+			Format: q.Format, Shape: []int{1, x.Cols},
+			Codes: in.codes.Codes[i*codes : (i+1)*codes], Scales: in.codes.Scales[i*scales : (i+1)*scales],
+		}
+		if row, err = q.Rowwise(x.View(i, i+1, 0, x.Cols), quant.With{Threads: 1, Into: row}); err != nil {
+			return in, err
+		}
+		in.codes.Amax = max(in.codes.Amax, row.Amax)
+		in.tokens = append(in.tokens, row)
+	}
+	return in, nil
+}
+
+// observe passes the operand to the scope: each token by itself where it has its own
+// global scale.
+func (in *quantizedInput) observe(s *nn.Scope, module string, x tensor.Dense) {
+	if s.Observe == nil {
+		return
+	}
+	if in.tokens == nil {
+		s.Observe(nn.Observation{Module: module, Operand: nn.Input, Source: x, Quantized: in.codes})
+	}
+	for i, row := range in.tokens {
+		s.Observe(nn.Observation{Module: module, Operand: nn.Input, Source: x.View(i, i+1, 0, x.Cols), Quantized: row})
+	}
+}
+
+// scale multiplies the rows of a product by the global scales of their tokens.
+func (in *quantizedInput) scale(y tensor.Dense) {
+	for i, token := range in.tokens {
+		row := y.Row(i)
+		for j := range row {
+			row[j] *= token.Global
+		}
+	}
+}

@@ -1,0 +1,77 @@
+package nn
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/microscale-go/microscale/format"
+)
+
+// TestCacheScales: with the scales of an FP8 KV cache, attention computes with E4M3
+// keys and values under them, in one pass and token by token, and training does not.
+func TestCacheScales(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 9))
+	const heads, kvHeads, dim, tokens = 2, 1, 16, 8
+	scales := &CacheScales{Key: 0.003, Value: 0.0007} // some elements saturate
+	attention := func(c *CacheScales) *Attention {
+		return &Attention{Name: "a", Heads: heads, KVHeads: kvHeads, HeadDim: dim, Rotary: NewRotary(dim, 64, 1e4), CacheScales: c}
+	}
+	s := *scopeOf(t, "bf16")
+	s.Inference = true
+	x := matrix(rng, tokens, (heads+2*kvHeads)*dim, 1)
+	roundTo(x, s.Recipe.Activations, 1)
+
+	// By hand: E4M3 of the rotated keys and of the values, before attention sees them.
+	var want []float32
+	watched := s
+	watched.Cached = func(kv KeysValues) {
+		for i := range tokens {
+			for _, part := range []struct {
+				row   []float32
+				scale float32
+			}{{kv.Keys.Row(i), scales.Key}, {kv.Values.Row(i), scales.Value}} {
+				for _, v := range part.row {
+					cached := part.scale * format.E4M3.Decode(format.E4M3.Encode(v/part.scale))
+					want = append(want, format.BF16.Decode(format.BF16.Encode(cached)))
+				}
+			}
+		}
+	}
+	o, _, err := attention(scales).Forward(&watched, x.Clone(), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, cache := attention(scales), &Cache{}
+	for i := range tokens {
+		row, err := a.Extend(&s, x.View(i, i+1, 0, x.Cols).Clone(), cache)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if i == 0 { // which attends to its own value alone
+			value := want[kvHeads*dim : 2*kvHeads*dim]
+			if !slices.Equal(row.Row(0), slices.Concat(value, value)) || !slices.Equal(o.Row(0), row.Row(0)) {
+				t.Errorf("the first token has the output %v, want its cached value", row.Row(0))
+			}
+		}
+	}
+	if !slices.Equal(cache.rows.Data, want) {
+		t.Error("the cache has other keys and values than by hand")
+	}
+	plain, _, err := attention(nil).Forward(&s, x.Clone(), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if slices.Equal(o.Data, plain.Data) {
+		t.Error("the scales of the cache change nothing")
+	}
+	train := s
+	train.Inference = false
+	trained, _, err := attention(scales).Forward(&train, x.Clone(), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(trained.Data, plain.Data) {
+		t.Error("the scales of the cache change a training pass")
+	}
+}
