@@ -218,7 +218,7 @@ func TestBadPacked(t *testing.T) {
 	}{
 		{nil, quant.MXFP8, Options{}, "b is nil"},
 		{b, quant.Format{}, Options{}, "gemm: a: block format"},
-		{b, quant.MXFP8, Options{Threads: -2}, "-2 threads"},
+		{b, quant.MXFP8, Options{Threads: -2}, "got -2"},
 		{b, quant.MXFP8, Options{Kernel: "fast"}, `unknown kernel "fast"`},
 	} {
 		if _, err := Pack(tc.b, tc.a, tc.o); err == nil || !strings.Contains(err.Error(), tc.want) {

@@ -28,7 +28,7 @@ func planBF16(c, a, b *quant.Tensor, packed bool, o Options) (plan, error) {
 		return plan{}, err
 	}
 	if c.Format.Element != format.BF16 || c.Direction != quant.Rowwise {
-		return plan{}, fmt.Errorf("gemm: c is to be a rowwise bf16 tensor, not a %s %s one", c.Direction, c.Format)
+		return plan{}, fmt.Errorf("gemm: c: got a %s %s tensor, want rowwise bf16", c.Direction, c.Format)
 	}
 	if err := check(c.Rows(), c.Cols(), a, b, o); err != nil {
 		return plan{}, err
@@ -39,7 +39,7 @@ func planBF16(c, a, b *quant.Tensor, packed bool, o Options) (plan, error) {
 	return newPlan(a, b, packed, o)
 }
 
-// check reports what keeps a and b from giving an m×n product.
+// check returns an error unless a and b have an m×n product.
 func check(m, n int, a, b *quant.Tensor, o Options) error {
 	if err := checkOperand("a", a); err != nil {
 		return err
@@ -48,7 +48,7 @@ func check(m, n int, a, b *quant.Tensor, o Options) error {
 		return err
 	}
 	if a.Width() != b.Width() {
-		err := fmt.Errorf("gemm: a has lines of %d elements (%s), b of %d (%s): both are summed over their lines", a.Width(), describe(a), b.Width(), describe(b))
+		err := fmt.Errorf("gemm: a has K = %d (%s), b has K = %d (%s): want equal K", a.Width(), describe(a), b.Width(), describe(b))
 		switch {
 		case a.Lines() == b.Width():
 			err = fmt.Errorf("%w; a has the wrong direction: quantize it %s", err, other(a.Direction))
@@ -58,17 +58,17 @@ func check(m, n int, a, b *quant.Tensor, o Options) error {
 		return err
 	}
 	if m != a.Lines() || n != b.Lines() {
-		return fmt.Errorf("gemm: c is %d×%d, but a (%s) times b (%s) is %d×%d", m, n, describe(a), describe(b), a.Lines(), b.Lines())
+		return fmt.Errorf("gemm: c: got %d×%d, but a (%s) times b (%s) is %d×%d", m, n, describe(a), describe(b), a.Lines(), b.Lines())
 	}
 	if o.Bias != nil && len(o.Bias) != n {
-		return fmt.Errorf("gemm: a bias of %d elements for %d columns of c", len(o.Bias), n)
+		return fmt.Errorf("gemm: bias: got %d elements, want %d, the columns of c", len(o.Bias), n)
 	}
 	return checkThreads(o)
 }
 
 func checkThreads(o Options) error {
 	if o.Threads < 0 {
-		return fmt.Errorf("gemm: %d threads", o.Threads)
+		return fmt.Errorf("gemm: Threads: got %d, want 0 (one per processor) or more", o.Threads)
 	}
 	return nil
 }
@@ -85,7 +85,7 @@ func other(d quant.Direction) quant.Direction {
 	return quant.Rowwise
 }
 
-// checkOperand reports codes or scales that do not fill the tensor's shape.
+// checkOperand returns an error for a nil or damaged operand.
 func checkOperand(name string, t *quant.Tensor) error {
 	if t == nil {
 		return fmt.Errorf("gemm: %s is nil", name)
@@ -96,7 +96,7 @@ func checkOperand(name string, t *quant.Tensor) error {
 	return nil
 }
 
-// checkApart reports what of the operands lies where c is written.
+// checkApart returns an error if c shares memory with an operand or the bias.
 func checkApart(c memory.Rows, a, b *quant.Tensor, o Options) error {
 	for _, x := range [...]struct {
 		name  string

@@ -341,11 +341,11 @@ func TestErrors(t *testing.T) {
 		{"depth", c, make(quant.MXFP8, quant.Rowwise, 3, 32), b, Options{}, "rowwise mxfp8 3×32"},
 		{"direction of a", c, make(quant.MXFP8, quant.Columnwise, 64, 3), b, Options{}, "a has the wrong direction: quantize it rowwise"},
 		{"direction of b", c, a, make(quant.MXFP8, quant.Rowwise, 64, 5), Options{}, "b has the wrong direction: quantize it columnwise"},
-		{"rows of c", tensor.New(4, 5), a, b, Options{}, "c is 4×5"},
+		{"rows of c", tensor.New(4, 5), a, b, Options{}, "c: got 4×5"},
 		{"columns of c", tensor.New(3, 6), a, b, Options{}, "is 3×5"},
 		{"data of c", tensor.Dense{Rows: 3, Cols: 5, Stride: 5, Data: c.Data[:14]}, a, b, Options{}, "too few"},
 		{"stride of c", tensor.Dense{Rows: 3, Cols: 5, Stride: 4, Data: c.Data}, a, b, Options{}, "overlap"},
-		{"bias", c, a, b, Options{Bias: c.Data[:4]}, "a bias of 4 elements for 5 columns"},
+		{"bias", c, a, b, Options{Bias: c.Data[:4]}, "bias: got 4 elements, want 5"},
 		{"no scales", c, change(func(x *quant.Tensor) { x.Scales = nil }), b, Options{}, "has 0 scales, not 3×2"},
 		{"few codes", c, change(func(x *quant.Tensor) { x.Codes = x.Codes[1:] }), b, Options{}, "191 bytes of codes, not 192"},
 		{"negative shape", c, change(func(x *quant.Tensor) {

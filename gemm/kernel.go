@@ -116,7 +116,17 @@ type Kernel struct {
 }
 
 // Kernels returns the kernels of this build in the order in which this processor
-// tries them.
+// tries them. Mul takes the first that supports the operands:
+//
+//   - up to Batch rows of A: a vector kernel, which reads the codes of B. With A in
+//     integer blocks (mxint8, or the format of B) and B in mxfp4, mxfp6-e2m3, mxint8 or
+//     nvfp4, the products of a block are exact integers; quantizing A is the caller's
+//     choice, since it changes the result. Otherwise B is decoded to BF16 or float32.
+//   - AMX tiles, for all but float32 operands;
+//   - int8 panels, for operands whose elements are small integers;
+//   - BF16 panels; on processors whose BF16 dot products are no faster than float32
+//     ones, float32 panels come first (internal/cpu has the facts);
+//   - float32 panels, which support every operand.
 func Kernels() []Kernel {
 	list := make([]Kernel, len(ordered))
 	for i, k := range ordered {

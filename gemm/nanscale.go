@@ -8,14 +8,13 @@ import (
 	"github.com/microscale-go/microscale/tensor"
 )
 
-// A NaNScale error is a product among whose factors there was a scale that is NaN, as
-// one gets from a source with NaN or from a damaged file. The product is complete, with
-// NaN wherever that scale counts. A scale that is infinite is none: it is what large
-// values come to.
+// A NaNScale error reports a scale that is NaN, from a source with NaN or from a
+// damaged file. The product is complete, with NaN wherever that scale is a factor. An
+// infinite scale is no error: large values have one.
 type NaNScale struct {
 	Operand string // a or b
-	Line    int    // the first with such a scale
-	Block   int    // the first of the line with such a scale; -1: the global scale is NaN
+	Line    int    // the first stored row with such a scale
+	Block   int    // the first such block of the row; -1: the global scale is NaN
 
 	a, b *quant.Tensor
 }
@@ -34,15 +33,15 @@ func (e *NaNScale) Error() string {
 		if n := t.Format.Block.Cols; n > 0 {
 			from, to = e.Block*n, min((e.Block+1)*n, to)
 		}
-		which = fmt.Sprintf("in line %d the %s scale of block %d (elements %d to %d)", e.Line, t.Format.Scale, e.Block, from, to-1)
+		which = fmt.Sprintf("row %d: the %s scale of block %d (elements %d to %d)", e.Line, t.Format.Scale, e.Block, from, to-1)
 	}
 	return fmt.Sprintf("gemm: %s of %s is NaN: a is %s, b is %s", which, e.Operand, describe(e.a), describe(e.b))
 }
 
 // nanScale returns the error for the part rows × cols of the product, which is c. A
-// NaN scale of line i of A makes all of row i of C NaN, also where its elements are
-// zeros, and one of B a column. So those lines alone are looked at that gave NaN in the
-// first column or row; where something else did, they have no such scale.
+// NaN scale in row i of A makes all of row i of C NaN, even for zero elements, and one in
+// B a column. So only those rows are searched that gave NaN in the first column or row
+// of C.
 func (p *plan) nanScale(c tensor.Dense, rows, cols extent) error {
 	for i := range c.Rows {
 		if x := c.Data[i*c.Stride]; x != x {
@@ -61,8 +60,8 @@ func (p *plan) nanScale(c tensor.Dense, rows, cols extent) error {
 	return nil
 }
 
-// nanBlock returns the first block of line l whose scale is NaN, or -1 where that of
-// the whole tensor is.
+// nanBlock returns the first block of row l whose scale is NaN, or -1 if the global
+// scale is.
 func (s *side) nanBlock(l int) (block int, ok bool) {
 	f := s.t.Format
 	if f.Global && s.t.Global != s.t.Global {

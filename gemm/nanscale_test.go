@@ -73,7 +73,7 @@ func TestNaNScale(t *testing.T) {
 					}
 					_, blocks := bad.ScaleShape()
 					want := []string{
-						fmt.Sprintf("in line %d the %s scale of block %d (elements ", line, bad.Format.Scale, blocks-1),
+						fmt.Sprintf("row %d: the %s scale of block %d (elements ", line, bad.Format.Scale, blocks-1),
 						fmt.Sprintf(" to 319) of %s is NaN: a is rowwise %s %d×%d, b is columnwise %s %d×%d", name, g, m, k, f, k, n),
 					}
 					check := func(how string, c tensor.Dense, err error) {
