@@ -96,11 +96,11 @@ func TestBadOperands(t *testing.T) {
 		{"a is nil", nil, b, Options{}, "a is nil"},
 		{"b is nil", a, nil, Options{}, "b is nil"},
 		{"both are nil", nil, nil, Options{}, "a is nil"},
-		{"depth", a, good(n, k+32, quant.Rowwise), Options{}, "a has lines of 64 elements (rowwise mxfp8 3×64), b of 96 (rowwise mxfp8 80×96)"},
+		{"depth", a, good(n, k+32, quant.Rowwise), Options{}, "a has K = 64 (rowwise mxfp8 3×64), b has K = 96 (rowwise mxfp8 80×96)"},
 		{"direction of a", good(k, m, quant.Columnwise), b, Options{}, "a has the wrong direction: quantize it rowwise"},
 		{"direction of b", a, good(k, n, quant.Rowwise), Options{}, "b has the wrong direction: quantize it columnwise"},
-		{"threads", a, b, Options{Threads: -1}, "-1 threads"},
-		{"least threads", a, b, Options{Threads: math.MinInt}, "-9223372036854775808 threads"},
+		{"threads", a, b, Options{Threads: -1}, "Threads: got -1,"},
+		{"least threads", a, b, Options{Threads: math.MinInt}, "Threads: got -9223372036854775808,"},
 		{"kernel", a, b, Options{Kernel: "fast"}, `unknown kernel "fast": use one of ` + Kernels()[0].Name + ", "},
 		{"kernel that cannot", a, b, Options{Kernel: "int8-nv-plain"}, "cannot multiply mxfp8 by mxfp8"},
 	} {
@@ -140,16 +140,16 @@ func TestBadProducts(t *testing.T) {
 		bias []float32
 		want string
 	}{
-		{"zero", tensor.Dense{}, nil, "c is 0×0, but a (rowwise bf16 3×64) times b (rowwise fp8-row 80×64) is 3×80"},
+		{"zero", tensor.Dense{}, nil, "c: got 0×0, but a (rowwise bf16 3×64) times b (rowwise fp8-row 80×64) is 3×80"},
 		{"no data", tensor.Dense{Rows: m, Cols: n, Stride: n}, nil, "0 elements are too few for a 3×80 matrix"},
 		{"little data", tensor.Dense{Rows: m, Cols: n, Stride: n, Data: data[:m*n-1]}, nil, "239 elements are too few"},
 		{"stride", tensor.Dense{Rows: m, Cols: n, Stride: n - 1, Data: data}, nil, "overlap"},
 		{"negative stride", tensor.Dense{Rows: m, Cols: n, Stride: -n, Data: data}, nil, "overlap"},
 		{"huge stride", tensor.Dense{Rows: m, Cols: n, Stride: 1 << 63 / 3, Data: data}, nil, "too few"},
 		{"negative", tensor.Dense{Rows: -m, Cols: n, Stride: n, Data: data}, nil, "no matrix is -3×80"},
-		{"transposed", tensor.Of(n, m, data[:m*n]), nil, "c is 80×3"},
-		{"short bias", tensor.Of(m, n, data[:m*n]), make([]float32, n-1), "a bias of 79 elements for 80 columns of c"},
-		{"empty bias", tensor.Of(m, n, data[:m*n]), []float32{}, "a bias of 0 elements"},
+		{"transposed", tensor.Of(n, m, data[:m*n]), nil, "c: got 80×3"},
+		{"short bias", tensor.Of(m, n, data[:m*n]), make([]float32, n-1), "bias: got 79 elements, want 80"},
+		{"empty bias", tensor.Of(m, n, data[:m*n]), []float32{}, "bias: got 0 elements"},
 		{"bias in c", tensor.Of(m, n, data[:m*n]), data[n : 2*n], "c shares memory with the bias: a is rowwise bf16 3×64, b is rowwise fp8-row 80×64"},
 		{"bias at the end of c", tensor.Of(m, n, data[:m*n]), data[m*n-1:][:n], "c shares memory with the bias"},
 	} {
@@ -186,9 +186,9 @@ func TestBadProducts(t *testing.T) {
 		"c shares memory with b's codes": MulBF16(square, operand(t, r, quant.BF16, quant.Rowwise, k, k), square, Options{}),
 		"c is nil":                       MulBF16(nil, a, b, Options{}),
 		"c: block format":                MulBF16(&quant.Tensor{}, a, b, Options{}),
-		"not a columnwise bf16 one":      MulBF16(operand(t, r, quant.BF16, quant.Columnwise, n, m), a, b, Options{}),
-		"not a rowwise f32 one":          MulBF16(mustTensor(t, quant.F32, m, n), a, b, Options{}),
-		"c is 80×3":                      MulBF16(mustTensor(t, quant.BF16, n, m), a, b, Options{}),
+		"got a columnwise bf16 tensor, want rowwise bf16":      MulBF16(operand(t, r, quant.BF16, quant.Columnwise, n, m), a, b, Options{}),
+		"got a rowwise f32 tensor":          MulBF16(mustTensor(t, quant.F32, m, n), a, b, Options{}),
+		"c: got 80×3":                      MulBF16(mustTensor(t, quant.BF16, n, m), a, b, Options{}),
 	} {
 		if err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("error %v, want %q in it", err, name)
