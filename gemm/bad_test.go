@@ -182,13 +182,13 @@ func TestBadProducts(t *testing.T) {
 	}
 	square := operand(t, r, quant.BF16, quant.Rowwise, k, k)
 	for name, err := range map[string]error{
-		"c shares memory with a's codes": MulBF16(square, square, operand(t, r, quant.BF16, quant.Rowwise, k, k), Options{}),
-		"c shares memory with b's codes": MulBF16(square, operand(t, r, quant.BF16, quant.Rowwise, k, k), square, Options{}),
-		"c is nil":                       MulBF16(nil, a, b, Options{}),
-		"c: block format":                MulBF16(&quant.Tensor{}, a, b, Options{}),
-		"got a columnwise bf16 tensor, want rowwise bf16":      MulBF16(operand(t, r, quant.BF16, quant.Columnwise, n, m), a, b, Options{}),
-		"got a rowwise f32 tensor":          MulBF16(mustTensor(t, quant.F32, m, n), a, b, Options{}),
-		"c: got 80×3":                      MulBF16(mustTensor(t, quant.BF16, n, m), a, b, Options{}),
+		"c shares memory with a's codes":                  MulBF16(square, square, operand(t, r, quant.BF16, quant.Rowwise, k, k), Options{}),
+		"c shares memory with b's codes":                  MulBF16(square, operand(t, r, quant.BF16, quant.Rowwise, k, k), square, Options{}),
+		"c is nil":                                        MulBF16(nil, a, b, Options{}),
+		"c: block format":                                 MulBF16(&quant.Tensor{}, a, b, Options{}),
+		"got a columnwise bf16 tensor, want rowwise bf16": MulBF16(operand(t, r, quant.BF16, quant.Columnwise, n, m), a, b, Options{}),
+		"got a rowwise f32 tensor":                        MulBF16(mustTensor(t, quant.F32, m, n), a, b, Options{}),
+		"c: got 80×3":                                     MulBF16(mustTensor(t, quant.BF16, n, m), a, b, Options{}),
 	} {
 		if err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("error %v, want %q in it", err, name)
