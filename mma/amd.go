@@ -188,7 +188,7 @@ func (r cdna3) add(g *group, c uint64, t *trace) uint64 {
 		keptC = 0
 	}
 	total := keptSum + keptC
-	s := t.step(g, "sum of products and C", labels{names: []string{"sum", "C"}})
+	s := t.step(g, "sum of products, and C cut to 24 bits below E", labels{names: []string{"sum", "C"}})
 	s.term(number{sig: sum, exp: largest, frac: cdna3Fraction}, keptSum, unit)
 	s.term(nc, keptC, unit)
 	s.align(e, unit, "down", total)

@@ -207,6 +207,23 @@ func (d *mode) outputs() []*Type {
 	return outs
 }
 
+// A Mode is a set of types that a model treats by one rule.
+type Mode struct {
+	Types   []*Type // of A and B
+	Mixed   bool    // A and B may differ
+	Scales  []*Type // formats of block scales, the default first; none: unscaled
+	Results []*Type // of C and the result, the default first
+}
+
+// Modes returns what the model multiplies.
+func (m *Model) Modes() []Mode {
+	list := make([]Mode, len(m.modes))
+	for i, d := range m.modes {
+		list[i] = Mode{slices.Clone(d.types), d.mixed, slices.Clone(d.scales), d.outputs()}
+	}
+	return list
+}
+
 // Units returns every unit of the model with the usual K: all combinations of
 // operands, scales and results.
 func (m *Model) Units() []*Unit {

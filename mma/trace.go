@@ -16,7 +16,7 @@ type Step struct {
 	Exponent, Unit int
 	Cut            string
 
-	Sum      float64 // of what is kept of the terms
+	Sum      float64 // of what is kept of aligned terms
 	Rounding string  // how the sum is rounded to the result; empty: not at all
 	Value    float64 // of the result
 	Code     uint64  // of the result, where it is rounded
@@ -90,7 +90,6 @@ func (s *Step) term(n number, kept int64, unit int) {
 func (s *Step) addend(v float64) {
 	if s != nil {
 		s.Terms = append(s.Terms, Term{Name: s.name(len(s.Terms)), Value: v, Kept: v})
-		s.Sum += v
 	}
 }
 

@@ -117,7 +117,7 @@ func negativesLast(root *cobra.Command, args []string) []string {
 			i = len(rest)
 		case !strings.HasPrefix(a, "-") || a == "-":
 			numbers = append(numbers, a)
-		case isNumber(a):
+		case isNumber(a), isProduct(a):
 			numbers = append(numbers, a)
 			negative = true
 		default:

@@ -71,6 +71,16 @@ func TestGolden(t *testing.T) {
 		"explain-all-vec128":  "explain --format fp8-vec128 --profile all 0.1 -0.7 2.5 3.4",
 		"explain-subnormal":   "explain --format mxfp8 1e-39 -1e-40",
 		"explain-mxint8-even": "explain --format mxint8 --scale-rule even 1.999 -1.3",
+		"mma":                 "mma",
+		"mma-model":           "mma --model ada-mma",
+		"mma-scaled":          "mma --model blackwell-mxf8f6f4",
+		"mma-stops":           "mma --model hopper-wgmma --a e4m3 --explain --c 16384 1:1:32",
+		"mma-cdna3":           "mma --model cdna3-mfma --a e4m3fnuz --explain --c -0x1p-25 1:1 -0.3:5",
+		"mma-fp4":             "mma --model blackwell-mxf4nvf4 --a e2m1 --explain --scales-a 2,1,1,0.5 6:6:16 0.5:-0.5:3",
+		"mma-emulated":        "mma --model hopper-mma --a e4m3 --explain --c 1e9 448:448:2 0.01:1:2",
+		"mma-special":         "mma --model hopper-wgmma --a e5m2 --b e4m3 --explain inf:1 inf:-1",
+		"mma-json":            "mma --model cdna1-mfma --a bf16 --explain --json --c 1 2:3 1e-30:1",
+		"help-mma":            "mma --help",
 	} {
 		t.Run(name, func(t *testing.T) {
 			status, got, stderr := execute("", strings.Fields(line)...)
@@ -112,6 +122,7 @@ func TestWidth(t *testing.T) {
 		"explain --format nvfp4 --profile all 0.1 -0.7 2.5 3.4",
 		"explain --format fp8-tensor --profile all 0.1 -0.7 2.5 3.4",
 		"cast --to e4m3 --from bf16 0.123456 -1.23456e-12 1000",
+		"mma", "mma --help", "mma --model cdna3-mfma", "mma --model cdna3-mfma --a bf16 --explain 0.123456:1e-30 0.3:-5e20:3",
 	} {
 		_, out, _ := execute("", strings.Fields(line)...)
 		for _, l := range strings.Split(out, "\n") {
@@ -167,6 +178,29 @@ func TestUsage(t *testing.T) {
 		{"explain --format mxfp8 --scale-rule nearest 1", `--scale-rule: unknown scale rule "nearest": use one of rceil, `},
 		{"explain --format mxfp8 --amax 3 1", `--amax is for formats with a scale for the whole tensor`},
 		{"explain --format nvfp4 --amax -3 1", `--amax -3 is not a magnitude`},
+		{"mma --model hoper", `unknown model "hoper": did you mean hopper-mma or hopper-wgmma?`},
+		{"mma --model zzzzzz", `unknown model "zzzzzz": use one of volta-mma, `},
+		{"mma --raw --a e4m3", `--model is missing`},
+		{"mma --raw --model hopper-wgmma", `--a is missing: name the type of A, such as --a f16`},
+		{"mma --raw --model hopper-wgmma --a e9m9", `--a: unknown operand type "e9m9": use one of f64, `},
+		{"mma --raw --model hopper-wgmma --a e4m3 --b f16", `hopper-wgmma does not multiply e4m3 by f16: use f16×f16; `},
+		{"mma --raw --model hopper-wgmma --a bf16 --out f16", `hopper-wgmma does not return f16 from bf16×bf16: use f32`},
+		{"mma --raw --model hopper-wgmma --a e4m3 --scale ue8m0", `hopper-wgmma has no block scales`},
+		{"mma --raw --model blackwell-mxf4 --a e2m1 --scale ue4m3", `blackwell-mxf4 has no ue4m3 scales: use ue8m0`},
+		{"mma --raw --model ampere-mma --a f16 --k 24", `--k 24: use a multiple of 16, the K of ampere-mma with f16×f16, or 8`},
+		{"mma --raw --model ampere-mma --a f16 --k -16", `--k -16: use a multiple of 16`},
+		{"mma --raw --model ampere-mma --a f16 1:1", `--raw reads standard input: leave out "1:1"`},
+		{"mma --raw --explain --model ampere-mma --a f16", `--raw and --explain exclude each other`},
+		{"mma --model ampere-mma --a f16", `nothing to compute: add --raw or --explain`},
+		{"mma --explain --model ampere-mma --a f16", `no products to explain`},
+		{"mma --explain --model ampere-mma --a f16 1", `"1" is not a product: use A:B`},
+		{"mma --explain --model ampere-mma --a f16 1:1:x", `"x" is not a number of products`},
+		{"mma --explain --model ampere-mma --a f16 1:1:17", `more products than K = 16`},
+		{"mma --explain --model hopper-wgmma --a e4m3 -1:inf", `e4m3 has no inf`},
+		{"mma --explain --model hopper-wgmma --a e4m3 1:1000", `1000 is beyond e4m3, whose largest value is 448`},
+		{"mma --explain --model blackwell-mxf4 --a e2m1 nan:1", `e2m1 has no nan`},
+		{"mma --explain --model blackwell-mxf4 --a e2m1 --scales-a 1,2,3 1:1", `--scales-a: got 3 scales, want 1 or 2`},
+		{"mma --explain --model ampere-mma --a f16 --scales-b 1 1:1", `--scales-b: ampere-mma has no block scales`},
 	} {
 		t.Run(tc.line, func(t *testing.T) {
 			status, stdout, stderr := execute("", strings.Fields(tc.line)...)
@@ -196,6 +230,9 @@ func TestJSON(t *testing.T) {
 		"cast --to e8m0 --json 0 nan inf",
 		"cast --to e5m2 --json --codes 0x7c 0x7f 0",
 		"explain --format mxfp8 --json 0",
+		"mma --json",
+		"mma --model cdna4-mfma-scale --json",
+		"mma --model blackwell-mxf8f6f4 --a e5m2 --explain --json inf:1 0x1p-10:3 --scales-a nan",
 		"explain --format mxfp4 --json --profile all nan inf 0 1",
 		"explain --format nvfp4 --json --profile all nan inf 0 1",
 		"explain --format fp8-row --json --profile all nan inf 0 1",
@@ -267,7 +304,7 @@ func TestHelp(t *testing.T) {
 			line, redirection, _ := strings.Cut(strings.TrimPrefix(strings.TrimSpace(example), "microscale "), "<")
 			stdin := ""
 			if redirection != "" {
-				stdin = "\x00\x00\x80\x3f"
+				stdin = strings.Repeat("\x00", 140) // whole patterns of cast, and one case of mma
 			}
 			if status, stdout, stderr := execute(stdin, strings.Fields(line)...); status != exitDone || stdout == "" {
 				t.Errorf("the example %q ends with status %d: %s", example, status, stderr)
