@@ -11,6 +11,8 @@
 //	                     compressed-tensors the values and logits of what quantize wrote
 //	gguf                 with others, their own quantizers: codes and scales of random and
 //	                     adversarial blocks are those of the profiles, bit for bit (TestBits)
+//	mmasim               matrix units of GPUs: results of adversarial cases are those of mma,
+//	                     bit for bit; with -recorded DIR, outputs of eight GPUs too
 //	torch, torchao       with ggml, the library of llama.cpp, what the same work takes there
 //
 // The environments stay in the user's cache directory, under microscale-interop.

@@ -19,12 +19,12 @@ var models = []*Model{
 	{Name: "ampere-mma", Device: "NVIDIA Ampere (sm_80, sm_86)", Evidence: recorded + "A100 and A2", modes: mmaSyncModes(16, 24, -132, -20)},
 	{Name: "ada-mma", Device: "NVIDIA Ada (sm_89)", Evidence: recorded + "L40S and another Ada GPU", modes: append(mmaSyncModes(16, 24, -132, -20),
 		mode{types: fp8, mixed: true, rules: either(16, 13, -132, -20, rz13), instructions: mmaSync("m16n8k32", "m16n8k16")})},
-	{Name: "hopper-mma", Device: "NVIDIA Hopper (sm_90)", Evidence: recorded + "H100 and H200", modes: append(mmaSyncModes(32, 25, -133, -21), emulatedFP8)},
-	{Name: "blackwell-mma", Device: "NVIDIA Blackwell, data center (sm_100)", Evidence: recorded + "B200", modes: append(mmaSyncModes(32, 25, -133, -21), emulatedFP8)},
-	{Name: "rtxblackwell-mma", Device: "NVIDIA Blackwell, RTX (sm_120)", Evidence: simulated, modes: append(mmaSyncModes(32, 25, -133, -21),
-		mode{types: fp8, mixed: true, rules: either(32, 25, -133, -21, rz23), instructions: mmaSync("m16n8k32", "m16n8k16")},
+	{Name: "hopper-mma", Device: "NVIDIA Hopper (sm_90)", Evidence: recorded + "H100 and H200", modes: append(sm90Modes(), emulatedFP8)},
+	{Name: "blackwell-mma", Device: "NVIDIA Blackwell, data center (sm_100)", Evidence: recorded + "B200", modes: append(sm90Modes(), emulatedFP8)},
+	{Name: "rtxblackwell-mma", Device: "NVIDIA Blackwell, RTX (sm_120)", Evidence: simulated, modes: append(sm90Modes(),
+		mode{types: fp8, mixed: true, rules: either(32, 25, -133, -21, rz23), instructions: append(mmaSync("m16n8k32", "m16n8k16"), mmaKind("m16n8k32", "f8f6f4", "")...)},
 		mode{types: five, mixed: true, rules: either(32, 25, -133, -21, rz23), instructions: mmaKind("m16n8k32", "f8f6f4", "")})},
-	{Name: "hopper-wgmma", Device: "NVIDIA Hopper (sm_90a)", Evidence: simulated, modes: []mode{
+	{Name: "hopper-wgmma", Device: "NVIDIA Hopper (sm_90a)", Evidence: recorded + "H100 and H200 (FP8 to FP32, C = 0)", modes: []mode{
 		{types: []*Type{F16}, rules: either(16, 25, -133, -21, rz23), instructions: wgmma(16)},
 		{types: []*Type{BF16}, rules: single(16, 25, -133), instructions: wgmma(16)},
 		{types: []*Type{TF32}, rules: single(8, 25, -133), instructions: wgmma(8)},
@@ -89,6 +89,14 @@ func mmaSyncModes(bytes, fraction, zero, zeroHalf int) []mode {
 		{types: []*Type{TF32}, rules: single(bytes/TF32.Bytes, fraction, zero), instructions: mmaSync("m16n8k8", "m16n8k4")},
 		{types: []*Type{F64}, rules: only(F64, chain{F64}), instructions: mmaSync("m8n8k4")},
 	}
+}
+
+// sm90Modes returns those modes since Hopper, which has more shapes of FP64.
+func sm90Modes() []mode {
+	modes := mmaSyncModes(32, 25, -133, -21)
+	wide := &modes[len(modes)-1]
+	wide.instructions = append(wide.instructions, mmaSync("m16n8k4", "m16n8k8", "m16n8k16")...)
+	return modes
 }
 
 // emulatedFP8 is mma.sync with FP8 operands on sm_90 and sm_100.
