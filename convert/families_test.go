@@ -400,7 +400,7 @@ func TestGPTOSS(t *testing.T) {
 			t.Fatal(err)
 		}
 		decoded := openModel(t, back)
-		compare(t, src, decoded)
+		compare(t, m, decoded)
 		w, _ := decoded.Source.Lookup(parent + "gate_up_proj")
 		if !slices.Equal(w.Shape, []int64{experts, hidden, 2 * inter}) {
 			t.Errorf("the decoded experts are %v, and were [experts, hidden, 2·intermediate]", w.Shape)

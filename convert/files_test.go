@@ -392,7 +392,8 @@ func TestSingleFile(t *testing.T) {
 				if _, err := decode.Run(context.Background(), back, RunOptions{}); err != nil {
 					t.Fatal(err)
 				}
-				decoded := compare(t, src, openModel(t, back)).Tensors
+				compare(t, got, openModel(t, back))
+				decoded := errorsOf(t, src, openModel(t, back))
 				for i := range decoded {
 					decoded[i].Result.Saturated, decoded[i].Format = report.Tensors[i].Result.Saturated, report.Tensors[i].Format
 				}

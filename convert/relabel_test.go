@@ -243,7 +243,7 @@ func TestRelabelCache(t *testing.T) {
 		if _, err := plan.Run(context.Background(), back, RunOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		compare(t, src, openModel(t, back))
+		compare(t, a, openModel(t, back))
 	}
 }
 
@@ -335,7 +335,7 @@ func TestSidecar(t *testing.T) {
 			t.Fatal(err)
 		}
 		decoded := openModel(t, back)
-		compare(t, src, decoded)
+		compare(t, m, decoded)
 		if _, ok := decoded.Source.Companion("hf_quant_config.json"); ok || strings.Contains(string(decoded.Source.Config), "quantization_config") {
 			t.Errorf("the decoded checkpoint says that it is quantized: %s", decoded.Source.Config)
 		}

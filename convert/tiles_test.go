@@ -291,7 +291,7 @@ func TestActivationScales(t *testing.T) {
 				if got := decoded.Source.TorchDtype(); got != torch {
 					t.Errorf("config.json says that the weights are %s", got)
 				}
-				compare(t, src, decoded)
+				compare(t, model, decoded)
 			})
 		}
 	}

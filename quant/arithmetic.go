@@ -108,9 +108,11 @@ func encodeFirst(amax, max float32, pow2 bool) (float32, factor) {
 	return 1 / encode, factor{value: encode}
 }
 
+// leastAmax is the smallest amax that EncodeFirst64 scales by.
+const leastAmax = 1e-12
+
 func encodeFirst64(amax, max float32, pow2 bool) (float32, factor) {
-	const least = 1e-12
-	encode := float32(float64(max) / math.Max(float64(amax), least))
+	encode := float32(float64(max) / math.Max(float64(amax), leastAmax))
 	if pow2 {
 		encode = math.Float32frombits(math.Float32bits(encode) & exponentMask)
 	}

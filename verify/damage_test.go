@@ -190,8 +190,10 @@ var damages = []struct {
 	{"scale NaN", "fp8-row", ct, edit("l.0.b.weight_scale", func(e *entry) { copy(e.data[8:], "\x00\x00\xc0\x7f") }), "l.0.b.weight: 128 of its values are NaN or Inf"},
 	{"code NaN", "mxfp8", ct, edit("l.0.b.weight", func(e *entry) { e.data[7] = 0x7f }), "l.0.b.weight: 1 of its values are NaN or Inf"},
 	{"copy NaN", "mxfp8", ct, edit("lm_head.weight", func(e *entry) { copy(e.data[4:], "\xc0\x7f\x80\xff") }), "lm_head.weight: 2 of its values are NaN or Inf"},
-	{"copy changed", "mxfp8", ct, edit("lm_head.weight", func(e *entry) { e.data[0] ^= 1 }), ""},
-	{"codes changed", "mxfp8", ct, edit("l.0.b.weight", func(e *entry) { clear(e.data) }), ""},
+	{"copy changed", "mxfp8", ct, edit("lm_head.weight", func(e *entry) { e.data[0] ^= 1 }), "lm_head.weight: 1 of its bf16 elements differ from the source's"},
+	{"codes changed", "mxfp8", ct, edit("l.0.b.weight", func(e *entry) { clear(e.data) }), "l.0.b.weight: 2048 of its elements are further from the source than any rounding to mxfp8"},
+	{"copy of zeros", "mxfp8", ct, edit("norm.weight", func(e *entry) { clear(e.data) }), "norm.weight: 128 of its bf16 elements differ from the source's"},
+	{"copy with another sign of zero", "mxfp8", ct, edit("lm_head.weight", func(e *entry) { e.data[1] ^= 0x80 }), "lm_head.weight: 1 of its bf16 elements differ"},
 }
 
 // configured returns the damage of a quantization_config of another format.

@@ -47,12 +47,12 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println("faithful:", report.OK())
+	fmt.Println("agrees:", report.OK())
 	for _, t := range report.Tensors[:3] {
 		fmt.Printf("%s %s %d×%d: SQNR %.1f dB, %d flushed to zero\n", t.Name, t.Format, t.Rows, t.Cols, t.Result.SQNR, t.Result.Flushed)
 	}
 	// Output:
-	// faithful: true
+	// agrees: true
 	// model.embed_tokens.weight bf16 384×384: SQNR +Inf dB, 0 flushed to zero
 	// model.layers.0.input_layernorm.weight bf16 1×384: SQNR +Inf dB, 0 flushed to zero
 	// model.layers.0.mlp.down_proj.weight mxfp8 384×1024: SQNR 31.4 dB, 8 flushed to zero

@@ -48,7 +48,7 @@ func TestConvert(t *testing.T) {
 	}
 	t.Chdir(dir)
 	for _, tc := range []struct{ args, want string }{
-		{"verify src first --client vllm --client trtllm", "first is not a faithful quantization of src: 1 problem, the first: trtllm: it does not read compressed-tensors NVFP4: it reads modelopt W4A16_NVFP4, modelopt NVFP4 (microscale convert)"},
+		{"verify src first --client vllm --client trtllm", "first does not agree with src: 1 problem, the first: trtllm: it does not read compressed-tensors NVFP4: it reads modelopt W4A16_NVFP4, modelopt NVFP4 (microscale convert)"},
 		{"convert first out --convention quark", "convention quark has no layout for nvfp4: it holds mxfp4, mxfp6-e3m2, mxfp6-e2m3"},
 		{"convert src out --convention mlx", "nothing here is quantized: name a checkpoint that quantize made"},
 		{"quantize src out --format nvfp4 --scheme NVFP4", "scheme NVFP4 of convention compressed-tensors stores scales of activations: give them with --calibration FILE, or --calibration constant for the constant of NVIDIA's data-free recipe; or choose --scheme NVFP4A16"},

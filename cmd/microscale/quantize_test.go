@@ -254,8 +254,8 @@ func TestFormats(t *testing.T) {
 				}
 			}
 			done(t, "dequantize", dst, back, "--dtype", "bf16")
-			if status := document(t, &found, "verify", src, back); status != exitDone || !found.OK {
-				t.Errorf("decoded: exit status %d, %+v", status, found.Problems)
+			if status := document(t, &found, "verify", dst, back); status != exitDone || !found.OK || found.Compared.Rounded == 0 {
+				t.Errorf("decoded: exit status %d, %+v", status, found)
 			}
 		})
 	}

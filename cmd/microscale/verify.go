@@ -20,18 +20,27 @@ import (
 func verifyCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "verify SRC DST",
-		Short: "is DST a faithful quantization of SRC",
+		Short: "compare DST with the checkpoint that it was quantized from",
 		Long: `Reads both checkpoints, checks the structure of DST (every quantized weight has
 its scales, every other two-dimensional weight is on the ignore list, files,
-index and configuration agree), decodes it and prints the error of every weight.
+index and configuration agree) and compares every weight:
 
-The exit status is 1 where the structure is broken, where values are NaN or Inf
-that were finite in SRC, or where one of the --client programs would refuse or
-misread DST. It is never 1 for low precision.
+  quantized           each scale, and each decoded element, is within the bound of
+                      the format: what any rule, search and rounding can do
+  of another dtype    each element is that of SRC, rounded to nearest even
+  all others          each bit is that of SRC
+
+The exit status is 1 where any of this does not hold, where values are NaN or Inf
+that were finite in SRC, and where one of the --client programs would reject or
+misread DST. The bound finds a damaged block. It does not find an element that
+moved to the other of its two neighbors, nor low precision: for that,
+--min-sqnr sets the lowest SQNR that a quantized weight may have. What a method that
+moves errors between elements makes, such as GPTQ, is not within the bound.
 
 ` + sourceHelp,
 		Example: `  microscale verify sample: out
-  microscale verify Llama-3.2-1B Llama-3.2-1B-NVFP4 --client vllm,trtllm
+  microscale verify Llama-3.2-1B Llama-3.2-1B-NVFP4 --client vllm
+  microscale verify Llama-3.2-1B Llama-3.2-1B-NVFP4 --min-sqnr 18
   microscale verify Llama-3.2-1B Llama-3.2-1B-NVFP4 --nearest --profile modelopt
   microscale verify Llama-3.2-1B Llama-3.2-1B-NVFP4 --json`,
 		Args: sourceAndDestination,
@@ -40,13 +49,17 @@ misread DST. It is never 1 for low precision.
 	nearest := cmd.Flags().Bool("nearest", false, "show what DST gains over quantizing SRC by the rules of --profile, without a search of scales")
 	behavior := addProfile(cmd)
 	clients := addClients(cmd)
+	minSQNR := cmd.Flags().Float64("min-sqnr", 0, "fail where the SQNR of a quantized weight is below `DB` decibels (default: no limit)")
 	asJSON := cmd.Flags().Bool("json", false, "print one JSON document")
 	threads := addThreads(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if behavior.given && !*nearest {
 			return misuse("--profile is whose rules --nearest compares DST with: give both, or neither")
 		}
-		options := verify.Options{Threads: int(*threads), Clients: *clients}
+		if cmd.Flags().Changed("min-sqnr") && !(*minSQNR > 0 && *minSQNR <= math.MaxFloat64) {
+			return misuse("--min-sqnr is a positive number of decibels, not %g", *minSQNR)
+		}
+		options := verify.Options{Threads: int(*threads), Clients: *clients, MinSQNR: *minSQNR}
 		if *nearest {
 			options.Nearest = func(f quant.Format) (quant.Quantizer, error) {
 				if !behavior.given {
@@ -64,7 +77,7 @@ misread DST. It is never 1 for low precision.
 		dst, destination, err := openModel(cmd.Context(), args[1])
 		if err != nil {
 			if *asJSON && cmd.Context().Err() == nil {
-				unreadable := verifyDocument{Problems: []problemDocument{{Text: oneLine(err)}}, Tensors: []tensorDocument{}, Blocks: []worstDocument{}}
+				unreadable := verifyDocument{Problems: []problemDocument{{Text: oneLine(err)}}, NotCompared: []string{}, Tensors: []verifiedDocument{}, Blocks: []worstDocument{}}
 				err = errors.Join(err, printJSON(out, unreadable))
 			}
 			return err
@@ -85,12 +98,12 @@ misread DST. It is never 1 for low precision.
 		}
 
 		if *asJSON {
-			err = printJSON(out, verifyDocument{report.OK(), problemDocuments(report.Problems), tensorDocuments(report.Tensors), worstDocuments(report.Blocks)})
+			err = printJSON(out, newVerifyDocument(report))
 		} else {
 			err = printVerification(cmd, report, args, *each, time.Since(start).Seconds())
 		}
 		if err == nil && !report.OK() {
-			err = fmt.Errorf("%s is not a faithful quantization of %s: %s, the first: %s", args[1], args[0], counted(len(report.Problems), "problem"), report.Problems[0])
+			err = fmt.Errorf("%s does not agree with %s: %s, the first: %s", args[1], args[0], counted(len(report.Problems), "problem"), report.Problems[0])
 		}
 		return err
 	}
@@ -98,18 +111,45 @@ misread DST. It is never 1 for low precision.
 }
 
 type verifyDocument struct {
-	OK       bool              `json:"ok"`
-	Problems []problemDocument `json:"problems"`
-	Tensors  []tensorDocument  `json:"tensors"`
-	Blocks   []worstDocument   `json:"blocks"`
+	OK          bool               `json:"ok"`
+	Problems    []problemDocument  `json:"problems"`
+	Compared    checkedDocument    `json:"compared"`
+	NotCompared []string           `json:"not_compared"`
+	Tensors     []verifiedDocument `json:"tensors"`
+	Blocks      []worstDocument    `json:"blocks"`
+}
+
+// A checkedDocument counts the weights that were compared in each way.
+type checkedDocument struct {
+	Bounded   int `json:"bounded"`   // quantized: decoded, within the bound of the format
+	Rounded   int `json:"rounded"`   // of another dtype
+	Identical int `json:"identical"` // to the bit
+}
+
+// A verifiedDocument is a weight, its error, and how it was compared.
+type verifiedDocument struct {
+	tensorDocument
+	Check string `json:"check"`
+}
+
+func newVerifyDocument(r *verify.Report) verifyDocument {
+	doc := verifyDocument{OK: r.OK(), Problems: problemDocuments(r.Problems), NotCompared: orEmpty(r.NotCompared), Blocks: worstDocuments(r.Blocks), Tensors: []verifiedDocument{},
+		Compared: checkedDocument{r.Checked(verify.Bounded), r.Checked(verify.Rounded), r.Checked(verify.Identical)}}
+	for i, t := range tensorDocuments(r.Tensors) {
+		doc.Tensors = append(doc.Tensors, verifiedDocument{t, r.Checks[i].String()})
+	}
+	return doc
 }
 
 type worstDocument struct {
 	Tensor     string `json:"tensor"`
 	Count      int64  `json:"blocks"`
 	ZeroScales int64  `json:"zero_scales"`
-	Lost       int64  `json:"lost"`  // blocks of values that became zeros
-	Worst      number `json:"worst"` // dB; null: exact, or all zeros
+	Lost       int64  `json:"lost"`       // blocks of values that became zeros
+	Beyond     int64  `json:"beyond"`     // elements beyond the bound of the format
+	BadScales  int64  `json:"bad_scales"` // scales beyond it
+	Unchecked  int64  `json:"unchecked"`  // blocks with NaN or Inf in the source
+	Worst      number `json:"worst"`      // dB; null: exact, or all zeros
 	Row        int    `json:"row"`
 	Col        int    `json:"column"`
 	Width      int    `json:"width"`
@@ -118,7 +158,7 @@ type worstDocument struct {
 func worstDocuments(blocks []verify.Blocks) []worstDocument {
 	documents := make([]worstDocument, len(blocks))
 	for i, b := range blocks {
-		documents[i] = worstDocument{b.Tensor, b.Count, b.ZeroScales, b.Lost, number(b.Worst), b.Row, b.Col, b.Width}
+		documents[i] = worstDocument{b.Tensor, b.Count, b.ZeroScales, b.Lost, b.Beyond, b.BadScales, b.Unchecked, number(b.Worst), b.Row, b.Col, b.Width}
 	}
 	return documents
 }
@@ -155,11 +195,22 @@ func printBlocks(w io.Writer, blocks []verify.Blocks) error {
 func addClients(cmd *cobra.Command) *[]verify.Client {
 	c := &choices[verify.Client]{parse: verify.LookupClient}
 	names := stringers(verify.Clients())
-	cmd.Flags().Var(c, "client", "what these programs would refuse or misread is a problem too: `NAMES`, of "+strings.Join(names, ", "))
+	cmd.Flags().Var(c, "client", "what these programs would reject or misread is a problem too: `NAMES`, of "+strings.Join(names, ", "))
 	if err := cmd.RegisterFlagCompletionFunc("client", cobra.FixedCompletions(names, cobra.ShellCompDirectiveNoFileComp)); err != nil {
 		panic(err) // the flag was registered twice
 	}
 	return &c.values
+}
+
+// checks are what is said of the weights that were compared in each way: where there
+// are problems, and where all weights agree.
+var checks = []struct {
+	check            verify.Check
+	compared, agrees string
+}{
+	{verify.Bounded, "quantized: decoded and compared with the bound of the format", "quantized: every scale and decoded element within the bound of the format"},
+	{verify.Rounded, "in another dtype: compared with the rounded source", "in another dtype: every element is the source's, rounded"},
+	{verify.Identical, "not quantized: compared bit by bit", "not quantized: identical to the bit"},
 }
 
 func printVerification(cmd *cobra.Command, report *verify.Report, args []string, each bool, seconds float64) error {
@@ -170,14 +221,32 @@ func printVerification(cmd *cobra.Command, report *verify.Report, args []string,
 	if err := printBlocks(out, report.Blocks); err != nil {
 		return err
 	}
-	fmt.Fprintln(out)
+	verdict := fmt.Sprintf("%s agrees with %s", printable(args[1]), printable(args[0]))
 	if !report.OK() {
+		fmt.Fprintln(out)
 		if err := printProblems(out, report.Problems); err != nil {
 			return err
 		}
-	} else if _, err := fmt.Fprintf(out, "%s is a faithful copy of %s in its format: %s compared in %s\n", printable(args[1]), printable(args[0]),
-		counted(len(report.Tensors), "weight"), durationText(seconds)); err != nil {
+		verdict = "compared"
+	}
+	if _, err := fmt.Fprintf(out, "\n%s, in %s:\n", verdict, durationText(seconds)); err != nil {
 		return err
+	}
+	for _, c := range checks {
+		text := c.compared
+		if report.OK() {
+			text = c.agrees
+		}
+		if n := report.Checked(c.check); n > 0 {
+			if _, err := fmt.Fprintf(out, "  %s %s\n", counted(n, "weight"), text); err != nil {
+				return err
+			}
+		}
+	}
+	for _, part := range report.NotCompared {
+		if _, err := fmt.Fprintf(out, "  not compared: %s\n", part); err != nil {
+			return err
+		}
 	}
 	return printSourceNonFinite(out, report.Tensors, args[0])
 }

@@ -23,15 +23,18 @@ func TestVerifyJSON(t *testing.T) {
 	if status := document(t, &doc, "verify", src, dst); status != exitDone {
 		t.Fatalf("exit status %d", status)
 	}
-	if got := slices.Sorted(maps.Keys(doc)); !slices.Equal(got, []string{"blocks", "ok", "problems", "tensors"}) || doc["ok"] != true {
+	if got := slices.Sorted(maps.Keys(doc)); !slices.Equal(got, []string{"blocks", "compared", "not_compared", "ok", "problems", "tensors"}) || doc["ok"] != true {
 		t.Errorf("the document has %q, ok is %v", got, doc["ok"])
 	}
 	if problems, ok := doc["problems"].([]any); !ok || len(problems) != 0 {
 		t.Errorf("problems are %v, want an empty list", doc["problems"])
 	}
+	if compared := doc["compared"].(map[string]any); compared["bounded"] != 1.0 || compared["rounded"] != 0.0 || compared["identical"] != 1.0 || len(doc["not_compared"].([]any)) != 1 {
+		t.Errorf("compared: %v, not compared: %v", compared, doc["not_compared"])
+	}
 	tensors := doc["tensors"].([]any)
 	first, last := tensors[0].(map[string]any), tensors[1].(map[string]any)
-	want := []string{"bias", "cols", "cosine", "flushed", "format", "max_relative", "mean_block_sqnr_db", "name", "nonfinite", "nonfinite_source", "rows", "saturated", "sqnr_db"}
+	want := []string{"bias", "check", "cols", "cosine", "flushed", "format", "max_relative", "mean_block_sqnr_db", "name", "nonfinite", "nonfinite_source", "rows", "saturated", "sqnr_db"}
 	if got := slices.Sorted(maps.Keys(first)); !slices.Equal(got, want) {
 		t.Errorf("a tensor has %q, want %q", got, want)
 	}
@@ -43,20 +46,43 @@ func TestVerifyJSON(t *testing.T) {
 	}
 }
 
-// TestVerifyLow: precision that is as low as can be is not a fault. The codes of
-// a weight become zeros, and then others than its own.
-func TestVerifyLow(t *testing.T) {
+// TestVerifyGarbage: a checkpoint of other numbers, and copies of zeros, are problems.
+func TestVerifyGarbage(t *testing.T) {
 	dir := t.TempDir()
 	src, other, dst := filepath.Join(dir, "src"), filepath.Join(dir, "other"), filepath.Join(dir, "dst")
 	directory(t, src, twoWeights()...)
 	directory(t, other, weight{name: "lm_head.weight", shape: []int64{8, 64}}, weight{name: "l.0.proj.weight", shape: []int64{64, 128}}) // other random numbers
 	done(t, "quantize", other, dst, "--format", "mxfp4")
 	var doc verifyDocument
-	if status := document(t, &doc, "verify", src, dst); status != exitDone || !doc.OK || doc.Tensors[0].SQNR > 0 || doc.Tensors[1].SQNR > 0 {
+	if status := document(t, &doc, "verify", src, dst); status != exitFailed || doc.OK || len(doc.Problems) != 2 || doc.Blocks[0].Beyond == 0 {
 		t.Errorf("exit status %d, %+v", status, doc)
 	}
-	if text := done(t, "verify", src, dst); !strings.Contains(text, "2 weights compared") {
-		t.Errorf("verify prints\n%s", text)
+	status, stdout, stderr := execute("", "verify", src, dst)
+	if status != exitFailed || strings.Contains(stdout+stderr, "agrees") || !strings.Contains(stdout, "lm_head.weight: 511 of its bf16 elements differ") || !strings.Contains(stdout, "of its elements are further from the source than any rounding to mxfp4") {
+		t.Errorf("exit status %d, verify prints\n%s%s", status, stdout, stderr)
+	}
+}
+
+// TestVerifyText: the summary says what was compared, and what was not.
+func TestVerifyText(t *testing.T) {
+	dir := t.TempDir()
+	src, dst := filepath.Join(dir, "src"), filepath.Join(dir, "dst")
+	directory(t, src, twoWeights()...)
+	done(t, "quantize", src, dst, "--format", "nvfp4", "--convention", "modelopt", "--calibration", "constant")
+	text := done(t, "verify", src, dst, "--min-sqnr", "15")
+	for _, want := range []string{dst + " agrees with " + src + ", in ", "\n  1 weight quantized: every scale and decoded element within the bound of the format\n", "\n  1 weight not quantized: identical to the bit\n",
+		"\n  not compared: scales of activations (1): they depend on inputs\n", "\n  not compared: config.json beyond its quantization"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("verify prints\n%s\nwithout %q", text, want)
+		}
+	}
+	if status, stdout, stderr := execute("", "verify", src, dst, "--min-sqnr", "40"); status != exitFailed || !strings.Contains(stderr, "l.0.proj.weight: its SQNR is 19.82 dB") || strings.Contains(stdout, "agrees") {
+		t.Errorf("exit status %d, %s%s", status, stdout, stderr)
+	}
+	for _, db := range []string{"0", "-3", "NaN", "inf"} {
+		if status, _, stderr := execute("", "verify", src, dst, "--min-sqnr="+db); status != exitUsage || !strings.Contains(stderr, "--min-sqnr is a positive number of decibels") {
+			t.Errorf("%s: exit status %d, %s", db, status, stderr)
+		}
 	}
 }
 

@@ -1,0 +1,162 @@
+package quant
+
+import (
+	"math"
+	"slices"
+
+	"github.com/microscale-go/microscale/format"
+)
+
+// A Bound limits what quantization in one block format does to a block, under
+// every scale rule, arithmetic, search and rounding of a Quantizer:
+//
+//	elements  a code is one of the two elements next to x/scale, or the largest one beyond it;
+//	          so |x̂-x| is at most the spacing of elements there, times the scale
+//	scales    the scale is within a factor of amax/max, where the scale format has such a scale
+//
+// Not within it are a quantization that moves errors from one element to others, as
+// GPTQ does, and transformed values (Quantizer.Hadamard).
+type Bound struct {
+	format   Format
+	max      float64
+	smallest float64 // spacing of the smallest elements
+	step     float32 // spacing of elements over the power of two at or below them; 0: all have the same spacing
+	quotient float64 // relative error of x/scale before rounding
+}
+
+const (
+	// leastScale and mostScale bound a scale over amax/max. The extremes are those of
+	// E8M0: Floor gives at least 3/4 and Ceil less than 4 of it, and a search half or
+	// twice that.
+	leastScale, mostScale = 1.0 / 4, 8
+
+	// earlierScale is how far the one scale of a tensor may be from that range in
+	// either direction: it may come from an earlier amax, or from siblings.
+	earlierScale = 16
+
+	bf16Quotient = 1.0 / 256 // DecodeFirstBF16 rounds quotients to 8 bits
+	floatError   = 0x1p-20   // of a few operations in float32
+	leastNormal  = 0x1p-126  // of float32
+)
+
+// Bound returns the bound of a format with scales.
+func (f Format) Bound() Bound {
+	e := f.Element
+	b := Bound{format: f, max: float64(e.Max()), smallest: float64(e.Smallest()), quotient: floatError}
+	if !e.Integer {
+		b.step = exp2(-e.Mantissa)
+	}
+	if f.Scale != format.E8M0 { // under powers of two quotients are exact
+		b.quotient = bf16Quotient
+	}
+	return b
+}
+
+// Bounds reports whether there is a bound under a scale, which includes the global
+// one: not where either is a subnormal number, of which arithmetics make what they
+// can. E8M0 scales are exact all the same.
+func (b *Bound) Bounds(scale, global float32) bool {
+	if b.format.Global && global < leastNormal {
+		return false
+	}
+	return scale <= 0 || scale >= leastNormal || b.format.Scale == format.E8M0
+}
+
+// Beyond returns how many elements of a block are further from the source than the
+// bound allows under the block's decode scale, and the index of the first. Elements
+// that are NaN or Inf are not counted, and none is under a scale of zero.
+func (b *Bound) Beyond(want, got []float32, scale float32) (n, first int) {
+	s := float64(scale)
+	if s == 0 {
+		return 0, 0
+	}
+	quotient := b.quotient
+	if b.format.same(Q8_0) {
+		quotient = halfError(s * b.smallest)
+	}
+	largest, inverse := b.max*s, (1+quotient)/s
+	for i, x := range want {
+		target, spacing := math.Abs(float64(x)), b.smallest
+		switch {
+		case target > largest*(1+quotient):
+			target, spacing = largest, 0
+		case b.step > 0:
+			binade := math.Float32frombits(math.Float32bits(float32(target*inverse)) & exponentMask)
+			spacing = max(spacing, float64(binade*b.step))
+		}
+		apart := math.Abs(float64(got[i]) - math.Copysign(target, float64(x)))
+		if apart > spacing*s*(1+floatError)+target*quotient && apart <= math.MaxFloat64 && x-x == 0 {
+			if n == 0 {
+				first = i
+			}
+			n++
+		}
+	}
+	return n, first
+}
+
+// halfError bounds the relative difference between an FP16 scale and the float32 one
+// that it was rounded from, by which HalfScale divides.
+func halfError(half float64) float64 {
+	spacing := float64(format.FP16.Smallest())
+	if half >= float64(format.FP16.SmallestNormal()) {
+		spacing = math.Ldexp(1, math.Ilogb(half)-format.FP16.Mantissa)
+	}
+	return spacing / half
+}
+
+// Scale reports whether some rule gives a block of the largest magnitude amax the
+// decode scale, which includes the global scale: both are of one block, or of the
+// tensor where the format has one scale for it. The scale of a block of zeros may be
+// any number that is not negative, and one that is infinite is not judged: its values
+// are no numbers.
+func (b *Bound) Scale(scale, global, amax float32) bool {
+	s, w := float64(scale), float64(amax)/b.max
+	if amax == 0 || scale > maxFloat32 {
+		return s >= 0
+	}
+	least, most := w*leastScale, w*mostScale
+	switch g := float64(global); {
+	case b.format.Scale == format.E8M0:
+		searched := float64(exponentSteps[len(exponentSteps)-1])
+		most = max(most, math.Ldexp(1, int(searched)-format.E8M0.Bias))
+		least = min(least, math.Ldexp(1, e8m0Max-format.E8M0.Bias-int(searched)))
+	case b.format.Scale == format.E4M3:
+		// The least scale is the smallest, or the smallest normal one, of E4M3; values
+		// that are zeros under the smallest get any up to 1, of which a search takes less
+		// than twice.
+		if w < g*float64(scaleFormat.SmallestNormal())*(1+floatError) {
+			most = max(most, 2*g*float64(scaleFormat.SmallestNormal()))
+		}
+		if w <= g*float64(scaleFormat.Smallest())*(0.5+bf16Quotient) {
+			least, most = 0, 2*g
+		}
+		top := scaleFormat.MaxCode() + uint32(slices.Min(codeSteps))
+		least = min(least, g*float64(scaleFormat.Decode(top))*(1-floatError))
+	case b.format.same(Q8_0):
+		if w*b.smallest < float64(format.FP16.Smallest()) {
+			least = 0
+		}
+	default:
+		if b.format.PerTensor() {
+			least, most = least/earlierScale, most*earlierScale
+		}
+		if amax <= leastAmax {
+			most = max(most, leastAmax/b.max*mostScale)
+		}
+		if w < leastNormal { // a scale of zero is replaced by 1 or the epsilon of BF16
+			least, most = 0, max(most, 2)
+		}
+	}
+	return least <= s && s <= most
+}
+
+// Global reports whether some rule gives a tensor of the largest magnitude amax the
+// global scale. It may be 1 whatever amax is, as it is where there is none.
+func (b *Bound) Global(global, amax float32) bool {
+	g, w := float64(global)*float64(scaleFormat.Max()), float64(amax)/b.max
+	if global == 1 || global < leastNormal || amax == 0 {
+		return global > 0
+	}
+	return w*leastScale <= g && g <= w*mostScale*earlierScale
+}

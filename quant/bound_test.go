@@ -1,0 +1,139 @@
+package quant
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/microscale-go/microscale/format"
+	"github.com/microscale-go/microscale/tensor"
+)
+
+// everyBehavior calls f with each combination of options that is valid for a format.
+func everyBehavior(f Format, do func(q Quantizer)) {
+	roundings := []format.Rounding{format.NearestEven, format.HalfAway, format.HalfTowardZero, format.TowardZero, format.Up, format.Stochastic}
+	for rule := range scaleRules {
+		for arithmetic := range arithmetics {
+			for _, search := range Searches() {
+				for _, rounding := range roundings {
+					for _, variant := range []Quantizer{{}, {ExactRatio: true, PowerOfTwo: f.Scale == format.F32}, {EvenMantissa: 1}} {
+						q := variant
+						q.Format, q.Rule, q.Arithmetic, q.Search, q.Rounding = f, ScaleRule(rule), Arithmetic(arithmetic), search, rounding
+						if search.fourOverSix() {
+							q.TopScale = FourOverSixTop
+						}
+						isE8M0 := f.Scale == format.E8M0
+						ownHalf := f.same(Q8_0) && q.Arithmetic != HalfScale || !f.same(Q8_0) && q.Arithmetic == HalfScale
+						if isE8M0 && arithmetic > 0 || !isE8M0 && (rule > 0 || variant.EvenMantissa > 0 || ownHalf) || q.Validate() != nil {
+							continue
+						}
+						do(q)
+					}
+				}
+			}
+		}
+	}
+}
+
+// boundSource returns rows of magnitudes around 2^exponent: normal ones, ones that differ
+// by many binades, ties, zeros, and a row of one large element.
+func boundSource(random *rand.Rand, exponent int) tensor.Dense {
+	x := tensor.New(34, 160)
+	for i := range x.Rows {
+		row := x.Row(i)
+		for j := range row {
+			v := random.NormFloat64()
+			switch i % 6 {
+			case 1:
+				v *= math.Exp2(-40 * random.Float64())
+			case 2:
+				v = math.Copysign(math.Exp2(float64(random.IntN(9)-8))*(1+float64(random.IntN(16))/16), v)
+			case 3:
+				v = 0
+			case 4:
+				if j != 7 {
+					v *= 1e-6
+				}
+			case 5:
+				v *= math.Exp2(float64(-j / 4))
+			}
+			row[j] = float32(math.Max(math.Min(math.Ldexp(v, exponent), maxFloat32), -maxFloat32))
+		}
+	}
+	return x
+}
+
+// blocksOfTensor calls do with the rows of each block of a rowwise tensor.
+func blocksOfTensor(q *Tensor, do func(line, block, r0, r1, c0, c1 int)) {
+	rows, cols := q.Lines(), q.Width()
+	band, width := q.Format.Block.Rows, q.Format.Block.Cols
+	if band == 0 {
+		band = rows
+	}
+	if width == 0 {
+		width = cols
+	}
+	for r := 0; r < rows; r += band {
+		for c := 0; c < cols; c += width {
+			do(r, c/width, r, min(r+band, rows), c, min(c+width, cols))
+		}
+	}
+}
+
+// TestBound: no quantization is beyond the bound, under any combination of rules.
+func TestBound(t *testing.T) {
+	exponents := []int{-160, -140, -127, -118, -60, -40, -10, 0, 9, 60, 118, 126}
+	if testing.Short() {
+		exponents = []int{-140, -127, -40, 0, 126}
+	}
+	for _, f := range append(Formats(), Q8_0) {
+		if !f.Scaled() {
+			continue
+		}
+		t.Run("format="+f.Name, func(t *testing.T) {
+			t.Parallel()
+			bound := f.Bound()
+			everyBehavior(f, func(q Quantizer) {
+				for _, exponent := range exponents {
+					x := boundSource(rand.New(rand.NewPCG(uint64(exponent+200), 1)), exponent)
+					got, err := q.Rowwise(x, With{Threads: 1, Random: &Stream{Seed: 5}})
+					if err != nil {
+						t.Fatal(err)
+					}
+					at := fmt.Sprintf("%s rule=%s arithmetic=%d search=%s rounding=%s variant=%v/%v/%d 2^%d", f, q.Rule, q.Arithmetic, q.Search, q.Rounding, q.ExactRatio, q.PowerOfTwo, q.EvenMantissa, exponent)
+					checkBound(t, &bound, x, got, at)
+				}
+			})
+		})
+	}
+}
+
+func checkBound(t *testing.T, bound *Bound, x tensor.Dense, got *Tensor, at string) {
+	t.Helper()
+	y := got.Dequantize(1)
+	scales := make([]float32, got.scaleCols())
+	if got.Format.Global {
+		amax, _ := amaxBits(x.Data)
+		if !bound.Global(got.Global, math.Float32frombits(amax)) {
+			t.Fatalf("%s: global scale %g of amax %g", at, got.Global, math.Float32frombits(amax))
+		}
+	}
+	blocksOfTensor(got, func(line, block, r0, r1, c0, c1 int) {
+		got.LineScales(scales, line)
+		scale, amax := scales[block], uint32(0)
+		if !bound.Bounds(scale, got.global()) {
+			return
+		}
+		for r := r0; r < r1; r++ {
+			a, _ := amaxBits(x.Row(r)[c0:c1])
+			amax = max(amax, a)
+			if n, first := bound.Beyond(x.Row(r)[c0:c1], y.Row(r)[c0:c1], scale); n > 0 {
+				t.Fatalf("%s: row %d, columns from %d: %d elements beyond, the first %g as %g under %g", at, r, c0, n, x.Row(r)[c0+first], y.Row(r)[c0+first], scale)
+			}
+		}
+		if !bound.Scale(scale, got.global(), math.Float32frombits(amax)) {
+			t.Fatalf("%s: row %d, columns from %d: scale %g (global %g) of amax %g", at, r0, c0, scale, got.global(), math.Float32frombits(amax))
+		}
+	})
+}
