@@ -21,6 +21,7 @@ type Model struct {
 	Scheme     string      // by which the weights are stored, as clients call it; "" where it is not said
 	Weights    []*Weight   // in the order of the files
 	Ignore     []string    // modules that the configuration says are not quantized
+	Unread     []string    // types of tensors whose values are not read: of a GGUF file
 	Problems   []Problem   // what contradicts the convention; empty for a sound checkpoint
 
 	byName     map[string]*Weight

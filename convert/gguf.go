@@ -85,6 +85,9 @@ func planGGUF(source *checkpoint.Model, o QuantizeOptions) (*Plan, error) {
 	if o.Requantize {
 		return nil, errors.New("convention gguf takes what is not quantized, or of the same format (convert): leave --requantize out")
 	}
+	if err := refuseForeign(source); err != nil {
+		return nil, err
+	}
 	if err := refuseQuantized(source); err != nil {
 		return nil, err
 	}

@@ -117,6 +117,9 @@ func PlanQuantize(source *checkpoint.Model, o QuantizeOptions) (*Plan, error) {
 	if err := o.Quantizer.Validate(); err != nil {
 		return nil, err
 	}
+	if err := refuseForeign(source); err != nil {
+		return nil, err
+	}
 	refuse := refuseQuantized
 	if o.Requantize && source.Convention != nil {
 		refuse = sound
@@ -166,6 +169,9 @@ func PlanQuantize(source *checkpoint.Model, o QuantizeOptions) (*Plan, error) {
 		return nil, fmt.Errorf("%s: no weight would be quantized: %s; --include REGEXP quantizes weights that stay by default", source.Source.Path, p.reasons())
 	}
 	p.noteExperts()
+	if err := p.refuseLarger(o); err != nil {
+		return nil, err
+	}
 	if err := p.calibrate(o.Calibration); err != nil {
 		return nil, err
 	}
@@ -453,17 +459,35 @@ func (p *Plan) reasons() string {
 func refuseQuantized(m *checkpoint.Model) error {
 	path := m.Source.Path
 	if m.Convention != nil {
-		i := slices.IndexFunc(m.Weights, (*checkpoint.Weight).Quantized)
-		format := "nothing"
-		if i >= 0 {
-			format = m.Weights[i].FormatName()
-		}
-		return fmt.Errorf("%s: already quantized (%s, %s): start from the original checkpoint, or quantize what is left of it with --requantize", path, m.Convention, format)
+		return fmt.Errorf("%s: already quantized (%s, %s): start from the original checkpoint, or quantize what is left of it with --requantize", path, m.Convention, quantizedTypes(m))
+	}
+	if len(m.Unread) > 0 {
+		return fmt.Errorf("%s: already quantized (gguf, %s), in types that are not read here: start from the original checkpoint", path, quantizedTypes(m))
 	}
 	if problems := lasting(m); len(problems) > 0 {
 		return fmt.Errorf("%s: already quantized, in a way that is not known here: %s", path, problems[0])
 	}
 	return nil
+}
+
+// quantizedTypes lists the formats of quantized weights and the types that are not
+// read, those of most weights first.
+func quantizedTypes(m *checkpoint.Model) string {
+	count := map[string]int{}
+	for _, w := range m.Weights {
+		if w.Quantized() {
+			count[w.FormatName()]++
+		}
+	}
+	for _, t := range m.Unread {
+		count[strings.ToLower(t)]++
+	}
+	if len(count) == 0 {
+		return "nothing"
+	}
+	return strings.Join(slices.SortedFunc(maps.Keys(count), func(a, b string) int {
+		return cmp.Or(cmp.Compare(count[b], count[a]), cmp.Compare(a, b))
+	}), ", ")
 }
 
 // lasting returns the problems that a conversion does not make good.

@@ -24,6 +24,7 @@ var left = []struct {
 	{"multi-token prediction", false, regexp.MustCompile(`(^|\.)mtp\.|nextn|(^|\.)eh_proj\.`)},
 	{"embedding", true, regexp.MustCompile(`embed|(^|[._])emb\.|(^|\.)w[tp]e\.|(^|\.)shared\.weight$|relative_attention_bias`)},
 	{"output head", false, regexp.MustCompile(`(^|\.)(lm_head|head|classifier|score|cls|qa_outputs|output_layer|proj_out)\.|^output\.`)},
+	{"adapter", true, regexp.MustCompile(`(^|[._])lora_`)},
 	{"router", false, regexp.MustCompile(`router|(^|\.)gate\.weight$|shared_expert_gate`)},
 	{"transposed, as GPT-2 has it", true, regexp.MustCompile(`(^|\.)c_(attn|proj|fc)\.`)},
 	{"convolution", true, regexp.MustCompile(`(^|\.)conv|conv1d`)},

@@ -40,7 +40,7 @@ func Open(path string) (*checkpoint.Model, error) {
 	if m.Convention != nil {
 		m.Convention = checkpoint.GGUF()
 	}
-	m.Problems = append(m.Problems, v.problems...)
+	m.Problems, m.Unread = append(m.Problems, v.problems...), v.unread
 	return m, nil
 }
 
@@ -71,6 +71,7 @@ type view struct {
 	layout   *safetensors.Layout
 	plain    *safetensors.File
 	problems []checkpoint.Problem
+	unread   []string // types, one for each of these tensors
 }
 
 // A part is the bytes of a tensor of the view.
@@ -177,6 +178,7 @@ func (v *view) addMatrix(t gguf.TensorInfo, name string, shape []int64, place Pl
 		add(safetensors.Spec{Name: name, Dtype: dtype, Shape: shape}, whole)
 		return
 	}
+	v.unread = append(v.unread, t.Type.String())
 	v.problems = append(v.problems, checkpoint.Problem{Tensor: name, Text: fmt.Sprintf("its type %s is not read here: its values are not known", t.Type)})
 	place.HeadDim = 0
 	add(safetensors.Spec{Name: name, Dtype: safetensors.U8, Shape: []int64{size}}, whole)

@@ -152,6 +152,11 @@ func storedDocuments(plan *convert.Plan, d convert.Decision, layouts map[string]
 // what config.json will say. Where every tensor will lie, it prints where each is
 // true.
 func printPlan(w io.Writer, plan *convert.Plan, args []string, each bool) error {
+	for _, n := range plan.Notes {
+		if _, err := fmt.Fprintf(w, "note: %s\n\n", escaped(n)); err != nil {
+			return err
+		}
+	}
 	if err := printDecisions(w, plan, each); err != nil {
 		return err
 	}
@@ -165,11 +170,6 @@ func printPlan(w io.Writer, plan *convert.Plan, args []string, each bool) error 
 	}
 	if err := printConfigChanges(w, plan, each); err != nil {
 		return err
-	}
-	for _, n := range plan.Notes {
-		if _, err := fmt.Fprintf(w, "\nnote: %s\n", escaped(n)); err != nil {
-			return err
-		}
 	}
 	stored, _ := plan.SourceBytes()
 	what := fmt.Sprintf("%d of %d weights decoded", plan.Count(convert.Decode), len(plan.Decisions))

@@ -213,3 +213,16 @@ func TestShortened(t *testing.T) {
 		}
 	}
 }
+
+// TestPlanLarger: a plan begins with what its user would least expect, a result that is
+// larger than its source.
+func TestPlanLarger(t *testing.T) {
+	dir := t.TempDir()
+	src, small := filepath.Join(dir, "src"), filepath.Join(dir, "small")
+	directory(t, src, twoWeights()...)
+	done(t, "quantize", src, small, "--format", "mxfp4")
+	text := done(t, "quantize", small, filepath.Join(dir, "large"), "--format", "mxfp8", "--requantize", "--dry-run")
+	if !strings.HasPrefix(text, "note: the result is larger than its source: ") {
+		t.Errorf("the plan begins with\n%s", text)
+	}
+}

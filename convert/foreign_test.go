@@ -1,0 +1,146 @@
+package convert
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/microscale-go/microscale/checkpoint"
+	"github.com/microscale-go/microscale/checkpoint/llamacpp"
+	"github.com/microscale-go/microscale/gguf"
+	"github.com/microscale-go/microscale/quant"
+	"github.com/microscale-go/microscale/safetensors"
+)
+
+// TestForeign: adapters, which are no models, and weights of other quantizations without a
+// configuration are rejected with what they are and what to do.
+func TestForeign(t *testing.T) {
+	const module = "model.layers.0.self_attn.q_proj"
+	plain := made{"model.layers.0.mlp.up_proj.weight", safetensors.BF16, 1, []int64{64, 64}}
+	peft := func(suffix string) made {
+		return made{"base_model.model." + module + suffix, safetensors.BF16, 1, []int64{32, 64}}
+	}
+	const adapter = "which is no model: merge it into its base model first"
+	for _, tc := range []struct {
+		name, want string
+		tensors    []made
+	}{
+		{"LoRA", adapter, []made{peft(".lora_A.weight"), peft(".lora_B.weight")}},
+		{"LoRA of diffusers", adapter, []made{{"unet.down.lora_down.weight", safetensors.BF16, 1, []int64{32, 64}}, {"unet.down.lora_up.weight", safetensors.BF16, 1, []int64{64, 32}}}},
+		{"LoRA with modules of its own", adapter, []made{peft(".lora_A.weight"), {"base_model.model.lm_head.weight", safetensors.BF16, 1, []int64{64, 64}}}},
+		{"IA3", adapter, []made{peft(".ia3_l")}},
+		{"LoHa", adapter, []made{peft(".hada_w1_a")}},
+		{"prompt tuning", adapter, []made{{"prompt_embeddings", safetensors.BF16, 1, []int64{32, 64}}}},
+		{"GPTQ", "already quantized by GPTQ or AWQ (" + module + ".qweight), which is not read here: start from the original checkpoint", []made{plain, {module + ".qweight", safetensors.I32, 1, []int64{8, 64}}}},
+		{"bitsandbytes, 8 bits", "already quantized by bitsandbytes (" + module + ".SCB)", []made{plain, {module + ".weight", safetensors.I8, 1, []int64{64, 64}}, {module + ".SCB", safetensors.F32, 1, []int64{64}}}},
+		{"bitsandbytes, 4 bits", "already quantized by bitsandbytes (" + module + ".weight.absmax)", []made{plain, {module + ".weight", safetensors.U8, 1, []int64{2048, 1}}, {module + ".weight.absmax", safetensors.U8, 1, []int64{64}}}},
+		{"HQQ", "already quantized by HQQ (" + module + ".W_q)", []made{plain, {module + ".W_q", safetensors.U8, 1, []int64{64, 32}}}},
+	} {
+		src := openModel(t, writeModel(t, map[string][]made{"model.safetensors": tc.tensors}, `{"model_type": "llama"}`))
+		for _, c := range []*checkpoint.Convention{nil, checkpoint.GGUF()} {
+			if _, err := PlanQuantize(src, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP4}, Convention: c}); err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("%s: error %v, want %q", tc.name, err, tc.want)
+			}
+		}
+	}
+}
+
+// TestAdapterWithin: the adapters of a model that has some beside its weights stay.
+func TestAdapterWithin(t *testing.T) {
+	const module = "model.layers.0.mlp.up_proj"
+	src := openModel(t, writeModel(t, map[string][]made{"model.safetensors": {
+		{module + ".base_layer.weight", safetensors.BF16, 1, []int64{64, 64}}, {module + ".lora_A.speech.weight", safetensors.BF16, 1, []int64{32, 64}},
+	}}, `{"model_type": "phi4mm"}`))
+	plan, err := PlanQuantize(src, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP4}})
+	if err != nil || plan.Count(Quantize) != 1 || plan.Decisions[1].Reason != "adapter" {
+		t.Errorf("%v, %+v", err, plan)
+	}
+}
+
+// TestLarger: experts in MXFP4 that another format of the default convention cannot hold
+// would become BF16 and make the result larger. That is an error, which says what to do.
+func TestLarger(t *testing.T) {
+	const parent = "model.layers.0.mlp.experts."
+	original := openModel(t, writeModel(t, map[string][]made{"model.safetensors": {
+		{parent + "gate_up_proj", safetensors.BF16, 0.1, []int64{3, 64, 128}},
+		{parent + "down_proj", safetensors.BF16, 0.1, []int64{3, 64, 64}},
+		{"model.layers.0.self_attn.q_proj.weight", safetensors.BF16, 0.1, []int64{64, 64}},
+	}}, `{"model_type": "gpt_oss", "hidden_size": 64, "num_hidden_layers": 1, "torch_dtype": "bfloat16"}`))
+	dir := filepath.Join(t.TempDir(), "mxfp4")
+	quantize(t, original, dir, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP4}}, RunOptions{})
+	src := openModel(t, dir)
+
+	o := QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.NVFP4}, Requantize: true}
+	_, err := PlanQuantize(src, o)
+	for _, want := range []string{"the result is larger than its source: 27776 bytes of tensors become ", "because quantized weights (2) become bf16", "fused experts with biases", "--convention plain stores them in nvfp4; or name --convention compressed-tensors"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, want %q", err, want)
+		}
+	}
+	o.Convention = convention(t, "compressed-tensors")
+	plan, err := PlanQuantize(src, o)
+	if err != nil || !strings.HasPrefix(plan.Notes[0], "the result is larger than its source") {
+		t.Errorf("error %v, plan %+v", err, plan)
+	}
+	o.Convention = convention(t, "plain")
+	if plan, err = PlanQuantize(src, o); err != nil || plan.Count(Quantize) != 3 || slices.ContainsFunc(plan.Notes, func(n string) bool { return strings.Contains(n, "larger") }) {
+		t.Errorf("error %v, plan %+v", err, plan)
+	}
+
+	// More bits for each element were asked for: a note will do.
+	o = QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP8}, Requantize: true, Convention: convention(t, "plain")}
+	if plan, err = PlanQuantize(src, o); err != nil || !strings.HasPrefix(plan.Notes[0], "the result is larger than its source") || strings.Contains(plan.Notes[0], "because") {
+		t.Errorf("error %v, plan %+v", err, plan)
+	}
+}
+
+// TestGGUFTypes: a GGUF file is said to be quantized in the types that its tensors have.
+func TestGGUFTypes(t *testing.T) {
+	for _, tc := range []struct {
+		types []gguf.Type
+		want  string
+	}{
+		{[]gguf.Type{gguf.Q8_0}, "(gguf, q8_0): start from"},
+		{[]gguf.Type{typeNamed(t, "Q4_1"), typeNamed(t, "Q4_1"), gguf.Q8_0}, "(gguf, q4_1, q8_0): start from"},
+		{[]gguf.Type{typeNamed(t, "Q4_1")}, "(gguf, q4_1), in types that are not read here: start from"},
+		{[]gguf.Type{typeNamed(t, "Q6_K"), typeNamed(t, "Q4_K"), typeNamed(t, "Q4_K")}, "(gguf, q4_k, q6_k), in types that are not read here"},
+	} {
+		var specs []gguf.Spec
+		for i, ggml := range tc.types {
+			specs = append(specs, gguf.Spec{Name: fmt.Sprintf("blk.%d.ffn_up.weight", i), Type: ggml, Shape: []int64{4, 256}})
+		}
+		l, err := gguf.NewLayout(specs, []gguf.Pair{{Key: "general.architecture", Value: "llama"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		file := make([]byte, l.FileSize())
+		copy(file, l.HeaderBytes())
+		path := filepath.Join(t.TempDir(), "m.gguf")
+		if err := os.WriteFile(path, file, 0o666); err != nil {
+			t.Fatal(err)
+		}
+		m, err := llamacpp.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer m.Source.Close()
+		if _, err := PlanQuantize(m, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP4}}); err == nil || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%v: error %v, want %q", tc.types, err, tc.want)
+		}
+	}
+}
+
+// typeNamed returns the type of a name.
+func typeNamed(t *testing.T, name string) gguf.Type {
+	t.Helper()
+	for i := range 64 {
+		if gguf.Type(i).String() == name {
+			return gguf.Type(i)
+		}
+	}
+	t.Fatalf("no type is called %s", name)
+	return 0
+}
