@@ -24,6 +24,9 @@ type Model struct {
 	Unread     []string    // types of tensors whose values are not read: of a GGUF file
 	Problems   []Problem   // what contradicts the convention; empty for a sound checkpoint
 
+	// Architecture is general.architecture of a GGUF file, "" for other files.
+	Architecture string
+
 	byName     map[string]*Weight
 	configured bool // a quantization_config says what is quantized
 }

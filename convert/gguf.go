@@ -64,9 +64,6 @@ func newGGUFPlan(source *checkpoint.Model, q quant.Quantizer) (*ggufPlan, error)
 			if p.model, err = llamacpp.Describe(source.Source); err != nil {
 				return nil, err
 			}
-			if why := p.model.Refuses(f); why != "" && q.Arithmetic != quant.BlockOnly {
-				return nil, fmt.Errorf("%s: %s", source.Source.Path, why)
-			}
 			p.Notes = p.model.Notes
 			return p, nil
 		}
@@ -101,6 +98,9 @@ func planGGUF(source *checkpoint.Model, o QuantizeOptions) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
+	if why := p.model.Refuses(f); why != "" && o.Quantizer.Arithmetic != quant.BlockOnly {
+		return nil, fmt.Errorf("%s: %s", source.Source.Path, why)
+	}
 	o.Selection.layers = source.Source.Integer("num_hidden_layers")
 	for _, w := range source.Weights {
 		d := Decision{Weight: w}
@@ -132,6 +132,9 @@ func relabelGGUF(source *checkpoint.Model, f quant.Format, o RelabelOptions) (*P
 	for _, w := range source.Weights {
 		d := Decision{Weight: w}
 		if w.Quantized() {
+			if why := p.model.Refuses(w.Format); why != "" && w.Global != 1 {
+				return nil, fmt.Errorf("%s: its global scale is %g: %s", w.Name, w.Global, why)
+			}
 			if err := p.relabelWeight(&d, nil, nil); err != nil {
 				return nil, err
 			}

@@ -231,6 +231,7 @@ func (p *Plan) search() string {
 func (p *Plan) complete(o checkpoint.Settings) error {
 	slices.Sort(p.Ignore)
 	o.Ignore = p.Ignore
+	p.noteLimits()
 	metadata := map[string]string{} // of every file
 	if search := p.search(); search != "" {
 		metadata[checkpoint.ScaleSearchKey] = search

@@ -29,6 +29,7 @@ var left = []struct {
 	{"transposed, as GPT-2 has it", true, regexp.MustCompile(`(^|\.)c_(attn|proj|fc)\.`)},
 	{"convolution", true, regexp.MustCompile(`(^|\.)conv|conv1d`)},
 	{"decay of linear attention", false, regexp.MustCompile(`(^|\.)linear_attn\.in_proj_(a|b|ba)\.`)},
+	{"step sizes of Mamba", false, regexp.MustCompile(`(^|\.)(x_proj|dt_proj)\.`)},
 	{"indexer of sparse attention", false, regexp.MustCompile(`(^|\.)indexer\.`)},
 	{"side path of Gemma 3n", false, regexp.MustCompile(`(^|\.)(altup|laurel|per_layer_(model_projection|input_gate|projection))`)},
 }

@@ -13,10 +13,12 @@ import (
 // or misreads though the convention allows it. What is not known of a client is no
 // rule.
 type Client struct {
-	Name  string
-	Doc   string
-	reads map[string][]string // schemes by convention; nil: all of them
-	rules []rule
+	Name    string
+	Doc     string
+	reads   map[string][]string // schemes by convention; nil: all of them
+	rules   []rule
+	limits  []rule // about models rather than how a checkpoint is stored (models.go)
+	imports bool   // it reads most conventions only to convert them to its own
 }
 
 // A rule returns what a client would refuse or misread, as problems.
@@ -27,8 +29,9 @@ type rule func(m *checkpoint.Model) []checkpoint.Problem
 var clients = []Client{
 	{
 		Name: "vllm", Doc: "vLLM",
-		reads: map[string][]string{"compressed-tensors": nil, "modelopt": nil, "deepseek": nil, "gpt-oss": nil, "quark": nil},
-		rules: []rule{fusedTogether, fusedGlobals, wholeShards, excludedBySubstring("modelopt"), exactExcludes("quark")},
+		reads:  map[string][]string{"compressed-tensors": nil, "modelopt": nil, "deepseek": nil, "gpt-oss": nil, "quark": nil},
+		rules:  []rule{fusedTogether, fusedGlobals, wholeShards, excludedBySubstring("modelopt"), exactExcludes("quark")},
+		limits: []rule{plainMamba},
 	},
 	{
 		Name: "sglang", Doc: "SGLang",
@@ -46,25 +49,28 @@ var clients = []Client{
 	},
 	{
 		Name: "transformers", Doc: "Hugging Face transformers",
-		reads: map[string][]string{"compressed-tensors": nil, "deepseek": nil, "mxfp8": nil, "gpt-oss": nil},
-		rules: []rule{evenBlocks("deepseek")},
+		reads:  map[string][]string{"compressed-tensors": nil, "deepseek": nil, "mxfp8": nil, "gpt-oss": nil},
+		rules:  []rule{evenBlocks("deepseek")},
+		limits: []rule{expertsDecoded},
 	},
 	{
-		Name: "llamacpp", Doc: "llama.cpp, and its converter of Hugging Face checkpoints",
+		Name: "llamacpp", Doc: "llama.cpp, and its converter of Hugging Face checkpoints", imports: true,
 		reads: map[string][]string{
 			"compressed-tensors": {"NVFP4A16", "NVFP4", "FP8_DYNAMIC", "FP8_BLOCK"},
 			"modelopt":           {"NVFP4", "W4A16_NVFP4", "FP8", "FP8_PER_CHANNEL_PER_TOKEN"},
 			"deepseek":           nil, "gpt-oss": nil, "gguf": nil,
 		},
-		rules: []rule{columnsOf(quant.NVFP4, 64)},
+		rules:  []rule{columnsOf(quant.NVFP4, 64)},
+		limits: []rule{unscaledGraph},
 	},
 	{
 		Name: "mlx", Doc: "mlx-lm",
-		reads: map[string][]string{"mlx": nil, "gpt-oss": nil, "compressed-tensors": {"NVFP4A16", "NVFP4"}},
-		rules: []rule{noGlobal("mlx", "the client's modules have none and refuse the file")}, // mlx.nn.Module.load_weights
+		reads:  map[string][]string{"mlx": nil, "gpt-oss": nil, "compressed-tensors": {"NVFP4A16", "NVFP4"}},
+		rules:  []rule{noGlobal("mlx", "the client's modules have none and refuse the file")}, // mlx.nn.Module.load_weights
+		limits: []rule{splitKeyValue},
 	},
 	{
-		Name: "ollama", Doc: "Ollama, and its import of safetensors for MLX",
+		Name: "ollama", Doc: "Ollama, and its import of safetensors for MLX", imports: true,
 		reads: map[string][]string{"compressed-tensors": {"NVFP4A16", "NVFP4"}, "modelopt": {"NVFP4", "W4A16_NVFP4"}, "mlx": nil, "deepseek": nil, "gguf": nil},
 		rules: []rule{noGlobal("mlx", "it is not known which number the client takes it for")},
 	},
@@ -104,7 +110,7 @@ func (c Client) Refuses(m *checkpoint.Model) []checkpoint.Problem {
 	if !c.Reads(m.Convention.Name, m.Scheme) {
 		problems = []checkpoint.Problem{{Text: fmt.Sprintf("it does not read %s: it reads %s", strings.TrimSpace(m.Convention.Name+" "+m.Scheme), c.readable(m))}}
 	} else {
-		for _, r := range c.rules {
+		for _, r := range slices.Concat(c.rules, c.limits) {
 			problems = append(problems, r(m)...)
 		}
 	}

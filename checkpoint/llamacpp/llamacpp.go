@@ -17,6 +17,7 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/gguf"
 	"github.com/microscale-go/microscale/hf"
 	"github.com/microscale-go/microscale/quant"
@@ -66,11 +67,11 @@ func Describe(c *hf.Checkpoint) (*Model, error) {
 	return m, nil
 }
 
-// Refuses returns why llama.cpp cannot run the model with weights in format f that have
-// a global scale, or "".
+// Refuses returns why llama.cpp cannot run the model with weights in format f whose
+// global scale is not 1, or "".
 func (m *Model) Refuses(f quant.Format) string {
-	if f.Global && m.architecture.unscaled {
-		return fmt.Sprintf("llama.cpp multiplies by no global scale of %s in %s: choose mxfp4 or q8_0, or --profile ggml, which has scales of blocks alone", f, m.architecture.name)
+	if f.Global && checkpoint.UnscaledGraph(m.architecture.name) {
+		return fmt.Sprintf("llama.cpp ignores global scales of %s in %s: choose mxfp4 or q8_0, or profile ggml, which has scales of blocks alone", f, m.architecture.name)
 	}
 	return ""
 }

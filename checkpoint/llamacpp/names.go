@@ -13,7 +13,6 @@ type architecture struct {
 	name     string
 	permuted bool     // rows of queries and keys are in the order of interleaved rotation
 	experts  *experts // nil: the model is dense
-	unscaled bool     // its graph multiplies by no global scale of NVFP4 (llama-cpp-python 0.3.36)
 }
 
 // architectures has those that are written, by the class of transformers.
@@ -23,7 +22,7 @@ var architectures = map[string]architecture{
 	"MixtralForCausalLM":  {name: "llama", permuted: true, experts: &mixtral},
 	"Qwen2ForCausalLM":    {name: "qwen2"},
 	"Qwen3ForCausalLM":    {name: "qwen3"},
-	"Qwen2MoeForCausalLM": {name: "qwen2moe", experts: &qwen2Experts, unscaled: true},
+	"Qwen2MoeForCausalLM": {name: "qwen2moe", experts: &qwen2Experts},
 	"Qwen3MoeForCausalLM": {name: "qwen3moe", experts: &qwen3Experts},
 }
 

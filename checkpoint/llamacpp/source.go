@@ -37,6 +37,7 @@ func Open(path string) (*checkpoint.Model, error) {
 	}
 	source.OnClose(f.Close)
 	m := checkpoint.Read(source)
+	m.Architecture, _ = f.Value("general.architecture").(string)
 	if m.Convention != nil {
 		m.Convention = checkpoint.GGUF()
 	}

@@ -1,0 +1,54 @@
+package checkpoint
+
+import "slices"
+
+// unscaledGraphs has the architectures of llama.cpp whose graphs multiply by the global
+// scale of NVFP4 in some linear layers only, or in none: the loader reads every X.scale,
+// and layers whose graph omits it compute with block scales alone, too large by the
+// inverse of the global scale. Source: src/models at the version that llama-cpp-python
+// 0.3.36 contains; interop runs those that package llamacpp writes.
+var unscaledGraphs = []struct {
+	name       string
+	modelTypes []string // of the checkpoints that its converter reads
+}{
+	{"qwen2", []string{"qwen2"}},
+	{"qwen2moe", []string{"qwen2_moe"}},
+	{"qwen3vl", []string{"qwen3_vl", "qwen3_vl_text"}},
+	{"qwen3vlmoe", []string{"qwen3_vl_moe", "qwen3_vl_moe_text"}},
+	{"gemma2", []string{"gemma2"}},
+	{"gemma3", []string{"gemma3", "gemma3_text"}},
+	{"phi3", []string{"phi3"}},
+	{"glm4", []string{"glm4"}},
+	{"glm4moe", []string{"glm4_moe"}},
+	{"deepseek2", []string{"deepseek_v2", "deepseek_v3", "kimi_k2"}},
+	{"granite", []string{"granite"}},
+	{"olmo2", []string{"olmo2", "olmo3"}},
+	{"gpt-oss", []string{"gpt_oss"}},
+	{"llama4", []string{"llama4", "llama4_text"}},
+	{"minimax-m2", []string{"minimax_m2"}},
+	{"smollm3", []string{"smollm3"}},
+	{"falcon-h1", []string{"falcon_h1"}},
+}
+
+// UnscaledGraph reports whether the graph of an architecture of llama.cpp ignores global
+// scales of NVFP4.
+func UnscaledGraph(architecture string) bool {
+	for _, g := range unscaledGraphs {
+		if g.name == architecture {
+			return true
+		}
+	}
+	return false
+}
+
+// UnscaledGraph returns the architecture of llama.cpp that runs the checkpoint, if its
+// graph ignores global scales of NVFP4; "" otherwise.
+func (m *Model) UnscaledGraph() string {
+	whole, text := m.Source.ModelType()
+	for _, g := range unscaledGraphs {
+		if g.name == m.Architecture || slices.Contains(g.modelTypes, whole) || slices.Contains(g.modelTypes, text) {
+			return g.name
+		}
+	}
+	return ""
+}
