@@ -75,7 +75,9 @@ func TestModelRules(t *testing.T) {
 				t.Fatal(err)
 			}
 			problems := c.Refuses(m)
-			named := func(p checkpoint.Problem) bool { return p.Tensor == tc.module+".weight" && strings.Contains(p.Text, tc.want) }
+			named := func(p checkpoint.Problem) bool {
+				return p.Tensor == tc.module+".weight" && strings.Contains(p.Text, tc.want)
+			}
 			if tc.want == "" && len(problems) > 0 || tc.want != "" && (len(problems) != 1 || !slices.ContainsFunc(problems, named)) {
 				t.Errorf("problems are %v, want %q", problems, tc.want)
 			}
