@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/microscale-go/microscale/quant"
@@ -177,6 +178,22 @@ func TestRecognized(t *testing.T) {
 	}
 }
 
+// TestModelOptCase: the names of ModelOpt's algorithms are read in either case, and kept.
+func TestModelOptCase(t *testing.T) {
+	for text, want := range map[string]quant.Format{
+		`{"quant_algo": "FP8_PB_WO"}`:                 quant.FP8Block,
+		`{"quant_algo": "nvfp4"}`:                     quant.NVFP4,
+		`{"quantization": {"quant_algo": "mxfp8"}}`:   quant.MXFP8,
+		`{"quantization": {"quant_algo": "Fp8"}}`:     quant.FP8Tensor,
+		`{"quantization": {"quant_algo": "NVFP4_X"}}`: {},
+	} {
+		d, err := modelOpt.recognize([]byte(text))
+		if d.format.Name != want.Name || (err == nil) != (want.Name != "") || err == nil && !strings.Contains(text, d.scheme) {
+			t.Errorf("%s is recognized as %s %q (%v)", text, d.format.Name, d.scheme, err)
+		}
+	}
+}
+
 // TestUnrecognized: what is not read here is an error that says so.
 func TestUnrecognized(t *testing.T) {
 	for _, tc := range []struct {
@@ -213,6 +230,9 @@ func TestMatchers(t *testing.T) {
 		{&modelOpt, "model.layers.0.mlp.gate", "model.layers.0.mlp.gate_proj", false},
 		{&modelOpt, "model.layers.?.mlp.gate", "model.layers.3.mlp.gate", true},
 		{&deepSeek, "lm_head", "lm_head", true},
+		{&deepSeek, "head", "lm_head", false}, // words are compared whole
+		{&deepSeek, "head", "model.head.dense", true},
+		{&mxfp8, "proj", "model.layers.3.mlp.gate_proj", false},
 		{&deepSeek, "mlp.gate", "model.layers.3.mlp.gate", true},
 		{&deepSeek, "mlp.gate", "model.layers.3.mlp.gate_proj", false},
 		{&quark, "re:.*gate$", "model.layers.3.mlp.gate", true},

@@ -113,6 +113,32 @@ func TestJobFails(t *testing.T) {
 	}
 }
 
+// TestJobFailsTwice: of two tiles that both fail while both are worked on, the error is that
+// of the first, whichever ends first.
+func TestJobFailsTwice(t *testing.T) {
+	for first := range 2 {
+		begun, ended := [2]chan struct{}{make(chan struct{}), make(chan struct{})}, make(chan struct{})
+		job := Job[int]{
+			Weights: 1, Threads: 2,
+			Tiling: func(int) Tiling { return Tiling{2, 1, 1, 1} },
+			Work: func(t Tile) (int, error) {
+				close(begun[t.From])
+				<-begun[1-t.From]
+				if t.From == first {
+					defer close(ended)
+				} else {
+					<-ended
+				}
+				return 0, fmt.Errorf("row %d", t.From)
+			},
+			Done: func(tile Tile, _ int) { t.Errorf("done with row %d", tile.From) },
+		}
+		if err := job.Run(context.Background()); err == nil || err.Error() != "row 0" {
+			t.Errorf("row %d ends first: error %v", first, err)
+		}
+	}
+}
+
 // TestJobCanceled: no tile is begun after the context ended.
 func TestJobCanceled(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
