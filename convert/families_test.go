@@ -271,7 +271,7 @@ func TestExpertsLeft(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		warnings := slices.DeleteFunc(result.Warnings, func(w string) bool { return strings.HasPrefix(w, "transformers: ") }) // TestLimits has these
+		warnings := withoutLimits(result.Warnings)
 		if !slices.Equal(warnings, want) {
 			t.Errorf("%s: the warnings are %q, want %q", modelType, warnings, want)
 		}
