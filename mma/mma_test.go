@@ -78,6 +78,16 @@ func TestFP4Zeros(t *testing.T) {
 	}
 }
 
+// TestEmulatedHalf: 2^-25 beside 1 decides a tie of FP16, so that FP8 mma.sync on
+// Hopper aligns to 25 bits for FP16 results too, as the FP16 unit does.
+func TestEmulatedHalf(t *testing.T) {
+	u := unit(t, "hopper-mma", "e5m2", "f16", "-")
+	a, b := products(u.A, 32, 1, 0x1p-6, 0, 0, 0x1p-14), products(u.B, 32, 1, 0x1p-5, 0, 0, 0x1p-11)
+	if got := u.Dot(a, b, 0, nil, nil); got != 0x3c01 {
+		t.Errorf("1 + 2^-11 + 2^-25 = %#x, want 0x3c01", got)
+	}
+}
+
 // TestHopperStops: each of 32 products of 1·1 is below the unit that a sum of
 // 16384 is aligned to, so all are cut off.
 func TestHopperStops(t *testing.T) {

@@ -206,6 +206,33 @@ func amdAligned(group, halves int) reference {
 	}
 }
 
+// emulatedFP8 is FP8 mma.sync on sm_90 and sm_100: two groups of 16 from zero,
+// then C in an IEEE addition.
+func emulatedFP8(zero, mantissa int, how string) reference {
+	return func(u *mma.Unit, c mmatest.Case) float64 {
+		products, exponents := terms(u, c, zero)
+		v := 0.0
+		for odd := range 2 {
+			e := zero
+			if v != 0 {
+				e = max(math.Ilogb(v), 1-u.Out.Scalar.Bias)
+			}
+			half, halfExponents := []*big.Rat{rational(v)}, []int{e}
+			for k := range products {
+				if k/2%2 == odd {
+					half, halfExponents = append(half, products[k]), append(halfExponents, exponents[k])
+				}
+			}
+			sum, _ := aligned(half, halfExponents, 25)
+			if v = rounded(sum, u.Out, mantissa, how); math.IsInf(v, 0) {
+				return v
+			}
+		}
+		sum := rational(v)
+		return rounded(sum.Add(sum, rational(u.Out.Value(c.C))), u.Out, u.Out.Scalar.Mantissa, "nearest")
+	}
+}
+
 // TestReference compares the integer form with the references on cases of finite
 // operands, products of which no two are infinities of both signs.
 func TestReference(t *testing.T) {
@@ -226,6 +253,8 @@ func TestReference(t *testing.T) {
 		{"ada-mma", "e5m2×e4m3", "f32", "-", nvidia(16, 13, -132, 13, "toward zero")},
 		{"ada-mma", "e4m3", "f16", "-", nvidia(16, 13, -20, 10, "nearest")},
 		{"hopper-mma", "bf16", "f32", "-", nvidia(16, 25, -133, 23, "toward zero")},
+		{"hopper-mma", "e4m3×e5m2", "f32", "-", emulatedFP8(-133, 23, "toward zero")},
+		{"blackwell-mma", "e4m3", "f16", "-", emulatedFP8(-21, 10, "nearest")},
 		{"blackwell-mma", "tf32", "f32", "-", nvidia(8, 25, -133, 23, "toward zero")},
 		{"rtxblackwell-mma", "e3m2×e2m1", "f16", "-", nvidia(32, 25, -21, 10, "nearest")},
 		{"hopper-wgmma", "e4m3×e5m2", "f32", "-", nvidia(32, 13, -133, 13, "toward zero")},
