@@ -22,7 +22,8 @@ import (
 	"github.com/microscale-go/microscale/safetensors"
 )
 
-// listing returns "name DTYPE [shape]" of every tensor of a file, sorted.
+// listing returns "name DTYPE [shape]" of every tensor of a file, sorted, and the
+// metadata without the record of the run.
 func listing(t testing.TB, path string) (tensors []string, metadata map[string]string) {
 	t.Helper()
 	f, err := safetensors.Open(path)
@@ -34,7 +35,9 @@ func listing(t testing.TB, path string) (tensors []string, metadata map[string]s
 		tensors = append(tensors, fmt.Sprintf("%s %s %v", info.Name, info.Dtype, info.Shape))
 	}
 	slices.Sort(tensors)
-	return tensors, f.Metadata()
+	metadata = maps.Clone(f.Metadata())
+	delete(metadata, safetensors.RecordKey)
+	return tensors, metadata
 }
 
 // listingOf returns what listing returns of the made tensors.

@@ -236,11 +236,17 @@ func (p *ggufPlan) layOut() error {
 	if len(p.Decisions) == 0 {
 		return fmt.Errorf("%s: it holds no tensors: name a checkpoint with weights", p.Source.Source.Path)
 	}
-	l, err := gguf.NewLayout(append(constants, p.specs...), append(metadata, p.metadata...))
+	specs := append(constants, p.specs...)
+	placeholder := p.placeholder(len(specs), func(Decision) bool { return true })
+	metadata = append(append(metadata, p.metadata...), gguf.Pair{Key: safetensors.RecordKey, Value: placeholder})
+	l, err := gguf.NewLayout(specs, metadata)
 	if err != nil {
 		return fmt.Errorf("%s: the converted file cannot be laid out: %w", p.Source.Source.Path, err)
 	}
 	file, err := l.File()
+	if err == nil {
+		err = file.Reserve(placeholder)
+	}
 	if err != nil {
 		return err
 	}

@@ -18,10 +18,10 @@ import (
 // A journal says how far a run came, so that the next one goes on from there. It
 // is a file of lines, each one record, which is only ever appended to:
 //
-//	1f3a90bc {"begin":{"version":2,"plan":"…","source":[…]}}
+//	1f3a90bc {"begin":{"version":3,"plan":"…","source":[…]}}
 //	77c0de42 {"amax":{"weight":12,"bits":1065353216}}
 //	0b5af113 {"done":{"weight":0,"row":4096,"col":0,"sums":"…","name":"…"}}
-//	90d1f2a6 {"carried":"tokenizer.json"}
+//	90d1f2a6 {"carried":"tokenizer.json","checksum":12345}
 //	e3069283 {"complete":true}
 //	5d01c7f4 {"merged":true}
 //
@@ -35,7 +35,8 @@ type record struct {
 	Begin    *beginning `json:"begin,omitempty"`
 	Amax     *sweptAmax `json:"amax,omitempty"`
 	Done     *doneTiles `json:"done,omitempty"`
-	Carried  string     `json:"carried,omitempty"`  // a file of the source that goes along is copied
+	Carried  string     `json:"carried,omitempty"`  // a file that is not one of weights is written
+	Checksum uint64     `json:"checksum,omitempty"` // of that file
 	Complete bool       `json:"complete,omitempty"` // every file is closed
 	Merged   bool       `json:"merged,omitempty"`   // the files of all workers are in the part of the first
 }
@@ -56,6 +57,9 @@ type doneTiles struct {
 	Col    int    `json:"col"`
 	Sums   []byte `json:"sums"`
 
+	Written []uint64 `json:"written,omitempty"` // as in sums
+	Read    uint64   `json:"read,omitempty"`
+
 	Nearest []byte `json:"nearest,omitempty"` // the same of sums.nearest, where scales are searched
 
 	Name   string `json:"name"` // for the table of errors that merge prints
@@ -75,7 +79,7 @@ func (d *doneTiles) tile() checkpoint.Tile {
 }
 
 // journalVersion is raised when an earlier version's journals cannot be gone on with.
-const journalVersion = 2
+const journalVersion = 3
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 

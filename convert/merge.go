@@ -3,7 +3,6 @@ package convert
 import (
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"os"
 	"path/filepath"
@@ -117,6 +116,7 @@ type merging struct {
 type part struct {
 	beginning *beginning
 	done      map[int]*doneTiles // the last record of each weight
+	written   map[string]uint64  // checksums of files that are not of weights
 	complete  bool
 	merged    bool
 	size      int64 // of the journal
@@ -201,13 +201,15 @@ func (p *part) read(dir string) error {
 	if err != nil {
 		return err
 	}
-	p.done, p.size = map[int]*doneTiles{}, size
+	p.done, p.written, p.size = map[int]*doneTiles{}, map[string]uint64{}, size
 	for _, r := range records {
 		switch {
 		case r.Begin != nil:
 			p.beginning = r.Begin
 		case r.Done != nil:
 			p.done[r.Done.Weight] = r.Done
+		case r.Carried != "":
+			p.written[r.Carried] = r.Checksum
 		case r.Complete:
 			p.complete = true
 		case r.Merged:
@@ -238,31 +240,73 @@ func (m *merging) check() error {
 			return err
 		}
 		if f.Size < 0 {
+			sum, err := fileSum(path)
+			if err == nil && sum != m.parts[f.Worker].written[f.Name] {
+				err = fmt.Errorf("%s: %w", path, errDamaged)
+			}
+			if err != nil {
+				return m.damaged(f, err)
+			}
 			continue
 		}
-		file, err := openPart(path, f.Name)
+		size, err := checkFile(path, f.Name)
 		if err != nil {
-			return fmt.Errorf("the part of worker %d is damaged: run it again with --shard %d/%d: %w", f.Worker, f.Worker, len(m.parts), err)
+			return m.damaged(f, err)
 		}
-		if err := file.Close(); err != nil {
-			return err
-		}
-		if file.Size() != f.Size {
-			return fmt.Errorf("%s has %d bytes, not %d: run worker %d again with --shard %d/%d", path, file.Size(), f.Size, f.Worker, f.Worker, len(m.parts))
+		if size != f.Size {
+			return fmt.Errorf("%s has %d bytes, not %d: run worker %d again with --shard %d/%d", path, size, f.Size, f.Worker, f.Worker, len(m.parts))
 		}
 	}
 	return nil
 }
 
-// openPart opens a file of weights in a part by its own format, and so checks it.
-func openPart(path, name string) (interface {
-	io.Closer
-	Size() int64
-}, error) {
+func (m *merging) damaged(f partFile, err error) error {
+	return fmt.Errorf("the part of worker %d is damaged: run it again with --shard %d/%d: %w", f.Worker, f.Worker, len(m.parts), err)
+}
+
+// checkFile reads a file of weights in a part whole, compares its tensors with the
+// checksums of its record, and returns its size.
+func checkFile(path, name string) (size int64, err error) {
 	if name == ggufName {
-		return gguf.Open(path)
+		return checkGGUF(path)
 	}
-	return safetensors.Open(path)
+	f, err := safetensors.Open(path)
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close()
+	record, _, err := f.Record()
+	if err == nil {
+		err = checkSums(f.Tensors(), record.Tensors, 0, func(t safetensors.TensorInfo) (string, uint64, error) {
+			sum, err := f.ChecksumOf(t)
+			return t.Name, sum, err
+		})
+	}
+	if err != nil {
+		return 0, fmt.Errorf("%s: %w", path, err)
+	}
+	return f.Size(), nil
+}
+
+// checkGGUF is checkFile for a GGUF file.
+func checkGGUF(path string) (size int64, err error) {
+	f, err := gguf.Open(path)
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close()
+	text, _ := f.Value(safetensors.RecordKey).(string)
+	record, err := safetensors.ParseRecord(text)
+	if err == nil {
+		err = checkSums(f.Tensors, record.Tensors, 0, func(t gguf.TensorInfo) (string, uint64, error) {
+			sum, err := safetensors.ReadSum(t.Bytes(), func(p []byte, off int64) error { return f.ReadTensorAt(p, t, off) })
+			return t.Name, sum, err
+		})
+	}
+	if err != nil {
+		return 0, fmt.Errorf("%s: %w", path, err)
+	}
+	return f.Size(), nil
 }
 
 // name returns the name of a file in a part.

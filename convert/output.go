@@ -235,26 +235,36 @@ func (o *output) writeFile(name string, data []byte) error {
 	return o.fill(name, func(w io.Writer) error { _, err := w.Write(data); return err })
 }
 
-// carry copies a file of the source, until ctx ends.
-func (o *output) carry(ctx context.Context, other hf.Other) error {
+// carry copies a file of the source, until ctx ends, and returns its checksum.
+func (o *output) carry(ctx context.Context, other hf.Other) (uint64, error) {
 	in, err := os.Open(other.Path)
 	if err != nil {
-		return fmt.Errorf("%s: it goes along with the weights but cannot be read: %w", other.Name, err)
+		return 0, fmt.Errorf("%s: it goes along with the weights but cannot be read: %w", other.Name, err)
 	}
 	defer in.Close()
-	return o.fill(other.Name, func(w io.Writer) error {
-		const piece = 16 << 20
+	sum, off, piece := safetensors.NewSum(other.Size), int64(0), make([]byte, 1<<20)
+	err = o.fill(other.Name, func(w io.Writer) error {
 		for {
 			if err := ctx.Err(); err != nil {
 				return err
 			}
-			if _, err := io.CopyN(w, in, piece); errors.Is(err, io.EOF) {
+			n, err := in.Read(piece)
+			sum.Add(piece[:n], off)
+			off += int64(n)
+			if _, err := w.Write(piece[:n]); err != nil {
+				return err
+			}
+			if errors.Is(err, io.EOF) {
 				return nil
 			} else if err != nil {
 				return err
 			}
 		}
 	})
+	if err == nil && off != other.Size {
+		err = fmt.Errorf("%s: it changed while it was read: run again when nothing writes to it", other.Path)
+	}
+	return sum.Value(), err
 }
 
 func (o *output) fill(name string, write func(io.Writer) error) error {

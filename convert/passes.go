@@ -23,6 +23,7 @@ type run struct {
 	options RunOptions
 	out     *output
 	writers map[string]target
+	layouts map[string]*safetensors.Layout // by file
 	journal *journal
 	scratch sync.Pool // of *scratch
 
@@ -51,8 +52,11 @@ func newRun(p *Plan, o RunOptions) *run {
 	if o.Progress == nil {
 		o.Progress = func(int64) {}
 	}
-	r := &run{plan: p, options: o, writers: map[string]target{}, groups: p.groups(), swept: map[int]extremes{}, carried: map[string]bool{}}
+	r := &run{plan: p, options: o, writers: map[string]target{}, layouts: map[string]*safetensors.Layout{}, groups: p.groups(), swept: map[int]extremes{}, carried: map[string]bool{}}
 	r.scratch.New = func() any { return &scratch{} }
+	for _, f := range p.Files {
+		r.layouts[f.Name] = f.Layout
+	}
 	for range p.Decisions {
 		r.sums = append(r.sums, newSums())
 	}
@@ -192,7 +196,7 @@ func (r *run) record() error {
 func (r *run) doneRecord(t checkpoint.Tile) record {
 	v, s := r.plan.tensor(t.Weight), r.sums[t.Weight]
 	done := &doneTiles{Weight: t.Weight, Row: t.From, Col: t.FromCol, Name: v.Name, Format: v.Format, Rows: v.Rows, Cols: v.Cols}
-	done.Sums = stateOf(s.stored)
+	done.Sums, done.Written, done.Read = stateOf(s.stored), slices.Clone(s.written), s.read
 	if r.searches(t.Weight) {
 		done.Nearest = stateOf(s.nearest)
 	}

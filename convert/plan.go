@@ -389,7 +389,7 @@ func (p *Plan) layout(added map[string]string) error {
 		var specs []safetensors.Spec
 		metadata := map[string]string{}
 		for key, value := range shard.File.Metadata() {
-			if !checkpoint.IsOwnMetadata(key) {
+			if !checkpoint.IsOwnMetadata(key) && key != safetensors.RecordKey {
 				metadata[key] = value
 			}
 		}
@@ -413,7 +413,12 @@ func (p *Plan) layout(added map[string]string) error {
 				}
 			}
 		}
+		placeholder := p.placeholder(len(specs), func(d Decision) bool { return d.File == shard.Name })
+		metadata[safetensors.RecordKey] = placeholder
 		layout, err := safetensors.NewLayout(specs, metadata)
+		if err == nil {
+			err = layout.Reserve(placeholder)
+		}
 		if err != nil {
 			return fmt.Errorf("%s: the converted file cannot be laid out: %w", shard.File.Name(), err)
 		}

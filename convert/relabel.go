@@ -192,7 +192,7 @@ func (p *Plan) renameCache(d *Decision) error {
 }
 
 // relabel writes the codes and scales of a tile as they are.
-func (r *run) relabel(t checkpoint.Tile, d Decision) (*measure.Accumulator, error) {
+func (r *run) relabel(t checkpoint.Tile, d Decision, s *scratch) (*measure.Accumulator, error) {
 	sums := measure.New(verify.BlockLength)
 	if !d.Weight.Quantized() {
 		return sums, nil // its value is known, and written
@@ -201,7 +201,7 @@ func (r *run) relabel(t checkpoint.Tile, d Decision) (*measure.Accumulator, erro
 	if err != nil {
 		return nil, err
 	}
-	return sums, r.store(t, d, q, 0)
+	return sums, r.store(t, d, q, 0, s)
 }
 
 // sound fails where a checkpoint is not quantized in a way that is known, or its

@@ -1,6 +1,8 @@
 package convert
 
 import (
+	"bytes"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -233,7 +235,7 @@ func (r *run) take(records []record) bool {
 		case rec.Done != nil:
 			d := rec.Done
 			if d.Weight < r.start.Weight || d.Weight >= len(r.plan.Decisions) || !r.plan.mine(d.Weight) ||
-				!r.inside(d) || d.Weight == r.start.Weight && d.Row < r.start.From || !r.sums[d.Weight].restore(d) {
+				!r.inside(d) || len(d.Written) != len(r.plan.Decisions[d.Weight].Stored) || d.Weight == r.start.Weight && d.Row < r.start.From || !r.sums[d.Weight].restore(d) {
 				return false
 			}
 			r.start = d.tile()
@@ -253,18 +255,22 @@ func (r *run) inside(d *doneTiles) bool {
 	return 0 <= d.Row && d.Row <= t.Rows && 0 <= d.Col && d.Col <= t.Cols
 }
 
-// isWhole reports whether a directory, or a file, is the result of the plan: its
-// names, headers and configuration are, and so are pieces of its weights.
-func (p *Plan) isWhole(path string) (bool, error) {
+// unlike returns what is different at a path from the finished result of the plan, ""
+// where nothing is. It compares
+//
+//	names, headers, configuration and index    with those of the plan
+//	the plan's fingerprint in every file       with that of the plan
+//	files that are copied, byte for byte       with the source's
+//	checksums of what was read                 with those of the source now
+//	checksums of every tensor                  with those of the bytes there now
+//	the first tiles of some weights            with what would be written
+func (p *Plan) unlike(ctx context.Context, path string, threads int) (string, error) {
 	info, err := os.Lstat(path)
 	if err != nil {
-		if errors.Is(err, os.ErrNotExist) {
-			return false, nil
-		}
-		return false, err
+		return "it cannot be read", err
 	}
 	if info.IsDir() == p.single {
-		return false, nil
+		return "it is of another kind", nil
 	}
 	at := func(name string) string {
 		if p.single {
@@ -272,36 +278,98 @@ func (p *Plan) isWhole(path string) (bool, error) {
 		}
 		return filepath.Join(path, filepath.FromSlash(name))
 	}
-	same := func(name string, want []byte) bool {
-		if want == nil || p.single {
-			return true
-		}
-		got, err := os.ReadFile(at(name))
-		return err == nil && string(got) == string(want)
+	if why, err := p.unlikeOthers(at); why != "" || err != nil {
+		return why, err
 	}
-	if !same(hf.ConfigName, p.config) || !same(safetensors.IndexName, p.index) {
-		return false, nil
-	}
-	for _, f := range p.small {
-		if !same(f.Name, f.Data) {
-			return false, nil
-		}
-	}
-	for _, o := range p.others() {
-		if info, err := os.Stat(at(o.Name)); err != nil || info.Size() != o.Size {
-			return false, nil
-		}
-	}
-	files := map[string]*safetensors.File{}
+	plan, files, records := p.fingerprint(), map[string]*safetensors.File{}, map[string]safetensors.Record{}
 	for _, f := range p.Files {
 		file, err := f.Layout.Open(at(f.Name))
 		if err != nil {
-			return false, nil
+			return fmt.Sprintf("%s has another header or size", f.Name), nil
 		}
 		defer file.Close()
-		files[f.Name] = file
+		record, err := safetensors.ParseRecord(file.Filled())
+		if err != nil || record.Plan != plan {
+			return fmt.Sprintf("%s is of other options or not finished", f.Name), nil
+		}
+		files[f.Name], records[f.Name] = file, record
 	}
-	return p.sameWeights(files)
+	for _, f := range p.Files {
+		file := files[f.Name]
+		err := checkSums(file.Tensors(), records[f.Name].Tensors, threads, func(t safetensors.TensorInfo) (string, uint64, error) {
+			sum, err := file.ChecksumOf(t)
+			return t.Name, sum, err
+		})
+		if errors.Is(err, errDamaged) {
+			return fmt.Sprintf("%s is damaged: %v", f.Name, err), nil
+		} else if err != nil {
+			return "", err
+		}
+	}
+	if why, err := p.changedSource(ctx, records, threads); why != "" || err != nil {
+		return why, err
+	}
+	same, err := p.sameWeights(files)
+	if err == nil && !same {
+		return "its weights are not what this program writes", nil
+	}
+	return "", err
+}
+
+// unlikeOthers compares the files that are not of weights.
+func (p *Plan) unlikeOthers(at func(name string) string) (string, error) {
+	if p.single {
+		return "", nil
+	}
+	want := map[string][]byte{}
+	if p.config != nil {
+		want[hf.ConfigName] = p.config
+	}
+	if p.index != nil {
+		want[safetensors.IndexName] = p.index
+	}
+	for _, f := range p.small {
+		want[f.Name] = f.Data
+	}
+	for name, data := range want {
+		if got, err := os.ReadFile(at(name)); err != nil || !bytes.Equal(got, data) {
+			return fmt.Sprintf("%s is another", name), nil
+		}
+	}
+	for _, o := range p.others() {
+		source, err := fileSum(o.Path)
+		if err != nil {
+			return "", fmt.Errorf("%s: it goes along with the weights but cannot be read: %w", o.Name, err)
+		}
+		if got, err := fileSum(at(o.Name)); err != nil || got != source {
+			return fmt.Sprintf("%s is not that of the source", o.Name), nil
+		}
+	}
+	return "", nil
+}
+
+// fileSum returns the checksum of a file.
+func fileSum(path string) (uint64, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return 0, err
+	}
+	sum, piece := safetensors.NewSum(info.Size()), make([]byte, 1<<20)
+	for off := int64(0); ; {
+		n, err := f.Read(piece)
+		sum.Add(piece[:n], off)
+		off += int64(n)
+		if errors.Is(err, io.EOF) {
+			return sum.Value(), nil
+		} else if err != nil {
+			return 0, err
+		}
+	}
 }
 
 // errDiffers is what a comparison finds.

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/hf"
 	"github.com/microscale-go/microscale/safetensors"
 	"github.com/microscale-go/microscale/verify"
@@ -42,8 +43,15 @@ type Result struct {
 // removed, and a warning says so.
 func (p *Plan) Run(ctx context.Context, dst string, o RunOptions) (*Result, error) {
 	if o.Resume {
-		if whole, err := p.isWhole(dst); whole || err != nil {
-			return &Result{Finished: whole, Warnings: p.outputAt(dst).leftover()}, err
+		why, err := p.unlike(ctx, dst, o.Threads)
+		switch {
+		case errors.Is(err, os.ErrNotExist):
+		case err != nil:
+			return nil, err
+		case why == "":
+			return &Result{Finished: true, Warnings: p.outputAt(dst).leftover()}, nil
+		case !o.Force:
+			return nil, fmt.Errorf("%s: the destination exists and is not the finished result: %s: choose another name, or replace it with --force", dst, why)
 		}
 	}
 	out, err := p.newOutput(dst, o)
@@ -78,8 +86,11 @@ func (r *run) carryOut(ctx context.Context) (*Result, error) {
 	}
 	if records, _, _ := readJournal(r.out.path(markerName)); r.options.Resume && !r.out.part && len(records) == 0 {
 		// A run that was killed in its last moment has removed the journal.
-		whole, err := r.plan.isWhole(r.out.partial)
-		if err == nil && whole {
+		path := r.out.partial
+		if r.out.single {
+			path = r.out.path(singleName)
+		}
+		if why, err := r.plan.unlike(ctx, path, r.options.Threads); err == nil && why == "" {
 			warnings, err := r.out.commit()
 			return &Result{Finished: true, Warnings: warnings}, err
 		}
@@ -92,6 +103,9 @@ func (r *run) carryOut(ctx context.Context) (*Result, error) {
 		return &Result{Tensors: r.results(), Finished: true}, nil
 	}
 	tensors, err := r.write(ctx)
+	if err == nil {
+		err = r.fillRecords()
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -151,30 +165,31 @@ func (r *run) write(ctx context.Context) ([]verify.Tensor, error) {
 // earlier run has copied is there.
 func (r *run) writeOthers(ctx context.Context) error {
 	p, out := r.plan, r.out
+	made := slices.Clone(p.small)
 	if p.config != nil {
-		if err := out.writeFile(hf.ConfigName, p.config); err != nil {
-			return err
-		}
+		made = append(made, checkpoint.File{Name: hf.ConfigName, Data: p.config})
 	}
 	if p.index != nil {
-		if err := out.writeFile(safetensors.IndexName, p.index); err != nil {
-			return err
-		}
+		made = append(made, checkpoint.File{Name: safetensors.IndexName, Data: p.index})
 	}
-	for _, file := range p.small {
+	for _, file := range made {
 		if err := out.writeFile(file.Name, file.Data); err != nil {
 			return err
 		}
+		r.lock.Lock()
+		r.pending = append(r.pending, record{Carried: file.Name, Checksum: safetensors.Checksum(file.Data)})
+		r.lock.Unlock()
 	}
 	for _, other := range p.others() {
 		if info, err := os.Lstat(out.path(other.Name)); r.carried[other.Name] && err == nil && info.Size() == other.Size {
 			continue
 		}
-		if err := out.carry(ctx, other); err != nil {
+		sum, err := out.carry(ctx, other)
+		if err != nil {
 			return err
 		}
 		r.lock.Lock()
-		r.pending = append(r.pending, record{Carried: other.Name})
+		r.pending = append(r.pending, record{Carried: other.Name, Checksum: sum})
 		r.lock.Unlock()
 	}
 	return nil

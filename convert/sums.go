@@ -1,29 +1,49 @@
 package convert
 
 import (
+	"slices"
+
 	"github.com/microscale-go/microscale/measure"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/verify"
 )
 
-// sums are the errors of a weight, or of a tile: of what is stored, and, where
-// scales are searched, of what the quantizer gives without that.
-type sums struct{ stored, nearest *measure.Accumulator }
+// sums are the errors and checksums of a weight, or of a tile. The errors are those of
+// what is stored and, where scales are searched, of what the quantizer gives without.
+type sums struct {
+	stored, nearest *measure.Accumulator
 
-func newSums() sums {
-	return sums{measure.New(verify.BlockLength), measure.New(verify.BlockLength)}
+	written []uint64 // shares in the checksums of the stored tensors; see safetensors.Sum
+	read    uint64   // the same of the values in the source
 }
 
-// merge adds the errors of a tile.
+func newSums() sums {
+	return sums{stored: measure.New(verify.BlockLength), nearest: measure.New(verify.BlockLength)}
+}
+
+// merge adds the errors and checksums of a tile.
 func (s *sums) merge(o sums) {
 	s.stored.Merge(o.stored)
 	if o.nearest != nil {
 		s.nearest.Merge(o.nearest)
 	}
+	s.addSums(o)
+}
+
+// addSums adds the checksums of a tile.
+func (s *sums) addSums(o sums) {
+	if s.written == nil {
+		s.written = make([]uint64, len(o.written))
+	}
+	for i, sum := range o.written {
+		s.written[i] ^= sum
+	}
+	s.read ^= o.read
 }
 
 // restore sets s to what a journal has; false where that is not what was written.
 func (s *sums) restore(d *doneTiles) bool {
+	s.written, s.read = slices.Clone(d.Written), d.Read
 	return s.stored.UnmarshalBinary(d.Sums) == nil && (d.Nearest == nil || s.nearest.UnmarshalBinary(d.Nearest) == nil)
 }
 

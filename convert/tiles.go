@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"iter"
 	"runtime"
+	"slices"
 
 	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/format"
@@ -16,7 +17,10 @@ import (
 
 // scratch is the memory of one unit of work, which the next one takes over.
 type scratch struct {
-	raw       []byte // of the source
+	raw       []byte            // of the source
+	values    []byte            // of the source, decoded
+	written   []safetensors.Sum // of the stored tensors of a weight
+	read      safetensors.Sum   // of its values in the source
 	quantized *quant.Tensor
 	comparer  verify.Comparer
 }
@@ -63,19 +67,23 @@ func (r *run) work(t checkpoint.Tile) ([]sums, error) {
 	s := r.scratch.Get().(*scratch)
 	defer r.scratch.Put(s)
 	d := r.plan.Decisions[t.Weight]
-	var one sums
+	s.startSums(r, d)
+	all := []sums{{}}
 	var err error
 	switch d.Action {
 	case Quantize:
-		return r.quantize(t, d, s)
+		all, err = r.quantize(t, d, s)
 	case Decode:
-		one, err = r.decode(t, d)
+		all[0], err = r.decode(t, d, s)
 	case Relabel:
-		one.stored, err = r.relabel(t, d)
+		all[0].stored, err = r.relabel(t, d, s)
 	default:
-		one, err = r.copy(t, d, s)
+		all[0], err = r.copy(t, d, s)
 	}
-	return []sums{one}, err
+	if err == nil && len(all) > 0 {
+		s.endSums(all)
+	}
+	return all, err
 }
 
 // copy writes elements as they are, and counts those that are not finite.
@@ -88,7 +96,7 @@ func (r *run) copy(t checkpoint.Tile, d Decision, s *scratch) (sums, error) {
 	if f, ok := checkpoint.DenseFormat(d.Weight.Dtype); ok {
 		errors.AddCopy(t.ToCol-t.FromCol, tensor.CountNonFinite(s.raw, f))
 	}
-	return sums{stored: errors}, r.put(t, d, checkpoint.Codes, s.raw)
+	return sums{stored: errors}, r.put(t, d, checkpoint.Codes, s.raw, s)
 }
 
 // quantize writes the codes and scales of the tiles of a unit, and measures what
@@ -114,18 +122,12 @@ func (r *run) quantize(t checkpoint.Tile, d Decision, s *scratch) (all []sums, e
 		}
 		all = append(all, errors)
 	}
-	return all, r.store(t, d, unit, global)
+	return all, r.store(t, d, unit, global, s)
 }
 
 // quantizeTile fills with.Into, and returns its error and the global scale.
 func (r *run) quantizeTile(t checkpoint.Tile, d Decision, s *scratch, with quant.With) (errors sums, global float32, err error) {
-	raw, ok, err := d.Weight.ReadBF16(t, s.raw)
-	var x tensor.Dense
-	if ok {
-		s.raw = raw.Data
-	} else if err == nil {
-		x, err = d.Weight.ReadTile(t)
-	}
+	raw, x, ok, err := r.readTile(t, d, s)
 	if err != nil {
 		return sums{}, 0, err
 	}
@@ -156,6 +158,24 @@ func (r *run) quantizeTile(t checkpoint.Tile, d Decision, s *scratch, with quant
 	return errors, global, err
 }
 
+// readTile returns the values of a tile: BF16 as it is where ok, else decoded. It adds
+// them to the checksum of what was read.
+func (r *run) readTile(t checkpoint.Tile, d Decision, s *scratch) (raw tensor.BF16, x tensor.Dense, ok bool, err error) {
+	_, cols := d.Weight.Matrix()
+	if d.Action == Quantize {
+		if raw, ok, err = d.Weight.ReadBF16(t, s.raw); ok {
+			s.raw = raw.Data
+			s.addRead(t, cols, raw.Data)
+		}
+	}
+	if !ok && err == nil {
+		if x, err = d.Weight.ReadTile(t); err == nil {
+			err = s.addValues(t, cols, x)
+		}
+	}
+	return raw, x, ok, err
+}
+
 // rowsOf returns rows [from, to) of a rowwise tensor, in its memory. They begin
 // where a block does.
 func rowsOf(q *quant.Tensor, from, to int) *quant.Tensor {
@@ -178,23 +198,23 @@ func rowsOf(q *quant.Tensor, from, to int) *quant.Tensor {
 }
 
 // store writes the parts of quantized tiles.
-func (r *run) store(t checkpoint.Tile, d Decision, q *quant.Tensor, global float32) error {
-	err := r.put(t, d, checkpoint.Codes, q.Codes)
+func (r *run) store(t checkpoint.Tile, d Decision, q *quant.Tensor, global float32, to *scratch) error {
+	err := r.put(t, d, checkpoint.Codes, q.Codes, to)
 	if err == nil {
-		err = r.put(t, d, checkpoint.Scales, q.ScaleBytes())
+		err = r.put(t, d, checkpoint.Scales, q.ScaleBytes(), to)
 	}
 	if s, ok := r.plan.Convention.Struct(q.Format); ok && err == nil {
-		err = r.put(t, d, checkpoint.Blocks, checkpoint.Interleaved(s, q))
+		err = r.put(t, d, checkpoint.Blocks, checkpoint.Interleaved(s, q), to)
 	}
 	if err == nil {
-		err = r.put(t, d, checkpoint.Global, checkpoint.GlobalBytes(global))
+		err = r.put(t, d, checkpoint.Global, checkpoint.GlobalBytes(global), to)
 	}
 	return err
 }
 
 // decode writes the values of a tile in the dtype of the result.
-func (r *run) decode(t checkpoint.Tile, d Decision) (sums, error) {
-	x, err := d.Weight.ReadTile(t)
+func (r *run) decode(t checkpoint.Tile, d Decision, s *scratch) (sums, error) {
+	_, x, _, err := r.readTile(t, d, s)
 	if err != nil {
 		return sums{}, err
 	}
@@ -219,26 +239,27 @@ func (r *run) decode(t checkpoint.Tile, d Decision) (sums, error) {
 		}
 	}
 	return sums{stored: errors}, d.Weight.PutDense(t, x, f, func(raw []byte, at int64) error {
-		return r.scatter(d, spec.Name, raw, at)
+		return r.scatter(d, spec.Name, raw, at, s)
 	})
 }
 
-// scatter writes bytes of a stored tensor, each row where the result has it.
-func (r *run) scatter(d Decision, name string, raw []byte, at int64) error {
-	w := r.writers[d.File]
-	for _, s := range d.Stored {
-		if s.Name == name {
-			begin, _ := d.Extent(s)
-			at += begin
-		}
+// scatter writes bytes of a stored tensor, each row where the result has it, and adds
+// them to its checksum.
+func (r *run) scatter(d Decision, name string, raw []byte, at int64, s *scratch) error {
+	i := slices.IndexFunc(d.Stored, func(s checkpoint.Stored) bool { return s.Name == name })
+	begin, _ := d.Extent(d.Stored[i])
+	at += begin
+	write := func(p []byte, at int64) error {
+		s.written[i].Add(p, at)
+		return r.writers[d.File].WriteTensorAt(name, p, at)
 	}
-	if d.rowBytes == 0 || name != d.Stored[0].Name {
-		return w.WriteTensorAt(name, raw, at)
+	if d.rowBytes == 0 || i > 0 {
+		return write(raw, at)
 	}
 	for len(raw) > 0 {
 		row, in := at/d.rowBytes, at%d.rowBytes
 		n := min(int64(len(raw)), d.rowBytes-in)
-		if err := w.WriteTensorAt(name, raw[:n], int64(d.row(int(row)))*d.rowBytes+in); err != nil {
+		if err := write(raw[:n], int64(d.row(int(row)))*d.rowBytes+in); err != nil {
 			return err
 		}
 		raw, at = raw[n:], at+n
@@ -311,12 +332,12 @@ func (r *run) spans(t checkpoint.Tile, d Decision, s checkpoint.Stored, cols int
 }
 
 // put writes a part of a tile where it lies.
-func (r *run) put(t checkpoint.Tile, d Decision, part checkpoint.Part, data []byte) error {
+func (r *run) put(t checkpoint.Tile, d Decision, part checkpoint.Part, data []byte, s *scratch) error {
 	for p := range r.places(t, d) {
 		if p.part != part {
 			continue
 		}
-		if err := r.scatter(d, p.name, data[p.from:p.to], p.at); err != nil {
+		if err := r.scatter(d, p.name, data[p.from:p.to], p.at, s); err != nil {
 			return err
 		}
 	}

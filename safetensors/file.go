@@ -19,6 +19,7 @@ type File struct {
 	dataStart int64       // byte offset of the data buffer, from which tensors count
 	header    *Header
 	byName    map[string]int // index into header.Tensors
+	filled    string         // what Layout.Open found where the layout reserves bytes
 }
 
 // Open opens a file and checks its header; see [ParseHeader]. Tensor data is

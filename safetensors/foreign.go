@@ -1,7 +1,6 @@
 package safetensors
 
 import (
-	"bytes"
 	"fmt"
 	"math"
 	"slices"
@@ -28,7 +27,7 @@ func Foreign(prefix []byte, dataSize int64, tensors []TensorInfo) (*Layout, erro
 }
 
 // Open opens a file that was written by the layout. It fails where the size or the
-// bytes before the data are others.
+// bytes before the data are others, apart from those that [Layout.Reserve] marked.
 func (l *Layout) Open(path string) (*File, error) {
 	f, info, err := openRegular(path)
 	if err != nil {
@@ -39,7 +38,7 @@ func (l *Layout) Open(path string) (*File, error) {
 	if info.Size() == l.FileSize() {
 		if reading := readFull(f, head, 0, path, ""); reading != nil {
 			err = reading
-		} else if bytes.Equal(head, l.prefix) {
+		} else if l.fits(head, 0) {
 			err = nil
 		}
 	}
@@ -47,7 +46,7 @@ func (l *Layout) Open(path string) (*File, error) {
 		f.Close()
 		return nil, err
 	}
-	return &File{name: path, r: f, closer: f, size: info.Size(), opened: info, dataStart: int64(len(l.prefix)), header: l.header, byName: l.byName}, nil
+	return &File{name: path, r: f, closer: f, size: info.Size(), opened: info, dataStart: int64(len(l.prefix)), header: l.header, byName: l.byName, filled: string(head[l.from:l.to])}, nil
 }
 
 func errOther(path string) error {

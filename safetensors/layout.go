@@ -29,6 +29,8 @@ type Layout struct {
 	prefix []byte         // length and header: the first bytes of the file
 	data   int64          // bytes of the data buffer
 	byName map[string]int // index into header.Tensors
+
+	from, to int // bytes of the prefix that are not known yet; see Reserve
 }
 
 // NewLayout plans a file as the reference writer does: tensors by decreasing

@@ -1,7 +1,6 @@
 package safetensors
 
 import (
-	"bytes"
 	"fmt"
 	"os"
 	"sync/atomic"
@@ -73,7 +72,7 @@ func (w *Writer) reset() error {
 			return err
 		}
 	}
-	if info.Size() != w.layout.FileSize() || !bytes.Equal(head, w.layout.prefix[lengthSize:]) {
+	if info.Size() != w.layout.FileSize() || !w.layout.fits(head, lengthSize) {
 		return &ContainerError{Path: w.path, Offset: -1, Problem: "this is not the file that was left unfinished: its size or header is another", Fix: "remove it"}
 	}
 	if _, err := w.f.WriteAt(make([]byte, lengthSize), 0); err != nil {

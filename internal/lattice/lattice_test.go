@@ -65,6 +65,7 @@ const external = `
 *: golang.org/x/sys
 recipe: github.com/BurntSushi/toml
 internal/lock: github.com/gofrs/flock
+safetensors: github.com/minio/crc64nvme
 report: gonum.org/v1/gonum gonum.org/v1/plot
 convert: github.com/BurntSushi/toml
 cmd/microscale: github.com/spf13/cobra github.com/spf13/pflag github.com/jedib0t/go-pretty/v6 golang.org/x/term gonum.org/v1/plot

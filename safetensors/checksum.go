@@ -1,0 +1,93 @@
+package safetensors
+
+import (
+	"github.com/minio/crc64nvme"
+)
+
+// Checksum returns the CRC-64/NVME of p. It finds every change of up to 64 adjacent
+// bits, and misses one in 2^64 of others. It does not protect against somebody who
+// wants to deceive.
+func Checksum(p []byte) uint64 { return crc64nvme.Checksum(p) }
+
+// A Sum finds the [Checksum] of bytes that come in pieces, in any order. The values of
+// several sums over disjoint pieces of the same bytes add up by exclusive or, and that
+// of all pieces is the checksum.
+type Sum struct {
+	size int64 // of all bytes
+	done uint64
+	run  uint64 // of pieces in ascending order, as if the bytes ended behind the last
+	end  int64  // of the last piece of the run
+
+	distance int64 // between the ends of the last two pieces, and what it multiplies by
+	factor   uint64
+}
+
+// NewSum returns the sum of no pieces of size bytes.
+func NewSum(size int64) *Sum { return &Sum{size: size} }
+
+// Add adds the piece that begins at byte off.
+func (s *Sum) Add(p []byte, off int64) {
+	if len(p) == 0 {
+		return
+	}
+	if off < s.end {
+		s.done, s.run, s.end = s.Value(), 0, 0
+	}
+	end := off + int64(len(p))
+	if n := end - s.end; s.run != 0 {
+		if n != s.distance {
+			s.distance, s.factor = n, zeros(n)
+		}
+		s.run = multiply(s.run, s.factor)
+	}
+	s.run ^= Checksum(p)
+	s.end = end
+}
+
+// Value returns the share of the pieces in the checksum.
+func (s *Sum) Value() uint64 {
+	if s.run == 0 {
+		return s.done
+	}
+	return s.done ^ multiply(s.run, zeros(s.size-s.end))
+}
+
+// Checksums are remainders of polynomials over GF(2) modulo P, the bit of the highest
+// power lowest: a byte more multiplies that of the bytes before it by x^8.
+const (
+	polynomial = 0x9a6c9329ac4bc9b5 // P without x^64
+	one        = 1 << 63
+)
+
+// multiply returns a·b mod P.
+func multiply(a, b uint64) (product uint64) {
+	for ; a != 0; a <<= 1 {
+		product ^= b & -(a >> 63)
+		b = b>>1 ^ polynomial&-(b&1)
+	}
+	return product
+}
+
+// powers has x^(8·n) for n = d·16^i at [i][d].
+var powers = func() (p [16][16]uint64) {
+	step := uint64(one >> 8)
+	for i := range p {
+		p[i][0] = one
+		for d := 1; d < 16; d++ {
+			p[i][d] = multiply(p[i][d-1], step)
+		}
+		step = multiply(p[i][15], step)
+	}
+	return p
+}()
+
+// zeros returns x^(8n) mod P.
+func zeros(n int64) uint64 {
+	product := uint64(one)
+	for i := 0; n > 0; i, n = i+1, n>>4 {
+		if n&15 != 0 {
+			product = multiply(product, powers[i][n&15])
+		}
+	}
+	return product
+}

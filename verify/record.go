@@ -1,0 +1,20 @@
+package verify
+
+import (
+	"context"
+
+	"github.com/microscale-go/microscale/checkpoint"
+)
+
+// checkRecord compares the tensors of dst with the checksums in its record, where the
+// run that wrote it left one.
+func (r *Report) checkRecord(ctx context.Context, dst *checkpoint.Model) error {
+	damaged, err := dst.Source.Damaged(ctx)
+	if err != nil {
+		return err
+	}
+	for _, t := range damaged {
+		r.fault(t.Name, "its bytes are not those that were written: the file was damaged or changed since")
+	}
+	return nil
+}

@@ -1,0 +1,78 @@
+package verify_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/microscale-go/microscale/checkpoint"
+	"github.com/microscale-go/microscale/convert"
+	"github.com/microscale-go/microscale/hf"
+	"github.com/microscale-go/microscale/hf/sample"
+	"github.com/microscale-go/microscale/quant"
+	"github.com/microscale-go/microscale/verify"
+)
+
+// TestRecordDamage: a code that changed to another valid one since it was written is a
+// problem, though its error alone is not.
+func TestRecordDamage(t *testing.T) {
+	c, err := sample.Open(context.Background(), sample.Name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	src := checkpoint.Read(c)
+	plan, err := convert.PlanQuantize(src, convert.QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP8}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dst := filepath.Join(t.TempDir(), "dst")
+	if _, err := plan.Run(context.Background(), dst, convert.RunOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	problems := func() string {
+		c, err := hf.Open(dst)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		report, err := verify.Compare(context.Background(), src, checkpoint.Read(c), verify.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var all []string
+		for _, p := range report.Problems {
+			all = append(all, p.String())
+		}
+		return strings.Join(all, "\n")
+	}
+	if got := problems(); got != "" {
+		t.Fatalf("before it is damaged: %s", got)
+	}
+	d := plan.Decisions[0]
+	for _, d = range plan.Decisions {
+		if d.Action == convert.Quantize {
+			break
+		}
+	}
+	path := filepath.Join(dst, d.File)
+	var at int64
+	for _, f := range plan.Files {
+		if f.Name == d.File {
+			at, _ = f.Layout.Offset(d.Stored[0].Name)
+		}
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data[at+1000] ^= 1
+	if err := os.WriteFile(path, data, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if got := problems(); !strings.Contains(got, d.Stored[0].Name) || !strings.Contains(got, "its bytes are not those that were written") {
+		t.Errorf("the problems are %q", got)
+	}
+}
