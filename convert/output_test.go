@@ -49,7 +49,11 @@ func writing(plan *Plan, out *output) ([]verify.Tensor, error) {
 	if err != nil {
 		return nil, err
 	}
-	return r.write(context.Background())
+	tensors, err := r.write(context.Background())
+	if err == nil {
+		err = r.fillRecords()
+	}
+	return tensors, err
 }
 
 // names returns the names in a directory.

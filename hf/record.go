@@ -1,13 +1,9 @@
 package hf
 
-import (
-	"context"
-
-	"github.com/microscale-go/microscale/safetensors"
-)
+import "context"
 
 // Damaged reads all tensors of the shards that have a record of what was written
-// ([safetensors.Record]) and returns those whose bytes are others now.
+// (safetensors.Record) and returns those whose bytes are others now.
 func (c *Checkpoint) Damaged(ctx context.Context) (damaged []Tensor, err error) {
 	for _, s := range c.shards {
 		record, ok, err := s.File.Record()

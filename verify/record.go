@@ -2,14 +2,20 @@ package verify
 
 import (
 	"context"
+	"errors"
 
 	"github.com/microscale-go/microscale/checkpoint"
+	"github.com/microscale-go/microscale/safetensors"
 )
 
 // checkRecord compares the tensors of dst with the checksums in its record, where the
 // run that wrote it left one.
 func (r *Report) checkRecord(ctx context.Context, dst *checkpoint.Model) error {
 	damaged, err := dst.Source.Damaged(ctx)
+	if e, ok := errors.AsType[*safetensors.ContainerError](err); ok {
+		r.Problems = append(r.Problems, checkpoint.Problem{Text: e.Error()})
+		return nil
+	}
 	if err != nil {
 		return err
 	}

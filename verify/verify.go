@@ -121,6 +121,9 @@ func Compare(ctx context.Context, src, dst *checkpoint.Model, o Options) (*Repor
 	if err := r.compare(ctx, pairs, o); err != nil {
 		return nil, err
 	}
+	if err := r.checkRecord(ctx, dst); err != nil {
+		return nil, err
+	}
 	for _, c := range o.Clients {
 		r.Problems = append(r.Problems, c.Refuses(dst)...)
 	}
