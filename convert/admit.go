@@ -92,6 +92,9 @@ func (o *output) replaceable() error {
 // own fails where the partial directory holds what no run of this program left
 // there: it has neither the marker nor only files of the result.
 func (o *output) own() error {
+	if err := o.noLinks(); err != nil {
+		return err
+	}
 	if _, err := os.Lstat(o.path(markerName)); err == nil {
 		return nil
 	}
@@ -103,6 +106,22 @@ func (o *output) own() error {
 		return fmt.Errorf("%s: it has %q, which no run of this program writes, in the place where the result is written: move it away or choose another destination", o.partial, name)
 	}
 	return nil
+}
+
+// noLinks fails where something in the partial directory, or the directory itself, is a
+// link or another thing through which a run would write elsewhere.
+func (o *output) noLinks() error {
+	return filepath.WalkDir(o.partial, func(path string, e fs.DirEntry, err error) error {
+		switch {
+		case path == o.partial && errors.Is(err, fs.ErrNotExist):
+			return nil
+		case err != nil:
+			return fmt.Errorf("%s: it cannot be looked through: %w", o.partial, err)
+		case path == o.partial && !e.IsDir(), !e.IsDir() && !e.Type().IsRegular():
+			return fmt.Errorf("%s: no run of this program makes a link or special file here: move it away or choose another destination", path)
+		}
+		return nil
+	})
 }
 
 // kept are the files that a model on the hub has beside its weights, and that a

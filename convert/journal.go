@@ -26,11 +26,9 @@ import (
 //	5d01c7f4 {"merged":true}
 //
 // In front of a record stands the CRC-32C of it. What a record says is done was
-// on the disk before the record was written. A line at the end that is not
-// whole, or not what it was, is dropped: that costs the work since the record
-// before. A damaged line that others follow is a fault of the disk, or of
-// somebody's editor, and ends the run; nothing is touched until the user has decided
-// whether to trust what is before it.
+// on the disk before the record was written. A line that is damaged or not whole, and
+// all after it, are dropped: that costs the work since the record before. A power
+// failure leaves such lines wherever the filesystem had not written a page yet.
 type record struct {
 	Begin    *beginning `json:"begin,omitempty"`
 	Amax     *sweptAmax `json:"amax,omitempty"`
@@ -109,8 +107,8 @@ func parseLine(line []byte) (r record, ok bool) {
 	return r, json.Unmarshal(text, &r) == nil
 }
 
-// readJournal returns the records of a journal and the bytes that they take; a
-// damaged end is left out. A journal that does not exist has none.
+// readJournal returns the records of a journal before the first that is damaged, and
+// the bytes that they take. A journal that does not exist has none.
 func readJournal(path string) (records []record, size int64, err error) {
 	data, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {
@@ -119,22 +117,17 @@ func readJournal(path string) (records []record, size int64, err error) {
 	if err != nil {
 		return nil, 0, fmt.Errorf("%s: the journal of the earlier run cannot be read: %w", path, err)
 	}
-	bad := 0 // number of the first line that is damaged
-	for number, at := 1, 0; at < len(data); number++ {
+	for at := 0; at < len(data); {
 		n := bytes.IndexByte(data[at:], '\n')
 		if n < 0 {
 			break
 		}
 		r, ok := parseLine(data[at : at+n])
-		at += n + 1
-		switch {
-		case !ok && bad == 0:
-			bad = number
-		case ok && bad != 0:
-			return nil, 0, fmt.Errorf("%s: line %d of this journal is damaged: remove it and those after it to go on from there, or %s", path, bad, anew)
-		case ok:
-			records, size = append(records, r), int64(at)
+		if !ok {
+			break
 		}
+		at += n + 1
+		records, size = append(records, r), int64(at)
 	}
 	return records, size, nil
 }
@@ -149,7 +142,7 @@ type journal struct {
 
 // openJournal opens a journal behind its first size bytes, and drops the others.
 func openJournal(path string, size int64) (*journal, error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o666)
+	f, err := openOwn(path)
 	if err != nil {
 		return nil, err
 	}
@@ -162,6 +155,24 @@ func openJournal(path string, size int64) (*journal, error) {
 		return nil, err
 	}
 	return &journal{f: f}, nil
+}
+
+// openOwn opens a file of a partial directory, and makes it if it is not there. It does
+// not follow a link.
+func openOwn(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o666)
+	if !errors.Is(err, os.ErrExist) {
+		return f, err
+	}
+	if f, err = os.OpenFile(path, os.O_RDWR, 0); err != nil {
+		return nil, err
+	}
+	opened, err := f.Stat()
+	named, namedErr := os.Lstat(path)
+	if err == nil && namedErr == nil && opened.Mode().IsRegular() && os.SameFile(opened, named) {
+		return f, nil
+	}
+	return nil, errors.Join(fmt.Errorf("%s: not a regular file: remove it", path), err, namedErr, f.Close())
 }
 
 // append writes records, and waits until they are on the disk.

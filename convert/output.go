@@ -100,7 +100,7 @@ func (p *Plan) newOutput(final string, options RunOptions) (*output, error) {
 		_ = o.syncNames() // where that fails, a power failure may cost more than the work since the last record
 	}
 	if err != nil {
-		_ = os.Remove(o.partial) // unless it has something in it
+		o.removePartial()
 		o.removeParents()
 		o.unlock()
 		return nil, err
@@ -135,6 +135,13 @@ func (o *output) removeParents() {
 	}
 }
 
+// removePartial removes the partial directory, unless something is in it or it is a link.
+func (o *output) removePartial() {
+	if info, err := os.Lstat(o.partial); err == nil && info.IsDir() {
+		_ = os.Remove(o.partial)
+	}
+}
+
 // claim locks the partial directory.
 func (o *output) claim() error {
 	var err error
@@ -142,7 +149,7 @@ func (o *output) claim() error {
 	case errors.Is(err, lock.ErrHeld), errors.Is(err, os.ErrNotExist):
 		return fmt.Errorf("%s: another run is writing to it (%s is locked): wait for it, or choose another destination", o.final, o.partial)
 	case err != nil:
-		_ = os.Remove(o.partial) // unless it has something in it
+		o.removePartial()
 		o.removeParents()
 		return cannotWrite(filepath.Dir(o.final), err)
 	}
@@ -205,7 +212,7 @@ func (o *output) unfinished() bool {
 
 // mark makes the marker, if it is not there: a journal of nothing.
 func (o *output) mark() error {
-	f, err := os.OpenFile(o.path(markerName), os.O_CREATE|os.O_WRONLY, 0o666)
+	f, err := openOwn(o.path(markerName))
 	if err != nil {
 		return err
 	}
@@ -219,15 +226,19 @@ func (o *output) create(f File) (*safetensors.Writer, error) { return o.add(f, s
 func (o *output) reopen(f File) (*safetensors.Writer, error) { return o.add(f, safetensors.Reopen) }
 
 func (o *output) add(f File, open func(string, *safetensors.Layout) (*safetensors.Writer, error)) (*safetensors.Writer, error) {
-	name := f.Name
-	if o.single {
-		name = singleName
-	}
-	w, err := open(o.path(name), f.Layout)
+	w, err := open(o.fileOf(f), f.Layout)
 	if err == nil {
 		o.writers = append(o.writers, w)
 	}
 	return w, err
+}
+
+// fileOf returns where a file of weights is written.
+func (o *output) fileOf(f File) string {
+	if o.single {
+		return o.path(singleName)
+	}
+	return o.path(f.Name)
 }
 
 // writeFile writes a small file of the result.
@@ -268,11 +279,19 @@ func (o *output) carry(ctx context.Context, other hf.Other) (uint64, error) {
 }
 
 func (o *output) fill(name string, write func(io.Writer) error) error {
-	path := o.path(name)
-	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
+	path, local := o.path(name), filepath.FromSlash(name)
+	root, err := os.OpenRoot(o.partial) // follows no link that leads out of it
+	if err != nil {
 		return err
 	}
-	f, err := os.Create(path)
+	defer root.Close()
+	if err := root.MkdirAll(filepath.Dir(local), 0o777); err != nil {
+		return err
+	}
+	if err := root.Remove(local); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	f, err := root.OpenFile(local, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o666)
 	if err != nil {
 		return err
 	}
@@ -350,7 +369,7 @@ func (o *output) abort() {
 		_ = w.Abort() // the directory goes anyway
 	}
 	_ = o.clear() // what stays is under the partial name, and the next run removes it
-	_ = os.Remove(o.partial)
+	o.removePartial()
 	o.removeParents()
 	o.unlock()
 }

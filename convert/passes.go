@@ -67,7 +67,12 @@ func newRun(p *Plan, o RunOptions) *run {
 func (r *run) open(f File) (*safetensors.Writer, error) {
 	w, err := r.out.create(f)
 	if errors.Is(err, os.ErrExist) && r.options.Resume {
-		w, err = r.out.reopen(f)
+		if w, err = r.out.reopen(f); err != nil && !r.begun(f.Name) {
+			// The earlier run ended while it made the file, or before that was on the disk.
+			if err = os.Remove(r.out.fileOf(f)); err == nil {
+				w, err = r.out.create(f)
+			}
+		}
 	} else if err == nil && r.begun(f.Name) {
 		err = fmt.Errorf("%s: %s is gone from it, of which the journal says that it is written: %s", r.out.partial, f.Name, anew)
 	}

@@ -209,6 +209,12 @@ func (r *run) restore(begin *beginning) error {
 			return fmt.Errorf("%s: the journal does not fit the plan: %s", r.out.partial, anew)
 		}
 	}
+	if len(records) == 0 && r.options.Resume {
+		// The earlier run ended before anything that it did was on the disk.
+		if err := r.out.clear(); err != nil {
+			return err
+		}
+	}
 	if r.journal, err = openJournal(path, size); err != nil {
 		return cannotWrite(r.out.partial, err)
 	}

@@ -44,20 +44,36 @@ func Create(path string, l *Layout) (*Writer, error) {
 	return w, nil
 }
 
-// Reopen opens a file that a writer of the same layout left unfinished, to go on
-// with it: what was written then is counted by [Writer.Skip]. A file of another
-// size or header is an error.
+// Reopen opens a file that a writer of the same layout left unfinished, to resume
+// it: what was written then is counted by [Writer.Skip]. A link, and a file of another
+// size or header, is an error.
 func Reopen(path string, l *Layout) (*Writer, error) {
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
 		return nil, err
 	}
 	w := &Writer{f: f, path: path, layout: l, written: make([]atomic.Int64, len(l.header.Tensors))}
+	if err := w.named(); err != nil {
+		f.Close()
+		return nil, err
+	}
 	if err := w.reset(); err != nil {
 		f.Close()
 		return nil, err
 	}
 	return w, nil
+}
+
+// named fails where the path is a link to the file, or not that of a regular file.
+func (w *Writer) named() error {
+	opened, err := w.f.Stat()
+	if err != nil {
+		return ioError(w.path, "asking what it is", err)
+	}
+	if named, err := os.Lstat(w.path); err != nil || !opened.Mode().IsRegular() || !os.SameFile(opened, named) {
+		return &ContainerError{Path: w.path, Offset: -1, Problem: "this is a link, or no regular file", Fix: "remove it"}
+	}
+	return nil
 }
 
 // reset checks that the file is of the layout, and makes it an unfinished one.

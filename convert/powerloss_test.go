@@ -1,0 +1,240 @@
+package convert
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/microscale-go/microscale/checkpoint"
+	"github.com/microscale-go/microscale/quant"
+)
+
+// TestPowerLoss makes the states in which a power failure may leave a partial directory:
+// the journal up to any record, the next line whole, torn, or filled with zeros; files
+// whose contents the records before that do not vouch for as they are, filled with
+// zeros, short, empty or not there. The same command ends in the same bytes, with
+// --resume and without.
+func TestPowerLoss(t *testing.T) {
+	src := writeModel(t, tiledModel(), madeConfig)
+	writeText(t, filepath.Join(src, "tokenizer.json"), "{}")
+	if err := os.Mkdir(filepath.Join(src, "1_Pooling"), 0o777); err != nil {
+		t.Fatal(err)
+	}
+	writeText(t, filepath.Join(src, "1_Pooling", "config.json"), "[]")
+	for _, tc := range []struct {
+		name  string
+		tiles int // after which the run is interrupted
+		plan  func(t *testing.T) *Plan
+	}{
+		{"dst", 14, func(t *testing.T) *Plan { return planFor(t, src, "nvfp4") }},
+		{"dst.safetensors", 2, func(t *testing.T) *Plan { return planFor(t, filepath.Join(src, shard2), "mxfp8") }},
+		{"dst.gguf", 14, func(t *testing.T) *Plan {
+			plan, err := PlanQuantize(openSample(t), QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP4}, Convention: checkpoint.GGUF()})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return plan
+		}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if tc.name == "dst.gguf" && testing.Short() {
+				t.Skip("slow")
+			}
+			dir := t.TempDir()
+			whole, left, dst := filepath.Join(dir, "whole-"+tc.name), filepath.Join(dir, "left"), filepath.Join(dir, tc.name)
+			if _, err := tc.plan(t).Run(context.Background(), whole, RunOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			if !interrupted(t, tc.plan(t), dst, tc.tiles) {
+				t.Fatal("the run came to its end")
+			}
+			if err := os.Rename(dst+partialSuffix, left); err != nil {
+				t.Fatal(err)
+			}
+			data := readFile(t, filepath.Join(left, markerName))
+			lines := strings.SplitAfter(string(data), "\n")
+			random, trials := rand.New(rand.NewPCG(3, 4)), 4
+			if testing.Short() {
+				trials = 1
+			}
+			tried := 0
+			for n := range len(lines) {
+				for trial := range trials {
+					for _, resume := range []bool{true, false} {
+						if resume || trial == 0 {
+							lose(t, tc.plan(t), left, dst+partialSuffix, lines, n, random)
+							if _, err := tc.plan(t).Run(context.Background(), dst, RunOptions{Resume: resume}); err != nil {
+								t.Fatalf("%d of %d lines, resume %v: %v", n, len(lines), resume, err)
+							}
+							if !sameTree(t, dst, whole) {
+								t.Fatalf("%d of %d lines, resume %v: other bytes", n, len(lines), resume)
+							}
+							if left := names(t, dir); strings.Contains(left, partialSuffix) {
+								t.Fatalf("left: %s", left)
+							}
+							if err := os.RemoveAll(dst); err != nil {
+								t.Fatal(err)
+							}
+							tried++
+						}
+					}
+				}
+			}
+			t.Logf("%d states", tried)
+		})
+	}
+}
+
+// lose copies what a run left as a power failure might leave it that keeps n lines of
+// the journal.
+func lose(t *testing.T, plan *Plan, left, partial string, lines []string, n int, random *rand.Rand) {
+	t.Helper()
+	if err := os.CopyFS(partial, os.DirFS(left)); err != nil {
+		t.Fatal(err)
+	}
+	text := strings.Join(lines[:n], "")
+	if next := lines[n]; len(next) > 0 {
+		switch random.IntN(3) {
+		case 0:
+			text += next[:random.IntN(len(next))]
+		case 1:
+			text += strings.Repeat("\x00", len(next)-1) + "\n" + strings.Join(lines[n+1:], "")
+		}
+	}
+	marker := filepath.Join(partial, markerName)
+	writeText(t, marker, text)
+	records, _, err := readJournal(marker)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := newRun(plan, RunOptions{})
+	if len(records) > 0 {
+		if !r.take(records[1:]) {
+			t.Fatal("the journal does not fit")
+		}
+	} else if random.IntN(2) == 0 {
+		if err := os.Remove(marker); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var kept []string
+	for _, f := range plan.Files {
+		if r.begun(f.Name) {
+			name := f.Name
+			if plan.single {
+				name = singleName
+			}
+			kept = append(kept, name)
+		}
+	}
+	err = fs.WalkDir(os.DirFS(partial), ".", func(name string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() || name == markerName || slices.Contains(kept, name) || r.carried[name] {
+			return err
+		}
+		path := filepath.Join(partial, name)
+		info, err := e.Info()
+		if err != nil {
+			return err
+		}
+		switch random.IntN(5) {
+		case 0:
+			return os.Remove(path)
+		case 1:
+			return os.Truncate(path, 0)
+		case 2:
+			return os.WriteFile(path, make([]byte, info.Size()), 0o666)
+		case 3:
+			return os.Truncate(path, info.Size()/2)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// sameTree reports whether two files, or all files of two directories, are the same.
+func sameTree(t *testing.T, a, b string) bool {
+	t.Helper()
+	tree := func(root string) string {
+		var all strings.Builder
+		err := filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
+			if err != nil || e.IsDir() {
+				return err
+			}
+			name, err := filepath.Rel(root, path)
+			fmt.Fprintf(&all, "%s %q\n", name, readFile(t, path))
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return all.String()
+	}
+	return tree(a) == tree(b)
+}
+
+// TestKillCreate: a run that was killed while it made an output file left it empty; the
+// next one makes it again.
+func TestKillCreate(t *testing.T) {
+	src, dir := writeModel(t, tiledModel(), madeConfig), t.TempDir()
+	whole, dst := filepath.Join(dir, "whole"), filepath.Join(dir, "dst")
+	if _, err := planFor(t, src, "nvfp4").Run(context.Background(), whole, RunOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, keep := range []bool{true, false} {
+		if !interrupted(t, planFor(t, src, "nvfp4"), dst, 0) {
+			t.Fatal("the run came to its end")
+		}
+		if err := os.Truncate(filepath.Join(dst+partialSuffix, shard2), 0); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := planFor(t, src, "nvfp4").Run(context.Background(), dst, RunOptions{Resume: keep}); err != nil {
+			t.Fatal(err)
+		}
+		sameResult(t, dst, whole)
+		if err := os.RemoveAll(dst); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestPlantedLink: nothing is written through a link in the partial directory, or
+// through one in its place.
+func TestPlantedLink(t *testing.T) {
+	for _, name := range []string{shard1, markerName, "config.json", "."} {
+		t.Run(name, func(t *testing.T) {
+			src, dst := writeModel(t, tiledModel(), madeConfig), filepath.Join(t.TempDir(), "dst")
+			partly(t, src, dst, 12)
+			path := filepath.Join(dst+partialSuffix, name)
+			elsewhere := filepath.Join(t.TempDir(), "elsewhere")
+			if err := os.Rename(path, elsewhere); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Symlink(elsewhere, path); err != nil {
+				t.Fatal(err)
+			}
+			read := func() string {
+				if name == "." {
+					return names(t, elsewhere)
+				}
+				return string(readFile(t, elsewhere))
+			}
+			before := read()
+			for _, resume := range []bool{true, false} {
+				if _, err := planFor(t, src, "nvfp4").Run(context.Background(), dst, RunOptions{Resume: resume}); err == nil || !strings.Contains(err.Error(), "link or special file") {
+					t.Errorf("resume %v: error %v", resume, err)
+				}
+			}
+			if read() != before {
+				t.Error("what the link leads to has changed")
+			}
+		})
+	}
+}
