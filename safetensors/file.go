@@ -23,18 +23,20 @@ type File struct {
 }
 
 // Open opens a file and checks its header; see [ParseHeader]. Tensor data is
-// not read.
+// not read. Where many files are open, the system's descriptors of those that were not
+// read for longest are closed until they are read again.
 func Open(path string) (*File, error) {
 	f, info, err := openRegular(path)
 	if err != nil {
 		return nil, err
 	}
-	file, err := NewFile(f, info.Size(), path)
+	h := newHandle(path, f, info)
+	file, err := NewFile(h, info.Size(), path)
 	if err != nil {
-		f.Close()
+		h.Close()
 		return nil, err
 	}
-	file.closer, file.opened = f, info
+	file.closer, file.opened = h, info
 	return file, nil
 }
 
@@ -150,9 +152,13 @@ func (f *File) Changed() error {
 		return ioError(f.name, "asking whether it changed while it was read", err)
 	}
 	if !os.SameFile(now, f.opened) || now.Size() != f.size || !now.ModTime().Equal(f.opened.ModTime()) {
-		return &ContainerError{Path: f.name, Offset: -1, Problem: "the file changed or was replaced while it was read", Fix: "run again when nothing writes to it"}
+		return errChanged(f.name)
 	}
 	return nil
+}
+
+func errChanged(path string) error {
+	return &ContainerError{Path: path, Offset: -1, Problem: "the file changed or was replaced while it was read", Fix: "run again when nothing writes to it"}
 }
 
 // Identity returns what the reader given to [NewFile] says of its content by a

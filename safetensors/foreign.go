@@ -46,7 +46,8 @@ func (l *Layout) Open(path string) (*File, error) {
 		f.Close()
 		return nil, err
 	}
-	return &File{name: path, r: f, closer: f, size: info.Size(), opened: info, dataStart: int64(len(l.prefix)), header: l.header, byName: l.byName, filled: string(head[l.from:l.to])}, nil
+	h := newHandle(path, f, info)
+	return &File{name: path, r: h, closer: h, size: info.Size(), opened: info, dataStart: int64(len(l.prefix)), header: l.header, byName: l.byName, filled: string(head[l.from:l.to])}, nil
 }
 
 func errOther(path string) error {

@@ -1,0 +1,82 @@
+package safetensors
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+)
+
+// TestManyFiles: many files are read with few of them open, and one that was replaced
+// while it was closed is an error.
+func TestManyFiles(t *testing.T) {
+	const count = 4 * mostOpen
+	dir := t.TempDir()
+	path := func(i int) string { return filepath.Join(dir, fmt.Sprint(i, Suffix)) }
+	layout, err := NewLayout([]Spec{{"a", U8, []int64{4}}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write := func(i int) {
+		w, err := Create(path(i), layout)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(w.WriteTensorAt("a", []byte{byte(i), 1, 2, 3}, 0), w.Close()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	files := make([]*File, count)
+	for i := range files {
+		write(i)
+		if files[i], err = Open(path(i)); err != nil {
+			t.Fatal(err)
+		}
+		defer files[i].Close()
+	}
+	read := func(i int) error {
+		var data [4]byte
+		err := files[i].ReadTensorAt(data[:], files[i].Tensors()[0], 0)
+		if err == nil && data[0] != byte(i) {
+			err = fmt.Errorf("file %d has %v", i, data)
+		}
+		return err
+	}
+	var wg sync.WaitGroup
+	for step := range 4 {
+		wg.Go(func() {
+			for i := range count {
+				if err := read((i*7 + step*count/4) % count); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if n := handles.recent.Len(); n > mostOpen {
+		t.Errorf("%d files are open, at most %d should be", n, mostOpen)
+	}
+	if files[0].r.(*handle).f != nil {
+		for i := 1; i <= mostOpen; i++ {
+			if err := read(i); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := os.Remove(path(0)); err != nil {
+		t.Fatal(err)
+	}
+	write(0)
+	var changed *ContainerError
+	if err := read(0); !errors.As(err, &changed) {
+		t.Errorf("of a file that was replaced: %v", err)
+	}
+	if err := files[1].Close(); err != nil {
+		t.Error(err)
+	}
+	if err := read(1); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("of a closed file: %v", err)
+	}
+}
