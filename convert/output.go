@@ -347,13 +347,22 @@ func (o *output) tidy() (warnings []string) {
 	return warnings
 }
 
-// leftover removes what a run that was killed after it gave the result its name left
-// beside it. An earlier directory that the result replaced is reported instead.
-func (o *output) leftover() (warnings []string) {
-	o.unmark()
-	if _, err := os.Lstat(o.partial); err == nil && o.single && !o.unfinished() && o.claim() == nil {
+// dropPartial removes what killed runs of the same plan left in the partial directory,
+// once the result is whole.
+func (o *output) dropPartial(plan string) {
+	records, _, err := readJournal(o.path(markerName))
+	if len(records) > 0 && (records[0].Begin == nil || records[0].Begin.Plan != plan) {
+		return // of another result
+	}
+	if _, missing := os.Lstat(o.partial); err == nil && missing == nil && !o.part && o.own() == nil && o.claim() == nil {
 		o.abort()
 	}
+}
+
+// leftover removes the journal that a run left in the result that was killed once this
+// had its name. An earlier directory that the result replaced is reported.
+func (o *output) leftover() (warnings []string) {
+	o.unmark()
 	if _, err := os.Lstat(o.replaced); err == nil {
 		warnings = append(warnings, fmt.Sprintf("%s is whole, but %s, which it replaced, is still there: remove it yourself", o.final, o.replaced))
 	}

@@ -238,3 +238,35 @@ func TestPlantedLink(t *testing.T) {
 		})
 	}
 }
+
+// TestDropPartial: what a killed run left beside a result that is whole is removed by one
+// that is to resume it, unless it is of another result.
+func TestDropPartial(t *testing.T) {
+	src, dir := writeModel(t, tiledModel(), madeConfig), t.TempDir()
+	dst := filepath.Join(dir, "dst")
+	for _, format := range []string{"nvfp4", "mxfp8"} {
+		partly(t, src, dst, 12)
+		if err := os.Rename(dst+partialSuffix, dst+"-left"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := planFor(t, src, format).Run(context.Background(), dst, RunOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(dst+"-left", dst+partialSuffix); err != nil {
+			t.Fatal(err)
+		}
+		if result, err := planFor(t, src, format).Run(context.Background(), dst, RunOptions{Resume: true}); err != nil || !result.Finished {
+			t.Fatal(err)
+		}
+		want := "dst"
+		if format != "nvfp4" {
+			want += " dst" + partialSuffix
+		}
+		if names(t, dir) != want {
+			t.Errorf("%s: the folder has %s, want %s", format, names(t, dir), want)
+		}
+		if err := os.RemoveAll(dst); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

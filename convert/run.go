@@ -49,7 +49,9 @@ func (p *Plan) Run(ctx context.Context, dst string, o RunOptions) (*Result, erro
 		case err != nil:
 			return nil, err
 		case why == "":
-			return &Result{Finished: true, Warnings: p.outputAt(dst).leftover()}, nil
+			out := p.outputAt(dst)
+			out.dropPartial(p.fingerprint())
+			return &Result{Finished: true, Warnings: out.leftover()}, nil
 		case !o.Force:
 			return nil, fmt.Errorf("%s: the destination exists and is not the finished result: %s: choose another name, or replace it with --force", dst, why)
 		}
