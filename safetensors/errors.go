@@ -64,6 +64,9 @@ func quote(s string) string {
 
 // ioError describes a failed read or write. It wraps the cause.
 func ioError(path, where string, cause error) error {
+	if e, ok := errors.AsType[*ContainerError](cause); ok {
+		return e // it says all that is known
+	}
 	if e, ok := errors.AsType[*fs.PathError](cause); ok {
 		cause = e.Err // its path would be the second one on the line
 	}
