@@ -64,7 +64,7 @@ func (m *merging) join(force bool) (warnings []string, err error) {
 // output returns the part of worker 0 as the result that is to get its name.
 func (m *merging) output(force bool) *output {
 	first := m.parts[0].beginning
-	out := &output{final: m.dst, single: first.ToFile, force: force, partial: m.dir(0), replaced: m.dst + replacedSuffix, names: map[string]bool{}, remove: os.RemoveAll}
+	out := &output{final: m.dst, single: first.ToFile, force: force, partial: m.dir(0), replaced: m.dst + replacedSuffix, names: map[string]bool{}, remove: removeDir}
 	for _, f := range first.Files {
 		out.names[f.Name] = true
 	}
@@ -78,7 +78,7 @@ func (m *merging) output(force bool) *output {
 // the result, or holds it.
 func (m *merging) remove(first int) (warnings []string) {
 	for i := first; i < len(m.parts); i++ {
-		if err := os.RemoveAll(m.dir(i)); err != nil {
+		if err := removeDir(m.dir(i)); err != nil {
 			warnings = append(warnings, fmt.Sprintf("%s is whole, but %s could not be removed: remove it yourself (%v)", m.dst, m.dir(i), err))
 		}
 	}
@@ -96,6 +96,8 @@ func (m *merging) published() bool {
 		if p.merged && (i > 0 || p.beginning != nil && p.beginning.ToFile) {
 			merged = true
 			path = filepath.Join(path, singleName)
+		} else if entries, err := os.ReadDir(path); err == nil && len(entries) == 0 {
+			continue // it was being removed
 		}
 		if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
 			return false

@@ -43,7 +43,7 @@ type output struct {
 	names    map[string]bool // paths of the files in partial, with slashes
 	warnings []string
 	whole    func() error            // called when all files are closed; may be nil
-	remove   func(path string) error // os.RemoveAll
+	remove   func(path string) error // removeDir
 }
 
 // Suffixes of the names that stand beside DST while it is written and replaced.
@@ -65,7 +65,7 @@ func (p *Plan) outputAt(final string) *output {
 	if p.worker.Count > 0 {
 		partial = partDir(final, p.worker.Index, p.worker.Count)
 	}
-	return &output{final: final, single: p.single, part: p.worker.Count > 0, partial: partial, replaced: final + replacedSuffix, names: p.names(), remove: os.RemoveAll}
+	return &output{final: final, single: p.single, part: p.worker.Count > 0, partial: partial, replaced: final + replacedSuffix, names: p.names(), remove: removeDir}
 }
 
 // newOutput prepares the directory. The destination must not exist, unless
@@ -179,6 +179,24 @@ func (o *output) restore(resume bool) error {
 		return nil
 	}
 	return renameNew(o.replaced, o.final)
+}
+
+// removeDir removes a directory, the journal in it last: what is left where that fails is
+// known by it.
+func removeDir(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	for _, e := range entries {
+		if e.Name() != markerName {
+			err = errors.Join(err, os.RemoveAll(filepath.Join(dir, e.Name())))
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return os.RemoveAll(dir)
 }
 
 // clear removes what a killed run left in the partial directory, the marker last.

@@ -108,7 +108,7 @@ func TestInject(t *testing.T) {
 							failed++
 							if exit.ExitCode() != exitFailed {
 								killed++
-							} else if fault == "signal=SIGKILL" || strings.Count(stderr.String(), "microscale: ") != 1 && !strings.Contains(stderr.String(), "warning") || stdout.Len() > 0 {
+							} else if fault == "signal=SIGKILL" || !singleLine(stderr.String()) || stdout.Len() > 0 {
 								t.Errorf("exit status %d, %q, %q", exit.ExitCode(), stdout, stderr)
 							}
 						} else if err != nil {
@@ -138,6 +138,17 @@ func TestInject(t *testing.T) {
 	if failed == 0 {
 		t.Error("no run failed")
 	}
+}
+
+// singleLine reports whether what a run printed is one line beside warnings.
+func singleLine(text string) bool {
+	lines := 0
+	for line := range strings.Lines(text) {
+		if !strings.HasPrefix(line, "microscale: warning: ") {
+			lines++
+		}
+	}
+	return lines == 1 && strings.HasSuffix(text, "\n")
 }
 
 // sameButMarker compares snapshots apart from the journal, which a run that was killed
