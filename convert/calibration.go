@@ -13,6 +13,7 @@ import (
 
 	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/format"
+	"github.com/microscale-go/microscale/internal/bounded"
 )
 
 // A Calibration has what engines must know of activations before they run: the
@@ -46,16 +47,20 @@ func NewConstantCalibration(inputs, cache bool) *Calibration {
 	return &Calibration{constant: inputs, cache: cache}
 }
 
+// maxCalibration is the largest calibration file in bytes. A model of 100 000 modules
+// has 10 MB.
+const maxCalibration = 64 << 20
+
 // ReadCalibration reads a file: TOML, or JSON where its name ends in .json.
 func ReadCalibration(path string) (*Calibration, error) {
-	data, err := os.ReadFile(path)
+	data, err := bounded.ReadFile(path, maxCalibration)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%s: the calibration cannot be read: %w", path, bounded.Cause(err))
 	}
 	c := &Calibration{}
 	if strings.EqualFold(filepath.Ext(path), ".json") {
 		err = json.Unmarshal(data, c)
-	} else {
+	} else if err = bounded.CheckTOML(data); err == nil {
 		err = toml.Unmarshal(data, c)
 	}
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	"sync"
 
 	"github.com/microscale-go/microscale/checkpoint"
+	"github.com/microscale-go/microscale/internal/bounded"
 	"github.com/microscale-go/microscale/verify"
 )
 
@@ -84,6 +85,10 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // checksumLength is that of the hexadecimal checksum of a line.
 const checksumLength = 8
 
+// maxJournal is the largest journal in bytes that is read. That of a conversion of
+// 100 000 tensors has about 20 MB.
+const maxJournal = 1 << 30
+
 // line returns a record as it is stored.
 func (r record) line() ([]byte, error) {
 	text, err := json.Marshal(r)
@@ -110,7 +115,7 @@ func parseLine(line []byte) (r record, ok bool) {
 // readJournal returns the records of a journal before the first that is damaged, and
 // the bytes that they take. A journal that does not exist has none.
 func readJournal(path string) (records []record, size int64, err error) {
-	data, err := os.ReadFile(path)
+	data, err := bounded.ReadFile(path, maxJournal)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, 0, nil
 	}

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/microscale-go/microscale/hf"
+	"github.com/microscale-go/microscale/internal/bounded"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/safetensors"
 )
@@ -338,7 +339,7 @@ func (p *Plan) unlikeOthers(at func(name string) string) (string, error) {
 		want[f.Name] = f.Data
 	}
 	for name, data := range want {
-		if got, err := os.ReadFile(at(name)); err != nil || !bytes.Equal(got, data) {
+		if got, err := bounded.ReadFile(at(name), int64(len(data))); err != nil || !bytes.Equal(got, data) {
 			return fmt.Sprintf("%s is another", name), nil
 		}
 	}

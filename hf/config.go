@@ -4,11 +4,9 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"fmt"
-	"io"
-	"os"
 	"path/filepath"
 
+	"github.com/microscale-go/microscale/internal/bounded"
 	"github.com/microscale-go/microscale/safetensors"
 )
 
@@ -23,24 +21,12 @@ const maxConfig = 64 << 20
 // readConfig reads config.json and checks that it is a JSON object.
 func (c *Checkpoint) readConfig() error {
 	path := filepath.Join(c.Path, ConfigName)
-	info, err := os.Stat(path)
+	data, err := bounded.ReadFile(path, maxConfig)
+	if _, large := errors.AsType[bounded.TooLarge](err); large || errors.Is(err, bounded.ErrNotRegular) {
+		return fault(path, bounded.Cause(err).Error(), fixFetch)
+	}
 	if err != nil {
 		return openError(path, err)
-	}
-	if !info.Mode().IsRegular() {
-		return fault(path, "not a regular file", fixFetch)
-	}
-	f, err := os.Open(path)
-	if err != nil {
-		return openError(path, err)
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxConfig+1))
-	if err != nil {
-		return openError(path, err)
-	}
-	if len(data) > maxConfig {
-		return fault(path, fmt.Sprintf("the configuration has more than %d bytes", maxConfig), fixFetch)
 	}
 	c.Config = data
 	return c.parseConfig(path)
@@ -129,10 +115,10 @@ func (c *Checkpoint) textMember(key string) json.RawMessage {
 // and whether it is there and can be read.
 func (c *Checkpoint) Companion(name string) ([]byte, bool) {
 	for _, other := range c.others {
-		if other.Name != name || other.Size > maxConfig {
+		if other.Name != name {
 			continue
 		}
-		data, err := os.ReadFile(other.Path)
+		data, err := bounded.ReadFile(other.Path, maxConfig)
 		return data, err == nil
 	}
 	return nil, false

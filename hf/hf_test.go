@@ -250,7 +250,7 @@ func TestOpenConfigTooLarge(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := Open(dir)
-	if err == nil || !strings.Contains(err.Error(), "the configuration has more than 67108864 bytes") {
+	if err == nil || !strings.Contains(err.Error(), "the file is larger than the limit of 64 MiB") {
 		t.Errorf("got %v", err)
 	}
 }

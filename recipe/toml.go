@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -14,6 +13,7 @@ import (
 	"github.com/BurntSushi/toml"
 
 	"github.com/microscale-go/microscale/format"
+	"github.com/microscale-go/microscale/internal/bounded"
 	"github.com/microscale-go/microscale/quant"
 )
 
@@ -25,6 +25,10 @@ func Find(name string) (Recipe, error) {
 	}
 	return Lookup(name)
 }
+
+// maxFile is the largest recipe file in bytes. One that sets everything has less
+// than 2 KiB.
+const maxFile = 64 << 10
 
 // Load reads a recipe from a TOML file, and validates it. The file starts from a
 // recipe of the table and changes it, by the names of Switches, and by operand and
@@ -41,9 +45,9 @@ func Find(name string) (Recipe, error) {
 //
 // A key that does not exist is an error that names its line.
 func Load(path string) (Recipe, error) {
-	text, err := os.ReadFile(path)
+	text, err := bounded.ReadFile(path, maxFile)
 	if err != nil {
-		return Recipe{}, fmt.Errorf("recipe file: %w", err)
+		return Recipe{}, fmt.Errorf("recipe file %s: %w", path, bounded.Cause(err))
 	}
 	name := strings.TrimSuffix(filepath.Base(path), filepath.Ext(path))
 	r, err := parse(string(text), name)
@@ -55,6 +59,9 @@ func Load(path string) (Recipe, error) {
 
 // parse is Load of a file's text.
 func parse(text, name string) (Recipe, error) {
+	if err := bounded.CheckTOML([]byte(text)); err != nil {
+		return Recipe{}, err
+	}
 	var file map[string]any
 	if _, err := toml.Decode(text, &file); err != nil {
 		var syntax toml.ParseError

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+
+	"github.com/microscale-go/microscale/internal/bounded"
 )
 
 // A File is an open safetensors file. Its methods may be called from several
@@ -42,23 +44,15 @@ func Open(path string) (*File, error) {
 
 // openRegular opens a regular file and returns what the system says of it.
 func openRegular(path string) (*os.File, os.FileInfo, error) {
-	// Asked before opening, since opening a named pipe would wait for a writer.
-	info, err := os.Stat(path)
-	if err != nil {
-		return nil, nil, err
+	f, info, err := bounded.Open(path)
+	if errors.Is(err, bounded.ErrNotRegular) {
+		err = notRegular(path)
 	}
-	if !info.Mode().IsRegular() {
-		return nil, nil, &ContainerError{Path: path, Offset: -1, Problem: "not a regular file", Fix: "name a file"}
-	}
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, nil, err
-	}
-	if info, err = f.Stat(); err != nil {
-		f.Close()
-		return nil, nil, err
-	}
-	return f, info, nil
+	return f, info, err
+}
+
+func notRegular(path string) error {
+	return &ContainerError{Path: path, Offset: -1, Problem: bounded.ErrNotRegular.Error(), Fix: "name a file"}
 }
 
 // NewFile checks the header of a file of size bytes that is read through r.

@@ -3,14 +3,16 @@ package safetensors
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"math"
 	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/microscale-go/microscale/internal/bounded"
 )
 
 // Suffix ends the names of safetensors files.
@@ -43,12 +45,12 @@ type Index struct {
 
 // ReadIndex reads and checks an index; see [ParseIndex].
 func ReadIndex(path string) (*Index, error) {
-	f, _, err := openRegular(path)
-	if err != nil {
-		return nil, err
+	data, err := bounded.ReadFile(path, MaxHeaderSize)
+	if _, ok := errors.AsType[bounded.TooLarge](err); ok {
+		err = &ContainerError{Path: path, Offset: MaxHeaderSize, Problem: tooLargeIndex, Fix: fixIndex}
+	} else if errors.Is(err, bounded.ErrNotRegular) {
+		err = notRegular(path)
 	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, MaxHeaderSize+1))
 	if err != nil {
 		return nil, err
 	}

@@ -15,6 +15,7 @@ import (
 	"syscall"
 
 	"github.com/microscale-go/microscale/format"
+	"github.com/microscale-go/microscale/internal/bounded"
 	"github.com/microscale-go/microscale/safetensors"
 	"github.com/microscale-go/microscale/tensor"
 )
@@ -34,6 +35,9 @@ const (
 	stateName        = "state.json"
 	tensorsName      = "state.safetensors"
 )
+
+// maxState is the largest state.json in bytes. That of a million steps has about 20 MB.
+const maxState = 1 << 30
 
 // stateVersion is that of the layout above.
 const stateVersion = 2
@@ -162,7 +166,7 @@ func checkpoints(out string) ([]string, error) {
 // readState reads what a checkpoint says of itself.
 func readState(dir string) (*state, error) {
 	path := filepath.Join(dir, stateName)
-	text, err := os.ReadFile(path)
+	text, err := bounded.ReadFile(path, maxState)
 	if err != nil {
 		return nil, err
 	}

@@ -13,6 +13,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/microscale-go/microscale/internal/bounded"
 )
 
 // Names of corpora that are no paths.
@@ -133,10 +135,11 @@ func readSource(source string, limit int) ([]byte, error) {
 		return readTree(source, source, limit, func(string, fs.DirEntry) bool { return true })
 	case !info.Mode().IsRegular():
 		return nil, fmt.Errorf("%s: neither a file nor a directory: name text to train on", source)
-	case info.Size() > int64(limit):
+	}
+	text, err := bounded.ReadFile(source, int64(limit))
+	if _, ok := errors.AsType[bounded.TooLarge](err); ok {
 		return nil, tooLarge(source)
 	}
-	text, err := os.ReadFile(source)
 	if err != nil {
 		return nil, unreadable(source, err)
 	}
@@ -181,7 +184,10 @@ func readTree(root, name string, limit int, wanted func(path string, d fs.DirEnt
 		if info.Size() > maxFile {
 			return nil
 		}
-		part, err := os.ReadFile(path)
+		part, err := bounded.ReadFile(path, maxFile)
+		if _, grown := errors.AsType[bounded.TooLarge](err); grown {
+			return nil
+		}
 		if err != nil {
 			return unreadable(path, err)
 		}

@@ -3,7 +3,9 @@ package train
 import (
 	"context"
 	"errors"
+	"fmt"
 
+	"github.com/microscale-go/microscale/internal/memory"
 	"github.com/microscale-go/microscale/llama"
 	"github.com/microscale-go/microscale/nn"
 )
@@ -20,6 +22,9 @@ func Evaluate(ctx context.Context, m *llama.Model, s nn.Scope, text []byte, sequ
 	starts := validationStarts(len(text), sequence, max(limit/sequence, 1))
 	if len(starts) == 0 {
 		return 0, 0, errors.New("the text is too short to evaluate on")
+	}
+	if need, has := inferenceBytes(m.Config, min(len(starts), evaluationBatch), sequence), available(); need > float64(has) {
+		return 0, 0, fmt.Errorf("evaluating sequences of %d tokens needs at least %s of memory, and %s are available: use shorter sequences", sequence, memory.Text(need), memory.Text(float64(has)))
 	}
 	s.Inference, s.Recompute, s.Pad = true, false, true
 	var sum float64

@@ -93,12 +93,16 @@ type run struct {
 // Run trains a model. Where Out is set, it is a directory that is new or empty,
 // or that has the checkpoint to resume from; a checkpoint is written when ctx
 // ends, and the error is then an *Interrupted. A loss that is not finite is a
-// *Diverged.
+// *Diverged. A run that needs more memory than the machine has available is an
+// error, before anything is written.
 func Run(ctx context.Context, c Config, hooks Hooks) (*Result, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
 	if err := c.Corpus.Admit(c.Sequence); err != nil {
+		return nil, err
+	}
+	if err := c.CheckMemory(); err != nil {
 		return nil, err
 	}
 	model, err := llama.New(c.Model, c.Options, c.Seed)

@@ -15,11 +15,11 @@ package llamacpp
 import (
 	"encoding/json"
 	"fmt"
-	"os"
 
 	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/gguf"
 	"github.com/microscale-go/microscale/hf"
+	"github.com/microscale-go/microscale/internal/bounded"
 	"github.com/microscale-go/microscale/quant"
 )
 
@@ -83,11 +83,15 @@ func (m *Model) add(key string, value any) {
 // set adds a key of the architecture.
 func (m *Model) set(key string, value any) { m.add(m.architecture.name+"."+key, value) }
 
+// maxOther is the largest file in bytes that is read beside the weights. The largest
+// tokenizers have about 40 MB.
+const maxOther = 256 << 20
+
 // readOther returns a file that goes along with the weights, nil where there is none.
 func readOther(c *hf.Checkpoint, name string) ([]byte, error) {
 	for _, other := range c.Others() {
 		if other.Name == name {
-			return os.ReadFile(other.Path)
+			return bounded.ReadFile(other.Path, maxOther)
 		}
 	}
 	return nil, nil

@@ -16,6 +16,7 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
 
+	"github.com/microscale-go/microscale/internal/bounded"
 	"github.com/microscale-go/microscale/nn"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/recipe"
@@ -57,6 +58,10 @@ func (k *comparison) quantize(ctx context.Context) error {
 // reportName is the file that compare writes.
 const reportName = "report.html"
 
+// maxReport is the largest report in bytes that is read, to see whose it is. One has
+// about 1 MB.
+const maxReport = 64 << 20
+
 // reportable reports what keeps a report from being written to a directory, before
 // minutes of training rather than after them: anything there but an earlier report.
 func reportable(dir string) error {
@@ -87,7 +92,7 @@ func reportable(dir string) error {
 	if len(entries) == 0 {
 		return nil
 	}
-	text, err := os.ReadFile(filepath.Join(dir, reportName))
+	text, err := bounded.ReadFile(filepath.Join(dir, reportName), maxReport)
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"fmt"
+
 	"github.com/spf13/cobra"
 
 	"github.com/microscale-go/microscale/recipe"
@@ -90,6 +92,9 @@ func (f *trainingFlags) config(cmd *cobra.Command, recipes ...recipe.Recipe) (tr
 	}
 	if c.Recipe = recipes[0]; c.HoldQuantized && !held {
 		return c, misuse("--%v", c.Validate())
+	}
+	if err := c.CheckMemory(); err != nil {
+		return c, fmt.Errorf("--%w", err)
 	}
 	var err error
 	c.Corpus, err = train.OpenCorpus(*f.data...)

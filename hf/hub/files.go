@@ -17,6 +17,8 @@ import (
 	"regexp"
 	"strings"
 	"unicode"
+
+	"github.com/microscale-go/microscale/internal/bounded"
 )
 
 // A listing is what the hub says of a revision.
@@ -176,7 +178,7 @@ func (k cache) link(commit string, f file, blob string) error {
 	if os.Symlink(target, at) == nil || k.has(commit, f) { // or another run was faster
 		return nil
 	}
-	content, err := os.ReadFile(blob)
+	content, err := bounded.ReadFile(blob, largestOther)
 	if err != nil {
 		return err
 	}

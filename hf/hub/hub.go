@@ -22,6 +22,7 @@
 package hub
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -32,6 +33,8 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/microscale-go/microscale/internal/bounded"
 )
 
 // Scheme begins the name of a repository.
@@ -102,6 +105,9 @@ type Client struct {
 	transport http.RoundTripper // nil: the one that all clients share
 }
 
+// maxToken is the largest token file in bytes. A token has about 40.
+const maxToken = 4 << 10
+
 const defaultEndpoint = "https://huggingface.co"
 
 // FromEnvironment returns the client that the variables of huggingface_hub ask
@@ -128,9 +134,11 @@ func FromEnvironment(get func(string) string) (*Client, error) {
 		return nil, fmt.Errorf("HF_ENDPOINT %q is no address: write it as %s", c.Endpoint, defaultEndpoint)
 	}
 	if c.Token == "" {
-		if text, err := os.ReadFile(filepath.Join(home, "token")); err == nil {
-			c.Token = strings.TrimSpace(string(text))
+		text, err := bounded.ReadFile(filepath.Join(home, "token"), maxToken)
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			return nil, fmt.Errorf("the hub's token: %w: mend the file, remove it, or set HF_TOKEN", err)
 		}
+		c.Token = strings.TrimSpace(string(text))
 	}
 	if c.Cache == "" {
 		c.Cache = filepath.Join(home, "hub")

@@ -320,6 +320,12 @@ func TestFromEnvironment(t *testing.T) {
 	if err != nil || c.Endpoint != "https://huggingface.co" || c.Token != "from-file" || c.Cache != filepath.Join(home, "hub") {
 		t.Errorf("%+v (%v)", c, err)
 	}
+	if err := os.WriteFile(filepath.Join(home, "token"), bytes.Repeat([]byte("x"), maxToken+1), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := FromEnvironment(get); err == nil || !strings.Contains(err.Error(), "the hub's token: ") || !strings.Contains(err.Error(), "limit of 4 KiB: mend the file") {
+		t.Errorf("a token file that is none: %v", err)
+	}
 	environment["HF_TOKEN"], environment["HF_ENDPOINT"], environment["HF_HUB_CACHE"] = " t ", "http://localhost:1/", "/c"
 	c, err = FromEnvironment(get)
 	if err != nil || c.Endpoint != "http://localhost:1" || c.Token != "t" || c.Cache != "/c" {
@@ -330,6 +336,9 @@ func TestFromEnvironment(t *testing.T) {
 		t.Errorf("says %v", err)
 	}
 	delete(environment, "HF_HOME")
+	if err := os.Remove(filepath.Join(home, "token")); err != nil {
+		t.Fatal(err)
+	}
 	environment["XDG_CACHE_HOME"], environment["HF_ENDPOINT"] = home, ""
 	delete(environment, "HF_HUB_CACHE")
 	if c, err = FromEnvironment(get); err != nil || c.Cache != filepath.Join(home, "huggingface", "hub") {

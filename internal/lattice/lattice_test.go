@@ -25,6 +25,7 @@ const order = `
 internal/lattice:
 interop:
 internal/memory:
+internal/bounded:
 internal/parallel:
 internal/cpu:
 internal/cpu/cputest: internal/cpu
@@ -34,7 +35,7 @@ internal/ramdisk:
 internal/lock:
 measure: internal/cpu
 report:
-safetensors:
+safetensors: internal/bounded
 gguf: safetensors
 format:
 mma: format
@@ -44,18 +45,18 @@ quant: format tensor internal/cpu internal/memory internal/parallel
 layout: format quant tensor
 gemm: layout quant tensor format internal/cpu internal/memory internal/parallel
 profile: format quant
-recipe: quant format
+recipe: quant format internal/bounded
 nn: recipe gemm quant tensor format internal/cpu internal/parallel
 bench: nn recipe gemm quant tensor format internal/cpu
-hf: safetensors
+hf: safetensors internal/bounded
 hf/sample: hf safetensors format tensor
-hf/hub: hf
+hf/hub: hf internal/bounded
 checkpoint: safetensors hf layout quant tensor format
-checkpoint/llamacpp: checkpoint gguf hf safetensors layout quant format
+checkpoint/llamacpp: checkpoint gguf hf safetensors layout quant format internal/bounded
 llama: nn recipe gemm quant tensor checkpoint hf safetensors
-train: llama nn recipe hf safetensors quant tensor format internal/lock internal/parallel
+train: llama nn recipe hf safetensors quant tensor format internal/bounded internal/lock internal/memory internal/parallel
 verify: checkpoint hf safetensors quant tensor format measure internal/parallel
-convert: verify checkpoint checkpoint/llamacpp gguf hf safetensors quant tensor format measure profile internal/lock internal/parallel
+convert: verify checkpoint checkpoint/llamacpp gguf hf safetensors quant tensor format measure profile internal/bounded internal/lock internal/parallel
 cmd/microscale: *
 `
 

@@ -1,4 +1,5 @@
-// Package memory is about where slices lie, whatever they hold.
+// Package memory says where slices lie, whatever they hold, and how much memory is
+// available.
 package memory
 
 import "unsafe"

@@ -1,0 +1,24 @@
+//go:build unix
+
+package bounded
+
+import (
+	"errors"
+	"path/filepath"
+	"syscall"
+	"testing"
+)
+
+// TestSpecialFiles: neither a pipe without a writer nor a device without an end is
+// waited for.
+func TestSpecialFiles(t *testing.T) {
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	if err := syscall.Mkfifo(pipe, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{pipe, "/dev/zero"} {
+		if _, err := ReadFile(path, 1<<20); !errors.Is(err, ErrNotRegular) {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+}

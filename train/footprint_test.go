@@ -1,0 +1,84 @@
+package train
+
+import (
+	"context"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/microscale-go/microscale/internal/memory"
+	"github.com/microscale-go/microscale/llama"
+	"github.com/microscale-go/microscale/nn"
+)
+
+// TestFootprint compares what is predicted with what a run reports: the predicted
+// model is exact, and the activations are no more than those that are kept, and at
+// least half of them.
+func TestFootprint(t *testing.T) {
+	for _, name := range []string{"bf16", "f32", "mxfp8", "nvfp4"} {
+		for _, recompute := range []bool{false, true} {
+			c := tiny(t, name)
+			c.Steps, c.Options.Recompute = 1, recompute
+			c.ValidationTokens = c.Sequence // one window: less than a microbatch
+			result := mustRun(t, c)
+			f := c.footprint()
+			if want := float64(16 * result.Parameters); f.model != want {
+				t.Errorf("%s: %g bytes are predicted for the model, want %g", name, f.model, want)
+			}
+			kept := float64(result.ActivationBytes) // recomputed: of the layer that is computed again, too
+			if f.activations > kept || !recompute && f.activations < kept/2 {
+				t.Errorf("%s, recompute %t: %g bytes of activations are predicted, %g are kept", name, recompute, f.activations, kept)
+			}
+		}
+	}
+}
+
+// TestMemoryCheck: sizes that the machine has no memory for are an error that says
+// how much is needed and what to lower, and nothing is written.
+func TestMemoryCheck(t *testing.T) {
+	defer func() { available = memory.Available }()
+	for _, tc := range []struct {
+		want string
+		set  func(*Config)
+	}{
+		{"hidden is 1048576: the run needs at least ", func(c *Config) { c.Model.HiddenSize = 1 << 20 }},
+		{"intermediate is 1048576: ", func(c *Config) { c.Model.IntermediateSize = 1 << 20; c.Model.HiddenSize = 1 << 16 }},
+		{"layers is 65536: ", func(c *Config) { c.Model.NumHiddenLayers = 1 << 16; c.Model.HiddenSize = 1 << 12 }},
+		{"layers is 65536: ", func(c *Config) { // products beyond int64
+			c.Model.HiddenSize, c.Model.IntermediateSize, c.Model.NumHiddenLayers = 1<<20, 1<<20, 1<<16
+		}},
+		{"batch is 1099511627776: ", func(c *Config) { c.Batch = 1 << 40 }},
+		{"batch is 4611686018427387904: ", func(c *Config) { c.Batch, c.Microbatches = 1<<62, 1<<40 }},
+	} {
+		c := DefaultConfig()
+		c.Recipe, c.Corpus = tiny(t, "bf16").Recipe, NewCorpus(make([]byte, 1<<16), "test")
+		c.Out = filepath.Join(t.TempDir(), "out")
+		tc.set(&c)
+		c.Model.NumAttentionHeads, c.Model.NumKeyValueHeads = 2, 2
+		_, err := Run(context.Background(), c, Hooks{})
+		if err == nil || !strings.HasPrefix(err.Error(), tc.want) || !strings.Contains(err.Error(), " are available: lower ") {
+			t.Errorf("%v, want %s", err, tc.want)
+		}
+		if _, err := os.Stat(c.Out); !os.IsNotExist(err) {
+			t.Errorf("%s: something is written", tc.want)
+		}
+	}
+	c := tiny(t, "bf16")
+	f := c.footprint()
+	available = func() int64 { return int64(math.Ceil(f.model + f.activations)) }
+	mustRun(t, c)
+	available = func() int64 { return int64(f.model) }
+	if _, err := Run(context.Background(), c, Hooks{}); err == nil || !strings.Contains(err.Error(), "lower ") {
+		t.Errorf("one byte too few: %v", err)
+	}
+	model, err := llama.New(c.Model, c.Options, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	available = func() int64 { return 1000 }
+	if _, _, err := Evaluate(context.Background(), model, nn.Scope{Recipe: c.Recipe}, c.Corpus.Validation, c.Sequence, 512); err == nil || !strings.Contains(err.Error(), "shorter sequences") {
+		t.Errorf("evaluation: %v", err)
+	}
+}
