@@ -209,7 +209,7 @@ func (m *Model) checkTargets(d description) {
 		if d.targets != nil && !selected(module) {
 			m.fault(w.Name, "it is quantized, but no target of quantization_config selects it; a client would read its codes as values")
 		}
-		if _, ok := w.parts[Input]; d.static && !ok {
+		if d.static && w.parts[Input] == nil {
 			m.fault(w.Name, "quantization_config says that the scale of its activations is stored, but there is no %s", module+m.Convention.scheme(w.Format).input)
 		}
 	}

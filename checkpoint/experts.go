@@ -88,8 +88,8 @@ func (m *Model) expertsOf(name string, shape []int64, stored bool) *experts {
 
 // unquantized returns a tensor as a weight: experts that are transposed in the
 // file as linear modules have them.
-func (m *Model) unquantized(t hf.Tensor) *Weight {
-	w := &Weight{Name: t.Name, Shape: t.Shape, Dtype: t.Dtype, parts: map[Part]hf.Tensor{Codes: t}}
+func (m *Model) unquantized(t *hf.Tensor) *Weight {
+	w := &Weight{Name: t.Name, Shape: t.Shape, Dtype: t.Dtype, parts: parts{Codes: t}}
 	if w.experts = m.expertsOf(t.Name, t.Shape, true); w.experts != nil && w.experts.transposed {
 		w.Shape = swapped(t.Shape)
 	}
@@ -171,7 +171,7 @@ func (w *Weight) readTransposed(t Tile) (tensor.Dense, error) {
 	size := dense.Bits() / 8
 	raw, column := make([]byte, x.Rows*size), make([]float32, x.Rows)
 	return x, w.columnRuns(t, func(r columnRun) error {
-		if err := readAt(w.parts[Codes], raw[:r.rows*size], r.at*int64(size)); err != nil {
+		if err := readAt(*w.parts[Codes], raw[:r.rows*size], r.at*int64(size)); err != nil {
 			return err
 		}
 		if err := tensor.FromBytes(column[:r.rows], raw[:r.rows*size], dense); err != nil {

@@ -24,7 +24,7 @@ func (w *Weight) ReadBF16(t Tile, room []byte) (x tensor.BF16, ok bool, err erro
 	n := 2 * rows * width
 	room = slices.Grow(room[:0], n)[:n]
 	for s := range DenseSpans(cols, t) {
-		if err := readAt(w.parts[Codes], room[2*s.From:2*s.To], 2*s.At); err != nil {
+		if err := readAt(*w.parts[Codes], room[2*s.From:2*s.To], 2*s.At); err != nil {
 			return tensor.BF16{}, true, err
 		}
 	}

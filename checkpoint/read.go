@@ -49,26 +49,31 @@ func (p Problem) String() string {
 // read only for global scales. What cannot be understood is among the Problems;
 // its tensors are weights as they stand.
 func Read(source *hf.Checkpoint) *Model {
-	m := &Model{Source: source, byName: map[string]*Weight{}}
+	tensors := source.Tensors()
+	m := &Model{Source: source, byName: make(map[string]*Weight, len(tensors)), Weights: make([]*Weight, 0, len(tensors))}
 	known := m.recognize()
 	used := map[string]bool{} // tensors that are parts of a quantized weight
-	for _, t := range source.Tensors() {
-		if used[t.Name] {
+	for i := range tensors {
+		if used[tensors[i].Name] {
 			continue
 		}
-		if w := m.assemble(t, known); w != nil {
+		if w := m.assemble(&tensors[i], known); w != nil {
 			m.add(w)
 			for _, part := range w.parts {
-				used[part.Name] = true
+				if part != nil {
+					used[part.Name] = true
+				}
 			}
 		}
 	}
-	for _, t := range source.Tensors() {
-		if !used[t.Name] {
-			m.add(m.unquantized(t))
+	for i := range tensors {
+		if !used[tensors[i].Name] {
+			m.add(m.unquantized(&tensors[i]))
 		}
 	}
-	m.order()
+	if len(used) > 0 { // else they are in that order already
+		m.order()
+	}
 	m.check(known)
 	return m
 }
@@ -201,7 +206,7 @@ func (m *Model) configuration() (raw json.RawMessage, ok bool) {
 }
 
 // assemble returns the quantized weight whose codes are t, or nil.
-func (m *Model) assemble(t hf.Tensor, k known) *Weight {
+func (m *Model) assemble(t *hf.Tensor, k known) *Weight {
 	if m.Convention == nil {
 		return nil
 	}
@@ -225,7 +230,7 @@ func (m *Model) assemble(t hf.Tensor, k known) *Weight {
 		return nil // check reports it
 	}
 	w := &Weight{Name: name, Shape: q.shape, Dtype: q.dtype, Format: q.format, Global: 1, convention: m.Convention,
-		parts: map[Part]hf.Tensor{Codes: t, Scales: scales}}
+		parts: parts{Codes: t, Scales: &scales}}
 	if w.Shape == nil {
 		if w.Shape, ok = s.shape(t.Shape, t.Dtype); !ok {
 			m.fault(t.Name, "codes of a %s weight have %s dimensions, not %d", q.format, s.dimensions(), len(t.Shape))
@@ -241,7 +246,7 @@ func (m *Model) assemble(t hf.Tensor, k known) *Weight {
 		global, ok := m.Source.Lookup(partName(name, s.global))
 		switch {
 		case ok:
-			w.parts[Global] = global
+			w.parts[Global] = &global
 			if err := m.readGlobal(w, s); err != nil {
 				m.fault(global.Name, "%v", err)
 				return nil
@@ -255,7 +260,7 @@ func (m *Model) assemble(t hf.Tensor, k known) *Weight {
 	}
 	if s.input != "" {
 		if input, ok := m.Source.Lookup(partName(name, s.input)); ok {
-			w.parts[Input] = input
+			w.parts[Input] = &input
 		}
 	}
 	return w
@@ -271,7 +276,7 @@ func (m *Model) fault(tensor, text string, args ...any) {
 func (m *Model) fits(w *Weight) bool {
 	fits := true
 	for _, want := range m.Convention.Stored(w.Format, w.Name, w.Shape) {
-		have, ok := w.parts[want.Part]
+		have, ok := w.Part(want.Part)
 		if !ok {
 			continue
 		}
@@ -320,7 +325,7 @@ func (m *Model) readGlobal(w *Weight, s *scheme) error {
 		return fmt.Errorf("a global scale is one F32 value, not %s %v", t.Dtype, t.Shape)
 	}
 	var value [1]float32
-	if err := readDense(value[:], t, DenseSpans(1, Tile{To: 1, ToCol: 1})); err != nil {
+	if err := readDense(value[:], *t, DenseSpans(1, Tile{To: 1, ToCol: 1})); err != nil {
 		return err
 	}
 	w.stored = value[0]

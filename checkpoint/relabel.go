@@ -118,9 +118,9 @@ func (w *Weight) Relabeled(c *Convention, given *float32) (stored []Stored, key,
 // and its direction: that of its file, or one that its file's metadata keeps.
 func (w *Weight) input() (number float32, d direction, ok bool) {
 	d = w.convention.scheme(w.Format).inputScale
-	if t, has := w.parts[Input]; has && t.Elements() == 1 {
+	if t := w.parts[Input]; t != nil && t.Elements() == 1 {
 		var value [1]float32
-		err := readDense(value[:], t, DenseSpans(1, Tile{To: 1, ToCol: 1}))
+		err := readDense(value[:], *t, DenseSpans(1, Tile{To: 1, ToCol: 1}))
 		return value[0], d, err == nil
 	}
 	kept := w.Kept()

@@ -27,8 +27,21 @@ type Weight struct {
 	experts    *experts    // of a weight that holds all experts of a layer
 	view       *view       // of a weight that is a part of another
 	stored     float32     // the number that the file has for Global
-	parts      map[Part]hf.Tensor
+	parts      parts
 }
+
+// parts are the tensors of the files that hold a weight, nil where it has none of
+// that kind. A checkpoint may have a million weights, so they are not a map.
+type parts [Input + 1]*hf.Tensor
+
+// dtypeNames has the names of dtypes in lower case.
+var dtypeNames = func() map[safetensors.Dtype]string {
+	names := map[safetensors.Dtype]string{}
+	for _, d := range safetensors.Dtypes() {
+		names[d] = strings.ToLower(d.String())
+	}
+	return names
+}()
 
 // Quantized reports whether the weight is stored as codes and scales.
 func (w *Weight) Quantized() bool { return w.Format.Element != nil }
@@ -38,7 +51,7 @@ func (w *Weight) FormatName() string {
 	if w.Quantized() {
 		return w.Format.Name
 	}
-	return strings.ToLower(w.Dtype.String())
+	return dtypeNames[w.Dtype]
 }
 
 // Dense reports whether Read can give the weight's values: it is quantized, or
@@ -64,8 +77,10 @@ func (w *Weight) Matrix() (rows, cols int) {
 // Part returns the tensor of the file that holds a part of the weight; an
 // unquantized weight is its own Codes.
 func (w *Weight) Part(p Part) (hf.Tensor, bool) {
-	t, ok := w.parts[p]
-	return t, ok
+	if int(p) >= len(w.parts) || w.parts[p] == nil {
+		return hf.Tensor{}, false
+	}
+	return *w.parts[p], true
 }
 
 // StoredBytes returns the bytes that the weight takes in the files: of a part of a
@@ -77,7 +92,9 @@ func (w *Weight) StoredBytes() int64 {
 		return int64(rows) * int64(cols) * int64(w.Dtype.Bits()) / 8
 	}
 	for _, t := range w.parts {
-		n += t.Bytes()
+		if t != nil {
+			n += t.Bytes()
+		}
 	}
 	return n
 }
@@ -108,7 +125,7 @@ func (w *Weight) ReadTile(t Tile) (tensor.Dense, error) {
 	}
 	_, cols := w.Matrix()
 	x := tensor.New(t.To-t.From, t.ToCol-t.FromCol)
-	return x, readDense(x.Data, w.parts[Codes], DenseSpans(cols, t))
+	return x, readDense(x.Data, *w.parts[Codes], DenseSpans(cols, t))
 }
 
 // ReadDecoded returns a tile of a quantized weight with its decode scales as
@@ -134,15 +151,15 @@ func (w *Weight) ReadCodes(t Tile) (*quant.Tensor, error) {
 	q.Global = w.Global
 	_, cols := w.Matrix()
 	for s := range Spans(w.Format, Codes, cols, t) {
-		if err := readAt(w.parts[Codes], q.Codes[s.From:s.To], s.At); err != nil {
+		if err := readAt(*w.parts[Codes], q.Codes[s.From:s.To], s.At); err != nil {
 			return nil, err
 		}
 	}
 	if q.Scales32 != nil {
-		return q, readDense(q.Scales32, w.parts[Scales], Spans(w.Format, Scales, cols, t))
+		return q, readDense(q.Scales32, *w.parts[Scales], Spans(w.Format, Scales, cols, t))
 	}
 	for s := range Spans(w.Format, Scales, cols, t) {
-		if err := readAt(w.parts[Scales], q.Scales[s.From:s.To], s.At); err != nil {
+		if err := readAt(*w.parts[Scales], q.Scales[s.From:s.To], s.At); err != nil {
 			return nil, err
 		}
 	}
@@ -156,7 +173,7 @@ func (w *Weight) ReadBytes(t Tile, room []byte) ([]byte, error) {
 	from, to := w.LineBytes(t.FromCol), w.LineBytes(t.ToCol)
 	n := int(to - from)
 	room = slices.Grow(room[:0], n)[:n]
-	return room, readAt(w.parts[Codes], room, from)
+	return room, readAt(*w.parts[Codes], room, from)
 }
 
 // LineBytes returns the bytes of the first n elements of an unquantized weight: whole ones at the edges of

@@ -161,6 +161,10 @@ func (c *Checkpoint) addShard(name, path string) error {
 // add adds a shard that is open.
 func (c *Checkpoint) add(s Shard) error {
 	c.shards = append(c.shards, s)
+	if len(c.byName) == 0 {
+		c.byName = make(map[string]int, len(s.File.Tensors()))
+	}
+	c.tensors = slices.Grow(c.tensors, len(s.File.Tensors()))
 	for _, t := range s.File.Tensors() {
 		if first, twice := c.Lookup(t.Name); twice {
 			return tensorFault(s.File.Name(), t.Name, fmt.Sprintf("the tensor is in %q too", first.Shard.Name),

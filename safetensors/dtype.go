@@ -121,8 +121,12 @@ func (d Dtype) Bits() int {
 // in the reference reader.
 func (d Dtype) size(shape []int64) (n int64, problem string) {
 	total := uint64(1)
-	for _, dim := range append(shape[:len(shape):len(shape)], int64(d.Bits())) {
-		hi, lo := bits.Mul64(total, uint64(dim))
+	for i := range len(shape) + 1 {
+		factor := uint64(d.Bits())
+		if i < len(shape) {
+			factor = uint64(shape[i])
+		}
+		hi, lo := bits.Mul64(total, factor)
 		if hi != 0 {
 			return 0, fmt.Sprintf("shape %v of %s overflows 64 bits", shortShape(shape), d)
 		}

@@ -58,35 +58,27 @@ func notRegular(path string) error {
 // NewFile checks the header of a file of size bytes that is read through r.
 // The name is for errors only.
 func NewFile(r io.ReaderAt, size int64, name string) (*File, error) {
-	header, headerSize, err := readHeader(r, size, name)
+	header, byName, headerSize, err := readHeader(r, size, name)
 	if e, ok := errors.AsType[*ContainerError](err); ok {
 		e.Path = name
 	}
 	if err != nil {
 		return nil, err
 	}
-	f := &File{
-		name: name, r: r, size: size, header: header,
-		dataStart: lengthSize + headerSize,
-		byName:    make(map[string]int, len(header.Tensors)),
-	}
-	for i, t := range header.Tensors {
-		f.byName[t.Name] = i
-	}
-	return f, nil
+	return &File{name: name, r: r, size: size, header: header, dataStart: lengthSize + headerSize, byName: byName}, nil
 }
 
 // readHeader reads and checks the length and the header.
-func readHeader(r io.ReaderAt, size int64, name string) (h *Header, headerSize int64, err error) {
-	fail := func(offset int64, problem, fix string) (*Header, int64, error) {
-		return nil, 0, &ContainerError{Offset: offset, Problem: problem, Fix: fix}
+func readHeader(r io.ReaderAt, size int64, name string) (h *Header, byName map[string]int, headerSize int64, err error) {
+	fail := func(offset int64, problem, fix string) (*Header, map[string]int, int64, error) {
+		return nil, nil, 0, &ContainerError{Offset: offset, Problem: problem, Fix: fix}
 	}
 	if size < lengthSize {
 		return fail(max(size, 0), fmt.Sprintf("the file has %d bytes, fewer than the %d of the header's length", size, lengthSize), fixTruncated)
 	}
 	var prefix [lengthSize]byte
 	if err := readFull(r, prefix[:], 0, name, ""); err != nil {
-		return nil, 0, err
+		return nil, nil, 0, err
 	}
 	n := binary.LittleEndian.Uint64(prefix[:])
 	switch {
@@ -101,10 +93,13 @@ func readHeader(r io.ReaderAt, size int64, name string) (h *Header, headerSize i
 	}
 	json := make([]byte, n)
 	if err := readFull(r, json, lengthSize, name, ""); err != nil {
-		return nil, 0, err
+		return nil, nil, 0, err
 	}
-	h, err = ParseHeader(json, size-lengthSize-int64(n))
-	return h, int64(n), err
+	h, byName, fault := parseHeader(json, size-lengthSize-int64(n))
+	if fault != nil {
+		return nil, nil, 0, fault
+	}
+	return h, byName, int64(n), nil
 }
 
 // readFull fills p from a byte offset of the file.

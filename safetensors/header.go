@@ -1,6 +1,7 @@
 package safetensors
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
 	"math"
@@ -59,38 +60,60 @@ type Header struct {
 //
 // The error is a [*ContainerError] whose offset counts from the start of the file.
 func ParseHeader(json []byte, dataSize int64) (*Header, error) {
-	h, err := parseHeader(json, dataSize)
+	h, _, err := parseHeader(json, dataSize)
 	if err != nil {
 		return nil, err // not returned directly: err is a typed pointer
 	}
 	return h, nil
 }
 
-func parseHeader(json []byte, dataSize int64) (*Header, *ContainerError) {
+// parseHeader is ParseHeader that also returns the index of each tensor by its name.
+func parseHeader(json []byte, dataSize int64) (*Header, map[string]int, *ContainerError) {
 	if len(json) > MaxHeaderSize {
-		return nil, &ContainerError{Offset: 0, Problem: tooLarge(uint64(len(json))), Fix: fixForeign}
+		return nil, nil, &ContainerError{Offset: 0, Problem: tooLarge(uint64(len(json))), Fix: fixForeign}
 	}
 	dataStart := lengthSize + int64(len(json))
 	if dataSize < 0 || dataSize > math.MaxInt64-dataStart {
-		return nil, &ContainerError{Offset: -1, Problem: fmt.Sprintf("no file has a data buffer of %d bytes", dataSize)}
+		return nil, nil, &ContainerError{Offset: -1, Problem: fmt.Sprintf("no file has a data buffer of %d bytes", dataSize)}
 	}
-	h, entries, err := scanHeader(json)
+	h, byName, err := scanHeader(json)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	if err := checkData(h.Tensors, entries, dataStart, dataSize); err != nil {
-		return nil, err
+	if err := checkData(h.Tensors, dataStart, dataSize); err != nil {
+		if err.Tensor != "" && err.Offset < 0 {
+			err.Offset = entryOffset(json, err.Tensor)
+		}
+		return nil, nil, err
 	}
-	return h, nil
+	for i, t := range h.Tensors { // they were sorted
+		byName[t.Name] = i
+	}
+	return h, byName, nil
 }
 
 func tooLarge(n uint64) string {
 	return fmt.Sprintf("the header has %d bytes, more than the limit of %d", n, MaxHeaderSize)
 }
 
-// scanHeader reads the JSON. entries has the file offset of each tensor's entry
-// by name.
-func scanHeader(json []byte) (h *Header, entries map[string]int64, err *ContainerError) {
+// entryOffset returns the file offset of a tensor's entry in a header that scanHeader
+// accepts. Headers may have a million entries, whose offsets only errors need.
+func entryOffset(json []byte, name string) (offset int64) {
+	s := &scanner{data: json, base: lengthSize}
+	_ = s.members(func(string) bool { return false }, func(key string, at int) *ContainerError {
+		if key == name {
+			offset = s.base + int64(at)
+		}
+		return s.skip(headerDepth)
+	})
+	return offset
+}
+
+// headerDepth is how deep a header nests below the names of its tensors.
+const headerDepth = 3
+
+// scanHeader reads the JSON. byName has the index of each tensor.
+func scanHeader(json []byte) (h *Header, byName map[string]int, err *ContainerError) {
 	s := &scanner{data: json, base: lengthSize, fix: fixDamaged}
 	if len(json) == 0 {
 		return nil, nil, s.fail(0, "the header is empty")
@@ -98,9 +121,16 @@ func scanHeader(json []byte) (h *Header, entries map[string]int64, err *Containe
 	if err := s.checkUTF8(); err != nil {
 		return nil, nil, err
 	}
-	h, entries = &Header{Tensors: []TensorInfo{}}, make(map[string]int64)
-	err = s.object(func(key string, at int) (err *ContainerError) {
+	n := bytes.Count(json, []byte(`"data_offsets"`)) // about as many as tensors
+	h, byName = &Header{Tensors: make([]TensorInfo, 0, n)}, make(map[string]int, n)
+	metadata := false
+	twice := func(key string) bool {
+		_, tensor := byName[key]
+		return tensor || metadata && key == metadataKey
+	}
+	err = s.members(twice, func(key string, at int) (err *ContainerError) {
 		if key == metadataKey {
+			metadata = true
 			h.Metadata, err = scanMetadata(s)
 			return err
 		}
@@ -110,8 +140,8 @@ func scanHeader(json []byte) (h *Header, entries map[string]int64, err *Containe
 			var t TensorInfo
 			t, err = scanTensor(s, at)
 			t.Name = key
+			byName[key] = len(h.Tensors)
 			h.Tensors = append(h.Tensors, t)
-			entries[key] = s.base + int64(at)
 		}
 		if err != nil {
 			err.Tensor = key
@@ -124,7 +154,7 @@ func scanHeader(json []byte) (h *Header, entries map[string]int64, err *Containe
 	if err != nil {
 		return nil, nil, err
 	}
-	return h, entries, nil
+	return h, byName, nil
 }
 
 // checkName says what is wrong with the name of a tensor, nothing if it is fine.
@@ -211,7 +241,7 @@ func scanTensor(s *scanner, at int) (t TensorInfo, err *ContainerError) {
 
 // scanIntegers reads an array of integers. The result is never nil.
 func scanIntegers(s *scanner, key, what string) ([]int64, *ContainerError) {
-	list := []int64{}
+	list := s.integers[:0]
 	if s.peek() != '[' {
 		return nil, s.fail(s.pos, "%s is not an array", key)
 	}
@@ -220,12 +250,14 @@ func scanIntegers(s *scanner, key, what string) ([]int64, *ContainerError) {
 		list = append(list, v)
 		return err
 	})
-	return list, err
+	s.integers = list
+	return append(make([]int64, 0, len(list)), list...), err
 }
 
 // checkData sorts tensors into the order of their data and checks that they
-// fill the data buffer exactly, each with the bytes its dtype and shape need.
-func checkData(tensors []TensorInfo, entries map[string]int64, dataStart, dataSize int64) *ContainerError {
+// fill the data buffer exactly, each with the bytes its dtype and shape need. The
+// error of a tensor's entry has no offset yet.
+func checkData(tensors []TensorInfo, dataStart, dataSize int64) *ContainerError {
 	// Empty tensors may share an offset; they keep the writer's order, so that
 	// a header is parsed into the order of the layout it came from.
 	slices.SortFunc(tensors, func(a, b TensorInfo) int {
@@ -234,7 +266,7 @@ func checkData(tensors []TensorInfo, entries map[string]int64, dataStart, dataSi
 	next := int64(0)
 	for _, t := range tensors {
 		if problem := checkTensor(t, next); problem != "" {
-			return &ContainerError{Tensor: t.Name, Offset: entries[t.Name], Problem: problem, Fix: fixDamaged}
+			return &ContainerError{Tensor: t.Name, Offset: -1, Problem: problem, Fix: fixDamaged}
 		}
 		next = t.End
 	}

@@ -3,6 +3,7 @@ package safetensors
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"unicode/utf16"
 	"unicode/utf8"
@@ -17,6 +18,8 @@ type scanner struct {
 	pos  int
 	base int64  // offset in the file of data[0]
 	fix  string // what to do about a fault
+
+	integers []int64 // scratch of scanIntegers
 }
 
 // fail returns an error at a position of the data.
@@ -80,6 +83,27 @@ func (s *scanner) end() *ContainerError {
 // object reads an object and calls member for each key, with the key's position
 // and the scanner standing before the value. Two equal keys are an error.
 func (s *scanner) object(member func(key string, at int) *ContainerError) *ContainerError {
+	var few []string // all keys of most objects
+	var seen map[string]struct{}
+	return s.members(func(key string) bool {
+		if _, twice := seen[key]; twice || slices.Contains(few, key) {
+			return true
+		}
+		const most = 8
+		if len(few) < most {
+			few = append(few, key)
+			return false
+		}
+		if seen == nil {
+			seen = make(map[string]struct{})
+		}
+		seen[key] = struct{}{}
+		return false
+	}, member)
+}
+
+// members is object for a caller that knows itself whether a key appeared before.
+func (s *scanner) members(twice func(key string) bool, member func(key string, at int) *ContainerError) *ContainerError {
 	if err := s.expect('{'); err != nil {
 		return err
 	}
@@ -87,7 +111,6 @@ func (s *scanner) object(member func(key string, at int) *ContainerError) *Conta
 		s.pos++
 		return nil
 	}
-	seen := make(map[string]struct{})
 	for {
 		s.peek()
 		at := s.pos
@@ -95,10 +118,9 @@ func (s *scanner) object(member func(key string, at int) *ContainerError) *Conta
 		if err != nil {
 			return err
 		}
-		if _, twice := seen[key]; twice {
+		if twice(key) {
 			return s.fail(at, "key %s appears twice", quote(key))
 		}
-		seen[key] = struct{}{}
 		if err := s.expect(':'); err != nil {
 			return err
 		}

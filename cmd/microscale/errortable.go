@@ -23,22 +23,32 @@ type group struct {
 	members []verify.Tensor
 }
 
+// A groupKey is what the weights of a group have in common.
+type groupKey struct {
+	name, format string
+	rows, cols   int
+}
+
+// keyOf returns the group of a weight, which has no other members where each is true.
+func keyOf(name, format string, rows, cols int, each bool) groupKey {
+	if !each {
+		name = digits.ReplaceAllString(name, "${1}*${2}")
+	}
+	return groupKey{name, format, rows, cols}
+}
+
 var digits = regexp.MustCompile(`(^|\.)\d+(\.|$)`)
 
 // grouped puts results of the same shape and format into groups, in the order in
 // which they appear first; each on its own where each is true.
 func grouped(results []verify.Tensor, each bool) []*group {
 	var groups []*group
-	index := map[string]*group{}
+	index := map[groupKey]*group{}
 	for _, t := range results {
-		name := t.Name
-		if !each {
-			name = digits.ReplaceAllString(name, "${1}*${2}")
-		}
-		key := fmt.Sprintf("%s %s %d %d", name, t.Format, t.Rows, t.Cols)
+		key := keyOf(t.Name, t.Format, t.Rows, t.Cols, each)
 		g := index[key]
 		if g == nil {
-			g = &group{name: name}
+			g = &group{name: key.name}
 			groups = append(groups, g)
 			index[key] = g
 		}

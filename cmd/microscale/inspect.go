@@ -10,7 +10,6 @@ import (
 
 	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/hf"
-	"github.com/microscale-go/microscale/verify"
 )
 
 func inspectCommand() *cobra.Command {
@@ -91,6 +90,7 @@ func inspection(arg string, m *checkpoint.Model) inspectDocument {
 		doc.Files = append(doc.Files, fileDocument{shard.Name, shard.File.Size()})
 		doc.Bytes += shard.File.Size()
 	}
+	doc.Weights = make([]weightDocument, 0, len(m.Weights))
 	for _, w := range m.Weights {
 		rows, cols := w.Matrix()
 		doc.Parameters += int64(rows) * int64(cols)
@@ -137,21 +137,27 @@ func printLeft(stderr io.Writer, c *hf.Checkpoint) { fmt.Fprint(stderr, leftText
 
 func printInspection(w io.Writer, m *checkpoint.Model, doc inspectDocument, each bool) error {
 	t := newTable(column{"weight", false}, column{"n", true}, column{"shape", true}, column{"format", false}, column{"size", true}, column{"bits/value", true}, column{"", false})
-	var names []verify.Tensor // grouped as results are
-	sizes, notes := map[string]int64{}, map[string]string{}
+	type total struct {
+		groupKey
+		n     int
+		bytes int64
+		note  string // of the first
+	}
+	var totals []*total // a checkpoint may have a million weights, so sums are kept and not members
+	index := map[groupKey]*total{}
 	for i, weight := range m.Weights {
 		rows, cols := weight.Matrix()
-		names = append(names, verify.Tensor{Name: weight.Name, Format: weight.FormatName(), Rows: rows, Cols: cols})
-		sizes[weight.Name], notes[weight.Name] = doc.Weights[i].Bytes, paddedText(weight)
-	}
-	for _, g := range grouped(names, each) {
-		var size int64
-		for _, member := range g.members {
-			size += sizes[member.Name]
+		key := keyOf(weight.Name, doc.Weights[i].Format, rows, cols, each)
+		g := index[key]
+		if g == nil {
+			g = &total{groupKey: key, note: paddedText(weight)}
+			totals, index[key] = append(totals, g), g
 		}
-		first := g.members[0]
-		values := max(1, len(g.members)*first.Rows*first.Cols)
-		t.AppendRow(table.Row{printable(g.name), len(g.members), fmt.Sprintf("%d×%d", first.Rows, first.Cols), first.Format, bytesText(float64(size)), fmt.Sprintf("%.4g", 8*float64(size)/float64(values)), notes[first.Name]})
+		g.n, g.bytes = g.n+1, g.bytes+doc.Weights[i].Bytes
+	}
+	for _, g := range totals {
+		values := max(1, g.n*g.rows*g.cols)
+		t.AppendRow(table.Row{printable(g.name), g.n, fmt.Sprintf("%d×%d", g.rows, g.cols), g.format, bytesText(float64(g.bytes)), fmt.Sprintf("%.4g", 8*float64(g.bytes)/float64(values)), g.note})
 	}
 	convention := "not quantized"
 	if doc.Convention != nil {
