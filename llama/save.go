@@ -20,6 +20,21 @@ const (
 	generationName = "generation_config.json"
 )
 
+const unfinishedSuffix = ".partial"
+
+// SavedNames returns the names of the files that Save writes, in their order: the
+// last makes a model of them.
+func SavedNames() []string { return []string{weightsName, generationName, hf.ConfigName} }
+
+// UnfinishedNames returns the names that these files have while they are written.
+func UnfinishedNames() []string {
+	names := SavedNames()
+	for i := range names {
+		names[i] += unfinishedSuffix
+	}
+	return names
+}
+
 // Save writes the model as Hugging Face's LlamaForCausalLM: config.json,
 // generation_config.json and model.safetensors with weights in the given dtype,
 // BF16 or F32. The vocabulary of bytes is named in config.json, under "microscale".
@@ -60,7 +75,7 @@ func (m *Model) Save(dir string, dtype safetensors.Dtype) error {
 
 // replace gives path what write writes under another name beside it.
 func replace(path string, write func(path string) error) error {
-	unfinished := path + ".partial"
+	unfinished := path + unfinishedSuffix
 	if err := os.Remove(unfinished); err != nil && !errors.Is(err, os.ErrNotExist) { // of a run that was killed
 		return err
 	}

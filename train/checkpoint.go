@@ -1,6 +1,7 @@
 package train
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -26,10 +28,11 @@ import (
 //	OUT/checkpoint/step-00000120/state.json         configuration, step, losses
 //	                             state.safetensors  master weights, moments, scales and their histories, all F32
 //
-// The one before is removed after that. When the run is done the model is in OUT
-// and there are no checkpoints.
+// The one before is removed after that. When the run is done the model is in OUT;
+// the folder of checkpoints is then renamed, and removed.
 const (
 	checkpointFolder = "checkpoint"
+	discardedFolder  = checkpointFolder + ".discarded"
 	stepPrefix       = "step-"
 	partialSuffix    = ".partial"
 	stateName        = "state.json"
@@ -40,19 +43,32 @@ const (
 const maxState = 1 << 30
 
 // stateVersion is that of the layout above.
-const stateVersion = 2
+const stateVersion = 3
+
+// A stateFile is state.json.
+type stateFile struct {
+	Version  int             `json:"version"`
+	Checksum string          `json:"crc32c"` // of State without white space, as checksumText has it
+	State    json.RawMessage `json:"state"`
+}
 
 // state is what goes on from one step to the next beside the tensors.
 type state struct {
-	Version       int               `json:"version"`
 	Step          int               `json:"step"` // steps done
 	Configuration json.RawMessage   `json:"configuration"`
 	Arguments     []string          `json:"arguments,omitempty"`
 	TrainLoss     []float64         `json:"train_loss"`
 	Validation    []ValidationPoint `json:"validation"`
 	Seconds       float64           `json:"seconds"`
+	Bytes         int64             `json:"tensors_bytes"`  // of state.safetensors
 	Checksum      string            `json:"tensors_crc32c"` // of state.safetensors, as checksumText has it
 }
+
+// An incomplete error is that of a checkpoint whose files are missing, empty or cut
+// short: its writing was interrupted, or its removal.
+type incomplete struct{ error }
+
+func (e incomplete) Unwrap() error { return e.error }
 
 // A named is a tensor of a checkpoint, shared with whom it belongs to.
 type named struct {
@@ -76,16 +92,15 @@ func writeCheckpoint(out string, s *state, tensors []named) error {
 		if err := os.MkdirAll(partial, 0o777); err != nil {
 			return err
 		}
-		sum, err := writeTensors(filepath.Join(partial, tensorsName), tensors)
+		var err error
+		if s.Bytes, s.Checksum, err = writeTensors(filepath.Join(partial, tensorsName), tensors); err != nil {
+			return err
+		}
+		text, err := s.marshal()
 		if err != nil {
 			return err
 		}
-		s.Checksum = checksumText(sum)
-		text, err := json.MarshalIndent(s, "", "  ")
-		if err != nil {
-			return err
-		}
-		if err := writeSynced(filepath.Join(partial, stateName), append(text, '\n')); err != nil {
+		if err := writeSynced(filepath.Join(partial, stateName), text); err != nil {
 			return err
 		}
 		if err := syncDir(partial); err != nil {
@@ -104,7 +119,7 @@ func writeCheckpoint(out string, s *state, tensors []named) error {
 }
 
 // removeCheckpoints removes what is in a run's folder of checkpoints but for the
-// one to keep, and the folder where none is.
+// one to keep.
 func removeCheckpoints(parent, keep string) error {
 	entries, err := os.ReadDir(parent)
 	if err != nil {
@@ -117,33 +132,13 @@ func removeCheckpoints(parent, keep string) error {
 			}
 		}
 	}
-	if keep == "" {
-		return os.Remove(parent)
-	}
 	return nil
 }
 
-// latest returns the checkpoint of the most steps in out, and "" where there is
-// none.
-func latest(out string) (string, error) {
-	all, err := checkpoints(out)
-	if err != nil || len(all) == 0 {
-		return "", err
-	}
-	return all[0], nil
-}
-
-// checkpoints returns the checkpoints in out, the one of the most steps first.
-// There are several where a run was killed before it removed the one before.
-func checkpoints(out string) ([]string, error) {
-	parent := filepath.Join(out, checkpointFolder)
-	entries, err := os.ReadDir(parent)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
+// checkpoints returns the checkpoints among the entries of a run's folder of them,
+// the one of the most steps first. There are several where a run was killed before it
+// removed the one before.
+func checkpoints(parent string, entries []fs.DirEntry) []string {
 	type numbered struct {
 		step int
 		path string
@@ -160,63 +155,95 @@ func checkpoints(out string) ([]string, error) {
 	for _, f := range found {
 		paths = append(paths, f.path)
 	}
-	return paths, nil
+	return paths
+}
+
+// marshal returns the state as a file.
+func (s *state) marshal() ([]byte, error) {
+	text, err := json.Marshal(s)
+	if err != nil {
+		return nil, err
+	}
+	text, err = json.MarshalIndent(stateFile{stateVersion, checksumText(crc32.Checksum(text, castagnoli)), text}, "", "  ")
+	return append(text, '\n'), err
 }
 
 // readState reads what a checkpoint says of itself.
 func readState(dir string) (*state, error) {
 	path := filepath.Join(dir, stateName)
 	text, err := bounded.ReadFile(path, maxState)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, incomplete{fmt.Errorf("%s: the file is missing", path)}
+	}
 	if err != nil {
 		return nil, err
 	}
-	s := &state{}
-	if err := json.Unmarshal(text, s); err != nil {
-		return nil, fmt.Errorf("%s: not the state of a training run: %v: remove the checkpoint and start again", path, err)
+	var file stateFile
+	if err := json.Unmarshal(text, &file); err != nil {
+		syntax, ok := errors.AsType[*json.SyntaxError](err)
+		if ok && syntax.Offset == int64(len(text)) || len(bytes.Trim(text, "\x00")) == 0 { // zeros: a loss of power
+			return nil, incomplete{fmt.Errorf("%s: the end of the file is missing", path)}
+		}
+		return nil, fmt.Errorf("%s: not the state of a training run: %w", path, err)
 	}
-	if s.Version != stateVersion {
-		return nil, fmt.Errorf("%s: version %d of the layout, and this program reads %d: resume with the program that wrote it", path, s.Version, stateVersion)
+	if file.Version != stateVersion {
+		return nil, fmt.Errorf("%s: version %d of the layout, and this program reads %d: resume with the program that wrote it", path, file.Version, stateVersion)
+	}
+	var compact bytes.Buffer
+	if err := json.Compact(&compact, file.State); err != nil {
+		return nil, fmt.Errorf("%s: not the state of a training run: %w", path, err)
+	}
+	if got := checksumText(crc32.Checksum(compact.Bytes(), castagnoli)); got != file.Checksum {
+		return nil, damaged(path, got, file.Checksum)
+	}
+	s := &state{}
+	if err := json.Unmarshal(file.State, s); err != nil {
+		return nil, fmt.Errorf("%s: not the state of a training run: %w", path, err)
 	}
 	if s.Step != len(s.TrainLoss) || s.Step < 0 {
-		return nil, fmt.Errorf("%s: %d losses after %d steps: remove the checkpoint and start again", path, len(s.TrainLoss), s.Step)
+		return nil, fmt.Errorf("%s: %d losses after %d steps", path, len(s.TrainLoss), s.Step)
 	}
 	return s, nil
 }
 
-// writeTensors writes the tensors, and returns the CRC-32C of the file as it was
-// meant to be.
-func writeTensors(path string, tensors []named) (sum uint32, err error) {
+func damaged(path, got, want string) error {
+	return fmt.Errorf("%s: the file is damaged: its CRC-32C is %s, and %s was written", path, got, want)
+}
+
+// writeTensors writes the tensors, and returns the bytes and the CRC-32C of the file
+// as it is meant to be.
+func writeTensors(path string, tensors []named) (size int64, checksum string, err error) {
 	specs := make([]safetensors.Spec, len(tensors))
 	for i, t := range tensors {
 		specs[i] = safetensors.Spec{Name: t.name, Dtype: safetensors.F32, Shape: []int64{int64(len(t.data))}}
 	}
 	layout, err := safetensors.NewLayout(specs, nil)
 	if err != nil {
-		return 0, err
+		return 0, "", err
 	}
 	w, err := safetensors.Create(path, layout)
 	if err != nil {
-		return 0, err
+		return 0, "", err
 	}
 	defer w.Abort()
 	data := make(map[string][]float32, len(tensors))
 	for _, t := range tensors {
 		data[t.name] = t.data
 	}
-	sum = crc32.Update(0, castagnoli, layout.HeaderBytes())
+	sum := crc32.Update(0, castagnoli, layout.HeaderBytes())
 	var buffer []byte
 	for _, info := range layout.Header().Tensors { // in the order of the file
 		values := data[info.Name]
 		buffer = slices.Grow(buffer[:0], 4*len(values))[:4*len(values)]
 		if err := tensor.ToBytes(buffer, values, format.F32); err != nil {
-			return 0, err
+			return 0, "", err
 		}
 		if err := w.WriteTensorAt(info.Name, buffer, 0); err != nil {
-			return 0, err
+			return 0, "", err
 		}
 		sum = crc32.Update(sum, castagnoli, buffer)
 	}
-	return sum, w.Close()
+	return layout.FileSize(), checksumText(sum), w.Close()
 }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -226,31 +253,25 @@ func checksumText(sum uint32) string { return fmt.Sprintf("%08x", sum) }
 // checkTensors reports a file of tensors whose bytes are not those that were
 // written with s.
 func (s *state) checkTensors(path string) error {
-	f, err := os.Open(path)
+	f, info, err := bounded.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return incomplete{fmt.Errorf("%s: the file is missing", path)}
+	}
 	if err != nil {
 		return err
 	}
 	defer f.Close()
+	if info.Size() < s.Bytes {
+		return incomplete{fmt.Errorf("%s: the end of the file is missing", path)}
+	}
 	sum := crc32.New(castagnoli)
 	if _, err := io.Copy(sum, f); err != nil {
 		return err
 	}
 	if got := checksumText(sum.Sum32()); got != s.Checksum {
-		return fmt.Errorf("%s: the file is damaged: its CRC-32C is %s, and %s was written", path, got, s.Checksum)
+		return damaged(path, got, s.Checksum)
 	}
 	return nil
-}
-
-// lastGood returns the checkpoint of the most steps in out that can be read and
-// is not damaged, and "" where there is none.
-func lastGood(out string) string {
-	all, _ := checkpoints(out)
-	for _, dir := range all {
-		if s, err := readState(dir); err == nil && s.checkTensors(filepath.Join(dir, tensorsName)) == nil {
-			return dir
-		}
-	}
-	return ""
 }
 
 // readTensors fills the tensors from a file that has them all, and returns the
@@ -309,6 +330,9 @@ func writeSynced(path string, data []byte) error {
 
 // syncDir makes the names in a directory durable.
 func syncDir(dir string) error {
+	if runtime.GOOS == "windows" { // which writes names through
+		return nil
+	}
 	d, err := os.Open(dir)
 	if err != nil {
 		return err

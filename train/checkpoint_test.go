@@ -1,12 +1,13 @@
 package train
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
+	"hash/crc32"
 	"math"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"syscall"
@@ -22,20 +23,18 @@ func TestWriteCheckpoint(t *testing.T) {
 	for step := range 3 {
 		left := filepath.Join(out, checkpointFolder, "step-00000002.partial")
 		write(t, filepath.Join(left, stateName), []byte("{"))
-		if at, err := latest(out); err != nil || strings.HasSuffix(at, partialSuffix) {
-			t.Fatalf("the last checkpoint is %q, %v", at, err)
-		}
-		s := &state{Version: stateVersion, Step: step, Configuration: json.RawMessage("{}"), TrainLoss: make([]float64, step)}
+		s := &state{Step: step, Configuration: json.RawMessage("{}"), TrainLoss: make([]float64, step)}
 		for i := range s.TrainLoss {
 			s.TrainLoss[i] = 1 / float64(i+3)
 		}
 		if err := writeCheckpoint(out, s, tensors); err != nil {
 			t.Fatal(err)
 		}
-		dir, err := latest(out)
-		if err != nil {
-			t.Fatal(err)
+		found, err := look(out)
+		if err != nil || found.dir == "" {
+			t.Fatal(found, err)
 		}
+		dir := found.dir
 		got, err := readState(dir)
 		if err != nil || got.Step != step || !slices.Equal(got.TrainLoss, s.TrainLoss) {
 			t.Fatalf("step %d: read %+v, %v", step, got, err)
@@ -60,84 +59,58 @@ func TestWriteCheckpoint(t *testing.T) {
 		{{"weight/a", make([]float32, 4)}, {"m/a", make([]float32, 1)}},
 		{{"weight/b", make([]float32, 5)}, {"m/a", make([]float32, 1)}},
 	} {
-		dir, _ := latest(out)
-		if _, err := readTensors(filepath.Join(dir, tensorsName), other); err == nil || !strings.Contains(err.Error(), "another model") {
+		found, err := look(out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := readTensors(filepath.Join(found.dir, tensorsName), other); err == nil || !strings.Contains(err.Error(), "another model") {
 			t.Errorf("error %v", err)
 		}
 	}
 }
 
-// TestDamaged overwrites, flips, adds and removes bytes of a checkpoint's tensors:
-// the run does not resume from it, and the line says from which it can.
-func TestDamaged(t *testing.T) {
-	c := tiny(t, "delayed")
-	c.Steps, c.CheckpointEvery, c.Out = 3, 0, filepath.Join(t.TempDir(), "out")
-	ctx, cancel := context.WithCancel(context.Background())
-	if _, err := Run(ctx, c, Hooks{Step: func(StepEvent) { cancel() }}); !errors.Is(err, context.Canceled) {
-		t.Fatal(err)
-	}
-	dir, err := latest(c.Out)
-	if err != nil {
-		t.Fatal(err)
-	}
-	file := filepath.Join(dir, tensorsName)
-	whole, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.Resume = true
-	refused := func(what string, want ...string) {
-		t.Helper()
-		_, err := Run(context.Background(), c, Hooks{})
-		for _, w := range want {
-			if err == nil || !strings.Contains(err.Error(), w) || strings.Contains(err.Error(), "\n") {
-				t.Errorf("%s: error %v, want %q", what, err, w)
-			}
-		}
-	}
-	for _, at := range []int{0, 8, len(whole) / 2, len(whole) - 1} {
-		damaged := slices.Clone(whole)
-		damaged[at] ^= 1
-		write(t, file, damaged)
-		refused("a bit", file+": the file is damaged: its CRC-32C is ", "start anew")
-	}
-	write(t, file, whole[:len(whole)-4])
-	refused("the end is missing", file+": the file is damaged")
-	write(t, file, append(slices.Clone(whole), 0))
-	refused("a byte more", file+": the file is damaged")
-	if err := os.Remove(file); err != nil {
-		t.Fatal(err)
-	}
-	refused("it is gone", file+": no such file", "start anew")
-
-	write(t, file, whole)
-	later := filepath.Join(filepath.Dir(dir), stepPrefix+"00000002")
-	for _, name := range []string{stateName, tensorsName} {
-		data, err := os.ReadFile(filepath.Join(dir, name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		write(t, filepath.Join(later, name), data)
-	}
-	write(t, filepath.Join(later, tensorsName), whole[1:])
-	refused("of two", filepath.Join(later, tensorsName)+": the file is damaged", "remove "+later+" to resume from "+dir+", which is good")
-	if err := os.RemoveAll(later); err != nil {
-		t.Fatal(err)
-	}
-	mustRun(t, c)
-}
-
 func TestReadStateErrors(t *testing.T) {
+	const losses = `{"step":3,"train_loss":[1]}`
+	sum := checksumText(crc32.Checksum([]byte(losses), castagnoli))
 	for text, want := range map[string]string{
-		"":               "not the state of a training run",
-		"[]":             "not the state of a training run",
-		`{"version": 1}`: "version 1 of the layout",
-		`{"version": 2, "step": 3, "train_loss": [1]}`: "1 losses after 3 steps",
+		"":                 "the end of the file is missing",
+		"[]\n":             "not the state of a training run",
+		`{"version": 2}`:   "version 2 of the layout",
+		`{"version": 3}`:   "not the state of a training run",
+		"{\"version\": 3,": "the end of the file is missing",
+		`{"version": 3, "crc32c": "` + sum + `", "state": ` + losses + `}`:                                  "1 losses after 3 steps",
+		`{"version": 3, "crc32c": "` + sum + `", "state": ` + strings.Replace(losses, "1", "2", 1) + `}`:    "the file is damaged: its CRC-32C is ",
+		`{"version": 3, "crc32c": "` + sum + `", "state": ` + strings.ReplaceAll(losses, ",", " ,\n") + `}`: "1 losses after 3 steps",
 	} {
 		dir := t.TempDir()
 		write(t, filepath.Join(dir, stateName), []byte(text))
 		if _, err := readState(dir); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: error %v, want %q", text, err, want)
+		}
+	}
+}
+
+// TestStateChecksum flips every bit of a state: none is read.
+func TestStateChecksum(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, stateName)
+	text, err := (&state{Step: 1, Configuration: json.RawMessage(`{"a": "<b>"}`), Arguments: []string{"seed", "1"}, TrainLoss: []float64{1.0 / 3}}).marshal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, path, text)
+	whole, err := readState(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range text {
+		for bit := range 8 {
+			damaged := slices.Clone(text)
+			damaged[i] ^= 1 << bit
+			write(t, path, damaged)
+			if got, err := readState(dir); err == nil && !reflect.DeepEqual(got, whole) {
+				t.Errorf("bit %d of byte %d: read as %+v", bit, i, got)
+			}
 		}
 	}
 }

@@ -48,7 +48,8 @@ type Config struct {
 
 	Out             string   // directory of checkpoints and of the model; "": nothing is written
 	CheckpointEvery int      // steps; 0: at the start and when interrupted
-	Resume          bool     // go on from the checkpoint in Out
+	Resume          bool     // resume from the checkpoint in Out; start where an earlier run left none
+	Force           bool     // replace the run in Out, or the model that it left
 	Arguments       []string // kept in the checkpoint for who resumes (see Stored)
 }
 

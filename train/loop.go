@@ -16,6 +16,8 @@ type Hooks struct {
 	Step func(StepEvent)
 	// Validated is called after each validation.
 	Validated func(ValidationPoint)
+	// Resumed is called with a line that says where a run with Config.Resume begins.
+	Resumed func(line string)
 	// Observe is called for each operand that is quantized, on the steps that
 	// Observed reports true for, and on all where that is nil.
 	Observe  func(step int, o nn.Observation)

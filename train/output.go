@@ -8,27 +8,43 @@ import (
 	"path/filepath"
 
 	"github.com/microscale-go/microscale/format"
-	"github.com/microscale-go/microscale/hf"
 	"github.com/microscale-go/microscale/internal/lock"
 	"github.com/microscale-go/microscale/safetensors"
 )
 
-// claim makes the directory of a new run, and locks that of any against others
-// until release is called.
+// claim makes the directory of a run, and locks it against others until release is
+// called.
 func (r *run) claim() (release func(), err error) {
-	switch {
-	case r.Out == "":
+	if r.Out == "" {
 		return func() {}, nil
-	case r.Resume:
-		return claimStored(r.Out)
 	}
-	if err := Vacant(r.Out); err != nil {
-		return nil, err
+	if !r.Resume { // what is refused makes no directory; a run that resumes is refused in open
+		s, err := look(r.Out)
+		if err == nil {
+			err = r.admit(s)
+		}
+		if err != nil {
+			return nil, err
+		}
 	}
 	if err := os.MkdirAll(r.Out, 0o777); err != nil {
 		return nil, storeError(err, r.Out, "the run")
 	}
 	return claim(r.Out)
+}
+
+// admit reports why the run cannot begin, or resume, where s is.
+func (r *run) admit(s *survey) error {
+	switch {
+	case r.Resume:
+		s.tidy()
+		return s.resumable(r.Out)
+	case r.Force && s.foreign != "":
+		return fmt.Errorf("%s: no run writes this: remove it, or name another directory", s.foreign)
+	case r.Force:
+		return nil
+	}
+	return s.vacant(r.Out)
 }
 
 // claim locks the directory of a run.
@@ -43,34 +59,31 @@ func claim(out string) (release func(), err error) {
 	return func() { _ = held.Close() }, nil // nothing was written through it
 }
 
-// claimStored locks the directory of a run that was interrupted.
-func claimStored(out string) (release func(), err error) {
-	release, err = claim(out)
-	if errors.Is(err, fs.ErrNotExist) {
-		err = notStored(out)
-	}
-	return release, err
-}
-
-func notStored(out string) error {
-	return fmt.Errorf("%s: no checkpoint of a run is there: name the directory of one that was interrupted", out)
-}
-
 // open begins a run: at the start, or where the checkpoint to resume from is.
 func (r *run) open() (err error) {
 	r.kept = -1
 	if r.state.Configuration, err = r.identity(); err != nil {
 		return err
 	}
-	r.state.Version, r.state.Arguments = stateVersion, r.Arguments
+	r.state.Arguments = r.Arguments
 	r.state.TrainLoss, r.state.Validation = []float64{}, []ValidationPoint{}
-	switch {
-	case r.Resume:
-		return r.resume()
-	case r.Out == "":
+	if r.Out == "" {
 		return nil
 	}
-	if err := Vacant(r.Out); err != nil { // another run may have ended before it was locked
+	s, err := look(r.Out) // again: another run may have ended before this one had the lock
+	if err == nil {
+		err = r.admit(s)
+	}
+	if err != nil {
+		return err
+	}
+	if r.Resume && r.hooks.Resumed != nil {
+		r.hooks.Resumed(s.notice(r.Out))
+	}
+	if r.Resume && s.dir != "" {
+		return r.resume(s)
+	}
+	if err := storeError(s.clear(r.Out, r.Force), r.Out, "the start of the run"); err != nil {
 		return err
 	}
 	if err := r.checkpoint(); err != nil {
@@ -80,25 +93,14 @@ func (r *run) open() (err error) {
 	return nil
 }
 
-// Vacant reports why a new run cannot write to a directory: something is there.
+// Vacant reports why a new run cannot write to a directory: something is there, other
+// than what an interrupted start left.
 func Vacant(out string) error {
-	at, err := latest(out)
-	switch {
-	case err != nil:
-		return unusable(out, err)
-	case at != "":
-		return fmt.Errorf("%s: a run that is not done has its checkpoint there: resume it, or name another directory", out)
+	s, err := look(out)
+	if err != nil {
+		return err
 	}
-	entries, err := os.ReadDir(out)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil
-	case err != nil:
-		return unusable(out, err)
-	case len(entries) > 0:
-		return fmt.Errorf("%s: the directory is not empty: name another, or remove it", out)
-	}
-	return nil
+	return s.vacant(out)
 }
 
 func unusable(out string, err error) error {
@@ -115,41 +117,31 @@ type Stored struct {
 }
 
 // ReadStored returns what the last checkpoint in out says of its run, which must
-// not be going on.
+// not be going on. It is zero where nothing is there, or only what an interrupted
+// start left, so that a run that resumes starts.
 func ReadStored(out string) (Stored, error) {
-	release, err := claimStored(out)
+	release, err := claim(out)
+	if errors.Is(err, fs.ErrNotExist) {
+		return Stored{}, nil
+	}
 	if err != nil {
 		return Stored{}, err
 	}
 	defer release()
-	_, s, err := readLatest(out)
-	if err != nil {
+	s, err := look(out)
+	if err == nil {
+		s.tidy()
+		err = s.resumable(out)
+	}
+	if err != nil || s.dir == "" {
 		return Stored{}, err
 	}
-	return Stored{s.Step, s.Arguments}, nil
+	return Stored{s.state.Step, s.state.Arguments}, nil
 }
 
-// readLatest reads the state of the last checkpoint in out.
-func readLatest(out string) (dir string, s *state, err error) {
-	if dir, err = latest(out); err != nil {
-		return "", nil, unusable(out, err)
-	}
-	if dir == "" {
-		if _, err := os.Stat(filepath.Join(out, hf.ConfigName)); err == nil {
-			return "", nil, fmt.Errorf("%s: the run there is done: there is nothing to resume", out)
-		}
-		return "", nil, notStored(out)
-	}
-	s, err = readState(dir)
-	return dir, s, err
-}
-
-// resume takes everything from the last checkpoint, which must be of this run.
-func (r *run) resume() error {
-	dir, s, err := readLatest(r.Out)
-	if err != nil {
-		return err
-	}
+// resume takes everything from the last whole checkpoint, which must be of this run.
+func (r *run) resume(found *survey) error {
+	dir, s := found.dir, found.state
 	d, err := difference(s.Configuration, r.state.Configuration)
 	if err != nil {
 		return fmt.Errorf("%s: %w: remove the checkpoint and start again", filepath.Join(dir, stateName), err)
@@ -159,12 +151,6 @@ func (r *run) resume() error {
 	}
 	if s.Step > r.Steps {
 		return fmt.Errorf("%s: %d steps are done of %d: remove the checkpoint and start again", dir, s.Step, r.Steps)
-	}
-	if err := s.checkTensors(filepath.Join(dir, tensorsName)); err != nil {
-		if good := lastGood(r.Out); good != "" {
-			return fmt.Errorf("%w: remove %s to resume from %s, which is good", err, dir, good)
-		}
-		return fmt.Errorf("%w: no other checkpoint is there, so start anew in another directory", err)
 	}
 	scales, err := readTensors(filepath.Join(dir, tensorsName), r.tensors())
 	if err != nil {
@@ -203,7 +189,7 @@ func (r *run) withdraw(err error) {
 	if diverged := (*Diverged)(nil); errors.As(err, &diverged) || r.Out == "" || r.Resume || r.state.Step > 0 {
 		return
 	}
-	_ = removeCheckpoints(filepath.Join(r.Out, checkpointFolder), "") // the error at hand says more
+	_ = discard(r.Out) // the error at hand says more
 	_ = os.Remove(r.Out)
 }
 
@@ -218,15 +204,19 @@ func (r *run) interrupt() error {
 	return &Interrupted{r.state.Step, r.Out}
 }
 
-// close writes the model and removes what was there to resume from.
+// close writes the model, and then removes what was there to resume from.
 func (r *run) close() error {
 	if r.Out == "" {
 		return nil
 	}
-	if err := storeError(r.model.Save(r.Out, r.dtype()), r.Out, "the model"); err != nil {
+	err := r.model.Save(r.Out, r.dtype())
+	if err == nil {
+		err = syncDir(r.Out)
+	}
+	if err := storeError(err, r.Out, "the model"); err != nil {
 		return fmt.Errorf("%w; the checkpoint of step %d is kept, to resume from", err, r.kept)
 	}
-	return storeError(removeCheckpoints(filepath.Join(r.Out, checkpointFolder), ""), r.Out, "the end of the run")
+	return storeError(discard(r.Out), r.Out, "the end of the run")
 }
 
 // dtype returns how weights are saved: as they are multiplied.

@@ -22,7 +22,8 @@ Face directory that eval, generate and quantize take.
 
 The same seed gives the same losses to the bit, on any number of threads and
 resumed or not. While a run goes on, its directory has a checkpoint: after
-Ctrl-C, or a kill at any time, --resume goes on from there.`,
+Ctrl-C, or a kill at any time, the same command with --resume goes on from there,
+or starts where no checkpoint was written yet.`,
 		Example: `  microscale train
   microscale train --recipe nvfp4 --steps 500 --out model
   microscale train --out model --resume
@@ -33,10 +34,12 @@ Ctrl-C, or a kill at any time, --resume goes on from there.`,
 	training := addTraining(cmd, train.DefaultConfig())
 	out := cmd.Flags().String("out", "", "save the model in the new directory `DIR` (default trained-RECIPE, with a number where that is taken)")
 	resume := cmd.Flags().Bool("resume", false, "go on with the run in DIR, of which other flags may be left out")
+	force := cmd.Flags().Bool("force", false, "replace the run in DIR, and the model that it left")
+	exclusive(cmd, "resume", "force")
 	every := cmd.Flags().Uint("checkpoint-every", uint(train.DefaultConfig().CheckpointEvery), "steps `N` from one checkpoint to the next; 0: when interrupted")
 	asJSON := cmd.Flags().Bool("json", false, "print one JSON document")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		dir, err := outDirectory(cmd, *out, recipes, *resume)
+		dir, err := outDirectory(cmd, *out, recipes, *resume, *force)
 		if err != nil {
 			return err
 		}
@@ -54,9 +57,11 @@ Ctrl-C, or a kill at any time, --resume goes on from there.`,
 			}
 			defer os.Remove(dir) // where nothing was written there
 		}
-		c.Out, c.Resume, c.CheckpointEvery, c.Arguments = dir, *resume, int(*every), arguments(cmd, c.Corpus)
+		c.Out, c.Resume, c.Force, c.CheckpointEvery, c.Arguments = dir, *resume, *force, int(*every), arguments(cmd, c.Corpus)
 		m := newTrainMeter(cmd.ErrOrStderr(), c.Recipe.Name, c.Steps)
-		result, err := train.Run(cmd.Context(), c, train.Hooks{Step: m.Step, Validated: m.Validated})
+		result, err := train.Run(cmd.Context(), c, train.Hooks{Step: m.Step, Validated: m.Validated, Resumed: func(line string) {
+			fmt.Fprintf(cmd.ErrOrStderr(), "microscale: %s\n", escaped(line))
+		}})
 		m.Close()
 		if interruption := (*train.Interrupted)(nil); errors.As(err, &interruption) {
 			return fmt.Errorf("%w; go on with microscale train --resume --out %s", err, printable(interruption.Out))
@@ -80,7 +85,7 @@ func noArguments(_ *cobra.Command, args []string) error {
 // outDirectory returns where a run is written, less the number of a directory that
 // --out does not name. To resume takes the flags of the
 // run there that the command line does not give.
-func outDirectory(cmd *cobra.Command, out string, recipes *recipeFlags, resume bool) (string, error) {
+func outDirectory(cmd *cobra.Command, out string, recipes *recipeFlags, resume, force bool) (string, error) {
 	if resume {
 		if out == "" {
 			return "", misuse("--resume needs --out: the directory of the run that was interrupted")
@@ -90,6 +95,12 @@ func outDirectory(cmd *cobra.Command, out string, recipes *recipeFlags, resume b
 			return "", err
 		}
 		return out, takeArguments(cmd, stored.Arguments)
+	}
+	if force && out == "" {
+		return "", misuse("--force needs --out: the directory of the run to replace")
+	}
+	if force {
+		return out, nil
 	}
 	if out != "" {
 		return out, train.Vacant(out)
@@ -116,7 +127,7 @@ func newDirectory(name string) (string, error) {
 
 // own are the flags of a command line that the next one of the same run need not
 // agree in.
-var own = map[string]bool{"out": true, "resume": true, "json": true, "threads": true, "checkpoint-every": true, "data": true}
+var own = map[string]bool{"out": true, "resume": true, "force": true, "json": true, "threads": true, "checkpoint-every": true, "data": true}
 
 // arguments returns the flags of a run, as pairs of name and value, for those who
 // resume it.

@@ -1,0 +1,187 @@
+package main
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// faultyRun is a run of few operations and as many kinds of them as any has.
+func faultyRun(out string, more ...string) []string {
+	return tinyRun(append([]string{"--layers", "1", "--steps", "2", "--checkpoint-every", "1", "--out", out}, more...)...)
+}
+
+// savedModel returns the files that a run leaves.
+func savedModel(t *testing.T, out string) string {
+	t.Helper()
+	var all bytes.Buffer
+	entries, err := os.ReadDir(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		data, err := os.ReadFile(filepath.Join(out, e.Name()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(&all, "%s %d\n%s\n", e.Name(), len(data), data)
+	}
+	return all.String()
+}
+
+// resumeTraining runs the same command with --resume until the run is done, and
+// compares what it leaves.
+func resumeTraining(t *testing.T, out, want string) {
+	t.Helper()
+	status, _, stderr := execute("", faultyRun(out, "--resume")...)
+	if status != exitDone && !strings.Contains(stderr, out+": the run there is done") {
+		t.Fatalf("the same command with --resume: exit status %d: %s", status, stderr)
+	}
+	if got := savedModel(t, out); got != want {
+		t.Errorf("the files differ from those of a run that was not disturbed")
+	}
+}
+
+// TestTrainKills kills a run (-9) at random moments, 30 times, and resumes it until it
+// is done: the model is that of a run that was not killed.
+func TestTrainKills(t *testing.T) {
+	dir := t.TempDir()
+	whole := filepath.Join(dir, "whole")
+	cmd, _, stderr := process(t, faultyRun(whole)...)
+	start := time.Now()
+	if err := cmd.Run(); err != nil {
+		t.Fatalf("%v: %s", err, stderr)
+	}
+	took, want := time.Since(start), savedModel(t, whole)
+	kills := 0
+	for round := 0; kills < 30; round++ {
+		out := filepath.Join(dir, fmt.Sprint(round))
+		for range 1 + round%4 {
+			cmd, _, stderr := process(t, faultyRun(out, "--resume")...)
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Duration(rand.Float64() * float64(took)))
+			_ = cmd.Process.Kill() // it may have ended
+			err := cmd.Wait()
+			if err == nil {
+				break
+			}
+			if !cmd.ProcessState.Sys().(syscall.WaitStatus).Signaled() && !strings.Contains(stderr.String(), "the run there is done") {
+				t.Fatalf("%v: %s", err, stderr)
+			}
+			kills++
+		}
+		resumeTraining(t, out, want)
+		if round > 300 {
+			t.Fatalf("%d kills in %d rounds", kills, round)
+		}
+	}
+}
+
+// TestTrainFaults lets operations of a run on its directory fail (EIO), and kills the
+// run at them, with strace: the run ends with one line or not at all, and the same
+// command with --resume ends with the model of a run without trouble. Every seventh
+// operation; with -long every one.
+func TestTrainFaults(t *testing.T) {
+	if flag.NArg() > 0 {
+		runtime.LockOSThread() // strace counts the operations of each thread
+		os.Exit(run(flag.Args(), os.Stdin, os.Stdout, os.Stderr))
+	}
+	if testing.Short() {
+		t.Skip("-short: this test starts processes")
+	}
+	strace, err := exec.LookPath("strace")
+	if err != nil {
+		t.Skip("strace is not installed")
+	}
+	dir := t.TempDir()
+	out, log := filepath.Join(dir, "out"), filepath.Join(dir, "log")
+	paths := []string{out}
+	for _, folder := range []string{"checkpoint", "checkpoint.discarded"} {
+		paths = append(paths, filepath.Join(out, folder))
+		for step := range 3 {
+			for _, suffix := range []string{"", ".partial"} {
+				at := filepath.Join(out, folder, fmt.Sprintf("step-%08d%s", step, suffix))
+				paths = append(paths, at, filepath.Join(at, "state.json"), filepath.Join(at, "state.safetensors"))
+			}
+		}
+	}
+	for _, name := range []string{"model.safetensors", "generation_config.json", "config.json"} {
+		paths = append(paths, filepath.Join(out, name), filepath.Join(out, name+".partial"))
+	}
+	const calls = "write,pwrite64,ftruncate,fsync,mkdirat,openat,renameat,unlinkat"
+	traced := func(inject ...string) (stderr string, err error) {
+		args := []string{"-f", "-qq", "-o", log, "-e", "trace=" + calls}
+		for _, p := range paths {
+			args = append(args, "-P", p)
+		}
+		for _, i := range inject {
+			args = append(args, "-e", "inject="+i)
+		}
+		cmd, _, text := process(t, faultyRun(out)...)
+		cmd.Args[1] = "-test.run=^TestTrainFaults$"
+		cmd.Args = slices.Concat([]string{strace}, args, []string{"--"}, cmd.Args)
+		cmd.Path = strace
+		err = cmd.Run()
+		return text.String(), err
+	}
+	if stderr, err := traced(); err != nil {
+		t.Skipf("strace cannot trace here: %v: %s", err, stderr)
+	}
+	want := savedModel(t, out)
+	text, err := os.ReadFile(log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stride, offset := 7, 0
+	if *long {
+		stride = 1
+	}
+	tried := 0
+	for call := range strings.SplitSeq(calls, ",") {
+		count := strings.Count(string(text), " "+call+"(")
+		if count == 0 && call != "write" {
+			t.Errorf("the run makes no %s", call)
+		}
+		for _, fault := range []string{"error=EIO", "signal=KILL"} {
+			offset++ // so that calls of few operations are reached, too
+			for n := 1 + offset%min(stride, max(count, 1)); n <= count; n += stride {
+				tried++
+				if err := os.RemoveAll(out); err != nil {
+					t.Fatal(err)
+				}
+				name := fmt.Sprintf("%s:%s:when=%d", call, fault, n)
+				stderr, err := traced(name)
+				if err == nil && fault == "signal=KILL" {
+					t.Errorf("%s: the run was not killed", name)
+				}
+				if lines := strings.Split(strings.TrimSpace(stderr), "\n"); err != nil && strings.HasPrefix(fault, "error") && !strings.HasPrefix(lines[len(lines)-1], "microscale: ") || strings.Contains(stderr, "goroutine ") {
+					t.Errorf("%s: %v: %s", name, err, stderr)
+				}
+				if t.Run(name, func(t *testing.T) { resumeTraining(t, out, want) }); t.Failed() {
+					t.Fatalf("%s: the run said %q (%v)", name, stderr, err)
+				}
+			}
+		}
+	}
+	t.Logf("%d faults at the operations of\n%s", tried, countedCalls(string(text), calls))
+}
+
+func countedCalls(log, calls string) string {
+	var b strings.Builder
+	for call := range strings.SplitSeq(calls, ",") {
+		fmt.Fprintf(&b, "%s: %d\n", call, strings.Count(log, " "+call+"("))
+	}
+	return b.String()
+}
