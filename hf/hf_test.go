@@ -187,6 +187,13 @@ func TestErrors(t *testing.T) {
 		{name: "gap", tree: map[string]string{"m-00001-of-00003.safetensors": x, "m-00003-of-00003.safetensors": y},
 			want: `/m-00001-of-00003.safetensors: shard "m-00002-of-00003.safetensors" is not there, and there is no index: fetch the checkpoint again`},
 
+		{name: "last-missing", tree: map[string]string{"m-00001-of-00003.safetensors": x, "m-00002-of-00003.safetensors": y},
+			want: `/m-00001-of-00003.safetensors: shard "m-00003-of-00003.safetensors" is not there, and there is no index: fetch the checkpoint again`},
+		{name: "index-without-shard", tree: map[string]string{indexFile: index(map[string]string{"x": "m-00001-of-00002.safetensors"}), "m-00001-of-00002.safetensors": x, "m-00002-of-00002.safetensors": y},
+			want: "/" + indexFile + `: the index names no tensor of "m-00002-of-00002.safetensors", which the names of the others say there is: it is truncated: fetch the checkpoint again`},
+		{name: "index-total", tree: map[string]string{indexFile: `{"metadata": {"total_size": 1000}, "weight_map": {"x": "a.safetensors"}}`, "a.safetensors": x, "b.safetensors": y},
+			want: "/" + indexFile + ": the index says that all tensors together have 1000 bytes, and those that it names have 1: it is truncated: correct the index, or fetch the checkpoint again"},
+
 		{name: "index-broken-link", tree: map[string]string{indexFile: "-> gone", "model.safetensors": x},
 			want: "/" + indexFile + ": no such file or directory: this is a link to a file that is gone; fetch the checkpoint again"},
 		{name: "index-empty", tree: map[string]string{indexFile: `{"weight_map":{}}`, "model.safetensors": x},

@@ -34,7 +34,12 @@ func (c *Checkpoint) findShards(entries []fs.DirEntry) ([]string, *safetensors.I
 		if err != nil {
 			return nil, nil, err
 		}
-		return index.Shards(), index, nil
+		names := index.Shards()
+		if _, missing := numberingGap(names); missing != "" {
+			return nil, nil, fault(filepath.Join(dir, safetensors.IndexName),
+				fmt.Sprintf("the index names no tensor of %q, which the names of the others say there is: it is truncated", missing), fixFetch)
+		}
+		return names, index, nil
 	}
 	var names []string
 	for _, e := range entries {
@@ -105,6 +110,15 @@ var numbered = regexp.MustCompile(`^(.*)-(\d{5,9})-of-(\d{5,9})\.safetensors$`)
 // checkNumbering finds gaps in numbered shards that have no index, which would
 // name those that are missing.
 func checkNumbering(dir string, names []string) error {
+	if name, missing := numberingGap(names); missing != "" {
+		return fault(filepath.Join(dir, name), fmt.Sprintf("shard %q is not there, and there is no index", missing), fixFetch)
+	}
+	return nil
+}
+
+// numberingGap returns the first name that says that there are shards which are not
+// among names, and the first of those; "" where there is none.
+func numberingGap(names []string) (name, missing string) {
 	for _, name := range names {
 		m := numbered.FindStringSubmatch(name)
 		if m == nil {
@@ -114,11 +128,11 @@ func checkNumbering(dir string, names []string) error {
 		for i := 1; i <= total; i++ {
 			sibling := fmt.Sprintf("%s-%0*d-of-%s%s", m[1], len(m[2]), i, m[3], safetensors.Suffix)
 			if !slices.Contains(names, sibling) {
-				return fault(filepath.Join(dir, name), fmt.Sprintf("shard %q is not there, and there is no index", sibling), fixFetch)
+				return name, sibling
 			}
 		}
 	}
-	return nil
+	return "", ""
 }
 
 // noShards describes a directory without weights that can be read.
@@ -176,10 +190,22 @@ func (c *Checkpoint) add(s Shard) error {
 	return nil
 }
 
+// grossly is the factor by which an index may overstate the bytes of its tensors. Some
+// writers count tied weights twice, and some keep the number of a checkpoint before it
+// was quantized, to a fourth of the bytes and scales.
+const grossly = 8
+
 // checkIndex checks that the index and the shards have the same tensors in the
 // same places.
 func (c *Checkpoint) checkIndex(index *safetensors.Index) error {
 	path := filepath.Join(c.Path, safetensors.IndexName)
+	var listed int64
+	for _, t := range c.tensors {
+		listed += t.Bytes()
+	}
+	if listed < index.TotalSize/grossly {
+		return fault(path, fmt.Sprintf("the index says that all tensors together have %d bytes, and those that it names have %d: it is truncated", index.TotalSize, listed), "correct the index, or "+fixFetch)
+	}
 	for _, name := range slices.Sorted(maps.Keys(index.WeightMap)) {
 		file := index.WeightMap[name]
 		t, ok := c.Lookup(name)

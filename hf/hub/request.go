@@ -263,7 +263,7 @@ func (e expired) Error() string { return "the server says " + e.status }
 func retryAfter(text string) time.Duration {
 	d := time.Duration(0)
 	if seconds, err := strconv.Atoi(strings.TrimSpace(text)); err == nil {
-		d = time.Duration(min(seconds, 1<<32)) * time.Second // no overflow
+		d = time.Duration(min(seconds, 1<<30)) * time.Second // no overflow
 	} else if date, err := http.ParseTime(text); err == nil {
 		d = time.Until(date)
 	}
