@@ -117,6 +117,7 @@ func TestStates(t *testing.T) {
 		"an empty state":         {tree{first + tensorsName: tensors, first + stateName: {}}, "state.json: the end of the file is missing", "", ""},
 		"half a state":           {tree{first + tensorsName: tensors, first + stateName: state[:len(state)/2]}, "state.json: the end of the file is missing", "", ""},
 		"a state of zeros":       {tree{first + tensorsName: tensors, first + stateName: make([]byte, len(state))}, "state.json: the end of the file is missing", "", ""},
+		"a torn first":           {tree{"checkpoint/step-00000000/" + stateName: {}}, anew, "", ""},
 		"no tensors":             {tree{first + stateName: state}, "state.safetensors: the file is missing", "", ""},
 		"empty tensors":          {tree{first + stateName: state, first + tensorsName: {}}, "state.safetensors: the end of the file is missing", "", ""},
 		"half the tensors":       {tree{first + stateName: state, first + tensorsName: tensors[:len(tensors)/2]}, anew, "", ""},
@@ -144,7 +145,11 @@ func TestStates(t *testing.T) {
 				c.Out, c.Resume, c.Force = filepath.Join(t.TempDir(), "out"), mode == "resume", mode == "force"
 				tc.files.write(t, c.Out)
 				notice := ""
-				result, err := Run(context.Background(), c, Hooks{Resumed: func(line string) { notice = line }})
+				result, err := Run(context.Background(), c, Hooks{Resumed: func(line string) { notice = line }, Step: func(StepEvent) {
+					if s, err := look(c.Out); err != nil || s.dir == "" || len(s.passed)+len(s.debris) > 0 {
+						t.Errorf("while the run goes on its directory has %+v, %v", s, err)
+					}
+				}})
 				if line := notice; expect != "" {
 					if err != nil {
 						line = err.Error()

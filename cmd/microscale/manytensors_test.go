@@ -23,7 +23,6 @@ func TestManyTensors(t *testing.T) {
 		t.Fatal(err)
 	}
 	writeFile(t, path, append(layout.HeaderBytes(), make([]byte, count)...))
-	layout, specs = nil, nil
 
 	var before, after runtime.MemStats
 	runtime.GC()
