@@ -76,6 +76,44 @@ func TestLinks(t *testing.T) {
 	}
 }
 
+// TestReadmeSequence runs the examples of README.md in their order, each in the directory
+// in which those before left their results. A stand-in has the names of MiniLM's weights:
+// interop/minilm_test.go runs that example on the model itself. What is read from the hub
+// stands apart: nothing else needs its result. With -short the training is shorter.
+func TestReadmeSequence(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(repository, "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(t.TempDir())
+	const minilm = "all-MiniLM-L6-v2"
+	directory(t, minilm, weight{name: "encoder.layer.0.attention.self.query.weight", shape: []int64{64, 64}}, weight{name: "pooler.dense.weight", shape: []int64{64, 64}})
+	steps := regexp.MustCompile(`--steps \d+`)
+	var ran []string
+	for _, example := range regexp.MustCompile(`(?m)^    \$ microscale (.*)$`).FindAllStringSubmatch(string(text), -1) {
+		line := example[1]
+		if strings.Contains(line, "hf://") {
+			continue
+		}
+		ran = append(ran, line)
+		if testing.Short() {
+			line = steps.ReplaceAllString(line, "--steps 3")
+		}
+		status, stdout, stderr := execute("", strings.Fields(line)...)
+		if status != exitDone || stdout+stderr == "" || strings.Contains(stdout, "nothing was done") {
+			t.Fatalf("microscale %s: exit status %d\n%s%s", line, status, stdout, stderr)
+		}
+	}
+	for _, command := range []string{"train", "quantize", "eval", "explain", "convert", "verify"} {
+		if !slices.ContainsFunc(ran, func(line string) bool { return strings.HasPrefix(line, command+" ") }) {
+			t.Errorf("README.md has no example of %s", command)
+		}
+	}
+	if !slices.ContainsFunc(ran, func(line string) bool { return strings.Contains(line, minilm) }) || !slices.ContainsFunc(ran, steps.MatchString) {
+		t.Errorf("the examples are %q", ran)
+	}
+}
+
 // times are the parts of the output of quantize that change from run to run.
 var times = regexp.MustCompile(` in [^,]+, [0-9.]+ [kMG]?B/s of source`)
 
