@@ -89,7 +89,10 @@ func TestBlocksMerge(t *testing.T) {
 	}
 	total := Blocks{Row: 99, Col: 99}
 	total.merge(Blocks{Count: 1, Row: 50, loss: math.NaN()}) // zeros: no width
-	total.merge(worst(0, 1))                                 // exact, and a block all the same
+	if total.Row != 99 || total.Width != 0 {
+		t.Errorf("a block of zeros is the worst: %+v", total)
+	}
+	total.merge(worst(0, 1)) // exact, and a block all the same
 	if total.Width != 3 || total.Row != 1 {
 		t.Errorf("an exact block: %+v", total)
 	}

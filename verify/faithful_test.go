@@ -359,3 +359,69 @@ func TestRounded(t *testing.T) {
 		}
 	}
 }
+
+// TestTiles: what is found in a tile is kept when others follow, and the first of it is
+// named: of a weight that takes several tiles.
+func TestTiles(t *testing.T) {
+	d := &directory{tensors: map[string]entry{}, metadata: map[string]string{"format": "pt"}, config: map[string]any{"torch_dtype": "bfloat16"}}
+	const rows, cols = 1600, 256 // of which a tile has 512 rows
+	d.set("l.0.a.weight", safetensors.BF16, []int64{rows, cols}, values(t, 1, rows*cols))
+	d.set("lm_head.weight", safetensors.BF16, []int64{rows, cols}, values(t, 2, rows*cols))
+	dir := t.TempDir()
+	d.write(t, dir)
+	src := open(t, dir)
+	dst := quantized(t, src, "mxfp8", ct)
+	damaged := readDirectory(t, dst)
+	edit("lm_head.weight", func(e *entry) {
+		for _, row := range []int{10, 700, 1599} {
+			e.data[2*(row*cols+7)] ^= 1
+		}
+	})(damaged)
+	edit("l.0.a.weight", func(e *entry) {
+		for _, row := range []int{20, 800} {
+			clear(e.data[row*cols+32 : row*cols+64])
+		}
+	})(damaged)
+	edit("l.0.a.weight_scale", func(e *entry) { e.data[30*cols/32+3] -= 20; e.data[900*cols/32] += 20 })(damaged)
+	damaged.write(t, dst)
+	r := compare(t, src, open(t, dst), verify.Options{})
+	b := r.Blocks[0]
+	if b.Lost != 2 || b.BadScales != 2 || b.Beyond < 64 {
+		t.Errorf("%+v", b)
+	}
+	for i, want := range []string{"the first, row 20, column 32, ", "2 of its scales are out of range of the values in their blocks; the first, at row 30, column 96, ", "3 of its bf16 elements differ from the source's, of which they must be a copy; the first, row 10, column 7, "} {
+		if len(r.Problems) != 3 || !strings.Contains(r.Problems[i].Text, want) {
+			t.Errorf("problems are %v, want %q", r.Problems, want)
+		}
+	}
+}
+
+// TestOtherDtype: an unquantized weight of another dtype is compared with the source's
+// values as that dtype rounds them.
+func TestOtherDtype(t *testing.T) {
+	d := &directory{tensors: map[string]entry{}, metadata: map[string]string{"format": "pt"}, config: map[string]any{}}
+	floats := func(x ...float32) (data []byte) {
+		for _, v := range x {
+			data = binary.LittleEndian.AppendUint32(data, math.Float32bits(v))
+		}
+		return data
+	}
+	d.set("a.weight", safetensors.BF16, []int64{2}, []byte{0x80, 0x3f, 0x80, 0xbf}) // 1 and -1
+	d.set("b.weight", safetensors.F32, []int64{2}, floats(1+0x1p-8, -1-0x1p-9))     // a tie, and less than one
+	src := t.TempDir()
+	d.write(t, src)
+	for want, change := range map[string][2]entry{
+		"": {{data: floats(1, -1)}, {data: []byte{0x80, 0x3f, 0x80, 0xbf}}},
+		"a.weight: 1 of its f32 elements are not the source's values rounded to f32; the first, row 0, column 1, is -1.0000001 and not -1": {{data: floats(1, -1-0x1p-23)}, {data: []byte{0x80, 0x3f, 0x80, 0xbf}}},
+		"b.weight: 1 of its bf16 elements are not the source's values rounded to bf16; the first, row 0, column 0, is 1.0078125 and not 1": {{data: floats(1, -1)}, {data: []byte{0x81, 0x3f, 0x80, 0xbf}}},
+	} {
+		d.set("a.weight", safetensors.F32, []int64{2}, change[0].data)
+		d.set("b.weight", safetensors.BF16, []int64{2}, change[1].data)
+		dst := t.TempDir()
+		d.write(t, dst)
+		r := compare(t, open(t, src), open(t, dst), verify.Options{})
+		if r.Checked(verify.Rounded) != 2 || r.OK() != (want == "") || want != "" && r.Problems[0].String() != want {
+			t.Errorf("problems are %v, want %q", r.Problems, want)
+		}
+	}
+}
