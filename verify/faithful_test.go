@@ -211,8 +211,8 @@ func TestCorrupted(t *testing.T) {
 	damages := map[string]func(*testing.T, quant.Format, *checkpoint.Model, *directory){
 		"codes of zero": codes(func(_ quant.Format, b []byte) { clear(b) }),
 		"reversed":      codes(func(_ quant.Format, b []byte) { slices.Reverse(b) }),
-		"sign of one":   codes(func(f quant.Format, b []byte) { b[len(b)/2] ^= 0x88 }),
-		"largest codes": codes(func(f quant.Format, b []byte) {
+		"sign of one":   codes(func(_ quant.Format, b []byte) { b[len(b)/2] ^= 0x88 }),
+		"largest codes": codes(func(_ quant.Format, b []byte) {
 			for i := range b {
 				b[i] = 0x77
 			}
@@ -273,7 +273,7 @@ func TestCorrupted(t *testing.T) {
 				}
 			})(d)
 		},
-		"exchanged with a sibling": func(t *testing.T, f quant.Format, dst *checkpoint.Model, d *directory) {
+		"exchanged with a sibling": func(t *testing.T, _ quant.Format, dst *checkpoint.Model, d *directory) {
 			for _, p := range []checkpoint.Part{checkpoint.Codes, checkpoint.Scales} {
 				a, b := part(t, dst, queries, p), part(t, dst, keys, p)
 				x, y := d.tensors[a], d.tensors[b]
