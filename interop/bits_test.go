@@ -8,6 +8,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -51,11 +52,14 @@ type block struct {
 	amax       float32 // of the elements; NaN ignored
 	tensorAmax float32
 	nan, inf   bool
+	tensorNaN  bool
 	source     string
 }
 
 // libraries are the witnesses, one file each: bits_NAME_test.go and bits_NAME.py.
 var libraries = []library{
+	torchaoBits,
+	torchaoRceilBits,
 	ggufBits,
 }
 
@@ -200,7 +204,7 @@ func (j *bitsJob) compare(t *testing.T, dir string, q quant.Quantizer) {
 			blocks++
 			their, our := b.pick(wantCodes), b.pick(gotCodes)
 			theirScale, ourScale := b.scaleOf(wantScales, q.Format), b.scaleOf(got.ScaleBytes(), q.Format)
-			if bytes.Equal(their, our) && sameScale(theirScale, ourScale) && global == "" {
+			if sameCodes(their, our, q.Format.Element) && sameScale(theirScale, ourScale) && global == "" {
 				continue
 			}
 			b.block.source = j.Source
@@ -209,7 +213,7 @@ func (j *bitsJob) compare(t *testing.T, dir string, q quant.Quantizer) {
 				continue
 			}
 			if failed++; failed <= most {
-				at := firstDifference(their, our)
+				at := firstDifference(their, our, q.Format.Element)
 				t.Errorf("tensor %d: amax %08x of %08x, %s: scale %x, ours %x%s; codes differ at element %d (%08x): %02x, ours %02x",
 					i, math.Float32bits(b.amax), math.Float32bits(b.tensorAmax), j.Source, theirScale, ourScale, global,
 					at, math.Float32bits(b.elements[at]), their[at], our[at])
@@ -274,10 +278,11 @@ func scaledBlocks(x tensor.Dense, f quant.Format) []scaledBlock {
 		width = x.Cols
 	}
 	tensorAmax := quant.Amax(x, 1)
+	tensorNaN := slices.ContainsFunc(x.Data, func(v float32) bool { return v != v })
 	var all []scaledBlock
 	for r := 0; r < x.Rows; r += height {
 		for c := 0; c < x.Cols; c += width {
-			b := scaledBlock{scale: len(all), block: block{tensorAmax: tensorAmax}}
+			b := scaledBlock{scale: len(all), block: block{tensorAmax: tensorAmax, tensorNaN: tensorNaN}}
 			for i := r; i < min(r+height, x.Rows); i++ {
 				for j := c; j < min(c+width, x.Cols); j++ {
 					v := x.Row(i)[j]
@@ -321,9 +326,25 @@ func knownAs(known []difference, b block) int {
 	return -1
 }
 
-func firstDifference(a, b []byte) int {
+// sameCode compares codes; one NaN is as another, since a processor chooses the sign of
+// one that it makes.
+func sameCode(a, b byte, element *format.Scalar) bool {
+	x, y := element.Decode(uint32(a)), element.Decode(uint32(b))
+	return a == b || x != x && y != y
+}
+
+func sameCodes(a, b []byte, element *format.Scalar) bool {
 	for i := range a {
-		if a[i] != b[i] {
+		if !sameCode(a[i], b[i], element) {
+			return false
+		}
+	}
+	return true
+}
+
+func firstDifference(a, b []byte, element *format.Scalar) int {
+	for i := range a {
+		if !sameCode(a[i], b[i], element) {
 			return i
 		}
 	}

@@ -9,7 +9,7 @@
 //	transformers         logits and gradients of a Llama that we saved, under JAX, and under
 //	                     PyTorch where python3 has it or -torch asks to install it; with
 //	                     compressed-tensors the values and logits of what quantize wrote
-//	gguf                 with others, their own quantizers: codes and scales of random and
+//	torchao, gguf        with others, their own quantizers: codes and scales of random and
 //	                     adversarial blocks are those of the profiles, bit for bit (TestBits)
 //	mmasim               matrix units of GPUs: results of adversarial cases are those of mma,
 //	                     bit for bit; with -recorded DIR, outputs of eight GPUs too

@@ -10,6 +10,10 @@
 //     value of the source's dtype; here that of float32.
 //   - OCP's specification leaves blocks with a NaN or an Inf open; here all of such
 //     a block becomes NaN.
+//   - torchao's RCEIL on a CPU takes ceil(log2 x) in float32, which is one too small
+//     just above some powers of two; here it is exact, as on a GPU. torchao-rceil
+//     divides by 1 under a scale of 2^-127, as torchao does, so that all elements
+//     become zeros.
 //   - microxcaling's Python path and ggml take floor(log2 x) in float32, which is
 //     one too large just below most powers of two; microxcaling's C++ path,
 //     followed here, reads the exponent bits.
@@ -49,8 +53,9 @@ import (
 // A Profile is one library's behavior: a quantizer for each of the block
 // formats that it defines.
 type Profile struct {
-	Name string
-	Doc  string // one line: which software, which of its defaults
+	Name    string
+	Version string // of the software that interop runs to check the row; empty: none is run
+	Doc     string // one line: which software, which of its defaults
 
 	mx        *quant.Quantizer // formats with E8M0 scales
 	nvfp4     *quant.Quantizer // formats with E4M3 scales
@@ -75,11 +80,19 @@ var profiles = []Profile{
 	},
 	{
 		Name:      "torchao",
-		Doc:       "PyTorch's torchao: floor by default, a NaN or Inf makes its block NaN",
-		mx:        &quant.Quantizer{Rule: quant.Floor, NonFinite: quant.Poison, ElementNaN: format.Unchecked},
+		Version:   "0.18",
+		Doc:       "PyTorch's torchao, tensors: floor rule; a NaN makes the scale of its block NaN",
+		mx:        &quant.Quantizer{Rule: quant.Floor, NonFinite: quant.PoisonZero, Smallest: quant.DivideByNormal, ElementNaN: format.Unchecked},
 		nvfp4:     &quant.Quantizer{Arithmetic: quant.EncodeFirst64, NonFinite: quant.PoisonNaN, ElementNaN: format.Unchecked},
 		fp8:       &quant.Quantizer{Arithmetic: quant.EncodeFirst64, NonFinite: quant.PoisonNaN},
 		undefined: []string{"mxint8", "nvfp4-16x16"},
+	},
+	{
+		Name:      "torchao-rceil",
+		Version:   "0.18",
+		Doc:       "PyTorch's torchao, RCEIL, the default of its configurations: least scale that saturates nothing",
+		mx:        &quant.Quantizer{ExactRatio: true, NonFinite: quant.PoisonNaN, Smallest: quant.DivideByOne, ElementNaN: format.Unchecked},
+		undefined: []string{"mxint8"},
 	},
 	{
 		Name:      "microxcaling",

@@ -93,23 +93,34 @@ var samples = []sample{
 		{"ocp", "7f", "7fa00000"},          // half a step is a tie, to 0
 		{"microxcaling", "7f", "7fa001ff"}, // away from it
 	}},
+	// 2^-120 is 128 times the smallest scale.
+	{"smallest-scale", quant.MXFP8, [][]float32{{0x1p-120, -0x1p-121}}, 0, []outcome{
+		{"te ocp microxcaling modelopt", "00", "70e8"},
+		{"torchao", "00", "68e0"},       // over 2^-126
+		{"torchao-rceil", "00", "0080"}, // over 1
+	}},
 	{"inf", quant.MXFP8, [][]float32{{-inf, 1}, {1}}, 0, []outcome{
 		{"te", "fe77", "fe 78"},
-		{"ocp torchao microxcaling", "ff77", strings.Repeat("7f", 32) + " 78"},
+		{"torchao-rceil", "fe77", "fe 78"},
+		{"torchao", "f777", "fe 78"}, // 2^128 under the floor rule
+		{"ocp microxcaling", "ff77", strings.Repeat("7f", 32) + " 78"},
 	}},
 	{"nan", quant.MXFP4, [][]float32{{nan, 1}, {1}}, 0, []outcome{
 		{"te", "7d7d", "0706 06"},
 		{"ocp microxcaling", "ff7d", strings.Repeat("07", 32) + " 06"},
-		{"torchao", "ff7d", strings.Repeat("03", 32) + " 06"}, // the bits of NaN through the finite path
-		{"ggml", "7d7d", "0006 06"},                           // no code is nearer than the first
+		{"torchao", "ff7d", "03 06"}, // the bits of NaN through the finite path; others over Inf
+		{"torchao-rceil", "ff7d", strings.Repeat("03", 32) + " 06"},
+		{"ggml", "7d7d", "0006 06"}, // no code is nearer than the first
 	}},
 	{"nan-e2m3", quant.MXFP6E2M3, [][]float32{{nan}}, 0, []outcome{
 		{"te", "00", "1f"},
-		{"torchao", "ff", strings.Repeat("0c", 32)},
+		{"torchao", "ff", "0c"},
+		{"torchao-rceil", "ff", strings.Repeat("0c", 32)},
 	}},
 	{"nan-e3m2", quant.MXFP6E3M2, [][]float32{{nan}}, 0, []outcome{
 		{"te", "00", "1f"},
-		{"torchao", "ff", strings.Repeat("0e", 32)},
+		{"torchao", "ff", "0e"},
+		{"torchao-rceil", "ff", strings.Repeat("0e", 32)},
 	}},
 	{"max-f32", quant.MXFP8, [][]float32{{math.MaxFloat32}}, 0, []outcome{
 		{"te modelopt", "f7", "78"},
@@ -308,6 +319,7 @@ func TestDefined(t *testing.T) {
 		"te":                 mx + " mxint8 nvfp4 mxfp8-32x32 nvfp4-16x16 " + fp8,
 		"ocp":                mx + " mxint8",
 		"torchao":            mx + " nvfp4 mxfp8-32x32 " + fp8,
+		"torchao-rceil":      mx + " mxfp8-32x32",
 		"microxcaling":       mx + " mxint8",
 		"ggml":               "mxfp4 nvfp4",
 		"modelopt":           "mxfp8 nvfp4 fp8-tensor fp8-row fp8-block128",
@@ -410,7 +422,7 @@ func TestLookup(t *testing.T) {
 		}
 	}
 	_, err := Lookup("none")
-	want := `unknown profile "none": use one of te, ocp, torchao, microxcaling, ggml, modelopt, compressed-tensors, quark, mlx, deepseek`
+	want := `unknown profile "none": use one of te, ocp, torchao, torchao-rceil, microxcaling, ggml, modelopt, compressed-tensors, quark, mlx, deepseek`
 	if err == nil || err.Error() != want {
 		t.Errorf("says %v, want %s", err, want)
 	}

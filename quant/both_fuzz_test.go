@@ -71,7 +71,7 @@ func FuzzBoth(f *testing.F) {
 func anyCopy(quantizers []Quantizer, r *rand.Rand) (c Copy) {
 	for c.Quantizer = quantizers[r.IntN(len(quantizers))]; ; {
 		q := c.Quantizer
-		q.Hadamard, q.NonFinite = r.IntN(3) == 0, NonFinite(r.IntN(int(PoisonNaN)+1))
+		q.Hadamard, q.NonFinite = r.IntN(3) == 0, NonFinite(r.IntN(int(PoisonZero)+1))
 		if r.IntN(3) == 0 {
 			q.Rounding = format.Stochastic
 		}

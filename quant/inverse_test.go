@@ -56,7 +56,7 @@ func TestWithNaN(t *testing.T) {
 		x.Data[i] = float32(i)
 	}
 	x.Data[30] = float32(math.NaN())
-	for _, policy := range []NonFinite{Tolerate, Poison, PoisonNaN} {
+	for _, policy := range []NonFinite{Tolerate, Poison, PoisonNaN, PoisonZero} {
 		q := Quantizer{Format: FP8Tensor, NonFinite: policy}
 		whole, err := q.Rowwise(x, With{Threads: 1})
 		if err != nil {

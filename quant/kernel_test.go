@@ -53,6 +53,8 @@ func kernelQuantizers() []Quantizer {
 				Quantizer{Format: f, ExactRatio: true},
 				Quantizer{Format: f, Rule: Even, EvenMantissa: 1},
 				Quantizer{Format: f, NonFinite: Poison},
+				Quantizer{Format: f, Rule: Floor, NonFinite: PoisonZero, Smallest: DivideByNormal},
+				Quantizer{Format: f, NonFinite: PoisonNaN, Smallest: DivideByOne},
 				Quantizer{Format: f, ElementNaN: format.KeepSign})
 		case nil:
 		default:
@@ -221,6 +223,7 @@ func TestKernelsTraining(t *testing.T) {
 	}
 	list = append(list,
 		Quantizer{Format: MXFP4, Rounding: format.Stochastic, NonFinite: Poison},
+		Quantizer{Format: MXFP8, Rounding: format.Stochastic, Rule: Floor, NonFinite: PoisonZero, Smallest: DivideByNormal},
 		Quantizer{Format: NVFP4, Rounding: format.Stochastic, Arithmetic: DecodeFirst},
 		Quantizer{Format: NVFP4, Rounding: format.Stochastic, NegativeZero: DropNegativeZero},
 		Quantizer{Format: MXINT8, Rounding: format.Stochastic})

@@ -67,7 +67,7 @@ func (r *run) newLineRun() *lineRun {
 func (r *run) factorOf(scale byte) float32 {
 	switch {
 	case r.q.Format.Scale == format.E8M0 && scale != e8m0NaN:
-		return exp2(format.E8M0.Bias - int(scale))
+		return r.q.exponentFactor(scale)
 	case r.q.Format.Scale == format.E4M3 && uint32(scale) <= scaleFormat.MaxCode():
 		return safeDivide(1, float32(scaleFormat.Decode(uint32(scale))*r.global.decode))
 	}

@@ -322,7 +322,11 @@ func (q *Quantizer) blockScale(amax float32, hasNaN bool, g global) blockScale {
 	switch q.Format.Scale {
 	case format.E8M0:
 		if poison {
-			return q.byteScale(e8m0NaN, g)
+			s := q.byteScale(e8m0NaN, g)
+			if q.NonFinite == PoisonZero {
+				s.blockFactor = blockFactor{factor: factor{value: float32(math.Inf(1)), divide: true}}
+			}
+			return s
 		}
 		return q.byteScale(q.exponentCode(bits), g)
 	case format.E4M3:
@@ -343,7 +347,7 @@ func (q *Quantizer) blockScale(amax float32, hasNaN bool, g global) blockScale {
 func (q *Quantizer) byteScale(code byte, g global) blockScale {
 	if q.Format.Scale == format.E8M0 {
 		exponent := int(code) - format.E8M0.Bias
-		return blockScale{code, exp2(exponent), blockFactor{factor{value: exp2(-exponent)}, code == e8m0NaN}}
+		return blockScale{code, exp2(exponent), blockFactor{factor{value: q.exponentFactor(code)}, code == e8m0NaN}}
 	}
 	value := float32(scaleFormat.Decode(uint32(code)) * g.decode)
 	return blockScale{code, value, blockFactor{factor: arithmetics[q.Arithmetic].element(code, g)}}

@@ -19,6 +19,7 @@ type Quantizer struct {
 	Arithmetic   Arithmetic // FP32 and E4M3 scales
 	PowerOfTwo   bool       // FP32 scales are powers of two, rounded away from saturation
 	NonFinite    NonFinite  // blocks that hold NaN or Inf
+	Smallest     Smallest   // elements under the smallest E8M0 scale
 	Search       Search     // of the scale of a block, among the neighbors of what the above gives
 	TopScale     float32    // E4M3 scale that the global one is made for, of a block with the tensor's amax; 0: 448
 
@@ -33,10 +34,25 @@ type Quantizer struct {
 type NonFinite uint8
 
 const (
-	Tolerate  NonFinite = iota // amax ignores NaN; Inf takes the largest scale, or what the arithmetic makes of it; NaN elements stay NaN
-	Poison                     // the scale is NaN, and so is every element of the block
-	PoisonNaN                  // NaN does what it does under Poison, Inf what it does under Tolerate
+	Tolerate   NonFinite = iota // amax ignores NaN; Inf takes the largest scale, or what the arithmetic makes of it; NaN elements stay NaN
+	Poison                      // the scale is NaN, and so is every element of the block
+	PoisonNaN                   // NaN does what it does under Poison; Inf goes through the scale rule or the arithmetic, which give 2^128 its exponent
+	PoisonZero                  // as PoisonNaN, but elements are divided by infinity under an E8M0 scale of NaN: all but NaN become zeros
 )
+
+// Smallest says what elements are divided by where the E8M0 scale of their block has
+// code 0, which is 2^-127 and a subnormal float32. They decode as multiples of 2^-127
+// all the same.
+type Smallest uint8
+
+const (
+	DivideByScale  Smallest = iota // 2^-127
+	DivideByNormal                 // 2^-126, the smallest normal float32: torchao's floor, even and ceil
+	DivideByOne                    // 1, so that all become zeros: torchao's rceil
+)
+
+// smallestExponents are those of the divisors.
+var smallestExponents = []int{DivideByScale: -127, DivideByNormal: -126, DivideByOne: 0}
 
 // NegativeZero says which elements may take the code of -0.
 type NegativeZero uint8
@@ -100,7 +116,9 @@ func (q Quantizer) Validate() error {
 		return fmt.Errorf("quantizer of %s: unknown scale rule %d", q.Format, q.Rule)
 	case int(q.Arithmetic) >= len(arithmetics):
 		return fmt.Errorf("quantizer of %s: unknown arithmetic %d", q.Format, q.Arithmetic)
-	case q.NonFinite > PoisonNaN || q.NegativeZero > DropNegativeZero || q.Rounding > format.Stochastic || q.ElementNaN > format.OppositeZero:
+	case int(q.Smallest) >= len(smallestExponents):
+		return fmt.Errorf("quantizer of %s: unknown divisor %d under the smallest scale", q.Format, q.Smallest)
+	case q.NonFinite > PoisonZero || q.NegativeZero > DropNegativeZero || q.Rounding > format.Stochastic || q.ElementNaN > format.OppositeZero:
 		return fmt.Errorf("quantizer of %s: NonFinite %d, NegativeZero %d, Rounding %d and ElementNaN %d are not all behaviors that there are", q.Format, q.NonFinite, q.NegativeZero, q.Rounding, q.ElementNaN)
 	case q.EvenMantissa < 0 || mantissaBits <= q.EvenMantissa:
 		return fmt.Errorf("quantizer of %s: the even rule rounds to 1 to %d mantissa bits, not %d", q.Format, mantissaBits-1, q.EvenMantissa)

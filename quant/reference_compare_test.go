@@ -85,7 +85,9 @@ func behaviors() []Quantizer {
 				all = append(all, q)
 			}
 			all = append(all, Quantizer{Format: f, ExactRatio: true}, Quantizer{Format: f, Rule: Even, EvenMantissa: 1},
-				Quantizer{Format: f, Rule: Floor, NonFinite: Poison})
+				Quantizer{Format: f, Rule: Floor, NonFinite: Poison},
+				Quantizer{Format: f, Rule: Floor, NonFinite: PoisonZero, Smallest: DivideByNormal},
+				Quantizer{Format: f, NonFinite: PoisonNaN, Smallest: DivideByOne})
 		case format.E4M3:
 			for q.Arithmetic = EncodeFirst; q.Arithmetic <= BlockOnly; q.Arithmetic++ {
 				all = append(all, q)
@@ -111,7 +113,7 @@ func (q Quantizer) testName() string {
 	for _, option := range []struct {
 		set  bool
 		name string
-	}{{q.ExactRatio, "/exact"}, {q.EvenMantissa > 0, "/mantissa"}, {q.PowerOfTwo, "/pow2"}, {q.NonFinite == Poison, "/poison"}, {q.NonFinite == PoisonNaN, "/poison-nan"}} {
+	}{{q.ExactRatio, "/exact"}, {q.EvenMantissa > 0, "/mantissa"}, {q.PowerOfTwo, "/pow2"}, {q.NonFinite == Poison, "/poison"}, {q.NonFinite == PoisonNaN, "/poison-nan"}, {q.NonFinite == PoisonZero, "/poison-zero"}, {q.Smallest == DivideByNormal, "/normal"}, {q.Smallest == DivideByOne, "/one"}} {
 		if option.set {
 			s += option.name
 		}

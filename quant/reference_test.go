@@ -178,8 +178,24 @@ func definitionOf(q Quantizer, lines, width int, at func(l, c int) float32, elem
 				k := referenceE8M0(q, amax)
 				if isInf {
 					k = 127
+					if q.NonFinite >= PoisonNaN && q.Rule != RatioCeil { // as 2^128
+						k = 128 - int(math.Floor(math.Log2(float64(f.Element.Max()))))
+						if q.Rule == Round {
+							k--
+						}
+						k = min(k, 127)
+					}
 				}
-				scaled = func(x float32) float32 { return float32(math.Ldexp(float64(x), -k)) }
+				divisor := k
+				if k == -127 {
+					divisor = map[Smallest]int{DivideByScale: -127, DivideByNormal: -126, DivideByOne: 0}[q.Smallest]
+				}
+				scaled = func(x float32) float32 { return float32(math.Ldexp(float64(x), -divisor)) }
+				if hasNaN && q.NonFinite == PoisonZero {
+					poison, scaled = false, func(x float32) float32 { return x / float32(math.Inf(1)) }
+					r.scales = append(r.scales, 255)
+					break
+				}
 				if poison {
 					r.scales = append(r.scales, 255)
 				} else {

@@ -91,12 +91,13 @@ const (
 // float32 bits, Inf included, NaN not.
 func (q *Quantizer) exponentCode(amax uint32) byte {
 	emax := q.Format.Element.MaxExponent()
-	poison := q.NonFinite == Poison
 	if amax == exponentMask {
-		if poison {
+		switch {
+		case q.NonFinite == Poison:
 			return e8m0NaN
+		case q.NonFinite == Tolerate || q.Rule == RatioCeil: // the ratio is Inf, too
+			return e8m0Max
 		}
-		return e8m0Max
 	}
 	if q.Rule == RatioCeil && !q.ExactRatio {
 		// amax · float32(1/max), then cvt.rp.satfinite.ue8m0.
@@ -113,8 +114,8 @@ func (q *Quantizer) exponentCode(amax uint32) byte {
 		e++
 	}
 	e -= scaleRules[q.Rule].below
-	if e == 0xff && poison && q.Rule == Even {
-		return e8m0NaN // torchao: the rounded amax is Inf
+	if e == 0xff && q.NonFinite == Poison && q.Rule == Even {
+		return e8m0NaN // the rounded amax is Inf
 	}
 	return byte(min(max(e-emax, 0), e8m0Max))
 }
@@ -134,6 +135,14 @@ func (q *Quantizer) EvenBits() int {
 		return q.Format.Element.Mantissa - 1 // its leading bit is stored
 	}
 	return q.Format.Element.Mantissa
+}
+
+// exponentFactor returns what elements under an E8M0 scale are multiplied by.
+func (q *Quantizer) exponentFactor(code byte) float32 {
+	if code == 0 {
+		return exp2(-smallestExponents[q.Smallest])
+	}
+	return exp2(format.E8M0.Bias - int(code))
 }
 
 // reciprocalMax returns float32(1/max), the constant that libraries multiply by.

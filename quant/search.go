@@ -229,7 +229,7 @@ func (s *searcher) list(b *candidates, amax uint32, i int, f blockFactor) {
 		b.add(f.factor, exp2(code-bias), byte(code))
 		for _, d := range exponentSteps {
 			if c := code + d; 0 <= c && c <= e8m0Max {
-				b.add(factor{value: exp2(bias - c)}, exp2(c-bias), byte(c))
+				b.add(factor{value: s.q.exponentFactor(byte(c))}, exp2(c-bias), byte(c))
 			}
 		}
 	case s.q.Search.fourOverSix():
