@@ -35,9 +35,9 @@ func ParseRounding(name string) (Rounding, error) {
 type Overflow uint8
 
 const (
-	Saturate       Overflow = iota // all to ±Max; PTX .satfinite, the saturating mode of OFP8
-	NonSaturating                  // all to ±Inf; the non-saturating mode of OFP8, ml_dtypes' casts
-	SaturateFinite                 // finite to ±Max, Inf to ±Inf; PyTorch since 2.13
+	Saturate       Overflow = iota // all to ±Max; PTX .satfinite, the saturating mode of OFP8, PyTorch 2.15's cast to E4M3
+	NonSaturating                  // all to ±Inf; the non-saturating mode of OFP8, ml_dtypes' casts, PyTorch's to other FP8
+	SaturateFinite                 // finite to ±Max, Inf to ±Inf
 )
 
 var overflowNames = []string{"saturate", "nonsaturating", "saturate-finite"}

@@ -25,6 +25,7 @@ type library struct {
 	profile     string
 	script      string // of this folder; see bits.py
 	interpreter func(t *testing.T) string
+	arguments   func(t *testing.T) []string // of the script, after the directory; nil: none
 	rows        []bitsRow
 }
 
@@ -60,6 +61,8 @@ type block struct {
 var libraries = []library{
 	torchaoBits,
 	torchaoRceilBits,
+	modeloptBits,
+	microxcalingBits,
 	ggufBits,
 }
 
@@ -104,7 +107,11 @@ func TestBits(t *testing.T) {
 			if err := os.WriteFile(filepath.Join(dir, "jobs.json"), list, 0o644); err != nil {
 				t.Fatal(err)
 			}
-			script(t, interpreter, l.script, dir)
+			arguments := []string{dir}
+			if l.arguments != nil {
+				arguments = append(arguments, l.arguments(t)...)
+			}
+			script(t, interpreter, l.script, arguments...)
 			for _, job := range jobs {
 				name := fmt.Sprintf("format=%s/source=%s", job.Format, job.Source)
 				if job.Option != "" {

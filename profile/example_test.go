@@ -28,12 +28,11 @@ func Example() {
 	// te                 scale 2, values [8 2 -0 1]
 	// ocp                scale 1, values [6 2 -0.5 1]
 	// torchao            scale 1, values [6 2 -0.5 1]
-	// torchao-rceil      scale 2, values [8 2 -0 1]
 	// microxcaling       scale 1, values [6 3 -0.5 1.5]
 	// ggml               scale 1, values [6 2 -0.5 1]
-	// profile modelopt does not define mxfp4: use one of te, ocp, torchao, torchao-rceil, microxcaling, ggml, compressed-tensors, quark, mlx
+	// profile modelopt does not define mxfp4: use one of te, ocp, torchao, microxcaling, ggml, compressed-tensors, quark, mlx
 	// compressed-tensors scale 2, values [8 2 -0 1]
 	// quark              scale 2, values [8 2 -0 1]
 	// mlx                scale 1, values [6 2 -0.5 1]
-	// profile deepseek does not define mxfp4: use one of te, ocp, torchao, torchao-rceil, microxcaling, ggml, compressed-tensors, quark, mlx
+	// profile deepseek does not define mxfp4: use one of te, ocp, torchao, microxcaling, ggml, compressed-tensors, quark, mlx
 }

@@ -88,13 +88,6 @@ var profiles = []Profile{
 		undefined: []string{"mxint8", "nvfp4-16x16"},
 	},
 	{
-		Name:      "torchao-rceil",
-		Version:   "0.18",
-		Doc:       "PyTorch's torchao, RCEIL, the default of its configurations: least scale that saturates nothing",
-		mx:        &quant.Quantizer{ExactRatio: true, NonFinite: quant.PoisonNaN, Smallest: quant.DivideByOne, ElementNaN: format.Unchecked},
-		undefined: []string{"mxint8"},
-	},
-	{
 		Name:      "microxcaling",
 		Doc:       "Microsoft's microxcaling: floor rule, elements round half away from zero",
 		mx:        &quant.Quantizer{Rule: quant.Floor, Rounding: format.HalfAway, NonFinite: quant.Poison},
@@ -110,10 +103,11 @@ var profiles = []Profile{
 	},
 	{
 		Name:      "modelopt",
+		Version:   "0.47",
 		Doc:       "NVIDIA Model Optimizer: least scale that saturates nothing, decode scales computed first",
 		mx:        &quant.Quantizer{ExactRatio: true},
 		nvfp4:     &quant.Quantizer{Arithmetic: quant.DecodeFirst, NegativeZero: quant.DropZeroInput},
-		fp8:       &quant.Quantizer{Arithmetic: quant.DecodeFirst},
+		fp8:       &quant.Quantizer{Arithmetic: quant.DecodeFirstTyped},
 		undefined: []string{"mxfp4", "mxfp6-e3m2", "mxfp6-e2m3", "mxfp8-e5m2", "mxint8", "mxfp8-32x32", "nvfp4-16x16", "fp8-vec128"},
 	},
 	{
@@ -144,6 +138,18 @@ var profiles = []Profile{
 	},
 }
 
+// variants are profiles beside those that All returns: other modes or versions of the
+// same software.
+var variants = []Profile{
+	{
+		Name:      "torchao-rceil",
+		Version:   "0.18",
+		Doc:       "PyTorch's torchao, RCEIL, the default of its configurations: least scale that saturates nothing",
+		mx:        &quant.Quantizer{ExactRatio: true, NonFinite: quant.PoisonNaN, Smallest: quant.DivideByOne, ElementNaN: format.Unchecked},
+		undefined: []string{"mxint8"},
+	},
+}
+
 // Default is the profile of Transformer Engine.
 func Default() Profile { return profiles[0] }
 
@@ -158,14 +164,15 @@ func For(f quant.Format) Profile {
 	return Default()
 }
 
-// All returns the profiles, the default first.
+// All returns one profile for each library, the default first. Lookup finds variants of
+// them too.
 func All() []Profile { return append([]Profile(nil), profiles...) }
 
-// Lookup finds a profile by its name. Case is ignored.
+// Lookup finds a profile or a variant by its name. Case is ignored.
 func Lookup(name string) (Profile, error) {
-	names := make([]string, len(profiles))
-	for i, p := range profiles {
-		names[i] = p.Name
+	var names []string
+	for _, p := range slices.Concat(profiles, variants) {
+		names = append(names, p.Name)
 		if strings.EqualFold(p.Name, name) {
 			return p, nil
 		}

@@ -275,6 +275,34 @@ func trimCodes(s string) string {
 	return strings.TrimRight(strings.Join(blocks, " "), " ")
 }
 
+// TestModelOptTyped: PyTorch divides a BF16 tensor by a number in BF16, so that the
+// quotient under ModelOpt's scale of the whole tensor rounds twice.
+func TestModelOptTyped(t *testing.T) {
+	p, err := Lookup("modelopt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	q, err := p.Quantizer(quant.FP8Tensor)
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw := []byte{0x35, 0x40, 0x08, 0x3c} // 2.828125 and 0x3c080000
+	got, err := q.RowwiseBF16(tensor.OfBF16(1, 2, raw), quant.With{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.Codes[1] != 58 {
+		t.Errorf("from BF16 the code is %d, want 58", got.Codes[1])
+	}
+	got, err = q.Rowwise(tensor.Of(1, 2, []float32{2.828125, math.Float32frombits(0x3c080000)}), quant.With{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.Codes[1] != 59 {
+		t.Errorf("from F32 the code is %d, want 59", got.Codes[1])
+	}
+}
+
 // TestGlobalScales checks NVFP4's global decode scale of each profile.
 func TestGlobalScales(t *testing.T) {
 	for _, tc := range []struct {
@@ -319,7 +347,6 @@ func TestDefined(t *testing.T) {
 		"te":                 mx + " mxint8 nvfp4 mxfp8-32x32 nvfp4-16x16 " + fp8,
 		"ocp":                mx + " mxint8",
 		"torchao":            mx + " nvfp4 mxfp8-32x32 " + fp8,
-		"torchao-rceil":      mx + " mxfp8-32x32",
 		"microxcaling":       mx + " mxint8",
 		"ggml":               "mxfp4 nvfp4",
 		"modelopt":           "mxfp8 nvfp4 fp8-tensor fp8-row fp8-block128",
@@ -411,7 +438,7 @@ func TestQuantizerIsACopy(t *testing.T) {
 }
 
 func TestLookup(t *testing.T) {
-	for _, p := range All() {
+	for _, p := range slices.Concat(profiles, variants) {
 		for _, name := range []string{p.Name, strings.ToUpper(p.Name)} {
 			if got, err := Lookup(name); err != nil || got.Name != p.Name || got.String() != p.Name {
 				t.Errorf("%s is %s (%v)", name, got, err)
@@ -422,7 +449,7 @@ func TestLookup(t *testing.T) {
 		}
 	}
 	_, err := Lookup("none")
-	want := `unknown profile "none": use one of te, ocp, torchao, torchao-rceil, microxcaling, ggml, modelopt, compressed-tensors, quark, mlx, deepseek`
+	want := `unknown profile "none": use one of te, ocp, torchao, microxcaling, ggml, modelopt, compressed-tensors, quark, mlx, deepseek, torchao-rceil`
 	if err == nil || err.Error() != want {
 		t.Errorf("says %v, want %s", err, want)
 	}

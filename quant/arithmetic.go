@@ -28,6 +28,8 @@ import (
 //	  NVFP4  scale = e4m3(amax/max) with ties up, but 448 from 248 on and at most 7·2^-9 below 2^-6, code = x/scale
 //	HalfScale         ggml's Q8_0, whose file has scale/64 as FP16: codes are integers there, and INT8's are those times 2^-6
 //	  FP32   d = amax/127, scale = 64·fp16(d), code = x·(1/d)·2^-6
+//	DecodeFirstTyped  ModelOpt's FP8: as DecodeFirst, but under one scale for the whole tensor the quotients have the source's dtype
+//	  FP8    decode = amax/max, code = x/decode, of a BF16 source bf16(x/decode)
 type Arithmetic uint8
 
 const (
@@ -37,6 +39,7 @@ const (
 	DecodeFirstBF16
 	BlockOnly
 	HalfScale
+	DecodeFirstTyped
 )
 
 // A factor is what elements are multiplied by, or divided by, before rounding.
@@ -75,13 +78,15 @@ var arithmetics = []struct {
 	global  func(amax, max, top float32) global
 	block   func(amax, max float32, g global) (scale byte)
 	element func(scale byte, g global) factor
+	typed   bool // quotients by the scale of the whole tensor have the source's dtype
 }{
-	EncodeFirst:     {encodeFirst, globalEncodeFirst, blockEncodeFirst, elementEncodeFirst},
-	EncodeFirst64:   {encodeFirst64, globalDecodeFirst, blockEncodeFirst64, elementEncodeFirst64},
-	DecodeFirst:     {decodeFirst, globalDecodeFirst, blockDecodeFirst, elementDecodeFirst},
-	DecodeFirstBF16: {decodeFirstBF16, globalDecodeFirstBF16, blockDecodeFirstBF16, elementDecodeFirstBF16},
-	BlockOnly:       {decodeFirst, globalNone, blockOnly, elementBlockOnly},
-	HalfScale:       {halfScale, globalNone, blockOnly, elementBlockOnly},
+	EncodeFirst:      {encodeFirst, globalEncodeFirst, blockEncodeFirst, elementEncodeFirst, false},
+	EncodeFirst64:    {encodeFirst64, globalDecodeFirst, blockEncodeFirst64, elementEncodeFirst64, false},
+	DecodeFirst:      {decodeFirst, globalDecodeFirst, blockDecodeFirst, elementDecodeFirst, false},
+	DecodeFirstBF16:  {decodeFirstBF16, globalDecodeFirstBF16, blockDecodeFirstBF16, elementDecodeFirstBF16, false},
+	BlockOnly:        {decodeFirst, globalNone, blockOnly, elementBlockOnly, false},
+	HalfScale:        {halfScale, globalNone, blockOnly, elementBlockOnly, false},
+	DecodeFirstTyped: {decodeFirst, globalDecodeFirst, blockDecodeFirst, elementDecodeFirst, true},
 }
 
 // A global holds both directions of a tensor's global scale, each as its

@@ -71,7 +71,7 @@ func (q *Quantizer) newRun(x source, d Direction, with With) *run {
 	if t == nil {
 		t = newTensor(q.Format, d, rows, cols)
 	}
-	r := &run{q: q, t: t, x: x, with: with, cols: cols, stream: rows*cols*x.elementBytes() >= streamBytes}
+	r := &run{q: q, t: t, x: x, narrow: x.isRaw, with: with, cols: cols, stream: rows*cols*x.elementBytes() >= streamBytes}
 	if q.Format.Global && with.Inverse != nil {
 		r.global = givenGlobal(*with.Inverse) // before t.Amax and t.Global are set, one of which it may be
 	}
@@ -137,6 +137,7 @@ type run struct {
 	q      *Quantizer
 	t      *Tensor
 	x      source
+	narrow bool // the source is BF16, whatever x has become
 	with   With
 	global global
 	whole  blockFactor   // of a format with one scale per tensor
@@ -372,7 +373,13 @@ func (r *run) scaleWhole() blockFactor {
 		return blockFactor{factor: factor{value: inverse}}
 	}
 	hasNaN := r.q.NonFinite != Tolerate && (r.with.NaN || r.x.hasNaN())
-	return r.scaleBlock(0, math.Float32bits(r.t.Amax), hasNaN)
+	return r.q.typed(r.scaleBlock(0, math.Float32bits(r.t.Amax), hasNaN), r.narrow)
+}
+
+// typed returns the factor of a whole tensor for a source that is BF16 or not.
+func (q *Quantizer) typed(f blockFactor, narrow bool) blockFactor {
+	f.bf16 = f.bf16 || narrow && arithmetics[q.Arithmetic].typed
+	return f
 }
 
 // encodeLine sets codes to those of line l, and to zero past its end. scaled is

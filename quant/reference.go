@@ -18,13 +18,31 @@ import (
 //
 // With.Into, With.Scales and With.Threads have no effect. Errors are those of Rowwise.
 func (q Quantizer) Reference(x tensor.Dense, d Direction, with With) (*Tensor, error) {
+	return q.reference(x, false, d, with)
+}
+
+// ReferenceBF16 is Reference of a matrix in BF16. It differs from Reference of the same
+// values where the arithmetic rounds to the dtype of the source.
+func (q Quantizer) ReferenceBF16(x tensor.BF16, d Direction, with With) (*Tensor, error) {
+	if err := x.Validate(); err != nil {
+		return nil, err
+	}
+	wide := tensor.New(x.Rows, x.Cols)
+	for i := range x.Rows {
+		widen(wide.Row(i), x.Row(i))
+	}
+	return q.reference(wide, true, d, with)
+}
+
+// reference is Reference, of a source that was BF16 where narrow is set.
+func (q Quantizer) reference(x tensor.Dense, narrow bool, d Direction, with With) (*Tensor, error) {
 	with.Into, with.Scales = nil, nil
 	rows, err := q.load(x, d, with)
 	if err != nil {
 		return nil, err
 	}
 	t := newTensor(q.Format, d, x.Rows, x.Cols)
-	r := reference{q: &q, t: t, rows: rows, with: with, codes: make([]byte, rows.Rows*t.storedWidth())}
+	r := reference{q: &q, t: t, narrow: narrow, rows: rows, with: with, codes: make([]byte, rows.Rows*t.storedWidth())}
 	t.Amax, _ = r.amax(0, rows.Rows, 0, rows.Cols)
 	if with.Amax != nil && q.Format.NeedsAmax() {
 		t.Amax = *with.Amax
@@ -75,6 +93,7 @@ func (q *Quantizer) load(x tensor.Dense, d Direction, with With) (tensor.Dense, 
 type reference struct {
 	q      *Quantizer
 	t      *Tensor
+	narrow bool         // the source is BF16
 	rows   tensor.Dense // of which each is quantized along itself
 	with   With
 	global global
@@ -108,6 +127,9 @@ func (r *reference) scale(r0, r1, c0, c1 int) blockScale {
 		amax, hasNaN = r.t.Amax, hasNaN || r.with.NaN
 	}
 	scale := r.q.blockScale(amax, hasNaN, r.global)
+	if r.q.Format.PerTensor() {
+		scale.blockFactor = r.q.typed(scale.blockFactor, r.narrow)
+	}
 	if r.q.Search != NoSearch && !hasNaN && isUsable(amax) && !scale.poison {
 		scale = r.search(scale, amax, r0, r1, c0, c1)
 	}

@@ -16,12 +16,13 @@ type step struct{ name, text string }
 // block below it, and an FP32 scale are computed. MAX is the element's largest
 // value, SMAX the scale's.
 var formulas = []struct{ global, block, fp32 string }{
-	quant.EncodeFirst:     {"1/E with E = SMAX·MAX/amax of the tensor", "amax·(E·(1/MAX))", "1/(MAX/amax)"},
-	quant.EncodeFirst64:   {"amax of the tensor/(SMAX·MAX)", "amax/MAX/global, at least 2⁻⁶", "1/(MAX/amax), divided in float64"},
-	quant.DecodeFirst:     {"amax of the tensor/(SMAX·MAX)", "amax/(MAX·global)", "amax/MAX"},
-	quant.DecodeFirstBF16: {"1/E with E = bf16(SMAX·MAX/amax of the tensor)", "E·bf16(amax/MAX)", "bf16(amax/MAX)"},
-	quant.BlockOnly:       {"fixed: only blocks have a scale", "amax/MAX, ties up", "amax/MAX"},
-	quant.HalfScale:       {"fixed: only blocks have a scale", "", "64·fp16(amax/MAX/64)"},
+	quant.EncodeFirst:      {"1/E with E = SMAX·MAX/amax of the tensor", "amax·(E·(1/MAX))", "1/(MAX/amax)"},
+	quant.EncodeFirst64:    {"amax of the tensor/(SMAX·MAX)", "amax/MAX/global, at least 2⁻⁶", "1/(MAX/amax), divided in float64"},
+	quant.DecodeFirst:      {"amax of the tensor/(SMAX·MAX)", "amax/(MAX·global)", "amax/MAX"},
+	quant.DecodeFirstBF16:  {"1/E with E = bf16(SMAX·MAX/amax of the tensor)", "E·bf16(amax/MAX)", "bf16(amax/MAX)"},
+	quant.BlockOnly:        {"fixed: only blocks have a scale", "amax/MAX, ties up", "amax/MAX"},
+	quant.HalfScale:        {"fixed: only blocks have a scale", "", "64·fp16(amax/(64·MAX))"},
+	quant.DecodeFirstTyped: {"amax of the tensor/(SMAX·MAX)", "amax/(MAX·global)", "amax/MAX"},
 }
 
 // globalSteps returns how the global scale came about.
