@@ -14,9 +14,15 @@
 //     just above some powers of two; here it is exact, as on a GPU. torchao-rceil
 //     divides by 1 under a scale of 2^-127, as torchao does, so that all elements
 //     become zeros.
-//   - microxcaling's Python path and ggml take floor(log2 x) in float32, which is
-//     one too large just below most powers of two; microxcaling's C++ path,
-//     followed here, reads the exponent bits.
+//   - torchao after 0.18 treats an Inf as a NaN; the profile is that of 0.18.
+//   - microxcaling's Python and ggml take floor(log2 x) in float32, which is one too
+//     large just below most powers of two; here the exponent bits are read, as in
+//     microxcaling's C++. Its Python also rounds x+1/2 to float32, makes 0 of -0, and
+//     gives integers that are all zeros the scale 2^-126.
+//   - microxcaling's Python computes with a BF16 tensor in BF16, logarithms included,
+//     which raises many exponents; here it computes in float32.
+//   - ggml's Q8_0 has undefined codes where 127/amax overflows or where there is a NaN
+//     or an Inf; the scale is 0 where it overflows.
 //   - ggml's MXFP4 scale byte wraps around for an amax below 2^-125, and is
 //     undefined for Inf; here it stays 0, and is the largest.
 //   - torchao's NVFP4 has no guard for a tensor of zeros or with a NaN or an Inf:
@@ -32,6 +38,9 @@
 //   - ModelOpt's MXFP8 takes ceil(log2 x) in float32, which is one too small just
 //     above some powers of two; here it is exact. Its MXFP4 breaks ties downward and
 //     writes zeros as -0; it is left out.
+//   - ModelOpt gives a tensor of zeros NVFP4 scales of NaN, and FP8 codes of NaN under
+//     one scale; here the scale is 1. A NaN in its MXFP8 gives the block the smallest
+//     scale, so that all else saturates; here it is ignored.
 //   - ModelOpt and compressed-tensors let an Inf make an FP8 scale Inf; here the
 //     scale is 1, or 1/128.
 //   - Quark has an observer of MXFP8, whose export is not known; it is left out.
