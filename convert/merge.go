@@ -97,7 +97,8 @@ func (m *merging) published() bool {
 			merged = true
 			path = filepath.Join(path, singleName)
 		} else if entries, err := os.ReadDir(path); err == nil && len(entries) == 0 {
-			continue // it was being removed
+			merged = true // it was being removed, its journal last
+			continue
 		}
 		if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
 			return false

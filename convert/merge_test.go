@@ -171,7 +171,7 @@ func TestMergeKilled(t *testing.T) {
 		if _, err := planFor(t, src, "nvfp4").Run(context.Background(), whole, RunOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		for step, name := range []string{"moving", "moved", "named", "removing"} {
+		for step, name := range []string{"moving", "moved", "named", "removing", "removed"} {
 			dst := filepath.Join(dir, name+suffix)
 			for i := range 3 {
 				work(t, src, "nvfp4", dst, i, 3)
@@ -189,8 +189,11 @@ func TestMergeKilled(t *testing.T) {
 			default:
 				_, err = m.join(false)
 			}
-			if step == 3 {
+			if step >= 3 {
 				err = errors.Join(err, os.RemoveAll(m.dir(1)))
+			}
+			if step == 4 { // but for the directory of the first
+				err = errors.Join(err, os.RemoveAll(m.dir(2)), os.Mkdir(m.dir(0), 0o777))
 			}
 			m.unlock()
 			if err != nil {
