@@ -31,16 +31,16 @@ var clients = []Client{
 		Name: "vllm", Doc: "vLLM",
 		reads:  map[string][]string{"compressed-tensors": nil, "modelopt": nil, "deepseek": nil, "gpt-oss": nil, "quark": nil},
 		rules:  []rule{fusedTogether, fusedGlobals, wholeShards, excludedBySubstring("modelopt"), exactExcludes("quark")},
-		limits: []rule{plainMamba},
+		limits: []rule{plainMamba, renamedExperts},
 	},
 	{
 		Name: "sglang", Doc: "SGLang",
 		reads: map[string][]string{
-			"compressed-tensors": nil,
-			"modelopt":           {"MXFP8", "W4A16_NVFP4", "NVFP4", "FP8", "FP8_PER_CHANNEL_PER_TOKEN"},
+			"compressed-tensors": {"MXFP4A16", "MXFP4", "NVFP4A16", "NVFP4", "FP8_TOKEN", "FP8", "FP8_DYNAMIC", "FP8_BLOCK"},
+			"modelopt":           {"MXFP8", "W4A16_NVFP4", "NVFP4", "FP8"},
 			"deepseek":           nil, "gpt-oss": nil, "quark": {"fp4"},
 		},
-		rules: []rule{fusedTogether, fusedGlobals, wholeShards, excludedBySubstring("compressed-tensors", "modelopt")},
+		rules: []rule{fusedTogether, fusedGlobals, wholeShards, excludedBySubstring("compressed-tensors", "modelopt"), denseMXFP4},
 	},
 	{
 		Name: "trtllm", Doc: "TensorRT-LLM",

@@ -102,6 +102,29 @@ func plainMamba(m *checkpoint.Model) []checkpoint.Problem {
 	})
 }
 
+// renamedExperts: the client renames entries of the ignore list that end in down_proj, as it does
+// tensors of gpt-oss, and then finds the experts quantized in part (hf_to_vllm_mapper in
+// models/gpt_oss.py of vLLM 0.32).
+func renamedExperts(m *checkpoint.Model) []checkpoint.Problem {
+	if m.Convention.Name != "compressed-tensors" || !modelTypes(m, "gpt_oss") {
+		return nil
+	}
+	return []checkpoint.Problem{{Text: "the client does not load gpt-oss in compressed-tensors, because it does not find its experts on the ignore list: choose convention gpt-oss"}}
+}
+
+// denseMXFP4: the client reads MXFP4 of compressed-tensors in experts alone (SGLang 0.5.23).
+func denseMXFP4(m *checkpoint.Model) []checkpoint.Problem {
+	if m.Convention.Name != "compressed-tensors" {
+		return nil
+	}
+	return eachQuantized(m, func(w *checkpoint.Weight) string {
+		if w.Format.Name == quant.MXFP4.Name && !singleExpert.MatchString(w.Name) {
+			return "the client reads mxfp4 in experts only, and other linear layers in fp8 or nvfp4: exclude it, or choose convention quark"
+		}
+		return ""
+	})
+}
+
 // splitKeyValue: the client splits kv_b_proj as it loads, and expects the biases of an affine
 // quantization (sanitize in models/deepseek_v3.py and others of mlx-lm 0.32).
 func splitKeyValue(m *checkpoint.Model) []checkpoint.Problem {
