@@ -12,7 +12,8 @@ import (
 	"github.com/microscale-go/microscale/tensor"
 )
 
-// badEntries are the ways to multiply. Each returns the error, and none of them writes.
+// badEntries are the entry points of this package. Each returns its error; none may write on
+// an error.
 var badEntries = []struct {
 	name string
 	call func(c tensor.Dense, raw, a, b *quant.Tensor, o Options) error
@@ -33,8 +34,8 @@ var badEntries = []struct {
 	}},
 }
 
-// TestBadOperands: operands that are no tensors, or do not go together, are an error of
-// every way to multiply, which says what is wrong with which, and nothing is written.
+// TestBadOperands checks that every entry point returns an error for damaged or mismatched
+// operands, which names the operand and the problem, and writes nothing.
 func TestBadOperands(t *testing.T) {
 	const m, n, k, huge = 3, 80, 64, math.MaxInt/2 + 1
 	r := rand.New(rand.NewPCG(21, 22))
@@ -42,14 +43,14 @@ func TestBadOperands(t *testing.T) {
 		for _, name := range []string{"a", "b"} {
 			for _, tc := range []struct {
 				name  string
-				of    bool // formats that it concerns
+				of    bool // formats that the case applies to
 				spoil func(*quant.Tensor)
 				want  string
 			}{
 				{"zero", true, func(x *quant.Tensor) { *x = quant.Tensor{} }, name + ": block format"},
 				{"no shape", true, func(x *quant.Tensor) { x.Shape = nil }, name + ": a " + f.Name + " tensor has no shape"},
 				{"negative", true, func(x *quant.Tensor) { x.Shape = []int{-x.Shape[0], -x.Shape[1]} }, "cannot have the shape [-"},
-				{"huge lines", true, func(x *quant.Tensor) { x.Shape[0] = huge }, "cannot have the shape [4611686018427387904 64]"},
+				{"huge rows", true, func(x *quant.Tensor) { x.Shape[0] = huge }, "cannot have the shape [4611686018427387904 64]"},
 				{"huge width", true, func(x *quant.Tensor) { x.Shape[1] = huge }, "4611686018427387904]"},
 				{"dimensions that wrap around", true, func(x *quant.Tensor) { x.Shape = []int{huge, 4, k} }, "cannot have the shape [4611686018427387904 4 64]"},
 				{"direction", true, func(x *quant.Tensor) { x.Direction = 7 }, "unknown direction 7"},
@@ -71,20 +72,20 @@ func TestBadOperands(t *testing.T) {
 				}
 				a, b := operand(t, r, f, quant.Rowwise, m, k), operand(t, r, f, quant.Rowwise, n, k)
 				tc.spoil(map[string]*quant.Tensor{"a": a, "b": b}[name])
-				checkRefused(t, fmt.Sprintf("%s of %s: %s", f, name, tc.name), a, b, Options{}, tc.want)
+				checkError(t, fmt.Sprintf("%s of %s: %s", f, name, tc.name), a, b, Options{}, tc.want)
 				if _, _, err := Reference(a, b); err == nil || !strings.Contains(err.Error(), tc.want) {
-					t.Errorf("Reference of %s with %s: error %v, want %q in it", name, tc.name, err, tc.want)
+					t.Errorf("Reference of %s with %s: got error %v, want one with %q", name, tc.name, err, tc.want)
 				}
 				if name == "b" {
 					if _, err := Pack(b, f, Options{}); err == nil || !strings.Contains(err.Error(), tc.want) {
-						t.Errorf("Pack with %s: error %v, want %q in it", tc.name, err, tc.want)
+						t.Errorf("Pack with %s: got error %v, want one with %q", tc.name, err, tc.want)
 					}
 				}
 			}
 		}
 	}
-	good := func(lines, width int, d quant.Direction) *quant.Tensor {
-		return operand(t, r, quant.MXFP8, d, lines, width)
+	good := func(rows, width int, d quant.Direction) *quant.Tensor {
+		return operand(t, r, quant.MXFP8, d, rows, width)
 	}
 	a, b := good(m, k, quant.Rowwise), good(n, k, quant.Rowwise)
 	for _, tc := range []struct {
@@ -101,15 +102,15 @@ func TestBadOperands(t *testing.T) {
 		{"direction of b", a, good(k, n, quant.Rowwise), Options{}, "b has the wrong direction: quantize it columnwise"},
 		{"threads", a, b, Options{Threads: -1}, "Threads: got -1,"},
 		{"least threads", a, b, Options{Threads: math.MinInt}, "Threads: got -9223372036854775808,"},
-		{"kernel", a, b, Options{Kernel: "fast"}, `unknown kernel "fast": use one of ` + Kernels()[0].Name + ", "},
-		{"kernel that cannot", a, b, Options{Kernel: "int8-nv-plain"}, "cannot multiply mxfp8 by mxfp8"},
+		{"kernel", a, b, Options{Kernel: "fast"}, `unknown kernel: got "fast", want one of ` + Kernels()[0].Name + ", "},
+		{"kernel that cannot", a, b, Options{Kernel: "int8-nv-plain"}, "does not support mxfp8 × mxfp8"},
 	} {
-		checkRefused(t, tc.name, tc.a, tc.b, tc.o, tc.want)
+		checkError(t, tc.name, tc.a, tc.b, tc.o, tc.want)
 	}
 }
 
-// checkRefused: every way to multiply gives that error, and writes nothing.
-func checkRefused(t *testing.T, name string, a, b *quant.Tensor, o Options, want string) {
+// checkError checks that every entry point returns the error and writes nothing.
+func checkError(t *testing.T, name string, a, b *quant.Tensor, o Options, want string) {
 	t.Helper()
 	const m, n, canary = 3, 80, 3
 	c, raw := tensor.New(m, n), mustTensor(t, quant.BF16, m, n)
@@ -118,17 +119,18 @@ func checkRefused(t *testing.T, name string, a, b *quant.Tensor, o Options, want
 	}
 	for _, e := range badEntries {
 		if err := e.call(c, raw, a, b, o); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s with %s: error %v, want %q in it", e.name, name, err, want)
+			t.Errorf("%s with %s: got error %v, want one with %q", e.name, name, err, want)
 		}
 	}
 	for i, x := range c.Data {
 		if x != canary || raw.Codes[2*i] != canary || raw.Codes[2*i+1] != 0 {
-			t.Fatalf("with %s element %d of c was written", name, i)
+			t.Fatalf("%s: element %d of c was written, want it unchanged", name, i)
 		}
 	}
 }
 
-// TestBadProducts: a C that is none, not of the product's shape, or where operands lie.
+// TestBadProducts checks the errors for a C that is damaged, has the wrong shape, or overlaps
+// an operand.
 func TestBadProducts(t *testing.T) {
 	const m, n, k = 3, 80, 64
 	r := rand.New(rand.NewPCG(23, 24))
@@ -154,17 +156,17 @@ func TestBadProducts(t *testing.T) {
 		{"bias at the end of c", tensor.Of(m, n, data[:m*n]), data[m*n-1:][:n], "c shares memory with the bias"},
 	} {
 		if err := Mul(tc.c, a, b, Options{Bias: tc.bias}); err == nil || !strings.Contains(err.Error(), tc.want) {
-			t.Errorf("%s: error %v, want %q in it", tc.name, err, tc.want)
+			t.Errorf("%s: got error %v, want one with %q", tc.name, err, tc.want)
 		}
 	}
-	line := operand(t, r, quant.BF16, quant.Rowwise, 1, k)
-	for _, stride := range []int{n, 1<<62 + 1, 1 << 62, 1 << 61, math.MaxInt} { // of which there is one row, and whose bytes wrap around
+	row := operand(t, r, quant.BF16, quant.Rowwise, 1, k)
+	for _, stride := range []int{n, 1<<62 + 1, 1 << 62, 1 << 61, math.MaxInt} { // c has one row; its size in bytes wraps around
 		c := tensor.Dense{Rows: 1, Cols: n, Stride: stride, Data: data[:n]}
-		if err := Mul(c, line, b, Options{Bias: data[2 : n+2]}); err == nil || !strings.Contains(err.Error(), "c shares memory with the bias") {
-			t.Errorf("bias in a row of stride %d: error %v", stride, err)
+		if err := Mul(c, row, b, Options{Bias: data[2 : n+2]}); err == nil || !strings.Contains(err.Error(), "c shares memory with the bias") {
+			t.Errorf("bias within a row, stride %d: got error %v", stride, err)
 		}
-		if err := Mul(c, line, b, Options{Bias: data[n : 2*n]}); err != nil {
-			t.Errorf("bias behind a row of stride %d: %v", stride, err)
+		if err := Mul(c, row, b, Options{Bias: data[n : 2*n]}); err != nil {
+			t.Errorf("bias after a row, stride %d: %v", stride, err)
 		}
 	}
 	shared := make([]float32, m*n)
@@ -172,13 +174,13 @@ func TestBadProducts(t *testing.T) {
 	scales := *b
 	scales.Scales32 = shared[n+7:][:n]
 	if err := Mul(tensor.Of(m, n, shared), a, &scales, Options{}); err == nil || !strings.Contains(err.Error(), "c shares memory with b's scales") {
-		t.Errorf("scales in c: error %v", err)
+		t.Errorf("scales within c: got error %v", err)
 	}
-	beside := tensor.New(m, 2*n) // in whose columns beyond those of c are other things
+	beside := tensor.New(m, 2*n) // its columns past those of c hold the scales
 	copy(beside.Row(1)[n:], b.Scales32)
 	scales.Scales32 = beside.Row(1)[n:]
 	if err := Mul(beside.View(0, m, 0, n), a, &scales, Options{Bias: beside.Row(0)[n:]}); err != nil {
-		t.Errorf("scales beside c: %v", err)
+		t.Errorf("scales between the rows of c: %v", err)
 	}
 	square := operand(t, r, quant.BF16, quant.Rowwise, k, k)
 	for name, err := range map[string]error{
@@ -191,12 +193,13 @@ func TestBadProducts(t *testing.T) {
 		"c: got 80×3":                                     MulBF16(mustTensor(t, quant.BF16, n, m), a, b, Options{}),
 	} {
 		if err == nil || !strings.Contains(err.Error(), name) {
-			t.Errorf("error %v, want %q in it", err, name)
+			t.Errorf("got error %v, want one with %q", err, name)
 		}
 	}
 }
 
-// TestBadPacked: no packed operand, a format that is none, and a tensor that changed.
+// TestBadPacked checks the errors for a nil Packed, an invalid format, and a tensor that
+// changed after Pack.
 func TestBadPacked(t *testing.T) {
 	const m, n, k = 40, 80, 64
 	r := rand.New(rand.NewPCG(25, 26))
@@ -206,7 +209,7 @@ func TestBadPacked(t *testing.T) {
 		_, chosen := p.Choose(a, Options{})
 		for name, err := range map[string]error{"Mul": p.Mul(c, a, Options{}), "MulBF16": p.MulBF16(raw, a, Options{}), "Choose": chosen} {
 			if err == nil || !strings.Contains(err.Error(), "b is nil") {
-				t.Errorf("%s with nothing packed: %v", name, err)
+				t.Errorf("%s of a nil Packed: got error %v", name, err)
 			}
 		}
 	}
@@ -219,10 +222,10 @@ func TestBadPacked(t *testing.T) {
 		{nil, quant.MXFP8, Options{}, "b is nil"},
 		{b, quant.Format{}, Options{}, "gemm: a: block format"},
 		{b, quant.MXFP8, Options{Threads: -2}, "got -2"},
-		{b, quant.MXFP8, Options{Kernel: "fast"}, `unknown kernel "fast"`},
+		{b, quant.MXFP8, Options{Kernel: "fast"}, `unknown kernel: got "fast"`},
 	} {
 		if _, err := Pack(tc.b, tc.a, tc.o); err == nil || !strings.Contains(err.Error(), tc.want) {
-			t.Errorf("Pack: error %v, want %q in it", err, tc.want)
+			t.Errorf("Pack: got error %v, want one with %q", err, tc.want)
 		}
 	}
 	packed, err := Pack(b, quant.MXFP8, Options{})
@@ -235,12 +238,12 @@ func TestBadPacked(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := Mul(want, a, b, Options{}); err != nil || !sameBits(got.Data, want.Data) {
-		t.Errorf("a tensor that has more lines than were packed: %v", err)
+		t.Errorf("a tensor with more rows than were packed: got error %v", err)
 	}
 }
 
-// TestBadGlobal: a global scale that is NaN gives the same error with every kernel that
-// takes the operands as with the one that is chosen.
+// TestBadGlobal checks that every kernel that supports the operands returns the same error for
+// a NaN global scale.
 func TestBadGlobal(t *testing.T) {
 	const n, k = 20, 64
 	r := rand.New(rand.NewPCG(27, 28))
@@ -258,26 +261,26 @@ func TestBadGlobal(t *testing.T) {
 				nan.Global = float32(math.NaN())
 				c := tensor.New(m, n)
 				if err := Mul(c, a, &nan, o); err == nil || !strings.Contains(err.Error(), "the global scale of b is NaN: a is rowwise "+f.Name) {
-					t.Errorf("kernel=%s a=%s m=%d: error %v", kernel.Name, f, m, err)
+					t.Errorf("kernel=%s a=%s m=%d: got error %v", kernel.Name, f, m, err)
 				}
 				for i, x := range c.Data {
 					if x == x {
-						t.Fatalf("kernel=%s a=%s m=%d: element %d is %g", kernel.Name, f, m, i, x)
+						t.Fatalf("kernel=%s a=%s m=%d: got %[5]g at element %[4]d, want NaN", kernel.Name, f, m, i, x)
 					}
 				}
 			}
 			if taken < 3 {
-				t.Errorf("a=%s m=%d: %d kernels took the operands", f, m, taken)
+				t.Errorf("a=%s m=%d: got %d kernels that support the operands", f, m, taken)
 			}
 		}
 	}
 	if got := (&NaNScale{Operand: "a"}).Error(); got != "gemm: a scale of a is NaN" {
-		t.Errorf("a NaNScale of nothing says %q", got)
+		t.Errorf("empty NaNScale: got %q", got)
 	}
 }
 
-// TestBadScaled: what ScaledMM is given that is no matrix, or whose codes or scales are not
-// those of its shape.
+// TestBadScaled checks the errors of ScaledMM for invalid shapes and for codes or scales that
+// do not match the shape.
 func TestBadScaled(t *testing.T) {
 	const n, k, huge = 16, 256, math.MaxInt / 16 * 16
 	r := rand.New(rand.NewPCG(29, 30))
@@ -292,29 +295,29 @@ func TestBadScaled(t *testing.T) {
 			spoil func(a, b *Scaled)
 			want  string
 		}{
-			{"zero a", func(a, _ *Scaled) { *a = Scaled{} }, "a is 0×0, b 16×256"},
+			{"zero a", func(a, _ *Scaled) { *a = Scaled{} }, "got a 0×0 and b 16×256"},
 			{"zero", func(a, b *Scaled) { *a, *b = Scaled{}, Scaled{} }, ""},
-			{"lines of a", func(a, _ *Scaled) { a.Lines = huge }, "9223372036854775792×256"},
-			{"lines of b", func(_, b *Scaled) { b.Lines = huge }, "9223372036854775792×256"},
-			{"lines that wrap around", func(a, _ *Scaled) { a.Lines = 1<<62 + n }, "4611686018427387920×256"},
-			{"negative lines", func(a, _ *Scaled) { a.Lines = -n }, "a is -16×256, b 16×256: no matrix is"},
-			{"negative width", func(a, b *Scaled) { a.K, b.K = -k, -k }, "a is 16×-256, b 16×-256: no matrix is"},
+			{"rows of a", func(a, _ *Scaled) { a.Lines = huge }, "9223372036854775792×256"},
+			{"rows of b", func(_, b *Scaled) { b.Lines = huge }, "9223372036854775792×256"},
+			{"rows that wrap around", func(a, _ *Scaled) { a.Lines = 1<<62 + n }, "4611686018427387920×256"},
+			{"negative rows", func(a, _ *Scaled) { a.Lines = -n }, "got a -16×256 and b 16×256, want no negative dimension"},
+			{"negative width", func(a, b *Scaled) { a.K, b.K = -k, -k }, "got a 16×-256 and b 16×-256, want no negative dimension"},
 			{"width", func(a, b *Scaled) { a.K, b.K = huge, huge }, "×9223372036854775792"},
 			{"width that wraps around", func(a, b *Scaled) { a.K, b.K = 1<<61, 1<<61; a.Codes, b.Codes = nil, nil; a.Lines, b.Lines = 256, 256 }, "256×2305843009213693952"},
-			{"codes", func(a, _ *Scaled) { a.Codes = a.Codes[1:] }, "bytes of codes, not"},
-			{"no codes", func(_, b *Scaled) { b.Codes = nil }, "b is " + p.b.String() + " 16×256 of " + p.elements[0].Name + " and has 0 bytes of codes"},
-			{"no scales", func(a, _ *Scaled) { a.Scales, a.Scales32 = nil, nil }, "it has 0 of 8 bits and 0 of FP32"},
-			{"few scales", func(a, _ *Scaled) { a.Scales, a.Scales32 = a.Scales[:len(a.Scales)/2], a.Scales32[:len(a.Scales32)/2] }, "a is " + p.a.String() + " 16×256 and takes "},
+			{"codes", func(a, _ *Scaled) { a.Codes = a.Codes[1:] }, "codes: got "},
+			{"no codes", func(_, b *Scaled) { b.Codes = nil }, "b (" + p.b.String() + " 16×256 " + p.elements[0].Name + "): codes: got 0 bytes"},
+			{"no scales", func(a, _ *Scaled) { a.Scales, a.Scales32 = nil, nil }, "got 0 of 8 bits and 0 of FP32"},
+			{"few scales", func(a, _ *Scaled) { a.Scales, a.Scales32 = a.Scales[:len(a.Scales)/2], a.Scales32[:len(a.Scales32)/2] }, "a (" + p.a.String() + " 16×256): scales: got "},
 			{"half of each", func(a, _ *Scaled) {
 				n := len(a.Scales) + len(a.Scales32)
 				a.Scales, a.Scales32 = make([]byte, (n+1)/2), make([]float32, n/2)
-			}, "and takes "},
-			{"too many", func(a, _ *Scaled) { a.Scales, a.Scales32 = make([]byte, 1<<12), make([]float32, 1<<12) }, "it has 4096 of 8 bits and 4096 of FP32"},
-			{"scaling", func(_, b *Scaled) { b.Scaling = 99 }, "b is Scaling(99)"},
-			{"element", func(a, _ *Scaled) { a.Element = nil }, "takes elements of"},
-			{"other element", func(a, _ *Scaled) { a.Element = format.BF16 }, "takes elements of"},
-			{"swizzling", func(a, _ *Scaled) { a.Swizzling = 7 }, "cannot have swizzling 7"},
-			{"one global scale", func(a, b *Scaled) { a.Global, b.Global = new(float32), nil }, "only one has a global scale"},
+			}, "scales: got "},
+			{"too many", func(a, _ *Scaled) { a.Scales, a.Scales32 = make([]byte, 1<<12), make([]float32, 1<<12) }, "got 4096 of 8 bits and 4096 of FP32"},
+			{"scaling", func(_, b *Scaled) { b.Scaling = 99 }, "b has Scaling(99)"},
+			{"element", func(a, _ *Scaled) { a.Element = nil }, "elements: got"},
+			{"other element", func(a, _ *Scaled) { a.Element = format.BF16 }, "elements: got"},
+			{"swizzling", func(a, _ *Scaled) { a.Swizzling = 7 }, "does not support swizzling 7"},
+			{"one global scale", func(a, b *Scaled) { a.Global, b.Global = new(float32), nil }, "want both or neither"},
 		} {
 			a, b := of(p.a), of(p.b)
 			tc.spoil(&a, &b)
@@ -323,20 +326,20 @@ func TestBadScaled(t *testing.T) {
 				"ScaledMMBF16": ScaledMMBF16(mustTensor(t, quant.BF16, n, n), a, b, Options{}),
 			} {
 				if err == nil || !strings.Contains(err.Error(), tc.want) {
-					t.Errorf("%s of %s and %s with %s: error %v, want %q in it", name, p.a, p.b, tc.name, err, tc.want)
+					t.Errorf("%s of %s and %s with %s: got error %v, want one with %q", name, p.a, p.b, tc.name, err, tc.want)
 				}
 			}
 		}
 	}
-	const lines = 1 << 40
-	a := Scaled{Lines: lines, Element: format.E4M3, Scaling: BlockWise1x128}
+	const rows = 1 << 40
+	a := Scaled{Lines: rows, Element: format.E4M3, Scaling: BlockWise1x128}
 	b := Scaled{Element: format.E4M3, Scaling: BlockWise128x128}
-	if err := ScaledMM(tensor.Dense{Rows: lines}, a, b, Options{}); err != nil {
-		t.Errorf("any number of lines of nothing: %v", err)
+	if err := ScaledMM(tensor.Dense{Rows: rows}, a, b, Options{}); err != nil {
+		t.Errorf("empty rows: %v", err)
 	}
 	x, y := mustTensor(t, quant.BF16, 0, 0), mustTensor(t, quant.BF16, 0, 0)
-	x.Shape[0] = lines
+	x.Shape[0] = rows
 	if product, _, err := Reference(x, y); len(product) > 0 || err != nil {
-		t.Errorf("the reference of any number of lines of nothing: %v, %v", product, err)
+		t.Errorf("Reference of empty rows: got %v, %v", product, err)
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/microscale-go/microscale/tensor"
 )
 
-// random returns n lines along k in the format, of normally distributed values.
+// random returns an n×k tensor of normally distributed values in the format.
 func random(b *testing.B, f quant.Format, n, k int) *quant.Tensor {
 	b.Helper()
 	r := rand.New(rand.NewPCG(1, 2))
@@ -27,8 +27,8 @@ func random(b *testing.B, f quant.Format, n, k int) *quant.Tensor {
 	return x
 }
 
-// measure times a product of a and w, and reports its rate and the fraction of
-// the peak of the instruction of the kernel that choose returns, measured just before.
+// measure times a product of a and w. It reports the rate, and its fraction of the instruction
+// peak of the kernel that choose returns, measured just before.
 func measure(b *testing.B, a, w *quant.Tensor, threads int, choose func() (gemm.Kernel, error), mul func() error) {
 	b.Helper()
 	k, err := choose()
@@ -37,7 +37,7 @@ func measure(b *testing.B, a, w *quant.Tensor, threads int, choose func() (gemm.
 	}
 	team, err := bench.NewTeam(threads)
 	if err != nil {
-		b.Skipf("no peak to compare with: %v", err)
+		b.Skipf("no peak to compare to: %v", err)
 	}
 	defer team.Close()
 	peak, err := team.Peak(k.Tier, k.Peak, 50*time.Millisecond)
@@ -45,7 +45,7 @@ func measure(b *testing.B, a, w *quant.Tensor, threads int, choose func() (gemm.
 		b.Fatal(err)
 	}
 	for b.Loop() {
-		// On the first pinned thread; goroutines that it starts run beside it.
+		// This is the first pinned thread; its goroutines run on the others.
 		team.Time(func(worker int) {
 			if worker == 0 {
 				err = mul()
@@ -61,7 +61,7 @@ func measure(b *testing.B, a, w *quant.Tensor, threads int, choose func() (gemm.
 	b.ReportMetric(rate/peak.Rate(), "of-peak")
 }
 
-// BenchmarkMul is products with both operands packed on the way.
+// BenchmarkMul measures products that pack both operands.
 func BenchmarkMul(b *testing.B) {
 	for _, f := range []quant.Format{
 		quant.MXFP8, quant.MXFP8E5M2, quant.MXFP6E3M2, quant.MXFP6E2M3, quant.MXINT8, quant.MXFP4, quant.NVFP4,
@@ -80,7 +80,7 @@ func BenchmarkMul(b *testing.B) {
 	}
 }
 
-// BenchmarkPacked is products of few lines with weights packed beforehand.
+// BenchmarkPacked measures products of few rows with packed weights.
 func BenchmarkPacked(b *testing.B) {
 	const n, k = 2048, 2048
 	for _, f := range []quant.Format{quant.MXFP8, quant.MXFP4, quant.NVFP4} {
@@ -99,8 +99,8 @@ func BenchmarkPacked(b *testing.B) {
 	}
 }
 
-// BenchmarkVector is products of BF16 lines with weights as they are, which come
-// from the third-level cache or from DRAM: the rate in bytes counts the weights.
+// BenchmarkVector measures products of BF16 rows with unpacked weights in the third-level
+// cache or in DRAM. The rate in bytes counts the weights.
 func BenchmarkVector(b *testing.B) {
 	const n, k = 16384, 4096
 	for _, f := range []quant.Format{quant.MXFP8, quant.MXFP4, quant.NVFP4} {

@@ -12,9 +12,9 @@ import (
 	"github.com/microscale-go/microscale/tensor"
 )
 
-// TestBlockShapes: blocks of other shapes than those of the named formats: of all lines,
-// of a few, and of lengths that are not the kernels'; with themselves and with one whose
-// scales change within what packing in assembly takes at a time.
+// TestBlockShapes checks block shapes other than those of the named formats: of all rows, of a
+// few rows, and of lengths that differ from the kernels'. Each is multiplied by itself and by
+// a format whose scales change within one iteration of the packing in assembly.
 func TestBlockShapes(t *testing.T) {
 	const n, k = 37, 160
 	r := rand.New(rand.NewPCG(15, 16))
@@ -35,12 +35,12 @@ func TestBlockShapes(t *testing.T) {
 	}
 }
 
-// TestIntegerEnds: products of the largest elements with the least and the largest scales
-// that integer kernels take are within the bound, so that no sum on the way overflows.
+// TestIntegerEnds checks that products of the largest elements with the smallest and the
+// largest scales of int8 kernels are within the bound: no intermediate sum overflows.
 func TestIntegerEnds(t *testing.T) {
 	const n, k = 5, 2 * int8KC
 	for _, f := range []quant.Format{quant.MXINT8, quant.MXFP6E2M3, quant.MXFP4} {
-		for _, scale := range []byte{leastExponent, largestExponent} {
+		for _, scale := range []byte{minExponent, maxExponent} {
 			x := mustTensor(t, f, n, k)
 			f.Element.Join(x.Codes, bytes.Repeat([]byte{byte(f.Element.MaxCode())}, n*k))
 			for i := range x.Scales {
@@ -51,8 +51,8 @@ func TestIntegerEnds(t *testing.T) {
 	}
 }
 
-// TestSmallProducts: products that kernels flush to zero are within the bound where alpha
-// makes them large.
+// TestSmallProducts checks that products that kernels flush to zero are within the bound if
+// alpha makes them large.
 func TestSmallProducts(t *testing.T) {
 	const n, k, alpha = 5, 64, 0x1p30
 	operand := func(x float32) *quant.Tensor {

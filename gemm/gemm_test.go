@@ -14,8 +14,8 @@ import (
 	"github.com/microscale-go/microscale/tensor"
 )
 
-// edgy returns a matrix whose values crowd at the edges: zeros, blocks of zeros,
-// outliers, powers of two, and lines of very different size.
+// edgy returns a matrix with many edge values: zeros, blocks of zeros, outliers, powers of
+// two, and rows of very different magnitude.
 func edgy(r *rand.Rand, rows, cols int) tensor.Dense {
 	d := tensor.New(rows, cols)
 	for i := range rows {
@@ -39,7 +39,7 @@ func edgy(r *rand.Rand, rows, cols int) tensor.Dense {
 	return d
 }
 
-// operand quantizes a random matrix of the given lines along k.
+// operand quantizes a random matrix to n rows of k elements.
 func operand(t testing.TB, r *rand.Rand, f quant.Format, d quant.Direction, n, k int) *quant.Tensor {
 	t.Helper()
 	q := quant.Quantizer{Format: f}
@@ -56,8 +56,8 @@ func operand(t testing.TB, r *rand.Rand, f quant.Format, d quant.Direction, n, k
 	return x
 }
 
-// framed returns an m×n matrix within a larger buffer of canaries, and a
-// function that checks them.
+// framed returns an m×n matrix within a larger buffer of canaries, and a function that checks
+// them.
 func framed(t testing.TB, m, n int) (c tensor.Dense, check func()) {
 	const canary, edge = 123456, 5
 	d := tensor.New(m+2, n+2*edge)
@@ -82,7 +82,7 @@ func framed(t testing.TB, m, n int) (c tensor.Dense, check func()) {
 	}
 }
 
-// bound returns how far C may be from the reference.
+// bound returns the maximum difference of C from the reference.
 func bound(k int, alpha, magnitude float64) float64 {
 	n := float64(k + 8)
 	return n*0x1p-23*math.Abs(alpha)*magnitude + n*0x1p-126*max(1, math.Abs(alpha))
@@ -93,8 +93,8 @@ var shapes = []struct{ m, n, k int }{
 	{3, 100, 1056}, {19, 50, 2100}, {65, 16, 160}, {0, 3, 32}, {3, 0, 32},
 }
 
-// TestMul: every format with itself, and some pairs of different ones, in every
-// tier, against the reference.
+// TestMul compares products of every format with itself, and of some pairs, with the reference
+// on every tier.
 func TestMul(t *testing.T) {
 	var pairs [][2]quant.Format
 	for _, f := range quant.Formats() {
@@ -119,12 +119,12 @@ func TestMul(t *testing.T) {
 	})
 }
 
-// TestPairs multiplies every format by every other, with every kernel that takes
-// them, over several blocks of any format.
+// TestPairs multiplies every format by every other, over several blocks, with every kernel
+// that supports them.
 func TestPairs(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 5))
 	const n = 35
-	for _, s := range []struct{ m, k int }{{3, 3*128 + 41}, {17, 3 * 128}} { // whole and other blocks are packed in different ways
+	for _, s := range []struct{ m, k int }{{3, 3*128 + 41}, {17, 3 * 128}} { // whole and partial blocks take different packing paths
 		m, k := s.m, s.k
 		for i, f := range quant.Formats() {
 			a := operand(t, r, f, quant.Direction(i%2), m, k)
@@ -136,8 +136,8 @@ func TestPairs(t *testing.T) {
 	}
 }
 
-// everyKernel compares the product by each kernel that takes the operands with the
-// reference.
+// everyKernel compares the product with the reference for each kernel that supports the
+// operands.
 func everyKernel(t *testing.T, a, b *quant.Tensor) {
 	t.Helper()
 	taken := 0
@@ -150,11 +150,11 @@ func everyKernel(t *testing.T, a, b *quant.Tensor) {
 		t.Run(fmt.Sprintf("m=%d/a=%s/b=%s/kernel=%s", a.Lines(), a.Format, b.Format, k.Name), func(t *testing.T) { compare(t, a, b, o) })
 	}
 	if taken == 0 {
-		t.Errorf("no kernel multiplies %s by %s", a.Format, b.Format)
+		t.Errorf("no kernel supports %s × %s", a.Format, b.Format)
 	}
 }
 
-// compare multiplies and fails where the result is outside the bound.
+// compare multiplies and fails if the result is outside the bound.
 func compare(t *testing.T, a, b *quant.Tensor, o Options) tensor.Dense {
 	t.Helper()
 	want, magnitude, err := Reference(a, b)
@@ -179,8 +179,7 @@ func compare(t *testing.T, a, b *quant.Tensor, o Options) tensor.Dense {
 	return c
 }
 
-// TestOptions: alpha, accumulation, bias and BF16 output against the product
-// alone.
+// TestOptions checks alpha, accumulation, bias and BF16 output against the plain product.
 func TestOptions(t *testing.T) {
 	const m, n, k = 21, 67, 1100
 	cputest.Run(t, func(t *testing.T, _ cpu.Tier) {
@@ -231,7 +230,7 @@ func TestOptions(t *testing.T) {
 	})
 }
 
-// checkBF16: MulBF16 is Mul, rounded.
+// checkBF16 checks that MulBF16 equals Mul rounded to BF16.
 func checkBF16(t *testing.T, a, b *quant.Tensor, start tensor.Dense, o Options) {
 	t.Helper()
 	cast := func(d tensor.Dense) *quant.Tensor {
@@ -246,12 +245,12 @@ func checkBF16(t *testing.T, a, b *quant.Tensor, start tensor.Dense, o Options) 
 	checkNaNScale(t, a, b, Mul(c, a, b, o))
 	checkNaNScale(t, a, b, MulBF16(got, a, b, o))
 	if string(cast(c).Codes) != string(got.Codes) {
-		t.Errorf("MulBF16 with %+v differs from Mul rounded to BF16", o)
+		t.Errorf("options %+v: MulBF16 differs from Mul rounded to BF16", o)
 	}
 }
 
-// TestThreads: the bits of C do not depend on the number of threads, nor on
-// whether B was packed before.
+// TestThreads checks that the bits of C do not depend on the number of threads, nor on whether
+// B is packed beforehand.
 func TestThreads(t *testing.T) {
 	const m, n, k = 150, 130, 2200
 	cputest.Run(t, func(t *testing.T, _ cpu.Tier) {
@@ -276,7 +275,7 @@ func TestThreads(t *testing.T) {
 						first = c
 					}
 					if !sameBits(first.Data, c.Data) {
-						t.Fatalf("format=%s: %d threads give other bits than one", f, threads)
+						t.Fatalf("format=%s: bits differ between %d threads and one", f, threads)
 					}
 				}
 			}
@@ -293,7 +292,7 @@ func sameBits(x, y []float32) bool {
 	return len(x) == len(y)
 }
 
-// TestPackedBF16: packed weights give MulBF16's bits too.
+// TestPackedBF16 checks that MulBF16 gives the same bits with packed weights.
 func TestPackedBF16(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	a, b := operand(t, r, quant.MXFP8, quant.Rowwise, 40, 96), operand(t, r, quant.MXFP8, quant.Rowwise, 50, 96)
@@ -320,7 +319,7 @@ func TestPackedBF16(t *testing.T) {
 	}
 }
 
-// TestErrors: what does not fit together is an error that says what and why.
+// TestErrors checks the error for each kind of mismatch.
 func TestErrors(t *testing.T) {
 	r := rand.New(rand.NewPCG(8, 9))
 	make := func(f quant.Format, d quant.Direction, n, k int) *quant.Tensor { return operand(t, r, f, d, n, k) }
@@ -357,11 +356,11 @@ func TestErrors(t *testing.T) {
 		{"nil", c, nil, b, Options{}, "a is nil"},
 		{"format", c, change(func(x *quant.Tensor) { x.Format.Element = nil }), b, Options{}, "no element format"},
 		{"FP32 scales", c, change(func(x *quant.Tensor) { x.Format = quant.FP8Row }), b, Options{}, "has 0 FP32 scales, not 3×1"},
-		{"kernel", c, a, b, Options{Kernel: "fast"}, `unknown kernel "fast"`},
-		{"kernel that cannot", c, a, b, Options{Kernel: "int8-mx-plain"}, "no small integers"},
+		{"kernel", c, a, b, Options{Kernel: "fast"}, `unknown kernel: got "fast"`},
+		{"kernel that cannot", c, a, b, Options{Kernel: "int8-mx-plain"}, "not small integers"},
 	} {
 		if err := Mul(tc.c, tc.a, tc.b, tc.o); err == nil || !strings.Contains(err.Error(), tc.want) {
-			t.Errorf("%s: error %v, want %q in it", tc.name, err, tc.want)
+			t.Errorf("%s: got error %v, want one with %q", tc.name, err, tc.want)
 		}
 	}
 	bf16, err := quant.NewTensor(quant.BF16, 3, 5)
@@ -369,28 +368,27 @@ func TestErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := MulBF16(a, a, b, Options{}); err == nil || !strings.Contains(err.Error(), "rowwise bf16") {
-		t.Errorf("MulBF16 into mxfp8: %v", err)
+		t.Errorf("MulBF16 into mxfp8: got error %v", err)
 	}
 	bf16.Codes = bf16.Codes[:4]
 	if err := MulBF16(bf16, a, b, Options{}); err == nil || !strings.Contains(err.Error(), "4 bytes of codes") {
-		t.Errorf("MulBF16 into too few bytes: %v", err)
+		t.Errorf("MulBF16 into too few bytes: got error %v", err)
 	}
 	if _, _, err := Reference(a, make(quant.MXFP8, quant.Rowwise, 5, 32)); err == nil {
-		t.Error("Reference of different depths succeeded")
+		t.Error("Reference of different K: got no error")
 	}
 }
 
-// TestAllocations: once there was a product of the size, another allocates
-// nothing, also where its threads run at the same time. (testing.AllocsPerRun would
-// let one run alone. The runtime may make a goroutine or an entry of a pool now and
-// then, and more of them where other programs have the processors, so that it is the mean
-// that counts, of the best of some rounds.)
+// TestAllocations checks that a second product of the same size allocates nothing, also with
+// parallel threads. testing.AllocsPerRun would use a single processor. The runtime
+// occasionally allocates a goroutine or a pool entry, more often on a busy machine, so the
+// test takes the mean of the best of several rounds.
 func TestAllocations(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(max(2, runtime.GOMAXPROCS(0))))
 	r := rand.New(rand.NewPCG(10, 11))
 
-	// The runtime keeps up to 128 entries for goroutines that wait with each processor, and
-	// makes new ones until those are full: that is not counted.
+	// The runtime caches up to 128 entries for waiting goroutines per processor and allocates
+	// new ones until the caches are full. Fill them first.
 	a, b := operand(t, r, quant.MXFP8, quant.Rowwise, 3, 32), operand(t, r, quant.MXFP8, quant.Rowwise, 100, 32)
 	c := tensor.New(3, 100)
 	for range 5000 {
@@ -417,15 +415,15 @@ func TestAllocations(t *testing.T) {
 					got = after.Mallocs - before.Mallocs
 				}
 				if got > products/4 {
-					t.Errorf("format=%s m=%d threads=%d: %d allocations in %d products", f, m, threads, got, products)
+					t.Errorf("format=%s m=%d threads=%d: got %d allocations in %d products, want 0", f, m, threads, got, products)
 				}
 			}
 		}
 	}
 }
 
-// TestAllocationsTiers: one thread allocates nothing in any tier, also for operands that
-// the fast kernels leave to others.
+// TestAllocationsTiers checks that one thread allocates nothing on any tier, also for operands
+// that fall back to another kernel.
 func TestAllocationsTiers(t *testing.T) {
 	cputest.Run(t, func(t *testing.T, _ cpu.Tier) {
 		for _, f := range []quant.Format{quant.MXFP8, quant.MXFP4, quant.NVFP4, quant.MXINT8, quant.FP8Row, quant.FP8Block, quant.BF16, quant.F32} {
@@ -441,7 +439,7 @@ func TestAllocationsTiers(t *testing.T) {
 						t.Fatal(err)
 					}
 				}); got > 0 {
-					t.Errorf("format=%s m=%d: %g allocations in a product", f, m, got)
+					t.Errorf("format=%s m=%d: got %g allocations per product, want 0", f, m, got)
 				}
 			}
 		}

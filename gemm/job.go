@@ -11,12 +11,12 @@ import (
 	"github.com/microscale-go/microscale/tensor"
 )
 
-// A job is one product under way, with the workspace of its threads. Jobs are
-// pooled, so that a product allocates nothing once there was one of its size.
+// A job is one product in progress with the workspace of its threads. Jobs are pooled: a
+// second product of the same size allocates nothing.
 type job struct {
 	plan       plan
 	packed     *Packed
-	c          tensor.Dense // its first element is that of (rows.from, cols.from)
+	c          tensor.Dense // its first element is element (rows.from, cols.from) of the product
 	rows, cols extent       // the part of the product to compute
 	accumulate bool
 	bias       []float32
@@ -34,14 +34,14 @@ type extent struct{ from, to int }
 // A worker is one thread of a job.
 type worker struct {
 	job            *job
-	run            func() // multiply, as a goroutine runs it
+	run            func() // calls work, then leaves the job; started as a goroutine
 	scratch        scratch
 	a              []byte    // the packed block of A
-	edge           []float32 // a tile, where C ends within one; what a vector kernel computes
-	sums, running  []float32 // of a strip kernel: MR lines with their scales, and C between chunks
-	tail           []byte    // lines of B, past the last group of a vector kernel
-	chunks, steps  int       // of the panels of this round
-	aPanel, bPanel int       // their bytes
+	edge           []float32 // scratch tile for partial tiles of C; the sums of a vector kernel
+	sums, running  []float32 // of a macro-kernel: MR rows with their scales, and C between chunks
+	tail           []byte    // rows of B past the last whole group of a vector kernel
+	chunks, steps  int       // of the panels over the current KC positions
+	aPanel, bPanel int       // their sizes in bytes
 }
 
 var jobs = sync.Pool{New: func() any {
@@ -50,10 +50,10 @@ var jobs = sync.Pool{New: func() any {
 	return j
 }}
 
-// run computes the part rows × cols of the product into c, whose first element
-// is that of the part. It reports a NaN scale that was among the factors.
+// run computes the part rows × cols of the product into c. It returns a *NaNScale if a scale
+// of the operands is NaN.
 func (p *plan) run(c tensor.Dense, rows, cols extent, packed *Packed, o Options) error {
-	if c.Cols == 0 { // of which there may be any number of rows
+	if c.Cols == 0 { // with any number of rows
 		return nil
 	}
 	if p.k == 0 || c.Rows == 0 {
@@ -76,7 +76,7 @@ func (p *plan) run(c tensor.Dense, rows, cols extent, packed *Packed, o Options)
 		j.threads = runtime.GOMAXPROCS(0)
 	}
 	if p.kernel.vector != nil {
-		j.threads = min(j.threads, ceilDiv(c.Cols, vectorLines))
+		j.threads = min(j.threads, ceilDiv(c.Cols, vectorRows))
 	} else {
 		j.threads = min(j.threads, max(1, c.Rows*c.Cols/(p.kernel.MR*p.kernel.NR)))
 	}
@@ -86,7 +86,7 @@ func (p *plan) run(c tensor.Dense, rows, cols extent, packed *Packed, o Options)
 		go w.run()
 	}
 	j.workers[0].work()
-	for range patience { // so that the job is free for the caller's next product
+	for range patience { // let the job return to the pool before the caller's next product
 		if j.inside.Load() == 1 {
 			break
 		}
@@ -96,7 +96,7 @@ func (p *plan) run(c tensor.Dense, rows, cols extent, packed *Packed, o Options)
 	return p.nanScale(c, rows, cols)
 }
 
-// reserve makes the workspace large enough.
+// reserve grows the workspace to the size of the product.
 func (j *job) reserve() {
 	p, k := &j.plan, j.plan.kernel
 	for len(j.workers) < j.threads {
@@ -120,7 +120,7 @@ func (j *job) reserve() {
 	for _, w := range j.workers[:j.threads] {
 		grow(&w.a, ceilDiv(mc, k.Lanes)*p.a.panelBytes(kc))
 		w.scratch.reserve(k, kc)
-		if k.strips != nil {
+		if k.macro != nil {
 			grow(&w.sums, k.MR*(k.NR+1))
 			grow(&w.running, mc*k.NR)
 		}
@@ -128,9 +128,9 @@ func (j *job) reserve() {
 	}
 }
 
-// columns returns the lines of B to pack at a time: fewer where A has few, so that panels
-// are multiplied by before they leave the second cache; those of A are packed again for
-// each, which takes less. Else they are about as many each time.
+// columns returns the number of rows of B (columns of C) to pack at a time. If A has few rows
+// it returns fewNC, so that the panels of B stay in the second-level cache; repacking A for
+// each block costs less. Otherwise it splits B evenly.
 func (j *job) columns() int {
 	k, n := j.plan.kernel, j.cols.to-j.cols.from
 	if k.fewNC > 0 && j.packed == nil && j.rows.to-j.rows.from <= k.fewNC/2 {
@@ -139,7 +139,7 @@ func (j *job) columns() int {
 	return ceilDiv(ceilDiv(n, ceilDiv(n, k.NC)), k.NR) * k.NR
 }
 
-// work is one thread's share of the product.
+// work computes one thread's share of the product.
 func (w *worker) work() {
 	if w.job.plan.kernel.vector != nil {
 		w.multiplyVector()
@@ -154,8 +154,8 @@ func grow[T any](s *[]T, n int) {
 	}
 }
 
-// split returns how many rows are packed at a time, and into how many groups the
-// columns of a block are split besides, so that every thread has work.
+// split returns the number of rows of A to pack at a time, and the number of groups into which
+// to split the columns of a block so that every thread has work.
 func (j *job) split() (mc, groups int) {
 	k, m := j.plan.kernel, j.rows.to-j.rows.from
 	const perThread = 4 // tasks, so that threads end together
@@ -164,8 +164,8 @@ func (j *job) split() (mc, groups int) {
 		blocks = max(blocks, j.threads*perThread)
 		blocks = ceilDiv(blocks, j.threads) * j.threads
 	}
-	lines := max(k.Lanes, k.MR)
-	mc = ceilDiv(ceilDiv(m, blocks), lines) * lines
+	unit := max(k.Lanes, k.MR)
+	mc = ceilDiv(ceilDiv(m, blocks), unit) * unit
 	mc = min(k.MC, max(mc, minRows(k, j.threads)))
 	if blocks = ceilDiv(m, mc); blocks < j.threads {
 		groups = ceilDiv(j.threads*perThread, blocks)
@@ -173,8 +173,8 @@ func (j *job) split() (mc, groups int) {
 	return mc, max(1, groups)
 }
 
-// minRows returns the fewest rows worth a task of their own: with fewer, loading
-// panels of B costs more than multiplying by them.
+// minRows returns the minimum number of rows of a task. With fewer rows, loading panels of B
+// costs more than multiplying by them.
 func minRows(k *kernel, threads int) int {
 	if threads == 1 {
 		return k.Lanes
@@ -182,18 +182,17 @@ func minRows(k *kernel, threads int) int {
 	return min(4*k.Lanes, k.MC)
 }
 
-// leave is the end of a thread's work. The product is complete then, as every
-// phase is; a thread that started late may still find that out, and the last one
-// to do so gives the job back.
+// leave ends a thread's work. The last thread to leave returns the job to the pool.
+// The product may be complete before a thread that started late arrives.
 func (j *job) leave() {
 	if j.inside.Add(-1) == 0 {
-		j.plan, j.packed, j.c, j.bias = plan{}, nil, tensor.Dense{}, nil // keep nothing of the caller's
+		j.plan, j.packed, j.c, j.bias = plan{}, nil, tensor.Dense{}, nil // do not retain the caller's memory
 		jobs.Put(j)
 	}
 }
 
-// width returns how many of rest columns a tile takes: NR, or one panel less where
-// that leaves two for the last tile in place of one, which would use few registers.
+// width returns the number of the remaining columns that the next tile takes: NR, or one panel
+// less if the last tile would otherwise have a single panel, which uses few registers.
 func (k *kernel) width(rest int) int {
 	if rest > k.NR && rest <= k.NR+k.Lanes && k.NR > 2*k.Lanes {
 		return k.NR - k.Lanes
@@ -201,13 +200,13 @@ func (k *kernel) width(rest int) int {
 	return min(k.NR, rest)
 }
 
-// lane returns the panel of A that holds row ir of the block, from its lane on.
+// lane returns a pointer to row ir of the block, within its panel of A.
 func (w *worker) lane(ir int) unsafe.Pointer {
 	lanes := w.job.plan.kernel.Lanes
 	return unsafe.Pointer(&w.a[ir/lanes*w.aPanel+ir%lanes*4])
 }
 
-// tile computes the mr×nr elements of C from (i, j) on.
+// tile computes the mr×nr elements of C at (i, j).
 func (w *worker) tile(i, j, mr, nr int, a unsafe.Pointer, b []byte, accumulate bool) {
 	p, k, c := &w.job.plan, w.job.plan.kernel, &w.job.c
 	panels := ceilDiv(nr, k.Lanes)
@@ -228,19 +227,19 @@ func (w *worker) tile(i, j, mr, nr int, a unsafe.Pointer, b []byte, accumulate b
 	}
 }
 
-// streamBytes is the size of C above which it goes past the caches: to write it there, C as
-// it was would have to be read first. A smaller one stays in caches for what reads it next.
+// streamBytes is the size of C above which it is written with non-temporal stores, which do
+// not read the destination first. A smaller C stays in the caches for its next reader.
 const streamBytes = 8 << 20
 
-// strip computes the mr×nr elements of C from (i, j) on: all rows of the block.
-func (w *worker) strip(i, j, mr, nr int, b []byte, accumulate bool) {
+// macroTile computes the mr×nr elements of C at (i, j), for all mr rows of the block.
+func (w *worker) macroTile(i, j, mr, nr int, b []byte, accumulate bool) {
 	p, k, c := &w.job.plan, w.job.plan.kernel, &w.job.c
-	const float, line = 4, 64
+	const float, cacheLine = 4, 64
 	tiles, panels := w.steps/tileSteps, ceilDiv(nr, k.Lanes)
 	next := panels*w.bPanel - (w.chunks-1)*w.bPanel/w.chunks
 	at := (i-w.job.rows.from)*c.Stride + j - w.job.cols.from
 	to, ldc := &c.Data[at], float*c.Stride
-	stream := k.stream != nil && float*c.Rows*c.Cols > streamBytes && nr%k.Lanes == 0 && ldc%line == 0 && uintptr(unsafe.Pointer(to))%line == 0
+	stream := k.stream != nil && float*c.Rows*c.Cols > streamBytes && nr%k.Lanes == 0 && ldc%cacheLine == 0 && uintptr(unsafe.Pointer(to))%cacheLine == 0
 	if stream {
 		if accumulate {
 			for r := range mr {
@@ -249,14 +248,14 @@ func (w *worker) strip(i, j, mr, nr int, b []byte, accumulate bool) {
 		}
 		to, ldc = &w.running[0], float*nr
 	}
-	k.strips[panels-1](w.chunks, tiles, ceilDiv(k.MR, max(1, tiles-1)), unsafe.Pointer(&w.a[0]), unsafe.Pointer(&b[0]), w.aPanel, w.bPanel, next, mr, 1<<nr-1, accumulate,
+	k.macro[panels-1](w.chunks, tiles, ceilDiv(k.MR, max(1, tiles-1)), unsafe.Pointer(&w.a[0]), unsafe.Pointer(&b[0]), w.aPanel, w.bPanel, next, mr, 1<<nr-1, accumulate,
 		unsafe.Pointer(&w.sums[0]), &w.running[0], to, ldc, p.alpha)
 	if stream {
 		k.stream[panels-1](&c.Data[at], &w.running[0], float*c.Stride, mr)
 	}
 }
 
-// addBias makes C the bias, or adds the bias to it.
+// addBias sets C to the bias, or adds the bias if accumulating.
 func (w *worker) addBias(i0, i1, j0, j1 int) {
 	j := w.job
 	bias := j.bias[j0:j1]
@@ -272,24 +271,23 @@ func (w *worker) addBias(i0, i1, j0, j1 int) {
 	}
 }
 
-// partRows is the rows of C that runBF16 computes at a time, with as many columns
-// as kernels pack at a time.
-const partRows = 256
+// bf16Rows is the number of rows of C that runBF16 computes at a time, for bf16NC columns.
+const bf16Rows = 256
 
-// runBF16 computes the product part by part in float32, and rounds each.
+// runBF16 computes the product tile by tile in float32 and rounds each tile to BF16.
 func (p *plan) runBF16(c *quant.Tensor, packed *Packed, o Options) (err error) {
-	if p.n == 0 { // of which there may be any number of rows
+	if p.n == 0 { // with any number of rows
 		return nil
 	}
-	part := parts.Get().(*[]float32)
-	defer parts.Put(part)
-	for i := 0; i < p.m; i += partRows {
-		rows := extent{i, min(i+partRows, p.m)}
+	buffer := bf16Buffers.Get().(*[]float32)
+	defer bf16Buffers.Put(buffer)
+	for i := 0; i < p.m; i += bf16Rows {
+		rows := extent{i, min(i+bf16Rows, p.m)}
 		for j := 0; j < p.n; j += bf16NC {
 			cols := extent{j, min(j+bf16NC, p.n)}
 			width := cols.to - cols.from
-			grow(part, (rows.to-rows.from)*width)
-			d := tensor.Of(rows.to-rows.from, width, (*part)[:(rows.to-rows.from)*width])
+			grow(buffer, (rows.to-rows.from)*width)
+			d := tensor.Of(rows.to-rows.from, width, (*buffer)[:(rows.to-rows.from)*width])
 			place := func(r int) []byte {
 				return c.Codes[((rows.from+r)*p.n+cols.from)*2:][:2*width]
 			}
@@ -309,9 +307,9 @@ func (p *plan) runBF16(c *quant.Tensor, packed *Packed, o Options) (err error) {
 	return err
 }
 
-var parts = sync.Pool{New: func() any { return new([]float32) }}
+var bf16Buffers = sync.Pool{New: func() any { return new([]float32) }}
 
-// must panics where slices that this package sized do not fit.
+// must panics on an error that only a bug of this package can cause.
 func must(err error) {
 	if err != nil {
 		panic(err)

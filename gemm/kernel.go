@@ -7,89 +7,88 @@ import (
 	"github.com/microscale-go/microscale/quant"
 )
 
-// A microkernel multiplies a panel of A by panels of B into a tile of C.
+// A kernel is a row of the kernel table: a micro-kernel, which multiplies a panel of A by
+// panels of B into a tile of C, a macro-kernel, or a vector kernel.
 //
-// A panel holds some lines of an operand (its lanes: 16 or 8) over some
-// positions along K, as a sequence of chunks. A chunk is the run of positions in
-// which every line has one scale:
+// A panel holds Lanes rows of an operand (16 or 8) over some positions along K, as a
+// sequence of chunks. A chunk is a range of positions in which every row has one scale:
 //
 //	chunk   steps × lanes × 4 bytes   the elements
 //	                lanes × float32   their scales
-//	                lanes × int32     panels of A of the type int8 only: see below
+//	                lanes × int32     int8 panels of A only: see below
 //
-// A step is 4 bytes of every lane, one lane behind the other: one float32, two
-// BF16 elements that follow each other along K, or four int8 elements: of eight
-// that follow each other the even ones in one step, the odd ones in the next. The
-// kernel computes,
-// for the MR lanes i of A and the lanes j of one to NR/Lanes panels of B,
+// A step holds 4 bytes of every lane, in lane order: one float32, two BF16 elements
+// adjacent along K, or four int8 elements. Of eight adjacent int8 elements, the even ones
+// are in one step, the odd ones in the next. For the MR lanes i of A and the lanes j of one
+// to NR/Lanes panels of B, the kernel computes
 //
 //	C[i][j] (+)= alpha · Σ over chunks of scale_a[i] · scale_b[j] · Σ over the chunk of a[i][k]·b[j][k]
 //
-// where BF16 and float32 kernels round alpha·scale_b, then times scale_a, and add
-// each chunk to C with one fused multiply-add. "(+)=" adds to C where accumulate
-// is set, and does not read C where it is not: C may be NaN then. A tile is
-// always whole: the loops give the kernel a scratch tile where C ends within it,
-// and panels are filled up with zeros.
+// BF16 and float32 kernels round alpha·scale_b, then the product with scale_a, and add each
+// chunk to C with one fused multiply-add. "(+)=" adds to C if accumulate is set. If it is
+// not, the kernel does not read C, which may be NaN. Tiles are always whole: for a partial
+// tile of C the loops pass a scratch tile. Zeros pad the panels.
 //
-// int8 panels hold the elements as integers, the factor 2^-u of each element
-// format aside. Those of A are signed; those of B are unsigned, offset by the
-// bias of their format, because VPDPBUSD wants one of each. The product of the
-// block is then too large by bias·Σa, and the int32 behind the scales of A is
-// -bias·Σa, from which the kernel starts its sum. Everything until there is exact.
-// The scales of E8M0 formats are stored as exponents shifted to a float32's
-// exponent field, whose sum (less what B's subtracts) is their product's; other
-// scales are float32 and multiplied.
+// int8 panels hold the elements as integers, without the unit 2^-u of the element format.
+// VPDPBUSD takes one signed and one unsigned operand: A is signed, B is offset by the bias
+// of its format. The product of a block is then too large by bias·Σa. The int32 after the
+// scales of A is -bias·Σa, the initial value of the sum. All integer arithmetic is exact.
+// E8M0 scales are stored as exponents shifted to the exponent field of a float32. The codes
+// of B subtract the exponent bias, so that the sum of two is the product of the scales.
+// Other scales are float32 and are multiplied.
 //
-// A strip kernel multiplies tiles of BF16: 16 lines of A by 16 of B over 32 positions. Its
-// panels of B are those of above, 16 steps of which are a tile. In its panels of A a tile
-// has the 32 positions of one line, then those of the next; the scales follow the last
-// tile of the chunk. Chunks end with whole tiles, filled up with zeros, and are at most span
-// positions long, so that those of B stay in the first cache. The kernel walks down a strip
-// of C, NR columns wide, with each chunk in turn, and writes no more than C has.
+// A macro-kernel computes NR columns of C for all rows of the packed block of A. It
+// multiplies tiles of BF16: 16 rows of A by 16 of B over 32 positions. Its panels of B are
+// those above; 16 steps are a tile. In its panels of A, a tile stores the 32 positions of
+// one row, then those of the next; the scales follow the last tile of the chunk. Chunks are
+// whole tiles, padded with zeros, and at most span positions long, so that those of B stay
+// in the first-level cache. The macro-kernel handles partial tiles of C itself.
 type kernel struct {
 	Name  string
 	Tier  cpu.Tier
-	Peak  string // the instruction that bounds it
+	Peak  string // the instruction whose rate bounds it
 	panel panelType
-	block int  // int8: elements per scale
-	pow2  bool // int8: scales are exponents
+	block int  // of int8 kernels: elements per scale
+	pow2  bool // of int8 kernels: scales are exponents
 
-	Lanes      int // lines in a panel
-	MR, NR     int // lanes of A, and of B at most, in one tile of C; MR divides Lanes, but in strips, and Lanes NR
-	MC, NC, KC int // lines of A, lines of B and positions packed at a time
-	fewNC      int // lines of B instead, where A has at most half as many; 0: as ever
-	span       int // positions of a chunk at most, where scales leave it free; 0: KC
+	Lanes      int // rows in a panel
+	MR, NR     int // rows of a tile of C, and its maximum columns; MR divides Lanes (except in macro-kernels), Lanes divides NR
+	MC, NC, KC int // rows of A, rows of B and positions packed at a time
+	fewNC      int // replaces NC if A has at most half as many rows; 0: never
+	span       int // maximum positions of a chunk if the scales do not fix its length; 0: KC
 
-	dot    []dotFunc    // by panels of B less one
-	strips []stripFunc  // in place of dot: by panels of B less one
-	stream []streamFunc // by panels of B less one; nil: C is written as it is computed
+	dot    []dotFunc    // indexed by panels of B minus one
+	macro  []macroFunc  // instead of dot; indexed by panels of B minus one
+	stream []streamFunc // non-temporal copy to C, indexed by panels of B minus one; nil: ordinary stores
 
-	vector *vectorKernel // in place of all from Lanes on: takes B as it is
+	vector *vectorKernel // instead of all fields from Lanes on: reads the codes of B
 
-	// Lines of A up to which the kernel is chosen where there are kernels of tiles behind it,
-	// and where B was packed beforehand, which is for those then; nil: as without them.
+	// Maximum rows of A if a tile kernel follows: with B unpacked, and with B packed. nil: as
+	// without a tile kernel.
 	few []int
 }
 
-// A dotFunc is a microkernel: chunks of steps each, a panel of A from its first
-// lane that counts, the first of the panels of B, which are bPanel bytes apart,
-// and a tile of C whose rows are ldc elements apart.
+// A dotFunc is a micro-kernel. a points to the first lane in a panel of A, b to the first of
+// the panels of B, bPanel bytes apart. Each has the given number of chunks and steps. The rows
+// of the tile of C are ldc elements apart.
 type dotFunc func(chunks, steps int, a, b unsafe.Pointer, bPanel int, c *float32, ldc int, alpha float32, accumulate bool)
 
-// A stripFunc is a strip kernel: chunks of so many tiles of the panels of A for all lines,
-// and of B, which are aPanel and bPanel bytes apart, and next bytes on those of the next
-// strip; and C, whose rows are ldc bytes apart. columns has a bit for each column of C that
-// there is. Between chunks C is in running, whose rows are whole panels. The sums of MR
-// lines, and their scales, are in work until they are scaled: each lines of them while a
-// tile is multiplied.
-type stripFunc func(chunks, tiles, each int, a, b unsafe.Pointer, aPanel, bPanel, next, lines int, columns uint32, accumulate bool,
+// A macroFunc is a macro-kernel. a and b point to the first of the panels of A and B, aPanel
+// and bPanel bytes apart, of the given number of chunks and of tiles in each. next is the
+// distance in bytes from the last chunk of B to the panels of the next NR columns, for
+// prefetching. The rows of C are ldc bytes apart. columns has a bit for each column of C.
+//
+// Between chunks, C is in running, whose rows are whole panels. work holds the unscaled sums
+// of MR rows and their scales. The kernel scales each rows of these sums while it multiplies a
+// tile.
+type macroFunc func(chunks, tiles, each int, a, b unsafe.Pointer, aPanel, bPanel, next, rows int, columns uint32, accumulate bool,
 	work unsafe.Pointer, running, c *float32, ldc int, alpha float32)
 
-// A streamFunc copies lines of running to C past the caches. Those of C begin with cache
-// lines.
-type streamFunc func(c, running *float32, ldc, lines int)
+// A streamFunc copies rows of running to C with non-temporal stores. The rows of C are
+// aligned to cache lines.
+type streamFunc func(c, running *float32, ldc, rows int)
 
-// A panelType is what a panel holds.
+// A panelType is the element type of a panel.
 type panelType uint8
 
 const (
@@ -98,7 +97,7 @@ const (
 	panelInt8
 )
 
-// perStep returns the elements of one lane in a step.
+// perStep returns the number of elements of one lane in a step.
 func (t panelType) perStep() int { return [...]int{panelF32: 1, panelBF16: 2, panelInt8: 4}[t] }
 
 // String returns the type's name.
@@ -106,13 +105,13 @@ func (t panelType) String() string {
 	return [...]string{panelF32: "f32", panelBF16: "bf16", panelInt8: "int8"}[t]
 }
 
-// A Kernel says what one row of the kernel table is.
+// A Kernel describes one row of the kernel table.
 type Kernel struct {
-	Name  string   // as Options.Kernel takes it
-	Tier  cpu.Tier // the instructions it needs
-	Panel string   // what operands are decoded to: f32, bf16 or int8
-	Batch int      // lines of A up to which kernels that do not pack B are chosen; 0: any number (fewer where B is packed beforehand, more where tiles cannot take the operands)
-	Peak  string   // the instruction whose rate bounds it; "" where it is plain Go
+	Name  string   // value of Options.Kernel
+	Tier  cpu.Tier // required instruction set
+	Panel string   // element type of the multiplication: f32, bf16 or int8
+	Batch int      // maximum rows of A of kernels that do not pack B; 0: any number (fewer if B is already packed, more if no tile kernel supports the operands)
+	Peak  string   // the instruction whose rate bounds it; "" for portable Go
 }
 
 // Kernels returns the kernels of this build in the order in which this processor
@@ -138,13 +137,13 @@ func Kernels() []Kernel {
 func (k *kernel) describe() Kernel {
 	d := Kernel{Name: k.Name, Tier: k.Tier, Panel: k.panel.String(), Peak: k.Peak}
 	if k.vector != nil {
-		d.Batch = k.most(false, cpu.Best() >= cpu.AMX)
+		d.Batch = k.maxRows(false, cpu.Best() >= cpu.AMX)
 	}
 	return d
 }
 
-// Choose returns the kernel that Mul takes for the operands. It fails where Mul
-// would, but for the shape of C and the bias.
+// Choose returns the kernel that Mul uses for the operands. It returns the errors of Mul,
+// except those for the shape of C and the bias.
 func Choose(a, b *quant.Tensor, o Options) (Kernel, error) {
 	return choose(a, b, false, o)
 }

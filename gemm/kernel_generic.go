@@ -8,20 +8,21 @@ import (
 	"github.com/microscale-go/microscale/internal/cpu"
 )
 
-// The plain kernels, always compiled. The float32 one serves machines without
-// another; the BF16 and int8 ones are the twins of those in assembly, bit for
-// bit, and are chosen by name alone.
+// The kernels in portable Go. They are built on every machine. plainF32 is the fallback. The
+// BF16 and int8 kernels match those in assembly bit for bit and run only when requested by
+// name.
 var (
 	plainF32  = kernel{Name: "f32-plain", Tier: cpu.Plain, panel: panelF32, Lanes: 16, MR: 4, NR: 16, MC: 64, NC: 1024, KC: 512, dot: []dotFunc{dotF32Generic}}
 	plainBF16 = kernel{Name: "bf16-plain", Tier: cpu.Plain, panel: panelBF16, Lanes: 16, MR: 8, NR: 16, MC: bf16MC, NC: bf16NC, KC: bf16KC, dot: []dotFunc{dotBF16Generic}}
-	plainTile = kernel{Name: "bf16-tile-plain", Tier: cpu.Plain, panel: panelBF16, Lanes: 16, MR: 32, NR: 32, MC: tileMC, NC: tileNC, fewNC: tileFewNC, KC: tileKC, span: tileSpan, strips: []stripFunc{stripTileGeneric, stripTileGeneric}}
+	plainTile = kernel{Name: "bf16-tile-plain", Tier: cpu.Plain, panel: panelBF16, Lanes: 16, MR: 32, NR: 32, MC: tileMC, NC: tileNC, fewNC: tileFewNC, KC: tileKC, span: tileSpan, macro: []macroFunc{macroTileGeneric, macroTileGeneric}}
 	plainMX   = kernel{Name: "int8-mx-plain", Tier: cpu.Plain, panel: panelInt8, block: 32, pow2: true, Lanes: 16, MR: 4, NR: 16, MC: int8MC, NC: int8NC, KC: int8KC, dot: []dotFunc{dotMXGeneric}}
 	plainNV   = kernel{Name: "int8-nv-plain", Tier: cpu.Plain, panel: panelInt8, block: 16, Lanes: 16, MR: 4, NR: 16, MC: int8MC, NC: int8NC, KC: int8KC, dot: []dotFunc{dotNVGeneric}}
 )
 
-// KC and span are part of what a kernel computes, so twins share them. B's panels stay in
-// the third-level cache, A's and a strip of B in the second: the longer they are, the less
-// often tiles of C are written. A strip of B over a span stays in the first.
+// KC and span affect the rounding of sums, so a kernel and its portable twin share them. The
+// packed block of B fits the third-level cache. The packed block of A and the panels of B for
+// NR columns fit the second-level cache; a larger KC writes C less often. The panels of B for
+// NR columns and span positions fit the first-level cache.
 const (
 	bf16MC, bf16NC, bf16KC = 96, 1056, 2048
 	int8MC, int8NC, int8KC = 192, 2064, 1024
@@ -29,10 +30,10 @@ const (
 	tileFewNC, tileSpan    = 256, 512
 )
 
-const lanes16 = 16 // of the plain kernels' panels
+const lanes16 = 16 // lanes of a panel of the portable kernels
 
-// dotF32Generic is the float32 kernel of 4×16, which rounds products before it adds them
-// on every machine, as dotGeneric does.
+// dotF32Generic is the 4×16 float32 kernel. It rounds each product before the addition on
+// every machine, as dotGeneric does.
 func dotF32Generic(chunks, steps int, a, b unsafe.Pointer, _ int, c *float32, ldc int, alpha float32, accumulate bool) {
 	chunk := (steps + 1) * lanes16
 	as, bs := unsafe.Slice((*float32)(a), (chunks-1)*chunk+steps*lanes16+4), unsafe.Slice((*float32)(b), chunks*chunk)
@@ -74,7 +75,7 @@ func dotF32Generic(chunks, steps int, a, b unsafe.Pointer, _ int, c *float32, ld
 	}
 }
 
-// addTo adds one chunk's sum to an element of C.
+// addTo adds the sum of one chunk to an element of C.
 func addTo(c *float32, alpha, sa, sb, sum float32, accumulate bool) {
 	s := float32(float32(alpha*sb) * sa)
 	if accumulate {
@@ -84,14 +85,14 @@ func addTo(c *float32, alpha, sa, sb, sum float32, accumulate bool) {
 	}
 }
 
-// fma returns product + c rounded once to float32. The product is exact in
-// float64; where the sum is not, it is rounded to odd, so that rounding it again
-// is as good as rounding once.
+// fma returns product + c rounded once to float32. The product is exact in float64. If the sum
+// is not, fma rounds it to odd, so that the second rounding gives the result of a single one
+// (Boldo and Melquiond, "Emulation of a FMA and Correctly Rounded Sums", 2008).
 func fma(product float64, c float32) float32 {
 	y := float64(c)
 	sum := product + y
 	t := sum - product
-	err := (product - (sum - t)) + (y - t) // exactly what sum lacks
+	err := (product - (sum - t)) + (y - t) // the rounding error of sum, exactly
 	if err != 0 && !math.IsInf(sum, 0) && !math.IsNaN(sum) {
 		bits := math.Float64bits(sum)
 		if (err > 0) == (sum > 0) {
@@ -104,14 +105,14 @@ func fma(product float64, c float32) float32 {
 	return float32(sum)
 }
 
-// dotBF16Generic is the BF16 kernel of 8×16, with the arithmetic of VDPBF16PS:
-// of each pair the odd element first, then the even one, each with one fused
-// multiply-add to nearest even, denormal inputs and results flushed to zero.
+// dotBF16Generic is the 8×16 BF16 kernel with the arithmetic of VDPBF16PS: of each pair it
+// adds the odd element first, then the even one, each with one fused multiply-add rounded to
+// nearest even. Subnormal inputs and results are flushed to zero.
 func dotBF16Generic(chunks, steps int, a, b unsafe.Pointer, _ int, c *float32, ldc int, alpha float32, accumulate bool) {
 	const mr = 8
 	chunk := (steps + 1) * lanes16
 	for n := range chunks {
-		if n > 0 { // and no pointer past the panels' ends
+		if n > 0 { // no pointer may pass the end of a panel
 			a, b = unsafe.Add(a, 4*chunk), unsafe.Add(b, 4*chunk)
 		}
 		as, bs := unsafe.Slice((*uint32)(a), steps*lanes16+mr), unsafe.Slice((*uint32)(b), chunk)
@@ -132,12 +133,12 @@ func dotBF16Generic(chunks, steps int, a, b unsafe.Pointer, _ int, c *float32, l
 	}
 }
 
-// fmaFlushed returns x·y + c of float32 bits x and y, denormals flushed.
+// fmaFlushed returns x·y + c for float32 bits x and y, with subnormals flushed to zero.
 func fmaFlushed(x, y uint32, c float32) float32 {
 	return flush(fma(float64(flush(math.Float32frombits(x)))*float64(flush(math.Float32frombits(y))), c))
 }
 
-// flush returns x, or a zero of its sign where x is subnormal.
+// flush returns x, or a zero of the same sign if x is subnormal.
 func flush(x float32) float32 {
 	if bits := math.Float32bits(x); bits&(0xff<<23) == 0 {
 		return math.Float32frombits(bits & (1 << 31))
@@ -145,16 +146,16 @@ func flush(x float32) float32 {
 	return x
 }
 
-// stripTileGeneric is the strip kernel, with the arithmetic of TDPBF16PS: for each tile one
-// sum of the even and one of the odd elements, in order, each with one fused multiply-add
-// to nearest even; then the two are added, and that to the sum of the chunk; denormal
-// inputs and results are flushed to zero everywhere.
-func stripTileGeneric(chunks, tiles, _ int, a, b unsafe.Pointer, aPanel, bPanel, _, lines int, columns uint32, accumulate bool,
+// macroTileGeneric is the BF16 macro-kernel with the arithmetic of TDPBF16PS. For each tile it
+// sums the even and the odd elements separately, in order, each with one fused multiply-add
+// rounded to nearest even. It adds the two sums, then adds the result to the sum of the chunk.
+// Subnormal inputs and results are flushed to zero.
+func macroTileGeneric(chunks, tiles, _ int, a, b unsafe.Pointer, aPanel, bPanel, _, rows int, columns uint32, accumulate bool,
 	_ unsafe.Pointer, _, c *float32, ldc int, alpha float32) {
 	const tile = tileSteps * lanes16
 	chunk := tiles*tile + lanes16
 	width := bits.Len32(columns)
-	for i := range lines {
+	for i := range rows {
 		as := unsafe.Slice((*uint32)(unsafe.Add(a, i/lanes16*aPanel)), chunks*chunk)
 		row := unsafe.Slice((*float32)(unsafe.Add(unsafe.Pointer(c), i*ldc)), width)
 		for j := range row {
@@ -179,8 +180,8 @@ func stripTileGeneric(chunks, tiles, _ int, a, b unsafe.Pointer, aPanel, bPanel,
 	}
 }
 
-// dotMXGeneric and dotNVGeneric are the int8 kernels of 4×16 for scales that
-// are exponents and for float32 scales.
+// dotMXGeneric and dotNVGeneric are the 4×16 int8 kernels for exponent scales and for float32
+// scales.
 func dotMXGeneric(chunks, steps int, a, b unsafe.Pointer, _ int, c *float32, ldc int, alpha float32, accumulate bool) {
 	dotInt8Generic(chunks, steps, a, b, c, ldc, alpha, accumulate, func(sa, sb uint32) float32 { return math.Float32frombits(sa + sb) })
 }

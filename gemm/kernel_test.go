@@ -17,18 +17,18 @@ import (
 	"github.com/microscale-go/microscale/tensor"
 )
 
-// twin returns the plain kernel that computes the bits of k, nil where none does.
+// twin returns the portable kernel that computes the same bits as k, or nil.
 func twin(k *kernel) *kernel {
 	for _, t := range kernels {
-		if t.isTwin() && t != k && t.panel == k.panel && t.block == k.block && t.pow2 == k.pow2 && (t.strips == nil) == (k.strips == nil) {
+		if t.isTwin() && t != k && t.panel == k.panel && t.block == k.block && t.pow2 == k.pow2 && (t.macro == nil) == (k.macro == nil) {
 			return t
 		}
 	}
 	return nil
 }
 
-// randomPanel fills a panel with elements of the kernel's type, weighted to the
-// edges of the arithmetic, and with scales.
+// randomPanel fills a panel with scales and elements of the kernel's type. edges is the share
+// of extreme values.
 func randomPanel(r *rand.Rand, panel []byte, k *kernel, chunks, steps int, isA bool, edges float64) {
 	rows := len(panel) / 4 / k.Lanes / chunks
 	for i := range len(panel) / 4 {
@@ -51,9 +51,8 @@ func randomPanel(r *rand.Rand, panel []byte, k *kernel, chunks, steps int, isA b
 	}
 }
 
-// randomBF16 returns the bits of a normal value of moderate size or, as often as
-// edges says, of any value, a subnormal, or one whose products are about the least
-// normal float32.
+// randomBF16 returns the bits of a normal value of moderate size or, with probability edges,
+// of any value, a subnormal, or one whose products are close to the smallest normal float32.
 func randomBF16(r *rand.Rand, edges float64) uint16 {
 	sign, mantissa := uint16(r.IntN(2))<<15, uint16(r.IntN(128))
 	if r.Float64() >= edges {
@@ -70,13 +69,13 @@ func randomBF16(r *rand.Rand, edges float64) uint16 {
 	return sign | uint16(60+r.IntN(8))<<7 | mantissa
 }
 
-// TestTwins: kernels give the bits of their plain twins. Panels and tiles end, or
-// begin, at pages that cannot be touched.
+// TestTwins checks that kernels give the bits of their portable twins. Panels and tiles end,
+// or begin, at inaccessible pages.
 func TestTwins(t *testing.T) {
 	compared := 0
 	for _, k := range kernels {
 		plain := twin(k)
-		if plain == nil || k.vector != nil || k.strips != nil || k.isTwin() || !cpu.Has(k.Tier) {
+		if plain == nil || k.vector != nil || k.macro != nil || k.isTwin() || !cpu.Has(k.Tier) {
 			continue
 		}
 		compared++
@@ -121,19 +120,19 @@ func TestTwins(t *testing.T) {
 			}
 			for i := range c {
 				if math.Float32bits(c[i]) != math.Float32bits(want[i]) && !(c[i] != c[i] && want[i] != want[i]) {
-					t.Fatalf("kernel=%s chunks=%d steps=%d panels=%d edges=%g accumulate=%v: C[%d] = %x (%g), its twin has %x (%g)",
+					t.Fatalf("kernel=%s chunks=%d steps=%d panels=%d edges=%g accumulate=%v: C[%d]: got %x (%g), want %x (%g)",
 						k.Name, chunks, steps, panels, edges, accumulate, i, math.Float32bits(c[i]), c[i], math.Float32bits(want[i]), want[i])
 				}
 			}
 		}
 	}
 	if want := map[bool]int{true: 3, false: 0}[cpu.Has(cpu.AVX512)]; compared != want {
-		t.Errorf("%d kernels were compared with their twins, want %d", compared, want)
+		t.Errorf("got %d kernels with twins, want %d", compared, want)
 	}
 }
 
-// TestPack: packing in assembly gives the bytes of the plain form, for every
-// panel of operands with tails in both directions, from and to guarded memory.
+// TestPack checks that packing in assembly gives the bytes of packGeneric, for every panel of
+// operands with tails in both directions, from and to guarded memory.
 func TestPack(t *testing.T) {
 	cputest.Run(t, func(t *testing.T, tier cpu.Tier) {
 		fast := map[string]bool{}
@@ -145,12 +144,12 @@ func TestPack(t *testing.T) {
 					if f.Element.Bits() <= 8 && trial < 2 && r.IntN(3) == 0 {
 						x.Codes[i] = byte(r.Uint32())
 						if f.Element.HasNaN() && trial == 0 {
-							x.Codes[i] &= 0xbb // no NaN, so that the assembly takes it
+							x.Codes[i] &= 0xbb // no NaN, which the assembly does not support
 						}
 					}
 				}
 				if f.Scaled() && len(x.Scales) > 3 && trial == 1 {
-					x.Scales[3] = 0xff // a NaN, or a negative one
+					x.Scales[3] = 0xff // a NaN or a negative scale
 				}
 				end := guard.Side(trial % 2)
 				x.Codes = guard.Copy(t, x.Codes, end)
@@ -187,7 +186,7 @@ func TestPack(t *testing.T) {
 								}
 								fast[k.Name+" "+f.Name] = true
 								if string(got) != string(want) {
-									t.Fatalf("kernel=%s format=%s a=%v: panel of lines %d, positions %d+%d differs from the plain one", k.Name, f, s.isA, l0, k0, kc)
+									t.Fatalf("kernel=%s format=%s a=%v: panel at row %d, positions %d+%d: differs from packGeneric", k.Name, f, s.isA, l0, k0, kc)
 								}
 							}
 						}
@@ -196,13 +195,13 @@ func TestPack(t *testing.T) {
 			}
 		}
 		if want := map[cpu.Tier]int{cpu.AMX: 14, cpu.AVX512: 34, cpu.AVX2: 15}[tier]; len(fast) != want {
-			t.Errorf("%d pairs of kernel and format were packed in assembly, want %d: %v", len(fast), want, slices.Sorted(maps.Keys(fast)))
+			t.Errorf("got %d pairs of kernel and format packed in assembly, want %d: %v", len(fast), want, slices.Sorted(maps.Keys(fast)))
 		}
 	})
 }
 
-// TestRare: what a fast kernel cannot hold goes to another one, and comes out
-// right: scales at both ends, NaN scales and NaN elements.
+// TestRare checks the products of operands that a fast kernel does not support: extreme
+// scales, NaN scales and NaN elements.
 func TestRare(t *testing.T) {
 	const m, n, k = 18, 50, 192
 	cputest.Run(t, func(t *testing.T, _ cpu.Tier) {
@@ -255,8 +254,8 @@ func TestRare(t *testing.T) {
 	})
 }
 
-// TestExact: int8 panels lose nothing within a block: with one block, scales of
-// one and small sums the product is exactly that of the integers.
+// TestExact checks that int8 kernels are exact within a block: with one block, scales of one
+// and small sums, the product is that of the integers.
 func TestExact(t *testing.T) {
 	const m, n = 30, 60
 	cputest.Run(t, func(t *testing.T, _ cpu.Tier) {
@@ -293,7 +292,7 @@ func TestExact(t *testing.T) {
 	})
 }
 
-// TestChoice: which kernel takes which formats.
+// TestChoice checks the chosen kernel for pairs of formats.
 func TestChoice(t *testing.T) {
 	best := map[cpu.Tier]map[string]string{
 		cpu.AMX:    {"f32": "f32-avx512", "": "bf16-amx"},
@@ -316,15 +315,15 @@ func TestChoice(t *testing.T) {
 				want = "f32-avx512"
 			}
 			if p.kernel.Name != want {
-				t.Errorf("format=%s: kernel %s, want %s", f, p.kernel.Name, want)
+				t.Errorf("format=%s: got kernel %s, want %s", f, p.kernel.Name, want)
 			}
 		}
 	})
 }
 
-// TestChoiceLines: kernels for few lines come before tiles up to their limits, and where
-// tiles cannot take the operands up to those that they have without.
-func TestChoiceLines(t *testing.T) {
+// TestChoiceRows checks the row limits of vector kernels, with tile kernels and for operands
+// that tile kernels do not support.
+func TestChoiceRows(t *testing.T) {
 	cputest.Run(t, func(t *testing.T, tier cpu.Tier) {
 		if tier != cpu.AMX {
 			return
@@ -343,19 +342,19 @@ func TestChoiceLines(t *testing.T) {
 			b := operand(t, r, tc.b, quant.Rowwise, 64, 64)
 			k, err := Choose(operand(t, r, tc.a, quant.Rowwise, tc.m, 64), b, Options{})
 			if err != nil || k.Name != tc.want {
-				t.Errorf("%d lines of %s by %s: kernel %s, %v, want %s", tc.m, tc.a, tc.b, k.Name, err, tc.want)
+				t.Errorf("%d rows of %s × %s: got kernel %s, %v, want %s", tc.m, tc.a, tc.b, k.Name, err, tc.want)
 			}
 		}
 	})
 }
 
-// TestPlainRounds: the plain float32 kernels round products before they add them, also
-// where the compiler may fuse the two, as on arm64: a named kernel has one result.
+// TestPlainRounds checks that the portable float32 kernels round products before the addition,
+// also where the compiler may fuse the two, as on arm64: a named kernel has one result.
 func TestPlainRounds(t *testing.T) {
 	x := make([]float32, 8)
 	y := slices.Clone(x)
 	x[0], y[0] = -1, 1
-	x[4], y[4] = 1+0x1p-12, 1+0x1p-12 // whose product is 1 + 2⁻¹¹ + 2⁻²⁴
+	x[4], y[4] = 1+0x1p-12, 1+0x1p-12 // the product is 1 + 2⁻¹¹ + 2⁻²⁴
 	var operands [2]*quant.Tensor
 	for i, v := range [][]float32{x, y} {
 		var err error
@@ -369,13 +368,13 @@ func TestPlainRounds(t *testing.T) {
 			t.Fatal(err)
 		}
 		if c.Data[0] != 0x1p-11 {
-			t.Errorf("%s: 2^-11 and %g", k.Name, c.Data[0]-0x1p-11)
+			t.Errorf("%s: got 2^-11 + %g, want 2^-11", k.Name, c.Data[0]-0x1p-11)
 		}
 	}
 }
 
-// TestOrder: where VDPBF16PS does no more than VFMADD231PS, float32 panels come
-// before BF16 ones, and nothing else changes; no kernel is lost.
+// TestOrder checks that float32 panels come before BF16 panels where VDPBF16PS does no more
+// than VFMADD231PS, and that order keeps all else.
 func TestOrder(t *testing.T) {
 	names := func(list []*kernel) (names []string) {
 		for _, k := range list {
@@ -391,13 +390,13 @@ func TestOrder(t *testing.T) {
 			want[bf16], want[f32] = want[f32], want[bf16]
 		}
 		if !slices.Equal(got, want) {
-			t.Errorf("%s: order %v, want %v", p.Name, got, want)
+			t.Errorf("%s: got order %v, want %v", p.Name, got, want)
 		}
 	}
 }
 
-// TestWorkspace: a product's workspace stays below 8 MB per thread, also where scales make
-// chunks short, and with the part of C that is then rounded to BF16.
+// TestWorkspace checks that the workspace of a product stays below 8 MB per thread, also with
+// short chunks, and including the buffer of BF16 results.
 func TestWorkspace(t *testing.T) {
 	for _, k := range kernels {
 		if k.vector != nil {
@@ -415,16 +414,16 @@ func TestWorkspace(t *testing.T) {
 		for _, chunk := range chunks {
 			b, a := side{kernel: k, chunk: chunk}, side{kernel: k, chunk: chunk, isA: true}
 			packed := func(columns int) int { return columns / k.Lanes * b.panelBytes(k.KC) }
-			bytes := max(packed(k.NC), packed(min(k.NC, bf16NC))+partRows*bf16NC*4) + ceilDiv(k.MC, k.Lanes)*a.panelBytes(k.KC) + 4*k.KC + k.Lanes*k.KC*4
-			if k.strips != nil {
+			bytes := max(packed(k.NC), packed(min(k.NC, bf16NC))+bf16Rows*bf16NC*4) + ceilDiv(k.MC, k.Lanes)*a.panelBytes(k.KC) + 4*k.KC + k.Lanes*k.KC*4
+			if k.macro != nil {
 				bytes += 4 * (k.MC*k.NR + k.MR*(k.NR+1))
 			}
 			if bytes > 8<<20 {
-				t.Errorf("%s packs %d bytes in chunks of %d", k.Name, bytes, chunk)
+				t.Errorf("%s: got %d bytes with chunks of %d", k.Name, bytes, chunk)
 			}
 		}
-		if k.strips == nil && k.Lanes%k.MR != 0 || k.NR%k.Lanes != 0 || k.NC%k.NR != 0 || k.MC%max(k.Lanes, k.MR) != 0 || len(k.dot)+len(k.strips) != k.NR/k.Lanes {
-			t.Errorf("%s has extents that do not divide each other", k.Name)
+		if k.macro == nil && k.Lanes%k.MR != 0 || k.NR%k.Lanes != 0 || k.NC%k.NR != 0 || k.MC%max(k.Lanes, k.MR) != 0 || len(k.dot)+len(k.macro) != k.NR/k.Lanes {
+			t.Errorf("%s: block sizes are not multiples of each other", k.Name)
 		}
 	}
 }

@@ -7,10 +7,9 @@ import (
 	"github.com/microscale-go/microscale/internal/cpu"
 )
 
-// kernels is the table of this build, best first on AMD (see order). Up to how many
-// lines kernels for few of them are the better ones was measured with weights from DRAM:
-// on Zen 4, those of float32 on Sapphire Rapids, and before kernels of tiles on an Intel
-// processor with AMX.
+// kernels is the kernel table of this build, fastest first on AMD (see order). The row limits
+// of vector kernels were measured with weights in DRAM: batch and batchPacked on Zen 4
+// (float32 kernels on Sapphire Rapids), few on an Intel processor with AMX.
 var kernels = []*kernel{
 	{Name: "vector-int8-mxfp4-avx512", Tier: cpu.AVX512, Peak: "VPDPBUSD", panel: panelInt8, few: []int{12, 12}, vector: &vectorKernel{block: 32, bits: 4, scale: format.E8M0, batch: 12, batchPacked: 4, tables: tableInt8,
 		dots: []vectorDot{{1, 1, vectorIntMX4_1x1}, {2, 2, vectorIntMX4_2x2}, {2, 4, vectorIntMX4_2x4}, {2, 8, vectorIntMX4_2x8}}}},
@@ -24,9 +23,9 @@ var kernels = []*kernel{
 	{Name: "int8-nv-avx512", Tier: cpu.AVX512, Peak: "VPDPBUSD", panel: panelInt8, few: []int{0, 0}, block: 16, Lanes: 16, MR: 4, NR: 48, MC: int8MC, NC: int8NC, KC: int8KC, dot: []dotFunc{dotNV_4x16, dotNV_4x32, dotNV_4x48}},
 	{Name: "vector-fp8-avx512", Tier: cpu.AVX512, Peak: "VDPBF16PS", panel: panelBF16, few: []int{8, 4}, vector: &vectorKernel{block: 32, bits: 8, scale: format.E8M0, batch: 16, batchPacked: 12, tables: tablesBF16,
 		dots: []vectorDot{{1, 1, vectorMX8_1x1}, {2, 2, vectorMX8_2x2}, {2, 4, vectorMX8_2x4}, {2, 8, vectorMX8_2x8}}}},
-	{Name: "vector-mxfp4-avx512", Tier: cpu.AVX512, Peak: "VDPBF16PS", panel: panelBF16, few: []int{10, 6}, vector: &vectorKernel{block: 32, bits: 4, scale: format.E8M0, batch: 20, least: 3, batchPacked: 12, tables: tableFP4,
+	{Name: "vector-mxfp4-avx512", Tier: cpu.AVX512, Peak: "VDPBF16PS", panel: panelBF16, few: []int{10, 6}, vector: &vectorKernel{block: 32, bits: 4, scale: format.E8M0, batch: 20, minRows: 3, batchPacked: 12, tables: tableFP4,
 		dots: []vectorDot{{1, 1, vectorMX4_1x1}, {2, 2, vectorMX4_2x2}, {2, 4, vectorMX4_2x4}, {2, 8, vectorMX4_2x8}}}},
-	{Name: "vector-nvfp4-avx512", Tier: cpu.AVX512, Peak: "VDPBF16PS", panel: panelBF16, few: []int{12, 5}, vector: &vectorKernel{block: 16, bits: 4, scale: format.E4M3, batch: 32, least: 3, batchPacked: 12, tables: tableFP4,
+	{Name: "vector-nvfp4-avx512", Tier: cpu.AVX512, Peak: "VDPBF16PS", panel: panelBF16, few: []int{12, 5}, vector: &vectorKernel{block: 16, bits: 4, scale: format.E4M3, batch: 32, minRows: 3, batchPacked: 12, tables: tableFP4,
 		dots: []vectorDot{{1, 1, vectorNV4_1x1}, {2, 2, vectorNV4_2x2}, {2, 4, vectorNV4_2x4}, {2, 8, vectorNV4_2x8}}}},
 	{Name: "vector-f32-f32-avx512", Tier: cpu.AVX512, Peak: "VFMADD231PS", panel: panelF32, vector: &vectorKernel{block: 32, bits: 32, lanes: 16, batch: 12, batchPacked: 2, tables: tableF32,
 		dots: []vectorDot{{1, 1, vectorF32AVX512_1x1}, {1, 2, vectorF32AVX512_1x2}, {1, 4, vectorF32AVX512_1x4}, {1, 8, vectorF32AVX512_1x8}}}},
@@ -44,7 +43,7 @@ var kernels = []*kernel{
 		dots: []vectorDot{{1, 1, vectorFP4AVX512_1x1}, {1, 2, vectorFP4AVX512_1x2}, {1, 4, vectorFP4AVX512_1x4}, {1, 8, vectorFP4AVX512_1x8}}}},
 	{Name: "vector-f32-nvfp4-avx512", Tier: cpu.AVX512, Peak: "VFMADD231PS", panel: panelF32, few: []int{10, 5}, vector: &vectorKernel{block: 16, bits: 4, scale: format.E4M3, lanes: 16, batch: 24, batchPacked: 8, tables: tableF32,
 		dots: []vectorDot{{1, 1, vectorFP4x16AVX512_1x1}, {1, 2, vectorFP4x16AVX512_1x2}, {1, 4, vectorFP4x16AVX512_1x4}, {1, 8, vectorFP4x16AVX512_1x8}}}},
-	{Name: "bf16-amx", Tier: cpu.AMX, Peak: "TDPBF16PS", panel: panelBF16, Lanes: 16, MR: 32, NR: 32, MC: tileMC, NC: tileNC, fewNC: tileFewNC, KC: tileKC, span: tileSpan, strips: []stripFunc{dotTiles_32x16, dotTiles_32x32}, stream: []streamFunc{streamLines16, streamLines32}},
+	{Name: "bf16-amx", Tier: cpu.AMX, Peak: "TDPBF16PS", panel: panelBF16, Lanes: 16, MR: 32, NR: 32, MC: tileMC, NC: tileNC, fewNC: tileFewNC, KC: tileKC, span: tileSpan, macro: []macroFunc{dotTiles_32x16, dotTiles_32x32}, stream: []streamFunc{streamLines16, streamLines32}},
 	{Name: "bf16-avx512", Tier: cpu.AVX512, Peak: "VDPBF16PS", panel: panelBF16, Lanes: 16, MR: 8, NR: 48, MC: bf16MC, NC: bf16NC, KC: bf16KC, dot: []dotFunc{dotBF16_8x16, dotBF16_8x32, dotBF16_8x48}},
 	{Name: "f32-avx512", Tier: cpu.AVX512, Peak: "VFMADD231PS", panel: panelF32, Lanes: 16, MR: 8, NR: 48, MC: 192, NC: 1056, KC: 1024, dot: []dotFunc{dotF32_8x16, dotF32_8x32, dotF32_8x48}},
 	{Name: "vector-f32-f32-avx2", Tier: cpu.AVX2, Peak: "VFMADD231PS", panel: panelF32, vector: &vectorKernel{block: 32, bits: 32, lanes: 8, batch: 12, batchPacked: 2, tables: tableF32,
@@ -67,11 +66,10 @@ var kernels = []*kernel{
 	&plainVector, &plainF32, &plainBF16, &plainTile, &plainMX, &plainNV,
 }
 
-// fastPack returns the packing in assembly for the operand, nil where there is
-// none.
+// fastPack returns the assembly packing function for the operand, or nil if there is none.
 func fastPack(s *side) packFunc {
 	f, panel := s.t.Format, s.kernel.panel
-	oneScale := f.Block.Rows <= 1 || f.Block.Rows%s.kernel.Lanes == 0 // or one for each line
+	oneScale := f.Block.Rows <= 1 || f.Block.Rows%s.kernel.Lanes == 0 // or one for each row
 	switch {
 	case s.kernel.Tier == cpu.Plain:
 	case f.Element == format.F32 && panel == panelF32, f.Element == format.BF16 && panel == panelBF16:

@@ -2,8 +2,8 @@
 
 package gemm
 
-// kernels is the table of this build, best first.
+// kernels is the kernel table of this build, fastest first.
 var kernels = []*kernel{&plainVector, &plainF32, &plainBF16, &plainTile, &plainMX, &plainNV}
 
-// fastPack returns nothing: packing is plain.
+// fastPack returns nil: this build has no packing in assembly.
 func fastPack(*side) packFunc { return nil }

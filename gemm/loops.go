@@ -1,18 +1,18 @@
 package gemm
 
-// multiply is the product, run by every thread of a job at once: the five loops
-// around the microkernel. Inside the two outer loops the threads share what there
-// is to do, phase by phase: packing a block of B, and multiplying by it.
+// multiply computes the product with the five loops around the micro-kernel. Every
+// thread of a job runs it. Within the two outer loops the threads share the tasks of two
+// phases: packing a block of B, and multiplying by it.
 //
 //	jc   columns of C, NC at a time
 //	pc   positions along K, KC at a time       pack NC×KC of B once, for all threads
 //	ic   rows of C, at most MC at a time       pack mc×KC of A, for this thread
 //	jr   columns of the block, NR at a time    NR×KC of B stay in the first or second cache
-//	ir   rows of the block, MR at a time       microkernel: one tile of C
+//	ir   rows of the block, MR at a time       micro-kernel: one tile of C
 //
-// A strip kernel has the innermost loop in itself.
+// A macro-kernel contains the innermost loop.
 //
-// Only KC decides how sums are rounded; every other extent is free.
+// Only KC affects the rounding of sums.
 func (w *worker) multiply() {
 	j := w.job
 	p, k := &j.plan, j.plan.kernel
@@ -22,7 +22,7 @@ func (w *worker) multiply() {
 	phase := int64(0)
 	for jc := j.cols.from; jc < j.cols.to; jc += ncMax {
 		nc := min(ncMax, j.cols.to-jc)
-		strips := ceilDiv(nc, k.NR)
+		tiles := ceilDiv(nc, k.NR)
 		for pc := 0; pc < p.k; pc += k.KC {
 			kc := min(k.KC, p.k-pc)
 			w.chunks, w.steps = p.b.geometry(kc)
@@ -32,11 +32,11 @@ func (w *worker) multiply() {
 			b := j.packed.panels(jc, pc)
 			if b == nil {
 				b = j.b
-				for i, ok := j.take(phase, strips); ok; i, ok = j.take(phase, strips) {
+				for i, ok := j.take(phase, tiles); ok; i, ok = j.take(phase, tiles) {
 					for l := i * k.NR; l < min((i+1)*k.NR, nc); l += k.Lanes {
 						p.b.pack(b[l/k.Lanes*w.bPanel:(l/k.Lanes+1)*w.bPanel], jc+l, pc, kc, &w.scratch)
 					}
-					j.finish(strips)
+					j.finish(tiles)
 				}
 				phase++
 			}
@@ -44,7 +44,7 @@ func (w *worker) multiply() {
 			for i, ok := j.take(phase, blocks*groups); ok; i, ok = j.take(phase, blocks*groups) {
 				ic, group := j.rows.from+i/groups*mcMax, i%groups
 				mc := min(mcMax, j.rows.to-ic)
-				first, last := strips*group/groups, strips*(group+1)/groups
+				first, last := tiles*group/groups, tiles*(group+1)/groups
 				if j.bias != nil && pc == 0 {
 					w.addBias(ic, ic+mc, jc+first*k.NR, min(jc+last*k.NR, jc+nc))
 				}
@@ -54,13 +54,13 @@ func (w *worker) multiply() {
 				end := min(last*k.NR, nc)
 				for jr := first * k.NR; jr < end; jr += k.width(end - jr) {
 					nr := k.width(end - jr)
-					strip := b[jr/k.Lanes*w.bPanel:]
-					if k.strips != nil {
-						w.strip(ic, jc+jr, mc, nr, strip, accumulate || j.bias != nil)
+					panels := b[jr/k.Lanes*w.bPanel:]
+					if k.macro != nil {
+						w.macroTile(ic, jc+jr, mc, nr, panels, accumulate || j.bias != nil)
 						continue
 					}
 					for ir := 0; ir < mc; ir += k.MR {
-						w.tile(ic+ir, jc+jr, min(k.MR, mc-ir), nr, w.lane(ir), strip, accumulate || j.bias != nil)
+						w.tile(ic+ir, jc+jr, min(k.MR, mc-ir), nr, w.lane(ir), panels, accumulate || j.bias != nil)
 					}
 				}
 				j.finish(blocks * groups)

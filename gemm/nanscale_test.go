@@ -16,7 +16,7 @@ import (
 	"github.com/microscale-go/microscale/tensor"
 )
 
-// checkNaNScale: a product fails where one of its scales is NaN, and only there.
+// checkNaNScale checks that a product returns an error if and only if a scale is NaN.
 func checkNaNScale(t *testing.T, a, b *quant.Tensor, err error) {
 	t.Helper()
 	want := false
@@ -27,11 +27,11 @@ func checkNaNScale(t *testing.T, a, b *quant.Tensor, err error) {
 	}
 	var nan *NaNScale
 	if got := errors.As(err, &nan); got != want || err != nil && !got {
-		t.Fatalf("error %v; a scale is NaN: %v", err, want)
+		t.Fatalf("got error %v, want an error: %v", err, want)
 	}
 }
 
-// hasNaNScale reports whether a scale of line l is NaN.
+// hasNaNScale reports whether a scale of row l is NaN.
 func hasNaNScale(x *quant.Tensor, l int) bool {
 	_, cols := x.ScaleShape()
 	scales := make([]float32, cols)
@@ -39,7 +39,7 @@ func hasNaNScale(x *quant.Tensor, l int) bool {
 	return slices.ContainsFunc(scales, func(s float32) bool { return s != s })
 }
 
-// setNaN makes the last scale of line l NaN.
+// setNaN sets the last scale of row l to NaN.
 func setNaN(x *quant.Tensor, l int) {
 	s := side{t: x}
 	i := s.scaleIndex(l, x.Width()-1)
@@ -50,8 +50,8 @@ func setNaN(x *quant.Tensor, l int) {
 	}
 }
 
-// TestNaNScale: a NaN scale of either operand is an error that names it, from every
-// kernel and every way to multiply, and the product is complete all the same.
+// TestNaNScale checks that a NaN scale of either operand gives an error that names it, with
+// every kernel and entry point, and that the product is complete.
 func TestNaNScale(t *testing.T) {
 	const n, k = 80, 320
 	r := rand.New(rand.NewPCG(4, 8))
@@ -65,22 +65,22 @@ func TestNaNScale(t *testing.T) {
 					if !bad.Format.Scaled() {
 						continue
 					}
-					clear(bad.Codes) // zeros times NaN are NaN
+					clear(bad.Codes) // a NaN scale times zeros is NaN
 					setNaN(bad, bad.Lines()-1)
-					line := 0
-					for !hasNaNScale(bad, line) {
-						line++
+					row := 0
+					for !hasNaNScale(bad, row) {
+						row++
 					}
 					_, blocks := bad.ScaleShape()
 					want := []string{
-						fmt.Sprintf("row %d: the %s scale of block %d (elements ", line, bad.Format.Scale, blocks-1),
+						fmt.Sprintf("row %d: the %s scale of block %d (elements ", row, bad.Format.Scale, blocks-1),
 						fmt.Sprintf(" to 319) of %s is NaN: a is rowwise %s %d×%d, b is columnwise %s %d×%d", name, g, m, k, f, k, n),
 					}
 					check := func(how string, c tensor.Dense, err error) {
 						t.Helper()
 						for _, part := range want {
 							if err == nil || !strings.Contains(err.Error(), part) {
-								t.Errorf("%s: error %v, want %q in it", how, err, part)
+								t.Errorf("%s: got error %v, want one with %q", how, err, part)
 							}
 						}
 						for i := range c.Rows {
@@ -124,7 +124,7 @@ func TestNaNScale(t *testing.T) {
 	t.Logf("kernels that multiplied by a NaN scale: %v", slices.Sorted(maps.Keys(ran)))
 }
 
-// TestNaNGlobal: a global scale that is NaN is an error too.
+// TestNaNGlobal checks the error for a NaN global scale.
 func TestNaNGlobal(t *testing.T) {
 	cputest.Run(t, func(t *testing.T, _ cpu.Tier) {
 		r := rand.New(rand.NewPCG(5, 8))
@@ -132,13 +132,13 @@ func TestNaNGlobal(t *testing.T) {
 		b.Global = float32(math.NaN())
 		err := Mul(tensor.New(3, 5), a, b, Options{})
 		if want := "the global scale of b is NaN: a is rowwise bf16 3×64, b is rowwise nvfp4 5×64"; err == nil || !strings.HasSuffix(err.Error(), want) {
-			t.Errorf("error %v, want %q", err, want)
+			t.Errorf("got error %v, want %q", err, want)
 		}
 	})
 }
 
-// TestNoNaNScale: NaN from anywhere else, scales that multiply nothing, and infinite
-// ones are no errors.
+// TestNoNaNScale checks that other NaN values, NaN scales of empty products, and infinite
+// scales are not errors.
 func TestNoNaNScale(t *testing.T) {
 	r := rand.New(rand.NewPCG(6, 8))
 	nan := float32(math.NaN())

@@ -8,27 +8,27 @@ import (
 	"github.com/microscale-go/microscale/tensor"
 )
 
-// A packFunc fills one panel as side.pack does, or returns false where it cannot
-// take what it finds there; then the plain form fills the panel.
+// A packFunc fills one panel as side.pack does. It returns false if it does not support the
+// operand's shape or values; packGeneric then fills the panel.
 type packFunc func(s *side, dst []byte, l0, k0, kc int, w *scratch) bool
 
-// scratch is what packing needs besides.
+// scratch holds the buffers of packing.
 type scratch struct {
-	values []float32 // of one lane
-	codes  []byte    // of a panel, one per byte
-	scales []byte    // of a panel, transposed
-	words  []uint16  // of a panel, in BF16
+	values []float32 // elements of one lane
+	codes  []byte    // codes of a panel, one per byte
+	scales []byte    // scales of a panel, transposed
+	words  []uint16  // elements of a panel in BF16
 }
 
-// reserve makes room for panels of up to kc positions.
+// reserve grows the buffers for panels of up to kc positions.
 func (w *scratch) reserve(k *kernel, kc int) {
 	grow(&w.values, k.KC)
 	grow(&w.codes, k.Lanes*kc)
 	grow(&w.scales, k.Lanes*kc/16)
 }
 
-// int8Forms has the elements that are small integers: value = unit·integer, and
-// the bias that makes the integer unsigned.
+// int8Forms lists the element formats whose values are small integers: value = unit·integer.
+// Adding bias makes the integer unsigned.
 var int8Forms = map[*format.Scalar]struct {
 	unit float32
 	bias int32
@@ -38,17 +38,18 @@ var int8Forms = map[*format.Scalar]struct {
 	format.INT8: {1. / 64, 128},
 }
 
-// byLines reports whether the panels of the operand are tiles of whole lines.
-func (s *side) byLines() bool { return s.isA && s.kernel.strips != nil }
+// rowTiles reports whether the panels of the operand consist of tiles that store row after
+// row.
+func (s *side) rowTiles() bool { return s.isA && s.kernel.macro != nil }
 
-// geometry returns the chunks of a panel over kc positions, and the steps of each. Only
-// the last chunk may have fewer positions, and is filled up with zeros.
+// geometry returns the number of chunks in a panel over kc positions, and the steps of each.
+// Only the last chunk may have fewer positions; zeros pad it.
 func (s *side) geometry(kc int) (chunks, steps int) {
 	chunk, k := s.chunk, s.kernel
-	if k.panel != panelInt8 { // whose kernels take whole blocks
+	if k.panel != panelInt8 { // int8 kernels require whole blocks
 		chunk = min(chunk, kc)
 	}
-	if k.span > 0 && s.chunk == k.KC { // of about the same length
+	if k.span > 0 && s.chunk == k.KC { // split evenly
 		chunk = ceilDiv(chunk, ceilDiv(chunk, k.span))
 	}
 	unit := k.positions()
@@ -56,10 +57,10 @@ func (s *side) geometry(kc int) (chunks, steps int) {
 	return ceilDiv(kc, chunk), chunk / k.panel.perStep()
 }
 
-// tileSteps is the steps of a tile of B.
+// tileSteps is the number of steps in a tile of B.
 const tileSteps = 16
 
-// panelBytes returns the bytes of a panel over kc positions.
+// panelBytes returns the size of a panel over kc positions.
 func (s *side) panelBytes(kc int) int {
 	chunks, steps := s.geometry(kc)
 	rows := steps + 1
@@ -69,23 +70,23 @@ func (s *side) panelBytes(kc int) int {
 	return chunks * rows * 4 * s.kernel.Lanes
 }
 
-// pack fills the panel dst with lines l0 and on, over positions k0 to k0+kc.
+// pack fills the panel dst with the rows from l0 on, over positions k0 to k0+kc.
 func (s *side) pack(dst []byte, l0, k0, kc int, w *scratch) {
 	if s.fast == nil || !s.fast(s, dst, l0, k0, kc, w) {
 		s.packGeneric(dst, l0, k0, kc, w)
 	}
 }
 
-// packGeneric is the plain form of pack, for every format and panel type. It
-// decodes one line at a time and spreads it over its lane.
+// packGeneric is the reference implementation of pack, for every format and panel type. It
+// decodes one row at a time into its lane.
 func (s *side) packGeneric(dst []byte, l0, k0, kc int, w *scratch) {
 	lanes := s.kernel.Lanes
 	words := unsafe.Slice((*uint32)(unsafe.Pointer(unsafe.SliceData(dst))), len(dst)/4)
 	chunks, steps := s.geometry(kc)
 	per := s.kernel.panel.perStep()
 	form := int8Forms[s.t.Format.Element]
-	rows := len(words) / lanes / chunks // of words in a chunk
-	byLines := s.byLines()
+	rows := len(words) / lanes / chunks // words per lane in a chunk
+	rowTiles := s.rowTiles()
 	values := w.values[:chunks*steps*per]
 	for i := range lanes {
 		l := l0 + i
@@ -104,10 +105,10 @@ func (s *side) packGeneric(dst []byte, l0, k0, kc int, w *scratch) {
 				for k, x := range v {
 					lane[k*lanes] = math.Float32bits(x)
 				}
-			case panelBF16: // the upper halves: nothing is lost
+			case panelBF16: // the upper halves: the conversion is exact
 				for k := range steps {
 					at := k * lanes
-					if byLines {
+					if rowTiles {
 						at = k/tileSteps*tileSteps*lanes + i*(tileSteps-1) + k%tileSteps
 					}
 					lane[at] = math.Float32bits(v[2*k])>>16 | math.Float32bits(v[2*k+1])&0xffff0000
@@ -120,7 +121,7 @@ func (s *side) packGeneric(dst []byte, l0, k0, kc int, w *scratch) {
 				var sum int32
 				for k := range steps {
 					var word uint32
-					for b := range 4 { // of eight positions the even, then the odd ones
+					for b := range 4 { // of eight positions the even ones, then the odd ones
 						n := int32(v[k/2*8+k%2+2*b] / form.unit)
 						sum += n
 						word |= uint32(uint8(n+bias)) << (8 * b)
@@ -136,12 +137,11 @@ func (s *side) packGeneric(dst []byte, l0, k0, kc int, w *scratch) {
 	}
 }
 
-// scaleWord returns the bits that stand in the panel for the scale of line l
-// from position k on.
+// scaleWord returns the panel's 32-bit word for the scale of row l at position k.
 func (s *side) scaleWord(l, k int) uint32 {
 	const bias = 127
 	if l >= s.t.Lines() {
-		l = s.t.Lines() - 1 // times zeros: any scale of the tensor will do
+		l = s.t.Lines() - 1 // multiplied by zeros: any scale of the tensor will do
 	}
 	switch s.scales {
 	case exponents:
@@ -160,7 +160,7 @@ func (s *side) scaleWord(l, k int) uint32 {
 	return math.Float32bits(1)
 }
 
-// scaleIndex returns the index of the scale of line l at position k.
+// scaleIndex returns the index of the scale of row l at position k.
 func (s *side) scaleIndex(l, k int) int {
 	_, cols := s.t.ScaleShape()
 	row, col := 0, 0
@@ -173,22 +173,22 @@ func (s *side) scaleIndex(l, k int) int {
 	return row*cols + col
 }
 
-// elements sets dst to the elements of line l from position k on, without their
-// scales. Position k begins a byte.
+// elements sets dst to the elements of row l from position k on, without their scales.
+// Position k must start at a byte boundary.
 func (s *side) elements(dst []float32, l, k int) {
 	e := s.t.Format.Element
 	n := s.t.LineBytes()
 	src := s.t.Codes[l*n : (l+1)*n][k*e.StoredBits()/8:]
 	if e.Bits() > 8 {
 		if err := tensor.FromBytes(dst, src[:len(dst)*e.StoredBits()/8], e); err != nil {
-			panic(err) // the plan admits only elements that FromBytes takes
+			panic(err) // the plan admits only elements that FromBytes supports
 		}
 		return
 	}
 	s.narrow(dst, src)
 }
 
-// narrow sets dst to the elements of at most eight bits in src.
+// narrow decodes the codes in src, of at most eight bits each, into dst.
 func (s *side) narrow(dst []float32, src []byte) {
 	e := s.t.Format.Element
 	var codes [64]byte
@@ -196,7 +196,7 @@ func (s *side) narrow(dst []float32, src []byte) {
 		part := codes[:min(len(codes), len(dst))]
 		whole := len(part)
 		bytes, ok := e.StoredBytes(whole)
-		for !ok { // on to the end of a byte: lines end with one
+		for !ok { // extend to a whole byte; a row ends with one
 			whole++
 			bytes, ok = e.StoredBytes(whole)
 		}
@@ -206,8 +206,8 @@ func (s *side) narrow(dst []float32, src []byte) {
 	}
 }
 
-// fold multiplies the elements of line l from position k on by their scales, without
-// the global scale where the operand is not dequantized.
+// fold multiplies the elements of row l from position k on by their scales. It includes the
+// global scale only if the operand is dequantized.
 func (s *side) fold(v []float32, l, k int) {
 	if !s.t.Format.Scaled() {
 		return

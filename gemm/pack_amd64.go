@@ -9,22 +9,20 @@ import (
 	"github.com/microscale-go/microscale/format"
 )
 
-// The lines of a panel of AVX-512, and the positions that packing in assembly
-// takes in one iteration.
+// Lanes of an AVX-512 panel, and positions per iteration of the packing functions in assembly.
 const (
 	packLanes = 16
 	packBlock = 32
 )
 
-// inBlocks reports whether kc positions are whole blocks of packing in assembly, and so
-// are their chunks.
+// inBlocks reports whether kc and the length of the chunks are multiples of packBlock.
 func (s *side) inBlocks(kc int) bool {
 	chunks, steps := s.geometry(kc)
 	return kc%packBlock == 0 && (chunks == 1 || steps*s.kernel.panel.perStep()%packBlock == 0)
 }
 
-// part returns chunk c of a panel over kc positions, and how many it has of these; what
-// fills it up is cleared.
+// part returns chunk c of a panel over kc positions and the number of its positions. It clears
+// the padding of the chunk.
 func (s *side) part(panel []byte, c, kc int) (chunk []byte, positions int) {
 	chunks, steps := s.geometry(kc)
 	step, per, size := 4*s.kernel.Lanes, s.kernel.panel.perStep(), len(panel)/chunks
@@ -33,7 +31,7 @@ func (s *side) part(panel []byte, c, kc int) (chunk []byte, positions int) {
 	return chunk, positions
 }
 
-// packDwords packs elements that are the same in the panel, bit by bit.
+// packDwords packs elements that the panel stores unchanged.
 func packDwords(s *side, dst []byte, l0, k0, kc int, w *scratch) bool {
 	lanes, n, size := s.kernel.Lanes, s.t.LineBytes(), s.t.Format.Element.StoredBits()/8
 	if !s.inBlocks(kc) {
@@ -42,18 +40,18 @@ func packDwords(s *side, dst []byte, l0, k0, kc int, w *scratch) bool {
 	chunks, steps := s.geometry(kc)
 	codes := s.t.Codes[l0*n+k0*size:]
 	if rows := s.t.Lines() - l0; rows < lanes {
-		line := kc * size
-		grow(&w.codes, lanes*line)
+		row := kc * size
+		grow(&w.codes, lanes*row)
 		for i := range rows {
-			copy(w.codes[i*line:(i+1)*line], codes[i*n:])
+			copy(w.codes[i*row:(i+1)*row], codes[i*n:])
 		}
-		clear(w.codes[rows*line : lanes*line])
-		codes, n = w.codes, line
+		clear(w.codes[rows*row : lanes*row])
+		codes, n = w.codes, row
 	}
 	for c := range chunks {
 		chunk, positions := s.part(dst, c, kc)
 		to, from, dwords := unsafe.Pointer(&chunk[0]), unsafe.Pointer(&codes[c*steps*4]), positions*size/4
-		if s.byLines() {
+		if s.rowTiles() {
 			copyLines(to, from, n, dwords/tileSteps)
 		} else if lanes == packLanes {
 			transposeDwords16(to, from, n, dwords/4)
@@ -65,7 +63,7 @@ func packDwords(s *side, dst []byte, l0, k0, kc int, w *scratch) bool {
 	return true
 }
 
-// putScales writes the scales of the panel's chunks.
+// putScales writes the scales of all chunks of the panel.
 func (s *side) putScales(dst []byte, l0, k0, chunks, steps int) {
 	lanes, chunkWords, span := s.kernel.Lanes, (steps+1)*s.kernel.Lanes, steps*s.kernel.panel.perStep()
 	words := unsafe.Slice((*uint32)(unsafe.Pointer(unsafe.SliceData(dst))), chunks*chunkWords)[steps*lanes:]
@@ -83,21 +81,21 @@ func (s *side) putScales(dst []byte, l0, k0, chunks, steps int) {
 	_, cols := s.t.ScaleShape()
 	last, block := s.t.Lines()-1, s.t.Format.Block
 	for i := range lanes {
-		line := s.t.Scales32 // of one block for all lines
+		row := s.t.Scales32 // a block spans all rows
 		if block.Rows > 0 {
-			line = line[min(l0+i, last)/block.Rows*cols:]
+			row = row[min(l0+i, last)/block.Rows*cols:]
 		}
 		for c := range chunks {
 			col := 0
 			if block.Cols > 0 {
 				col = (k0 + c*span) / block.Cols
 			}
-			words[c*chunkWords+i] = math.Float32bits(line[col])
+			words[c*chunkWords+i] = math.Float32bits(row[col])
 		}
 	}
 }
 
-// packBF16 packs codes by way of bytes.
+// packBF16 packs codes of at most eight bits, expanded to bytes, as BF16.
 func packBF16(s *side, dst []byte, l0, k0, kc int, w *scratch) bool {
 	if !s.inBlocks(kc) {
 		return false
@@ -107,11 +105,11 @@ func packBF16(s *side, dst []byte, l0, k0, kc int, w *scratch) bool {
 	tables := bf16Tables[s.t.Format.Element]
 	pack := packBytesBF16
 	switch integer := s.t.Format.Element.Integer; {
-	case integer && s.byLines():
+	case integer && s.rowTiles():
 		pack = packIntegersLines
 	case integer:
 		pack = packIntegersBF16
-	case s.byLines():
+	case s.rowTiles():
 		pack = packBytesLines
 	}
 	all := steps * s.kernel.panel.perStep() / packBlock // blocks of a chunk
@@ -133,8 +131,8 @@ func packBF16(s *side, dst []byte, l0, k0, kc int, w *scratch) bool {
 	return true
 }
 
-// bf16Table has the BF16 values of the codes of one element format without their
-// sign, low bytes before high ones, and the first code that is not finite.
+// bf16Table holds the BF16 values of the codes of an element format without their sign (all
+// low bytes, then all high bytes), and the first code that is not finite.
 type bf16Table struct {
 	bytes   [256]byte
 	special uint32
@@ -156,18 +154,17 @@ var bf16Tables = func() map[*format.Scalar]*bf16Table {
 	return tables
 }()
 
-// tablesBF16 and tableFP4 are the tables of vector kernels.
+// tablesBF16 and tableFP4 return the tables of the BF16 vector kernels.
 func tablesBF16(e *format.Scalar) unsafe.Pointer { return unsafe.Pointer(&bf16Tables[e].bytes) }
 
 func tableFP4(*format.Scalar) unsafe.Pointer { return unsafe.Pointer(&fp4BF16) }
 
-// tableInt8 has what integer kernels for few lines make of the codes of an element
-// format, and the E8M0 scales that they take.
+// tableInt8 returns the table of the int8 vector kernels for an element format.
 func tableInt8(e *format.Scalar) unsafe.Pointer { return unsafe.Pointer(int8Tables[e]) }
 
 type int8Table struct {
-	integers    [64]byte // of each code, and the bias; the bias alone of codes of 8 bits, which are the integers
-	least, span [16]byte // of E8M0 scales, in each byte
+	integers  [64]byte // integer of each code plus the bias; for 8-bit codes, which are the integers, the bias alone
+	low, span [16]byte // smallest supported E8M0 code and size of the range, repeated in each byte
 }
 
 var int8Tables = func() map[*format.Scalar]*int8Table {
@@ -180,15 +177,15 @@ var int8Tables = func() map[*format.Scalar]*int8Table {
 				table.integers[i] += byte(int32(e.Decode(uint32(i)&(1<<e.StoredBits()-1)) / form.unit))
 			}
 		}
-		for i := range table.least {
-			table.least[i], table.span[i] = leastExponent, largestExponent-leastExponent
+		for i := range table.low {
+			table.low[i], table.span[i] = minExponent, maxExponent-minExponent
 		}
 		tables[e] = table
 	}
 	return tables
 }()
 
-// fp4BF16 has the BF16 values of E2M1's codes, twice.
+// fp4BF16 holds the BF16 values of the E2M1 codes, twice.
 var fp4BF16 = func() (table [32]uint16) {
 	for i := range table {
 		table[i] = uint16(format.BF16.Encode(format.E2M1.Decode(uint32(i % 16))))
@@ -196,8 +193,8 @@ var fp4BF16 = func() (table [32]uint16) {
 	return table
 }()
 
-// byteCodes returns codes k0…k0+kc of 16 lines, one per byte and with the sign in
-// the top bit, and the bytes from line to line. Lines past the last are zeros.
+// byteCodes returns codes k0…k0+kc of 16 rows, one per byte with the sign in the top bit, and
+// the row stride in bytes. Rows past the last are zeros.
 func (s *side) byteCodes(l0, k0, kc int, w *scratch) (codes []byte, stride int) {
 	e, n := s.t.Format.Element, s.t.LineBytes()
 	rows := min(packLanes, s.t.Lines()-l0)
@@ -206,8 +203,8 @@ func (s *side) byteCodes(l0, k0, kc int, w *scratch) (codes []byte, stride int) 
 	}
 	codes = w.codes[:packLanes*kc]
 	for i := range rows {
-		line := s.t.Codes[(l0+i)*n : (l0+i+1)*n]
-		split(codes[i*kc:(i+1)*kc], line[k0*e.StoredBits()/8:], e)
+		row := s.t.Codes[(l0+i)*n : (l0+i+1)*n]
+		split(codes[i*kc:(i+1)*kc], row[k0*e.StoredBits()/8:], e)
 	}
 	clear(codes[rows*kc:])
 	return codes, kc
@@ -239,17 +236,17 @@ func split(codes, src []byte, e *format.Scalar) {
 	}
 }
 
-// transpose sets dst to the scale codes of 16 lines, for blocks from block on:
-// all lines of one block, then those of the next. It reports whether one was
-// above hi. Lines past the last repeat it.
+// transpose sets dst to the scale codes of 16 rows from the given block on: the codes of all
+// rows for one block, then those for the next. It clamps the codes to [lo, hi] and reports
+// whether one was above hi. Rows past the last repeat the last.
 func (s *side) transpose(dst []byte, l0, block, blocks int) (above bool) {
 	first, stride := s.scaleIndex(l0, 0)+block, 0
 	if s.t.Format.Block.Rows == 1 {
 		_, stride = s.t.ScaleShape()
 	}
 	const unit = 16
-	n, lines, scales := 0, s.t.Lines(), s.t.Scales
-	if stride == 0 || l0+packLanes <= lines {
+	n, last, scales := 0, s.t.Lines()-1, s.t.Scales
+	if stride == 0 || l0+packLanes <= last+1 {
 		if n = blocks / unit; n > 0 {
 			above = transposeScales(unsafe.Pointer(&dst[0]), unsafe.Pointer(&scales[first]), stride, n, uint32(s.lo), uint32(s.hi)) != 0
 		}
@@ -259,9 +256,9 @@ func (s *side) transpose(dst []byte, l0, block, blocks int) (above bool) {
 	}
 	lo, hi := s.lo, s.hi
 	for i := range packLanes {
-		line := scales[first+min(i, lines-1-l0)*stride:][n*unit : blocks]
+		row := scales[first+min(i, last-l0)*stride:][n*unit : blocks]
 		out := dst[n*unit*packLanes+i:]
-		for b, code := range line {
+		for b, code := range row {
 			above = above || code > hi
 			out[b*packLanes] = min(max(code, lo), hi)
 		}
@@ -269,35 +266,35 @@ func (s *side) transpose(dst []byte, l0, block, blocks int) (above bool) {
 	return above
 }
 
-// foldBlock is the nibbles that share a scale which packFolded multiplies them by.
+// foldBlock is the block size of packFolded.
 const foldBlock = 16
 
-// packFolded packs nibbles times their scales by way of lines of BF16.
+// packFolded packs 4-bit codes times their scales as BF16.
 func packFolded(s *side, dst []byte, l0, k0, kc int, w *scratch) bool {
 	if !s.inBlocks(kc) {
 		return false
 	}
 	chunks, steps := s.geometry(kc)
-	n, lines := s.t.LineBytes(), s.t.Lines()
+	n := s.t.LineBytes()
 	grow(&w.words, packLanes*kc)
 	blocks := kc / foldBlock
 	scales, decode := w.values[:blocks], f32Tables[s.t.Format.Scale]
 	for i := range packLanes {
-		line := w.words[i*kc : (i+1)*kc]
+		row := w.words[i*kc : (i+1)*kc]
 		l := l0 + i
-		if l >= lines {
-			clear(line)
+		if l >= s.t.Lines() {
+			clear(row)
 			continue
 		}
 		for b, code := range s.t.Scales[s.scaleIndex(l, k0):][:blocks] {
 			scales[b] = decode[code]
 		}
-		foldNibbles(unsafe.Pointer(&line[0]), unsafe.Pointer(&s.t.Codes[l*n+k0/2]), unsafe.Pointer(&scales[0]), blocks, unsafe.Pointer(f32Tables[s.t.Format.Element]))
+		foldNibbles(unsafe.Pointer(&row[0]), unsafe.Pointer(&s.t.Codes[l*n+k0/2]), unsafe.Pointer(&scales[0]), blocks, unsafe.Pointer(f32Tables[s.t.Format.Element]))
 	}
 	for c := range chunks {
 		chunk, positions := s.part(dst, c, kc)
 		to, from := unsafe.Pointer(&chunk[0]), unsafe.Pointer(&w.words[c*steps*2])
-		if s.byLines() {
+		if s.rowTiles() {
 			copyLines(to, from, 2*kc, positions/packBlock)
 		} else {
 			transposeDwords16(to, from, 2*kc, positions/8)
@@ -307,7 +304,7 @@ func packFolded(s *side, dst []byte, l0, k0, kc int, w *scratch) bool {
 	return true
 }
 
-// packFP4 packs nibbles as int8 elements.
+// packFP4 packs 4-bit codes as int8 elements.
 func packFP4(s *side, dst []byte, l0, k0, kc int, w *scratch) bool {
 	if kc%packBlock != 0 {
 		return false
@@ -315,7 +312,7 @@ func packFP4(s *side, dst []byte, l0, k0, kc int, w *scratch) bool {
 	block := s.kernel.block
 	scales := w.scales[:kc/block*packLanes]
 	if s.transpose(scales, l0, k0/block, kc/block) && !s.kernel.pow2 {
-		return false // negative scales, or NaN
+		return false // negative or NaN scales
 	}
 	n := s.t.LineBytes()
 	rows := min(packLanes, s.t.Lines()-l0)
@@ -344,7 +341,7 @@ func packFP4(s *side, dst []byte, l0, k0, kc int, w *scratch) bool {
 	return true
 }
 
-// packInt8 packs E2M3 and INT8 elements by way of bytes.
+// packInt8 packs E2M3 and INT8 elements, expanded to bytes.
 func packInt8(s *side, dst []byte, l0, k0, kc int, w *scratch) bool {
 	if kc%packBlock != 0 {
 		return false
@@ -370,7 +367,7 @@ func packInt8(s *side, dst []byte, l0, k0, kc int, w *scratch) bool {
 	return true
 }
 
-// sixIntegers has the integers of E2M3's magnitudes in int8 panels.
+// sixIntegers holds the integers of E2M3's magnitudes for int8 panels.
 var sixIntegers = func() (table [64]byte) {
 	e := format.E2M3
 	for code := range e.MaxCode() + 1 {
@@ -379,8 +376,8 @@ var sixIntegers = func() (table [64]byte) {
 	return table
 }()
 
-// fp4Signed and fp4Unsigned have the integers of E2M1's codes in int8 panels of A
-// and of B, once for each 128 bits of a vector.
+// fp4Signed and fp4Unsigned hold the integers of E2M1's codes for int8 panels of A and of B,
+// once for each 128 bits of a vector.
 var fp4Signed, fp4Unsigned = fp4Table(0), fp4Table(int8Forms[format.E2M1].bias)
 
 func fp4Table(bias int32) (table [64]byte) {

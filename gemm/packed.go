@@ -8,19 +8,19 @@ import (
 	"github.com/microscale-go/microscale/tensor"
 )
 
-// Packed is an operand B in the panels of a kernel, kept: weights that many
-// small products share. It takes the memory of its elements in the panel's type
-// (two bytes each in BF16 panels) beside the tensor it was packed from.
+// Packed is an operand B in the panels of a kernel, for weights that many small products
+// share. It uses the memory of its elements in the panel's type (two bytes each in BF16
+// panels) in addition to the source tensor.
 type Packed struct {
 	source *quant.Tensor
-	with   quant.Format // of the other operand
+	with   quant.Format // format of the other operand
 	plan   plan
 	data   []byte
-	starts []int // of each block of KC positions
+	starts []int // offset of each block of KC positions
 }
 
-// Pack packs b for products with operands of the format a. The tensor must not
-// change as long as the result is used. Of the options, Threads and Kernel count.
+// Pack packs b for products with operands of the format a. The tensor must not change while
+// the result is in use. Pack uses only the options Threads and Kernel.
 func Pack(b *quant.Tensor, a quant.Format, o Options) (*Packed, error) {
 	if err := checkOperand("b", b); err != nil {
 		return nil, err
@@ -28,7 +28,7 @@ func Pack(b *quant.Tensor, a quant.Format, o Options) (*Packed, error) {
 	if err := checkThreads(o); err != nil {
 		return nil, err
 	}
-	// The scales of A are not known yet: an empty A has none that do not fit.
+	// The scales of A are not known yet: an empty A rules out no kernel.
 	empty, err := quant.NewTensor(a, 0, b.Width())
 	if err != nil {
 		return nil, fmt.Errorf("gemm: a: %w", err)
@@ -59,9 +59,9 @@ func Pack(b *quant.Tensor, a quant.Format, o Options) (*Packed, error) {
 	return packed, nil
 }
 
-// Mul is the function Mul with b packed. It uses b as it is where a has so few lines
-// that its codes are read faster than its panels, where the kernel that b was packed
-// for cannot take the scales of a, or where another kernel is asked for.
+// Mul is the function Mul with b packed. It reads b's codes instead of its panels if a has so
+// few rows that this is faster, if the kernel that b was packed for does not support the
+// scales of a, or if Options.Kernel names another kernel.
 func (b *Packed) Mul(c tensor.Dense, a *quant.Tensor, o Options) error {
 	p, err := planDense(c, a, b.tensor(), true, o)
 	if err != nil {
@@ -79,13 +79,13 @@ func (b *Packed) MulBF16(c, a *quant.Tensor, o Options) error {
 	return p.runBF16(c, b.forPlan(&p), o)
 }
 
-// Choose is the function Choose with b packed: Mul takes it from fewer lines of a on
-// than where it has to pack b.
+// Choose is the function Choose with b packed. Kernels that read panels are chosen from fewer
+// rows of a on, since b needs no packing.
 func (b *Packed) Choose(a *quant.Tensor, o Options) (Kernel, error) {
 	return choose(a, b.tensor(), true, o)
 }
 
-// tensor returns what was packed.
+// tensor returns the source of b.
 func (b *Packed) tensor() *quant.Tensor {
 	if b == nil {
 		return nil
@@ -93,7 +93,7 @@ func (b *Packed) tensor() *quant.Tensor {
 	return b.source
 }
 
-// forPlan returns b where its panels are those that p needs, or nil.
+// forPlan returns b if p uses its panels, otherwise nil.
 func (b *Packed) forPlan(p *plan) *Packed {
 	if p.kernel == b.plan.kernel && p.chunk == b.plan.chunk && p.n == b.plan.n && p.k == b.plan.k {
 		return b
@@ -101,7 +101,7 @@ func (b *Packed) forPlan(p *plan) *Packed {
 	return nil
 }
 
-// panels returns the panels from column jc and position pc on; nil where b is nil.
+// panels returns the panels from column jc and position pc on, or nil if b is nil.
 func (b *Packed) panels(jc, pc int) []byte {
 	if b == nil {
 		return nil

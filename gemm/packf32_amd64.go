@@ -9,7 +9,7 @@ import (
 	"github.com/microscale-go/microscale/format"
 )
 
-// packHalves packs BF16 as float32, eight lines at a time.
+// packHalves packs BF16 as float32, eight rows at a time.
 func packHalves(s *side, dst []byte, l0, k0, kc int, _ *scratch) bool {
 	const group = 8
 	lanes, n := s.kernel.Lanes, s.t.LineBytes()
@@ -28,8 +28,7 @@ func packHalves(s *side, dst []byte, l0, k0, kc int, _ *scratch) bool {
 	return true
 }
 
-// packF32 packs codes of at most eight bits times their scales, eight lines at a
-// time.
+// packF32 packs codes of at most eight bits times their scales, eight rows at a time.
 func packF32(s *side, dst []byte, l0, k0, kc int, w *scratch) bool {
 	const lanes = 8
 	if kc%packBlock != 0 {
@@ -40,7 +39,7 @@ func packF32(s *side, dst []byte, l0, k0, kc int, w *scratch) bool {
 	if s.kernel.Lanes != lanes {
 		pack, packFloats = packBytesF32x16, packFloatsF32x16
 	}
-	floats := floatCodesOf[e] // nil where codes are looked up
+	floats := floatCodesOf[e] // nil for formats that are decoded by table
 	extent := s.t.Format.Block.Cols
 	if extent == 0 {
 		extent = s.t.Width()
@@ -53,21 +52,21 @@ func packF32(s *side, dst []byte, l0, k0, kc int, w *scratch) bool {
 			src, stride = s.t.Codes[l*n+k0:], n
 		} else {
 			for i := range rows {
-				line := s.t.Codes[(l+i)*n : (l+i+1)*n]
-				e.Split(src[i*kc:(i+1)*kc], line[k0*e.StoredBits()/8:(k0+kc)*e.StoredBits()/8])
+				row := s.t.Codes[(l+i)*n : (l+i+1)*n]
+				e.Split(src[i*kc:(i+1)*kc], row[k0*e.StoredBits()/8:(k0+kc)*e.StoredBits()/8])
 			}
 			clear(src[rows*kc : lanes*kc])
 		}
 		blocks := ceilDiv(k0%extent+kc, extent)
 		grow(&w.values, lanes+rows*blocks)
-		scales, lineScales := w.values[:lanes], w.values[lanes:lanes+rows*blocks]
+		scales, rowScales := w.values[:lanes], w.values[lanes:lanes+rows*blocks]
 		clear(scales)
 		for i := range rows {
-			s.decodeScales(lineScales[i*blocks:(i+1)*blocks], l+i, k0/extent)
+			s.decodeScales(rowScales[i*blocks:(i+1)*blocks], l+i, k0/extent)
 		}
 		for k := 0; k < kc; {
 			for i := range rows {
-				scales[i] = lineScales[i*blocks+(k0+k)/extent-k0/extent]
+				scales[i] = rowScales[i*blocks+(k0+k)/extent-k0/extent]
 			}
 			m := min(kc-k, extent-(k0+k)%extent)
 			to, from := unsafe.Pointer(&dst[(k*s.kernel.Lanes+first)*4]), unsafe.Pointer(&src[k])
@@ -82,7 +81,7 @@ func packF32(s *side, dst []byte, l0, k0, kc int, w *scratch) bool {
 	return true
 }
 
-// f32Tables has the values of all codes of the element formats.
+// f32Tables holds the values of all codes of each element format.
 var f32Tables = func() map[*format.Scalar]*[256]float32 {
 	tables := map[*format.Scalar]*[256]float32{}
 	for _, e := range format.All() {
@@ -97,7 +96,7 @@ var f32Tables = func() map[*format.Scalar]*[256]float32 {
 	return tables
 }()
 
-// decodeScales sets dst to the scales of line l from the given block on.
+// decodeScales sets dst to the scales of row l from the given block on.
 func (s *side) decodeScales(dst []float32, l, block int) {
 	_, cols := s.t.ScaleShape()
 	first := block
@@ -115,9 +114,10 @@ func (s *side) decodeScales(dst []float32, l, block int) {
 	s.t.Format.Scale.DecodeSliceScaled(dst, s.t.Scales[first:first+len(dst)], global)
 }
 
-// floatCodes are what codes of sign and magnitude become float16 by, eight times each:
-// the mask of the magnitude, the factors that take it and the sign to their places, the
-// mask of the sign there, and the largest finite code; and the power of two that is left.
+// floatCodes holds the constants that convert sign-magnitude codes to float16, eight times
+// each: the mask of the magnitude, the multipliers that shift the magnitude and the sign into
+// place, the mask of the sign there, and the largest finite code. factor is the remaining
+// power of two.
 type floatCodes struct {
 	magnitude, shift, signShift, sign, largest [8]uint16
 	factor                                     [8]float32

@@ -6,31 +6,29 @@ import (
 	"sync/atomic"
 )
 
-// phases deals out the tasks of a job. Every thread walks through the same
-// phases in the same order, and takes tasks of each until none is left and all
-// are done; then the next phase begins for all. A thread that comes late passes
-// through the phases that are over, so that nobody waits for a thread, but only
-// for tasks.
+// phases distributes the tasks of a job. Every thread runs the same phases in the same order.
+// It takes tasks of a phase until none is left, then waits until all are done. A thread that
+// arrives late skips the completed phases: nobody waits for a thread, only for tasks.
 type phases struct {
-	current atomic.Int64 // the phase under way
+	current atomic.Int64 // phase in progress
 	mutex   sync.Mutex
-	changed sync.Cond // current
-	next    int       // task to take
-	done    int       // tasks
+	changed sync.Cond // signals a change of current
+	next    int       // next task to take
+	done    int       // tasks done
 }
 
-// patience is how often a thread asks for what others are about to do, before it
-// sleeps or goes on without.
+// patience is the number of times a thread polls for an imminent event before it sleeps or
+// continues without it.
 const patience = 1 << 10
 
-// begin starts again from phase 0.
+// begin restarts at phase 0.
 func (p *phases) begin() {
 	p.current.Store(0)
 	p.next, p.done = 0, 0
 }
 
-// take returns a task of the phase, which has total of them. When all are done
-// it returns false, and the phase is over.
+// take returns a task of the phase, which has total tasks. When all are done it returns false,
+// and the phase is over.
 func (p *phases) take(phase int64, total int) (task int, ok bool) {
 	if p.current.Load() > phase {
 		return 0, false
@@ -44,7 +42,7 @@ func (p *phases) take(phase int64, total int) (task int, ok bool) {
 	}
 	p.mutex.Unlock()
 
-	// The others are about to end: asking for a while is faster than sleeping.
+	// The remaining tasks are about to end: polling for a while is faster than sleeping.
 	for range patience {
 		if p.current.Load() > phase {
 			return 0, false
@@ -59,7 +57,7 @@ func (p *phases) take(phase int64, total int) (task int, ok bool) {
 	return 0, false
 }
 
-// finish ends a task that take returned.
+// finish marks a task that take returned as done.
 func (p *phases) finish(total int) {
 	p.mutex.Lock()
 	if p.done++; p.done == total {

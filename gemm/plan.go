@@ -11,13 +11,13 @@ import (
 	"github.com/microscale-go/microscale/quant"
 )
 
-// A plan is one product: the kernel, and how each operand is packed for it.
+// A plan describes one product: the kernel, and how each operand is packed for it.
 type plan struct {
 	kernel  *kernel
 	a, b    side
 	m, n, k int
-	chunk   int     // positions that share their scales in a panel; KC where all do
-	alpha   float32 // with the global scales, where elements do not hold them
+	chunk   int     // positions that share a panel scale; KC if all do
+	alpha   float32 // includes the global scales that the elements do not
 }
 
 // A side is one operand of a plan.
@@ -28,25 +28,25 @@ type side struct {
 	isA    bool
 	scales scaleMode
 	other  int32 // of A in int8 panels: the bias of B
-	lo, hi byte  // what E8M0 codes are clamped to: only blocks of zeros are beyond
+	lo, hi byte  // range to which E8M0 codes are clamped; only blocks of zeros are outside
 	fast   packFunc
 }
 
-// A scaleMode says where the scales of an operand go.
+// A scaleMode says where packing puts the scales of an operand.
 type scaleMode uint8
 
 const (
-	folded    scaleMode = iota // into the elements; the panel's scales are 1
-	perChunk                   // into the panel's scales
-	exponents                  // the same, as exponent fields
+	folded    scaleMode = iota // multiplied into the elements; the panel's scales are 1
+	perChunk                   // the panel's scales
+	exponents                  // the panel's scales, as exponent fields
 )
 
-// slowBF16 reports whether products in BF16 are no faster than in float32: an instruction
-// has two for each one of a multiply-add.
+// slowBF16 reports whether BF16 products are no faster than float32 ones. A BF16 dot product
+// instruction does two products per lane.
 func slowBF16(p cpu.Part) bool { return p.BF16Rate*2 <= 1 }
 
-// order returns the kernels of the table as a processor tries them: those of BF16
-// panels after the next ones of their tier where these are as fast.
+// order returns the kernels in the order in which a processor tries them. Where BF16 is no
+// faster than float32, BF16 panels come after the next kernel of the same tier.
 func order(table []*kernel, p cpu.Part) []*kernel {
 	list := append([]*kernel(nil), table...)
 	for i := 0; i+1 < len(list); i++ {
@@ -59,56 +59,56 @@ func order(table []*kernel, p cpu.Part) []*kernel {
 	return list
 }
 
-// ordered is the table as this processor tries it.
+// ordered is the kernel table in the order of this processor.
 var (
 	processor = cpu.This()
 	ordered   = order(kernels, processor)
 )
 
-// newPlan takes the first kernel that this processor runs and that can hold the
-// operands: their formats, and their scales as they are. The plain float32 one takes
-// everything. packed says that b is packed beforehand.
+// newPlan returns the plan of the first kernel that this processor runs and that supports the
+// formats and scales of the operands. The portable float32 kernel supports all. packed reports
+// whether b is already packed.
 func newPlan(a, b *quant.Tensor, packed bool, o Options) (plan, error) {
 	return choosePlan(a, b, packed, cpu.Best() >= cpu.AMX, o)
 }
 
-// choosePlan is newPlan where tiles says whether a kernel of tiles is expected to take the
-// operands where those before it have too many lines.
+// choosePlan is newPlan with the row limits of vector kernels for a processor with AMX if
+// tiles is set. If no tile kernel supports the operands, it retries with the other limits.
 func choosePlan(a, b *quant.Tensor, packed, tiles bool, o Options) (plan, error) {
 	for _, k := range ordered {
 		if o.Kernel != "" && o.Kernel != k.Name || o.Kernel == "" && (k.Tier > cpu.Best() || k.isTwin()) {
 			continue
 		}
-		if m, most := a.Lines(), k.most(packed, tiles); o.Kernel == "" && most < math.MaxInt && (m == 0 || m > most) {
+		if m, most := a.Lines(), k.maxRows(packed, tiles); o.Kernel == "" && most < math.MaxInt && (m == 0 || m > most) {
 			continue
 		}
-		if o.Kernel == "" && k.vector != nil && a.Lines() < k.vector.least && slowBF16(processor) {
+		if o.Kernel == "" && k.vector != nil && a.Lines() < k.vector.minRows && slowBF16(processor) {
 			continue
 		}
 		if !cpu.Has(k.Tier) {
-			return plan{}, fmt.Errorf("gemm: this processor cannot run the kernel %s", k.Name)
+			return plan{}, fmt.Errorf("gemm: kernel %s: unsupported by this processor", k.Name)
 		}
 		p, why := k.plan(a, b, o)
 		if why == "" {
 			return p, nil
 		}
-		if k.strips != nil && tiles && o.Kernel == "" {
+		if k.macro != nil && tiles && o.Kernel == "" {
 			return choosePlan(a, b, packed, false, o)
 		}
 		if o.Kernel != "" {
-			return plan{}, fmt.Errorf("gemm: the kernel %s cannot multiply %s by %s: %s", k.Name, a.Format, b.Format, why)
+			return plan{}, fmt.Errorf("gemm: kernel %s does not support %s × %s: %s", k.Name, a.Format, b.Format, why)
 		}
 	}
 	names := make([]string, len(ordered))
 	for i, k := range ordered {
 		names[i] = k.Name
 	}
-	return plan{}, fmt.Errorf("gemm: unknown kernel %q: use one of %s", o.Kernel, strings.Join(names, ", "))
+	return plan{}, fmt.Errorf("gemm: unknown kernel: got %q, want one of %s", o.Kernel, strings.Join(names, ", "))
 }
 
-// most returns the lines of A up to which k is chosen. packed says that b is packed
-// beforehand, tiles that a kernel of tiles takes more.
-func (k *kernel) most(packed, tiles bool) int {
+// maxRows returns the number of rows of A up to which k is chosen. packed reports whether b is
+// already packed, tiles whether a tile kernel handles more rows.
+func (k *kernel) maxRows(packed, tiles bool) int {
 	switch {
 	case k.few != nil && tiles && packed:
 		return k.few[1]
@@ -122,17 +122,16 @@ func (k *kernel) most(packed, tiles bool) int {
 	return math.MaxInt
 }
 
-// dequantized reports whether the operand is multiplied as Dequantize returns it,
-// global scales included.
+// dequantized reports whether the operand is multiplied as Dequantize returns it, global scale
+// included.
 func (s *side) dequantized() bool {
 	return s.kernel.panel == panelF32 && (s.isA || s.kernel.vector == nil || s.kernel.vector.dots == nil)
 }
 
-// isTwin reports whether k is there to check another kernel, and too slow to be
-// chosen.
+// isTwin reports whether k exists only to test another kernel and is never chosen by default.
 func (k *kernel) isTwin() bool { return k.Tier == cpu.Plain && k.panel != panelF32 }
 
-// plan returns how k multiplies a by b, or why it cannot.
+// plan returns how k multiplies a by b, or the reason why it cannot.
 func (k *kernel) plan(a, b *quant.Tensor, o Options) (p plan, why string) {
 	p = plan{kernel: k, m: a.Lines(), n: b.Lines(), k: a.Width(), chunk: k.KC}
 	p.a, p.b = side{t: a, kernel: k, isA: true, hi: 255}, side{t: b, kernel: k, hi: 255}
@@ -145,11 +144,11 @@ func (k *kernel) plan(a, b *quant.Tensor, o Options) (p plan, why string) {
 		if why = k.planVector(&p); why != "" {
 			return p, why
 		}
-	case k.panel == panelF32: // holds what Dequantize returns, global scales included
+	case k.panel == panelF32: // the panels hold the values of Dequantize, global scales included
 		p.alpha = float32(alpha)
 	case k.panel == panelBF16:
 		if p.chunk = min(k.KC, commonChunk(a.Format), commonChunk(b.Format)); !fitsChunk(a.Format, p.chunk) || !fitsChunk(b.Format, p.chunk) || k.KC%p.chunk != 0 || p.chunk%k.positions() != 0 {
-			return p, "their FP32 scales change at different positions"
+			return p, "the blocks of their FP32 scales differ"
 		}
 	case k.panel == panelInt8:
 		p.chunk = k.block
@@ -170,8 +169,8 @@ func (k *kernel) plan(a, b *quant.Tensor, o Options) (p plan, why string) {
 				alpha *= float64(int8Forms[s.t.Format.Element].unit)
 			}
 		}
-		if p.alpha = float32(alpha); p.alpha == p.alpha && !isModerate(p.alpha) { // NaN makes all of C NaN by every kernel
-			return p, "alpha times the global scales is too large or too small"
+		if p.alpha = float32(alpha); p.alpha == p.alpha && !isModerate(p.alpha) { // a NaN makes all of C NaN with every kernel
+			return p, "alpha times the global scales is out of range"
 		}
 	}
 	if k.vector != nil {
@@ -181,16 +180,16 @@ func (k *kernel) plan(a, b *quant.Tensor, o Options) (p plan, why string) {
 	return p, ""
 }
 
-// positions returns what a chunk is a multiple of: the positions of a step, or of a tile.
+// positions returns the unit of a chunk's length: the positions of a step or of a tile.
 func (k *kernel) positions() int {
-	if k.strips != nil {
+	if k.macro != nil {
 		return k.panel.perStep() * tileSteps
 	}
 	return k.panel.perStep()
 }
 
-// commonChunk returns the positions over which every line of the format has one
-// FP32 scale.
+// commonChunk returns the number of positions over which every row of the format has one FP32
+// scale.
 func commonChunk(f quant.Format) int {
 	if f.Scale == format.F32 && f.Block.Cols > 0 {
 		return f.Block.Cols
@@ -198,91 +197,92 @@ func commonChunk(f quant.Format) int {
 	return math.MaxInt
 }
 
-// fitsChunk reports whether chunks of that many positions end with f's blocks.
+// fitsChunk reports whether f's blocks coincide with chunks of the given length.
 func fitsChunk(f quant.Format, chunk int) bool {
 	c := commonChunk(f)
 	return c == math.MaxInt || c == chunk
 }
 
-// The E8M0 codes of A and of B that integer kernels take: the sum of two, less 127, is
-// an exponent field, also where units of the elements are added to it, and KC products of
-// integers up to 2⁷ times the scales stay below float32's largest: 2¹⁰⁺¹⁴⁺²·⁽¹⁷⁸⁻¹²⁷⁾.
-const leastExponent, largestExponent = 72, 178
+// minExponent and maxExponent bound the E8M0 codes of A and B that int8 kernels support.
+// The sum of two codes minus 127, plus the exponents of the element units, is a valid exponent
+// field. The sum of KC products of integers up to 2⁷ times both scales stays below the largest
+// float32: 2¹⁰⁺¹⁴⁺²·⁽¹⁷⁸⁻¹²⁷⁾.
+const minExponent, maxExponent = 72, 178
 
-// fit settles how the operand goes into BF16 or int8 panels without loss, or
-// says why it does not.
+// fit sets how the operand converts to BF16 or int8 panels without loss, or returns the reason
+// why it cannot.
 func (s *side) fit() (why string) {
 	f := s.t.Format
 	if s.kernel.panel == panelInt8 {
 		switch _, ok := int8Forms[f.Element]; {
 		case !ok:
-			return "the elements are no small integers"
+			return "the elements are not small integers"
 		case f.Block.Cols != s.kernel.block:
-			return "the blocks are not those of the kernel"
+			return "unsupported block size"
 		case s.kernel.pow2 && f.Scale == format.E8M0:
-			s.scales, s.lo, s.hi = exponents, leastExponent, largestExponent
+			s.scales, s.lo, s.hi = exponents, minExponent, maxExponent
 			return s.checkExponents()
 		case !s.kernel.pow2 && f.Scale == format.E4M3:
 			s.scales, s.hi = perChunk, byte(format.E4M3.MaxCode())
 			return ""
 		}
-		return "the scales are not those of the kernel"
+		return "unsupported scale format"
 	}
 	const bf16Significand = 8
 	switch e := f.Element; {
 	case e == format.BF16:
 		return ""
 	case e == format.F32:
-		return "float32 elements do not fit into BF16"
+		return "float32 elements do not fit BF16"
 	case f.Scale == format.F32:
 		s.scales = perChunk
 		for _, x := range s.t.Scales32 {
 			if !isModerate(x) {
-				return "FP32 scales are too large, too small or NaN"
+				return "an FP32 scale is out of range or NaN"
 			}
 		}
 		return ""
 	case f.Scale == format.E8M0:
-		// The least element stays normal, the largest finite.
-		least := math.Ilogb(float64(e.Smallest()))
-		s.lo, s.hi = byte(1-least), byte(253-e.MaxExponent())
+		// The smallest element stays normal, the largest stays finite.
+		smallest := math.Ilogb(float64(e.Smallest()))
+		s.lo, s.hi = byte(1-smallest), byte(253-e.MaxExponent())
 		return s.checkExponents()
 	case e.Integer || e.Mantissa+1+format.E4M3.Mantissa+1 > bf16Significand:
-		return "elements times E4M3 scales do not fit into BF16"
+		return "elements times E4M3 scales do not fit BF16"
 	}
 	return ""
 }
 
-// isModerate reports whether products of a few such factors, and quotients of
-// them, stay normal float32 numbers.
+// isModerate reports whether products and quotients of a few such factors are normal float32
+// numbers.
 func isModerate(x float32) bool {
 	const limit = 1 << 40
 	x = max(x, -x)
 	return x == 0 || x >= 1.0/limit && x <= limit
 }
 
-// checkExponents reports E8M0 scales outside [lo, hi], NaN among them. Blocks of
+// checkExponents returns a reason if an E8M0 scale is NaN or outside [lo, hi]. A block of
 // zeros may have any scale but NaN.
 func (s *side) checkExponents() (why string) {
 	codes := s.t.Scales
 	const ones = 0x0101010101010101
 	i := 0
-	for ; i+8 <= len(codes); i += 8 { // eight at a time, as long as all are within
+	for ; i+8 <= len(codes); i += 8 { // eight at a time
 		x := binary.LittleEndian.Uint64(codes[i:])
 		low := (x - ones*uint64(s.lo)) &^ x
 		high := (^x - ones*uint64(255-s.hi)) & x
 		if (low|high)&(0x80*ones) != 0 && !s.zerosOutside(i, i+8) {
-			return "E8M0 scales are too large, too small or NaN"
+			return "an E8M0 scale is out of range or NaN"
 		}
 	}
 	if !s.zerosOutside(i, len(codes)) {
-		return "E8M0 scales are too large, too small or NaN"
+		return "an E8M0 scale is out of range or NaN"
 	}
 	return ""
 }
 
-// zerosOutside reports whether blocks from..to whose scale is outside [lo, hi]
-// are zeros.
+// zerosOutside reports whether those of the blocks from..to whose scale is outside [lo, hi]
+// are all zeros.
 func (s *side) zerosOutside(from, to int) bool {
 	const nan = 0xff
 	f := s.t.Format
@@ -312,14 +312,15 @@ func (s *side) zerosOutside(from, to int) bool {
 	return true
 }
 
-// isZero reports whether elements k0..k1 of a line with scales are zeros of either sign.
+// isZero reports whether elements k0..k1 of row l are zeros of either sign. The operand must
+// have scales.
 func (s *side) isZero(l, k0, k1 int) bool {
 	e, n := s.t.Format.Element, s.t.LineBytes() // elements with scales have at most eight bits
-	line := s.t.Codes[l*n : (l+1)*n]
+	row := s.t.Codes[l*n : (l+1)*n]
 	var values [64]float32
 	for ; k0 < k1; k0 += len(values) {
 		part := values[:min(len(values), k1-k0)]
-		s.narrow(part, line[k0*e.StoredBits()/8:])
+		s.narrow(part, row[k0*e.StoredBits()/8:])
 		for _, v := range part {
 			if v != 0 {
 				return false

@@ -7,9 +7,9 @@ import (
 	"github.com/microscale-go/microscale/quant"
 )
 
-// Reference returns A·Bᵀ, M×N with rows first, summed in float64 over the values
-// that Dequantize gives, and Σ|a·b| of every element, by which rounding errors
-// are measured. It defines what the other functions of this package compute.
+// Reference returns A·Bᵀ, M×N in row-major order, summed in float64 over the values that
+// Dequantize returns. magnitude is Σ|a·b| of every element, the scale of rounding errors.
+// Reference defines what the other functions of this package compute.
 func Reference(a, b *quant.Tensor) (product, magnitude []float64, err error) {
 	m, n := 0, 0
 	if a != nil && b != nil && len(a.Shape) > 0 && len(b.Shape) > 0 {
@@ -18,14 +18,14 @@ func Reference(a, b *quant.Tensor) (product, magnitude []float64, err error) {
 	if err := check(m, n, a, b, Options{}); err != nil {
 		return nil, nil, err
 	}
-	if m == 0 || n == 0 { // and any number of lines of the other
+	if m == 0 || n == 0 { // with any number of rows of the other
 		return nil, nil, nil
 	}
 	if m > math.MaxInt/8/n {
-		return nil, nil, fmt.Errorf("gemm: there is no room for a product of %d×%d: a is %s, b is %s", m, n, describe(a), describe(b))
+		return nil, nil, fmt.Errorf("gemm: a product of %d×%d does not fit in memory: a is %s, b is %s", m, n, describe(a), describe(b))
 	}
 	product, magnitude = make([]float64, m*n), make([]float64, m*n)
-	av, bv := lines(a), lines(b)
+	av, bv := storedRows(a), storedRows(b)
 	for i := range m {
 		for j := range n {
 			var sum, mag float64
@@ -40,8 +40,8 @@ func Reference(a, b *quant.Tensor) (product, magnitude []float64, err error) {
 	return product, magnitude, nil
 }
 
-// lines returns the values of t line by line.
-func lines(t *quant.Tensor) [][]float32 {
+// storedRows returns the values of t, one slice per stored row.
+func storedRows(t *quant.Tensor) [][]float32 {
 	d := t.Dequantize(1)
 	if t.Direction == quant.Columnwise {
 		d = d.Transpose()

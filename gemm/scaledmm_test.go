@@ -49,7 +49,7 @@ func scaled(t *quant.Tensor, s Scaling, swizzling Swizzling) Scaled {
 	return x
 }
 
-// TestScaledMM: every pair of scalings gives the bits of Mul.
+// TestScaledMM checks that every pair of scalings gives the bits of Mul.
 func TestScaledMM(t *testing.T) {
 	const m, n, k = 130, 144, 320
 	for _, p := range scaledPairs {
@@ -84,7 +84,7 @@ func TestScaledMM(t *testing.T) {
 						t.Fatal(err)
 					}
 					if c.Dequantize(1).At(3, 4) != format.BF16.Decode(format.BF16.Encode(want.At(3, 4))) {
-						t.Error("ScaledMMBF16 is not ScaledMM rounded")
+						t.Error("ScaledMMBF16 differs from ScaledMM rounded to BF16")
 					}
 					setNaN(b, 70)
 					message := fmt.Sprintf("of b is NaN: a is rowwise %s %s 130×320, b is rowwise %s %s 144×320", p.a, fa.Element, p.b, fb.Element)
@@ -93,7 +93,7 @@ func TestScaledMM(t *testing.T) {
 						ScaledMMBF16(c, scaled(a, p.a, swizzling), scaled(b, p.b, swizzling), Options{}),
 					} {
 						if err == nil || !strings.HasSuffix(err.Error(), message) {
-							t.Errorf("error %v, want %q", err, message)
+							t.Errorf("got error %v, want %q", err, message)
 						}
 					}
 				})
@@ -118,26 +118,26 @@ func TestScaledMMErrors(t *testing.T) {
 		a, b Scaled
 		want string
 	}{
-		{"depth", mx(16, 64), mx(16, 32), "K, differ"},
-		{"lines of b", mx(16, 64), mx(20, 64), "multiples of 16"},
-		{"end of lines", mx(16, 48), mx(16, 48), "do not end with a block of 32"},
-		{"pair", mx(16, 64), row, "does not go with RowWise"},
-		{"elements", change(mx(16, 64), func(s *Scaled) { s.Element = format.E5M2 }), mx(16, 64), "takes elements of [e4m3 e2m1], not e5m2"},
-		{"no element", change(row, func(s *Scaled) { s.Element = nil }), row, "takes elements of"},
-		{"two e5m2", change(row, func(s *Scaled) { s.Element = format.E5M2 }), change(row, func(s *Scaled) { s.Element = format.E5M2 }), "one of a and b is to be e4m3"},
-		{"one global", nv, change(nv, func(s *Scaled) { s.Global = nil }), "only one has a global scale"},
-		{"global", change(row, func(s *Scaled) { s.Global = nv.Global }), change(row, func(s *Scaled) { s.Global = nv.Global }), "takes no global scale"},
-		{"few scales", change(mx(16, 64), func(s *Scaled) { s.Scales = s.Scales[1:] }), mx(16, 64), "takes 32 scales of e8m0: it has 31"},
-		{"missing scales", change(row, func(s *Scaled) { s.Scales32 = nil }), row, "takes 16 scales of f32: it has 0"},
-		{"kind of scales", change(row, func(s *Scaled) { s.Scales, s.Scales32 = slices.Repeat([]byte{1}, 16), nil }), row, "it has 16 of 8 bits and 0 of FP32"},
-		{"swizzle", change(row, func(s *Scaled) { s.Swizzling = Swizzle32x4x4 }), row, "cannot have swizzling"},
-		{"swizzled size", change(mx(16, 64), func(s *Scaled) { s.Swizzling = Swizzle32x4x4 }), mx(16, 64), "takes 512 scales"},
-		{"codes", change(mx(16, 64), func(s *Scaled) { s.Codes = s.Codes[1:] }), mx(16, 64), "1023 bytes of codes"},
+		{"depth", mx(16, 64), mx(16, 32), "want equal second dimensions, K"},
+		{"rows of b", mx(16, 64), mx(20, 64), "multiples of 16"},
+		{"partial block", mx(16, 48), mx(16, 48), "want K a multiple of the block size 32"},
+		{"pair", mx(16, 64), row, "scaling: got BlockWise1x32·RowWise"},
+		{"elements", change(mx(16, 64), func(s *Scaled) { s.Element = format.E5M2 }), mx(16, 64), "elements: got e5m2, want one of [e4m3 e2m1]"},
+		{"no element", change(row, func(s *Scaled) { s.Element = nil }), row, "elements: got"},
+		{"two e5m2", change(row, func(s *Scaled) { s.Element = format.E5M2 }), change(row, func(s *Scaled) { s.Element = format.E5M2 }), "want e4m3 for at least one operand"},
+		{"one global", nv, change(nv, func(s *Scaled) { s.Global = nil }), "want both or neither"},
+		{"global", change(row, func(s *Scaled) { s.Global = nv.Global }), change(row, func(s *Scaled) { s.Global = nv.Global }), "does not support a global scale"},
+		{"few scales", change(mx(16, 64), func(s *Scaled) { s.Scales = s.Scales[1:] }), mx(16, 64), "got 31 of 8 bits and 0 of FP32, want 32 of e8m0"},
+		{"missing scales", change(row, func(s *Scaled) { s.Scales32 = nil }), row, "got 0 of 8 bits and 0 of FP32, want 16 of f32"},
+		{"kind of scales", change(row, func(s *Scaled) { s.Scales, s.Scales32 = slices.Repeat([]byte{1}, 16), nil }), row, "got 16 of 8 bits and 0 of FP32"},
+		{"swizzle", change(row, func(s *Scaled) { s.Swizzling = Swizzle32x4x4 }), row, "does not support swizzling"},
+		{"swizzled size", change(mx(16, 64), func(s *Scaled) { s.Swizzling = Swizzle32x4x4 }), mx(16, 64), "want 512 of e8m0"},
+		{"codes", change(mx(16, 64), func(s *Scaled) { s.Codes = s.Codes[1:] }), mx(16, 64), "got 1023 bytes"},
 		{"scaling", change(row, func(s *Scaled) { s.Scaling = 9 }), row, "unknown scaling"},
 	} {
 		err := ScaledMM(tensor.New(tc.a.Lines, tc.b.Lines), tc.a, tc.b, Options{})
 		if err == nil || !strings.Contains(err.Error(), tc.want) {
-			t.Errorf("%s: error %v, want %q in it", tc.name, err, tc.want)
+			t.Errorf("%s: got error %v, want one with %q", tc.name, err, tc.want)
 		}
 	}
 }

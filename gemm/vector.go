@@ -8,41 +8,39 @@ import (
 	"github.com/microscale-go/microscale/internal/memory"
 )
 
-// A vectorKernel multiplies a few lines of A by B straight from B's codes, where
-// packing B would take longer than multiplying by it: its time is that of reading
-// B. A's lines are decoded beforehand, in the order of the kernel: to BF16, to float32,
-// or to integers with their scales beside them where the elements of both operands are
-// small integers.
+// A vectorKernel multiplies a few rows of A by B directly from B's codes, where packing B
+// would take longer than the product: its time is that of reading B. The rows of A are
+// decoded beforehand into the kernel's order: to BF16, to float32, or, if the elements of
+// both operands are small integers, to integers with their scales.
 //
 //	y[b][l] += Σ over groups of blocks · Σ over blocks of scale[l] · Σ x[b][k]·w[l][k]
 //
-// Products within a block are VDPBF16PS's, VFMADD231PS's, or exact by VPDPBUSD; blocks
-// are added in float32. Lines of B that end within a group are finished in a copy that
-// is filled up with zeros.
+// Products within a block use VDPBF16PS or VFMADD231PS, or are exact with VPDPBUSD.
+// Blocks are added in float32. A partial group at the end of a row is copied and padded
+// with zeros.
 type vectorKernel struct {
 	block, bits int
-	scale       *format.Scalar                        // of the blocks; lines with one FP32 scale go as blocks of scale 1; nil: there are none
-	lanes       int                                   // of its vectors, where it multiplies float32
-	batch       int                                   // lines of A at most: with more, packing B is faster
-	least       int                                   // and at least, where BF16 products are no faster than float32 ones: with fewer, those of float32 are
-	batchPacked int                                   // and where B was packed beforehand
-	tables      func(e *format.Scalar) unsafe.Pointer // of kernels of float32 nil for elements that they do not take
-	dots        []vectorDot                           // by batch, rising; more lines than the last has go in several passes; nil: it is plain Go
+	scale       *format.Scalar                        // scale format of the blocks; E8M0 kernels also support rows with one FP32 scale; nil: unscaled
+	lanes       int                                   // lanes of its vectors, of float32 kernels
+	batch       int                                   // maximum rows of A: with more, packing B is faster
+	minRows     int                                   // minimum rows of A where BF16 products are no faster than float32 ones
+	batchPacked int                                   // maximum rows of A if B is already packed
+	tables      func(e *format.Scalar) unsafe.Pointer // constants for an element format; float32 kernels return nil for unsupported ones
+	dots        []vectorDot                           // in ascending order of batch; more rows take several passes; nil: portable Go
 }
 
-// A vectorDot is a kernel in assembly for batch lines of A and rows lines of B at
-// a time.
+// A vectorDot is an assembly kernel for batch rows of A and rows rows of B.
 type vectorDot struct {
 	rows, batch int
 	dot         func(w, s, x unsafe.Pointer, groups, pairs, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride int, tables unsafe.Pointer) (found uint64)
 }
 
 const (
-	vectorLines  = 64      // lines of B in a task
-	vectorBlocks = 16      // in a group
-	vectorBytes  = 1 << 12 // of codes of a line in one go, so that x stays in the first cache
-	vectorFloats = 1 << 12 // positions in one go where x is float32: with fewer, usual lines are not read as they follow each other
-	vectorRoom   = 7 << 20 // bytes for lines of A at most: with longer ones, panels take less
+	vectorRows     = 64      // rows of B in a task
+	vectorBlocks   = 16      // blocks in a group
+	vectorBytes    = 1 << 12 // bytes of codes of a row per call, so that x stays in the first-level cache
+	vectorFloats   = 1 << 12 // positions per call if x is float32: shorter runs break the sequential reads of rows of common length
+	vectorMaxBytes = 7 << 20 // maximum bytes for rows of A: with longer rows, panels are faster
 )
 
 // groupCodes returns the positions of a group, groupScales the bytes of its scales.
@@ -50,7 +48,7 @@ func (v *vectorKernel) groupCodes() int { return vectorBlocks * min(v.block, 32)
 
 func (v *vectorKernel) groupScales() int { return v.groupCodes() / v.block * v.scaleBytes() }
 
-// scaleBytes returns the bytes of a scale.
+// scaleBytes returns the bytes of a scale, 0 if the format has none.
 func (v *vectorKernel) scaleBytes() int {
 	if v.scale == nil {
 		return 0
@@ -58,7 +56,7 @@ func (v *vectorKernel) scaleBytes() int {
 	return v.scale.StoredBits() / 8
 }
 
-// groupsAtOnce returns how many groups of a line are multiplied in one go.
+// groupsAtOnce returns the number of groups of a row per call of the kernel.
 func (v *vectorKernel) groupsAtOnce() int {
 	if v.lanes > 0 {
 		return vectorFloats / v.groupCodes()
@@ -66,7 +64,7 @@ func (v *vectorKernel) groupsAtOnce() int {
 	return vectorBytes / (v.groupCodes() * v.bits / 8)
 }
 
-// words returns the words that so many positions of a line of A take.
+// words returns the number of 32-bit words that positions of a row of A take.
 func (v *vectorKernel) words(positions int) int {
 	if v.lanes > 0 {
 		return positions
@@ -74,30 +72,30 @@ func (v *vectorKernel) words(positions int) int {
 	return positions / 2
 }
 
-// planVector is plan for kernels that take B as it is.
+// planVector is plan for kernels that read the codes of B.
 func (k *kernel) planVector(p *plan) (why string) {
 	v, a, b := k.vector, &p.a, &p.b
 	f := b.t.Format
-	perLine := f.Scale == format.F32 && f.Block.Cols == 0
+	perRow := f.Scale == format.F32 && f.Block.Cols == 0
 	switch {
 	case p.m == 0 || p.m > v.batch:
-		return "a has no lines, or too many"
-	case v.room(p.m, p.k) > vectorRoom:
-		return "the lines are too long"
+		return "a has no rows or too many"
+	case v.workspace(p.m, p.k) > vectorMaxBytes:
+		return "K is too large"
 	case k.panel == panelInt8:
 		return p.planVectorInt8(v)
 	case k.panel == panelF32:
 		return p.planVectorF32(v)
 	case f.Element.StoredBits() != v.bits || f.Element.Integer || f.Element.Specials == format.UnsignedZero:
-		return "the elements are not those of the kernel"
-	case !perLine && (f.Scale != v.scale || f.Block.Cols != v.block):
-		return "the scales are not those of the kernel"
-	case perLine && v.scale != format.E8M0:
-		return "the scales are not those of the kernel"
+		return "unsupported element format"
+	case !perRow && (f.Scale != v.scale || f.Block.Cols != v.block):
+		return "unsupported scales"
+	case perRow && v.scale != format.E8M0:
+		return "unsupported scales"
 	case commonChunk(a.t.Format) != math.MaxInt:
-		return "FP32 scales along the lines of a"
+		return "a has several FP32 scales per row"
 	}
-	if perLine {
+	if perRow {
 		if why = b.fit(); why != "" {
 			return why
 		}
@@ -106,89 +104,88 @@ func (k *kernel) planVector(p *plan) (why string) {
 	return a.fit()
 }
 
-// room returns the bytes that m lines of A take, and a line of each operand in
-// float32 beside them: at most one line is added to fill up a pass.
-func (v *vectorKernel) room(m, k int) int {
+// workspace returns the bytes that m rows of A take (one row may pad the last pass), plus one
+// row of each operand in float32.
+func (v *vectorKernel) workspace(m, k int) int {
 	const word = 4
 	group := v.groupCodes()
 	width := ceilDiv(k, group) * group
 	return word * ((m+1)*v.words(width) + 2*width)
 }
 
-// planVectorInt8 is planVector of kernels that multiply integers. The scale of A is
-// constant over a block of B then, and is multiplied by B's as kernels for panels do.
+// planVectorInt8 is planVector for int8 kernels. The scale of A is constant over a block of B;
+// the kernel multiplies the two scales as the panel kernels do.
 func (p *plan) planVectorInt8(v *vectorKernel) (why string) {
 	f, g := p.b.t.Format, p.a.t.Format
 	_, integersB := int8Forms[f.Element]
 	_, integersA := int8Forms[g.Element]
 	switch {
 	case !integersA || !integersB || f.Element.StoredBits() != v.bits:
-		return "the elements are not those of the kernel"
+		return "unsupported element format"
 	case f.Scale != v.scale || f.Block.Cols != v.block || g.Block.Cols == 0 || g.Block.Cols%v.block != 0:
-		return "the scales are not those of the kernel"
+		return "unsupported scales"
 	case g.Scale == format.E8M0:
-		p.a.scales, p.a.lo, p.a.hi = exponents, leastExponent, largestExponent
-		p.b.lo, p.b.hi = leastExponent, largestExponent
+		p.a.scales, p.a.lo, p.a.hi = exponents, minExponent, maxExponent
+		p.b.lo, p.b.hi = minExponent, maxExponent
 		return p.a.checkExponents()
 	case g.Scale == format.E4M3 && v.scale == format.E4M3:
 		p.a.scales = perChunk
 		return ""
 	}
-	return "the scales are not those of the kernel"
+	return "unsupported scales"
 }
 
-// perLine reports whether an operand of a vector kernel has its scales outside the
-// sums: one for each line.
-func (s *side) perLine() bool {
+// perRow reports whether an operand of a vector kernel has one scale per row, applied to the
+// sums.
+func (s *side) perRow() bool {
 	return s.scales == perChunk && s.t.Format.Scale == format.F32 && s.t.Format.Block.Cols == 0
 }
 
-// A vectorJob is what the threads of a product by a vector kernel share.
+// A vectorJob is the state that the threads of a vector product share.
 type vectorJob struct {
-	x       []uint32 // the lines of A, those of all passes
+	x       []uint32 // decoded rows of A, for all passes
 	xStride int      // in words
 	passes  []vectorPass
 }
 
-// A vectorPass is some lines of A, from the first on, which go through B together.
-// All passes read a part of B before the next part, so that it is in a cache for all
-// but the first.
+// A vectorPass multiplies batch rows of A, from row first on, by B. All passes read a part of
+// B before any reads the next, so that it is in a cache for all but the first.
 type vectorPass struct {
 	vectorDot
 	first int
 }
 
-// prepare decodes A.
+// prepare divides the rows of A into passes and decodes them.
 func (j *job) prepare() {
 	p, v := &j.plan, j.plan.kernel.vector
-	lines := 0
+	rows := 0
 	j.vector.passes = j.vector.passes[:0]
 	if v.dots == nil {
-		lines = p.m
+		rows = p.m
 	}
-	for lines < p.m {
-		pass := vectorPass{v.dots[0], lines}
-		rest := p.m - lines
+	for rows < p.m {
+		pass := vectorPass{v.dots[0], rows}
+		rest := p.m - rows
 		for _, d := range v.dots[1:] {
-			if d.batch <= rest || rest > 1 && d.batch == rest+1 { // one line too many takes less time than two passes
+			if d.batch <= rest || rest > 1 && d.batch == rest+1 { // padding by one row is faster than two passes
 				pass.vectorDot = d
 			}
 		}
-		lines += pass.batch
+		rows += pass.batch
 		j.vector.passes = append(j.vector.passes, pass)
 	}
 	group := v.groupCodes()
 	width := ceilDiv(p.k, group) * group
 	stride := v.words(width)
 	j.vector.xStride = stride
-	grow(&j.vector.x, lines*stride)
+	grow(&j.vector.x, rows*stride)
 	for _, w := range j.workers[:j.threads] {
-		grow(&w.edge, lines*vectorLines)
+		grow(&w.edge, rows*vectorRows)
 	}
 	w := j.workers[0]
 	grow(&w.scratch.values, width)
 	values := w.scratch.values[:width]
-	for b := range lines {
+	for b := range rows {
 		clear(values)
 		if b < p.m {
 			p.a.elements(values[:p.k], b, 0)
@@ -207,9 +204,9 @@ func (j *job) prepare() {
 	}
 }
 
-// arrange sets x to the BF16 values in the order in which the kernel has the
-// codes of a chunk of 64 bytes: with 8 bits, of each 16 the first eight, then the
-// others; with 4 bits, of each four the first, then the second, and so on.
+// arrange sets x to the values as BF16, in the kernel's order within a chunk of 64 bytes of
+// codes. With 8-bit codes: of each 16, the first eight, then the others. With 4-bit codes: of
+// each four, the first, then the second, and so on.
 func (v *vectorKernel) arrange(x []uint32, values []float32) {
 	const words = 16 // in a vector
 	n := 16 / v.bits // vectors of a chunk
@@ -228,12 +225,13 @@ func (v *vectorKernel) arrange(x []uint32, values []float32) {
 	}
 }
 
-// arrangeInt8 sets x to what kernels for integers have of line l, whose elements
-// without their scales are values: for each 128 of them four vectors. The first two
-// have of each 8 the even and the odd ones where codes of B take 4 bits, of each 32
-// the first and the second 16 where they take more. In the third is what the sums of
-// products with B start from, less its bias, in the fourth the scale of each dword
-// times the units of the elements.
+// arrangeInt8 sets x to row l of A in the order of the int8 kernels. values are its
+// elements without scales. Each 128 elements take four vectors:
+//
+//   - two of integers. With 4-bit codes of B, the even elements, then the odd ones; with
+//     wider codes, of each 32 the first 16, then the others.
+//   - the initial values of the sums, which subtract the bias of B;
+//   - the scale of each dword times the units of both element formats.
 func (s *side) arrangeInt8(x []uint32, values []float32, l int, unitB float32) {
 	const chunk, words = 128, 16
 	unit := int8Forms[s.t.Format.Element].unit
@@ -256,9 +254,9 @@ func (s *side) arrangeInt8(x []uint32, values []float32, l int, unitB float32) {
 				out[i*words+j] = word
 			}
 			out[2*words+j] = uint32(-sum * s.other)
-			scale := s.scaleWord(l, min(c+j*8, s.t.Width()-1)) // beyond the line, times zeros
+			scale := s.scaleWord(l, min(c+j*8, s.t.Width()-1)) // past the end of the row, multiplied by zeros
 			scale = math.Float32bits(math.Float32frombits(scale) * unit * unitB)
-			if s.kernel.vector.scale == format.E8M0 { // it is an exponent, to be added
+			if s.kernel.vector.scale == format.E8M0 { // an exponent, which the kernel adds
 				scale -= math.Float32bits(1)
 			}
 			out[3*words+j] = scale
@@ -266,22 +264,22 @@ func (s *side) arrangeInt8(x []uint32, values []float32, l int, unitB float32) {
 	}
 }
 
-// multiplyVector is the product by a vector kernel, run by every thread: tasks
-// are some lines of B.
+// multiplyVector computes a product with a vector kernel. Every thread runs it; a task is
+// vectorRows rows of B.
 func (w *worker) multiplyVector() {
 	j := w.job
-	tasks := ceilDiv(j.cols.to-j.cols.from, vectorLines)
+	tasks := ceilDiv(j.cols.to-j.cols.from, vectorRows)
 	for i, ok := j.take(0, tasks); ok; i, ok = j.take(0, tasks) {
-		l0 := j.cols.from + i*vectorLines
-		l1 := min(l0+vectorLines, j.cols.to)
+		l0 := j.cols.from + i*vectorRows
+		l1 := min(l0+vectorRows, j.cols.to)
 		w.vectorTask(l0, l1)
 		w.finishVector(l0, l1)
 		j.finish(tasks)
 	}
 }
 
-// vectorTask sets w.edge to the products with lines l0…l1 of B, vectorLines from
-// one line of A to the next.
+// vectorTask sets w.edge to the products with rows l0…l1 of B. The stride from one row of A to
+// the next is vectorRows.
 func (w *worker) vectorTask(l0, l1 int) {
 	s, v := &w.job.plan.b, w.job.plan.kernel.vector
 	if v.dots == nil {
@@ -292,7 +290,7 @@ func (w *worker) vectorTask(l0, l1 int) {
 	found := false
 	for l := l0; l < l1; {
 		end := l1
-		if rows := s.t.Format.Block.Rows; rows > 1 { // as far as they share their scales
+		if rows := s.t.Format.Block.Rows; rows > 1 { // rows that share their scales
 			end = min(l1, (l/rows+1)*rows)
 		}
 		found = w.vectorRun(l, end, l-l0) || found
@@ -308,13 +306,14 @@ func (w *worker) vectorTask(l0, l1 int) {
 	}
 }
 
-// vectorRun adds the products with lines l0…l1 of B, each of which has scales of its
-// own or all the same, to w.edge from at on.
+// vectorRun adds the products with rows l0…l1 of B to w.edge[at:]. Either each row has
+// separate scales, or all share them. found reports whether the kernel met a code or scale
+// that it does not support.
 func (w *worker) vectorRun(l0, l1, at int) (found bool) {
 	p, v := &w.job.plan, w.job.plan.kernel.vector
 	t := p.b.t
 	bytes, scaleBytes := v.groupCodes()*v.bits/8, v.groupScales()
-	lineBytes := t.LineBytes()
+	rowBytes := t.LineBytes()
 	groups := p.k / v.groupCodes()
 	all, stride := p.b.vectorScales(l0)
 	for g := 0; g < groups; {
@@ -323,15 +322,15 @@ func (w *worker) vectorRun(l0, l1, at int) (found bool) {
 		if all != nil {
 			scales = all[g*scaleBytes:]
 		}
-		found = w.vectorLines(t.Codes[l0*lineBytes+g*bytes:], scales, lineBytes, stride, g, m, l1-l0, at) || found
+		found = w.vectorGroups(t.Codes[l0*rowBytes+g*bytes:], scales, rowBytes, stride, g, m, l1-l0, at) || found
 		g += m
 	}
 	if rest := p.k - groups*v.groupCodes(); rest > 0 {
-		const room = vectorBlocks * 4 // for the scales of a line
-		grow(&w.tail, vectorLines*(bytes+room))
-		codes, scales := w.tail[:vectorLines*bytes], w.tail[vectorLines*bytes:]
+		const maxScales = vectorBlocks * 4 // bytes for the scales of a row
+		grow(&w.tail, vectorRows*(bytes+maxScales))
+		codes, scales := w.tail[:vectorRows*bytes], w.tail[vectorRows*bytes:]
 		clear(codes)
-		var one byte // beyond the line, times zeros: a scale that is a number
+		var one byte // padding, multiplied by zeros: must not be NaN
 		switch v.scale {
 		case format.E8M0:
 			one = byte(format.E8M0.Bias)
@@ -340,9 +339,9 @@ func (w *worker) vectorRun(l0, l1, at int) (found bool) {
 		}
 		used, blocks := (rest*v.bits+7)/8, ceilDiv(rest, v.block)
 		for l := range l1 - l0 {
-			line := codes[l*bytes : (l+1)*bytes]
-			copy(line[:used], t.Codes[(l0+l)*lineBytes+groups*bytes:(l0+l+1)*lineBytes])
-			of := scales[l*room : (l+1)*room]
+			row := codes[l*bytes : (l+1)*bytes]
+			copy(row[:used], t.Codes[(l0+l)*rowBytes+groups*bytes:(l0+l+1)*rowBytes])
+			of := scales[l*maxScales : (l+1)*maxScales]
 			for i := range of {
 				of[i] = one
 			}
@@ -350,17 +349,16 @@ func (w *worker) vectorRun(l0, l1, at int) (found bool) {
 				copy(of[:blocks*v.scaleBytes()], all[l*stride+groups*scaleBytes:])
 			}
 		}
-		found = w.vectorLines(codes, scales, bytes, room, groups, 1, l1-l0, at) || found
+		found = w.vectorGroups(codes, scales, bytes, maxScales, groups, 1, l1-l0, at) || found
 	}
 	return found
 }
 
-// vectorScales returns the bytes of the scales of B from line l on, and how far it is
-// to those of the next line: 0 where lines share them. It returns nil where there are
-// none, or one for each line.
+// vectorScales returns the bytes of the scales of B from row l on, and the stride to those of
+// the next row: 0 if rows share them. It returns nil if B has no scales or one per row.
 func (s *side) vectorScales(l int) (scales []byte, stride int) {
 	f := s.t.Format
-	if !f.Scaled() || s.perLine() {
+	if !f.Scaled() || s.perRow() {
 		return nil, 0
 	}
 	scales = s.t.Scales
@@ -375,7 +373,7 @@ func (s *side) vectorScales(l int) (scales []byte, stride int) {
 	return scales[s.scaleIndex(l, 0)*bytes:], stride
 }
 
-// vectorOnes is scales of one.
+// vectorOnes holds E8M0 scales of 1.
 var vectorOnes = func() (ones [vectorBytes / 32]byte) {
 	for i := range ones {
 		ones[i] = byte(format.E8M0.Bias)
@@ -383,30 +381,30 @@ var vectorOnes = func() (ones [vectorBytes / 32]byte) {
 	return ones
 }()
 
-// vectorLines runs the kernel over n lines and m groups from group g on, in every
-// pass, for w.edge from at on.
-func (w *worker) vectorLines(codes, scales []byte, stride, scaleStride, g, m, n, at int) (found bool) {
+// vectorGroups runs the kernel over n rows of B and m groups from group g on, in every pass,
+// into w.edge[at:].
+func (w *worker) vectorGroups(codes, scales []byte, stride, scaleStride, g, m, n, at int) (found bool) {
 	v, xStride := w.job.plan.kernel.vector, w.job.vector.xStride
 	bytes, scaleBytes := v.groupCodes()*v.bits/8, v.groupScales()
 	tables := v.tables(w.job.plan.b.t.Format.Element)
 	for _, d := range w.job.vector.passes {
-		x, y := unsafe.Pointer(&w.job.vector.x[d.first*xStride+v.words(g*v.groupCodes())]), w.edge[d.first*vectorLines+at:]
+		x, y := unsafe.Pointer(&w.job.vector.x[d.first*xStride+v.words(g*v.groupCodes())]), w.edge[d.first*vectorRows+at:]
 		if n >= d.rows {
 			found = d.dot(unsafe.Pointer(&codes[0]), unsafe.Pointer(&scales[0]), x, m, n/d.rows,
 				stride, scaleStride, d.rows*stride-m*bytes, d.rows*scaleStride-m*scaleBytes,
-				unsafe.Pointer(&y[0]), 4*xStride, 4*vectorLines, tables) != 0 || found
+				unsafe.Pointer(&y[0]), 4*xStride, 4*vectorRows, tables) != 0 || found
 		}
-		if last := n / d.rows * d.rows; last < n { // one line is left of two: it counts for both
+		if last := n / d.rows * d.rows; last < n { // one row is left of two: pass it twice, with stride 0
 			found = d.dot(unsafe.Pointer(&codes[last*stride]), unsafe.Pointer(&scales[last*scaleStride]), x, m, 1, 0, 0, 0, 0,
-				unsafe.Pointer(&y[last]), 4*xStride, 4*vectorLines, tables) != 0 || found
+				unsafe.Pointer(&y[last]), 4*xStride, 4*vectorRows, tables) != 0 || found
 		}
 	}
 	return found
 }
 
-// vectorTakes reports whether the kernel gives the product with line l: E8M0
-// scales below those it takes, as that of 2⁻¹²⁷, are those of zeros, none is above
-// them or NaN, E4M3 scales have no sign, and elements are not NaN where it has none.
+// vectorTakes reports whether the kernel computes the product with row l. If not, vectorPlain
+// does. E8M0 scales below lo must be those of zeros, and none may be above hi or NaN. E4M3
+// scales must be positive. Float32 kernels require elements without NaN.
 func (s *side) vectorTakes(l int, v *vectorKernel) bool {
 	if s.kernel.panel == panelF32 && !s.vectorNumbers(l) {
 		return false
@@ -433,22 +431,22 @@ func (s *side) vectorTakes(l int, v *vectorKernel) bool {
 	return true
 }
 
-// finishVector writes lines l0…l1 of B to their columns of C.
+// finishVector scales the products with rows l0…l1 of B and writes them to C.
 func (w *worker) finishVector(l0, l1 int) {
 	j := w.job
 	p := &j.plan
 	for b := range p.m {
 		row := j.c.Row(b)
 		sa := p.alpha
-		if p.a.perLine() {
+		if p.a.perRow() {
 			sa = float32(sa * math.Float32frombits(p.a.scaleWord(b, 0)))
 		}
 		for l := l0; l < l1; l++ {
 			s := sa
-			if p.b.perLine() {
+			if p.b.perRow() {
 				s = float32(s * math.Float32frombits(p.b.scaleWord(l, 0)))
 			}
-			v := float32(s * w.edge[b*vectorLines+l-l0])
+			v := float32(s * w.edge[b*vectorRows+l-l0])
 			c := &row[l-j.cols.from]
 			if j.bias != nil {
 				v += j.bias[l]

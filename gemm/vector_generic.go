@@ -6,11 +6,11 @@ import (
 	"github.com/microscale-go/microscale/internal/cpu"
 )
 
-// plainVector serves machines without another kernel for few lines: it decodes each line
-// of B once, as Dequantize returns it, and puts nothing into panels.
+// plainVector is the fallback for few rows of A. It decodes each row of B once, to the values
+// that Dequantize returns, without packing.
 var plainVector = kernel{Name: "vector-f32-plain", Tier: cpu.Plain, panel: panelF32, vector: &vectorKernel{block: 1, lanes: 1, batch: 16}}
 
-// vectorGeneric sets w.edge to the products with lines l0…l1 of B.
+// vectorGeneric sets w.edge to the products with rows l0…l1 of B.
 func (w *worker) vectorGeneric(l0, l1 int) {
 	p, v := &w.job.plan, &w.job.vector
 	grow(&w.scratch.values, p.k)
@@ -20,14 +20,13 @@ func (w *worker) vectorGeneric(l0, l1 int) {
 		p.b.fold(y, l, 0)
 		for b := range p.m {
 			x := unsafe.Slice((*float32)(unsafe.Pointer(&v.x[b*v.xStride])), p.k)
-			w.edge[b*vectorLines+l-l0] = dotGeneric(x, y)
+			w.edge[b*vectorRows+l-l0] = dotGeneric(x, y)
 		}
 	}
 }
 
-// dotGeneric returns the sum of the products of two lines, in four sums that do not wait
-// for each other. Products are rounded before they are added: the conversions keep the
-// compiler from fusing the two where the processor can.
+// dotGeneric returns the dot product of two rows, in four independent sums. It rounds each
+// product before the addition: the conversions prevent the compiler from fusing the two.
 func dotGeneric(x, y []float32) float32 {
 	var s0, s1, s2, s3 float32
 	y = y[:len(x)]
@@ -44,24 +43,24 @@ func dotGeneric(x, y []float32) float32 {
 	return s0 + s1 + (s2 + s3)
 }
 
-// vectorPlain computes the products with line l of B anew, in float64.
+// vectorPlain recomputes the products with row l of B in float64.
 func (w *worker) vectorPlain(l, at int) {
 	p := &w.job.plan
 	grow(&w.scratch.values, 2*p.k)
 	x, y := w.scratch.values[:p.k], w.scratch.values[p.k:2*p.k]
 	p.b.elements(y, l, 0)
-	if !p.b.perLine() {
+	if !p.b.perRow() {
 		p.b.fold(y, l, 0)
 	}
 	for b := range p.m {
 		p.a.elements(x, b, 0)
-		if !p.a.perLine() {
+		if !p.a.perRow() {
 			p.a.fold(x, b, 0)
 		}
 		var sum float64
 		for k := range x {
 			sum += float64(x[k]) * float64(y[k])
 		}
-		w.edge[b*vectorLines+at] = float32(sum)
+		w.edge[b*vectorRows+at] = float32(sum)
 	}
 }

@@ -15,9 +15,9 @@ import (
 	"github.com/microscale-go/microscale/tensor"
 )
 
-// TestVector: products of few lines with B straight from its codes, against the
-// reference: every batch, lines of B in pairs and alone, several groups and the
-// rest of one, guarded memory, and what the kernels leave to the plain form.
+// TestVector compares products of few rows with the reference: every batch, pairs of rows of B
+// and single rows, several groups and a partial one, guarded memory, and rows that the kernels
+// leave to vectorPlain.
 func TestVector(t *testing.T) {
 	cputest.Run(t, func(t *testing.T, tier cpu.Tier) {
 		ran := map[string]bool{}
@@ -30,7 +30,7 @@ func TestVector(t *testing.T) {
 					b.Scales[3], b.Scales[40] = 0, 0xff
 				}
 				if trial%3 == 1 && f.Element.StoredBits() == 8 {
-					b.Codes[7], b.Codes[len(b.Codes)-1] = 0x7f, 0xff // of most formats NaN
+					b.Codes[7], b.Codes[len(b.Codes)-1] = 0x7f, 0xff // NaN in most formats
 				}
 				end := guard.Side(trial % 2)
 				b.Codes = guard.Copy(t, b.Codes, end)
@@ -56,7 +56,7 @@ func TestVector(t *testing.T) {
 						for i := range one.Rows {
 							for j, v := range one.Row(i) {
 								if w := two.At(i, j); v != w && (v == v || w == w) {
-									t.Fatalf("two threads give %g at (%d,%d), one %g", w, i, j, v)
+									t.Fatalf("at (%[2]d,%[3]d): got %[1]g with two threads, want %[4]g as with one", w, i, j, v)
 								}
 							}
 						}
@@ -73,7 +73,7 @@ func TestVector(t *testing.T) {
 							want := -2*float64(one.At(i, j)) + float64(start.At(i, j)) + float64(bias[j])
 							limit := 2*bound(s.k, 2, magnitude[i*s.n+j]) + 0x1p-20*(math.Abs(float64(start.At(i, j)))+math.Abs(float64(bias[j])))
 							if got := float64(c.At(i, j)); !(math.Abs(got-want) <= limit) && !(got != got && want != want) {
-								t.Fatalf("with options: %g at (%d,%d), want %g", got, i, j, want)
+								t.Fatalf("with options, at (%[2]d,%[3]d): got %[1]g, want %[4]g", got, i, j, want)
 							}
 						}
 					}
@@ -82,13 +82,13 @@ func TestVector(t *testing.T) {
 			}
 		}
 		if want := map[cpu.Tier]int{cpu.AMX: 15, cpu.AVX512: 15, cpu.AVX2: 8, cpu.Plain: 1}[tier]; len(ran) != want {
-			t.Errorf("%d vector kernels ran, want %d: %v", len(ran), want, ran)
+			t.Errorf("got %d vector kernels, want %d: %v", len(ran), want, ran)
 		}
 	})
 }
 
-// TestVectorPasses: a line of A gives the same bits alone and with others, whichever
-// pass it goes in.
+// TestVectorPasses checks that a row of A gives the same bits alone and with others, in any
+// pass.
 func TestVectorPasses(t *testing.T) {
 	const n, width = 67, 1120
 	for _, k := range kernels {
@@ -118,23 +118,22 @@ func TestVectorPasses(t *testing.T) {
 					t.Fatal(err)
 				}
 				if m > 1 && !sameBits(c.Data[:(m-1)*n], alone.Data) {
-					t.Fatalf("kernel=%s format=%s: lines give other bits with %d of them than with %d", k.Name, f, m, m-1)
+					t.Fatalf("kernel=%s format=%s: rows differ between a product of %d and of %d", k.Name, f, m, m-1)
 				}
 				alone = c
 			}
 		}
 		if !ran {
-			t.Errorf("kernel=%s took no format", k.Name)
+			t.Errorf("kernel=%s supports no format", k.Name)
 		}
 	}
 }
 
-// TestVectorExact: integer kernels lose nothing within a block, for all codes of both
-// operands: with scales that are small powers of two, so that float32 holds the sums, the
-// product is exactly that of the values.
+// TestVectorExact checks that int8 vector kernels are exact within a block, for all codes of
+// both operands. Scales are small powers of two, so that float32 holds the sums exactly.
 func TestVectorExact(t *testing.T) {
 	if !cpu.Has(cpu.AVX512) {
-		t.Skip("no integer kernels for few lines on this processor")
+		t.Skip("this processor has no int8 vector kernels")
 	}
 	const n = 37
 	for _, k := range kernels {
@@ -186,13 +185,13 @@ func TestVectorExact(t *testing.T) {
 			}
 		}
 		if ran < 8 {
-			t.Errorf("kernel=%s took %d pairs of operands", k.Name, ran)
+			t.Errorf("kernel=%s: got %d supported pairs of operands", k.Name, ran)
 		}
 	}
 }
 
-// TestVectorScales: every E8M0 scale of B and of A, with zeros and others in its
-// block, comes out as the reference has it, whichever kernel takes it.
+// TestVectorScales compares products with the reference for every E8M0 scale of A and of B, of
+// blocks with and without zeros.
 func TestVectorScales(t *testing.T) {
 	cputest.Run(t, func(t *testing.T, _ cpu.Tier) {
 		for _, f := range []quant.Format{quant.MXFP4, quant.MXFP6E2M3, quant.MXFP6E3M2, quant.MXFP8, quant.MXINT8} {
@@ -219,8 +218,8 @@ func TestVectorScales(t *testing.T) {
 	})
 }
 
-// TestVectorEnds: kernels of float32 take E8M0 scales up to where values are no longer
-// finite, and leave those beyond to the plain form.
+// TestVectorEnds checks that float32 kernels support E8M0 scales up to the largest with finite
+// values, and leave larger ones to vectorPlain.
 func TestVectorEnds(t *testing.T) {
 	const width = 576
 	for _, k := range kernels {
@@ -243,24 +242,24 @@ func TestVectorEnds(t *testing.T) {
 				continue
 			}
 			ran++
-			hi := vectorLargest(f.Element)
+			hi := vectorMaxScale(f.Element)
 			ends := []byte{0, 1, 127, hi - 1, hi, hi + 1, 254, 255}
 			for j := range b.Scales {
-				b.Scales[j] = ends[j/18%len(ends)] // each line has another one
+				b.Scales[j] = ends[j/18%len(ends)] // a different one for each row
 			}
 			compare(t, a, b, Options{Kernel: k.Name, Threads: 2})
 		}
 		if ran == 0 {
-			t.Errorf("kernel=%s took no format", k.Name)
+			t.Errorf("kernel=%s supports no format", k.Name)
 		}
 	}
 }
 
-// TestFewestLines: of one or two lines of BF16 by weights of 4 bits float32 kernels are the
-// faster ones where BF16 products are slow.
-func TestFewestLines(t *testing.T) {
+// TestMinimumRows checks that one or two rows of BF16 with 4-bit weights use float32 kernels
+// where BF16 products are slow.
+func TestMinimumRows(t *testing.T) {
 	if !cpu.Has(cpu.AVX512) {
-		t.Skip("no kernels of BF16 on this processor")
+		t.Skip("this processor has no BF16 kernels")
 	}
 	r := rand.New(rand.NewPCG(13, 14))
 	for _, f := range []quant.Format{quant.MXFP4, quant.NVFP4} {
@@ -275,16 +274,16 @@ func TestFewestLines(t *testing.T) {
 				want = "vector-f32-" + f.Name + "-avx512"
 			}
 			if k.Name != want {
-				t.Errorf("format=%s m=%d: kernel %s, want %s", f, m, k.Name, want)
+				t.Errorf("format=%s m=%d: got kernel %s, want %s", f, m, k.Name, want)
 			}
 		}
 	}
 }
 
-// TestPackedBatch: with weights packed beforehand, few lines of A go straight to
-// their codes, but not as many as without.
+// TestPackedBatch checks that products with packed weights read the codes for few rows of A,
+// but for fewer than with unpacked weights.
 func TestPackedBatch(t *testing.T) {
-	few := map[string]int{"mxfp8": 4, "mxfp4": 6, "nvfp4": 5} // before kernels of tiles
+	few := map[string]int{"mxfp8": 4, "mxfp4": 6, "nvfp4": 5} // if a tile kernel follows
 	others := map[cpu.Tier]int{cpu.AVX512: 12, cpu.AVX2: 8}
 	cputest.Run(t, func(t *testing.T, tier cpu.Tier) {
 		for _, f := range []quant.Format{quant.MXFP8, quant.MXFP4, quant.NVFP4} {
@@ -310,7 +309,7 @@ func TestPackedBatch(t *testing.T) {
 					t.Fatal(err)
 				}
 				if (with.Batch > 0) != (m <= most) || without.Batch == 0 && m <= 8 {
-					t.Errorf("format=%s m=%d: kernel %s with packed weights, %s without", f, m, with.Name, without.Name)
+					t.Errorf("format=%s m=%d: got kernel %s with packed weights and %s without", f, m, with.Name, without.Name)
 				}
 				if with.Batch > 0 {
 					vector++
@@ -323,18 +322,18 @@ func TestPackedBatch(t *testing.T) {
 					t.Fatal(err)
 				}
 				if !sameBits(got.Data, want.Data) {
-					t.Errorf("format=%s m=%d: %s gives other bits with packed weights", f, m, with.Name)
+					t.Errorf("format=%s m=%d: %s: bits differ with packed weights", f, m, with.Name)
 				}
 			}
 			if vector == 0 && most > 0 {
-				t.Errorf("format=%s: no product of few lines went straight to the codes", f)
+				t.Errorf("format=%s: got no product that reads the codes", f)
 			}
 		}
 	})
 }
 
-// TestVectorWorkspace: that of a kernel for few lines stays below 8 MB, too, however
-// long the lines are, and lines as models have them are served.
+// TestVectorWorkspace checks that the workspace of a vector kernel stays below 8 MB for any K,
+// and that vector kernels support the row lengths of common models.
 func TestVectorWorkspace(t *testing.T) {
 	const usual = 1 << 16
 	for _, k := range kernels {
@@ -344,7 +343,7 @@ func TestVectorWorkspace(t *testing.T) {
 		served := 0
 		for _, f := range quant.Formats() {
 			if _, why := k.plan(mustTensor(t, quant.MXINT8, 1, 32), mustTensor(t, f, 1, 32), Options{}); why != "" {
-				continue // to save the time of long lines
+				continue // long rows take time
 			}
 			for _, m := range []int{1, k.vector.batch} {
 				for _, width := range []int{usual, 1 << 17, 1 << 20} {
@@ -365,17 +364,17 @@ func TestVectorWorkspace(t *testing.T) {
 					j.reserve()
 					w := j.workers[0]
 					w.vectorTask(0, p.n)
-					if !p.b.perLine() { // whose scales are outside the sums
+					if !p.b.perRow() { // those scales apply to the sums
 						w.vectorPlain(0, 0)
 					}
 					if bytes := 4*len(j.vector.x) + 4*len(w.scratch.values) + 4*len(w.edge) + len(w.tail); bytes > 8<<20 {
-						t.Errorf("%s takes %d bytes for %d×%d %s", k.Name, bytes, m, width, f)
+						t.Errorf("%s: got %d bytes for %d×%d %s", k.Name, bytes, m, width, f)
 					}
 				}
 			}
 		}
 		if served == 0 || served%2 != 0 {
-			t.Errorf("%s serves %d products with lines of %d", k.Name, served, usual)
+			t.Errorf("%s: got %d supported products with K = %d", k.Name, served, usual)
 		}
 	}
 }

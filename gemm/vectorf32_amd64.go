@@ -10,9 +10,9 @@ import (
 	"github.com/microscale-go/microscale/format"
 )
 
-// A vectorTable is what kernels of float32 have for the elements of a format: two
-// constants of the arithmetic, for each 16 bits or each 16 bytes the same; the unit of
-// what becomes of the codes; the largest E8M0 code; and the values of codes of 4 bits.
+// A vectorTable holds the constants of float32 kernels for an element format: two operands of
+// the decoding, repeated for each 16 bits or each 16 bytes; the factor left out of the decoded
+// values; the largest supported E8M0 code; and the values of 4-bit codes.
 type vectorTable struct {
 	first, second [64]byte
 	unit          float32
@@ -21,8 +21,8 @@ type vectorTable struct {
 	values        [16]float32
 }
 
-// tableF32 and tableF32Int are the tables of vector kernels of float32, for numbers of
-// sign and magnitude and for integers.
+// tableF32 and tableF32Int return the tables of float32 vector kernels, for sign-magnitude and
+// for integer formats.
 func tableF32(e *format.Scalar) unsafe.Pointer {
 	if e.Integer {
 		return nil
@@ -46,10 +46,10 @@ var vectorTables = func() map[*format.Scalar]*vectorTable {
 			continue
 		}
 		for i := range t.largest {
-			t.largest[i] = vectorLargest(e)
+			t.largest[i] = vectorMaxScale(e)
 		}
-		factor := 1 << (format.FP16.Mantissa - e.Mantissa) // takes the magnitude of 8 bits to a float16's
-		number := 1<<15 | (1<<(e.Bits()-1)-1)*factor       // the bits of it that a number has
+		factor := 1 << (format.FP16.Mantissa - e.Mantissa) // shifts an 8-bit magnitude to that of a float16
+		number := 1<<15 | (1<<(e.Bits()-1)-1)*factor       // the bits of a number in that position
 		switch e.StoredBits() {
 		case 4: // the third and the highest byte of each value
 			for i := range t.values {
@@ -60,7 +60,7 @@ var vectorTables = func() map[*format.Scalar]*vectorTable {
 				t.first[i], t.second[i] = byte(value>>16), byte(value>>24)
 			}
 			continue
-		case 6: // which stands at the top of a word, and goes down by the upper half of a product
+		case 6: // at the top of a word; the upper half of a product shifts it down
 			factor = 1 << (16 - e.Mantissa)
 		}
 		for i := 0; i < len(t.first); i += 2 {

@@ -15,21 +15,21 @@ import (
 	"github.com/microscale-go/microscale/tensor"
 )
 
-// TestStripTwin: kernels of tiles give the bits of their plain twin, for any lines and
-// columns of C. Panels and C end, or begin, at pages that cannot be touched.
-func TestStripTwin(t *testing.T) {
+// TestMacroTwin checks that macro-kernels give the bits of their portable twin, for any shape
+// of C. Panels and C end, or begin, at inaccessible pages.
+func TestMacroTwin(t *testing.T) {
 	for _, k := range kernels {
-		if k.strips == nil || k.isTwin() {
+		if k.macro == nil || k.isTwin() {
 			continue
 		}
 		if !cpu.Has(k.Tier) {
-			t.Skipf("the kernel %s needs %s", k.Name, k.Tier)
+			t.Skipf("kernel %s needs %s", k.Name, k.Tier)
 		}
 		plain := twin(k)
 		for trial := range 60 {
 			r := rand.New(rand.NewPCG(uint64(trial), 2))
 			chunks, tiles := 1+r.IntN(3), 1+r.IntN(20)
-			lines, columns := 1+r.IntN(70), 1+r.IntN(k.NR)
+			rows, columns := 1+r.IntN(70), 1+r.IntN(k.NR)
 			edges := []float64{0, 0.1, 1}[trial%3]
 			side := guard.Side(trial / 3 % 2)
 			panels := func(n int) ([]byte, int) {
@@ -40,10 +40,10 @@ func TestStripTwin(t *testing.T) {
 				}
 				return all, bytes
 			}
-			a, aPanel := panels(ceilDiv(lines, k.Lanes))
+			a, aPanel := panels(ceilDiv(rows, k.Lanes))
 			b, bPanel := panels(ceilDiv(columns, k.Lanes))
 			ldc := columns + trial%2*3
-			size := (lines-1)*ldc + columns
+			size := (rows-1)*ldc + columns
 			c := unsafe.Slice((*float32)(unsafe.Pointer(&guard.Bytes(t, 4*size, side)[0])), size)
 			accumulate := trial/6%2 == 1
 			for i := range c {
@@ -56,24 +56,24 @@ func TestStripTwin(t *testing.T) {
 			alpha := float32(r.NormFloat64())
 			run := func(k *kernel, c []float32) {
 				w := worker{job: &job{plan: plan{kernel: k, alpha: alpha}, c: tensor.Dense{Data: c, Stride: ldc}}, a: a, chunks: chunks, steps: tiles * tileSteps, aPanel: aPanel, bPanel: bPanel,
-					sums: make([]float32, k.MR*(k.NR+1)), running: make([]float32, lines*k.NR)}
-				w.strip(0, 0, lines, columns, b, accumulate)
+					sums: make([]float32, k.MR*(k.NR+1)), running: make([]float32, rows*k.NR)}
+				w.macroTile(0, 0, rows, columns, b, accumulate)
 			}
 			run(k, c)
 			run(plain, want)
 			for i := range c {
 				if math.Float32bits(c[i]) != math.Float32bits(want[i]) && !(c[i] != c[i] && want[i] != want[i]) {
-					t.Fatalf("kernel=%s chunks=%d tiles=%d lines=%d columns=%d edges=%g accumulate=%v: C[%d] = %x (%g), its twin has %x (%g)",
-						k.Name, chunks, tiles, lines, columns, edges, accumulate, i, math.Float32bits(c[i]), c[i], math.Float32bits(want[i]), want[i])
+					t.Fatalf("kernel=%s chunks=%d tiles=%d rows=%d columns=%d edges=%g accumulate=%v: C[%d]: got %x (%g), want %x (%g)",
+						k.Name, chunks, tiles, rows, columns, edges, accumulate, i, math.Float32bits(c[i]), c[i], math.Float32bits(want[i]), want[i])
 				}
 			}
 		}
 	}
 }
 
-// TestStream: C that goes past the caches has the bits of C that does not, as its rows do
-// not begin with cache lines; what is between its rows stays as it was. There are more
-// positions than are packed at a time, in several chunks.
+// TestStream checks that a C written with non-temporal stores has the bits of one that is not
+// because its rows are not aligned to cache lines, and that memory between its rows is
+// unchanged. K exceeds KC, in several chunks.
 func TestStream(t *testing.T) {
 	const m, n, k, stride = 1200, 1776, 2100, 1792
 	if 4*m*n <= streamBytes {
@@ -86,7 +86,7 @@ func TestStream(t *testing.T) {
 			continue
 		}
 		if !cpu.Has(kernel.Tier) {
-			t.Skipf("the kernel %s needs %s", kernel.Name, kernel.Tier)
+			t.Skipf("kernel %s needs %s", kernel.Name, kernel.Tier)
 		}
 		for _, accumulate := range []bool{false, true} {
 			past, other := tensor.Dense{Rows: m, Cols: n, Stride: stride, Data: make([]float32, m*stride)}, tensor.Dense{Rows: m, Cols: n, Stride: n + 1, Data: make([]float32, m*(n+1))}
@@ -103,11 +103,11 @@ func TestStream(t *testing.T) {
 			}
 			for i := range m {
 				if !sameBits(past.Row(i), other.Row(i)) {
-					t.Fatalf("accumulate=%v: other bits in row %d", accumulate, i)
+					t.Fatalf("accumulate=%v: row %d differs", accumulate, i)
 				}
 				for j := n; j < stride; j++ {
 					if past.Data[i*stride+j] != float32(j%5) {
-						t.Fatalf("accumulate=%v: row %d was written past its end", accumulate, i)
+						t.Fatalf("accumulate=%v: write past the end of row %d", accumulate, i)
 					}
 				}
 			}
@@ -115,9 +115,9 @@ func TestStream(t *testing.T) {
 	}
 }
 
-// TestStripThreads: goroutines that use tiles at the same time, more of them than threads
-// and stopped by the garbage collector again and again, get the bits of one alone.
-func TestStripThreads(t *testing.T) {
+// TestMacroThreads checks that concurrent goroutines that use AMX tiles, more of them than
+// threads and often stopped by the garbage collector, get the bits of a single one.
+func TestMacroThreads(t *testing.T) {
 	if !cpu.Has(cpu.AMX) {
 		t.Skip("this processor has no tiles")
 	}
@@ -130,14 +130,14 @@ func TestStripThreads(t *testing.T) {
 	if err := Mul(want, a, b, o); err != nil {
 		t.Fatal(err)
 	}
-	end := time.Now().Add(stripThreadsTime)
+	end := time.Now().Add(macroThreadsTime)
 	var group sync.WaitGroup
 	for range 16 {
 		group.Go(func() {
 			for round := 0; round < 5 || time.Now().Before(end); round++ {
 				c := tensor.New(m, n)
 				if err := Mul(c, a, b, o); err != nil || !sameBits(c.Data, want.Data) {
-					t.Errorf("other bits in round %d, or %v", round, err)
+					t.Errorf("round %d: bits differ or error %v", round, err)
 					return
 				}
 			}
@@ -146,5 +146,5 @@ func TestStripThreads(t *testing.T) {
 	group.Wait()
 }
 
-// stripThreadsTime is how long TestStripThreads goes on.
-var stripThreadsTime = 100 * time.Millisecond
+// macroThreadsTime is the duration of TestMacroThreads.
+var macroThreadsTime = 100 * time.Millisecond
