@@ -90,7 +90,7 @@ var llamaArchitectures = map[string]string{
 // of quantize.
 func TestTorchArchitecturesLlamaCPP(t *testing.T) {
 	if runtime.GOOS != "linux" || runtime.GOARCH != "amd64" {
-		t.Skipf("%s is not started on %s/%s", llamaLibraries, runtime.GOOS, runtime.GOARCH)
+		skipf(t, "%s is not started on %s/%s", llamaLibraries, runtime.GOOS, runtime.GOARCH)
 	}
 	interpreter := newer(t, "llama.cpp does not run the architectures", architecturesWith...)
 	numpy := python(t, newerTorch[1])

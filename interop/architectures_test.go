@@ -28,7 +28,7 @@ var (
 func newer(t *testing.T, why string, requirements ...string) string {
 	t.Helper()
 	if !*installTorch {
-		t.Skipf("%s: go test ./interop -run Architectures -torch -timeout 90m does, and installs PyTorch where it has not, seven gigabytes", why)
+		skipf(t, "%s: go test ./interop -run Architectures -torch -timeout 90m does, and installs PyTorch where it has not, seven gigabytes", why)
 	}
 	return over(t, python(t, newerTorch...), requirements...)
 }

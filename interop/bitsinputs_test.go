@@ -84,7 +84,7 @@ func (g *blockMaker) mantissas() []uint32 {
 		ulp = 1 << 16
 	}
 	largest := math.Float32bits(g.element.Max()) & all
-	at := []uint32{0, largest, 0x400000, uint32(math.Float32bits(math.Sqrt2) & all)}
+	at := []uint32{0, largest, 0x400000, math.Float32bits(math.Sqrt2) & all}
 	for width := range 8 {
 		at = append(at, 1<<23-1<<(22-width)) // rounds up to 2 at that many bits
 	}

@@ -233,7 +233,7 @@ var recorded = flag.String("recorded", "", "checkout of north-numerical-computin
 // TestRecorded compares our units with the outputs of eight GPUs.
 func TestRecorded(t *testing.T) {
 	if *recorded == "" {
-		t.Skip("no recorded outputs of GPUs: name a checkout of MATLAB-tensor-core (commit b12b5a7) with -recorded DIR")
+		skipf(t, "no recorded outputs of GPUs: name a checkout of MATLAB-tensor-core (commit b12b5a7) with -recorded DIR")
 	}
 	models := map[string]string{"V100": "volta-mma", "A100": "ampere-mma", "A2": "ampere-mma", "Ada": "ada-mma", "L40S": "ada-mma", "H100": "hopper-mma", "H200": "hopper-mma", "B200": "blackwell-mma"}
 	files, err := filepath.Glob(filepath.Join(*recorded, "model_validation", "*", "*", "d_*.txt"))
