@@ -37,6 +37,9 @@ var injectedCalls = []struct{ call, errno string }{
 // other. DST is not there or is whole, a run that fails says so in a line, and the same
 // command with --resume ends in the same bytes. With -long for every command.
 func TestInject(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: this test starts processes")
+	}
 	strace, err := exec.LookPath("strace")
 	if err != nil {
 		t.Skip("strace is not installed")
