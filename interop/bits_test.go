@@ -55,6 +55,9 @@ type block struct {
 	nan, inf   bool
 	tensorNaN  bool
 	source     string
+
+	// tensorSpecial: the tensor has a NaN or an Inf, in this block or another.
+	tensorSpecial bool
 }
 
 // libraries are the witnesses, one file each: bits_NAME_test.go and bits_NAME.py.
@@ -64,6 +67,10 @@ var libraries = []library{
 	modeloptBits,
 	microxcalingBits,
 	ggufBits,
+	compressedTensorsBits,
+	quarkBits,
+	mlxBits,
+	mlxOlderBits,
 }
 
 // bitsTorch returns the interpreter of an environment with the PyTorch whose casts the
@@ -285,11 +292,12 @@ func scaledBlocks(x tensor.Dense, f quant.Format) []scaledBlock {
 		width = x.Cols
 	}
 	tensorAmax := quant.Amax(x, 1)
+	tensorSpecial := slices.ContainsFunc(x.Data, func(v float32) bool { return v-v != 0 })
 	tensorNaN := slices.ContainsFunc(x.Data, func(v float32) bool { return v != v })
 	var all []scaledBlock
 	for r := 0; r < x.Rows; r += height {
 		for c := 0; c < x.Cols; c += width {
-			b := scaledBlock{scale: len(all), block: block{tensorAmax: tensorAmax, tensorNaN: tensorNaN}}
+			b := scaledBlock{scale: len(all), block: block{tensorAmax: tensorAmax, tensorNaN: tensorNaN, tensorSpecial: tensorSpecial}}
 			for i := r; i < min(r+height, x.Rows); i++ {
 				for j := c; j < min(c+width, x.Cols); j++ {
 					v := x.Row(i)[j]

@@ -9,8 +9,9 @@
 //	transformers         logits and gradients of a Llama that we saved, under JAX, and under
 //	                     PyTorch where python3 has it or -torch asks to install it; with
 //	                     compressed-tensors the values and logits of what quantize wrote
-//	torchao, gguf        with others, their own quantizers: codes and scales of random and
-//	                     adversarial blocks are those of the profiles, bit for bit (TestBits)
+//	torchao, gguf        with compressed-tensors, amd-quark, mlx and others, their own quantizers:
+//	                     codes and scales of random and adversarial blocks are those of the
+//	                     profiles, bit for bit (TestBits)
 //	mmasim               matrix units of GPUs: results of adversarial cases are those of mma,
 //	                     bit for bit; with -recorded DIR, outputs of eight GPUs too
 //	torch, torchao       with ggml, the library of llama.cpp, what the same work takes there

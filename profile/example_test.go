@@ -32,7 +32,7 @@ func Example() {
 	// ggml               scale 1, values [6 2 -0.5 1]
 	// profile modelopt does not define mxfp4: use one of te, ocp, torchao, microxcaling, ggml, compressed-tensors, quark, mlx
 	// compressed-tensors scale 2, values [8 2 -0 1]
-	// quark              scale 2, values [8 2 -0 1]
-	// mlx                scale 1, values [6 2 -0.5 1]
+	// quark              scale 2, values [8 2 0 1]
+	// mlx                scale 2, values [6 2 0 1]
 	// profile deepseek does not define mxfp4: use one of te, ocp, torchao, microxcaling, ggml, compressed-tensors, quark, mlx
 }

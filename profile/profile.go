@@ -44,10 +44,21 @@
 //   - ModelOpt and compressed-tensors let an Inf make an FP8 scale Inf; here the
 //     scale is 1, or 1/128.
 //   - Quark has an observer of MXFP8, whose export is not known; it is left out.
-//   - MLX takes round(log2(amax/max)) in float32; here it is exact. Its NVFP4 has scales
-//     of blocks alone, and is left out: its rounding is not written down.
+//   - Quark gives an amax that rounds to Inf the scale 2^127; here the rule holds there too.
+//     It stores the scale 2^-127 as 2^-126, of blocks of zeros too; here it is 2^-127. What
+//     it makes of a block with a NaN or an Inf is not followed.
+//   - MLX wraps a scale below 2^-127 around, and NaN and Inf give it undefined scales and
+//     codes; here scales stay at 2^-127, and NaN and Inf are those of Transformer Engine.
+//     The profile is that of its CPU backend, which the tests run. By their source, its
+//     Metal kernels round ties of FP4 to even, keep -0, and give a block of zeros the
+//     scale 2^-127. Its NVFP4 has scales of blocks alone, and is left out.
+//   - MLX before 0.32.4 (mlx-0.31) rounds log2(amax/max) to the dtype of the source before
+//     it rounds it to an integer; here it is exact.
 //   - compressed-tensors computes scales in the dtype of the checkpoint; the profile
-//     is that of a BF16 checkpoint.
+//     is that of a BF16 checkpoint. It writes zeros with scale 1 for a block of MXFP4 or
+//     MXFP8 whose amax rounds to Inf (from 1.75·2^127 on), and the global scale 0 for a
+//     tensor with an Inf; here both keep their values. A NaN makes its block's scale NaN
+//     or undefined; here it does not.
 package profile
 
 import (
@@ -67,6 +78,7 @@ type Profile struct {
 	Doc     string // one line: which software, which of its defaults
 
 	mx        *quant.Quantizer // formats with E8M0 scales
+	mxfp4     *quant.Quantizer // those with E2M1 elements, where they differ
 	nvfp4     *quant.Quantizer // formats with E4M3 scales
 	fp8       *quant.Quantizer // formats with FP32 scales
 	q8        *quant.Quantizer // INT8 elements with FP32 scales: ggml's Q8_0
@@ -122,21 +134,25 @@ var profiles = []Profile{
 	{
 		Name:      "compressed-tensors",
 		Doc:       "compressed-tensors and llm-compressor on a BF16 checkpoint: even rule at FP4's mantissa width",
+		Version:   "0.20.0",
 		mx:        &quant.Quantizer{Rule: quant.Even, EvenMantissa: format.E2M1.Mantissa, NegativeZero: quant.DropZeroInput},
 		nvfp4:     &quant.Quantizer{Arithmetic: quant.DecodeFirstBF16, NegativeZero: quant.DropZeroInput},
-		fp8:       &quant.Quantizer{Arithmetic: quant.DecodeFirstBF16},
+		fp8:       &quant.Quantizer{Arithmetic: quant.DecodeFirstBF16, NegativeZero: quant.DropZeroInput},
 		undefined: []string{"mxfp6-e3m2", "mxfp6-e2m3", "mxfp8-e5m2", "mxint8", "mxfp8-32x32", "nvfp4-16x16", "fp8-vec128"},
 	},
 	{
 		Name:      "quark",
-		Doc:       "AMD Quark: even rule at the mantissa width of the elements",
-		mx:        &quant.Quantizer{Rule: quant.Even},
+		Doc:       "AMD Quark: even rule at the mantissa width of the elements, no -0",
+		Version:   "0.13",
+		mx:        &quant.Quantizer{Rule: quant.Even, NegativeZero: quant.DropNegativeZero},
 		undefined: []string{"mxfp8", "mxfp8-e5m2", "mxint8", "mxfp8-32x32"},
 	},
 	{
 		Name:      "mlx",
-		Doc:       "Apple's MLX: the power of two nearest to amax/max, which may saturate",
-		mx:        &quant.Quantizer{Rule: quant.Round},
+		Doc:       "Apple's MLX on the CPU: smallest scale that saturates nothing, ties of FP4 toward zero",
+		Version:   "0.32.4",
+		mx:        &quant.Quantizer{ExactRatio: true, ZeroScale: quant.ZeroScaleOne},
+		mxfp4:     &quant.Quantizer{ExactRatio: true, ZeroScale: quant.ZeroScaleOne, Rounding: format.HalfTowardZero, ElementNaN: format.OppositeZero, NegativeZero: quant.DropNegativeZero},
 		undefined: []string{"mxfp8-e5m2", "mxfp6-e3m2", "mxfp6-e2m3", "mxint8", "mxfp8-32x32"},
 	},
 	{
@@ -156,6 +172,14 @@ var variants = []Profile{
 		Doc:       "PyTorch's torchao, RCEIL, the default of its configurations: least scale that saturates nothing",
 		mx:        &quant.Quantizer{ExactRatio: true, NonFinite: quant.PoisonNaN, Smallest: quant.DivideByOne, ElementNaN: format.Unchecked},
 		undefined: []string{"mxint8"},
+	},
+	{
+		Name:      "mlx-0.31",
+		Doc:       "Apple's MLX before 0.32.4: the power of two nearest to amax/max, which may saturate",
+		Version:   "0.31.2",
+		mx:        &quant.Quantizer{Rule: quant.Round, ZeroScale: quant.ZeroScaleOne},
+		mxfp4:     &quant.Quantizer{Rule: quant.Round, ZeroScale: quant.ZeroScaleOne, Rounding: format.HalfTowardZero, ElementNaN: format.OppositeZero, NegativeZero: quant.DropNegativeZero},
+		undefined: []string{"mxfp8-e5m2", "mxfp6-e3m2", "mxfp6-e2m3", "mxint8", "mxfp8-32x32"},
 	},
 }
 
@@ -204,9 +228,6 @@ func (p Profile) Quantizer(f quant.Format) (quant.Quantizer, error) {
 	}
 	q := *behavior
 	q.Format = f
-	if f.Element != format.E2M1 {
-		q.NegativeZero = quant.KeepNegativeZero // a cast to FP8 or FP6 keeps -0 everywhere
-	}
 	return q, nil
 }
 
@@ -217,6 +238,8 @@ func (p Profile) behavior(f quant.Format) *quant.Quantizer {
 		return nil
 	}
 	switch {
+	case f.Scale == format.E8M0 && f.Element == format.E2M1 && p.mxfp4 != nil:
+		return p.mxfp4
 	case f.Scale == format.E8M0:
 		return p.mx
 	case f.Scale == format.E4M3:

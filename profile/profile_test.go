@@ -44,11 +44,12 @@ var samples = []sample{
 		{"microxcaling", "7f", "0706"},             //
 		{"ggml", "7f", "0705"},                     // 3.5 is a tie, toward 3
 		{"compressed-tensors quark", "80", "0604"}, // 1.75 rounds up to 2
-		{"mlx", "7f", "0706"},                      // 7/6 is nearest to 1
+		{"mlx", "80", "0503"},                      // 3.5 and 1.75 are ties, toward zero
+		{"mlx-0.31", "7f", "0705"},                 // 7/6 is nearest to 1
 	}},
 	{"max-at-1.05", quant.MXFP4, [][]float32{{4.2, 1}}, 0, []outcome{
-		{"te ocp torchao microxcaling ggml compressed-tensors quark", "7f", "0602"},
-		{"mlx", "7e", "0704"}, // 4.2/6 is nearest to a half, which saturates
+		{"te ocp torchao microxcaling ggml compressed-tensors quark mlx", "7f", "0602"},
+		{"mlx-0.31", "7e", "0704"}, // 4.2/6 is nearest to a half, which saturates
 	}},
 	{"max-at-1.90625", quant.MXFP6E2M3, [][]float32{{7.625}}, 0, []outcome{
 		{"te", "80", "17"},        // 7.625 > 7.5; 3.75
@@ -65,7 +66,8 @@ var samples = []sample{
 	{"ties-and-zeros", quant.MXFP4, [][]float32{{6, 2.5, 0.25, -0.25, 5, negZero, -0.1, 0.75}}, 0, []outcome{
 		{"te ocp torchao", "7f", "0704000806080802"},
 		{"microxcaling", "7f", "0705010907080802"},       // away from zero
-		{"ggml", "7f", "0704000006000001"},               // toward zero, no -0
+		{"ggml mlx mlx-0.31", "7f", "0704000006000001"},  // toward zero, no -0
+		{"quark", "7f", "0704000006000002"},              // no -0
 		{"compressed-tensors", "7f", "0704000806000802"}, // -0 itself is 0, -0.1 is -0
 	}},
 	{"448", quant.MXFP8, [][]float32{{448}}, 0, []outcome{
@@ -85,8 +87,25 @@ var samples = []sample{
 		{"ocp torchao", "7f", "7e7e7cfefefe0888"},
 	}},
 	{"signed-zeros", quant.MXFP8, [][]float32{{1, negZero, -0x1p-30}}, 0, []outcome{
-		{"te ocp torchao microxcaling modelopt", "77", "788080"},
-		{"compressed-tensors", "77", "788080"}, // a cast to FP8 keeps -0
+		{"te ocp torchao microxcaling modelopt mlx", "77", "788080"},
+		{"compressed-tensors", "77", "780080"}, // it adds a zero point of 0
+	}},
+	{"signed-zeros-fp8", quant.FP8Row, [][]float32{{448, negZero, -0x1p-30}}, 0, []outcome{
+		{"te modelopt", "3f800000", "7e8080"},
+		{"compressed-tensors", "3f800000", "7e0080"},
+	}},
+	{"signed-zeros-fp6", quant.MXFP6E2M3, [][]float32{{1, negZero, -0x1p-10}}, 0, []outcome{
+		{"te ocp torchao microxcaling", "7d", "182020"},
+		{"quark", "7d", "180000"},
+	}},
+	// The scale makes -2^-133 a zero before it is rounded.
+	{"underflow", quant.NVFP4, [][]float32{{2688 * 0x1p20, -0x1p-133}}, 0, []outcome{
+		{"te torchao", "7e", "0708"},
+		{"compressed-tensors", "7e", "07"},
+	}},
+	{"zero-block-fp4", quant.MXFP4, [][]float32{{0}, {6}}, 0, []outcome{
+		{"te ocp quark compressed-tensors", "007f", " 07"},
+		{"mlx mlx-0.31", "7f7f", " 07"},
 	}},
 	{"int8", quant.MXINT8, [][]float32{{1.99, -1.5, 0.0078125, -0.0078125}}, 0, []outcome{
 		{"te", "80", "40d00000"},           // 1.99 > 127/64; 0.25 steps are 0
@@ -313,9 +332,10 @@ func TestGlobalScales(t *testing.T) {
 			"te":                 0x3af3cf3e, // 1/537.6
 			"torchao":            0x3af3cf3d, // 5/2688
 			"modelopt":           0x3af3cf3d,
-			"compressed-tensors": 0x3af4898d, // 1/536
+			"compressed-tensors": 0x3af2b9d6, // 1/540: bf16(1/5)·2688 is 538.1
 			"ggml":               0x3f800000,
 		}},
+		{1.0390625, map[string]uint32{"compressed-tensors": 0x39cb8728}}, // 1/2576, not 1/2592
 		{0, map[string]uint32{"te": 0x3f800000, "torchao": 0x3f800000, "modelopt": 0x3f800000, "compressed-tensors": 0x3f800000, "ggml": 0x3f800000}},
 		{inf, map[string]uint32{"te": 0x3f800000, "compressed-tensors": 0x3f800000, "ggml": 0x3f800000}},
 	} {
@@ -449,7 +469,7 @@ func TestLookup(t *testing.T) {
 		}
 	}
 	_, err := Lookup("none")
-	want := `unknown profile "none": use one of te, ocp, torchao, microxcaling, ggml, modelopt, compressed-tensors, quark, mlx, deepseek, torchao-rceil`
+	want := `unknown profile "none": use one of te, ocp, torchao, microxcaling, ggml, modelopt, compressed-tensors, quark, mlx, deepseek, torchao-rceil, mlx-0.31`
 	if err == nil || err.Error() != want {
 		t.Errorf("says %v, want %s", err, want)
 	}

@@ -23,7 +23,7 @@ import (
 //	  NVFP4  G = amax_tensor/(448·max), scale = e4m3(clamp(amax/(max·G), 2^-9, 448)), 1 for a zero block, code = x/(scale·G)
 //	DecodeFirstBF16   compressed-tensors on a BF16 checkpoint: as DecodeFirst, rounded to BF16 at each step
 //	  FP8    decode = bf16(amax/max), code = bf16(x/decode)
-//	  NVFP4  E = bf16(448·max/amax_tensor), scale = e4m3(clamp(E·bf16(amax/max), 0, 448)), 1/8 for zero, code = x/(scale/E)
+//	  NVFP4  E = bf16(448·max·bf16(1/amax_tensor)), scale = e4m3(clamp(E·bf16(amax/max), 0, 448)), 1/8 for zero, code = x/(scale/E)
 //	BlockOnly         ggml's NVFP4: no global scale
 //	  NVFP4  scale = e4m3(amax/max) with ties up, but 448 from 248 on and at most 7·2^-9 below 2^-6, code = x/scale
 //	HalfScale         ggml's Q8_0, whose file has scale/64 as FP16: codes are integers there, and INT8's are those times 2^-6
@@ -216,7 +216,7 @@ func elementDecodeFirst(scale byte, g global) factor {
 
 func globalDecodeFirstBF16(amax, max, top float32) global {
 	amax = toBF16(amax)
-	encode := toBF16(float32(top*max) / amax)
+	encode := toBF16(float32(top*max) * toBF16(1/amax)) // PyTorch divides a number by a tensor so
 	if !isUsable(amax) || encode > maxFloat32 {
 		encode = 1
 	}

@@ -6,7 +6,7 @@ package quant
 // such a quotient; 1/E need not be the bits of the tensor's Global, nor the
 // inverse of that the bits of E.
 //
-//	DecodeFirstBF16  E = bf16(448·max/amax)
+//	DecodeFirstBF16  E = bf16(448·max·bf16(1/amax))
 //	others           E = float32(1/Global): of all numbers it makes scale/E closest to scale·Global
 //
 // An inverse beyond the largest float32 is that, whose inverse is the least global scale.

@@ -131,7 +131,7 @@ func globalBlocks(q *Quantizer) bool {
 func exponentBlocks(bits int, integer bool) func(*Quantizer) bool {
 	return func(q *Quantizer) bool {
 		f := q.Format
-		if f.Scale != format.E8M0 || f.Block != (Shape{1, 32}) || f.Element.StoredBits() != bits {
+		if f.Scale != format.E8M0 || f.Block != (Shape{1, 32}) || f.Element.StoredBits() != bits || q.ZeroScale != ZeroScaleMin {
 			return false
 		}
 		if integer {

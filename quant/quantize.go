@@ -405,7 +405,7 @@ func (r *run) encodePlain(codes []byte, block []float32, f blockFactor, scaled [
 	y := scaled[:len(block)]
 	f.apply(y, block)
 	r.q.Format.Element.EncodeSliceWith(codes, y, r.q.conversion())
-	r.q.dropNegativeZeros(codes, block)
+	r.q.dropNegativeZeros(codes, y)
 }
 
 // encodeStochastic is encodePlain with a random word for each element.
@@ -413,21 +413,21 @@ func (r *run) encodeStochastic(codes []byte, block []float32, f blockFactor, sca
 	y := scaled[:len(block)]
 	f.apply(y, block)
 	r.q.Format.Element.EncodeSliceStochastic(codes, y, random, r.q.conversion())
-	r.q.dropNegativeZeros(codes, block)
+	r.q.dropNegativeZeros(codes, y)
 }
 
 func (q *Quantizer) conversion() format.Conversion {
 	return format.Conversion{Rounding: q.Rounding, NaN: q.ElementNaN}
 }
 
-// dropNegativeZeros gives zeros the sign that q wants, where it is not always
-// that of the element of x.
-func (q *Quantizer) dropNegativeZeros(codes []byte, x []float32) {
+// dropNegativeZeros replaces the codes of -0 that q does not keep. scaled are the
+// elements over their scale, of which some may have become -0 before they are rounded.
+func (q *Quantizer) dropNegativeZeros(codes []byte, scaled []float32) {
 	if q.NegativeZero == KeepNegativeZero {
 		return
 	}
 	for i, c := range codes {
-		if q.Format.Element.Decode(uint32(c)) == 0 && (x[i] == 0 || q.NegativeZero == DropNegativeZero) {
+		if q.Format.Element.Decode(uint32(c)) == 0 && (scaled[i] == 0 || q.NegativeZero == DropNegativeZero) {
 			codes[i] = 0
 		}
 	}

@@ -20,6 +20,7 @@ type Quantizer struct {
 	PowerOfTwo   bool       // FP32 scales are powers of two, rounded away from saturation
 	NonFinite    NonFinite  // blocks that hold NaN or Inf
 	Smallest     Smallest   // elements under the smallest E8M0 scale
+	ZeroScale    ZeroScale  // E8M0 scales of blocks of zeros
 	Search       Search     // of the scale of a block, among the neighbors of what the above gives
 	TopScale     float32    // E4M3 scale that the global one is made for, of a block with the tensor's amax; 0: 448
 
@@ -54,12 +55,20 @@ const (
 // smallestExponents are those of the divisors.
 var smallestExponents = []int{DivideByScale: -127, DivideByNormal: -126, DivideByOne: 0}
 
+// ZeroScale says which E8M0 scale a block of zeros has.
+type ZeroScale uint8
+
+const (
+	ZeroScaleMin ZeroScale = iota // 2^-127, the smallest
+	ZeroScaleOne                  // 1
+)
+
 // NegativeZero says which elements may take the code of -0.
 type NegativeZero uint8
 
 const (
 	KeepNegativeZero NegativeZero = iota // -0, and every negative value that rounds to zero
-	DropZeroInput                        // negative values that round to zero, but not -0 itself
+	DropZeroInput                        // negative values that round to zero, but not -0 itself, nor what the scale makes -0
 	DropNegativeZero                     // none
 )
 
@@ -118,8 +127,8 @@ func (q Quantizer) Validate() error {
 		return fmt.Errorf("quantizer of %s: unknown arithmetic %d", q.Format, q.Arithmetic)
 	case int(q.Smallest) >= len(smallestExponents):
 		return fmt.Errorf("quantizer of %s: unknown divisor %d under the smallest scale", q.Format, q.Smallest)
-	case q.NonFinite > PoisonZero || q.NegativeZero > DropNegativeZero || q.Rounding > format.Stochastic || q.ElementNaN > format.OppositeZero:
-		return fmt.Errorf("quantizer of %s: NonFinite %d, NegativeZero %d, Rounding %d and ElementNaN %d are not all behaviors that there are", q.Format, q.NonFinite, q.NegativeZero, q.Rounding, q.ElementNaN)
+	case q.NonFinite > PoisonZero || q.ZeroScale > ZeroScaleOne || q.NegativeZero > DropNegativeZero || q.Rounding > format.Stochastic || q.ElementNaN > format.OppositeZero:
+		return fmt.Errorf("quantizer of %s: unknown NonFinite %d, ZeroScale %d, NegativeZero %d, Rounding %d or ElementNaN %d", q.Format, q.NonFinite, q.ZeroScale, q.NegativeZero, q.Rounding, q.ElementNaN)
 	case q.EvenMantissa < 0 || mantissaBits <= q.EvenMantissa:
 		return fmt.Errorf("quantizer of %s: the even rule rounds to 1 to %d mantissa bits, not %d", q.Format, mantissaBits-1, q.EvenMantissa)
 	case !q.Format.Scaled() && q.Rounding != format.NearestEven:

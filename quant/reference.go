@@ -151,8 +151,7 @@ func (r *reference) amax(r0, r1, c0, c1 int) (amax float32, hasNaN bool) {
 
 // encode returns the code of an element.
 func (r *reference) encode(row, col int, f blockFactor) byte {
-	x := r.rows.At(row, col)
-	scaled := f.factor.apply(x)
+	scaled := f.factor.apply(r.rows.At(row, col))
 	if f.poison {
 		scaled = float32(math.NaN())
 	}
@@ -161,7 +160,7 @@ func (r *reference) encode(row, col int, f blockFactor) byte {
 		random = r.with.Random.At(r.element(row, col))
 	}
 	code := []byte{byte(r.q.Format.Element.EncodeWith(scaled, r.q.conversion(), random))}
-	r.q.dropNegativeZeros(code, []float32{x})
+	r.q.dropNegativeZeros(code, []float32{scaled})
 	return code[0]
 }
 

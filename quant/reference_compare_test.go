@@ -87,7 +87,7 @@ func behaviors() []Quantizer {
 			all = append(all, Quantizer{Format: f, ExactRatio: true}, Quantizer{Format: f, Rule: Even, EvenMantissa: 1},
 				Quantizer{Format: f, Rule: Floor, NonFinite: Poison},
 				Quantizer{Format: f, Rule: Floor, NonFinite: PoisonZero, Smallest: DivideByNormal},
-				Quantizer{Format: f, NonFinite: PoisonNaN, Smallest: DivideByOne})
+				Quantizer{Format: f, NonFinite: PoisonNaN, Smallest: DivideByOne}, Quantizer{Format: f, ZeroScale: ZeroScaleOne})
 		case format.E4M3:
 			for q.Arithmetic = EncodeFirst; q.Arithmetic <= BlockOnly; q.Arithmetic++ {
 				all = append(all, q)
@@ -105,6 +105,11 @@ func behaviors() []Quantizer {
 			all = append(all, Quantizer{Format: f, Rounding: r})
 		}
 	}
+	for _, zero := range []NegativeZero{DropZeroInput, DropNegativeZero} {
+		for _, f := range []Format{MXFP8, MXFP6E3M2, MXFP4, MXINT8, NVFP4, FP8Vec128, FP8Tensor} {
+			all = append(all, Quantizer{Format: f, NegativeZero: zero})
+		}
+	}
 	return all
 }
 
@@ -113,7 +118,8 @@ func (q Quantizer) testName() string {
 	for _, option := range []struct {
 		set  bool
 		name string
-	}{{q.ExactRatio, "/exact"}, {q.EvenMantissa > 0, "/mantissa"}, {q.PowerOfTwo, "/pow2"}, {q.NonFinite == Poison, "/poison"}, {q.NonFinite == PoisonNaN, "/poison-nan"}, {q.NonFinite == PoisonZero, "/poison-zero"}, {q.Smallest == DivideByNormal, "/normal"}, {q.Smallest == DivideByOne, "/one"}} {
+	}{{q.ExactRatio, "/exact"}, {q.EvenMantissa > 0, "/mantissa"}, {q.PowerOfTwo, "/pow2"}, {q.NonFinite == Poison, "/poison"}, {q.NonFinite == PoisonNaN, "/poison-nan"}, {q.NonFinite == PoisonZero, "/poison-zero"}, {q.Smallest == DivideByNormal, "/normal"}, {q.Smallest == DivideByOne, "/one"},
+		{q.ZeroScale == ZeroScaleOne, "/zero-scale"}} {
 		if option.set {
 			s += option.name
 		}

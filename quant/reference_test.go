@@ -82,6 +82,9 @@ func referenceE8M0(q Quantizer, amax float32) int {
 	max := q.Format.Element.Max()
 	top := math.Exp2(math.Floor(math.Log2(float64(max)))) // of which all maxima are less than twice
 	a := float64(amax)
+	if a == 0 && q.ZeroScale == ZeroScaleOne {
+		return 0
+	}
 	switch q.Rule {
 	case Floor:
 		return mostPower(top, a)
@@ -225,7 +228,11 @@ func definitionOf(q Quantizer, lines, width int, at func(l, c int) float32, elem
 					if q.Rounding == format.Stochastic {
 						random = with.Random.At(element(l, c))
 					}
-					r.codes[l*stored+c] = referenceCode(f.Element, y, q.Rounding, random)
+					code := referenceCode(f.Element, y, q.Rounding, random)
+					if f.Element.Decode(uint32(code)) == 0 && (q.NegativeZero == DropNegativeZero || q.NegativeZero == DropZeroInput && y == 0) {
+						code = 0
+					}
+					r.codes[l*stored+c] = code
 				}
 			}
 		}
@@ -254,7 +261,7 @@ func referenceGlobal(q Quantizer, amax float32) (encode, decode float32) {
 		encode = min(div32(2688, amax), math.MaxFloat32)
 		return encode, div32(1, encode)
 	case q.Arithmetic == DecodeFirstBF16:
-		encode = roundBF16(div32(2688, amax))
+		encode = roundBF16(mul32(2688, roundBF16(div32(1, amax))))
 		if math.IsInf(float64(encode), 0) {
 			encode = 1
 		}

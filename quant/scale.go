@@ -12,7 +12,7 @@ import (
 // ScaleRule says how the amax of a block becomes its E8M0 scale. With amax =
 // m·2^e, 1 ≤ m < 2, and the element format's largest value M·2^emax, the scale
 // is 2^(e-emax), twice that where the rule rounds up, or half. It never is less than
-// 2^-127 (code 0, which a block of zeros takes too).
+// 2^-127, code 0, which a block of zeros has too (see ZeroScale).
 type ScaleRule uint8
 
 const (
@@ -98,6 +98,9 @@ func (q *Quantizer) exponentCode(amax uint32) byte {
 		case q.NonFinite == Tolerate || q.Rule == RatioCeil: // the ratio is Inf, too
 			return e8m0Max
 		}
+	}
+	if amax == 0 && q.ZeroScale == ZeroScaleOne {
+		return byte(format.E8M0.Bias)
 	}
 	if q.Rule == RatioCeil && !q.ExactRatio {
 		// amax · float32(1/max), then cvt.rp.satfinite.ue8m0.

@@ -19,7 +19,7 @@ var formulas = []struct{ global, block, fp32 string }{
 	quant.EncodeFirst:      {"1/E with E = SMAX·MAX/amax of the tensor", "amax·(E·(1/MAX))", "1/(MAX/amax)"},
 	quant.EncodeFirst64:    {"amax of the tensor/(SMAX·MAX)", "amax/MAX/global, at least 2⁻⁶", "1/(MAX/amax), divided in float64"},
 	quant.DecodeFirst:      {"amax of the tensor/(SMAX·MAX)", "amax/(MAX·global)", "amax/MAX"},
-	quant.DecodeFirstBF16:  {"1/E with E = bf16(SMAX·MAX/amax of the tensor)", "E·bf16(amax/MAX)", "bf16(amax/MAX)"},
+	quant.DecodeFirstBF16:  {"1/E with E = bf16(SMAX·MAX·bf16(1/amax of the tensor))", "E·bf16(amax/MAX)", "bf16(amax/MAX)"},
 	quant.BlockOnly:        {"fixed: only blocks have a scale", "amax/MAX, ties up", "amax/MAX"},
 	quant.HalfScale:        {"fixed: only blocks have a scale", "", "64·fp16(amax/(64·MAX))"},
 	quant.DecodeFirstTyped: {"amax of the tensor/(SMAX·MAX)", "amax/(MAX·global)", "amax/MAX"},
