@@ -131,3 +131,38 @@ func TestJournalOutside(t *testing.T) {
 		}
 	}
 }
+
+// TestJournalAmaxOutside: the amax of a weight that the plan does not have is rejected.
+func TestJournalAmaxOutside(t *testing.T) {
+	src, dst := writeModel(t, tiledModel(), madeConfig), filepath.Join(t.TempDir(), "dst")
+	for _, weight := range []int{-1, len(planFor(t, src, "nvfp4").Decisions), 1 << 40} {
+		if err := os.RemoveAll(dst + partialSuffix); err != nil {
+			t.Fatal(err)
+		}
+		journal := partly(t, src, dst, 12)
+		records, _, err := readJournal(journal)
+		if err != nil {
+			t.Fatal(err)
+		}
+		i := slices.IndexFunc(records, func(r record) bool { return r.Amax != nil })
+		if i < 0 {
+			t.Fatal("no amax was recorded")
+		}
+		records[i].Amax.Weight = weight
+		var text []byte
+		for _, r := range records {
+			line, err := r.line()
+			if err != nil {
+				t.Fatal(err)
+			}
+			text = append(text, line...)
+		}
+		if err := os.WriteFile(journal, text, 0o666); err != nil {
+			t.Fatal(err)
+		}
+		_, err = planFor(t, src, "nvfp4").Run(context.Background(), dst, RunOptions{Resume: true})
+		if err == nil || !strings.Contains(err.Error(), "does not fit the plan") {
+			t.Errorf("the amax of weight %d: %v", weight, err)
+		}
+	}
+}

@@ -273,6 +273,49 @@ func TestResumeFinished(t *testing.T) {
 	}
 }
 
+// TestResumeAuxiliary: a result is finished with its auxiliary files, and not without
+// one of them or with another size.
+func TestResumeAuxiliary(t *testing.T) {
+	src, dst := writeModel(t, square(), madeConfig), filepath.Join(t.TempDir(), "dst")
+	if err := os.WriteFile(filepath.Join(src, "merges.txt"), []byte("a b\n"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	plan := planFor(t, src, "mxfp8")
+	if _, err := plan.Run(context.Background(), dst, RunOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if result, err := plan.Run(context.Background(), dst, RunOptions{Resume: true}); err != nil || !result.Finished {
+		t.Fatalf("a finished result: %+v, %v", result, err)
+	}
+	file := filepath.Join(dst, "merges.txt")
+	if err := os.WriteFile(file, []byte("a b\nc d\n"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := plan.Run(context.Background(), dst, RunOptions{Resume: true}); err == nil {
+		t.Error("a result whose auxiliary file has another size is taken for finished")
+	}
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := plan.Run(context.Background(), dst, RunOptions{Resume: true}); err == nil {
+		t.Error("a result without its auxiliary file is taken for finished")
+	}
+}
+
+// TestQuantizedFirst: the format of what is quantized already is named, though it be
+// that of the first weight.
+func TestQuantizedFirst(t *testing.T) {
+	src := writeModel(t, map[string][]made{"model.safetensors": {{"model.layers.0.mlp.down_proj.weight", safetensors.BF16, 1, []int64{128, 256}}}}, madeConfig)
+	dst := filepath.Join(t.TempDir(), "dst")
+	if _, err := planFor(t, src, "mxfp8").Run(context.Background(), dst, RunOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	_, err := PlanQuantize(openModel(t, dst), QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP4}})
+	if err == nil || !strings.Contains(err.Error(), "mxfp8)") {
+		t.Errorf("the error is %v, want the format mxfp8 in it", err)
+	}
+}
+
 // TestResumeLastMoment: a run that was killed between the removal of its journal
 // and the renaming is finished by the next.
 func TestResumeLastMoment(t *testing.T) {
