@@ -105,7 +105,7 @@ const moment = 100 * time.Millisecond
 // then. Samples in which something else had the processor do not count where there are
 // enough others.
 func (t *Team) Measure(budget time.Duration, pass func(worker, i int)) Sample {
-	const least, most = 3, 1 << 14
+	const most = 1 << 14
 	start := time.Now()
 	done := 0
 	timed := func(passes int) (time.Duration, bool) {
@@ -144,6 +144,15 @@ func (t *Team) Measure(budget time.Duration, pass func(worker, i int)) Sample {
 		}
 		add(timed(passes))
 	}
+	return sampleOf(all, quiet)
+}
+
+// least is how many undisturbed times a sample is made of, if there are as many times.
+const least = 3
+
+// sampleOf returns the sample of those times in which nothing else had the processor,
+// and where these are too few, the busy sample of all.
+func sampleOf(all, quiet []float64) Sample {
 	if len(quiet) < min(least, len(all)) {
 		s := Summarize(all)
 		s.Busy = true

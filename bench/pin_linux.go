@@ -4,6 +4,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -68,4 +69,23 @@ func others(but []int) []int {
 		}
 	}
 	return list
+}
+
+// waited returns how long all threads of the process that run now have waited for a
+// processor; 0 where the kernel does not count that.
+func waited() time.Duration {
+	entries, err := os.ReadDir("/proc/self/task")
+	if err != nil {
+		return 0
+	}
+	var sum time.Duration
+	for _, e := range entries {
+		text, err := os.ReadFile("/proc/self/task/" + e.Name() + "/schedstat")
+		if fields := strings.Fields(string(text)); err == nil && len(fields) > 1 {
+			if n, err := strconv.ParseInt(fields[1], 10, 64); err == nil { // the others are time on a processor and time slices
+				sum += time.Duration(n)
+			}
+		}
+	}
+	return sum
 }

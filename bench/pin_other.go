@@ -18,3 +18,5 @@ func pin(int, ...int) bool { return false }
 func threadTime() time.Duration { return time.Since(epoch) }
 
 func others([]int) []int { return nil }
+
+func waited() time.Duration { return 0 }

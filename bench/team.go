@@ -138,10 +138,16 @@ func (t *Team) Time(f func(worker int)) (d time.Duration, disturbed bool) {
 		if m.end.After(end) {
 			end = m.end
 		}
-		const share, clock = 50, 5 * time.Microsecond // how exact the clocks are
-		disturbed = disturbed || !t.waits && m.lost > m.end.Sub(m.start)/share+clock
+		disturbed = disturbed || !t.waits && isDisturbed(m.lost, m.end.Sub(m.start))
 	}
 	return end.Sub(start), disturbed
+}
+
+// isDisturbed reports whether a thread that did not run for the time lost, of a time
+// elapsed, was kept from its processor, and not by the error of clocks.
+func isDisturbed(lost, elapsed time.Duration) bool {
+	const share, clock = 50, 5 * time.Microsecond
+	return lost > elapsed/share+clock
 }
 
 // MeasureAlone is Measure of what the first thread runs, with the goroutines

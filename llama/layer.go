@@ -92,14 +92,6 @@ type layerSaved struct {
 	down      *nn.LinearSaved
 }
 
-func (s *layerSaved) bytes() int {
-	if s.input != nil {
-		return len(s.input.Codes)
-	}
-	return s.inputNorm.Bytes() + s.qkv.Bytes() + s.attention.Bytes() + s.output.Bytes() +
-		s.postNorm.Bytes() + s.gateUp.Bytes() + s.swiglu.Bytes() + s.down.Bytes()
-}
-
 // forward returns the residual stream after the layer. With a cache, x is the next
 // tokens of one sequence.
 func (l *layer) forward(s *nn.Scope, x tensor.Dense, batch int, cache *nn.Cache) (y tensor.Dense, saved *layerSaved, err error) {

@@ -37,8 +37,8 @@ type Model struct {
 	head      projection
 	loss      nn.CrossEntropy
 
-	memory          nn.Memory
-	activationBytes int
+	memoryPool nn.Memory
+	held       Memory // by the last Train
 }
 
 // New returns a model with the initial weights of a seed: normally distributed
@@ -111,7 +111,7 @@ func (m *Model) Params() []*nn.Param {
 // others, of the embedding and of the head.
 func (m *Model) scopes(s *nn.Scope) (quantized, exempt *nn.Scope) {
 	q := *s
-	q.Memory = &m.memory
+	q.Memory = &m.memoryPool
 	if m.Options.StoreQuantized {
 		q.Keep = quant.Quantizer{Format: quant.MXFP8}
 	}
@@ -143,7 +143,10 @@ func (m *Model) forward(s *nn.Scope, tokens []int32, batch int, caches []nn.Cach
 			if err != nil {
 				return x, nil, err
 			}
-			saved.recomputed = max(saved.recomputed, saved.layers[i].bytes())
+			var once Memory
+			if saved.layers[i].add(&once); once.Total() > saved.recomputed.Total() {
+				saved.recomputed = once
+			}
 			saved.layers[i] = &layerSaved{input: kept, batch: batch}
 		}
 	}
@@ -156,7 +159,7 @@ type modelSaved struct {
 	tokens     []int32
 	layers     []*layerSaved
 	norm       *nn.RMSNormSaved
-	recomputed int // bytes that the largest layer keeps when it is computed again
+	recomputed Memory // what the largest layer saves when it is computed again
 }
 
 // backward adds the gradients that follow from that of the norm's output.
@@ -210,7 +213,7 @@ func (m *Model) Train(s *nn.Scope, tokens, targets []int32, batch int, weight fl
 	if err != nil {
 		return 0, err
 	}
-	m.activationBytes = saved.bytes() + headSaved.Bytes() + lossSaved.Bytes()
+	m.held = m.memory(saved, headSaved, lossSaved)
 	for _, l := range m.layers {
 		l.endForward(s)
 	}
@@ -221,6 +224,7 @@ func (m *Model) Train(s *nn.Scope, tokens, targets []int32, batch int, weight fl
 	if err := m.backward(s, saved, d); err != nil {
 		return 0, err
 	}
+	m.held.Columnwise += m.transient()
 	for _, l := range m.layers {
 		l.endBackward(s)
 	}
@@ -253,28 +257,4 @@ func (m *Model) infer(s *nn.Scope, tokens []int32, batch int, caches []nn.Cache)
 	_, exempt := m.scopes(&scope)
 	logits, _, err := m.head.forward(exempt, x)
 	return logits, err
-}
-
-// bytes returns the memory of what was kept, at its largest.
-func (s *modelSaved) bytes() int {
-	n := s.recomputed + s.norm.Bytes() + 4*len(s.tokens)
-	for _, l := range s.layers {
-		n += l.bytes()
-	}
-	return n
-}
-
-// ActivationBytes returns the memory of what the last Train kept from its forward
-// for its backward pass: codes and scales of activations, and the logits.
-func (m *Model) ActivationBytes() int { return m.activationBytes }
-
-// WeightBytes returns the memory of the weights as they are multiplied: the copies
-// of the linear layers, of both directions after a Train, and the embedding and
-// norms in BF16. FP32 master weights are not among them.
-func (m *Model) WeightBytes() int {
-	n := 2 * (len(m.embedding.Weight.Value.Data) + len(m.norm.Weight.Value.Data))
-	for _, l := range m.layers {
-		n += l.weightBytes()
-	}
-	return n + m.head.bytes()
 }

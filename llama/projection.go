@@ -26,7 +26,8 @@ func (p *projection) params() []*nn.Param {
 // bytes returns the memory of the weights as they are multiplied.
 func (p *projection) bytes() int {
 	if p.linear != nil {
-		return p.linear.WeightBytes()
+		rowwise, columnwise := p.linear.WeightBytes()
+		return rowwise + columnwise
 	}
 	n := 0
 	for _, part := range p.frozen.parts {
@@ -72,7 +73,7 @@ func (m *Model) Quantize(q quant.Quantizer, activations bool, threads int) (*Mod
 	}
 	scope := nn.Scope{Recipe: bf16, Threads: threads}
 	c := *m
-	c.memory = nn.Memory{}
+	c.memoryPool = nn.Memory{}
 	c.layers = make([]*layer, len(m.layers))
 	for i, l := range m.layers {
 		copied := *l
@@ -119,22 +120,35 @@ func freeze(s *nn.Scope, l *nn.Linear, q quant.Quantizer, input *activation) (*f
 }
 
 // HoldWeights has every linear layer that the recipe quantizes hold its weight
-// quantized (nn.Linear.HoldWeight): call it with the FP32 master weights as the
-// values of Params, at the start and after every step of the optimizer. They are
-// replaced by the values that are held.
+// quantized (nn.Linear.HoldWeight): call it at the start and after every step of the
+// optimizer, whose master weights are the values of Params.
 func (m *Model) HoldWeights(s *nn.Scope) error {
+	if m.Quantized() {
+		return fmt.Errorf("model: its weights are quantized for good")
+	}
+	quantized, _ := m.scopes(s)
 	for _, l := range m.layers {
 		if l.exempt {
 			continue
 		}
 		for _, p := range l.projections() {
-			if p.linear == nil {
-				return fmt.Errorf("model: its weights are quantized for good")
-			}
-			if err := p.linear.HoldWeight(s); err != nil {
+			if err := p.linear.HoldWeight(quantized); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
+}
+
+// SettleWeights replaces the master weights of layers that hold theirs quantized by the
+// decoded values (nn.Linear.SettleWeight), which Save writes: the model cannot be
+// trained any more.
+func (m *Model) SettleWeights(threads int) {
+	for _, l := range m.layers {
+		for _, p := range l.projections() {
+			if p.linear != nil {
+				p.linear.SettleWeight(threads)
+			}
+		}
+	}
 }

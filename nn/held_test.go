@@ -3,6 +3,7 @@ package nn
 import (
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/microscale-go/microscale/recipe"
@@ -50,16 +51,21 @@ func TestHoldWeight(t *testing.T) {
 				if !slices.Equal(y.Data, wantY.Data) || !slices.Equal(dx.Data, wantDX.Data) {
 					t.Fatalf("step %d: other products", step)
 				}
-				if slices.Equal(held.Weight.Value.Data, plain.Weight.Value.Data) {
-					t.Fatal("the value is still that of the master weight")
+				if !slices.Equal(held.Weight.Value.Data, plain.Weight.Value.Data) {
+					t.Fatal("the master weight is another one")
+				}
+				if _, columnwise := held.WeightBytes(); columnwise != 0 {
+					t.Fatalf("a columnwise copy of %d bytes is held between passes", columnwise)
 				}
 				for i := range plain.Weight.Value.Data { // a step of the optimizer
 					plain.Weight.Value.Data[i] += float32(rng.NormFloat64() * 0.01)
 				}
 				copy(held.Weight.Value.Data, plain.Weight.Value.Data)
-				if !r.Delayed.Enabled() { // whose scales would move on
-					if y, _ := products(t, held, s); !slices.Equal(y.Data, wantY.Data) {
-						t.Fatal("the copies follow the master weight")
+				inference := *s // which leaves no trace in delayed scales
+				inference.Inference = true
+				if !r.Delayed.Enabled() { // whose scales have moved on
+					if y, _, err := held.Forward(&inference, x); err != nil || !slices.Equal(y.Data, wantY.Data) {
+						t.Fatalf("the copies follow the master weight (%v)", err)
 					}
 				}
 				copy(held.Weight.Value.Data, plain.Weight.Value.Data)
@@ -74,11 +80,21 @@ func TestHoldWeight(t *testing.T) {
 				t.Fatal(err)
 			}
 			y, _ := products(t, held, &high)
+			held.SettleWeight(1)
 			values := NewLinear("proj", 128, 64, false)
 			copy(values.Weight.Value.Data, held.Weight.Value.Data)
-			want, _ := products(t, values, &high)
-			if !slices.Equal(y.Data, want.Data) {
-				t.Error("a product of high precision is not of the values that are held")
+			want, saved, err := values.Forward(&high, x)
+			if err != nil || !slices.Equal(y.Data, want.Data) {
+				t.Errorf("a product of high precision is not of the values that are held (%v)", err)
+			}
+			if slices.Equal(held.Weight.Value.Data, plain.Weight.Value.Data) {
+				t.Error("the value is still that of the master weight")
+			}
+			if _, err := held.Backward(&high, saved, dy); err == nil || !strings.Contains(err.Error(), "cannot be trained any more") {
+				t.Errorf("a backward pass without master weights: %v", err)
+			}
+			if err := held.HoldWeight(s); err == nil {
+				t.Error("decoded values are held as if they were master weights")
 			}
 		})
 	}

@@ -1,7 +1,6 @@
 package nn
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/microscale-go/microscale/gemm"
@@ -21,7 +20,7 @@ type Linear struct {
 	in, out int
 	parts   []*Param // views of Weight and Bias
 	weight  weightCopies
-	held    bool            // weight has the primary values (HoldWeight)
+	held    heldWeight
 	delayed [3]delayedScale // by Operand
 }
 
@@ -67,9 +66,10 @@ func NewFusedLinear(name string, in int, bias bool, parts ...Part) *Linear {
 // Params returns the weight, and the bias where there is one, of each part.
 func (l *Linear) Params() []*Param { return l.parts }
 
-// WeightBytes returns the bytes of codes and scales of the weight's two copies.
-func (l *Linear) WeightBytes() int {
-	return tensorBytes(l.weight.rowwise) + tensorBytes(l.weight.columnwise)
+// WeightBytes returns the bytes of codes and scales of the copies of the weight that
+// the layer keeps now, by direction.
+func (l *Linear) WeightBytes() (rowwise, columnwise int) {
+	return tensorBytes(l.weight.rowwise) + tensorBytes(l.held.codes), tensorBytes(l.weight.columnwise)
 }
 
 // LinearSaved is what a forward pass keeps for the backward pass.
@@ -109,7 +109,8 @@ func (l *Linear) Forward(s *Scope, x tensor.Dense) (tensor.Dense, *LinearSaved, 
 	if err := s.checkShape(Input, x); err != nil {
 		return fail(err)
 	}
-	if err := l.quantizeWeight(s, !s.Inference); err != nil {
+	weight, err := l.forwardWeight(s, !s.Inference)
+	if err != nil {
 		return fail(err)
 	}
 	saveQuantized := !s.Inference && !s.SaveOriginalInput
@@ -122,7 +123,7 @@ func (l *Linear) Forward(s *Scope, x tensor.Dense) (tensor.Dense, *LinearSaved, 
 		o.Bias = l.roundedBias(s)
 	}
 	y := tensor.New(x.Rows, l.out)
-	if err := s.mul(y, Product{l.Name, recipe.Fprop, xr, l.weight.rowwise}, o); err != nil {
+	if err := s.mul(y, Product{l.Name, recipe.Fprop, xr, weight}, o); err != nil {
 		return fail(err)
 	}
 	s.Memory.give(xr)
@@ -157,9 +158,6 @@ func (l *Linear) Backward(s *Scope, saved *LinearSaved, dy tensor.Dense) (tensor
 	if err := s.checkShape(Grad, dy); err != nil {
 		return fail(err)
 	}
-	if l.weight.columnwise == nil {
-		return fail(errors.New("the copy of the weight that dgrad takes is gone: a forward pass of inference came between, under Microbatch 0"))
-	}
 	if err := l.savedInput(s, saved); err != nil {
 		return fail(err)
 	}
@@ -167,9 +165,16 @@ func (l *Linear) Backward(s *Scope, saved *LinearSaved, dy tensor.Dense) (tensor
 	if err != nil {
 		return fail(err)
 	}
-	dx := tensor.New(dy.Rows, l.in)
-	if err := s.mul(dx, Product{l.Name, recipe.Dgrad, dyr, l.weight.columnwise}, gemm.Options{}); err != nil {
+	weight, transient, err := l.backwardWeight(s)
+	if err != nil {
 		return fail(err)
+	}
+	dx := tensor.New(dy.Rows, l.in)
+	if err := s.mul(dx, Product{l.Name, recipe.Dgrad, dyr, weight}, gemm.Options{}); err != nil {
+		return fail(err)
+	}
+	if transient {
+		s.discard(Weight, nil, weight)
 	}
 	s.Round(dx)
 	if err := s.mul(l.Weight.Grad, Product{l.Name, recipe.Wgrad, dyc, saved.input}, gemm.Options{Accumulate: true}); err != nil {
@@ -178,7 +183,8 @@ func (l *Linear) Backward(s *Scope, saved *LinearSaved, dy tensor.Dense) (tensor
 	if l.Bias != nil {
 		addColumnSums(l.Bias.Grad.Row(0), dy, s.Threads)
 	}
-	s.Memory.give(dyr, dyc, saved.input)
+	s.discard(Grad, dyr, dyc)
+	s.discard(Input, nil, saved.input)
 	saved.input, saved.original = nil, nil
 	return dx.View(0, rows, 0, dx.Cols), nil
 }

@@ -12,7 +12,30 @@ import (
 // format and shape to be written into. Modules that share one, as those of a model
 // do, quantize from one step to the next into the same memory. The zero value is
 // empty, and nil holds nothing.
-type Memory struct{ spare []*quant.Tensor }
+type Memory struct {
+	spare   []*quant.Tensor
+	rounded []float32 // of the largest weight that was rounded
+}
+
+// Bytes returns the memory that is held for later operands.
+func (m *Memory) Bytes() int {
+	n := 4 * cap(m.rounded)
+	for _, t := range m.spare {
+		n += tensorBytes(t)
+	}
+	return n
+}
+
+// dense returns a matrix for one use: the next call returns the same memory.
+func (m *Memory) dense(rows, cols int) tensor.Dense {
+	if m == nil {
+		return tensor.New(rows, cols)
+	}
+	if cap(m.rounded) < rows*cols {
+		m.rounded = make([]float32, rows*cols)
+	}
+	return tensor.Of(rows, cols, m.rounded[:rows*cols])
+}
 
 // take returns an operand to write a copy of x into, nil where none fits.
 func (m *Memory) take(f quant.Format, d quant.Direction, x tensor.Dense) *quant.Tensor {

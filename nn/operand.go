@@ -1,6 +1,7 @@
 package nn
 
 import (
+	"errors"
 	"fmt"
 	"reflect"
 
@@ -83,30 +84,65 @@ func (l *Linear) quantize(s *Scope, o Operand, x tensor.Dense, rowwise, columnwi
 	return row, col, nil
 }
 
-// quantizeWeight makes the copies of the weight where it is time to: at the first
-// microbatch of a step, and where there are none of this recipe.
-func (l *Linear) quantizeWeight(s *Scope, backward bool) error {
+// discard returns the copies of an operand to the scope's memory, but for a columnwise one
+// that is the transpose of the rowwise one: no later operand is written into that.
+func (s *Scope) discard(o Operand, rowwise, columnwise *quant.Tensor) {
+	s.Memory.give(rowwise)
+	if q := s.quantizers(o); !q.Shared() {
+		s.Memory.give(columnwise)
+	}
+}
+
+// forwardWeight returns the operand of fprop. It makes both copies of a weight that is
+// not held at the first microbatch of a step, and where there are none of this recipe;
+// the columnwise one only where a backward pass follows.
+func (l *Linear) forwardWeight(s *Scope, backward bool) (*quant.Tensor, error) {
+	if l.held.codes != nil {
+		return l.held.rowwise(s)
+	}
 	c, q := &l.weight, s.quantizers(Weight)
 	made := c.rowwise != nil && (c.columnwise != nil || !backward) && reflect.DeepEqual(c.made, q)
-	if made && (l.held || s.Recompute || s.Microbatch > 0) {
-		return nil
+	if made && (s.Recompute || s.Microbatch > 0) {
+		return c.rowwise, nil
 	}
 	w := l.Weight.Value
 	if err := s.checkShape(Weight, w); err != nil {
-		return err
+		return nil, err
 	}
-	if s.Recipe.Activations.Element != format.F32 {
-		w = w.Clone()
-		roundTo(w, s.Recipe.Activations, s.Threads)
-	}
-	s.Memory.give(c.rowwise, c.columnwise)
+	s.discard(Weight, c.rowwise, c.columnwise)
 	*c = weightCopies{}
-	row, col, err := l.quantize(s, Weight, w, true, backward)
+	row, col, err := l.quantize(s, Weight, s.rounded(w), true, backward)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	*c = weightCopies{row, col, q}
-	return nil
+	return row, nil
+}
+
+// backwardWeight returns the operand of dgrad, and whether it is for this product alone.
+func (l *Linear) backwardWeight(s *Scope) (columnwise *quant.Tensor, transient bool, err error) {
+	if l.held.codes != nil {
+		columnwise, err = l.heldColumnwise(s)
+		return columnwise, true, err
+	}
+	if l.weight.columnwise == nil {
+		return nil, false, errors.New("the copy of the weight that dgrad takes is gone: a forward pass of inference came between, under Microbatch 0")
+	}
+	return l.weight.columnwise, false, nil
+}
+
+// rounded returns w with values of the recipe's activations: w itself where these are
+// F32, and else a copy in the scope's memory that is valid until the next call.
+func (s *Scope) rounded(w tensor.Dense) tensor.Dense {
+	if s.Recipe.Activations.Element == format.F32 {
+		return w
+	}
+	x := s.Memory.dense(w.Rows, w.Cols)
+	for i := range w.Rows {
+		copy(x.Row(i), w.Row(i))
+	}
+	roundTo(x, s.Recipe.Activations, s.Threads)
+	return x
 }
 
 // originalInput returns x as Scope.SaveOriginalInput keeps it.

@@ -26,7 +26,7 @@ func made(steps int) *report.Comparison {
 		e         int
 		diverging bool
 	}{{"bf16", 0, math.Inf(1), 0, false}, {"tensorwise", 0.0003, 31, -8, false}, {"mxfp8", 0.0012, 31.5, -9, false}, {"nvfp4", 0.013, 20.5, -6, false}, {"mxfp4", 0.03, 17, -5, true}} {
-		row := report.Recipe{Name: r.name, Doc: "what " + r.name + " is, in a line", Steps: steps, TrainLoss: math.NaN(), ValidationLoss: math.NaN(), SecondsPerStep: 0.11 * (1 + 0.2*float64(i)), WeightBytes: 1_600_000 >> min(i, 2), ActivationBytes: 12_345_678 >> min(i, 2)}
+		row := report.Recipe{Name: r.name, Doc: "what " + r.name + " is, in a line", Steps: steps, TrainLoss: math.NaN(), ValidationLoss: math.NaN(), SecondsPerStep: 0.11 * (1 + 0.2*float64(i)), Memory: report.Memory{Masters: 3_000_000, Gradients: 3_000_000, Moments: 6_000_000, Rowwise: 800_000 >> min(i, 2), Columnwise: 800_000 >> min(i, 2), Activations: 12_345_678 >> min(i, 2)}}
 		if r.diverging {
 			row.Steps = steps / 3
 			row.Failed = fmt.Sprintf("the loss was NaN at step %d", row.Steps)

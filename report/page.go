@@ -49,6 +49,7 @@ type view struct {
 	Scales   []figure
 	Formats  []figure
 	Quantize pageTable
+	Memory   pageTable
 }
 
 // A key is the color of a recipe.
@@ -85,7 +86,7 @@ type pageTable struct {
 // view computes what the page shows.
 func (c *Comparison) view() (*view, error) {
 	v := &view{Comparison: c, Mark: Generator, Style: template.CSS(styleText), Verdict: c.Verdict()}
-	v.Table.Table, v.Quantize.Table = c.Table(), c.FormatTable()
+	v.Table.Table, v.Quantize.Table, v.Memory.Table = c.Table(), c.FormatTable(), c.MemoryTable()
 	for i := range c.Recipes {
 		r := &c.Recipes[i]
 		v.Keys = append(v.Keys, key{r.Name, r.Doc, keyColor(i), r.Failed})

@@ -54,11 +54,28 @@ type Recipe struct {
 
 	SecondsPerStep  float64
 	TokensPerSecond float64
-	WeightBytes     int64 // of the operands that a step keeps
-	ActivationBytes int64
+	Busy            bool // other programs had the processors during most steps, which took longer for that
+	Memory          Memory
 
 	Operands []Operand   // those that were observed
 	Scales   []Histogram // of the decode scales of blocks, by operand
+}
+
+// Memory is what a run holds at the peak of a step, in bytes: zero where that is not
+// known.
+type Memory struct {
+	Masters     int64 // FP32 weights of the optimizer
+	Gradients   int64 // FP32
+	Moments     int64 // FP32, of the optimizer
+	Rowwise     int64 // copies of weights that fprop takes
+	Columnwise  int64 // copies of weights that dgrad takes
+	Activations int64 // saved by the forward pass for the backward pass
+	Scratch     int64 // for operands
+}
+
+// Total returns the sum.
+func (m Memory) Total() int64 {
+	return m.Masters + m.Gradients + m.Moments + m.Rowwise + m.Columnwise + m.Activations + m.Scratch
 }
 
 // A Run is the end of a training run: the losses of Recipe for one seed.

@@ -42,9 +42,14 @@ var recipeColumns = []recipeColumn{
 		return percentText(c.Gap(r)) + errorText(c.GapError(r))
 	}},
 	{Column{"s/step", "s/step", "median seconds of a step", true}, func(_ *Comparison, r *Recipe) string { return secondsText(r.SecondsPerStep) }},
-	{Column{"weights MB", "weights\nMB", "quantized weights that a step keeps, both directions", true}, func(_ *Comparison, r *Recipe) string { return megabytes(r.WeightBytes) }},
-	{Column{"activations MB", "activ.\nMB", "what the forward pass keeps for the backward pass", true}, func(_ *Comparison, r *Recipe) string { return megabytes(r.ActivationBytes) }},
-	{Column{"saturated", "saturated", "elements beyond the largest value of their block, of all observed operands", true}, func(_ *Comparison, r *Recipe) string { return rateText(r.Saturated()) }},
+	{Column{"copies MB", "wts.\nMB", "copies of weights that products take, at the peak of a step: rowwise and columnwise", true}, func(_ *Comparison, r *Recipe) string {
+		return megabytes(r.Memory.Rowwise + r.Memory.Columnwise)
+	}},
+	{Column{"activations MB", "act.\nMB", "what the forward pass saves for the backward pass", true}, func(_ *Comparison, r *Recipe) string { return megabytes(r.Memory.Activations) }},
+	{Column{"all MB", "all\nMB", "all that is held at the peak of a step: these, FP32 master weights, gradients and moments, and scratch memory", true}, func(_ *Comparison, r *Recipe) string {
+		return megabytes(r.Memory.Total())
+	}},
+	{Column{"saturated", "satu-\nrated", "elements beyond the largest value of their block, of all observed operands", true}, func(_ *Comparison, r *Recipe) string { return rateText(r.Saturated()) }},
 	{Column{"flushed", "flushed", "elements that became zero, of all observed operands", true}, func(_ *Comparison, r *Recipe) string { return rateText(r.Flushed()) }},
 }
 
@@ -59,6 +64,42 @@ func (c *Comparison) Table() Table {
 		var row []string
 		for _, column := range recipeColumns {
 			row = append(row, column.text(c, &c.Recipes[i]))
+		}
+		t.Rows = append(t.Rows, row)
+	}
+	return t
+}
+
+// memoryColumns are those of MemoryTable, after the recipe.
+var memoryColumns = []struct {
+	Column
+	bytes func(m *Memory) int64
+}{
+	{Column{"masters", "masters", "FP32 weights, which the optimizer updates", true}, func(m *Memory) int64 { return m.Masters }},
+	{Column{"gradients", "gradients", "of weights, FP32", true}, func(m *Memory) int64 { return m.Gradients }},
+	{Column{"moments", "moments", "the optimizer's, FP32", true}, func(m *Memory) int64 { return m.Moments }},
+	{Column{"rowwise", "rowwise", "copies of weights that fprop takes", true}, func(m *Memory) int64 { return m.Rowwise }},
+	{Column{"columnwise", "columnwise", "copies of weights that dgrad takes", true}, func(m *Memory) int64 { return m.Columnwise }},
+	{Column{"activations", "activations", "saved for the backward pass", true}, func(m *Memory) int64 { return m.Activations }},
+	{Column{"scratch", "scratch", "operands out of use, and weights as they are rounded", true}, func(m *Memory) int64 { return m.Scratch }},
+	{Column{"all", "all", "", true}, func(m *Memory) int64 { return m.Total() }},
+}
+
+// MemoryTable returns what each recipe holds at the peak of a step, in megabytes. It has
+// no rows where that is not known.
+func (c *Comparison) MemoryTable() Table {
+	t := Table{Columns: []Column{{"MB", "MB", "", false}}}
+	for _, column := range memoryColumns {
+		t.Columns = append(t.Columns, column.Column)
+	}
+	for i := range c.Recipes {
+		r := &c.Recipes[i]
+		if r.Memory == (Memory{}) {
+			continue
+		}
+		row := []string{r.Name}
+		for _, column := range memoryColumns {
+			row = append(row, megabytes(column.bytes(&r.Memory)))
 		}
 		t.Rows = append(t.Rows, row)
 	}

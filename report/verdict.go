@@ -35,6 +35,15 @@ func (c *Comparison) Verdict() []string {
 		}
 		s = append(s, sentence+".")
 	}
+	var busy []string
+	for _, r := range c.Recipes {
+		if r.Busy {
+			busy = append(busy, r.Name)
+		}
+	}
+	if len(busy) > 0 {
+		s = append(s, fmt.Sprintf("Other programs had the processors during most steps of %s: these took longer than on an idle machine, and their times do not compare.", list(busy)))
+	}
 	switch n := c.seeds(); {
 	case len(c.ranked()) == 0:
 	case n == 1:

@@ -49,10 +49,31 @@ type Result struct {
 	Seconds    float64           // of the steps, those before a resumption included
 	Parameters int
 
-	// WeightBytes is the memory of the weights as they are multiplied, and
-	// ActivationBytes that of what a microbatch keeps for its backward pass (see
-	// llama.Model).
-	WeightBytes, ActivationBytes int
+	Memory Memory // at the peak of the last step; of a resumed run that has no step left, without copies and activations
+}
+
+// Memory is what a run holds at the peak of a step, between the forward and the
+// backward pass of a microbatch, in bytes. The matrices that pass from one module to the
+// next are not among it, nor is what the garbage collector has not freed yet.
+type Memory struct {
+	Masters   int `json:"masters"`   // FP32 weights, which the optimizer updates and which norms and the embedding compute with
+	Gradients int `json:"gradients"` // FP32
+	Moments   int `json:"moments"`   // FP32, the two of AdamW
+	llama.Memory
+}
+
+// Total returns the sum of all.
+func (m Memory) Total() int { return m.Masters + m.Gradients + m.Moments + m.Memory.Total() }
+
+// memory returns what the run holds.
+func (r *run) memory() Memory {
+	m := Memory{Memory: r.model.Memory()}
+	for i, p := range r.params {
+		m.Masters += 4 * p.Value.Rows * p.Value.Cols
+		m.Gradients += 4 * p.Grad.Rows * p.Grad.Cols
+		m.Moments += 4 * (len(r.moments[i].m) + len(r.moments[i].v))
+	}
+	return m
 }
 
 // SecondsPerStep returns the mean time of a step.
@@ -112,9 +133,6 @@ func Run(ctx context.Context, c Config, hooks Hooks) (*Result, error) {
 		return nil, err
 	}
 	r := &run{Config: c, hooks: hooks, model: model, params: model.Params()}
-	if c.HoldQuantized {
-		r.params = masters(r.params)
-	}
 	r.moments = newMoments(r.params)
 	release, err := r.claim()
 	if err != nil {
@@ -143,34 +161,25 @@ func Run(ctx context.Context, c Config, hooks Hooks) (*Result, error) {
 			return nil, err
 		}
 	}
+	if c.HoldQuantized {
+		model.SettleWeights(c.Threads)
+	}
 	if err := r.close(); err != nil {
 		return nil, err
 	}
 	return &Result{
 		Model: model, TrainLoss: r.state.TrainLoss, Validation: r.state.Validation,
 		Tokens: c.Steps * c.Batch * c.Sequence, Seconds: r.state.Seconds,
-		Parameters: model.Config.Parameters(), WeightBytes: model.WeightBytes(), ActivationBytes: model.ActivationBytes(),
+		Parameters: model.Config.Parameters(), Memory: r.memory(),
 	}, nil
 }
 
-// masters returns params with values of their own, and the same gradients.
-func masters(params []*nn.Param) []*nn.Param {
-	own := make([]*nn.Param, len(params))
-	for i, p := range params {
-		own[i] = &nn.Param{Name: p.Name, Value: p.Value.Clone(), Grad: p.Grad}
-	}
-	return own
-}
-
-// hold gives the model the master weights for the next step, quantized.
+// hold has the model quantize the master weights for the next step.
 func (r *run) hold() error {
 	if !r.HoldQuantized {
 		return nil
 	}
-	for i, p := range r.model.Params() {
-		copy(p.Value.Data, r.params[i].Value.Data)
-	}
-	scope := r.scope(r.state.Step)
+	scope := r.observed(r.state.Step)
 	return r.model.HoldWeights(&scope)
 }
 
@@ -179,14 +188,20 @@ func (r *run) scope(step int) nn.Scope {
 	return nn.Scope{Recipe: r.Recipe, Seed: r.Seed, Step: uint32(step), Threads: r.Threads, Pad: true}
 }
 
+// observed returns the scope of a step, with the hook where the step is observed.
+func (r *run) observed(step int) nn.Scope {
+	scope := r.scope(step)
+	if h := r.hooks; h.Observe != nil && step < r.Steps && (h.Observed == nil || h.Observed(step+1)) {
+		scope.Observe = func(o nn.Observation) { h.Observe(step+1, o) }
+	}
+	return scope
+}
+
 // step makes one step.
 func (r *run) step() error {
 	start := time.Now()
 	step := r.state.Step
-	scope := r.scope(step)
-	if h := r.hooks; h.Observe != nil && (h.Observed == nil || h.Observed(step+1)) {
-		scope.Observe = func(o nn.Observation) { h.Observe(step+1, o) }
-	}
+	scope := r.observed(step)
 	loss, err := r.gradients(scope)
 	if err != nil {
 		return err

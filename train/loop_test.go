@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -109,6 +110,11 @@ func TestHoldQuantized(t *testing.T) {
 		if !same(got, want) {
 			t.Errorf("%s: losses\n%v\nwant\n%v", name, got.TrainLoss, want.TrainLoss)
 		}
+		// Weights that are held save the columnwise copies of all layers but one.
+		n, m := want.Memory, got.Memory
+		if m.Masters != n.Masters || m.Rowwise != n.Rowwise || m.Activations() != n.Activations() || m.Columnwise >= n.Columnwise || m.Total() >= n.Total() {
+			t.Errorf("%s: %+v is held with quantized weights, %+v without", name, m, n)
+		}
 		for i, p := range got.Model.Params() {
 			master := want.Model.Params()[i]
 			quantized := strings.Contains(p.Name, "proj")
@@ -122,6 +128,33 @@ func TestHoldQuantized(t *testing.T) {
 	if _, err := Run(context.Background(), c, Hooks{}); err == nil || !strings.Contains(err.Error(), "fp8-param: the recipe bf16 does not quantize weights") {
 		t.Errorf("error %v", err)
 	}
+}
+
+// TestHoldQuantizedHeap measures the heap between two steps: weights that are held save
+// the memory of their columnwise copies.
+func TestHoldQuantizedHeap(t *testing.T) {
+	heap := func(hold bool) (live uint64, m Memory) {
+		c := tiny(t, "mxfp8")
+		c.Model.HiddenSize, c.Model.IntermediateSize, c.HoldQuantized = 256, 1024, hold
+		result, err := Run(context.Background(), c, Hooks{Step: func(StepEvent) {
+			var s runtime.MemStats
+			runtime.GC()
+			runtime.GC() // what pools hold is freed by the second
+			runtime.ReadMemStats(&s)
+			live = max(live, s.HeapAlloc)
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return live, result.Memory
+	}
+	plain, without := heap(false)
+	held, with := heap(true)
+	want := uint64(without.Columnwise - with.Columnwise)
+	if held+want/2 > plain {
+		t.Errorf("the heap has %d bytes with quantized weights and %d without, want %d less", held, plain, want)
+	}
+	t.Logf("%d bytes of heap with quantized weights, %d without; %d less are counted", held, plain, want)
 }
 
 // TestMicrobatches: gradients are the mean over the batch, in any number of parts.

@@ -108,10 +108,15 @@ func (b *benchRun) begin() error {
 func (b *benchRun) warn(cmd *cobra.Command, results []bench.Result) {
 	for _, r := range results {
 		if r.Time.Busy {
-			fmt.Fprintln(cmd.ErrOrStderr(), "microscale: other programs had the processors during most runs: figures are lower than those of an idle machine")
+			warnBusy(cmd.ErrOrStderr(), "runs")
 			return
 		}
 	}
+}
+
+// warnBusy says that other work took part in what was measured.
+func warnBusy(w io.Writer, what string) {
+	fmt.Fprintf(w, "microscale: other programs had the processors during most %s: figures are lower than those of an idle machine\n", what)
 }
 
 // benchDocument is one result as JSON.

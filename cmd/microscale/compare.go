@@ -46,6 +46,7 @@ over several seeds, with their standard errors; all but losses is of the first.`
 	out := cmd.Flags().String("out", "comparison", "write the report to the directory `DIR`, in place of an earlier report")
 	asJSON := cmd.Flags().Bool("json", false, "print one JSON document")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		boundGarbage()
 		if *out == "" {
 			return misuse("--out names no directory: name one for the report")
 		}
@@ -101,36 +102,42 @@ func (k *comparison) train(ctx context.Context, r recipe.Recipe, seed uint64) er
 	every := max(observedEvery, (c.Steps+observedSteps-1)/observedSteps)
 	observed := func(step int) bool { return (step-1)%every == 0 || step == c.Steps }
 	row := report.Recipe{Name: r.Name, Doc: r.Doc, TrainLoss: nan, ValidationLoss: nan}
-	var plain, all []float64 // seconds of the steps that were not observed, and of all
+	var plain, all bench.Laps // the steps that were not observed, and all
 	m := newTrainMeter(k.stderr, r.Name, c.Steps)
+	plain.Start()
+	all.Start()
 	result, err := train.Run(ctx, c, train.Hooks{
 		Step: func(e train.StepEvent) {
 			m.Step(e)
 			row.Steps = e.Step
 			row.Train = append(row.Train, report.Point{Step: e.Step, Loss: e.Loss})
-			all = append(all, e.Elapsed.Seconds())
+			all.End(e.Elapsed)
 			if !observed(e.Step) {
-				plain = append(plain, e.Elapsed.Seconds())
+				plain.End(e.Elapsed)
 			}
+			plain.Start()
 		},
 		Validated: func(p train.ValidationPoint) {
 			m.Validated(p)
 			row.Validation = append(row.Validation, report.Point{Step: p.Step, Loss: p.Loss})
+			plain.Start() // validation is no part of a step
+			all.Start()
 		},
 		Observe: w.observe, Observed: observed,
 	})
 	m.Close()
-	if len(plain) == 0 {
+	if plain.Len() == 0 {
 		plain = all
 	}
-	row.SecondsPerStep = bench.Summarize(plain).Median
+	times := plain.Sample()
+	row.SecondsPerStep, row.Busy = times.Median, times.Busy
 	row.TokensPerSecond = float64(c.Batch*c.Sequence) / row.SecondsPerStep
 	row.Operands, row.Scales = w.rows()
 	switch {
 	case err == nil:
 		row.TrainLoss, row.ValidationLoss = result.FinalLoss()
 		row.Runs = []report.Run{{Seed: seed, TrainLoss: row.TrainLoss, ValidationLoss: row.ValidationLoss}}
-		row.WeightBytes, row.ActivationBytes = int64(result.WeightBytes), int64(result.ActivationBytes)
+		row.Memory = reportedMemory(result.Memory)
 		if r.Name == baselineRecipe {
 			k.model = result.Model
 		}
@@ -140,10 +147,21 @@ func (k *comparison) train(ctx context.Context, r recipe.Recipe, seed uint64) er
 		k.fail(&row, err)
 	}
 	k.recipes = append(k.recipes, row)
+	if row.Busy {
+		warnBusy(k.stderr, "steps of "+printable(r.Name))
+	}
 	if row.Failed == "" {
 		fmt.Fprintf(k.stderr, "%s: %s, validation loss %.4f nats per byte, %s per step\n", printable(r.Name), counted(row.Steps, "step"), row.ValidationLoss, durationText(row.SecondsPerStep))
 	}
 	return nil
+}
+
+// reportedMemory returns what a run held as the report has it.
+func reportedMemory(m train.Memory) report.Memory {
+	return report.Memory{
+		Masters: int64(m.Masters), Gradients: int64(m.Gradients), Moments: int64(m.Moments), Rowwise: int64(m.Rowwise), Columnwise: int64(m.Columnwise),
+		Activations: int64(m.Activations()), Scratch: int64(m.Scratch),
+	}
 }
 
 // fail notes why a recipe did not finish.

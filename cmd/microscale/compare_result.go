@@ -239,13 +239,29 @@ type comparedDocument struct {
 	Runs            []runDocument        `json:"runs"`                       // the ends, by seed; what follows is of the first
 	SecondsPerStep  number               `json:"seconds_per_step"`
 	TokensPerSecond number               `json:"tokens_per_second"`
-	WeightBytes     int64                `json:"weight_bytes"`
-	ActivationBytes int64                `json:"activation_bytes"`
+	Busy            bool                 `json:"busy"` // other programs had the processors during most steps
+	Memory          memoryDocument       `json:"memory"`
 	Saturated       number               `json:"saturated"` // shares of the elements of observed operands
 	Flushed         number               `json:"flushed"`
 	Failed          string               `json:"failed,omitempty"`
 	TrainLosses     []number             `json:"train_losses"`
 	ValLosses       []validationDocument `json:"val_losses"`
+}
+
+// memoryDocument is what a run holds at the peak of a step, in bytes.
+type memoryDocument struct {
+	Masters     int64 `json:"masters"`   // FP32 weights
+	Gradients   int64 `json:"gradients"` // FP32
+	Moments     int64 `json:"moments"`   // FP32
+	Rowwise     int64 `json:"rowwise"`   // copies of weights
+	Columnwise  int64 `json:"columnwise"`
+	Activations int64 `json:"activations"`
+	Scratch     int64 `json:"scratch"`
+	All         int64 `json:"all"`
+}
+
+func newMemoryDocument(m report.Memory) memoryDocument {
+	return memoryDocument{m.Masters, m.Gradients, m.Moments, m.Rowwise, m.Columnwise, m.Activations, m.Scratch, m.Total()}
 }
 
 type runDocument struct {
@@ -271,7 +287,7 @@ func (k *comparison) document(c *report.Comparison, path string) comparisonDocum
 		training, validation := r.Losses()
 		d := comparedDocument{
 			Recipe: r.Name, Steps: r.Steps, TrainLoss: number(training), ValLoss: number(validation), GapPercent: number(100 * c.Gap(r)), GapError: number(100 * c.GapError(r)), Runs: []runDocument{},
-			SecondsPerStep: number(r.SecondsPerStep), TokensPerSecond: number(r.TokensPerSecond), WeightBytes: r.WeightBytes, ActivationBytes: r.ActivationBytes,
+			SecondsPerStep: number(r.SecondsPerStep), TokensPerSecond: number(r.TokensPerSecond), Busy: r.Busy, Memory: newMemoryDocument(r.Memory),
 			Saturated: number(r.Saturated()), Flushed: number(r.Flushed()), Failed: r.Failed, TrainLosses: []number{}, ValLosses: []validationDocument{},
 		}
 		for _, run := range r.Runs {

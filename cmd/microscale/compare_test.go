@@ -51,7 +51,7 @@ func TestCompareJSON(t *testing.T) {
 	base := c.Recipes[0]["val_loss"].(float64)
 	for _, r := range c.Recipes {
 		names = append(names, r["recipe"].(string))
-		for _, key := range []string{"steps", "train_loss", "val_loss", "gap_percent", "seconds_per_step", "tokens_per_second", "weight_bytes", "activation_bytes", "saturated", "flushed"} {
+		for _, key := range []string{"steps", "train_loss", "val_loss", "gap_percent", "seconds_per_step", "tokens_per_second", "saturated", "flushed"} {
 			if _, ok := r[key].(float64); !ok {
 				t.Errorf("%v: %s is %v", r["recipe"], key, r[key])
 			}
@@ -69,8 +69,11 @@ func TestCompareJSON(t *testing.T) {
 	if got := strings.Join(names, " "); got != "bf16 mxfp8 nvfp4" {
 		t.Errorf("compared %s: the baseline comes first, asked for or not", got)
 	}
-	if bf16, mxfp8, nvfp4 := c.Recipes[0]["weight_bytes"].(float64), c.Recipes[1]["weight_bytes"].(float64), c.Recipes[2]["weight_bytes"].(float64); !(bf16 > mxfp8 && mxfp8 > nvfp4) {
-		t.Errorf("weights take %v, %v and %v bytes", bf16, mxfp8, nvfp4)
+	for _, kind := range []string{"rowwise", "columnwise"} {
+		bytes := func(i int) float64 { return c.Recipes[i]["memory"].(map[string]any)[kind].(float64) }
+		if !(bytes(0) > bytes(1) && bytes(1) > bytes(2) && bytes(2) > 0) {
+			t.Errorf("%s copies of weights take %v, %v and %v bytes", kind, bytes(0), bytes(1), bytes(2))
+		}
 	}
 	var formats []string
 	for _, f := range c.Formats {

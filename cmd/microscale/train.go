@@ -39,6 +39,7 @@ or starts where no checkpoint was written yet.`,
 	every := cmd.Flags().Uint("checkpoint-every", uint(train.DefaultConfig().CheckpointEvery), "steps `N` from one checkpoint to the next; 0: when interrupted")
 	asJSON := cmd.Flags().Bool("json", false, "print one JSON document")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		boundGarbage()
 		dir, err := outDirectory(cmd, *out, recipes, *resume, *force)
 		if err != nil {
 			return err
@@ -173,8 +174,8 @@ type trainingDocument struct {
 	Seconds         float64              `json:"seconds"`
 	SecondsPerStep  number               `json:"seconds_per_step"`
 	TokensPerSecond number               `json:"tokens_per_second"`
-	WeightBytes     int                  `json:"weight_bytes"`     // as they are multiplied
-	ActivationBytes int                  `json:"activation_bytes"` // kept for the backward pass of a microbatch
+	Memory          memoryDocument       `json:"memory"`
+	Activations     activationsDocument  `json:"activations"` // of which memory.activations is the sum
 	Out             string               `json:"out"`
 	TrainLosses     []number             `json:"train_losses"` // of each step
 	ValLosses       []validationDocument `json:"val_losses"`
@@ -185,13 +186,25 @@ type validationDocument struct {
 	Loss number `json:"loss"`
 }
 
+// activationsDocument is what the forward pass saves for the backward pass, in bytes by
+// module.
+type activationsDocument struct {
+	Linear    int `json:"linear"`
+	Norms     int `json:"norms"`
+	SwiGLU    int `json:"swiglu"`
+	Attention int `json:"attention"`
+	Layers    int `json:"layers"` // inputs of layers that are computed again
+	Loss      int `json:"loss"`
+}
+
 func printTraining(w io.Writer, c *train.Config, r *train.Result, asJSON bool) error {
 	training, validation := r.FinalLoss()
 	if asJSON {
 		doc := trainingDocument{
 			Recipe: c.Recipe.Name, Steps: c.Steps, TrainLoss: number(training), ValLoss: number(validation), Seed: c.Seed, Data: c.Corpus.Sources, DataBytes: c.Corpus.Bytes(),
 			Parameters: r.Parameters, Tokens: r.Tokens, Seconds: r.Seconds, SecondsPerStep: number(r.SecondsPerStep()), TokensPerSecond: number(r.TokensPerSecond()),
-			WeightBytes: r.WeightBytes, ActivationBytes: r.ActivationBytes, Out: c.Out,
+			Memory: newMemoryDocument(reportedMemory(r.Memory)), Out: c.Out,
+			Activations: activationsDocument{r.Memory.Linear, r.Memory.Norms, r.Memory.SwiGLU, r.Memory.Attention, r.Memory.Layers, r.Memory.Loss},
 		}
 		for _, l := range r.TrainLoss {
 			doc.TrainLosses = append(doc.TrainLosses, number(l))
@@ -204,9 +217,9 @@ func printTraining(w io.Writer, c *train.Config, r *train.Result, asJSON bool) e
 	out := printable(c.Out)
 	_, err := fmt.Fprintf(w, `%s: %s, %s of %d tokens on %s
 training loss %.4f, validation loss %.4f nats per byte
-%s per step, %s
+%s per step, %s; %s held at the peak of a step
 the model is in %s: see microscale eval %s, or microscale quantize %s
 `, c.Recipe.Name, parametersText(float64(r.Parameters)), counted(c.Steps, "step"), c.Batch*c.Sequence, printable(c.Corpus.Name()), training, validation,
-		durationText(r.SecondsPerStep()), tokenRate(r.TokensPerSecond()), out, out, out)
+		durationText(r.SecondsPerStep()), tokenRate(r.TokensPerSecond()), bytesText(float64(r.Memory.Total())), out, out, out)
 	return err
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"runtime/debug"
 
 	"github.com/spf13/cobra"
 
@@ -49,9 +50,19 @@ func addTraining(cmd *cobra.Command, d train.Config) *trainingFlags {
 	f.startBF16 = count("num-layers-at-start-in-bf16", 1, "layers `N` at the start that --first-last-layers-bf16 keeps")
 	f.endBF16 = count("num-layers-at-end-in-bf16", 1, "layers `N` at the end that --first-last-layers-bf16 keeps")
 	f.recompute = flags.Bool("recompute", false, "compute activations again for the backward pass, and do not keep them")
-	f.fp8Param = flags.Bool("fp8-param", false, "hold the weights that a recipe quantizes quantized between steps; the optimizer alone has FP32 ones")
+	f.fp8Param = flags.Bool("fp8-param", false, "hold the weights that a recipe quantizes as rowwise codes, beside the FP32 weights of the optimizer; columnwise codes are made for one layer at a time, which saves their memory")
 	f.threads = addThreads(cmd)
 	return f
+}
+
+// boundGarbage has the garbage collector run before garbage exceeds a fifth of the
+// memory in use. Weights and moments are large arrays without pointers, which it does
+// not read, so that this costs no time. A GOGC of the user's stays.
+func boundGarbage() {
+	const fifth, standard = 20, 100
+	if percent := debug.SetGCPercent(fifth); percent != standard {
+		debug.SetGCPercent(percent)
+	}
 }
 
 // addData gives cmd --data, the text to do something on.
