@@ -109,10 +109,30 @@ func TestRecompute(t *testing.T) {
 	}
 }
 
+// TestStoredShare: what layers save takes 33/64 of BF16 in MXFP8, but for the inverse
+// root mean squares of norms and what is outside of the layers.
+func TestStoredShare(t *testing.T) {
+	_, plain := train(t, small, Options{}, *scope(t, "bf16"))
+	s := *scope(t, "mxfp8")
+	_, operands := train(t, small, Options{}, s)
+	s.Recipe.StoreQuantized = true
+	_, stored := train(t, small, Options{}, s)
+	a, b, c := plain.Memory(), operands.Memory(), stored.Memory()
+	outside := a.Linear - (a.Linear-b.Linear)*64/31 // the input of the head
+	if b.Norms != a.Norms || b.SwiGLU != a.SwiGLU || b.Attention != a.Attention || c.Linear != b.Linear || outside <= 0 || outside > a.Linear/8 {
+		t.Errorf("bf16 saves %+v, mxfp8 %+v, and with stored activations %+v", a, b, c)
+	}
+	if 64*c.SwiGLU != 33*a.SwiGLU || 64*c.Attention != 33*a.Attention || 100*c.Norms > 65*a.Norms {
+		t.Errorf("of %+v in BF16, %+v is stored", a, c)
+	}
+}
+
 // TestStoreQuantized: less is kept, and the gradient stays near.
 func TestStoreQuantized(t *testing.T) {
 	want, plain := train(t, small, Options{}, *scope(t, "bf16"))
-	got, stored := train(t, small, Options{StoreQuantized: true}, *scope(t, "bf16"))
+	quantized := *scope(t, "bf16")
+	quantized.Recipe.StoreQuantized = true
+	got, stored := train(t, small, Options{}, quantized)
 	if stored.ActivationBytes() >= plain.ActivationBytes() {
 		t.Errorf("%d bytes are kept quantized, %d otherwise", stored.ActivationBytes(), plain.ActivationBytes())
 	}

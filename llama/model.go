@@ -19,11 +19,6 @@ type Options struct {
 	// Recompute keeps the inputs of layers alone in the forward pass, and computes
 	// each layer a second time before its backward pass, with the same bits.
 	Recompute bool
-
-	// StoreQuantized keeps in MXFP8 what modules other than linear layers keep for
-	// the backward pass (nn.Scope.Keep). Recomputation then keeps the inputs of
-	// layers as they are.
-	StoreQuantized bool
 }
 
 // A Model is a Llama.
@@ -112,9 +107,6 @@ func (m *Model) Params() []*nn.Param {
 func (m *Model) scopes(s *nn.Scope) (quantized, exempt *nn.Scope) {
 	q := *s
 	q.Memory = &m.memoryPool
-	if m.Options.StoreQuantized {
-		q.Keep = quant.Quantizer{Format: quant.MXFP8}
-	}
 	e := q.Disabled()
 	return &q, &e
 }

@@ -37,14 +37,16 @@ type Attention struct {
 	operands attentionOperands
 }
 
-// AttentionSaved is what a forward keeps for its backward.
+// AttentionSaved is what a forward pass saves for its backward pass: Q, K and V after
+// rotation.
 type AttentionSaved struct {
-	qkv    *quant.Tensor // after rotation
+	qkv    *quant.Tensor // all three; nil where they are saved as operands
+	codes  attentionCodes
 	length int
 }
 
 // Bytes returns the memory that it takes.
-func (s *AttentionSaved) Bytes() int { return tensorBytes(s.qkv) }
+func (s *AttentionSaved) Bytes() int { return tensorBytes(s.qkv) + s.codes.bytes() }
 
 // Params returns nothing.
 func (a *Attention) Params() []*Param { return nil }
@@ -74,17 +76,25 @@ func (a *Attention) Forward(s *Scope, qkv tensor.Dense, batch int) (o tensor.Den
 	if err := a.roundCached(s, qkv); err != nil {
 		return tensor.Dense{}, nil, err
 	}
-	if o, err = a.newRun(s, qkv, qkv, length).forward(batch); err != nil {
+	run := a.newRun(s, qkv, qkv, length, nil)
+	if o, err = run.forward(batch); err != nil {
 		return tensor.Dense{}, nil, err
 	}
 	if s.Inference {
 		return o, nil, nil
 	}
+	if s.savesCodes() {
+		codes, err := run.saveCodes()
+		if err != nil {
+			return tensor.Dense{}, nil, fmt.Errorf("%s: %w", a.Name, err)
+		}
+		return o, &AttentionSaved{codes: codes, length: length}, nil
+	}
 	kept, err := s.keep(qkv)
 	if err != nil {
 		return tensor.Dense{}, nil, fmt.Errorf("%s: %w", a.Name, err)
 	}
-	return o, &AttentionSaved{kept, length}, nil
+	return o, &AttentionSaved{qkv: kept, length: length}, nil
 }
 
 // rotate rotates Q and K, in sequences of the given length that start at a
@@ -106,16 +116,23 @@ func (a *Attention) rotate(s *Scope, qkv tensor.Dense, length, first int) error 
 
 // Backward returns dQKV, before rotation.
 func (a *Attention) Backward(s *Scope, saved *AttentionSaved, do tensor.Dense) (dqkv tensor.Dense, err error) {
-	if saved == nil || saved.qkv == nil {
+	var qkv tensor.Dense
+	var scales *[len(operandNames)]*float32
+	switch {
+	case saved != nil && saved.qkv != nil:
+		qkv = s.restore(&saved.qkv)
+	case saved != nil && saved.codes.scales != nil:
+		scales = saved.codes.scales
+		qkv = saved.codes.restore(s)
+	default:
 		return tensor.Dense{}, nothingSaved(a.Name)
 	}
-	qkv := s.restore(&saved.qkv)
 	if do.Rows != qkv.Rows || do.Cols != a.Heads*a.HeadDim {
 		return tensor.Dense{}, fmt.Errorf("%s: the gradient is %d×%d, not %d×%d", a.Name, do.Rows, do.Cols, qkv.Rows, a.Heads*a.HeadDim)
 	}
 	again := *s // Q, K, V and P have the scales and amaxes that they had
 	again.Recompute = true
-	if dqkv, err = a.newRun(&again, qkv, qkv, saved.length).backward(do); err != nil {
+	if dqkv, err = a.newRun(&again, qkv, qkv, saved.length, scales).backward(do); err != nil {
 		return tensor.Dense{}, err
 	}
 	rotated, rotation := (a.Heads+a.KVHeads)*a.HeadDim, a.Rotary.rotation(0, saved.length)
@@ -159,8 +176,14 @@ type attentionRun struct {
 	whole [len(operandNames)]*float32 // by operand, what its parts share (attentionOperands.begin)
 }
 
-func (a *Attention) newRun(s *Scope, queries, keys tensor.Dense, length int) *attentionRun {
+// newRun begins a run. scales are those of the forward pass that a backward pass belongs
+// to, where it saved them; nil computes them.
+func (a *Attention) newRun(s *Scope, queries, keys tensor.Dense, length int, scales *[len(operandNames)]*float32) *attentionRun {
 	r := &attentionRun{Attention: a, s: s, queries: queries, keys: keys, length: length, scale: float32(1 / math.Sqrt(float64(a.HeadDim)))}
+	if scales != nil {
+		r.whole = *scales
+		return r
+	}
 	value := keys.Cols - a.KVHeads*a.HeadDim
 	r.whole[Query] = a.operands.begin(s, Query, queries.View(0, queries.Rows, 0, a.Heads*a.HeadDim))
 	r.whole[Key] = a.operands.begin(s, Key, keys.View(0, keys.Rows, value-a.KVHeads*a.HeadDim, value))

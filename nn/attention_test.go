@@ -202,7 +202,7 @@ func TestKeep(t *testing.T) {
 	}
 	plain := saved.Bytes()
 	want := dense(t)(a.Backward(s, saved, dy))
-	s.Keep = quant.Quantizer{Format: quant.MXFP8}
+	s.Recipe.StoreQuantized = true
 	if _, saved, err = a.Forward(s, x.Clone(), 2); err != nil {
 		t.Fatal(err)
 	}
@@ -231,6 +231,53 @@ func TestAttentionShapes(t *testing.T) {
 	} {
 		if f() == nil {
 			t.Errorf("%s: no error", name)
+		}
+	}
+}
+
+// TestSavedCodes: FP8 attention with one scale for a tensor saves Q, K and V as a byte
+// for an element, and its gradient is, to the bit, that of operands quantized again from
+// the BF16 sources with the scales of the forward pass.
+func TestSavedCodes(t *testing.T) {
+	for _, name := range []string{"delayed", "tensorwise"} {
+		s := scopeOf(t, name)
+		s.Recipe.Attention.DotProduct = true
+		codes, x, dy := attention(t, 2, 64)
+		sources, _, _ := attention(t, 2, 64)
+		for step := range 3 { // delayed scales move on
+			for i := range x.Data {
+				x.Data[i] *= 1.5
+			}
+			roundTo(x, s.Recipe.Activations, 1)
+			y, saved, err := codes.Forward(s, x.Clone(), 2)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want, other, err := sources.Forward(s, x.Clone(), 2)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n := saved.Bytes(); n != len(x.Data)+3*4 {
+				t.Fatalf("%s: %d bytes are saved of %d elements", name, n, len(x.Data))
+			}
+			rotated := x.Clone()
+			if err := sources.rotate(s, rotated, 64, 0); err != nil {
+				t.Fatal(err)
+			}
+			other.qkv = must(s.keep(rotated))
+			other.codes = attentionCodes{}
+			codes.EndForward(s)
+			sources.EndForward(s)
+			got := dense(t)(codes.Backward(s, saved, dy))
+			wanted := dense(t)(sources.Backward(s, other, dy))
+			if !slices.Equal(y.Data, want.Data) || !slices.Equal(got.Data, wanted.Data) {
+				t.Errorf("%s, step %d: saved codes have another gradient than saved sources", name, step)
+			}
+			codes.EndBackward(s)
+			sources.EndBackward(s)
+			if _, err := codes.Backward(s, saved, dy); err == nil {
+				t.Errorf("%s: what is saved is used twice", name)
+			}
 		}
 	}
 }

@@ -9,9 +9,9 @@ import (
 
 // keep returns what a module keeps of x for its backward pass.
 func (s *Scope) keep(x tensor.Dense) (*quant.Tensor, error) {
-	q := s.Keep
-	if q.Format.Element == nil {
-		q.Format = s.Recipe.Activations
+	q := quant.Quantizer{Format: s.Recipe.Activations}
+	if s.Recipe.StoreQuantized {
+		q.Format = quant.MXFP8
 	}
 	t, err := q.Rowwise(x, quant.With{Threads: s.Threads, Into: s.Memory.take(q.Format, quant.Rowwise, x)})
 	if err != nil {

@@ -36,7 +36,7 @@ func (a *Attention) Extend(s *Scope, qkv tensor.Dense, cache *Cache) (o tensor.D
 		data = append(data, qkv.Row(i)[from:]...)
 	}
 	cache.rows = tensor.Of(cache.Len()+qkv.Rows, width, data)
-	return a.newRun(s, qkv, cache.rows, cache.Len()).forward(1)
+	return a.newRun(s, qkv, cache.rows, cache.Len(), nil).forward(1)
 }
 
 // CacheScales are the decode scales of an FP8 KV cache: keys, after their rotation, and

@@ -41,11 +41,6 @@ type Scope struct {
 	// scaling does not have it.
 	SaveOriginalInput bool
 
-	// Keep quantizes what the modules other than Linear keep for their backward pass:
-	// inputs of norms and of SwiGLU, and Q, K and V. The zero value keeps them as they
-	// are, in the recipe's Activations.
-	Keep quant.Quantizer
-
 	Threads int // goroutines; 0: one per processor
 
 	// Memory is what operands of linear layers, and what modules keep for their backward

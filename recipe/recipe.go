@@ -44,6 +44,11 @@ type Recipe struct {
 	// recipe that rounds nothing.
 	Activations quant.Format
 
+	// StoreQuantized saves in MXFP8 what modules other than linear layers keep for their
+	// backward pass: the inputs of norms and of SwiGLU, and Q, K and V. Otherwise they
+	// are saved in Activations. Linear layers save the columnwise operand of wgrad.
+	StoreQuantized bool
+
 	Delayed   Delayed
 	Attention Attention
 }

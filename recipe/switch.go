@@ -44,6 +44,7 @@ var switches = []Switch{
 	{"margin", "a whole number", "delayed scaling: scales leave a factor of 2^margin", setMargin},
 	{"amax_history_len", "a number from 1 on", "delayed scaling: how many amaxes are kept", setHistory},
 	{"amax_compute_algo", "max | most_recent", "delayed scaling: which of them makes the scale", setAlgorithm},
+	{"store_quantized_activations", boolean, "save the inputs of norms and SwiGLU, and Q, K and V, in MXFP8 for the backward pass", setStoreQuantized},
 	{"fp8_dpa", boolean, "FP8 attention: Q, K, V and the probabilities are quantized", setDotProduct},
 	{"fp8_mha", boolean, "FP8 attention whose projections' outputs stay quantized; includes fp8_dpa", setMultiHead},
 }
@@ -249,6 +250,11 @@ func setAlgorithm(r *Recipe, value string) error {
 	}
 	r.Delayed.AmaxComputeAlgorithm = AmaxAlgorithm(i)
 	return nil
+}
+
+func setStoreQuantized(r *Recipe, value string) (err error) {
+	r.StoreQuantized, err = parseBool(value)
+	return err
 }
 
 func setDotProduct(r *Recipe, value string) (err error) {

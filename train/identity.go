@@ -50,6 +50,7 @@ type recipeIdentity struct {
 	Fprop, Dgrad, Wgrad recipe.Precision `json:",omitzero"`
 	Activations         string
 	Delayed             recipe.Delayed   `json:",omitzero"`
+	StoreQuantized      bool             `json:",omitzero"`
 	Attention           recipe.Attention `json:",omitzero"`
 }
 
@@ -68,7 +69,7 @@ func identityOf(r recipe.Recipe) recipeIdentity {
 	}
 	return recipeIdentity{
 		Name: r.Name, Input: operand(r.Input), Weight: operand(r.Weight), Grad: operand(r.Grad),
-		Fprop: r.Fprop, Dgrad: r.Dgrad, Wgrad: r.Wgrad, Activations: r.Activations.Name, Delayed: r.Delayed, Attention: r.Attention,
+		Fprop: r.Fprop, Dgrad: r.Dgrad, Wgrad: r.Wgrad, Activations: r.Activations.Name, StoreQuantized: r.StoreQuantized, Delayed: r.Delayed, Attention: r.Attention,
 	}
 }
 
