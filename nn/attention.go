@@ -174,6 +174,8 @@ type attentionRun struct {
 
 	scale float32                     // 1/√d
 	whole [len(operandNames)]*float32 // by operand, what its parts share (attentionOperands.begin)
+
+	restored bool // Q, K and V are decoded: the forward pass observed their sources
 }
 
 // newRun begins a run. scales are those of the forward pass that a backward pass belongs
@@ -181,7 +183,7 @@ type attentionRun struct {
 func (a *Attention) newRun(s *Scope, queries, keys tensor.Dense, length int, scales *[len(operandNames)]*float32) *attentionRun {
 	r := &attentionRun{Attention: a, s: s, queries: queries, keys: keys, length: length, scale: float32(1 / math.Sqrt(float64(a.HeadDim)))}
 	if scales != nil {
-		r.whole = *scales
+		r.whole, r.restored = *scales, true
 		return r
 	}
 	value := keys.Cols - a.KVHeads*a.HeadDim
@@ -207,6 +209,8 @@ func (r *attentionRun) each(batch int, body func(w *worker, sequence, head int) 
 	parallel.For(pairs, (pairs+threads-1)/threads, threads, func(from, to int) {
 		w := &worker{attentionRun: r, scope: *r.s}
 		w.scope.Threads = 1
+		w.silent = w.scope
+		w.silent.Observe = nil
 		for i := from; i < to && failed[from] == nil; i++ {
 			if err := body(w, i/r.KVHeads, i%r.KVHeads); err != nil {
 				failed[from] = fmt.Errorf("%s: %w", r.Name, err)

@@ -61,6 +61,7 @@ type worker struct {
 	q, p, dp, o, dq tensor.Dense
 	quantized       [len(operandNames)][2]*quant.Tensor
 	scope           Scope   // of one thread
+	silent          Scope   // the same, which observes nothing
 	amax            float32 // of dS, of all chunks so far
 }
 
@@ -97,7 +98,11 @@ type operandResult struct {
 
 // operand quantizes x in one direction.
 func (w *worker) operand(o Operand, d quant.Direction, x tensor.Dense) operandResult {
-	t, err := w.attentionRun.operands.quantize(&w.scope, w.Name, o, d, x, w.whole[o], w.quantized[o][d])
+	scope := &w.scope
+	if w.restored && (o == Query || o == Key || o == Value) {
+		scope = &w.silent
+	}
+	t, err := w.attentionRun.operands.quantize(scope, w.Name, o, d, x, w.whole[o], w.quantized[o][d])
 	w.quantized[o][d] = t
 	if t != nil && o == GradProbability {
 		w.amax = max(w.amax, t.Amax)
