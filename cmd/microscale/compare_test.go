@@ -29,6 +29,8 @@ type compared struct {
 	Recipes []map[string]any
 	Formats []map[string]any
 	Report  string
+
+	Parameters int
 }
 
 func compareJSON(t *testing.T, args ...string) compared {
@@ -68,6 +70,22 @@ func TestCompareJSON(t *testing.T) {
 	}
 	if got := strings.Join(names, " "); got != "bf16 mxfp8 nvfp4" {
 		t.Errorf("compared %s: the baseline comes first, asked for or not", got)
+	}
+	for _, r := range c.Recipes {
+		if _, ok := r["busy"].(bool); !ok {
+			t.Errorf("%v: busy is %v", r["recipe"], r["busy"])
+		}
+		m := r["memory"].(map[string]any)
+		sum := 0.0
+		for _, kind := range []string{"masters", "gradients", "moments", "rowwise", "columnwise", "activations", "scratch"} {
+			if m[kind].(float64) <= 0 {
+				t.Errorf("%v: %s take %v bytes", r["recipe"], kind, m[kind])
+			}
+			sum += m[kind].(float64)
+		}
+		if n := float64(c.Parameters); m["masters"] != 4*n || m["gradients"] != 4*n || m["moments"] != 8*n || m["all"] != sum {
+			t.Errorf("%v: of %v parameters, memory is %v", r["recipe"], n, m)
+		}
 	}
 	for _, kind := range []string{"rowwise", "columnwise"} {
 		bytes := func(i int) float64 { return c.Recipes[i]["memory"].(map[string]any)[kind].(float64) }
