@@ -27,7 +27,7 @@ func TestFootprint(t *testing.T) {
 			if want := float64(16 * result.Parameters); f.model != want {
 				t.Errorf("%s: %g bytes are predicted for the model, want %g", name, f.model, want)
 			}
-			kept := float64(result.ActivationBytes) // recomputed: of the layer that is computed again, too
+			kept := float64(result.Memory.Activations()) // recomputed: of the layer that is computed again, too
 			if f.activations > kept || !recompute && f.activations < kept/2 {
 				t.Errorf("%s, recompute %t: %g bytes of activations are predicted, %g are kept", name, recompute, f.activations, kept)
 			}
