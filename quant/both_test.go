@@ -37,21 +37,17 @@ func TestKernelsBoth(t *testing.T) {
 					binary.LittleEndian.PutUint16(raw[2*j:], uint16(math.Float32bits(v)>>16))
 				}
 				narrow := tensor.BF16{Rows: rows, Cols: cols, Stride: cols + i, Data: raw[2*i:]}
-				values := tensor.New(rows, cols)
-				for l := range rows {
-					widen(values.Row(l), narrow.Row(l))
-				}
 				view := wide.View(0, rows, i, i+cols)
 				for _, from := range []struct {
-					plain      tensor.Dense
+					rows, cols source
 					both       func(c Copy) (rows, columns *Tensor, err error)
 					columnwise func(with With) (*Tensor, error)
 				}{
-					{view, func(c Copy) (*Tensor, *Tensor, error) { return Both(view, c, c) }, func(with With) (*Tensor, error) { return q.Columnwise(view, with) }},
-					{values, func(c Copy) (*Tensor, *Tensor, error) { return BothBF16(narrow, c, c) }, func(with With) (*Tensor, error) { return q.ColumnwiseBF16(narrow, with) }},
+					{denseSource(view), columnSource(view), func(c Copy) (*Tensor, *Tensor, error) { return Both(view, c, c) }, func(with With) (*Tensor, error) { return q.Columnwise(view, with) }},
+					{rawSource(narrow), rawColumnSource(narrow), func(c Copy) (*Tensor, *Tensor, error) { return BothBF16(narrow, c, c) }, func(with With) (*Tensor, error) { return q.ColumnwiseBF16(narrow, with) }},
 				} {
-					wantRows := wholly(t, q, denseSource(from.plain), Rowwise, With{})
-					wantColumns := wholly(t, q, columnSource(from.plain), Columnwise, With{})
+					wantRows := wholly(t, q, from.rows, Rowwise, With{})
+					wantColumns := wholly(t, q, from.cols, Columnwise, With{})
 					cputest.Vectors(t, func(t *testing.T, _ cpu.Tier) {
 						for threads := range 3 {
 							gotRows, gotColumns, err := from.both(Copy{q, With{Threads: threads}})
