@@ -3,7 +3,7 @@ for architectures_test.go: python architectures.py DIRECTORY
 
 DIRECTORY/NAME is in BF16, with two layers (four where layers alternate), a hidden size of 128 and a
 vocabulary of bytes. Matrices have entries of standard deviation 1/sqrt(columns), so that
-layers change the logits. DIRECTORY/NAME-reversed has the layers in reverse order, where they
+layers change the logits. The width of Gemma has a square root that BF16 holds. DIRECTORY/NAME-reversed has the layers in reverse order, where they
 are alike.
 """
 
@@ -33,7 +33,8 @@ sizes = {
     "deepseek_v3": ("DeepseekV3ForCausalLM", dict(
         moe_intermediate_size=128, n_routed_experts=4, n_shared_experts=1, num_experts_per_tok=2, n_group=2, topk_group=1, first_k_dense_replace=1,
         q_lora_rank=64, kv_lora_rank=64, qk_nope_head_dim=32, qk_rope_head_dim=32, v_head_dim=32, num_key_value_heads=4)),
-    "gemma3_text": ("Gemma3ForCausalLM", dict(head_dim=32, tie_word_embeddings=True, query_pre_attn_scalar=32, sliding_window=64,
+    "gemma3_text": ("Gemma3ForCausalLM", dict(
+        hidden_size=256, head_dim=32, tie_word_embeddings=True, query_pre_attn_scalar=32, sliding_window=64,
         layer_types=["sliding_attention", "full_attention"])),
     "phi3": ("Phi3ForCausalLM", {}),
     "glm4": ("Glm4ForCausalLM", dict(head_dim=32)),
@@ -72,6 +73,8 @@ def as_published(config):
     for key in ("rope_theta", "partial_rotary_factor"):
         if key in rope:
             config[key] = rope[key]
+    if config["model_type"] == "gpt_oss":
+        config["rope_scaling"] = rope
     if config["model_type"] == "qwen3_moe":
         config["num_experts"] = config["num_local_experts"]
     if config["model_type"] == "deepseek_v3":

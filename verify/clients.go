@@ -67,7 +67,7 @@ var clients = []Client{
 		Name: "mlx", Doc: "mlx-lm",
 		reads:  map[string][]string{"mlx": nil, "gpt-oss": nil, "compressed-tensors": {"NVFP4A16", "NVFP4"}},
 		rules:  []rule{noGlobal("mlx", "the client's modules have none and refuse the file")}, // mlx.nn.Module.load_weights
-		limits: []rule{splitKeyValue},
+		limits: []rule{splitKeyValue, unstackedScales},
 	},
 	{
 		Name: "ollama", Doc: "Ollama, and its import of safetensors for MLX", imports: true,

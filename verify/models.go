@@ -139,6 +139,20 @@ func splitKeyValue(m *checkpoint.Model) []checkpoint.Problem {
 	})
 }
 
+// unstackedScales: the client joins the weights of the experts of these models as it loads, and
+// leaves their scales as they are, which its modules do not have (mlx-lm 0.32.2).
+func unstackedScales(m *checkpoint.Model) []checkpoint.Problem {
+	if !modelTypes(m, "qwen3_moe", "qwen3_next") {
+		return nil
+	}
+	return eachQuantized(m, func(w *checkpoint.Weight) string {
+		if singleExpert.MatchString(w.Name) {
+			return "the client joins the weights of single experts without their scales, and rejects the file: exclude the experts"
+		}
+		return ""
+	})
+}
+
 // unscaledGraph: the client ignores global scales in some or all layers of the architecture.
 func unscaledGraph(m *checkpoint.Model) []checkpoint.Problem {
 	architecture := m.UnscaledGraph()
