@@ -1,15 +1,14 @@
-// Package bench measures the operations of this module beside the limits of the
-// machine that they run on.
+// Package bench measures the operations of this module against the limits of the machine.
 //
-//	rate      what an operation does in a second: bytes of its source, or
-//	          arithmetic operations, over the median of its times
-//	limit     the rate that the machine allows, measured in the same run: memory
-//	          that streams as many bytes in and out, or the instruction that the
-//	          operation's kernel consists of, on registers alone
+//	rate      work per second: bytes of the source, or arithmetic operations, divided by
+//	          the median time
+//	limit     the rate that the machine allows, measured in the same run: a memory stream
+//	          of as many bytes in and out, or the instruction that bounds the operation's
+//	          kernel, on registers only
 //	fraction  rate / limit
 //
-// A Team is the threads that measure, each kept on a processor of its own where
-// the system can do that. Nothing here prints.
+// A Team is a set of measuring threads, each pinned to a processor where the system allows
+// it. This package prints nothing.
 package bench
 
 import (
@@ -18,19 +17,19 @@ import (
 	"time"
 )
 
-// A Sample is the times of one operation, in seconds.
+// A Sample summarizes the times of one operation, in seconds.
 type Sample struct {
 	Median    float64
-	Deviation float64 // median of the distances from the median; NaN of one run
+	Deviation float64 // median absolute deviation from the median; NaN for a single run
 	Min, Max  float64
 	Runs      int
-	Disturbed int  // runs besides these, in which something else had the processor
-	Busy      bool // these are such runs too: there were hardly others
-	Parts     int  // of the work, one of which each run did, and took as many times as long for all; 0: a run did all
+	Disturbed int  // discarded runs, in which another process used the processor
+	Busy      bool // the sample consists of such runs: too few others
+	Parts     int  // equal parts of the work; each run did one, and the times are scaled to all; 0: a run did all
 }
 
-// Summarize returns the sample of some times, in seconds. Of none, it is all
-// NaN.
+// Summarize returns the sample of times in seconds. All its values are NaN if seconds is
+// empty.
 func Summarize(seconds []float64) Sample {
 	if len(seconds) == 0 {
 		nan := math.NaN()
@@ -48,64 +47,65 @@ func Summarize(seconds []float64) Sample {
 	return s
 }
 
-// median returns the middle of sorted values, or the mean of the middle two.
+// median returns the median of sorted values.
 func median(sorted []float64) float64 {
 	n := len(sorted)
 	return (sorted[(n-1)/2] + sorted[n/2]) / 2
 }
 
-// Spread returns the deviation as a share of the median; NaN of one run.
+// Spread returns the deviation as a share of the median; NaN for a single run.
 func (s Sample) Spread() float64 { return s.Deviation / s.Median }
 
-// A Unit is what a rate counts.
+// A Unit is the unit of a rate.
 type Unit string
 
 const (
-	Bytes  Unit = "GB/s"    // 10⁹ bytes a second
-	Floats Unit = "GFLOP/s" // 10⁹ additions and multiplications of floating-point numbers a second
-	Ints   Unit = "GOP/s"   // the same of integers
+	Bytes  Unit = "GB/s"    // 10⁹ bytes per second
+	Floats Unit = "GFLOP/s" // 10⁹ floating-point additions and multiplications per second
+	Ints   Unit = "GOP/s"   // 10⁹ integer additions and multiplications per second
 )
 
-// A Result is one operation that was measured, or one limit.
+// A Result is one measured operation or limit.
 type Result struct {
 	Op      string
-	Format  string // block format; "" where the operation has none
-	Source  string // elements of the source: f32, bf16; "" where that says nothing
-	M, N, K int    // 0 where the operation has no such dimension
-	Packed  bool   // B was packed beforehand
-	Both    bool   // a rowwise and a columnwise copy were made
+	Format  string // block format; "" if the operation has none
+	Source  string // elements of the source: f32, bf16; "" if not applicable
+	M, N, K int    // 0 for a dimension that the operation lacks
+	Packed  bool   // B was already packed
+	Both    bool   // rowwise and columnwise copies were made
 	Threads int
-	Kernel  string // what ran
+	Kernel  string // implementation that ran
 	Time    Sample
-	Work    float64 // bytes or operations in Time
+	Work    float64 // bytes or operations done in Time
 	Unit    Unit
-	Limit   float64 // the rate that the limit allows; NaN for a limit itself
-	LimitBy string  // what the limit is
+	Limit   float64 // NaN for a limit itself
+	LimitBy string  // description of the limit
 }
 
-// Rate returns the rate of the median time, in its unit.
+// Rate returns the rate of the median time in units of Unit.
 func (r Result) Rate() float64 { return r.Work / r.Time.Median / 1e9 }
 
-// Fraction returns the share of the limit that was reached.
+// Fraction returns the rate as a share of the limit.
 func (r Result) Fraction() float64 { return r.Rate() / r.Limit }
 
-// shortest is how long a timed run takes at least, so that the clock and the
-// start of the threads do not show.
+// shortest is the minimum duration of a timed run, to hide the resolution of the clock and the
+// start of the threads.
 const shortest = time.Millisecond
 
-// moment is how long a run takes at most that is begun anew because something else
-// had the processor.
+// moment is the maximum duration of a first run that is repeated because another process used
+// the processor.
 const moment = 100 * time.Millisecond
 
-// Measure times pass, which every thread of the team runs with its number and
-// that of the pass, which counts up from 0; the threads start together and the
-// last one to end counts. It spends the budget on it, but takes three samples
-// at least, after a pass that warms caches and is not counted. Where these take more
-// than twice the budget, that pass counts, and others follow as long as they end by
-// then. Samples in which something else had the processor do not count where there are
-// enough others.
+// Measure times pass. Every thread of the team calls it with the thread's number and the
+// number of the pass, which counts up from 0. The threads start together; the last one to end
+// counts.
+//
+// After one pass to warm the caches, Measure takes samples until the budget is spent, at least
+// three. If these would take more than twice the budget, the first pass counts too, and others
+// follow only if they end within that time. Samples during which another process used the
+// processor are discarded if enough others remain.
 func (t *Team) Measure(budget time.Duration, pass func(worker, i int)) Sample {
-	const most = 1 << 14
+	const maxSamples = 1 << 14
 	start := time.Now()
 	done := 0
 	timed := func(passes int) (time.Duration, bool) {
@@ -118,7 +118,7 @@ func (t *Team) Measure(budget time.Duration, pass func(worker, i int)) Sample {
 		})
 	}
 	once, disturbed := timed(1)
-	if disturbed && once > 2*budget && once < moment { // perhaps that is why it took so long
+	if disturbed && once > 2*budget && once < moment { // the disturbance may be the cause of the long time
 		once, disturbed = timed(1)
 	}
 	passes := 1
@@ -133,13 +133,13 @@ func (t *Team) Measure(budget time.Duration, pass func(worker, i int)) Sample {
 			quiet = append(quiet, seconds)
 		}
 	}
-	long := budget > 0 && (1+least)*once > 2*budget
+	long := budget > 0 && (1+minSamples)*once > 2*budget
 	if long {
 		add(once, disturbed)
 	}
 	for {
 		spent := time.Since(start)
-		if long && (len(all) == least || spent+once > 2*budget) || !long && len(all) >= least && (len(all) == most || spent >= budget) {
+		if long && (len(all) == minSamples || spent+once > 2*budget) || !long && len(all) >= minSamples && (len(all) == maxSamples || spent >= budget) {
 			break
 		}
 		add(timed(passes))
@@ -147,13 +147,14 @@ func (t *Team) Measure(budget time.Duration, pass func(worker, i int)) Sample {
 	return sampleOf(all, quiet)
 }
 
-// least is how many undisturbed times a sample is made of, if there are as many times.
-const least = 3
+// minSamples is the number of undisturbed times that a sample needs, unless there are fewer
+// times in total.
+const minSamples = 3
 
-// sampleOf returns the sample of those times in which nothing else had the processor,
-// and where these are too few, the busy sample of all.
+// sampleOf returns the sample of the quiet times, during which no other process used the
+// processor. If these are too few, it returns the sample of all times, marked busy.
 func sampleOf(all, quiet []float64) Sample {
-	if len(quiet) < min(least, len(all)) {
+	if len(quiet) < min(minSamples, len(all)) {
 		s := Summarize(all)
 		s.Busy = true
 		return s
@@ -163,7 +164,7 @@ func sampleOf(all, quiet []float64) Sample {
 	return s
 }
 
-// times returns the sample of all of the work, of one that has so many equal parts.
+// times returns the sample of n equal parts of the work.
 func (s Sample) times(n int) Sample {
 	if n > 1 {
 		s.Parts = n

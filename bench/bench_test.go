@@ -21,31 +21,31 @@ func TestSummarize(t *testing.T) {
 	} {
 		given := slices.Clone(tc.seconds)
 		if got := Summarize(tc.seconds); got != tc.want {
-			t.Errorf("Summarize(%v) = %+v, want %+v", tc.seconds, got, tc.want)
+			t.Errorf("Summarize(%v): got %+v, want %+v", tc.seconds, got, tc.want)
 		}
 		if !slices.Equal(given, tc.seconds) {
-			t.Errorf("Summarize(%v) changed its argument to %v", given, tc.seconds)
+			t.Errorf("Summarize(%v): argument became %v", given, tc.seconds)
 		}
 	}
 	if s := Summarize(nil); !math.IsNaN(s.Median) || !math.IsNaN(s.Spread()) || s.Runs != 0 {
-		t.Errorf("Summarize(nil) = %+v", s)
+		t.Errorf("Summarize(nil): got %+v, want NaN", s)
 	}
 	if s := Summarize([]float64{2}); s.Median != 2 || s.Min != 2 || s.Max != 2 || s.Runs != 1 || !math.IsNaN(s.Spread()) {
-		t.Errorf("Summarize of one time is %+v", s)
+		t.Errorf("Summarize of one time: got %+v", s)
 	}
 	if s := (Sample{Median: 4, Deviation: 1}).Spread(); s != 0.25 {
-		t.Errorf("the spread of 1 in 4 is %v", s)
+		t.Errorf("spread of 1 in 4: got %v", s)
 	}
 }
 
 func TestRate(t *testing.T) {
 	r := Result{Work: 6e9, Time: Sample{Median: 2}, Limit: 4}
 	if r.Rate() != 3 || r.Fraction() != 0.75 {
-		t.Errorf("6e9 in 2 s is %v, %v of 4", r.Rate(), r.Fraction())
+		t.Errorf("6e9 in 2 s, limit 4: got rate %v, fraction %v", r.Rate(), r.Fraction())
 	}
 	r.Limit = math.NaN()
 	if !math.IsNaN(r.Fraction()) {
-		t.Errorf("a limit itself reaches %v of its limit", r.Fraction())
+		t.Errorf("limit: got fraction %v, want NaN", r.Fraction())
 	}
 }
 
@@ -64,21 +64,21 @@ func teams(t *testing.T, body func(t *testing.T, team *Team)) {
 	}
 }
 
-// TestMeasure: every worker runs every pass once, in order, and there are
-// samples even when there is no time for them.
+// TestMeasure checks that every worker runs every pass once, in order, and that there are
+// samples even without a budget.
 func TestMeasure(t *testing.T) {
 	teams(t, func(t *testing.T, team *Team) {
 		for _, budget := range []time.Duration{0, 3 * time.Millisecond} {
 			next := make([]int, team.Threads())
 			s := team.Measure(budget, func(worker, i int) {
 				if i != next[worker] {
-					t.Errorf("worker %d has pass %d after %d", worker, i, next[worker]-1)
+					t.Errorf("worker %d: got pass %d after %d", worker, i, next[worker]-1)
 				}
 				next[worker]++
 			})
 			for worker, n := range next {
 				if n != next[0] || n < s.Runs+s.Disturbed+1 {
-					t.Errorf("worker %d ran %d passes, the first one %d, for %d samples", worker, n, next[0], s.Runs)
+					t.Errorf("worker %d: got %d passes, the first worker %d, for %d samples", worker, n, next[0], s.Runs)
 				}
 			}
 			if s.Runs < 3 || !(s.Min <= s.Median && s.Median <= s.Max && s.Median > 0) {
@@ -88,7 +88,7 @@ func TestMeasure(t *testing.T) {
 	})
 }
 
-// TestMeasureTimes: a pass of a known length has at least that time.
+// TestMeasureTimes checks that a pass of known duration is timed as at least that long.
 func TestMeasureTimes(t *testing.T) {
 	teams(t, func(t *testing.T, team *Team) {
 		const length = 2 * time.Millisecond
@@ -99,13 +99,13 @@ func TestMeasureTimes(t *testing.T) {
 			}
 		})
 		if s.Min < length.Seconds() {
-			t.Errorf("passes of %v took %v s", length, s.Min)
+			t.Errorf("passes of %v: got %v s", length, s.Min)
 		}
 	})
 }
 
-// TestMeasureLong: a pass that takes far more than the budget is run once, or
-// twice where it was disturbed, as one that sleeps is.
+// TestMeasureLong checks that a pass much longer than the budget runs once, or twice if it was
+// disturbed, as one that sleeps is.
 func TestMeasureLong(t *testing.T) {
 	teams(t, func(t *testing.T, team *Team) {
 		calls := 0
@@ -121,15 +121,15 @@ func TestMeasureLong(t *testing.T) {
 	})
 }
 
-// TestMeasureSlow: where three passes and one to warm up take more than twice the
-// budget, the first counts, and no pass is begun that would end later.
+// TestMeasureSlow checks that the first pass counts if four passes take more than twice the
+// budget, and that no pass starts that would end later.
 func TestMeasureSlow(t *testing.T) {
 	team, err := NewTeam(1)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer team.Close()
-	const length = 120 * time.Millisecond // at least: more only if the machine is busy
+	const length = 120 * time.Millisecond // minimum; longer if the machine is busy
 	for budget, most := range map[time.Duration]int{length / 4: 1, length * 3 / 4: 1, length * 3 / 2: 2} {
 		calls := 0
 		s := team.Measure(budget, func(int, int) {
@@ -142,18 +142,18 @@ func TestMeasureSlow(t *testing.T) {
 	}
 }
 
-// TestTeamTogether: Go runs all threads of a team at a time, also after it has counted
-// the processors again, which it does every second that is not idle.
+// TestTeamTogether checks that Go runs all threads of a team in parallel, also after the
+// runtime's update of GOMAXPROCS, which runs every second that is not idle.
 func TestTeamTogether(t *testing.T) {
 	before := runtime.GOMAXPROCS(1)
 	defer runtime.GOMAXPROCS(before)
 	teams(t, func(t *testing.T, team *Team) {
 		if n := runtime.GOMAXPROCS(0); n != team.Threads() {
-			t.Errorf("%d at a time, of a team of %d", n, team.Threads())
+			t.Errorf("got %d threads in parallel, want %d", n, team.Threads())
 		}
 	})
 	if n := runtime.GOMAXPROCS(0); n != 1 {
-		t.Errorf("%d at a time after the team", n)
+		t.Errorf("got GOMAXPROCS %d after Close", n)
 	}
 	runtime.SetDefaultGOMAXPROCS()
 	threads := min(2, Processors())
@@ -166,7 +166,7 @@ func TestTeamTogether(t *testing.T) {
 		team.Measure(time.Millisecond, func(int, int) {})
 	}
 	if n := runtime.GOMAXPROCS(0); n < threads {
-		t.Errorf("%d at a time after a while, of a team of %d", n, threads)
+		t.Errorf("got %d threads in parallel after the update, want %d", n, threads)
 	}
 }
 
@@ -175,11 +175,11 @@ func TestMeasureAlone(t *testing.T) {
 		var calls atomic.Int32
 		s := team.MeasureAlone(0, func(i int) {
 			if i != int(calls.Add(1))-1 {
-				t.Errorf("pass %d is call %d", i, calls.Load())
+				t.Errorf("got pass %d in call %d", i, calls.Load())
 			}
 		})
 		if int(calls.Load()) < s.Runs+1 || s.Runs < 3 {
-			t.Errorf("%d calls for %+v", calls.Load(), s)
+			t.Errorf("got %d calls for %+v", calls.Load(), s)
 		}
 	})
 }
@@ -188,12 +188,12 @@ func TestTeamSize(t *testing.T) {
 	for _, n := range []int{-1, 0, Processors() + 1} {
 		if team, err := NewTeam(n); err == nil {
 			team.Close()
-			t.Errorf("there is a team of %d threads on %d processors", n, Processors())
+			t.Errorf("team of %d threads on %d processors: got no error", n, Processors())
 		}
 	}
 }
 
-// TestShare: the shares of all workers follow each other and cover everything.
+// TestShare checks that the shares of all workers are adjacent and cover all items.
 func TestShare(t *testing.T) {
 	for threads := 1; threads <= 5; threads++ {
 		team := &Team{members: make([]member, threads)}

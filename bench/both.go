@@ -8,11 +8,11 @@ import (
 	"github.com/microscale-go/microscale/quant"
 )
 
-// QuantizeBoth measures quantizing a matrix to the two copies that training keeps of
-// an operand, rowwise and columnwise, each thread its share of the rows as a matrix by
-// itself. The rate counts the bytes of the source, once; the limit streams them in, and
-// both copies out, the source twice where scales of whole rows or of the tensor have to
-// be known before. Formats with a global scale are given the amax of the tensor.
+// QuantizeBoth measures quantizing a matrix to a rowwise and a columnwise copy, as training
+// does. Each thread quantizes its share of the rows as a separate matrix. The rate counts the
+// bytes of the source once. The limit streams the source in and both copies out; it reads the
+// source twice for scales of whole rows or of the tensor. The amax is given to formats with a
+// global scale.
 func (t *Team) QuantizeBoth(mem *Memory, c Conversion, budget time.Duration) ([]Result, error) {
 	x := mem.source(c)
 	with := quant.With{Threads: 1}
@@ -21,14 +21,14 @@ func (t *Team) QuantizeBoth(mem *Memory, c Conversion, budget time.Duration) ([]
 	}
 	shares := make([]func() error, t.Threads())
 	for worker := range shares {
-		from, to := t.piece(worker, 0, 1, c.Rows, c.grain())
+		from, to := t.chunk(worker, 0, 1, c.Rows, c.grain())
 		row := quant.Copy{Quantizer: quant.Quantizer{Format: c.Format}, With: with}
 		col := row
 		shares[worker] = func() (err error) {
 			row.With.Into, col.With.Into, err = x.both(from, to, row, col)
 			return err
 		}
-		if err := shares[worker](); err != nil { // which also makes the pages of the copies the process's own
+		if err := shares[worker](); err != nil { // also faults in the pages of the copies
 			return nil, err
 		}
 	}
@@ -50,7 +50,7 @@ func (t *Team) QuantizeBoth(mem *Memory, c Conversion, budget time.Duration) ([]
 	}
 	limit := t.Stream(mem, c.sourceBytes(), (c.formatBytes()+columns.formatBytes())/reads, AnyStores, budget/2)
 	r.bound(limit, float64(c.sourceBytes())/float64(reads))
-	r.LimitBy += ", both copies"
+	r.LimitBy += ", rowwise and columnwise"
 	if reads > 1 {
 		r.LimitBy += fmt.Sprintf(", %d reads of the source", reads)
 	}

@@ -14,31 +14,31 @@ import (
 	"github.com/microscale-go/microscale/tensor"
 )
 
-// A Conversion is a matrix to quantize, or to get back.
+// A Conversion is a matrix to quantize or dequantize.
 type Conversion struct {
 	Format     quant.Format
-	Source     *format.Scalar // elements of the side that is not quantized: F32, or BF16 to quantize
+	Source     *format.Scalar // elements of the unquantized side: F32, or BF16 to quantize
 	Rows, Cols int
 }
 
-// A source is a matrix to quantize: its rows from one to another.
+// A source is a matrix to quantize. Its functions work on rows [from, to).
 type source struct {
 	amax     func(from, to, threads int) float32
 	quantize func(from, to int, with quant.With) (*quant.Tensor, error)
 	both     func(from, to int, row, col quant.Copy) (rows, columns *quant.Tensor, err error)
 }
 
-// source returns the matrix of a conversion, of normally distributed values, in
-// the memory that streams read.
+// source returns the matrix of a conversion, with normally distributed values, in the memory
+// that streams read.
 func (m *Memory) source(c Conversion) source {
 	q := quant.Quantizer{Format: c.Format}
 	if c.Source == format.BF16 {
-		m.reserve(roundUp(c.sourceBytes(), pieceBytes), 0)
+		m.reserve(roundUp(c.sourceBytes(), chunkBytes), 0)
 		x := m.in[:c.sourceBytes()]
 		values := make([]float32, min(pattern, len(x)/2))
 		fill(values)
 		if err := tensor.ToBytes(x[:2*len(values)], values, format.BF16); err != nil {
-			panic(err) // both are of one length
+			panic(err) // the lengths match
 		}
 		repeat(x, 2*len(values))
 		rows := func(from, to int) tensor.BF16 { return tensor.OfBF16(to-from, c.Cols, x[2*from*c.Cols:2*to*c.Cols]) }
@@ -62,7 +62,7 @@ func (m *Memory) source(c Conversion) source {
 	}
 }
 
-// sourceBytes returns the bytes of the side that is not quantized.
+// sourceBytes returns the bytes of the unquantized side.
 func (c Conversion) sourceBytes() int { return c.Rows * c.Cols * c.Source.Bits() / 8 }
 
 // formatBytes returns the bytes of the codes and scales.
@@ -75,9 +75,8 @@ func (c Conversion) formatBytes() int {
 	return bytes
 }
 
-// reads returns how often the source has to be read: twice where the scale of
-// the whole tensor must be known before the first element is encoded. A global
-// scale is given to those that have one.
+// reads returns the number of times that the source is read: two if the first element needs
+// the scale of the whole tensor. The amax is given to formats with a global scale.
 func (c Conversion) reads() int {
 	if c.Format.PerTensor() {
 		return 2
@@ -85,30 +84,30 @@ func (c Conversion) reads() int {
 	return 1
 }
 
-// grain returns the rows that must be quantized together.
+// grain returns the number of rows that must be quantized together.
 func (c Conversion) grain() int { return max(1, c.Format.Block.Rows) }
 
-// measure times passes over some rows of the conversion after the other. For
-// each piece of each worker, prepare returns what is to be timed.
+// measure times passes, each over a share of the rows. For each worker and pass, prepare
+// returns the function to time.
 func (c Conversion) measure(t *Team, op string, budget time.Duration, prepare func(worker, from, to int) func()) Result {
 	passes := min(t.passes(c.sourceBytes()), (c.Rows+c.grain()-1)/c.grain())
-	var pieces []func()
+	var runs []func()
 	for i := range passes {
 		for worker := range t.Threads() {
 			run := func() {}
-			if from, to := t.piece(worker, i, passes, c.Rows, c.grain()); from < to {
+			if from, to := t.chunk(worker, i, passes, c.Rows, c.grain()); from < to {
 				run = prepare(worker, from, to)
 			}
-			pieces = append(pieces, run)
+			runs = append(runs, run)
 		}
 	}
-	s := t.Measure(budget, func(worker, i int) { pieces[i%passes*t.Threads()+worker]() })
+	s := t.Measure(budget, func(worker, i int) { runs[i%passes*t.Threads()+worker]() })
 	r := c.result(t, op)
 	r.Time = s.times(passes)
 	return r
 }
 
-// result returns a result without its time.
+// result returns a Result without its time.
 func (c Conversion) result(t *Team, op string) Result {
 	return Result{
 		Op: op, Format: c.Format.Name, Source: c.Source.Name, M: c.Rows, K: c.Cols, Threads: t.Threads(), Kernel: cpu.Best().Vectors().String(),
@@ -116,11 +115,10 @@ func (c Conversion) result(t *Team, op string) Result {
 	}
 }
 
-// Quantize measures quantizing a matrix from memory to memory, each thread its
-// share of the rows, and the stream that bounds it. The rate counts the bytes of
-// the source, once; the limit streams as many bytes in and out, the source twice
-// where it has to be read twice. Formats with a global scale are given the amax
-// of the tensor.
+// Quantize measures quantizing a matrix from memory to memory, each thread its share of the
+// rows, and the stream that bounds it. The rate counts the bytes of the source once. The limit
+// streams the same bytes in and out, the source twice if it is read twice. The amax is given
+// to formats with a global scale.
 func (t *Team) Quantize(mem *Memory, c Conversion, budget time.Duration) ([]Result, error) {
 	x := mem.source(c)
 	amax := x.amax(0, c.Rows, t.Threads())
@@ -128,7 +126,7 @@ func (t *Team) Quantize(mem *Memory, c Conversion, budget time.Duration) ([]Resu
 	if c.Format.NeedsAmax() {
 		with.Amax = &amax
 	}
-	dst, err := x.quantize(0, c.Rows, with) // which also makes the pages of dst the process's own
+	dst, err := x.quantize(0, c.Rows, with) // also faults in the pages of dst
 	if err != nil {
 		return nil, err
 	}
@@ -164,8 +162,8 @@ func (t *Team) Quantize(mem *Memory, c Conversion, budget time.Duration) ([]Resu
 	return []Result{r, limit}, nil
 }
 
-// Dequantize measures the way back: codes and scales are read, values written,
-// whose bytes the rate counts.
+// Dequantize measures reading codes and scales and writing values. The rate counts the bytes
+// of the values.
 func (t *Team) Dequantize(mem *Memory, c Conversion, budget time.Duration) ([]Result, error) {
 	whole, err := quant.Quantizer{Format: c.Format}.Rowwise(mem.matrix(c.Rows, c.Cols), quant.With{Threads: t.Threads()})
 	if err != nil {
@@ -182,16 +180,16 @@ func (t *Team) Dequantize(mem *Memory, c Conversion, budget time.Duration) ([]Re
 	return []Result{r, limit}, nil
 }
 
-// bound sets the limit to that of work bytes or operations in the time of
-// another result, which takes over what r is about.
+// bound sets the limit of r to work bytes or operations in the time of another result. That
+// result takes over the description of r.
 func (r *Result) bound(by Result, work float64) {
 	r.Limit = work / by.Time.Median / 1e9
 	r.LimitBy = by.Op + ", " + by.Kernel
 }
 
-// view returns rows [from, to) of a rowwise tensor, which share its codes and
-// scales, but for a copy of a scale that serves all rows: each thread writes its
-// own. They begin and end with blocks.
+// view returns rows [from, to) of a rowwise tensor, from block to block. The view shares codes
+// and scales with t, except for a scale that all rows share, which each thread copies because
+// it writes it.
 func view(t *quant.Tensor, from, to int) *quant.Tensor {
 	v := *t
 	v.Shape = []int{to - from, t.Cols()}
@@ -211,25 +209,24 @@ func view(t *quant.Tensor, from, to int) *quant.Tensor {
 	return &v
 }
 
-// matrix returns a matrix of normally distributed values in the memory that
-// streams read, of its size alone.
+// matrix returns a matrix of normally distributed values in the memory that streams read.
 func (m *Memory) matrix(rows, cols int) tensor.Dense {
 	n := rows * cols
-	m.reserve(roundUp(max(n, 1)*4, pieceBytes), 0)
+	m.reserve(roundUp(max(n, 1)*4, chunkBytes), 0)
 	values := floats(m.in, n)
 	fill(values)
 	return tensor.Of(rows, cols, values)
 }
 
-// floats returns the first n float32 numbers of a buffer.
+// floats returns the first n float32 values of a buffer.
 func floats(buffer []byte, n int) []float32 {
 	return unsafe.Slice((*float32)(unsafe.Pointer(&buffer[0])), n)
 }
 
-// pattern is the numbers after which values repeat: a prime, so that rows differ.
+// pattern is the period of the values: a prime, so that rows differ.
 const pattern = 65521
 
-// fill sets values to normally distributed ones.
+// fill sets values to normally distributed numbers.
 func fill(values []float32) {
 	random := rand.New(rand.NewPCG(3, 4))
 	first := values[:min(pattern, len(values))]
@@ -239,7 +236,7 @@ func fill(values []float32) {
 	repeat(values, len(first))
 }
 
-// repeat fills x with its first n elements, again and again.
+// repeat fills x with copies of its first n elements.
 func repeat[T any](x []T, n int) {
 	for done := n; 0 < done && done < len(x); done *= 2 {
 		copy(x[done:], x[:done])

@@ -16,7 +16,7 @@ import (
 	"github.com/microscale-go/microscale/tensor"
 )
 
-// TestBytes compares the bytes of conversions with those of quantized tensors.
+// TestBytes compares the computed sizes of conversions with those of quantized tensors.
 func TestBytes(t *testing.T) {
 	for _, f := range quant.Formats() {
 		for _, shape := range [][2]int{{1, 32}, {3, 64}, {130, 200}, {256, 256}} {
@@ -26,16 +26,16 @@ func TestBytes(t *testing.T) {
 				t.Fatal(err)
 			}
 			if got, want := c.formatBytes(), len(q.Codes)+len(q.ScaleBytes()); got != want {
-				t.Errorf("%d×%d of %s takes %d bytes, not %d", c.Rows, c.Cols, f, want, got)
+				t.Errorf("%d×%d of %s: got %d bytes, want %d", c.Rows, c.Cols, f, got, want)
 			}
 			if got, want := c.sourceBytes(), 4*c.Rows*c.Cols; got != want {
-				t.Errorf("%d×%d of f32 takes %d bytes, not %d", c.Rows, c.Cols, want, got)
+				t.Errorf("%d×%d of f32: got %d bytes, want %d", c.Rows, c.Cols, got, want)
 			}
 		}
 	}
 }
 
-// TestReads: only a scale for the whole tensor takes a second read.
+// TestReads checks that only a scale for the whole tensor needs a second read.
 func TestReads(t *testing.T) {
 	for _, f := range quant.Formats() {
 		want := 1
@@ -43,12 +43,12 @@ func TestReads(t *testing.T) {
 			want = 2
 		}
 		if got := (Conversion{Format: f}).reads(); got != want {
-			t.Errorf("%s reads its source %d times, want %d", f, got, want)
+			t.Errorf("%s: got %d reads of the source, want %d", f, got, want)
 		}
 	}
 }
 
-// TestConversions measures every format in both directions, on next to nothing.
+// TestConversions measures every format in both directions, on tiny matrices.
 func TestConversions(t *testing.T) {
 	cputest.Run(t, func(t *testing.T, _ cpu.Tier) {
 		teams(t, func(t *testing.T, team *Team) {
@@ -80,16 +80,16 @@ func TestConversions(t *testing.T) {
 	})
 }
 
-// TestPieces: the passes over a matrix together visit each row once, and end and
-// begin with blocks.
-func TestPieces(t *testing.T) {
+// TestPasses checks that the passes over a matrix visit each row once and are aligned to
+// blocks.
+func TestPasses(t *testing.T) {
 	for threads := 1; threads <= 3; threads++ {
 		team := &Team{members: make([]member, threads)}
 		for _, tc := range []struct{ passes, rows, grain int }{{1, 5, 1}, {3, 100, 1}, {3, 100, 16}, {7, 5, 1}, {2, 300, 128}} {
 			end := 0
 			for i := range tc.passes {
 				for w := range threads {
-					from, to := team.piece(w, i, tc.passes, tc.rows, tc.grain)
+					from, to := team.chunk(w, i, tc.passes, tc.rows, tc.grain)
 					if from != end || to < from || from%tc.grain != 0 && from != tc.rows {
 						t.Errorf("%+v, %d threads: pass %d of worker %d is [%d, %d) after %d", tc, threads, i, w, from, to, end)
 					}
@@ -125,7 +125,7 @@ func TestView(t *testing.T) {
 	}
 }
 
-// TestProducts measures products of every format on next to nothing.
+// TestProducts measures products of every format on tiny matrices.
 func TestProducts(t *testing.T) {
 	cputest.Run(t, func(t *testing.T, tier cpu.Tier) {
 		teams(t, func(t *testing.T, team *Team) {
@@ -149,7 +149,7 @@ func TestProducts(t *testing.T) {
 	})
 }
 
-// TestSweep: points are by size and format.
+// TestSweep checks that points are indexed by size and format.
 func TestSweep(t *testing.T) {
 	teams(t, func(t *testing.T, team *Team) {
 		formats, sizes := []quant.Format{quant.BF16, quant.MXFP4}, []int{32, 64, 96}
@@ -169,7 +169,7 @@ func TestSweep(t *testing.T) {
 	})
 }
 
-// TestUnfusedBits: the separate passes compute what the quantizer does at once.
+// TestUnfusedBits checks that the separate passes give the quantizer's bits.
 func TestUnfusedBits(t *testing.T) {
 	cputest.Run(t, func(t *testing.T, _ cpu.Tier) {
 		for _, f := range quant.Formats() {
@@ -196,13 +196,13 @@ func TestUnfusedBits(t *testing.T) {
 				t.Fatal(err)
 			}
 			if !bytes.Equal(u.codes.Codes, q.Codes) || !bytes.Equal(u.scales, q.Scales) {
-				t.Errorf("%s: other codes or scales than the quantizer's", f)
+				t.Errorf("%s: codes or scales differ from the quantizer's", f)
 			}
 		}
 	})
 }
 
-// TestQuantizeBoth: the result and its limit, of rows that not every thread has some of.
+// TestQuantizeBoth checks the result and its limit, with rows for some threads only.
 func TestQuantizeBoth(t *testing.T) {
 	teams(t, func(t *testing.T, team *Team) {
 		for _, source := range []*format.Scalar{format.F32, format.BF16} {
@@ -211,7 +211,7 @@ func TestQuantizeBoth(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if len(list) != 2 || list[0].Op != "quantize" || !strings.Contains(list[0].LimitBy, "both copies") || list[1].Op != "stream" || !(list[0].Limit > 0) || !(list[0].Rate() > 0) {
+				if len(list) != 2 || list[0].Op != "quantize" || !strings.Contains(list[0].LimitBy, "rowwise and columnwise") || list[1].Op != "stream" || !(list[0].Limit > 0) || !(list[0].Rate() > 0) {
 					t.Errorf("%s from %s: measured %+v", f, source, list)
 				}
 			}
@@ -241,7 +241,7 @@ func TestUnfused(t *testing.T) {
 			{Format: quant.MXFP8, Source: format.F32, Rows: 4, Cols: 65},
 		} {
 			if _, err := team.Unfused(&Memory{}, c, 0); err == nil {
-				t.Errorf("%+v was measured in separate passes", c)
+				t.Errorf("%+v: got no error from Unfused", c)
 			}
 		}
 	})

@@ -12,11 +12,11 @@ import (
 	"github.com/microscale-go/microscale/tensor"
 )
 
-// A Product is C = A·Bᵀ to measure: A has M lines, B has N, both of K elements.
+// A Product is C = A·Bᵀ to measure: A has M rows, B has N, of K elements each.
 type Product struct {
 	A, B    quant.Format
 	M, N, K int
-	Packed  bool // B is packed beforehand, as weights are
+	Packed  bool // pack B beforehand, as for weights
 }
 
 // quantized returns a matrix of normally distributed values in a block format.
@@ -26,8 +26,8 @@ func (t *Team) quantized(f quant.Format, rows, cols int) (*quant.Tensor, error) 
 	return quant.Quantizer{Format: f}.Rowwise(x, quant.With{Threads: t.Threads()})
 }
 
-// Estimate returns about how long the product takes, from one of at most 512 in each
-// dimension.
+// Estimate returns the approximate time of the product, extrapolated from one of at most 512
+// in each dimension.
 func (t *Team) Estimate(p Product) (time.Duration, error) {
 	const small = 512
 	m, n, k := min(p.M, small), min(p.N, small), min(p.K, small)
@@ -47,26 +47,25 @@ func (t *Team) Estimate(p Product) (time.Duration, error) {
 	return time.Duration(r.Time.Median * times * float64(time.Second)), nil
 }
 
-// weightBytes is what the weights of Gemv take together, so that they come from DRAM.
+// weightBytes is the total size of the weights of Gemv, so large that they come from DRAM.
 const weightBytes = 256_000_000
 
-// headerBytes is about what a tensor takes beside its codes and scales: the struct, a
-// pointer to it, and what memory is given out in multiples of.
+// headerBytes is the approximate size of a tensor besides its codes and scales: the struct, a
+// pointer to it, and allocator rounding.
 const headerBytes = int(unsafe.Sizeof(quant.Tensor{})) + 16
 
-// copies returns how many tensors of so many bytes of codes and scales take weightBytes
-// together, with what else they take: one at least, and never a great many that are
-// small.
+// copies returns the number of tensors, each with the given bytes of codes and scales, that
+// take weightBytes in memory. It returns at least one, and counts the header so that small
+// tensors are not too many.
 func copies(bytes int) int {
 	each := bytes + headerBytes
 	return (weightBytes + each - 1) / each
 }
 
-// Gemv measures a product with few lines of A, such as one, where reading B is
-// most of the work: with several B in turn, which take 256 MB together and so are larger
-// than caches. Of B of some hundred bytes and less, most of that is what tensors take
-// beside codes and scales, and these may stay in a cache. The rate counts the bytes of B,
-// codes and scales; the limit is reading memory.
+// Gemv measures a product with few rows of A, where reading B dominates. It cycles through
+// several B of 256 MB in total, more than the caches hold. For B of some hundred bytes or
+// less, most of that is the header of the tensors, and the codes may stay in a cache. The rate
+// counts the bytes of B, codes and scales. The limit is reading memory.
 func (t *Team) Gemv(mem *Memory, p Product, budget time.Duration) ([]Result, error) {
 	a, err := t.quantized(p.A, p.M, p.K)
 	if err != nil {
@@ -101,16 +100,15 @@ func (t *Team) Gemv(mem *Memory, p Product, budget time.Duration) ([]Result, err
 	return []Result{r, limit}, nil
 }
 
-// clone returns a copy of t that shares nothing with it that is large.
+// clone returns a copy of t that shares no buffers with it.
 func clone(t *quant.Tensor) *quant.Tensor {
 	c := *t
 	c.Codes, c.Scales, c.Scales32 = slices.Clone(t.Codes), slices.Clone(t.Scales), slices.Clone(t.Scales32)
 	return &c
 }
 
-// Gemm measures a product, packing included but that of a B packed beforehand.
-// The rate counts 2·M·N·K operations; the limit is the peak of the instruction
-// that the kernel consists of.
+// Gemm measures a product, including packing, except of a B packed beforehand. The rate counts
+// 2·M·N·K operations. The limit is the peak of the instruction that bounds the kernel.
 func (t *Team) Gemm(p Product, budget time.Duration) ([]Result, error) {
 	a, err := t.quantized(p.A, p.M, p.K)
 	if err != nil {
@@ -155,7 +153,7 @@ func (t *Team) multiply(c tensor.Dense, a, b *quant.Tensor, prepack bool, budget
 		Op: "gemm", Format: b.Format.Name, Source: a.Format.Name, M: c.Rows, N: c.Cols, K: a.Cols(), Packed: prepack, Threads: t.Threads(), Kernel: kernel.Name,
 		Work: 2 * float64(c.Rows) * float64(c.Cols) * float64(a.Cols()), Unit: Floats, Limit: math.NaN(),
 	}
-	clear(c.Data) // so that its pages are the process's own: the first run may be the only one
+	clear(c.Data) // fault in its pages: the first run may be the only one
 	r.Time = t.MeasureAlone(budget, func(int) {
 		if e := pass(); e != nil {
 			err = e
@@ -166,14 +164,13 @@ func (t *Team) multiply(c tensor.Dense, a, b *quant.Tensor, prepack bool, budget
 
 // A Point is one format at one size of a sweep.
 type Point struct {
-	Gemm     Result // of the product of two square matrices
-	Quantize Result // of one of them
+	Gemm     Result // product of two square matrices
+	Quantize Result // quantization of one of them
 }
 
-// Sweep measures, for each size, products of square matrices of that size in
-// each format, and separately quantizing one of the two. The budget is for one
-// point. Points are by size and format; progress, where it is not nil, is called
-// as each is done.
+// Sweep measures, for each size and format, the product of two square matrices and the
+// quantization of one of them. The budget is for one point. The points are indexed by size,
+// then format. If progress is not nil, Sweep calls it after each point.
 func (t *Team) Sweep(formats []quant.Format, sizes []int, budget time.Duration, progress func(Point)) ([][]Point, error) {
 	limits := map[string]Result{}
 	points := make([][]Point, len(sizes))
@@ -208,8 +205,8 @@ func (t *Team) Sweep(formats []quant.Format, sizes []int, budget time.Duration, 
 	return points, nil
 }
 
-// quantizeWhole measures quantizing x, all of it again and again, in the cache or
-// not as its size has it, the amax included. It returns what x becomes.
+// quantizeWhole measures quantizing all of x repeatedly, amax included. Its size decides
+// whether it stays in a cache. It returns the quantized tensor.
 func (t *Team) quantizeWhole(x tensor.Dense, c Conversion, budget time.Duration) (q *quant.Tensor, r Result, err error) {
 	with := quant.With{Threads: t.Threads()}
 	quantizer := quant.Quantizer{Format: c.Format}

@@ -8,8 +8,8 @@ import (
 	"github.com/microscale-go/microscale/quant"
 )
 
-// TestCopies: the weights that take turns take about 256 MB in memory, and no more of
-// that the smaller they are.
+// TestCopies checks that the weights of Gemv take about 256 MB in memory, independent of their
+// size.
 func TestCopies(t *testing.T) {
 	team, err := NewTeam(1)
 	if err != nil {
@@ -36,12 +36,12 @@ func TestCopies(t *testing.T) {
 		each := float64(after.TotalAlloc-before.TotalAlloc)/some + float64(unsafe.Sizeof(first))
 		n := copies(len(first.Codes) + len(first.ScaleBytes()))
 		if share := float64(n) * each / weightBytes; share < 0.9 || share > 1.1 {
-			t.Errorf("%s %d×%d: %d weights of %.0f bytes take %.2f of %d bytes", tc.format, tc.rows, tc.cols, n, each, share, weightBytes)
+			t.Errorf("%s %d×%d: got %d weights of %.0f bytes, which take %.2f of %d bytes", tc.format, tc.rows, tc.cols, n, each, share, weightBytes)
 		}
 	}
 	for bytes, want := range map[int]int{weightBytes: 1, 2 * weightBytes: 1, weightBytes / 2: 2} {
 		if got := copies(bytes); got != want {
-			t.Errorf("%d weights of %d bytes, want %d", got, bytes, want)
+			t.Errorf("got %d weights of %d bytes, want %d", got, bytes, want)
 		}
 	}
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/microscale-go/microscale/internal/cpu"
 )
 
-// movers has the ways to move memory by tier, best first; plain stores before
-// non-temporal ones.
+// movers lists the ways to move memory by tier, fastest tier first, and within a tier plain
+// stores before non-temporal ones.
 var movers = []mover{
 	{"avx512", cpu.AVX512, PlainStores, reader(readAVX512), writer(writeAVX512), copier(copyAVX512), distances},
 	{"avx512 non-temporal", cpu.AVX512, NonTemporal, reader(readAVX512), writer(writeNTAVX512), copier(copyNTAVX512), distances},
@@ -18,13 +18,13 @@ var movers = []mover{
 	plainMover,
 }
 
-// distances are the bytes ahead to ask for, to try: none, and what the kernels
-// of this module ask for.
+// distances are the prefetch distances to try, in bytes: none, and that of this module's
+// kernels.
 var distances = []int{0, 4 << 10}
 
 func reader(kernel func(p unsafe.Pointer, n, ahead int)) func([]byte, int) {
 	return func(p []byte, ahead int) {
-		if n := len(p) / pieceBytes; n > 0 {
+		if n := len(p) / chunkBytes; n > 0 {
 			kernel(unsafe.Pointer(&p[0]), n, ahead)
 		}
 	}
@@ -40,13 +40,13 @@ func writer(kernel func(p unsafe.Pointer, n int)) func([]byte) {
 
 func copier(kernel func(dst, src unsafe.Pointer, n, ahead int)) func(dst, src []byte, ahead int) {
 	return func(dst, src []byte, ahead int) {
-		if n := len(src) / pieceBytes; n > 0 {
+		if n := len(src) / chunkBytes; n > 0 {
 			kernel(unsafe.Pointer(&dst[0]), unsafe.Pointer(&src[0]), n, ahead)
 		}
 	}
 }
 
-// peaks has the instructions that bound kernels.
+// peaks lists the instructions that bound kernels.
 var peaks = []peak{
 	{"TDPBF16PS", "tmm", cpu.AMX, Floats, peakRound * 16 * 16 * 32 * 2, peakTDPBF16},
 	{"VDPBF16PS", "zmm", cpu.AVX512, Floats, peakRound * 16 * 4, peakDPBF16},
@@ -56,10 +56,10 @@ var peaks = []peak{
 	plainPeak,
 }
 
-// peakRound is the instructions in a round of the kernels above.
+// peakRound is the number of instructions in a round of the kernels above.
 const peakRound = 24
 
-// separators has the separate passes by tier, best first.
+// separators lists the separate passes by tier, fastest first.
 var separators = []separator{
 	{cpu.AVX512, blockAmaxAVX512, scaleBlocksAVX512},
 	{cpu.AVX2, blockAmaxAVX2, scaleBlocksAVX2},

@@ -2,7 +2,7 @@
 
 package bench
 
-// What plain Go can do.
+// The portable Go implementations.
 var (
 	movers     = []mover{plainMover}
 	peaks      = []peak{plainPeak}

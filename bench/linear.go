@@ -10,24 +10,23 @@ import (
 	"github.com/microscale-go/microscale/tensor"
 )
 
-// A Layer is a linear layer to measure, and the tokens of its input.
+// A Layer is a linear layer to measure, with the number of tokens of its input.
 type Layer struct{ Tokens, In, Out int }
 
-// Training is a linear layer's forward and backward pass under one recipe.
+// Training is the result for a linear layer's forward and backward pass under one recipe.
 type Training struct {
 	Recipe   string
 	Step     Result // both passes
 	Forward  Sample
 	Backward Sample
-	Products Sample // the three products alone, of operands quantized beforehand
+	Products Sample // the three products only, of quantized operands
 	Other    Sample // the rest of the step: quantizing six operands, rounding, memory
 }
 
-// Linear measures the forward and the backward pass of a layer under a recipe, the
-// weight quantized once for both. The rate counts 6·Tokens·In·Out operations; the
-// limit is the peak of the instruction that the kernel of the forward product
-// consists of. Each step is followed by its products alone, so that what disturbs
-// the one disturbs the other.
+// Linear measures the forward and the backward pass of a layer under a recipe. The weight is
+// quantized once for both. The rate counts 6·Tokens·In·Out operations. The limit is the peak
+// of the instruction that bounds the kernel of the forward product. Linear times the products
+// alone after each step, so that disturbances affect both alike.
 func (t *Team) Linear(l Layer, r recipe.Recipe, budget time.Duration) (Training, error) {
 	o := gemm.Options{Threads: t.Threads()}
 	layer := nn.NewLinear("linear", l.In, l.Out, false)
@@ -90,7 +89,7 @@ func (t *Team) Linear(l Layer, r recipe.Recipe, budget time.Duration) (Training,
 	if err != nil {
 		return Training{}, err
 	}
-	steady := func(seconds []float64) Sample { // without the first, where it only warmed caches
+	steady := func(seconds []float64) Sample { // drop the first time if it only warmed the caches
 		if whole.Runs+whole.Disturbed < len(seconds) {
 			seconds = seconds[1:]
 		}

@@ -9,21 +9,21 @@ import (
 	"github.com/microscale-go/microscale/internal/cpu"
 )
 
-// A Machine is what figures were measured on.
+// A Machine describes the machine of a measurement.
 type Machine struct {
-	CPU        string // name of the processor's model; its architecture where that is not known
-	Processors int    // that this process was given
+	CPU        string // model name of the processor; its architecture if unknown
+	Processors int    // available to this process
 	Tier       string // of the kernels
-	Go         string // version
+	Go         string // version of Go
 	System     string // operating system and architecture
 }
 
-// ThisMachine returns the machine that the process runs on.
+// ThisMachine returns the machine on which the process runs.
 func ThisMachine() Machine {
 	return Machine{CPU: model(), Processors: Processors(), Tier: cpu.Best().String(), Go: runtime.Version(), System: runtime.GOOS + "/" + runtime.GOARCH}
 }
 
-// model returns the processor's name as Linux gives it.
+// model returns the processor's name as Linux reports it.
 func model() string {
 	f, err := os.Open("/proc/cpuinfo")
 	if err != nil {
@@ -39,8 +39,8 @@ func model() string {
 	return runtime.GOARCH
 }
 
-// unknownProcessors numbers the processors of a system that does not say which
-// of them it gave.
+// unknownProcessors numbers the processors on a system that does not report which of them the
+// process may use.
 func unknownProcessors() []int {
 	list := make([]int, runtime.NumCPU())
 	for i := range list {

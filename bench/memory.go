@@ -11,14 +11,14 @@ import (
 	"github.com/microscale-go/microscale/internal/cpu"
 )
 
-// The granularity of the kernels that move memory, in bytes.
+// Granularity of the kernels that move memory, in bytes.
 const (
-	lineBytes  = 64  // writes, which start at multiples of it
-	pieceBytes = 512 // reads and copies
+	lineBytes  = 64  // writes, aligned to it
+	chunkBytes = 512 // reads and copies
 )
 
-// A mover is one way to move memory. Reads and copies ask for memory ahead of
-// what they read by that many bytes. Lengths are multiples of the granularity.
+// A mover is one way to move memory. Reads and copies prefetch the given number of bytes
+// ahead. Lengths are multiples of the granularity.
 type mover struct {
 	name  string
 	tier  cpu.Tier
@@ -26,12 +26,12 @@ type mover struct {
 	read  func(p []byte, ahead int)
 	write func(p []byte)
 	copy  func(dst, src []byte, ahead int)
-	ahead []int // that are worth a try
+	ahead []int // prefetch distances to try
 }
 
 var plainMover = mover{"plain", cpu.Plain, PlainStores, readPlain, func(p []byte) { clear(p) }, func(dst, src []byte, _ int) { copy(dst, src) }, []int{0}}
 
-// sink keeps what was read from being optimized away.
+// sink prevents the compiler from removing reads.
 var sink atomic.Uint64
 
 func readPlain(p []byte, _ int) {
@@ -45,7 +45,7 @@ func readPlain(p []byte, _ int) {
 	sink.Store(a | b | c | d)
 }
 
-// ways returns the movers of the best tier: one for each kind of store.
+// ways returns the movers of the best tier, one for each kind of store.
 func ways() []mover {
 	tier := cpu.Best().Vectors()
 	var list []mover
@@ -57,7 +57,7 @@ func ways() []mover {
 	return list
 }
 
-// Ways returns the kinds of stores that the best tier has.
+// Ways returns the kinds of stores of the best tier.
 func Ways() []Way {
 	var list []Way
 	for _, w := range ways() {
@@ -66,7 +66,7 @@ func Ways() []Way {
 	return list
 }
 
-// buffer returns memory that starts with a cache line.
+// buffer returns n bytes aligned to a cache line.
 func buffer(n int) []byte {
 	b := make([]byte, n+lineBytes)
 	skip := int(-uintptr(unsafe.Pointer(&b[0])) & (lineBytes - 1))
@@ -75,16 +75,15 @@ func buffer(n int) []byte {
 
 func roundUp(n, multiple int) int { return (n + multiple - 1) / multiple * multiple }
 
-// A Memory is the buffers that streams run through, kept from one measurement to
-// the next.
+// A Memory holds the buffers of streams, reused between measurements.
 type Memory struct{ in, out []byte }
 
-// reserve makes room for streams of so many bytes by a team.
+// reserve grows the buffers for streams of the given numbers of bytes.
 func (m *Memory) reserve(in, out int) {
 	if len(m.in) < in {
 		m.in = buffer(in)
 		for i := 0; i < in; i += lineBytes {
-			m.in[i] = 1 // so that pages are the process's own, and not all the same one
+			m.in[i] = 1 // faults in each page; untouched pages share one of zeros
 		}
 	}
 	if len(m.out) < out {
@@ -93,47 +92,47 @@ func (m *Memory) reserve(in, out int) {
 	}
 }
 
-// A Way says which stores a stream uses.
+// A Way selects the stores of a stream.
 type Way string
 
 const (
-	AnyStores   Way = ""             // whichever is faster
-	PlainStores Way = "plain"        // that fetch a line before they change it
-	NonTemporal Way = "non-temporal" // that write whole lines past the caches
+	AnyStores   Way = ""             // the faster of the others
+	PlainStores Way = "plain"        // regular stores, which read a line before they change it
+	NonTemporal Way = "non-temporal" // non-temporal stores of whole lines
 )
 
-// A pass moves at most so many bytes for each thread, and the next one goes on
-// where it ended: runs are short, so that few of them are disturbed, and still
-// go through all of the memory.
+// passBytes is the maximum number of bytes that a pass moves per thread. The next pass
+// continues where the last one ended. Runs are short, so that few are disturbed, and yet cover
+// all of the memory.
 const passBytes = 8 << 20
 
-// passes returns how many passes it takes to move n bytes.
+// passes returns the number of passes that move n bytes.
 func (t *Team) passes(n int) int { return max(1, n/(passBytes*t.Threads())) }
 
-// piece returns a worker's part [from, to) of n bytes in pass i of as many.
-func (t *Team) piece(worker, i, passes, n, grain int) (from, to int) {
+// chunk returns a worker's range [from, to) of n bytes in pass i of passes.
+func (t *Team) chunk(worker, i, passes, n, grain int) (from, to int) {
 	start, end := part(i%passes, passes, n, grain)
 	from, to = t.share(worker, end-start, grain)
 	return start + from, start + to
 }
 
-// Read measures reading n bytes, the threads' shares of them together.
+// Read measures reading n bytes with all threads.
 func (t *Team) Read(mem *Memory, n int, budget time.Duration) Result {
-	n = roundUp(n, pieceBytes*t.Threads())
+	n = roundUp(n, chunkBytes*t.Threads())
 	mem.reserve(n, 0)
 	passes := t.passes(n)
 	var tries []try
 	w := ways()[0]
 	for _, ahead := range w.ahead {
 		tries = append(tries, try{w.name, func(worker, i int) {
-			from, to := t.piece(worker, i, passes, n, pieceBytes)
+			from, to := t.chunk(worker, i, passes, n, chunkBytes)
 			w.read(mem.in[from:to], ahead)
 		}})
 	}
 	return t.limit("read", Bytes, n, passes, budget, tries)
 }
 
-// Write measures writing n bytes.
+// Write measures writing n bytes with all threads.
 func (t *Team) Write(mem *Memory, n int, way Way, budget time.Duration) Result {
 	n = roundUp(n, lineBytes*t.Threads())
 	mem.reserve(0, n)
@@ -141,23 +140,23 @@ func (t *Team) Write(mem *Memory, n int, way Way, budget time.Duration) Result {
 	var tries []try
 	for _, w := range storing(way) {
 		tries = append(tries, try{w.name, func(worker, i int) {
-			from, to := t.piece(worker, i, passes, n, lineBytes)
+			from, to := t.chunk(worker, i, passes, n, lineBytes)
 			w.write(mem.out[from:to])
 		}})
 	}
 	return t.limit("write", Bytes, n, passes, budget, tries)
 }
 
-// Copy measures copying n bytes; its rate counts them twice, as read and written.
+// Copy measures copying n bytes. The rate counts both the read and the write.
 func (t *Team) Copy(mem *Memory, n int, way Way, budget time.Duration) Result {
-	n = roundUp(n, pieceBytes*t.Threads())
+	n = roundUp(n, chunkBytes*t.Threads())
 	mem.reserve(n, n)
 	passes := t.passes(2 * n)
 	var tries []try
 	for _, w := range storing(way) {
 		for _, ahead := range w.ahead {
 			tries = append(tries, try{w.name, func(worker, i int) {
-				from, to := t.piece(worker, i, passes, n, pieceBytes)
+				from, to := t.chunk(worker, i, passes, n, chunkBytes)
 				w.copy(mem.out[from:to], mem.in[from:to], ahead)
 			}})
 		}
@@ -165,14 +164,14 @@ func (t *Team) Copy(mem *Memory, n int, way Way, budget time.Duration) Result {
 	return t.limit("copy", Bytes, 2*n, passes, budget, tries)
 }
 
-// tiles are the bytes that a stream reads before it writes its share, to try.
+// tiles are the numbers of bytes to try that a stream reads before it writes.
 var tiles = []int{2 << 10, 16 << 10}
 
-// Stream measures reading in bytes and writing out bytes at the same time,
-// evenly mixed, as an operation does that reads its source once and writes its
-// result once; its rate counts both. It is that of the best of several mixtures.
+// Stream measures reading in bytes and writing out bytes at the same time, evenly mixed, as an
+// operation that reads its source once and writes its result once. The rate counts both.
+// Stream returns the best of several mixtures.
 func (t *Team) Stream(mem *Memory, in, out int, way Way, budget time.Duration) Result {
-	in, out = roundUp(in, pieceBytes*t.Threads()), roundUp(out, lineBytes*t.Threads())
+	in, out = roundUp(in, chunkBytes*t.Threads()), roundUp(out, lineBytes*t.Threads())
 	mem.reserve(in, out)
 	passes := t.passes(in + out)
 	var tries []try
@@ -180,8 +179,8 @@ func (t *Team) Stream(mem *Memory, in, out int, way Way, budget time.Duration) R
 		for _, tile := range tiles {
 			for _, ahead := range w.ahead {
 				tries = append(tries, try{w.name, func(worker, i int) {
-					from, to := t.piece(worker, i, passes, in, pieceBytes)
-					outFrom, outTo := t.piece(worker, i, passes, out, lineBytes)
+					from, to := t.chunk(worker, i, passes, in, chunkBytes)
+					outFrom, outTo := t.chunk(worker, i, passes, out, lineBytes)
 					mix(w, mem.in[from:to], mem.out[outFrom:outTo], tile, ahead)
 				}})
 			}
@@ -190,7 +189,7 @@ func (t *Team) Stream(mem *Memory, in, out int, way Way, budget time.Duration) R
 	return t.limit("stream", Bytes, in+out, passes, budget, tries)
 }
 
-// mix reads in and writes out, some of each in turn.
+// mix alternates between reading a tile of in and writing the corresponding share of out.
 func mix(w mover, in, out []byte, tile, ahead int) {
 	total, written := len(out), 0
 	for done := 0; done < len(in); {
@@ -204,8 +203,8 @@ func mix(w mover, in, out []byte, tile, ahead int) {
 	w.write(out[written:])
 }
 
-// storing returns the movers of the best tier that store the way asked for; the
-// first where none does.
+// storing returns the movers of the best tier that use the given stores, or the first mover if
+// there is none.
 func storing(way Way) []mover {
 	all := ways()
 	list := slices.DeleteFunc(slices.Clone(all), func(w mover) bool { return way != AnyStores && way != w.way })
@@ -215,13 +214,13 @@ func storing(way Way) []mover {
 	return list
 }
 
-// A try is one of several ways to do the same.
+// A try is one of several ways to do the same work.
 type try struct {
 	kernel string
 	pass   func(worker, i int)
 }
 
-// limit measures the fastest of several ways to do the same work, in as many
+// limit measures the fastest of several ways to do the same work, each in the given number of
 // passes.
 func (t *Team) limit(op string, unit Unit, work, passes int, budget time.Duration, tries []try) Result {
 	best, least := tries[0], math.Inf(1)

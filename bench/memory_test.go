@@ -12,8 +12,7 @@ import (
 	"github.com/microscale-go/microscale/internal/guard"
 )
 
-// TestMovers: every mover reads and writes the memory it was given and no byte
-// beside it.
+// TestMovers checks that every mover reads and writes exactly the memory given.
 func TestMovers(t *testing.T) {
 	for _, m := range movers {
 		if !cpu.Has(m.tier) {
@@ -33,7 +32,7 @@ func TestMovers(t *testing.T) {
 						clear(dst)
 						m.copy(dst, src, ahead)
 						if !bytes.Equal(dst, src) {
-							t.Errorf("a copy of %d bytes differs", n)
+							t.Errorf("copy of %d bytes differs", n)
 						}
 					}
 				}
@@ -44,7 +43,7 @@ func TestMovers(t *testing.T) {
 					}
 					m.write(dst)
 					if len(bytes.Trim(dst, "\x00")) != 0 {
-						t.Errorf("%d bytes are not all written", n)
+						t.Errorf("write of %d bytes is incomplete", n)
 					}
 				}
 			}
@@ -52,15 +51,15 @@ func TestMovers(t *testing.T) {
 	}
 }
 
-// TestMix: a stream reads and writes every byte once and in order, and as much
-// of one as of the other at any time.
+// TestMix checks that a stream reads and writes every byte once, in order, and at an even
+// pace.
 func TestMix(t *testing.T) {
 	for _, tc := range []struct{ in, out, tile int }{{512, 64, 512}, {1 << 16, 1<<14 + 64, 2048}, {1 << 16, 64, 4096}, {1536, 4096, 1024}, {512, 0, 2048}} {
 		in, out := make([]byte, tc.in), make([]byte, tc.out)
 		read, written := 0, 0
 		m := mover{
 			read: func(p []byte, _ int) {
-				if len(p) == 0 || &p[0] != &in[read] || len(p)%pieceBytes != 0 {
+				if len(p) == 0 || &p[0] != &in[read] || len(p)%chunkBytes != 0 {
 					t.Errorf("%+v: reads %d bytes after %d", tc, len(p), read)
 				}
 				read += len(p)
@@ -91,7 +90,7 @@ func TestBuffer(t *testing.T) {
 	}
 }
 
-// TestLimits measures everything once, on next to nothing.
+// TestLimits measures every limit once, on little memory.
 func TestLimits(t *testing.T) {
 	cputest.Run(t, func(t *testing.T, tier cpu.Tier) {
 		teams(t, func(t *testing.T, team *Team) {
@@ -99,10 +98,10 @@ func TestLimits(t *testing.T) {
 			check := func(r Result, op string, unit Unit, work float64) {
 				t.Helper()
 				if r.Op != op || r.Unit != unit || r.Work != work || r.Threads != team.Threads() || r.Kernel == "" || !(r.Rate() > 0) || math.IsInf(r.Rate(), 0) || !math.IsNaN(r.Limit) {
-					t.Errorf("want %s of %v in %s, got %+v", op, work, unit, r)
+					t.Errorf("got %+v, want %s of %v in %s", r, op, work, unit)
 				}
 			}
-			const n = 3 * 1024 * 4 // divides by pieces and threads up to four
+			const n = 3 * 1024 * 4 // divisible by the granularity and by up to four threads
 			check(team.Read(mem, n, 0), "read", Bytes, n)
 			for _, way := range append(Ways(), AnyStores) {
 				check(team.Write(mem, n, way, 0), "write", Bytes, n)
@@ -111,7 +110,7 @@ func TestLimits(t *testing.T) {
 			}
 			all := team.Peaks(0)
 			if len(all) == 0 {
-				t.Error("there is no peak to measure")
+				t.Error("got no peaks")
 			}
 			for _, r := range all {
 				if !(r.Rate() > 0) || r.Op != "peak" || r.Kernel == "" || r.Unit == Bytes || r.Threads != team.Threads() {
@@ -119,30 +118,30 @@ func TestLimits(t *testing.T) {
 				}
 			}
 			if r, err := team.Peak(tier, "", 0); err != nil || !slices.ContainsFunc(all, func(a Result) bool { return a.Kernel == r.Kernel }) {
-				t.Errorf("peak of the tier %v: %+v, %v", tier, r, err)
+				t.Errorf("peak of the tier %v: got %+v, %v", tier, r, err)
 			}
 			if _, err := team.Peak(tier, "TDPBF8PS", 0); err == nil {
-				t.Error("an instruction that no kernel has was measured")
+				t.Error("unknown instruction: got no error")
 			}
 		})
 	})
 }
 
-// TestWay: a limit of given stores is measured with them, where the tier has them.
+// TestWay checks that a limit uses the requested stores if the tier supports them.
 func TestWay(t *testing.T) {
 	cputest.Run(t, func(t *testing.T, tier cpu.Tier) {
 		for _, w := range storing(AnyStores) {
 			if w.tier != tier.Vectors() {
-				t.Errorf("%s is not of the tier %v", w.name, tier)
+				t.Errorf("%s: got another tier than %v", w.name, tier)
 			}
 		}
 		for _, way := range Ways() {
 			if list := storing(way); len(list) != 1 || list[0].way != way {
-				t.Errorf("%d movers for %s stores", len(list), way)
+				t.Errorf("got %d movers for %s stores, want one", len(list), way)
 			}
 		}
 		if list := storing("none such"); list[0].name != ways()[0].name {
-			t.Errorf("unknown stores choose %s", list[0].name)
+			t.Errorf("unknown stores: got %s", list[0].name)
 		}
 	})
 }

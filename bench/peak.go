@@ -10,8 +10,8 @@ import (
 	"github.com/microscale-go/microscale/internal/cpu"
 )
 
-// A peak is an instruction whose rate bounds kernels, and a function that does
-// nothing else, all in registers.
+// A peak is an instruction whose rate bounds kernels, with a function that runs only that
+// instruction, on registers.
 type peak struct {
 	instruction string
 	registers   string
@@ -21,11 +21,10 @@ type peak struct {
 	run         func(rounds int, operands unsafe.Pointer)
 }
 
-// String names the peak: VDPBF16PS zmm.
+// String returns the name of the peak, such as "VDPBF16PS zmm".
 func (p peak) String() string { return strings.TrimSpace(p.instruction + " " + p.registers) }
 
-// plainPeak is float32 multiplications and additions as plain Go does them, one
-// at a time.
+// plainPeak is float32 multiplications and additions in portable Go, which are scalar.
 var plainPeak = peak{"multiply and add", "f32", cpu.Plain, Floats, plainRound * 2, plainRounds}
 
 const plainRound = 8
@@ -41,19 +40,18 @@ func plainRounds(n int, operands unsafe.Pointer) {
 	sink.Store(uint64(s0 + s1 + s2 + s3 + s4 + s5 + s6 + s7))
 }
 
-// Peak measures an instruction on registers alone, as kernels of a tier use it;
-// without a name, what they are made of. It fails where there is none such.
+// Peak measures an instruction on registers only, as kernels of a tier use it. An empty name
+// selects the first instruction of the tier. Peak returns an error if there is none.
 func (t *Team) Peak(tier cpu.Tier, instruction string, budget time.Duration) (Result, error) {
 	for _, p := range peaks {
 		if p.tier == tier && cpu.Has(tier) && (instruction == "" || instruction == p.instruction) {
 			return t.peak(p, budget), nil
 		}
 	}
-	return Result{}, fmt.Errorf("there is no peak of %s to measure among those of the tier %s", instruction, tier)
+	return Result{}, fmt.Errorf("no peak of instruction %q in the tier %s", instruction, tier)
 }
 
-// Peaks measures all instructions that kernels of the best tier and those below
-// it consist of.
+// Peaks measures all instructions that bound kernels of the available tiers.
 func (t *Team) Peaks(budget time.Duration) []Result {
 	var list []Result
 	for _, p := range peaks {
@@ -68,7 +66,7 @@ func (t *Team) peak(p peak, budget time.Duration) Result {
 	operands := make([]float32, 32)
 	random := rand.New(rand.NewPCG(1, 2))
 	for i := range operands {
-		operands[i] = random.Float32() - 0.5 // so that as many bits change as in earnest
+		operands[i] = random.Float32() - 0.5 // random bits, so that the power drawn is that of real data
 	}
 	const rounds = 1 << 14
 	return t.limit("peak", p.unit, t.Threads()*rounds*p.work, 1, budget, []try{{p.String(), func(int, int) {

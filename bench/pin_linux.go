@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// given is the processors of the process as it started, before any thread was
-// pinned.
+// given lists the processors available to the process at its start, before it pinned any
+// thread.
 var given = func() []int {
 	var set unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &set); err != nil {
@@ -26,7 +26,7 @@ var given = func() []int {
 	return list
 }()
 
-// processors returns the processors that this process was given.
+// processors returns the processors available to this process.
 func processors() []int {
 	if len(given) == 0 {
 		return unknownProcessors()
@@ -34,10 +34,10 @@ func processors() []int {
 	return given
 }
 
-// thread names the calling thread.
+// thread returns the id of the calling thread.
 func thread() int { return unix.Gettid() }
 
-// pin keeps a thread on some processors, and reports whether that was done.
+// pin restricts a thread to some processors and reports whether it succeeded.
 func pin(thread int, processors ...int) bool {
 	var set unix.CPUSet
 	for _, p := range processors {
@@ -46,7 +46,7 @@ func pin(thread int, processors ...int) bool {
 	return unix.SchedSetaffinity(thread, &set) == nil
 }
 
-// threadTime returns how long the calling thread has run.
+// threadTime returns the CPU time of the calling thread.
 func threadTime() time.Duration {
 	var t unix.Timespec
 	if unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &t) != nil {
@@ -55,8 +55,8 @@ func threadTime() time.Duration {
 	return time.Duration(t.Nano())
 }
 
-// others returns the threads of the process but those given. Threads that begin
-// later stay where the ones do that begin them.
+// others returns the ids of the process's threads, except the given ones. A new thread
+// inherits the processors of its parent.
 func others(but []int) []int {
 	entries, err := os.ReadDir("/proc/self/task")
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// place returns the processors on which a thread may run, none where the thread
-// has ended; 0 is the caller.
+// place returns the processors on which a thread may run, or none if the thread has ended. 0
+// is the caller.
 func place(t *testing.T, thread int) []int {
 	t.Helper()
 	var set unix.CPUSet
@@ -27,18 +27,18 @@ func place(t *testing.T, thread int) []int {
 	return list
 }
 
-// TestPinned: each thread of a team has a processor of its own, other threads
-// the rest of the team's; afterwards all is as it was.
+// TestPinned checks that each thread of a team has a separate processor and other threads
+// share the rest of the team's, and that Close undoes this.
 func TestPinned(t *testing.T) {
 	teams(t, func(t *testing.T, team *Team) {
 		if !team.Pinned() {
-			t.Fatal("the team is not pinned")
+			t.Fatal("got an unpinned team")
 		}
 		places := make([][]int, team.Threads())
 		team.Time(func(worker int) { places[worker] = place(t, 0) })
 		for w, p := range places {
 			if !slices.Equal(p, given[w:w+1]) {
-				t.Errorf("worker %d runs on %v of %v", w, p, given)
+				t.Errorf("worker %d: got processors %v of %v", w, p, given)
 			}
 		}
 		var members []int
@@ -51,17 +51,17 @@ func TestPinned(t *testing.T) {
 		}
 		rest := others(members)
 		if len(rest) == 0 {
-			t.Error("the process has no threads but the team's")
+			t.Error("got no threads besides the team's")
 		}
 		for _, id := range rest {
 			if got := place(t, id); got != nil && !slices.Equal(got, want) {
-				t.Errorf("thread %d runs on %v, want %v", id, got, want)
+				t.Errorf("thread %d: got processors %v, want %v", id, got, want)
 			}
 		}
 	})
 	for _, id := range others(nil) {
 		if got := place(t, id); got != nil && !slices.Equal(got, given) {
-			t.Errorf("after the teams, thread %d runs on %v, want %v", id, got, given)
+			t.Errorf("after Close, thread %d: got processors %v, want %v", id, got, given)
 		}
 	}
 }

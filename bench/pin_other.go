@@ -4,17 +4,17 @@ package bench
 
 import "time"
 
-// epoch is when the process began.
+// epoch is the start of the process.
 var epoch = time.Now()
 
 func processors() []int { return unknownProcessors() }
 
 func thread() int { return 0 }
 
-// pin does nothing: the system decides where threads run.
+// pin does nothing; the system schedules the threads.
 func pin(int, ...int) bool { return false }
 
-// threadTime returns the time of the clock, as if the thread had always run.
+// threadTime returns the elapsed time, as if the thread had always run.
 func threadTime() time.Duration { return time.Since(epoch) }
 
 func others([]int) []int { return nil }

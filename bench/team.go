@@ -7,40 +7,39 @@ import (
 	"time"
 )
 
-// A Team is threads of the operating system, each on one processor.
+// A Team is a set of operating system threads, each pinned to one processor.
 type Team struct {
 	members []member
 	arrived atomic.Int64
 	pinned  bool
-	procs   int  // of Go, before the team
-	waits   bool // a thread of the team waits for goroutines: what it loses says nothing
+	procs   int  // GOMAXPROCS before the team
+	waits   bool // a thread of the team waits for goroutines: its idle time is no disturbance
 }
 
-// A member is one thread: what it is to run, and when it began and ended.
+// A member is one thread of a team and the times of its last run.
 type member struct {
 	work       chan func(worker int)
 	done       chan struct{}
 	thread     int
 	pinned     bool
 	start, end time.Time
-	lost       time.Duration // of the time between, when the thread did not run
+	lost       time.Duration // part of that time during which the thread did not run
 }
 
-// Processors returns how many processors this process was given.
+// Processors returns the number of processors available to this process.
 func Processors() int { return len(processors()) }
 
-// NewTeam starts a team of threads on the first processors that this process
-// was given. It fails where there are fewer.
+// NewTeam starts a team of threads on the first available processors. It returns an error if
+// there are fewer processors than threads.
 //
-// What starts goroutines of its own is measured on the first thread of the team.
-// So that these goroutines are beside it, all threads of the process that are not
-// of the team share the other processors of the team. Go counts the processors of one
-// of these threads once a second, and would run so few threads at a time, unless it
-// was told how many: it runs as many as before, and all of the team.
+// The first thread runs work that starts goroutines. These goroutines run on the other
+// processors of the team, to which NewTeam pins all other threads of the process. Once a
+// second, the Go runtime lowers GOMAXPROCS to the processors of one of these threads unless it
+// was set explicitly. NewTeam therefore sets it, to at least the size of the team.
 func NewTeam(threads int) (*Team, error) {
 	list := processors()
 	if threads < 1 || threads > len(list) {
-		return nil, fmt.Errorf("cannot measure with %d threads: this process was given %d processors", threads, len(list))
+		return nil, fmt.Errorf("threads: got %d, want 1 to %d, the processors available to this process", threads, len(list))
 	}
 	t := &Team{members: make([]member, threads), pinned: true, procs: runtime.GOMAXPROCS(0)}
 	runtime.GOMAXPROCS(max(t.procs, threads))
@@ -57,7 +56,7 @@ func NewTeam(threads int) (*Team, error) {
 	return t, nil
 }
 
-// serve is a member: it runs what the team is given until there is no more.
+// serve runs the functions that the team sends to a member, until Close.
 func (t *Team) serve(worker, processor int) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -79,36 +78,33 @@ func (t *Team) serve(worker, processor int) {
 	m.done <- struct{}{}
 }
 
-// await returns when n is at least as large as given. It keeps the processor, as
-// the threads that it waits for are about to be there.
-func await(n *atomic.Int64, least int64) {
-	for spins := 1; n.Load() < least; spins++ {
+// await spins until n is at least min: the threads that it waits for are about to arrive.
+func await(n *atomic.Int64, min int64) {
+	for spins := 1; n.Load() < min; spins++ {
 		if spins%1024 == 0 {
-			runtime.Gosched() // Go may run on fewer processors than there are threads
+			runtime.Gosched() // GOMAXPROCS may be less than the number of threads
 		}
 	}
 }
 
-// keepOthers keeps the threads of the process that are not of the team on some
-// processors.
+// keepOthers pins the threads of the process that are not in the team to the given processors.
 func (t *Team) keepOthers(processors []int) {
 	var team []int
 	for i := range t.members {
 		team = append(team, t.members[i].thread)
 	}
 	for _, id := range others(team) {
-		pin(id, processors...) // it may have ended
+		pin(id, processors...) // fails if the thread has ended
 	}
 }
 
 // Threads returns the size of the team.
 func (t *Team) Threads() int { return len(t.members) }
 
-// Pinned reports whether every thread is kept on one processor.
+// Pinned reports whether every thread is pinned to one processor.
 func (t *Team) Pinned() bool { return t.pinned }
 
-// Close ends the threads of the team, and lets those of the process run
-// everywhere again, as many at a time as before.
+// Close ends the threads of the team and restores the processors of the others and GOMAXPROCS.
 func (t *Team) Close() {
 	for i := range t.members {
 		close(t.members[i].work)
@@ -118,9 +114,9 @@ func (t *Team) Close() {
 	runtime.GOMAXPROCS(t.procs)
 }
 
-// Time runs f on every thread, with the thread's number, and returns the time
-// from the start, which they make together, to the end of the last. It reports
-// whether a thread of the team did not run for a good part of it.
+// Time runs f on every thread with the thread's number. It returns the time from the common
+// start to the end of the last thread, and reports whether a thread was descheduled for more
+// than a fiftieth of its time.
 func (t *Team) Time(f func(worker int)) (d time.Duration, disturbed bool) {
 	t.arrived.Store(0)
 	for i := range t.members {
@@ -143,15 +139,15 @@ func (t *Team) Time(f func(worker int)) (d time.Duration, disturbed bool) {
 	return end.Sub(start), disturbed
 }
 
-// isDisturbed reports whether a thread that did not run for the time lost, of a time
-// elapsed, was kept from its processor, and not by the error of clocks.
+// isDisturbed reports whether a thread was descheduled: it did not run for the time lost of the
+// time elapsed, and lost exceeds the error of the clocks.
 func isDisturbed(lost, elapsed time.Duration) bool {
 	const share, clock = 50, 5 * time.Microsecond
 	return lost > elapsed/share+clock
 }
 
-// MeasureAlone is Measure of what the first thread runs, with the goroutines
-// that it starts beside it, while the others of the team have nothing to do.
+// MeasureAlone is Measure of a pass that only the first thread runs, with the goroutines that
+// it starts, while the others of the team are idle.
 func (t *Team) MeasureAlone(budget time.Duration, pass func(i int)) Sample {
 	t.waits = len(t.members) > 1
 	defer func() { t.waits = false }()
@@ -162,13 +158,12 @@ func (t *Team) MeasureAlone(budget time.Duration, pass func(i int)) Sample {
 	})
 }
 
-// share returns the part [from, to) of n items that a worker of the team takes.
+// share returns the range [from, to) of n items for a worker of the team.
 func (t *Team) share(worker, n, grain int) (from, to int) {
 	return part(worker, len(t.members), n, grain)
 }
 
-// part returns part i of n items in as many parts. Parts begin at multiples of
-// grain.
+// part returns range i of n items split into parts. Ranges start at multiples of grain.
 func part(i, parts, n, grain int) (from, to int) {
 	grains := (n + grain - 1) / grain
 	at := func(i int) int { return min(grains*i/parts*grain, n) }

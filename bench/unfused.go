@@ -13,11 +13,11 @@ import (
 	"github.com/microscale-go/microscale/tensor"
 )
 
-// unfusedBlock is the elements of a block that Unfused takes.
+// unfusedBlock is the block size that Unfused supports.
 const unfusedBlock = 32
 
-// A separator is the first two passes of quantizing as passes of their own, in
-// the instructions of one tier, over n blocks.
+// A separator holds the first two passes of quantizing as separate functions over n blocks,
+// for one tier.
 type separator struct {
 	tier  cpu.Tier
 	amax  func(dst, src *float32, n int)
@@ -26,7 +26,7 @@ type separator struct {
 
 var plainSeparator = separator{cpu.Plain, blockAmaxPlain, scaleBlocksPlain}
 
-// blockAmaxPlain sets dst to the largest magnitude of each of n blocks.
+// blockAmaxPlain sets dst to the amax of each of n blocks.
 func blockAmaxPlain(dst, src *float32, n int) {
 	amaxes, x := unsafe.Slice(dst, n), unsafe.Slice(src, n*unfusedBlock)
 	for i := range amaxes {
@@ -38,7 +38,7 @@ func blockAmaxPlain(dst, src *float32, n int) {
 	}
 }
 
-// scaleBlocksPlain sets dst to n blocks, each times its factor.
+// scaleBlocksPlain sets dst to the elements of n blocks of src, each block times its factor.
 func scaleBlocksPlain(dst, src, factors *float32, n int) {
 	y, x, f := unsafe.Slice(dst, n*unfusedBlock), unsafe.Slice(src, n*unfusedBlock), unsafe.Slice(factors, n)
 	for i, v := range x {
@@ -46,16 +46,16 @@ func scaleBlocksPlain(dst, src, factors *float32, n int) {
 	}
 }
 
-// Unfused measures quantizing as three passes over memory, as programs do that
-// have an operation for each, and then at once:
+// Unfused measures quantizing as three passes over memory, as programs do that have one
+// operation for each, and then as a single pass:
 //
-//	amax   x → the largest magnitude of each block
-//	scale  x, amax → the scale of each block, and x divided by it
-//	cast   the scaled x → codes
+//	amax   x → amax of each block
+//	scale  x, amax → scale of each block, and x divided by it
+//	cast   scaled x → codes
 //
-// The first result is the three together, then come the passes, then what
-// Quantize returns. The cast is done by the quantizer, which finds nothing left
-// to scale. It fails where the conversion is not Separable.
+// The first result is the total of the three passes. Their separate results follow, then
+// those of Quantize. The cast is the quantizer on values of scale 1. Unfused returns an
+// error if the conversion is not Separable.
 func (t *Team) Unfused(mem *Memory, c Conversion, budget time.Duration) ([]Result, error) {
 	if err := c.Separable(); err != nil {
 		return nil, err
@@ -72,7 +72,7 @@ func (t *Team) Unfused(mem *Memory, c Conversion, budget time.Duration) ([]Resul
 		name string
 		run  func(from, to int) error
 	}{{"amax", u.amax}, {"scale", u.scale}, {"cast", u.cast}} {
-		if err := p.run(0, c.Rows); err != nil { // so that the pages of what it writes are the process's own
+		if err := p.run(0, c.Rows); err != nil { // faults in the pages that it writes
 			return nil, err
 		}
 		pass := c.measure(t, p.name, budget/6, func(worker, from, to int) func() {
@@ -98,22 +98,21 @@ func (t *Team) Unfused(mem *Memory, c Conversion, budget time.Duration) ([]Resul
 	return append(results, fused...), nil
 }
 
-// Separable reports what keeps a conversion from being measured in separate
-// passes, which are there for whole blocks of 32 elements along a row with E8M0
-// scales.
+// Separable returns an error if a conversion cannot be measured in separate passes. These
+// support whole blocks of 32 elements along a row with E8M0 scales, from float32.
 func (c Conversion) Separable() error {
 	switch {
 	case c.Format.Scale != format.E8M0 || c.Format.Block != (quant.Shape{Rows: 1, Cols: unfusedBlock}):
-		return fmt.Errorf("separate passes are for formats with %s scales of %d elements along a row, not for %s", format.E8M0, unfusedBlock, c.Format)
+		return fmt.Errorf("separate passes support %s scales of %d elements along a row: got %s", format.E8M0, unfusedBlock, c.Format)
 	case c.Source != format.F32:
-		return fmt.Errorf("separate passes read %s, not %s", format.F32, c.Source)
+		return fmt.Errorf("separate passes support sources of %s: got %s", format.F32, c.Source)
 	case c.Cols%unfusedBlock != 0:
-		return fmt.Errorf("separate passes take rows of a multiple of %d elements, not of %d", unfusedBlock, c.Cols)
+		return fmt.Errorf("separate passes support rows of a multiple of %d elements: got %d", unfusedBlock, c.Cols)
 	}
 	return nil
 }
 
-// plus returns the sample of work that is done after other work.
+// plus returns the sample of two works done in sequence.
 func (s Sample) plus(o Sample) Sample {
 	runs := o.Runs
 	if s.Runs > 0 {
@@ -122,7 +121,7 @@ func (s Sample) plus(o Sample) Sample {
 	return Sample{s.Median + o.Median, s.Deviation + o.Deviation, s.Min + o.Min, s.Max + o.Max, runs, s.Disturbed + o.Disturbed, s.Busy || o.Busy, o.Parts}
 }
 
-// unfused is what the separate passes read and write.
+// unfused holds the buffers of the separate passes.
 type unfused struct {
 	quantizer quant.Quantizer
 	x, scaled tensor.Dense
@@ -152,7 +151,7 @@ func newUnfused(x tensor.Dense, f quant.Format) (*unfused, error) {
 	return u, nil
 }
 
-// blocks returns the blocks of rows [from, to).
+// blocks returns the first block and the number of blocks of rows [from, to).
 func (u *unfused) blocks(from, to int) (first, n int) {
 	perRow := u.x.Cols / unfusedBlock
 	return from * perRow, (to - from) * perRow
@@ -168,7 +167,7 @@ func (u *unfused) scale(from, to int) error {
 	first, n := u.blocks(from, to)
 	inverse := 1 / u.quantizer.Format.Element.Max()
 	for i := first; i < first+n; i++ {
-		// The exponent of amax/max, rounded up, as the rule RatioCeil has it.
+		// The exponent of amax/max, rounded up: the rule RatioCeil.
 		code := (math.Float32bits(u.amaxes[i]*inverse) + 1<<23 - 1) >> 23
 		u.scales[i] = byte(code)
 		u.factors[i] = math.Float32frombits((254 - code) << 23)

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/cpu"
 )
 
-// requirements returns the tiers above Plain in rising order.
+// requirements returns the tiers above Plain in ascending order.
 func requirements() []requirement {
 	x := cpu.X86
 	return []requirement{
@@ -19,10 +19,10 @@ func requirements() []requirement {
 	}
 }
 
-// cpuid returns a leaf of what the processor says of itself.
+// cpuid executes CPUID with the given leaf and subleaf 0.
 func cpuid(leaf uint32) (eax, ebx, ecx, edx uint32)
 
-// identity returns the vendor and the family that CPUID's leaves 0 and 1 tell.
+// identity returns the processor's vendor and family, of CPUID leaves 0 and 1.
 func identity() (vendor string, family int) {
 	_, b, c, d := cpuid(0)
 	var name []byte
@@ -31,7 +31,7 @@ func identity() (vendor string, family int) {
 	}
 	version, _, _, _ := cpuid(1)
 	family = int(version >> 8 & 15)
-	if family == 15 { // continued in the extended family
+	if family == 15 { // the extended family adds to it
 		family += int(version >> 20 & 255)
 	}
 	return string(name), family

@@ -2,7 +2,7 @@
 
 package cpu
 
-// requirements returns the tiers above Plain: there are none.
+// requirements returns nil: there are no tiers above Plain.
 func requirements() []requirement { return nil }
 
 // identity returns nothing: there are no kernels to order.

@@ -4,10 +4,10 @@ package cpu
 
 import "testing"
 
-// TestForceBuild: without assembly it is the build that lacks a tier, not the processor.
+// TestForceBuild checks that the error without assembly blames the build, not the processor.
 func TestForceBuild(t *testing.T) {
-	const want = "this build cannot run the kernel tier avx2: it has plain"
+	const want = "this build does not support the kernel tier avx2: it supports plain"
 	if err := Force(AVX2); err == nil || err.Error() != want {
-		t.Errorf("Force(AVX2) = %v, want %s", err, want)
+		t.Errorf("Force(AVX2): got %v, want %s", err, want)
 	}
 }

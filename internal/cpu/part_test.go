@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestParts: processors by vendor and family, and one that nobody knows.
+// TestParts checks the rows of known processors and of an unknown one.
 func TestParts(t *testing.T) {
 	for _, tc := range []struct {
 		vendor string
@@ -23,12 +23,12 @@ func TestParts(t *testing.T) {
 		{"", 0, "unknown", 1},
 	} {
 		if p := findPart(tc.vendor, tc.family); p.Name != tc.want || p.BF16Rate != tc.rate {
-			t.Errorf("%q family %d is %q with rate %g, want %q with %g", tc.vendor, tc.family, p.Name, p.BF16Rate, tc.want, tc.rate)
+			t.Errorf("%q family %d: got %q with rate %g, want %q with %g", tc.vendor, tc.family, p.Name, p.BF16Rate, tc.want, tc.rate)
 		}
 	}
 }
 
-// TestIdentity: vendor and family are those that the operating system lists.
+// TestIdentity compares vendor and family with those that the operating system reports.
 func TestIdentity(t *testing.T) {
 	vendor, family := identity()
 	if vendor == "" {
@@ -45,6 +45,6 @@ func TestIdentity(t *testing.T) {
 		}
 	}
 	if listed["vendor_id"] != vendor || listed["cpu family"] != strconv.Itoa(family) {
-		t.Errorf("identity() = %q, %d; the operating system lists %q, %s", vendor, family, listed["vendor_id"], listed["cpu family"])
+		t.Errorf("identity(): got %q, %d, want %q, %s", vendor, family, listed["vendor_id"], listed["cpu family"])
 	}
 }

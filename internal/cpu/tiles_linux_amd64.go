@@ -6,11 +6,11 @@ import "golang.org/x/sys/unix"
 
 const requestPermission = 0x1023 // ARCH_REQ_XCOMP_PERM
 
-// permitTiles asks the system to let this process use the registers of AMX, whose
-// content it only then keeps for each thread and lays on the stack of a signal's
-// handler; Go's handlers have room for it. It reports whether the system does.
+// permitTiles requests permission for this process to use the AMX registers, and reports
+// whether the system grants it. With the permission, the kernel saves the registers per thread
+// and on the stack of signal handlers; Go's handler stacks are large enough.
 func permitTiles() bool {
-	const tileData = 18 // the number of the state
+	const tileData = 18 // number of the state component
 	_, _, errno := unix.RawSyscall(unix.SYS_ARCH_PRCTL, requestPermission, tileData, 0)
 	return errno == 0
 }

@@ -13,10 +13,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestRefused: a process whose system refuses the registers of AMX has the other tiers.
-func TestRefused(t *testing.T) {
+// TestNoPermission checks that a process without permission for the AMX registers uses the
+// other tiers.
+func TestNoPermission(t *testing.T) {
 	if !Has(AMX) {
-		t.Skip("there is no AMX here that could be refused")
+		t.Skip("this processor has no AMX")
 	}
 	self, err := os.Executable()
 	if err != nil {
@@ -27,24 +28,23 @@ func TestRefused(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		runtime.LockOSThread() // and never unlocked: the thread ends with its filter
-		if unfiltered = refuseTiles(); unfiltered == nil {
+		runtime.LockOSThread() // and never unlock: the thread ends with its filter
+		if unfiltered = denyTiles(); unfiltered == nil {
 			out, err = exec.Command(self, "-test.run=^TestTiers$", "-test.v").CombinedOutput()
 		}
 	}()
 	<-done
 	if unfiltered != nil {
-		t.Skipf("system calls cannot be filtered here: %v", unfiltered)
+		t.Skipf("cannot filter system calls: %v", unfiltered)
 	}
 	if want := "tiers: [avx512 avx2 plain]"; err != nil || !strings.Contains(string(out), want) {
-		t.Errorf("without permission: %v, want %q in\n%s", err, want, out)
+		t.Errorf("without permission: got %v, want %q in\n%s", err, want, out)
 	}
 }
 
-// refuseTiles makes the request for the registers fail in processes that this thread
-// starts.
-func refuseTiles() error {
-	const number, firstArgument = 0, 16 // in what a filter sees of a call
+// denyTiles makes the request for the registers fail in processes that this thread starts.
+func denyTiles() error {
+	const number, firstArgument = 0, 16 // offsets in the seccomp data of a system call
 	filter := []unix.SockFilter{
 		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: number},
 		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: unix.SYS_ARCH_PRCTL, Jf: 3},

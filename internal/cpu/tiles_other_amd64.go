@@ -2,6 +2,5 @@
 
 package cpu
 
-// permitTiles reports that the registers of AMX are not used: how to ask for them is
-// known for Linux.
+// permitTiles returns false: the request for AMX registers is implemented for Linux only.
 func permitTiles() bool { return false }

@@ -1,5 +1,5 @@
-// Package guard gives tests memory that faults on the first byte read or
-// written beyond its end, or before its beginning:
+// Package guard gives tests memory that faults on an access after its end, or before its
+// start:
 //
 //	│ no access │ …free… data │ no access │     End
 //	│ no access │ data …free… │ no access │     Start
@@ -7,16 +7,16 @@ package guard
 
 import "testing"
 
-// A Side is the side of the memory that is guarded to the byte.
+// A Side is the end of the memory that is guarded to the byte.
 type Side int
 
 const (
-	End   Side = iota // the byte behind the last faults
+	End   Side = iota // the byte after the last faults
 	Start             // the byte before the first faults
 )
 
-// Bytes returns n bytes of zeros with the side guarded, until the test ends. It
-// skips the test where the operating system does not offer guarded pages.
+// Bytes returns n zero bytes with the given side guarded, until the test ends. It skips the
+// test if the operating system does not support guarded pages.
 func Bytes(t testing.TB, n int, side Side) []byte {
 	t.Helper()
 	return pages(t, n, side)

@@ -6,7 +6,7 @@ import (
 	"unsafe"
 )
 
-// TestFaults: the memory holds what it should, and the byte beyond faults.
+// TestFaults checks the contents of guarded memory, and that the byte beyond faults.
 func TestFaults(t *testing.T) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	for _, n := range []int{1, 100, 4096, 5000} {
@@ -22,7 +22,7 @@ func TestFaults(t *testing.T) {
 				beyond = unsafe.Add(unsafe.Pointer(&b[0]), n)
 			}
 			if !faults(beyond) {
-				t.Errorf("n=%d side=%d: the byte beyond can be read", n, side)
+				t.Errorf("n=%d side=%d: the byte beyond is readable", n, side)
 			}
 		}
 	}

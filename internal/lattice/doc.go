@@ -1,4 +1,4 @@
-// Package lattice holds no code, only the tests of the module's own order: who
-// may import whom, that assembly can be switched off, and that no file knows the
-// machine it was written on.
+// Package lattice contains only tests of the module's structure: which package may import
+// which, that the tag purego disables all assembly, and that no file names a path of one
+// machine.
 package lattice

@@ -16,10 +16,10 @@ import (
 	"testing"
 )
 
-// order is the lattice: a package, and those of ours that it may import, each
-// of which stands above it. "*" is everything above. Test files may import
-// anything of ours. Don't edit it to mend a build: the order is the design, and
-// a package that needs a line more has perhaps found its place elsewhere.
+// order is the import lattice: each line lists a package and those of this module that it may
+// import, all listed before it. "*" stands for all packages above. Test files may import any
+// package of the module. Do not edit it to fix a build: the order is the design, and a package
+// that needs another import may belong elsewhere.
 const order = `
 .:
 internal/lattice:
@@ -60,8 +60,8 @@ convert: verify checkpoint checkpoint/llamacpp gguf hf safetensors quant tensor 
 cmd/microscale: *
 `
 
-// external has the modules beyond the standard library that a package may
-// import, with those of the line "*" for every package.
+// external lists the modules beyond the standard library that a package may import. Those of
+// the line "*" are for every package.
 const external = `
 *: golang.org/x/sys
 recipe: github.com/BurntSushi/toml
@@ -72,16 +72,15 @@ convert: github.com/BurntSushi/toml
 cmd/microscale: github.com/spf13/cobra github.com/spf13/pflag github.com/jedib0t/go-pretty/v6 golang.org/x/term gonum.org/v1/plot
 `
 
-// coming has the packages of the order, if any, that are still being written.
+// coming lists the packages of the order that are not written yet.
 const coming = ""
 
 const module = "github.com/microscale-go/microscale"
 
-// root is the top of the module, from this package's folder, in which go test
-// runs it.
+// root is the top of the module, relative to this package's folder, where go test runs.
 var root = filepath.Join("..", "..")
 
-// imports has, by package, what its files import outside of tests.
+// imports maps each package to the imports of its files, without tests.
 type imports map[string][]string
 
 func TestImports(t *testing.T) {
@@ -91,7 +90,7 @@ func TestImports(t *testing.T) {
 	}
 }
 
-// TestOrder: the text is a partial order, so every right side is listed above.
+// TestOrder checks that each line of order refers only to packages above it.
 func TestOrder(t *testing.T) {
 	above := map[string]bool{"*": true}
 	for _, l := range parseLines(order) {
@@ -107,7 +106,7 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// TestListedPackagesExist: a package that went away leaves the list.
+// TestListedPackagesExist checks that every listed package exists.
 func TestListedPackagesExist(t *testing.T) {
 	found := readImports(t)
 	for _, l := range parseLines(order) {
@@ -117,7 +116,7 @@ func TestListedPackagesExist(t *testing.T) {
 	}
 }
 
-// TestCheck plants every fault that TestImports is there to find.
+// TestCheck plants every fault that TestImports detects.
 func TestCheck(t *testing.T) {
 	list := parseLines("low:\nhigh: low\ntop: *")
 	mods := parseLines("*: example.org/sys\ntop: example.org/cli/v2")
@@ -138,17 +137,17 @@ func TestCheck(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			got := strings.Join(check(list, mods, tc.found), "\n")
 			if (tc.want == "") != (got == "") || !strings.Contains(got, tc.want) {
-				t.Errorf("says %q, want %q in it", got, tc.want)
+				t.Errorf("got %q, want one with %q", got, tc.want)
 			}
 		})
 	}
 }
 
-// TestPurego: with the tag purego no assembly is left, on any architecture.
+// TestPurego checks that the tag purego excludes all assembly, on every architecture.
 func TestPurego(t *testing.T) {
 	walk(t, func(name string, data []byte) {
 		if path.Ext(name) == ".s" && !offWithPurego(string(data)) {
-			t.Errorf("%s is assembled with the tag purego too: start it with //go:build amd64 && !purego", name)
+			t.Errorf("%s: not excluded by the tag purego: start it with //go:build amd64 && !purego", name)
 		}
 	})
 }
@@ -163,15 +162,15 @@ func TestOffWithPurego(t *testing.T) {
 		"TEXT ·f(SB)\n//go:build ignore)":                    false,
 	} {
 		if got := offWithPurego(source); got != want {
-			t.Errorf("%q: %v, want %v", source, got, want)
+			t.Errorf("%q: got %v, want %v", source, got, want)
 		}
 	}
 }
 
-// machinePath is the start of an absolute path that only one machine has.
+// machinePath matches the start of an absolute path that is specific to one machine.
 var machinePath = regexp.MustCompile(`(^|[^\w./$}>-])/(work|root|home|tmp|Users|mnt|opt)(/|\b)`)
 
-// TestMachinePaths: no file names a place on the machine it was written on.
+// TestMachinePaths checks that no file names a path of the machine it was written on.
 func TestMachinePaths(t *testing.T) {
 	walk(t, func(name string, data []byte) {
 		switch path.Ext(name) {
@@ -199,12 +198,12 @@ func TestMachinePath(t *testing.T) {
 		"1/workers, tmp, /working, a or /b": false,
 	} {
 		if got := machinePath.MatchString(line); got != want {
-			t.Errorf("%q: %v, want %v", line, got, want)
+			t.Errorf("%q: got %v, want %v", line, got, want)
 		}
 	}
 }
 
-// A line is one package of a list and what stands behind its colon.
+// A line is one package of a list and the text after its colon.
 type line struct {
 	name    string
 	allowed []string
@@ -259,8 +258,8 @@ func check(order, external []line, found imports) []string {
 	return problems
 }
 
-// readImports parses the imports of every Go file of the module, whatever its
-// build tags. Packages of test files alone are there with no imports.
+// readImports parses the imports of every Go file of the module, whatever its build tags.
+// Packages of test files only have no imports.
 func readImports(t *testing.T) imports {
 	found := imports{}
 	walk(t, func(name string, data []byte) {
@@ -268,7 +267,7 @@ func readImports(t *testing.T) imports {
 			return
 		}
 		p := path.Dir(name)
-		found[p] = append(found[p], nil...) // there, even when it is all tests
+		found[p] = append(found[p], nil...) // add the key even if all files are tests
 		if strings.HasSuffix(name, "_test.go") {
 			return
 		}
@@ -287,8 +286,8 @@ func readImports(t *testing.T) imports {
 	return found
 }
 
-// offWithPurego reports whether a file's build line leaves it out of every
-// build with the tag purego.
+// offWithPurego reports whether a file's build constraint excludes it from every build with
+// the tag purego.
 func offWithPurego(source string) bool {
 	for _, l := range strings.Split(source, "\n") {
 		if constraint.IsGoBuild(l) {
@@ -304,15 +303,14 @@ func offWithPurego(source string) bool {
 			return true
 		}
 		if l != "" && !strings.HasPrefix(l, "//") {
-			return false // build lines stand above the code
+			return false // build constraints precede the code
 		}
 	}
 	return false
 }
 
-// walk visits the files of the module by their slash-separated names. Folders
-// that Go and git pass over (names starting with a dot, but for .ci) are left
-// out, and so is what .ci installs.
+// walk visits the files of the module by their slash-separated names. It skips folders that Go
+// and git ignore (names starting with a dot, except .ci), and what .ci installs.
 func walk(t *testing.T, visit func(name string, data []byte)) {
 	err := filepath.WalkDir(root, func(file string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -331,7 +329,7 @@ func walk(t *testing.T, visit func(name string, data []byte)) {
 			return nil
 		}
 		if !d.Type().IsRegular() || path.Ext(name) == "" && path.Dir(name) != ".ci" {
-			return nil // no extension: binaries, but for the scripts of .ci
+			return nil // no extension: binaries, except the scripts of .ci
 		}
 		data, err := os.ReadFile(file)
 		if err != nil {

@@ -5,11 +5,11 @@ import (
 	"math"
 )
 
-// unknown is what Available returns where the system does not say: more than any
-// machine has, and less than the address space.
+// unknown is the result of Available if the system does not report it: more than any machine
+// has, and less than the address space.
 const unknown = 64 << 40
 
-// Text writes bytes with their unit, as "1.5 GiB".
+// Text formats bytes with a unit, as "1.5 GiB".
 func Text(bytes float64) string {
 	units := [...]string{"bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"}
 	i := 0

@@ -9,30 +9,28 @@ import (
 	"strings"
 )
 
-// Available returns how many bytes this process can still take: what the system has
-// free or can free, swap included, and no more than the limits of its control groups
-// leave.
+// Available returns the number of bytes that this process can still allocate: memory that the
+// system has free or can free, including swap, within the limits of its control groups.
 func Available() int64 { return available(os.DirFS("/")) }
 
 func available(root fs.FS) int64 {
-	least := int64(unknown)
+	lowest := int64(unknown)
 	info := fields(root, "proc/meminfo")
 	if free, ok := info["MemAvailable:"]; ok {
-		least = (free + info["SwapFree:"]) << 10 // KiB
+		lowest = (free + info["SwapFree:"]) << 10 // KiB
 	}
 	for _, group := range groups(root) {
 		limit, err := number(root, path.Join(group, "memory.max"))
 		used, usedErr := number(root, path.Join(group, "memory.current"))
-		if err == nil && usedErr == nil { // else the group has no limit
-			cache := fields(root, path.Join(group, "memory.stat"))["file"] // the system frees it
-			least = min(least, max(limit-used+cache, 0))
+		if err == nil && usedErr == nil { // otherwise the group has no limit
+			cache := fields(root, path.Join(group, "memory.stat"))["file"] // page cache, which the system can free
+			lowest = min(lowest, max(limit-used+cache, 0))
 		}
 	}
-	return least
+	return lowest
 }
 
-// groups returns the directories of the process's control group, version 2, and of
-// those that it is in.
+// groups returns the directories of the process's version 2 control group and its ancestors.
 func groups(root fs.FS) []string {
 	text, _ := fs.ReadFile(root, "proc/self/cgroup")
 	var list []string
@@ -48,7 +46,7 @@ func groups(root fs.FS) []string {
 	return list
 }
 
-// number reads a file of one number.
+// number reads a file that contains one number.
 func number(root fs.FS, name string) (int64, error) {
 	text, err := fs.ReadFile(root, name)
 	if err != nil {
@@ -57,9 +55,9 @@ func number(root fs.FS, name string) (int64, error) {
 	return strconv.ParseInt(string(bytes.TrimSpace(text)), 10, 64)
 }
 
-// fields reads a file of names and numbers, one pair a line.
+// fields reads a file of names and numbers, one pair per line.
 func fields(root fs.FS, name string) map[string]int64 {
-	text, _ := fs.ReadFile(root, name) // without it there are no pairs
+	text, _ := fs.ReadFile(root, name) // on error, return no pairs
 	values := map[string]int64{}
 	for line := range strings.Lines(string(text)) {
 		if f := strings.Fields(line); len(f) >= 2 {

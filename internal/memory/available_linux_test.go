@@ -23,18 +23,18 @@ func TestAvailable(t *testing.T) {
 			"sys/fs/cgroup/memory.max": file("10\n"), "sys/fs/cgroup/memory.current": file("20\n")}, 0},
 	} {
 		if got := available(tc.files); got != tc.want {
-			t.Errorf("%s: %d, want %d", name, got, tc.want)
+			t.Errorf("%s: got %d, want %d", name, got, tc.want)
 		}
 	}
 	if got := Available(); got <= 0 || got >= unknown {
-		t.Errorf("this machine has %d", got)
+		t.Errorf("Available: got %d", got)
 	}
 }
 
 func TestText(t *testing.T) {
 	for bytes, want := range map[float64]string{0: "0 bytes", 1023: "1023 bytes", 1024: "1.0 KiB", 1.5 * (1 << 30): "1.5 GiB", (1 << 40) - 1: "1.0 TiB", 1 << 63: "8.0 EiB"} {
 		if got := Text(bytes); got != want {
-			t.Errorf("%g: %q, want %q", bytes, got, want)
+			t.Errorf("%g: got %q, want %q", bytes, got, want)
 		}
 	}
 }

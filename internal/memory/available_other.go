@@ -2,5 +2,5 @@
 
 package memory
 
-// Available returns more than any machine has: this system is not asked.
+// Available returns more than any machine has: this system is not supported.
 func Available() int64 { return unknown }

@@ -8,8 +8,8 @@ import (
 
 var globalMemoryStatusEx = windows.NewLazySystemDLL("kernel32.dll").NewProc("GlobalMemoryStatusEx")
 
-// Available returns how many bytes processes can still take, the paging file
-// included.
+// Available returns the number of bytes that processes can still allocate, including the
+// paging file.
 func Available() int64 {
 	var status struct { // MEMORYSTATUSEX of sysinfoapi.h
 		length, load                                       uint32

@@ -1,19 +1,18 @@
-// Package memory says where slices lie, whatever they hold, and how much memory is
-// available.
+// Package memory tests whether slices overlap in memory and reports the available memory.
 package memory
 
 import "unsafe"
 
-// Rows are N parts of Memory, so many Bytes long and so many from one to the Next.
+// Rows are N ranges of Memory, each Bytes long, that start Next bytes apart.
 type Rows struct {
 	Memory         []byte
 	N, Bytes, Next int
 }
 
-// All returns the one part that is all of x.
+// All returns the single range that covers x.
 func All(x []byte) Rows { return Rows{x, 1, len(x), len(x)} }
 
-// Meet reports whether one of them shares bytes with x.
+// Meet reports whether a range shares bytes with x.
 func (r Rows) Meet(x []byte) bool {
 	if r.N == 0 || r.Bytes == 0 || len(x) == 0 {
 		return false
@@ -24,7 +23,7 @@ func (r Rows) Meet(x []byte) bool {
 	}
 	at := from - start
 	i := 0
-	if r.N > 1 { // one alone may tell any distance to a next
+	if r.N > 1 { // a single range may have any Next
 		i = min(int(at/uintptr(r.Next)), r.N-1)
 	}
 	within := at - uintptr(i*r.Next)

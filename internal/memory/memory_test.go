@@ -2,7 +2,7 @@ package memory
 
 import "testing"
 
-// TestMeet: every part of some memory meets rows where a byte of it is in one of them.
+// TestMeet compares Meet with a check of every byte, for all ranges of a small memory.
 func TestMeet(t *testing.T) {
 	const first, size = 8, 48
 	data := make([]byte, size)
@@ -20,7 +20,7 @@ func TestMeet(t *testing.T) {
 			want := false
 			for to := from; to <= size; to++ {
 				if got := r.Meet(data[from:to]); got != want {
-					t.Errorf("rows of %d bytes, %d apart, from byte %d: they meet bytes %d to %d: %v", r.Bytes, r.Next, first, from, to, got)
+					t.Errorf("rows of %d bytes, %d apart, from byte %d: Meet of bytes %d to %d: got %v", r.Bytes, r.Next, first, from, to, got)
 				}
 				want = want || to < size && in[to]
 			}
@@ -32,13 +32,13 @@ func TestBytes(t *testing.T) {
 	x := []float32{1, -2}
 	b := Bytes(x)
 	if len(b) != 8 {
-		t.Errorf("%d numbers have %d bytes", len(x), len(b))
+		t.Errorf("Bytes of %d numbers: got %d bytes", len(x), len(b))
 	}
 	if len(Bytes(nil)) != 0 {
-		t.Error("nothing has bytes")
+		t.Error("Bytes of nil: got bytes")
 	}
 	clear(b)
 	if x[0] != 0 || x[1] != 0 {
-		t.Error("the bytes are not those of the slice")
+		t.Error("Bytes does not share the slice's memory")
 	}
 }

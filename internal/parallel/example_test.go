@@ -6,8 +6,8 @@ import (
 	"github.com/microscale-go/microscale/internal/parallel"
 )
 
-// Each item has its own place for its result, so the result does not depend on
-// how the range was split.
+// Each item has a separate element for its result, so the result does not depend on how For
+// splits the range.
 func ExampleFor() {
 	squares := make([]int, 10)
 	parallel.For(len(squares), 4, 2, func(from, to int) {

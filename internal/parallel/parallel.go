@@ -1,4 +1,4 @@
-// Package parallel splits a range of independent items over goroutines.
+// Package parallel splits a range of independent items among goroutines.
 package parallel
 
 import (
@@ -7,10 +7,9 @@ import (
 	"sync/atomic"
 )
 
-// For calls body for sub-ranges [from, to) that together cover [0, n) once, in
-// goroutines of which at most threads run at a time (0: one per processor).
-// Sub-ranges start at multiples of grain. What body does must not depend on how
-// the range was split.
+// For calls body for sub-ranges [from, to) that cover [0, n) once. At most threads goroutines
+// run at a time (0: one per processor). Sub-ranges start at multiples of grain. The effect of
+// body must not depend on how the range is split.
 func For(n, grain, threads int, body func(from, to int)) {
 	if threads <= 0 {
 		threads = runtime.GOMAXPROCS(0)

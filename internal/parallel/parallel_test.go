@@ -9,7 +9,8 @@ import (
 	"github.com/microscale-go/microscale/internal/parallel"
 )
 
-// TestFor: every item once, sub-ranges that start at multiples of grain.
+// TestFor checks that every item is visited once, in sub-ranges that start at multiples of
+// grain.
 func TestFor(t *testing.T) {
 	for _, n := range []int{0, 1, 2, 7, 8, 9, 100, 1001} {
 		for _, grain := range []int{-1, 0, 1, 3, 8, 1000, 5000} {
@@ -18,7 +19,7 @@ func TestFor(t *testing.T) {
 					visits := make([]atomic.Int32, n)
 					parallel.For(n, grain, threads, func(from, to int) {
 						if from >= to || from%max(grain, 1) != 0 {
-							t.Errorf("sub-range [%d, %d)", from, to)
+							t.Errorf("got sub-range [%d, %d)", from, to)
 						}
 						for i := from; i < to; i++ {
 							visits[i].Add(1)
@@ -26,7 +27,7 @@ func TestFor(t *testing.T) {
 					})
 					for i := range visits {
 						if got := visits[i].Load(); got != 1 {
-							t.Fatalf("item %d was visited %d times", i, got)
+							t.Fatalf("item %d: got %d visits, want 1", i, got)
 						}
 					}
 				})
@@ -35,8 +36,7 @@ func TestFor(t *testing.T) {
 	}
 }
 
-// TestForThreads: exactly as many bodies as asked for can meet at one point,
-// and never more run.
+// TestForThreads checks that exactly as many bodies as requested run at the same time.
 func TestForThreads(t *testing.T) {
 	const threads = 4
 	var meeting sync.WaitGroup
@@ -53,20 +53,20 @@ func TestForThreads(t *testing.T) {
 		running.Add(-1)
 	})
 	if most.Load() != threads {
-		t.Errorf("%d bodies ran at once, want %d", most.Load(), threads)
+		t.Errorf("got %d concurrent bodies, want %d", most.Load(), threads)
 	}
 }
 
-// TestForOneThread runs in the caller's goroutine, in one piece.
+// TestForOneThread checks that one thread runs body once, in the caller's goroutine.
 func TestForOneThread(t *testing.T) {
 	calls := 0 // the race detector would see another goroutine
 	parallel.For(10, 3, 1, func(from, to int) {
 		calls++
 		if from != 0 || to != 10 {
-			t.Errorf("sub-range [%d, %d), want [0, 10)", from, to)
+			t.Errorf("got sub-range [%d, %d), want [0, 10)", from, to)
 		}
 	})
 	if calls != 1 {
-		t.Errorf("%d calls, want 1", calls)
+		t.Errorf("got %d calls, want 1", calls)
 	}
 }

@@ -2,5 +2,5 @@
 
 package ramdisk
 
-// folder returns "": there is no folder in memory that is always at one place.
+// folder returns "": this system has no standard folder in memory.
 func folder() string { return "" }

@@ -1,6 +1,6 @@
-// Package ramdisk gives the tests of a package their folders in memory. A
-// conversion waits for the disk at every file and every record of its journal,
-// and a test of a hundred conversions would do nothing else.
+// Package ramdisk puts the temporary folders of a package's tests in memory. A conversion
+// syncs every file and every journal record to disk, which would dominate the time of tests
+// with hundreds of conversions.
 package ramdisk
 
 import (
@@ -8,17 +8,16 @@ import (
 	"testing"
 )
 
-// variable names the folder in which testing.T.TempDir makes its own.
+// variable names the parent folder of testing.T.TempDir.
 const variable = "TMPDIR"
 
-// Main runs the tests of a package, and returns the status for os.Exit. Their
-// folders are in memory where the system has a file system there with room for
-// them. Where TMPDIR is set they are there: TMPDIR=/var/tmp go test has them on a
-// disk.
+// Main runs the tests of a package and returns the status for os.Exit. Temporary folders are
+// in memory if the system has a memory file system with enough free space. If TMPDIR is set,
+// they are there: TMPDIR=/var/tmp go test uses a disk.
 func Main(m *testing.M) int {
 	if dir := folder(); dir != "" && os.Getenv(variable) == "" {
 		if err := os.Setenv(variable, dir); err != nil {
-			panic(err) // a name without = or NUL
+			panic(err) // only for a name with = or NUL
 		}
 	}
 	return m.Run()
