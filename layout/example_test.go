@@ -35,26 +35,26 @@ func ExampleQuantizeSwizzled() {
 			return
 		}
 		rows, cols := t.ScaleShape()
-		fmt.Println(d, rows, "lines,", cols, "blocks; at the beginning of the tile:", scales[0], scales[1], "and", scales[16], scales[17])
+		fmt.Println(d, rows, "rows,", cols, "blocks; the tile starts with", scales[0], scales[1], "and", scales[16], scales[17])
 	}
 	// Output:
-	// rowwise 2 lines, 2 blocks; at the beginning of the tile: 124 125 and 125 126
-	// columnwise 64 lines, 1 blocks; at the beginning of the tile: 125 0 and 125 0
+	// rowwise 2 rows, 2 blocks; the tile starts with 124 125 and 125 126
+	// columnwise 64 rows, 1 blocks; the tile starts with 125 0 and 125 0
 }
 
 func ExampleReorder() {
-	scales := []byte{1, 2, 3, 4, 5, 6} // two lines of three blocks
+	scales := []byte{1, 2, 3, 4, 5, 6} // two rows of three blocks
 	columnMajor := make([]byte, 6)
 	layout.Reorder(columnMajor, layout.ColumnMajor, scales, layout.RowMajor, 2, 3)
 	fmt.Println(columnMajor)
 	for _, o := range layout.Orders() {
-		fmt.Printf("%-18s %4d bytes, line 1, block 2 at %d\n", o, o.Size(2, 3), o.Offset(1, 2, 2, 3))
+		fmt.Printf("%-18s %4d bytes, row 1, block 2 at %d\n", o, o.Size(2, 3), o.Offset(1, 2, 2, 3))
 	}
 	// Output:
 	// [1 4 2 5 3 6]
-	// row-major             6 bytes, line 1, block 2 at 5
-	// column-major          6 bytes, line 1, block 2 at 5
-	// compact             512 bytes, line 1, block 2 at 6
-	// compact-columnwise  512 bytes, line 1, block 2 at 257
-	// swizzled            512 bytes, line 1, block 2 at 18
+	// row-major             6 bytes, row 1, block 2 at 5
+	// column-major          6 bytes, row 1, block 2 at 5
+	// compact             512 bytes, row 1, block 2 at 6
+	// compact-columnwise  512 bytes, row 1, block 2 at 257
+	// swizzled            512 bytes, row 1, block 2 at 18
 }

@@ -7,42 +7,41 @@ import (
 	"testing"
 )
 
-// shapes are around the edges of tiles, empty ones included.
+// shapes are shapes around the tile size, empty ones included.
 var shapes = [][2]int{
 	{0, 0}, {0, 3}, {3, 0}, {1, 1}, {3, 2}, {1, 9}, {31, 4}, {32, 4}, {33, 5}, {127, 3}, {128, 4}, {128, 5}, {129, 4},
 	{129, 1}, {255, 8}, {256, 8}, {257, 9}, {300, 10}, {384, 12}, {500, 17},
 }
 
-// TestSwizzledOffset checks single places against those that the documentation
-// and the tests of hardware vendors' libraries give for 256×8 scales.
+// TestSwizzledOffset checks offsets against those that the documentation and tests of hardware
+// vendors' libraries list for 256×8 scales.
 func TestSwizzledOffset(t *testing.T) {
-	for _, tc := range []struct{ line, block, want int }{
+	for _, tc := range []struct{ row, block, want int }{
 		{0, 0, 0}, {1, 0, 16}, {31, 0, 496}, {32, 0, 4}, {5, 2, 82}, {96, 3, 15}, {127, 3, 511},
 		{0, 4, 512}, {33, 5, 533}, {127, 7, 1023}, {128, 0, 1024}, {200, 6, 1674}, {200, 7, 1675},
 	} {
-		if got := Swizzled.Offset(tc.line, tc.block, 256, 8); got != tc.want {
-			t.Errorf("(%d, %d) is at %d, want %d", tc.line, tc.block, got, tc.want)
+		if got := Swizzled.Offset(tc.row, tc.block, 256, 8); got != tc.want {
+			t.Errorf("(%d, %d): got %d, want %d", tc.row, tc.block, got, tc.want)
 		}
-		// Seven columns take the same tiles.
-		if got := Swizzled.Offset(tc.line, tc.block, 201, 7); got != tc.want {
-			t.Errorf("(%d, %d) of 201×7 is at %d, want %d", tc.line, tc.block, got, tc.want)
+		// Seven blocks are padded to the same tiles.
+		if got := Swizzled.Offset(tc.row, tc.block, 201, 7); got != tc.want {
+			t.Errorf("(%d, %d) of 201×7: got %d, want %d", tc.row, tc.block, got, tc.want)
 		}
 	}
 }
 
-// TestSwizzledTile checks the inverse that the documentation gives within a tile.
+// TestSwizzledTile checks the documented inverse within a tile.
 func TestSwizzledTile(t *testing.T) {
 	for offset := range tileBytes {
-		line, block := offset%16/4*32+offset/16, offset%4
-		if got := Swizzled.Offset(line, block, 128, 4); got != offset {
-			t.Errorf("(%d, %d) is at %d, want %d", line, block, got, offset)
+		row, block := offset%16/4*32+offset/16, offset%4
+		if got := Swizzled.Offset(row, block, 128, 4); got != offset {
+			t.Errorf("(%d, %d): got %d, want %d", row, block, got, offset)
 		}
 	}
 }
 
-// TestSwizzledView checks whole buffers against the definition as a view of the
-// padded matrix with permuted dimensions: [R/128, 4, 32, C/4, 4] read in the
-// order R/128, C/4, 32, 4, 4.
+// TestSwizzledView compares whole buffers with the definition as a permuted view of the padded
+// matrix: [R/128, 4, 32, C/4, 4] read in the order R/128, C/4, 32, 4, 4.
 func TestSwizzledView(t *testing.T) {
 	for _, shape := range shapes {
 		rows, cols := shape[0], shape[1]
@@ -74,7 +73,7 @@ func TestSwizzledView(t *testing.T) {
 	}
 }
 
-// at returns element (i, j) of a matrix, 0 past its edges.
+// at returns element (i, j) of a matrix, 0 outside of it.
 func at(m []byte, i, j, rows, cols int) byte {
 	if i >= rows || j >= cols {
 		return 0
@@ -92,7 +91,7 @@ func transposed(m []byte, rows, cols int) []byte {
 	return t
 }
 
-// noise returns n bytes other than zero, the padding.
+// noise returns n nonzero bytes (padding is zero).
 func noise(n int) []byte {
 	random := rand.New(rand.NewPCG(1, uint64(n)))
 	b := make([]byte, n)
@@ -102,31 +101,31 @@ func noise(n int) []byte {
 	return b
 }
 
-// TestOrders: each order is a bijection of its padded matrix onto its bytes, and
-// what it pads with is zero.
+// TestOrders checks that each order is a bijection of its padded matrix onto its bytes, with
+// zeros as padding.
 func TestOrders(t *testing.T) {
 	for _, o := range Orders() {
 		for _, shape := range shapes {
-			lines, blocks := shape[0], shape[1]
-			t.Run(fmt.Sprintf("order=%s/%dx%d", o, lines, blocks), func(t *testing.T) {
-				taken := make([]bool, o.Size(lines, blocks))
-				paddedLines, paddedBlocks := o.padded(lines, blocks)
-				for i := range paddedLines {
+			rows, blocks := shape[0], shape[1]
+			t.Run(fmt.Sprintf("order=%s/%dx%d", o, rows, blocks), func(t *testing.T) {
+				taken := make([]bool, o.Size(rows, blocks))
+				paddedRows, paddedBlocks := o.padded(rows, blocks)
+				for i := range paddedRows {
 					for j := range paddedBlocks {
-						at := o.Offset(i, j, lines, blocks)
+						at := o.Offset(i, j, rows, blocks)
 						if at < 0 || len(taken) <= at || taken[at] {
-							t.Fatalf("(%d, %d) is at %d, which is outside or taken", i, j, at)
+							t.Fatalf("(%d, %d): got offset %d, which is out of range or taken", i, j, at)
 						}
 						taken[at] = true
 					}
 				}
-				if paddedLines*paddedBlocks != len(taken) {
-					t.Errorf("%d places for %d scales and padding", len(taken), paddedLines*paddedBlocks)
+				if paddedRows*paddedBlocks != len(taken) {
+					t.Errorf("got %d offsets for %d scales and padding", len(taken), paddedRows*paddedBlocks)
 				}
 
-				src := noise(lines * blocks)
+				src := noise(rows * blocks)
 				dst := bytes.Repeat([]byte{0xaa}, len(taken))
-				Reorder(dst, o, src, RowMajor, lines, blocks)
+				Reorder(dst, o, src, RowMajor, rows, blocks)
 				used := 0
 				for _, b := range dst {
 					if b != 0 {
@@ -134,35 +133,35 @@ func TestOrders(t *testing.T) {
 					}
 				}
 				if used != len(src) {
-					t.Errorf("%d bytes are not zero, want those of the %d scales alone", used, len(src))
+					t.Errorf("got %d nonzero bytes, want %d", used, len(src))
 				}
 			})
 		}
 	}
 }
 
-// TestReorder: from any order to any other and back.
+// TestReorder converts from any order to any other and back.
 func TestReorder(t *testing.T) {
 	for _, shape := range shapes {
-		lines, blocks := shape[0], shape[1]
-		src := noise(lines * blocks)
+		rows, blocks := shape[0], shape[1]
+		src := noise(rows * blocks)
 		for _, from := range Orders() {
-			a := make([]byte, from.Size(lines, blocks))
-			Reorder(a, from, src, RowMajor, lines, blocks)
+			a := make([]byte, from.Size(rows, blocks))
+			Reorder(a, from, src, RowMajor, rows, blocks)
 			for _, to := range Orders() {
-				b := make([]byte, to.Size(lines, blocks))
-				Reorder(b, to, a, from, lines, blocks)
+				b := make([]byte, to.Size(rows, blocks))
+				Reorder(b, to, a, from, rows, blocks)
 				back := make([]byte, len(a))
-				Reorder(back, from, b, to, lines, blocks)
+				Reorder(back, from, b, to, rows, blocks)
 				if !bytes.Equal(back, a) {
-					t.Errorf("%d×%d from %s to %s and back differs", lines, blocks, from, to)
+					t.Errorf("%d×%d: round trip from %s to %s differs", rows, blocks, from, to)
 				}
 			}
 		}
 	}
 }
 
-// TestUnswizzle: the inverses restore scales from buffers with any padding.
+// TestUnswizzle checks that the inverses restore scales from buffers with any padding bytes.
 func TestUnswizzle(t *testing.T) {
 	for _, shape := range shapes {
 		rows, cols := shape[0], shape[1]
@@ -189,36 +188,36 @@ func TestUnswizzle(t *testing.T) {
 				got := make([]byte, len(src))
 				tc.back(got, swizzled, rows, cols)
 				if !bytes.Equal(got, src) {
-					t.Errorf("%s %d×%d: not restored", tc.name, rows, cols)
+					t.Errorf("%s %d×%d: round trip differs", tc.name, rows, cols)
 				}
 			}
 		}
 	}
 }
 
-// TestReorderPadded: Transformer Engine swizzles padded compact buffers; the
-// bytes are those of the scales without padding.
+// TestReorderPadded checks that swizzling a padded compact buffer, as Transformer Engine does,
+// gives the bytes of swizzling the unpadded scales.
 func TestReorderPadded(t *testing.T) {
-	const lines, blocks = 300, 10
-	src := noise(lines * blocks)
-	want := make([]byte, SwizzledSize(lines, blocks))
-	Swizzle(want, src, lines, blocks)
+	const rows, blocks = 300, 10
+	src := noise(rows * blocks)
+	want := make([]byte, SwizzledSize(rows, blocks))
+	Swizzle(want, src, rows, blocks)
 	for _, tc := range []struct{ padded, plain Order }{{Compact, RowMajor}, {CompactColumnwise, ColumnMajor}} {
-		compact := make([]byte, tc.padded.Size(lines, blocks))
-		Reorder(compact, tc.padded, src, RowMajor, lines, blocks)
+		compact := make([]byte, tc.padded.Size(rows, blocks))
+		Reorder(compact, tc.padded, src, RowMajor, rows, blocks)
 		got := make([]byte, len(want))
 		Reorder(got, Swizzled, compact, tc.plain, 384, 12)
 		if !bytes.Equal(got, want) {
-			t.Errorf("a buffer in %s order swizzles to other bytes", tc.padded)
+			t.Errorf("%s: swizzled bytes differ", tc.padded)
 		}
 	}
 }
 
 func TestReorderPanics(t *testing.T) {
 	for _, tc := range []struct {
-		name          string
-		dst, src      int
-		lines, blocks int
+		name         string
+		dst, src     int
+		rows, blocks int
 	}{
 		{"short-dst", 511, 12, 3, 4},
 		{"long-dst", 513, 12, 3, 4},
@@ -229,10 +228,10 @@ func TestReorderPanics(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			defer func() {
 				if recover() == nil {
-					t.Error("no panic")
+					t.Error("got no panic")
 				}
 			}()
-			Swizzle(make([]byte, tc.dst), make([]byte, tc.src), tc.lines, tc.blocks)
+			Swizzle(make([]byte, tc.dst), make([]byte, tc.src), tc.rows, tc.blocks)
 		})
 	}
 }

@@ -5,21 +5,21 @@ import (
 	"fmt"
 )
 
-// A Struct is how ggml keeps blocks of codes with their scales beside them
-// (ggml-common.h): a few scales, and then the codes of each block.
+// A Struct is a ggml struct that interleaves blocks of codes with their scales
+// (ggml-common.h): a few scales, then the codes of each block.
 //
 //	block_mxfp4   e8m0 e        nibbles qs[16]               32 elements, 17 bytes
 //	block_nvfp4   ue4m3 d[4]    nibbles qs[4][8]    4 blocks of 16 elements, 36 bytes
 //	block_q8_0    fp16 d        int8 qs[32]                  32 elements, 34 bytes
 //
-// Codes of 4 bits are paired across a block: byte j of a block of n has element j
-// in its low nibble and element j+n/2 in its high one, where quant.Tensor and most
-// checkpoints have elements 2j and 2j+1. The rows below are the only values.
+// 4-bit codes are paired across a block: byte j of a block of n elements holds element j in
+// its low nibble and element j+n/2 in its high one. quant.Tensor and most checkpoints pair
+// elements 2j and 2j+1. The values below are the only ones.
 type Struct struct {
 	Name       string
-	Blocks     int // blocks in one struct
-	Elements   int // elements in a block
-	ScaleBytes int // bytes of a block's scale
+	Blocks     int // blocks per struct
+	Elements   int // elements per block
+	ScaleBytes int // bytes of the scale of a block
 	CodeBits   int // 4 or 8
 }
 
@@ -30,13 +30,13 @@ var (
 	BlockQ80   = Struct{"block_q8_0", 1, 32, 2, 8}
 )
 
-// Structs returns the rows of the table.
+// Structs returns all structs.
 func Structs() []Struct { return []Struct{BlockMXFP4, BlockNVFP4, BlockQ80} }
 
 // Bytes returns the bytes of one struct.
 func (s Struct) Bytes() int { return s.Blocks * (s.ScaleBytes + s.CodeBytes()) }
 
-// Width returns the elements of one struct. Rows are a multiple of it.
+// Width returns the elements of one struct. The columns of a tensor must be a multiple of it.
 func (s Struct) Width() int { return s.Blocks * s.Elements }
 
 // String returns ggml's name of the struct.
@@ -45,9 +45,9 @@ func (s Struct) String() string { return s.Name }
 // CodeBytes returns the bytes of a block's codes.
 func (s Struct) CodeBytes() int { return s.Elements * s.CodeBits / 8 }
 
-// Interleave sets dst to structs with the given codes, joined as quant.Tensor has
-// them, and scales. It panics where the lengths are not those of the same number
-// of whole structs. dst overlaps neither.
+// Interleave sets dst to structs with the given codes, joined as in quant.Tensor, and scales.
+// It panics if the lengths are not those of the same number of whole structs. dst must not
+// overlap codes or scales.
 func (s Struct) Interleave(dst, codes, scales []byte) {
 	s.check(dst, codes, scales)
 	size, n := s.CodeBytes(), s.Blocks*s.ScaleBytes
@@ -60,8 +60,8 @@ func (s Struct) Interleave(dst, codes, scales []byte) {
 	}
 }
 
-// Deinterleave sets codes and scales to those of the structs of src: the inverse
-// of Interleave.
+// Deinterleave splits the structs of src into codes and scales. It is the inverse of
+// Interleave.
 func (s Struct) Deinterleave(codes, scales, src []byte) {
 	s.check(src, codes, scales)
 	size, n := s.CodeBytes(), s.Blocks*s.ScaleBytes
@@ -77,17 +77,17 @@ func (s Struct) Deinterleave(codes, scales, src []byte) {
 func (s Struct) check(structs, codes, scales []byte) {
 	n := len(structs) / s.Bytes()
 	if len(structs) != n*s.Bytes() || len(codes) != n*s.Blocks*s.CodeBytes() || len(scales) != n*s.Blocks*s.ScaleBytes {
-		panic(fmt.Sprintf("layout: %d bytes of %s do not go with %d of codes and %d of scales", len(structs), s, len(codes), len(scales)))
+		panic(fmt.Sprintf("layout: %s: got %d bytes of structs, %d of codes and %d of scales, want those of equally many whole structs", s, len(structs), len(codes), len(scales)))
 	}
 }
 
-// pair sets dst to the codes of a block in ggml's order.
+// pair sets dst to codes, the codes of a block, in ggml's order.
 func (s Struct) pair(dst, codes []byte) {
 	if s.CodeBits == 8 {
 		copy(dst, codes)
 		return
 	}
-	half := len(codes) / 2 // bytes of the elements that go to low nibbles
+	half := len(codes) / 2 // bytes whose elements go to low nibbles
 	for i := 0; i < half; i += 4 {
 		low, high := spread(binary.LittleEndian.Uint32(codes[i:])), spread(binary.LittleEndian.Uint32(codes[half+i:]))
 		binary.LittleEndian.PutUint64(dst[2*i:], low|high<<4)
@@ -108,8 +108,7 @@ func (s Struct) unpair(codes, src []byte) {
 	}
 }
 
-// spread returns the eight nibbles of x, the lowest first, as the low nibbles of
-// eight bytes.
+// spread returns the eight nibbles of x, lowest first, as eight bytes.
 func spread(x uint32) uint64 {
 	y := uint64(x)
 	y = (y | y<<16) & 0x0000ffff0000ffff

@@ -31,19 +31,19 @@ func TestStructs(t *testing.T) {
 			got := make([]byte, n*s.Bytes())
 			s.Interleave(got, codes, scales)
 			if want := s.defined(each, scales); !bytes.Equal(got, want) {
-				t.Errorf("%s ×%d: %x, want %x", s, n, got, want)
+				t.Errorf("%s ×%d: got %x, want %x", s, n, got, want)
 			}
 			codesBack, scalesBack := make([]byte, len(codes)), make([]byte, len(scales))
 			s.Deinterleave(codesBack, scalesBack, got)
 			if !bytes.Equal(codesBack, codes) || !bytes.Equal(scalesBack, scales) {
-				t.Errorf("%s ×%d does not come back", s, n)
+				t.Errorf("%s ×%d: round trip differs", s, n)
 			}
 		}
 	}
 }
 
-// defined is Interleave as ggml's dequantization loops read it: byte j of a block
-// has elements j and j + half.
+// defined is Interleave by ggml's dequantization loops: byte j of a block holds elements j and
+// j + half.
 func (s Struct) defined(each, scales []byte) (out []byte) {
 	for i := 0; i < len(each)/s.Elements; i += s.Blocks {
 		out = append(out, scales[i*s.ScaleBytes:(i+s.Blocks)*s.ScaleBytes]...)
@@ -62,11 +62,11 @@ func (s Struct) defined(each, scales []byte) (out []byte) {
 	return out
 }
 
-// TestStructSizes are the static_asserts of ggml-common.h.
+// TestStructSizes checks the static_asserts of ggml-common.h.
 func TestStructSizes(t *testing.T) {
 	for s, want := range map[Struct][2]int{BlockMXFP4: {17, 32}, BlockNVFP4: {36, 64}, BlockQ80: {34, 32}} {
 		if s.Bytes() != want[0] || s.Width() != want[1] {
-			t.Errorf("%s has %d bytes and %d elements, want %d and %d", s, s.Bytes(), s.Width(), want[0], want[1])
+			t.Errorf("%s: got %d bytes and %d elements, want %d and %d", s, s.Bytes(), s.Width(), want[0], want[1])
 		}
 	}
 }
@@ -76,7 +76,7 @@ func TestStructLengths(t *testing.T) {
 		t.Run(fmt.Sprint(lengths), func(t *testing.T) {
 			defer func() {
 				if recover() == nil {
-					t.Error("no panic")
+					t.Error("got no panic")
 				}
 			}()
 			BlockMXFP4.Interleave(make([]byte, lengths[0]), make([]byte, lengths[1]), make([]byte, lengths[2]))

@@ -16,7 +16,7 @@ import (
 
 var directions = []quant.Direction{quant.Rowwise, quant.Columnwise}
 
-// sample returns a matrix of which each block of 16 has another magnitude.
+// sample returns a matrix in which each block of 16 has a different magnitude.
 func sample(rows, cols int) tensor.Dense {
 	random := rand.New(rand.NewPCG(uint64(rows), uint64(cols)))
 	x := tensor.New(rows, cols)
@@ -39,8 +39,8 @@ func quantized(t *testing.T, f quant.Format, d quant.Direction, x tensor.Dense) 
 	return q
 }
 
-// eachByteScaled runs test for every format with one-byte scales, direction and
-// shape, tails and empty ones included.
+// eachByteScaled runs test for every format with one-byte scales, direction and shape, partial
+// blocks and empty shapes included.
 func eachByteScaled(t *testing.T, test func(t *testing.T, f quant.Format, d quant.Direction, x tensor.Dense)) {
 	formats := append(quant.Formats(),
 		quant.Format{Name: "mxfp8 of whole tensors", Element: format.E4M3, Scale: format.E8M0},
@@ -59,7 +59,7 @@ func eachByteScaled(t *testing.T, test func(t *testing.T, f quant.Format, d quan
 	}
 }
 
-// TestQuantizeSwizzled: in one go is as in two, for any number of threads.
+// TestQuantizeSwizzled compares it with quantizing, then swizzling, for any number of threads.
 func TestQuantizeSwizzled(t *testing.T) {
 	eachByteScaled(t, func(t *testing.T, f quant.Format, d quant.Direction, x tensor.Dense) {
 		want := quantized(t, f, d, x)
@@ -73,38 +73,37 @@ func TestQuantizeSwizzled(t *testing.T) {
 				t.Fatal(err)
 			}
 			if !reflect.DeepEqual(got, want) {
-				t.Error("the tensor differs from that of the quantizer")
+				t.Error("tensor differs from the quantizer's")
 			}
 			if !bytes.Equal(scales, wantScales) {
-				t.Error("the scales differ from those swizzled afterwards")
+				t.Error("scales differ from those swizzled afterwards")
 			}
 		}
 	})
 }
 
-// TestQuantizeSwizzledHandsOn: what the caller brings is kept, its own look at
-// the scales too.
-func TestQuantizeSwizzledHandsOn(t *testing.T) {
+// TestQuantizeSwizzledWith checks that the caller's amax and Scales function are used.
+func TestQuantizeSwizzledWith(t *testing.T) {
 	var seen sync.Map
 	amax := float32(1e4)
-	with := quant.With{Amax: &amax, Scales: func(line int, codes []byte) { seen.Store(line, bytes.Clone(codes)) }}
+	with := quant.With{Amax: &amax, Scales: func(row int, codes []byte) { seen.Store(row, bytes.Clone(codes)) }}
 	q, _, err := QuantizeSwizzled(quant.Quantizer{Format: quant.NVFP4x16}, sample(40, 48), quant.Rowwise, with)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if q.Amax != amax {
-		t.Errorf("amax is %v, want the given one", q.Amax)
+		t.Errorf("amax: got %v, want the given one", q.Amax)
 	}
-	for line := range 40 {
-		codes, ok := seen.Load(line)
-		if want := q.Scales[line/16*3 : line/16*3+3]; !ok || !bytes.Equal(codes.([]byte), want) {
-			t.Errorf("line %d was handed over as %v, want %v", line, codes, want)
+	for row := range 40 {
+		codes, ok := seen.Load(row)
+		if want := q.Scales[row/16*3 : row/16*3+3]; !ok || !bytes.Equal(codes.([]byte), want) {
+			t.Errorf("scales of row %d: got %v, want %v", row, codes, want)
 		}
 	}
 }
 
-// TestScales checks each scale's place in each order, by the decode scale of the
-// element, and the way back.
+// TestScales checks the offset of each scale in each order, by the decode scale of the
+// element, and the round trip.
 func TestScales(t *testing.T) {
 	eachByteScaled(t, func(t *testing.T, f quant.Format, d quant.Direction, x tensor.Dense) {
 		q := quantized(t, f, d, x)
@@ -115,7 +114,7 @@ func TestScales(t *testing.T) {
 				t.Fatal(err)
 			}
 			if len(got) != o.Size(q.Lines(), blocks) {
-				t.Fatalf("%s: %d bytes, want %d", o, len(got), o.Size(q.Lines(), blocks))
+				t.Fatalf("%s: got %d bytes, want %d", o, len(got), o.Size(q.Lines(), blocks))
 			}
 			for l := range q.Lines() {
 				for j := range blocks {
@@ -124,7 +123,7 @@ func TestScales(t *testing.T) {
 						scale = float32(scale * q.Global)
 					}
 					if want := q.Scale(l, j*f.Block.Cols); scale != want {
-						t.Fatalf("%s: scale of line %d, block %d is %g, want %g", o, l, j, scale, want)
+						t.Fatalf("%s: scale of row %d, block %d: got %g, want %g", o, l, j, scale, want)
 					}
 				}
 			}
@@ -134,13 +133,13 @@ func TestScales(t *testing.T) {
 				t.Fatal(err)
 			}
 			if !bytes.Equal(fresh.Scales, q.Scales) {
-				t.Errorf("%s: scales are not restored", o)
+				t.Errorf("%s: round trip of scales differs", o)
 			}
 		}
 	})
 }
 
-// TestUntransposed checks each code's place, and the way back.
+// TestUntransposed checks the position of each code, and the round trip.
 func TestUntransposed(t *testing.T) {
 	for _, f := range quant.Formats() {
 		if !f.Scaled() {
@@ -156,12 +155,12 @@ func TestUntransposed(t *testing.T) {
 				}
 				codes := make([]byte, rows*cols)
 				f.Element.Split(codes, got)
-				line := make([]byte, f.StoredCols(rows))
+				row := make([]byte, f.StoredCols(rows))
 				for l := range cols {
-					f.Element.Split(line, q.Codes[l*q.LineBytes():])
+					f.Element.Split(row, q.Codes[l*q.LineBytes():])
 					for i := range rows {
-						if codes[i*cols+l] != line[i] {
-							t.Fatalf("code of row %d, column %d is %#x, want %#x", i, l, codes[i*cols+l], line[i])
+						if codes[i*cols+l] != row[i] {
+							t.Fatalf("code of row %d, column %d: got %#x, want %#x", i, l, codes[i*cols+l], row[i])
 						}
 					}
 				}
@@ -170,10 +169,10 @@ func TestUntransposed(t *testing.T) {
 					t.Fatal(err)
 				}
 				if !bytes.Equal(back.Codes, q.Codes) {
-					t.Error("codes are not restored")
+					t.Error("round trip of codes differs")
 				}
 				if back.Direction != quant.Columnwise || !reflect.DeepEqual(back.Shape, q.Shape) || len(back.Scales) != len(q.Scales) || len(back.Scales32) != len(q.Scales32) {
-					t.Errorf("restored as %s %v with %d and %d scales", back.Direction, back.Shape, len(back.Scales), len(back.Scales32))
+					t.Errorf("round trip: got %s %v with %d and %d scales", back.Direction, back.Shape, len(back.Scales), len(back.Scales32))
 				}
 			})
 		}
@@ -216,31 +215,31 @@ func TestErrors(t *testing.T) {
 		want string
 	}{
 		{"fused-fp32-scales", fused(quant.Quantizer{Format: quant.FP8Vec128}), "fp8-vec128 has no scales of one byte"},
-		{"fused-no-scales", fused(quant.Quantizer{Format: quant.BF16}), "bf16 has no scales of one byte"},
+		{"fused-no-scales", fused(quant.Quantizer{Format: quant.BF16}), "bf16 has no one-byte scales"},
 		{"fused-invalid", fused(quant.Quantizer{Format: quant.MXFP8, PowerOfTwo: true}), "power-of-two"},
 		{"fused-negative-block", fused(quant.Quantizer{Format: quant.Format{Name: "x", Element: format.E4M3, Scale: format.E8M0, Block: quant.Shape{Rows: 1, Cols: -2}}}), "negative block"},
 		{"fused-no-random-bits", fused(quant.Quantizer{Format: quant.MXFP8, Rounding: format.Stochastic}), "random stream"},
-		{"fused-source", fusedBad, "no matrix is -1×0"},
-		{"scales-fp32", scales(quantized(t, quant.FP8Block, quant.Rowwise, x)), "no scales of one byte"},
+		{"fused-source", fusedBad, "invalid shape -1×0"},
+		{"scales-fp32", scales(quantized(t, quant.FP8Block, quant.Rowwise, x)), "no one-byte scales"},
 		{"scales-damaged", scales(damaged), "has 63 scales, not 32×2"},
 		{"set-damaged", SetScales(damaged, Compact, make([]byte, 64)), "has 63 scales, not 32×2"},
-		{"set-fp32", SetScales(quantized(t, quant.FP8Row, quant.Rowwise, x), Compact, nil), "no scales of one byte"},
-		{"set-short", SetScales(row, Swizzled, make([]byte, 511)), "511 bytes are not the 32×2 scales of a mxfp8 tensor in swizzled order: want 512"},
-		{"set-torn", SetScales(square, Swizzled, torn), "scale of line 7, block 1"},
-		{"untransposed-rowwise", untransposed(row), "rowwise mxfp8"},
+		{"set-fp32", SetScales(quantized(t, quant.FP8Row, quant.Rowwise, x), Compact, nil), "no one-byte scales"},
+		{"set-short", SetScales(row, Swizzled, make([]byte, 511)), "scales of a mxfp8 tensor: got 511 bytes, want 512 for 32×2 scales in swizzled order"},
+		{"set-torn", SetScales(square, Swizzled, torn), "scale of row 7, block 1"},
+		{"untransposed-rowwise", untransposed(row), "got a rowwise mxfp8 tensor"},
 		{"untransposed-nibbles", untransposed(quantized(t, quant.MXFP4, quant.Columnwise, x)), "rows of 33 e2m1 codes do not fill whole bytes"},
 		{"untransposed-bf16", untransposed(quantized(t, quant.BF16, quant.Columnwise, x)), "bf16 has no blocks"},
 		{"from-nibbles", from(quant.MXFP4, 32, 33, 0), "do not fill whole bytes"},
-		{"from-length", from(quant.MXFP8, 32, 33, 32), "32 bytes are not 32×33 codes of mxfp8: want 1056"},
+		{"from-length", from(quant.MXFP8, 32, 33, 32), "codes: got 32 bytes, want 1056 for 32×33 codes of mxfp8"},
 		{"from-negative", from(quant.MXFP8, -1, 33, 0), "cannot have the shape"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			if tc.err == nil || !strings.Contains(tc.err.Error(), tc.want) {
-				t.Errorf("says %v, want %q in it", tc.err, tc.want)
+				t.Errorf("got error %v, want one with %q", tc.err, tc.want)
 			}
 		})
 	}
 	if !bytes.Equal(square.Scales, before) {
-		t.Error("a refused SetScales changed the scales")
+		t.Error("SetScales changed the scales on error")
 	}
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/microscale-go/microscale/tensor"
 )
 
-// A tensor of two blocks, one of large and one of small values, under one scale
-// for both and under a scale for each.
+// A tensor of two blocks, one of large and one of small values: with one scale for both, and
+// with a scale for each.
 func Example() {
 	x := tensor.New(1, 64)
 	for i := range x.Data {
@@ -34,7 +34,7 @@ func Example() {
 	// mxfp8       SQNR 31.7 dB, blocks 31.7 dB, worst 5%, 0 flushed
 }
 
-// Tiles are measured apart, by any number of goroutines, and merged in their order.
+// Goroutines measure tiles separately; Merge combines them in a fixed order.
 func ExampleAccumulator_Merge() {
 	want, got := []float32{1, 2, 3, 4}, []float32{1, 2, 3, 3.5}
 	whole := measure.New(2)

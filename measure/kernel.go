@@ -7,22 +7,22 @@ import (
 	"github.com/microscale-go/microscale/internal/cpu"
 )
 
-// A rowKernel adds blocks of 32 elements to the lanes, and stops before one that
-// holds NaN or Inf. The rows are in the table of this file's amd64 twin.
+// A rowKernel adds blocks of 32 elements to the lanes. It stops before a block that contains
+// NaN or Inf. The kernel table is in kernel_amd64.go, fastest first.
 type rowKernel struct {
 	tier cpu.Tier
-	bf16 bool // the wanted elements are BF16, else float32
+	bf16 bool // the wanted elements are BF16, otherwise float32
 	sum  func(want *byte, got, limits *float32, step, blocks int, l *lanes, totals *float64) (done int)
 }
 
 const (
 	kernelBlock = 32 // elements of a block of a kernel
-	kernelLimit = 16 // elements that one of its limits serves
-	kernelCall  = 64 // the most blocks of a call
+	kernelLimit = 16 // elements per limit of a kernel
+	kernelCall  = 64 // maximum blocks of a call
 )
 
-// kernelRoom is what the calls of a kernel read and write beside the rows.
-type kernelRoom struct {
+// kernelBuffers holds the inputs and outputs of a kernel call besides the rows.
+type kernelBuffers struct {
 	totals [2 * kernelCall]float64
 	limits [kernelCall * kernelBlock / kernelLimit]float32
 }
@@ -30,15 +30,15 @@ type kernelRoom struct {
 // unlimited is a limit that nothing exceeds.
 var unlimited = [1]float32{float32(math.Inf(1))}
 
-// kernel returns the kernel that measures the row; nil where none serves.
+// kernel returns the kernel that measures the row, or nil if none supports it.
 func (a *Accumulator) kernel(r *Row) *rowKernel {
 	if a.block != kernelBlock || len(r.Got) < kernelBlock || len(r.Limits) > 0 && r.Extent%kernelLimit != 0 {
 		return nil
 	}
 	for i := range rowKernels {
 		if k := &rowKernels[i]; k.tier <= cpu.Best() && k.bf16 == (r.WantBF16 != nil) {
-			if a.room == nil {
-				a.room = new(kernelRoom)
+			if a.buffer == nil {
+				a.buffer = new(kernelBuffers)
 			}
 			return k
 		}
@@ -46,18 +46,18 @@ func (a *Accumulator) kernel(r *Row) *rowKernel {
 	return nil
 }
 
-// add measures elements of the row from i on, and returns how many it did: whole blocks.
+// add measures whole blocks of the row from element i on and returns the number of elements.
 func (k *rowKernel) add(a *Accumulator, r *Row, i int) int {
 	base, size := unsafe.Pointer(unsafe.SliceData(r.Want)), 4
 	if k.bf16 {
 		base, size = unsafe.Pointer(unsafe.SliceData(r.WantBF16)), 2
 	}
-	totals, begin := &a.room.totals, i
+	totals, begin := &a.buffer.totals, i
 	for len(r.Got)-i >= kernelBlock {
 		n := min((len(r.Got)-i)/kernelBlock, kernelCall)
 		limit, step := &unlimited[0], 0
 		if len(r.Limits) > 0 {
-			limit, step = r.limits(a.room.limits[:n*kernelBlock/kernelLimit], i), 4
+			limit, step = r.limits(a.buffer.limits[:n*kernelBlock/kernelLimit], i), 4
 		}
 		done := k.sum((*byte)(unsafe.Add(base, i*size)), &r.Got[i], limit, step, n, &a.lanes, &totals[0])
 		a.endBlocks(totals[:2*done])
@@ -69,15 +69,15 @@ func (k *rowKernel) add(a *Accumulator, r *Row, i int) int {
 	return i - begin
 }
 
-// limits fills room with the limits of the elements from i on, for a kernel, and
-// returns the first.
-func (r *Row) limits(room []float32, i int) *float32 {
+// limits fills buffer with the kernel's limits for the elements from i on and returns a
+// pointer to the first.
+func (r *Row) limits(buffer []float32, i int) *float32 {
 	block, left := i/r.Extent, r.Extent-i%r.Extent
-	for j := range room {
-		room[j] = r.Limits[block]
+	for j := range buffer {
+		buffer[j] = r.Limits[block]
 		if left -= kernelLimit; left == 0 {
 			block, left = block+1, r.Extent
 		}
 	}
-	return &room[0]
+	return &buffer[0]
 }

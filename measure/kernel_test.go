@@ -13,10 +13,10 @@ import (
 	"github.com/microscale-go/microscale/internal/guard"
 )
 
-// edges are values that the sums treat apart, or that are at an end of float32.
+// edges are values with special cases in the sums, and extreme float32 values.
 var edges = []float32{0, float32(math.Copysign(0, -1)), 1, -1, math.SmallestNonzeroFloat32, -0x1p-130, math.MaxFloat32, -math.MaxFloat32, 448, 0x1p-60}
 
-// element returns a random element: often an edge, rarely one that is not finite.
+// element returns a random element: often an edge, rarely a non-finite one.
 func element(random *rand.Rand, nonFinite bool) float32 {
 	switch n := random.IntN(40); {
 	case n == 0 && nonFinite:
@@ -27,8 +27,7 @@ func element(random *rand.Rand, nonFinite bool) float32 {
 	return float32(random.NormFloat64() * math.Exp2(float64(random.IntN(40)-20)))
 }
 
-// TestKernels: every kernel gives the bits of the plain form, and reads nothing
-// beyond its rows.
+// TestKernels checks that every kernel gives the bits of addBlock and reads only its rows.
 func TestKernels(t *testing.T) {
 	random := rand.New(rand.NewPCG(5, 6))
 	for trial := range 300 {
@@ -82,11 +81,11 @@ func floats(b []byte, n int) []float32 {
 	return unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(b))), n)
 }
 
-// bits are all sums by their bits.
+// bits returns the bits of all sums.
 func bits(a Accumulator) string {
 	data, err := a.MarshalBinary()
 	if err != nil {
-		panic(err) // numbers of fixed size
+		panic(err) // cannot fail for numbers of fixed size
 	}
 	return fmt.Sprintf("%x", data)
 }

@@ -1,17 +1,16 @@
-// Package measure states the error of one tensor against another, and knows
-// nothing of formats: anything can be measured.
+// Package measure computes the error of one tensor against another. It does not depend on
+// formats.
 //
-// With x what was wanted, x̂ what was got and e = x̂ - x, over all elements of
-// which both are finite:
+// With wanted values x, results x̂ and e = x̂ - x, over all elements of which both are finite:
 //
 //	SQNR            10·log10(Σx² / Σe²)                          dB
-//	MeanBlockSQNR   the mean of the SQNR of single blocks        dB
+//	MeanBlockSQNR   mean of the SQNR of the blocks               dB
 //	Cosine          Σx·x̂ / √(Σx² · Σx̂²)
 //	MaxRelative     max |e|/|x|, over x ≠ 0
 //	Bias            Σe / Σ|x|
 //
-// SQNR is governed by the largest elements: a format may lose whole blocks of
-// small ones without its SQNR moving. The mean over blocks shows that.
+// The largest elements dominate SQNR: a format may lose whole blocks of small elements
+// without a change of the SQNR. The mean over blocks shows such losses.
 package measure
 
 import (
@@ -20,10 +19,10 @@ import (
 	"slices"
 )
 
-// An Accumulator sums what a Result is made of, in float64 and in the order of
-// the calls. It must be made by New. It is not safe for concurrent use: give
-// each goroutine or tile its own and Merge them in a fixed order, and the
-// result is the same to the bit on any number of goroutines and with any kernel.
+// An Accumulator sums the terms of a Result, in float64 and in the order of the calls. New
+// creates one. An Accumulator is not safe for concurrent use. Give each goroutine or tile a
+// separate one and Merge them in a fixed order: the result is then bit-identical for any
+// number of goroutines and any kernel.
 type Accumulator struct {
 	block int
 
@@ -35,57 +34,54 @@ type Accumulator struct {
 	noise  float64 // Σe²
 	lanes  lanes
 
-	// The product over blocks of Σx²/Σe² is ratio·2^exponent: one logarithm
-	// at the end does for the sum of all. 1 ≤ ratio < 2^512.
+	// The product over blocks of Σx²/Σe² is ratio·2^exponent, so that one logarithm at the end
+	// suffices. 1 ≤ ratio < 2^512.
 	ratio    float64
 	exponent int64
-	blocks   int64 // in that product
+	blocks   int64 // number of blocks in that product
 
-	room *kernelRoom
+	buffer *kernelBuffers
 }
 
-// New returns an accumulator whose blocks are of the given number of elements
-// along a row. Formats are comparable where the number is the same for all of
-// them: 32 is the field's. It panics where block is not positive.
+// New returns an accumulator for blocks of the given number of elements along a row. To
+// compare formats, use one number for all; 32 is the common choice. New panics if block is not
+// positive.
 func New(block int) *Accumulator {
 	if block <= 0 {
-		panic(fmt.Sprintf("measure: blocks of %d elements", block))
+		panic(fmt.Sprintf("measure: block size: got %d, want a positive number", block))
 	}
 	return &Accumulator{block: block, ratio: 1}
 }
 
-// A Row is what was wanted and got of a row of a tensor, or of a part of one
-// that begins at a block. Elements past the last whole block are a block of
-// their own.
+// A Row holds the wanted values and the results of a row of a tensor, or of a part of one that
+// starts at a block. Elements past the last whole block form a partial block.
 type Row struct {
 	Want     []float32
-	WantBF16 []byte // in place of Want: BF16, little-endian
+	WantBF16 []byte // BF16, little-endian; replaces Want
 	Got      []float32
 
-	// Limits[i/Extent] is the largest magnitude that the block of element i can
-	// represent: its decode scale times the largest value of the element format.
-	// Elements of Want beyond it are counted as saturated. Scales that are rounded
-	// to nearest, as NVFP4's, put the top of many blocks slightly beyond. Without
-	// limits nothing saturates.
+	// Limits[i/Extent] is the largest magnitude that the block of element i can represent: its
+	// decode scale times the largest value of the element format. Elements of Want above it
+	// count as saturated. A scale that is rounded to nearest, as NVFP4's, puts the amax of
+	// many blocks slightly above the limit. Without limits, no element counts as saturated.
 	Limits []float32
 	Extent int
 }
 
-// Add measures a row: got against want. It panics where the lengths differ.
+// Add measures the row got against want. It panics if the lengths differ.
 func (a *Accumulator) Add(want, got []float32) { a.AddRow(Row{Want: want, Got: got}) }
 
-// AddCopy counts elements that were copied as they are, and how many of them are
-// NaN or Inf.
+// AddCopy counts elements that were copied unchanged, nonFinite of which are NaN or Inf.
 func (a *Accumulator) AddCopy(elements, nonFinite int) {
 	a.elements += int64(elements)
 	a.nonFiniteWant += int64(nonFinite)
 }
 
-// Merge adds what b has seen, as if it had come after what a has seen. The block
-// lengths must be the same, or it panics.
+// Merge adds the sums of b, as if its rows had been added to a. It panics if the block sizes
+// differ.
 func (a *Accumulator) Merge(b *Accumulator) {
 	if a.block != b.block {
-		panic(fmt.Sprintf("measure: merging blocks of %d and %d elements", a.block, b.block))
+		panic(fmt.Sprintf("measure: merge: block sizes %d and %d differ", a.block, b.block))
 	}
 	a.elements += b.elements
 	a.nonFiniteWant += b.nonFiniteWant
@@ -96,8 +92,8 @@ func (a *Accumulator) Merge(b *Accumulator) {
 	a.multiply(b.ratio, b.exponent, b.blocks)
 }
 
-// multiply takes more blocks into the product: their own is ratio·2^exponent,
-// of a normal ratio.
+// multiply multiplies the product by ratio·2^exponent of further blocks. ratio must be a
+// normal number.
 func (a *Accumulator) multiply(ratio float64, exponent, blocks int64) {
 	fraction, e := normalized(ratio)
 	a.ratio *= fraction
@@ -109,30 +105,30 @@ func (a *Accumulator) multiply(ratio float64, exponent, blocks int64) {
 	}
 }
 
-// normalized returns 1 ≤ fraction < 2 and the exponent of a positive normal number.
+// normalized returns fraction in [1, 2) and the exponent of a positive normal number.
 func normalized(x float64) (fraction float64, exponent int64) {
 	bits := math.Float64bits(x)
 	return math.Float64frombits(bits&(1<<52-1) | 1023<<52), int64(bits>>52) - 1023
 }
 
-// A Result is the error of one tensor. Where elements became NaN or Inf and all
-// others are exact, SQNR, cosine and bias are NaN.
+// A Result is the error of one tensor. If elements became NaN or Inf and all others are exact,
+// SQNR, cosine and bias are NaN.
 type Result struct {
 	Elements int64
 
-	SQNR          float64 // dB; +Inf for an exact copy, -Inf where zeros became something else
-	MeanBlockSQNR float64 // dB, over the blocks that have both signal and error, NaN where none has; +Inf for an exact copy
-	Cosine        float64 // 1 for an exact copy, zeros included; NaN where one side is all zeros
-	MaxRelative   float64 // 1 where an element was flushed and nothing is worse
-	Bias          float64 // mean error relative to mean magnitude; not finite where zeros became something else
+	SQNR          float64 // dB; +Inf for an exact copy, -Inf if only zeros changed
+	MeanBlockSQNR float64 // dB, over the blocks that have both signal and error, NaN if there is none; +Inf for an exact copy
+	Cosine        float64 // 1 for an exact copy, zeros included; NaN if one side is all zeros
+	MaxRelative   float64 // 1 if an element was flushed to zero and no error is larger
+	Bias          float64 // mean error relative to mean magnitude; not finite if only zeros changed
 
-	Saturated     int64 // elements beyond what their block can represent (see Row)
-	Flushed       int64 // elements that are not zero and became it
-	NonFinite     int64 // finite elements that became NaN or Inf; in no other figure
-	NonFiniteWant int64 // elements that were NaN or Inf; in no other figure
+	Saturated     int64 // elements above the limit of their block (see Row)
+	Flushed       int64 // nonzero elements that became zero
+	NonFinite     int64 // finite elements that became NaN or Inf; excluded from all other figures
+	NonFiniteWant int64 // elements that were NaN or Inf; excluded from all other figures
 }
 
-// Result returns the figures of what was added so far.
+// Result returns the figures of all rows added so far.
 func (a *Accumulator) Result() Result {
 	power, product, errors, magnitude := total(&a.lanes.power), total(&a.lanes.product), total(&a.lanes.errors), total(&a.lanes.magnitude)
 	r := Result{
@@ -149,7 +145,7 @@ func (a *Accumulator) Result() Result {
 	}
 	switch {
 	case a.noise > 0:
-	case a.nonFinite > 0: // what is left is no copy
+	case a.nonFinite > 0: // not an exact copy
 		undefined := math.NaN()
 		r.SQNR, r.MeanBlockSQNR, r.Cosine, r.Bias = undefined, undefined, undefined, undefined
 	default:

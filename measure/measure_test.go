@@ -18,12 +18,12 @@ func result(block int, want, got []float32) Result {
 	return a.Result()
 }
 
-// same compares figures, NaN being the same as NaN.
+// same compares figures, with NaN equal to NaN.
 func same(a, b float64) bool {
 	return a == b || a != a && b != b || math.Abs(a-b) <= 1e-12*math.Abs(b)
 }
 
-// TestByHand compares every figure with one worked out on paper.
+// TestByHand compares every figure with one computed by hand.
 func TestByHand(t *testing.T) {
 	for _, tc := range []struct {
 		name      string
@@ -106,12 +106,12 @@ func compare(t *testing.T, got, want Result) {
 		{"wanted not finite", float64(got.NonFiniteWant), float64(want.NonFiniteWant)},
 	} {
 		if !same(f.got, f.want) {
-			t.Errorf("%s is %v, want %v", f.name, f.got, f.want)
+			t.Errorf("%s: got %v, want %v", f.name, f.got, f.want)
 		}
 	}
 }
 
-// TestSaturated puts elements on, beyond and far beyond the limit.
+// TestSaturated puts elements at, above and far above the limit.
 func TestSaturated(t *testing.T) {
 	beyond := math.Nextafter32(448, inf)
 	a := New(32)
@@ -122,12 +122,12 @@ func TestSaturated(t *testing.T) {
 	saturate(inf, 1e30)
 	saturate(1, 2, 1)
 	if got := a.Result().Saturated; got != 4 {
-		t.Errorf("%d elements saturated, want 4", got)
+		t.Errorf("got %d saturated elements, want 4", got)
 	}
 }
 
-// TestTiles cuts rows at block boundaries in several ways: blocks, counts and
-// maxima stay the same, and the sums but for their last bits.
+// TestTiles cuts rows at block boundaries in several ways: blocks, counts and maxima are
+// equal, and sums agree up to rounding.
 func TestTiles(t *testing.T) {
 	const rows, cols, block = 7, 75, 8
 	random := rand.New(rand.NewPCG(1, 2))
@@ -152,12 +152,12 @@ func TestTiles(t *testing.T) {
 		}
 		compare(t, merged.Result(), whole.Result())
 		if merged.blocks != whole.blocks {
-			t.Errorf("tiles of %d: %d blocks, want %d", tile, merged.blocks, whole.blocks)
+			t.Errorf("tiles of %d: got %d blocks, want %d", tile, merged.blocks, whole.blocks)
 		}
 	}
 }
 
-// TestMergeCounts checks the figures that TestTiles has none of.
+// TestMergeCounts checks the counts that are zero in TestTiles.
 func TestMergeCounts(t *testing.T) {
 	a, b := New(4), New(4)
 	a.Add([]float32{1, nan, 1}, []float32{0, 1, inf})
@@ -166,11 +166,11 @@ func TestMergeCounts(t *testing.T) {
 	a.Merge(b)
 	r := a.Result()
 	if r.Elements != 9 || r.Flushed != 2 || r.NonFinite != 2 || r.NonFiniteWant != 2 || r.Saturated != 3 {
-		t.Errorf("merged counts are %+v", r)
+		t.Errorf("merged counts: got %+v", r)
 	}
 }
 
-// TestMisuse checks that the mistakes of a caller do not pass.
+// TestMisuse checks the panics on misuse.
 func TestMisuse(t *testing.T) {
 	for name, f := range map[string]func(){
 		"block of none":     func() { New(0) },
@@ -184,7 +184,7 @@ func TestMisuse(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			defer func() {
 				if recover() == nil {
-					t.Error("no panic")
+					t.Error("got no panic")
 				}
 			}()
 			f()

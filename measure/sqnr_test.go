@@ -14,7 +14,7 @@ import (
 
 const (
 	sqnrElements = 1 << 20
-	sqnrShort    = 1 << 17 // with -short, where there are many rows
+	sqnrShort    = 1 << 17 // with -short, for cases with many rows
 	sqnrRow      = 4096
 	sqnrSeed     = 1
 )
@@ -28,8 +28,8 @@ func uniform(seed, i uint64) float64 {
 	return (float64(z>>11) + 0.5) * 0x1p-53
 }
 
-// samples returns n values of a standard normal distribution and of a uniform
-// one over (-1, 1).
+// samples returns n values of a standard normal distribution and of a uniform distribution
+// over (-1, 1).
 func samples(n int) (gauss, unif tensor.Dense) {
 	gauss, unif = tensor.New(n/sqnrRow, sqnrRow), tensor.New(n/sqnrRow, sqnrRow)
 	for i := range gauss.Data {
@@ -65,14 +65,14 @@ func measured(t *testing.T, q quant.Quantizer, x tensor.Dense) measure.Result {
 	return a.Result()
 }
 
-// element returns f with elements of another format.
+// element returns f with another element format.
 func element(f quant.Format, e *format.Scalar) quant.Format {
 	f.Name, f.Element = f.Name+"/"+e.Name, e
 	return f
 }
 
-// TestSQNR compares every format and rule with an independent computation (NumPy,
-// float64, the mean of four seeds), to 0.1 dB.
+// TestSQNR compares every format and rule with an independent computation (NumPy, float64,
+// mean of four seeds), to 0.1 dB.
 func TestSQNR(t *testing.T) {
 	gauss, unif := samples(sqnrElements)
 	const sr = format.Stochastic
@@ -131,16 +131,16 @@ func TestSQNR(t *testing.T) {
 func wantSQNR(t *testing.T, q quant.Quantizer, x tensor.Dense, want float64) {
 	t.Helper()
 	if got := measured(t, q, x).SQNR; math.Abs(got-want) > 0.1 {
-		t.Errorf("SQNR is %.2f dB, want %.2f", got, want)
+		t.Errorf("SQNR: got %.2f dB, want %.2f", got, want)
 	}
 }
 
-// blockSizes are those of the studies, but for the standard ones of TestSQNR.
+// blockSizes are the nonstandard block sizes of the published studies; TestSQNR has the
+// standard ones.
 var blockSizes = [...]int{8, 16, 64, 128}
 
-// TestSQNRBlockSizes compares formats whose blocks are shorter or longer than
-// the standard's with the same independent computation. For E4M3 the size
-// matters under Floor and not at all under RatioCeil.
+// TestSQNRBlockSizes compares other block sizes with the same independent computation. For
+// E4M3, the size matters under Floor but not under RatioCeil.
 func TestSQNRBlockSizes(t *testing.T) {
 	n := sqnrElements
 	if testing.Short() {
@@ -177,7 +177,7 @@ func TestSQNRBlockSizes(t *testing.T) {
 	}
 }
 
-// name returns the fields of q that a row of TestSQNR sets.
+// name names the fields of q that a row of TestSQNR sets.
 func name(q quant.Quantizer) string {
 	parts := []string{"format=" + q.Format.Name}
 	if q.Format.Scale == format.E8M0 {
@@ -198,8 +198,8 @@ func name(q quant.Quantizer) string {
 	return strings.Join(parts, "/")
 }
 
-// TestRates compares how many elements of normal data are saturated and flushed,
-// in percent, with the same independent computation.
+// TestRates compares the percentages of saturated and flushed elements of normal data with the
+// same independent computation.
 func TestRates(t *testing.T) {
 	gauss, _ := samples(sqnrElements)
 	for _, tc := range []struct {
@@ -217,10 +217,10 @@ func TestRates(t *testing.T) {
 			r := measured(t, tc.quantizer, gauss)
 			percent := func(n int64) float64 { return 100 * float64(n) / float64(r.Elements) }
 			if got := percent(r.Saturated); tc.saturated != nil && math.Abs(got-*tc.saturated) > 0.01 {
-				t.Errorf("%.3f %% saturated, want %.2f", got, *tc.saturated)
+				t.Errorf("got %.3f %% saturated, want %.2f", got, *tc.saturated)
 			}
 			if got := percent(r.Flushed); math.Abs(got-tc.flushed) > 0.1 {
-				t.Errorf("%.3f %% flushed, want %.1f", got, tc.flushed)
+				t.Errorf("got %.3f %% flushed, want %.1f", got, tc.flushed)
 			}
 		})
 	}

@@ -6,7 +6,7 @@ import (
 	"fmt"
 )
 
-// state is what an Accumulator holds, as it is stored.
+// state is the serialized form of an Accumulator.
 type state struct {
 	Block                                    int64
 	Elements, NonFiniteWant, NonFinite       int64
@@ -15,8 +15,8 @@ type state struct {
 	Power, Product, Errors, Magnitude, Worst [8]float64
 }
 
-// MarshalBinary returns what was summed up, from which UnmarshalBinary goes on to
-// the bit.
+// MarshalBinary returns the state of a. An accumulator that UnmarshalBinary restores from it
+// gives bit-identical results.
 func (a *Accumulator) MarshalBinary() ([]byte, error) {
 	l := &a.lanes
 	var b bytes.Buffer
@@ -27,11 +27,11 @@ func (a *Accumulator) MarshalBinary() ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// UnmarshalBinary sets a to what MarshalBinary returned.
+// UnmarshalBinary sets a to the state that MarshalBinary returned. On error, a is unchanged.
 func (a *Accumulator) UnmarshalBinary(data []byte) error {
 	var s state
 	if n, err := binary.Decode(data, binary.LittleEndian, &s); err != nil || n != len(data) || s.Block <= 0 {
-		return fmt.Errorf("measure: %d bytes are not the state of an accumulator", len(data))
+		return fmt.Errorf("measure: invalid state of an accumulator: got %d bytes", len(data))
 	}
 	*a = Accumulator{
 		block: int(s.Block), elements: s.Elements, nonFiniteWant: s.NonFiniteWant, nonFinite: s.NonFinite,

@@ -5,8 +5,7 @@ import (
 	"testing"
 )
 
-// TestState: an accumulator that was stored and read goes on as if nothing had
-// been.
+// TestState checks that a restored accumulator gives the same result as the original.
 func TestState(t *testing.T) {
 	random := rand.New(rand.NewPCG(7, 8))
 	row := func(a *Accumulator) {
@@ -27,10 +26,10 @@ func TestState(t *testing.T) {
 	}
 	for _, damaged := range [][]byte{nil, data[1:], append(data[:len(data):len(data)], 0), make([]byte, len(data))} {
 		if err := b.UnmarshalBinary(damaged); err == nil {
-			t.Errorf("%d bytes are taken for a state", len(damaged))
+			t.Errorf("%d damaged bytes: got no error", len(damaged))
 		}
 	}
 	if bits(*a) != bits(*b) {
-		t.Error("a state that is refused changes the accumulator")
+		t.Error("UnmarshalBinary changed the accumulator on error")
 	}
 }

@@ -5,9 +5,9 @@ import (
 	"math"
 )
 
-// lanes are sums in eight parts: element i of a block is summed in part i mod 8.
-// So a kernel of eight lanes gives the same bits as the plain form. The order
-// of the fields is the kernels'.
+// lanes are sums in eight parts: element i of a block is added to part i mod 8, so that a
+// kernel with eight lanes gives the bits of addBlock. The kernels depend on the order of the
+// fields.
 type lanes struct {
 	power     [8]float64 // Σx̂²
 	product   [8]float64 // Σx·x̂
@@ -18,7 +18,7 @@ type lanes struct {
 	flushed   int64
 }
 
-// add adds the sums of b.
+// add adds the sums of b to l.
 func (l *lanes) add(b *lanes) {
 	for i := range 8 {
 		l.power[i] += b.power[i]
@@ -31,51 +31,52 @@ func (l *lanes) add(b *lanes) {
 	l.flushed += b.flushed
 }
 
-// total returns the sum of eight lanes, half by half.
+// total returns the sum of eight lanes, added pairwise by halves.
 func total(v *[8]float64) float64 {
 	return (v[0] + v[4] + (v[2] + v[6])) + (v[1] + v[5] + (v[3] + v[7]))
 }
 
-// AddRow measures a row. It panics where lengths differ.
+// AddRow measures a row. It panics if lengths do not match.
 func (a *Accumulator) AddRow(r Row) {
 	n := len(r.Got)
 	if want := len(r.Want) + len(r.WantBF16)/2; want != n || len(r.WantBF16)%2 != 0 {
-		panic(fmt.Sprintf("measure: %d elements wanted, %d got", want, n))
+		panic(fmt.Sprintf("measure: row: got %d elements, want %d", n, want))
 	}
 	if len(r.Limits) > 0 && (r.Extent <= 0 || len(r.Limits) < (n+r.Extent-1)/r.Extent) {
-		panic(fmt.Sprintf("measure: %d limits for %d elements, %d with each", len(r.Limits), n, r.Extent))
+		panic(fmt.Sprintf("measure: row: got %d limits for %d elements with an extent of %d", len(r.Limits), n, r.Extent))
 	}
 	a.elements += int64(n)
 	kernel := a.kernel(&r)
-	var room [kernelBlock]float32
+	var buffer [kernelBlock]float32
 	for i := 0; i < n; {
 		if kernel != nil {
 			i += kernel.add(a, &r, i)
 		}
-		if i < n { // what the kernel leaves: blocks with NaN or Inf, and the end
+		if i < n { // blocks with NaN or Inf, and the partial block
 			end := min(i+a.block, n)
-			a.addBlock(r, i, end, room[:0])
+			a.addBlock(r, i, end, buffer[:0])
 			i = end
 		}
 	}
 }
 
-// want returns the wanted elements [from, to), in room where they are not float32.
-func (r *Row) want(from, to int, room []float32) []float32 {
+// want returns the wanted elements [from, to), decoded into buffer if they are not float32.
+func (r *Row) want(from, to int, buffer []float32) []float32 {
 	if r.WantBF16 == nil {
 		return r.Want[from:to]
 	}
 	for i := 2 * from; i < 2*to; i += 2 {
-		room = append(room, math.Float32frombits(uint32(r.WantBF16[i])<<16|uint32(r.WantBF16[i+1])<<24))
+		buffer = append(buffer, math.Float32frombits(uint32(r.WantBF16[i])<<16|uint32(r.WantBF16[i+1])<<24))
 	}
-	return room
+	return buffer
 }
 
-// addBlock measures elements [from, to), which are one block: the plain form.
-func (a *Accumulator) addBlock(r Row, from, to int, room []float32) {
+// addBlock measures elements [from, to), which form one block. It is the reference
+// implementation of the kernels.
+func (a *Accumulator) addBlock(r Row, from, to int, buffer []float32) {
 	var signal, noise [8]float64
 	l := &a.lanes
-	want, got := r.want(from, to, room), r.Got[from:to]
+	want, got := r.want(from, to, buffer), r.Got[from:to]
 	for i, w := range want {
 		x, y := float64(w), float64(got[i])
 		e := y - x
@@ -115,7 +116,7 @@ func (a *Accumulator) addBlock(r Row, from, to int, room []float32) {
 	a.endBlocks([]float64{total(&signal), total(&noise)})
 }
 
-// endBlocks adds the sums of blocks to those of all: Σx² and Σe² of each in turn.
+// endBlocks adds Σx² and Σe² of each block to the sums of all blocks.
 func (a *Accumulator) endBlocks(totals []float64) {
 	signals, noises, ratio, exponent, blocks := a.signal, a.noise, a.ratio, a.exponent, a.blocks
 	for ; len(totals) >= 2; totals = totals[2:] {

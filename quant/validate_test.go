@@ -145,13 +145,13 @@ func TestBadSource(t *testing.T) {
 		rows, cols, stride, elements int
 		want                         string
 	}{
-		{-1, 64, 64, 4096, "no matrix is -1×64"},
-		{64, -1, 64, 4096, "no matrix is 64×-1"},
-		{-64, -64, -64, 4096, "no matrix is -64×-64"},
+		{-1, 64, 64, 4096, "invalid shape -1×64"},
+		{64, -1, 64, 4096, "invalid shape 64×-1"},
+		{-64, -64, -64, 4096, "invalid shape -64×-64"},
 		{64, 64, 63, 4096, "the rows of a 64×64 matrix overlap"},
 		{64, 64, 0, 4096, "the rows of a 64×64 matrix overlap"},
-		{64, 64, 64, 4095, "4095 elements are too few for a 64×64 matrix"},
-		{64, 64, 65, 4096, "4096 elements are too few for a 64×64 matrix with 65 from row to row"},
+		{64, 64, 64, 4095, "got 4095 elements, too few for a 64×64 matrix"},
+		{64, 64, 65, 4096, "got 4096 elements, too few for a 64×64 matrix with stride 65"},
 		{64, 64, 64, 0, "0 elements are too few"},
 		{1, 64, 64, 63, "63 elements are too few"},
 		{64, 64, 1 << 62, 4096, "too few"},

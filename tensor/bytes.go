@@ -9,8 +9,8 @@ import (
 	"github.com/microscale-go/microscale/format"
 )
 
-// FromBytes sets dst to the little-endian values of src in the format f, which
-// is BF16, FP16 or F32. It fails where src does not hold exactly len(dst) values.
+// FromBytes sets dst to the little-endian values of src in the format f: BF16, FP16 or F32. It
+// returns an error if src does not hold exactly len(dst) values.
 func FromBytes(dst []float32, src []byte, f *format.Scalar) error {
 	if err := checkBytes(len(dst), len(src), f); err != nil {
 		return err
@@ -32,9 +32,9 @@ func FromBytes(dst []float32, src []byte, f *format.Scalar) error {
 	return nil
 }
 
-// ToBytes sets dst to the little-endian values of src in the format f, which is
-// BF16, FP16 or F32, rounded to nearest even with overflow to infinity, as a
-// cast does. It fails where dst does not hold exactly len(src) values.
+// ToBytes sets dst to the little-endian values of src in the format f: BF16, FP16 or F32. It
+// rounds to nearest even, with overflow to infinity. It returns an error if dst does not hold
+// exactly len(src) values.
 func ToBytes(dst []byte, src []float32, f *format.Scalar) error {
 	if err := checkBytes(len(src), len(dst), f); err != nil {
 		return err
@@ -48,7 +48,7 @@ func ToBytes(dst []byte, src []float32, f *format.Scalar) error {
 		}
 	case format.FP16:
 		f.EncodeSlice16(dst, src, cast)
-	case format.F32: // every bit kept, a NaN's payload too
+	case format.F32: // copies every bit, including NaN payloads
 		for i, x := range src {
 			binary.LittleEndian.PutUint32(dst[4*i:], math.Float32bits(x))
 		}
@@ -56,17 +56,17 @@ func ToBytes(dst []byte, src []float32, f *format.Scalar) error {
 	return nil
 }
 
-// cast is the conversion that ToBytes does.
+// cast is the conversion of ToBytes.
 var cast = format.Conversion{Overflow: format.NonSaturating, NaN: format.KeepSign}
 
-// widenPlain is FromBytes of BF16, the upper half of a float32.
+// widenPlain is FromBytes for BF16, which is the upper half of a float32.
 func widenPlain(dst []float32, src []byte) {
 	for i := range dst {
 		dst[i] = math.Float32frombits(uint32(binary.LittleEndian.Uint16(src[2*i:])) << 16)
 	}
 }
 
-// narrowPlain is ToBytes of BF16.
+// narrowPlain is ToBytes for BF16.
 func narrowPlain(dst []byte, src []float32) { format.BF16.EncodeSlice16(dst, src, cast) }
 
 func checkFormat(f *format.Scalar) error {
@@ -74,9 +74,9 @@ func checkFormat(f *format.Scalar) error {
 	case format.BF16, format.FP16, format.F32:
 		return nil
 	case nil:
-		return errors.New("a dense tensor is bf16, fp16 or f32, not of no format")
+		return errors.New("element format: got nil, want bf16, fp16 or f32")
 	}
-	return fmt.Errorf("a dense tensor is bf16, fp16 or f32, not %s", f)
+	return fmt.Errorf("element format: got %s, want bf16, fp16 or f32", f)
 }
 
 func checkBytes(values, bytes int, f *format.Scalar) error {
@@ -84,7 +84,7 @@ func checkBytes(values, bytes int, f *format.Scalar) error {
 		return err
 	}
 	if size := f.Bits() / 8; bytes != values*size {
-		return fmt.Errorf("%d bytes do not hold %d values of %s", bytes, values, f)
+		return fmt.Errorf("got %d bytes, want those of %d values of %s", bytes, values, f)
 	}
 	return nil
 }

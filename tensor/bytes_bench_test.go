@@ -7,7 +7,7 @@ import (
 	"github.com/microscale-go/microscale/tensor"
 )
 
-// BenchmarkBytes measures both directions; its rate counts the float32 side.
+// BenchmarkBytes measures both directions. The rate counts the float32 side.
 func BenchmarkBytes(b *testing.B) {
 	x := make([]float32, 4096)
 	for i := range x {

@@ -11,7 +11,7 @@ import (
 	"github.com/microscale-go/microscale/tensor"
 )
 
-// bits returns the patterns of values, which tell NaNs and zeros apart.
+// bits returns the bit patterns of values, to distinguish NaNs and zeros.
 func bits(values []float32) []uint32 {
 	b := make([]uint32, len(values))
 	for i, v := range values {
@@ -20,7 +20,7 @@ func bits(values []float32) []uint32 {
 	return b
 }
 
-// TestBytes states a few bytes of each format by hand.
+// TestBytes checks values of each format against bytes computed by hand.
 func TestBytes(t *testing.T) {
 	for _, tc := range []struct {
 		format *format.Scalar
@@ -34,7 +34,7 @@ func TestBytes(t *testing.T) {
 	} {
 		got := make([]byte, len(tc.bytes))
 		if err := tensor.ToBytes(got, tc.values, tc.format); err != nil || !bytes.Equal(got, tc.bytes) {
-			t.Errorf("format=%v: %v becomes %x, %v; want %x", tc.format, tc.values, got, err, tc.bytes)
+			t.Errorf("format=%v: %v: got %x, %v, want %x", tc.format, tc.values, got, err, tc.bytes)
 		}
 		values := make([]float32, len(tc.values))
 		if err := tensor.FromBytes(values, tc.bytes, tc.format); err != nil {
@@ -42,14 +42,14 @@ func TestBytes(t *testing.T) {
 		}
 		for i, b := range bits(values) {
 			if b != math.Float32bits(tc.values[i]) {
-				t.Errorf("format=%v: %x becomes %v, want %v", tc.format, tc.bytes, values, tc.values)
+				t.Errorf("format=%v: %x: got %v, want %v", tc.format, tc.bytes, values, tc.values)
 			}
 		}
 	}
 }
 
-// TestRoundTrip16 reads all 65536 patterns and writes them back. A NaN comes
-// back as the NaN of all ones, with its sign where reading keeps it (bfloat16).
+// TestRoundTrip16 reads all 65536 patterns and writes them back. A NaN becomes the NaN of all
+// ones, with its sign if reading preserves it (BF16).
 func TestRoundTrip16(t *testing.T) {
 	src := make([]byte, 2<<16)
 	for i := range 1 << 16 {
@@ -83,20 +83,20 @@ func TestRoundTrip16(t *testing.T) {
 				if pattern&0x7fff > tc.inf {
 					want = tc.nan(pattern)
 					if v == v {
-						t.Fatalf("NaN %#04x becomes %v", pattern, v)
+						t.Fatalf("NaN %#04x: got %v", pattern, v)
 					}
 				} else if w := tc.value(pattern); float64(v) != w || math.Signbit(float64(v)) != math.Signbit(w) {
-					t.Fatalf("%#04x becomes %v, want %v", pattern, v, w)
+					t.Fatalf("%#04x: got %v, want %v", pattern, v, w)
 				}
 				if back != want {
-					t.Fatalf("%#04x comes back as %#04x, want %#04x", pattern, back, want)
+					t.Fatalf("round trip of %#04x: got %#04x, want %#04x", pattern, back, want)
 				}
 			}
 		})
 	}
 }
 
-// half is the value of a binary16 pattern that is not NaN, by IEEE 754.
+// half returns the value of a binary16 pattern that is not NaN, by IEEE 754.
 func half(p uint16) float64 {
 	sign := 1 - 2*float64(p>>15)
 	e, m := int(p>>10&31), float64(p&1023)
@@ -112,7 +112,7 @@ func half(p uint16) float64 {
 	return sign * (1 + m/1024) * math.Pow(2, float64(e-15))
 }
 
-// TestFloat32Bits: float32 goes through with every bit, also of signaling NaNs.
+// TestFloat32Bits checks that float32 keeps every bit, also of signaling NaNs.
 func TestFloat32Bits(t *testing.T) {
 	patterns := []uint32{0, 1 << 31, 1, 0x807fffff, 0x7f7fffff, 0x7f800000, 0xff800000, 0x7fc00000, 0x7f800001, 0xffa5a5a5, 0x7fffffff}
 	for p := uint64(0); p < 1<<32; p += 99991 {
@@ -128,7 +128,7 @@ func TestFloat32Bits(t *testing.T) {
 	}
 	for i, b := range bits(values) {
 		if b != patterns[i] {
-			t.Fatalf("%#08x becomes %#08x", patterns[i], b)
+			t.Fatalf("%#08x: got %#08x", patterns[i], b)
 		}
 	}
 	dst := make([]byte, len(src))
@@ -136,11 +136,11 @@ func TestFloat32Bits(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(dst, src) {
-		t.Error("the bytes did not come back")
+		t.Error("the round trip changed the bytes")
 	}
 }
 
-// TestToBytesRounds: a cast rounds to nearest even and overflows to infinity.
+// TestToBytesRounds checks rounding to nearest even and overflow to infinity.
 func TestToBytesRounds(t *testing.T) {
 	for _, tc := range []struct {
 		format *format.Scalar
@@ -157,7 +157,7 @@ func TestToBytesRounds(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := binary.LittleEndian.Uint16(dst); got != tc.want {
-			t.Errorf("format=%v: %v becomes %#04x, want %#04x", tc.format, tc.value, got, tc.want)
+			t.Errorf("format=%v: %v: got %#04x, want %#04x", tc.format, tc.value, got, tc.want)
 		}
 	}
 }
@@ -180,7 +180,7 @@ func TestBytesErrors(t *testing.T) {
 			"ToBytes":   tensor.ToBytes(data, values, tc.format),
 		} {
 			if err == nil || !strings.Contains(err.Error(), tc.want) {
-				t.Errorf("%s gives the error %v, want %q in it", name, err, tc.want)
+				t.Errorf("%s: got error %v, want one with %q", name, err, tc.want)
 			}
 		}
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/microscale-go/microscale/tensor"
 )
 
-// numbered returns a matrix whose element (i, j) is 100·i + j.
+// numbered returns a matrix with element (i, j) = 100·i + j.
 func numbered(rows, cols int) tensor.Dense {
 	d := tensor.New(rows, cols)
 	for i := range rows {
@@ -23,7 +23,7 @@ func numbered(rows, cols int) tensor.Dense {
 func TestNew(t *testing.T) {
 	d := tensor.New(2, 3)
 	if d.Rows != 2 || d.Cols != 3 || d.Stride != 3 || !slices.Equal(d.Data, make([]float32, 6)) {
-		t.Errorf("New(2, 3) is %+v", d)
+		t.Errorf("New(2, 3): got %+v", d)
 	}
 }
 
@@ -59,7 +59,7 @@ func TestPanics(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			defer func() {
 				if got := fmt.Sprint(recover()); !strings.Contains(got, tc.want) {
-					t.Errorf("panics with %q, want %q in it", got, tc.want)
+					t.Errorf("got panic %q, want one with %q", got, tc.want)
 				}
 			}()
 			tc.call()
@@ -67,21 +67,21 @@ func TestPanics(t *testing.T) {
 	}
 }
 
-// TestView takes every view of a small matrix, and every view of a view.
+// TestView checks every view of a small matrix, and every view of a view.
 func TestView(t *testing.T) {
 	const rows, cols = 4, 5
 	d := numbered(rows, cols)
 	check := func(v tensor.Dense, r0, r1, c0, c1 int) {
 		if v.Rows != r1-r0 || v.Cols != c1-c0 {
-			t.Fatalf("view %d:%d, %d:%d is %d×%d", r0, r1, c0, c1, v.Rows, v.Cols)
+			t.Fatalf("view %d:%d, %d:%d: got %d×%d", r0, r1, c0, c1, v.Rows, v.Cols)
 		}
 		for i := range v.Rows {
 			if row := v.Row(i); len(row) != v.Cols || cap(row) != v.Cols {
-				t.Fatalf("row %d of view %d:%d, %d:%d has length %d and capacity %d", i, r0, r1, c0, c1, len(row), cap(row))
+				t.Fatalf("row %d of view %d:%d, %d:%d: got length %d and capacity %d", i, r0, r1, c0, c1, len(row), cap(row))
 			}
 			for j := range v.Cols {
 				if got, want := v.At(i, j), float32(100*(r0+i)+c0+j); got != want {
-					t.Fatalf("element (%d, %d) of view %d:%d, %d:%d is %v, want %v", i, j, r0, r1, c0, c1, got, want)
+					t.Fatalf("element (%d, %d) of view %d:%d, %d:%d: got %v, want %v", i, j, r0, r1, c0, c1, got, want)
 				}
 			}
 		}
@@ -106,7 +106,7 @@ func TestView(t *testing.T) {
 	})
 }
 
-// TestViewShares: a change in a view is a change in the matrix, and only there.
+// TestViewShares checks that a write through a view changes only that element of the matrix.
 func TestViewShares(t *testing.T) {
 	d := numbered(4, 5)
 	d.View(1, 3, 2, 4).Set(1, 0, -1)
@@ -117,13 +117,13 @@ func TestViewShares(t *testing.T) {
 				want = -1
 			}
 			if d.At(i, j) != want {
-				t.Errorf("element (%d, %d) is %v, want %v", i, j, d.At(i, j), want)
+				t.Errorf("element (%d, %d): got %v, want %v", i, j, d.At(i, j), want)
 			}
 		}
 	}
 }
 
-// TestTranspose crosses the edges of the tiles it works in, and works on views.
+// TestTranspose checks shapes around the tile size, and views.
 func TestTranspose(t *testing.T) {
 	sizes := []int{0, 1, 2, 31, 32, 33, 64, 70}
 	for _, rows := range sizes {
@@ -133,12 +133,12 @@ func TestTranspose(t *testing.T) {
 			for name, d := range views {
 				tr := d.Transpose()
 				if tr.Rows != cols || tr.Cols != rows || tr.Stride != rows {
-					t.Fatalf("%s %d×%d transposes to %d×%d with stride %d", name, rows, cols, tr.Rows, tr.Cols, tr.Stride)
+					t.Fatalf("transpose of %s %d×%d: got %d×%d with stride %d", name, rows, cols, tr.Rows, tr.Cols, tr.Stride)
 				}
 				for i := range rows {
 					for j := range cols {
 						if tr.At(j, i) != d.At(i, j) {
-							t.Fatalf("%s %d×%d: element (%d, %d) is %v, want %v", name, rows, cols, j, i, tr.At(j, i), d.At(i, j))
+							t.Fatalf("%s %d×%d: element (%d, %d): got %v, want %v", name, rows, cols, j, i, tr.At(j, i), d.At(i, j))
 						}
 					}
 				}
@@ -152,7 +152,7 @@ func TestClone(t *testing.T) {
 	v := d.View(1, 3, 1, 4)
 	c := v.Clone()
 	if c.Rows != 2 || c.Cols != 3 || c.Stride != 3 || !slices.Equal(c.Data, []float32{101, 102, 103, 201, 202, 203}) {
-		t.Errorf("clone of a view is %+v", c)
+		t.Errorf("clone of a view: got %+v", c)
 	}
 	c.Set(0, 0, -1)
 	if v.At(0, 0) != 101 {

@@ -6,12 +6,12 @@ import (
 	"github.com/microscale-go/microscale/format"
 )
 
-// CountNonFinite returns how many of the little-endian values of src in the
-// format f, which is BF16, FP16 or F32, are NaN or Inf. It panics where f is another one,
-// or src ends within a value.
+// CountNonFinite returns the number of NaN and Inf values in src, which holds little-endian
+// values in the format f: BF16, FP16 or F32. It panics for another format, or if src ends
+// within a value.
 //
-// Their exponent is all ones, and only then does adding one to its lowest bit
-// carry into the place of the sign. So eight bytes are looked at together.
+// The exponent of these values is all ones. Only then does adding one to its lowest bit carry
+// into the sign bit, so the test handles eight bytes at a time.
 func CountNonFinite(src []byte, f *format.Scalar) (n int) {
 	mustHold(checkFormat(f))
 	width := f.Bits()

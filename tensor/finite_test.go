@@ -9,8 +9,8 @@ import (
 	"github.com/microscale-go/microscale/tensor"
 )
 
-// TestCountNonFinite puts NaN, Inf and the largest finite value at every place
-// of rows of every length.
+// TestCountNonFinite puts NaN, Inf and the largest finite value at every index of slices of
+// every length.
 func TestCountNonFinite(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for _, f := range []*format.Scalar{format.BF16, format.FP16, format.F32} {
@@ -29,7 +29,7 @@ func TestCountNonFinite(t *testing.T) {
 					t.Fatal(err)
 				}
 				if got := tensor.CountNonFinite(raw, f); got != want {
-					t.Fatalf("%v: %v has %d, want %d", f, values, got, want)
+					t.Fatalf("%v: %v: got %d, want %d", f, values, got, want)
 				}
 			}
 		}

@@ -2,16 +2,16 @@ package tensor
 
 import "github.com/microscale-go/microscale/internal/cpu"
 
-// A bf16Kernel converts lines of at least one element between float32 and the bytes of
-// BF16, with the bits of the plain form. The rows are in the table of this file's amd64
-// twin, best first.
+// A bf16Kernel converts slices of at least one element between float32 and the bytes of BF16,
+// with the bits of widenPlain and narrowPlain. The kernel table is in kernel_amd64.go, fastest
+// first.
 type bf16Kernel struct {
 	tier   cpu.Tier
 	widen  func(dst []float32, src []byte)
 	narrow func(dst []byte, src []float32)
 }
 
-// bf16KernelOf returns the kernel for n elements; nil where there is none.
+// bf16KernelOf returns the kernel for n elements, or nil if there is none.
 func bf16KernelOf(n int) *bf16Kernel {
 	for i := range bf16Kernels {
 		if k := &bf16Kernels[i]; k.tier <= cpu.Best() && n > 0 {

@@ -14,8 +14,8 @@ import (
 	"github.com/microscale-go/microscale/internal/guard"
 )
 
-// TestBF16Kernels: every kernel has the bits of the plain form, both ways, on lines of
-// all lengths that end where memory does.
+// TestBF16Kernels checks that every kernel gives the bits of widenPlain and narrowPlain, on
+// slices of all lengths that end at an inaccessible page.
 func TestBF16Kernels(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	edges := []uint32{0, 1 << 31, 0x7f800000, 0xff800000, 0x7f800001, 0xffc12345, 0x7fffffff, 0x7f7fffff, 0x7f7f8000, 0x3f808000, 0x3f818000, 0x3f80ffff, 1, 0x8000, 0x8001, 0x80008000}
@@ -40,11 +40,11 @@ func TestBF16Kernels(t *testing.T) {
 			clear(small)
 			clear(large)
 			if err := ToBytes(small, x, format.BF16); err != nil || !bytes.Equal(small, narrowed) {
-				t.Errorf("%d narrowed: %x, not %x (%v)", n, small, narrowed, err)
+				t.Errorf("%d narrowed: got %x, want %x (%v)", n, small, narrowed, err)
 			}
 			same := func(a, b float32) bool { return math.Float32bits(a) == math.Float32bits(b) }
 			if err := FromBytes(back, source, format.BF16); err != nil || !slices.EqualFunc(back, widened, same) {
-				t.Errorf("%d widened: %v, not %v (%v)", n, back, widened, err)
+				t.Errorf("%d widened: got %v, want %v (%v)", n, back, widened, err)
 			}
 		})
 	}
