@@ -144,9 +144,9 @@ func TestBadProducts(t *testing.T) {
 	}{
 		{"zero", tensor.Dense{}, nil, "c: got 0×0, but a (rowwise bf16 3×64) times b (rowwise fp8-row 80×64) is 3×80"},
 		{"no data", tensor.Dense{Rows: m, Cols: n, Stride: n}, nil, "got 0 elements, too few for a 3×80 matrix"},
-		{"little data", tensor.Dense{Rows: m, Cols: n, Stride: n, Data: data[:m*n-1]}, nil, "239 elements are too few"},
-		{"stride", tensor.Dense{Rows: m, Cols: n, Stride: n - 1, Data: data}, nil, "overlap"},
-		{"negative stride", tensor.Dense{Rows: m, Cols: n, Stride: -n, Data: data}, nil, "overlap"},
+		{"little data", tensor.Dense{Rows: m, Cols: n, Stride: n, Data: data[:m*n-1]}, nil, "got 239 elements, too few"},
+		{"stride", tensor.Dense{Rows: m, Cols: n, Stride: n - 1, Data: data}, nil, "is less than the columns"},
+		{"negative stride", tensor.Dense{Rows: m, Cols: n, Stride: -n, Data: data}, nil, "is less than the columns"},
 		{"huge stride", tensor.Dense{Rows: m, Cols: n, Stride: 1 << 63 / 3, Data: data}, nil, "too few"},
 		{"negative", tensor.Dense{Rows: -m, Cols: n, Stride: n, Data: data}, nil, "invalid shape -3×80"},
 		{"transposed", tensor.Of(n, m, data[:m*n]), nil, "c: got 80×3"},

@@ -214,7 +214,7 @@ func TestErrors(t *testing.T) {
 		err  error
 		want string
 	}{
-		{"fused-fp32-scales", fused(quant.Quantizer{Format: quant.FP8Vec128}), "fp8-vec128 has no scales of one byte"},
+		{"fused-fp32-scales", fused(quant.Quantizer{Format: quant.FP8Vec128}), "fp8-vec128 has no one-byte scales"},
 		{"fused-no-scales", fused(quant.Quantizer{Format: quant.BF16}), "bf16 has no one-byte scales"},
 		{"fused-invalid", fused(quant.Quantizer{Format: quant.MXFP8, PowerOfTwo: true}), "power-of-two"},
 		{"fused-negative-block", fused(quant.Quantizer{Format: quant.Format{Name: "x", Element: format.E4M3, Scale: format.E8M0, Block: quant.Shape{Rows: 1, Cols: -2}}}), "negative block"},

@@ -168,11 +168,11 @@ func TestBytesErrors(t *testing.T) {
 		values, bytes int
 		want          string
 	}{
-		{format.BF16, 2, 3, "3 bytes do not hold 2 values of bf16"},
-		{format.BF16, 2, 6, "6 bytes do not hold 2 values of bf16"},
-		{format.FP16, 1, 0, "0 bytes do not hold 1 values of fp16"},
-		{format.F32, 2, 4, "4 bytes do not hold 2 values of f32"},
-		{format.E4M3, 2, 2, "a dense tensor is bf16, fp16 or f32, not e4m3"},
+		{format.BF16, 2, 3, "got 3 bytes, want those of 2 values of bf16"},
+		{format.BF16, 2, 6, "got 6 bytes, want those of 2 values of bf16"},
+		{format.FP16, 1, 0, "got 0 bytes, want those of 1 values of fp16"},
+		{format.F32, 2, 4, "got 4 bytes, want those of 2 values of f32"},
+		{format.E4M3, 2, 2, "element format: got e4m3, want bf16, fp16 or f32"},
 	} {
 		values, data := make([]float32, tc.values), make([]byte, tc.bytes)
 		for name, err := range map[string]error{

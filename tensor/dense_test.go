@@ -46,15 +46,15 @@ func TestPanics(t *testing.T) {
 		call func()
 		want string
 	}{
-		{"of/short", func() { tensor.Of(2, 3, make([]float32, 5)) }, "5 elements do not fill a 2×3 matrix"},
-		{"of/long", func() { tensor.Of(2, 3, make([]float32, 7)) }, "7 elements do not fill a 2×3 matrix"},
+		{"of/short", func() { tensor.Of(2, 3, make([]float32, 5)) }, "got 5 elements, want those of a 2×3 matrix"},
+		{"of/long", func() { tensor.Of(2, 3, make([]float32, 7)) }, "got 7 elements, want those of a 2×3 matrix"},
 		{"of/negative", func() { tensor.Of(-2, -3, make([]float32, 6)) }, "-2×-3"},
-		{"view/row-below", func() { d.View(-1, 2, 0, 4) }, "view of rows -1:2 and columns 0:4 is outside a 3×4 matrix"},
-		{"view/row-above", func() { d.View(0, 4, 0, 4) }, "outside"},
-		{"view/row-order", func() { d.View(2, 1, 0, 4) }, "outside"},
-		{"view/col-below", func() { d.View(0, 3, -1, 4) }, "outside"},
-		{"view/col-above", func() { d.View(0, 3, 0, 5) }, "outside"},
-		{"view/col-order", func() { d.View(0, 3, 3, 2) }, "outside"},
+		{"view/row-below", func() { d.View(-1, 2, 0, 4) }, "view of rows -1:2 and columns 0:4: out of range of a 3×4 matrix"},
+		{"view/row-above", func() { d.View(0, 4, 0, 4) }, "out of range"},
+		{"view/row-order", func() { d.View(2, 1, 0, 4) }, "out of range"},
+		{"view/col-below", func() { d.View(0, 3, -1, 4) }, "out of range"},
+		{"view/col-above", func() { d.View(0, 3, 0, 5) }, "out of range"},
+		{"view/col-order", func() { d.View(0, 3, 3, 2) }, "out of range"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			defer func() {
