@@ -119,18 +119,31 @@ func checkNumbering(dir string, names []string) error {
 // numberingGap returns the first name that says that there are shards which are not
 // among names, and the first of those; "" where there is none.
 func numberingGap(names []string) (name, missing string) {
+	type series struct {
+		prefix, total string
+		digits        int // of the number
+	}
+	present, complete := map[string]bool{}, map[series]bool{}
+	for _, name := range names {
+		present[name] = true
+	}
 	for _, name := range names {
 		m := numbered.FindStringSubmatch(name)
 		if m == nil {
 			continue
 		}
+		of := series{m[1], m[3], len(m[2])}
+		if complete[of] {
+			continue
+		}
 		total, _ := strconv.Atoi(m[3]) // at most nine digits
 		for i := 1; i <= total; i++ {
 			sibling := fmt.Sprintf("%s-%0*d-of-%s%s", m[1], len(m[2]), i, m[3], safetensors.Suffix)
-			if !slices.Contains(names, sibling) {
+			if !present[sibling] {
 				return name, sibling
 			}
 		}
+		complete[of] = true
 	}
 	return "", ""
 }
