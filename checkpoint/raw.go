@@ -7,17 +7,24 @@ import (
 	"github.com/microscale-go/microscale/tensor"
 )
 
-// ReadBF16 returns a tile of an unquantized BF16 weight as the file has it, in
-// room as far as that is large enough; ok is false for every other weight, and
-// where its rows are not such of the file.
+// HasRowsBF16 reports whether the rows of the weight are rows of BF16 values in its
+// file: it is not quantized, transposed or interleaved with another. ReadBF16 reads
+// these weights.
+func (w *Weight) HasRowsBF16() bool {
+	if w.Quantized() || w.Dtype != safetensors.BF16 || w.Transposed() {
+		return false
+	}
+	return w.view == nil || w.view.step == 1 && w.view.of.HasRowsBF16()
+}
+
+// ReadBF16 returns a tile of a weight for which HasRowsBF16 is true, in the memory of
+// room as far as that is large enough; ok is false for every other weight.
 func (w *Weight) ReadBF16(t Tile, room []byte) (x tensor.BF16, ok bool, err error) {
-	switch v := w.view; {
-	case w.Quantized() || w.Dtype != safetensors.BF16 || w.Transposed():
+	if !w.HasRowsBF16() {
 		return tensor.BF16{}, false, nil
-	case v != nil && v.step == 1:
+	}
+	if v := w.view; v != nil {
 		return v.of.ReadBF16(v.tile(t), room)
-	case v != nil:
-		return tensor.BF16{}, false, nil
 	}
 	_, cols := w.Matrix()
 	rows, width := t.To-t.From, t.ToCol-t.FromCol

@@ -37,6 +37,9 @@ func (p *Plan) placeholder(tensors int, mine func(d Decision) bool) string {
 // the checksums of both are recorded.
 func (d Decision) computed() bool { return d.Action == Quantize || d.Action == Decode }
 
+// readsBF16 reports whether readTile returns the values of the weight as BF16.
+func (d Decision) readsBF16() bool { return d.Action == Quantize && d.Weight.HasRowsBF16() }
+
 // startSums begins the checksums of a unit of work.
 func (s *scratch) startSums(r *run, d Decision) {
 	s.written = s.written[:0]
@@ -46,7 +49,7 @@ func (s *scratch) startSums(r *run, d Decision) {
 	}
 	rows, cols := d.Weight.Matrix()
 	bits := format.F32.Bits()
-	if f, ok := checkpoint.DenseFormat(d.Weight.Dtype); ok && f == format.BF16 && d.Action == Quantize {
+	if d.readsBF16() {
 		bits = format.BF16.Bits()
 	}
 	s.read = *safetensors.NewSum(int64(rows) * int64(cols) * int64(bits/8))
@@ -164,13 +167,14 @@ func (p *Plan) changedSource(ctx context.Context, records map[string]safetensors
 	if err := job.Run(ctx); err != nil {
 		return "", err
 	}
-	for _, f := range p.Files {
-		want, computed := r.recordOf(f, ""), map[string]bool{}
-		for _, d := range p.Decisions {
-			for _, s := range d.Stored {
-				computed[s.Name] = computed[s.Name] || d.computed() && s.Value == nil
-			}
+	computed := map[string]bool{} // tensors with bytes that are not read from the source or the plan
+	for _, d := range p.Decisions {
+		for _, s := range d.Stored {
+			computed[s.Name] = computed[s.Name] || d.computed() && s.Value == nil
 		}
+	}
+	for _, f := range p.Files {
+		want := r.recordOf(f, "")
 		got, k := records[f.Name], 0
 		for _, d := range p.Decisions {
 			if d.File != f.Name || !d.computed() {

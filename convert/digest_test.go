@@ -218,3 +218,25 @@ func TestRecordWide(t *testing.T) {
 		t.Errorf("%x, want %x", got, want)
 	}
 }
+
+// TestRecordExperts: the record of BF16 experts that are read decoded, since they are
+// transposed or interleaved in their file, does not depend on the number of threads.
+func TestRecordExperts(t *testing.T) {
+	const experts, hidden, inter = 4, 512, 512
+	const parent = "model.layers.0.mlp.experts."
+	src := writeModel(t, map[string][]made{"model.safetensors": {
+		{parent + "gate_up_proj", safetensors.BF16, 0.1, []int64{experts, hidden, 2 * inter}},
+		{parent + "gate_up_proj_bias", safetensors.BF16, 0.1, []int64{experts, 2 * inter}},
+		{parent + "down_proj", safetensors.BF16, 0.1, []int64{experts, inter, hidden}},
+		{parent + "down_proj_bias", safetensors.BF16, 0.1, []int64{experts, hidden}},
+	}}, `{"model_type": "gpt_oss", "hidden_size": 512, "num_hidden_layers": 1, "torch_dtype": "bfloat16"}`)
+	dst := filepath.Join(t.TempDir(), "dst")
+	if _, err := planFor(t, src, "mxfp4").Run(context.Background(), dst, RunOptions{Threads: 1}); err != nil {
+		t.Fatal(err)
+	}
+	for _, threads := range []int{2, 32} {
+		if result, err := planFor(t, src, "mxfp4").Run(context.Background(), dst, RunOptions{Resume: true, Threads: threads}); err != nil || !result.Finished {
+			t.Errorf("%d threads: %v", threads, err)
+		}
+	}
+}

@@ -162,18 +162,17 @@ func (r *run) quantizeTile(t checkpoint.Tile, d Decision, s *scratch, with quant
 // them to the checksum of what was read.
 func (r *run) readTile(t checkpoint.Tile, d Decision, s *scratch) (raw tensor.BF16, x tensor.Dense, ok bool, err error) {
 	_, cols := d.Weight.Matrix()
-	if d.Action == Quantize {
-		if raw, ok, err = d.Weight.ReadBF16(t, s.raw); ok {
+	if d.readsBF16() {
+		if raw, ok, err = d.Weight.ReadBF16(t, s.raw); err == nil {
 			s.raw = raw.Data
 			s.addRead(t, cols, raw.Data)
 		}
+		return raw, x, ok, err
 	}
-	if !ok && err == nil {
-		if x, err = d.Weight.ReadTile(t); err == nil {
-			err = s.addValues(t, cols, x)
-		}
+	if x, err = d.Weight.ReadTile(t); err == nil {
+		err = s.addValues(t, cols, x)
 	}
-	return raw, x, ok, err
+	return raw, x, false, err
 }
 
 // rowsOf returns rows [from, to) of a rowwise tensor, in its memory. They begin
