@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strings"
 
 	"github.com/microscale-go/microscale/checkpoint"
 )
@@ -36,6 +37,44 @@ func refuseForeign(m *checkpoint.Model) error {
 		}
 	}
 	return nil
+}
+
+// refuseQuantized fails where any weight of the source is quantized.
+func refuseQuantized(m *checkpoint.Model) error {
+	path := m.Source.Path
+	if m.Convention != nil {
+		return fmt.Errorf("%s: already quantized (%s, %s): start from the original checkpoint, or quantize what is left of it with --requantize", path, m.Convention, quantizedTypes(m))
+	}
+	if len(m.Unread) > 0 {
+		return fmt.Errorf("%s: already quantized (gguf, %s), in types that are not read here: start from the original checkpoint", path, quantizedTypes(m))
+	}
+	if problems := lasting(m); len(problems) > 0 {
+		return fmt.Errorf("%s: already quantized, in a way that is not known here: %s", path, problems[0])
+	}
+	return nil
+}
+
+// quantizedTypes lists the formats of quantized weights and the types that are not
+// read, those of most weights first.
+func quantizedTypes(m *checkpoint.Model) string {
+	count := map[string]int{}
+	for _, w := range m.Weights {
+		if w.Quantized() {
+			count[w.FormatName()]++
+		}
+	}
+	for _, t := range m.Unread {
+		count[strings.ToLower(t)]++
+	}
+	if len(count) == 0 {
+		return "nothing"
+	}
+	return strings.Join(byCount(count), ", ")
+}
+
+// lasting returns the problems that a conversion does not make good.
+func lasting(m *checkpoint.Model) []checkpoint.Problem {
+	return slices.DeleteFunc(slices.Clone(m.Problems), func(p checkpoint.Problem) bool { return p.Mended })
 }
 
 // larger describes a result whose tensors take more bytes than the source's, and
