@@ -64,7 +64,7 @@ func TestPowerLoss(t *testing.T) {
 				trials = 1
 			}
 			tried := 0
-			for n := range len(lines) {
+			for n := range lines {
 				for trial := range trials {
 					for _, resume := range []bool{true, false} {
 						if resume || trial == 0 {
