@@ -11,7 +11,8 @@ import (
 // every scale rule, arithmetic, search and rounding of a Quantizer:
 //
 //	elements  a code is one of the two elements next to x/scale, or the largest one beyond it;
-//	          so |x̂-x| is at most the spacing of elements there, times the scale
+//	          so |x̂-x| is at most the spacing of elements there, times the scale.
+//	          Under the E8M0 scale 2^-127, x̂ may also be anywhere between 0 and x (Smallest)
 //	scales    the scale is within a factor of amax/max, where the scale format has such a scale
 //
 // Not within it are a quantization that moves errors from one element to others, as
@@ -74,6 +75,7 @@ func (b *Bound) Beyond(want, got []float32, scale float32) (n, first int) {
 	if b.format.same(Q8_0) {
 		quotient = halfError(s * b.smallest)
 	}
+	underSmallest := b.format.Scale == format.E8M0 && scale == exp2(-format.E8M0.Bias)
 	largest, inverse := b.max*s, (1+quotient)/s
 	for i, x := range want {
 		target, spacing := math.Abs(float64(x)), b.smallest
@@ -85,6 +87,9 @@ func (b *Bound) Beyond(want, got []float32, scale float32) (n, first int) {
 			spacing = max(spacing, float64(binade*b.step))
 		}
 		apart := math.Abs(float64(got[i]) - math.Copysign(target, float64(x)))
+		if y := math.Copysign(1, float64(x)) * float64(got[i]); underSmallest && 0 <= y && y <= target {
+			continue
+		}
 		if apart > spacing*s*(1+floatError)+target*quotient && apart <= math.MaxFloat64 && x-x == 0 {
 			if n == 0 {
 				first = i

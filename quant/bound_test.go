@@ -17,7 +17,8 @@ func everyBehavior(f Format, do func(q Quantizer)) {
 		for arithmetic := range arithmetics {
 			for _, search := range Searches() {
 				for _, rounding := range roundings {
-					for _, variant := range []Quantizer{{}, {ExactRatio: true, PowerOfTwo: f.Scale == format.F32}, {EvenMantissa: 1}} {
+					for _, variant := range []Quantizer{{}, {ExactRatio: true, PowerOfTwo: f.Scale == format.F32}, {EvenMantissa: 1},
+						{Smallest: DivideByNormal, ZeroScale: ZeroScaleOne}, {ExactRatio: true, Smallest: DivideByOne}} {
 						q := variant
 						q.Format, q.Rule, q.Arithmetic, q.Search, q.Rounding = f, ScaleRule(rule), Arithmetic(arithmetic), search, rounding
 						if search.fourOverSix() {
@@ -25,7 +26,7 @@ func everyBehavior(f Format, do func(q Quantizer)) {
 						}
 						isE8M0 := f.Scale == format.E8M0
 						ownHalf := f.same(Q8_0) && q.Arithmetic != HalfScale || !f.same(Q8_0) && q.Arithmetic == HalfScale
-						if isE8M0 && arithmetic > 0 || !isE8M0 && (rule > 0 || variant.EvenMantissa > 0 || ownHalf) || q.Validate() != nil {
+						if isE8M0 && arithmetic > 0 || !isE8M0 && (rule > 0 || variant.EvenMantissa > 0 || variant.Smallest > 0 || ownHalf) || q.Validate() != nil {
 							continue
 						}
 						do(q)
@@ -101,7 +102,7 @@ func TestBound(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					at := fmt.Sprintf("%s rule=%s arithmetic=%d search=%s rounding=%s variant=%v/%v/%d 2^%d", f, q.Rule, q.Arithmetic, q.Search, q.Rounding, q.ExactRatio, q.PowerOfTwo, q.EvenMantissa, exponent)
+					at := fmt.Sprintf("%s rule=%s arithmetic=%d search=%s rounding=%s variant=%v/%v/%d/%d 2^%d", f, q.Rule, q.Arithmetic, q.Search, q.Rounding, q.ExactRatio, q.PowerOfTwo, q.EvenMantissa, q.Smallest, exponent)
 					checkBound(t, &bound, x, got, at)
 				}
 			})
