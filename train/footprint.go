@@ -5,6 +5,7 @@ import (
 
 	"github.com/microscale-go/microscale/internal/memory"
 	"github.com/microscale-go/microscale/llama"
+	"github.com/microscale-go/microscale/quant"
 )
 
 // A footprint is the memory that a run takes at least, in bytes. Products of sizes
@@ -15,7 +16,8 @@ type footprint struct {
 }
 
 // footprint predicts the memory of a run from its sizes: FP32 masters, gradients and
-// two moments; what the layers of a microbatch keep for the backward pass; logits.
+// two moments; what the modules other than linear layers save of a microbatch for the
+// backward pass; logits.
 // Quantized copies of the weights and temporary matrices come on top.
 func (c *Config) footprint() footprint {
 	m := c.Model.WithDefaults()
@@ -23,19 +25,23 @@ func (c *Config) footprint() footprint {
 	q, kv := float64(m.NumAttentionHeads)*float64(m.HeadDim), float64(m.NumKeyValueHeads)*float64(m.HeadDim)
 
 	parameters := layers*(hidden*(2*q+2*kv)+3*hidden*intermediate+2*hidden) + hidden + 2*vocabulary*hidden
-	values := 4.0 // in FP32: master weight, gradient, two moments
-	if c.HoldQuantized {
-		values++ // the masters are apart from the model's weights
+	// Bits of a token in a layer: inputs of norms and of SwiGLU, and Q, K and V.
+	bits := float64(c.Recipe.Activations.Element.StoredBits())
+	if c.Recipe.StoreQuantized {
+		bits = float64(quant.MXFP8.Element.StoredBits())
 	}
-
-	kept := 2*hidden + q + 2*kv + 2*intermediate // of a token in a layer: inputs of norms, attention and activation
+	attention := bits
+	if c.Recipe.Attention.DotProduct {
+		attention = min(bits, float64(c.Recipe.Input.Rowwise.Format.Element.StoredBits()))
+	}
+	kept := bits*(2*hidden+2*intermediate) + attention*(q+2*kv)
 	if c.Options.Recompute {
-		kept = hidden
+		kept = bits * hidden
 	}
 	tokens := float64(c.Batch/max(c.Microbatches, 1)) * float64(c.Sequence)
-	training := tokens*(layers*kept*float64(c.Recipe.Activations.Element.StoredBits())/8+4*vocabulary) + 8*float64(c.Batch)
+	training := tokens*(layers*kept/8+4*vocabulary) + 8*float64(c.Batch)
 	windows := min(evaluationBatch, max(c.ValidationTokens/max(c.Sequence, 1), 1))
-	return footprint{model: 4 * values * parameters, activations: max(training, inferenceBytes(m, windows, c.Sequence))}
+	return footprint{model: 4 * 4 * parameters, activations: max(training, inferenceBytes(m, windows, c.Sequence))}
 }
 
 // inferenceBytes returns what a forward pass of a batch takes at least beside the

@@ -35,6 +35,30 @@ func TestFootprint(t *testing.T) {
 	}
 }
 
+// TestFootprintQuantized: what is predicted is no more than what is held where weights
+// and activations are held quantized.
+func TestFootprintQuantized(t *testing.T) {
+	for _, change := range []func(*Config){
+		func(c *Config) { c.HoldQuantized = true },
+		func(c *Config) { c.Recipe.StoreQuantized = true },
+		func(c *Config) { c.Recipe.Attention.DotProduct = true },
+	} {
+		c := tiny(t, "tensorwise")
+		c.Steps, c.ValidationTokens = 1, c.Sequence
+		c.Model.HiddenSize, c.Model.IntermediateSize = 512, 512 // logits are a small part
+		change(&c)
+		result := mustRun(t, c)
+		f, m := c.footprint(), result.Memory
+		if held := float64(m.Masters + m.Gradients + m.Moments); f.model != held {
+			t.Errorf("%+v: %g bytes are predicted for the model, and %g are held", c.Recipe.Attention, f.model, held)
+		}
+		// Inputs of linear layers and of the last norm, a ninth of two layers', are not predicted.
+		if saved := float64(m.Activations() - m.Linear); f.activations > saved || f.activations < 0.8*saved {
+			t.Errorf("%+v: %g bytes of activations are predicted, and %g are saved", c.Recipe.Attention, f.activations, saved)
+		}
+	}
+}
+
 // TestMemoryCheck: sizes that the machine has no memory for are an error that says
 // how much is needed and what to lower, and nothing is written.
 func TestMemoryCheck(t *testing.T) {
