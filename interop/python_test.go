@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-var noSkip = flag.Bool("no-skip", false, "fail where a test would be skipped: for runs that have a network and time, with -torch and -build")
+var noSkip = flag.Bool("no-skip", false, "fail where a test would be skipped: for runs that have a network and time, with -torch, -build and -recorded")
 
 // skipf skips the test, or fails it under -no-skip.
 func skipf(t testing.TB, message string, arguments ...any) {
