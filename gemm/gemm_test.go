@@ -343,7 +343,7 @@ func TestErrors(t *testing.T) {
 		{"rows of c", tensor.New(4, 5), a, b, Options{}, "c: got 4×5"},
 		{"columns of c", tensor.New(3, 6), a, b, Options{}, "is 3×5"},
 		{"data of c", tensor.Dense{Rows: 3, Cols: 5, Stride: 5, Data: c.Data[:14]}, a, b, Options{}, "too few"},
-		{"stride of c", tensor.Dense{Rows: 3, Cols: 5, Stride: 4, Data: c.Data}, a, b, Options{}, "overlap"},
+		{"stride of c", tensor.Dense{Rows: 3, Cols: 5, Stride: 4, Data: c.Data}, a, b, Options{}, "is less than the columns"},
 		{"bias", c, a, b, Options{Bias: c.Data[:4]}, "bias: got 4 elements, want 5"},
 		{"no scales", c, change(func(x *quant.Tensor) { x.Scales = nil }), b, Options{}, "has 0 scales, not 3×2"},
 		{"few codes", c, change(func(x *quant.Tensor) { x.Codes = x.Codes[1:] }), b, Options{}, "191 bytes of codes, not 192"},

@@ -2,7 +2,7 @@ package recipe
 
 import "github.com/microscale-go/microscale/quant"
 
-// fp8TensorE5M2 is fp8-tensor for gradients, whose range HYBRID trades precision for.
+// fp8TensorE5M2 is fp8-tensor for gradients: HYBRID trades their precision for range.
 var fp8TensorE5M2 = withElement(quant.FP8Tensor, quant.MXFP8E5M2.Element)
 
 // delayed is Transformer Engine's DelayedScaling.

@@ -12,8 +12,8 @@ import (
 
 var update = flag.Bool("update", false, "write the tables of docs/recipes.md")
 
-// TestDocument compares the tables of docs/recipes.md, between comments of
-// "generated: NAME" and "end", with this package's.
+// TestDocument compares the tables of docs/recipes.md, between comments of "generated: NAME"
+// and "end", with those of this package.
 func TestDocument(t *testing.T) {
 	path := filepath.Join("..", "docs", "recipes.md")
 	text, err := os.ReadFile(path)
@@ -24,7 +24,7 @@ func TestDocument(t *testing.T) {
 	for name, table := range map[string]string{"operands": operandTable(), "switches": switchTable()} {
 		part := regexp.MustCompile(`(?s)(<!-- generated: ` + name + ` -->\n).*?(<!-- end -->)`)
 		if !part.MatchString(document) {
-			t.Errorf("docs/recipes.md has no part that is generated: %s", name)
+			t.Errorf("docs/recipes.md: got no generated part %s", name)
 		}
 		document = part.ReplaceAllStringFunc(document, func(s string) string {
 			p := part.FindStringSubmatch(s)
@@ -35,7 +35,7 @@ func TestDocument(t *testing.T) {
 		return
 	}
 	if !*update {
-		t.Fatal("docs/recipes.md is not what the tables of this package are: go test ./recipe -update")
+		t.Fatal("docs/recipes.md is out of date: run go test ./recipe -update")
 	}
 	if err := os.WriteFile(path, []byte(document), 0o644); err != nil { //nolint:gosec // a document
 		t.Fatal(err)

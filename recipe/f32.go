@@ -4,7 +4,7 @@ import "github.com/microscale-go/microscale/quant"
 
 var f32 = Recipe{
 	Name:        "f32",
-	Doc:         "nothing is rounded below FP32: the yardstick of the others",
+	Doc:         "FP32 throughout: the reference for the others",
 	Input:       plain(quant.F32),
 	Weight:      plain(quant.F32),
 	Grad:        plain(quant.F32),

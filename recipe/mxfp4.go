@@ -7,19 +7,19 @@ import (
 
 var mxfp4 = Recipe{
 	Name:        "mxfp4",
-	Doc:         "MXFP4 and nothing to help it: an E8M0 scale for 32 elements, nearest rounding",
+	Doc:         "plain MXFP4: an E8M0 scale for 32 elements, nearest rounding",
 	Input:       plain(quant.MXFP4),
 	Weight:      plain(quant.MXFP4),
 	Grad:        plain(quant.MXFP4),
 	Activations: quant.BF16,
 }
 
-// mxfp4RHTSR adds what Tseng et al., "Training LLMs with MXFP4" (2502.20586), add
-// to the backward products: a Hadamard transform of both operands, and stochastic
-// rounding. They round both operands stochastically; here it is the gradients, as
-// Transformer Engine does for NVFP4. Their factor of 3/4 keeps the floor rule from
-// saturating, which the rule here never does, and their forward is BF16 or FP8
-// (high_precision = ["fprop"]).
+// mxfp4RHTSR adds the methods of Tseng et al., "Training LLMs with MXFP4" (2502.20586), to the
+// backward products: a Hadamard transform of both operands, and stochastic rounding. They
+// round both operands stochastically; this recipe rounds only gradients, as Transformer Engine
+// does for NVFP4. Their factor of 3/4 prevents saturation under the floor rule; the rule of
+// this recipe never saturates. Their forward product is BF16 or FP8 (high_precision =
+// ["fprop"]).
 var mxfp4RHTSR = Recipe{
 	Name:  "mxfp4-rht-sr",
 	Doc:   "MXFP4 with the Hadamard transform for dgrad and wgrad, and stochastic rounding of gradients",

@@ -1,24 +1,22 @@
-// Package recipe says how a linear layer computes in low precision: which
-// quantizer each of its six operands takes, and which of its three products stay
-// in high precision. A Recipe is a value without state; amax histories and scales
-// live with the modules (package nn).
+// Package recipe defines how a linear layer computes in low precision: the quantizer of each
+// of its six operands, and which of its three products stay in high precision. A Recipe is a
+// value without state; modules hold amax histories and scales (package nn).
 //
-// With X the input (tokens × in), W the weight (out × in) and dY the gradient of
-// the output (tokens × out), a linear layer is three products, each summed over
-// the dimension that the blocks of its two operands lie along:
+// With X the input (tokens × in), W the weight (out × in) and dY the gradient of the output
+// (tokens × out), a linear layer has three products. Each sums over the dimension along which
+// the blocks of both operands lie:
 //
 //	fprop  Y  = X·Wᵀ    X rowwise      W rowwise       over in
 //	dgrad  dX = dY·W    dY rowwise     W columnwise    over out
 //	wgrad  dW = dYᵀ·X   dY columnwise  X columnwise    over tokens
 //
-// Sums are in FP32 under every recipe, which is what package gemm has; Transformer
-// Engine's use_split_accumulator (MMParams), which chooses between that and the
-// shorter sums of Hopper's tensor cores, has nothing to choose here. Gradients of
-// weights are accumulated in FP32 over microbatches. All other results of products
-// are rounded to the recipe's Activations.
+// Sums are FP32 under every recipe, as package gemm computes them. Transformer Engine's
+// use_split_accumulator (MMParams), which chooses between FP32 and the shorter sums of Hopper's
+// tensor cores, does not apply. Weight gradients accumulate in FP32 over microbatches. All other
+// results of products are rounded to the recipe's Activations.
 //
-// Names and defaults follow Transformer Engine's recipes and Megatron-LM's flags.
-// Where these two differ, the default is Transformer Engine's, and the field says so.
+// Names and defaults follow Transformer Engine's recipes and Megatron-LM's flags. If the two
+// differ, the default is Transformer Engine's, and the field says so.
 package recipe
 
 import (
@@ -30,18 +28,18 @@ import (
 	"github.com/microscale-go/microscale/quant"
 )
 
-// A Recipe is one way to train.
+// A Recipe is one way to train with low precision.
 type Recipe struct {
 	Name string
-	Doc  string // one line
+	Doc  string // one sentence
 
 	Input, Weight, Grad Operand // X, W and dY
 
 	Fprop, Dgrad, Wgrad Precision
 
-	// Activations is what tensors between modules, sources of operands and operands
-	// of high-precision products are rounded to: quant.BF16, or quant.F32 for the
-	// recipe that rounds nothing.
+	// Activations is the format of tensors between modules, of the sources of operands, and of
+	// operands of high-precision products: quant.BF16, or quant.F32 for the recipe that rounds
+	// nothing.
 	Activations quant.Format
 
 	// StoreQuantized saves in MXFP8 what modules other than linear layers keep for their
@@ -53,23 +51,23 @@ type Recipe struct {
 	Attention Attention
 }
 
-// An Operand is one tensor of a linear layer in its two roles: quantized along
-// its rows for one product, and down its columns for another.
+// An Operand is one tensor of a linear layer in its two roles: quantized rowwise for one
+// product and columnwise for another.
 type Operand struct{ Rowwise, Columnwise quant.Quantizer }
 
-// Shared reports whether the columnwise operand is the transpose of the rowwise
-// one, the same codes and scales, and not quantized for itself: one quantizer
-// whose blocks serve both directions.
+// Shared reports whether the columnwise operand is the transpose of the rowwise one, with the
+// same codes and scales, rather than quantized separately. This requires equal quantizers
+// with square blocks and without a Hadamard transform.
 func (o Operand) Shared() bool {
 	return o.Rowwise.Format.Square() && !o.Rowwise.Hadamard && reflect.DeepEqual(o.Rowwise, o.Columnwise)
 }
 
-// quantizers returns both.
+// quantizers returns both quantizers.
 func (o *Operand) quantizers() []*quant.Quantizer {
 	return []*quant.Quantizer{&o.Rowwise, &o.Columnwise}
 }
 
-// A GEMM is one of the three products.
+// A GEMM is one of the three products of a linear layer.
 type GEMM uint8
 
 const (
@@ -83,12 +81,12 @@ var gemmNames = [...]string{Fprop: "fprop", Dgrad: "dgrad", Wgrad: "wgrad"}
 // String returns "fprop", "dgrad" or "wgrad".
 func (g GEMM) String() string { return gemmNames[g] }
 
-// Precision says what the two operands of a product are.
+// Precision is the precision of the two operands of a product.
 type Precision uint8
 
 const (
-	Quantized     Precision = iota // what the operands' quantizers make of them
-	HighPrecision                  // Recipe.Activations: BF16
+	Quantized     Precision = iota // quantized by the operands' quantizers
+	HighPrecision                  // in Recipe.Activations
 )
 
 // Precision returns the precision of a product.
@@ -109,7 +107,7 @@ func (r *Recipe) operands(g GEMM) [2]*quant.Quantizer {
 	return [2]*quant.Quantizer{&r.Grad.Columnwise, &r.Input.Columnwise}
 }
 
-// quantizers returns all six.
+// quantizers returns all six quantizers.
 func (r *Recipe) quantizers() []*quant.Quantizer {
 	return []*quant.Quantizer{
 		&r.Input.Rowwise, &r.Input.Columnwise,
@@ -118,12 +116,12 @@ func (r *Recipe) quantizers() []*quant.Quantizer {
 	}
 }
 
-// AmaxAlgorithm says what delayed scaling takes from the history of an amax.
+// AmaxAlgorithm selects an amax from the history of delayed scaling.
 type AmaxAlgorithm uint8
 
 const (
 	Max        AmaxAlgorithm = iota // the largest
-	MostRecent                      // the last
+	MostRecent                      // the most recent
 )
 
 var amaxAlgorithmNames = [...]string{Max: "max", MostRecent: "most_recent"}
@@ -131,33 +129,33 @@ var amaxAlgorithmNames = [...]string{Max: "max", MostRecent: "most_recent"}
 // String returns Transformer Engine's name.
 func (a AmaxAlgorithm) String() string { return amaxAlgorithmNames[a] }
 
-// Delayed is delayed scaling: scales come from amaxes of earlier steps. The zero
-// value is off: scales come from the tensor at hand.
+// Delayed configures delayed scaling, which computes scales from amaxes of earlier steps. The
+// zero value disables it: scales come from the current tensor.
 //
-// Defaults are Transformer Engine's, a history of 1024 and the largest of it;
-// Megatron-LM's flags default to a history of 1 and the most recent.
+// Defaults are Transformer Engine's: the maximum of a history of 1024. Megatron-LM's flags
+// default to a history of 1 and the most recent.
 type Delayed struct {
-	Margin               int // scales leave a factor of 2^Margin
-	AmaxHistoryLen       int // steps; 0: off
+	Margin               int // scales leave a headroom of 2^Margin
+	AmaxHistoryLen       int // in steps; 0: disabled
 	AmaxComputeAlgorithm AmaxAlgorithm
 }
 
-// Enabled reports whether scales are delayed.
+// Enabled reports whether delayed scaling is enabled.
 func (d Delayed) Enabled() bool { return d.AmaxHistoryLen > 0 }
 
-// Attention is how the products of attention are computed.
+// Attention configures the precision of the products of attention.
 type Attention struct {
-	DotProduct bool // fp8_dpa: Q, K, V, the probabilities and their gradients are quantized
-	MultiHead  bool // fp8_mha: with that, the outputs of the projections stay quantized between the modules
+	DotProduct bool // fp8_dpa: quantize Q, K, V, the probabilities and their gradients
+	MultiHead  bool // fp8_mha: also keep the outputs of the projections quantized between the modules
 }
 
-// recipes are the rows of the table.
+// recipes lists all recipes.
 var recipes = []Recipe{f32, bf16, delayed, tensorwise, blockwise, mxfp8, nvfp4, mxfp6, mxfp4, mxfp4RHTSR}
 
-// Recipes returns the rows of the table in their order.
+// Recipes returns all recipes in their order.
 func Recipes() []Recipe { return append([]Recipe(nil), recipes...) }
 
-// Lookup finds a recipe by its name. Case is ignored.
+// Lookup returns the recipe of the given name. Case is ignored.
 func Lookup(name string) (Recipe, error) {
 	names := make([]string, len(recipes))
 	for i, r := range recipes {
@@ -169,15 +167,15 @@ func Lookup(name string) (Recipe, error) {
 	return Recipe{}, fmt.Errorf("unknown recipe %q: use one of %s, or a TOML file", name, strings.Join(names, ", "))
 }
 
-// both is the operand of one quantizer in both directions.
+// both returns an operand with one quantizer in both directions.
 func both(q quant.Quantizer) Operand { return Operand{q, q} }
 
-// plain is the operand of Transformer Engine's behavior for a format.
+// plain returns an operand with Transformer Engine's defaults for a format.
 func plain(f quant.Format) Operand { return both(quant.Quantizer{Format: f}) }
 
-// Divisor returns what Transformer Engine requires of a tensor before it
-// quantizes it under r: that its rows (all dimensions but the last) and its
-// columns are multiples of these. 1 and 1 where nothing has a scale.
+// Divisor returns the numbers that Transformer Engine requires a tensor's rows (all dimensions
+// but the last) and columns to be multiples of before it quantizes the tensor under r. They
+// are 1 and 1 if nothing has a scale.
 func (r *Recipe) Divisor() (rows, cols int) {
 	rows, cols = 1, 1
 	for _, q := range r.quantizers() {
@@ -187,9 +185,9 @@ func (r *Recipe) Divisor() (rows, cols int) {
 	return rows, cols
 }
 
-// Alignment returns the multiple that tokens are padded to where padding is asked
-// for: 32 for MX formats, 128 for NVFP4, 16 for FP32 scales, 1 where nothing has a
-// scale (Megatron-LM's get_fp8_align_size; 128 is Transformer Engine's for NVFP4).
+// Alignment returns the multiple to which tokens are padded on request: 32 for MX formats, 128
+// for NVFP4, 16 for FP32 scales, 1 if nothing has a scale (Megatron-LM's get_fp8_align_size;
+// 128 is Transformer Engine's for NVFP4).
 func (r *Recipe) Alignment() int {
 	n := 1
 	for _, q := range r.quantizers() {
@@ -200,8 +198,8 @@ func (r *Recipe) Alignment() int {
 
 type requirement struct{ rows, cols, padding int }
 
-// requirementOf returns what one format asks of shapes. All numbers are powers of
-// two, so the largest of several serves all.
+// requirementOf returns the requirements of one format on shapes. All numbers are powers of
+// two, so the maximum satisfies several requirements.
 func requirementOf(f quant.Format) requirement {
 	switch f.Scale {
 	case nil:
@@ -214,8 +212,7 @@ func requirementOf(f quant.Format) requirement {
 	return requirement{8, 16, 16}
 }
 
-// Disabled returns the recipe with low precision switched off: bf16, or f32 where
-// nothing is rounded.
+// Disabled returns the recipe without low precision: bf16, or f32 if nothing is rounded.
 func (r Recipe) Disabled() Recipe {
 	if r.Activations.Element == format.F32 {
 		return f32

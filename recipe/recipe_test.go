@@ -11,9 +11,9 @@ import (
 	"github.com/microscale-go/microscale/quant"
 )
 
-// TestOperands is the table of Transformer Engine's operands (P/module/linear.py):
-// X row, W row, dY row, W col, X col, dY col, and whether a columnwise operand is
-// the transpose of the rowwise one's bytes.
+// TestOperands compares with the table of Transformer Engine's operands (P/module/linear.py):
+// X row, W row, dY row, W col, X col, dY col, and whether a columnwise operand is the
+// transpose of the rowwise one's bytes.
 func TestOperands(t *testing.T) {
 	const shared = "shared"
 	for name, want := range map[string][6]string{
@@ -44,7 +44,7 @@ func TestOperands(t *testing.T) {
 			columnwise(r.Weight), columnwise(r.Input), columnwise(r.Grad),
 		}
 		if got != want {
-			t.Errorf("%s: operands %q, want %q", name, got, want)
+			t.Errorf("%s: got operands %q, want %q", name, got, want)
 		}
 	}
 }
@@ -72,22 +72,22 @@ func TestTable(t *testing.T) {
 			t.Error(err)
 		}
 		if seen[r.Name] || r.Doc == "" {
-			t.Errorf("%s is there twice, or says nothing about itself", r.Name)
+			t.Errorf("%s is a duplicate or has no Doc", r.Name)
 		}
 		seen[r.Name] = true
 	}
 	if len(seen) != 10 {
-		t.Errorf("%d recipes, want 10", len(seen))
+		t.Errorf("got %d recipes, want 10", len(seen))
 	}
 	if _, err := Lookup("nvpf4"); err == nil || !strings.Contains(err.Error(), "nvfp4") {
-		t.Errorf("an unknown recipe: %v", err)
+		t.Errorf("unknown recipe: got error %v", err)
 	}
 	if d := mustLookup(t, "delayed").Delayed; d != (Delayed{Margin: 0, AmaxHistoryLen: 1024, AmaxComputeAlgorithm: Max}) {
-		t.Errorf("delayed: %+v is not Transformer Engine's default", d)
+		t.Errorf("delayed: got %+v, want Transformer Engine's default", d)
 	}
 }
 
-// TestShapes: what §3.5 of Transformer Engine's checks and Megatron-LM's padding say.
+// TestShapes compares with §3.5 of Transformer Engine's checks and Megatron-LM's padding.
 func TestShapes(t *testing.T) {
 	for name, want := range map[string][3]int{
 		"f32": {1, 1, 1}, "bf16": {1, 1, 1}, "delayed": {8, 16, 16}, "tensorwise": {8, 16, 16}, "blockwise": {8, 16, 16},
@@ -96,7 +96,7 @@ func TestShapes(t *testing.T) {
 		r := mustLookup(t, name)
 		rows, cols := r.Divisor()
 		if got := [3]int{rows, cols, r.Alignment()}; got != want {
-			t.Errorf("%s: rows, columns and padding %v, want %v", name, got, want)
+			t.Errorf("%s: got rows, columns and padding %v, want %v", name, got, want)
 		}
 	}
 }
@@ -110,7 +110,7 @@ func mustLookup(t *testing.T, name string) Recipe {
 	return r
 }
 
-// TestSwitches sets each switch on a recipe and describes what came of it.
+// TestSwitches sets each switch on a recipe and compares the result's description.
 func TestSwitches(t *testing.T) {
 	six := func(r Recipe) string {
 		var s []string
@@ -159,12 +159,12 @@ func TestSwitches(t *testing.T) {
 	want := mustLookup(t, "delayed")
 	want.Delayed, want.Wgrad, want.Attention = Delayed{2, 1, MostRecent}, HighPrecision, Attention{true, true}
 	if !reflect.DeepEqual(r, want) {
-		t.Errorf("delayed with all its switches: %+v", r)
+		t.Errorf("delayed with all its switches: got %+v", r)
 	}
 }
 
-// TestRefusals: what is refused, and what the message says.
-func TestRefusals(t *testing.T) {
+// TestUnsupported checks the error for each unsupported value.
+func TestUnsupported(t *testing.T) {
 	for _, c := range []struct{ recipe, name, value, want string }{
 		{"mxfp8", "fp8_format", "e5m2", "pure E5M2 training is not supported"},
 		{"mxfp8", "input_format", "mxfp8-e5m2", "pure E5M2 training is not supported"},
@@ -174,37 +174,37 @@ func TestRefusals(t *testing.T) {
 		{"tensorwise", "scale_rule", "floor", "no E8M0 scales"},
 		{"mxfp8", "scale_rule", "up", "rceil, floor, ceil, even"},
 		{"mxfp8", "power_2_scale", "true", "no FP32 scales"},
-		{"tensorwise", "random_hadamard_transform", "wgrad", "not quantized in blocks"},
+		{"tensorwise", "random_hadamard_transform", "wgrad", "want a format with blocks"},
 		{"mxfp8", "random_hadamard_transform", "bgrad", `unknown product "bgrad"`},
 		{"bf16", "stochastic_rounding", "true", "no quantized gradients"},
 		{"nvfp4", "stochastic_rounding", "yes", "use true or false"},
 		{"tensorwise", "margin", "1", "only the recipe delayed"},
-		{"delayed", "margin", "1.5", "no whole number"},
-		{"delayed", "margin", "200", "leaves no range"},
-		{"delayed", "amax_history_len", "0", "from 1 on"},
-		{"delayed", "amax_history_len", "2000000000", "use one of at most 65536"},
+		{"delayed", "margin", "1.5", "want an integer"},
+		{"delayed", "margin", "200", "margin: got 200, want -64 to 64"},
+		{"delayed", "amax_history_len", "0", "want an integer of at least 1"},
+		{"delayed", "amax_history_len", "2000000000", "want at most 65536"},
 		{"delayed", "amax_compute_algo", "mean", "max, most_recent"},
 		{"delayed", "input_format", "mxfp8", "one scale per tensor"},
-		{"blockwise", "fp8_dpa", "true", "fp8_dpa takes FP8"},
-		{"nvfp4", "fp8_mha", "true", "fp8_dpa takes FP8"},
+		{"blockwise", "fp8_dpa", "true", "want FP8 with one scale per tensor, or MXFP8"},
+		{"nvfp4", "fp8_mha", "true", "want FP8 with one scale per tensor, or MXFP8"},
 		{"blockwise", "input_format", "fp8-block128", "2D by 2D"},
-		{"mxfp8", "block", "16", "nothing is called"},
+		{"mxfp8", "block", "16", "unknown switch"},
 	} {
 		r := mustLookup(t, c.recipe)
 		err := r.Set(c.name, c.value)
 		if err == nil {
 			err = r.Validate()
 		} else if !reflect.DeepEqual(r, mustLookup(t, c.recipe)) {
-			t.Errorf("%s, %s=%s: refused, and changed", c.recipe, c.name, c.value)
+			t.Errorf("%s, %s=%s: recipe changed on error", c.recipe, c.name, c.value)
 		}
 		if err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s, %s=%s: error %v, want one with %q", c.recipe, c.name, c.value, err, c.want)
+			t.Errorf("%s, %s=%s: got error %v, want one with %q", c.recipe, c.name, c.value, err, c.want)
 		}
 	}
 	r := mustLookup(t, "nvfp4")
 	r.Input.Columnwise.Hadamard = false
 	if err := r.Validate(); err == nil || !strings.Contains(err.Error(), "one operand of wgrad") {
-		t.Errorf("half a Hadamard transform: %v", err)
+		t.Errorf("Hadamard transform of one operand: got error %v", err)
 	}
 }
 
@@ -244,7 +244,7 @@ scale_rule = "even"
 		t.Errorf("got  %+v\nwant %+v", got, want)
 	}
 	if _, err := Find(filepath.Join(t.TempDir(), "none.toml")); err == nil {
-		t.Error("a file that is not there is a recipe")
+		t.Error("missing file: got no error")
 	}
 }
 
@@ -259,12 +259,12 @@ func TestFileErrors(t *testing.T) {
 		"base = \"mxfp8\"\ngrad = 3\n":                            "line 2: grad is a table",
 		"name = \"x\"\n":                                          "base is missing",
 		"base = \"nvfp4\"\nname = \"BF16\"\n":                     "line 2: the name BF16 is taken",
-		"base = \"nvfp4\"\nname = \"../x\"\n":                     `line 2: "../x" is no name of a recipe`,
-		"base = \"nvfp4\"\nname = \"\"\n":                         `line 2: "" is no name of a recipe`,
+		"base = \"nvfp4\"\nname = \"../x\"\n":                     `line 2: invalid name "../x"`,
+		"base = \"nvfp4\"\nname = \"\"\n":                         `line 2: invalid name ""`,
 		"base = \"mxfp9\"\n":                                      `line 1: unknown recipe "mxfp9"`,
 		"base = \"mxfp8\"\nscale_rule = \"up\"\n":                 `line 2: recipe f: scale_rule: unknown scale rule "up"`,
-		"base = \"mxfp8\"\nhigh_precision = [1]\n":                "line 2: a list is of names",
-		"base = \"mxfp8\"\nmargin = 1.5\n":                        "line 2: 1.5 is no value",
+		"base = \"mxfp8\"\nhigh_precision = [1]\n":                "line 2: list element: got 1, want a name in quotes",
+		"base = \"mxfp8\"\nmargin = 1.5\n":                        "line 2: got 1.5, want a string",
 		"base = \"mxfp8\"\nfp8_format = \"e5m2\"\n":               "line 2: recipe f: fp8_format: pure E5M2",
 		"base = \"mxfp8\"\n[grad.rowwise]\nformat = \"fp3\"\n":    `line 3: unknown block format "fp3"`,
 		"base = \"mxfp8\"\n[grad.rowwise]\npower_2_scale = true":  "power-of-two scales",
@@ -273,7 +273,7 @@ func TestFileErrors(t *testing.T) {
 	} {
 		_, err := parse(text, "f")
 		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%q: error %v, want one with %q", text, err, want)
+			t.Errorf("%q: got error %v, want one with %q", text, err, want)
 		}
 	}
 }

@@ -10,15 +10,15 @@ import (
 	"github.com/microscale-go/microscale/quant"
 )
 
-// A Switch changes one thing of a recipe. The same table serves recipe files, whose
-// keys are the names, and command lines, whose flags are the names with hyphens.
+// A Switch changes one setting of a recipe. Recipe files use the names as keys, command lines
+// use them as flags with hyphens.
 //
-// Names are Transformer Engine's where it has the thing (its recipes' fields, or
-// those of QParams), else the common word.
+// Names are Transformer Engine's if it has the setting (the fields of its recipes or of
+// QParams).
 type Switch struct {
 	Name   string
-	Values string // what Set takes, for help texts
-	Doc    string // one line
+	Values string // accepted values, for help texts
+	Doc    string // one sentence
 
 	set func(r *Recipe, value string) error
 }
@@ -28,36 +28,36 @@ const (
 	listOfGEMM = "none | all | a list of fprop, dgrad, wgrad"
 )
 
-// switches is in the order in which a recipe file applies them, whatever order it
-// has them in: formats first, then what is said about them.
+// switches is in the order in which a recipe file applies them, independent of the order in
+// the file: formats first, then their options.
 var switches = []Switch{
 	{"input_format", "a block format", "the format of X, in both directions", setFormat(func(r *Recipe) *Operand { return &r.Input })},
 	{"weight_format", "a block format", "the format of W, in both directions", setFormat(func(r *Recipe) *Operand { return &r.Weight })},
 	{"grad_format", "a block format", "the format of dY, in both directions", setFormat(func(r *Recipe) *Operand { return &r.Grad })},
 	{"fp8_format", "e4m3 | hybrid", "FP8 elements: E4M3 everywhere, or E5M2 for gradients", setFP8Format},
-	{"2d_quantization", boolean, "weights in square blocks, whose codes serve both directions", set2D},
-	{"scale_rule", "rceil | floor | ceil | even", "how the amax of a block becomes an E8M0 scale", setScaleRule},
+	{"2d_quantization", boolean, "weights in square blocks, with the same codes in both directions", set2D},
+	{"scale_rule", "rceil | floor | ceil | even", "rule from the amax of a block to its E8M0 scale", setScaleRule},
 	{"power_2_scale", boolean, "FP32 scales are powers of two", setPowerOfTwo},
-	{"random_hadamard_transform", listOfGEMM, "products whose two operands are transformed before they are quantized", setHadamard},
-	{"stochastic_rounding", boolean, "gradients round stochastically", setStochastic},
-	{"high_precision", listOfGEMM, "products that take BF16 operands", setHighPrecision},
-	{"margin", "a whole number", "delayed scaling: scales leave a factor of 2^margin", setMargin},
-	{"amax_history_len", "a number from 1 on", "delayed scaling: how many amaxes are kept", setHistory},
-	{"amax_compute_algo", "max | most_recent", "delayed scaling: which of them makes the scale", setAlgorithm},
+	{"random_hadamard_transform", listOfGEMM, "products with both operands transformed before quantization", setHadamard},
+	{"stochastic_rounding", boolean, "round gradients stochastically", setStochastic},
+	{"high_precision", listOfGEMM, "products with BF16 operands", setHighPrecision},
+	{"margin", "an integer", "delayed scaling: scales leave a headroom of 2^margin", setMargin},
+	{"amax_history_len", "an integer of at least 1", "delayed scaling: length of the amax history", setHistory},
+	{"amax_compute_algo", "max | most_recent", "delayed scaling: the amax of the history that sets the scale", setAlgorithm},
 	{"store_quantized_activations", boolean, "save the inputs of norms and SwiGLU, and Q, K and V, in MXFP8 for the backward pass", setStoreQuantized},
-	{"fp8_dpa", boolean, "FP8 attention: Q, K, V and the probabilities are quantized", setDotProduct},
-	{"fp8_mha", boolean, "FP8 attention whose projections' outputs stay quantized; includes fp8_dpa", setMultiHead},
+	{"fp8_dpa", boolean, "FP8 attention: quantize Q, K, V and the probabilities", setDotProduct},
+	{"fp8_mha", boolean, "FP8 attention with the outputs of the projections kept quantized; includes fp8_dpa", setMultiHead},
 }
 
-// Switches returns the table.
+// Switches returns all switches.
 func Switches() []Switch { return slices.Clone(switches) }
 
-// Flag returns the name as it is on a command line.
+// Flag returns the name with hyphens, for a command line.
 func (s Switch) Flag() string { return strings.ReplaceAll(s.Name, "_", "-") }
 
-// Set changes what the switch of a name, hyphens or not, stands for. It fails, and
-// leaves r alone, where there is no such switch, where it does not take the value,
-// and where r has nothing that it could change. Call Validate when all are set.
+// Set sets the switch of the given name, with underscores or hyphens. It returns an error, and
+// leaves r unchanged, if there is no such switch, if the value is invalid, or if the setting
+// does not apply to r. Call Validate after the last Set.
 func (r *Recipe) Set(name, value string) error {
 	want := strings.ReplaceAll(name, "-", "_")
 	for _, s := range switches {
@@ -75,7 +75,7 @@ func (r *Recipe) Set(name, value string) error {
 	for i, s := range switches {
 		names[i] = s.Name
 	}
-	return fmt.Errorf("recipe %s: nothing is called %q: use one of %s", r.Name, name, strings.Join(names, ", "))
+	return fmt.Errorf("recipe %s: unknown switch %q: use one of %s", r.Name, name, strings.Join(names, ", "))
 }
 
 func setFormat(operand func(*Recipe) *Operand) func(*Recipe, string) error {
@@ -92,7 +92,7 @@ func setFormat(operand func(*Recipe) *Operand) func(*Recipe, string) error {
 	}
 }
 
-// refit returns q with another format, without what that format does not have.
+// refit returns q with another format, without the options that the format does not support.
 func refit(q quant.Quantizer, f quant.Format) quant.Quantizer {
 	q.Format = f
 	q.PowerOfTwo = q.PowerOfTwo && f.Scale == format.F32
@@ -176,7 +176,7 @@ func setHadamard(r *Recipe, value string) error {
 	for g := range gemmNames {
 		for _, q := range r.operands(GEMM(g)) {
 			if q.Hadamard = on[g]; on[g] && (!q.Format.Scaled() || q.Format.Block.Cols == 0) {
-				return fmt.Errorf("%s is not quantized in blocks, which the transform spreads outliers over", q.Format)
+				return fmt.Errorf("the transform spreads outliers over a block: got %s, want a format with blocks", q.Format)
 			}
 		}
 	}
@@ -214,13 +214,13 @@ func setHighPrecision(r *Recipe, value string) error {
 	return nil
 }
 
-var errNotDelayed = fmt.Errorf("only the recipe delayed has that")
+var errNotDelayed = fmt.Errorf("only the recipe delayed has this setting")
 
 func setMargin(r *Recipe, value string) error {
 	n, err := strconv.Atoi(value)
 	switch {
 	case err != nil:
-		return fmt.Errorf("%q is no whole number", value)
+		return fmt.Errorf("got %q, want an integer", value)
 	case !r.Delayed.Enabled():
 		return errNotDelayed
 	}
@@ -232,7 +232,7 @@ func setHistory(r *Recipe, value string) error {
 	n, err := strconv.Atoi(value)
 	switch {
 	case err != nil || n < 1:
-		return fmt.Errorf("%q is no number from 1 on", value)
+		return fmt.Errorf("got %q, want an integer of at least 1", value)
 	case !r.Delayed.Enabled():
 		return errNotDelayed
 	}
@@ -268,8 +268,8 @@ func setMultiHead(r *Recipe, value string) (err error) {
 	return err
 }
 
-// change calls set for each quantizer, which reports whether it has what the
-// switch is about. It fails where none has.
+// change calls set for each quantizer. set reports whether the switch applies to it. change
+// returns an error if it applies to none.
 func change(what string, quantizers []*quant.Quantizer, set func(*quant.Quantizer) bool) error {
 	found := false
 	for _, q := range quantizers {
@@ -291,7 +291,7 @@ func parseBool(value string) (bool, error) {
 	return false, fmt.Errorf("unknown value %q: use true or false", value)
 }
 
-// parseGEMMs returns which products a list names.
+// parseGEMMs returns the products that a list names.
 func parseGEMMs(value string) (on [len(gemmNames)]bool, err error) {
 	switch strings.ToLower(value) {
 	case "none", "":

@@ -17,8 +17,7 @@ import (
 	"github.com/microscale-go/microscale/quant"
 )
 
-// Find returns the recipe of the table with the given name, or reads the file of
-// that name where it ends in .toml.
+// Find returns the recipe of the given name. If the name ends in .toml, it loads that file.
 func Find(name string) (Recipe, error) {
 	if strings.EqualFold(filepath.Ext(name), ".toml") {
 		return Load(name)
@@ -26,15 +25,14 @@ func Find(name string) (Recipe, error) {
 	return Lookup(name)
 }
 
-// maxFile is the largest recipe file in bytes. One that sets everything has less
+// maxFile is the maximum size of a recipe file in bytes. A file that sets everything has less
 // than 2 KiB.
 const maxFile = 64 << 10
 
-// Load reads a recipe from a TOML file, and validates it. The file starts from a
-// recipe of the table and changes it, by the names of Switches, and by operand and
-// direction where that is not fine enough:
+// Load reads a recipe from a TOML file and validates it. The file names a base recipe and the
+// settings to change: the names of Switches, and tables for one operand and direction.
 //
-//	name = "mxfp8-floor"          # the file's name, if it is not there; none of the table's
+//	name = "mxfp8-floor"          # default: the name of the file; not that of a built-in recipe
 //	base = "mxfp8"
 //	scale_rule = "floor"
 //	high_precision = ["wgrad"]
@@ -43,7 +41,7 @@ const maxFile = 64 << 10
 //	format = "mxfp8-e5m2"
 //	stochastic_rounding = true    # and scale_rule, power_2_scale, random_hadamard_transform
 //
-// A key that does not exist is an error that names its line.
+// An unknown key is an error that names its line.
 func Load(path string) (Recipe, error) {
 	text, err := bounded.ReadFile(path, maxFile)
 	if err != nil {
@@ -57,7 +55,7 @@ func Load(path string) (Recipe, error) {
 	return r, nil
 }
 
-// parse is Load of a file's text.
+// parse parses the text of a recipe file.
 func parse(text, name string) (Recipe, error) {
 	if err := bounded.CheckTOML([]byte(text)); err != nil {
 		return Recipe{}, err
@@ -125,18 +123,17 @@ func parse(text, name string) (Recipe, error) {
 	return r, r.Validate()
 }
 
-// checkName reports why a recipe of a file cannot have a name: it is that of a row of
-// the table, which results would be taken for, or no part of a file's name, which it
-// becomes.
+// checkName returns an error if a recipe file's name is that of a built-in recipe, with which
+// its results would be confused, or is not valid in a file name.
 func checkName(name string) error {
 	if _, err := Lookup(name); err == nil {
-		return fmt.Errorf("the name %s is taken by a recipe of this program: give the recipe of the file another name", name)
+		return fmt.Errorf("the name %s is taken by a built-in recipe: choose another name", name)
 	}
 	plain := func(r rune) bool {
 		return unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("-_.+ ", r)
 	}
 	if strings.TrimLeft(name, ". ") == "" || strings.ContainsFunc(name, func(r rune) bool { return !plain(r) }) {
-		return fmt.Errorf("%q is no name of a recipe: use letters, digits, spaces, and - _ . +", name)
+		return fmt.Errorf("invalid name %q: use letters, digits, spaces, and - _ . +", name)
 	}
 	return nil
 }
@@ -146,7 +143,7 @@ var (
 	directionNames = [...]string{quant.Rowwise.String(), quant.Columnwise.String()}
 )
 
-// quantizerKeys are what a file can say about one quantizer.
+// quantizerKeys lists the keys of a table for one quantizer.
 var quantizerKeys = []struct {
 	name string
 	set  func(q *quant.Quantizer, value string) error
@@ -177,7 +174,7 @@ var quantizerKeys = []struct {
 	}},
 }
 
-// checkKeys reports a key that there is not, and its line.
+// checkKeys returns an error for the first unknown key, with its line.
 func checkKeys(text string, file map[string]any) error {
 	names := []string{"name", "doc", "base"}
 	for _, s := range switches {
@@ -203,7 +200,7 @@ func checkKeys(text string, file map[string]any) error {
 	return nil
 }
 
-// checkTable reports the first key of v, a table, that is none of names.
+// checkTable returns an error unless v is a table whose keys are all in names.
 func checkTable(text, path string, v any, names []string) error {
 	if v == nil {
 		return nil
@@ -220,13 +217,13 @@ func checkTable(text, path string, v any, names []string) error {
 	return nil
 }
 
-// table returns a table within a table, nil where it is not there.
+// table returns a table within a table, or nil.
 func table(in map[string]any, name string) map[string]any {
 	t, _ := in[name].(map[string]any)
 	return t
 }
 
-// valueOf returns a TOML value as Switch takes it: lists with commas.
+// valueOf returns a TOML value in the form of Switch: lists separated by commas.
 func valueOf(v any) (string, error) {
 	switch v := v.(type) {
 	case string:
@@ -240,18 +237,18 @@ func valueOf(v any) (string, error) {
 		for i, e := range v {
 			name, ok := e.(string)
 			if !ok {
-				return "", fmt.Errorf("a list is of names in quotes, not of %v", e)
+				return "", fmt.Errorf("list element: got %v, want a name in quotes", e)
 			}
 			list[i] = name
 		}
 		return strings.Join(list, ","), nil
 	}
-	return "", fmt.Errorf("%v is no value of a switch", v)
+	return "", fmt.Errorf("got %v, want a string, an integer, true, false, or a list of names", v)
 }
 
-// atLine adds the line of a key in the table of the given path to err. The parser
-// does not keep it; where the key is not found as keys are usually written, in
-// quotes for one, there is no line.
+// atLine adds the line of a key, in the table of the given path, to err. The parser does not
+// keep lines, so atLine searches the text. It adds no line if the key is written unusually,
+// such as in quotes.
 func atLine(text, path, key string, err error) error {
 	want := strings.TrimPrefix(path+"."+key, ".")
 	in := ""
@@ -265,7 +262,7 @@ func atLine(text, path, key string, err error) error {
 			in = strings.TrimSuffix(header, "]")
 			full = in
 		}
-		// A longer name begins with the key; a shorter one holds it in an inline table.
+		// A longer name starts with the key; a shorter one holds it in an inline table.
 		inline := isPair && strings.HasPrefix(want, full+".")
 		if (isHeader || isPair) && (full == want || strings.HasPrefix(full, want+".") || inline) {
 			return fmt.Errorf("line %d: %w", i+1, err)

@@ -11,7 +11,7 @@ import (
 
 var errPureE5M2 = errors.New("pure E5M2 training is not supported: two mantissa bits are too few for weights and activations, and only gradients need the range (hybrid)")
 
-// Validate reports what makes r unusable, in the words of the switch that mends it.
+// Validate returns an error if r is inconsistent. The error names the switch to change.
 func (r *Recipe) Validate() error {
 	for _, rule := range []func() error{r.checkQuantizers, r.checkE5M2, r.checkHadamard, r.checkBlocks, r.checkDelayed, r.checkAttention} {
 		if err := rule(); err != nil {
@@ -23,7 +23,7 @@ func (r *Recipe) Validate() error {
 
 func (r *Recipe) checkQuantizers() error {
 	if r.Activations.Element != format.BF16 && r.Activations.Element != format.F32 {
-		return fmt.Errorf("activations are bf16 or f32, not %s", r.Activations)
+		return fmt.Errorf("activations: got %s, want bf16 or f32", r.Activations)
 	}
 	for _, q := range r.quantizers() {
 		if err := q.Validate(); err != nil {
@@ -33,7 +33,7 @@ func (r *Recipe) checkQuantizers() error {
 	return nil
 }
 
-// checkE5M2 is the assertion of every recipe of Transformer Engine.
+// checkE5M2 implements the assertion of every recipe of Transformer Engine.
 func (r *Recipe) checkE5M2() error {
 	for _, q := range append(r.Input.quantizers(), r.Weight.quantizers()...) {
 		if q.Format.Element == format.E5M2 {
@@ -43,23 +43,25 @@ func (r *Recipe) checkE5M2() error {
 	return nil
 }
 
-// checkHadamard: a transform cancels in a product where both operands have it.
+// checkHadamard checks that both operands of a product are transformed or neither, so that the
+// transforms cancel.
 func (r *Recipe) checkHadamard() error {
 	for g := range gemmNames {
 		if o := r.operands(GEMM(g)); o[0].Hadamard != o[1].Hadamard {
-			return fmt.Errorf("one operand of %s has the Hadamard transform and the other has not: the product would be another one (random_hadamard_transform sets both)", GEMM(g))
+			return fmt.Errorf("one operand of %s has the Hadamard transform and the other does not: set both with random_hadamard_transform", GEMM(g))
 		}
 		for _, q := range r.operands(GEMM(g)) {
 			if q.Hadamard && r.Activations.Element != format.BF16 {
-				return errors.New("the Hadamard transform rounds to BF16, and takes BF16 activations")
+				return errors.New("the Hadamard transform rounds to BF16: set activations to bf16")
 			}
 		}
 	}
 	return nil
 }
 
-// checkBlocks: cuBLAS multiplies 1×128 by 1×128 and by 128×128 blocks, but not two
-// operands of 128×128 (Transformer Engine asserts the same).
+// checkBlocks rejects products of two operands with 128×128 blocks, which cuBLAS does not
+// support (Transformer Engine asserts the same). 1×128 by 1×128 and by 128×128 blocks are
+// supported.
 func (r *Recipe) checkBlocks() error {
 	for g := range gemmNames {
 		o := r.operands(GEMM(g))
@@ -72,8 +74,7 @@ func (r *Recipe) checkBlocks() error {
 
 func is2D(f quant.Format) bool { return f.Block.Rows > 1 && f.Block.Cols > 1 }
 
-// maxHistory bounds what every quantizer of a model remembers: 64 times the
-// default.
+// maxHistory bounds the amax history of a quantizer: 64 times the default.
 const maxHistory = 1 << 16
 
 func (r *Recipe) checkDelayed() error {
@@ -83,29 +84,29 @@ func (r *Recipe) checkDelayed() error {
 	case r.Delayed.AmaxComputeAlgorithm > MostRecent:
 		return fmt.Errorf("unknown amax_compute_algo %d", r.Delayed.AmaxComputeAlgorithm)
 	case math.Abs(float64(r.Delayed.Margin)) > 64:
-		return fmt.Errorf("a margin of %d leaves no range: use one from -64 to 64", r.Delayed.Margin)
+		return fmt.Errorf("margin: got %d, want -64 to 64", r.Delayed.Margin)
 	case r.Delayed.AmaxHistoryLen > maxHistory:
-		return fmt.Errorf("an amax_history_len of %d takes memory for nothing: use one of at most %d", r.Delayed.AmaxHistoryLen, maxHistory)
+		return fmt.Errorf("amax_history_len: got %d, want at most %d", r.Delayed.AmaxHistoryLen, maxHistory)
 	}
 	for _, q := range r.quantizers() {
 		if !q.Format.PerTensor() {
-			return fmt.Errorf("delayed scaling has one scale per tensor, which %s has not", q.Format)
+			return fmt.Errorf("delayed scaling: got %s, want a format with one scale per tensor", q.Format)
 		}
 	}
 	return nil
 }
 
-// checkAttention: FP8 attention takes FP8 with one scale per tensor or MXFP8.
+// checkAttention checks that FP8 attention uses FP8 with one scale per tensor, or MXFP8.
 func (r *Recipe) checkAttention() error {
 	if !r.Attention.DotProduct {
 		if r.Attention.MultiHead {
-			return errors.New("fp8_mha needs fp8_dpa")
+			return errors.New("fp8_mha requires fp8_dpa")
 		}
 		return nil
 	}
 	for _, q := range []quant.Quantizer{r.Input.Rowwise, r.Grad.Rowwise} {
 		if !isFP8(q.Format) || !q.Format.PerTensor() && q.Format.Scale != format.E8M0 {
-			return fmt.Errorf("fp8_dpa takes FP8 with one scale per tensor, or MXFP8, and not %s", q.Format)
+			return fmt.Errorf("fp8_dpa: got %s, want FP8 with one scale per tensor, or MXFP8", q.Format)
 		}
 	}
 	return nil

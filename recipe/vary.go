@@ -8,8 +8,7 @@ import (
 	"github.com/microscale-go/microscale/quant"
 )
 
-// withElement returns f with another element format: a row of quant's table where
-// there is one.
+// withElement returns f with another element format: the row of quant's table if there is one.
 func withElement(f quant.Format, element *format.Scalar) quant.Format {
 	f.Element = element
 	return named(f, fmt.Sprintf("%s-%s", f.Name, element))
@@ -21,8 +20,7 @@ func withBlock(f quant.Format, block quant.Shape) quant.Format {
 	return named(f, fmt.Sprintf("%s-%dx%d", f.Name, block.Rows, block.Cols))
 }
 
-// named returns the row of quant's table that stores what f does, or f under the
-// name given.
+// named returns the row of quant's table with the same storage as f, or f with the given name.
 func named(f quant.Format, name string) quant.Format {
 	for _, row := range quant.Formats() {
 		if row.Element == f.Element && row.Scale == f.Scale && row.Block == f.Block && row.Global == f.Global {
@@ -33,8 +31,7 @@ func named(f quant.Format, name string) quant.Format {
 	return f
 }
 
-// lookupFormat finds a row of quant's table, or one of the E5M2 forms that hybrid
-// recipes have.
+// lookupFormat returns a row of quant's table or one of the E5M2 variants of hybrid recipes.
 func lookupFormat(name string) (quant.Format, error) {
 	for _, f := range quant.Formats() {
 		if f.Element == format.E4M3 {

@@ -16,10 +16,10 @@ import (
 	"github.com/microscale-go/microscale/report"
 )
 
-// browsers are the names under which headless Chromium is installed.
+// browsers lists the names of headless Chromium.
 var browsers = []string{"chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome"}
 
-// probe is a script that says what the browser made of the page.
+// probe is a script that reports how the browser rendered the page.
 const probe = `<script>
 addEventListener("load", () => requestAnimationFrame(() => {
   const seen = (e) => { const r = e.getBoundingClientRect(); return [Math.round(r.width), Math.round(r.height)]; };
@@ -46,11 +46,12 @@ type probed struct {
 	Colors   []string
 }
 
-// TestBrowser opens the page in headless Chromium, on a desktop and on a phone: no
-// errors, no requests, and every chart has a size, legible text and its colors.
+// TestBrowser opens the page in headless Chromium at desktop and phone sizes. It checks that
+// there are no errors or requests, and that every chart has a size, legible text and its
+// colors.
 func TestBrowser(t *testing.T) {
 	if testing.Short() {
-		t.Skip("with -short no browser is started")
+		t.Skip("-short: starts no browser")
 	}
 	browser := ""
 	for _, name := range browsers {
@@ -66,40 +67,40 @@ func TestBrowser(t *testing.T) {
 	for _, tc := range []struct {
 		name          string
 		width, height int
-	}{{"desktop", 1280, 900}, {"phone", 500, 800}} { // headless Chromium has no narrower window
+	}{{"desktop", 1280, 900}, {"phone", 500, 800}} { // the narrowest window of headless Chromium is 500 pixels
 		t.Run(tc.name, func(t *testing.T) {
 			page := withProbe(t, c)
 			got := open(t, browser, page, tc.width, tc.height)
 			if want := charts(page); len(got.Charts) != want || want == 0 {
-				t.Errorf("%d charts were drawn, want %d", len(got.Charts), want)
+				t.Errorf("got %d charts, want %d", len(got.Charts), want)
 			}
 			for i, size := range got.Charts {
 				if size[0] < 200 || size[1] < 80 || got.Paths[i] == 0 {
-					t.Errorf("chart %d is %d×%d pixels with %d paths", i, size[0], size[1], got.Paths[i])
+					t.Errorf("chart %d: got %d×%d pixels with %d paths", i, size[0], size[1], got.Paths[i])
 				}
 			}
 			if got.Unnamed > 0 {
-				t.Errorf("%d charts have no name", got.Unnamed)
+				t.Errorf("got %d charts without a name", got.Unnamed)
 			}
 			if got.Smallest < 9 {
-				t.Errorf("there is text of %.1f pixels' height", got.Smallest)
+				t.Errorf("got text %.1f pixels high", got.Smallest)
 			}
 			if len(got.Requests) > 0 {
-				t.Errorf("the page requested %q", got.Requests)
+				t.Errorf("got requests %q, want none", got.Requests)
 			}
 			if got.Wide > 0 {
-				t.Errorf("the page is %d pixels wider than the window", got.Wide)
+				t.Errorf("got a page %d pixels wider than the window", got.Wide)
 			}
-			// Each recipe and the lines of grid and axes.
+			// Each recipe, the grid and the axes.
 			if len(got.Colors) < len(c.Recipes)+2 {
-				t.Errorf("the curves have the colors %q, too few for %d recipes", got.Colors, len(c.Recipes))
+				t.Errorf("got colors %q, too few for %d recipes", got.Colors, len(c.Recipes))
 			}
 		})
 	}
 }
 
-// withProbe returns the page with the probe, which its policy against scripts has
-// to let pass.
+// withProbe returns the page with the probe, and with a content security policy that permits
+// it.
 func withProbe(t *testing.T, c *report.Comparison) string {
 	t.Helper()
 	b, err := c.HTML()
@@ -109,21 +110,21 @@ func withProbe(t *testing.T, c *report.Comparison) string {
 	page := string(b)
 	for _, r := range [][2]string{{"default-src 'none'", "default-src 'none'; script-src 'unsafe-inline'"}, {"</body>", probe}} {
 		if strings.Count(page, r[0]) != 1 {
-			t.Fatalf("the page has %q %d times, want once", r[0], strings.Count(page, r[0]))
+			t.Fatalf("got %q %d times in the page, want once", r[0], strings.Count(page, r[0]))
 		}
 		page = strings.Replace(page, r[0], r[1], 1)
 	}
 	return page
 }
 
-// open returns what the probe says in a window of the given size. Chromium on a busy
-// machine now and then prints a page that it has not run yet, and is asked again.
+// open returns the probe's report for a window of the given size. It retries, because Chromium
+// on a busy machine sometimes prints the page before it has run the script.
 func open(t *testing.T, browser, page string, width, height int) probed {
 	t.Helper()
 	for range 3 {
 		dom, stderr := dump(t, browser, page, width, height)
 		if console := regexp.MustCompile(`(?m)^.*CONSOLE.*$`).FindAllString(stderr, -1); console != nil {
-			t.Errorf("the console says:\n%s", strings.Join(console, "\n"))
+			t.Errorf("got console messages:\n%s", strings.Join(console, "\n"))
 		}
 		found := regexp.MustCompile(`data-probe="([^"]*)"`).FindSubmatch(dom)
 		if found == nil {
@@ -136,15 +137,14 @@ func open(t *testing.T, browser, page string, width, height int) probed {
 		}
 		return p
 	}
-	t.Fatal("the page ran no script in three windows")
+	t.Fatal("the page ran no script in three attempts")
 	return probed{}
 }
 
-// dump returns the page as the browser has it in a window of the given size, and what
-// the browser logs.
+// dump returns the page's DOM in a window of the given size, and the browser's log.
 func dump(t *testing.T, browser, page string, width, height int) (dom []byte, log string) {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "report") // which processes of the browser may still write to
+	dir, err := os.MkdirTemp("", "report") // not t.TempDir: processes of the browser may outlive the test
 	if err != nil {
 		t.Fatal(err)
 	}

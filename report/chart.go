@@ -15,32 +15,32 @@ import (
 	"gonum.org/v1/plot/vg/vgsvg"
 )
 
-// A panel is one chart of the page: a plot, and what stands above and below it.
+// A panel is one chart of the page with its caption.
 type panel struct {
-	title         string // what is drawn, with its unit
+	title         string // quantity and unit
 	note          string
 	plot          *plot.Plot
 	width, height vg.Length
 }
 
-// Charts are drawn in stand-ins for colors, which the page's style sheet then
-// gives a value by day and one by night.
+// Placeholder colors of charts. The page's style sheet maps each to a color for light and for
+// dark mode.
 var (
 	ink   = color.RGBA{1, 0, 0, 255} // text
 	faint = color.RGBA{2, 0, 0, 255} // grid
-	axis  = color.RGBA{3, 0, 0, 255} // axes, and the line of no difference
+	axis  = color.RGBA{3, 0, 0, 255} // axes and the zero line
 )
 
 // series returns the color of recipe i.
 func series(i int) color.Color { return color.RGBA{16, uint8(i % hues), 0, 255} }
 
-// hues is how many colors of recipes the style sheet has, no more than have one
-// digit. Lines beyond them are dashed.
+// hues is the number of recipe colors in the style sheet. It is at most 10, so that each has
+// one digit. Curves beyond them are dashed.
 const hues = 10
 
 var standIn = regexp.MustCompile(`#(0[1-3]00|100[0-9])00\b`)
 
-// inCSS puts variables of the style sheet in the place of stand-ins.
+// inCSS replaces placeholder colors by variables of the style sheet.
 func inCSS(svg []byte) []byte {
 	return standIn.ReplaceAllFunc(svg, func(c []byte) []byte {
 		switch c[2] {
@@ -55,14 +55,14 @@ func inCSS(svg []byte) []byte {
 	})
 }
 
-// The size of a chart, in units of the picture: pixels where the page has room.
+// Size of a chart, in SVG units: pixels at full width.
 const (
 	chartWidth  = 400
 	chartHeight = 235
 	fontSize    = 11.5
 )
 
-// gridLines says which lines a plot has behind what it shows.
+// gridLines selects the grid lines of a plot.
 type gridLines uint8
 
 const (
@@ -71,7 +71,7 @@ const (
 	vertical
 )
 
-// newPlot returns an empty plot in the style of the page, which has no frame.
+// newPlot returns an empty plot in the style of the page, without a frame.
 func newPlot(xLabel string, lines gridLines) *plot.Plot {
 	p := plot.New()
 	p.BackgroundColor = color.Transparent
@@ -97,11 +97,11 @@ func newPlot(xLabel string, lines gridLines) *plot.Plot {
 	return p
 }
 
-// roundTicks are about five marks at round numbers.
-func roundTicks(least, most float64) []plot.Tick {
-	span := most - least
+// roundTicks returns about five ticks at round numbers.
+func roundTicks(low, high float64) []plot.Tick {
+	span := high - low
 	if !(span > 0) || math.IsInf(span, 0) {
-		return []plot.Tick{{Value: least, Label: threeDigits(least)}}
+		return []plot.Tick{{Value: low, Label: threeDigits(low)}}
 	}
 	power := math.Floor(math.Log10(span / 5))
 	step := math.Pow(10, power)
@@ -112,16 +112,16 @@ func roundTicks(least, most float64) []plot.Tick {
 	}
 	digits := max(0, int(math.Ceil(-math.Log10(step)-1e-9)))
 	var ticks []plot.Tick
-	for i := math.Ceil(least/step - 1e-9); i*step <= most+1e-9*span; i++ {
+	for i := math.Ceil(low/step - 1e-9); i*step <= high+1e-9*span; i++ {
 		value := i*step + 0 // not -0
 		ticks = append(ticks, plot.Tick{Value: value, Label: minus(fmt.Sprintf("%.*f", digits, value))})
 	}
 	return ticks
 }
 
-// percentTicks are roundTicks of shares, in percent.
-func percentTicks(least, most float64) []plot.Tick {
-	ticks := roundTicks(100*least, 100*most)
+// percentTicks returns the ticks of roundTicks for shares, in percent.
+func percentTicks(low, high float64) []plot.Tick {
+	ticks := roundTicks(100*low, 100*high)
 	for i := range ticks {
 		ticks[i].Value /= 100
 		ticks[i].Label += "%"
@@ -129,8 +129,7 @@ func percentTicks(least, most float64) []plot.Tick {
 	return ticks
 }
 
-// addLine adds a line in the color of a recipe; what has no finite value is left
-// out, and breaks it.
+// addLine adds a line in the color of recipe i. Non-finite values leave gaps.
 func addLine(p *plot.Plot, i int, points []Point) error {
 	style := draw.LineStyle{Color: series(i), Width: lineWidth}
 	if i >= hues {
@@ -179,7 +178,7 @@ func addLevel(p *plot.Plot, y float64) {
 	p.Y.Min, p.Y.Max = min(p.Y.Min, y), max(p.Y.Max, y)
 }
 
-// widen leaves room at both ends of an axis.
+// widen adds a margin at both ends of an axis.
 func widen(a *plot.Axis) {
 	room := 0.04 * (a.Max - a.Min)
 	a.Min, a.Max = a.Min-room, a.Max+room
@@ -190,13 +189,13 @@ var (
 	fonts   = regexp.MustCompile(`font-family:[^;"]*;font-variant:[^;"]*;(font-weight:[^;"]*;)?(font-style:[^;"]*;)?`)
 )
 
-// empty reports whether there is nothing in the plot.
+// empty reports whether the plot has no data.
 func (p *panel) empty() bool { return math.IsInf(p.plot.Y.Min, 0) || math.IsInf(p.plot.X.Min, 0) }
 
-// svg draws the plot. Its title is for those who do not see it, too.
+// svg draws the plot. Its title serves screen readers too.
 func (p *panel) svg() (template.HTML, error) {
 	canvas := vgsvg.New(p.width, p.height)
-	p.plot.Draw(draw.Crop(draw.New(canvas), 0, -8, 0, -6)) // room for half of the last label
+	p.plot.Draw(draw.Crop(draw.New(canvas), 0, -8, 0, -6)) // the last label is centered at the edge
 	var b bytes.Buffer
 	if _, err := canvas.WriteTo(&b); err != nil {
 		return "", fmt.Errorf("chart %q: %w", p.title, err)

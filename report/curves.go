@@ -6,11 +6,11 @@ import (
 	"gonum.org/v1/plot"
 )
 
-// lineWidth is that of curves.
+// lineWidth is the width of curves.
 const lineWidth = 1.8
 
-// smoothing returns over how many steps training losses are averaged: a
-// fiftieth of all.
+// smoothing returns the number of steps over which training losses are averaged: a fiftieth of
+// all.
 func (c *Comparison) smoothing() int {
 	steps := 0
 	for i := range c.Recipes {
@@ -19,7 +19,7 @@ func (c *Comparison) smoothing() int {
 	return max(1, steps/50)
 }
 
-// curves are the losses by step, and their gaps to the baseline.
+// curves returns the charts of losses by step and of their gaps to the baseline.
 func (c *Comparison) curves() ([]panel, error) {
 	n := c.smoothing()
 	average := func(n int) string {
@@ -76,7 +76,7 @@ func (c *Comparison) curves() ([]panel, error) {
 	return panels, nil
 }
 
-// addCurves adds a line for each recipe, the baseline's above the others.
+// addCurves adds a line for each recipe, the baseline's on top.
 func (c *Comparison) addCurves(p *plot.Plot, points func(*Recipe) []Point) error {
 	for _, baseline := range []bool{false, true} {
 		for i := range c.Recipes {

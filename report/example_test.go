@@ -9,7 +9,7 @@ import (
 	"github.com/microscale-go/microscale/report"
 )
 
-// Two runs become a verdict, a table and a page.
+// Example computes a verdict, a table and a page for two runs.
 func Example() {
 	c := &report.Comparison{
 		Title: "Two recipes", Baseline: "bf16", Token: "byte",

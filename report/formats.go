@@ -8,8 +8,8 @@ import (
 	"gonum.org/v1/plot/vg"
 )
 
-// formatPanel draws by how much the perplexity of the trained model rises in
-// each format: a bar for each, the first on top.
+// formatPanel returns a bar chart of the increase in perplexity in each format, the first
+// format at the top.
 func (c *Comparison) formatPanel() (panel, error) {
 	const bar, margin = 20, 42
 	p := newPlot("", vertical)

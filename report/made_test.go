@@ -8,8 +8,8 @@ import (
 	"github.com/microscale-go/microscale/report"
 )
 
-// made returns a comparison as a run of so many steps would give it, with one
-// recipe that diverges.
+// made returns a comparison as a run of the given number of steps would, with one recipe that
+// diverges.
 func made(steps int) *report.Comparison {
 	random := rand.New(rand.NewPCG(1, 2))
 	noise := make([]float64, steps+1)

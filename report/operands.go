@@ -15,8 +15,7 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// operandNames returns the operands that any recipe has, in the order in which
-// they appear.
+// operandNames returns the operands of all recipes, in order of first appearance.
 func (c *Comparison) operandNames() []string {
 	var names []string
 	add := func(name string) {
@@ -35,29 +34,28 @@ func (c *Comparison) operandNames() []string {
 	return names
 }
 
-// A heatMap is the SQNR of one operand of a recipe: columns are the steps that
-// were observed, rows the modules, the first on top. Of two directions it shows
-// the worse.
+// A heatMap is the SQNR of one operand of a recipe: columns are the observed steps, rows the
+// modules, the first at the top. It shows the lower SQNR of the two directions.
 type heatMap struct {
 	steps   []int
 	modules []string
-	sqnr    [][]float64 // by module and step; NaN where none was observed
+	sqnr    [][]float64 // by module and step; NaN if not observed
 }
 
-// Dims returns the columns and rows of the grid that plotter.HeatMap draws.
+// Dims returns the number of columns and rows, for plotter.HeatMap.
 func (m *heatMap) Dims() (columns, rows int) { return len(m.steps), len(m.modules) }
 
-// X returns the place of a column.
+// X returns the coordinate of a column.
 func (m *heatMap) X(c int) float64 { return float64(c) }
 
-// Y returns the place of a row, which counts from below.
+// Y returns the coordinate of a row; rows count from the bottom.
 func (m *heatMap) Y(r int) float64 { return float64(r) }
 
-// Z returns the SQNR at a place.
+// Z returns the SQNR of a cell.
 func (m *heatMap) Z(c, r int) float64 { return m.sqnr[len(m.modules)-1-r][c] }
 
-// heat returns the map of one operand of r, of the modules of which it is lossy.
-// These are in the same order for every operand.
+// heat returns the map of one operand of r, for the modules in which it is lossy. Modules are
+// in the same order for every operand.
 func heat(r *Recipe, operand string) *heatMap {
 	m := &heatMap{}
 	at := map[int]map[string]float64{} // by step and module
@@ -95,7 +93,7 @@ func heat(r *Recipe, operand string) *heatMap {
 	return m
 }
 
-// compareModules orders names as people count: layer 2 before layer 10.
+// compareModules compares names with numbers by value: layer 2 before layer 10.
 func compareModules(a, b string) int {
 	x, y := strings.Split(a, "."), strings.Split(b, ".")
 	for i := range min(len(x), len(y)) {
@@ -111,14 +109,14 @@ func compareModules(a, b string) int {
 	return 0
 }
 
-// heatStep is the distance of the marks of the scale of SQNR, in dB, whose ends
-// are such marks.
+// heatStep is the distance of the marks on the SQNR color scale, in dB. The ends of the scale
+// are marks.
 const heatStep = 5
 
-// heatPanels are the maps of all recipes, by recipe and operand, and the ends of
-// the scale of colors that they share.
-func (c *Comparison) heatPanels() (groups []heatGroup, least, most float64) {
-	least, most = math.Inf(1), math.Inf(-1)
+// heatPanels returns the maps of all recipes, by recipe and operand, and the range of the
+// color scale that they share.
+func (c *Comparison) heatPanels() (groups []heatGroup, low, high float64) {
+	low, high = math.Inf(1), math.Inf(-1)
 	for i := range c.Recipes {
 		g := heatGroup{recipe: i}
 		for _, name := range c.operandNames() {
@@ -129,7 +127,7 @@ func (c *Comparison) heatPanels() (groups []heatGroup, least, most float64) {
 			for _, row := range m.sqnr {
 				for _, v := range row {
 					if !math.IsNaN(v) {
-						least, most = min(least, v), max(most, v)
+						low, high = min(low, v), max(high, v)
 					}
 				}
 			}
@@ -139,21 +137,21 @@ func (c *Comparison) heatPanels() (groups []heatGroup, least, most float64) {
 			groups = append(groups, g)
 		}
 	}
-	least, most = heatStep*math.Floor(least/heatStep), heatStep*math.Ceil(most/heatStep)
-	if most == least {
-		most += heatStep
+	low, high = heatStep*math.Floor(low/heatStep), heatStep*math.Ceil(high/heatStep)
+	if high == low {
+		high += heatStep
 	}
 	for i := range groups {
 		g := &groups[i]
 		for j, m := range g.maps {
 			title := fmt.Sprintf("%s: SQNR of the %s", c.Recipes[g.recipe].Name, g.operands[j])
-			g.panels = append(g.panels, m.panel(title, least, most))
+			g.panels = append(g.panels, m.panel(title, low, high))
 		}
 	}
-	return groups, least, most
+	return groups, low, high
 }
 
-// A heatGroup is the maps of one recipe.
+// A heatGroup holds the maps of one recipe.
 type heatGroup struct {
 	recipe   int
 	operands []string
@@ -162,11 +160,11 @@ type heatGroup struct {
 }
 
 // panel draws a map.
-func (m *heatMap) panel(title string, least, most float64) panel {
+func (m *heatMap) panel(title string, low, high float64) panel {
 	const row, margin = 11, 48
 	p := newPlot("step", noGrid)
 	cells := plotter.NewHeatMap(m, ramp(64))
-	cells.Min, cells.Max, cells.NaN = least, most, color.Transparent
+	cells.Min, cells.Max, cells.NaN = low, high, color.Transparent
 	p.Add(cells)
 	p.X.Tick.Marker = plot.ConstantTicks(m.stepTicks())
 	p.Y.Tick.Marker = plot.ConstantTicks(m.moduleTicks())
@@ -175,7 +173,7 @@ func (m *heatMap) panel(title string, least, most float64) panel {
 	return panel{title: title, plot: p, width: 330, height: vg.Length(row*len(m.modules) + margin)}
 }
 
-// stepTicks are the first step, the last one, and a few between them.
+// stepTicks returns the first step, the last one, and a few between them.
 func (m *heatMap) stepTicks() []plot.Tick {
 	const most = 6
 	every := max(1, (len(m.steps)+most-1)/most)
@@ -194,8 +192,8 @@ func (m *heatMap) moduleTicks() []plot.Tick {
 	return ticks
 }
 
-// A ramp is a scale of colors from dark blue by green to yellow, brighter all
-// the way: it reads without hue too.
+// A ramp is a color scale from dark blue through green to yellow. Its lightness increases
+// throughout, so it is readable without hue.
 type ramp int
 
 var rampStops = []color.RGBA{{48, 18, 82, 255}, {58, 74, 138, 255}, {34, 125, 142, 255}, {50, 170, 120, 255}, {150, 210, 70, 255}, {250, 230, 50, 255}}
@@ -218,8 +216,8 @@ func rampColor(x float64) color.RGBA {
 	return color.RGBA{mix(a.R, b.R), mix(a.G, b.G), mix(a.B, b.B), 255}
 }
 
-// histograms are the amax of tensors and the scales of blocks by operand: a panel
-// for each, a line for each recipe.
+// histograms returns charts of the amax of tensors and of the scales of blocks: a panel for
+// each operand, a line for each recipe.
 func (c *Comparison) histograms() (amax, scales []panel, err error) {
 	for _, name := range c.operandNames() {
 		a, err := c.histogram("amax of the "+name, func(r *Recipe) map[int]int64 {
@@ -250,7 +248,7 @@ func (c *Comparison) histograms() (amax, scales []panel, err error) {
 	return amax, scales, nil
 }
 
-// histogram draws shares by binary exponent as steps.
+// histogram returns a step chart of shares by binary exponent.
 func (c *Comparison) histogram(title string, counts func(*Recipe) map[int]int64) (panel, error) {
 	p := newPlot("binary exponent", horizontal)
 	p.Y.Tick.Marker = plot.TickerFunc(percentTicks)
@@ -270,12 +268,12 @@ func (c *Comparison) histogram(title string, counts func(*Recipe) map[int]int64)
 	return panel{title: title, plot: p, width: 330, height: 220}, nil
 }
 
-// tail is the share at either end of a histogram that is left out: the scales of a
-// few blocks of zeros would be most of its width.
+// tail is the share cut off at either end of a histogram. Otherwise the scales of a few blocks
+// of zeros would take most of its width.
 const tail = 0.001
 
-// outline returns the outline of the bars of a histogram, as shares of all: a bar
-// goes half an exponent to both sides.
+// outline returns the outline of the bars of a histogram, as shares of the total. A bar
+// extends half an exponent to both sides.
 func outline(counts map[int]int64) plotter.XYs {
 	var all int64
 	for _, n := range counts {
@@ -306,10 +304,10 @@ func outline(counts map[int]int64) plotter.XYs {
 	return append(xys, plotter.XY{X: float64(last) + 0.5, Y: 0})
 }
 
-// wholeTicks are those of roundTicks that are whole numbers.
-func wholeTicks(least, most float64) []plot.Tick {
+// wholeTicks returns the ticks of roundTicks that are integers.
+func wholeTicks(low, high float64) []plot.Tick {
 	var ticks []plot.Tick
-	for _, t := range roundTicks(least, most) {
+	for _, t := range roundTicks(low, high) {
 		if t.Value == math.Trunc(t.Value) {
 			ticks = append(ticks, plot.Tick{Value: t.Value, Label: minus(fmt.Sprint(int(t.Value)))})
 		}

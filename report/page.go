@@ -17,11 +17,11 @@ var (
 	page = template.Must(template.New("page").Parse(pageText))
 )
 
-// Generator is in every page, so that one can be told from other files.
+// Generator is in every page, to distinguish pages from other files.
 const Generator = `<meta name="generator" content="microscale compare">`
 
-// HTML returns the page. It loads nothing: no script, no font, no picture from
-// elsewhere; it is readable on a phone and on paper, by day and by night.
+// HTML returns the page. It is self-contained (no scripts, fonts or external images), supports
+// phones and printing, and has a light and a dark mode.
 func (c *Comparison) HTML() ([]byte, error) {
 	v, err := c.view()
 	if err != nil {
@@ -34,7 +34,7 @@ func (c *Comparison) HTML() ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// A view is what the template of the page shows.
+// A view holds the data of the page template.
 type view struct {
 	*Comparison
 	Mark     template.HTML
@@ -44,7 +44,7 @@ type view struct {
 	Table    pageTable
 	Curves   []figure
 	Heat     []heatView
-	Scale    []mark // of the colors of heat maps
+	Scale    []mark // color scale of heat maps
 	Amax     []figure
 	Scales   []figure
 	Formats  []figure
@@ -52,7 +52,7 @@ type view struct {
 	Memory   pageTable
 }
 
-// A key is the color of a recipe.
+// A key is the legend entry of a recipe.
 type key struct {
 	Name, Doc string
 	Color     template.CSS
@@ -65,25 +65,25 @@ type figure struct {
 	SVG         template.HTML
 }
 
-// A heatView is the heat maps of one recipe.
+// A heatView holds the heat maps of one recipe.
 type heatView struct {
 	Key  key
 	Maps []figure
 }
 
-// A mark is one color of a scale, with the number that it stands for.
+// A mark is one color of a scale and its value.
 type mark struct {
 	Color template.CSS
 	Label string
 }
 
-// A pageTable is a table, with the colors of its rows where they have one.
+// A pageTable is a table with optional colors of its rows.
 type pageTable struct {
 	Table
 	Colors []template.CSS
 }
 
-// view computes what the page shows.
+// view computes the data of the template.
 func (c *Comparison) view() (*view, error) {
 	v := &view{Comparison: c, Mark: Generator, Style: template.CSS(styleText), Verdict: c.Verdict()}
 	v.Table.Table, v.Quantize.Table, v.Memory.Table = c.Table(), c.FormatTable(), c.MemoryTable()
@@ -112,7 +112,7 @@ func (c *Comparison) view() (*view, error) {
 			return nil, err
 		}
 	}
-	groups, least, most := c.heatPanels()
+	groups, low, high := c.heatPanels()
 	for _, g := range groups {
 		maps, err := figures(g.panels)
 		if err != nil {
@@ -121,12 +121,12 @@ func (c *Comparison) view() (*view, error) {
 		v.Heat = append(v.Heat, heatView{v.Keys[g.recipe], maps})
 	}
 	if len(groups) > 0 {
-		v.Scale = colorScale(least, most)
+		v.Scale = colorScale(low, high)
 	}
 	return v, nil
 }
 
-// figures draws the panels that have something to show.
+// figures draws the panels that have data.
 func figures(panels []panel) ([]figure, error) {
 	var list []figure
 	for i := range panels {
@@ -145,11 +145,11 @@ func figures(panels []panel) ([]figure, error) {
 
 func keyColor(i int) template.CSS { return template.CSS(fmt.Sprintf("var(--c%d)", i%hues)) }
 
-// colorScale returns the marks of a scale of colors, from least to most.
-func colorScale(least, most float64) []mark {
+// colorScale returns the marks of a color scale from the minimum to the maximum.
+func colorScale(low, high float64) []mark {
 	var marks []mark
-	for v := least; v <= most; v += heatStep {
-		c := rampColor((v - least) / (most - least))
+	for v := low; v <= high; v += heatStep {
+		c := rampColor((v - low) / (high - low))
 		marks = append(marks, mark{template.CSS(fmt.Sprintf("rgb(%d,%d,%d)", c.R, c.G, c.B)), strings.TrimSpace(fmt.Sprintf("%g", v))})
 	}
 	return marks

@@ -18,33 +18,34 @@ func pageOf(t *testing.T, c *report.Comparison) string {
 	return string(b)
 }
 
-// charts counts the charts of a page.
+// charts returns the number of charts of a page.
 func charts(page string) int { return strings.Count(page, "<svg ") }
 
 func TestPage(t *testing.T) {
 	page := pageOf(t, made(300))
 	for _, id := range []string{"verdict", "recipes", "losses", "sqnr", "histograms", "formats", "how"} {
 		if !strings.Contains(page, `<section id="`+id+`">`) {
-			t.Errorf("the page has no section %s", id)
+			t.Errorf("got no section %s", id)
 		}
 	}
-	// Losses and gaps; heat maps of 3 operands of the 4 recipes that lose
-	// something; amax and scales of 3 operands; formats.
+	// Losses and gaps; heat maps of 3 operands of the 4 lossy recipes; amax and scales of 3
+	// operands; formats.
 	if got, want := charts(page), 4+4*3+2*3+1; got != want {
-		t.Errorf("the page has %d charts, want %d", got, want)
+		t.Errorf("got %d charts, want %d", got, want)
 	}
 	if found := regexp.MustCompile(`(?i)<script|<link|<img|<image|<iframe|@import|url\(|\bsrc=|\bhref=|https?://`).FindAllString(regexp.MustCompile(`xmlns(:\w+)?="[^"]*"`).ReplaceAllString(page, ""), -1); found != nil {
-		t.Errorf("the page loads or links to something: %q", found)
+		t.Errorf("got external references: %q", found)
 	}
 	if left := regexp.MustCompile(`#(0[1-3]|10)[0-9A-F]{2}00\b`).FindString(page); left != "" {
-		t.Errorf("the stand-in %s for a color was left in the page", left)
+		t.Errorf("got the placeholder color %s in the page", left)
 	}
 	if pageOf(t, made(300)) != page {
-		t.Error("the same rows give another page")
+		t.Error("pages of the same data differ")
 	}
 }
 
-// TestEscaping: what rows say is text, in the page, in its charts, and in their labels.
+// TestEscaping checks that strings of the data are escaped in the page, its charts and their
+// labels.
 func TestEscaping(t *testing.T) {
 	const evil = `<script>alert("1")</script>&amp;'`
 	c := made(20)
@@ -65,15 +66,15 @@ func TestEscaping(t *testing.T) {
 	}
 	page := pageOf(t, c)
 	if charts(page) == 0 {
-		t.Error("the page has no charts")
+		t.Error("got no charts")
 	}
 	if strings.Contains(page, "<script") {
-		t.Error("the page has a script that came from a row")
+		t.Error("got a script from the data")
 	}
 }
 
-// TestSparse: comparisons that lack something, down to all of it, give a page
-// without the charts of that.
+// TestSparse checks that comparisons with missing or no data give a page without the
+// corresponding charts.
 func TestSparse(t *testing.T) {
 	nan, inf := math.NaN(), math.Inf(1)
 	for _, tc := range []struct {
@@ -92,7 +93,7 @@ func TestSparse(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			if n := charts(pageOf(t, &tc.c)); n < tc.least || n > tc.most {
-				t.Errorf("the page has %d charts, want %d to %d", n, tc.least, tc.most)
+				t.Errorf("got %d charts, want %d to %d", n, tc.least, tc.most)
 			}
 		})
 	}

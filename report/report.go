@@ -1,13 +1,13 @@
-// Package report draws a comparison of recipes as one HTML page that needs
-// nothing beside it: tables, and charts as SVG, from rows.
+// Package report renders a comparison of recipes as one self-contained HTML page with tables
+// and SVG charts.
 //
 //	Comparison   what was run, how, and its recipes
 //	  Recipe     losses by step, speed, bytes, operands
 //	    Operand  the error of one quantized operand at one step
-//	  Format     what the trained model loses in a block format
+//	  Format     the loss of the trained model in a block format
 //
-// It computes nothing that the rows do not say but gaps, means and shares, and
-// imports nothing of this module: anything can be reported.
+// It computes only gaps, means and shares of its data. It imports nothing of this module, so
+// it can report any comparison.
 package report
 
 import (
@@ -18,38 +18,38 @@ import (
 	"gonum.org/v1/gonum/stat"
 )
 
-// A Comparison is the same model trained on the same data under several
-// recipes. Losses are in nats per token; a loss that is not there is NaN.
+// A Comparison is the same model trained on the same data under several recipes. Losses are in
+// nats per token; a missing loss is NaN.
 type Comparison struct {
 	Title    string
 	Subtitle string
-	Baseline string // the recipe that the others are compared with
-	Token    string // what a token is: "byte"
+	Baseline string // name of the recipe that the others are compared with
+	Token    string // unit of the text, such as "byte"
 	Recipes  []Recipe
-	Formats  []Format // what the baseline's model loses when it is quantized afterwards
-	How      []Fact   // how it was run, in the order of the page
+	Formats  []Format // losses of the baseline's model, quantized after training
+	How      []Fact   // how the comparison was run, in the order of the page
 }
 
-// A Fact is a line of how a comparison was run: command, seed, data, machine.
+// A Fact describes one aspect of a run: command, seed, data, machine.
 type Fact struct {
 	Name, Text string
-	Code       bool // Text is something to type
+	Code       bool // Text is a command
 }
 
-// A Recipe is one training run, or one for each of several seeds.
+// A Recipe is one training run, or one per seed.
 type Recipe struct {
 	Name   string
-	Doc    string // what it is, in a few words
-	Failed string // why the run ended before its last step: "the loss was NaN at step 12"; "" where it did not
-	Steps  int    // done
+	Doc    string // short description
+	Failed string // why the run ended early: "the loss was NaN at step 12"; "" if it did not
+	Steps  int    // completed steps
 
-	TrainLoss      float64 // of the last steps, as the trainer states it
-	ValidationLoss float64 // of the model at the end
+	TrainLoss      float64 // of the last steps, as the trainer reports it
+	ValidationLoss float64 // of the final model
 	Train          []Point // by step
 	Validation     []Point
 
-	// Runs are the ends of the runs of all seeds, where there are several. All else
-	// is of the first.
+	// Runs holds the final losses of all seeds, if there are several. All other fields are
+	// those of the first seed.
 	Runs []Run
 
 	SecondsPerStep  float64
@@ -57,12 +57,11 @@ type Recipe struct {
 	Busy            bool // other programs had the processors during most steps, which took longer for that
 	Memory          Memory
 
-	Operands []Operand   // those that were observed
-	Scales   []Histogram // of the decode scales of blocks, by operand
+	Operands []Operand   // observed operands
+	Scales   []Histogram // decode scales of blocks, by operand
 }
 
-// Memory is what a run holds at the peak of a step, in bytes: zero where that is not
-// known.
+// Memory is the memory of a run at the peak of a step, in bytes: zero if unknown.
 type Memory struct {
 	Masters     int64 // FP32 weights of the optimizer
 	Gradients   int64 // FP32
@@ -73,7 +72,7 @@ type Memory struct {
 	Scratch     int64 // for operands
 }
 
-// Total returns the sum.
+// Total returns the sum of all fields.
 func (m Memory) Total() int64 {
 	return m.Masters + m.Gradients + m.Moments + m.Rowwise + m.Columnwise + m.Activations + m.Scratch
 }
@@ -84,13 +83,13 @@ type Run struct {
 	TrainLoss, ValidationLoss float64
 }
 
-// A Point is a loss after so many steps.
+// A Point is the loss after a number of steps.
 type Point struct {
 	Step int
 	Loss float64
 }
 
-// An Operand is one operand of one module, as it was quantized at one step.
+// An Operand is one operand of one module, quantized at one step.
 type Operand struct {
 	Step      int
 	Module    string
@@ -99,29 +98,27 @@ type Operand struct {
 	SQNR      float64
 	Amax      float64
 	Elements  int64
-	Saturated int64 // beyond the largest value of their block
-	Flushed   int64 // became zero
+	Saturated int64 // elements above the largest value of their block
+	Flushed   int64 // nonzero elements that became zero
 }
 
-// A Histogram counts numbers by their binary exponent: 2^e ≤ x < 2^(e+1).
+// A Histogram counts values by binary exponent e: 2^e ≤ x < 2^(e+1).
 type Histogram struct {
-	Name   string // of the operand
+	Name   string // name of the operand
 	Counts map[int]int64
 }
 
-// A Format is what the trained model loses in a block format.
+// A Format is the loss of the trained model in a block format.
 type Format struct {
 	Name string
-	Bits float64 // for an element
+	Bits float64 // bits per element
 	Loss float64
 }
 
-// Perplexity returns e^loss: of how many equally likely tokens the model
-// chooses, as it were.
+// Perplexity returns e^loss: the number of equally likely tokens with the same loss.
 func Perplexity(loss float64) float64 { return math.Exp(loss) }
 
-// baseline returns the recipe that the others are compared with, nil where it is
-// not among them.
+// baseline returns the baseline recipe, or nil if it is not among the recipes.
 func (c *Comparison) baseline() *Recipe {
 	if i := c.index(c.Baseline); i >= 0 {
 		return &c.Recipes[i]
@@ -129,19 +126,17 @@ func (c *Comparison) baseline() *Recipe {
 	return nil
 }
 
-// index returns the place of a recipe, which has its color; -1 where it is not
-// there.
+// index returns the index of a recipe, which selects its color, or -1.
 func (c *Comparison) index(name string) int {
 	return slices.IndexFunc(c.Recipes, func(r Recipe) bool { return r.Name == name })
 }
 
-// Gap returns by how much the validation loss of a recipe is above that of the
-// baseline, as a share of it; NaN where there is none. Of several seeds it is the
-// mean of the gaps between runs of the same seed.
+// Gap returns the relative difference of a recipe's validation loss from the baseline's, or
+// NaN if there is none. With several seeds it is the mean over pairs of runs with the same
+// seed.
 func (c *Comparison) Gap(r *Recipe) float64 { return stat.Mean(c.gapsBySeed(r), nil) }
 
-// GapError returns the standard error of Gap, from how gaps differ by seed; NaN
-// where there are fewer than two.
+// GapError returns the standard error of Gap over the seeds, or NaN for fewer than two.
 func (c *Comparison) GapError(r *Recipe) float64 {
 	if g := c.gapsBySeed(r); len(g) > 1 {
 		return stat.StdErr(stat.StdDev(g, nil), float64(len(g)))
@@ -149,7 +144,7 @@ func (c *Comparison) GapError(r *Recipe) float64 {
 	return math.NaN()
 }
 
-// gapsBySeed returns the gaps of the seeds that the recipe and the baseline have.
+// gapsBySeed returns the gaps for the seeds that both the recipe and the baseline have.
 func (c *Comparison) gapsBySeed(r *Recipe) []float64 {
 	b := c.baseline()
 	if b == nil {
@@ -166,7 +161,7 @@ func (c *Comparison) gapsBySeed(r *Recipe) []float64 {
 	return gaps
 }
 
-// runs returns the ends of all runs, of which there is at least one.
+// runs returns the final losses of all runs, at least one.
 func (r *Recipe) runs() []Run {
 	if len(r.Runs) > 0 {
 		return r.Runs
@@ -174,7 +169,7 @@ func (r *Recipe) runs() []Run {
 	return []Run{{TrainLoss: r.TrainLoss, ValidationLoss: r.ValidationLoss}}
 }
 
-// Losses returns the losses at the end: the means over the seeds.
+// Losses returns the final losses, averaged over the seeds.
 func (r *Recipe) Losses() (training, validation float64) {
 	runs := r.runs()
 	for _, run := range runs {
@@ -185,7 +180,7 @@ func (r *Recipe) Losses() (training, validation float64) {
 	return training / n, validation / n
 }
 
-// seeds returns how many seeds there are.
+// seeds returns the number of seeds.
 func (c *Comparison) seeds() int {
 	n := 1
 	for i := range c.Recipes {
@@ -194,14 +189,14 @@ func (c *Comparison) seeds() int {
 	return n
 }
 
-// Saturated returns the share of saturated elements among all that were
-// observed, NaN where none were.
+// Saturated returns the share of saturated elements among the observed ones, or NaN if there
+// are none.
 func (r *Recipe) Saturated() float64 {
 	return r.share(func(o *Operand) int64 { return o.Saturated })
 }
 
-// Flushed returns the share of elements that became zero among all that were
-// observed, NaN where none were.
+// Flushed returns the share of elements that became zero among the observed ones, or NaN if
+// there are none.
 func (r *Recipe) Flushed() float64 {
 	return r.share(func(o *Operand) int64 { return o.Flushed })
 }
@@ -215,8 +210,8 @@ func (r *Recipe) share(count func(*Operand) int64) float64 {
 	return float64(n) / float64(all)
 }
 
-// gaps returns by how much the losses of points are above those of base at the
-// same steps, as a share.
+// gaps returns the relative differences of the losses of points from those of base at the same
+// steps.
 func gaps(points, base []Point) []Point {
 	at := map[int]float64{}
 	for _, p := range base {
@@ -231,8 +226,8 @@ func gaps(points, base []Point) []Point {
 	return list
 }
 
-// smooth returns the means of the last n points, from the n-th on: of all of
-// them where there are fewer.
+// smooth returns the moving averages of n points, from the n-th on. If there are fewer points
+// it returns the average of all.
 func smooth(points []Point, n int) []Point {
 	n = max(1, min(n, len(points)))
 	var list []Point
@@ -246,8 +241,7 @@ func smooth(points []Point, n int) []Point {
 	return list
 }
 
-// ranked returns the recipes that have a gap, but for the baseline, smallest gap
-// first.
+// ranked returns the recipes with a gap, except the baseline, in ascending order of the gap.
 func (c *Comparison) ranked() []*Recipe {
 	var list []*Recipe
 	for i := range c.Recipes {

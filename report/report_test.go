@@ -7,8 +7,7 @@ import (
 	"testing"
 )
 
-// two returns a comparison of a baseline and another recipe, small enough to
-// compute by hand.
+// two returns a comparison of a baseline and another recipe, for results computed by hand.
 func two() *Comparison {
 	return &Comparison{
 		Title: "T", Baseline: "bf16", Token: "byte",
@@ -35,7 +34,7 @@ func TestTable(t *testing.T) {
 		{"mxfp4", "–", "–", "–", "–", "–", "–", "–", "–", "–"},
 	}
 	if got := c.Table().Rows; !reflect.DeepEqual(got, want) {
-		t.Errorf("the table is\n%q, want\n%q", got, want)
+		t.Errorf("table: got\n%q, want\n%q", got, want)
 	}
 	want = [][]string{
 		{"bf16", "4.00", "4.00", "8.00", "1.00", "1.00", "12.3", "0.500", "30.8"},
@@ -51,7 +50,7 @@ func TestTable(t *testing.T) {
 		{"nvfp4", "4.5", "2.0500", "7.7679", "+5.13%"},
 	}
 	if got := c.FormatTable().Rows; !reflect.DeepEqual(got, want) {
-		t.Errorf("the table of formats is\n%q, want\n%q", got, want)
+		t.Errorf("table of formats: got\n%q, want\n%q", got, want)
 	}
 }
 
@@ -68,64 +67,64 @@ func TestVerdict(t *testing.T) {
 		"This is one seed: whether a small gap is more than chance takes several.",
 	}
 	if got := c.Verdict(); !reflect.DeepEqual(got, want) {
-		t.Errorf("the verdict is\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+		t.Errorf("verdict: got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 	for i := range c.Formats {
 		c.Formats[i].Loss = 2 + 0.0003*float64(i)
 	}
 	if got, want := c.Verdict()[3], "Quantized after training, the model of bf16 has the same perplexity in every format, to within 0.1%."; got != want {
-		t.Errorf("where formats cost next to nothing it is %q, want %q", got, want)
+		t.Errorf("verdict without losses in formats: got %q, want %q", got, want)
 	}
 	c.Recipes[0].Failed, c.Recipes[0].ValidationLoss = "the loss was NaN at step 2", math.NaN()
 	want = []string{"bf16 did not finish: the loss was NaN at step 2.", "mxfp4 did not finish: the loss was NaN at step 1.",
 		"Other programs had the processors during most steps of mxfp8: these took longer than on an idle machine, and their times do not compare."}
 	if got := c.Verdict(); !reflect.DeepEqual(got, want) {
-		t.Errorf("without a baseline the verdict is %q, want %q", got, want)
+		t.Errorf("verdict without a baseline: got %q, want %q", got, want)
 	}
 }
 
-// TestSeeds: losses are means, and gaps those of runs of the same seed.
+// TestSeeds checks that losses are means over seeds, and gaps those of runs of the same seed.
 func TestSeeds(t *testing.T) {
 	c := two()
 	c.Recipes[0].Runs = []Run{{1, 2, 2}, {2, 3, 4}, {3, 4, 5}}
 	c.Recipes[1].Runs = []Run{{1, 2.1, 2.04}, {3, 4.3, 5}} // gaps of 2 % and 0 %
 	if got, want := c.Gap(&c.Recipes[1]), 0.01; math.Abs(got-want) > 1e-12 {
-		t.Errorf("the gap is %g, want %g", got, want)
+		t.Errorf("gap: got %g, want %g", got, want)
 	}
 	if got, want := c.GapError(&c.Recipes[1]), 0.01; math.Abs(got-want) > 1e-12 {
-		t.Errorf("its standard error is %g, want %g: half of their distance", got, want)
+		t.Errorf("standard error: got %g, want %g, half of the difference", got, want)
 	}
 	if got, want := c.Table().Rows[1][:4], []string{"mxfp8", "3.2000", "3.5200", "+1.00% ±1.00%"}; !reflect.DeepEqual(got, want) {
-		t.Errorf("the row is %q, want %q", got, want)
+		t.Errorf("row: got %q, want %q", got, want)
 	}
 	v := c.Verdict()
 	if got, want := v[1], "Beside it, mxfp8 ends 1.00% ±1.00% above."; got != want {
-		t.Errorf("the verdict is %q, want %q", got, want)
+		t.Errorf("verdict: got %q, want %q", got, want)
 	}
 	if last := v[len(v)-1]; !strings.HasPrefix(last, "Losses and gaps are means over 3 seeds, ") {
-		t.Errorf("the verdict ends with %q", last)
+		t.Errorf("end of the verdict: got %q", last)
 	}
 	if got := c.FormatTable().Rows[0][2]; got != "2.0000" {
-		t.Errorf("the model that is quantized has a loss of %s as trained, want that of the first seed", got)
+		t.Errorf("loss of the quantized model as trained: got %s, want that of the first seed", got)
 	}
 	c.Recipes[1].Runs = c.Recipes[1].Runs[:1]
 	if got := c.GapError(&c.Recipes[1]); !math.IsNaN(got) {
-		t.Errorf("one pair has a standard error of %g", got)
+		t.Errorf("standard error of one pair: got %g, want NaN", got)
 	}
 }
 
 func TestCurves(t *testing.T) {
 	base := []Point{{1, 4}, {2, 2}, {3, 1}, {4, math.NaN()}}
 	if got, want := gaps([]Point{{2, 3}, {3, 1}, {5, 1}}, base), []Point{{2, 0.5}, {3, 0}}; !reflect.DeepEqual(got, want) {
-		t.Errorf("the gaps are %v, want %v", got, want)
+		t.Errorf("gaps: got %v, want %v", got, want)
 	}
 	for n, want := range map[int][]Point{1: base[:3], 2: {{2, 3}, {3, 1.5}}, 3: {{3, 7. / 3}}, 9: {{3, 7. / 3}}} {
 		if got := smooth(base[:3], n); !reflect.DeepEqual(got, want) {
-			t.Errorf("means of %d are %v, want %v", n, got, want)
+			t.Errorf("averages of %d: got %v, want %v", n, got, want)
 		}
 	}
 	if got := smooth(nil, 5); got != nil {
-		t.Errorf("means of nothing are %v", got)
+		t.Errorf("averages of no points: got %v", got)
 	}
 }
 
@@ -137,23 +136,23 @@ func TestHeat(t *testing.T) {
 	}}
 	m := heat(r, "input")
 	if want := []string{"layers.2.q", "layers.10.q"}; !reflect.DeepEqual(m.modules, want) {
-		t.Errorf("modules %q, want %q: in the order of people, and none that loses nothing", m.modules, want)
+		t.Errorf("modules: got %q, want %q: the lossy ones, in numeric order", m.modules, want)
 	}
 	r.Operands = append(r.Operands, Operand{Module: "layers.2.q", Name: "weight", SQNR: 3})
 	if got, want := heat(r, "weight").modules, []string{"layers.0.q", "layers.2.q"}; !reflect.DeepEqual(got, want) {
-		t.Errorf("modules of the weight are %q, want %q", got, want)
+		t.Errorf("modules of the weight: got %q, want %q", got, want)
 	}
 	if want := []int{1, 9}; !reflect.DeepEqual(m.steps, want) {
-		t.Errorf("steps %v, want %v", m.steps, want)
+		t.Errorf("steps: got %v, want %v", m.steps, want)
 	}
 	if got := m.Z(0, 1); got != 25 {
-		t.Errorf("the first module, which is on top, has %g at the first step, want 25", got)
+		t.Errorf("first module, first step: got %g, want 25", got)
 	}
 	if got := m.Z(1, 1); got != 19 {
-		t.Errorf("it has %g at the second step, want 19, the worse of its directions", got)
+		t.Errorf("first module, second step: got %g, want 19, the lower of its directions", got)
 	}
 	if got := m.Z(0, 0); !math.IsNaN(got) {
-		t.Errorf("the second module has %g where it was not observed", got)
+		t.Errorf("second module, not observed: got %g, want NaN", got)
 	}
 }
 
@@ -161,11 +160,11 @@ func TestOutline(t *testing.T) {
 	got := outline(map[int]int64{-127: 3, -3: 1000, -1: 3000, 5: 2, 6: 1})
 	want := [][2]float64{{-3.5, 0}, {-3.5, 1000. / 4006}, {-2.5, 1000. / 4006}, {-2.5, 0}, {-1.5, 0}, {-1.5, 3000. / 4006}, {-0.5, 3000. / 4006}, {-0.5, 0}}
 	if len(got) != len(want) {
-		t.Fatalf("the outline is %v, want %v: without the tails", got, want)
+		t.Fatalf("outline: got %v, want %v, without the tails", got, want)
 	}
 	for i, w := range want {
 		if got[i].X != w[0] || got[i].Y != w[1] {
-			t.Errorf("point %d of the outline is %v, want %v", i, got[i], w)
+			t.Errorf("point %d of the outline: got %v, want %v", i, got[i], w)
 		}
 	}
 }
@@ -183,7 +182,7 @@ func TestRoundTicks(t *testing.T) {
 			labels = append(labels, tick.Label)
 		}
 		if got := strings.Join(labels, " "); got != tc.want {
-			t.Errorf("from %g to %g the marks are %q, want %q", tc.least, tc.most, got, tc.want)
+			t.Errorf("ticks from %g to %g: got %q, want %q", tc.least, tc.most, got, tc.want)
 		}
 	}
 }

@@ -5,21 +5,21 @@ import (
 	"math"
 )
 
-// A Column is a column of a table: its title, and whether it holds numbers.
+// A Column is a column of a table.
 type Column struct {
 	Title   string
 	Short   string // title for a terminal, in one or two lines
-	Doc     string // what it is, where the title does not say it all
+	Doc     string // explanation, if the title does not suffice
 	Numeric bool
 }
 
-// A Table is text in rows, for a page or for a terminal.
+// A Table is a table of text, for a page or a terminal.
 type Table struct {
 	Columns []Column
 	Rows    [][]string
 }
 
-// column of the table of recipes
+// A recipeColumn is a column of the table of recipes.
 type recipeColumn struct {
 	Column
 	text func(c *Comparison, r *Recipe) string
@@ -53,8 +53,8 @@ var recipeColumns = []recipeColumn{
 	{Column{"flushed", "flushed", "elements that became zero, of all observed operands", true}, func(_ *Comparison, r *Recipe) string { return rateText(r.Flushed()) }},
 }
 
-// Table returns the recipes as a table. One that did not finish has what it had
-// by then, and no loss at the end.
+// Table returns the table of recipes. A recipe that did not finish has its figures so far and
+// no final loss.
 func (c *Comparison) Table() Table {
 	var t Table
 	for _, column := range recipeColumns {
@@ -70,7 +70,7 @@ func (c *Comparison) Table() Table {
 	return t
 }
 
-// memoryColumns are those of MemoryTable, after the recipe.
+// memoryColumns are the columns of MemoryTable after the recipe.
 var memoryColumns = []struct {
 	Column
 	bytes func(m *Memory) int64
@@ -129,7 +129,7 @@ func (c *Comparison) FormatTable() Table {
 	return t
 }
 
-// secondsText writes the seconds of a step, with three digits where they are few.
+// secondsText formats the seconds of a step, with three digits if they are few.
 func secondsText(s float64) string {
 	if s < 1 {
 		return fmt.Sprintf("%.3f", s)

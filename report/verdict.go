@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Verdict says in sentences what came of it.
+// Verdict summarizes the comparison in sentences.
 func (c *Comparison) Verdict() []string {
 	var s []string
 	if b := c.baseline(); b != nil && b.Failed == "" && !math.IsNaN(b.ValidationLoss) {
@@ -54,11 +54,10 @@ func (c *Comparison) Verdict() []string {
 	return s
 }
 
-// noCost is a change of perplexity that is not worth a word.
+// noCost is a relative change of perplexity that is too small to report.
 const noCost = 0.001
 
-// cost returns by how much the perplexity in a format is above that of the
-// baseline's model, as a share.
+// cost returns the relative increase in perplexity of the baseline's model in a format.
 func (c *Comparison) cost(f *Format) float64 {
 	if b := c.baseline(); b != nil {
 		return math.Expm1(f.Loss - b.ValidationLoss)
@@ -66,7 +65,7 @@ func (c *Comparison) cost(f *Format) float64 {
 	return math.NaN()
 }
 
-// extremes returns the formats of the least and the greatest loss.
+// extremes returns the formats with the smallest and the largest loss.
 func (c *Comparison) extremes() (least, most *Format) {
 	for i := range c.Formats {
 		f := &c.Formats[i]
@@ -83,8 +82,7 @@ func (c *Comparison) extremes() (least, most *Format) {
 	return least, most
 }
 
-// besideText words a gap: "ends 0.12% above", with the standard error where there
-// is one.
+// besideText formats a gap as "ends 0.12% above", with the standard error if there is one.
 func besideText(gap, standardError float64) string {
 	switch text := strings.TrimLeft(percentText(gap), "+−"); {
 	case strings.Trim(text, "0.%") == "":
@@ -96,8 +94,7 @@ func besideText(gap, standardError float64) string {
 	}
 }
 
-// errorText writes the standard error of a share behind it; nothing where there is
-// none.
+// errorText formats the standard error of a share as a suffix, or "" if there is none.
 func errorText(standardError float64) string {
 	if math.IsNaN(standardError) || math.IsInf(standardError, 0) {
 		return ""
@@ -105,7 +102,7 @@ func errorText(standardError float64) string {
 	return " ±" + strings.TrimPrefix(percentText(standardError), "+")
 }
 
-// list joins parts as a sentence does.
+// list joins parts with commas and "and".
 func list(parts []string) string {
 	if len(parts) < 2 {
 		return strings.Join(parts, "")
@@ -121,7 +118,7 @@ func counted(n int, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// lossText writes a loss.
+// lossText formats a loss.
 func lossText(loss float64) string {
 	if math.IsNaN(loss) || math.IsInf(loss, 0) {
 		return "–"
@@ -129,8 +126,7 @@ func lossText(loss float64) string {
 	return fmt.Sprintf("%.4f", loss)
 }
 
-// percentText writes a signed share in percent, with two digits behind the
-// point where it is small.
+// percentText formats a signed share in percent, with two decimals if it is small.
 func percentText(share float64) string {
 	if math.IsNaN(share) || math.IsInf(share, 0) {
 		return "–"
@@ -145,7 +141,7 @@ func percentText(share float64) string {
 	return fmt.Sprintf("%.*f%%", digits, 0.0)
 }
 
-// rateText writes the share of elements, of which most are small.
+// rateText formats a share of elements; most are small.
 func rateText(share float64) string {
 	switch {
 	case math.IsNaN(share):
@@ -158,7 +154,8 @@ func rateText(share float64) string {
 	return fmt.Sprintf("%.2g%%", 100*share)
 }
 
-// threeDigits writes a number with three digits, or with all before the point.
+// threeDigits formats a number with three significant digits, or with its integer part if that
+// has more.
 func threeDigits(v float64) string {
 	if math.IsNaN(v) || math.IsInf(v, 0) {
 		return "–"
@@ -173,5 +170,5 @@ func threeDigits(v float64) string {
 	return fmt.Sprintf("%.*f", digits, v)
 }
 
-// minus writes the sign of a number as typesetters do.
+// minus replaces the hyphen of a negative number by a minus sign.
 func minus(number string) string { return strings.Replace(number, "-", "−", 1) }
