@@ -72,11 +72,8 @@ func (b *Bound) Beyond(want, got []float32, scale float32) (n, first int) {
 		return 0, 0
 	}
 	quotient := b.quotient
-	switch {
-	case b.format.same(Q8_0):
+	if b.format.same(Q8_0) {
 		quotient = halfError(s * b.smallest)
-	case b.format.Scale == format.E8M0 && scale == exp2(-format.E8M0.Bias):
-		quotient = 1 // Smallest: libraries divide by 1 or by 2^-126 under it
 	}
 	underSmallest := b.format.Scale == format.E8M0 && scale == exp2(-format.E8M0.Bias)
 	largest, inverse := b.max*s, (1+quotient)/s
