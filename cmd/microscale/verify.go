@@ -148,7 +148,7 @@ type worstDocument struct {
 	Lost       int64  `json:"lost"`       // blocks of values that became zeros
 	Beyond     int64  `json:"beyond"`     // elements beyond the bound of the format
 	BadScales  int64  `json:"bad_scales"` // scales beyond it
-	Unchecked  int64  `json:"unchecked"`  // blocks with NaN or Inf in the source
+	Unchecked  int64  `json:"unchecked"`  // elements of blocks without a bound
 	Worst      number `json:"worst"`      // dB; null: exact, or all zeros
 	Row        int    `json:"row"`
 	Col        int    `json:"column"`
