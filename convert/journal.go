@@ -16,7 +16,7 @@ import (
 	"github.com/microscale-go/microscale/verify"
 )
 
-// A journal says how far a run came, so that the next one goes on from there. It
+// A journal says how far a run came, so that the next one resumes there. It
 // is a file of lines, each one record, which is only ever appended to:
 //
 //	1f3a90bc {"begin":{"version":3,"plan":"…","source":[…]}}
@@ -77,7 +77,7 @@ func (d *doneTiles) tile() checkpoint.Tile {
 	return checkpoint.Tile{Weight: d.Weight, From: d.Row, FromCol: d.Col}
 }
 
-// journalVersion is raised when an earlier version's journals cannot be gone on with.
+// journalVersion is raised when an earlier version's journals cannot be resumed.
 const journalVersion = 3
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)

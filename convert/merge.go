@@ -18,10 +18,10 @@ import (
 )
 
 // Merge joins the parts that workers wrote beside dst (Plan.Worker), and gives the
-// result its name. It reads no weights: it checks that every part is there and
-// whole, that all are of one plan, and that every file has its size and a header,
-// and moves them together. A merge that was killed is gone on with by the next, and
-// one after the last does nothing.
+// result its name. It checks that every part is there and complete, that all are of
+// one plan, and that every file has the bytes that were written, by their checksums;
+// then it moves the files together. The next merge finishes one that was killed, and
+// does nothing after one that was not.
 func Merge(dst string, force bool) (*Result, error) {
 	m, err := findParts(filepath.Clean(dst))
 	if err != nil {

@@ -156,16 +156,16 @@ func (o *output) claim() error {
 	return nil
 }
 
-// restore makes good what a killed run left: files that it had written, unless
-// they are gone on with, and an earlier directory that it had moved away and not
-// yet replaced.
+// restore undoes what a killed run left: it removes the files that the run wrote,
+// unless this one resumes it, and moves back an earlier directory that the run had
+// moved away and not yet replaced.
 func (o *output) restore(resume bool) error {
 	if err := o.own(); err != nil {
 		return err
 	}
 	if !resume {
 		if o.unfinished() {
-			o.warnings = append(o.warnings, fmt.Sprintf("%s, which an unfinished run had left, was begun anew: --resume would have gone on with it", o.partial))
+			o.warnings = append(o.warnings, fmt.Sprintf("%s: the files of an unfinished run were removed: --resume would have continued it", o.partial))
 		}
 		if err := o.clear(); err != nil {
 			return err

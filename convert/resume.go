@@ -140,8 +140,8 @@ func sampled(name, path string, start int64) (sourceFile, error) {
 	return sourceFile{name, info.Size(), info.ModTime().UnixNano(), hex.EncodeToString(h.Sum(nil)[:16])}, nil
 }
 
-// anew is what to do about a run that cannot be gone on with.
-const anew = "run without --resume to begin anew"
+// anew is what to do about a run that cannot be resumed.
+const anew = "run without --resume to start again"
 
 // matches fails where b is not the beginning of the run that wants to go on.
 func (b *beginning) matches(want *beginning, source string) error {

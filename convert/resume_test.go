@@ -111,7 +111,7 @@ func TestResume(t *testing.T) {
 				}
 				sameReport(t, got.Tensors, want.Tensors)
 				if n > 3 && !got.Resumed {
-					t.Errorf("after %d tiles, the work is begun anew", n)
+					t.Errorf("after %d tiles, the work starts again", n)
 				}
 			}
 			if ended < 5 {
@@ -171,7 +171,7 @@ func TestResumeCarried(t *testing.T) {
 	}
 }
 
-// TestResumeRefuses has what cannot be gone on with: another source, other
+// TestResumeRefuses has what cannot be resumed: another source, other
 // options, files that are gone. Nothing is lost by asking.
 func TestResumeRefuses(t *testing.T) {
 	for _, tc := range []struct {
@@ -226,8 +226,8 @@ func TestResumeRefuses(t *testing.T) {
 				t.Errorf("the journal is not what it was (%v)", err)
 			}
 			result, err := planFor(t, src, tc.format).Run(context.Background(), dst, RunOptions{})
-			if err != nil || len(result.Warnings) != 1 || !strings.Contains(result.Warnings[0], "was begun anew") {
-				t.Errorf("anew: %+v, %v", result, err)
+			if err != nil || len(result.Warnings) != 1 || !strings.Contains(result.Warnings[0], "--resume would have continued it") {
+				t.Errorf("without resuming: %+v, %v", result, err)
 			}
 		})
 	}

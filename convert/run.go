@@ -32,15 +32,13 @@ type Result struct {
 	Warnings []string        // what the user should know or do; the checkpoint is whole
 }
 
-// Run carries the plan out. The result appears at dst only when it is whole;
-// when Run fails, dst is as it was. A source with NaN or Inf is refused unless
-// that is allowed.
+// Run carries the plan out. It creates dst atomically when the result is complete; on
+// error, dst is unchanged. A source with NaN or Inf is an error unless that is allowed.
 //
-// A run that was killed has left what it wrote beside dst, and a journal. With
-// Resume the next one goes on from there, and ends with the same bytes and the
-// same errors as one that was not killed; where nothing was left it begins, and
-// where dst is the result already it does nothing. Without, what was left is
-// removed, and a warning says so.
+// A run that was killed leaves its files and a journal beside dst. With Resume, the
+// next run continues it, to the same bytes and the same errors as one that was not
+// killed. It starts if there is nothing to resume, and does nothing if dst is the
+// finished result. Without Resume it removes those files, with a warning.
 func (p *Plan) Run(ctx context.Context, dst string, o RunOptions) (*Result, error) {
 	if o.Resume {
 		why, err := p.unlike(ctx, dst, o.Threads)
@@ -80,7 +78,7 @@ func (p *Plan) Run(ctx context.Context, dst string, o RunOptions) (*Result, erro
 	return nil, explain(err, out, p.Bytes(), o.Resume)
 }
 
-// carryOut goes on from what there is, to the end.
+// carryOut resumes the run where its journal ends, and completes it.
 func (r *run) carryOut(ctx context.Context) (*Result, error) {
 	begin, err := r.plan.beginning()
 	if err != nil {

@@ -22,8 +22,8 @@ func quantizeCommand() *cobra.Command {
 
 ` + sourceHelp + `
 
-DST appears only when it is whole; a run that was killed is gone on with by the
-same command and --resume. Several machines share the work by --shard I/N, and
+DST is created when the run completes. To resume an interrupted run, repeat the
+command with --resume. Several machines share the work by --shard I/N, and
 merge joins what they wrote. DST is in the layout that clients read where
 there is one for the format (compressed-tensors: vLLM, SGLang, transformers; for
 the experts of gpt-oss, its own), else, and for a single file, in Microscale's own

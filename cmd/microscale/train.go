@@ -22,8 +22,8 @@ Face directory that eval, generate and quantize take.
 
 The same seed gives the same losses to the bit, on any number of threads and
 resumed or not. While a run goes on, its directory has a checkpoint: after
-Ctrl-C, or a kill at any time, the same command with --resume goes on from there,
-or starts where no checkpoint was written yet.`,
+Ctrl-C, or a kill at any time, the same command with --resume continues from
+there, or starts if no checkpoint was written yet.`,
 		Example: `  microscale train
   microscale train --recipe nvfp4 --steps 500 --out model
   microscale train --out model --resume
@@ -33,7 +33,7 @@ or starts where no checkpoint was written yet.`,
 	recipes := addRecipe(cmd)
 	training := addTraining(cmd, train.DefaultConfig())
 	out := cmd.Flags().String("out", "", "save the model in the new directory `DIR` (default trained-RECIPE, with a number where that is taken)")
-	resume := cmd.Flags().Bool("resume", false, "go on with the run in DIR, of which other flags may be left out")
+	resume := cmd.Flags().Bool("resume", false, "continue the run in DIR, whose other flags may be left out")
 	force := cmd.Flags().Bool("force", false, "replace the run in DIR, and the model that it left")
 	exclusive(cmd, "resume", "force")
 	every := cmd.Flags().Uint("checkpoint-every", uint(train.DefaultConfig().CheckpointEvery), "steps `N` from one checkpoint to the next; 0: when interrupted")
@@ -65,7 +65,7 @@ or starts where no checkpoint was written yet.`,
 		}})
 		m.Close()
 		if interruption := (*train.Interrupted)(nil); errors.As(err, &interruption) {
-			return fmt.Errorf("%w; go on with microscale train --resume --out %s", err, printable(interruption.Out))
+			return fmt.Errorf("%w; continue with microscale train --resume --out %s", err, printable(interruption.Out))
 		}
 		if err != nil {
 			return err

@@ -212,7 +212,7 @@ func TestTrainInterrupt(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = cmd.Wait() // the status tells
-	fails(t, cmd.ProcessState.ExitCode(), stdout.String(), stderr.String(), "interrupted after ", " steps: the checkpoint is in "+out+"; go on with microscale train --resume --out "+out)
+	fails(t, cmd.ProcessState.ExitCode(), stdout.String(), stderr.String(), "interrupted after ", " steps: the checkpoint is in "+out+"; continue with microscale train --resume --out "+out)
 
 	status, _, problem := execute("", "train", "--resume", "--out", out, "--seed", "2")
 	fails(t, status, "", problem, "the checkpoint is of another run: seed is 1 there and 2 here")
