@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 )
 
-// What to do about a fault, by who caused it.
+// Remedies, by the cause of a fault.
 const (
 	fixDamaged   = "the file is damaged or was not written for llama.cpp; fetch it again"
 	fixTruncated = "the file is incomplete; fetch it again"
@@ -17,17 +17,17 @@ const (
 	fixSpec      = "correct it before writing"
 )
 
-// A ContainerError says why a file is not, or would not become, a valid GGUF file.
+// A ContainerError reports why a file is not, or would not become, a valid GGUF file.
 type ContainerError struct {
-	Path    string // the file; empty where only bytes were given
-	Tensor  string // the tensor at fault; empty where it is none
-	Key     string // the key at fault; empty where it is none
-	Offset  int64  // byte offset in the file of the fault; -1 where there is none
-	Problem string // what is wrong
-	Fix     string // what to do
+	Path    string // the file; empty for bytes in memory
+	Tensor  string // the tensor at fault; empty if none
+	Key     string // the key at fault; empty if none
+	Offset  int64  // byte offset of the fault in the file; -1 if none
+	Problem string // the problem
+	Fix     string // the remedy
 }
 
-// Error returns one line: file, tensor or key, byte offset, what is wrong, what to do.
+// Error returns one line: file, tensor or key, byte offset, problem, remedy.
 func (e *ContainerError) Error() string {
 	var parts []string
 	if e.Path != "" {
@@ -49,7 +49,7 @@ func (e *ContainerError) Error() string {
 	return strings.Join(parts, ": ")
 }
 
-// quote quotes a string from a file for an error line, of a long one its start.
+// quote quotes a string from a file for an error line, truncated if it is long.
 func quote(s string) string {
 	const most = 120
 	if len(s) <= most {

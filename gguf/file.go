@@ -21,7 +21,7 @@ type File struct {
 
 // Open opens a file and checks its header. Tensor data is not read.
 func Open(path string) (*File, error) {
-	// Asked before opening, since opening a named pipe would wait for a writer.
+	// Stat first: opening a named pipe would wait for a writer.
 	info, err := os.Stat(path)
 	if err != nil {
 		return nil, err
@@ -79,10 +79,9 @@ func (f *File) Lookup(name string) (TensorInfo, bool) {
 	return f.Tensors[i], true
 }
 
-// ReadTensorAt fills p with the bytes of a tensor of this file, starting off bytes
-// into it. It fails, and reads nothing, when [off, off+len(p)) is not inside the
-// tensor. A file that has become shorter than it was when it was opened gives a
-// [*ContainerError].
+// ReadTensorAt fills p with the bytes of a tensor of this file from offset off on. It returns
+// an error, and reads nothing, unless [off, off+len(p)) is inside the tensor. If the file
+// became shorter since it was opened, the error is a [*ContainerError].
 func (f *File) ReadTensorAt(p []byte, t TensorInfo, off int64) error {
 	if err := checkRange(f.name, t, len(p), off); err != nil {
 		return err

@@ -32,7 +32,7 @@ package gguf
 // Magic is how a file begins.
 const Magic = "GGUF"
 
-// Version is the version that is written.
+// Version is the version that this package writes.
 const Version = 3
 
 // Limits of ggml's reader.

@@ -15,7 +15,7 @@ import (
 	"testing"
 )
 
-// everyValue has a value of each type, and at its edges where it has some.
+// everyValue has values of each type, extreme ones included.
 var everyValue = []Pair{
 	{"general.architecture", "llama"},
 	{"u8", uint8(255)}, {"i8", int8(-128)}, {"u16", uint16(65535)}, {"i16", int16(-32768)},
@@ -53,7 +53,7 @@ func layOut(t *testing.T, specs []Spec, metadata []Pair) *Layout {
 	return l
 }
 
-// build writes a file of the layout in pieces from several goroutines.
+// build writes a file of the layout in parts, from several goroutines.
 func build(t *testing.T, l *Layout) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "m.gguf")
@@ -129,7 +129,7 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// TestBytes is a small file written out by hand from the description of the format.
+// TestBytes compares with a small file written by hand from the description of the format.
 func TestBytes(t *testing.T) {
 	l := layOut(t, []Spec{{"ab", F32, []int64{1, 2}}}, []Pair{{"k", []int32{5}}, {AlignmentKey, uint32(16)}})
 	want := "GGUF" + "\x03\x00\x00\x00" + u64(1) + u64(2) +
@@ -162,7 +162,7 @@ func entry(name string, ty Type, offset uint64, ne ...uint64) string {
 
 func key(name string) string { return u64(uint64(len(name))) + name }
 
-// pad fills a header up and adds n bytes of data.
+// pad pads a header to the alignment and adds n bytes of data.
 func pad(s string, n int) string {
 	return s + strings.Repeat("\x00", (32-len(s)%32)%32+n)
 }
@@ -221,7 +221,7 @@ func TestBadFiles(t *testing.T) {
 	}
 }
 
-// TestGoodFiles are at the edges of what is refused.
+// TestGoodFiles checks files that are just within the limits.
 func TestGoodFiles(t *testing.T) {
 	for name, file := range map[string]string{
 		"nothing":       head(0, 0),
@@ -289,7 +289,7 @@ func TestCreate(t *testing.T) {
 	}
 }
 
-// failing is a file that cannot be read from a byte on.
+// failing is a file that cannot be read from a given byte on.
 type failing struct {
 	r    io.ReaderAt
 	from int64
@@ -333,8 +333,8 @@ func TestReadFaults(t *testing.T) {
 	}
 }
 
-// FuzzNewFile: what is read is written again with the same bytes before the data,
-// but for the version and padding.
+// FuzzNewFile checks that a file that is read is written with the same header, except for
+// version and padding.
 func FuzzNewFile(f *testing.F) {
 	l, err := NewLayout(everySpec, everyValue)
 	if err != nil {
@@ -370,7 +370,7 @@ func FuzzNewFile(f *testing.F) {
 	})
 }
 
-// end returns where the last tensor info of a layout ends.
+// end returns the offset at which the last tensor info of a layout ends.
 func end(l *Layout) int {
 	n := len(head(0, 0))
 	for _, p := range l.header.Metadata {

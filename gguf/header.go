@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// A Header is what a file says about itself and its tensors.
+// A Header describes a file and its tensors.
 type Header struct {
 	Version   uint32
 	Metadata  []Pair       // in the order of the file
@@ -19,7 +19,7 @@ type Header struct {
 	Alignment int64
 }
 
-// Value returns the value of a key, nil where there is none.
+// Value returns the value of a key, or nil if there is none.
 func (h *Header) Value(key string) any {
 	for _, p := range h.Metadata {
 		if p.Key == key {
@@ -34,17 +34,17 @@ type TensorInfo struct {
 	Name       string
 	Type       Type
 	Shape      []int64 // slowest dimension first, the reverse of the file's order; empty means one element
-	Begin, End int64   // bytes [Begin, End) of the data, which starts aligned
+	Begin, End int64   // bytes [Begin, End) of the data, aligned at Begin
 }
 
 // Bytes returns the number of bytes of the tensor's data.
 func (t TensorInfo) Bytes() int64 { return t.End - t.Begin }
 
-// MaxHeaderSize is the largest header, in bytes, that is read or written. The
-// vocabularies of today take some ten megabytes.
+// MaxHeaderSize is the maximum size of a header that this package reads or writes, in bytes.
+// Current vocabularies take some ten megabytes.
 const MaxHeaderSize = 1 << 30
 
-// A parser reads a header from the front. After the first fault it reads zeros.
+// A parser reads a header sequentially. After the first fault it reads zeros.
 type parser struct {
 	r    *bufio.Reader
 	size int64 // of the file
@@ -53,8 +53,8 @@ type parser struct {
 	buf  [8]byte
 }
 
-// readHeader reads and checks the header of a file of size bytes, and returns
-// where its data starts.
+// readHeader reads and checks the header of a file of size bytes. It also returns the offset
+// of the data.
 func readHeader(r io.ReaderAt, size int64) (h *Header, dataStart int64, err error) {
 	p := &parser{r: bufio.NewReaderSize(io.NewSectionReader(r, 0, min(size, MaxHeaderSize)), 1<<16), size: size}
 	h = &Header{}
@@ -71,7 +71,7 @@ func readHeader(r io.ReaderAt, size int64) (h *Header, dataStart int64, err erro
 	return h, dataStart, err
 }
 
-// preamble reads what stands before the metadata.
+// preamble reads the fields before the metadata.
 func (p *parser) preamble(h *Header) (tensors, pairs uint64) {
 	if magic := string(p.bytes(4)); p.err == nil && magic != Magic {
 		switch {
@@ -135,7 +135,7 @@ func checkKey(key string) string {
 	return ""
 }
 
-// alignment returns the alignment that the metadata says.
+// alignment returns the alignment according to the metadata.
 func (p *parser) alignment(h *Header) int64 {
 	a, problem := alignment(h.Metadata)
 	if p.err == nil && problem != "" {
@@ -156,7 +156,7 @@ func alignment(metadata []Pair) (a int64, problem string) {
 	return int64(value), ""
 }
 
-// tensors reads n entries and returns the offset that each states.
+// tensors reads n tensor infos and returns their offsets.
 func (p *parser) tensors(h *Header, n uint64) (offsets []uint64) {
 	seen := map[string]bool{}
 	for range n {
@@ -196,7 +196,7 @@ func (p *parser) tensors(h *Header, n uint64) (offsets []uint64) {
 	return offsets
 }
 
-// checkTensor returns the bytes of a tensor, or says why there is none such.
+// checkTensor returns the bytes of a tensor, or the problem if it is invalid.
 func checkTensor(t TensorInfo) (size int64, problem string) {
 	switch {
 	case t.Name == "":
@@ -215,8 +215,8 @@ func checkTensor(t TensorInfo) (size int64, problem string) {
 	return t.Type.size(t.Shape)
 }
 
-// place gives each tensor, of which End has the size, its place in the data, and
-// checks that it is where the file says, and that the file has it.
+// place sets the range of each tensor in the data; End holds the size. It checks that the
+// range is that of the file and inside the file.
 func place(h *Header, offsets []uint64, dataStart, size int64) error {
 	next := int64(0)
 	for i := range h.Tensors {
@@ -249,7 +249,7 @@ func padded(n, alignment int64) (int64, error) {
 	return (n + alignment - 1) / alignment * alignment, nil
 }
 
-// left returns the bytes of the file that are not read yet.
+// left returns the number of unread bytes of the file.
 func (p *parser) left() int64 { return p.size - p.at }
 
 func (p *parser) fail(problem, fix string) { p.failAt(p.at, problem, fix) }
@@ -260,7 +260,7 @@ func (p *parser) failAt(offset int64, problem, fix string) {
 	}
 }
 
-// bytes reads n of at most 8 bytes, which are good until the next read.
+// bytes reads n bytes, at most 8. The result is valid until the next read.
 func (p *parser) bytes(n int) []byte {
 	b := p.buf[:n]
 	if p.err == nil {
@@ -291,7 +291,7 @@ func (p *parser) uint32() uint32 { return binary.LittleEndian.Uint32(p.bytes(4))
 
 func (p *parser) uint64() uint64 { return binary.LittleEndian.Uint64(p.bytes(8)) }
 
-// string reads a string, in pieces, since a file may be long and have no such one.
+// string reads a string in parts: the length may be wrong, and a large buffer wasted.
 func (p *parser) string() string {
 	n := p.uint64()
 	if p.err == nil && n > uint64(p.left()) {

@@ -13,8 +13,8 @@ type Spec struct {
 	Shape []int64 // slowest dimension first
 }
 
-// A Layout is the plan of a file: the bytes of its header and the place of each
-// tensor. It does not change and may be used from several goroutines.
+// A Layout is the plan of a file: the bytes of its header and the offset of each tensor. It is
+// immutable and safe for concurrent use.
 type Layout struct {
 	header *Header
 	prefix []byte // the file up to its data
@@ -22,9 +22,9 @@ type Layout struct {
 	byName map[string]int
 }
 
-// NewLayout plans a file with its tensors and metadata in the order given. The
-// alignment is that of the metadata, or 32. What [NewFile] would refuse is a
-// [*ContainerError].
+// NewLayout plans a file with its tensors and metadata in the order given. The alignment is
+// that of the metadata, or 32. It returns a [*ContainerError] if [NewFile] would reject the
+// file.
 func NewLayout(tensors []Spec, metadata []Pair) (*Layout, error) {
 	l := &Layout{header: &Header{Version: Version, Metadata: slices.Clone(metadata)}, byName: make(map[string]int, len(tensors))}
 	b := append([]byte(Magic), binary.LittleEndian.AppendUint32(nil, Version)...)

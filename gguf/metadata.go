@@ -17,7 +17,7 @@ type Pair struct {
 	Value any
 }
 
-// The numbers of the types of values (enum gguf_type).
+// Numbers of the types of values (enum gguf_type).
 const (
 	typeUint8 uint32 = iota
 	typeInt8
@@ -34,12 +34,11 @@ const (
 	typeFloat64
 )
 
-// valueBytes has the bytes of a value of each type, of strings those of the
-// length before them.
+// valueBytes lists the size of a value of each type; for strings, that of their length prefix.
 var valueBytes = [...]int64{typeUint8: 1, typeInt8: 1, typeUint16: 2, typeInt16: 2, typeUint32: 4, typeInt32: 4,
 	typeFloat32: 4, typeBool: 1, typeString: 8, typeArray: 12, typeUint64: 8, typeInt64: 8, typeFloat64: 8}
 
-// appendPair appends an entry. It fails on a value of another type.
+// appendPair appends an entry. It returns an error for a value of another type.
 func appendPair(b []byte, p Pair) ([]byte, error) {
 	b = appendString(b, p.Key)
 	if t, ok := typeOf(p.Value); ok {
@@ -86,7 +85,7 @@ func appendArray[T any](b []byte, list []T) []byte {
 	return b
 }
 
-// typeOf returns the number of the type of a value that is no array.
+// typeOf returns the number of the type of a scalar value.
 func typeOf(value any) (t uint32, ok bool) {
 	switch value.(type) {
 	case uint8:
@@ -117,7 +116,7 @@ func typeOf(value any) (t uint32, ok bool) {
 	return 0, false
 }
 
-// appendValue appends a value that is no array.
+// appendValue appends a scalar value.
 func appendValue(b []byte, value any) []byte {
 	if s, ok := value.(string); ok {
 		return appendString(b, s)
@@ -167,8 +166,8 @@ func (p *parser) value(t uint32) any {
 	return nil
 }
 
-// bool reads a bool: ggml reads a byte other than 0 and 1 as it stands, which is
-// undefined in its language.
+// bool reads a bool. It rejects bytes other than 0 and 1, which are undefined behavior in
+// ggml's reader.
 func (p *parser) bool() bool {
 	b := p.bytes(1)[0]
 	if b > 1 {
@@ -177,7 +176,7 @@ func (p *parser) bool() bool {
 	return b == 1
 }
 
-// array reads an array: the type and the number of its elements, and they.
+// array reads an array: the type and the number of its elements, then the elements.
 func (p *parser) array() any {
 	t, n := p.uint32(), p.uint64()
 	if p.err != nil {
@@ -221,8 +220,8 @@ func (p *parser) array() any {
 	return elements[float64](p, t, n)
 }
 
-// elements reads the n values of an array, which are not more than the file has
-// bytes for. It grows as they come: a file may be long and have no such values.
+// elements reads the n values of an array. The caller checks n against the rest of the file.
+// The slice grows as values arrive, because the file may be corrupt.
 func elements[T any](p *parser, t uint32, n uint64) []T {
 	list := make([]T, 0, min(n, 1<<16))
 	for range n {

@@ -6,12 +6,10 @@ import (
 	"math/bits"
 )
 
-// A Type is the type of a tensor's elements, with the number that ggml gave it
-// (enum ggml_type).
+// A Type is the element type of a tensor, with ggml's number (enum ggml_type).
 type Type uint32
 
-// The types that this module reads or writes the values of. Others are known by
-// name and size only.
+// Types whose values this module reads or writes. Of others it knows only name and size.
 const (
 	F32   Type = 0
 	F16   Type = 1
@@ -21,8 +19,8 @@ const (
 	NVFP4 Type = 40
 )
 
-// types has, for each number, the name, and the elements and bytes of a block.
-// Numbers that are not here were given up, or are newer than this table.
+// types lists the name and the elements and bytes of a block by number. Missing numbers are
+// obsolete or newer than this table.
 var types = map[Type]struct {
 	name            string
 	elements, bytes int64
@@ -73,12 +71,12 @@ func (t Type) String() string {
 	return types[t].name
 }
 
-// Block returns the elements and the bytes of a block, zeros for a type that is
-// not known. Rows are whole blocks.
+// Block returns the elements and the bytes of a block, zeros for an unknown type. Rows are
+// whole blocks.
 func (t Type) Block() (elements, bytes int64) { return types[t].elements, types[t].bytes }
 
-// size returns the bytes of a tensor, or says why there is no such number.
-// Dimensions are not negative.
+// size returns the bytes of a tensor, or the problem if the shape is invalid. Dimensions must
+// not be negative.
 func (t Type) size(shape []int64) (n int64, problem string) {
 	elements, bytes := t.Block()
 	row := int64(1)

@@ -2,9 +2,8 @@ package gguf
 
 import "github.com/microscale-go/microscale/safetensors"
 
-// File returns the layout by which a safetensors.Writer fills in the file: until
-// its Close has succeeded the first bytes are zero, which no reader accepts.
-// Tensors are bytes to it.
+// File returns the layout for a safetensors.Writer of the file. Until its Close succeeds, the
+// first bytes are zero, which no reader accepts. The writer treats tensors as bytes.
 func (l *Layout) File() (*safetensors.Layout, error) {
 	var tensors []safetensors.TensorInfo
 	for _, t := range l.header.Tensors {
@@ -13,8 +12,8 @@ func (l *Layout) File() (*safetensors.Layout, error) {
 	return safetensors.Foreign(l.prefix, l.size-int64(len(l.prefix)), tensors)
 }
 
-// Create makes a file of the layout, for a writer that both containers share, and
-// which goes on with a file that it left unfinished.
+// Create creates a file of the layout. Both containers share the writer, which can resume an
+// unfinished file.
 func Create(path string, l *Layout) (*safetensors.Writer, error) {
 	file, err := l.File()
 	if err != nil {

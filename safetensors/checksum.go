@@ -4,14 +4,13 @@ import (
 	"github.com/minio/crc64nvme"
 )
 
-// Checksum returns the CRC-64/NVME of p. It finds every change of up to 64 adjacent
-// bits, and misses one in 2^64 of others. It does not protect against somebody who
-// wants to deceive.
+// Checksum returns the CRC-64/NVME of p. It detects every change within 64 adjacent bits, and
+// all but one in 2^64 of other changes. It does not protect against deliberate changes.
 func Checksum(p []byte) uint64 { return crc64nvme.Checksum(p) }
 
-// A Sum finds the [Checksum] of bytes that come in pieces, in any order. The values of
-// several sums over disjoint pieces of the same bytes add up by exclusive or, and that
-// of all pieces is the checksum.
+// A Sum computes the [Checksum] of bytes that arrive in parts, in any order. The exclusive or
+// of the values of several sums over disjoint parts is the value for their union; that for all
+// parts is the checksum.
 type Sum struct {
 	size int64 // of all bytes
 	done uint64
@@ -22,10 +21,10 @@ type Sum struct {
 	factor   uint64
 }
 
-// NewSum returns the sum of no pieces of size bytes.
+// NewSum returns a sum over size bytes, without any part yet.
 func NewSum(size int64) *Sum { return &Sum{size: size} }
 
-// Add adds the piece that begins at byte off.
+// Add adds the part that starts at byte off.
 func (s *Sum) Add(p []byte, off int64) {
 	if len(p) == 0 {
 		return
@@ -44,7 +43,7 @@ func (s *Sum) Add(p []byte, off int64) {
 	s.end = end
 }
 
-// Value returns the share of the pieces in the checksum.
+// Value returns the contribution of the added parts to the checksum.
 func (s *Sum) Value() uint64 {
 	if s.run == 0 {
 		return s.done
@@ -68,7 +67,7 @@ func multiply(a, b uint64) (product uint64) {
 	return product
 }
 
-// powers has x^(8·n) for n = d·16^i at [i][d].
+// powers holds x^(8·n) for n = d·16^i at [i][d].
 var powers = func() (p [16][16]uint64) {
 	step := uint64(one >> 8)
 	for i := range p {

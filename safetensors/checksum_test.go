@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestSum: pieces in any order, in any number of sums, give the checksum of the whole,
-// which is the one that hash/crc64 computes.
+// TestSum checks that parts in any order, in any number of sums, give the checksum of the
+// whole, as hash/crc64 computes it.
 func TestSum(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	table := crc64.MakeTable(polynomial)

@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// A Dtype is the type of a tensor's elements. The zero Dtype is none.
+// A Dtype is the element type of a tensor. The zero Dtype is invalid.
 //
-// The order of the constants is the reference writer's order of increasing
-// alignment: a [Layout] puts larger ones first.
+// The constants are in the reference writer's order of increasing alignment: a [Layout] puts
+// larger ones first.
 type Dtype uint8
 
 // The dtypes of the format. F8E4M3 is OCP's E4M3, the one without infinities.
@@ -115,10 +115,9 @@ func (d Dtype) Bits() int {
 	return dtypes[d].bits
 }
 
-// size returns the bytes of a tensor, product(shape)·bits/8, or says why there
-// is no such number. Dimensions are not negative. The product is taken from
-// the left in 64 bits, so a zero dimension saves only what comes after it, as
-// in the reference reader.
+// size returns the bytes of a tensor, product(shape)·bits/8, or the problem if it is invalid.
+// Dimensions must not be negative. The product is computed from the left in 64 bits, as in the
+// reference reader: a zero dimension prevents overflow only after it.
 func (d Dtype) size(shape []int64) (n int64, problem string) {
 	total := uint64(1)
 	for i := range len(shape) + 1 {

@@ -10,7 +10,7 @@ import (
 	"unicode/utf8"
 )
 
-// What to do about a fault, by who caused it.
+// Remedies, by the cause of a fault.
 const (
 	fixDamaged   = "the file is damaged or was not written by a safetensors writer; fetch it again"
 	fixTruncated = "the file is incomplete; fetch it again"
@@ -19,17 +19,17 @@ const (
 	fixIndex     = "correct the index, or fetch it again"
 )
 
-// A ContainerError says why a file is not, or would not become, a valid
-// safetensors file or index.
+// A ContainerError reports why a file is not, or would not become, a valid safetensors file or
+// index.
 type ContainerError struct {
-	Path    string // the file; empty where only bytes were given
-	Tensor  string // the tensor at fault; empty where it is no single one
-	Offset  int64  // byte offset in the file of the fault; -1 where there is none
-	Problem string // what is wrong
-	Fix     string // what to do
+	Path    string // the file; empty for bytes in memory
+	Tensor  string // the tensor at fault; empty if not a single one
+	Offset  int64  // byte offset of the fault in the file; -1 if none
+	Problem string // the problem
+	Fix     string // the remedy
 }
 
-// Error returns one line: file, tensor, byte offset, what is wrong, what to do.
+// Error returns one line: file, tensor, byte offset, problem, remedy.
 func (e *ContainerError) Error() string {
 	var parts []string
 	if e.Path != "" {
@@ -48,8 +48,8 @@ func (e *ContainerError) Error() string {
 	return strings.Join(parts, ": ")
 }
 
-// quote quotes a string from a file for an error line. A header may hold a
-// string of a hundred megabytes, so only its start is shown.
+// quote quotes a string from a file for an error line. It truncates the string, which may have
+// a hundred megabytes.
 func quote(s string) string {
 	const most = 120
 	if len(s) <= most {

@@ -24,9 +24,9 @@ type File struct {
 	filled    string         // what Layout.Open found where the layout reserves bytes
 }
 
-// Open opens a file and checks its header; see [ParseHeader]. Tensor data is
-// not read. Where many files are open, the system's descriptors of those that were not
-// read for longest are closed until they are read again.
+// Open opens a file and checks its header; see [ParseHeader]. It does not read tensor data. If
+// many files are open, it closes the descriptors of the least recently read ones until their
+// next read.
 func Open(path string) (*File, error) {
 	f, info, err := openRegular(path)
 	if err != nil {
@@ -42,7 +42,7 @@ func Open(path string) (*File, error) {
 	return file, nil
 }
 
-// openRegular opens a regular file and returns what the system says of it.
+// openRegular opens a regular file and returns its file info.
 func openRegular(path string) (*os.File, os.FileInfo, error) {
 	f, info, err := bounded.Open(path)
 	if errors.Is(err, bounded.ErrNotRegular) {
@@ -68,7 +68,7 @@ func NewFile(r io.ReaderAt, size int64, name string) (*File, error) {
 	return &File{name: name, r: r, size: size, header: header, dataStart: lengthSize + headerSize, byName: byName}, nil
 }
 
-// readHeader reads and checks the length and the header.
+// readHeader reads and checks the header and its length.
 func readHeader(r io.ReaderAt, size int64, name string) (h *Header, byName map[string]int, headerSize int64, err error) {
 	fail := func(offset int64, problem, fix string) (*Header, map[string]int, int64, error) {
 		return nil, nil, 0, &ContainerError{Offset: offset, Problem: problem, Fix: fix}
@@ -121,14 +121,12 @@ func (f *File) Name() string { return f.name }
 // Size returns the size of the file in bytes.
 func (f *File) Size() int64 { return f.size }
 
-// Info returns what the system said of the file when it was opened, nil after
-// [NewFile].
+// Info returns the file info at the time of opening, or nil after [NewFile].
 func (f *File) Info() os.FileInfo { return f.opened }
 
-// Changed returns a [*ContainerError] where the file that bears the name now is
-// another than the one that was opened, or was written to since: its size, its
-// time or its identity differ. After [NewFile] it is the reader that says so, by a
-// method of the same name, where it has one.
+// Changed returns a [*ContainerError] if the file of that name was replaced or modified since
+// it was opened: its size, time or identity differs. After [NewFile], it calls the reader's
+// method of the same name, if any.
 func (f *File) Changed() error {
 	if r, ok := f.r.(interface{ Changed() error }); ok {
 		return r.Changed()
@@ -150,8 +148,8 @@ func errChanged(path string) error {
 	return &ContainerError{Path: path, Offset: -1, Problem: "the file changed or was replaced while it was read", Fix: "run again when nothing writes to it"}
 }
 
-// Identity returns what the reader given to [NewFile] says of its content by a
-// method of the same name, such as a hash that a server states; "" where it has none.
+// Identity calls the method of the same name of the reader given to [NewFile], if any. It
+// identifies the content, for example by a hash from a server. Otherwise Identity returns "".
 func (f *File) Identity() string {
 	if r, ok := f.r.(interface{ Identity() string }); ok {
 		return r.Identity()
@@ -159,11 +157,11 @@ func (f *File) Identity() string {
 	return ""
 }
 
-// DataStart returns the offset of the data behind the header.
+// DataStart returns the offset of the data, after the header.
 func (f *File) DataStart() int64 { return f.dataStart }
 
-// Metadata returns the header's metadata, nil when the file has none. The
-// caller must not change it.
+// Metadata returns the header's metadata, or nil if there is none. The caller must not modify
+// it.
 func (f *File) Metadata() map[string]string { return f.header.Metadata }
 
 // Tensors returns the tensors in the order of their data. The caller must not
@@ -179,10 +177,9 @@ func (f *File) Lookup(name string) (TensorInfo, bool) {
 	return f.header.Tensors[i], true
 }
 
-// ReadTensorAt fills p with the bytes of a tensor of this file, starting off
-// bytes into it. It fails, and reads nothing, when [off, off+len(p)) is not
-// inside the tensor. A file that has become shorter than it was when it was
-// opened gives a [*ContainerError].
+// ReadTensorAt fills p with the bytes of a tensor of this file from offset off on. It returns
+// an error, and reads nothing, unless [off, off+len(p)) is inside the tensor. If the file
+// became shorter since it was opened, the error is a [*ContainerError].
 func (f *File) ReadTensorAt(p []byte, info TensorInfo, off int64) error {
 	if err := checkRange(f.name, info, f.size-f.dataStart, len(p), off); err != nil {
 		return err

@@ -17,8 +17,8 @@ import (
 	"testing"
 )
 
-// readDump returns the bytes of a labeled dump: hexadecimal or a quoted string
-// before each bar, an offset after it. It fails where the offset is wrong.
+// readDump returns the bytes of a labeled dump: hexadecimal or a quoted string before each
+// bar, an offset after it. It fails if an offset is wrong.
 func readDump(t *testing.T, path string) []byte {
 	t.Helper()
 	text, err := os.ReadFile(path)
@@ -115,7 +115,7 @@ func TestGoldenRead(t *testing.T) {
 	}
 }
 
-// Every way to cut the file short, and any byte added, is noticed on opening.
+// TestOpenCut checks that Open rejects every truncation of a file, and an extra byte.
 func TestOpenCut(t *testing.T) {
 	data := readDump(t, goldenDump)
 	for n := range data {
@@ -237,7 +237,7 @@ func TestFileShrinks(t *testing.T) {
 	}
 }
 
-// failingReader fails after some bytes.
+// failingReader fails after a number of bytes.
 type failingReader struct {
 	io.ReaderAt
 	good int64
@@ -272,8 +272,8 @@ func TestReadFails(t *testing.T) {
 	}
 }
 
-// All dtypes, several shapes each, written from several goroutines in pieces
-// and read back the same way.
+// TestRoundTrip writes tensors of all dtypes and several shapes in parts from several
+// goroutines, and reads them back.
 func TestRoundTrip(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	var specs []Spec

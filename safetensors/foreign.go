@@ -6,10 +6,9 @@ import (
 	"slices"
 )
 
-// Foreign returns the layout of a file of another container, so that a [Writer]
-// can fill it in: prefix is the file up to its data, of which the first eight
-// bytes are written last, and dataSize the bytes of the data. Tensors lie in the
-// order given, apart from each other.
+// Foreign returns the layout of a file of another container, for a [Writer] to fill in. prefix
+// is the file up to its data; its first eight bytes are written last. dataSize is the size of
+// the data in bytes. Tensors are in the given order and do not overlap.
 func Foreign(prefix []byte, dataSize int64, tensors []TensorInfo) (*Layout, error) {
 	l := &Layout{header: &Header{Tensors: slices.Clone(tensors)}, prefix: prefix, data: dataSize, byName: make(map[string]int, len(tensors))}
 	if len(prefix) < lengthSize || dataSize < 0 || dataSize > math.MaxInt64-int64(len(prefix)) {
@@ -26,8 +25,8 @@ func Foreign(prefix []byte, dataSize int64, tensors []TensorInfo) (*Layout, erro
 	return l, nil
 }
 
-// Open opens a file that was written by the layout. It fails where the size or the
-// bytes before the data are others, apart from those that [Layout.Reserve] marked.
+// Open opens a file that was written with the layout. It returns an error if the size or the
+// bytes before the data differ, except those that [Layout.Reserve] marked.
 func (l *Layout) Open(path string) (*File, error) {
 	f, info, err := openRegular(path)
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestForeign: a file of another container has its header, its tensors where they
-// were planned, and zeros between them.
+// TestForeign checks that a file of another container has its header, its tensors at the
+// planned offsets, and zeros between them.
 func TestForeign(t *testing.T) {
 	prefix := []byte("OTHER container, its header")
 	l, err := Foreign(prefix, 12, []TensorInfo{{Name: "a", Dtype: U8, Shape: []int64{3}, End: 3}, {Name: "b", Dtype: U8, Shape: []int64{2}, Begin: 8, End: 10}})

@@ -6,11 +6,11 @@ import (
 	"sync"
 )
 
-// mostOpen is how many files that Open opened are open at a time, apart from those
-// being read. Checkpoints have up to a thousand, and many systems allow a process 1024.
+// mostOpen is the maximum number of files from Open with an open descriptor, besides those
+// being read. Checkpoints have up to a thousand files, and many systems allow a process 1024.
 const mostOpen = 64
 
-// A handle reads a file that is closed while others are read, and opened again.
+// A handle reads a file whose descriptor may be closed and reopened between reads.
 type handle struct {
 	path   string
 	opened os.FileInfo // as the file was first
@@ -21,13 +21,13 @@ type handle struct {
 	place   *list.Element // in handles.recent, while f is open
 }
 
-// handles are those that are open.
+// handles lists the handles with an open descriptor.
 var handles struct {
 	sync.Mutex           // of the fields of all handles too
 	recent     list.List // of *handle, the last used first
 }
 
-// newHandle returns the handle of a file that is open.
+// newHandle returns the handle of an open file.
 func newHandle(path string, f *os.File, info os.FileInfo) *handle {
 	h := &handle{path: path, opened: info}
 	handles.Lock()
@@ -36,7 +36,8 @@ func newHandle(path string, f *os.File, info os.FileInfo) *handle {
 	return h
 }
 
-// keep makes f the open file of h, and closes the file that was not used for longest.
+// keep makes f the open file of h, and closes the least recently used file if there are too
+// many.
 func (h *handle) keep(f *os.File) {
 	h.f, h.place = f, handles.recent.PushFront(h)
 	for e := handles.recent.Back(); e != nil && handles.recent.Len() > mostOpen; {
@@ -56,8 +57,8 @@ func (h *handle) release() error {
 	return f.Close()
 }
 
-// acquire returns the open file for a reader. It fails where the path leads to another
-// file now, or to one that was written to.
+// acquire returns the open file for a reader. It returns an error if the path now leads to
+// another file, or the file was modified.
 func (h *handle) acquire() (*os.File, error) {
 	handles.Lock()
 	defer handles.Unlock()
@@ -80,7 +81,7 @@ func (h *handle) acquire() (*os.File, error) {
 	return h.f, nil
 }
 
-// ReadAt reads as that of os.File.
+// ReadAt implements io.ReaderAt.
 func (h *handle) ReadAt(p []byte, off int64) (int, error) {
 	f, err := h.acquire()
 	if err != nil {
@@ -95,7 +96,7 @@ func (h *handle) ReadAt(p []byte, off int64) (int, error) {
 	return n, err
 }
 
-// Close closes the file once nobody reads it.
+// Close closes the file after the current reads.
 func (h *handle) Close() error {
 	handles.Lock()
 	defer handles.Unlock()

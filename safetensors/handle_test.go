@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// TestManyFiles: many files are read with few of them open, and one that was replaced
+// TestManyFiles checks that few of many files have open descriptors, and that a file replaced
 // while it was closed is an error.
 func TestManyFiles(t *testing.T) {
 	const count = 4 * mostOpen

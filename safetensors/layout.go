@@ -11,8 +11,8 @@ import (
 	"unicode/utf8"
 )
 
-// headerAlign is what the reference writer pads headers to with spaces, so that
-// with its order of tensors each is aligned to its dtype.
+// headerAlign is the multiple to which the reference writer pads headers with spaces. With its
+// order of tensors, each tensor is then aligned to its dtype.
 const headerAlign = 8
 
 // A Spec is a tensor to be written.
@@ -22,8 +22,8 @@ type Spec struct {
 	Shape []int64 // logical elements, outermost dimension first; empty means one element
 }
 
-// A Layout is the plan of a file: the bytes of its header and the place of each
-// tensor. It does not change and may be used from several goroutines.
+// A Layout is the plan of a file: the bytes of its header and the offset of each tensor. It is
+// immutable and safe for concurrent use.
 type Layout struct {
 	header *Header
 	prefix []byte         // length and header: the first bytes of the file
@@ -98,7 +98,7 @@ func (l *Layout) arrange(specs []Spec) error {
 	return nil
 }
 
-// checkSpec returns the bytes of a tensor, or says why it cannot be written.
+// checkSpec returns the bytes of a tensor, or the problem if it cannot be written.
 func checkSpec(t TensorInfo) (size int64, problem string) {
 	if problem := checkName(t.Name); problem != "" {
 		return 0, problem

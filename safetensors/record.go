@@ -8,13 +8,13 @@ import (
 	"strings"
 )
 
-// RecordKey is the metadata key, of safetensors and GGUF files, of a [Record].
+// RecordKey is the metadata key of a [Record], in safetensors and GGUF files.
 const RecordKey = "microscale_record"
 
-// A Record says what was written to a file, and from what. Readers that do not know
-// it ignore it, as they do all metadata.
+// A Record identifies the content of a file and its source. Readers that do not know it ignore
+// it, like all metadata.
 type Record struct {
-	Plan    string   // 32 hexadecimal digits that stand for the conversion and its options
+	Plan    string   // 32 hexadecimal digits that identify the conversion and its options
 	Tensors []uint64 // checksums of the tensors of the file, in the order of their data
 	Source  []uint64 // checksums of the values that were read from the source
 }
@@ -24,7 +24,7 @@ const recordVersion = "1"
 // PlanDigits is the length of Record.Plan.
 const PlanDigits = 32
 
-// String returns the record as metadata. Its length depends only on the numbers of
+// String returns the record as a metadata value. Its length depends only on the numbers of
 // checksums.
 func (r Record) String() string {
 	b := fmt.Appendf(nil, "%s plan=%0*s tensors=", recordVersion, PlanDigits, r.Plan)
@@ -38,7 +38,7 @@ func (r Record) String() string {
 	return string(b)
 }
 
-// ParseRecord reads what [Record.String] returned.
+// ParseRecord parses the result of [Record.String].
 func ParseRecord(text string) (Record, error) {
 	fields := strings.Split(text, " ")
 	if len(fields) != 4 || fields[0] != recordVersion {
@@ -74,7 +74,7 @@ func parseSums(text string) (sums []uint64, err error) {
 	return sums, nil
 }
 
-// Record returns the record of the file; ok is false where it has none.
+// Record returns the record of the file. ok is false if the file has none.
 func (f *File) Record() (r Record, ok bool, err error) {
 	text, ok := f.header.Metadata[RecordKey]
 	if !ok {
@@ -94,7 +94,7 @@ func (f *File) ChecksumOf(info TensorInfo) (uint64, error) {
 	return ReadSum(info.Bytes(), func(p []byte, off int64) error { return f.ReadTensorAt(p, info, off) })
 }
 
-// ReadSum returns the checksum of size bytes that read fills in, piece by piece.
+// ReadSum returns the checksum of size bytes that read fills in, part by part.
 func ReadSum(size int64, read func(p []byte, off int64) error) (uint64, error) {
 	s, piece := NewSum(size), make([]byte, min(1<<20, size))
 	for off := int64(0); off < size; off += int64(len(piece)) {
@@ -107,10 +107,9 @@ func ReadSum(size int64, read func(p []byte, off int64) error) (uint64, error) {
 	return s.Value(), nil
 }
 
-// Reserve marks bytes of the header as not known yet: those of a placeholder, such as
-// the metadata value of a Record of zeros, that must be there once. [Writer.Fill]
-// replaces them; until then, and in files that are compared with the layout, any bytes
-// may be there.
+// Reserve marks bytes of the header as unknown: those of a placeholder, such as the metadata
+// value of a Record of zeros, which must occur exactly once. [Writer.Fill] replaces them.
+// Comparisons of files with the layout ignore them.
 func (l *Layout) Reserve(placeholder string) error {
 	if n := bytes.Count(l.prefix[lengthSize:], []byte(placeholder)); n != 1 {
 		return fmt.Errorf("the placeholder %.40q is in the header %d times, not once", placeholder, n)
@@ -120,11 +119,11 @@ func (l *Layout) Reserve(placeholder string) error {
 	return nil
 }
 
-// Filled returns the bytes that [Layout.Open] found where the layout reserves some.
+// Filled returns the bytes that [Layout.Open] read where the layout reserves them.
 func (f *File) Filled() string { return f.filled }
 
-// fits reports whether head, which begins at byte from of a file, is the header that
-// the layout has there, apart from what is reserved.
+// fits reports whether head, the bytes of a file from byte from on, matches the layout's
+// header, except for reserved bytes.
 func (l *Layout) fits(head []byte, from int) bool {
 	if len(head) != len(l.prefix)-from {
 		return false
@@ -135,7 +134,7 @@ func (l *Layout) fits(head []byte, from int) bool {
 	return bytes.Equal(head[:l.from-from], l.prefix[from:l.from]) && bytes.Equal(head[l.to-from:], l.prefix[l.to:])
 }
 
-// Fill writes what [Layout.Reserve] left open, in as many bytes.
+// Fill writes the bytes that [Layout.Reserve] marked. value must have their length.
 func (w *Writer) Fill(value string) error {
 	if len(value) != w.layout.to-w.layout.from {
 		return fmt.Errorf("%s: %d bytes for the %d that are reserved in its header", w.path, len(value), w.layout.to-w.layout.from)

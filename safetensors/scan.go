@@ -9,15 +9,14 @@ import (
 	"unicode/utf8"
 )
 
-// A scanner reads JSON (RFC 8259) strictly, left to right, and knows the byte
-// offset of everything it reads. encoding/json would replace bad UTF-8 and
-// lone surrogates in silence, keep the last of two equal keys, and has no
-// offsets for what it decoded.
+// A scanner reads JSON (RFC 8259) strictly, from left to right, and tracks byte offsets.
+// encoding/json would silently replace invalid UTF-8 and lone surrogates and keep the last of
+// two equal keys, and it reports no offsets.
 type scanner struct {
 	data []byte
 	pos  int
 	base int64  // offset in the file of data[0]
-	fix  string // what to do about a fault
+	fix  string // the remedy in errors
 
 	integers []int64 // scratch of scanIntegers
 }
@@ -42,7 +41,7 @@ func (s *scanner) checkUTF8() *ContainerError {
 	}
 }
 
-// peek returns the next byte that is not white space, 0 at the end.
+// peek returns the next byte that is not white space, or 0 at the end.
 func (s *scanner) peek() byte {
 	for i, c := range s.data[s.pos:] {
 		if c != ' ' && c != '\t' && c != '\n' && c != '\r' {
@@ -54,7 +53,7 @@ func (s *scanner) peek() byte {
 	return 0
 }
 
-// found describes what comes next, for errors.
+// found describes the next token, for errors.
 func (s *scanner) found() string {
 	if s.peek(); s.pos == len(s.data) {
 		return "the end"
@@ -72,7 +71,7 @@ func (s *scanner) expect(c byte) *ContainerError {
 	return nil
 }
 
-// end checks that nothing but white space is left.
+// end checks that only white space is left.
 func (s *scanner) end() *ContainerError {
 	if s.peek(); s.pos < len(s.data) {
 		return s.fail(s.pos, "invalid JSON: found %s after the closing brace", s.found())
@@ -102,7 +101,7 @@ func (s *scanner) object(member func(key string, at int) *ContainerError) *Conta
 	}, member)
 }
 
-// members is object for a caller that knows itself whether a key appeared before.
+// members is object for a caller that detects duplicate keys itself.
 func (s *scanner) members(twice func(key string) bool, member func(key string, at int) *ContainerError) *ContainerError {
 	if err := s.expect('{'); err != nil {
 		return err
@@ -189,7 +188,7 @@ func (s *scanner) str() (string, *ContainerError) {
 	return "", s.fail(open, "invalid JSON: the string that starts here never ends")
 }
 
-// escapes maps the character after a backslash to what it stands for.
+// escapes maps the character after a backslash to its value.
 var escapes = [256]byte{'"': '"', '\\': '\\', '/': '/', 'b': '\b', 'f': '\f', 'n': '\n', 'r': '\r', 't': '\t'}
 
 // escape reads an escape sequence of a string, two for a surrogate pair.
@@ -287,7 +286,7 @@ func (s *scanner) integer(what string) (int64, *ContainerError) {
 	return v, nil
 }
 
-// skip reads any value and forgets it, at most depth levels deep.
+// skip reads and discards any value, at most depth levels deep.
 func (s *scanner) skip(depth int) *ContainerError {
 	if depth == 0 {
 		return s.fail(s.pos, "values are nested too deeply")

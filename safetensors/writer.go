@@ -8,11 +8,10 @@ import (
 
 // A Writer fills in a file that a [Layout] planned.
 //
-// Until Close has succeeded the first eight bytes are zero, which no reader
-// accepts, so a file whose writer was killed does not pass for a finished one.
-// A reader of the directory sees the file while it grows all the same: write
-// under a temporary name in the destination's directory and rename when Close
-// has succeeded. That, and syncing the directory, is left to the caller.
+// Until Close succeeds, the first eight bytes are zero, which no reader accepts: the file of a
+// killed writer is not mistaken for a finished one. To hide the unfinished file, write under a
+// temporary name in the destination's directory, rename it after Close, and sync the
+// directory. The Writer does none of these.
 type Writer struct {
 	f       *os.File
 	path    string
@@ -22,17 +21,15 @@ type Writer struct {
 	done    bool // Close succeeded
 }
 
-// Create makes a file of the layout's size. A file that exists is left alone
-// and is an error that [errors.Is] knows as [os.ErrExist]. When Create fails it
-// leaves no file.
+// Create creates a file of the layout's size. If the file exists, it is unchanged and the
+// error wraps [os.ErrExist]. On error, Create leaves no new file.
 func Create(path string, l *Layout) (*Writer, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o666)
 	if err != nil {
 		return nil, err
 	}
 	w := &Writer{f: f, path: path, layout: l, written: make([]atomic.Int64, len(l.header.Tensors))}
-	// The full size first: where the size itself is too large for the
-	// filesystem, this fails before any work is done.
+	// Set the full size first: if it is too large for the filesystem, fail before any work.
 	if err := f.Truncate(l.FileSize()); err != nil {
 		w.Abort()
 		return nil, ioError(path, fmt.Sprintf("making the file %d bytes long", l.FileSize()), err)
@@ -44,9 +41,9 @@ func Create(path string, l *Layout) (*Writer, error) {
 	return w, nil
 }
 
-// Reopen opens a file that a writer of the same layout left unfinished, to resume
-// it: what was written then is counted by [Writer.Skip]. A link, and a file of another
-// size or header, is an error.
+// Reopen opens an unfinished file of a writer of the same layout, to resume it. The caller
+// counts the bytes already written with [Writer.Skip]. Reopen returns an error for a link, or
+// if the size or the header differs.
 func Reopen(path string, l *Layout) (*Writer, error) {
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
@@ -64,7 +61,7 @@ func Reopen(path string, l *Layout) (*Writer, error) {
 	return w, nil
 }
 
-// named fails where the path is a link to the file, or not that of a regular file.
+// named returns an error if the path is a link to the file, or not that of a regular file.
 func (w *Writer) named() error {
 	opened, err := w.f.Stat()
 	if err != nil {
@@ -76,7 +73,7 @@ func (w *Writer) named() error {
 	return nil
 }
 
-// reset checks that the file is of the layout, and makes it an unfinished one.
+// reset checks that the file matches the layout, and marks it as unfinished.
 func (w *Writer) reset() error {
 	info, err := w.f.Stat()
 	if err != nil {
@@ -97,19 +94,18 @@ func (w *Writer) reset() error {
 	return nil
 }
 
-// Skip counts n bytes of a tensor as written: by the writer that was at the file
-// before Reopen.
+// Skip counts n bytes of a tensor as written, by the writer before Reopen.
 func (w *Writer) Skip(name string, n int64) {
 	if i, ok := w.layout.byName[name]; ok {
 		w.written[i].Add(n)
 	}
 }
 
-// Sync waits until what was written so far is on the disk. It may run beside
+// Sync flushes the written data to the disk. It is safe to call concurrently with
 // WriteTensorAt.
 func (w *Writer) Sync() error { return w.sync() }
 
-// Suspend closes the file as it is, for Reopen to go on with.
+// Suspend closes the unfinished file, for Reopen to resume.
 func (w *Writer) Suspend() error {
 	if w.closed {
 		return nil
@@ -118,10 +114,9 @@ func (w *Writer) Suspend() error {
 	return w.f.Close()
 }
 
-// WriteTensorAt writes p into a tensor, starting off bytes into it. It fails,
-// and writes nothing, when [off, off+len(p)) is not inside the tensor. Several
-// goroutines may write at once. Each byte is to be written exactly once; after
-// an error the same range may be written again.
+// WriteTensorAt writes p into a tensor from offset off on. It returns an error, and writes
+// nothing, unless [off, off+len(p)) is inside the tensor. It is safe for concurrent use. Write
+// each byte exactly once; after an error, the same range may be written again.
 func (w *Writer) WriteTensorAt(name string, p []byte, off int64) error {
 	i, ok := w.layout.byName[name]
 	if !ok {
@@ -139,10 +134,9 @@ func (w *Writer) WriteTensorAt(name string, p []byte, off int64) error {
 	return nil
 }
 
-// Close finishes the file: it checks that as many bytes were written to each
-// tensor as it has, syncs the data, writes the header's length, syncs again and
-// closes. When it fails the file is unfinished and still there; Abort removes
-// it. Close must not run beside another method.
+// Close finishes the file. It checks that every byte of each tensor was written, syncs the
+// data, writes the header's length, syncs again and closes the file. On error the unfinished
+// file remains; Abort removes it. Close must not run concurrently with another method.
 func (w *Writer) Close() error {
 	if w.closed {
 		return fmt.Errorf("%s: %w", w.path, os.ErrClosed)
@@ -171,8 +165,7 @@ func (w *Writer) finish() error {
 	return w.sync()
 }
 
-// sync waits until what was written is on the disk, which may be where a full
-// one shows.
+// sync flushes the written data to the disk. A full disk may be reported only here.
 func (w *Writer) sync() error {
 	if err := w.f.Sync(); err != nil {
 		return ioError(w.path, "syncing it", err)
@@ -180,8 +173,8 @@ func (w *Writer) sync() error {
 	return nil
 }
 
-// Abort closes and removes the file. After a Close that succeeded it does
-// nothing, so it can be deferred. Abort must not run beside another method.
+// Abort closes and removes the file. After a successful Close it does nothing, so it can be
+// deferred. Abort must not run concurrently with another method.
 func (w *Writer) Abort() error {
 	if w.done {
 		return nil
@@ -189,7 +182,7 @@ func (w *Writer) Abort() error {
 	w.done = true
 	if !w.closed {
 		w.closed = true
-		w.f.Close() // the file goes away: nothing in it can be lost
+		w.f.Close() // errors do not matter: the file is removed
 	}
 	return os.Remove(w.path)
 }

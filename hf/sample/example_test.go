@@ -8,7 +8,7 @@ import (
 	"github.com/microscale-go/microscale/hf/sample"
 )
 
-// Open what a user named: a path, or the sample.
+// Open a checkpoint that a user named: a path, or the sample.
 func ExampleOpen() {
 	c, err := sample.Open(context.Background(), sample.Name)
 	if err != nil {

@@ -1,14 +1,13 @@
-// Package sample is a checkpoint that the program makes itself: a directory in
-// the shape of a small Llama, about ten million parameters in BF16, so that
-// everything that takes a checkpoint can be tried on a machine that has none.
+// Package sample generates a sample checkpoint: a directory in the form of a small Llama of
+// about ten million BF16 parameters. With it, all that reads a checkpoint can be tried without
+// a download.
 //
-//	files/                             carried in the program, copied as they are
+//	files/                             embedded in the program, copied unchanged
 //	model-00001-of-00002.safetensors   embedding, layers 0 to 2, layer 3 up to its q_proj
 //	model-00002-of-00002.safetensors   the rest of layer 3, layers 4 and 5, norm, lm_head
 //
-// Its bytes are the same every time and on every machine: see [Write]. The
-// shards part inside of a layer, as those of large models do, so that tensors
-// that belong together are in different files.
+// Its bytes are the same on every machine: see [Write]. The shards split a layer, as those of
+// large models do, so that tensors that belong together are in different files.
 package sample
 
 import (
@@ -28,13 +27,12 @@ import (
 	"github.com/microscale-go/microscale/safetensors"
 )
 
-// Name stands for the sample where a command takes a checkpoint.
+// Name stands for the sample in place of the path of a checkpoint.
 const Name = "sample:"
 
-// Open opens a checkpoint: the sample where source is [Name], and what
-// [hf.Open] opens otherwise. The sample is written to a temporary directory,
-// which Close of the checkpoint removes; so does Open where ctx ends before the
-// sample is made, which is then the error.
+// Open opens the sample if source is [Name], otherwise the checkpoint that [hf.Open] opens. It
+// writes the sample to a temporary directory, which the checkpoint's Close removes. If ctx
+// ends before the sample is complete, Open removes the directory and returns the error of ctx.
 func Open(ctx context.Context, source string) (*hf.Checkpoint, error) {
 	if source == Name {
 		return openSample(ctx)
@@ -63,8 +61,8 @@ func openSample(ctx context.Context) (*hf.Checkpoint, error) {
 	return c, nil
 }
 
-// openDated opens a directory whose files get one date, the same for every sample:
-// a conversion that is resumed tells a source by such things.
+// openDated opens a directory after setting the time of its files to a constant: a resumed
+// conversion identifies its source by it.
 func openDated(dir string) (*hf.Checkpoint, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -85,13 +83,12 @@ var files embed.FS
 // filesFolder is where files has them.
 const filesFolder = "files"
 
-// shards is how many files the weights are in.
+// shards is the number of files of weights.
 const shards = 2
 
-// Write writes the sample into a directory, which it makes where there is none.
-// Files that it would write over are an error. A directory whose writing was
-// cut short does not open, because the index is there first. Write stops between
-// tensors where ctx ends, and leaves what it has written.
+// Write writes the sample into a directory, which it creates if necessary. It returns an error
+// rather than overwrite a file. It writes the index first, so that an incomplete directory
+// does not open. If ctx ends, Write stops before the next tensor and leaves the files.
 func Write(ctx context.Context, dir string) error {
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return err
@@ -132,7 +129,7 @@ func create(path string, data []byte) error {
 	return err
 }
 
-// writeFiles copies the files that are carried in the program.
+// writeFiles copies the embedded files.
 func writeFiles(dir string) error {
 	entries, err := fs.ReadDir(files, filesFolder)
 	if err != nil {
@@ -194,8 +191,8 @@ func writeShard(ctx context.Context, dir string, shard int, tensors []weight) er
 	return w.Close()
 }
 
-// A model is what the tensors' shapes depend on: keys of config.json, which has
-// the only copy of these numbers.
+// A model holds the keys of config.json that determine the shapes. These numbers are only in
+// config.json.
 type model struct {
 	Hidden       int `json:"hidden_size"`
 	Intermediate int `json:"intermediate_size"`

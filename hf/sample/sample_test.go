@@ -19,8 +19,8 @@ import (
 	"github.com/microscale-go/microscale/tensor"
 )
 
-// golden is the SHA-256 of every file of the sample, on every machine. Results
-// in the documentation are measured on these bytes.
+// golden lists the SHA-256 of every file of the sample. Results in the documentation are
+// measured on these bytes.
 var golden = map[string]string{
 	"README.md":                        "090e16ede739362fa6e867dc5b37faa280e29ce6983fad17482170ae74be31da",
 	"config.json":                      "b1dcac3582218cfa26da721b4adad5d7591e2229428c98bb1703df9a8b4aeb48",
@@ -104,7 +104,7 @@ func TestOpen(t *testing.T) {
 	}
 }
 
-// endsAfter is a context that ends once Err has been asked n times.
+// endsAfter is a context that ends after n calls of Err.
 type endsAfter struct {
 	context.Context
 	n int
@@ -117,8 +117,8 @@ func (c *endsAfter) Err() error {
 	return nil
 }
 
-// TestOpenInterrupted ends the making of the sample before its first tensor, in
-// each shard, and before the last tensor: nothing is left.
+// TestOpenInterrupted ends the context before the first tensor, in each shard, and before the
+// last tensor, and checks that no files remain.
 func TestOpenInterrupted(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	m, err := readModel()
@@ -140,7 +140,7 @@ func TestOpenInterrupted(t *testing.T) {
 	}
 }
 
-// temporary counts what is in the directory for temporary files.
+// temporary returns the number of entries in the directory for temporary files.
 func temporary(t *testing.T) int {
 	t.Helper()
 	entries, err := os.ReadDir(os.TempDir())
@@ -171,7 +171,7 @@ func TestOpenErrors(t *testing.T) {
 	}
 }
 
-// A sample whose writing was cut short must not pass for a checkpoint.
+// TestPartOfSampleDoesNotOpen checks that an incomplete sample does not open.
 func TestPartOfSampleDoesNotOpen(t *testing.T) {
 	dir := t.TempDir()
 	if err := Write(context.Background(), dir); err != nil {
@@ -186,8 +186,8 @@ func TestPartOfSampleDoesNotOpen(t *testing.T) {
 	}
 }
 
-// The moments of the normal numbers. Those of a sum of eight uniform ones are 0,
-// 1, 0 and 3 - 6/(5·8); the bounds are five standard errors.
+// TestNormalMoments checks the moments of the normal numbers. Those of a sum of eight uniform
+// ones are 0, 1, 0 and 3 - 6/(5·8); the bounds are five standard errors.
 func TestNormalMoments(t *testing.T) {
 	const n = 1 << 20
 	s := newStream("moments")
@@ -207,8 +207,8 @@ func TestNormalMoments(t *testing.T) {
 	}
 }
 
-// Each matrix has a few input channels, and some a few rows, whose root mean
-// square is many times the median.
+// TestOutliers checks that each matrix has a few input channels, and some a few rows, with a
+// root mean square many times the median.
 func TestOutliers(t *testing.T) {
 	m, err := readModel()
 	if err != nil {
@@ -256,8 +256,8 @@ func TestOutliers(t *testing.T) {
 	}
 }
 
-// timesMedian counts the sums of squares whose root is more than a multiple of
-// the median's.
+// timesMedian counts the sums of squares whose root is more than the given multiple of the
+// median's.
 func timesMedian(squares []float64, multiple float64) int {
 	bound := median(squares) * multiple * multiple
 	n := 0

@@ -32,8 +32,8 @@ func (w weight) shape() []int64 {
 	return []int64{int64(w.rows), int64(w.cols)}
 }
 
-// residual names the residual stream. All that read it have outliers in the
-// same channels, as those of trained models do.
+// residual names the residual stream. All readers have outliers in the same channels, as in
+// trained models.
 const residual = "residual"
 
 // tensors returns the tensors in the order of the model.
@@ -75,9 +75,9 @@ func (m *model) tensors() []weight {
 
 // bytes returns the tensor in BF16, rounded to nearest even.
 //
-// Every operation is one that IEEE 754 rounds correctly, and no sum has a
-// product that a compiler might fuse into it, so that every machine computes
-// the same. There is no logarithm or cosine, which differ between machines.
+// The result is the same on every machine: IEEE 754 rounds every operation correctly, no sum
+// has a product that a compiler might fuse, and there are no logarithms or cosines, which
+// differ between machines.
 func (w weight) bytes() ([]byte, error) {
 	channelsOf := channelOutliers
 	if w.norm {
@@ -103,10 +103,10 @@ func (w weight) bytes() ([]byte, error) {
 	return data, tensor.ToBytes(data, values, format.BF16)
 }
 
-// outliers says which of a tensor's rows or channels are large: one of every in
-// the mean, by the factor least/√u, at most most, for u uniform in (0, 1). That
-// has the tail of a Pareto distribution: the factor is 2·least or more for a
-// quarter of them. The others' factor is uniform in 1 ± spread.
+// outliers describes which of a tensor's rows or channels are large: one in every, on average,
+// with the factor least/√u, at most most, for u uniform in (0, 1). This has the tail of a
+// Pareto distribution: a quarter of the factors are 2·least or more. The factors of the others
+// are uniform in 1 ± spread.
 type outliers struct {
 	every       float64
 	least, most float64
@@ -119,8 +119,8 @@ var (
 	normOutliers    = outliers{every: 64, least: 1.5, most: 4, spread: 0.125}
 )
 
-// factors returns the factors of n rows or channels. Those with the same name
-// and different parameters are large in the same places.
+// factors returns the factors of n rows or channels. Equal names with different parameters
+// have their large factors at the same indices.
 func factors(n int, name string, o outliers) []float64 {
 	random := newStream(name)
 	f := make([]float64, n)
@@ -135,9 +135,9 @@ func factors(n int, name string, o outliers) []float64 {
 	return f
 }
 
-// A stream is the SplitMix64 generator (Steele, Lea, Flood: "Fast splittable
-// pseudorandom number generators", OOPSLA 2014) without state: word i depends
-// on the seed, which is the value, and on i alone.
+// A stream is a stateless form of the SplitMix64 generator (Steele, Lea, Flood: "Fast
+// splittable pseudorandom number generators", OOPSLA 2014). Its value is the seed; word i
+// depends only on the seed and i.
 type stream uint64
 
 // newStream returns the stream whose seed is the hash of a name.
