@@ -79,7 +79,7 @@ func bitsTorch(requirements ...string) func(t *testing.T) string {
 	return func(t *testing.T) string {
 		t.Helper()
 		if !*installTorch {
-			skipf(t, "PyTorch is not installed without -torch: go test ./interop -run 'TestBits|TestTorchCasts' -torch -timeout 90m")
+			skipf(t, "PyTorch is not installed without -torch: go test ./interop -run 'TestBits|TestTorchCasts|TestMMASim' -torch -timeout 90m")
 		}
 		base := python(t, "torch==2.15.0", "numpy==2.4.6")
 		if len(requirements) == 0 {

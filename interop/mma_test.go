@@ -105,10 +105,7 @@ func allSimulations(t *testing.T) (list []simulated) {
 // TestMMASim compares every unit with MMA-Sim on adversarial cases, and checks
 // that no instruction of MMA-Sim is left out.
 func TestMMASim(t *testing.T) {
-	if !*installTorch {
-		skipf(t, "MMA-Sim is not started: go test ./interop -run MMASim -torch -timeout 90m does, and installs PyTorch 2.9 where it has not, seven gigabytes")
-	}
-	interpreter := python(t, "torch==2.9.1", "numpy==2.4.6", "ninja==1.13.2", "mmasim==2.1.1")
+	interpreter := bitsTorch("ninja==1.13.2", "mmasim==2.1.1")(t)
 	const cases = 2048
 	dir := t.TempDir()
 	list := allSimulations(t)

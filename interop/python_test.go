@@ -38,10 +38,11 @@ func python(t testing.TB, requirements ...string) string {
 }
 
 // over is python beside another environment: its interpreter finds the packages of
-// base too, which are not installed a second time.
+// base too, which are not installed a second time. The name of base is part of its own.
 func over(t testing.TB, base string, requirements ...string) string {
 	t.Helper()
-	dir := environment(t, strings.Join(requirements, ","), func(dir string) (string, error) {
+	name := strings.Join(requirements, ",") + "+" + filepath.Base(filepath.Dir(filepath.Dir(base)))
+	dir := environment(t, name, func(dir string) (string, error) {
 		if out, err := command(installLimit(), base, "-m", "venv", dir); err != nil {
 			return "python3 -m venv: " + lastLine(out, err), err
 		}
