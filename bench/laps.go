@@ -5,20 +5,19 @@ import (
 	"time"
 )
 
-// Laps times the steps of work that runs on goroutines of any threads of the process,
-// such as training. Its zero value is ready; Start begins a lap.
+// Laps times the steps of work that runs on any threads of the process, such as training. Its
+// zero value is ready to use; Start begins a lap.
 type Laps struct {
 	all, quiet []float64
-	began      time.Duration // what threads had waited when the lap began
+	began      time.Duration // total time that threads had waited for a processor at the start of the lap
 }
 
 // Start begins a lap.
 func (l *Laps) Start() { l.began = waited() }
 
-// End ends a lap that took a time, and begins the next one. The lap counts as disturbed
-// where the threads of the process waited longer for a processor than noise explains:
-// each of GOMAXPROCS threads by the share that Team.Time allows. Systems other than
-// Linux do not tell.
+// End ends a lap of the given duration and begins the next one. The lap is disturbed if the
+// threads of the process waited longer for a processor than the tolerance of Team.Time, for
+// each of GOMAXPROCS threads. Only Linux reports the waiting time.
 func (l *Laps) End(elapsed time.Duration) {
 	now := waited()
 	threads := time.Duration(min(runtime.GOMAXPROCS(0), Processors()))
@@ -36,5 +35,5 @@ func (l *Laps) add(elapsed time.Duration, disturbed bool) {
 // Len returns the number of laps.
 func (l *Laps) Len() int { return len(l.all) }
 
-// Sample returns the times of the laps, as Team.Measure samples those of runs.
+// Sample returns the sample of the laps, with the rules of Team.Measure.
 func (l *Laps) Sample() Sample { return sampleOf(l.all, l.quiet) }

@@ -8,32 +8,32 @@ import (
 	"time"
 )
 
-// TestLaps: laps in which something else had the processors do not count where there are
-// enough others, and are told of where there are not.
+// TestLaps checks that disturbed laps are discarded if enough others remain, and are reported
+// otherwise.
 func TestLaps(t *testing.T) {
 	var l Laps
 	for i := range 5 {
 		l.add(time.Duration(i+1)*time.Second, i > 2)
 	}
 	if s := l.Sample(); s.Busy || s.Median != 2 || s.Runs != 3 || s.Disturbed != 2 {
-		t.Errorf("three laps of five are undisturbed: %+v", s)
+		t.Errorf("five laps, three undisturbed: got %+v", s)
 	}
 	l.add(time.Second, true)
 	l = Laps{all: l.all, quiet: l.quiet[:2]}
 	if s := l.Sample(); !s.Busy || s.Runs != 6 {
-		t.Errorf("two laps of six are undisturbed: %+v", s)
+		t.Errorf("six laps, two undisturbed: got %+v", s)
 	}
 }
 
-// TestLapsWait: a lap in which more threads of the process run than it has processors is
-// disturbed.
+// TestLapsWait checks that a lap is disturbed if more threads of the process run than it has
+// processors.
 func TestLapsWait(t *testing.T) {
 	if _, err := os.Stat("/proc/thread-self/schedstat"); err != nil {
-		t.Skip("the system does not count how long threads wait for a processor")
+		t.Skip("this system does not report how long threads wait for a processor")
 	}
 	const length = 200 * time.Millisecond
 	n := 3 * Processors()
-	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(n)) // so that the others are like other programs
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(n)) // so that the others act like other programs
 	var l Laps
 	var work sync.WaitGroup
 	begin := make(chan bool)
@@ -50,6 +50,6 @@ func TestLapsWait(t *testing.T) {
 	work.Wait()
 	l.End(time.Since(start))
 	if s := l.Sample(); !s.Busy {
-		t.Errorf("%d threads on %d processors are not disturbed: %+v", n, Processors(), s)
+		t.Errorf("%d threads on %d processors: got an undisturbed lap: %+v", n, Processors(), s)
 	}
 }

@@ -190,7 +190,7 @@ func TestErrors(t *testing.T) {
 	torn[Swizzled.Offset(7, 1, 32, 2)]++
 	before := bytes.Clone(square.Scales)
 	damaged := quantized(t, quant.MXFP8, quant.Rowwise, x)
-	damaged.Scales = damaged.Scales[:63] // and memory goes on behind them
+	damaged.Scales = damaged.Scales[:63] // with more capacity
 
 	fused := func(q quant.Quantizer) error {
 		_, _, err := QuantizeSwizzled(q, x, quant.Rowwise, quant.With{})

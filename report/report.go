@@ -66,8 +66,8 @@ type Memory struct {
 	Masters     int64 // FP32 weights of the optimizer
 	Gradients   int64 // FP32
 	Moments     int64 // FP32, of the optimizer
-	Rowwise     int64 // copies of weights that fprop takes
-	Columnwise  int64 // copies of weights that dgrad takes
+	Rowwise     int64 // copies of weights for fprop
+	Columnwise  int64 // copies of weights for dgrad
 	Activations int64 // saved by the forward pass for the backward pass
 	Scratch     int64 // for operands
 }

@@ -75,18 +75,18 @@ var memoryColumns = []struct {
 	Column
 	bytes func(m *Memory) int64
 }{
-	{Column{"masters", "masters", "FP32 weights, which the optimizer updates", true}, func(m *Memory) int64 { return m.Masters }},
-	{Column{"gradients", "gradients", "of weights, FP32", true}, func(m *Memory) int64 { return m.Gradients }},
-	{Column{"moments", "moments", "the optimizer's, FP32", true}, func(m *Memory) int64 { return m.Moments }},
-	{Column{"rowwise", "rowwise", "copies of weights that fprop takes", true}, func(m *Memory) int64 { return m.Rowwise }},
-	{Column{"columnwise", "columnwise", "copies of weights that dgrad takes", true}, func(m *Memory) int64 { return m.Columnwise }},
+	{Column{"masters", "masters", "FP32 weights of the optimizer", true}, func(m *Memory) int64 { return m.Masters }},
+	{Column{"gradients", "gradients", "FP32, of weights", true}, func(m *Memory) int64 { return m.Gradients }},
+	{Column{"moments", "moments", "FP32, of the optimizer", true}, func(m *Memory) int64 { return m.Moments }},
+	{Column{"rowwise", "rowwise", "copies of weights for fprop", true}, func(m *Memory) int64 { return m.Rowwise }},
+	{Column{"columnwise", "columnwise", "copies of weights for dgrad", true}, func(m *Memory) int64 { return m.Columnwise }},
 	{Column{"activations", "activations", "saved for the backward pass", true}, func(m *Memory) int64 { return m.Activations }},
-	{Column{"scratch", "scratch", "operands out of use, and weights as they are rounded", true}, func(m *Memory) int64 { return m.Scratch }},
+	{Column{"scratch", "scratch", "pooled operands, and weights during rounding", true}, func(m *Memory) int64 { return m.Scratch }},
 	{Column{"all", "all", "", true}, func(m *Memory) int64 { return m.Total() }},
 }
 
-// MemoryTable returns what each recipe holds at the peak of a step, in megabytes. It has
-// no rows where that is not known.
+// MemoryTable returns the memory of each recipe at the peak of a step, in megabytes. It has no
+// rows if the memory is unknown.
 func (c *Comparison) MemoryTable() Table {
 	t := Table{Columns: []Column{{"MB", "MB", "", false}}}
 	for _, column := range memoryColumns {

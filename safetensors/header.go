@@ -46,17 +46,16 @@ type Header struct {
 	Tensors  []TensorInfo      // in the order of their data
 }
 
-// ParseHeader reads a header, without the eight bytes of length before it, of a
-// file whose data buffer has dataSize bytes. It makes every check that the
-// reference reader makes, and refuses besides:
+// ParseHeader parses a header, without the eight bytes of length before it, of a file with
+// dataSize bytes of data. It makes every check of the reference reader, and also rejects:
 //
 //   - equal keys, at every level
 //   - keys of a tensor's entry other than dtype, shape and data_offsets
 //   - NUL in a tensor's name
 //   - dimensions and offsets above 2⁶³−1
 //
-// White space around the object is accepted, as that reader accepts it, though
-// no writer should begin with any.
+// Like that reader, it accepts white space around the object, although no writer should start
+// with any.
 //
 // The error is a [*ContainerError] whose offset counts from the start of the file.
 func ParseHeader(json []byte, dataSize int64) (*Header, error) {

@@ -173,7 +173,8 @@ func TestParseHeaderErrors(t *testing.T) {
 	}
 }
 
-// Every prefix of a valid header is invalid, whatever the size of the data.
+// TestParseHeaderPrefixes checks that every proper prefix of a valid header is invalid, for
+// any size of the data.
 func TestParseHeaderPrefixes(t *testing.T) {
 	text := entry("a", "F32", "2,3", "0,24", `b\n`, "F4", "8", "24,28")
 	if _, err := ParseHeader([]byte(text), 28); err != nil {

@@ -57,9 +57,9 @@ func ReadIndex(path string) (*Index, error) {
 	return ParseIndex(data, path)
 }
 
-// ParseIndex checks an index. The name is for errors only. Equal keys are
-// refused, as are file names that could lead out of the directory of the index.
-// Keys other than metadata.total_size and weight_map are ignored.
+// ParseIndex parses and checks an index. name is used only in errors. ParseIndex rejects
+// duplicate keys, and file names that could lead out of the directory of the index. It ignores
+// keys other than metadata.total_size and weight_map.
 func ParseIndex(data []byte, name string) (*Index, error) {
 	x, err := parseIndex(data)
 	if err != nil {
@@ -157,7 +157,7 @@ func scanWeightMap(s *scanner) (map[string]string, *ContainerError) {
 	return files, err
 }
 
-// checkWeight says what is wrong with one line of a weight map.
+// checkWeight returns the problem with an entry of the weight map, or "".
 func checkWeight(tensor, file string) string {
 	if problem := checkName(tensor); problem != "" {
 		return problem

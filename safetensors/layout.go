@@ -157,9 +157,9 @@ func appendIntegers(b []byte, list []int64) []byte {
 	return append(b, ']')
 }
 
-// appendString appends a JSON string as the reference writer's library spells
-// it: short escapes where there are any, \u00xx for other control characters,
-// everything else as it is. (encoding/json would also escape <, > and &.)
+// appendString appends a JSON string with the escapes of the reference writer's library: short
+// escapes where they exist, \u00xx for other control characters. (encoding/json would also
+// escape <, > and &.)
 func appendString(b []byte, s string) []byte {
 	b = append(b, '"')
 	from := 0 // start of what is not yet in b

@@ -90,8 +90,8 @@ func TestWriterTwice(t *testing.T) {
 	}
 }
 
-// Until Close, no reader takes the file for a finished one, even when all of
-// the data is there.
+// TestWriterUnfinished checks that no reader accepts the file before Close, even if all data
+// is written.
 func TestWriterUnfinished(t *testing.T) {
 	w, path := create(t)
 	check := func(when string) {
