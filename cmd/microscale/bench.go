@@ -116,7 +116,7 @@ func (b *benchRun) warn(cmd *cobra.Command, results []bench.Result) {
 
 // warnBusy says that other work took part in what was measured.
 func warnBusy(w io.Writer, what string) {
-	fmt.Fprintf(w, "microscale: other programs had the processors during most %s: figures are lower than those of an idle machine\n", what)
+	fmt.Fprintf(w, "microscale: other programs had the processors during most %s: an idle machine is faster\n", what)
 }
 
 // benchDocument is one result as JSON.
