@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/microscale-go/microscale/checkpoint/llamacpp"
 	"github.com/microscale-go/microscale/gguf"
 	"github.com/microscale-go/microscale/hf"
 	"github.com/microscale-go/microscale/internal/lock"
@@ -298,11 +299,10 @@ func checkGGUF(path string) (size int64, err error) {
 		return 0, err
 	}
 	defer f.Close()
-	text, _ := f.Value(safetensors.RecordKey).(string)
-	record, err := safetensors.ParseRecord(text)
+	record, _, err := llamacpp.Record(f)
 	if err == nil {
 		err = checkSums(f.Tensors, record.Tensors, 0, func(t gguf.TensorInfo) (string, uint64, error) {
-			sum, err := safetensors.ReadSum(t.Bytes(), func(p []byte, off int64) error { return f.ReadTensorAt(p, t, off) })
+			sum, err := llamacpp.ChecksumOf(f, t)
 			return t.Name, sum, err
 		})
 	}

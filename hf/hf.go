@@ -24,6 +24,7 @@
 package hf
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -36,7 +37,7 @@ import (
 )
 
 // A Checkpoint is an open checkpoint. Its methods may be called from several
-// goroutines at once, except OnClose and Close. What they return is shared and
+// goroutines at once, except OnClose, OnDamaged and Close. What they return is shared and
 // must not be changed.
 type Checkpoint struct {
 	Path   string // as it was opened, for messages
@@ -53,6 +54,7 @@ type Checkpoint struct {
 	extra   []string
 	skipped []Skipped
 	onClose []func() error
+	damaged func(context.Context) ([]string, error) // nil: Damaged reads the shards
 }
 
 // A Shard is one file of weights.
@@ -127,6 +129,10 @@ func (c *Checkpoint) openDirectory() error {
 	c.sortFiles("", entries)
 	return nil
 }
+
+// OnDamaged has Damaged call f, for a checkpoint whose shards are views of another
+// file.
+func (c *Checkpoint) OnDamaged(f func(context.Context) ([]string, error)) { c.damaged = f }
 
 // OnClose has Close call f after it closed the files. The functions are called
 // in reverse order.

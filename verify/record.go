@@ -19,8 +19,8 @@ func (r *Report) checkRecord(ctx context.Context, dst *checkpoint.Model) error {
 	if err != nil {
 		return err
 	}
-	for _, t := range damaged {
-		r.fault(t.Name, "its bytes are not those that were written: the file was damaged or changed since")
+	for _, name := range damaged {
+		r.fault(name, "its bytes are not those that were written: the file was damaged or changed since")
 	}
 	return nil
 }

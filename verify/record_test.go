@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/microscale-go/microscale/checkpoint"
+	"github.com/microscale-go/microscale/checkpoint/llamacpp"
 	"github.com/microscale-go/microscale/convert"
 	"github.com/microscale-go/microscale/hf"
 	"github.com/microscale-go/microscale/hf/sample"
@@ -74,5 +75,49 @@ func TestRecordDamage(t *testing.T) {
 	}
 	if got := problems(); !strings.Contains(got, d.Stored[0].Name) || !strings.Contains(got, "its bytes are not those that were written") {
 		t.Errorf("the problems are %q", got)
+	}
+}
+
+// TestRecordDamageGGUF: as TestRecordDamage, for a GGUF file.
+func TestRecordDamageGGUF(t *testing.T) {
+	c, err := sample.Open(context.Background(), sample.Name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	src := checkpoint.Read(c)
+	plan, err := convert.PlanQuantize(src, convert.QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP4}, Convention: checkpoint.GGUF()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dst := filepath.Join(t.TempDir(), "dst.gguf")
+	if _, err := plan.Run(context.Background(), dst, convert.RunOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	damaged := func() []string {
+		m, err := llamacpp.Open(dst)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer m.Source.Close()
+		names, err := m.Source.Damaged(context.Background())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return names
+	}
+	if got := damaged(); len(got) > 0 {
+		t.Fatalf("before it is damaged: %q", got)
+	}
+	data, err := os.ReadFile(dst)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data[len(data)-1_000_000] ^= 1
+	if err := os.WriteFile(dst, data, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if got := damaged(); len(got) != 1 || !strings.HasPrefix(got[0], "blk.") {
+		t.Errorf("damaged tensors: %q", got)
 	}
 }

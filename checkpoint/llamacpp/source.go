@@ -1,6 +1,7 @@
 package llamacpp
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -36,6 +37,7 @@ func Open(path string) (*checkpoint.Model, error) {
 		return nil, errors.Join(err, f.Close())
 	}
 	source.OnClose(f.Close)
+	source.OnDamaged(func(ctx context.Context) ([]string, error) { return damaged(ctx, f, path) })
 	m := checkpoint.Read(source)
 	m.Architecture, _ = f.Value("general.architecture").(string)
 	if m.Convention != nil {

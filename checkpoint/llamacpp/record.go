@@ -1,0 +1,49 @@
+package llamacpp
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/microscale-go/microscale/gguf"
+	"github.com/microscale-go/microscale/safetensors"
+)
+
+// Record returns the record of a GGUF file in its metadata; ok is false where it has
+// none.
+func Record(f *gguf.File) (r safetensors.Record, ok bool, err error) {
+	text, ok := f.Value(safetensors.RecordKey).(string)
+	if !ok {
+		return safetensors.Record{}, false, nil
+	}
+	if r, err = safetensors.ParseRecord(text); err == nil && len(r.Tensors) != len(f.Tensors) {
+		err = fmt.Errorf("the record is of %d tensors, and the file has %d", len(r.Tensors), len(f.Tensors))
+	}
+	return r, true, err
+}
+
+// ChecksumOf reads a tensor of a GGUF file and returns its checksum.
+func ChecksumOf(f *gguf.File, t gguf.TensorInfo) (uint64, error) {
+	return safetensors.ReadSum(t.Bytes(), func(p []byte, off int64) error { return f.ReadTensorAt(p, t, off) })
+}
+
+// damaged returns the names of the tensors whose bytes differ from the record of the
+// file at path.
+func damaged(ctx context.Context, f *gguf.File, path string) (names []string, err error) {
+	record, ok, err := Record(f)
+	if err != nil {
+		return nil, &safetensors.ContainerError{Path: path, Offset: -1, Problem: err.Error(), Fix: "write the file again"}
+	}
+	for i := 0; ok && i < len(f.Tensors); i++ {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		sum, err := ChecksumOf(f, f.Tensors[i])
+		if err != nil {
+			return nil, err
+		}
+		if sum != record.Tensors[i] {
+			names = append(names, f.Tensors[i].Name)
+		}
+	}
+	return names, nil
+}
