@@ -19,6 +19,7 @@ package quant
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/microscale-go/microscale/format"
@@ -87,6 +88,12 @@ func Lookup(name string) (Format, error) {
 	}
 	if strings.EqualFold(name, Q8_0.Name) {
 		return Q8_0, nil
+	}
+	if name != "" {
+		rest := func(n string) bool { return !strings.HasPrefix(n, strings.ToLower(name)) }
+		if near := slices.DeleteFunc(slices.Clone(names), rest); len(near) > 0 {
+			return Format{}, fmt.Errorf("unknown block format %q: did you mean %s?", name, strings.Join(near, " or "))
+		}
 	}
 	return Format{}, fmt.Errorf("unknown block format %q: use one of %s", name, strings.Join(names, ", "))
 }

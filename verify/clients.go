@@ -17,8 +17,9 @@ type Client struct {
 	Doc     string
 	reads   map[string][]string // schemes by convention; nil: all of them
 	rules   []rule
-	limits  []rule // about models rather than how a checkpoint is stored (models.go)
-	imports bool   // it reads most conventions only to convert them to its own
+	limits  []rule   // about models rather than how a checkpoint is stored (models.go)
+	imports bool     // it reads most conventions only to convert them to its own
+	stores  []string // conventions to write for it, the preferred one first
 }
 
 // A rule returns what a client would refuse or misread, as problems.
@@ -28,13 +29,13 @@ type rule func(m *checkpoint.Model) []checkpoint.Problem
 // line by line the row has what its documentation and its issues say.
 var clients = []Client{
 	{
-		Name: "vllm", Doc: "vLLM",
+		Name: "vllm", Doc: "vLLM", stores: []string{"compressed-tensors", "modelopt", "quark"},
 		reads:  map[string][]string{"compressed-tensors": nil, "modelopt": nil, "deepseek": nil, "gpt-oss": nil, "quark": nil},
 		rules:  []rule{fusedTogether, fusedGlobals, wholeShards, excludedBySubstring("modelopt"), exactExcludes("quark")},
 		limits: []rule{plainMamba, renamedExperts},
 	},
 	{
-		Name: "sglang", Doc: "SGLang",
+		Name: "sglang", Doc: "SGLang", stores: []string{"quark", "compressed-tensors", "modelopt"},
 		reads: map[string][]string{
 			"compressed-tensors": {"MXFP4A16", "MXFP4", "NVFP4A16", "NVFP4", "FP8_TOKEN", "FP8", "FP8_DYNAMIC", "FP8_BLOCK"},
 			"modelopt":           {"MXFP8", "W4A16_NVFP4", "NVFP4", "FP8"},
@@ -43,18 +44,18 @@ var clients = []Client{
 		rules: []rule{fusedTogether, fusedGlobals, wholeShards, excludedBySubstring("compressed-tensors", "modelopt"), denseMXFP4},
 	},
 	{
-		Name: "trtllm", Doc: "TensorRT-LLM",
+		Name: "trtllm", Doc: "TensorRT-LLM", stores: []string{"modelopt"},
 		reads: map[string][]string{"modelopt": {"FP8", "fp8_pb_wo", "NVFP4", "W4A16_NVFP4"}, "deepseek": nil, "gpt-oss": nil},
 		rules: []rule{fusedTogether, fusedGlobals, needsFile("modelopt", "hf_quant_config.json"), exactScheme("modelopt")},
 	},
 	{
-		Name: "transformers", Doc: "Hugging Face transformers",
+		Name: "transformers", Doc: "Hugging Face transformers", stores: []string{"compressed-tensors", "mxfp8"},
 		reads:  map[string][]string{"compressed-tensors": nil, "deepseek": nil, "mxfp8": nil, "gpt-oss": nil},
 		rules:  []rule{evenBlocks("deepseek")},
 		limits: []rule{expertsDecoded},
 	},
 	{
-		Name: "llamacpp", Doc: "llama.cpp, and its converter of Hugging Face checkpoints", imports: true,
+		Name: "llamacpp", Doc: "llama.cpp, and its converter of Hugging Face checkpoints", imports: true, stores: []string{"gguf"},
 		reads: map[string][]string{
 			"compressed-tensors": {"NVFP4A16", "NVFP4", "FP8_DYNAMIC", "FP8_BLOCK"},
 			"modelopt":           {"NVFP4", "W4A16_NVFP4", "FP8", "FP8_PER_CHANNEL_PER_TOKEN"},
@@ -64,13 +65,13 @@ var clients = []Client{
 		limits: []rule{unscaledGraph},
 	},
 	{
-		Name: "mlx", Doc: "mlx-lm",
+		Name: "mlx", Doc: "mlx-lm", stores: []string{"mlx"},
 		reads:  map[string][]string{"mlx": nil, "gpt-oss": nil, "compressed-tensors": {"NVFP4A16", "NVFP4"}},
 		rules:  []rule{noGlobal("mlx", "the client's modules have none and refuse the file")}, // mlx.nn.Module.load_weights
 		limits: []rule{splitKeyValue, unstackedScales},
 	},
 	{
-		Name: "ollama", Doc: "Ollama, and its import of safetensors for MLX", imports: true,
+		Name: "ollama", Doc: "Ollama, and its import of safetensors for MLX", imports: true, stores: []string{"gguf"},
 		reads: map[string][]string{"compressed-tensors": {"NVFP4A16", "NVFP4"}, "modelopt": {"NVFP4", "W4A16_NVFP4"}, "mlx": nil, "deepseek": nil, "gguf": nil},
 		rules: []rule{noGlobal("mlx", "it is not known which number the client takes it for")},
 	},
@@ -79,12 +80,13 @@ var clients = []Client{
 // Clients returns the clients in their order.
 func Clients() []Client { return slices.Clone(clients) }
 
-// LookupClient finds a client by its name. Case is ignored.
+// LookupClient finds a client by its name. Case and dots are ignored: "llama.cpp" is
+// "llamacpp".
 func LookupClient(name string) (Client, error) {
 	names := make([]string, len(clients))
 	for i, c := range clients {
 		names[i] = c.Name
-		if strings.EqualFold(c.Name, name) {
+		if strings.EqualFold(c.Name, strings.ReplaceAll(name, ".", "")) {
 			return c, nil
 		}
 	}

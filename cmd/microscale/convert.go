@@ -109,7 +109,7 @@ func schemeText(convention, scheme string) string {
 // addConvention gives cmd --convention.
 func addConvention(cmd *cobra.Command) *choice[*checkpoint.Convention] {
 	names := stringers(checkpoint.Conventions())
-	return addChoice(cmd, "convention", "store the result as the clients of `NAME` expect: "+strings.Join(names, ", "), "", names, checkpoint.LookupConvention)
+	return addChoice(cmd, "convention", "store the result as the clients of `NAME` expect: "+strings.Join(names, ", "), "", names, lookupConvention)
 }
 
 // addScheme gives cmd --scheme.

@@ -15,24 +15,33 @@ import (
 func formatsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "formats",
-		Short: "the table of formats",
-		Long: `Prints the block formats and the scalar formats that their elements and scales
-are made of. All limits are computed from the formats themselves. Names are
-matched without regard to case, other projects' names for a format too.`,
+		Short: "list the formats, and which client reads which",
+		Long: `Print the block formats and the scalar formats of their elements and scales, with
+their limits. With --clients, print as what each format is stored for each client.
+Names are matched without regard to case; other projects' names are accepted.`,
 		Example: `  microscale formats
+  microscale formats --clients
   microscale formats --json`,
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	asJSON := cmd.Flags().Bool("json", false, "print one JSON document")
 	asMarkdown := cmd.Flags().Bool("markdown", false, "print Markdown tables")
+	byClient := cmd.Flags().Bool("clients", false, "print the convention and scheme of each format for each client")
 	exclusive(cmd, "json", "markdown")
+	exclusive(cmd, "json", "clients")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		out := cmd.OutOrStdout()
 		blocks, scalars := blockTable(), scalarTable()
 		switch {
 		case *asJSON:
 			return printJSON(out, formatsDocument())
+		case *byClient && *asMarkdown:
+			_, err := fmt.Fprintln(out, clientTable().RenderMarkdown())
+			return err
+		case *byClient:
+			_, err := fmt.Fprintln(out, clientTable().Render())
+			return err
 		case *asMarkdown:
 			_, err := fmt.Fprintf(out, "%s\n\n%s\n", blocks.RenderMarkdown(), scalars.RenderMarkdown())
 			return err

@@ -17,22 +17,25 @@ import (
 func quantizeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "quantize SRC DST --format NAME",
-		Short: "a checkpoint to a block-scaled one",
-		Long: `Quantizes the weights of a checkpoint and prints the error of each.
+		Short: "quantize a checkpoint to a block-scaled format",
+		Long: `Quantize the weights of a checkpoint, and print the error of each.
 
 ` + sourceHelp + `
 
-DST is created when the run completes. To resume an interrupted run, repeat the
-command with --resume. Several machines share the work by --shard I/N, and
-merge joins what they wrote. DST is in the layout that clients read where
-there is one for the format (compressed-tensors: vLLM, SGLang, transformers; for
-the experts of gpt-oss, its own), else, and for a single file, in Microscale's own
-(plain). --convention names another, --scheme one of its variants, such as NVFP4
-with quantized activations. Norms, embeddings, the output head, routers, vision
-towers, and what is neither a two-dimensional weight nor the experts of a family
-that is known stay as they are; so do the other files of the directory.`,
+DST is created atomically when the run completes. To resume an interrupted run,
+repeat the command with --resume. Several machines share the work with
+--shard I/N; merge joins their parts.
+
+--for NAME stores DST as that client reads it ("microscale formats --clients" has
+the table). Without it, directories are stored as compressed-tensors (vLLM,
+SGLang, transformers) if it has the format, and single files in Microscale's own
+convention (plain). --convention and --scheme choose directly.
+
+Two-dimensional weights and the experts of known families are quantized. Norms,
+embeddings, the output head, routers and vision towers are not; --include and
+--exclude change that. Auxiliary files are copied unchanged.`,
 		Example: `  microscale quantize sample: out --format mxfp8
-  microscale quantize Llama-3.2-1B Llama-3.2-1B-NVFP4 --format nvfp4
+  microscale quantize Llama-3.2-1B Llama-3.2-1B-NVFP4 --format nvfp4 --for vllm
   microscale quantize model.safetensors small.safetensors --format mxfp6-e2m3
   microscale quantize SRC DST --format nvfp4 --convention modelopt --calibration constant
   microscale quantize SRC DST --format nvfp4 --scale-search
@@ -45,6 +48,7 @@ that is known stay as they are; so do the other files of the directory.`,
 	search := addScaleSearch(cmd)
 	layout := addConvention(cmd)
 	scheme := addScheme(cmd)
+	client := addFor(cmd)
 	calibrated := addCalibration(cmd)
 	var selection convert.Selection
 	cmd.Flags().Var((*patterns)(&selection.Include), "include", "quantize weights that match, even those that stay as they are by default")
@@ -78,6 +82,9 @@ that is known stay as they are; so do the other files of the directory.`,
 		q = searching(q, search.value)
 		if err := q.Validate(); err != nil {
 			return misuse("%v", err)
+		}
+		if err := client.choose(q.Format, layout, scheme); err != nil {
+			return err
 		}
 		if err := ggufDestination(layout, args[1]); err != nil {
 			return err

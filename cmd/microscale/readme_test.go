@@ -28,9 +28,10 @@ func TestReadme(t *testing.T) {
 	readme := string(text)
 	_, formats, _ := execute("", "formats", "--markdown")
 	blocks, _, _ := strings.Cut(formats, "\n\n")
+	_, clients, _ := execute("", "formats", "--clients", "--markdown")
 	_, explained, _ := execute("", strings.Fields("explain --format mxfp4 --profile all 0.1 -0.7 2.5 3.4")...)
 	_, stops, _ := execute("", strings.Fields("mma --model hopper-wgmma --a e4m3 --explain --c 16384 1:1:32")...)
-	for name, want := range map[string]string{"formats": blocks, "explain": indented(explained), "mma": indented(stops)} {
+	for name, want := range map[string]string{"formats": blocks, "clients": clients, "explain": indented(explained), "mma": indented(stops)} {
 		generated := regexp.MustCompile(`(?s)(<!-- generated: ` + name + ` -->\n).*?(<!-- end -->)`)
 		if !generated.MatchString(readme) {
 			t.Errorf("README.md has no part that is generated: %s", name)

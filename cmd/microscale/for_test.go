@@ -1,0 +1,45 @@
+package main
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestFor: quantize --for stores what verify --client accepts, and explains what it
+// does not store.
+func TestFor(t *testing.T) {
+	dir := t.TempDir()
+	for _, tc := range []struct{ client, format, dst, want string }{
+		{"vllm", "nvfp4", "vllm", "(te, compressed-tensors)"},
+		{"sglang", "mxfp8", "sglang", "(te, modelopt)"},
+		{"trtllm", "nvfp4", "trtllm", "(te, modelopt)"},
+		{"llama.cpp", "mxfp4", "model.gguf", "gguf)"},
+		{"mlx", "mxfp4", "mlx", "mlx)"},
+	} {
+		dst := filepath.Join(dir, tc.dst)
+		status, stdout, stderr := execute("", "quantize", "sample:", dst, "--format", tc.format, "--for", tc.client)
+		if status != exitDone || !strings.Contains(stdout, tc.want) {
+			t.Errorf("%s: exit status %d, got %s%s, want %s", tc.client, status, stdout, stderr, tc.want)
+			continue
+		}
+		client := strings.ReplaceAll(tc.client, ".", "")
+		if status, stdout, stderr := execute("", "verify", "sample:", dst, "--client", client); status != exitDone {
+			t.Errorf("verify --client %s: exit status %d: %s%s", client, status, stdout, stderr)
+		}
+	}
+	for _, tc := range []struct{ arguments, want string }{
+		{"--format mxint8 --for vllm", "vllm reads no mxint8: use one of mxfp8, "},
+		{"--format mxfp4 --for llamacpp", "end the name of DST in .gguf"},
+		{"--format mxfp4 --for vllm --convention plain", "exclude each other"},
+		{"--format nvfp4 --for trtllm --scheme NVFP4A16", "does not read the scheme NVFP4A16"},
+		{"--format nvfp4 --convention vllm", "vllm is a client: use --for vllm"},
+		{"--format nvfp4 --for lamma", "unknown client"},
+		{"--format fp8", "did you mean fp8-tensor or fp8-row or fp8-vec128 or fp8-block128?"},
+	} {
+		status, _, stderr := execute("", append([]string{"quantize", "sample:", filepath.Join(dir, "none")}, strings.Fields(tc.arguments)...)...)
+		if status != exitUsage || !strings.Contains(stderr, tc.want) {
+			t.Errorf("%s: exit status %d, got %s, want %s", tc.arguments, status, stderr, tc.want)
+		}
+	}
+}
