@@ -3,7 +3,6 @@ package convert
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math"
 	"os"
 	"slices"
@@ -28,10 +27,10 @@ type run struct {
 	scratch sync.Pool // of *scratch
 
 	// What an earlier run did, from its journal.
-	start    checkpoint.Tile // the first tile that is to be done
-	resumed  bool            // it is not the first of all
-	carried  map[string]bool // files that go along and are copied
-	complete bool            // all files are closed
+	start    checkpoint.Tile   // the first tile that is to be done
+	resumed  bool              // it is not the first of all
+	carried  map[string]uint64 // checksums of the auxiliary files that are copied
+	complete bool              // all files are closed
 
 	groups map[string][]int // weights that share their extremes, of those that are needed
 	swept  map[int]extremes // of weights whose amax is known
@@ -52,7 +51,7 @@ func newRun(p *Plan, o RunOptions) *run {
 	if o.Progress == nil {
 		o.Progress = func(int64) {}
 	}
-	r := &run{plan: p, options: o, writers: map[string]target{}, layouts: map[string]*safetensors.Layout{}, groups: p.groups(), swept: map[int]extremes{}, carried: map[string]bool{}}
+	r := &run{plan: p, options: o, writers: map[string]target{}, layouts: map[string]*safetensors.Layout{}, groups: p.groups(), swept: map[int]extremes{}, carried: map[string]uint64{}}
 	r.scratch.New = func() any { return &scratch{} }
 	for _, f := range p.Files {
 		r.layouts[f.Name] = f.Layout
@@ -65,16 +64,23 @@ func newRun(p *Plan, o RunOptions) *run {
 
 // open makes a file of the result, or opens what an earlier run left of it.
 func (r *run) open(f File) (*safetensors.Writer, error) {
+	begun := r.begun(f.Name)
+	if _, err := os.Lstat(r.out.fileOf(f)); begun && errors.Is(err, os.ErrNotExist) {
+		return nil, &damagedPartial{f.Name, "it is missing"}
+	}
 	w, err := r.out.create(f)
-	if errors.Is(err, os.ErrExist) && r.options.Resume {
-		if w, err = r.out.reopen(f); err != nil && !r.begun(f.Name) {
-			// The earlier run ended while it made the file, or before that was on the disk.
-			if err = os.Remove(r.out.fileOf(f)); err == nil {
-				w, err = r.out.create(f)
-			}
+	if !errors.Is(err, os.ErrExist) || !r.options.Resume {
+		return w, err
+	}
+	w, err = r.out.reopen(f)
+	switch container, ok := errors.AsType[*safetensors.ContainerError](err); {
+	case ok && begun:
+		return nil, &damagedPartial{f.Name, container.Problem}
+	case err != nil && !begun:
+		// The earlier run ended while it made the file, or before that was on the disk.
+		if err = os.Remove(r.out.fileOf(f)); err == nil {
+			w, err = r.out.create(f)
 		}
-	} else if err == nil && r.begun(f.Name) {
-		err = fmt.Errorf("%s: %s is gone from it, of which the journal says that it is written: %s", r.out.partial, f.Name, anew)
 	}
 	return w, err
 }

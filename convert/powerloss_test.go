@@ -134,7 +134,8 @@ func lose(t *testing.T, plan *Plan, left, partial string, lines []string, n int,
 		}
 	}
 	err = fs.WalkDir(os.DirFS(partial), ".", func(name string, e fs.DirEntry, err error) error {
-		if err != nil || e.IsDir() || name == markerName || slices.Contains(kept, name) || r.carried[name] {
+		_, carried := r.carried[name]
+		if err != nil || e.IsDir() || name == markerName || slices.Contains(kept, name) || carried {
 			return err
 		}
 		path := filepath.Join(partial, name)

@@ -220,12 +220,64 @@ func (r *run) restore(begin *beginning) error {
 		return cannotWrite(r.out.partial, err)
 	}
 	r.out.whole = func() error { // Windows renames no directory in which a file is open
+		if r.resumed {
+			if err := r.checkWritten(); err != nil {
+				return err
+			}
+		}
 		return errors.Join(r.journal.append(append(r.pending, record{Complete: true})...), r.journal.close())
 	}
 	if len(records) == 0 {
 		return r.journal.write(record{Begin: begin})
 	}
 	return nil
+}
+
+// A damagedPartial is the error of a file that an earlier run left and that is not what
+// its journal says.
+type damagedPartial struct{ file, problem string }
+
+// Error names the file and what is wrong with it.
+func (e *damagedPartial) Error() string {
+	return fmt.Sprintf("%s, which an earlier run left, is damaged: %s", e.file, e.problem)
+}
+
+// checkWritten compares the closed files of a resumed run with the checksums of what
+// was written to them. The journal vouches for the bytes of the earlier run, but a file
+// may have been damaged since.
+func (r *run) checkWritten() error {
+	for _, f := range r.plan.Files {
+		if !r.plan.writes(f.Name) {
+			continue
+		}
+		file, err := f.Layout.Open(r.out.fileOf(f))
+		if err != nil {
+			return err
+		}
+		err = checkSums(file.Tensors(), r.recordOf(f, "").Tensors, r.options.Threads, func(t safetensors.TensorInfo) (string, uint64, error) {
+			sum, err := file.ChecksumOf(t)
+			return t.Name, sum, err
+		})
+		if errors.Is(err, errDamaged) {
+			err = &damagedPartial{f.Name, err.Error()}
+		}
+		if err := errors.Join(err, file.Close()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// discard removes what was written, for a run that begins anew in the same place.
+func (r *run) discard() error {
+	if r.journal != nil {
+		_ = r.journal.close() // it is removed
+	}
+	for _, w := range r.out.writers {
+		_ = w.Suspend() // its file is removed
+	}
+	r.out.writers, r.out.whole = nil, nil
+	return r.out.clear()
 }
 
 // take takes over what the records say; false where that cannot be.
@@ -248,7 +300,7 @@ func (r *run) take(records []record) bool {
 			r.start = d.tile()
 			r.resumed = true
 		case rec.Carried != "":
-			r.carried[rec.Carried] = true
+			r.carried[rec.Carried] = rec.Checksum
 		case rec.Complete:
 			r.complete = true
 		}

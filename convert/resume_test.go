@@ -145,9 +145,10 @@ func TestResumeCarried(t *testing.T) {
 	src, dst := writeModel(t, tiledModel(), madeConfig), filepath.Join(t.TempDir(), "dst")
 	writeText(t, filepath.Join(src, "tokenizer.json"), "{}")
 	writeText(t, filepath.Join(src, "vocab.txt"), "a")
+	writeText(t, filepath.Join(src, "merges.txt"), "a")
 	partly(t, src, dst, 12)
 	long := time.Unix(1e9, 0)
-	for name, text := range map[string]string{"tokenizer.json": "{}", "vocab.txt": ""} { // of the second, nothing has reached the disk
+	for name, text := range map[string]string{"tokenizer.json": "{}", "vocab.txt": "", "merges.txt": "b"} { // the second is cut, the third has other contents
 		path := filepath.Join(dst+partialSuffix, name)
 		writeText(t, path, text)
 		if err := os.Chtimes(path, long, long); err != nil {
@@ -157,7 +158,7 @@ func TestResumeCarried(t *testing.T) {
 	if _, err := planFor(t, src, "nvfp4").Run(context.Background(), dst, RunOptions{Resume: true}); err != nil {
 		t.Fatal(err)
 	}
-	for name, copied := range map[string]bool{"tokenizer.json": false, "vocab.txt": true} {
+	for name, copied := range map[string]bool{"tokenizer.json": false, "vocab.txt": true, "merges.txt": true} {
 		info, err := os.Stat(filepath.Join(dst, name))
 		if err != nil {
 			t.Fatal(err)
@@ -166,8 +167,8 @@ func TestResumeCarried(t *testing.T) {
 			t.Errorf("%s was copied again: %v, want %v", name, !copied, copied)
 		}
 	}
-	if got := contents(t, dst); string(got["tokenizer.json"]) != "{}" || string(got["vocab.txt"]) != "a" {
-		t.Errorf("%q, %q", got["tokenizer.json"], got["vocab.txt"])
+	if got := contents(t, dst); string(got["tokenizer.json"]) != "{}" || string(got["vocab.txt"]) != "a" || string(got["merges.txt"]) != "a" {
+		t.Errorf("%q, %q, %q", got["tokenizer.json"], got["vocab.txt"], got["merges.txt"])
 	}
 }
 
@@ -201,8 +202,6 @@ func TestResumeRefuses(t *testing.T) {
 		}, "has other contents"},
 		{"gone", "nvfp4", func(src, _ string) error { return os.Remove(filepath.Join(src, "tokenizer.json")) }, "is gone, which was there"},
 		{"new", "nvfp4", func(src, _ string) error { return appendTo(filepath.Join(src, "new.json"), "x") }, "another source or other options"},
-		{"written file gone", "nvfp4", func(_, dst string) error { return os.Remove(filepath.Join(dst+partialSuffix, shard1)) }, "is gone from it"},
-		{"written file cut", "nvfp4", func(_, dst string) error { return os.Truncate(filepath.Join(dst+partialSuffix, shard1), 5) }, "this is not the file that was left unfinished"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			src := writeModel(t, tiledModel(), madeConfig)
@@ -231,6 +230,58 @@ func TestResumeRefuses(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestResumeDamaged: a run whose partial files are not what the journal says ends in the
+// right bytes, and reports that it began anew.
+func TestResumeDamaged(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		damage func(path string) error
+	}{
+		{"gone", os.Remove},
+		{"cut", func(path string) error { return os.Truncate(path, 5) }},
+		{"empty", func(path string) error { return os.Truncate(path, 0) }},
+		{"zeros", func(path string) error {
+			return change(path, func(data []byte) { clear(data[len(data)/4 : len(data)/2]) })
+		}},
+		{"one bit", func(path string) error { return change(path, func(data []byte) { data[len(data)/4] ^= 1 }) }},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			src, dir := writeModel(t, tiledModel(), madeConfig), t.TempDir()
+			whole, dst := filepath.Join(dir, "whole"), filepath.Join(dir, "dst")
+			if _, err := planFor(t, src, "nvfp4").Run(context.Background(), whole, RunOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			partly(t, src, dst, 14)
+			if err := tc.damage(filepath.Join(dst+partialSuffix, shard1)); err != nil {
+				t.Fatal(err)
+			}
+			result, err := planFor(t, src, "nvfp4").Run(context.Background(), dst, RunOptions{Resume: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !sameTree(t, dst, whole) {
+				t.Error("other bytes than those of a whole run")
+			}
+			if len(result.Warnings) != 1 || !strings.Contains(result.Warnings[0], "began anew") || result.Resumed {
+				t.Errorf("warnings %q, resumed %v", result.Warnings, result.Resumed)
+			}
+			if left := names(t, dir); strings.Contains(left, partialSuffix) {
+				t.Errorf("left: %s", left)
+			}
+		})
+	}
+}
+
+// change rewrites a file.
+func change(path string, edit func(data []byte)) error {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	edit(data)
+	return os.WriteFile(path, data, 0o666)
 }
 
 func appendTo(path, text string) error {

@@ -61,6 +61,14 @@ func (p *Plan) Run(ctx context.Context, dst string, o RunOptions) (*Result, erro
 	r := newRun(p, o)
 	r.out = out
 	result, err := r.carryOut(ctx)
+	if damaged, ok := errors.AsType[*damagedPartial](err); ok {
+		out.warnings = append(out.warnings, fmt.Sprintf("%s: %v: the run began anew", out.partial, damaged))
+		if err = r.discard(); err == nil {
+			r = newRun(p, o)
+			r.out = out
+			result, err = r.carryOut(ctx)
+		}
+	}
 	if r.journal != nil {
 		if closing := r.journal.close(); err == nil {
 			err = closing
@@ -181,8 +189,10 @@ func (r *run) writeOthers(ctx context.Context) error {
 		r.lock.Unlock()
 	}
 	for _, other := range p.others() {
-		if info, err := os.Lstat(out.path(other.Name)); r.carried[other.Name] && err == nil && info.Size() == other.Size {
-			continue
+		if want, ok := r.carried[other.Name]; ok {
+			if sum, err := fileSum(out.path(other.Name)); err == nil && sum == want {
+				continue
+			}
 		}
 		sum, err := out.carry(ctx, other)
 		if err != nil {
