@@ -218,8 +218,9 @@ func (r *run) readAgain(t checkpoint.Tile) ([]sums, error) {
 // errDamaged is the error of a tensor whose bytes are not those that were written.
 var errDamaged = errors.New("its bytes are not those that were written")
 
-// checkSums compares the tensors of a file with the checksums of its record.
-func checkSums[T any](tensors []T, want []uint64, threads int, sum func(T) (string, uint64, error)) error {
+// checkSums compares the tensors of a file with the checksums of its record, until ctx
+// ends.
+func checkSums[T any](ctx context.Context, tensors []T, want []uint64, threads int, sum func(T) (string, uint64, error)) error {
 	if len(want) != len(tensors) {
 		return fmt.Errorf("the record is of %d tensors, and the file has %d", len(want), len(tensors))
 	}
@@ -228,9 +229,13 @@ func checkSums[T any](tensors []T, want []uint64, threads int, sum func(T) (stri
 	at := len(tensors)
 	parallel.For(len(tensors), 1, threads, func(from, to int) {
 		for i := from; i < to; i++ {
-			name, got, err := sum(tensors[i])
-			if err == nil && got != want[i] {
-				err = fmt.Errorf("tensor %s: %w", name, errDamaged)
+			err := ctx.Err()
+			if err == nil {
+				var name string
+				var got uint64
+				if name, got, err = sum(tensors[i]); err == nil && got != want[i] {
+					err = fmt.Errorf("tensor %s: %w", name, errDamaged)
+				}
 			}
 			lock.Lock()
 			if err != nil && i < at {

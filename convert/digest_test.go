@@ -192,10 +192,27 @@ func TestMergeDamaged(t *testing.T) {
 			if err := flip(dst+".microscale-"+name, 2); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := Merge(dst, false); !errors.Is(err, errDamaged) || !strings.Contains(err.Error(), filepath.Base(name)) {
+			if _, err := Merge(context.Background(), dst, false); !errors.Is(err, errDamaged) || !strings.Contains(err.Error(), filepath.Base(name)) {
 				t.Errorf("error %v", err)
 			}
 		})
+	}
+}
+
+// TestMergeInterrupted: a merge that is interrupted while it compares leaves the parts for
+// the next one.
+func TestMergeInterrupted(t *testing.T) {
+	src, dst := writeModel(t, workersModel(3), madeConfig), filepath.Join(t.TempDir(), "dst")
+	for i := range 3 {
+		work(t, src, "nvfp4", dst, i, 3)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if _, err := Merge(ctx, dst, false); err != context.Canceled { // and no part is called damaged
+		t.Errorf("interrupted: %v", err)
+	}
+	if _, err := Merge(context.Background(), dst, false); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -254,13 +254,13 @@ func TestGGUFWorkers(t *testing.T) {
 	if err := os.Truncate(parts[0], int64(len(written)-1)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Merge(path, false); err == nil || !strings.Contains(err.Error(), "is damaged") {
+	if _, err := Merge(context.Background(), path, false); err == nil || !strings.Contains(err.Error(), "is damaged") {
 		t.Errorf("a part without its last byte: %v", err)
 	}
 	if err := os.WriteFile(parts[0], written, 0o666); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Merge(path, false); err != nil {
+	if _, err := Merge(context.Background(), path, false); err != nil {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(readFile(t, path), want) {

@@ -37,7 +37,7 @@ func TestJournalFails(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := r.restore(begin); err != nil {
+	if err := r.restore(context.Background(), begin); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := r.write(context.Background()); !errors.Is(err, os.ErrClosed) {

@@ -1,6 +1,7 @@
 package convert
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -22,8 +23,9 @@ import (
 // result its name. It checks that every part is there and complete, that all are of
 // one plan, and that every file has the bytes that were written, by their checksums;
 // then it moves the files together. The next merge finishes one that was killed, and
-// does nothing after one that was not.
-func Merge(dst string, force bool) (*Result, error) {
+// does nothing after one that was not. Where ctx ends before files are moved, the parts
+// are unchanged.
+func Merge(ctx context.Context, dst string, force bool) (*Result, error) {
 	m, err := findParts(filepath.Clean(dst))
 	if err != nil {
 		return nil, err
@@ -37,7 +39,7 @@ func Merge(dst string, force bool) (*Result, error) {
 		out := &output{final: m.dst, replaced: m.dst + replacedSuffix}
 		return &Result{Finished: true, Warnings: append(m.remove(0), out.leftover()...)}, nil
 	}
-	if err := m.check(); err != nil {
+	if err := m.check(ctx); err != nil {
 		return nil, err
 	}
 	warnings, err := m.join(force)
@@ -224,7 +226,7 @@ func (p *part) read(dir string) error {
 }
 
 // check fails where a part is not whole, is of another plan, or lacks a file.
-func (m *merging) check() error {
+func (m *merging) check(ctx context.Context) error {
 	for i, p := range m.parts {
 		if _, err := os.Lstat(m.dir(i)); errors.Is(err, os.ErrNotExist) {
 			return fmt.Errorf("%s: the part of worker %d is missing (%s): run it with --shard %d/%d", m.dst, i, m.dir(i), i, len(m.parts))
@@ -253,7 +255,10 @@ func (m *merging) check() error {
 			}
 			continue
 		}
-		size, err := checkFile(path, f.Name)
+		size, err := checkFile(ctx, path, f.Name)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
 		if err != nil {
 			return m.damaged(f, err)
 		}
@@ -270,9 +275,9 @@ func (m *merging) damaged(f partFile, err error) error {
 
 // checkFile reads a file of weights in a part whole, compares its tensors with the
 // checksums of its record, and returns its size.
-func checkFile(path, name string) (size int64, err error) {
+func checkFile(ctx context.Context, path, name string) (size int64, err error) {
 	if name == ggufName {
-		return checkGGUF(path)
+		return checkGGUF(ctx, path)
 	}
 	f, err := safetensors.Open(path)
 	if err != nil {
@@ -281,7 +286,7 @@ func checkFile(path, name string) (size int64, err error) {
 	defer f.Close()
 	record, _, err := f.Record()
 	if err == nil {
-		err = checkSums(f.Tensors(), record.Tensors, 0, func(t safetensors.TensorInfo) (string, uint64, error) {
+		err = checkSums(ctx, f.Tensors(), record.Tensors, 0, func(t safetensors.TensorInfo) (string, uint64, error) {
 			sum, err := f.ChecksumOf(t)
 			return t.Name, sum, err
 		})
@@ -293,7 +298,7 @@ func checkFile(path, name string) (size int64, err error) {
 }
 
 // checkGGUF is checkFile for a GGUF file.
-func checkGGUF(path string) (size int64, err error) {
+func checkGGUF(ctx context.Context, path string) (size int64, err error) {
 	f, err := gguf.Open(path)
 	if err != nil {
 		return 0, err
@@ -301,7 +306,7 @@ func checkGGUF(path string) (size int64, err error) {
 	defer f.Close()
 	record, _, err := llamacpp.Record(f)
 	if err == nil {
-		err = checkSums(f.Tensors, record.Tensors, 0, func(t gguf.TensorInfo) (string, uint64, error) {
+		err = checkSums(ctx, f.Tensors, record.Tensors, 0, func(t gguf.TensorInfo) (string, uint64, error) {
 			sum, err := llamacpp.ChecksumOf(f, t)
 			return t.Name, sum, err
 		})

@@ -74,11 +74,11 @@ func TestMerge(t *testing.T) {
 			if read != len(want.Tensors) {
 				t.Errorf("the workers converted %d weights of %d", read, len(want.Tensors))
 			}
-			got, err := Merge(dst, false)
+			got, err := Merge(context.Background(), dst, false)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if again, err := Merge(dst, false); err != nil || !again.Finished || len(again.Warnings) > 0 {
+			if again, err := Merge(context.Background(), dst, false); err != nil || !again.Finished || len(again.Warnings) > 0 {
 				t.Errorf("merged again: %+v, error %v", again, err)
 			}
 			sameResult(t, dst, whole)
@@ -138,7 +138,7 @@ func TestMergeRefuses(t *testing.T) {
 			if tc.name == "the same plan" {
 				work(t, src, "mxfp8", dst, 1, 3)
 			}
-			if _, err := Merge(dst, false); err == nil || !strings.Contains(err.Error(), tc.want) || strings.Contains(err.Error(), "\n") {
+			if _, err := Merge(context.Background(), dst, false); err == nil || !strings.Contains(err.Error(), tc.want) || strings.Contains(err.Error(), "\n") {
 				t.Errorf("error %v, want %q", err, tc.want)
 			}
 		})
@@ -146,7 +146,7 @@ func TestMergeRefuses(t *testing.T) {
 	if _, err := planFor(t, src, "nvfp4").Worker(0, mostWorkers+1); err == nil || !strings.Contains(err.Error(), "65537 workers") {
 		t.Errorf("more workers than there may be: %v", err)
 	}
-	if _, err := Merge(filepath.Join(t.TempDir(), "dst"), false); err == nil || !strings.Contains(err.Error(), "there are no parts of it") {
+	if _, err := Merge(context.Background(), filepath.Join(t.TempDir(), "dst"), false); err == nil || !strings.Contains(err.Error(), "there are no parts of it") {
 		t.Errorf("without parts: %v", err)
 	}
 	damaged := filepath.Join(t.TempDir(), "dst")
@@ -156,7 +156,7 @@ func TestMergeRefuses(t *testing.T) {
 	if err := os.Remove(filepath.Join(damaged, "model-00002-of-00003.safetensors")); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Merge(damaged, false); err == nil || !strings.Contains(err.Error(), "there are no parts of it") {
+	if _, err := Merge(context.Background(), damaged, false); err == nil || !strings.Contains(err.Error(), "there are no parts of it") {
 		t.Errorf("without parts, at what is not whole: %v", err)
 	}
 }
@@ -199,7 +199,7 @@ func TestMergeKilled(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			result, err := Merge(dst, false)
+			result, err := Merge(context.Background(), dst, false)
 			if err != nil || result.Finished != (step >= 2) {
 				t.Fatalf("%s: %+v (%v)", name, result, err)
 			}
@@ -223,7 +223,7 @@ func TestMergeBeforeAll(t *testing.T) {
 		if _, err := plan.Run(context.Background(), dst, RunOptions{Force: true}); err != nil {
 			t.Fatal(err)
 		}
-		result, err := Merge(dst, true)
+		result, err := Merge(context.Background(), dst, true)
 		if i > 0 && (err == nil || !strings.Contains(err.Error(), "the part of worker 0 is missing")) {
 			t.Fatalf("without worker 0: %+v, error %v", result, err)
 		}

@@ -44,7 +44,7 @@ func writing(plan *Plan, out *output) ([]verify.Tensor, error) {
 	r.out = out
 	begin, err := plan.beginning()
 	if err == nil {
-		err = r.restore(begin)
+		err = r.restore(context.Background(), begin)
 	}
 	if err != nil {
 		return nil, err

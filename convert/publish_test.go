@@ -114,7 +114,7 @@ func TestAppearsMerge(t *testing.T) {
 				if err := os.Remove(dst); err != nil {
 					t.Fatal(err)
 				}
-				if _, err := Merge(dst, false); err != nil {
+				if _, err := Merge(context.Background(), dst, false); err != nil {
 					t.Fatal(err)
 				}
 				sameResult(t, dst, whole)

@@ -196,7 +196,7 @@ func (p *Plan) unchanged() error {
 
 // restore reads the journal in the partial directory and takes over what it says
 // is done; without one it begins one.
-func (r *run) restore(begin *beginning) error {
+func (r *run) restore(ctx context.Context, begin *beginning) error {
 	path := r.out.path(markerName)
 	records, size, err := readJournal(path)
 	if err != nil {
@@ -221,7 +221,7 @@ func (r *run) restore(begin *beginning) error {
 	}
 	r.out.whole = func() error { // Windows renames no directory in which a file is open
 		if r.resumed {
-			if err := r.checkWritten(); err != nil {
+			if err := r.checkWritten(ctx); err != nil {
 				return err
 			}
 		}
@@ -243,9 +243,9 @@ func (e *damagedPartial) Error() string {
 }
 
 // checkWritten compares the closed files of a resumed run with the checksums of what
-// was written to them. The journal vouches for the bytes of the earlier run, but a file
+// was written to them, until ctx ends. The journal vouches for the bytes of the earlier run, but a file
 // may have been damaged since.
-func (r *run) checkWritten() error {
+func (r *run) checkWritten(ctx context.Context) error {
 	for _, f := range r.plan.Files {
 		if !r.plan.writes(f.Name) {
 			continue
@@ -254,7 +254,7 @@ func (r *run) checkWritten() error {
 		if err != nil {
 			return err
 		}
-		err = checkSums(file.Tensors(), r.recordOf(f, "").Tensors, r.options.Threads, func(t safetensors.TensorInfo) (string, uint64, error) {
+		err = checkSums(ctx, file.Tensors(), r.recordOf(f, "").Tensors, r.options.Threads, func(t safetensors.TensorInfo) (string, uint64, error) {
 			sum, err := file.ChecksumOf(t)
 			return t.Name, sum, err
 		})
@@ -355,7 +355,7 @@ func (p *Plan) unlike(ctx context.Context, path string, threads int) (string, er
 	}
 	for _, f := range p.Files {
 		file := files[f.Name]
-		err := checkSums(file.Tensors(), records[f.Name].Tensors, threads, func(t safetensors.TensorInfo) (string, uint64, error) {
+		err := checkSums(ctx, file.Tensors(), records[f.Name].Tensors, threads, func(t safetensors.TensorInfo) (string, uint64, error) {
 			sum, err := file.ChecksumOf(t)
 			return t.Name, sum, err
 		})

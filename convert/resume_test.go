@@ -233,7 +233,7 @@ func TestResumeRefuses(t *testing.T) {
 }
 
 // TestResumeDamaged: a run whose partial files are not what the journal says ends in the
-// right bytes, and reports that it began anew.
+// right bytes, and reports that it started again.
 func TestResumeDamaged(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
@@ -264,7 +264,7 @@ func TestResumeDamaged(t *testing.T) {
 			if !sameTree(t, dst, whole) {
 				t.Error("other bytes than those of a whole run")
 			}
-			if len(result.Warnings) != 1 || !strings.Contains(result.Warnings[0], "began anew") || result.Resumed {
+			if len(result.Warnings) != 1 || !strings.Contains(result.Warnings[0], "the run started again") || result.Resumed {
 				t.Errorf("warnings %q, resumed %v", result.Warnings, result.Resumed)
 			}
 			if left := names(t, dir); strings.Contains(left, partialSuffix) {

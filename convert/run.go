@@ -62,7 +62,7 @@ func (p *Plan) Run(ctx context.Context, dst string, o RunOptions) (*Result, erro
 	r.out = out
 	result, err := r.carryOut(ctx)
 	if damaged, ok := errors.AsType[*damagedPartial](err); ok {
-		out.warnings = append(out.warnings, fmt.Sprintf("%s: %v: the run began anew", out.partial, damaged))
+		out.warnings = append(out.warnings, fmt.Sprintf("%s: %v: the run started again", out.partial, damaged))
 		if err = r.discard(); err == nil {
 			r = newRun(p, o)
 			r.out = out
@@ -103,7 +103,7 @@ func (r *run) carryOut(ctx context.Context) (*Result, error) {
 			return &Result{Finished: true, Warnings: warnings}, err
 		}
 	}
-	if err := r.restore(begin); err != nil {
+	if err := r.restore(ctx, begin); err != nil {
 		return nil, err
 	}
 	if r.complete && r.out.part {

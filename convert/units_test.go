@@ -2,6 +2,7 @@ package convert
 
 import (
 	"bytes"
+	"context"
 	"maps"
 	"os"
 	"path/filepath"
@@ -99,7 +100,7 @@ func TestRecordFails(t *testing.T) {
 	r.out = out
 	begin, err := plan.beginning()
 	if err == nil {
-		err = r.restore(begin)
+		err = r.restore(context.Background(), begin)
 	}
 	if err == nil {
 		err = r.journal.close()

@@ -24,7 +24,7 @@ source and options. The result has the bytes that one worker would have written.
 	each := cmd.Flags().Bool("each", false, "a line for every weight, not one for the same weight of all layers")
 	asJSON := cmd.Flags().Bool("json", false, "print one JSON document")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		result, err := convert.Merge(args[0], *force)
+		result, err := convert.Merge(cmd.Context(), args[0], *force)
 		if err != nil {
 			return err
 		}
