@@ -208,6 +208,38 @@ func TestMergeKilled(t *testing.T) {
 	}
 }
 
+// TestResumeDamagedPart: a worker that resumes a part that was damaged since it ended writes
+// the part anew, as merge says that it should.
+func TestResumeDamagedPart(t *testing.T) {
+	for name, damage := range map[string]func(path string) error{
+		"zeros": func(path string) error { return change(path, func(data []byte) { clear(data[len(data)/2:]) }) },
+		"cut":   func(path string) error { return os.Truncate(path, 3000) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			src, dst := writeModel(t, workersModel(3), madeConfig), filepath.Join(t.TempDir(), "dst")
+			for i := range 3 {
+				work(t, src, "nvfp4", dst, i, 3)
+			}
+			if err := damage(filepath.Join(partDir(dst, 1, 3), "model-00002-of-00003.safetensors")); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := Merge(context.Background(), dst, false); err == nil || !strings.Contains(err.Error(), "the part of worker 1 is damaged") {
+				t.Fatalf("merge: error %v", err)
+			}
+			plan, err := planFor(t, src, "nvfp4").Worker(1, 3)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if result, err := plan.Run(context.Background(), dst, RunOptions{Resume: true}); err != nil || result.Finished {
+				t.Errorf("worker 1: %+v, error %v", result, err)
+			}
+			if _, err := Merge(context.Background(), dst, false); err != nil {
+				t.Errorf("merge after worker 1 ran again: %v", err)
+			}
+		})
+	}
+}
+
 // TestMergeBeforeAll: parts stay, though what they are to replace has the same
 // files, until that of the first worker is there too.
 func TestMergeBeforeAll(t *testing.T) {

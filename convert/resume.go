@@ -243,14 +243,17 @@ func (e *damagedPartial) Error() string {
 }
 
 // checkWritten compares the closed files of a resumed run with the checksums of what
-// was written to them, until ctx ends. The journal vouches for the bytes of the earlier run, but a file
-// may have been damaged since.
+// was written to them, until ctx ends. The journal vouches for the bytes of the earlier
+// run, but a file may have been damaged since.
 func (r *run) checkWritten(ctx context.Context) error {
 	for _, f := range r.plan.Files {
 		if !r.plan.writes(f.Name) {
 			continue
 		}
 		file, err := f.Layout.Open(r.out.fileOf(f))
+		if container, ok := errors.AsType[*safetensors.ContainerError](err); ok {
+			return &damagedPartial{f.Name, container.Problem}
+		}
 		if err != nil {
 			return err
 		}

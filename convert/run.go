@@ -107,6 +107,9 @@ func (r *run) carryOut(ctx context.Context) (*Result, error) {
 		return nil, err
 	}
 	if r.complete && r.out.part {
+		if err := r.checkWritten(ctx); err != nil && !errors.Is(err, os.ErrNotExist) { // a merge may have moved files
+			return nil, err
+		}
 		r.out.unlock()
 		return &Result{Tensors: r.results(), Finished: true}, nil
 	}

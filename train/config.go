@@ -85,7 +85,7 @@ func (c *Config) Validate() error {
 		value, most float64
 		open        bool // 0 is not allowed
 	}{
-		{"learning-rate", c.LearningRate, 1e30, true}, {"warmup", c.Warmup, 1, false}, {"clip", c.Clip, 1e30, false},
+		{"learning-rate", c.LearningRate, 1e30, true}, {"warmup", c.Warmup, 1, false}, {"clip", c.Clip, 1e30, false}, {"weight-decay", c.Optimizer.Decay, 1e30, false},
 	} {
 		if !(n.value >= 0 && n.value <= n.most) || n.open && n.value == 0 {
 			return fmt.Errorf("%s is %g: a number from 0 to %g is needed", n.name, n.value, n.most)

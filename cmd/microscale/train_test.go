@@ -154,6 +154,8 @@ func TestTrainUsage(t *testing.T) {
 		{"train --steps -1", exitUsage, `--steps: "-1" is not a whole number of 0 or more`},
 		{"train --learning-rate fast", exitUsage, `--learning-rate: "fast" is not a number`},
 		{"train --learning-rate nan", exitUsage, `--learning-rate is NaN`},
+		{"train --weight-decay nan", exitUsage, `--weight-decay is NaN: a number from 0 to`},
+		{"train --weight-decay -1", exitUsage, `--weight-decay is -1: a number from 0 to`},
 		{"train --schedule linear", exitUsage, `--schedule: unknown schedule "linear": use one of cosine, wsd, constant`},
 		{"train --microbatches 3", exitUsage, `--microbatches is 3, which does not divide the batch of 8 sequences`},
 		{"train --kv-heads 3", exitUsage, `num_key_value_heads, 3, does not divide num_attention_heads, 4`},
