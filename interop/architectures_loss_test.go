@@ -92,8 +92,8 @@ func TestTorchArchitecturesLlamaCPP(t *testing.T) {
 	if runtime.GOOS != "linux" || runtime.GOARCH != "amd64" {
 		skipf(t, "%s is not started on %s/%s", llamaLibraries, runtime.GOOS, runtime.GOARCH)
 	}
-	interpreter := newer(t, "llama.cpp does not run the architectures", architecturesWith...)
-	numpy := python(t, newerTorch[1])
+	interpreter := withTorch(t, "llama.cpp does not run the architectures", architecturesWith...)
+	numpy := python(t, sharedTorch[1])
 	libraries := filepath.Join(npmPackage(t, llamaLibraries), "bins", "linux-x64")
 	sources, root, text := made(t, interpreter), t.TempDir(), lossText(t)
 

@@ -20,7 +20,7 @@ var mlxArchitectures = []string{
 // TestTorchArchitecturesMLX: mlx-lm runs each architecture that it has with the loss of
 // transformers, or else `--client mlx` says that it does not.
 func TestTorchArchitecturesMLX(t *testing.T) {
-	interpreter := newer(t, "mlx-lm does not run the architectures", architecturesWith...)
+	interpreter := withTorch(t, "mlx-lm does not run the architectures", architecturesWith...)
 	mlx := python(t, "mlx[cpu]==0.32.4", "mlx-lm==0.32.2")
 	sources, root, text := made(t, interpreter), t.TempDir(), lossText(t)
 	var dirs, directories []string

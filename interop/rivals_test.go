@@ -49,7 +49,10 @@ var interpreters = map[string]func(b *testing.B) string{
 }
 
 func rivalTorch(b *testing.B) string {
-	return withTorch(b, "PyTorch and torchao are not timed", "torchao==0.13.0")
+	if !*installTorch {
+		skipf(b, "PyTorch and torchao are not timed: -torch installs them, seven gigabytes")
+	}
+	return over(b, python(b, "torch==2.8.0", "numpy==2.2.6"), "torchao==0.13.0")
 }
 
 // BenchmarkRivals times one thread of this project and of others. Their results are
