@@ -18,19 +18,25 @@ var ggufBits = library{
 		{format: quant.MXFP4, sources: "f32", known: []difference{
 			{"a NaN gives its block scale 0; the C code, followed here, ignores it", hasNaN},
 			{"the scale of a block with an Inf is undefined", hasInf},
-			{"the scale byte wraps around below 2^-125", func(b block) bool { return b.amax > 0 && b.amax < 0x1p-125 }},
+			wrapsBelow,
 			log2BelowPower,
 		}},
 		{format: quant.Q8_0, sources: "f32", known: []difference{
 			{"the scale and the codes of a block with a NaN are undefined", hasNaN},
 			{"the codes of a block with an Inf are undefined", hasInf},
-			{"codes are undefined where 127/amax overflows: the scale is 0 there", func(b block) bool {
-				d := b.amax / 127
-				return d > 0 && 1/d > math.MaxFloat32
-			}},
+			inverseOverflows,
 		}},
 	},
 }
+
+// What the C code and its port to Python have in common.
+var (
+	wrapsBelow       = difference{"the scale byte wraps around below 2^-125", func(b block) bool { return b.amax > 0 && b.amax < 0x1p-125 }}
+	inverseOverflows = difference{"codes are undefined where 127/amax overflows: the scale is 0 there", func(b block) bool {
+		d := b.amax / 127
+		return d > 0 && 1/d > math.MaxFloat32
+	}}
+)
 
 // log2BelowPower is of libraries that take floor(log2 amax) in float32.
 var log2BelowPower = difference{"floor(log2 amax) in float32 is one too large just below a power of two", func(b block) bool {

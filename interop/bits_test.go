@@ -67,6 +67,7 @@ var libraries = []library{
 	modeloptBits,
 	microxcalingBits,
 	ggufBits,
+	ggmlBits,
 	compressedTensorsBits,
 	quarkBits,
 	mlxBits,

@@ -25,6 +25,8 @@
 //     or an Inf; the scale is 0 where it overflows.
 //   - ggml's MXFP4 scale byte wraps around for an amax below 2^-125, and is
 //     undefined for Inf; here it stays 0, and is the largest.
+//   - ggml's NVFP4 takes the first code of equal distance in float32 for elements of
+//     2^24 times the largest scale or more; here they saturate.
 //   - torchao's NVFP4 has no guard for a tensor of zeros or with a NaN or an Inf:
 //     its global scale then makes all of it NaN. Here the global scale is 1 for a
 //     tensor of zeros or with an Inf, and a NaN makes its block NaN.
