@@ -19,7 +19,7 @@ var quarkBits = library{
 		if _, err := exec.LookPath("c++"); err != nil {
 			skipf(t, "Quark compiles its operations with a C++ compiler: %v", err)
 		}
-		return bitsTorch("amd-quark==0.13", "ninja==1.13.0")(t)
+		return bitsTorch("amd-quark==0.13", "ninja==1.13.0", "transformers==5.23.0")(t)
 	},
 	rows: []bitsRow{quarkRow(quant.MXFP4), quarkRow(quant.MXFP6E3M2), quarkRow(quant.MXFP6E2M3)},
 }
