@@ -77,12 +77,19 @@ func (r *run) open() (err error) {
 	if err != nil {
 		return err
 	}
-	if r.Resume && r.hooks.Resumed != nil {
+	if r.Resume && s.dir != "" {
+		err = r.resume(s)
+	} else {
+		err = r.start(s)
+	}
+	if err == nil && r.Resume && r.hooks.Resumed != nil {
 		r.hooks.Resumed(s.notice(r.Out))
 	}
-	if r.Resume && s.dir != "" {
-		return r.resume(s)
-	}
+	return err
+}
+
+// start writes the first checkpoint, in place of what an interrupted start left.
+func (r *run) start(s *survey) error {
 	if err := storeError(s.clear(r.Out, r.Force), r.Out, "the start of the run"); err != nil {
 		return err
 	}
