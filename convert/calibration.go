@@ -2,6 +2,7 @@ package convert
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -79,8 +80,8 @@ func ReadCalibration(path string) (*Calibration, error) {
 	return c, nil
 }
 
-// Write writes c to a file that ReadCalibration reads: TOML, or JSON where its name
-// ends in .json.
+// Write writes c to a new file that ReadCalibration reads: JSON if its name ends in
+// .json, otherwise TOML. It never replaces a file: the error is fs.ErrExist then.
 func (c *Calibration) Write(path string) error {
 	var data []byte
 	var err error
@@ -93,7 +94,15 @@ func (c *Calibration) Write(path string) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
-	return os.WriteFile(path, data, 0o666)
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o666)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	if err = errors.Join(err, f.Close()); err != nil {
+		_ = os.Remove(path) // half of a file is none
+	}
+	return err
 }
 
 // inputs reports whether there are scales of inputs.

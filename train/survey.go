@@ -31,6 +31,9 @@ type survey struct {
 	debris  []string // what an interrupted start left, by paths
 }
 
+// ErrDone is the error of resuming a run that is done.
+var ErrDone = errors.New("the run there is done: there is nothing to resume")
+
 // A fault is a checkpoint that cannot be resumed from, and why.
 type fault struct {
 	dir string
@@ -131,7 +134,7 @@ func (s *survey) resumable(out string) error {
 	case f != nil:
 		return fmt.Errorf("%w: no other checkpoint is there, so start anew in another directory, or force a new run in its place", f.err)
 	case s.done:
-		return fmt.Errorf("%s: the run there is done: there is nothing to resume", out)
+		return fmt.Errorf("%s: %w", out, ErrDone)
 	case s.saved || s.foreign != "":
 		return fmt.Errorf("%s: no checkpoint of a run is there: name the directory of one that was interrupted", out)
 	}

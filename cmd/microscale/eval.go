@@ -46,6 +46,11 @@ power of that. DIR is a directory that train wrote, or what quantize made of it.
 		if *cache && *calibrate == "" {
 			return misuse("--kv-cache is of --calibrate, which is missing: name the file to write")
 		}
+		if *calibrate != "" { // before the work that would be lost
+			if _, err := os.Lstat(*calibrate); err == nil {
+				return fmt.Errorf("--calibrate: %s exists: name another file, or remove it", printable(*calibrate))
+			}
+		}
 		m, err := loadModel(args[0], llama.LoadOptions{Activations: *activations})
 		if err != nil {
 			return err

@@ -57,7 +57,9 @@ func mmaCommand() *cobra.Command {
 	scalesB := cmd.Flags().StringSlice("scales-b", nil, "`SCALES` of the blocks of B, with --explain")
 	asJSON := cmd.Flags().Bool("json", false, "print one JSON document")
 	exclusive(cmd, "raw", "json")
-	exclusive(cmd, "raw", "explain")
+	for _, flag := range []string{"explain", "c", "scales-a", "scales-b"} { // which each case has itself
+		exclusive(cmd, "raw", flag)
+	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		out := cmd.OutOrStdout()
 		if !*raw && !*explain {

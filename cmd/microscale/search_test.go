@@ -106,6 +106,8 @@ func TestCalibrate(t *testing.T) {
 		if status, _, stderr := execute("", args...); status != 0 {
 			t.Fatal(stderr)
 		}
+		status, _, stderr := execute("", args...)
+		fails(t, status, "", stderr, "--calibrate: "+file+" exists: name another file, or remove it")
 		dst := filepath.Join(dir, name+"-nvfp4")
 		if status, _, stderr := execute("", "quantize", model, dst, "--format", "nvfp4", "--calibration", file); status != 0 {
 			t.Fatal(stderr)

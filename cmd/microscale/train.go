@@ -41,6 +41,9 @@ there, or starts if no checkpoint was written yet.`,
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		boundGarbage()
 		dir, err := outDirectory(cmd, *out, recipes, *resume, *force)
+		if errors.Is(err, train.ErrDone) { // a job that restarts ends here
+			return printDone(cmd, *out, err, *asJSON)
+		}
 		if err != nil {
 			return err
 		}
@@ -179,6 +182,21 @@ type trainingDocument struct {
 	Out             string               `json:"out"`
 	TrainLosses     []number             `json:"train_losses"` // of each step
 	ValLosses       []validationDocument `json:"val_losses"`
+}
+
+// doneDocument is what train --resume prints of a run that is done.
+type doneDocument struct {
+	Out      string `json:"out"`
+	Finished bool   `json:"finished"`
+}
+
+// printDone reports that a run is done already.
+func printDone(cmd *cobra.Command, out string, done error, asJSON bool) error {
+	fmt.Fprintf(cmd.ErrOrStderr(), "microscale: %s\n", oneLine(done))
+	if asJSON {
+		return printJSON(cmd.OutOrStdout(), doneDocument{out, true})
+	}
+	return nil
 }
 
 type validationDocument struct {

@@ -224,6 +224,12 @@ func TestTrainInterrupt(t *testing.T) {
 	if got.Recipe != "delayed" || got.Steps != 60 || !slices.Equal(got.TrainLosses, want.TrainLosses) || got.ValLoss != want.ValLoss {
 		t.Errorf("resumed %+v\nwant %+v", got, want)
 	}
+
+	// A job that restarts ends once the run is done.
+	status, stdoutText, problem := execute("", "train", "--resume", "--out", out, "--json")
+	if finished := parsed[doneDocument](t, stdoutText); status != exitDone || !finished.Finished || finished.Out != out || !strings.Contains(problem, "the run there is done") {
+		t.Errorf("resumed once more: exit status %d: %s%s", status, stdoutText, problem)
+	}
 }
 
 // TestTrainMeter: where there is no terminal, a line every few seconds says how
