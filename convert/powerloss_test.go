@@ -59,7 +59,7 @@ func TestPowerLoss(t *testing.T) {
 			}
 			data := readFile(t, filepath.Join(left, markerName))
 			lines := strings.SplitAfter(string(data), "\n")
-			random, trials := rand.New(rand.NewPCG(3, 4)), 4
+			random, trials := rand.New(rand.NewPCG(3, 4)), 2
 			if testing.Short() {
 				trials = 1
 			}

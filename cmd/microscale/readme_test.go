@@ -97,7 +97,7 @@ func TestReadmeSequence(t *testing.T) {
 			continue
 		}
 		ran = append(ran, line)
-		if testing.Short() {
+		if !*long {
 			line = steps.ReplaceAllString(line, "--steps 3")
 		}
 		status, stdout, stderr := execute("", strings.Fields(line)...)
