@@ -227,6 +227,10 @@ func TestReferenceOptions(t *testing.T) {
 		t.Fatalf("%d quantizers are valid", len(all))
 	}
 	given, inverse := float32(3), float32(160)
+	shapes := [][2]int{{33, 80}, {1, 16}, {64, 144}}
+	if testing.Short() {
+		shapes = shapes[:1]
+	}
 	for _, q := range all {
 		for _, with := range []With{{}, {Amax: &given}, {Amax: &given, NaN: true}, {Inverse: &inverse}} {
 			with.Random, with.FirstRow = &Stream{Seed: 3, Step: 1, Tensor: 4}, 5
@@ -234,7 +238,7 @@ func TestReferenceOptions(t *testing.T) {
 				continue
 			}
 			for kind := range kinds {
-				for _, shape := range [][2]int{{1, 16}, {33, 80}, {64, 144}} {
+				for _, shape := range shapes {
 					for _, d := range []Direction{Rowwise, Columnwise} {
 						x := randomMatrix(kind, shape[0], shape[1])
 						got, err := direction(q, x, d, with)
