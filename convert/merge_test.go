@@ -60,9 +60,16 @@ func TestMerge(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			read, most := 0, 0
+			read, most, written := 0, 0, map[string]bool{}
 			for i := tc.workers - 1; i >= 0; i-- {
 				result := work(t, tc.src, tc.format, dst, i, tc.workers)
+				weights, err := filepath.Glob(filepath.Join(dir, "*-part-*", "*.safetensors"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, path := range weights {
+					written[path] = true
+				}
 				read += len(result.Tensors)
 				most = max(most, len(result.Tensors))
 				if i%2 == 1 { // the same again does nothing
@@ -70,6 +77,9 @@ func TestMerge(t *testing.T) {
 						t.Errorf("worker %d again: %+v", i, again)
 					}
 				}
+			}
+			if files := len(planFor(t, tc.src, tc.format).Files); len(written) != files {
+				t.Errorf("the workers wrote %d files of weights, want %d: %v", len(written), files, written)
 			}
 			if read != len(want.Tensors) {
 				t.Errorf("the workers converted %d weights of %d", read, len(want.Tensors))
