@@ -7,7 +7,7 @@
 //
 // The stored rows of both operands lie along K, the dimension of the sum. So do
 // their blocks. A rowwise tensor stores the rows of its source, a columnwise tensor
-// its columns. With both copies of three tensors, the products of a linear layer
+// its columns. With rowwise and columnwise copies of three tensors, the products of a linear layer
 // Y = X·Wᵀ are
 //
 //	fprop  Y  = X·Wᵀ    Mul(y, x.rowwise, w.rowwise)
