@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/microscale-go/microscale/checkpoint"
+	"github.com/microscale-go/microscale/internal/checkpoint"
 )
 
 // adapterTensors are names of the tensors of adapters: of PEFT, LoRA and its relatives,

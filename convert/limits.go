@@ -1,7 +1,7 @@
 package convert
 
 import (
-	"github.com/microscale-go/microscale/checkpoint"
+	"github.com/microscale-go/microscale/internal/checkpoint"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/verify"
 )

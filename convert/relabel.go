@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/microscale-go/microscale/checkpoint"
+	"github.com/microscale-go/microscale/internal/checkpoint"
 	"github.com/microscale-go/microscale/measure"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/verify"

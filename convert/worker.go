@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/microscale-go/microscale/checkpoint"
+	"github.com/microscale-go/microscale/internal/checkpoint"
 )
 
 // A worker is one of several runs that carry one plan out together, each on a

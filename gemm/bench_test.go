@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/microscale-go/microscale/bench"
 	"github.com/microscale-go/microscale/gemm"
+	"github.com/microscale-go/microscale/internal/bench"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/tensor"
 )

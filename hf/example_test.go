@@ -7,7 +7,7 @@ import (
 	"os"
 
 	"github.com/microscale-go/microscale/hf"
-	"github.com/microscale-go/microscale/hf/sample"
+	"github.com/microscale-go/microscale/internal/sample"
 )
 
 // Open a directory and look at the first tensors of each shard.

@@ -6,8 +6,8 @@ import (
 	"math/big"
 	"testing"
 
+	"github.com/microscale-go/microscale/internal/mmatest"
 	"github.com/microscale-go/microscale/mma"
-	"github.com/microscale-go/microscale/mma/mmatest"
 )
 
 // The references compute with rational numbers, from the values of the operands

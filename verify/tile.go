@@ -4,7 +4,7 @@ import (
 	"math"
 	"slices"
 
-	"github.com/microscale-go/microscale/checkpoint"
+	"github.com/microscale-go/microscale/internal/checkpoint"
 	"github.com/microscale-go/microscale/measure"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/tensor"

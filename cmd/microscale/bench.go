@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/microscale-go/microscale/bench"
+	"github.com/microscale-go/microscale/internal/bench"
 	"github.com/microscale-go/microscale/internal/cpu"
 )
 

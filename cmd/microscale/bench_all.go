@@ -14,7 +14,7 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
 
-	"github.com/microscale-go/microscale/bench"
+	"github.com/microscale-go/microscale/internal/bench"
 	"github.com/microscale-go/microscale/quant"
 )
 

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/microscale-go/microscale/bench"
+	"github.com/microscale-go/microscale/internal/bench"
 	"github.com/microscale-go/microscale/quant"
 )
 

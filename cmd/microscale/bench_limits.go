@@ -10,8 +10,8 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
 
-	"github.com/microscale-go/microscale/bench"
 	"github.com/microscale-go/microscale/format"
+	"github.com/microscale-go/microscale/internal/bench"
 	"github.com/microscale-go/microscale/quant"
 )
 

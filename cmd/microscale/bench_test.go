@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/microscale-go/microscale/bench"
 	"github.com/microscale-go/microscale/format"
+	"github.com/microscale-go/microscale/internal/bench"
 	"github.com/microscale-go/microscale/internal/cpu"
 	"github.com/microscale-go/microscale/quant"
 )

@@ -11,10 +11,10 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/microscale-go/microscale/bench"
+	"github.com/microscale-go/microscale/internal/bench"
+	"github.com/microscale-go/microscale/internal/report"
 	"github.com/microscale-go/microscale/llama"
 	"github.com/microscale-go/microscale/recipe"
-	"github.com/microscale-go/microscale/report"
 	"github.com/microscale-go/microscale/train"
 )
 

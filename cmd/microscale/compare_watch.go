@@ -6,11 +6,11 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/microscale-go/microscale/internal/report"
 	"github.com/microscale-go/microscale/measure"
 	"github.com/microscale-go/microscale/nn"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/recipe"
-	"github.com/microscale-go/microscale/report"
 	"github.com/microscale-go/microscale/tensor"
 	"github.com/microscale-go/microscale/verify"
 )

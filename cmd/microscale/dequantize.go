@@ -6,9 +6,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/convert"
 	"github.com/microscale-go/microscale/format"
+	"github.com/microscale-go/microscale/internal/checkpoint"
 )
 
 func dequantizeCommand() *cobra.Command {

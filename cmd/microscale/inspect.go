@@ -8,8 +8,8 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
 
-	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/hf"
+	"github.com/microscale-go/microscale/internal/checkpoint"
 )
 
 func inspectCommand() *cobra.Command {

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"github.com/microscale-go/microscale/report"
+	"github.com/microscale-go/microscale/internal/report"
 )
 
 const repository = "../.."

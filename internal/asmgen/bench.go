@@ -5,7 +5,7 @@ import "fmt"
 // Bench writes the kernels that measure a machine's limits: streams through
 // memory, and instructions on registers alone.
 func Bench() []*File {
-	memory := NewFile("bench", "memory")
+	memory := NewFile("internal/bench", "memory")
 	for _, v := range benchWidths {
 		v.read(memory)
 		for _, s := range v.stores {
@@ -14,13 +14,13 @@ func Bench() []*File {
 		}
 	}
 
-	peak := NewFile("bench", "peak")
+	peak := NewFile("internal/bench", "peak")
 	for _, p := range benchPeaks {
 		p.write(peak)
 	}
 	tilePeak(peak)
 
-	unfused := NewFile("bench", "unfused")
+	unfused := NewFile("internal/bench", "unfused")
 	for _, v := range benchWidths {
 		v.amax(unfused)
 		v.scale(unfused)

@@ -34,12 +34,12 @@ internal/guard:
 internal/ramdisk:
 internal/lock:
 measure: internal/cpu
-report:
+internal/report:
 safetensors: internal/bounded
 gguf: safetensors
 format:
 mma: format
-mma/mmatest: mma format
+internal/mmatest: mma format
 tensor: format internal/cpu
 quant: format tensor internal/cpu internal/memory internal/parallel
 layout: format quant tensor
@@ -47,16 +47,16 @@ gemm: layout quant tensor format internal/cpu internal/memory internal/parallel
 profile: format quant
 recipe: quant format internal/bounded
 nn: recipe gemm quant tensor format internal/cpu internal/parallel
-bench: nn recipe gemm quant tensor format internal/cpu
+internal/bench: nn recipe gemm quant tensor format internal/cpu
 hf: safetensors internal/bounded
-hf/sample: hf safetensors format tensor
+internal/sample: hf safetensors format tensor
 hf/hub: hf internal/bounded
-checkpoint: safetensors hf layout quant tensor format
-checkpoint/llamacpp: checkpoint gguf hf safetensors layout quant format internal/bounded
-llama: nn recipe gemm quant tensor checkpoint hf safetensors
+internal/checkpoint: safetensors hf layout quant tensor format
+internal/checkpoint/llamacpp: internal/checkpoint gguf hf safetensors layout quant format internal/bounded
+llama: nn recipe gemm quant tensor internal/checkpoint hf safetensors
 train: llama nn recipe hf safetensors quant tensor format internal/bounded internal/lock internal/memory internal/parallel
-verify: checkpoint hf safetensors quant tensor format measure internal/parallel
-convert: verify checkpoint checkpoint/llamacpp gguf hf safetensors quant tensor format measure profile internal/bounded internal/lock internal/parallel
+verify: internal/checkpoint hf safetensors quant tensor format measure internal/parallel
+convert: verify internal/checkpoint internal/checkpoint/llamacpp gguf hf safetensors quant tensor format measure profile internal/bounded internal/lock internal/parallel
 cmd/microscale: *
 `
 
@@ -67,7 +67,7 @@ const external = `
 recipe: github.com/BurntSushi/toml
 internal/lock: github.com/gofrs/flock
 safetensors: github.com/minio/crc64nvme
-report: gonum.org/v1/gonum gonum.org/v1/plot
+internal/report: gonum.org/v1/gonum gonum.org/v1/plot
 convert: github.com/BurntSushi/toml
 cmd/microscale: github.com/spf13/cobra github.com/spf13/pflag github.com/jedib0t/go-pretty/v6 golang.org/x/term gonum.org/v1/plot
 `

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/microscale-go/microscale/report"
+	"github.com/microscale-go/microscale/internal/report"
 )
 
 func pageOf(t *testing.T, c *report.Comparison) string {

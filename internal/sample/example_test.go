@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"log"
 
-	"github.com/microscale-go/microscale/hf/sample"
+	"github.com/microscale-go/microscale/internal/sample"
 )
 
 // Open a checkpoint that a user named: a path, or the sample.

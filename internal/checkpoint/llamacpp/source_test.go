@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/microscale-go/microscale/checkpoint"
 	"github.com/microscale-go/microscale/gguf"
+	"github.com/microscale-go/microscale/internal/checkpoint"
 )
 
 // file writes a GGUF file whose tensors hold bytes that count up.

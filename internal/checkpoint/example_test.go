@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"log"
 
-	"github.com/microscale-go/microscale/checkpoint"
-	"github.com/microscale-go/microscale/hf/sample"
+	"github.com/microscale-go/microscale/internal/checkpoint"
+	"github.com/microscale-go/microscale/internal/sample"
 	"github.com/microscale-go/microscale/quant"
 )
 

@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/microscale-go/microscale/report"
+	"github.com/microscale-go/microscale/internal/report"
 )
 
 // Example computes a verdict, a table and a page for two runs.

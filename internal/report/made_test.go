@@ -5,7 +5,7 @@ import (
 	"math"
 	"math/rand/v2"
 
-	"github.com/microscale-go/microscale/report"
+	"github.com/microscale-go/microscale/internal/report"
 )
 
 // made returns a comparison as a run of the given number of steps would, with one recipe that

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/microscale-go/microscale/report"
+	"github.com/microscale-go/microscale/internal/report"
 )
 
 // browsers lists the names of headless Chromium.
