@@ -1,16 +1,16 @@
 package format
 
-// Codes of less than a byte are stored without gaps, the first code in the
-// lowest bits (the order of PyTorch, PTX, compressed-tensors and Quark):
+// Codes of less than 8 bits are stored without gaps, the first code in the lowest bits. PyTorch,
+// PTX, compressed-tensors and Quark use the same order:
 //
 //	4 bits   byte 0: c1c1c1c1 c0c0c0c0
 //	6 bits   byte 0: c1c1 c0c0c0c0c0c0
 //	         byte 1: c2c2c2c2 c1c1c1c1
 //	         byte 2: c3c3c3c3c3c3 c2c2
 //
-// Formats of 7 and 8 bits take a byte.
+// Formats of 7 and 8 bits use one byte for each code.
 
-// StoredBits returns the bits that one code takes in a stored stream: 4, 6, 8, 16 or 32.
+// StoredBits returns the bits of a stored code: 4, 6, 8, 16 or 32.
 func (s *Scalar) StoredBits() int {
 	if b := s.Bits(); b != 7 {
 		return b
@@ -18,15 +18,14 @@ func (s *Scalar) StoredBits() int {
 	return 8
 }
 
-// StoredBytes returns the bytes that n codes take; ok is false where they do
-// not fill whole bytes.
+// StoredBytes returns the bytes of n stored codes. ok is false if they do not fill whole bytes.
 func (s *Scalar) StoredBytes(n int) (bytes int, ok bool) {
 	bits := n * s.StoredBits()
 	return bits / 8, bits%8 == 0
 }
 
-// Join stores codes, one per byte, as the stream of the format. The format has
-// at most 8 bits, the codes fill whole bytes, and dst has StoredBytes of them.
+// Join stores codes, given one per byte, without gaps in dst. The format must have at most 8
+// bits, the codes must fill whole bytes, and dst must have StoredBytes(len(codes)) bytes.
 func (s *Scalar) Join(dst, codes []byte) {
 	switch s.StoredBits() {
 	case 4:
@@ -38,7 +37,7 @@ func (s *Scalar) Join(dst, codes []byte) {
 	}
 }
 
-// Split is the inverse of Join: len(codes) codes from the stream in src.
+// Split is the inverse of Join: it reads len(codes) codes from src, one into each byte.
 func (s *Scalar) Split(codes, src []byte) {
 	switch s.StoredBits() {
 	case 4:

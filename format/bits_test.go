@@ -8,7 +8,8 @@ import (
 	"github.com/microscale-go/microscale/format"
 )
 
-// TestJoin states the streams by hand: the first code in the lowest bits.
+// TestJoin compares Join and Split with bytes typed by hand: the first code is in the lowest
+// bits.
 func TestJoin(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
@@ -29,23 +30,23 @@ func TestJoin(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			n, ok := tc.format.StoredBytes(len(tc.codes))
 			if n != len(tc.stream) || !ok {
-				t.Fatalf("StoredBytes is %d, %v, want %d, true", n, ok, len(tc.stream))
+				t.Fatalf("StoredBytes: got %d, %v, want %d, true", n, ok, len(tc.stream))
 			}
 			stream := make([]byte, n)
 			tc.format.Join(stream, tc.codes)
 			if !bytes.Equal(stream, tc.stream) {
-				t.Errorf("%x joins to %x, want %x", tc.codes, stream, tc.stream)
+				t.Errorf("Join of %x: got %x, want %x", tc.codes, stream, tc.stream)
 			}
 			codes := make([]byte, len(tc.codes))
 			tc.format.Split(codes, tc.stream)
 			if !bytes.Equal(codes, tc.codes) {
-				t.Errorf("%x splits to %x, want %x", tc.stream, codes, tc.codes)
+				t.Errorf("Split of %x: got %x, want %x", tc.stream, codes, tc.codes)
 			}
 		})
 	}
 }
 
-// TestJoinSplit round-trips random codes, with garbage above the codes' bits.
+// TestJoinSplit checks that Split inverts Join, and that bits above the codes do not matter.
 func TestJoinSplit(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	eachSpec(t, 8, func(t *testing.T, s *spec) {
@@ -64,7 +65,7 @@ func TestJoinSplit(t *testing.T) {
 		got := make([]byte, len(codes))
 		s.format.Split(got, stream)
 		if !bytes.Equal(got, want) {
-			t.Errorf("%x came back as %x", want, got)
+			t.Errorf("round trip of %x: got %x", want, got)
 		}
 	})
 }
@@ -81,7 +82,7 @@ func TestStoredBytes(t *testing.T) {
 		{format.E4M3, 3, 3, true}, {format.UE4M3, 3, 3, true}, {format.BF16, 3, 6, true}, {format.F32, 3, 12, true},
 	} {
 		if n, ok := tc.format.StoredBytes(tc.n); n != tc.bytes || ok != tc.ok {
-			t.Errorf("%d codes of %s take %d bytes, %v; want %d, %v", tc.n, tc.format, n, ok, tc.bytes, tc.ok)
+			t.Errorf("StoredBytes of %d codes of %s: got %d, %v, want %d, %v", tc.n, tc.format, n, ok, tc.bytes, tc.ok)
 		}
 	}
 }

@@ -15,7 +15,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite testdata/*.codes")
 
-// TestSpecsComplete keeps a new row of the table from going untested.
+// TestSpecsComplete checks that the tests have every row of the table.
 func TestSpecsComplete(t *testing.T) {
 	all := format.All()
 	if len(all) != len(specs) {
@@ -48,33 +48,34 @@ func TestLimits(t *testing.T) {
 			{"Smallest", float64(f.Smallest()), s.min},
 			{"HasInf", f.HasInf(), s.inf != 0},
 			{"HasNaN", f.HasNaN(), s.firstNaN != 0 || s.nanZero},
+			{"HasNegativeZero", f.HasNegativeZero(), s.signed && !s.nanZero && s.exponent > 0},
 			{"String", f.String(), f.Name},
 		} {
 			if tc.got != tc.want {
-				t.Errorf("%s is %v, want %v", tc.what, tc.got, tc.want)
+				t.Errorf("%s: got %v, want %v", tc.what, tc.got, tc.want)
 			}
 		}
 	})
 }
 
-// TestDecode compares every code of every format of at most 16 bits, and a
-// stride of float32, with the formula of the standard.
+// TestDecode compares the value of every code with the formula of the standard. For float32 it
+// takes a sample of the codes.
 func TestDecode(t *testing.T) {
 	eachSpec(t, 32, func(t *testing.T, s *spec) {
 		for i := uint64(0); i < 1<<s.bits; i += stride(s.bits) {
 			code := uint32(i)
 			got, want := float64(s.format.Decode(code)), s.value(code)
 			if !same(got, want) {
-				t.Fatalf("code %#x decodes to %v, want %v", code, got, want)
+				t.Fatalf("code %#x: got %v, want %v", code, got, want)
 			}
 			if s.format.IsNaN(code) != math.IsNaN(want) {
-				t.Fatalf("IsNaN(%#x) is %v, value is %v", code, s.format.IsNaN(code), want)
+				t.Fatalf("IsNaN(%#x): got %v for the value %v", code, s.format.IsNaN(code), want)
 			}
 		}
 	})
 }
 
-// stride is the step through the codes of a format: all of them, but for float32.
+// stride returns the step through the codes of a format: 1 for all codes.
 func stride(bits int) uint64 {
 	if bits == 32 {
 		return 9973
@@ -82,12 +83,13 @@ func stride(bits int) uint64 {
 	return 1
 }
 
-// same is equality that tells zeros apart and finds NaN equal to NaN.
+// same reports whether a and b are equal. It distinguishes zeros; NaN equals NaN.
 func same(a, b float64) bool {
 	return a == b && math.Signbit(a) == math.Signbit(b) || math.IsNaN(a) && math.IsNaN(b)
 }
 
-// TestDecodeIgnoresHighBits: a UE4M3 byte may carry a sign, a nibble its neighbor.
+// TestDecodeIgnoresHighBits checks that bits above a code, such as the sign bit of a UE4M3
+// byte, do not matter.
 func TestDecodeIgnoresHighBits(t *testing.T) {
 	eachSpec(t, 7, func(t *testing.T, s *spec) {
 		codes := make([]byte, 256)
@@ -99,7 +101,7 @@ func TestDecodeIgnoresHighBits(t *testing.T) {
 		for i, v := range values {
 			want := s.value(uint32(i) & (1<<s.bits - 1))
 			if !same(float64(v), want) || !same(float64(s.format.Decode(uint32(i))), want) {
-				t.Fatalf("byte %#x decodes to %v in a slice and to %v alone, want %v", i, v, s.format.Decode(uint32(i)), want)
+				t.Fatalf("byte %#x: got %v in a slice and %v alone, want %v", i, v, s.format.Decode(uint32(i)), want)
 			}
 		}
 	})
@@ -117,17 +119,16 @@ func TestDecodeSlice(t *testing.T) {
 		s.format.DecodeSlice(values, codes)
 		for i, c := range codes {
 			if want := s.value(uint32(c)); !same(float64(values[i]), want) {
-				t.Fatalf("code %#x decodes to %v, want %v", c, values[i], want)
+				t.Fatalf("code %#x: got %v, want %v", c, values[i], want)
 			}
 		}
 		if values[len(codes)] != past {
-			t.Errorf("wrote past the codes it was given")
+			t.Errorf("DecodeSlice wrote past the last code")
 		}
 	})
 }
 
-// TestCodes keeps the table of every code in testdata, where a reader finds it
-// and a change of any value shows in the diff.
+// TestCodes compares the value of every code with the tables in testdata, which document them.
 func TestCodes(t *testing.T) {
 	eachSpec(t, 8, func(t *testing.T, s *spec) {
 		var got bytes.Buffer

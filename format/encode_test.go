@@ -13,8 +13,8 @@ var (
 	nans          = []format.NaN{format.Canonical, format.KeepSign, format.Unchecked, format.OppositeZero}
 )
 
-// TestRoundTrip encodes the value of every code under every conversion and gets
-// the code back. The exceptions are those listed here.
+// TestRoundTrip checks that the value of every code encodes to that code, under every
+// conversion. The cases of the switch are the only exceptions.
 func TestRoundTrip(t *testing.T) {
 	eachSpec(t, 32, func(t *testing.T, s *spec) {
 		for _, r := range append(deterministic, format.Stochastic) {
@@ -30,10 +30,10 @@ func TestRoundTrip(t *testing.T) {
 					case math.IsInf(v, 0) && o == format.Saturate:
 						want = s.sign(s.maxCode, v < 0)
 					case s.exponent == 0 && int8(code) == -128:
-						want = 0x81 // INT8 is symmetric: -2 is decoded but never made
+						want = 0x81 // INT8 is symmetric: -2 decodes, but nothing encodes to it
 					}
 					if got := s.format.EncodeWith(float32(v), c, math.MaxUint32); got != want {
-						t.Fatalf("%v overflow=%v: value %v of code %#x becomes %#x, want %#x", r, o, v, code, got, want)
+						t.Fatalf("%v overflow=%v: value %v of code %#x: got %#x, want %#x", r, o, v, code, got, want)
 					}
 				}
 			}
@@ -41,8 +41,8 @@ func TestRoundTrip(t *testing.T) {
 	})
 }
 
-// TestMidpoints encodes the middle between every two neighbors, the float32
-// below it and the one above, and the neighbors themselves.
+// TestMidpoints encodes every value, every midpoint between neighbors, and the float32 values
+// next to each.
 func TestMidpoints(t *testing.T) {
 	eachSpec(t, 16, func(t *testing.T, s *spec) {
 		oracle := newOracle(s)
@@ -52,7 +52,7 @@ func TestMidpoints(t *testing.T) {
 				c := format.Conversion{Rounding: r, Overflow: o}
 				for _, x := range points {
 					if got, want := s.format.EncodeWith(x, c, 0), oracle.encode(float64(x), c); got != want {
-						t.Fatalf("%v overflow=%v: %v (%#08x) becomes %#x, want %#x", r, o, x, math.Float32bits(x), got, want)
+						t.Fatalf("%v overflow=%v: %v (%#08x): got %#x, want %#x", r, o, x, math.Float32bits(x), got, want)
 					}
 				}
 			}
@@ -60,8 +60,8 @@ func TestMidpoints(t *testing.T) {
 	})
 }
 
-// midpoints returns the middles between codes of o, and the values of the
-// codes, each with its two float32 neighbors, in both signs.
+// midpoints returns the midpoints between codes of o and the values of the codes, each with its
+// two float32 neighbors, in both signs.
 func midpoints(o *oracle) []float32 {
 	var points []float32
 	add := func(exact float64) {
@@ -88,8 +88,8 @@ func midpoints(o *oracle) []float32 {
 	return append(points, math.MaxFloat32, -math.MaxFloat32, float32(math.Inf(1)), float32(math.Inf(-1)))
 }
 
-// TestOverflow states the top of each format by hand: the largest value, half a
-// step above it and its neighbors, the next value that would be, infinity.
+// TestOverflow checks the upper end of each format against codes typed by hand: the largest
+// value, half a step above it and its neighbors, one step above it, and infinity.
 func TestOverflow(t *testing.T) {
 	inf := float32(math.Inf(1))
 	below := func(x float32) float32 { return math.Nextafter32(x, 0) }
@@ -133,11 +133,11 @@ func TestOverflow(t *testing.T) {
 		{format.E4M3FNUZ, 248, 0x7f, 0x80, 0x7f},
 		{format.E4M3FNUZ, inf, 0x7f, 0x80, 0x80},
 		{format.E5M2FNUZ, 61440, 0x7f, 0x80, 0x7f},
-		{format.E4M3B11FNUZ, 31, 0x7f, 0x80, 0x7f},
-		{format.E4M3IEEE, below(248), 0x77, 0x77, 0x77},
-		{format.E4M3IEEE, 248, 0x77, 0x78, 0x77},
-		{format.E4M3IEEE, inf, 0x77, 0x78, 0x78},
-		{format.E3M4, 15.75, 0x6f, 0x70, 0x6f},
+		{e4m3b11fnuz, 31, 0x7f, 0x80, 0x7f},
+		{e4m3ieee, below(248), 0x77, 0x77, 0x77},
+		{e4m3ieee, 248, 0x77, 0x78, 0x77},
+		{e4m3ieee, inf, 0x77, 0x78, 0x78},
+		{e3m4, 15.75, 0x6f, 0x70, 0x6f},
 		{format.BF16, below(0x1.ffp127), 0x7f7f, 0x7f7f, 0x7f7f},
 		{format.BF16, 0x1.ffp127, 0x7f7f, 0x7f80, 0x7f7f},
 		{format.FP16, below(65520), 0x7bff, 0x7bff, 0x7bff},
@@ -151,14 +151,14 @@ func TestOverflow(t *testing.T) {
 		} {
 			c := format.Conversion{Overflow: o}
 			if got := tc.format.EncodeWith(tc.x, c, 0); got != want {
-				t.Errorf("format=%v overflow=%v: %v becomes %#x, want %#x", tc.format, o, tc.x, got, want)
+				t.Errorf("format=%v overflow=%v: %v: got %#x, want %#x", tc.format, o, tc.x, got, want)
 			}
 		}
 	}
 }
 
-// TestOverflowRounding: rounding toward zero, and up from below, stays finite;
-// an infinity is no rounding.
+// TestOverflowRounding checks that rounding toward zero, and up for negative values, stays
+// finite, while infinities do not depend on the rounding.
 func TestOverflowRounding(t *testing.T) {
 	for _, tc := range []struct {
 		x        float32
@@ -179,12 +179,12 @@ func TestOverflowRounding(t *testing.T) {
 	} {
 		c := format.Conversion{Rounding: tc.rounding, Overflow: format.NonSaturating}
 		if got := format.E5M2.EncodeWith(tc.x, c, 0); got != tc.want {
-			t.Errorf("rounding=%v: %v becomes %#x in e5m2, want %#x", tc.rounding, tc.x, got, tc.want)
+			t.Errorf("rounding=%v: %v in e5m2: got %#x, want %#x", tc.rounding, tc.x, got, tc.want)
 		}
 	}
 }
 
-// TestNaN states what every policy makes of NaN: [policy]{of +NaN, of -NaN}.
+// TestNaN checks the code of NaN under every policy: [policy]{of +NaN, of -NaN}.
 func TestNaN(t *testing.T) {
 	for _, tc := range []struct {
 		format *format.Scalar
@@ -200,9 +200,9 @@ func TestNaN(t *testing.T) {
 		{format.UE4M3, map[format.NaN][2]uint32{format.Canonical: {0x7f, 0x7f}, format.KeepSign: {0x7f, 0x7f}, format.Unchecked: {0x7f, 0x7f}, format.OppositeZero: {0x7f, 0x7f}}},
 		{format.E4M3FNUZ, map[format.NaN][2]uint32{format.Canonical: {0x80, 0x80}, format.KeepSign: {0x80, 0x80}, format.Unchecked: {0x80, 0x80}, format.OppositeZero: {0x80, 0x80}}},
 		{format.E5M2FNUZ, map[format.NaN][2]uint32{format.Canonical: {0x80, 0x80}, format.KeepSign: {0x80, 0x80}, format.Unchecked: {0x80, 0x80}, format.OppositeZero: {0x80, 0x80}}},
-		{format.E4M3B11FNUZ, map[format.NaN][2]uint32{format.Canonical: {0x80, 0x80}, format.KeepSign: {0x80, 0x80}, format.Unchecked: {0x80, 0x80}, format.OppositeZero: {0x80, 0x80}}},
-		{format.E4M3IEEE, map[format.NaN][2]uint32{format.Canonical: {0x7f, 0x7f}, format.KeepSign: {0x7f, 0xff}, format.Unchecked: {0x7f, 0xff}, format.OppositeZero: {0x7f, 0xff}}},
-		{format.E3M4, map[format.NaN][2]uint32{format.Canonical: {0x7f, 0x7f}, format.KeepSign: {0x7f, 0xff}, format.Unchecked: {0x7f, 0xff}, format.OppositeZero: {0x7f, 0xff}}},
+		{e4m3b11fnuz, map[format.NaN][2]uint32{format.Canonical: {0x80, 0x80}, format.KeepSign: {0x80, 0x80}, format.Unchecked: {0x80, 0x80}, format.OppositeZero: {0x80, 0x80}}},
+		{e4m3ieee, map[format.NaN][2]uint32{format.Canonical: {0x7f, 0x7f}, format.KeepSign: {0x7f, 0xff}, format.Unchecked: {0x7f, 0xff}, format.OppositeZero: {0x7f, 0xff}}},
+		{e3m4, map[format.NaN][2]uint32{format.Canonical: {0x7f, 0x7f}, format.KeepSign: {0x7f, 0xff}, format.Unchecked: {0x7f, 0xff}, format.OppositeZero: {0x7f, 0xff}}},
 		{format.BF16, map[format.NaN][2]uint32{format.Canonical: {0x7fff, 0x7fff}, format.KeepSign: {0x7fff, 0xffff}, format.Unchecked: {0x7fff, 0xffff}, format.OppositeZero: {0x7fff, 0xffff}}},
 		{format.FP16, map[format.NaN][2]uint32{format.Canonical: {0x7fff, 0x7fff}, format.KeepSign: {0x7fff, 0xffff}, format.Unchecked: {0x7fff, 0xffff}, format.OppositeZero: {0x7fff, 0xffff}}},
 		{format.F32, map[format.NaN][2]uint32{format.Canonical: {0x7fffffff, 0x7fffffff}, format.KeepSign: {0x7fffffff, 0xffffffff}, format.Unchecked: {0x7fffffff, 0xffffffff}, format.OppositeZero: {0x7fffffff, 0xffffffff}}},
@@ -212,10 +212,10 @@ func TestNaN(t *testing.T) {
 				for _, o := range overflows {
 					c := format.Conversion{NaN: policy, Overflow: o}
 					for sign, want := range tc.want[policy] {
-						// The quiet NaN without payload, which Unchecked shows in its bits.
+						// The quiet NaN without payload: Unchecked depends on it.
 						x := math.Float32frombits(uint32(sign)<<31 | 0x7fc00000)
 						if got := tc.format.EncodeWith(x, c, 0); got != want {
-							t.Errorf("policy %d, overflow=%v: NaN of sign %d becomes %#x, want %#x", policy, o, sign, got, want)
+							t.Errorf("policy %v, overflow=%v: NaN of sign %d: got %#x, want %#x", policy, o, sign, got, want)
 						}
 					}
 				}
@@ -224,20 +224,20 @@ func TestNaN(t *testing.T) {
 	}
 }
 
-// TestNaNPayload: every NaN is the same NaN, signaling ones and the all-ones one too.
+// TestNaNPayload checks that the payload of a NaN does not matter.
 func TestNaNPayload(t *testing.T) {
 	eachSpec(t, 32, func(t *testing.T, s *spec) {
 		want := s.format.Encode(float32(math.NaN()))
 		for _, bits := range []uint32{0x7f800001, 0x7fa00000, 0x7fbfffff, 0x7fffffff, 0xff800001, 0xffffffff} {
 			if got := s.format.Encode(math.Float32frombits(bits)); got != want {
-				t.Errorf("NaN %#x becomes %#x, want %#x", bits, got, want)
+				t.Errorf("NaN %#x: got %#x, want %#x", bits, got, want)
 			}
 		}
 	})
 }
 
-// TestScaleConversion is PTX's cvt.rp.ue8m0x2.f32, whose golden values torchao
-// publishes: with .satfinite (ours by default) finite values stop at 2^127.
+// TestScaleConversion checks golden values of PTX's cvt.rp.ue8m0x2.f32, published by torchao,
+// with .satfinite, where finite values saturate at 2^127, and without.
 func TestScaleConversion(t *testing.T) {
 	for _, tc := range []struct {
 		bits                 uint32
@@ -254,15 +254,15 @@ func TestScaleConversion(t *testing.T) {
 	} {
 		x := math.Float32frombits(tc.bits)
 		if got := format.E8M0.EncodeWith(x, format.Conversion{Rounding: format.Up}, 0); got != tc.satfinite {
-			t.Errorf("up, saturating: %#08x becomes %d, want %d", tc.bits, got, tc.satfinite)
+			t.Errorf("up, saturating: %#08x: got %d, want %d", tc.bits, got, tc.satfinite)
 		}
 		if got := format.E8M0.EncodeWith(x, format.Conversion{Rounding: format.Up, Overflow: format.NonSaturating}, 0); got != tc.unlimited {
-			t.Errorf("up, nonsaturating: %#08x becomes %d, want %d", tc.bits, got, tc.unlimited)
+			t.Errorf("up, nonsaturating: %#08x: got %d, want %d", tc.bits, got, tc.unlimited)
 		}
 	}
 }
 
-// TestFloat32Subnormals: inputs below 2^-126 count like any others.
+// TestFloat32Subnormals checks inputs below 2^-126.
 func TestFloat32Subnormals(t *testing.T) {
 	eachSpec(t, 16, func(t *testing.T, s *spec) {
 		oracle := newOracle(s)
@@ -272,7 +272,7 @@ func TestFloat32Subnormals(t *testing.T) {
 				for _, sign := range []uint32{0, 1 << 31} {
 					x := math.Float32frombits(bits | sign)
 					if got, want := s.format.EncodeWith(x, c, 0), oracle.encode(float64(x), c); got != want {
-						t.Fatalf("%v: %v becomes %#x, want %#x", r, x, got, want)
+						t.Fatalf("%v: %v: got %#x, want %#x", r, x, got, want)
 					}
 				}
 			}
@@ -289,11 +289,11 @@ func TestEncodeSlice(t *testing.T) {
 		s.format.EncodeSlice(dst, src)
 		for i, x := range src {
 			if want := s.format.EncodeWith(x, format.Conversion{}, 0); uint32(dst[i]) != want {
-				t.Fatalf("%v becomes %#x in a slice, %#x alone", x, dst[i], want)
+				t.Fatalf("%v: got %#x in a slice, want %#x", x, dst[i], want)
 			}
 		}
 		if dst[len(src)] != past {
-			t.Errorf("wrote past the values it was given")
+			t.Errorf("EncodeSlice wrote past the last value")
 		}
 	})
 }

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestGoldenBF16 encodes every bfloat16 pattern in numeric order and compares
-// the hash of the codes with values computed independently by brute force.
+// TestGoldenBF16 compares the codes of all BF16 patterns, in numeric order, with hashes of codes
+// that an independent brute-force search found.
 func TestGoldenBF16(t *testing.T) {
 	for _, tc := range []struct {
 		format   *Scalar
@@ -29,7 +29,7 @@ func TestGoldenBF16(t *testing.T) {
 			}
 			sum := sha256.Sum256(codes)
 			if got := hex.EncodeToString(sum[:8]); got != tc.want {
-				t.Errorf("hash of the codes of all bfloat16 patterns is %s, want %s", got, tc.want)
+				t.Errorf("hash of the codes of all BF16 patterns: got %s, want %s", got, tc.want)
 			}
 		})
 	}

@@ -2,6 +2,6 @@
 
 package format
 
-// Tensors have more elements than a 32-bit int counts, so every such platform is
-// refused here, at the bottom of all packages that compute.
+// Tensors can have more elements than a 32-bit int counts. This package, which all packages
+// that compute import, does not compile on 32-bit platforms.
 const _ = microscale_requires_a_64_bit_platform

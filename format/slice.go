@@ -2,30 +2,28 @@ package format
 
 import "math"
 
-// narrow is EncodeWith for formats of at most 8 bits as two tables and one
-// addition, where rounding is to nearest even and finite values saturate.
+// narrow implements EncodeWith with two tables and one addition, for formats of at most 8
+// bits, rounding to nearest even and saturation of finite values.
 //
-// With e the exponent of x, at least that of the smallest normal, the sum
+// Let e be the exponent of x, or that of the smallest normal if it is larger. The float32 sum
 //
 //	±2^(e+23-Mantissa) + x
 //
-// of float32 has steps of 2^(e-Mantissa), the step of the format in that binade.
-// So the adder rounds x as the format asks, for normals and subnormals alike,
-// and leaves its significand as an integer in the low bits of the sum. What is
-// above it depends on the sign and exponent of x alone.
+// has steps of 2^(e-Mantissa), the step of the format in that binade. So the addition rounds
+// normals and subnormals as the format requires, and the low bits of the sum are the
+// significand as an integer. The other bits depend only on the sign and exponent of x.
 type narrow struct {
 	binades [512]binade // by sign and exponent of x
 	codes   [512]byte   // by sign and magnitude, saturated
 }
 
-// A binade is what encodes the values of one sign and exponent.
+// A binade has the constants for one sign and exponent.
 type binade struct {
-	anchor float32 // the power of two of the sum; Inf where every value saturates
-	excess uint32  // taken off the bits of the sum, leaves sign<<8 | magnitude
+	anchor float32 // the power of two of the sum; Inf if every value saturates
+	excess uint32  // bits of the sum minus excess = sign<<8 | magnitude
 }
 
-// makeNarrow computes the tables of a row. E8M0 has none, for its codes have no
-// significand to round.
+// makeNarrow computes the tables of a row. E8M0 has none: its codes have no significand.
 func (s *Scalar) makeNarrow() *narrow {
 	if s.Bits() > 8 || s.NoZero {
 		return nil
@@ -46,12 +44,13 @@ func (s *Scalar) makeNarrow() *narrow {
 	return n
 }
 
-// EncodeSlice sets dst[i] to the code of src[i], one code per byte, by
-// cvt.rn.satfinite. The format must have at most 8 bits, and dst at least as
-// many elements as src.
+// EncodeSlice sets dst[i] to s.Encode(src[i]), one code per byte. The format must have at most 8
+// bits, and dst at least as many elements as src.
 func (s *Scalar) EncodeSlice(dst []byte, src []float32) { s.EncodeSliceWith(dst, src, Conversion{}) }
 
-// EncodeSliceWith is EncodeSlice under any conversion that takes no random bits.
+// EncodeSliceWith sets dst[i] to the code of src[i] under c, one code per byte. c.Rounding must
+// not be Stochastic. The format must have at most 8 bits, and dst at least as many elements as
+// src.
 func (s *Scalar) EncodeSliceWith(dst []byte, src []float32, c Conversion) {
 	dst = dst[:len(src)]
 	if s.narrow == nil || c.Rounding != NearestEven || c.Overflow == NonSaturating {
@@ -71,7 +70,7 @@ func (s *Scalar) EncodeSliceWith(dst []byte, src []float32, c Conversion) {
 	}
 }
 
-// encode sets dst to the codes of src, those of NaN and Inf aside.
+// encode sets dst to the codes of src. Those of NaN and Inf are undefined.
 func (n *narrow) encode(dst []byte, src []float32) {
 	dst = dst[:len(src)]
 	for i, x := range src {
@@ -81,8 +80,8 @@ func (n *narrow) encode(dst []byte, src []float32) {
 	}
 }
 
-// MaxBits returns the largest of the bits of |x|: those of the largest
-// magnitude, or of a NaN, which is above Inf.
+// MaxBits returns the maximum of the bits of |x[i]|: those of the largest magnitude, or of a NaN
+// if there is one, since its bits exceed those of Inf. It returns 0 for an empty slice.
 func MaxBits(x []float32) uint32 {
 	var a, b, c, d uint32
 	for ; len(x) >= 4; x = x[4:] {
@@ -97,13 +96,12 @@ func MaxBits(x []float32) uint32 {
 	return max(a, b, c, d)
 }
 
-// DecodeSlice sets dst[i] to the value of src[i], one code per byte.
-// The format must have at most 8 bits, and dst at least as many elements as src.
+// DecodeSlice sets dst[i] to the value of src[i], one code per byte. The format must have at
+// most 8 bits, and dst at least as many elements as src.
 func (s *Scalar) DecodeSlice(dst []float32, src []byte) { s.DecodeSliceScaled(dst, src, 1) }
 
-// DecodeSliceScaled sets dst[i] to scale times the value of src[i], rounded to
-// float32. The format must have at most 8 bits, and dst at least as many
-// elements as src.
+// DecodeSliceScaled sets dst[i] to scale times the value of src[i], rounded to float32. The
+// format must have at most 8 bits, and dst at least as many elements as src.
 func (s *Scalar) DecodeSliceScaled(dst []float32, src []byte, scale float32) {
 	dst = dst[:len(src)]
 	if len(s.decoded) == 256 {

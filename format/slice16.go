@@ -5,13 +5,12 @@ import (
 	"math"
 )
 
-// half is the codec of the formats of 16 bits, BF16 and FP16, for normal values:
-// their fields are those of a float32 at other places. Zero is as quick; the
-// rest (subnormals, Inf, NaN) is left to Decode and EncodeWith.
+// half has the constants of the codec for zeros and normal values of BF16 and FP16, whose
+// fields are shifted ones of float32. Decode and EncodeWith convert subnormals, Inf and NaN.
 type half struct {
-	shift       int    // from the mantissa of the format to that of a float32
-	rebias      uint32 // what the exponent field grows by, at its place in a float32
-	first, last uint32 // bits of the smallest and largest normal value, as float32
+	shift       int    // mantissa bits of float32 minus those of the format
+	rebias      uint32 // float32 bias minus that of the format, shifted to the exponent field of float32
+	first, last uint32 // float32 bits of the smallest and largest normal value
 }
 
 func (s *Scalar) half() half {
@@ -23,8 +22,8 @@ func (s *Scalar) half() half {
 	}
 }
 
-// DecodeSlice16 sets dst[i] to the value of the little-endian code i of src, for
-// BF16 and FP16. src has twice as many bytes as dst has elements.
+// DecodeSlice16 sets dst[i] to the value of code i of src, which holds little-endian codes of
+// BF16 or FP16. src must have at least 2·len(dst) bytes.
 func (s *Scalar) DecodeSlice16(dst []float32, src []byte) {
 	h := s.half()
 	src = src[:2*len(dst)]
@@ -43,9 +42,8 @@ func (s *Scalar) DecodeSlice16(dst []float32, src []byte) {
 	}
 }
 
-// EncodeSlice16 sets the little-endian code i of dst to that of src[i] under c,
-// which takes no random bits, for BF16 and FP16. dst has twice as many bytes as
-// src has elements.
+// EncodeSlice16 sets the little-endian code i of dst to that of src[i] under c, for BF16 and
+// FP16. c.Rounding must not be Stochastic. dst must have at least 2·len(src) bytes.
 func (s *Scalar) EncodeSlice16(dst []byte, src []float32, c Conversion) {
 	h := s.half()
 	nearest := c.Rounding == NearestEven
@@ -58,7 +56,7 @@ func (s *Scalar) EncodeSlice16(dst []byte, src []float32, c Conversion) {
 		bits := math.Float32bits(x) &^ f32Sign
 		code := math.Float32bits(x) >> 31 << 15
 		switch {
-		case nearest && bits-h.first <= h.last-h.first: // rounded, it may become Inf only from beyond Max
+		case nearest && bits-h.first <= h.last-h.first: // only values above Max can round to Inf
 			down := uint32(1)<<((h.shift-1)&31) - 1
 			odd := bits >> (h.shift & 31) & 1
 			code |= (bits + down + odd - h.rebias) >> (h.shift & 31)
@@ -69,8 +67,8 @@ func (s *Scalar) EncodeSlice16(dst []byte, src []float32, c Conversion) {
 	}
 }
 
-// encodeBF16 is EncodeSlice16 to nearest of a format with float32's exponents, of
-// which every value rounds as an integer does, up to the largest.
+// encodeBF16 implements EncodeSlice16 for BF16 and rounding to nearest. BF16 has the exponents
+// of float32, so all finite bits round like integers.
 func (s *Scalar) encodeBF16(dst []byte, src []float32, last uint32, c Conversion) {
 	var codes [4]uint32
 	for len(src) >= len(codes) {

@@ -8,8 +8,8 @@ import (
 	"github.com/microscale-go/microscale/format"
 )
 
-// eachChunk calls check with float32 patterns in order: a prime stride of them,
-// or all with -long.
+// eachChunk calls check with slices of float32 patterns in numeric order: every step-th, or all
+// with -long.
 func eachChunk(step uint64, check func([]float32)) {
 	if *long {
 		step = 1
@@ -24,8 +24,8 @@ func eachChunk(step uint64, check func([]float32)) {
 	}
 }
 
-// TestEncodeSliceWith: slices are encoded as single values are, under every
-// conversion that takes no random bits.
+// TestEncodeSliceWith checks that EncodeSliceWith gives the codes of EncodeWith, under every
+// conversion without random bits.
 func TestEncodeSliceWith(t *testing.T) {
 	for _, s := range format.All() {
 		if s.Bits() > 8 {
@@ -41,14 +41,14 @@ func TestEncodeSliceWith(t *testing.T) {
 						if c == (format.Conversion{}) {
 							step = 4001
 						} else if *long {
-							continue // the common one alone is worth its hours
+							continue // hours each: only for the most used conversion
 						}
 						codes := make([]byte, 1<<12)
 						eachChunk(step, func(x []float32) {
 							s.EncodeSliceWith(codes, x, c)
 							for i, v := range x {
 								if want := byte(s.EncodeWith(v, c, 0)); codes[i] != want {
-									t.Fatalf("%+v: %#08x becomes %#x, want %#x", c, math.Float32bits(v), codes[i], want)
+									t.Fatalf("%+v: %#08x: got %#x, want %#x", c, math.Float32bits(v), codes[i], want)
 								}
 							}
 						})
@@ -59,7 +59,7 @@ func TestEncodeSliceWith(t *testing.T) {
 	}
 }
 
-// TestDecodeSliceScaled: a product that is rounded once.
+// TestDecodeSliceScaled checks that each product is rounded once.
 func TestDecodeSliceScaled(t *testing.T) {
 	for _, s := range format.All() {
 		if s.Bits() > 8 {
@@ -74,15 +74,15 @@ func TestDecodeSliceScaled(t *testing.T) {
 			s.DecodeSliceScaled(values, codes, scale)
 			for i, c := range codes {
 				if want := float32(scale * s.Decode(uint32(c))); !same(float64(values[i]), float64(want)) {
-					t.Errorf("%s: %v·code %#x is %v, want %v", s, scale, c, values[i], want)
+					t.Errorf("%s: %v·code %#x: got %v, want %v", s, scale, c, values[i], want)
 				}
 			}
 		}
 	}
 }
 
-// TestSlice16: all codes of the 16-bit formats both ways, and encoding under
-// the conversions of casts and of hardware.
+// TestSlice16 decodes and encodes all codes of the 16-bit formats, and encodes under the
+// conversions of casts and of hardware.
 func TestSlice16(t *testing.T) {
 	for _, s := range []*format.Scalar{format.BF16, format.FP16} {
 		t.Run("format="+s.Name, func(t *testing.T) {
@@ -95,7 +95,7 @@ func TestSlice16(t *testing.T) {
 			s.DecodeSlice16(values, raw)
 			for c, v := range values {
 				if want := s.Decode(uint32(c)); !same(float64(v), float64(want)) {
-					t.Fatalf("code %#x is %v, want %v", c, v, want)
+					t.Fatalf("code %#x: got %v, want %v", c, v, want)
 				}
 			}
 			for _, c := range []format.Conversion{{}, {Overflow: format.NonSaturating, NaN: format.KeepSign}, {Rounding: format.TowardZero}} {
@@ -103,7 +103,7 @@ func TestSlice16(t *testing.T) {
 					s.EncodeSlice16(raw, x, c)
 					for i, v := range x {
 						if got, want := binary.LittleEndian.Uint16(raw[2*i:]), uint16(s.EncodeWith(v, c, 0)); got != want {
-							t.Fatalf("%+v: %#08x becomes %#x, want %#x", c, math.Float32bits(v), got, want)
+							t.Fatalf("%+v: %#08x: got %#x, want %#x", c, math.Float32bits(v), got, want)
 						}
 					}
 				}
@@ -122,10 +122,10 @@ func TestMaxBits(t *testing.T) {
 			want = max(want, math.Float32bits(float32(math.Abs(float64(v)))))
 		}
 		if got := format.MaxBits(x[:n]); got != want {
-			t.Errorf("the largest of %v has bits %#x, want %#x", x[:n], got, want)
+			t.Errorf("%v: got bits %#x, want %#x", x[:n], got, want)
 		}
 	}
 	if got := format.MaxBits(append(x, float32(math.NaN()))); got <= 0x7f800000 {
-		t.Errorf("with a NaN, the largest has bits %#x", got)
+		t.Errorf("with a NaN: got bits %#x, want more than those of Inf", got)
 	}
 }

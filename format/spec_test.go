@@ -8,9 +8,20 @@ import (
 	"github.com/microscale-go/microscale/format"
 )
 
-// A spec is what the standards say about one format, typed here by hand, and an
-// oracle computed from it without the package's codec: floating-point values
-// searched in a sorted list, where the codec shifts bits.
+// Formats that only Lookup returns.
+var e4m3b11fnuz, e4m3ieee, e3m4 = mustLookup("e4m3b11fnuz"), mustLookup("e4m3ieee"), mustLookup("e3m4")
+
+func mustLookup(name string) *format.Scalar {
+	s, err := format.Lookup(name)
+	if err != nil {
+		panic(err)
+	}
+	return s
+}
+
+// A spec is the definition of a format in its standard, typed by hand. The oracle computed from
+// it does not use the package's codec: it searches floating-point values in a sorted list, where
+// the codec shifts bits.
 type spec struct {
 	format   *format.Scalar
 	bits     int
@@ -20,7 +31,7 @@ type spec struct {
 	signed   bool
 
 	inf      uint32 // magnitude of infinity; 0: none
-	firstNaN uint32 // least magnitude that is NaN; 0: none
+	firstNaN uint32 // smallest magnitude that is NaN; 0: none
 	nanZero  bool   // the code of -0 is the NaN
 
 	maxCode   uint32
@@ -29,8 +40,8 @@ type spec struct {
 	min       float64
 }
 
-// specs has every row of the table: OFP8 1.0 table 1, OCP MX 1.0 tables 1 to 6,
-// IEEE 754 and the comments of XLA's float8 types.
+// specs has every row of the table. Sources: OFP8 1.0 table 1, OCP MX 1.0 tables 1 to 6, IEEE
+// 754, and the comments of XLA's float8 types.
 var specs = []*spec{
 	{format: format.E4M3, bits: 8, exponent: 4, mantissa: 3, bias: 7, signed: true, firstNaN: 0x7f, maxCode: 0x7e, max: 448, minNormal: 0x1p-6, min: 0x1p-9},
 	{format: format.E5M2, bits: 8, exponent: 5, mantissa: 2, bias: 15, signed: true, inf: 0x7c, firstNaN: 0x7d, maxCode: 0x7b, max: 57344, minNormal: 0x1p-14, min: 0x1p-16},
@@ -42,15 +53,15 @@ var specs = []*spec{
 	{format: format.UE4M3, bits: 7, exponent: 4, mantissa: 3, bias: 7, firstNaN: 0x7f, maxCode: 0x7e, max: 448, minNormal: 0x1p-6, min: 0x1p-9},
 	{format: format.E4M3FNUZ, bits: 8, exponent: 4, mantissa: 3, bias: 8, signed: true, nanZero: true, maxCode: 0x7f, max: 240, minNormal: 0x1p-7, min: 0x1p-10},
 	{format: format.E5M2FNUZ, bits: 8, exponent: 5, mantissa: 2, bias: 16, signed: true, nanZero: true, maxCode: 0x7f, max: 57344, minNormal: 0x1p-15, min: 0x1p-17},
-	{format: format.E4M3B11FNUZ, bits: 8, exponent: 4, mantissa: 3, bias: 11, signed: true, nanZero: true, maxCode: 0x7f, max: 30, minNormal: 0x1p-10, min: 0x1p-13},
-	{format: format.E4M3IEEE, bits: 8, exponent: 4, mantissa: 3, bias: 7, signed: true, inf: 0x78, firstNaN: 0x79, maxCode: 0x77, max: 240, minNormal: 0x1p-6, min: 0x1p-9},
-	{format: format.E3M4, bits: 8, exponent: 3, mantissa: 4, bias: 3, signed: true, inf: 0x70, firstNaN: 0x71, maxCode: 0x6f, max: 15.5, minNormal: 0x1p-2, min: 0x1p-6},
+	{format: e4m3b11fnuz, bits: 8, exponent: 4, mantissa: 3, bias: 11, signed: true, nanZero: true, maxCode: 0x7f, max: 30, minNormal: 0x1p-10, min: 0x1p-13},
+	{format: e4m3ieee, bits: 8, exponent: 4, mantissa: 3, bias: 7, signed: true, inf: 0x78, firstNaN: 0x79, maxCode: 0x77, max: 240, minNormal: 0x1p-6, min: 0x1p-9},
+	{format: e3m4, bits: 8, exponent: 3, mantissa: 4, bias: 3, signed: true, inf: 0x70, firstNaN: 0x71, maxCode: 0x6f, max: 15.5, minNormal: 0x1p-2, min: 0x1p-6},
 	{format: format.BF16, bits: 16, exponent: 8, mantissa: 7, bias: 127, signed: true, inf: 0x7f80, firstNaN: 0x7f81, maxCode: 0x7f7f, max: 0x1.fep127, minNormal: 0x1p-126, min: 0x1p-133},
 	{format: format.FP16, bits: 16, exponent: 5, mantissa: 10, bias: 15, signed: true, inf: 0x7c00, firstNaN: 0x7c01, maxCode: 0x7bff, max: 65504, minNormal: 0x1p-14, min: 0x1p-24},
 	{format: format.F32, bits: 32, exponent: 8, mantissa: 23, bias: 127, signed: true, inf: 0x7f800000, firstNaN: 0x7f800001, maxCode: 0x7f7fffff, max: math.MaxFloat32, minNormal: 0x1p-126, min: 0x1p-149},
 }
 
-// eachSpec runs a subtest for every format of at most widest bits.
+// eachSpec runs a subtest for each format of at most widest bits.
 func eachSpec(t *testing.T, widest int, test func(*testing.T, *spec)) {
 	for _, s := range specs {
 		if s.bits <= widest {
@@ -66,7 +77,7 @@ func (s *spec) signBit() uint32 {
 	return 1 << (s.bits - 1)
 }
 
-// value is the meaning of a code in the words of the standard.
+// value returns the value of a code by the definition of the standard.
 func (s *spec) value(code uint32) float64 {
 	if s.exponent == 0 {
 		return float64(int8(code)) / 64 // OCP MX 1.0 §5.3.4: two's complement, implied scale 2^-6
@@ -89,9 +100,9 @@ func (s *spec) value(code uint32) float64 {
 	return sign * math.Pow(2, e-float64(s.bias)) * (1 + fraction)
 }
 
-// grid returns the finite magnitudes in increasing order: grid[i] is code i.
-// The value past the end is what the next code would mean without the top of
-// the format: rounding to it is overflow.
+// grid returns the finite magnitudes in increasing order: values[i] is that of code i. next is
+// the value that follows the largest one if the exponent range had no limit. Rounding to it is
+// overflow.
 func (s *spec) grid() (values []float64, next float64) {
 	for code := range s.maxCode + 1 {
 		values = append(values, s.value(code))
@@ -103,11 +114,11 @@ func (s *spec) grid() (values []float64, next float64) {
 	return values, values[n-1] + (values[n-1] - values[n-2])
 }
 
-// tieUp reports whether nearest-even takes the upper neighbor of code at a tie.
-// E8M0 has only the implied significand bit, which is 1 and so odd: PyTorch's rule.
+// tieUp reports whether nearest-even rounds a tie above code up. The significand of E8M0 is the
+// implied bit, which is odd, so all its ties round up, as in PyTorch.
 func (s *spec) tieUp(code int) bool { return s.mantissa == 0 || code%2 == 1 }
 
-// An oracle converts by search in the grid of its format.
+// An oracle encodes by search in the grid of its format.
 type oracle struct {
 	*spec
 	values []float64
@@ -120,8 +131,8 @@ func newOracle(s *spec) *oracle {
 	return o
 }
 
-// encode is what EncodeWith must return for every x that is not NaN and every
-// rounding that is not stochastic.
+// encode returns the wanted result of EncodeWith for x that is not NaN and any rounding but
+// stochastic.
 func (o *oracle) encode(x float64, c format.Conversion) uint32 {
 	negative := math.Signbit(x) && o.signed
 	a := math.Abs(x)
@@ -137,7 +148,7 @@ func (o *oracle) encode(x float64, c format.Conversion) uint32 {
 	case i <= last && o.values[i] == a:
 		return o.sign(uint32(i), negative)
 	case i == 0:
-		return 0 // below the least value of a format without zero
+		return 0 // below the smallest value of a format without zero
 	}
 	low := i - 1
 	high := o.next
@@ -180,7 +191,7 @@ func (o *oracle) infinity(negative bool, c format.Conversion) uint32 {
 	return o.sign(o.maxCode, negative)
 }
 
-// sign is the code of the magnitude m with a sign.
+// sign returns the code of the magnitude m with a sign.
 func (s *spec) sign(m uint32, negative bool) uint32 {
 	switch {
 	case !negative || !s.signed:

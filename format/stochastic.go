@@ -2,16 +2,16 @@ package format
 
 import "math"
 
-// A draw is what rounds the significands of one exponent stochastically: with v
-// the significand as an integer, the code is base + v / 2^shift, up with the
-// probability of the fraction.
+// A draw has the constants of stochastic rounding for one exponent. With v the significand as
+// an integer, the code is base + v / 2^shift, rounded up with a probability equal to the
+// fraction.
 type draw struct {
 	hidden uint32 // the leading bit of v
 	base   uint32
-	shift  uint32 // 1 to 32, or 0 where EncodeWith does it
+	shift  uint32 // 1 to 32; 0 if EncodeWith is needed
 }
 
-// makeDraws computes the draws of a row by exponent, as EncodeWith has them.
+// makeDraws computes the draws of a row by exponent, following EncodeWith.
 func (s *Scalar) makeDraws() *[256]draw {
 	if s.Bits() > 8 || s.NoZero {
 		return nil
@@ -25,7 +25,7 @@ func (s *Scalar) makeDraws() *[256]draw {
 		e := exponent - f32Bias + s.Bias
 		shift, base := f32Mantissa-s.Mantissa, 0
 		switch {
-		case exponent-f32Bias > s.MaxExponent(): // saturated, whatever v is
+		case exponent-f32Bias > s.MaxExponent(): // every v saturates
 			base = int(s.MaxCode())
 		case s.Exponent == 0:
 			shift += 1 - e
@@ -41,9 +41,9 @@ func (s *Scalar) makeDraws() *[256]draw {
 	return d
 }
 
-// EncodeSliceStochastic sets dst[i] to EncodeWith of src[i], c and random[i],
-// rounded stochastically whatever c says of rounding. The format must have at most 8
-// bits, and dst and random at least as many elements as src.
+// EncodeSliceStochastic sets dst[i] to s.EncodeWith(src[i], c, random[i]) with c.Rounding set to
+// Stochastic. The format must have at most 8 bits, and dst and random at least as many elements
+// as src.
 func (s *Scalar) EncodeSliceStochastic(dst []byte, src []float32, random []uint32, c Conversion) {
 	c.Rounding = Stochastic
 	dst, random = dst[:len(src)], random[:len(src)]

@@ -8,8 +8,8 @@ import (
 	"github.com/microscale-go/microscale/format"
 )
 
-// TestStochasticProbability puts x at j/256 of the way between every two
-// neighbors and draws 256 random words evenly from all: exactly j of them go up.
+// TestStochasticProbability rounds x at j/256 of the distance between neighbors with 256 evenly
+// spaced random words. Exactly j of them must round up.
 func TestStochasticProbability(t *testing.T) {
 	const draws = 256
 	eachSpec(t, 16, func(t *testing.T, s *spec) {
@@ -25,7 +25,7 @@ func TestStochasticProbability(t *testing.T) {
 				exact := values[low] + width*float64(j)/draws
 				x := float32(exact)
 				if float64(x) != exact {
-					continue // below the last bit of float32: subnormal bfloat16 only
+					continue // not a float32; only for subnormal BF16
 				}
 				for _, negative := range []bool{false, true} {
 					if negative {
@@ -33,7 +33,7 @@ func TestStochasticProbability(t *testing.T) {
 					}
 					ups, sum := 0, 0.0
 					for i := range draws {
-						// The low bits must not matter: the fraction ends at bit 24.
+						// The fraction has 8 bits, so the low 24 bits must not matter.
 						random := uint32(i)<<24 | uint32(i*0x9e3779b1)>>8
 						code := s.format.EncodeWith(x, c, random)
 						sum += math.Abs(float64(s.format.Decode(code)))
@@ -42,14 +42,14 @@ func TestStochasticProbability(t *testing.T) {
 							ups++
 						case s.sign(uint32(low), negative):
 						default:
-							t.Fatalf("%v becomes %#x, no neighbor of it", x, code)
+							t.Fatalf("%v: got %#x, want one of its neighbors", x, code)
 						}
 					}
 					if ups != j {
-						t.Fatalf("%v goes up in %d of %d draws, want %d", x, ups, draws, j)
+						t.Fatalf("%v: rounded up in %d of %d draws, want %d", x, ups, draws, j)
 					}
 					if mean := sum / draws; math.Abs(mean-exact) > 1e-12*exact {
-						t.Fatalf("the mean of %v is %v", x, mean)
+						t.Fatalf("mean of %v: got %v", x, mean)
 					}
 				}
 			}
@@ -57,8 +57,8 @@ func TestStochasticProbability(t *testing.T) {
 	})
 }
 
-// TestStochasticTail: fractions shorter than 2^-32 of a step never go up, those
-// of one unit of 2^-32 do for the one largest random word, and zero stays.
+// TestStochasticTail checks small fractions: below 2^-32 of a step they never round up, and
+// 2^-32 rounds up only for the largest random word.
 func TestStochasticTail(t *testing.T) {
 	c := format.Conversion{Rounding: format.Stochastic}
 	step := format.E2M1.Smallest()
@@ -83,26 +83,26 @@ func TestStochasticTail(t *testing.T) {
 		{float32(math.Inf(1)), math.MaxUint32, 7},
 	} {
 		if got := format.E2M1.EncodeWith(tc.x, c, tc.random); got != tc.want {
-			t.Errorf("%v with random %#x becomes %#x, want %#x", tc.x, tc.random, got, tc.want)
+			t.Errorf("%v with random %#x: got %#x, want %#x", tc.x, tc.random, got, tc.want)
 		}
 	}
 }
 
-// TestOthersIgnoreRandom: only stochastic rounding looks at the random bits.
+// TestOthersIgnoreRandom checks that only stochastic rounding depends on the random bits.
 func TestOthersIgnoreRandom(t *testing.T) {
 	for _, r := range deterministic {
 		c := format.Conversion{Rounding: r}
 		for _, x := range midpoints(newOracle(specs[0])) {
 			if a, b := format.E4M3.EncodeWith(x, c, 0), format.E4M3.EncodeWith(x, c, math.MaxUint32); a != b {
-				t.Fatalf("%v: %v becomes %#x or %#x with the random bits", r, x, a, b)
+				t.Fatalf("%v: %v: got %#x or %#x, depending on the random bits", r, x, a, b)
 			}
 		}
 	}
 }
 
-// TestStochasticSlice compares EncodeSliceStochastic with EncodeWith: every code's
-// value and its neighbors in float32, points between two, tiny and huge values and
-// specials, with random words at both ends and in between.
+// TestStochasticSlice compares EncodeSliceStochastic with EncodeWith: for the value of every
+// code and its float32 neighbors, points between codes, tiny, huge and special values, with
+// smallest, largest and random words.
 func TestStochasticSlice(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for _, f := range format.All() {
@@ -132,7 +132,7 @@ func TestStochasticSlice(t *testing.T) {
 				c.Rounding = format.Stochastic
 				for i, x := range src {
 					if want := byte(f.EncodeWith(x, c, random[i])); got[i] != want {
-						t.Fatalf("%s: %g (%#x) with random %#x becomes %#x, want %#x", f, x, math.Float32bits(x), random[i], got[i], want)
+						t.Fatalf("%s: %g (%#x) with random %#x: got %#x, want %#x", f, x, math.Float32bits(x), random[i], got[i], want)
 					}
 				}
 			}

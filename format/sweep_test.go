@@ -9,14 +9,14 @@ import (
 	"github.com/microscale-go/microscale/format"
 )
 
-var long = flag.Bool("long", false, "encode all 2^32 float32 inputs in TestSweep, not a stride of them")
+var long = flag.Bool("long", false, "encode all 2^32 float32 inputs in TestSweep, not a sample")
 
-// TestSweep encodes float32 patterns in numeric order. Encoding is a staircase:
-// the oracle has the first pattern of every step, found by bisection over the
-// midpoints of the standard's values, and walks up with the input.
+// TestSweep encodes float32 patterns in numeric order. Codes grow with the input, so the oracle
+// only needs the first pattern of each code, found by bisection over the midpoints of the
+// standard's values.
 //
-// A prime stride through the patterns runs always (a longer one with -short); all
-// of them run by hand with
+// By default the test steps through the patterns by a prime, a larger one with -short. For all
+// patterns, run
 // go test ./format -run TestSweep -long -timeout 2h.
 func TestSweep(t *testing.T) {
 	step := uint32(2003)
@@ -79,7 +79,7 @@ func sweep(t *testing.T, s *spec, r format.Rounding, step uint32) {
 	}
 }
 
-// stairs returns the first float32 pattern that becomes code i+1, for each i.
+// stairs returns the first float32 pattern that encodes to code i+1, for each i.
 func stairs(s *spec, r format.Rounding) []uint32 {
 	values, _ := s.grid()
 	starts := make([]uint32, len(values)-1)

@@ -141,7 +141,7 @@ type bf16Table struct {
 var bf16Tables = func() map[*format.Scalar]*bf16Table {
 	tables := map[*format.Scalar]*bf16Table{}
 	for _, e := range format.All() {
-		if e.Bits() > 8 || e.Unsigned || e.Specials == format.UnsignedZero {
+		if e.Bits() > 8 || e.Unsigned || !e.Integer && !e.HasNegativeZero() {
 			continue
 		}
 		t := &bf16Table{special: e.MaxCode() + 1}

@@ -126,7 +126,7 @@ type floatCodes struct {
 var floatCodesOf = func() map[*format.Scalar]*floatCodes {
 	all := map[*format.Scalar]*floatCodes{}
 	for _, e := range format.All() {
-		if e.Bits() > 8 || e.Unsigned || e.Integer || e.NoZero || e.Specials == format.UnsignedZero {
+		if e.Bits() > 8 || !e.HasNegativeZero() {
 			continue
 		}
 		c := new(floatCodes)

@@ -86,7 +86,7 @@ func (k *kernel) planVector(p *plan) (why string) {
 		return p.planVectorInt8(v)
 	case k.panel == panelF32:
 		return p.planVectorF32(v)
-	case f.Element.StoredBits() != v.bits || f.Element.Integer || f.Element.Specials == format.UnsignedZero:
+	case f.Element.StoredBits() != v.bits || !f.Element.HasNegativeZero():
 		return "unsupported element format"
 	case !perRow && (f.Scale != v.scale || f.Block.Cols != v.block):
 		return "unsupported scales"

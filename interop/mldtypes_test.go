@@ -102,7 +102,7 @@ func compareEncoded(t *testing.T, f *format.Scalar, inputs []uint32, data []byte
 		t.Fatalf("%d bytes for the codes of %d inputs", len(data), len(inputs))
 	}
 	c := format.Conversion{Overflow: format.NonSaturating, NaN: format.KeepSign}
-	if f.Specials == format.FiniteOnly {
+	if !f.HasNaN() {
 		c.NaN = format.OppositeZero
 	}
 	for i, bits := range inputs {
@@ -135,7 +135,7 @@ func known(f *format.Scalar, x float32, code uint32) uint32 {
 	case f == format.FP16 && x != x:
 		payload := math.Float32bits(x) >> 13 & 0x3ff
 		return code&0x8000 | 0x7c00 | max(payload, 1)
-	case f.Specials == format.IEEE && x != x:
+	case f.HasInf() && x != x:
 		sign := code & (1 << (f.Bits() - 1))
 		return sign | (f.MaxCode() + 1) | 1<<(f.Mantissa-1)
 	}

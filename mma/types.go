@@ -142,7 +142,7 @@ func (t *Type) decode(code uint64) number {
 	field, m := int(magnitude>>f.Mantissa), int64(magnitude&(1<<f.Mantissa-1))
 	n := number{frac: f.Mantissa}
 	switch {
-	case f.Specials == format.UnsignedZero && negative && magnitude == 0:
+	case negative && magnitude == 0 && !f.HasNegativeZero():
 		n.kind = notANumber
 	case magnitude > f.MaxCode() && f.HasInf() && m == 0:
 		n.kind, n.sig = infinite, 1

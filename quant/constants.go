@@ -181,7 +181,7 @@ func roundingAnchor(element *format.Scalar) float32 {
 func (q *Quantizer) signMagnitude() bool {
 	e := q.Format.Element
 	return q.Rounding == format.NearestEven && q.NegativeZero == KeepNegativeZero &&
-		!e.Integer && !e.Unsigned && e.Specials != format.UnsignedZero
+		e.HasNegativeZero()
 }
 
 // decodeTables are what decode kernels look codes up in.

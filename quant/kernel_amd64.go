@@ -248,7 +248,7 @@ var decodeKernels = []decodeKernel{
 }
 
 func floatBytes(e *format.Scalar) bool {
-	return e.Bits() == 8 && !e.Integer && !e.NoZero && e.Specials != format.UnsignedZero
+	return e.Bits() == 8 && e.HasNegativeZero()
 }
 
 func integers(e *format.Scalar) bool { return e.Integer }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding"
 	"fmt"
 	"strings"
 
@@ -177,13 +178,23 @@ func addScalar(cmd *cobra.Command, flag, usage, initial string, only ...*format.
 
 func addRounding(cmd *cobra.Command) *choice[format.Rounding] {
 	names := stringers([]format.Rounding{format.NearestEven, format.HalfAway, format.HalfTowardZero, format.TowardZero, format.Up, format.Stochastic})
-	return addChoice(cmd, "rounding", "rounding `NAME`: "+strings.Join(names, ", ")+" (default nearest-even; up for e8m0)", "", names, format.ParseRounding)
+	return addChoice(cmd, "rounding", "rounding `NAME`: "+strings.Join(names, ", ")+" (default nearest-even; up for e8m0)", "", names, parseText[format.Rounding])
 }
 
 func addOverflow(cmd *cobra.Command) *choice[format.Overflow] {
 	overflows := []format.Overflow{format.Saturate, format.NonSaturating, format.SaturateFinite}
 	names := stringers(overflows)
-	return addChoice(cmd, "overflow", "where values beyond the largest go, `NAME`: "+strings.Join(names, ", "), overflows[0].String(), names, format.ParseOverflow)
+	return addChoice(cmd, "overflow", "where values beyond the largest go, `NAME`: "+strings.Join(names, ", "), overflows[0].String(), names, parseText[format.Overflow])
+}
+
+// parseText parses a value by its UnmarshalText method.
+func parseText[T any, P interface {
+	*T
+	encoding.TextUnmarshaler
+}](text string) (T, error) {
+	var v T
+	err := P(&v).UnmarshalText([]byte(text))
+	return v, err
 }
 
 // exclusive lets a command line have one of two flags only.

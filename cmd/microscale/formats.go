@@ -108,7 +108,7 @@ func specialsText(s *format.Scalar) string {
 	switch {
 	case s.NoZero:
 		special = append(special, "no 0")
-	case s.Specials == format.UnsignedZero || s.Integer:
+	case !s.HasNegativeZero() && !s.Unsigned:
 		special = append(special, "no -0")
 	}
 	if len(special) == 0 {

@@ -111,10 +111,9 @@ func (l layout) operand(mode, u uint64) uint64 {
 	}
 	code := l.code(u>>63, field, mantissa)
 	if mode != anything && l.scalar != nil && l.scalar.IsNaN(uint32(code)) {
-		switch l.scalar.Specials {
-		case format.FiniteNaN:
-			code--
-		case format.UnsignedZero:
+		if l.scalar.HasNegativeZero() {
+			code-- // the NaN of all ones
+		} else {
 			code = 0
 		}
 	}

@@ -34,11 +34,11 @@ func Plain(u *mma.Unit, k int, s *Source) Case {
 func plainCode(f *format.Scalar, u uint64) uint64 {
 	code := u >> (64 - f.Bits())
 	switch magnitude := uint32(code) &^ (1 << (f.Bits() - 1)); {
-	case f.Specials == format.UnsignedZero && f.IsNaN(uint32(code)):
+	case !f.HasNegativeZero() && f.IsNaN(uint32(code)):
 		return 0
-	case f.Specials == format.FiniteNaN && f.IsNaN(uint32(code)):
+	case !f.HasInf() && f.IsNaN(uint32(code)):
 		return code &^ 1
-	case f.Specials == format.IEEE && magnitude > f.MaxCode():
+	case f.HasInf() && magnitude > f.MaxCode():
 		return code &^ (1 << f.Mantissa) // the largest exponent, with the same mantissa
 	}
 	return code
