@@ -62,26 +62,18 @@ format is faster than them with quantizing included; draws it as an SVG.`)
 			return err
 		}
 		s := sweep{formats, sizes, points}
-		b.warn(cmd, s.results())
 		if *chart != "" {
 			if err := writeChart(*chart, s); err != nil {
 				return err
 			}
 		}
-		out := cmd.OutOrStdout()
-		if *b.asJSON {
-			return printJSON(out, benchDocuments(s.results()))
-		}
-		if err := b.printMachine(out); err != nil {
+		return b.print(cmd, s.results(), benchDocuments(s.results()), func(w io.Writer) error {
+			if err := s.print(w, *b.threads); err != nil || *chart == "" {
+				return err
+			}
+			_, err := fmt.Fprintf(w, "\nThe chart is in %s.\n", *chart)
 			return err
-		}
-		if err := s.print(out, *b.threads); err != nil {
-			return err
-		}
-		if *chart != "" {
-			_, err = fmt.Fprintf(out, "\nThe chart is in %s.\n", *chart)
-		}
-		return err
+		})
 	}
 	return cmd
 }
@@ -213,7 +205,7 @@ func (s sweep) print(w io.Writer, threads int) error {
 / bf16  speed relative to that of the product in bf16
 q       the time to quantize one of the two matrices is included
 pays    the size from which on it is faster then
-`, countText(threads, "thread"), t.Render())
+`, counted(threads, "thread"), t.Render())
 	return err
 }
 

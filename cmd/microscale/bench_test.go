@@ -7,10 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/microscale-go/microscale/format"
 	"github.com/microscale-go/microscale/internal/bench"
 	"github.com/microscale-go/microscale/internal/cpu"
-	"github.com/microscale-go/microscale/quant"
 )
 
 // tiny are bench commands that take milliseconds.
@@ -122,27 +120,6 @@ func TestBenchMarks(t *testing.T) {
 	}
 }
 
-// TestDefaultRows: as many as make the bytes, whole blocks, and never more than --m
-// and the elements of a matrix allow.
-func TestDefaultRows(t *testing.T) {
-	for _, f := range quant.Formats() {
-		if evenRows%max(f.Block.Rows, f.Block.Cols, 1) != 0 {
-			t.Errorf("%d rows cut off a block of %s", evenRows, f)
-		}
-	}
-	for _, source := range []*format.Scalar{format.F32, format.BF16} {
-		for _, cols := range []int{1, 7, 8192, 8193, 1 << 19, mostSize} {
-			rows := defaultRows(cols, source)
-			if rows%evenRows != 0 || rows > mostSize || rows*cols > mostElements {
-				t.Errorf("%d rows of %d", rows, cols)
-			}
-			if rows < mostSize && rows*cols*source.Bits()/8 < dramMB*1e6 {
-				t.Errorf("%d rows of %d are less than %d MB of %s", rows, cols, dramMB, source.Name)
-			}
-		}
-	}
-}
-
 // TestBenchText: what is printed for people fits 80 columns, and has units.
 func TestBenchText(t *testing.T) {
 	bestTier(t)
@@ -172,7 +149,7 @@ func TestBenchText(t *testing.T) {
 // TestBenchUsage checks wrong command lines.
 func TestBenchUsage(t *testing.T) {
 	bestTier(t)
-	processors := fmt.Sprintf("%d: this process was given %s", bench.Processors(), countText(bench.Processors(), "processor"))
+	processors := fmt.Sprintf("%d: this process has %s", bench.Processors(), counted(bench.Processors(), "processor"))
 	for _, tc := range []struct{ line, want string }{
 		{"bench lim", `unknown command "lim": did you mean limits?`},
 		{"bench limits 1", `"1"`},
@@ -182,9 +159,9 @@ func TestBenchUsage(t *testing.T) {
 		{"bench limits --size 1e-300", `--size 1e-300: give a number of MB from 0.001 to 1073`},
 		{"bench limits --size 0.0009", `--size 0.0009: give a number of MB from 0.001 to 1073`},
 		{"bench limits --size 1074", `--size 1074: give a number of MB from 0.001 to 1073`},
-		{"bench limits --threads -1", `--threads -1: use 0 to ` + processors},
-		{"bench limits --threads 1000000", `--threads 1000000: use 0 to ` + processors},
-		{"bench limits --budget 0s", `--budget 0s leaves no time`},
+		{"bench limits --threads -1", `--threads -1: give 0 to ` + processors},
+		{"bench limits --threads 1000000", `--threads 1000000: give 0 to ` + processors},
+		{"bench limits --budget 0s", `--budget 0s: give a positive time`},
 		{"bench limits --budget soon", `--budget: `},
 		{"bench limits --kernel sse", `--kernel: unknown kernel tier "sse": want one of plain, avx2, avx512, amx`},
 		{"bench quantize", `--format is missing`},
@@ -192,7 +169,7 @@ func TestBenchUsage(t *testing.T) {
 		{"bench quantize --format mxfp8 --from e5m2", `--from: "e5m2" will not do`},
 		{"bench quantize --format mxfp8 --m 0", `--m 0: give a size from 1 to `},
 		{"bench quantize --format mxfp8 --k -3", `--k -3: give a size from 1 to `},
-		{"bench quantize --format mxfp8 --both --unfused", `--both is for passes that are fused: leave out --unfused`},
+		{"bench quantize --format mxfp8 --both --unfused", `--both: unsupported with --unfused: leave one out`},
 		{"bench quantize --format nvfp4 --unfused", `--unfused: separate passes support e8m0 scales`},
 		{"bench quantize --format mxfp8 --unfused --k 33", `--unfused: separate passes support rows of a multiple of 32 elements: got 33`},
 		{"bench quantize --format mxfp8 --unfused --from bf16", `--unfused: separate passes support sources of f32: got bf16`},
@@ -204,7 +181,7 @@ func TestBenchUsage(t *testing.T) {
 		{"bench gemv", `--format is missing`},
 		{"bench linear --recipes bf16,mxfp9", `--recipes: unknown recipe "mxfp9": use one of f32, bf16, `},
 		{"bench linear --recipes bf16,BF16", `--recipes: bf16 is there twice`},
-		{"bench linear --m 33", `--m 33: the recipe delayed takes multiples of 8`},
+		{"bench linear --m 33", `--m 33: recipe delayed needs a multiple of 8`},
 		{"bench all --largest 9000", `--largest 9000: give a power of two from 256 to 8192`},
 		{"bench all --largest 300", `--largest 300: give a power of two from 256 to 8192, and --large for 16384`},
 		{"bench all --formats mxfp8,x", `--formats: unknown block format "x"`},

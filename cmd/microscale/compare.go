@@ -227,7 +227,7 @@ func (k *comparison) report(cmd *cobra.Command) *report.Comparison {
 			{Name: "data", Text: fmt.Sprintf("%s, %s", c.Corpus.Name(), bytesText(float64(c.Corpus.Bytes())))},
 			{Name: "training", Text: fmt.Sprintf("%s of %d sequences of %d bytes, AdamW, schedule %s with a peak of %g", counted(c.Steps, "step"), c.Batch, c.Sequence, c.Schedule, c.LearningRate)},
 			{Name: "validation", Text: fmt.Sprintf("%d bytes that are never trained on, the same for all", c.ValidationTokens)},
-			{Name: "machine", Text: fmt.Sprintf("%s, %s, %s %s, %s kernels", m.CPU, countText(m.Processors, "processor"), m.System, m.Go, m.Tier)},
+			{Name: "machine", Text: fmt.Sprintf("%s, %s, %s %s, %s kernels", m.CPU, counted(m.Processors, "processor"), m.System, m.Go, m.Tier)},
 			{Name: "program", Text: "microscale " + version()},
 		},
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/microscale-go/microscale/internal/bench"
 	"github.com/microscale-go/microscale/safetensors"
 )
 
@@ -113,7 +114,7 @@ func peakOf(t *testing.T, cmd *exec.Cmd) (peak int64) {
 			}
 			return peak
 		case <-time.After(5 * time.Millisecond):
-			peak = max(peak, residentOf(strconv.Itoa(cmd.Process.Pid)))
+			peak = max(peak, bench.Resident(strconv.Itoa(cmd.Process.Pid)))
 		}
 	}
 }

@@ -47,7 +47,6 @@ gemm: layout quant tensor format internal/cpu internal/memory internal/parallel
 profile: format quant
 recipe: quant format internal/bounded
 nn: recipe gemm quant tensor format internal/cpu internal/parallel
-internal/bench: nn recipe gemm quant tensor format internal/cpu
 hf: safetensors internal/bounded
 internal/sample: hf safetensors format tensor
 hf/hub: hf internal/bounded
@@ -57,6 +56,7 @@ llama: nn recipe gemm quant tensor internal/checkpoint hf safetensors
 train: llama nn recipe hf safetensors quant tensor format internal/bounded internal/lock internal/memory internal/parallel
 verify: internal/checkpoint hf safetensors quant tensor format measure internal/parallel
 convert: verify internal/checkpoint internal/checkpoint/llamacpp gguf hf safetensors quant tensor format measure profile internal/bounded internal/lock internal/parallel
+internal/bench: convert internal/checkpoint hf safetensors nn recipe gemm quant tensor format internal/cpu
 cmd/microscale: *
 `
 

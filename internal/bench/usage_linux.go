@@ -1,4 +1,4 @@
-package main
+package bench
 
 import (
 	"fmt"
@@ -8,18 +8,18 @@ import (
 	"syscall"
 )
 
-// resetResident begins a new measurement of resident.
+// resetResident resets the peak that resident returns.
 func resetResident() {
 	const peak = "5" // proc(5), clear_refs: reset the high water mark
 	_ = os.WriteFile("/proc/self/clear_refs", []byte(peak), 0)
 }
 
-// resident returns the most bytes of memory that the process had since, 0 where
-// the system does not say.
-func resident() int64 { return residentOf("self") }
+// resident returns the peak resident memory of the process in bytes; 0 if unknown.
+func resident() int64 { return Resident("self") }
 
-// residentOf is resident of a process, by its number.
-func residentOf(process string) int64 {
+// Resident returns the peak resident memory in bytes of a process, by its number; 0 if
+// unknown.
+func Resident(process string) int64 {
 	status, err := os.ReadFile("/proc/" + process + "/status")
 	if err != nil {
 		return 0
@@ -32,8 +32,7 @@ func residentOf(process string) int64 {
 	return kilobytes << 10
 }
 
-// processorSeconds returns the time of processors that the process has taken, its own
-// and the system's for it; 0 where the system does not say.
+// processorSeconds returns the processor time of the process, user and system; 0 if unknown.
 func processorSeconds() float64 {
 	var r syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &r); err != nil {
@@ -42,11 +41,10 @@ func processorSeconds() float64 {
 	return float64(r.Utime.Nano()+r.Stime.Nano()) / 1e9
 }
 
-// freeBytes returns how many more bytes a folder has room for, +Inf where the system does
-// not say.
-func freeBytes(folder string) float64 {
+// FreeBytes returns the free bytes of the filesystem of a directory; +Inf if unknown.
+func FreeBytes(dir string) float64 {
 	var s syscall.Statfs_t
-	if err := syscall.Statfs(folder, &s); err != nil || s.Blocks == 0 {
+	if err := syscall.Statfs(dir, &s); err != nil || s.Blocks == 0 {
 		return math.Inf(1)
 	}
 	return float64(s.Bavail) * float64(s.Bsize)

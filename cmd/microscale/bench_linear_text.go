@@ -1,0 +1,68 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+
+	"github.com/microscale-go/microscale/internal/bench"
+	"github.com/microscale-go/microscale/recipe"
+)
+
+// linearDocument is a layer under one recipe as JSON.
+type linearDocument struct {
+	benchDocument
+	Recipe   string `json:"recipe"`
+	Forward  number `json:"forward_seconds"`
+	Backward number `json:"backward_seconds"`
+	Products number `json:"gemm_seconds"`  // the three products alone
+	Rest     number `json:"other_seconds"` // the rest of the step
+	Ratio    number `json:"over_bf16"`     // time of the step relative to bf16
+}
+
+// linearDocuments returns the recipes in the order of the flag, then the baseline if the flag
+// lacks it. The baseline is the first of all.
+func linearDocuments(all []bench.Training, asked []recipe.Recipe) []linearDocument {
+	var documents []linearDocument
+	for _, t := range all {
+		documents = append(documents, linearDocument{
+			benchDocuments([]bench.Result{t.Step})[0], t.Recipe, number(t.Forward.Median), number(t.Backward.Median),
+			number(t.Products.Median), number(t.Other.Median), number(t.Step.Time.Median / all[0].Step.Time.Median),
+		})
+	}
+	place := func(d linearDocument) int {
+		i := slices.IndexFunc(asked, func(r recipe.Recipe) bool { return r.Name == d.Recipe })
+		if i < 0 {
+			return len(asked)
+		}
+		return i
+	}
+	slices.SortFunc(documents, func(a, b linearDocument) int { return cmp.Compare(place(a), place(b)) })
+	return documents
+}
+
+// printLinear prints a row for each recipe, the baseline first.
+func printLinear(w io.Writer, all []bench.Training) error {
+	t := newTable(column{"recipe", false}, column{"forward", true}, column{"backward", true}, column{"both", true}, column{"±", true}, column{"products", true}, column{"other", true},
+		column{"/ " + baselineRecipe, true}, column{"of limit", true})
+	for _, r := range all {
+		t.AppendRow(table.Row{
+			r.Recipe, secondsText(r.Forward.Median), secondsText(r.Backward.Median), secondsText(r.Step.Time.Median), spreadText(r.Step), secondsText(r.Products.Median), secondsText(max(r.Other.Median, 0)),
+			fmt.Sprintf("%.2f", r.Step.Time.Median/all[0].Step.Time.Median), fmt.Sprintf("%.2f", r.Step.Fraction()),
+		})
+	}
+	first := all[0].Step
+	_, err := fmt.Fprintf(w, `linear layer %d → %d, %s, %s; %s: %s %s
+
+%s
+
+products  the three products alone, with operands quantized beforehand
+other     the rest: quantizing six operands, rounding, memory
+/ bf16    time of both passes relative to bf16
+of limit  6·M·N·K operations as a share of the instruction's peak
+`, first.K, first.N, counted(first.M, "token"), counted(first.Threads, "thread"), baselineRecipe, threeDigits(first.Rate()), first.Unit, t.Render())
+	return err
+}

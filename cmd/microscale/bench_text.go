@@ -1,0 +1,109 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+
+	"github.com/microscale-go/microscale/internal/bench"
+)
+
+// warnBusy warns that other programs disturbed a measurement.
+func warnBusy(w io.Writer, what string) {
+	fmt.Fprintf(w, "microscale: other programs used the processors during most %s: results of an idle machine are faster\n", what)
+}
+
+// printResult prints the first of the results, an operation, beside its limit.
+func printResult(w io.Writer, results []bench.Result) error {
+	r := results[0]
+	var s strings.Builder
+	writeSteps(&s, terminalWidth(w), []step{
+		{"work", fmt.Sprintf("%s %s, %s, kernel %s", r.Op, workText(r), counted(r.Threads, "thread"), r.Kernel)},
+		{"time", timeText(r)},
+		{"rate", threeDigits(r.Rate()) + " " + string(r.Unit)},
+		{"limit", fmt.Sprintf("%s %s (%s)", threeDigits(r.Limit), r.Unit, r.LimitBy)},
+		{"fraction", fmt.Sprintf("%.2f", r.Fraction())},
+	})
+	_, err := io.WriteString(w, s.String())
+	return err
+}
+
+// printUnfused prints quantizing in several passes, the passes, and quantizing in one.
+func printUnfused(w io.Writer, results []bench.Result) error {
+	t := newTable(column{"work", false}, column{"time", true}, column{"±", true}, column{"rate", true}, column{"of the limit", true})
+	row := func(name string, r bench.Result) {
+		t.AppendRow(table.Row{name, secondsText(r.Time.Median), spreadText(r), threeDigits(r.Rate()) + " " + string(r.Unit), fmt.Sprintf("%.2f", r.Fraction())})
+	}
+	separate, passes, fused := results[0], results[1:4], results[4]
+	for _, r := range passes {
+		row(r.Op, r)
+	}
+	row("three passes", separate)
+	row("one pass", fused)
+	_, err := fmt.Fprintf(w, "%s, %s\n\n%s\n\nOne pass is %s times as fast.\nThe limit is %s %s (%s).\n", workText(fused), counted(fused.Threads, "thread"), t.Render(),
+		threeDigits(fused.Rate()/separate.Rate()), threeDigits(fused.Limit), fused.Unit, fused.LimitBy)
+	return err
+}
+
+// timeText formats the time of an operation and its spread.
+func timeText(r bench.Result) string {
+	runs, each, parts := counted(r.Time.Runs, "run"), "", 1.
+	if r.Time.Parts > 0 {
+		runs, each, parts = fmt.Sprintf("%s of 1/%d of it", runs, r.Time.Parts), " each", float64(r.Time.Parts)
+	}
+	if r.Time.Runs == 1 {
+		return fmt.Sprintf("%s (%s, spread unknown)", secondsText(r.Time.Median), runs)
+	}
+	return fmt.Sprintf("%s (±%s, %s, %s to %s%s)", secondsText(r.Time.Median), spreadText(r), runs, secondsText(r.Time.Min/parts), secondsText(r.Time.Max/parts), each)
+}
+
+// workText formats the sizes and formats of an operation.
+func workText(r bench.Result) string {
+	switch {
+	case r.N == 0 && r.Op == "dequantize":
+		return fmt.Sprintf("%d×%d %s → %s", r.M, r.K, r.Format, r.Source)
+	case r.N == 0:
+		return fmt.Sprintf("%d×%d %s → %s", r.M, r.K, r.Source, r.Format)
+	}
+	return fmt.Sprintf("%d×%d×%d %s·%s", r.M, r.N, r.K, r.Source, r.Format)
+}
+
+// spreadText formats the spread; "-" if it is unknown.
+func spreadText(r bench.Result) string {
+	spread := r.Time.Spread()
+	if math.IsNaN(spread) {
+		return "-"
+	}
+	return fmt.Sprintf("%.1f%%", 100*spread)
+}
+
+// threeDigits formats a number with three significant digits, or with its integer part if
+// that has more.
+func threeDigits(v float64) string {
+	if math.IsNaN(v) || math.IsInf(v, 0) {
+		return "-"
+	}
+	// Round first: 99.96 has one decimal less than before rounding.
+	rounded, err := strconv.ParseFloat(strconv.FormatFloat(v, 'e', 2, 64), 64)
+	if err != nil || rounded == 0 {
+		return "0"
+	}
+	return strconv.FormatFloat(v, 'f', max(0, 2-int(math.Floor(math.Log10(math.Abs(rounded))))), 64)
+}
+
+// secondsText formats a time with three significant digits.
+func secondsText(s float64) string {
+	for _, unit := range []struct {
+		seconds float64
+		name    string
+	}{{1, "s"}, {1e-3, "ms"}, {1e-6, "µs"}} {
+		if s >= unit.seconds {
+			return threeDigits(s/unit.seconds) + " " + unit.name
+		}
+	}
+	return threeDigits(s*1e9) + " ns"
+}
