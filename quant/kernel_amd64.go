@@ -11,28 +11,28 @@ import (
 )
 
 var fusedKernels = []fusedKernel{
-	{cpu.AVX512, false, groupBlocks, exponentBlocks(8, false), beginExponent(fuse8, fuse8Stream)},
-	{cpu.AVX512, false, groupBlocks, exponentBlocks(6, false), beginExponent(fuse6, fuse6)},
-	{cpu.AVX512, false, groupBlocks, exponentBlocks(4, false), beginExponent(fuse4, fuse4Stream)},
-	{cpu.AVX512, false, groupBlocks, exponentBlocks(8, true), beginExponent(fuseInt8, fuseInt8Stream)},
-	{cpu.AVX512, false, groupBlocks, globalBlocks, beginGlobal(fuseGlobal4, fuseGlobal4Stream)},
-	{cpu.AVX512, true, groupBlocks, exponentBlocks(8, false), beginExponent(fuse8BF16, fuse8BF16Stream)},
-	{cpu.AVX512, true, groupBlocks, exponentBlocks(6, false), beginExponent(fuse6BF16, fuse6BF16)},
-	{cpu.AVX512, true, groupBlocks, exponentBlocks(4, false), beginExponent(fuse4BF16, fuse4BF16Stream)},
-	{cpu.AVX512, true, groupBlocks, exponentBlocks(8, true), beginExponent(fuseInt8BF16, fuseInt8BF16Stream)},
-	{cpu.AVX512, true, groupBlocks, globalBlocks, beginGlobal(fuseGlobal4BF16, fuseGlobal4BF16Stream)},
+	{cpu.AVX512, false, groupBlocks, exponentBlocks(8, false), beginExponent(fuse8)},
+	{cpu.AVX512, false, groupBlocks, exponentBlocks(6, false), beginExponent(fuse6)},
+	{cpu.AVX512, false, groupBlocks, exponentBlocks(4, false), beginExponent(fuse4)},
+	{cpu.AVX512, false, groupBlocks, exponentBlocks(8, true), beginExponent(fuseInt8)},
+	{cpu.AVX512, false, groupBlocks, globalBlocks, beginGlobal(fuseGlobal4)},
+	{cpu.AVX512, true, groupBlocks, exponentBlocks(8, false), beginExponent(fuse8BF16)},
+	{cpu.AVX512, true, groupBlocks, exponentBlocks(6, false), beginExponent(fuse6BF16)},
+	{cpu.AVX512, true, groupBlocks, exponentBlocks(4, false), beginExponent(fuse4BF16)},
+	{cpu.AVX512, true, groupBlocks, exponentBlocks(8, true), beginExponent(fuseInt8BF16)},
+	{cpu.AVX512, true, groupBlocks, globalBlocks, beginGlobal(fuseGlobal4BF16)},
 	{cpu.AVX512, false, 1, bytes128, beginBytes(blocks128)},
 	{cpu.AVX512, true, 1, bytes128, beginBytes(blocks128BF16)},
-	{cpu.AVX2, false, groupBlocksAVX2, exponentBlocks(8, false), beginExponent(fuse8AVX2, fuse8StreamAVX2)},
-	{cpu.AVX2, false, groupBlocksAVX2, exponentBlocks(6, false), beginExponent(fuse6AVX2, fuse6AVX2)},
-	{cpu.AVX2, false, groupBlocksAVX2, exponentBlocks(4, false), beginExponent(fuse4AVX2, fuse4StreamAVX2)},
-	{cpu.AVX2, false, groupBlocksAVX2, exponentBlocks(8, true), beginExponent(fuseInt8AVX2, fuseInt8StreamAVX2)},
-	{cpu.AVX2, false, groupBlocks, globalBlocks, beginGlobal(fuseGlobal4AVX2, fuseGlobal4StreamAVX2)},
-	{cpu.AVX2, true, groupBlocksAVX2, exponentBlocks(8, false), beginExponent(fuse8BF16AVX2, fuse8BF16StreamAVX2)},
-	{cpu.AVX2, true, groupBlocksAVX2, exponentBlocks(6, false), beginExponent(fuse6BF16AVX2, fuse6BF16AVX2)},
-	{cpu.AVX2, true, groupBlocksAVX2, exponentBlocks(4, false), beginExponent(fuse4BF16AVX2, fuse4BF16StreamAVX2)},
-	{cpu.AVX2, true, groupBlocksAVX2, exponentBlocks(8, true), beginExponent(fuseInt8BF16AVX2, fuseInt8BF16StreamAVX2)},
-	{cpu.AVX2, true, groupBlocks, globalBlocks, beginGlobal(fuseGlobal4BF16AVX2, fuseGlobal4BF16StreamAVX2)},
+	{cpu.AVX2, false, groupBlocksAVX2, exponentBlocks(8, false), beginExponent(fuse8AVX2)},
+	{cpu.AVX2, false, groupBlocksAVX2, exponentBlocks(6, false), beginExponent(fuse6AVX2)},
+	{cpu.AVX2, false, groupBlocksAVX2, exponentBlocks(4, false), beginExponent(fuse4AVX2)},
+	{cpu.AVX2, false, groupBlocksAVX2, exponentBlocks(8, true), beginExponent(fuseInt8AVX2)},
+	{cpu.AVX2, false, groupBlocks, globalBlocks, beginGlobal(fuseGlobal4AVX2)},
+	{cpu.AVX2, true, groupBlocksAVX2, exponentBlocks(8, false), beginExponent(fuse8BF16AVX2)},
+	{cpu.AVX2, true, groupBlocksAVX2, exponentBlocks(6, false), beginExponent(fuse6BF16AVX2)},
+	{cpu.AVX2, true, groupBlocksAVX2, exponentBlocks(4, false), beginExponent(fuse4BF16AVX2)},
+	{cpu.AVX2, true, groupBlocksAVX2, exponentBlocks(8, true), beginExponent(fuseInt8BF16AVX2)},
+	{cpu.AVX2, true, groupBlocks, globalBlocks, beginGlobal(fuseGlobal4BF16AVX2)},
 	{cpu.AVX2, false, 1, bytes128, beginBytes(blocks128AVX2)},
 	{cpu.AVX2, true, 1, bytes128, beginBytes(blocks128BF16AVX2)},
 }
@@ -143,26 +143,20 @@ func exponentBlocks(bits int, integer bool) func(*Quantizer) bool {
 
 // beginExponent and beginGlobal take a kernel, and the one that writes codes past
 // the caches.
-func beginExponent(kernel, past func(codes, scales, src *byte, groups int, c *exponentConstants) uint64) func(*run) fusedCall {
+func beginExponent(kernel func(codes, scales, src *byte, groups, stream int, c *exponentConstants) uint64) func(*run) fusedCall {
 	return func(r *run) fusedCall {
 		c := r.q.exponentConstants()
 		return func(codes, scales, src []byte, groups int, stream bool) uint32 {
-			if stream {
-				return uint32(past(&codes[0], &scales[0], &src[0], groups, &c))
-			}
-			return uint32(kernel(&codes[0], &scales[0], &src[0], groups, &c))
+			return uint32(kernel(&codes[0], &scales[0], &src[0], groups, index(stream), &c))
 		}
 	}
 }
 
-func beginGlobal(kernel, past func(codes, scales, src *byte, groups int, c *globalConstants) uint64) func(*run) fusedCall {
+func beginGlobal(kernel func(codes, scales, src *byte, groups, stream int, c *globalConstants) uint64) func(*run) fusedCall {
 	return func(r *run) fusedCall {
 		c := newGlobalConstants(r.q.Format.Element, r.global)
 		return func(codes, scales, src []byte, groups int, stream bool) uint32 {
-			if stream {
-				return uint32(past(&codes[0], &scales[0], &src[0], groups, &c))
-			}
-			return uint32(kernel(&codes[0], &scales[0], &src[0], groups, &c))
+			return uint32(kernel(&codes[0], &scales[0], &src[0], groups, index(stream), &c))
 		}
 	}
 }

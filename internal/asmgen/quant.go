@@ -46,24 +46,6 @@ func (fn *Func) Emit(s sequence) {
 	}
 }
 
-// interleave mixes two sequences that do not depend on each other, so that one
-// computes while the other waits. The first is spread over the given fraction of
-// the second.
-func interleave(first, second sequence, fraction float64) sequence {
-	var mixed sequence
-	i, j := 0, 0
-	for i < len(first) || j < len(second) {
-		if j == len(second) || i < len(first) && float64(i*len(second)) <= fraction*float64(j*len(first)) {
-			mixed = append(mixed, first[i])
-			i++
-		} else {
-			mixed = append(mixed, second[j])
-			j++
-		}
-	}
-	return mixed
-}
-
 // words returns the bytes of dwords, to be a table.
 func words(values ...uint32) []byte {
 	var b []byte

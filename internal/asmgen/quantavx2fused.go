@@ -13,20 +13,19 @@ type fused256 struct {
 	*kernel256
 	bits            int // of a stored code
 	integer, global bool
-	stream          bool // codes are written past the caches
 
-	dst, scales, src, groups Reg
-	block                    Reg // of the group
-	scaleStride              Reg // of scales that are not beside each other
-	first                    int // block of the group whose scales are computed
-	factors, anchors         Mem // of the blocks of a group, as yFactor and yAnchor have them
+	dst, scales, src, groups, stream Reg
+	block                            Reg // of the group
+	scaleStride                      Reg // of scales that are not beside each other
+	first                            int // block of the group whose scales are computed
+	factors, anchors                 Mem // of the blocks of a group, as yFactor and yAnchor have them
 }
 
 func quantFused256() *File {
 	f := NewFile("quant", "fusedavx2")
 	tables := makeTables256(f)
 	for _, kind := range fusedKinds() {
-		k := &fused256{kernel256: &kernel256{tables256: tables, source: kind.source}, bits: kind.bits, integer: kind.integer, global: kind.global, stream: kind.stream}
+		k := &fused256{kernel256: &kernel256{tables256: tables, source: kind.source}, bits: kind.bits, integer: kind.integer, global: kind.global}
 		k.Func, k.c.names = kind.begin(f, "AVX2", k.blocks(), 32)
 		k.emit()
 	}
@@ -46,7 +45,7 @@ func (k *fused256) extent() int {
 
 func (k *fused256) emit() {
 	k.dst, k.scales, k.src, k.groups = k.Arg("codes"), k.Arg("scales"), k.Arg("src"), k.Arg("groups")
-	k.c.base = k.Arg("c")
+	k.c.base, k.stream = k.Arg("c"), k.Arg("stream")
 	k.block = k.GP("block of the group, and result")
 	k.constants()
 
@@ -116,11 +115,6 @@ func (k *fused256) prefetch() {
 	source := fetches[k.source]
 	for o := 0; o < k.bytes(group256); o += 64 {
 		k.I(source.instruction, k.src.At(o+source.ahead))
-	}
-	if !k.stream {
-		for o := 0; o < group256*k.bits/8; o += 64 {
-			k.I("PREFETCHT0", k.dst.At(o+codesAhead))
-		}
 	}
 }
 
@@ -325,10 +319,6 @@ func (k *fused256) integers(x []Mem) {
 
 // store writes the codes in Y0, and those in yFirst where they take 4 bits.
 func (k *fused256) store() {
-	store := "VMOVDQU"
-	if k.stream {
-		store = "VMOVNTDQ"
-	}
 	switch k.bits {
 	case 8:
 		k.sort()
@@ -346,7 +336,7 @@ func (k *fused256) store() {
 	case 4:
 		k.pairs()
 	}
-	k.I(store, Y(0), k.dst.At(0))
+	k.storeCodes(k.stream, "VMOVDQU", Y(0), k.dst)
 }
 
 // result returns the largest amax, or all ones where flags were raised.

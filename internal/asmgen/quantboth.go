@@ -55,6 +55,7 @@ type both struct {
 	fused
 	known  bool   // factors of rows and columns come with the call; else they are computed, with scales
 	square bool   // and those of columns serve rows, too: both copies have the same codes
+	stream bool   // codes leave by non-temporal stores
 	alone  bool   // the columnwise copy is the only one
 	clamp  bool   // codes to the largest, which some scale rules go beyond
 	even   Sym    // indices of the first byte of words, twice

@@ -3,19 +3,19 @@ package asmgen
 import "fmt"
 
 // A fused kernel quantizes groups of 16 blocks: amax, scale and codes from one
-// read of the source.
+// read of the source. The scales of a group are computed one group ahead of its codes,
+// into one of two buffers, so that no code waits for its scale.
 type fused struct {
 	*Func
 	source  int     // bits of a source element: 32 or 16 (BF16)
 	packing packing // of the codes
 	integer bool    // INT8 elements
 	global  bool    // E4M3 scales under a global one, 16 elements to a block; else E8M0 and 32
-	stream  bool    // codes are written past the caches, to multiples of 64 bytes
 	c       constants
 	tables  fusedTables
 
-	dst, scales, src, groups Reg
-	write, read              Reg // two buffers on the stack: factors being computed, factors in use
+	dst, scales, src, next, groups Reg
+	write, read                    Reg // two buffers on the stack: factors being computed, factors in use
 }
 
 // exponentNames are the constants of kernels with E8M0 scales, in the order of
@@ -25,11 +25,8 @@ var (
 	globalNames   = []string{"encode", "decode", "infinity", "limit", "least", "anchor", "shift", "scaleLimit", "scaleLeast", "scaleAnchor", "rebias", "one", "most"}
 )
 
-const (
-	lead = 0.85 // how far the scales of a group run ahead of the codes of the one before
-	// codesAhead is how far ahead room for codes is fetched, in bytes.
-	codesAhead = 1024
-)
+// codesAhead is the prefetch distance of codes, in bytes.
+const codesAhead = 1024
 
 // A fetch is how the source is asked for: into which cache, and how many bytes
 // ahead of the codes.
@@ -101,8 +98,8 @@ func sixesTable(f *File, prefix string) Sym {
 
 // A fusedKind is what a fused kernel makes of which source, in either tier.
 type fusedKind struct {
-	source, bits            int // of an element, and of a stored code
-	integer, global, stream bool
+	source, bits    int // of an element, and of a stored code
+	integer, global bool
 }
 
 // fusedKinds are those that there are kernels for.
@@ -110,11 +107,7 @@ func fusedKinds() []fusedKind {
 	var kinds []fusedKind
 	for _, k := range []fusedKind{{bits: 8}, {bits: 6}, {bits: 4}, {bits: 8, integer: true}, {bits: 4, global: true}} {
 		for _, k.source = range []int{32, 16} {
-			for _, k.stream = range []bool{false, true} {
-				if !k.stream || k.bits != 6 { // whose codes do not fill lines as they come
-					kinds = append(kinds, k)
-				}
-			}
+			kinds = append(kinds, k)
 		}
 	}
 	return kinds
@@ -130,22 +123,20 @@ func (k fusedKind) begin(f *File, suffix string, blocks, multiple int) (*Func, [
 	if k.integer {
 		name = "fuseInt"
 	}
-	name, how := fmt.Sprint(name, k.bits)+map[int]string{16: "BF16"}[k.source], ""
-	if k.stream {
-		name, how = name+"Stream", fmt.Sprintf("\nCodes are written past the caches, to a multiple of %d.", multiple)
-	}
+	name = fmt.Sprint(name, k.bits) + map[int]string{16: "BF16"}[k.source]
 	name += suffix
 	return f.Func(name, fmt.Sprintf(`%s quantizes groups of %d blocks, at least one, from %s to codes of
 %d bits, and returns the bits of the largest magnitude; all ones where a block
-must be redone by the plain form.`, name, blocks, sourceName(k.source), k.bits)+how,
-		"codes, scales, src *byte, groups int, c *"+kind+") (amax uint64"), names
+must be encoded by the reference implementation. Where stream is not zero, codes leave by
+non-temporal stores to a multiple of %d.`, name, blocks, sourceName(k.source), k.bits, multiple),
+		"codes, scales, src *byte, groups, stream int, c *"+kind+") (amax uint64"), names
 }
 
 func quantFused() *File {
 	f := NewFile("quant", "fused")
 	tables := makeFusedTables(f)
 	for _, kind := range fusedKinds() {
-		k := fused{source: kind.source, packing: packings[kind.bits], integer: kind.integer, global: kind.global, stream: kind.stream, tables: tables}
+		k := fused{source: kind.source, packing: packings[kind.bits], integer: kind.integer, global: kind.global, tables: tables}
 		k.Func, k.c.names = kind.begin(f, "", 16, 64)
 		k.emit()
 	}
@@ -165,36 +156,86 @@ func (k *fused) groupBytes() int { return 16 * k.block() * k.source / 8 }
 
 func (k *fused) emit() {
 	k.dst, k.scales, k.src, k.groups, k.c.base = k.Arg("codes"), k.Arg("scales"), k.Arg("src"), k.Arg("groups"), k.Arg("c")
-	k.write, k.read = k.GP("factors being computed"), k.GP("factors in use")
+	k.write, k.read = k.GP("factors of a group"), k.GP("factors in use")
+	left, stream, started := k.GP("steps left of the group"), k.Arg("stream"), k.GP("whether a group was scaled")
+	k.next = k.GP("the group that is scaled next")
 	const buffer = 128
 	k.Frame(2*buffer + 64)
 	k.load()
 	k.I("LEAQ", SP.At(63), k.write)
 	k.I("ANDQ", -64, k.write)
 	k.I("LEAQ", k.write.At(buffer), k.read)
+	k.I("MOVQ", k.src, k.next)
+	k.I("XORL", started, started)
 
-	k.Comment("scales of the first group")
-	first := k.amaxes(0)
-	first = append(first, k.factors()...)
-	k.Emit(first)
-	k.I("XCHGQ", k.read, k.write)
+	encode := k.NewLabel("encode")
+	loop := k.Label("group")
+	k.I("TESTQ", k.groups, k.groups)
+	k.Jump("JZ", encode)
+	k.Comment("scales of a group, one ahead of the codes")
+	k.Emit(k.amaxes())
+	k.Emit(k.factors())
+	k.I("ADDQ", k.groupBytes(), k.next)
 	k.I("SUBQ", 1, k.groups)
-	last := k.NewLabel("last")
-	k.Jump("JZ", last)
-
-	loop := k.Label("loop")
-	k.Comment("codes of a group, and scales of the next")
-	next := append(k.amaxes(k.groupBytes()), k.factors()...)
-	k.Emit(interleave(k.codes(true), next, lead))
-	k.I("ADDQ", k.groupBytes(), k.src)
+	k.I("TESTQ", started, started)
+	k.Jump("JNZ", encode)
+	k.I("MOVL", 1, started)
 	k.I("XCHGQ", k.read, k.write)
-	k.I("SUBQ", 1, k.groups)
-	k.Jump("JNZ", loop)
-
-	k.Place(last)
-	k.Comment("codes of the last group")
-	k.Emit(k.codes(false))
+	k.Jump("JMP", loop)
+	k.Place(encode)
+	step := 64
+	if k.packing.bits == 4 {
+		step = 128
+	}
+	k.I("MOVQ", 16*k.block()/step, left)
+	codes := k.Label("codes")
+	size := step * k.packing.bits / 8
+	source := fetches[k.source]
+	for o := 0; o < step*k.source/8; o += 64 {
+		k.I(source.instruction, k.src.At(o+source.ahead))
+	}
+	var s sequence
+	for first := 0; first < step; first += 64 {
+		for i := range zSums {
+			if k.integer {
+				k.integers(&s, first, i)
+			} else {
+				k.sums(&s, first, i)
+			}
+		}
+		k.join(&s, first)
+	}
+	k.Emit(s)
+	if k.packing.bits == 6 {
+		k.I("PREFETCHT0", k.dst.At(codesAhead))
+		k.I("VMOVDQU8", zSums[1], kSixes, k.dst.At(0))
+	} else {
+		k.storeCodes(stream, "VMOVDQU64", zSums[1], k.dst)
+	}
+	k.I("ADDQ", step*k.source/8, k.src)
+	k.I("ADDQ", size, k.dst)
+	k.I("ADDQ", 4*step/k.block(), k.read)
+	k.I("SUBQ", 1, left)
+	k.Jump("JNZ", codes)
+	k.I("SUBQ", 4*16, k.read)
+	k.I("XCHGQ", k.read, k.write)
+	k.I("CMPQ", k.src, k.next)
+	k.Jump("JNE", loop)
 	k.result()
+}
+
+// storeCodes stores codes, where stream is not zero by a non-temporal store. Otherwise
+// the line codesAhead is prefetched.
+func (fn *Func) storeCodes(stream Reg, store string, codes Vec, dst Reg) {
+	plain, stored := fn.NewLabel("plain"), fn.NewLabel("stored")
+	fn.I("TESTQ", stream, stream)
+	fn.Jump("JZ", plain)
+	fn.I("VMOVNTDQ", codes, dst.At(0))
+	fn.Jump("JMP", stored)
+	fn.Place(plain)
+	fn.I("PREFETCHT0", dst.At(codesAhead))
+	fn.I(store, codes, dst.At(0))
+	fn.Place(stored)
 }
 
 // load fills the registers of constants.

@@ -10,35 +10,6 @@ var (
 	zPairs  = Z(16) // the 32 bytes of nibbles before
 )
 
-// codes encodes a group with the factors of the read buffer.
-func (k *fused) codes(ahead bool) sequence {
-	var s sequence
-	source, size := fetches[k.source], k.packing.bytes(16*k.block())
-	if ahead && !k.stream {
-		for o := 0; o < size; o += 64 {
-			s.I("PREFETCHT0", k.dst.At(o+codesAhead))
-		}
-	}
-	const step = 64 // elements
-	for first := 0; first < 16*k.block(); first += step {
-		if ahead {
-			for o := 0; o < step*k.source/8; o += 64 {
-				s.I(source.instruction, k.src.At(first*k.source/8+o+source.ahead))
-			}
-		}
-		for i := range zSums {
-			if k.integer {
-				k.integers(&s, first, i)
-			} else {
-				k.sums(&s, first, i)
-			}
-		}
-		k.join(&s, first)
-	}
-	s.I("ADDQ", size, k.dst)
-	return s
-}
-
 // element returns which element of a group is the first of vector i of the 64 from
 // the given one on, and where it is.
 func (k *fused) element(first, i int) (element int, at Mem) {
@@ -104,18 +75,12 @@ func (k *fused) integers(s *sequence, first, i int) {
 
 // join stores the codes of zSums.
 func (k *fused) join(s *sequence, first int) {
-	store := "VMOVDQU64"
-	if k.stream {
-		store = "VMOVNTDQ"
-	}
-	at := k.dst.At(k.packing.bytes(first))
 	codes, signs := zSums[1], zSums[3]
 	if k.integer {
 		s.I("VPACKSSDW", zSums[1], zSums[0], zSums[0])
 		s.I("VPACKSSDW", zSums[3], zSums[2], zSums[2])
 		s.I("VPACKSSWB", zSums[2], zSums[0], codes)
 		s.I("VPERMB", codes, zOrder, codes)
-		s.I(store, codes, at)
 		return
 	}
 	joinSums(s, zSums, zRoom)
@@ -128,7 +93,6 @@ func (k *fused) join(s *sequence, first int) {
 	s.I("VPTERNLOGD", 0xd8, zSign, signs, codes) // where zSign is set signs, else codes
 	if k.packing.bits == 8 {
 		s.I("VPERMB", codes, zOrder, codes)
-		s.I(store, codes, at)
 		return
 	}
 	if k.packing.bits == 6 || k.source == 32 { // nibbles of BF16 are side by side
@@ -137,7 +101,6 @@ func (k *fused) join(s *sequence, first int) {
 	if k.packing.bits == 6 {
 		joinSixes(s, codes)
 		s.I("VPERMB", codes, zSixes, codes)
-		s.I("VMOVDQU8", codes, kSixes, at)
 		return
 	}
 	s.I("VPMADDUBSW", zJoin, codes, codes)
@@ -146,7 +109,6 @@ func (k *fused) join(s *sequence, first int) {
 	} else {
 		s.I("VPACKUSWB", codes, zPairs, codes)
 		s.I("VPERMB", codes, zSpread, codes)
-		s.I(store, codes, k.dst.At(k.packing.bytes(first-64)))
 	}
 }
 

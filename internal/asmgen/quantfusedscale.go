@@ -8,7 +8,7 @@ import (
 // amaxes leaves the amaxes of the 16 blocks of a group, in their order, in Z0.
 // Pairs of vectors are folded into one that holds maxima of both: dwords, or words
 // of BF16, then quadwords, then lanes change places until each is one block's.
-func (k *fused) amaxes(offset int) sequence {
+func (k *fused) amaxes() sequence {
 	var s sequence
 	free := []Vec{Z(0), Z(1), Z(2), Z(3), Z(4), Z(5), Z(6), Z(7)}
 	take := func() Vec { v := free[0]; free = free[1:]; return v }
@@ -23,7 +23,7 @@ func (k *fused) amaxes(offset int) sequence {
 	fold = func(first, n int) Vec {
 		if n == 1 {
 			v := take()
-			at := k.src.At(offset + first*leafBytes)
+			at := k.next.At(first * leafBytes)
 			s.I("VPANDD", at, zAbs, v)
 			if leafBytes == 128 {
 				t := take()
