@@ -45,6 +45,9 @@ quant: format tensor internal/cpu internal/memory internal/parallel
 layout: format quant tensor
 gemm: layout quant tensor format internal/cpu internal/memory internal/parallel
 profile: format quant
+comm: quant tensor format internal/memory
+internal/commtest: comm quant
+comm/mpi: comm
 recipe: quant format internal/bounded
 nn: recipe gemm quant tensor format internal/cpu internal/parallel
 hf: safetensors internal/bounded
@@ -66,6 +69,7 @@ const external = `
 *: golang.org/x/sys
 recipe: github.com/BurntSushi/toml
 internal/lock: github.com/gofrs/flock
+comm/mpi: github.com/ebitengine/purego
 safetensors: github.com/minio/crc64nvme
 internal/report: gonum.org/v1/gonum gonum.org/v1/plot
 convert: github.com/BurntSushi/toml

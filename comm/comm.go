@@ -1,0 +1,261 @@
+// Package comm moves data between the ranks of a job.
+//
+// A Group is an ordered set of ranks that communicate: all ranks of the job, or a part of them
+// after Split. Its operations are those of MPI and of torch.distributed: AllToAll, AllGather,
+// Broadcast, Barrier, and the sums ReduceScatter and AllReduce. Every rank of a group calls the
+// same operations in the same order.
+//
+// A Transport moves bytes and does nothing else. There are three: a single process (Self),
+// goroutines of one process (Run), and MPI (package comm/mpi). Code that takes a Group does not
+// know which one it has, and has the same results with each.
+//
+// Sums are computed here and not by the transport: every rank receives what the others have of
+// its part, adds it in float32 in the order of a fixed binary tree (see Sum), and sends its part
+// to all. So a sum depends on the number of ranks and their values, and on nothing else; and the
+// values may travel in any Wire format, block-scaled formats included.
+//
+// Any error is fatal for the job: an operation that failed on one rank leaves the others waiting
+// until the transport is aborted.
+package comm
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+)
+
+// A Group is a set of ranks that communicate. Operations of one group may not overlap, except
+// those that were started and not waited for; operations of different groups may.
+type Group struct {
+	name    string
+	rank    int   // in the group
+	members []int // ranks of the transport, by rank in the group
+	job     *job
+	tag     int
+	purpose string
+}
+
+// A job is what the groups of one rank share.
+type job struct {
+	transport Transport
+	timeout   time.Duration
+	nextTag   atomic.Int64
+	traffic   traffic
+}
+
+// Options configure a job. The zero value waits without a limit.
+type Options struct {
+	// Timeout limits how long an operation waits for other ranks; 0: no limit. An operation that
+	// exceeds it returns an error that names the ranks it waits for.
+	Timeout time.Duration
+}
+
+// New returns the group of all ranks of a transport.
+func New(t Transport, o Options) *Group {
+	g := &Group{name: "world", rank: t.Rank(), job: &job{transport: t, timeout: o.Timeout}}
+	g.job.nextTag.Store(1)
+	for i := range t.Size() {
+		g.members = append(g.members, i)
+	}
+	return g
+}
+
+// Rank returns the rank of the caller in the group, from 0.
+func (g *Group) Rank() int { return g.rank }
+
+// Size returns the number of ranks in the group.
+func (g *Group) Size() int { return len(g.members) }
+
+// String names the group and its ranks in the job.
+func (g *Group) String() string {
+	return fmt.Sprintf("%s%v", g.name, g.members)
+}
+
+// For returns the same group with a name for what its operations transfer, under which Traffic
+// counts their bytes.
+func (g *Group) For(purpose string) *Group {
+	h := *g
+	h.purpose = purpose
+	return &h
+}
+
+// Split divides the group: ranks that pass the same color form a group, in the order of their
+// ranks. All ranks of g call it. name is used in errors.
+func (g *Group) Split(name string, color int) (*Group, error) {
+	all, err := g.For("").gatherPairs(int64(color), g.job.nextTag.Load())
+	if err != nil {
+		return nil, err
+	}
+	h := &Group{name: name, job: g.job, purpose: g.purpose}
+	for rank, colorTag := range all {
+		// Two groups may share a tag only if no pair of ranks is in both. Every rank of g takes
+		// a tag that none of them has used.
+		h.tag = max(h.tag, int(colorTag[1]))
+		if colorTag[0] == int64(color) {
+			if rank == g.rank {
+				h.rank = len(h.members)
+			}
+			h.members = append(h.members, g.members[rank])
+		}
+	}
+	g.job.nextTag.Store(int64(h.tag) + 1)
+	if h.tag > maxTag {
+		return nil, fmt.Errorf("split %s: more than %d groups", g, maxTag)
+	}
+	return h, nil
+}
+
+// maxTag is the largest tag that every MPI library supports.
+const maxTag = 32767
+
+// Traffic returns the bytes that this rank has sent to other ranks, by the purpose that
+// Group.For set. Messages of a rank to itself are not counted.
+func (g *Group) Traffic() map[string]int64 { return g.job.traffic.all() }
+
+// Abort ends the job on all ranks because of err.
+func (g *Group) Abort(err error) { g.job.transport.Abort(err) }
+
+// AllToAll sends src[i] to rank i, and receives from rank i into dst[i]. The lengths must agree
+// on both sides.
+func (g *Group) AllToAll(dst, src [][]byte) error { return g.StartAllToAll(dst, src).Wait() }
+
+// StartAllToAll is AllToAll without waiting. The memory belongs to the operation until
+// Request.Wait returns.
+func (g *Group) StartAllToAll(dst, src [][]byte) *Request {
+	if len(dst) != g.Size() || len(src) != g.Size() {
+		return failed(fmt.Errorf("all-to-all in %s: got %d destinations and %d sources, want %d", g, len(dst), len(src), g.Size()))
+	}
+	return g.exchange("all-to-all", dst, src)
+}
+
+// AllGather receives the src of rank i into dst[i], on every rank.
+func (g *Group) AllGather(dst [][]byte, src []byte) error { return g.StartAllGather(dst, src).Wait() }
+
+// StartAllGather is AllGather without waiting. The memory belongs to the operation until
+// Request.Wait returns. dst[g.Rank()] may be src itself.
+func (g *Group) StartAllGather(dst [][]byte, src []byte) *Request {
+	if len(dst) != g.Size() {
+		return failed(fmt.Errorf("all-gather in %s: got %d destinations, want %d", g, len(dst), g.Size()))
+	}
+	return g.exchange("all-gather", dst, slices.Repeat([][]byte{src}, g.Size()))
+}
+
+// Broadcast copies x of rank root to x of every rank.
+func (g *Group) Broadcast(x []byte, root int) error {
+	if root < 0 || root >= g.Size() {
+		return fmt.Errorf("broadcast in %s: no rank %d", g, root)
+	}
+	send, receive := make([][]byte, g.Size()), make([][]byte, g.Size())
+	receive[root] = x
+	if g.rank == root {
+		for i := range send {
+			send[i] = x
+		}
+	}
+	return g.exchange("broadcast", receive, send).Wait()
+}
+
+// Barrier returns when all ranks have called it.
+func (g *Group) Barrier() error {
+	send, receive := make([][]byte, g.Size()), make([][]byte, g.Size())
+	for i := range send {
+		send[i], receive[i] = []byte{0}, []byte{0}
+	}
+	return g.For("").exchange("barrier", receive, send).Wait()
+}
+
+// exchange starts the transfer of src[i] to rank i and of dst[i] from it; empty slices are not
+// transferred.
+func (g *Group) exchange(operation string, dst, src [][]byte) *Request {
+	if len(dst[g.rank]) != len(src[g.rank]) {
+		return failed(fmt.Errorf("%s in %s: rank %d has %d bytes for itself and %d of memory for them",
+			operation, g, g.rank, len(src[g.rank]), len(dst[g.rank])))
+	}
+	copy(dst[g.rank], src[g.rank])
+	var messages []Message
+	var sent int64
+	for i, rank := range g.members {
+		if i == g.rank {
+			continue
+		}
+		if len(dst[i]) > 0 {
+			messages = append(messages, Message{Peer: rank, Data: dst[i]})
+		}
+		if len(src[i]) > 0 {
+			messages = append(messages, Message{Peer: rank, Send: true, Data: src[i]})
+			sent += int64(len(src[i]))
+		}
+	}
+	g.job.traffic.add(g.purpose, sent)
+	if len(messages) == 0 {
+		return &Request{}
+	}
+	return &Request{group: g, operation: operation, pending: g.job.transport.Start(g.tag, messages)}
+}
+
+// A Request is an operation that was started. Its memory may be used again after Wait.
+type Request struct {
+	group     *Group
+	operation string
+	pending   *Pending // nil: nothing to wait for
+	err       error
+	then      func() error // runs once in Wait
+}
+
+func failed(err error) *Request { return &Request{err: err} }
+
+// Wait blocks until the operation is complete on this rank.
+func (r *Request) Wait() error {
+	if r.err == nil && r.pending != nil {
+		r.err = r.wait()
+		r.pending = nil
+	}
+	if then := r.then; r.err == nil && then != nil {
+		r.then = nil
+		r.err = then()
+	}
+	return r.err
+}
+
+func (r *Request) wait() error {
+	g := r.group
+	var expired <-chan time.Time
+	if g.job.timeout > 0 {
+		timer := time.NewTimer(g.job.timeout)
+		defer timer.Stop()
+		expired = timer.C
+	}
+	what := r.operation
+	if g.purpose != "" {
+		what += " of " + g.purpose
+	}
+	select {
+	case <-r.pending.done:
+		if r.pending.err != nil {
+			return fmt.Errorf("rank %d: %s in %s: %w", g.rank, what, g, r.pending.err)
+		}
+		return nil
+	case <-expired:
+		var missing []string
+		for _, rank := range r.pending.Missing() {
+			missing = append(missing, fmt.Sprint(rank))
+		}
+		return fmt.Errorf("rank %d: %s in %s: no answer from rank %s within %v", g.rank, what, g, strings.Join(missing, ", "), g.job.timeout)
+	}
+}
+
+// andThen lets Wait run f after r, and after what earlier calls added.
+func (r *Request) andThen(f func() error) *Request {
+	first := r.then
+	r.then = func() error {
+		if first != nil {
+			if err := first(); err != nil {
+				return err
+			}
+		}
+		return f()
+	}
+	return r
+}

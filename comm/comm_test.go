@@ -1,0 +1,256 @@
+package comm_test
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/microscale-go/microscale/comm"
+	"github.com/microscale-go/microscale/internal/commtest"
+	"github.com/microscale-go/microscale/quant"
+)
+
+// TestOperations runs every operation with 1 to 9 goroutine ranks.
+func TestOperations(t *testing.T) {
+	for _, n := range []int{1, 2, 3, 4, 7} {
+		var mu sync.Mutex
+		sums := map[uint64]int{}
+		err := comm.Run(n, comm.Options{}, func(g *comm.Group) error {
+			sum, err := commtest.Check(g)
+			mu.Lock()
+			defer mu.Unlock()
+			sums[sum]++
+			return err
+		})
+		if err != nil {
+			t.Errorf("%d ranks: %v", n, err)
+		}
+		if len(sums) != 1 {
+			t.Errorf("%d ranks: results differ: %v", n, sums)
+		}
+	}
+	if _, err := commtest.Check(comm.Self()); err != nil {
+		t.Error(err)
+	}
+}
+
+// tree is the definition of Sum for one element.
+func tree(x []float32) float32 {
+	if len(x) == 1 {
+		return x[0]
+	}
+	left := 1
+	for 2*left < len(x) {
+		left *= 2
+	}
+	return tree(x[:left]) + tree(x[left:])
+}
+
+// TestSum compares Sum with its definition, and checks that ranks may sum runs of 2^k parts
+// first.
+func TestSum(t *testing.T) {
+	const n = 600
+	for count := 1; count <= 20; count++ {
+		parts := make([][]float32, count)
+		for i := range parts {
+			parts[i] = commtest.Values(i, n)
+		}
+		got := make([]float32, n)
+		comm.Sum(got, parts...)
+		for i := range got {
+			column := make([]float32, count)
+			for p := range parts {
+				column[p] = parts[p][i]
+			}
+			if want := tree(column); math.Float32bits(got[i]) != math.Float32bits(want) {
+				t.Fatalf("%d parts, element %d: got %g, want %g", count, i, got[i], want)
+			}
+		}
+		for run := 1; run <= count; run *= 2 {
+			if count%run != 0 {
+				continue
+			}
+			var sums [][]float32
+			for i := 0; i < count; i += run {
+				sum := make([]float32, n)
+				comm.Sum(sum, parts[i:i+run]...)
+				sums = append(sums, sum)
+			}
+			again := sums[0] // also the destination
+			comm.Sum(again, sums...)
+			for i := range got {
+				if math.Float32bits(got[i]) != math.Float32bits(again[i]) {
+					t.Fatalf("%d parts in runs of %d, element %d: got %g, want %g", count, run, i, again[i], got[i])
+				}
+			}
+		}
+	}
+}
+
+// TestCut checks that every element has one owner, and parts begin at whole blocks.
+func TestCut(t *testing.T) {
+	for n := range 300 {
+		for ranks := 1; ranks <= 9; ranks++ {
+			for _, block := range []int{1, 32, 128} {
+				cuts := comm.Cut(n, ranks, block)
+				if cuts[0] != 0 || cuts[ranks] != n {
+					t.Fatalf("Cut(%d, %d, %d) = %v", n, ranks, block, cuts)
+				}
+				for i := range ranks {
+					if size := cuts[i+1] - cuts[i]; size < 0 || size > (n/ranks/block+2)*block || cuts[i]%block != 0 && cuts[i] != n {
+						t.Fatalf("Cut(%d, %d, %d) = %v", n, ranks, block, cuts)
+					}
+				}
+			}
+		}
+	}
+}
+
+// TestWireSizes checks what formats cost on the way, in bits per value.
+func TestWireSizes(t *testing.T) {
+	want := map[string]float64{"f32": 32, "bf16": 16, "mxfp8": 8.25, "nvfp4": 4.5, "fp8-vec128": 8.25}
+	for _, w := range commtest.Wires() {
+		const n = 1 << 20
+		size := w.Size(n)
+		if w.String() == "nvfp4" {
+			size -= 4 // the global scale
+		}
+		if got := float64(size) * 8 / n; got != want[w.String()] {
+			t.Errorf("%s: %g bits per value, want %g", w, got, want[w.String()])
+		}
+	}
+}
+
+// TestQuantizedRejects lists formats that cannot travel.
+func TestQuantizedRejects(t *testing.T) {
+	for _, f := range []quant.Format{quant.FP8Tensor, quant.FP8Row, quant.FP8Block, quant.BF16} {
+		if _, err := comm.Quantized(quant.Quantizer{Format: f}); err == nil {
+			t.Errorf("%s: no error", f)
+		}
+	}
+}
+
+// TestFailures checks what the other ranks return, and Run, when one fails.
+func TestFailures(t *testing.T) {
+	broken := errors.New("broken")
+	for name, fail := range map[string]func() error{
+		"error": func() error { return broken },
+		"panic": func() error { panic(broken) },
+	} {
+		var mu sync.Mutex
+		var others []error
+		err := comm.Run(4, comm.Options{}, func(g *comm.Group) error {
+			if g.Rank() == 2 {
+				return fail()
+			}
+			err := g.Barrier()
+			mu.Lock()
+			defer mu.Unlock()
+			others = append(others, err)
+			return err
+		})
+		if err == nil || !strings.Contains(err.Error(), "broken") || errors.Is(err, comm.ErrAborted) {
+			t.Errorf("%s: Run returned %v", name, err)
+		}
+		for _, err := range others {
+			if !errors.Is(err, comm.ErrAborted) {
+				t.Errorf("%s: another rank returned %v", name, err)
+			}
+		}
+	}
+}
+
+// TestTimeout has a rank that does not come.
+func TestTimeout(t *testing.T) {
+	err := comm.Run(3, comm.Options{Timeout: 50 * time.Millisecond}, func(g *comm.Group) error {
+		if g.Rank() == 1 {
+			return nil
+		}
+		return g.For("weights").AllGather(make([][]byte, 3), nil)
+	})
+	if err != nil {
+		t.Errorf("nothing to wait for: %v", err)
+	}
+	err = comm.Run(3, comm.Options{Timeout: 50 * time.Millisecond}, func(g *comm.Group) error {
+		if g.Rank() == 1 {
+			return nil
+		}
+		return g.For("weights").AllReduce(make([]float32, 300), comm.F32)
+	})
+	if err == nil || !strings.Contains(err.Error(), "reduce-scatter of weights in world[0 1 2]: no answer from rank 1 within") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// TestMismatch has ranks that disagree about the length of a message, and other wrong calls.
+func TestMismatch(t *testing.T) {
+	err := comm.Run(2, comm.Options{}, func(g *comm.Group) error {
+		return g.AllToAll([][]byte{make([]byte, 4), make([]byte, 4)}, [][]byte{make([]byte, 4), make([]byte, 4+4*g.Rank())})
+	})
+	if err == nil || !strings.Contains(err.Error(), "rank 1") {
+		t.Errorf("different lengths: %v", err)
+	}
+	for name, f := range map[string]func(*comm.Group) error{
+		"got 1 destinations, want 2": func(g *comm.Group) error { return g.AllGather(make([][]byte, 1), nil) },
+		"no rank 2":                  func(g *comm.Group) error { return g.Broadcast(nil, 2) },
+		"got 1 elements for rank": func(g *comm.Group) error {
+			return g.ReduceScatter(make([]float32, 1), make([]float32, 4), []int{0, 2, 4}, comm.F32)
+		},
+		"got cuts [0 4]": func(g *comm.Group) error {
+			return g.ReduceScatter(make([]float32, 4), make([]float32, 4), []int{0, 4}, comm.F32)
+		},
+		"a cut at element 40": func(g *comm.Group) error {
+			w, _ := comm.Quantized(quant.Quantizer{Format: quant.MXFP8})
+			return g.AllGatherFloats(make([]float32, 80), []int{0, 40, 80}, w)
+		},
+	} {
+		if err := comm.Run(2, comm.Options{}, f); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("want an error with %q, got %v", name, err)
+		}
+	}
+}
+
+// TestTraffic compares the bytes that are counted with the cost of each operation: a part of the
+// bytes for each other rank.
+func TestTraffic(t *testing.T) {
+	const n, values = 4, 4 * 32 * 100
+	for _, wire := range commtest.Wires() {
+		err := comm.Run(n, comm.Options{}, func(g *comm.Group) error {
+			if err := g.For("gradients").AllReduce(make([]float32, values), wire); err != nil {
+				return err
+			}
+			if err := g.Barrier(); err != nil {
+				return err
+			}
+			want := int64(2 * (n - 1) * wire.Size(values/n))
+			if got := g.Traffic(); got["gradients"] != want || len(got) != 1 {
+				return fmt.Errorf("%s: counted %v, want %d", wire, got, want)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func ExampleRun() {
+	err := comm.Run(4, comm.Options{}, func(g *comm.Group) error {
+		x := []float32{1, float32(g.Rank())}
+		if err := g.AllReduce(x, comm.F32); err != nil {
+			return err
+		}
+		if g.Rank() == 0 {
+			fmt.Println(x)
+		}
+		return nil
+	})
+	fmt.Println(err)
+	// Output:
+	// [4 6]
+	// <nil>
+}

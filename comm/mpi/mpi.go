@@ -1,0 +1,276 @@
+//go:build (linux || darwin) && (amd64 || arm64) && !nompi
+
+package mpi
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"time"
+	"unsafe"
+
+	"github.com/microscale-go/microscale/comm"
+)
+
+// Supported reports whether this build can call MPI.
+const Supported = true
+
+// A Transport connects this process with the others of its job.
+type Transport struct {
+	lib        *library
+	rank, size int
+	batches    chan batch
+	abort      chan error
+	end        chan struct{}
+	ended      chan error
+}
+
+// A batch is what Start was called with.
+type batch struct {
+	tag      int32
+	messages []comm.Message
+	pending  *comm.Pending
+}
+
+// Connect joins the job of the launcher. file names the MPI library; if it is empty, Connect
+// looks for that of the launcher. A process may connect once.
+func Connect(file string) (*Transport, error) {
+	l := FindLauncher()
+	lib, err := load(file, l)
+	if err != nil {
+		return nil, err
+	}
+	t := &Transport{lib: lib, batches: make(chan batch, 1024), abort: make(chan error, 1), end: make(chan struct{}), ended: make(chan error, 1)}
+	ready := make(chan error)
+	go t.own(ready)
+	if err := <-ready; err != nil {
+		return nil, err
+	}
+	if err := l.checkSize(t.size, lib.name); err != nil {
+		t.Exit(1, err)
+	}
+	return t, nil
+}
+
+// Rank returns the rank of this process.
+func (t *Transport) Rank() int { return t.rank }
+
+// Size returns the number of processes of the job.
+func (t *Transport) Size() int { return t.size }
+
+// Library returns the name of the MPI library.
+func (t *Transport) Library() string { return t.lib.name }
+
+// Start begins to transfer messages.
+func (t *Transport) Start(tag int, messages []comm.Message) *comm.Pending {
+	p := comm.NewPending(messages)
+	t.batches <- batch{int32(tag), messages, p}
+	return p
+}
+
+// abortGrace is how long MPI_Abort may take to end this process.
+const abortGrace = 2 * time.Second
+
+// Abort prints err to standard error and ends the job: the launcher ends all of its processes.
+// It does not return.
+func (t *Transport) Abort(err error) {
+	fmt.Fprintf(os.Stderr, "microscale: rank %d: %v\n", t.rank, err)
+	select {
+	case t.abort <- err:
+	default: // another goroutine has aborted
+	}
+	time.Sleep(abortGrace)
+	os.Exit(1)
+}
+
+// Exit leaves MPI and ends this process. All ranks call it when they have nothing more to
+// transfer. It prints err to standard error, if there is one. It ends the process by the exit
+// function of the C library: MPI libraries say goodbye to their launcher from there.
+func (t *Transport) Exit(code int, err error) {
+	if err != nil && t.rank == 0 {
+		fmt.Fprintf(os.Stderr, "microscale: %v\n", err)
+	}
+	close(t.end)
+	if err := <-t.ended; err != nil {
+		fmt.Fprintf(os.Stderr, "microscale: rank %d: %v\n", t.rank, err)
+		code = max(code, 1)
+	}
+	t.lib.exit(int32(code))
+	select {}
+}
+
+// own makes all calls of MPI, from one thread.
+func (t *Transport) own(ready chan<- error) {
+	runtime.LockOSThread()
+	err := t.initialize()
+	ready <- err
+	if err != nil {
+		return
+	}
+	o := owner{Transport: t}
+	idle := 0
+	for {
+		switch {
+		case len(o.active) == 0:
+			select {
+			case b := <-t.batches:
+				o.post(b)
+			case <-t.abort:
+				t.lib.abort(t.lib.world, 1)
+				return
+			case <-t.end:
+				t.ended <- t.lib.check("MPI_Finalize", t.lib.finalize())
+				return
+			}
+		default:
+			select {
+			case b := <-t.batches:
+				o.post(b)
+			case <-t.abort:
+				t.lib.abort(t.lib.world, 1)
+				return
+			default:
+			}
+		}
+		if o.progress() {
+			idle = 0
+		} else {
+			idle++
+			pause(idle)
+		}
+	}
+}
+
+// pause gives way to other goroutines, and after a while to other processes: MPI has no
+// progress but in its calls, and other ranks may need the processor.
+func pause(idle int) {
+	if idle < 200 {
+		runtime.Gosched()
+		return
+	}
+	time.Sleep(20 * time.Microsecond)
+}
+
+func (t *Transport) initialize() error {
+	var provided, rank, size int32
+	lib := t.lib
+	if err := lib.check("MPI_Init_thread", lib.initThread(nil, nil, lib.threadsFunnelled, &provided)); err != nil {
+		return err
+	}
+	for _, step := range []struct {
+		function string
+		call     func() int32
+	}{
+		{"MPI_Comm_set_errhandler", func() int32 { return lib.setErrorHandler(lib.world, lib.returnErrors) }},
+		{"MPI_Comm_rank", func() int32 { return lib.commRank(lib.world, &rank) }},
+		{"MPI_Comm_size", func() int32 { return lib.commSize(lib.world, &size) }},
+	} {
+		if err := lib.check(step.function, step.call()); err != nil {
+			return err
+		}
+	}
+	if provided < lib.threadsFunnelled {
+		return fmt.Errorf("%s does not support a process with threads", lib.name)
+	}
+	t.rank, t.size = int(rank), int(size)
+	return nil
+}
+
+// pieceBytes is what MPI transfers at a time. Libraries are slower with larger messages.
+const pieceBytes = 2 << 20
+
+// An owner is the state of the goroutine that calls MPI.
+type owner struct {
+	*Transport
+	active []*piece
+	free   []*piece
+}
+
+// A piece is part of a message that MPI transfers.
+type piece struct {
+	request uintptr
+	status  [statusBytes]byte
+	data    []byte
+	send    bool
+	last    bool // of its message
+	peer    int
+	pending *comm.Pending
+	pin     runtime.Pinner
+}
+
+// post starts the pieces of all messages, receives first.
+func (o *owner) post(b batch) {
+	for _, send := range []bool{false, true} {
+		for _, m := range b.messages {
+			for data := m.Data; m.Send == send && len(data) > 0; {
+				n := min(len(data), pieceBytes)
+				if err := o.start(b, m, data[:n], n == len(data)); err != nil {
+					b.pending.Fail(err)
+					return
+				}
+				data = data[n:]
+			}
+		}
+	}
+}
+
+func (o *owner) start(b batch, m comm.Message, data []byte, last bool) error {
+	p := new(piece)
+	if n := len(o.free); n > 0 {
+		p, o.free = o.free[n-1], o.free[:n-1]
+	}
+	p.request, p.data, p.send, p.last, p.peer, p.pending = 0, data, m.Send, last, m.Peer, b.pending
+	p.pin.Pin(&data[0])
+	p.pin.Pin(p)
+	call, name := o.lib.irecv, "MPI_Irecv"
+	if m.Send {
+		call, name = o.lib.isend, "MPI_Isend"
+	}
+	if err := o.lib.check(name, call(unsafe.Pointer(&data[0]), int32(len(data)), o.lib.bytes, int32(m.Peer), b.tag, o.lib.world, &p.request)); err != nil {
+		p.pin.Unpin()
+		return err
+	}
+	o.active = append(o.active, p)
+	return nil
+}
+
+// progress asks MPI for pieces that are complete, and reports whether there was one.
+func (o *owner) progress() bool {
+	left := o.active[:0]
+	for _, p := range o.active {
+		var done int32
+		err := o.lib.check("MPI_Test", o.lib.test(&p.request, &done, unsafe.Pointer(&p.status)))
+		if err == nil && done == 0 {
+			left = append(left, p)
+			continue
+		}
+		if err == nil && !p.send {
+			err = o.checkCount(p)
+		}
+		p.pin.Unpin()
+		switch {
+		case err != nil:
+			p.pending.Fail(err)
+		case p.last:
+			p.pending.Complete(p.peer)
+		}
+		p.data, p.pending = nil, nil
+		o.free = append(o.free, p)
+	}
+	any := len(left) < len(o.active)
+	clear(o.active[len(left):])
+	o.active = left
+	return any
+}
+
+// checkCount returns an error if a message was shorter than its memory.
+func (o *owner) checkCount(p *piece) error {
+	var n int32
+	if err := o.lib.check("MPI_Get_count", o.lib.getCount(unsafe.Pointer(&p.status), o.lib.bytes, &n)); err != nil {
+		return err
+	}
+	if int(n) != len(p.data) {
+		return fmt.Errorf("rank %d sends %d bytes, rank %d expects %d", p.peer, n, o.rank, len(p.data))
+	}
+	return nil
+}

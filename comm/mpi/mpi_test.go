@@ -1,0 +1,184 @@
+//go:build (linux || darwin) && (amd64 || arm64) && !nompi
+
+package mpi
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/microscale-go/microscale/comm"
+	"github.com/microscale-go/microscale/internal/commtest"
+)
+
+var (
+	rankMode    = flag.String("rank", "", "be one process of a job: check, fail, panic, killed, hang, short")
+	libraryFile = flag.String("library", "", "with -rank: the MPI library")
+)
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if *rankMode != "" {
+		beRank(*rankMode)
+	}
+	os.Exit(m.Run())
+}
+
+// beRank is what the processes of a job run.
+func beRank(mode string) {
+	t, err := Connect(*libraryFile)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	defer func() {
+		if v := recover(); v != nil {
+			t.Abort(fmt.Errorf("panic: %v", v))
+		}
+	}()
+	g := comm.New(t, comm.Options{Timeout: 20 * time.Second})
+	if mode == "hang" {
+		g = comm.New(t, comm.Options{Timeout: 500 * time.Millisecond})
+	}
+	culprit := g.Rank() == g.Size()-1
+	switch {
+	case mode == "check":
+		sum, err := commtest.Check(g)
+		if err != nil {
+			t.Abort(err)
+		}
+		fmt.Printf("rank %d of %d: %x\n", g.Rank(), g.Size(), sum)
+		t.Exit(0, nil)
+	case mode == "short":
+		dst, src := make([][]byte, g.Size()), make([][]byte, g.Size())
+		for i := range dst {
+			dst[i], src[i] = make([]byte, 100), make([]byte, 100)
+		}
+		if culprit {
+			src[0] = src[0][:99]
+		}
+		if err := g.AllToAll(dst, src); err != nil {
+			t.Abort(err)
+		}
+	case culprit && mode == "fail":
+		t.Abort(errors.New("it failed"))
+	case culprit && mode == "panic":
+		panic("it failed")
+	case culprit && mode == "killed":
+		syscall.Kill(os.Getpid(), syscall.SIGKILL)
+	case culprit && mode == "hang":
+		time.Sleep(time.Minute)
+	}
+	if err := g.For("gradients").AllReduce(make([]float32, 1000), comm.F32); err != nil {
+		t.Abort(err)
+	}
+	t.Exit(0, nil)
+}
+
+// jobs are the launchers that are tested, and their arguments.
+var jobs = []struct {
+	launcher  string
+	arguments []string
+}{
+	{"mpirun.openmpi", []string{"--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "--mca", "mpi_yield_when_idle", "1"}},
+	{"mpirun.mpich", nil},
+}
+
+// run starts n processes of this test under a launcher, and returns what they print.
+func run(t *testing.T, job, n int, arguments ...string) (output string, err error) {
+	t.Helper()
+	j := jobs[job]
+	if _, err := exec.LookPath(j.launcher); err != nil {
+		t.Skipf("%s is not installed: Debian's packages openmpi-bin and mpich have both launchers", j.launcher)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
+	defer cancel()
+	line := append(append([]string{}, j.arguments...), "-np", fmt.Sprint(n), os.Args[0])
+	cmd := exec.CommandContext(ctx, j.launcher, append(line, arguments...)...)
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	cmd.WaitDelay = 5 * time.Second
+	err = cmd.Run()
+	if ctx.Err() != nil {
+		t.Fatalf("%s did not end:\n%s", j.launcher, out.String())
+	}
+	return out.String(), err
+}
+
+// TestJobs runs every operation in jobs of 1, 2 and 4 processes. Sums have the bits of goroutine
+// ranks.
+func TestJobs(t *testing.T) {
+	for job := range jobs {
+		t.Run(jobs[job].launcher, func(t *testing.T) {
+			for _, n := range []int{1, 2, 4} {
+				var want string
+				var once sync.Once
+				if err := comm.Run(n, comm.Options{}, func(g *comm.Group) error {
+					sum, err := commtest.Check(g)
+					once.Do(func() { want = fmt.Sprintf(" of %d: %x\n", n, sum) })
+					return err
+				}); err != nil {
+					t.Fatal(err)
+				}
+				out, err := run(t, job, n, "-rank", "check")
+				if err != nil || strings.Count(out, want) != n {
+					t.Errorf("%d processes: %v, want %d times %q, got:\n%s", n, err, n, want, out)
+				}
+			}
+		})
+	}
+}
+
+// TestFaults has one process of three fail, and wants the job to end within 10 s, with a message.
+func TestFaults(t *testing.T) {
+	messages := map[string]string{
+		"fail":   "rank 2: it failed",
+		"panic":  "rank 2: panic: it failed",
+		"killed": "",
+		"hang":   "reduce-scatter of gradients in world[0 1 2]: no answer from rank 2 within 500ms",
+		"short":  "rank 2 sends 99 bytes, rank 0 expects 100",
+	}
+	for job := range jobs {
+		t.Run(jobs[job].launcher, func(t *testing.T) {
+			for mode, message := range messages {
+				start := time.Now()
+				out, err := run(t, job, 3, "-rank", mode)
+				if took := time.Since(start); err == nil || !strings.Contains(out, message) || took > 10*time.Second {
+					t.Errorf("%s: %v after %v, want a message with %q, got:\n%s", mode, err, took, message, out)
+				}
+			}
+		})
+	}
+}
+
+// TestWrongLibrary starts processes with the launcher of one library and loads another, with
+// which every process would be alone.
+func TestWrongLibrary(t *testing.T) {
+	other := []string{"libmpich.so.12", "libmpi.so.40"}
+	for job := range jobs {
+		t.Run(jobs[job].launcher, func(t *testing.T) {
+			out, err := run(t, job, 2, "-rank", "check", "-library", other[job])
+			if err == nil || !strings.Contains(out, "started 2 processes, but "+other[job]+" is in a job of 1") {
+				t.Errorf("%v, got:\n%s", err, out)
+			}
+		})
+	}
+}
+
+// TestNoLibrary names files that are no MPI libraries.
+func TestNoLibrary(t *testing.T) {
+	for name, want := range map[string]string{"libnone.so": "load MPI: ", "libc.so.6": "libc.so.6 has no MPI_"} {
+		if _, err := load(name, Launcher{}); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

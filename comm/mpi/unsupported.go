@@ -1,0 +1,38 @@
+//go:build !((linux || darwin) && (amd64 || arm64)) || nompi
+
+package mpi
+
+import (
+	"errors"
+
+	"github.com/microscale-go/microscale/comm"
+)
+
+// Supported reports whether this build can call MPI.
+const Supported = false
+
+var errUnsupported = errors.New("this build cannot call MPI: it was built with the tag nompi, or for a system other than Linux and macOS on amd64 or arm64")
+
+// A Transport connects this process with the others of its job. This build has none.
+type Transport struct{}
+
+// Connect returns an error in this build.
+func Connect(string) (*Transport, error) { return nil, errUnsupported }
+
+// Rank is not reached in this build.
+func (t *Transport) Rank() int { panic(errUnsupported) }
+
+// Size is not reached in this build.
+func (t *Transport) Size() int { panic(errUnsupported) }
+
+// Library is not reached in this build.
+func (t *Transport) Library() string { panic(errUnsupported) }
+
+// Start is not reached in this build.
+func (t *Transport) Start(int, []comm.Message) *comm.Pending { panic(errUnsupported) }
+
+// Abort is not reached in this build.
+func (t *Transport) Abort(err error) { panic(err) }
+
+// Exit is not reached in this build.
+func (t *Transport) Exit(int, error) { panic(errUnsupported) }

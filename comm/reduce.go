@@ -1,0 +1,142 @@
+package comm
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/microscale-go/microscale/internal/memory"
+)
+
+// Cut returns where the part of each rank begins if n elements are divided among ranks at
+// multiples of block elements, about equally: rank i has elements [cuts[i], cuts[i+1]).
+func Cut(n, ranks, block int) []int {
+	blocks := (n + block - 1) / block
+	cuts := make([]int, ranks+1)
+	for i := range cuts {
+		cuts[i] = min(n, blocks*i/ranks*block)
+	}
+	return cuts
+}
+
+// ReduceScatter sets dst to the sum over all ranks of the caller's part of their src. Rank i has
+// the part between cuts[i] and cuts[i+1] (see Cut). Values travel in wire's format and are added
+// in float32 in the order of Sum, each rank's own after it was rounded like the others.
+func (g *Group) ReduceScatter(dst, src []float32, cuts []int, wire Wire) error {
+	return g.StartReduceScatter(dst, src, cuts, wire).Wait()
+}
+
+// StartReduceScatter is ReduceScatter without waiting. src may be used again at once, dst after
+// Request.Wait, which adds.
+func (g *Group) StartReduceScatter(dst, src []float32, cuts []int, wire Wire) *Request {
+	if err := g.checkCuts(len(src), len(dst), cuts, wire); err != nil {
+		return failed(fmt.Errorf("reduce-scatter in %s: %w", g, err))
+	}
+	if g.Size() == 1 {
+		Round(dst, src, wire)
+		return &Request{}
+	}
+	send, receive := make([][]byte, g.Size()), make([][]byte, g.Size())
+	for i := range send {
+		part := src[cuts[i]:cuts[i+1]]
+		send[i] = make([]byte, wire.Size(len(part)))
+		wire.Encode(send[i], part)
+		receive[i] = make([]byte, wire.Size(len(dst)))
+	}
+	return g.exchange("reduce-scatter", receive, send).andThen(func() error {
+		parts := make([][]float32, len(receive))
+		for i, data := range receive {
+			parts[i] = make([]float32, len(dst))
+			wire.Decode(parts[i], data)
+		}
+		Sum(dst, parts...)
+		return nil
+	})
+}
+
+// AllReduce sets x to the sum of x over all ranks, the same bits on each. Values travel in wire's
+// format twice: to the rank that adds them and back.
+func (g *Group) AllReduce(x []float32, wire Wire) error {
+	cuts := Cut(len(x), g.Size(), wire.Block())
+	own := x[cuts[g.rank]:cuts[g.rank+1]]
+	if err := g.ReduceScatter(own, x, cuts, wire); err != nil {
+		return err
+	}
+	return g.AllGatherFloats(x, cuts, wire)
+}
+
+// AllGatherFloats sets the part of x between cuts[i] and cuts[i+1] to that of rank i, on every
+// rank. Every rank has the same bits afterwards: the rank that has a part rounds it to wire's
+// format, too.
+func (g *Group) AllGatherFloats(x []float32, cuts []int, wire Wire) error {
+	if err := g.checkCuts(len(x), cuts[g.rank+1]-cuts[g.rank], cuts, wire); err != nil {
+		return fmt.Errorf("all-gather in %s: %w", g, err)
+	}
+	receive := make([][]byte, g.Size())
+	for i := range receive {
+		receive[i] = make([]byte, wire.Size(cuts[i+1]-cuts[i]))
+	}
+	send := receive[g.rank]
+	wire.Encode(send, x[cuts[g.rank]:cuts[g.rank+1]])
+	if err := g.AllGather(receive, send); err != nil {
+		return err
+	}
+	for i, data := range receive {
+		wire.Decode(x[cuts[i]:cuts[i+1]], data)
+	}
+	return nil
+}
+
+// Max sets each element of x to its largest value over all ranks. NaN on one rank becomes NaN on
+// all.
+func (g *Group) Max(x []float32) error {
+	all := make([][]float32, g.Size())
+	receive := make([][]byte, g.Size())
+	for i := range all {
+		all[i] = make([]float32, len(x))
+		receive[i] = memory.Bytes(all[i])
+	}
+	copy(all[g.rank], x)
+	if err := g.AllGather(receive, receive[g.rank]); err != nil {
+		return err
+	}
+	for _, other := range all {
+		for i, v := range other {
+			x[i] = max(x[i], v)
+		}
+	}
+	return nil
+}
+
+// checkCuts reports what is wrong with the division of n elements, of which the caller has own.
+func (g *Group) checkCuts(n, own int, cuts []int, wire Wire) error {
+	if len(cuts) != g.Size()+1 || cuts[0] != 0 || cuts[g.Size()] != n {
+		return fmt.Errorf("got cuts %v, want %d from 0 to %d", cuts, g.Size()+1, n)
+	}
+	for i, c := range cuts[1:] {
+		if c < cuts[i] || c != n && c%wire.Block() != 0 {
+			return fmt.Errorf("got a cut at element %d, want increasing multiples of %d", c, wire.Block())
+		}
+	}
+	if want := cuts[g.rank+1] - cuts[g.rank]; own != want {
+		return fmt.Errorf("got %d elements for rank %d, want %d", own, g.rank, want)
+	}
+	return nil
+}
+
+// gatherPairs returns the two numbers of every rank.
+func (g *Group) gatherPairs(a, b int64) ([][2]int64, error) {
+	const size = 16
+	own := binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(nil, uint64(a)), uint64(b))
+	receive := make([][]byte, g.Size())
+	for i := range receive {
+		receive[i] = make([]byte, size)
+	}
+	if err := g.AllGather(receive, own); err != nil {
+		return nil, err
+	}
+	all := make([][2]int64, g.Size())
+	for i, data := range receive {
+		all[i] = [2]int64{int64(binary.LittleEndian.Uint64(data)), int64(binary.LittleEndian.Uint64(data[size/2:]))}
+	}
+	return all, nil
+}
