@@ -81,6 +81,10 @@ func TestGolden(t *testing.T) {
 		"mma-special":         "mma --model hopper-wgmma --a e5m2 --b e4m3 --explain inf:1 inf:-1",
 		"mma-json":            "mma --model cdna1-mfma --a bf16 --explain --json --c 1 2:3 1e-30:1",
 		"help-mma":            "mma --help",
+		"check":               "check",
+		"check-h100":          "check --device h100",
+		"check-transposes":    "check --device h100 --format fp8-tensor --m 4096 --n 4096 --k 4096",
+		"check-mxfp8":         "check --device b200 --format mxfp8 --m 8192 --n 4096 --k 14336",
 	} {
 		t.Run(name, func(t *testing.T) {
 			status, got, stderr := execute("", strings.Fields(line)...)
@@ -122,6 +126,7 @@ func TestWidth(t *testing.T) {
 		"explain --format nvfp4 --profile all 0.1 -0.7 2.5 3.4",
 		"explain --format fp8-tensor --profile all 0.1 -0.7 2.5 3.4",
 		"cast --to e4m3 --from bf16 0.123456 -1.23456e-12 1000",
+		"check --help", "check", "check --device b200", "check --device mi355x --format mxfp8 --m 8192 --n 4096 --k 14336",
 		"mma", "mma --help", "mma --model cdna3-mfma", "mma --model cdna3-mfma --a bf16 --explain 0.123456:1e-30 0.3:-5e20:3",
 	} {
 		_, out, _ := execute("", strings.Fields(line)...)
@@ -200,6 +205,11 @@ func TestUsage(t *testing.T) {
 		{"mma --explain --model hopper-wgmma --a e4m3 1:1000", `1000 is beyond e4m3, whose largest value is 448`},
 		{"mma --explain --model blackwell-mxf4 --a e2m1 nan:1", `e2m1 has no nan`},
 		{"mma --explain --model blackwell-mxf4 --a e2m1 --scales-a 1,2,3 1:1", `--scales-a: got 3 scales, want 1 or 2`},
+		{"check --m 1", `--format is missing: name a block format`},
+		{"check --format mxfp8", `--device is missing: name one that microscale check lists`},
+		{"check --device a100", `--device: unknown device "a100": use one of l40s, h100, `},
+		{"check --device h100 --format mxfp8 --m 1 --n 1", `--k is missing: give the sizes of the layer`},
+		{"check --device h100 --format mxfp8 --m 1 --n 0 --k 1", `n: got 0, want 1 or more`},
 		{"mma --explain --model ampere-mma --a f16 --scales-b 1 1:1", `--scales-b: ampere-mma has no block scales`},
 	} {
 		t.Run(tc.line, func(t *testing.T) {
@@ -233,6 +243,9 @@ func TestJSON(t *testing.T) {
 		"mma --json",
 		"mma --model cdna4-mfma-scale --json",
 		"mma --model blackwell-mxf8f6f4 --a e5m2 --explain --json inf:1 0x1p-10:3 --scales-a nan",
+		"check --json",
+		"check --json --device rtx-pro-6000",
+		"check --json --device b200 --format nvfp4 --m 64 --n 64 --k 64",
 		"explain --format mxfp4 --json --profile all nan inf 0 1",
 		"explain --format nvfp4 --json --profile all nan inf 0 1",
 		"explain --format fp8-row --json --profile all nan inf 0 1",
@@ -297,7 +310,7 @@ func TestHelp(t *testing.T) {
 		if status != exitDone || !strings.Contains(stdout, cmd.Example) {
 			t.Errorf("%s --help: exit status %d, without its examples: %s", cmd.Name(), status, stdout)
 		}
-		if cmd.GroupID != "Numbers" {
+		if cmd.GroupID != "Numbers" && cmd.GroupID != "Hardware" {
 			continue // examples that name files
 		}
 		for _, example := range strings.Split(cmd.Example, "\n") {

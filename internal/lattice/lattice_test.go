@@ -42,6 +42,7 @@ mma: format
 internal/mmatest: mma format
 tensor: format internal/cpu
 quant: format tensor internal/cpu internal/memory internal/parallel
+device: quant format
 layout: format quant tensor
 gemm: layout quant tensor format internal/cpu internal/memory internal/parallel
 profile: format quant

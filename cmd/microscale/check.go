@@ -1,0 +1,108 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/microscale-go/microscale/device"
+	"github.com/microscale-go/microscale/quant"
+)
+
+const checkLong = `Check whether a device multiplies the operands of a linear layer, and print why
+not: formats, scale modes, alignment. Print which operands need a transposed
+copy, what the ways to make it cost, and what training libraries report.
+
+The layer has m tokens, k inputs and n outputs:
+
+  fprop  Y  = X·Wᵀ    dgrad  dX = dY·W    wgrad  dW = dYᵀ·X
+
+Layouts are cuBLAS's: TN reads both operands along the summed dimension. Without
+--format, list the devices; with --device alone, its modes. The exit status is 1
+if a product does not run.`
+
+const checkExample = `  microscale check
+  microscale check --device h100
+  microscale check --device h100 --format fp8-tensor --m 4096 --n 4096 --k 4096
+  microscale check --device b200 --format mxfp8 --m 8192 --n 4096 --k 14336
+  microscale check --device b200 --format nvfp4 --m 16 --n 64 --k 64 --forward`
+
+func checkCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:               "check [--device NAME] [--format NAME --m N --n N --k N]",
+		Short:             "Check which products a device runs, and what they need",
+		Long:              checkLong,
+		Example:           checkExample,
+		Args:              cobra.NoArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	on := addDevice(cmd)
+	input := addFormat(cmd)
+	weight := addBlockFormat(cmd, "weight-format", "block format `NAME` of the weight (default that of --format)")
+	grad := addBlockFormat(cmd, "gradient-format", "block format `NAME` of the output gradient (default that of --format)")
+	m := cmd.Flags().Int("m", 0, "rows `N` of the input: tokens")
+	n := cmd.Flags().Int("n", 0, "rows `N` of the weight: outputs")
+	k := cmd.Flags().Int("k", 0, "columns `N` of input and weight: inputs")
+	forward := cmd.Flags().Bool("forward", false, "check the forward product alone, for inference")
+	asJSON := cmd.Flags().Bool("json", false, "print one JSON document")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		out := cmd.OutOrStdout()
+		switch {
+		case !input.given && (*m != 0 || *n != 0 || *k != 0):
+			return misuse("--format is missing: name a block format, such as --format mxfp8")
+		case !input.given && *asJSON:
+			return printJSON(out, devicesDocument(on.value))
+		case !input.given && on.given:
+			return printModes(out, on.value)
+		case !input.given:
+			return printDevices(out)
+		case !on.given:
+			return misuse("--device is missing: name one that microscale check lists, such as --device h100")
+		}
+		for _, size := range []string{"m", "n", "k"} {
+			if !cmd.Flags().Changed(size) {
+				return misuse("--%s is missing: give the sizes of the layer, such as --m 4096 --n 4096 --k 4096", size)
+			}
+		}
+		r := device.Request{Device: on.value, Input: input.value, Weight: input.value, Grad: input.value, M: *m, N: *n, K: *k, Forward: *forward}
+		if weight.given {
+			r.Weight = weight.value
+		}
+		if grad.given {
+			r.Grad = grad.value
+		}
+		a, err := device.Check(r)
+		if err != nil {
+			return misuse("%s", err)
+		}
+		if *asJSON {
+			err = printJSON(out, answerDocument(a))
+		} else {
+			err = printAnswer(out, a)
+		}
+		if err == nil && !a.OK {
+			err = refusal(a)
+		}
+		return err
+	}
+	return cmd
+}
+
+// refusal returns the first problem of a as an error.
+func refusal(a device.Answer) error {
+	for _, p := range a.Products {
+		if len(p.Problems) > 0 {
+			return fmt.Errorf("%s does not run %s: %s", a.Device.Product, p.Name, p.Problems[0])
+		}
+	}
+	return nil
+}
+
+func addDevice(cmd *cobra.Command) *choice[*device.Device] {
+	return addChoice(cmd, "device", "`NAME` of the device: one that microscale check lists", "", stringers(device.All()), device.Lookup)
+}
+
+// addBlockFormat gives cmd a flag that takes a block format.
+func addBlockFormat(cmd *cobra.Command, flag, usage string) *choice[quant.Format] {
+	return addChoice(cmd, flag, usage, "", stringers(quant.Formats()), quant.Lookup)
+}

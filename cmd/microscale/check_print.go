@@ -1,0 +1,227 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+
+	"github.com/microscale-go/microscale/device"
+)
+
+// rateText writes a rate in FLOP/s as TFLOP/s, and - for an unknown one.
+func rateText(f device.Figure) string {
+	if !f.Known() {
+		return "-"
+	}
+	return fmt.Sprintf("%.0f", f.Value/1e12)
+}
+
+func printDevices(w io.Writer) error {
+	t := newTable(column{"device", false}, column{"architecture", false}, column{"BF16", true}, column{"FP8", true}, column{"FP6", true}, column{"FP4", true}, column{"TB/s", true})
+	for _, d := range device.All() {
+		t.AppendRow(table.Row{d.Name, d.Arch, rateText(d.BF16), rateText(d.FP8), rateText(d.FP6), rateText(d.FP4), fmt.Sprintf("%.3g", d.Bandwidth.Value/1e12)})
+	}
+	_, err := fmt.Fprintf(w, "Dense peaks in TFLOP/s; - is unknown or absent (--device NAME says which)\n\n%s\n", t.Render())
+	return err
+}
+
+// printModes prints the rates of a device and the products that its architecture supports.
+func printModes(w io.Writer, d *device.Device) error {
+	var b strings.Builder
+	width := terminalWidth(w)
+	steps := []step{{"device", d.Product + ", " + d.Arch.String()}}
+	for _, r := range rates(d) {
+		text := fmt.Sprintf("%.4g %s", r.Value/1e12, r.unit)
+		if !r.Known() {
+			text = "unknown"
+		}
+		if r.Note != "" {
+			text += " (" + r.Note + ")"
+		}
+		if r.Known() {
+			text += "; " + string(r.Source.Kind) + ": " + r.Source.Title
+		}
+		steps = append(steps, step{r.name, text})
+	}
+	writeColumns(&b, width, 11, steps)
+	for _, m := range d.Arch.Modes {
+		fmt.Fprintf(&b, "\n%s, %s\n", m.Library, strings.Join(modeScalings(m), " or "))
+		writeColumns(&b, width, 11, modeSteps(m))
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// A rate is a figure of a device with its name.
+type rate struct {
+	device.Figure
+	name, unit string
+}
+
+func rates(d *device.Device) []rate {
+	return []rate{{d.BF16, "BF16", "TFLOP/s"}, {d.FP8, "FP8", "TFLOP/s"}, {d.FP6, "FP6", "TFLOP/s"}, {d.FP4, "FP4", "TFLOP/s"}, {d.Bandwidth, "memory", "TB/s"}}
+}
+
+func modeScalings(m device.Mode) []string {
+	if len(m.Scalings) == 0 {
+		return []string{"unscaled"}
+	}
+	var names []string
+	for _, s := range m.Scalings {
+		names = append(names, s.Name)
+	}
+	return names
+}
+
+func modeSteps(m device.Mode) []step {
+	steps := []step{{"elements", strings.Join(stringers(m.Elements), ", ")}, {"layouts", joined(m.Layouts)}}
+	var rules []string
+	if m.RowBytes > 0 {
+		rules = append(rules, fmt.Sprintf("contiguous dimensions are multiples of %d bytes", m.RowBytes))
+	}
+	if m.Narrow > 0 {
+		rules = append(rules, fmt.Sprintf("those of FP6 and FP4 of %d elements", m.Narrow))
+	}
+	if m.Contraction > 0 {
+		rules = append(rules, fmt.Sprintf("the summed dimension is a multiple of %d", m.Contraction))
+	}
+	if m.Outer > 0 {
+		rules = append(rules, fmt.Sprintf("the others of %d", m.Outer))
+	}
+	for _, p := range m.NotBoth {
+		rules = append(rules, p.What+" in one operand only")
+	}
+	if len(rules) > 0 {
+		steps = append(steps, step{"rules", strings.Join(rules, "; ")})
+	}
+	if m.Condition != "" {
+		steps = append(steps, step{"condition", m.Condition})
+	}
+	return append(steps, step{"source", m.Source.Title})
+}
+
+func joined[T ~string](list []T) string {
+	var names []string
+	for _, l := range list {
+		names = append(names, string(l))
+	}
+	return strings.Join(names, ", ")
+}
+
+// writeColumns writes steps with a first column of the given width.
+func writeColumns(b *strings.Builder, width, first int, steps []step) {
+	for _, s := range steps {
+		_ = printWrapped(b, s.name, first, width, s.text) // a Builder does not fail
+	}
+}
+
+// printAnswer prints the products, what is wrong with them, the costs of copies, and what the
+// libraries report.
+func printAnswer(w io.Writer, a device.Answer) error {
+	var b strings.Builder
+	width := terminalWidth(w)
+	verdict := "yes"
+	if !a.OK {
+		verdict = "no"
+	}
+	writeColumns(&b, width, 11, []step{
+		{"device", a.Device.Product + ", " + a.Device.Arch.String()},
+		{"layer", fmt.Sprintf("input %d×%d %s, weight %d×%d %s", a.M, a.K, a.Input, a.N, a.K, a.Weight)},
+		{"runs", verdict},
+	})
+	t := newTable(column{"product", false}, column{"result", true}, column{"sum", true}, column{"layout", false}, column{"library", false}, column{"scales", false}, column{"transposed copies", false})
+	for _, p := range a.Products {
+		row := table.Row{p.Name, fmt.Sprintf("%d×%d", p.Rows, p.Cols), p.Sum, "-", "-", "-", "-"}
+		if p.Mode != nil {
+			row[3], row[4], row[5], row[6] = p.Layout, p.Mode.Library, scalesText(p), transposesText(p)
+		}
+		t.AppendRow(row)
+	}
+	fmt.Fprintf(&b, "\n%s\n", t.Render())
+	var sources []*device.Source
+	var problems []step
+	for _, p := range a.Products {
+		for _, problem := range p.Problems {
+			problems = append(problems, step{p.Name, problem.String()})
+			sources = append(sources, problem.Source)
+		}
+		if p.Mode != nil {
+			sources = append(sources, p.Mode.Source)
+		}
+	}
+	section(&b, width, "Problems", 11, problems)
+	if len(a.Copies) > 0 {
+		fmt.Fprintf(&b, "\nRowwise and columnwise copies\n\n%s\n", copiesTable(a.Copies))
+		sources = append(sources, a.Copies[0].Options[0].Source)
+	}
+	var says []step
+	for _, s := range a.Libraries {
+		says = append(says, step{s.Library, libraryText(s)})
+		sources = append(sources, s.Source)
+	}
+	section(&b, width, "Libraries", 20, says)
+	var titles []step
+	for i, s := range sources {
+		if slices.Index(sources, s) == i {
+			titles = append(titles, step{string(s.Kind), s.Title + ", " + s.Ref})
+		}
+	}
+	section(&b, width, "Sources", 22, titles)
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func section(b *strings.Builder, width int, title string, first int, steps []step) {
+	if len(steps) > 0 {
+		fmt.Fprintf(b, "\n%s\n\n", title)
+		writeColumns(b, width, first, steps)
+	}
+}
+
+func libraryText(s device.Statement) string {
+	text := s.Recipe
+	if text != "" {
+		text += ": "
+	}
+	if s.Says == "" {
+		return text + "available"
+	}
+	return text + s.Says
+}
+
+func scalesText(p device.Product) string {
+	if p.A.Scaling == p.B.Scaling {
+		return p.A.Scaling
+	}
+	return p.A.Scaling + ", " + p.B.Scaling
+}
+
+func transposesText(p device.Product) string {
+	var names []string
+	for _, o := range []device.Operand{p.A, p.B} {
+		if o.Transposed {
+			names = append(names, o.Name)
+		}
+	}
+	if len(names) == 0 {
+		return "none"
+	}
+	return strings.Join(names, ", ")
+}
+
+func copiesTable(copies []device.Copies) string {
+	t := newTable(column{"operand", false}, column{"option", false}, column{"read", true}, column{"written", true}, column{"kept", true})
+	for _, c := range copies {
+		for _, o := range c.Options {
+			row := table.Row{c.Operand, o.Name, bytesText(float64(o.Reads)), bytesText(float64(o.Writes)), bytesText(float64(o.Kept))}
+			if !o.Available {
+				row[2], row[3], row[4] = "no", "", ""
+			}
+			t.AppendRow(row)
+		}
+	}
+	return t.Render()
+}
