@@ -1,6 +1,10 @@
 package main
 
-import "github.com/spf13/cobra"
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/microscale-go/microscale/internal/cli"
+)
 
 const benchHelp = `Rates are of the median time of several runs. "±" is the median absolute
 deviation as a share of the median; it is unknown for a single run. If a run
@@ -23,7 +27,7 @@ func benchCommand() *cobra.Command {
 		Args: cobra.ArbitraryArgs, // so that RunE names the unknown work
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return unknownCommand(cmd, args[0])
+				return cli.UnknownCommand(cmd, args[0])
 			}
 			return cmd.Help()
 		},

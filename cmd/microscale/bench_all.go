@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/microscale-go/microscale/internal/bench"
+	"github.com/microscale-go/microscale/internal/cli"
 	"github.com/microscale-go/microscale/quant"
 )
 
@@ -37,7 +38,7 @@ format is faster than them with quantizing included; draws it as an SVG.`)
 	cmd.Flags().Var(&only, "formats", "block formats `NAMES`, with commas between them (default every one with scales)")
 	largest := cmd.Flags().Int("largest", 8192, "largest size `N`; sizes are powers of two from 256 on")
 	large := cmd.Flags().Bool("large", false, "go on to 16384")
-	exclusive(cmd, "largest", "large")
+	cli.Exclusive(cmd, "largest", "large")
 	chart := cmd.Flags().String("chart", "bench.svg", "draw the chart in `FILE`; \"\" draws none")
 	b := addBench(cmd, benchDefaults{threads: 1, budget: 500 * time.Millisecond, spent: "for each format at each size"})
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -112,7 +113,7 @@ func (l *formatList) Set(s string) error {
 func sweepSizes(largest int, large bool) ([]int, error) {
 	const smallest, most, beyond = 256, 8192, 16384
 	if largest < smallest || largest > most || largest&(largest-1) != 0 {
-		return nil, misuse("--largest %d: give a power of two from %d to %d, and --large for %d", largest, smallest, most, beyond)
+		return nil, cli.Misuse("--largest %d: give a power of two from %d to %d, and --large for %d", largest, smallest, most, beyond)
 	}
 	if large {
 		largest = beyond
@@ -165,11 +166,11 @@ func (s sweep) results() []bench.Result {
 
 // print prints the table.
 func (s sweep) print(w io.Writer, threads int) error {
-	columns := []column{{"format", false}, {"", false}}
+	columns := []cli.Column{cli.Left("format"), cli.Left("")}
 	for _, n := range s.sizes {
-		columns = append(columns, column{fmt.Sprint(n), true})
+		columns = append(columns, cli.Right(fmt.Sprint(n)))
 	}
-	t := newTable(append(columns, column{"pays", true})...)
+	t := cli.NewTable(append(columns, cli.Right("pays"))...)
 	for j := range baselines {
 		row := table.Row{s.formats[j].Name, string(bench.Floats)}
 		for i := range s.sizes {
@@ -205,7 +206,7 @@ func (s sweep) print(w io.Writer, threads int) error {
 / bf16  speed relative to that of the product in bf16
 q       the time to quantize one of the two matrices is included
 pays    the size from which on it is faster then
-`, counted(threads, "thread"), t.Render())
+`, cli.Counted(threads, "thread"), t.Render())
 	return err
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/microscale-go/microscale/internal/bench"
+	"github.com/microscale-go/microscale/internal/cli"
 	"github.com/microscale-go/microscale/quant"
 )
 
@@ -35,16 +36,16 @@ resident memory.`)
 	dir := cmd.Flags().String("dir", "", "work in `DIR` (default the system's temporary directory); nothing stays there")
 	b := addBench(cmd, benchDefaults{all: "as many as the process has", budget: time.Hour, spent: "(unused: each work runs to its end)"})
 	_ = cmd.Flags().MarkHidden("budget")
-	cmd.RunE = interruptible(func(cmd *cobra.Command, _ []string) error {
+	cmd.RunE = cli.Interruptible(func(cmd *cobra.Command, _ []string) error {
 		if !(*size > 0 && *size < 1e6) {
-			return misuse("--size %v: give a number of GB", *size)
+			return cli.Misuse("--size %v: give a number of GB", *size)
 		}
 		if *rounds == 0 {
-			return misuse("--rounds 0: give a number from 1 on")
+			return cli.Misuse("--rounds 0: give a number from 1 on")
 		}
 		place := cmp.Or(*dir, os.TempDir())
 		if need, free := 2**size*1e9, bench.FreeBytes(place); need > free {
-			return fmt.Errorf("a checkpoint and a copy of it take %s, and %s has %s free: give a smaller --size, or another --dir", bytesText(need), place, bytesText(free))
+			return fmt.Errorf("a checkpoint and a copy of it take %s, and %s has %s free: give a smaller --size, or another --dir", cli.BytesText(need), place, cli.BytesText(free))
 		}
 		if err := b.begin(); err != nil {
 			return err
@@ -63,10 +64,10 @@ resident memory.`)
 			},
 		}.Measure(cmd.Context())
 		if err != nil {
-			return interrupted(err, "the measurement is incomplete, and nothing stays in "+filepath.Dir(folder))
+			return cli.Interrupted(err, "the measurement is incomplete, and nothing stays in "+filepath.Dir(folder))
 		}
 		if *b.asJSON {
-			return printJSON(cmd.OutOrStdout(), checkpointDocuments(results))
+			return cli.PrintJSON(cmd.OutOrStdout(), checkpointDocuments(results))
 		}
 		return printCheckpoint(cmd.OutOrStdout(), results)
 	})
@@ -76,33 +77,33 @@ resident memory.`)
 // A checkpointDocument is one result as JSON.
 type checkpointDocument struct {
 	benchDocument
-	Ratio     number `json:"ratio"`     // time relative to the copy
-	Processor number `json:"processor"` // processor seconds; 0 if unknown
-	Resident  int64  `json:"resident"`  // peak resident bytes; 0 if unknown
+	Ratio     cli.Number `json:"ratio"`     // time relative to the copy
+	Processor cli.Number `json:"processor"` // processor seconds; 0 if unknown
+	Resident  int64      `json:"resident"`  // peak resident bytes; 0 if unknown
 }
 
 func checkpointDocuments(results []bench.FileResult) []checkpointDocument {
 	var docs []checkpointDocument
 	copied := results[len(results)-1]
 	for _, r := range results {
-		docs = append(docs, checkpointDocument{benchDocuments([]bench.Result{r.Result})[0], number(r.Time.Median / copied.Time.Median), number(r.Processor), r.Resident})
+		docs = append(docs, checkpointDocument{benchDocuments([]bench.Result{r.Result})[0], cli.Number(r.Time.Median / copied.Time.Median), cli.Number(r.Processor), r.Resident})
 	}
 	return docs
 }
 
 func printCheckpoint(w io.Writer, results []bench.FileResult) error {
 	copied := results[len(results)-1]
-	t := newTable(column{"", false}, column{"time", true}, column{"of the source", true}, column{"times the copy", true}, column{"processor", true}, column{"memory", true})
+	t := cli.NewTable(cli.Left(""), cli.Right("time"), cli.Right("of the source"), cli.Right("times the copy"), cli.Right("processor"), cli.Right("memory"))
 	for _, r := range results {
 		memory, processor := "-", "-"
 		if r.Resident > 0 {
-			memory = bytesText(float64(r.Resident))
+			memory = cli.BytesText(float64(r.Resident))
 		}
 		if r.Processor > 0 {
 			processor = secondsText(r.Processor)
 		}
 		t.AppendRow(table.Row{cmp.Or(r.Format, r.Op), secondsText(r.Time.Median), threeDigits(r.Rate()) + " GB/s", threeDigits(r.Time.Median / copied.Time.Median), processor, memory})
 	}
-	_, err := fmt.Fprintf(w, "%s\n\n%s of BF16, %s\n", t.Render(), bytesText(copied.Work), counted(copied.Threads, "thread"))
+	_, err := fmt.Fprintf(w, "%s\n\n%s of BF16, %s\n", t.Render(), cli.BytesText(copied.Work), cli.Counted(copied.Threads, "thread"))
 	return err
 }

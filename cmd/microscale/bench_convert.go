@@ -9,6 +9,7 @@ import (
 
 	"github.com/microscale-go/microscale/format"
 	"github.com/microscale-go/microscale/internal/bench"
+	"github.com/microscale-go/microscale/internal/cli"
 	"github.com/microscale-go/microscale/quant"
 )
 
@@ -33,12 +34,12 @@ tensor read it twice, and so does their limit.`)
 		measure, show := (*bench.Team).Quantize, printResult
 		switch {
 		case *both && *unfused:
-			return misuse("--both: unsupported with --unfused: leave one out")
+			return cli.Misuse("--both: unsupported with --unfused: leave one out")
 		case *both:
 			measure = (*bench.Team).QuantizeBoth
 		case *unfused:
 			if err := c.Separable(); err != nil {
-				return misuse("--unfused: %v", err)
+				return cli.Misuse("--unfused: %v", err)
 			}
 			measure, show = (*bench.Team).Unfused, printUnfused
 		}
@@ -66,16 +67,16 @@ bytes of the values; the limit streams the same bytes in and out.`)
 
 // conversionFlags select the matrix and its format.
 type conversionFlags struct {
-	block *choice[quant.Format]
-	from  *choice[*format.Scalar]
+	block *cli.Choice[quant.Format]
+	from  *cli.Choice[*format.Scalar]
 	m, k  *int
 }
 
 // addConversion gives cmd those flags. The first source is the default of --from.
 func addConversion(cmd *cobra.Command, sources ...*format.Scalar) conversionFlags {
 	return conversionFlags{
-		block: addFormat(cmd),
-		from:  addScalar(cmd, "from", "elements of the matrix, `NAME`: "+strings.Join(stringers(sources), ", "), sources[0].Name, sources...),
+		block: cli.AddFormat(cmd),
+		from:  cli.AddScalar(cmd, "from", "elements of the matrix, `NAME`: "+strings.Join(cli.Names(sources), ", "), sources[0].Name, sources...),
 		m:     cmd.Flags().Int("m", 0, fmt.Sprintf("rows `M` (default enough for %d MB, at most %d)", bench.DRAMBytes/1_000_000, bench.MaxSize)),
 		k:     cmd.Flags().Int("k", 8192, "columns `K`"),
 	}
@@ -83,7 +84,7 @@ func addConversion(cmd *cobra.Command, sources ...*format.Scalar) conversionFlag
 
 // conversion returns the conversion of the flags.
 func (w conversionFlags) conversion(cmd *cobra.Command) (bench.Conversion, error) {
-	c := bench.Conversion{Format: w.block.value, Source: w.from.value, Rows: *w.m, Cols: *w.k}
+	c := bench.Conversion{Format: w.block.Value, Source: w.from.Value, Rows: *w.m, Cols: *w.k}
 	if err := needFormat(w.block); err != nil {
 		return c, err
 	}

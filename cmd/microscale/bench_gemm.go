@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/microscale-go/microscale/internal/bench"
+	"github.com/microscale-go/microscale/internal/cli"
 	"github.com/microscale-go/microscale/quant"
 )
 
@@ -51,8 +52,8 @@ func addProduct(cmd *cobra.Command, defaults bench.Product, measure func(*benchR
 	for _, f := range quant.Formats() {
 		names = append(names, f.Name)
 	}
-	block := addFormat(cmd)
-	other := addChoice(cmd, "activations", "block format `NAME` of A (default "+cmp.Or(defaults.A.Name, "that of --format")+")", "", names, quant.Lookup)
+	block := cli.AddFormat(cmd)
+	other := cli.AddChoice(cmd, "activations", "block format `NAME` of A (default "+cmp.Or(defaults.A.Name, "that of --format")+")", "", names, quant.Lookup)
 	m := cmd.Flags().Int("m", defaults.M, "rows `M` of A and C")
 	n := cmd.Flags().Int("n", defaults.N, "rows `N` of B, columns of C")
 	k := cmd.Flags().Int("k", defaults.K, "columns `K` of A and B")
@@ -64,10 +65,10 @@ func addProduct(cmd *cobra.Command, defaults bench.Product, measure func(*benchR
 		if err := checkSizes(cmd); err != nil {
 			return err
 		}
-		p := bench.Product{A: defaults.A, B: block.value, M: *m, N: *n, K: *k}
+		p := bench.Product{A: defaults.A, B: block.Value, M: *m, N: *n, K: *k}
 		switch {
-		case other.given:
-			p.A = other.value
+		case other.Given:
+			p.A = other.Value
 		case p.A.Name == "":
 			p.A = p.B
 		}
@@ -82,9 +83,9 @@ func addProduct(cmd *cobra.Command, defaults bench.Product, measure func(*benchR
 	}
 }
 
-func needFormat(block *choice[quant.Format]) error {
-	if !block.given {
-		return misuse("--format is missing: name a block format (microscale formats lists them)")
+func needFormat(block *cli.Choice[quant.Format]) error {
+	if !block.Given {
+		return cli.Misuse("--format is missing: name a block format (microscale formats lists them)")
 	}
 	return nil
 }
@@ -99,13 +100,13 @@ func checkSizes(cmd *cobra.Command) error {
 		}
 		v, err := strconv.Atoi(f.Value.String())
 		if f.Changed && (err != nil || v < 1 || v > bench.MaxSize) {
-			return misuse("--%s %s: give a size from 1 to %d", name, f.Value, bench.MaxSize)
+			return cli.Misuse("--%s %s: give a size from 1 to %d", name, f.Value, bench.MaxSize)
 		}
 		sizes[name] = v
 	}
 	for _, matrix := range [][2]string{{"m", "k"}, {"n", "k"}, {"m", "n"}} {
 		if err := bench.CheckMatrix(sizes[matrix[0]], sizes[matrix[1]]); err != nil {
-			return misuse("--%s and --%s: %v", matrix[0], matrix[1], err)
+			return cli.Misuse("--%s and --%s: %v", matrix[0], matrix[1], err)
 		}
 	}
 	return nil

@@ -8,11 +8,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/microscale-go/microscale/internal/bench"
+	"github.com/microscale-go/microscale/internal/cli"
 	"github.com/microscale-go/microscale/recipe"
 )
-
-// baselineRecipe is the recipe that others are compared with.
-const baselineRecipe = "bf16"
 
 func benchLinearCommand() *cobra.Command {
 	cmd := benchWork("linear", "a linear layer, forward and backward, under recipes", `Measure the forward and the backward pass of a linear layer with K inputs and N
@@ -22,7 +20,7 @@ instruction that bounds the kernel of the forward product. The products are also
 measured alone.`)
 	cmd.Example = `  microscale bench linear
   microscale bench linear --recipes mxfp8,nvfp4 --threads 2 --json`
-	recipes := addRecipes(cmd, "")
+	recipes := cli.AddRecipes(cmd, "")
 	m := cmd.Flags().Int("m", 32*128, "tokens `M`")
 	n := cmd.Flags().Int("n", 1024, "outputs `N`")
 	k := cmd.Flags().Int("k", 1024, "inputs `K`")
@@ -31,7 +29,7 @@ measured alone.`)
 		if err := checkSizes(cmd); err != nil {
 			return err
 		}
-		list := withBaseline(recipes.recipes)
+		list := cli.WithBaseline(recipes.Recipes)
 		if err := divisible(list, *m, *n, *k); err != nil {
 			return err
 		}
@@ -46,10 +44,10 @@ measured alone.`)
 			if err != nil {
 				return err
 			}
-			fmt.Fprintf(cmd.ErrOrStderr(), "microscale: measured %s\n", printable(r.Name))
+			fmt.Fprintf(cmd.ErrOrStderr(), "microscale: measured %s\n", cli.Printable(r.Name))
 			all, steps = append(all, t), append(steps, t.Step)
 		}
-		return b.print(cmd, steps, linearDocuments(all, recipes.recipes), func(w io.Writer) error { return printLinear(w, all) })
+		return b.print(cmd, steps, linearDocuments(all, recipes.Recipes), func(w io.Writer) error { return printLinear(w, all) })
 	}
 	return cmd
 }
@@ -64,24 +62,9 @@ func divisible(recipes []recipe.Recipe, m, n, k int) error {
 			size, multiple int
 		}{{"m", m, rows}, {"n", n, max(rows, cols)}, {"k", k, cols}} {
 			if s.size%s.multiple != 0 {
-				return misuse("--%s %d: recipe %s needs a multiple of %d", s.flag, s.size, r.Name, s.multiple)
+				return cli.Misuse("--%s %d: recipe %s needs a multiple of %d", s.flag, s.size, r.Name, s.multiple)
 			}
 		}
 	}
 	return nil
-}
-
-// withBaseline returns the recipes with the baseline first.
-func withBaseline(recipes []recipe.Recipe) []recipe.Recipe {
-	base, err := recipe.Lookup(baselineRecipe)
-	if err != nil {
-		panic(err) // a row of the table
-	}
-	list := []recipe.Recipe{base}
-	for _, r := range recipes {
-		if r.Name != baselineRecipe {
-			list = append(list, r)
-		}
-	}
-	return list
 }

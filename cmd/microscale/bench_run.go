@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/microscale-go/microscale/internal/bench"
+	"github.com/microscale-go/microscale/internal/cli"
 	"github.com/microscale-go/microscale/internal/cpu"
 )
 
@@ -17,7 +18,7 @@ import (
 type benchRun struct {
 	threads *int
 	budget  *time.Duration
-	kernel  *choice[cpu.Tier]
+	kernel  *cli.Choice[cpu.Tier]
 	asJSON  *bool
 
 	*bench.Team
@@ -35,11 +36,11 @@ type benchDefaults struct {
 // addBench gives cmd the flags of all bench commands.
 func addBench(cmd *cobra.Command, d benchDefaults) *benchRun {
 	all, spent := cmp.Or(d.all, "one for each processor"), cmp.Or(d.spent, "in total, without the preparation")
-	tiers := stringers([]cpu.Tier{cpu.AMX, cpu.AVX512, cpu.AVX2, cpu.Plain})
+	tiers := cli.Names([]cpu.Tier{cpu.AMX, cpu.AVX512, cpu.AVX2, cpu.Plain})
 	return &benchRun{
 		threads: cmd.Flags().Int("threads", d.threads, "number of threads `N`, each pinned to a processor; 0: "+all),
 		budget:  cmd.Flags().Duration("budget", d.budget, "time `T` to measure "+spent),
-		kernel:  addChoice(cmd, "kernel", "use the kernels of tier `NAME`: "+strings.Join(tiers, ", ")+" (default the first that this processor has)", "", tiers, cpu.ParseTier),
+		kernel:  cli.AddChoice(cmd, "kernel", "use the kernels of tier `NAME`: "+strings.Join(tiers, ", ")+" (default the first that this processor has)", "", tiers, cpu.ParseTier),
 		asJSON:  cmd.Flags().Bool("json", false, "print one JSON document"),
 	}
 }
@@ -47,18 +48,18 @@ func addBench(cmd *cobra.Command, d benchDefaults) *benchRun {
 // begin validates the flags, chooses the kernels and starts the threads. The caller closes
 // the team.
 func (b *benchRun) begin() error {
-	if b.kernel.given {
-		if err := cpu.Force(b.kernel.value); err != nil {
-			return misuse("--kernel: %v", err)
+	if b.kernel.Given {
+		if err := cpu.Force(b.kernel.Value); err != nil {
+			return cli.Misuse("--kernel: %v", err)
 		}
 	}
 	switch n := bench.Processors(); {
 	case *b.budget <= 0:
-		return misuse("--budget %v: give a positive time", *b.budget)
+		return cli.Misuse("--budget %v: give a positive time", *b.budget)
 	case *b.threads == 0:
 		*b.threads = n
 	case *b.threads < 0 || *b.threads > n:
-		return misuse("--threads %d: give 0 to %d: this process has %s", *b.threads, n, counted(n, "processor"))
+		return cli.Misuse("--threads %d: give 0 to %d: this process has %s", *b.threads, n, cli.Counted(n, "processor"))
 	}
 	var err error
 	b.Team, err = bench.NewTeam(*b.threads)
@@ -83,20 +84,20 @@ func (b *benchRun) run(cmd *cobra.Command, show func(io.Writer, []bench.Result) 
 func (b *benchRun) print(cmd *cobra.Command, results []bench.Result, document any, show func(io.Writer) error) error {
 	for _, r := range results {
 		if r.Time.Busy {
-			warnBusy(cmd.ErrOrStderr(), "runs")
+			cli.WarnBusy(cmd.ErrOrStderr(), "runs")
 			break
 		}
 	}
 	out := cmd.OutOrStdout()
 	if *b.asJSON {
-		return printJSON(out, document)
+		return cli.PrintJSON(out, document)
 	}
 	m := bench.ThisMachine()
 	how := "each pinned to a processor"
 	if !b.Pinned() {
 		how = "not pinned: unsupported on this system"
 	}
-	if _, err := fmt.Fprintf(out, "%s, %s, %s %s\n%s kernels, threads %s\n\n", m.CPU, counted(m.Processors, "processor"), m.System, m.Go, m.Tier, how); err != nil {
+	if _, err := fmt.Fprintf(out, "%s, %s, %s %s\n%s kernels, threads %s\n\n", m.CPU, cli.Counted(m.Processors, "processor"), m.System, m.Go, m.Tier, how); err != nil {
 		return err
 	}
 	return show(out)

@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/microscale-go/microscale/device"
+	"github.com/microscale-go/microscale/internal/cli"
 	"github.com/microscale-go/microscale/quant"
 )
 
@@ -37,7 +38,7 @@ func checkCommand() *cobra.Command {
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	on := addDevice(cmd)
-	input := addFormat(cmd)
+	input := cli.AddFormat(cmd)
 	weight := addBlockFormat(cmd, "weight-format", "block format `NAME` of the weight (default that of --format)")
 	grad := addBlockFormat(cmd, "gradient-format", "block format `NAME` of the output gradient (default that of --format)")
 	m := cmd.Flags().Int("m", 0, "rows `N` of the input: tokens")
@@ -48,35 +49,35 @@ func checkCommand() *cobra.Command {
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		out := cmd.OutOrStdout()
 		switch {
-		case !input.given && (*m != 0 || *n != 0 || *k != 0):
-			return misuse("--format is missing: name a block format, such as --format mxfp8")
-		case !input.given && *asJSON:
-			return printJSON(out, devicesDocument(on.value))
-		case !input.given && on.given:
-			return printModes(out, on.value)
-		case !input.given:
+		case !input.Given && (*m != 0 || *n != 0 || *k != 0):
+			return cli.Misuse("--format is missing: name a block format, such as --format mxfp8")
+		case !input.Given && *asJSON:
+			return cli.PrintJSON(out, devicesDocument(on.Value))
+		case !input.Given && on.Given:
+			return printModes(out, on.Value)
+		case !input.Given:
 			return printDevices(out)
-		case !on.given:
-			return misuse("--device is missing: name one that microscale check lists, such as --device h100")
+		case !on.Given:
+			return cli.Misuse("--device is missing: name one that microscale check lists, such as --device h100")
 		}
 		for _, size := range []string{"m", "n", "k"} {
 			if !cmd.Flags().Changed(size) {
-				return misuse("--%s is missing: give the sizes of the layer, such as --m 4096 --n 4096 --k 4096", size)
+				return cli.Misuse("--%s is missing: give the sizes of the layer, such as --m 4096 --n 4096 --k 4096", size)
 			}
 		}
-		r := device.Request{Device: on.value, Input: input.value, Weight: input.value, Grad: input.value, M: *m, N: *n, K: *k, Forward: *forward}
-		if weight.given {
-			r.Weight = weight.value
+		r := device.Request{Device: on.Value, Input: input.Value, Weight: input.Value, Grad: input.Value, M: *m, N: *n, K: *k, Forward: *forward}
+		if weight.Given {
+			r.Weight = weight.Value
 		}
-		if grad.given {
-			r.Grad = grad.value
+		if grad.Given {
+			r.Grad = grad.Value
 		}
 		a, err := device.Check(r)
 		if err != nil {
-			return misuse("%s", err)
+			return cli.Misuse("%s", err)
 		}
 		if *asJSON {
-			err = printJSON(out, answerDocument(a))
+			err = cli.PrintJSON(out, answerDocument(a))
 		} else {
 			err = printAnswer(out, a)
 		}
@@ -98,11 +99,11 @@ func refusal(a device.Answer) error {
 	return nil
 }
 
-func addDevice(cmd *cobra.Command) *choice[*device.Device] {
-	return addChoice(cmd, "device", "`NAME` of the device: one that microscale check lists", "", stringers(device.All()), device.Lookup)
+func addDevice(cmd *cobra.Command) *cli.Choice[*device.Device] {
+	return cli.AddChoice(cmd, "device", "`NAME` of the device: one that microscale check lists", "", cli.Names(device.All()), device.Lookup)
 }
 
 // addBlockFormat gives cmd a flag that takes a block format.
-func addBlockFormat(cmd *cobra.Command, flag, usage string) *choice[quant.Format] {
-	return addChoice(cmd, flag, usage, "", stringers(quant.Formats()), quant.Lookup)
+func addBlockFormat(cmd *cobra.Command, flag, usage string) *cli.Choice[quant.Format] {
+	return cli.AddChoice(cmd, flag, usage, "", cli.Names(quant.Formats()), quant.Lookup)
 }

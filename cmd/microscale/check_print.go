@@ -9,6 +9,7 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 
 	"github.com/microscale-go/microscale/device"
+	"github.com/microscale-go/microscale/internal/cli"
 )
 
 // rateText writes a rate in FLOP/s as TFLOP/s, and - for an unknown one.
@@ -20,7 +21,7 @@ func rateText(f device.Figure) string {
 }
 
 func printDevices(w io.Writer) error {
-	t := newTable(column{"device", false}, column{"architecture", false}, column{"BF16", true}, column{"FP8", true}, column{"FP6", true}, column{"FP4", true}, column{"TB/s", true})
+	t := cli.NewTable(cli.Left("device"), cli.Left("architecture"), cli.Right("BF16"), cli.Right("FP8"), cli.Right("FP6"), cli.Right("FP4"), cli.Right("TB/s"))
 	for _, d := range device.All() {
 		t.AppendRow(table.Row{d.Name, d.Arch, rateText(d.BF16), rateText(d.FP8), rateText(d.FP6), rateText(d.FP4), fmt.Sprintf("%.3g", d.Bandwidth.Value/1e12)})
 	}
@@ -31,8 +32,8 @@ func printDevices(w io.Writer) error {
 // printModes prints the rates of a device and the products that its architecture supports.
 func printModes(w io.Writer, d *device.Device) error {
 	var b strings.Builder
-	width := terminalWidth(w)
-	steps := []step{{"device", d.Product + ", " + d.Arch.String()}}
+	width := cli.TerminalWidth(w)
+	steps := []cli.Step{{"device", d.Product + ", " + d.Arch.String()}}
 	for _, r := range rates(d) {
 		text := fmt.Sprintf("%.4g %s", r.Value/1e12, r.unit)
 		if !r.Known() {
@@ -44,7 +45,7 @@ func printModes(w io.Writer, d *device.Device) error {
 		if r.Known() {
 			text += "; " + string(r.Source.Kind) + ": " + r.Source.Title
 		}
-		steps = append(steps, step{r.name, text})
+		steps = append(steps, cli.Step{r.name, text})
 	}
 	writeColumns(&b, width, 11, steps)
 	for _, m := range d.Arch.Modes {
@@ -76,8 +77,8 @@ func modeScalings(m device.Mode) []string {
 	return names
 }
 
-func modeSteps(m device.Mode) []step {
-	steps := []step{{"elements", strings.Join(stringers(m.Elements), ", ")}, {"layouts", joined(m.Layouts)}}
+func modeSteps(m device.Mode) []cli.Step {
+	steps := []cli.Step{{"elements", strings.Join(cli.Names(m.Elements), ", ")}, {"layouts", joined(m.Layouts)}}
 	var rules []string
 	if m.RowBytes > 0 {
 		rules = append(rules, fmt.Sprintf("contiguous dimensions are multiples of %d bytes", m.RowBytes))
@@ -95,12 +96,12 @@ func modeSteps(m device.Mode) []step {
 		rules = append(rules, p.What+" in one operand only")
 	}
 	if len(rules) > 0 {
-		steps = append(steps, step{"rules", strings.Join(rules, "; ")})
+		steps = append(steps, cli.Step{"rules", strings.Join(rules, "; ")})
 	}
 	if m.Condition != "" {
-		steps = append(steps, step{"condition", m.Condition})
+		steps = append(steps, cli.Step{"condition", m.Condition})
 	}
-	return append(steps, step{"source", m.Source.Title})
+	return append(steps, cli.Step{"source", m.Source.Title})
 }
 
 func joined[T ~string](list []T) string {
@@ -112,9 +113,9 @@ func joined[T ~string](list []T) string {
 }
 
 // writeColumns writes steps with a first column of the given width.
-func writeColumns(b *strings.Builder, width, first int, steps []step) {
+func writeColumns(b *strings.Builder, width, first int, steps []cli.Step) {
 	for _, s := range steps {
-		_ = printWrapped(b, s.name, first, width, s.text) // a Builder does not fail
+		_ = cli.PrintWrapped(b, s[0], first, width, s[1]) // a Builder does not fail
 	}
 }
 
@@ -122,17 +123,17 @@ func writeColumns(b *strings.Builder, width, first int, steps []step) {
 // libraries report.
 func printAnswer(w io.Writer, a device.Answer) error {
 	var b strings.Builder
-	width := terminalWidth(w)
+	width := cli.TerminalWidth(w)
 	verdict := "yes"
 	if !a.OK {
 		verdict = "no"
 	}
-	writeColumns(&b, width, 11, []step{
+	writeColumns(&b, width, 11, []cli.Step{
 		{"device", a.Device.Product + ", " + a.Device.Arch.String()},
 		{"layer", fmt.Sprintf("input %d×%d %s, weight %d×%d %s", a.M, a.K, a.Input, a.N, a.K, a.Weight)},
 		{"runs", verdict},
 	})
-	t := newTable(column{"product", false}, column{"result", true}, column{"sum", true}, column{"layout", false}, column{"library", false}, column{"scales", false}, column{"transposed copies", false})
+	t := cli.NewTable(cli.Left("product"), cli.Right("result"), cli.Right("sum"), cli.Left("layout"), cli.Left("library"), cli.Left("scales"), cli.Left("transposed copies"))
 	for _, p := range a.Products {
 		row := table.Row{p.Name, fmt.Sprintf("%d×%d", p.Rows, p.Cols), p.Sum, "-", "-", "-", "-"}
 		if p.Mode != nil {
@@ -142,10 +143,10 @@ func printAnswer(w io.Writer, a device.Answer) error {
 	}
 	fmt.Fprintf(&b, "\n%s\n", t.Render())
 	var sources []*device.Source
-	var problems []step
+	var problems []cli.Step
 	for _, p := range a.Products {
 		for _, problem := range p.Problems {
-			problems = append(problems, step{p.Name, problem.String()})
+			problems = append(problems, cli.Step{p.Name, problem.String()})
 			sources = append(sources, problem.Source)
 		}
 		if p.Mode != nil {
@@ -157,16 +158,16 @@ func printAnswer(w io.Writer, a device.Answer) error {
 		fmt.Fprintf(&b, "\nRowwise and columnwise copies\n\n%s\n", copiesTable(a.Copies))
 		sources = append(sources, a.Copies[0].Options[0].Source)
 	}
-	var says []step
+	var says []cli.Step
 	for _, s := range a.Libraries {
-		says = append(says, step{s.Library, libraryText(s)})
+		says = append(says, cli.Step{s.Library, libraryText(s)})
 		sources = append(sources, s.Source)
 	}
 	section(&b, width, "Libraries", 20, says)
-	var titles []step
+	var titles []cli.Step
 	for i, s := range sources {
 		if slices.Index(sources, s) == i {
-			titles = append(titles, step{string(s.Kind), s.Title + ", " + s.Ref})
+			titles = append(titles, cli.Step{string(s.Kind), s.Title + ", " + s.Ref})
 		}
 	}
 	section(&b, width, "Sources", 22, titles)
@@ -174,7 +175,7 @@ func printAnswer(w io.Writer, a device.Answer) error {
 	return err
 }
 
-func section(b *strings.Builder, width int, title string, first int, steps []step) {
+func section(b *strings.Builder, width int, title string, first int, steps []cli.Step) {
 	if len(steps) > 0 {
 		fmt.Fprintf(b, "\n%s\n\n", title)
 		writeColumns(b, width, first, steps)
@@ -213,10 +214,10 @@ func transposesText(p device.Product) string {
 }
 
 func copiesTable(copies []device.Copies) string {
-	t := newTable(column{"operand", false}, column{"option", false}, column{"read", true}, column{"written", true}, column{"kept", true})
+	t := cli.NewTable(cli.Left("operand"), cli.Left("option"), cli.Right("read"), cli.Right("written"), cli.Right("kept"))
 	for _, c := range copies {
 		for _, o := range c.Options {
-			row := table.Row{c.Operand, o.Name, bytesText(float64(o.Reads)), bytesText(float64(o.Writes)), bytesText(float64(o.Kept))}
+			row := table.Row{c.Operand, o.Name, cli.BytesText(float64(o.Reads)), cli.BytesText(float64(o.Writes)), cli.BytesText(float64(o.Kept))}
 			if !o.Available {
 				row[2], row[3], row[4] = "no", "", ""
 			}

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/microscale-go/microscale/hf"
+	"github.com/microscale-go/microscale/internal/summary"
 	"github.com/microscale-go/microscale/safetensors"
 )
 
@@ -198,7 +199,7 @@ func TestDamagedFiles(t *testing.T) {
 				} {
 					status, stdout, stderr := execute("", args...)
 					if args[len(args)-1] == "--json" {
-						var doc verifyDocument
+						var doc summary.VerifyDocument
 						if err := json.Unmarshal([]byte(stdout), &doc); err != nil || args[0] == "verify" && (doc.OK || len(doc.Problems) != 1 || doc.Tensors == nil) {
 							t.Errorf("%q prints %q, %v", args, stdout, err)
 						}
@@ -262,7 +263,7 @@ func TestInspect(t *testing.T) {
 	writeFile(t, filepath.Join(src, "pytorch_model.bin"), []byte("weights"))
 	writeFile(t, filepath.Join(src, "tokenizer.json"), []byte("{}"))
 
-	var doc inspectDocument
+	var doc summary.InspectDocument
 	if status := document(t, &doc, "inspect", src); status != exitDone {
 		t.Fatalf("exit status %d", status)
 	}
@@ -281,7 +282,7 @@ func TestInspect(t *testing.T) {
 	}
 
 	done(t, "quantize", src, dst, "--format", "mxfp8")
-	doc = inspectDocument{}
+	doc = summary.InspectDocument{}
 	document(t, &doc, "inspect", dst)
 	if doc.Convention == nil || *doc.Convention != "compressed-tensors" || doc.Quantized != 1 || !slices.Equal(doc.Ignore, []string{"lm_head"}) || len(doc.Extra)+len(doc.Skipped)+len(doc.Problems) != 0 {
 		t.Errorf("%+v", doc)
@@ -298,7 +299,7 @@ func TestInspect(t *testing.T) {
 		t.Fatal(err)
 	}
 	writeFile(t, filepath.Join(dst, hf.ConfigName), []byte(strings.Replace(string(config), `"lm_head"`, `"l.0.proj"`, 1)))
-	doc = inspectDocument{}
+	doc = summary.InspectDocument{}
 	if status := document(t, &doc, "inspect", dst); status != exitDone || len(doc.Problems) != 2 {
 		t.Errorf("with a wrong ignore list: exit status %d, %+v", status, doc)
 	}

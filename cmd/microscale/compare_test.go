@@ -2,11 +2,8 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
-	"io"
 	"math"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,11 +11,9 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"github.com/microscale-go/microscale/nn"
+	"github.com/microscale-go/microscale/internal/cli"
+	"github.com/microscale-go/microscale/internal/study"
 	"github.com/microscale-go/microscale/quant"
-	"github.com/microscale-go/microscale/recipe"
-	"github.com/microscale-go/microscale/tensor"
-	"github.com/microscale-go/microscale/train"
 )
 
 // smallest is a comparison that takes less than a second.
@@ -106,7 +101,7 @@ func TestCompareJSON(t *testing.T) {
 		}
 	}
 	page, err := os.ReadFile(c.Report)
-	if err != nil || c.Report != filepath.Join(dir, reportName) {
+	if err != nil || c.Report != filepath.Join(dir, study.ReportName) {
 		t.Fatalf("the report is said to be in %s: %v", c.Report, err)
 	}
 	for _, want := range []string{`<section id="sqnr">`, "nvfp4: SQNR of the gradient", "0.gate_up_proj", "synthetic:", "microscale compare --data synthetic: "} {
@@ -210,7 +205,7 @@ func TestCompareText(t *testing.T) {
 			t.Fatal(stderr)
 		}
 		lines := strings.Split(strings.TrimRight(stdout, "\n"), "\n")
-		if last := lines[len(lines)-1]; last != "the report is in "+filepath.Join(dir, reportName) {
+		if last := lines[len(lines)-1]; last != "the report is in "+filepath.Join(dir, study.ReportName) {
 			t.Errorf("the last line is %q", last)
 		}
 		if !strings.HasPrefix(lines[0], "recipe ") || !strings.HasPrefix(lines[3], "bf16 ") || !strings.HasPrefix(lines[4], "tensorwise ") {
@@ -240,7 +235,7 @@ func TestCompareDiverged(t *testing.T) {
 		t.Errorf("how many parameters is not there:\n%s", stdout)
 	}
 	status, document, stderr := execute("", append(line, "--json")...)
-	if c := parsed[comparisonDocument](t, document); status != exitFailed || !strings.Contains(stderr, want) || c.Parameters != 164224 || len(c.Recipes) != 2 {
+	if c := parsed[study.ComparisonDocument](t, document); status != exitFailed || !strings.Contains(stderr, want) || c.Parameters != 164224 || len(c.Recipes) != 2 {
 		t.Errorf("exit status %d: %s, and the document is %+v", status, stderr, c)
 	}
 	for _, name := range []string{"bf16", "mxfp8"} {
@@ -248,7 +243,7 @@ func TestCompareDiverged(t *testing.T) {
 			t.Errorf("nothing says that %s did not finish:\n%s", name, stdout)
 		}
 	}
-	if page, err := os.ReadFile(filepath.Join(dir, reportName)); err != nil || !bytes.Contains(page, []byte("did not finish")) {
+	if page, err := os.ReadFile(filepath.Join(dir, study.ReportName)); err != nil || !bytes.Contains(page, []byte("did not finish")) {
 		t.Errorf("the report does not say so: %v", err)
 	}
 }
@@ -258,7 +253,7 @@ func TestCompareUsage(t *testing.T) {
 	full := filepath.Join(dir, "full")
 	file := filepath.Join(dir, "file")
 	other := filepath.Join(dir, "other")
-	for name, text := range map[string]string{filepath.Join(full, "thesis.txt"): "x", file: "x", filepath.Join(other, reportName): "<html>mine</html>"} {
+	for name, text := range map[string]string{filepath.Join(full, "thesis.txt"): "x", file: "x", filepath.Join(other, study.ReportName): "<html>mine</html>"} {
 		if err := os.MkdirAll(filepath.Dir(name), 0o777); err != nil {
 			t.Fatal(err)
 		}
@@ -291,132 +286,8 @@ func TestCompareUsage(t *testing.T) {
 			}
 		})
 	}
-	if text, err := os.ReadFile(filepath.Join(other, reportName)); err != nil || string(text) != "<html>mine</html>" {
+	if text, err := os.ReadFile(filepath.Join(other, study.ReportName)); err != nil || string(text) != "<html>mine</html>" {
 		t.Errorf("somebody's report.html was changed: %q, %v", text, err)
-	}
-}
-
-// TestCompareInterrupted: what was done until then is reported; before the first
-// recipe is done nothing is written.
-func TestCompareInterrupted(t *testing.T) {
-	config := train.DefaultConfig()
-	config.Model.HiddenSize, config.Model.IntermediateSize, config.Model.NumHiddenLayers = 64, 64, 1
-	config.Steps, config.Sequence, config.Batch, config.ValidationTokens = 3, 32, 2, 64
-	var err error
-	if config.Corpus, err = train.OpenCorpus("synthetic:"); err != nil {
-		t.Fatal(err)
-	}
-	k := &comparison{config: config, stderr: io.Discard}
-	cmd := compareCommand()
-	var out strings.Builder
-	cmd.SetOut(&out)
-	ctx, cancel := context.WithCancel(t.Context())
-	dir := filepath.Join(t.TempDir(), "out")
-	bf16, err := recipe.Lookup("bf16")
-	if err != nil {
-		t.Fatal(err)
-	}
-	canceled, cancelNow := context.WithCancel(t.Context())
-	cancelNow()
-	stopped := k.train(canceled, bf16, config.Seed)
-	if err := k.end(cmd, dir, false, stopped); err == nil || !strings.HasPrefix(err.Error(), "interrupted: no recipe was done") {
-		t.Errorf("interrupted at the start: %v", err)
-	}
-	if _, err := os.Stat(dir); err == nil || out.Len() > 0 {
-		t.Errorf("interrupted at the start, it left %v and printed %q", err, out.String())
-	}
-	impossible := &comparison{config: config, stderr: io.Discard}
-	impossible.config.Model.NumAttentionHeads = 3 // which two heads of keys cannot serve
-	if err := impossible.end(cmd, dir, false, impossible.train(ctx, bf16, config.Seed)); err == nil || !strings.HasPrefix(err.Error(), "bf16: ") {
-		t.Errorf("where no recipe can begin: %v", err)
-	}
-	if _, err := os.Stat(dir); err == nil {
-		t.Error("where no recipe can begin there is a report")
-	}
-	if err := k.train(ctx, bf16, config.Seed); err != nil {
-		t.Fatal(err)
-	}
-	cancel()
-	if err := k.end(cmd, dir, false, k.train(ctx, bf16, config.Seed)); err == nil || !strings.HasPrefix(err.Error(), "interrupted: the report has what was done until then: bf16") {
-		t.Errorf("interrupted in the second recipe: %v", err)
-	}
-	if _, err := os.Stat(filepath.Join(dir, reportName)); err != nil || !strings.Contains(out.String(), "\nbf16 ") {
-		t.Errorf("the report of the first recipe: %v, %q", err, out.String())
-	}
-	out.Reset()
-	if err := os.WriteFile(dir+"-file", nil, 0o666); err != nil {
-		t.Fatal(err)
-	}
-	if err := k.end(cmd, dir+"-file", false, nil); err == nil || !strings.HasPrefix(err.Error(), "cannot write the report: ") || !strings.Contains(out.String(), "\nbf16 ") {
-		t.Errorf("where the report cannot be written: %v, and printed is %q", err, out.String())
-	}
-	if err := os.Remove(dir + "-file"); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// TestWatcher: operands are compared with what they were made of, whichever way
-// they lie and transformed where they are.
-func TestWatcher(t *testing.T) {
-	random := rand.New(rand.NewPCG(1, 2))
-	normal := func(rows, cols int) tensor.Dense {
-		x := tensor.New(rows, cols)
-		for i := range x.Data {
-			x.Data[i] = float32(math.Round(random.NormFloat64()*16) / 16) // in BF16
-		}
-		return x
-	}
-	for _, tc := range []struct {
-		recipe string
-		least  float64 // SQNR
-		most   float64
-		blocks int64 // of the input, in both directions
-	}{{"mxfp8", 29, 33, 2 * 128 * 128 / 32}, {"nvfp4", 13, 22, 2 * 128 * 128 / 16}, {"tensorwise", 25, 33, 2}, {"bf16", math.Inf(1), math.Inf(1), 0}} {
-		r, err := recipe.Lookup(tc.recipe)
-		if err != nil {
-			t.Fatal(err)
-		}
-		w := newWatcher(r)
-		l := nn.NewLinear("model.layers.3.mlp.down_proj", 128, 128, false)
-		copy(l.Weight.Value.Data, normal(128, 128).Data)
-		s := &nn.Scope{Recipe: r, Observe: func(o nn.Observation) { w.observe(7, o) }}
-		_, saved, err := l.Forward(s, normal(128, 128))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := l.Backward(s, saved, normal(128, 128)); err != nil {
-			t.Fatal(err)
-		}
-		operands, scales := w.rows()
-		var seen []string
-		for _, o := range operands {
-			seen = append(seen, o.Name+" "+o.Direction)
-			if o.SQNR < tc.least || o.SQNR > tc.most || o.Step != 7 || o.Module != "3.down_proj" || o.Elements != 128*128 || !(o.Amax > 2 && o.Amax < 16) {
-				t.Errorf("%s: %+v, want an SQNR of %g to %g", tc.recipe, o, tc.least, tc.most)
-			}
-		}
-		if got, want := strings.Join(seen, ", "), "input rowwise, input columnwise, weight rowwise, weight columnwise, gradient rowwise, gradient columnwise"; got != want {
-			t.Errorf("%s: operands %s", tc.recipe, got)
-		}
-		var n int64
-		for _, h := range scales {
-			if h.Name == "input" {
-				for _, count := range h.Counts {
-					n += count
-				}
-			}
-		}
-		if n != tc.blocks {
-			t.Errorf("%s: %d scales of the input, want %d", tc.recipe, n, tc.blocks)
-		}
-	}
-}
-
-func TestModuleLabel(t *testing.T) {
-	for name, want := range map[string]string{"model.layers.3.self_attn.qkv_proj": "3.qkv_proj", "lm_head": "lm_head", "": ""} {
-		if got := moduleLabel(name); got != want {
-			t.Errorf("%s becomes %s, want %s", name, got, want)
-		}
 	}
 }
 
@@ -425,7 +296,7 @@ func TestCommandLine(t *testing.T) {
 	if err := cmd.ParseFlags([]string{"--steps=12", "--recipes", "bf16,mxfp8", "--data", "a b", "--data", "c", "--json"}); err != nil {
 		t.Fatal(err)
 	}
-	if got, want := commandLine(cmd), `compare --data "a b" --data c --json=true --recipes bf16,mxfp8 --steps 12`; got != want {
+	if got, want := cli.CommandLine(cmd), `compare --data "a b" --data c --json=true --recipes bf16,mxfp8 --steps 12`; got != want {
 		t.Errorf("the command line is %s, want %s", got, want)
 	}
 }

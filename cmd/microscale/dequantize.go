@@ -9,6 +9,9 @@ import (
 	"github.com/microscale-go/microscale/convert"
 	"github.com/microscale-go/microscale/format"
 	"github.com/microscale-go/microscale/internal/checkpoint"
+	"github.com/microscale-go/microscale/internal/cli"
+	"github.com/microscale-go/microscale/internal/input"
+	"github.com/microscale-go/microscale/internal/summary"
 )
 
 func dequantizeCommand() *cobra.Command {
@@ -20,27 +23,27 @@ is exactly what its code and scales say; bf16 and fp16 round it to nearest, and
 the table says what that costs. Everything else is carried over.`,
 		Example: `  microscale dequantize out back
   microscale dequantize Llama-3.2-1B-MXFP8 Llama-3.2-1B-decoded --dtype bf16`,
-		Args: sourceAndDestination,
+		Args: cli.SourceAndDestination,
 	}
-	dtype := addScalar(cmd, "dtype", "decode to `NAME`: f32, bf16 or fp16", format.F32.Name, format.F32, format.BF16, format.FP16)
+	dtype := cli.AddScalar(cmd, "dtype", "decode to `NAME`: f32, bf16 or fp16", format.F32.Name, format.F32, format.BF16, format.FP16)
 	options := convert.RunOptions{AllowNonFinite: true}
 	cmd.Flags().BoolVar(&options.Force, "force", false, forceUsage)
 	cmd.Flags().BoolVar(&options.Resume, "resume", false, resumeUsage)
-	shard := addShard(cmd)
+	shard := cli.AddShard(cmd)
 	dryRun := addDryRun(cmd)
 	each := cmd.Flags().Bool("each", false, "a line for every weight, not one for the same weight of all layers")
 	asJSON := cmd.Flags().Bool("json", false, "print one JSON document")
-	threads := addThreads(cmd)
+	threads := cli.AddThreads(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		model, source, err := openModel(cmd.Context(), args[0])
+		model, source, err := input.Open(cmd.Context(), args[0])
 		if err != nil {
 			return err
 		}
 		defer source.Close()
-		decoded, _ := checkpoint.DenseDtype(dtype.value) // the flag takes no other
+		decoded, _ := checkpoint.DenseDtype(dtype.Value) // the flag takes no other
 		plan, err := convert.PlanDequantize(model, decoded)
 		if err == nil {
-			plan, err = shard.plan(cmd.ErrOrStderr(), plan)
+			plan, err = shard.Plan(cmd.ErrOrStderr(), plan)
 		}
 		if err != nil {
 			return err
@@ -54,17 +57,17 @@ the table says what that costs. Everything else is carried over.`,
 			return err
 		}
 		out, results := cmd.OutOrStdout(), result.Tensors
-		defer warnNonFinite(cmd.ErrOrStderr(), results) // below the table
+		defer summary.WarnNonFinite(cmd.ErrOrStderr(), results) // below the table
 		if *asJSON {
 			stored, _ := plan.SourceBytes()
-			return printJSON(out, conversionDocument{
+			return cli.PrintJSON(out, summary.ConversionDocument{
 				Source: args[0], Destination: args[1], Format: strings.ToLower(decoded.String()),
-				Quantized: plan.Count(convert.Decode), SourceBytes: stored, Bytes: plan.Bytes(), Seconds: seconds, Tensors: tensorDocuments(results),
+				Quantized: plan.Count(convert.Decode), SourceBytes: stored, Bytes: plan.Bytes(), Seconds: seconds, Tensors: summary.TensorDocuments(results),
 				Resumed: result.Resumed, Finished: result.Finished,
-				Extra: orEmpty(source.Extra()), Skipped: skippedDocuments(source),
+				Extra: cli.OrEmpty(source.Extra()), Skipped: summary.SkippedDocuments(source),
 			})
 		}
-		return printConversion(out, plan, args, result, *each, fmt.Sprintf("%d of %d weights decoded to %s", plan.Count(convert.Decode), len(plan.Decisions), dtype.value), seconds)
+		return summary.PrintConversion(out, plan, args, result, *each, fmt.Sprintf("%d of %d weights decoded to %s", plan.Count(convert.Decode), len(plan.Decisions), dtype.Value), seconds)
 	}
 	return cmd
 }

@@ -12,6 +12,9 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/microscale-go/microscale/internal/cli"
+	"github.com/microscale-go/microscale/internal/summary"
 )
 
 // TestKillResume kills quantize (-9) at random moments, several times in a row, and
@@ -25,7 +28,7 @@ func TestKillResume(t *testing.T) {
 	if *long {
 		rounds = 20
 	}
-	var want, got conversionDocument
+	var want, got summary.ConversionDocument
 	for _, format := range []string{"nvfp4", "fp8-row"} {
 		cmd, stdout, stderr := process(t, "quantize", src, whole, "--format", format, "--json", "--force")
 		start := time.Now()
@@ -60,7 +63,7 @@ func TestKillResume(t *testing.T) {
 			if err := cmd.Run(); err != nil {
 				t.Fatalf("%v: %s", err, stderr)
 			}
-			got = conversionDocument{}
+			got = summary.ConversionDocument{}
 			if err := json.Unmarshal([]byte(stdout.String()), &got); err != nil {
 				t.Fatal(err)
 			}
@@ -215,7 +218,7 @@ func TestWorkers(t *testing.T) {
 	var running []func()
 	for i := range workers {
 		cmd, _, stderr := process(t, "quantize", src, dst, "--format", "nvfp4", "--resume", "--shard", fmt.Sprintf("auto/%d", workers))
-		cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d", indexVariables[i%len(indexVariables)], i))
+		cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d", cli.IndexVariables[i%len(cli.IndexVariables)], i))
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
@@ -249,7 +252,7 @@ func TestWorkers(t *testing.T) {
 
 // TestShardFlag has what --shard does not take.
 func TestShardFlag(t *testing.T) {
-	for _, name := range indexVariables {
+	for _, name := range cli.IndexVariables {
 		t.Setenv(name, "")
 	}
 	for value, want := range map[string]string{

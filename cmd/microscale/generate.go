@@ -2,13 +2,13 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
+	"github.com/microscale-go/microscale/internal/cli"
+	"github.com/microscale-go/microscale/internal/study"
 	"github.com/microscale-go/microscale/llama"
 	"github.com/microscale-go/microscale/nn"
 	"github.com/microscale-go/microscale/recipe"
@@ -24,7 +24,7 @@ the same text, on any number of threads.`,
 		Example: `  microscale generate trained-mxfp8 --prompt 'func main() {'
   microscale generate trained-mxfp8 --temperature 0 --max-tokens 50
   microscale generate small --seed 7 --top-k 20 --json`,
-		Args: func(_ *cobra.Command, args []string) error { return named(args, "DIR") },
+		Args: func(_ *cobra.Command, args []string) error { return cli.Named(args, "DIR") },
 	}
 	prompt := cmd.Flags().String("prompt", "\n", "the `TEXT` to go on with")
 	o := llama.GenerateOptions{}
@@ -33,17 +33,17 @@ the same text, on any number of threads.`,
 	topK := cmd.Flags().Uint("top-k", 0, "draw from the `N` likeliest only; 0: all")
 	cmd.Flags().Uint64Var(&o.Seed, "seed", 1, "the number `N` that the draws come of")
 	asJSON := cmd.Flags().Bool("json", false, "print one JSON document")
-	threads := addThreads(cmd)
+	threads := cli.AddThreads(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if !(*temperature >= 0 && *temperature <= 1000) {
-			return misuse("--temperature: %g is not a number from 0 to 1000", *temperature)
+			return cli.Misuse("--temperature: %g is not a number from 0 to 1000", *temperature)
 		}
-		m, err := loadModel(args[0], llama.LoadOptions{})
+		m, err := study.LoadModel(args[0], llama.LoadOptions{})
 		if err != nil {
 			return err
 		}
 		o.MaxTokens, o.Temperature, o.TopK = int(*most), *temperature, int(*topK)
-		out := &textWriter{w: cmd.OutOrStdout(), escape: isTerminal(cmd.OutOrStdout())}
+		out := &cli.TextWriter{W: cmd.OutOrStdout(), Escape: cli.IsTerminal(cmd.OutOrStdout())}
 		var text []byte
 		bf16, err := recipe.Lookup("bf16")
 		if err != nil {
@@ -53,86 +53,41 @@ the same text, on any number of threads.`,
 		for token, err := range m.Generate(cmd.Context(), nn.Scope{Recipe: bf16, Threads: int(*threads)}, []byte(*prompt), o) {
 			if err != nil {
 				if len(text) > 0 && !*asJSON {
-					out.end()
+					out.End()
 				}
-				return interrupted(err, fmt.Sprintf("after %d bytes", len(text)))
+				return cli.Interrupted(err, fmt.Sprintf("after %d bytes", len(text)))
 			}
 			if !*asJSON {
 				if len(text) == 0 {
-					out.write([]byte(*prompt))
+					out.Write([]byte(*prompt))
 				}
-				out.write([]byte{token})
+				out.Write([]byte{token})
 			}
 			text = append(text, token)
 		}
 		seconds := time.Since(start).Seconds()
 		if *asJSON {
-			return printJSON(cmd.OutOrStdout(), generateDocument{
+			return cli.PrintJSON(cmd.OutOrStdout(), generateDocument{
 				Model: args[0], Prompt: *prompt, Text: strings.ToValidUTF8(string(text), "\ufffd"), Bytes: text, Seed: o.Seed, Temperature: o.Temperature, TopK: o.TopK,
-				Tokens: len(text), Seconds: seconds, TokensPerSecond: number(float64(len(text)) / seconds),
+				Tokens: len(text), Seconds: seconds, TokensPerSecond: cli.Number(float64(len(text)) / seconds),
 			})
 		}
-		out.end()
-		return out.err
+		out.End()
+		return out.Err
 	}
 	return cmd
 }
 
 // generateDocument is a text that was generated, as JSON.
 type generateDocument struct {
-	Model           string  `json:"model"`
-	Prompt          string  `json:"prompt"`
-	Text            string  `json:"text"`  // what is no UTF-8 replaced
-	Bytes           []byte  `json:"bytes"` // as it is, in base64
-	Seed            uint64  `json:"seed"`
-	Temperature     float64 `json:"temperature"`
-	TopK            int     `json:"top_k"`
-	Tokens          int     `json:"tokens"`
-	Seconds         float64 `json:"seconds"`
-	TokensPerSecond number  `json:"tokens_per_second"`
-}
-
-// A textWriter writes text as it comes, a byte at a time. On a terminal it writes
-// what is no text, and what a terminal would act on, as Go does.
-type textWriter struct {
-	w      io.Writer
-	escape bool
-	held   []byte // the beginning of a character
-	last   byte
-	err    error
-}
-
-func (t *textWriter) write(p []byte) {
-	t.held = append(t.held, p...)
-	for len(t.held) > 0 {
-		n := 1
-		if t.escape {
-			if !utf8.FullRune(t.held) {
-				return
-			}
-			_, n = utf8.DecodeRune(t.held)
-		}
-		t.put(string(t.held[:n]))
-		t.held = t.held[n:]
-	}
-}
-
-func (t *textWriter) put(character string) {
-	if t.escape && character != "\n" && character != "\t" {
-		character = escaped(character)
-	}
-	if t.err == nil {
-		_, t.err = io.WriteString(t.w, character)
-	}
-	t.last = character[len(character)-1]
-}
-
-// end writes what is held, and ends the line.
-func (t *textWriter) end() {
-	if len(t.held) > 0 {
-		t.put(string(t.held))
-	}
-	if t.last != '\n' {
-		t.put("\n")
-	}
+	Model           string     `json:"model"`
+	Prompt          string     `json:"prompt"`
+	Text            string     `json:"text"`  // what is no UTF-8 replaced
+	Bytes           []byte     `json:"bytes"` // as it is, in base64
+	Seed            uint64     `json:"seed"`
+	Temperature     float64    `json:"temperature"`
+	TopK            int        `json:"top_k"`
+	Tokens          int        `json:"tokens"`
+	Seconds         float64    `json:"seconds"`
+	TokensPerSecond cli.Number `json:"tokens_per_second"`
 }

@@ -18,9 +18,9 @@ import (
 	"io"
 	"os"
 	"slices"
-	"strings"
 
-	"github.com/spf13/cobra"
+	"github.com/microscale-go/microscale/internal/cli"
+	"github.com/microscale-go/microscale/internal/numbers"
 )
 
 const (
@@ -44,17 +44,17 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	completions(root)
-	root.SetArgs(negativesLast(root, args))
+	root.SetArgs(cli.NegativesLast(root, args, func(a string) bool { return numbers.IsNumber(a) || numbers.IsProduct(a) }))
 	cmd, err := root.ExecuteC()
 	if err == nil {
 		return exitDone
 	}
-	fmt.Fprintf(stderr, "microscale: %s\n", oneLine(err))
+	fmt.Fprintf(stderr, "microscale: %s\n", cli.OneLine(err))
 	if document != nil && !document.written {
-		_ = printJSON(stdout, errorDocument{oneLine(err)}) // the exit status tells
+		_ = cli.PrintJSON(stdout, errorDocument{cli.OneLine(err)}) // the exit status tells
 	}
 	// What fails before a command starts is its flags and arguments.
-	if usage := (usageError{}); started && !errors.As(err, &usage) {
+	if usage := (cli.UsageError{}); started && !errors.As(err, &usage) {
 		return exitFailed
 	}
 	fmt.Fprintf(stderr, "Run '%s --help' for usage and examples.\n", cmd.CommandPath())
@@ -84,63 +84,4 @@ func (w *watched) Write(p []byte) (int, error) {
 	n, err := w.Writer.Write(p)
 	w.written = w.written || n > 0
 	return n, err
-}
-
-// A usageError is a command line that cannot be meant: exit status 2.
-type usageError struct{ message string }
-
-func (e usageError) Error() string { return e.message }
-
-// misuse returns a usageError. The message says what is wrong and what is right.
-func misuse(format string, args ...any) error { return usageError{fmt.Sprintf(format, args...)} }
-
-// oneLine returns the message of err without line breaks, and without what a
-// terminal would act on.
-func oneLine(err error) string {
-	return escaped(strings.NewReplacer("\r", "", "\n", " ").Replace(strings.TrimSpace(err.Error())))
-}
-
-// negativesLast moves the arguments of a command behind its flags and a "--"
-// where one of them is a negative number, which would be taken for a flag.
-func negativesLast(root *cobra.Command, args []string) []string {
-	cmd, rest, err := root.Find(args)
-	if err != nil || cmd == root {
-		return args
-	}
-	var flags, numbers []string
-	negative := false
-	for i := 0; i < len(rest); i++ {
-		a := rest[i]
-		switch {
-		case a == "--":
-			numbers = append(numbers, rest[i+1:]...)
-			i = len(rest)
-		case !strings.HasPrefix(a, "-") || a == "-":
-			numbers = append(numbers, a)
-		case isNumber(a), isProduct(a):
-			numbers = append(numbers, a)
-			negative = true
-		default:
-			flags = append(flags, a)
-			if takesNext(cmd, a) && i+1 < len(rest) {
-				i++
-				flags = append(flags, rest[i])
-			}
-		}
-	}
-	if !negative {
-		return args
-	}
-	path := strings.Fields(cmd.CommandPath())[1:]
-	return slices.Concat(path, flags, []string{"--"}, numbers)
-}
-
-// takesNext reports whether a is a flag whose value is the next argument.
-func takesNext(cmd *cobra.Command, a string) bool {
-	name, ok := strings.CutPrefix(a, "--")
-	if !ok || strings.Contains(name, "=") {
-		return false
-	}
-	flag := cmd.Flags().Lookup(name)
-	return flag != nil && flag.NoOptDefVal == ""
 }

@@ -1,9 +1,6 @@
 package main
 
 import (
-	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
-
 	"bytes"
 	"encoding/json"
 	"errors"
@@ -15,6 +12,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/microscale-go/microscale/internal/cli"
+	"github.com/microscale-go/microscale/internal/numbers"
 	"github.com/microscale-go/microscale/internal/ramdisk"
 )
 
@@ -396,7 +398,7 @@ func TestNegativesLast(t *testing.T) {
 		{"cast -nan -0x1p-3 -.5 -x", "cast -x -- -nan -0x1p-3 -.5"},
 		{"zzz -1", "zzz -1"},
 	} {
-		if got := negativesLast(root, strings.Fields(tc.line)); !reflect.DeepEqual(got, strings.Fields(tc.want)) {
+		if got := cli.NegativesLast(root, strings.Fields(tc.line), numbers.IsNumber); !reflect.DeepEqual(got, strings.Fields(tc.want)) {
 			t.Errorf("%s becomes %q, want %s", tc.line, got, tc.want)
 		}
 	}
@@ -419,17 +421,6 @@ func TestFullOutput(t *testing.T) {
 		status := run(strings.Fields(line), strings.NewReader("1234"), full{}, &stderr)
 		if status != exitFailed || strings.Count(stderr.String(), "\n") != 1 || !strings.Contains(stderr.String(), errFull.Error()) {
 			t.Errorf("%s: exit status %d, %q", line, status, stderr.String())
-		}
-	}
-}
-
-func TestEditDistance(t *testing.T) {
-	for _, tc := range []struct {
-		a, b string
-		want int
-	}{{"", "", 0}, {"a", "", 1}, {"", "ab", 2}, {"json", "jsn", 1}, {"json", "json", 0}, {"kitten", "sitting", 3}, {"ab", "ba", 2}} {
-		if got := editDistance(tc.a, tc.b); got != tc.want {
-			t.Errorf("from %q to %q it is %d edits, want %d", tc.a, tc.b, got, tc.want)
 		}
 	}
 }

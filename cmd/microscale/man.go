@@ -6,6 +6,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/cobra/doc"
+
+	"github.com/microscale-go/microscale/internal/cli"
 )
 
 // manCommand writes man pages. It is for packagers and not listed in the help.
@@ -22,7 +24,7 @@ func manCommand() *cobra.Command {
 				return fmt.Errorf("write man pages: %w", err)
 			}
 
-			header := &doc.GenManHeader{Title: "MICROSCALE", Section: "1", Source: "Microscale " + version()}
+			header := &doc.GenManHeader{Title: "MICROSCALE", Section: "1", Source: "Microscale " + cli.Version()}
 			return doc.GenManTree(cmd.Root(), header, args[0])
 		},
 	}

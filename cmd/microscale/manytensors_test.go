@@ -6,6 +6,8 @@ import (
 	"runtime"
 	"testing"
 
+	"github.com/microscale-go/microscale/internal/input"
+	"github.com/microscale-go/microscale/internal/summary"
 	"github.com/microscale-go/microscale/safetensors"
 )
 
@@ -27,12 +29,12 @@ func TestManyTensors(t *testing.T) {
 	var before, after runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&before)
-	model, source, err := openModel(t.Context(), path)
+	model, source, err := input.Open(t.Context(), path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer source.Close()
-	doc := inspection(path, model)
+	doc := summary.Inspection(path, model)
 	runtime.GC()
 	runtime.ReadMemStats(&after)
 	if got := (int64(after.HeapAlloc) - int64(before.HeapAlloc)) / count; got > most || len(doc.Weights) != count {

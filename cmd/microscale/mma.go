@@ -7,6 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/microscale-go/microscale/internal/cli"
+	"github.com/microscale-go/microscale/internal/numbers"
 	"github.com/microscale-go/microscale/mma"
 )
 
@@ -22,7 +24,7 @@ With --explain, show each step of one dot product: exponents, alignment, and
 what it cuts off. The arguments are products A:B, or A:B:N for N of them; zeros
 fill the rest of K.
 
-` + numbersHelp
+` + numbers.Help
 
 const mmaExample = `  microscale mma
   microscale mma --model hopper-wgmma
@@ -31,8 +33,8 @@ const mmaExample = `  microscale mma
 
 // mmaFlags are the flags that choose a unit.
 type mmaFlags struct {
-	model           *choice[*mma.Model]
-	a, b, scale, to *choice[*mma.Type]
+	model           *cli.Choice[*mma.Model]
+	a, b, scale, to *cli.Choice[*mma.Type]
 	k               *int
 }
 
@@ -44,7 +46,7 @@ func mmaCommand() *cobra.Command {
 		Example:           mmaExample,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
-	f := mmaFlags{model: addChoice(cmd, "model", "matrix unit `NAME`: one that microscale mma lists", "", stringers(mma.Models()), lookupModel)}
+	f := mmaFlags{model: cli.AddChoice(cmd, "model", "matrix unit `NAME`: one that microscale mma lists", "", cli.Names(mma.Models()), lookupModel)}
 	f.a = addOperand(cmd, "a", "`TYPE` of A: f64, f32, tf32, bf16, f16, e4m3, e5m2, e3m2, e2m3, e2m1, e4m3fnuz, e5m2fnuz")
 	f.b = addOperand(cmd, "b", "`TYPE` of B (default that of A)")
 	f.scale = addOperand(cmd, "scale", "`TYPE` of the block scales: ue8m0, ue4m3 (default the model's first)")
@@ -56,9 +58,9 @@ func mmaCommand() *cobra.Command {
 	scalesA := cmd.Flags().StringSlice("scales-a", nil, "`SCALES` of the blocks of A, with --explain: one, or one for each block (default 1)")
 	scalesB := cmd.Flags().StringSlice("scales-b", nil, "`SCALES` of the blocks of B, with --explain")
 	asJSON := cmd.Flags().Bool("json", false, "print one JSON document")
-	exclusive(cmd, "raw", "json")
+	cli.Exclusive(cmd, "raw", "json")
 	for _, flag := range []string{"explain", "c", "scales-a", "scales-b"} { // which each case has itself
-		exclusive(cmd, "raw", flag)
+		cli.Exclusive(cmd, "raw", flag)
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		out := cmd.OutOrStdout()
@@ -70,15 +72,15 @@ func mmaCommand() *cobra.Command {
 		case err != nil:
 			return err
 		case *raw && len(args) > 0:
-			return misuse("--raw reads standard input: leave out %q", args[0])
+			return cli.Misuse("--raw reads standard input: leave out %q", args[0])
 		case *raw:
-			return streamCases(out, cmd.InOrStdin(), u, k)
+			return numbers.StreamCases(out, cmd.InOrStdin(), u, k)
 		}
-		given, err := parseCase(u, k, args, *c, *scalesA, *scalesB)
+		given, err := numbers.ParseCase(u, k, args, *c, *scalesA, *scalesB)
 		if err != nil {
 			return err
 		}
-		return given.explain(out, u, *asJSON)
+		return given.Explain(out, u, *asJSON)
 	}
 	return cmd
 }
@@ -94,7 +96,7 @@ func lookupModel(name string) (*mma.Model, error) {
 	least := 1 + len(name)/4
 	for _, model := range mma.Models() {
 		chip, _, _ := strings.Cut(model.Name, "-")
-		d := min(editDistance(model.Name, name), editDistance(chip, name))
+		d := min(cli.EditDistance(model.Name, name), cli.EditDistance(chip, name))
 		if d < least {
 			near, least = nil, d
 		}
@@ -108,31 +110,31 @@ func lookupModel(name string) (*mma.Model, error) {
 	return nil, err
 }
 
-func addOperand(cmd *cobra.Command, flag, usage string) *choice[*mma.Type] {
-	return addChoice(cmd, flag, usage, "", stringers(mma.Types()), mma.LookupType)
+func addOperand(cmd *cobra.Command, flag, usage string) *cli.Choice[*mma.Type] {
+	return cli.AddChoice(cmd, flag, usage, "", cli.Names(mma.Types()), mma.LookupType)
 }
 
 // unit returns the unit that the flags choose, and the products of a case.
 func (f *mmaFlags) unit() (u *mma.Unit, k int, err error) {
 	switch {
-	case !f.model.given:
-		return nil, 0, misuse("--model is missing: name one that microscale mma lists, such as --model hopper-wgmma")
-	case !f.a.given:
-		return nil, 0, misuse("--a is missing: name the type of A, such as --a %s", f.model.value.Modes()[0].Types[0])
+	case !f.model.Given:
+		return nil, 0, cli.Misuse("--model is missing: name one that microscale mma lists, such as --model hopper-wgmma")
+	case !f.a.Given:
+		return nil, 0, cli.Misuse("--a is missing: name the type of A, such as --a %s", f.model.Value.Modes()[0].Types[0])
 	}
-	o := mma.Options{A: f.a.value, B: f.b.value, Scale: f.scale.value, Out: f.to.value}
-	if u, err = f.model.value.Unit(o); err != nil {
-		return nil, 0, misuse("%s", err)
+	o := mma.Options{A: f.a.Value, B: f.b.Value, Scale: f.scale.Value, Out: f.to.Value}
+	if u, err = f.model.Value.Unit(o); err != nil {
+		return nil, 0, cli.Misuse("%s", err)
 	}
 	switch k = *f.k; {
 	case k == 0:
 		return u, u.K, nil
 	case slices.Contains(u.Ks(), k):
 		o.K = k
-		u, err = f.model.value.Unit(o)
+		u, err = f.model.Value.Unit(o)
 		return u, k, err
 	case k < 0 || k%u.K != 0:
-		return nil, 0, misuse("--k %d: use a multiple of %d, the K of %s with %s×%s%s", k, u.K, u.Model, u.A, u.B, shorterText(u))
+		return nil, 0, cli.Misuse("--k %d: use a multiple of %d, the K of %s with %s×%s%s", k, u.K, u.Model, u.A, u.B, shorterText(u))
 	}
 	return u, k, nil
 }

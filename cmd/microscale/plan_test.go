@@ -11,6 +11,7 @@ import (
 
 	"github.com/microscale-go/microscale/gguf"
 	"github.com/microscale-go/microscale/hf"
+	"github.com/microscale-go/microscale/internal/summary"
 	"github.com/microscale-go/microscale/safetensors"
 )
 
@@ -20,7 +21,7 @@ func TestDryRun(t *testing.T) {
 	src, dst := filepath.Join(dir, "src"), filepath.Join(dir, "dst")
 	directory(t, src, twoWeights()...)
 	before := snapshot(t, dir)
-	var plan planDocument
+	var plan summary.PlanDocument
 	if status := document(t, &plan, "quantize", src, dst, "--format", "nvfp4", "--dry-run"); status != exitDone {
 		t.Fatalf("exit status %d", status)
 	}
@@ -36,7 +37,7 @@ func TestDryRun(t *testing.T) {
 	if after := snapshot(t, dir); after != before {
 		t.Errorf("the folder is now\n%s\nbefore it was\n%s", after, before)
 	}
-	var result conversionDocument
+	var result summary.ConversionDocument
 	document(t, &result, "quantize", src, dst, "--format", "nvfp4")
 	if plan.Bytes != result.Bytes || !slices.Equal(plan.Ignore, []string{"lm_head"}) {
 		t.Errorf("the plan was %+v, the result %+v", plan, result)
@@ -56,7 +57,7 @@ func TestPlanOfPython(t *testing.T) {
 	if text := done(t, "quantize", src, dst, "--format", "mxfp8", "--dry-run"); !strings.Contains(text, "config.json, quantization_config: {") || strings.Contains(text, "time_step_limit") {
 		t.Errorf("the plan is\n%s", text)
 	}
-	var plan planDocument
+	var plan summary.PlanDocument
 	if status := document(t, &plan, "quantize", src, dst, "--format", "mxfp8", "--dry-run"); status != exitDone || !strings.Contains(string(plan.Config), "time_step_limit") {
 		t.Errorf("exit status %d, configuration %s", status, plan.Config)
 	}
@@ -77,7 +78,7 @@ func TestPlanIsResult(t *testing.T) {
 		{"dequantize", at("nvfp4"), at("back")},
 	} {
 		t.Run(args[0]+"/"+filepath.Base(args[2]), func(t *testing.T) {
-			var plan planDocument
+			var plan summary.PlanDocument
 			if status := document(t, &plan, append(args, "--dry-run")...); status != exitDone {
 				t.Fatalf("exit status %d", status)
 			}
@@ -100,7 +101,7 @@ type place struct {
 }
 
 // samePlan compares a plan with what was written.
-func samePlan(t *testing.T, plan planDocument, dst string) {
+func samePlan(t *testing.T, plan summary.PlanDocument, dst string) {
 	t.Helper()
 	want := map[string]map[string]place{}
 	for _, d := range plan.Tensors {
@@ -111,7 +112,7 @@ func samePlan(t *testing.T, plan planDocument, dst string) {
 			if want[d.File] == nil {
 				want[d.File] = map[string]place{}
 			}
-			want[d.File][s.Name] = place{s.Dtype, shapeText(s.Shape), s.Offset, s.Bytes}
+			want[d.File][s.Name] = place{s.Dtype, summary.ShapeText(s.Shape), s.Offset, s.Bytes}
 		}
 	}
 	single := strings.HasSuffix(dst, ".gguf")
@@ -162,7 +163,7 @@ func places(t *testing.T, path string) (map[string]place, int64) {
 		data := f.Tensors[len(f.Tensors)-1].End
 		data += -data & (f.Alignment - 1) // the data are the end of the file, padded
 		for _, s := range f.Tensors {
-			got[s.Name] = place{s.Type.String(), shapeText(s.Shape), f.Size() - data + s.Begin, s.Bytes()}
+			got[s.Name] = place{s.Type.String(), summary.ShapeText(s.Shape), f.Size() - data + s.Begin, s.Bytes()}
 		}
 		return got, f.Size()
 	}
@@ -172,7 +173,7 @@ func places(t *testing.T, path string) (map[string]place, int64) {
 	}
 	defer f.Close()
 	for _, s := range f.Tensors() {
-		got[s.Name] = place{s.Dtype.String(), shapeText(s.Shape), f.DataStart() + s.Begin, s.Bytes()}
+		got[s.Name] = place{s.Dtype.String(), summary.ShapeText(s.Shape), f.DataStart() + s.Begin, s.Bytes()}
 	}
 	return got, f.Size()
 }
@@ -193,24 +194,6 @@ func sameJSON(t *testing.T, path string, want json.RawMessage) {
 	}
 	if a.String() != b.String() {
 		t.Errorf("%s is\n%s\nand was to be\n%s", path, a.String(), b.String())
-	}
-}
-
-// TestShortened: long lists are cut, wherever they are, and others are not.
-func TestShortened(t *testing.T) {
-	for before, want := range map[string]string{
-		`[1,2,3,4,5,6,7,8,9]`:            `[1,2,3,4,5,6,7,8,9]`,
-		`{"a":[1,2,3,4,5,6,7,8,9,10]}`:   `{"a":[1,2,3,4,5,6,7,8,"… and 2 more"]}`,
-		`{"a":{"b":[[1],[2]],"c":null}}`: `{"a":{"b":[[1],[2]],"c":null}}`,
-	} {
-		var v any
-		if err := json.Unmarshal([]byte(before), &v); err != nil {
-			t.Fatal(err)
-		}
-		got, err := json.Marshal(shortened(v))
-		if err != nil || string(got) != want {
-			t.Errorf("%s is shortened to %s, want %s (%v)", before, got, want, err)
-		}
 	}
 }
 

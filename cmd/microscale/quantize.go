@@ -2,14 +2,15 @@ package main
 
 import (
 	"fmt"
-	"io"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/microscale-go/microscale/convert"
 	"github.com/microscale-go/microscale/format"
+	"github.com/microscale-go/microscale/internal/cli"
+	"github.com/microscale-go/microscale/internal/input"
+	"github.com/microscale-go/microscale/internal/summary"
 	"github.com/microscale-go/microscale/profile"
 	"github.com/microscale-go/microscale/quant"
 )
@@ -20,7 +21,7 @@ func quantizeCommand() *cobra.Command {
 		Short: "quantize a checkpoint to a block-scaled format",
 		Long: `Quantize the weights of a checkpoint, and print the error of each.
 
-` + sourceHelp + `
+` + input.Help + `
 
 DST is created atomically when the run completes. To resume an interrupted run,
 repeat the command with --resume. Several machines share the work with
@@ -40,67 +41,67 @@ embeddings, the output head, routers and vision towers are not; --include and
   microscale quantize SRC DST --format nvfp4 --convention modelopt --calibration constant
   microscale quantize SRC DST --format nvfp4 --scale-search
   microscale quantize SRC DST --format mxfp4 --exclude 'layers\.(0|31)\.' --dry-run`,
-		Args: sourceAndDestination,
+		Args: cli.SourceAndDestination,
 	}
-	block := addFormat(cmd)
-	behavior := addProfile(cmd)
-	rule := addScaleRule(cmd)
-	search := addScaleSearch(cmd)
-	layout := addConvention(cmd)
-	scheme := addScheme(cmd)
-	client := addFor(cmd)
-	calibrated := addCalibration(cmd)
+	block := cli.AddFormat(cmd)
+	behavior := cli.AddProfile(cmd)
+	rule := cli.AddScaleRule(cmd)
+	search := cli.AddScaleSearch(cmd)
+	layout := cli.AddConvention(cmd)
+	scheme := cli.AddScheme(cmd)
+	client := cli.AddFor(cmd)
+	calibrated := cli.AddCalibration(cmd)
 	var selection convert.Selection
-	cmd.Flags().Var((*patterns)(&selection.Include), "include", "quantize weights that match, even those that stay as they are by default")
-	cmd.Flags().Var((*patterns)(&selection.Exclude), "exclude", "leave weights that match as they are")
+	cmd.Flags().Var((*cli.Patterns)(&selection.Include), "include", "quantize weights that match, even those that stay as they are by default")
+	cmd.Flags().Var((*cli.Patterns)(&selection.Exclude), "exclude", "leave weights that match as they are")
 	requantize := cmd.Flags().Bool("requantize", false, "quantize a SRC that is quantized already, by the values that its clients decode")
 	pow2 := cmd.Flags().Bool("power-of-two-scales", false, "powers of two as the FP32 scales of the fp8 formats, as Transformer Engine's recipe for blocks has them")
 	options := convert.RunOptions{}
 	cmd.Flags().BoolVar(&options.Force, "force", false, forceUsage)
 	cmd.Flags().BoolVar(&options.AllowNonFinite, "allow-nonfinite", false, "go on where the weights hold NaN or Inf")
 	cmd.Flags().BoolVar(&options.Resume, "resume", false, resumeUsage)
-	shard := addShard(cmd)
+	shard := cli.AddShard(cmd)
 	dryRun := addDryRun(cmd)
 	each := cmd.Flags().Bool("each", false, "a line for every weight, not one for the same weight of all layers")
 	asJSON := cmd.Flags().Bool("json", false, "print one JSON document")
-	threads := addThreads(cmd)
+	threads := cli.AddThreads(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if !block.given {
-			return misuse("--format is missing: name a block format (microscale formats lists them)")
+		if !block.Given {
+			return cli.Misuse("--format is missing: name a block format (microscale formats lists them)")
 		}
-		if !behavior.given {
-			behavior.value = profile.For(block.value)
+		if !behavior.Given {
+			behavior.Value = profile.For(block.Value)
 		}
-		q, err := quantizer(behavior.value, block.value, rule)
+		q, err := cli.Quantizer(behavior.Value, block.Value, rule)
 		if err != nil {
-			return misuse("%v", err)
+			return cli.Misuse("%v", err)
 		}
 		if *pow2 && q.Format.Scale != format.F32 {
-			return misuse("--power-of-two-scales is for formats with f32 scales, which %s has not: leave it out", q.Format)
+			return cli.Misuse("--power-of-two-scales is for formats with f32 scales, which %s has not: leave it out", q.Format)
 		}
 		q.PowerOfTwo = *pow2
-		q = searching(q, search.value)
+		q = cli.Searching(q, search.Value)
 		if err := q.Validate(); err != nil {
-			return misuse("%v", err)
+			return cli.Misuse("%v", err)
 		}
-		if err := client.choose(q.Format, layout, scheme); err != nil {
+		if err := client.Choose(q.Format, layout, scheme); err != nil {
 			return err
 		}
-		if err := ggufDestination(layout, args[1]); err != nil {
+		if err := cli.GgufDestination(layout, args[1]); err != nil {
 			return err
 		}
-		calibration, err := calibrated.read()
+		calibration, err := calibrated.Read()
 		if err != nil {
 			return err
 		}
-		model, source, err := openModel(cmd.Context(), args[0])
+		model, source, err := input.Open(cmd.Context(), args[0])
 		if err != nil {
 			return err
 		}
 		defer source.Close()
-		plan, err := convert.PlanQuantize(model, convert.QuantizeOptions{Quantizer: q, Convention: layout.value, Scheme: scheme.value, Selection: selection, Calibration: calibration, Requantize: *requantize})
+		plan, err := convert.PlanQuantize(model, convert.QuantizeOptions{Quantizer: q, Convention: layout.Value, Scheme: scheme.Value, Selection: selection, Calibration: calibration, Requantize: *requantize})
 		if err == nil {
-			plan, err = shard.plan(cmd.ErrOrStderr(), plan)
+			plan, err = shard.Plan(cmd.ErrOrStderr(), plan)
 		}
 		if err != nil {
 			return err
@@ -115,31 +116,23 @@ embeddings, the output head, routers and vision towers are not; --include and
 			return err
 		}
 		results := result.Tensors
-		defer warnNonFinite(cmd.ErrOrStderr(), results) // below the table
+		defer summary.WarnNonFinite(cmd.ErrOrStderr(), results) // below the table
 		if *asJSON {
 			stored, _ := plan.SourceBytes()
-			return printJSON(out, conversionDocument{
-				Source: args[0], Destination: args[1], Format: q.Format.Name, Profile: behavior.value.Name, Convention: plan.Convention.Name, ScaleSearch: searchText(q.Search),
-				Quantized: plan.Count(convert.Quantize), SourceBytes: stored, Bytes: plan.Bytes(), Seconds: seconds, Tensors: tensorDocuments(results),
+			return cli.PrintJSON(out, summary.ConversionDocument{
+				Source: args[0], Destination: args[1], Format: q.Format.Name, Profile: behavior.Value.Name, Convention: plan.Convention.Name, ScaleSearch: summary.SearchText(q.Search),
+				Quantized: plan.Count(convert.Quantize), SourceBytes: stored, Bytes: plan.Bytes(), Seconds: seconds, Tensors: summary.TensorDocuments(results),
 				Resumed: result.Resumed, Finished: result.Finished,
-				Extra: orEmpty(source.Extra()), Skipped: skippedDocuments(source),
+				Extra: cli.OrEmpty(source.Extra()), Skipped: summary.SkippedDocuments(source),
 			})
 		}
-		by := behavior.value.Name
+		by := behavior.Value.Name
 		if q.Search != quant.NoSearch {
 			by += ", scales by " + q.Search.String()
 		}
-		return printConversion(out, plan, args, result, *each, fmt.Sprintf("%d of %d weights in %s (%s, %s)", plan.Count(convert.Quantize), len(plan.Decisions), q.Format, by, plan.Convention), seconds)
+		return summary.PrintConversion(out, plan, args, result, *each, fmt.Sprintf("%d of %d weights in %s (%s, %s)", plan.Count(convert.Quantize), len(plan.Decisions), q.Format, by, plan.Convention), seconds)
 	}
 	return cmd
-}
-
-// searchText names a search of scales; "" where there is none.
-func searchText(s quant.Search) string {
-	if s == quant.NoSearch {
-		return ""
-	}
-	return s.String()
 }
 
 // forceUsage is what the help says of --force.
@@ -148,29 +141,10 @@ const forceUsage = "replace a checkpoint at DST once the new one is whole (while
 // resumeUsage is what the help says of --resume.
 const resumeUsage = "go on where an earlier run to DST ended, and keep what is done should this one fail; begin where there is none, do nothing where DST is whole"
 
-// sourceAndDestination is the check of the arguments SRC and DST.
-func sourceAndDestination(_ *cobra.Command, args []string) error {
-	return named(args, "SRC", "DST")
-}
-
-// named checks that a command line has one argument for each of the names, and
-// none that is empty.
-func named(args []string, names ...string) error {
-	if len(args) != len(names) {
-		return misuse("%s must be given, not %s", strings.Join(names, " and "), counted(len(args), "argument"))
-	}
-	for i, a := range args {
-		if a == "" {
-			return misuse("%s is empty: name a checkpoint", names[i])
-		}
-	}
-	return nil
-}
-
 // runPlan carries a plan out and reports its progress and what is left to do.
 func runPlan(cmd *cobra.Command, plan *convert.Plan, what, dst string, o convert.RunOptions) (*convert.Result, float64, error) {
 	_, read := plan.SourceBytes()
-	m := newMeter(cmd.ErrOrStderr(), what, read)
+	m := cli.NewMeter(cmd.ErrOrStderr(), what, read)
 	o.Progress = m.Add
 	start := time.Now()
 	result, err := plan.Run(cmd.Context(), dst, o)
@@ -180,53 +154,11 @@ func runPlan(cmd *cobra.Command, plan *convert.Plan, what, dst string, o convert
 		if o.Resume {
 			left = "the same command goes on from what is done"
 		}
-		return nil, 0, interrupted(err, left)
+		return nil, 0, cli.Interrupted(err, left)
 	}
 	for _, w := range result.Warnings {
-		fmt.Fprintf(cmd.ErrOrStderr(), "microscale: warning: %s\n", escaped(w))
+		fmt.Fprintf(cmd.ErrOrStderr(), "microscale: warning: %s\n", cli.Escaped(w))
 	}
-	printLeft(cmd.ErrOrStderr(), plan.Source.Source)
+	summary.PrintLeft(cmd.ErrOrStderr(), plan.Source.Source)
 	return result, time.Since(start).Seconds(), nil
-}
-
-// conversionDocument is what quantize and dequantize did, as JSON.
-type conversionDocument struct {
-	Source      string            `json:"source"`
-	Destination string            `json:"destination"`
-	Format      string            `json:"format"`
-	Profile     string            `json:"profile,omitempty"`
-	Convention  string            `json:"convention,omitempty"`
-	Scheme      string            `json:"scheme,omitempty"`
-	ScaleSearch string            `json:"scale_search,omitempty"`
-	Quantized   int               `json:"quantized"`
-	SourceBytes int64             `json:"source_bytes"`
-	Bytes       int64             `json:"bytes"`
-	Seconds     float64           `json:"seconds"`
-	Resumed     bool              `json:"resumed,omitempty"`  // an earlier run had done a part of it
-	Finished    bool              `json:"finished,omitempty"` // an earlier run had done all of it: the errors are not known
-	Tensors     []tensorDocument  `json:"tensors"`
-	Extra       []string          `json:"extra"`   // safetensors files of the source that were not carried over
-	Skipped     []skippedDocument `json:"skipped"` // other files that were not
-}
-
-// printConversion prints what quantize and dequantize did: the table of errors
-// and the lines below it.
-func printConversion(w io.Writer, plan *convert.Plan, args []string, result *convert.Result, each bool, what string, seconds float64) error {
-	if result.Finished && len(result.Tensors) == 0 {
-		_, err := fmt.Fprintf(w, "%s is whole already: nothing was done (microscale verify %s %s has the errors)\n", printable(args[1]), printable(args[0]), printable(args[1]))
-		return err
-	}
-	if index, count, ok := plan.Part(); ok {
-		what += fmt.Sprintf("; this is the part of worker %d of %d, and microscale merge %s joins them", index, count, printable(args[1]))
-	}
-	results := result.Tensors
-	if err := printErrors(w, results, each); err != nil {
-		return err
-	}
-	stored, _ := plan.SourceBytes()
-	if _, err := fmt.Fprintf(w, "\n%s → %s: %s\n%s → %s in %s, %s/s of source\n", printable(args[0]), printable(args[1]), what,
-		bytesText(float64(stored)), bytesText(float64(plan.Bytes())), durationText(seconds), bytesText(float64(stored)/seconds)); err != nil {
-		return err
-	}
-	return printSourceNonFinite(w, results, args[0])
 }

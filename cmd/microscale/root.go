@@ -1,11 +1,9 @@
 package main
 
 import (
-	"errors"
-	"strings"
-
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
+
+	"github.com/microscale-go/microscale/internal/cli"
 )
 
 // groups is the list of commands. A new command is a file and an entry here.
@@ -42,13 +40,13 @@ func rootCommand(started *bool) *cobra.Command {
 		Use:           "microscale COMMAND",
 		Long:          rootLong,
 		Example:       rootExample,
-		Version:       version(),
+		Version:       cli.Version(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          cobra.ArbitraryArgs, // so that RunE names the unknown command
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return unknownCommand(cmd, args[0])
+				return cli.UnknownCommand(cmd, args[0])
 			}
 			return cmd.Help()
 		},
@@ -56,14 +54,14 @@ func rootCommand(started *bool) *cobra.Command {
 	root.SetVersionTemplate("microscale {{.Version}}\n")
 	root.SetUsageTemplate(usageTemplate)
 	root.SetHelpTemplate(helpTemplate)
-	root.SetFlagErrorFunc(flagError)
+	root.SetFlagErrorFunc(cli.FlagError)
 	for _, g := range groups {
 		root.AddGroup(&cobra.Group{ID: g.title, Title: g.title})
 		for _, newCommand := range g.commands {
 			cmd := newCommand()
 			cmd.GroupID = g.title
 			if g.tidies {
-				cmd.RunE = interruptible(cmd.RunE)
+				cmd.RunE = cli.Interruptible(cmd.RunE)
 			}
 			ours(cmd, started)
 			root.AddCommand(cmd)
@@ -111,90 +109,6 @@ func ours(cmd *cobra.Command, started *bool) {
 	for _, sub := range cmd.Commands() {
 		ours(sub, started)
 	}
-}
-
-func unknownCommand(root *cobra.Command, name string) error {
-	if root.SuggestionsMinimumDistance == 0 {
-		root.SuggestionsMinimumDistance = 2 // cobra's own default
-	}
-	if near := root.SuggestionsFor(name); len(near) > 0 {
-		return misuse("unknown command %q: did you mean %s?", name, strings.Join(near, " or "))
-	}
-	var names []string
-	for _, c := range root.Commands() {
-		if c.IsAvailableCommand() {
-			names = append(names, c.Name())
-		}
-	}
-	return misuse("unknown command %q: use one of %s", name, strings.Join(names, ", "))
-}
-
-// kinds words the types of flags whose values the flag package reads.
-var kinds = map[string]string{
-	"bool":     "true or false",
-	"int":      "a whole number, or is too large",
-	"uint":     "a whole number of 0 or more, or is too large",
-	"uint64":   "a whole number of 0 or more, or is too large",
-	"float32":  "a number, or is too large",
-	"float64":  "a number, or is too large",
-	"duration": "a time such as 500ms or 2s",
-}
-
-// flagError words the errors of flags as ours are.
-func flagError(cmd *cobra.Command, err error) error {
-	var unknown *pflag.NotExistError
-	var invalid *pflag.InvalidValueError
-	switch {
-	case errors.As(err, &unknown):
-		name := unknown.GetSpecifiedName()
-		if near := nearestFlag(cmd, name); near != "" && unknown.GetSpecifiedShortnames() == "" {
-			return misuse("unknown flag --%s: did you mean --%s?", name, near)
-		}
-	case errors.As(err, &invalid):
-		flag := invalid.GetFlag()
-		if kind, ok := kinds[flag.Value.Type()]; ok {
-			return misuse("--%s: %q is not %s", flag.Name, invalid.GetValue(), kind)
-		}
-		return misuse("--%s: %s", flag.Name, oneLine(invalid.Unwrap()))
-	}
-	return misuse("%s", oneLine(err))
-}
-
-// nearestFlag returns the flag of cmd whose name is most like the given one, or
-// nothing where none is like it.
-func nearestFlag(cmd *cobra.Command, name string) (near string) {
-	least := 1 + len(name)/3
-	cmd.Flags().VisitAll(func(f *pflag.Flag) {
-		d := editDistance(f.Name, name)
-		if strings.HasPrefix(f.Name, name) {
-			d = 0
-		}
-		if d <= least && (near == "" || d < least) {
-			near, least = f.Name, d
-		}
-	})
-	return near
-}
-
-// editDistance returns the least number of bytes to insert, delete or replace
-// that turn a into b.
-func editDistance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			d := diagonal
-			if a[i] != b[j] {
-				d = 1 + min(diagonal, row[j], row[j+1])
-			}
-			diagonal, row[j+1] = row[j+1], d
-		}
-	}
-	return row[len(b)]
 }
 
 const helpTemplate = `{{with (or .Long .Short)}}{{. | trimTrailingWhitespaces}}

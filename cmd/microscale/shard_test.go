@@ -6,39 +6,6 @@ import (
 	"testing"
 )
 
-// TestShardVariables: launchers that agree say which worker this is, and those that
-// do not are an error that names both.
-func TestShardVariables(t *testing.T) {
-	for _, tc := range []struct {
-		values  [3]string // of indexVariables
-		worker  string
-		refused []string
-	}{
-		{[3]string{"", "1", ""}, "1/4", nil},
-		{[3]string{"2", "", "2"}, "2/4", nil},
-		{[3]string{"0", "3", ""}, "", []string{`JOB_COMPLETION_INDEX says worker "0"`, `SLURM_PROCID worker "3"`}},
-		{[3]string{"", "0", "1"}, "", []string{"SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "give it as I/N"}},
-		{[3]string{}, "", []string{"none of JOB_COMPLETION_INDEX"}},
-	} {
-		for i, name := range indexVariables {
-			t.Setenv(name, tc.values[i])
-		}
-		var s shardFlag
-		err := s.Set("auto/4")
-		if (err != nil) != (tc.refused != nil) || s.String() != tc.worker {
-			t.Errorf("%q: %q, error %v", tc.values, s.String(), err)
-		}
-		for _, want := range tc.refused {
-			if err != nil && !strings.Contains(err.Error(), want) {
-				t.Errorf("%q: error %v, want %q", tc.values, err, want)
-			}
-		}
-		if s = (shardFlag{}); s.Set("3/4") != nil || s.index != 3 {
-			t.Errorf("%q: 3/4 is taken for %s", tc.values, s.String())
-		}
-	}
-}
-
 // TestIdleWorkers: every worker is told at the start that some have nothing to do,
 // and where none is idle nothing is said. A merge after the last does nothing.
 func TestIdleWorkers(t *testing.T) {

@@ -10,9 +10,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
-	"github.com/microscale-go/microscale/train"
+	"github.com/microscale-go/microscale/internal/study"
 )
 
 // tinyRun has the flags of a run of milliseconds a step.
@@ -43,7 +42,7 @@ func TestTrain(t *testing.T) {
 	}
 	evaluate := func(args ...string) float64 {
 		args = append([]string{"eval", "--data", "synthetic:", "--tokens", "512", "--json"}, args...)
-		d := parsed[evalDocument](t, done(t, args...))
+		d := parsed[study.EvalDocument](t, done(t, args...))
 		if d.Tokens != 512 || math.Abs(math.Exp(float64(d.Loss))/float64(d.Perplexity)-1) > 1e-12 {
 			t.Errorf("%+v", d)
 		}
@@ -92,7 +91,7 @@ func TestTrainSwitches(t *testing.T) {
 		{"--recipe", "mxfp8", "--first-last-layers-bf16"}, {"--recipe", "mxfp8", "--first-last-layers-bf16", "--num-layers-at-start-in-bf16", "0"}, {"--recipe", "nvfp4", "--stochastic-rounding=false"}, {"--recipe", "nvfp4"},
 		{"--recipe", recipe}, {"--recipe", "mxfp8", "--recompute"}, {"--recipe", "mxfp8", "--fp8-param"},
 	} {
-		d := parsed[trainingDocument](t, done(t, tinyRun(append(more, "--steps", "3", "--json", "--out", filepath.Join(dir, fmt.Sprint(i)))...)...))
+		d := parsed[study.TrainingDocument](t, done(t, tinyRun(append(more, "--steps", "3", "--json", "--out", filepath.Join(dir, fmt.Sprint(i)))...)...))
 		name := strings.Join(more, " ")
 		for other, l := range losses {
 			same := l == fmt.Sprint(d.TrainLosses)
@@ -219,8 +218,8 @@ func TestTrainInterrupt(t *testing.T) {
 	status, _, problem := execute("", "train", "--resume", "--out", out, "--seed", "2")
 	fails(t, status, "", problem, "the checkpoint is of another run: seed is 1 there and 2 here")
 
-	got := parsed[trainingDocument](t, done(t, "train", "--resume", "--out", out, "--json", "--threads", "3"))
-	want := parsed[trainingDocument](t, done(t, append(slices.Clone(line), filepath.Join(dir, "other"), "--checkpoint-every", "0", "--json")...))
+	got := parsed[study.TrainingDocument](t, done(t, "train", "--resume", "--out", out, "--json", "--threads", "3"))
+	want := parsed[study.TrainingDocument](t, done(t, append(slices.Clone(line), filepath.Join(dir, "other"), "--checkpoint-every", "0", "--json")...))
 	if got.Recipe != "delayed" || got.Steps != 60 || !slices.Equal(got.TrainLosses, want.TrainLosses) || got.ValLoss != want.ValLoss {
 		t.Errorf("resumed %+v\nwant %+v", got, want)
 	}
@@ -229,45 +228,5 @@ func TestTrainInterrupt(t *testing.T) {
 	status, stdoutText, problem := execute("", "train", "--resume", "--out", out, "--json")
 	if finished := parsed[doneDocument](t, stdoutText); status != exitDone || !finished.Finished || finished.Out != out || !strings.Contains(problem, "the run there is done") {
 		t.Errorf("resumed once more: exit status %d: %s%s", status, stdoutText, problem)
-	}
-}
-
-// TestTrainMeter: where there is no terminal, a line every few seconds says how
-// far a run has come, and none once it is done.
-func TestTrainMeter(t *testing.T) {
-	var out strings.Builder
-	m := newTrainMeter(&out, "mxfp8", 40)
-	event := train.StepEvent{Step: 10, Steps: 40, Loss: 3.25, Tokens: 1024, Elapsed: time.Second}
-	m.Step(event)
-	m.Validated(train.ValidationPoint{Step: 10, Loss: 3.5})
-	m.line = m.line.Add(-meterInterval)
-	event.Step = 20
-	m.Step(event)
-	m.line = m.line.Add(-meterInterval)
-	event.Step = 40
-	m.Step(event)
-	m.Close()
-	if want := "mxfp8: step 20 of 40, loss 3.250 (3.500 in validation), 1.02 k tokens/s, 20 s left\n"; out.String() != want {
-		t.Errorf("it prints %q, want %q", out.String(), want)
-	}
-}
-
-// TestTextWriter: on a terminal nothing that acts on it is written, and characters
-// come whole.
-func TestTextWriter(t *testing.T) {
-	for _, escape := range []bool{false, true} {
-		var out strings.Builder
-		w := &textWriter{w: &out, escape: escape}
-		for _, b := range []byte("a\té\x1b[2J\xff\n\xc3") {
-			w.write([]byte{b})
-		}
-		w.end()
-		want := "a\té\x1b[2J\xff\n\xc3\n"
-		if escape {
-			want = "a\té" + `\x1b[2J\xff` + "\n" + `\xc3` + "\n"
-		}
-		if out.String() != want || w.err != nil {
-			t.Errorf("%q, %v, want %q", out.String(), w.err, want)
-		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/microscale-go/microscale/hf"
+	"github.com/microscale-go/microscale/internal/summary"
 )
 
 // TestVerifyJSON: the shape of the document, null for an exact copy, and the
@@ -53,7 +54,7 @@ func TestVerifyGarbage(t *testing.T) {
 	directory(t, src, twoWeights()...)
 	directory(t, other, weight{name: "lm_head.weight", shape: []int64{8, 64}}, weight{name: "l.0.proj.weight", shape: []int64{64, 128}}) // other random numbers
 	done(t, "quantize", other, dst, "--format", "mxfp4")
-	var doc verifyDocument
+	var doc summary.VerifyDocument
 	if status := document(t, &doc, "verify", src, dst); status != exitFailed || doc.OK || len(doc.Problems) != 2 || doc.Blocks[0].Beyond == 0 {
 		t.Errorf("exit status %d, %+v", status, doc)
 	}
@@ -107,7 +108,7 @@ func TestVerifyProblems(t *testing.T) {
 		t.Errorf("verify prints\n%s", stdout)
 	}
 	status, stdout, stderr = execute("", "verify", src, dst, "--json")
-	var doc verifyDocument
+	var doc summary.VerifyDocument
 	if err := json.Unmarshal([]byte(stdout), &doc); err != nil || status != exitFailed || doc.OK || len(doc.Problems) != 2 || len(doc.Tensors) != 2 || strings.Count(stderr, "\n") != 1 {
 		t.Errorf("exit status %d, %+v, %v, %q", status, doc, err, stderr)
 	}

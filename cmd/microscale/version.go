@@ -3,11 +3,10 @@ package main
 import (
 	"fmt"
 	"runtime"
-	"runtime/debug"
-	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/microscale-go/microscale/internal/cli"
 	"github.com/microscale-go/microscale/internal/cpu"
 )
 
@@ -22,9 +21,9 @@ func versionCommand() *cobra.Command {
 	}
 	asJSON := cmd.Flags().Bool("json", false, "print one JSON document")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		v := versionDocument{version(), runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH, cpu.Best().String()}
+		v := versionDocument{cli.Version(), runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH, cpu.Best().String()}
 		if *asJSON {
-			return printJSON(cmd.OutOrStdout(), v)
+			return cli.PrintJSON(cmd.OutOrStdout(), v)
 		}
 		_, err := fmt.Fprintf(cmd.OutOrStdout(), "microscale %s\n%s %s, kernels %s\n", v.Version, v.Go, v.Platform, v.Kernels)
 		return err
@@ -37,19 +36,4 @@ type versionDocument struct {
 	Go       string `json:"go"`
 	Platform string `json:"platform"`
 	Kernels  string `json:"kernels"`
-}
-
-// version returns the module's version, or the commit that it was built from.
-func version() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "unknown"
-	}
-	v := info.Main.Version
-	for _, s := range info.Settings {
-		if s.Key == "vcs.revision" && (v == "" || v == "(devel)") {
-			v = s.Value
-		}
-	}
-	return strings.Trim(v, "()")
 }

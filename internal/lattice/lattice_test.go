@@ -61,6 +61,12 @@ train: llama nn recipe hf safetensors quant tensor format internal/bounded inter
 verify: internal/checkpoint hf safetensors quant tensor format measure internal/parallel
 convert: verify internal/checkpoint internal/checkpoint/llamacpp gguf hf safetensors quant tensor format measure profile internal/bounded internal/lock internal/parallel
 internal/bench: convert internal/checkpoint hf safetensors nn recipe gemm quant tensor format internal/cpu
+internal/cli: convert verify train recipe profile internal/checkpoint quant format
+internal/input: internal/cli convert internal/checkpoint internal/checkpoint/llamacpp internal/sample hf hf/hub
+internal/numbers: internal/cli mma measure profile quant tensor format
+internal/catalog: internal/numbers internal/cli verify mma quant format
+internal/summary: internal/cli convert verify internal/checkpoint hf safetensors measure quant
+internal/study: internal/cli internal/report internal/bench convert verify train llama nn recipe internal/checkpoint measure quant tensor internal/bounded
 cmd/microscale: *
 `
 
@@ -74,6 +80,11 @@ comm/mpi: github.com/ebitengine/purego
 safetensors: github.com/minio/crc64nvme
 internal/report: gonum.org/v1/gonum gonum.org/v1/plot
 convert: github.com/BurntSushi/toml
+internal/cli: github.com/spf13/cobra github.com/spf13/pflag github.com/jedib0t/go-pretty/v6 golang.org/x/term
+internal/numbers: github.com/jedib0t/go-pretty/v6
+internal/catalog: github.com/jedib0t/go-pretty/v6
+internal/summary: github.com/jedib0t/go-pretty/v6
+internal/study: github.com/jedib0t/go-pretty/v6
 cmd/microscale: github.com/spf13/cobra github.com/spf13/pflag github.com/jedib0t/go-pretty/v6 golang.org/x/term gonum.org/v1/plot
 `
 

@@ -1,0 +1,88 @@
+package catalog
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+
+	"github.com/microscale-go/microscale/format"
+	"github.com/microscale-go/microscale/internal/cli"
+	"github.com/microscale-go/microscale/internal/numbers"
+	"github.com/microscale-go/microscale/quant"
+)
+
+// BlockTable returns the table of block formats.
+func BlockTable() table.Writer {
+	t := cli.NewTable(cli.Left("name"), cli.Left("element"), cli.Left("scale"), cli.Left("block"), cli.Left("global scale"), cli.Right("bits/element"))
+	for _, f := range quant.Formats() {
+		scale, block, global := "-", "-", "-"
+		if f.Scaled() {
+			scale, block = f.Scale.Name, numbers.BlockText(f.Block)
+		}
+		if f.Global {
+			global = format.F32.Name
+		}
+		t.AppendRow(table.Row{f.Name, f.Element, scale, block, global, f.BitsPerElement()})
+	}
+	return t
+}
+
+// ScalarTable returns the table of scalar formats.
+func ScalarTable() table.Writer {
+	t := cli.NewTable(cli.Left("name"), cli.Right("bits"), cli.Left("fields"), cli.Right("bias"), cli.Right("max"),
+		cli.Right("min normal"), cli.Right("min"), cli.Left("specials"))
+	for _, s := range format.All() {
+		fields := fmt.Sprintf("e%d m%d", s.Exponent, s.Mantissa)
+		if s.Integer {
+			fields = "integer"
+		}
+		t.AppendRow(table.Row{s.Name, s.Bits(), fields, s.Bias, fmt.Sprintf("%.6g", s.Max()), numbers.ExponentText(s.SmallestNormal()), numbers.ExponentText(s.Smallest()), specialsText(s)})
+	}
+	return t
+}
+
+func specialsText(s *format.Scalar) string {
+	var special []string
+	if s.HasInf() {
+		special = append(special, "Inf")
+	}
+	if s.HasNaN() {
+		special = append(special, "NaN")
+	}
+	switch {
+	case s.NoZero:
+		special = append(special, "no 0")
+	case !s.HasNegativeZero() && !s.Unsigned:
+		special = append(special, "no -0")
+	}
+	if len(special) == 0 {
+		return "-"
+	}
+	return strings.Join(special, ", ")
+}
+
+// PrintAliases lists the other names of all formats, as wide as the terminal.
+func PrintAliases(w io.Writer) error {
+	line := func(name string, aliases []string) error {
+		if len(aliases) == 0 {
+			return nil
+		}
+		return cli.PrintWrapped(w, name, 14, cli.TerminalWidth(w), strings.Join(aliases, ", "))
+	}
+	for _, f := range quant.Formats() {
+		if err := line(f.Name, f.Aliases); err != nil {
+			return err
+		}
+	}
+	for _, s := range format.All() {
+		if _, err := quant.Lookup(s.Name); err == nil {
+			continue // listed among the block formats
+		}
+		if err := line(s.Name, s.Aliases); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,128 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/jedib0t/go-pretty/v6/progress"
+)
+
+// A Meter tells on standard error how far a long job has come: a bar with rate
+// and remaining time on a terminal, a line every few seconds elsewhere, nothing
+// for a job that is done before the first line.
+type Meter struct {
+	what  string
+	total int64
+	start time.Time
+	done  atomic.Int64
+
+	out  io.Writer
+	bar  progress.Writer // nil where there is no terminal
+	task *progress.Tracker
+
+	lock sync.Mutex // of out, where there is no bar
+	stop chan struct{}
+	wait sync.WaitGroup
+}
+
+const meterInterval = 5 * time.Second
+
+// NewMeter starts to report a job of total bytes, named by a verb: "quantizing".
+// It must be closed.
+func NewMeter(out io.Writer, what string, total int64) *Meter {
+	m := &Meter{what: what, total: total, start: time.Now(), out: out, stop: make(chan struct{})}
+	if IsTerminal(out) {
+		m.startBar()
+	} else {
+		m.startLines(meterInterval)
+	}
+	return m
+}
+
+// Add reports n more bytes. It may be called by any number of goroutines.
+func (m *Meter) Add(n int64) {
+	m.done.Add(n)
+	if m.task != nil {
+		m.task.Increment(n)
+	}
+}
+
+// Logf prints a line above the bar, or between the lines.
+func (m *Meter) Logf(format string, args ...any) {
+	if m.bar != nil {
+		m.bar.Log(format, args...)
+		return
+	}
+	m.lock.Lock()
+	defer m.lock.Unlock()
+	fmt.Fprintf(m.out, format+"\n", args...)
+}
+
+// Close ends the report. What the command prints next stands below it.
+func (m *Meter) Close() {
+	if m.task != nil {
+		if m.done.Load() >= m.total {
+			m.task.MarkAsDone()
+		} else {
+			m.task.MarkAsErrored()
+		}
+	}
+	close(m.stop)
+	m.wait.Wait()
+}
+
+func (m *Meter) startBar() {
+	m.bar = newBar(m.out)
+	m.bar.Style().Visibility.Speed = true
+	m.task = &progress.Tracker{Message: m.what, Total: m.total + 1, Units: progress.UnitsBytes} // one more: only Close ends it
+	m.bar.AppendTracker(m.task)
+	m.wait.Go(m.bar.Render)
+}
+
+// newBar returns a writer of bars, in the style of all commands.
+func newBar(out io.Writer) progress.Writer {
+	bar := progress.NewWriter()
+	bar.SetOutputWriter(out)
+	bar.SetUpdateFrequency(100 * time.Millisecond)
+	bar.SetTrackerLength(24)
+	bar.SetTrackerPosition(progress.PositionRight)
+	bar.SetAutoStop(true) // once the task is marked, even before the first frame
+	style := bar.Style()
+	style.Chars = progress.StyleCharsBlocks
+	style.Visibility.ETA = true
+	style.Visibility.TrackerOverall = false
+	style.Options.PercentFormat = "%3.0f%%"
+	style.Options.ETAPrecision = time.Second
+	style.Options.TimeInProgressPrecision = time.Second
+	style.Options.TimeDonePrecision = 100 * time.Millisecond
+	style.Options.ETAString = "left"
+	return bar
+}
+
+func (m *Meter) startLines(interval time.Duration) {
+	ticker := time.NewTicker(interval)
+	m.wait.Go(func() {
+		defer ticker.Stop()
+		for {
+			select {
+			case <-m.stop:
+				return
+			case <-ticker.C:
+				m.Logf("%s", meterLine(m.what, m.done.Load(), m.total, time.Since(m.start)))
+			}
+		}
+	})
+}
+
+// meterLine words a report: "quantizing: 1.2 GB of 4.8 GB (25%), 400 MB/s, 9 s left".
+func meterLine(what string, done, total int64, elapsed time.Duration) string {
+	rate := float64(done) / elapsed.Seconds()
+	line := fmt.Sprintf("%s: %s of %s (%d%%), %s/s", what, BytesText(float64(done)), BytesText(float64(total)), 100*done/max(total, 1), BytesText(rate))
+	if done > 0 && done < total {
+		line += fmt.Sprintf(", %s left", DurationText(float64(total-done)/rate))
+	}
+	return line
+}

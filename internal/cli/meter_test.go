@@ -1,0 +1,97 @@
+package cli
+
+import (
+	"bytes"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/microscale-go/microscale/train"
+)
+
+func TestMeterLine(t *testing.T) {
+	for _, tc := range []struct {
+		done, total int64
+		elapsed     time.Duration
+		want        string
+	}{
+		{1_200_000_000, 4_800_000_000, 3 * time.Second, "quantizing: 1.20 GB of 4.80 GB (25%), 400 MB/s, 9 s left"},
+		{0, 100, time.Second, "quantizing: 0 B of 100 B (0%), 0 B/s"},
+		{100, 100, time.Second, "quantizing: 100 B of 100 B (100%), 100 B/s"},
+		{0, 0, time.Second, "quantizing: 0 B of 0 B (0%), 0 B/s"},
+	} {
+		if got := meterLine("quantizing", tc.done, tc.total, tc.elapsed); got != tc.want {
+			t.Errorf("%q, want %q", got, tc.want)
+		}
+	}
+}
+
+// TestMeterLines adds from several goroutines while lines are printed.
+func TestMeterLines(t *testing.T) {
+	var out bytes.Buffer
+	m := &Meter{what: "quantizing", total: 8000, start: time.Now(), out: &out, stop: make(chan struct{})}
+	m.startLines(time.Millisecond)
+	var wait sync.WaitGroup
+	for range 8 {
+		wait.Go(func() {
+			for range 10 {
+				m.Add(100)
+				m.Logf("a remark")
+				time.Sleep(time.Millisecond)
+			}
+		})
+	}
+	wait.Wait()
+	m.Close()
+	if m.done.Load() != 8000 {
+		t.Errorf("%d bytes done, want 8000", m.done.Load())
+	}
+	report := regexp.MustCompile(`^quantizing: .* of 8\.00 kB \(\d+%\), .*/s(, .+ left)?$`)
+	reports, remarks := 0, 0
+	for _, l := range strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n") {
+		switch {
+		case l == "a remark":
+			remarks++
+		case report.MatchString(l):
+			reports++
+		default:
+			t.Errorf("a line %q", l)
+		}
+	}
+	if remarks != 80 || reports == 0 {
+		t.Errorf("%d remarks and %d reports, want 80 and some", remarks, reports)
+	}
+}
+
+// TestMeterQuick checks that a job that is done at once leaves no trace.
+func TestMeterQuick(t *testing.T) {
+	var out bytes.Buffer
+	m := NewMeter(&out, "quantizing", 10)
+	m.Add(10)
+	m.Close()
+	if out.Len() > 0 {
+		t.Errorf("it left %q", out.String())
+	}
+}
+
+// TestTrainMeter: where there is no terminal, a line every few seconds says how
+// far a run has come, and none once it is done.
+func TestTrainMeter(t *testing.T) {
+	var out strings.Builder
+	m := NewTrainMeter(&out, "mxfp8", 40)
+	event := train.StepEvent{Step: 10, Steps: 40, Loss: 3.25, Tokens: 1024, Elapsed: time.Second}
+	m.Step(event)
+	m.Validated(train.ValidationPoint{Step: 10, Loss: 3.5})
+	m.line = m.line.Add(-meterInterval)
+	event.Step = 20
+	m.Step(event)
+	m.line = m.line.Add(-meterInterval)
+	event.Step = 40
+	m.Step(event)
+	m.Close()
+	if want := "mxfp8: step 20 of 40, loss 3.250 (3.500 in validation), 1.02 k tokens/s, 20 s left\n"; out.String() != want {
+		t.Errorf("it prints %q, want %q", out.String(), want)
+	}
+}

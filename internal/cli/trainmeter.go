@@ -1,0 +1,98 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/jedib0t/go-pretty/v6/progress"
+
+	"github.com/microscale-go/microscale/train"
+)
+
+// WarnBusy says that other work took part in what was measured.
+func WarnBusy(w io.Writer, what string) {
+	fmt.Fprintf(w, "microscale: other programs had the processors during most %s: an idle machine is faster\n", what)
+}
+
+// A TrainMeter tells on standard error how far a training run has come: a bar on
+// a terminal, a line every few seconds elsewhere, nothing for a run that is done
+// before the first line.
+type TrainMeter struct {
+	out   io.Writer
+	what  string // the recipe
+	bar   progress.Writer
+	task  *progress.Tracker
+	ended chan struct{}
+
+	tokens     int // of the steps seen, and their time
+	elapsed    time.Duration
+	line       time.Time // of the last line
+	validation string    // what the next one says of it
+}
+
+// stepUnits is what a step counts for in a bar, whose percents are of the whole.
+const stepUnits = 1000
+
+// NewTrainMeter starts to report a run of steps. It must be closed.
+func NewTrainMeter(out io.Writer, what string, steps int) *TrainMeter {
+	m := &TrainMeter{out: out, what: what, line: time.Now()}
+	if !IsTerminal(out) {
+		return m
+	}
+	m.bar = newBar(out)
+	m.task = &progress.Tracker{
+		Message: what, Total: int64(steps)*stepUnits + 1, // one more: only Close ends it
+		Units: progress.Units{Formatter: func(v int64) string { return fmt.Sprintf("step %d of %d", v/stepUnits, steps) }},
+	}
+	m.bar.AppendTracker(m.task)
+	m.ended = make(chan struct{})
+	go func() {
+		m.bar.Render()
+		close(m.ended)
+	}()
+	return m
+}
+
+// Step reports a step that is done.
+func (m *TrainMeter) Step(e train.StepEvent) {
+	m.tokens += e.Tokens
+	m.elapsed += e.Elapsed
+	rate := float64(m.tokens) / m.elapsed.Seconds()
+	left := float64(e.Steps-e.Step) * float64(e.Tokens) / rate
+	if m.task != nil {
+		m.task.SetValue(int64(e.Step) * stepUnits)
+		m.task.UpdateMessage(fmt.Sprintf("%s: loss %.3f, %s", m.what, e.Loss, TokenRate(rate)))
+		return
+	}
+	if now := time.Now(); now.Sub(m.line) >= meterInterval && e.Step < e.Steps {
+		m.line = now
+		fmt.Fprintf(m.out, "%s: step %d of %d, loss %.3f%s, %s, %s left\n", m.what, e.Step, e.Steps, e.Loss, m.validation, TokenRate(rate), DurationText(left))
+	}
+}
+
+// Validated reports a validation.
+func (m *TrainMeter) Validated(p train.ValidationPoint) {
+	m.validation = fmt.Sprintf(" (%.3f in validation)", p.Loss)
+	if m.bar != nil {
+		m.bar.Log("step %d: validation loss %.3f", p.Step, p.Loss)
+	}
+}
+
+// Close ends the report.
+func (m *TrainMeter) Close() {
+	if m.task == nil {
+		return
+	}
+	if m.task.Value() >= m.task.Total-1 {
+		m.task.MarkAsDone()
+	} else {
+		m.task.MarkAsErrored()
+	}
+	<-m.ended
+}
+
+// TokenRate words tokens per second.
+func TokenRate(perSecond float64) string {
+	return unitText(perSecond, "", " k", " M") + " tokens/s"
+}

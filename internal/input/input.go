@@ -1,0 +1,54 @@
+// Package input opens the checkpoint that a command reads: a directory, a file, a
+// model on the Hugging Face Hub, or the built-in sample.
+package input
+
+import (
+	"context"
+	"os"
+	"strings"
+
+	"github.com/microscale-go/microscale/convert"
+	"github.com/microscale-go/microscale/hf"
+	"github.com/microscale-go/microscale/hf/hub"
+	"github.com/microscale-go/microscale/internal/checkpoint"
+	"github.com/microscale-go/microscale/internal/checkpoint/llamacpp"
+	"github.com/microscale-go/microscale/internal/cli"
+	"github.com/microscale-go/microscale/internal/sample"
+)
+
+// Help is what the help of every command that takes a SRC says of it.
+const Help = `SRC is a Hugging Face directory (config.json, one or many *.safetensors, an
+index), a single .safetensors or .gguf file, hf://OWNER/NAME or
+hf://OWNER/NAME@REVISION (a model on the Hugging Face Hub, read from there by HF_ENDPOINT, HF_TOKEN and
+HF_HOME), or "sample:", a small Llama-shaped checkpoint of 9.7 M parameters that
+the program makes itself, the same every time.`
+
+// Open opens a SRC. It must be closed.
+func Open(ctx context.Context, arg string) (*checkpoint.Model, *hf.Checkpoint, error) {
+	if info, err := os.Stat(arg); err == nil && !info.IsDir() && strings.HasSuffix(arg, convert.GGUFSuffix) {
+		m, err := llamacpp.Open(arg)
+		if err != nil {
+			return nil, nil, err
+		}
+		return m, m.Source, nil
+	}
+	source, err := openSource(ctx, arg)
+	if err != nil {
+		return nil, nil, err
+	}
+	return checkpoint.Read(source), source, nil
+}
+
+// openSource opens a checkpoint on the hub, the sample, or one of the disk.
+func openSource(ctx context.Context, arg string) (*hf.Checkpoint, error) {
+	if !strings.HasPrefix(arg, hub.Scheme) {
+		c, err := sample.Open(ctx, arg)
+		return c, cli.Interrupted(err, "the sample was not made")
+	}
+	client, err := hub.FromEnvironment(os.Getenv)
+	if err != nil {
+		return nil, err
+	}
+	c, err := client.Open(ctx, arg)
+	return c, cli.Interrupted(err, "the model on the hub was not opened")
+}

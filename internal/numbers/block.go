@@ -1,0 +1,145 @@
+package numbers
+
+import (
+	"math"
+
+	"github.com/microscale-go/microscale/format"
+	"github.com/microscale-go/microscale/internal/cli"
+	"github.com/microscale-go/microscale/measure"
+	"github.com/microscale-go/microscale/profile"
+	"github.com/microscale-go/microscale/quant"
+	"github.com/microscale-go/microscale/tensor"
+)
+
+// An Explanation is what one profile makes of a row of values. The codes and
+// scales are the quantizer's own; the steps between are worked out beside it.
+type Explanation struct {
+	Profile    string        `json:"profile"`
+	Defined    bool          `json:"defined"`              // whether the profile has the format
+	ScaleRule  string        `json:"scale_rule,omitempty"` // of e8m0 scales
+	TensorAmax cli.Number    `json:"tensor_amax"`
+	Global     cli.Number    `json:"global_scale"` // null where the format has none
+	SQNR       cli.Number    `json:"sqnr_db"`
+	Blocks     []blockDetail `json:"blocks"`
+
+	doc       string
+	quantizer quant.Quantizer
+}
+
+// A blockDetail is one block of values.
+type blockDetail struct {
+	First     int             `json:"first"` // index of its first value
+	Amax      cli.Number      `json:"amax"`
+	AmaxBits  string          `json:"amax_bits"`
+	ScaleCode string          `json:"scale_code"` // float32 scales: their bits
+	Scale     cli.Number      `json:"scale"`      // decode scale, without the global one
+	SQNR      cli.Number      `json:"sqnr_db"`
+	Elements  []elementDetail `json:"elements"`
+
+	amax   float32
+	at     int     // index of amax, -1 where there is none
+	scale  float32 // as Scale
+	decode float32 // global scale included
+}
+
+// An elementDetail is one value of a block.
+type elementDetail struct {
+	Value    cli.Number `json:"value"`
+	Quotient cli.Number `json:"quotient"` // value / decode scale
+	Lower    cli.Number `json:"lower"`    // magnitudes of the element format on both sides of the quotient,
+	Upper    cli.Number `json:"upper"`    // the same twice where it is one, null where there is none
+	Code     string     `json:"code"`
+	Decoded  cli.Number `json:"decoded"`
+	Error    cli.Number `json:"relative_error"`
+	Marks    []string   `json:"marks"`
+
+	code                     uint32
+	value, quotient, decoded float32
+}
+
+// Explain quantizes values as one row by the rules of profile p, its scale rule
+// replaced by rule unless that is nil. amax is the amax of the tensor that the
+// values are from, nil for that of the values.
+func Explain(p profile.Profile, f quant.Format, rule *quant.ScaleRule, values []float32, amax *float32) (Explanation, error) {
+	e := Explanation{Profile: p.Name, doc: p.Doc, TensorAmax: cli.Number(math.NaN()), Global: cli.Number(math.NaN()), SQNR: cli.Number(math.NaN()), Blocks: []blockDetail{}}
+	q, err := p.Quantizer(f)
+	if err != nil {
+		return e, nil // not defined
+	}
+	if rule != nil {
+		q.Rule = *rule
+	}
+	t, err := q.Rowwise(tensor.Of(1, len(values), values), quant.With{Amax: amax, Threads: 1})
+	if err != nil {
+		return e, err
+	}
+	e.Defined, e.quantizer = true, q
+	e.TensorAmax = cli.Number(t.Amax)
+	if f.Global {
+		e.Global = cli.Number(t.Global)
+	}
+	if f.Scale == format.E8M0 {
+		e.ScaleRule = q.Rule.String()
+	}
+	decoded := t.Dequantize(1).Data
+	codes := make([]byte, f.StoredCols(len(values)))
+	f.Element.Split(codes, t.Codes)
+	width := f.Block.Cols
+	if width == 0 {
+		width = len(values)
+	}
+	whole := measure.New(width)
+	whole.Add(values, decoded)
+	e.SQNR = cli.Number(whole.Result().SQNR)
+	for i := 0; i < len(values); i += width {
+		j := min(i+width, len(values))
+		b := explainBlock(t, i, values[i:j], decoded[i:j], codes[i:j])
+		e.Blocks = append(e.Blocks, b)
+	}
+	return e, nil
+}
+
+func explainBlock(t *quant.Tensor, first int, values, decoded []float32, codes []byte) blockDetail {
+	element := t.Format.Element
+	b := blockDetail{First: first, at: -1, decode: t.Scale(0, first)}
+	for i, v := range values {
+		if m := float32(math.Abs(float64(v))); m > b.amax || b.at < 0 && m == m {
+			b.amax, b.at = m, first+i
+		}
+	}
+	b.Amax, b.AmaxBits = cli.Number(b.amax), hexText(math.Float32bits(b.amax), format.F32)
+	index := first / max(1, t.Format.Block.Cols)
+	if t.Scales32 != nil {
+		b.scale = t.Scales32[index]
+		b.ScaleCode = hexText(math.Float32bits(b.scale), format.F32)
+	} else {
+		code := uint32(t.Scales[index])
+		b.scale, b.ScaleCode = t.Format.Scale.Decode(code), hexText(code, t.Format.Scale)
+	}
+	b.Scale = cli.Number(b.scale)
+	for i, v := range values {
+		code := uint32(codes[i])
+		quotient := v / b.decode
+		lower, upper := neighbors(quotient, element)
+		var m []string
+		switch {
+		case quotient != quotient && v == v: // the scale is NaN or zero
+		case quotient == 0 && v != 0:
+			m = []string{"flushed"}
+		default:
+			m = marks(quotient, code, element)
+		}
+		if first+i == b.at && b.amax > 0 {
+			m = append([]string{"amax"}, m...)
+		}
+		b.Elements = append(b.Elements, elementDetail{
+			Value: cli.Number(v), Quotient: cli.Number(quotient), Lower: cli.Number(lower), Upper: cli.Number(upper), Code: hexText(code, element),
+			Decoded: cli.Number(decoded[i]), Error: cli.Number(relativeError(v, decoded[i])), Marks: cli.OrEmpty(m),
+			code: code, value: v, quotient: quotient, decoded: decoded[i],
+		})
+	}
+	a := measure.New(len(values))
+	a.Add(values, decoded)
+	b.SQNR = cli.Number(a.Result().SQNR)
+	return b
+}

@@ -1,0 +1,120 @@
+package numbers
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"strings"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/jedib0t/go-pretty/v6/text"
+
+	"github.com/microscale-go/microscale/internal/cli"
+	"github.com/microscale-go/microscale/quant"
+)
+
+// headline names the format and its parts.
+func headline(f quant.Format) string {
+	text := fmt.Sprintf("%s: %s elements, one %s scale per %s", f.Name, f.Element, f.Scale, BlockText(f.Block))
+	if f.Global {
+		text += ", an f32 scale for the tensor"
+	}
+	return text
+}
+
+// PrintSteps shows all blocks of one profile.
+func PrintSteps(w io.Writer, e *Explanation) error {
+	f := e.quantizer.Format
+	var b strings.Builder
+	width := cli.TerminalWidth(w)
+	cli.WriteSteps(&b, width, []cli.Step{{"format", headline(f)}, {"profile", e.Profile + ": " + e.doc}})
+	if f.Global {
+		cli.WriteSteps(&b, width, e.globalSteps())
+	}
+	for i := range e.Blocks {
+		d := &e.Blocks[i]
+		fmt.Fprintf(&b, "\n%s\n", blockTitle(d, i, len(e.Blocks), f))
+		cli.WriteSteps(&b, width, e.steps(d))
+		fmt.Fprintf(&b, "\n%s\n\nSQNR %s\n", elementTable(d, f, width), decibelText(float64(d.SQNR)))
+	}
+	if len(e.Blocks) > 1 {
+		fmt.Fprintf(&b, "\nSQNR of all blocks %s\n", decibelText(float64(e.SQNR)))
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// blockTitle says which block d is, and that zeros fill it up.
+func blockTitle(d *blockDetail, i, blocks int, f quant.Format) string {
+	n := len(d.Elements)
+	title := "One block"
+	if blocks > 1 {
+		title = fmt.Sprintf("Block %d of %d", i+1, blocks)
+	}
+	title += fmt.Sprintf(": %d values", n)
+	if n == 1 {
+		title = strings.TrimSuffix(title, "s")
+	}
+	if f.Block.Cols > n {
+		title += fmt.Sprintf(", filled up with zeros to %d", f.Block.Cols)
+	}
+	return title
+}
+
+// elementTable shows the values of a block. Its codes are in binary too where
+// the terminal is wide enough for that.
+func elementTable(d *blockDetail, f quant.Format, width int) string {
+	columns := []cli.Column{cli.Right("#"), cli.Right("value"), cli.Right("÷ scale"), cli.Left("between"), cli.Left(fieldNames(f.Element)),
+		cli.Left("code"), cli.Right("decoded"), cli.Right("error"), cli.Left("")}
+	t := cli.NewTable(columns...)
+	for i, e := range d.Elements {
+		t.AppendRow(table.Row{d.First + i, shortText(e.value), sixDigits(e.quotient), betweenText(e), bitsText(e.code, f.Element), e.Code,
+			shortText(e.decoded), percentText(e.value, e.decoded), strings.Join(e.Marks, ", ")})
+	}
+	drawn := t.Render()
+	if rule := strings.Split(drawn, "\n")[1]; text.StringWidth(rule) > width {
+		const binary = 5
+		t.SetColumnConfigs(append(cli.NumericColumns(columns), table.ColumnConfig{Number: binary, Hidden: true}))
+		drawn = t.Render()
+	}
+	return drawn
+}
+
+// betweenText writes the neighbors of a quotient in their order.
+func betweenText(e elementDetail) string {
+	lower, upper := float64(e.Lower), float64(e.Upper)
+	switch {
+	case e.quotient != e.quotient:
+		return "-"
+	case lower == upper:
+		return "exact"
+	case math.IsNaN(upper):
+		return fmt.Sprintf("beyond %.5g", math.Copysign(lower, float64(e.quotient)))
+	case e.quotient < 0:
+		return fmt.Sprintf("%.5g … %.5g", -upper, 0-lower)
+	}
+	return fmt.Sprintf("%.5g … %.5g", lower, upper)
+}
+
+func sixDigits(v float32) string { return fmt.Sprintf("%.6g", v) }
+
+func decibelText(db float64) string {
+	switch {
+	case math.IsInf(db, 1):
+		return "infinite: exact"
+	case math.IsNaN(db), math.IsInf(db, -1):
+		return "undefined"
+	}
+	return fmt.Sprintf("%.2f dB", db)
+}
+
+// BlockText writes a block's extent: rows × columns, or what it spans.
+func BlockText(s quant.Shape) string {
+	switch {
+	case s == quant.Shape{}:
+		return "tensor"
+	case s.Cols == 0 && s.Rows == 1:
+		return "row"
+	}
+	return fmt.Sprintf("%d×%d", s.Rows, s.Cols)
+}

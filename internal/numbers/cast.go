@@ -1,0 +1,98 @@
+package numbers
+
+import (
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+
+	"github.com/microscale-go/microscale/format"
+	"github.com/microscale-go/microscale/internal/cli"
+	"github.com/microscale-go/microscale/quant"
+)
+
+// A Cast is the behavior that the flags of the command ask for.
+type Cast struct {
+	From, To   *format.Scalar
+	Conversion format.Conversion
+	Random     quant.Stream // of stochastic rounding
+}
+
+// code returns the code of the value at position i.
+func (c *Cast) code(v float32, i uint64) uint32 {
+	if c.Conversion.Rounding != format.Stochastic {
+		return c.To.EncodeWith(v, c.Conversion, 0)
+	}
+	return c.To.EncodeWith(v, c.Conversion, c.Random.At(i))
+}
+
+// A castDocument is one number in the output of the command.
+type castDocument struct {
+	Text  string     `json:"text"` // as given
+	Input cli.Number `json:"input"`
+	Bits  string     `json:"input_bits"`
+	Code  string     `json:"code"`
+	Value cli.Number `json:"value"`
+	Error cli.Number `json:"relative_error"`
+	Marks []string   `json:"marks"`
+}
+
+// Print casts numbers and prints each as a row, or all as a JSON document.
+func (c *Cast) Print(w io.Writer, args []string, asJSON bool) error {
+	documents := []castDocument{}
+	columns := []cli.Column{cli.Left("number"), cli.Left(c.From.Name), cli.Left("bits"), cli.Left(fieldNames(c.To)), cli.Left("code"), cli.Left(c.To.Name), cli.Right("error"), cli.Left("")}
+	t := cli.NewTable(columns...)
+	if c.From == format.F32 { // the number again
+		t.SetColumnConfigs(append(cli.NumericColumns(columns), table.ColumnConfig{Number: 1, Hidden: true}))
+	}
+	for i, a := range args {
+		v, pattern, err := Parse(a, c.From)
+		if err != nil {
+			return err
+		}
+		code := c.code(v, uint64(i))
+		got := c.To.Decode(code)
+		m := marks(v, code, c.To)
+		bits := hexText(pattern, c.From)
+		t.AppendRow(table.Row{a, valueText(v, c.From), bits, bitsText(code, c.To), hexText(code, c.To), valueText(got, c.To), percentText(v, got), strings.Join(m, ", ")})
+		documents = append(documents, castDocument{a, cli.Number(v), bits, hexText(code, c.To), cli.Number(got), cli.Number(relativeError(v, got)), cli.OrEmpty(m)})
+	}
+	if asJSON {
+		return cli.PrintJSON(w, map[string]any{
+			"to": c.To.Name, "from": c.From.Name, "rounding": c.Conversion.Rounding.String(), "overflow": c.Conversion.Overflow.String(), "numbers": documents,
+		})
+	}
+	_, err := fmt.Fprintln(w, t.Render())
+	return err
+}
+
+// A codeDocument is one decoded code in the output of the command.
+type codeDocument struct {
+	Code  string     `json:"code"`
+	Bits  string     `json:"bits"`
+	Value cli.Number `json:"value"`
+	Text  string     `json:"text"` // of the value, NaN and infinities too
+}
+
+// PrintCodes decodes codes of f and prints each as a row, or all as a JSON document.
+func PrintCodes(w io.Writer, args []string, f *format.Scalar, asJSON bool) error {
+	documents := []codeDocument{}
+	t := cli.NewTable(cli.Left("code"), cli.Left(fieldNames(f)), cli.Left(f.Name))
+	for _, a := range args {
+		code, err := strconv.ParseUint(a, 0, 32)
+		if err != nil || code>>f.Bits() != 0 {
+			return cli.Misuse("%q is not a code of %s: use 0 to %#x", a, f, uint32(1)<<f.Bits()-1)
+		}
+		bits := uint32(code)
+		v := fromBits(bits, f)
+		t.AppendRow(table.Row{hexText(bits, f), bitsText(bits, f), valueText(v, f)})
+		documents = append(documents, codeDocument{hexText(bits, f), bitsText(bits, f), cli.Number(v), valueText(v, f)})
+	}
+	if asJSON {
+		return cli.PrintJSON(w, map[string]any{"format": f.Name, "codes": documents})
+	}
+	_, err := fmt.Fprintln(w, t.Render())
+	return err
+}

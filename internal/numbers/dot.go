@@ -1,0 +1,116 @@
+package numbers
+
+import (
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/microscale-go/microscale/format"
+	"github.com/microscale-go/microscale/internal/cli"
+	"github.com/microscale-go/microscale/mma"
+)
+
+// A DotCase is the operands of one dot product.
+type DotCase struct {
+	a, b           []uint64
+	c              uint64
+	scaleA, scaleB []byte
+}
+
+// ParseCase reads the products A:B or A:B:N, C and the scales.
+func ParseCase(u *mma.Unit, k int, products []string, c string, scalesA, scalesB []string) (d DotCase, err error) {
+	if len(products) == 0 {
+		return d, cli.Misuse("no products to explain: name some, such as 1:1 0.5:-2 or 1:1:32")
+	}
+	for _, p := range products {
+		fields := strings.Split(p, ":")
+		count := 1
+		if len(fields) == 3 {
+			if count, err = strconv.Atoi(fields[2]); err != nil || count < 1 {
+				return d, cli.Misuse("%q: %q is not a number of products", p, fields[2])
+			}
+		} else if len(fields) != 2 {
+			return d, cli.Misuse("%q is not a product: use A:B, or A:B:N for N of them", p)
+		}
+		if count > k-len(d.a) {
+			return d, cli.Misuse("more products than K = %d: leave some out, or use --k", k)
+		}
+		a, err := parseOperand(fields[0], u.A)
+		if err != nil {
+			return d, err
+		}
+		b, err := parseOperand(fields[1], u.B)
+		if err != nil {
+			return d, err
+		}
+		for range count {
+			d.a, d.b = append(d.a, a), append(d.b, b)
+		}
+	}
+	rest := make([]uint64, k-len(d.a))
+	d.a, d.b = append(d.a, rest...), append(d.b, rest...)
+	if d.c, err = parseOperand(c, u.Out); err != nil {
+		return d, err
+	}
+	if d.scaleA, err = parseScales("scales-a", scalesA, u, k); err != nil {
+		return d, err
+	}
+	d.scaleB, err = parseScales("scales-b", scalesB, u, k)
+	return d, err
+}
+
+// IsProduct reports whether s begins as a product does: with a number and a colon.
+func IsProduct(s string) bool {
+	a, _, product := strings.Cut(s, ":")
+	return product && IsNumber(a)
+}
+
+// parseOperand returns the code of a number, rounded to t.
+func parseOperand(s string, t *mma.Type) (uint64, error) {
+	if t == mma.F64 {
+		if bits, err := strconv.ParseUint(s, 0, 64); err == nil && strings.HasPrefix(strings.ToLower(s), "0x") {
+			return bits, nil
+		}
+		v, err := strconv.ParseFloat(s, 64)
+		if err != nil {
+			return 0, cli.Misuse("%q is not a number of %s", s, t)
+		}
+		return math.Float64bits(v), nil
+	}
+	f := t.Scalar
+	lower := strings.ToLower(s)
+	switch {
+	case lower == "nan" && f.HasNaN():
+		return uint64(f.EncodeWith(float32(math.NaN()), format.Conversion{}, 0)), nil
+	case lower == "nan", strings.Contains(lower, "inf") && !f.HasInf():
+		return 0, cli.Misuse("%s has no %s: use a number", t, s)
+	}
+	v, pattern, err := Parse(s, f)
+	if err == nil && v != v && !strings.HasPrefix(lower, "0x") {
+		return 0, cli.Misuse("%s is beyond %s, whose largest value is %v", s, t, f.Max())
+	}
+	return uint64(pattern), err
+}
+
+// parseScales returns the codes of the scales for k products: all 1, all as the
+// one given, or as given.
+func parseScales(flag string, texts []string, u *mma.Unit, k int) ([]byte, error) {
+	n := u.Scales(k)
+	switch {
+	case len(texts) > 0 && n == 0:
+		return nil, cli.Misuse("--%s: %s has no block scales: leave it out", flag, u.Model)
+	case len(texts) == 0:
+		texts = []string{"1"}
+	case len(texts) != 1 && len(texts) != n:
+		return nil, cli.Misuse("--%s: got %d scales, want 1 or %d", flag, len(texts), n)
+	}
+	codes := make([]byte, n)
+	for i := range codes {
+		code, err := parseOperand(texts[i%len(texts)], u.Scale)
+		if err != nil {
+			return nil, err
+		}
+		codes[i] = byte(code)
+	}
+	return codes, nil
+}

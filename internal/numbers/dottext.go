@@ -1,0 +1,122 @@
+package numbers
+
+import (
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+
+	"github.com/microscale-go/microscale/internal/cli"
+	"github.com/microscale-go/microscale/mma"
+)
+
+// A stepDocument is a step of a dot product in the output of the command.
+type stepDocument struct {
+	Title    string         `json:"title"`
+	Terms    []termDocument `json:"terms"`
+	Exponent *int           `json:"exponent"` // null: the terms are not aligned
+	Unit     *int           `json:"unit"`     // exponent of what the terms are cut to multiples of
+	Cut      string         `json:"cut"`
+	Sum      *cli.Number    `json:"sum"`      // of what is kept; null: the terms are not aligned
+	Rounding string         `json:"rounding"` // empty: the result is the sum
+	Result   cli.Number     `json:"result"`
+}
+
+type termDocument struct {
+	Name     string     `json:"name"`
+	Value    cli.Number `json:"value"`
+	Exponent *int       `json:"exponent"` // null: the term is not aligned
+	Kept     cli.Number `json:"kept"`
+}
+
+// dotDocument is the JSON document of an explained dot product.
+func dotDocument(u *mma.Unit, code uint64, steps []*mma.Step) any {
+	documents := make([]stepDocument, len(steps))
+	for i, s := range steps {
+		d := stepDocument{Title: s.Title, Cut: s.Cut, Rounding: s.Rounding, Result: cli.Number(s.Value)}
+		aligned := s.Cut != ""
+		if aligned {
+			sum := cli.Number(s.Sum)
+			d.Exponent, d.Unit, d.Sum = &s.Exponent, &s.Unit, &sum
+		}
+		for _, t := range s.Terms {
+			term := termDocument{Name: t.Name, Value: cli.Number(t.Value), Kept: cli.Number(t.Kept)}
+			if aligned {
+				term.Exponent = &t.Exponent
+			}
+			d.Terms = append(d.Terms, term)
+		}
+		documents[i] = d
+	}
+	return map[string]any{
+		"model": u.Model.Name, "rule": u.Rule(), "steps": documents,
+		"result": cli.Number(u.Out.Value(code)), "code": fmt.Sprintf("0x%0*x", 2*u.Out.Bytes, code),
+	}
+}
+
+// Explain prints every step of the dot product.
+func (d *DotCase) Explain(w io.Writer, u *mma.Unit, asJSON bool) error {
+	code, steps := u.Explain(d.a, d.b, d.c, d.scaleA, d.scaleB)
+	if asJSON {
+		return cli.PrintJSON(w, dotDocument(u, code, steps))
+	}
+	var b strings.Builder
+	width := cli.TerminalWidth(w)
+	cli.WriteSteps(&b, width, []cli.Step{{"model", u.Model.Name + ": " + u.Model.Device}, {"rule", u.Rule()}})
+	for _, s := range steps {
+		fmt.Fprintf(&b, "\n%s\n\n%s\n\n", s.Title, termTable(s))
+		var lines []cli.Step
+		if s.Cut != "" {
+			lines = append(lines, cli.Step{"cut", fmt.Sprintf("%s to multiples of %s, E = %d", s.Cut, powerOfTwo(s.Unit), s.Exponent)}, cli.Step{"sum", exactText(s.Sum)})
+		}
+		if s.Rounding != "" {
+			lines = append(lines, cli.Step{"result", fmt.Sprintf("%s, %s: %s", exactText(s.Value), fmt.Sprintf("0x%0*x", 2*u.Out.Bytes, s.Code), s.Rounding)})
+		}
+		cli.WriteSteps(&b, width, lines)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// termTable shows the terms of a step; equal ones in a row share a row.
+func termTable(s *mma.Step) string {
+	columns := []cli.Column{cli.Left("term"), cli.Right("value"), cli.Right("exponent"), cli.Right("kept"), cli.Right("cut off")}
+	if s.Cut == "" {
+		columns = columns[:2]
+	}
+	t := cli.NewTable(columns...)
+	for i := 0; i < len(s.Terms); {
+		first := s.Terms[i]
+		last := i
+		for last+1 < len(s.Terms) && sameTerm(first, s.Terms[last+1]) && s.Terms[last+1].Name[0] == first.Name[0] {
+			last++
+		}
+		name := first.Name
+		if last > i {
+			name += " … " + s.Terms[last].Name
+		}
+		row := table.Row{name, exactText(first.Value)}
+		if s.Cut != "" {
+			row = append(row, first.Exponent, exactText(first.Kept), exactText(first.Value-first.Kept))
+		}
+		t.AppendRow(row)
+		i = last + 1
+	}
+	return t.Render()
+}
+
+func sameTerm(a, b mma.Term) bool {
+	return a.Value == b.Value && a.Exponent == b.Exponent && a.Kept == b.Kept
+}
+
+// exactText writes a value in few digits: decimal where that is exact, otherwise
+// with a binary exponent.
+func exactText(v float64) string {
+	const few = 12
+	if text := strconv.FormatFloat(v, 'g', -1, 64); len(text) <= few {
+		return text
+	}
+	return strconv.FormatFloat(v, 'x', -1, 64)
+}

@@ -1,0 +1,171 @@
+package numbers
+
+import (
+	"fmt"
+	"math"
+	"strings"
+
+	"github.com/microscale-go/microscale/format"
+	"github.com/microscale-go/microscale/internal/cli"
+	"github.com/microscale-go/microscale/quant"
+)
+
+// formulas words package quant's Arithmetic: how a global scale, the scale of a
+// block below it, and an FP32 scale are computed. MAX is the element's largest
+// value, SMAX the scale's.
+var formulas = []struct{ global, block, fp32 string }{
+	quant.EncodeFirst:      {"1/E with E = SMAX·MAX/amax of the tensor", "amax·(E·(1/MAX))", "1/(MAX/amax)"},
+	quant.EncodeFirst64:    {"amax of the tensor/(SMAX·MAX)", "amax/MAX/global, at least 2⁻⁶", "1/(MAX/amax), divided in float64"},
+	quant.DecodeFirst:      {"amax of the tensor/(SMAX·MAX)", "amax/(MAX·global)", "amax/MAX"},
+	quant.DecodeFirstBF16:  {"1/E with E = bf16(SMAX·MAX·bf16(1/amax of the tensor))", "E·bf16(amax/MAX)", "bf16(amax/MAX)"},
+	quant.BlockOnly:        {"fixed: only blocks have a scale", "amax/MAX, ties up", "amax/MAX"},
+	quant.HalfScale:        {"fixed: only blocks have a scale", "", "64·fp16(amax/(64·MAX))"},
+	quant.DecodeFirstTyped: {"amax of the tensor/(SMAX·MAX)", "amax/(MAX·global)", "amax/MAX"},
+}
+
+// globalSteps returns how the global scale came about.
+func (e *Explanation) globalSteps() []cli.Step {
+	return []cli.Step{
+		{"tensor", "amax " + shortText(float32(e.TensorAmax))},
+		{"global", fmt.Sprintf("%s = %s", shortText(float32(e.Global)), e.limits(formulas[e.quantizer.Arithmetic].global))},
+	}
+}
+
+// steps returns how the scale of block b came about.
+func (e *Explanation) steps(b *blockDetail) []cli.Step {
+	steps := []cli.Step{{"amax", amaxText(b)}}
+	q := &e.quantizer
+	switch q.Format.Scale {
+	case format.E8M0:
+		steps = append(steps, cli.Step{"rule", q.Rule.String() + ": " + ruleText(q, b)})
+		scale := shortText(b.scale)
+		if b.scale == b.scale {
+			scale = ExponentText(b.scale) + " = " + scale
+		}
+		return append(steps, cli.Step{"scale", fmt.Sprintf("%s, code %s", scale, b.ScaleCode)})
+	case format.F32:
+		text := formulas[q.Arithmetic].fp32
+		if q.PowerOfTwo {
+			text += ", as a power of two"
+		}
+		return append(steps, cli.Step{"scale", fmt.Sprintf("%s = %s, bits %s", shortText(b.scale), e.limits(text), b.ScaleCode)})
+	}
+	steps = append(steps, cli.Step{"scale", fmt.Sprintf("%s = %s(%s), code %s", shortText(b.scale), q.Format.Scale, e.limits(formulas[q.Arithmetic].block), b.ScaleCode)})
+	return append(steps, cli.Step{"", fmt.Sprintf("%s = scale × global", shortText(b.decode))})
+}
+
+// limits fills the largest values of e's formats into a formula.
+func (e *Explanation) limits(formula string) string {
+	f := e.quantizer.Format
+	return strings.NewReplacer("SMAX", shortText(f.Scale.Max()), "MAX", shortText(f.Element.Max())).Replace(formula)
+}
+
+func amaxText(b *blockDetail) string {
+	switch {
+	case b.at < 0:
+		return "none: all values are NaN"
+	case b.amax == 0:
+		return "0"
+	}
+	text := shortText(b.amax)
+	if significand, ok := scientific(b.amax); ok {
+		text += " = " + significand
+	}
+	return fmt.Sprintf("%s, value %d, bits %s", text, b.at, b.AmaxBits)
+}
+
+// scientific writes a normal number as m·2^e.
+func scientific(v float32) (text string, ok bool) {
+	if v < math.SmallestNonzeroFloat32*(1<<23) || v > math.MaxFloat32 {
+		return "", false
+	}
+	return fmt.Sprintf("%s·%s", shortText(mantissa(v)), ExponentText(v)), true
+}
+
+// mantissa returns m where v = m·2^e, 1 ≤ m < 2, of a normal v.
+func mantissa(v float32) float32 { return float32(math.Ldexp(float64(v), -exponentOf(v))) }
+
+// ruleText says what the scale rule of q saw in b: the power of two that comes of
+// the exponents alone, and why it was doubled or not.
+func ruleText(q *quant.Quantizer, b *blockDetail) string {
+	element := q.Format.Element
+	largest, _ := scientific(element.Max())
+	_, normal := scientific(b.amax)
+	switch {
+	case b.scale != b.scale:
+		return "the block holds NaN or Inf, which make the scale NaN"
+	case b.amax == 0:
+		return "a block of zeros takes the least scale"
+	case !normal && b.amax <= math.MaxFloat32:
+		return "amax is below 2⁻¹²⁶"
+	case !normal:
+		return "amax is Inf, which takes the largest scale"
+	}
+	base := exponentOf(b.amax) - element.MaxExponent()
+	if q.Rule == quant.Round {
+		return roundText(q, b, base)
+	}
+	text := fmt.Sprintf("%s/%s = %s", powerOfTwo(exponentOf(b.amax)), powerOfTwo(element.MaxExponent()), powerOfTwo(base))
+	condition, doubled := "", false
+	if r := roundsUp[q.Rule]; r != nil {
+		condition, doubled = r(q, mantissa(b.amax), largest)
+	}
+	if doubled && exponentOf(b.scale) == base { // RatioCeil on rounded arithmetic
+		condition, doubled = fmt.Sprintf("amax·float32(1/%s) rounds to %s", shortText(element.Max()), powerOfTwo(base)), false
+	}
+	switch {
+	case doubled:
+		text += ", doubled: " + condition
+		base++
+	case condition == "":
+		text += ", never doubled"
+	default:
+		text += ", not doubled: " + condition
+	}
+	if base < -format.E8M0.Bias {
+		text += "; no scale is less than " + powerOfTwo(-format.E8M0.Bias)
+	}
+	return text
+}
+
+// roundText is ruleText of the rule that never doubles and may halve.
+func roundText(q *quant.Quantizer, b *blockDetail, base int) string {
+	m, from := mantissa(b.amax), q.RoundsFrom()
+	text := fmt.Sprintf("%s/%s = %s", powerOfTwo(exponentOf(b.amax)), powerOfTwo(q.Format.Element.MaxExponent()), powerOfTwo(base))
+	limit := shortText(mantissa(q.Format.Element.Max())) + "/√2"
+	if m >= from {
+		text += fmt.Sprintf(", not halved: %s > %s", shortText(m), limit)
+	} else {
+		text += fmt.Sprintf(", halved: %s < %s", shortText(m), limit)
+		base--
+	}
+	if base < -format.E8M0.Bias {
+		text += "; no scale is less than " + powerOfTwo(-format.E8M0.Bias)
+	}
+	return text
+}
+
+// roundsUp words the condition under which a rule doubles the scale, with m the
+// mantissa of amax, and says whether it holds. Floor never does.
+var roundsUp = map[quant.ScaleRule]func(q *quant.Quantizer, m float32, largest string) (condition string, holds bool){
+	quant.RatioCeil: func(q *quant.Quantizer, m float32, largest string) (string, bool) {
+		limit := mantissa(q.Format.Element.Max())
+		relation, holds := "≤", m > limit
+		if holds {
+			relation = ">"
+		}
+		return fmt.Sprintf("%s %s %s, the mantissa of %s's largest value %s", shortText(m), relation, shortText(limit), q.Format.Element, largest), holds
+	},
+	quant.Ceil: func(_ *quant.Quantizer, m float32, _ string) (string, bool) {
+		if m > 1 {
+			return fmt.Sprintf("%s > 1", shortText(m)), true
+		}
+		return "amax is a power of two", false
+	},
+	quant.Even: func(q *quant.Quantizer, m float32, _ string) (string, bool) {
+		bits := q.EvenBits()
+		unit := math.Ldexp(1, -bits)
+		rounded := math.Floor(float64(m)/unit+0.5) * unit
+		return fmt.Sprintf("%s rounds to %g at %d bits", shortText(m), rounded, bits), rounded >= 2
+	},
+}

@@ -1,0 +1,261 @@
+package study
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/microscale-go/microscale/internal/bench"
+	"github.com/microscale-go/microscale/internal/cli"
+	"github.com/microscale-go/microscale/internal/report"
+	"github.com/microscale-go/microscale/llama"
+	"github.com/microscale-go/microscale/nn"
+	"github.com/microscale-go/microscale/quant"
+	"github.com/microscale-go/microscale/recipe"
+	"github.com/microscale-go/microscale/train"
+)
+
+// A Comparison is a run of compare.
+type Comparison struct {
+	Config  train.Config // of each run, but for its recipe and, where there are several, its seed
+	Stderr  io.Writer
+	Command string // the command line, for the report
+	Version string // of the program
+
+	recipes []report.Recipe
+	formats []report.Format
+	failed  []string // recipes that ended early, but not for a loss that is not finite
+	model   *llama.Model
+}
+
+// Run trains under each recipe from each of the seeds, and quantizes the model of
+// the baseline. It fails where it was interrupted.
+func (k *Comparison) Run(ctx context.Context, recipes []recipe.Recipe, seeds int) error {
+	for i := range uint64(seeds) {
+		for _, r := range recipes {
+			if err := k.train(ctx, r, k.Config.Seed+i); err != nil {
+				return err
+			}
+		}
+	}
+	return k.quantize(ctx)
+}
+
+// Operands are observed at about so many steps of a run, and at most every so
+// many, for to measure them takes as long as a step.
+const observedSteps, observedEvery = 12, 4
+
+// train trains under one recipe. It fails where it was interrupted. Of seeds after
+// the first the losses at the end are kept, and a recipe that did not finish is not
+// tried again.
+func (k *Comparison) train(ctx context.Context, r recipe.Recipe, seed uint64) error {
+	c := k.Config.Under(r)
+	c.Seed = seed
+	if seed != k.Config.Seed {
+		return k.again(ctx, c)
+	}
+	w := newWatcher(r)
+	every := max(observedEvery, (c.Steps+observedSteps-1)/observedSteps)
+	observed := func(step int) bool { return (step-1)%every == 0 || step == c.Steps }
+	row := report.Recipe{Name: r.Name, Doc: r.Doc, TrainLoss: nan, ValidationLoss: nan}
+	var plain, all bench.Laps // the steps that were not observed, and all
+	m := cli.NewTrainMeter(k.Stderr, r.Name, c.Steps)
+	plain.Start()
+	all.Start()
+	result, err := train.Run(ctx, c, train.Hooks{
+		Step: func(e train.StepEvent) {
+			m.Step(e)
+			row.Steps = e.Step
+			row.Train = append(row.Train, report.Point{Step: e.Step, Loss: e.Loss})
+			all.End(e.Elapsed)
+			if !observed(e.Step) {
+				plain.End(e.Elapsed)
+			}
+			plain.Start()
+		},
+		Validated: func(p train.ValidationPoint) {
+			m.Validated(p)
+			row.Validation = append(row.Validation, report.Point{Step: p.Step, Loss: p.Loss})
+			plain.Start() // validation is no part of a step
+			all.Start()
+		},
+		Observe: w.observe, Observed: observed,
+	})
+	m.Close()
+	if plain.Len() == 0 {
+		plain = all
+	}
+	times := plain.Sample()
+	row.SecondsPerStep, row.Busy = times.Median, times.Busy
+	row.TokensPerSecond = float64(c.Batch*c.Sequence) / row.SecondsPerStep
+	row.Operands, row.Scales = w.rows()
+	switch {
+	case err == nil:
+		row.TrainLoss, row.ValidationLoss = result.FinalLoss()
+		row.Runs = []report.Run{{Seed: seed, TrainLoss: row.TrainLoss, ValidationLoss: row.ValidationLoss}}
+		row.Memory = reportedMemory(result.Memory)
+		if r.Name == cli.BaselineRecipe {
+			k.model = result.Model
+		}
+	case errors.Is(err, context.Canceled):
+		return err
+	default:
+		k.fail(&row, err)
+	}
+	k.recipes = append(k.recipes, row)
+	if row.Busy {
+		cli.WarnBusy(k.Stderr, "steps of "+cli.Printable(r.Name))
+	}
+	if row.Failed == "" {
+		fmt.Fprintf(k.Stderr, "%s: %s, validation loss %.4f nats per byte, %s per step\n", cli.Printable(r.Name), cli.Counted(row.Steps, "step"), row.ValidationLoss, cli.DurationText(row.SecondsPerStep))
+	}
+	return nil
+}
+
+// reportedMemory returns what a run held as the report has it.
+func reportedMemory(m train.Memory) report.Memory {
+	return report.Memory{
+		Masters: int64(m.Masters), Gradients: int64(m.Gradients), Moments: int64(m.Moments), Rowwise: int64(m.Rowwise), Columnwise: int64(m.Columnwise),
+		Activations: int64(m.Activations()), Scratch: int64(m.Scratch),
+	}
+}
+
+// fail notes why a recipe did not finish.
+func (k *Comparison) fail(row *report.Recipe, err error) {
+	row.Failed = cli.OneLine(err)
+	if diverged := (*train.Diverged)(nil); !errors.As(err, &diverged) {
+		k.failed = append(k.failed, fmt.Sprintf("%s: %s", cli.Printable(row.Name), row.Failed))
+	}
+	fmt.Fprintf(k.Stderr, "%s did not finish: %s\n", cli.Printable(row.Name), row.Failed)
+}
+
+// again trains under a recipe of the comparison from another seed.
+func (k *Comparison) again(ctx context.Context, c train.Config) error {
+	row := &k.recipes[slices.IndexFunc(k.recipes, func(r report.Recipe) bool { return r.Name == c.Recipe.Name })]
+	if row.Failed != "" {
+		return nil
+	}
+	m := cli.NewTrainMeter(k.Stderr, c.Recipe.Name, c.Steps)
+	result, err := train.Run(ctx, c, train.Hooks{Step: m.Step, Validated: m.Validated})
+	m.Close()
+	switch {
+	case err == nil:
+		run := report.Run{Seed: c.Seed}
+		run.TrainLoss, run.ValidationLoss = result.FinalLoss()
+		row.Runs = append(row.Runs, run)
+		fmt.Fprintf(k.Stderr, "%s, seed %d: validation loss %.4f nats per byte\n", cli.Printable(row.Name), c.Seed, run.ValidationLoss)
+	case errors.Is(err, context.Canceled):
+		return err
+	default:
+		k.fail(row, fmt.Errorf("from seed %d: %w", c.Seed, err))
+	}
+	return nil
+}
+
+// seeds names the seeds of which there are runs.
+func (k *Comparison) seeds() report.Fact {
+	first, runs := k.Config.Seed, 1
+	for _, r := range k.recipes {
+		runs = max(runs, len(r.Runs))
+	}
+	if runs == 1 {
+		return report.Fact{Name: "seed", Text: fmt.Sprint(first)}
+	}
+	return report.Fact{Name: "seeds", Text: fmt.Sprintf("%d to %d", first, first+uint64(runs)-1)}
+}
+
+// parameters returns the number of weights of the model, the same under each recipe.
+func (k *Comparison) parameters() int { return k.Config.Model.WithDefaults().Parameters() }
+
+// report returns the rows of the page.
+func (k *Comparison) report() *report.Comparison {
+	c, m := &k.Config, bench.ThisMachine()
+	model, seeds := cli.ParametersText(float64(k.parameters())), k.seeds()
+	return &report.Comparison{
+		Title:    "Training under " + strings.Join(names(k.recipes), ", "),
+		Subtitle: fmt.Sprintf("%s, %s of %d bytes, %s %s, text %s", model, cli.Counted(c.Steps, "step"), c.Batch*c.Sequence, seeds.Name, seeds.Text, c.Corpus.Name()),
+		Baseline: cli.BaselineRecipe, Token: "byte", Recipes: k.recipes, Formats: k.formats,
+		How: []report.Fact{
+			{Name: "command", Text: k.Command, Code: true},
+			seeds,
+			{Name: "model", Text: fmt.Sprintf("Llama of %s: %s of width %d, %s of attention that share %d of keys and values, feed-forward width %d, a vocabulary of bytes", model,
+				cli.Counted(c.Model.NumHiddenLayers, "layer"), c.Model.HiddenSize, cli.Counted(c.Model.NumAttentionHeads, "head"), c.Model.NumKeyValueHeads, c.Model.IntermediateSize)},
+			{Name: "data", Text: fmt.Sprintf("%s, %s", c.Corpus.Name(), cli.BytesText(float64(c.Corpus.Bytes())))},
+			{Name: "training", Text: fmt.Sprintf("%s of %d sequences of %d bytes, AdamW, schedule %s with a peak of %g", cli.Counted(c.Steps, "step"), c.Batch, c.Sequence, c.Schedule, c.LearningRate)},
+			{Name: "validation", Text: fmt.Sprintf("%d bytes that are never trained on, the same for all", c.ValidationTokens)},
+			{Name: "machine", Text: fmt.Sprintf("%s, %s, %s %s, %s kernels", m.CPU, cli.Counted(m.Processors, "processor"), m.System, m.Go, m.Tier)},
+			{Name: "program", Text: "microscale " + k.Version},
+		},
+	}
+}
+
+func names(recipes []report.Recipe) []string {
+	var list []string
+	for _, r := range recipes {
+		list = append(list, r.Name)
+	}
+	return list
+}
+
+// quantize evaluates the model of the baseline in every format, activations as
+// they are. It fails where it was interrupted.
+func (k *Comparison) quantize(ctx context.Context) error {
+	if k.model == nil {
+		return nil
+	}
+	c := &k.Config
+	base, err := recipe.Lookup(cli.BaselineRecipe)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(k.Stderr, "microscale: quantizing the model of %s to every format\n", cli.BaselineRecipe)
+	for _, f := range quant.Formats() {
+		if !f.Scaled() {
+			continue
+		}
+		m, err := k.model.Quantize(quant.Quantizer{Format: f}, false, c.Threads)
+		if err != nil {
+			return err
+		}
+		loss, _, err := train.Evaluate(ctx, m, nn.Scope{Recipe: base, Threads: c.Threads}, c.Corpus.Validation, c.Sequence, c.ValidationTokens)
+		if err != nil {
+			return err
+		}
+		k.formats = append(k.formats, report.Format{Name: f.Name, Bits: f.BitsPerElement(), Loss: loss})
+	}
+	return nil
+}
+
+// End reports what was done; cause is why that is not all of it.
+func (k *Comparison) End(out io.Writer, dir string, asJSON bool, cause error) error {
+	switch {
+	case len(k.recipes) == 0:
+		return cli.Interrupted(cause, "no recipe was done, and nothing was written")
+	case len(k.recipes) == len(k.failed):
+		return errors.New(strings.Join(k.failed, "; "))
+	}
+	c := k.report()
+	path, unwritten := writeReport(dir, c)
+	var err error
+	if asJSON {
+		err = cli.PrintJSON(out, k.document(c, path))
+	} else {
+		err = PrintComparisonOfRecipes(out, c, path)
+	}
+	switch {
+	case unwritten != nil:
+		return fmt.Errorf("cannot write the report: %w", unwritten)
+	case err != nil:
+		return err
+	case cause != nil:
+		return cli.Interrupted(cause, fmt.Sprintf("the report has what was done until then: %s", strings.Join(names(k.recipes), ", ")))
+	case len(k.failed) > 0:
+		return errors.New(strings.Join(k.failed, "; "))
+	case !slices.ContainsFunc(k.recipes, func(r report.Recipe) bool { return r.Failed == "" }):
+		return fmt.Errorf("no recipe trained to the end, of %s: try a lower --learning-rate or a longer --warmup", strings.Join(names(k.recipes), ", "))
+	}
+	return nil
+}

@@ -1,0 +1,95 @@
+package study
+
+import (
+	"github.com/microscale-go/microscale/internal/cli"
+	"github.com/microscale-go/microscale/internal/report"
+)
+
+// ComparisonDocument is a comparison as JSON.
+type ComparisonDocument struct {
+	Recipes    []comparedDocument      `json:"recipes"`
+	Formats    []comparedAfterDocument `json:"formats"` // of the baseline's model, quantized after training
+	Steps      int                     `json:"steps"`
+	Seed       uint64                  `json:"seed"`
+	Data       []string                `json:"data"`
+	Parameters int                     `json:"parameters"`
+	Report     string                  `json:"report"`
+}
+
+type comparedDocument struct {
+	Recipe          string               `json:"recipe"`
+	Steps           int                  `json:"steps"`
+	TrainLoss       cli.Number           `json:"train_loss"` // nats per byte, of the last step; these three are means over the seeds
+	ValLoss         cli.Number           `json:"val_loss"`
+	GapPercent      cli.Number           `json:"gap_percent"`                // of the validation loss, to bf16's of the same seed
+	GapError        cli.Number           `json:"gap_standard_error_percent"` // null where there is one seed
+	Runs            []runDocument        `json:"runs"`                       // the ends, by seed; what follows is of the first
+	SecondsPerStep  cli.Number           `json:"seconds_per_step"`
+	TokensPerSecond cli.Number           `json:"tokens_per_second"`
+	Busy            bool                 `json:"busy"` // other programs had the processors during most steps
+	Memory          memoryDocument       `json:"memory"`
+	Saturated       cli.Number           `json:"saturated"` // shares of the elements of observed operands
+	Flushed         cli.Number           `json:"flushed"`
+	Failed          string               `json:"failed,omitempty"`
+	TrainLosses     []cli.Number         `json:"train_losses"`
+	ValLosses       []validationDocument `json:"val_losses"`
+}
+
+// memoryDocument is what a run holds at the peak of a step, in bytes.
+type memoryDocument struct {
+	Masters     int64 `json:"masters"`   // FP32 weights
+	Gradients   int64 `json:"gradients"` // FP32
+	Moments     int64 `json:"moments"`   // FP32
+	Rowwise     int64 `json:"rowwise"`   // copies of weights
+	Columnwise  int64 `json:"columnwise"`
+	Activations int64 `json:"activations"`
+	Scratch     int64 `json:"scratch"`
+	All         int64 `json:"all"`
+}
+
+func newMemoryDocument(m report.Memory) memoryDocument {
+	return memoryDocument{m.Masters, m.Gradients, m.Moments, m.Rowwise, m.Columnwise, m.Activations, m.Scratch, m.Total()}
+}
+
+type runDocument struct {
+	Seed      uint64     `json:"seed"`
+	TrainLoss cli.Number `json:"train_loss"`
+	ValLoss   cli.Number `json:"val_loss"`
+}
+
+type comparedAfterDocument struct {
+	Format     string     `json:"format"`
+	Bits       cli.Number `json:"bits_per_element"`
+	ValLoss    cli.Number `json:"val_loss"`
+	Perplexity cli.Number `json:"perplexity"`
+}
+
+func (k *Comparison) document(c *report.Comparison, path string) ComparisonDocument {
+	doc := ComparisonDocument{
+		Recipes: []comparedDocument{}, Formats: []comparedAfterDocument{},
+		Steps: k.Config.Steps, Seed: k.Config.Seed, Data: k.Config.Corpus.Sources, Parameters: k.parameters(), Report: path,
+	}
+	for i := range c.Recipes {
+		r := &c.Recipes[i]
+		training, validation := r.Losses()
+		d := comparedDocument{
+			Recipe: r.Name, Steps: r.Steps, TrainLoss: cli.Number(training), ValLoss: cli.Number(validation), GapPercent: cli.Number(100 * c.Gap(r)), GapError: cli.Number(100 * c.GapError(r)), Runs: []runDocument{},
+			SecondsPerStep: cli.Number(r.SecondsPerStep), TokensPerSecond: cli.Number(r.TokensPerSecond), Busy: r.Busy, Memory: newMemoryDocument(r.Memory),
+			Saturated: cli.Number(r.Saturated()), Flushed: cli.Number(r.Flushed()), Failed: r.Failed, TrainLosses: []cli.Number{}, ValLosses: []validationDocument{},
+		}
+		for _, run := range r.Runs {
+			d.Runs = append(d.Runs, runDocument{run.Seed, cli.Number(run.TrainLoss), cli.Number(run.ValidationLoss)})
+		}
+		for _, p := range r.Train {
+			d.TrainLosses = append(d.TrainLosses, cli.Number(p.Loss))
+		}
+		for _, p := range r.Validation {
+			d.ValLosses = append(d.ValLosses, validationDocument{p.Step, cli.Number(p.Loss)})
+		}
+		doc.Recipes = append(doc.Recipes, d)
+	}
+	for _, f := range c.Formats {
+		doc.Formats = append(doc.Formats, comparedAfterDocument{f.Name, cli.Number(f.Bits), cli.Number(f.Loss), cli.Number(report.Perplexity(f.Loss))})
+	}
+	return doc
+}

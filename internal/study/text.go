@@ -1,0 +1,49 @@
+package study
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"strings"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+
+	"github.com/microscale-go/microscale/internal/cli"
+	"github.com/microscale-go/microscale/internal/report"
+)
+
+var nan = math.NaN()
+
+// typed has the signs of a terminal in place of a typesetter's, and a standard error
+// on a line of its own.
+var typed = strings.NewReplacer("−", "-", "–", "-", " ±", "\n±")
+
+// PrintComparisonOfRecipes prints the table, and where the report is if there is one.
+func PrintComparisonOfRecipes(w io.Writer, c *report.Comparison, path string) error {
+	data := c.Table()
+	var columns []cli.Column
+	for _, c := range data.Columns {
+		columns = append(columns, cli.Column{Title: c.Short, Numeric: c.Numeric})
+	}
+	t := cli.NewTable(columns...)
+	for _, row := range data.Rows {
+		var cells table.Row
+		for _, cell := range row {
+			cells = append(cells, typed.Replace(cli.Printable(cell)))
+		}
+		t.AppendRow(cells)
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s\n\n", t.Render())
+	for _, r := range c.Recipes {
+		if r.Failed != "" {
+			fmt.Fprintf(&b, "%s did not finish: %s\n", cli.Printable(r.Name), r.Failed)
+		}
+	}
+	fmt.Fprintf(&b, "%s\n", c.Subtitle)
+	if path != "" {
+		fmt.Fprintf(&b, "the report is in %s\n", cli.Printable(path))
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}

@@ -1,0 +1,145 @@
+package summary
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+
+	"github.com/microscale-go/microscale/hf"
+	"github.com/microscale-go/microscale/internal/checkpoint"
+	"github.com/microscale-go/microscale/internal/cli"
+)
+
+// InspectDocument is an inspection as JSON.
+type InspectDocument struct {
+	Source     string            `json:"source"`
+	Convention *string           `json:"convention"` // null: not quantized
+	Scheme     string            `json:"scheme"`     // as its clients call it; "" where it is not said
+	Search     string            `json:"scale_search,omitempty"`
+	Parameters int64             `json:"parameters"`
+	Bytes      int64             `json:"bytes"`
+	Quantized  int               `json:"quantized"`
+	Files      []fileDocument    `json:"files"`
+	Weights    []weightDocument  `json:"tensors"`
+	Ignore     []string          `json:"ignore"`
+	Extra      []string          `json:"extra"`   // safetensors files that are not part of it
+	Skipped    []SkippedDocument `json:"skipped"` // other files that a conversion does not carry over
+	Problems   []ProblemDocument `json:"problems"`
+}
+
+type weightDocument struct {
+	Name   string  `json:"name"`
+	Format string  `json:"format"`
+	Shape  []int64 `json:"shape"`
+	Bytes  int64   `json:"bytes"` // scales included
+	File   string  `json:"file"`
+}
+
+// SkippedDocument is a file that a conversion does not copy, as JSON.
+type SkippedDocument struct {
+	Name   string `json:"name"`
+	Reason string `json:"reason"`
+}
+
+// Inspection returns what the headers of m contain. arg is the SRC that was opened.
+func Inspection(arg string, m *checkpoint.Model) InspectDocument {
+	doc := InspectDocument{
+		Source: arg, Quantized: m.Quantized(), Ignore: cli.OrEmpty(m.Ignore), Extra: cli.OrEmpty(m.Source.Extra()),
+		Skipped: SkippedDocuments(m.Source), Problems: problemDocuments(m.Problems),
+	}
+	if m.Convention != nil {
+		doc.Convention, doc.Scheme, doc.Search = &m.Convention.Name, m.Scheme, m.ScaleSearch()
+	}
+	for _, shard := range m.Source.Shards() {
+		doc.Files = append(doc.Files, fileDocument{shard.Name, shard.File.Size()})
+		doc.Bytes += shard.File.Size()
+	}
+	doc.Weights = make([]weightDocument, 0, len(m.Weights))
+	for _, w := range m.Weights {
+		rows, cols := w.Matrix()
+		doc.Parameters += int64(rows) * int64(cols)
+		codes, _ := w.Part(checkpoint.Codes)
+		doc.Weights = append(doc.Weights, weightDocument{w.Name, w.FormatName(), cli.OrEmpty(w.Shape), w.StoredBytes(), codes.Shard.Name})
+	}
+	return doc
+}
+
+// SkippedDocuments returns the files that a conversion of c does not copy.
+func SkippedDocuments(c *hf.Checkpoint) []SkippedDocument {
+	documents := []SkippedDocument{}
+	for _, s := range c.Skipped() {
+		documents = append(documents, SkippedDocument{s.Name, s.Reason})
+	}
+	return documents
+}
+
+// paddedText says that a weight is stored with more codes than it has values,
+// which is why it takes more bits a value than its format does.
+func paddedText(w *checkpoint.Weight) string {
+	codes, _ := w.Part(checkpoint.Codes)
+	rows, cols := w.Matrix()
+	if w.Quantized() && 8*codes.Bytes() > int64(rows)*int64(cols)*int64(w.Format.Element.StoredBits()) {
+		return "padded"
+	}
+	return ""
+}
+
+// leftText has a line for everything in a checkpoint's directory that a
+// conversion does not carry over.
+func leftText(c *hf.Checkpoint) string {
+	var b strings.Builder
+	for _, name := range c.Extra() {
+		fmt.Fprintf(&b, "not carried over: %s (not part of the checkpoint)\n", cli.Printable(name))
+	}
+	for _, s := range c.Skipped() {
+		fmt.Fprintf(&b, "not carried over: %s (%s)\n", cli.Printable(s.Name), cli.Escaped(s.Reason))
+	}
+	return b.String()
+}
+
+// PrintLeft tells on standard error what a conversion does not carry over.
+func PrintLeft(stderr io.Writer, c *hf.Checkpoint) { fmt.Fprint(stderr, leftText(c)) }
+
+// PrintInspection prints an inspection as text.
+func PrintInspection(w io.Writer, m *checkpoint.Model, doc InspectDocument, each bool) error {
+	t := cli.NewTable(cli.Left("weight"), cli.Right("n"), cli.Right("shape"), cli.Left("format"), cli.Right("size"), cli.Right("bits/value"), cli.Left(""))
+	type total struct {
+		groupKey
+		n     int
+		bytes int64
+		note  string // of the first
+	}
+	var totals []*total // a checkpoint may have a million weights, so sums are kept and not members
+	index := map[groupKey]*total{}
+	for i, weight := range m.Weights {
+		rows, cols := weight.Matrix()
+		key := keyOf(weight.Name, doc.Weights[i].Format, rows, cols, each)
+		g := index[key]
+		if g == nil {
+			g = &total{groupKey: key, note: paddedText(weight)}
+			totals, index[key] = append(totals, g), g
+		}
+		g.n, g.bytes = g.n+1, g.bytes+doc.Weights[i].Bytes
+	}
+	for _, g := range totals {
+		values := max(1, g.n*g.rows*g.cols)
+		t.AppendRow(table.Row{cli.Printable(g.name), g.n, fmt.Sprintf("%d×%d", g.rows, g.cols), g.format, cli.BytesText(float64(g.bytes)), fmt.Sprintf("%.4g", 8*float64(g.bytes)/float64(values)), g.note})
+	}
+	convention := "not quantized"
+	if doc.Convention != nil {
+		convention = fmt.Sprintf("%d of %s quantized (%s)", doc.Quantized, cli.Counted(len(doc.Weights), "weight"), SchemeText(*doc.Convention, doc.Scheme))
+	}
+	if doc.Search != "" {
+		convention += ", scales by " + cli.Printable(doc.Search)
+	}
+	if _, err := fmt.Fprintf(w, "%s\n\n%s: %s, %s in %s, %s\n", t.Render(), cli.Printable(strings.TrimSuffix(doc.Source, ":")),
+		cli.ParametersText(float64(doc.Parameters)), cli.BytesText(float64(doc.Bytes)), cli.Counted(len(doc.Files), "file"), convention); err != nil {
+		return err
+	}
+	if _, err := io.WriteString(w, leftText(m.Source)); err != nil {
+		return err
+	}
+	return printProblems(w, m.Problems)
+}

@@ -1,0 +1,64 @@
+package summary
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/microscale-go/microscale/internal/cli"
+	"github.com/microscale-go/microscale/measure"
+	"github.com/microscale-go/microscale/verify"
+)
+
+// mostNamed is how many weights are named that have values out of reach.
+const mostNamed = 3
+
+// printCounts prints a line for each of the weights that have values of a kind:
+// "2 values of l.0.weight", and what line says of them. No more than mostNamed.
+func printCounts(w io.Writer, results []verify.Tensor, prefix string, count func(measure.Result) int64, line func(t verify.Tensor, one bool) string) error {
+	weights := 0
+	var last verify.Tensor
+	for _, t := range results {
+		n := count(t.Result)
+		if n == 0 {
+			continue
+		}
+		if weights++; weights > mostNamed {
+			last = t
+			continue
+		}
+		if _, err := fmt.Fprintf(w, "%s%s of %s %s\n", prefix, cli.Counted(int(n), "value"), cli.Printable(t.Name), line(t, n == 1)); err != nil {
+			return err
+		}
+	}
+	if weights <= mostNamed {
+		return nil
+	}
+	_, err := fmt.Fprintf(w, "%svalues of %s %s\n", prefix, cli.Counted(weights-mostNamed, "more weight"), line(last, false))
+	return err
+}
+
+// printSourceNonFinite says where the source holds NaN or Inf.
+func printSourceNonFinite(w io.Writer, results []verify.Tensor, src string) error {
+	return printCounts(w, results, "", func(r measure.Result) int64 { return r.NonFiniteWant }, func(_ verify.Tensor, one bool) string {
+		verb := "are"
+		if one {
+			verb = "is"
+		}
+		return verb + " NaN or Inf in " + cli.Printable(src)
+	})
+}
+
+// WarnNonFinite says which weights have values that do not decode to numbers: the
+// result is written all the same, and verify refuses it.
+func WarnNonFinite(w io.Writer, results []verify.Tensor) {
+	_ = printCounts(w, results, "microscale: warning: ", func(r measure.Result) int64 { return r.NonFinite }, func(t verify.Tensor, one bool) string {
+		verb, decode := "are", "decode"
+		if one {
+			verb, decode = "is", "decodes"
+		}
+		if t.Result.NonFiniteWant > 0 { // the NaN of a block's scale
+			return fmt.Sprintf("%s finite and %s to NaN or Inf", verb, decode)
+		}
+		return fmt.Sprintf("%s beyond %s and %s to Inf", verb, t.Format, decode)
+	}) // standard error, which nobody has to read
+}

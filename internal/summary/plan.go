@@ -1,0 +1,192 @@
+package summary
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+
+	"github.com/microscale-go/microscale/convert"
+	"github.com/microscale-go/microscale/internal/cli"
+	"github.com/microscale-go/microscale/safetensors"
+	"github.com/microscale-go/microscale/verify"
+)
+
+// PrintPlan prints a plan for people: what becomes of the weights, the files, and
+// what config.json will say. Where every tensor will lie, it prints where each is
+// true.
+func PrintPlan(w io.Writer, plan *convert.Plan, args []string, each bool) error {
+	for _, n := range plan.Notes {
+		if _, err := fmt.Fprintf(w, "note: %s\n\n", cli.Escaped(n)); err != nil {
+			return err
+		}
+	}
+	if err := printDecisions(w, plan, each); err != nil {
+		return err
+	}
+	if each {
+		if err := printPlaces(w, plan); err != nil {
+			return err
+		}
+	}
+	if err := printFiles(w, plan); err != nil {
+		return err
+	}
+	if err := printConfigChanges(w, plan, each); err != nil {
+		return err
+	}
+	stored, _ := plan.SourceBytes()
+	what := fmt.Sprintf("%d of %d weights decoded", plan.Count(convert.Decode), len(plan.Decisions))
+	if plan.Convention != nil {
+		name, _ := plan.Convention.Scheme(plan.Format)
+		done := plan.Count(convert.Quantize)
+		verb := "in"
+		if done == 0 {
+			done, verb = plan.Count(convert.Relabel), "relabeled,"
+		}
+		what = fmt.Sprintf("%d of %d weights %s %s (%s)", done, len(plan.Decisions), verb, plan.Format, SchemeText(plan.Convention.Name, name))
+	}
+	if index, count, ok := plan.Part(); ok {
+		what += fmt.Sprintf(", the part of worker %d of %d", index, count)
+	}
+	_, err := fmt.Fprintf(w, "\n%s → %s: %s, %s → %s; nothing was written\n", cli.Printable(args[0]), cli.Printable(args[1]), what, cli.BytesText(float64(stored)), cli.BytesText(float64(plan.Bytes())))
+	return err
+}
+
+// printDecisions prints what becomes of every weight, and why.
+func printDecisions(w io.Writer, plan *convert.Plan, each bool) error {
+	t := cli.NewTable(cli.Left("weight"), cli.Right("n"), cli.Right("shape"), cli.Left("becomes"), cli.Left("because"), cli.Right("size"))
+	var names []verify.Tensor // grouped as results are
+	decisions := map[string]convert.Decision{}
+	for _, d := range plan.Decisions {
+		rows, cols := d.Weight.Matrix()
+		names = append(names, verify.Tensor{Name: d.Weight.Name, Format: plan.FormatName(d), Rows: rows, Cols: cols})
+		decisions[d.Weight.Name] = d
+	}
+	for _, g := range grouped(names, each) {
+		var size int64
+		for _, m := range g.members {
+			size += decisions[m.Name].Bytes()
+		}
+		first := g.members[0]
+		t.AppendRow(table.Row{cli.Printable(g.name), len(g.members), fmt.Sprintf("%d×%d", first.Rows, first.Cols), first.Format, decisions[first.Name].Reason, cli.BytesText(float64(size))})
+	}
+	_, err := fmt.Fprintln(w, t.Render())
+	return err
+}
+
+// printPlaces prints every tensor of the result and where it lies.
+func printPlaces(w io.Writer, plan *convert.Plan) error {
+	t := cli.NewTable(cli.Left("file"), cli.Left("tensor"), cli.Left("dtype"), cli.Left("shape"), cli.Right("offset"), cli.Right("bytes"))
+	layouts := layoutsOf(plan)
+	for _, d := range plan.Decisions {
+		for _, s := range storedDocuments(plan, d, layouts) {
+			t.AppendRow(table.Row{cli.Printable(d.File), cli.Printable(s.Name), s.Dtype, ShapeText(s.Shape), s.Offset, s.Bytes})
+		}
+	}
+	_, err := fmt.Fprintf(w, "\n%s\n", t.Render())
+	return err
+}
+
+// ShapeText returns a shape as 2×3.
+func ShapeText(shape []int64) string {
+	if len(shape) == 0 {
+		return "scalar"
+	}
+	return strings.ReplaceAll(strings.Trim(fmt.Sprint(shape), "[]"), " ", "×")
+}
+
+// printFiles prints the files of the result, and what the index counts.
+func printFiles(w io.Writer, plan *convert.Plan) error {
+	_, _, parted := plan.Part()
+	columns := []cli.Column{cli.Left("file"), cli.Right("tensors"), cli.Right("header"), cli.Right("size")}
+	if parted {
+		columns = append(columns, cli.Right("worker"))
+	}
+	t := cli.NewTable(columns...)
+	appendRow := func(worker int, row table.Row) {
+		if parted {
+			row = append(row, worker)
+		}
+		t.AppendRow(row)
+	}
+	for _, f := range plan.Files {
+		appendRow(plan.WorkerOf(f.Name), table.Row{cli.Printable(f.Name), len(f.Layout.Header().Tensors), cli.BytesText(float64(len(f.Layout.HeaderBytes()))), cli.BytesText(float64(f.Layout.FileSize()))})
+	}
+	for _, c := range plan.Companions() {
+		appendRow(0, table.Row{cli.Printable(c.Name), "", "", cli.BytesText(float64(c.Size))})
+	}
+	if _, err := fmt.Fprintf(w, "\n%s\n", t.Render()); err != nil || plan.Index() == nil {
+		return err
+	}
+	var index struct {
+		Metadata  map[string]json.Number `json:"metadata"`
+		WeightMap map[string]string      `json:"weight_map"`
+	}
+	if err := json.Unmarshal(plan.Index(), &index); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(w, "\n%s: %s in %s, total_size %s\n", safetensors.IndexName, cli.Counted(len(index.WeightMap), "tensor"), cli.Counted(len(plan.Files), "file"), index.Metadata["total_size"])
+	return err
+}
+
+// shownNames is how many names of a list in config.json are printed, unless each is.
+const shownNames = 8
+
+// printConfigChanges prints what the result's config.json says that the source's
+// does not.
+func printConfigChanges(w io.Writer, plan *convert.Plan, each bool) error {
+	set, gone, err := plan.ConfigChanges()
+	if err != nil {
+		return err
+	}
+	for _, name := range slices.Sorted(maps.Keys(set)) {
+		var value any
+		decoder := json.NewDecoder(bytes.NewReader(set[name]))
+		decoder.UseNumber()
+		if err := decoder.Decode(&value); err != nil {
+			return err
+		}
+		if !each {
+			value = shortened(value)
+		}
+		var text strings.Builder
+		if err := cli.PrintJSON(&text, value); err != nil {
+			return err
+		}
+		for line := range strings.Lines(fmt.Sprintf("\nconfig.json, %s: %s", cli.Printable(name), text.String())) {
+			if _, err := fmt.Fprintln(w, cli.Escaped(strings.TrimSuffix(line, "\n"))); err != nil {
+				return err
+			}
+		}
+	}
+	if len(gone) > 0 {
+		slices.Sort(gone)
+		_, err = fmt.Fprintf(w, "\nconfig.json: without %s\n", cli.Escaped(strings.Join(gone, ", ")))
+	}
+	return err
+}
+
+// shortened returns a JSON value whose long lists have their first elements alone,
+// and how many there are more.
+func shortened(value any) any {
+	switch v := value.(type) {
+	case map[string]any:
+		for key, member := range v {
+			v[key] = shortened(member)
+		}
+	case []any:
+		for i, element := range v {
+			v[i] = shortened(element)
+		}
+		if more := len(v) - shownNames; more > 1 {
+			return append(v[:shownNames:shownNames], fmt.Sprintf("… and %d more", more))
+		}
+	}
+	return value
+}

@@ -1,0 +1,89 @@
+package summary
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+
+	"github.com/microscale-go/microscale/internal/cli"
+	"github.com/microscale-go/microscale/verify"
+)
+
+// worstBlocks is how many of the worst blocks are named.
+const worstBlocks = 3
+
+// printBlocks prints the worst blocks, one of a weight, and what became of scales
+// that are zero.
+func printBlocks(w io.Writer, blocks []verify.Blocks) error {
+	byLoss := slices.DeleteFunc(slices.Clone(blocks), func(b verify.Blocks) bool { return math.IsNaN(b.Worst) || math.IsInf(b.Worst, 1) })
+	slices.SortStableFunc(byLoss, func(a, b verify.Blocks) int { return cmp.Compare(a.Worst, b.Worst) })
+	for _, b := range byLoss[:min(worstBlocks, len(byLoss))] {
+		if _, err := fmt.Fprintf(w, "worst block: %s dB, row %d, columns %d to %d of %s\n", cli.Decibels(b.Worst), b.Row, b.Col, b.Col+b.Width-1, cli.Printable(b.Tensor)); err != nil {
+			return err
+		}
+	}
+	var zero, lost, count int64
+	weights := 0
+	for _, b := range blocks {
+		zero, lost, count = zero+b.ZeroScales, lost+b.Lost, count+b.Count
+		if b.ZeroScales > 0 || b.Lost > 0 {
+			weights++
+		}
+	}
+	if weights == 0 {
+		return nil
+	}
+	_, err := fmt.Fprintf(w, "zero scales: %d in %s; %d of %d blocks hold values that all became zeros\n", zero, cli.Counted(weights, "weight"), lost, count)
+	return err
+}
+
+// checks are what is said of the weights that were compared in each way: where there
+// are problems, and where all weights agree.
+var checks = []struct {
+	check            verify.Check
+	compared, agrees string
+}{
+	{verify.Bounded, "quantized: decoded and compared with the bound of the format", "quantized: every scale and decoded element within the bound of the format"},
+	{verify.Rounded, "in another dtype: compared with the rounded source", "in another dtype: every element is the source's, rounded"},
+	{verify.Identical, "not quantized: compared bit by bit", "not quantized: identical to the bit"},
+}
+
+// PrintVerification prints the result of a comparison as text.
+func PrintVerification(out io.Writer, report *verify.Report, args []string, each bool, seconds float64) error {
+	if err := PrintErrors(out, report.Tensors, each); err != nil {
+		return err
+	}
+	if err := printBlocks(out, report.Blocks); err != nil {
+		return err
+	}
+	verdict := fmt.Sprintf("%s agrees with %s", cli.Printable(args[1]), cli.Printable(args[0]))
+	if !report.OK() {
+		fmt.Fprintln(out)
+		if err := printProblems(out, report.Problems); err != nil {
+			return err
+		}
+		verdict = "compared"
+	}
+	if _, err := fmt.Fprintf(out, "\n%s, in %s:\n", verdict, cli.DurationText(seconds)); err != nil {
+		return err
+	}
+	for _, c := range checks {
+		text := c.compared
+		if report.OK() {
+			text = c.agrees
+		}
+		if n := report.Checked(c.check); n > 0 {
+			if _, err := fmt.Fprintf(out, "  %s %s\n", cli.Counted(n, "weight"), text); err != nil {
+				return err
+			}
+		}
+	}
+	for _, part := range report.NotCompared {
+		if _, err := fmt.Fprintf(out, "  not compared: %s\n", part); err != nil {
+			return err
+		}
+	}
+	return printSourceNonFinite(out, report.Tensors, args[0])
+}
