@@ -10,12 +10,13 @@ import (
 
 	"github.com/microscale-go/microscale/format"
 	"github.com/microscale-go/microscale/internal/checkpoint"
+	"github.com/microscale-go/microscale/internal/checksum"
 	"github.com/microscale-go/microscale/internal/parallel"
 	"github.com/microscale-go/microscale/safetensors"
 	"github.com/microscale-go/microscale/tensor"
 )
 
-// Every file of weights has a safetensors.Record in its metadata: the checksums of its
+// Every file of weights has a checksum.Record in its metadata: the checksums of its
 // tensors, and of the values of the source that quantizing and decoding read. They are
 // found as tiles are read and written. Checksums of copied and relabeled tensors stand
 // for their source too. A finished result is compared with them, and so are the parts
@@ -30,7 +31,7 @@ func (p *Plan) placeholder(tensors int, mine func(d Decision) bool) string {
 			source++
 		}
 	}
-	return safetensors.Record{Plan: strings.Repeat("0", safetensors.PlanDigits), Tensors: make([]uint64, tensors), Source: make([]uint64, source)}.String()
+	return checksum.Record{Plan: strings.Repeat("0", checksum.PlanDigits), Tensors: make([]uint64, tensors), Source: make([]uint64, source)}.String()
 }
 
 // computed reports whether the stored bytes are computed from the source's, so that
@@ -45,14 +46,14 @@ func (s *scratch) startSums(r *run, d Decision) {
 	s.written = s.written[:0]
 	for _, stored := range d.Stored {
 		info, _ := r.layouts[d.File].Lookup(stored.Name)
-		s.written = append(s.written, *safetensors.NewSum(info.Bytes()))
+		s.written = append(s.written, *checksum.New(info.Bytes()))
 	}
 	rows, cols := d.Weight.Matrix()
 	bits := format.F32.Bits()
 	if d.readsBF16() {
 		bits = format.BF16.Bits()
 	}
-	s.read = *safetensors.NewSum(int64(rows) * int64(cols) * int64(bits/8))
+	s.read = *checksum.New(int64(rows) * int64(cols) * int64(bits/8))
 }
 
 // endSums adds the checksums of a unit of work to the errors of its first tile.
@@ -94,8 +95,8 @@ func (s *scratch) addValues(t checkpoint.Tile, cols int, x tensor.Dense) error {
 }
 
 // recordOf returns the record of a file of the result, once all its tiles are done.
-func (r *run) recordOf(f File, plan string) safetensors.Record {
-	record := safetensors.Record{Plan: plan}
+func (r *run) recordOf(f File, plan string) checksum.Record {
+	record := checksum.Record{Plan: plan}
 	written := map[string]uint64{}
 	for i, d := range r.plan.Decisions {
 		if d.File != f.Name {
@@ -112,7 +113,7 @@ func (r *run) recordOf(f File, plan string) safetensors.Record {
 			record.Source = append(record.Source, r.sums[i].read)
 		}
 	}
-	for _, t := range f.Layout.Header().Tensors {
+	for _, t := range f.Layout.Tensors() {
 		record.Tensors = append(record.Tensors, written[t.Name])
 	}
 	return record
@@ -122,7 +123,7 @@ func (r *run) recordOf(f File, plan string) safetensors.Record {
 func (r *run) valueSum(d Decision, s checkpoint.Stored) uint64 {
 	info, _ := r.layouts[d.File].Lookup(s.Name)
 	begin, _ := d.Extent(s)
-	sum := safetensors.NewSum(info.Bytes())
+	sum := checksum.New(info.Bytes())
 	sum.Add(s.Value, begin)
 	return sum.Value()
 }
@@ -148,7 +149,7 @@ func (nowhere) WriteTensorAt(string, []byte, int64) error { return nil }
 
 // changedSource returns what is different in the source from what the records say was
 // read, "" where nothing is. It reads the source whole and quantizes nothing.
-func (p *Plan) changedSource(ctx context.Context, records map[string]safetensors.Record, threads int) (string, error) {
+func (p *Plan) changedSource(ctx context.Context, records map[string]checksum.Record, threads int) (string, error) {
 	r := newRun(p, RunOptions{Threads: threads})
 	for _, f := range p.Files {
 		r.writers[f.Name] = nowhere{}
@@ -185,7 +186,7 @@ func (p *Plan) changedSource(ctx context.Context, records map[string]safetensors
 			}
 			k++
 		}
-		for i, t := range f.Layout.Header().Tensors {
+		for i, t := range f.Layout.Tensors() {
 			if i >= len(got.Tensors) || !computed[t.Name] && got.Tensors[i] != want.Tensors[i] {
 				return fmt.Sprintf("%s is another in the source than in the result", t.Name), nil
 			}

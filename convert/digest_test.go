@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/microscale-go/microscale/internal/checkpoint"
+	"github.com/microscale-go/microscale/internal/checksum"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/safetensors"
 )
@@ -151,7 +152,7 @@ func TestRecord(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer f.Close()
-		record, ok, err := f.Record()
+		record, ok, err := checksum.RecordOf(f)
 		if err != nil || !ok {
 			t.Fatal(ok, err)
 		}
@@ -160,7 +161,7 @@ func TestRecord(t *testing.T) {
 			if err := f.ReadTensorAt(data, info, 0); err != nil {
 				t.Fatal(err)
 			}
-			if got, want := record.Tensors[i], safetensors.Checksum(data); got != want {
+			if got, want := record.Tensors[i], checksum.Of(data); got != want {
 				t.Errorf("%s: %x, want %x", info.Name, got, want)
 			}
 		}
@@ -223,7 +224,7 @@ func TestRecordWide(t *testing.T) {
 	for i := range data {
 		data[i] = byte(i * 7)
 	}
-	s.read = *safetensors.NewSum(int64(len(data)))
+	s.read = *checksum.New(int64(len(data)))
 	for _, tile := range []checkpoint.Tile{{From: 0, To: 3, FromCol: 0, ToCol: 8}, {From: 0, To: 3, FromCol: 8, ToCol: 12}, {From: 3, To: 5, FromCol: 0, ToCol: 8}, {From: 3, To: 5, FromCol: 8, ToCol: 12}} {
 		var part bytes.Buffer
 		for row := tile.From; row < tile.To; row++ {
@@ -231,7 +232,7 @@ func TestRecordWide(t *testing.T) {
 		}
 		s.addRead(tile, cols, part.Bytes())
 	}
-	if got, want := s.read.Value(), safetensors.Checksum(data); got != want {
+	if got, want := s.read.Value(), checksum.Of(data); got != want {
 		t.Errorf("%x, want %x", got, want)
 	}
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/microscale-go/microscale/hf"
 	"github.com/microscale-go/microscale/internal/checkpoint"
+	"github.com/microscale-go/microscale/internal/checksum"
 	"github.com/microscale-go/microscale/profile"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/safetensors"
@@ -36,7 +37,7 @@ func listing(t testing.TB, path string) (tensors []string, metadata map[string]s
 	}
 	slices.Sort(tensors)
 	metadata = maps.Clone(f.Metadata())
-	delete(metadata, safetensors.RecordKey)
+	delete(metadata, checksum.RecordKey)
 	return tensors, metadata
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/microscale-go/microscale/gguf"
 	"github.com/microscale-go/microscale/internal/checkpoint"
 	"github.com/microscale-go/microscale/internal/checkpoint/llamacpp"
+	"github.com/microscale-go/microscale/internal/checksum"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/safetensors"
 )
@@ -238,7 +239,7 @@ func (p *ggufPlan) layOut() error {
 	}
 	specs := append(constants, p.specs...)
 	placeholder := p.placeholder(len(specs), func(Decision) bool { return true })
-	metadata = append(append(metadata, p.metadata...), gguf.Pair{Key: safetensors.RecordKey, Value: placeholder})
+	metadata = append(append(metadata, p.metadata...), gguf.Pair{Key: checksum.RecordKey, Value: placeholder})
 	l, err := gguf.NewLayout(specs, metadata)
 	if err != nil {
 		return fmt.Errorf("%s: the converted file cannot be laid out: %w", p.Source.Source.Path, err)

@@ -14,6 +14,7 @@ import (
 	"github.com/microscale-go/microscale/gguf"
 	"github.com/microscale-go/microscale/hf"
 	"github.com/microscale-go/microscale/internal/checkpoint/llamacpp"
+	"github.com/microscale-go/microscale/internal/checksum"
 	"github.com/microscale-go/microscale/internal/lock"
 	"github.com/microscale-go/microscale/safetensors"
 	"github.com/microscale-go/microscale/verify"
@@ -284,10 +285,10 @@ func checkFile(ctx context.Context, path, name string) (size int64, err error) {
 		return 0, err
 	}
 	defer f.Close()
-	record, _, err := f.Record()
+	record, _, err := checksum.RecordOf(f)
 	if err == nil {
 		err = checkSums(ctx, f.Tensors(), record.Tensors, 0, func(t safetensors.TensorInfo) (string, uint64, error) {
-			sum, err := f.ChecksumOf(t)
+			sum, err := checksum.OfTensor(f, t)
 			return t.Name, sum, err
 		})
 	}

@@ -10,6 +10,7 @@ import (
 	"runtime"
 
 	"github.com/microscale-go/microscale/hf"
+	"github.com/microscale-go/microscale/internal/checksum"
 	"github.com/microscale-go/microscale/internal/lock"
 	"github.com/microscale-go/microscale/safetensors"
 )
@@ -271,7 +272,7 @@ func (o *output) carry(ctx context.Context, other hf.Other) (uint64, error) {
 		return 0, fmt.Errorf("%s: it goes along with the weights but cannot be read: %w", other.Name, err)
 	}
 	defer in.Close()
-	sum, off, piece := safetensors.NewSum(other.Size), int64(0), make([]byte, 1<<20)
+	sum, off, piece := checksum.New(other.Size), int64(0), make([]byte, 1<<20)
 	err = o.fill(other.Name, func(w io.Writer) error {
 		for {
 			if err := ctx.Err(); err != nil {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/microscale-go/microscale/hf"
 	"github.com/microscale-go/microscale/internal/checkpoint"
+	"github.com/microscale-go/microscale/internal/checksum"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/safetensors"
 )
@@ -389,7 +390,7 @@ func (p *Plan) layout(added map[string]string) error {
 		var specs []safetensors.Spec
 		metadata := map[string]string{}
 		for key, value := range shard.File.Metadata() {
-			if !checkpoint.IsOwnMetadata(key) && key != safetensors.RecordKey {
+			if !checkpoint.IsOwnMetadata(key) && key != checksum.RecordKey {
 				metadata[key] = value
 			}
 		}
@@ -414,7 +415,7 @@ func (p *Plan) layout(added map[string]string) error {
 			}
 		}
 		placeholder := p.placeholder(len(specs), func(d Decision) bool { return d.File == shard.Name })
-		metadata[safetensors.RecordKey] = placeholder
+		metadata[checksum.RecordKey] = placeholder
 		layout, err := safetensors.NewLayout(specs, metadata)
 		if err == nil {
 			err = layout.Reserve(placeholder)

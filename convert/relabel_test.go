@@ -15,6 +15,7 @@ import (
 
 	"github.com/microscale-go/microscale/hf"
 	"github.com/microscale-go/microscale/internal/checkpoint"
+	"github.com/microscale-go/microscale/internal/checksum"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/safetensors"
 )
@@ -202,7 +203,7 @@ func unrecorded(t *testing.T, dir string) map[string][]byte {
 		if err := json.Unmarshal(data[8:end], &header); err != nil {
 			t.Fatal(err)
 		}
-		delete(header["__metadata__"], safetensors.RecordKey)
+		delete(header["__metadata__"], checksum.RecordKey)
 		text, err := json.Marshal(header)
 		if err != nil {
 			t.Fatal(err)

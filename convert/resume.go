@@ -14,6 +14,7 @@ import (
 
 	"github.com/microscale-go/microscale/hf"
 	"github.com/microscale-go/microscale/internal/bounded"
+	"github.com/microscale-go/microscale/internal/checksum"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/safetensors"
 )
@@ -258,7 +259,7 @@ func (r *run) checkWritten(ctx context.Context) error {
 			return err
 		}
 		err = checkSums(ctx, file.Tensors(), r.recordOf(f, "").Tensors, r.options.Threads, func(t safetensors.TensorInfo) (string, uint64, error) {
-			sum, err := file.ChecksumOf(t)
+			sum, err := checksum.OfTensor(file, t)
 			return t.Name, sum, err
 		})
 		if errors.Is(err, errDamaged) {
@@ -343,14 +344,14 @@ func (p *Plan) unlike(ctx context.Context, path string, threads int) (string, er
 	if why, err := p.unlikeOthers(at); why != "" || err != nil {
 		return why, err
 	}
-	plan, files, records := p.fingerprint(), map[string]*safetensors.File{}, map[string]safetensors.Record{}
+	plan, files, records := p.fingerprint(), map[string]*safetensors.File{}, map[string]checksum.Record{}
 	for _, f := range p.Files {
 		file, err := f.Layout.Open(at(f.Name))
 		if err != nil {
 			return fmt.Sprintf("%s has another header or size", f.Name), nil
 		}
 		defer file.Close()
-		record, err := safetensors.ParseRecord(file.Filled())
+		record, err := checksum.ParseRecord(file.Filled())
 		if err != nil || record.Plan != plan {
 			return fmt.Sprintf("%s is of other options or not finished", f.Name), nil
 		}
@@ -359,7 +360,7 @@ func (p *Plan) unlike(ctx context.Context, path string, threads int) (string, er
 	for _, f := range p.Files {
 		file := files[f.Name]
 		err := checkSums(ctx, file.Tensors(), records[f.Name].Tensors, threads, func(t safetensors.TensorInfo) (string, uint64, error) {
-			sum, err := file.ChecksumOf(t)
+			sum, err := checksum.OfTensor(file, t)
 			return t.Name, sum, err
 		})
 		if errors.Is(err, errDamaged) {
@@ -421,7 +422,7 @@ func fileSum(path string) (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
-	sum, piece := safetensors.NewSum(info.Size()), make([]byte, 1<<20)
+	sum, piece := checksum.New(info.Size()), make([]byte, 1<<20)
 	for off := int64(0); ; {
 		n, err := f.Read(piece)
 		sum.Add(piece[:n], off)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/microscale-go/microscale/hf"
 	"github.com/microscale-go/microscale/internal/checkpoint"
+	"github.com/microscale-go/microscale/internal/checksum"
 	"github.com/microscale-go/microscale/safetensors"
 	"github.com/microscale-go/microscale/verify"
 )
@@ -188,7 +189,7 @@ func (r *run) writeOthers(ctx context.Context) error {
 			return err
 		}
 		r.lock.Lock()
-		r.pending = append(r.pending, record{Carried: file.Name, Checksum: safetensors.Checksum(file.Data)})
+		r.pending = append(r.pending, record{Carried: file.Name, Checksum: checksum.Of(file.Data)})
 		r.lock.Unlock()
 	}
 	for _, other := range p.others() {

@@ -13,7 +13,7 @@ import (
 type sums struct {
 	stored, nearest *measure.Accumulator
 
-	written []uint64 // shares in the checksums of the stored tensors; see safetensors.Sum
+	written []uint64 // shares in the checksums of the stored tensors; see checksum.Sum
 	read    uint64   // the same of the values in the source
 }
 

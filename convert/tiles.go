@@ -8,6 +8,7 @@ import (
 
 	"github.com/microscale-go/microscale/format"
 	"github.com/microscale-go/microscale/internal/checkpoint"
+	"github.com/microscale-go/microscale/internal/checksum"
 	"github.com/microscale-go/microscale/measure"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/safetensors"
@@ -17,10 +18,10 @@ import (
 
 // scratch is the memory of one unit of work, which the next one takes over.
 type scratch struct {
-	raw       []byte            // of the source
-	values    []byte            // of the source, decoded
-	written   []safetensors.Sum // of the stored tensors of a weight
-	read      safetensors.Sum   // of its values in the source
+	raw       []byte         // of the source
+	values    []byte         // of the source, decoded
+	written   []checksum.Sum // of the stored tensors of a weight
+	read      checksum.Sum   // of its values in the source
 	quantized *quant.Tensor
 	comparer  verify.Comparer
 }

@@ -1,15 +1,19 @@
 package hf
 
-import "context"
+import (
+	"context"
+
+	"github.com/microscale-go/microscale/internal/checksum"
+)
 
 // Damaged reads all tensors of the shards that have a record of what was written
-// (safetensors.Record) and returns the names of those whose bytes differ from it.
+// (checksum.Record) and returns the names of those whose bytes differ from it.
 func (c *Checkpoint) Damaged(ctx context.Context) (names []string, err error) {
 	if c.damaged != nil {
 		return c.damaged(ctx)
 	}
 	for _, s := range c.shards {
-		record, ok, err := s.File.Record()
+		record, ok, err := checksum.RecordOf(s.File)
 		if err != nil {
 			return nil, err
 		}
@@ -20,7 +24,7 @@ func (c *Checkpoint) Damaged(ctx context.Context) (names []string, err error) {
 			if err := ctx.Err(); err != nil {
 				return nil, err
 			}
-			sum, err := s.File.ChecksumOf(info)
+			sum, err := checksum.OfTensor(s.File, info)
 			if err != nil {
 				return nil, err
 			}

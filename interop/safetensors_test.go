@@ -41,15 +41,14 @@ type plannedTensor struct {
 	data []byte
 }
 
-// numpyNames are the dtypes that the Python package writes. It reads the six-bit
-// ones too.
-var numpyNames = map[safetensors.Dtype]string{
-	safetensors.Bool: "bool", safetensors.F4: "float4_e2m1fn_x2",
-	safetensors.U8: "uint8", safetensors.I8: "int8", safetensors.F8E5M2: "float8_e5m2", safetensors.F8E4M3: "float8_e4m3fn",
-	safetensors.F8E8M0: "float8_e8m0fnu", safetensors.F8E4M3FNUZ: "float8_e4m3fnuz", safetensors.F8E5M2FNUZ: "float8_e5m2fnuz",
-	safetensors.I16: "int16", safetensors.U16: "uint16", safetensors.F16: "float16", safetensors.BF16: "bfloat16",
-	safetensors.I32: "int32", safetensors.U32: "uint32", safetensors.F32: "float32", safetensors.C64: "complex64",
-	safetensors.F64: "float64", safetensors.I64: "int64", safetensors.U64: "uint64",
+// numpyNames maps dtypes to those that the Python package writes. It also reads those of six
+// bits.
+var numpyNames = map[string]string{
+	"BOOL": "bool", "F4": "float4_e2m1fn_x2", "U8": "uint8", "I8": "int8", "F8_E5M2": "float8_e5m2",
+	"F8_E4M3": "float8_e4m3fn", "F8_E8M0": "float8_e8m0fnu", "F8_E4M3FNUZ": "float8_e4m3fnuz",
+	"F8_E5M2FNUZ": "float8_e5m2fnuz", "I16": "int16", "U16": "uint16", "F16": "float16", "BF16": "bfloat16",
+	"I32": "int32", "U32": "uint32", "F32": "float32", "C64": "complex64", "F64": "float64", "I64": "int64",
+	"U64": "uint64",
 }
 
 // metadata is hard to spell. oneKey is what Python can write the same way twice:
@@ -79,7 +78,7 @@ func plan() []plannedTensor {
 				data[i] = byte(rnd.Uint32())
 			}
 			p := plannedTensor{
-				Name: d.String() + "." + name + " é\"/", Dtype: numpyNames[d], Shape: shape, Data: hex.EncodeToString(data),
+				Name: d.String() + "." + name + " é\"/", Dtype: numpyNames[d.String()], Shape: shape, Data: hex.EncodeToString(data),
 				spec: safetensors.Spec{Dtype: d, Shape: shape}, data: data,
 			}
 			if d == safetensors.F4 { // Python counts pairs

@@ -6,33 +6,36 @@ import (
 	"strings"
 )
 
-// A Dtype is the element type of a tensor. The zero Dtype is invalid.
+// A Dtype is the element type of a tensor. The zero Dtype is invalid. The text form is the name
+// in headers, such as "BF16" or "F8_E4M3".
 //
 // The constants are in the reference writer's order of increasing alignment: a [Layout] puts
 // larger ones first.
 type Dtype uint8
 
-// The dtypes of the format. F8E4M3 is OCP's E4M3, the one without infinities.
+// The dtypes that this module's formats use. F8E4M3 is OCP's E4M3, which has no infinities.
+// [Dtypes] and [ParseDtype] also return the others: F6_E2M3, F6_E3M2, F8_E4M3FNUZ, F8_E5M2FNUZ,
+// U16 and C64.
 const (
 	Bool Dtype = iota + 1
 	F4
-	F6E2M3
-	F6E3M2
+	f6E2M3
+	f6E3M2
 	U8
 	I8
 	F8E5M2
 	F8E4M3
 	F8E8M0
-	F8E4M3FNUZ
-	F8E5M2FNUZ
+	f8E4M3FNUZ
+	f8E5M2FNUZ
 	I16
-	U16
+	u16
 	F16
 	BF16
 	I32
 	U32
 	F32
-	C64
+	c64
 	F64
 	I64
 	U64
@@ -46,23 +49,23 @@ var dtypes = [...]struct {
 }{
 	Bool:       {"BOOL", 8},
 	F4:         {"F4", 4},
-	F6E2M3:     {"F6_E2M3", 6},
-	F6E3M2:     {"F6_E3M2", 6},
+	f6E2M3:     {"F6_E2M3", 6},
+	f6E3M2:     {"F6_E3M2", 6},
 	U8:         {"U8", 8},
 	I8:         {"I8", 8},
 	F8E5M2:     {"F8_E5M2", 8},
 	F8E4M3:     {"F8_E4M3", 8},
 	F8E8M0:     {"F8_E8M0", 8},
-	F8E4M3FNUZ: {"F8_E4M3FNUZ", 8},
-	F8E5M2FNUZ: {"F8_E5M2FNUZ", 8},
+	f8E4M3FNUZ: {"F8_E4M3FNUZ", 8},
+	f8E5M2FNUZ: {"F8_E5M2FNUZ", 8},
 	I16:        {"I16", 16},
-	U16:        {"U16", 16},
+	u16:        {"U16", 16},
 	F16:        {"F16", 16},
 	BF16:       {"BF16", 16},
 	I32:        {"I32", 32},
 	U32:        {"U32", 32},
 	F32:        {"F32", 32},
-	C64:        {"C64", 64},
+	c64:        {"C64", 64},
 	F64:        {"F64", 64},
 	I64:        {"I64", 64},
 	U64:        {"U64", 64},
@@ -106,8 +109,25 @@ func (d Dtype) String() string {
 	return dtypes[d].name
 }
 
+// MarshalText returns the dtype's name in a header. It returns an error for an invalid dtype.
+func (d Dtype) MarshalText() ([]byte, error) {
+	if !d.valid() {
+		return nil, fmt.Errorf("invalid dtype: got %d, want 1 to %d", uint8(d), len(dtypes)-1)
+	}
+	return []byte(d.String()), nil
+}
+
+// UnmarshalText sets d to the dtype of a name; see [ParseDtype]. On error, d is unchanged.
+func (d *Dtype) UnmarshalText(text []byte) error {
+	parsed, err := ParseDtype(string(text))
+	if err == nil {
+		*d = parsed
+	}
+	return err
+}
+
 // Bits returns the size of one element in bits, 0 for a value that is no dtype.
-// It is less than 8 for F4, F6E2M3 and F6E3M2.
+// It is less than 8 for F4, f6E2M3 and f6E3M2.
 func (d Dtype) Bits() int {
 	if !d.valid() {
 		return 0

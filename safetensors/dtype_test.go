@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// wantDtypes is the reference implementation's enum, in its order.
+// wantDtypes lists the dtypes of the reference implementation, in the order of its enumeration.
 var wantDtypes = []struct {
 	name string
 	bits int
@@ -61,9 +61,9 @@ func TestDtypeSize(t *testing.T) {
 		{F32, []int64{3, 0, 5}, 0, ""},
 		{F4, []int64{2}, 1, ""},
 		{F4, []int64{3}, 0, "12 bits"},
-		{F6E2M3, []int64{4}, 3, ""},
-		{F6E3M2, []int64{32, 2}, 48, ""},
-		{F6E2M3, []int64{2}, 0, "12 bits"},
+		{f6E2M3, []int64{4}, 3, ""},
+		{f6E3M2, []int64{32, 2}, 48, ""},
+		{f6E2M3, []int64{2}, 0, "12 bits"},
 		{U8, []int64{1<<61 - 1}, 1<<61 - 1, ""},
 		{U8, []int64{1 << 61}, 0, "overflows"},
 		{U64, []int64{1 << 58}, 0, "overflows"},
@@ -75,5 +75,28 @@ func TestDtypeSize(t *testing.T) {
 		if n != test.want || (problem == "") != (test.problem == "") || !strings.Contains(problem, test.problem) {
 			t.Errorf("%v%v: %d bytes, problem %q; want %d, %q", test.dtype, test.shape, n, problem, test.want, test.problem)
 		}
+	}
+}
+
+// TestDtypeText checks all 256 values: valid ones round-trip through their text, String never
+// panics, and the text of others is an error.
+func TestDtypeText(t *testing.T) {
+	for i := range 256 {
+		d := Dtype(i)
+		text, err := d.MarshalText()
+		if valid := i > 0 && i <= len(wantDtypes); !valid {
+			if err == nil || !strings.HasPrefix(d.String(), "Dtype(") {
+				t.Errorf("value %d: got text %q and string %q, want an error", i, text, d)
+			}
+			continue
+		}
+		var back Dtype
+		if err != nil || string(text) != wantDtypes[i-1].name || back.UnmarshalText(text) != nil || back != d {
+			t.Errorf("value %d: got text %q, %v, read back as %v, want %s", i, text, err, back, wantDtypes[i-1].name)
+		}
+	}
+	d := F32
+	if err := d.UnmarshalText([]byte("F33")); err == nil || d != F32 {
+		t.Errorf("UnmarshalText of an unknown name: got %v, %v, want an error and no change", d, err)
 	}
 }

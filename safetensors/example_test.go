@@ -2,6 +2,8 @@ package safetensors_test
 
 import (
 	"bytes"
+	"encoding/binary"
+	"errors"
 	"fmt"
 	"log"
 	"os"
@@ -62,13 +64,20 @@ func Example() {
 	// last row: b8 7e
 }
 
-func ExampleParseHeader() {
+// A damaged file: the error says where, and what to do.
+func ExampleContainerError() {
 	header := `{"a":{"dtype":"F32","shape":[16],"data_offsets":[0,64]},
 	            "b":{"dtype":"F32","shape":[16],"data_offsets":[96,160]}}`
-	_, err := safetensors.ParseHeader([]byte(header), 160)
-	fmt.Println(err)
+	file := binary.LittleEndian.AppendUint64(nil, uint64(len(header)))
+	file = append(append(file, header...), make([]byte, 160)...)
+	_, err := safetensors.NewFile(bytes.NewReader(file), int64(len(file)), "a.safetensors")
+	if damage, ok := errors.AsType[*safetensors.ContainerError](err); ok {
+		fmt.Printf("%s, tensor %s, byte %d:\n%s:\n%s\n", damage.Path, damage.Tensor, damage.Offset, damage.Problem, damage.Fix)
+	}
 	// Output:
-	// tensor "b": byte 78: data starts at byte 96 of the data buffer, expected 64 (hole between tensors): the file is damaged or was not written by a safetensors writer; fetch it again
+	// a.safetensors, tensor b, byte 78:
+	// data starts at byte 96 of the data buffer, expected 64 (hole between tensors):
+	// the file is damaged or was not written by a safetensors writer; fetch it again
 }
 
 // A layout alone is enough to make a small file in memory, as tests do.
@@ -82,7 +91,7 @@ func ExampleLayout() {
 	}
 	file := make([]byte, layout.FileSize())
 	copy(file, layout.HeaderBytes())
-	for _, t := range layout.Header().Tensors {
+	for _, t := range layout.Tensors() {
 		offset, _ := layout.Offset(t.Name)
 		for i := range t.Bytes() {
 			file[offset+i] = byte(0x80 + i)

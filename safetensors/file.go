@@ -19,12 +19,12 @@ type File struct {
 	size      int64
 	opened    os.FileInfo // as it was then; nil after NewFile
 	dataStart int64       // byte offset of the data buffer, from which tensors count
-	header    *Header
-	byName    map[string]int // index into header.Tensors
+	header    *header
+	byName    map[string]int // index into header.tensors
 	filled    string         // what Layout.Open found where the layout reserves bytes
 }
 
-// Open opens a file and checks its header; see [ParseHeader]. It does not read tensor data. If
+// Open opens a file and checks its header as [NewFile] does. It does not read tensor data. If
 // many files are open, it closes the descriptors of the least recently read ones until their
 // next read.
 func Open(path string) (*File, error) {
@@ -55,8 +55,12 @@ func notRegular(path string) error {
 	return &ContainerError{Path: path, Offset: -1, Problem: bounded.ErrNotRegular.Error(), Fix: "name a file"}
 }
 
-// NewFile checks the header of a file of size bytes that is read through r.
-// The name is for errors only.
+// NewFile checks the header of a file of size bytes that is read through r. name is used only in
+// errors.
+//
+// Besides the checks of the reference reader, it rejects equal keys at every level, keys of a
+// tensor's entry other than dtype, shape and data_offsets, NUL in a tensor's name, and dimensions
+// and offsets above 2⁶³−1. The error for an invalid header is a [*ContainerError].
 func NewFile(r io.ReaderAt, size int64, name string) (*File, error) {
 	header, byName, headerSize, err := readHeader(r, size, name)
 	if e, ok := errors.AsType[*ContainerError](err); ok {
@@ -69,8 +73,8 @@ func NewFile(r io.ReaderAt, size int64, name string) (*File, error) {
 }
 
 // readHeader reads and checks the header and its length.
-func readHeader(r io.ReaderAt, size int64, name string) (h *Header, byName map[string]int, headerSize int64, err error) {
-	fail := func(offset int64, problem, fix string) (*Header, map[string]int, int64, error) {
+func readHeader(r io.ReaderAt, size int64, name string) (h *header, byName map[string]int, headerSize int64, err error) {
+	fail := func(offset int64, problem, fix string) (*header, map[string]int, int64, error) {
 		return nil, nil, 0, &ContainerError{Offset: offset, Problem: problem, Fix: fix}
 	}
 	if size < lengthSize {
@@ -86,7 +90,7 @@ func readHeader(r io.ReaderAt, size int64, name string) (h *Header, byName map[s
 		return fail(0, "this is a Git LFS pointer, not the file it points to", "run git lfs pull, or fetch the file itself")
 	case n == 0:
 		return fail(0, "the header's length is 0", "the file was never finished; write or fetch it again")
-	case n > MaxHeaderSize:
+	case n > maxHeaderSize:
 		return fail(0, tooLarge(n), fixForeign)
 	case int64(n) > size-lengthSize:
 		return fail(size, fmt.Sprintf("the header ends at byte %d, after the end of the file", lengthSize+n), fixTruncated)
@@ -162,11 +166,11 @@ func (f *File) DataStart() int64 { return f.dataStart }
 
 // Metadata returns the header's metadata, or nil if there is none. The caller must not modify
 // it.
-func (f *File) Metadata() map[string]string { return f.header.Metadata }
+func (f *File) Metadata() map[string]string { return f.header.metadata }
 
 // Tensors returns the tensors in the order of their data. The caller must not
-// change them.
-func (f *File) Tensors() []TensorInfo { return f.header.Tensors }
+// modify them.
+func (f *File) Tensors() []TensorInfo { return f.header.tensors }
 
 // Lookup returns the tensor of a name.
 func (f *File) Lookup(name string) (TensorInfo, bool) {
@@ -174,7 +178,7 @@ func (f *File) Lookup(name string) (TensorInfo, bool) {
 	if !ok {
 		return TensorInfo{}, false
 	}
-	return f.header.Tensors[i], true
+	return f.header.tensors[i], true
 }
 
 // ReadTensorAt fills p with the bytes of a tensor of this file from offset off on. It returns

@@ -145,7 +145,7 @@ func TestOpenErrors(t *testing.T) {
 		{"nothing", nil, "byte 0: the file has 0 bytes, fewer than the 8 of the header's length: " + fixTruncated},
 		{"seven bytes", make([]byte, 7), "byte 7: the file has 7 bytes, fewer than the 8 of the header's length: " + fixTruncated},
 		{"no header", withLength(0, ""), "byte 0: the header's length is 0: the file was never finished; write or fetch it again"},
-		{"header too large", withLength(MaxHeaderSize+1, ""), "byte 0: the header has 100000001 bytes, more than the limit of 100000000: " + fixForeign},
+		{"header too large", withLength(maxHeaderSize+1, ""), "byte 0: the header has 100000001 bytes, more than the limit of 100000000: " + fixForeign},
 		{"header of 2^64-1", withLength(1<<64-1, "{}"), "byte 0: the header has 18446744073709551615 bytes, more than the limit of 100000000: " + fixForeign},
 		{"header after the end", withLength(3, "{}"), "byte 10: the header ends at byte 11, after the end of the file: " + fixTruncated},
 		{"git lfs", []byte("version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n"),
@@ -330,8 +330,8 @@ func TestRoundTrip(t *testing.T) {
 	if f.Size() != l.FileSize() {
 		t.Errorf("size %d, want %d", f.Size(), l.FileSize())
 	}
-	if !reflect.DeepEqual(f.header, l.Header()) {
-		t.Errorf("read %+v, laid out %+v", f.header, l.Header())
+	if !reflect.DeepEqual(f.header, l.header) {
+		t.Errorf("read %+v, laid out %+v", f.header, l.header)
 	}
 	if !reflect.DeepEqual(f.Metadata(), metadata) {
 		t.Errorf("metadata %q, want %q", f.Metadata(), metadata)

@@ -10,7 +10,7 @@ import (
 // is the file up to its data; its first eight bytes are written last. dataSize is the size of
 // the data in bytes. Tensors are in the given order and do not overlap.
 func Foreign(prefix []byte, dataSize int64, tensors []TensorInfo) (*Layout, error) {
-	l := &Layout{header: &Header{Tensors: slices.Clone(tensors)}, prefix: prefix, data: dataSize, byName: make(map[string]int, len(tensors))}
+	l := &Layout{header: &header{tensors: slices.Clone(tensors)}, prefix: prefix, data: dataSize, byName: make(map[string]int, len(tensors))}
 	if len(prefix) < lengthSize || dataSize < 0 || dataSize > math.MaxInt64-int64(len(prefix)) {
 		return nil, &ContainerError{Offset: -1, Problem: fmt.Sprintf("a file of %d bytes before %d of data", len(prefix), dataSize), Fix: fixTensor}
 	}

@@ -9,9 +9,9 @@ import (
 	"strings"
 )
 
-// MaxHeaderSize is the largest header, in bytes, that the reference
+// maxHeaderSize is the largest header, in bytes, that the reference
 // implementation reads or writes (tensor.rs, MAX_HEADER_SIZE).
-const MaxHeaderSize = 100_000_000
+const maxHeaderSize = 100_000_000
 
 const (
 	lengthSize  = 8 // the u64 before the header
@@ -30,8 +30,8 @@ type TensorInfo struct {
 func (t TensorInfo) Bytes() int64 { return t.End - t.Begin }
 
 // Elements returns the product of the dimensions: logical elements, of which
-// F4 has two in a byte. It cannot overflow for a tensor of a parsed [Header] or
-// of a [Layout].
+// F4 has two in a byte. It cannot overflow for a tensor of a [File] or a
+// [Layout].
 func (t TensorInfo) Elements() int64 {
 	n := int64(1)
 	for _, dim := range t.Shape {
@@ -40,14 +40,15 @@ func (t TensorInfo) Elements() int64 {
 	return n
 }
 
-// A Header is what a file says about its tensors.
-type Header struct {
-	Metadata map[string]string // nil when the file has none
-	Tensors  []TensorInfo      // in the order of their data
+// A header is the parsed header of a file.
+type header struct {
+	metadata map[string]string // nil if the file has none
+	tensors  []TensorInfo      // in the order of their data
 }
 
-// ParseHeader parses a header, without the eight bytes of length before it, of a file with
-// dataSize bytes of data. It makes every check of the reference reader, and also rejects:
+// parseHeader parses a header, without the eight bytes of length before it, of a file with
+// dataSize bytes of data. byName has the index of each tensor. parseHeader makes every check of
+// the reference reader, and also rejects:
 //
 //   - equal keys, at every level
 //   - keys of a tensor's entry other than dtype, shape and data_offsets
@@ -55,44 +56,32 @@ type Header struct {
 //   - dimensions and offsets above 2⁶³−1
 //
 // Like that reader, it accepts white space around the object, although no writer should start
-// with any.
-//
-// The error is a [*ContainerError] whose offset counts from the start of the file.
-func ParseHeader(json []byte, dataSize int64) (*Header, error) {
-	h, _, err := parseHeader(json, dataSize)
-	if err != nil {
-		return nil, err // not returned directly: err is a typed pointer
-	}
-	return h, nil
-}
-
-// parseHeader is ParseHeader that also returns the index of each tensor by its name.
-func parseHeader(json []byte, dataSize int64) (*Header, map[string]int, *ContainerError) {
-	if len(json) > MaxHeaderSize {
+// with any. The offset of the error counts from the start of the file.
+func parseHeader(json []byte, dataSize int64) (h *header, byName map[string]int, err *ContainerError) {
+	if len(json) > maxHeaderSize {
 		return nil, nil, &ContainerError{Offset: 0, Problem: tooLarge(uint64(len(json))), Fix: fixForeign}
 	}
 	dataStart := lengthSize + int64(len(json))
 	if dataSize < 0 || dataSize > math.MaxInt64-dataStart {
 		return nil, nil, &ContainerError{Offset: -1, Problem: fmt.Sprintf("no file has a data buffer of %d bytes", dataSize)}
 	}
-	h, byName, err := scanHeader(json)
-	if err != nil {
+	if h, byName, err = scanHeader(json); err != nil {
 		return nil, nil, err
 	}
-	if err := checkData(h.Tensors, dataStart, dataSize); err != nil {
+	if err := checkData(h.tensors, dataStart, dataSize); err != nil {
 		if err.Tensor != "" && err.Offset < 0 {
 			err.Offset = entryOffset(json, err.Tensor)
 		}
 		return nil, nil, err
 	}
-	for i, t := range h.Tensors { // they were sorted
+	for i, t := range h.tensors { // they were sorted
 		byName[t.Name] = i
 	}
 	return h, byName, nil
 }
 
 func tooLarge(n uint64) string {
-	return fmt.Sprintf("the header has %d bytes, more than the limit of %d", n, MaxHeaderSize)
+	return fmt.Sprintf("the header has %d bytes, more than the limit of %d", n, maxHeaderSize)
 }
 
 // entryOffset returns the file offset of a tensor's entry in a header that scanHeader
@@ -112,7 +101,7 @@ func entryOffset(json []byte, name string) (offset int64) {
 const headerDepth = 3
 
 // scanHeader reads the JSON. byName has the index of each tensor.
-func scanHeader(json []byte) (h *Header, byName map[string]int, err *ContainerError) {
+func scanHeader(json []byte) (h *header, byName map[string]int, err *ContainerError) {
 	s := &scanner{data: json, base: lengthSize, fix: fixDamaged}
 	if len(json) == 0 {
 		return nil, nil, s.fail(0, "the header is empty")
@@ -121,7 +110,7 @@ func scanHeader(json []byte) (h *Header, byName map[string]int, err *ContainerEr
 		return nil, nil, err
 	}
 	n := bytes.Count(json, []byte(`"data_offsets"`)) // about as many as tensors
-	h, byName = &Header{Tensors: make([]TensorInfo, 0, n)}, make(map[string]int, n)
+	h, byName = &header{tensors: make([]TensorInfo, 0, n)}, make(map[string]int, n)
 	metadata := false
 	twice := func(key string) bool {
 		_, tensor := byName[key]
@@ -130,7 +119,7 @@ func scanHeader(json []byte) (h *Header, byName map[string]int, err *ContainerEr
 	err = s.members(twice, func(key string, at int) (err *ContainerError) {
 		if key == metadataKey {
 			metadata = true
-			h.Metadata, err = scanMetadata(s)
+			h.metadata, err = scanMetadata(s)
 			return err
 		}
 		if problem := checkName(key); problem != "" {
@@ -139,8 +128,8 @@ func scanHeader(json []byte) (h *Header, byName map[string]int, err *ContainerEr
 			var t TensorInfo
 			t, err = scanTensor(s, at)
 			t.Name = key
-			byName[key] = len(h.Tensors)
-			h.Tensors = append(h.Tensors, t)
+			byName[key] = len(h.tensors)
+			h.tensors = append(h.tensors, t)
 		}
 		if err != nil {
 			err.Tensor = key

@@ -11,22 +11,22 @@ import (
 
 func TestParseHeader(t *testing.T) {
 	const text = " \n{\"x\\u0041\\ud83d\\ude00\\n\":\t{\"data_offsets\" : [0, 1],\r\"shape\":[ ],\"dtype\":\"U8\"}} \t\r\n"
-	h, err := ParseHeader([]byte(text), 1)
+	h, err := parse([]byte(text), 1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := &Header{Tensors: []TensorInfo{{Name: "xA😀\n", Dtype: U8, Shape: []int64{}, Begin: 0, End: 1}}}
+	want := &header{tensors: []TensorInfo{{Name: "xA😀\n", Dtype: U8, Shape: []int64{}, Begin: 0, End: 1}}}
 	if !reflect.DeepEqual(h, want) {
 		t.Errorf("got %+v, want %+v", h, want)
 	}
-	if n := h.Tensors[0].Elements(); n != 1 {
+	if n := h.tensors[0].Elements(); n != 1 {
 		t.Errorf("a scalar has %d elements", n)
 	}
 }
 
 func TestParseHeaderNullMetadata(t *testing.T) {
-	h, err := ParseHeader([]byte(`{"__metadata__":null}`), 0)
-	if err != nil || h.Metadata != nil {
+	h, err := parse([]byte(`{"__metadata__":null}`), 0)
+	if err != nil || h.metadata != nil {
 		t.Errorf("got %+v, error %v", h, err)
 	}
 }
@@ -35,21 +35,21 @@ func TestParseHeaderEmptyTensors(t *testing.T) {
 	const entry = `"%s":{"dtype":"%s","shape":[%d,0],"data_offsets":[%d,%d]}`
 	text := "{" + fmt.Sprintf(entry, "z", "U8", 7, 0, 0) + "," + fmt.Sprintf(entry, "y", "F32", 2, 4, 4) + "," +
 		`"a":{"dtype":"F16","shape":[2],"data_offsets":[0,4]},` + fmt.Sprintf(entry, "b", "F32", 2, 4, 4) + `,"__metadata__":{}}`
-	h, err := ParseHeader([]byte(text), 4)
+	h, err := parse([]byte(text), 4)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var order []string
-	for _, info := range h.Tensors {
+	for _, info := range h.tensors {
 		order = append(order, info.Name)
 	}
 	if want := []string{"z", "a", "b", "y"}; !reflect.DeepEqual(order, want) {
 		t.Errorf("order %v, want %v", order, want)
 	}
-	if h.Metadata == nil {
+	if h.metadata == nil {
 		t.Error("empty metadata is not nil in the file")
 	}
-	if h.Tensors[0].Elements() != 0 || h.Tensors[0].Bytes() != 0 {
+	if h.tensors[0].Elements() != 0 || h.tensors[0].Bytes() != 0 {
 		t.Error("an empty tensor has elements")
 	}
 }
@@ -155,7 +155,7 @@ func entry(fields ...string) string {
 func TestParseHeaderErrors(t *testing.T) {
 	for _, test := range badHeaders {
 		t.Run(test.name, func(t *testing.T) {
-			h, err := ParseHeader([]byte(test.json), test.size)
+			h, err := parse([]byte(test.json), test.size)
 			fault, ok := errors.AsType[*ContainerError](err)
 			if !ok {
 				t.Fatalf("got %+v, error %v, want a ContainerError", h, err)
@@ -177,11 +177,11 @@ func TestParseHeaderErrors(t *testing.T) {
 // any size of the data.
 func TestParseHeaderPrefixes(t *testing.T) {
 	text := entry("a", "F32", "2,3", "0,24", `b\n`, "F4", "8", "24,28")
-	if _, err := ParseHeader([]byte(text), 28); err != nil {
+	if _, err := parse([]byte(text), 28); err != nil {
 		t.Fatal(err)
 	}
 	for n := range len(text) {
-		if h, err := ParseHeader([]byte(text[:n]), 28); err == nil {
+		if h, err := parse([]byte(text[:n]), 28); err == nil {
 			t.Errorf("the first %d bytes parse as %+v", n, h)
 		}
 	}
@@ -191,11 +191,11 @@ func TestParseHeaderLimit(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs 200 MB of memory; run without -short")
 	}
-	json := []byte("{}" + strings.Repeat(" ", MaxHeaderSize-1))
-	if _, err := ParseHeader(json[:MaxHeaderSize], 0); err != nil {
+	json := []byte("{}" + strings.Repeat(" ", maxHeaderSize-1))
+	if _, err := parse(json[:maxHeaderSize], 0); err != nil {
 		t.Errorf("a header of the largest size: %v", err)
 	}
-	_, err := ParseHeader(json, 0)
+	_, err := parse(json, 0)
 	const want = "byte 0: the header has 100000001 bytes, more than the limit of 100000000: " + fixForeign
 	if err == nil || err.Error() != want {
 		t.Errorf("a larger one: error %v, want %s", err, want)
@@ -217,11 +217,11 @@ func manyTensors(tb testing.TB, n int) *Layout {
 
 func TestParseHeaderLarge(t *testing.T) {
 	l := manyTensors(t, 100_000)
-	h, err := ParseHeader(l.HeaderBytes()[lengthSize:], l.dataSize())
+	h, err := parse(l.HeaderBytes()[lengthSize:], l.dataSize())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !reflect.DeepEqual(h, l.Header()) {
+	if !reflect.DeepEqual(h, l.header) {
 		t.Error("the parsed header differs from the layout's")
 	}
 }
@@ -232,7 +232,7 @@ func BenchmarkParseHeader(b *testing.B) {
 	b.SetBytes(int64(len(json)))
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := ParseHeader(json, l.dataSize()); err != nil {
+		if _, err := parse(json, l.dataSize()); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -251,7 +251,7 @@ func FuzzParseHeader(f *testing.F) {
 	f.Add([]byte(`{"__metadata__":{"format":"pt","\u0000":"\u0000"}}`), int64(0))
 	f.Add([]byte(entry("b", "U8", "3", "0,3", "a", "F32", "", "3,7", "", "F4", "0,3", "3,3", "c", "F6_E2M3", "4", "7,10")), int64(10))
 	f.Fuzz(func(t *testing.T, json []byte, size int64) {
-		h, err := ParseHeader(json, size)
+		h, err := parse(json, size)
 		if err != nil {
 			if _, ok := errors.AsType[*ContainerError](err); !ok || strings.Contains(err.Error(), "\n") {
 				t.Fatalf("error %q", err)
@@ -262,36 +262,45 @@ func FuzzParseHeader(f *testing.F) {
 			return // a longer header may not fit in front of so much data
 		}
 		var total int64
-		specs := make([]Spec, len(h.Tensors))
-		for i, info := range h.Tensors {
+		specs := make([]Spec, len(h.tensors))
+		for i, info := range h.tensors {
 			specs[i] = Spec{info.Name, info.Dtype, info.Shape}
 			total += info.Bytes()
 		}
 		if total != size {
 			t.Fatalf("tensors have %d bytes of %d", total, size)
 		}
-		l, err := NewLayout(specs, h.Metadata)
+		l, err := NewLayout(specs, h.metadata)
 		if err != nil {
 			t.Fatalf("layout of a valid header: %v", err)
 		}
-		again, err := ParseHeader(l.HeaderBytes()[lengthSize:], size)
+		again, err := parse(l.HeaderBytes()[lengthSize:], size)
 		if err != nil {
 			t.Fatalf("layout gave an invalid header: %v", err)
 		}
-		if !reflect.DeepEqual(again, l.Header()) {
-			t.Fatalf("parsed %+v, laid out %+v", again, l.Header())
+		if !reflect.DeepEqual(again, l.header) {
+			t.Fatalf("parsed %+v, laid out %+v", again, l.header)
 		}
-		if len(again.Tensors) != len(h.Tensors) {
-			t.Fatalf("%d tensors became %d", len(h.Tensors), len(again.Tensors))
+		if len(again.tensors) != len(h.tensors) {
+			t.Fatalf("%d tensors became %d", len(h.tensors), len(again.tensors))
 		}
-		for _, info := range h.Tensors {
+		for _, info := range h.tensors {
 			same, ok := l.Lookup(info.Name)
 			if !ok || same.Dtype != info.Dtype || !reflect.DeepEqual(same.Shape, info.Shape) || same.Bytes() != info.Bytes() {
 				t.Fatalf("%+v became %+v", info, same)
 			}
 		}
-		if len(h.Metadata)+len(again.Metadata) > 0 && !reflect.DeepEqual(h.Metadata, again.Metadata) {
-			t.Fatalf("metadata %v became %v", h.Metadata, again.Metadata)
+		if len(h.metadata)+len(again.metadata) > 0 && !reflect.DeepEqual(h.metadata, again.metadata) {
+			t.Fatalf("metadata %v became %v", h.metadata, again.metadata)
 		}
 	})
+}
+
+// parse is parseHeader without the index of names.
+func parse(json []byte, dataSize int64) (*header, error) {
+	h, _, err := parseHeader(json, dataSize)
+	if err != nil {
+		return nil, err // not returned directly: err is a typed pointer
+	}
+	return h, nil
 }

@@ -24,7 +24,7 @@ const IndexName = "model" + Suffix + ".index.json"
 // maxIndexDepth bounds how deep values that the index reader skips may nest.
 const maxIndexDepth = 64
 
-// An Index says which shard of a checkpoint holds which tensor:
+// An Index maps the tensors of a sharded checkpoint to their files:
 //
 //	{
 //	  "metadata": {
@@ -35,46 +35,40 @@ const maxIndexDepth = 64
 //	  }
 //	}
 type Index struct {
-	// TotalSize is the number of bytes of all tensors, without headers. Some
-	// writers count the files instead, some leave it out (0 here), and readers
-	// do not rely on it.
+	// TotalSize is the number of bytes of all tensors, without headers. It is not reliable: some
+	// writers count the files instead, and some omit it (0).
 	TotalSize int64
-	// WeightMap has the file name of each tensor by the tensor's name.
+	// WeightMap maps each tensor's name to the name of its file.
 	WeightMap map[string]string
 }
 
-// ReadIndex reads and checks an index; see [ParseIndex].
+// ReadIndex reads and checks an index. It rejects duplicate keys, and file names that could lead
+// out of the directory of the index. It ignores keys other than metadata.total_size and
+// weight_map. The error for an invalid index is a [*ContainerError].
 func ReadIndex(path string) (*Index, error) {
-	data, err := bounded.ReadFile(path, MaxHeaderSize)
+	data, err := bounded.ReadFile(path, maxHeaderSize)
 	if _, ok := errors.AsType[bounded.TooLarge](err); ok {
-		err = &ContainerError{Path: path, Offset: MaxHeaderSize, Problem: tooLargeIndex, Fix: fixIndex}
+		err = &ContainerError{Path: path, Offset: maxHeaderSize, Problem: tooLargeIndex, Fix: fixIndex}
 	} else if errors.Is(err, bounded.ErrNotRegular) {
 		err = notRegular(path)
 	}
 	if err != nil {
 		return nil, err
 	}
-	return ParseIndex(data, path)
-}
-
-// ParseIndex parses and checks an index. name is used only in errors. ParseIndex rejects
-// duplicate keys, and file names that could lead out of the directory of the index. It ignores
-// keys other than metadata.total_size and weight_map.
-func ParseIndex(data []byte, name string) (*Index, error) {
-	x, err := parseIndex(data)
-	if err != nil {
-		err.Path = name
-		return nil, err
+	x, invalid := parseIndex(data)
+	if invalid != nil {
+		invalid.Path = path
+		return nil, invalid
 	}
 	return x, nil
 }
 
-var tooLargeIndex = fmt.Sprintf("the index has more than %d bytes", MaxHeaderSize)
+var tooLargeIndex = fmt.Sprintf("the index has more than %d bytes", maxHeaderSize)
 
 func parseIndex(data []byte) (*Index, *ContainerError) {
 	s := &scanner{data: data, fix: fixIndex}
-	if len(data) > MaxHeaderSize {
-		return nil, s.fail(MaxHeaderSize, "%s", tooLargeIndex)
+	if len(data) > maxHeaderSize {
+		return nil, s.fail(maxHeaderSize, "%s", tooLargeIndex)
 	}
 	if err := s.checkUTF8(); err != nil {
 		return nil, err
@@ -103,8 +97,8 @@ func parseIndex(data []byte) (*Index, *ContainerError) {
 	return x, nil
 }
 
-// scanTotalSize reads the index's metadata. Nothing depends on total_size, so
-// any number that is not negative will do.
+// scanTotalSize reads the index's metadata. It accepts any number that is not negative, since
+// nothing depends on total_size.
 func scanTotalSize(s *scanner) (total int64, err *ContainerError) {
 	if s.peek() != '{' {
 		return 0, s.fail(s.pos, "metadata is not an object")
@@ -173,14 +167,13 @@ func checkWeight(tensor, file string) string {
 	return ""
 }
 
-// Shards returns the names of the files that the weight map names, sorted, each
-// once.
+// Shards returns the file names of the weight map, sorted, without duplicates.
 func (x *Index) Shards() []string {
 	return slices.Compact(slices.Sorted(maps.Values(x.WeightMap)))
 }
 
 // Marshal returns the index as JSON, with sorted keys, an indent of two and a
-// newline at the end. What [ParseIndex] would refuse is a [*ContainerError].
+// newline at the end. If [ReadIndex] would reject the index, the error is a [*ContainerError].
 func (x *Index) Marshal() ([]byte, error) {
 	if x.TotalSize < 0 {
 		return nil, &ContainerError{Offset: -1, Problem: "total_size is negative", Fix: "sum the bytes of the tensors"}
@@ -210,15 +203,15 @@ func (x *Index) Marshal() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if out.Len() > MaxHeaderSize {
+	if out.Len() > maxHeaderSize {
 		return nil, &ContainerError{Offset: -1, Problem: tooLargeIndex, Fix: "write fewer tensors"}
 	}
 	return out.Bytes(), nil
 }
 
 // ShardName returns the name of shard i of n, counted from 1:
-// "model-00002-of-00003.safetensors", or "model.safetensors" when there is only
-// one. It panics when i is not in [1, n].
+// "model-00002-of-00003.safetensors", or "model.safetensors" if n is 1. It panics if i is not in
+// [1, n].
 func ShardName(i, n int) string {
 	if i < 1 || i > n {
 		panic(fmt.Sprintf("safetensors: no shard %d of %d", i, n))

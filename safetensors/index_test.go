@@ -79,7 +79,7 @@ func TestIndexTotalSize(t *testing.T) {
 		{`"metadata":{"total_size":1e999},`, math.MaxInt64},
 		{`"other":{"a":[[]]},`, 0},
 	} {
-		x, err := ParseIndex([]byte(`{`+test.metadata+`"weight_map":{}}`), "")
+		x, err := parseIndexFile([]byte(`{`+test.metadata+`"weight_map":{}}`), "")
 		if err != nil || x.TotalSize != test.want {
 			t.Errorf("%s: got %+v, error %v, want %d", test.metadata, x, err, test.want)
 		}
@@ -123,7 +123,7 @@ var badIndexes = []struct{ name, json, want string }{
 func TestParseIndexErrors(t *testing.T) {
 	for _, test := range badIndexes {
 		t.Run(test.name, func(t *testing.T) {
-			x, err := ParseIndex([]byte(test.json), "dir/"+IndexName)
+			x, err := parseIndexFile([]byte(test.json), "dir/"+IndexName)
 			want := "dir/" + IndexName + ": " + test.want + ": " + fixIndex
 			if _, ok := errors.AsType[*ContainerError](err); !ok || err.Error() != want {
 				t.Errorf("got %+v, error\n  %v\nwant\n  %s", x, err, want)
@@ -136,12 +136,12 @@ func TestIndexLimit(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs 200 MB of memory; run without -short")
 	}
-	data := []byte(`{"weight_map":{}}` + strings.Repeat(" ", MaxHeaderSize))
-	if _, err := ParseIndex(data[:MaxHeaderSize], "x"); err != nil {
+	data := []byte(`{"weight_map":{}}` + strings.Repeat(" ", maxHeaderSize))
+	if _, err := parseIndexFile(data[:maxHeaderSize], "x"); err != nil {
 		t.Error(err)
 	}
 	const want = "x: byte 100000000: the index has more than 100000000 bytes: " + fixIndex
-	if _, err := ParseIndex(data, "x"); err == nil || err.Error() != want {
+	if _, err := parseIndexFile(data, "x"); err == nil || err.Error() != want {
 		t.Errorf("error %v, want %s", err, want)
 	}
 }
@@ -200,7 +200,7 @@ func FuzzParseIndex(f *testing.F) {
 	f.Add([]byte(`{"metadata":{"total_size":1.5e3},"weight_map":{"a":"model-00001-of-00002.safetensors","b\u00e9\ud83d\ude00":"x"}}`))
 	f.Add([]byte(`{"metadata":{"total_size":3,"x":[1,{"y":[]}]},"weight_map":{}}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		x, err := ParseIndex(data, "x")
+		x, err := parseIndexFile(data, "x")
 		if err != nil {
 			if _, ok := errors.AsType[*ContainerError](err); !ok || strings.Contains(err.Error(), "\n") {
 				t.Fatalf("error %q", err)
@@ -216,8 +216,18 @@ func FuzzParseIndex(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if again, err := ParseIndex(out, "x"); err != nil || !reflect.DeepEqual(again, x) {
+		if again, err := parseIndexFile(out, "x"); err != nil || !reflect.DeepEqual(again, x) {
 			t.Fatalf("%+v became %+v, %v", x, again, err)
 		}
 	})
+}
+
+// parseIndexFile is parseIndex with the name of the file in errors.
+func parseIndexFile(data []byte, name string) (*Index, error) {
+	x, err := parseIndex(data)
+	if err != nil {
+		err.Path = name
+		return nil, err
+	}
+	return x, nil
 }

@@ -25,10 +25,10 @@ type Spec struct {
 // A Layout is the plan of a file: the bytes of its header and the offset of each tensor. It is
 // immutable and safe for concurrent use.
 type Layout struct {
-	header *Header
+	header *header
 	prefix []byte         // length and header: the first bytes of the file
 	data   int64          // bytes of the data buffer
-	byName map[string]int // index into header.Tensors
+	byName map[string]int // index into header.tensors
 
 	from, to int // bytes of the prefix that are not known yet; see Reserve
 }
@@ -39,23 +39,23 @@ type Layout struct {
 // of eight bytes. The order of the specs does not matter, and equal arguments
 // give equal bytes. Empty metadata is left out.
 //
-// What [ParseHeader] would refuse is a [*ContainerError].
+// If [NewFile] would reject the header, the error is a [*ContainerError].
 func NewLayout(tensors []Spec, metadata map[string]string) (*Layout, error) {
-	l := &Layout{header: &Header{}, byName: make(map[string]int, len(tensors))}
+	l := &Layout{header: &header{}, byName: make(map[string]int, len(tensors))}
 	for key, value := range metadata {
 		if !utf8.ValidString(key) || !utf8.ValidString(value) {
 			return nil, &ContainerError{Offset: -1, Problem: fmt.Sprintf("metadata %s is not valid UTF-8", quote(key)), Fix: "leave it out"}
 		}
 	}
 	if len(metadata) > 0 {
-		l.header.Metadata = maps.Clone(metadata)
+		l.header.metadata = maps.Clone(metadata)
 	}
 	if err := l.arrange(tensors); err != nil {
 		return nil, err
 	}
 	l.prefix = appendHeader(make([]byte, lengthSize), l.header)
 	n := len(l.prefix) - lengthSize
-	if n > MaxHeaderSize {
+	if n > maxHeaderSize {
 		return nil, &ContainerError{Offset: -1, Problem: tooLarge(uint64(n)), Fix: "write fewer tensors or less metadata to a file"}
 	}
 	if l.dataSize() > math.MaxInt64-int64(len(l.prefix)) {
@@ -94,7 +94,7 @@ func (l *Layout) arrange(specs []Spec) error {
 		t.Begin, t.End = next, next+size
 		next = t.End
 	}
-	l.header.Tensors, l.data = tensors, next
+	l.header.tensors, l.data = tensors, next
 	return nil
 }
 
@@ -116,17 +116,17 @@ func checkSpec(t TensorInfo) (size int64, problem string) {
 
 // appendHeader appends the JSON of a header and its padding. b starts at the
 // start of the file.
-func appendHeader(b []byte, h *Header) []byte {
+func appendHeader(b []byte, h *header) []byte {
 	b = append(b, '{')
-	if len(h.Metadata) > 0 {
+	if len(h.metadata) > 0 {
 		b = append(b, `"`+metadataKey+`":{`...)
-		for _, key := range slices.Sorted(maps.Keys(h.Metadata)) {
+		for _, key := range slices.Sorted(maps.Keys(h.metadata)) {
 			b = append(appendString(b, key), ':')
-			b = append(appendString(b, h.Metadata[key]), ',')
+			b = append(appendString(b, h.metadata[key]), ',')
 		}
 		b = append(b[:len(b)-1], "},"...)
 	}
-	for _, t := range h.Tensors {
+	for _, t := range h.tensors {
 		b = appendString(b, t.Name)
 		b = append(b, `:{"dtype":"`...)
 		b = append(b, t.Dtype.String()...)
@@ -162,7 +162,7 @@ func appendIntegers(b []byte, list []int64) []byte {
 // escape <, > and &.)
 func appendString(b []byte, s string) []byte {
 	b = append(b, '"')
-	from := 0 // start of what is not yet in b
+	from := 0 // start of the bytes not yet in b
 	for i := range len(s) {
 		c := s[i]
 		if c >= ' ' && c != '"' && c != '\\' {
@@ -190,12 +190,15 @@ func appendString(b []byte, s string) []byte {
 	return append(append(b, s[from:]...), '"')
 }
 
-// Header returns what a reader of the finished file will see. The caller must
-// not change it.
-func (l *Layout) Header() *Header { return l.header }
+// Metadata returns the metadata of the file, or nil if there is none. The caller must not modify
+// it.
+func (l *Layout) Metadata() map[string]string { return l.header.metadata }
 
-// HeaderBytes returns the start of the file, up to the data buffer: the length
-// and the padded header. The caller must not change it.
+// Tensors returns the tensors in the order of their data. The caller must not modify them.
+func (l *Layout) Tensors() []TensorInfo { return l.header.tensors }
+
+// HeaderBytes returns the start of the file, up to the data buffer: the length and the padded
+// header. The caller must not modify it.
 func (l *Layout) HeaderBytes() []byte { return l.prefix }
 
 // Lookup returns the tensor of a name.
@@ -204,7 +207,7 @@ func (l *Layout) Lookup(name string) (TensorInfo, bool) {
 	if !ok {
 		return TensorInfo{}, false
 	}
-	return l.header.Tensors[i], true
+	return l.header.tensors[i], true
 }
 
 // Offset returns the byte offset in the file of a tensor's data.

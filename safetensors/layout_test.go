@@ -26,7 +26,7 @@ func TestLayoutOrder(t *testing.T) {
 		t.Fatal(err)
 	}
 	var got []string
-	for _, info := range l.Header().Tensors {
+	for _, info := range l.Tensors() {
 		got = append(got, info.Name)
 		if off, _ := l.Offset(info.Name); info.Dtype.Bits() >= 8 && off%int64(info.Dtype.Bits()/8) != 0 {
 			t.Errorf("%s is at byte %d", info.Name, off)
@@ -68,7 +68,7 @@ func TestLayoutMetadata(t *testing.T) {
 		t.Errorf("header\n%s\nwant\n%s", got, want)
 	}
 	metadata["b"] = "2"
-	if l.Header().Metadata["b"] != "1" {
+	if l.Metadata()["b"] != "1" {
 		t.Error("the layout shares its caller's metadata")
 	}
 }
@@ -105,14 +105,14 @@ func TestLayoutErrors(t *testing.T) {
 		{"dtype", []Spec{{"a", 23, one}}, nil, `tensor "a": Dtype(23) is not a dtype: ` + fixTensor},
 		{"negative", []Spec{{"a", U8, []int64{2, -1}}}, nil, `tensor "a": shape [2 -1] has a negative dimension: ` + fixTensor},
 		{"overflow", []Spec{{"a", U8, []int64{math.MaxInt64, 2}}}, nil, `tensor "a": shape [9223372036854775807 2] of U8 overflows 64 bits: ` + fixTensor},
-		{"half a byte", []Spec{{"a", F6E2M3, []int64{2, 3}}}, nil, `tensor "a": shape [2 3] of F6_E2M3 is 36 bits, not a whole number of bytes: ` + fixTensor},
+		{"half a byte", []Spec{{"a", f6E2M3, []int64{2, 3}}}, nil, `tensor "a": shape [2 3] of F6_E2M3 is 36 bits, not a whole number of bytes: ` + fixTensor},
 		{"sum overflow", []Spec{{"a", U8, []int64{1<<61 - 1}}, {"b", U8, []int64{1<<61 - 1}}, {"c", U8, []int64{1<<61 - 1}}, {"d", U8, []int64{1<<61 - 1}}, {"e", U8, []int64{4}}}, nil,
 			`tensor "e": the file would exceed 2^63-1 bytes: ` + fixTensor},
 		{"file overflow", []Spec{{"a", U8, []int64{1<<61 - 1}}, {"b", U8, []int64{1<<61 - 1}}, {"c", U8, []int64{1<<61 - 1}}, {"d", U8, []int64{1<<61 - 1}}}, nil,
 			`the file would exceed 2^63-1 bytes: ` + fixTensor},
 		{"metadata key", nil, map[string]string{"\xff": ""}, `metadata "\xff" is not valid UTF-8: leave it out`},
 		{"metadata value", nil, map[string]string{"a": "\xed\xa0\x80"}, `metadata "a" is not valid UTF-8: leave it out`},
-		{"too large", nil, map[string]string{"a": strings.Repeat("x", MaxHeaderSize)},
+		{"too large", nil, map[string]string{"a": strings.Repeat("x", maxHeaderSize)},
 			`the header has 100000032 bytes, more than the limit of 100000000: write fewer tensors or less metadata to a file`},
 	} {
 		t.Run(test.name, func(t *testing.T) {

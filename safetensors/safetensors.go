@@ -14,16 +14,16 @@
 // Integers and elements are little-endian, tensors are row-major without
 // strides. The data buffer has no holes and no overlaps: sorted by offset, each
 // tensor starts where the one before ended, the first at 0, and the last ends
-// with the file. N is at most [MaxHeaderSize]. The format is described in the
+// with the file. N is at most 100 000 000. The format is described in the
 // README of github.com/huggingface/safetensors ("Format"); the checks follow
 // its reader (safetensors/src/tensor.rs) and add those its README asks for,
-// such as refusing duplicate keys.
+// such as rejecting duplicate keys.
 //
 // A [File] reads with positioned reads and maps nothing, so a file that shrinks
 // while it is being read is an error and not a signal. A [Layout] computes the
 // bytes of a header and the place of every tensor before any data exists, and a
 // [Writer] fills them in, in any order and from several goroutines. An [Index]
-// says which file of a sharded checkpoint holds which tensor.
+// maps the tensors of a sharded checkpoint to its files.
 //
 // Bad files give a [*ContainerError]: one line with the file, the tensor, the byte
 // offset, what is wrong and what to do.

@@ -28,7 +28,7 @@ func Create(path string, l *Layout) (*Writer, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &Writer{f: f, path: path, layout: l, written: make([]atomic.Int64, len(l.header.Tensors))}
+	w := &Writer{f: f, path: path, layout: l, written: make([]atomic.Int64, len(l.header.tensors))}
 	// Set the full size first: if it is too large for the filesystem, fail before any work.
 	if err := f.Truncate(l.FileSize()); err != nil {
 		w.Abort()
@@ -49,7 +49,7 @@ func Reopen(path string, l *Layout) (*Writer, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &Writer{f: f, path: path, layout: l, written: make([]atomic.Int64, len(l.header.Tensors))}
+	w := &Writer{f: f, path: path, layout: l, written: make([]atomic.Int64, len(l.header.tensors))}
 	if err := w.named(); err != nil {
 		f.Close()
 		return nil, err
@@ -122,7 +122,7 @@ func (w *Writer) WriteTensorAt(name string, p []byte, off int64) error {
 	if !ok {
 		return fmt.Errorf("%s: tensor %s is not in the layout", w.path, quote(name))
 	}
-	t := w.layout.header.Tensors[i]
+	t := w.layout.header.tensors[i]
 	if err := checkRange(w.path, t, w.layout.dataSize(), len(p), off); err != nil {
 		return err
 	}
@@ -151,7 +151,7 @@ func (w *Writer) Close() error {
 }
 
 func (w *Writer) finish() error {
-	for i, t := range w.layout.header.Tensors {
+	for i, t := range w.layout.header.tensors {
 		if n := w.written[i].Load(); n != t.Bytes() {
 			return fmt.Errorf("%s: tensor %s: %d of its %d bytes were written: write each exactly once", w.path, quote(t.Name), n, t.Bytes())
 		}

@@ -232,7 +232,7 @@ func writeTensors(path string, tensors []named) (size int64, checksum string, er
 	}
 	sum := crc32.Update(0, castagnoli, layout.HeaderBytes())
 	var buffer []byte
-	for _, info := range layout.Header().Tensors { // in the order of the file
+	for _, info := range layout.Tensors() { // in the order of the file
 		values := data[info.Name]
 		buffer = slices.Grow(buffer[:0], 4*len(values))[:4*len(values)]
 		if err := tensor.ToBytes(buffer, values, format.F32); err != nil {

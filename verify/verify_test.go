@@ -17,6 +17,7 @@ import (
 	"github.com/microscale-go/microscale/format"
 	"github.com/microscale-go/microscale/hf"
 	"github.com/microscale-go/microscale/internal/checkpoint"
+	"github.com/microscale-go/microscale/internal/checksum"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/safetensors"
 	"github.com/microscale-go/microscale/tensor"
@@ -52,7 +53,7 @@ func readDirectory(t *testing.T, dir string) *directory {
 		d.tensors[info.Name] = e
 	}
 	d.metadata = maps.Clone(f.Metadata())
-	delete(d.metadata, safetensors.RecordKey) // which would find every damage
+	delete(d.metadata, checksum.RecordKey) // which would find every damage
 	data, err := os.ReadFile(filepath.Join(dir, hf.ConfigName))
 	if err != nil {
 		t.Fatal(err)

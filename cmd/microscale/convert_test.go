@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/microscale-go/microscale/internal/checksum"
 	"github.com/microscale-go/microscale/internal/summary"
 	"github.com/microscale-go/microscale/safetensors"
 )
@@ -91,11 +92,11 @@ func recordedTensors(t *testing.T, path string) string {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	record, ok, err := f.Record()
+	record, ok, err := checksum.RecordOf(f)
 	if err != nil || !ok {
 		t.Fatal(ok, err)
 	}
 	metadata := maps.Clone(f.Metadata())
-	delete(metadata, safetensors.RecordKey)
+	delete(metadata, checksum.RecordKey)
 	return fmt.Sprintf("%v\n%x\n%v", f.Tensors(), record.Tensors, metadata)
 }

@@ -35,12 +35,13 @@ internal/ramdisk:
 internal/lock:
 measure: internal/cpu
 internal/report:
-safetensors: internal/bounded
-gguf: safetensors
 format:
 mma: format
 internal/mmatest: mma format
 tensor: format internal/cpu
+safetensors: format tensor internal/bounded
+internal/checksum: safetensors
+gguf: safetensors
 quant: format tensor internal/cpu internal/memory internal/parallel
 device: quant format
 layout: format quant tensor
@@ -51,15 +52,15 @@ internal/commtest: comm quant
 comm/mpi: comm
 recipe: quant format internal/bounded
 nn: recipe gemm quant tensor format internal/cpu internal/parallel
-hf: safetensors internal/bounded
+hf: safetensors internal/bounded internal/checksum
 internal/sample: hf safetensors format tensor
 hf/hub: hf internal/bounded
 internal/checkpoint: safetensors hf layout quant tensor format
-internal/checkpoint/llamacpp: internal/checkpoint gguf hf safetensors layout quant format internal/bounded
+internal/checkpoint/llamacpp: internal/checkpoint internal/checksum gguf hf safetensors layout quant format internal/bounded
 llama: nn recipe gemm quant tensor internal/checkpoint hf safetensors
 train: llama nn recipe hf safetensors quant tensor format internal/bounded internal/lock internal/memory internal/parallel
 verify: internal/checkpoint hf safetensors quant tensor format measure internal/parallel
-convert: verify internal/checkpoint internal/checkpoint/llamacpp gguf hf safetensors quant tensor format measure profile internal/bounded internal/lock internal/parallel
+convert: verify internal/checksum internal/checkpoint internal/checkpoint/llamacpp gguf hf safetensors quant tensor format measure profile internal/bounded internal/lock internal/parallel
 internal/bench: convert internal/checkpoint hf safetensors nn recipe gemm quant tensor format internal/cpu
 internal/cli: convert verify train recipe profile internal/checkpoint quant format
 internal/input: internal/cli convert internal/checkpoint internal/checkpoint/llamacpp internal/sample hf hf/hub
@@ -77,7 +78,7 @@ const external = `
 recipe: github.com/BurntSushi/toml
 internal/lock: github.com/gofrs/flock
 comm/mpi: github.com/ebitengine/purego
-safetensors: github.com/minio/crc64nvme
+internal/checksum: github.com/minio/crc64nvme
 internal/report: gonum.org/v1/gonum gonum.org/v1/plot
 convert: github.com/BurntSushi/toml
 internal/cli: github.com/spf13/cobra github.com/spf13/pflag github.com/jedib0t/go-pretty/v6 golang.org/x/term

@@ -116,7 +116,7 @@ func printFiles(w io.Writer, plan *convert.Plan) error {
 		t.AppendRow(row)
 	}
 	for _, f := range plan.Files {
-		appendRow(plan.WorkerOf(f.Name), table.Row{cli.Printable(f.Name), len(f.Layout.Header().Tensors), cli.BytesText(float64(len(f.Layout.HeaderBytes()))), cli.BytesText(float64(f.Layout.FileSize()))})
+		appendRow(plan.WorkerOf(f.Name), table.Row{cli.Printable(f.Name), len(f.Layout.Tensors()), cli.BytesText(float64(len(f.Layout.HeaderBytes()))), cli.BytesText(float64(f.Layout.FileSize()))})
 	}
 	for _, c := range plan.Companions() {
 		appendRow(0, table.Row{cli.Printable(c.Name), "", "", cli.BytesText(float64(c.Size))})

@@ -5,17 +5,18 @@ import (
 	"fmt"
 
 	"github.com/microscale-go/microscale/gguf"
+	"github.com/microscale-go/microscale/internal/checksum"
 	"github.com/microscale-go/microscale/safetensors"
 )
 
 // Record returns the record of a GGUF file in its metadata; ok is false where it has
 // none.
-func Record(f *gguf.File) (r safetensors.Record, ok bool, err error) {
-	text, ok := f.Value(safetensors.RecordKey).(string)
+func Record(f *gguf.File) (r checksum.Record, ok bool, err error) {
+	text, ok := f.Value(checksum.RecordKey).(string)
 	if !ok {
-		return safetensors.Record{}, false, nil
+		return checksum.Record{}, false, nil
 	}
-	if r, err = safetensors.ParseRecord(text); err == nil && len(r.Tensors) != len(f.Tensors) {
+	if r, err = checksum.ParseRecord(text); err == nil && len(r.Tensors) != len(f.Tensors) {
 		err = fmt.Errorf("the record is of %d tensors, and the file has %d", len(r.Tensors), len(f.Tensors))
 	}
 	return r, true, err
@@ -23,7 +24,7 @@ func Record(f *gguf.File) (r safetensors.Record, ok bool, err error) {
 
 // ChecksumOf reads a tensor of a GGUF file and returns its checksum.
 func ChecksumOf(f *gguf.File, t gguf.TensorInfo) (uint64, error) {
-	return safetensors.ReadSum(t.Bytes(), func(p []byte, off int64) error { return f.ReadTensorAt(p, t, off) })
+	return checksum.Read(t.Bytes(), func(p []byte, off int64) error { return f.ReadTensorAt(p, t, off) })
 }
 
 // damaged returns the names of the tensors whose bytes differ from the record of the

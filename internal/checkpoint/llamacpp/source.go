@@ -210,7 +210,7 @@ func (v *view) ReadAt(p []byte, off int64) (n int, err error) {
 	if off < int64(len(head)) {
 		n = copy(p, head[off:])
 	}
-	tensors := v.layout.Header().Tensors
+	tensors := v.layout.Tensors()
 	for n < len(p) {
 		at := off + int64(n) - int64(len(head))
 		i, _ := slices.BinarySearchFunc(tensors, at, func(t safetensors.TensorInfo, at int64) int {

@@ -1,4 +1,4 @@
-package safetensors
+package checksum
 
 import (
 	"hash/crc64"
@@ -17,21 +17,21 @@ func TestSum(t *testing.T) {
 			data[i] = byte(random.Uint32() & -(random.Uint32() & 1)) // zeros among them
 		}
 		want := crc64.Checksum(data, table)
-		if got := Checksum(data); got != want {
+		if got := Of(data); got != want {
 			t.Fatalf("%d bytes: %x, want %x", size, got, want)
 		}
 		type piece struct{ from, to int }
-		var pieces []piece
+		var parts []piece
 		for from := 0; from < size; {
 			to := min(size, from+1+random.IntN(40))
-			pieces = append(pieces, piece{from, to})
+			parts = append(parts, piece{from, to})
 			from = to
 		}
 		if size%2 == 1 {
-			random.Shuffle(len(pieces), func(i, j int) { pieces[i], pieces[j] = pieces[j], pieces[i] })
+			random.Shuffle(len(parts), func(i, j int) { parts[i], parts[j] = parts[j], parts[i] })
 		}
-		a, b := NewSum(int64(size)), NewSum(int64(size))
-		for i, p := range pieces {
+		a, b := New(int64(size)), New(int64(size))
+		for i, p := range parts {
 			s := a
 			if i%3 == 0 {
 				s = b
@@ -39,16 +39,16 @@ func TestSum(t *testing.T) {
 			s.Add(data[p.from:p.to], int64(p.from))
 		}
 		if got := a.Value() ^ b.Value(); got != want {
-			t.Fatalf("%d bytes in %d pieces: %x, want %x", size, len(pieces), got, want)
+			t.Fatalf("%d bytes in %d parts: %x, want %x", size, len(parts), got, want)
 		}
 	}
 	long := make([]byte, 1<<20)
 	long[5] = 1
-	s := NewSum(int64(len(long)))
+	s := New(int64(len(long)))
 	s.Add(long[:6], 0)
 	s.Add(long[6:], 6)
 	if got, want := s.Value(), crc64.Checksum(long, table); got != want {
-		t.Errorf("a long piece: %x, want %x", got, want)
+		t.Errorf("a long part: %x, want %x", got, want)
 	}
 }
 
@@ -60,7 +60,7 @@ func BenchmarkSum(b *testing.B) {
 				data[i] = byte(i)
 			}
 			b.SetBytes(int64(size))
-			s := NewSum(1 << 40)
+			s := New(1 << 40)
 			for i := range b.N {
 				s.Add(data, int64(i*3*size))
 			}

@@ -1,28 +1,30 @@
-package safetensors
+// Package checksum identifies the content of checkpoint files: checksums of tensors that are read
+// or written in any order, and a metadata entry with those of a file and of its source.
+package checksum
 
 import (
 	"github.com/minio/crc64nvme"
 )
 
-// Checksum returns the CRC-64/NVME of p. It detects every change within 64 adjacent bits, and
+// Of returns the CRC-64/NVME of p. It detects every change within 64 adjacent bits, and
 // all but one in 2^64 of other changes. It does not protect against deliberate changes.
-func Checksum(p []byte) uint64 { return crc64nvme.Checksum(p) }
+func Of(p []byte) uint64 { return crc64nvme.Checksum(p) }
 
-// A Sum computes the [Checksum] of bytes that arrive in parts, in any order. The exclusive or
-// of the values of several sums over disjoint parts is the value for their union; that for all
-// parts is the checksum.
+// A Sum computes the checksum of bytes that are added in parts, in any order. The exclusive or of
+// the values of sums over disjoint parts is the value of their union. The value of all parts is
+// the checksum.
 type Sum struct {
 	size int64 // of all bytes
 	done uint64
-	run  uint64 // of pieces in ascending order, as if the bytes ended behind the last
-	end  int64  // of the last piece of the run
+	run  uint64 // of parts in ascending order, as if the bytes ended after the last
+	end  int64  // of the last part of the run
 
-	distance int64 // between the ends of the last two pieces, and what it multiplies by
+	distance int64 // between the ends of the last two parts, and its factor
 	factor   uint64
 }
 
-// NewSum returns a sum over size bytes, without any part yet.
-func NewSum(size int64) *Sum { return &Sum{size: size} }
+// New returns a sum over size bytes, without any part yet.
+func New(size int64) *Sum { return &Sum{size: size} }
 
 // Add adds the part that starts at byte off.
 func (s *Sum) Add(p []byte, off int64) {
@@ -39,7 +41,7 @@ func (s *Sum) Add(p []byte, off int64) {
 		}
 		s.run = multiply(s.run, s.factor)
 	}
-	s.run ^= Checksum(p)
+	s.run ^= Of(p)
 	s.end = end
 }
 
@@ -51,8 +53,9 @@ func (s *Sum) Value() uint64 {
 	return s.done ^ multiply(s.run, zeros(s.size-s.end))
 }
 
-// Checksums are remainders of polynomials over GF(2) modulo P, the bit of the highest
-// power lowest: a byte more multiplies that of the bytes before it by x^8.
+// Checksums are remainders of polynomials over GF(2) modulo P, with the
+// highest power in the lowest bit. Another byte multiplies the remainder of the bytes before it
+// by x^8.
 const (
 	polynomial = 0x9a6c9329ac4bc9b5 // P without x^64
 	one        = 1 << 63
