@@ -75,7 +75,7 @@ func simulations(u *mma.Unit) (list []simulated) {
 				add("MMABlockScale", "RTX Blackwell", fmt.Sprintf("m16n8k64.kind::mxf4nvf4.block32.%s.%s.%s", types, u.Out, scale))
 			}
 		case strings.HasSuffix(u.Model.Name, "-mma") && u.A.Bytes == 1 && (arch == "Hopper" || arch == "Blackwell"): // not in MMA-Sim
-		case u.A == mma.F64 && strings.HasPrefix(fields[3], "m16n8") && arch != "Hopper": // in MMA-Sim only there
+		case u.A.Scalar == nil && strings.HasPrefix(fields[3], "m16n8") && arch != "Hopper": // in MMA-Sim only there
 		case strings.Contains(name, "kind::f8f6f4"):
 			add("MMA", arch, fmt.Sprintf("m16n8k%d.kind::f8f6f4.%s.%s", u.K, types, u.Out))
 		default:
@@ -160,7 +160,7 @@ func reason(u *mma.Unit, c mmatest.Case, got, want uint64) string {
 	g, w, start := u.Out.Value(got), u.Out.Value(want), u.Out.Value(c.C)
 	amd := strings.HasPrefix(u.Model.Name, "cdna")
 	switch {
-	case (amd || u.Out == mma.F64) && g != g && w != w:
+	case (amd || u.Out.Scalar == nil) && g != g && w != w:
 		return "MMA-Sim does not model the payload of NaNs of AMD and of FP64"
 	case u.Model.Name == "cdna1-mfma" && g == 0 && w == 0:
 		return "CDNA1 adds exactly, to either zero"

@@ -18,7 +18,7 @@ func (r chain) add(g *group, c uint64, t *trace) uint64 {
 	u := g.unit
 	a, b := u.A.Value(g.a[0]), u.B.Value(g.b[0])
 	var code uint64
-	if r.out == F64 {
+	if r.out == f64 {
 		code = math.Float64bits(math.FMA(a, b, math.Float64frombits(c)))
 	} else {
 		code = uint64(math.Float32bits(fma32(a, b, u.Out.Value(c))))
@@ -30,7 +30,7 @@ func (r chain) add(g *group, c uint64, t *trace) uint64 {
 	return s.result("fused multiply-add, to the nearest "+r.out.Name, r.out, code)
 }
 
-// canonical returns the code, or that of the one NaN that units return here.
+// canonical returns the code, or for a NaN that of the NaN that units return.
 func (t *Type) canonical(code uint64) uint64 {
 	if v := t.Value(code); v != v {
 		return t.nan()
@@ -38,8 +38,8 @@ func (t *Type) canonical(code uint64) uint64 {
 	return code
 }
 
-// fma32 returns a·b + c rounded once, for float32 values. The sum is rounded to
-// odd in float64, which has enough bits for the second rounding to be right.
+// fma32 returns a·b + c rounded once, for float32 values. It rounds the sum to odd in float64, whose
+// bits suffice for a correct second rounding.
 func fma32(a, b, c float64) float32 {
 	p := float64(a * b) // exact
 	s := float64(p + c)
@@ -60,7 +60,7 @@ func fma32(a, b, c float64) float32 {
 	return float32(s)
 }
 
-// exact is CDNA1's rule: a group and C are added exactly and rounded once.
+// exact is CDNA1's rule: the unit adds a group and C exactly and rounds once.
 type exact struct{ products int }
 
 func (r exact) group() int { return r.products }
@@ -69,7 +69,7 @@ func (r exact) describe(u *Unit) string {
 	return fmt.Sprintf("groups of %d products and C added exactly, rounded once to the nearest %s", u.Group, u.Out)
 }
 
-// exactBits are enough for a sum of BF16 products and FP32: 2^-266 to 2^260.
+// exactBits suffice for a sum of BF16 products and FP32: 2^-266 to 2^260.
 const exactBits = 600
 
 func (r exact) add(g *group, c uint64, t *trace) uint64 {
@@ -92,9 +92,9 @@ func (r exact) add(g *group, c uint64, t *trace) uint64 {
 	return s.result("to the nearest "+u.Out.Name, u.Out, uint64(math.Float32bits(v)))
 }
 
-// tree is CDNA2's rule: products of a group are added in pairs, then the pairs,
-// then C, each operation rounded to FP32. Subnormal operands and C are taken for
-// +0, and subnormal results become zeros of their sign.
+// tree is CDNA2's rule: the unit adds the products of a group in pairs, then the pairs, then C, and
+// rounds each operation to FP32. Subnormal operands and C count as +0. Subnormal results are flushed
+// to zeros of their sign.
 type tree struct{ products int }
 
 func (r tree) group() int { return r.products }
@@ -122,7 +122,7 @@ func (r tree) add(g *group, c uint64, t *trace) uint64 {
 	return s.result("pairwise, each to the nearest "+u.Out.Name, u.Out, u.Out.canonical(code))
 }
 
-// normal returns the value of a code, +0 for a subnormal.
+// normal returns the value of a code, or +0 for a subnormal.
 func (t *Type) normal(code uint64) float32 {
 	v := t.Scalar.Decode(uint32(code))
 	if smallest := t.Scalar.SmallestNormal(); -smallest < v && v < smallest {
@@ -131,7 +131,7 @@ func (t *Type) normal(code uint64) float32 {
 	return v
 }
 
-// flushed returns v, a zero of its sign for a subnormal.
+// flushed returns v, or for a subnormal the zero of its sign.
 func flushed(v float32) float32 {
 	if smallest := float32(0x1p-126); -smallest < v && v < smallest {
 		return float32(math.Copysign(0, float64(v)))
@@ -139,15 +139,15 @@ func flushed(v float32) float32 {
 	return v
 }
 
-// cdna3 is the rule of CDNA3, and the parametric one of CDNA4: products are
-// aligned and added first, then that sum and C.
+// cdna3 is the rule of CDNA3 and, with scales, of CDNA4: the unit aligns and adds the products,
+// then that sum and C.
 type cdna3 struct {
 	products int
-	halves   bool // FP8: products of even and of odd index are added apart
+	halves   bool // FP8: products of even and odd index are added separately
 }
 
 const (
-	cdna3Fraction = 24       // products and C are cut to multiples of 2^(E-24)
+	cdna3Fraction = 24       // products and C are truncated to multiples of 2^(E-24)
 	cdna3Sum      = 32       // the sum of products to 2^(E-32), before C is added
 	cdna3Total    = 31       // the total to 31 fraction bits
 	cdna3None     = -1 << 12 // the exponent of a sum without terms
@@ -170,7 +170,7 @@ func (r cdna3) add(g *group, c uint64, t *trace) uint64 {
 	products := g.products(buffer[:0])
 	for i, p := range products {
 		if p.sig != 0 && p.kind == finite && bits.Len64(uint64(max(p.sig, -p.sig)))-1+p.exp-p.frac > out.Scalar.Bias {
-			products[i].kind = infinite // beyond FP32
+			products[i].kind = infinite // above the largest FP32
 		}
 	}
 	nc := out.number(c)
@@ -220,8 +220,8 @@ func (r cdna3) dot(g *group, products []number, t *trace) (sum int64, largest in
 func evenIndex(i int) int { return 2 * i }
 func oddIndex(i int) int  { return 2*i + 1 }
 
-// alignProducts adds every step-th product from first on, each cut toward zero
-// to a multiple of 2^(largest-24). Zeros have no part in the largest exponent.
+// alignProducts adds every step-th product from first on, each truncated to a multiple of
+// 2^(largest-24). Zeros do not count for the largest exponent.
 func alignProducts(products []number, first, step int, s *Step) (sum int64, largest int) {
 	largest = cdna3None
 	for i := first; i < len(products); i += step {

@@ -7,14 +7,17 @@ import (
 	"github.com/microscale-go/microscale/mma"
 )
 
-// Hopper's FP8 accumulator keeps 13 fraction bits. Once it is 16384, each
-// product of 1·1 lies below the unit of the alignment and is cut off.
-func ExampleUnit_Dot() {
+// Hopper's FP8 accumulator has 13 fraction bits: adding products of 1·1 to 16384 changes nothing.
+func Example() {
 	model, err := mma.Lookup("hopper-wgmma")
 	if err != nil {
 		panic(err)
 	}
-	unit, err := model.Unit(mma.Options{A: mma.E4M3})
+	e4m3, err := mma.LookupType("e4m3")
+	if err != nil {
+		panic(err)
+	}
+	unit, err := model.Unit(mma.Options{A: e4m3}) // B is e4m3 too, the result f32
 	if err != nil {
 		panic(err)
 	}

@@ -5,10 +5,10 @@ import (
 	"math"
 )
 
-// fused is the rule of NVIDIA's units: see the package comment.
+// fused is the rule of NVIDIA's units; see the package comment.
 type fused struct {
 	products int // of a group
-	fraction int // F: terms are cut to multiples of 2^(E-F)
+	fraction int // F: terms are truncated to multiples of 2^(E-F)
 	zero     int // e₀, the exponent of zero terms
 	rounding
 }
@@ -74,9 +74,9 @@ func (r fused) sum(terms []number, s *Step) uint64 {
 	return s.result(r.rounding.describe(), r.out, r.code(sum, unit))
 }
 
-// fusedFP4 is the rule of NVIDIA's FP4 units with block scales. A term is the
-// exact dot product of 16 elements times both scales. Its exponent is that of
-// the scales alone; e₀ where all products, or the scales, are zero.
+// fusedFP4 is the rule of NVIDIA's FP4 units with block scales. A term is the exact dot product of
+// 16 elements times both scales. Its exponent is that of the scales, or e₀ if all products or a
+// scale are zero.
 type fusedFP4 struct{ fused }
 
 // exactDot is the number of elements of the exact dot products.
@@ -106,15 +106,16 @@ func (r fusedFP4) add(g *group, c uint64, t *trace) uint64 {
 		terms = append(terms, n)
 	}
 	terms = append(terms, u.Out.number(c))
-	r.placeZeros(terms[len(terms)-1:]) // a dot product that cancels keeps its exponent
+	r.placeZeros(terms[len(terms)-1:]) // a dot product that cancels to zero keeps its exponent
 	return r.sum(terms, t.step(g, "dot products and C", labels{width: exactDot, names: []string{"C"}}))
 }
 
-// emulated is the rule of FP8 mma.sync on Hopper and Blackwell's data-center
-// chips, which run it on the FP16 unit: the products with even k/2, then the
-// others and that result, then C in one IEEE addition.
-// Found in the recorded outputs of H100, H200 and B200; MMA-Sim does not have it.
-// Those have no NaN and no infinity, which are treated as IEEE 754 does.
+// emulated is the rule of FP8 mma.sync on Hopper and Blackwell's data-center chips, which run it on
+// the FP16 unit: the products with even k/2, then the others and that result, then C in one IEEE
+// addition.
+//
+// Source: the recorded outputs of H100, H200 and B200. MMA-Sim does not model this. The recordings
+// have no NaN and no infinity; the rule treats them as IEEE 754 does.
 type emulated struct{ fused }
 
 func (r emulated) describe(u *Unit) string {
@@ -151,9 +152,9 @@ func addIEEE(t *Type, x, y uint64) uint64 {
 	if code, found := t.special([]number{nx, ny}); found {
 		return code
 	}
-	if t == F32 {
+	if t == f32 {
 		return uint64(math.Float32bits(float32(t.Value(x)) + float32(t.Value(y))))
 	}
-	const unit = -24 // of the least subnormal of FP16: all its values are multiples of it
+	const unit = -24 // exponent of FP16's smallest subnormal: all its values are multiples of it
 	return rne16.code(nx.sig<<(nx.exp-nx.frac-unit)+ny.sig<<(ny.exp-ny.frac-unit), unit)
 }

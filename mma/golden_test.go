@@ -15,7 +15,8 @@ import (
 	"github.com/microscale-go/microscale/mma"
 )
 
-// unit returns the unit of a model for names of types: "e5m2×e4m3" or "f16", and "-" without scales.
+// unit returns the unit of a model for names of types: operands "e5m2×e4m3" or "f16", and scales, or
+// "-" without.
 func unit(t testing.TB, model, operands, out, scale string) *mma.Unit {
 	t.Helper()
 	m, err := mma.Lookup(model)
@@ -46,8 +47,8 @@ func lookup(t testing.TB, name string) *mma.Type {
 	return typ
 }
 
-// TestGoldens compares hashes of the results of adversarial cases with those of
-// an independent implementation.
+// TestGoldens compares hashes of the results of hard cases with those of an independent
+// implementation.
 func TestGoldens(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join("testdata", "goldens.txt"))
 	if err != nil {
@@ -72,7 +73,7 @@ func TestGoldens(t *testing.T) {
 				c := mmatest.Hard(u, k, &source)
 				r := c.Dot(u)
 				if strings.HasPrefix(f[0], "cdna1") && u.Out.Value(r) == 0 {
-					r = 0 // either zero will do
+					r = 0 // the sign of zero is not compared
 				}
 				results = append(results, r)
 			}
@@ -91,17 +92,17 @@ func checkResults(t *testing.T, u *mma.Unit, results []uint64, first []string, h
 	}
 	sum := sha256.Sum256(stream)
 	if got := hex.EncodeToString(sum[:8]); got != hash {
-		t.Errorf("the results hash to %s, want %s", got, hash)
+		t.Errorf("hash of the results: got %s, want %s", got, hash)
 	}
 	for i, want := range first {
 		if got := fmt.Sprintf("%0*x", 2*u.Out.Bytes, results[i]); got != want {
-			t.Errorf("result %d is %s, want %s", i, got, want)
+			t.Errorf("result %d: got %s, want %s", i, got, want)
 		}
 	}
 }
 
-// TestPlainGoldens is the same for finite operands of moderate size, and for FP8
-// mma.sync, whose results were recorded on H100, H200 and B200.
+// TestPlainGoldens compares results for finite operands of moderate size, and those of FP8 mma.sync
+// with outputs recorded on H100, H200 and B200.
 func TestPlainGoldens(t *testing.T) {
 	for _, tc := range []struct {
 		model, operands, scale string

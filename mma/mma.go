@@ -2,10 +2,9 @@
 // dot product of the operands' codes and an accumulator, with the alignment,
 // truncation and rounding of the unit.
 //
-// A model is a row of a table (Models). Its unit for operand formats is a Unit,
-// and Unit.Dot is the arithmetic. It is the specification: the rules of NVIDIA
-// and CDNA3 work on integers alone. Those that IEEE 754 defines (FP32, FP64,
-// CDNA2) use its operations, and CDNA1's exact sum is a big.Float.
+// A [Model] is a row of a table. A [Unit] is a model for given operand types, and [Unit.Dot] is
+// the arithmetic. The rules of NVIDIA and CDNA3 use integer arithmetic. Rules that IEEE 754
+// defines (FP32, FP64, CDNA2) use floating-point operations, and CDNA1's exact sum a big.Float.
 //
 // # NVIDIA
 //
@@ -21,13 +20,13 @@
 //     multiple of 2^(E-F). Their sum is exact.
 //  4. The sum is rounded: toward zero to FP32 with 23 fraction bits, or with 13,
 //     or to the nearest FP16 (ties to even). Overflow gives ±Inf. Zero is +0.
-//  5. A NaN among the terms, Inf·0 or Inf-Inf gives the NaN of all ones with
-//     sign 0. Otherwise Inf wins.
+//  5. A NaN among the terms, Inf·0 or Inf-Inf gives the positive NaN of all ones.
+//     Otherwise a sum with an infinity is that infinity.
 //
-// FP4 units with block scales add four exact dot products of 16 elements and C:
-// a term's exponent is that of its scales, whatever the dot product.
-// FP8 mma.sync of Hopper and of Blackwell's data-center chips runs on the FP16
-// unit: two groups of 16, then C in one IEEE addition.
+// FP4 units with block scales add four exact dot products of 16 elements and C. The exponent of
+// such a term is that of its scales and does not depend on the dot product. FP8 mma.sync of Hopper
+// and of Blackwell's data-center chips runs on the FP16 unit: two groups of 16, then C in one IEEE
+// addition.
 //
 // # AMD
 //
@@ -37,8 +36,8 @@
 //   - CDNA3 aligns the products of a group, cut toward zero to 24 bits below the
 //     largest; then it aligns that sum and C, both rounded down.
 //   - FP32 and FP64 are chains of fused multiply-adds.
-//   - CDNA4's block-scaled unit is CDNA3's rule with scales. Nobody has compared
-//     it with hardware: Model.Evidence says so.
+//   - CDNA4's block-scaled unit is CDNA3's rule with scales. It was not compared with
+//     hardware; see Model.Evidence.
 //
 // Sources: X. Xie et al., MMA-Sim 2.1.1 (PyPI mmasim), the outputs of eight GPUs
 // recorded in MATLAB-tensor-core (north-numerical-computing, commit b12b5a7), PTX
@@ -51,16 +50,17 @@ import (
 	"strings"
 )
 
-// A Model is one kind of matrix unit: a row of the table.
+// A Model is a kind of matrix unit: a row of the table. [Models] and [Lookup] return the only
+// values.
 type Model struct {
-	Name     string // as on the command line: "hopper-wgmma"
-	Device   string // the chips that have the unit
-	Evidence string // what the model was compared with
+	Name     string // such as "hopper-wgmma"
+	Device   string // chips with the unit
+	Evidence string // hardware or software that the model was compared with
 
 	modes []mode
 }
 
-// A mode is a set of operand types that a unit treats by one rule.
+// A mode is a set of operand types with one rule.
 type mode struct {
 	types        []*Type       // of A and B
 	mixed        bool          // A and B may differ
@@ -70,23 +70,24 @@ type mode struct {
 	instructions []instruction // the usual one first
 }
 
-// An instruction has K products for each result. In its name, {a}, {b}, {d} and
-// {s} stand for the types of A, B, the result and the scales.
+// An instruction adds k products to each result. In its name, {a}, {b}, {d} and {s} are
+// placeholders of the types of A, B, the result and the scales.
 type instruction struct {
 	k    int
 	name string
 }
 
-// An outputRule is how a mode computes results of one type.
+// An outputRule is the rule of a mode for results of one type.
 type outputRule struct {
 	out *Type
 	rule
 }
 
-// Models returns the table in its order: NVIDIA, then AMD, the oldest first.
+// Models returns all models: NVIDIA, then AMD, each from the oldest on.
 func Models() []*Model { return slices.Clone(models) }
 
-// Lookup finds a model by its name, without regard to case.
+// Lookup returns the model with the given name, ignoring case. For an unknown name, the error
+// lists all models.
 func Lookup(name string) (*Model, error) {
 	names := make([]string, len(models))
 	for i, m := range models {
@@ -101,7 +102,7 @@ func Lookup(name string) (*Model, error) {
 // String returns the model's name.
 func (m *Model) String() string { return m.Name }
 
-// A Unit is a model for given operand types. Its fields describe it; change none.
+// A Unit is a model for given operand types. [Model.Unit] creates it. Do not modify its fields.
 type Unit struct {
 	Model *Model
 	A, B  *Type // of the operands
@@ -115,19 +116,19 @@ type Unit struct {
 	rule rule
 }
 
-// Options chooses among the units of a model. A nil type is the model's default:
-// B as A, the first scale format, FP32 results (FP64 for FP64 operands).
-// K = 0 is the K of the model's usual instruction.
+// Options select a unit of a model. A is required. The default of B is A, that of Scale the first
+// scale type of the mode, and that of Out f32 (f64 for f64 operands). K is the number of products
+// of an instruction; 0 means that of the model's usual one.
 type Options struct {
 	A, B, Scale, Out *Type
 	K                int
 }
 
-// Unit returns the model's unit for the given types. The error of an unsupported
-// combination lists those that the model has.
+// Unit returns the model's unit for the given types. For an unsupported combination, the error
+// lists the supported ones.
 func (m *Model) Unit(o Options) (*Unit, error) {
 	if o.A == nil {
-		return nil, fmt.Errorf("unit of %s: no type of A: use %s", m, m.operands())
+		return nil, fmt.Errorf("unit of %s: Options.A is nil: use %s", m, m.operands())
 	}
 	if o.B == nil {
 		o.B = o.A
@@ -149,7 +150,7 @@ func (m *Model) Unit(o Options) (*Unit, error) {
 		}
 	}
 	if !fits {
-		return nil, fmt.Errorf("%s does not multiply %s by %s: use %s", m, o.A, o.B, m.operands())
+		return nil, fmt.Errorf("%s: unsupported operands %s×%s: use %s", m, o.A, o.B, m.operands())
 	}
 	return nil, problem
 }
@@ -158,16 +159,16 @@ func (d *mode) takes(a, b *Type) bool {
 	return slices.Contains(d.types, a) && slices.Contains(d.types, b) && (a == b || d.mixed)
 }
 
-// unit is Model.Unit of one mode that takes the operands.
+// unit implements Model.Unit for a mode that supports the operands.
 func (d *mode) unit(m *Model, o Options) (*Unit, error) {
 	u := &Unit{Model: m, A: o.A, B: o.B, Block: d.block, K: o.K, mode: d}
 	switch {
 	case len(d.scales) == 0 && o.Scale != nil:
-		return nil, fmt.Errorf("%s has no block scales: leave out %s", m, o.Scale)
+		return nil, fmt.Errorf("%s: got scales of %s, want none: these operands have no block scales", m, o.Scale)
 	case len(d.scales) > 0 && o.Scale == nil:
 		u.Scale = d.scales[0]
 	case len(d.scales) > 0 && !slices.Contains(d.scales, o.Scale):
-		return nil, fmt.Errorf("%s has no %s scales: use %s", m, o.Scale, list(d.scales, " or "))
+		return nil, fmt.Errorf("%s: unsupported scales %s: use %s", m, o.Scale, list(d.scales, " or "))
 	default:
 		u.Scale = o.Scale
 	}
@@ -176,19 +177,19 @@ func (d *mode) unit(m *Model, o Options) (*Unit, error) {
 	}
 	i := slices.IndexFunc(d.rules, func(r outputRule) bool { return r.out == o.Out })
 	if i < 0 {
-		return nil, fmt.Errorf("%s does not return %s from %s×%s: use %s", m, o.Out, o.A, o.B, list(d.outputs(), " or "))
+		return nil, fmt.Errorf("%s: unsupported result %s of %s×%s: use %s", m, o.Out, o.A, o.B, list(d.outputs(), " or "))
 	}
 	u.Out, u.rule = d.rules[i].out, d.rules[i].rule
 	if ks := d.ks(); u.K == 0 {
 		u.K = ks[0]
 	} else if !slices.Contains(ks, u.K) {
-		return nil, fmt.Errorf("%s has no instruction of %s×%s with K = %d: use %s", m, o.A, o.B, o.K, strings.Trim(strings.ReplaceAll(fmt.Sprint(ks), " ", ", "), "[]"))
+		return nil, fmt.Errorf("%s: no instruction for %s×%s has K = %d: use %s", m, o.A, o.B, o.K, strings.Trim(strings.ReplaceAll(fmt.Sprint(ks), " ", ", "), "[]"))
 	}
 	u.Group = min(u.K, u.rule.group())
 	return u, nil
 }
 
-// ks returns the values of K of the instructions, the usual one first.
+// ks returns the K of each instruction, that of the usual one first.
 func (d *mode) ks() []int {
 	var ks []int
 	for _, i := range d.instructions {
@@ -207,7 +208,7 @@ func (d *mode) outputs() []*Type {
 	return outs
 }
 
-// A Mode is a set of types that a model treats by one rule.
+// A Mode is a set of types that a model supports with one rule.
 type Mode struct {
 	Types   []*Type // of A and B
 	Mixed   bool    // A and B may differ
@@ -215,7 +216,7 @@ type Mode struct {
 	Results []*Type // of C and the result, the default first
 }
 
-// Modes returns what the model multiplies.
+// Modes returns the modes of the model.
 func (m *Model) Modes() []Mode {
 	list := make([]Mode, len(m.modes))
 	for i, d := range m.modes {
@@ -224,8 +225,8 @@ func (m *Model) Modes() []Mode {
 	return list
 }
 
-// Units returns every unit of the model with the usual K: all combinations of
-// operands, scales and results.
+// Units returns the units of the model for all combinations of operands, scales and results, each
+// with the usual K.
 func (m *Model) Units() []*Unit {
 	var units []*Unit
 	for i := range m.modes {
@@ -249,7 +250,7 @@ func (m *Model) Units() []*Unit {
 	return units
 }
 
-// operands lists what the model multiplies: "f16×f16, any two of e4m3, e5m2".
+// operands lists the operands of all modes: "f16×f16; any two of e4m3, e5m2".
 func (m *Model) operands() string {
 	var texts []string
 	for _, d := range m.modes {
@@ -281,15 +282,14 @@ func list(types []*Type, separator string) string {
 	return strings.Join(names, separator)
 }
 
-// Ks returns the values of K of the unit's instructions, the usual one first.
+// Ks returns the K of each of the unit's instructions, that of the usual one first.
 func (u *Unit) Ks() []int { return u.mode.ks() }
 
-// Rule describes in a line how the unit adds a group of products.
+// Rule describes in one line how the unit adds a group of products.
 func (u *Unit) Rule() string { return u.rule.describe(u) }
 
-// Instructions returns the names of the instructions with the unit's K and types.
-// Shapes of A and B by which no result changes are left out: N of wgmma, and both
-// M and N of tcgen05.mma.
+// Instructions returns the names of the instructions with the unit's K and types. They omit
+// dimensions that do not affect results: N of wgmma, M and N of tcgen05.mma.
 func (u *Unit) Instructions() []string {
 	scale := ""
 	if u.Scale != nil {
@@ -313,17 +313,18 @@ func (u *Unit) Scales(k int) int {
 	return k / u.Block
 }
 
-// Dot returns the code of c + Σ a[i]·b[i] as the unit computes it. The operands
-// are codes of u.A and u.B in K order, c is a code of u.Out. Their number is a
-// multiple of u.K: each u.K products are one instruction, whose result is the
-// accumulator of the next. scaleA and scaleB hold one code of u.Scale for every
-// u.Block elements. Bits beyond a type's width are ignored, except that a scale
-// of UE4M3 is a byte whose top bit is ignored. Dot panics on other lengths.
+// Dot returns the code of c + Σ a[i]·b[i] as the unit computes it. a and b hold codes of u.A and
+// u.B in K order, and c is a code of u.Out. Each u.K products are one instruction, whose result is
+// the accumulator of the next. scaleA and scaleB hold one code of u.Scale for each u.Block
+// elements; they are nil for units without scales. Dot ignores bits above a type's width.
+//
+// Dot panics unless a and b have the same length, a multiple of u.K, and scaleA and scaleB have
+// u.Scales(len(a)) elements.
 func (u *Unit) Dot(a, b []uint64, c uint64, scaleA, scaleB []byte) uint64 {
 	return u.dot(a, b, c, scaleA, scaleB, nil)
 }
 
-// Explain is Dot, and returns every step of the computation.
+// Explain returns the result of Dot and every step of the computation.
 func (u *Unit) Explain(a, b []uint64, c uint64, scaleA, scaleB []byte) (uint64, []*Step) {
 	var t trace
 	result := u.dot(a, b, c, scaleA, scaleB, &t)
@@ -332,10 +333,10 @@ func (u *Unit) Explain(a, b []uint64, c uint64, scaleA, scaleB []byte) (uint64, 
 
 func (u *Unit) dot(a, b []uint64, c uint64, scaleA, scaleB []byte, t *trace) uint64 {
 	if len(a)%u.K != 0 || len(b) != len(a) {
-		panic("mma: the lengths of a and b are not the same multiple of K")
+		panic(fmt.Sprintf("mma: got %d codes of a and %d of b, want the same multiple of K = %d", len(a), len(b), u.K))
 	}
 	if n := u.Scales(len(a)); len(scaleA) != n || len(scaleB) != n {
-		panic("mma: the number of scales does not fit the operands")
+		panic(fmt.Sprintf("mma: got %d scales of a and %d of b, want %d each", len(scaleA), len(scaleB), n))
 	}
 	for i := 0; i < len(a); i += u.Group {
 		g := group{unit: u, first: i, a: a[i : i+u.Group], b: b[i : i+u.Group]}
@@ -363,5 +364,5 @@ type group struct {
 	scaleA, scaleB []byte
 }
 
-// maxGroup is the most products of a fused addition in the table.
+// maxGroup is the maximum number of products of a fused addition in the table.
 const maxGroup = 64

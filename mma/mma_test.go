@@ -1,6 +1,7 @@
 package mma_test
 
 import (
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -14,13 +15,13 @@ import (
 
 func f32(x float64) uint64 { return uint64(math.Float32bits(float32(x))) }
 
-// repeated returns n copies of a value's code.
+// repeated returns n copies of the code of x.
 func repeated(t *mma.Type, n int, x float64) []uint64 {
 	code := uint64(t.Scalar.EncodeWith(float32(x), format.Conversion{Overflow: format.NonSaturating}, 0))
 	return slices.Repeat([]uint64{code}, n)
 }
 
-// products returns n operands, zero but for the given first values.
+// products returns n operands: the given values, then zeros.
 func products(t *mma.Type, n int, values ...float64) []uint64 {
 	codes := make([]uint64, n)
 	for i, x := range values {
@@ -29,8 +30,8 @@ func products(t *mma.Type, n int, values ...float64) []uint64 {
 	return codes
 }
 
-// TestReadable has cases that a reader can follow, each for one rule.
-func TestReadable(t *testing.T) {
+// TestRules has a short case for each rule.
+func TestRules(t *testing.T) {
 	const large, tiny = 0x1p127, 0x1p-60
 	ones := func(n int) []float64 { return slices.Repeat([]float64{1}, n) }
 	for _, tc := range []struct {
@@ -42,9 +43,9 @@ func TestReadable(t *testing.T) {
 		{"a zero product has its own exponent", "ampere-mma", "bf16", append([]float64{0}, slices.Repeat([]float64{tiny}, 7)...), append([]float64{large}, slices.Repeat([]float64{tiny}, 7)...), 0, 0x04e00000},
 		{"overflow is Inf", "ampere-mma", "bf16", slices.Repeat([]float64{large}, 8), ones(8), 0, 0x7f800000},
 		{"rounding is toward zero", "ampere-mma", "bf16", []float64{0x1p80}, ones(1), math.MaxFloat32, 0x7f7fffff},
-		{"a tiny negative C pulls the sum down", "cdna3-mfma", "bf16", ones(1), ones(1), -0x1p-30, 0x3f7fffff},
-		{"FP8 drops such a C", "cdna3-mfma", "e4m3fnuz", ones(1), ones(1), -0x1p-30, 0x3f800000},
-		{"and keeps one of 25 bits below", "cdna3-mfma", "e4m3fnuz", ones(1), ones(1), -0x1p-25, 0x3f7fffff},
+		{"a tiny negative C rounds the sum down", "cdna3-mfma", "bf16", ones(1), ones(1), -0x1p-30, 0x3f7fffff},
+		{"FP8 ignores such a C", "cdna3-mfma", "e4m3fnuz", ones(1), ones(1), -0x1p-30, 0x3f800000},
+		{"FP8 keeps a C of 25 bits below", "cdna3-mfma", "e4m3fnuz", ones(1), ones(1), -0x1p-25, 0x3f7fffff},
 		{"a product beyond FP32 is Inf", "cdna3-mfma", "bf16", []float64{0x1p64, -large}, []float64{0x1p64, 1}, 0, 0x7f800000},
 		{"not on NVIDIA", "ampere-mma", "bf16", []float64{0x1p64, -large}, []float64{0x1p64, 1}, 0, 0x7f000000},
 		{"the sum of products keeps 32 bits below C, as in MMA-Sim", "cdna3-mfma", "f16", []float64{-0x1p-8, 0x1.02p-14}, []float64{1, 0x1p-11}, 1, 0x3f7f0001},
@@ -54,14 +55,14 @@ func TestReadable(t *testing.T) {
 			u := unit(t, tc.model, tc.operands, "f32", "-")
 			got := u.Dot(products(u.A, u.K, tc.a...), products(u.B, u.K, tc.b...), f32(tc.c), nil, nil)
 			if got != uint64(tc.want) {
-				t.Errorf("%s: %08x, want %08x", tc.model, got, tc.want)
+				t.Errorf("%s: got %08x, want %08x", tc.model, got, tc.want)
 			}
 		})
 	}
 }
 
-// TestFP4Zeros: a block of zero products has e₀, one that cancels has the
-// exponent of its scales and pushes the others out.
+// TestFP4Zeros checks the exponent of a block whose dot product is zero: e₀ if all products are zero,
+// and that of its scales if they cancel.
 func TestFP4Zeros(t *testing.T) {
 	u := unit(t, "blackwell-mxf4", "e2m1", "f32", "ue8m0")
 	ones := repeated(u.A, 64, 1)
@@ -71,25 +72,25 @@ func TestFP4Zeros(t *testing.T) {
 		signs[i] |= 8
 	}
 	if got := u.Dot(zeros, ones, 0, []byte{254, 127}, []byte{254, 127}); got != 0x42000000 {
-		t.Errorf("a block of zeros beside 32 products of 1·1: %08x, want 42000000", got)
+		t.Errorf("a block of zeros and 32 products of 1·1: got %08x, want 42000000", got)
 	}
 	if got := u.Dot(signs, ones, 0, []byte{187, 127}, []byte{127, 127}); got != 0 {
-		t.Errorf("a block that cancels beside 32 products of 1·1: %08x, want 0", got)
+		t.Errorf("a block that cancels and 32 products of 1·1: got %08x, want 0", got)
 	}
 }
 
-// TestEmulatedHalf: 2^-25 beside 1 decides a tie of FP16, so that FP8 mma.sync on
-// Hopper aligns to 25 bits for FP16 results too, as the FP16 unit does.
+// TestEmulatedHalf checks that FP8 mma.sync on Hopper aligns to 25 bits also for FP16 results, as the
+// FP16 unit does: 2^-25 decides a tie.
 func TestEmulatedHalf(t *testing.T) {
 	u := unit(t, "hopper-mma", "e5m2", "f16", "-")
 	a, b := products(u.A, 32, 1, 0x1p-6, 0, 0, 0x1p-14), products(u.B, 32, 1, 0x1p-5, 0, 0, 0x1p-11)
 	if got := u.Dot(a, b, 0, nil, nil); got != 0x3c01 {
-		t.Errorf("1 + 2^-11 + 2^-25 = %#x, want 0x3c01", got)
+		t.Errorf("1 + 2^-11 + 2^-25: got %#x, want 0x3c01", got)
 	}
 }
 
-// TestHopperStops: each of 32 products of 1·1 is below the unit that a sum of
-// 16384 is aligned to, so all are cut off.
+// TestHopperStops checks that products of 1·1 do not change a sum of 16384: each is below the unit of
+// the alignment.
 func TestHopperStops(t *testing.T) {
 	for _, tc := range []struct {
 		model string
@@ -98,7 +99,7 @@ func TestHopperStops(t *testing.T) {
 		u := unit(t, tc.model, "e4m3", "f32", "-")
 		ones := repeated(u.A, 1024*32, 1)
 		if got := u.Out.Value(u.Dot(ones, ones, 0, nil, nil)); got != tc.want {
-			t.Errorf("%s: 32768 products of 1·1 add to %v, want %v", tc.model, got, tc.want)
+			t.Errorf("%s: sum of 32768 products of 1·1: got %v, want %v", tc.model, got, tc.want)
 		}
 	}
 	u := unit(t, "hopper-wgmma", "e4m3", "f32", "-")
@@ -106,15 +107,15 @@ func TestHopperStops(t *testing.T) {
 	_, steps := u.Explain(ones, ones, f32(16384), nil, nil)
 	s := steps[0]
 	if len(steps) != 1 || s.Exponent != 14 || s.Unit != 1 || s.Cut != "toward zero" || s.Value != 16384 {
-		t.Errorf("the step is %+v, want one with E = 14, cut toward zero to multiples of 2^1, of result 16384", s)
+		t.Errorf("got step %+v, want one with E = 14, truncated to multiples of 2^1, with result 16384", s)
 	}
 	if k := s.Terms[31]; k.Name != "k 31" || k.Value != 1 || k.Kept != 0 {
-		t.Errorf("the last product is %+v, want k 31, of which 1 becomes 0", k)
+		t.Errorf("got last product %+v, want k 31, truncated from 1 to 0", k)
 	}
 }
 
-// TestExplain: the steps end in the result of Dot, and what is kept of aligned
-// terms adds up to the sum.
+// TestExplain checks that the steps end in the result of Dot, and that the aligned terms add up to the
+// sum.
 func TestExplain(t *testing.T) {
 	for _, m := range mma.Models() {
 		for _, u := range m.Units() {
@@ -124,7 +125,7 @@ func TestExplain(t *testing.T) {
 				result, steps := u.Explain(c.A, c.B, c.C, c.ScaleA, c.ScaleB)
 				last := steps[len(steps)-1]
 				if want := c.Dot(u); result != want || last.Code != want {
-					t.Fatalf("%s %s×%s: Explain returns %#x and ends in %#x, Dot returns %#x", m, u.A, u.B, result, last.Code, want)
+					t.Fatalf("%s %s×%s: Explain returned %#x with a last step of %#x, want %#x as Dot", m, u.A, u.B, result, last.Code, want)
 				}
 				for _, s := range steps {
 					sum := 0.0
@@ -135,7 +136,7 @@ func TestExplain(t *testing.T) {
 						sum += term.Kept
 					}
 					if s.Cut != "" && sum != s.Sum {
-						t.Fatalf("%s %s×%s: %q keeps %v of its terms, and says %v", m, u.A, u.B, s.Title, sum, s.Sum)
+						t.Fatalf("%s %s×%s: %q: the aligned terms add up to %v, want the sum %v", m, u.A, u.B, s.Title, sum, s.Sum)
 					}
 				}
 			}
@@ -143,8 +144,8 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-// TestUnits: the table has every model of the list, each with instructions whose
-// templates are filled, and K in whole groups and blocks.
+// TestUnits checks that the table has every model of the list, that names of instructions have no
+// placeholders, and that K is a multiple of groups and blocks.
 func TestUnits(t *testing.T) {
 	const want = "volta-mma turing-mma ampere-mma ada-mma hopper-mma blackwell-mma rtxblackwell-mma hopper-wgmma " +
 		"blackwell-f16 blackwell-tf32 blackwell-f8f6f4 blackwell-mxf8f6f4 blackwell-mxf4 blackwell-mxf4nvf4 " +
@@ -159,20 +160,20 @@ func TestUnits(t *testing.T) {
 					t.Fatal(err)
 				}
 				if u.K%u.Group != 0 || u.Block > 0 && u.K%u.Block != 0 {
-					t.Errorf("%s %s: K = %d is not whole groups of %d and blocks of %d", m, u.A, u.K, u.Group, u.Block)
+					t.Errorf("%s %s: got K = %d, want a multiple of the group %d and the block %d", m, u.A, u.K, u.Group, u.Block)
 				}
 				instructions := u.Instructions()
 				if len(instructions) == 0 || strings.ContainsAny(strings.Join(instructions, ""), "{}") {
-					t.Errorf("%s %s K = %d has the instructions %q", m, u.A, k, instructions)
+					t.Errorf("%s %s K = %d: got instructions %q", m, u.A, k, instructions)
 				}
 				if u.Rule() == "" || m.Device == "" || m.Evidence == "" {
-					t.Errorf("%s is not described", m)
+					t.Errorf("%s has no description", m)
 				}
 			}
 		}
 	}
 	if got := strings.Join(names, " "); got != want {
-		t.Errorf("the models are %s, want %s", got, want)
+		t.Errorf("got models %s, want %s", got, want)
 	}
 	for _, tc := range []struct {
 		model, operands string
@@ -206,39 +207,49 @@ func TestErrors(t *testing.T) {
 		return m
 	}
 	for _, tc := range []struct {
-		model   string
-		options mma.Options
-		want    string
+		model, a, b, out, scale string
+		k                       int
+		want                    string
 	}{
-		{"hopper-wgmma", mma.Options{}, "unit of hopper-wgmma: no type of A: use f16×f16; bf16×bf16; tf32×tf32; any two of e4m3, e5m2"},
-		{"hopper-wgmma", mma.Options{A: mma.E4M3, B: mma.F16}, "hopper-wgmma does not multiply e4m3 by f16: use f16×f16; bf16×bf16; tf32×tf32; any two of e4m3, e5m2"},
-		{"hopper-wgmma", mma.Options{A: mma.BF16, Out: mma.F16}, "hopper-wgmma does not return f16 from bf16×bf16: use f32"},
-		{"hopper-wgmma", mma.Options{A: mma.E4M3, Scale: mma.UE8M0}, "hopper-wgmma has no block scales: leave out ue8m0"},
-		{"blackwell-mxf4", mma.Options{A: mma.E2M1, Scale: mma.UE4M3}, "blackwell-mxf4 has no ue4m3 scales: use ue8m0"},
-		{"ampere-mma", mma.Options{A: mma.F16, K: 4}, "ampere-mma has no instruction of f16×f16 with K = 4: use 16, 8"},
-		{"rtxblackwell-mma", mma.Options{A: mma.E2M1, K: 16}, "rtxblackwell-mma has no instruction of e2m1×e2m1 with K = 16: use 32"},
+		{"hopper-wgmma", "", "", "", "", 0, "unit of hopper-wgmma: Options.A is nil: use f16×f16; bf16×bf16; tf32×tf32; any two of e4m3, e5m2"},
+		{"hopper-wgmma", "e4m3", "f16", "", "", 0, "hopper-wgmma: unsupported operands e4m3×f16: use f16×f16; bf16×bf16; tf32×tf32; any two of e4m3, e5m2"},
+		{"hopper-wgmma", "bf16", "", "f16", "", 0, "hopper-wgmma: unsupported result f16 of bf16×bf16: use f32"},
+		{"hopper-wgmma", "e4m3", "", "", "ue8m0", 0, "hopper-wgmma: got scales of ue8m0, want none: these operands have no block scales"},
+		{"blackwell-mxf4", "e2m1", "", "", "ue4m3", 0, "blackwell-mxf4: unsupported scales ue4m3: use ue8m0"},
+		{"ampere-mma", "f16", "", "", "", 4, "ampere-mma: no instruction for f16×f16 has K = 4: use 16, 8"},
+		{"rtxblackwell-mma", "e2m1", "", "", "", 16, "rtxblackwell-mma: no instruction for e2m1×e2m1 has K = 16: use 32"},
 	} {
-		if _, err := model(tc.model).Unit(tc.options); err == nil || err.Error() != tc.want {
-			t.Errorf("%v, want %s", err, tc.want)
+		o := mma.Options{K: tc.k}
+		for name, field := range map[string]**mma.Type{tc.a: &o.A, tc.b: &o.B, tc.out: &o.Out, tc.scale: &o.Scale} {
+			if name != "" {
+				*field = lookup(t, name)
+			}
+		}
+		if _, err := model(tc.model).Unit(o); err == nil || err.Error() != tc.want {
+			t.Errorf("got %v, want %s", err, tc.want)
 		}
 	}
 	if _, err := mma.Lookup("hopper"); err == nil || !strings.Contains(err.Error(), `unknown model "hopper": use one of volta-mma, `) {
-		t.Errorf("Lookup of hopper: %v", err)
+		t.Errorf("Lookup of hopper: got %v", err)
 	}
 	if _, err := mma.LookupType("e9m9"); err == nil || !strings.Contains(err.Error(), `unknown operand type "e9m9": use one of f64, f32, `) {
-		t.Errorf("LookupType of e9m9: %v", err)
+		t.Errorf("LookupType of e9m9: got %v", err)
 	}
-	for name, want := range map[string]*mma.Type{"F16": mma.F16, "fp16": mma.F16, "float8_e4m3fn": mma.E4M3, "tf32": mma.TF32, "fp32": mma.F32, "e8m0": mma.UE8M0} {
-		if got, err := mma.LookupType(name); got != want || err != nil {
-			t.Errorf("LookupType of %s: %v, %v", name, got, err)
+	for name, want := range map[string]string{"F16": "f16", "fp16": "f16", "float8_e4m3fn": "e4m3", "tf32": "tf32", "fp32": "f32", "e8m0": "ue8m0"} {
+		if got, err := mma.LookupType(name); err != nil || got.Name != want || got != lookup(t, want) {
+			t.Errorf("LookupType(%q): got %v, %v, want %s", name, got, err, want)
 		}
 	}
 	u := unit(t, "blackwell-mxf4", "e2m1", "f32", "ue8m0")
-	for name, lengths := range map[string][4]int{"operands of different lengths": {64, 128, 2, 2}, "half an instruction": {32, 32, 1, 1}, "too few scales": {64, 64, 2, 1}} {
-		t.Run(name, func(t *testing.T) {
+	for want, lengths := range map[string][4]int{
+		"got 64 codes of a and 128 of b, want the same multiple of K = 64": {64, 128, 2, 2},
+		"got 32 codes of a and 32 of b, want the same multiple of K = 64":  {32, 32, 1, 1},
+		"got 2 scales of a and 1 of b, want 2 each":                        {64, 64, 2, 1},
+	} {
+		t.Run(want, func(t *testing.T) {
 			defer func() {
-				if recover() == nil {
-					t.Error("Dot does not panic")
+				if got := fmt.Sprint(recover()); got != "mma: "+want {
+					t.Errorf("got panic %q, want %q", got, want)
 				}
 			}()
 			u.Dot(make([]uint64, lengths[0]), make([]uint64, lengths[1]), 0, make([]byte, lengths[2]), make([]byte, lengths[3]))
@@ -246,8 +257,8 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// TestStatistics compares what accumulators do to products of 4096 elements with
-// an independent computation: E4M3 operands under one scale for a tensor.
+// TestStatistics compares the errors of products of 4096 elements with those of an independent
+// computation, for E4M3 operands with one scale per tensor.
 func TestStatistics(t *testing.T) {
 	const n, k = 24, 4096
 	uniform, normal := newOperands(n, k, rand.New(rand.NewPCG(1, 1)).Float64), newOperands(n, k, rand.New(rand.NewPCG(2, 2)).NormFloat64)
@@ -256,7 +267,7 @@ func TestStatistics(t *testing.T) {
 		name                   string
 		unit                   *mma.Unit
 		promote                int
-		maximum, signed, whole float64 // of the uniform operands, and the Frobenius norm of the normal ones; 0: not asked
+		maximum, signed, whole float64 // of the uniform operands, and the Frobenius norm of the normal ones; 0: not compared
 	}{
 		{"hopper", hopper, k, 7.90e-2, -7.45e-2, 1.39e-3},
 		{"hopper promoted every 128", hopper, 128, 6.4e-4, 0, 1.31e-4},
@@ -265,10 +276,10 @@ func TestStatistics(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			maximum, signed, _ := uniform.errors(tc.unit, tc.promote)
 			_, _, whole := normal.errors(tc.unit, tc.promote)
-			t.Logf("largest error %.3g, mean %.3g, of the whole %.3g", maximum, signed, whole)
+			t.Logf("maximum error %.3g, mean %.3g, Frobenius %.3g", maximum, signed, whole)
 			for _, figure := range [][2]float64{{maximum, tc.maximum}, {signed, tc.signed}, {whole, tc.whole}} {
 				if want := figure[1]; want != 0 && math.Abs(figure[0]/want-1) > 0.2 {
-					t.Errorf("%.3g, want %.3g within 20 %%", figure[0], want)
+					t.Errorf("got %.3g, want %.3g within 20 %%", figure[0], want)
 				}
 			}
 		})
@@ -299,9 +310,8 @@ func newOperands(n, k int, draw func() float64) operands {
 	return operands{matrix(), matrix()}
 }
 
-// errors returns the largest and the mean relative error of the products, and
-// that of the whole matrix in the Frobenius norm. The sum of every promote
-// products is added to another in FP32.
+// errors returns the maximum and the mean relative error of the products, and that of the matrix in
+// the Frobenius norm. The sum of each promote products is added to a sum in FP32.
 func (o operands) errors(u *mma.Unit, promote int) (maximum, signed, whole float64) {
 	var squares, of float64
 	for _, a := range o.a {

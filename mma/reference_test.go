@@ -6,12 +6,12 @@ import (
 	"math/big"
 	"testing"
 
+	"github.com/microscale-go/microscale/format"
 	"github.com/microscale-go/microscale/internal/mmatest"
 	"github.com/microscale-go/microscale/mma"
 )
 
-// The references compute with rational numbers, from the values of the operands
-// rather than their codes.
+// The references use rational arithmetic on the values of the operands, not on their codes.
 
 func rational(x float64) *big.Rat { return new(big.Rat).SetFloat64(x) }
 
@@ -26,7 +26,7 @@ func log2(x *big.Rat) int {
 	return n
 }
 
-// quotient returns x/2^unit as an integer, rounded as the name says.
+// quotient returns x/2^unit as an integer. how is the rounding: "down", "toward zero" or "nearest".
 func quotient(x *big.Rat, unit int, how string) *big.Int {
 	q := new(big.Rat).Quo(x, power(unit))
 	floor := new(big.Int).Div(q.Num(), q.Denom()) // the divisor is positive, so this is the floor
@@ -58,20 +58,19 @@ func rounded(x *big.Rat, out *mma.Type, fraction int, how string) float64 {
 	return v
 }
 
-// exponent returns that of an operand: a subnormal has the smallest normal's.
+// exponent returns the exponent of an operand: for subnormals, that of the smallest normal.
 func exponent(t *mma.Type, code uint64) int {
 	v := t.Value(code)
-	if t == mma.UE8M0 || v == 0 {
+	if t.Scalar == format.E8M0 || v == 0 {
 		return math.Ilogb(v)
 	}
 	return max(math.Ilogb(v), math.Ilogb(float64(t.Scalar.SmallestNormal())))
 }
 
-// A reference computes one fused addition. The rules' constants are typed here a
-// second time.
+// A reference computes one fused addition. The constants of the rules are typed a second time here.
 type reference func(u *mma.Unit, c mmatest.Case) float64
 
-// aligned adds terms cut toward zero to multiples of 2^(E-fraction).
+// aligned adds terms truncated to multiples of 2^(E-fraction).
 func aligned(terms []*big.Rat, exponents []int, fraction int) (*big.Rat, int) {
 	largest := exponents[0]
 	for _, e := range exponents {
@@ -84,7 +83,7 @@ func aligned(terms []*big.Rat, exponents []int, fraction int) (*big.Rat, int) {
 	return sum, largest
 }
 
-// terms returns the exact products with their exponents; zero products have the given.
+// terms returns the exact products and their exponents. zero is the exponent of zero products.
 func terms(u *mma.Unit, c mmatest.Case, zero int) (products []*big.Rat, exponents []int) {
 	for i := range c.A {
 		p := new(big.Rat).Mul(rational(u.A.Value(c.A[i])), rational(u.B.Value(c.B[i])))
@@ -233,8 +232,7 @@ func emulatedFP8(zero, mantissa int, how string) reference {
 	}
 }
 
-// TestReference compares the integer form with the references on cases of finite
-// operands, products of which no two are infinities of both signs.
+// TestReference compares the units with the references, for finite operands.
 func TestReference(t *testing.T) {
 	cases := 2000
 	if testing.Short() {
@@ -283,12 +281,12 @@ func TestReference(t *testing.T) {
 				}
 				compared++
 				want := tc.want(u, c)
-				if got := u.Out.Value(c.Dot(u)); got != want && !(math.IsInf(want, 0) && got != got) { // Inf may meet an opposite Inf later
-					t.Fatalf("%v, the reference has %v for %+v", got, want, c)
+				if got := u.Out.Value(c.Dot(u)); got != want && !(math.IsInf(want, 0) && got != got) { // the sum may reach the opposite infinity later
+					t.Fatalf("got %v, want %v as the reference, for %+v", got, want, c)
 				}
 			}
 			if compared < cases/2 {
-				t.Errorf("only %d cases were compared", compared)
+				t.Errorf("compared only %d cases", compared)
 			}
 		})
 	}

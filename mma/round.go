@@ -15,10 +15,10 @@ type rounding struct {
 
 // The roundings of the table.
 var (
-	rz23  = rounding{out: F32, fraction: 23}
-	rz13  = rounding{out: F32, fraction: 13}
-	rne16 = rounding{out: F16, fraction: 10, nearest: true}
-	rne23 = rounding{out: F32, fraction: 23, nearest: true, signedZero: true}
+	rz23  = rounding{out: f32, fraction: 23}
+	rz13  = rounding{out: f32, fraction: 13}
+	rne16 = rounding{out: f16, fraction: 10, nearest: true}
+	rne23 = rounding{out: f32, fraction: 23, nearest: true, signedZero: true}
 )
 
 // describe names the rounding.
@@ -56,7 +56,7 @@ func (r rounding) code(sum int64, unit int) uint64 {
 	return sign | code
 }
 
-// shift divides by 2^n and rounds.
+// shift returns magnitude / 2^n, rounded.
 func (r rounding) shift(magnitude uint64, n int) uint64 {
 	if n <= 0 {
 		return magnitude << -n
@@ -72,7 +72,7 @@ func (r rounding) shift(magnitude uint64, n int) uint64 {
 	return q
 }
 
-// towardZero returns sig·2^shift cut toward zero.
+// towardZero returns sig·2^shift rounded toward zero.
 func towardZero(sig int64, shift int) int64 {
 	if sig < 0 {
 		return -down(-sig, shift)

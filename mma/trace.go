@@ -5,21 +5,21 @@ import (
 	"math"
 )
 
-// A Step is one addition of a dot product, as Unit.Explain returns it.
+// A Step is one addition of a dot product. [Unit.Explain] returns it.
 type Step struct {
-	Title string // what is added: "k 0 to 31: products and C"
+	Title string // the addends: "k 0 to 31: products and C"
 	Terms []Term
 
-	// Where terms are aligned: the largest exponent E, the exponent of the unit
-	// that they are cut to, and how they are cut ("toward zero", "down"). Cut is
-	// empty for additions that IEEE 754 defines or that are exact.
+	// For aligned terms: their largest exponent E, the exponent of the unit to which the
+	// alignment truncates them, and the direction ("toward zero", "down"). Cut is empty for
+	// exact additions and those of IEEE 754.
 	Exponent, Unit int
 	Cut            string
 
-	Sum      float64 // of what is kept of aligned terms
-	Rounding string  // how the sum is rounded to the result; empty: not at all
+	Sum      float64 // of the aligned terms after truncation
+	Rounding string  // rounding of the sum to the result; empty if there is none
 	Value    float64 // of the result
-	Code     uint64  // of the result, where it is rounded
+	Code     uint64  // of the result, if it is rounded
 
 	first  int
 	labels labels
@@ -29,20 +29,20 @@ type Step struct {
 type Term struct {
 	Name     string  // "k 3", "k 16 to 31", "C"
 	Value    float64 // exact
-	Exponent int     // that the unit aligns it by
-	Kept     float64 // what the alignment leaves of it
+	Exponent int     // in the alignment
+	Kept     float64 // value after the alignment
 }
 
-// labels say how the terms of a step are named.
+// labels has the names of the terms of a step.
 type labels struct {
-	width int           // products of a term; 0: only the names
+	width int           // products of a term; 0: names only
 	count int           // terms before the names
-	index func(int) int // place of the i-th term's product in the group; nil: i
-	names []string      // of the terms behind the products
+	index func(int) int // index in the group of the i-th term's product; nil: i
+	names []string      // of the terms after the products
 }
 
-// A trace collects the steps of a computation. A nil trace collects nothing:
-// its steps are nil, and the methods of a nil Step do nothing.
+// A trace collects the steps of a computation. A nil trace collects nothing: its steps are nil, and
+// methods of a nil Step do nothing.
 type trace struct{ steps []*Step }
 
 func (t *trace) step(g *group, title string, l labels) *Step {
@@ -79,7 +79,7 @@ func (s *Step) name(i int) string {
 	return fmt.Sprintf("k %d", s.first+i)
 }
 
-// term records a term of which the alignment keeps kept·2^unit.
+// term records a term with the value kept·2^unit after the alignment.
 func (s *Step) term(n number, kept int64, unit int) {
 	if s != nil {
 		s.Terms = append(s.Terms, Term{s.name(len(s.Terms)), n.value(), n.exp, math.Ldexp(float64(kept), unit)})
@@ -93,7 +93,7 @@ func (s *Step) addend(v float64) {
 	}
 }
 
-// align records the alignment, and the sum of the kept terms.
+// align records the alignment and the sum of the terms after it.
 func (s *Step) align(exponent, unit int, cut string, sum int64) {
 	if s != nil {
 		s.Exponent, s.Unit, s.Cut, s.Sum = exponent, unit, cut, math.Ldexp(float64(sum), unit)
@@ -101,7 +101,7 @@ func (s *Step) align(exponent, unit int, cut string, sum int64) {
 	}
 }
 
-// result records how the sum becomes the code of the result, which it returns.
+// result records the rounding and the code of the result, and returns the code.
 func (s *Step) result(how string, out *Type, code uint64) uint64 {
 	if s != nil {
 		s.Rounding, s.Code, s.Value = how, code, out.Value(code)
@@ -109,7 +109,7 @@ func (s *Step) result(how string, out *Type, code uint64) uint64 {
 	return code
 }
 
-// special records a sum of terms that are not all finite, and returns its code.
+// special records a sum with terms that are not finite, and returns its code.
 func (s *Step) special(terms []number, out *Type, code uint64) uint64 {
 	if s == nil {
 		return code

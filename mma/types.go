@@ -8,33 +8,33 @@ import (
 	"github.com/microscale-go/microscale/format"
 )
 
-// A Type is how an operand, an accumulator or a scale is encoded. The variables
-// below are the only values; compare them by pointer.
+// A Type is the encoding of an operand, an accumulator or a scale. [Types] and [LookupType] return
+// the only values. Compare them by pointer.
 type Type struct {
-	Name   string
-	Bytes  int            // of one code in memory, little-endian; a byte for formats of at most 8 bits
-	Scalar *format.Scalar // the format of a code; nil for f64
+	Name   string         // such as "e4m3", "tf32" and "ue8m0"
+	Bytes  int            // bytes of a code in memory, little-endian; 1 for formats of at most 8 bits
+	Scalar *format.Scalar // format of a code; nil for f64
 
-	unread uint64   // low bits that the unit does not read
+	unread uint64   // low bits that the unit ignores
 	table  []number // by code, for types of one byte
 }
 
 // The types of the table of models.
 var (
-	F64      = newType("f64", nil, 0)
-	F32      = newType("f32", format.F32, 0)
-	TF32     = newType("tf32", format.F32, 13) // FP32 whose low 13 bits the unit cuts off
-	BF16     = newType("bf16", format.BF16, 0)
-	F16      = newType("f16", format.FP16, 0)
-	E4M3     = newType("e4m3", format.E4M3, 0)
-	E5M2     = newType("e5m2", format.E5M2, 0)
-	E3M2     = newType("e3m2", format.E3M2, 0)
-	E2M3     = newType("e2m3", format.E2M3, 0)
-	E2M1     = newType("e2m1", format.E2M1, 0)
-	E4M3FNUZ = newType("e4m3fnuz", format.E4M3FNUZ, 0)
-	E5M2FNUZ = newType("e5m2fnuz", format.E5M2FNUZ, 0)
-	UE8M0    = newType("ue8m0", format.E8M0, 0)
-	UE4M3    = newType("ue4m3", format.UE4M3, 0)
+	f64      = newType("f64", nil, 0)
+	f32      = newType("f32", format.F32, 0)
+	tf32     = newType("tf32", format.F32, 13) // FP32 of which the unit ignores the low 13 bits
+	bf16     = newType("bf16", format.BF16, 0)
+	f16      = newType("f16", format.FP16, 0)
+	e4m3     = newType("e4m3", format.E4M3, 0)
+	e5m2     = newType("e5m2", format.E5M2, 0)
+	e3m2     = newType("e3m2", format.E3M2, 0)
+	e2m3     = newType("e2m3", format.E2M3, 0)
+	e2m1     = newType("e2m1", format.E2M1, 0)
+	e4m3fnuz = newType("e4m3fnuz", format.E4M3FNUZ, 0)
+	e5m2fnuz = newType("e5m2fnuz", format.E5M2FNUZ, 0)
+	ue8m0    = newType("ue8m0", format.E8M0, 0)
+	ue4m3    = newType("ue4m3", format.UE4M3, 0)
 )
 
 var types []*Type
@@ -54,15 +54,16 @@ func newType(name string, s *format.Scalar, unread int) *Type {
 	return t
 }
 
-// Types returns all types.
+// Types returns all types: f64, f32, tf32, bf16, f16, e4m3, e5m2, e3m2, e2m3, e2m1, e4m3fnuz,
+// e5m2fnuz, and the scales ue8m0 and ue4m3.
 func Types() []*Type { return append([]*Type(nil), types...) }
 
-// LookupType finds a type by its name, or by a name that package format has for
-// it ("float8_e4m3fn").
+// LookupType returns the type with the given name, or with a name that [format.Lookup] accepts,
+// such as "float8_e4m3fn". Case does not matter. For an unknown name, the error lists all types.
 func LookupType(name string) (*Type, error) {
 	s, err := format.Lookup(name)
 	for _, t := range types {
-		if strings.EqualFold(t.Name, name) || err == nil && t.Scalar == s && t != TF32 {
+		if strings.EqualFold(t.Name, name) || err == nil && t.Scalar == s && t != tf32 {
 			return t, nil
 		}
 	}
@@ -72,19 +73,18 @@ func LookupType(name string) (*Type, error) {
 // String returns the type's name.
 func (t *Type) String() string { return t.Name }
 
-// assembly returns the type's name in the instructions of its vendor.
+// assembly returns the name of the type in its vendor's instructions.
 func (t *Type) assembly() string {
 	switch t {
-	case E4M3FNUZ:
+	case e4m3fnuz:
 		return "fp8"
-	case E5M2FNUZ:
+	case e5m2fnuz:
 		return "bf8"
 	}
 	return t.Name
 }
 
-// Value returns the value of a code. The bits that the unit does not read are
-// dropped.
+// Value returns the value of a code as the unit reads it: the unit ignores the low 13 bits of tf32.
 func (t *Type) Value(code uint64) float64 {
 	code &^= t.unread
 	if t.Scalar == nil {
@@ -96,7 +96,7 @@ func (t *Type) Value(code uint64) float64 {
 // nan returns the code of the NaN that units return: all ones, sign 0.
 func (t *Type) nan() uint64 { return 1<<(8*t.Bytes-1) - 1 }
 
-// infinity returns the code of +Inf, or of -Inf. The type is an accumulator's.
+// infinity returns the code of +Inf or -Inf. t must be a type of accumulators.
 func (t *Type) infinity(negative bool) uint64 {
 	if negative {
 		return t.sign() | uint64(t.Scalar.MaxCode()+1)
@@ -108,13 +108,13 @@ func (t *Type) sign() uint64 { return 1 << (8*t.Bytes - 1) }
 
 // A number is a decoded operand, or a product: sig · 2^(exp-frac).
 type number struct {
-	sig  int64 // the sign of an infinity too
-	exp  int   // the exponent as the unit has it: that of the smallest normal for subnormals
+	sig  int64 // for an infinity, its sign
+	exp  int   // exponent in the unit: for subnormals, that of the smallest normal
 	frac int   // fraction bits of sig
 	kind kind
 }
 
-// A kind says whether a number is finite. The larger kind wins in a product.
+// A kind says whether a number is finite. A product has the larger kind of its operands.
 type kind uint8
 
 const (
@@ -123,7 +123,7 @@ const (
 	notANumber
 )
 
-// number decodes a code, of any type but f64.
+// number decodes a code of any type but f64.
 func (t *Type) number(code uint64) number {
 	if t.table != nil {
 		return t.table[code&0xff]
@@ -159,7 +159,7 @@ func (t *Type) decode(code uint64) number {
 	return n
 }
 
-// times returns the product, whose significand is exact and not normalized.
+// times returns the product. Its significand is exact and not normalized.
 func (n number) times(o number) number {
 	p := number{n.sig * o.sig, n.exp + o.exp, n.frac + o.frac, max(n.kind, o.kind)}
 	if p.kind == infinite && p.sig == 0 {
@@ -168,7 +168,7 @@ func (n number) times(o number) number {
 	return p
 }
 
-// value returns the number as a float64, which holds every product of the table.
+// value returns the number as a float64, which represents every product of the table exactly.
 func (n number) value() float64 {
 	switch n.kind {
 	case notANumber:
@@ -179,7 +179,7 @@ func (n number) value() float64 {
 	return math.Ldexp(float64(n.sig), n.exp-n.frac)
 }
 
-// special returns the code of the sum of terms of which some are not finite.
+// special returns the code of the sum if a term is not finite. found is false if all are finite.
 func (t *Type) special(terms []number) (code uint64, found bool) {
 	positive, negative := false, false
 	for _, n := range terms {

@@ -58,14 +58,21 @@ func TestRawCases(t *testing.T) {
 // TestRawDefaults: B is as A, the result FP32, the scale that of the model, K
 // the instruction's; a shorter instruction is chosen by its K.
 func TestRawDefaults(t *testing.T) {
+	operand := func(name string) *mma.Type {
+		typ, err := mma.LookupType(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return typ
+	}
 	for _, tc := range []struct {
 		args string
 		k    int
 		o    mma.Options
 	}{
-		{"--model hopper-wgmma --a e4m3", 32, mma.Options{A: mma.E4M3}},
-		{"--model blackwell-mxf4nvf4 --a e2m1", 64, mma.Options{A: mma.E2M1, Scale: mma.UE4M3}},
-		{"--model hopper-mma --a f16 --k 8", 8, mma.Options{A: mma.F16, K: 8}},
+		{"--model hopper-wgmma --a e4m3", 32, mma.Options{A: operand("e4m3")}},
+		{"--model blackwell-mxf4nvf4 --a e2m1", 64, mma.Options{A: operand("e2m1"), Scale: operand("ue4m3")}},
+		{"--model hopper-mma --a f16 --k 8", 8, mma.Options{A: operand("f16"), K: 8}},
 	} {
 		m, err := mma.Lookup(strings.Fields(tc.args)[1])
 		if err != nil {

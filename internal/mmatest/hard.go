@@ -76,7 +76,7 @@ type layout struct {
 }
 
 func layoutOf(t *mma.Type) layout {
-	if t == mma.F64 {
+	if t.Scalar == nil {
 		return layout{11, 52, 1023, 2046, nil}
 	}
 	f := t.Scalar
@@ -150,7 +150,7 @@ func (l layout) accumulator(mode, u uint64) uint64 {
 
 func scale(t *mma.Type, mode, u uint64) byte {
 	r := u >> 32
-	if t == mma.UE8M0 {
+	if t.Scalar == format.E8M0 {
 		switch mode {
 		case anything:
 			return byte(r)

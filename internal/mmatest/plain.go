@@ -21,7 +21,7 @@ func Plain(u *mma.Unit, k int, s *Source) Case {
 	c.C = uint64(math.Float32bits(float32(math.Ldexp(fraction, int(s.Next()>>59)-8))))
 	for _, scales := range [][]byte{c.ScaleA, c.ScaleB} {
 		for i := range scales {
-			if u.Scale == mma.UE8M0 {
+			if u.Scale.Scalar == format.E8M0 {
 				scales[i] = byte(119 + s.Next()>>32%17)
 			} else {
 				scales[i] = min(byte(s.Next()>>57), 0x7e)

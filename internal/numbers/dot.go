@@ -67,7 +67,7 @@ func IsProduct(s string) bool {
 
 // parseOperand returns the code of a number, rounded to t.
 func parseOperand(s string, t *mma.Type) (uint64, error) {
-	if t == mma.F64 {
+	if t.Scalar == nil {
 		if bits, err := strconv.ParseUint(s, 0, 64); err == nil && strings.HasPrefix(strings.ToLower(s), "0x") {
 			return bits, nil
 		}
