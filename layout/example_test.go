@@ -57,4 +57,8 @@ func ExampleReorder() {
 	// compact             512 bytes, row 1, block 2 at 6
 	// compact-columnwise  512 bytes, row 1, block 2 at 257
 	// swizzled            512 bytes, row 1, block 2 at 18
+	// packed               16 bytes, row 1, block 2 at 6
+	// shuffled           2048 bytes, row 1, block 2 at 132
+	// aligned-columns      12 bytes, row 1, block 2 at 9
+	// aligned-rows          8 bytes, row 1, block 2 at 6
 }

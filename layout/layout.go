@@ -26,8 +26,9 @@ import "fmt"
 // An Order is an order of the scales of a matrix in memory, by row and block, with zero bytes
 // as padding. The values below are the only ones.
 type Order struct {
-	Name string
-	Doc  string // one sentence: layout and its users
+	Name    string
+	Aliases []string // of libraries
+	Doc     string   // one sentence: layout and its users
 
 	tileRows, tileBlocks int // rows and blocks are padded to multiples of these
 	offset               func(row, block, rows, blocks int) int
@@ -37,20 +38,23 @@ type Order struct {
 var (
 	RowMajor = Order{
 		Name:       "row-major",
-		Doc:        "[rows][blocks] without padding: quant.Tensor and checkpoints",
+		Aliases:    []string{"checkpoint", "mlx"},
+		Doc:        "[rows][blocks] without padding: quant.Tensor, checkpoints, and MLX, whose U32 words hold the same bytes",
 		tileRows:   1,
 		tileBlocks: 1,
 		offset:     rowMajor,
 	}
 	ColumnMajor = Order{
 		Name:       "column-major",
-		Doc:        "[blocks][rows] without padding: columnwise scales beside untransposed codes",
+		Aliases:    []string{"vec128"},
+		Doc:        "[blocks][rows] without padding: columnwise scales beside untransposed codes, and cuBLAS's 1×128 FP32 scales",
 		tileRows:   1,
 		tileBlocks: 1,
 		offset:     columnMajor,
 	}
 	Compact = Order{
 		Name:       "compact",
+		Aliases:    []string{"te"},
 		Doc:        "[rows][blocks] padded to 128 and 4: Transformer Engine, rowwise MXFP8 and NVFP4 of both directions",
 		tileRows:   tileRows,
 		tileBlocks: tileBlocks,
@@ -58,6 +62,7 @@ var (
 	}
 	CompactColumnwise = Order{
 		Name:       "compact-columnwise",
+		Aliases:    []string{"te-columnwise"},
 		Doc:        "[blocks][rows] padded to 4 and 128: Transformer Engine, columnwise MXFP8",
 		tileRows:   tileRows,
 		tileBlocks: tileBlocks,
@@ -65,6 +70,7 @@ var (
 	}
 	Swizzled = Order{
 		Name:       "swizzled",
+		Aliases:    []string{"cublas", "128x4"},
 		Doc:        "tiles of 128 rows × 4 blocks: tensor cores from Blackwell on, cuBLAS, CUTLASS, PyTorch's scaled_mm",
 		tileRows:   tileRows,
 		tileBlocks: tileBlocks,
@@ -73,7 +79,9 @@ var (
 )
 
 // Orders returns all orders.
-func Orders() []Order { return []Order{RowMajor, ColumnMajor, Compact, CompactColumnwise, Swizzled} }
+func Orders() []Order {
+	return []Order{RowMajor, ColumnMajor, Compact, CompactColumnwise, Swizzled, Packed, Shuffled, AlignedColumns, AlignedRows}
+}
 
 // The tile of the swizzle. Rows are in groups; a row of each of the four groups interleave.
 const (
@@ -96,14 +104,15 @@ func swizzled(row, block, _, blocks int) int {
 // String returns the order's name.
 func (o Order) String() string { return o.Name }
 
-// Size returns the bytes of rows × blocks scales, padding included.
+// Size returns the number of scales that rows × blocks take, padding included: the bytes of
+// one-byte scales.
 func (o Order) Size(rows, blocks int) int {
 	rows, blocks = o.padded(rows, blocks)
 	return rows * blocks
 }
 
-// Offset returns the offset in bytes of a scale of a matrix of rows × blocks. It also accepts
-// rows and blocks of the padding.
+// Offset returns the position of a scale of a matrix of rows × blocks, counted in scales: the
+// offset in bytes of one-byte scales. It also accepts rows and blocks of the padding.
 func (o Order) Offset(row, block, rows, blocks int) int {
 	rows, blocks = o.padded(rows, blocks)
 	return o.offset(row, block, rows, blocks)
@@ -119,8 +128,8 @@ func roundUp(n, multiple int) int { return (n + multiple - 1) / multiple * multi
 // becomes zero. It panics if the lengths do not match the orders. dst and src must not
 // overlap.
 func Reorder(dst []byte, to Order, src []byte, from Order, rows, blocks int) {
-	from.check("src", src, rows, blocks)
-	to.check("dst", dst, rows, blocks)
+	from.check("src", src, rows, blocks, 1)
+	to.check("dst", dst, rows, blocks, 1)
 	clear(dst)
 	for i := range rows {
 		for j := range blocks {
@@ -129,8 +138,21 @@ func Reorder(dst []byte, to Order, src []byte, from Order, rows, blocks int) {
 	}
 }
 
-func (o Order) check(name string, b []byte, rows, blocks int) {
-	if rows < 0 || blocks < 0 || len(b) != o.Size(rows, blocks) {
+// ReorderWide is Reorder of scales of width bytes each: 4 for FP32. Sizes and offsets of the
+// orders count scales.
+func ReorderWide(dst []byte, to Order, src []byte, from Order, rows, blocks, width int) {
+	from.check("src", src, rows, blocks, width)
+	to.check("dst", dst, rows, blocks, width)
+	clear(dst)
+	for i := range rows {
+		for j := range blocks {
+			copy(dst[to.Offset(i, j, rows, blocks)*width:][:width], src[from.Offset(i, j, rows, blocks)*width:][:width])
+		}
+	}
+}
+
+func (o Order) check(name string, b []byte, rows, blocks, width int) {
+	if rows < 0 || blocks < 0 || len(b) != o.Size(rows, blocks)*width {
 		panic(fmt.Sprintf("layout: %s: got %d bytes, want %d×%d scales in %s order", name, len(b), rows, blocks, o))
 	}
 }
