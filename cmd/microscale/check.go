@@ -7,6 +7,7 @@ import (
 
 	"github.com/microscale-go/microscale/device"
 	"github.com/microscale-go/microscale/internal/cli"
+	"github.com/microscale-go/microscale/internal/hardware"
 	"github.com/microscale-go/microscale/quant"
 )
 
@@ -52,11 +53,11 @@ func checkCommand() *cobra.Command {
 		case !input.Given && (*m != 0 || *n != 0 || *k != 0):
 			return cli.Misuse("--format is missing: name a block format, such as --format mxfp8")
 		case !input.Given && *asJSON:
-			return cli.PrintJSON(out, devicesDocument(on.Value))
+			return cli.PrintJSON(out, hardware.DevicesDocument(on.Value))
 		case !input.Given && on.Given:
-			return printModes(out, on.Value)
+			return hardware.PrintModes(out, on.Value)
 		case !input.Given:
-			return printDevices(out)
+			return hardware.PrintDevices(out)
 		case !on.Given:
 			return cli.Misuse("--device is missing: name one that microscale check lists, such as --device h100")
 		}
@@ -77,9 +78,9 @@ func checkCommand() *cobra.Command {
 			return cli.Misuse("%s", err)
 		}
 		if *asJSON {
-			err = cli.PrintJSON(out, answerDocument(a))
+			err = cli.PrintJSON(out, hardware.AnswerDocument(a))
 		} else {
-			err = printAnswer(out, a)
+			err = hardware.PrintAnswer(out, a)
 		}
 		if err == nil && !a.OK {
 			err = refusal(a)

@@ -2,11 +2,11 @@ package main
 
 import (
 	"fmt"
-	"io"
 
-	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
 
+	"github.com/microscale-go/microscale/internal/cli"
+	"github.com/microscale-go/microscale/internal/hardware"
 	"github.com/microscale-go/microscale/layout"
 )
 
@@ -34,7 +34,7 @@ func layoutCommand() *cobra.Command {
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
-	f := addFormat(cmd)
+	f := cli.AddFormat(cmd)
 	rows := cmd.Flags().Int("rows", 0, "rows `N` of the stored matrix")
 	cols := cmd.Flags().Int("cols", 0, "elements `N` of a row")
 	from := addLayout(cmd, "from", "`LAYOUT` of standard input")
@@ -42,41 +42,41 @@ func layoutCommand() *cobra.Command {
 	check := addLayout(cmd, "check", "check that standard input is in `LAYOUT`")
 	find := cmd.Flags().Bool("find", false, "print which layouts standard input may be in")
 	asJSON := cmd.Flags().Bool("json", false, "print one JSON document")
-	exclusive(cmd, "find", "check")
-	exclusive(cmd, "find", "from")
-	exclusive(cmd, "check", "from")
-	exclusive(cmd, "json", "from")
-	exclusive(cmd, "json", "check")
+	cli.Exclusive(cmd, "find", "check")
+	cli.Exclusive(cmd, "find", "from")
+	cli.Exclusive(cmd, "check", "from")
+	cli.Exclusive(cmd, "json", "from")
+	cli.Exclusive(cmd, "json", "check")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		out := cmd.OutOrStdout()
-		converts := from.given || to.given
+		converts := from.Given || to.Given
 		switch {
-		case !converts && !check.given && !*find:
-			return printLayouts(out, *asJSON)
-		case converts && !from.given:
-			return misuse("--from is missing: name the layout of standard input, such as --from row-major")
-		case converts && !to.given:
-			return misuse("--to is missing: name the layout of standard output, such as --to swizzled")
-		case !f.given:
-			return misuse("--format is missing: name a block format, such as --format mxfp8")
+		case !converts && !check.Given && !*find:
+			return hardware.PrintLayouts(out, *asJSON)
+		case converts && !from.Given:
+			return cli.Misuse("--from is missing: name the layout of standard input, such as --from row-major")
+		case converts && !to.Given:
+			return cli.Misuse("--to is missing: name the layout of standard output, such as --to swizzled")
+		case !f.Given:
+			return cli.Misuse("--format is missing: name a block format, such as --format mxfp8")
 		case *rows < 1 || *cols < 1:
-			return misuse("--rows and --cols are missing or below 1: give the shape of the stored matrix")
+			return cli.Misuse("--rows and --cols are missing or below 1: give the shape of the stored matrix")
 		}
-		b := layout.Buffer{Format: f.value, Rows: *rows, Cols: *cols}
-		src, err := readBuffer(cmd.InOrStdin(), b)
+		b := layout.Buffer{Format: f.Value, Rows: *rows, Cols: *cols}
+		src, err := hardware.ReadBuffer(cmd.InOrStdin(), b)
 		switch {
 		case err != nil:
 			return err
 		case *find:
-			return printFound(out, b, src, *asJSON)
-		case check.given:
-			if err := b.Check(src, check.value); err != nil {
+			return hardware.PrintFound(out, b, src, *asJSON)
+		case check.Given:
+			if err := b.Check(src, check.Value); err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(out, "%d bytes are %d×%d %s in %s\n", len(src), b.Rows, b.Cols, b.Format, check.value)
+			_, err = fmt.Fprintf(out, "%d bytes are %d×%d %s in %s\n", len(src), b.Rows, b.Cols, b.Format, check.Value)
 			return err
 		}
-		dst, err := b.Convert(src, to.value, from.value)
+		dst, err := b.Convert(src, to.Value, from.Value)
 		if err != nil {
 			return err
 		}
@@ -86,43 +86,6 @@ func layoutCommand() *cobra.Command {
 	return cmd
 }
 
-// readBuffer reads all of r. It returns an error for more bytes than any layout of b has.
-func readBuffer(r io.Reader, b layout.Buffer) ([]byte, error) {
-	limit := 0
-	for _, l := range layout.Layouts() {
-		if n, err := b.Size(l); err == nil {
-			limit = max(limit, n)
-		}
-	}
-	src, err := io.ReadAll(io.LimitReader(r, int64(limit)+1))
-	if err == nil && limit > 0 && len(src) > limit {
-		err = fmt.Errorf("standard input: got more than %d bytes, the largest layout of %d×%d %s: check --rows and --cols", limit, b.Rows, b.Cols, b.Format)
-	}
-	return src, err
-}
-
-func addLayout(cmd *cobra.Command, flag, usage string) *choice[layout.Layout] {
-	return addChoice(cmd, flag, usage, "", stringers(layout.Layouts()), layout.LookupLayout)
-}
-
-func printFound(w io.Writer, b layout.Buffer, src []byte, asJSON bool) error {
-	candidates, certain := b.Find(src)
-	if asJSON {
-		return printJSON(w, foundDocument(candidates, certain))
-	}
-	verdict := "uncertain: several layouts are possible"
-	switch {
-	case candidates[0].Err != nil:
-		return fmt.Errorf("standard input: %d bytes are in no layout of %d×%d %s: check --rows, --cols and --format", len(src), b.Rows, b.Cols, b.Format)
-	case certain:
-		verdict = "found: " + candidates[0].Layout.Name
-	}
-	t := newTable(column{"layout", false}, column{"explained", true})
-	for _, c := range candidates {
-		if c.Err == nil {
-			t.AppendRow(table.Row{c.Layout.Name, percent(c.Structure)})
-		}
-	}
-	_, err := fmt.Fprintf(w, "%s\n\n%s\n", verdict, t.Render())
-	return err
+func addLayout(cmd *cobra.Command, flag, usage string) *cli.Choice[layout.Layout] {
+	return cli.AddChoice(cmd, flag, usage, "", cli.Names(layout.Layouts()), layout.LookupLayout)
 }

@@ -67,6 +67,7 @@ internal/input: internal/cli convert internal/checkpoint internal/checkpoint/lla
 internal/numbers: internal/cli mma measure profile quant tensor format
 internal/catalog: internal/numbers internal/cli verify mma quant format
 internal/summary: internal/cli convert verify internal/checkpoint hf safetensors measure quant
+internal/hardware: internal/cli device layout
 internal/study: internal/cli internal/report internal/bench convert verify train llama nn recipe internal/checkpoint measure quant tensor internal/bounded
 cmd/microscale: *
 `
@@ -85,6 +86,7 @@ internal/cli: github.com/spf13/cobra github.com/spf13/pflag github.com/jedib0t/g
 internal/numbers: github.com/jedib0t/go-pretty/v6
 internal/catalog: github.com/jedib0t/go-pretty/v6
 internal/summary: github.com/jedib0t/go-pretty/v6
+internal/hardware: github.com/jedib0t/go-pretty/v6
 internal/study: github.com/jedib0t/go-pretty/v6
 cmd/microscale: github.com/spf13/cobra github.com/spf13/pflag github.com/jedib0t/go-pretty/v6 golang.org/x/term gonum.org/v1/plot
 `

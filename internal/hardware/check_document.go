@@ -1,4 +1,4 @@
-package main
+package hardware
 
 import "github.com/microscale-go/microscale/device"
 
@@ -17,8 +17,8 @@ type deviceDocument struct {
 	Figures      map[string]figureDocument `json:"figures"`
 }
 
-// devicesDocument is all devices, or the one that is given.
-func devicesDocument(only *device.Device) any {
+// DevicesDocument is all devices, or the one that is given.
+func DevicesDocument(only *device.Device) any {
 	devices := device.All()
 	if only != nil {
 		devices = []*device.Device{only}
@@ -49,17 +49,17 @@ type operandDocument struct {
 }
 
 type productDocument struct {
-	Name     string             `json:"name"`
-	Rows     int                `json:"rows"`
-	Cols     int                `json:"cols"`
-	Sum      int                `json:"sum"`
-	Operands []operandDocument  `json:"operands"`
-	Library  *string            `json:"library"` // null: none
-	Layout   *device.Layout     `json:"layout"`
-	Problems []obstacleDocument `json:"problems"`
+	Name     string            `json:"name"`
+	Rows     int               `json:"rows"`
+	Cols     int               `json:"cols"`
+	Sum      int               `json:"sum"`
+	Operands []operandDocument `json:"operands"`
+	Library  *string           `json:"library"` // null: none
+	Layout   *device.Layout    `json:"layout"`
+	Problems []problemDocument `json:"problems"`
 }
 
-type obstacleDocument struct {
+type problemDocument struct {
 	What   string `json:"what"`
 	Remedy string `json:"remedy"`
 	Source string `json:"source"`
@@ -83,7 +83,8 @@ type statementDocument struct {
 	Source  string `json:"source"`
 }
 
-func answerDocument(a device.Answer) any {
+// AnswerDocument is the JSON document of an answer.
+func AnswerDocument(a device.Answer) any {
 	doc := struct {
 		Device    string              `json:"device"`
 		OK        bool                `json:"runs"`
@@ -92,7 +93,7 @@ func answerDocument(a device.Answer) any {
 		Libraries []statementDocument `json:"libraries"`
 	}{Device: a.Device.Name, OK: a.OK, Copies: []optionDocument{}, Libraries: []statementDocument{}}
 	for _, p := range a.Products {
-		d := productDocument{Name: p.Name, Rows: p.Rows, Cols: p.Cols, Sum: p.Sum, Problems: []obstacleDocument{}}
+		d := productDocument{Name: p.Name, Rows: p.Rows, Cols: p.Cols, Sum: p.Sum, Problems: []problemDocument{}}
 		for _, o := range []device.Operand{p.A, p.B} {
 			d.Operands = append(d.Operands, operandDocument{o.Name, o.Format.Name, o.Scaling, o.Columnwise, o.Transposed, o.Requantize})
 		}
@@ -100,7 +101,7 @@ func answerDocument(a device.Answer) any {
 			d.Library, d.Layout = &p.Mode.Library, &p.Layout
 		}
 		for _, problem := range p.Problems {
-			d.Problems = append(d.Problems, obstacleDocument{problem.What, problem.Remedy, problem.Source.Ref})
+			d.Problems = append(d.Problems, problemDocument{problem.What, problem.Remedy, problem.Source.Ref})
 		}
 		doc.Products = append(doc.Products, d)
 	}

@@ -1,4 +1,6 @@
-package main
+// Package hardware prints what the commands about hardware compute: the device table, checks of
+// products, layouts of buffers, and costs.
+package hardware
 
 import (
 	"fmt"
@@ -20,7 +22,8 @@ func rateText(f device.Figure) string {
 	return fmt.Sprintf("%.0f", f.Value/1e12)
 }
 
-func printDevices(w io.Writer) error {
+// PrintDevices prints the table of devices.
+func PrintDevices(w io.Writer) error {
 	t := cli.NewTable(cli.Left("device"), cli.Left("architecture"), cli.Right("BF16"), cli.Right("FP8"), cli.Right("FP6"), cli.Right("FP4"), cli.Right("TB/s"))
 	for _, d := range device.All() {
 		t.AppendRow(table.Row{d.Name, d.Arch, rateText(d.BF16), rateText(d.FP8), rateText(d.FP6), rateText(d.FP4), fmt.Sprintf("%.3g", d.Bandwidth.Value/1e12)})
@@ -29,8 +32,8 @@ func printDevices(w io.Writer) error {
 	return err
 }
 
-// printModes prints the rates of a device and the products that its architecture supports.
-func printModes(w io.Writer, d *device.Device) error {
+// PrintModes prints the rates of a device and the products that its architecture supports.
+func PrintModes(w io.Writer, d *device.Device) error {
 	var b strings.Builder
 	width := cli.TerminalWidth(w)
 	steps := []cli.Step{{"device", d.Product + ", " + d.Arch.String()}}
@@ -119,9 +122,9 @@ func writeColumns(b *strings.Builder, width, first int, steps []cli.Step) {
 	}
 }
 
-// printAnswer prints the products, what is wrong with them, the costs of copies, and what the
+// PrintAnswer prints the products, what is wrong with them, the costs of copies, and what the
 // libraries report.
-func printAnswer(w io.Writer, a device.Answer) error {
+func PrintAnswer(w io.Writer, a device.Answer) error {
 	var b strings.Builder
 	width := cli.TerminalWidth(w)
 	verdict := "yes"

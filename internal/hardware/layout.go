@@ -1,0 +1,105 @@
+package hardware
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+
+	"github.com/microscale-go/microscale/internal/cli"
+	"github.com/microscale-go/microscale/layout"
+)
+
+// PrintLayouts lists the layouts with their other names.
+func PrintLayouts(w io.Writer, asJSON bool) error {
+	if asJSON {
+		var list []layoutDocument
+		for _, l := range layout.Layouts() {
+			list = append(list, layoutDocument{l.Name, cli.OrEmpty(l.Aliases), l.Doc, l.Scales()})
+		}
+		return cli.PrintJSON(w, map[string]any{"layouts": list})
+	}
+	var scales, codes []cli.Step
+	for _, l := range layout.Layouts() {
+		text := l.Doc
+		if len(l.Aliases) > 0 {
+			text += " (also " + strings.Join(l.Aliases, ", ") + ")"
+		}
+		if l.Scales() {
+			scales = append(scales, cli.Step{l.Name, text})
+		} else {
+			codes = append(codes, cli.Step{l.Name, text})
+		}
+	}
+	var b strings.Builder
+	b.WriteString("Scales\n\n")
+	writeColumns(&b, cli.TerminalWidth(w), 20, scales)
+	section(&b, cli.TerminalWidth(w), "Codes and scales", 20, codes)
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+type layoutDocument struct {
+	Name    string   `json:"name"`
+	Aliases []string `json:"aliases"`
+	Doc     string   `json:"doc"`
+	Scales  bool     `json:"scales_only"`
+}
+
+type candidateDocument struct {
+	Layout    string     `json:"layout"`
+	Possible  bool       `json:"possible"`
+	Why       string     `json:"why,omitempty"`
+	Structure cli.Number `json:"explained"` // share of the variance; null for codes
+}
+
+func foundDocument(candidates []layout.Candidate, certain bool) any {
+	var list []candidateDocument
+	for _, c := range candidates {
+		d := candidateDocument{Layout: c.Layout.Name, Possible: c.Err == nil, Structure: cli.Number(c.Structure)}
+		if c.Err != nil {
+			d.Why = c.Err.Error()
+		}
+		list = append(list, d)
+	}
+	return map[string]any{"certain": certain, "candidates": list}
+}
+
+// ReadBuffer reads all of r. It returns an error for more bytes than any layout of b has.
+func ReadBuffer(r io.Reader, b layout.Buffer) ([]byte, error) {
+	limit := 0
+	for _, l := range layout.Layouts() {
+		if n, err := b.Size(l); err == nil {
+			limit = max(limit, n)
+		}
+	}
+	src, err := io.ReadAll(io.LimitReader(r, int64(limit)+1))
+	if err == nil && limit > 0 && len(src) > limit {
+		err = fmt.Errorf("standard input: got more than %d bytes, the largest layout of %d×%d %s: check --rows and --cols", limit, b.Rows, b.Cols, b.Format)
+	}
+	return src, err
+}
+
+// PrintFound prints which layouts the buffer may be in. It returns an error if there is none.
+func PrintFound(w io.Writer, b layout.Buffer, src []byte, asJSON bool) error {
+	candidates, certain := b.Find(src)
+	if asJSON {
+		return cli.PrintJSON(w, foundDocument(candidates, certain))
+	}
+	verdict := "uncertain: several layouts are possible"
+	switch {
+	case candidates[0].Err != nil:
+		return fmt.Errorf("standard input: %d bytes are in no layout of %d×%d %s: check --rows, --cols and --format", len(src), b.Rows, b.Cols, b.Format)
+	case certain:
+		verdict = "found: " + candidates[0].Layout.Name
+	}
+	t := cli.NewTable(cli.Left("layout"), cli.Right("explained"))
+	for _, c := range candidates {
+		if c.Err == nil {
+			t.AppendRow(table.Row{c.Layout.Name, cli.Percent(c.Structure)})
+		}
+	}
+	_, err := fmt.Fprintf(w, "%s\n\n%s\n", verdict, t.Render())
+	return err
+}
