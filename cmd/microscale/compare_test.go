@@ -274,7 +274,7 @@ func TestCompareUsage(t *testing.T) {
 		{"--steps 0", exitUsage, "--steps is 0: at least 1 is needed"},
 		{"--out " + full, exitFailed, "full: the directory has other files than a report, such as thesis.txt"},
 		{"--out " + file, exitFailed, "file: not a directory to write a report to"},
-		{"--out " + other, exitFailed, "report.html is not a report of microscale compare"},
+		{"--out " + other, exitFailed, "report.html is not a report of microscale"},
 		{"--out " + filepath.Join(file, "below"), exitFailed, "below: not a directory to write a report to"},
 		{"--hidden 40 --recipes nvfp4 --out " + filepath.Join(dir, "new"), exitUsage, "--hidden is 40: the model is 40 wide, and the recipe nvfp4 takes multiples of 16"},
 		{"--recipes f32 --fp8-param", exitUsage, "--fp8-param: the recipe bf16 does not quantize weights"},

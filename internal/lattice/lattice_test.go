@@ -61,7 +61,7 @@ llama: nn recipe gemm quant tensor internal/checkpoint hf safetensors
 train: llama nn recipe hf safetensors quant tensor format internal/bounded internal/lock internal/memory internal/parallel
 verify: internal/checkpoint hf safetensors quant tensor format measure internal/parallel
 convert: verify internal/checksum internal/checkpoint internal/checkpoint/llamacpp gguf hf safetensors quant tensor format measure profile internal/bounded internal/lock internal/parallel
-internal/bench: convert internal/checkpoint hf safetensors nn recipe gemm quant tensor format internal/cpu
+internal/bench: internal/report convert internal/checkpoint hf safetensors nn recipe gemm quant tensor format internal/cpu
 internal/cli: convert verify train recipe profile internal/checkpoint quant format
 internal/input: internal/cli convert internal/checkpoint internal/checkpoint/llamacpp internal/sample hf hf/hub
 internal/numbers: internal/cli mma measure profile quant tensor format
@@ -88,7 +88,7 @@ internal/catalog: github.com/jedib0t/go-pretty/v6
 internal/summary: github.com/jedib0t/go-pretty/v6
 internal/hardware: github.com/jedib0t/go-pretty/v6
 internal/study: github.com/jedib0t/go-pretty/v6
-cmd/microscale: github.com/spf13/cobra github.com/spf13/pflag github.com/jedib0t/go-pretty/v6 golang.org/x/term gonum.org/v1/plot
+cmd/microscale: github.com/spf13/cobra github.com/spf13/pflag github.com/jedib0t/go-pretty/v6 golang.org/x/term
 `
 
 // coming lists the packages of the order that are not written yet.

@@ -238,8 +238,11 @@ func (k *Comparison) End(out io.Writer, dir string, asJSON bool, cause error) er
 		return errors.New(strings.Join(k.failed, "; "))
 	}
 	c := k.report()
-	path, unwritten := writeReport(dir, c)
-	var err error
+	page, err := c.HTML()
+	if err != nil {
+		return err
+	}
+	path, unwritten := WriteReport(dir, page)
 	if asJSON {
 		err = cli.PrintJSON(out, k.document(c, path))
 	} else {
