@@ -30,6 +30,7 @@ internal/parallel:
 internal/cpu:
 internal/cpu/cputest: internal/cpu
 internal/asmgen:
+internal/ggml:
 internal/guard:
 internal/ramdisk:
 internal/lock:
@@ -45,6 +46,7 @@ gguf: safetensors
 quant: format tensor internal/cpu internal/memory internal/parallel
 device: quant format
 layout: format quant tensor
+internal/relayout: layout internal/ggml quant format
 gemm: layout quant tensor format internal/cpu internal/memory internal/parallel
 profile: format quant
 comm: quant tensor format internal/memory
@@ -55,8 +57,8 @@ nn: recipe gemm quant tensor format internal/cpu internal/parallel
 hf: safetensors internal/bounded internal/checksum
 internal/sample: hf safetensors format tensor
 hf/hub: hf internal/bounded
-internal/checkpoint: safetensors hf layout quant tensor format
-internal/checkpoint/llamacpp: internal/checkpoint internal/checksum gguf hf safetensors layout quant format internal/bounded
+internal/checkpoint: safetensors hf internal/ggml quant tensor format
+internal/checkpoint/llamacpp: internal/checkpoint internal/checksum gguf hf safetensors internal/ggml quant format internal/bounded
 llama: nn recipe gemm quant tensor internal/checkpoint hf safetensors
 train: llama nn recipe hf safetensors quant tensor format internal/bounded internal/lock internal/memory internal/parallel
 verify: internal/checkpoint hf safetensors quant tensor format measure internal/parallel
@@ -67,7 +69,7 @@ internal/input: internal/cli convert internal/checkpoint internal/checkpoint/lla
 internal/numbers: internal/cli mma measure profile quant tensor format
 internal/catalog: internal/numbers internal/cli verify mma quant format
 internal/summary: internal/cli convert verify internal/checkpoint hf safetensors measure quant
-internal/hardware: internal/cli device layout
+internal/hardware: internal/cli device internal/relayout
 internal/study: internal/cli internal/report internal/bench convert verify train llama nn recipe internal/checkpoint measure quant tensor internal/bounded
 cmd/microscale: *
 `

@@ -1,4 +1,4 @@
-package layout
+package relayout
 
 import (
 	"bytes"
@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/microscale-go/microscale/format"
+	"github.com/microscale-go/microscale/layout"
 )
 
 // A Candidate is a layout that a buffer may be in.
@@ -31,7 +32,7 @@ func (b Buffer) Find(src []byte) (candidates []Candidate, certain bool) {
 		if c.Err == nil && l.Scales() {
 			rows, blocks := b.scaleShape()
 			scales := make([]byte, rows*blocks*b.scaleBytes(l))
-			ReorderWide(scales, RowMajor, src, *l.order, rows, blocks, b.scaleBytes(l))
+			layout.ReorderWide(scales, layout.RowMajor, src, *l.order, rows, blocks, b.scaleBytes(l))
 			c.Structure = explained(b.logs(scales), rows, blocks)
 			plain, structures = append(plain, scales), append(structures, c.Structure)
 		}

@@ -1,4 +1,6 @@
-package layout
+// Package ggml converts between the codes and scales of quantized tensors and the structs in which
+// ggml stores both, in GGUF files.
+package ggml
 
 import (
 	"encoding/binary"
@@ -77,7 +79,7 @@ func (s Struct) Deinterleave(codes, scales, src []byte) {
 func (s Struct) check(structs, codes, scales []byte) {
 	n := len(structs) / s.Bytes()
 	if len(structs) != n*s.Bytes() || len(codes) != n*s.Blocks*s.CodeBytes() || len(scales) != n*s.Blocks*s.ScaleBytes {
-		panic(fmt.Sprintf("layout: %s: got %d bytes of structs, %d of codes and %d of scales, want those of equally many whole structs", s, len(structs), len(codes), len(scales)))
+		panic(fmt.Sprintf("ggml: %s: got %d bytes of structs, %d of codes and %d of scales, want those of equally many whole structs", s, len(structs), len(codes), len(scales)))
 	}
 }
 

@@ -1,9 +1,13 @@
-package layout
+// Package relayout recognizes, checks and converts the layouts of buffers from other software: scales
+// alone, or codes and scales together.
+package relayout
 
 import (
 	"fmt"
 	"strings"
 
+	"github.com/microscale-go/microscale/internal/ggml"
+	"github.com/microscale-go/microscale/layout"
 	"github.com/microscale-go/microscale/quant"
 )
 
@@ -14,15 +18,15 @@ type Buffer struct {
 	Rows, Cols int // of the stored matrix: columns of a columnwise copy are its rows
 }
 
-// A Layout is a named arrangement of a buffer: an Order of its scales, a Struct of its codes
-// and scales, or Separate.
+// A Layout is a named arrangement of a buffer: a layout.Order of its scales, a ggml.Struct of its
+// codes and scales, or Separate.
 type Layout struct {
 	Name    string
 	Aliases []string
 	Doc     string
 
-	order  *Order
-	blocks *Struct // nil for scales, and for Separate
+	order  *layout.Order
+	blocks *ggml.Struct // nil for scales, and for Separate
 }
 
 // Separate is all codes, joined as in quant.Tensor, then all scales in row-major order.
@@ -31,11 +35,11 @@ var Separate = Layout{Name: "separate", Doc: "all codes, then all scales in row-
 // Layouts returns the layouts of scales, then those of codes with scales.
 func Layouts() []Layout {
 	var list []Layout
-	for _, o := range Orders() {
-		list = append(list, Layout{Name: o.Name, Aliases: o.Aliases, Doc: o.Doc, order: &o})
+	for _, o := range layout.Orders() {
+		list = append(list, Layout{Name: o.String(), Aliases: o.Aliases(), Doc: o.Doc(), order: &o})
 	}
 	list = append(list, Separate)
-	for _, s := range Structs() {
+	for _, s := range ggml.Structs() {
 		doc := fmt.Sprintf("structs of %d scales and %d codes: ggml and GGUF files", s.Blocks, s.Width())
 		if s.Blocks == 1 {
 			doc = fmt.Sprintf("structs of a scale and %d codes: ggml and GGUF files", s.Width())
@@ -45,8 +49,8 @@ func Layouts() []Layout {
 	return list
 }
 
-// LookupLayout returns the layout with the given name or alias. Case is ignored.
-func LookupLayout(name string) (Layout, error) {
+// Lookup returns the layout with the given name or alias. Case is ignored.
+func Lookup(name string) (Layout, error) {
 	var names []string
 	for _, l := range Layouts() {
 		for _, n := range append([]string{l.Name}, l.Aliases...) {
@@ -112,7 +116,7 @@ func (b Buffer) fits(l Layout) error {
 }
 
 // structFormats maps each struct to the format that it holds.
-var structFormats = map[string]string{BlockMXFP4.Name: quant.MXFP4.Name, BlockNVFP4.Name: quant.NVFP4.Name, BlockQ80.Name: quant.Q8_0.Name}
+var structFormats = map[string]string{ggml.BlockMXFP4.Name: quant.MXFP4.Name, ggml.BlockNVFP4.Name: quant.NVFP4.Name, ggml.BlockQ80.Name: quant.Q8_0.Name}
 
 // scaleShape returns the rows and columns of scales. One-byte scales of blocks that span rows
 // are repeated for each row where hardware reads them, so a buffer has those of all rows.
@@ -127,7 +131,7 @@ func (b Buffer) scaleShape() (rows, blocks int) {
 // scaleBytes returns the width of a scale in layout l. ggml stores those of Q8_0 as FP16.
 func (b Buffer) scaleBytes(l Layout) int {
 	if !l.Scales() && b.Format.Name == quant.Q8_0.Name {
-		return BlockQ80.ScaleBytes
+		return ggml.BlockQ80.ScaleBytes
 	}
 	return b.Format.Scale.StoredBits() / 8
 }
@@ -155,7 +159,7 @@ func (b Buffer) Convert(src []byte, to, from Layout) ([]byte, error) {
 	dst := make([]byte, size)
 	if to.Scales() {
 		rows, blocks := b.scaleShape()
-		ReorderWide(dst, *to.order, src, *from.order, rows, blocks, b.scaleBytes(to))
+		layout.ReorderWide(dst, *to.order, src, *from.order, rows, blocks, b.scaleBytes(to))
 		return dst, nil
 	}
 	n, scales := b.parts(to)
@@ -186,7 +190,7 @@ func (b Buffer) Check(src []byte, l Layout) error {
 		return nil
 	}
 	rows, blocks := b.scaleShape()
-	paddedRows, paddedBlocks := l.order.padded(rows, blocks)
+	paddedRows, paddedBlocks := l.order.Padded(rows, blocks)
 	width := b.scaleBytes(l)
 	for i := range paddedRows {
 		for j := range paddedBlocks {

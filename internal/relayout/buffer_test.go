@@ -1,4 +1,4 @@
-package layout
+package relayout
 
 import (
 	"bytes"
@@ -6,12 +6,15 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/microscale-go/microscale/internal/ggml"
+	"github.com/microscale-go/microscale/layout"
 	"github.com/microscale-go/microscale/quant"
+	"github.com/microscale-go/microscale/tensor"
 )
 
 func layoutOf(t *testing.T, name string) Layout {
 	t.Helper()
-	l, err := LookupLayout(name)
+	l, err := Lookup(name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -26,14 +29,18 @@ func weights(t *testing.T, f quant.Format, rows, cols int, spread float64) *quan
 	for j := range byCol {
 		byCol[j] = 1 + spread*random.Float64()
 	}
-	x := sample(rows, cols)
+	x := tensor.New(rows, cols)
 	for i := range rows {
 		row := 1 + spread*random.Float64()
 		for j := range cols {
 			x.Data[i*cols+j] = float32(random.NormFloat64() * row * byCol[j])
 		}
 	}
-	return quantized(t, f, quant.Rowwise, x)
+	w, err := quant.Quantizer{Format: f}.Rowwise(x, quant.With{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w
 }
 
 // TestConvert converts real scales, and codes with scales, to every layout and back.
@@ -45,12 +52,12 @@ func TestConvert(t *testing.T) {
 		plain := w.ScaleBytes()
 		if f.ByteScales() {
 			var err error
-			if plain, err = Scales(w, RowMajor); err != nil {
+			if plain, err = layout.Scales(w, layout.RowMajor); err != nil {
 				t.Fatal(err)
 			}
 		}
 		for _, l := range Layouts() {
-			from, src := RowMajor.Name, plain
+			from, src := layout.RowMajor.String(), plain
 			if !l.Scales() {
 				if b.fits(l) != nil {
 					continue
@@ -85,12 +92,12 @@ func TestFind(t *testing.T) {
 			if !l.Scales() {
 				continue
 			}
-			src, err := b.Convert(w.ScaleBytes(), l, layoutOf(t, RowMajor.Name))
+			src, err := b.Convert(w.ScaleBytes(), l, layoutOf(t, layout.RowMajor.String()))
 			if err != nil {
 				t.Fatal(err)
 			}
 			found, certain := b.Find(src)
-			same, err := b.Convert(src, layoutOf(t, RowMajor.Name), found[0].Layout)
+			same, err := b.Convert(src, layoutOf(t, layout.RowMajor.String()), found[0].Layout)
 			if err != nil || !bytes.Equal(same, w.ScaleBytes()) || !certain {
 				t.Errorf("%s %d×%d in %s: found %s, certain: %v, structure %.3f and %.3f", tc.format, tc.rows, tc.cols, l, found[0].Layout, certain, found[0].Structure, found[1].Structure)
 			}
@@ -110,7 +117,7 @@ func TestFind(t *testing.T) {
 	}
 	// Codes with scales: the size alone decides between the struct and separate parts.
 	w := weights(t, quant.MXFP4, 4, 64, 1)
-	structs, err := Buffer{quant.MXFP4, 4, 64}.Convert(append(bytes.Clone(w.Codes), w.ScaleBytes()...), layoutOf(t, BlockMXFP4.Name), Separate)
+	structs, err := Buffer{quant.MXFP4, 4, 64}.Convert(append(bytes.Clone(w.Codes), w.ScaleBytes()...), layoutOf(t, ggml.BlockMXFP4.Name), Separate)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -151,7 +158,7 @@ func TestBufferErrors(t *testing.T) {
 			t.Errorf("%s to %s: got %v, want %s", tc.from, tc.to, err, tc.want)
 		}
 	}
-	if _, err := LookupLayout("zzz"); err == nil || !strings.HasPrefix(err.Error(), `unknown layout "zzz": use one of row-major, `) {
+	if _, err := Lookup("zzz"); err == nil || !strings.HasPrefix(err.Error(), `unknown layout "zzz": use one of row-major, `) {
 		t.Errorf("got %v", err)
 	}
 }
