@@ -74,7 +74,7 @@ func TestHoldWeight(t *testing.T) {
 				}
 			}
 			high := *s
-			high.Recipe.Fprop = recipe.HighPrecision
+			high.Recipe.HighPrecision[recipe.Fprop] = true
 			high.Recipe.Delayed = recipe.Delayed{}
 			if err := held.HoldWeight(&high); err != nil {
 				t.Fatal(err)

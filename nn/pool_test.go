@@ -14,7 +14,7 @@ import (
 // take the same tensors again.
 func TestMemory(t *testing.T) {
 	for _, r := range recipe.Recipes() {
-		results := func(m *Memory) (all []float32, operands map[*quant.Tensor]int) {
+		results := func(m *Pool) (all []float32, operands map[*quant.Tensor]int) {
 			rng := rand.New(rand.NewPCG(3, 5))
 			operands = map[*quant.Tensor]int{}
 			layers := []*Linear{NewLinear("a", 128, 256, false), NewLinear("b", 256, 128, false)}
@@ -22,7 +22,8 @@ func TestMemory(t *testing.T) {
 				copy(l.Weight.Value.Data, matrix(rng, l.out, l.in, 1).Data)
 			}
 			for round, tokens := range []int{64, 128, 64, 64} {
-				s := &Scope{Recipe: r, Seed: 1, Step: uint32(round), Memory: m, Products: func(p Product) { operands[p.A]++ }}
+				s := &Scope{Recipe: r, Random: Random{Seed: 1, Step: uint32(round)}, Pool: m}
+				s.Observer.Product = func(p Product) { operands[p.A]++ }
 				x, dy := matrix(rng, tokens, 128, 1), matrix(rng, tokens, 128, 1e-3)
 				h, first, err := layers[0].Forward(s, x)
 				if err != nil {
@@ -33,7 +34,7 @@ func TestMemory(t *testing.T) {
 					t.Fatal(err)
 				}
 				for i, l := range []*Linear{layers[1], layers[0]} {
-					if dy, err = l.Backward(s, []*LinearSaved{second, first}[i], dy); err != nil {
+					if dy, err = l.Backward(s, []Saved{second, first}[i], dy); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -42,7 +43,7 @@ func TestMemory(t *testing.T) {
 			return all, operands
 		}
 		want, fresh := results(nil)
-		got, reused := results(&Memory{})
+		got, reused := results(&Pool{})
 		if !slices.Equal(got, want) {
 			t.Errorf("%s: results differ with operands that are used again", r.Name)
 		}
@@ -55,9 +56,9 @@ func TestMemory(t *testing.T) {
 // TestMemoryFits: an operand of another format, direction or shape is not taken.
 func TestMemoryFits(t *testing.T) {
 	x := matrix(rand.New(rand.NewPCG(1, 1)), 64, 32, 1)
-	m := &Memory{}
+	m := &Pool{}
 	spare := must(quant.Quantizer{Format: quant.MXFP8}.Rowwise(x, quant.With{}))
-	m.give(spare, nil)
+	m.put(spare, nil)
 	unnamed := quant.MXFP8
 	unnamed.Block.Rows = 32
 	if m.take(quant.MXFP4, quant.Rowwise, x) != nil || m.take(unnamed, quant.Rowwise, x) != nil ||
@@ -67,11 +68,11 @@ func TestMemoryFits(t *testing.T) {
 	if m.take(quant.MXFP8, quant.Rowwise, x) != spare || m.take(quant.MXFP8, quant.Rowwise, x) != nil {
 		t.Error("an operand that fits is not taken, or is taken twice")
 	}
-	for range memoryMost + 5 {
-		m.give(spare)
+	for range maxPooled + 5 {
+		m.put(spare)
 	}
-	if len(m.spare) != memoryMost {
-		t.Errorf("%d operands are held, want %d at most", len(m.spare), memoryMost)
+	if len(m.free) != maxPooled {
+		t.Errorf("%d operands are held, want %d at most", len(m.free), maxPooled)
 	}
 }
 
@@ -98,7 +99,7 @@ func TestBackwardOnce(t *testing.T) {
 	if _, _, err := l.Forward(&inference, x); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := l.Backward(s, saved, dy); err == nil || !strings.Contains(err.Error(), "the copy of the weight that dgrad takes is gone") {
+	if _, err := l.Backward(s, saved, dy); err == nil || !strings.Contains(err.Error(), "the columnwise copy of the weight is gone") {
 		t.Errorf("a backward pass after one of inference: %v", err)
 	}
 }
