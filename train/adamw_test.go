@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/microscale-go/microscale/nn"
+	"github.com/microscale-go/microscale/tensor"
 )
 
 // TestAdamW compares steps with the formulas in float64, and three threads with
@@ -15,11 +16,11 @@ func TestAdamW(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	a := AdamW{Beta1: 0.9, Beta2: 0.95, Epsilon: 1e-3, Decay: 0.5}
 	const rate, scale = 0.01, 0.25
-	one := []*nn.Param{nn.NewParam("model.embed_tokens.weight", 3, 5), nn.NewParam("model.norm.weight", 1, 7), nn.NewParam("proj.weight", 300, 200)}
+	one := []*nn.Param{newParam("model.embed_tokens.weight", 3, 5), newParam("model.norm.weight", 1, 7), newParam("proj.weight", 300, 200)}
 	three := make([]*nn.Param, len(one))
 	var w, m, v [][]float64
 	for i, p := range one {
-		three[i] = nn.NewParam(p.Name, p.Value.Rows, p.Value.Cols)
+		three[i] = newParam(p.Name, p.Value.Rows, p.Value.Cols)
 		n := len(p.Value.Data)
 		w, m, v = append(w, make([]float64, n)), append(m, make([]float64, n)), append(v, make([]float64, n))
 		for j := range n {
@@ -64,7 +65,7 @@ func TestAdamW(t *testing.T) {
 }
 
 func TestClip(t *testing.T) {
-	p := []*nn.Param{nn.NewParam("a", 1, 2), nn.NewParam("b", 2, 1)}
+	p := []*nn.Param{newParam("a", 1, 2), newParam("b", 2, 1)}
 	copy(p[0].Grad.Data, []float32{3, -4})
 	copy(p[1].Grad.Data, []float32{12, 0})
 	norm := gradientNorm(p, 2)
@@ -115,4 +116,8 @@ func TestSchedule(t *testing.T) {
 	if _, err := ParseSchedule("linear"); err == nil {
 		t.Error("linear is a schedule")
 	}
+}
+
+func newParam(name string, rows, cols int) *nn.Param {
+	return &nn.Param{Name: name, Value: tensor.New(rows, cols), Grad: tensor.New(rows, cols)}
 }

@@ -43,7 +43,7 @@ const (
 const maxState = 1 << 30
 
 // stateVersion is that of the layout above.
-const stateVersion = 3
+const stateVersion = 4
 
 // A stateFile is state.json.
 type stateFile struct {

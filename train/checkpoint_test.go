@@ -76,11 +76,11 @@ func TestReadStateErrors(t *testing.T) {
 		"":                 "the end of the file is missing",
 		"[]\n":             "not the state of a training run",
 		`{"version": 2}`:   "version 2 of the layout",
-		`{"version": 3}`:   "not the state of a training run",
-		"{\"version\": 3,": "the end of the file is missing",
-		`{"version": 3, "crc32c": "` + sum + `", "state": ` + losses + `}`:                                  "1 losses after 3 steps",
-		`{"version": 3, "crc32c": "` + sum + `", "state": ` + strings.Replace(losses, "1", "2", 1) + `}`:    "the file is damaged: its CRC-32C is ",
-		`{"version": 3, "crc32c": "` + sum + `", "state": ` + strings.ReplaceAll(losses, ",", " ,\n") + `}`: "1 losses after 3 steps",
+		`{"version": 4}`:   "not the state of a training run",
+		"{\"version\": 4,": "the end of the file is missing",
+		`{"version": 4, "crc32c": "` + sum + `", "state": ` + losses + `}`:                                  "1 losses after 3 steps",
+		`{"version": 4, "crc32c": "` + sum + `", "state": ` + strings.Replace(losses, "1", "2", 1) + `}`:    "the file is damaged: its CRC-32C is ",
+		`{"version": 4, "crc32c": "` + sum + `", "state": ` + strings.ReplaceAll(losses, ",", " ,\n") + `}`: "1 losses after 3 steps",
 	} {
 		dir := t.TempDir()
 		write(t, filepath.Join(dir, stateName), []byte(text))

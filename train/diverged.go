@@ -45,7 +45,7 @@ func (r *run) diagnose(step int, loss float64) error {
 		}
 	}
 	scope := r.scope(step)
-	scope.Observe = func(o nn.Observation) {
+	scope.Observer.Operand = func(o nn.Observation) {
 		if e.Tensor == "" {
 			e.look(fmt.Sprintf("%s (%s)", o.Module, o.Operand), o.Source)
 		}

@@ -33,7 +33,7 @@ func Evaluate(ctx context.Context, m *llama.Model, s nn.Scope, text []byte, sequ
 			return 0, 0, err
 		}
 		part := starts[i:min(i+evaluationBatch, len(starts))]
-		s.Microbatch = i / evaluationBatch
+		s.Random.Microbatch, s.ReuseWeights = i/evaluationBatch, i > 0
 		ids, targets := windows(text, part, sequence)
 		mean, err := m.Loss(&s, ids, targets, len(part))
 		if err != nil {

@@ -45,9 +45,9 @@ func (c *Config) identity() (json.RawMessage, error) {
 
 // A recipeIdentity is a recipe whose formats are named, and not described.
 type recipeIdentity struct {
-	Name                string           `json:"name"`
-	Input, Weight, Grad operandIdentity  `json:",omitzero"`
-	Fprop, Dgrad, Wgrad recipe.Precision `json:",omitzero"`
+	Name                string          `json:"name"`
+	Input, Weight, Grad operandIdentity `json:",omitzero"`
+	HighPrecision       [3]bool         `json:",omitzero"` // by recipe.GEMM
 	Activations         string
 	Delayed             recipe.Delayed   `json:",omitzero"`
 	StoreQuantized      bool             `json:",omitzero"`
@@ -69,7 +69,7 @@ func identityOf(r recipe.Recipe) recipeIdentity {
 	}
 	return recipeIdentity{
 		Name: r.Name, Input: operand(r.Input), Weight: operand(r.Weight), Grad: operand(r.Grad),
-		Fprop: r.Fprop, Dgrad: r.Dgrad, Wgrad: r.Wgrad, Activations: r.Activations.Name, StoreQuantized: r.StoreQuantized, Delayed: r.Delayed, Attention: r.Attention,
+		HighPrecision: r.HighPrecision, Activations: r.Activations.Name, StoreQuantized: r.StoreQuantized, Delayed: r.Delayed, Attention: r.Attention,
 	}
 }
 

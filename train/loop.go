@@ -49,29 +49,14 @@ type Result struct {
 	Seconds    float64           // of the steps, those before a resumption included
 	Parameters int
 
-	Memory Memory // at the peak of the last step; of a resumed run that has no step left, without copies and activations
+	Memory llama.Memory // peak of the last step; without copies of weights and activations if a resumed run made no step
 }
 
-// Memory is what a run holds at the peak of a step, between the forward and the
-// backward pass of a microbatch, in bytes. The matrices that pass from one module to the
-// next are not among it, nor is what the garbage collector has not freed yet.
-type Memory struct {
-	Masters   int `json:"masters"`   // FP32 weights, which the optimizer updates and which norms and the embedding compute with
-	Gradients int `json:"gradients"` // FP32
-	Moments   int `json:"moments"`   // FP32, the two of AdamW
-	llama.Memory
-}
-
-// Total returns the sum of all.
-func (m Memory) Total() int { return m.Masters + m.Gradients + m.Moments + m.Memory.Total() }
-
-// memory returns what the run holds.
-func (r *run) memory() Memory {
-	m := Memory{Memory: r.model.Memory()}
-	for i, p := range r.params {
-		m.Masters += 4 * p.Value.Rows * p.Value.Cols
-		m.Gradients += 4 * p.Grad.Rows * p.Grad.Cols
-		m.Moments += 4 * (len(r.moments[i].m) + len(r.moments[i].v))
+// memory returns the memory of the last step with that of the optimizer.
+func (r *run) memory() llama.Memory {
+	m := r.model.Memory()
+	for _, s := range r.moments {
+		m.Moments += 4 * (len(s.m) + len(s.v))
 	}
 	return m
 }
@@ -185,14 +170,14 @@ func (r *run) hold() error {
 
 // scope returns the scope of a step.
 func (r *run) scope(step int) nn.Scope {
-	return nn.Scope{Recipe: r.Recipe, Seed: r.Seed, Step: uint32(step), Threads: r.Threads, Pad: true}
+	return nn.Scope{Recipe: r.Recipe, Pad: true, Random: nn.Random{Seed: r.Seed, Step: uint32(step)}, Threads: r.Threads}
 }
 
 // observed returns the scope of a step, with the hook where the step is observed.
 func (r *run) observed(step int) nn.Scope {
 	scope := r.scope(step)
 	if h := r.hooks; h.Observe != nil && step < r.Steps && (h.Observed == nil || h.Observed(step+1)) {
-		scope.Observe = func(o nn.Observation) { h.Observe(step+1, o) }
+		scope.Observer.Operand = func(o nn.Observation) { h.Observe(step+1, o) }
 	}
 	return scope
 }
@@ -231,11 +216,11 @@ func (r *run) gradients(scope nn.Scope) (float64, error) {
 	for _, p := range r.params {
 		clear(p.Grad.Data)
 	}
-	starts := trainingStarts(len(r.Corpus.Train), r.Sequence, r.Batch, r.Seed, int(scope.Step))
+	starts := trainingStarts(len(r.Corpus.Train), r.Sequence, r.Batch, r.Seed, int(scope.Random.Step))
 	part := r.Batch / r.Microbatches
 	var sum float64
 	for i := range r.Microbatches {
-		scope.Microbatch = i
+		scope.Random.Microbatch, scope.ReuseWeights = i, i > 0
 		tokens, targets := windows(r.Corpus.Train, starts[i*part:(i+1)*part], r.Sequence)
 		loss, err := r.model.Train(&scope, tokens, targets, part, 1/float32(r.Microbatches))
 		if err != nil {

@@ -133,7 +133,7 @@ func TestHoldQuantized(t *testing.T) {
 // TestHoldQuantizedHeap measures the heap between two steps: weights that are held save
 // the memory of their columnwise copies.
 func TestHoldQuantizedHeap(t *testing.T) {
-	heap := func(hold bool) (live int64, m Memory) {
+	heap := func(hold bool) (live int64, m llama.Memory) {
 		c := tiny(t, "mxfp8")
 		c.Model.HiddenSize, c.Model.IntermediateSize, c.HoldQuantized = 256, 1024, hold
 		result, err := Run(context.Background(), c, Hooks{Step: func(StepEvent) {

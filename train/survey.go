@@ -51,6 +51,7 @@ func look(out string) (*survey, error) {
 	if err != nil {
 		return nil, unusable(out, err)
 	}
+	saved, unfinished := llama.FileNames()
 	for _, e := range entries {
 		name := e.Name()
 		switch {
@@ -60,10 +61,10 @@ func look(out string) (*survey, error) {
 			}
 		case name == discardedFolder && e.IsDir():
 			s.debris = append(s.debris, filepath.Join(out, name))
-		case slices.Contains(llama.SavedNames(), name):
+		case slices.Contains(saved, name):
 			s.saved = true
 			s.done = s.done || name == hf.ConfigName // which is written last
-		case !slices.Contains(llama.UnfinishedNames(), name) && s.foreign == "":
+		case !slices.Contains(unfinished, name) && s.foreign == "":
 			s.foreign = filepath.Join(out, name)
 		}
 	}
@@ -158,7 +159,7 @@ func (s *survey) notice(out string) string {
 func (s *survey) clear(out string, force bool) error {
 	remove := s.debris
 	if force {
-		for _, name := range slices.Backward(slices.Concat(llama.SavedNames(), llama.UnfinishedNames())) {
+		for _, name := range slices.Backward(slices.Concat(llama.FileNames())) {
 			if err := os.Remove(filepath.Join(out, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return err
 			}

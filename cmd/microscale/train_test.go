@@ -157,7 +157,7 @@ func TestTrainUsage(t *testing.T) {
 		{"train --weight-decay -1", exitUsage, `--weight-decay is -1: a number from 0 to`},
 		{"train --schedule linear", exitUsage, `--schedule: unknown schedule "linear": use one of cosine, wsd, constant`},
 		{"train --microbatches 3", exitUsage, `--microbatches is 3, which does not divide the batch of 8 sequences`},
-		{"train --kv-heads 3", exitUsage, `num_key_value_heads, 3, does not divide num_attention_heads, 4`},
+		{"train --kv-heads 3", exitUsage, `num_key_value_heads is 3, want a divisor of num_attention_heads, 4`},
 		{"train --hidden 0", exitUsage, `hidden_size`},
 		{"train --num-layers-at-end-in-bf16 2", exitUsage, `--num-layers-at-end-in-bf16 is for --first-last-layers-bf16: add that`},
 		{"train --resume", exitUsage, `--resume needs --out`},
@@ -178,10 +178,10 @@ func TestTrainUsage(t *testing.T) {
 		{"generate tiny.gguf", exitFailed, `tiny.gguf: a GGUF file cannot be computed with`},
 		{"eval", exitUsage, `DIR must be given`},
 		{"eval nowhere", exitFailed, `nowhere: no such file or directory`},
-		{"eval sample", exitFailed, `sample: the model has a vocabulary of 384 tokens`},
-		{"generate sample", exitFailed, `sample: the model has a vocabulary of 384 tokens`},
+		{"eval sample", exitFailed, `sample: the model needs a tokenizer for its 384 tokens`},
+		{"generate sample", exitFailed, `sample: the model needs a tokenizer for its 384 tokens`},
 		{"eval sample --recipe none.toml", exitUsage, `--recipe: recipe file none.toml: no such file`},
-		{"generate tiny --prompt 123456789012345678901234567890123", exitFailed, `the prompt has 33 bytes, the model positions for 32`},
+		{"generate tiny --prompt 123456789012345678901234567890123", exitFailed, `the prompt has 33 bytes, want at most 32`},
 		{"generate sample --temperature -1", exitUsage, `--temperature: -1 is not a number from 0 to 1000`},
 	} {
 		status, stdout, stderr := execute("", strings.Fields(tc.line)...)

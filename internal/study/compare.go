@@ -116,7 +116,7 @@ func (k *Comparison) train(ctx context.Context, r recipe.Recipe, seed uint64) er
 }
 
 // reportedMemory returns what a run held as the report has it.
-func reportedMemory(m train.Memory) report.Memory {
+func reportedMemory(m llama.Memory) report.Memory {
 	return report.Memory{
 		Masters: int64(m.Masters), Gradients: int64(m.Gradients), Moments: int64(m.Moments), Rowwise: int64(m.Rowwise), Columnwise: int64(m.Columnwise),
 		Activations: int64(m.Activations()), Scratch: int64(m.Scratch),
