@@ -18,6 +18,7 @@ import (
 	"github.com/microscale-go/microscale/hf"
 	"github.com/microscale-go/microscale/internal/checkpoint"
 	"github.com/microscale-go/microscale/internal/checksum"
+	"github.com/microscale-go/microscale/internal/configjson"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/safetensors"
 )
@@ -325,7 +326,7 @@ func PlanDequantize(source *checkpoint.Model, dtype safetensors.Dtype) (*Plan, e
 		if err != nil {
 			return nil, err
 		}
-		return hf.WithTorchDtype(config, checkpoint.TorchDtype(dtype))
+		return configjson.WithTorchDtype(config, checkpoint.TorchDtype(dtype))
 	})
 }
 

@@ -6,8 +6,9 @@ import (
 	"github.com/microscale-go/microscale/internal/checksum"
 )
 
-// Damaged reads all tensors of the shards that have a record of what was written
-// (checksum.Record) and returns the names of those whose bytes differ from it.
+// Damaged reads all tensors of the shards that have recorded checksums, in the metadata that this
+// module writes, and returns the names of those whose checksum differs. It returns the error of ctx
+// once that is done.
 func (c *Checkpoint) Damaged(ctx context.Context) (names []string, err error) {
 	if c.damaged != nil {
 		return c.damaged(ctx)

@@ -31,6 +31,7 @@ internal/cpu:
 internal/cpu/cputest: internal/cpu
 internal/asmgen:
 internal/ggml:
+internal/configjson:
 internal/guard:
 internal/ramdisk:
 internal/lock:
@@ -54,21 +55,21 @@ internal/commtest: comm quant
 comm/mpi: comm
 recipe: quant format internal/bounded
 nn: recipe gemm quant tensor format internal/cpu internal/parallel
-hf: safetensors internal/bounded internal/checksum
+hf: safetensors internal/bounded internal/checksum internal/configjson
 internal/sample: hf safetensors format tensor
 hf/hub: hf internal/bounded
-internal/checkpoint: safetensors hf internal/ggml quant tensor format
-internal/checkpoint/llamacpp: internal/checkpoint internal/checksum gguf hf safetensors internal/ggml quant format internal/bounded
+internal/checkpoint: safetensors hf internal/ggml quant tensor format internal/configjson
+internal/checkpoint/llamacpp: internal/checkpoint internal/checksum gguf hf safetensors internal/ggml quant format internal/bounded internal/configjson
 llama: nn recipe gemm quant tensor internal/checkpoint hf safetensors
 train: llama nn recipe hf safetensors quant tensor format internal/bounded internal/lock internal/memory internal/parallel
 verify: internal/checkpoint hf safetensors quant tensor format measure internal/parallel
-convert: verify internal/checksum internal/checkpoint internal/checkpoint/llamacpp gguf hf safetensors quant tensor format measure profile internal/bounded internal/lock internal/parallel
+convert: verify internal/checksum internal/checkpoint internal/checkpoint/llamacpp gguf hf safetensors quant tensor format measure profile internal/bounded internal/lock internal/parallel internal/configjson
 internal/bench: internal/report convert internal/checkpoint hf safetensors nn recipe gemm quant tensor format internal/cpu
 internal/cli: convert verify train recipe profile internal/checkpoint quant format
 internal/input: internal/cli convert internal/checkpoint internal/checkpoint/llamacpp internal/sample hf hf/hub
 internal/numbers: internal/cli mma measure profile quant tensor format
 internal/catalog: internal/numbers internal/cli verify mma quant format
-internal/summary: internal/cli convert verify internal/checkpoint hf safetensors measure quant
+internal/summary: internal/cli convert verify internal/checkpoint hf safetensors measure quant internal/configjson
 internal/hardware: internal/cli device internal/relayout
 internal/study: internal/cli internal/report internal/bench convert verify train llama nn recipe internal/checkpoint measure quant tensor internal/bounded
 cmd/microscale: *

@@ -1,6 +1,9 @@
-package hf
+package configjson
 
-import "testing"
+import (
+	"encoding/json"
+	"testing"
+)
 
 func TestMembers(t *testing.T) {
 	const config = `{
@@ -44,14 +47,14 @@ func TestMembers(t *testing.T) {
 		})
 	}
 	if _, err := WithoutMembers([]byte("[]")); err == nil {
-		t.Error("an array was taken for a configuration")
+		t.Error("an array: got no error")
 	}
 	if _, err := WithMember([]byte("[]"), "a", nil); err == nil {
-		t.Error("an array was taken for a configuration")
+		t.Error("an array: got no error")
 	}
 }
 
-// TestWithoutMembersOfText: what describes the language model loses them too.
+// TestWithoutMembersOfText checks that text_config loses the members too.
 func TestWithoutMembersOfText(t *testing.T) {
 	const config = `{"model_type": "a", "text_config": {"x": [1, 2], "quantization_config": {"q": 1}, "y": "}"}, "b": 2}`
 	got, err := WithoutMembers([]byte(config), "quantization_config")
@@ -79,6 +82,16 @@ func TestWithTorchDtype(t *testing.T) {
 		})
 	}
 	if _, err := WithTorchDtype([]byte("1"), "float32"); err == nil {
-		t.Error("a number was taken for a configuration")
+		t.Error("a number: got no error")
+	}
+}
+
+// TestStandard checks that zeros have the length of the words that they replace, so that offsets do
+// not change.
+func TestStandard(t *testing.T) {
+	in := []byte(`{"x": [NaN, -Infinity, Infinity, "NaN\"NaN"]}`)
+	const want = `{"x": [  0,         0,        0, "NaN\"NaN"]}`
+	if got := Standard(in); string(got) != want || !json.Valid(got) {
+		t.Errorf("got %s, want %s", got, want)
 	}
 }
