@@ -54,6 +54,8 @@ comm: quant tensor format internal/memory
 internal/commtest: comm quant
 comm/mpi: comm
 recipe: quant format internal/bounded
+internal/chart:
+internal/cost: device layout recipe quant format
 nn: recipe gemm quant tensor format internal/cpu internal/parallel
 hf: safetensors internal/bounded internal/checksum internal/configjson
 internal/sample: hf safetensors format tensor
@@ -70,7 +72,7 @@ internal/input: internal/cli convert internal/checkpoint internal/checkpoint/lla
 internal/numbers: internal/cli mma measure profile quant tensor format
 internal/catalog: internal/numbers internal/cli verify mma quant format
 internal/summary: internal/cli convert verify internal/checkpoint hf safetensors measure quant internal/configjson
-internal/hardware: internal/cli device internal/relayout
+internal/hardware: internal/chart internal/cost internal/cli device internal/relayout
 internal/study: internal/cli internal/report internal/bench convert verify train llama nn recipe internal/checkpoint measure quant tensor internal/bounded
 cmd/microscale: *
 `
@@ -89,6 +91,7 @@ internal/cli: github.com/spf13/cobra github.com/spf13/pflag github.com/jedib0t/g
 internal/numbers: github.com/jedib0t/go-pretty/v6
 internal/catalog: github.com/jedib0t/go-pretty/v6
 internal/summary: github.com/jedib0t/go-pretty/v6
+internal/chart: gonum.org/v1/plot
 internal/hardware: github.com/jedib0t/go-pretty/v6
 internal/study: github.com/jedib0t/go-pretty/v6
 cmd/microscale: github.com/spf13/cobra github.com/spf13/pflag github.com/jedib0t/go-pretty/v6 golang.org/x/term
