@@ -35,12 +35,12 @@ internal/configjson:
 internal/guard:
 internal/ramdisk:
 internal/lock:
-measure: internal/cpu
 internal/report:
 format:
 mma: format
 internal/mmatest: mma format
 tensor: format internal/cpu
+measure: tensor internal/cpu
 safetensors: format tensor internal/bounded
 internal/checksum: safetensors
 gguf: safetensors
