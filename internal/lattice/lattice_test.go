@@ -30,13 +30,13 @@ internal/parallel:
 internal/cpu:
 internal/cpu/cputest: internal/cpu
 internal/asmgen:
-internal/ggml:
 internal/configjson:
 internal/guard:
 internal/ramdisk:
 internal/lock:
 internal/report:
 format:
+internal/ggml: format
 mma: format
 internal/mmatest: mma format
 tensor: format internal/cpu
