@@ -207,21 +207,23 @@ func (v *vector) writeRows(f *File, rows int) {
 	fn.Jump("JNZ", group)
 
 	fn.Comment("y += sums, across lanes")
-	fn.I("MOVQ", fn.FP("sums"), tmp)
-	for r := range rows {
-		for b := range most {
-			fn.I("VMOVUPS", v.sum(r, b), tmp.At(64*(most*r+b)))
+	if rows == 1 {
+		fn.I("MOVQ", fn.FP("y"), to)
+		addLanes(fn, v.sum(0, 0), v.arithmetic.dot(0), to.At(0))
+		fn.I("ADDQ", 4, fn.FP("y"))
+	} else {
+		fn.I("MOVQ", fn.FP("sums"), tmp)
+		for i := range rows * most {
+			fn.I("VMOVUPS", Z(i), tmp.At(64*i))
 		}
-	}
-	for r := range rows {
-		if r > 0 {
+		for r := range rows {
 			fn.I("MOVQ", fn.FP("sums"), tmp)
 			fn.I("ADDQ", 64*most*r, tmp)
+			fn.I("MOVQ", fn.FP("y"), to)
+			fn.I("MOVQ", fn.FP("batch"), chunks)
+			addAllLanes(fn, Z, 64, tmp, to, chunks)
+			fn.I("ADDQ", 4, fn.FP("y"))
 		}
-		fn.I("MOVQ", fn.FP("y"), to)
-		fn.I("MOVQ", fn.FP("batch"), chunks)
-		addLanes(fn, Z, tmp, to, chunks)
-		fn.I("ADDQ", 4, fn.FP("y"))
 	}
 	fn.I("ADDQ", fn.FP("wNext"), v.w)
 	fn.I("ADDQ", fn.FP("sNext"), v.s)

@@ -203,7 +203,7 @@ func (v *vectorF32) write(f *File) {
 	}
 	fn.I("MOVQ", fn.FP("y"), to)
 	fn.I("MOVQ", fn.FP("batch"), steps)
-	addLanes(fn, v.vec, tmp, to, steps)
+	addAllLanes(fn, v.vec, v.bytes, tmp, to, steps)
 	fn.I("ADDQ", 4, fn.FP("y"))
 	fn.I("ADDQ", fn.FP("wNext"), v.w)
 	fn.I("ADDQ", fn.FP("sNext"), v.s)

@@ -52,18 +52,14 @@ func byBatch(fn *Func, loop func(batch int)) {
 	fn.Place(done)
 }
 
-// addLanes adds the lanes of n vectors, which are stored at sums, to float32 elements that
-// are yStride bytes apart, from to on. It changes sums, to and n.
-func addLanes(fn *Func, vec func(int) Vec, sums, to, n Reg) {
-	a, t, bytes := vec(0), vec(1), 64
-	loop := fn.Label("lanes")
-	fn.I("VMOVUPS", sums.At(0), a)
+// addLanes adds the sum of the lanes of a vector to a float32 in memory. It changes the vector,
+// and t.
+func addLanes(fn *Func, a, t Vec, to Mem) {
 	if a.width == 'Z' {
 		fn.I("VEXTRACTF64X4", 1, a, t.Y())
 		fn.I("VADDPS", t.Y(), a.Y(), a.Y())
 		fn.I("VEXTRACTF32X4", 1, a.Y(), t.X())
 	} else {
-		bytes = 32
 		fn.I("VEXTRACTF128", 1, a, t.X())
 	}
 	fn.I("VADDPS", t.X(), a.X(), a.X())
@@ -71,8 +67,16 @@ func addLanes(fn *Func, vec func(int) Vec, sums, to, n Reg) {
 		fn.I("VPSHUFD", swap, a.X(), t.X())
 		fn.I("VADDPS", t.X(), a.X(), a.X())
 	}
-	fn.I("VADDSS", to.At(0), a.X(), a.X())
-	fn.I("VMOVSS", a.X(), to.At(0))
+	fn.I("VADDSS", to, a.X(), a.X())
+	fn.I("VMOVSS", a.X(), to)
+}
+
+// addAllLanes is addLanes for n vectors stored at sums. The elements are yStride bytes apart,
+// from to on. It changes sums, to and n.
+func addAllLanes(fn *Func, vec func(int) Vec, bytes int, sums, to, n Reg) {
+	loop := fn.Label("lanes")
+	fn.I("VMOVUPS", sums.At(0), vec(0))
+	addLanes(fn, vec(0), vec(1), to.At(0))
 	fn.I("ADDQ", bytes, sums)
 	fn.I("ADDQ", fn.FP("yStride"), to)
 	fn.I("SUBQ", 1, n)
