@@ -70,6 +70,7 @@ convert: verify internal/checksum internal/checkpoint internal/checkpoint/llamac
 internal/bench: internal/report convert internal/checkpoint hf safetensors nn recipe gemm quant tensor format internal/cpu
 internal/cli: convert verify train recipe profile internal/checkpoint quant format
 internal/input: internal/cli convert internal/checkpoint internal/checkpoint/llamacpp internal/sample hf hf/hub
+internal/blocksize: internal/cli internal/chart measure quant tensor format
 internal/numbers: internal/cli mma measure profile quant tensor format
 internal/catalog: internal/numbers internal/cli verify mma quant format
 internal/summary: internal/cli convert verify internal/checkpoint hf safetensors measure quant internal/configjson
@@ -90,6 +91,7 @@ tokenizer: golang.org/x/text
 internal/report: gonum.org/v1/gonum gonum.org/v1/plot
 convert: github.com/BurntSushi/toml
 internal/cli: github.com/spf13/cobra github.com/spf13/pflag github.com/jedib0t/go-pretty/v6 golang.org/x/term
+internal/blocksize: github.com/jedib0t/go-pretty/v6
 internal/numbers: github.com/jedib0t/go-pretty/v6
 internal/catalog: github.com/jedib0t/go-pretty/v6
 internal/summary: github.com/jedib0t/go-pretty/v6
