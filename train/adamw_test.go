@@ -89,11 +89,11 @@ func TestSchedule(t *testing.T) {
 		warmup float64
 		at     map[int]float64 // of 100 steps
 	}{
-		{Cosine, 0.1, map[int]float64{0: 0.1, 4: 0.5, 9: 1, 54: 0.55, 99: 0.1}},
-		{WSD, 0.1, map[int]float64{0: 0.1, 9: 1, 79: 1, 89: 0.55, 99: 0.1}},
-		{Constant, 0.5, map[int]float64{0: 0.02, 49: 1, 99: 1}},
-		{Cosine, 0, map[int]float64{49: 0.55, 99: 0.1}},
-		{WSD, 1, map[int]float64{0: 0.01, 98: 0.99}},
+		{cosine, 0.1, map[int]float64{0: 0.1, 4: 0.5, 9: 1, 54: 0.55, 99: 0.1}},
+		{wsd, 0.1, map[int]float64{0: 0.1, 9: 1, 79: 1, 89: 0.55, 99: 0.1}},
+		{constant, 0.5, map[int]float64{0: 0.02, 49: 1, 99: 1}},
+		{cosine, 0, map[int]float64{49: 0.55, 99: 0.1}},
+		{wsd, 1, map[int]float64{0: 0.01, 98: 0.99}},
 	} {
 		for step, want := range tc.at {
 			if got := tc.s.Factor(step, 100, tc.warmup); math.Abs(got-want) > 1e-12 {
@@ -109,12 +109,18 @@ func TestSchedule(t *testing.T) {
 				}
 			}
 		}
-		if got, err := ParseSchedule(s.String()); got != s || err != nil {
-			t.Errorf("%s: parsed as %q, %v", s, got, err)
+		var got Schedule
+		text, err := s.MarshalText()
+		if e := got.UnmarshalText(text); e != nil || err != nil || got != s {
+			t.Errorf("%s: got %q, %s, %v, %v", s, text, got, err, e)
 		}
 	}
-	if _, err := ParseSchedule("linear"); err == nil {
-		t.Error("linear is a schedule")
+	linear := Schedule("linear")
+	if err := linear.UnmarshalText([]byte("linear")); err == nil {
+		t.Error("UnmarshalText(linear): got no error")
+	}
+	if _, err := linear.MarshalText(); err == nil || linear.Factor(0, 10, 0) != 1 {
+		t.Errorf("MarshalText of linear: got %v", err)
 	}
 }
 

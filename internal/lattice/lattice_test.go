@@ -30,17 +30,17 @@ internal/parallel:
 internal/cpu:
 internal/cpu/cputest: internal/cpu
 internal/asmgen:
+internal/ggml:
 internal/configjson:
 internal/guard:
 internal/ramdisk:
 internal/lock:
+measure: internal/cpu
 internal/report:
 format:
-internal/ggml: format
 mma: format
 internal/mmatest: mma format
 tensor: format internal/cpu
-measure: tensor internal/cpu
 safetensors: format tensor internal/bounded
 internal/checksum: safetensors
 gguf: safetensors
@@ -70,7 +70,6 @@ convert: verify internal/checksum internal/checkpoint internal/checkpoint/llamac
 internal/bench: internal/report convert internal/checkpoint hf safetensors nn recipe gemm quant tensor format internal/cpu
 internal/cli: convert verify train recipe profile internal/checkpoint quant format
 internal/input: internal/cli convert internal/checkpoint internal/checkpoint/llamacpp internal/sample hf hf/hub
-internal/blocksize: internal/cli internal/chart measure quant tensor format
 internal/numbers: internal/cli mma measure profile quant tensor format
 internal/catalog: internal/numbers internal/cli verify mma quant format
 internal/summary: internal/cli convert verify internal/checkpoint hf safetensors measure quant internal/configjson
@@ -91,7 +90,6 @@ tokenizer: golang.org/x/text
 internal/report: gonum.org/v1/gonum gonum.org/v1/plot
 convert: github.com/BurntSushi/toml
 internal/cli: github.com/spf13/cobra github.com/spf13/pflag github.com/jedib0t/go-pretty/v6 golang.org/x/term
-internal/blocksize: github.com/jedib0t/go-pretty/v6
 internal/numbers: github.com/jedib0t/go-pretty/v6
 internal/catalog: github.com/jedib0t/go-pretty/v6
 internal/summary: github.com/jedib0t/go-pretty/v6
