@@ -21,7 +21,7 @@ import (
 	"github.com/microscale-go/microscale/tokenizer"
 )
 
-var vocabularies = flag.Bool("vocabularies", false, "download llama.cpp's test vocabularies (77 MB) and compare token ids with Python's tokenizers")
+var vocabularies = flag.Bool("vocabularies", false, "download llama.cpp's test vocabularies and chat templates (77 MB) and compare token ids with Python's tokenizers and chats with Jinja2")
 
 // tokenizerCases names llama.cpp's vocabulary and pre-tokenizer of each case of
 // tokenizers_ids.py that a GGUF file can describe.
@@ -42,7 +42,7 @@ func TestTokenizers(t *testing.T) {
 		skipf(t, "-vocabularies is not set")
 	}
 	const texts = 10_000
-	sources := llamaVocabularies(t)
+	sources := llamaModels(t)
 	interpreter := python(t, "tokenizers==0.23.3", "gguf==0.19.0", "numpy==2.4.6")
 	dir := t.TempDir()
 	script(t, interpreter, "tokenizers_ids.py", sources, dir, fmt.Sprint(texts), "1")
@@ -134,9 +134,9 @@ func compareTokenizer(t *testing.T, file string, tok *tokenizer.Tokenizer, least
 	t.Logf("%d texts, %d differences, %.1f MB/s", texts, bad, float64(size)/1e6/took.Seconds())
 }
 
-// llamaVocabularies returns a folder with the ggml-vocab-*.gguf files of llama.cpp.
-func llamaVocabularies(t *testing.T) string {
-	return environment(t, "llama-vocabularies-0.3.36", func(dir string) (string, error) {
+// llamaModels returns a folder with the vocabularies and the chat templates of llama.cpp's tests.
+func llamaModels(t *testing.T) string {
+	return environment(t, "llama-cpp-models-0.3.36", func(dir string) (string, error) {
 		arguments := []string{"-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps", "--no-binary=:all:", "--dest", dir, "llama-cpp-python==0.3.36"}
 		if out, err := command(installLimit(), "python3", arguments...); err != nil {
 			return "pip download: " + lastLine(out, err), err
@@ -146,7 +146,7 @@ func llamaVocabularies(t *testing.T) string {
 			return fmt.Sprintf("pip downloaded %v", archives), errors.New("no archive")
 		}
 		defer os.Remove(archives[0])
-		if err := extract(archives[0], "ggml-vocab-*.gguf", dir); err != nil {
+		if err := extract(archives[0], dir, "ggml-vocab-*.gguf", "*.jinja"); err != nil {
 			return "the archive cannot be read: " + err.Error(), err
 		}
 		return "", nil
@@ -154,7 +154,7 @@ func llamaVocabularies(t *testing.T) string {
 }
 
 // extract writes the files of an archive whose names match a pattern to a folder.
-func extract(archive, pattern, dir string) error {
+func extract(archive, dir string, patterns ...string) error {
 	in, err := os.Open(archive)
 	if err != nil {
 		return err
@@ -173,7 +173,8 @@ func extract(archive, pattern, dir string) error {
 			return err
 		}
 		name := path.Base(header.Name)
-		if ok, _ := path.Match(pattern, name); !ok || header.Typeflag != tar.TypeReg {
+		wanted := slices.ContainsFunc(patterns, func(p string) bool { ok, _ := path.Match(p, name); return ok })
+		if !wanted || header.Typeflag != tar.TypeReg {
 			continue
 		}
 		data, err := io.ReadAll(files)

@@ -54,6 +54,7 @@ comm: quant tensor format internal/memory
 internal/commtest: comm quant
 comm/mpi: comm
 tokenizer:
+internal/chat:
 recipe: quant format internal/bounded
 internal/chart:
 internal/cost: device layout recipe quant format
@@ -87,6 +88,7 @@ internal/lock: github.com/gofrs/flock
 comm/mpi: github.com/ebitengine/purego
 internal/checksum: github.com/minio/crc64nvme
 tokenizer: golang.org/x/text
+internal/chat: github.com/ardanlabs/jinja
 internal/report: gonum.org/v1/gonum gonum.org/v1/plot
 convert: github.com/BurntSushi/toml
 internal/cli: github.com/spf13/cobra github.com/spf13/pflag github.com/jedib0t/go-pretty/v6 golang.org/x/term
