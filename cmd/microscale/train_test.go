@@ -216,7 +216,7 @@ func TestTrainInterrupt(t *testing.T) {
 	fails(t, cmd.ProcessState.ExitCode(), stdout.String(), stderr.String(), "interrupted after ", " steps: the checkpoint is in "+out+"; continue with microscale train --resume --out "+out)
 
 	status, _, problem := execute("", "train", "--resume", "--out", out, "--seed", "2")
-	fails(t, status, "", problem, "the checkpoint is of another run: seed is 1 there and 2 here")
+	fails(t, status, "", problem, "the checkpoint is of another run: seed is 1 in the checkpoint and 2 in the configuration")
 
 	got := parsed[study.TrainingDocument](t, done(t, "train", "--resume", "--out", out, "--json", "--threads", "3"))
 	want := parsed[study.TrainingDocument](t, done(t, append(slices.Clone(line), filepath.Join(dir, "other"), "--checkpoint-every", "0", "--json")...))
@@ -226,7 +226,7 @@ func TestTrainInterrupt(t *testing.T) {
 
 	// A job that restarts ends once the run is done.
 	status, stdoutText, problem := execute("", "train", "--resume", "--out", out, "--json")
-	if finished := parsed[doneDocument](t, stdoutText); status != exitDone || !finished.Finished || finished.Out != out || !strings.Contains(problem, "the run there is done") {
+	if finished := parsed[doneDocument](t, stdoutText); status != exitDone || !finished.Finished || finished.Out != out || !strings.Contains(problem, "the run is complete") {
 		t.Errorf("resumed once more: exit status %d: %s%s", status, stdoutText, problem)
 	}
 }
