@@ -17,46 +17,37 @@ import (
 	"github.com/microscale-go/microscale/internal/checkpoint"
 )
 
-// A Calibration has what engines must know of activations before they run: the
-// largest magnitudes that were seen, by the name of the module.
+// A Calibration has the amax of activations, by the name of the module:
 //
-//	[input]                                # what enters a linear module
+//	[input]                                # inputs of linear modules
 //	"model.layers.0.self_attn.q_proj" = 12.5
-//	[key]                                  # what a module writes to the KV cache
+//	[key]                                  # outputs that the KV cache stores
 //	"model.layers.0.self_attn.k_proj" = 31.0
 //	[value]
 //	"model.layers.0.self_attn.v_proj" = 4.25
 //
-// JSON has the same: {"input": {"model.layers.0.self_attn.q_proj": 12.5}, …}.
+// The same in JSON: {"input": {"model.layers.0.self_attn.q_proj": 12.5}, …}.
+//
+// The constants are those of NVIDIA's data-free recipe
+// (nvfp4_experts_only_input_scale1-kv_fp8_cast of Model Optimizer).
 type Calibration struct {
 	Input map[string]float64 `toml:"input,omitempty" json:"input,omitempty"`
 	Key   map[string]float64 `toml:"key,omitempty" json:"key,omitempty"`
 	Value map[string]float64 `toml:"value,omitempty" json:"value,omitempty"`
 
-	constant bool // every scale of an input is 1
-	cache    bool // every scale of a KV cache is 1
+	ConstantInputs bool `toml:"-" json:"-"` // every scale of inputs is 1: magnitudes up to 448·6 in NVFP4, 448 in FP8
+	ConstantCache  bool `toml:"-" json:"-"` // every scale of the KV cache is 1
 }
 
-// ConstantCalibration is the name of the calibration without data.
-const ConstantCalibration = "constant"
-
-// NewConstantCalibration returns what NVIDIA's data-free recipe has
-// (nvfp4_experts_only_input_scale1-kv_fp8_cast of Model Optimizer): scales of
-// inputs of 1, which serve magnitudes up to 448·6 in NVFP4 and 448 in FP8, and, where
-// they are asked for, scales of the KV cache of 1.
-func NewConstantCalibration(inputs, cache bool) *Calibration {
-	return &Calibration{constant: inputs, cache: cache}
-}
-
-// maxCalibration is the largest calibration file in bytes. A model of 100 000 modules
-// has 10 MB.
+// maxCalibration is the maximum size of a calibration file in bytes. A model of 100 000
+// modules has 10 MB.
 const maxCalibration = 64 << 20
 
-// ReadCalibration reads a file: TOML, or JSON where its name ends in .json.
+// ReadCalibration reads a file: JSON if its name ends in .json, otherwise TOML.
 func ReadCalibration(path string) (*Calibration, error) {
 	data, err := bounded.ReadFile(path, maxCalibration)
 	if err != nil {
-		return nil, fmt.Errorf("%s: the calibration cannot be read: %w", path, bounded.Cause(err))
+		return nil, fmt.Errorf("%s: read the calibration: %w", path, bounded.Cause(err))
 	}
 	c := &Calibration{}
 	if strings.EqualFold(filepath.Ext(path), ".json") {
@@ -68,12 +59,12 @@ func ReadCalibration(path string) (*Calibration, error) {
 		return nil, fmt.Errorf("%s: it is no calibration: %s", path, strings.ReplaceAll(err.Error(), "\n", " "))
 	}
 	if len(c.Input)+len(c.Key)+len(c.Value) == 0 {
-		return nil, fmt.Errorf("%s: it has no largest magnitudes: they stand under input, key and value, by the names of modules", path)
+		return nil, fmt.Errorf("%s: no values: give the amax of modules, by name, under input, key and value", path)
 	}
 	for _, amaxes := range []map[string]float64{c.Input, c.Key, c.Value} {
 		for module, amax := range amaxes {
 			if !(amax > 0) || math.IsInf(amax, 0) {
-				return nil, fmt.Errorf("%s: %s: the largest magnitude of activations is positive and finite, not %g", path, module, amax)
+				return nil, fmt.Errorf("%s: %s: the amax is %g, want a positive finite number", path, module, amax)
 			}
 		}
 	}
@@ -105,14 +96,14 @@ func (c *Calibration) Write(path string) error {
 	return err
 }
 
-// inputs reports whether there are scales of inputs.
-func (c *Calibration) inputs() bool { return c.constant || len(c.Input) > 0 }
+// inputs reports whether c has scales of inputs.
+func (c *Calibration) inputs() bool { return c.ConstantInputs || len(c.Input) > 0 }
 
-// caches reports whether there are scales of the KV cache.
-func (c *Calibration) caches() bool { return c.cache || len(c.Key)+len(c.Value) > 0 }
+// caches reports whether c has scales of the KV cache.
+func (c *Calibration) caches() bool { return c.ConstantCache || len(c.Key)+len(c.Value) > 0 }
 
-// calibrate adds the scales of activations to the plan. It fails where one is
-// missing, and where one is of no module.
+// calibrate adds the scales of activations to the plan. It returns an error if one is missing
+// or belongs to no module.
 func (p *Plan) calibrate(c *Calibration) error {
 	if c == nil {
 		return nil
@@ -131,49 +122,47 @@ func (p *Plan) calibrate(c *Calibration) error {
 	return c.unused(used)
 }
 
-// unused fails where there is a magnitude of a module that is not among those that
-// were used.
+// unused returns an error if c has a value of a module that is not among the used ones.
 func (c *Calibration) unused(used map[string]bool) error {
 	for _, amaxes := range []map[string]float64{c.Input, c.Key, c.Value} {
 		for module := range amaxes {
 			if !used[module] {
-				return fmt.Errorf("calibration: %s is no module that takes such a scale: microscale inspect lists their names", module)
+				return fmt.Errorf("calibration: %s is not a module that takes such a scale: use the names of the checkpoint's modules", module)
 			}
 		}
 	}
 	return nil
 }
 
-// calibrateInputs adds the scale of its inputs to every quantized weight.
+// calibrateInputs adds the scale of inputs to every quantized weight.
 func (p *Plan) calibrateInputs(c *Calibration, used map[string]bool) error {
 	var weights []string
-	for _, d := range p.Decisions {
-		if d.Action == Quantize {
-			weights = append(weights, d.Weight.Name)
+	for _, d := range p.decisions {
+		if d.action == quantized {
+			weights = append(weights, d.Name)
 		}
 	}
 	amaxes := c.joinedInputs(weights, used)
 	var missing []string
-	for i, d := range p.Decisions {
-		if d.Action != Quantize {
+	for i, d := range p.decisions {
+		if d.action != quantized {
 			continue
 		}
-		scale, ok := p.inputScale(c, amaxes, d.Weight.Name)
+		scale, ok := p.inputScale(c, amaxes, d.Name)
 		if !ok {
-			missing = append(missing, module(d.Weight.Name))
+			missing = append(missing, module(d.Name))
 			continue
 		}
-		p.Decisions[i].Stored = append(d.Stored, p.Convention.StoredInput(p.Format, d.Weight.Name, scale))
+		p.decisions[i].stored = append(d.stored, p.convention.StoredInput(p.Format, d.Name, scale))
 	}
 	if len(missing) > 0 {
-		return fmt.Errorf("calibration: the largest magnitude of the inputs of %s is missing (%d of %d modules)", missing[0], len(missing), p.Count(Quantize))
+		return fmt.Errorf("calibration: the amax of the inputs of %s is missing (%d of %d modules)", missing[0], len(missing), p.count(quantized))
 	}
 	return nil
 }
 
-// joinedInputs returns the largest magnitudes of inputs by the joined matrix
-// (checkpoint.Joined) that weights are parts of: siblings have the same inputs, and the
-// largest of their magnitudes. The modules that it is taken from are used.
+// joinedInputs returns the amax of inputs by fused matrix (checkpoint.Joined): siblings have
+// the same inputs and share the maximum. It adds the modules of these values to used.
 func (c *Calibration) joinedInputs(weights []string, used map[string]bool) map[string]float64 {
 	amaxes := map[string]float64{}
 	for _, w := range weights {
@@ -186,10 +175,10 @@ func (c *Calibration) joinedInputs(weights []string, used map[string]bool) map[s
 	return amaxes
 }
 
-// inputScale returns the scale of the inputs of a weight, by what joinedInputs has; ok
-// is false where that is not known.
+// inputScale returns the scale of the inputs of a weight from the result of joinedInputs. ok
+// is false if the amax is unknown.
 func (p *Plan) inputScale(c *Calibration, amaxes map[string]float64, weight string) (scale float32, ok bool) {
-	if c.constant {
+	if c.ConstantInputs {
 		return 1, true
 	}
 	matrix, _ := checkpoint.Joined(weight)
@@ -200,7 +189,7 @@ func (p *Plan) inputScale(c *Calibration, amaxes map[string]float64, weight stri
 // module returns the name of the module of a weight.
 func module(weight string) string { return strings.TrimSuffix(weight, ".weight") }
 
-// largestInput returns the largest magnitude that a scale of 1 serves.
+// largestInput returns the largest magnitude that a scale of 1 represents.
 func (p *Plan) largestInput() float64 {
 	largest := float64(p.Format.Element.Max())
 	if p.Format.Global {
@@ -209,40 +198,40 @@ func (p *Plan) largestInput() float64 {
 	return largest
 }
 
-// cacheModules are the modules whose output is kept in the KV cache.
+// cacheModules matches the modules whose output the KV cache stores.
 var cacheModules = regexp.MustCompile(`(^|\.)(k|v)_proj\.weight$`)
 
-// calibrateCache adds the scales of the KV cache, in E4M3, to the modules that
-// write to it, quantized or not.
+// calibrateCache adds the scales of an E4M3 KV cache to the modules that write to it,
+// quantized or not.
 func (p *Plan) calibrateCache(c *Calibration, used map[string]bool) error {
-	for i, d := range p.Decisions {
-		found := cacheModules.FindStringSubmatch(d.Weight.Name)
-		if found == nil || d.Reason != "" && d.Reason != excluded {
+	for i, d := range p.decisions {
+		found := cacheModules.FindStringSubmatch(d.Name)
+		if found == nil || d.reason != "" && d.reason != excluded {
 			continue
 		}
 		amaxes := c.Key
 		if found[2] == "v" {
 			amaxes = c.Value
 		}
-		module := module(d.Weight.Name)
+		module := module(d.Name)
 		amax, ok := amaxes[module]
-		if !ok && !c.cache {
-			return fmt.Errorf("calibration: the largest magnitude that %s writes to the KV cache is missing", module)
+		if !ok && !c.ConstantCache {
+			return fmt.Errorf("calibration: the amax of the output of %s in the KV cache is missing", module)
 		}
 		used[module] = true
 		scale := float32(1)
-		if !c.cache {
+		if !c.ConstantCache {
 			scale = float32(amax / float64(format.E4M3.Max()))
 		}
-		stored, ok := p.Convention.StoredCache(d.Weight.Name, scale)
+		stored, ok := p.convention.StoredCache(d.Name, scale)
 		if !ok {
-			return fmt.Errorf("convention %s stores no scales of a KV cache: leave them out", p.Convention)
+			return fmt.Errorf("convention %s stores no scales of a KV cache: leave them out of the calibration", p.convention)
 		}
-		p.Decisions[i].Stored = append(d.Stored, stored)
-		p.KVCache = true
+		p.decisions[i].stored = append(d.stored, stored)
+		p.kvCache = true
 	}
-	if !p.KVCache {
-		return fmt.Errorf("calibration: there are no k_proj and v_proj, whose scales of the KV cache are given")
+	if !p.kvCache {
+		return fmt.Errorf("calibration: it has scales of the KV cache, but the checkpoint has no k_proj and v_proj")
 	}
 	return nil
 }

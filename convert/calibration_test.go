@@ -34,7 +34,7 @@ func TestCalibration(t *testing.T) {
 		{"compressed-tensors", "FP8", ".input_scale", quant.FP8Tensor, 21.0 / 448, 5.25 / 448, 1},
 	} {
 		for _, path := range []string{tomlFile, jsonFile, ""} {
-			calibration := NewConstantCalibration(true, false)
+			calibration := &Calibration{ConstantInputs: true}
 			want := []float32{tc.constant, tc.constant, tc.constant}
 			if path != "" {
 				var err error
@@ -44,8 +44,8 @@ func TestCalibration(t *testing.T) {
 				want = []float32{tc.joined, tc.joined, tc.single}
 			}
 			dst := filepath.Join(t.TempDir(), "out")
-			plan, _ := quantize(t, src, dst, QuantizeOptions{Quantizer: quant.Quantizer{Format: tc.format}, Convention: convention(t, tc.convention), Calibration: calibration}, RunOptions{})
-			if name, _ := plan.Convention.Scheme(tc.format); name != tc.scheme {
+			plan, _ := quantize(t, src, dst, QuantizeOptions{Quantizer: quant.Quantizer{Format: tc.format}, Convention: tc.convention, Calibration: calibration}, RunOptions{})
+			if name, _ := plan.convention.Scheme(tc.format); name != tc.scheme {
 				t.Errorf("%s: the scheme is %s, want %s", tc.convention, name, tc.scheme)
 			}
 			got := openModel(t, dst)
@@ -64,10 +64,10 @@ func TestCalibrationErrors(t *testing.T) {
 	for _, tc := range []struct{ name, text, want string }{
 		{"a.toml", "[input", "it is no calibration"},
 		{"a.json", `{"input": 3}`, "it is no calibration"},
-		{"a.toml", "[inputs]\na = 1", "it has no largest magnitudes: they stand under input, key and value, by the names of modules"},
-		{"a.toml", "[input]\na = 0.0", "a: the largest magnitude of activations is positive and finite, not 0"},
-		{"a.toml", "[key]\na = nan", "a: the largest magnitude of activations is positive and finite, not NaN"},
-		{"a.toml", "[value]\na = inf", "a: the largest magnitude of activations is positive and finite, not +Inf"},
+		{"a.toml", "[inputs]\na = 1", "no values: give the amax of modules, by name, under input, key and value"},
+		{"a.toml", "[input]\na = 0.0", "a: the amax is 0, want a positive finite number"},
+		{"a.toml", "[key]\na = nan", "a: the amax is NaN, want a positive finite number"},
+		{"a.toml", "[value]\na = inf", "a: the amax is +Inf, want a positive finite number"},
 	} {
 		path := filepath.Join(t.TempDir(), tc.name)
 		writeText(t, path, tc.text)
@@ -80,13 +80,13 @@ func TestCalibrationErrors(t *testing.T) {
 		change func(*Calibration)
 		want   string
 	}{
-		{func(c *Calibration) { c.Input["lm_head"] = 1 }, "calibration: lm_head is no module that takes such a scale"},
-		{func(c *Calibration) { delete(c.Input, "model.layers.1.mlp.down_proj") }, "calibration: the largest magnitude of the inputs of model.layers.1.mlp.down_proj is missing (1 of 12 modules)"},
-		{func(c *Calibration) { delete(c.Value, "model.layers.2.self_attn.v_proj") }, "calibration: the largest magnitude that model.layers.2.self_attn.v_proj writes to the KV cache is missing"},
+		{func(c *Calibration) { c.Input["lm_head"] = 1 }, "calibration: lm_head is not a module that takes such a scale"},
+		{func(c *Calibration) { delete(c.Input, "model.layers.1.mlp.down_proj") }, "calibration: the amax of the inputs of model.layers.1.mlp.down_proj is missing (1 of 12 modules)"},
+		{func(c *Calibration) { delete(c.Value, "model.layers.2.self_attn.v_proj") }, "calibration: the amax of the output of model.layers.2.self_attn.v_proj in the KV cache is missing"},
 	} {
 		c := amaxes()
 		tc.change(c)
-		_, err := PlanQuantize(src, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.NVFP4}, Calibration: c})
+		_, err := PlanQuantize(src.Source, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.NVFP4}, Calibration: c})
 		if err == nil || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("error %v, want %q", err, tc.want)
 		}
@@ -104,12 +104,12 @@ func TestRelabelCalibration(t *testing.T) {
 		return &Calibration{Input: map[string]float64{"l.0.q_proj": 10, "l.0.k_proj": 21}, Key: map[string]float64{"l.0.k_proj": 3}, Value: map[string]float64{"l.0.v_proj": 7}}
 	}
 	bare, with, relabeled := filepath.Join(t.TempDir(), "bare"), filepath.Join(t.TempDir(), "with"), filepath.Join(t.TempDir(), "relabeled")
-	o := QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.NVFP4}, Convention: convention(t, "modelopt")}
+	o := QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.NVFP4}, Convention: "modelopt"}
 	quantize(t, src, bare, o, RunOptions{})
 	o.Calibration = calibration()
 	quantize(t, src, with, o, RunOptions{})
 	m := openModel(t, bare)
-	relabel(t, m, relabeled, RelabelOptions{Convention: o.Convention, Calibration: calibration()})
+	relabel(t, m, relabeled, relabeling{Convention: o.Convention, Calibration: calibration()})
 	if !maps.EqualFunc(unrecorded(t, relabeled), unrecorded(t, with), bytes.Equal) {
 		t.Error("the relabeled files have other bytes than those that quantize wrote")
 	}
@@ -121,12 +121,12 @@ func TestRelabelCalibration(t *testing.T) {
 		calibration *Calibration
 		want        string
 	}{
-		{m, "modelopt", unknown, "calibration: l.7.q_proj is no module that takes such a scale"},
-		{openModel(t, with), "modelopt", cache, "it has scales of a KV cache, which stay as they are"},
+		{m, "modelopt", unknown, "calibration: l.7.q_proj is not a module that takes such a scale"},
+		{openModel(t, with), "modelopt", cache, "the source has scales of a KV cache, which are kept"},
 		{m, "mlx", cache, "convention mlx stores no scales of a KV cache: leave them out"},
-		{m, "gguf", calibration(), "convention gguf stores no scales of activations: leave --calibration out"},
+		{m, "gguf", calibration(), "convention gguf stores no scales of activations: leave the calibration out"},
 	} {
-		if _, err := PlanRelabel(tc.source, RelabelOptions{Convention: convention(t, tc.convention), Calibration: tc.calibration}); err == nil || !strings.Contains(err.Error(), tc.want) {
+		if _, err := planRelabel(tc.source, relabeling{Convention: tc.convention, Calibration: tc.calibration}); err == nil || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("error %v, want %q", err, tc.want)
 		}
 	}

@@ -15,12 +15,12 @@ import (
 // quantize converts a model to dst and returns the plan and its report.
 func quantize(t testing.TB, src *checkpoint.Model, dst string, o QuantizeOptions, run RunOptions) (*Plan, []verify.Tensor) {
 	t.Helper()
-	if o.Convention != nil {
-		if q, _, err := o.Convention.Quantizer(o.Quantizer); err == nil {
-			o.Quantizer = q // and no warning that it is another
+	if o.Convention != "" {
+		if q, _, err := convention(t, o.Convention).Quantizer(o.Quantizer); err == nil {
+			o.Quantizer = q // and no warning that it differs
 		}
 	}
-	plan, err := PlanQuantize(src, o)
+	plan, err := PlanQuantize(src.Source, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,7 +37,7 @@ func quantize(t testing.TB, src *checkpoint.Model, dst string, o QuantizeOptions
 // compare verifies dst, whose structure must be sound.
 func compare(t testing.TB, src, dst *checkpoint.Model) *verify.Report {
 	t.Helper()
-	report, err := verify.Compare(context.Background(), src, dst, verify.Options{})
+	report, err := verify.Compare(context.Background(), src.Source, dst.Source, verify.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,7 +50,7 @@ func compare(t testing.TB, src, dst *checkpoint.Model) *verify.Report {
 // errorsOf returns the errors of the weights of dst, which need not be what src becomes.
 func errorsOf(t testing.TB, src, dst *checkpoint.Model) []verify.Tensor {
 	t.Helper()
-	report, err := verify.Compare(context.Background(), src, dst, verify.Options{})
+	report, err := verify.Compare(context.Background(), src.Source, dst.Source, verify.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,16 +82,16 @@ func TestRoundTrip(t *testing.T) {
 		for _, c := range linearConventions(f) {
 			t.Run("format="+f.Name+"/convention="+c.Name, func(t *testing.T) {
 				dir := filepath.Join(t.TempDir(), "quantized")
-				plan, results := quantize(t, src, dir, QuantizeOptions{Quantizer: quant.Quantizer{Format: f}, Convention: c, Calibration: needed(c, f)}, RunOptions{})
+				plan, results := quantize(t, src, dir, QuantizeOptions{Quantizer: quant.Quantizer{Format: f}, Convention: c.Name, Calibration: needed(c, f)}, RunOptions{})
 				dst := openModel(t, dir)
 				report := compare(t, src, dst)
-				if dst.Quantized() != plan.Count(Quantize) {
-					t.Errorf("%d weights are quantized, %d were planned", dst.Quantized(), plan.Count(Quantize))
+				if dst.Quantized() != plan.count(quantized) {
+					t.Errorf("%d weights are quantized, %d were planned", dst.Quantized(), plan.count(quantized))
 				}
 				sameReport(t, report.Tensors, results)
 
 				back := filepath.Join(t.TempDir(), "decoded")
-				plan, err := PlanDequantize(dst, safetensors.F32)
+				plan, err := PlanDequantize(dst.Source, safetensors.F32)
 				if err != nil {
 					t.Fatal(err)
 				}

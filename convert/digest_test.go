@@ -37,7 +37,7 @@ func flip(path string, before int64) error {
 // file that was copied, is found by a run that is to resume a finished result.
 func TestResumeChanged(t *testing.T) {
 	gguf := func(t *testing.T, _ string) *Plan {
-		plan, err := PlanQuantize(openSample(t), QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP4}, Convention: checkpoint.GGUF()})
+		plan, err := PlanQuantize(openSample(t).Source, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP4}, Convention: "gguf"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -51,7 +51,7 @@ func TestResumeChanged(t *testing.T) {
 		return func(t *testing.T, src string) *Plan { return planFor(t, src, name) }
 	}
 	relabel := func(t *testing.T, src string) *Plan {
-		plan, err := PlanRelabel(openModel(t, src), RelabelOptions{Convention: convention(t, "modelopt")})
+		plan, err := planRelabel(openModel(t, src), relabeling{Convention: "modelopt"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -75,14 +75,14 @@ func TestResumeChanged(t *testing.T) {
 		{name: "nothing in a file", plan: format("nvfp4"), suffix: ".safetensors"},
 		{name: "nothing decoded", plan: format(""), from: quantized},
 		{name: "nothing relabeled", plan: relabel, from: quantized},
-		{name: "source of quantized values", plan: format("nvfp4"), shard: shard2, source: 900_000, message: "of the source is not what"},
-		{name: "source of copied values", plan: format("nvfp4"), shard: shard1, source: 800_000, message: "in the source"},
-		{name: "source of relabeled values", plan: relabel, shard: shard1, source: middle, from: quantized, message: "in the source"},
-		{name: "source of decoded values", plan: format(""), shard: shard2, source: middle, from: quantized, message: "of the source is not what"},
-		{name: "copied file", plan: format("nvfp4"), copied: true, message: "tokenizer.json is not that of the source"},
+		{name: "source of quantized values", plan: format("nvfp4"), shard: shard2, source: 900_000, message: "of the source changed"},
+		{name: "source of copied values", plan: format("nvfp4"), shard: shard1, source: 800_000, message: "differs between source and result"},
+		{name: "source of relabeled values", plan: relabel, shard: shard1, source: middle, from: quantized, message: "differs between source and result"},
+		{name: "source of decoded values", plan: format(""), shard: shard2, source: middle, from: quantized, message: "of the source changed"},
+		{name: "copied file", plan: format("nvfp4"), copied: true, message: "tokenizer.json differs from the source"},
 		{name: "result", plan: format("nvfp4"), result: shard2, before: 100_000, message: "is damaged: tensor"},
 		{name: "end of the result", plan: format("nvfp4"), result: shard1, before: 1, message: "is damaged: tensor"},
-		{name: "copied file of the result", plan: format("nvfp4"), result: "tokenizer.json", before: 1, message: "tokenizer.json is not that of the source"},
+		{name: "copied file of the result", plan: format("nvfp4"), result: "tokenizer.json", before: 1, message: "tokenizer.json differs from the source"},
 		{name: "GGUF", plan: gguf, suffix: ".gguf", result: ".", before: 1_000_000, message: "is damaged: tensor"},
 		{name: "single file", plan: format("nvfp4"), suffix: ".safetensors", result: ".", before: 1000, message: "is damaged: tensor"},
 	} {
@@ -193,7 +193,7 @@ func TestMergeDamaged(t *testing.T) {
 			if err := flip(dst+".microscale-"+name, 2); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := Merge(context.Background(), dst, false); !errors.Is(err, errDamaged) || !strings.Contains(err.Error(), filepath.Base(name)) {
+			if _, err := Merge(context.Background(), dst, RunOptions{}); !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), filepath.Base(name)) {
 				t.Errorf("error %v", err)
 			}
 		})
@@ -209,10 +209,10 @@ func TestMergeInterrupted(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if _, err := Merge(ctx, dst, false); err != context.Canceled { // and no part is called damaged
+	if _, err := Merge(ctx, dst, RunOptions{}); err != context.Canceled { // and no part is called damaged
 		t.Errorf("interrupted: %v", err)
 	}
-	if _, err := Merge(context.Background(), dst, false); err != nil {
+	if _, err := Merge(context.Background(), dst, RunOptions{}); err != nil {
 		t.Error(err)
 	}
 }
@@ -220,7 +220,7 @@ func TestMergeInterrupted(t *testing.T) {
 // TestRecordWide: checksums of tiles that are narrower than their matrix.
 func TestRecordWide(t *testing.T) {
 	const rows, cols = 5, 12
-	s, data := scratch{}, make([]byte, rows*cols*4)
+	s, data := unit{d: decision{Weight: &checkpoint.Weight{Shape: []int64{rows, cols}}}}, make([]byte, rows*cols*4)
 	for i := range data {
 		data[i] = byte(i * 7)
 	}
@@ -230,7 +230,7 @@ func TestRecordWide(t *testing.T) {
 		for row := tile.From; row < tile.To; row++ {
 			part.Write(data[(row*cols+tile.FromCol)*4 : (row*cols+tile.ToCol)*4])
 		}
-		s.addRead(tile, cols, part.Bytes())
+		s.addRead(tile, part.Bytes())
 	}
 	if got, want := s.read.Value(), checksum.Of(data); got != want {
 		t.Errorf("%x, want %x", got, want)

@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"github.com/microscale-go/microscale/gguf"
-	"github.com/microscale-go/microscale/internal/checkpoint"
 	"github.com/microscale-go/microscale/profile"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/safetensors"
@@ -55,7 +54,7 @@ func TestGGUFExperts(t *testing.T) {
 				}
 			}
 			got := openGGUF(t, path)
-			report, err := verify.Compare(context.Background(), src, got, verify.Options{})
+			report, err := verify.Compare(context.Background(), src.Source, got.Source, verify.Options{})
 			if err != nil || !report.OK() {
 				t.Errorf("%v (%v)", report.Problems, err)
 			}
@@ -63,17 +62,17 @@ func TestGGUFExperts(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			plan, err := PlanQuantize(src, QuantizeOptions{Quantizer: q, Convention: checkpoint.GGUF()})
+			plan, err := PlanQuantize(src.Source, QuantizeOptions{Quantizer: q, Convention: "gguf"})
 			if err != nil {
 				t.Fatal(err)
 			}
 			parts := map[string]map[int64]int64{} // bytes by tensor and beginning
-			for _, d := range plan.Decisions {
-				for _, s := range d.Stored {
+			for _, d := range plan.decisions {
+				for _, s := range d.stored {
 					if parts[s.Name] == nil {
 						parts[s.Name] = map[int64]int64{}
 					}
-					begin, n := d.Extent(s)
+					begin, n := d.extent(s)
 					parts[s.Name][begin] += n
 				}
 			}
@@ -91,7 +90,7 @@ func TestGGUFExperts(t *testing.T) {
 			}
 			back := filepath.Join(t.TempDir(), "back.safetensors")
 			if f.Scaled() {
-				if plan, err = PlanDequantize(got, safetensors.F32); err == nil {
+				if plan, err = PlanDequantize(got.Source, safetensors.F32); err == nil {
 					_, err = plan.Run(context.Background(), back, RunOptions{})
 				}
 				if err != nil {
@@ -112,14 +111,12 @@ func TestGGUFExperts(t *testing.T) {
 			dir, again := filepath.Join(t.TempDir(), "ct"), filepath.Join(t.TempDir(), "again.gguf")
 			o := QuantizeOptions{Quantizer: quant.Quantizer{Format: f}}
 			if f.Global { // in compressed-tensors a warning names what transformers misreads
-				if o.Convention, err = checkpoint.LookupConvention("modelopt"); err != nil {
-					t.Fatal(err)
-				}
+				o.Convention = "modelopt"
 			}
 			quantize(t, src, dir, o, RunOptions{})
 			ct := openModel(t, dir)
 			sameCodes(t, ct, got)
-			relabel(t, ct, again, RelabelOptions{Convention: checkpoint.GGUF()})
+			relabel(t, ct, again, relabeling{Convention: "gguf"})
 			sameCodes(t, ct, openGGUF(t, again))
 			for _, w := range ct.Weights {
 				if g, ok := openGGUF(t, again).Lookup(w.Name); !ok || g.Quantized() != w.Quantized() || f.Global && w.Quantized() && g.Global != w.Global {
@@ -133,9 +130,9 @@ func TestGGUFExperts(t *testing.T) {
 // TestGGUFExpertsRefused: experts of a tensor are all there, and in one format.
 func TestGGUFExpertsRefused(t *testing.T) {
 	src := openModel(t, writeModel(t, mixtral(), mixtralConfig))
-	o := QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP4}, Convention: checkpoint.GGUF(), Selection: Selection{Exclude: patterns(`experts\.1\.w2`)}}
-	if _, err := PlanQuantize(src, o); err == nil || !strings.Contains(err.Error(), "and another expert in the same tensor of llama.cpp is") {
-		t.Errorf("with an expert left as it is: error %v", err)
+	o := QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP4}, Convention: "gguf", Exclude: patterns(`experts\.1\.w2`)}
+	if _, err := PlanQuantize(src.Source, o); err == nil || !strings.Contains(err.Error(), "but another expert in the same tensor of llama.cpp is") {
+		t.Errorf("with an unquantized expert: error %v", err)
 	}
 	fewer := mixtral()
 	for shard, tensors := range fewer {
@@ -147,13 +144,13 @@ func TestGGUFExpertsRefused(t *testing.T) {
 		}
 		fewer[shard] = kept
 	}
-	o.Selection = Selection{}
-	if _, err := PlanQuantize(openModel(t, writeModel(t, fewer, mixtralConfig)), o); err == nil || !strings.Contains(err.Error(), "blk.0.ffn_up_exps.weight is of 3 experts, and the checkpoint has 2") {
+	o.Exclude = nil
+	if _, err := PlanQuantize(openModel(t, writeModel(t, fewer, mixtralConfig)).Source, o); err == nil || !strings.Contains(err.Error(), "blk.0.ffn_up_exps.weight holds 3 experts, but the checkpoint has 2") {
 		t.Errorf("with an expert missing: error %v", err)
 	}
 	qwen := strings.NewReplacer("MixtralForCausalLM", "Qwen2MoeForCausalLM", "num_local_experts", `moe_intermediate_size": 64, "shared_expert_intermediate_size": 64, "num_experts`).Replace(mixtralConfig)
 	o.Quantizer.Format = quant.NVFP4
-	if _, err := PlanQuantize(openModel(t, writeModel(t, mixtral(), qwen)), o); err == nil || !strings.Contains(err.Error(), "llama.cpp ignores global scales of nvfp4 in qwen2moe") {
+	if _, err := PlanQuantize(openModel(t, writeModel(t, mixtral(), qwen)).Source, o); err == nil || !strings.Contains(err.Error(), "llama.cpp ignores global scales of nvfp4 in qwen2moe") {
 		t.Errorf("NVFP4 of qwen2moe: error %v", err)
 	}
 }

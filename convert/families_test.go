@@ -146,17 +146,17 @@ func TestFamilies(t *testing.T) {
 				tensors = append(tensors, made{name, safetensors.BF16, 1, shape})
 			}
 			src := openModel(t, writeModel(t, map[string][]made{"model.safetensors": tensors}, family.config))
-			plan, err := PlanQuantize(src, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.NVFP4}})
+			plan, err := PlanQuantize(src.Source, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.NVFP4}})
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, d := range plan.Decisions {
-				if reason, ok := want[d.Weight.Name]; !ok || d.Reason != reason || (d.Action == Quantize) != (reason == "") {
-					t.Errorf("%s stays because of %q, want %q", d.Weight.Name, d.Reason, reason)
+			for _, d := range plan.decisions {
+				if reason, ok := want[d.Weight.Name]; !ok || d.reason != reason || (d.action == quantized) != (reason == "") {
+					t.Errorf("%s stays because of %q, want %q", d.Weight.Name, d.reason, reason)
 				}
 				delete(want, d.Weight.Name)
-				if module, ok := strings.CutSuffix(d.Weight.Name, ".weight"); ok && slices.Contains(plan.Ignore, module) != (d.Reason != "") {
-					t.Errorf("that %s is on the ignore list is %v", module, d.Reason == "")
+				if module, ok := strings.CutSuffix(d.Weight.Name, ".weight"); ok && slices.Contains(plan.Ignore, module) != (d.reason != "") {
+					t.Errorf("that %s is on the ignore list is %v", module, d.reason == "")
 				}
 			}
 			for name := range want {
@@ -165,13 +165,13 @@ func TestFamilies(t *testing.T) {
 			for _, group := range family.groups {
 				shared := map[string]bool{}
 				for end := range strings.FieldsSeq(group) {
-					i := slices.IndexFunc(plan.Decisions, func(d Decision) bool {
-						return strings.HasSuffix(d.Weight.Name, "."+end+".weight") && d.Action == Quantize
+					i := slices.IndexFunc(plan.decisions, func(d decision) bool {
+						return strings.HasSuffix(d.Weight.Name, "."+end+".weight") && d.action == quantized
 					})
 					if i < 0 {
 						t.Fatalf("%s is not quantized", end)
 					}
-					matrix, _ := checkpoint.Joined(plan.Decisions[i].Weight.Name)
+					matrix, _ := checkpoint.Joined(plan.decisions[i].Weight.Name)
 					shared[matrix] = true
 				}
 				if len(shared) != 1 {
@@ -209,7 +209,7 @@ func TestFusedExperts(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				plan, err := PlanQuantize(src, QuantizeOptions{Quantizer: q, Convention: convention(t, name)})
+				plan, err := PlanQuantize(src.Source, QuantizeOptions{Quantizer: q, Convention: name})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -233,12 +233,12 @@ func TestFusedExperts(t *testing.T) {
 					sameAs(t, q, got, fmt.Sprintf("%s%d.down_proj.weight", parent, e), matrix(t, raw, parent+"down_proj", e, 0, hidden, tc.transposed), nil)
 				}
 			}
-			if _, err := PlanQuantize(src, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP4}, Convention: convention(t, "gpt-oss")}); err == nil || !strings.Contains(err.Error(), "2 fused experts without biases: clients read those of gpt-oss alone in gpt-oss") {
+			if _, err := PlanQuantize(src.Source, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP4}, Convention: "gpt-oss"}); err == nil || !strings.Contains(err.Error(), "2 fused experts without biases: clients read only experts of gpt-oss in gpt-oss") {
 				t.Errorf("to gpt-oss: error %v", err)
 			}
 			// One expert stays as it is: in its own tensors, too.
 			dst := filepath.Join(t.TempDir(), "out")
-			quantize(t, src, dst, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP4}, Convention: convention(t, "compressed-tensors"), Selection: Selection{Exclude: patterns(`experts\.1\.`)}}, RunOptions{})
+			quantize(t, src, dst, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP4}, Convention: "compressed-tensors", Exclude: patterns(`experts\.1\.`)}, RunOptions{})
 			got := openModel(t, dst)
 			compare(t, src, got)
 			if w, ok := got.Lookup(parent + "1.up_proj.weight"); !ok || w.Quantized() || w.Dtype != safetensors.BF16 || got.Quantized() != 3*(experts-1) {
@@ -253,8 +253,8 @@ func TestFusedExperts(t *testing.T) {
 func TestExpertsLeft(t *testing.T) {
 	const parent = "model.layers.0.mlp.experts."
 	for modelType, want := range map[string][]string{
-		"mystery_moe": {"2 of 3 weights, with 36864 of 45056 bytes, are not quantized: fused experts, whose layout is not known for this model type; store each expert in tensors of its own to quantize them"},
-		"gpt_oss":     {"2 of 3 weights, with 36864 of 45056 bytes, are not quantized: fused experts with biases: compressed-tensors holds single experts without; --convention gpt-oss holds them in mxfp4, plain in every format"},
+		"mystery_moe": {"2 of 3 weights, with 36864 of 45056 bytes, are not quantized: fused experts, whose layout is not known for this model type; store each expert in separate tensors to quantize them"},
+		"gpt_oss":     {"2 of 3 weights, with 36864 of 45056 bytes, are not quantized: fused experts with biases: compressed-tensors supports single experts without biases; convention gpt-oss supports them in mxfp4, convention plain in every format"},
 		"llama4":      nil,
 	} {
 		src := openModel(t, writeModel(t, map[string][]made{"model.safetensors": {
@@ -262,7 +262,7 @@ func TestExpertsLeft(t *testing.T) {
 			{parent + "down_proj", safetensors.BF16, 0.1, []int64{3, 32, 64}},
 			{"model.layers.0.self_attn.q_proj.weight", safetensors.BF16, 0.1, []int64{64, 64}},
 		}}, fmt.Sprintf(`{"model_type": %q, "hidden_size": 64, "num_hidden_layers": 1}`, modelType)))
-		plan, err := PlanQuantize(src, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.NVFP4}})
+		plan, err := PlanQuantize(src.Source, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.NVFP4}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -343,8 +343,8 @@ func TestGPTOSS(t *testing.T) {
 	q := quant.Quantizer{Format: quant.MXFP4}
 	dst := filepath.Join(t.TempDir(), "out")
 	plan, _ := quantize(t, src, dst, QuantizeOptions{Quantizer: q}, RunOptions{})
-	if plan.Convention.Name != "gpt-oss" || plan.Count(Quantize) != 2 {
-		t.Fatalf("%d weights are quantized in %s", plan.Count(Quantize), plan.Convention)
+	if plan.convention.Name != "gpt-oss" || plan.count(quantized) != 2 {
+		t.Fatalf("%d weights are quantized in %s", plan.count(quantized), plan.convention)
 	}
 	got := openModel(t, dst)
 	compare(t, src, got)
@@ -379,21 +379,21 @@ func TestGPTOSS(t *testing.T) {
 		}
 	}
 	plain := filepath.Join(t.TempDir(), "plain")
-	relabel(t, got, plain, RelabelOptions{Convention: convention(t, "plain")})
+	relabel(t, got, plain, relabeling{Convention: "plain"})
 	again := filepath.Join(t.TempDir(), "again")
 	middle := openModel(t, plain)
 	sameCodes(t, got, middle)
-	relabel(t, middle, again, RelabelOptions{Convention: convention(t, "gpt-oss")})
+	relabel(t, middle, again, relabeling{Convention: "gpt-oss"})
 	sameFiles(t, again, dst)
 	for _, name := range []string{"compressed-tensors", "quark", "mlx"} {
-		_, err := PlanRelabel(got, RelabelOptions{Convention: convention(t, name)})
-		if err == nil || !strings.Contains(err.Error(), "_proj: convention "+name+" cannot hold it: fused experts with biases: "+name+" holds single experts without; nothing was written") {
+		_, err := planRelabel(got, relabeling{Convention: name})
+		if err == nil || !strings.Contains(err.Error(), "_proj: convention "+name+" does not support it: fused experts with biases: "+name+" supports single experts without biases; nothing was written") {
 			t.Errorf("to %s: error %v", name, err)
 		}
 	}
 	for _, m := range []*checkpoint.Model{got, middle} {
 		back := filepath.Join(t.TempDir(), "back")
-		plan, err := PlanDequantize(m, safetensors.BF16)
+		plan, err := PlanDequantize(m.Source, safetensors.BF16)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -415,7 +415,7 @@ func TestGPTOSS(t *testing.T) {
 			}
 		}
 	}
-	if _, err := PlanQuantize(src, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.NVFP4}, Selection: Selection{Exclude: patterns("q_proj")}}); err == nil || !strings.Contains(err.Error(), "2 fused experts with biases: compressed-tensors holds single experts without") {
+	if _, err := PlanQuantize(src.Source, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.NVFP4}, Exclude: patterns("q_proj")}); err == nil || !strings.Contains(err.Error(), "2 fused experts with biases: compressed-tensors supports single experts without biases") {
 		t.Errorf("in NVFP4: error %v", err)
 	}
 }

@@ -185,7 +185,7 @@ func TestGlobalScales(t *testing.T) {
 	for _, c := range linearConventions(quant.NVFP4) {
 		t.Run("convention="+c.Name, func(t *testing.T) {
 			dst := filepath.Join(t.TempDir(), "out")
-			quantize(t, src, dst, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.NVFP4}, Convention: c}, RunOptions{})
+			quantize(t, src, dst, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.NVFP4}, Convention: c.Name}, RunOptions{})
 			got := openModel(t, dst)
 			for _, group := range groups {
 				var amax float32
@@ -250,15 +250,16 @@ func TestSelection(t *testing.T) {
 		tensors = append(tensors, made{name + ".weight", safetensors.BF16, 1, shape})
 	}
 	src := openModel(t, writeModel(t, map[string][]made{"model.safetensors": tensors}, madeConfig))
-	quantized := func(c *checkpoint.Convention, s Selection) (names []string) {
-		plan, err := PlanQuantize(src, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP8}, Convention: c, Selection: s})
+	chosen := func(convention string, o QuantizeOptions) (names []string) {
+		o.Quantizer.Format, o.Convention = quant.MXFP8, convention
+		plan, err := PlanQuantize(src.Source, o)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, d := range plan.Decisions {
-			if d.Action == Quantize {
+		for _, d := range plan.decisions {
+			if d.action == quantized {
 				names = append(names, d.Weight.Name)
-			} else if d.Reason == "" {
+			} else if d.reason == "" {
 				t.Errorf("%s stays without a reason", d.Weight.Name)
 			}
 		}
@@ -273,41 +274,41 @@ func TestSelection(t *testing.T) {
 	pattern := func(s string) []*regexp.Regexp { return []*regexp.Regexp{regexp.MustCompile(s)} }
 	for _, tc := range []struct {
 		name string
-		s    Selection
+		s    QuantizeOptions
 		want []string
 	}{
-		{"none", Selection{}, names(tensors[stay:])},
-		{"include", Selection{Include: pattern(`^lm_head\.`)}, append(names(tensors[stay:]), "lm_head.weight")},
-		{"exclude", Selection{Exclude: pattern(`^l\.0|output`)}, []string{"scorer.weight"}},
-		{"both", Selection{Include: pattern("lm_head|^output"), Exclude: pattern("head|^l")}, []string{"scorer.weight", "output.weight"}},
-		{"no linear modules", Selection{Include: pattern("wte|wpe|embed|conv|norm|ln_"), Exclude: pattern("^l.*(_|w1|output)")}, []string{"scorer.weight"}},
+		{"none", QuantizeOptions{}, names(tensors[stay:])},
+		{"include", QuantizeOptions{Include: pattern(`^lm_head\.`)}, append(names(tensors[stay:]), "lm_head.weight")},
+		{"exclude", QuantizeOptions{Exclude: pattern(`^l\.0|output`)}, []string{"scorer.weight"}},
+		{"both", QuantizeOptions{Include: pattern("lm_head|^output"), Exclude: pattern("head|^l")}, []string{"scorer.weight", "output.weight"}},
+		{"no linear modules", QuantizeOptions{Include: pattern("wte|wpe|embed|conv|norm|ln_"), Exclude: pattern("^l.*(_|w1|output)")}, []string{"scorer.weight"}},
 	} {
 		slices.Sort(tc.want)
-		if got := slices.Sorted(slices.Values(quantized(nil, tc.s))); !slices.Equal(got, tc.want) {
+		if got := slices.Sorted(slices.Values(chosen("", tc.s))); !slices.Equal(got, tc.want) {
 			t.Errorf("%s: quantized are %q, want %q", tc.name, got, tc.want)
 		}
 	}
-	if got := quantized(checkpoint.Plain(), Selection{Include: pattern("wte|conv1d"), Exclude: pattern("^l.*(_|w1|output)")}); !slices.Equal(slices.Sorted(slices.Values(got)), []string{"l.0.conv1d.weight", "scorer.weight", "transformer.wte.weight"}) {
+	if got := chosen("plain", QuantizeOptions{Include: pattern("wte|conv1d"), Exclude: pattern("^l.*(_|w1|output)")}); !slices.Equal(slices.Sorted(slices.Values(got)), []string{"l.0.conv1d.weight", "scorer.weight", "transformer.wte.weight"}) {
 		t.Errorf("plain: quantized are %q", got)
 	}
 	for _, tc := range []struct {
-		s    Selection
+		s    QuantizeOptions
 		want string
 	}{
-		{Selection{Exclude: pattern("")}, fmt.Sprintf("no weight would be quantized: %d excluded; --include REGEXP quantizes weights that stay by default", len(tensors))},
-		{Selection{Exclude: pattern("q_prj")}, "--exclude 'q_prj' matches no weight of " + src.Source.Path},
-		{Selection{Include: append(pattern("lm_head"), pattern("wet")...)}, "--include 'wet' matches no weight of " + src.Source.Path},
+		{QuantizeOptions{Exclude: pattern("")}, fmt.Sprintf("no weight would be quantized: %d excluded; include those that stay unquantized by default", len(tensors))},
+		{QuantizeOptions{Exclude: pattern("q_prj")}, "the exclude pattern 'q_prj' matches no weight of " + src.Source.Path},
+		{QuantizeOptions{Include: append(pattern("lm_head"), pattern("wet")...)}, "the include pattern 'wet' matches no weight of " + src.Source.Path},
 	} {
-		if _, err := PlanQuantize(src, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP8}, Selection: tc.s}); err == nil || !strings.Contains(err.Error(), tc.want) {
-			t.Errorf("%v: error %v, want %q", tc.s, err, tc.want)
+		if _, err := PlanQuantize(src.Source, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP8}, Include: tc.s.Include, Exclude: tc.s.Exclude}); err == nil || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%v %v: error %v, want %q", tc.s.Include, tc.s.Exclude, err, tc.want)
 		}
 	}
-	plan, err := PlanQuantize(src, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP8}, Selection: Selection{Include: pattern("wte")}})
+	plan, err := PlanQuantize(src.Source, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP8}, Include: pattern("wte")})
 	if err != nil {
 		t.Fatal(err)
 	}
-	i := slices.IndexFunc(plan.Decisions, func(d Decision) bool { return d.Weight.Name == "transformer.wte.weight" })
-	if got := plan.Decisions[i].Reason; got != "embedding: compressed-tensors holds linear modules only" {
+	i := slices.IndexFunc(plan.decisions, func(d decision) bool { return d.Weight.Name == "transformer.wte.weight" })
+	if got := plan.decisions[i].reason; got != "embedding: compressed-tensors supports linear modules only" {
 		t.Errorf("an included embedding stays because of %q", got)
 	}
 }
@@ -322,22 +323,22 @@ func TestPlanErrors(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		src  *checkpoint.Model
-		c    *checkpoint.Convention
+		c    string
 		want string
 	}{
-		{"no config.json", bare, convention(t, "compressed-tensors"), "there is no config.json, in which convention compressed-tensors says how weights are quantized: fetch it, or choose --convention plain"},
-		{"no tensors", empty, nil, "it holds no tensors: name a checkpoint with weights"},
-		{"no weights", norm, nil, "no weight would be quantized: 1 has 1 dimension; --include"},
+		{"no config.json", bare, "compressed-tensors", "config.json is missing, in which convention compressed-tensors describes the quantization: fetch it, or choose convention plain"},
+		{"no tensors", empty, "", "no tensors: name a checkpoint with weights"},
+		{"no weights", norm, "", "no weight would be quantized: 1 has 1 dimension; include"},
 	} {
-		if _, err := PlanQuantize(tc.src, QuantizeOptions{Quantizer: mxfp8, Convention: tc.c}); err == nil || !strings.Contains(err.Error(), tc.want) {
+		if _, err := PlanQuantize(tc.src.Source, QuantizeOptions{Quantizer: mxfp8, Convention: tc.c}); err == nil || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%s: error %v, want %q", tc.name, err, tc.want)
 		}
 	}
-	plan, err := PlanQuantize(bare, QuantizeOptions{Quantizer: mxfp8})
-	if err != nil || plan.Convention != checkpoint.Plain() {
+	plan, err := PlanQuantize(bare.Source, QuantizeOptions{Quantizer: mxfp8})
+	if err != nil || plan.convention != checkpoint.Plain() {
 		t.Errorf("without config.json: %+v, %v", plan, err)
 	}
-	if _, err := PlanDequantize(bare, safetensors.F32); err == nil || !strings.Contains(err.Error(), "nothing here is quantized: name a checkpoint that quantize made") {
+	if _, err := PlanDequantize(bare.Source, safetensors.F32); err == nil || !strings.Contains(err.Error(), "not quantized: name a checkpoint of convention compressed-tensors") {
 		t.Errorf("dequantize: %v", err)
 	}
 }
@@ -367,13 +368,7 @@ func TestSingleFile(t *testing.T) {
 	for _, tc := range []struct{ convention, key string }{{"", "microscale.model.odd.weight"}, {"plain", "microscale.model.odd.weight"}, {"compressed-tensors", "quantization_config"}} {
 		for _, f := range []quant.Format{quant.MXFP4, quant.NVFP4, quant.FP8Row} {
 			t.Run("convention="+tc.convention+"/format="+f.Name, func(t *testing.T) {
-				o := QuantizeOptions{Quantizer: quant.Quantizer{Format: f}}
-				if tc.convention != "" {
-					var err error
-					if o.Convention, err = checkpoint.LookupConvention(tc.convention); err != nil {
-						t.Fatal(err)
-					}
-				}
+				o := QuantizeOptions{Quantizer: quant.Quantizer{Format: f}, Convention: tc.convention}
 				dir := t.TempDir()
 				dst, back := filepath.Join(dir, "small.safetensors"), filepath.Join(dir, "back.safetensors")
 				plan, _ := quantize(t, src, dst, o, RunOptions{})
@@ -383,13 +378,13 @@ func TestSingleFile(t *testing.T) {
 				}
 				got := openModel(t, dst)
 				report := compare(t, src, got)
-				if got.Convention != plan.Convention || got.Quantized() != plan.Count(Quantize) {
-					t.Errorf("%d weights are quantized in %v, planned were %d in %v", got.Quantized(), got.Convention, plan.Count(Quantize), plan.Convention)
+				if got.Convention != plan.convention || got.Quantized() != plan.count(quantized) {
+					t.Errorf("%d weights are quantized in %v, planned were %d in %v", got.Quantized(), got.Convention, plan.count(quantized), plan.convention)
 				}
-				if _, err := PlanQuantize(got, o); err == nil || !strings.Contains(err.Error(), "already quantized") {
+				if _, err := PlanQuantize(got.Source, o); err == nil || !strings.Contains(err.Error(), "already quantized") {
 					t.Errorf("it can be quantized again: %v", err)
 				}
-				decode, err := PlanDequantize(got, safetensors.F32)
+				decode, err := PlanDequantize(got.Source, safetensors.F32)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -433,9 +428,9 @@ func TestProfiles(t *testing.T) {
 			for _, c := range linearConventions(f) {
 				t.Run("profile="+p.Name+"/format="+f.Name+"/convention="+c.Name, func(t *testing.T) {
 					dst := filepath.Join(t.TempDir(), "out.safetensors")
-					o := QuantizeOptions{Quantizer: q, Convention: c, Calibration: needed(c, f)}
+					o := QuantizeOptions{Quantizer: q, Convention: c.Name, Calibration: needed(c, f)}
 					if _, _, err := c.Quantizer(q); err != nil {
-						if _, again := PlanQuantize(src, o); c.Name != "mlx" || p.Name == "ggml" || again == nil || again.Error() != err.Error() {
+						if _, again := PlanQuantize(src.Source, o); c.Name != "mlx" || p.Name == "ggml" || again == nil || again.Error() != err.Error() {
 							t.Errorf("refused with %v, planned with %v", err, again)
 						}
 						return
@@ -496,7 +491,7 @@ func linearConventions(f quant.Format) []*checkpoint.Convention {
 // needed returns the calibration without which a convention does not store f.
 func needed(c *checkpoint.Convention, f quant.Format) *Calibration {
 	if _, a := c.Scheme(f); a == checkpoint.Static {
-		return NewConstantCalibration(true, false)
+		return &Calibration{ConstantInputs: true}
 	}
 	return nil
 }

@@ -9,12 +9,11 @@ import (
 	"github.com/microscale-go/microscale/internal/checkpoint"
 )
 
-// adapterTensors are names of the tensors of adapters: of PEFT, LoRA and its relatives,
-// IA3, and prompt tuning.
+// adapterTensors matches tensors of adapters: PEFT, LoRA and its variants, IA3 and prompt
+// tuning.
 var adapterTensors = regexp.MustCompile(`^base_model\.model\.|(^|[._])lora_(A|B|E|up|down|embedding_A|embedding_B|magnitude_vector)(\.|$)|\.ia3_l|\.hada_w\d|\.lokr_w\d|\.oft_[rsR]|\.vera_lambda_|^prompt_embeddings$|^prompt_encoder\.`)
 
-// foreignTensors are names of the tensors of other quantizations, which only their
-// configuration would tell otherwise.
+// foreignTensors match tensors of unsupported quantizations.
 var foreignTensors = []struct {
 	name *regexp.Regexp
 	what string
@@ -24,38 +23,38 @@ var foreignTensors = []struct {
 	{regexp.MustCompile(`\.W_q$`), "HQQ"},
 }
 
-// refuseForeign fails where the weights are no model by themselves, or of a
-// quantization that is not read here.
-func refuseForeign(m *checkpoint.Model) error {
+// rejectForeign returns an error if the weights are an adapter, or of an unsupported
+// quantization.
+func rejectForeign(m *checkpoint.Model) error {
 	isAdapter := func(w *checkpoint.Weight) bool { return adapterTensors.MatchString(w.Name) }
 	if i := slices.IndexFunc(m.Weights, isAdapter); i >= 0 && !slices.ContainsFunc(m.Weights, func(w *checkpoint.Weight) bool { return !isAdapter(w) }) {
-		return fmt.Errorf("%s: it holds an adapter (%s), which is no model: merge it into its base model first, and quantize the result", m.Source.Path, m.Weights[i].Name)
+		return fmt.Errorf("%s: an adapter (%s), not a model: merge it into its base model, and quantize the result", m.Source.Path, m.Weights[i].Name)
 	}
 	for _, f := range foreignTensors {
 		if i := slices.IndexFunc(m.Weights, func(w *checkpoint.Weight) bool { return f.name.MatchString(w.Name) }); i >= 0 {
-			return fmt.Errorf("%s: already quantized by %s (%s), which is not read here: start from the original checkpoint", m.Source.Path, f.what, m.Weights[i].Name)
+			return fmt.Errorf("%s: already quantized by %s (%s), which is not supported: start from the original checkpoint", m.Source.Path, f.what, m.Weights[i].Name)
 		}
 	}
 	return nil
 }
 
-// refuseQuantized fails where any weight of the source is quantized.
-func refuseQuantized(m *checkpoint.Model) error {
+// rejectQuantized returns an error if any weight of the source is quantized.
+func rejectQuantized(m *checkpoint.Model) error {
 	path := m.Source.Path
 	if m.Convention != nil {
-		return fmt.Errorf("%s: already quantized (%s, %s): start from the original checkpoint, or quantize what is left of it with --requantize", path, m.Convention, quantizedTypes(m))
+		return because(ErrQuantized, fmt.Errorf("%s: already quantized (%s, %s): start from the original checkpoint", path, m.Convention, quantizedTypes(m)))
 	}
 	if len(m.Unread) > 0 {
-		return fmt.Errorf("%s: already quantized (gguf, %s), in types that are not read here: start from the original checkpoint", path, quantizedTypes(m))
+		return fmt.Errorf("%s: already quantized (gguf, %s), in unsupported types: start from the original checkpoint", path, quantizedTypes(m))
 	}
 	if problems := lasting(m); len(problems) > 0 {
-		return fmt.Errorf("%s: already quantized, in a way that is not known here: %s", path, problems[0])
+		return fmt.Errorf("%s: already quantized in an unsupported way: %s", path, problems[0])
 	}
 	return nil
 }
 
-// quantizedTypes lists the formats of quantized weights and the types that are not
-// read, those of most weights first.
+// quantizedTypes lists the formats of quantized weights and the unsupported types, in
+// decreasing order of their weights.
 func quantizedTypes(m *checkpoint.Model) string {
 	count := map[string]int{}
 	for _, w := range m.Weights {
@@ -72,25 +71,24 @@ func quantizedTypes(m *checkpoint.Model) string {
 	return strings.Join(byCount(count), ", ")
 }
 
-// lasting returns the problems that a conversion does not make good.
+// lasting returns the problems that a conversion does not repair.
 func lasting(m *checkpoint.Model) []checkpoint.Problem {
 	return slices.DeleteFunc(slices.Clone(m.Problems), func(p checkpoint.Problem) bool { return p.Mended })
 }
 
-// larger describes a result whose tensors take more bytes than the source's, and
-// returns the first of the quantized weights that are stored as values where they are
-// why, and nobody asked for that.
-func (p *Plan) larger() (note string, why *Decision) {
+// larger returns a note if the tensors of the result take more bytes than the source's. If the
+// cause is that quantized weights become values, unless excluded, why is the first of them.
+func (p *Plan) larger() (note string, why *decision) {
 	var before, after, values int64
 	n := 0
-	for i, d := range p.Decisions {
-		before += d.Weight.StoredBytes()
-		after += d.Bytes()
-		if d.Action == Decode && d.Weight.Quantized() && d.Reason != excluded {
-			values += d.Bytes() - d.Weight.StoredBytes()
+	for i, d := range p.decisions {
+		before += d.StoredBytes()
+		after += d.bytes()
+		if d.action == decoded && d.Quantized() && d.reason != excluded {
+			values += d.bytes() - d.StoredBytes()
 			n++
 			if why == nil {
-				why = &p.Decisions[i]
+				why = &p.decisions[i]
 			}
 		}
 	}
@@ -101,23 +99,23 @@ func (p *Plan) larger() (note string, why *Decision) {
 	if why == nil || after-values > before {
 		return note, nil
 	}
-	return fmt.Sprintf("%s, because quantized weights (%d) become %s, the first %s (%s)", note, n, p.FormatName(*why), why.Weight.Name, why.Reason), why
+	return fmt.Sprintf("%s, because quantized weights (%d) become %s, the first %s (%s)", note, n, p.formatName(*why), why.Name, why.reason), why
 }
 
-// refuseLarger adds the note of a larger result to the plan, the first of all. It fails
-// where nobody asked for the convention because of which weights are decoded.
-func (p *Plan) refuseLarger(o QuantizeOptions) error {
+// admitLarger adds the note of a larger result to the plan, as the first one. It returns an
+// error if the default convention is the cause: the user did not ask for it.
+func (p *Plan) admitLarger(s selection, asked bool) error {
 	note, why := p.larger()
 	if note == "" {
 		return nil
 	}
 	p.Notes = slices.Insert(p.Notes, 0, note)
-	if why == nil || o.Convention != nil {
+	if why == nil || asked {
 		return nil
 	}
-	advice := fmt.Sprintf("name --convention %s to have it all the same", p.Convention)
-	if plain := checkpoint.Plain(); o.Selection.reason(why.Weight, p.Format, plain) == "" {
-		advice = fmt.Sprintf("--convention %s stores them in %s; or %s", plain, p.Format, advice)
+	advice := fmt.Sprintf("choose convention %s explicitly to accept it", p.convention)
+	if plain := checkpoint.Plain(); s.reason(why.Weight, p.Format, plain) == "" {
+		advice = fmt.Sprintf("convention %s stores them in %s; or %s", plain, p.Format, advice)
 	}
-	return fmt.Errorf("%s: %s: %s", p.Source.Source.Path, note, advice)
+	return fmt.Errorf("%s: %s: %s", p.source.Source.Path, note, advice)
 }

@@ -9,8 +9,6 @@ import (
 	"testing"
 
 	"github.com/microscale-go/microscale/gguf"
-	"github.com/microscale-go/microscale/internal/checkpoint"
-	"github.com/microscale-go/microscale/internal/checkpoint/llamacpp"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/safetensors"
 )
@@ -23,7 +21,7 @@ func TestForeign(t *testing.T) {
 	peft := func(suffix string) made {
 		return made{"base_model.model." + module + suffix, safetensors.BF16, 1, []int64{32, 64}}
 	}
-	const adapter = "which is no model: merge it into its base model first"
+	const adapter = "not a model: merge it into its base model"
 	for _, tc := range []struct {
 		name, want string
 		tensors    []made
@@ -34,14 +32,14 @@ func TestForeign(t *testing.T) {
 		{"IA3", adapter, []made{peft(".ia3_l")}},
 		{"LoHa", adapter, []made{peft(".hada_w1_a")}},
 		{"prompt tuning", adapter, []made{{"prompt_embeddings", safetensors.BF16, 1, []int64{32, 64}}}},
-		{"GPTQ", "already quantized by GPTQ or AWQ (" + module + ".qweight), which is not read here: start from the original checkpoint", []made{plain, {module + ".qweight", safetensors.I32, 1, []int64{8, 64}}}},
+		{"GPTQ", "already quantized by GPTQ or AWQ (" + module + ".qweight), which is not supported: start from the original checkpoint", []made{plain, {module + ".qweight", safetensors.I32, 1, []int64{8, 64}}}},
 		{"bitsandbytes, 8 bits", "already quantized by bitsandbytes (" + module + ".SCB)", []made{plain, {module + ".weight", safetensors.I8, 1, []int64{64, 64}}, {module + ".SCB", safetensors.F32, 1, []int64{64}}}},
 		{"bitsandbytes, 4 bits", "already quantized by bitsandbytes (" + module + ".weight.absmax)", []made{plain, {module + ".weight", safetensors.U8, 1, []int64{2048, 1}}, {module + ".weight.absmax", safetensors.U8, 1, []int64{64}}}},
 		{"HQQ", "already quantized by HQQ (" + module + ".W_q)", []made{plain, {module + ".W_q", safetensors.U8, 1, []int64{64, 32}}}},
 	} {
 		src := openModel(t, writeModel(t, map[string][]made{"model.safetensors": tc.tensors}, `{"model_type": "llama"}`))
-		for _, c := range []*checkpoint.Convention{nil, checkpoint.GGUF()} {
-			if _, err := PlanQuantize(src, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP4}, Convention: c}); err == nil || !strings.Contains(err.Error(), tc.want) {
+		for _, c := range []string{"", "gguf"} {
+			if _, err := PlanQuantize(src.Source, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP4}, Convention: c}); err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("%s: error %v, want %q", tc.name, err, tc.want)
 			}
 		}
@@ -54,8 +52,8 @@ func TestAdapterWithin(t *testing.T) {
 	src := openModel(t, writeModel(t, map[string][]made{"model.safetensors": {
 		{module + ".base_layer.weight", safetensors.BF16, 1, []int64{64, 64}}, {module + ".lora_A.speech.weight", safetensors.BF16, 1, []int64{32, 64}},
 	}}, `{"model_type": "phi4mm"}`))
-	plan, err := PlanQuantize(src, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP4}})
-	if err != nil || plan.Count(Quantize) != 1 || plan.Decisions[1].Reason != "adapter" {
+	plan, err := PlanQuantize(src.Source, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP4}})
+	if err != nil || plan.count(quantized) != 1 || plan.decisions[1].reason != "adapter" {
 		t.Errorf("%v, %+v", err, plan)
 	}
 }
@@ -74,25 +72,25 @@ func TestLarger(t *testing.T) {
 	src := openModel(t, dir)
 
 	o := QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.NVFP4}, Requantize: true}
-	_, err := PlanQuantize(src, o)
-	for _, want := range []string{"the result is larger than its source: 27776 bytes of tensors become ", "because quantized weights (2) become bf16", "fused experts with biases", "--convention plain stores them in nvfp4; or name --convention compressed-tensors"} {
+	_, err := PlanQuantize(src.Source, o)
+	for _, want := range []string{"the result is larger than its source: 27776 bytes of tensors become ", "because quantized weights (2) become bf16", "fused experts with biases", "convention plain stores them in nvfp4; or choose convention compressed-tensors explicitly"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want %q", err, want)
 		}
 	}
-	o.Convention = convention(t, "compressed-tensors")
-	plan, err := PlanQuantize(src, o)
+	o.Convention = "compressed-tensors"
+	plan, err := PlanQuantize(src.Source, o)
 	if err != nil || !strings.HasPrefix(plan.Notes[0], "the result is larger than its source") {
 		t.Errorf("error %v, plan %+v", err, plan)
 	}
-	o.Convention = convention(t, "plain")
-	if plan, err = PlanQuantize(src, o); err != nil || plan.Count(Quantize) != 3 || slices.ContainsFunc(plan.Notes, func(n string) bool { return strings.Contains(n, "larger") }) {
+	o.Convention = "plain"
+	if plan, err = PlanQuantize(src.Source, o); err != nil || plan.count(quantized) != 3 || slices.ContainsFunc(plan.Notes, func(n string) bool { return strings.Contains(n, "larger") }) {
 		t.Errorf("error %v, plan %+v", err, plan)
 	}
 
 	// More bits for each element were asked for: a note will do.
-	o = QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP8}, Requantize: true, Convention: convention(t, "plain")}
-	if plan, err = PlanQuantize(src, o); err != nil || !strings.HasPrefix(plan.Notes[0], "the result is larger than its source") || strings.Contains(plan.Notes[0], "because") {
+	o = QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP8}, Requantize: true, Convention: "plain"}
+	if plan, err = PlanQuantize(src.Source, o); err != nil || !strings.HasPrefix(plan.Notes[0], "the result is larger than its source") || strings.Contains(plan.Notes[0], "because") {
 		t.Errorf("error %v, plan %+v", err, plan)
 	}
 }
@@ -105,8 +103,8 @@ func TestGGUFTypes(t *testing.T) {
 	}{
 		{[]gguf.Type{gguf.Q8_0}, "(gguf, q8_0): start from"},
 		{[]gguf.Type{typeNamed(t, "Q4_1"), typeNamed(t, "Q4_1"), gguf.Q8_0}, "(gguf, q4_1, q8_0): start from"},
-		{[]gguf.Type{typeNamed(t, "Q4_1")}, "(gguf, q4_1), in types that are not read here: start from"},
-		{[]gguf.Type{typeNamed(t, "Q6_K"), typeNamed(t, "Q4_K"), typeNamed(t, "Q4_K")}, "(gguf, q4_k, q6_k), in types that are not read here"},
+		{[]gguf.Type{typeNamed(t, "Q4_1")}, "(gguf, q4_1), in unsupported types: start from"},
+		{[]gguf.Type{typeNamed(t, "Q6_K"), typeNamed(t, "Q4_K"), typeNamed(t, "Q4_K")}, "(gguf, q4_k, q6_k), in unsupported types"},
 	} {
 		var specs []gguf.Spec
 		for i, ggml := range tc.types {
@@ -122,12 +120,12 @@ func TestGGUFTypes(t *testing.T) {
 		if err := os.WriteFile(path, file, 0o666); err != nil {
 			t.Fatal(err)
 		}
-		m, err := llamacpp.Open(path)
+		c, err := Open(path)
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer m.Source.Close()
-		if _, err := PlanQuantize(m, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP4}}); err == nil || !strings.Contains(err.Error(), tc.want) {
+		defer c.Close()
+		if _, err := PlanQuantize(c, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP4}}); err == nil || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%v: error %v, want %q", tc.types, err, tc.want)
 		}
 	}

@@ -14,14 +14,10 @@ import (
 	"github.com/microscale-go/microscale/safetensors"
 )
 
-// GGUFSuffix ends the names of GGUF files.
-const GGUFSuffix = ".gguf"
+// ggufName is the name of the only file in a plan for llama.cpp, whatever the destination is.
+const ggufName = "model" + llamacpp.Suffix
 
-// ggufName is the name of the one file of a plan for llama.cpp, whatever DST is.
-const ggufName = "model" + GGUFSuffix
-
-// ggufFormats has the types and the numbers of general.file_type (enum llama_ftype)
-// by block format.
+// ggufFormats maps formats to types and values of general.file_type (enum llama_ftype).
 var ggufFormats = []struct {
 	format   quant.Format
 	ggml     gguf.Type
@@ -33,11 +29,11 @@ var ggufFormats = []struct {
 	{quant.NVFP4, gguf.NVFP4, 39},
 }
 
-// ggufDense has the types of tensors that are not quantized.
+// ggufDense has the types of unquantized tensors.
 var ggufDense = map[safetensors.Dtype]gguf.Type{safetensors.F32: gguf.F32, safetensors.F16: gguf.F16, safetensors.BF16: gguf.BF16}
 
-// A ggufPlan is a plan for llama.cpp on its way: one file, in which tensors have
-// other names and types, and heads their rows in another order.
+// A ggufPlan is an incomplete plan for llama.cpp: one file, in which tensors have other names
+// and types, and attention heads another row order.
 type ggufPlan struct {
 	*Plan
 	model    *llamacpp.Model
@@ -48,16 +44,17 @@ type ggufPlan struct {
 	stacks   map[string]*stack // by name of the tensor
 }
 
-// A stack is a tensor of all experts of a layer that is being planned.
+// A stack is a tensor for all experts of a layer.
 type stack struct {
-	spec  int // among the specs
-	found int // experts
-	of    int
+	spec  int // index of its spec
+	found int // experts so far
+	of    int // experts of a layer
 }
 
 func newGGUFPlan(source *checkpoint.Model, q quant.Quantizer) (*ggufPlan, error) {
 	f := q.Format
-	p := &ggufPlan{Plan: &Plan{Source: source, Convention: checkpoint.GGUF(), Format: f, Quantizer: q, Ignore: []string{}, single: true}, stacks: map[string]*stack{}}
+	p := &ggufPlan{Plan: newPlan(source, checkpoint.GGUF(), q), stacks: map[string]*stack{}}
+	p.single = true
 	for _, row := range ggufFormats {
 		if row.format.Name == f.Name {
 			p.ggml, p.fileType = row.ggml, row.fileType
@@ -69,71 +66,54 @@ func newGGUFPlan(source *checkpoint.Model, q quant.Quantizer) (*ggufPlan, error)
 			return p, nil
 		}
 	}
-	return nil, fmt.Errorf("convention %s has no layout for %s: it holds bf16, %s", p.Convention, f, formatNames(p.Convention.Formats()))
+	return nil, fmt.Errorf("convention %s does not support %s: use one of bf16, %s", p.convention, f, formatNames(p.convention.Formats()))
 }
 
-var errNoActivations = errors.New("convention gguf stores no scales of activations: leave --calibration out")
+var errNoActivations = errors.New("convention gguf stores no scales of activations: leave the calibration out")
 
 // planGGUF plans the quantization of a checkpoint for llama.cpp.
-func planGGUF(source *checkpoint.Model, o QuantizeOptions) (*Plan, error) {
-	f := o.Quantizer.Format
-	if err := o.Quantizer.Validate(); err != nil {
+func planGGUF(source *checkpoint.Model, q quant.Quantizer, s selection) (*Plan, error) {
+	f, path := q.Format, source.Source.Path
+	if err := s.matched(source); err != nil {
 		return nil, err
 	}
-	if o.Requantize {
-		return nil, errors.New("convention gguf takes what is not quantized, or of the same format (convert): leave --requantize out")
-	}
-	if err := refuseForeign(source); err != nil {
-		return nil, err
-	}
-	if err := refuseQuantized(source); err != nil {
-		return nil, err
-	}
-	if o.Calibration != nil {
-		return nil, errNoActivations
-	}
-	if err := o.Selection.matched(source); err != nil {
-		return nil, err
-	}
-	p, err := newGGUFPlan(source, o.Quantizer)
+	p, err := newGGUFPlan(source, q)
 	if err != nil {
 		return nil, err
 	}
-	if why := p.model.Refuses(f); why != "" && o.Quantizer.Arithmetic != quant.BlockOnly {
-		return nil, fmt.Errorf("%s: %s", source.Source.Path, why)
+	if why := p.model.Rejects(f); why != "" && q.Arithmetic != quant.BlockOnly {
+		return nil, fmt.Errorf("%s: %s", path, why)
 	}
-	o.Selection.layers = source.Source.Integer("num_hidden_layers")
 	for _, w := range source.Weights {
-		d := Decision{Weight: w}
+		d := decision{Weight: w}
 		if f.Scaled() {
-			if d.Reason = o.Selection.reason(w, f, p.Convention); d.Reason == "" {
-				d.Action, d.Stored = Quantize, p.Convention.Stored(f, w.Name, w.Shape)
+			if d.reason = s.reason(w, f, p.convention); d.reason == "" {
+				d.action, d.stored = quantized, p.convention.Stored(f, w.Name, w.Shape)
 			}
 		}
 		if err := p.place(d); err != nil {
-			return nil, fmt.Errorf("%s: %w", source.Source.Path, err)
+			return nil, fmt.Errorf("%s: %w", path, err)
 		}
 	}
-	if f.Scaled() && p.Count(Quantize) == 0 {
-		return nil, fmt.Errorf("%s: no weight would be quantized: %s", source.Source.Path, p.reasons())
+	if f.Scaled() {
+		if err := p.quantizesAny(); err != nil {
+			return nil, err
+		}
 	}
 	return p.Plan, p.layOut()
 }
 
-// relabelGGUF plans the conversion of a quantized checkpoint for llama.cpp, without
-// a change to any code or scale of a block.
-func relabelGGUF(source *checkpoint.Model, f quant.Format, o RelabelOptions) (*Plan, error) {
-	if o.Calibration != nil {
-		return nil, errNoActivations
-	}
+// relabelGGUF plans the conversion of a quantized checkpoint for llama.cpp, without changing
+// codes and block scales.
+func relabelGGUF(source *checkpoint.Model, f quant.Format) (*Plan, error) {
 	p, err := newGGUFPlan(source, quant.Quantizer{Format: f})
 	if err != nil {
 		return nil, err
 	}
 	for _, w := range source.Weights {
-		d := Decision{Weight: w}
+		d := decision{Weight: w}
 		if w.Quantized() {
-			if why := p.model.Refuses(w.Format); why != "" && w.Global != 1 {
+			if why := p.model.Rejects(w.Format); why != "" && w.Global != 1 {
 				return nil, fmt.Errorf("%s: its global scale is %g: %s", w.Name, w.Global, why)
 			}
 			if err := p.relabelWeight(&d, nil, nil); err != nil {
@@ -147,16 +127,16 @@ func relabelGGUF(source *checkpoint.Model, f quant.Format, o RelabelOptions) (*P
 	return p.Plan, p.layOut()
 }
 
-// place gives a weight its place in the file.
-func (p *ggufPlan) place(d Decision) error {
+// place decides which tensor of the file holds a weight.
+func (p *ggufPlan) place(d decision) error {
 	w := d.Weight
 	at, err := p.model.Place(w.Name, w.Shape)
 	if err != nil || at.Name == "" {
 		return err
 	}
-	d.File = ggufName
+	d.file = ggufName
 	ggml := p.ggml
-	if len(d.Stored) == 0 {
+	if len(d.stored) == 0 {
 		if ggml, err = p.dense(&d, at); err != nil {
 			return err
 		}
@@ -164,25 +144,25 @@ func (p *ggufPlan) place(d Decision) error {
 	if err := p.addSpec(at, gguf.Spec{Name: at.Name, Type: ggml, Shape: at.Stacked(at.Shape(w.Shape))}); err != nil {
 		return fmt.Errorf("tensor %s: %w", w.Name, err)
 	}
-	d.Stored[0].Name, d.expert = at.Name, at.Expert
-	for i := range d.Stored[1:] {
-		d.Stored[1+i].Name = llamacpp.ScaleName(at.Name)
-		if err := p.addSpec(at, gguf.Spec{Name: d.Stored[1+i].Name, Type: gguf.F32, Shape: at.StackedScales()}); err != nil {
+	d.stored[0].Name, d.expert = at.Name, at.Expert
+	for i := range d.stored[1:] {
+		d.stored[1+i].Name = llamacpp.ScaleName(at.Name)
+		if err := p.addSpec(at, gguf.Spec{Name: d.stored[1+i].Name, Type: gguf.F32, Shape: at.StackedScales()}); err != nil {
 			return fmt.Errorf("tensor %s: %w", w.Name, err)
 		}
 	}
 	if at.HeadDim > 0 {
 		rows := w.Shape[0]
-		d.row, d.rowBytes = at.Row, specBytes(d.Stored[0].Spec)/max(1, rows)
+		d.row, d.rowBytes = at.Row, specBytes(d.stored[0].Spec)/max(1, rows)
 	}
 	if d.metadata[0] != "" {
 		p.metadata = append(p.metadata, gguf.Pair{Key: d.metadata[0], Value: d.metadata[1]})
 	}
-	p.Decisions = append(p.Decisions, d)
+	p.decisions = append(p.decisions, d)
 	return nil
 }
 
-// addSpec adds a tensor to the file, that of all experts with the first of them.
+// addSpec adds a tensor to the file. A tensor of all experts is added with the first of them.
 func (p *ggufPlan) addSpec(at llamacpp.Place, spec gguf.Spec) error {
 	s, ok := p.stacks[spec.Name]
 	switch {
@@ -193,16 +173,16 @@ func (p *ggufPlan) addSpec(at llamacpp.Place, spec gguf.Spec) error {
 			p.stacks[spec.Name] = s
 		}
 	case p.specs[s.spec].Type != spec.Type || !slices.Equal(p.specs[s.spec].Shape, spec.Shape):
-		return fmt.Errorf("it is %s %v, and another expert in the same tensor of llama.cpp is %s %v: quantize all experts of a layer or none",
+		return fmt.Errorf("it is %s %v, but another expert in the same tensor of llama.cpp is %s %v: quantize all experts of a layer or none",
 			spec.Type, spec.Shape, p.specs[s.spec].Type, p.specs[s.spec].Shape)
 	}
 	s.found++
 	return nil
 }
 
-// dense stores a weight that is not quantized: vectors and routers as F32, as
-// llama.cpp wants them, and others as they are, or as BF16 where that is the format.
-func (p *ggufPlan) dense(d *Decision, at llamacpp.Place) (gguf.Type, error) {
+// dense plans an unquantized weight: vectors and routers become F32, which llama.cpp needs.
+// Others keep their dtype, unless the format is BF16.
+func (p *ggufPlan) dense(d *decision, at llamacpp.Place) (gguf.Type, error) {
 	w := d.Weight
 	dtype := w.Dtype
 	switch {
@@ -213,20 +193,20 @@ func (p *ggufPlan) dense(d *Decision, at llamacpp.Place) (gguf.Type, error) {
 	}
 	ggml, ok := ggufDense[dtype]
 	if !w.Dense() || !ok {
-		return 0, fmt.Errorf("tensor %s: %s elements are not written as GGUF, only F32, F16 and BF16", w.Name, w.Dtype)
+		return 0, fmt.Errorf("tensor %s: %s elements are not supported in GGUF, only F32, F16 and BF16", w.Name, w.Dtype)
 	}
-	d.Stored = []checkpoint.Stored{{Part: checkpoint.Codes, Spec: safetensors.Spec{Dtype: dtype, Shape: w.Shape}}}
+	d.stored = []checkpoint.Stored{{Part: checkpoint.Codes, Spec: safetensors.Spec{Dtype: dtype, Shape: w.Shape}}}
 	if dtype != w.Dtype {
-		d.Action = Decode
+		d.action = decoded
 	}
 	return ggml, nil
 }
 
-// layOut plans the file.
+// layOut lays out the file.
 func (p *ggufPlan) layOut() error {
 	for _, s := range p.stacks {
 		if s.found != s.of {
-			return fmt.Errorf("%s: %s is of %d experts, and the checkpoint has %d: fetch it again", p.Source.Source.Path, p.specs[s.spec].Name, s.of, s.found)
+			return fmt.Errorf("%s: %s holds %d experts, but the checkpoint has %d: fetch it again", p.source.Source.Path, p.specs[s.spec].Name, s.of, s.found)
 		}
 	}
 	constants := make([]gguf.Spec, len(p.model.Extra))
@@ -234,32 +214,32 @@ func (p *ggufPlan) layOut() error {
 		constants[i] = c.Spec
 	}
 	metadata := append(append([]gguf.Pair{}, p.model.Metadata...), gguf.Pair{Key: "general.file_type", Value: p.fileType})
-	if len(p.Decisions) == 0 {
-		return fmt.Errorf("%s: it holds no tensors: name a checkpoint with weights", p.Source.Source.Path)
+	if len(p.decisions) == 0 {
+		return fmt.Errorf("%s: no tensors: name a checkpoint with weights", p.source.Source.Path)
 	}
 	specs := append(constants, p.specs...)
-	placeholder := p.placeholder(len(specs), func(Decision) bool { return true })
+	placeholder := p.placeholder(len(specs), func(decision) bool { return true })
 	metadata = append(append(metadata, p.metadata...), gguf.Pair{Key: checksum.RecordKey, Value: placeholder})
 	l, err := gguf.NewLayout(specs, metadata)
 	if err != nil {
-		return fmt.Errorf("%s: the converted file cannot be laid out: %w", p.Source.Source.Path, err)
+		return fmt.Errorf("%s: lay out the converted file: %w", p.source.Source.Path, err)
 	}
-	file, err := l.File()
+	contents, err := l.File()
 	if err == nil {
-		err = file.Reserve(placeholder)
+		err = contents.Reserve(placeholder)
 	}
 	if err != nil {
 		return err
 	}
-	p.Files = []File{{ggufName, file}}
-	i := slices.IndexFunc(p.Decisions, func(d Decision) bool { return d.expert == 0 }) // with which the constants are written
-	first := &p.Decisions[i]
+	p.files = []file{{ggufName, contents}}
+	i := slices.IndexFunc(p.decisions, func(d decision) bool { return d.expert == 0 }) // the constants are written with it
+	first := &p.decisions[i]
 	for _, c := range p.model.Extra {
 		value, err := binary.Append(nil, binary.LittleEndian, c.Values)
 		if err != nil {
 			return err
 		}
-		first.Stored = append(first.Stored, checkpoint.Stored{Part: checkpoint.Global, Value: value,
+		first.stored = append(first.stored, checkpoint.Stored{Part: checkpoint.Global, Value: value,
 			Spec: safetensors.Spec{Name: c.Name, Dtype: safetensors.F32, Shape: c.Shape}})
 	}
 	return nil

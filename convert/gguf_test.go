@@ -13,7 +13,6 @@ import (
 	"github.com/microscale-go/microscale/format"
 	"github.com/microscale-go/microscale/gguf"
 	"github.com/microscale-go/microscale/internal/checkpoint"
-	"github.com/microscale-go/microscale/internal/checkpoint/llamacpp"
 	"github.com/microscale-go/microscale/internal/sample"
 	"github.com/microscale-go/microscale/profile"
 	"github.com/microscale-go/microscale/quant"
@@ -32,12 +31,12 @@ func openSample(t *testing.T) *checkpoint.Model {
 
 func openGGUF(t *testing.T, path string) *checkpoint.Model {
 	t.Helper()
-	m, err := llamacpp.Open(path)
+	c, err := Open(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { m.Source.Close() })
-	return m
+	t.Cleanup(func() { c.Close() })
+	return checkpoint.Read(c)
 }
 
 // toGGUF quantizes the sample and returns the file.
@@ -48,7 +47,7 @@ func toGGUF(t *testing.T, src *checkpoint.Model, f quant.Format) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	quantize(t, src, path, QuantizeOptions{Quantizer: q, Convention: checkpoint.GGUF()}, RunOptions{})
+	quantize(t, src, path, QuantizeOptions{Quantizer: q, Convention: "gguf"}, RunOptions{})
 	return path
 }
 
@@ -67,7 +66,7 @@ func TestGGUF(t *testing.T) {
 			if !got.Convention.Is(checkpoint.GGUF()) || len(got.Problems) > 0 || got.Quantized() != 42 {
 				t.Errorf("read as %v with %d quantized: %v", got.Convention, got.Quantized(), got.Problems)
 			}
-			report, err := verify.Compare(context.Background(), src, got, verify.Options{})
+			report, err := verify.Compare(context.Background(), src.Source, got.Source, verify.Options{})
 			if err != nil || !report.OK() {
 				t.Errorf("%v (%v)", report.Problems, err)
 			}
@@ -77,15 +76,11 @@ func TestGGUF(t *testing.T) {
 			sameCodes(t, ct, got)
 
 			again := filepath.Join(t.TempDir(), "again.gguf")
-			relabel(t, ct, again, RelabelOptions{Convention: checkpoint.GGUF()})
+			relabel(t, ct, again, relabeling{Convention: "gguf"})
 			relabeled := openGGUF(t, again)
 			sameCodes(t, ct, relabeled)
 			back := filepath.Join(t.TempDir(), "back")
-			only, err := ct.Convention.With(f, f.Name+"A16")
-			if err != nil {
-				t.Fatal(err)
-			}
-			relabel(t, relabeled, back, RelabelOptions{Convention: only})
+			relabel(t, relabeled, back, relabeling{Convention: "compressed-tensors", Scheme: f.Name + "A16"})
 			home := openModel(t, back)
 			sameCodes(t, ct, home)
 			for _, w := range ct.Weights {
@@ -191,7 +186,7 @@ func TestGGUFQ80(t *testing.T) {
 			t.Errorf("%s has other blocks than ggml's (%v)", name, err)
 		}
 	}
-	report, err := verify.Compare(context.Background(), src, openGGUF(t, path), verify.Options{})
+	report, err := verify.Compare(context.Background(), src.Source, openGGUF(t, path).Source, verify.Options{})
 	if err != nil || !report.OK() {
 		t.Errorf("%v (%v)", report.Problems, err)
 	}
@@ -203,14 +198,13 @@ func TestGGUFResume(t *testing.T) {
 	src := openSample(t)
 	want := readFile(t, toGGUF(t, src, quant.NVFP4))
 	path := filepath.Join(t.TempDir(), "m.gguf")
-	plan, err := PlanQuantize(src, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.NVFP4}, Convention: checkpoint.GGUF()})
+	plan, err := PlanQuantize(src.Source, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.NVFP4}, Convention: "gguf"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	read := int64(0)
-	_, err = plan.Run(ctx, path, RunOptions{Resume: true, Threads: 1, Progress: func(n int64) {
-		if read += n; read > 30<<20 { // the sweep, and half of the conversion
+	_, err = plan.Run(ctx, path, RunOptions{Resume: true, Threads: 1, Progress: func(p verify.Progress) {
+		if p.Done > 30<<20 { // the sweep, and half of the conversion
 			cancel()
 		}
 	}})
@@ -235,7 +229,7 @@ func TestGGUFWorkers(t *testing.T) {
 	want := readFile(t, toGGUF(t, src, quant.NVFP4))
 	path := filepath.Join(t.TempDir(), "m.gguf")
 	for i := range 2 {
-		plan, err := PlanQuantize(src, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.NVFP4}, Convention: checkpoint.GGUF()})
+		plan, err := PlanQuantize(src.Source, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.NVFP4}, Convention: "gguf"})
 		if err == nil {
 			plan, err = plan.Worker(i, 2)
 		}
@@ -254,13 +248,13 @@ func TestGGUFWorkers(t *testing.T) {
 	if err := os.Truncate(parts[0], int64(len(written)-1)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Merge(context.Background(), path, false); err == nil || !strings.Contains(err.Error(), "is damaged") {
+	if _, err := Merge(context.Background(), path, RunOptions{}); err == nil || !strings.Contains(err.Error(), "is damaged") {
 		t.Errorf("a part without its last byte: %v", err)
 	}
 	if err := os.WriteFile(parts[0], written, 0o666); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Merge(context.Background(), path, false); err != nil {
+	if _, err := Merge(context.Background(), path, RunOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(readFile(t, path), want) {
@@ -271,19 +265,19 @@ func TestGGUFWorkers(t *testing.T) {
 func TestGGUFRefuses(t *testing.T) {
 	src := openSample(t)
 	for want, o := range map[string]QuantizeOptions{
-		"has no layout for mxfp8: it holds bf16, mxfp4, nvfp4, q8_0": {Quantizer: quant.Quantizer{Format: quant.MXFP8}},
-		"leave --calibration out":                                    {Quantizer: quant.Quantizer{Format: quant.NVFP4}, Calibration: NewConstantCalibration(true, false)},
+		"does not support mxfp8: use one of bf16, mxfp4, nvfp4, q8_0": {Quantizer: quant.Quantizer{Format: quant.MXFP8}},
+		"leave the calibration out":                                   {Quantizer: quant.Quantizer{Format: quant.NVFP4}, Calibration: &Calibration{ConstantInputs: true}},
 	} {
-		o.Convention = checkpoint.GGUF()
-		if _, err := PlanQuantize(src, o); err == nil || !strings.Contains(err.Error(), want) {
+		o.Convention = "gguf"
+		if _, err := PlanQuantize(src.Source, o); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("says %v, want %q in it", err, want)
 		}
 	}
-	if why := checkpoint.GGUF().Refuses(quant.NVFP4, "x.weight", []int64{8, 96}); !strings.Contains(why, "multiple of 64") {
+	if why := checkpoint.GGUF().Rejects(quant.NVFP4, "x.weight", []int64{8, 96}); !strings.Contains(why, "multiple of 64") {
 		t.Errorf("rows of 96 in NVFP4: %q", why)
 	}
 	made := openModel(t, writeModel(t, square(), madeConfig))
-	if _, err := PlanQuantize(made, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP4}, Convention: checkpoint.GGUF()}); err == nil || !strings.Contains(err.Error(), `"Made" is not written as GGUF`) {
+	if _, err := PlanQuantize(made.Source, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP4}, Convention: "gguf"}); err == nil || !strings.Contains(err.Error(), `"Made" is not written as GGUF`) {
 		t.Errorf("says %v", err)
 	}
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/microscale-go/microscale/verify"
 )
 
-// A journal says how far a run came, so that the next one resumes there. It
-// is a file of lines, each one record, which is only ever appended to:
+// A record is one line of the journal, which says how far a run is, so that the next run can
+// resume there. The journal is append-only:
 //
 //	1f3a90bc {"begin":{"version":3,"plan":"…","source":[…]}}
 //	77c0de42 {"amax":{"weight":12,"bits":1065353216}}
@@ -26,30 +26,29 @@ import (
 //	e3069283 {"complete":true}
 //	5d01c7f4 {"merged":true}
 //
-// In front of a record stands the CRC-32C of it. What a record says is done was
-// on the disk before the record was written. A line that is damaged or not whole, and
-// all after it, are dropped: that costs the work since the record before. A power
-// failure leaves such lines wherever the filesystem had not written a page yet.
+// Each line begins with the CRC-32C of its record. The data of a record was synced before the
+// record was written. A damaged or incomplete line and all lines after it are dropped, which
+// costs the work since the record before. A power failure leaves such lines where the filesystem
+// had not written a page.
 type record struct {
-	Begin    *beginning `json:"begin,omitempty"`
-	Amax     *sweptAmax `json:"amax,omitempty"`
-	Done     *doneTiles `json:"done,omitempty"`
-	Carried  string     `json:"carried,omitempty"`  // a file that is not one of weights is written
-	Checksum uint64     `json:"checksum,omitempty"` // of that file
-	Complete bool       `json:"complete,omitempty"` // every file is closed
-	Merged   bool       `json:"merged,omitempty"`   // the files of all workers are in the part of the first
+	Begin     *beginning `json:"begin,omitempty"`
+	Amax      *sweptAmax `json:"amax,omitempty"`
+	Done      *doneTiles `json:"done,omitempty"`
+	Auxiliary string     `json:"carried,omitempty"`  // a file without weights is written
+	Checksum  uint64     `json:"checksum,omitempty"` // of that file
+	Complete  bool       `json:"complete,omitempty"` // every file is closed
+	Merged    bool       `json:"merged,omitempty"`   // the files of all workers are in the part of worker 0
 }
 
-// sweptAmax is the extremes of a weight.
+// sweptAmax has the extremes of a weight.
 type sweptAmax struct {
 	Weight int    `json:"weight"` // in the plan
 	Bits   uint32 `json:"bits"`   // of the amax
 	NaN    bool   `json:"nan,omitempty"`
 }
 
-// doneTiles says that all tiles of a weight before a place, and all of the
-// weights before it, are on the disk. Sums is the state of the error's
-// measure.Accumulator at that place.
+// doneTiles says that all tiles of a weight before a position, and all weights before it, are on
+// the disk. Sums is the state of the measure.Accumulator of the error at that position.
 type doneTiles struct {
 	Weight int    `json:"weight"` // in the plan
 	Row    int    `json:"row"`
@@ -59,37 +58,37 @@ type doneTiles struct {
 	Written []uint64 `json:"written,omitempty"` // as in sums
 	Read    uint64   `json:"read,omitempty"`
 
-	Nearest []byte `json:"nearest,omitempty"` // the same of sums.nearest, where scales are searched
+	Nearest []byte `json:"nearest,omitempty"` // the same for sums.nearest, if scales are searched
 
-	Name   string `json:"name"` // for the table of errors that merge prints
+	Name   string `json:"name"` // for the result of Merge
 	Format string `json:"format"`
 	Rows   int    `json:"rows"`
 	Cols   int    `json:"cols"`
 }
 
-// tensor returns the row of the table of errors, without its figures.
+// tensor returns the description of the weight for Result.Tensors, without its errors.
 func (d *doneTiles) tensor() verify.Tensor {
 	return verify.Tensor{Name: d.Name, Format: d.Format, Rows: d.Rows, Cols: d.Cols}
 }
 
-// tile returns the place where the work goes on.
+// tile returns the first position that is not done.
 func (d *doneTiles) tile() checkpoint.Tile {
 	return checkpoint.Tile{Weight: d.Weight, From: d.Row, FromCol: d.Col}
 }
 
-// journalVersion is raised when an earlier version's journals cannot be resumed.
+// journalVersion is incremented when journals of the earlier version cannot be resumed.
 const journalVersion = 3
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// checksumLength is that of the hexadecimal checksum of a line.
+// checksumLength is the length of the hexadecimal checksum of a line.
 const checksumLength = 8
 
-// maxJournal is the largest journal in bytes that is read. That of a conversion of
-// 100 000 tensors has about 20 MB.
+// maxJournal is the maximum size of a journal in bytes. The journal of a conversion of 100 000
+// tensors has about 20 MB.
 const maxJournal = 1 << 30
 
-// line returns a record as it is stored.
+// line returns the line of a record.
 func (r record) line() ([]byte, error) {
 	text, err := json.Marshal(r)
 	if err != nil {
@@ -98,8 +97,8 @@ func (r record) line() ([]byte, error) {
 	return fmt.Appendf(nil, "%0*x %s\n", checksumLength, crc32.Checksum(text, castagnoli), text), nil
 }
 
-// parseLine returns the record of a line without its end; ok is false where it
-// is not what was written.
+// parseLine returns the record of a line without its newline. ok is false if the line is
+// damaged.
 func parseLine(line []byte) (r record, ok bool) {
 	if len(line) <= checksumLength || line[checksumLength] != ' ' {
 		return record{}, false
@@ -112,15 +111,15 @@ func parseLine(line []byte) (r record, ok bool) {
 	return r, json.Unmarshal(text, &r) == nil
 }
 
-// readJournal returns the records of a journal before the first that is damaged, and
-// the bytes that they take. A journal that does not exist has none.
+// readJournal returns the records of a journal before the first damaged one, and their size in
+// bytes. A journal that does not exist has no records.
 func readJournal(path string) (records []record, size int64, err error) {
 	data, err := bounded.ReadFile(path, maxJournal)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, 0, nil
 	}
 	if err != nil {
-		return nil, 0, fmt.Errorf("%s: the journal of the earlier run cannot be read: %w", path, err)
+		return nil, 0, fmt.Errorf("%s: read the journal of the earlier run: %w", path, err)
 	}
 	for at := 0; at < len(data); {
 		n := bytes.IndexByte(data[at:], '\n')
@@ -137,15 +136,14 @@ func readJournal(path string) (records []record, size int64, err error) {
 	return records, size, nil
 }
 
-// A journal is one that is written. Its methods may be called from several
-// goroutines at once.
+// A journal is an open journal. It is safe for concurrent use.
 type journal struct {
 	lock   sync.Mutex
 	f      *os.File
 	closed bool
 }
 
-// openJournal opens a journal behind its first size bytes, and drops the others.
+// openJournal opens a journal and truncates it to size bytes.
 func openJournal(path string, size int64) (*journal, error) {
 	f, err := openOwn(path)
 	if err != nil {
@@ -162,8 +160,7 @@ func openJournal(path string, size int64) (*journal, error) {
 	return &journal{f: f}, nil
 }
 
-// openOwn opens a file of a partial directory, and makes it if it is not there. It does
-// not follow a link.
+// openOwn opens a file of a partial directory, or creates it. It does not follow links.
 func openOwn(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o666)
 	if !errors.Is(err, os.ErrExist) {
@@ -180,7 +177,7 @@ func openOwn(path string) (*os.File, error) {
 	return nil, errors.Join(fmt.Errorf("%s: not a regular file: remove it", path), err, namedErr, f.Close())
 }
 
-// append writes records, and waits until they are on the disk.
+// append writes records and syncs them.
 func (j *journal) append(records ...record) error {
 	if len(records) == 0 {
 		return nil
@@ -207,7 +204,7 @@ func (j *journal) write(records ...record) error {
 	return err
 }
 
-// close closes the file, unless that was done.
+// close closes the file, if it is open.
 func (j *journal) close() error {
 	if j.closed {
 		return nil

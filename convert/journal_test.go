@@ -11,16 +11,17 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/microscale-go/microscale/verify"
 )
 
 // TestJournalFails: a run fails whose journal cannot be written, though that shows
 // only after all tiles are done.
 func TestJournalFails(t *testing.T) {
 	plan, dst := planFor(t, writeModel(t, tiledModel(), madeConfig), "mxfp8"), filepath.Join(t.TempDir(), "dst")
-	_, left := plan.SourceBytes()
 	var r *run
-	options := RunOptions{Progress: func(n int64) {
-		if left -= n; left == 0 {
+	options := RunOptions{Progress: func(p verify.Progress) {
+		if p.Done == p.Total {
 			r.journal.lock.Lock() // which a record waits for
 			_ = r.journal.close()
 			time.Sleep(2 * journalOften)
@@ -126,7 +127,7 @@ func TestJournalOutside(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err = planFor(t, src, "nvfp4").Run(context.Background(), dst, RunOptions{Resume: true})
-		if err == nil || !strings.Contains(err.Error(), "does not fit the plan") {
+		if err == nil || !strings.Contains(err.Error(), "does not match the plan") {
 			t.Errorf("done up to %v: %v", place, err)
 		}
 	}
@@ -135,7 +136,7 @@ func TestJournalOutside(t *testing.T) {
 // TestJournalAmaxOutside: the amax of a weight that the plan does not have is rejected.
 func TestJournalAmaxOutside(t *testing.T) {
 	src, dst := writeModel(t, tiledModel(), madeConfig), filepath.Join(t.TempDir(), "dst")
-	for _, weight := range []int{-1, len(planFor(t, src, "nvfp4").Decisions), 1 << 40} {
+	for _, weight := range []int{-1, len(planFor(t, src, "nvfp4").decisions), 1 << 40} {
 		if err := os.RemoveAll(dst + partialSuffix); err != nil {
 			t.Fatal(err)
 		}
@@ -161,7 +162,7 @@ func TestJournalAmaxOutside(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err = planFor(t, src, "nvfp4").Run(context.Background(), dst, RunOptions{Resume: true})
-		if err == nil || !strings.Contains(err.Error(), "does not fit the plan") {
+		if err == nil || !strings.Contains(err.Error(), "does not match the plan") {
 			t.Errorf("the amax of weight %d: %v", weight, err)
 		}
 	}

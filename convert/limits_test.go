@@ -10,17 +10,17 @@ import (
 	"testing"
 
 	"github.com/microscale-go/microscale/internal/checkpoint"
+	"github.com/microscale-go/microscale/internal/clients"
 	"github.com/microscale-go/microscale/profile"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/safetensors"
-	"github.com/microscale-go/microscale/verify"
 )
 
 // withoutLimits returns the warnings but for those of what clients cannot run of the model,
 // which TestLimits checks.
 func withoutLimits(warnings []string) []string {
 	return slices.DeleteFunc(slices.Clone(warnings), func(w string) bool {
-		return slices.ContainsFunc(verify.Clients(), func(c verify.Client) bool { return strings.HasPrefix(w, c.Name+": ") })
+		return slices.ContainsFunc(clients.All(), func(c clients.Client) bool { return strings.HasPrefix(w, c.Name+": ") })
 	})
 }
 
@@ -46,11 +46,7 @@ func TestLimits(t *testing.T) {
 		{quant.Quantizer{Format: quant.MXFP4}, "compressed-tensors", ""},
 		{quant.Quantizer{Format: quant.NVFP4}, "modelopt", ""},
 	} {
-		c, err := checkpoint.LookupConvention(tc.convention)
-		if err != nil {
-			t.Fatal(err)
-		}
-		plan, err := PlanQuantize(src, QuantizeOptions{Quantizer: tc.q, Convention: c})
+		plan, err := PlanQuantize(src.Source, QuantizeOptions{Quantizer: tc.q, Convention: tc.convention})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -60,7 +56,7 @@ func TestLimits(t *testing.T) {
 			got = "transformers: model.layers.0.block_sparse_moe.experts.0.w1.weight: " + rest
 		}
 		if got != tc.want {
-			t.Errorf("%s in %s: notes are %q, want %q", tc.q.Format, c, got, tc.want)
+			t.Errorf("%s in %s: notes are %q, want %q", tc.q.Format, tc.convention, got, tc.want)
 		}
 	}
 }
@@ -85,7 +81,7 @@ func qwen(t *testing.T, generation int) *checkpoint.Model {
 // TestUnscaledGraph: of an architecture in which llama.cpp ignores global scales of NVFP4,
 // files have none, and a file that has some is found.
 func TestUnscaledGraph(t *testing.T) {
-	client, err := verify.LookupClient("llamacpp")
+	client, err := clients.Lookup("llamacpp")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,38 +94,38 @@ func TestUnscaledGraph(t *testing.T) {
 		t.Fatal(err)
 	}
 	const want = "llama.cpp ignores global scales of nvfp4 in qwen2: choose mxfp4 or q8_0, or profile ggml"
-	o := QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.NVFP4}, Convention: checkpoint.GGUF()}
+	o := QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.NVFP4}, Convention: "gguf"}
 	qwen2 := qwen(t, 2)
-	if _, err := PlanQuantize(qwen2, o); err == nil || !strings.Contains(err.Error(), want) {
+	if _, err := PlanQuantize(qwen2.Source, o); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("quantize: error %v", err)
 	}
 	ct := filepath.Join(t.TempDir(), "ct")
 	quantize(t, qwen2, ct, QuantizeOptions{Quantizer: o.Quantizer}, RunOptions{})
-	if _, err := PlanRelabel(openModel(t, ct), RelabelOptions{Convention: checkpoint.GGUF()}); err == nil || !strings.Contains(err.Error(), want) {
+	if _, err := planRelabel(openModel(t, ct), relabeling{Convention: "gguf"}); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("convert: error %v", err)
 	}
 
 	// Block scales alone go through, and back and forth.
 	path, back, again := filepath.Join(t.TempDir(), "m.gguf"), filepath.Join(t.TempDir(), "back"), filepath.Join(t.TempDir(), "again.gguf")
-	quantize(t, qwen2, path, QuantizeOptions{Quantizer: blocksAlone, Convention: checkpoint.GGUF()}, RunOptions{})
+	quantize(t, qwen2, path, QuantizeOptions{Quantizer: blocksAlone, Convention: "gguf"}, RunOptions{})
 	got := openGGUF(t, path)
-	if problems := client.Refuses(got); len(problems) > 0 || got.Quantized() != 7 {
+	if problems := client.Rejects(got); len(problems) > 0 || got.Quantized() != 7 {
 		t.Errorf("with global scales of 1: %v", problems)
 	}
 	quantize(t, qwen2, back, QuantizeOptions{Quantizer: blocksAlone}, RunOptions{})
-	relabel(t, openModel(t, back), again, RelabelOptions{Convention: checkpoint.GGUF()})
+	relabel(t, openModel(t, back), again, relabeling{Convention: "gguf"})
 	sameCodes(t, got, openGGUF(t, again))
 
 	// A file of another program: that of Qwen3 under the name of Qwen2.
-	quantize(t, qwen(t, 3), path, QuantizeOptions{Quantizer: o.Quantizer, Convention: checkpoint.GGUF()}, RunOptions{Force: true})
-	if problems := client.Refuses(openGGUF(t, path)); len(problems) > 0 {
+	quantize(t, qwen(t, 3), path, QuantizeOptions{Quantizer: o.Quantizer, Convention: "gguf"}, RunOptions{Force: true})
+	if problems := client.Rejects(openGGUF(t, path)); len(problems) > 0 {
 		t.Errorf("Qwen3: %v", problems)
 	}
 	foreign := filepath.Join(t.TempDir(), "foreign.gguf")
 	if err := os.WriteFile(foreign, bytes.ReplaceAll(readFile(t, path), []byte("qwen3"), []byte("qwen2")), 0o666); err != nil {
 		t.Fatal(err)
 	}
-	problems := client.Refuses(openGGUF(t, foreign))
+	problems := client.Rejects(openGGUF(t, foreign))
 	if len(problems) != 7 || !strings.Contains(problems[0].Text, "the graph of qwen2 ignores global scales") {
 		t.Errorf("a file of Qwen2 with global scales: %v", problems)
 	}

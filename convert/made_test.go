@@ -183,3 +183,13 @@ func unmarshal(t testing.TB, path string, into any) {
 		t.Fatalf("%s: %v", path, err)
 	}
 }
+
+// A relabeling has the options of PlanRelabel.
+type relabeling struct {
+	Convention, Scheme string
+	Calibration        *Calibration
+}
+
+func planRelabel(src *checkpoint.Model, o relabeling) (*Plan, error) {
+	return PlanRelabel(src.Source, o.Convention, o.Scheme, o.Calibration)
+}

@@ -20,13 +20,13 @@ import (
 	"github.com/microscale-go/microscale/verify"
 )
 
-// Merge joins the parts that workers wrote beside dst (Plan.Worker), and gives the
-// result its name. It checks that every part is there and complete, that all are of
-// one plan, and that every file has the bytes that were written, by their checksums;
-// then it moves the files together. The next merge finishes one that was killed, and
-// does nothing after one that was not. Where ctx ends before files are moved, the parts
-// are unchanged.
-func Merge(ctx context.Context, dst string, force bool) (*Result, error) {
+// Merge joins the parts of workers beside dst ([Plan.Worker]) and gives the result its name. It
+// checks that every part is complete ([ErrUnfinished]), that all have the same plan
+// ([ErrChanged]), and that the bytes of every file match their checksums ([ErrDamaged]); then it
+// moves the files together. Of the options it uses Force and Progress. Merge completes an
+// earlier merge that was killed, and does nothing if dst is complete. If ctx ends before files
+// are moved, the parts are unchanged.
+func Merge(ctx context.Context, dst string, o RunOptions) (*Result, error) {
 	m, err := findParts(filepath.Clean(dst))
 	if err != nil {
 		return nil, err
@@ -40,17 +40,17 @@ func Merge(ctx context.Context, dst string, force bool) (*Result, error) {
 		out := &output{final: m.dst, replaced: m.dst + replacedSuffix}
 		return &Result{Finished: true, Warnings: append(m.remove(0), out.leftover()...)}, nil
 	}
-	if err := m.check(ctx); err != nil {
+	if err := m.check(ctx, o.Progress); err != nil {
 		return nil, err
 	}
-	warnings, err := m.join(force)
+	warnings, err := m.join(o.Force)
 	if err != nil {
 		return nil, err
 	}
 	return &Result{Tensors: m.tensors(), Warnings: append(warnings, m.remove(1)...)}, nil
 }
 
-// join moves the files together, and gives the result its name.
+// join moves the files together and gives the result its name.
 func (m *merging) join(force bool) (warnings []string, err error) {
 	out := m.output(force)
 	if err := out.restore(true); err != nil {
@@ -65,7 +65,7 @@ func (m *merging) join(force bool) (warnings []string, err error) {
 	return out.commit()
 }
 
-// output returns the part of worker 0 as the result that is to get its name.
+// output returns the part of worker 0 as the output to commit.
 func (m *merging) output(force bool) *output {
 	first := m.parts[0].beginning
 	out := &output{final: m.dst, single: first.ToFile, force: force, partial: m.dir(0), replaced: m.dst + replacedSuffix, names: map[string]bool{}, remove: removeDir}
@@ -78,21 +78,19 @@ func (m *merging) output(force bool) *output {
 	return out
 }
 
-// remove removes the parts of the workers from first on: that of worker 0 becomes
-// the result, or holds it.
+// remove removes the parts of the workers from first on.
 func (m *merging) remove(first int) (warnings []string) {
 	for i := first; i < len(m.parts); i++ {
 		if err := removeDir(m.dir(i)); err != nil {
-			warnings = append(warnings, fmt.Sprintf("%s is whole, but %s could not be removed: remove it yourself (%v)", m.dst, m.dir(i), err))
+			warnings = append(warnings, fmt.Sprintf("%s is complete, but %s could not be removed: remove it yourself (%v)", m.dst, m.dir(i), err))
 		}
 	}
 	return warnings
 }
 
-// published reports whether an earlier merge was killed after it gave the result
-// its name: the journals that are left say that the parts were joined, and what
-// they were joined in is not there any more. A part that was never written leaves
-// the others unmerged, whatever stands at the destination.
+// published reports whether an earlier merge was killed after its rename: the remaining journals
+// say that the parts were joined, and the joined files were renamed. If a part was never
+// written, the others are not merged, whatever exists at the destination.
 func (m *merging) published() bool {
 	merged := false
 	for i, p := range m.parts {
@@ -101,7 +99,7 @@ func (m *merging) published() bool {
 			merged = true
 			path = filepath.Join(path, singleName)
 		} else if entries, err := os.ReadDir(path); err == nil && len(entries) == 0 {
-			merged = true // it was being removed, its journal last
+			merged = true // it was being removed; its journal is removed last
 			continue
 		}
 		if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
@@ -112,24 +110,24 @@ func (m *merging) published() bool {
 	return merged && err == nil
 }
 
-// merging is the parts of a result.
+// merging has the parts of a result.
 type merging struct {
 	dst   string
 	parts []part // by worker
 	locks []*lock.Lock
 }
 
-// A part is what the journal of a worker says.
+// A part is the journal of a worker.
 type part struct {
 	beginning *beginning
 	done      map[int]*doneTiles // the last record of each weight
-	written   map[string]uint64  // checksums of files that are not of weights
+	written   map[string]uint64  // checksums of files without weights
 	complete  bool
 	merged    bool
 	size      int64 // of the journal
 }
 
-// dir returns the directory of a worker's part.
+// dir returns the directory of the part of a worker.
 func (m *merging) dir(worker int) string { return partDir(m.dst, worker, len(m.parts)) }
 
 func partDir(dst string, worker, workers int) string {
@@ -142,8 +140,8 @@ func (m *merging) unlock() {
 	}
 }
 
-// findParts reads the journals of the parts beside a destination, and locks them.
-// There may be none where the destination is a whole checkpoint.
+// findParts locks the parts beside a destination and reads their journals. There may be no
+// parts if the destination is a complete checkpoint.
 func findParts(dst string) (*merging, error) {
 	entries, err := os.ReadDir(filepath.Dir(dst))
 	if err != nil {
@@ -165,16 +163,16 @@ func findParts(dst string) (*merging, error) {
 	case len(numbers) == 0 && isSound(dst):
 		return m, nil
 	case len(numbers) == 0:
-		return nil, fmt.Errorf("%s: there are no parts of it (%s%s…): quantize with --shard I/N first", dst, dst, partSuffix)
+		return nil, because(ErrUnfinished, fmt.Errorf("%s: no parts (%s%s…): run the workers first", dst, dst, partSuffix))
 	case len(numbers) > 1:
-		return nil, fmt.Errorf("%s: there are parts of several runs, of %d and of %d workers (%s%s…): remove those that are of no use", dst, numbers[0], numbers[1], dst, partSuffix)
+		return nil, fmt.Errorf("%s: parts of several runs, with %d and with %d workers (%s%s…): remove the obsolete ones", dst, numbers[0], numbers[1], dst, partSuffix)
 	}
 	m.parts = make([]part, numbers[0])
 	for i := range m.parts {
 		held, err := lock.Dir(m.dir(i))
 		switch {
 		case errors.Is(err, os.ErrNotExist):
-			continue // check will say so
+			continue // check reports it
 		case errors.Is(err, lock.ErrHeld):
 			err = fmt.Errorf("%s: worker %d is still writing (%s is locked): wait for it", dst, i, m.dir(i))
 		case err == nil:
@@ -182,7 +180,7 @@ func findParts(dst string) (*merging, error) {
 			err = m.parts[i].read(m.dir(i))
 		}
 		if b := m.parts[i].beginning; err == nil && b != nil && (b.Worker != i || b.Workers != len(m.parts)) {
-			err = fmt.Errorf("%s: its journal is of worker %d of %d: give it the name %s again, or remove it", m.dir(i), b.Worker, b.Workers, partDir(dst, b.Worker, b.Workers))
+			err = fmt.Errorf("%s: its journal belongs to worker %d of %d: rename it to %s, or remove it", m.dir(i), b.Worker, b.Workers, partDir(dst, b.Worker, b.Workers))
 		}
 		if err != nil {
 			m.unlock()
@@ -192,9 +190,9 @@ func findParts(dst string) (*merging, error) {
 	return m, nil
 }
 
-// isSound reports whether there is a checkpoint whose files are all there and whole.
+// isSound reports whether a path is a complete checkpoint.
 func isSound(path string) bool {
-	if strings.HasSuffix(path, GGUFSuffix) {
+	if strings.HasSuffix(path, llamacpp.Suffix) {
 		f, err := gguf.Open(path)
 		return err == nil && f.Close() == nil
 	}
@@ -215,8 +213,8 @@ func (p *part) read(dir string) error {
 			p.beginning = r.Begin
 		case r.Done != nil:
 			p.done[r.Done.Weight] = r.Done
-		case r.Carried != "":
-			p.written[r.Carried] = r.Checksum
+		case r.Auxiliary != "":
+			p.written[r.Auxiliary] = r.Checksum
 		case r.Complete:
 			p.complete = true
 		case r.Merged:
@@ -226,20 +224,29 @@ func (p *part) read(dir string) error {
 	return nil
 }
 
-// check fails where a part is not whole, is of another plan, or lacks a file.
-func (m *merging) check(ctx context.Context) error {
+// check returns an error if a part is incomplete or damaged, or has another plan.
+func (m *merging) check(ctx context.Context, report func(verify.Progress)) error {
 	for i, p := range m.parts {
 		if _, err := os.Lstat(m.dir(i)); errors.Is(err, os.ErrNotExist) {
-			return fmt.Errorf("%s: the part of worker %d is missing (%s): run it with --shard %d/%d", m.dst, i, m.dir(i), i, len(m.parts))
+			return because(ErrUnfinished, fmt.Errorf("%s: the part of worker %d of %d is missing (%s): run that worker", m.dst, i, len(m.parts), m.dir(i)))
 		}
 		if p.beginning == nil || !p.complete {
-			return fmt.Errorf("%s: the part of worker %d is not whole (%s): run it again with --shard %d/%d --resume", m.dst, i, m.dir(i), i, len(m.parts))
+			return because(ErrUnfinished, fmt.Errorf("%s: the part of worker %d of %d is incomplete (%s): resume that worker", m.dst, i, len(m.parts), m.dir(i)))
 		}
 		want := *m.parts[0].beginning
 		want.Worker = i
 		if err := p.beginning.matches(&want, m.dir(0)); err != nil || want.Workers != len(m.parts) {
-			return fmt.Errorf("%s: the parts of workers 0 and %d are of different sources or options: run one of them again without --resume", m.dst, i)
+			return because(ErrChanged, fmt.Errorf("%s: the parts of workers 0 and %d have different sources or options: run one of them again, without resuming", m.dst, i))
 		}
+	}
+	return m.checkFiles(ctx, report)
+}
+
+// checkFiles compares the files of the parts with their checksums.
+func (m *merging) checkFiles(ctx context.Context, report func(verify.Progress)) error {
+	progress := verify.Progress{Stage: "comparing checksums"}
+	for _, f := range m.parts[0].beginning.Files {
+		progress.Total += max(0, f.Size)
 	}
 	for _, f := range m.parts[0].beginning.Files {
 		path, err := m.find(f)
@@ -249,7 +256,7 @@ func (m *merging) check(ctx context.Context) error {
 		if f.Size < 0 {
 			sum, err := fileSum(path)
 			if err == nil && sum != m.parts[f.Worker].written[f.Name] {
-				err = fmt.Errorf("%s: %w", path, errDamaged)
+				err = fmt.Errorf("%s: %w", path, ErrDamaged)
 			}
 			if err != nil {
 				return m.damaged(f, err)
@@ -264,18 +271,21 @@ func (m *merging) check(ctx context.Context) error {
 			return m.damaged(f, err)
 		}
 		if size != f.Size {
-			return fmt.Errorf("%s has %d bytes, not %d: run worker %d again with --shard %d/%d", path, size, f.Size, f.Worker, f.Worker, len(m.parts))
+			return m.damaged(f, fmt.Errorf("%s: got %d bytes, want %d", path, size, f.Size))
+		}
+		if progress.Done += size; report != nil {
+			report(progress)
 		}
 	}
 	return nil
 }
 
 func (m *merging) damaged(f partFile, err error) error {
-	return fmt.Errorf("the part of worker %d is damaged: run it again with --shard %d/%d: %w", f.Worker, f.Worker, len(m.parts), err)
+	return because(ErrDamaged, fmt.Errorf("%s: the part of worker %d of %d is damaged: run that worker again: %w", m.dst, f.Worker, len(m.parts), err))
 }
 
-// checkFile reads a file of weights in a part whole, compares its tensors with the
-// checksums of its record, and returns its size.
+// checkFile compares the tensors of a file of weights with the checksums of its record. It
+// returns the size of the file.
 func checkFile(ctx context.Context, path, name string) (size int64, err error) {
 	if name == ggufName {
 		return checkGGUF(ctx, path)
@@ -326,8 +336,8 @@ func (m *merging) name(f partFile) string {
 	return filepath.FromSlash(f.Name)
 }
 
-// find returns where a file is: in its worker's part, or in that of worker 0, where
-// an earlier merge has moved it.
+// find returns the path of a file: in the part of its worker, or in that of worker 0, if an
+// earlier merge has moved it.
 func (m *merging) find(f partFile) (string, error) {
 	for _, dir := range []string{m.dir(f.Worker), m.dir(0)} {
 		path := filepath.Join(dir, m.name(f))
@@ -335,10 +345,10 @@ func (m *merging) find(f partFile) (string, error) {
 			return path, nil
 		}
 	}
-	return "", fmt.Errorf("%s: %s is missing from the part of worker %d: run it again with --shard %d/%d", m.dst, f.Name, f.Worker, f.Worker, len(m.parts))
+	return "", because(ErrUnfinished, fmt.Errorf("%s: %s is missing from the part of worker %d of %d: run that worker again", m.dst, f.Name, f.Worker, len(m.parts)))
 }
 
-// gather moves all files into the part of worker 0, and notes it in the journals.
+// gather moves all files to the part of worker 0, and adds this to the journals.
 func (m *merging) gather() error {
 	for _, f := range m.parts[0].beginning.Files {
 		from, err := m.find(f)

@@ -78,17 +78,17 @@ func TestMerge(t *testing.T) {
 					}
 				}
 			}
-			if files := len(planFor(t, tc.src, tc.format).Files); len(written) != files {
+			if files := len(planFor(t, tc.src, tc.format).files); len(written) != files {
 				t.Errorf("the workers wrote %d files of weights, want %d: %v", len(written), files, written)
 			}
 			if read != len(want.Tensors) {
 				t.Errorf("the workers converted %d weights of %d", read, len(want.Tensors))
 			}
-			got, err := Merge(context.Background(), dst, false)
+			got, err := Merge(context.Background(), dst, RunOptions{})
 			if err != nil {
 				t.Fatal(err)
 			}
-			if again, err := Merge(context.Background(), dst, false); err != nil || !again.Finished || len(again.Warnings) > 0 {
+			if again, err := Merge(context.Background(), dst, RunOptions{}); err != nil || !again.Finished || len(again.Warnings) > 0 {
 				t.Errorf("merged again: %+v, error %v", again, err)
 			}
 			sameResult(t, dst, whole)
@@ -109,32 +109,32 @@ func TestMergeRefuses(t *testing.T) {
 		change func(dst string) error
 		want   string
 	}{
-		{"nothing", func(dst string) error { return os.RemoveAll(part(dst, 0)) }, "the part of worker 0 is missing"},
-		{"a worker", func(dst string) error { return os.RemoveAll(part(dst, 2)) }, "the part of worker 2 is missing"},
+		{"nothing", func(dst string) error { return os.RemoveAll(part(dst, 0)) }, "the part of worker 0 of 3 is missing"},
+		{"a worker", func(dst string) error { return os.RemoveAll(part(dst, 2)) }, "the part of worker 2 of 3 is missing"},
 		{"the end of a journal", func(dst string) error {
 			return os.Truncate(filepath.Join(part(dst, 1), markerName), 900)
-		}, "the part of worker 1 is not whole"},
-		{"a journal", func(dst string) error { return os.Remove(filepath.Join(part(dst, 1), markerName)) }, "the part of worker 1 is not whole"},
+		}, "the part of worker 1 of 3 is incomplete"},
+		{"a journal", func(dst string) error { return os.Remove(filepath.Join(part(dst, 1), markerName)) }, "the part of worker 1 of 3 is incomplete"},
 		{"a file", func(dst string) error {
 			return os.Remove(filepath.Join(part(dst, 1), "model-00002-of-00003.safetensors"))
 		}, "model-00002-of-00003.safetensors is missing from the part of worker 1"},
 		{"the index", func(dst string) error { return os.Remove(filepath.Join(part(dst, 0), safetensors.IndexName)) }, safetensors.IndexName + " is missing"},
 		{"the end of a file", func(dst string) error {
 			return os.Truncate(filepath.Join(part(dst, 1), "model-00002-of-00003.safetensors"), 3000)
-		}, "the part of worker 1 is damaged"},
+		}, "the part of worker 1 of 3 is damaged"},
 		{"the same plan", func(dst string) error {
 			return os.RemoveAll(part(dst, 1))
-		}, "of different sources or options"},
-		{"one number of workers", func(dst string) error { return os.Mkdir(partDir(dst, 0, 2), 0o777) }, "parts of several runs, of 2 and of 3 workers"},
+		}, "have different sources or options"},
+		{"one number of workers", func(dst string) error { return os.Mkdir(partDir(dst, 0, 2), 0o777) }, "parts of several runs, with 2 and with 3 workers"},
 		{"its own number", func(dst string) error {
 			return errors.Join(os.RemoveAll(part(dst, 2)), os.Rename(part(dst, 1), part(dst, 2)))
-		}, "part-2-of-3: its journal is of worker 1 of 3: give it the name"},
+		}, "part-2-of-3: its journal belongs to worker 1 of 3: rename it to"},
 		{"its own number of workers", func(dst string) error {
 			return errors.Join(os.RemoveAll(part(dst, 2)), os.Rename(part(dst, 0), partDir(dst, 0, 2)), os.Rename(part(dst, 1), partDir(dst, 1, 2)))
-		}, "part-0-of-2: its journal is of worker 0 of 3: give it the name"},
+		}, "part-0-of-2: its journal belongs to worker 0 of 3: rename it to"},
 		{"a number of workers", func(dst string) error {
 			return errors.Join(os.RemoveAll(part(dst, 0)), os.RemoveAll(part(dst, 1)), os.RemoveAll(part(dst, 2)), os.Mkdir(partDir(dst, 0, mostWorkers+1), 0o777))
-		}, "there are no parts of it"},
+		}, "no parts ("},
 		{"a free name", func(dst string) error { return os.Mkdir(dst, 0o777) }, "the destination exists"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -148,7 +148,7 @@ func TestMergeRefuses(t *testing.T) {
 			if tc.name == "the same plan" {
 				work(t, src, "mxfp8", dst, 1, 3)
 			}
-			if _, err := Merge(context.Background(), dst, false); err == nil || !strings.Contains(err.Error(), tc.want) || strings.Contains(err.Error(), "\n") {
+			if _, err := Merge(context.Background(), dst, RunOptions{}); err == nil || !strings.Contains(err.Error(), tc.want) || strings.Contains(err.Error(), "\n") {
 				t.Errorf("error %v, want %q", err, tc.want)
 			}
 		})
@@ -156,7 +156,7 @@ func TestMergeRefuses(t *testing.T) {
 	if _, err := planFor(t, src, "nvfp4").Worker(0, mostWorkers+1); err == nil || !strings.Contains(err.Error(), "65537 workers") {
 		t.Errorf("more workers than there may be: %v", err)
 	}
-	if _, err := Merge(context.Background(), filepath.Join(t.TempDir(), "dst"), false); err == nil || !strings.Contains(err.Error(), "there are no parts of it") {
+	if _, err := Merge(context.Background(), filepath.Join(t.TempDir(), "dst"), RunOptions{}); err == nil || !strings.Contains(err.Error(), "no parts (") {
 		t.Errorf("without parts: %v", err)
 	}
 	damaged := filepath.Join(t.TempDir(), "dst")
@@ -166,7 +166,7 @@ func TestMergeRefuses(t *testing.T) {
 	if err := os.Remove(filepath.Join(damaged, "model-00002-of-00003.safetensors")); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Merge(context.Background(), damaged, false); err == nil || !strings.Contains(err.Error(), "there are no parts of it") {
+	if _, err := Merge(context.Background(), damaged, RunOptions{}); err == nil || !strings.Contains(err.Error(), "no parts (") {
 		t.Errorf("without parts, at what is not whole: %v", err)
 	}
 }
@@ -209,7 +209,7 @@ func TestMergeKilled(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			result, err := Merge(context.Background(), dst, false)
+			result, err := Merge(context.Background(), dst, RunOptions{})
 			if err != nil || result.Finished != (step >= 2) {
 				t.Fatalf("%s: %+v (%v)", name, result, err)
 			}
@@ -233,7 +233,7 @@ func TestResumeDamagedPart(t *testing.T) {
 			if err := damage(filepath.Join(partDir(dst, 1, 3), "model-00002-of-00003.safetensors")); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := Merge(context.Background(), dst, false); err == nil || !strings.Contains(err.Error(), "the part of worker 1 is damaged") {
+			if _, err := Merge(context.Background(), dst, RunOptions{}); err == nil || !strings.Contains(err.Error(), "the part of worker 1 of 3 is damaged") {
 				t.Fatalf("merge: error %v", err)
 			}
 			plan, err := planFor(t, src, "nvfp4").Worker(1, 3)
@@ -243,7 +243,7 @@ func TestResumeDamagedPart(t *testing.T) {
 			if result, err := plan.Run(context.Background(), dst, RunOptions{Resume: true}); err != nil || result.Finished {
 				t.Errorf("worker 1: %+v, error %v", result, err)
 			}
-			if _, err := Merge(context.Background(), dst, false); err != nil {
+			if _, err := Merge(context.Background(), dst, RunOptions{}); err != nil {
 				t.Errorf("merge after worker 1 ran again: %v", err)
 			}
 		})
@@ -265,8 +265,8 @@ func TestMergeBeforeAll(t *testing.T) {
 		if _, err := plan.Run(context.Background(), dst, RunOptions{Force: true}); err != nil {
 			t.Fatal(err)
 		}
-		result, err := Merge(context.Background(), dst, true)
-		if i > 0 && (err == nil || !strings.Contains(err.Error(), "the part of worker 0 is missing")) {
+		result, err := Merge(context.Background(), dst, RunOptions{Force: true})
+		if i > 0 && (err == nil || !strings.Contains(err.Error(), "the part of worker 0 of 3 is missing")) {
 			t.Fatalf("without worker 0: %+v, error %v", result, err)
 		}
 		if i == 0 && (err != nil || result.Finished) {

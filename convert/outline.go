@@ -8,19 +8,131 @@ import (
 
 	"github.com/microscale-go/microscale/hf"
 	"github.com/microscale-go/microscale/internal/checkpoint"
-	"github.com/microscale-go/microscale/internal/configjson"
 	"github.com/microscale-go/microscale/safetensors"
 )
 
-// Config returns the bytes of config.json of the result, nil where it has none.
+// A Decision is the plan for one weight.
+type Decision struct {
+	Name        string
+	Shape       []int64
+	Action      string // "copy", "quantize", "decode" or "relabel"
+	Format      string // in the result: a block format, or a dtype in lower case
+	Reason      string // why the weight is not quantized; "" if it is
+	File        string // of the result
+	SourceBytes int64  // in the source, with scales
+	Bytes       int64  // in the result, with scales
+
+	// Tensors are the tensors of the result that hold the weight, with their byte ranges in
+	// File. Interleaved codes and scales of a GGUF file are U8. Of a tensor with several
+	// experts, the range is that of the weight.
+	Tensors []safetensors.TensorInfo
+}
+
+// Decisions returns the plan for every weight, in the order of the source.
+func (p *Plan) Decisions() []Decision {
+	layouts := p.layouts()
+	all := make([]Decision, 0, len(p.decisions))
+	for _, d := range p.decisions {
+		one := Decision{Name: d.Name, Shape: d.Shape, Action: d.action.String(), Format: p.formatName(d), Reason: d.reason,
+			File: d.file, SourceBytes: d.StoredBytes(), Bytes: d.bytes()}
+		for _, s := range d.stored {
+			offset, _ := layouts[d.file].Offset(s.Name)
+			begin, n := d.extent(s)
+			one.Tensors = append(one.Tensors, safetensors.TensorInfo{Name: s.Name, Dtype: s.Dtype, Shape: s.Shape, Begin: offset + begin, End: offset + begin + n})
+		}
+		all = append(all, one)
+	}
+	return all
+}
+
+// layouts returns the layouts of the files of weights by name.
+func (p *Plan) layouts() map[string]*safetensors.Layout {
+	layouts := map[string]*safetensors.Layout{}
+	for _, f := range p.files {
+		layouts[f.name] = f.layout
+	}
+	return layouts
+}
+
+// formatName returns the format of a weight in the result: a block format, or a dtype in lower
+// case.
+func (p *Plan) formatName(d decision) string {
+	switch d.action {
+	case quantized:
+		return p.Format.Name
+	case decoded:
+		return strings.ToLower(d.stored[0].Dtype.String())
+	}
+	return d.FormatName()
+}
+
+// Count returns the number of weights of a [Decision.Action] that the run converts. The scales
+// of a KV cache are not counted.
+func (p *Plan) Count(action string) (n int) {
+	for i, d := range p.decisions {
+		if d.action.String() == action && p.mine(i) && (d.action != relabeled || d.Quantized()) {
+			n++
+		}
+	}
+	return n
+}
+
+// A File is one file of weights of the result.
+type File struct {
+	Name       string
+	Size       int64 // bytes
+	HeaderSize int64 // bytes before the data
+	Tensors    int
+	Worker     int // who writes it; 0 if there is only one run
+}
+
+// Files returns the files of weights of the whole result, in the order of the source.
+func (p *Plan) Files() (files []File) {
+	for _, f := range p.files {
+		files = append(files, File{f.name, f.layout.FileSize(), int64(len(f.layout.HeaderBytes())), len(f.layout.Tensors()), p.workers[f.name]})
+	}
+	return files
+}
+
+// Source returns the checkpoint that the plan converts.
+func (p *Plan) Source() *hf.Checkpoint { return p.source.Source }
+
+// SourceBytes returns the bytes of the source's tensors that the run converts, and the bytes
+// that it reads: more, if it measures maxima first.
+func (p *Plan) SourceBytes() (stored, read int64) {
+	for i, d := range p.decisions {
+		if p.mine(i) {
+			stored += d.StoredBytes()
+		}
+	}
+	read = stored
+	for _, members := range p.groups() {
+		for _, i := range members {
+			read += p.decisions[i].StoredBytes()
+		}
+	}
+	return stored, read
+}
+
+// Bytes returns the bytes of the files of weights that the run writes.
+func (p *Plan) Bytes() (n int64) {
+	for _, f := range p.files {
+		if p.writes(f.name) {
+			n += f.layout.FileSize()
+		}
+	}
+	return n
+}
+
+// Config returns the bytes of config.json of the result, nil if there is none.
 func (p *Plan) Config() []byte { return p.config }
 
-// Index returns the bytes of the index of the result, nil where it has none.
+// Index returns the bytes of the index of the result, nil if there is none.
 func (p *Plan) Index() []byte { return p.index }
 
-// Companions returns the files of the result that are not of weights: config.json,
-// the index, others that a convention has, and those that go along from the source.
-// Of several workers, the first writes them.
+// Companions returns the files of the result without weights: config.json, the index, further
+// files of the convention, and auxiliary files copied from the source. If there are several
+// workers, the first writes them.
 func (p *Plan) Companions() (files []hf.Other) {
 	if p.config != nil {
 		files = append(files, hf.Other{Name: hf.ConfigName, Size: int64(len(p.config))})
@@ -34,17 +146,17 @@ func (p *Plan) Companions() (files []hf.Other) {
 	return append(files, p.others()...)
 }
 
-// ConfigChanges returns the members of config.json that are not those of the
-// source's, and the names of those that are gone; NaN and infinities as zeros.
-func (p *Plan) ConfigChanges() (set map[string]json.RawMessage, gone []string, err error) {
+// ConfigChanges returns the members of config.json that differ from the source's, and the names
+// of removed members. NaN and infinities are zeros.
+func (p *Plan) ConfigChanges() (set map[string]json.RawMessage, removed []string, err error) {
 	if p.config == nil {
 		return nil, nil, nil
 	}
 	var before, after map[string]json.RawMessage
-	if err := json.Unmarshal(configjson.Standard(p.Source.Source.Config), &before); err != nil {
+	if err := json.Unmarshal(hf.StandardJSON(p.source.Source.Config), &before); err != nil {
 		return nil, nil, err
 	}
-	if err := json.Unmarshal(configjson.Standard(p.config), &after); err != nil {
+	if err := json.Unmarshal(hf.StandardJSON(p.config), &after); err != nil {
 		return nil, nil, err
 	}
 	set = map[string]json.RawMessage{}
@@ -55,48 +167,17 @@ func (p *Plan) ConfigChanges() (set map[string]json.RawMessage, gone []string, e
 	}
 	for name := range before {
 		if _, ok := after[name]; !ok {
-			gone = append(gone, name)
+			removed = append(removed, name)
 		}
 	}
-	return set, gone, nil
+	return set, removed, nil
 }
 
-// FormatName returns what a weight is in the result: the name of the block format, or
-// the dtype in lower case.
-func (p *Plan) FormatName(d Decision) string {
-	switch d.Action {
-	case Quantize:
-		return p.Format.Name
-	case Decode:
-		return strings.ToLower(d.Stored[0].Dtype.String())
-	}
-	return d.Weight.FormatName()
-}
-
-// WorkerOf returns which of the workers writes a file of weights; 0 where one run
-// writes everything.
-func (p *Plan) WorkerOf(file string) int { return p.workers[file] }
-
-// Idle returns the workers that have no file of weights to write: a worker writes
-// whole files, and there may be fewer of them than workers.
-func (p *Plan) Idle() (workers []int) {
-	busy := map[int]bool{}
-	for _, worker := range p.workers {
-		busy[worker] = true
-	}
-	for i := range p.worker.Count {
-		if !busy[i] {
-			workers = append(workers, i)
-		}
-	}
-	return workers
-}
-
-// others returns the files of the source that go along: all but those that say how
-// it was quantized.
+// others returns the auxiliary files of the source that are copied: all except descriptions of
+// its quantization.
 func (p *Plan) others() []hf.Other {
 	if p.single {
 		return nil
 	}
-	return slices.DeleteFunc(slices.Clone(p.Source.Source.Others()), func(o hf.Other) bool { return checkpoint.IsSidecar(o.Name) })
+	return slices.DeleteFunc(slices.Clone(p.source.Source.Others()), func(o hf.Other) bool { return checkpoint.IsSidecar(o.Name) })
 }

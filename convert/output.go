@@ -15,51 +15,48 @@ import (
 	"github.com/microscale-go/microscale/safetensors"
 )
 
-// An output is a result on its way: a directory beside the destination, under
-// another name until everything in it is whole. A run that is killed leaves that
-// directory behind, which no client takes for a checkpoint, and the next run to
-// the same destination removes it.
+// An output is an incomplete result: a directory beside the destination, under another name. A
+// killed run leaves this directory, which no client accepts as a checkpoint. The next run to
+// the same destination resumes or removes it.
 //
-//	DST.microscale-partial     what is written, locked against other runs
-//	DST.microscale-part-I-of-N the same of one of N workers
-//	DST.microscale-replaced    an earlier directory DST that --force replaces, from
-//	                           its renaming to that of the new one and its removal
+//	DST.microscale-partial      the files that are written, locked against other runs
+//	DST.microscale-part-I-of-N  the same for one of N workers
+//	DST.microscale-replaced     an earlier directory DST, while a forced run replaces it
 //
-// An earlier file DST is replaced by one renaming, and there is always one or
-// the other. Of directories none is there for a moment; a run that is killed in
-// it leaves the earlier one under the second name, and the next run to the same
-// destination puts it back.
+// One rename replaces an earlier file DST, so that either the old or the new one exists. A
+// directory needs two renames; a run that is killed between them leaves the earlier directory
+// under the last name, and the next run to the same destination moves it back.
 type output struct {
 	final    string   // DST
 	single   bool     // DST is a file
-	partial  string   // the directory that is written
-	replaced string   // where an earlier directory is until it is removed
+	partial  string   // the directory for the files
+	replaced string   // the new name of an earlier directory until it is removed
 	replace  bool     // there is an earlier DST
-	parents  []string // folders that were made for DST, the innermost first
+	parents  []string // directories that were created for DST, innermost first
 	finished bool     // every file is written and closed
 	force    bool     // an earlier checkpoint DST may be replaced
 	lock     *lock.Lock
 	writers  []*safetensors.Writer
-	part     bool            // partial is a worker's, and stays when it is whole
-	names    map[string]bool // paths of the files in partial, with slashes
+	part     bool            // partial belongs to a worker, and keeps its name
+	names    map[string]bool // slash-separated paths of the files in partial
 	warnings []string
-	whole    func() error            // called when all files are closed; may be nil
+	closed   func() error            // called when all files are closed; may be nil
 	remove   func(path string) error // removeDir
 }
 
-// Suffixes of the names that stand beside DST while it is written and replaced.
+// Suffixes of the names beside DST while it is written and replaced.
 const (
 	partialSuffix  = ".microscale-partial"
 	replacedSuffix = ".microscale-replaced"
 	partSuffix     = ".microscale-part-"
 )
 
-// markerName is the name of the journal in the partial directory, the first file
-// that is made there and the last that is removed. What a killed run left is
-// known by it, and a folder of somebody else that bears the name is not touched.
+// markerName is the name of the journal in the partial directory, the first file that is created
+// there and the last that is removed. It identifies the files of a killed run; a directory of
+// the same name without it is left alone.
 const markerName = ".microscale"
 
-// outputAt returns the output of a plan at a destination, before anything is made.
+// outputAt returns the output of a plan at a destination. It creates nothing.
 func (p *Plan) outputAt(final string) *output {
 	final = filepath.Clean(final)
 	partial := final + partialSuffix
@@ -69,10 +66,10 @@ func (p *Plan) outputAt(final string) *output {
 	return &output{final: final, single: p.single, part: p.worker.Count > 0, partial: partial, replaced: final + replacedSuffix, names: p.names(), remove: removeDir}
 }
 
-// newOutput prepares the directory. The destination must not exist, unless
-// force is given and it is a checkpoint.
+// newOutput creates and locks the partial directory. The destination must not exist, unless
+// force is set and it is a checkpoint.
 func (p *Plan) newOutput(final string, options RunOptions) (*output, error) {
-	source, o := p.Source.Source, p.outputAt(final)
+	source, o := p.source.Source, p.outputAt(final)
 	o.force = options.Force
 	final = o.final
 	if err := o.admit(source); err != nil {
@@ -92,13 +89,13 @@ func (p *Plan) newOutput(final string, options RunOptions) (*output, error) {
 	}
 	err := o.restore(options.Resume)
 	if err == nil {
-		err = o.admit(source) // another run may have ended meanwhile
+		err = o.admit(source) // another run may have finished meanwhile
 	}
 	if err == nil {
 		err = o.mark()
 	}
 	if err == nil {
-		_ = o.syncNames() // where that fails, a power failure may cost more than the work since the last record
+		_ = o.syncNames() // if it fails, a power failure may lose the whole run
 	}
 	if err != nil {
 		o.removePartial()
@@ -109,15 +106,15 @@ func (p *Plan) newOutput(final string, options RunOptions) (*output, error) {
 	return o, nil
 }
 
-// cannotWrite says that a folder does not take the result.
+// cannotWrite returns the error of a directory that cannot hold the result.
 func cannotWrite(folder string, err error) error {
 	if e, ok := errors.AsType[*os.PathError](err); ok {
-		err = e.Err // its path is that of a file in the folder
+		err = e.Err // its path is that of a file in the directory
 	}
-	return fmt.Errorf("%s: this folder cannot be written (%w): choose a destination elsewhere", folder, err)
+	return fmt.Errorf("%s: this directory is not writable (%w): choose a destination elsewhere", folder, err)
 }
 
-// missing returns the folders of a path that do not exist, the innermost first.
+// missing returns the directories of a path that do not exist, innermost first.
 func missing(dir string) (folders []string) {
 	for {
 		if _, err := os.Lstat(dir); !errors.Is(err, os.ErrNotExist) {
@@ -128,15 +125,15 @@ func missing(dir string) (folders []string) {
 	}
 }
 
-// removeParents removes the folders that were made for the destination, unless
-// something is in them.
+// removeParents removes the directories that were created for the destination, if they are
+// empty.
 func (o *output) removeParents() {
 	for _, dir := range o.parents {
 		_ = os.Remove(dir)
 	}
 }
 
-// removePartial removes the partial directory, unless something is in it or it is a link.
+// removePartial removes the partial directory if it is empty and not a link.
 func (o *output) removePartial() {
 	if info, err := os.Lstat(o.partial); err == nil && info.IsDir() {
 		_ = os.Remove(o.partial)
@@ -157,16 +154,15 @@ func (o *output) claim() error {
 	return nil
 }
 
-// restore undoes what a killed run left: it removes the files that the run wrote,
-// unless this one resumes it, and moves back an earlier directory that the run had
-// moved away and not yet replaced.
+// restore cleans up after a killed run: it removes the files of that run, unless this one
+// resumes it, and moves back an earlier directory that the run was replacing.
 func (o *output) restore(resume bool) error {
 	if err := o.own(); err != nil {
 		return err
 	}
 	if !resume {
 		if o.unfinished() {
-			o.warnings = append(o.warnings, fmt.Sprintf("%s: the files of an unfinished run were removed: --resume would have continued it", o.partial))
+			o.warnings = append(o.warnings, fmt.Sprintf("%s: the files of an unfinished run, which could have been resumed, were removed", o.partial))
 		}
 		if err := o.clear(); err != nil {
 			return err
@@ -182,8 +178,8 @@ func (o *output) restore(resume bool) error {
 	return renameNew(o.replaced, o.final)
 }
 
-// removeDir removes a directory, the journal in it last: what is left where that fails is
-// known by it.
+// removeDir removes a directory, its journal last: if that fails, the journal still identifies
+// the directory.
 func removeDir(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, os.ErrNotExist) {
@@ -200,7 +196,7 @@ func removeDir(dir string) error {
 	return os.RemoveAll(dir)
 }
 
-// clear removes what a killed run left in the partial directory, the marker last.
+// clear removes the files of a killed run from the partial directory, the marker last.
 func (o *output) clear() error {
 	if err := o.own(); err != nil {
 		return err
@@ -215,21 +211,21 @@ func (o *output) clear() error {
 		err = os.RemoveAll(o.path(markerName))
 	}
 	if err != nil {
-		return fmt.Errorf("%s: what an earlier run left cannot be removed: %w", o.partial, err)
+		return fmt.Errorf("%s: remove the files of an earlier run: %w", o.partial, err)
 	}
 	return nil
 }
 
-// path returns where a file of the result is written.
+// path returns the path of a file in the partial directory.
 func (o *output) path(name string) string { return filepath.Join(o.partial, filepath.FromSlash(name)) }
 
-// unfinished reports whether an earlier run left work that is done, and more to do.
+// unfinished reports whether an earlier run did some of the work, but not all.
 func (o *output) unfinished() bool {
-	records, _, _ := readJournal(o.path(markerName)) // one that cannot be read is removed
+	records, _, _ := readJournal(o.path(markerName)) // an unreadable journal is removed
 	return len(records) > 1 && !records[len(records)-1].Complete
 }
 
-// mark makes the marker, if it is not there: a journal of nothing.
+// mark creates the marker, an empty journal, if it does not exist.
 func (o *output) mark() error {
 	f, err := openOwn(o.path(markerName))
 	if err != nil {
@@ -238,26 +234,26 @@ func (o *output) mark() error {
 	return f.Close()
 }
 
-// create begins a file of weights.
-func (o *output) create(f File) (*safetensors.Writer, error) { return o.add(f, safetensors.Create) }
+// create creates a file of weights.
+func (o *output) create(f file) (*safetensors.Writer, error) { return o.add(f, safetensors.Create) }
 
-// reopen goes on with a file of weights.
-func (o *output) reopen(f File) (*safetensors.Writer, error) { return o.add(f, safetensors.Reopen) }
+// reopen opens a file of weights of an earlier run.
+func (o *output) reopen(f file) (*safetensors.Writer, error) { return o.add(f, safetensors.Reopen) }
 
-func (o *output) add(f File, open func(string, *safetensors.Layout) (*safetensors.Writer, error)) (*safetensors.Writer, error) {
-	w, err := open(o.fileOf(f), f.Layout)
+func (o *output) add(f file, open func(string, *safetensors.Layout) (*safetensors.Writer, error)) (*safetensors.Writer, error) {
+	w, err := open(o.fileOf(f), f.layout)
 	if err == nil {
 		o.writers = append(o.writers, w)
 	}
 	return w, err
 }
 
-// fileOf returns where a file of weights is written.
-func (o *output) fileOf(f File) string {
+// fileOf returns the path of a file of weights in the partial directory.
+func (o *output) fileOf(f file) string {
 	if o.single {
 		return o.path(singleName)
 	}
-	return o.path(f.Name)
+	return o.path(f.name)
 }
 
 // writeFile writes a small file of the result.
@@ -265,11 +261,11 @@ func (o *output) writeFile(name string, data []byte) error {
 	return o.fill(name, func(w io.Writer) error { _, err := w.Write(data); return err })
 }
 
-// carry copies a file of the source, until ctx ends, and returns its checksum.
-func (o *output) carry(ctx context.Context, other hf.Other) (uint64, error) {
+// copyFile copies an auxiliary file of the source and returns its checksum.
+func (o *output) copyFile(ctx context.Context, other hf.Other) (uint64, error) {
 	in, err := os.Open(other.Path)
 	if err != nil {
-		return 0, fmt.Errorf("%s: it goes along with the weights but cannot be read: %w", other.Name, err)
+		return 0, fmt.Errorf("%s: copy the auxiliary file: %w", other.Name, err)
 	}
 	defer in.Close()
 	sum, off, piece := checksum.New(other.Size), int64(0), make([]byte, 1<<20)
@@ -292,14 +288,16 @@ func (o *output) carry(ctx context.Context, other hf.Other) (uint64, error) {
 		}
 	})
 	if err == nil && off != other.Size {
-		err = fmt.Errorf("%s: it changed while it was read: run again when nothing writes to it", other.Path)
+		err = because(ErrChanged, fmt.Errorf("%s: the file changed while it was read: run again when nothing writes to it", other.Path))
 	}
 	return sum.Value(), err
 }
 
+// fill creates a small file of the result. It follows no link that leads out of the partial
+// directory.
 func (o *output) fill(name string, write func(io.Writer) error) error {
 	path, local := o.path(name), filepath.FromSlash(name)
-	root, err := os.OpenRoot(o.partial) // follows no link that leads out of it
+	root, err := os.OpenRoot(o.partial)
 	if err != nil {
 		return err
 	}
@@ -317,13 +315,13 @@ func (o *output) fill(name string, write func(io.Writer) error) error {
 	err = write(f)
 	err = errors.Join(err, f.Sync(), f.Close())
 	for dir := filepath.Dir(path); err == nil && dir != o.partial; dir = filepath.Dir(dir) {
-		err = syncDir(dir) // commit does that of the directory itself
+		err = syncDir(dir) // commit syncs the directory itself
 	}
 	return err
 }
 
-// commit finishes the files and gives the result its name. Where it fails the
-// destination is as it was. What goes wrong after that is a warning.
+// commit completes the files and gives the result its name. On error, the destination is
+// unchanged. Failures after the rename are warnings.
 func (o *output) commit() (warnings []string, err error) {
 	for _, w := range o.writers {
 		if err := w.Close(); err != nil {
@@ -333,8 +331,8 @@ func (o *output) commit() (warnings []string, err error) {
 	if err := syncDir(o.partial); err != nil {
 		return nil, err
 	}
-	if o.whole != nil {
-		if err := o.whole(); err != nil {
+	if o.closed != nil {
+		if err := o.closed(); err != nil {
 			return nil, err
 		}
 	}
@@ -348,26 +346,26 @@ func (o *output) commit() (warnings []string, err error) {
 	return o.tidy(), nil
 }
 
-// tidy removes what stands beside a result that has its name. The lock goes
-// last, so that no other run begins in a directory that is being removed.
+// tidy removes the other files beside a committed result. It releases the lock last, so that no
+// run starts in a directory that is being removed.
 func (o *output) tidy() (warnings []string) {
 	defer o.unlock()
 	o.unmark()
 	if err := o.syncNames(); err != nil {
-		warnings = append(warnings, fmt.Sprintf("%s is whole, but a power failure may undo its name: %v", o.final, err))
+		warnings = append(warnings, fmt.Sprintf("%s is complete, but a power failure may undo its rename: %v", o.final, err))
 	}
 	left := o.replaced
 	if o.single {
 		left = o.partial
 	}
 	if err := o.remove(left); err != nil {
-		warnings = append(warnings, fmt.Sprintf("%s is whole, but %s could not be removed: remove it yourself (%v)", o.final, left, err))
+		warnings = append(warnings, fmt.Sprintf("%s is complete, but %s could not be removed: remove it yourself (%v)", o.final, left, err))
 	}
 	return warnings
 }
 
-// dropPartial removes what killed runs of the same plan left in the partial directory,
-// once the result is whole.
+// dropPartial removes the partial directory of killed runs of the same plan, once the result is
+// complete.
 func (o *output) dropPartial(plan string) {
 	records, _, err := readJournal(o.path(markerName))
 	if len(records) > 0 && (records[0].Begin == nil || records[0].Begin.Plan != plan) {
@@ -378,34 +376,34 @@ func (o *output) dropPartial(plan string) {
 	}
 }
 
-// leftover removes the journal that a run left in the result that was killed once this
-// had its name. An earlier directory that the result replaced is reported.
+// leftover removes the journal of a run that was killed after its rename. It reports an earlier
+// directory that the result replaced.
 func (o *output) leftover() (warnings []string) {
 	o.unmark()
 	if _, err := os.Lstat(o.replaced); err == nil {
-		warnings = append(warnings, fmt.Sprintf("%s is whole, but %s, which it replaced, is still there: remove it yourself", o.final, o.replaced))
+		warnings = append(warnings, fmt.Sprintf("%s is complete, but %s, which it replaced, still exists: remove it yourself", o.final, o.replaced))
 	}
 	return warnings
 }
 
-// singleName is the name in the partial directory of a result of one file.
+// singleName is the name of a single-file result in the partial directory.
 const singleName = "single" + safetensors.Suffix
 
 // abort removes what was written.
 func (o *output) abort() {
 	for _, w := range o.writers {
-		_ = w.Abort() // the directory goes anyway
+		_ = w.Abort() // the directory is removed anyway
 	}
-	_ = o.clear() // what stays is under the partial name, and the next run removes it
+	_ = o.clear() // the next run removes the rest
 	o.removePartial()
 	o.removeParents()
 	o.unlock()
 }
 
-// suspend leaves what was written for a run that goes on with it.
+// suspend keeps the written files for a run that resumes.
 func (o *output) suspend() {
 	for _, w := range o.writers {
-		_ = w.Suspend() // what the journal says is done is on the disk
+		_ = w.Suspend() // everything in the journal is on the disk
 	}
 	o.unlock()
 }
@@ -417,8 +415,7 @@ func (o *output) unlock() {
 	}
 }
 
-// syncNames makes the names beside the destination durable, and those of the
-// folders that were made for it.
+// syncNames makes the names of the destination and of the directories created for it durable.
 func (o *output) syncNames() error {
 	err := syncDir(filepath.Dir(o.final))
 	for _, dir := range o.parents {

@@ -31,7 +31,7 @@ func planOf(t *testing.T, path string) *Plan {
 		file = filepath.Join(path, "model.safetensors")
 	}
 	writeFile(t, file, nil, weights)
-	plan, err := PlanQuantize(openModel(t, path), QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP8}})
+	plan, err := PlanQuantize(openModel(t, path).Source, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP8}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,28 +81,28 @@ func TestDestination(t *testing.T) {
 		{"same", "src", "src", true, "source and destination are the same"},
 		{"same by another path", "src", "src/../src/.", true, "source and destination are the same"},
 		{"same by a link", "src", "link", true, "source and destination are the same"},
-		{"inside", "src", "src/out", false, "lie within each other"},
-		{"inside by a link", "src", "link/new/out", false, "lie within each other"},
-		{"around", "home/src", "home", true, "lie within each other"},
+		{"inside", "src", "src/out", false, "are nested"},
+		{"inside by a link", "src", "link/new/out", false, "are nested"},
+		{"around", "home/src", "home", true, "are nested"},
 		{"the file itself", "a.safetensors", "a.safetensors", true, "source and destination are the same"},
 		{"the file by a link", "a.safetensors", "b.safetensors", true, "source and destination are the same"},
-		{"around the file", "home/a.safetensors", "home", true, "lie within each other"},
+		{"around the file", "home/a.safetensors", "home", true, "are nested"},
 		{"a folder", "src", "taken", false, "the destination exists"},
 		{"a file", "src", "file.txt", false, "the destination exists"},
 		{"a broken link", "src", "broken", false, "the destination exists"},
-		{"force on a folder", "src", "taken", true, "this is none"},
-		{"force on a file", "src", "file.txt", true, "this is none"},
-		{"force on a folder by a file", "a.safetensors", "old", true, "this is none"},
-		{"force on a file by a folder", "src", "old.safetensors", true, "this is none"},
-		{"force on a link", "src", "link2", true, "a symbolic link, which --force does not replace"},
-		{"force on a link to a file", "a.safetensors", "c.safetensors", true, "a symbolic link, which --force does not replace"},
-		{"force on more than a checkpoint", "src", "more", true, "more/llama/notes.txt is no part of a checkpoint: --force would delete it; move it away or choose another destination"},
-		{"force on a repository", "src", "repository", true, "repository/.git/HEAD is no part of a checkpoint"},
-		{"force on another checkpoint below", "src", "below", true, "below/other/model.safetensors is no part of a checkpoint"},
-		{"force on a link in a checkpoint", "src", "linked", true, "linked/data is no part of a checkpoint"},
-		{"a partial directory of somebody else", "src", "mine", false, "mine.microscale-partial: it has \"notes.txt\", which no run of this program writes"},
-		{"a replaced directory of somebody else", "src", "old", true, "old.microscale-replaced/notes.txt is no part of a checkpoint"},
-		{"below a file", "src", "file.txt/out", false, "file.txt: this folder cannot be written (not a directory): choose a destination elsewhere"},
+		{"force on a folder", "src", "taken", true, "not a checkpoint"},
+		{"force on a file", "src", "file.txt", true, "not a checkpoint"},
+		{"force on a folder by a file", "a.safetensors", "old", true, "not a checkpoint"},
+		{"force on a file by a folder", "src", "old.safetensors", true, "not a checkpoint"},
+		{"force on a link", "src", "link2", true, "a symbolic link, which is never replaced"},
+		{"force on a link to a file", "a.safetensors", "c.safetensors", true, "a symbolic link, which is never replaced"},
+		{"force on more than a checkpoint", "src", "more", true, "more/llama/notes.txt is not part of a checkpoint, and would be deleted: move it away or choose another destination"},
+		{"force on a repository", "src", "repository", true, "repository/.git/HEAD is not part of a checkpoint"},
+		{"force on another checkpoint below", "src", "below", true, "below/other/model.safetensors is not part of a checkpoint"},
+		{"force on a link in a checkpoint", "src", "linked", true, "linked/data is not part of a checkpoint"},
+		{"a partial directory of somebody else", "src", "mine", false, "mine.microscale-partial: the result is written here, but it contains the foreign file \"notes.txt\""},
+		{"a replaced directory of somebody else", "src", "old", true, "old.microscale-replaced/notes.txt is not part of a checkpoint"},
+		{"below a file", "src", "file.txt/out", false, "file.txt: this directory is not writable (not a directory): choose a destination elsewhere"},
 		{"its own partial directory", "out.microscale-partial", "out", false, "source and destination are the same"},
 		{"its own replaced directory", "out.microscale-replaced", "out", true, "source and destination are the same"},
 	} {
@@ -179,7 +179,7 @@ func TestForce(t *testing.T) {
 			if after := names(t, dir); after != before {
 				t.Errorf("the folder has %s, before it had %s", after, before)
 			}
-			compare(t, plan.Source, openModel(t, at(tc.dst)))
+			compare(t, plan.source, openModel(t, at(tc.dst)))
 			if quantized := openModel(t, at("out")).Quantized() > 0; quantized != (tc.dst == "out") {
 				t.Errorf("out is quantized: %v", quantized)
 			}
@@ -222,7 +222,7 @@ func TestKilled(t *testing.T) {
 			if _, err := plan.Run(context.Background(), dst, RunOptions{}); err != nil {
 				t.Fatal(err)
 			}
-			compare(t, plan.Source, openModel(t, dst))
+			compare(t, plan.source, openModel(t, dst))
 			if want := "dst" + kind + " src" + kind; names(t, dir) != want {
 				t.Errorf("the folder has %s, want %s", names(t, dir), want)
 			}
@@ -284,7 +284,7 @@ func TestForceLate(t *testing.T) {
 		t.Fatal(err)
 	}
 	writeText(t, filepath.Join(dst, "notes.txt"), "mine")
-	if _, err := out.commit(); err == nil || !strings.HasPrefix(err.Error(), filepath.Join(dst, "notes.txt")+" is no part of a checkpoint") {
+	if _, err := out.commit(); err == nil || !strings.HasPrefix(err.Error(), filepath.Join(dst, "notes.txt")+" is not part of a checkpoint") {
 		t.Errorf("error %v", err)
 	}
 	out.abort()
@@ -353,11 +353,11 @@ func TestWarnings(t *testing.T) {
 				t.Fatal(err)
 			}
 			warnings, err := out.commit()
-			want := dst + " is whole, but " + dst + tc.left + " could not be removed: remove it yourself"
+			want := dst + " is complete, but " + dst + tc.left + " could not be removed: remove it yourself"
 			if err != nil || len(warnings) != 1 || !strings.HasPrefix(warnings[0], want) {
 				t.Errorf("warnings %q, error %v, want %q", warnings, err, want)
 			}
-			compare(t, plan.Source, openModel(t, dst))
+			compare(t, plan.source, openModel(t, dst))
 			if openModel(t, dst).Quantized() == 0 {
 				t.Error("the destination is the earlier one")
 			}
@@ -384,7 +384,7 @@ func TestForceStuck(t *testing.T) {
 	if _, err := writing(plan, out); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := out.commit(); !errors.Is(err, syscall.EBUSY) || !strings.HasPrefix(err.Error(), dst+": the earlier one cannot be replaced: ") {
+	if _, err := out.commit(); !errors.Is(err, syscall.EBUSY) || !strings.HasPrefix(err.Error(), dst+": replace the earlier one: ") {
 		t.Errorf("error %v", err)
 	}
 	out.abort()
@@ -397,13 +397,13 @@ func TestForceStuck(t *testing.T) {
 // that could not be made is not.
 func TestCannotWrite(t *testing.T) {
 	err := cannotWrite("out", &os.PathError{Op: "mkdir", Path: "out/x.microscale-partial", Err: syscall.EROFS})
-	if want := "out: this folder cannot be written (read-only file system): choose a destination elsewhere"; err.Error() != want || !errors.Is(err, syscall.EROFS) {
+	if want := "out: this directory is not writable (read-only file system): choose a destination elsewhere"; err.Error() != want || !errors.Is(err, syscall.EROFS) {
 		t.Errorf("%v, want %s", err, want)
 	}
 	dir := t.TempDir()
 	plan := planOf(t, filepath.Join(dir, "src"))
 	writeText(t, filepath.Join(dir, "file"), "mine")
-	if _, err := plan.Run(context.Background(), filepath.Join(dir, "file", "sub", "out"), RunOptions{}); err == nil || !strings.Contains(err.Error(), "this folder cannot be written (not a directory)") {
+	if _, err := plan.Run(context.Background(), filepath.Join(dir, "file", "sub", "out"), RunOptions{}); err == nil || !strings.Contains(err.Error(), "this directory is not writable (not a directory)") {
 		t.Errorf("below a file: error %v", err)
 	}
 }
@@ -434,12 +434,12 @@ func TestCarryInterrupted(t *testing.T) {
 		return info.Size()
 	}
 	other := hf.Other{Name: "tokenizer.json", Path: path, Size: size}
-	if _, err := out.carry(context.Background(), other); err != nil || copied() != size {
+	if _, err := out.copyFile(context.Background(), other); err != nil || copied() != size {
 		t.Errorf("%d of %d bytes copied, error %v", copied(), size, err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if _, err := out.carry(ctx, other); !errors.Is(err, context.Canceled) || copied() != 0 {
+	if _, err := out.copyFile(ctx, other); !errors.Is(err, context.Canceled) || copied() != 0 {
 		t.Errorf("interrupted: %d bytes copied, error %v", copied(), err)
 	}
 }
@@ -449,7 +449,7 @@ func TestExplain(t *testing.T) {
 	out, full := &output{final: "out", partial: "out.microscale-partial"}, &os.PathError{Op: "write", Path: "x", Err: syscall.ENOSPC}
 	for resume, want := range map[bool]string{
 		false: "out: the disk is full: the result needs 1234 bytes there; free some or choose another destination (nothing was left behind)",
-		true:  "out: the disk is full: the result needs 1234 bytes there; free some, and the same command goes on from what is in out.microscale-partial",
+		true:  "out: the disk is full: the result needs 1234 bytes there; free some and resume the run, whose files are in out.microscale-partial",
 	} {
 		if err := explain(full, out, 1234, resume); err.Error() != want {
 			t.Errorf("%v, want %s", err, want)

@@ -14,6 +14,7 @@ import (
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/safetensors"
 	"github.com/microscale-go/microscale/tensor"
+	"github.com/microscale-go/microscale/verify"
 )
 
 // run is one execution of a plan.
@@ -24,49 +25,45 @@ type run struct {
 	writers map[string]target
 	layouts map[string]*safetensors.Layout // by file
 	journal *journal
-	scratch sync.Pool // of *scratch
+	scratch sync.Pool // of *unit
 
-	// What an earlier run did, from its journal.
-	start    checkpoint.Tile   // the first tile that is to be done
-	resumed  bool              // it is not the first of all
-	carried  map[string]uint64 // checksums of the auxiliary files that are copied
-	complete bool              // all files are closed
+	// The state of an earlier run, from its journal.
+	start     checkpoint.Tile   // the first tile to do
+	resumed   bool              // the earlier run did some work
+	auxiliary map[string]uint64 // checksums of the auxiliary files that are copied
+	complete  bool              // all files are closed
 
-	groups map[string][]int // weights that share their extremes, of those that are needed
-	swept  map[int]extremes // of weights whose amax is known
-	sums   []sums           // of each decision
+	groups map[string][]int // weights that share extremes, of those that are needed
+	swept  map[int]extremes // of the weights whose extremes are known
+	sums   []sums           // by decision
 
-	lock     sync.Mutex      // of what follows
-	pending  []record        // of what is done and not yet in the journal
-	frontier checkpoint.Tile // where the tiles that are done end
-	synced   checkpoint.Tile // where those end that the journal has
+	lock     sync.Mutex      // of the fields below
+	pending  []record        // of work that is not yet in the journal
+	frontier checkpoint.Tile // the tiles before it are done
+	synced   checkpoint.Tile // the tiles before it are done in the journal
+	done     verify.Progress
 }
 
-// A target takes the bytes of the result.
+// A target receives the bytes of the result.
 type target interface {
 	WriteTensorAt(name string, p []byte, off int64) error
 }
 
 func newRun(p *Plan, o RunOptions) *run {
-	if o.Progress == nil {
-		o.Progress = func(int64) {}
-	}
-	r := &run{plan: p, options: o, writers: map[string]target{}, layouts: map[string]*safetensors.Layout{}, groups: p.groups(), swept: map[int]extremes{}, carried: map[string]uint64{}}
-	r.scratch.New = func() any { return &scratch{} }
-	for _, f := range p.Files {
-		r.layouts[f.Name] = f.Layout
-	}
-	for range p.Decisions {
+	r := &run{plan: p, options: o, writers: map[string]target{}, layouts: p.layouts(), groups: p.groups(), swept: map[int]extremes{}, auxiliary: map[string]uint64{}}
+	r.scratch.New = func() any { return &unit{} }
+	_, r.done.Total = p.SourceBytes()
+	for range p.decisions {
 		r.sums = append(r.sums, newSums())
 	}
 	return r
 }
 
-// open makes a file of the result, or opens what an earlier run left of it.
-func (r *run) open(f File) (*safetensors.Writer, error) {
-	begun := r.begun(f.Name)
+// open creates a file of the result, or reopens that of an earlier run.
+func (r *run) open(f file) (*safetensors.Writer, error) {
+	begun := r.begun(f.name)
 	if _, err := os.Lstat(r.out.fileOf(f)); begun && errors.Is(err, os.ErrNotExist) {
-		return nil, &damagedPartial{f.Name, "it is missing"}
+		return nil, &damagedPartial{f.name, "it is missing"}
 	}
 	w, err := r.out.create(f)
 	if !errors.Is(err, os.ErrExist) || !r.options.Resume {
@@ -75,9 +72,9 @@ func (r *run) open(f File) (*safetensors.Writer, error) {
 	w, err = r.out.reopen(f)
 	switch container, ok := errors.AsType[*safetensors.ContainerError](err); {
 	case ok && begun:
-		return nil, &damagedPartial{f.Name, container.Problem}
+		return nil, &damagedPartial{f.name, container.Problem}
 	case err != nil && !begun:
-		// The earlier run ended while it made the file, or before that was on the disk.
+		// The earlier run ended while it created the file, or before the file was on the disk.
 		if err = os.Remove(r.out.fileOf(f)); err == nil {
 			w, err = r.out.create(f)
 		}
@@ -87,20 +84,20 @@ func (r *run) open(f File) (*safetensors.Writer, error) {
 
 // begun reports whether an earlier run wrote anything to a file.
 func (r *run) begun(file string) bool {
-	for i, d := range r.plan.Decisions[:min(r.start.Weight+1, len(r.plan.Decisions))] {
-		if d.File == file && (i < r.start.Weight || r.start.From > 0 || r.start.FromCol > 0) && d.Bytes() > 0 {
+	for i, d := range r.plan.decisions[:min(r.start.Weight+1, len(r.plan.decisions))] {
+		if d.file == file && (i < r.start.Weight || r.start.From > 0 || r.start.FromCol > 0) && d.bytes() > 0 {
 			return true
 		}
 	}
 	return false
 }
 
-// skip counts as written and read what an earlier run did.
+// skip counts the work of an earlier run as done.
 func (r *run) skip() {
 	r.frontier, r.synced = r.start, r.start
-	for i, d := range r.plan.Decisions {
+	for i, d := range r.plan.decisions {
 		if _, swept := r.swept[i]; swept && r.sweeps(i) {
-			r.options.Progress(d.Weight.StoredBytes())
+			r.report(stageSweep, d.StoredBytes())
 		}
 		if i > r.start.Weight || !r.plan.mine(i) {
 			continue
@@ -109,14 +106,13 @@ func (r *run) skip() {
 			if i == r.start.Weight && (t.From > r.start.From || t.From == r.start.From && t.FromCol >= r.start.FromCol) {
 				break
 			}
-			r.progress(t)
-			r.written(t, d)
+			r.progress(stageTiles, t)
+			r.skipWritten(t)
 		}
 	}
 }
 
-// passes does the work of the plan: the sweep where the format needs one, then
-// the conversion.
+// passes does the work of the plan: the sweep, if the format needs one, then the conversion.
 func (r *run) passes(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -128,7 +124,7 @@ func (r *run) passes(ctx context.Context) error {
 		}
 		recorded <- err
 	}()
-	err := r.sweep(ctx)
+	err := r.sweepWeights(ctx, r.sweeps)
 	if err == nil && len(r.swept) > 0 {
 		err = r.plan.unchanged() // between the passes
 	}
@@ -138,29 +134,29 @@ func (r *run) passes(ctx context.Context) error {
 	close(stop)
 	failed := <-recorded
 	if failed != nil {
-		err = failed // also where all tiles were done meanwhile
+		err = failed // even if all tiles are done
 	}
 	if changed := r.plan.unchanged(); changed != nil {
-		err = changed // whatever else it led to
+		err = changed // the cause of other errors
 	}
-	// Not after a record that failed: the system tells once of data that did not reach
-	// the disk, and a line that is torn must stay the last.
-	if failed == nil && (err != nil && r.options.Resume || err == nil && r.out.part) { // else the end is near, which syncs what is left
+	// Not after a failed record: the system reports lost data only once, and a torn line must
+	// stay the last. Without error, commit syncs the rest.
+	if failed == nil && (err != nil && r.options.Resume || err == nil && r.out.part) {
 		err = errors.Join(err, r.record())
 	}
 	return err
 }
 
-// The journal learns what is done after a share of the time that has passed, within
-// limits: that is what a run that is killed has lost. What was written is on the
-// disk first, which goes on beside the work.
+// The journal is written at intervals of a fraction of the elapsed time, within limits: a
+// killed run loses the work of one interval. The data is synced first, in parallel with the
+// work.
 const (
 	journalShare  = 8
 	journalOften  = 250 * time.Millisecond
 	journalSeldom = 2 * time.Second
 )
 
-// recordUntil writes the journal again and again, until stop is closed.
+// recordUntil writes the journal at intervals until stop is closed.
 func (r *run) recordUntil(stop <-chan struct{}) error {
 	for begun := time.Now(); ; {
 		select {
@@ -174,18 +170,18 @@ func (r *run) recordUntil(stop <-chan struct{}) error {
 	}
 }
 
-// record makes what is done durable, and then writes it to the journal.
+// record syncs the completed work, and then adds it to the journal.
 func (r *run) record() error {
 	r.lock.Lock()
 	records, from, to := r.pending, r.synced, r.frontier
 	r.pending = nil
-	if to != from && to.Weight < len(r.plan.Decisions) && (to.From > 0 || to.FromCol > 0) && to.From < r.tiling(to.Weight).Rows {
+	if to != from && to.Weight < len(r.plan.decisions) && (to.From > 0 || to.FromCol > 0) && to.From < r.tiling(to.Weight).Rows {
 		records = append(records, r.doneRecord(to))
 	}
 	r.lock.Unlock()
 	files := map[string]bool{}
-	for i := from.Weight; i <= to.Weight && i < len(r.plan.Decisions) && to != from; i++ {
-		if name := r.plan.Decisions[i].File; r.plan.mine(i) && !files[name] {
+	for i := from.Weight; i <= to.Weight && i < len(r.plan.decisions) && to != from; i++ {
+		if name := r.plan.decisions[i].file; r.plan.mine(i) && !files[name] {
 			files[name] = true
 			if w, ok := r.writers[name].(*safetensors.Writer); ok {
 				if err := w.Sync(); err != nil {
@@ -203,7 +199,7 @@ func (r *run) record() error {
 	return nil
 }
 
-// doneRecord says that the tiles before a place are done.
+// doneRecord returns a record that the tiles before t are done.
 func (r *run) doneRecord(t checkpoint.Tile) record {
 	v, s := r.plan.tensor(t.Weight), r.sums[t.Weight]
 	done := &doneTiles{Weight: t.Weight, Row: t.From, Col: t.FromCol, Name: v.Name, Format: v.Format, Rows: v.Rows, Cols: v.Cols}
@@ -214,26 +210,42 @@ func (r *run) doneRecord(t checkpoint.Tile) record {
 	return record{Done: done}
 }
 
-// sweeps reports whether the extremes of a weight are needed.
+// sweeps reports whether the run needs the extremes of a weight.
 func (r *run) sweeps(decision int) bool {
-	return r.groups != nil && r.plan.Decisions[decision].Action == Quantize && r.groups[r.plan.group(decision)] != nil
+	return r.groups != nil && r.plan.decisions[decision].action == quantized && r.groups[r.plan.group(decision)] != nil
 }
 
-// tiling returns the tiles of a weight: of a copy, those of a line of bytes.
+// tiling returns the tiles of a weight. A copy is a flat sequence of bytes.
 func (r *run) tiling(decision int) checkpoint.Tiling {
-	d := r.plan.Decisions[decision]
-	if d.Action == Copy {
-		return d.Weight.Line()
+	d := r.plan.decisions[decision]
+	if d.action == copied {
+		return d.Flat()
 	}
-	return d.Weight.Tiling(d.Weight.Format, r.plan.Format)
+	return d.Tiling(d.Format, r.plan.Format)
 }
+
+// Stages of verify.Progress.
+const (
+	stageSweep = "finding maxima"
+	stageTiles = "converting"
+)
 
 // progress reports the bytes of a tile of the source.
-func (r *run) progress(t checkpoint.Tile) {
-	r.options.Progress(r.tiling(t.Weight).Share(t, r.plan.Decisions[t.Weight].Weight.StoredBytes()))
+func (r *run) progress(stage string, t checkpoint.Tile) {
+	r.report(stage, r.tiling(t.Weight).Share(t, r.plan.decisions[t.Weight].StoredBytes()))
 }
 
-// extremes are what a quantizer must know of a whole tensor.
+// report reports n more bytes of the source.
+func (r *run) report(stage string, n int64) {
+	r.lock.Lock()
+	defer r.lock.Unlock()
+	r.done.Stage, r.done.Done = stage, r.done.Done+n
+	if r.options.Progress != nil {
+		r.options.Progress(r.done)
+	}
+}
+
+// extremes are the properties of a whole tensor that a quantizer needs.
 type extremes struct {
 	amax   float32
 	hasNaN bool
@@ -245,17 +257,13 @@ func (e extremes) merge(o extremes) extremes {
 
 func (s *sweptAmax) extremes() extremes { return extremes{math.Float32frombits(s.Bits), s.NaN} }
 
-// sweep finds the extremes of every weight that needs them and whose are not known.
-func (r *run) sweep(ctx context.Context) error {
-	return r.sweepWeights(ctx, r.sweeps)
-}
-
 // sweepGroup finds the extremes that one weight needs.
-func (r *run) sweepGroup(decision int) error {
+func (r *run) sweepGroup(ctx context.Context, decision int) error {
 	members := r.groups[r.plan.group(decision)]
-	return r.sweepWeights(context.Background(), func(i int) bool { return slices.Contains(members, i) })
+	return r.sweepWeights(ctx, func(i int) bool { return slices.Contains(members, i) })
 }
 
+// sweepWeights finds the extremes of the weights in question, unless they are known.
 func (r *run) sweepWeights(ctx context.Context, asked func(i int) bool) error {
 	known := map[int]bool{}
 	for i := range r.swept {
@@ -263,7 +271,7 @@ func (r *run) sweepWeights(ctx context.Context, asked func(i int) bool) error {
 	}
 	seen := map[int]extremes{}
 	job := checkpoint.Job[extremes]{
-		Weights: len(r.plan.Decisions),
+		Weights: len(r.plan.decisions),
 		Tiling: func(i int) checkpoint.Tiling {
 			if known[i] || !asked(i) {
 				return checkpoint.Tiling{}
@@ -274,7 +282,7 @@ func (r *run) sweepWeights(ctx context.Context, asked func(i int) bool) error {
 		Done: func(t checkpoint.Tile, e extremes) {
 			i := t.Weight
 			seen[i] = seen[i].merge(e)
-			r.progress(t)
+			r.progress(stageSweep, t)
 			if tiling := r.tiling(i); t.To == tiling.Rows && t.ToCol == tiling.Cols {
 				r.lock.Lock()
 				defer r.lock.Unlock()
@@ -287,13 +295,13 @@ func (r *run) sweepWeights(ctx context.Context, asked func(i int) bool) error {
 	return job.Run(ctx)
 }
 
-// extremes returns those of a tile.
+// extremes returns the extremes of a tile.
 func (r *run) extremes(t checkpoint.Tile) (extremes, error) {
-	s := r.scratch.Get().(*scratch)
-	defer r.scratch.Put(s)
-	w := r.plan.Decisions[t.Weight].Weight
-	if x, ok, err := w.ReadBF16(t, s.raw); ok || err != nil {
-		s.raw = x.Data
+	u := r.scratch.Get().(*unit)
+	defer r.scratch.Put(u)
+	w := r.plan.decisions[t.Weight].Weight
+	if x, ok, err := w.ReadBF16(t, u.raw); ok || err != nil {
+		u.raw = x.Data
 		e := extremes{amax: quant.AmaxBF16(x, 1)}
 		if err == nil && tensor.CountNonFinite(x.Data, format.BF16) > 0 {
 			e.hasNaN = hasNaN(x.Dense())
@@ -308,8 +316,7 @@ func hasNaN(x tensor.Dense) bool {
 	return format.MaxBits(x.Data) > math.Float32bits(float32(math.Inf(1)))
 }
 
-// seen returns the extremes that a weight is quantized with: those of all whose
-// global scale it shares.
+// seen returns the extremes to quantize a weight with: those of its group.
 func (r *run) seen(decision int) extremes {
 	r.lock.Lock()
 	defer r.lock.Unlock()
@@ -320,10 +327,10 @@ func (r *run) seen(decision int) extremes {
 	return e
 }
 
-// convert does the tiles that are not done.
+// convert does the remaining tiles.
 func (r *run) convert(ctx context.Context) error {
 	job := checkpoint.Job[[]sums]{
-		Weights: len(r.plan.Decisions),
+		Weights: len(r.plan.decisions),
 		Tiling: func(i int) checkpoint.Tiling {
 			if !r.plan.mine(i) {
 				return checkpoint.Tiling{}
@@ -332,14 +339,14 @@ func (r *run) convert(ctx context.Context) error {
 		},
 		Work:    r.work,
 		Start:   r.start,
-		Done:    r.done,
+		Done:    r.unitDone,
 		Threads: r.options.Threads,
 	}
 	return job.Run(ctx)
 }
 
-// done takes the errors of the tiles of a unit whose bytes are written.
-func (r *run) done(t checkpoint.Tile, all []sums) {
+// unitDone adds the errors of the tiles of a unit whose bytes are written.
+func (r *run) unitDone(t checkpoint.Tile, all []sums) {
 	tiling := r.tiling(t.Weight)
 	r.lock.Lock()
 	for _, s := range all {
@@ -350,5 +357,5 @@ func (r *run) done(t checkpoint.Tile, all []sums) {
 		r.pending = append(r.pending, r.doneRecord(r.frontier))
 	}
 	r.lock.Unlock()
-	r.progress(t)
+	r.progress(stageTiles, t)
 }

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/microscale-go/microscale/internal/checkpoint"
 	"github.com/microscale-go/microscale/quant"
 )
 
@@ -35,7 +34,7 @@ func TestPowerLoss(t *testing.T) {
 		{"dst", 14, func(t *testing.T) *Plan { return planFor(t, src, "nvfp4") }},
 		{"dst.safetensors", 2, func(t *testing.T) *Plan { return planFor(t, filepath.Join(src, shard2), "mxfp8") }},
 		{"dst.gguf", 14, func(t *testing.T) *Plan {
-			plan, err := PlanQuantize(openSample(t), QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP4}, Convention: checkpoint.GGUF()})
+			plan, err := PlanQuantize(openSample(t).Source, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP4}, Convention: "gguf"})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -124,9 +123,9 @@ func lose(t *testing.T, plan *Plan, left, partial string, lines []string, n int,
 		}
 	}
 	var kept []string
-	for _, f := range plan.Files {
-		if r.begun(f.Name) {
-			name := f.Name
+	for _, f := range plan.files {
+		if r.begun(f.name) {
+			name := f.name
 			if plan.single {
 				name = singleName
 			}
@@ -134,7 +133,7 @@ func lose(t *testing.T, plan *Plan, left, partial string, lines []string, n int,
 		}
 	}
 	err = fs.WalkDir(os.DirFS(partial), ".", func(name string, e fs.DirEntry, err error) error {
-		_, carried := r.carried[name]
+		_, carried := r.auxiliary[name]
 		if err != nil || e.IsDir() || name == markerName || slices.Contains(kept, name) || carried {
 			return err
 		}

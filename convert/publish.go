@@ -7,16 +7,16 @@ import (
 	"path/filepath"
 )
 
-// name gives the finished result the name DST, and replaces only what force allows.
-// On error the finished result stays where it is.
+// name gives the finished result the name DST, and replaces an earlier one only if force is
+// set. On error, the finished result stays in the partial directory.
 func (o *output) name() error {
 	o.finished = true
 	err := o.rename()
 	switch {
 	case errors.Is(err, os.ErrExist):
-		return fmt.Errorf("%s: something appeared there while the result was written: move it away and resume the run; the finished result is in %s", o.final, o.partial)
+		return because(err, fmt.Errorf("%s: the destination appeared while the result was written: move it away and resume the run; the finished result is in %s", o.final, o.partial))
 	case err != nil:
-		return fmt.Errorf("%w; the finished result is in %s: resume the run to give it its name", err, o.partial)
+		return fmt.Errorf("%w; the finished result is in %s: resume the run to rename it", err, o.partial)
 	}
 	return nil
 }
@@ -40,14 +40,14 @@ func (o *output) rename() error {
 	return renameNew(from, o.final)
 }
 
-// replaceDir moves an earlier directory DST away and gives the new one its name.
+// replaceDir moves an earlier directory DST away and renames the new one to DST.
 func (o *output) replaceDir() error {
 	err := o.remove(o.replaced)
 	if err == nil {
 		err = renameNew(o.final, o.replaced)
 	}
 	if err != nil {
-		return fmt.Errorf("%s: the earlier one cannot be replaced: %w", o.final, err)
+		return fmt.Errorf("%s: replace the earlier one: %w", o.final, err)
 	}
 	if err := renameNew(o.partial, o.final); err != nil {
 		return errors.Join(err, renameNew(o.replaced, o.final))
@@ -55,8 +55,8 @@ func (o *output) replaceDir() error {
 	return nil
 }
 
-// unmark removes the journal from a result that has its name. A run that was killed
-// before that leaves a hidden file that no client reads.
+// unmark removes the journal from a committed result. A run that is killed before this leaves a
+// hidden file that no client reads.
 func (o *output) unmark() {
 	if !o.single {
 		_ = os.Remove(filepath.Join(o.final, markerName))

@@ -7,8 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// renameNew renames a file or directory and fails with os.ErrExist where the new
-// name is taken.
+// renameNew renames a file or directory. The error is os.ErrExist if the new name exists.
 func renameNew(from, to string) error {
 	err := unix.Renameat2(unix.AT_FDCWD, from, unix.AT_FDCWD, to, unix.RENAME_NOREPLACE)
 	switch {

@@ -2,6 +2,5 @@
 
 package convert
 
-// renameNew renames a file or directory and fails with os.ErrExist where the new
-// name is taken.
+// renameNew renames a file or directory. The error is os.ErrExist if the new name exists.
 func renameNew(from, to string) error { return renameReserved(from, to) }

@@ -8,13 +8,12 @@ import (
 	"syscall"
 )
 
-// renameReserved is renameNew for systems and filesystems whose rename always
-// replaces. A file is linked under its new name, which fails where the name is taken.
-// A directory, and a file on a filesystem without links, first reserves the name by
-// an empty directory or file, and then replaces that. A process that is killed in
-// between leaves the empty one, which has to be removed by hand. A file that another
-// process puts in the place of the empty file in that moment is lost; an empty
-// directory is never replaced by anything but a directory, and only while it is empty.
+// renameReserved is renameNew for systems and filesystems whose rename always replaces. It links
+// a file to its new name, which fails if the name exists. For a directory, or a file on a
+// filesystem without links, it reserves the name with an empty directory or file, and then
+// replaces that. A process that is killed in between leaves the empty one, which the user has
+// to remove. If another process replaces the empty file in between, its file is lost. An empty
+// directory is replaced only while it is empty, and only by a directory.
 func renameReserved(from, to string) error {
 	info, err := os.Lstat(from)
 	if err != nil {

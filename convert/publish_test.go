@@ -11,8 +11,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/microscale-go/microscale/internal/checkpoint"
 	"github.com/microscale-go/microscale/quant"
+	"github.com/microscale-go/microscale/verify"
 )
 
 // appearing are the things that may appear at a destination while a run goes on.
@@ -31,7 +31,7 @@ func TestAppears(t *testing.T) {
 	dir := t.TempDir()
 	src := writeModel(t, tiledModel(), madeConfig)
 	planGGUF := func(t *testing.T) *Plan {
-		plan, err := PlanQuantize(openSample(t), QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP4}, Convention: checkpoint.GGUF()})
+		plan, err := PlanQuantize(openSample(t).Source, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP4}, Convention: "gguf"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -53,15 +53,14 @@ func TestAppears(t *testing.T) {
 			for _, resume := range []bool{false, true} {
 				t.Run(tc.dst+"/"+a.name, func(t *testing.T) {
 					dst, plan := filepath.Join(t.TempDir(), tc.dst), tc.plan(t)
-					_, left := plan.SourceBytes()
-					_, err := plan.Run(context.Background(), dst, RunOptions{Resume: resume, Progress: func(n int64) {
-						if left -= n; left == 0 {
+					_, err := plan.Run(context.Background(), dst, RunOptions{Resume: resume, Progress: func(p verify.Progress) {
+						if p.Done == p.Total {
 							if err := a.make(dst); err != nil {
 								t.Error(err)
 							}
 						}
 					}})
-					if err == nil || !strings.HasPrefix(err.Error(), dst+": something appeared there") || strings.Contains(err.Error(), "\n") {
+					if err == nil || !strings.HasPrefix(err.Error(), dst+": the destination appeared") || strings.Contains(err.Error(), "\n") {
 						t.Errorf("error %v", err)
 					}
 					if a.name != "file" && !errors.Is(a.make(dst), os.ErrExist) {
@@ -107,14 +106,14 @@ func TestAppearsMerge(t *testing.T) {
 				if err := errors.Join(out.admitName(), m.gather(), a.make(dst)); err != nil {
 					t.Fatal(err)
 				}
-				if _, err := out.commit(); err == nil || !strings.Contains(err.Error(), "something appeared there") {
+				if _, err := out.commit(); err == nil || !strings.Contains(err.Error(), "the destination appeared") {
 					t.Errorf("error %v", err)
 				}
 				m.unlock()
 				if err := os.Remove(dst); err != nil {
 					t.Fatal(err)
 				}
-				if _, err := Merge(context.Background(), dst, false); err != nil {
+				if _, err := Merge(context.Background(), dst, RunOptions{}); err != nil {
 					t.Fatal(err)
 				}
 				sameResult(t, dst, whole)

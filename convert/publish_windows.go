@@ -6,8 +6,7 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// renameNew renames a file or directory and fails with os.ErrExist where the new
-// name is taken.
+// renameNew renames a file or directory. The error is os.ErrExist if the new name exists.
 func renameNew(from, to string) error {
 	old, err := windows.UTF16PtrFromString(from)
 	if err != nil {

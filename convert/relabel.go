@@ -1,70 +1,81 @@
 package convert
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
+	"github.com/microscale-go/microscale/hf"
 	"github.com/microscale-go/microscale/internal/checkpoint"
-	"github.com/microscale-go/microscale/measure"
 	"github.com/microscale-go/microscale/quant"
-	"github.com/microscale-go/microscale/verify"
 )
 
-// RelabelOptions say how a quantized checkpoint is to be stored.
-type RelabelOptions struct {
-	Convention  *checkpoint.Convention
-	Scheme      string       // "": one that does with activations what the source's does
-	Calibration *Calibration // scales of activations, where the source has none
-}
-
-// PlanRelabel plans the conversion of a quantized checkpoint to another convention
-// without a change to any code or scale of a block. It fails where the checkpoint is
-// not quantized or not sound, and where the convention cannot hold one of its weights.
-func PlanRelabel(source *checkpoint.Model, o RelabelOptions) (*Plan, error) {
-	if err := sound(source); err != nil {
+// PlanRelabel plans the conversion of a quantized checkpoint to another convention, without
+// changing any code or block scale. A scheme "" is the one that treats activations like that of
+// the source. The calibration has scales of activations, if the source has none; nil for none.
+// PlanRelabel returns an error if the checkpoint is not quantized, is damaged, or has a weight
+// that the convention does not support.
+func PlanRelabel(source *hf.Checkpoint, convention, scheme string, calibration *Calibration) (*Plan, error) {
+	m := checkpoint.Read(source)
+	to, err := checkpoint.LookupConvention(convention)
+	if err != nil {
 		return nil, err
 	}
-	path := source.Source.Path
-	f, other := source.FormatIn()
+	if err := sound(m); err != nil {
+		return nil, err
+	}
+	f, other := m.FormatIn()
 	if other != nil {
-		return nil, fmt.Errorf("%s: it mixes %s and %s, and a convention stores one block format: dequantize it and quantize it again", path, f, other)
+		return nil, fmt.Errorf("%s: it mixes %s and %s, but a convention stores one block format: dequantize it and quantize it again", source.Path, f, other)
 	}
-	if o.Convention.Is(checkpoint.GGUF()) {
-		return relabelGGUF(source, f, o)
+	if to.InGGUF() {
+		if calibration != nil {
+			return nil, errNoActivations
+		}
+		return relabelGGUF(m, f)
 	}
-	scheme, calibration := relabelScheme(source, f, o)
-	c, err := chooseScheme(source, o.Convention, f, scheme, calibration)
+	c, err := relabelScheme(m, to, f, scheme, calibration)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+		return nil, fmt.Errorf("%s: %w", source.Path, err)
 	}
-	p := &Plan{Source: source, Convention: c, Format: f, Ignore: []string{}, single: source.Source.Single}
+	p := newPlan(m, c, quant.Quantizer{Format: f})
+	p.Quantizer = quant.Quantizer{} // it quantizes nothing
+	if err := p.relabelAll(calibration); err != nil {
+		return nil, err
+	}
+	p.noteGlobals()
+	return p, p.complete(checkpoint.Settings{KVCache: p.kvCache})
+}
+
+// relabelAll plans every weight of the source.
+func (p *Plan) relabelAll(calibration *Calibration) error {
 	used := map[string]bool{}
-	amaxes := o.inputs(source, used)
-	for _, w := range source.Weights {
-		d := Decision{Weight: w}
-		if _, ok := checkpoint.CacheOwner(w.Name); ok {
+	amaxes := inputsOf(p.source, calibration, used)
+	for _, w := range p.source.Weights {
+		d := decision{Weight: w}
+		if isCacheScale(w) {
 			if err := p.renameCache(&d); err != nil {
-				return nil, err
+				return err
 			}
 		} else if w.Quantized() {
-			if err := p.relabelWeight(&d, o.Calibration, amaxes); err != nil {
-				return nil, err
+			if err := p.relabelWeight(&d, calibration, amaxes); err != nil {
+				return err
 			}
 		}
 		p.add(d)
 	}
-	if err := p.recalibrateCache(o.Calibration, used); err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+	if err := p.recalibrateCache(calibration, used); err != nil {
+		return fmt.Errorf("%s: %w", p.source.Source.Path, err)
 	}
-	p.noteGlobals()
-	return p, p.complete(checkpoint.Settings{KVCache: p.KVCache})
+	return nil
 }
 
-// inputs returns the largest magnitudes of inputs of the quantized weights
-// (Calibration.joinedInputs); nil where none are given.
-func (o RelabelOptions) inputs(source *checkpoint.Model, used map[string]bool) map[string]float64 {
-	if o.Calibration == nil {
+// inputsOf returns the amax of inputs of the quantized weights (Calibration.joinedInputs); nil
+// without a calibration.
+func inputsOf(source *checkpoint.Model, calibration *Calibration, used map[string]bool) map[string]float64 {
+	if calibration == nil {
 		return nil
 	}
 	var weights []string
@@ -73,17 +84,17 @@ func (o RelabelOptions) inputs(source *checkpoint.Model, used map[string]bool) m
 			weights = append(weights, w.Name)
 		}
 	}
-	return o.Calibration.joinedInputs(weights, used)
+	return calibration.joinedInputs(weights, used)
 }
 
-// recalibrateCache adds the scales of a KV cache to weights that came without, and fails
-// where the calibration has what nothing takes.
+// recalibrateCache adds scales of the KV cache if the source has none. It returns an error if
+// the calibration has unused values.
 func (p *Plan) recalibrateCache(c *Calibration, used map[string]bool) error {
 	switch {
 	case c == nil:
 		return nil
-	case c.caches() && p.KVCache:
-		return errors.New("it has scales of a KV cache, which stay as they are: leave those of the calibration out")
+	case c.caches() && p.kvCache:
+		return errors.New("the source has scales of a KV cache, which are kept: leave them out of the calibration")
 	case c.caches():
 		if err := p.calibrateCache(c, used); err != nil {
 			return err
@@ -92,130 +103,123 @@ func (p *Plan) recalibrateCache(c *Calibration, used map[string]bool) error {
 	return c.unused(used)
 }
 
-// noteGlobals says that weights have a global scale where clients of the convention read
-// none.
+// noteGlobals adds a note if weights have a global scale that clients of the convention do not
+// read.
 func (p *Plan) noteGlobals() {
 	global := func(s checkpoint.Stored) bool { return s.Part == checkpoint.Global }
 	n := 0
-	for _, d := range p.Decisions {
-		if d.Weight.Quantized() && slices.ContainsFunc(d.Stored, global) && !slices.ContainsFunc(p.Convention.Stored(p.Format, d.Weight.Name, d.Weight.Shape), global) {
+	for _, d := range p.decisions {
+		if d.Weight.Quantized() && slices.ContainsFunc(d.stored, global) && !slices.ContainsFunc(p.convention.Stored(p.Format, d.Weight.Name, d.Weight.Shape), global) {
 			n++
 		}
 	}
 	if n > 0 {
-		p.Notes = append(p.Notes, fmt.Sprintf("%d weights have a global scale, which most clients of convention %s do not read (verify --client says which): quantize the source for it to have weights without", n, p.Convention))
+		p.Notes = append(p.Notes, fmt.Sprintf("%d weights have a global scale, which most clients of convention %s do not read: quantize the original for this convention to have none", n, p.convention))
 	}
 }
 
-// relabelScheme returns the scheme to relabel to, "" for the default, and the
-// calibration that says whether scales of activations will be there.
-func relabelScheme(source *checkpoint.Model, f quant.Format, o RelabelOptions) (scheme string, calibration *Calibration) {
-	complete := true
-	for _, w := range source.Weights {
-		if w.Quantized() {
-			_, ok := w.InputScale()
-			complete = complete && ok
+// relabelScheme returns the convention with only the scheme to relabel to. If none is named, it
+// treats activations like the scheme of the source, if possible.
+func relabelScheme(source *checkpoint.Model, to *checkpoint.Convention, f quant.Format, scheme string, calibration *Calibration) (*checkpoint.Convention, error) {
+	if calibration != nil && calibration.inputs() {
+		return chooseScheme(source, to, f, scheme, calibration)
+	}
+	static := source.HasInputScales()
+	if scheme == "" {
+		scheme = defaultScheme(source, to, f, static)
+	}
+	calibration = nil
+	if only, err := to.With(f, scheme); err == nil {
+		if _, a := only.Scheme(f); a == checkpoint.Static && static {
+			calibration = &Calibration{ConstantInputs: true} // there are scales; only that matters here
 		}
 	}
-	if o.Calibration != nil && o.Calibration.inputs() {
-		return o.Scheme, o.Calibration
-	}
-	if complete {
-		calibration = NewConstantCalibration(true, false) // there are scales, whichever
-	}
-	if o.Scheme != "" {
-		if only, err := o.Convention.With(f, o.Scheme); err == nil {
-			if _, a := only.Scheme(f); a != checkpoint.Static {
-				calibration = nil // they are kept in the metadata
-			}
-		}
-		return o.Scheme, calibration
-	}
-	if complete {
-		if only, ok := o.Convention.WithActivations(f, checkpoint.Static); ok {
-			name, _ := only.Scheme(f)
-			return name, calibration
-		}
-	}
-	wanted := source.ActivationsIn(f)
-	for _, a := range []checkpoint.Activations{wanted, checkpoint.Dynamic, checkpoint.WeightOnly} {
-		if only, ok := o.Convention.WithActivations(f, a); ok && a != checkpoint.Static {
-			name, _ := only.Scheme(f)
-			return name, nil
-		}
-	}
-	return "", nil
+	return chooseScheme(source, to, f, scheme, calibration)
 }
 
-// relabelWeight decides how a quantized weight is stored. amaxes are those of
-// RelabelOptions.inputs.
-func (p *Plan) relabelWeight(d *Decision, calibration *Calibration, amaxes map[string]float64) error {
-	w := d.Weight
-	why := p.Convention.Refuses(p.Format, w.Name, w.Shape)
-	if class := foreignClass(w.Name); why == "" && class != "" && p.Convention.LinearOnly() {
-		why = class
+// defaultScheme returns the scheme of a convention that treats activations like the source's,
+// if there is one: static if the source has the scales, then dynamic, then weight-only. "" means
+// the first scheme of the convention.
+func defaultScheme(source *checkpoint.Model, to *checkpoint.Convention, f quant.Format, static bool) string {
+	wanted := []checkpoint.Activations{source.ActivationsIn(f), checkpoint.Dynamic, checkpoint.WeightOnly}
+	wanted = slices.DeleteFunc(wanted, func(a checkpoint.Activations) bool { return a == checkpoint.Static })
+	if static {
+		wanted = slices.Insert(wanted, 0, checkpoint.Static)
 	}
-	if experts := p.Convention.RefusesExperts(w); experts != "" {
-		why = experts
-	} else if w.ExpertModules() != nil && p.Convention.LinearOnly() {
-		why = "all experts of a layer are in it, and that convention has each by itself: dequantize it and quantize that"
+	for _, a := range wanted {
+		if only, ok := to.WithActivations(f, a); ok {
+			name, _ := only.Scheme(f)
+			return name
+		}
 	}
-	if why != "" {
-		return fmt.Errorf("%s: convention %s cannot hold it: %s; nothing was written", w.Name, p.Convention, why)
+	return ""
+}
+
+// relabelWeight decides how a quantized weight is stored. amaxes is the result of inputsOf.
+func (p *Plan) relabelWeight(d *decision, calibration *Calibration, amaxes map[string]float64) error {
+	if why := p.rejects(d.Weight); why != "" {
+		return fmt.Errorf("%s: convention %s does not support it: %s; nothing was written", d.Name, p.convention, why)
 	}
 	var input *float32
 	if calibration != nil && calibration.inputs() {
-		scale, ok := p.inputScale(calibration, amaxes, w.Name)
+		scale, ok := p.inputScale(calibration, amaxes, d.Name)
 		if !ok {
-			return fmt.Errorf("calibration: the largest magnitude of the inputs of %s is missing", module(w.Name))
+			return fmt.Errorf("calibration: the amax of the inputs of %s is missing", module(d.Name))
 		}
 		input = &scale
 	}
-	d.Action = Relabel
-	d.Stored, d.metadata[0], d.metadata[1] = w.Relabeled(p.Convention, input)
+	d.action = relabeled
+	d.stored, d.metadata[0], d.metadata[1] = d.Relabeled(p.convention, input)
 	return nil
 }
 
-// renameCache gives the scale of a KV cache the name that it has in the convention.
-func (p *Plan) renameCache(d *Decision) error {
+// rejects returns why the convention does not support a quantized weight, or "".
+func (p *Plan) rejects(w *checkpoint.Weight) string {
+	c, fused, other := p.convention, "", ""
+	if c.LinearOnly() {
+		other = otherModule(w.Name)
+		if w.ExpertModules() != nil {
+			fused = "it holds all experts of a layer, and that convention stores each separately: dequantize it and quantize the result"
+		}
+	}
+	return cmp.Or(c.RejectsExperts(w), fused, c.Rejects(p.Format, w.Name, w.Shape), other)
+}
+
+// renameCache renames the scale of a KV cache as the convention does.
+func (p *Plan) renameCache(d *decision) error {
 	scale, err := d.Weight.Read(0, 1)
 	if err != nil {
 		return err
 	}
-	owner, _ := checkpoint.CacheOwner(d.Weight.Name)
-	stored, ok := p.Convention.StoredCache(owner, scale.Data[0])
+	owner, _ := checkpoint.CacheOwner(d.Name)
+	stored, ok := p.convention.StoredCache(owner, scale.Data[0])
 	if !ok {
-		return fmt.Errorf("%s: convention %s stores no scales of a KV cache: nothing was written", d.Weight.Name, p.Convention)
+		return fmt.Errorf("%s: convention %s stores no scales of a KV cache: nothing was written", d.Name, p.convention)
 	}
-	d.Action, d.Stored, p.KVCache = Relabel, []checkpoint.Stored{stored}, true
+	d.action, d.stored, p.kvCache = relabeled, []checkpoint.Stored{stored}, true
 	return nil
 }
 
-// relabel writes the codes and scales of a tile as they are.
-func (r *run) relabel(t checkpoint.Tile, d Decision, s *scratch) (*measure.Accumulator, error) {
-	sums := measure.New(verify.BlockLength)
-	if !d.Weight.Quantized() {
-		return sums, nil // its value is known, and written
-	}
-	q, err := d.Weight.ReadCodes(t)
-	if err != nil {
-		return nil, err
-	}
-	return sums, r.store(t, d, q, 0, s)
-}
-
-// sound fails where a checkpoint is not quantized in a way that is known, or its
-// structure is broken.
+// sound returns an error if a checkpoint is not quantized in a supported way, or its structure
+// is damaged.
 func sound(source *checkpoint.Model) error {
 	path := source.Source.Path
 	problems := lasting(source)
 	switch {
 	case (source.Convention == nil || source.Quantized() == 0) && len(problems) > 0:
-		return fmt.Errorf("%s: nothing here is quantized in a way that is known: %s", path, problems[0])
+		return fmt.Errorf("%s: not quantized in a supported way: %s", path, problems[0])
 	case source.Convention == nil || source.Quantized() == 0:
-		return fmt.Errorf("%s: nothing here is quantized: name a checkpoint that quantize made, or another of convention %s", path, conventionNames())
+		return fmt.Errorf("%s: not quantized: name a checkpoint of convention %s", path, conventionNames())
 	case len(problems) > 0:
-		return fmt.Errorf("%s: %s (%d problems; microscale inspect lists them)", path, problems[0], len(problems))
+		return fmt.Errorf("%s: %s (the first of %d problems)", path, problems[0], len(problems))
 	}
 	return nil
+}
+
+func conventionNames() string {
+	var names []string
+	for _, c := range checkpoint.Conventions() {
+		names = append(names, c.Name)
+	}
+	return strings.Join(names[:len(names)-1], ", ") + " or " + names[len(names)-1]
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"path/filepath"
@@ -76,9 +77,9 @@ func (h home) static(t *testing.T, f quant.Format) bool {
 }
 
 // relabel stores a checkpoint in another convention.
-func relabel(t *testing.T, src *checkpoint.Model, dst string, o RelabelOptions) {
+func relabel(t *testing.T, src *checkpoint.Model, dst string, o relabeling) {
 	t.Helper()
-	plan, err := PlanRelabel(src, o)
+	plan, err := planRelabel(src, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +101,7 @@ func TestRelabel(t *testing.T) {
 				continue
 			}
 			for _, from := range homes(f) {
-				o := QuantizeOptions{Quantizer: quant.Quantizer{Format: f}, Convention: from.Convention, Scheme: from.scheme}
+				o := QuantizeOptions{Quantizer: quant.Quantizer{Format: f}, Convention: from.Name, Scheme: from.scheme}
 				if from.static(t, f) {
 					o.Calibration = &Calibration{Input: amaxes().Input}
 				}
@@ -134,7 +135,7 @@ func TestRelabel(t *testing.T) {
 func thereAndBack(t *testing.T, src, a *checkpoint.Model, from, to home) (kept int) {
 	t.Helper()
 	second, third := filepath.Join(t.TempDir(), "second"), filepath.Join(t.TempDir(), "third")
-	relabel(t, a, second, RelabelOptions{Convention: to.Convention, Scheme: to.scheme})
+	relabel(t, a, second, relabeling{Convention: to.Name, Scheme: to.scheme})
 	b := openModel(t, second)
 	if !b.Convention.Is(to.Convention) || b.Scheme != to.scheme && b.Scheme != "" {
 		t.Fatalf("it is in %s %s: %v", b.Convention, b.Scheme, b.Problems)
@@ -146,7 +147,7 @@ func thereAndBack(t *testing.T, src, a *checkpoint.Model, from, to home) (kept i
 			kept++
 		}
 	}
-	relabel(t, b, third, RelabelOptions{Convention: from.Convention, Scheme: from.scheme})
+	relabel(t, b, third, relabeling{Convention: from.Name, Scheme: from.scheme})
 	sameFiles(t, third, a.Source.Path)
 	return kept
 }
@@ -238,7 +239,7 @@ func TestRelabelCache(t *testing.T) {
 			t.Fatal(err)
 		}
 		first := filepath.Join(t.TempDir(), "first")
-		quantize(t, src, first, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.NVFP4}, Convention: c, Calibration: amaxes()}, RunOptions{})
+		quantize(t, src, first, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.NVFP4}, Convention: c.Name, Calibration: amaxes()}, RunOptions{})
 		a := openModel(t, first)
 		name := map[string]string{"compressed-tensors": "model.layers.2.self_attn.k_scale", "modelopt": "model.layers.2.self_attn.k_proj.k_scale"}
 		const want = float32(1.3*3) / 448
@@ -251,7 +252,7 @@ func TestRelabelCache(t *testing.T) {
 				t.Fatal(err)
 			}
 			second := filepath.Join(t.TempDir(), "second")
-			relabel(t, a, second, RelabelOptions{Convention: d})
+			relabel(t, a, second, relabeling{Convention: d.Name})
 			b := openModel(t, second)
 			if got := global(t, b, name[to]); got != want || len(b.Problems) > 0 {
 				t.Errorf("%s to %s: the scale of keys is %g, want %g; %v", from, to, got, want, b.Problems)
@@ -260,11 +261,11 @@ func TestRelabelCache(t *testing.T) {
 				t.Errorf("%s to %s: the configuration does not say that the KV cache is quantized: %s", from, to, text)
 			}
 		}
-		if _, err := PlanRelabel(a, RelabelOptions{Convention: convention(t, "mlx")}); err == nil || !strings.Contains(err.Error(), "convention mlx stores no scales of a KV cache: nothing was written") {
+		if _, err := planRelabel(a, relabeling{Convention: "mlx"}); err == nil || !strings.Contains(err.Error(), "convention mlx stores no scales of a KV cache: nothing was written") {
 			t.Errorf("to mlx: error %v", err)
 		}
 		back := filepath.Join(t.TempDir(), "back")
-		plan, err := PlanDequantize(a, safetensors.BF16)
+		plan, err := PlanDequantize(a.Source, safetensors.BF16)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -285,25 +286,24 @@ func TestRelabelRefused(t *testing.T) {
 	for _, tc := range []struct {
 		format       quant.Format
 		from, to     string
-		include      Selection
 		scheme, want string
 	}{
-		{format: quant.FP8Block, from: "deepseek", to: "modelopt", want: "l.0.up_proj.weight: convention modelopt cannot hold it: 130 rows are not a multiple of 128; nothing was written"},
-		{format: quant.MXFP8, from: "plain", to: "mxfp8", want: "l.1.up_proj.weight: convention mxfp8 cannot hold it: 100 columns are not a multiple of 32; nothing was written"},
-		{format: quant.MXFP8, from: "mxfp8", to: "quark", want: "convention quark has no layout for mxfp8: it holds mxfp4, mxfp6-e3m2, mxfp6-e2m3"},
-		{format: quant.MXFP4, from: "quark", to: "gpt-oss", want: "cannot hold it: no experts of one tensor"},
-		{format: quant.FP8Tensor, from: "compressed-tensors", to: "modelopt", want: "scheme FP8 of convention modelopt stores scales of activations: give them with --calibration FILE"},
+		{format: quant.FP8Block, from: "deepseek", to: "modelopt", want: "l.0.up_proj.weight: convention modelopt does not support it: 130 rows are not a multiple of 128; nothing was written"},
+		{format: quant.MXFP8, from: "plain", to: "mxfp8", want: "l.1.up_proj.weight: convention mxfp8 does not support it: 100 columns are not a multiple of 32; nothing was written"},
+		{format: quant.MXFP8, from: "mxfp8", to: "quark", want: "convention quark does not support mxfp8: use one of mxfp4, mxfp6-e3m2, mxfp6-e2m3"},
+		{format: quant.MXFP4, from: "quark", to: "gpt-oss", want: "does not support it: no experts of one tensor"},
+		{format: quant.FP8Tensor, from: "compressed-tensors", to: "modelopt", want: "scheme FP8 of convention modelopt stores scales of activations: give a calibration"},
 		{format: quant.MXFP4, from: "compressed-tensors", to: "mlx", scheme: "MXFP4", want: ""},
 		{format: quant.MXFP4, from: "compressed-tensors", to: "mlx", scheme: "nvfp4", want: `convention mlx has no scheme "nvfp4" for mxfp4: use one of mxfp4`},
 	} {
 		dir := filepath.Join(t.TempDir(), "quantized")
-		quantize(t, src, dir, QuantizeOptions{Quantizer: quant.Quantizer{Format: tc.format}, Convention: convention(t, tc.from)}, RunOptions{})
-		_, err := PlanRelabel(openModel(t, dir), RelabelOptions{Convention: convention(t, tc.to), Scheme: tc.scheme})
+		quantize(t, src, dir, QuantizeOptions{Quantizer: quant.Quantizer{Format: tc.format}, Convention: tc.from}, RunOptions{})
+		_, err := planRelabel(openModel(t, dir), relabeling{Convention: tc.to, Scheme: tc.scheme})
 		if tc.want == "" && err != nil || tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)) {
 			t.Errorf("%s from %s to %s: error %v, want %q", tc.format, tc.from, tc.to, err, tc.want)
 		}
 	}
-	if _, err := PlanRelabel(src, RelabelOptions{Convention: convention(t, "mlx")}); err == nil || !strings.Contains(err.Error(), "nothing here is quantized") {
+	if _, err := planRelabel(src, relabeling{Convention: "mlx"}); err == nil || !strings.Contains(err.Error(), "not quantized: name a checkpoint") {
 		t.Errorf("of what is not quantized: error %v", err)
 	}
 }
@@ -313,18 +313,18 @@ func TestRelabelRefused(t *testing.T) {
 func TestMLXGlobalScale(t *testing.T) {
 	src := openModel(t, writeModel(t, square(), madeConfig))
 	mlx := convention(t, "mlx")
-	plan, err := PlanQuantize(src, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.NVFP4}, Convention: mlx})
+	plan, err := PlanQuantize(src.Source, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.NVFP4}, Convention: mlx.Name})
 	if err != nil || len(plan.Notes) != 1 || !strings.Contains(plan.Notes[0], "clients of convention mlx read no global scale of nvfp4") || plan.Quantizer.Arithmetic != quant.BlockOnly {
 		t.Errorf("notes %q (%v)", plan.Notes, err)
 	}
 	dir, dst := filepath.Join(t.TempDir(), "ct"), filepath.Join(t.TempDir(), "mlx")
 	quantize(t, src, dir, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.NVFP4}}, RunOptions{})
 	ct := openModel(t, dir)
-	plan, err = PlanRelabel(ct, RelabelOptions{Convention: mlx})
+	plan, err = planRelabel(ct, relabeling{Convention: mlx.Name})
 	if err != nil || len(plan.Notes) != 1 || !strings.HasPrefix(plan.Notes[0], "12 weights have a global scale") {
 		t.Errorf("notes %q (%v)", plan.Notes, err)
 	}
-	relabel(t, ct, dst, RelabelOptions{Convention: mlx})
+	relabel(t, ct, dst, relabeling{Convention: mlx.Name})
 	got := openModel(t, dst)
 	w, _ := ct.Lookup("model.layers.0.mlp.down_proj.weight")
 	if stored := global(t, got, "model.layers.0.mlp.down_proj.global_scale"); math.Abs(float64(stored-w.Global*448*6)) > 1e-6*float64(stored) {
@@ -347,14 +347,14 @@ func convention(t testing.TB, name string) *checkpoint.Convention {
 func TestSidecar(t *testing.T) {
 	src := openModel(t, writeModel(t, square(), madeConfig))
 	dir := filepath.Join(t.TempDir(), "quantized")
-	quantize(t, src, dir, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.NVFP4}, Convention: convention(t, "modelopt")}, RunOptions{})
+	quantize(t, src, dir, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.NVFP4}, Convention: "modelopt"}, RunOptions{})
 	for _, config := range []string{madeConfig, strings.Replace(madeConfig, `"eps"`, `"text_config": {"quantization_config": {"quant_method": "modelopt", "quant_algo": "W4A16_NVFP4", "ignore": ["lm_head"]}}, "eps"`, 1)} {
 		writeText(t, filepath.Join(dir, hf.ConfigName), config)
 		m := openModel(t, dir)
 		if len(m.Problems) > 0 || m.Convention == nil || m.Convention.Name != "modelopt" || m.Quantized() != 12 || !slices.Equal(m.Ignore, []string{"lm_head"}) {
 			t.Fatalf("it is %v, %d weights quantized: %v", m.Convention, m.Quantized(), m.Problems)
 		}
-		plan, err := PlanDequantize(m, safetensors.F32)
+		plan, err := PlanDequantize(m.Source, safetensors.F32)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -376,9 +376,9 @@ func TestSidecar(t *testing.T) {
 func TestRequantize(t *testing.T) {
 	src := openModel(t, writeModel(t, square(), madeConfig))
 	first, back := filepath.Join(t.TempDir(), "first"), filepath.Join(t.TempDir(), "back")
-	quantize(t, src, first, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.FP8Block}, Convention: convention(t, "deepseek")}, RunOptions{})
+	quantize(t, src, first, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.FP8Block}, Convention: "deepseek"}, RunOptions{})
 	a := openModel(t, first)
-	plan, err := PlanDequantize(a, safetensors.F32)
+	plan, err := PlanDequantize(a.Source, safetensors.F32)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -386,14 +386,14 @@ func TestRequantize(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, f := range []quant.Format{quant.MXFP8, quant.NVFP4} {
-		o := QuantizeOptions{Quantizer: quant.Quantizer{Format: f}, Selection: Selection{Exclude: patterns(`layers\.0\.mlp`)}}
-		if _, err := PlanQuantize(a, o); err == nil || !strings.Contains(err.Error(), "already quantized (deepseek, fp8-block128): start from the original checkpoint, or quantize what is left of it with --requantize") {
+		o := QuantizeOptions{Quantizer: quant.Quantizer{Format: f}, Exclude: patterns(`layers\.0\.mlp`)}
+		if _, err := PlanQuantize(a.Source, o); !errors.Is(err, ErrQuantized) || !strings.Contains(err.Error(), "already quantized (deepseek, fp8-block128): start from the original checkpoint") {
 			t.Errorf("error %v", err)
 		}
 		slow, quick := filepath.Join(t.TempDir(), "slow"), filepath.Join(t.TempDir(), "quick")
 		quantize(t, openModel(t, back), slow, o, RunOptions{})
 		o.Requantize = true
-		plan, err := PlanQuantize(a, o)
+		plan, err := PlanQuantize(a.Source, o)
 		if err != nil {
 			t.Fatal(err)
 		}

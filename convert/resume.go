@@ -19,37 +19,37 @@ import (
 	"github.com/microscale-go/microscale/safetensors"
 )
 
-// A beginning is the first record of a journal: whose it is.
+// A beginning is the first record of a journal. It identifies the run.
 type beginning struct {
 	Version int          `json:"version"`
-	Plan    string       `json:"plan"`              // hash of everything that the plan decides
+	Plan    string       `json:"plan"`              // hash of all decisions of the plan
 	Worker  int          `json:"worker"`            // which of the workers
 	Workers int          `json:"workers,omitempty"` // 0: one writes everything
 	Single  bool         `json:"single,omitempty"`  // the source is a file
 	ToFile  bool         `json:"toFile,omitempty"`  // the destination is a file
 	Source  []sourceFile `json:"source"`
-	Files   []partFile   `json:"files,omitempty"` // of the whole result, where there are workers
+	Files   []partFile   `json:"files,omitempty"` // of the whole result, if there are workers
 }
 
-// A sourceFile is what is known of a file of the source without reading it all.
+// A sourceFile identifies the contents of a file of the source.
 type sourceFile struct {
 	Name   string `json:"name"`
 	Size   int64  `json:"size"`
-	Time   int64  `json:"time"`             // of its last change, in nanoseconds; 0 of what is elsewhere
-	Sample string `json:"sample,omitempty"` // hash of the header and of pages all over the data
+	Time   int64  `json:"time"`             // modification time in nanoseconds; 0 for a remote file
+	Sample string `json:"sample,omitempty"` // hash of the header and of pages of the data
 }
 
 // A partFile is a file of the result, and the worker that writes it.
 type partFile struct {
 	Name   string `json:"name"`
-	Size   int64  `json:"size"` // of weights; -1 of others
+	Size   int64  `json:"size"` // -1 for a file without weights
 	Worker int    `json:"worker"`
 }
 
 // beginning describes the plan and its source as they are now.
 func (p *Plan) beginning() (*beginning, error) {
-	b := &beginning{Version: journalVersion, Plan: p.fingerprint(), Worker: p.worker.Index, Workers: p.worker.Count, Single: p.Source.Source.Single, ToFile: p.single}
-	for _, s := range p.Source.Source.Shards() {
+	b := &beginning{Version: journalVersion, Plan: p.fingerprint(), Worker: p.worker.Index, Workers: p.worker.Count, Single: p.source.Source.Single, ToFile: p.single}
+	for _, s := range p.source.Source.Shards() {
 		file, err := describe(s)
 		if err != nil {
 			return nil, err
@@ -59,11 +59,11 @@ func (p *Plan) beginning() (*beginning, error) {
 	for _, o := range p.others() {
 		file, err := sampled(o.Name, o.Path, 0)
 		if err != nil {
-			return nil, fmt.Errorf("%s: it goes along with the weights but cannot be read: %w", o.Name, err)
+			return nil, fmt.Errorf("%s: read the auxiliary file: %w", o.Name, err)
 		}
 		b.Source = append(b.Source, file)
 	}
-	if p.Source.Source.Remote() {
+	if p.source.Source.Remote() {
 		for i := range b.Source {
 			b.Source[i].Time = 0
 		}
@@ -74,40 +74,39 @@ func (p *Plan) beginning() (*beginning, error) {
 	return b, nil
 }
 
-// fingerprint returns a hash of everything that decides the bytes of the result,
-// the data of the source aside.
+// fingerprint returns a hash of everything that determines the bytes of the result, except the
+// data of the source.
 func (p *Plan) fingerprint() string {
 	h := sha256.New()
 	q := p.Quantizer
-	q.Format = quant.Format{} // its pointers differ from run to run
+	q.Format = quant.Format{} // its pointers differ between runs
 	fmt.Fprintf(h, "%s %v %+v\n", p.Format.Name, p.Format.Block, q)
-	if p.Convention != nil {
-		scheme, _ := p.Convention.Scheme(p.Format)
-		fmt.Fprintf(h, "%q %q\n", p.Convention.Name, scheme)
+	if p.convention != nil {
+		fmt.Fprintf(h, "%q %q\n", p.Convention, p.Scheme)
 	}
-	for _, d := range p.Decisions {
-		fmt.Fprintf(h, "%q %d %q\n", d.Weight.Name, d.Action, d.File)
-		for _, s := range d.Stored {
+	for _, d := range p.decisions {
+		fmt.Fprintf(h, "%q %d %q\n", d.Name, uint8(d.action), d.file)
+		for _, s := range d.stored {
 			fmt.Fprintf(h, "%q %d %x\n", s.Name, s.Part, s.Value)
 		}
 	}
 	for _, f := range p.small {
 		fmt.Fprintf(h, "%q %q\n", f.Name, f.Data)
 	}
-	for _, f := range p.Files {
-		fmt.Fprintf(h, "%q %q\n", f.Name, f.Layout.HeaderBytes())
+	for _, f := range p.files {
+		fmt.Fprintf(h, "%q %q\n", f.name, f.layout.HeaderBytes())
 	}
 	fmt.Fprintf(h, "%q %q", p.config, p.index)
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
-// Of the data of a source file, so many pages of so many bytes are looked at.
+// The sample of a source file: the number and the size of its pages.
 const (
 	samplePages = 64
 	samplePage  = 4096
 )
 
-// describe returns what is known of a shard.
+// describe identifies the contents of a shard.
 func describe(s hf.Shard) (sourceFile, error) {
 	if identity := s.File.Identity(); identity != "" {
 		return sourceFile{Name: s.Name, Size: s.File.Size(), Sample: identity}, nil
@@ -115,7 +114,7 @@ func describe(s hf.Shard) (sourceFile, error) {
 	return sampled(s.Name, s.File.Name(), s.File.DataStart())
 }
 
-// sampled returns what is known of a file that has data from start on.
+// sampled identifies the contents of a file whose data begins at start.
 func sampled(name, path string, start int64) (sourceFile, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -141,18 +140,23 @@ func sampled(name, path string, start int64) (sourceFile, error) {
 	return sourceFile{name, info.Size(), info.ModTime().UnixNano(), hex.EncodeToString(h.Sum(nil)[:16])}, nil
 }
 
-// anew is what to do about a run that cannot be resumed.
-const anew = "run without --resume to start again"
-
-// matches fails where b is not the beginning of the run that wants to go on.
+// matches returns ErrChanged if the run that wants to resume is not the one that began with b.
 func (b *beginning) matches(want *beginning, source string) error {
+	if problem := b.mismatch(want, source); problem != "" {
+		return because(ErrChanged, errors.New(problem+": start again instead of resuming"))
+	}
+	return nil
+}
+
+// mismatch returns the first difference between b and the beginning of the resuming run, or "".
+func (b *beginning) mismatch(want *beginning, source string) string {
 	switch {
 	case b == nil:
-		return errors.New("the journal does not say what it is of: " + anew)
+		return "the journal does not identify its run"
 	case b.Version != want.Version:
-		return fmt.Errorf("the journal is of version %d, and this program writes %d: %s", b.Version, want.Version, anew)
+		return fmt.Sprintf("the journal has version %d, but this program writes version %d", b.Version, want.Version)
 	case b.Worker != want.Worker || b.Workers != want.Workers:
-		return fmt.Errorf("the journal is of worker %d of %d: %s", b.Worker, b.Workers, anew)
+		return fmt.Sprintf("the journal belongs to worker %d of %d", b.Worker, b.Workers)
 	}
 	now := map[string]sourceFile{}
 	for _, f := range want.Source {
@@ -169,34 +173,34 @@ func (b *beginning) matches(want *beginning, source string) error {
 		}
 		switch {
 		case !ok && !b.Single:
-			return fmt.Errorf("%s is gone, which was there when the earlier run began: %s", path, anew)
+			return fmt.Sprintf("%s was removed after the earlier run began", path)
 		case !ok:
 		case n.Size != f.Size:
-			return fmt.Errorf("%s has %d bytes, and had %d when the earlier run began: %s", path, n.Size, f.Size, anew)
+			return fmt.Sprintf("%s has %d bytes, but had %d when the earlier run began", path, n.Size, f.Size)
 		case n.Time != f.Time:
-			return fmt.Errorf("%s was changed after the earlier run began: %s", path, anew)
+			return fmt.Sprintf("%s changed after the earlier run began", path)
 		case n.Sample != f.Sample:
-			return fmt.Errorf("%s has other contents than when the earlier run began, though its size and time are the same: %s", path, anew)
+			return fmt.Sprintf("%s has other contents than when the earlier run began, with the same size and time", path)
 		}
 	}
 	if b.Plan != want.Plan || len(b.Source) != len(want.Source) {
-		return errors.New("the earlier run had another source or other options: give it those, or " + anew)
+		return "the earlier run had another source or other options"
 	}
-	return nil
+	return ""
 }
 
-// unchanged fails where a file of the source changed since it was opened.
+// unchanged returns an error if a file of the source changed since it was opened.
 func (p *Plan) unchanged() error {
-	for _, s := range p.Source.Source.Shards() {
+	for _, s := range p.source.Source.Shards() {
 		if err := s.File.Changed(); err != nil {
-			return err
+			return because(ErrChanged, err)
 		}
 	}
 	return nil
 }
 
-// restore reads the journal in the partial directory and takes over what it says
-// is done; without one it begins one.
+// restore reads the journal in the partial directory and restores the state of its run. Without
+// a journal it starts one.
 func (r *run) restore(ctx context.Context, begin *beginning) error {
 	path := r.out.path(markerName)
 	records, size, err := readJournal(path)
@@ -204,15 +208,15 @@ func (r *run) restore(ctx context.Context, begin *beginning) error {
 		return err
 	}
 	if len(records) > 0 {
-		if err := records[0].Begin.matches(begin, r.plan.Source.Source.Path); err != nil {
+		if err := records[0].Begin.matches(begin, r.plan.source.Source.Path); err != nil {
 			return fmt.Errorf("%s: %w", r.out.partial, err)
 		}
 		if !r.take(records[1:]) {
-			return fmt.Errorf("%s: the journal does not fit the plan: %s", r.out.partial, anew)
+			return because(ErrChanged, fmt.Errorf("%s: the journal does not match the plan: start again instead of resuming", r.out.partial))
 		}
 	}
 	if len(records) == 0 && r.options.Resume {
-		// The earlier run ended before anything that it did was on the disk.
+		// The earlier run ended before any of its work was on the disk.
 		if err := r.out.clear(); err != nil {
 			return err
 		}
@@ -220,7 +224,7 @@ func (r *run) restore(ctx context.Context, begin *beginning) error {
 	if r.journal, err = openJournal(path, size); err != nil {
 		return cannotWrite(r.out.partial, err)
 	}
-	r.out.whole = func() error { // Windows renames no directory in which a file is open
+	r.out.closed = func() error { // Windows does not rename a directory with an open file
 		if r.resumed {
 			if err := r.checkWritten(ctx); err != nil {
 				return err
@@ -234,26 +238,24 @@ func (r *run) restore(ctx context.Context, begin *beginning) error {
 	return nil
 }
 
-// A damagedPartial is the error of a file that an earlier run left and that is not what
-// its journal says.
+// A damagedPartial is the error of a file of an earlier run that does not match its journal.
 type damagedPartial struct{ file, problem string }
 
-// Error names the file and what is wrong with it.
+// Error names the file and the problem.
 func (e *damagedPartial) Error() string {
-	return fmt.Sprintf("%s, which an earlier run left, is damaged: %s", e.file, e.problem)
+	return fmt.Sprintf("%s of an earlier run is damaged: %s", e.file, e.problem)
 }
 
-// checkWritten compares the closed files of a resumed run with the checksums of what
-// was written to them, until ctx ends. The journal vouches for the bytes of the earlier
-// run, but a file may have been damaged since.
+// checkWritten compares the closed files of a resumed run with the checksums of the written
+// bytes: a file of the earlier run may have been damaged since.
 func (r *run) checkWritten(ctx context.Context) error {
-	for _, f := range r.plan.Files {
-		if !r.plan.writes(f.Name) {
+	for _, f := range r.plan.files {
+		if !r.plan.writes(f.name) {
 			continue
 		}
-		file, err := f.Layout.Open(r.out.fileOf(f))
+		file, err := f.layout.Open(r.out.fileOf(f))
 		if container, ok := errors.AsType[*safetensors.ContainerError](err); ok {
-			return &damagedPartial{f.Name, container.Problem}
+			return &damagedPartial{f.name, container.Problem}
 		}
 		if err != nil {
 			return err
@@ -262,8 +264,8 @@ func (r *run) checkWritten(ctx context.Context) error {
 			sum, err := checksum.OfTensor(file, t)
 			return t.Name, sum, err
 		})
-		if errors.Is(err, errDamaged) {
-			err = &damagedPartial{f.Name, err.Error()}
+		if errors.Is(err, ErrDamaged) {
+			err = &damagedPartial{f.name, err.Error()}
 		}
 		if err := errors.Join(err, file.Close()); err != nil {
 			return err
@@ -272,7 +274,7 @@ func (r *run) checkWritten(ctx context.Context) error {
 	return nil
 }
 
-// discard removes what was written, for a run that begins anew in the same place.
+// discard removes the written files, for a run that restarts in the same directory.
 func (r *run) discard() error {
 	if r.journal != nil {
 		_ = r.journal.close() // it is removed
@@ -280,31 +282,31 @@ func (r *run) discard() error {
 	for _, w := range r.out.writers {
 		_ = w.Suspend() // its file is removed
 	}
-	r.out.writers, r.out.whole = nil, nil
+	r.out.writers, r.out.closed = nil, nil
 	return r.out.clear()
 }
 
-// take takes over what the records say; false where that cannot be.
+// take restores the state of the records. It returns false if they do not match the plan.
 func (r *run) take(records []record) bool {
 	for _, rec := range records {
 		switch {
 		case rec.Amax != nil:
 			i := rec.Amax.Weight
-			if i < 0 || i >= len(r.plan.Decisions) {
+			if i < 0 || i >= len(r.plan.decisions) {
 				return false
 			}
 			r.swept[i] = rec.Amax.extremes()
 			r.resumed = true
 		case rec.Done != nil:
 			d := rec.Done
-			if d.Weight < r.start.Weight || d.Weight >= len(r.plan.Decisions) || !r.plan.mine(d.Weight) ||
-				!r.inside(d) || len(d.Written) != len(r.plan.Decisions[d.Weight].Stored) || d.Weight == r.start.Weight && d.Row < r.start.From || !r.sums[d.Weight].restore(d) {
+			if d.Weight < r.start.Weight || d.Weight >= len(r.plan.decisions) || !r.plan.mine(d.Weight) ||
+				!r.inside(d) || len(d.Written) != len(r.plan.decisions[d.Weight].stored) || d.Weight == r.start.Weight && d.Row < r.start.From || !r.sums[d.Weight].restore(d) {
 				return false
 			}
 			r.start = d.tile()
 			r.resumed = true
-		case rec.Carried != "":
-			r.carried[rec.Carried] = rec.Checksum
+		case rec.Auxiliary != "":
+			r.auxiliary[rec.Auxiliary] = rec.Checksum
 		case rec.Complete:
 			r.complete = true
 		}
@@ -312,28 +314,28 @@ func (r *run) take(records []record) bool {
 	return true
 }
 
-// inside reports whether a place is in the weight, or at its end.
+// inside reports whether a position is in the weight, or at its end.
 func (r *run) inside(d *doneTiles) bool {
 	t := r.tiling(d.Weight)
 	return 0 <= d.Row && d.Row <= t.Rows && 0 <= d.Col && d.Col <= t.Cols
 }
 
-// unlike returns what is different at a path from the finished result of the plan, ""
-// where nothing is. It compares
+// unlike returns the first difference between the checkpoint at a path and the finished result
+// of the plan; "" if there is none. It compares
 //
-//	names, headers, configuration and index    with those of the plan
-//	the plan's fingerprint in every file       with that of the plan
-//	files that are copied, byte for byte       with the source's
-//	checksums of what was read                 with those of the source now
-//	checksums of every tensor                  with those of the bytes there now
-//	the first tiles of some weights            with what would be written
+//	names, headers, configuration, index   with those of the plan
+//	the fingerprint in every file          with that of the plan
+//	auxiliary files                        with the source's, byte by byte
+//	checksums of the source in the records with the source
+//	checksums of the tensors               with their bytes
+//	the first tiles of some weights        with newly converted ones
 func (p *Plan) unlike(ctx context.Context, path string, threads int) (string, error) {
 	info, err := os.Lstat(path)
 	if err != nil {
-		return "it cannot be read", err
+		return "it is unreadable", err
 	}
 	if info.IsDir() == p.single {
-		return "it is of another kind", nil
+		return "it is a file instead of a directory, or vice versa", nil
 	}
 	at := func(name string) string {
 		if p.single {
@@ -345,26 +347,26 @@ func (p *Plan) unlike(ctx context.Context, path string, threads int) (string, er
 		return why, err
 	}
 	plan, files, records := p.fingerprint(), map[string]*safetensors.File{}, map[string]checksum.Record{}
-	for _, f := range p.Files {
-		file, err := f.Layout.Open(at(f.Name))
+	for _, f := range p.files {
+		file, err := f.layout.Open(at(f.name))
 		if err != nil {
-			return fmt.Sprintf("%s has another header or size", f.Name), nil
+			return fmt.Sprintf("%s has another header or size", f.name), nil
 		}
 		defer file.Close()
 		record, err := checksum.ParseRecord(file.Filled())
 		if err != nil || record.Plan != plan {
-			return fmt.Sprintf("%s is of other options or not finished", f.Name), nil
+			return fmt.Sprintf("%s has other options or is not finished", f.name), nil
 		}
-		files[f.Name], records[f.Name] = file, record
+		files[f.name], records[f.name] = file, record
 	}
-	for _, f := range p.Files {
-		file := files[f.Name]
-		err := checkSums(ctx, file.Tensors(), records[f.Name].Tensors, threads, func(t safetensors.TensorInfo) (string, uint64, error) {
+	for _, f := range p.files {
+		file := files[f.name]
+		err := checkSums(ctx, file.Tensors(), records[f.name].Tensors, threads, func(t safetensors.TensorInfo) (string, uint64, error) {
 			sum, err := checksum.OfTensor(file, t)
 			return t.Name, sum, err
 		})
-		if errors.Is(err, errDamaged) {
-			return fmt.Sprintf("%s is damaged: %v", f.Name, err), nil
+		if errors.Is(err, ErrDamaged) {
+			return fmt.Sprintf("%s is damaged: %v", f.name, err), nil
 		} else if err != nil {
 			return "", err
 		}
@@ -372,14 +374,14 @@ func (p *Plan) unlike(ctx context.Context, path string, threads int) (string, er
 	if why, err := p.changedSource(ctx, records, threads); why != "" || err != nil {
 		return why, err
 	}
-	same, err := p.sameWeights(files)
+	same, err := p.sameWeights(ctx, files)
 	if err == nil && !same {
-		return "its weights are not what this program writes", nil
+		return "its weights differ from those of this program", nil
 	}
 	return "", err
 }
 
-// unlikeOthers compares the files that are not of weights.
+// unlikeOthers compares the files without weights.
 func (p *Plan) unlikeOthers(at func(name string) string) (string, error) {
 	if p.single {
 		return "", nil
@@ -396,16 +398,16 @@ func (p *Plan) unlikeOthers(at func(name string) string) (string, error) {
 	}
 	for name, data := range want {
 		if got, err := bounded.ReadFile(at(name), int64(len(data))); err != nil || !bytes.Equal(got, data) {
-			return fmt.Sprintf("%s is another", name), nil
+			return fmt.Sprintf("%s differs", name), nil
 		}
 	}
 	for _, o := range p.others() {
 		source, err := fileSum(o.Path)
 		if err != nil {
-			return "", fmt.Errorf("%s: it goes along with the weights but cannot be read: %w", o.Name, err)
+			return "", fmt.Errorf("%s: read the auxiliary file: %w", o.Name, err)
 		}
 		if got, err := fileSum(at(o.Name)); err != nil || got != source {
-			return fmt.Sprintf("%s is not that of the source", o.Name), nil
+			return fmt.Sprintf("%s differs from the source", o.Name), nil
 		}
 	}
 	return "", nil
@@ -435,14 +437,13 @@ func fileSum(path string) (uint64, error) {
 	}
 }
 
-// errDiffers is what a comparison finds.
+// errDiffers is the error of a comparison.
 var errDiffers = errors.New("other bytes are stored")
 
-// A comparison stands in place of a writer, and fails where a file has other
-// bytes than those that would be written.
+// A comparison is a target that compares the bytes with those of a file.
 type comparison struct{ file *safetensors.File }
 
-// WriteTensorAt fails where the file has other bytes.
+// WriteTensorAt returns errDiffers if the file has other bytes.
 func (c comparison) WriteTensorAt(name string, p []byte, off int64) error {
 	t, ok := c.file.Lookup(name)
 	if !ok {
@@ -458,18 +459,18 @@ func (c comparison) WriteTensorAt(name string, p []byte, off int64) error {
 	return nil
 }
 
-// compareWeights is how many weights of the smallest are compared.
+// compareWeights is the number of weights that are compared, the smallest ones.
 const compareWeights = 8
 
-// sameWeights reports whether the first tiles of some of the smallest weights
-// that are converted are stored as the plan would store them.
-func (p *Plan) sameWeights(files map[string]*safetensors.File) (bool, error) {
+// sameWeights reports whether the first tiles of some converted weights have the bytes that the
+// plan would write.
+func (p *Plan) sameWeights(ctx context.Context, files map[string]*safetensors.File) (bool, error) {
 	r := newRun(p, RunOptions{})
 	for name, f := range files {
 		r.writers[name] = comparison{f}
 	}
 	for _, i := range p.smallest(compareWeights) {
-		if err := r.sweepGroup(i); err != nil {
+		if err := r.sweepGroup(ctx, i); err != nil {
 			return false, err
 		}
 		for t := range r.tiling(i).Tiles(i) {

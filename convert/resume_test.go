@@ -15,6 +15,7 @@ import (
 
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/safetensors"
+	"github.com/microscale-go/microscale/verify"
 )
 
 // tiledModel is a checkpoint of several tiles for each of its larger weights.
@@ -42,11 +43,11 @@ func planFor(t *testing.T, src, format string) *Plan {
 	var plan *Plan
 	var err error
 	if format == "" {
-		plan, err = PlanDequantize(m, safetensors.BF16)
+		plan, err = PlanDequantize(m.Source, safetensors.BF16)
 	} else {
 		var f quant.Format
 		if f, err = quant.Lookup(format); err == nil {
-			plan, err = PlanQuantize(m, QuantizeOptions{Quantizer: quant.Quantizer{Format: f}})
+			plan, err = PlanQuantize(m.Source, QuantizeOptions{Quantizer: quant.Quantizer{Format: f}})
 		}
 	}
 	if err != nil {
@@ -61,7 +62,7 @@ func interrupted(t *testing.T, plan *Plan, dst string, n int) bool {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	_, err := plan.Run(ctx, dst, RunOptions{Resume: true, Threads: 3, Progress: func(int64) {
+	_, err := plan.Run(ctx, dst, RunOptions{Resume: true, Threads: 3, Progress: func(verify.Progress) {
 		if n--; n < 0 {
 			cancel()
 		}
@@ -184,7 +185,7 @@ func TestResumeRefuses(t *testing.T) {
 		{"longer", "nvfp4", func(src, _ string) error { return appendTo(filepath.Join(src, "tokenizer.json"), "x") }, "had 2 when"},
 		{"touched", "nvfp4", func(src, _ string) error {
 			return os.Chtimes(filepath.Join(src, shard1), time.Time{}, time.Unix(1e9, 0))
-		}, "was changed after the earlier run began"},
+		}, "changed after the earlier run began"},
 		{"other weights", "nvfp4", func(src, _ string) error {
 			path := filepath.Join(src, shard1)
 			info, err := os.Stat(path)
@@ -200,7 +201,7 @@ func TestResumeRefuses(t *testing.T) {
 			}
 			return errors.Join(os.WriteFile(path, data, 0o666), os.Chtimes(path, time.Time{}, info.ModTime()))
 		}, "has other contents"},
-		{"gone", "nvfp4", func(src, _ string) error { return os.Remove(filepath.Join(src, "tokenizer.json")) }, "is gone, which was there"},
+		{"gone", "nvfp4", func(src, _ string) error { return os.Remove(filepath.Join(src, "tokenizer.json")) }, "was removed after the earlier run began"},
 		{"new", "nvfp4", func(src, _ string) error { return appendTo(filepath.Join(src, "new.json"), "x") }, "another source or other options"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -225,7 +226,7 @@ func TestResumeRefuses(t *testing.T) {
 				t.Errorf("the journal is not what it was (%v)", err)
 			}
 			result, err := planFor(t, src, tc.format).Run(context.Background(), dst, RunOptions{})
-			if err != nil || len(result.Warnings) != 1 || !strings.Contains(result.Warnings[0], "--resume would have continued it") {
+			if err != nil || len(result.Warnings) != 1 || !strings.Contains(result.Warnings[0], "which could have been resumed") {
 				t.Errorf("without resuming: %+v, %v", result, err)
 			}
 		})
@@ -264,7 +265,7 @@ func TestResumeDamaged(t *testing.T) {
 			if !sameTree(t, dst, whole) {
 				t.Error("other bytes than those of a whole run")
 			}
-			if len(result.Warnings) != 1 || !strings.Contains(result.Warnings[0], "the run started again") || result.Resumed {
+			if len(result.Warnings) != 1 || !strings.Contains(result.Warnings[0], "the run restarted") || result.Resumed {
 				t.Errorf("warnings %q, resumed %v", result.Warnings, result.Resumed)
 			}
 			if left := names(t, dir); strings.Contains(left, partialSuffix) {
@@ -361,7 +362,7 @@ func TestQuantizedFirst(t *testing.T) {
 	if _, err := planFor(t, src, "mxfp8").Run(context.Background(), dst, RunOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	_, err := PlanQuantize(openModel(t, dst), QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP4}})
+	_, err := PlanQuantize(openModel(t, dst).Source, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP4}})
 	if err == nil || !strings.Contains(err.Error(), "mxfp8)") {
 		t.Errorf("the error is %v, want the format mxfp8 in it", err)
 	}
@@ -399,7 +400,7 @@ func TestFingerprint(t *testing.T) {
 	for i, change := range []func(p *Plan){
 		func(p *Plan) { p.Quantizer.Arithmetic = quant.DecodeFirst },
 		func(p *Plan) { p.Format = quant.MXFP8 },
-		func(p *Plan) { p.Decisions[0].Action = Decode },
+		func(p *Plan) { p.decisions[0].action = decoded },
 		func(p *Plan) { p.config = []byte("{}") },
 	} {
 		changed := planFor(t, src, "nvfp4")
@@ -440,7 +441,7 @@ func TestSourceChanges(t *testing.T) {
 			dst := filepath.Join(dir, "dst")
 			var changed error
 			calls := 0
-			_, err := planFor(t, src, "nvfp4").Run(context.Background(), dst, RunOptions{Progress: func(int64) {
+			_, err := planFor(t, src, "nvfp4").Run(context.Background(), dst, RunOptions{Progress: func(verify.Progress) {
 				if calls++; calls == 3 {
 					changed = tc.change(filepath.Join(src, shard2))
 				}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"slices"
 	"strings"
@@ -16,30 +17,32 @@ import (
 	"github.com/microscale-go/microscale/verify"
 )
 
-// RunOptions say how a plan is carried out. None of them changes the result.
+// RunOptions say how to run a plan. They do not change the result.
 type RunOptions struct {
-	Force          bool              // replace a checkpoint at the destination when the result is whole
-	Resume         bool              // go on where an earlier run ended, and leave what is done where this one fails
-	AllowNonFinite bool              // go on where the source holds NaN or Inf
-	Threads        int               // goroutines; 0: one per processor
-	Progress       func(bytes int64) // called as bytes of the source are read (Plan.SourceBytes); may be nil
+	Force          bool                  // replace a checkpoint at the destination when the result is complete
+	Resume         bool                  // continue an earlier run; on error, keep the files for the next one
+	AllowNonFinite bool                  // accept NaN and Inf in the source
+	Threads        int                   // goroutines; 0: one per processor
+	Progress       func(verify.Progress) // called by several goroutines, one call at a time; may be nil
 }
 
-// A Result is what is known of a checkpoint that was written.
+// A Result describes a written checkpoint.
 type Result struct {
 	Tensors  []verify.Tensor // the error of every weight against the source, in the order of the plan
-	Finished bool            // an earlier run had written it all, and nothing was done; Tensors is empty but of a worker's part
-	Resumed  bool            // an earlier run had written a part of it
-	Warnings []string        // what the user should know or do; the checkpoint is whole
+	Finished bool            // an earlier run had finished, and nothing was done; Tensors is empty unless it is a worker's part
+	Resumed  bool            // an earlier run had done some of the work
+	Warnings []string        // what the user should know or do; the checkpoint is complete
 }
 
-// Run carries the plan out. It creates dst atomically when the result is complete; on
-// error, dst is unchanged. A source with NaN or Inf is an error unless that is allowed.
+// Run executes the plan. It creates dst atomically when the result is complete; on error, dst
+// is unchanged. If dst exists, the error is [fs.ErrExist] unless Force is set. The error is
+// [ErrNonFinite] if the source holds NaN or Inf, unless that is allowed, and [ErrChanged] if
+// the source changes meanwhile.
 //
-// A run that was killed leaves its files and a journal beside dst. With Resume, the
-// next run continues it, to the same bytes and the same errors as one that was not
-// killed. It starts if there is nothing to resume, and does nothing if dst is the
-// finished result. Without Resume it removes those files, with a warning.
+// A killed run leaves its files and a journal beside dst. With Resume, the next run continues
+// it, with the same bytes and errors as an uninterrupted run. It starts from the beginning if
+// there is nothing to resume, and does nothing if dst is the finished result. Without Resume,
+// the next run removes those files, with a warning.
 func (p *Plan) Run(ctx context.Context, dst string, o RunOptions) (*Result, error) {
 	if o.Resume {
 		why, err := p.unlike(ctx, dst, o.Threads)
@@ -52,7 +55,7 @@ func (p *Plan) Run(ctx context.Context, dst string, o RunOptions) (*Result, erro
 			out.dropPartial(p.fingerprint())
 			return &Result{Finished: true, Warnings: out.leftover()}, nil
 		case !o.Force:
-			return nil, fmt.Errorf("%s: the destination exists and is not the finished result: %s: choose another name, or replace it with --force", dst, why)
+			return nil, because(fs.ErrExist, fmt.Errorf("%s: the destination exists and is not the finished result: %s: choose another name", dst, why))
 		}
 	}
 	out, err := p.newOutput(dst, o)
@@ -61,13 +64,13 @@ func (p *Plan) Run(ctx context.Context, dst string, o RunOptions) (*Result, erro
 	}
 	r := newRun(p, o)
 	r.out = out
-	result, err := r.carryOut(ctx)
+	result, err := r.execute(ctx)
 	if damaged, ok := errors.AsType[*damagedPartial](err); ok {
-		out.warnings = append(out.warnings, fmt.Sprintf("%s: %v: the run started again", out.partial, damaged))
+		out.warnings = append(out.warnings, fmt.Sprintf("%s: %v: the run restarted", out.partial, damaged))
 		if err = r.discard(); err == nil {
 			r = newRun(p, o)
 			r.out = out
-			result, err = r.carryOut(ctx)
+			result, err = r.execute(ctx)
 		}
 	}
 	if r.journal != nil {
@@ -87,14 +90,14 @@ func (p *Plan) Run(ctx context.Context, dst string, o RunOptions) (*Result, erro
 	return nil, explain(err, out, p.Bytes(), o.Resume)
 }
 
-// carryOut resumes the run where its journal ends, and completes it.
-func (r *run) carryOut(ctx context.Context) (*Result, error) {
+// execute resumes the run after its journal, and completes it.
+func (r *run) execute(ctx context.Context) (*Result, error) {
 	begin, err := r.plan.beginning()
 	if err != nil {
 		return nil, err
 	}
 	if records, _, _ := readJournal(r.out.path(markerName)); r.options.Resume && !r.out.part && len(records) == 0 {
-		// A run that was killed in its last moment has removed the journal.
+		// A run that was killed at its end has removed the journal.
 		path := r.out.partial
 		if r.out.single {
 			path = r.out.path(singleName)
@@ -125,29 +128,29 @@ func (r *run) carryOut(ctx context.Context) (*Result, error) {
 	return &Result{Tensors: tensors, Resumed: r.resumed, Warnings: warnings}, err
 }
 
-// explain adds to an error what the user can do about it.
+// explain adds a remedy to an error.
 func explain(err error, out *output, size int64, resume bool) error {
 	if !errors.Is(err, syscall.ENOSPC) {
 		return err
 	}
 	if resume {
-		return fmt.Errorf("%s: the disk is full: the result needs %d bytes there; free some, and the same command goes on from what is in %s", out.final, size, out.partial)
+		return because(syscall.ENOSPC, fmt.Errorf("%s: the disk is full: the result needs %d bytes there; free some and resume the run, whose files are in %s", out.final, size, out.partial))
 	}
-	return fmt.Errorf("%s: the disk is full: the result needs %d bytes there; free some or choose another destination (nothing was left behind)", out.final, size)
+	return because(syscall.ENOSPC, fmt.Errorf("%s: the disk is full: the result needs %d bytes there; free some or choose another destination (nothing was left behind)", out.final, size))
 }
 
 // write fills the output.
 func (r *run) write(ctx context.Context) ([]verify.Tensor, error) {
 	p := r.plan
-	for _, f := range p.Files {
-		if !p.writes(f.Name) {
+	for _, f := range p.files {
+		if !p.writes(f.name) {
 			continue
 		}
 		w, err := r.open(f)
 		if err != nil {
 			return nil, err
 		}
-		r.writers[f.Name] = w
+		r.writers[f.name] = w
 	}
 	r.skip()
 	if err := r.writeKnown(); err != nil {
@@ -168,13 +171,13 @@ func (r *run) write(ctx context.Context) ([]verify.Tensor, error) {
 	}
 	results := r.results()
 	if !r.options.AllowNonFinite {
-		return results, refuseNonFinite(p.Source.Source.Path, results)
+		return results, rejectNonFinite(p.source.Source.Path, results)
 	}
 	return results, nil
 }
 
-// writeOthers writes what is not weights. What goes along from the source and an
-// earlier run has copied is there.
+// writeOthers writes the files without weights. It skips auxiliary files that an earlier run
+// copied.
 func (r *run) writeOthers(ctx context.Context) error {
 	p, out := r.plan, r.out
 	made := slices.Clone(p.small)
@@ -189,35 +192,35 @@ func (r *run) writeOthers(ctx context.Context) error {
 			return err
 		}
 		r.lock.Lock()
-		r.pending = append(r.pending, record{Carried: file.Name, Checksum: checksum.Of(file.Data)})
+		r.pending = append(r.pending, record{Auxiliary: file.Name, Checksum: checksum.Of(file.Data)})
 		r.lock.Unlock()
 	}
 	for _, other := range p.others() {
-		if want, ok := r.carried[other.Name]; ok {
+		if want, ok := r.auxiliary[other.Name]; ok {
 			if sum, err := fileSum(out.path(other.Name)); err == nil && sum == want {
 				continue
 			}
 		}
-		sum, err := out.carry(ctx, other)
+		sum, err := out.copyFile(ctx, other)
 		if err != nil {
 			return err
 		}
 		r.lock.Lock()
-		r.pending = append(r.pending, record{Carried: other.Name, Checksum: sum})
+		r.pending = append(r.pending, record{Auxiliary: other.Name, Checksum: sum})
 		r.lock.Unlock()
 	}
 	return nil
 }
 
-// writeKnown writes the tensors whose values the plan has.
+// writeKnown writes the tensors whose values the plan knows.
 func (r *run) writeKnown() error {
-	for i, d := range r.plan.Decisions {
-		for _, s := range d.Stored {
+	for i, d := range r.plan.decisions {
+		for _, s := range d.stored {
 			if s.Value == nil || !r.plan.mine(i) {
 				continue
 			}
-			begin, _ := d.Extent(s)
-			if err := r.writers[d.File].WriteTensorAt(s.Name, s.Value, begin); err != nil {
+			begin, _ := d.extent(s)
+			if err := r.writers[d.file].WriteTensorAt(s.Name, s.Value, begin); err != nil {
 				return err
 			}
 		}
@@ -225,10 +228,10 @@ func (r *run) writeKnown() error {
 	return nil
 }
 
-// results names the sums.
+// results returns the errors of the weights.
 func (r *run) results() []verify.Tensor {
-	results := make([]verify.Tensor, 0, len(r.plan.Decisions))
-	for i := range r.plan.Decisions {
+	results := make([]verify.Tensor, 0, len(r.plan.decisions))
+	for i := range r.plan.decisions {
 		if r.plan.mine(i) {
 			t := r.plan.tensor(i)
 			r.sums[i].report(&t)
@@ -238,15 +241,15 @@ func (r *run) results() []verify.Tensor {
 	return results
 }
 
-// tensor returns the row of the table of errors for a weight, without its figures.
+// tensor returns the description of a weight for Result.Tensors, without its errors.
 func (p *Plan) tensor(decision int) verify.Tensor {
-	d := p.Decisions[decision]
-	rows, cols := d.Weight.Matrix()
-	return verify.Tensor{Name: d.Weight.Name, Format: p.FormatName(d), Rows: rows, Cols: cols}
+	d := p.decisions[decision]
+	rows, cols := d.Matrix()
+	return verify.Tensor{Name: d.Name, Format: p.formatName(d), Rows: rows, Cols: cols}
 }
 
-// refuseNonFinite fails where the source holds NaN or Inf, and says where.
-func refuseNonFinite(path string, results []verify.Tensor) error {
+// rejectNonFinite returns an error if the source holds NaN or Inf.
+func rejectNonFinite(path string, results []verify.Tensor) error {
 	const most = 3
 	var named []string
 	tensors := 0
@@ -264,5 +267,5 @@ func refuseNonFinite(path string, results []verify.Tensor) error {
 	if tensors > most {
 		named = append(named, fmt.Sprintf("and %d more tensors", tensors-most))
 	}
-	return fmt.Errorf("%s: NaN or Inf in %s: the checkpoint is damaged; quantize it all the same with --allow-nonfinite", path, strings.Join(named, ", "))
+	return because(ErrNonFinite, fmt.Errorf("%s: NaN or Inf in %s: the checkpoint is damaged", path, strings.Join(named, ", ")))
 }

@@ -10,12 +10,11 @@ import (
 	"github.com/microscale-go/microscale/quant"
 )
 
-// left are the weights that stay as they are unless they are included by name:
-// those that every engine expects in high precision. The first row that matches
-// gives the reason.
+// left are the weights that stay unquantized unless they are included by name, because every
+// engine expects them in high precision. The first matching row gives the reason.
 var left = []struct {
 	reason string
-	other  bool // the module is none of class Linear
+	other  bool // the module is not a linear one
 	name   *regexp.Regexp
 }{
 	{"bias", true, regexp.MustCompile(`bias$`)}, // of all experts of a layer
@@ -34,30 +33,29 @@ var left = []struct {
 	{"side path of Gemma 3n", false, regexp.MustCompile(`(^|\.)(altup|laurel|per_layer_(model_projection|input_gate|projection))`)},
 }
 
-// unknownExperts is why the experts of a family that is not known stay.
+// unknownExperts is the reason for the experts of unknown families.
 const unknownExperts = "fused experts, whose layout is not known for this model type"
 
-// excluded is why a weight stays that Selection.Exclude matches.
+// excluded is the reason for a weight that QuantizeOptions.exclude matches.
 const excluded = "excluded"
 
-// hiddenLayer finds the number of a layer of the language model. Those from
+// hiddenLayer finds the number of a layer of the language model. Layers from
 // num_hidden_layers on predict further tokens (DeepSeek-V3's model.layers.61).
 var hiddenLayer = regexp.MustCompile(`^(?:model\.|language_model\.)*layers\.(\d+)\.`)
 
-// Selection says which weights are quantized, beyond what shape and dtype allow.
-type Selection struct {
-	Include []*regexp.Regexp // quantize a match even where it stays as it is by default
-	Exclude []*regexp.Regexp // never quantize a match; wins over Include
+// A selection says which of the weights that shape and dtype allow are quantized.
+type selection struct {
+	include, exclude []*regexp.Regexp // see QuantizeOptions
 
-	layers int64 // of the language model, those that predict further tokens aside; 0: not known
+	layers int64 // of the language model, without those that predict further tokens; 0: unknown
 }
 
-// reason returns why a weight is not quantized, or "" where it is.
-func (s Selection) reason(w *checkpoint.Weight, f quant.Format, c *checkpoint.Convention) string {
-	switch why := c.RefusesExperts(w); {
+// reason returns why a weight is not quantized, or "" if it is.
+func (s selection) reason(w *checkpoint.Weight, f quant.Format, c *checkpoint.Convention) string {
+	switch why := c.RejectsExperts(w); {
 	case why != "":
 		return why
-	case len(w.Shape) == 3 && w.ExpertsKnown(): // the convention says whether it holds them
+	case len(w.Shape) == 3 && w.ExpertsKnown(): // the convention supports them
 	case len(w.Shape) == 3 && checkpoint.IsFused(w.Name):
 		return unknownExperts
 	case len(w.Shape) != 2:
@@ -66,17 +64,17 @@ func (s Selection) reason(w *checkpoint.Weight, f quant.Format, c *checkpoint.Co
 	if !w.Dense() {
 		return w.FormatName() + " elements"
 	}
-	if matches(s.Exclude, w.Name) {
+	if matches(s.exclude, w.Name) {
 		return excluded
 	}
-	included := matches(s.Include, w.Name)
+	included := matches(s.include, w.Name)
 	for _, l := range left {
 		switch {
 		case !l.name.MatchString(w.Name):
 		case !included:
 			return l.reason
 		case l.other && c.LinearOnly():
-			return fmt.Sprintf("%s: %s holds linear modules only", l.reason, c)
+			return fmt.Sprintf("%s: %s supports linear modules only", l.reason, c)
 		}
 	}
 	if found := hiddenLayer.FindStringSubmatch(w.Name); found != nil && s.layers > 0 && !included {
@@ -84,11 +82,11 @@ func (s Selection) reason(w *checkpoint.Weight, f quant.Format, c *checkpoint.Co
 			return "multi-token prediction"
 		}
 	}
-	return c.Refuses(f, w.Name, w.Shape)
+	return c.Rejects(f, w.Name, w.Shape)
 }
 
-// foreignClass returns why a weight is none of a linear module, or "".
-func foreignClass(name string) string {
+// otherModule returns why a weight does not belong to a linear module, or "".
+func otherModule(name string) string {
 	for _, l := range left {
 		if l.other && l.name.MatchString(name) {
 			return l.reason
@@ -104,17 +102,16 @@ func dimensions(n int) string {
 	return fmt.Sprintf("has %d dimensions", n)
 }
 
-// matched fails where a pattern matches no weight: it is misspelled, and what it
-// should have spared would be quantized.
-func (s Selection) matched(m *checkpoint.Model) error {
+// matched returns an error if a pattern matches no weight: it is probably misspelled.
+func (s selection) matched(m *checkpoint.Model) error {
 	for _, list := range []struct {
-		flag     string
+		name     string
 		patterns []*regexp.Regexp
-	}{{"include", s.Include}, {"exclude", s.Exclude}} {
+	}{{"include", s.include}, {"exclude", s.exclude}} {
 		for _, p := range list.patterns {
 			named := func(w *checkpoint.Weight) bool { return p.MatchString(w.Name) }
 			if !slices.ContainsFunc(m.Weights, func(w *checkpoint.Weight) bool { return named(w) || slices.ContainsFunc(w.Split(), named) }) {
-				return fmt.Errorf("--%s '%s' matches no weight of %s: microscale inspect lists their names", list.flag, p, m.Source.Path)
+				return fmt.Errorf("the %s pattern '%s' matches no weight of %s: use the names of its weights", list.name, p, m.Source.Path)
 			}
 		}
 	}

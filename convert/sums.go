@@ -3,22 +3,23 @@ package convert
 import (
 	"slices"
 
+	"github.com/microscale-go/microscale/internal/checkpoint"
 	"github.com/microscale-go/microscale/measure"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/verify"
 )
 
-// sums are the errors and checksums of a weight, or of a tile. The errors are those of
-// what is stored and, where scales are searched, of what the quantizer gives without.
+// sums are the errors and checksums of a weight or a tile: the error of the stored values and,
+// if scales are searched, the error without the search.
 type sums struct {
 	stored, nearest *measure.Accumulator
 
-	written []uint64 // shares in the checksums of the stored tensors; see checksum.Sum
-	read    uint64   // the same of the values in the source
+	written []uint64 // contributions to the checksums of the stored tensors; see checksum.Sum
+	read    uint64   // contribution to the checksum of the values in the source
 }
 
 func newSums() sums {
-	return sums{stored: measure.New(verify.BlockLength), nearest: measure.New(verify.BlockLength)}
+	return sums{stored: measure.New(checkpoint.BlockLength), nearest: measure.New(checkpoint.BlockLength)}
 }
 
 // merge adds the errors and checksums of a tile.
@@ -41,13 +42,13 @@ func (s *sums) addSums(o sums) {
 	s.read ^= o.read
 }
 
-// restore sets s to what a journal has; false where that is not what was written.
+// restore sets s to the state in a journal. It returns false if that is damaged.
 func (s *sums) restore(d *doneTiles) bool {
 	s.written, s.read = slices.Clone(d.Written), d.Read
 	return s.stored.UnmarshalBinary(d.Sums) == nil && (d.Nearest == nil || s.nearest.UnmarshalBinary(d.Nearest) == nil)
 }
 
-// report fills in the figures of a weight.
+// report sets the errors of a weight.
 func (s *sums) report(t *verify.Tensor) {
 	t.Result = s.stored.Result()
 	if nearest := s.nearest.Result(); nearest.Elements > 0 {
@@ -64,9 +65,9 @@ func stateOf(a *measure.Accumulator) []byte {
 	return state
 }
 
-// searches reports whether the scales of a weight are searched.
+// searches reports whether the run searches the scales of a weight.
 func (r *run) searches(decision int) bool {
-	return r.plan.Quantizer.Search != quant.NoSearch && r.plan.Decisions[decision].Action == Quantize
+	return r.plan.Quantizer.Search != quant.NoSearch && r.plan.decisions[decision].action == quantized
 }
 
 // nearest returns the quantizer of the plan without the search of scales.

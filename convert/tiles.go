@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"iter"
 	"runtime"
-	"slices"
 
 	"github.com/microscale-go/microscale/format"
 	"github.com/microscale-go/microscale/internal/checkpoint"
@@ -13,127 +12,139 @@ import (
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/safetensors"
 	"github.com/microscale-go/microscale/tensor"
-	"github.com/microscale-go/microscale/verify"
 )
 
-// scratch is the memory of one unit of work, which the next one takes over.
-type scratch struct {
-	raw       []byte         // of the source
-	values    []byte         // of the source, decoded
-	written   []checksum.Sum // of the stored tensors of a weight
-	read      checksum.Sum   // of its values in the source
-	quantized *quant.Tensor
-	comparer  verify.Comparer
+// A unit is the work on a tile of a weight, or on several contiguous tiles. The next unit
+// reuses its scratch memory.
+type unit struct {
+	run  *run
+	d    decision
+	tile checkpoint.Tile
+
+	written []checksum.Sum // checksums of the stored tensors of the weight
+	read    checksum.Sum   // checksum of its values in the source
+
+	raw      []byte // bytes of the source
+	values   []byte // values of the source as FP32 bytes
+	codes    *quant.Tensor
+	comparer checkpoint.Comparer
 }
 
-// into returns a tensor of a shape, whose contents are of earlier work.
-func (s *scratch) into(f quant.Format, rows, cols int) (*quant.Tensor, error) {
-	if q := s.quantized; q != nil && q.Rows() == rows && q.Cols() == cols {
-		return q, nil
-	}
-	var err error
-	s.quantized, err = quant.NewTensor(f, rows, cols)
-	return s.quantized, err
-}
-
-// Tiles are written several at a time, because the system takes half as long over
-// large writes as over many that begin and end within a page: about so many bytes,
-// and no more tiles than leave each thread some of those that a job has at once.
+// Several tiles are written at a time, because many small writes that begin and end within a
+// page take the system twice as long: about writeBytes, and few enough tiles that each thread
+// has work.
 const (
 	writeBytes = 1 << 20
 	writeTiles = 32 // of all threads together
 )
 
-// units returns how a weight is cut for work: into whole tiles, several where they
-// lie one after the other in the result.
-func (r *run) units(decision int) checkpoint.Tiling {
-	t, d := r.tiling(decision), r.plan.Decisions[decision]
+// units returns how a weight is divided into units: whole tiles, several if they are contiguous
+// in the result.
+func (r *run) units(i int) checkpoint.Tiling {
+	t, d := r.tiling(i), r.plan.decisions[i]
 	threads := r.options.Threads
 	if threads <= 0 {
 		threads = runtime.GOMAXPROCS(0)
 	}
 	tiles := func(bytes int64) int { return int(max(1, min(writeBytes/max(1, bytes), int64(writeTiles/threads)))) }
 	switch {
-	case d.Action == Copy:
-		t.TileCols *= tiles(d.Weight.LineBytes(t.TileCols))
-	case d.Action != Decode && t.TileCols >= t.Cols:
+	case d.action == copied:
+		t.TileCols *= tiles(d.FlatBytes(t.TileCols))
+	case d.action != decoded && t.TileCols >= t.Cols:
 		t.TileRows *= tiles(int64(t.TileRows) * int64(t.TileCols) * int64(r.plan.Format.Element.StoredBits()) / 8)
 	}
 	return t
 }
 
-// work does a unit: its part of the result is written, the errors of its tiles are
-// returned.
-func (r *run) work(t checkpoint.Tile) ([]sums, error) {
-	s := r.scratch.Get().(*scratch)
-	defer r.scratch.Put(s)
-	d := r.plan.Decisions[t.Weight]
-	s.startSums(r, d)
-	all := []sums{{}}
-	var err error
-	switch d.Action {
-	case Quantize:
-		all, err = r.quantize(t, d, s)
-	case Decode:
-		all[0], err = r.decode(t, d, s)
-	case Relabel:
-		all[0].stored, err = r.relabel(t, d, s)
+// begin returns a unit with new checksums. Return it to r.scratch.
+func (r *run) begin(t checkpoint.Tile) *unit {
+	u := r.scratch.Get().(*unit)
+	u.run, u.d, u.tile = r, r.plan.decisions[t.Weight], t
+	u.startSums()
+	return u
+}
+
+// work converts a unit and writes its part of the result. It returns the errors of its tiles;
+// those of the first tile have the checksums of the unit.
+func (r *run) work(t checkpoint.Tile) (all []sums, err error) {
+	u := r.begin(t)
+	defer r.scratch.Put(u)
+	switch u.d.action {
+	case quantized:
+		all, err = u.quantize()
+	case decoded:
+		all, err = u.decode()
+	case relabeled:
+		all, err = u.relabel()
 	default:
-		all[0], err = r.copy(t, d, s)
+		all, err = u.copy()
 	}
 	if err == nil && len(all) > 0 {
-		s.endSums(all)
+		u.endSums(&all[0])
 	}
 	return all, err
 }
 
-// copy writes elements as they are, and counts those that are not finite.
-func (r *run) copy(t checkpoint.Tile, d Decision, s *scratch) (sums, error) {
-	var err error
-	if s.raw, err = d.Weight.ReadBytes(t, s.raw); err != nil {
-		return sums{}, err
+// tiles returns the tiles of the unit.
+func (u *unit) tiles() iter.Seq[checkpoint.Tile] {
+	rows := u.run.tiling(u.tile.Weight).TileRows
+	return func(yield func(checkpoint.Tile) bool) {
+		for t := u.tile; t.From < u.tile.To; t.From = t.To {
+			if t.To = min(t.From+rows, u.tile.To); !yield(t) {
+				return
+			}
+		}
 	}
-	errors := measure.New(verify.BlockLength)
-	if f, ok := checkpoint.DenseFormat(d.Weight.Dtype); ok {
-		errors.AddCopy(t.ToCol-t.FromCol, tensor.CountNonFinite(s.raw, f))
-	}
-	return sums{stored: errors}, r.put(t, d, checkpoint.Codes, s.raw, s)
 }
 
-// quantize writes the codes and scales of the tiles of a unit, and measures what
-// clients will decode of each.
-func (r *run) quantize(t checkpoint.Tile, d Decision, s *scratch) (all []sums, err error) {
-	unit, err := s.into(r.plan.Format, t.To-t.From, t.ToCol-t.FromCol)
-	if err != nil {
+// copy copies elements, and counts NaN and Inf.
+func (u *unit) copy() ([]sums, error) {
+	var err error
+	if u.raw, err = u.d.ReadBytes(u.tile, u.raw); err != nil {
 		return nil, err
 	}
+	errors := measure.New(checkpoint.BlockLength)
+	if f, ok := checkpoint.DenseFormat(u.d.Dtype); ok {
+		errors.AddCopy(u.tile.ToCol-u.tile.FromCol, tensor.CountNonFinite(u.raw, f))
+	}
+	return []sums{{stored: errors}}, u.put(checkpoint.Codes, u.raw)
+}
+
+// quantize writes the codes and scales of the unit. It measures the error of the values that
+// clients decode.
+func (u *unit) quantize() (all []sums, err error) {
+	f, t := u.run.plan.Format, u.tile
+	if q := u.codes; q == nil || q.Rows() != t.To-t.From || q.Cols() != t.ToCol-t.FromCol {
+		if u.codes, err = quant.NewTensor(f, t.To-t.From, t.ToCol-t.FromCol); err != nil {
+			return nil, err
+		}
+	}
 	with := quant.With{Threads: 1}
-	if r.plan.Format.NeedsAmax() {
-		seen := r.seen(t.Weight)
+	if f.NeedsAmax() {
+		seen := u.run.seen(t.Weight)
 		with.Amax, with.NaN = &seen.amax, seen.hasNaN
 	}
 	var global float32
-	rows := r.tiling(t.Weight).TileRows
-	for tile := t; tile.From < t.To; tile.From = tile.To {
-		tile.To = min(tile.From+rows, t.To)
-		with.FirstRow, with.Into = tile.From, rowsOf(unit, tile.From-t.From, tile.To-t.From)
+	for tile := range u.tiles() {
+		with.FirstRow, with.Into = tile.From, rowsOf(u.codes, tile.From-t.From, tile.To-t.From)
 		var errors sums
-		if errors, global, err = r.quantizeTile(tile, d, s, with); err != nil {
+		if errors, global, err = u.quantizeTile(tile, with); err != nil {
 			return nil, err
 		}
 		all = append(all, errors)
 	}
-	return all, r.store(t, d, unit, global, s)
+	return all, u.store(u.codes, global)
 }
 
-// quantizeTile fills with.Into, and returns its error and the global scale.
-func (r *run) quantizeTile(t checkpoint.Tile, d Decision, s *scratch, with quant.With) (errors sums, global float32, err error) {
-	raw, x, ok, err := r.readTile(t, d, s)
+// quantizeTile quantizes one tile into with.Into. It returns the error and the global scale.
+func (u *unit) quantizeTile(t checkpoint.Tile, with quant.With) (errors sums, global float32, err error) {
+	raw, x, err := u.readTile(t)
 	if err != nil {
 		return sums{}, 0, err
 	}
+	p := u.run.plan
 	errorOf := func(q quant.Quantizer) (*measure.Accumulator, error) {
-		if ok {
+		if u.d.readsBF16() {
 			_, err = q.RowwiseBF16(raw, with)
 		} else {
 			_, err = q.Rowwise(x, with)
@@ -141,43 +152,41 @@ func (r *run) quantizeTile(t checkpoint.Tile, d Decision, s *scratch, with quant
 		if err != nil {
 			return nil, err
 		}
-		global = r.plan.Convention.StoredGlobal(q, with.Into)
-		decoded, sums := r.plan.Convention.Decoded(with.Into, global), measure.New(verify.BlockLength)
-		if ok {
-			s.comparer.TileBF16(sums, raw, decoded)
+		global = p.convention.StoredGlobal(q, with.Into)
+		values, errors := p.convention.Decoded(with.Into, global), measure.New(checkpoint.BlockLength)
+		if u.d.readsBF16() {
+			u.comparer.TileBF16(errors, raw, values)
 		} else {
-			s.comparer.Tile(sums, x, decoded)
+			u.comparer.Tile(errors, x, values)
 		}
-		return sums, nil
+		return errors, nil
 	}
-	if r.plan.Quantizer.Search != quant.NoSearch {
-		if errors.nearest, err = errorOf(r.plan.nearest()); err != nil {
+	if p.Quantizer.Search != quant.NoSearch {
+		if errors.nearest, err = errorOf(p.nearest()); err != nil {
 			return sums{}, 0, err
 		}
 	}
-	errors.stored, err = errorOf(r.plan.Quantizer)
+	errors.stored, err = errorOf(p.Quantizer)
 	return errors, global, err
 }
 
-// readTile returns the values of a tile: BF16 as it is where ok, else decoded. It adds
-// them to the checksum of what was read.
-func (r *run) readTile(t checkpoint.Tile, d Decision, s *scratch) (raw tensor.BF16, x tensor.Dense, ok bool, err error) {
-	_, cols := d.Weight.Matrix()
-	if d.readsBF16() {
-		if raw, ok, err = d.Weight.ReadBF16(t, s.raw); err == nil {
-			s.raw = raw.Data
-			s.addRead(t, cols, raw.Data)
+// readTile reads the values of a tile, as BF16 if d.readsBF16, else as FP32. It adds them to
+// the checksum of the source.
+func (u *unit) readTile(t checkpoint.Tile) (raw tensor.BF16, x tensor.Dense, err error) {
+	if u.d.readsBF16() {
+		if raw, _, err = u.d.ReadBF16(t, u.raw); err == nil {
+			u.raw = raw.Data
+			u.addRead(t, raw.Data)
 		}
-		return raw, x, ok, err
+		return raw, x, err
 	}
-	if x, err = d.Weight.ReadTile(t); err == nil {
-		err = s.addValues(t, cols, x)
+	if x, err = u.d.ReadTile(t); err == nil {
+		err = u.addValues(t, x)
 	}
-	return raw, x, false, err
+	return raw, x, err
 }
 
-// rowsOf returns rows [from, to) of a rowwise tensor, in its memory. They begin
-// where a block does.
+// rowsOf returns a view of rows [from, to) of a rowwise tensor. A block begins at from.
 func rowsOf(q *quant.Tensor, from, to int) *quant.Tensor {
 	rows := *q
 	rows.Shape = []int{to - from, q.Cols()}
@@ -197,61 +206,143 @@ func rowsOf(q *quant.Tensor, from, to int) *quant.Tensor {
 	return &rows
 }
 
-// store writes the parts of quantized tiles.
-func (r *run) store(t checkpoint.Tile, d Decision, q *quant.Tensor, global float32, to *scratch) error {
-	err := r.put(t, d, checkpoint.Codes, q.Codes, to)
+// store writes the parts of the quantized unit.
+func (u *unit) store(q *quant.Tensor, global float32) error {
+	err := u.put(checkpoint.Codes, q.Codes)
 	if err == nil {
-		err = r.put(t, d, checkpoint.Scales, q.ScaleBytes(), to)
+		err = u.put(checkpoint.Scales, q.ScaleBytes())
 	}
-	if s, ok := r.plan.Convention.Struct(q.Format); ok && err == nil {
-		err = r.put(t, d, checkpoint.Blocks, checkpoint.Interleaved(s, q), to)
+	if s, ok := u.run.plan.convention.Struct(q.Format); ok && err == nil {
+		err = u.put(checkpoint.Blocks, checkpoint.Interleaved(s, q))
 	}
 	if err == nil {
-		err = r.put(t, d, checkpoint.Global, checkpoint.GlobalBytes(global), to)
+		err = u.put(checkpoint.Global, checkpoint.GlobalBytes(global))
 	}
 	return err
 }
 
-// decode writes the values of a tile in the dtype of the result.
-func (r *run) decode(t checkpoint.Tile, d Decision, s *scratch) (sums, error) {
-	_, x, _, err := r.readTile(t, d, s)
+// relabel copies the codes and scales of the unit.
+func (u *unit) relabel() ([]sums, error) {
+	all := []sums{{stored: measure.New(checkpoint.BlockLength)}}
+	if !u.d.Quantized() {
+		return all, nil // a scale of the KV cache, which writeKnown wrote
+	}
+	q, err := u.d.ReadCodes(u.tile)
 	if err != nil {
-		return sums{}, err
+		return nil, err
 	}
-	spec := d.Stored[0].Spec
-	f, ok := checkpoint.DenseFormat(spec.Dtype)
+	return all, u.store(q, 0)
+}
+
+// decode writes the values of the unit in the dtype of the result.
+func (u *unit) decode() ([]sums, error) {
+	_, x, err := u.readTile(u.tile)
+	if err != nil {
+		return nil, err
+	}
+	to := u.d.stored[0].Spec
+	f, ok := checkpoint.DenseFormat(to.Dtype)
 	if !ok {
-		return sums{}, fmt.Errorf("weights are decoded to BF16, F16 or F32, not %s", spec.Dtype)
+		return nil, fmt.Errorf("decode to %s: use BF16, F16 or F32", to.Dtype)
 	}
-	errors := measure.New(verify.BlockLength)
+	errors := measure.New(checkpoint.BlockLength)
 	if f == format.F32 {
 		errors.AddCopy(len(x.Data), nonFinite(x.Data))
 	} else {
 		raw, back := make([]byte, len(x.Data)*f.Bits()/8), tensor.New(x.Rows, x.Cols)
 		if err := tensor.ToBytes(raw, x.Data, f); err != nil {
-			return sums{}, err
+			return nil, err
 		}
 		if err := tensor.FromBytes(back.Data, raw, f); err != nil {
-			return sums{}, err
+			return nil, err
 		}
 		for i := range x.Rows {
 			errors.Add(x.Row(i), back.Row(i))
 		}
 	}
-	return sums{stored: errors}, d.Weight.PutDense(t, x, f, func(raw []byte, at int64) error {
-		return r.scatter(d, spec.Name, raw, at, s)
+	return []sums{{stored: errors}}, u.d.PutDense(u.tile, x, f, func(raw []byte, at int64) error {
+		return u.write(0, raw, at)
 	})
 }
 
-// scatter writes bytes of a stored tensor, each row where the result has it, and adds
+// nonFinite returns the number of NaN and Inf values.
+func nonFinite(values []float32) (n int) {
+	for _, v := range values {
+		if v-v != 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// put writes a part of the unit to every tensor that stores it.
+func (u *unit) put(part checkpoint.Part, data []byte) error {
+	for i, s := range u.spans() {
+		if u.d.stored[i].Part != part {
+			continue
+		}
+		if err := u.write(i, data[s.From:s.To], s.At); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// spans returns the byte ranges of the unit in each of its stored tensors, if it is not
+// decoded. From and To are positions in the part of the unit, At in the tensor. The first unit
+// stores values of the whole tensor. Values that the plan knows are omitted.
+func (u *unit) spans() iter.Seq2[int, checkpoint.Span] {
+	return func(yield func(int, checkpoint.Span) bool) {
+		for i, s := range u.d.stored {
+			if s.Value != nil {
+				continue
+			}
+			spans, size := u.spansOf(s)
+			for span := range spans {
+				if !yield(i, checkpoint.Span{At: span.At * int64(size), From: span.From * size, To: span.To * size}) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// spansOf returns the ranges of the unit in a stored tensor, in multiples of size bytes.
+func (u *unit) spansOf(s checkpoint.Stored) (spans iter.Seq[checkpoint.Span], size int) {
+	f, t := u.run.plan.Format, u.tile
+	_, cols := u.d.Matrix()
+	once := func(yield func(checkpoint.Span) bool) {
+		if t.First() {
+			yield(checkpoint.Span{To: 1})
+		}
+	}
+	switch {
+	case u.d.action == copied:
+		from, to := u.d.FlatBytes(t.FromCol), u.d.FlatBytes(t.ToCol)
+		return func(yield func(checkpoint.Span) bool) { yield(checkpoint.Span{At: from, To: int(to - from)}) }, 1
+	case s.Part == checkpoint.Codes:
+		return checkpoint.Spans(f, s.Part, cols, t), 1
+	case s.Part == checkpoint.Blocks:
+		b, _ := u.run.plan.convention.Struct(f)
+		n := func(col int) int { return col / b.Width() * b.Bytes() }
+		return checkpoint.DenseSpans(n(cols), checkpoint.Tile{From: t.From, To: t.To, FromCol: n(t.FromCol), ToCol: n(t.ToCol)}), 1
+	case s.Part == checkpoint.Scales && !f.PerTensor():
+		return checkpoint.Spans(f, s.Part, cols, t), f.Scale.StoredBits() / 8
+	case s.Part == checkpoint.Scales:
+		return once, f.Scale.StoredBits() / 8
+	}
+	return once, len(checkpoint.GlobalBytes(0))
+}
+
+// write writes bytes of stored tensor i, with each row at its place in the result, and adds
 // them to its checksum.
-func (r *run) scatter(d Decision, name string, raw []byte, at int64, s *scratch) error {
-	i := slices.IndexFunc(d.Stored, func(s checkpoint.Stored) bool { return s.Name == name })
-	begin, _ := d.Extent(d.Stored[i])
+func (u *unit) write(i int, raw []byte, at int64) error {
+	d := u.d
+	begin, _ := d.extent(d.stored[i])
 	at += begin
 	write := func(p []byte, at int64) error {
-		s.written[i].Add(p, at)
-		return r.writers[d.File].WriteTensorAt(name, p, at)
+		u.written[i].Add(p, at)
+		return u.run.writers[d.file].WriteTensorAt(d.stored[i].Name, p, at)
 	}
 	if d.rowBytes == 0 || i > 0 {
 		return write(raw, at)
@@ -267,94 +358,18 @@ func (r *run) scatter(d Decision, name string, raw []byte, at int64, s *scratch)
 	return nil
 }
 
-// nonFinite returns how many of the values are NaN or Inf.
-func nonFinite(values []float32) (n int) {
-	for _, v := range values {
-		if v-v != 0 {
-			n++
-		}
-	}
-	return n
-}
-
-// A place is where bytes [from, to) of a part of a tile are stored: at bytes into
-// a tensor.
-type place struct {
-	part     checkpoint.Part
-	name     string
-	from, to int
-	at       int64
-}
-
-// places returns where a tile is stored that is not decoded. What the whole tensor
-// has one of is stored with the first, and what the plan knows is stored already.
-func (r *run) places(t checkpoint.Tile, d Decision) iter.Seq[place] {
-	_, cols := d.Weight.Matrix()
-	return func(yield func(place) bool) {
-		for _, s := range d.Stored {
-			if s.Value != nil {
-				continue
-			}
-			spans, size := r.spans(t, d, s, cols)
-			for span := range spans {
-				if !yield(place{s.Part, s.Name, span.From * size, span.To * size, span.At * int64(size)}) {
-					return
-				}
-			}
-		}
-	}
-}
-
-// spans returns where a tile has its part of a stored tensor, in units of some bytes.
-func (r *run) spans(t checkpoint.Tile, d Decision, s checkpoint.Stored, cols int) (spans iter.Seq[checkpoint.Span], size int) {
-	f := r.plan.Format
-	once := func(yield func(checkpoint.Span) bool) {
-		if t.First() {
-			yield(checkpoint.Span{To: 1})
-		}
-	}
-	switch {
-	case d.Action == Copy:
-		from, to := d.Weight.LineBytes(t.FromCol), d.Weight.LineBytes(t.ToCol)
-		return func(yield func(checkpoint.Span) bool) { yield(checkpoint.Span{At: from, To: int(to - from)}) }, 1
-	case s.Part == checkpoint.Codes:
-		return checkpoint.Spans(f, s.Part, cols, t), 1
-	case s.Part == checkpoint.Blocks:
-		b, _ := r.plan.Convention.Struct(f)
-		n := func(col int) int { return col / b.Width() * b.Bytes() }
-		return checkpoint.DenseSpans(n(cols), checkpoint.Tile{From: t.From, To: t.To, FromCol: n(t.FromCol), ToCol: n(t.ToCol)}), 1
-	case s.Part == checkpoint.Scales && !f.PerTensor():
-		return checkpoint.Spans(f, s.Part, cols, t), f.Scale.StoredBits() / 8
-	case s.Part == checkpoint.Scales:
-		return once, f.Scale.StoredBits() / 8
-	}
-	return once, len(checkpoint.GlobalBytes(0))
-}
-
-// put writes a part of a tile where it lies.
-func (r *run) put(t checkpoint.Tile, d Decision, part checkpoint.Part, data []byte, s *scratch) error {
-	for p := range r.places(t, d) {
-		if p.part != part {
-			continue
-		}
-		if err := r.scatter(d, p.name, data[p.from:p.to], p.at, s); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// written counts the bytes of a tile that an earlier run wrote.
-func (r *run) written(t checkpoint.Tile, d Decision) {
-	w, ok := r.writers[d.File].(*safetensors.Writer)
+// skipWritten counts the bytes of a tile that an earlier run wrote.
+func (r *run) skipWritten(t checkpoint.Tile) {
+	u := &unit{run: r, d: r.plan.decisions[t.Weight], tile: t}
+	w, ok := r.writers[u.d.file].(*safetensors.Writer)
 	switch {
 	case !ok:
-	case d.Action == Decode:
-		s := d.Stored[0]
+	case u.d.action == decoded:
+		s := u.d.stored[0]
 		w.Skip(s.Name, int64(t.To-t.From)*int64(t.ToCol-t.FromCol)*int64(s.Dtype.Bits())/8)
 	default:
-		for p := range r.places(t, d) {
-			w.Skip(p.name, int64(p.to-p.from))
+		for i, s := range u.spans() {
+			w.Skip(u.d.stored[i].Name, int64(s.To-s.From))
 		}
 	}
 }

@@ -119,7 +119,7 @@ func TestWide(t *testing.T) {
 			report := compare(t, src, model)
 			sameReport(t, report.Tensors, results)
 
-			plan, err := PlanDequantize(model, safetensors.F32)
+			plan, err := PlanDequantize(model.Source, safetensors.F32)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -207,7 +207,7 @@ func TestClientDecodes(t *testing.T) {
 		}
 		t.Run("profile="+p.Name, func(t *testing.T) {
 			dst := filepath.Join(t.TempDir(), "dst")
-			_, results := quantize(t, src, dst, QuantizeOptions{Quantizer: q, Convention: c}, RunOptions{})
+			_, results := quantize(t, src, dst, QuantizeOptions{Quantizer: q, Convention: c.Name}, RunOptions{})
 			model := openModel(t, dst)
 			sameReport(t, compare(t, src, model).Tensors, results)
 			for _, w := range model.Weights {
@@ -277,7 +277,7 @@ func TestActivationScales(t *testing.T) {
 				if part, ok := w.Part(checkpoint.Input); !ok || part.Name != tc.scale {
 					t.Errorf("%s is no part of the weight", tc.scale)
 				}
-				plan, err := PlanDequantize(model, dtype)
+				plan, err := PlanDequantize(model.Source, dtype)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -346,7 +346,7 @@ func TestReasons(t *testing.T) {
 	p := &Plan{}
 	for reason, n := range map[string]int{"norm": 9, "embedding": 10, "1-D": 10, "router": 100} {
 		for range n {
-			p.Decisions = append(p.Decisions, Decision{Reason: reason})
+			p.decisions = append(p.decisions, decision{reason: reason})
 		}
 	}
 	if got, want := p.reasons(), "100 router, 10 1-D, 10 embedding, 9 norm"; got != want {

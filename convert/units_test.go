@@ -13,6 +13,7 @@ import (
 
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/safetensors"
+	"github.com/microscale-go/microscale/verify"
 )
 
 // TestUnits: tiles that are written several at a time, as few threads do, give the
@@ -46,10 +47,10 @@ func TestUnits(t *testing.T) {
 		several bool
 	}{{1, true}, {one, false}} {
 		r := newRun(plan, RunOptions{Threads: tc.threads})
-		for i := range plan.Decisions {
+		for i := range plan.decisions {
 			unit, tile := r.units(i), r.tiling(i)
 			if more := unit.TileRows > tile.TileRows || unit.TileCols > tile.TileCols; more != tc.several || unit.TileRows%tile.TileRows != 0 || unit.TileCols%tile.TileCols != 0 {
-				t.Errorf("%d threads, %s: units %+v of tiles %+v", tc.threads, plan.Decisions[i].Weight.Name, unit, tile)
+				t.Errorf("%d threads, %s: units %+v of tiles %+v", tc.threads, plan.decisions[i].Weight.Name, unit, tile)
 			}
 		}
 	}
@@ -90,7 +91,7 @@ func TestRowsOf(t *testing.T) {
 func TestRecordFails(t *testing.T) {
 	plan := planFor(t, writeModel(t, tiledModel(), madeConfig), "mxfp8")
 	var first sync.Once // tile, whose end waits for the first record
-	o := RunOptions{Resume: true, Threads: 2 * writeTiles, Progress: func(int64) { first.Do(func() { time.Sleep(2 * journalOften) }) }}
+	o := RunOptions{Resume: true, Threads: 2 * writeTiles, Progress: func(verify.Progress) { first.Do(func() { time.Sleep(2 * journalOften) }) }}
 	out, err := plan.newOutput(filepath.Join(t.TempDir(), "out"), o)
 	if err != nil {
 		t.Fatal(err)

@@ -8,77 +8,89 @@ import (
 	"github.com/microscale-go/microscale/internal/checkpoint"
 )
 
-// A worker is one of several runs that carry one plan out together, each on a
-// machine of its own. Zero workers: one run does everything.
+// A worker is one of several runs that execute one plan together, each on a separate machine.
+// With zero workers, one run does everything.
 type worker struct{ Index, Count int }
 
-// mostWorkers bounds the number of workers: what a typing error asks for would fill
-// the memory.
+// mostWorkers is the maximum number of workers. A mistyped number could exhaust the memory.
 const mostWorkers = 1 << 16
 
-// Worker returns the plan of one of count workers, who count from 0. They share
-// the files of the result among them, about equal in bytes of the source; one
-// may get none. Each writes its own into DST.microscale-part-INDEX-of-COUNT,
-// whatever the others do, and Merge joins them. What all need of weights that
-// others convert (the amax of fused siblings), each finds for itself, so that
-// the result has the bytes that one run writes.
+// Worker returns the plan of worker index, 0 to count-1. Workers divide the files of the
+// result, by bytes of the source; a worker may get none. Each writes its files to
+// DST.microscale-part-INDEX-of-COUNT, independently of the others. [Merge] joins them to the
+// bytes that one run writes: a worker finds the amax of fused siblings itself, even if another
+// worker converts them.
 func (p *Plan) Worker(index, count int) (*Plan, error) {
 	if count > mostWorkers {
-		return nil, fmt.Errorf("%d workers are more than the %d that may share a plan", count, mostWorkers)
+		return nil, fmt.Errorf("%d workers: at most %d can share a plan", count, mostWorkers)
 	}
 	if count < 1 || index < 0 || index >= count {
-		return nil, fmt.Errorf("there is no worker %d of %d: they count from 0 to %d", index, count, count-1)
+		return nil, fmt.Errorf("worker %d of %d: workers are numbered from 0 to count-1", index, count)
 	}
 	one := *p
 	one.worker = worker{index, count}
 	one.workers = map[string]int{}
 	bytes := map[string]int64{}
 	var total int64
-	for _, d := range p.Decisions {
-		bytes[d.File] += d.Weight.StoredBytes()
-		total += d.Weight.StoredBytes()
+	for _, d := range p.decisions {
+		bytes[d.file] += d.StoredBytes()
+		total += d.StoredBytes()
 	}
 	var before int64
-	for _, f := range p.Files {
-		middle := float64(before) + float64(bytes[f.Name])/2
-		one.workers[f.Name] = min(int(middle/float64(max(total, 1))*float64(count)), count-1)
-		before += bytes[f.Name]
+	for _, f := range p.files {
+		middle := float64(before) + float64(bytes[f.name])/2
+		one.workers[f.name] = min(int(middle/float64(max(total, 1))*float64(count)), count-1)
+		before += bytes[f.name]
 	}
 	return &one, nil
 }
 
-// Part returns which of how many workers the plan is for; ok is false where one run
-// does everything.
+// Part returns the worker that the plan is for, and the number of workers. ok is false if one
+// run does everything.
 func (p *Plan) Part() (index, count int, ok bool) {
 	return p.worker.Index, p.worker.Count, p.worker.Count > 0
 }
 
-// writes reports whether a file of the result is the run's to write.
+// Idle returns the workers without files to write: there may be fewer files than workers.
+func (p *Plan) Idle() (workers []int) {
+	busy := map[int]bool{}
+	for _, worker := range p.workers {
+		busy[worker] = true
+	}
+	for i := range p.worker.Count {
+		if !busy[i] {
+			workers = append(workers, i)
+		}
+	}
+	return workers
+}
+
+// writes reports whether the run writes a file of the result.
 func (p *Plan) writes(file string) bool {
 	return p.worker.Count == 0 || p.workers[file] == p.worker.Index
 }
 
-// mine reports whether a weight is the run's to convert.
-func (p *Plan) mine(decision int) bool { return p.writes(p.Decisions[decision].File) }
+// mine reports whether the run converts a weight.
+func (p *Plan) mine(decision int) bool { return p.writes(p.decisions[decision].file) }
 
-// group returns the name under which weights share their extremes.
+// group returns the name of the group of weights that share their extremes.
 func (p *Plan) group(decision int) string {
-	name := p.Decisions[decision].Weight.Name
+	name := p.decisions[decision].Weight.Name
 	if p.Format.Global {
 		name, _ = checkpoint.Joined(name)
 	}
 	return name
 }
 
-// groups returns the weights of which the run needs the extremes, by group:
-// those that it converts, and those that share theirs with one of them.
+// groups returns the weights whose extremes the run needs, by group: those that it converts
+// and those that share extremes with them.
 func (p *Plan) groups() map[string][]int {
 	if !p.Format.NeedsAmax() {
 		return nil
 	}
 	groups, needed := map[string][]int{}, map[string]bool{}
-	for i, d := range p.Decisions {
-		if d.Action == Quantize {
+	for i, d := range p.decisions {
+		if d.action == quantized {
 			name := p.group(i)
 			groups[name] = append(groups[name], i)
 			needed[name] = needed[name] || p.mine(i)
@@ -92,10 +104,10 @@ func (p *Plan) groups() map[string][]int {
 	return groups
 }
 
-// partFiles returns the files of the whole result and who writes them.
+// partFiles returns the files of the whole result and their writers.
 func (p *Plan) partFiles() (files []partFile) {
-	for _, f := range p.Files {
-		files = append(files, partFile{f.Name, f.Layout.FileSize(), p.workers[f.Name]})
+	for _, f := range p.files {
+		files = append(files, partFile{f.name, f.layout.FileSize(), p.workers[f.name]})
 	}
 	for _, o := range p.Companions() {
 		files = append(files, partFile{o.Name, -1, 0})
@@ -104,15 +116,15 @@ func (p *Plan) partFiles() (files []partFile) {
 	return files
 }
 
-// smallest returns the smallest weights that are quantized or decoded.
+// smallest returns the smallest weights that are converted.
 func (p *Plan) smallest(most int) (weights []int) {
-	for i, d := range p.Decisions {
-		if d.Action != Copy {
+	for i, d := range p.decisions {
+		if d.action != copied {
 			weights = append(weights, i)
 		}
 	}
 	slices.SortStableFunc(weights, func(a, b int) int {
-		return cmp.Compare(p.Decisions[a].Weight.StoredBytes(), p.Decisions[b].Weight.StoredBytes())
+		return cmp.Compare(p.decisions[a].Weight.StoredBytes(), p.decisions[b].Weight.StoredBytes())
 	})
 	return weights[:min(most, len(weights))]
 }

@@ -6,12 +6,12 @@ import (
 	"github.com/microscale-go/microscale/internal/checksum"
 )
 
-// Damaged reads all tensors of the shards that have recorded checksums, in the metadata that this
-// module writes, and returns the names of those whose checksum differs. It returns the error of ctx
-// once that is done.
-func (c *Checkpoint) Damaged(ctx context.Context) (names []string, err error) {
+// Damaged reads all tensors of the shards with a checksum.Record, and returns the names of
+// those whose bytes differ from it. It calls progress with the bytes of each tensor that it
+// read.
+func (c *Checkpoint) Damaged(ctx context.Context, progress func(bytes int64)) (names []string, err error) {
 	if c.damaged != nil {
-		return c.damaged(ctx)
+		return c.damaged(ctx, progress)
 	}
 	for _, s := range c.shards {
 		record, ok, err := checksum.RecordOf(s.File)
@@ -32,6 +32,7 @@ func (c *Checkpoint) Damaged(ctx context.Context) (names []string, err error) {
 			if sum != record.Tensors[i] {
 				names = append(names, info.Name)
 			}
+			progress(info.Bytes())
 		}
 	}
 	return names, nil

@@ -11,6 +11,7 @@ import (
 	"github.com/microscale-go/microscale/convert"
 	"github.com/microscale-go/microscale/format"
 	"github.com/microscale-go/microscale/gguf"
+	"github.com/microscale-go/microscale/hf"
 	"github.com/microscale-go/microscale/internal/checkpoint"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/safetensors"
@@ -47,13 +48,12 @@ func npmPackage(t *testing.T, requirement string) string {
 // lossText writes a text that models of bytes read, and returns its path.
 func lossText(t *testing.T) string {
 	t.Helper()
-	corpus, err := train.OpenCorpus("synthetic:")
+	corpus, err := train.OpenCorpus(train.Synthetic)
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, validation := corpus.Text()
 	path := filepath.Join(t.TempDir(), "text")
-	if err := os.WriteFile(path, validation[:2048], 0o666); err != nil {
+	if err := os.WriteFile(path, corpus.Validation[:2048], 0o666); err != nil {
 		t.Fatal(err)
 	}
 	return path
@@ -78,7 +78,7 @@ func references(t *testing.T, interpreter, text string, directories []string) ma
 // values decodes a checkpoint to F32.
 func values(t *testing.T, dir, dst string) {
 	t.Helper()
-	converted(t, dir, dst, func(m *checkpoint.Model) (*convert.Plan, error) { return convert.PlanDequantize(m, safetensors.F32) })
+	converted(t, dir, dst, func(m *hf.Checkpoint) (*convert.Plan, error) { return convert.PlanDequantize(m, safetensors.F32) })
 }
 
 // llamaArchitectures are those that are written as GGUF, with the names of llama.cpp.

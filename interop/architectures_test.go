@@ -10,10 +10,10 @@ import (
 	"github.com/microscale-go/microscale/convert"
 	"github.com/microscale-go/microscale/hf"
 	"github.com/microscale-go/microscale/internal/checkpoint"
+	"github.com/microscale-go/microscale/internal/clients"
 	"github.com/microscale-go/microscale/profile"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/safetensors"
-	"github.com/microscale-go/microscale/verify"
 )
 
 // architecturesWith are the packages that the tests of architectures run.
@@ -48,10 +48,6 @@ func (l layoutOf) write(t *testing.T, source, dst string, exclude ...*regexp.Reg
 		t.Fatal(err)
 	}
 	defer src.Close()
-	c, err := checkpoint.LookupConvention(l.convention)
-	if err != nil {
-		t.Fatal(err)
-	}
 	p := profile.For(l.format)
 	if l.profile != "" {
 		if p, err = profile.Lookup(l.profile); err != nil {
@@ -62,7 +58,7 @@ func (l layoutOf) write(t *testing.T, source, dst string, exclude ...*regexp.Reg
 	if err != nil {
 		t.Fatal(err)
 	}
-	plan, err := convert.PlanQuantize(checkpoint.Read(src), convert.QuantizeOptions{Quantizer: q, Convention: c, Scheme: l.scheme, Selection: convert.Selection{Exclude: exclude}})
+	plan, err := convert.PlanQuantize(src, convert.QuantizeOptions{Quantizer: q, Convention: l.convention, Scheme: l.scheme, Exclude: exclude})
 	if err != nil {
 		return err
 	}
@@ -70,10 +66,10 @@ func (l layoutOf) write(t *testing.T, source, dst string, exclude ...*regexp.Reg
 	return err
 }
 
-// objections returns what package verify says that a client rejects or misreads of a checkpoint.
+// objections returns what a client rejects or misreads of a checkpoint, by package clients.
 func objections(t *testing.T, client, dir string) []checkpoint.Problem {
 	t.Helper()
-	c, err := verify.LookupClient(client)
+	c, err := clients.Lookup(client)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +82,7 @@ func objections(t *testing.T, client, dir string) []checkpoint.Problem {
 	if len(m.Problems) > 0 || m.Quantized() == 0 {
 		t.Errorf("%d weights are quantized; problems %v", m.Quantized(), m.Problems)
 	}
-	return c.Refuses(m)
+	return c.Rejects(m)
 }
 
 // decodedAll are the architectures that transformers decodes, with the layouts of each.
@@ -131,7 +127,7 @@ func TestTorchArchitectures(t *testing.T) {
 			if l.format.Global {
 				values = safetensors.BF16 // which transformers decodes NVFP4 to
 			}
-			converted(t, filepath.Join(dir, "model"), filepath.Join(dir, "values"), func(m *checkpoint.Model) (*convert.Plan, error) { return convert.PlanDequantize(m, values) })
+			converted(t, filepath.Join(dir, "model"), filepath.Join(dir, "values"), func(m *hf.Checkpoint) (*convert.Plan, error) { return convert.PlanDequantize(m, values) })
 			arguments = append(arguments, dir)
 		}
 	}

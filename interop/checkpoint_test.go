@@ -16,6 +16,7 @@ import (
 	"github.com/microscale-go/microscale/format"
 	"github.com/microscale-go/microscale/hf"
 	"github.com/microscale-go/microscale/internal/checkpoint"
+	"github.com/microscale-go/microscale/internal/clients"
 	"github.com/microscale-go/microscale/llama"
 	"github.com/microscale-go/microscale/nn"
 	"github.com/microscale-go/microscale/profile"
@@ -23,7 +24,6 @@ import (
 	"github.com/microscale-go/microscale/recipe"
 	"github.com/microscale-go/microscale/safetensors"
 	"github.com/microscale-go/microscale/tensor"
-	"github.com/microscale-go/microscale/verify"
 )
 
 // A reading is a scheme that transformers reads, decoding weights on the CPU.
@@ -83,7 +83,7 @@ type loaded struct {
 // TestTorchCheckpoints: transformers decodes what quantize wrote to the values that
 // dequantize has, to the bit, and its logits are ours.
 func TestTorchCheckpoints(t *testing.T) {
-	client, err := verify.LookupClient("transformers")
+	client, err := clients.Lookup("transformers")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,7 +92,7 @@ func TestTorchCheckpoints(t *testing.T) {
 			for _, scheme := range c.Schemes(f) {
 				there := slices.ContainsFunc(readings, func(r reading) bool { return r.convention == c.Name && r.scheme == scheme })
 				if there != client.Reads(c.Name, scheme) {
-					t.Errorf("%s %s is read by transformers: %v here, and otherwise in package verify", c, scheme, there)
+					t.Errorf("%s %s is read by transformers: %v here, and otherwise in package clients", c, scheme, there)
 				}
 			}
 		}
@@ -188,28 +188,28 @@ func makeReading(t *testing.T, r reading, source, dir string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := convert.QuantizeOptions{Quantizer: q, Convention: c}
+	o := convert.QuantizeOptions{Quantizer: q, Convention: r.convention, Scheme: r.scheme}
 	if _, a := c.Scheme(r.format); a == checkpoint.Static {
-		o.Calibration = convert.NewConstantCalibration(true, false)
+		o.Calibration = &convert.Calibration{ConstantInputs: true}
 	}
 	if err := os.Mkdir(dir, 0o777); err != nil {
 		t.Fatal(err)
 	}
 	model := filepath.Join(dir, "model")
-	converted(t, source, model, func(m *checkpoint.Model) (*convert.Plan, error) { return convert.PlanQuantize(m, o) })
-	converted(t, model, filepath.Join(dir, "values"), func(m *checkpoint.Model) (*convert.Plan, error) {
+	converted(t, source, model, func(m *hf.Checkpoint) (*convert.Plan, error) { return convert.PlanQuantize(m, o) })
+	converted(t, model, filepath.Join(dir, "values"), func(m *hf.Checkpoint) (*convert.Plan, error) {
 		return convert.PlanDequantize(m, r.values)
 	})
 }
 
-func converted(t *testing.T, source, dst string, plan func(*checkpoint.Model) (*convert.Plan, error)) {
+func converted(t *testing.T, source, dst string, plan func(*hf.Checkpoint) (*convert.Plan, error)) {
 	t.Helper()
 	src, err := hf.Open(source)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer src.Close()
-	p, err := plan(checkpoint.Read(src))
+	p, err := plan(src)
 	if err == nil {
 		_, err = p.Run(context.Background(), dst, convert.RunOptions{})
 	}

@@ -18,7 +18,6 @@ import (
 	"github.com/microscale-go/microscale/convert"
 	"github.com/microscale-go/microscale/format"
 	"github.com/microscale-go/microscale/hf"
-	"github.com/microscale-go/microscale/internal/checkpoint"
 	"github.com/microscale-go/microscale/profile"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/safetensors"
@@ -134,7 +133,7 @@ func decoded(t *testing.T, dir, dst string) {
 		t.Fatal(err)
 	}
 	defer source.Close()
-	plan, err := convert.PlanDequantize(checkpoint.Read(source), safetensors.F32)
+	plan, err := convert.PlanDequantize(source, safetensors.F32)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -149,14 +148,13 @@ func TestTorchLlamaCPPExperts(t *testing.T) {
 	torch := withTorch(t, "transformers and llama.cpp are not compared on mixtures of experts", transformers4...)
 	llamaCPP := built(t, llamaCPPPackage)
 	const window = 256
-	corpus, err := train.OpenCorpus("synthetic:")
+	corpus, err := train.OpenCorpus(train.Synthetic)
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, validation := corpus.Text()
 	root := t.TempDir()
 	input, result := filepath.Join(root, "text"), filepath.Join(root, "torch.json")
-	if err := os.WriteFile(input, validation[:4096], 0o666); err != nil {
+	if err := os.WriteFile(input, corpus.Validation[:4096], 0o666); err != nil {
 		t.Fatal(err)
 	}
 	arguments := []string{input, fmt.Sprint(window), result}
@@ -182,11 +180,11 @@ func TestTorchLlamaCPPExperts(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			writtenBy(t, source, path, by, f, checkpoint.GGUF())
+			writtenBy(t, source, path, by, f, "gguf")
 			if f.Scaled() {
 				codes := filepath.Join(root, m.architecture+"-"+f.Name)
 				values = codes + "-values"
-				writtenBy(t, source, codes, by, f, checkpoint.Plain())
+				writtenBy(t, source, codes, by, f, "plain")
 				decoded(t, codes, values)
 			}
 			files[path] = file{m, f, source, values, other}

@@ -17,7 +17,6 @@ import (
 	"github.com/microscale-go/microscale/format"
 	"github.com/microscale-go/microscale/hf"
 	"github.com/microscale-go/microscale/internal/checkpoint"
-	"github.com/microscale-go/microscale/internal/checkpoint/llamacpp"
 	"github.com/microscale-go/microscale/llama"
 	"github.com/microscale-go/microscale/nn"
 	"github.com/microscale-go/microscale/profile"
@@ -45,32 +44,31 @@ var small = llama.Config{VocabSize: 256, HiddenSize: 128, IntermediateSize: 256,
 // little, and text that it has not seen.
 func trained(t *testing.T) (dir string, text []byte) {
 	t.Helper()
-	corpus, err := train.OpenCorpus("synthetic:")
+	corpus, err := train.OpenCorpus(train.Synthetic)
 	if err != nil {
 		t.Fatal(err)
 	}
 	c := train.DefaultConfig()
 	c.Model = small
 	c.Steps, c.Batch, c.Sequence, c.ValidationTokens, c.LearningRate = 60, 8, 128, 1024, 1e-2
-	c.Data, c.Out = corpus, filepath.Join(t.TempDir(), "model")
+	c.Corpus, c.Out = corpus, filepath.Join(t.TempDir(), "model")
 	if c.Recipe, err = recipe.Lookup("bf16"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := train.Run(context.Background(), c); err != nil {
+	if _, err := train.Run(context.Background(), c, train.Hooks{}); err != nil {
 		t.Fatal(err)
 	}
-	_, validation := corpus.Text()
-	return c.Out, validation[:1024]
+	return c.Out, corpus.Validation[:1024]
 }
 
 // written quantizes a directory to dst.
-func written(t *testing.T, dir, dst string, f quant.Format, c *checkpoint.Convention) {
+func written(t *testing.T, dir, dst string, f quant.Format, convention string) {
 	t.Helper()
-	writtenBy(t, dir, dst, profile.For(f), f, c)
+	writtenBy(t, dir, dst, profile.For(f), f, convention)
 }
 
 // writtenBy is written by a profile.
-func writtenBy(t *testing.T, dir, dst string, by profile.Profile, f quant.Format, c *checkpoint.Convention) {
+func writtenBy(t *testing.T, dir, dst string, by profile.Profile, f quant.Format, convention string) {
 	t.Helper()
 	source, err := hf.Open(dir)
 	if err != nil {
@@ -81,7 +79,7 @@ func writtenBy(t *testing.T, dir, dst string, by profile.Profile, f quant.Format
 	if err != nil {
 		t.Fatal(err)
 	}
-	plan, err := convert.PlanQuantize(checkpoint.Read(source), convert.QuantizeOptions{Quantizer: q, Convention: c})
+	plan, err := convert.PlanQuantize(source, convert.QuantizeOptions{Quantizer: q, Convention: convention})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,12 +103,13 @@ func TestGGUF(t *testing.T) {
 	for _, f := range ggufFormats {
 		t.Run("format="+f.Name, func(t *testing.T) {
 			path, values := filepath.Join(t.TempDir(), "m.gguf"), filepath.Join(t.TempDir(), "values")
-			written(t, dir, path, f, checkpoint.GGUF())
-			m, err := llamacpp.Open(path)
+			written(t, dir, path, f, "gguf")
+			c, err := convert.Open(path)
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer m.Source.Close()
+			defer c.Close()
+			m := checkpoint.Read(c)
 			description := map[string]any{}
 			var all []byte
 			for _, w := range m.Weights {
@@ -171,7 +170,7 @@ func TestLlamaCPP(t *testing.T) {
 	for _, f := range ggufFormats {
 		t.Run("format="+f.Name, func(t *testing.T) {
 			path, result := filepath.Join(t.TempDir(), "m.gguf"), filepath.Join(t.TempDir(), "result.json")
-			written(t, dir, path, f, checkpoint.GGUF())
+			written(t, dir, path, f, "gguf")
 			script(t, interpreter, "run_llamacpp.py", path, input, fmt.Sprint(window), result)
 			var theirs struct {
 				Nats      float64 `json:"nats"` // per byte
@@ -195,7 +194,7 @@ func TestLlamaCPP(t *testing.T) {
 			values, activations := dir, quant.BF16
 			if f.Scaled() {
 				quantized := filepath.Join(t.TempDir(), "quantized")
-				written(t, dir, quantized, f, nil)
+				written(t, dir, quantized, f, "")
 				values, activations = dequantized(t, quantized), quant.Q8_0
 			}
 			exact, ours := nats(t, values, text, window, quant.F32), nats(t, values, text, window, activations)
@@ -219,7 +218,7 @@ func dequantized(t *testing.T, dir string) string {
 		t.Fatal(err)
 	}
 	defer source.Close()
-	plan, err := convert.PlanDequantize(checkpoint.Read(source), safetensors.F32)
+	plan, err := convert.PlanDequantize(source, safetensors.F32)
 	if err != nil {
 		t.Fatal(err)
 	}

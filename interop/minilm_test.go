@@ -110,7 +110,7 @@ func TestMiniLMFormats(t *testing.T) {
 // Python decodes of it, and returns the format's row.
 func decodedElsewhere(t *testing.T, interpreter string, src *checkpoint.Model, f quant.Format) measured {
 	dst := filepath.Join(t.TempDir(), "dst")
-	plan, err := convert.PlanQuantize(src, convert.QuantizeOptions{Quantizer: quant.Quantizer{Format: f}})
+	plan, err := convert.PlanQuantize(src.Source, convert.QuantizeOptions{Quantizer: quant.Quantizer{Format: f}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,7 +118,7 @@ func decodedElsewhere(t *testing.T, interpreter string, src *checkpoint.Model, f
 		t.Fatal(err)
 	}
 	model := openModel(t, dst)
-	report, err := verify.Compare(context.Background(), src, model, verify.Options{})
+	report, err := verify.Compare(context.Background(), src.Source, model.Source, verify.Options{})
 	if err != nil || !report.OK() {
 		t.Fatalf("%v, problems: %v", err, report.Problems)
 	}
@@ -180,7 +180,7 @@ func sameDecoded(t *testing.T, model *checkpoint.Model, report *verify.Report, p
 
 // summary returns the row of a format.
 func summary(plan *convert.Plan, model *checkpoint.Model, report *verify.Report) measured {
-	m := measured{format: plan.Format.Name, convention: plan.Convention.Name, worst: math.Inf(1), bytes: plan.Bytes()}
+	m := measured{format: plan.Format.Name, convention: plan.Convention, worst: math.Inf(1), bytes: plan.Bytes()}
 	var stored float64
 	for _, r := range report.Tensors {
 		w, _ := model.Lookup(r.Name)
@@ -306,7 +306,7 @@ func TestMiniLMGlobalScale(t *testing.T) {
 	}
 	var results [2][]verify.Tensor
 	for i, q := range []quant.Quantizer{without, {Format: quant.NVFP4}} {
-		plan, err := convert.PlanQuantize(src, convert.QuantizeOptions{Quantizer: q})
+		plan, err := convert.PlanQuantize(src.Source, convert.QuantizeOptions{Quantizer: q})
 		if err != nil {
 			t.Fatal(err)
 		}

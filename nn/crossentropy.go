@@ -8,43 +8,49 @@ import (
 	"github.com/microscale-go/microscale/tensor"
 )
 
-// CrossEntropy is the mean negative log-likelihood of one class per row, in nats:
+// CrossEntropy is the loss of predicting one class for each row, in nats:
 //
 //	loss = mean over rows of log Σ e^logits − logits[target]      dlogits = (softmax(logits) − onehot(target))/rows
 //
-// Rows with a negative target do not count. Losses of rows are added in float64, in order.
+// Rows whose target is negative do not count. The losses of the rows are summed
+// in float64, in their order.
 type CrossEntropy struct{ Name string }
 
-type lossSaved struct {
+// CrossEntropySaved is what a forward keeps for its backward.
+type CrossEntropySaved struct {
 	logits  tensor.Dense
 	targets []int32
 	max     []float32 // of each row
 	sum     []float32 // Σ e^(logit−max) of each row
-	counted int       // rows that count
+	counted int
 }
 
-func (s *lossSaved) Bytes() int { return 4 * (len(s.logits.Data) + 3*len(s.targets)) }
+// Bytes returns the memory that it takes.
+func (s *CrossEntropySaved) Bytes() int { return 4 * (len(s.logits.Data) + 3*len(s.targets)) }
 
-// Forward returns the mean loss of the rows that count. saved keeps logits.
-func (c *CrossEntropy) Forward(s *Scope, logits tensor.Dense, targets []int32) (loss float64, saved Saved, err error) {
+// Params returns nothing.
+func (c *CrossEntropy) Params() []*Param { return nil }
+
+// Forward returns the mean loss of the rows that count. It keeps logits.
+func (c *CrossEntropy) Forward(s *Scope, logits tensor.Dense, targets []int32) (loss float64, saved *CrossEntropySaved, err error) {
 	if len(targets) != logits.Rows {
-		return 0, nil, fmt.Errorf("%s: got %d targets, want %d", c.Name, len(targets), logits.Rows)
+		return 0, nil, fmt.Errorf("%s: %d targets for %d rows", c.Name, len(targets), logits.Rows)
 	}
-	kept := &lossSaved{logits: logits, targets: targets, max: make([]float32, logits.Rows), sum: make([]float32, logits.Rows)}
+	saved = &CrossEntropySaved{logits: logits, targets: targets, max: make([]float32, logits.Rows), sum: make([]float32, logits.Rows)}
 	for i, target := range targets {
 		if int(target) >= logits.Cols {
-			return 0, nil, fmt.Errorf("%s: target %d is %d, want less than the vocabulary size, %d", c.Name, i, target, logits.Cols)
+			return 0, nil, fmt.Errorf("%s: target %d is %d, outside the vocabulary of %d", c.Name, i, target, logits.Cols)
 		}
 		if target >= 0 {
-			kept.counted++
+			saved.counted++
 		}
 	}
-	if kept.counted == 0 {
-		return 0, nil, fmt.Errorf("%s: all %d targets are negative", c.Name, logits.Rows)
+	if saved.counted == 0 {
+		return 0, nil, fmt.Errorf("%s: no target among %d rows", c.Name, logits.Rows)
 	}
 	losses := make([]float64, logits.Rows)
 	parallel.For(logits.Rows, rowGrain(4*logits.Cols), s.Threads, func(from, to int) {
-		e := make([]float32, logits.Cols)
+		e := make([]float32, logits.Cols) // of a row
 		for i := from; i < to; i++ {
 			row := logits.Row(i)
 			top := maximum(row)
@@ -54,7 +60,7 @@ func (c *CrossEntropy) Forward(s *Scope, logits tensor.Dense, targets []int32) (
 			for _, v := range e {
 				sum += float64(v)
 			}
-			kept.max[i], kept.sum[i] = top, float32(sum)
+			saved.max[i], saved.sum[i] = top, float32(sum)
 			if target := targets[i]; target >= 0 {
 				losses[i] = math.Log(sum) + float64(top) - float64(row[target])
 			}
@@ -63,26 +69,22 @@ func (c *CrossEntropy) Forward(s *Scope, logits tensor.Dense, targets []int32) (
 	for _, l := range losses {
 		loss += l
 	}
-	return loss / float64(kept.counted), kept, nil
+	return loss / float64(saved.counted), saved, nil
 }
 
-// Backward returns weight·dlogits, rounded to the recipe's Activations, in the memory of the logits.
-// It consumes saved.
-func (c *CrossEntropy) Backward(s *Scope, saved Saved, weight float32) (tensor.Dense, error) {
-	kept, _ := saved.(*lossSaved)
-	if kept == nil || kept.logits.Data == nil {
-		return tensor.Dense{}, nothingSaved(c.Name)
-	}
-	d := kept.logits
-	share := weight / float32(kept.counted)
+// Backward returns weight·dlogits, rounded to the format of activations. It
+// takes the place of the logits.
+func (c *CrossEntropy) Backward(s *Scope, saved *CrossEntropySaved, weight float32) tensor.Dense {
+	d := saved.logits
+	share := weight / float32(saved.counted)
 	parallel.For(d.Rows, rowGrain(4*d.Cols), s.Threads, func(from, to int) {
 		for i := from; i < to; i++ {
-			row, target := d.Row(i), kept.targets[i]
+			row, target := d.Row(i), saved.targets[i]
 			if target < 0 {
 				clear(row)
 				continue
 			}
-			factor, top := share/kept.sum[i], kept.max[i]
+			factor, top := share/saved.sum[i], saved.max[i]
 			exps(row, top)
 			for j, e := range row {
 				row[j] = e * factor
@@ -91,6 +93,6 @@ func (c *CrossEntropy) Backward(s *Scope, saved Saved, weight float32) (tensor.D
 			s.round(row)
 		}
 	})
-	kept.logits = tensor.Dense{}
-	return d, nil
+	saved.logits = tensor.Dense{}
+	return d
 }

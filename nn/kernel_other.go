@@ -2,4 +2,4 @@
 
 package nn
 
-var rowKernels []rowKernel
+var lineKernels []lineKernel

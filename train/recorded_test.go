@@ -58,12 +58,15 @@ func recordedRow(t *testing.T, name string, c Config) string {
 	c.Out = filepath.Join(t.TempDir(), "out")
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	c.Progress = onStep(2, cancel)
-	_, err := Run(ctx, c)
+	_, err := Run(ctx, c, Hooks{Step: func(e StepEvent) {
+		if e.Step == 2 {
+			cancel()
+		}
+	}})
 	if !errors.Is(err, context.Canceled) {
 		t.Fatalf("%s: got %v, want an interruption", name, err)
 	}
-	c.Resume, c.Progress = true, nil
+	c.Resume = true
 	r := mustRun(t, c)
 	sum := sha256.New()
 	write := func(v any) {

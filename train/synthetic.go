@@ -7,8 +7,9 @@ import (
 
 const syntheticSize = 1 << 20
 
-// synthesize returns size bytes of text with structure to learn: common and rare words of syllables,
-// sentences of a small grammar whose verbs agree with their subjects, and correct sums.
+// synthesize returns size bytes of text with structure to learn: words of
+// syllables, common and rare ones, in sentences of a small grammar whose verbs
+// agree with their subjects, and sums that are right.
 func synthesize(size int) []byte {
 	g := &generator{source: rand.NewPCG(0x6d6963726f, 0x7363616c65)}
 	for range 120 {
@@ -36,7 +37,8 @@ type generator struct {
 
 func (g *generator) below(n int) int { return int(g.source.Uint64() >> 33 % uint64(n)) }
 
-// newWord returns a word of syllables: consonant, vowel, and often a consonant at the end.
+// newWord makes a word of syllables: consonant, vowel, and at its end often a
+// consonant.
 func (g *generator) newWord(syllables int) string {
 	var b strings.Builder
 	for range syllables {
@@ -47,12 +49,12 @@ func (g *generator) newWord(syllables int) string {
 	return b.String()
 }
 
-// pick returns a word, the first ones most often.
+// pick takes a word, the first ones most often.
 func (g *generator) pick(words []string) string {
 	return words[g.below(1+g.below(len(words)))]
 }
 
-// number has the names of the numbers in sums.
+// number names the numbers of the sums.
 var number = []string{"no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen"}
 
 func (g *generator) sentence() string {
@@ -68,7 +70,7 @@ func (g *generator) sentence() string {
 	return g.clause()
 }
 
-// clause returns a subject, a verb that agrees with it, and in most cases an object.
+// clause has a subject, a verb that agrees with it, and mostly an object.
 func (g *generator) clause() string {
 	subject, plural := g.phrase()
 	verb := g.pick(g.verbs)
@@ -82,7 +84,7 @@ func (g *generator) clause() string {
 	return subject + " " + verb + " " + object
 }
 
-// phrase returns a noun with article and adjective.
+// phrase is a noun and what goes before it.
 func (g *generator) phrase() (text string, plural bool) {
 	noun := g.pick(g.nouns)
 	plural = g.below(3) == 0

@@ -10,7 +10,7 @@ import (
 )
 
 // Blocks is what is known of the blocks of a quantized weight: runs of a row that
-// share a scale, of BlockLength elements where one scale is that of a whole row.
+// share a scale, of checkpoint.BlockLength elements where one scale is that of a whole row.
 type Blocks struct {
 	Tensor     string
 	Count      int64
@@ -75,7 +75,7 @@ func (b *Blocks) finish() {
 func (b *Blocks) faults(f quant.Format) (faults []string) {
 	if b.Beyond > 0 {
 		d := b.beyond
-		faults = append(faults, fmt.Sprintf("%d of its elements are further from the source than any rounding to %s puts them; the first, row %d, column %d, is %g in the source and decoded to %g", b.Beyond, f, d.row, d.col, d.want, d.got))
+		faults = append(faults, fmt.Sprintf("%d of its elements are further from the source than any rounding to %s allows; the first, at row %d, column %d, is %g in the source and decoded to %g", b.Beyond, f, d.row, d.col, d.want, d.got))
 	}
 	if b.BadScales > 0 {
 		d := b.bad
@@ -118,7 +118,7 @@ func (c *blockChecker) block(from, to, j int, scale float32) {
 	width := c.format.Block.Cols
 	c0, c1, run := j*width, min((j+1)*width, c.want.Cols), width
 	if width == 0 {
-		c0, c1, run = 0, c.want.Cols, BlockLength
+		c0, c1, run = 0, c.want.Cols, checkpoint.BlockLength
 	}
 	var amax float32
 	finite := true

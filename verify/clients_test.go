@@ -10,6 +10,7 @@ import (
 
 	"github.com/microscale-go/microscale/convert"
 	"github.com/microscale-go/microscale/internal/checkpoint"
+	"github.com/microscale-go/microscale/internal/clients"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/safetensors"
 	"github.com/microscale-go/microscale/verify"
@@ -35,13 +36,13 @@ func stored(t *testing.T, src *checkpoint.Model, f quant.Format, convention, sch
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := convert.QuantizeOptions{Quantizer: quant.Quantizer{Format: f}, Convention: c, Scheme: scheme}
+	o := convert.QuantizeOptions{Quantizer: quant.Quantizer{Format: f}, Convention: convention, Scheme: scheme}
 	if only, err := c.With(f, scheme); err == nil {
 		if _, a := only.Scheme(f); a == checkpoint.Static {
-			o.Calibration = convert.NewConstantCalibration(true, false)
+			o.Calibration = &convert.Calibration{ConstantInputs: true}
 		}
 	}
-	plan, err := convert.PlanQuantize(src, o)
+	plan, err := convert.PlanQuantize(src.Source, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,8 +85,8 @@ func TestClientsRead(t *testing.T) {
 			t.Errorf("%s %s: %v", tc.convention, tc.scheme, dst.Problems)
 		}
 		var readers []string
-		for _, c := range verify.Clients() {
-			if problems := c.Refuses(dst); len(problems) == 0 {
+		for _, c := range clients.All() {
+			if problems := c.Rejects(dst); len(problems) == 0 {
 				readers = append(readers, c.Name)
 			} else if text := problems[0].Text; !strings.HasPrefix(text, c.Name+": it does not read "+tc.convention) && !strings.HasPrefix(text, c.Name+": the client reads mxfp4 in experts only") {
 				t.Errorf("%s %s: %s", tc.convention, tc.scheme, problems[0])
@@ -119,30 +120,30 @@ func TestClientRules(t *testing.T) {
 			d.set(layer+"mlp.up_proj.weight", safetensors.BF16, []int64{32, 128}, values(t, 1, 32*128))
 			delete(d.tensors, layer+"mlp.up_proj.weight_scale")
 			d.quantization()["ignore"] = []any{"lm_head", layer + "mlp.up_proj"}
-		}, "sglang", layer + "mlp.up_proj.weight: sglang: it is bf16 and " + layer + "mlp.gate_proj.weight is mxfp8, and the client joins them into one module"},
+		}, "sglang", layer + "mlp.up_proj.weight: sglang: it is bf16 and " + layer + "mlp.gate_proj.weight is mxfp8, and the client fuses them into one module"},
 		{"rows that blocks do not divide", 160, 128, quant.FP8Block, "deepseek", "FP8", nil,
-			"vllm", layer + "self_attn.q_proj.weight: vllm: it has 160 rows, no multiple of 128, and the client joins it with others"},
+			"vllm", layer + "self_attn.q_proj.weight: vllm: it has 160 rows, not a multiple of 128, and the client fuses it with others"},
 		{"rows that scales do not share evenly", 192, 128, quant.FP8Block, "deepseek", "FP8", nil,
-			"transformers", layer + "self_attn.q_proj.weight: transformers: it has 192 rows, no multiple of 128, and where there is no GPU"},
+			"transformers", layer + "self_attn.q_proj.weight: transformers: it has 192 rows, not a multiple of 128, and without a GPU"},
 		{"mxfp4 outside of experts", 32, 128, quant.MXFP4, "compressed-tensors", "MXFP4", nil,
 			"sglang", layer + "self_attn.q_proj.weight: sglang: the client reads mxfp4 in experts only"},
 		{"a parent on the list", 32, 128, quant.FP8Row, "compressed-tensors", "FP8_DYNAMIC", func(d *directory) {
 			d.quantization()["ignore"] = []any{"lm_head", layer + "mlp"}
-		}, "sglang", layer + `mlp.gate_proj: sglang: the client takes it for unquantized, because "` + layer + `mlp" on the ignore list is within its name`},
+		}, "sglang", layer + `mlp.gate_proj: sglang: the client loads it as unquantized, because "` + layer + `mlp" on the ignore list is a substring of its name`},
 		{"a router on the list", 32, 128, quant.NVFP4, "modelopt", "W4A16_NVFP4", func(d *directory) {
 			d.quantization()["ignore"] = []any{"lm_head", layer + "mlp.gate"}
-		}, "vllm", layer + `mlp.gate_proj: vllm: the client takes it for unquantized, because "` + layer + `mlp.gate" on the ignore list is within its name`},
+		}, "vllm", layer + `mlp.gate_proj: vllm: the client loads it as unquantized, because "` + layer + `mlp.gate" on the ignore list is a substring of its name`},
 		{"an algorithm in upper case", 128, 128, quant.FP8Block, "modelopt", "fp8_pb_wo", func(d *directory) {
 			d.quantization()["quant_algo"] = "FP8_PB_WO"
-		}, "trtllm", `trtllm: quant_algo is "FP8_PB_WO", and the client knows it as "fp8_pb_wo" only`},
+		}, "trtllm", `trtllm: quant_algo is "FP8_PB_WO", and the client recognizes "fp8_pb_wo" only`},
 		{"wildcards", 32, 128, quant.MXFP4, "quark", "fp4", func(d *directory) {
 			d.quantization()["exclude"] = []any{"lm_head", "*visual*"}
-		}, "vllm", `vllm: "*visual*" is on the exclude list, and the client knows no wildcards: name the modules`},
+		}, "vllm", `vllm: "*visual*" is on the exclude list, and the client does not support wildcards: name the modules`},
 		{"blocks of 64", 32, 80, quant.NVFP4, "compressed-tensors", "NVFP4A16", nil,
-			"llamacpp", layer + "self_attn.q_proj.weight: llamacpp: it has 80 columns, and the client takes multiples of 64"},
+			"llamacpp", layer + "self_attn.q_proj.weight: llamacpp: it has 80 columns, and the client needs a multiple of 64"},
 		{"a global scale", 32, 128, quant.NVFP4, "mlx", "nvfp4", func(d *directory) {
 			d.set(layer+"mlp.up_proj.global_scale", safetensors.F32, []int64{1}, []byte{0, 0, 128, 63})
-		}, "mlx", layer + "mlp.up_proj.global_scale: mlx: it is a global scale, and the client's modules have none and refuse the file"},
+		}, "mlx", layer + "mlp.up_proj.global_scale: mlx: it is a global scale, and the client's modules have none and reject the file"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			dir := stored(t, open(t, attention(t, tc.rows, tc.cols)), tc.format, tc.convention, tc.scheme)
@@ -155,17 +156,17 @@ func TestClientRules(t *testing.T) {
 			if len(m.Problems) > 0 {
 				t.Fatalf("the convention does not allow it: %v", m.Problems)
 			}
-			c, err := verify.LookupClient(strings.ToUpper(tc.client))
+			c, err := clients.Lookup(strings.ToUpper(tc.client))
 			if err != nil {
 				t.Fatal(err)
 			}
-			problems := c.Refuses(m)
+			problems := c.Rejects(m)
 			if !slices.ContainsFunc(problems, func(p checkpoint.Problem) bool { return strings.Contains(p.String(), tc.want) }) {
 				t.Errorf("problems are %v, want %q", problems, tc.want)
 			}
 		})
 	}
-	if _, err := verify.LookupClient("none"); err == nil || !strings.Contains(err.Error(), `unknown client "none": use one of vllm, sglang, trtllm`) {
+	if _, err := clients.Lookup("none"); err == nil || !strings.Contains(err.Error(), `unknown client "none": use one of vllm, sglang, trtllm`) {
 		t.Errorf("error %v", err)
 	}
 	src := open(t, attention(t, 128, 128))
@@ -173,15 +174,15 @@ func TestClientRules(t *testing.T) {
 	d := readDirectory(t, dst.Source.Path)
 	bare := t.TempDir()
 	d.write(t, bare)
-	c, err := verify.LookupClient("trtllm")
+	c, err := clients.Lookup("trtllm")
 	if err != nil {
 		t.Fatal(err)
 	}
-	report := compare(t, src, open(t, bare), verify.Options{Clients: []verify.Client{c}})
-	if len(report.Problems) != 1 || report.Problems[0].Text != "trtllm: there is no hf_quant_config.json, in which the client looks for how weights are quantized" {
+	report := compare(t, src, open(t, bare), verify.Options{Clients: []string{c.Name}})
+	if len(report.Problems) != 1 || report.Problems[0].Text != "trtllm: hf_quant_config.json is missing, from which the client reads how weights are quantized" {
 		t.Errorf("problems are %v", report.Problems)
 	}
-	if problems := c.Refuses(src); problems != nil {
+	if problems := c.Rejects(src); problems != nil {
 		t.Errorf("of what is not quantized: %v", problems)
 	}
 }

@@ -78,13 +78,13 @@ func siblings(t *testing.T, dtype safetensors.Dtype, scale float64) string {
 // quantizedBy is quantized with a quantizer and a scheme.
 func quantizedBy(t *testing.T, src *checkpoint.Model, q quant.Quantizer, c *checkpoint.Convention, scheme string) string {
 	t.Helper()
-	o := convert.QuantizeOptions{Quantizer: q, Convention: c, Scheme: scheme}
+	o := convert.QuantizeOptions{Quantizer: q, Convention: c.Name, Scheme: scheme}
 	if only, err := c.With(q.Format, scheme); err == nil {
 		if _, activations := only.Scheme(q.Format); activations == checkpoint.Static {
-			o.Calibration = convert.NewConstantCalibration(true, false)
+			o.Calibration = &convert.Calibration{ConstantInputs: true}
 		}
 	}
-	plan, err := convert.PlanQuantize(src, o)
+	plan, err := convert.PlanQuantize(src.Source, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -143,7 +143,7 @@ func TestFaithful(t *testing.T) {
 					check(t, quant.Quantizer{Format: f, PowerOfTwo: true}, plain, "")
 				}
 				for _, c := range checkpoint.Conventions() {
-					if !c.Holds(f) || c.Refuses(f, queries+".weight", []int64{256, 256}) != "" || c.Is(checkpoint.GGUF()) {
+					if !c.Holds(f) || c.Rejects(f, queries+".weight", []int64{256, 256}) != "" || c.InGGUF() {
 						continue
 					}
 					for _, scheme := range c.Schemes(f) {
@@ -306,10 +306,10 @@ func TestCorrupted(t *testing.T) {
 				dir := t.TempDir()
 				d.write(t, dir)
 				r := compare(t, src, open(t, dir), verify.Options{})
-				if !slices.ContainsFunc(r.Problems, func(p checkpoint.Problem) bool { return p.Tensor == queries+".weight" }) {
+				if !slices.ContainsFunc(r.Problems, func(p verify.Problem) bool { return p.Tensor == queries+".weight" }) {
 					t.Errorf("problems: %v", r.Problems)
 				}
-				if slices.ContainsFunc(r.Problems, func(p checkpoint.Problem) bool {
+				if slices.ContainsFunc(r.Problems, func(p verify.Problem) bool {
 					return strings.Contains(p.Tensor, "v_proj") || strings.Contains(p.Tensor, "down_proj")
 				}) {
 					t.Errorf("problems of what is not damaged: %v", r.Problems)
@@ -327,7 +327,7 @@ func TestMinSQNR(t *testing.T) {
 		t.Error(r.Problems)
 	}
 	r := compare(t, src, dst, verify.Options{MinSQNR: 30})
-	if len(r.Problems) != 4 || !strings.Contains(r.Problems[0].Text, "dB, less than the 30 dB asked for") {
+	if len(r.Problems) != 4 || !strings.Contains(r.Problems[0].Text, "dB, below the minimum of 30 dB") {
 		t.Errorf("problems: %v", r.Problems)
 	}
 }
@@ -338,7 +338,7 @@ func TestRounded(t *testing.T) {
 	src := open(t, source(t))
 	small := open(t, quantized(t, src, "nvfp4", ct))
 	for _, dtype := range []safetensors.Dtype{safetensors.F32, safetensors.BF16, safetensors.F16} {
-		plan, err := convert.PlanDequantize(small, dtype)
+		plan, err := convert.PlanDequantize(small.Source, dtype)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -389,7 +389,7 @@ func TestTiles(t *testing.T) {
 	if b.Lost != 2 || b.BadScales != 2 || b.Beyond < 64 {
 		t.Errorf("%+v", b)
 	}
-	for i, want := range []string{"the first, row 20, column 32, ", "2 of its scales are out of range of the values in their blocks; the first, at row 30, column 96, ", "3 of its bf16 elements differ from the source's, of which they must be a copy; the first, row 10, column 7, "} {
+	for i, want := range []string{"the first, at row 20, column 32, ", "2 of its scales are out of range of the values in their blocks; the first, at row 30, column 96, ", "3 of its bf16 elements differ from the source; the first, at row 10, column 7, "} {
 		if len(r.Problems) != 3 || !strings.Contains(r.Problems[i].Text, want) {
 			t.Errorf("problems are %v, want %q", r.Problems, want)
 		}
@@ -412,8 +412,8 @@ func TestOtherDtype(t *testing.T) {
 	d.write(t, src)
 	for want, change := range map[string][2]entry{
 		"": {{data: floats(1, -1)}, {data: []byte{0x80, 0x3f, 0x80, 0xbf}}},
-		"a.weight: 1 of its f32 elements are not the source's values rounded to f32; the first, row 0, column 1, is -1.0000001 and not -1": {{data: floats(1, -1-0x1p-23)}, {data: []byte{0x80, 0x3f, 0x80, 0xbf}}},
-		"b.weight: 1 of its bf16 elements are not the source's values rounded to bf16; the first, row 0, column 0, is 1.0078125 and not 1": {{data: floats(1, -1)}, {data: []byte{0x81, 0x3f, 0x80, 0xbf}}},
+		"a.weight: 1 of its f32 elements are not the source's values rounded to f32; the first, at row 0, column 1, is -1.0000001, want -1": {{data: floats(1, -1-0x1p-23)}, {data: []byte{0x80, 0x3f, 0x80, 0xbf}}},
+		"b.weight: 1 of its bf16 elements are not the source's values rounded to bf16; the first, at row 0, column 0, is 1.0078125, want 1": {{data: floats(1, -1)}, {data: []byte{0x81, 0x3f, 0x80, 0xbf}}},
 	} {
 		d.set("a.weight", safetensors.F32, []int64{2}, change[0].data)
 		d.set("b.weight", safetensors.BF16, []int64{2}, change[1].data)

@@ -6,9 +6,9 @@ import (
 	"testing"
 
 	"github.com/microscale-go/microscale/internal/checkpoint"
+	"github.com/microscale-go/microscale/internal/clients"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/safetensors"
-	"github.com/microscale-go/microscale/verify"
 )
 
 // modelOf is a checkpoint of a model type with one weight of 256×256, and a head.
@@ -74,11 +74,11 @@ func TestModelRules(t *testing.T) {
 			if len(m.Problems) > 0 || m.Quantized() != 1 {
 				t.Fatalf("%d weights are quantized; problems %v", m.Quantized(), m.Problems)
 			}
-			c, err := verify.LookupClient(tc.client)
+			c, err := clients.Lookup(tc.client)
 			if err != nil {
 				t.Fatal(err)
 			}
-			problems := c.Refuses(m)
+			problems := c.Rejects(m)
 			named := func(p checkpoint.Problem) bool {
 				return (p.Tensor == tc.module+".weight" || p.Tensor == "") && strings.Contains(p.Text, tc.want)
 			}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -25,7 +26,7 @@ func TestRecordDamage(t *testing.T) {
 	}
 	defer c.Close()
 	src := checkpoint.Read(c)
-	plan, err := convert.PlanQuantize(src, convert.QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP8}})
+	plan, err := convert.PlanQuantize(src.Source, convert.QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP8}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +40,7 @@ func TestRecordDamage(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer c.Close()
-		report, err := verify.Compare(context.Background(), src, checkpoint.Read(c), verify.Options{})
+		report, err := verify.Compare(context.Background(), src.Source, c, verify.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -52,19 +53,10 @@ func TestRecordDamage(t *testing.T) {
 	if got := problems(); got != "" {
 		t.Fatalf("before it is damaged: %s", got)
 	}
-	d := plan.Decisions[0]
-	for _, d = range plan.Decisions {
-		if d.Action == convert.Quantize {
-			break
-		}
-	}
+	decisions := plan.Decisions()
+	d := decisions[slices.IndexFunc(decisions, func(d convert.Decision) bool { return d.Action == "quantize" })]
 	path := filepath.Join(dst, d.File)
-	var at int64
-	for _, f := range plan.Files {
-		if f.Name == d.File {
-			at, _ = f.Layout.Offset(d.Stored[0].Name)
-		}
-	}
+	at := d.Tensors[0].Begin
 	data, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -73,7 +65,7 @@ func TestRecordDamage(t *testing.T) {
 	if err := os.WriteFile(path, data, 0o666); err != nil {
 		t.Fatal(err)
 	}
-	if got := problems(); !strings.Contains(got, d.Stored[0].Name) || !strings.Contains(got, "its bytes are not those that were written") {
+	if got := problems(); !strings.Contains(got, d.Tensors[0].Name) || !strings.Contains(got, "its bytes do not match their checksum") {
 		t.Errorf("the problems are %q", got)
 	}
 }
@@ -86,7 +78,7 @@ func TestRecordDamageGGUF(t *testing.T) {
 	}
 	defer c.Close()
 	src := checkpoint.Read(c)
-	plan, err := convert.PlanQuantize(src, convert.QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP4}, Convention: checkpoint.GGUF()})
+	plan, err := convert.PlanQuantize(src.Source, convert.QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP4}, Convention: "gguf"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,8 +91,8 @@ func TestRecordDamageGGUF(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer m.Source.Close()
-		names, err := m.Source.Damaged(context.Background())
+		defer m.Close()
+		names, err := m.Damaged(context.Background(), func(int64) {})
 		if err != nil {
 			t.Fatal(err)
 		}

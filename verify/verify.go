@@ -1,15 +1,13 @@
-// Package verify compares a checkpoint with what it was made from: is every
-// weight there, is each stored as its convention asks, and are the values those
-// that the source's become.
+// Package verify compares a converted checkpoint with its source: is every weight there,
+// is each stored as its convention demands, and do the values match the source?
 //
-//	quantized weights        each scale and each element is within the bound of its format (quant.Bound)
-//	weights in another dtype each element is the source's, rounded to nearest even
-//	all others               each bit is the source's
+//	quantized weights         each scale and each element is within the bound of its format (quant.Bound)
+//	weights of another dtype  each element is the source's, rounded to nearest even
+//	all others                bit-identical to the source
 //
-// The bound is what any supported rule, search and rounding can do. It finds damage
-// to one block. It does not find an element that moved to the other of its two
-// neighbors, damage to blocks that every rule rounds to zeros, or low precision:
-// see Options.MinSQNR.
+// The bound covers every supported scale rule, search and rounding. It detects damage to one
+// block. It does not detect an element that moved to the other of its two neighbors, damage
+// to blocks that every rule rounds to zeros, or low precision: see [Options.MinSQNR].
 package verify
 
 import (
@@ -19,60 +17,78 @@ import (
 	"math"
 	"slices"
 
+	"github.com/microscale-go/microscale/hf"
 	"github.com/microscale-go/microscale/internal/checkpoint"
+	"github.com/microscale-go/microscale/internal/clients"
 	"github.com/microscale-go/microscale/measure"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/safetensors"
 	"github.com/microscale-go/microscale/tensor"
 )
 
-// BlockLength is the number of elements of the blocks over which
-// measure.Result.MeanBlockSQNR is taken, the same for every format so that
-// formats can be compared.
-const BlockLength = 32
-
-// Check says how a weight is compared with the source.
+// Check is how a weight is compared with the source.
 type Check uint8
 
 const (
 	Bounded   Check = iota // quantized: elements and scales are within the bound of the format
 	Rounded                // of another dtype: elements are the source's values rounded to it
-	Identical              // elements are the source's to the bit
+	Identical              // elements are bit-identical to the source's
 )
 
 // String returns "bounded", "rounded" or "identical".
-func (c Check) String() string { return [...]string{"bounded", "rounded", "identical"}[c] }
+func (c Check) String() string {
+	names := [...]string{"bounded", "rounded", "identical"}
+	if int(c) < len(names) {
+		return names[c]
+	}
+	return fmt.Sprintf("Check(%d)", uint8(c))
+}
 
-// A Tensor is one weight of the comparison.
+// A Tensor is a weight and its error against the source.
 type Tensor struct {
 	Name       string
 	Format     string // block format, or dtype in lower case
 	Rows, Cols int
 	Result     measure.Result
-	Nearest    measure.Result // of the same format without a search of scales; no elements where that was not measured
+	Nearest    measure.Result // of the same format without a search of scales; zero Elements if not measured
 }
 
-// Gain returns by how many decibels the weight is better than without a search of
-// scales; ok is false where that was not measured, or nothing was lost.
+// Gain returns the improvement in dB over quantization without a search of scales. ok is
+// false if that was not measured or is not finite.
 func (t Tensor) Gain() (db float64, ok bool) {
 	db = t.Result.SQNR - t.Nearest.SQNR
 	return db, t.Nearest.Elements > 0 && !math.IsNaN(db) && !math.IsInf(db, 0)
 }
 
-// A Report is the comparison of two checkpoints.
-type Report struct {
-	Tensors     []Tensor             // of those that both have, in the order of the source
-	Checks      []Check              // how each of the tensors was compared
-	Blocks      []Blocks             // of the quantized ones, in the same order
-	Problems    []checkpoint.Problem // what makes the checkpoint unfit
-	NotCompared []string             // what the comparison says nothing about, and why
+// A Problem is a fault of a checkpoint, in its structure or its values.
+type Problem struct {
+	Tensor string // tensor or module; "" if it concerns the whole checkpoint
+	Text   string // the fault and its remedy
 }
 
-// OK reports whether the comparison found no problem. It says nothing of what is
-// NotCompared.
+// String returns "TENSOR: TEXT", or the text alone.
+func (p Problem) String() string { return checkpoint.Problem{Tensor: p.Tensor, Text: p.Text}.String() }
+
+// A Progress reports how far a long operation is.
+type Progress struct {
+	Stage string // the current stage, such as "comparing"
+	Done  int64  // bytes of the operation that are done, of all stages
+	Total int64  // bytes of the operation
+}
+
+// A Report is the comparison of two checkpoints.
+type Report struct {
+	Tensors     []Tensor  // the weights of both, in the order of the source
+	Checks      []Check   // how each tensor was compared
+	Blocks      []Blocks  // of the quantized tensors, in the same order
+	Problems    []Problem // faults of dst
+	NotCompared []string  // the parts of dst that were not compared, and why
+}
+
+// OK reports whether the comparison found no problem. It does not cover NotCompared.
 func (r *Report) OK() bool { return len(r.Problems) == 0 }
 
-// Checked returns the number of weights that were compared in a way.
+// Checked returns the number of weights that were compared as c.
 func (r *Report) Checked(c Check) (n int) {
 	for _, check := range r.Checks {
 		if check == c {
@@ -82,30 +98,46 @@ func (r *Report) Checked(c Check) (n int) {
 	return n
 }
 
-// Options of a comparison.
+// Options of a comparison. The zero value is ready for use.
 type Options struct {
-	Threads  int               // goroutines; 0: one per processor
-	Progress func(bytes int64) // called as bytes of the source are compared; may be nil
-	Clients  []Client          // what they would refuse is among the problems
-	MinSQNR  float64           // dB: a quantized weight with a lower SQNR is a problem; 0: none is
+	Threads  int            // goroutines; 0: one per processor
+	Progress func(Progress) // called by several goroutines, one call at a time; may be nil
+	Clients  []string       // clients by name (vllm, sglang, …): what they would reject is a problem
+	MinSQNR  float64        // dB: a quantized weight with a lower SQNR is a problem; 0: no limit
 
-	// Nearest, where it is set, returns a quantizer of a block format: what it gives
-	// without a search of scales is measured too (Tensor.Nearest).
+	// Nearest returns the quantizer of a block format. If it is set, the error of quantizing
+	// the source by it, without a search of scales, is measured too (Tensor.Nearest).
 	Nearest func(quant.Format) (quant.Quantizer, error)
 }
 
-// Compare reads both checkpoints whole and compares every weight. Errors are
-// those of reading; what is wrong with dst is in the report.
-func Compare(ctx context.Context, src, dst *checkpoint.Model, o Options) (*Report, error) {
-	r := &Report{Problems: slices.Clone(dst.Problems)}
+// Compare reads both checkpoints completely and compares every weight of dst with src. It
+// also compares dst with the checksums in its files. Faults of dst are in the report. An
+// error means that a checkpoint could not be read, or a client is unknown.
+func Compare(ctx context.Context, src, dst *hf.Checkpoint, o Options) (*Report, error) {
+	var loaders []clients.Client
+	for _, name := range o.Clients {
+		c, err := clients.Lookup(name)
+		if err != nil {
+			return nil, err
+		}
+		loaders = append(loaders, c)
+	}
+	return compareModels(ctx, checkpoint.Read(src), checkpoint.Read(dst), o, loaders)
+}
+
+// compareModels is Compare for checkpoints whose conventions are read.
+func compareModels(ctx context.Context, src, dst *checkpoint.Model, o Options, loaders []clients.Client) (*Report, error) {
+	r := &Report{}
+	r.report(dst.Problems)
+	structure := slices.Clone(r.Problems)
 	var pairs []pair
 	known := map[string]bool{}
 	for _, want := range counterparts(src, dst) {
 		known[want.Name] = true
 		got, ok := dst.Lookup(want.Name)
 		switch {
-		case !ok && dst.Convention == nil && isCacheScale(want.Name): // it goes with the quantization
-		case !ok && !mentioned(dst.Problems, want.Name):
+		case !ok && dst.Convention == nil && isCacheScale(want.Name): // part of the quantization
+		case !ok && !mentioned(structure, want.Name):
 			r.fault(want.Name, "it is missing")
 		case ok && !slices.Equal(want.Shape, got.Shape):
 			r.fault(want.Name, "its shape is %v, the source's %v", got.Shape, want.Shape)
@@ -114,25 +146,26 @@ func Compare(ctx context.Context, src, dst *checkpoint.Model, o Options) (*Repor
 		}
 	}
 	for _, got := range dst.Weights {
-		if !known[got.Name] && !isCacheScale(got.Name) && !mentioned(dst.Problems, got.Name) {
+		if !known[got.Name] && !isCacheScale(got.Name) && !mentioned(structure, got.Name) {
 			r.fault(got.Name, "the source has no such tensor")
 		}
 	}
-	if err := r.compare(ctx, pairs, o); err != nil {
+	p := newProgress(pairs, dst, o.Progress)
+	if err := r.compare(ctx, pairs, o, p); err != nil {
 		return nil, err
 	}
-	if err := r.checkRecord(ctx, dst); err != nil {
+	if err := r.checkRecord(ctx, dst, p); err != nil {
 		return nil, err
 	}
-	for _, c := range o.Clients {
-		r.Problems = append(r.Problems, c.Refuses(dst)...)
+	for _, c := range loaders {
+		r.report(c.Rejects(dst))
 	}
 	r.NotCompared = append(r.NotCompared, notCompared(dst, known)...)
 	return r, nil
 }
 
-// notCompared describes the parts of a checkpoint that have no counterpart in the
-// source's weights, which are known by their names.
+// notCompared describes the parts of dst without a counterpart in the source, whose weights
+// have the known names.
 func notCompared(dst *checkpoint.Model, known map[string]bool) (parts []string) {
 	activations, caches := 0, 0
 	for _, w := range dst.Weights {
@@ -150,7 +183,7 @@ func notCompared(dst *checkpoint.Model, known map[string]bool) (parts []string) 
 		parts = append(parts, fmt.Sprintf("scales of the KV cache (%d): they depend on inputs", caches))
 	}
 	switch others := len(dst.Source.Others()); {
-	case dst.Convention.Is(checkpoint.GGUF()):
+	case dst.Convention.InGGUF():
 		parts = append(parts, "metadata and tokenizer: only weights are compared")
 	case !dst.Source.Single:
 		parts = append(parts, fmt.Sprintf("config.json beyond its quantization, and other files (%d): only weights are compared", others))
@@ -158,8 +191,8 @@ func notCompared(dst *checkpoint.Model, known map[string]bool) (parts []string) 
 	return parts
 }
 
-// counterparts returns the weights of the source as the other checkpoint has them:
-// experts of one tensor, where it has each by itself, are split.
+// counterparts returns the weights of the source as dst has them: fused experts are split
+// if dst has separate experts.
 func counterparts(src, dst *checkpoint.Model) []*checkpoint.Weight {
 	var all []*checkpoint.Weight
 	for _, w := range src.Weights {
@@ -180,19 +213,26 @@ func isCacheScale(name string) bool {
 	return ok
 }
 
-// mentioned reports whether a problem is known of the tensor.
-func mentioned(problems []checkpoint.Problem, tensor string) bool {
-	return slices.ContainsFunc(problems, func(p checkpoint.Problem) bool { return p.Tensor == tensor })
+// mentioned reports whether one of the problems concerns the tensor.
+func mentioned(problems []Problem, tensor string) bool {
+	return slices.ContainsFunc(problems, func(p Problem) bool { return p.Tensor == tensor })
 }
 
 func (r *Report) fault(name, text string, args ...any) {
-	r.Problems = append(r.Problems, checkpoint.Problem{Tensor: name, Text: fmt.Sprintf(text, args...)})
+	r.Problems = append(r.Problems, Problem{Tensor: name, Text: fmt.Sprintf(text, args...)})
 }
 
-// A pair is a weight of the source and its copy.
+// report adds problems of the structure.
+func (r *Report) report(problems []checkpoint.Problem) {
+	for _, p := range problems {
+		r.Problems = append(r.Problems, Problem{p.Tensor, p.Text})
+	}
+}
+
+// A pair is a weight of the source and its counterpart.
 type pair struct{ want, got *checkpoint.Weight }
 
-// dense reports whether values are compared, and not bytes.
+// dense reports whether values are compared, rather than bytes.
 func (p pair) dense() bool { return p.want.Dense() && p.got.Dense() }
 
 // check returns how the pair is compared.
@@ -211,28 +251,28 @@ func (p pair) tiling() checkpoint.Tiling {
 	if p.dense() {
 		return p.want.Tiling(p.want.Format, p.got.Format)
 	}
-	return p.want.Line()
+	return p.want.Flat()
 }
 
-// What is learned of a tile.
+// compared is the result for a tile, or the sum over tiles.
 type compared struct {
-	sums    *measure.Accumulator // nil where bytes are compared
-	near    *measure.Accumulator // of Tensor.Nearest; nil where that is not asked for
-	equal   bool                 // bytes are
-	differ  int64                // elements that are not as they should be, of an unquantized weight
+	sums    *measure.Accumulator // nil if bytes are compared
+	near    *measure.Accumulator // of Tensor.Nearest; nil if not measured
+	equal   bool                 // the bytes are equal
+	differ  int64                // wrong elements of an unquantized weight
 	element deviation            // the first of them
-	blocks  Blocks               // where it is quantized
+	blocks  Blocks               // of a quantized weight
 }
 
 // compare measures the pairs, tile by tile on all threads.
-func (r *Report) compare(ctx context.Context, pairs []pair, o Options) error {
+func (r *Report) compare(ctx context.Context, pairs []pair, o Options, progress *progress) error {
 	near, err := quantizers(pairs, o.Nearest)
 	if err != nil {
 		return err
 	}
 	totals := make([]compared, len(pairs))
 	for i := range totals {
-		totals[i] = compared{sums: measure.New(BlockLength), near: measure.New(BlockLength), equal: true}
+		totals[i] = compared{sums: measure.New(checkpoint.BlockLength), near: measure.New(checkpoint.BlockLength), equal: true}
 	}
 	job := checkpoint.Job[compared]{
 		Weights: len(pairs),
@@ -240,10 +280,8 @@ func (r *Report) compare(ctx context.Context, pairs []pair, o Options) error {
 		Work:    func(t checkpoint.Tile) (compared, error) { return pairs[t.Weight].tile(t, near) },
 		Done: func(t checkpoint.Tile, c compared) {
 			totals[t.Weight].merge(c)
-			if o.Progress != nil {
-				p := pairs[t.Weight]
-				o.Progress(p.tiling().Share(t, p.want.StoredBytes()))
-			}
+			p := pairs[t.Weight]
+			progress.add("comparing", p.tiling().Share(t, p.want.StoredBytes()))
 		},
 		Threads: o.Threads,
 	}
@@ -259,12 +297,12 @@ func (r *Report) compare(ctx context.Context, pairs []pair, o Options) error {
 		unchecked += b.Unchecked
 	}
 	if unchecked > 0 {
-		r.NotCompared = append(r.NotCompared, fmt.Sprintf("elements of blocks that hold NaN or Inf in the source, or have a subnormal scale (%d): they have no bound", unchecked))
+		r.NotCompared = append(r.NotCompared, fmt.Sprintf("elements of blocks with NaN or Inf in the source, or with a subnormal scale (%d): they have no bound", unchecked))
 	}
 	return nil
 }
 
-// merge adds what is learned of a later tile.
+// merge adds the result of a later tile.
 func (c *compared) merge(d compared) {
 	c.equal = c.equal && d.equal
 	if d.sums != nil {
@@ -280,11 +318,11 @@ func (c *compared) merge(d compared) {
 	c.blocks.merge(d.blocks)
 }
 
-// add reports a pair that was compared, and what is wrong with it.
+// add reports a compared pair and its faults.
 func (r *Report) add(p pair, c *compared, minSQNR float64) {
 	rows, cols := p.want.Matrix()
 	result := c.sums.Result()
-	if (!c.equal || c.differ > 0 && p.check() == Identical) && math.IsInf(result.SQNR, 1) { // no copy: bytes, or the sign of zeros
+	if (!c.equal || c.differ > 0 && p.check() == Identical) && math.IsInf(result.SQNR, 1) { // not a copy: other bytes, or zeros of another sign
 		result.SQNR, result.MeanBlockSQNR, result.Cosine, result.Bias = math.NaN(), math.NaN(), math.NaN(), math.NaN()
 	}
 	t := Tensor{Name: p.want.Name, Format: p.got.FormatName(), Rows: rows, Cols: cols, Result: result}
@@ -294,7 +332,7 @@ func (r *Report) add(p pair, c *compared, minSQNR float64) {
 	}
 	r.Tensors, r.Checks = append(r.Tensors, t), append(r.Checks, check)
 	if result.NonFinite > 0 {
-		r.fault(t.Name, "%d of its values are NaN or Inf, and finite in the source", result.NonFinite)
+		r.fault(t.Name, "%d of its values are NaN or Inf but finite in the source", result.NonFinite)
 	}
 	if check == Bounded {
 		c.blocks.Tensor = t.Name
@@ -304,7 +342,7 @@ func (r *Report) add(p pair, c *compared, minSQNR float64) {
 			r.fault(t.Name, "%s", fault)
 		}
 		if minSQNR > 0 && !(result.SQNR >= minSQNR) {
-			r.fault(t.Name, "its SQNR is %.2f dB, less than the %g dB asked for", result.SQNR, minSQNR)
+			r.fault(t.Name, "its SQNR is %.2f dB, below the minimum of %g dB", result.SQNR, minSQNR)
 		}
 		return
 	}
@@ -312,18 +350,18 @@ func (r *Report) add(p pair, c *compared, minSQNR float64) {
 	switch d := c.element; {
 	case !c.equal && mentioned(r.Problems, t.Name):
 	case !c.equal && want != got:
-		r.fault(t.Name, "its elements are %s, and %s in the source: they cannot be compared", got, want)
+		r.fault(t.Name, "its elements are %s, those of the source %s: they cannot be compared", got, want)
 	case !c.equal:
 		r.fault(t.Name, "its %s elements differ from the source's", want)
 	case c.differ <= result.NonFinite:
 	case check == Identical:
-		r.fault(t.Name, "%d of its %s elements differ from the source's, of which they must be a copy; the first, row %d, column %d, is %g in the source and %g here", c.differ, got, d.row, d.col, d.want, d.got)
+		r.fault(t.Name, "%d of its %s elements differ from the source; the first, at row %d, column %d, is %g in the source and %g here", c.differ, got, d.row, d.col, d.want, d.got)
 	default:
-		r.fault(t.Name, "%d of its %s elements are not the source's values rounded to %s; the first, row %d, column %d, is %g and not %g", c.differ, got, got, d.row, d.col, d.got, d.want)
+		r.fault(t.Name, "%d of its %s elements are not the source's values rounded to %s; the first, at row %d, column %d, is %g, want %g", c.differ, got, got, d.row, d.col, d.got, d.want)
 	}
 }
 
-// tile compares a tile: values where both have some, else bytes.
+// tile compares a tile: values if both weights have values, else bytes.
 func (p pair) tile(t checkpoint.Tile, near map[string]quant.Quantizer) (compared, error) {
 	if !p.dense() {
 		return p.bytes(t)
@@ -332,7 +370,7 @@ func (p pair) tile(t checkpoint.Tile, near map[string]quant.Quantizer) (compared
 	if err != nil {
 		return compared{}, err
 	}
-	sums := measure.New(BlockLength)
+	sums := measure.New(checkpoint.BlockLength)
 	if !p.got.Quantized() {
 		got, err := p.got.ReadTile(t)
 		if err != nil {
@@ -348,7 +386,7 @@ func (p pair) tile(t checkpoint.Tile, near map[string]quant.Quantizer) (compared
 	if err != nil {
 		return compared{}, err
 	}
-	var c Comparer
+	var c checkpoint.Comparer
 	c.Tile(sums, want, q)
 	done := compared{sums: sums, equal: true, blocks: blocksOf(t, p.got.Format, p.got.Global, want, q)}
 	if rule, ok := near[p.got.Format.Name]; ok {
@@ -356,14 +394,14 @@ func (p pair) tile(t checkpoint.Tile, near map[string]quant.Quantizer) (compared
 		if err != nil {
 			return compared{}, err
 		}
-		done.near = measure.New(BlockLength)
+		done.near = measure.New(checkpoint.BlockLength)
 		c.Tile(done.near, want, plain)
 	}
 	return done, nil
 }
 
-// copied counts the elements of a tile that are not the source's rounded to a dtype:
-// of the source's own dtype, those that are not the same. It changes want.
+// copied counts the elements of a tile that differ from the source's, rounded to dtype. It
+// modifies want.
 func (c *compared) copied(t checkpoint.Tile, want, got tensor.Dense, dtype safetensors.Dtype) error {
 	stored, _ := checkpoint.DenseFormat(dtype)
 	raw := make([]byte, want.Cols*stored.Bits()/8)
@@ -388,7 +426,7 @@ func (c *compared) copied(t checkpoint.Tile, want, got tensor.Dense, dtype safet
 	return nil
 }
 
-// bytes compares a tile of tensors that are not both of values.
+// bytes compares the bytes of a tile.
 func (p pair) bytes(t checkpoint.Tile) (compared, error) {
 	if p.want.FormatName() != p.got.FormatName() {
 		return compared{}, nil

@@ -152,7 +152,7 @@ func open(t *testing.T, path string) *checkpoint.Model {
 
 func compare(t *testing.T, src, dst *checkpoint.Model, o verify.Options) *verify.Report {
 	t.Helper()
-	r, err := verify.Compare(context.Background(), src, dst, o)
+	r, err := verify.Compare(context.Background(), src.Source, dst.Source, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -166,11 +166,7 @@ func quantized(t *testing.T, src *checkpoint.Model, formatName, convention strin
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := checkpoint.LookupConvention(convention)
-	if err != nil {
-		t.Fatal(err)
-	}
-	plan, err := convert.PlanQuantize(src, convert.QuantizeOptions{Quantizer: quant.Quantizer{Format: f}, Convention: c})
+	plan, err := convert.PlanQuantize(src.Source, convert.QuantizeOptions{Quantizer: quant.Quantizer{Format: f}, Convention: convention})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -224,22 +220,36 @@ func TestFigures(t *testing.T) {
 func TestThreads(t *testing.T) {
 	src := open(t, source(t))
 	dst := open(t, quantized(t, src, "nvfp4", ct))
-	var total int64
-	for _, w := range src.Weights {
-		total += w.StoredBytes()
-	}
 	want := fmt.Sprintf("%+v", compare(t, src, dst, verify.Options{Threads: 1}))
 	for _, threads := range []int{2, 5} {
-		done := make(chan int64, 100)
-		got := compare(t, src, dst, verify.Options{Threads: threads, Progress: func(n int64) { done <- n }})
-		close(done)
-		var sum int64
-		for n := range done {
-			sum += n
+		if got := fmt.Sprintf("%+v", compare(t, src, dst, verify.Options{Threads: threads})); got != want {
+			t.Errorf("%d threads: %s, want %s", threads, got, want)
 		}
-		if fmt.Sprintf("%+v", got) != want || sum != total {
-			t.Errorf("%d threads: %+v, want %s; progress of %d bytes, want %d", threads, got, want, sum, total)
+	}
+}
+
+// TestProgress: the comparison reports the bytes of the source, then those of dst, whose
+// checksums it compares.
+func TestProgress(t *testing.T) {
+	src := open(t, source(t))
+	dst := open(t, quantized(t, src, "nvfp4", ct))
+	bytes := func(m *checkpoint.Model) (n int64) {
+		for _, t := range m.Source.Tensors() {
+			n += t.Bytes()
 		}
+		return n
+	}
+	var last verify.Progress
+	done := map[string]int64{}
+	compare(t, src, dst, verify.Options{Progress: func(p verify.Progress) {
+		if p.Done < last.Done || p.Total != bytes(src)+bytes(dst) {
+			t.Errorf("%+v after %+v, want a total of %d", p, last, bytes(src)+bytes(dst))
+		}
+		done[p.Stage] += p.Done - last.Done
+		last = p
+	}})
+	if want := map[string]int64{"comparing": bytes(src), "comparing checksums": bytes(dst)}; !maps.Equal(done, want) {
+		t.Errorf("bytes by stage %v, want %v", done, want)
 	}
 }
 
@@ -257,7 +267,7 @@ func TestShortened(t *testing.T) {
 	if err := os.Truncate(path, int64(len(data)/2)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := verify.Compare(context.Background(), src, model, verify.Options{}); err == nil || !strings.Contains(err.Error(), path) {
+	if _, err := verify.Compare(context.Background(), src.Source, model.Source, verify.Options{}); err == nil || !strings.Contains(err.Error(), path) {
 		t.Errorf("error %v", err)
 	}
 	if err := os.WriteFile(path, bytes.Repeat([]byte{0}, len(data)), 0o644); err != nil {
@@ -265,7 +275,7 @@ func TestShortened(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if _, err := verify.Compare(ctx, src, model, verify.Options{}); err == nil || !strings.Contains(err.Error(), "canceled") {
+	if _, err := verify.Compare(ctx, src.Source, model.Source, verify.Options{}); err == nil || !strings.Contains(err.Error(), "canceled") {
 		t.Errorf("error %v", err)
 	}
 }

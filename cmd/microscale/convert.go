@@ -42,7 +42,7 @@ for the block format or cannot hold one of the weights.
 	each := cmd.Flags().Bool("each", false, "with --dry-run, a line for every weight, not one for the same weight of all layers")
 	asJSON := cmd.Flags().Bool("json", false, "print one JSON document")
 	threads := cli.AddThreads(cmd)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+	cmd.RunE = cli.Remedied(func(cmd *cobra.Command, args []string) error {
 		if err := cli.GgufDestination(layout, args[1]); err != nil {
 			return err
 		}
@@ -53,12 +53,12 @@ for the block format or cannot hold one of the weights.
 		if err != nil {
 			return err
 		}
-		model, source, err := input.Open(cmd.Context(), args[0])
+		source, err := input.Open(cmd.Context(), args[0])
 		if err != nil {
 			return err
 		}
 		defer source.Close()
-		plan, err := convert.PlanRelabel(model, convert.RelabelOptions{Convention: layout.Value, Scheme: scheme.Value, Calibration: calibration})
+		plan, err := convert.PlanRelabel(source, layout.Value.Name, scheme.Value, calibration)
 		if err == nil {
 			plan, err = shard.Plan(cmd.ErrOrStderr(), plan)
 		}
@@ -74,16 +74,10 @@ for the block format or cannot hold one of the weights.
 			return err
 		}
 		stored, _ := plan.SourceBytes()
-		relabeled := 0
-		for _, d := range plan.Decisions {
-			if d.Action == convert.Relabel && d.Weight.Quantized() {
-				relabeled++
-			}
-		}
-		name, _ := plan.Convention.Scheme(plan.Format)
+		relabeled := plan.Count("relabel")
 		if *asJSON {
 			return cli.PrintJSON(cmd.OutOrStdout(), summary.ConversionDocument{
-				Source: args[0], Destination: args[1], Format: plan.Format.Name, Convention: plan.Convention.Name, Scheme: name,
+				Source: args[0], Destination: args[1], Format: plan.Format.Name, Convention: plan.Convention, Scheme: plan.Scheme,
 				Quantized: relabeled, SourceBytes: stored, Bytes: plan.Bytes(), Seconds: seconds, Tensors: []summary.TensorDocument{},
 				Resumed: result.Resumed, Finished: result.Finished,
 				Extra: cli.OrEmpty(source.Extra()), Skipped: summary.SkippedDocuments(source),
@@ -94,9 +88,9 @@ for the block format or cannot hold one of the weights.
 			return err
 		}
 		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s → %s: %s of %s relabeled from %s to %s\n%s → %s in %s, %s/s of source\n",
-			cli.Printable(args[0]), cli.Printable(args[1]), cli.Counted(relabeled, "weight"), plan.Format, model.Convention, summary.SchemeText(plan.Convention.Name, name),
+			cli.Printable(args[0]), cli.Printable(args[1]), cli.Counted(relabeled, "weight"), plan.Format, checkpoint.Read(source).Convention, summary.SchemeText(plan.Convention, plan.Scheme),
 			cli.BytesText(float64(stored)), cli.BytesText(float64(plan.Bytes())), cli.DurationText(seconds), cli.BytesText(float64(stored)/seconds))
 		return err
-	}
+	})
 	return cmd
 }

@@ -55,13 +55,13 @@ func TestConvert(t *testing.T) {
 	}
 	t.Chdir(dir)
 	for _, tc := range []struct{ args, want string }{
-		{"verify src first --client vllm --client trtllm", "first does not agree with src: 1 problem, the first: trtllm: it does not read compressed-tensors NVFP4: it reads modelopt W4A16_NVFP4, modelopt NVFP4 (microscale convert)"},
-		{"convert first out --convention quark", "convention quark has no layout for nvfp4: it holds mxfp4, mxfp6-e3m2, mxfp6-e2m3"},
-		{"convert src out --convention mlx", "nothing here is quantized: name a checkpoint that quantize made"},
-		{"quantize src out --format nvfp4 --scheme NVFP4", "scheme NVFP4 of convention compressed-tensors stores scales of activations: give them with --calibration FILE, or --calibration constant for the constant of NVIDIA's data-free recipe; or choose --scheme NVFP4A16"},
-		{"quantize src out --format mxfp8 --calibration constant", "convention compressed-tensors stores no scales of activations for mxfp8: leave --calibration out"},
-		{"quantize src out --format nvfp4 --calibration amax.toml", "calibration: the largest magnitude of the inputs of l.0.proj is missing (1 of 1 modules)"},
-		{"quantize src out --format nvfp4 --kv-cache", "calibration: there are no k_proj and v_proj, whose scales of the KV cache are given"},
+		{"verify src first --client vllm --client trtllm", "first does not agree with src: 1 problem, the first: trtllm: it does not read compressed-tensors NVFP4: it reads modelopt W4A16_NVFP4, modelopt NVFP4, to which it can be converted"},
+		{"convert first out --convention quark", "convention quark does not support nvfp4: use one of mxfp4, mxfp6-e3m2, mxfp6-e2m3"},
+		{"convert src out --convention mlx", "not quantized: name a checkpoint of convention"},
+		{"quantize src out --format nvfp4 --scheme NVFP4", "scheme NVFP4 of convention compressed-tensors stores scales of activations: give a calibration, from a file or constant; or choose scheme NVFP4A16"},
+		{"quantize src out --format mxfp8 --calibration constant", "convention compressed-tensors stores no scales of activations for mxfp8: leave the calibration out"},
+		{"quantize src out --format nvfp4 --calibration amax.toml", "calibration: the amax of the inputs of l.0.proj is missing (1 of 1 modules)"},
+		{"quantize src out --format nvfp4 --kv-cache", "calibration: it has scales of the KV cache, but the checkpoint has no k_proj and v_proj"},
 	} {
 		status, _, stderr := execute("", strings.Fields(tc.args)...)
 		if status != exitFailed || !strings.Contains(stderr, tc.want) {

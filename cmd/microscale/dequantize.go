@@ -34,14 +34,14 @@ the table says what that costs. Everything else is carried over.`,
 	each := cmd.Flags().Bool("each", false, "a line for every weight, not one for the same weight of all layers")
 	asJSON := cmd.Flags().Bool("json", false, "print one JSON document")
 	threads := cli.AddThreads(cmd)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		model, source, err := input.Open(cmd.Context(), args[0])
+	cmd.RunE = cli.Remedied(func(cmd *cobra.Command, args []string) error {
+		source, err := input.Open(cmd.Context(), args[0])
 		if err != nil {
 			return err
 		}
 		defer source.Close()
 		decoded, _ := checkpoint.DenseDtype(dtype.Value) // the flag takes no other
-		plan, err := convert.PlanDequantize(model, decoded)
+		plan, err := convert.PlanDequantize(source, decoded)
 		if err == nil {
 			plan, err = shard.Plan(cmd.ErrOrStderr(), plan)
 		}
@@ -62,12 +62,12 @@ the table says what that costs. Everything else is carried over.`,
 			stored, _ := plan.SourceBytes()
 			return cli.PrintJSON(out, summary.ConversionDocument{
 				Source: args[0], Destination: args[1], Format: strings.ToLower(decoded.String()),
-				Quantized: plan.Count(convert.Decode), SourceBytes: stored, Bytes: plan.Bytes(), Seconds: seconds, Tensors: summary.TensorDocuments(results),
+				Quantized: plan.Count("decode"), SourceBytes: stored, Bytes: plan.Bytes(), Seconds: seconds, Tensors: summary.TensorDocuments(results),
 				Resumed: result.Resumed, Finished: result.Finished,
 				Extra: cli.OrEmpty(source.Extra()), Skipped: summary.SkippedDocuments(source),
 			})
 		}
-		return summary.PrintConversion(out, plan, args, result, *each, fmt.Sprintf("%d of %d weights decoded to %s", plan.Count(convert.Decode), len(plan.Decisions), dtype.Value), seconds)
-	}
+		return summary.PrintConversion(out, plan, args, result, *each, fmt.Sprintf("%d of %d weights decoded to %s", plan.Count("decode"), len(plan.Decisions()), dtype.Value), seconds)
+	})
 	return cmd
 }

@@ -185,7 +185,7 @@ func TestDiskResume(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			status, stdout, stderr := mounting(t, kind, disk, "quantize", src, dst, "--format", "mxfp8", "--resume")
 			if kind == unwritable {
-				fails(t, status, stdout, stderr, disk+": this folder cannot be written (read-only file system)")
+				fails(t, status, stdout, stderr, disk+": this directory is not writable (read-only file system)")
 				return
 			}
 			want := "microscale: " + dst + ": the disk is full: the result needs "

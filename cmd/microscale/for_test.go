@@ -29,7 +29,7 @@ func TestFor(t *testing.T) {
 		}
 	}
 	for _, tc := range []struct{ arguments, want string }{
-		{"--format mxint8 --for vllm", "vllm reads no mxint8: use one of mxfp8, "},
+		{"--format mxint8 --for vllm", "vllm does not read mxint8: use one of mxfp8, "},
 		{"--format mxfp4 --for llamacpp", "end the name of DST in .gguf"},
 		{"--format mxfp4 --for vllm --convention plain", "exclude each other"},
 		{"--format nvfp4 --for trtllm --scheme NVFP4A16", "does not read the scheme NVFP4A16"},

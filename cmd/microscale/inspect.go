@@ -3,6 +3,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
+	"github.com/microscale-go/microscale/internal/checkpoint"
 	"github.com/microscale-go/microscale/internal/cli"
 	"github.com/microscale-go/microscale/internal/input"
 	"github.com/microscale-go/microscale/internal/summary"
@@ -28,13 +29,14 @@ listed with the problems.
 	clients := cli.AddClients(cmd)
 	asJSON := cmd.Flags().Bool("json", false, "print one JSON document")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		model, source, err := input.Open(cmd.Context(), args[0])
+		source, err := input.Open(cmd.Context(), args[0])
 		if err != nil {
 			return err
 		}
 		defer source.Close()
+		model := checkpoint.Read(source)
 		for _, c := range *clients {
-			model.Problems = append(model.Problems, c.Refuses(model)...)
+			model.Problems = append(model.Problems, c.Rejects(model)...)
 		}
 		doc := summary.Inspection(args[0], model)
 		if *asJSON {

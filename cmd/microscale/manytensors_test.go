@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"testing"
 
+	"github.com/microscale-go/microscale/internal/checkpoint"
 	"github.com/microscale-go/microscale/internal/input"
 	"github.com/microscale-go/microscale/internal/summary"
 	"github.com/microscale-go/microscale/safetensors"
@@ -29,11 +30,12 @@ func TestManyTensors(t *testing.T) {
 	var before, after runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&before)
-	model, source, err := input.Open(t.Context(), path)
+	source, err := input.Open(t.Context(), path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer source.Close()
+	model := checkpoint.Read(source)
 	doc := summary.Inspection(path, model)
 	runtime.GC()
 	runtime.ReadMemStats(&after)

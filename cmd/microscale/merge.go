@@ -25,8 +25,10 @@ source and options. The result has the bytes that one worker would have written.
 	force := cmd.Flags().Bool("force", false, forceUsage)
 	each := cmd.Flags().Bool("each", false, "a line for every weight, not one for the same weight of all layers")
 	asJSON := cmd.Flags().Bool("json", false, "print one JSON document")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		result, err := convert.Merge(cmd.Context(), args[0], *force)
+	cmd.RunE = cli.Remedied(func(cmd *cobra.Command, args []string) error {
+		m := cli.NewMeter(cmd.ErrOrStderr(), "merging", 0)
+		result, err := convert.Merge(cmd.Context(), args[0], convert.RunOptions{Force: *force, Progress: m.Report})
+		m.Close()
 		if err != nil {
 			return err
 		}
@@ -46,7 +48,7 @@ source and options. The result has the bytes that one worker would have written.
 		}
 		_, err = fmt.Fprintf(out, "\n%s is whole: %s\n", cli.Printable(args[0]), cli.Counted(len(result.Tensors), "weight"))
 		return err
-	}
+	})
 	return cmd
 }
 

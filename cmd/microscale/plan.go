@@ -18,7 +18,7 @@ func dryRunPlan(cmd *cobra.Command, plan *convert.Plan, args []string, force, ea
 	if err := plan.Admit(args[1], force); err != nil {
 		return err
 	}
-	summary.PrintLeft(cmd.ErrOrStderr(), plan.Source.Source)
+	summary.PrintLeft(cmd.ErrOrStderr(), plan.Source())
 	if asJSON {
 		return cli.PrintJSON(cmd.OutOrStdout(), summary.NewPlanDocument(plan, args))
 	}

@@ -51,9 +51,9 @@ embeddings, the output head, routers and vision towers are not; --include and
 	scheme := cli.AddScheme(cmd)
 	client := cli.AddFor(cmd)
 	calibrated := cli.AddCalibration(cmd)
-	var selection convert.Selection
-	cmd.Flags().Var((*cli.Patterns)(&selection.Include), "include", "quantize weights that match, even those that stay as they are by default")
-	cmd.Flags().Var((*cli.Patterns)(&selection.Exclude), "exclude", "leave weights that match as they are")
+	var selected convert.QuantizeOptions
+	cmd.Flags().Var((*cli.Patterns)(&selected.Include), "include", "quantize weights that match, even those that stay as they are by default")
+	cmd.Flags().Var((*cli.Patterns)(&selected.Exclude), "exclude", "leave weights that match as they are")
 	requantize := cmd.Flags().Bool("requantize", false, "quantize a SRC that is quantized already, by the values that its clients decode")
 	pow2 := cmd.Flags().Bool("power-of-two-scales", false, "powers of two as the FP32 scales of the fp8 formats, as Transformer Engine's recipe for blocks has them")
 	options := convert.RunOptions{}
@@ -65,7 +65,7 @@ embeddings, the output head, routers and vision towers are not; --include and
 	each := cmd.Flags().Bool("each", false, "a line for every weight, not one for the same weight of all layers")
 	asJSON := cmd.Flags().Bool("json", false, "print one JSON document")
 	threads := cli.AddThreads(cmd)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+	cmd.RunE = cli.Remedied(func(cmd *cobra.Command, args []string) error {
 		if !block.Given {
 			return cli.Misuse("--format is missing: name a block format (microscale formats lists them)")
 		}
@@ -94,12 +94,17 @@ embeddings, the output head, routers and vision towers are not; --include and
 		if err != nil {
 			return err
 		}
-		model, source, err := input.Open(cmd.Context(), args[0])
+		source, err := input.Open(cmd.Context(), args[0])
 		if err != nil {
 			return err
 		}
 		defer source.Close()
-		plan, err := convert.PlanQuantize(model, convert.QuantizeOptions{Quantizer: q, Convention: layout.Value, Scheme: scheme.Value, Selection: selection, Calibration: calibration, Requantize: *requantize})
+		o := selected
+		o.Quantizer, o.Scheme, o.Calibration, o.Requantize = q, scheme.Value, calibration, *requantize
+		if layout.Value != nil {
+			o.Convention = layout.Value.Name
+		}
+		plan, err := convert.PlanQuantize(source, o)
 		if err == nil {
 			plan, err = shard.Plan(cmd.ErrOrStderr(), plan)
 		}
@@ -120,8 +125,8 @@ embeddings, the output head, routers and vision towers are not; --include and
 		if *asJSON {
 			stored, _ := plan.SourceBytes()
 			return cli.PrintJSON(out, summary.ConversionDocument{
-				Source: args[0], Destination: args[1], Format: q.Format.Name, Profile: behavior.Value.Name, Convention: plan.Convention.Name, ScaleSearch: summary.SearchText(q.Search),
-				Quantized: plan.Count(convert.Quantize), SourceBytes: stored, Bytes: plan.Bytes(), Seconds: seconds, Tensors: summary.TensorDocuments(results),
+				Source: args[0], Destination: args[1], Format: q.Format.Name, Profile: behavior.Value.Name, Convention: plan.Convention, ScaleSearch: summary.SearchText(q.Search),
+				Quantized: plan.Count("quantize"), SourceBytes: stored, Bytes: plan.Bytes(), Seconds: seconds, Tensors: summary.TensorDocuments(results),
 				Resumed: result.Resumed, Finished: result.Finished,
 				Extra: cli.OrEmpty(source.Extra()), Skipped: summary.SkippedDocuments(source),
 			})
@@ -130,8 +135,8 @@ embeddings, the output head, routers and vision towers are not; --include and
 		if q.Search != quant.NoSearch {
 			by += ", scales by " + q.Search.String()
 		}
-		return summary.PrintConversion(out, plan, args, result, *each, fmt.Sprintf("%d of %d weights in %s (%s, %s)", plan.Count(convert.Quantize), len(plan.Decisions), q.Format, by, plan.Convention), seconds)
-	}
+		return summary.PrintConversion(out, plan, args, result, *each, fmt.Sprintf("%d of %d weights in %s (%s, %s)", plan.Count("quantize"), len(plan.Decisions()), q.Format, by, plan.Convention), seconds)
+	})
 	return cmd
 }
 
@@ -145,7 +150,7 @@ const resumeUsage = "go on where an earlier run to DST ended, and keep what is d
 func runPlan(cmd *cobra.Command, plan *convert.Plan, what, dst string, o convert.RunOptions) (*convert.Result, float64, error) {
 	_, read := plan.SourceBytes()
 	m := cli.NewMeter(cmd.ErrOrStderr(), what, read)
-	o.Progress = m.Add
+	o.Progress = m.Report
 	start := time.Now()
 	result, err := plan.Run(cmd.Context(), dst, o)
 	m.Close()
@@ -159,6 +164,6 @@ func runPlan(cmd *cobra.Command, plan *convert.Plan, what, dst string, o convert
 	for _, w := range result.Warnings {
 		fmt.Fprintf(cmd.ErrOrStderr(), "microscale: warning: %s\n", cli.Escaped(w))
 	}
-	summary.PrintLeft(cmd.ErrOrStderr(), plan.Source.Source)
+	summary.PrintLeft(cmd.ErrOrStderr(), plan.Source())
 	return result, time.Since(start).Seconds(), nil
 }

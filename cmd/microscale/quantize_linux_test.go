@@ -51,7 +51,7 @@ func TestForceBusy(t *testing.T) {
 		t.Fatal(err)
 	}
 	status, stdout, stderr := mounting(t, dst, "quantize", src, dst, "--format", "mxfp8", "--force", "--json")
-	want := "microscale: warning: " + dst + " is whole, but " + dst + ".microscale-replaced could not be removed: remove it yourself ("
+	want := "microscale: warning: " + dst + " is complete, but " + dst + ".microscale-replaced could not be removed: remove it yourself ("
 	if status != exitDone || !strings.HasPrefix(stderr, want) || strings.Count(stderr, "\n") != 1 {
 		t.Errorf("exit status %d, standard error %q, want %q", status, stderr, want)
 	}

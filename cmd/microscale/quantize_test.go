@@ -157,11 +157,11 @@ func TestQuantizeRefuses(t *testing.T) {
 		}, "--format mxfp8", []string{"already quantized", "l.0.proj.weight", "F8_E4M3 codes without scales"}},
 		{"codes of GPTQ without configuration", func(t *testing.T, dir string) {
 			writeFile(t, filepath.Join(dir, "src"), container(`{"l.0.proj.qweight":{"dtype":"I32","shape":[32,32],"data_offsets":[0,4096]},"l.0.proj.g_idx":{"dtype":"I32","shape":[4],"data_offsets":[4096,4112]}}`, 4112))
-		}, "--format mxfp8", []string{"already quantized by GPTQ or AWQ (l.0.proj.qweight), which is not read here: start from the original checkpoint"}},
+		}, "--format mxfp8", []string{"already quantized by GPTQ or AWQ (l.0.proj.qweight), which is not supported: start from the original checkpoint"}},
 		{"nothing to quantize", model(named("model.embed_tokens.weight", "lm_head.weight")...), "--format mxfp8", []string{"no weight would be quantized", "1 embedding", "1 output head"}},
 		{"everything excluded", model(twoWeights()...), "--format mxfp8 --exclude .", []string{"no weight would be quantized", "excluded"}},
 		{"widths of no block", model(weight{"l.0.proj.weight", []int64{32, 100}, nil}), "--format mxfp8", []string{"no weight would be quantized", "100 columns are not a multiple of 32"}},
-		{"a format that the convention lacks", model(twoWeights()...), "--format mxfp6-e2m3 --convention compressed-tensors", []string{"compressed-tensors has no layout for mxfp6-e2m3", "--convention plain"}},
+		{"a format that the convention lacks", model(twoWeights()...), "--format mxfp6-e2m3 --convention compressed-tensors", []string{"compressed-tensors does not support mxfp6-e2m3", "choose convention plain"}},
 		{"a format without scales", model(twoWeights()...), "--format bf16", []string{"bf16 has no scales"}},
 		{"a destination that exists", func(t *testing.T, dir string) {
 			model(twoWeights()...)(t, dir)
@@ -171,7 +171,7 @@ func TestQuantizeRefuses(t *testing.T) {
 			model(twoWeights()...)(t, dir)
 			directory(t, filepath.Join(dir, "dst"), twoWeights()...)
 		}, "--format mxfp8 --dry-run", []string{"dst: the destination exists", "--force"}},
-		{"a pattern of no weight", model(twoWeights()...), "--format mxfp8 --exclude q_prj", []string{"--exclude 'q_prj' matches no weight of"}},
+		{"a pattern of no weight", model(twoWeights()...), "--format mxfp8 --exclude q_prj", []string{"the exclude pattern 'q_prj' matches no weight of"}},
 		{"a destination below a file", func(t *testing.T, dir string) {
 			model(twoWeights()...)(t, dir)
 			writeFile(t, filepath.Join(dir, "dst"), nil)
@@ -202,7 +202,7 @@ func TestDequantizeRefuses(t *testing.T) {
 	directory(t, src, twoWeights()...)
 	before := snapshot(t, dir)
 	status, stdout, stderr := execute("", "dequantize", src, filepath.Join(dir, "dst"))
-	fails(t, status, stdout, stderr, "nothing here is quantized")
+	fails(t, status, stdout, stderr, "not quantized")
 	if after := snapshot(t, dir); after != before {
 		t.Errorf("the folder is now\n%s\nbefore it was\n%s", after, before)
 	}

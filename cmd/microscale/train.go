@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -52,7 +51,7 @@ there, or starts if no checkpoint was written yet.`,
 		if err != nil {
 			return err
 		}
-		c, corpus, err := training.Config(cmd, r)
+		c, err := training.Config(cmd, r)
 		if err != nil {
 			return err
 		}
@@ -62,15 +61,11 @@ there, or starts if no checkpoint was written yet.`,
 			}
 			defer os.Remove(dir) // where nothing was written there
 		}
-		c.Out, c.Resume, c.Force, c.CheckpointEvery, c.Arguments = dir, *resume, *force, int(*every), cli.StoredArguments(cmd, corpus)
+		c.Out, c.Resume, c.Force, c.CheckpointEvery, c.Arguments = dir, *resume, *force, int(*every), cli.StoredArguments(cmd, c.Corpus)
 		m := cli.NewTrainMeter(cmd.ErrOrStderr(), c.Recipe.Name, c.Steps)
-		c.Progress = func(e train.Event) {
-			if e.Name == "resume" {
-				fmt.Fprintf(cmd.ErrOrStderr(), "microscale: %s\n", cli.Escaped(c.Out+": "+e.String()))
-			}
-			m.Report(e)
-		}
-		result, err := train.Run(cmd.Context(), c)
+		result, err := train.Run(cmd.Context(), c, train.Hooks{Step: m.Step, Validated: m.Validated, Resumed: func(line string) {
+			fmt.Fprintf(cmd.ErrOrStderr(), "microscale: %s\n", cli.Escaped(line))
+		}})
 		m.Close()
 		if interruption := (*train.Interrupted)(nil); errors.As(err, &interruption) {
 			return fmt.Errorf("%w; continue with microscale train --resume --out %s", err, cli.Printable(interruption.Out))
@@ -78,7 +73,7 @@ there, or starts if no checkpoint was written yet.`,
 		if err != nil {
 			return err
 		}
-		return study.PrintTraining(cmd.OutOrStdout(), &c, corpus, result, *asJSON)
+		return study.PrintTraining(cmd.OutOrStdout(), &c, result, *asJSON)
 	}
 	return cmd
 }
@@ -99,11 +94,11 @@ func outDirectory(cmd *cobra.Command, out string, recipes *cli.RecipeFlags, resu
 		if out == "" {
 			return "", cli.Misuse("--resume needs --out: the directory of the run that was interrupted")
 		}
-		_, arguments, err := train.LastCheckpoint(out)
+		stored, err := train.ReadStored(out)
 		if err != nil {
 			return "", err
 		}
-		return out, cli.TakeArguments(cmd, arguments)
+		return out, cli.TakeArguments(cmd, stored.Arguments)
 	}
 	if force && out == "" {
 		return "", cli.Misuse("--force needs --out: the directory of the run to replace")
@@ -112,11 +107,7 @@ func outDirectory(cmd *cobra.Command, out string, recipes *cli.RecipeFlags, resu
 		return out, nil
 	}
 	if out != "" {
-		err := (&train.Config{Out: out}).CheckOut()
-		if errors.Is(err, fs.ErrExist) {
-			err = fmt.Errorf("%w (--resume, --force or another --out)", err)
-		}
-		return out, err
+		return out, train.Vacant(out)
 	}
 	r, err := recipes.Recipe()
 	if err != nil {

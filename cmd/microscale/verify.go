@@ -58,7 +58,7 @@ moves errors between elements makes, such as GPTQ, is not within the bound.
 		if cmd.Flags().Changed("min-sqnr") && !(*minSQNR > 0 && *minSQNR <= math.MaxFloat64) {
 			return cli.Misuse("--min-sqnr is a positive number of decibels, not %g", *minSQNR)
 		}
-		options := verify.Options{Threads: int(*threads), Clients: *clients, MinSQNR: *minSQNR}
+		options := verify.Options{Threads: int(*threads), Clients: cli.Names(*clients), MinSQNR: *minSQNR}
 		if *nearest {
 			options.Nearest = func(f quant.Format) (quant.Quantizer, error) {
 				if !behavior.Given {
@@ -67,13 +67,13 @@ moves errors between elements makes, such as GPTQ, is not within the bound.
 				return behavior.Value.Quantizer(f)
 			}
 		}
-		src, source, err := input.Open(cmd.Context(), args[0])
+		source, err := input.Open(cmd.Context(), args[0])
 		if err != nil {
 			return err
 		}
 		defer source.Close()
 		out := cmd.OutOrStdout()
-		dst, destination, err := input.Open(cmd.Context(), args[1])
+		destination, err := input.Open(cmd.Context(), args[1])
 		if err != nil {
 			if *asJSON && cmd.Context().Err() == nil {
 				unreadable := summary.VerifyDocument{Problems: []summary.ProblemDocument{{Text: cli.OneLine(err)}}, NotCompared: []string{}, Tensors: []summary.VerifiedDocument{}, Blocks: []summary.WorstDocument{}}
@@ -83,14 +83,10 @@ moves errors between elements makes, such as GPTQ, is not within the bound.
 		}
 		defer destination.Close()
 
-		var total int64
-		for _, w := range src.Weights {
-			total += w.StoredBytes()
-		}
-		m := cli.NewMeter(cmd.ErrOrStderr(), "verifying", total)
+		m := cli.NewMeter(cmd.ErrOrStderr(), "verifying", 0)
 		start := time.Now()
-		options.Progress = m.Add
-		report, err := verify.Compare(cmd.Context(), src, dst, options)
+		options.Progress = m.Report
+		report, err := verify.Compare(cmd.Context(), source, destination, options)
 		m.Close()
 		if err != nil {
 			return cli.Interrupted(err, "the comparison is not complete")

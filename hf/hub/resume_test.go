@@ -12,24 +12,24 @@ import (
 	"testing"
 
 	"github.com/microscale-go/microscale/convert"
-	"github.com/microscale-go/microscale/internal/checkpoint"
 	"github.com/microscale-go/microscale/quant"
 )
 
-// TestResumeAfterDrops checks that a conversion that lost its connection can be resumed: the second run
-// reads the rest, and the result is that of an uninterrupted run.
+// TestResumeAfterDrops: a conversion that lost its connection for good is gone on
+// with by the next, which reads what is left and ends with the bytes of one that had
+// no trouble.
 func TestResumeAfterDrops(t *testing.T) {
 	const second = "other model-00002"
 	s := newServer(t)
 	var lost atomic.Bool
 	s.faults = func(_ http.ResponseWriter, r *http.Request, what string) bool {
-		if lost.Load() && strings.HasPrefix(what, second) && !strings.HasPrefix(r.Header.Get("Range"), "bytes=0-") { // after the header
+		if lost.Load() && strings.HasPrefix(what, second) && !strings.HasPrefix(r.Header.Get("Range"), "bytes=0-") { // behind its header
 			panic(http.ErrAbortHandler)
 		}
 		return false
 	}
 	convertTo := func(dst string, resume bool) (*convert.Result, error) {
-		plan, err := convert.PlanQuantize(checkpoint.Read(open(t, s.client())), convert.QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP8}})
+		plan, err := convert.PlanQuantize(open(t, s.client()), convert.QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP8}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -45,10 +45,10 @@ func TestResumeAfterDrops(t *testing.T) {
 
 	lost.Store(true)
 	if _, err := convertTo(dst, true); err == nil || !strings.Contains(err.Error(), "6 attempts") || !strings.HasPrefix(err.Error(), model) {
-		t.Fatalf("got %v", err)
+		t.Fatalf("says %v", err)
 	}
 	if _, err := os.Stat(dst); err == nil {
-		t.Fatal("a failed run left a result")
+		t.Fatal("there is a result")
 	}
 	lost.Store(false)
 	before := len(s.requests("other"))
@@ -57,7 +57,7 @@ func TestResumeAfterDrops(t *testing.T) {
 		t.Fatalf("%+v, %v", got, err)
 	}
 	if n := len(s.requests("other")) - before; n >= all {
-		t.Errorf("the resumed run fetched %d ranges, a whole run %d", n, all)
+		t.Errorf("%d ranges were fetched to go on, %d by a run that did it all", n, all)
 	}
 	for i, tensor := range got.Tensors {
 		if tensor.Result != want.Tensors[i].Result {

@@ -12,7 +12,6 @@ import (
 	"github.com/microscale-go/microscale/convert"
 	"github.com/microscale-go/microscale/format"
 	"github.com/microscale-go/microscale/hf"
-	"github.com/microscale-go/microscale/internal/checkpoint"
 	"github.com/microscale-go/microscale/internal/cpu"
 	"github.com/microscale-go/microscale/quant"
 )
@@ -102,7 +101,7 @@ func (c Checkpoint) quantize(ctx context.Context, src, dst string, f quant.Forma
 		return err
 	}
 	defer source.Close()
-	plan, err := convert.PlanQuantize(checkpoint.Read(source), convert.QuantizeOptions{Quantizer: quant.Quantizer{Format: f}})
+	plan, err := convert.PlanQuantize(source, convert.QuantizeOptions{Quantizer: quant.Quantizer{Format: f}})
 	if err != nil {
 		return err
 	}

@@ -6,20 +6,20 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 
 	"github.com/microscale-go/microscale/internal/cli"
+	"github.com/microscale-go/microscale/internal/clients"
 	"github.com/microscale-go/microscale/quant"
-	"github.com/microscale-go/microscale/verify"
 )
 
 // ClientTable says as what each format is stored for each client.
 func ClientTable() table.Writer {
 	columns := []cli.Column{cli.Left("format")}
-	for _, c := range verify.Clients() {
+	for _, c := range clients.All() {
 		columns = append(columns, cli.Left(c.Name))
 	}
 	t := cli.NewTable(columns...)
 	for _, f := range quant.Formats() {
 		row, stored := table.Row{f.Name}, false
-		for _, c := range verify.Clients() {
+		for _, c := range clients.All() {
 			cell := "-"
 			if convention, scheme, err := c.Stores(f); err == nil {
 				cell, stored = strings.TrimSpace(convention.Name+" "+scheme), true

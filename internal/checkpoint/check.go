@@ -48,7 +48,7 @@ func (m *Model) faulty(weight string) bool {
 var partSuffixes = func() (suffixes []string) {
 	for _, c := range conventions {
 		for _, s := range c.schemes {
-			if c.recognize == nil { // of another container
+			if c.gguf { // no suffixes in safetensors files
 				continue
 			}
 			for _, suffix := range []string{s.codes, s.scales, s.global} {

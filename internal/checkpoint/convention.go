@@ -43,6 +43,7 @@ type Convention struct {
 	keys        []string                                           // members of config.json that hold the configuration; nil: quantization_config
 	sidecar     string                                             // a file that repeats the configuration
 	cache       *cacheNaming                                       // of the scales of a KV cache; nil: there are none
+	gguf        bool                                               // stored in a GGUF file, not in safetensors files
 
 	// configure returns the configuration of a checkpoint.
 	configure func(s *scheme, o Settings) any
@@ -161,7 +162,7 @@ func (c *Convention) HasIgnore() bool { return c.hasIgnore }
 func (c *Convention) LinearOnly() bool { return c.linearOnly }
 
 // Refuses returns why a weight cannot be stored in format f, or "".
-func (c *Convention) Refuses(f quant.Format, name string, shape []int64) string {
+func (c *Convention) Rejects(f quant.Format, name string, shape []int64) string {
 	switch {
 	case len(shape) < 2 || c.linearOnly && len(shape) != 2:
 		return fmt.Sprintf("%d dimensions", len(shape))

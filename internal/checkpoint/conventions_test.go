@@ -47,7 +47,7 @@ func TestStored(t *testing.T) {
 			if c == &gptOSS {
 				weight, shape = "x.experts.down_proj", []int64{2, 256, 384}
 			}
-			if why := only.Refuses(s.format, weight, shape); why != "" {
+			if why := only.Rejects(s.format, weight, shape); why != "" {
 				t.Errorf("%s %s refuses %v: %s", c, s.name, shape, why)
 			}
 			stored := only.Stored(s.format, weight, shape)

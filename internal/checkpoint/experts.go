@@ -113,16 +113,16 @@ func (w *Weight) ExpertsKnown() bool { return w.experts != nil }
 // ExpertsBiased reports whether the experts that the weight holds have biases.
 func (w *Weight) ExpertsBiased() bool { return w.experts != nil && w.experts.biased }
 
-// RefusesExperts returns why the convention cannot hold a weight that has all experts of
+// RejectsExperts returns why the convention cannot hold a weight that has all experts of
 // a layer as it is, or "": of such a weight, in which it is known how they lie.
-func (c *Convention) RefusesExperts(w *Weight) string {
+func (c *Convention) RejectsExperts(w *Weight) string {
 	switch {
 	case w.experts == nil:
 		return ""
 	case c.linearOnly && w.experts.biased:
-		return fmt.Sprintf("fused experts with biases: %s holds single experts without", c)
+		return fmt.Sprintf("fused experts with biases: %s supports single experts without biases", c)
 	case c.biased && !w.experts.biased:
-		return fmt.Sprintf("fused experts without biases: clients read those of gpt-oss alone in %s", c)
+		return fmt.Sprintf("fused experts without biases: clients read only experts of gpt-oss in %s", c)
 	}
 	return ""
 }

@@ -96,7 +96,7 @@ func parsePlainMetadata(metadata map[string]string) (map[string]quantized, error
 		if !sized(entry.Shape) {
 			return nil, fmt.Errorf("metadata %q: no tensor has the shape %v", key, entry.Shape)
 		}
-		if why := plain.Refuses(f, weight, entry.Shape); why != "" {
+		if why := plain.Rejects(f, weight, entry.Shape); why != "" {
 			return nil, fmt.Errorf("metadata %q: a %s weight of shape %v: %s", key, f, entry.Shape, why)
 		}
 		found[weight] = quantized{format: f, shape: entry.Shape, dtype: dtype}
@@ -141,7 +141,7 @@ func (m *Model) ScaleSearch() string {
 
 // IsOwnMetadata reports whether a metadata key is one that this package wrote.
 func IsOwnMetadata(key string) bool {
-	return key == ScaleSearchKey || strings.HasPrefix(key, metadataPrefix) || strings.HasPrefix(key, keptPrefix) || key == configurationKey
+	return key == ScaleSearchKey || strings.HasPrefix(key, metadataPrefix) || strings.HasPrefix(key, keptPrefix) || key == configurationKey || key == viewKey
 }
 
 // Plain returns the convention that holds every block format.

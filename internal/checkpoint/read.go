@@ -75,6 +75,7 @@ func Read(source *hf.Checkpoint) *Model {
 		m.order()
 	}
 	m.check(known)
+	m.view()
 	return m
 }
 
@@ -144,7 +145,7 @@ func (m *Model) recognize() known {
 	}
 	var methods []string
 	for _, c := range conventions {
-		if c.recognize == nil { // of another container
+		if c.gguf { // no configuration
 			continue
 		}
 		if c.quantMethod != "" {

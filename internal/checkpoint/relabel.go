@@ -137,6 +137,18 @@ func (w *Weight) InputScale() (scale float32, ok bool) {
 	return d.global(number), true
 }
 
+// HasInputScales reports whether every quantized weight has a scale of its inputs.
+func (m *Model) HasInputScales() bool {
+	for _, w := range m.Weights {
+		if w.Quantized() {
+			if _, ok := w.InputScale(); !ok {
+				return false
+			}
+		}
+	}
+	return true
+}
+
 // FormatIn returns the block format of the first quantized weight, and another one
 // that a weight has, where there is one.
 func (m *Model) FormatIn() (f quant.Format, other *quant.Format) {

@@ -53,9 +53,9 @@ func (w *Weight) Tiling(formats ...quant.Format) Tiling {
 	return t
 }
 
-// Line returns how the weight is cut where its elements are one line: it is
-// copied or compared as bytes, and no row matters. Cuts are between bytes.
-func (w *Weight) Line() Tiling {
+// Flat returns the tiles of the weight as one row, for copying and comparing bytes. Tiles end
+// between bytes.
+func (w *Weight) Flat() Tiling {
 	rows, cols := w.Matrix()
 	return Tiling{1, rows * cols, 1, TileElements}
 }

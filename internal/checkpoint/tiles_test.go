@@ -192,7 +192,7 @@ func TestTiling(t *testing.T) {
 			t.Errorf("%v in %v: %v, want %v", tc.shape, tc.formats, got, want)
 		}
 	}
-	if got, want := (&Weight{Shape: []int64{7, 100, 300_000}}).Line(), (Tiling{1, 210_000_000, 1, TileElements}); got != want {
+	if got, want := (&Weight{Shape: []int64{7, 100, 300_000}}).Flat(), (Tiling{1, 210_000_000, 1, TileElements}); got != want {
 		t.Errorf("as a line: %v, want %v", got, want)
 	}
 }

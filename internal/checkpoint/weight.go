@@ -166,19 +166,18 @@ func (w *Weight) ReadCodes(t Tile) (*quant.Tensor, error) {
 	return q, nil
 }
 
-// ReadBytes returns a tile, of the weight as a line (see Line), as the bytes that
-// the file has, in room as far as that is large enough. The weight must not be
-// quantized.
+// ReadBytes returns the bytes of a tile of [Weight.Flat]. It uses room if that is large enough.
+// The weight must not be quantized.
 func (w *Weight) ReadBytes(t Tile, room []byte) ([]byte, error) {
-	from, to := w.LineBytes(t.FromCol), w.LineBytes(t.ToCol)
+	from, to := w.FlatBytes(t.FromCol), w.FlatBytes(t.ToCol)
 	n := int(to - from)
 	room = slices.Grow(room[:0], n)[:n]
 	return room, readAt(*w.parts[Codes], room, from)
 }
 
-// LineBytes returns the bytes of the first n elements of an unquantized weight: whole ones at the edges of
+// FlatBytes returns the bytes of the first n elements of an unquantized weight: whole ones at the edges of
 // the tiles of a line, of sub-byte elements too.
-func (w *Weight) LineBytes(n int) int64 { return int64(n) * int64(w.Dtype.Bits()) / 8 }
+func (w *Weight) FlatBytes(n int) int64 { return int64(n) * int64(w.Dtype.Bits()) / 8 }
 
 // readDense sets dst to elements of a floating-point tensor.
 func readDense(dst []float32, t hf.Tensor, at iter.Seq[Span]) error {

@@ -11,21 +11,22 @@ import (
 
 	"github.com/microscale-go/microscale/convert"
 	"github.com/microscale-go/microscale/internal/checkpoint"
+	"github.com/microscale-go/microscale/internal/checkpoint/llamacpp"
+	"github.com/microscale-go/microscale/internal/clients"
 	"github.com/microscale-go/microscale/quant"
-	"github.com/microscale-go/microscale/verify"
 )
 
 // GgufDestination chooses the convention of GGUF files where DST is one, and
 // refuses that convention where it is not.
 func GgufDestination(layout *Choice[*checkpoint.Convention], dst string) error {
-	isFile := strings.HasSuffix(dst, convert.GGUFSuffix)
+	isFile := strings.HasSuffix(dst, llamacpp.Suffix)
 	switch {
 	case isFile && !layout.Given:
 		layout.Value = checkpoint.GGUF()
-	case isFile && !layout.Value.Is(checkpoint.GGUF()):
-		return Misuse("%s ends in %s, and convention %s writes no GGUF file: name another DST, or leave --convention out", Printable(dst), convert.GGUFSuffix, layout.Value)
-	case !isFile && layout.Value.Is(checkpoint.GGUF()):
-		return Misuse("convention %s writes one file: end the name of DST in %s", layout.Value, convert.GGUFSuffix)
+	case isFile && !layout.Value.InGGUF():
+		return Misuse("%s ends in %s, and convention %s writes no GGUF file: name another DST, or leave --convention out", Printable(dst), llamacpp.Suffix, layout.Value)
+	case !isFile && layout.Value.InGGUF():
+		return Misuse("convention %s writes one file: end the name of DST in %s", layout.Value, llamacpp.Suffix)
 	}
 	return nil
 }
@@ -82,10 +83,13 @@ type CalibrationFlag struct {
 	cache  bool
 }
 
+// constantCalibration is the value of --calibration for scales of 1.
+const constantCalibration = "constant"
+
 // AddCalibration gives cmd --calibration and --kv-cache.
 func AddCalibration(cmd *cobra.Command) *CalibrationFlag {
 	var c CalibrationFlag
-	cmd.Flags().StringVar(&c.inputs, "calibration", "", "store scales of activations: from the largest magnitudes in `FILE` (TOML or JSON), or \""+convert.ConstantCalibration+"\", 1, as NVIDIA's data-free recipe has it")
+	cmd.Flags().StringVar(&c.inputs, "calibration", "", "store scales of activations: from the largest magnitudes in `FILE` (TOML or JSON), or \""+constantCalibration+"\", 1, as NVIDIA's data-free recipe has it")
 	cmd.Flags().BoolVar(&c.cache, "kv-cache", false, "store scales of an FP8 KV cache of 1, as the same recipe has them; a file of --calibration may have others")
 	return &c
 }
@@ -95,8 +99,8 @@ func (c *CalibrationFlag) Read() (*convert.Calibration, error) {
 	switch {
 	case c.inputs == "" && !c.cache:
 		return nil, nil
-	case c.inputs == "", strings.EqualFold(c.inputs, convert.ConstantCalibration):
-		return convert.NewConstantCalibration(c.inputs != "", c.cache), nil
+	case c.inputs == "", strings.EqualFold(c.inputs, constantCalibration):
+		return &convert.Calibration{ConstantInputs: c.inputs != "", ConstantCache: c.cache}, nil
 	case c.cache:
 		return nil, Misuse("--kv-cache has scales of 1, and --calibration %s its own: leave one out", c.inputs)
 	}
@@ -105,13 +109,13 @@ func (c *CalibrationFlag) Read() (*convert.Calibration, error) {
 
 // A ClientFlag is --for: the client that a checkpoint is written for.
 type ClientFlag struct {
-	*Choice[verify.Client]
+	*Choice[clients.Client]
 }
 
 // AddFor gives cmd --for, in place of --convention.
 func AddFor(cmd *cobra.Command) ClientFlag {
-	names := Names(verify.Clients())
-	c := AddChoice(cmd, "for", "store the result as the client `NAME` reads it: "+strings.Join(names, ", "), "", names, verify.LookupClient)
+	names := Names(clients.All())
+	c := AddChoice(cmd, "for", "store the result as the client `NAME` reads it: "+strings.Join(names, ", "), "", names, clients.Lookup)
 	Exclusive(cmd, "for", "convention")
 	return ClientFlag{c}
 }
@@ -142,16 +146,16 @@ func lookupConvention(name string) (*checkpoint.Convention, error) {
 	if err == nil {
 		return convention, nil
 	}
-	if client, clientErr := verify.LookupClient(name); clientErr == nil {
+	if client, clientErr := clients.Lookup(name); clientErr == nil {
 		return nil, fmt.Errorf("%s is a client: use --for %s", name, client)
 	}
 	return nil, err
 }
 
 // AddClients gives cmd --client, programs separated by commas.
-func AddClients(cmd *cobra.Command) *[]verify.Client {
-	c := &List[verify.Client]{parse: verify.LookupClient}
-	names := Names(verify.Clients())
+func AddClients(cmd *cobra.Command) *[]clients.Client {
+	c := &List[clients.Client]{parse: clients.Lookup}
+	names := Names(clients.All())
 	cmd.Flags().Var(c, "client", "what these programs would reject or misread is a problem too: `NAMES`, of "+strings.Join(names, ", "))
 	if err := cmd.RegisterFlagCompletionFunc("client", cobra.FixedCompletions(names, cobra.ShellCompDirectiveNoFileComp)); err != nil {
 		panic(err) // the flag was registered twice

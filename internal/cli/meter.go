@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/jedib0t/go-pretty/v6/progress"
+
+	"github.com/microscale-go/microscale/verify"
 )
 
 // A Meter tells on standard error how far a long job has come: a bar with rate
@@ -15,7 +17,7 @@ import (
 // for a job that is done before the first line.
 type Meter struct {
 	what  string
-	total int64
+	total atomic.Int64
 	start time.Time
 	done  atomic.Int64
 
@@ -33,7 +35,8 @@ const meterInterval = 5 * time.Second
 // NewMeter starts to report a job of total bytes, named by a verb: "quantizing".
 // It must be closed.
 func NewMeter(out io.Writer, what string, total int64) *Meter {
-	m := &Meter{what: what, total: total, start: time.Now(), out: out, stop: make(chan struct{})}
+	m := &Meter{what: what, start: time.Now(), out: out, stop: make(chan struct{})}
+	m.total.Store(total)
 	if IsTerminal(out) {
 		m.startBar()
 	} else {
@@ -50,6 +53,15 @@ func (m *Meter) Add(n int64) {
 	}
 }
 
+// Report reports an event of a conversion or a comparison.
+func (m *Meter) Report(p verify.Progress) {
+	m.total.Store(p.Total)
+	if m.task != nil {
+		m.task.UpdateTotal(p.Total + 1)
+	}
+	m.Add(p.Done - m.done.Load())
+}
+
 // Logf prints a line above the bar, or between the lines.
 func (m *Meter) Logf(format string, args ...any) {
 	if m.bar != nil {
@@ -64,7 +76,7 @@ func (m *Meter) Logf(format string, args ...any) {
 // Close ends the report. What the command prints next stands below it.
 func (m *Meter) Close() {
 	if m.task != nil {
-		if m.done.Load() >= m.total {
+		if m.done.Load() >= m.total.Load() {
 			m.task.MarkAsDone()
 		} else {
 			m.task.MarkAsErrored()
@@ -77,7 +89,7 @@ func (m *Meter) Close() {
 func (m *Meter) startBar() {
 	m.bar = newBar(m.out)
 	m.bar.Style().Visibility.Speed = true
-	m.task = &progress.Tracker{Message: m.what, Total: m.total + 1, Units: progress.UnitsBytes} // one more: only Close ends it
+	m.task = &progress.Tracker{Message: m.what, Total: m.total.Load() + 1, Units: progress.UnitsBytes} // one more: only Close ends it
 	m.bar.AppendTracker(m.task)
 	m.wait.Go(m.bar.Render)
 }
@@ -111,7 +123,7 @@ func (m *Meter) startLines(interval time.Duration) {
 			case <-m.stop:
 				return
 			case <-ticker.C:
-				m.Logf("%s", meterLine(m.what, m.done.Load(), m.total, time.Since(m.start)))
+				m.Logf("%s", meterLine(m.what, m.done.Load(), m.total.Load(), time.Since(m.start)))
 			}
 		}
 	})

@@ -31,7 +31,8 @@ func TestMeterLine(t *testing.T) {
 // TestMeterLines adds from several goroutines while lines are printed.
 func TestMeterLines(t *testing.T) {
 	var out bytes.Buffer
-	m := &Meter{what: "quantizing", total: 8000, start: time.Now(), out: &out, stop: make(chan struct{})}
+	m := &Meter{what: "quantizing", start: time.Now(), out: &out, stop: make(chan struct{})}
+	m.total.Store(8000)
 	m.startLines(time.Millisecond)
 	var wait sync.WaitGroup
 	for range 8 {
@@ -81,15 +82,15 @@ func TestMeterQuick(t *testing.T) {
 func TestTrainMeter(t *testing.T) {
 	var out strings.Builder
 	m := NewTrainMeter(&out, "mxfp8", 40)
-	event := train.Event{Name: "step", Step: 10, Steps: 40, Loss: 3.25, Tokens: 1024, Elapsed: time.Second}
-	m.Report(event)
-	m.Report(train.Event{Name: "validation", Step: 10, Steps: 40, Loss: 3.5})
+	event := train.StepEvent{Step: 10, Steps: 40, Loss: 3.25, Tokens: 1024, Elapsed: time.Second}
+	m.Step(event)
+	m.Validated(train.ValidationPoint{Step: 10, Loss: 3.5})
 	m.line = m.line.Add(-meterInterval)
 	event.Step = 20
-	m.Report(event)
+	m.Step(event)
 	m.line = m.line.Add(-meterInterval)
 	event.Step = 40
-	m.Report(event)
+	m.Step(event)
 	m.Close()
 	if want := "mxfp8: step 20 of 40, loss 3.250 (3.500 in validation), 1.02 k tokens/s, 20 s left\n"; out.String() != want {
 		t.Errorf("it prints %q, want %q", out.String(), want)

@@ -88,7 +88,7 @@ func (s *ShardFlag) Plan(stderr io.Writer, p *convert.Plan) (*convert.Plan, erro
 	}
 	if idle := p.Idle(); len(idle) > 0 {
 		fmt.Fprintf(stderr, "microscale: note: a worker writes whole files, and there %s: %s nothing to convert, though merge wants all %d parts\n",
-			are(len(p.Files), "file"), have(idle), s.count)
+			are(len(p.Files()), "file"), have(idle), s.count)
 	}
 	return p, nil
 }

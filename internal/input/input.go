@@ -10,7 +10,6 @@ import (
 	"github.com/microscale-go/microscale/convert"
 	"github.com/microscale-go/microscale/hf"
 	"github.com/microscale-go/microscale/hf/hub"
-	"github.com/microscale-go/microscale/internal/checkpoint"
 	"github.com/microscale-go/microscale/internal/checkpoint/llamacpp"
 	"github.com/microscale-go/microscale/internal/cli"
 	"github.com/microscale-go/microscale/internal/sample"
@@ -24,24 +23,11 @@ HF_HOME), or "sample:", a small Llama-shaped checkpoint of 9.7 M parameters that
 the program makes itself, the same every time.`
 
 // Open opens a SRC. It must be closed.
-func Open(ctx context.Context, arg string) (*checkpoint.Model, *hf.Checkpoint, error) {
-	if info, err := os.Stat(arg); err == nil && !info.IsDir() && strings.HasSuffix(arg, convert.GGUFSuffix) {
-		m, err := llamacpp.Open(arg)
-		if err != nil {
-			return nil, nil, err
-		}
-		return m, m.Source, nil
-	}
-	source, err := openSource(ctx, arg)
-	if err != nil {
-		return nil, nil, err
-	}
-	return checkpoint.Read(source), source, nil
-}
-
-// openSource opens a checkpoint on the hub, the sample, or one of the disk.
-func openSource(ctx context.Context, arg string) (*hf.Checkpoint, error) {
-	if !strings.HasPrefix(arg, hub.Scheme) {
+func Open(ctx context.Context, arg string) (*hf.Checkpoint, error) {
+	switch {
+	case strings.HasSuffix(arg, llamacpp.Suffix):
+		return convert.Open(arg)
+	case !strings.HasPrefix(arg, hub.Scheme):
 		c, err := sample.Open(ctx, arg)
 		return c, cli.Interrupted(err, "the sample was not made")
 	}

@@ -6,19 +6,18 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/microscale-go/microscale/convert"
+	"github.com/microscale-go/microscale/internal/checkpoint/llamacpp"
 	"github.com/microscale-go/microscale/internal/cli"
 	"github.com/microscale-go/microscale/llama"
 )
 
-// ActivationsText describes in a line how activations are quantized, as llama.Model.ActivationScales
-// counts it. It returns "" if they are not.
-func ActivationsText(stored, perToken, caches int) string {
-	if stored+perToken+caches == 0 {
+// ActivationsText says what quantized the activations, in a line; "" for nothing.
+func ActivationsText(n llama.ActivationScales) string {
+	if n == (llama.ActivationScales{}) {
 		return ""
 	}
 	return fmt.Sprintf("activations: %s with stored scales, %d with scales per token; FP8 KV cache in %s\n",
-		cli.Counted(stored, "weight"), perToken, cli.Counted(caches, "layer"))
+		cli.Counted(n.Stored, "weight"), n.Tokens, cli.Counted(n.Caches, "layer"))
 }
 
 // EvalDocument is what eval measured, as JSON.
@@ -44,7 +43,7 @@ type EvalDocument struct {
 
 // LoadModel reads a model of bytes.
 func LoadModel(dir string, o llama.LoadOptions) (*llama.Model, error) {
-	if info, err := os.Stat(dir); err == nil && !info.IsDir() && strings.HasSuffix(dir, convert.GGUFSuffix) {
+	if info, err := os.Stat(dir); err == nil && !info.IsDir() && strings.HasSuffix(dir, llamacpp.Suffix) {
 		return nil, fmt.Errorf("%s: a GGUF file cannot be computed with: decode it with microscale dequantize %s %s, and put the config.json of the model beside that", cli.Printable(dir), cli.Printable(dir), filepath.Join("DIR", "model.safetensors"))
 	}
 	m, err := llama.Load(dir, o)

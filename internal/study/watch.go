@@ -6,20 +6,20 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/microscale-go/microscale/internal/checkpoint"
 	"github.com/microscale-go/microscale/internal/report"
 	"github.com/microscale-go/microscale/measure"
 	"github.com/microscale-go/microscale/nn"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/recipe"
 	"github.com/microscale-go/microscale/tensor"
-	"github.com/microscale-go/microscale/verify"
 )
 
 // A watcher measures operands as they are quantized.
 type watcher struct {
 	recipe    recipe.Recipe
 	quantizes bool // anything: where it does, what stays as it is does not count
-	comparer  verify.Comparer
+	comparer  checkpoint.Comparer
 	operands  map[nn.Operand][]report.Operand
 	scales    map[nn.Operand]map[int]int64
 }

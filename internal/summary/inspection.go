@@ -47,7 +47,7 @@ type SkippedDocument struct {
 func Inspection(arg string, m *checkpoint.Model) InspectDocument {
 	doc := InspectDocument{
 		Source: arg, Quantized: m.Quantized(), Ignore: cli.OrEmpty(m.Ignore), Extra: cli.OrEmpty(m.Source.Extra()),
-		Skipped: SkippedDocuments(m.Source), Problems: problemDocuments(m.Problems),
+		Skipped: SkippedDocuments(m.Source), Problems: problemDocuments(problemsOf(m)),
 	}
 	if m.Convention != nil {
 		doc.Convention, doc.Scheme, doc.Search = &m.Convention.Name, m.Scheme, m.ScaleSearch()
@@ -141,5 +141,5 @@ func PrintInspection(w io.Writer, m *checkpoint.Model, doc InspectDocument, each
 	if _, err := io.WriteString(w, leftText(m.Source)); err != nil {
 		return err
 	}
-	return printProblems(w, m.Problems)
+	return printProblems(w, problemsOf(m))
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 
 	"github.com/microscale-go/microscale/convert"
+	"github.com/microscale-go/microscale/internal/checkpoint"
 	"github.com/microscale-go/microscale/internal/cli"
 	"github.com/microscale-go/microscale/safetensors"
 	"github.com/microscale-go/microscale/verify"
@@ -41,15 +42,14 @@ func PrintPlan(w io.Writer, plan *convert.Plan, args []string, each bool) error 
 		return err
 	}
 	stored, _ := plan.SourceBytes()
-	what := fmt.Sprintf("%d of %d weights decoded", plan.Count(convert.Decode), len(plan.Decisions))
-	if plan.Convention != nil {
-		name, _ := plan.Convention.Scheme(plan.Format)
-		done := plan.Count(convert.Quantize)
-		verb := "in"
+	weights := len(plan.Decisions())
+	what := fmt.Sprintf("%d of %d weights decoded", plan.Count("decode"), weights)
+	if plan.Convention != "" {
+		done, verb := plan.Count("quantize"), "in"
 		if done == 0 {
-			done, verb = plan.Count(convert.Relabel), "relabeled,"
+			done, verb = plan.Count("relabel"), "relabeled,"
 		}
-		what = fmt.Sprintf("%d of %d weights %s %s (%s)", done, len(plan.Decisions), verb, plan.Format, SchemeText(plan.Convention.Name, name))
+		what = fmt.Sprintf("%d of %d weights %s %s (%s)", done, weights, verb, plan.Format, SchemeText(plan.Convention, plan.Scheme))
 	}
 	if index, count, ok := plan.Part(); ok {
 		what += fmt.Sprintf(", the part of worker %d of %d", index, count)
@@ -63,15 +63,15 @@ func printDecisions(w io.Writer, plan *convert.Plan, each bool) error {
 	t := cli.NewTable(cli.Left("weight"), cli.Right("n"), cli.Right("shape"), cli.Left("becomes"), cli.Left("because"), cli.Right("size"))
 	var names []verify.Tensor // grouped as results are
 	decisions := map[string]convert.Decision{}
-	for _, d := range plan.Decisions {
-		rows, cols := d.Weight.Matrix()
-		names = append(names, verify.Tensor{Name: d.Weight.Name, Format: plan.FormatName(d), Rows: rows, Cols: cols})
-		decisions[d.Weight.Name] = d
+	for _, d := range plan.Decisions() {
+		rows, cols := (&checkpoint.Weight{Shape: d.Shape}).Matrix()
+		names = append(names, verify.Tensor{Name: d.Name, Format: d.Format, Rows: rows, Cols: cols})
+		decisions[d.Name] = d
 	}
 	for _, g := range grouped(names, each) {
 		var size int64
 		for _, m := range g.members {
-			size += decisions[m.Name].Bytes()
+			size += decisions[m.Name].Bytes
 		}
 		first := g.members[0]
 		t.AppendRow(table.Row{cli.Printable(g.name), len(g.members), fmt.Sprintf("%d×%d", first.Rows, first.Cols), first.Format, decisions[first.Name].Reason, cli.BytesText(float64(size))})
@@ -83,9 +83,8 @@ func printDecisions(w io.Writer, plan *convert.Plan, each bool) error {
 // printPlaces prints every tensor of the result and where it lies.
 func printPlaces(w io.Writer, plan *convert.Plan) error {
 	t := cli.NewTable(cli.Left("file"), cli.Left("tensor"), cli.Left("dtype"), cli.Left("shape"), cli.Right("offset"), cli.Right("bytes"))
-	layouts := layoutsOf(plan)
-	for _, d := range plan.Decisions {
-		for _, s := range storedDocuments(plan, d, layouts) {
+	for _, d := range plan.Decisions() {
+		for _, s := range storedDocuments(plan, d) {
 			t.AppendRow(table.Row{cli.Printable(d.File), cli.Printable(s.Name), s.Dtype, ShapeText(s.Shape), s.Offset, s.Bytes})
 		}
 	}
@@ -115,8 +114,8 @@ func printFiles(w io.Writer, plan *convert.Plan) error {
 		}
 		t.AppendRow(row)
 	}
-	for _, f := range plan.Files {
-		appendRow(plan.WorkerOf(f.Name), table.Row{cli.Printable(f.Name), len(f.Layout.Tensors()), cli.BytesText(float64(len(f.Layout.HeaderBytes()))), cli.BytesText(float64(f.Layout.FileSize()))})
+	for _, f := range plan.Files() {
+		appendRow(f.Worker, table.Row{cli.Printable(f.Name), f.Tensors, cli.BytesText(float64(f.HeaderSize)), cli.BytesText(float64(f.Size))})
 	}
 	for _, c := range plan.Companions() {
 		appendRow(0, table.Row{cli.Printable(c.Name), "", "", cli.BytesText(float64(c.Size))})
@@ -131,7 +130,7 @@ func printFiles(w io.Writer, plan *convert.Plan) error {
 	if err := json.Unmarshal(plan.Index(), &index); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(w, "\n%s: %s in %s, total_size %s\n", safetensors.IndexName, cli.Counted(len(index.WeightMap), "tensor"), cli.Counted(len(plan.Files), "file"), index.Metadata["total_size"])
+	_, err := fmt.Fprintf(w, "\n%s: %s in %s, total_size %s\n", safetensors.IndexName, cli.Counted(len(index.WeightMap), "tensor"), cli.Counted(len(plan.Files()), "file"), index.Metadata["total_size"])
 	return err
 }
 

@@ -5,9 +5,9 @@ import (
 	"strings"
 
 	"github.com/microscale-go/microscale/convert"
+	"github.com/microscale-go/microscale/hf"
 	"github.com/microscale-go/microscale/internal/checkpoint"
 	"github.com/microscale-go/microscale/internal/cli"
-	"github.com/microscale-go/microscale/internal/configjson"
 	"github.com/microscale-go/microscale/safetensors"
 )
 
@@ -72,53 +72,39 @@ func NewPlanDocument(plan *convert.Plan, args []string) PlanDocument {
 	stored, _ := plan.SourceBytes()
 	doc := PlanDocument{Source: args[0], Destination: args[1], Format: plan.Format.Name,
 		SourceBytes: stored, Bytes: plan.Bytes(), Ignore: plan.Ignore, Notes: plan.Notes,
-		Extra: cli.OrEmpty(plan.Source.Source.Extra()), Skipped: SkippedDocuments(plan.Source.Source),
-		Companions: []fileDocument{}, Config: configjson.Standard(plan.Config()), Index: plan.Index()}
-	if plan.Convention != nil {
-		doc.Convention = plan.Convention.Name
-		doc.Scheme, _ = plan.Convention.Scheme(plan.Format)
-	}
+		Extra: cli.OrEmpty(plan.Source().Extra()), Skipped: SkippedDocuments(plan.Source()),
+		Companions: []fileDocument{}, Config: hf.StandardJSON(plan.Config()), Index: plan.Index()}
+	doc.Convention, doc.Scheme = plan.Convention, plan.Scheme
 	index, _, parted := plan.Part()
 	if parted {
 		doc.Worker = &index
 	}
-	for _, f := range plan.Files {
-		file := plannedDocument{Name: f.Name, Bytes: f.Layout.FileSize(), HeaderBytes: int64(len(f.Layout.HeaderBytes()))}
+	for _, f := range plan.Files() {
+		file := plannedDocument{Name: f.Name, Bytes: f.Size, HeaderBytes: f.HeaderSize}
 		if parted {
-			file.Worker = new(plan.WorkerOf(f.Name))
+			file.Worker = new(f.Worker)
 		}
 		doc.Files = append(doc.Files, file)
 	}
 	for _, c := range plan.Companions() {
 		doc.Companions = append(doc.Companions, fileDocument{c.Name, c.Size})
 	}
-	layouts := layoutsOf(plan)
-	for _, d := range plan.Decisions {
-		doc.Tensors = append(doc.Tensors, decisionDocument{Name: d.Weight.Name, Shape: cli.OrEmpty(d.Weight.Shape), Quantize: d.Action == convert.Quantize, Becomes: plan.FormatName(d),
-			Reason: d.Reason, File: d.File, Stored: storedDocuments(plan, d, layouts), Bytes: d.Bytes()})
+	for _, d := range plan.Decisions() {
+		doc.Tensors = append(doc.Tensors, decisionDocument{Name: d.Name, Shape: cli.OrEmpty(d.Shape), Quantize: d.Action == "quantize", Becomes: d.Format,
+			Reason: d.Reason, File: d.File, Stored: storedDocuments(plan, d), Bytes: d.Bytes})
 	}
 	return doc
 }
 
-func layoutsOf(plan *convert.Plan) map[string]*safetensors.Layout {
-	layouts := map[string]*safetensors.Layout{}
-	for _, f := range plan.Files {
-		layouts[f.Name] = f.Layout
-	}
-	return layouts
-}
-
-// storedDocuments returns the tensors that a weight is stored in.
-func storedDocuments(plan *convert.Plan, d convert.Decision, layouts map[string]*safetensors.Layout) []storedDocument {
+// storedDocuments returns the tensors that store a weight.
+func storedDocuments(plan *convert.Plan, d convert.Decision) []storedDocument {
 	stored := []storedDocument{}
-	for _, s := range d.Stored {
-		offset, _ := layouts[d.File].Offset(s.Name)
-		begin, n := d.Extent(s)
-		dtype, shape := s.Dtype.String(), s.Shape
-		if s.Part == checkpoint.Blocks { // structs of codes and scales, which GGUF has a type for
-			dtype, shape = strings.ToUpper(plan.Format.Name), d.Weight.Shape
+	for _, t := range d.Tensors {
+		dtype, shape := t.Dtype.String(), t.Shape
+		if t.Dtype == safetensors.U8 && plan.Convention == checkpoint.GGUF().Name { // interleaved codes and scales, a type of GGUF
+			dtype, shape = strings.ToUpper(plan.Format.Name), d.Shape
 		}
-		stored = append(stored, storedDocument{s.Name, dtype, cli.OrEmpty(shape), offset + begin, n})
+		stored = append(stored, storedDocument{t.Name, dtype, cli.OrEmpty(shape), t.Begin, t.Bytes()})
 	}
 	return stored
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/microscale-go/microscale/internal/checkpoint"
 	"github.com/microscale-go/microscale/internal/cli"
+	"github.com/microscale-go/microscale/verify"
 )
 
 // ProblemDocument is a problem of a checkpoint as JSON.
@@ -14,7 +15,16 @@ type ProblemDocument struct {
 	Text   string `json:"text"`
 }
 
-func problemDocuments(problems []checkpoint.Problem) []ProblemDocument {
+// problemsOf returns the problems of the structure of a checkpoint.
+func problemsOf(m *checkpoint.Model) []verify.Problem {
+	problems := make([]verify.Problem, len(m.Problems))
+	for i, p := range m.Problems {
+		problems[i] = verify.Problem{Tensor: p.Tensor, Text: p.Text}
+	}
+	return problems
+}
+
+func problemDocuments(problems []verify.Problem) []ProblemDocument {
 	documents := make([]ProblemDocument, len(problems))
 	for i, p := range problems {
 		documents[i] = ProblemDocument{p.Tensor, p.Text}
@@ -23,9 +33,9 @@ func problemDocuments(problems []checkpoint.Problem) []ProblemDocument {
 }
 
 // printProblems lists problems, one a line.
-func printProblems(w io.Writer, problems []checkpoint.Problem) error {
+func printProblems(w io.Writer, problems []verify.Problem) error {
 	for _, p := range problems {
-		p = checkpoint.Problem{Tensor: cli.Printable(p.Tensor), Text: cli.Escaped(p.Text)}
+		p = verify.Problem{Tensor: cli.Printable(p.Tensor), Text: cli.Escaped(p.Text)}
 		if _, err := fmt.Fprintf(w, "problem: %s\n", p); err != nil {
 			return err
 		}

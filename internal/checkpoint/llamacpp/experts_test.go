@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/microscale-go/microscale/gguf"
+	"github.com/microscale-go/microscale/internal/checkpoint"
 )
 
 // Members of config.json that make config1B a mixture.
@@ -97,14 +98,15 @@ func TestRefusedExperts(t *testing.T) {
 // TestStackedFile: each expert of a tensor of all is a weight of the view, with its
 // own bytes and its own global scale.
 func TestStackedFile(t *testing.T) {
-	m, err := Open(file(t, []gguf.Spec{
+	c, err := Open(file(t, []gguf.Spec{
 		{Name: "blk.0.ffn_up_exps.weight", Type: gguf.NVFP4, Shape: []int64{3, 2, 64}}, {Name: "blk.0.ffn_up_exps.scale", Type: gguf.F32, Shape: []int64{3}},
 		{Name: "blk.0.ffn_down_exps.weight", Type: gguf.F32, Shape: []int64{3, 2, 8}}, {Name: "blk.0.ffn_gate_inp_shexp.weight", Type: gguf.F32, Shape: []int64{64}},
 	}, gguf.Pair{Key: "general.architecture", Value: "qwen2moe"}, gguf.Pair{Key: "qwen2moe.expert_count", Value: uint32(3)}))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer m.Source.Close()
+	defer c.Close()
+	m := checkpoint.Read(c)
 	if len(m.Weights) != 7 || len(m.Problems) > 0 {
 		t.Errorf("%d weights, problems %v", len(m.Weights), m.Problems)
 	}

@@ -20,7 +20,6 @@ import (
 	"github.com/microscale-go/microscale/hf"
 	"github.com/microscale-go/microscale/internal/bounded"
 	"github.com/microscale-go/microscale/internal/checkpoint"
-	"github.com/microscale-go/microscale/internal/configjson"
 	"github.com/microscale-go/microscale/quant"
 )
 
@@ -50,7 +49,7 @@ func Describe(c *hf.Checkpoint) (*Model, error) {
 		return nil, fmt.Errorf("%s: a GGUF file says how the model is built, and there is no %s that would: name a checkpoint's directory", c.Path, hf.ConfigName)
 	}
 	m := &Model{}
-	if err := m.readConfig(configjson.Standard(c.Config)); err != nil {
+	if err := m.readConfig(hf.StandardJSON(c.Config)); err != nil {
 		return nil, fmt.Errorf("%s: %s: %w", c.Path, hf.ConfigName, err)
 	}
 	m.add("general.architecture", m.architecture.name)
@@ -70,7 +69,7 @@ func Describe(c *hf.Checkpoint) (*Model, error) {
 
 // Refuses returns why llama.cpp cannot run the model with weights in format f whose
 // global scale is not 1, or "".
-func (m *Model) Refuses(f quant.Format) string {
+func (m *Model) Rejects(f quant.Format) string {
 	if f.Global && checkpoint.UnscaledGraph(m.architecture.name) {
 		return fmt.Sprintf("llama.cpp ignores global scales of %s in %s: choose mxfp4 or q8_0, or profile ggml, which has scales of blocks alone", f, m.architecture.name)
 	}

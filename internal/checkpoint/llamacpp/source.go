@@ -11,16 +11,19 @@ import (
 	"github.com/microscale-go/microscale/gguf"
 	"github.com/microscale-go/microscale/hf"
 	"github.com/microscale-go/microscale/internal/checkpoint"
-	"github.com/microscale-go/microscale/internal/ggml"
+	"github.com/microscale-go/microscale/layout"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/safetensors"
 )
 
-// Open opens a GGUF file as a checkpoint of a single file: tensors of the
-// architectures that are known have the names and the rows of the Hugging Face
-// checkpoint that they were, and quantized ones are as convention plain has them.
-// Tensors of types that are not read are bytes, and among the problems.
-func Open(path string) (*checkpoint.Model, error) {
+// Suffix ends the names of GGUF files.
+const Suffix = ".gguf"
+
+// Open opens a GGUF file as a checkpoint of a single file. Tensors of the known architectures
+// have the names and the row order of the Hugging Face checkpoint; quantized tensors have the
+// layout of convention plain. Tensors of unsupported types are bytes. checkpoint.Read
+// recognizes the result (checkpoint.GGUFView) and reports those types.
+func Open(path string) (*hf.Checkpoint, error) {
 	f, err := gguf.Open(path)
 	if err != nil {
 		return nil, err
@@ -37,14 +40,10 @@ func Open(path string) (*checkpoint.Model, error) {
 		return nil, errors.Join(err, f.Close())
 	}
 	source.OnClose(f.Close)
-	source.OnDamaged(func(ctx context.Context) ([]string, error) { return damaged(ctx, f, path) })
-	m := checkpoint.Read(source)
-	m.Architecture, _ = f.Value("general.architecture").(string)
-	if m.Convention != nil {
-		m.Convention = checkpoint.GGUF()
-	}
-	m.Problems, m.Unread = append(m.Problems, v.problems...), v.unread
-	return m, nil
+	source.OnDamaged(func(ctx context.Context, progress func(int64)) ([]string, error) {
+		return damaged(ctx, f, path, progress)
+	})
+	return source, nil
 }
 
 // blockTypes has the block format of each type of blocks that is read.
@@ -52,7 +51,7 @@ var blockTypes = map[gguf.Type]quant.Format{gguf.MXFP4: quant.MXFP4, gguf.NVFP4:
 
 // structsOf returns the structs that tensors of a type are of; the zero Struct where
 // it has none, or is not read.
-func structsOf(t gguf.Type) ggml.Struct {
+func structsOf(t gguf.Type) layout.Struct {
 	structs, _ := checkpoint.GGUF().Struct(blockTypes[t])
 	return structs
 }
@@ -73,8 +72,7 @@ type view struct {
 	parts    map[string]part // by the name of the tensor of the view
 	layout   *safetensors.Layout
 	plain    *safetensors.File
-	problems []checkpoint.Problem
-	unread   []string // types, one for each of these tensors
+	unread   []checkpoint.UnreadType
 }
 
 // A part is the bytes of a tensor of the view.
@@ -106,6 +104,10 @@ func (v *view) build() error {
 			v.metadata[p.Key] = text
 		}
 	}
+	described := checkpoint.GGUFView{Unread: v.unread}
+	described.Architecture, _ = v.file.Value("general.architecture").(string)
+	key, value := described.Metadata()
+	v.metadata[key] = value
 	var err error
 	if v.layout, err = safetensors.NewLayout(v.specs, v.metadata); err != nil {
 		return fmt.Errorf("%s: %w", v.file.Name(), err)
@@ -181,8 +183,7 @@ func (v *view) addMatrix(t gguf.TensorInfo, name string, shape []int64, place Pl
 		add(safetensors.Spec{Name: name, Dtype: dtype, Shape: shape}, whole)
 		return
 	}
-	v.unread = append(v.unread, t.Type.String())
-	v.problems = append(v.problems, checkpoint.Problem{Tensor: name, Text: fmt.Sprintf("its type %s is not read here: its values are not known", t.Type)})
+	v.unread = append(v.unread, checkpoint.UnreadType{Tensor: name, Type: t.Type.String()})
 	place.HeadDim = 0
 	add(safetensors.Spec{Name: name, Dtype: safetensors.U8, Shape: []int64{size}}, whole)
 }
@@ -268,7 +269,7 @@ func (v *view) read(p part, dst []byte, off int64) error {
 }
 
 // readRow fills dst with what lies in bytes in of a row that begins at start.
-func (v *view) readRow(p part, dst []byte, start, in int64, b ggml.Struct) error {
+func (v *view) readRow(p part, dst []byte, start, in int64, b layout.Struct) error {
 	if p.unit == 0 {
 		return v.file.ReadTensorAt(dst, p.tensor, start+in)
 	}

@@ -41,15 +41,16 @@ func file(t *testing.T, specs []gguf.Spec, metadata ...gguf.Pair) string {
 // stay, and of NVFP4 without a global scale it is one.
 func TestForeignFiles(t *testing.T) {
 	const q4K = 12
-	m, err := Open(file(t, []gguf.Spec{
+	c, err := Open(file(t, []gguf.Spec{
 		{Name: "blk.0.attn_v.weight", Type: q4K, Shape: []int64{2, 256}}, {Name: "blk.0.something.weight", Type: gguf.F16, Shape: []int64{3, 4}},
 		{Name: "blk.0.ffn_up.weight", Type: gguf.NVFP4, Shape: []int64{2, 64}}, {Name: "token_embd.weight", Type: gguf.F32, Shape: []int64{2, 2}},
 	}, gguf.Pair{Key: "general.architecture", Value: "llama"}))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer m.Source.Close()
-	if len(m.Problems) == 0 || !strings.Contains(m.Problems[len(m.Problems)-1].String(), "model.layers.0.self_attn.v_proj.weight: its type Q4_K is not read here") {
+	defer c.Close()
+	m := checkpoint.Read(c)
+	if len(m.Problems) == 0 || !strings.Contains(m.Problems[len(m.Problems)-1].String(), "model.layers.0.self_attn.v_proj.weight: its type Q4_K is not supported") {
 		t.Errorf("problems %v", m.Problems)
 	}
 	for name, format := range map[string]string{"model.layers.0.self_attn.v_proj.weight": "u8", "blk.0.something.weight": "f16", "model.layers.0.mlp.up_proj.weight": "nvfp4", "model.embed_tokens.weight": "f32"} {
@@ -67,11 +68,12 @@ func TestForeignFiles(t *testing.T) {
 
 // TestOtherArchitecture: nothing is translated where it is not known how.
 func TestOtherArchitecture(t *testing.T) {
-	m, err := Open(file(t, []gguf.Spec{{Name: "blk.0.attn_q.weight", Type: gguf.BF16, Shape: []int64{4, 4}}}, gguf.Pair{Key: "general.architecture", Value: "gemma"}))
+	c, err := Open(file(t, []gguf.Spec{{Name: "blk.0.attn_q.weight", Type: gguf.BF16, Shape: []int64{4, 4}}}, gguf.Pair{Key: "general.architecture", Value: "gemma"}))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer m.Source.Close()
+	defer c.Close()
+	m := checkpoint.Read(c)
 	if _, ok := m.Lookup("blk.0.attn_q.weight"); !ok || m.Convention != nil || len(m.Problems) > 0 {
 		t.Errorf("%v, %v", m.Convention, m.Problems)
 	}
@@ -80,11 +82,12 @@ func TestOtherArchitecture(t *testing.T) {
 // TestFileChanges: a file that is written to while it is read is found out.
 func TestFileChanges(t *testing.T) {
 	path := file(t, []gguf.Spec{{Name: "a", Type: gguf.F32, Shape: []int64{2}}})
-	m, err := Open(path)
+	c, err := Open(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer m.Source.Close()
+	defer c.Close()
+	m := checkpoint.Read(c)
 	if err := m.Source.Shards()[0].File.Changed(); err != nil {
 		t.Error(err)
 	}

@@ -1,0 +1,173 @@
+package convert
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+
+	"github.com/microscale-go/microscale/hf"
+	"github.com/microscale-go/microscale/internal/checkpoint"
+	"github.com/microscale-go/microscale/quant"
+)
+
+// QuantizeOptions say how to quantize a checkpoint.
+type QuantizeOptions struct {
+	Quantizer  quant.Quantizer
+	Convention string // by name; "": compressed-tensors if it has the format and there is a config.json, else plain
+	Scheme     string // of the convention; "": the first for the format that suits the calibration
+
+	Include []*regexp.Regexp // quantize matching weights even if they stay unquantized by default
+	Exclude []*regexp.Regexp // never quantize matching weights; takes precedence over Include
+
+	Calibration *Calibration // scales of activations; nil: store none
+	Requantize  bool         // accept a quantized source, and quantize the values that clients decode
+}
+
+// PlanQuantize plans the quantization of a checkpoint. It returns an error if the source is
+// quantized already ([ErrQuantized]), the convention does not support the format, a pattern
+// matches nothing, or no weight would be quantized.
+func PlanQuantize(source *hf.Checkpoint, o QuantizeOptions) (*Plan, error) {
+	m := checkpoint.Read(source)
+	c, err := o.convention(m)
+	if err != nil {
+		return nil, err
+	}
+	if err := o.admit(m, c); err != nil {
+		return nil, err
+	}
+	s := selection{o.Include, o.Exclude, source.Integer("num_hidden_layers")}
+	if c.InGGUF() {
+		return planGGUF(m, o.Quantizer, s)
+	}
+	f := o.Quantizer.Format
+	if c, err = chooseScheme(m, c, f, o.Scheme, o.Calibration); err != nil {
+		return nil, err
+	}
+	q, note, err := c.Quantizer(o.Quantizer)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.matched(m); err != nil {
+		return nil, err
+	}
+	p := newPlan(m, c, q)
+	if note != "" {
+		p.Notes = []string{note}
+	}
+	p.decide(s)
+	if err := p.quantizesAny(); err != nil {
+		return nil, err
+	}
+	p.noteExperts()
+	if err := p.admitLarger(s, o.Convention != ""); err != nil {
+		return nil, err
+	}
+	if err := p.calibrate(o.Calibration); err != nil {
+		return nil, err
+	}
+	return p, p.complete(checkpoint.Settings{KVCache: p.kvCache, PowerOfTwo: o.Quantizer.PowerOfTwo})
+}
+
+// convention returns the named convention, or the default for the source.
+func (o QuantizeOptions) convention(m *checkpoint.Model) (*checkpoint.Convention, error) {
+	if o.Convention == "" {
+		return m.DefaultConvention(o.Quantizer.Format), nil
+	}
+	return checkpoint.LookupConvention(o.Convention)
+}
+
+// admit returns an error if the source cannot be quantized with the options.
+func (o QuantizeOptions) admit(m *checkpoint.Model, c *checkpoint.Convention) error {
+	f := o.Quantizer.Format
+	if !f.Scaled() && !c.InGGUF() {
+		return fmt.Errorf("%s has no scales: choose a block-scaled format, or dequantize to change the dtype of a checkpoint", f)
+	}
+	if err := o.Quantizer.Validate(); err != nil {
+		return err
+	}
+	if c.InGGUF() && o.Requantize {
+		return errors.New("convention gguf does not requantize: start from an unquantized checkpoint, or convert one of the same format")
+	}
+	if err := rejectForeign(m); err != nil {
+		return err
+	}
+	if o.Requantize && m.Convention != nil {
+		return sound(m)
+	}
+	if err := rejectQuantized(m); err != nil {
+		return err
+	}
+	if c.InGGUF() && o.Calibration != nil {
+		return errNoActivations
+	}
+	return nil
+}
+
+// decide plans every weight of the source.
+func (p *Plan) decide(s selection) {
+	for _, w := range p.source.Weights {
+		if p.source.Convention != nil && isCacheScale(w) {
+			continue // of the activations of the source's quantization
+		}
+		for _, part := range p.parts(w, s) {
+			d := decision{Weight: part, reason: s.reason(part, p.Format, p.convention)}
+			switch {
+			case d.reason == "":
+				d.action, d.stored = quantized, p.convention.Stored(p.Format, part.Name, part.Shape)
+			case part.IsView(), part.Quantized(): // its values are not contiguous in the source
+				d.action, d.stored = decoded, []checkpoint.Stored{{Spec: part.DenseSpec(part.Dtype)}}
+			}
+			p.add(d)
+		}
+	}
+}
+
+// parts returns the weights that w is planned as: its experts, if it holds all of a layer and
+// the convention stores each separately, else w.
+func (p *Plan) parts(w *checkpoint.Weight, s selection) []*checkpoint.Weight {
+	whole := []*checkpoint.Weight{w}
+	if s.reason(w, p.Format, p.convention) == "" || !p.convention.LinearOnly() || matches(s.exclude, w.Name) {
+		return whole
+	}
+	split := w.Split()
+	if !slices.ContainsFunc(split, func(e *checkpoint.Weight) bool { return s.reason(e, p.Format, p.convention) == "" }) {
+		return whole
+	}
+	return split
+}
+
+// quantizesAny returns an error if no weight is quantized.
+func (p *Plan) quantizesAny() error {
+	switch path := p.source.Source.Path; {
+	case p.count(quantized) > 0:
+		return nil
+	case len(p.decisions) == 0:
+		return fmt.Errorf("%s: no tensors: name a checkpoint with weights", path)
+	default:
+		return fmt.Errorf("%s: no weight would be quantized: %s; include those that stay unquantized by default", path, p.reasons())
+	}
+}
+
+// noteExperts adds a note if fused experts, which are most of a model, are not quantized.
+func (p *Plan) noteExperts() {
+	tensors, bytes, all, first := 0, int64(0), int64(0), (*decision)(nil)
+	for i, d := range p.decisions {
+		all += d.StoredBytes()
+		if d.ExpertModules() != nil && d.reason != "" && d.reason != excluded {
+			tensors++
+			bytes += d.StoredBytes()
+			if first == nil {
+				first = &p.decisions[i]
+			}
+		}
+	}
+	if first == nil {
+		return
+	}
+	advice := "store each expert in separate tensors to quantize them"
+	if first.ExpertsBiased() {
+		advice = "convention gpt-oss supports them in mxfp4, convention plain in every format"
+	}
+	p.Notes = append(p.Notes, fmt.Sprintf("%d of %d weights, with %d of %d bytes, are not quantized: %s; %s", tensors, len(p.decisions), bytes, all, first.reason, advice))
+}

@@ -1,0 +1,320 @@
+// Package clients has the programs that load quantized checkpoints, as rows: what each
+// reads, and what it rejects or misreads though the convention allows it. A behavior that is
+// not known is not a rule.
+package clients
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/microscale-go/microscale/internal/checkpoint"
+	"github.com/microscale-go/microscale/quant"
+)
+
+// A Client is a program that loads checkpoints.
+type Client struct {
+	Name    string
+	Doc     string
+	reads   map[string][]string // schemes by convention; nil: all of them
+	rules   []rule
+	limits  []rule   // about architectures, not about how a checkpoint is stored (models.go)
+	imports bool     // it reads most conventions only to convert them to its own
+	stores  []string // conventions to write for it, the preferred one first
+}
+
+// A rule returns what a client would reject or misread, as problems.
+type rule func(m *checkpoint.Model) []checkpoint.Problem
+
+// clients are the rows. Their sources are the loaders of 2026; of a loader that was not
+// read line by line, its documentation and issues.
+var clients = []Client{
+	{
+		Name: "vllm", Doc: "vLLM", stores: []string{"compressed-tensors", "modelopt", "quark"},
+		reads:  map[string][]string{"compressed-tensors": nil, "modelopt": nil, "deepseek": nil, "gpt-oss": nil, "quark": nil},
+		rules:  []rule{fusedTogether, fusedGlobals, wholeShards, excludedBySubstring("modelopt"), exactExcludes("quark")},
+		limits: []rule{plainMamba, renamedExperts},
+	},
+	{
+		Name: "sglang", Doc: "SGLang", stores: []string{"quark", "compressed-tensors", "modelopt"},
+		reads: map[string][]string{
+			"compressed-tensors": {"MXFP4A16", "MXFP4", "NVFP4A16", "NVFP4", "FP8_TOKEN", "FP8", "FP8_DYNAMIC", "FP8_BLOCK"},
+			"modelopt":           {"MXFP8", "W4A16_NVFP4", "NVFP4", "FP8"},
+			"deepseek":           nil, "gpt-oss": nil, "quark": {"fp4"},
+		},
+		rules: []rule{fusedTogether, fusedGlobals, wholeShards, excludedBySubstring("compressed-tensors", "modelopt"), denseMXFP4},
+	},
+	{
+		Name: "trtllm", Doc: "TensorRT-LLM", stores: []string{"modelopt"},
+		reads: map[string][]string{"modelopt": {"FP8", "fp8_pb_wo", "NVFP4", "W4A16_NVFP4"}, "deepseek": nil, "gpt-oss": nil},
+		rules: []rule{fusedTogether, fusedGlobals, needsFile("modelopt", "hf_quant_config.json"), exactScheme("modelopt")},
+	},
+	{
+		Name: "transformers", Doc: "Hugging Face transformers", stores: []string{"compressed-tensors", "mxfp8"},
+		reads:  map[string][]string{"compressed-tensors": nil, "deepseek": nil, "mxfp8": nil, "gpt-oss": nil},
+		rules:  []rule{evenBlocks("deepseek")},
+		limits: []rule{expertsDecoded},
+	},
+	{
+		Name: "llamacpp", Doc: "llama.cpp, and its converter of Hugging Face checkpoints", imports: true, stores: []string{"gguf"},
+		reads: map[string][]string{
+			"compressed-tensors": {"NVFP4A16", "NVFP4", "FP8_DYNAMIC", "FP8_BLOCK"},
+			"modelopt":           {"NVFP4", "W4A16_NVFP4", "FP8", "FP8_PER_CHANNEL_PER_TOKEN"},
+			"deepseek":           nil, "gpt-oss": nil, "gguf": nil,
+		},
+		rules:  []rule{columnsOf(quant.NVFP4, 64)},
+		limits: []rule{unscaledGraph},
+	},
+	{
+		Name: "mlx", Doc: "mlx-lm", stores: []string{"mlx"},
+		reads:  map[string][]string{"mlx": nil, "gpt-oss": nil, "compressed-tensors": {"NVFP4A16", "NVFP4"}},
+		rules:  []rule{noGlobal("mlx", "the client's modules have none and reject the file")}, // mlx.nn.Module.load_weights
+		limits: []rule{splitKeyValue, unstackedScales},
+	},
+	{
+		Name: "ollama", Doc: "Ollama, and its import of safetensors for MLX", imports: true, stores: []string{"gguf"},
+		reads: map[string][]string{"compressed-tensors": {"NVFP4A16", "NVFP4"}, "modelopt": {"NVFP4", "W4A16_NVFP4"}, "mlx": nil, "deepseek": nil, "gguf": nil},
+		rules: []rule{noGlobal("mlx", "it is not known how the client interprets it")},
+	},
+}
+
+// All returns the clients in their order.
+func All() []Client { return slices.Clone(clients) }
+
+// Lookup finds a client by its name. Case and dots are ignored: "llama.cpp" is
+// "llamacpp".
+func Lookup(name string) (Client, error) {
+	names := make([]string, len(clients))
+	for i, c := range clients {
+		names[i] = c.Name
+		if strings.EqualFold(c.Name, strings.ReplaceAll(name, ".", "")) {
+			return c, nil
+		}
+	}
+	return Client{}, fmt.Errorf("unknown client %q: use one of %s", name, strings.Join(names, ", "))
+}
+
+// String returns the client's name.
+func (c Client) String() string { return c.Name }
+
+// Reads reports whether the client reads a scheme of a convention.
+func (c Client) Reads(convention, scheme string) bool {
+	schemes, ok := c.reads[convention]
+	return ok && (schemes == nil || slices.ContainsFunc(schemes, func(s string) bool { return strings.EqualFold(s, scheme) }))
+}
+
+// Rejects returns what the client would reject or misread in a checkpoint: nothing in one
+// that is not quantized.
+func (c Client) Rejects(m *checkpoint.Model) []checkpoint.Problem {
+	if m.Convention == nil {
+		return nil
+	}
+	var problems []checkpoint.Problem
+	if !c.Reads(m.Convention.Name, m.Scheme) {
+		problems = []checkpoint.Problem{{Text: fmt.Sprintf("it does not read %s: it reads %s", strings.TrimSpace(m.Convention.Name+" "+m.Scheme), c.readable(m))}}
+	} else {
+		for _, r := range slices.Concat(c.rules, c.limits) {
+			problems = append(problems, r(m)...)
+		}
+	}
+	for i := range problems {
+		problems[i].Text = c.Name + ": " + problems[i].Text
+	}
+	return problems
+}
+
+// readable lists the conventions that the client reads, with schemes of the checkpoint's
+// block format if it reads any.
+func (c Client) readable(m *checkpoint.Model) string {
+	f, _ := m.FormatIn()
+	var same, all []string
+	for _, convention := range checkpoint.Conventions() {
+		if _, ok := c.reads[convention.Name]; !ok {
+			continue
+		}
+		all = append(all, convention.Name)
+		if f.Element == nil {
+			continue
+		}
+		for _, scheme := range convention.Schemes(f) {
+			if c.Reads(convention.Name, scheme) {
+				same = append(same, convention.Name+" "+scheme)
+			}
+		}
+	}
+	if len(same) > 0 {
+		return strings.Join(same, ", ") + ", to which it can be converted"
+	}
+	return strings.Join(all, ", ")
+}
+
+// eachFused calls f with the weights of each fused matrix (checkpoint.Joined) of which the
+// checkpoint has more than one part.
+func eachFused(m *checkpoint.Model, f func(weights []*checkpoint.Weight)) {
+	matrices := map[string][]*checkpoint.Weight{}
+	var order []string
+	for _, w := range m.Weights {
+		if len(w.Shape) != 2 {
+			continue
+		}
+		matrix, _ := checkpoint.Joined(w.Name)
+		if matrices[matrix] == nil {
+			order = append(order, matrix)
+		}
+		matrices[matrix] = append(matrices[matrix], w)
+	}
+	for _, matrix := range order {
+		if weights := matrices[matrix]; len(weights) > 1 {
+			slices.SortFunc(weights, func(a, b *checkpoint.Weight) int {
+				_, i := checkpoint.Joined(a.Name)
+				_, j := checkpoint.Joined(b.Name)
+				return i - j
+			})
+			f(weights)
+		}
+	}
+}
+
+// fusedTogether: a fused module has one scheme, so all of its parts are quantized or none.
+func fusedTogether(m *checkpoint.Model) (problems []checkpoint.Problem) {
+	eachFused(m, func(weights []*checkpoint.Weight) {
+		for _, w := range weights[1:] {
+			if w.Quantized() != weights[0].Quantized() {
+				problems = append(problems, checkpoint.Problem{Tensor: w.Name,
+					Text: fmt.Sprintf("it is %s and %s is %s, and the client fuses them into one module", w.FormatName(), weights[0].Name, weights[0].FormatName())})
+			}
+		}
+	})
+	return problems
+}
+
+// fusedGlobals: a fused module has one global scale.
+func fusedGlobals(m *checkpoint.Model) (problems []checkpoint.Problem) {
+	eachFused(m, func(weights []*checkpoint.Weight) {
+		for _, w := range weights[1:] {
+			if w.Format.Global && weights[0].Format.Global && w.Global != weights[0].Global {
+				problems = append(problems, checkpoint.Problem{Tensor: w.Name,
+					Text: fmt.Sprintf("its global scale is %g and that of %s is %g; the client fuses them into one module and uses the larger: quantize again", w.Global, weights[0].Name, weights[0].Global)})
+			}
+		}
+	})
+	return problems
+}
+
+// wholeShards: a block of 128×128 is inside one part of a fused module.
+func wholeShards(m *checkpoint.Model) (problems []checkpoint.Problem) {
+	eachFused(m, func(weights []*checkpoint.Weight) {
+		for _, w := range weights {
+			if b := int64(w.Format.Block.Rows); w.Quantized() && b > 1 && w.Shape[0]%b != 0 {
+				problems = append(problems, checkpoint.Problem{Tensor: w.Name,
+					Text: fmt.Sprintf("it has %d rows, not a multiple of %d, and the client fuses it with others", w.Shape[0], b)})
+			}
+		}
+	})
+	return problems
+}
+
+// evenBlocks: without a GPU, the client computes the height of a block as the rows of the
+// weight over the rows of its scales, which is wrong if the last block is partial
+// (Fp8Dequantize in integrations/finegrained_fp8.py of transformers 5.23).
+func evenBlocks(convention string) rule {
+	return func(m *checkpoint.Model) (problems []checkpoint.Problem) {
+		for _, w := range m.Weights {
+			b := int64(w.Format.Block.Rows)
+			if m.Convention.Name == convention && w.Quantized() && b > 1 && w.Shape[0] > b && w.Shape[0]%b != 0 {
+				problems = append(problems, checkpoint.Problem{Tensor: w.Name,
+					Text: fmt.Sprintf("it has %d rows, not a multiple of %d, and without a GPU the client divides them evenly among the scales", w.Shape[0], b)})
+			}
+		}
+		return problems
+	}
+}
+
+// excludedBySubstring: the client matches entries of the ignore list as substrings of module
+// names.
+func excludedBySubstring(conventions ...string) rule {
+	return func(m *checkpoint.Model) (problems []checkpoint.Problem) {
+		if !slices.Contains(conventions, m.Convention.Name) {
+			return nil
+		}
+		var modules []string
+		for _, w := range m.Weights {
+			if w.Quantized() {
+				modules = append(modules, strings.TrimSuffix(w.Name, ".weight"))
+			}
+		}
+		joined := "\n" + strings.Join(modules, "\n") + "\n"
+		for _, entry := range m.Ignore {
+			if entry == "" || strings.ContainsAny(entry, "*?[:\n") {
+				continue
+			}
+			at := strings.Index(joined, entry)
+			if at < 0 {
+				continue
+			}
+			module, _, _ := strings.Cut(joined[strings.LastIndexByte(joined[:at], '\n')+1:], "\n")
+			problems = append(problems, checkpoint.Problem{Tensor: module,
+				Text: fmt.Sprintf("the client loads it as unquantized, because %q on the ignore list is a substring of its name", entry)})
+		}
+		return problems
+	}
+}
+
+// exactExcludes: the client supports exact names and "re:" patterns, but no wildcards.
+func exactExcludes(convention string) rule {
+	return func(m *checkpoint.Model) (problems []checkpoint.Problem) {
+		for _, entry := range m.Ignore {
+			if m.Convention.Name == convention && strings.Contains(entry, "*") && !strings.HasPrefix(entry, "re:") {
+				problems = append(problems, checkpoint.Problem{Text: fmt.Sprintf("%q is on the exclude list, and the client does not support wildcards: name the modules", entry)})
+			}
+		}
+		return problems
+	}
+}
+
+// needsFile: the client reads the configuration from another file than config.json.
+func needsFile(convention, name string) rule {
+	return func(m *checkpoint.Model) []checkpoint.Problem {
+		if _, ok := m.Source.Companion(name); ok || m.Convention.Name != convention {
+			return nil
+		}
+		return []checkpoint.Problem{{Text: fmt.Sprintf("%s is missing, from which the client reads how weights are quantized", name)}}
+	}
+}
+
+// exactScheme: the client compares the name of the scheme case-sensitively.
+func exactScheme(convention string) rule {
+	return func(m *checkpoint.Model) []checkpoint.Problem {
+		f, _ := m.FormatIn()
+		for _, name := range m.Convention.Schemes(f) {
+			if m.Convention.Name == convention && strings.EqualFold(name, m.Scheme) && name != m.Scheme {
+				return []checkpoint.Problem{{Text: fmt.Sprintf("quant_algo is %q, and the client recognizes %q only: convert it, which writes that", m.Scheme, name)}}
+			}
+		}
+		return nil
+	}
+}
+
+// columnsOf: the client stores the format in blocks of n columns.
+func columnsOf(f quant.Format, n int64) rule {
+	return func(m *checkpoint.Model) (problems []checkpoint.Problem) {
+		for _, w := range m.Weights {
+			if cols := w.Shape; w.Quantized() && w.Format.Name == f.Name && cols[len(cols)-1]%n != 0 {
+				problems = append(problems, checkpoint.Problem{Tensor: w.Name, Text: fmt.Sprintf("it has %d columns, and the client needs a multiple of %d", cols[len(cols)-1], n)})
+			}
+		}
+		return problems
+	}
+}
+
+// noGlobal: the client does not read global scales.
+func noGlobal(convention, does string) rule {
+	return func(m *checkpoint.Model) []checkpoint.Problem {
+		for _, w := range m.Weights {
+			if t, ok := w.Part(checkpoint.Global); ok && w.Quantized() && m.Convention.Name == convention {
+				return []checkpoint.Problem{{Tensor: t.Name, Text: fmt.Sprintf("it is a global scale, and %s: quantize again", does)}}
+			}
+		}
+		return nil
+	}
+}

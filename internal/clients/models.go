@@ -1,0 +1,168 @@
+package clients
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/microscale-go/microscale/internal/checkpoint"
+	"github.com/microscale-go/microscale/quant"
+)
+
+// This file has the rules about architectures: what a client cannot run in a format that it
+// reads. They use only names, shapes, formats and global scales of weights, so they apply to
+// a planned checkpoint too.
+
+// Limits returns what the clients that load the scheme of m without converting it would
+// reject or misread because of its architecture: one line for each client. m may be planned:
+// Limits reads its Convention, Scheme, Source and the names, shapes, formats and global
+// scales of its Weights. A global scale that is not known yet is 0.
+func Limits(m *checkpoint.Model) (lines []string) {
+	for _, c := range clients {
+		if c.imports || !c.Reads(m.Convention.Name, m.Scheme) {
+			continue
+		}
+		for _, limit := range c.limits {
+			switch problems := limit(m); len(problems) {
+			case 0:
+			case 1:
+				lines = append(lines, fmt.Sprintf("%s: %s", c.Name, problems[0]))
+			default:
+				lines = append(lines, fmt.Sprintf("%s: %s (and %d more weights)", c.Name, problems[0], len(problems)-1))
+			}
+		}
+	}
+	return lines
+}
+
+// eachQuantized returns a problem for every quantized weight of which why returns one.
+func eachQuantized(m *checkpoint.Model, why func(w *checkpoint.Weight) string) (problems []checkpoint.Problem) {
+	for _, w := range m.Weights {
+		if !w.Quantized() {
+			continue
+		}
+		if text := why(w); text != "" {
+			problems = append(problems, checkpoint.Problem{Tensor: w.Name, Text: text})
+		}
+	}
+	return problems
+}
+
+// modelTypes reports whether the model_type of the configuration, or of its text_config, is
+// one of types.
+func modelTypes(m *checkpoint.Model, types ...string) bool {
+	whole, text := m.Source.ModelType()
+	return slices.Contains(types, whole) || slices.Contains(types, text)
+}
+
+// singleExpert matches the linear modules of one expert.
+var singleExpert = regexp.MustCompile(`\.experts\.\d+\.\w+\.weight$`)
+
+// expertsDecoded: the client joins the experts of compressed-tensors into one tensor while
+// it decodes them. It omits the global scale of NVFP4, multiplies FP8 codes by scales of
+// another shape without repeating them, and takes E8M0 bytes for numbers
+// (CompressedTensorsDequantize in integrations/compressed_tensors.py of transformers 5.23;
+// its issue 48371).
+func expertsDecoded(m *checkpoint.Model) []checkpoint.Problem {
+	if m.Convention.Name != "compressed-tensors" {
+		return nil
+	}
+	return eachQuantized(m, func(w *checkpoint.Weight) string {
+		const instead = "choose mxfp4 or fp8-row"
+		b := w.Format.Block
+		switch {
+		case !singleExpert.MatchString(w.Name):
+			return ""
+		case w.Format.Global && w.Global != 1:
+			return "the client omits the global scales of experts, whose values become too large without an error: " + instead
+		case b.Rows > 1 && (w.Shape[0] > int64(b.Rows) || w.Shape[1] > int64(b.Cols)):
+			return fmt.Sprintf("the client does not load experts with scales of %d×%d blocks: %s, or convention deepseek", b.Rows, b.Cols, instead)
+		case w.Format.Name == quant.MXFP8.Name:
+			return "the client does not load experts in mxfp8, or misreads them if rows have one block: " + instead
+		}
+		return ""
+	})
+}
+
+// mamba1 matches the projections of a Mamba mixer of the first version.
+var mamba1 = regexp.MustCompile(`\.(mamba|mixer)\.(in_proj|x_proj|dt_proj|out_proj)\.weight$`)
+
+// plainMamba: the client builds these projections without a quantization
+// (layers/mamba/mamba_mixer.py of vLLM 0.32).
+func plainMamba(m *checkpoint.Model) []checkpoint.Problem {
+	if !modelTypes(m, "mamba", "falcon_mamba", "jamba") {
+		return nil
+	}
+	return eachQuantized(m, func(w *checkpoint.Weight) string {
+		if mamba1.MatchString(w.Name) {
+			return "the client loads the projections of Mamba-1 unquantized only: exclude them"
+		}
+		return ""
+	})
+}
+
+// renamedExperts: the client renames entries of the ignore list that end in down_proj, as it does
+// tensors of gpt-oss, and then finds the experts quantized in part (hf_to_vllm_mapper in
+// models/gpt_oss.py of vLLM 0.32).
+func renamedExperts(m *checkpoint.Model) []checkpoint.Problem {
+	if m.Convention.Name != "compressed-tensors" || !modelTypes(m, "gpt_oss") {
+		return nil
+	}
+	return []checkpoint.Problem{{Text: "the client does not load gpt-oss in compressed-tensors, because it does not find its experts on the ignore list: choose convention gpt-oss"}}
+}
+
+// denseMXFP4: the client reads MXFP4 of compressed-tensors in experts alone (SGLang 0.5.23).
+func denseMXFP4(m *checkpoint.Model) []checkpoint.Problem {
+	if m.Convention.Name != "compressed-tensors" {
+		return nil
+	}
+	return eachQuantized(m, func(w *checkpoint.Weight) string {
+		if w.Format.Name == quant.MXFP4.Name && !singleExpert.MatchString(w.Name) {
+			return "the client reads mxfp4 in experts only, and other linear layers in fp8 or nvfp4: exclude it, or choose convention quark"
+		}
+		return ""
+	})
+}
+
+// splitKeyValue: the client splits kv_b_proj as it loads, and expects the biases of an affine
+// quantization (sanitize in models/deepseek_v3.py and others of mlx-lm 0.32).
+func splitKeyValue(m *checkpoint.Model) []checkpoint.Problem {
+	if !modelTypes(m, "deepseek_v3", "deepseek_v32", "glm4_moe_lite", "kimi_k2", "kimi_k3") {
+		return nil
+	}
+	return eachQuantized(m, func(w *checkpoint.Weight) string {
+		if strings.HasSuffix(w.Name, ".kv_b_proj.weight") {
+			return "the client reads kv_b_proj unquantized or in affine formats only: exclude it"
+		}
+		return ""
+	})
+}
+
+// unstackedScales: the client joins the weights of the experts of these models as it loads, and
+// leaves their scales as they are, which its modules do not have (mlx-lm 0.32.2).
+func unstackedScales(m *checkpoint.Model) []checkpoint.Problem {
+	if !modelTypes(m, "qwen3_moe", "qwen3_next") {
+		return nil
+	}
+	return eachQuantized(m, func(w *checkpoint.Weight) string {
+		if singleExpert.MatchString(w.Name) {
+			return "the client joins the weights of single experts without their scales, and rejects the file: exclude the experts"
+		}
+		return ""
+	})
+}
+
+// unscaledGraph: the client ignores global scales in some or all layers of the architecture.
+func unscaledGraph(m *checkpoint.Model) []checkpoint.Problem {
+	architecture := m.UnscaledGraph()
+	if architecture == "" {
+		return nil
+	}
+	return eachQuantized(m, func(w *checkpoint.Weight) string {
+		if w.Format.Global && w.Global != 1 {
+			return fmt.Sprintf("the graph of %s ignores global scales, and its results become NaN or wrong: choose mxfp4, or scales of blocks alone (profile ggml)", architecture)
+		}
+		return ""
+	})
+}

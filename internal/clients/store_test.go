@@ -1,0 +1,55 @@
+package clients
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/microscale-go/microscale/quant"
+)
+
+// TestStores: what is stored for a client is what it reads, and the formats that
+// people ask for have a place.
+func TestStores(t *testing.T) {
+	for _, c := range All() {
+		stored := 0
+		for _, f := range quant.Formats() {
+			convention, scheme, err := c.Stores(f)
+			if err != nil {
+				if !strings.Contains(err.Error(), c.Name+" does not read "+f.Name+": use one of ") {
+					t.Errorf("%s, %s: %v", c, f, err)
+				}
+				continue
+			}
+			stored++
+			if !c.Reads(convention.Name, scheme) {
+				t.Errorf("%s: %s is stored as %s %s, which it does not read", c, f, convention, scheme)
+			}
+		}
+		if stored == 0 {
+			t.Errorf("%s reads no format", c)
+		}
+	}
+	for _, tc := range []struct{ client, format, want string }{
+		{"vllm", "nvfp4", "compressed-tensors NVFP4A16"},
+		{"sglang", "mxfp8", "modelopt MXFP8"},
+		{"sglang", "mxfp4", "quark fp4"}, // no dense MXFP4 of compressed-tensors
+		{"trtllm", "nvfp4", "modelopt W4A16_NVFP4"},
+		{"transformers", "mxfp8", "compressed-tensors MXFP8"},
+		{"llama.cpp", "mxfp4", "gguf MXFP4"},
+		{"mlx", "mxfp8", "mlx mxfp8"},
+		{"Ollama", "nvfp4", "gguf NVFP4"},
+	} {
+		c, err := Lookup(tc.client)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f, err := quant.Lookup(tc.format)
+		if err != nil {
+			t.Fatal(err)
+		}
+		convention, scheme, err := c.Stores(f)
+		if err != nil || convention.Name+" "+scheme != tc.want {
+			t.Errorf("%s, %s: got %v %s (%v), want %s", tc.client, tc.format, convention, scheme, err, tc.want)
+		}
+	}
+}
