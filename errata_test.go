@@ -289,11 +289,12 @@ func TestRecipes(t *testing.T) {
 // TestDelayedEveryStep: the scale of a step is of the amaxes until the step before.
 func TestDelayedEveryStep(t *testing.T) {
 	var scales []float32
-	s := &nn.Scope{Recipe: lookup(t, "delayed"), Observe: func(o nn.Observation) {
+	s := &nn.Scope{Recipe: lookup(t, "delayed")}
+	s.Observer.Operand = func(o nn.Observation) {
 		if o.Operand == nn.Input && o.Direction == quant.Rowwise {
 			scales = append(scales, o.Quantized.Scales32[0])
 		}
-	}}
+	}
 	l := nn.NewLinear("linear", 16, 16, false)
 	for step := range 4 {
 		x := tensor.New(16, 16)

@@ -3,6 +3,7 @@ package convert
 import (
 	"github.com/microscale-go/microscale/hf"
 	"github.com/microscale-go/microscale/internal/checkpoint"
+	"github.com/microscale-go/microscale/internal/configjson"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/safetensors"
 )
@@ -34,6 +35,6 @@ func PlanDequantize(source *hf.Checkpoint, dtype safetensors.Dtype) (*Plan, erro
 		if err != nil {
 			return nil, err
 		}
-		return hf.WithTorchDtype(config, checkpoint.TorchDtype(dtype))
+		return configjson.WithTorchDtype(config, checkpoint.TorchDtype(dtype))
 	})
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/microscale-go/microscale/hf"
 	"github.com/microscale-go/microscale/internal/checkpoint"
+	"github.com/microscale-go/microscale/internal/configjson"
 	"github.com/microscale-go/microscale/safetensors"
 )
 
@@ -153,10 +154,10 @@ func (p *Plan) ConfigChanges() (set map[string]json.RawMessage, removed []string
 		return nil, nil, nil
 	}
 	var before, after map[string]json.RawMessage
-	if err := json.Unmarshal(hf.StandardJSON(p.source.Source.Config), &before); err != nil {
+	if err := json.Unmarshal(configjson.Standard(p.source.Source.Config), &before); err != nil {
 		return nil, nil, err
 	}
-	if err := json.Unmarshal(hf.StandardJSON(p.config), &after); err != nil {
+	if err := json.Unmarshal(configjson.Standard(p.config), &after); err != nil {
 		return nil, nil, err
 	}
 	set = map[string]json.RawMessage{}

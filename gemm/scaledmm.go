@@ -201,7 +201,7 @@ func (s Scaled) tensor(name string) (*quant.Tensor, error) {
 		padded = ceilDiv(cols, 4) * 4
 		size = rows * padded
 	case s.Swizzling == Swizzle32x4x4:
-		size = layout.SwizzledSize(rows, cols)
+		size = layout.Swizzled.Size(rows, cols)
 	}
 	has, others := len(s.Scales), len(s.Scales32)
 	if f.Scale == format.F32 {

@@ -40,7 +40,7 @@ func scaled(t *quant.Tensor, s Scaling, swizzling Swizzling) Scaled {
 			}
 		}
 	case swizzling == Swizzle32x4x4:
-		x.Scales = make([]byte, layout.SwizzledSize(rows, cols))
+		x.Scales = make([]byte, layout.Swizzled.Size(rows, cols))
 		layout.Swizzle(x.Scales, t.Scales, rows, cols)
 	}
 	if t.Format.Global {

@@ -11,36 +11,33 @@ import (
 	"github.com/microscale-go/microscale/safetensors"
 )
 
-// An Other is a file that goes along with the weights, such as a tokenizer.
+// An Other is an auxiliary file, such as a tokenizer.
 type Other struct {
 	Name string // path in the directory, with slashes
-	Path string // where to read it; may be a link to a file
+	Path string // path to read; may be a link to a file
 	Size int64  // bytes
 }
 
-// A Skipped is a file or a folder that does not go along.
+// A Skipped is a file or a folder that does not belong to the checkpoint.
 type Skipped struct {
-	Name   string // path in the directory, with slashes, and one at the end of a folder's
+	Name   string // path in the directory, with slashes; ends in one for a folder
 	Reason string
 }
 
-// Others returns the files to carry along, of all folders, sorted by name:
-// everything but config.json, the index, and what Shards, Extra and Skipped
-// have.
+// Others returns the auxiliary files of all folders, sorted by name: all files but config.json, the
+// index, and those of Shards, Extra and Skipped.
 func (c *Checkpoint) Others() []Other { return c.others }
 
-// Extra returns the safetensors files that are no shards, of all folders,
-// sorted by name: weights that the checkpoint does not use, such as another
-// copy of them (consolidated.safetensors). They are neither read nor carried
-// along.
+// Extra returns the safetensors files of all folders that are not shards, sorted by name. The
+// checkpoint does not use them; consolidated.safetensors, for example, is another copy of the
+// weights.
 func (c *Checkpoint) Extra() []string { return c.extra }
 
-// Skipped returns what else is not carried along, sorted by name: weights in
-// other containers, which would be a copy that is not quantized, their indexes,
-// hidden files, and what is no file.
+// Skipped returns the other files and folders, sorted by name: weights in other containers, their
+// indexes, hidden files, links to folders, and files that are not regular.
 func (c *Checkpoint) Skipped() []Skipped { return c.skipped }
 
-// foreignKinds says by suffix what files hold that the converter cannot read.
+// foreignKinds describes the content of files of other containers, by their suffix.
 var foreignKinds = []struct{ suffix, kind string }{
 	{".bin", "PyTorch weights"},
 	{".ckpt", "PyTorch weights"},
@@ -58,11 +55,10 @@ var foreignKinds = []struct{ suffix, kind string }{
 	{".pdparams", "Paddle weights"},
 }
 
-// indexSuffix is that of an index of any container.
+// indexSuffix ends the name of an index of any container.
 const indexSuffix = ".index.json"
 
-// foreign says which weights of another container a file has, nothing where its
-// name is of no such file.
+// foreign returns the kind of weights of another container in a file, by its name, or "".
 func foreign(name string) string {
 	lower := strings.ToLower(name)
 	for _, f := range foreignKinds {
@@ -73,8 +69,8 @@ func foreign(name string) string {
 	return ""
 }
 
-// Unread returns why a file of a checkpoint, by its path with slashes, is neither
-// read nor carried along, or "".
+// Unread returns the reason why a file of a checkpoint, given by its path with slashes, belongs to
+// Skipped, or "".
 func Unread(name string) string {
 	switch {
 	case slices.ContainsFunc(strings.Split(name, "/"), isHidden):
@@ -89,7 +85,7 @@ func Unread(name string) string {
 
 func isHidden(name string) bool { return strings.HasPrefix(name, ".") }
 
-// isFolder tells whether an entry is a folder or a link to one.
+// isFolder reports whether an entry is a folder or a link to one.
 func isFolder(path string, e fs.DirEntry) bool {
 	if e.Type()&fs.ModeSymlink == 0 {
 		return e.IsDir()
@@ -98,8 +94,8 @@ func isFolder(path string, e fs.DirEntry) bool {
 	return err == nil && info.IsDir()
 }
 
-// sortFiles sorts the entries of a folder, whose path in the directory is
-// folder, and of the folders in it into others, extra and skipped.
+// sortFiles adds the entries of a folder and of the folders in it to others, extra or skipped. folder
+// is its path in the directory.
 func (c *Checkpoint) sortFiles(folder string, entries []fs.DirEntry) {
 	for _, e := range entries {
 		name := path.Join(folder, e.Name())
@@ -151,8 +147,7 @@ func (c *Checkpoint) sortFiles(folder string, entries []fs.DirEntry) {
 	}
 }
 
-// knows tells whether a file of the directory is the config, the index or a
-// shard.
+// knows reports whether a file of the directory is the configuration, the index or a shard.
 func (c *Checkpoint) knows(name string) bool {
 	return name == ConfigName || name == safetensors.IndexName ||
 		slices.ContainsFunc(c.shards, func(s Shard) bool { return s.Name == name })

@@ -1,26 +1,22 @@
-// Package hf opens a Hugging Face checkpoint as a source: a directory, or a
-// single safetensors file.
+// Package hf reads Hugging Face checkpoints: a directory, or a single safetensors file.
 //
 //	checkpoint/
 //	├── config.json                        Config
 //	├── model.safetensors.index.json       which shard has which tensor
 //	├── model-00001-of-00002.safetensors   Shards, and their Tensors
 //	├── model-00002-of-00002.safetensors
-//	├── tokenizer.json, 1_Pooling/…        Others, which go along with the weights
-//	├── consolidated.safetensors           Extra: weights that are no shard
+//	├── tokenizer.json, 1_Pooling/…        Others: auxiliary files
+//	├── consolidated.safetensors           Extra: weights that are not a shard
 //	└── pytorch_model.bin, .git/           Skipped, with the reason
 //
-// The shards are exactly the files that the index names. Without an index they
-// are model.safetensors or, where there is none either, every *.safetensors
-// file of the directory. Index and shards must agree on every tensor: what one
-// of them has and the other does not is an error.
+// The shards are the files that the index names. Without an index, the only shard is
+// model.safetensors if it exists; otherwise every *.safetensors file of the directory is a shard.
+// The index and the shards must have the same tensors.
 //
-// Symbolic links to files are followed, since the cache of huggingface_hub is a
-// directory of links. Nothing is interpreted beyond what is needed to find the
-// tensors: not the architecture, and not how a checkpoint is quantized.
+// Symbolic links to files are followed: the cache of huggingface_hub consists of links. The package
+// does not interpret the architecture or the quantization of a checkpoint.
 //
-// Only headers are read when a checkpoint is opened, and tensors with
-// positioned reads.
+// Open reads only headers. Tensors are read on demand, with positioned reads.
 package hf
 
 import (
@@ -36,16 +32,15 @@ import (
 	"github.com/microscale-go/microscale/safetensors"
 )
 
-// A Checkpoint is an open checkpoint. Its methods may be called from several
-// goroutines at once, except OnClose, OnDamaged and Close. What they return is shared and
-// must not be changed.
+// A Checkpoint is an open checkpoint. Its methods are safe for concurrent use, except OnClose,
+// OnDamaged and Close. The caller must not modify the slices that they return.
 type Checkpoint struct {
-	Path   string // as it was opened, for messages
+	Path   string // as passed to Open; used in errors
 	Single bool   // a single file: no config, no index, no other files
-	Config []byte // config.json as it is, nil where there is none
-	Index  bool   // there is an index
+	Config []byte // the bytes of config.json, or nil
+	Index  bool   // the directory has an index
 
-	members map[string]json.RawMessage // of Config, NaN and infinities as zeros
+	members map[string]json.RawMessage // of Config, with NaN and infinities as zeros
 	shards  []Shard
 	tensors []Tensor
 	byName  map[string]int // index into tensors
@@ -57,21 +52,21 @@ type Checkpoint struct {
 	damaged func(context.Context, func(int64)) ([]string, error) // nil: Damaged reads the shards
 }
 
-// A Shard is one file of weights.
+// A Shard is a file of weights.
 type Shard struct {
-	Name string // in the directory
+	Name string // file name in the directory
 	File *safetensors.File
 }
 
-// A Tensor is a tensor of a checkpoint and the shard that has it.
+// A Tensor is a tensor of a checkpoint and the shard that holds it.
 type Tensor struct {
 	safetensors.TensorInfo
 	Shard Shard
 }
 
-// Open opens a directory or a single safetensors file and checks it. Errors
-// are one line: file, tensor, what is wrong, what to do; what is wrong inside
-// of a file is a [*safetensors.ContainerError].
+// Open opens a directory or a single safetensors file and checks it. It returns an error that wraps
+// [fs.ErrNotExist] if the path, or a file that the index names, does not exist. For invalid files
+// the error is a [*safetensors.ContainerError].
 func Open(path string) (*Checkpoint, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -130,12 +125,10 @@ func (c *Checkpoint) openDirectory() error {
 	return nil
 }
 
-// OnDamaged has Damaged call f, for a checkpoint whose shards are views of another
-// file.
+// OnDamaged makes Damaged call f, for a checkpoint whose shards are views of another file.
 func (c *Checkpoint) OnDamaged(f func(context.Context, func(int64)) ([]string, error)) { c.damaged = f }
 
-// OnClose has Close call f after it closed the files. The functions are called
-// in reverse order.
+// OnClose makes Close call f after it closed the files. The functions are called in reverse order.
 func (c *Checkpoint) OnClose(f func() error) { c.onClose = append(c.onClose, f) }
 
 // Close closes the files and returns the first error.
@@ -157,11 +150,10 @@ func (c *Checkpoint) Close() error {
 // Shards returns the files of weights, sorted by name.
 func (c *Checkpoint) Shards() []Shard { return c.shards }
 
-// Tensors returns the tensors of all shards: shard by shard, and in a shard in
-// the order of their data.
+// Tensors returns the tensors of all shards, shard by shard, in the order of their data.
 func (c *Checkpoint) Tensors() []Tensor { return c.tensors }
 
-// Lookup returns the tensor of a name.
+// Lookup returns the tensor with the given name.
 func (c *Checkpoint) Lookup(name string) (Tensor, bool) {
 	i, ok := c.byName[name]
 	if !ok {
@@ -170,36 +162,50 @@ func (c *Checkpoint) Lookup(name string) (Tensor, bool) {
 	return c.tensors[i], true
 }
 
-// ReadTensorAt fills p with the bytes of a tensor, starting off bytes into it.
-// It fails, and reads nothing, when [off, off+len(p)) is not inside the tensor.
+// ReadTensorAt fills p with the bytes of a tensor from offset off on. It returns an error, and reads
+// nothing, unless [off, off+len(p)) is inside the tensor. The error wraps [fs.ErrNotExist] if the
+// checkpoint has no such tensor.
 func (c *Checkpoint) ReadTensorAt(name string, p []byte, off int64) error {
 	t, ok := c.Lookup(name)
 	if !ok {
-		return fmt.Errorf("%s: tensor %.120q is not in the checkpoint", c.Path, name)
+		return c.noTensor(name)
 	}
 	return t.Shard.File.ReadTensorAt(p, t.TensorInfo, off)
 }
 
-// What to do about a fault.
+// Floats reads a tensor as float32 values; see [safetensors.File.Floats].
+func (c *Checkpoint) Floats(name string) ([]float32, error) {
+	t, ok := c.Lookup(name)
+	if !ok {
+		return nil, c.noTensor(name)
+	}
+	return t.Shard.File.Floats(name)
+}
+
+func (c *Checkpoint) noTensor(name string) error {
+	return fmt.Errorf("%s: tensor %.120q: %w", c.Path, name, fs.ErrNotExist)
+}
+
+// Remedies, by the cause of a fault.
 const (
 	fixConvert = "convert the weights to safetensors first"
 	fixFetch   = "fetch the checkpoint again"
 )
 
-// fault is what is wrong with a file.
+// fault returns an error about a file.
 func fault(path, problem, fix string) error {
 	return &safetensors.ContainerError{Path: path, Offset: -1, Problem: problem, Fix: fix}
 }
 
-// tensorFault is what is wrong with a tensor of a file.
+// tensorFault returns an error about a tensor of a file.
 func tensorFault(path, tensor, problem, fix string) error {
 	return &safetensors.ContainerError{Path: path, Tensor: tensor, Offset: -1, Problem: problem, Fix: fix}
 }
 
-// pathError puts a failed system call on one line: path, cause, what to do.
+// pathError describes a failed system call in one line: path, cause, remedy.
 func pathError(path string, err error, fix string) error {
 	if e, ok := errors.AsType[*fs.PathError](err); ok {
-		err = e.Err // its path would be the second one on the line
+		err = e.Err // without a second path on the line
 	}
 	return fmt.Errorf("%s: %w: %s", path, err, fix)
 }

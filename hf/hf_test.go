@@ -2,7 +2,6 @@ package hf
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"io/fs"
 	"maps"
@@ -17,8 +16,7 @@ import (
 
 const indexFile = safetensors.IndexName
 
-// shardBytes returns a safetensors file with tensors of those names, each the
-// bytes of its name.
+// shardBytes returns a safetensors file with tensors of the given names. The data of each is its name.
 func shardBytes(t testing.TB, tensors ...string) string {
 	t.Helper()
 	var specs []safetensors.Spec
@@ -46,9 +44,8 @@ func indexBytes(t testing.TB, weights map[string]string) string {
 	return string(data)
 }
 
-// writeTree writes files by their path, with slashes, and returns their
-// directory. A path with a slash at the end is an empty folder; content that
-// starts with "-> " makes a symbolic link.
+// writeTree writes files, given by their path with slashes, and returns their directory. A path that
+// ends in a slash is an empty folder. Content that starts with "-> " makes a symbolic link.
 func writeTree(t testing.TB, tree map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -121,16 +118,16 @@ func TestShards(t *testing.T) {
 			dir := writeTree(t, test.tree)
 			c := open(t, filepath.Join(dir, test.path))
 			if got := tensorNames(c); got != test.tensors {
-				t.Errorf("tensors %s, want %s", got, test.tensors)
+				t.Errorf("tensors: got %s, want %s", got, test.tensors)
 			}
 			if got := strings.Join(c.Extra(), " "); got != test.extra {
-				t.Errorf("extra %q, want %q", got, test.extra)
+				t.Errorf("extra: got %q, want %q", got, test.extra)
 			}
 			if _, index := test.tree[indexFile]; c.Index != index {
-				t.Errorf("Index is %t", c.Index)
+				t.Errorf("Index: got %t", c.Index)
 			}
 			if c.Single != (test.path != "") {
-				t.Errorf("Single is %t", c.Single)
+				t.Errorf("Single: got %t", c.Single)
 			}
 			for _, tensor := range c.Tensors() {
 				got := make([]byte, len(tensor.Name)-1)
@@ -145,13 +142,22 @@ func TestShards(t *testing.T) {
 func TestReadTensorAtErrors(t *testing.T) {
 	dir := writeTree(t, map[string]string{"model.safetensors": shardBytes(t, "x")})
 	c := open(t, dir)
-	if err := c.ReadTensorAt("y", nil, 0); err == nil || err.Error() != dir+`: tensor "y" is not in the checkpoint` {
-		t.Errorf("a tensor that is not there: %v", err)
+	if err := c.ReadTensorAt("y", nil, 0); err == nil || err.Error() != dir+`: tensor "y": file does not exist` || !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("missing tensor: got %v, want fs.ErrNotExist", err)
+	}
+	if _, err := c.Floats("y"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("Floats of a missing tensor: got %v, want fs.ErrNotExist", err)
+	}
+	if _, err := c.Floats("x"); err == nil || !strings.Contains(err.Error(), "got dtype U8, want a floating-point dtype") {
+		t.Errorf("Floats of U8: got %v", err)
 	}
 	if err := c.ReadTensorAt("x", make([]byte, 2), 0); err == nil {
-		t.Error("read past the end of a tensor")
+		t.Error("read past the end of a tensor: got no error")
 	}
 }
+
+// missingFiles are the cases of TestErrors in which a file does not exist.
+var missingFiles = []string{"not-there", "broken-link", "gap", "last-missing", "index-broken-link", "index-missing-file", "config-broken-link"}
 
 func TestErrors(t *testing.T) {
 	x, y := shardBytes(t, "x"), shardBytes(t, "y")
@@ -180,44 +186,44 @@ func TestErrors(t *testing.T) {
 		{name: "bad-shard", tree: map[string]string{"model.safetensors": "abc"},
 			want: "/model.safetensors: byte 3: the file has 3 bytes, fewer than the 8 of the header's length: the file is incomplete; fetch it again"},
 		{name: "broken-link", tree: map[string]string{"model.safetensors": "-> gone"},
-			want: "/model.safetensors: no such file or directory: this is a link to a file that is gone; fetch the checkpoint again"},
+			want: "/model.safetensors: no such file or directory: this is a broken link; fetch the checkpoint again"},
 
 		{name: "overlap", tree: map[string]string{"a.safetensors": x, "b.safetensors": x},
-			want: `/b.safetensors: tensor "x": the tensor is in "a.safetensors" too: remove the file that does not belong to the checkpoint, or name a single file`},
+			want: `/b.safetensors: tensor "x": the tensor is also in "a.safetensors": remove the file that does not belong to the checkpoint, or name a single file`},
 		{name: "gap", tree: map[string]string{"m-00001-of-00003.safetensors": x, "m-00003-of-00003.safetensors": y},
-			want: `/m-00001-of-00003.safetensors: shard "m-00002-of-00003.safetensors" is not there, and there is no index: fetch the checkpoint again`},
+			want: `/m-00001-of-00003.safetensors: shard "m-00002-of-00003.safetensors" does not exist, and there is no index: fetch the checkpoint again`},
 
 		{name: "last-missing", tree: map[string]string{"m-00001-of-00003.safetensors": x, "m-00002-of-00003.safetensors": y},
-			want: `/m-00001-of-00003.safetensors: shard "m-00003-of-00003.safetensors" is not there, and there is no index: fetch the checkpoint again`},
+			want: `/m-00001-of-00003.safetensors: shard "m-00003-of-00003.safetensors" does not exist, and there is no index: fetch the checkpoint again`},
 		{name: "index-without-shard", tree: map[string]string{indexFile: index(map[string]string{"x": "m-00001-of-00002.safetensors"}), "m-00001-of-00002.safetensors": x, "m-00002-of-00002.safetensors": y},
-			want: "/" + indexFile + `: the index names no tensor of "m-00002-of-00002.safetensors", which the names of the others say there is: it is truncated: fetch the checkpoint again`},
+			want: "/" + indexFile + `: the index names no tensor of "m-00002-of-00002.safetensors", which must exist by the names of the others: the index is truncated: fetch the checkpoint again`},
 		{name: "index-total", tree: map[string]string{indexFile: `{"metadata": {"total_size": 1000}, "weight_map": {"x": "a.safetensors"}}`, "a.safetensors": x, "b.safetensors": y},
-			want: "/" + indexFile + ": the index says that all tensors together have 1000 bytes, and those that it names have 1: it is truncated: correct the index, or fetch the checkpoint again"},
+			want: "/" + indexFile + ": got 1000 bytes for all tensors, and 1 for those that the index names: the index is truncated: correct the index, or fetch the checkpoint again"},
 
 		{name: "index-broken-link", tree: map[string]string{indexFile: "-> gone", "model.safetensors": x},
-			want: "/" + indexFile + ": no such file or directory: this is a link to a file that is gone; fetch the checkpoint again"},
+			want: "/" + indexFile + ": no such file or directory: this is a broken link; fetch the checkpoint again"},
 		{name: "index-empty", tree: map[string]string{indexFile: `{"weight_map":{}}`, "model.safetensors": x},
 			want: "/" + indexFile + ": the index names no tensors: fetch the checkpoint again"},
 		{name: "index-escapes", tree: map[string]string{indexFile: `{"weight_map":{"x":"../a.safetensors"}}`},
 			want: "/" + indexFile + `: tensor "x": byte 15: weight_map: the file name "../a.safetensors" could lead out of the directory of the index: correct the index, or fetch it again`},
 		{name: "index-missing-file", tree: map[string]string{"a.safetensors": x,
 			indexFile: index(map[string]string{"x": "a.safetensors", "z": "c.safetensors", "y": "c.safetensors", "w": "d.safetensors"})},
-			want: "/" + indexFile + `: tensor "y": the index names the file "c.safetensors", which is not there (2 of 3 files are missing): fetch the missing files`},
+			want: "/" + indexFile + `: tensor "y": the index names the file "c.safetensors", which does not exist (2 of 3 files are missing): fetch the missing files`},
 		{name: "index-missing-tensor", tree: map[string]string{"a.safetensors": x,
 			indexFile: index(map[string]string{"x": "a.safetensors", "y": "a.safetensors"})},
-			want: "/" + indexFile + `: tensor "y": the index says that it is in "a.safetensors", but it is in no file: correct the index, or fetch the checkpoint again`},
+			want: "/" + indexFile + `: tensor "y": the index has it in "a.safetensors", but it is in no file: correct the index, or fetch the checkpoint again`},
 		{name: "index-unlisted-file", tree: map[string]string{"a.safetensors": x, "b.safetensors": "damaged", "c.safetensors": y, "d.safetensors": x,
 			indexFile: index(map[string]string{"x": "a.safetensors", "y": "a.safetensors"})},
-			want: "/" + indexFile + `: tensor "y": the index says that it is in "a.safetensors", but it is in "c.safetensors", which the index does not name: correct the index, or fetch the checkpoint again`},
+			want: "/" + indexFile + `: tensor "y": the index has it in "a.safetensors", but it is in "c.safetensors", which the index does not name: correct the index, or fetch the checkpoint again`},
 		{name: "index-other-shard", tree: map[string]string{"a.safetensors": x, "b.safetensors": y,
 			indexFile: index(map[string]string{"x": "b.safetensors", "y": "a.safetensors"})},
-			want: "/" + indexFile + `: tensor "x": the index says that it is in "b.safetensors", but it is in "a.safetensors": correct the index, or fetch the checkpoint again`},
+			want: "/" + indexFile + `: tensor "x": the index has it in "b.safetensors", but it is in "a.safetensors": correct the index, or fetch the checkpoint again`},
 		{name: "index-unlisted-tensor", tree: map[string]string{"a.safetensors": shardBytes(t, "x", "y"),
 			indexFile: index(map[string]string{"x": "a.safetensors"})},
 			want: `/a.safetensors: tensor "y": the tensor is not in ` + indexFile + ": correct the index, or fetch the checkpoint again"},
 		{name: "index-overlap", tree: map[string]string{"a.safetensors": x, "b.safetensors": shardBytes(t, "x", "y"),
 			indexFile: index(map[string]string{"x": "a.safetensors", "y": "b.safetensors"})},
-			want: `/b.safetensors: tensor "x": the tensor is in "a.safetensors" too: remove the file that does not belong to the checkpoint, or name a single file`},
+			want: `/b.safetensors: tensor "x": the tensor is also in "a.safetensors": remove the file that does not belong to the checkpoint, or name a single file`},
 
 		{name: "config-array", tree: map[string]string{"config.json": "[]", "model.safetensors": x},
 			want: "/config.json: the configuration is not a JSON object: fetch the checkpoint again"},
@@ -230,7 +236,7 @@ func TestErrors(t *testing.T) {
 		{name: "config-folder", tree: map[string]string{"config.json/": "", "model.safetensors": x},
 			want: "/config.json: not a regular file: fetch the checkpoint again"},
 		{name: "config-broken-link", tree: map[string]string{"config.json": "-> gone", "model.safetensors": x},
-			want: "/config.json: no such file or directory: this is a link to a file that is gone; fetch the checkpoint again"},
+			want: "/config.json: no such file or directory: this is a broken link; fetch the checkpoint again"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			dir := writeTree(t, test.tree)
@@ -242,10 +248,11 @@ func TestErrors(t *testing.T) {
 			if got, ok := strings.CutPrefix(err.Error(), dir); !ok || got != test.want {
 				t.Errorf("got  %s\nwant %s", got, test.want)
 			}
-			// What is not there is the system's error, all else is a fault of a file.
-			_, isContainer := errors.AsType[*safetensors.ContainerError](err)
-			if isContainer == errors.Is(err, fs.ErrNotExist) {
-				t.Errorf("the error is a %T", err)
+			if missing := slices.Contains(missingFiles, test.name); errors.Is(err, fs.ErrNotExist) != missing {
+				t.Errorf("errors.Is(err, fs.ErrNotExist): got %t, want %t", !missing, missing)
+			}
+			if _, ok := errors.AsType[*safetensors.ContainerError](err); !ok && !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("got a %T, want a ContainerError", err)
 			}
 		})
 	}
@@ -276,29 +283,20 @@ func TestConfig(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			c := open(t, writeTree(t, map[string]string{"model.safetensors": shardBytes(t, "x"), "config.json": test.config}))
 			if string(c.Config) != test.config {
-				t.Errorf("Config is %s", c.Config)
+				t.Errorf("Config: got %s", c.Config)
 			}
 			if got := c.TorchDtype(); got != test.dtype {
-				t.Errorf("TorchDtype is %q, want %q", got, test.dtype)
+				t.Errorf("TorchDtype: got %q, want %q", got, test.dtype)
 			}
 			got, ok := c.QuantizationConfig()
 			if ok != (test.quantization != "") || ok && string(got) != test.quantization {
-				t.Errorf("QuantizationConfig is %s, %t", got, ok)
+				t.Errorf("QuantizationConfig: got %s, %t", got, ok)
 			}
 		})
 	}
 	c := open(t, writeTree(t, map[string]string{"model.safetensors": shardBytes(t, "x")}))
 	if _, ok := c.QuantizationConfig(); ok || c.Config != nil || c.TorchDtype() != "" {
-		t.Error("a checkpoint without config.json has a configuration")
-	}
-}
-
-// The zeros must be as long as the words, or offsets in errors would be wrong.
-func TestStandardJSONKeepsLength(t *testing.T) {
-	in := []byte(`{"x": [NaN, -Infinity, Infinity, "NaN\"NaN"]}`)
-	const want = `{"x": [  0,         0,        0, "NaN\"NaN"]}`
-	if got := StandardJSON(in); string(got) != want || !json.Valid(got) {
-		t.Errorf("got %s", got)
+		t.Error("without config.json: got a configuration")
 	}
 }
 
@@ -333,10 +331,10 @@ func TestFiles(t *testing.T) {
 		others = append(others, o.Name)
 	}
 	if want := []string{"1_Pooling/config.json", "1_Pooling/deeper/a.txt", "README.md", "tokenizer.json", "tokenizer.model"}; !slices.Equal(others, want) {
-		t.Errorf("others are %q, want %q", others, want)
+		t.Errorf("others: got %q, want %q", others, want)
 	}
 	if want := []string{"1_Pooling/model.safetensors", "consolidated.safetensors"}; !slices.Equal(c.Extra(), want) {
-		t.Errorf("extra are %q, want %q", c.Extra(), want)
+		t.Errorf("extra: got %q, want %q", c.Extra(), want)
 	}
 	want := []Skipped{
 		{".git/", "hidden"},
@@ -351,12 +349,12 @@ func TestFiles(t *testing.T) {
 		{"sub/model.safetensors.index.json", "an index of other weights"},
 	}
 	if !slices.Equal(c.Skipped(), want) {
-		t.Errorf("skipped are\n%q, want\n%q", c.Skipped(), want)
+		t.Errorf("skipped: got\n%q, want\n%q", c.Skipped(), want)
 	}
 }
 
-// The cache of huggingface_hub: a snapshot is a folder of links to blobs, and
-// may be named through a link itself.
+// TestLinks opens the cache of huggingface_hub: a snapshot is a folder of links to blobs, and may be
+// opened through a link.
 func TestLinks(t *testing.T) {
 	dir := writeTree(t, map[string]string{
 		"blobs/1":                             "{}",
@@ -395,15 +393,15 @@ func TestClose(t *testing.T) {
 	c.OnClose(func() error { order = append(order, 1); return errors.New("second") })
 	c.OnClose(func() error { order = append(order, 2); return first })
 	if err := c.Close(); err != first || !slices.Equal(order, []int{2, 1}) {
-		t.Errorf("Close returned %v after %v", err, order)
+		t.Errorf("Close: got %v after %v", err, order)
 	}
 	if err := c.ReadTensorAt("x", make([]byte, 1), 0); !errors.Is(err, os.ErrClosed) {
-		t.Errorf("reading after Close: %v", err)
+		t.Errorf("read after Close: got %v", err)
 	}
 }
 
-// FuzzOpenIndexed opens a directory with two fixed shards and any index. An
-// index that is accepted names exactly the tensors of the shards that it names.
+// FuzzOpenIndexed opens a directory with two fixed shards and any index. An index that Open accepts
+// must have exactly the tensors of its shards.
 func FuzzOpenIndexed(f *testing.F) {
 	f.Add([]byte(indexBytes(f, map[string]string{"x": "a.safetensors"})))
 	f.Add([]byte(indexBytes(f, map[string]string{"x": "a.safetensors", "y": "b.safetensors", "z": "b.safetensors"})))
@@ -426,7 +424,7 @@ func FuzzOpenIndexed(f *testing.F) {
 		c, err := Open(dir)
 		if err != nil {
 			if line := err.Error(); strings.ContainsAny(line, "\n\r") || !strings.HasPrefix(line, dir) {
-				t.Errorf("the error is not one line that starts with the path: %q", line)
+				t.Errorf("got error %q, want one line that starts with the path", line)
 			}
 			return
 		}
@@ -442,7 +440,7 @@ func FuzzOpenIndexed(f *testing.F) {
 			t.Fatalf("Open accepts an index that ReadIndex rejects: %v", err)
 		}
 		if !maps.Equal(x.WeightMap, want) {
-			t.Errorf("the index has %v, the shards have %v", x.WeightMap, want)
+			t.Errorf("got index %v, want the tensors of the shards, %v", x.WeightMap, want)
 		}
 	})
 }

@@ -5,8 +5,7 @@ import (
 	"testing"
 )
 
-// TestNumberingMany: the names of thousands of shards are checked in time that grows
-// with their number, not with its cube.
+// TestNumberingMany checks that the check of many shards takes time in proportion to their number.
 func TestNumberingMany(t *testing.T) {
 	const shards = 20_000
 	names := make([]string, shards)
@@ -14,9 +13,9 @@ func TestNumberingMany(t *testing.T) {
 		names[i] = fmt.Sprintf("model-%05d-of-%05d.safetensors", i+1, shards)
 	}
 	if name, missing := numberingGap(names); missing != "" {
-		t.Errorf("%s: %s is missing", name, missing)
+		t.Errorf("got missing shard %[2]s by %[1]s, want none", name, missing)
 	}
 	if _, missing := numberingGap(names[1:]); missing != "model-00001-of-20000.safetensors" {
-		t.Errorf("missing is %q", missing)
+		t.Errorf("got missing shard %q", missing)
 	}
 }

@@ -6,9 +6,9 @@ import (
 	"github.com/microscale-go/microscale/internal/checksum"
 )
 
-// Damaged reads all tensors of the shards with a checksum.Record, and returns the names of
-// those whose bytes differ from it. It calls progress with the bytes of each tensor that it
-// read.
+// Damaged reads all tensors of the shards that have recorded checksums, in the metadata that this
+// module writes, and returns the names of those whose checksum differs. It calls progress with the
+// bytes of each tensor that it read. It returns the error of ctx once that is done.
 func (c *Checkpoint) Damaged(ctx context.Context, progress func(bytes int64)) (names []string, err error) {
 	if c.damaged != nil {
 		return c.damaged(ctx, progress)

@@ -10,17 +10,17 @@ import (
 	"github.com/microscale-go/microscale/safetensors"
 )
 
-// A Remote is a safetensors file that belongs to a directory and is read from
-// elsewhere.
+// A Remote is a safetensors file of a checkpoint that is not in its directory, but read through
+// Reader.
 type Remote struct {
-	Name   string // in the directory, in no folder of it
-	URL    string // where it is, for messages
+	Name   string // file name, without a folder
+	URL    string // used in errors
 	Size   int64  // bytes
 	Reader io.ReaderAt
 }
 
-// OpenRemote opens a directory as Open does, as if it had the remote files too, and
-// those that are skipped.
+// OpenRemote opens a directory like Open, with remote files in addition to its own. Skipped returns
+// skipped too.
 func OpenRemote(dir string, remotes []Remote, skipped []Skipped) (*Checkpoint, error) {
 	c := &Checkpoint{Path: dir, byName: make(map[string]int), remotes: make(map[string]Remote, len(remotes)), skipped: skipped}
 	for _, r := range remotes {
@@ -33,12 +33,11 @@ func OpenRemote(dir string, remotes []Remote, skipped []Skipped) (*Checkpoint, e
 	return c, nil
 }
 
-// Remote reports whether the checkpoint is elsewhere, and what is here of it is a
-// copy: the times of its files say nothing.
+// Remote reports whether OpenRemote opened the checkpoint. The modification times of local files then
+// have no meaning.
 func (c *Checkpoint) Remote() bool { return c.remotes != nil }
 
-// OpenFile returns a checkpoint of a single file that is open already. Close
-// closes it.
+// OpenFile returns a checkpoint of a single open file. Close closes the file.
 func OpenFile(f *safetensors.File) (*Checkpoint, error) {
 	c := &Checkpoint{Path: f.Name(), Single: true, byName: make(map[string]int)}
 	if err := c.add(Shard{Name: f.Name(), File: f}); err != nil {
@@ -48,7 +47,7 @@ func OpenFile(f *safetensors.File) (*Checkpoint, error) {
 	return c, nil
 }
 
-// open opens a file of the directory, or the remote file of that name.
+// open opens the remote file with the given name, or else a file of the directory.
 func (c *Checkpoint) open(name, path string) (*safetensors.File, error) {
 	if r, ok := c.remotes[name]; ok {
 		return safetensors.NewFile(r.Reader, r.Size, r.URL)
@@ -65,30 +64,29 @@ func (c *Checkpoint) withRemotes(entries []fs.DirEntry) []fs.DirEntry {
 	return entries
 }
 
-// A remoteEntry is a remote file as an entry of the directory: an fs.DirEntry and
-// its fs.FileInfo.
+// A remoteEntry is the fs.DirEntry and fs.FileInfo of a remote file.
 type remoteEntry struct{ r Remote }
 
-// Name returns the name in the directory.
+// Name returns the file name.
 func (e remoteEntry) Name() string { return e.r.Name }
 
 // IsDir returns false.
 func (e remoteEntry) IsDir() bool { return false }
 
-// Type returns that of a file.
+// Type returns the type of a regular file.
 func (e remoteEntry) Type() fs.FileMode { return 0 }
 
 // Info returns the entry itself.
 func (e remoteEntry) Info() (fs.FileInfo, error) { return e, nil }
 
-// Size returns the bytes.
+// Size returns the size in bytes.
 func (e remoteEntry) Size() int64 { return e.r.Size }
 
-// Mode returns that of a file that is only read.
+// Mode returns the mode of a read-only file.
 func (e remoteEntry) Mode() fs.FileMode { return 0o444 }
 
-// ModTime returns none.
+// ModTime returns the zero time.
 func (e remoteEntry) ModTime() time.Time { return time.Time{} }
 
-// Sys returns nothing.
+// Sys returns nil.
 func (e remoteEntry) Sys() any { return nil }

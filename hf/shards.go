@@ -15,20 +15,18 @@ import (
 	"github.com/microscale-go/microscale/safetensors"
 )
 
-// singleShard is the name of the weights of a checkpoint with one shard.
+// singleShard is the name of the only shard of a checkpoint.
 var singleShard = safetensors.ShardName(1, 1)
 
-// named tells whether a directory entry has a name.
+// named returns a function that reports whether a directory entry has the given name.
 func named(name string) func(fs.DirEntry) bool {
 	return func(e fs.DirEntry) bool { return e.Name() == name }
 }
 
-// findShards returns the names of the shards, sorted, and the index where the
-// directory has one.
+// findShards returns the names of the shards, sorted, and the index or nil.
 func (c *Checkpoint) findShards(entries []fs.DirEntry) ([]string, *safetensors.Index, error) {
 	dir := c.Path
-	// Asked of the entries and not with Stat, since an index that is a broken
-	// link must not pass for none.
+	// Look at the entries, not with Stat: an index that is a broken link is an error.
 	if slices.ContainsFunc(entries, named(safetensors.IndexName)) {
 		index, err := c.readIndex()
 		if err != nil {
@@ -37,7 +35,7 @@ func (c *Checkpoint) findShards(entries []fs.DirEntry) ([]string, *safetensors.I
 		names := index.Shards()
 		if _, missing := numberingGap(names); missing != "" {
 			return nil, nil, fault(filepath.Join(dir, safetensors.IndexName),
-				fmt.Sprintf("the index names no tensor of %q, which the names of the others say there is: it is truncated", missing), fixFetch)
+				fmt.Sprintf("the index names no tensor of %q, which must exist by the names of the others: the index is truncated", missing), fixFetch)
 		}
 		return names, index, nil
 	}
@@ -56,12 +54,12 @@ func (c *Checkpoint) findShards(entries []fs.DirEntry) ([]string, *safetensors.I
 	return names, nil, checkNumbering(dir, names)
 }
 
-// IsWeights tells whether a file is one of weights by its name, and not hidden.
+// IsWeights reports whether a file holds weights, by its name. Hidden files do not.
 func IsWeights(name string) bool {
 	return strings.HasSuffix(name, safetensors.Suffix) && !isHidden(name)
 }
 
-// readIndex reads the index of a directory and checks that its files are there.
+// readIndex reads the index of the directory and checks that its files exist.
 func (c *Checkpoint) readIndex() (*safetensors.Index, error) {
 	path := filepath.Join(c.Path, safetensors.IndexName)
 	index, err := safetensors.ReadIndex(path)
@@ -87,41 +85,39 @@ func (c *Checkpoint) readIndex() (*safetensors.Index, error) {
 			first = tensor
 		}
 	}
-	problem := fmt.Sprintf("the index names the file %q, which is not there (%d of %d files are missing)",
+	problem := fmt.Sprintf("the index names the file %q, which does not exist (%d of %d files are missing)",
 		missing[0], len(missing), len(index.Shards()))
-	return nil, tensorFault(path, first, problem, "fetch the missing files")
+	return nil, &safetensors.ContainerError{Path: path, Tensor: first, Offset: -1, Problem: problem, Fix: "fetch the missing files", Err: fs.ErrNotExist}
 }
 
-// openError describes an error of the safetensors package. Its own errors are
-// lines already; those of the system are not.
+// openError describes an error of the safetensors package. It adds path and remedy to system errors.
 func openError(path string, err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
-		return pathError(path, err, "this is a link to a file that is gone; "+fixFetch)
+		return pathError(path, err, "this is a broken link; "+fixFetch)
 	}
 	if _, ok := errors.AsType[*fs.PathError](err); ok {
-		return pathError(path, err, "check that it can be read")
+		return pathError(path, err, "check its permissions")
 	}
 	return err
 }
 
-// numbered matches the file names of shards that say how many there are.
+// numbered matches file names of shards that include the number of shards.
 var numbered = regexp.MustCompile(`^(.*)-(\d{5,9})-of-(\d{5,9})\.safetensors$`)
 
-// checkNumbering finds gaps in numbered shards that have no index, which would
-// name those that are missing.
+// checkNumbering returns an error for a gap in numbered shards without an index.
 func checkNumbering(dir string, names []string) error {
 	if name, missing := numberingGap(names); missing != "" {
-		return fault(filepath.Join(dir, name), fmt.Sprintf("shard %q is not there, and there is no index", missing), fixFetch)
+		return &safetensors.ContainerError{Path: filepath.Join(dir, name), Offset: -1, Problem: fmt.Sprintf("shard %q does not exist, and there is no index", missing), Fix: fixFetch, Err: fs.ErrNotExist}
 	}
 	return nil
 }
 
-// numberingGap returns the first name that says that there are shards which are not
-// among names, and the first of those; "" where there is none.
+// numberingGap returns the first missing shard, and the name that implies it, or "" if there is no
+// gap.
 func numberingGap(names []string) (name, missing string) {
 	type series struct {
 		prefix, total string
-		digits        int // of the number
+		digits        int // digits of the number
 	}
 	present, complete := map[string]bool{}, map[series]bool{}
 	for _, name := range names {
@@ -148,7 +144,7 @@ func numberingGap(names []string) (name, missing string) {
 	return "", ""
 }
 
-// noShards describes a directory without weights that can be read.
+// noShards returns the error for a directory without safetensors files.
 func noShards(dir string, entries []fs.DirEntry) error {
 	const problem = "the directory has no " + safetensors.Suffix + " file"
 	for _, e := range entries {
@@ -156,7 +152,7 @@ func noShards(dir string, entries []fs.DirEntry) error {
 			return fault(dir, fmt.Sprintf("%s, but %q has %s", problem, e.Name(), kind), fixConvert)
 		}
 	}
-	// The second pattern is the hub's cache of one repository.
+	// The second pattern matches the cache of a repository of the hub.
 	for _, pattern := range []string{"*/*" + safetensors.Suffix, "snapshots/*/*" + safetensors.Suffix} {
 		if found, _ := fs.Glob(os.DirFS(dir), pattern); len(found) > 0 {
 			return fault(dir, fmt.Sprintf("%s, but %q is one", problem, found[0]), "name the directory of that file")
@@ -185,7 +181,7 @@ func (c *Checkpoint) addShard(name, path string) error {
 	return c.add(Shard{Name: name, File: f})
 }
 
-// add adds a shard that is open.
+// add adds an open shard.
 func (c *Checkpoint) add(s Shard) error {
 	c.shards = append(c.shards, s)
 	if len(c.byName) == 0 {
@@ -194,7 +190,7 @@ func (c *Checkpoint) add(s Shard) error {
 	c.tensors = slices.Grow(c.tensors, len(s.File.Tensors()))
 	for _, t := range s.File.Tensors() {
 		if first, twice := c.Lookup(t.Name); twice {
-			return tensorFault(s.File.Name(), t.Name, fmt.Sprintf("the tensor is in %q too", first.Shard.Name),
+			return tensorFault(s.File.Name(), t.Name, fmt.Sprintf("the tensor is also in %q", first.Shard.Name),
 				"remove the file that does not belong to the checkpoint, or name a single file")
 		}
 		c.byName[t.Name] = len(c.tensors)
@@ -203,21 +199,19 @@ func (c *Checkpoint) add(s Shard) error {
 	return nil
 }
 
-// grossly is the factor by which an index may overstate the bytes of its tensors. Some
-// writers count tied weights twice, and some keep the number of a checkpoint before it
-// was quantized, to a fourth of the bytes and scales.
-const grossly = 8
+// maxOverstatement is the factor by which an index may overstate the bytes of its tensors. Some
+// writers count tied weights twice. Others keep the number from before the checkpoint was quantized.
+const maxOverstatement = 8
 
-// checkIndex checks that the index and the shards have the same tensors in the
-// same places.
+// checkIndex checks that the index and the shards have the same tensors in the same files.
 func (c *Checkpoint) checkIndex(index *safetensors.Index) error {
 	path := filepath.Join(c.Path, safetensors.IndexName)
 	var listed int64
 	for _, t := range c.tensors {
 		listed += t.Bytes()
 	}
-	if listed < index.TotalSize/grossly {
-		return fault(path, fmt.Sprintf("the index says that all tensors together have %d bytes, and those that it names have %d: it is truncated", index.TotalSize, listed), "correct the index, or "+fixFetch)
+	if listed < index.TotalSize/maxOverstatement {
+		return fault(path, fmt.Sprintf("got %d bytes for all tensors, and %d for those that the index names: the index is truncated", index.TotalSize, listed), "correct the index, or "+fixFetch)
 	}
 	for _, name := range slices.Sorted(maps.Keys(index.WeightMap)) {
 		file := index.WeightMap[name]
@@ -228,9 +222,9 @@ func (c *Checkpoint) checkIndex(index *safetensors.Index) error {
 			if other := c.elsewhere(name); other != "" {
 				where = fmt.Sprintf("%q, which the index does not name", other)
 			}
-			return tensorFault(path, name, fmt.Sprintf("the index says that it is in %q, but it is in %s", file, where), "correct the index, or "+fixFetch)
+			return tensorFault(path, name, fmt.Sprintf("the index has it in %q, but it is in %s", file, where), "correct the index, or "+fixFetch)
 		case t.Shard.Name != file:
-			return tensorFault(path, name, fmt.Sprintf("the index says that it is in %q, but it is in %q", file, t.Shard.Name),
+			return tensorFault(path, name, fmt.Sprintf("the index has it in %q, but it is in %q", file, t.Shard.Name),
 				"correct the index, or "+fixFetch)
 		}
 	}
@@ -243,10 +237,9 @@ func (c *Checkpoint) checkIndex(index *safetensors.Index) error {
 	return nil
 }
 
-// elsewhere returns the file of the directory that has a tensor and is no shard,
-// or "".
+// elsewhere returns the name of a file that has a tensor but is not a shard, or "".
 func (c *Checkpoint) elsewhere(tensor string) string {
-	entries, _ := os.ReadDir(c.Path) // what cannot be read has it not
+	entries, _ := os.ReadDir(c.Path) // files that cannot be read do not count
 	entries = c.withRemotes(entries)
 	for _, e := range entries {
 		if !IsWeights(e.Name()) || c.knows(e.Name()) {

@@ -48,12 +48,13 @@ func npmPackage(t *testing.T, requirement string) string {
 // lossText writes a text that models of bytes read, and returns its path.
 func lossText(t *testing.T) string {
 	t.Helper()
-	corpus, err := train.OpenCorpus(train.Synthetic)
+	corpus, err := train.OpenCorpus("synthetic:")
 	if err != nil {
 		t.Fatal(err)
 	}
+	_, validation := corpus.Text()
 	path := filepath.Join(t.TempDir(), "text")
-	if err := os.WriteFile(path, corpus.Validation[:2048], 0o666); err != nil {
+	if err := os.WriteFile(path, validation[:2048], 0o666); err != nil {
 		t.Fatal(err)
 	}
 	return path

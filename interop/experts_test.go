@@ -148,13 +148,14 @@ func TestTorchLlamaCPPExperts(t *testing.T) {
 	torch := withTorch(t, "transformers and llama.cpp are not compared on mixtures of experts", transformers4...)
 	llamaCPP := built(t, llamaCPPPackage)
 	const window = 256
-	corpus, err := train.OpenCorpus(train.Synthetic)
+	corpus, err := train.OpenCorpus("synthetic:")
 	if err != nil {
 		t.Fatal(err)
 	}
+	_, validation := corpus.Text()
 	root := t.TempDir()
 	input, result := filepath.Join(root, "text"), filepath.Join(root, "torch.json")
-	if err := os.WriteFile(input, corpus.Validation[:4096], 0o666); err != nil {
+	if err := os.WriteFile(input, validation[:4096], 0o666); err != nil {
 		t.Fatal(err)
 	}
 	arguments := []string{input, fmt.Sprint(window), result}

@@ -44,21 +44,22 @@ var small = llama.Config{VocabSize: 256, HiddenSize: 128, IntermediateSize: 256,
 // little, and text that it has not seen.
 func trained(t *testing.T) (dir string, text []byte) {
 	t.Helper()
-	corpus, err := train.OpenCorpus(train.Synthetic)
+	corpus, err := train.OpenCorpus("synthetic:")
 	if err != nil {
 		t.Fatal(err)
 	}
 	c := train.DefaultConfig()
 	c.Model = small
 	c.Steps, c.Batch, c.Sequence, c.ValidationTokens, c.LearningRate = 60, 8, 128, 1024, 1e-2
-	c.Corpus, c.Out = corpus, filepath.Join(t.TempDir(), "model")
+	c.Data, c.Out = corpus, filepath.Join(t.TempDir(), "model")
 	if c.Recipe, err = recipe.Lookup("bf16"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := train.Run(context.Background(), c, train.Hooks{}); err != nil {
+	if _, err := train.Run(context.Background(), c); err != nil {
 		t.Fatal(err)
 	}
-	return c.Out, corpus.Validation[:1024]
+	_, validation := corpus.Text()
+	return c.Out, validation[:1024]
 }
 
 // written quantizes a directory to dst.

@@ -13,7 +13,7 @@ func ExampleSwizzle() {
 	for i := range scales {
 		scales[i] = byte(i)
 	}
-	swizzled := make([]byte, layout.SwizzledSize(64, 2))
+	swizzled := make([]byte, layout.Swizzled.Size(64, 2))
 	layout.Swizzle(swizzled, scales, 64, 2)
 	for i := 0; i < 32; i += 16 {
 		fmt.Println(swizzled[i : i+16])

@@ -23,66 +23,6 @@ package layout
 
 import "fmt"
 
-// An Order is an order of the scales of a matrix in memory, by row and block, with zero bytes
-// as padding. The values below are the only ones.
-type Order struct {
-	Name    string
-	Aliases []string // of libraries
-	Doc     string   // one sentence: layout and its users
-
-	tileRows, tileBlocks int // rows and blocks are padded to multiples of these
-	offset               func(row, block, rows, blocks int) int
-}
-
-// The table of orders.
-var (
-	RowMajor = Order{
-		Name:       "row-major",
-		Aliases:    []string{"checkpoint", "mlx"},
-		Doc:        "[rows][blocks] without padding: quant.Tensor, checkpoints, and MLX, whose U32 words hold the same bytes",
-		tileRows:   1,
-		tileBlocks: 1,
-		offset:     rowMajor,
-	}
-	ColumnMajor = Order{
-		Name:       "column-major",
-		Aliases:    []string{"vec128"},
-		Doc:        "[blocks][rows] without padding: columnwise scales beside untransposed codes, and cuBLAS's 1×128 FP32 scales",
-		tileRows:   1,
-		tileBlocks: 1,
-		offset:     columnMajor,
-	}
-	Compact = Order{
-		Name:       "compact",
-		Aliases:    []string{"te"},
-		Doc:        "[rows][blocks] padded to 128 and 4: Transformer Engine, rowwise MXFP8 and NVFP4 of both directions",
-		tileRows:   tileRows,
-		tileBlocks: tileBlocks,
-		offset:     rowMajor,
-	}
-	CompactColumnwise = Order{
-		Name:       "compact-columnwise",
-		Aliases:    []string{"te-columnwise"},
-		Doc:        "[blocks][rows] padded to 4 and 128: Transformer Engine, columnwise MXFP8",
-		tileRows:   tileRows,
-		tileBlocks: tileBlocks,
-		offset:     columnMajor,
-	}
-	Swizzled = Order{
-		Name:       "swizzled",
-		Aliases:    []string{"cublas", "128x4"},
-		Doc:        "tiles of 128 rows × 4 blocks: tensor cores from Blackwell on, cuBLAS, CUTLASS, PyTorch's scaled_mm",
-		tileRows:   tileRows,
-		tileBlocks: tileBlocks,
-		offset:     swizzled,
-	}
-)
-
-// Orders returns all orders.
-func Orders() []Order {
-	return []Order{RowMajor, ColumnMajor, Compact, CompactColumnwise, Swizzled, Packed, Shuffled, AlignedColumns, AlignedRows}
-}
-
 // The tile of the swizzle. Rows are in groups; a row of each of the four groups interleave.
 const (
 	tileRows   = 128
@@ -100,29 +40,6 @@ func swizzled(row, block, _, blocks int) int {
 	const rowBytes = tileBytes / groupRows
 	return tile*tileBytes + row%groupRows*rowBytes + row%tileRows/groupRows*tileBlocks + block%tileBlocks
 }
-
-// String returns the order's name.
-func (o Order) String() string { return o.Name }
-
-// Size returns the number of scales that rows × blocks take, padding included: the bytes of
-// one-byte scales.
-func (o Order) Size(rows, blocks int) int {
-	rows, blocks = o.padded(rows, blocks)
-	return rows * blocks
-}
-
-// Offset returns the position of a scale of a matrix of rows × blocks, counted in scales: the
-// offset in bytes of one-byte scales. It also accepts rows and blocks of the padding.
-func (o Order) Offset(row, block, rows, blocks int) int {
-	rows, blocks = o.padded(rows, blocks)
-	return o.offset(row, block, rows, blocks)
-}
-
-func (o Order) padded(rows, blocks int) (paddedRows, paddedBlocks int) {
-	return roundUp(rows, o.tileRows), roundUp(blocks, o.tileBlocks)
-}
-
-func roundUp(n, multiple int) int { return (n + multiple - 1) / multiple * multiple }
 
 // Reorder converts the rows × blocks scales of src from one order to another, in dst. Padding
 // becomes zero. It panics if the lengths do not match the orders. dst and src must not
@@ -157,22 +74,9 @@ func (o Order) check(name string, b []byte, rows, blocks, width int) {
 	}
 }
 
-// SwizzledSize returns the bytes of rows × cols scales after Swizzle.
-func SwizzledSize(rows, cols int) int { return Swizzled.Size(rows, cols) }
-
-// Swizzle sets dst, of SwizzledSize bytes, to the rows × cols scales of src in tiles of 128×4.
+// Swizzle sets dst, of Swizzled.Size(rows, cols) bytes, to the rows × cols scales of src in tiles of
+// 128×4. For columnwise scales beside untransposed codes, use Reorder from ColumnMajor.
 func Swizzle(dst, src []byte, rows, cols int) { Reorder(dst, Swizzled, src, RowMajor, rows, cols) }
 
 // Unswizzle sets dst to the rows × cols scales of src. It is the inverse of Swizzle.
 func Unswizzle(dst, src []byte, rows, cols int) { Reorder(dst, RowMajor, src, Swizzled, rows, cols) }
-
-// SwizzleColumnwise is Swizzle of src transposed: src holds rows × cols scales, one block of
-// each column per row. dst has SwizzledSize(cols, rows) bytes.
-func SwizzleColumnwise(dst, src []byte, rows, cols int) {
-	Reorder(dst, Swizzled, src, ColumnMajor, cols, rows)
-}
-
-// UnswizzleColumnwise is the inverse of SwizzleColumnwise.
-func UnswizzleColumnwise(dst, src []byte, rows, cols int) {
-	Reorder(dst, ColumnMajor, src, Swizzled, cols, rows)
-}

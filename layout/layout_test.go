@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
 )
 
@@ -59,15 +60,15 @@ func TestSwizzledView(t *testing.T) {
 					}
 				}
 			}
-			got := make([]byte, SwizzledSize(rows, cols))
+			got := make([]byte, Swizzled.Size(rows, cols))
 			Swizzle(got, src, rows, cols)
 			if !bytes.Equal(got, want) {
 				t.Error("Swizzle differs from the permuted view")
 			}
-			twin := make([]byte, SwizzledSize(rows, cols))
-			SwizzleColumnwise(twin, transposed(src, rows, cols), cols, rows)
-			if !bytes.Equal(twin, want) {
-				t.Error("SwizzleColumnwise of the transposed scales differs from Swizzle")
+			columnwise := make([]byte, Swizzled.Size(rows, cols))
+			Reorder(columnwise, Swizzled, transposed(src, rows, cols), ColumnMajor, rows, cols)
+			if !bytes.Equal(columnwise, want) {
+				t.Error("Reorder of the transposed scales differs from Swizzle")
 			}
 		})
 	}
@@ -109,7 +110,7 @@ func TestOrders(t *testing.T) {
 			rows, blocks := shape[0], shape[1]
 			t.Run(fmt.Sprintf("order=%s/%dx%d", o, rows, blocks), func(t *testing.T) {
 				taken := make([]bool, o.Size(rows, blocks))
-				paddedRows, paddedBlocks := o.padded(rows, blocks)
+				paddedRows, paddedBlocks := o.Padded(rows, blocks)
 				for i := range paddedRows {
 					for j := range paddedBlocks {
 						at := o.Offset(i, j, rows, blocks)
@@ -161,38 +162,66 @@ func TestReorder(t *testing.T) {
 	}
 }
 
-// TestUnswizzle checks that the inverses restore scales from buffers with any padding bytes.
+// TestUnswizzle checks that Unswizzle restores scales from buffers with any padding bytes.
 func TestUnswizzle(t *testing.T) {
 	for _, shape := range shapes {
 		rows, cols := shape[0], shape[1]
 		src := noise(rows * cols)
-		for _, tc := range []struct {
-			name      string
-			size      int
-			there     func(dst, src []byte, rows, cols int)
-			back      func(dst, src []byte, rows, cols int)
-			swizzling func(i, j int) int
-		}{
-			{"rowwise", SwizzledSize(rows, cols), Swizzle, Unswizzle, func(i, j int) int { return Swizzled.Offset(i, j, rows, cols) }},
-			{"columnwise", SwizzledSize(cols, rows), SwizzleColumnwise, UnswizzleColumnwise, func(i, j int) int { return Swizzled.Offset(j, i, cols, rows) }},
-		} {
-			b := make([]byte, tc.size)
-			tc.there(b, src, rows, cols)
-			dirty := bytes.Repeat([]byte{0xff}, tc.size)
-			for i := range rows {
-				for j := range cols {
-					dirty[tc.swizzling(i, j)] = b[tc.swizzling(i, j)]
-				}
+		b := make([]byte, Swizzled.Size(rows, cols))
+		Swizzle(b, src, rows, cols)
+		dirty := bytes.Repeat([]byte{0xff}, len(b))
+		for i := range rows {
+			for j := range cols {
+				at := Swizzled.Offset(i, j, rows, cols)
+				dirty[at] = b[at]
 			}
-			for _, swizzled := range [][]byte{b, dirty} {
-				got := make([]byte, len(src))
-				tc.back(got, swizzled, rows, cols)
-				if !bytes.Equal(got, src) {
-					t.Errorf("%s %d×%d: round trip differs", tc.name, rows, cols)
-				}
+		}
+		for _, swizzled := range [][]byte{b, dirty} {
+			got := make([]byte, len(src))
+			Unswizzle(got, swizzled, rows, cols)
+			if !bytes.Equal(got, src) {
+				t.Errorf("%d×%d: round trip differs", rows, cols)
 			}
 		}
 	}
+}
+
+// TestOrderText checks all 256 values: orders round-trip through their text, in any case; String
+// does not panic for others, and they have no text.
+func TestOrderText(t *testing.T) {
+	want := []string{"row-major", "column-major", "compact", "compact-columnwise", "swizzled", "packed", "shuffled", "aligned-columns", "aligned-rows"}
+	for i := range 256 {
+		o := Order(i)
+		text, err := o.MarshalText()
+		if i >= len(want) {
+			if err == nil || o.String() != fmt.Sprintf("Order(%d)", i) {
+				t.Errorf("value %d: got text %q and string %q, want an error", i, text, o)
+			}
+			continue
+		}
+		if err != nil || string(text) != want[i] || o.String() != want[i] {
+			t.Errorf("value %d: got text %q and string %q, %v, want %s", i, text, o, err, want[i])
+		}
+		for _, spelling := range append(o.Aliases(), want[i], strings.ToUpper(want[i])) {
+			var back Order
+			if err := back.UnmarshalText([]byte(spelling)); err != nil || back != o {
+				t.Errorf("UnmarshalText of %s: got %v, %v", spelling, back, err)
+			}
+		}
+	}
+	if len(Orders()) != len(want) {
+		t.Errorf("got %d orders, want %d", len(Orders()), len(want))
+	}
+	o := Compact
+	if err := o.UnmarshalText([]byte("tiled")); err == nil || o != Compact || !strings.Contains(err.Error(), `unknown order "tiled": use one of row-major, `) {
+		t.Errorf("unknown name: got %v, %v", o, err)
+	}
+	defer func() {
+		if got := fmt.Sprint(recover()); got != "layout: unknown order: got 9, want less than 9" {
+			t.Errorf("Size of an unknown order: got panic %q", got)
+		}
+	}()
+	Order(9).Size(1, 1)
 }
 
 // TestReorderPadded checks that swizzling a padded compact buffer, as Transformer Engine does,
@@ -200,7 +229,7 @@ func TestUnswizzle(t *testing.T) {
 func TestReorderPadded(t *testing.T) {
 	const rows, blocks = 300, 10
 	src := noise(rows * blocks)
-	want := make([]byte, SwizzledSize(rows, blocks))
+	want := make([]byte, Swizzled.Size(rows, blocks))
 	Swizzle(want, src, rows, blocks)
 	for _, tc := range []struct{ padded, plain Order }{{Compact, RowMajor}, {CompactColumnwise, ColumnMajor}} {
 		compact := make([]byte, tc.padded.Size(rows, blocks))

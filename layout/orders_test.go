@@ -131,7 +131,7 @@ func FuzzReorder(f *testing.F) {
 // to a tile and a half in each dimension.
 func TestSmallShapes(t *testing.T) {
 	for _, o := range Orders() {
-		maxRows, maxBlocks := 2*o.tileRows, 3*o.tileBlocks
+		maxRows, maxBlocks := 2*orders[o].tileRows, 3*orders[o].tileBlocks
 		step := 1
 		if testing.Short() && maxRows > 100 {
 			step = 37
@@ -147,7 +147,7 @@ func TestSmallShapes(t *testing.T) {
 }
 
 func bijective(o Order, rows, blocks int) error {
-	paddedRows, paddedBlocks := o.padded(rows, blocks)
+	paddedRows, paddedBlocks := o.Padded(rows, blocks)
 	taken := make([]bool, o.Size(rows, blocks))
 	for i := range paddedRows {
 		for j := range paddedBlocks {

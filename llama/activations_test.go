@@ -25,17 +25,17 @@ func observed(t testing.TB, m *Model, factor float64) *convert.Calibration {
 	t.Helper()
 	c := &convert.Calibration{Input: map[string]float64{}, Key: map[string]float64{}, Value: map[string]float64{}}
 	s := scope(t, "bf16")
-	s.Observe = func(o nn.Observation) {
+	s.Observer.Operand = func(o nn.Observation) {
 		if o.Operand == nn.Input && strings.Contains(o.Module, ".layers.") {
 			for _, module := range checkpoint.JoinedParts(o.Module) {
 				c.Input[module] = max(c.Input[module], factor*float64(quant.Amax(o.Source, 1)))
 			}
 		}
 	}
-	s.Cached = func(kv nn.KeysValues) {
-		key, value := kv.Module+".k_proj", kv.Module+".v_proj"
-		c.Key[key] = max(c.Key[key], factor*float64(quant.Amax(kv.Keys, 1)))
-		c.Value[value] = max(c.Value[value], factor*float64(quant.Amax(kv.Values, 1)))
+	s.Observer.KeysValues = func(module string, keys, values tensor.Dense) {
+		key, value := module+".k_proj", module+".v_proj"
+		c.Key[key] = max(c.Key[key], factor*float64(quant.Amax(keys, 1)))
+		c.Value[value] = max(c.Value[value], factor*float64(quant.Amax(values, 1)))
 	}
 	tokens, _ := text(2, 64)
 	if _, err := m.Logits(s, tokens, 2); err != nil {
@@ -78,12 +78,12 @@ func TestStoredScales(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := ActivationScales{}
+		wantStored, wantCaches := 0, 0
 		if activations {
-			want = ActivationScales{Stored: 7 * small.NumHiddenLayers, Caches: small.NumHiddenLayers}
+			wantStored, wantCaches = 7*small.NumHiddenLayers, small.NumHiddenLayers
 		}
-		if got := m.ActivationScales(); got != want {
-			t.Errorf("activations have the scales %+v, want %+v", got, want)
+		if stored, perToken, caches := m.ActivationScales(); stored != wantStored || perToken != 0 || caches != wantCaches {
+			t.Errorf("got %d stored scales, %d per token, %d caches, want %d, 0, %d", stored, perToken, caches, wantStored, wantCaches)
 		}
 		l, err := m.Loss(scope(t, "bf16"), tokens, targets, 2)
 		if err != nil {

@@ -291,7 +291,7 @@ func TestLoadRefuses(t *testing.T) {
 		file     func(dir string) error
 		complain string
 	}{
-		{name: "model_type", config: func(c map[string]any) { c["model_type"] = "qwen2" }, complain: `model_type is "qwen2"`},
+		{name: "model_type", config: func(c map[string]any) { c["model_type"] = "qwen2" }, complain: `model_type "qwen2" is not supported`},
 		{name: "architectures", config: func(c map[string]any) { c["architectures"] = []string{"LlamaForSequenceClassification"} }, complain: "LlamaForSequenceClassification"},
 		{name: "bias", config: func(c map[string]any) { c["attention_bias"] = true }, complain: "biases"},
 		{name: "rope", config: func(c map[string]any) { c["rope_scaling"] = map[string]any{"rope_type": "llama3"} }, complain: "rope_scaling"},
@@ -300,7 +300,7 @@ func TestLoadRefuses(t *testing.T) {
 		{name: "type", config: func(c map[string]any) { c["hidden_size"] = "wide" }, complain: "config.json"},
 		{name: "deeper", config: func(c map[string]any) { c["num_hidden_layers"] = 3 }, complain: "model.layers.2.input_layernorm.weight is missing"},
 		{name: "shallower", config: func(c map[string]any) { c["num_hidden_layers"] = 1 }, complain: "model.layers.1"},
-		{name: "wider", config: func(c map[string]any) { c["intermediate_size"] = 384 }, complain: "mlp.gate_proj.weight has the shape [256 128], where the configuration says [384 128]"},
+		{name: "wider", config: func(c map[string]any) { c["intermediate_size"] = 384 }, complain: "mlp.gate_proj.weight: got shape [256 128], want [384 128]"},
 		{name: "vast", config: func(c map[string]any) { c["num_hidden_layers"] = 60000 }, complain: "the checkpoint has"},
 		{name: "beyond", config: func(c map[string]any) { c["hidden_size"] = 1 << 40 }, complain: "hidden_size"},
 		{name: "bytes", config: func(c map[string]any) { c["vocab_size"] = 300 }, complain: "256"},

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Config is the architecture of a model, under the names of Hugging Face's
-// LlamaConfig. Fields that are zero take the defaults that WithDefaults says.
+// Config is the architecture of a model, with the names of Hugging Face's LlamaConfig. Zero fields
+// have the defaults of WithDefaults.
 type Config struct {
 	VocabSize             int     `json:"vocab_size"`
 	HiddenSize            int     `json:"hidden_size"`
@@ -23,25 +23,28 @@ type Config struct {
 	RMSNormEps            float64 `json:"rms_norm_eps"`
 	TieWordEmbeddings     bool    `json:"tie_word_embeddings"`
 
-	// Microscale is what other readers of the configuration pass over.
-	Microscale Extension `json:"microscale"`
-}
-
-// An Extension is what Hugging Face's configuration has no name for.
-type Extension struct {
-	Vocabulary string `json:"vocabulary"` // Bytes, or what text cannot be turned into here
+	// Microscale holds what Hugging Face's configuration has no name for. Other readers ignore it.
+	Microscale struct {
+		Vocabulary string `json:"vocabulary"` // Bytes, or the name of a vocabulary that this package cannot tokenize
+	} `json:"microscale"`
 }
 
 const (
-	// Bytes is the vocabulary of 256 tokens, each the byte of its number.
+	// Bytes is the vocabulary of 256 tokens, one per byte value.
 	Bytes = "bytes"
 
-	tokenizer = "tokenizer" // what a checkpoint has that does not say
+	tokenizer = "tokenizer" // of a checkpoint that does not name its vocabulary
 )
 
-// WithDefaults returns c with what is zero filled in: a vocabulary of bytes, as
-// many heads of keys as of queries, heads that share the hidden size, 2048
-// positions, and Llama's θ = 10000 and ε = 1e-5.
+// unsupported is an error that matches errors.ErrUnsupported: a valid model that this package does
+// not compute.
+type unsupported struct{ error }
+
+func (unsupported) Is(target error) bool { return target == errors.ErrUnsupported }
+
+// WithDefaults returns c with defaults in place of zeros: a vocabulary of bytes, as many KV heads as
+// query heads, a head size of the hidden size divided by the heads, 2048 positions, and Llama's
+// θ = 10000 and ε = 1e-5.
 func (c Config) WithDefaults() Config {
 	if c.VocabSize == 0 {
 		c.VocabSize, c.Microscale.Vocabulary = 256, Bytes
@@ -67,46 +70,46 @@ func (c Config) WithDefaults() Config {
 	return c
 }
 
-// Validate reports what makes c no model.
+// Validate returns an error if c is not a model.
 func (c Config) Validate() error {
-	const wide, deep = 1 << 20, 1 << 16 // no product of these overflows
+	const wide, deep = 1 << 20, 1 << 16 // products of these do not overflow
 	for _, n := range []struct {
-		name        string
-		value, most int
+		name       string
+		value, max int
 	}{
 		{"vocab_size", c.VocabSize, 1 << 24}, {"hidden_size", c.HiddenSize, wide}, {"intermediate_size", c.IntermediateSize, wide},
 		{"num_hidden_layers", c.NumHiddenLayers, deep}, {"num_attention_heads", c.NumAttentionHeads, wide},
 		{"num_key_value_heads", c.NumKeyValueHeads, wide}, {"head_dim", c.HeadDim, wide / max(1, c.NumAttentionHeads)},
 		{"max_position_embeddings", c.MaxPositionEmbeddings, 1 << 30},
 	} {
-		if n.value < 1 || n.value > n.most {
-			return fmt.Errorf("model: %s is %d: it is to be from 1 to %d", n.name, n.value, n.most)
+		if n.value < 1 || n.value > n.max {
+			return fmt.Errorf("model: %s is %d, want 1 to %d", n.name, n.value, n.max)
 		}
 	}
 	switch {
 	case c.NumAttentionHeads%c.NumKeyValueHeads != 0:
-		return fmt.Errorf("model: num_key_value_heads, %d, does not divide num_attention_heads, %d", c.NumKeyValueHeads, c.NumAttentionHeads)
+		return fmt.Errorf("model: num_key_value_heads is %d, want a divisor of num_attention_heads, %d", c.NumKeyValueHeads, c.NumAttentionHeads)
 	case c.HeadDim%2 != 0:
-		return fmt.Errorf("model: head_dim is %d: rotary embedding turns pairs, so it is to be even", c.HeadDim)
+		return fmt.Errorf("model: head_dim is %d, want an even number: rotary embedding rotates pairs", c.HeadDim)
 	case !(c.RopeTheta > 0):
-		return fmt.Errorf("model: rope_theta is %g: it is to be positive", c.RopeTheta)
+		return fmt.Errorf("model: rope_theta is %g, want a positive number", c.RopeTheta)
 	case !(c.RMSNormEps >= 0):
-		return fmt.Errorf("model: rms_norm_eps is %g: it is not to be negative", c.RMSNormEps)
+		return fmt.Errorf("model: rms_norm_eps is %g, want at least 0", c.RMSNormEps)
 	case c.Microscale.Vocabulary == Bytes && c.VocabSize != 256:
-		return fmt.Errorf("model: vocab_size is %d: a vocabulary of bytes has 256", c.VocabSize)
+		return fmt.Errorf("model: vocab_size is %d, want 256 for the vocabulary of bytes", c.VocabSize)
 	}
 	return nil
 }
 
-// RequireBytes reports a vocabulary that text cannot be turned into.
+// RequireBytes returns an error that matches errors.ErrUnsupported unless the vocabulary is Bytes.
 func (c Config) RequireBytes() error {
 	if c.Microscale.Vocabulary != Bytes {
-		return fmt.Errorf("the model has a vocabulary of %d tokens of a tokenizer: text can be read and written with the vocabulary of 256 bytes alone, which config.json names as \"microscale\": {\"vocabulary\": \"bytes\"}", c.VocabSize)
+		return unsupported{fmt.Errorf("the model needs a tokenizer for its %d tokens: only the vocabulary of 256 bytes is supported, which config.json names as \"microscale\": {\"vocabulary\": \"bytes\"}", c.VocabSize)}
 	}
 	return nil
 }
 
-// Parameters returns the number of weights of a model, those of a tied head once.
+// Parameters returns the number of weights of a model. A tied head counts once.
 func (c Config) Parameters() int {
 	q, kv := c.NumAttentionHeads*c.HeadDim, c.NumKeyValueHeads*c.HeadDim
 	layer := c.HiddenSize*(2*q+2*kv) + 3*c.HiddenSize*c.IntermediateSize + 2*c.HiddenSize
@@ -117,8 +120,7 @@ func (c Config) Parameters() int {
 	return n
 }
 
-// published is the whole of a config.json: what transformers' LlamaConfig needs
-// beside Config.
+// published is a config.json: Config and the other fields of transformers' LlamaConfig.
 type published struct {
 	Architectures []string `json:"architectures"`
 	ModelType     string   `json:"model_type"`
@@ -127,7 +129,7 @@ type published struct {
 	AttentionBias bool            `json:"attention_bias"`
 	MLPBias       bool            `json:"mlp_bias"`
 	RopeScaling   json.RawMessage `json:"rope_scaling"`
-	// RopeParameters is where transformers 5 has rope_theta and rope_scaling.
+	// RopeParameters holds rope_theta and rope_scaling in files of transformers 5.
 	RopeParameters *ropeParameters `json:"rope_parameters,omitempty"`
 	BOS            *int            `json:"bos_token_id"`
 	EOS            *int            `json:"eos_token_id"`
@@ -144,8 +146,7 @@ const (
 	architecture = "LlamaForCausalLM"
 )
 
-// marshal returns the config.json of a model whose weights are stored in a dtype
-// of the given name.
+// marshal returns the config.json of a model with weights of the given dtype.
 func (c Config) marshal(torchDtype string) ([]byte, error) {
 	data, err := json.MarshalIndent(published{
 		Architectures: []string{architecture}, ModelType: modelType, Config: c, HiddenAct: "silu",
@@ -154,31 +155,33 @@ func (c Config) marshal(torchDtype string) ([]byte, error) {
 	return append(data, '\n'), err
 }
 
-// parseConfig reads a config.json, and refuses what this package does not compute.
+// parseConfig parses a config.json. An architecture that this package does not compute is an error
+// that matches errors.ErrUnsupported.
 func parseConfig(data []byte) (Config, error) {
 	p := published{HiddenAct: "silu"}
 	if err := json.Unmarshal(data, &p); err != nil {
 		return Config{}, fmt.Errorf("config.json: %w", err)
 	}
-	if p.ModelType != modelType {
-		return Config{}, fmt.Errorf("config.json: model_type is %q, not %q: this is another architecture", p.ModelType, modelType)
+	fail := func(format string, args ...any) (Config, error) {
+		return Config{}, unsupported{fmt.Errorf("config.json: "+format, args...)}
 	}
-	if len(p.Architectures) > 0 && !slices.Contains(p.Architectures, architecture) {
-		return Config{}, fmt.Errorf("config.json: architectures are %s, not %s: this is another architecture", strings.Join(p.Architectures, ", "), architecture)
-	}
+	ropeType := ""
 	if r := p.RopeParameters; r != nil {
-		p.RopeTheta = r.RopeTheta
-		if r.RopeType != "" && r.RopeType != "default" {
-			return Config{}, fmt.Errorf("config.json: rope_type is %q: only the default one is computed here", r.RopeType)
-		}
+		p.RopeTheta, ropeType = r.RopeTheta, r.RopeType
 	}
 	switch {
+	case p.ModelType != modelType:
+		return fail("model_type %q is not supported: want %q", p.ModelType, modelType)
+	case len(p.Architectures) > 0 && !slices.Contains(p.Architectures, architecture):
+		return fail("architecture %s is not supported: want %s", strings.Join(p.Architectures, ", "), architecture)
+	case ropeType != "" && ropeType != "default":
+		return fail("rope_type %q is not supported: want \"default\"", ropeType)
 	case p.HiddenAct != "silu":
-		return Config{}, fmt.Errorf("config.json: hidden_act is %q: only silu is computed here", p.HiddenAct)
+		return fail("hidden_act %q is not supported: want \"silu\"", p.HiddenAct)
 	case p.AttentionBias || p.MLPBias:
-		return Config{}, errors.New("config.json: linear layers have biases (attention_bias, mlp_bias): only layers without are computed here")
+		return fail("linear layers with biases (attention_bias, mlp_bias) are not supported")
 	case len(p.RopeScaling) > 0 && string(p.RopeScaling) != "null":
-		return Config{}, errors.New("config.json: rope_scaling is set: only rotary embedding without scaling is computed here")
+		return fail("rope_scaling is not supported")
 	}
 	if p.Microscale.Vocabulary == "" {
 		p.Microscale.Vocabulary = tokenizer

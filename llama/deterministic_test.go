@@ -46,9 +46,9 @@ func train(t testing.TB, c Config, o Options, s nn.Scope) (trace, *Model) {
 		for _, p := range m.Params() {
 			p.ZeroGrad()
 		}
-		s.Step = uint32(step)
+		s.Random.Step = uint32(step)
 		for micro := range 2 {
-			s.Microbatch = micro
+			s.Random.Microbatch, s.ReuseWeights = micro, micro > 0
 			loss, err := m.Train(&s, tokens[micro*half:(micro+1)*half], targets[micro*half:(micro+1)*half], 2, 0.5)
 			if err != nil {
 				t.Fatal(err)
@@ -99,8 +99,8 @@ func TestRecompute(t *testing.T) {
 			if err := want.same(got); err != nil {
 				t.Errorf("differ with recomputation: %v", err)
 			}
-			if again.ActivationBytes() >= plain.ActivationBytes() {
-				t.Errorf("%d bytes are kept with recomputation, %d without", again.ActivationBytes(), plain.ActivationBytes())
+			if again.Memory().Activations() >= plain.Memory().Activations() {
+				t.Errorf("%d bytes are kept with recomputation, %d without", again.Memory().Activations(), plain.Memory().Activations())
 			}
 			if name == "delayed" && len(want.state) != 2*5 {
 				t.Errorf("%d modules have a state", len(want.state))
@@ -133,8 +133,8 @@ func TestStoreQuantized(t *testing.T) {
 	quantized := *scope(t, "bf16")
 	quantized.Recipe.StoreQuantized = true
 	got, stored := train(t, small, Options{}, quantized)
-	if stored.ActivationBytes() >= plain.ActivationBytes() {
-		t.Errorf("%d bytes are kept quantized, %d otherwise", stored.ActivationBytes(), plain.ActivationBytes())
+	if stored.Memory().Activations() >= plain.Memory().Activations() {
+		t.Errorf("%d bytes are kept quantized, %d otherwise", stored.Memory().Activations(), plain.Memory().Activations())
 	}
 	if want.losses[0] != got.losses[0] {
 		t.Errorf("the first loss is %g, not %g", got.losses[0], want.losses[0])
@@ -157,7 +157,7 @@ func TestExempt(t *testing.T) {
 	for _, o := range []Options{{}, {FirstBF16: 1, LastBF16: 1}, {LastBF16: 2}} {
 		s := scope(t, "mxfp8")
 		low := map[string]int{}
-		s.Products = func(p nn.Product) {
+		s.Observer.Product = func(p nn.Product) {
 			if a, b := p.A.Format.Scaled(), p.B.Format.Scaled(); a != b {
 				t.Errorf("%s: operands %s and %s", p.Module, p.A.Format, p.B.Format)
 			} else if a {

@@ -9,21 +9,20 @@ import (
 	"github.com/microscale-go/microscale/tensor"
 )
 
-// frozen is a linear layer of quantized weights, which are multiplied as they are
-// stored.
+// frozen is a linear layer whose quantized weights are multiplied as they are stored.
 type frozen struct {
 	name  string
-	parts []frozenPart // their rows, one below the other, are those of the layer
+	parts []frozenPart // the rows of the layer, in order
 }
 
-// A frozenPart is the weight of one module of the checkpoint and the quantization of
-// its input; a nil input casts to the recipe's activations.
+// A frozenPart is the weight of one module of the checkpoint and the quantization of its input. A nil
+// input casts to the recipe's Activations.
 type frozenPart struct {
 	weight *quant.Tensor
 	input  *activation
 }
 
-// forward returns X·Wᵀ. Parts that share an activation quantize their input once.
+// forward returns X·Wᵀ. Consecutive parts with the same activation share one quantized input.
 func (f *frozen) forward(s *nn.Scope, x tensor.Dense) (tensor.Dense, error) {
 	rows := 0
 	for _, p := range f.parts {
@@ -51,26 +50,24 @@ func (f *frozen) forward(s *nn.Scope, x tensor.Dense) (tensor.Dense, error) {
 	return y, nil
 }
 
-// An activation quantizes the input of a linear layer as the clients of a checkpoint
-// do.
+// An activation quantizes the input of a linear layer as the clients of a checkpoint do.
 type activation struct {
 	format quant.Format
 
-	// scale is the decode scale of the whole tensor that the checkpoint stores
-	// (input_scale, 1/input_global_scale). 0: there is none, and the scales of a token
-	// come from its own values.
+	// scale is the stored decode scale of the whole tensor (input_scale, 1/input_global_scale). 0:
+	// none is stored, and each token has its own scales.
 	scale float32
 }
 
-// activationFormat returns the format of activations whose scales are their own, for
-// weights of format f: the same elements and scales, and blocks within one token.
+// activationFormat returns the format of dynamically quantized activations for weights of format f:
+// the same elements and scales, and blocks within one token.
 func activationFormat(f quant.Format) quant.Format {
 	return withinTokens(f, quant.Shape{Rows: 1, Cols: f.Block.Cols})
 }
 
-// staticFormat returns the format of activations with a stored scale of the whole
-// tensor, for weights of format f: NVFP4's blocks keep their own scales under it, and
-// FP8 has no other scale. ok is false for formats without such a scale.
+// staticFormat returns the format of activations with a stored per-tensor scale for weights of
+// format f: for NVFP4, the blocks keep their own scales; FP8 has no other scale. ok is false for
+// formats without such a scale.
 func staticFormat(f quant.Format) (_ quant.Format, ok bool) {
 	if f.Global {
 		return activationFormat(f), true
@@ -78,8 +75,7 @@ func staticFormat(f quant.Format) (_ quant.Format, ok bool) {
 	return withinTokens(f, quant.Shape{}), f.Scale == quant.FP8Tensor.Scale
 }
 
-// withinTokens returns f with other blocks: the row of the table of formats, where
-// there is one.
+// withinTokens returns f with another block shape: the row of the table of formats if there is one.
 func withinTokens(f quant.Format, block quant.Shape) quant.Format {
 	if f.Block == block || !f.Scaled() {
 		return f
@@ -92,16 +88,15 @@ func withinTokens(f quant.Format, block quant.Shape) quant.Format {
 	return quant.Format{Name: f.Name + "-token", Element: f.Element, Scale: f.Scale, Block: block, Global: f.Global}
 }
 
-// A quantizedInput is the input of a layer. Where tokens have global scales of their
-// own, tokens has a view of each row of codes with its global scale, and that of codes
-// is 1: scale applies them to the rows of the product.
+// A quantizedInput is the input of a layer. If each token has its own global scale, tokens has a view
+// of each row of codes with that scale, and the global scale of codes is 1: scale applies the scales
+// to the rows of the product.
 type quantizedInput struct {
 	codes  *quant.Tensor
 	tokens []*quant.Tensor
 }
 
-// quantize quantizes x, tokens × in. A token's result does not depend on the other
-// tokens.
+// quantize quantizes x, tokens × in. The result for a token does not depend on other tokens.
 func (a *activation) quantize(s *nn.Scope, x tensor.Dense) (in quantizedInput, err error) {
 	if a == nil {
 		in.codes, err = quant.Quantizer{Format: s.Recipe.Activations}.Rowwise(x, quant.With{Threads: s.Threads})
@@ -114,7 +109,7 @@ func (a *activation) quantize(s *nn.Scope, x tensor.Dense) (in quantizedInput, e
 		if in.codes, err = q.Rowwise(x, quant.With{Threads: s.Threads, Inverse: &inverse}); err != nil {
 			return in, err
 		}
-		if a.format.Global { // the stored number, and not the inverse of its inverse
+		if a.format.Global { // the stored number, not the inverse of its inverse
 			in.codes.Global = a.scale
 		} else {
 			in.codes.Scales32[0] = a.scale
@@ -147,17 +142,16 @@ func quantizeTokens(q quant.Quantizer, x tensor.Dense) (in quantizedInput, err e
 	return in, nil
 }
 
-// observe passes the operand to the scope: each token by itself where it has its own
-// global scale.
+// observe passes the operand to the observer: token by token if each has its own global scale.
 func (in *quantizedInput) observe(s *nn.Scope, module string, x tensor.Dense) {
-	if s.Observe == nil {
+	if s.Observer.Operand == nil {
 		return
 	}
 	if in.tokens == nil {
-		s.Observe(nn.Observation{Module: module, Operand: nn.Input, Source: x, Quantized: in.codes})
+		s.Observer.Operand(nn.Observation{Module: module, Operand: nn.Input, Source: x, Quantized: in.codes})
 	}
 	for i, row := range in.tokens {
-		s.Observe(nn.Observation{Module: module, Operand: nn.Input, Source: x.View(i, i+1, 0, x.Cols), Quantized: row})
+		s.Observer.Operand(nn.Observation{Module: module, Operand: nn.Input, Source: x.View(i, i+1, 0, x.Cols), Quantized: row})
 	}
 }
 

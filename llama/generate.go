@@ -12,19 +12,18 @@ import (
 	"github.com/microscale-go/microscale/quant"
 )
 
-// GenerateOptions say how text is continued. The zero value takes the likeliest
-// byte each time, until the model's positions end.
+// GenerateOptions configures sampling. The zero value always takes the most likely byte, and stops
+// when the model has no more positions.
 type GenerateOptions struct {
-	MaxTokens   int     // bytes at most; 0: as many as the model has positions for
-	Temperature float64 // of the softmax that bytes are drawn from; 0: the likeliest byte
-	TopK        int     // bytes, of the likeliest, that are drawn from; 0: all
+	MaxTokens   int     // maximum number of bytes; 0: as many as the model has positions for
+	Temperature float64 // of the softmax that bytes are drawn from; 0: the most likely byte
+	TopK        int     // draw from this many of the most likely bytes; 0: all
 	Seed        uint64
 }
 
-// Generate returns the bytes that continue a prompt, one after the other, with
-// keys and values of the tokens before in a cache. An error ends them. An empty
-// prompt is a newline. Tokens are filled up to the recipe's alignment, so that one
-// at a time can be quantized.
+// Generate returns the bytes that continue a prompt, with a KV cache. An error, or the end of ctx,
+// ends the sequence. An empty prompt stands for a newline. Tokens are padded to the recipe's
+// alignment.
 func (m *Model) Generate(ctx context.Context, s nn.Scope, prompt []byte, o GenerateOptions) iter.Seq2[byte, error] {
 	s.Pad = true
 	return func(yield func(byte, error) bool) {
@@ -39,17 +38,17 @@ func (m *Model) Generate(ctx context.Context, s nn.Scope, prompt []byte, o Gener
 		for i, b := range prompt {
 			tokens[i] = int32(b)
 		}
-		room := m.Config.MaxPositionEmbeddings - len(prompt) + 1
+		limit := m.Config.MaxPositionEmbeddings - len(prompt) + 1
 		if o.MaxTokens > 0 {
-			room = min(room, o.MaxTokens)
+			limit = min(limit, o.MaxTokens)
 		}
 		caches := make([]nn.Cache, len(m.layers))
-		for i := range room {
+		for i := range limit {
 			if err := ctx.Err(); err != nil {
 				yield(0, err)
 				return
 			}
-			s.Microbatch = i // weights are quantized once
+			s.Random.Microbatch, s.ReuseWeights = i, i > 0
 			logits, err := m.infer(&s, tokens, 1, caches)
 			if err != nil {
 				yield(0, err)
@@ -64,22 +63,22 @@ func (m *Model) Generate(ctx context.Context, s nn.Scope, prompt []byte, o Gener
 	}
 }
 
-// admit reports what Generate cannot do.
+// admit returns an error for what Generate cannot do.
 func (m *Model) admit(prompt []byte, o GenerateOptions) error {
 	if err := m.Config.RequireBytes(); err != nil {
 		return err
 	}
-	if most := m.Config.MaxPositionEmbeddings; len(prompt) > most {
-		return fmt.Errorf("the prompt has %d bytes, the model positions for %d: give it the end of the prompt alone", len(prompt), most)
+	if limit := m.Config.MaxPositionEmbeddings; len(prompt) > limit {
+		return fmt.Errorf("generate: the prompt has %d bytes, want at most %d, the positions of the model", len(prompt), limit)
 	}
 	if o.MaxTokens < 0 || o.TopK < 0 || !(o.Temperature >= 0) || math.IsInf(o.Temperature, 0) {
-		return fmt.Errorf("generation of %d tokens at temperature %g from the likeliest %d: none of these may be negative or infinite", o.MaxTokens, o.Temperature, o.TopK)
+		return fmt.Errorf("generate: got MaxTokens %d, Temperature %g, TopK %d: want finite values of at least 0", o.MaxTokens, o.Temperature, o.TopK)
 	}
 	return nil
 }
 
-// choose draws the token that stands at a place of the generated text.
-func (o *GenerateOptions) choose(logits []float32, place int) int {
+// choose draws the token at an index of the generated text.
+func (o *GenerateOptions) choose(logits []float32, index int) int {
 	order := make([]int, len(logits))
 	for i := range order {
 		order[i] = i
@@ -97,7 +96,7 @@ func (o *GenerateOptions) choose(logits []float32, place int) int {
 		sum += weights[i]
 	}
 	stream := quant.Stream{Seed: o.Seed}
-	left := sum * (float64(stream.At(uint64(place))) / (1 << 32))
+	left := sum * (float64(stream.At(uint64(index))) / (1 << 32))
 	for i, w := range weights {
 		if left -= w; left < 0 {
 			return order[i]

@@ -8,10 +8,10 @@ import (
 	"github.com/microscale-go/microscale/tensor"
 )
 
-// A layer is attention and a feed-forward network, each after a norm and added to
-// the residual stream.
+// A layer is attention and a feed-forward network, each after a norm and added to the residual
+// stream.
 type layer struct {
-	exempt bool // from the recipe
+	exempt bool // computes without the recipe
 
 	inputNorm *nn.RMSNorm
 	qkv       projection
@@ -45,7 +45,7 @@ func newLayer(c Config, number int, rotary *nn.Rotary) *layer {
 	}
 }
 
-// scope returns the one of the two that the layer computes under.
+// scope returns the scope that the layer computes under.
 func (l *layer) scope(quantized, exempt *nn.Scope) *nn.Scope {
 	if l.exempt {
 		return exempt
@@ -76,24 +76,18 @@ func (l *layer) weightBytes() int {
 	return n
 }
 
-// layerSaved is what a forward keeps for its backward: the input alone where the
-// layer is computed again.
+// layerSaved holds the activations of a layer for its backward pass: only the input if the layer is
+// recomputed.
 type layerSaved struct {
 	input *quant.Tensor
 	batch int
 
-	inputNorm *nn.RMSNormSaved
-	qkv       *nn.LinearSaved
-	attention *nn.AttentionSaved
-	output    *nn.LinearSaved
-	postNorm  *nn.RMSNormSaved
-	gateUp    *nn.LinearSaved
-	swiglu    *nn.SwiGLUSaved
-	down      *nn.LinearSaved
+	inputNorm, qkv, attention, output nn.Saved
+	postNorm, gateUp, swiglu, down    nn.Saved
 }
 
-// forward returns the residual stream after the layer. With a cache, x is the next
-// tokens of one sequence.
+// forward returns the residual stream after the layer. With a cache, x holds the next tokens of one
+// sequence.
 func (l *layer) forward(s *nn.Scope, x tensor.Dense, batch int, cache *nn.Cache) (y tensor.Dense, saved *layerSaved, err error) {
 	saved = &layerSaved{batch: batch}
 	var h tensor.Dense
@@ -132,7 +126,7 @@ func (l *layer) forward(s *nn.Scope, x tensor.Dense, batch int, cache *nn.Cache)
 	return y, saved, nn.Add(s, y, y, h)
 }
 
-// backward returns the gradient of the layer's input for that of its output.
+// backward returns the gradient of the layer's input for dy, that of its output.
 func (l *layer) backward(s *nn.Scope, saved *layerSaved, dy tensor.Dense) (dx tensor.Dense, err error) {
 	d, err := l.down.linear.Backward(s, saved.down, dy)
 	if err != nil {
@@ -165,8 +159,7 @@ func (l *layer) backward(s *nn.Scope, saved *layerSaved, dy tensor.Dense) (dx te
 	return d, nn.Add(s, d, dy, d)
 }
 
-// endForward and endBackward move the scales of delayed scaling on, which exempt
-// layers do not have.
+// endForward and endBackward update delayed scales, which exempt layers do not have.
 func (l *layer) endForward(s *nn.Scope) {
 	if l.exempt {
 		return

@@ -13,21 +13,20 @@ import (
 	"github.com/microscale-go/microscale/quant"
 )
 
-// LoadOptions say what becomes of quantized weights.
+// LoadOptions configures Load.
 type LoadOptions struct {
 	Options
 
-	// Activations quantizes the inputs of quantized linear layers as the clients of the
-	// checkpoint do: by the scale that it stores, where it stores one and its scheme does
-	// not ignore that, and otherwise every token by its own values. Keys and values are
-	// quantized to FP8 where their scales are stored (k_scale, v_scale). Without
-	// Activations, all of these are computed in BF16.
+	// Activations quantizes the inputs of quantized linear layers as the clients of the checkpoint
+	// do: with the stored scale if there is one and the scheme uses it, otherwise each token with
+	// its own scales. It quantizes keys and values to FP8 if their scales are stored (k_scale,
+	// v_scale). Without Activations, all of these are in BF16.
 	Activations bool
 }
 
-// Load reads the directory of a LlamaForCausalLM. Weights that are quantized, by
-// any convention of package checkpoint, stay as they are stored, and the model can
-// be evaluated and not trained. What is no such checkpoint is refused in one line.
+// Load reads a Hugging Face directory of a LlamaForCausalLM. Quantized weights, in any supported
+// convention, stay as they are stored; such a model cannot be trained. Another architecture is an
+// error that matches errors.ErrUnsupported.
 func Load(dir string, o LoadOptions) (*Model, error) {
 	source, err := hf.Open(dir)
 	if err != nil {
@@ -42,7 +41,7 @@ func Load(dir string, o LoadOptions) (*Model, error) {
 
 func load(source *hf.Checkpoint, o LoadOptions) (*Model, error) {
 	if source.Config == nil {
-		return nil, fmt.Errorf("there is no %s, which says what the model is: give the directory of a LlamaForCausalLM", hf.ConfigName)
+		return nil, fmt.Errorf("%s is missing: want the directory of a %s", hf.ConfigName, architecture)
 	}
 	config, err := parseConfig(source.Config)
 	if err != nil {
@@ -52,8 +51,8 @@ func load(source *hf.Checkpoint, o LoadOptions) (*Model, error) {
 	if p := r.model.Problems; len(p) > 0 {
 		return nil, errors.New(p[0].String())
 	}
-	if has := r.elements(); int64(config.Parameters()) > 2*has { // before memory is taken for them
-		return nil, fmt.Errorf("the configuration is of a model of %d parameters, the checkpoint has %d", config.Parameters(), has)
+	if has := r.elements(); int64(config.Parameters()) > 2*has { // checked before memory is allocated
+		return nil, fmt.Errorf("config.json describes %d parameters, but the checkpoint has %d", config.Parameters(), has)
 	}
 	m, err := newModel(config, o.Options)
 	if err != nil {
@@ -62,11 +61,11 @@ func load(source *hf.Checkpoint, o LoadOptions) (*Model, error) {
 	return m, r.read(m)
 }
 
-// ignored are tensors that are no weights: the frequencies of rotary embedding, which
-// older checkpoints have.
+// ignored matches tensors that are not weights: the frequencies of rotary embedding in older
+// checkpoints.
 var ignored = regexp.MustCompile(`\.self_attn\.rotary_emb\.inv_freq$`)
 
-// A reader gives a model the weights of a checkpoint.
+// A reader loads the weights of a checkpoint into a model.
 type reader struct {
 	model   *checkpoint.Model
 	options LoadOptions
@@ -95,7 +94,7 @@ func (r *reader) read(m *Model) error {
 			continue // readCache reads it
 		}
 		if !known[w.Name] && !ignored.MatchString(w.Name) && !(m.Config.TieWordEmbeddings && w.Name == "lm_head.weight") {
-			return fmt.Errorf("tensor %s is not one of a %s of this configuration", w.Name, architecture)
+			return fmt.Errorf("unexpected tensor %s: a %s of this configuration does not have it", w.Name, architecture)
 		}
 	}
 	projections := []*projection{&m.head}
@@ -115,7 +114,7 @@ func (r *reader) read(m *Model) error {
 	if err := r.readCache(m); err != nil {
 		return err
 	}
-	for _, p := range m.Params() { // those that are not frozen
+	for _, p := range m.Params() { // the parameters that are not frozen
 		stored, _ := r.model.Lookup(p.Name)
 		d, err := stored.Read(0, p.Value.Rows)
 		if err != nil {
@@ -128,16 +127,16 @@ func (r *reader) read(m *Model) error {
 	return nil
 }
 
-// check reports a weight that is missing or has another shape.
+// check returns an error if a weight is missing or has another shape or dtype.
 func (r *reader) check(p *nn.Param) error {
 	stored, ok := r.model.Lookup(p.Name)
 	switch {
 	case !ok:
-		return fmt.Errorf("tensor %s is missing, which a %s of this configuration has with shape %v", p.Name, architecture, shape(p))
+		return fmt.Errorf("tensor %s is missing, want shape %v", p.Name, shape(p))
 	case !slices.Equal(stored.Shape, shape(p)):
-		return fmt.Errorf("tensor %s has the shape %v, where the configuration says %v", p.Name, stored.Shape, shape(p))
+		return fmt.Errorf("tensor %s: got shape %v, want %v by config.json", p.Name, stored.Shape, shape(p))
 	case !stored.Dense():
-		return fmt.Errorf("tensor %s has the dtype %s, which is not one of a weight", p.Name, stored.Dtype)
+		return fmt.Errorf("tensor %s: unsupported dtype %s", p.Name, stored.Dtype)
 	}
 	return nil
 }
@@ -147,8 +146,7 @@ func (r *reader) quantized(p *nn.Param) bool {
 	return stored.Quantized()
 }
 
-// freeze makes of p the codes of its weights. A part that is not quantized, beside
-// others that are, is in BF16.
+// freeze replaces p with the stored codes of its weights. A part that is not quantized is in BF16.
 func (r *reader) freeze(p *projection) error {
 	f := &frozen{name: p.linear.Name}
 	for _, part := range p.params() {
@@ -175,7 +173,7 @@ func (r *reader) freeze(p *projection) error {
 			return err
 		}
 		if n := len(f.parts); n > 0 && reflect.DeepEqual(f.parts[n-1].input, input) {
-			input = f.parts[n-1].input // one quantization for both
+			input = f.parts[n-1].input // shared, so that the input is quantized once
 		}
 		f.parts = append(f.parts, frozenPart{t, input})
 	}

@@ -10,41 +10,40 @@ import (
 	"github.com/microscale-go/microscale/nn"
 )
 
-// activation returns what quantizes the input of a quantized weight, nil for nothing.
+// activation returns how to quantize the input of a quantized weight, or nil.
 func (r *reader) activation(w *checkpoint.Weight) (*activation, error) {
 	if !r.options.Activations {
 		return nil, nil
 	}
-	own := &activation{format: activationFormat(w.Format)}
-	does := r.model.ActivationsIn(w.Format)
-	if does == checkpoint.Dynamic {
-		return own, nil
+	dynamic := &activation{format: activationFormat(w.Format)}
+	scheme := r.model.ActivationsIn(w.Format)
+	if scheme == checkpoint.Dynamic {
+		return dynamic, nil
 	}
 	scale, stored := w.InputScale()
 	static, ok := staticFormat(w.Format)
 	if !stored || !ok {
-		if does == checkpoint.Static {
-			return nil, fmt.Errorf("tensor %s: its scheme %s stores the scale of its activations, and there is none of one value: quantize the source with a calibration", w.Name, r.model.Scheme)
+		if scheme == checkpoint.Static {
+			return nil, fmt.Errorf("tensor %s: the scheme %s requires a stored activation scale of one value, and there is none: quantize the source with a calibration", w.Name, r.model.Scheme)
 		}
-		return own, nil
+		return dynamic, nil
 	}
-	if err := usableScale(w.Name+": the scale of its activations", scale); err != nil {
+	if err := usableScale(w.Name+": activation scale", scale); err != nil {
 		return nil, err
 	}
 	return &activation{format: static, scale: scale}, nil
 }
 
-// usableScale returns an error unless a decode scale and its inverse are positive and
-// finite.
+// usableScale returns an error unless a decode scale and its inverse are positive and finite.
 func usableScale(what string, scale float32) error {
 	if !(scale > 0 && 1/scale > 0) || math.IsInf(float64(scale), 0) || math.IsInf(float64(1/scale), 0) {
-		return fmt.Errorf("tensor %s is %g: a scale must be positive and finite", what, scale)
+		return fmt.Errorf("tensor %s is %g, want a positive finite number", what, scale)
 	}
 	return nil
 }
 
-// readCache gives the attentions of the model the scales of an FP8 KV cache, where the
-// checkpoint stores them and activations are quantized.
+// readCache sets the scales of an FP8 KV cache if the checkpoint stores them and activations are
+// quantized.
 func (r *reader) readCache(m *Model) error {
 	attentions := map[string]*nn.Attention{}
 	for _, l := range m.layers {
@@ -59,13 +58,13 @@ func (r *reader) readCache(m *Model) error {
 		module = strings.TrimSuffix(module, ".v_proj.weight")
 		a := attentions[module]
 		if a == nil {
-			return fmt.Errorf("tensor %s is not one of a %s of this configuration", w.Name, architecture)
+			return fmt.Errorf("unexpected tensor %s: a %s of this configuration does not have it", w.Name, architecture)
 		}
 		if !r.options.Activations {
 			continue
 		}
 		if rows, cols := w.Matrix(); rows*cols != 1 || !w.Dense() {
-			return fmt.Errorf("tensor %s has the shape %v and the dtype %s: a scale of the KV cache is one number", w.Name, w.Shape, w.Dtype)
+			return fmt.Errorf("tensor %s: got shape %v and dtype %s, want one number: the scale of a KV cache", w.Name, w.Shape, w.Dtype)
 		}
 		d, err := w.Read(0, 1)
 		if err != nil {
@@ -90,7 +89,7 @@ func (r *reader) readCache(m *Model) error {
 			continue
 		}
 		if c.Key == 0 || c.Value == 0 {
-			return fmt.Errorf("%s has one of k_scale and v_scale without the other: an FP8 KV cache needs both", l.attention.Name)
+			return fmt.Errorf("%s has only one of k_scale and v_scale, want both for an FP8 KV cache", l.attention.Name)
 		}
 		if err := r.checkCacheScheme(); err != nil {
 			return err
@@ -99,8 +98,7 @@ func (r *reader) readCache(m *Model) error {
 	return nil
 }
 
-// checkCacheScheme returns an error if the configuration says that the KV cache has
-// another format than FP8.
+// checkCacheScheme returns an error if the configuration has a KV cache of another format than FP8.
 func (r *reader) checkCacheScheme() error {
 	raw, ok := r.model.Source.QuantizationConfig()
 	if !ok {
@@ -117,22 +115,15 @@ func (r *reader) checkCacheScheme() error {
 		Type string `json:"type"`
 	}
 	if err := json.Unmarshal(config.Scheme, &scheme); err != nil || scheme.Bits != 8 || scheme.Type != "float" {
-		return fmt.Errorf("quantization_config: kv_cache_scheme is %s: only an FP8 KV cache is computed here", strings.Join(strings.Fields(string(config.Scheme)), ""))
+		return unsupported{fmt.Errorf("quantization_config: kv_cache_scheme %s is not supported: want FP8", strings.Join(strings.Fields(string(config.Scheme)), ""))}
 	}
 	return nil
 }
 
-// ActivationScales counts what quantizes the activations of a model.
-type ActivationScales struct {
-	Stored int // weights whose input has a stored scale
-	Tokens int // weights whose input has scales of each token's own
-	Caches int // attentions whose keys and values are those of an FP8 KV cache
-}
-
-// ActivationScales returns what quantizes the activations of the model, beside the
-// recipe.
-func (m *Model) ActivationScales() ActivationScales {
-	var n ActivationScales
+// ActivationScales returns how the activations of the model are quantized, apart from the recipe: the
+// number of weights whose input has a stored scale, the number of those whose input has scales per
+// token, and the number of layers with an FP8 KV cache.
+func (m *Model) ActivationScales() (stored, perToken, caches int) {
 	count := func(p *projection) {
 		if p.frozen == nil {
 			return
@@ -141,9 +132,9 @@ func (m *Model) ActivationScales() ActivationScales {
 			switch {
 			case part.input == nil:
 			case part.input.scale != 0:
-				n.Stored++
+				stored++
 			default:
-				n.Tokens++
+				perToken++
 			}
 		}
 	}
@@ -152,9 +143,9 @@ func (m *Model) ActivationScales() ActivationScales {
 			count(p)
 		}
 		if l.attention.CacheScales != nil {
-			n.Caches++
+			caches++
 		}
 	}
 	count(&m.head)
-	return n
+	return stored, perToken, caches
 }

@@ -2,44 +2,49 @@ package llama
 
 import "github.com/microscale-go/microscale/nn"
 
-// Memory is what a model holds between the forward and the backward pass of a
-// microbatch, when it holds most, in bytes. Master weights, gradients, and the matrices
-// that pass from one module to the next are not among it.
+// Memory is the memory of a training step at its peak, between the forward and the backward pass of a
+// microbatch, in bytes. Matrices between modules and garbage are not included.
 type Memory struct {
-	Rowwise    int `json:"rowwise"`    // copies of weights that fprop takes
-	Columnwise int `json:"columnwise"` // copies of weights that dgrad takes; of held weights those of one layer at a time
+	Masters   int `json:"masters"`   // FP32 weights
+	Gradients int `json:"gradients"` // FP32
+	Moments   int `json:"moments"`   // optimizer state, which package train adds
+
+	Rowwise    int `json:"rowwise"`    // copies of weights for fprop
+	Columnwise int `json:"columnwise"` // copies of weights for dgrad; of held weights, those of one layer at a time
 
 	// Activations that the forward pass saves for the backward pass, by module.
 	Linear    int `json:"linear"`    // inputs of linear layers
 	Norms     int `json:"norms"`     // inputs of norms
 	SwiGLU    int `json:"swiglu"`    // inputs of SwiGLU: gate and up
 	Attention int `json:"attention"` // Q, K and V
-	Layers    int `json:"layers"`    // inputs of layers that are computed again
-	Loss      int `json:"loss"`      // logits, which are FP32
+	Layers    int `json:"layers"`    // inputs of layers that are recomputed
+	Loss      int `json:"loss"`      // logits, FP32
 
-	Scratch int `json:"scratch"` // operands out of use, which later ones are written into
+	Scratch int `json:"scratch"` // pooled buffers
 }
 
-// Weights returns the bytes of the copies of weights.
-func (m Memory) Weights() int { return m.Rowwise + m.Columnwise }
-
-// Activations returns the bytes of what is saved for the backward pass.
+// Activations returns the bytes that are saved for the backward pass.
 func (m Memory) Activations() int {
 	return m.Linear + m.Norms + m.SwiGLU + m.Attention + m.Layers + m.Loss
 }
 
-// Total returns the sum of all.
-func (m Memory) Total() int { return m.Weights() + m.Activations() + m.Scratch }
+// Total returns the sum of all fields.
+func (m Memory) Total() int {
+	return m.Masters + m.Gradients + m.Moments + m.Rowwise + m.Columnwise + m.Activations() + m.Scratch
+}
 
-// Memory returns what the last Train held.
-func (m *Model) Memory() Memory { return m.held }
+// Memory returns the memory of the last Train. Before one, copies of weights and activations are zero.
+func (m *Model) Memory() Memory {
+	n := m.lastTrain
+	for _, p := range m.Params() {
+		n.Masters += 4 * p.Value.Rows * p.Value.Cols
+		n.Gradients += 4 * p.Grad.Rows * p.Grad.Cols
+	}
+	return n
+}
 
-// ActivationBytes returns the memory of what the last Train saved from its forward for
-// its backward pass: codes and scales of activations, and the logits.
-func (m *Model) ActivationBytes() int { return m.held.Activations() }
-
-// memory adds up what was saved, and what weights are kept.
-func (m *Model) memory(saved *modelSaved, head *nn.LinearSaved, loss *nn.CrossEntropySaved) Memory {
+// measure adds up the saved activations and the copies of weights.
+func (m *Model) measure(saved *modelSaved, head, loss nn.Saved) Memory {
 	n := saved.recomputed
 	for _, l := range saved.layers {
 		l.add(&n)
@@ -47,7 +52,7 @@ func (m *Model) memory(saved *modelSaved, head *nn.LinearSaved, loss *nn.CrossEn
 	n.Norms += saved.norm.Bytes()
 	n.Linear += head.Bytes()
 	n.Loss += loss.Bytes() + 4*len(saved.tokens)
-	n.Scratch = m.memoryPool.Bytes()
+	n.Scratch = m.pool.Bytes()
 	add := func(p *projection) {
 		rowwise, columnwise := p.linear.WeightBytes()
 		n.Rowwise += rowwise
@@ -62,7 +67,7 @@ func (m *Model) memory(saved *modelSaved, head *nn.LinearSaved, loss *nn.CrossEn
 	return n
 }
 
-// add adds what a layer saved.
+// add adds the activations that a layer saved.
 func (s *layerSaved) add(n *Memory) {
 	if s.input != nil {
 		n.Layers += len(s.input.Codes)
@@ -74,7 +79,7 @@ func (s *layerSaved) add(n *Memory) {
 	n.Attention += s.attention.Bytes()
 }
 
-// transient returns the largest columnwise copy that the backward pass made of a held
+// transient returns the bytes of the largest columnwise copy that the backward pass made of a held
 // weight.
 func (m *Model) transient() int {
 	n := 0
@@ -86,9 +91,9 @@ func (m *Model) transient() int {
 	return n
 }
 
-// WeightBytes returns the memory of the weights as they are multiplied: the copies
-// of the linear layers that are kept now, and the embedding and norms in BF16. Master
-// weights are not among them.
+// WeightBytes returns the memory of the weights in the form in which they are multiplied: the
+// quantized copies of linear layers, and the embedding and norms in BF16. Master weights are not
+// included.
 func (m *Model) WeightBytes() int {
 	n := 2 * (len(m.embedding.Weight.Value.Data) + len(m.norm.Weight.Value.Data))
 	for _, l := range m.layers {

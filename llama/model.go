@@ -11,17 +11,17 @@ import (
 	"github.com/microscale-go/microscale/tensor"
 )
 
-// Options are how a model computes, beside the recipe.
+// Options configures how a model computes, apart from the recipe.
 type Options struct {
-	FirstBF16 int // layers at the start that no recipe quantizes (--num-layers-at-start-in-bf16)
-	LastBF16  int // layers at the end
+	FirstBF16 int // number of layers at the start that no recipe quantizes
+	LastBF16  int // number of layers at the end that no recipe quantizes
 
-	// Recompute keeps the inputs of layers alone in the forward pass, and computes
-	// each layer a second time before its backward pass, with the same bits.
+	// Recompute saves only the inputs of layers in the forward pass, and recomputes each layer
+	// before its backward pass, with the same bits.
 	Recompute bool
 }
 
-// A Model is a Llama.
+// A Model is a Llama model.
 type Model struct {
 	Config  Config
 	Options Options
@@ -32,13 +32,13 @@ type Model struct {
 	head      projection
 	loss      nn.CrossEntropy
 
-	memoryPool nn.Memory
-	held       Memory // by the last Train
+	pool      nn.Pool
+	lastTrain Memory // without masters and gradients
 }
 
-// New returns a model with the initial weights of a seed: normally distributed
-// with a deviation of 0.02, the projections that end in the residual stream with
-// that divided by √(2·layers), and norms of one.
+// New returns a model with random weights that depend only on the seed: normally distributed with a
+// standard deviation of 0.02, divided by √(2·layers) for the projections into the residual stream.
+// Norms are one.
 func New(c Config, o Options, seed uint64) (*Model, error) {
 	m, err := newModel(c, o)
 	if err != nil {
@@ -65,7 +65,7 @@ func newModel(c Config, o Options) (*Model, error) {
 		return nil, err
 	}
 	if o.FirstBF16 < 0 || o.LastBF16 < 0 || o.FirstBF16+o.LastBF16 > c.NumHiddenLayers {
-		return nil, fmt.Errorf("model: %d layers at the start and %d at the end are to stay in BF16, of %d", o.FirstBF16, o.LastBF16, c.NumHiddenLayers)
+		return nil, fmt.Errorf("model: FirstBF16 is %d and LastBF16 is %d, want numbers from 0 whose sum is at most the number of layers, %d", o.FirstBF16, o.LastBF16, c.NumHiddenLayers)
 	}
 	m := &Model{
 		Config: c, Options: o,
@@ -87,9 +87,9 @@ func newModel(c Config, o Options) (*Model, error) {
 	return m, nil
 }
 
-// Params returns the trained tensors, each once, in the order of the computation
-// and under the names of Hugging Face's checkpoints. A quantized model (see
-// Quantized) has those that are not quantized.
+// Params returns the trained tensors, each once, in the order of the computation and with the names
+// of Hugging Face's checkpoints. For a quantized model (see Quantized), these are the tensors that
+// are not quantized.
 func (m *Model) Params() []*nn.Param {
 	list := m.embedding.Params()
 	for _, l := range m.layers {
@@ -102,19 +102,19 @@ func (m *Model) Params() []*nn.Param {
 	return list
 }
 
-// scopes returns the scope of the layers that a recipe quantizes, and that of the
-// others, of the embedding and of the head.
+// scopes returns the scope of the layers that the recipe quantizes, and that of exempt layers, the
+// embedding, the last norm and the head.
 func (m *Model) scopes(s *nn.Scope) (quantized, exempt *nn.Scope) {
 	q := *s
-	q.Memory = &m.memoryPool
+	q.Pool = &m.pool
 	e := q.Disabled()
 	return &q, &e
 }
 
-// forward returns the input of the head, and what the layers keep.
+// forward returns the input of the head and the saved activations.
 func (m *Model) forward(s *nn.Scope, tokens []int32, batch int, caches []nn.Cache) (x tensor.Dense, saved *modelSaved, err error) {
 	if batch < 1 || len(tokens) == 0 || len(tokens)%batch != 0 {
-		return x, nil, fmt.Errorf("model: %d tokens are not %d sequences of equal length", len(tokens), batch)
+		return x, nil, fmt.Errorf("model: got %d tokens, want a positive multiple of the batch of %d sequences", len(tokens), batch)
 	}
 	quantized, exempt := m.scopes(s)
 	if x, err = m.embedding.Forward(exempt, tokens); err != nil {
@@ -146,15 +146,15 @@ func (m *Model) forward(s *nn.Scope, tokens []int32, batch int, caches []nn.Cach
 	return x, saved, err
 }
 
-// modelSaved is what a forward keeps for its backward.
+// modelSaved holds the activations that a forward pass saves for the backward pass.
 type modelSaved struct {
 	tokens     []int32
 	layers     []*layerSaved
-	norm       *nn.RMSNormSaved
-	recomputed Memory // what the largest layer saves when it is computed again
+	norm       nn.Saved
+	recomputed Memory // activations of the largest layer when it is recomputed
 }
 
-// backward adds the gradients that follow from that of the norm's output.
+// backward adds the gradients of all parameters before the head for d, that of the last norm's output.
 func (m *Model) backward(s *nn.Scope, saved *modelSaved, d tensor.Dense) error {
 	quantized, exempt := m.scopes(s)
 	d, err := m.norm.Backward(exempt, saved.norm, d)
@@ -179,18 +179,19 @@ func (m *Model) backward(s *nn.Scope, saved *modelSaved, d tensor.Dense) error {
 	return m.embedding.Backward(exempt, saved.tokens, d)
 }
 
-// Train is a forward and a backward pass of one microbatch: batch sequences of
-// equal length, one behind the other, and for each token the one that follows it;
-// a negative target does not count. It returns the mean loss in nats per token,
-// and adds weight times its gradients to those of the parameters. The scales of
-// delayed scaling move on, as at the end of Transformer Engine's autocast and
-// backward pass. A loss that is NaN is returned as it is.
+// ErrQuantized is the error of training or saving a model with quantized weights.
+var ErrQuantized = errors.New("the weights of the model are quantized: load the checkpoint that they were made from")
+
+// Train runs the forward and the backward pass of one microbatch: batch contiguous sequences of equal
+// length, and for each token the target that follows it. Negative targets do not count. It returns
+// the mean loss in nats per token, which may be NaN, and adds the gradients, multiplied by weight, to
+// those of the parameters. It updates delayed scales after the forward and after the backward pass.
 func (m *Model) Train(s *nn.Scope, tokens, targets []int32, batch int, weight float32) (loss float64, err error) {
 	if m.Quantized() {
-		return 0, errors.New("model: its weights are quantized, and cannot be trained: load the checkpoint they were made from")
+		return 0, fmt.Errorf("model: train: %w", ErrQuantized)
 	}
 	if s.Inference || s.Recompute {
-		return 0, errors.New("model: training under a scope of inference or recomputation")
+		return 0, errors.New("model: train: the scope is one of inference or recomputation")
 	}
 	_, exempt := m.scopes(s)
 	x, saved, err := m.forward(s, tokens, batch, nil)
@@ -205,26 +206,28 @@ func (m *Model) Train(s *nn.Scope, tokens, targets []int32, batch int, weight fl
 	if err != nil {
 		return 0, err
 	}
-	m.held = m.memory(saved, headSaved, lossSaved)
+	m.lastTrain = m.measure(saved, headSaved, lossSaved)
 	for _, l := range m.layers {
 		l.endForward(s)
 	}
-	d, err := m.head.linear.Backward(exempt, headSaved, m.loss.Backward(exempt, lossSaved, weight))
+	d, err := m.loss.Backward(exempt, lossSaved, weight)
 	if err != nil {
+		return 0, err
+	}
+	if d, err = m.head.linear.Backward(exempt, headSaved, d); err != nil {
 		return 0, err
 	}
 	if err := m.backward(s, saved, d); err != nil {
 		return 0, err
 	}
-	m.held.Columnwise += m.transient()
+	m.lastTrain.Columnwise += m.transient()
 	for _, l := range m.layers {
 		l.endBackward(s)
 	}
 	return loss, nil
 }
 
-// Loss returns the mean loss of a forward pass in nats per token. It leaves no
-// trace.
+// Loss returns the mean loss of an inference pass in nats per token.
 func (m *Model) Loss(s *nn.Scope, tokens, targets []int32, batch int) (loss float64, err error) {
 	logits, err := m.Logits(s, tokens, batch)
 	if err != nil {
@@ -234,7 +237,7 @@ func (m *Model) Loss(s *nn.Scope, tokens, targets []int32, batch int) (loss floa
 	return loss, err
 }
 
-// Logits returns the logits of the token after each token, tokens × vocabulary.
+// Logits returns the logits of the next token for each token, tokens × vocabulary.
 func (m *Model) Logits(s *nn.Scope, tokens []int32, batch int) (tensor.Dense, error) {
 	return m.infer(s, tokens, batch, nil)
 }

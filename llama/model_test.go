@@ -29,7 +29,7 @@ func scope(t testing.TB, name string) *nn.Scope {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &nn.Scope{Recipe: r, Seed: 1}
+	return &nn.Scope{Recipe: r, Random: nn.Random{Seed: 1}}
 }
 
 // recipes are all, or under -short (an emulated processor is a hundred times slower)
@@ -52,7 +52,7 @@ func TestLearns(t *testing.T) {
 			tokens, targets := text(2, 32)
 			var first, last float64
 			for step := range 5 {
-				s.Step = uint32(step)
+				s.Random.Step = uint32(step)
 				for _, p := range m.Params() {
 					p.ZeroGrad()
 				}
@@ -70,7 +70,7 @@ func TestLearns(t *testing.T) {
 					}
 				}
 			}
-			t.Logf("%.3f → %.3f nats, %d bytes of weights, %d of activations", first, last, m.WeightBytes(), m.ActivationBytes())
+			t.Logf("%.3f → %.3f nats, %d bytes of weights, %d of activations", first, last, m.WeightBytes(), m.Memory().Activations())
 			if first < 5.4 || first > 5.7 || last > first-0.5 {
 				t.Errorf("the loss went from %g to %g", first, last)
 			}

@@ -9,8 +9,8 @@ import (
 	"github.com/microscale-go/microscale/tensor"
 )
 
-// A projection is a linear layer: one that can be trained, or, where linear is
-// nil, quantized weights.
+// A projection is a linear layer that can be trained, or, if linear is nil, one with quantized
+// weights.
 type projection struct {
 	linear *nn.Linear
 	frozen *frozen
@@ -23,7 +23,7 @@ func (p *projection) params() []*nn.Param {
 	return p.linear.Params()
 }
 
-// bytes returns the memory of the weights as they are multiplied.
+// bytes returns the memory of the weights in the form in which they are multiplied.
 func (p *projection) bytes() int {
 	if p.linear != nil {
 		rowwise, columnwise := p.linear.WeightBytes()
@@ -38,7 +38,7 @@ func (p *projection) bytes() int {
 }
 
 // forward returns X·Wᵀ.
-func (p *projection) forward(s *nn.Scope, x tensor.Dense) (tensor.Dense, *nn.LinearSaved, error) {
+func (p *projection) forward(s *nn.Scope, x tensor.Dense) (tensor.Dense, nn.Saved, error) {
 	if p.linear != nil {
 		return p.linear.Forward(s, x)
 	}
@@ -46,8 +46,7 @@ func (p *projection) forward(s *nn.Scope, x tensor.Dense) (tensor.Dense, *nn.Lin
 	return y, nil, err
 }
 
-// Quantized reports whether weights of the model are quantized for good: it can be
-// evaluated, not trained.
+// Quantized reports whether the model has quantized weights, which cannot be trained.
 func (m *Model) Quantized() bool {
 	for _, l := range m.layers {
 		for _, p := range l.projections() {
@@ -59,13 +58,12 @@ func (m *Model) Quantized() bool {
 	return m.head.linear == nil
 }
 
-// Quantize returns the model with the weights of its layers quantized by q and
-// kept as codes. Where activations is set, the inputs of these layers are quantized to
-// the same format, every token with its own scales. Embedding, norms and head
-// are shared with m, and so are exempt layers.
+// Quantize returns the model with the weights of its layers quantized by q. With activations, the
+// inputs of these layers are quantized to the same format, each token with its own scales. Embedding,
+// norms, head and exempt layers are shared with m.
 func (m *Model) Quantize(q quant.Quantizer, activations bool, threads int) (*Model, error) {
 	if m.Quantized() {
-		return nil, fmt.Errorf("model: its weights are quantized already")
+		return nil, fmt.Errorf("model: quantize: %w", ErrQuantized)
 	}
 	bf16, err := recipe.Lookup("bf16")
 	if err != nil {
@@ -73,7 +71,7 @@ func (m *Model) Quantize(q quant.Quantizer, activations bool, threads int) (*Mod
 	}
 	scope := nn.Scope{Recipe: bf16, Threads: threads}
 	c := *m
-	c.memoryPool = nn.Memory{}
+	c.pool = nn.Pool{}
 	c.layers = make([]*layer, len(m.layers))
 	for i, l := range m.layers {
 		copied := *l
@@ -94,9 +92,9 @@ func (m *Model) Quantize(q quant.Quantizer, activations bool, threads int) (*Mod
 	return &c, nil
 }
 
-// freeze returns the weights of a layer, rounded to the activations of s, as codes.
-// Its parts have blocks of their own and share a global scale, as package convert
-// has it. input quantizes their activations; nil leaves them as they are.
+// freeze returns the quantized weights of a layer, rounded to the recipe's Activations first. Its
+// parts have separate blocks and share a global scale, as in package convert. input quantizes their
+// activations; nil does not.
 func freeze(s *nn.Scope, l *nn.Linear, q quant.Quantizer, input *activation) (*frozen, error) {
 	w := l.Weight.Value.Clone()
 	s.Round(w)
@@ -119,12 +117,12 @@ func freeze(s *nn.Scope, l *nn.Linear, q quant.Quantizer, input *activation) (*f
 	return f, nil
 }
 
-// HoldWeights has every linear layer that the recipe quantizes hold its weight
-// quantized (nn.Linear.HoldWeight): call it at the start and after every step of the
-// optimizer, whose master weights are the values of Params.
+// HoldWeights makes every linear layer that the recipe quantizes hold its weight quantized
+// (nn.Linear.HoldWeight). Call it at the start and after every step of the optimizer, which updates
+// the values of Params.
 func (m *Model) HoldWeights(s *nn.Scope) error {
 	if m.Quantized() {
-		return fmt.Errorf("model: its weights are quantized for good")
+		return fmt.Errorf("model: hold weights: %w", ErrQuantized)
 	}
 	quantized, _ := m.scopes(s)
 	for _, l := range m.layers {
@@ -140,9 +138,9 @@ func (m *Model) HoldWeights(s *nn.Scope) error {
 	return nil
 }
 
-// SettleWeights replaces the master weights of layers that hold theirs quantized by the
-// decoded values (nn.Linear.SettleWeight), which Save writes: the model cannot be
-// trained any more.
+// SettleWeights replaces the master weights of layers that hold their weights quantized with the
+// decoded values (nn.Linear.SettleWeight), which Save then writes. The model cannot be trained any
+// more.
 func (m *Model) SettleWeights(threads int) {
 	for _, l := range m.layers {
 		for _, p := range l.projections() {

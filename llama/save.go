@@ -22,36 +22,32 @@ const (
 
 const unfinishedSuffix = ".partial"
 
-// SavedNames returns the names of the files that Save writes, in their order: the
-// last makes a model of them.
-func SavedNames() []string { return []string{weightsName, generationName, hf.ConfigName} }
-
-// UnfinishedNames returns the names that these files have while they are written.
-func UnfinishedNames() []string {
-	names := SavedNames()
-	for i := range names {
-		names[i] += unfinishedSuffix
+// FileNames returns the names of the files that Save writes, in order: the last one completes a model.
+// unfinished are their names while they are written.
+func FileNames() (saved, unfinished []string) {
+	saved = []string{weightsName, generationName, hf.ConfigName}
+	for _, name := range saved {
+		unfinished = append(unfinished, name+unfinishedSuffix)
 	}
-	return names
+	return saved, unfinished
 }
 
-// Save writes the model as Hugging Face's LlamaForCausalLM: config.json,
-// generation_config.json and model.safetensors with weights in the given dtype,
-// BF16 or F32. The vocabulary of bytes is named in config.json, under "microscale".
-// The directory is made where it is missing; files of these names are replaced,
-// each by one renaming, the configuration last.
+// Save writes the model as Hugging Face's LlamaForCausalLM: config.json, generation_config.json and
+// model.safetensors with weights of the given dtype, BF16 or F32. config.json names the vocabulary of
+// bytes under "microscale". Save creates the directory if it does not exist. It replaces existing
+// files atomically, config.json last.
 func (m *Model) Save(dir string, dtype safetensors.Dtype) error {
 	if m.Quantized() {
-		return errors.New("model: its weights are quantized: the checkpoint it was loaded from is what could be saved")
+		return fmt.Errorf("model: save: %w", ErrQuantized)
 	}
 	if dtype != safetensors.BF16 && dtype != safetensors.F32 {
-		return fmt.Errorf("model: weights are saved in BF16 or F32, not in %s", dtype)
+		return fmt.Errorf("model: save: got dtype %s, want BF16 or F32", dtype)
 	}
 	config, err := m.Config.marshal(checkpoint.TorchDtype(dtype))
 	if err != nil {
 		return err
 	}
-	// No token ends a text of bytes, and none begins it.
+	// The vocabulary of bytes has no tokens for the beginning and the end of a text.
 	generation, err := json.MarshalIndent(map[string]any{"_from_model_config": true, "bos_token_id": nil, "eos_token_id": nil}, "", "  ")
 	if err != nil {
 		return err
@@ -73,10 +69,10 @@ func (m *Model) Save(dir string, dtype safetensors.Dtype) error {
 	return nil
 }
 
-// replace gives path what write writes under another name beside it.
+// replace atomically replaces path with the file that write writes.
 func replace(path string, write func(path string) error) error {
 	unfinished := path + unfinishedSuffix
-	if err := os.Remove(unfinished); err != nil && !errors.Is(err, os.ErrNotExist) { // of a run that was killed
+	if err := os.Remove(unfinished); err != nil && !errors.Is(err, os.ErrNotExist) { // left by a killed run
 		return err
 	}
 	if err := write(unfinished); err != nil {
@@ -123,8 +119,7 @@ func (m *Model) writeWeights(path string, dtype safetensors.Dtype) error {
 	return file.Close()
 }
 
-// shape returns the shape of a parameter in a file, where the weights of norms are
-// vectors.
+// shape returns the shape of a parameter in a file. Weights of norms are vectors.
 func shape(p *nn.Param) []int64 {
 	if p.Value.Rows == 1 && strings.HasSuffix(p.Name, "norm.weight") {
 		return []int64{int64(p.Value.Cols)}

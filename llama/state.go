@@ -6,9 +6,8 @@ import (
 	"slices"
 )
 
-// State returns the state of delayed scaling between two steps, by the name of the
-// module; nothing under other recipes. With the parameters it is all that a model
-// remembers.
+// State returns the state of delayed scaling between two steps, by the name of the module. It is empty
+// under other recipes. A model has no other state than this and its parameters.
 func (m *Model) State() map[string][]float32 {
 	state := make(map[string][]float32)
 	for name, s := range m.stateful() {
@@ -19,12 +18,12 @@ func (m *Model) State() map[string][]float32 {
 	return state
 }
 
-// SetState takes what State returned of a model of the same configuration.
+// SetState restores what State returned for a model of the same configuration.
 func (m *Model) SetState(state map[string][]float32) error {
 	modules := m.stateful()
 	for _, name := range slices.Sorted(maps.Keys(state)) {
 		if modules[name] == nil {
-			return fmt.Errorf("the state is that of another model: there is no %s here", name)
+			return fmt.Errorf("state of another model: it has %s, which this model does not have", name)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(modules)) {
@@ -35,7 +34,7 @@ func (m *Model) SetState(state map[string][]float32) error {
 	return nil
 }
 
-// A stateful module has a state of delayed scaling.
+// A stateful module has state of delayed scaling.
 type stateful interface {
 	State() []float32
 	SetState([]float32) error

@@ -5,13 +5,13 @@ import (
 	"github.com/microscale-go/microscale/tensor"
 )
 
-// attentionCodes are Q, K and V as the products of FP8 attention take them, and the
-// scales of the pass that quantized them. One scale for a tensor makes the same codes in
-// both directions, and decoded values the same codes again: so the backward pass has the
-// operands of the forward pass.
+// attentionCodes are Q, K and V as the products of FP8 attention take them, and the scales of the
+// forward pass. With per-tensor scales, the codes are the same in both directions, and quantizing
+// the decoded values gives the same codes again, so the backward pass has the operands of the
+// forward pass.
 type attentionCodes struct {
-	operands [3]*quant.Tensor             // Query, Key, Value
-	scales   *[len(operandNames)]*float32 // nil: nothing is saved
+	operands [3]*quant.Tensor // Q, K, V
+	scales   *wholeScales     // nil: nothing is saved
 }
 
 func (c *attentionCodes) bytes() int {
@@ -22,11 +22,10 @@ func (c *attentionCodes) bytes() int {
 	return n
 }
 
-// savesCodes reports whether attention saves its operands as codes: those of one scale
-// for the tensor. Blocks of MXFP8 have other codes in the other direction, so that Q, K
-// and V are saved as sources.
+// savesCodes reports whether attention saves its operands as codes, which requires per-tensor
+// scales. MXFP8 blocks have other codes in the other direction, so their sources are saved.
 func (s *Scope) savesCodes() bool {
-	return s.attentionQuantizer(Query).Format.PerTensor()
+	return s.attentionQuantizer(query).Format.PerTensor()
 }
 
 // saveCodes quantizes Q, K and V as the run did.
@@ -34,11 +33,11 @@ func (r *attentionRun) saveCodes() (c attentionCodes, err error) {
 	scales := r.whole
 	c.scales = &scales
 	width, from := r.Heads*r.HeadDim, 0
-	for i, o := range []Operand{Query, Key, Value} {
+	silent := *r.s
+	silent.Observer = Observer{} // the operands of the products were observed
+	for i, o := range []Operand{query, key, value} {
 		x := r.keys.View(0, r.keys.Rows, from, from+width)
-		into := r.s.Memory.take(r.s.attentionQuantizer(o).Format, quant.Rowwise, x)
-		silent := *r.s
-		silent.Observe = nil // the products observed their operands
+		into := r.s.Pool.take(r.s.attentionQuantizer(o).Format, quant.Rowwise, x)
 		if c.operands[i], err = r.operands.quantize(&silent, r.Name, o, quant.Rowwise, x, r.whole[o], into); err != nil {
 			return c, err
 		}
@@ -47,7 +46,7 @@ func (r *attentionRun) saveCodes() (c attentionCodes, err error) {
 	return c, nil
 }
 
-// restore returns Q, K and V side by side, and the codes to the scope's memory.
+// restore returns Q, K and V side by side, and puts the codes into the pool.
 func (c *attentionCodes) restore(s *Scope) tensor.Dense {
 	cols := 0
 	for _, t := range c.operands {
@@ -61,7 +60,7 @@ func (c *attentionCodes) restore(s *Scope) tensor.Dense {
 			copy(qkv.Row(i)[from:], values.Row(i))
 		}
 		from += t.Cols()
-		s.Memory.give(t)
+		s.Pool.put(t)
 	}
 	*c = attentionCodes{}
 	return qkv

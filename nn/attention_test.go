@@ -67,7 +67,7 @@ func TestAttentionQuantized(t *testing.T) {
 		s.Recipe.Attention.DotProduct = tc.recipe != "bf16"
 		products, observed := 0, 0
 		amaxes := map[Operand]map[float32]bool{}
-		s.Products = func(p Product) {
+		s.Observer.Product = func(p Product) {
 			products++
 			for _, operand := range []*quant.Tensor{p.A, p.B} {
 				if want := s.Recipe.Input.Rowwise.Format.Scaled(); operand.Format.Scaled() != want {
@@ -75,10 +75,10 @@ func TestAttentionQuantized(t *testing.T) {
 				}
 			}
 		}
-		s.Observe = func(o Observation) {
+		s.Observer.Operand = func(o Observation) {
 			observed++
 			q := s.Recipe.Input.Rowwise
-			if o.Operand == GradOutput || o.Operand == GradProbability {
+			if o.Operand == gradOutput || o.Operand == gradProbability {
 				q = s.Recipe.Grad.Rowwise
 			}
 			q.Rounding, q.Hadamard = 0, false
@@ -107,12 +107,12 @@ func TestAttentionQuantized(t *testing.T) {
 			t.Errorf("%s: %d operands are observed, not %d", tc.recipe, observed, want)
 		}
 		if s.Recipe.Input.Rowwise.Format.PerTensor() {
-			for _, o := range []Operand{Query, Key, Value, Probability, GradOutput} {
+			for _, o := range []Operand{query, key, value, probability, gradOutput} {
 				if len(amaxes[o]) != 1 {
 					t.Errorf("%s: the %s has %d scales", tc.recipe, o, len(amaxes[o]))
 				}
 			}
-			if !amaxes[Probability][1] {
+			if !amaxes[probability][1] {
 				t.Errorf("%s: the amax of probabilities is not 1", tc.recipe)
 			}
 		}
@@ -147,15 +147,15 @@ func TestAttentionDelayed(t *testing.T) {
 		t.Fatal("no state")
 	}
 	scales := map[Operand]float32{}
-	s.Observe = func(o Observation) { scales[o.Operand] = o.Quantized.Scales32[0] }
+	s.Observer.Operand = func(o Observation) { scales[o.Operand] = o.Quantized.Scales32[0] }
 	second, _ := pass(t, s, a, x, dy, 1)
 	if slices.Equal(first.Data, second.Data) {
 		t.Error("the second step has the scales of the first")
 	}
-	if want := 1 / (s.Recipe.Input.Rowwise.Format.Element.Max() / 1); scales[Probability] != want {
-		t.Errorf("the scale of probabilities is %g, not %g", scales[Probability], want)
+	if want := 1 / (s.Recipe.Input.Rowwise.Format.Element.Max() / 1); scales[probability] != want {
+		t.Errorf("the scale of probabilities is %g, not %g", scales[probability], want)
 	}
-	for o := Query; o <= GradProbability; o++ {
+	for o := query; o <= gradProbability; o++ {
 		if scales[o] == 1 || scales[o] == 0 {
 			t.Errorf("the scale of the %s is %g", o, scales[o])
 		}
@@ -167,7 +167,7 @@ func TestAttentionDelayed(t *testing.T) {
 	if err := b.SetState(state); err != nil {
 		t.Fatal(err)
 	}
-	s.Observe = nil
+	s.Observer = Observer{}
 	if again, _ := pass(t, s, b, x, dy, 1); !slices.Equal(again.Data, second.Data) {
 		t.Error("a module with the state of another computes something else")
 	}
@@ -252,7 +252,7 @@ func TestSavedCodes(t *testing.T) {
 			for i := range x.Data {
 				x.Data[i] *= 1.5
 			}
-			roundTo(x, s.Recipe.Activations, 1)
+			s.Round(x)
 			y, saved, err := codes.Forward(s, x.Clone(), 2)
 			if err != nil {
 				t.Fatal(err)
@@ -268,8 +268,7 @@ func TestSavedCodes(t *testing.T) {
 			if err := sources.rotate(s, rotated, 64, 0); err != nil {
 				t.Fatal(err)
 			}
-			other.qkv = must(s.keep(rotated))
-			other.codes = attentionCodes{}
+			other.(*attentionSaved).qkv, other.(*attentionSaved).codes = must(s.save(rotated)), attentionCodes{}
 			codes.EndForward(s)
 			sources.EndForward(s)
 			got := dense(t)(codes.Backward(s, saved, dy))

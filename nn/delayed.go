@@ -9,18 +9,16 @@ import (
 	"github.com/microscale-go/microscale/tensor"
 )
 
-// A delayedScale is the state of delayed scaling of one operand: the encode scale
-// in force, and the amaxes of the steps before. History[0] collects the amax of
-// the current one.
+// A delayedScale is the state of delayed scaling of one operand: the current encode scale and
+// the amax history. history[0] collects the amax of the current step.
 type delayedScale struct {
 	scale   float32
 	history []float32
-	used    float32 // the scale of the last pass that was no recomputation
+	used    float32 // scale of the last pass that was not a recomputation
 }
 
-// prepare gives a state that is not there yet its first values, scale 1 and a
-// history of zeros, and fits the history to its length: a longer one is cut, a
-// shorter one filled with zeros.
+// prepare initializes a zero state to scale 1 and a history of zeros, and changes the length of
+// the history: it truncates a longer one and extends a shorter one with zeros.
 func (d *delayedScale) prepare(length int) {
 	if d.scale == 0 {
 		d.scale, d.used = 1, 1
@@ -32,18 +30,17 @@ func (d *delayedScale) prepare(length int) {
 	}
 }
 
-// observe takes in the amax of a tensor.
+// observe adds an amax to the current step.
 func (d *delayedScale) observe(amax float32) { d.history[0] = max(d.history[0], amax) }
 
-// take takes in the amax of x and returns the scale to quantize it with. A
-// recomputation takes the scale of the pass that it repeats, and its amax is known;
-// inference leaves no trace.
+// take returns the encode scale for x and adds its amax to the history. A recomputation takes
+// the scale of the pass that it repeats and adds nothing; inference adds nothing.
 func (d *delayedScale) take(s *Scope, o Operand, x tensor.Dense) *float32 {
 	d.prepare(s.Recipe.Delayed.AmaxHistoryLen)
 	scale := d.scale
 	switch {
 	case s.Inference:
-	case s.Recompute && !isGradient(o):
+	case s.Recompute && !o.isGradient():
 		scale = d.used
 	default:
 		d.observe(quant.Amax(x, s.Threads))
@@ -52,12 +49,11 @@ func (d *delayedScale) take(s *Scope, o Operand, x tensor.Dense) *float32 {
 	return &scale
 }
 
-// update computes the scale of the next step from the history, and moves on. It
-// is the fused kernel of Transformer Engine (delayed_scaling.cu), which leaves the
-// history as it is after a step without an amax; what the largest one is taken of
-// holds the amax that falls out of the history with this update. largest is the
-// element format's.
-func (d *delayedScale) update(r recipe.Delayed, largest float32) {
+// update computes the scale of the next step from the history and rolls the history. It follows
+// Transformer Engine's fused kernel (delayed_scaling.cu): a step without an amax leaves the
+// history unchanged, and the maximum includes the amax that this update drops. elementMax is the
+// largest value of the element format.
+func (d *delayedScale) update(r recipe.Delayed, elementMax float32) {
 	last, amax := d.history[0], float32(0)
 	if last != 0 {
 		n := len(d.history)
@@ -66,7 +62,7 @@ func (d *delayedScale) update(r recipe.Delayed, largest float32) {
 			if i < n-1 {
 				a = d.history[i+1]
 			}
-			if a > amax { // NaN is passed over
+			if a > amax { // ignores NaN
 				amax = a
 			}
 			d.history[i] = a
@@ -77,12 +73,23 @@ func (d *delayedScale) update(r recipe.Delayed, largest float32) {
 		amax = last
 	}
 	if amax > 0 && amax <= math.MaxFloat32 {
-		d.scale = min(float32(math.Ldexp(float64(largest), -r.Margin))/amax, math.MaxFloat32)
+		d.scale = min(float32(math.Ldexp(float64(elementMax), -r.Margin))/amax, math.MaxFloat32)
 	}
 }
 
-// packScales returns the states as numbers, nil where none has been in use: of
-// each the scale, then the history.
+// elementMax returns the largest value of the element format of an operand.
+func (s *Scope) elementMax(o Operand) float32 {
+	switch {
+	case o.isGradient():
+		return s.Recipe.Grad.Rowwise.Format.Element.Max()
+	case o == Weight:
+		return s.Recipe.Weight.Rowwise.Format.Element.Max()
+	}
+	return s.Recipe.Input.Rowwise.Format.Element.Max()
+}
+
+// packScales returns the states as numbers: for each the scale, then the history. It returns nil
+// if no state was used.
 func packScales(scales []delayedScale) []float32 {
 	length := 0
 	for _, d := range scales {
@@ -99,11 +106,11 @@ func packScales(scales []delayedScale) []float32 {
 	return packed
 }
 
-// unpackScales takes what packScales returned for as many states.
+// unpackScales restores what packScales returned for the same number of states.
 func unpackScales(scales []delayedScale, packed []float32) error {
 	each := len(packed) / len(scales)
 	if len(packed)%len(scales) != 0 || each == 1 {
-		return fmt.Errorf("state of delayed scaling: %d numbers are not %d scales, each with a history", len(packed), len(scales))
+		return fmt.Errorf("state of delayed scaling: got %d numbers, want %d scales, each with a history", len(packed), len(scales))
 	}
 	for i := range scales {
 		if each == 0 {
@@ -112,7 +119,7 @@ func unpackScales(scales []delayedScale, packed []float32) error {
 		}
 		d := packed[i*each : (i+1)*each]
 		if !(d[0] > 0 && d[0] <= math.MaxFloat32) {
-			return fmt.Errorf("state of delayed scaling: %g is no scale", d[0])
+			return fmt.Errorf("state of delayed scaling: scale is %g, want a positive finite number", d[0])
 		}
 		scales[i] = delayedScale{scale: d[0], history: append([]float32(nil), d[1:]...), used: d[0]}
 	}

@@ -145,7 +145,8 @@ func TestDelayedLayer(t *testing.T) {
 	var follower *Linear
 	for step := range 6 {
 		for m := range 2 {
-			s := &Scope{Recipe: r, Step: uint32(step), Microbatch: m, Observe: func(o Observation) { got[o.Operand] = o.Quantized.Scales32[0] }}
+			s := &Scope{Recipe: r, Random: Random{Step: uint32(step), Microbatch: m}, ReuseWeights: m > 0}
+			s.Observer.Operand = func(o Observation) { got[o.Operand] = o.Quantized.Scales32[0] }
 			x := matrix(rng, 32, 64, math.Exp(rng.NormFloat64()))
 			dy := matrix(rng, 32, 64, math.Exp(rng.NormFloat64()))
 			if m == 0 {
@@ -163,7 +164,7 @@ func TestDelayedLayer(t *testing.T) {
 
 			// inference between the passes leaves no trace
 			infer := *s
-			infer.Inference, infer.Microbatch = true, 1
+			infer.Inference, infer.ReuseWeights = true, true
 			if _, _, err := l.Forward(&infer, dy); err != nil {
 				t.Fatal(err)
 			}
@@ -203,7 +204,7 @@ func TestDelayedLayer(t *testing.T) {
 				t.Fatal(err)
 			}
 			copy(follower.Weight.Value.Data, l.Weight.Value.Data)
-			s := &Scope{Recipe: r, Step: 1}
+			s := &Scope{Recipe: r, Random: Random{Step: 1}}
 			x := matrix(rand.New(rand.NewPCG(1, 1)), 32, 64, 1)
 			a, _, err := l.Forward(s, x)
 			if err != nil {
@@ -243,16 +244,16 @@ func TestCalibration(t *testing.T) {
 	}
 	high := (&Scope{Recipe: r}).Disabled()
 	bf16 := run(&high)
-	calibrated := run(&Scope{Recipe: r, Calibrating: true, Products: func(p Product) {
+	calibrated := run(&Scope{Recipe: r, Calibrating: true, Observer: Observer{Product: func(p Product) {
 		if p.A.Format.Name != "bf16" || p.B.Format.Name != "bf16" {
 			t.Errorf("%s of %s by %s while calibrating", p.GEMM, p.A.Format, p.B.Format)
 		}
-	}})
+	}}})
 	if !slices.Equal(bf16.Data, calibrated.Data) {
 		t.Error("calibrating computes otherwise than BF16 does")
 	}
 	seen := 0
-	run(&Scope{Recipe: r, Observe: func(o Observation) {
+	run(&Scope{Recipe: r, Observer: Observer{Operand: func(o Observation) {
 		seen++
 		largest := float32(448)
 		if o.Operand == Grad {
@@ -261,7 +262,7 @@ func TestCalibration(t *testing.T) {
 		if want := 1 / (largest / quant.Amax(o.Source, 1)); o.Quantized.Scales32[0] != want {
 			t.Errorf("%s %s: scale %g after calibration, want %g", o.Operand, o.Direction, o.Quantized.Scales32[0], want)
 		}
-	}})
+	}}})
 	if seen != 6 {
 		t.Errorf("%d operands, want 6", seen)
 	}

@@ -2,35 +2,34 @@ package nn
 
 import "math"
 
-// The constants of exp. The integer nearest to x/ln 2 is left in the low bits of a
-// sum with expRound; expHigh is ln 2 to so few bits that products with integers are exact.
+// The constants of exp. Adding expRound rounds x/ln 2 to the nearest integer. expHigh has few enough
+// bits of ln 2 that its products with these integers are exact.
 const (
 	expLog2e = 1 / math.Ln2
 	expRound = 3 << 22
 	expHigh  = 0x1.62e4p-1
 	expLow   = math.Ln2 - expHigh
-	expC7    = 1.0 / 5040 // of the Taylor polynomial
+	expC7    = 1.0 / 5040 // coefficients of the Taylor polynomial
 	expC6    = 1.0 / 720
 	expC5    = 1.0 / 120
 	expC4    = 1.0 / 24
 	expC3    = 1.0 / 6
 	expC2    = 0.5
-	expLeast = -87.33654
-	expMost  = 88.72284
+	expMin   = -87.33654
+	expMax   = 88.72284
 	expBias  = 127
 )
 
-// exp returns e^x in float32, within 2 ulp, with the same bits on every
-// machine. Below -87.3, where the result would be subnormal, it is zero; above
-// the largest float32 it is infinite; NaN stays NaN.
+// exp returns e^x within 2 ulp, with the same bits on every machine. It returns zero below -87.3,
+// where the result would be subnormal, infinity above the largest float32, and NaN for NaN.
 //
-// With n the integer nearest to x/ln 2 and r = x - n·ln 2, it is 2^n times the
-// Taylor polynomial of e^r, whose remainder is below r^8/8! < 2^-27.
+// With n the integer nearest to x/ln 2 and r = x - n·ln 2, the result is 2^n times the Taylor
+// polynomial of e^r, whose remainder is below r^8/8! < 2^-27.
 func exp(x float32) float32 {
 	switch {
-	case x < expLeast:
+	case x < expMin:
 		return 0
-	case x > expMost:
+	case x > expMax:
 		return float32(math.Inf(1))
 	case x != x:
 		return x
@@ -46,19 +45,19 @@ func exp(x float32) float32 {
 	p = float32(p*r) + expC2
 	p = float32(p*float32(r*r)) + r
 	p++
-	// n is up to 128: half of it in each of two factors, which are normal numbers.
+	// n is up to 128: two factors with half of it each are normal numbers.
 	k := int32(n)
 	half := k >> 1
 	return p * math.Float32frombits(uint32(half+expBias)<<23) * math.Float32frombits(uint32(k-half+expBias)<<23)
 }
 
-// sigmoid returns the logistic function of x.
+// sigmoid returns the logistic function of x, 1/(1+e^-x).
 func sigmoid(x float32) float32 { return 1 / (1 + exp(-x)) }
 
 // exps sets each x to e^(x-top).
 func exps(x []float32, top float32) {
 	done := 0
-	if k := lineKernelOf(x); k != nil {
+	if k := rowKernelFor(x); k != nil {
 		done = len(x) / k.unit * k.unit
 		k.exp(&x[0], len(x)/k.unit, top, &expTable)
 	}
@@ -70,7 +69,7 @@ func exps(x []float32, top float32) {
 // sigmoids sets each x to its logistic function.
 func sigmoids(x []float32) {
 	done := 0
-	if k := lineKernelOf(x); k != nil {
+	if k := rowKernelFor(x); k != nil {
 		done = len(x) / k.unit * k.unit
 		k.sigmoid(&x[0], len(x)/k.unit, &expTable)
 	}
@@ -79,7 +78,7 @@ func sigmoids(x []float32) {
 	}
 }
 
-// expConstants are the constants of exp as kernels read them.
+// expConstants are the constants of exp in the layout that kernels read.
 type expConstants struct {
 	log2e, round, high, low     float32
 	c7, c6, c5, c4, c3, c2, one float32
@@ -90,6 +89,6 @@ type expConstants struct {
 var expTable = expConstants{
 	expLog2e, expRound, expHigh, expLow,
 	expC7, expC6, expC5, expC4, expC3, expC2, 1,
-	expLeast, expMost, float32(math.Inf(1)),
+	expMin, expMax, float32(math.Inf(1)),
 	1 << 31, expBias,
 }

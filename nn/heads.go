@@ -8,27 +8,28 @@ import (
 	"github.com/microscale-go/microscale/tensor"
 )
 
-// chunkTokens is how many tokens have their queries multiplied together. It is a
-// multiple of every format's block.
+// chunkTokens is the number of tokens whose queries are multiplied together. It is a multiple of
+// every format's block.
 const chunkTokens = 128
 
-// A chunk is the work of one head of K and V on consecutive tokens of a sequence:
-// their queries, of all heads of the group, and the keys up to the last of them.
+// A chunk is the work of one head of K and V on consecutive tokens of a sequence: the queries of
+// all heads of the group, and the keys up to the last token.
 type chunk struct {
 	*attentionRun
-	row    int          // of queries at which the tokens begin
+	row    int          // first row of queries
 	tokens int          // of the chunk
-	first  int          // keys before those of the first token
+	first  int          // number of keys before that of the first token
 	head   int          // of K and V
-	key    int          // row of keys at which the sequence begins
+	key    int          // first row of the sequence's keys
 	k, v   tensor.Dense // keys and values up to the last token
 }
 
-// rows returns the rows of the stacked queries: token by token, head after head.
+// rows returns the number of rows of the stacked queries: the tokens of one head, then those of
+// the next.
 func (c *chunk) rows() int { return c.tokens * c.Heads / c.KVHeads }
 
-// stack sets dst to the heads of the group, one above the other, of a matrix with
-// the rows of queries and Q's columns first.
+// stack sets dst to the heads of the group in x, one above the other. x has the rows of queries,
+// and Q or its gradient in its first columns.
 func (c *chunk) stack(dst, x tensor.Dense) {
 	d, group := c.HeadDim, c.Heads/c.KVHeads
 	for i := range dst.Rows {
@@ -46,8 +47,8 @@ func (c *chunk) unstack(x, src tensor.Dense) {
 	}
 }
 
-// keyValue returns the columns of K and of V of the chunk's head and keys, in a
-// matrix with the rows of keys and K and V last.
+// keyValue returns the K and V of the chunk's head and keys in x, which has the rows of keys, and
+// K and V or their gradients in its last columns.
 func (c *chunk) keyValue(x tensor.Dense) (k, v tensor.Dense) {
 	d := c.HeadDim
 	from := x.Cols + (c.head-2*c.KVHeads)*d
@@ -55,17 +56,17 @@ func (c *chunk) keyValue(x tensor.Dense) (k, v tensor.Dense) {
 	return x.View(r0, r1, from, from+d), x.View(r0, r1, from+c.KVHeads*d, from+(c.KVHeads+1)*d)
 }
 
-// A worker is one goroutine of a run and the memory that it uses again.
+// A worker is one goroutine of a run with its buffers.
 type worker struct {
 	*attentionRun
 	q, p, dp, o, dq tensor.Dense
-	quantized       [len(operandNames)][2]*quant.Tensor
+	quantized       [operands][2]*quant.Tensor
 	scope           Scope   // of one thread
-	silent          Scope   // the same, which observes nothing
-	amax            float32 // of dS, of all chunks so far
+	silent          Scope   // the same without an observer
+	amax            float32 // of dS, over all chunks so far
 }
 
-// chunk begins a chunk: its stacked queries are in w.q from then on.
+// chunk begins a chunk and sets w.q to its stacked queries.
 func (w *worker) chunk(sequence, head, tokens, from int) *chunk {
 	c := &chunk{
 		attentionRun: w.attentionRun,
@@ -80,8 +81,8 @@ func (w *worker) chunk(sequence, head, tokens, from int) *chunk {
 	return c
 }
 
-// dense returns *m with another shape, in the same memory where it is enough. It
-// holds anything.
+// dense returns *m with another shape, in the same memory if it is large enough. The contents are
+// undefined.
 func (w *worker) dense(m *tensor.Dense, rows, cols int) tensor.Dense {
 	if cap(m.Data) < rows*cols {
 		m.Data = make([]float32, rows*cols)
@@ -90,7 +91,7 @@ func (w *worker) dense(m *tensor.Dense, rows, cols int) tensor.Dense {
 	return *m
 }
 
-// An operandResult is a quantized operand or what was wrong with it.
+// An operandResult is a quantized operand or an error.
 type operandResult struct {
 	t   *quant.Tensor
 	err error
@@ -99,18 +100,18 @@ type operandResult struct {
 // operand quantizes x in one direction.
 func (w *worker) operand(o Operand, d quant.Direction, x tensor.Dense) operandResult {
 	scope := &w.scope
-	if w.restored && (o == Query || o == Key || o == Value) {
+	if w.restored && (o == query || o == key || o == value) {
 		scope = &w.silent
 	}
 	t, err := w.attentionRun.operands.quantize(scope, w.Name, o, d, x, w.whole[o], w.quantized[o][d])
 	w.quantized[o][d] = t
-	if t != nil && o == GradProbability {
+	if t != nil && o == gradProbability {
 		w.amax = max(w.amax, t.Amax)
 	}
 	return operandResult{t, err}
 }
 
-// multiply sets c to alpha·A·Bᵀ, or adds that to it.
+// multiply sets c to alpha·A·Bᵀ, or adds it to c.
 func (w *worker) multiply(c tensor.Dense, alpha float32, accumulate bool, a, b operandResult) error {
 	if err := firstError(a.err, b.err); err != nil {
 		return err
@@ -118,13 +119,13 @@ func (w *worker) multiply(c tensor.Dense, alpha float32, accumulate bool, a, b o
 	return w.scope.mul(c, Product{Module: w.Name, A: a.t, B: b.t}, gemm.Options{Alpha: alpha, Accumulate: accumulate})
 }
 
-// probabilities returns P of a chunk: a row for each stacked query, a column for
-// each key, zero for keys behind the query.
+// probabilities returns P of a chunk: one row per stacked query, one column per key, zero for keys
+// after the query.
 func (w *worker) probabilities(c *chunk) (tensor.Dense, error) {
 	p := w.dense(&w.p, c.rows(), c.k.Rows)
 	err := w.multiply(p, w.scale, false,
-		w.operand(Query, quant.Rowwise, w.q),
-		w.operand(Key, quant.Rowwise, c.k))
+		w.operand(query, quant.Rowwise, w.q),
+		w.operand(key, quant.Rowwise, c.k))
 	if err != nil {
 		return p, err
 	}
@@ -134,8 +135,7 @@ func (w *worker) probabilities(c *chunk) (tensor.Dense, error) {
 	return p, nil
 }
 
-// softmax replaces the first n scores of a row by their softmax, the others by
-// zero.
+// softmax replaces the first n scores of a row with their softmax, and the others with zero.
 func softmax(row []float32, n int) {
 	top := maximum(row[:n])
 	exps(row[:n], top)
@@ -150,7 +150,7 @@ func softmax(row []float32, n int) {
 	clear(row[n:])
 }
 
-// softmaxBackward sets dp to p∘(dp − Σ p∘dp), row by row.
+// softmaxBackward sets each row of dp to p∘(dp − Σ p∘dp).
 func softmaxBackward(dp, p tensor.Dense) {
 	for i := range p.Rows {
 		d, row := dp.Row(i), p.Row(i)
@@ -161,7 +161,7 @@ func softmaxBackward(dp, p tensor.Dense) {
 	}
 }
 
-// maximum returns the largest element; NaN where there is one.
+// maximum returns the largest element, or NaN if there is one.
 func maximum(row []float32) float32 {
 	top := float32(math.Inf(-1))
 	for _, v := range row {

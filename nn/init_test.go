@@ -10,14 +10,14 @@ import (
 // TestInitNormal compares draws with recorded ones: an initialization is the same in
 // every version. Their mean and deviation over a larger matrix are those asked for.
 func TestInitNormal(t *testing.T) {
-	p := NewParam("model.layers.0.q_proj.weight", 2, 3)
+	p := newParam("model.layers.0.q_proj.weight", 2, 3)
 	p.InitNormal(0.5, 42)
 	for i, want := range []uint32{0xbedf6e81, 0x3e638835, 0x3ee0939a, 0x3cee7e28, 0x3d7e5261, 0x3e2c1720} {
 		if got := math.Float32bits(p.Value.Data[i]); got != want {
 			t.Errorf("element %d is %#08x (%g), want %#08x", i, got, p.Value.Data[i], want)
 		}
 	}
-	large := NewParam("large", 300, 200)
+	large := newParam("large", 300, 200)
 	large.InitNormal(0.02, 7)
 	var sum, squares float64
 	seen := map[float32]int{}

@@ -2,10 +2,9 @@ package nn
 
 import "github.com/microscale-go/microscale/internal/cpu"
 
-// A lineKernel computes functions of every element of a line, with the bits of the
-// plain form; n is how many units there are. The rows are in the table of this file's
-// amd64 twin, best first.
-type lineKernel struct {
+// A rowKernel computes element-wise functions of a row in place, with the bits of the portable Go
+// code. n is a number of units. The table is in kernel_amd64.go, fastest first.
+type rowKernel struct {
 	tier    cpu.Tier
 	unit    int // elements
 	round   func(x *float32, n int)
@@ -13,10 +12,10 @@ type lineKernel struct {
 	sigmoid func(x *float32, n int, c *expConstants)
 }
 
-// lineKernelOf returns the kernel for the line; nil where there is none.
-func lineKernelOf(x []float32) *lineKernel {
-	for i := range lineKernels {
-		if k := &lineKernels[i]; k.tier <= cpu.Best() && len(x) >= k.unit {
+// rowKernelFor returns the kernel for x, nil if there is none.
+func rowKernelFor(x []float32) *rowKernel {
+	for i := range rowKernels {
+		if k := &rowKernels[i]; k.tier <= cpu.Best() && len(x) >= k.unit {
 			return k
 		}
 	}

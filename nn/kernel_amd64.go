@@ -4,7 +4,7 @@ package nn
 
 import "github.com/microscale-go/microscale/internal/cpu"
 
-var lineKernels = []lineKernel{
+var rowKernels = []rowKernel{
 	{cpu.AVX512, 16, round512, exp512, sigmoid512},
 	{cpu.AVX2, 8, round256, exp256, sigmoid256},
 }

@@ -2,4 +2,4 @@
 
 package nn
 
-var lineKernels []lineKernel
+var rowKernels []rowKernel

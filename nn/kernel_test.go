@@ -24,7 +24,7 @@ func TestLineKernels(t *testing.T) {
 	}
 	rng := rand.New(rand.NewPCG(3, 4))
 	edges := []float32{
-		0, float32(math.Copysign(0, -1)), expLeast, expMost, math.Nextafter32(expLeast, -100), math.Nextafter32(expMost, 100), -expMost, -expLeast,
+		0, float32(math.Copysign(0, -1)), expMin, expMax, math.Nextafter32(expMin, -100), math.Nextafter32(expMax, 100), -expMax, -expMin,
 		float32(math.Inf(1)), float32(math.Inf(-1)), math.MaxFloat32, -math.MaxFloat32, math.SmallestNonzeroFloat32, 1e-30,
 		math.Float32frombits(0x7f800001), math.Float32frombits(0xffc12345), math.Float32frombits(0x3f808000), math.Float32frombits(0x3f818000), math.Float32frombits(0x7f7fffff),
 	}

@@ -7,18 +7,18 @@ import (
 	"github.com/microscale-go/microscale/tensor"
 )
 
-// A Cache holds the rotated keys and the values of the tokens that one sequence
-// has had: tokens × KVHeads·HeadDim, K and V side by side.
+// A Cache holds the rotated keys and the values of the tokens of one sequence: tokens ×
+// 2·KVHeads·HeadDim, K and V side by side.
 type Cache struct{ rows tensor.Dense }
 
 // Len returns the number of tokens.
 func (c *Cache) Len() int { return c.rows.Rows }
 
-// Bytes returns the memory that it takes.
+// Bytes returns the bytes that the cache holds.
 func (c *Cache) Bytes() int { return 4 * len(c.rows.Data) }
 
-// Extend is Forward of the next tokens of one sequence, whose keys and values it
-// adds to the cache.
+// Extend is Forward for the next tokens of one sequence. It adds their keys and values to the
+// cache.
 func (a *Attention) Extend(s *Scope, qkv tensor.Dense, cache *Cache) (o tensor.Dense, err error) {
 	if err := checkWidth(a.Name, qkv, a.Width()); err != nil {
 		return tensor.Dense{}, err
@@ -39,32 +39,28 @@ func (a *Attention) Extend(s *Scope, qkv tensor.Dense, cache *Cache) (o tensor.D
 	return a.newRun(s, qkv, cache.rows, cache.Len(), nil).forward(1)
 }
 
-// CacheScales are the decode scales of an FP8 KV cache: keys, after their rotation, and
-// values are E4M3 codes times these, and saturate at 448 times these.
+// CacheScales are the decode scales of an FP8 KV cache: rotated keys and values are E4M3 codes
+// times their scale, and saturate at 448 times it.
 type CacheScales struct{ Key, Value float32 }
 
-// roundCached replaces the keys and values of qkv by those that an FP8 KV cache
-// returns, rounded to the format of activations. It applies to inference alone, as the
-// cache does.
+// roundCached replaces the keys and values in qkv with those that an FP8 KV cache returns, rounded
+// to the recipe's Activations. It applies only to inference, as the cache does.
 func (a *Attention) roundCached(s *Scope, qkv tensor.Dense) error {
 	if a.CacheScales == nil || !s.Inference {
 		return nil
 	}
-	k, v := a.Heads*a.HeadDim, (a.Heads+a.KVHeads)*a.HeadDim
+	k, v := a.keysValues(qkv)
 	for _, part := range []struct {
 		name  string
 		x     tensor.Dense
 		scale float32
-	}{
-		{"keys", qkv.View(0, qkv.Rows, k, v), a.CacheScales.Key},
-		{"values", qkv.View(0, qkv.Rows, v, qkv.Cols), a.CacheScales.Value},
-	} {
+	}{{"keys", k, a.CacheScales.Key}, {"values", v, a.CacheScales.Value}} {
 		inverse := 1 / part.scale
 		t, err := quant.Quantizer{Format: quant.FP8Tensor}.Rowwise(part.x, quant.With{Inverse: &inverse, Threads: s.Threads})
 		if err != nil {
 			return fmt.Errorf("%s: KV cache: %s: %w", a.Name, part.name, err)
 		}
-		t.Scales32[0] = part.scale // and not the inverse of its inverse
+		t.Scales32[0] = part.scale // the stored number, not the inverse of its inverse
 		cached := t.Dequantize(s.Threads)
 		for i := range cached.Rows {
 			s.round(cached.Row(i))

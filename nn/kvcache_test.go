@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/microscale-go/microscale/format"
+	"github.com/microscale-go/microscale/tensor"
 )
 
 // TestCacheScales: with the scales of an FP8 KV cache, attention computes with E4M3
@@ -20,17 +21,17 @@ func TestCacheScales(t *testing.T) {
 	s := *scopeOf(t, "bf16")
 	s.Inference = true
 	x := matrix(rng, tokens, (heads+2*kvHeads)*dim, 1)
-	roundTo(x, s.Recipe.Activations, 1)
+	s.Round(x)
 
 	// By hand: E4M3 of the rotated keys and of the values, before attention sees them.
 	var want []float32
 	watched := s
-	watched.Cached = func(kv KeysValues) {
+	watched.Observer.KeysValues = func(_ string, keys, values tensor.Dense) {
 		for i := range tokens {
 			for _, part := range []struct {
 				row   []float32
 				scale float32
-			}{{kv.Keys.Row(i), scales.Key}, {kv.Values.Row(i), scales.Value}} {
+			}{{keys.Row(i), scales.Key}, {values.Row(i), scales.Value}} {
 				for _, v := range part.row {
 					cached := part.scale * format.E4M3.Decode(format.E4M3.Encode(v/part.scale))
 					want = append(want, format.BF16.Decode(format.BF16.Encode(cached)))

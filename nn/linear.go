@@ -10,12 +10,17 @@ import (
 	"github.com/microscale-go/microscale/tensor"
 )
 
-// A Linear is Y = X·Wᵀ + b, with X tokens × in, W out × in and Y tokens × out. All
-// of its three products are of quantized operands, those that the recipe names.
+// A Linear computes Y = X·Wᵀ + b, with X tokens × in, W out × in and Y tokens × out. The operands
+// of its three products are quantized as the recipe says.
 type Linear struct {
 	Name   string
 	Weight *Param // out × in
 	Bias   *Param // 1 × out, or nil
+
+	// SaveOriginalInput saves the input in the recipe's Activations for the backward pass, which
+	// then quantizes it columnwise, instead of saving the columnwise copy. Delayed scaling does
+	// not support it.
+	SaveOriginalInput bool
 
 	in, out int
 	parts   []*Param // views of Weight and Bias
@@ -24,31 +29,30 @@ type Linear struct {
 	delayed [3]delayedScale // by Operand
 }
 
-// NewLinear returns a layer whose weight and bias are zero. Its parameters are
-// name.weight and name.bias.
+// NewLinear returns a layer whose weight and bias are zero. Its parameters are name.weight and
+// name.bias.
 func NewLinear(name string, in, out int, bias bool) *Linear {
 	return NewFusedLinear(name, in, bias, Part{name, out})
 }
 
-// A Part is one of several projections of the same input that are computed as one.
+// A Part is one of several projections of the same input that a Linear computes as one.
 type Part struct {
-	Name string // its parameters are Name.weight and Name.bias
+	Name string // of the parameters Name.weight and Name.bias
 	Out  int
 }
 
-// NewFusedLinear returns a layer of several projections, whose outputs stand side
-// by side: q, k and v of attention, gate and up of SwiGLU. Their weights are one
-// matrix, one part below the other, and quantized as one, so that they share the
-// scale of the whole tensor where there is one (Transformer Engine fuses them too).
-// Params returns the parts.
+// NewFusedLinear returns a layer of several projections whose outputs are side by side: Q, K and
+// V of attention, gate and up of SwiGLU. Their weights are the rows of one matrix and are
+// quantized together, so that they share a per-tensor scale, as in Transformer Engine. Params
+// returns the parts.
 func NewFusedLinear(name string, in int, bias bool, parts ...Part) *Linear {
 	l := &Linear{Name: name, in: in}
 	for _, p := range parts {
 		l.out += p.Out
 	}
-	l.Weight = NewParam(name+".weight", l.out, in)
+	l.Weight = newParam(name+".weight", l.out, in)
 	if bias {
-		l.Bias = NewParam(name+".bias", 1, l.out)
+		l.Bias = newParam(name+".bias", 1, l.out)
 	}
 	from := 0
 	for _, p := range parts {
@@ -63,46 +67,31 @@ func NewFusedLinear(name string, in int, bias bool, parts ...Part) *Linear {
 	return l
 }
 
-// Params returns the weight, and the bias where there is one, of each part.
+// Params returns the weight and, if there is one, the bias of each part.
 func (l *Linear) Params() []*Param { return l.parts }
 
-// WeightBytes returns the bytes of codes and scales of the copies of the weight that
-// the layer keeps now, by direction.
+// WeightBytes returns the bytes of codes and scales of the quantized copies of the weight that
+// the layer holds, by direction.
 func (l *Linear) WeightBytes() (rowwise, columnwise int) {
 	return tensorBytes(l.weight.rowwise) + tensorBytes(l.held.codes), tensorBytes(l.weight.columnwise)
 }
 
-// LinearSaved is what a forward pass keeps for the backward pass.
-type LinearSaved struct {
-	rows     int           // tokens, padding aside
-	input    *quant.Tensor // X as wgrad takes it
-	original *quant.Tensor // X in BF16, in place of input (Scope.SaveOriginalInput)
+type linearSaved struct {
+	rows     int           // tokens without padding
+	input    *quant.Tensor // X, columnwise
+	original *quant.Tensor // X in Activations, instead of input
 }
 
-// Bytes returns how many bytes of codes and scales are kept.
-func (s *LinearSaved) Bytes() int {
-	if s == nil {
-		return 0
-	}
-	return tensorBytes(s.input) + tensorBytes(s.original)
-}
+func (s *linearSaved) Bytes() int { return tensorBytes(s.input) + tensorBytes(s.original) }
 
-func tensorBytes(t *quant.Tensor) int {
-	if t == nil {
-		return 0
-	}
-	return len(t.Codes) + len(t.Scales) + 4*len(t.Scales32)
-}
-
-// Forward computes Y for x, tokens × in, with values of the recipe's Activations. It
-// fails where the recipe cannot quantize x or the weight for their shapes. What is
-// saved is nil under Scope.Inference.
-func (l *Linear) Forward(s *Scope, x tensor.Dense) (tensor.Dense, *LinearSaved, error) {
-	fail := func(err error) (tensor.Dense, *LinearSaved, error) {
+// Forward returns Y for x, tokens × in, rounded to the recipe's Activations. It returns an error
+// if the recipe cannot quantize x or the weight. saved is nil under Scope.Inference.
+func (l *Linear) Forward(s *Scope, x tensor.Dense) (y tensor.Dense, saved Saved, err error) {
+	fail := func(err error) (tensor.Dense, Saved, error) {
 		return tensor.Dense{}, nil, fmt.Errorf("%s: forward: %w", l.Name, err)
 	}
 	if x.Cols != l.in {
-		return fail(fmt.Errorf("the input has %d columns, the weight is %d×%d", x.Cols, l.out, l.in))
+		return fail(fmt.Errorf("input: got %d columns, want %d", x.Cols, l.in))
 	}
 	rows := x.Rows
 	x = s.pad(x)
@@ -113,7 +102,7 @@ func (l *Linear) Forward(s *Scope, x tensor.Dense) (tensor.Dense, *LinearSaved, 
 	if err != nil {
 		return fail(err)
 	}
-	saveQuantized := !s.Inference && !s.SaveOriginalInput
+	saveQuantized := !s.Inference && !l.SaveOriginalInput
 	xr, xc, err := l.quantize(s, Input, x, true, saveQuantized)
 	if err != nil {
 		return fail(err)
@@ -122,44 +111,48 @@ func (l *Linear) Forward(s *Scope, x tensor.Dense) (tensor.Dense, *LinearSaved, 
 	if l.Bias != nil {
 		o.Bias = l.roundedBias(s)
 	}
-	y := tensor.New(x.Rows, l.out)
+	y = tensor.New(x.Rows, l.out)
 	if err := s.mul(y, Product{l.Name, recipe.Fprop, xr, weight}, o); err != nil {
 		return fail(err)
 	}
-	s.Memory.give(xr)
+	s.Pool.put(xr)
 	s.Round(y)
 	y = y.View(0, rows, 0, y.Cols)
 	if s.Inference {
 		return y, nil, nil
 	}
-	saved := &LinearSaved{rows: rows, input: xc}
-	if s.SaveOriginalInput {
-		if saved.original, err = l.originalInput(s, x); err != nil {
+	kept := &linearSaved{rows: rows, input: xc}
+	if l.SaveOriginalInput {
+		if kept.original, err = s.originalInput(x); err != nil {
 			return fail(err)
 		}
 	}
-	return y, saved, nil
+	return y, kept, nil
 }
 
-// Backward returns dX for dy, the gradient of what Forward returned, and adds to
-// the gradients of weight and bias. saved can be used once.
-func (l *Linear) Backward(s *Scope, saved *LinearSaved, dy tensor.Dense) (tensor.Dense, error) {
+// Backward returns dX for dy = dY and adds to the gradients of weight and bias. It consumes
+// saved, which Forward returned.
+func (l *Linear) Backward(s *Scope, saved Saved, dy tensor.Dense) (tensor.Dense, error) {
 	fail := func(err error) (tensor.Dense, error) {
 		return tensor.Dense{}, fmt.Errorf("%s: backward: %w", l.Name, err)
 	}
-	if saved == nil || saved.input == nil && saved.original == nil {
+	kept, _ := saved.(*linearSaved)
+	if kept == nil || kept.input == nil && kept.original == nil {
 		return tensor.Dense{}, nothingSaved(l.Name)
 	}
-	if dy.Rows != saved.rows || dy.Cols != l.out {
-		return fail(fmt.Errorf("the gradient is %d×%d, the output was %d×%d", dy.Rows, dy.Cols, saved.rows, l.out))
+	if dy.Rows != kept.rows || dy.Cols != l.out {
+		return fail(fmt.Errorf("gradient: got %d×%d, want %d×%d", dy.Rows, dy.Cols, kept.rows, l.out))
 	}
 	rows := dy.Rows
 	dy = s.pad(dy)
 	if err := s.checkShape(Grad, dy); err != nil {
 		return fail(err)
 	}
-	if err := l.savedInput(s, saved); err != nil {
-		return fail(err)
+	if kept.original != nil {
+		var err error
+		if _, kept.input, err = l.quantize(s, Input, kept.original.Dequantize(s.Threads), false, true); err != nil {
+			return fail(err)
+		}
 	}
 	dyr, dyc, err := l.quantize(s, Grad, dy, true, true)
 	if err != nil {
@@ -177,28 +170,36 @@ func (l *Linear) Backward(s *Scope, saved *LinearSaved, dy tensor.Dense) (tensor
 		s.discard(Weight, nil, weight)
 	}
 	s.Round(dx)
-	if err := s.mul(l.Weight.Grad, Product{l.Name, recipe.Wgrad, dyc, saved.input}, gemm.Options{Accumulate: true}); err != nil {
+	if err := s.mul(l.Weight.Grad, Product{l.Name, recipe.Wgrad, dyc, kept.input}, gemm.Options{Accumulate: true}); err != nil {
 		return fail(err)
 	}
 	if l.Bias != nil {
 		addColumnSums(l.Bias.Grad.Row(0), dy, s.Threads)
 	}
 	s.discard(Grad, dyr, dyc)
-	s.discard(Input, nil, saved.input)
-	saved.input, saved.original = nil, nil
+	s.discard(Input, nil, kept.input)
+	kept.input, kept.original = nil, nil
 	return dx.View(0, rows, 0, dx.Cols), nil
 }
 
-// roundedBias returns the bias as it is added: in BF16 under every recipe but f32,
-// as Transformer Engine casts it for low-precision products.
+// originalInput returns x as SaveOriginalInput saves it.
+func (s *Scope) originalInput(x tensor.Dense) (*quant.Tensor, error) {
+	if s.Recipe.Delayed.Enabled() {
+		return nil, fmt.Errorf("delayed scaling does not support SaveOriginalInput: the scale of the forward pass is lost by the backward pass")
+	}
+	return quant.Quantizer{Format: s.Recipe.Activations}.Rowwise(x, quant.With{Threads: s.Threads})
+}
+
+// roundedBias returns the bias rounded to Activations, as Transformer Engine casts it for
+// low-precision products.
 func (l *Linear) roundedBias(s *Scope) []float32 {
 	b := l.Bias.Value.Clone()
-	roundTo(b, s.Recipe.Activations, 1)
+	s.round(b.Data)
 	return b.Data
 }
 
-// addColumnSums adds the sums of the columns of x to sums. Rows are summed in
-// float64, first those of each chunk, and then the chunks, in order.
+// addColumnSums adds the column sums of x to sums. It adds rows in float64 within chunks of fixed
+// size, then the chunks in order, so that the result does not depend on threads.
 func addColumnSums(sums []float32, x tensor.Dense, threads int) {
 	const chunk = 64
 	partial := make([][]float64, (x.Rows+chunk-1)/chunk)

@@ -54,10 +54,13 @@ type step struct {
 
 const layerName = "layers.3.mlp.down_proj"
 
-func runStep(t *testing.T, s Scope, tokens, in, out int) *step {
+func runStep(t *testing.T, s Scope, tokens, in, out int, options ...func(*Linear)) *step {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(7, 11))
 	st := &step{x: matrix(rng, tokens, in, 1), dy: matrix(rng, tokens, out, 1e-3), layer: NewLinear(layerName, in, out, true), startGrad: 0.125, startB: 0.5}
+	for _, option := range options {
+		option(st.layer)
+	}
 	st.layer.Weight.InitNormal(0.05, 3)
 	st.layer.Bias.InitNormal(1, 4)
 	st.w, st.b = st.layer.Weight.Value.Clone(), st.layer.Bias.Value.Clone()
@@ -67,8 +70,8 @@ func runStep(t *testing.T, s Scope, tokens, in, out int) *step {
 	for i := range st.layer.Bias.Grad.Data {
 		st.layer.Bias.Grad.Data[i] = st.startB
 	}
-	s.Products = func(p Product) { st.products = append(st.products, p) }
-	s.Observe = func(o Observation) { st.observed = append(st.observed, o) }
+	s.Observer.Product = func(p Product) { st.products = append(st.products, p) }
+	s.Observer.Operand = func(o Observation) { st.observed = append(st.observed, o) }
 	st.scope = s
 	y, saved, err := st.layer.Forward(&s, st.x)
 	if err != nil {
@@ -185,7 +188,7 @@ func TestLinear(t *testing.T) {
 	const tokens, in, out = 96, 160, 64
 	for _, r := range recipe.Recipes() {
 		t.Run(r.Name, func(t *testing.T) {
-			st := runStep(t, Scope{Recipe: r, Seed: testSeed, Step: testStep}, tokens, in, out)
+			st := runStep(t, Scope{Recipe: r, Random: Random{Seed: testSeed, Step: testStep}}, tokens, in, out)
 			m := st.model(r.Name)
 			if len(st.products) != 3 {
 				t.Fatalf("%d products, want fprop, dgrad and wgrad", len(st.products))
@@ -285,7 +288,7 @@ func TestEveryProductIsQuantized(t *testing.T) {
 			{r.Grad.Columnwise.Format, r.Input.Columnwise.Format},
 		}
 		for i, p := range st.products {
-			if r.Precision(recipe.GEMM(i)) == recipe.HighPrecision {
+			if r.HighPrecision[i] {
 				want[i] = [2]quant.Format{r.Activations, r.Activations}
 			}
 			if got := [2]quant.Format{p.A.Format, p.B.Format}; got[0].Name != want[i][0].Name || got[1].Name != want[i][1].Name {
@@ -302,7 +305,7 @@ func TestEveryProductIsQuantized(t *testing.T) {
 			switch i {
 			case 0:
 				bias := st.b.Clone()
-				roundTo(bias, r.Activations, 1)
+				st.scope.Round(bias)
 				o.Bias = bias.Data
 			case 2:
 				for k := range c.Data {
@@ -313,7 +316,7 @@ func TestEveryProductIsQuantized(t *testing.T) {
 				t.Fatal(err)
 			}
 			if i < 2 {
-				roundTo(c, r.Activations, 1)
+				st.scope.Round(c)
 			}
 			if !slices.Equal(c.Data, got.Data) {
 				t.Errorf("%s: what came out of %s is not the product of its operands", r.Name, p.GEMM)
@@ -326,15 +329,14 @@ func TestEveryProductIsQuantized(t *testing.T) {
 // another step or microbatch stochastic rounding draws other bits.
 func TestThreads(t *testing.T) {
 	for _, r := range recipe.Recipes() {
-		one := runStep(t, Scope{Recipe: r, Seed: 1, Threads: 1}, 128, 128, 128)
-		four := runStep(t, Scope{Recipe: r, Seed: 1, Threads: 4}, 128, 128, 128)
+		one := runStep(t, Scope{Recipe: r, Random: Random{Seed: 1}, Threads: 1}, 128, 128, 128)
+		four := runStep(t, Scope{Recipe: r, Random: Random{Seed: 1}, Threads: 4}, 128, 128, 128)
 		if !slices.Equal(one.y.Data, four.y.Data) || !slices.Equal(one.dx.Data, four.dx.Data) || !slices.Equal(one.dw.Data, four.dw.Data) || !slices.Equal(one.db.Data, four.db.Data) {
 			t.Errorf("%s: four goroutines give other results than one", r.Name)
 		}
 		stochastic := r.Grad.Rowwise.Rounding == format.Stochastic
-		for name, s := range map[string]Scope{"seed": {Seed: 2}, "step": {Seed: 1, Step: 1}, "microbatch": {Seed: 1, Microbatch: 1}} {
-			s.Recipe = r
-			if other := runStep(t, s, 128, 128, 128); slices.Equal(one.dx.Data, other.dx.Data) == stochastic {
+		for name, key := range map[string]Random{"seed": {Seed: 2}, "step": {Seed: 1, Step: 1}, "microbatch": {Seed: 1, Microbatch: 1}} {
+			if other := runStep(t, Scope{Recipe: r, Random: key}, 128, 128, 128); slices.Equal(one.dx.Data, other.dx.Data) == stochastic {
 				t.Errorf("%s: another %s; stochastic rounding is %v, and gradients are the same: %v", r.Name, name, stochastic, !stochastic)
 			}
 		}

@@ -24,9 +24,9 @@ func TestNVFP4ByHand(t *testing.T) {
 		}
 	}
 	w.Row(100)[5] = 0.9 // in v: the other parts have a far smaller amax
-	roundTo(w, s.Recipe.Activations, 1)
+	s.Round(w)
 	x := matrix(rng, tokens, in, 1)
-	roundTo(x, s.Recipe.Activations, 1)
+	s.Round(x)
 	y, _, err := l.Forward(s, x)
 	if err != nil {
 		t.Fatal(err)

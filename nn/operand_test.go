@@ -21,12 +21,12 @@ func TestShapeErrors(t *testing.T) {
 		paddingHelps      bool
 		forwardIsAllRight bool
 	}{
-		{"mxfp8", 33, 64, 64, "divisible by 32 and the last dimension to be divisible by 32, but got the input with dims 33×64; pad the tokens to a multiple of 32", true, false},
-		{"mxfp8", 32, 48, 64, "got the input with dims 32×48", false, false},
-		{"mxfp8", 32, 64, 48, "got the weight with dims 48×64", false, false},
-		{"nvfp4", 24, 64, 64, "divisible by 16 and the last dimension to be divisible by 16, but got the input with dims 24×64; pad the tokens to a multiple of 128", true, false},
-		{"tensorwise", 12, 64, 64, "divisible by 8 and the last dimension to be divisible by 16, but got the input with dims 12×64; pad the tokens to a multiple of 16", true, false},
-		{"tensorwise", 8, 64, 24, "got the grad with dims 8×24", false, true},
+		{"mxfp8", 33, 64, 64, "recipe mxfp8: input: got 33×64, want a multiple of 32×32; pad the tokens to a multiple of 32", true, false},
+		{"mxfp8", 32, 48, 64, "input: got 32×48, want a multiple of 32×32", false, false},
+		{"mxfp8", 32, 64, 48, "weight: got 48×64, want a multiple of 32×32", false, false},
+		{"nvfp4", 24, 64, 64, "input: got 24×64, want a multiple of 16×16; pad the tokens to a multiple of 128", true, false},
+		{"tensorwise", 12, 64, 64, "input: got 12×64, want a multiple of 8×16; pad the tokens to a multiple of 16", true, false},
+		{"tensorwise", 8, 64, 24, "grad: got 8×24, want a multiple of 8×16", false, true},
 		{"bf16", 7, 5, 3, "", true, true},
 	} {
 		r, err := recipe.Lookup(c.recipe)
@@ -63,14 +63,14 @@ func TestShapeErrors(t *testing.T) {
 
 	l := NewLinear("proj", 64, 64, false)
 	s := &Scope{Recipe: recipe.Recipes()[0]}
-	if _, _, err := l.Forward(s, tensor.New(32, 63)); err == nil || !strings.Contains(err.Error(), "proj: forward: the input has 63 columns, the weight is 64×64") {
+	if _, _, err := l.Forward(s, tensor.New(32, 63)); err == nil || !strings.Contains(err.Error(), "proj: forward: input: got 63 columns, want 64") {
 		t.Errorf("an input of another width: %v", err)
 	}
 	_, saved, err := l.Forward(s, tensor.New(32, 64))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := l.Backward(s, saved, tensor.New(31, 64)); err == nil || !strings.Contains(err.Error(), "the gradient is 31×64, the output was 32×64") {
+	if _, err := l.Backward(s, saved, tensor.New(31, 64)); err == nil || !strings.Contains(err.Error(), "gradient: got 31×64, want 32×64") {
 		t.Errorf("a gradient of another shape: %v", err)
 	}
 	if _, err := l.Backward(s, nil, tensor.New(32, 64)); err == nil {
@@ -129,11 +129,12 @@ func TestMicrobatches(t *testing.T) {
 	l := NewLinear("proj", 64, 64, false)
 	l.Weight.InitNormal(1, 1)
 	count := 0
-	s := Scope{Recipe: r, Observe: func(o Observation) {
+	s := Scope{Recipe: r}
+	s.Observer.Operand = func(o Observation) {
 		if o.Operand == Weight {
 			count++
 		}
-	}}
+	}
 	x := matrix(rand.New(rand.NewPCG(1, 2)), 32, 64, 1)
 	for _, c := range []struct {
 		what   string
@@ -142,13 +143,13 @@ func TestMicrobatches(t *testing.T) {
 	}{
 		{"the first microbatch", func(*Scope) {}, 2},
 		{"its recomputation", func(s *Scope) { s.Recompute = true }, 0},
-		{"the second", func(s *Scope) { s.Microbatch = 1 }, 0},
-		{"another recipe", func(s *Scope) { s.Microbatch, s.Recipe = 2, other }, 2},
-		{"the first one's again", func(s *Scope) { s.Microbatch = 3 }, 2},
-		{"inference between steps", func(s *Scope) { s.Microbatch, s.Inference = 1, true }, 0},
-		{"the next step", func(s *Scope) { s.Step = 1 }, 2},
+		{"the second", func(s *Scope) { s.ReuseWeights = true }, 0},
+		{"another recipe", func(s *Scope) { s.ReuseWeights, s.Recipe = true, other }, 2},
+		{"the first one's again", func(s *Scope) { s.ReuseWeights = true }, 2},
+		{"inference between steps", func(s *Scope) { s.ReuseWeights, s.Inference = true, true }, 0},
+		{"the next step", func(s *Scope) { s.Random.Step = 1 }, 2},
 		{"inference at 0", func(s *Scope) { s.Inference = true }, 1},
-		{"a second one", func(s *Scope) { s.Microbatch = 1 }, 2},
+		{"a second one", func(s *Scope) { s.ReuseWeights = true }, 2},
 	} {
 		scope := s
 		c.change(&scope)
@@ -179,7 +180,7 @@ func TestSaved(t *testing.T) {
 		if r.Delayed.Enabled() {
 			continue
 		}
-		original := runStep(t, Scope{Recipe: r, SaveOriginalInput: true}, tokens, in, out)
+		original := runStep(t, Scope{Recipe: r}, tokens, in, out, func(l *Linear) { l.SaveOriginalInput = true })
 		size := 2 * n
 		if name == "f32" {
 			size = 4 * n
@@ -192,7 +193,53 @@ func TestSaved(t *testing.T) {
 		}
 	}
 	r, _ := recipe.Lookup("delayed")
-	if _, _, err := NewLinear("proj", 64, 64, false).Forward(&Scope{Recipe: r, SaveOriginalInput: true}, tensor.New(32, 64)); err == nil || !strings.Contains(err.Error(), "SaveOriginalInput") {
+	l := NewLinear("proj", 64, 64, false)
+	l.SaveOriginalInput = true
+	if _, _, err := l.Forward(&Scope{Recipe: r}, tensor.New(32, 64)); err == nil || !strings.Contains(err.Error(), "SaveOriginalInput") {
 		t.Errorf("delayed scaling with the original input: %v", err)
+	}
+}
+
+// TestOperandText marshals every operand, and checks that an invalid one does not panic.
+func TestOperandText(t *testing.T) {
+	for o := Operand(0); int(o) < operands; o++ {
+		text, err := o.MarshalText()
+		var back Operand
+		if e := back.UnmarshalText(text); err != nil || e != nil || back != o || string(text) != o.String() {
+			t.Errorf("%s: got %q, %s, %v, %v", o, text, back, err, e)
+		}
+	}
+	bad := Operand(operands)
+	if _, err := bad.MarshalText(); err == nil || bad.String() != "Operand(9)" {
+		t.Errorf("invalid operand: got %s, %v", bad, err)
+	}
+	if err := bad.UnmarshalText([]byte("bias")); err == nil {
+		t.Error("UnmarshalText(bias): got no error")
+	}
+}
+
+// TestWeightStream checks that the random bits of a weight do not depend on the microbatch in
+// which it is quantized, while those of gradients do.
+func TestWeightStream(t *testing.T) {
+	first, second := Random{Seed: 1}, Random{Seed: 1, Microbatch: 1}
+	for o := Input; o <= Grad; o++ {
+		same := *first.stream("proj", o, 0) == *second.stream("proj", o, 0)
+		if same != (o == Weight) {
+			t.Errorf("%s: the streams of two microbatches are equal: %t", o, same)
+		}
+	}
+}
+
+// TestSavedOfAnotherModule checks that a backward pass rejects the activations of another module.
+func TestSavedOfAnotherModule(t *testing.T) {
+	s := scopeOf(t, "bf16")
+	x := matrix(rand.New(rand.NewPCG(1, 1)), 32, 64, 1)
+	_, saved, err := NewRMSNorm("norm", 64, 1e-5).Forward(s, x)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := NewLinear("l", 64, 64, false)
+	if _, err := l.Backward(s, saved, x); err == nil || !strings.Contains(err.Error(), "no saved activations") {
+		t.Errorf("got %v", err)
 	}
 }

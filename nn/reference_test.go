@@ -115,7 +115,7 @@ func TestRMSNorm(t *testing.T) {
 	n.Weight.Value = randomDense(r, 1, cols)
 	x := randomDense(r, rows, cols)
 	clear(x.Row(3))
-	var saved *RMSNormSaved
+	var saved Saved
 	check{
 		inputs: []tensor.Dense{x, n.Weight.Value},
 		forward: func() tensor.Dense {
@@ -150,7 +150,7 @@ func TestSwiGLU(t *testing.T) {
 	x.Set(0, 0, -30)
 	x.Set(1, 0, 30)
 	g := SwiGLU{"swiglu"}
-	var saved *SwiGLUSaved
+	var saved Saved
 	check{
 		inputs: []tensor.Dense{x},
 		forward: func() tensor.Dense {
@@ -214,7 +214,7 @@ func TestCrossEntropy(t *testing.T) {
 	}
 	targets := []int32{0, 8, 3, -1, 4, 4}
 	c := CrossEntropy{"loss"}
-	var saved *CrossEntropySaved
+	var saved Saved
 	check{
 		inputs: []tensor.Dense{logits.Clone()},
 		forward: func() tensor.Dense {
@@ -223,7 +223,7 @@ func TestCrossEntropy(t *testing.T) {
 			return dense(t)(tensor.Of(1, 1, []float32{float32(loss)}), err)
 		},
 		backward: func(dy tensor.Dense) []tensor.Dense {
-			return []tensor.Dense{c.Backward(s, saved, dy.Data[0])}
+			return []tensor.Dense{dense(t)(c.Backward(s, saved, dy.Data[0]))}
 		},
 		want: func(in [][]float64) []float64 {
 			loss := 0.0
@@ -295,7 +295,7 @@ func TestAttention(t *testing.T) {
 	const batch, length, base = 2, 9, 50.0
 	a := &Attention{Name: "attention", Heads: 4, KVHeads: 2, HeadDim: 4, Rotary: NewRotary(4, length, base)}
 	x := randomDense(r, batch*length, a.Width())
-	var saved *AttentionSaved
+	var saved Saved
 	check{
 		inputs: []tensor.Dense{x.Clone()},
 		forward: func() tensor.Dense {
@@ -359,8 +359,13 @@ func TestExtend(t *testing.T) {
 	const length = 150
 	a := &Attention{Name: "attention", Heads: 4, KVHeads: 2, HeadDim: 8, Rotary: NewRotary(8, length, 100)}
 	x := randomDense(r, length, a.Width())
-	var cached KeysValues
-	s.Cached = func(kv KeysValues) { cached = KeysValues{kv.Module, kv.Keys.Clone(), kv.Values.Clone()} }
+	var keys, values tensor.Dense
+	s.Observer.KeysValues = func(module string, k, v tensor.Dense) {
+		if module != a.Name {
+			t.Errorf("got keys and values of %q, want %q", module, a.Name)
+		}
+		keys, values = k.Clone(), v.Clone()
+	}
 	want, saved, err := a.Forward(s, x.Clone(), 1)
 	if err != nil || saved != nil {
 		t.Fatal(saved, err)
@@ -383,8 +388,8 @@ func TestExtend(t *testing.T) {
 			t.Errorf("the cache has %d tokens", cache.Len())
 		}
 		for i := range length {
-			if row := cache.rows.Row(i); cached.Module != a.Name || !slices.Equal(row[:16], cached.Keys.Row(i)) || !slices.Equal(row[16:], cached.Values.Row(i)) {
-				t.Fatalf("pieces %v: the cache of token %d is not what Scope.Cached saw of %q", pieces, i, cached.Module)
+			if row := cache.rows.Row(i); !slices.Equal(row[:16], keys.Row(i)) || !slices.Equal(row[16:], values.Row(i)) {
+				t.Fatalf("pieces %v: the cache of token %d is not what Observer.KeysValues saw", pieces, i)
 			}
 		}
 		if _, err := a.Extend(s, tensor.New(1, a.Width()), &cache); err == nil {

@@ -9,32 +9,30 @@ import (
 	"github.com/microscale-go/microscale/tensor"
 )
 
-// RMSNorm scales each row to a root mean square of one:
+// RMSNorm scales each row to a root mean square of one (Zhang and Sennrich, "Root Mean Square Layer
+// Normalization", 2019):
 //
-//	Y = w ∘ X·r               r = 1/√(mean(X²) + ε), for each row
+//	Y = w ∘ X·r                            r = 1/√(mean(X²) + ε), per row
 //	dX = r·(w∘dY − X·r²·mean(w∘dY∘X))      dw += Σ over rows of dY∘X·r
 //
-// (Zhang and Sennrich, "Root Mean Square Layer Normalization", 2019.) Everything
-// is computed in float32, the weight is taken as the value of activations that it
-// rounds to, and Y and dX are rounded once, at the end.
+// It computes in float32 with the weight rounded to the recipe's Activations, and rounds Y and dX
+// once, at the end.
 type RMSNorm struct {
 	Name    string
 	Epsilon float32
 	Weight  *Param // 1 × width
 }
 
-// RMSNormSaved is what a forward keeps for its backward.
-type RMSNormSaved struct {
+type normSaved struct {
 	x       *quant.Tensor
 	inverse []float32 // r of each row
 }
 
-// Bytes returns the memory that it takes.
-func (s *RMSNormSaved) Bytes() int { return tensorBytes(s.x) + 4*len(s.inverse) }
+func (s *normSaved) Bytes() int { return tensorBytes(s.x) + 4*len(s.inverse) }
 
-// NewRMSNorm returns a norm of rows of the given width with weights of one.
+// NewRMSNorm returns a norm of rows of the given width whose weights are one.
 func NewRMSNorm(name string, width int, epsilon float32) *RMSNorm {
-	n := &RMSNorm{Name: name, Epsilon: epsilon, Weight: NewParam(name+".weight", 1, width)}
+	n := &RMSNorm{Name: name, Epsilon: epsilon, Weight: newParam(name+".weight", 1, width)}
 	n.Weight.Fill(1)
 	return n
 }
@@ -42,16 +40,15 @@ func NewRMSNorm(name string, width int, epsilon float32) *RMSNorm {
 // Params returns the weight.
 func (n *RMSNorm) Params() []*Param { return []*Param{n.Weight} }
 
-// weight returns the weight as it is multiplied with.
+// weight returns the weight rounded to Activations.
 func (n *RMSNorm) weight(s *Scope) []float32 {
 	w := append([]float32(nil), n.Weight.Value.Data...)
 	s.round(w)
 	return w
 }
 
-// Forward normalizes the rows of x. saved is nil where the scope is one of
-// inference.
-func (n *RMSNorm) Forward(s *Scope, x tensor.Dense) (y tensor.Dense, saved *RMSNormSaved, err error) {
+// Forward normalizes the rows of x. saved is nil under Scope.Inference.
+func (n *RMSNorm) Forward(s *Scope, x tensor.Dense) (y tensor.Dense, saved Saved, err error) {
 	w := n.weight(s)
 	if err := checkWidth(n.Name, x, len(w)); err != nil {
 		return tensor.Dense{}, nil, err
@@ -73,33 +70,35 @@ func (n *RMSNorm) Forward(s *Scope, x tensor.Dense) (y tensor.Dense, saved *RMSN
 	if s.Inference {
 		return y, nil, nil
 	}
-	kept, err := s.keep(x)
+	kept, err := s.save(x)
 	if err != nil {
 		return tensor.Dense{}, nil, fmt.Errorf("%s: %w", n.Name, err)
 	}
-	return y, &RMSNormSaved{kept, inverse}, nil
+	return y, &normSaved{kept, inverse}, nil
 }
 
-// normRows is how many rows of dw are summed up together, on one goroutine.
+// normRows is the number of rows that one goroutine adds up for dw. It is fixed, so that sums do not
+// depend on threads.
 const normRows = 64
 
-// Backward returns dX and adds to the gradient of the weight.
-func (n *RMSNorm) Backward(s *Scope, saved *RMSNormSaved, dy tensor.Dense) (dx tensor.Dense, err error) {
-	if saved == nil || saved.x == nil {
+// Backward returns dX and adds to the gradient of the weight. It consumes saved.
+func (n *RMSNorm) Backward(s *Scope, saved Saved, dy tensor.Dense) (dx tensor.Dense, err error) {
+	kept, _ := saved.(*normSaved)
+	if kept == nil || kept.x == nil {
 		return tensor.Dense{}, nothingSaved(n.Name)
 	}
-	w, x := n.weight(s), s.restore(&saved.x)
-	if dy.Rows != x.Rows || dy.Cols != x.Cols {
-		return tensor.Dense{}, fmt.Errorf("%s: the gradient is %d×%d, not %d×%d", n.Name, dy.Rows, dy.Cols, x.Rows, x.Cols)
+	w, x := n.weight(s), s.restore(&kept.x)
+	if err := checkGradient(n.Name, dy, x.Rows, x.Cols); err != nil {
+		return tensor.Dense{}, err
 	}
-	dx = x // each row is read before it is written
+	dx = x // in place: each row is read before it is written
 	parts := tensor.New((x.Rows+normRows-1)/normRows, x.Cols)
 	parallel.For(parts.Rows, 1, s.Threads, func(from, to int) {
 		g := make([]float32, x.Cols)
 		for p := from; p < to; p++ {
 			part := parts.Row(p)
 			for i := p * normRows; i < min((p+1)*normRows, x.Rows); i++ {
-				r, row, d := saved.inverse[i], x.Row(i), dy.Row(i)
+				r, row, d := kept.inverse[i], x.Row(i), dy.Row(i)
 				for j, v := range d {
 					g[j] = w[j] * v
 					part[j] += float32(v * float32(row[j]*r))
@@ -121,7 +120,7 @@ func (n *RMSNorm) Backward(s *Scope, saved *RMSNormSaved, dy tensor.Dense) (dx t
 	return dx, nil
 }
 
-// dot returns a·b in float64, in four sums.
+// dot returns a·b in float64, in four interleaved sums.
 func dot(a, b []float32) float64 {
 	b = b[:len(a)]
 	var s0, s1, s2, s3 float64

@@ -2,20 +2,19 @@ package nn
 
 import "math"
 
-// Rotary is rotary position embedding (Su et al., "RoFormer", 2021) in the
-// arrangement of Hugging Face's Llama, whose pairs are the halves of a head
-// (rotate_half) and not neighbors:
+// Rotary is rotary position embedding (Su et al., "RoFormer", 2021) as in Hugging Face's Llama: a
+// pair consists of corresponding elements of the two halves of a head (rotate_half), not of
+// neighbors.
 //
 //	[a b] → [a·cos − b·sin   b·cos + a·sin]      angle i = position · base^(−2i/d), 0 ≤ i < d/2
 //
-// Angles are products of float32, as theirs are.
+// Angles are float32 products, as in Hugging Face's implementation.
 type Rotary struct {
 	positions int
 	frequency []float32
 }
 
-// NewRotary returns the embedding of positions [0, positions) for heads of dim
-// elements, an even number.
+// NewRotary returns the embedding of positions [0, positions) for heads of dim elements. dim is even.
 func NewRotary(dim, positions int, base float64) *Rotary {
 	r := &Rotary{positions, make([]float32, dim/2)}
 	for i := range r.frequency {
@@ -24,16 +23,16 @@ func NewRotary(dim, positions int, base float64) *Rotary {
 	return r
 }
 
-// Positions returns how many positions there are.
+// Positions returns the number of positions.
 func (r *Rotary) Positions() int { return r.positions }
 
-// A rotation is the cosines and sines of some positions, one after the other.
+// A rotation holds the cosines and sines of consecutive positions.
 type rotation struct {
 	half     int
 	cos, sin []float32
 }
 
-// rotation returns that of n positions from first on.
+// rotation returns the rotation of n positions starting at first.
 func (r *Rotary) rotation(first, n int) *rotation {
 	half := len(r.frequency)
 	t := &rotation{half, make([]float32, n*half), make([]float32, n*half)}
@@ -46,9 +45,9 @@ func (r *Rotary) rotation(first, n int) *rotation {
 	return t
 }
 
-// apply rotates the heads of a row that is at the given place of the positions.
-func (t *rotation) apply(row []float32, place int) {
-	cos, sin := t.at(place)
+// apply rotates the heads of a row at the given index of the positions.
+func (t *rotation) apply(row []float32, index int) {
+	cos, sin := t.at(index)
 	for ; len(row) > 0; row = row[2*t.half:] {
 		a, b := row[:t.half], row[t.half:2*t.half]
 		for i, c := range cos {
@@ -58,10 +57,9 @@ func (t *rotation) apply(row []float32, place int) {
 	}
 }
 
-// invert is the inverse of apply, which is its transpose: what a backward pass
-// needs.
-func (t *rotation) invert(row []float32, place int) {
-	cos, sin := t.at(place)
+// invert applies the inverse of apply, which is its transpose, for the backward pass.
+func (t *rotation) invert(row []float32, index int) {
+	cos, sin := t.at(index)
 	for ; len(row) > 0; row = row[2*t.half:] {
 		a, b := row[:t.half], row[t.half:2*t.half]
 		for i, c := range cos {
@@ -71,7 +69,7 @@ func (t *rotation) invert(row []float32, place int) {
 	}
 }
 
-func (t *rotation) at(place int) (cos, sin []float32) {
-	from, to := place*t.half, (place+1)*t.half
+func (t *rotation) at(index int) (cos, sin []float32) {
+	from, to := index*t.half, (index+1)*t.half
 	return t.cos[from:to], t.sin[from:to]
 }

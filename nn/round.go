@@ -2,10 +2,9 @@ package nn
 
 import "math"
 
-// roundBF16 rounds each x to BF16, to nearest even with overflow to infinity, as a
-// cast does. NaN stays NaN.
+// roundBF16 rounds each element to BF16: to nearest even, with overflow to infinity. NaN stays NaN.
 func roundBF16(x []float32) {
-	if k := lineKernelOf(x); k != nil {
+	if k := rowKernelFor(x); k != nil {
 		n := len(x) / k.unit
 		k.round(&x[0], n)
 		x = x[n*k.unit:]

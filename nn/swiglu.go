@@ -8,29 +8,23 @@ import (
 	"github.com/microscale-go/microscale/tensor"
 )
 
-// SwiGLU gates the second half of each row with the first:
+// SwiGLU multiplies the second half of each row by a function of the first (Shazeer, "GLU Variants
+// Improve Transformer", 2020):
 //
 //	[G U] = X      Y = silu(G)∘U       silu(g) = g·σ(g), σ(g) = 1/(1+e^-g)
 //	dU = dY∘silu(G)       dG = dY∘U∘σ(G)∘(1 + G∘(1−σ(G)))
 //
-// (Shazeer, "GLU Variants Improve Transformer", 2020.) X is what one linear layer
-// of the gate's rows and, after them, the other branch's computes.
+// X is the output of a linear layer with the rows of the gate and up projections.
 type SwiGLU struct{ Name string }
 
-// SwiGLUSaved is what a forward keeps for its backward.
-type SwiGLUSaved struct{ x *quant.Tensor }
+type swigluSaved struct{ x *quant.Tensor }
 
-// Bytes returns the memory that it takes.
-func (s *SwiGLUSaved) Bytes() int { return tensorBytes(s.x) }
+func (s *swigluSaved) Bytes() int { return tensorBytes(s.x) }
 
-// Params returns nothing.
-func (g *SwiGLU) Params() []*Param { return nil }
-
-// Forward returns n×width for x of n×2·width. saved is nil where the scope is one
-// of inference.
-func (g *SwiGLU) Forward(s *Scope, x tensor.Dense) (y tensor.Dense, saved *SwiGLUSaved, err error) {
+// Forward returns Y, n×width, for x, n×2·width. saved is nil under Scope.Inference.
+func (g *SwiGLU) Forward(s *Scope, x tensor.Dense) (y tensor.Dense, saved Saved, err error) {
 	if x.Cols%2 != 0 {
-		return tensor.Dense{}, nil, fmt.Errorf("%s: rows of %d elements are not two halves", g.Name, x.Cols)
+		return tensor.Dense{}, nil, fmt.Errorf("%s: input: got %d columns, want an even number", g.Name, x.Cols)
 	}
 	width := x.Cols / 2
 	y = tensor.New(x.Rows, width)
@@ -48,25 +42,26 @@ func (g *SwiGLU) Forward(s *Scope, x tensor.Dense) (y tensor.Dense, saved *SwiGL
 	if s.Inference {
 		return y, nil, nil
 	}
-	kept, err := s.keep(x)
+	kept, err := s.save(x)
 	if err != nil {
 		return tensor.Dense{}, nil, fmt.Errorf("%s: %w", g.Name, err)
 	}
-	return y, &SwiGLUSaved{kept}, nil
+	return y, &swigluSaved{kept}, nil
 }
 
-// Backward returns dX.
-func (g *SwiGLU) Backward(s *Scope, saved *SwiGLUSaved, dy tensor.Dense) (dx tensor.Dense, err error) {
-	if saved == nil || saved.x == nil {
+// Backward returns dX. It consumes saved.
+func (g *SwiGLU) Backward(s *Scope, saved Saved, dy tensor.Dense) (dx tensor.Dense, err error) {
+	kept, _ := saved.(*swigluSaved)
+	if kept == nil || kept.x == nil {
 		return tensor.Dense{}, nothingSaved(g.Name)
 	}
-	dx = s.restore(&saved.x) // x, which its gradient replaces
+	dx = s.restore(&kept.x) // x, which its gradient replaces
 	width := dx.Cols / 2
-	if dy.Rows != dx.Rows || dy.Cols != width {
-		return tensor.Dense{}, fmt.Errorf("%s: the gradient is %d×%d, not %d×%d", g.Name, dy.Rows, dy.Cols, dx.Rows, width)
+	if err := checkGradient(g.Name, dy, dx.Rows, width); err != nil {
+		return tensor.Dense{}, err
 	}
 	parallel.For(dx.Rows, rowGrain(4*width), s.Threads, func(from, to int) {
-		sigma := make([]float32, width) // of a row
+		sigma := make([]float32, width)
 		for i := from; i < to; i++ {
 			gate, up := dx.Row(i)[:width], dx.Row(i)[width:]
 			copy(sigma, gate)

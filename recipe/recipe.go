@@ -35,7 +35,9 @@ type Recipe struct {
 
 	Input, Weight, Grad Operand // X, W and dY
 
-	Fprop, Dgrad, Wgrad Precision
+	// HighPrecision marks, by GEMM, the products whose operands are in Activations instead of
+	// quantized by their quantizers.
+	HighPrecision [3]bool
 
 	// Activations is the format of tensors between modules, of the sources of operands, and of
 	// operands of high-precision products: quant.BF16, or quant.F32 for the recipe that rounds
@@ -79,22 +81,13 @@ const (
 var gemmNames = [...]string{Fprop: "fprop", Dgrad: "dgrad", Wgrad: "wgrad"}
 
 // String returns "fprop", "dgrad" or "wgrad".
-func (g GEMM) String() string { return gemmNames[g] }
+func (g GEMM) String() string { return nameOf(g, gemmNames[:], "GEMM") }
 
-// Precision is the precision of the two operands of a product.
-type Precision uint8
+// MarshalText returns the name.
+func (g GEMM) MarshalText() ([]byte, error) { return marshal(g, gemmNames[:], "product") }
 
-const (
-	Quantized     Precision = iota // quantized by the operands' quantizers
-	HighPrecision                  // in Recipe.Activations
-)
-
-// Precision returns the precision of a product.
-func (r *Recipe) Precision(g GEMM) Precision { return *r.precision(g) }
-
-func (r *Recipe) precision(g GEMM) *Precision {
-	return [...]*Precision{Fprop: &r.Fprop, Dgrad: &r.Dgrad, Wgrad: &r.Wgrad}[g]
-}
+// UnmarshalText sets g to the product of the given name. Case is ignored.
+func (g *GEMM) UnmarshalText(text []byte) error { return unmarshal(g, text, gemmNames[:], "product") }
 
 // operands returns the quantizers of the two operands of a product.
 func (r *Recipe) operands(g GEMM) [2]*quant.Quantizer {
@@ -126,8 +119,18 @@ const (
 
 var amaxAlgorithmNames = [...]string{Max: "max", MostRecent: "most_recent"}
 
-// String returns Transformer Engine's name.
-func (a AmaxAlgorithm) String() string { return amaxAlgorithmNames[a] }
+// String returns Transformer Engine's name: "max" or "most_recent".
+func (a AmaxAlgorithm) String() string { return nameOf(a, amaxAlgorithmNames[:], "AmaxAlgorithm") }
+
+// MarshalText returns Transformer Engine's name.
+func (a AmaxAlgorithm) MarshalText() ([]byte, error) {
+	return marshal(a, amaxAlgorithmNames[:], "amax algorithm")
+}
+
+// UnmarshalText sets a to the algorithm of the given name. Case is ignored.
+func (a *AmaxAlgorithm) UnmarshalText(text []byte) error {
+	return unmarshal(a, text, amaxAlgorithmNames[:], "amax algorithm")
+}
 
 // Delayed configures delayed scaling, which computes scales from amaxes of earlier steps. The
 // zero value disables it: scales come from the current tensor.
@@ -210,6 +213,13 @@ func requirementOf(f quant.Format) requirement {
 		return requirement{16, 16, 128}
 	}
 	return requirement{8, 16, 16}
+}
+
+// HoldsWeights reports whether r quantizes weights to values that a layer can hold as its primary
+// weights (nn.Linear.HoldWeight): to a scaled format, without the Hadamard transform.
+func (r *Recipe) HoldsWeights() bool {
+	q := r.Weight.Rowwise
+	return q.Format.Scaled() && !q.Hadamard
 }
 
 // Disabled returns the recipe without low precision: bf16, or f32 if nothing is rounded.

@@ -1,6 +1,8 @@
 package recipe
 
 import (
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -157,7 +159,7 @@ func TestSwitches(t *testing.T) {
 		}
 	}
 	want := mustLookup(t, "delayed")
-	want.Delayed, want.Wgrad, want.Attention = Delayed{2, 1, MostRecent}, HighPrecision, Attention{true, true}
+	want.Delayed, want.HighPrecision[Wgrad], want.Attention = Delayed{2, 1, MostRecent}, true, Attention{true, true}
 	if !reflect.DeepEqual(r, want) {
 		t.Errorf("delayed with all its switches: got %+v", r)
 	}
@@ -236,15 +238,15 @@ scale_rule = "even"
 	for _, q := range want.quantizers() {
 		q.Rule = quant.Floor
 	}
-	want.Fprop, want.Wgrad = HighPrecision, HighPrecision
+	want.HighPrecision[Fprop], want.HighPrecision[Wgrad] = true, true
 	want.Grad.Rowwise.Format, want.Grad.Columnwise.Format = quant.MXFP8E5M2, quant.MXFP8E5M2
 	want.Grad.Rowwise.Rounding = format.Stochastic
 	want.Weight.Columnwise = quant.Quantizer{Format: quant.MXFP4, Rule: quant.Even}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)
 	}
-	if _, err := Find(filepath.Join(t.TempDir(), "none.toml")); err == nil {
-		t.Error("missing file: got no error")
+	if _, err := Find(filepath.Join(t.TempDir(), "none.toml")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("missing file: got %v, want fs.ErrNotExist", err)
 	}
 }
 
@@ -275,5 +277,33 @@ func TestFileErrors(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: got error %v, want one with %q", text, err, want)
 		}
+	}
+}
+
+// TestEnumerations marshals every value, and checks that a value without a name does not panic.
+func TestEnumerations(t *testing.T) {
+	for g := Fprop; g <= Wgrad; g++ {
+		text, err := g.MarshalText()
+		var back GEMM
+		if e := errors.Join(err, back.UnmarshalText(text)); e != nil || back != g || string(text) != g.String() {
+			t.Errorf("%s: got %q, %s, %v", g, text, back, e)
+		}
+	}
+	for a := Max; a <= MostRecent; a++ {
+		text, err := a.MarshalText()
+		var back AmaxAlgorithm
+		if e := errors.Join(err, back.UnmarshalText(text)); e != nil || back != a || string(text) != a.String() {
+			t.Errorf("%s: got %q, %s, %v", a, text, back, e)
+		}
+	}
+	if got := GEMM(7).String() + " " + AmaxAlgorithm(9).String(); got != "GEMM(7) AmaxAlgorithm(9)" {
+		t.Errorf("values without a name: got %s", got)
+	}
+	if _, err := GEMM(7).MarshalText(); err == nil {
+		t.Error("GEMM(7).MarshalText: got no error")
+	}
+	var g GEMM
+	if err := g.UnmarshalText([]byte("bgrad")); err == nil {
+		t.Error("UnmarshalText(bgrad): got no error")
 	}
 }

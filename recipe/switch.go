@@ -205,12 +205,7 @@ func setHighPrecision(r *Recipe, value string) error {
 	if err != nil {
 		return err
 	}
-	for g := range gemmNames {
-		p := r.precision(GEMM(g))
-		if *p = Quantized; on[g] {
-			*p = HighPrecision
-		}
-	}
+	r.HighPrecision = on
 	return nil
 }
 
@@ -241,15 +236,10 @@ func setHistory(r *Recipe, value string) error {
 }
 
 func setAlgorithm(r *Recipe, value string) error {
-	i := slices.Index(amaxAlgorithmNames[:], strings.ToLower(value))
-	switch {
-	case i < 0:
-		return fmt.Errorf("unknown value %q: use one of %s", value, strings.Join(amaxAlgorithmNames[:], ", "))
-	case !r.Delayed.Enabled():
+	if !r.Delayed.Enabled() {
 		return errNotDelayed
 	}
-	r.Delayed.AmaxComputeAlgorithm = AmaxAlgorithm(i)
-	return nil
+	return r.Delayed.AmaxComputeAlgorithm.UnmarshalText([]byte(value))
 }
 
 func setStoreQuantized(r *Recipe, value string) (err error) {
@@ -300,11 +290,11 @@ func parseGEMMs(value string) (on [len(gemmNames)]bool, err error) {
 		return [...]bool{true, true, true}, nil
 	}
 	for name := range strings.SplitSeq(value, ",") {
-		i := slices.Index(gemmNames[:], strings.ToLower(strings.TrimSpace(name)))
-		if i < 0 {
-			return on, fmt.Errorf("unknown product %q: use none, all, or a list of %s", strings.TrimSpace(name), strings.Join(gemmNames[:], ", "))
+		var g GEMM
+		if err := g.UnmarshalText([]byte(strings.TrimSpace(name))); err != nil {
+			return on, fmt.Errorf("%w, none, or all", err)
 		}
-		on[i] = true
+		on[g] = true
 	}
 	return on, nil
 }

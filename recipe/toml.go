@@ -17,20 +17,10 @@ import (
 	"github.com/microscale-go/microscale/quant"
 )
 
-// Find returns the recipe of the given name. If the name ends in .toml, it loads that file.
-func Find(name string) (Recipe, error) {
-	if strings.EqualFold(filepath.Ext(name), ".toml") {
-		return Load(name)
-	}
-	return Lookup(name)
-}
-
-// maxFile is the maximum size of a recipe file in bytes. A file that sets everything has less
-// than 2 KiB.
-const maxFile = 64 << 10
-
-// Load reads a recipe from a TOML file and validates it. The file names a base recipe and the
-// settings to change: the names of Switches, and tables for one operand and direction.
+// Find returns the recipe of the given name, or of a TOML file if the name ends in .toml.
+//
+// The file names a base recipe and the settings to change: the names of Switches, and tables for one
+// operand and direction.
 //
 //	name = "mxfp8-floor"          # default: the name of the file; not that of a built-in recipe
 //	base = "mxfp8"
@@ -41,8 +31,21 @@ const maxFile = 64 << 10
 //	format = "mxfp8-e5m2"
 //	stochastic_rounding = true    # and scale_rule, power_2_scale, random_hadamard_transform
 //
-// An unknown key is an error that names its line.
-func Load(path string) (Recipe, error) {
+// An unknown key is an error that names its line, and a missing file one that matches
+// fs.ErrNotExist.
+func Find(name string) (Recipe, error) {
+	if strings.EqualFold(filepath.Ext(name), ".toml") {
+		return load(name)
+	}
+	return Lookup(name)
+}
+
+// maxFile is the maximum size of a recipe file in bytes. A file that sets everything has less
+// than 2 KiB.
+const maxFile = 64 << 10
+
+// load reads a recipe from a TOML file and validates it.
+func load(path string) (Recipe, error) {
 	text, err := bounded.ReadFile(path, maxFile)
 	if err != nil {
 		return Recipe{}, fmt.Errorf("recipe file %s: %w", path, bounded.Cause(err))

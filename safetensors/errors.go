@@ -27,7 +27,14 @@ type ContainerError struct {
 	Offset  int64  // byte offset of the fault in the file; -1 if none
 	Problem string // the problem
 	Fix     string // the remedy
+
+	// Err is the cause for [errors.Is], or nil: [io.ErrUnexpectedEOF] if the file is shorter than
+	// its header says, [fs.ErrNotExist] if a file that it names does not exist.
+	Err error
 }
+
+// Unwrap returns e.Err.
+func (e *ContainerError) Unwrap() error { return e.Err }
 
 // Error returns one line: file, tensor, byte offset, problem, remedy.
 func (e *ContainerError) Error() string {
@@ -48,8 +55,8 @@ func (e *ContainerError) Error() string {
 	return strings.Join(parts, ": ")
 }
 
-// quote quotes a string from a file for an error line. It truncates the string, which may have
-// a hundred megabytes.
+// quote quotes a string from a file for an error. It truncates the string, which may have a hundred
+// megabytes.
 func quote(s string) string {
 	const most = 120
 	if len(s) <= most {
@@ -65,10 +72,10 @@ func quote(s string) string {
 // ioError describes a failed read or write. It wraps the cause.
 func ioError(path, where string, cause error) error {
 	if e, ok := errors.AsType[*ContainerError](cause); ok {
-		return e // it says all that is known
+		return e // it is complete
 	}
 	if e, ok := errors.AsType[*fs.PathError](cause); ok {
-		cause = e.Err // its path would be the second one on the line
+		cause = e.Err // without a second path on the line
 	}
 	if errors.Is(cause, syscall.ENOSPC) {
 		return fmt.Errorf("%s: %s: %w: free space on that filesystem and run again", path, where, cause)
@@ -76,8 +83,8 @@ func ioError(path, where string, cause error) error {
 	return fmt.Errorf("%s: %s: %w", path, where, cause)
 }
 
-// place names a byte offset of a file, in the data of a tensor or, when tensor
-// is empty, in the header.
+// place describes a byte offset of a file, in the data of a tensor or, if tensor is empty, in the
+// header.
 func place(tensor string, offset int64) string {
 	if tensor == "" {
 		return fmt.Sprintf("header: byte %d", offset)

@@ -75,7 +75,11 @@ func NewFile(r io.ReaderAt, size int64, name string) (*File, error) {
 // readHeader reads and checks the header and its length.
 func readHeader(r io.ReaderAt, size int64, name string) (h *header, byName map[string]int, headerSize int64, err error) {
 	fail := func(offset int64, problem, fix string) (*header, map[string]int, int64, error) {
-		return nil, nil, 0, &ContainerError{Offset: offset, Problem: problem, Fix: fix}
+		fault := &ContainerError{Offset: offset, Problem: problem, Fix: fix}
+		if fix == fixTruncated {
+			fault.Err = io.ErrUnexpectedEOF
+		}
+		return nil, nil, 0, fault
 	}
 	if size < lengthSize {
 		return fail(max(size, 0), fmt.Sprintf("the file has %d bytes, fewer than the %d of the header's length", size, lengthSize), fixTruncated)
@@ -113,7 +117,7 @@ func readFull(r io.ReaderAt, p []byte, offset int64, name, tensor string) error 
 	case n == len(p):
 		return nil
 	case err == io.EOF || err == io.ErrUnexpectedEOF:
-		return &ContainerError{Path: name, Tensor: tensor, Offset: offset + int64(n), Fix: "fetch it again",
+		return &ContainerError{Path: name, Tensor: tensor, Offset: offset + int64(n), Fix: "fetch it again", Err: io.ErrUnexpectedEOF,
 			Problem: fmt.Sprintf("the file ended %d bytes early: it changed or was truncated after it was opened", len(p)-n)}
 	}
 	return ioError(name, place(tensor, offset+int64(n)), err)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"io"
 	"io/fs"
 	"math"
 	"slices"
@@ -128,5 +129,31 @@ func TestFloatsErrors(t *testing.T) {
 	}
 	if _, err := f.Floats("y"); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), `test: tensor "y"`) {
 		t.Errorf("missing tensor: got %v, want fs.ErrNotExist", err)
+	}
+}
+
+// TestTruncated checks that a file of any shorter length is io.ErrUnexpectedEOF, and that other
+// damage is not.
+func TestTruncated(t *testing.T) {
+	layout, err := safetensors.NewLayout([]safetensors.Spec{{Name: "x", Dtype: safetensors.BF16, Shape: []int64{4}}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole := append(slices.Clone(layout.HeaderBytes()), make([]byte, 8)...)
+	for n := range whole {
+		if _, err := safetensors.NewFile(bytes.NewReader(whole[:n]), int64(n), "test"); !errors.Is(err, io.ErrUnexpectedEOF) {
+			t.Errorf("%d of %d bytes: got %v, want io.ErrUnexpectedEOF", n, len(whole), err)
+		}
+	}
+	f, err := safetensors.NewFile(bytes.NewReader(whole[:len(whole)-1]), int64(len(whole)), "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.Floats("x"); !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Errorf("a file that became shorter: got %v, want io.ErrUnexpectedEOF", err)
+	}
+	longer := append(slices.Clone(whole), 0)
+	if _, err := safetensors.NewFile(bytes.NewReader(longer), int64(len(longer)), "test"); err == nil || errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Errorf("a byte more: got %v, want another error", err)
 	}
 }

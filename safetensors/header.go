@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
+	"io"
 	"math"
 	"slices"
 	"strings"
@@ -261,7 +262,7 @@ func checkData(tensors []TensorInfo, dataStart, dataSize int64) *ContainerError 
 	switch {
 	case next > dataSize:
 		last := tensors[len(tensors)-1].Name
-		return &ContainerError{Tensor: last, Offset: dataStart + dataSize, Fix: fixTruncated,
+		return &ContainerError{Tensor: last, Offset: dataStart + dataSize, Fix: fixTruncated, Err: io.ErrUnexpectedEOF,
 			Problem: fmt.Sprintf("the file ends %d bytes before the last tensor does", next-dataSize)}
 	case next < dataSize:
 		return &ContainerError{Offset: dataStart + next, Fix: fixDamaged,

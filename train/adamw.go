@@ -8,22 +8,19 @@ import (
 	"github.com/microscale-go/microscale/nn"
 )
 
-// AdamW is the optimizer of Loshchilov and Hutter, "Decoupled weight decay
-// regularization" (ICLR 2019), algorithm 2, in FP32 on FP32 master weights:
+// AdamW configures the optimizer of Loshchilov and Hutter, "Decoupled weight decay regularization"
+// (ICLR 2019), algorithm 2, in FP32 on FP32 master weights:
 //
 //	m ← β₁·m + (1-β₁)·g
 //	v ← β₂·v + (1-β₂)·g²
 //	w ← w - rate·(m/(1-β₁ᵗ)/(√(v/(1-β₂ᵗ)) + ε) + decay·w)
 //
-// Vectors (norms, biases) and the embedding do not decay.
+// Weight decay does not apply to vectors (norms, biases) and the embedding.
 type AdamW struct {
 	Beta1, Beta2, Epsilon, Decay float64
 }
 
-// DefaultAdamW has the constants of the Llama papers.
-var DefaultAdamW = AdamW{Beta1: 0.9, Beta2: 0.95, Epsilon: 1e-8, Decay: 0.1}
-
-// moments are the running averages of a parameter's gradient and of its square.
+// moments are the running averages of the gradient and of its square, for one parameter.
 type moments struct{ m, v []float32 }
 
 func newMoments(params []*nn.Param) []moments {
@@ -35,12 +32,12 @@ func newMoments(params []*nn.Param) []moments {
 	return all
 }
 
-// decays reports whether a parameter decays.
+// decays reports whether weight decay applies to a parameter.
 func decays(p *nn.Param) bool {
 	return p.Value.Rows > 1 && !strings.Contains(p.Name, "embed_tokens")
 }
 
-// step makes one step, t counted from 1, with gradients times scale.
+// step updates params in step t, counted from 1, with gradients multiplied by scale.
 func (a *AdamW) step(params []*nn.Param, state []moments, t int, rate, scale float64, threads int) {
 	beta1, beta2 := float32(a.Beta1), float32(a.Beta2)
 	fresh1, fresh2 := float32(1-a.Beta1), float32(1-a.Beta2)
@@ -67,8 +64,8 @@ func (a *AdamW) step(params []*nn.Param, state []moments, t int, rate, scale flo
 	}
 }
 
-// gradientNorm returns the Euclidean norm of all gradients together: a sum in
-// float64 over each parameter, and then over the parameters, in their order.
+// gradientNorm returns the Euclidean norm of all gradients. It adds squares in float64 within each
+// parameter, then the sums of the parameters in order.
 func gradientNorm(params []*nn.Param, threads int) float64 {
 	sums := make([]float64, len(params))
 	parallel.For(len(params), 1, threads, func(from, to int) {
@@ -87,8 +84,7 @@ func gradientNorm(params []*nn.Param, threads int) float64 {
 	return math.Sqrt(total)
 }
 
-// clipScale returns the factor that brings gradients of a norm down to limit;
-// without a limit, 0, it is 1.
+// clipScale returns the factor that reduces gradients of the given norm to limit, or 1 if limit is 0.
 func clipScale(norm, limit float64) float64 {
 	if limit > 0 && norm > limit {
 		return limit / norm

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/microscale-go/microscale/nn"
+	"github.com/microscale-go/microscale/tensor"
 )
 
 // TestAdamW compares steps with the formulas in float64, and three threads with
@@ -15,11 +16,11 @@ func TestAdamW(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	a := AdamW{Beta1: 0.9, Beta2: 0.95, Epsilon: 1e-3, Decay: 0.5}
 	const rate, scale = 0.01, 0.25
-	one := []*nn.Param{nn.NewParam("model.embed_tokens.weight", 3, 5), nn.NewParam("model.norm.weight", 1, 7), nn.NewParam("proj.weight", 300, 200)}
+	one := []*nn.Param{newParam("model.embed_tokens.weight", 3, 5), newParam("model.norm.weight", 1, 7), newParam("proj.weight", 300, 200)}
 	three := make([]*nn.Param, len(one))
 	var w, m, v [][]float64
 	for i, p := range one {
-		three[i] = nn.NewParam(p.Name, p.Value.Rows, p.Value.Cols)
+		three[i] = newParam(p.Name, p.Value.Rows, p.Value.Cols)
 		n := len(p.Value.Data)
 		w, m, v = append(w, make([]float64, n)), append(m, make([]float64, n)), append(v, make([]float64, n))
 		for j := range n {
@@ -64,7 +65,7 @@ func TestAdamW(t *testing.T) {
 }
 
 func TestClip(t *testing.T) {
-	p := []*nn.Param{nn.NewParam("a", 1, 2), nn.NewParam("b", 2, 1)}
+	p := []*nn.Param{newParam("a", 1, 2), newParam("b", 2, 1)}
 	copy(p[0].Grad.Data, []float32{3, -4})
 	copy(p[1].Grad.Data, []float32{12, 0})
 	norm := gradientNorm(p, 2)
@@ -88,11 +89,11 @@ func TestSchedule(t *testing.T) {
 		warmup float64
 		at     map[int]float64 // of 100 steps
 	}{
-		{Cosine, 0.1, map[int]float64{0: 0.1, 4: 0.5, 9: 1, 54: 0.55, 99: 0.1}},
-		{WSD, 0.1, map[int]float64{0: 0.1, 9: 1, 79: 1, 89: 0.55, 99: 0.1}},
-		{Constant, 0.5, map[int]float64{0: 0.02, 49: 1, 99: 1}},
-		{Cosine, 0, map[int]float64{49: 0.55, 99: 0.1}},
-		{WSD, 1, map[int]float64{0: 0.01, 98: 0.99}},
+		{cosine, 0.1, map[int]float64{0: 0.1, 4: 0.5, 9: 1, 54: 0.55, 99: 0.1}},
+		{wsd, 0.1, map[int]float64{0: 0.1, 9: 1, 79: 1, 89: 0.55, 99: 0.1}},
+		{constant, 0.5, map[int]float64{0: 0.02, 49: 1, 99: 1}},
+		{cosine, 0, map[int]float64{49: 0.55, 99: 0.1}},
+		{wsd, 1, map[int]float64{0: 0.01, 98: 0.99}},
 	} {
 		for step, want := range tc.at {
 			if got := tc.s.Factor(step, 100, tc.warmup); math.Abs(got-want) > 1e-12 {
@@ -108,11 +109,21 @@ func TestSchedule(t *testing.T) {
 				}
 			}
 		}
-		if got, err := ParseSchedule(s.String()); got != s || err != nil {
-			t.Errorf("%s: parsed as %q, %v", s, got, err)
+		var got Schedule
+		text, err := s.MarshalText()
+		if e := got.UnmarshalText(text); e != nil || err != nil || got != s {
+			t.Errorf("%s: got %q, %s, %v, %v", s, text, got, err, e)
 		}
 	}
-	if _, err := ParseSchedule("linear"); err == nil {
-		t.Error("linear is a schedule")
+	linear := Schedule("linear")
+	if err := linear.UnmarshalText([]byte("linear")); err == nil {
+		t.Error("UnmarshalText(linear): got no error")
 	}
+	if _, err := linear.MarshalText(); err == nil || linear.Factor(0, 10, 0) != 1 {
+		t.Errorf("MarshalText of linear: got %v", err)
+	}
+}
+
+func newParam(name string, rows, cols int) *nn.Param {
+	return &nn.Param{Name: name, Value: tensor.New(rows, cols), Grad: tensor.New(rows, cols)}
 }

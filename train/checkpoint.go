@@ -22,14 +22,14 @@ import (
 	"github.com/microscale-go/microscale/tensor"
 )
 
-// A run's checkpoints are below its directory, each a directory that appears
-// with one renaming when all of it is on the disk:
+// A checkpoint is a directory below that of its run. It is renamed into place when all of it is on
+// the disk:
 //
 //	OUT/checkpoint/step-00000120/state.json         configuration, step, losses
-//	                             state.safetensors  master weights, moments, scales and their histories, all F32
+//	                             state.safetensors  master weights, moments, scales and amax histories, all F32
 //
-// The one before is removed after that. When the run is done the model is in OUT;
-// the folder of checkpoints is then renamed, and removed.
+// The previous checkpoint is removed after that. When the run is complete, the model is in OUT, and the
+// directory of checkpoints is renamed and removed.
 const (
 	checkpointFolder = "checkpoint"
 	discardedFolder  = checkpointFolder + ".discarded"
@@ -39,20 +39,20 @@ const (
 	tensorsName      = "state.safetensors"
 )
 
-// maxState is the largest state.json in bytes. That of a million steps has about 20 MB.
+// maxState is the maximum size of state.json in bytes. A million steps need about 20 MB.
 const maxState = 1 << 30
 
-// stateVersion is that of the layout above.
-const stateVersion = 3
+// stateVersion is the version of this layout.
+const stateVersion = 4
 
 // A stateFile is state.json.
 type stateFile struct {
 	Version  int             `json:"version"`
-	Checksum string          `json:"crc32c"` // of State without white space, as checksumText has it
+	Checksum string          `json:"crc32c"` // of State without white space
 	State    json.RawMessage `json:"state"`
 }
 
-// state is what goes on from one step to the next beside the tensors.
+// state is what a run carries from one step to the next, apart from tensors.
 type state struct {
 	Step          int               `json:"step"` // steps done
 	Configuration json.RawMessage   `json:"configuration"`
@@ -61,28 +61,28 @@ type state struct {
 	Validation    []ValidationPoint `json:"validation"`
 	Seconds       float64           `json:"seconds"`
 	Bytes         int64             `json:"tensors_bytes"`  // of state.safetensors
-	Checksum      string            `json:"tensors_crc32c"` // of state.safetensors, as checksumText has it
+	Checksum      string            `json:"tensors_crc32c"` // of state.safetensors
 }
 
-// An incomplete error is that of a checkpoint whose files are missing, empty or cut
-// short: its writing was interrupted, or its removal.
+// An incomplete error reports a checkpoint with missing, empty or truncated files: writing or removing
+// it was interrupted.
 type incomplete struct{ error }
 
 func (e incomplete) Unwrap() error { return e.error }
 
-// A named is a tensor of a checkpoint, shared with whom it belongs to.
+// A named tensor of a checkpoint shares its data with its owner.
 type named struct {
 	name string
 	data []float32
 }
 
-// writeCheckpoint adds a checkpoint to the run in out, and removes the others.
-// When it fails those are still there.
+// writeCheckpoint adds a checkpoint to the run in out, and removes the others. On error, the others are
+// unchanged.
 func writeCheckpoint(out string, s *state, tensors []named) error {
 	parent := filepath.Join(out, checkpointFolder)
 	final := filepath.Join(parent, fmt.Sprintf("%s%08d", stepPrefix, s.Step))
 	if _, err := os.Stat(final); err == nil {
-		return nil // resumed from it, and interrupted before the next
+		return nil // the run was interrupted before the step after a resume
 	}
 	partial := final + partialSuffix
 	err := func() error {
@@ -112,14 +112,13 @@ func writeCheckpoint(out string, s *state, tensors []named) error {
 		return syncDir(parent)
 	}()
 	if err != nil {
-		_ = os.RemoveAll(partial) // the next run removes what stays
+		_ = os.RemoveAll(partial) // the next run removes what is left
 		return err
 	}
 	return removeCheckpoints(parent, filepath.Base(final))
 }
 
-// removeCheckpoints removes what is in a run's folder of checkpoints but for the
-// one to keep.
+// removeCheckpoints removes all checkpoints in parent except keep.
 func removeCheckpoints(parent, keep string) error {
 	entries, err := os.ReadDir(parent)
 	if err != nil {
@@ -135,9 +134,8 @@ func removeCheckpoints(parent, keep string) error {
 	return nil
 }
 
-// checkpoints returns the checkpoints among the entries of a run's folder of them,
-// the one of the most steps first. There are several where a run was killed before it
-// removed the one before.
+// checkpoints returns the paths of the checkpoints among the entries of parent, that of the most steps
+// first. There can be several if a run was killed before it removed the previous one.
 func checkpoints(parent string, entries []fs.DirEntry) []string {
 	type numbered struct {
 		step int
@@ -168,7 +166,7 @@ func (s *state) marshal() ([]byte, error) {
 	return append(text, '\n'), err
 }
 
-// readState reads what a checkpoint says of itself.
+// readState reads and verifies the state of a checkpoint.
 func readState(dir string) (*state, error) {
 	path := filepath.Join(dir, stateName)
 	text, err := bounded.ReadFile(path, maxState)
@@ -181,13 +179,13 @@ func readState(dir string) (*state, error) {
 	var file stateFile
 	if err := json.Unmarshal(text, &file); err != nil {
 		syntax, ok := errors.AsType[*json.SyntaxError](err)
-		if ok && syntax.Offset == int64(len(text)) || len(bytes.Trim(text, "\x00")) == 0 { // zeros: a loss of power
+		if ok && syntax.Offset == int64(len(text)) || len(bytes.Trim(text, "\x00")) == 0 { // a loss of power leaves zeros
 			return nil, incomplete{fmt.Errorf("%s: the end of the file is missing", path)}
 		}
 		return nil, fmt.Errorf("%s: not the state of a training run: %w", path, err)
 	}
 	if file.Version != stateVersion {
-		return nil, fmt.Errorf("%s: version %d of the layout, and this program reads %d: resume with the program that wrote it", path, file.Version, stateVersion)
+		return nil, fmt.Errorf("%s: got version %d, want %d: resume with the program that wrote it", path, file.Version, stateVersion)
 	}
 	var compact bytes.Buffer
 	if err := json.Compact(&compact, file.State); err != nil {
@@ -201,17 +199,16 @@ func readState(dir string) (*state, error) {
 		return nil, fmt.Errorf("%s: not the state of a training run: %w", path, err)
 	}
 	if s.Step != len(s.TrainLoss) || s.Step < 0 {
-		return nil, fmt.Errorf("%s: %d losses after %d steps", path, len(s.TrainLoss), s.Step)
+		return nil, fmt.Errorf("%s: got %d losses after %d steps", path, len(s.TrainLoss), s.Step)
 	}
 	return s, nil
 }
 
 func damaged(path, got, want string) error {
-	return fmt.Errorf("%s: the file is damaged: its CRC-32C is %s, and %s was written", path, got, want)
+	return fmt.Errorf("%s: the file is damaged: got CRC-32C %s, want %s", path, got, want)
 }
 
-// writeTensors writes the tensors, and returns the bytes and the CRC-32C of the file
-// as it is meant to be.
+// writeTensors writes the tensors, and returns the size and the CRC-32C that the file should have.
 func writeTensors(path string, tensors []named) (size int64, checksum string, err error) {
 	specs := make([]safetensors.Spec, len(tensors))
 	for i, t := range tensors {
@@ -250,8 +247,7 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 func checksumText(sum uint32) string { return fmt.Sprintf("%08x", sum) }
 
-// checkTensors reports a file of tensors whose bytes are not those that were
-// written with s.
+// checkTensors returns an error if a file of tensors is not the one that was written with s.
 func (s *state) checkTensors(path string) error {
 	f, info, err := bounded.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -274,8 +270,8 @@ func (s *state) checkTensors(path string) error {
 	return nil
 }
 
-// readTensors fills the tensors from a file that has them all, and returns the
-// others that it has, whose names begin with scalesPrefix.
+// readTensors reads the tensors from a file, and returns the other tensors of the file, whose names
+// begin with scalesPrefix.
 func readTensors(path string, tensors []named) (scales map[string][]float32, err error) {
 	f, err := safetensors.Open(path)
 	if err != nil {
@@ -292,7 +288,7 @@ func readTensors(path string, tensors []named) (scales map[string][]float32, err
 	for _, t := range tensors {
 		info, ok := f.Lookup(t.name)
 		if !ok || info.Dtype != safetensors.F32 || info.Elements() != int64(len(t.data)) {
-			return nil, fmt.Errorf("%s: no tensor %s of %d F32 values: the checkpoint is of another model", path, t.name, len(t.data))
+			return nil, fmt.Errorf("%s: tensor %s of %d F32 values is missing: the checkpoint is of another model", path, t.name, len(t.data))
 		}
 		if err := read(info, t.data); err != nil {
 			return nil, err
@@ -308,13 +304,13 @@ func readTensors(path string, tensors []named) (scales map[string][]float32, err
 				return nil, err
 			}
 		case !slices.ContainsFunc(tensors, func(t named) bool { return t.name == info.Name }):
-			return nil, fmt.Errorf("%s: a tensor %s, which the model has not: the checkpoint is of another model", path, info.Name)
+			return nil, fmt.Errorf("%s: unexpected tensor %s: the checkpoint is of another model", path, info.Name)
 		}
 	}
 	return scales, nil
 }
 
-// scalesPrefix begins the names of the state of delayed scaling.
+// scalesPrefix is the prefix of the names of delayed scaling state.
 const scalesPrefix = "scales/"
 
 func writeSynced(path string, data []byte) error {
@@ -330,7 +326,7 @@ func writeSynced(path string, data []byte) error {
 
 // syncDir makes the names in a directory durable.
 func syncDir(dir string) error {
-	if runtime.GOOS == "windows" { // which writes names through
+	if runtime.GOOS == "windows" { // which cannot sync a directory
 		return nil
 	}
 	d, err := os.Open(dir)
@@ -341,13 +337,13 @@ func syncDir(dir string) error {
 	return d.Sync()
 }
 
-// storeError words a failure to write below out.
+// storeError returns the error for a failure to write what below out.
 func storeError(err error, out string, what string) error {
 	if err == nil {
 		return nil
 	}
 	if errors.Is(err, syscall.ENOSPC) {
-		return fmt.Errorf("%s: the disk is full: %s was not written; free space there", out, what)
+		return fmt.Errorf("%s: the disk is full: %s was not written: %w", out, what, syscall.ENOSPC)
 	}
 	if cause := (*fs.PathError)(nil); errors.As(err, &cause) {
 		return fmt.Errorf("%s: %s was not written: %w", cause.Path, what, cause.Err)

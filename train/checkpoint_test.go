@@ -75,12 +75,12 @@ func TestReadStateErrors(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                 "the end of the file is missing",
 		"[]\n":             "not the state of a training run",
-		`{"version": 2}`:   "version 2 of the layout",
-		`{"version": 3}`:   "not the state of a training run",
-		"{\"version\": 3,": "the end of the file is missing",
-		`{"version": 3, "crc32c": "` + sum + `", "state": ` + losses + `}`:                                  "1 losses after 3 steps",
-		`{"version": 3, "crc32c": "` + sum + `", "state": ` + strings.Replace(losses, "1", "2", 1) + `}`:    "the file is damaged: its CRC-32C is ",
-		`{"version": 3, "crc32c": "` + sum + `", "state": ` + strings.ReplaceAll(losses, ",", " ,\n") + `}`: "1 losses after 3 steps",
+		`{"version": 2}`:   "got version 2, want 4",
+		`{"version": 4}`:   "not the state of a training run",
+		"{\"version\": 4,": "the end of the file is missing",
+		`{"version": 4, "crc32c": "` + sum + `", "state": ` + losses + `}`:                                  "got 1 losses after 3 steps",
+		`{"version": 4, "crc32c": "` + sum + `", "state": ` + strings.Replace(losses, "1", "2", 1) + `}`:    "the file is damaged: got CRC-32C ",
+		`{"version": 4, "crc32c": "` + sum + `", "state": ` + strings.ReplaceAll(losses, ",", " ,\n") + `}`: "got 1 losses after 3 steps",
 	} {
 		dir := t.TempDir()
 		write(t, filepath.Join(dir, stateName), []byte(text))
@@ -120,11 +120,11 @@ func TestDifference(t *testing.T) {
 	for _, tc := range []struct{ b, want string }{
 		{a, ""},
 		{`{"model":{"hidden size":128,"layers":4},"recipe":{"Name":"mxfp8"},"list":[1,2],"old":true}`, ""},
-		{strings.Replace(a, "4", "5", 1), "model.layers is 4 there and 5 here"},
-		{strings.Replace(a, "mxfp8", "bf16", 1), `recipe.Name is "mxfp8" there and "bf16" here`},
-		{strings.Replace(a, "[1", "[3", 1), "list is [1,2] there and [3,2] here"},
-		{strings.Replace(a, `, "old": true`, "", 1), "old is true there and not set here"},
-		{strings.Replace(a, `"old"`, `"new"`, 1), "new is not set there and true here"},
+		{strings.Replace(a, "4", "5", 1), "model.layers is 4 in the checkpoint and 5 in the configuration"},
+		{strings.Replace(a, "mxfp8", "bf16", 1), `recipe.Name is "mxfp8" in the checkpoint and "bf16" in the configuration`},
+		{strings.Replace(a, "[1", "[3", 1), "list is [1,2] in the checkpoint and [3,2] in the configuration"},
+		{strings.Replace(a, `, "old": true`, "", 1), "old is true in the checkpoint and not set in the configuration"},
+		{strings.Replace(a, `"old"`, `"new"`, 1), "new is not set in the checkpoint and true in the configuration"},
 	} {
 		got, err := difference(json.RawMessage(a), json.RawMessage(tc.b))
 		if err != nil || got != tc.want {

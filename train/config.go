@@ -1,128 +1,211 @@
-// Package train trains a language model under a recipe: text, optimizer,
-// schedule, loop, and checkpoints that resume to the bit.
+// Package train trains a language model under a recipe: data, optimizer, schedule, loop, and
+// checkpoints that resume bit-exactly.
 //
-//	Corpus → windows of (seed, step) → llama.Model.Train (microbatches, gradients summed in FP32)
-//	       → norm, clip → AdamW on FP32 master weights → the next step
+//	Batches → microbatches of (seed, step) → llama.Model.Train (gradient accumulation in FP32)
+//	        → gradient norm, clipping → AdamW on FP32 master weights → the next step
 //
-// Everything that a step does follows from the configuration and the number of
-// the step: the same seed gives the same losses to the bit, on any number of
-// threads, in one run or resumed.
+// A step depends only on the configuration and its number: the same seed gives bit-identical losses
+// for any number of threads, in one run or resumed.
 package train
 
 import (
+	"context"
 	"fmt"
+	"strings"
+	"time"
 
 	"github.com/microscale-go/microscale/llama"
+	"github.com/microscale-go/microscale/nn"
 	"github.com/microscale-go/microscale/recipe"
 )
 
-// Config is a run. DefaultConfig has one that works.
+// Config describes a run. DefaultConfig returns one that needs only Recipe and Data.
 type Config struct {
 	Model   llama.Config
 	Options llama.Options
 	Recipe  recipe.Recipe
-	Corpus  *Corpus
+	Data    Batches
 
 	Steps        int
-	Batch        int // sequences in a step
-	Microbatches int // parts of the batch, whose gradients are summed; divides it
-	Sequence     int // tokens in a sequence
+	Batch        int // sequences per step
+	Microbatches int // per step; a divisor of Batch
+	Sequence     int // tokens per sequence
 
-	// HoldQuantized has the weights that the recipe quantizes be held as codes and
-	// scales between steps, as Megatron-LM's --fp8-param-gather does: the optimizer
-	// alone has the FP32 master weights, and the model that is saved has the values
-	// of the codes.
+	// HoldQuantized holds the weights that the recipe quantizes as codes and scales between steps,
+	// like Megatron-LM's --fp8-param-gather: only the optimizer has the FP32 master weights, and
+	// the saved model has the decoded values.
 	HoldQuantized bool
 
 	Optimizer    AdamW
-	LearningRate float64 // the peak
+	LearningRate float64 // peak
 	Schedule     Schedule
 	Warmup       float64 // fraction of the steps
-	Clip         float64 // largest norm of the gradients; 0: any
+	Clip         float64 // maximum gradient norm; 0: no clipping
 
-	Seed    uint64 // of the model, the windows and the random bits
+	Seed    uint64 // of initialization, data order and stochastic rounding
 	Threads int    // goroutines; 0: one per processor
 
-	ValidationTokens int // read at each validation, the same ones every time
-	ValidateEvery    int // steps; 0: at the end only
+	ValidationTokens int // per validation
+	ValidateEvery    int // steps; 0: only at the end
 
 	Out             string   // directory of checkpoints and of the model; "": nothing is written
-	CheckpointEvery int      // steps; 0: at the start and when interrupted
-	Resume          bool     // resume from the checkpoint in Out; start where an earlier run left none
-	Force           bool     // replace the run in Out, or the model that it left
-	Arguments       []string // kept in the checkpoint for who resumes (see Stored)
+	CheckpointEvery int      // steps; 0: only at the start and when interrupted
+	Resume          bool     // resume from the checkpoint in Out, or start if there is none
+	Force           bool     // replace the run or model in Out
+	Arguments       []string // stored in checkpoints for LastCheckpoint
+
+	Progress func(Event) // called from the goroutine of Run; may be nil
+
+	// Observer returns the observer of a step, counted from 1; nil observes nothing. An observer
+	// slows the step down.
+	Observer func(step int) nn.Observer
 }
 
-// DefaultConfig returns a small model, of about a million parameters, and a run
-// that teaches it something in a minute or two.
+// An Event reports the progress of a run.
+type Event struct {
+	Name        string // "resume", "step" or "validation"
+	Step, Steps int    // steps done and steps of the run
+
+	Loss float64 // nats per token: of the batch before the update, or of the validation data
+
+	// Of a step.
+	GradientNorm float64 // before clipping
+	LearningRate float64
+	Tokens       int
+	Elapsed      time.Duration
+
+	Err error // of a resume: why a later checkpoint was not used; otherwise nil
+}
+
+// String returns the event in one line.
+func (e Event) String() string {
+	switch e.Name {
+	case eventStep:
+		return fmt.Sprintf("step %d of %d: loss %.4f", e.Step, e.Steps, e.Loss)
+	case eventValidation:
+		return fmt.Sprintf("step %d of %d: validation loss %.4f", e.Step, e.Steps, e.Loss)
+	}
+	text := "the run starts from the beginning"
+	if e.Step > 0 {
+		text = fmt.Sprintf("the run resumes after step %d of %d", e.Step, e.Steps)
+	}
+	if e.Err != nil {
+		text += fmt.Sprintf(" (%v)", e.Err)
+	}
+	return text
+}
+
+const (
+	eventResume     = "resume"
+	eventStep       = "step"
+	eventValidation = "validation"
+)
+
+// report calls Progress.
+func (c *Config) report(e Event) {
+	if c.Progress != nil {
+		e.Steps = c.Steps
+		c.Progress(e)
+	}
+}
+
+// Batches provides the data of a run. Its methods are functions of their arguments alone, so that
+// runs resume bit-exactly, and are called from one goroutine at a time.
+//
+// A batch is a number of contiguous sequences of equal length: token ids of the model's vocabulary,
+// and for each token its target, the token that follows. Targets below 0 do not count.
+type Batches interface {
+	// Training returns the sequences of a step, counted from 0. Each microbatch takes consecutive
+	// ones.
+	Training(seed uint64, step, sequences, length int) (tokens, targets []int32, err error)
+
+	// Validation returns at most the given number of sequences, at least one, which no step trains
+	// on.
+	Validation(sequences, length int) (tokens, targets []int32, err error)
+
+	// Digest identifies the data. A run resumes only with data of the same digest.
+	Digest() string
+}
+
+// DefaultConfig returns a model of about a million parameters and a run of a minute or two, without
+// Recipe and Data.
 func DefaultConfig() Config {
 	return Config{
 		Model: llama.Config{
 			VocabSize: 256, HiddenSize: 128, IntermediateSize: 384, NumHiddenLayers: 4, NumAttentionHeads: 4, NumKeyValueHeads: 2,
 		},
 		Steps: 300, Batch: 8, Microbatches: 1, Sequence: 128,
-		Optimizer: DefaultAdamW, LearningRate: 1e-3, Schedule: Cosine, Warmup: 0.1, Clip: 1,
+		Optimizer:    AdamW{Beta1: 0.9, Beta2: 0.95, Epsilon: 1e-8, Decay: 0.1}, // of the Llama papers
+		LearningRate: 1e-3, Schedule: cosine, Warmup: 0.1, Clip: 1,
 		Seed: 1, ValidationTokens: 8192, ValidateEvery: 50, CheckpointEvery: 50,
 	}
 }
 
-// Validate reports what makes a configuration unusable. Numbers are named by
-// the flags that set them.
+// A ConfigError is an invalid field of a Config.
+type ConfigError struct {
+	Field   string // such as "Steps" or "Model.HiddenSize"
+	Problem string // such as "is 0, want at least 1"
+}
+
+func (e *ConfigError) Error() string { return fmt.Sprintf("Config.%s %s", e.Field, e.Problem) }
+
+func invalid(field, format string, args ...any) error {
+	return &ConfigError{field, fmt.Sprintf(format, args...)}
+}
+
+// Validate returns a *ConfigError if a field other than Data is invalid.
 func (c *Config) Validate() error {
 	for _, n := range []struct {
-		name         string
-		value, least int
+		field      string
+		value, min int
 	}{
-		{"steps", c.Steps, 1}, {"batch", c.Batch, 1}, {"microbatches", c.Microbatches, 1}, {"sequence", c.Sequence, 1},
-		{"eval-tokens", c.ValidationTokens, c.Sequence}, {"eval-every", c.ValidateEvery, 0}, {"checkpoint-every", c.CheckpointEvery, 0},
+		{"Steps", c.Steps, 1}, {"Batch", c.Batch, 1}, {"Microbatches", c.Microbatches, 1}, {"Sequence", c.Sequence, 1},
+		{"ValidationTokens", c.ValidationTokens, c.Sequence}, {"ValidateEvery", c.ValidateEvery, 0}, {"CheckpointEvery", c.CheckpointEvery, 0},
 	} {
-		if n.value < n.least {
-			return fmt.Errorf("%s is %d: at least %d is needed", n.name, n.value, n.least)
+		if n.value < n.min {
+			return invalid(n.field, "is %d, want at least %d", n.value, n.min)
 		}
 	}
 	for _, n := range []struct {
-		name        string
-		value, most float64
-		open        bool // 0 is not allowed
+		field      string
+		value, max float64
+		positive   bool
 	}{
-		{"learning-rate", c.LearningRate, 1e30, true}, {"warmup", c.Warmup, 1, false}, {"clip", c.Clip, 1e30, false}, {"weight-decay", c.Optimizer.Decay, 1e30, false},
+		{"LearningRate", c.LearningRate, 1e30, true}, {"Warmup", c.Warmup, 1, false}, {"Clip", c.Clip, 1e30, false}, {"Optimizer.Decay", c.Optimizer.Decay, 1e30, false},
 	} {
-		if !(n.value >= 0 && n.value <= n.most) || n.open && n.value == 0 {
-			return fmt.Errorf("%s is %g: a number from 0 to %g is needed", n.name, n.value, n.most)
+		if !(n.value >= 0 && n.value <= n.max) || n.positive && n.value == 0 {
+			return invalid(n.field, "is %g, want a number from 0 to %g", n.value, n.max)
 		}
 	}
 	if c.Batch%c.Microbatches != 0 {
-		return fmt.Errorf("microbatches is %d, which does not divide the batch of %d sequences", c.Microbatches, c.Batch)
+		return invalid("Microbatches", "is %d, want a divisor of the batch of %d sequences", c.Microbatches, c.Batch)
 	}
 	if first, last, n := c.Options.FirstBF16, c.Options.LastBF16, c.Model.NumHiddenLayers; first < 0 || first > n {
-		return fmt.Errorf("num-layers-at-start-in-bf16 is %d, of %d layers: give from 0 to %d", first, n, n)
+		return invalid("Options.FirstBF16", "is %d, want 0 to %d, the number of layers", first, n)
 	} else if last < 0 || last > n-first {
-		return fmt.Errorf("num-layers-at-end-in-bf16 is %d, of %d layers, %d of them kept in BF16 at the start: give from 0 to %d", last, n, first, n-first)
+		return invalid("Options.LastBF16", "is %d, want 0 to %d: %d of %d layers are in BF16 at the start", last, n-first, first, n)
 	}
-	if err := c.divisible(); err != nil {
+	if _, err := c.Schedule.MarshalText(); err != nil {
+		return invalid("Schedule", "is %q, want one of %s", string(c.Schedule), strings.Join(scheduleNames(), ", "))
+	}
+	if err := c.checkWidths(); err != nil {
 		return err
 	}
-	if c.HoldQuantized && !holds(c.Recipe) {
-		return fmt.Errorf("fp8-param: the recipe %s does not quantize weights to values that they could be held in: leave it out", c.Recipe.Name)
+	if c.HoldQuantized && !c.Recipe.HoldsWeights() {
+		return invalid("HoldQuantized", "is true, but the recipe %s does not quantize weights to values that can be held", c.Recipe.Name)
 	}
 	return nil
 }
 
-// holds reports whether the recipe quantizes weights to values that they can be held in.
-func holds(r recipe.Recipe) bool {
-	w := r.Weight.Rowwise
-	return w.Format.Scaled() && !w.Hadamard
-}
-
-// Under returns c with the recipe r, as one of several that are compared: those that
-// do not quantize weights do not hold them quantized.
+// Under returns c with the recipe r, for a comparison of recipes: HoldQuantized is false if r does
+// not support it.
 func (c Config) Under(r recipe.Recipe) Config {
-	c.Recipe, c.HoldQuantized = r, c.HoldQuantized && holds(r)
+	c.Recipe, c.HoldQuantized = r, c.HoldQuantized && r.HoldsWeights()
 	return c
 }
 
-// divisible reports a width of the model that the recipe cannot quantize.
-func (c *Config) divisible() error {
+// checkWidths returns an error if the recipe cannot quantize a width of the model.
+func (c *Config) checkWidths() error {
 	m := c.Model.WithDefaults()
 	if c.Options.FirstBF16+c.Options.LastBF16 == m.NumHiddenLayers {
 		return nil
@@ -131,18 +214,34 @@ func (c *Config) divisible() error {
 	n := max(rows, cols)
 	q, kv := m.NumAttentionHeads*m.HeadDim, m.NumKeyValueHeads*m.HeadDim
 	for _, w := range []struct {
-		name        string
-		value, wide int
-		of          string
+		field        string
+		value, width int
+		what         string
 	}{
-		{"hidden", m.HiddenSize, m.HiddenSize, "the model is"},
-		{"intermediate", m.IntermediateSize, m.IntermediateSize, "the feed-forward layers are"},
-		{"heads", m.NumAttentionHeads, q, "queries together are"},
-		{"kv-heads", m.NumKeyValueHeads, q + 2*kv, "queries, keys and values together are"},
+		{"Model.HiddenSize", m.HiddenSize, m.HiddenSize, "the width of the model"},
+		{"Model.IntermediateSize", m.IntermediateSize, m.IntermediateSize, "the width of the feed-forward layers"},
+		{"Model.NumAttentionHeads", m.NumAttentionHeads, q, "the width of the queries"},
+		{"Model.NumKeyValueHeads", m.NumKeyValueHeads, q + 2*kv, "the width of queries, keys and values together"},
 	} {
-		if w.wide%n != 0 {
-			return fmt.Errorf("%s is %d: %s %d wide, and the recipe %s takes multiples of %d", w.name, w.value, w.of, w.wide, c.Recipe.Name, n)
+		if w.width%n != 0 {
+			return invalid(w.field, "is %d: %s is %d, want a multiple of %d for the recipe %s", w.value, w.what, w.width, n, c.Recipe.Name)
 		}
 	}
 	return nil
 }
+
+// An Interrupted error reports that the context of a run ended.
+type Interrupted struct {
+	Step int    // steps done
+	Out  string // directory of the checkpoint; "" if there is none
+}
+
+func (e *Interrupted) Error() string {
+	if e.Out == "" {
+		return fmt.Sprintf("interrupted after %d steps: nothing was written", e.Step)
+	}
+	return fmt.Sprintf("interrupted after %d steps: the checkpoint is in %s", e.Step, e.Out)
+}
+
+// Unwrap returns context.Canceled.
+func (e *Interrupted) Unwrap() error { return context.Canceled }

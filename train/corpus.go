@@ -17,19 +17,19 @@ import (
 	"github.com/microscale-go/microscale/internal/bounded"
 )
 
-// Names of corpora that are no paths.
+// Names of corpora that are not paths.
 const (
-	GoRoot    = "goroot:"    // the source of Go's standard library
-	Synthetic = "synthetic:" // text of our own generator, always the same
+	goRoot    = "goroot:"
+	synthetic = "synthetic:"
 )
 
-// A Corpus is text, as bytes, in two parts of which the second is never trained
-// on. It is read only.
+// A Corpus is a text of bytes, in two parts of which the second is for validation. It implements
+// Batches with the byte values as tokens.
 type Corpus struct {
-	Sources    []string // as they were given
-	Digest     string   // SHA-256 of the text and of where it was cut
-	Train      []byte
-	Validation []byte
+	Sources []string // as passed to OpenCorpus or NewCorpus
+
+	train, validation []byte
+	digest            string // SHA-256 of both parts and their lengths
 }
 
 const (
@@ -38,26 +38,22 @@ const (
 )
 
 const (
-	maxFile   = 128 << 10 // of a directory: larger ones are generated tables
+	maxFile   = 128 << 10 // of a file in a directory: larger ones are generated tables
 	maxCorpus = 256 << 20
 	maxGo     = 32 << 20
 )
 
-// DefaultCorpus returns GoRoot where Go is installed with its source, and
-// Synthetic elsewhere.
-func DefaultCorpus() string {
-	if _, err := goSource(); err != nil {
-		return Synthetic
-	}
-	return GoRoot
-}
-
-// OpenCorpus reads text: GoRoot, Synthetic, files (any bytes), and directories,
-// of which it takes the files of text in the order of their paths: no hidden
-// ones, none beyond 128 KiB, and no links. Several sources are one text.
+// OpenCorpus reads and concatenates texts. A source is a file, a directory, "goroot:" (the source of
+// Go's standard library) or "synthetic:" (a generated text, always the same). Of a directory, it
+// reads the text files in the order of their paths, without hidden files, links and files larger than
+// 128 KiB. Without sources, it reads goroot: if Go is installed with its source, otherwise
+// synthetic:.
 func OpenCorpus(sources ...string) (*Corpus, error) {
 	if len(sources) == 0 {
-		sources = []string{DefaultCorpus()}
+		sources = []string{goRoot}
+		if _, err := goSource(); err != nil {
+			sources = []string{synthetic}
+		}
 	}
 	var text []byte
 	for _, s := range sources {
@@ -70,8 +66,8 @@ func OpenCorpus(sources ...string) (*Corpus, error) {
 	return NewCorpus(text, sources...), nil
 }
 
-// NewCorpus cuts a text into 256 blocks, or fewer of 512 bytes, of which every
-// sixteenth is for validation.
+// NewCorpus returns a corpus of text. It cuts the text into 256 blocks, or into fewer of 512 bytes;
+// every sixteenth is for validation. sources describe the text.
 func NewCorpus(text []byte, sources ...string) *Corpus {
 	block := max(len(text)/256, minBlock)
 	c := &Corpus{Sources: sources}
@@ -79,62 +75,55 @@ func NewCorpus(text []byte, sources ...string) *Corpus {
 	for i := 0; i*block < len(text); i++ {
 		part := text[i*block : min((i+1)*block, len(text))]
 		if i%splitEvery == splitEvery-1 {
-			c.Validation = append(c.Validation, part...)
+			c.validation = append(c.validation, part...)
 		} else {
-			c.Train = append(c.Train, part...)
+			c.train = append(c.train, part...)
 		}
 	}
-	for _, part := range [][]byte{c.Train, c.Validation} {
+	for _, part := range [][]byte{c.train, c.validation} {
 		fmt.Fprintf(sum, "%d ", len(part))
 		sum.Write(part)
 	}
-	c.Digest = hex.EncodeToString(sum.Sum(nil))
+	c.digest = hex.EncodeToString(sum.Sum(nil))
 	return c
 }
 
-// Name returns the sources in a line.
+// Name returns the sources, separated by spaces.
 func (c *Corpus) Name() string { return strings.Join(c.Sources, " ") }
 
 // Bytes returns the length of the text.
-func (c *Corpus) Bytes() int { return len(c.Train) + len(c.Validation) }
+func (c *Corpus) Bytes() int { return len(c.train) + len(c.validation) }
 
-// Admit reports what makes a corpus too small for windows of sequence bytes.
-func (c *Corpus) Admit(sequence int) error {
-	if window := sequence + 1; len(c.Train) >= window && len(c.Validation) >= window {
-		return nil
-	}
-	return fmt.Errorf("%s: a text of %d bytes is too short for sequences of %d: at least %d are needed, of which a sixteenth is for validation; name more text, or shorter sequences",
-		c.Name(), c.Bytes(), sequence, leastBytes(sequence))
-}
+// Text returns the two parts of the text, which must not be changed.
+func (c *Corpus) Text() (training, validation []byte) { return c.train, c.validation }
 
-// leastBytes is a length of text that is enough for windows of sequence bytes:
-// its validation blocks hold one.
-func leastBytes(sequence int) int { return splitEvery * minBlock * (sequence/minBlock + 1) }
+// Digest implements Batches.
+func (c *Corpus) Digest() string { return c.digest }
 
 // readSource reads one source, of at most limit bytes.
 func readSource(source string, limit int) ([]byte, error) {
 	switch source {
 	case "":
-		return nil, fmt.Errorf("the name of the corpus is empty: name %s, %s, a file or a directory", GoRoot, Synthetic)
-	case Synthetic:
+		return nil, fmt.Errorf("the name of the corpus is empty: use %s, %s, a file or a directory", goRoot, synthetic)
+	case synthetic:
 		return synthesize(syntheticSize), nil
-	case GoRoot:
+	case goRoot:
 		root, err := goSource()
 		if err != nil {
 			return nil, err
 		}
-		return readTree(root, GoRoot, min(limit, maxGo), goFile)
+		return readTree(root, goRoot, min(limit, maxGo), goFile)
 	}
 	info, err := os.Stat(source)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, fmt.Errorf("%s: no such file or directory: name text to train on, or %s or %s", source, GoRoot, Synthetic)
+		return nil, fmt.Errorf("%s: %w: use a file, a directory, %s or %s", source, bounded.Cause(err), goRoot, synthetic)
 	case err != nil:
 		return nil, unreadable(source, err)
 	case info.IsDir():
 		return readTree(source, source, limit, func(string, fs.DirEntry) bool { return true })
 	case !info.Mode().IsRegular():
-		return nil, fmt.Errorf("%s: neither a file nor a directory: name text to train on", source)
+		return nil, fmt.Errorf("%s: neither a file nor a directory", source)
 	}
 	text, err := bounded.ReadFile(source, int64(limit))
 	if _, ok := errors.AsType[bounded.TooLarge](err); ok {
@@ -144,7 +133,7 @@ func readSource(source string, limit int) ([]byte, error) {
 		return nil, unreadable(source, err)
 	}
 	if len(text) == 0 {
-		return nil, fmt.Errorf("%s: the file is empty: name text to train on", source)
+		return nil, fmt.Errorf("%s: the file is empty", source)
 	}
 	return text, nil
 }
@@ -153,15 +142,15 @@ func unreadable(path string, err error) error {
 	if cause := (*fs.PathError)(nil); errors.As(err, &cause) {
 		path, err = cause.Path, cause.Err
 	}
-	return fmt.Errorf("%s: cannot be read: %w: make it readable, or name another text", path, err)
+	return fmt.Errorf("%s: cannot be read: %w", path, err)
 }
 
 func tooLarge(source string) error {
-	return fmt.Errorf("%s: the text is larger than %d MiB: name a part of it", source, maxCorpus>>20)
+	return fmt.Errorf("%s: the text is larger than %d MiB: use a part of it", source, maxCorpus>>20)
 }
 
-// readTree reads the files of text of a directory that wanted admits. GoRoot
-// ends where it has limit bytes; another source is refused.
+// readTree reads the text files of a directory for which wanted returns true. It stops at limit bytes
+// for goRoot, and returns an error for other sources.
 func readTree(root, name string, limit int, wanted func(path string, d fs.DirEntry) bool) ([]byte, error) {
 	var text []byte
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
@@ -192,10 +181,10 @@ func readTree(root, name string, limit int, wanted func(path string, d fs.DirEnt
 			return unreadable(path, err)
 		}
 		if bytes.IndexByte(part, 0) >= 0 {
-			return nil // no text
+			return nil // not a text
 		}
 		if len(text)+len(part) > limit {
-			if name == GoRoot {
+			if name == goRoot {
 				return fs.SkipAll
 			}
 			return tooLarge(name)
@@ -207,12 +196,12 @@ func readTree(root, name string, limit int, wanted func(path string, d fs.DirEnt
 		return nil, err
 	}
 	if len(text) == 0 {
-		return nil, fmt.Errorf("%s: no file of text of at most %d KiB is in the directory: name another", name, maxFile>>10)
+		return nil, fmt.Errorf("%s: the directory has no text file of at most %d KiB", name, maxFile>>10)
 	}
 	return text, nil
 }
 
-// goFile admits the library's own source: no tests, commands, or others' modules.
+// goFile selects the source of the standard library, without tests, commands and vendored modules.
 func goFile(_ string, d fs.DirEntry) bool {
 	if d.IsDir() {
 		return d.Name() != "cmd" && d.Name() != "vendor" && d.Name() != "testdata"
@@ -220,20 +209,19 @@ func goFile(_ string, d fs.DirEntry) bool {
 	return strings.HasSuffix(d.Name(), ".go") && !strings.HasSuffix(d.Name(), "_test.go")
 }
 
-// goSource returns the directory of the standard library's source, which it asks
-// the go command for.
+// goSource returns the directory of the standard library's source, by the go command.
 func goSource() (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "go", "env", "GOROOT")
-	cmd.Env = append(os.Environ(), "GOTOOLCHAIN=local") // the one that is there: nothing is fetched
+	cmd.Env = append(os.Environ(), "GOTOOLCHAIN=local") // the installed one: do not download another
 	out, err := cmd.Output()
 	if err != nil {
-		return "", fmt.Errorf("%s: the go command cannot be run: install Go, or train on %s or your own text", GoRoot, Synthetic)
+		return "", fmt.Errorf("%s: cannot run the go command: install Go, or use %s or another text", goRoot, synthetic)
 	}
 	src := filepath.Join(strings.TrimSpace(string(out)), "src")
 	if info, err := os.Stat(src); err != nil || !info.IsDir() {
-		return "", fmt.Errorf("%s: Go is installed without its source: train on %s or your own text", GoRoot, Synthetic)
+		return "", fmt.Errorf("%s: Go is installed without its source: use %s or another text", goRoot, synthetic)
 	}
 	return src, nil
 }

@@ -34,17 +34,17 @@ func TestOpenCorpus(t *testing.T) {
 	if c.Bytes() != len(one)+len(two) {
 		t.Errorf("%d bytes, want those of two files, %d", c.Bytes(), len(one)+len(two))
 	}
-	if !bytes.HasPrefix(c.Train, one[:512]) || !bytes.HasSuffix(c.Train, two[:512]) {
+	if !bytes.HasPrefix(c.train, one[:512]) || !bytes.HasSuffix(c.train, two[:512]) {
 		t.Error("the files are not in the order of their paths")
 	}
 	both, err := OpenCorpus(filepath.Join(dir, "a.txt"), filepath.Join(dir, "b"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if both.Digest != c.Digest {
+	if both.Digest() != c.Digest() {
 		t.Error("the same text from two sources has another digest")
 	}
-	if other, _ := OpenCorpus(filepath.Join(dir, "a.txt")); other.Digest == c.Digest {
+	if other, _ := OpenCorpus(filepath.Join(dir, "a.txt")); other.Digest() == c.Digest() {
 		t.Error("another text has the same digest")
 	}
 }
@@ -63,7 +63,7 @@ func TestOpenCorpusErrors(t *testing.T) {
 		{"", "the name of the corpus is empty"},
 		{"nowhere", "no such file or directory"},
 		{"empty", "the file is empty"},
-		{"binary", "no file of text"},
+		{"binary", "no text file"},
 		{"secret", "cannot be read"},
 	} {
 		source := tc.source
@@ -82,37 +82,39 @@ func TestOpenCorpusErrors(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Admit(64); err == nil || !strings.Contains(err.Error(), "a text of 4 bytes is too short for sequences of 64: at least 8192 are needed") {
+	if _, _, err := c.Training(1, 0, 1, 64); err == nil || !strings.Contains(err.Error(), "a text of 4 bytes is too short for sequences of 64, want at least 8192 bytes") {
 		t.Errorf("error %v", err)
 	}
 }
 
-// TestAdmit: as many bytes as the message asks for are enough, for any length of
-// sequences.
-func TestAdmit(t *testing.T) {
+// TestSufficientBytes checks that a text of the length that the error asks for is long enough, for
+// sequences of any length.
+func TestSufficientBytes(t *testing.T) {
 	for _, sequence := range []int{1, 64, 511, 512, 513, 1000, 4096, 10000, 66000} {
-		need := leastBytes(sequence)
+		need := sufficientBytes(sequence)
 		c := NewCorpus(make([]byte, need), "test")
-		if err := c.Admit(sequence); err != nil {
-			t.Errorf("%d bytes: %v", need, err)
+		_, _, errTraining := c.Training(1, 0, 1, sequence)
+		_, _, errValidation := c.Validation(1, sequence)
+		if errTraining != nil || errValidation != nil {
+			t.Errorf("%d bytes: %v, %v", need, errTraining, errValidation)
 		}
-		if c := NewCorpus(make([]byte, max(512, sequence)), "test"); c.Admit(sequence) == nil {
-			t.Errorf("sequences of %d: %d bytes are admitted", sequence, c.Bytes())
+		if _, _, err := NewCorpus(make([]byte, max(512, sequence)), "test").Validation(1, sequence); err == nil {
+			t.Errorf("sequences of %d: got no error for a short text", sequence)
 		}
 	}
 }
 
 // TestGoRoot: the standard library's source where Go is, which it is in a test.
 func TestGoRoot(t *testing.T) {
-	if DefaultCorpus() != GoRoot {
-		t.Skip("Go has no source here")
+	if _, err := goSource(); err != nil {
+		t.Skip(err)
 	}
-	c, err := OpenCorpus(GoRoot)
+	c, err := OpenCorpus()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.Bytes() < 4<<20 || c.Bytes() > maxGo || !bytes.Contains(c.Train[:4096], []byte("package tar")) {
-		t.Errorf("%d bytes that begin with %.60q", c.Bytes(), c.Train)
+	if c.Bytes() < 4<<20 || c.Bytes() > maxGo || !bytes.Contains(c.train[:4096], []byte("package tar")) {
+		t.Errorf("%d bytes that begin with %.60q", c.Bytes(), c.train)
 	}
 }
 

@@ -8,16 +8,15 @@ import (
 	"github.com/microscale-go/microscale/tensor"
 )
 
-// A Diverged error is a step whose loss or gradients are not finite. The
-// checkpoint before it is kept.
+// A Diverged error reports a step whose loss or gradients are not finite.
 type Diverged struct {
-	Step   int     // the first is 1
+	Step   int     // counted from 1
 	Loss   float64 // of the step
-	Tensor string  // the first that holds NaN or Inf: a weight, else an operand in the order of the computation; "" where none does
-	Amax   float32 // the largest of its finite magnitudes
-	NaN    int     // how many of its elements are NaN,
-	Inf    int     // and infinite
-	Kept   int     // steps of the last checkpoint; -1 where there is none
+	Tensor string  // first tensor with NaN or Inf: a weight, or an operand in the order of the computation; "" if none has
+	Amax   float32 // largest finite magnitude of Tensor
+	NaN    int     // number of NaN elements of Tensor
+	Inf    int     // number of infinite elements of Tensor
+	Kept   int     // steps of the last checkpoint; -1 if there is none
 }
 
 func (e *Diverged) Error() string {
@@ -26,17 +25,17 @@ func (e *Diverged) Error() string {
 		text = fmt.Sprintf("step %d: the gradients are not finite", e.Step)
 	}
 	if e.Tensor != "" {
-		text += fmt.Sprintf("; the first tensor that went bad is %s: %d NaN, %d Inf, amax %g of the rest", e.Tensor, e.NaN, e.Inf, e.Amax)
+		text += fmt.Sprintf("; the first tensor with NaN or Inf is %s: %d NaN, %d Inf, amax %g of the others", e.Tensor, e.NaN, e.Inf, e.Amax)
 	}
-	text += ": start anew with a lower learning rate or a longer warm-up"
+	text += ": start again with a lower learning rate or a longer warm-up"
 	if e.Kept >= 0 {
-		text += fmt.Sprintf("; the checkpoint of step %d is kept, and resuming it keeps its rate", e.Kept)
+		text += fmt.Sprintf("; the checkpoint of step %d is kept, but a resumed run has the same learning rate", e.Kept)
 	}
 	return text
 }
 
-// diagnose finds out where a step went bad. It computes the step again to see
-// every operand, which changes the state of the model: the run is over.
+// diagnose finds the first tensor of a step that is not finite. It repeats the step with an observer,
+// which changes the state of the model: the run cannot continue.
 func (r *run) diagnose(step int, loss float64) error {
 	e := &Diverged{Step: step + 1, Loss: loss, Kept: r.kept}
 	for _, p := range r.params {
@@ -45,7 +44,7 @@ func (r *run) diagnose(step int, loss float64) error {
 		}
 	}
 	scope := r.scope(step)
-	scope.Observe = func(o nn.Observation) {
+	scope.Observer.Operand = func(o nn.Observation) {
 		if e.Tensor == "" {
 			e.look(fmt.Sprintf("%s (%s)", o.Module, o.Operand), o.Source)
 		}
@@ -61,7 +60,7 @@ func (r *run) diagnose(step int, loss float64) error {
 	return e
 }
 
-// look reports whether x holds NaN or Inf, and if so takes it as the first.
+// look reports whether x has NaN or Inf elements, and if so records it.
 func (e *Diverged) look(name string, x tensor.Dense) bool {
 	var amax float32
 	var nan, inf int

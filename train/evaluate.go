@@ -10,37 +10,48 @@ import (
 	"github.com/microscale-go/microscale/nn"
 )
 
-// evaluationBatch is how many windows Evaluate reads at a time. It is fixed: the
-// windows of a batch share the scale of a tensor.
+// evaluationBatch is the number of sequences that Evaluate computes together. It is fixed, because
+// the sequences of a batch share per-tensor scales.
 const evaluationBatch = 16
 
-// Evaluate returns the mean loss of a model in nats per token, on at most limit
-// tokens of text in windows of sequence bytes, and how many tokens those were.
-// The windows are spread evenly over the text and the same for every model. The
-// model computes under the scope, and learns nothing.
-func Evaluate(ctx context.Context, m *llama.Model, s nn.Scope, text []byte, sequence, limit int) (loss float64, tokens int, err error) {
-	starts := validationStarts(len(text), sequence, max(limit/sequence, 1))
-	if len(starts) == 0 {
-		return 0, 0, errors.New("the text is too short to evaluate on")
+// Evaluate returns the mean loss of a model in nats per token on contiguous sequences of the given
+// length, under the scope s. Targets below 0 do not count.
+func Evaluate(ctx context.Context, m *llama.Model, s nn.Scope, tokens, targets []int32, length int) (loss float64, err error) {
+	if err := checkBatch(tokens, targets, 1, len(tokens), length); err != nil {
+		return 0, fmt.Errorf("evaluate: %w", err)
 	}
-	if need, has := inferenceBytes(m.Config, min(len(starts), evaluationBatch), sequence), available(); need > float64(has) {
-		return 0, 0, fmt.Errorf("evaluating sequences of %d tokens needs at least %s of memory, and %s are available: use shorter sequences", sequence, memory.Text(need), memory.Text(float64(has)))
+	sequences := len(tokens) / length
+	if need, has := inferenceBytes(m.Config, min(sequences, evaluationBatch), length), available(); need > float64(has) {
+		return 0, fmt.Errorf("evaluate: sequences of %d tokens need at least %s of memory, but %s are available: use shorter sequences", length, memory.Text(need), memory.Text(float64(has)))
 	}
 	s.Inference, s.Recompute, s.Pad = true, false, true
 	var sum float64
-	for i := 0; i < len(starts); i += evaluationBatch {
+	total := 0
+	for i := 0; i < sequences; i += evaluationBatch {
 		if err := ctx.Err(); err != nil {
-			return 0, 0, err
+			return 0, err
 		}
-		part := starts[i:min(i+evaluationBatch, len(starts))]
-		s.Microbatch = i / evaluationBatch
-		ids, targets := windows(text, part, sequence)
-		mean, err := m.Loss(&s, ids, targets, len(part))
+		end := min(i+evaluationBatch, sequences)
+		batch := targets[i*length : end*length]
+		counted := 0
+		for _, t := range batch {
+			if t >= 0 {
+				counted++
+			}
+		}
+		if counted == 0 {
+			continue
+		}
+		s.Random.Microbatch, s.ReuseWeights = i/evaluationBatch, total > 0
+		mean, err := m.Loss(&s, tokens[i*length:end*length], batch, end-i)
 		if err != nil {
-			return 0, 0, err
+			return 0, err
 		}
-		sum += mean * float64(len(ids))
-		tokens += len(ids)
+		sum += mean * float64(counted)
+		total += counted
 	}
-	return sum / float64(tokens), tokens, nil
+	if total == 0 {
+		return 0, errors.New("evaluate: all targets are negative")
+	}
+	return sum / float64(total), nil
 }

@@ -12,7 +12,7 @@ import (
 
 // Train the same model on the same text under two recipes.
 func ExampleRun() {
-	corpus, err := train.OpenCorpus(train.Synthetic)
+	corpus, err := train.OpenCorpus("synthetic:")
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -20,11 +20,11 @@ func ExampleRun() {
 		c := train.DefaultConfig()
 		c.Model = llama.Config{VocabSize: 256, HiddenSize: 32, IntermediateSize: 64, NumHiddenLayers: 2, NumAttentionHeads: 2}
 		c.Steps, c.Batch, c.Sequence, c.ValidationTokens, c.LearningRate = 20, 4, 64, 1024, 1e-2
-		c.Corpus = corpus
+		c.Data = corpus
 		if c.Recipe, err = recipe.Lookup(name); err != nil {
 			log.Fatal(err)
 		}
-		r, err := train.Run(context.Background(), c, train.Hooks{})
+		r, err := train.Run(context.Background(), c)
 		if err != nil {
 			log.Fatal(err)
 		}

@@ -1,31 +1,28 @@
 package train
 
 import (
-	"fmt"
-
 	"github.com/microscale-go/microscale/internal/memory"
 	"github.com/microscale-go/microscale/llama"
 	"github.com/microscale-go/microscale/quant"
 )
 
-// A footprint is the memory that a run takes at least, in bytes. Products of sizes
-// may be beyond int64, so it is in float64.
+// A footprint is the minimum memory of a run in bytes. It is float64 because products of sizes can
+// exceed int64.
 type footprint struct {
 	model       float64 // weights, gradients, and the moments of AdamW
-	activations float64 // of a microbatch or of a validation, the larger of the two
+	activations float64 // of a microbatch or of a validation, whichever is larger
 }
 
-// footprint predicts the memory of a run from its sizes: FP32 masters, gradients and
-// two moments; what the modules other than linear layers save of a microbatch for the
-// backward pass; logits.
-// Quantized copies of the weights and temporary matrices come on top.
+// footprint estimates the memory of a run from its sizes: FP32 master weights, gradients and two
+// moments; activations that modules other than linear layers save; logits. Quantized copies of the
+// weights and temporary matrices are not included.
 func (c *Config) footprint() footprint {
 	m := c.Model.WithDefaults()
 	hidden, intermediate, layers, vocabulary := float64(m.HiddenSize), float64(m.IntermediateSize), float64(m.NumHiddenLayers), float64(m.VocabSize)
 	q, kv := float64(m.NumAttentionHeads)*float64(m.HeadDim), float64(m.NumKeyValueHeads)*float64(m.HeadDim)
 
 	parameters := layers*(hidden*(2*q+2*kv)+3*hidden*intermediate+2*hidden) + hidden + 2*vocabulary*hidden
-	// Bits of a token in a layer: inputs of norms and of SwiGLU, and Q, K and V.
+	// Bits per token and layer: inputs of norms and of SwiGLU, and Q, K and V.
 	bits := float64(c.Recipe.Activations.Element.StoredBits())
 	if c.Recipe.StoreQuantized {
 		bits = float64(quant.MXFP8.Element.StoredBits())
@@ -34,27 +31,27 @@ func (c *Config) footprint() footprint {
 	if c.Recipe.Attention.DotProduct {
 		attention = min(bits, float64(c.Recipe.Input.Rowwise.Format.Element.StoredBits()))
 	}
-	kept := bits*(2*hidden+2*intermediate) + attention*(q+2*kv)
+	saved := bits*(2*hidden+2*intermediate) + attention*(q+2*kv)
 	if c.Options.Recompute {
-		kept = bits * hidden
+		saved = bits * hidden
 	}
 	tokens := float64(c.Batch/max(c.Microbatches, 1)) * float64(c.Sequence)
-	training := tokens*(layers*kept/8+4*vocabulary) + 8*float64(c.Batch)
+	training := tokens*(layers*saved/8+4*vocabulary) + 8*float64(c.Batch)
 	windows := min(evaluationBatch, max(c.ValidationTokens/max(c.Sequence, 1), 1))
 	return footprint{model: 4 * 4 * parameters, activations: max(training, inferenceBytes(m, windows, c.Sequence))}
 }
 
-// inferenceBytes returns what a forward pass of a batch takes at least beside the
-// weights: the residual stream and the logits, both FP32.
+// inferenceBytes returns the minimum memory of a forward pass without the weights: the residual
+// stream and the logits, both FP32.
 func inferenceBytes(m llama.Config, batch, sequence int) float64 {
 	return 4 * float64(batch) * float64(sequence) * (float64(m.HiddenSize) + float64(m.VocabSize))
 }
 
-// available is replaced in tests.
+// available is a variable for tests.
 var available = memory.Available
 
-// CheckMemory returns an error where the machine has less memory available than the
-// run takes. It names the size to lower, as Validate does. Run calls it.
+// CheckMemory returns a *ConfigError if the run needs more memory than the machine has available. The
+// error names the size that exceeds its default most. Run calls it.
 func (c *Config) CheckMemory() error {
 	f, has := c.footprint(), available()
 	if f.model+f.activations <= float64(has) {
@@ -62,14 +59,14 @@ func (c *Config) CheckMemory() error {
 	}
 	m, d := c.Model.WithDefaults(), DefaultConfig()
 	type size struct {
-		name           string
+		field          string
 		value, initial int
 	}
 	sizes := []size{
-		{"hidden", m.HiddenSize, d.Model.HiddenSize}, {"intermediate", m.IntermediateSize, d.Model.IntermediateSize}, {"layers", m.NumHiddenLayers, d.Model.NumHiddenLayers},
+		{"Model.HiddenSize", m.HiddenSize, d.Model.HiddenSize}, {"Model.IntermediateSize", m.IntermediateSize, d.Model.IntermediateSize}, {"Model.NumHiddenLayers", m.NumHiddenLayers, d.Model.NumHiddenLayers},
 	}
 	if f.activations > f.model {
-		sizes = append(sizes, size{"batch", c.Batch, d.Batch * c.Microbatches}, size{"sequence", c.Sequence, d.Sequence})
+		sizes = append(sizes, size{"Batch", c.Batch, d.Batch * c.Microbatches}, size{"Sequence", c.Sequence, d.Sequence})
 	}
 	lower := sizes[0]
 	for _, s := range sizes[1:] {
@@ -77,6 +74,6 @@ func (c *Config) CheckMemory() error {
 			lower = s
 		}
 	}
-	return fmt.Errorf("%s is %d: the run needs at least %s of memory, %s for the model and %s for activations, and %s are available: lower %[1]s",
-		lower.name, lower.value, memory.Text(f.model+f.activations), memory.Text(f.model), memory.Text(f.activations), memory.Text(float64(has)))
+	return invalid(lower.field, "is %d: the run needs at least %s of memory, %s for the model and %s for activations, but %s are available: lower it",
+		lower.value, memory.Text(f.model+f.activations), memory.Text(f.model), memory.Text(f.activations), memory.Text(float64(has)))
 }

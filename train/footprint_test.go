@@ -67,22 +67,22 @@ func TestMemoryCheck(t *testing.T) {
 		want string
 		set  func(*Config)
 	}{
-		{"hidden is 1048576: the run needs at least ", func(c *Config) { c.Model.HiddenSize = 1 << 20 }},
-		{"intermediate is 1048576: ", func(c *Config) { c.Model.IntermediateSize = 1 << 20; c.Model.HiddenSize = 1 << 16 }},
-		{"layers is 65536: ", func(c *Config) { c.Model.NumHiddenLayers = 1 << 16; c.Model.HiddenSize = 1 << 12 }},
-		{"layers is 65536: ", func(c *Config) { // products beyond int64
+		{"Config.Model.HiddenSize is 1048576: the run needs at least ", func(c *Config) { c.Model.HiddenSize = 1 << 20 }},
+		{"Config.Model.IntermediateSize is 1048576: ", func(c *Config) { c.Model.IntermediateSize = 1 << 20; c.Model.HiddenSize = 1 << 16 }},
+		{"Config.Model.NumHiddenLayers is 65536: ", func(c *Config) { c.Model.NumHiddenLayers = 1 << 16; c.Model.HiddenSize = 1 << 12 }},
+		{"Config.Model.NumHiddenLayers is 65536: ", func(c *Config) { // products beyond int64
 			c.Model.HiddenSize, c.Model.IntermediateSize, c.Model.NumHiddenLayers = 1<<20, 1<<20, 1<<16
 		}},
-		{"batch is 1099511627776: ", func(c *Config) { c.Batch = 1 << 40 }},
-		{"batch is 4611686018427387904: ", func(c *Config) { c.Batch, c.Microbatches = 1<<62, 1<<40 }},
+		{"Config.Batch is 1099511627776: ", func(c *Config) { c.Batch = 1 << 40 }},
+		{"Config.Batch is 4611686018427387904: ", func(c *Config) { c.Batch, c.Microbatches = 1<<62, 1<<40 }},
 	} {
 		c := DefaultConfig()
-		c.Recipe, c.Corpus = tiny(t, "bf16").Recipe, NewCorpus(make([]byte, 1<<16), "test")
+		c.Recipe, c.Data = tiny(t, "bf16").Recipe, NewCorpus(make([]byte, 1<<16), "test")
 		c.Out = filepath.Join(t.TempDir(), "out")
 		tc.set(&c)
 		c.Model.NumAttentionHeads, c.Model.NumKeyValueHeads = 2, 2
-		_, err := Run(context.Background(), c, Hooks{})
-		if err == nil || !strings.HasPrefix(err.Error(), tc.want) || !strings.Contains(err.Error(), " are available: lower ") {
+		_, err := Run(context.Background(), c)
+		if err == nil || !strings.HasPrefix(err.Error(), tc.want) || !strings.Contains(err.Error(), " are available: lower it") {
 			t.Errorf("%v, want %s", err, tc.want)
 		}
 		if _, err := os.Stat(c.Out); !os.IsNotExist(err) {
@@ -94,7 +94,7 @@ func TestMemoryCheck(t *testing.T) {
 	available = func() int64 { return int64(math.Ceil(f.model + f.activations)) }
 	mustRun(t, c)
 	available = func() int64 { return int64(f.model) }
-	if _, err := Run(context.Background(), c, Hooks{}); err == nil || !strings.Contains(err.Error(), "lower ") {
+	if _, err := Run(context.Background(), c); err == nil || !strings.Contains(err.Error(), "lower it") {
 		t.Errorf("one byte too few: %v", err)
 	}
 	model, err := llama.New(c.Model, c.Options, 1)
@@ -102,7 +102,11 @@ func TestMemoryCheck(t *testing.T) {
 		t.Fatal(err)
 	}
 	available = func() int64 { return 1000 }
-	if _, _, err := Evaluate(context.Background(), model, nn.Scope{Recipe: c.Recipe}, c.Corpus.Validation, c.Sequence, 512); err == nil || !strings.Contains(err.Error(), "shorter sequences") {
+	tokens, targets, err := c.Data.Validation(16, c.Sequence)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Evaluate(context.Background(), model, nn.Scope{Recipe: c.Recipe}, tokens, targets, c.Sequence); err == nil || !strings.Contains(err.Error(), "shorter sequences") {
 		t.Errorf("evaluation: %v", err)
 	}
 }

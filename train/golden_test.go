@@ -89,7 +89,12 @@ func TestValidated(t *testing.T) {
 	c := tiny(t, "bf16")
 	c.ValidateEvery = 1
 	var points []ValidationPoint
-	r, err := Run(context.Background(), c, Hooks{Validated: func(p ValidationPoint) { points = append(points, p) }})
+	c.Progress = func(e Event) {
+		if e.Name == eventValidation {
+			points = append(points, ValidationPoint{e.Step, e.Loss})
+		}
+	}
+	r, err := Run(context.Background(), c)
 	if err != nil {
 		t.Fatal(err)
 	}

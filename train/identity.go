@@ -12,18 +12,13 @@ import (
 	"github.com/microscale-go/microscale/recipe"
 )
 
-// identity is what two parts of one run must agree in, as JSON: everything that
-// the losses depend on.
+// identity returns, as JSON, everything that the losses depend on. A run resumes only if it is equal.
 func (c *Config) identity() (json.RawMessage, error) {
-	type data struct {
-		Sources []string `json:"sources"`
-		Digest  string   `json:"digest"`
-	}
 	return json.Marshal(struct {
 		Model            llama.Config   `json:"model"`
 		Options          llama.Options  `json:"options"`
 		Recipe           recipeIdentity `json:"recipe"`
-		Data             data           `json:"data"`
+		Data             string         `json:"data"` // digest
 		Steps            int            `json:"steps"`
 		Batch            int            `json:"batch"`
 		Microbatches     int            `json:"microbatches"`
@@ -38,16 +33,16 @@ func (c *Config) identity() (json.RawMessage, error) {
 		ValidationTokens int            `json:"eval_tokens"`
 		ValidateEvery    int            `json:"eval_every"`
 	}{
-		c.Model, c.Options, identityOf(c.Recipe), data{c.Corpus.Sources, c.Corpus.Digest},
+		c.Model, c.Options, identityOf(c.Recipe), c.Data.Digest(),
 		c.Steps, c.Batch, c.Microbatches, c.Sequence, c.HoldQuantized, c.Optimizer, c.LearningRate, c.Schedule, c.Warmup, c.Clip, c.Seed, c.ValidationTokens, c.ValidateEvery,
 	})
 }
 
-// A recipeIdentity is a recipe whose formats are named, and not described.
+// A recipeIdentity is a recipe with the names of formats instead of their fields.
 type recipeIdentity struct {
-	Name                string           `json:"name"`
-	Input, Weight, Grad operandIdentity  `json:",omitzero"`
-	Fprop, Dgrad, Wgrad recipe.Precision `json:",omitzero"`
+	Name                string          `json:"name"`
+	Input, Weight, Grad operandIdentity `json:",omitzero"`
+	HighPrecision       [3]bool         `json:",omitzero"` // by recipe.GEMM
 	Activations         string
 	Delayed             recipe.Delayed   `json:",omitzero"`
 	StoreQuantized      bool             `json:",omitzero"`
@@ -57,7 +52,7 @@ type recipeIdentity struct {
 type operandIdentity struct{ Rowwise, Columnwise quantizerIdentity }
 
 type quantizerIdentity struct {
-	Format string // in place of the Quantizer's
+	Format string // hides that of the Quantizer
 	Block  quant.Shape
 	quant.Quantizer
 }
@@ -69,12 +64,12 @@ func identityOf(r recipe.Recipe) recipeIdentity {
 	}
 	return recipeIdentity{
 		Name: r.Name, Input: operand(r.Input), Weight: operand(r.Weight), Grad: operand(r.Grad),
-		Fprop: r.Fprop, Dgrad: r.Dgrad, Wgrad: r.Wgrad, Activations: r.Activations.Name, StoreQuantized: r.StoreQuantized, Delayed: r.Delayed, Attention: r.Attention,
+		HighPrecision: r.HighPrecision, Activations: r.Activations.Name, StoreQuantized: r.StoreQuantized, Delayed: r.Delayed, Attention: r.Attention,
 	}
 }
 
-// difference returns the first difference between two JSON objects, by the path
-// of its key, in the order of the keys of want; "" where there is none.
+// difference describes the first difference between two JSON objects, in the order of the keys of
+// want. It returns "" if there is none.
 func difference(stored, want json.RawMessage) (string, error) {
 	a, err := flatten(stored)
 	if err != nil {
@@ -88,23 +83,23 @@ func difference(stored, want json.RawMessage) (string, error) {
 		i := slices.IndexFunc(a, func(o leaf) bool { return o.path == l.path })
 		switch {
 		case i < 0:
-			return fmt.Sprintf("%s is not set there and %s here", l.path, l.value), nil
+			return fmt.Sprintf("%s is not set in the checkpoint and %s in the configuration", l.path, l.value), nil
 		case a[i].value != l.value:
-			return fmt.Sprintf("%s is %s there and %s here", l.path, a[i].value, l.value), nil
+			return fmt.Sprintf("%s is %s in the checkpoint and %s in the configuration", l.path, a[i].value, l.value), nil
 		}
 	}
 	for _, l := range a {
 		if !slices.ContainsFunc(b, func(o leaf) bool { return o.path == l.path }) {
-			return fmt.Sprintf("%s is %s there and not set here", l.path, l.value), nil
+			return fmt.Sprintf("%s is %s in the checkpoint and not set in the configuration", l.path, l.value), nil
 		}
 	}
 	return "", nil
 }
 
-// A leaf is a value of a JSON document that is neither an object nor an array.
+// A leaf is a value of a JSON document that is not an object.
 type leaf struct{ path, value string }
 
-// flatten lists the leaves of an object in their order.
+// flatten lists the leaves of an object in order.
 func flatten(text json.RawMessage) ([]leaf, error) {
 	var compact bytes.Buffer
 	if err := json.Compact(&compact, text); err != nil {

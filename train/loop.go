@@ -2,6 +2,7 @@ package train
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"time"
@@ -10,129 +11,70 @@ import (
 	"github.com/microscale-go/microscale/nn"
 )
 
-// Hooks are called while a run goes on, from its goroutine. Each may be nil.
-type Hooks struct {
-	// Step is called when a step is done.
-	Step func(StepEvent)
-	// Validated is called after each validation.
-	Validated func(ValidationPoint)
-	// Resumed is called with a line that says where a run with Config.Resume begins.
-	Resumed func(line string)
-	// Observe is called for each operand that is quantized, on the steps that
-	// Observed reports true for, and on all where that is nil.
-	Observe  func(step int, o nn.Observation)
-	Observed func(step int) bool
-}
-
-// A StepEvent is a step that is done.
-type StepEvent struct {
-	Step, Steps  int     // the first is 1
-	Loss         float64 // nats per token, before the step
-	GradientNorm float64 // before clipping
-	LearningRate float64
-	Tokens       int           // read in this step
-	Elapsed      time.Duration // of this step
-}
-
-// A ValidationPoint is the loss on the validation text after some steps.
+// A ValidationPoint is the validation loss after a number of steps.
 type ValidationPoint struct {
 	Step int     `json:"step"`
 	Loss float64 `json:"loss"` // nats per token
 }
 
-// A Result is a run that is done.
+// A Result is a complete run.
 type Result struct {
 	Model      *llama.Model
 	TrainLoss  []float64         // of each step
-	Validation []ValidationPoint // the last is after the last step
-	Tokens     int               // read in training
-	Seconds    float64           // of the steps, those before a resumption included
+	Validation []ValidationPoint // the last one after the last step
+	Tokens     int               // trained on
+	Seconds    float64           // of all steps, including those before a resume
 	Parameters int
 
-	Memory Memory // at the peak of the last step; of a resumed run that has no step left, without copies and activations
-}
-
-// Memory is what a run holds at the peak of a step, between the forward and the
-// backward pass of a microbatch, in bytes. The matrices that pass from one module to the
-// next are not among it, nor is what the garbage collector has not freed yet.
-type Memory struct {
-	Masters   int `json:"masters"`   // FP32 weights, which the optimizer updates and which norms and the embedding compute with
-	Gradients int `json:"gradients"` // FP32
-	Moments   int `json:"moments"`   // FP32, the two of AdamW
-	llama.Memory
-}
-
-// Total returns the sum of all.
-func (m Memory) Total() int { return m.Masters + m.Gradients + m.Moments + m.Memory.Total() }
-
-// memory returns what the run holds.
-func (r *run) memory() Memory {
-	m := Memory{Memory: r.model.Memory()}
-	for i, p := range r.params {
-		m.Masters += 4 * p.Value.Rows * p.Value.Cols
-		m.Gradients += 4 * p.Grad.Rows * p.Grad.Cols
-		m.Moments += 4 * (len(r.moments[i].m) + len(r.moments[i].v))
-	}
-	return m
+	Memory llama.Memory // peak of the last step; without copies of weights and activations if a resumed run made no step
 }
 
 // SecondsPerStep returns the mean time of a step.
 func (r *Result) SecondsPerStep() float64 { return r.Seconds / float64(len(r.TrainLoss)) }
 
-// TokensPerSecond returns the rate of training.
+// TokensPerSecond returns the throughput.
 func (r *Result) TokensPerSecond() float64 { return float64(r.Tokens) / r.Seconds }
 
-// FinalLoss returns the training and the validation loss at the end.
+// FinalLoss returns the last training loss and the last validation loss.
 func (r *Result) FinalLoss() (training, validation float64) {
 	return r.TrainLoss[len(r.TrainLoss)-1], r.Validation[len(r.Validation)-1].Loss
 }
 
-// An Interrupted error is a run that ended early because its context did.
-type Interrupted struct {
-	Step int    // steps done
-	Out  string // where the checkpoint is; "" where there is none
-}
-
-func (e *Interrupted) Error() string {
-	if e.Out == "" {
-		return fmt.Sprintf("interrupted after %d steps: nothing was written", e.Step)
-	}
-	return fmt.Sprintf("interrupted after %d steps: the checkpoint is in %s", e.Step, e.Out)
-}
-
-func (e *Interrupted) Unwrap() error { return context.Canceled }
-
-// run is a run that goes on.
+// run is the state of a run.
 type run struct {
 	Config
-	hooks   Hooks
 	model   *llama.Model
 	params  []*nn.Param // with the FP32 master weights
 	moments []moments
 	state   state
-	kept    int // steps of the last checkpoint; -1: there is none
+	kept    int // steps of the last checkpoint; -1: none
+
+	validationTokens, validationTargets []int32
 }
 
-// Run trains a model. Where Out is set, it is a directory that is new or empty,
-// or that has the checkpoint to resume from; a checkpoint is written when ctx
-// ends, and the error is then an *Interrupted. A loss that is not finite is a
-// *Diverged. A run that needs more memory than the machine has available is an
-// error, before anything is written.
-func Run(ctx context.Context, c Config, hooks Hooks) (*Result, error) {
+// Run trains a model. If Out is set, it is a new or empty directory, or one with a checkpoint to
+// resume from.
+//
+// When ctx ends, Run finishes the step, writes a checkpoint and returns an *Interrupted. A loss that
+// is not finite is a *Diverged. Invalid fields are a *ConfigError, among them sizes for which the
+// machine does not have the memory; nothing is written then. A directory that is in use is an error
+// that matches fs.ErrExist or ErrBusy, and a complete run to resume one that matches ErrDone.
+func Run(ctx context.Context, c Config) (*Result, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
-	if err := c.Corpus.Admit(c.Sequence); err != nil {
+	if err := c.CheckMemory(); err != nil {
 		return nil, err
 	}
-	if err := c.CheckMemory(); err != nil {
+	r := &run{Config: c}
+	if err := r.loadValidation(); err != nil {
 		return nil, err
 	}
 	model, err := llama.New(c.Model, c.Options, c.Seed)
 	if err != nil {
 		return nil, err
 	}
-	r := &run{Config: c, hooks: hooks, model: model, params: model.Params()}
+	r.model, r.params = model, model.Params()
 	r.moments = newMoments(r.params)
 	release, err := r.claim()
 	if err != nil {
@@ -174,7 +116,16 @@ func Run(ctx context.Context, c Config, hooks Hooks) (*Result, error) {
 	}, nil
 }
 
-// hold has the model quantize the master weights for the next step.
+// memory returns the memory of the last step with that of the optimizer.
+func (r *run) memory() llama.Memory {
+	m := r.model.Memory()
+	for _, s := range r.moments {
+		m.Moments += 4 * (len(s.m) + len(s.v))
+	}
+	return m
+}
+
+// hold quantizes the master weights for the next step if weights are held.
 func (r *run) hold() error {
 	if !r.HoldQuantized {
 		return nil
@@ -183,26 +134,25 @@ func (r *run) hold() error {
 	return r.model.HoldWeights(&scope)
 }
 
-// scope returns the scope of a step.
+// scope returns the scope of a step without an observer.
 func (r *run) scope(step int) nn.Scope {
-	return nn.Scope{Recipe: r.Recipe, Seed: r.Seed, Step: uint32(step), Threads: r.Threads, Pad: true}
+	return nn.Scope{Recipe: r.Recipe, Pad: true, Random: nn.Random{Seed: r.Seed, Step: uint32(step)}, Threads: r.Threads}
 }
 
-// observed returns the scope of a step, with the hook where the step is observed.
+// observed returns the scope of a step with the configured observer.
 func (r *run) observed(step int) nn.Scope {
 	scope := r.scope(step)
-	if h := r.hooks; h.Observe != nil && step < r.Steps && (h.Observed == nil || h.Observed(step+1)) {
-		scope.Observe = func(o nn.Observation) { h.Observe(step+1, o) }
+	if r.Observer != nil && step < r.Steps {
+		scope.Observer = r.Observer(step + 1)
 	}
 	return scope
 }
 
-// step makes one step.
+// step runs one step.
 func (r *run) step() error {
 	start := time.Now()
 	step := r.state.Step
-	scope := r.observed(step)
-	loss, err := r.gradients(scope)
+	loss, err := r.gradients(r.observed(step))
 	if err != nil {
 		return err
 	}
@@ -219,25 +169,29 @@ func (r *run) step() error {
 	r.state.TrainLoss = append(r.state.TrainLoss, loss)
 	elapsed := time.Since(start)
 	r.state.Seconds += elapsed.Seconds()
-	if r.hooks.Step != nil {
-		r.hooks.Step(StepEvent{Step: step + 1, Steps: r.Steps, Loss: loss, GradientNorm: norm, LearningRate: rate, Tokens: r.Batch * r.Sequence, Elapsed: elapsed})
-	}
+	r.report(Event{Name: eventStep, Step: step + 1, Loss: loss, GradientNorm: norm, LearningRate: rate, Tokens: r.Batch * r.Sequence, Elapsed: elapsed})
 	return nil
 }
 
-// gradients sets the gradients to the mean over the batch of a step, and returns
-// its loss.
+// gradients sets the gradients to the mean over the microbatches of a step, and returns the mean of
+// their losses.
 func (r *run) gradients(scope nn.Scope) (float64, error) {
 	for _, p := range r.params {
 		clear(p.Grad.Data)
 	}
-	starts := trainingStarts(len(r.Corpus.Train), r.Sequence, r.Batch, r.Seed, int(scope.Step))
-	part := r.Batch / r.Microbatches
+	tokens, targets, err := r.Data.Training(r.Seed, int(scope.Random.Step), r.Batch, r.Sequence)
+	if err == nil {
+		err = checkBatch(tokens, targets, r.Batch, r.Batch, r.Sequence)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("training data: %w", err)
+	}
+	sequences := r.Batch / r.Microbatches
+	n := sequences * r.Sequence
 	var sum float64
 	for i := range r.Microbatches {
-		scope.Microbatch = i
-		tokens, targets := windows(r.Corpus.Train, starts[i*part:(i+1)*part], r.Sequence)
-		loss, err := r.model.Train(&scope, tokens, targets, part, 1/float32(r.Microbatches))
+		scope.Random.Microbatch, scope.ReuseWeights = i, i > 0
+		loss, err := r.model.Train(&scope, tokens[i*n:(i+1)*n], targets[i*n:(i+1)*n], sequences, 1/float32(r.Microbatches))
 		if err != nil {
 			return 0, err
 		}
@@ -246,30 +200,54 @@ func (r *run) gradients(scope nn.Scope) (float64, error) {
 	return sum / float64(r.Microbatches), nil
 }
 
-// validate validates where it is time to, and where that is not done already: a
-// run may be interrupted just before.
+// checkBatch returns an error unless a batch has min to max sequences.
+func checkBatch(tokens, targets []int32, minSequences, maxSequences, length int) error {
+	n := len(tokens) / length
+	if len(tokens) != n*length || len(targets) != len(tokens) || n < minSequences || n > maxSequences {
+		return fmt.Errorf("got %d tokens and %d targets, want %d to %d sequences of %d", len(tokens), len(targets), minSequences, maxSequences, length)
+	}
+	return nil
+}
+
+// loadValidation loads the validation data, and checks that there is training data.
+func (r *run) loadValidation() (err error) {
+	if r.Data == nil {
+		return invalid("Data", "is nil, want the batches to train on")
+	}
+	sequences := max(r.ValidationTokens/r.Sequence, 1)
+	r.validationTokens, r.validationTargets, err = r.Data.Validation(sequences, r.Sequence)
+	if err == nil {
+		err = checkBatch(r.validationTokens, r.validationTargets, 1, sequences, r.Sequence)
+	}
+	if err != nil {
+		return fmt.Errorf("validation data: %w", err)
+	}
+	if _, _, err := r.Data.Training(r.Seed, 0, 1, r.Sequence); err != nil {
+		return fmt.Errorf("training data: %w", err)
+	}
+	return nil
+}
+
+// validate computes the validation loss if it is due and not known from before an interruption.
 func (r *run) validate(ctx context.Context) error {
 	done, points := r.state.Step, r.state.Validation
 	due := done == r.Steps || r.ValidateEvery > 0 && done > 0 && done%r.ValidateEvery == 0
 	if !due || len(points) > 0 && points[len(points)-1].Step == done {
 		return nil
 	}
-	loss, _, err := Evaluate(ctx, r.model, r.scope(done), r.Corpus.Validation, r.Sequence, r.ValidationTokens)
+	loss, err := Evaluate(ctx, r.model, r.scope(done), r.validationTokens, r.validationTargets, r.Sequence)
 	if ctx.Err() != nil {
 		return r.interrupt()
 	}
 	if err != nil {
 		return err
 	}
-	point := ValidationPoint{done, loss}
-	r.state.Validation = append(points, point)
-	if r.hooks.Validated != nil {
-		r.hooks.Validated(point)
-	}
+	r.state.Validation = append(points, ValidationPoint{done, loss})
+	r.report(Event{Name: eventValidation, Step: done, Loss: loss})
 	return nil
 }
 
-// keep writes a checkpoint where it is time to, or where the run is interrupted.
+// keep writes a checkpoint if one is due or ctx has ended.
 func (r *run) keep(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return r.interrupt()
@@ -281,3 +259,9 @@ func (r *run) keep(ctx context.Context) error {
 }
 
 func finite(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }
+
+// Errors that Run and LastCheckpoint wrap.
+var (
+	ErrDone = errors.New("the run is complete: there is nothing to resume")
+	ErrBusy = errors.New("another run is writing to it")
+)

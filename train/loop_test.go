@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"io/fs"
 	"math"
 	"os"
 	"os/exec"
@@ -30,17 +31,26 @@ func tiny(t *testing.T, name string) Config {
 	}
 	c := DefaultConfig()
 	c.Model = llama.Config{VocabSize: 256, HiddenSize: 32, IntermediateSize: 64, NumHiddenLayers: 2, NumAttentionHeads: 2, NumKeyValueHeads: 1, MaxPositionEmbeddings: 32}
-	c.Recipe, c.Corpus = r, NewCorpus(synthesize(1<<15), Synthetic)
+	c.Recipe, c.Data = r, NewCorpus(synthesize(1<<15), synthetic)
 	c.Steps, c.Batch, c.Microbatches, c.Sequence = 8, 4, 2, 32
 	c.ValidationTokens, c.ValidateEvery, c.CheckpointEvery = 256, 3, 2
 	c.Threads = 1
 	return c
 }
 
+// onStep returns a Progress that calls f after the given step, or after every step for 0.
+func onStep(step int, f func()) func(Event) {
+	return func(e Event) {
+		if e.Name == eventStep && (step == 0 || e.Step == step) {
+			f()
+		}
+	}
+}
+
 // mustRun runs a configuration that works.
 func mustRun(t *testing.T, c Config) *Result {
 	t.Helper()
-	r, err := Run(context.Background(), c, Hooks{})
+	r, err := Run(context.Background(), c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,7 +135,7 @@ func TestHoldQuantized(t *testing.T) {
 	}
 	c := tiny(t, "bf16")
 	c.HoldQuantized = true
-	if _, err := Run(context.Background(), c, Hooks{}); err == nil || !strings.Contains(err.Error(), "fp8-param: the recipe bf16 does not quantize weights") {
+	if _, err := Run(context.Background(), c); err == nil || !strings.Contains(err.Error(), "Config.HoldQuantized is true, but the recipe bf16 does not quantize weights") {
 		t.Errorf("error %v", err)
 	}
 }
@@ -133,16 +143,17 @@ func TestHoldQuantized(t *testing.T) {
 // TestHoldQuantizedHeap measures the heap between two steps: weights that are held save
 // the memory of their columnwise copies.
 func TestHoldQuantizedHeap(t *testing.T) {
-	heap := func(hold bool) (live int64, m Memory) {
+	heap := func(hold bool) (live int64, m llama.Memory) {
 		c := tiny(t, "mxfp8")
 		c.Model.HiddenSize, c.Model.IntermediateSize, c.HoldQuantized = 256, 1024, hold
-		result, err := Run(context.Background(), c, Hooks{Step: func(StepEvent) {
+		c.Progress = onStep(0, func() {
 			var s runtime.MemStats
 			runtime.GC()
-			runtime.GC() // what pools hold is freed by the second
+			runtime.GC() // the second one frees pools
 			runtime.ReadMemStats(&s)
 			live = max(live, int64(s.HeapAlloc))
-		}})
+		})
+		result, err := Run(context.Background(), c)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -184,7 +195,8 @@ func TestResume(t *testing.T) {
 		c.CheckpointEvery = 0
 		for step := 1; ; step++ {
 			ctx, cancel := context.WithCancel(context.Background())
-			got, err := Run(ctx, c, Hooks{Step: func(StepEvent) { cancel() }})
+			c.Progress = onStep(0, cancel)
+			got, err := Run(ctx, c)
 			cancel()
 			if err == nil {
 				if !same(got, want) {
@@ -196,12 +208,12 @@ func TestResume(t *testing.T) {
 			if !errors.As(err, &i) || i.Step != step || i.Out != c.Out {
 				t.Fatalf("%s: step %d: %v", name, step, err)
 			}
-			if s, err := ReadStored(c.Out); err != nil || s.Step != step {
-				t.Fatalf("%s: step %d: stored %+v, %v", name, step, s, err)
+			if stored, _, err := LastCheckpoint(c.Out); err != nil || stored != step {
+				t.Fatalf("%s: step %d: the last checkpoint has %d steps, %v", name, step, stored, err)
 			}
 			c.Resume = true
 		}
-		if _, err := Run(context.Background(), c, Hooks{}); err == nil || !strings.Contains(err.Error(), "the run there is done") {
+		if _, err := Run(context.Background(), c); !errors.Is(err, ErrDone) {
 			t.Errorf("%s: a run that is done resumes: %v", name, err)
 		}
 		if found, err := look(c.Out); err != nil || found.dir != "" || len(found.debris) > 0 {
@@ -227,7 +239,12 @@ func TestKilled(t *testing.T) {
 	c.CheckpointEvery = 1
 	if flag.NArg() > 0 {
 		c.Out, c.Resume = flag.Arg(0), flag.Arg(1) == "resume"
-		if _, err := Run(context.Background(), c, Hooks{Step: func(e StepEvent) { fmt.Println("step", e.Step, e.Loss) }}); err != nil {
+		c.Progress = func(e Event) {
+			if e.Name == eventStep {
+				fmt.Println("step", e.Step, e.Loss)
+			}
+		}
+		if _, err := Run(context.Background(), c); err != nil {
 			fmt.Println(err)
 			os.Exit(1)
 		}
@@ -291,10 +308,11 @@ func TestResumeRefuses(t *testing.T) {
 	c := tiny(t, "mxfp8")
 	c.Out = filepath.Join(t.TempDir(), "out")
 	ctx, cancel := context.WithCancel(context.Background())
-	if _, err := Run(ctx, c, Hooks{Step: func(StepEvent) { cancel() }}); !errors.Is(err, context.Canceled) {
+	c.Progress = onStep(0, cancel)
+	if _, err := Run(ctx, c); !errors.Is(err, context.Canceled) {
 		t.Fatal(err)
 	}
-	if _, err := Run(context.Background(), c, Hooks{}); err == nil || !strings.Contains(err.Error(), "a run that is not done has its checkpoint there") {
+	if _, err := Run(context.Background(), c); !errors.Is(err, fs.ErrExist) {
 		t.Errorf("a new run in the directory of another: %v", err)
 	}
 	c.Resume = true
@@ -302,16 +320,16 @@ func TestResumeRefuses(t *testing.T) {
 		change func(c *Config)
 		want   string
 	}{
-		{func(c *Config) { c.Model.HiddenSize = 64 }, "model.hidden_size is 32 there and 64 here"},
-		{func(c *Config) { c.Recipe = tiny(t, "nvfp4").Recipe }, `recipe.name is "mxfp8" there and "nvfp4" here`},
-		{func(c *Config) { _ = c.Recipe.Set("scale_rule", "floor") }, `recipe.Input.Rowwise.Rule is 0 there and 1 here`},
-		{func(c *Config) { c.Corpus = NewCorpus(synthesize(1<<14), Synthetic) }, "data.digest is "},
-		{func(c *Config) { c.Steps = 9 }, "steps is 8 there and 9 here"},
-		{func(c *Config) { c.Seed = 2 }, "seed is 1 there and 2 here"},
+		{func(c *Config) { c.Model.HiddenSize = 64 }, "model.hidden_size is 32 in the checkpoint and 64 in the configuration"},
+		{func(c *Config) { c.Recipe = tiny(t, "nvfp4").Recipe }, `recipe.name is "mxfp8" in the checkpoint and "nvfp4" in the configuration`},
+		{func(c *Config) { _ = c.Recipe.Set("scale_rule", "floor") }, `recipe.Input.Rowwise.Rule is `},
+		{func(c *Config) { c.Data = NewCorpus(synthesize(1<<14), synthetic) }, "data is "},
+		{func(c *Config) { c.Steps = 9 }, "steps is 8 in the checkpoint and 9 in the configuration"},
+		{func(c *Config) { c.Seed = 2 }, "seed is 1 in the checkpoint and 2 in the configuration"},
 	} {
 		other := c
 		tc.change(&other)
-		if _, err := Run(context.Background(), other, Hooks{}); err == nil || !strings.Contains(err.Error(), tc.want) {
+		if _, err := Run(context.Background(), other); err == nil || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("error %v, want %q", err, tc.want)
 		}
 	}
@@ -327,31 +345,32 @@ func TestTwoRuns(t *testing.T) {
 	if err := os.Mkdir(c.Out, 0o777); err != nil {
 		t.Fatal(err)
 	}
-	const want = "another run is writing to it: wait for it, or name another directory"
 	refused := func(err error) {
 		t.Helper()
-		if err == nil || err.Error() != c.Out+": "+want {
-			t.Errorf("error %v, want %q", err, want)
+		if !errors.Is(err, ErrBusy) || !strings.HasPrefix(err.Error(), c.Out+": another run is writing to it") {
+			t.Errorf("got %v, want ErrBusy", err)
 		}
 	}
 	release, err := claim(c.Out)
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = Run(context.Background(), c, Hooks{})
+	_, err = Run(context.Background(), c)
 	refused(err)
 	release()
 	resumed := c
 	resumed.Resume = true
-	if _, err := Run(context.Background(), c, Hooks{Step: func(StepEvent) {
-		_, err := Run(context.Background(), resumed, Hooks{})
+	other := c
+	c.Progress = onStep(0, func() {
+		_, err := Run(context.Background(), resumed)
 		refused(err)
-		_, err = ReadStored(c.Out)
+		_, _, err = LastCheckpoint(c.Out)
 		refused(err)
-		if _, err = Run(context.Background(), c, Hooks{}); err == nil || !strings.Contains(err.Error(), "a run that is not done") {
-			t.Errorf("a new run beside one that goes on: %v", err)
+		if _, err = Run(context.Background(), other); !errors.Is(err, fs.ErrExist) {
+			t.Errorf("a new run beside an active one: got %v, want fs.ErrExist", err)
 		}
-	}}); err != nil {
+	})
+	if _, err := Run(context.Background(), c); err != nil {
 		t.Error(err)
 	}
 	if _, err := llama.Load(c.Out, llama.LoadOptions{}); err != nil {
@@ -364,7 +383,7 @@ func TestWithdraw(t *testing.T) {
 	c := tiny(t, "nvfp4")
 	c.Model.MaxPositionEmbeddings = c.Sequence / 2
 	c.Out = filepath.Join(t.TempDir(), "out")
-	if _, err := Run(context.Background(), c, Hooks{}); err == nil || !strings.Contains(err.Error(), "position") {
+	if _, err := Run(context.Background(), c); err == nil || !strings.Contains(err.Error(), "position") {
 		t.Errorf("error %v", err)
 	}
 	if _, err := os.Stat(c.Out); !errors.Is(err, os.ErrNotExist) {
@@ -389,10 +408,10 @@ func TestDiverged(t *testing.T) {
 		for _, o := range []*recipe.Operand{&c.Recipe.Input, &c.Recipe.Weight, &c.Recipe.Grad} {
 			o.Rowwise.NonFinite, o.Columnwise.NonFinite = quant.Poison, quant.Poison
 		}
-		c.LearningRate, c.Clip, c.Schedule, c.Warmup = 1e30, 0, Constant, 0
+		c.LearningRate, c.Clip, c.Schedule, c.Warmup = 1e30, 0, constant, 0
 		c.Out = filepath.Join(t.TempDir(), "out")
 		c.CheckpointEvery = 1
-		_, err := Run(context.Background(), c, Hooks{})
+		_, err := Run(context.Background(), c)
 		var d *Diverged
 		if !errors.As(err, &d) {
 			t.Fatalf("recipe %s: error %v", name, err)
@@ -401,8 +420,8 @@ func TestDiverged(t *testing.T) {
 		if d.Tensor == "" || d.NaN+d.Inf == 0 || d.Kept != d.Step-1 {
 			t.Errorf("recipe %s: %+v", name, d)
 		}
-		if s, err := ReadStored(c.Out); err != nil || s.Step != d.Kept {
-			t.Errorf("recipe %s: stored %+v, %v", name, s, err)
+		if stored, _, err := LastCheckpoint(c.Out); err != nil || stored != d.Kept {
+			t.Errorf("recipe %s: the last checkpoint has %d steps, %v", name, stored, err)
 		}
 	}
 }
@@ -412,22 +431,22 @@ func TestValidate(t *testing.T) {
 		change func(c *Config)
 		want   string
 	}{
-		{func(c *Config) { c.Steps = 0 }, "steps is 0: at least 1 is needed"},
-		{func(c *Config) { c.Microbatches = 3 }, "microbatches is 3, which does not divide the batch of 4 sequences"},
-		{func(c *Config) { c.LearningRate = 0 }, "learning-rate is 0"},
-		{func(c *Config) { c.LearningRate = math.NaN() }, "learning-rate is NaN"},
-		{func(c *Config) { c.Warmup = 1.5 }, "warmup is 1.5"},
-		{func(c *Config) { c.ValidationTokens = 31 }, "eval-tokens is 31: at least 32 is needed"},
-		{func(c *Config) { c.Recipe = tiny(t, "mxfp8").Recipe; c.Model.HiddenSize = 40 }, "hidden is 40: the model is 40 wide, and the recipe mxfp8 takes multiples of 32"},
-		{func(c *Config) { c.Recipe = tiny(t, "nvfp4").Recipe; c.Model.IntermediateSize = 72 }, "intermediate is 72: "},
-		{func(c *Config) { c.Recipe = tiny(t, "mxfp8").Recipe; c.Model.HeadDim = 8 }, "heads is "},
-		{func(c *Config) { c.Options.FirstBF16 = -1 }, "num-layers-at-start-in-bf16 is -1"},
-		{func(c *Config) { c.Options.LastBF16 = 99 }, "num-layers-at-end-in-bf16 is 99"},
-		{func(c *Config) { c.Corpus = NewCorpus([]byte("short"), "x") }, "x: a text of 5 bytes is too short"},
+		{func(c *Config) { c.Steps = 0 }, "Config.Steps is 0, want at least 1"},
+		{func(c *Config) { c.Microbatches = 3 }, "Microbatches is 3, want a divisor of the batch of 4 sequences"},
+		{func(c *Config) { c.LearningRate = 0 }, "LearningRate is 0"},
+		{func(c *Config) { c.LearningRate = math.NaN() }, "LearningRate is NaN"},
+		{func(c *Config) { c.Warmup = 1.5 }, "Warmup is 1.5"},
+		{func(c *Config) { c.ValidationTokens = 31 }, "ValidationTokens is 31, want at least 32"},
+		{func(c *Config) { c.Recipe = tiny(t, "mxfp8").Recipe; c.Model.HiddenSize = 40 }, "Model.HiddenSize is 40: the width of the model is 40, want a multiple of 32 for the recipe mxfp8"},
+		{func(c *Config) { c.Recipe = tiny(t, "nvfp4").Recipe; c.Model.IntermediateSize = 72 }, "Model.IntermediateSize is 72: "},
+		{func(c *Config) { c.Recipe = tiny(t, "mxfp8").Recipe; c.Model.HeadDim = 8 }, "Model.NumAttentionHeads is "},
+		{func(c *Config) { c.Options.FirstBF16 = -1 }, "Options.FirstBF16 is -1"},
+		{func(c *Config) { c.Options.LastBF16 = 99 }, "Options.LastBF16 is 99"},
+		{func(c *Config) { c.Data = NewCorpus([]byte("short"), "x") }, "x: a text of 5 bytes is too short"},
 	} {
 		c := tiny(t, "bf16")
 		tc.change(&c)
-		if _, err := Run(context.Background(), c, Hooks{}); err == nil || !strings.Contains(err.Error(), tc.want) {
+		if _, err := Run(context.Background(), c); err == nil || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("error %v, want %q", err, tc.want)
 		}
 	}

@@ -12,13 +12,12 @@ import (
 	"github.com/microscale-go/microscale/safetensors"
 )
 
-// claim makes the directory of a run, and locks it against others until release is
-// called.
+// claim creates the directory of a run, and locks it until release is called.
 func (r *run) claim() (release func(), err error) {
 	if r.Out == "" {
 		return func() {}, nil
 	}
-	if !r.Resume { // what is refused makes no directory; a run that resumes is refused in open
+	if !r.Resume { // before the directory is created; open checks a resumed run
 		s, err := look(r.Out)
 		if err == nil {
 			err = r.admit(s)
@@ -33,14 +32,14 @@ func (r *run) claim() (release func(), err error) {
 	return claim(r.Out)
 }
 
-// admit reports why the run cannot begin, or resume, where s is.
+// admit returns an error if the run cannot start or resume in the directory of s.
 func (r *run) admit(s *survey) error {
 	switch {
 	case r.Resume:
 		s.tidy()
 		return s.resumable(r.Out)
 	case r.Force && s.foreign != "":
-		return fmt.Errorf("%s: no run writes this: remove it, or name another directory", s.foreign)
+		return &fs.PathError{Op: "replace", Path: s.foreign, Err: errForeign}
 	case r.Force:
 		return nil
 	}
@@ -51,15 +50,15 @@ func (r *run) admit(s *survey) error {
 func claim(out string) (release func(), err error) {
 	held, err := lock.Dir(out)
 	if errors.Is(err, lock.ErrHeld) {
-		return nil, fmt.Errorf("%s: another run is writing to it: wait for it, or name another directory", out)
+		return nil, fmt.Errorf("%s: %w: wait for it, or use another directory", out, ErrBusy)
 	}
 	if err != nil {
-		return nil, unusable(out, err)
+		return nil, directoryError(out, err)
 	}
-	return func() { _ = held.Close() }, nil // nothing was written through it
+	return func() { _ = held.Close() }, nil // read only
 }
 
-// open begins a run: at the start, or where the checkpoint to resume from is.
+// open starts or resumes a run.
 func (r *run) open() (err error) {
 	r.kept = -1
 	if r.state.Configuration, err = r.identity(); err != nil {
@@ -70,7 +69,7 @@ func (r *run) open() (err error) {
 	if r.Out == "" {
 		return nil
 	}
-	s, err := look(r.Out) // again: another run may have ended before this one had the lock
+	s, err := look(r.Out) // again: another run may have ended before this one got the lock
 	if err == nil {
 		err = r.admit(s)
 	}
@@ -82,13 +81,17 @@ func (r *run) open() (err error) {
 	} else {
 		err = r.start(s)
 	}
-	if err == nil && r.Resume && r.hooks.Resumed != nil {
-		r.hooks.Resumed(s.notice(r.Out))
+	if err == nil && r.Resume {
+		e := Event{Name: eventResume, Step: r.state.Step}
+		if len(s.unusable) > 0 {
+			e.Err = s.unusable[0].err
+		}
+		r.report(e)
 	}
 	return err
 }
 
-// start writes the first checkpoint, in place of what an interrupted start left.
+// start writes the first checkpoint. It removes files of an interrupted start.
 func (r *run) start(s *survey) error {
 	if err := storeError(s.clear(r.Out, r.Force), r.Out, "the start of the run"); err != nil {
 		return err
@@ -100,39 +103,34 @@ func (r *run) start(s *survey) error {
 	return nil
 }
 
-// Vacant reports why a new run cannot write to a directory: something is there, other
-// than what an interrupted start left.
-func Vacant(out string) error {
-	s, err := look(out)
-	if err != nil {
-		return err
-	}
-	return s.vacant(out)
-}
-
-func unusable(out string, err error) error {
+// directoryError returns the error for a directory that cannot be used.
+func directoryError(out string, err error) error {
 	if cause := (*fs.PathError)(nil); errors.As(err, &cause) {
 		err = cause.Err
 	}
-	return fmt.Errorf("%s: not a directory to write a run to: %w", out, err)
+	return fmt.Errorf("%s: cannot write a run to it: %w", out, err)
 }
 
-// Stored is what a checkpoint says of the run that it is of.
-type Stored struct {
-	Step      int      // steps done
-	Arguments []string // as Config.Arguments was
+// CheckOut returns the error that Run would return because of the contents of Out. For a directory
+// that is taken, it matches fs.ErrExist; for a complete run to resume, ErrDone.
+func (c *Config) CheckOut() error {
+	s, err := look(c.Out)
+	if err != nil {
+		return err
+	}
+	return (&run{Config: *c}).admit(s)
 }
 
-// ReadStored returns what the last checkpoint in out says of its run, which must
-// not be going on. It is zero where nothing is there, or only what an interrupted
-// start left, so that a run that resumes starts.
-func ReadStored(out string) (Stored, error) {
+// LastCheckpoint returns the number of steps of the last checkpoint in out, and the Arguments of its
+// run. The run must not be active. Without a checkpoint that a resumed run could use or replace,
+// LastCheckpoint returns the error that the run would.
+func LastCheckpoint(out string) (step int, arguments []string, err error) {
 	release, err := claim(out)
 	if errors.Is(err, fs.ErrNotExist) {
-		return Stored{}, nil
+		return 0, nil, nil
 	}
 	if err != nil {
-		return Stored{}, err
+		return 0, nil, err
 	}
 	defer release()
 	s, err := look(out)
@@ -141,23 +139,23 @@ func ReadStored(out string) (Stored, error) {
 		err = s.resumable(out)
 	}
 	if err != nil || s.dir == "" {
-		return Stored{}, err
+		return 0, nil, err
 	}
-	return Stored{s.state.Step, s.state.Arguments}, nil
+	return s.state.Step, s.state.Arguments, nil
 }
 
-// resume takes everything from the last whole checkpoint, which must be of this run.
+// resume restores the last complete checkpoint, which must be of this run.
 func (r *run) resume(found *survey) error {
 	dir, s := found.dir, found.state
 	d, err := difference(s.Configuration, r.state.Configuration)
 	if err != nil {
-		return fmt.Errorf("%s: %w: remove the checkpoint and start again", filepath.Join(dir, stateName), err)
+		return fmt.Errorf("%s: %w", filepath.Join(dir, stateName), err)
 	}
 	if d != "" {
-		return fmt.Errorf("%s: the checkpoint is of another run: %s: resume with what it was started with, or start anew in another directory", dir, d)
+		return fmt.Errorf("%s: the checkpoint is of another run: %s", dir, d)
 	}
 	if s.Step > r.Steps {
-		return fmt.Errorf("%s: %d steps are done of %d: remove the checkpoint and start again", dir, s.Step, r.Steps)
+		return fmt.Errorf("%s: the checkpoint has %d steps, want at most %d", dir, s.Step, r.Steps)
 	}
 	scales, err := readTensors(filepath.Join(dir, tensorsName), r.tensors())
 	if err != nil {
@@ -173,7 +171,7 @@ func (r *run) resume(found *survey) error {
 	return removeCheckpoints(filepath.Dir(dir), filepath.Base(dir))
 }
 
-// checkpoint writes where the run is now.
+// checkpoint writes a checkpoint of the current step.
 func (r *run) checkpoint() error {
 	tensors := r.tensors()
 	for name, v := range r.model.State() {
@@ -182,7 +180,7 @@ func (r *run) checkpoint() error {
 	what := fmt.Sprintf("the checkpoint of step %d", r.state.Step)
 	if err := storeError(writeCheckpoint(r.Out, &r.state, tensors), r.Out, what); err != nil {
 		if r.kept >= 0 {
-			return fmt.Errorf("%w; the one of step %d is kept, to resume from", err, r.kept)
+			return fmt.Errorf("%w; the checkpoint of step %d is kept", err, r.kept)
 		}
 		return err
 	}
@@ -190,17 +188,17 @@ func (r *run) checkpoint() error {
 	return nil
 }
 
-// withdraw removes what a new run wrote, where its first step cannot be made at
-// all: a disk that is full, shapes that the recipe does not take.
+// withdraw removes the files of a new run whose first step fails, such as for a full disk or for
+// shapes that the recipe does not support.
 func (r *run) withdraw(err error) {
 	if diverged := (*Diverged)(nil); errors.As(err, &diverged) || r.Out == "" || r.Resume || r.state.Step > 0 {
 		return
 	}
-	_ = discard(r.Out) // the error at hand says more
+	_ = discard(r.Out) // err is more important
 	_ = os.Remove(r.Out)
 }
 
-// interrupt ends a run early.
+// interrupt writes a checkpoint and returns the error of an interrupted run.
 func (r *run) interrupt() error {
 	if r.Out == "" {
 		return &Interrupted{r.state.Step, ""}
@@ -211,7 +209,7 @@ func (r *run) interrupt() error {
 	return &Interrupted{r.state.Step, r.Out}
 }
 
-// close writes the model, and then removes what was there to resume from.
+// close writes the model, then removes the checkpoints.
 func (r *run) close() error {
 	if r.Out == "" {
 		return nil
@@ -221,12 +219,12 @@ func (r *run) close() error {
 		err = syncDir(r.Out)
 	}
 	if err := storeError(err, r.Out, "the model"); err != nil {
-		return fmt.Errorf("%w; the checkpoint of step %d is kept, to resume from", err, r.kept)
+		return fmt.Errorf("%w; the checkpoint of step %d is kept", err, r.kept)
 	}
 	return storeError(discard(r.Out), r.Out, "the end of the run")
 }
 
-// dtype returns how weights are saved: as they are multiplied.
+// dtype returns the dtype of saved weights: that of the recipe's Activations.
 func (r *run) dtype() safetensors.Dtype {
 	if r.Recipe.Activations.Element == format.F32 {
 		return safetensors.F32
@@ -234,7 +232,7 @@ func (r *run) dtype() safetensors.Dtype {
 	return safetensors.BF16
 }
 
-// tensors lists what every checkpoint of the run holds beside its state.
+// tensors returns the tensors of a checkpoint apart from delayed scaling.
 func (r *run) tensors() []named {
 	var all []named
 	for i, p := range r.params {

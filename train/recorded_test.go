@@ -58,15 +58,12 @@ func recordedRow(t *testing.T, name string, c Config) string {
 	c.Out = filepath.Join(t.TempDir(), "out")
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	_, err := Run(ctx, c, Hooks{Step: func(e StepEvent) {
-		if e.Step == 2 {
-			cancel()
-		}
-	}})
+	c.Progress = onStep(2, cancel)
+	_, err := Run(ctx, c)
 	if !errors.Is(err, context.Canceled) {
 		t.Fatalf("%s: got %v, want an interruption", name, err)
 	}
-	c.Resume = true
+	c.Resume, c.Progress = true, nil
 	r := mustRun(t, c)
 	sum := sha256.New()
 	write := func(v any) {

@@ -13,35 +13,31 @@ import (
 	"github.com/microscale-go/microscale/llama"
 )
 
-// A survey is what the directory of a run holds. Every state that a kill or a loss of
-// power can leave is one of:
+// A survey describes the directory of a run. A kill or a loss of power can leave it in these states:
 //
-//	nothing, or no directory              the run starts
-//	checkpoint/, without a whole one      the start was interrupted: the run starts again
-//	checkpoint/ with a whole one          the run resumes from it, the last one first
-//	checkpoint/ with a damaged one alone  an error: whoever runs it decides
-//	config.json and no checkpoint         the run is done
+//	no directory, or an empty one           the run starts
+//	checkpoint/ without a complete one      the start was interrupted: the run starts again
+//	checkpoint/ with a complete one         the run resumes from the last one
+//	checkpoint/ with only a damaged one     an error: the user decides
+//	config.json without a checkpoint        the run is complete
 type survey struct {
-	dir     string   // the last checkpoint that is whole; "" where there is none
-	state   *state   // of dir
-	passed  []fault  // later checkpoints, or all where none is whole; the last one first
-	saved   bool     // files of a model are there
-	done    bool     // all of them
-	foreign string   // an entry that no run writes; "" where there is none
-	debris  []string // what an interrupted start left, by paths
+	dir      string   // last complete checkpoint; "" if there is none
+	state    *state   // of dir
+	unusable []fault  // later checkpoints, or all if none is complete; the last one first
+	saved    bool     // the directory has files of a model
+	done     bool     // it has all of them
+	foreign  string   // a file that no run writes; "" if there is none
+	debris   []string // paths of an interrupted start
 }
 
-// ErrDone is the error of resuming a run that is done.
-var ErrDone = errors.New("the run there is done: there is nothing to resume")
-
-// A fault is a checkpoint that cannot be resumed from, and why.
+// A fault is a checkpoint that cannot be used, and why.
 type fault struct {
 	dir string
 	err error
 }
 
-// look surveys a directory, whose checkpoints it reads and compares with their
-// checksums. One that is not there is empty.
+// look surveys a directory and verifies the checksums of its checkpoints. A directory that does not
+// exist is empty.
 func look(out string) (*survey, error) {
 	s := &survey{}
 	entries, err := os.ReadDir(out)
@@ -49,21 +45,22 @@ func look(out string) (*survey, error) {
 		return s, nil
 	}
 	if err != nil {
-		return nil, unusable(out, err)
+		return nil, directoryError(out, err)
 	}
+	saved, unfinished := llama.FileNames()
 	for _, e := range entries {
 		name := e.Name()
 		switch {
 		case name == checkpointFolder && e.IsDir():
 			if err := s.lookAtCheckpoints(filepath.Join(out, name)); err != nil {
-				return nil, unusable(out, err)
+				return nil, directoryError(out, err)
 			}
 		case name == discardedFolder && e.IsDir():
 			s.debris = append(s.debris, filepath.Join(out, name))
-		case slices.Contains(llama.SavedNames(), name):
+		case slices.Contains(saved, name):
 			s.saved = true
 			s.done = s.done || name == hf.ConfigName // which is written last
-		case !slices.Contains(llama.UnfinishedNames(), name) && s.foreign == "":
+		case !slices.Contains(unfinished, name) && s.foreign == "":
 			s.foreign = filepath.Join(out, name)
 		}
 	}
@@ -89,76 +86,72 @@ func (s *survey) lookAtCheckpoints(parent string) error {
 			s.dir, s.state = dir, state
 			return nil
 		}
-		s.passed = append(s.passed, fault{dir, err})
+		s.unusable = append(s.unusable, fault{dir, err})
 	}
 	s.debris = append(s.debris, parent)
 	return nil
 }
 
-// damaged returns the first checkpoint that was whole once, where none is now.
+// damaged returns the last checkpoint that was complete once, if none is complete now.
 func (s *survey) damaged() *fault {
-	for i, f := range s.passed {
+	for i, f := range s.unusable {
 		if _, torn := errors.AsType[incomplete](f.err); s.dir == "" && !torn {
-			return &s.passed[i]
+			return &s.unusable[i]
 		}
 	}
 	return nil
 }
 
-// tidy removes what the end of a run that is done left when it was interrupted.
+// tidy removes the remains of checkpoints of a complete run.
 func (s *survey) tidy() {
 	if s.done && s.dir == "" && s.damaged() == nil {
 		for _, dir := range s.debris {
-			_ = os.RemoveAll(dir) // the run is done all the same
+			_ = os.RemoveAll(dir) // the run is complete anyway
 		}
 	}
 }
 
-// vacant reports why a new run cannot begin in the directory.
+// A takenError is the error for a directory in which a new run cannot start. It matches fs.ErrExist.
+type takenError string
+
+func (e takenError) Error() string      { return string(e) }
+func (takenError) Is(target error) bool { return target == fs.ErrExist }
+
+var errForeign = takenError("no run writes this file: remove it, or use another directory")
+
+// vacant returns an error if a new run cannot start in the directory.
 func (s *survey) vacant(out string) error {
 	switch {
 	case s.dir != "" || s.damaged() != nil:
-		return fmt.Errorf("%s: a run that is not done has its checkpoint there: resume it, force a new run in its place, or name another directory", out)
+		return takenError(out + ": the directory has the checkpoint of an unfinished run: resume or replace it, or use another directory")
 	case s.saved || s.foreign != "":
-		return fmt.Errorf("%s: the directory is not empty: name another, or remove it", out)
+		return takenError(out + ": the directory is not empty: use another, or remove it")
 	}
 	return nil
 }
 
-// resumable reports why a run that resumes can neither do so nor start.
+// resumable returns an error if a resumed run can neither resume nor start.
 func (s *survey) resumable(out string) error {
 	f := s.damaged()
 	switch {
 	case s.dir != "":
 		return nil
 	case f != nil:
-		return fmt.Errorf("%w: no other checkpoint is there, so start anew in another directory, or force a new run in its place", f.err)
+		return fmt.Errorf("%w: there is no other checkpoint: replace the run, or use another directory", f.err)
 	case s.done:
 		return fmt.Errorf("%s: %w", out, ErrDone)
 	case s.saved || s.foreign != "":
-		return fmt.Errorf("%s: no checkpoint of a run is there: name the directory of one that was interrupted", out)
+		return fmt.Errorf("%s: the directory has no checkpoint: use that of an interrupted run", out)
 	}
 	return nil
 }
 
-// notice words where a run that resumes begins.
-func (s *survey) notice(out string) string {
-	from := fmt.Sprintf("%s: no checkpoint is there: the run starts from the beginning", out)
-	if s.dir != "" {
-		from = fmt.Sprintf("%s: the run resumes after step %d", out, s.state.Step)
-	}
-	if len(s.passed) > 0 {
-		from += fmt.Sprintf(" (%v)", s.passed[0].err)
-	}
-	return from
-}
-
-// clear removes what an interrupted start left, or with force all that runs write.
-// Where it is interrupted itself, the rest is such a start, or a run to resume.
+// clear removes the files of an interrupted start, or with force all files that runs write. If it is
+// interrupted, the rest is an interrupted start or a run that can be resumed.
 func (s *survey) clear(out string, force bool) error {
 	remove := s.debris
 	if force {
-		for _, name := range slices.Backward(slices.Concat(llama.SavedNames(), llama.UnfinishedNames())) {
+		for _, name := range slices.Backward(slices.Concat(llama.FileNames())) {
 			if err := os.Remove(filepath.Join(out, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return err
 			}
@@ -175,8 +168,8 @@ func (s *survey) clear(out string, force bool) error {
 	return nil
 }
 
-// discard removes the checkpoints of a run. They are renamed first, so that no kill
-// leaves part of one.
+// discard removes the checkpoints of a run. It renames them first, so that a kill leaves no incomplete
+// one.
 func discard(out string) error {
 	gone := filepath.Join(out, discardedFolder)
 	if err := os.RemoveAll(gone); err != nil {

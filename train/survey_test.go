@@ -65,7 +65,8 @@ func TestStates(t *testing.T) {
 	stopped := c
 	stopped.Out = filepath.Join(t.TempDir(), "out")
 	ctx, cancel := context.WithCancel(context.Background())
-	if _, err := Run(ctx, stopped, Hooks{Step: func(StepEvent) { cancel() }}); !errors.Is(err, context.Canceled) {
+	stopped.Progress = onStep(0, cancel)
+	if _, err := Run(ctx, stopped); !errors.Is(err, context.Canceled) {
 		t.Fatal(err)
 	}
 	files := filesOf(t, stopped.Out)
@@ -93,13 +94,13 @@ func TestStates(t *testing.T) {
 	loss := bytes.Index(state, []byte(`"train_loss"`)) + 30 // in the digits of the loss
 
 	const (
-		anew      = "no checkpoint is there: the run starts from the beginning"
+		anew      = "the run starts from the beginning"
 		resumes   = "the run resumes after step 1"
-		taken     = "a run that is not done has its checkpoint there: resume it, force a new run in its place, or name another directory"
+		taken     = "the directory has the checkpoint of an unfinished run"
 		occupied  = "the directory is not empty"
-		isDone    = "the run there is done: there is nothing to resume"
-		notThere  = "no checkpoint of a run is there"
-		isDamaged = "the file is damaged: its CRC-32C is "
+		isDone    = "the run is complete: there is nothing to resume"
+		notThere  = "the directory has no checkpoint"
+		isDamaged = "the file is damaged: got CRC-32C "
 	)
 	for name, tc := range map[string]struct {
 		files  tree
@@ -124,8 +125,8 @@ func TestStates(t *testing.T) {
 		"a discarded folder":     {tree{"checkpoint.discarded/step-00000001/" + stateName: state}, anew, "", ""},
 		"a checkpoint":           {files, resumes, taken, ""},
 		"beside a partial":       {with(files, third+tensorsName, tensors), resumes, taken, ""},
-		"beside a torn one":      {with(files, second+stateName, state[:9]), resumes + " (", taken, ""},
-		"beside a damaged one":   {with(files, second+stateName, state, second+tensorsName, flipped(tensors, 99)), resumes + " (", taken, ""},
+		"beside a torn one":      {with(files, second+stateName, state[:9]), resumes + " of 3 (", taken, ""},
+		"beside a damaged one":   {with(files, second+stateName, state, second+tensorsName, flipped(tensors, 99)), resumes + " of 3 (", taken, ""},
 		"beside an unfinished":   {with(files, "model.safetensors.partial", tensors[:9]), resumes, taken, ""},
 		"beside half a model":    {with(files, "model.safetensors", tensors), resumes, taken, ""},
 		"beside the model":       {with(files, "model.safetensors", model["model.safetensors"], "generation_config.json", model["generation_config.json"], "config.json", model["config.json"]), resumes, taken, ""},
@@ -145,11 +146,16 @@ func TestStates(t *testing.T) {
 				c.Out, c.Resume, c.Force = filepath.Join(t.TempDir(), "out"), mode == "resume", mode == "force"
 				tc.files.write(t, c.Out)
 				notice := ""
-				result, err := Run(context.Background(), c, Hooks{Resumed: func(line string) { notice = line }, Step: func(StepEvent) {
-					if s, err := look(c.Out); err != nil || s.dir == "" || len(s.passed)+len(s.debris) > 0 {
-						t.Errorf("while the run goes on its directory has %+v, %v", s, err)
+				c.Progress = func(e Event) {
+					if e.Name == eventResume {
+						notice = e.String()
+						return
 					}
-				}})
+					if s, err := look(c.Out); err != nil || s.dir == "" || len(s.unusable)+len(s.debris) > 0 {
+						t.Errorf("during the run the directory has %+v, %v", s, err)
+					}
+				}
+				result, err := Run(context.Background(), c)
 				if line := notice; expect != "" {
 					if err != nil {
 						line = err.Error()

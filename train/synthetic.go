@@ -7,9 +7,8 @@ import (
 
 const syntheticSize = 1 << 20
 
-// synthesize returns size bytes of text with structure to learn: words of
-// syllables, common and rare ones, in sentences of a small grammar whose verbs
-// agree with their subjects, and sums that are right.
+// synthesize returns size bytes of text with structure to learn: common and rare words of syllables,
+// sentences of a small grammar whose verbs agree with their subjects, and correct sums.
 func synthesize(size int) []byte {
 	g := &generator{source: rand.NewPCG(0x6d6963726f, 0x7363616c65)}
 	for range 120 {
@@ -37,8 +36,7 @@ type generator struct {
 
 func (g *generator) below(n int) int { return int(g.source.Uint64() >> 33 % uint64(n)) }
 
-// newWord makes a word of syllables: consonant, vowel, and at its end often a
-// consonant.
+// newWord returns a word of syllables: consonant, vowel, and often a consonant at the end.
 func (g *generator) newWord(syllables int) string {
 	var b strings.Builder
 	for range syllables {
@@ -49,12 +47,12 @@ func (g *generator) newWord(syllables int) string {
 	return b.String()
 }
 
-// pick takes a word, the first ones most often.
+// pick returns a word, the first ones most often.
 func (g *generator) pick(words []string) string {
 	return words[g.below(1+g.below(len(words)))]
 }
 
-// number names the numbers of the sums.
+// number has the names of the numbers in sums.
 var number = []string{"no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen"}
 
 func (g *generator) sentence() string {
@@ -70,7 +68,7 @@ func (g *generator) sentence() string {
 	return g.clause()
 }
 
-// clause has a subject, a verb that agrees with it, and mostly an object.
+// clause returns a subject, a verb that agrees with it, and in most cases an object.
 func (g *generator) clause() string {
 	subject, plural := g.phrase()
 	verb := g.pick(g.verbs)
@@ -84,7 +82,7 @@ func (g *generator) clause() string {
 	return subject + " " + verb + " " + object
 }
 
-// phrase is a noun and what goes before it.
+// phrase returns a noun with article and adjective.
 func (g *generator) phrase() (text string, plural bool) {
 	noun := g.pick(g.nouns)
 	plural = g.below(3) == 0

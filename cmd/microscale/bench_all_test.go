@@ -2,148 +2,73 @@ package main
 
 import (
 	"encoding/json"
-	"encoding/xml"
-	"errors"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/microscale-go/microscale/internal/bench"
+	"github.com/microscale-go/microscale/internal/report"
 	"github.com/microscale-go/microscale/quant"
 )
 
-// madeSweep has products whose times are given by size, baselines first, and
-// quantizing that takes 1 s.
-func madeSweep(sizes []int, seconds [][]float64) sweep {
-	s := sweep{formats: append(slices.Clone(baselines), quant.MXFP8, quant.NVFP4)[:len(seconds[0])], sizes: sizes}
-	for i, n := range sizes {
-		var points []bench.Point
-		for j, f := range s.formats {
-			points = append(points, bench.Point{
-				Gemm:     bench.Result{Op: "gemm", Format: f.Name, M: n, N: n, K: n, Work: 1e9, Unit: bench.Floats, Time: bench.Sample{Median: seconds[i][j]}},
-				Quantize: bench.Result{Op: "quantize", Format: f.Name, M: n, K: n, Time: bench.Sample{Median: 1}},
-			})
+// madeSpeed returns the speeds of formats that take 3 s for a product and 1 s to quantize,
+// where bf16 takes 6 s.
+func madeSpeed(sizes []int, formats ...quant.Format) *report.Speed {
+	s := &report.Speed{Baseline: "bf16"}
+	for _, f := range append(slices.Clone(baselines), formats...) {
+		series := report.Series{Name: f.Name}
+		for _, n := range sizes {
+			p := report.SpeedPoint{Size: n, Product: 6, Rate: report.Rate{Operations: 1234.5e9}}
+			if f.Scaled() {
+				p.Product, p.Quantize = 3, 1
+			}
+			series.Points = append(series.Points, p)
 		}
-		s.points = append(s.points, points)
+		s.Series = append(s.Series, series)
 	}
 	return s
 }
 
-func TestPaysFrom(t *testing.T) {
-	for _, tc := range []struct {
-		name string
-		bf16 []float64 // seconds by size; mxfp8 takes 3 s, with quantizing 4 s
-		want int
-	}{
-		{"always", []float64{5, 6, 7}, 256},
-		{"from-the-middle", []float64{3, 6, 7}, 512},
-		{"not-between", []float64{5, 3, 7}, 1024},
-		{"never", []float64{1, 1, 1}, 0},
-		{"not-at-the-end", []float64{5, 5, 3}, 0},
-		{"equal-is-not-faster", []float64{4, 4, 4}, 0},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			var seconds [][]float64
-			for _, x := range tc.bf16 {
-				seconds = append(seconds, []float64{x, 10 * x, 3})
-			}
-			s := madeSweep([]int{256, 512, 1024}, seconds)
-			if got := s.paysFrom(2, 0); got != tc.want {
-				t.Errorf("pays from %d, want %d", got, tc.want)
-			}
-			if a, q := s.speed(1, 2, 0, false), s.speed(1, 2, 0, true); a != tc.bf16[1]/3 || q != tc.bf16[1]/4 {
-				t.Errorf("speed %v, with quantizing %v", a, q)
-			}
-			if got := s.speed(1, 2, 1, false); got != 10*tc.bf16[1]/3 {
-				t.Errorf("speed relative to the second baseline %v", got)
-			}
-		})
-	}
-}
-
-func TestSweepTable(t *testing.T) {
+// TestSpeedTable checks the printed table, and that all sizes fit in 80 columns.
+func TestSpeedTable(t *testing.T) {
 	var b strings.Builder
-	s := madeSweep([]int{256, 512}, [][]float64{{2, 4, 1, 4}, {8, 16, 3, 3}})
-	if err := s.print(&b, 2); err != nil {
+	if err := printSpeed(&b, madeSpeed([]int{256, 512}, quant.MXFP8), "DIR/report.html"); err != nil {
 		t.Fatal(err)
 	}
-	const want = `Products of square matrices of each size on 2 threads.
+	const want = `format              256   512  pays
+───────────────────────────────────
+bf16    GOP/s      1234  1234
+───────────────────────────────────
+f32     GOP/s      1234  1234
+───────────────────────────────────
+mxfp8   GOP/s      1234  1234
+        × bf16     2.00  2.00
+        × with q.  1.50  1.50   256
+        q. share    25%   25%
 
-format              256     512  pays
-─────────────────────────────────────
-bf16    GFLOP/s   0.500   0.125
-f32     GFLOP/s   0.250  0.0625
-─────────────────────────────────────
-mxfp8   / bf16     2.00    2.67
-        / bf16 q   1.00    2.00   512
-        / f32      4.00    5.33
-        / f32 q    2.00    4.00   256
-─────────────────────────────────────
-nvfp4   / bf16     0.50    2.67
-        / bf16 q   0.40    2.00   512
-        / f32      1.00    5.33
-        / f32 q    0.80    4.00   512
+GOP/s      10⁹ operations per second of the product, operands quantized before
+× bf16     speed of the product relative to that
+× with q.  the same, quantizing both operands from BF16 included
+q. share   share of quantizing in the time of both
+pays       smallest size from which on it is faster at every size, with q.
 
-/ bf16  speed relative to that of the product in bf16
-q       the time to quantize one of the two matrices is included
-pays    the size from which on it is faster then
+the report is in DIR/report.html
 `
 	if b.String() != want {
 		t.Errorf("got\n%s", b.String())
 	}
-}
-
-// TestSweepWidth: the table of all sizes fits 80 columns.
-func TestSweepWidth(t *testing.T) {
 	sizes, err := sweepSizes(8192, true)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := madeSweep(sizes, slices.Repeat([][]float64{{0.5, 1, 0.05, 0.06}}, len(sizes)))
-	s.formats[3] = quant.FP8Block // the longest name
-	var b strings.Builder
-	if err := s.print(&b, 1); err != nil {
+	b.Reset()
+	if err := printSpeed(&b, madeSpeed(sizes, quant.FP8Block), ""); err != nil { // the longest name
 		t.Fatal(err)
 	}
 	for l := range strings.Lines(b.String()) {
 		if n := len([]rune(strings.TrimRight(l, "\n"))); n > 80 {
-			t.Errorf("a line of %d columns: %s", n, l)
-		}
-	}
-}
-
-// TestChart: the picture is XML with the names of the formats and the sizes, for
-// one size too.
-func TestChart(t *testing.T) {
-	for _, s := range []sweep{
-		madeSweep([]int{256, 512}, [][]float64{{2, 4, 1, 4}, {8, 16, 3, 3}}),
-		madeSweep([]int{256}, [][]float64{{2, 4, 1, 4}}),
-	} {
-		picture, err := s.chart()
-		if err != nil {
-			t.Fatal(err)
-		}
-		var text strings.Builder
-		d := xml.NewDecoder(strings.NewReader(string(picture)))
-		for {
-			token, err := d.Token()
-			if errors.Is(err, io.EOF) {
-				break
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			if c, ok := token.(xml.CharData); ok {
-				text.Write(c)
-			}
-		}
-		for _, want := range []string{"mxfp8", "nvfp4", "256", "relative to bf16", "relative to f32", "with quantizing"} {
-			if !strings.Contains(text.String(), want) {
-				t.Errorf("the chart lacks %q", want)
-			}
+			t.Errorf("got a line of %d columns: %s", n, l)
 		}
 	}
 }
@@ -159,43 +84,70 @@ func TestSweepSizes(t *testing.T) {
 		{8192, true, []int{256, 512, 1024, 2048, 4096, 8192, 16384}},
 	} {
 		if got, err := sweepSizes(tc.largest, tc.large); err != nil || !slices.Equal(got, tc.want) {
-			t.Errorf("sizes up to %d, large %v: %v, %v", tc.largest, tc.large, got, err)
+			t.Errorf("sizes up to %d, large %v: got %v, %v", tc.largest, tc.large, got, err)
 		}
 	}
 	for _, n := range []int{-1, 0, 255, 300, 8191, 8193, 16384} {
 		if sizes, err := sweepSizes(n, false); err == nil {
-			t.Errorf("sizes up to %d are %v", n, sizes)
+			t.Errorf("sizes up to %d: got %v, want an error", n, sizes)
 		}
 	}
 }
 
-// TestBenchAll runs the smallest sweep.
+// TestBenchAll runs the smallest sweep, with a page and as JSON.
 func TestBenchAll(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "chart.svg")
-	line := []string{"bench", "all", "--largest", "256", "--formats", "mxfp4,nvfp4", "--budget", "1us", "--chart", file}
+	dir := filepath.Join(t.TempDir(), "out")
+	line := []string{"bench", "all", "--largest", "256", "--formats", "mxfp4,nvfp4", "--budget", "1us", "--out", dir}
 	status, stdout, stderr := execute("", line...)
-	if status != exitDone || !strings.Contains(stdout, "mxfp4") || !strings.Contains(stdout, file) || !strings.Contains(stderr, "measured size 256") {
+	file := filepath.Join(dir, "report.html")
+	if status != exitDone || !strings.Contains(stdout, "mxfp4") || !strings.Contains(stdout, "the report is in "+file) || !strings.Contains(stderr, "measured size 256") {
 		t.Fatalf("exit status %d: %s%s", status, stdout, stderr)
 	}
-	if picture, err := os.ReadFile(file); err != nil || !strings.Contains(string(picture), "<svg") {
-		t.Errorf("the chart is not there: %v", err)
+	page, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
 	}
-	for _, bad := range []string{filepath.Dir(file), filepath.Join(file, "x.svg"), filepath.Join(filepath.Dir(file), "none", "x.svg")} {
-		status, stdout, stderr := execute("", append(slices.Clone(line[:len(line)-1]), bad)...)
-		if status != exitFailed || stdout != "" || strings.Count(stderr, "\n") != 1 || !strings.Contains(stderr, "cannot draw the chart in "+bad+": ") || strings.Contains(stderr, ".chart-") {
-			t.Errorf("a chart in %s: exit status %d, %s%s", bad, status, stdout, stderr)
+	for _, want := range []string{`<section id="speed">`, `<section id="pays">`, `<section id="roofline">`, `<section id="figures">`, `<section id="omitted">`, "microscale bench all --largest 256", "Formats: mxfp8, "} {
+		if !strings.Contains(string(page), want) {
+			t.Errorf("the report lacks %q", want)
 		}
 	}
-	status, stdout, stderr = execute("", append(line[:len(line)-1], "", "--json")...)
-	var list []benchDocument
-	if err := json.Unmarshal([]byte(stdout), &list); status != exitDone || err != nil {
+	other := filepath.Join(t.TempDir(), "report.html")
+	if err := os.WriteFile(other, []byte("<html>mine</html>"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	for bad, want := range map[string]string{filepath.Dir(other): "is not a report of microscale", file: "not a directory to write a report to"} {
+		status, stdout, stderr := execute("", append(slices.Clone(line[:len(line)-1]), bad)...)
+		if status != exitFailed || stdout != "" || strings.Count(stderr, "\n") != 1 || !strings.Contains(stderr, want) {
+			t.Errorf("a report in %s: exit status %d, %s%s", bad, status, stdout, stderr)
+		}
+	}
+	status, stdout, stderr = execute("", append(line, "--json")...)
+	var doc sweepDocument
+	if err := json.Unmarshal([]byte(stdout), &doc); status != exitDone || err != nil {
 		t.Fatalf("exit status %d: %v, %s", status, err, stderr)
 	}
 	var ops []string
-	for _, r := range list {
+	for _, r := range doc.Results[:6] {
 		ops = append(ops, r.Op+" "+r.Format)
 	}
-	if got := strings.Join(ops, ", "); got != "gemm bf16, quantize bf16, gemm f32, quantize f32, gemm mxfp4, quantize mxfp4, gemm nvfp4, quantize nvfp4" {
-		t.Errorf("results are %s", got)
+	if got := strings.Join(ops, ", "); got != "gemm bf16, gemm f32, gemm mxfp4, quantize mxfp4, gemm nvfp4, quantize nvfp4" {
+		t.Errorf("results: got %s", got)
+	}
+	if doc.Report != file || len(doc.Formats) != 4 {
+		t.Fatalf("got report %q and %d formats", doc.Report, len(doc.Formats))
+	}
+	for i, f := range doc.Formats {
+		at := i // of the product; products of formats with scales are followed by their quantizing
+		if i > 1 {
+			at = 2 * (i - 1)
+		}
+		p, q := f.Sizes[0], doc.Results[at]
+		if p.Size != 256 || p.Product != q.Seconds || i > 1 && p.Quantize != doc.Results[at+1].Seconds || i < 2 && p.Quantize != 0 {
+			t.Errorf("%s: got %+v, and the product took %v s", f.Format, p, q.Seconds)
+		}
+		if total := float64(doc.Formats[0].Sizes[0].Product) / float64(p.Product+p.Quantize); float64(p.Total) != total || (f.PaysFrom != nil) != (i > 1 && total > 1) {
+			t.Errorf("%s: got %v times as fast as bf16, want %v, and pays from %v", f.Format, p.Total, total, f.PaysFrom)
+		}
 	}
 }

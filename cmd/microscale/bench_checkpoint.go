@@ -27,11 +27,8 @@ resident memory.`)
 	cmd.Example = `  microscale bench checkpoint --size 4
   microscale bench checkpoint --size 1 --formats nvfp4 --dir DIR --json`
 	size := cmd.Flags().Float64("size", 4, "size of the checkpoint in `GB`")
-	formats := formatList{}
-	if err := formats.Set(strings.Join([]string{quant.MXFP8.Name, quant.MXFP4.Name, quant.NVFP4.Name}, ",")); err != nil {
-		panic(err) // rows of the table
-	}
-	cmd.Flags().Var(&formats, "formats", "block formats `NAMES`, separated by commas")
+	formats := newFormatList(quant.MXFP8, quant.MXFP4, quant.NVFP4)
+	cmd.Flags().Var(formats, "formats", "block formats `NAMES`, separated by commas")
 	rounds := cmd.Flags().Uint("rounds", 1, "do each work `N` times")
 	dir := cmd.Flags().String("dir", "", "work in `DIR` (default the system's temporary directory); nothing stays there")
 	b := addBench(cmd, benchDefaults{all: "as many as the process has", budget: time.Hour, spent: "(unused: each work runs to its end)"})

@@ -1,8 +1,11 @@
 package main
 
 import (
+	"math"
+
 	"github.com/microscale-go/microscale/internal/bench"
 	"github.com/microscale-go/microscale/internal/cli"
+	"github.com/microscale-go/microscale/internal/report"
 )
 
 // benchDocument is one result as JSON.
@@ -39,4 +42,48 @@ func benchDocuments(results []bench.Result) []benchDocument {
 		}
 	}
 	return docs
+}
+
+// sweepDocument is a sweep as JSON.
+type sweepDocument struct {
+	Formats []sweptDocument `json:"formats"`
+	Results []benchDocument `json:"results"` // by size and format: product, then quantizing both operands; few rows; limits
+	Report  string          `json:"report,omitempty"`
+}
+
+// sweptDocument is one format of a sweep.
+type sweptDocument struct {
+	Format   string                `json:"format"`
+	PaysFrom *int                  `json:"pays_from"` // smallest size from which on it is faster than bf16; null if none, or for a format without scales
+	Estimate cli.Number            `json:"break_even_estimate"`
+	Sizes    []sweptAtSizeDocument `json:"sizes"`
+}
+
+type sweptAtSizeDocument struct {
+	Size     int        `json:"size"`
+	Product  cli.Number `json:"product_seconds"`
+	Quantize cli.Number `json:"quantize_seconds"` // both operands, from BF16
+	Share    cli.Number `json:"quantize_share"`
+	Speedup  cli.Number `json:"product_over_bf16"` // speed relative to bf16
+	Total    cli.Number `json:"total_over_bf16"`   // the same, quantizing included
+}
+
+func newSweepDocument(s *bench.Sweep, r *report.Speed, path string) sweepDocument {
+	doc := sweepDocument{Results: benchDocuments(s.Results()), Report: path}
+	for i := range r.Series {
+		f := &r.Series[i]
+		d := sweptDocument{Format: f.Name, Estimate: cli.Number(math.NaN())}
+		if s.Formats[i].Scaled() {
+			d.Estimate = cli.Number(r.BreakEven(f))
+			if from := r.PaysFrom(f); from > 0 {
+				d.PaysFrom = &from
+			}
+		}
+		for _, p := range f.Points {
+			product, total := r.Speedup(p)
+			d.Sizes = append(d.Sizes, sweptAtSizeDocument{p.Size, cli.Number(p.Product), cli.Number(p.Quantize), cli.Number(p.Share()), cli.Number(product), cli.Number(total)})
+		}
+		doc.Formats = append(doc.Formats, d)
+	}
+	return doc
 }

@@ -187,11 +187,11 @@ func TestBenchUsage(t *testing.T) {
 		{"bench all --largest 300", `--largest 300: give a power of two from 256 to 8192, and --large for 16384`},
 		{"bench all --formats mxfp8,x", `--formats: unknown block format "x"`},
 		{"bench all --formats bf16", `--formats: bf16 has no scales`},
-		{"bench all --formats mxfp8,MXFP8", `--formats: mxfp8 is there twice`},
+		{"bench all --formats mxfp8,MXFP8", `--formats: mxfp8 is named twice`},
 		{"bench all --largest 256 --large", `--largest and --large exclude each other`},
 		{"bench checkpoint --formats=", `--formats: unknown block format ""`},
 		{"bench checkpoint --formats bf16", `--formats: bf16 has no scales`},
-		{"bench checkpoint --formats mxfp8,mxfp8", `--formats: mxfp8 is there twice`},
+		{"bench checkpoint --formats mxfp8,mxfp8", `--formats: mxfp8 is named twice`},
 		{"bench checkpoint --size 1e6", `--size 1e+06: give a number of GB`},
 	} {
 		t.Run(tc.line, func(t *testing.T) {

@@ -44,14 +44,14 @@ over several seeds, with their standard errors; all but losses is of the first.`
 			return err
 		}
 		all := cli.WithBaseline(recipes.Recipes)
-		c, err := training.Config(cmd, all...)
+		c, corpus, err := training.Config(cmd, all...)
 		if err != nil {
 			return err
 		}
 		if *seeds == 0 {
 			return cli.Misuse("--seeds is 0: at least 1 is needed")
 		}
-		k := &study.Comparison{Config: c, Stderr: cmd.ErrOrStderr(), Command: cli.CommandLine(cmd), Version: cli.Version()}
+		k := &study.Comparison{Config: c, Corpus: corpus, Stderr: cmd.ErrOrStderr(), Command: cli.CommandLine(cmd), Version: cli.Version()}
 		cause := k.Run(cmd.Context(), all, int(*seeds))
 		return k.End(cmd.OutOrStdout(), *out, *asJSON, cause)
 	}

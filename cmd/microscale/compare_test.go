@@ -271,13 +271,13 @@ func TestCompareUsage(t *testing.T) {
 		{"--out=", exitUsage, "--out names no directory"},
 		{"mxfp8", exitUsage, `"mxfp8" is an argument`},
 		{"--seeds 0", exitUsage, "--seeds is 0: at least 1 is needed"},
-		{"--steps 0", exitUsage, "--steps is 0: at least 1 is needed"},
+		{"--steps 0", exitUsage, "--steps is 0, want at least 1"},
 		{"--out " + full, exitFailed, "full: the directory has other files than a report, such as thesis.txt"},
 		{"--out " + file, exitFailed, "file: not a directory to write a report to"},
-		{"--out " + other, exitFailed, "report.html is not a report of microscale compare"},
+		{"--out " + other, exitFailed, "report.html is not a report of microscale"},
 		{"--out " + filepath.Join(file, "below"), exitFailed, "below: not a directory to write a report to"},
-		{"--hidden 40 --recipes nvfp4 --out " + filepath.Join(dir, "new"), exitUsage, "--hidden is 40: the model is 40 wide, and the recipe nvfp4 takes multiples of 16"},
-		{"--recipes f32 --fp8-param", exitUsage, "--fp8-param: the recipe bf16 does not quantize weights"},
+		{"--hidden 40 --recipes nvfp4 --out " + filepath.Join(dir, "new"), exitUsage, "--hidden is 40: the width of the model is 40, want a multiple of 16 for the recipe nvfp4"},
+		{"--recipes f32 --fp8-param", exitUsage, "--fp8-param is true, but the recipe bf16 does not quantize weights"},
 	} {
 		t.Run(tc.args, func(t *testing.T) {
 			status, _, stderr := execute("", append(strings.Fields(smallest), strings.Fields(tc.args)...)...)

@@ -54,8 +54,8 @@ power of that. DIR is a directory that train wrote, or what quantize made of it.
 		if err != nil {
 			return err
 		}
-		scales := m.ActivationScales()
-		if *activations && scales == (llama.ActivationScales{}) {
+		stored, perToken, caches := m.ActivationScales()
+		if *activations && stored+perToken+caches == 0 {
 			return cli.Misuse("--activations: no weight of %s is quantized, and no scale of a KV cache is stored: choose a --recipe instead", cli.Printable(args[0]))
 		}
 		length := int(*sequence)
@@ -68,19 +68,20 @@ power of that. DIR is a directory that train wrote, or what quantize made of it.
 		if err != nil {
 			return err
 		}
-		if err := corpus.Admit(length); err != nil {
+		ids, targets, err := corpus.Validation(max(int(*tokens)/length, 1), length)
+		if err != nil {
 			return err
 		}
 		scope := nn.Scope{Recipe: r.Value, Threads: int(*threads)}
 		seen := study.NewCalibrator(*cache)
 		if *calibrate != "" {
-			scope.Observe = seen.Observe
+			scope.Observer.Operand = seen.Observe
 		}
 		if *cache {
-			scope.Cached = seen.Cached
+			scope.Observer.KeysValues = seen.Cached
 		}
 		start := time.Now()
-		loss, n, err := train.Evaluate(cmd.Context(), m, scope, corpus.Validation, length, int(*tokens))
+		loss, err := train.Evaluate(cmd.Context(), m, scope, ids, targets, length)
 		if err != nil {
 			return cli.Interrupted(err, "nothing was measured")
 		}
@@ -93,12 +94,12 @@ power of that. DIR is a directory that train wrote, or what quantize made of it.
 		out := cmd.OutOrStdout()
 		if *asJSON {
 			return cli.PrintJSON(out, study.EvalDocument{
-				Model: args[0], Quantized: m.Quantized(), Activations: *activations, StoredScales: scales.Stored, TokenScales: scales.Tokens, KVCaches: scales.Caches, Data: corpus.Sources, Tokens: n, Sequence: length,
+				Model: args[0], Quantized: m.Quantized(), Activations: *activations, StoredScales: stored, TokenScales: perToken, KVCaches: caches, Data: corpus.Sources, Tokens: len(ids), Sequence: length,
 				Loss: cli.Number(loss), Perplexity: cli.Number(math.Exp(loss)), BitsPerByte: cli.Number(loss / math.Ln2), Seconds: seconds,
 			})
 		}
 		_, err = fmt.Fprintf(out, "%s: %.4f nats per byte, perplexity %.3f, on %d tokens of %s, in %s\n%s",
-			cli.Printable(args[0]), loss, math.Exp(loss), n, cli.Printable(corpus.Name()), cli.DurationText(seconds), study.ActivationsText(scales))
+			cli.Printable(args[0]), loss, math.Exp(loss), len(ids), cli.Printable(corpus.Name()), cli.DurationText(seconds), study.ActivationsText(stored, perToken, caches))
 		return err
 	}
 	return cmd

@@ -7,7 +7,7 @@ import (
 
 	"github.com/microscale-go/microscale/internal/cli"
 	"github.com/microscale-go/microscale/internal/hardware"
-	"github.com/microscale-go/microscale/layout"
+	"github.com/microscale-go/microscale/internal/relayout"
 )
 
 const layoutLong = `Convert, check or find the layout of scales, or of codes with scales,
@@ -62,7 +62,7 @@ func layoutCommand() *cobra.Command {
 		case *rows < 1 || *cols < 1:
 			return cli.Misuse("--rows and --cols are missing or below 1: give the shape of the stored matrix")
 		}
-		b := layout.Buffer{Format: f.Value, Rows: *rows, Cols: *cols}
+		b := relayout.Buffer{Format: f.Value, Rows: *rows, Cols: *cols}
 		src, err := hardware.ReadBuffer(cmd.InOrStdin(), b)
 		switch {
 		case err != nil:
@@ -86,6 +86,6 @@ func layoutCommand() *cobra.Command {
 	return cmd
 }
 
-func addLayout(cmd *cobra.Command, flag, usage string) *cli.Choice[layout.Layout] {
-	return cli.AddChoice(cmd, flag, usage, "", cli.Names(layout.Layouts()), layout.LookupLayout)
+func addLayout(cmd *cobra.Command, flag, usage string) *cli.Choice[relayout.Layout] {
+	return cli.AddChoice(cmd, flag, usage, "", cli.Names(relayout.Layouts()), relayout.Lookup)
 }

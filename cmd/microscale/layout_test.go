@@ -20,7 +20,7 @@ func TestLayout(t *testing.T) {
 		return execute(stdin, append(append([]string{"layout"}, shape...), args...)...)
 	}
 	status, swizzled, stderr := layoutOf(string(scales), "--from", "mlx", "--to", "cublas")
-	want := make([]byte, layout.SwizzledSize(rows, blocks))
+	want := make([]byte, layout.Swizzled.Size(rows, blocks))
 	layout.Swizzle(want, scales, rows, blocks)
 	if status != exitDone || swizzled != string(want) {
 		t.Fatalf("exit status %d, %s", status, stderr)

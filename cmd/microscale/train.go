@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -51,7 +52,7 @@ there, or starts if no checkpoint was written yet.`,
 		if err != nil {
 			return err
 		}
-		c, err := training.Config(cmd, r)
+		c, corpus, err := training.Config(cmd, r)
 		if err != nil {
 			return err
 		}
@@ -61,11 +62,15 @@ there, or starts if no checkpoint was written yet.`,
 			}
 			defer os.Remove(dir) // where nothing was written there
 		}
-		c.Out, c.Resume, c.Force, c.CheckpointEvery, c.Arguments = dir, *resume, *force, int(*every), cli.StoredArguments(cmd, c.Corpus)
+		c.Out, c.Resume, c.Force, c.CheckpointEvery, c.Arguments = dir, *resume, *force, int(*every), cli.StoredArguments(cmd, corpus)
 		m := cli.NewTrainMeter(cmd.ErrOrStderr(), c.Recipe.Name, c.Steps)
-		result, err := train.Run(cmd.Context(), c, train.Hooks{Step: m.Step, Validated: m.Validated, Resumed: func(line string) {
-			fmt.Fprintf(cmd.ErrOrStderr(), "microscale: %s\n", cli.Escaped(line))
-		}})
+		c.Progress = func(e train.Event) {
+			if e.Name == "resume" {
+				fmt.Fprintf(cmd.ErrOrStderr(), "microscale: %s\n", cli.Escaped(c.Out+": "+e.String()))
+			}
+			m.Report(e)
+		}
+		result, err := train.Run(cmd.Context(), c)
 		m.Close()
 		if interruption := (*train.Interrupted)(nil); errors.As(err, &interruption) {
 			return fmt.Errorf("%w; continue with microscale train --resume --out %s", err, cli.Printable(interruption.Out))
@@ -73,7 +78,7 @@ there, or starts if no checkpoint was written yet.`,
 		if err != nil {
 			return err
 		}
-		return study.PrintTraining(cmd.OutOrStdout(), &c, result, *asJSON)
+		return study.PrintTraining(cmd.OutOrStdout(), &c, corpus, result, *asJSON)
 	}
 	return cmd
 }
@@ -94,11 +99,11 @@ func outDirectory(cmd *cobra.Command, out string, recipes *cli.RecipeFlags, resu
 		if out == "" {
 			return "", cli.Misuse("--resume needs --out: the directory of the run that was interrupted")
 		}
-		stored, err := train.ReadStored(out)
+		_, arguments, err := train.LastCheckpoint(out)
 		if err != nil {
 			return "", err
 		}
-		return out, cli.TakeArguments(cmd, stored.Arguments)
+		return out, cli.TakeArguments(cmd, arguments)
 	}
 	if force && out == "" {
 		return "", cli.Misuse("--force needs --out: the directory of the run to replace")
@@ -107,7 +112,11 @@ func outDirectory(cmd *cobra.Command, out string, recipes *cli.RecipeFlags, resu
 		return out, nil
 	}
 	if out != "" {
-		return out, train.Vacant(out)
+		err := (&train.Config{Out: out}).CheckOut()
+		if errors.Is(err, fs.ErrExist) {
+			err = fmt.Errorf("%w (--resume, --force or another --out)", err)
+		}
+		return out, err
 	}
 	r, err := recipes.Recipe()
 	if err != nil {

@@ -17,7 +17,7 @@ func TestTrainFullDisk(t *testing.T) {
 	out := filepath.Join(disk, "out")
 	line := tinyRun("--hidden", "64", "--intermediate", "128", "--layers", "1", "--checkpoint-every", "2", "--out", out)
 	status, stdout, stderr := mounting(t, append([]string{disk}, line...)...)
-	fails(t, status, "", stderr, out+": the disk is full: the checkpoint of step 2 was not written", "the one of step 0 is kept")
+	fails(t, status, "", stderr, out+": the disk is full: the checkpoint of step 2 was not written", "the checkpoint of step 0 is kept")
 	step := filepath.Join(out, "checkpoint", "step-00000000")
 	for _, name := range []string{"state.json", "state.safetensors"} {
 		if !strings.Contains(stdout, filepath.Join(step, name)+"\n") {

@@ -148,40 +148,40 @@ func TestTrainUsage(t *testing.T) {
 		{"train --recipe none.toml", exitUsage, `none.toml`},
 		{"train --recipe bf16 --scale-rule floor", exitUsage, `--scale-rule: recipe bf16: scale_rule: the recipe has no E8M0 scales`},
 		{"train --recipe mxfp8 --fp8-format e5m2", exitUsage, `--fp8-format: `},
-		{"train --recipe bf16 --fp8-param", exitUsage, `--fp8-param: the recipe bf16 does not quantize weights`},
-		{"train --steps 0", exitUsage, `--steps is 0: at least 1 is needed`},
+		{"train --recipe bf16 --fp8-param", exitUsage, `--fp8-param is true, but the recipe bf16 does not quantize weights`},
+		{"train --steps 0", exitUsage, `--steps is 0, want at least 1`},
 		{"train --steps -1", exitUsage, `--steps: "-1" is not a whole number of 0 or more`},
 		{"train --learning-rate fast", exitUsage, `--learning-rate: "fast" is not a number`},
 		{"train --learning-rate nan", exitUsage, `--learning-rate is NaN`},
-		{"train --weight-decay nan", exitUsage, `--weight-decay is NaN: a number from 0 to`},
-		{"train --weight-decay -1", exitUsage, `--weight-decay is -1: a number from 0 to`},
+		{"train --weight-decay nan", exitUsage, `--weight-decay is NaN, want a number from 0 to`},
+		{"train --weight-decay -1", exitUsage, `--weight-decay is -1, want a number from 0 to`},
 		{"train --schedule linear", exitUsage, `--schedule: unknown schedule "linear": use one of cosine, wsd, constant`},
-		{"train --microbatches 3", exitUsage, `--microbatches is 3, which does not divide the batch of 8 sequences`},
-		{"train --kv-heads 3", exitUsage, `num_key_value_heads, 3, does not divide num_attention_heads, 4`},
+		{"train --microbatches 3", exitUsage, `--microbatches is 3, want a divisor of the batch of 8 sequences`},
+		{"train --kv-heads 3", exitUsage, `num_key_value_heads is 3, want a divisor of num_attention_heads, 4`},
 		{"train --hidden 0", exitUsage, `hidden_size`},
 		{"train --num-layers-at-end-in-bf16 2", exitUsage, `--num-layers-at-end-in-bf16 is for --first-last-layers-bf16: add that`},
 		{"train --resume", exitUsage, `--resume needs --out`},
-		{"train --resume --out .", exitFailed, `.: no checkpoint of a run is there`},
+		{"train --resume --out .", exitFailed, `.: the directory has no checkpoint`},
 		{"train --resume --force --out tiny", exitUsage, `--resume and --force exclude each other`},
 		{"train --force", exitUsage, `--force needs --out`},
 		{"train --out sample", exitFailed, `sample: the directory is not empty`},
-		{"train --out tiny.txt", exitFailed, `tiny.txt: not a directory to write a run to`},
-		{"train --data tiny.txt", exitFailed, `tiny.txt: a text of 4 bytes is too short for sequences of 128: at least 8192 are needed`},
+		{"train --out tiny.txt", exitFailed, `tiny.txt: cannot write a run to it: not a directory`},
+		{"train --data tiny.txt", exitFailed, `tiny.txt: a text of 4 bytes is too short for sequences of 128, want at least 8192 bytes`},
 		{"train --data none.txt", exitFailed, `none.txt: no such file or directory`},
-		{"train --recipe nvfp4 --data synthetic: --intermediate 72", exitUsage, `--intermediate is 72: the feed-forward layers are 72 wide, and the recipe nvfp4 takes multiples of 16`},
-		{"train --hidden 72", exitUsage, `--hidden is 72: the model is 72 wide, and the recipe mxfp8 takes multiples of 32`},
-		{"train --hidden 96 --kv-heads 1", exitUsage, `--kv-heads is 1: queries, keys and values together are 144 wide, and the recipe mxfp8 takes multiples of 32`},
-		{"train --first-last-layers-bf16 --num-layers-at-start-in-bf16 99", exitUsage, `--num-layers-at-start-in-bf16 is 99, of 4 layers: give from 0 to 4`},
-		{"train --first-last-layers-bf16 --num-layers-at-end-in-bf16 4", exitUsage, `--num-layers-at-end-in-bf16 is 4, of 4 layers, 1 of them kept in BF16 at the start: give from 0 to 3`},
+		{"train --recipe nvfp4 --data synthetic: --intermediate 72", exitUsage, `--intermediate is 72: the width of the feed-forward layers is 72, want a multiple of 16 for the recipe nvfp4`},
+		{"train --hidden 72", exitUsage, `--hidden is 72: the width of the model is 72, want a multiple of 32 for the recipe mxfp8`},
+		{"train --hidden 96 --kv-heads 1", exitUsage, `--kv-heads is 1: the width of queries, keys and values together is 144, want a multiple of 32 for the recipe mxfp8`},
+		{"train --first-last-layers-bf16 --num-layers-at-start-in-bf16 99", exitUsage, `--num-layers-at-start-in-bf16 is 99, want 0 to 4, the number of layers`},
+		{"train --first-last-layers-bf16 --num-layers-at-end-in-bf16 4", exitUsage, `--num-layers-at-end-in-bf16 is 4, want 0 to 3: 1 of 4 layers are in BF16 at the start`},
 		{"train --first-last-layers-bf16 --num-layers-at-end-in-bf16 18446744073709551615", exitUsage, `--num-layers-at-end-in-bf16 is `},
 		{"eval tiny.gguf", exitFailed, `decode it with microscale dequantize tiny.gguf ` + filepath.Join("DIR", "model.safetensors")},
 		{"generate tiny.gguf", exitFailed, `tiny.gguf: a GGUF file cannot be computed with`},
 		{"eval", exitUsage, `DIR must be given`},
 		{"eval nowhere", exitFailed, `nowhere: no such file or directory`},
-		{"eval sample", exitFailed, `sample: the model has a vocabulary of 384 tokens`},
-		{"generate sample", exitFailed, `sample: the model has a vocabulary of 384 tokens`},
+		{"eval sample", exitFailed, `sample: the model needs a tokenizer for its 384 tokens`},
+		{"generate sample", exitFailed, `sample: the model needs a tokenizer for its 384 tokens`},
 		{"eval sample --recipe none.toml", exitUsage, `--recipe: recipe file none.toml: no such file`},
-		{"generate tiny --prompt 123456789012345678901234567890123", exitFailed, `the prompt has 33 bytes, the model positions for 32`},
+		{"generate tiny --prompt 123456789012345678901234567890123", exitFailed, `the prompt has 33 bytes, want at most 32`},
 		{"generate sample --temperature -1", exitUsage, `--temperature: -1 is not a number from 0 to 1000`},
 	} {
 		status, stdout, stderr := execute("", strings.Fields(tc.line)...)
@@ -216,7 +216,7 @@ func TestTrainInterrupt(t *testing.T) {
 	fails(t, cmd.ProcessState.ExitCode(), stdout.String(), stderr.String(), "interrupted after ", " steps: the checkpoint is in "+out+"; continue with microscale train --resume --out "+out)
 
 	status, _, problem := execute("", "train", "--resume", "--out", out, "--seed", "2")
-	fails(t, status, "", problem, "the checkpoint is of another run: seed is 1 there and 2 here")
+	fails(t, status, "", problem, "the checkpoint is of another run: seed is 1 in the checkpoint and 2 in the configuration")
 
 	got := parsed[study.TrainingDocument](t, done(t, "train", "--resume", "--out", out, "--json", "--threads", "3"))
 	want := parsed[study.TrainingDocument](t, done(t, append(slices.Clone(line), filepath.Join(dir, "other"), "--checkpoint-every", "0", "--json")...))
@@ -226,7 +226,7 @@ func TestTrainInterrupt(t *testing.T) {
 
 	// A job that restarts ends once the run is done.
 	status, stdoutText, problem := execute("", "train", "--resume", "--out", out, "--json")
-	if finished := parsed[doneDocument](t, stdoutText); status != exitDone || !finished.Finished || finished.Out != out || !strings.Contains(problem, "the run there is done") {
+	if finished := parsed[doneDocument](t, stdoutText); status != exitDone || !finished.Finished || finished.Out != out || !strings.Contains(problem, "the run is complete") {
 		t.Errorf("resumed once more: exit status %d: %s%s", status, stdoutText, problem)
 	}
 }

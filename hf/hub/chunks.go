@@ -6,16 +6,15 @@ import (
 	"sync"
 )
 
-// Files are fetched in chunks: a small one for the header, and then ones that keep
-// a connection busy.
+// Files are fetched in chunks: a small one for the header, then large ones for throughput.
 const (
 	firstChunk = 512 << 10
 	laterChunk = 8 << 20
-	keptChunks = 10 // of all files of a checkpoint: 80 MiB
-	mostAhead  = 8  // of all files of a checkpoint, that wait to be hashed: 64 MiB
+	keptChunks = 10 // for all files of a checkpoint: 80 MiB
+	mostAhead  = 8  // chunks that wait to be hashed, for all files of a checkpoint: 64 MiB
 )
 
-// chunkOf returns the number of the chunk that has an offset.
+// chunkOf returns the index of the chunk that contains an offset.
 func chunkOf(off int64) int {
 	if off < firstChunk {
 		return 0
@@ -32,16 +31,16 @@ func chunkRange(i int, size int64) (from, to int64) {
 	return from, min(from+laterChunk, size)
 }
 
-// chunks are those that were fetched last, of the files that share them, and those
-// that came before their turn to be hashed.
+// chunks caches the most recently used chunks of several files, and holds chunks that arrived before
+// their turn to be hashed.
 type chunks struct {
 	lock  sync.Mutex
 	kept  map[chunkKey]*list.Element // of *chunk
-	order *list.List                 // the last used first
-	ahead []early                    // the first that came first
+	order *list.List                 // the most recently used first
+	ahead []early                    // in order of arrival
 }
 
-// An early chunk waits until those before it in its file were hashed.
+// An early chunk waits until the chunks before it in its file were hashed.
 type early struct {
 	key  chunkKey
 	data []byte
@@ -61,8 +60,7 @@ type chunk struct {
 
 func newChunks() *chunks { return &chunks{kept: map[chunkKey]*list.Element{}, order: list.New()} }
 
-// get returns a chunk, and has the next one fetched where this one was read in its
-// turn.
+// get returns a chunk. If chunks are read in order, it prefetches the next one.
 func (k *chunks) get(r *remote, i int) ([]byte, error) {
 	k.lock.Lock()
 	_, sequential := k.kept[chunkKey{r, i - 1}]
@@ -84,7 +82,7 @@ func (k *chunks) get(r *remote, i int) ([]byte, error) {
 	return c.data, c.err
 }
 
-// begin returns a chunk that is kept, or begins to fetch it. The lock is held.
+// begin returns a cached chunk, or starts to fetch it. The caller holds the lock.
 func (k *chunks) begin(r *remote, i int) *chunk {
 	key := chunkKey{r, i}
 	if e, ok := k.kept[key]; ok {
@@ -105,13 +103,13 @@ func (k *chunks) begin(r *remote, i int) *chunk {
 	return c
 }
 
-// hold keeps a chunk that came before its turn. Where too many wait, all of the file
-// that has waited longest are given up, another than this one's.
+// hold keeps a chunk until its turn. If too many chunks wait, hold drops those of another file: the
+// one that has waited longest.
 func (k *chunks) hold(key chunkKey, data []byte) {
 	k.lock.Lock()
 	defer k.lock.Unlock()
 	if slices.ContainsFunc(k.ahead, func(e early) bool { return e.key == key }) {
-		return // it was fetched twice
+		return // fetched twice
 	}
 	if i := slices.IndexFunc(k.ahead, func(e early) bool { return e.key.r != key.r }); len(k.ahead) >= mostAhead && i >= 0 {
 		k.drop(k.ahead[i].key.r)
@@ -119,8 +117,7 @@ func (k *chunks) hold(key chunkKey, data []byte) {
 	k.ahead = append(k.ahead, early{key, data})
 }
 
-// take returns a chunk that waits, and does not keep it any longer; nil where there
-// is none.
+// take removes and returns a waiting chunk, or returns nil.
 func (k *chunks) take(key chunkKey) []byte {
 	k.lock.Lock()
 	defer k.lock.Unlock()
@@ -133,14 +130,14 @@ func (k *chunks) take(key chunkKey) []byte {
 	return data
 }
 
-// forget gives up the chunks of a file that wait.
+// forget drops the waiting chunks of a file.
 func (k *chunks) forget(r *remote) {
 	k.lock.Lock()
 	defer k.lock.Unlock()
 	k.drop(r)
 }
 
-// drop is forget where the lock is held.
+// drop implements forget. The caller holds the lock.
 func (k *chunks) drop(r *remote) {
 	k.ahead = slices.DeleteFunc(k.ahead, func(e early) bool { return e.key.r == r })
 }

@@ -21,18 +21,18 @@ import (
 	"github.com/microscale-go/microscale/internal/bounded"
 )
 
-// A listing is what the hub says of a revision.
+// A listing is the hub's description of a revision.
 type listing struct {
 	Commit string `json:"sha"`
 	Files  []file `json:"siblings"`
 }
 
-// A file is one of a revision.
+// A file is the hub's description of a file of a revision.
 type file struct {
 	Name string `json:"rfilename"`
 	Size int64  `json:"size"`
 	Blob string `json:"blobId"` // SHA-1 of git's object
-	LFS  *lfs   `json:"lfs"`    // nil for files that git keeps itself
+	LFS  *lfs   `json:"lfs"`    // nil for files in git itself
 }
 
 // An lfs is a file's entry in Git LFS.
@@ -46,7 +46,7 @@ var (
 	sha256Text = regexp.MustCompile(`^[0-9a-f]{64}$`)
 )
 
-// etag returns the hash by which the hub and the cache know the content.
+// etag returns the hash that identifies the content on the hub and in the cache.
 func (f file) etag() string {
 	if f.LFS != nil {
 		return f.LFS.SHA256
@@ -54,7 +54,7 @@ func (f file) etag() string {
 	return f.Blob
 }
 
-// hash returns what computes etag from the content.
+// hash returns a hash whose hexadecimal sum of the content is etag.
 func (f file) hash() hash.Hash {
 	if f.LFS != nil {
 		return sha256.New()
@@ -64,21 +64,21 @@ func (f file) hash() hash.Hash {
 	return h
 }
 
-// check returns what is wrong with the entry.
+// check returns an error for an invalid entry.
 func (f file) check() error {
 	clean := f.Name != "" && path.Clean("/"+f.Name) == "/"+f.Name && !strings.ContainsAny(f.Name, "\\:") && !strings.ContainsFunc(f.Name, unicode.IsControl)
 	switch {
 	case !clean:
-		return fmt.Errorf("the hub lists a file %.120q, whose name could lead out of its folder or has control characters", f.Name)
+		return fmt.Errorf("the hub lists a file %.120q: the name could lead out of its folder, or has control characters", f.Name)
 	case f.Size < 0 || f.LFS != nil && f.LFS.Size != f.Size:
-		return fmt.Errorf("the hub contradicts itself about the size of %s", f.Name)
+		return fmt.Errorf("the hub lists two different sizes of %s", f.Name)
 	case f.LFS == nil && !sha1Text.MatchString(f.Blob), f.LFS != nil && !sha256Text.MatchString(f.LFS.SHA256):
-		return fmt.Errorf("the hub has no hash of %s", f.Name)
+		return fmt.Errorf("the hub lists no valid hash of %s", f.Name)
 	}
 	return nil
 }
 
-// list asks what a revision has.
+// list returns the hub's description of a revision.
 func (c *Client) list(ctx context.Context, r Repository) (l listing, err error) {
 	address := fmt.Sprintf("%s/api/models/%s/%s/revision/%s?blobs=true", c.Endpoint, r.Owner, r.Name, url.PathEscape(r.Revision))
 	const largest = 64 << 20
@@ -94,7 +94,7 @@ func (c *Client) list(ctx context.Context, r Repository) (l listing, err error) 
 		}
 		l = listing{}
 		if err := json.Unmarshal(text, &l); err != nil || len(text) > largest {
-			return false, refusal{fmt.Errorf("%s does not answer as the hub does: check HF_ENDPOINT", c.Endpoint)}
+			return false, refusal{fmt.Errorf("%s does not have the hub's API: check HF_ENDPOINT", c.Endpoint)}
 		}
 		return true, nil
 	})
@@ -102,7 +102,7 @@ func (c *Client) list(ctx context.Context, r Repository) (l listing, err error) 
 		return l, err
 	}
 	if !sha1Text.MatchString(l.Commit) {
-		return l, fmt.Errorf("%s does not name the commit of the revision: check HF_ENDPOINT", c.Endpoint)
+		return l, fmt.Errorf("%s: the response has no commit of the revision: check HF_ENDPOINT", c.Endpoint)
 	}
 	for _, f := range l.Files {
 		if err := f.check(); err != nil {
@@ -112,12 +112,12 @@ func (c *Client) list(ctx context.Context, r Repository) (l listing, err error) 
 	return l, nil
 }
 
-// address returns where a file of a commit is.
+// address returns the URL of a file of a commit.
 func (c *Client) address(r Repository, commit, name string) string {
 	return fmt.Sprintf("%s/%s/%s/resolve/%s/%s", c.Endpoint, r.Owner, r.Name, commit, (&url.URL{Path: name}).EscapedPath())
 }
 
-// A cache is the folder of one model.
+// A cache is the cache folder of a model.
 type cache struct{ dir string }
 
 func (c *Client) cache(r Repository) cache {
@@ -126,14 +126,14 @@ func (c *Client) cache(r Repository) cache {
 
 func (k cache) snapshot(commit string) string { return filepath.Join(k.dir, "snapshots", commit) }
 
-// has reports whether a file of a snapshot is there and of its size. (What is
-// there under the name of its hash was compared with it when it was fetched.)
+// has reports whether a file of a snapshot exists with its size. Its content was compared with the
+// hash when it was downloaded.
 func (k cache) has(commit string, f file) bool {
 	info, err := os.Stat(filepath.Join(k.snapshot(commit), filepath.FromSlash(f.Name)))
 	return err == nil && info.Mode().IsRegular() && info.Size() == f.Size
 }
 
-// fetch brings a file into the cache.
+// fetch downloads a file to the cache.
 func (c *Client) fetch(ctx context.Context, k cache, r Repository, commit string, f file) error {
 	blobs := filepath.Join(k.dir, "blobs")
 	if err := os.MkdirAll(blobs, 0o777); err != nil {
@@ -161,8 +161,8 @@ func (c *Client) fetch(ctx context.Context, k cache, r Repository, commit string
 	return k.link(commit, f, blob)
 }
 
-// link gives a blob its name in the snapshot: by a relative link, or by a copy
-// where there are no links.
+// link creates the name of a blob in the snapshot: a relative link, or a copy if the filesystem has no
+// links.
 func (k cache) link(commit string, f file, blob string) error {
 	at := filepath.Join(k.snapshot(commit), filepath.FromSlash(f.Name))
 	if err := os.MkdirAll(filepath.Dir(at), 0o777); err != nil {
@@ -175,7 +175,7 @@ func (k cache) link(commit string, f file, blob string) error {
 	if err := os.Remove(at); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
-	if os.Symlink(target, at) == nil || k.has(commit, f) { // or another run was faster
+	if os.Symlink(target, at) == nil || k.has(commit, f) { // or another process made it
 		return nil
 	}
 	content, err := bounded.ReadFile(blob, largestOther)
@@ -185,7 +185,7 @@ func (k cache) link(commit string, f file, blob string) error {
 	return os.WriteFile(at, content, 0o644)
 }
 
-// name makes a revision known by its name, as refs has it.
+// name writes the reference of a revision.
 func (k cache) name(revision, commit string) error {
 	if revision == commit {
 		return nil
@@ -197,7 +197,7 @@ func (k cache) name(revision, commit string) error {
 	return os.WriteFile(at, []byte(commit), 0o644)
 }
 
-// download writes a file, whose reader compares it with the hub's hash.
+// download writes a file to w. The reader compares it with the hub's hash.
 func (c *Client) download(ctx context.Context, w io.Writer, r Repository, commit string, f file) error {
 	_, err := io.Copy(w, io.NewSectionReader(c.remote(ctx, r, commit, f), 0, f.Size))
 	return err

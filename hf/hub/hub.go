@@ -1,24 +1,26 @@
-// Package hub opens a checkpoint on the Hugging Face Hub, or on a server that
-// behaves like it, without fetching it first:
+// Package hub opens checkpoints on the Hugging Face Hub, or on a server with its API, without
+// downloading them first:
 //
 //	hf://owner/name             the latest revision
 //	hf://owner/name@v1.0        a branch, a tag or a commit
 //
-// The small files (configuration, index, tokenizer) are fetched into the cache
-// that huggingface_hub keeps, in its layout. Of weights that are not in that cache
-// the header and then the tensors are read where they are, by range requests, and
-// nothing is kept on the disk:
+// Small files (configuration, index, tokenizer) are downloaded to the cache of huggingface_hub, in
+// its layout. Weights that are not in the cache are read by HTTP range requests: the header when the
+// checkpoint is opened, tensors on demand. They are not stored on the disk.
 //
 //	$HF_HOME/hub/models--owner--name/
 //	├── refs/main                      the commit of a revision
-//	├── blobs/ETAG                     content, by the hash that the hub has of it
-//	└── snapshots/COMMIT/config.json   a link to its content
+//	├── blobs/ETAG                     content, named by its hash
+//	└── snapshots/COMMIT/config.json   a link to the content
 //
-// Requests are repeated where connections end or fall silent or the server is busy,
-// and go on from the byte where they ended. What is fetched whole is compared with the
-// hub's hash of it; so are weights when all of them have been read, nearly in order.
-// Weights that are fetched again must be the same bytes again. The token is sent to
-// no host but the hub's.
+// Requests are repeated, from the first missing byte, if a connection ends, a server sends nothing
+// for a minute, or a server is busy. The package compares downloaded files with the hub's hashes. It
+// also does so for weights of which all chunks were read, nearly in order. A chunk that is fetched
+// twice must have the same bytes. The token is sent only to the hub's host.
+//
+// Errors wrap [fs.ErrNotExist] if the hub has no such model, revision or file, and [fs.ErrPermission]
+// if it denies access. For a private model and one that does not exist, the hub's response is the same,
+// and the error wraps both.
 package hub
 
 import (
@@ -37,7 +39,7 @@ import (
 	"github.com/microscale-go/microscale/internal/bounded"
 )
 
-// Scheme begins the name of a repository.
+// Scheme is the prefix of the name of a repository.
 const Scheme = "hf://"
 
 // A Repository is a model on the hub.
@@ -46,10 +48,10 @@ type Repository struct {
 	Revision    string // a branch, a tag or a commit
 }
 
-// part matches an owner or a name as the hub allows them.
+// part matches an owner or a name that the hub allows.
 var part = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,95}$`)
 
-// Parse reads hf://owner/name or hf://owner/name@revision.
+// Parse parses hf://owner/name or hf://owner/name@revision. The default revision is main.
 func Parse(source string) (Repository, error) {
 	rest, ok := strings.CutPrefix(source, Scheme)
 	name, revision, given := strings.Cut(rest, "@")
@@ -58,17 +60,17 @@ func Parse(source string) (Repository, error) {
 	}
 	owner, name, _ := strings.Cut(name, "/")
 	if !ok || !part.MatchString(owner) || !part.MatchString(name) || strings.Contains(owner+name, "..") || strings.Contains(owner+name, "--") {
-		return Repository{}, fmt.Errorf("%q does not name a model on the hub: write %sOWNER/NAME or %sOWNER/NAME@REVISION", source, Scheme, Scheme)
+		return Repository{}, fmt.Errorf("%q does not name a model on the hub: use %sOWNER/NAME or %sOWNER/NAME@REVISION", source, Scheme, Scheme)
 	}
 	if !validRevision(revision) {
-		return Repository{}, fmt.Errorf("%q does not name a revision: write a branch, a tag or a commit after the @", source)
+		return Repository{}, fmt.Errorf("%q does not name a revision: use a branch, a tag or a commit after the @", source)
 	}
 	return Repository{owner, name, revision}, nil
 }
 
-// validRevision reports whether git takes a revision as the name of a branch or a
-// tag (git-check-ref-format), and all its characters are printable. It becomes part
-// of addresses, of the cache's file names, and of messages.
+// validRevision reports whether a revision is a valid name of a branch or a tag
+// (git-check-ref-format) of printable characters. It becomes part of URLs, file names of the cache,
+// and messages.
 func validRevision(revision string) bool {
 	const longest = 255 // bytes, of a file name in the cache
 	if len(revision) > longest || !utf8.ValidString(revision) || strings.ContainsAny(revision, " ~^:?*[\\#@%") || strings.Contains(revision, "..") || strings.HasSuffix(revision, ".") {
@@ -85,7 +87,7 @@ func validRevision(revision string) bool {
 	return true
 }
 
-// String returns the name that Parse reads.
+// String returns the name that Parse accepts.
 func (r Repository) String() string {
 	if r.Revision == "main" {
 		return Scheme + r.Owner + "/" + r.Name
@@ -93,16 +95,21 @@ func (r Repository) String() string {
 	return Scheme + r.Owner + "/" + r.Name + "@" + r.Revision
 }
 
-// A Client is how to reach a hub.
+// A Client opens models of a hub. Its fields must not change while a checkpoint that it opened is in
+// use. [FromEnvironment] returns a Client with the settings of huggingface_hub.
 type Client struct {
 	Endpoint string // such as https://huggingface.co
-	Token    string // "" where there is none
-	Cache    string // the folder of models--owner--name
+	Token    string // access token, or ""
+	Cache    string // the folder that contains models--owner--name
 
-	wait      waiter            // between two attempts; nil: as long as it says
-	random    func() float64    // in [0, 1), for the times of attempts; nil: rand.Float64
-	silence   time.Duration     // of a server in the middle of an answer; 0: longestSilence
-	transport http.RoundTripper // nil: the one that all clients share
+	// Transport makes the requests. nil means a transport that uses the proxy of the environment,
+	// gives up on servers that do not answer within a minute, and is shared by all Clients. The
+	// Client follows redirects itself, so that the token goes only to the hub's host.
+	Transport http.RoundTripper
+
+	wait    waiter         // waits between attempts; nil: wait
+	random  func() float64 // in [0, 1), for the jitter of waits; nil: rand.Float64
+	silence time.Duration  // maximum time without data in a response; 0: longestSilence
 }
 
 // maxToken is the largest token file in bytes. A token has about 40.
@@ -110,9 +117,10 @@ const maxToken = 4 << 10
 
 const defaultEndpoint = "https://huggingface.co"
 
-// FromEnvironment returns the client that the variables of huggingface_hub ask
-// for: HF_ENDPOINT, HF_TOKEN (else the token file in HF_HOME), HF_HUB_CACHE and
-// HF_HOME. get is os.Getenv.
+// FromEnvironment returns a Client with the settings of huggingface_hub: HF_ENDPOINT, HF_TOKEN or
+// else the token file in HF_HOME, HF_HUB_CACHE, HF_HOME and XDG_CACHE_HOME. get returns the value of a
+// variable, like [os.Getenv]. FromEnvironment returns an error for an invalid endpoint, an unreadable
+// token file, or without a home directory.
 func FromEnvironment(get func(string) string) (*Client, error) {
 	home := get("HF_HOME")
 	if home == "" {
@@ -120,7 +128,7 @@ func FromEnvironment(get func(string) string) (*Client, error) {
 		if cache == "" {
 			user, err := os.UserHomeDir()
 			if err != nil {
-				return nil, fmt.Errorf("there is no home directory for the hub's cache (%w): set HF_HOME", err)
+				return nil, fmt.Errorf("no home directory for the hub's cache (%w): set HF_HOME", err)
 			}
 			cache = filepath.Join(user, ".cache")
 		}
@@ -131,12 +139,12 @@ func FromEnvironment(get func(string) string) (*Client, error) {
 		c.Endpoint = defaultEndpoint
 	}
 	if u, err := url.Parse(c.Endpoint); err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" {
-		return nil, fmt.Errorf("HF_ENDPOINT %q is no address: write it as %s", c.Endpoint, defaultEndpoint)
+		return nil, fmt.Errorf("HF_ENDPOINT: got %q, want a URL such as %s", c.Endpoint, defaultEndpoint)
 	}
 	if c.Token == "" {
 		text, err := bounded.ReadFile(filepath.Join(home, "token"), maxToken)
 		if err != nil && !errors.Is(err, os.ErrNotExist) {
-			return nil, fmt.Errorf("the hub's token: %w: mend the file, remove it, or set HF_TOKEN", err)
+			return nil, fmt.Errorf("the hub's token: %w: correct or remove the file, or set HF_TOKEN", err)
 		}
 		c.Token = strings.TrimSpace(string(text))
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"io/fs"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -30,8 +31,8 @@ func open(t *testing.T, c *Client) *hf.Checkpoint {
 	return checkpoint
 }
 
-// readAll reads every tensor in the order of the files, in small pieces, and
-// compares it with the content of the files.
+// readAll reads every tensor in the order of the files, in small parts, and compares it with the
+// content of the files.
 func (s *server) readAll(c *hf.Checkpoint, threads int) error {
 	var wg sync.WaitGroup
 	errs := make(chan error, threads)
@@ -54,7 +55,7 @@ func (s *server) readAll(c *hf.Checkpoint, threads int) error {
 						return
 					}
 					if !bytes.Equal(p, data[from:from+int64(len(p))]) {
-						errs <- errors.New(t.Name + " has other bytes")
+						errs <- errors.New(t.Name + ": the bytes differ")
 						return
 					}
 				}
@@ -71,64 +72,65 @@ func TestOpen(t *testing.T) {
 	c := s.client()
 	checkpoint := open(t, c)
 	if checkpoint.Path != model || checkpoint.Config == nil || !checkpoint.Index || len(checkpoint.Shards()) != 2 {
-		t.Errorf("opened %v", checkpoint)
+		t.Errorf("got %+v", checkpoint)
 	}
 	var others []string
 	for _, o := range checkpoint.Others() {
 		content, err := os.ReadFile(o.Path)
 		if err != nil || !bytes.Equal(content, s.files[o.Name]) {
-			t.Errorf("%s is not what the hub has (%v)", o.Name, err)
+			t.Errorf("%s: content differs (%v)", o.Name, err)
 		}
 		others = append(others, o.Name)
 	}
 	if want := []string{"1_Pooling/config.json", "README.md", "generation_config.json", "tokenizer_config.json"}; !slices.Equal(others, want) {
-		t.Errorf("others %q, want %q", others, want)
+		t.Errorf("others: got %q, want %q", others, want)
 	}
 	var skipped []string
 	for _, k := range checkpoint.Skipped() {
 		skipped = append(skipped, k.Name+": "+k.Reason)
 	}
 	if want := []string{".gitattributes: hidden", "onnx/model.safetensors: weights in a folder", "pytorch_model.bin: PyTorch weights"}; !slices.Equal(skipped, want) {
-		t.Errorf("skipped %q, want %q", skipped, want)
+		t.Errorf("skipped: got %q, want %q", skipped, want)
 	}
 	if got := s.requests("other"); len(got) != 2 {
-		t.Errorf("to open two shards, %q was asked", got)
+		t.Errorf("opening two shards: got requests %q, want 2", got)
 	}
 	for _, threads := range []int{1, 4} {
 		if err := s.readAll(checkpoint, threads); err != nil {
 			t.Fatal(err)
 		}
 	}
-	// Every address is asked of the hub once, and every chunk is fetched once or,
-	// where it was given up since, twice.
+	// The client requests each URL from the hub once. It fetches a chunk again if it was dropped from
+	// the cache.
 	if got := s.requests("hub /some/model/resolve/" + commit + "/model-"); len(got) != 2 {
-		t.Errorf("the hub was asked %q", got)
+		t.Errorf("got requests to the hub %q", got)
 	}
 	for _, l := range s.requests("other") {
 		if n := len(s.requests(l)); n > 3 {
-			t.Errorf("%s was asked %d times", l, n)
+			t.Errorf("%s: got %d requests", l, n)
 		}
 	}
 }
 
-// TestCacheLayout is that of huggingface_hub, and what is there is not fetched.
+// TestCacheLayout checks that the cache has the layout of huggingface_hub, and that cached files are
+// not downloaded.
 func TestCacheLayout(t *testing.T) {
 	s := newServer(t)
 	c := s.client()
 	open(t, c)
 	dir := filepath.Join(c.Cache, "models--some--model")
 	if ref, err := os.ReadFile(filepath.Join(dir, "refs", "main")); err != nil || string(ref) != commit {
-		t.Errorf("refs/main is %q (%v)", ref, err)
+		t.Errorf("refs/main: got %q (%v)", ref, err)
 	}
 	at := filepath.Join(dir, "snapshots", commit, "1_Pooling", "config.json")
 	target, err := os.Readlink(at)
 	if want := filepath.Join("..", "..", "..", "blobs", gitSum([]byte("{}"))); err != nil || target != want {
-		t.Errorf("a file is a link to %q (%v), want %q", target, err, want)
+		t.Errorf("link: got %q (%v), want %q", target, err, want)
 	}
 	before := len(s.requests("hub /some"))
 	open(t, c)
 	if after := len(s.requests("hub /some")); after-before != 2 { // the two shards
-		t.Errorf("%d files were asked for again", after-before)
+		t.Errorf("got %d requests, want those of the two shards", after-before)
 	}
 	for name, content := range s.files {
 		if large(name) && !strings.Contains(name, "/") {
@@ -142,11 +144,11 @@ func TestCacheLayout(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(s.requests("other")) != others {
-		t.Error("weights that are in the cache were fetched")
+		t.Error("cached weights were fetched")
 	}
 	left, err := filepath.Glob(filepath.Join(dir, "blobs", "*incomplete*"))
 	if len(left) > 0 || err != nil {
-		t.Errorf("%q is left (%v)", left, err)
+		t.Errorf("got incomplete files %q (%v)", left, err)
 	}
 }
 
@@ -171,12 +173,12 @@ func TestDroppedConnections(t *testing.T) {
 	}
 	resumed := slices.ContainsFunc(s.requests("other"), func(l string) bool { return strings.Contains(l, "bytes=300000-") })
 	if !resumed {
-		t.Error("no request goes on where a connection ended")
+		t.Error("no request resumes after a dropped connection")
 	}
 }
 
-// TestSilence: a server that stops in the middle of an answer and keeps the
-// connection is asked again, and not for ever.
+// TestSilence checks that requests are repeated, a limited number of times, if a server stops in the
+// middle of a response but keeps the connection.
 func TestSilence(t *testing.T) {
 	const silence = 100 * time.Millisecond
 	s := newServer(t)
@@ -202,7 +204,7 @@ func TestSilence(t *testing.T) {
 		t.Fatal(err)
 	}
 	if listed.Load() < 2 || !slices.ContainsFunc(s.requests("other"), func(l string) bool { return strings.Contains(l, "bytes=300000-") }) {
-		t.Error("no request goes on where a server fell silent")
+		t.Error("no request resumes after silence")
 	}
 
 	s = newServer(t)
@@ -218,8 +220,8 @@ func TestSilence(t *testing.T) {
 		}
 		return false
 	}
-	if err := s.readAll(checkpoint, 1); err == nil || !strings.HasPrefix(err.Error(), model) || !strings.Contains(err.Error(), "sent nothing for 100ms (6 attempts)") {
-		t.Errorf("says %v", err)
+	if err := s.readAll(checkpoint, 1); err == nil || !strings.HasPrefix(err.Error(), model) || !strings.Contains(err.Error(), "sent nothing for 100ms in the middle of a response (6 attempts)") {
+		t.Errorf("got %v", err)
 	}
 }
 
@@ -229,15 +231,15 @@ func TestNoProgress(t *testing.T) {
 	s.faults = func(http.ResponseWriter, *http.Request, string) bool { panic(http.ErrAbortHandler) }
 	err := s.readAll(checkpoint, 1)
 	if err == nil || !strings.Contains(err.Error(), "6 attempts") || !strings.HasPrefix(err.Error(), model) {
-		t.Errorf("says %v", err)
+		t.Errorf("got %v", err)
 	}
 	waits := slices.Sorted(slices.Values(s.waits())) // of a chunk and perhaps the one that follows it
 	if len(waits) < 5 || waits[0] != 500*time.Millisecond || waits[len(waits)-1] != 8*time.Second {
-		t.Errorf("waits %v", waits)
+		t.Errorf("got waits %v", waits)
 	}
 }
 
-// TestExpiredAddress: the other host's addresses hold for some time.
+// TestExpiredAddress checks that a rejected URL of the other host is requested anew from the hub.
 func TestExpiredAddress(t *testing.T) {
 	s := newServer(t)
 	checkpoint := open(t, s.client())
@@ -252,9 +254,8 @@ func TestExpiredAddress(t *testing.T) {
 	if err := s.readAll(checkpoint, 1); err != nil {
 		t.Fatal(err)
 	}
-	if got := s.requests("hub /some/model/resolve/" + commit + "/model-"); len(got) < 3 || len(got) > 4 { // two chunks may find it out at once
-
-		t.Errorf("the hub was asked %q", got)
+	if got := s.requests("hub /some/model/resolve/" + commit + "/model-"); len(got) < 3 || len(got) > 4 { // two chunks may notice at once
+		t.Errorf("got requests to the hub %q", got)
 	}
 }
 
@@ -262,11 +263,11 @@ func TestToken(t *testing.T) {
 	s := newServer(t)
 	s.token = "hf_secret"
 	c := s.client()
-	if _, err := c.Open(context.Background(), model); err == nil || !strings.Contains(err.Error(), "accept the model's conditions") || !strings.HasPrefix(err.Error(), model+": ") {
-		t.Errorf("says %v", err)
+	if _, err := c.Open(context.Background(), model); err == nil || !strings.Contains(err.Error(), "accept the model's conditions") || !errors.Is(err, fs.ErrPermission) || !strings.HasPrefix(err.Error(), model+": ") {
+		t.Errorf("got %v", err)
 	}
 	c.Token = s.token
-	if err := s.readAll(open(t, c), 2); err != nil { // the other host fails the test where it sees the token
+	if err := s.readAll(open(t, c), 2); err != nil { // the other host fails the test if it receives the token
 		t.Fatal(err)
 	}
 }
@@ -280,7 +281,7 @@ func TestCancel(t *testing.T) {
 	}
 	cancel()
 	if err := s.readAll(checkpoint, 1); !errors.Is(err, context.Canceled) {
-		t.Errorf("says %v", err)
+		t.Errorf("got %v", err)
 	}
 }
 
@@ -294,17 +295,17 @@ func TestParse(t *testing.T) {
 	} {
 		got, err := Parse(source)
 		if err != nil || got != want {
-			t.Errorf("%s is %v (%v)", source, got, err)
+			t.Errorf("%s: got %v (%v)", source, got, err)
 		}
 		if got.String() != source {
-			t.Errorf("%s comes back as %s", source, got)
+			t.Errorf("String of %s: got %s", source, got)
 		}
 	}
 	for _, source := range []string{"a/b", "hf://", "hf://a", "hf://a/", "hf:///b", "hf://a/b/c", "hf://a/b@", "hf://a/..", "hf://a/b@../x", "hf://a/b@x y", "hf://a b/c", "hf://a--b/c", "hf://.a/b", "HF://a/b", "hf://a/b@/x", "hf://a/b@x?y",
 		"hf://a/b@x\ny", "hf://a/b@x\r", "hf://a/b@\x00", "hf://a/b@\u0085", "hf://a/b@\u202e", "hf://a/b@x\xff", "hf://a/b@x%0a", "hf://a/b@x:y", "hf://a/b@x//y", "hf://a/b@x/", "hf://a/b@x/.y", "hf://a/b@x.lock", "hf://a/b@x.", "hf://a/b@" + strings.Repeat("x", 256),
 		"hf://a/b\n", "hf://a\n/b", "hf://a/b\n@main"} {
 		if got, err := Parse(source); err == nil {
-			t.Errorf("%q is %v", source, got)
+			t.Errorf("%q: got %v, want an error", source, got)
 		}
 	}
 }
@@ -318,22 +319,22 @@ func TestFromEnvironment(t *testing.T) {
 	get := func(key string) string { return environment[key] }
 	c, err := FromEnvironment(get)
 	if err != nil || c.Endpoint != "https://huggingface.co" || c.Token != "from-file" || c.Cache != filepath.Join(home, "hub") {
-		t.Errorf("%+v (%v)", c, err)
+		t.Errorf("got %+v (%v)", c, err)
 	}
 	if err := os.WriteFile(filepath.Join(home, "token"), bytes.Repeat([]byte("x"), maxToken+1), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := FromEnvironment(get); err == nil || !strings.Contains(err.Error(), "the hub's token: ") || !strings.Contains(err.Error(), "limit of 4 KiB: mend the file") {
-		t.Errorf("a token file that is none: %v", err)
+	if _, err := FromEnvironment(get); err == nil || !strings.Contains(err.Error(), "the hub's token: ") || !strings.Contains(err.Error(), "limit of 4 KiB: correct or remove the file") {
+		t.Errorf("token file too large: got %v", err)
 	}
 	environment["HF_TOKEN"], environment["HF_ENDPOINT"], environment["HF_HUB_CACHE"] = " t ", "http://localhost:1/", "/c"
 	c, err = FromEnvironment(get)
 	if err != nil || c.Endpoint != "http://localhost:1" || c.Token != "t" || c.Cache != "/c" {
-		t.Errorf("%+v (%v)", c, err)
+		t.Errorf("got %+v (%v)", c, err)
 	}
 	environment["HF_ENDPOINT"] = "localhost"
 	if _, err = FromEnvironment(get); err == nil || !strings.Contains(err.Error(), "HF_ENDPOINT") {
-		t.Errorf("says %v", err)
+		t.Errorf("got %v", err)
 	}
 	delete(environment, "HF_HOME")
 	if err := os.Remove(filepath.Join(home, "token")); err != nil {
@@ -342,6 +343,6 @@ func TestFromEnvironment(t *testing.T) {
 	environment["XDG_CACHE_HOME"], environment["HF_ENDPOINT"] = home, ""
 	delete(environment, "HF_HUB_CACHE")
 	if c, err = FromEnvironment(get); err != nil || c.Cache != filepath.Join(home, "huggingface", "hub") {
-		t.Errorf("%+v (%v)", c, err)
+		t.Errorf("got %+v (%v)", c, err)
 	}
 }

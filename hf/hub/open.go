@@ -9,10 +9,11 @@ import (
 	"github.com/microscale-go/microscale/hf"
 )
 
-// largestOther is the largest file beside the weights that is fetched.
+// largestOther is the size of the largest file besides the weights that is downloaded.
 const largestOther = 256 << 20
 
-// Open opens a model of the hub. The connection lasts as long as ctx.
+// Open opens a model of the hub, named as [Parse] describes. It downloads the small files to the
+// cache. Reads of the checkpoint return the error of ctx once that is done.
 func (c *Client) Open(ctx context.Context, source string) (*hf.Checkpoint, error) {
 	r, err := Parse(source)
 	if err != nil {
@@ -50,7 +51,7 @@ func (c *Client) Open(ctx context.Context, source string) (*hf.Checkpoint, error
 		}
 	}
 	if err := k.keep(r.Revision, l.Commit); err != nil {
-		return nil, fmt.Errorf("%s: the cache %s cannot be written (%w): set HF_HOME to a folder that can", r, k.dir, err)
+		return nil, fmt.Errorf("%s: cannot write to the cache %s (%w): set HF_HOME to a writable folder", r, k.dir, err)
 	}
 	checkpoint, err := hf.OpenRemote(k.snapshot(l.Commit), remotes, skipped)
 	if err != nil {
@@ -60,7 +61,7 @@ func (c *Client) Open(ctx context.Context, source string) (*hf.Checkpoint, error
 	return checkpoint, nil
 }
 
-// keep makes the snapshot's folder and the revision's name.
+// keep creates the snapshot's folder and the reference of the revision.
 func (k cache) keep(revision, commit string) error {
 	if err := os.MkdirAll(k.snapshot(commit), 0o777); err != nil {
 		return err
@@ -68,7 +69,7 @@ func (k cache) keep(revision, commit string) error {
 	return k.name(revision, commit)
 }
 
-// named puts the model's name before an error that does not begin with it.
+// named adds the model's name to an error that does not start with it.
 func named(r Repository, err error) error {
 	if strings.HasPrefix(err.Error(), r.String()) {
 		return err

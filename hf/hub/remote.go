@@ -15,39 +15,38 @@ import (
 	"sync"
 )
 
-// A remote reads a file where it is. Its methods may be called from several
-// goroutines at once.
+// A remote reads a file of the hub. Its methods are safe for concurrent use.
 type remote struct {
 	client *Client
-	ctx    context.Context // of the command: ReadAt takes none
-	name   string          // for messages
-	where  string          // the hub's address of it
+	ctx    context.Context // of Open: ReadAt has none
+	name   string          // used in errors
+	where  string          // URL on the hub
 	commit string
 	file   file
 	chunks *chunks
 
 	lock     sync.Mutex
-	location string // where the hub sent the last request, "" where that is not known
-	etag     string // of that place, by the first answer
+	location string // URL to which the hub redirected the last request, or ""
+	etag     string // of the first response from there
 	sum      hash.Hash
-	summed   int            // chunks in sum
-	digests  map[int]uint64 // of each chunk that came, by its first fetch
-	damage   error          // the content is not what the hub says
+	summed   int            // number of chunks in sum
+	digests  map[int]uint64 // of each chunk at its first fetch
+	damage   error          // set if the content differs from the hub's hash
 }
 
-// digestSeed keys the digests of chunks, so that no server can aim at a collision.
+// digestSeed is the key of the digests, so that a server cannot construct collisions.
 var digestSeed = maphash.MakeSeed()
 
-// remote returns a reader of a file with chunks of its own.
+// remote returns a reader of a file, with separate chunks.
 func (c *Client) remote(ctx context.Context, r Repository, commit string, f file) *remote {
 	return &remote{client: c, ctx: ctx, name: r.String() + ": " + f.Name, where: c.address(r, commit, f.Name), commit: commit, file: f,
 		chunks: newChunks(), sum: f.hash(), digests: map[int]uint64{}}
 }
 
-// ReadAt reads as [io.ReaderAt] does.
+// ReadAt implements [io.ReaderAt].
 func (r *remote) ReadAt(p []byte, off int64) (n int, err error) {
 	if off < 0 {
-		return 0, errors.New("a negative offset")
+		return 0, fmt.Errorf("%s: negative offset: %d", r.name, off)
 	}
 	for n < len(p) {
 		if off >= r.file.Size {
@@ -87,7 +86,7 @@ func (r *remote) fetch(i int) ([]byte, error) {
 	return data, r.add(i, data)
 }
 
-// request fills p from an offset with one request, and returns how many bytes came.
+// request fills p from an offset with one request, and returns the number of bytes received.
 func (r *remote) request(p []byte, off int64) (int, error) {
 	r.lock.Lock()
 	address := r.location
@@ -112,14 +111,14 @@ func (r *remote) request(p []byte, off int64) (int, error) {
 	return io.ReadFull(response.Body, p)
 }
 
-// check compares what an answer says of the file with what the hub listed.
+// check compares the headers of a response with the hub's listing.
 func (r *remote) check(response *http.Response, hub http.Header, off int64, n int) error {
-	const fix = "run again, and where that does not help, tell whoever runs the server"
+	const fix = "run again; if that fails, tell the operator of the server"
 	if commit := hub.Get("X-Repo-Commit"); commit != "" && commit != r.commit {
-		return fmt.Errorf("the hub sends the file of commit %.40q, not of %s: %s", commit, r.commit, fix)
+		return fmt.Errorf("got the file of commit %.40q, want that of %s: %s", commit, r.commit, fix)
 	}
 	if tag := strings.Trim(strings.TrimPrefix(hub.Get("X-Linked-Etag"), "W/"), `"`); tag != "" && tag != r.file.etag() {
-		return fmt.Errorf("the hub sends another file, of hash %.64q, not %s: %s", tag, r.file.etag(), fix)
+		return fmt.Errorf("got a file of hash %.64q, want %s: %s", tag, r.file.etag(), fix)
 	}
 	total := hub.Get("X-Linked-Size")
 	switch {
@@ -127,18 +126,18 @@ func (r *remote) check(response *http.Response, hub http.Header, off int64, n in
 		span, all, _ := strings.Cut(strings.TrimPrefix(response.Header.Get("Content-Range"), "bytes "), "/")
 		first, _, _ := strings.Cut(span, "-")
 		if first != strconv.FormatInt(off, 10) {
-			return fmt.Errorf("the server was asked for byte %d and sends %.40q: %s", off, span, fix)
+			return fmt.Errorf("requested byte %d, got %.40q: %s", off, span, fix)
 		}
 		if all != "*" {
 			total = all
 		}
 	case off != 0 || int64(n) != r.file.Size:
-		return errors.New("the server sends whole files only, and ranges are needed: check HF_ENDPOINT")
+		return errors.New("the server does not support range requests: check HF_ENDPOINT")
 	case response.ContentLength >= 0:
 		total = strconv.FormatInt(response.ContentLength, 10)
 	}
 	if total != "" && total != strconv.FormatInt(r.file.Size, 10) {
-		return fmt.Errorf("the hub lists it with %d bytes, and the server has %.20s: %s", r.file.Size, total, fix)
+		return fmt.Errorf("the hub lists %d bytes, the server has %.20s: %s", r.file.Size, total, fix)
 	}
 	tag := response.Header.Get("ETag")
 	r.lock.Lock()
@@ -152,25 +151,24 @@ func (r *remote) check(response *http.Response, hub http.Header, off int64, n in
 	return nil
 }
 
-// add compares a chunk with an earlier fetch of it, and hashes it when those before
-// it have been hashed. When the whole file has been hashed, its hash is compared
-// with the hub's. Chunks of a file that is read in order arrive nearly in order, and
-// the few early ones wait for their turn. A chunk further ahead means that the file
-// is read in another order: no chunk waits any longer, and hashing resumes when a
-// later read fetches the missing chunk. If none does, the file is not compared with
-// the hub's hash. Neither is a file whose reading stopped, once other files need the
-// memory of its waiting chunks.
+// add compares a chunk with its earlier fetch, if any, and hashes it after the chunks before it. Once
+// the whole file is hashed, it compares the hash with the hub's.
 //
-// A chunk is fetched again after it left the cache, such as in the second pass of a
-// conversion. It must then have the bytes that it had before, which are the bytes in
-// the hash of the file.
+// In a file that is read in order, chunks arrive nearly in order, and a few early ones wait. A chunk
+// further ahead means that the file is read in another order. The waiting chunks are then dropped,
+// and hashing resumes when a later read fetches the missing chunk. If none does, the file is not
+// compared with the hub's hash. The same holds for a file whose reading stopped, once other files need
+// the memory of its waiting chunks.
+//
+// A chunk that left the cache is fetched again, for example in the second pass of a conversion. It
+// must then have the same bytes as before, which are those in the hash of the file.
 func (r *remote) add(i int, data []byte) error {
 	digest := maphash.Bytes(digestSeed, data)
 	r.lock.Lock()
 	defer r.lock.Unlock()
 	if first, again := r.digests[i]; again && first != digest {
 		from, to := chunkRange(i, r.file.Size)
-		r.damage = cmp.Or(r.damage, fmt.Errorf("%s: bytes %d to %d differ from those that were read before: one of the two was damaged on its way, run again", r.name, from, to-1))
+		r.damage = cmp.Or(r.damage, fmt.Errorf("%s: bytes %d to %d differ from an earlier read: one of the two was damaged in transfer; run again", r.name, from, to-1))
 		return r.damage
 	}
 	r.digests[i] = digest
@@ -187,7 +185,7 @@ func (r *remote) add(i int, data []byte) error {
 	return r.damage
 }
 
-// hash takes the next chunk. The lock is held.
+// hash adds the next chunk to the hash. The caller holds the lock.
 func (r *remote) hash(data []byte) {
 	r.sum.Write(data)
 	r.summed++
@@ -201,14 +199,15 @@ func (r *remote) hash(data []byte) {
 // Identity returns the hub's hash of the file.
 func (r *remote) Identity() string { return r.file.etag() }
 
-// Changed fails where what was read is not what the hub lists.
+// Changed returns an error if the content that was read differs from the hub's hash or from an earlier
+// read.
 func (r *remote) Changed() error {
 	r.lock.Lock()
 	defer r.lock.Unlock()
 	return r.damage
 }
 
-// wrong says that the content is not what the hub lists.
+// wrong returns the error for a file with another hash.
 func (r *remote) wrong(got string) error {
-	return fmt.Errorf("%s: what came has the hash %s, and the hub lists %s: it was damaged on its way, run again", r.name, got, r.file.etag())
+	return fmt.Errorf("%s: got content of hash %s, want %s: it was damaged in transfer; run again", r.name, got, r.file.etag())
 }

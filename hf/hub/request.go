@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -15,18 +16,16 @@ import (
 	"time"
 )
 
-// attempts is how often a request is made that does not get further.
+// attempts is the number of attempts in a row without progress before an error.
 const attempts = 6
 
-// firstDelay is the time from the first failure to the next attempt, before jitter.
-// It doubles with each attempt.
+// firstDelay is the delay after the first failure, before jitter. It doubles with each attempt.
 const firstDelay = 500 * time.Millisecond
 
-// longestWait is the longest Retry-After that is waited for.
+// longestWait is the longest Retry-After that a client accepts.
 const longestWait = 5 * time.Minute
 
-// longestSilence is how long a server may send nothing in the middle of an answer:
-// as long as it may take to begin one.
+// longestSilence is the maximum time without data before and in a response.
 const longestSilence = time.Minute
 
 // A waiter waits for a time, or until ctx ends.
@@ -43,8 +42,7 @@ func wait(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// transport gives up on servers that say nothing; a body that comes slowly is
-// waited for, as long as it comes.
+// transport is the default transport. It limits the time to the first byte, not that of a response.
 var transport = &http.Transport{
 	Proxy:                 http.ProxyFromEnvironment,
 	DialContext:           (&net.Dialer{Timeout: 20 * time.Second}).DialContext,
@@ -53,18 +51,17 @@ var transport = &http.Transport{
 	ForceAttemptHTTP2:     true,
 	MaxIdleConnsPerHost:   16,
 	IdleConnTimeout:       60 * time.Second,
-	DisableCompression:    true, // a range is of the bytes as they are
+	DisableCompression:    true, // ranges count uncompressed bytes
 }
 
-// A refusal is an answer that another attempt would not change.
+// A refusal is an error that another attempt would not change.
 type refusal struct{ error }
 
 func (r refusal) Unwrap() error { return r.error }
 
-// retry calls try until it succeeds, it returns a refusal, or attempts calls in a row
-// made no progress. It waits between half of the delay and all of it, at random, so
-// that clients that failed together do not return together. After a Retry-After it
-// waits as long as the server asks, and a random part of the delay.
+// retry calls try until it succeeds, returns a refusal, or makes no progress for the given number of
+// attempts. It waits a random time between half the delay and the delay, so that clients do not retry
+// at the same time. After a Retry-After it waits for that time and a random part of the delay.
 func (c *Client) retry(ctx context.Context, what string, try func() (progress bool, err error)) error {
 	pause, random := c.wait, c.random
 	if pause == nil {
@@ -95,7 +92,7 @@ func (c *Client) retry(ctx context.Context, what string, try func() (progress bo
 		if b, ok := errors.AsType[busy](err); ok && b.after > 0 {
 			least = b.after
 			if least > longestWait {
-				return fmt.Errorf("%s: %w, and asks to wait %v: run again then", what, err, least.Round(time.Second))
+				return fmt.Errorf("%s: %w, and requests a wait of %v: run again after that", what, err, least.Round(time.Second))
 			}
 		}
 		if err := pause(ctx, least+time.Duration(random()*float64(delay/2))); err != nil {
@@ -105,17 +102,17 @@ func (c *Client) retry(ctx context.Context, what string, try func() (progress bo
 	}
 }
 
-// busy is an answer that asks for another attempt.
+// busy is a response after which another attempt may succeed.
 type busy struct {
 	status string
-	after  time.Duration // 0 where it does not say
+	after  time.Duration // of Retry-After; 0 without one
 }
 
-func (b busy) Error() string { return "the server says " + b.status }
+func (b busy) Error() string { return "the server responded " + b.status }
 
-// send makes one request. It follows redirections itself, to send the token to the
-// hub's host alone, and returns the last response, whose status is 200 or 206,
-// with the headers of the hub's own answers. The caller closes its body.
+// send makes one request. It follows redirects, sends the token only to the hub's host, and returns the
+// last response, of status 200 or 206, and the headers of the hub's own responses. The caller closes the
+// body.
 func (c *Client) send(ctx context.Context, address string, header http.Header) (response *http.Response, hub http.Header, err error) {
 	home, err := url.Parse(c.Endpoint)
 	if err != nil {
@@ -159,21 +156,21 @@ func (c *Client) send(ctx context.Context, address string, header http.Header) (
 		done(response)
 		next, err := response.Location()
 		if err != nil {
-			return nil, nil, refusal{fmt.Errorf("%s: redirected to nowhere: %w", at.Redacted(), err)}
+			return nil, nil, refusal{fmt.Errorf("%s: redirect without a valid location: %w", at.Redacted(), err)}
 		}
 		if at.Scheme == "https" && next.Scheme != "https" {
-			return nil, nil, refusal{fmt.Errorf("%s: redirected to %s, which is not encrypted: check HF_ENDPOINT", at.Redacted(), next.Host)}
+			return nil, nil, refusal{fmt.Errorf("%s: redirect to %s, which is not encrypted: check HF_ENDPOINT", at.Redacted(), next.Host)}
 		}
 		at = next
 	}
-	return nil, nil, refusal{fmt.Errorf("%s: redirected %d times: check HF_ENDPOINT", address, most)}
+	return nil, nil, refusal{fmt.Errorf("%s: more than %d redirects: check HF_ENDPOINT", address, most)}
 }
 
-// roundTrip returns the answer to a request. Its body fails with a silence where
-// nothing comes for too long.
+// roundTrip returns the response to a request. Reads of its body return a silence after too long a time
+// without data.
 func (c *Client) roundTrip(ctx context.Context, request *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	rounds := c.transport
+	rounds := c.Transport
 	if rounds == nil {
 		rounds = transport
 	}
@@ -186,7 +183,7 @@ func (c *Client) roundTrip(ctx context.Context, request *http.Request) (*http.Re
 	return response, nil
 }
 
-// A body ends the connection where a read gets nothing for too long.
+// A body ends the connection after too long a time without data.
 type body struct {
 	io.ReadCloser
 	ctx     context.Context // of the request
@@ -194,7 +191,7 @@ type body struct {
 	silence time.Duration
 }
 
-// Read reads as [io.Reader] does.
+// Read implements [io.Reader].
 func (b *body) Read(p []byte) (int, error) {
 	timer := time.AfterFunc(b.silence, func() { b.cancel(silence(b.silence)) })
 	defer timer.Stop()
@@ -205,23 +202,32 @@ func (b *body) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Close ends the request.
+// Close closes the body and ends the request.
 func (b *body) Close() error {
 	defer b.cancel(nil)
 	return b.ReadCloser.Close()
 }
 
-// A silence is a time in which a server sent nothing in the middle of an answer.
+// A silence is the error for a time without data in a response.
 type silence time.Duration
 
 func (s silence) Error() string {
-	return fmt.Sprintf("the server stopped in the middle and sent nothing for %v", time.Duration(s))
+	return fmt.Sprintf("the server sent nothing for %v in the middle of a response", time.Duration(s))
 }
 
-// done gives a response back; what is wrong with its end does not matter any more.
+// done closes a response. Its errors no longer matter.
 func done(response *http.Response) { _ = response.Body.Close() }
 
-// status returns what is wrong with an answer.
+// A denial is the hub's answer that something does not exist or is not allowed.
+type denial struct {
+	message string
+	causes  []error // of fs.ErrNotExist and fs.ErrPermission; both if the hub does not tell
+}
+
+func (d denial) Error() string   { return d.message }
+func (d denial) Unwrap() []error { return d.causes }
+
+// status returns the error for the status of a response, or nil.
 func (c *Client) status(r *http.Response, ours bool) error {
 	switch code := r.StatusCode; {
 	case code == http.StatusOK || code == http.StatusPartialContent:
@@ -239,27 +245,37 @@ func (c *Client) status(r *http.Response, ours bool) error {
 	}
 	switch {
 	case reason == "GatedRepo" || r.StatusCode == http.StatusForbidden:
-		return refusal{fmt.Errorf("the hub does not give access (%s): accept the model's conditions on its page, and set HF_TOKEN to a token that may read it", r.Status)}
+		return refusal{denial{fmt.Sprintf("the hub denies access (%s): accept the model's conditions on its page, and set HF_TOKEN to a token with access", r.Status), []error{fs.ErrPermission}}}
 	case reason == "RevisionNotFound":
-		return refusal{errors.New("the hub has no such revision: name a branch, a tag or a commit after the @")}
+		return noSuch("the hub has no such revision: use a branch, a tag or a commit after the @")
 	case reason == "EntryNotFound":
-		return refusal{errors.New("the hub has no such file in that revision")}
+		return noSuch("the hub has no such file in that revision")
 	case r.StatusCode == http.StatusUnauthorized && c.Token != "":
-		return refusal{fmt.Errorf("the hub does not know the model, or does not take the token (%s): check the name and HF_TOKEN", r.Status)}
+		return noAccess("the hub does not know the model, or rejects the token (%s): check the name and HF_TOKEN", r.Status)
 	case r.StatusCode == http.StatusUnauthorized:
-		return refusal{fmt.Errorf("the hub does not know the model, or it is private (%s): check the name, or set HF_TOKEN", r.Status)}
+		return noAccess("the hub does not know the model, or it is private (%s): check the name, or set HF_TOKEN", r.Status)
 	case reason == "RepoNotFound" || r.StatusCode == http.StatusNotFound:
-		return refusal{fmt.Errorf("the hub does not know it (%s): check the name and the revision", r.Status)}
+		return noSuch("the hub does not know it (%s): check the name and the revision", r.Status)
 	}
-	return refusal{fmt.Errorf("the server says %s: %.200q", r.Status, message)}
+	return refusal{fmt.Errorf("the server responded %s: %.200q", r.Status, message)}
 }
 
-// expired is the answer of another host, whose addresses hold for some time.
+// noSuch returns the error for something that does not exist.
+func noSuch(format string, args ...any) error {
+	return refusal{denial{fmt.Sprintf(format, args...), []error{fs.ErrNotExist}}}
+}
+
+// noAccess returns the error for something that does not exist or is not allowed.
+func noAccess(format string, args ...any) error {
+	return refusal{denial{fmt.Sprintf(format, args...), []error{fs.ErrNotExist, fs.ErrPermission}}}
+}
+
+// expired is the response of another host for a URL that is no longer valid.
 type expired struct{ status string }
 
-func (e expired) Error() string { return "the server says " + e.status }
+func (e expired) Error() string { return "the server responded " + e.status }
 
-// retryAfter reads the header of that name: seconds, or a date.
+// retryAfter parses the header Retry-After: seconds, or a date.
 func retryAfter(text string) time.Duration {
 	d := time.Duration(0)
 	if seconds, err := strconv.Atoi(strings.TrimSpace(text)); err == nil {

@@ -15,15 +15,14 @@ import (
 	"github.com/microscale-go/microscale/quant"
 )
 
-// TestResumeAfterDrops: a conversion that lost its connection for good is gone on
-// with by the next, which reads what is left and ends with the bytes of one that had
-// no trouble.
+// TestResumeAfterDrops checks that a conversion that lost its connection can be resumed: the second run
+// reads the rest, and the result is that of an uninterrupted run.
 func TestResumeAfterDrops(t *testing.T) {
 	const second = "other model-00002"
 	s := newServer(t)
 	var lost atomic.Bool
 	s.faults = func(_ http.ResponseWriter, r *http.Request, what string) bool {
-		if lost.Load() && strings.HasPrefix(what, second) && !strings.HasPrefix(r.Header.Get("Range"), "bytes=0-") { // behind its header
+		if lost.Load() && strings.HasPrefix(what, second) && !strings.HasPrefix(r.Header.Get("Range"), "bytes=0-") { // after the header
 			panic(http.ErrAbortHandler)
 		}
 		return false
@@ -45,10 +44,10 @@ func TestResumeAfterDrops(t *testing.T) {
 
 	lost.Store(true)
 	if _, err := convertTo(dst, true); err == nil || !strings.Contains(err.Error(), "6 attempts") || !strings.HasPrefix(err.Error(), model) {
-		t.Fatalf("says %v", err)
+		t.Fatalf("got %v", err)
 	}
 	if _, err := os.Stat(dst); err == nil {
-		t.Fatal("there is a result")
+		t.Fatal("a failed run left a result")
 	}
 	lost.Store(false)
 	before := len(s.requests("other"))
@@ -57,7 +56,7 @@ func TestResumeAfterDrops(t *testing.T) {
 		t.Fatalf("%+v, %v", got, err)
 	}
 	if n := len(s.requests("other")) - before; n >= all {
-		t.Errorf("%d ranges were fetched to go on, %d by a run that did it all", n, all)
+		t.Errorf("the resumed run fetched %d ranges, a whole run %d", n, all)
 	}
 	for i, tensor := range got.Tensors {
 		if tensor.Result != want.Tensors[i].Result {

@@ -21,7 +21,7 @@ func TestBusy(t *testing.T) {
 			w.Header().Set("Retry-After", "17")
 			w.WriteHeader(http.StatusTooManyRequests)
 		case 2:
-			w.Header().Set("Retry-After", time.Now().Add(-time.Hour).UTC().Format(http.TimeFormat)) // over
+			w.Header().Set("Retry-After", time.Now().Add(-time.Hour).UTC().Format(http.TimeFormat)) // in the past
 			w.WriteHeader(http.StatusServiceUnavailable)
 		case 3:
 			w.WriteHeader(http.StatusBadGateway)
@@ -34,12 +34,12 @@ func TestBusy(t *testing.T) {
 	}
 	open(t, s.client())
 	if waits, want := s.waits(), []time.Duration{17*time.Second + firstDelay/2, 2 * firstDelay, 4 * firstDelay, 8 * firstDelay}; !slices.Equal(waits, want) {
-		t.Errorf("waits %v, want %v", waits, want)
+		t.Errorf("got waits %v, want %v", waits, want)
 	}
 }
 
-// TestLongRetryAfter: a server that asks for more time than is waited for is not
-// asked before that.
+// TestLongRetryAfter checks that a Retry-After longer than the limit is an error, without another
+// request.
 func TestLongRetryAfter(t *testing.T) {
 	for _, after := range []string{"3600", time.Now().Add(time.Hour + time.Second).UTC().Format(http.TimeFormat), "99999999999999"} {
 		s := newServer(t)
@@ -49,17 +49,16 @@ func TestLongRetryAfter(t *testing.T) {
 			return true
 		}
 		_, err := s.client().Open(context.Background(), model)
-		if err == nil || !strings.Contains(err.Error(), "429 Too Many Requests, and asks to wait ") || !strings.HasSuffix(err.Error(), ": run again then") {
-			t.Errorf("Retry-After %s: %v", after, err)
+		if err == nil || !strings.Contains(err.Error(), "429 Too Many Requests, and requests a wait of ") || !strings.HasSuffix(err.Error(), ": run again after that") {
+			t.Errorf("Retry-After %s: got %v", after, err)
 		}
 		if n := len(s.requests("hub")); n != 1 {
-			t.Errorf("Retry-After %s: %d requests", after, n)
+			t.Errorf("Retry-After %s: got %d requests, want 1", after, n)
 		}
 	}
 }
 
-// TestJitter: the times between attempts follow the random source, between half of
-// the delay and all of it.
+// TestJitter checks that waits follow the random source, between half of the delay and the delay.
 func TestJitter(t *testing.T) {
 	for _, random := range []float64{0, 0.25, 0.999} {
 		s := newServer(t)
@@ -70,14 +69,14 @@ func TestJitter(t *testing.T) {
 		c := s.client()
 		c.random = func() float64 { return random }
 		if _, err := c.Open(context.Background(), model); err == nil {
-			t.Fatal("a hub that always fails is opened")
+			t.Fatal("a hub that always fails: got no error")
 		}
 		var want []time.Duration
 		for delay := firstDelay; len(want) < attempts-1; delay *= 2 {
 			want = append(want, delay/2+time.Duration(random*float64(delay/2)))
 		}
 		if got := s.waits(); !slices.Equal(got, want) {
-			t.Errorf("random %g: waits %v, want %v", random, got, want)
+			t.Errorf("random %g: got waits %v, want %v", random, got, want)
 		}
 	}
 	s := newServer(t)
@@ -91,11 +90,11 @@ func TestJitter(t *testing.T) {
 		_, _ = c.Open(context.Background(), model) // it fails
 	}
 	if waits := s.waits(); len(waits) != 2*(attempts-1) || slices.Equal(waits[:attempts-1], waits[attempts-1:]) {
-		t.Errorf("two clients wait the same times: %v", waits)
+		t.Errorf("two clients: got equal waits %v", waits)
 	}
 }
 
-// TestProgress: attempts that bring some bytes each count as the first, however many.
+// TestProgress checks that an attempt with progress counts as the first, any number of times.
 func TestProgress(t *testing.T) {
 	s := newServer(t)
 	s.faults = func(w http.ResponseWriter, r *http.Request, what string) bool {
@@ -104,47 +103,47 @@ func TestProgress(t *testing.T) {
 		}
 		return false
 	}
-	open(t, s.client()) // reads the first chunks alone
+	open(t, s.client()) // reads only the first chunks
 	waits := s.waits()
 	if len(waits) <= 2*attempts {
-		t.Errorf("%d attempts only", len(waits))
+		t.Errorf("got %d waits, want more than the attempts", len(waits))
 	}
 	for _, w := range waits {
 		if w != firstDelay {
-			t.Errorf("waits %v", waits)
+			t.Errorf("got waits %v", waits)
 			break
 		}
 	}
 }
 
-// trusting returns a transport that takes the certificates of test servers.
+// trusting returns a transport that accepts the certificates of test servers.
 func trusting() *http.Transport {
 	t := transport.Clone()
 	t.TLSClientConfig = &tls.Config{InsecureSkipVerify: true} //nolint:gosec // a server of this process
 	return t
 }
 
-// TestUnencryptedRedirect: what begins encrypted stays so.
+// TestUnencryptedRedirect checks that an encrypted connection is not redirected to an unencrypted one.
 func TestUnencryptedRedirect(t *testing.T) {
 	plain := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
-		t.Error("a request is sent unencrypted")
+		t.Error("got an unencrypted request")
 	}))
 	defer plain.Close()
 	encrypted := httptest.NewTLSServer(http.RedirectHandler(plain.URL, http.StatusFound))
 	defer encrypted.Close()
-	c := &Client{Endpoint: encrypted.URL, Cache: t.TempDir(), transport: trusting()}
+	c := &Client{Endpoint: encrypted.URL, Cache: t.TempDir(), Transport: trusting()}
 	_, err := c.Open(context.Background(), model)
 	if err == nil || !strings.Contains(err.Error(), "which is not encrypted") {
 		t.Errorf("says %v", err)
 	}
 }
 
-// TestTokenScheme: the token goes to the hub's scheme and host, and not to the same
-// host under another scheme.
+// TestTokenScheme checks that the token is sent to the hub's scheme and host, but not to the same host
+// with another scheme.
 func TestTokenScheme(t *testing.T) {
 	authorized := map[string]string{}
 	c := &Client{Endpoint: "http://hub.test", Token: "hf_secret", Cache: t.TempDir()}
-	c.transport = roundTripper(func(r *http.Request) *http.Response {
+	c.Transport = roundTripper(func(r *http.Request) *http.Response {
 		authorized[r.URL.Scheme] = r.Header.Get("Authorization")
 		answer := httptest.NewRecorder()
 		if r.URL.Scheme == "http" {
@@ -157,17 +156,17 @@ func TestTokenScheme(t *testing.T) {
 		return response
 	})
 	if _, err := c.Open(context.Background(), model); err == nil {
-		t.Error("a model of no hub is opened")
+		t.Error("no such model: got no error")
 	}
 	if got, sent := authorized["http"], "Bearer "+c.Token; got != sent {
-		t.Errorf("the hub gets %q, want %q", got, sent)
+		t.Errorf("token for the hub: got %q, want %q", got, sent)
 	}
 	if got, asked := authorized["https"]; got != "" || !asked {
-		t.Errorf("the other scheme gets %q (asked: %t)", got, asked)
+		t.Errorf("token for the other scheme: got %q (requested: %t)", got, asked)
 	}
 }
 
-// A roundTripper answers requests itself.
+// A roundTripper answers requests without a network.
 type roundTripper func(*http.Request) *http.Response
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r), nil }

@@ -23,21 +23,21 @@ import (
 
 const commit = "0123456789abcdef0123456789abcdef01234567"
 
-// A server is a hub that has one model, and the other host that it sends readers
-// of large files to, as the real one does.
+// A server is a hub with one model, and the other host to which it redirects requests for large files,
+// like the real one.
 type server struct {
 	t      *testing.T
 	hub    *httptest.Server
 	other  *httptest.Server
 	lock   sync.Mutex
 	files  map[string][]byte
-	token  string                                                         // that the model asks for; "" for a public one
-	faults func(w http.ResponseWriter, r *http.Request, name string) bool // answers in place of the server where it returns true
-	log    []string                                                       // method, host and path of each request, and its range
+	token  string                                                         // that the model requires; "" for a public one
+	faults func(w http.ResponseWriter, r *http.Request, name string) bool // handles a request and returns true, or returns false
+	log    []string                                                       // host, path and range of each request
 	waited []time.Duration
 }
 
-// files of the sample, made once.
+// made returns the files of the model, created once.
 var made = sync.OnceValues(func() (map[string][]byte, error) {
 	dir, err := os.MkdirTemp("", "hub")
 	if err != nil {
@@ -69,7 +69,7 @@ func newServer(t *testing.T) *server {
 	return s
 }
 
-// client returns one whose waits are noted and not waited, with the longest jitter.
+// client returns a Client that records its waits and does not wait, with maximum jitter.
 func (s *server) client() *Client {
 	return &Client{Endpoint: s.hub.URL, Cache: s.t.TempDir(), random: func() float64 { return 1 }, wait: func(ctx context.Context, d time.Duration) error {
 		s.lock.Lock()
@@ -85,15 +85,14 @@ func (s *server) note(host string, r *http.Request) {
 	s.log = append(s.log, strings.TrimSpace(host+" "+r.URL.Path+" "+r.Header.Get("Range")))
 }
 
-// requests returns those that begin with a text.
+// requests returns the requests with a prefix.
 func (s *server) requests(prefix string) []string {
 	s.lock.Lock()
 	defer s.lock.Unlock()
 	return slices.DeleteFunc(slices.Clone(s.log), func(l string) bool { return !strings.HasPrefix(l, prefix) })
 }
 
-// waits returns the times that clients have waited so far: what is read ahead may
-// still be tried after the test has its answer.
+// waits returns a copy of the recorded waits. Prefetching may still add some.
 func (s *server) waits() []time.Duration {
 	s.lock.Lock()
 	defer s.lock.Unlock()
@@ -156,7 +155,7 @@ func (s *server) serveList(w http.ResponseWriter) {
 func (s *server) serveOther(w http.ResponseWriter, r *http.Request) {
 	s.note("other", r)
 	if r.Header.Get("Authorization") != "" {
-		s.t.Error("the token is sent to another host")
+		s.t.Error("the other host received the token")
 	}
 	name := strings.TrimPrefix(r.URL.Path, "/blobs/")
 	if s.faults != nil && s.faults(w, r, "other "+name) {
@@ -166,7 +165,7 @@ func (s *server) serveOther(w http.ResponseWriter, r *http.Request) {
 	http.ServeContent(w, r, "", time.Time{}, strings.NewReader(string(s.files[name])))
 }
 
-// partly sends the first n bytes of a range and ends the connection.
+// partly sends the first n bytes of a range, then ends the connection.
 func (s *server) partly(w http.ResponseWriter, r *http.Request, content []byte, n int) {
 	s.begin(w, r, content, n)
 	panic(http.ErrAbortHandler)

@@ -35,12 +35,7 @@ func (m *Memory) source(c Conversion) source {
 	if c.Source == format.BF16 {
 		m.reserve(roundUp(c.sourceBytes(), chunkBytes), 0)
 		x := m.in[:c.sourceBytes()]
-		values := make([]float32, min(pattern, len(x)/2))
-		fill(values)
-		if err := tensor.ToBytes(x[:2*len(values)], values, format.BF16); err != nil {
-			panic(err) // the lengths match
-		}
-		repeat(x, 2*len(values))
+		fillBF16(x)
 		rows := func(from, to int) tensor.BF16 { return tensor.OfBF16(to-from, c.Cols, x[2*from*c.Cols:2*to*c.Cols]) }
 		return source{
 			func(from, to, threads int) float32 { return quant.AmaxBF16(rows(from, to), threads) },
@@ -234,6 +229,16 @@ func fill(values []float32) {
 		first[i] = float32(random.NormFloat64())
 	}
 	repeat(values, len(first))
+}
+
+// fillBF16 sets x to the BF16 bytes of normally distributed numbers.
+func fillBF16(x []byte) {
+	values := make([]float32, min(pattern, len(x)/2))
+	fill(values)
+	if err := tensor.ToBytes(x[:2*len(values)], values, format.BF16); err != nil {
+		panic(err) // the lengths match
+	}
+	repeat(x, 2*len(values))
 }
 
 // repeat fills x with copies of its first n elements.

@@ -149,26 +149,6 @@ func TestProducts(t *testing.T) {
 	})
 }
 
-// TestSweep checks that points are indexed by size and format.
-func TestSweep(t *testing.T) {
-	teams(t, func(t *testing.T, team *Team) {
-		formats, sizes := []quant.Format{quant.BF16, quant.MXFP4}, []int{32, 64, 96}
-		calls := 0
-		points, err := team.Sweep(formats, sizes, 0, func(Point) { calls++ })
-		if err != nil || len(points) != len(sizes) || calls != len(sizes)*len(formats) {
-			t.Fatalf("%d sizes, %d calls, %v", len(points), calls, err)
-		}
-		for i, n := range sizes {
-			for j, f := range formats {
-				p := points[i][j]
-				if p.Gemm.Format != f.Name || p.Quantize.Format != f.Name || p.Gemm.M != n || p.Gemm.N != n || p.Gemm.K != n || p.Quantize.M != n || p.Quantize.K != n || !(p.Gemm.Fraction() > 0) || !(p.Quantize.Rate() > 0) {
-					t.Errorf("size %d, %s: %+v", n, f, p)
-				}
-			}
-		}
-	})
-}
-
 // TestUnfusedBits checks that the separate passes give the quantizer's bits.
 func TestUnfusedBits(t *testing.T) {
 	cputest.Run(t, func(t *testing.T, _ cpu.Tier) {

@@ -6,7 +6,6 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/microscale-go/microscale/format"
 	"github.com/microscale-go/microscale/gemm"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/tensor"
@@ -75,29 +74,44 @@ func (t *Team) Gemv(mem *Memory, p Product, budget time.Duration) ([]Result, err
 	if err != nil {
 		return nil, err
 	}
-	bytes := len(first.Codes) + len(first.ScaleBytes())
-	weights := []*quant.Tensor{first}
-	for range copies(bytes) - 1 {
-		weights = append(weights, clone(first))
-	}
-	c := tensor.New(p.M, p.N)
-	o := gemm.Options{Threads: t.Threads()}
-	kernel, err := gemm.Choose(a, first, o)
+	r, err := t.gemv(a, weights(first), budget*3/4)
 	if err != nil {
 		return nil, err
 	}
-	r := Result{Op: "gemv", Format: p.B.Name, Source: p.A.Name, M: p.M, N: p.N, K: p.K, Threads: t.Threads(), Kernel: kernel.Name, Work: float64(bytes), Unit: Bytes}
-	r.Time = t.MeasureAlone(budget*3/4, func(i int) {
+	limit := t.Read(mem, max(int(r.Work), weightBytes), budget/4)
+	r.bound(limit, limit.Work)
+	return []Result{r, limit}, nil
+}
+
+// weights returns copies of a tensor, the first itself, that take weightBytes in memory.
+func weights(first *quant.Tensor) []*quant.Tensor {
+	list := []*quant.Tensor{first}
+	for range copies(len(first.Codes)+len(first.ScaleBytes())) - 1 {
+		list = append(list, clone(first))
+	}
+	return list
+}
+
+// gemv measures the product of a and each of the weights in turn. The rate counts the bytes
+// of one.
+func (t *Team) gemv(a *quant.Tensor, weights []*quant.Tensor, budget time.Duration) (Result, error) {
+	b := weights[0]
+	c := tensor.New(a.Rows(), b.Rows())
+	o := gemm.Options{Threads: t.Threads()}
+	kernel, err := gemm.Choose(a, b, o)
+	if err != nil {
+		return Result{}, err
+	}
+	r := Result{
+		Op: "gemv", Format: b.Format.Name, Source: a.Format.Name, M: a.Rows(), N: b.Rows(), K: b.Cols(), Threads: t.Threads(), Kernel: kernel.Name,
+		Work: float64(len(b.Codes) + len(b.ScaleBytes())), Unit: Bytes, Limit: math.NaN(),
+	}
+	r.Time = t.MeasureAlone(budget, func(i int) {
 		if e := gemm.Mul(c, a, weights[i%len(weights)], o); e != nil {
 			err = e
 		}
 	})
-	if err != nil {
-		return nil, err
-	}
-	limit := t.Read(mem, max(bytes, weightBytes), budget/4)
-	r.bound(limit, limit.Work)
-	return []Result{r, limit}, nil
+	return r, err
 }
 
 // clone returns a copy of t that shares no buffers with it.
@@ -160,66 +174,4 @@ func (t *Team) multiply(c tensor.Dense, a, b *quant.Tensor, prepack bool, budget
 		}
 	})
 	return r, kernel, err
-}
-
-// A Point is one format at one size of a sweep.
-type Point struct {
-	Gemm     Result // product of two square matrices
-	Quantize Result // quantization of one of them
-}
-
-// Sweep measures, for each size and format, the product of two square matrices and the
-// quantization of one of them. The budget is for one point. The points are indexed by size,
-// then format. If progress is not nil, Sweep calls it after each point.
-func (t *Team) Sweep(formats []quant.Format, sizes []int, budget time.Duration, progress func(Point)) ([][]Point, error) {
-	limits := map[string]Result{}
-	points := make([][]Point, len(sizes))
-	for i, n := range sizes {
-		x, c := tensor.New(n, n), tensor.New(n, n)
-		fill(x.Data)
-		for _, f := range formats {
-			conversion := Conversion{Format: f, Source: format.F32, Rows: n, Cols: n}
-			q, quantize, err := t.quantizeWhole(x, conversion, budget/4)
-			if err != nil {
-				return nil, err
-			}
-			product, kernel, err := t.multiply(c, q, q, false, budget*3/4)
-			if err != nil {
-				return nil, err
-			}
-			limit, ok := limits[kernel.Name]
-			if !ok {
-				if limit, err = t.Peak(kernel.Tier, kernel.Peak, budget/4); err != nil {
-					return nil, err
-				}
-				limits[kernel.Name] = limit
-			}
-			product.Unit = limit.Unit
-			product.bound(limit, limit.Work)
-			points[i] = append(points[i], Point{product, quantize})
-			if progress != nil {
-				progress(points[i][len(points[i])-1])
-			}
-		}
-	}
-	return points, nil
-}
-
-// quantizeWhole measures quantizing all of x repeatedly, amax included. Its size decides
-// whether it stays in a cache. It returns the quantized tensor.
-func (t *Team) quantizeWhole(x tensor.Dense, c Conversion, budget time.Duration) (q *quant.Tensor, r Result, err error) {
-	with := quant.With{Threads: t.Threads()}
-	quantizer := quant.Quantizer{Format: c.Format}
-	if q, err = quantizer.Rowwise(x, with); err != nil {
-		return nil, r, err
-	}
-	with.Into = q
-	r = c.result(t, "quantize")
-	r.Limit = math.NaN()
-	r.Time = t.MeasureAlone(budget, func(int) {
-		if _, e := quantizer.Rowwise(x, with); e != nil {
-			err = e
-		}
-	})
-	return q, r, err
 }

@@ -39,7 +39,8 @@ func (t *Team) Linear(l Layer, r recipe.Recipe, budget time.Duration) (Training,
 		}
 	}
 	var products []nn.Product
-	s := &nn.Scope{Recipe: r, Threads: t.Threads(), Products: func(p nn.Product) { products = append(products, p) }}
+	s := &nn.Scope{Recipe: r, Threads: t.Threads()}
+	s.Observer.Product = func(p nn.Product) { products = append(products, p) }
 	var forward, backward, both, alone, other []float64
 	step := func() error {
 		layer.Weight.ZeroGrad()

@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/microscale-go/microscale/hf"
+	"github.com/microscale-go/microscale/internal/configjson"
 	"github.com/microscale-go/microscale/quant"
 )
 
@@ -41,7 +41,7 @@ func (c *Convention) Configure(config []byte, f quant.Format, o Settings) ([]byt
 		keys = []string{configurationKey}
 	}
 	for _, key := range keys {
-		if config, err = hf.WithMember(config, key, c.Configuration(f, o)); err != nil {
+		if config, err = configjson.WithMember(config, key, c.Configuration(f, o)); err != nil {
 			return nil, err
 		}
 	}
@@ -51,7 +51,7 @@ func (c *Convention) Configure(config []byte, f quant.Format, o Settings) ([]byt
 // Unconfigure returns config, the bytes of a config.json, without what says that
 // weights are quantized.
 func Unconfigure(config []byte) ([]byte, error) {
-	return hf.WithoutMembers(config, configurationKeys...)
+	return configjson.WithoutMembers(config, configurationKeys...)
 }
 
 // A File is a small file of a checkpoint.

@@ -6,7 +6,7 @@ import (
 	"math"
 
 	"github.com/microscale-go/microscale/format"
-	"github.com/microscale-go/microscale/layout"
+	"github.com/microscale-go/microscale/internal/ggml"
 	"github.com/microscale-go/microscale/quant"
 )
 
@@ -17,9 +17,9 @@ var ggufConvention = Convention{
 	Name: "gguf",
 	Doc:  "llama.cpp and Ollama: one GGUF file, of the Llama family, with its tokenizer",
 	schemes: []scheme{
-		{name: "MXFP4", format: quant.MXFP4, interleaved: &layout.BlockMXFP4},
-		{name: "NVFP4", format: quant.NVFP4, interleaved: &layout.BlockNVFP4, global: ".scale", scalar: []int64{1}},
-		{name: "Q8_0", format: quant.Q8_0, interleaved: &layout.BlockQ80},
+		{name: "MXFP4", format: quant.MXFP4, interleaved: &ggml.BlockMXFP4},
+		{name: "NVFP4", format: quant.NVFP4, interleaved: &ggml.BlockNVFP4, global: ".scale", scalar: []int64{1}},
+		{name: "Q8_0", format: quant.Q8_0, interleaved: &ggml.BlockQ80},
 	},
 	gguf:        true,
 	linearOnly:  true,
@@ -40,19 +40,19 @@ func (c *Convention) InGGUF() bool { return c != nil && c.gguf }
 
 // Struct returns the structs of codes and scales in which the convention stores f;
 // ok is false where it stores them in tensors of their own.
-func (c *Convention) Struct(f quant.Format) (layout.Struct, bool) {
+func (c *Convention) Struct(f quant.Format) (ggml.Struct, bool) {
 	if c == nil {
-		return layout.Struct{}, false
+		return ggml.Struct{}, false
 	}
 	s := c.scheme(f)
 	if s == nil || s.interleaved == nil {
-		return layout.Struct{}, false
+		return ggml.Struct{}, false
 	}
 	return *s.interleaved, true
 }
 
 // Interleaved returns the codes and scales of t as structs.
-func Interleaved(s layout.Struct, t *quant.Tensor) []byte {
+func Interleaved(s ggml.Struct, t *quant.Tensor) []byte {
 	scales := t.Scales
 	for _, scale := range t.Scales32 {
 		scales = binary.LittleEndian.AppendUint16(scales, uint16(format.FP16.EncodeWith(scale*integer, format.Conversion{Overflow: format.NonSaturating}, 0)))

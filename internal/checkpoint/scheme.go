@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/microscale-go/microscale/layout"
+	"github.com/microscale-go/microscale/internal/ggml"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/safetensors"
 )
@@ -29,7 +29,7 @@ type scheme struct {
 	scaleType   safetensors.Dtype // dtype of the scales; 0: that of the format's
 	packed      int64             // codes are in rows of so many bytes, a dimension of its own; 0: they are not
 	blocks      blockShape        // of the scales
-	interleaved *layout.Struct    // codes and scales are in one tensor of such structs
+	interleaved *ggml.Struct      // codes and scales are in one tensor of such structs
 	scalar      []int64           // shape of scales of the whole tensor; nil: none, a scalar
 }
 

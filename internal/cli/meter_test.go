@@ -82,15 +82,15 @@ func TestMeterQuick(t *testing.T) {
 func TestTrainMeter(t *testing.T) {
 	var out strings.Builder
 	m := NewTrainMeter(&out, "mxfp8", 40)
-	event := train.StepEvent{Step: 10, Steps: 40, Loss: 3.25, Tokens: 1024, Elapsed: time.Second}
-	m.Step(event)
-	m.Validated(train.ValidationPoint{Step: 10, Loss: 3.5})
+	event := train.Event{Name: "step", Step: 10, Steps: 40, Loss: 3.25, Tokens: 1024, Elapsed: time.Second}
+	m.Report(event)
+	m.Report(train.Event{Name: "validation", Step: 10, Steps: 40, Loss: 3.5})
 	m.line = m.line.Add(-meterInterval)
 	event.Step = 20
-	m.Step(event)
+	m.Report(event)
 	m.line = m.line.Add(-meterInterval)
 	event.Step = 40
-	m.Step(event)
+	m.Report(event)
 	m.Close()
 	if want := "mxfp8: step 20 of 40, loss 3.250 (3.500 in validation), 1.02 k tokens/s, 20 s left\n"; out.String() != want {
 		t.Errorf("it prints %q, want %q", out.String(), want)

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"runtime/debug"
 
@@ -40,7 +41,7 @@ func AddTraining(cmd *cobra.Command, d train.Config) *TrainingFlags {
 	f.batch = count("batch", d.Batch, "sequences `N` in a step")
 	f.microbatches = count("microbatches", d.Microbatches, "parts `N` of a batch, whose gradients are summed")
 	f.learningRate = flags.Float64("learning-rate", d.LearningRate, "learning rate `R` at its peak")
-	f.schedule = AddChoice(cmd, "schedule", "course `NAME` of the learning rate: cosine, wsd (warm-up, stable, decay), constant", d.Schedule.String(), Names(train.Schedules()), train.ParseSchedule)
+	f.schedule = AddChoice(cmd, "schedule", "course `NAME` of the learning rate: cosine, wsd (warm-up, stable, decay), constant", d.Schedule.String(), Names(train.Schedules()), parseSchedule)
 	f.warmup = flags.Float64("warmup", d.Warmup, "fraction `F` of the steps in which the learning rate rises")
 	f.clip = flags.Float64("clip", d.Clip, "largest norm `X` of the gradients; 0: any")
 	f.decay = flags.Float64("weight-decay", d.Optimizer.Decay, "weight decay `X` of AdamW, on matrices")
@@ -72,8 +73,8 @@ func AddData(cmd *cobra.Command, doing string) *[]string {
 
 // Config returns the run that the flags describe, with its text, under the first of
 // the recipes. It must be one under each.
-func (f *TrainingFlags) Config(cmd *cobra.Command, recipes ...recipe.Recipe) (train.Config, error) {
-	c := train.DefaultConfig()
+func (f *TrainingFlags) Config(cmd *cobra.Command, recipes ...recipe.Recipe) (c train.Config, corpus *train.Corpus, err error) {
+	c = train.DefaultConfig()
 	c.Steps, c.Batch, c.Microbatches, c.Sequence = int(*f.steps), int(*f.batch), int(*f.microbatches), int(*f.sequence)
 	c.Model.HiddenSize, c.Model.NumHiddenLayers, c.Model.IntermediateSize = int(*f.hidden), int(*f.layers), int(*f.intermediate)
 	c.Model.NumAttentionHeads, c.Model.NumKeyValueHeads = int(*f.heads), int(*f.kvHeads)
@@ -83,7 +84,7 @@ func (f *TrainingFlags) Config(cmd *cobra.Command, recipes ...recipe.Recipe) (tr
 	c.Seed, c.Threads = *f.seed, int(*f.threads)
 	for _, n := range []string{"num-layers-at-start-in-bf16", "num-layers-at-end-in-bf16"} {
 		if cmd.Flags().Changed(n) && !*f.firstLast {
-			return c, Misuse("--%s is for --first-last-layers-bf16: add that", n)
+			return c, nil, Misuse("--%s is for --first-last-layers-bf16: add that", n)
 		}
 	}
 	if *f.firstLast {
@@ -91,23 +92,45 @@ func (f *TrainingFlags) Config(cmd *cobra.Command, recipes ...recipe.Recipe) (tr
 	}
 	c.Options.Recompute, c.HoldQuantized = *f.recompute, *f.fp8Param
 	if err := c.Model.WithDefaults().Validate(); err != nil {
-		return c, Misuse("%v", err)
+		return c, nil, Misuse("%v", err)
 	}
 	held := false
 	for _, r := range recipes {
 		run := c.Under(r)
 		if err := run.Validate(); err != nil {
-			return c, Misuse("--%v", err)
+			return c, nil, Misuse("%v", withFlag(err))
 		}
 		held = held || run.HoldQuantized
 	}
 	if c.Recipe = recipes[0]; c.HoldQuantized && !held {
-		return c, Misuse("--%v", c.Validate())
+		return c, nil, Misuse("%v", withFlag(c.Validate()))
 	}
 	if err := c.CheckMemory(); err != nil {
-		return c, fmt.Errorf("--%w", err)
+		return c, nil, withFlag(err)
 	}
-	var err error
-	c.Corpus, err = train.OpenCorpus(*f.data...)
-	return c, err
+	corpus, err = train.OpenCorpus(*f.data...)
+	c.Data = corpus
+	return c, corpus, err
+}
+
+func parseSchedule(name string) (s train.Schedule, err error) {
+	return s, s.UnmarshalText([]byte(name))
+}
+
+// trainingFlagOf maps fields of train.Config to the flags that set them.
+var trainingFlagOf = map[string]string{
+	"Steps": "steps", "Batch": "batch", "Microbatches": "microbatches", "Sequence": "sequence",
+	"ValidationTokens": "eval-tokens", "ValidateEvery": "eval-every", "CheckpointEvery": "checkpoint-every",
+	"LearningRate": "learning-rate", "Schedule": "schedule", "Warmup": "warmup", "Clip": "clip", "Optimizer.Decay": "weight-decay",
+	"Options.FirstBF16": "num-layers-at-start-in-bf16", "Options.LastBF16": "num-layers-at-end-in-bf16", "HoldQuantized": "fp8-param",
+	"Model.HiddenSize": "hidden", "Model.IntermediateSize": "intermediate", "Model.NumHiddenLayers": "layers",
+	"Model.NumAttentionHeads": "heads", "Model.NumKeyValueHeads": "kv-heads",
+}
+
+// withFlag names the flag in place of the field of a *train.ConfigError.
+func withFlag(err error) error {
+	if e, ok := errors.AsType[*train.ConfigError](err); ok && trainingFlagOf[e.Field] != "" {
+		return fmt.Errorf("--%s %s", trainingFlagOf[e.Field], e.Problem)
+	}
+	return err
 }

@@ -54,8 +54,20 @@ func NewTrainMeter(out io.Writer, what string, steps int) *TrainMeter {
 	return m
 }
 
-// Step reports a step that is done.
-func (m *TrainMeter) Step(e train.StepEvent) {
+// Report reports an event.
+func (m *TrainMeter) Report(e train.Event) {
+	switch e.Name {
+	case "step":
+		m.step(e)
+	case "validation":
+		m.validation = fmt.Sprintf(" (%.3f in validation)", e.Loss)
+		if m.bar != nil {
+			m.bar.Log("step %d: validation loss %.3f", e.Step, e.Loss)
+		}
+	}
+}
+
+func (m *TrainMeter) step(e train.Event) {
 	m.tokens += e.Tokens
 	m.elapsed += e.Elapsed
 	rate := float64(m.tokens) / m.elapsed.Seconds()
@@ -68,14 +80,6 @@ func (m *TrainMeter) Step(e train.StepEvent) {
 	if now := time.Now(); now.Sub(m.line) >= meterInterval && e.Step < e.Steps {
 		m.line = now
 		fmt.Fprintf(m.out, "%s: step %d of %d, loss %.3f%s, %s, %s left\n", m.what, e.Step, e.Steps, e.Loss, m.validation, TokenRate(rate), DurationText(left))
-	}
-}
-
-// Validated reports a validation.
-func (m *TrainMeter) Validated(p train.ValidationPoint) {
-	m.validation = fmt.Sprintf(" (%.3f in validation)", p.Loss)
-	if m.bar != nil {
-		m.bar.Log("step %d: validation loss %.3f", p.Step, p.Loss)
 	}
 }
 

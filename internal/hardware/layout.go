@@ -8,20 +8,20 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 
 	"github.com/microscale-go/microscale/internal/cli"
-	"github.com/microscale-go/microscale/layout"
+	"github.com/microscale-go/microscale/internal/relayout"
 )
 
 // PrintLayouts lists the layouts with their other names.
 func PrintLayouts(w io.Writer, asJSON bool) error {
 	if asJSON {
 		var list []layoutDocument
-		for _, l := range layout.Layouts() {
+		for _, l := range relayout.Layouts() {
 			list = append(list, layoutDocument{l.Name, cli.OrEmpty(l.Aliases), l.Doc, l.Scales()})
 		}
 		return cli.PrintJSON(w, map[string]any{"layouts": list})
 	}
 	var scales, codes []cli.Step
-	for _, l := range layout.Layouts() {
+	for _, l := range relayout.Layouts() {
 		text := l.Doc
 		if len(l.Aliases) > 0 {
 			text += " (also " + strings.Join(l.Aliases, ", ") + ")"
@@ -54,7 +54,7 @@ type candidateDocument struct {
 	Structure cli.Number `json:"explained"` // share of the variance; null for codes
 }
 
-func foundDocument(candidates []layout.Candidate, certain bool) any {
+func foundDocument(candidates []relayout.Candidate, certain bool) any {
 	var list []candidateDocument
 	for _, c := range candidates {
 		d := candidateDocument{Layout: c.Layout.Name, Possible: c.Err == nil, Structure: cli.Number(c.Structure)}
@@ -67,9 +67,9 @@ func foundDocument(candidates []layout.Candidate, certain bool) any {
 }
 
 // ReadBuffer reads all of r. It returns an error for more bytes than any layout of b has.
-func ReadBuffer(r io.Reader, b layout.Buffer) ([]byte, error) {
+func ReadBuffer(r io.Reader, b relayout.Buffer) ([]byte, error) {
 	limit := 0
-	for _, l := range layout.Layouts() {
+	for _, l := range relayout.Layouts() {
 		if n, err := b.Size(l); err == nil {
 			limit = max(limit, n)
 		}
@@ -82,7 +82,7 @@ func ReadBuffer(r io.Reader, b layout.Buffer) ([]byte, error) {
 }
 
 // PrintFound prints which layouts the buffer may be in. It returns an error if there is none.
-func PrintFound(w io.Writer, b layout.Buffer, src []byte, asJSON bool) error {
+func PrintFound(w io.Writer, b relayout.Buffer, src []byte, asJSON bool) error {
 	candidates, certain := b.Find(src)
 	if asJSON {
 		return cli.PrintJSON(w, foundDocument(candidates, certain))

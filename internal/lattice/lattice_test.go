@@ -30,6 +30,8 @@ internal/parallel:
 internal/cpu:
 internal/cpu/cputest: internal/cpu
 internal/asmgen:
+internal/ggml:
+internal/configjson:
 internal/guard:
 internal/ramdisk:
 internal/lock:
@@ -45,30 +47,35 @@ gguf: safetensors
 quant: format tensor internal/cpu internal/memory internal/parallel
 device: quant format
 layout: format quant tensor
+internal/relayout: layout internal/ggml quant format
 gemm: layout quant tensor format internal/cpu internal/memory internal/parallel
 profile: format quant
 comm: quant tensor format internal/memory
 internal/commtest: comm quant
 comm/mpi: comm
+tokenizer:
+internal/chat:
 recipe: quant format internal/bounded
+internal/chart:
+internal/cost: device layout recipe quant format
 nn: recipe gemm quant tensor format internal/cpu internal/parallel
-hf: safetensors internal/bounded internal/checksum
+hf: safetensors internal/bounded internal/checksum internal/configjson
 internal/sample: hf safetensors format tensor
 hf/hub: hf internal/bounded
-internal/checkpoint: safetensors hf layout quant tensor format measure
-internal/checkpoint/llamacpp: internal/checkpoint internal/checksum gguf hf safetensors layout quant format internal/bounded
+internal/checkpoint: measure safetensors hf internal/ggml quant tensor format internal/configjson
+internal/checkpoint/llamacpp: internal/checkpoint internal/checksum gguf hf safetensors internal/ggml quant format internal/bounded internal/configjson
 llama: nn recipe gemm quant tensor internal/checkpoint hf safetensors
 train: llama nn recipe hf safetensors quant tensor format internal/bounded internal/lock internal/memory internal/parallel
 internal/clients: internal/checkpoint quant
 verify: internal/clients internal/checkpoint hf safetensors quant tensor format measure
-convert: verify internal/clients internal/checksum internal/checkpoint internal/checkpoint/llamacpp gguf hf safetensors quant tensor format measure profile internal/bounded internal/lock internal/parallel
-internal/bench: convert internal/checkpoint hf safetensors nn recipe gemm quant tensor format internal/cpu
+convert: internal/clients verify internal/checksum internal/checkpoint internal/checkpoint/llamacpp gguf hf safetensors quant tensor format measure profile internal/bounded internal/lock internal/parallel internal/configjson
+internal/bench: internal/report convert internal/checkpoint hf safetensors nn recipe gemm quant tensor format internal/cpu
 internal/cli: internal/clients internal/checkpoint/llamacpp convert verify train recipe profile internal/checkpoint quant format
 internal/input: internal/cli convert internal/checkpoint/llamacpp internal/sample hf hf/hub
 internal/numbers: internal/cli mma measure profile quant tensor format
 internal/catalog: internal/clients internal/numbers internal/cli mma quant format
-internal/summary: internal/cli convert verify internal/checkpoint hf safetensors measure quant
-internal/hardware: internal/cli device layout
+internal/summary: internal/cli convert verify internal/checkpoint hf safetensors measure quant internal/configjson
+internal/hardware: internal/chart internal/cost internal/cli device internal/relayout
 internal/study: internal/checkpoint/llamacpp internal/cli internal/report internal/bench convert verify train llama nn recipe internal/checkpoint measure quant tensor internal/bounded
 cmd/microscale: *
 `
@@ -81,15 +88,18 @@ recipe: github.com/BurntSushi/toml
 internal/lock: github.com/gofrs/flock
 comm/mpi: github.com/ebitengine/purego
 internal/checksum: github.com/minio/crc64nvme
+tokenizer: golang.org/x/text
+internal/chat: github.com/ardanlabs/jinja
 internal/report: gonum.org/v1/gonum gonum.org/v1/plot
 convert: github.com/BurntSushi/toml
 internal/cli: github.com/spf13/cobra github.com/spf13/pflag github.com/jedib0t/go-pretty/v6 golang.org/x/term
 internal/numbers: github.com/jedib0t/go-pretty/v6
 internal/catalog: github.com/jedib0t/go-pretty/v6
 internal/summary: github.com/jedib0t/go-pretty/v6
+internal/chart: gonum.org/v1/plot
 internal/hardware: github.com/jedib0t/go-pretty/v6
 internal/study: github.com/jedib0t/go-pretty/v6
-cmd/microscale: github.com/spf13/cobra github.com/spf13/pflag github.com/jedib0t/go-pretty/v6 golang.org/x/term gonum.org/v1/plot
+cmd/microscale: github.com/spf13/cobra github.com/spf13/pflag github.com/jedib0t/go-pretty/v6 golang.org/x/term
 `
 
 // coming lists the packages of the order that are not written yet.

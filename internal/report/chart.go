@@ -129,26 +129,18 @@ func percentTicks(low, high float64) []plot.Tick {
 	return ticks
 }
 
-// addLine adds a line in the color of recipe i. Non-finite values leave gaps.
-func addLine(p *plot.Plot, i int, points []Point) error {
+// addLine adds a line in the color of series i. Non-finite values leave gaps.
+func addLine(p *plot.Plot, i int, points plotter.XYs) error {
 	style := draw.LineStyle{Color: series(i), Width: lineWidth}
 	if i >= hues {
 		style.Dashes = []vg.Length{5, 3}
 	}
-	var run plotter.XYs
-	flush := func() error {
-		defer func() { run = nil }()
-		switch len(run) {
-		case 0:
-			return nil
-		case 1:
-			s, err := plotter.NewScatter(run)
-			if err != nil {
+	for _, run := range finiteRuns(points) {
+		if len(run) == 1 {
+			if err := addMarks(p, i, run, draw.CircleGlyph{}); err != nil {
 				return err
 			}
-			s.GlyphStyle = draw.GlyphStyle{Color: style.Color, Radius: lineWidth + 1, Shape: draw.CircleGlyph{}}
-			p.Add(s)
-			return nil
+			continue
 		}
 		l, err := plotter.NewLine(run)
 		if err != nil {
@@ -156,18 +148,49 @@ func addLine(p *plot.Plot, i int, points []Point) error {
 		}
 		l.LineStyle = style
 		p.Add(l)
-		return nil
 	}
-	for _, q := range points {
-		if math.IsNaN(q.Loss) || math.IsInf(q.Loss, 0) {
-			if err := flush(); err != nil {
-				return err
-			}
+	return nil
+}
+
+// finiteRuns returns the runs of consecutive points with finite values.
+func finiteRuns(points plotter.XYs) []plotter.XYs {
+	var runs []plotter.XYs
+	start := 0
+	for i := 0; i <= len(points); i++ {
+		if i < len(points) && !math.IsNaN(points[i].Y) && !math.IsInf(points[i].Y, 0) {
 			continue
 		}
-		run = append(run, plotter.XY{X: float64(q.Step), Y: q.Loss})
+		if start < i {
+			runs = append(runs, points[start:i])
+		}
+		start = i + 1
 	}
-	return flush()
+	return runs
+}
+
+// addMarked adds a line with marks in the color of series i.
+func addMarked(p *plot.Plot, i int, xys plotter.XYs) error {
+	if len(xys) == 0 {
+		return nil
+	}
+	if err := addLine(p, i, xys); err != nil {
+		return err
+	}
+	return addMarks(p, i, xys, draw.CircleGlyph{})
+}
+
+// addMarks adds marks in the color of series i.
+func addMarks(p *plot.Plot, i int, xys plotter.XYs, shape draw.GlyphDrawer) error {
+	if len(xys) == 0 {
+		return nil
+	}
+	marks, err := plotter.NewScatter(xys)
+	if err != nil {
+		return err
+	}
+	marks.GlyphStyle = draw.GlyphStyle{Color: series(i), Radius: lineWidth + 1, Shape: shape}
+	p.Add(marks)
+	return nil
 }
 
 // addLevel adds a horizontal line across the plot.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
 )
 
 // lineWidth is the width of curves.
@@ -83,7 +84,11 @@ func (c *Comparison) addCurves(p *plot.Plot, points func(*Recipe) []Point) error
 			if (c.Recipes[i].Name == c.Baseline) != baseline {
 				continue
 			}
-			if err := addLine(p, i, points(&c.Recipes[i])); err != nil {
+			var xys plotter.XYs
+			for _, q := range points(&c.Recipes[i]) {
+				xys = append(xys, plotter.XY{X: float64(q.Step), Y: q.Loss})
+			}
+			if err := addLine(p, i, xys); err != nil {
 				return err
 			}
 		}

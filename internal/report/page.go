@@ -2,23 +2,44 @@ package report
 
 import (
 	"bytes"
-	_ "embed"
+	"embed"
 	"fmt"
 	"html/template"
 	"strings"
 )
 
 var (
-	//go:embed page.html
-	pageText string
+	//go:embed *.html
+	pages embed.FS
 	//go:embed page.css
 	styleText string
 
-	page = template.Must(template.New("page").Parse(pageText))
+	templates = template.Must(template.ParseFS(pages, "*.html"))
 )
 
-// Generator is in every page, to distinguish pages from other files.
-const Generator = `<meta name="generator" content="microscale compare">`
+// Generator begins the tag that is in every page, to distinguish pages from other files.
+const Generator = `<meta name="generator" content="microscale`
+
+// A frame is what all pages have.
+type frame struct {
+	Mark  template.HTML
+	Style template.CSS
+	Keys  []key
+}
+
+// newFrame returns the frame of a page that a command makes.
+func newFrame(command string) frame {
+	return frame{Mark: template.HTML(Generator + " " + command + `">`), Style: template.CSS(styleText)}
+}
+
+// render executes the template of a page.
+func render(name string, data any) ([]byte, error) {
+	var b bytes.Buffer
+	if err := templates.ExecuteTemplate(&b, name, data); err != nil {
+		return nil, fmt.Errorf("report: %w", err)
+	}
+	return b.Bytes(), nil
+}
 
 // HTML returns the page. It is self-contained (no scripts, fonts or external images), supports
 // phones and printing, and has a light and a dark mode.
@@ -27,20 +48,14 @@ func (c *Comparison) HTML() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	var b bytes.Buffer
-	if err := page.Execute(&b, v); err != nil {
-		return nil, fmt.Errorf("report: %w", err)
-	}
-	return b.Bytes(), nil
+	return render("page.html", v)
 }
 
 // A view holds the data of the page template.
 type view struct {
 	*Comparison
-	Mark     template.HTML
-	Style    template.CSS
+	frame
 	Verdict  []string
-	Keys     []key
 	Table    pageTable
 	Curves   []figure
 	Heat     []heatView
@@ -85,7 +100,7 @@ type pageTable struct {
 
 // view computes the data of the template.
 func (c *Comparison) view() (*view, error) {
-	v := &view{Comparison: c, Mark: Generator, Style: template.CSS(styleText), Verdict: c.Verdict()}
+	v := &view{Comparison: c, frame: newFrame("compare"), Verdict: c.Verdict()}
 	v.Table.Table, v.Quantize.Table, v.Memory.Table = c.Table(), c.FormatTable(), c.MemoryTable()
 	for i := range c.Recipes {
 		r := &c.Recipes[i]

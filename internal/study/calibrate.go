@@ -26,7 +26,7 @@ func NewCalibrator(cache bool) *Calibrator {
 	return c
 }
 
-// Observe takes an operand, as nn.Scope.Observe has it.
+// Observe takes an operand, as nn.Observer.Operand.
 func (c *Calibrator) Observe(o nn.Observation) {
 	if o.Operand != nn.Input {
 		return
@@ -37,11 +37,11 @@ func (c *Calibrator) Observe(o nn.Observation) {
 	}
 }
 
-// Cached takes keys and values, as nn.Scope.Cached has them.
-func (c *Calibrator) Cached(kv nn.KeysValues) {
-	key, value := kv.Module+".k_proj", kv.Module+".v_proj"
-	c.Key[key] = max(c.Key[key], largest(kv.Keys))
-	c.Value[value] = max(c.Value[value], largest(kv.Values))
+// Cached takes keys and values, as nn.Observer.KeysValues.
+func (c *Calibrator) Cached(module string, keys, values tensor.Dense) {
+	key, value := module+".k_proj", module+".v_proj"
+	c.Key[key] = max(c.Key[key], largest(keys))
+	c.Value[value] = max(c.Value[value], largest(values))
 }
 
 // largest returns the largest magnitude of a matrix.

@@ -20,7 +20,8 @@ import (
 
 // A Comparison is a run of compare.
 type Comparison struct {
-	Config  train.Config // of each run, but for its recipe and, where there are several, its seed
+	Config  train.Config  // of each run, but for its recipe and, where there are several, its seed
+	Corpus  *train.Corpus // the data of Config
 	Stderr  io.Writer
 	Command string // the command line, for the report
 	Version string // of the program
@@ -65,9 +66,10 @@ func (k *Comparison) train(ctx context.Context, r recipe.Recipe, seed uint64) er
 	m := cli.NewTrainMeter(k.Stderr, r.Name, c.Steps)
 	plain.Start()
 	all.Start()
-	result, err := train.Run(ctx, c, train.Hooks{
-		Step: func(e train.StepEvent) {
-			m.Step(e)
+	c.Progress = func(e train.Event) {
+		m.Report(e)
+		switch e.Name {
+		case "step":
 			row.Steps = e.Step
 			row.Train = append(row.Train, report.Point{Step: e.Step, Loss: e.Loss})
 			all.End(e.Elapsed)
@@ -75,15 +77,19 @@ func (k *Comparison) train(ctx context.Context, r recipe.Recipe, seed uint64) er
 				plain.End(e.Elapsed)
 			}
 			plain.Start()
-		},
-		Validated: func(p train.ValidationPoint) {
-			m.Validated(p)
-			row.Validation = append(row.Validation, report.Point{Step: p.Step, Loss: p.Loss})
-			plain.Start() // validation is no part of a step
+		case "validation":
+			row.Validation = append(row.Validation, report.Point{Step: e.Step, Loss: e.Loss})
+			plain.Start() // validation is not part of a step
 			all.Start()
-		},
-		Observe: w.observe, Observed: observed,
-	})
+		}
+	}
+	c.Observer = func(step int) (o nn.Observer) {
+		if observed(step) {
+			o.Operand = func(o nn.Observation) { w.observe(step, o) }
+		}
+		return o
+	}
+	result, err := train.Run(ctx, c)
 	m.Close()
 	if plain.Len() == 0 {
 		plain = all
@@ -116,7 +122,7 @@ func (k *Comparison) train(ctx context.Context, r recipe.Recipe, seed uint64) er
 }
 
 // reportedMemory returns what a run held as the report has it.
-func reportedMemory(m train.Memory) report.Memory {
+func reportedMemory(m llama.Memory) report.Memory {
 	return report.Memory{
 		Masters: int64(m.Masters), Gradients: int64(m.Gradients), Moments: int64(m.Moments), Rowwise: int64(m.Rowwise), Columnwise: int64(m.Columnwise),
 		Activations: int64(m.Activations()), Scratch: int64(m.Scratch),
@@ -139,7 +145,8 @@ func (k *Comparison) again(ctx context.Context, c train.Config) error {
 		return nil
 	}
 	m := cli.NewTrainMeter(k.Stderr, c.Recipe.Name, c.Steps)
-	result, err := train.Run(ctx, c, train.Hooks{Step: m.Step, Validated: m.Validated})
+	c.Progress = m.Report
+	result, err := train.Run(ctx, c)
 	m.Close()
 	switch {
 	case err == nil:
@@ -176,14 +183,14 @@ func (k *Comparison) report() *report.Comparison {
 	model, seeds := cli.ParametersText(float64(k.parameters())), k.seeds()
 	return &report.Comparison{
 		Title:    "Training under " + strings.Join(names(k.recipes), ", "),
-		Subtitle: fmt.Sprintf("%s, %s of %d bytes, %s %s, text %s", model, cli.Counted(c.Steps, "step"), c.Batch*c.Sequence, seeds.Name, seeds.Text, c.Corpus.Name()),
+		Subtitle: fmt.Sprintf("%s, %s of %d bytes, %s %s, text %s", model, cli.Counted(c.Steps, "step"), c.Batch*c.Sequence, seeds.Name, seeds.Text, k.Corpus.Name()),
 		Baseline: cli.BaselineRecipe, Token: "byte", Recipes: k.recipes, Formats: k.formats,
 		How: []report.Fact{
 			{Name: "command", Text: k.Command, Code: true},
 			seeds,
 			{Name: "model", Text: fmt.Sprintf("Llama of %s: %s of width %d, %s of attention that share %d of keys and values, feed-forward width %d, a vocabulary of bytes", model,
 				cli.Counted(c.Model.NumHiddenLayers, "layer"), c.Model.HiddenSize, cli.Counted(c.Model.NumAttentionHeads, "head"), c.Model.NumKeyValueHeads, c.Model.IntermediateSize)},
-			{Name: "data", Text: fmt.Sprintf("%s, %s", c.Corpus.Name(), cli.BytesText(float64(c.Corpus.Bytes())))},
+			{Name: "data", Text: fmt.Sprintf("%s, %s", k.Corpus.Name(), cli.BytesText(float64(k.Corpus.Bytes())))},
 			{Name: "training", Text: fmt.Sprintf("%s of %d sequences of %d bytes, AdamW, schedule %s with a peak of %g", cli.Counted(c.Steps, "step"), c.Batch, c.Sequence, c.Schedule, c.LearningRate)},
 			{Name: "validation", Text: fmt.Sprintf("%d bytes that are never trained on, the same for all", c.ValidationTokens)},
 			{Name: "machine", Text: fmt.Sprintf("%s, %s, %s %s, %s kernels", m.CPU, cli.Counted(m.Processors, "processor"), m.System, m.Go, m.Tier)},
@@ -211,6 +218,10 @@ func (k *Comparison) quantize(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	tokens, targets, err := c.Data.Validation(max(c.ValidationTokens/c.Sequence, 1), c.Sequence)
+	if err != nil {
+		return err
+	}
 	fmt.Fprintf(k.Stderr, "microscale: quantizing the model of %s to every format\n", cli.BaselineRecipe)
 	for _, f := range quant.Formats() {
 		if !f.Scaled() {
@@ -220,7 +231,7 @@ func (k *Comparison) quantize(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		loss, _, err := train.Evaluate(ctx, m, nn.Scope{Recipe: base, Threads: c.Threads}, c.Corpus.Validation, c.Sequence, c.ValidationTokens)
+		loss, err := train.Evaluate(ctx, m, nn.Scope{Recipe: base, Threads: c.Threads}, tokens, targets, c.Sequence)
 		if err != nil {
 			return err
 		}
@@ -238,8 +249,11 @@ func (k *Comparison) End(out io.Writer, dir string, asJSON bool, cause error) er
 		return errors.New(strings.Join(k.failed, "; "))
 	}
 	c := k.report()
-	path, unwritten := writeReport(dir, c)
-	var err error
+	page, err := c.HTML()
+	if err != nil {
+		return err
+	}
+	path, unwritten := WriteReport(dir, page)
 	if asJSON {
 		err = cli.PrintJSON(out, k.document(c, path))
 	} else {

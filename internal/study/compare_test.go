@@ -18,11 +18,12 @@ func TestCompareInterrupted(t *testing.T) {
 	config := train.DefaultConfig()
 	config.Model.HiddenSize, config.Model.IntermediateSize, config.Model.NumHiddenLayers = 64, 64, 1
 	config.Steps, config.Sequence, config.Batch, config.ValidationTokens = 3, 32, 2, 64
-	var err error
-	if config.Corpus, err = train.OpenCorpus("synthetic:"); err != nil {
+	corpus, err := train.OpenCorpus("synthetic:")
+	if err != nil {
 		t.Fatal(err)
 	}
-	k := &Comparison{Config: config, Stderr: io.Discard}
+	config.Data = corpus
+	k := &Comparison{Config: config, Corpus: corpus, Stderr: io.Discard}
 	var out strings.Builder
 	ctx, cancel := context.WithCancel(t.Context())
 	dir := filepath.Join(t.TempDir(), "out")
@@ -39,7 +40,7 @@ func TestCompareInterrupted(t *testing.T) {
 	if _, err := os.Stat(dir); err == nil || out.Len() > 0 {
 		t.Errorf("interrupted at the start, it left %v and printed %q", err, out.String())
 	}
-	impossible := &Comparison{Config: config, Stderr: io.Discard}
+	impossible := &Comparison{Config: config, Corpus: corpus, Stderr: io.Discard}
 	impossible.Config.Model.NumAttentionHeads = 3 // which two heads of keys cannot serve
 	if err := impossible.End(&out, dir, false, impossible.train(ctx, bf16, config.Seed)); err == nil || !strings.HasPrefix(err.Error(), "bf16: ") {
 		t.Errorf("where no recipe can begin: %v", err)

@@ -67,7 +67,7 @@ type comparedAfterDocument struct {
 func (k *Comparison) document(c *report.Comparison, path string) ComparisonDocument {
 	doc := ComparisonDocument{
 		Recipes: []comparedDocument{}, Formats: []comparedAfterDocument{},
-		Steps: k.Config.Steps, Seed: k.Config.Seed, Data: k.Config.Corpus.Sources, Parameters: k.parameters(), Report: path,
+		Steps: k.Config.Steps, Seed: k.Config.Seed, Data: k.Corpus.Sources, Parameters: k.parameters(), Report: path,
 	}
 	for i := range c.Recipes {
 		r := &c.Recipes[i]

@@ -11,13 +11,14 @@ import (
 	"github.com/microscale-go/microscale/llama"
 )
 
-// ActivationsText says what quantized the activations, in a line; "" for nothing.
-func ActivationsText(n llama.ActivationScales) string {
-	if n == (llama.ActivationScales{}) {
+// ActivationsText describes in a line how activations are quantized, as llama.Model.ActivationScales
+// counts it. It returns "" if they are not.
+func ActivationsText(stored, perToken, caches int) string {
+	if stored+perToken+caches == 0 {
 		return ""
 	}
 	return fmt.Sprintf("activations: %s with stored scales, %d with scales per token; FP8 KV cache in %s\n",
-		cli.Counted(n.Stored, "weight"), n.Tokens, cli.Counted(n.Caches, "layer"))
+		cli.Counted(stored, "weight"), perToken, cli.Counted(caches, "layer"))
 }
 
 // EvalDocument is what eval measured, as JSON.

@@ -55,17 +55,14 @@ func Reportable(dir string) error {
 		return err
 	}
 	if !bytes.Contains(text, []byte(report.Generator)) {
-		return fmt.Errorf("%s is not a report of microscale compare, and would be replaced: name another directory with --out", cli.Printable(filepath.Join(dir, ReportName)))
+		return fmt.Errorf("%s is not a report of microscale, and would be replaced: name another directory with --out", cli.Printable(filepath.Join(dir, ReportName)))
 	}
 	return nil
 }
 
-// writeReport writes the page, in place of an earlier one once it is whole.
-func writeReport(dir string, c *report.Comparison) (path string, err error) {
-	page, err := c.HTML()
-	if err != nil {
-		return "", err
-	}
+// WriteReport writes a page to a directory that is Reportable. It replaces an earlier report
+// atomically. On error it removes the directories that it created.
+func WriteReport(dir string, page []byte) (path string, err error) {
 	path = filepath.Join(dir, ReportName)
 	made := missing(dir)
 	defer func() {

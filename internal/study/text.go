@@ -18,6 +18,9 @@ var nan = math.NaN()
 // on a line of its own.
 var typed = strings.NewReplacer("−", "-", "–", "-", " ±", "\n±")
 
+// Typed returns a cell of a report's table with the signs of a terminal.
+func Typed(cell string) string { return typed.Replace(cli.Printable(cell)) }
+
 // PrintComparisonOfRecipes prints the table, and where the report is if there is one.
 func PrintComparisonOfRecipes(w io.Writer, c *report.Comparison, path string) error {
 	data := c.Table()
@@ -29,7 +32,7 @@ func PrintComparisonOfRecipes(w io.Writer, c *report.Comparison, path string) er
 	for _, row := range data.Rows {
 		var cells table.Row
 		for _, cell := range row {
-			cells = append(cells, typed.Replace(cli.Printable(cell)))
+			cells = append(cells, Typed(cell))
 		}
 		t.AppendRow(cells)
 	}

@@ -46,11 +46,11 @@ type activationsDocument struct {
 }
 
 // PrintTraining prints the result of a training run as text or JSON.
-func PrintTraining(w io.Writer, c *train.Config, r *train.Result, asJSON bool) error {
+func PrintTraining(w io.Writer, c *train.Config, corpus *train.Corpus, r *train.Result, asJSON bool) error {
 	training, validation := r.FinalLoss()
 	if asJSON {
 		doc := TrainingDocument{
-			Recipe: c.Recipe.Name, Steps: c.Steps, TrainLoss: cli.Number(training), ValLoss: cli.Number(validation), Seed: c.Seed, Data: c.Corpus.Sources, DataBytes: c.Corpus.Bytes(),
+			Recipe: c.Recipe.Name, Steps: c.Steps, TrainLoss: cli.Number(training), ValLoss: cli.Number(validation), Seed: c.Seed, Data: corpus.Sources, DataBytes: corpus.Bytes(),
 			Parameters: r.Parameters, Tokens: r.Tokens, Seconds: r.Seconds, SecondsPerStep: cli.Number(r.SecondsPerStep()), TokensPerSecond: cli.Number(r.TokensPerSecond()),
 			Memory: newMemoryDocument(reportedMemory(r.Memory)), Out: c.Out,
 			Activations: activationsDocument{r.Memory.Linear, r.Memory.Norms, r.Memory.SwiGLU, r.Memory.Attention, r.Memory.Layers, r.Memory.Loss},
@@ -68,7 +68,7 @@ func PrintTraining(w io.Writer, c *train.Config, r *train.Result, asJSON bool) e
 training loss %.4f, validation loss %.4f nats per byte
 %s per step, %s; %s held at the peak of a step
 the model is in %s: see microscale eval %s, or microscale quantize %s
-`, c.Recipe.Name, cli.ParametersText(float64(r.Parameters)), cli.Counted(c.Steps, "step"), c.Batch*c.Sequence, cli.Printable(c.Corpus.Name()), training, validation,
+`, c.Recipe.Name, cli.ParametersText(float64(r.Parameters)), cli.Counted(c.Steps, "step"), c.Batch*c.Sequence, cli.Printable(corpus.Name()), training, validation,
 		cli.DurationText(r.SecondsPerStep()), cli.TokenRate(r.TokensPerSecond()), cli.BytesText(float64(r.Memory.Total())), out, out, out)
 	return err
 }

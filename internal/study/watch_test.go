@@ -35,7 +35,8 @@ func TestWatcher(t *testing.T) {
 		w := newWatcher(r)
 		l := nn.NewLinear("model.layers.3.mlp.down_proj", 128, 128, false)
 		copy(l.Weight.Value.Data, normal(128, 128).Data)
-		s := &nn.Scope{Recipe: r, Observe: func(o nn.Observation) { w.observe(7, o) }}
+		s := &nn.Scope{Recipe: r}
+		s.Observer.Operand = func(o nn.Observation) { w.observe(7, o) }
 		_, saved, err := l.Forward(s, normal(128, 128))
 		if err != nil {
 			t.Fatal(err)

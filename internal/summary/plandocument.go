@@ -5,9 +5,9 @@ import (
 	"strings"
 
 	"github.com/microscale-go/microscale/convert"
-	"github.com/microscale-go/microscale/hf"
 	"github.com/microscale-go/microscale/internal/checkpoint"
 	"github.com/microscale-go/microscale/internal/cli"
+	"github.com/microscale-go/microscale/internal/configjson"
 	"github.com/microscale-go/microscale/safetensors"
 )
 
@@ -73,7 +73,7 @@ func NewPlanDocument(plan *convert.Plan, args []string) PlanDocument {
 	doc := PlanDocument{Source: args[0], Destination: args[1], Format: plan.Format.Name,
 		SourceBytes: stored, Bytes: plan.Bytes(), Ignore: plan.Ignore, Notes: plan.Notes,
 		Extra: cli.OrEmpty(plan.Source().Extra()), Skipped: SkippedDocuments(plan.Source()),
-		Companions: []fileDocument{}, Config: hf.StandardJSON(plan.Config()), Index: plan.Index()}
+		Companions: []fileDocument{}, Config: configjson.Standard(plan.Config()), Index: plan.Index()}
 	doc.Convention, doc.Scheme = plan.Convention, plan.Scheme
 	index, _, parted := plan.Part()
 	if parted {

@@ -20,6 +20,7 @@ import (
 	"github.com/microscale-go/microscale/hf"
 	"github.com/microscale-go/microscale/internal/bounded"
 	"github.com/microscale-go/microscale/internal/checkpoint"
+	"github.com/microscale-go/microscale/internal/configjson"
 	"github.com/microscale-go/microscale/quant"
 )
 
@@ -49,7 +50,7 @@ func Describe(c *hf.Checkpoint) (*Model, error) {
 		return nil, fmt.Errorf("%s: a GGUF file says how the model is built, and there is no %s that would: name a checkpoint's directory", c.Path, hf.ConfigName)
 	}
 	m := &Model{}
-	if err := m.readConfig(hf.StandardJSON(c.Config)); err != nil {
+	if err := m.readConfig(configjson.Standard(c.Config)); err != nil {
 		return nil, fmt.Errorf("%s: %s: %w", c.Path, hf.ConfigName, err)
 	}
 	m.add("general.architecture", m.architecture.name)

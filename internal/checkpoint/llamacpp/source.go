@@ -11,7 +11,7 @@ import (
 	"github.com/microscale-go/microscale/gguf"
 	"github.com/microscale-go/microscale/hf"
 	"github.com/microscale-go/microscale/internal/checkpoint"
-	"github.com/microscale-go/microscale/layout"
+	"github.com/microscale-go/microscale/internal/ggml"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/safetensors"
 )
@@ -51,7 +51,7 @@ var blockTypes = map[gguf.Type]quant.Format{gguf.MXFP4: quant.MXFP4, gguf.NVFP4:
 
 // structsOf returns the structs that tensors of a type are of; the zero Struct where
 // it has none, or is not read.
-func structsOf(t gguf.Type) layout.Struct {
+func structsOf(t gguf.Type) ggml.Struct {
 	structs, _ := checkpoint.GGUF().Struct(blockTypes[t])
 	return structs
 }
@@ -269,7 +269,7 @@ func (v *view) read(p part, dst []byte, off int64) error {
 }
 
 // readRow fills dst with what lies in bytes in of a row that begins at start.
-func (v *view) readRow(p part, dst []byte, start, in int64, b layout.Struct) error {
+func (v *view) readRow(p part, dst []byte, start, in int64, b ggml.Struct) error {
 	if p.unit == 0 {
 		return v.file.ReadTensorAt(dst, p.tensor, start+in)
 	}

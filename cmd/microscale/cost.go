@@ -1,0 +1,75 @@
+package main
+
+import (
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/microscale-go/microscale/internal/cli"
+	"github.com/microscale-go/microscale/internal/cost"
+	"github.com/microscale-go/microscale/internal/hardware"
+	"github.com/microscale-go/microscale/recipe"
+)
+
+const costLong = `Compute what a recipe costs on a device: bytes of weights, of their rowwise and
+columnwise copies, scales and padding, and of activations; operations, traffic
+and time of a training step; the share of quantization, and from which sizes it
+pays.
+
+The model is all its parameters as square weights of --width. Times are the
+roofline's: operations at the peak rate or bytes at the memory's bandwidth,
+whichever takes longer. With --explain, print the formula of each figure with
+its inputs; with --tables, the tables of docs/errata.md's documents, computed
+again.`
+
+const costExample = `  microscale cost --params 8e9 --recipe mxfp8 --device b200
+  microscale cost --params 8e9 --recipe nvfp4 --device gb300 --explain
+  microscale cost --tables`
+
+func costCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:               "cost --params N --recipe NAME --device NAME",
+		Short:             "Compute memory, traffic, time and the sizes that pay",
+		Long:              costLong,
+		Example:           costExample,
+		Args:              cobra.NoArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	params := cmd.Flags().Float64("params", 0, "parameters `N` of the linear layers, such as 8e9")
+	r := cli.AddChoice(cmd, "recipe", "`NAME` of the recipe", "mxfp8", cli.RecipeNames(), recipe.Find)
+	on := addDevice(cmd)
+	tokens := cmd.Flags().Int("tokens", 8192, "tokens `N` of a step")
+	width := cmd.Flags().Int("width", 4096, "rows and columns `N` of the weights")
+	explain := cmd.Flags().Bool("explain", false, "print the formula of each figure")
+	tables := cmd.Flags().Bool("tables", false, "print the documents' tables")
+	svg := cmd.Flags().String("svg", "", "draw the speedup of square products over BF16 by size to `FILE`")
+	asJSON := cmd.Flags().Bool("json", false, "print one JSON document")
+	cli.Exclusive(cmd, "tables", "params")
+	cli.Exclusive(cmd, "tables", "svg")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		out := cmd.OutOrStdout()
+		switch {
+		case *tables:
+			return hardware.PrintTables(out, cost.Tables(), *asJSON)
+		case *params == 0:
+			return cli.Misuse("--params is missing: give the number of parameters, such as --params 8e9")
+		case !on.Given:
+			return cli.Misuse("--device is missing: name one that microscale check lists, such as --device b200")
+		}
+		e, err := cost.New(cost.Config{Params: *params, Recipe: r.Value, Device: on.Value, Tokens: *tokens, Width: *width})
+		if err != nil {
+			return cli.Misuse("%s", err)
+		}
+		if *svg != "" {
+			picture, err := hardware.SpeedupChart(on.Value)
+			if err != nil {
+				return err
+			}
+			if err := os.WriteFile(*svg, picture, 0o666); err != nil {
+				return err
+			}
+		}
+		return hardware.PrintEstimate(out, e, *explain, *asJSON)
+	}
+	return cmd
+}

@@ -1,0 +1,46 @@
+package chart
+
+import (
+	"bytes"
+	"encoding/xml"
+	"errors"
+	"io"
+	"math"
+	"testing"
+)
+
+func TestSVG(t *testing.T) {
+	c := Chart{Title: "Speedup", X: "size", Y: "×", PowersOfTwo: true, Lines: []Line{
+		{"one", []float64{256, 512, 1024}, []float64{1, 2, math.NaN()}},
+		{"none", []float64{256}, []float64{math.Inf(1)}},
+	}}
+	svg, err := c.SVG()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range []string{"Speedup", ">one<", ">256<", ">512<"} {
+		if !bytes.Contains(svg, []byte(text)) {
+			t.Errorf("the chart has no %q", text)
+		}
+	}
+	for _, text := range []string{">none<", ">1024<"} { // lines and points that are not finite
+		if bytes.Contains(svg, []byte(text)) {
+			t.Errorf("the chart has %q", text)
+		}
+	}
+	d := xml.NewDecoder(bytes.NewReader(svg))
+	for {
+		if _, err := d.Token(); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+	}
+	again, err := c.SVG()
+	if err != nil || !bytes.Equal(svg, again) {
+		t.Errorf("the same chart has other bytes: %v", err)
+	}
+	if _, err := (Chart{Title: "empty", Lines: c.Lines[1:]}).SVG(); err == nil {
+		t.Error("got no error of a chart without points")
+	}
+}

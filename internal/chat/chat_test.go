@@ -1,0 +1,58 @@
+package chat
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+const chatML = `{% for message in messages %}{% if loop.first and messages[0]['role'] != 'system' %}{{ '<|im_start|>system
+You help.<|im_end|>
+' }}{% endif %}{{ '<|im_start|>' + message['role'] + '
+' + message['content'] + '<|im_end|>' + '
+' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant
+' }}{% endif %}`
+
+func TestRender(t *testing.T) {
+	for _, c := range []struct {
+		template string
+		messages []Message
+		o        Options
+		want     string
+	}{
+		{chatML, []Message{{"user", "Hi"}}, Options{AddGenerationPrompt: true}, "<|im_start|>system\nYou help.<|im_end|>\n<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n"},
+		{chatML, []Message{{"system", "S"}, {"user", "{{ 1 }}"}}, Options{}, "<|im_start|>system\nS<|im_end|>\n<|im_start|>user\n{{ 1 }}<|im_end|>\n"},
+		{`{{ bos_token }}{% for i in range(3, 0, -1) %}{{ i }}{% endfor %}{{ eos_token }}`, nil, Options{BOS: "<s>", EOS: "</s>"}, "<s>321</s>"},
+		{`{%- macro down(n) -%} {{ n }}{% if n > 0 %}{{ down(n - 1) }}{% endif %} {%- endmacro -%} {{ down(60) | length }}`, nil, Options{}, "112"},
+		{"a\n  {% macro m() %}\n  b\n  {% endmacro %}\n{{ m() }}", nil, Options{}, "a\n  b\n"},
+		{`{% macro show(x) %}[{{ x.show }}{{ "show(x)" }}]{% endmacro %}{{ show({"show": 1}) }}`, nil, Options{}, "[1show(x)]"},
+	} {
+		got, err := Render(c.template, c.messages, c.o)
+		if err != nil || got != c.want {
+			t.Errorf("%s: got %q (%v), want %q", c.template, got, err, c.want)
+		}
+	}
+}
+
+func TestErrors(t *testing.T) {
+	for template, want := range map[string]string{
+		"{% for x in messages %}":                            "chat template: ",
+		"{{ raise_exception('roles must\nalternate') }}":     "roles must alternate",
+		"{% macro f(x) %}{{ f(x) }}{% endmacro %}{{ f(1) }}": "more than 100 macros call each other",
+		"{%- macro a() -%}{% set g = b %}{{ g() }}{% endmacro %}{% macro b() %}{% if a() %}{% endif %}{% endmacro %}{{ a() }}": "more than 100 macros call each other",
+		"{% for i in range(1000) %}{% for j in range(1000) %}x{% endfor %}{% endfor %}":                                        "counts more than 100000",
+		"{% for i in range(9223372036854775807) %}{% endfor %}":                                                                "counts more than 100000",
+		"{% for i in range(1, 2, 0) %}{% endfor %}":                                                                            "the step is 0",
+		"{{ messages | nosuchfilter }}":                                                                                        "nosuchfilter",
+		"{% for x in range('a') %}{% endfor %}" + strings.Repeat("x", 1000):                                                    "is not an integer",
+	} {
+		start := time.Now()
+		text, err := Render(template, []Message{{"user", "x"}}, Options{})
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") || len(err.Error()) > 400 {
+			t.Errorf("%s: got %.50q, %v; want an error with %q", template, text, err, want)
+		}
+		if took := time.Since(start); took > 5*time.Second {
+			t.Errorf("%s: took %v", template, took)
+		}
+	}
+}

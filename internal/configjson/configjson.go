@@ -1,0 +1,147 @@
+// Package configjson reads and edits config.json files of Hugging Face checkpoints as text. Members
+// that it does not change keep their order and their bytes.
+package configjson
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// TextKey is the member that describes the language model of a multimodal model. Some writers put
+// the quantization there.
+const TextKey = "text_config"
+
+// DtypeKeys are the members that name the dtype of the weights: the first in older configurations,
+// the second in newer ones.
+var DtypeKeys = []string{"torch_dtype", "dtype"}
+
+// pythonWords are the numbers that Python's json module writes although JSON does not have them.
+// Configurations of state-space models have "Infinity".
+var pythonWords = [][]byte{[]byte("-Infinity"), []byte("Infinity"), []byte("NaN")}
+
+// Standard returns a copy of data, JSON as Python writes it, with NaN and infinities replaced by
+// zeros of the same length, so that offsets do not change.
+func Standard(data []byte) []byte {
+	out := bytes.Clone(data)
+	inString := false
+	for i := 0; i < len(out); i++ {
+		switch {
+		case inString && out[i] == '\\':
+			i++
+		case out[i] == '"':
+			inString = !inString
+		case !inString:
+			for _, word := range pythonWords {
+				if bytes.HasPrefix(out[i:], word) {
+					copy(out[i:], bytes.Repeat([]byte(" "), len(word)))
+					out[i+len(word)-1] = '0'
+					break
+				}
+			}
+		}
+	}
+	return out
+}
+
+// WithMember returns config with value as its last member, of the name key. It removes an earlier
+// member of that name. It returns an error if config is not a JSON object.
+func WithMember(config []byte, key string, value any) ([]byte, error) {
+	members, err := splitObject(config)
+	if err != nil {
+		return nil, err
+	}
+	members = slices.DeleteFunc(members, func(m member) bool { return m.key == key })
+	text, err := json.MarshalIndent(value, "  ", "  ")
+	if err != nil {
+		return nil, err
+	}
+	return joinObject(append(members, member{key, fmt.Appendf(nil, "%q: %s", key, text)})), nil
+}
+
+// WithoutMembers returns config without the members of the given names, at the top level and in
+// text_config. It returns an error if config is not a JSON object.
+func WithoutMembers(config []byte, keys ...string) ([]byte, error) {
+	members, err := splitObject(config)
+	if err != nil {
+		return nil, err
+	}
+	drop := func(m member) bool { return slices.Contains(keys, m.key) }
+	members = slices.DeleteFunc(members, drop)
+	for i, m := range members {
+		if m.key != TextKey {
+			continue
+		}
+		value := bytes.TrimLeft(m.text[bytes.IndexByte(m.text, ':')+1:], " \t\r\n")
+		if nested, err := splitObject(value); err == nil && slices.ContainsFunc(nested, drop) {
+			nested = slices.DeleteFunc(nested, drop)
+			inner := bytes.ReplaceAll(bytes.TrimRight(joinObject(nested), "\n"), []byte("\n"), []byte("\n  "))
+			members[i].text = fmt.Appendf(nil, "%q: %s", TextKey, inner)
+		}
+	}
+	return joinObject(members), nil
+}
+
+// WithTorchDtype returns config with name as the value of each member of [DtypeKeys] that it has. It
+// returns an error if config is not a JSON object.
+func WithTorchDtype(config []byte, name string) ([]byte, error) {
+	members, err := splitObject(config)
+	if err != nil {
+		return nil, err
+	}
+	for i, m := range members {
+		if slices.Contains(DtypeKeys, m.key) {
+			members[i].text = fmt.Appendf(nil, "%q: %q", m.key, name)
+		}
+	}
+	return joinObject(members), nil
+}
+
+// A member is a member of an object: its key, and its text from the key's quote to the end of the
+// value.
+type member struct {
+	key  string
+	text []byte
+}
+
+// splitObject returns the members of the object data.
+func splitObject(data []byte) ([]member, error) {
+	standard := Standard(data) // has the same offsets
+	decoder := json.NewDecoder(bytes.NewReader(standard))
+	if token, err := decoder.Token(); err != nil || token != json.Delim('{') {
+		return nil, errors.New("config.json is not a JSON object")
+	}
+	var members []member
+	for decoder.More() {
+		before := decoder.InputOffset()
+		start := before + int64(bytes.IndexByte(standard[before:], '"'))
+		token, err := decoder.Token()
+		if err != nil {
+			return nil, fmt.Errorf("config.json: %w", err)
+		}
+		var value json.RawMessage
+		if err := decoder.Decode(&value); err != nil {
+			return nil, fmt.Errorf("config.json: %w", err)
+		}
+		key, _ := token.(string) // keys of an object are strings
+		members = append(members, member{key, data[start:decoder.InputOffset()]})
+	}
+	return members, nil
+}
+
+// joinObject returns the object of the members, each on a new line.
+func joinObject(members []member) []byte {
+	var out bytes.Buffer
+	out.WriteString("{")
+	for i, m := range members {
+		if i > 0 {
+			out.WriteString(",")
+		}
+		out.WriteString("\n  ")
+		out.Write(m.text)
+	}
+	out.WriteString("\n}\n")
+	return out.Bytes()
+}

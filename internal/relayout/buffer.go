@@ -1,0 +1,209 @@
+// Package relayout recognizes, checks and converts the layouts of buffers from other software: scales
+// alone, or codes and scales together.
+package relayout
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/microscale-go/microscale/internal/ggml"
+	"github.com/microscale-go/microscale/layout"
+	"github.com/microscale-go/microscale/quant"
+)
+
+// A Buffer describes bytes of a quantized matrix that came from elsewhere: its scales alone,
+// or codes and scales together.
+type Buffer struct {
+	Format     quant.Format
+	Rows, Cols int // of the stored matrix: columns of a columnwise copy are its rows
+}
+
+// A Layout is a named arrangement of a buffer: a layout.Order of its scales, a ggml.Struct of its
+// codes and scales, or Separate.
+type Layout struct {
+	Name    string
+	Aliases []string
+	Doc     string
+
+	order  *layout.Order
+	blocks *ggml.Struct // nil for scales, and for Separate
+}
+
+// Separate is all codes, joined as in quant.Tensor, then all scales in row-major order.
+var Separate = Layout{Name: "separate", Doc: "all codes, then all scales in row-major order"}
+
+// Layouts returns the layouts of scales, then those of codes with scales.
+func Layouts() []Layout {
+	var list []Layout
+	for _, o := range layout.Orders() {
+		list = append(list, Layout{Name: o.String(), Aliases: o.Aliases(), Doc: o.Doc(), order: &o})
+	}
+	list = append(list, Separate)
+	for _, s := range ggml.Structs() {
+		doc := fmt.Sprintf("structs of %d scales and %d codes: ggml and GGUF files", s.Blocks, s.Width())
+		if s.Blocks == 1 {
+			doc = fmt.Sprintf("structs of a scale and %d codes: ggml and GGUF files", s.Width())
+		}
+		list = append(list, Layout{Name: s.Name, Doc: doc, blocks: &s})
+	}
+	return list
+}
+
+// Lookup returns the layout with the given name or alias. Case is ignored.
+func Lookup(name string) (Layout, error) {
+	var names []string
+	for _, l := range Layouts() {
+		for _, n := range append([]string{l.Name}, l.Aliases...) {
+			if strings.EqualFold(n, name) {
+				return l, nil
+			}
+		}
+		names = append(names, l.Name)
+	}
+	return Layout{}, fmt.Errorf("unknown layout %q: use one of %s", name, strings.Join(names, ", "))
+}
+
+// String returns the layout's name.
+func (l Layout) String() string { return l.Name }
+
+// Scales reports whether the layout is one of scales alone.
+func (l Layout) Scales() bool { return l.order != nil }
+
+// Size returns the bytes of b in layout l. It returns an error if the format or the shape of b
+// has no such layout.
+func (b Buffer) Size(l Layout) (int, error) {
+	if err := b.validate(); err != nil {
+		return 0, err
+	}
+	if l.Scales() {
+		rows, blocks := b.scaleShape()
+		return l.order.Size(rows, blocks) * b.scaleBytes(l), nil
+	}
+	if err := b.fits(l); err != nil {
+		return 0, err
+	}
+	codes, scales := b.parts(l)
+	return codes + scales, nil
+}
+
+// validate returns an error unless b has scales and a shape.
+func (b Buffer) validate() error {
+	if err := b.Format.Validate(); err != nil {
+		return err
+	}
+	if !b.Format.Scaled() {
+		return fmt.Errorf("layout: %s has no scales: use a block format such as mxfp8", b.Format)
+	}
+	if b.Rows < 1 || b.Cols < 1 {
+		return fmt.Errorf("layout: got %d×%d, want at least one row and one column", b.Rows, b.Cols)
+	}
+	return nil
+}
+
+// fits returns an error unless structs of l hold tensors of b's format and width.
+func (b Buffer) fits(l Layout) error {
+	if l.blocks == nil {
+		return nil
+	}
+	s := *l.blocks
+	if want, ok := structFormats[s.Name]; !ok || want != b.Format.Name {
+		return fmt.Errorf("layout: %s does not hold %s: use it for %s", s, b.Format, structFormats[s.Name])
+	}
+	if b.Cols%s.Width() != 0 {
+		return fmt.Errorf("layout: rows of %d elements do not fill structs of %s: want a multiple of %d", b.Cols, s, s.Width())
+	}
+	return nil
+}
+
+// structFormats maps each struct to the format that it holds.
+var structFormats = map[string]string{ggml.BlockMXFP4.Name: quant.MXFP4.Name, ggml.BlockNVFP4.Name: quant.NVFP4.Name, ggml.BlockQ80.Name: quant.Q8_0.Name}
+
+// scaleShape returns the rows and columns of scales. One-byte scales of blocks that span rows
+// are repeated for each row where hardware reads them, so a buffer has those of all rows.
+func (b Buffer) scaleShape() (rows, blocks int) {
+	rows, blocks = b.Format.ScaleShape(b.Rows, b.Cols)
+	if b.Format.ByteScales() {
+		rows = b.Rows
+	}
+	return rows, blocks
+}
+
+// scaleBytes returns the width of a scale in layout l. ggml stores those of Q8_0 as FP16.
+func (b Buffer) scaleBytes(l Layout) int {
+	if !l.Scales() && b.Format.Name == quant.Q8_0.Name {
+		return ggml.BlockQ80.ScaleBytes
+	}
+	return b.Format.Scale.StoredBits() / 8
+}
+
+// parts returns the bytes of codes and scales of a layout that has both.
+func (b Buffer) parts(l Layout) (codes, scales int) {
+	rows, blocks := b.Format.ScaleShape(b.Rows, b.Cols)
+	return b.Rows * b.Format.StoredCols(b.Cols) * b.Format.Element.StoredBits() / 8, rows * blocks * b.scaleBytes(l)
+}
+
+// Convert returns the bytes of src, which is b in layout from, in layout to. It returns an
+// error if src has the wrong size or nonzero padding, and for a layout of scales beside one of
+// codes.
+func (b Buffer) Convert(src []byte, to, from Layout) ([]byte, error) {
+	if err := b.Check(src, from); err != nil {
+		return nil, err
+	}
+	if from.Scales() != to.Scales() {
+		return nil, fmt.Errorf("layout: %s and %s do not hold the same: one is of scales alone", from, to)
+	}
+	size, err := b.Size(to)
+	if err != nil {
+		return nil, err
+	}
+	dst := make([]byte, size)
+	if to.Scales() {
+		rows, blocks := b.scaleShape()
+		layout.ReorderWide(dst, *to.order, src, *from.order, rows, blocks, b.scaleBytes(to))
+		return dst, nil
+	}
+	n, scales := b.parts(to)
+	separate := src
+	if from.blocks != nil {
+		separate = make([]byte, n+scales)
+		from.blocks.Deinterleave(separate[:n], separate[n:], src)
+	}
+	if to.blocks == nil {
+		copy(dst, separate)
+	} else {
+		to.blocks.Interleave(dst, separate[:n], separate[n:])
+	}
+	return dst, nil
+}
+
+// Check returns an error if src cannot be b in layout l: if its size differs, or if its padding
+// is not zero.
+func (b Buffer) Check(src []byte, l Layout) error {
+	size, err := b.Size(l)
+	if err != nil {
+		return err
+	}
+	if len(src) != size {
+		return fmt.Errorf("layout: got %d bytes, want %d for %d×%d %s in %s", len(src), size, b.Rows, b.Cols, b.Format, l)
+	}
+	if !l.Scales() {
+		return nil
+	}
+	rows, blocks := b.scaleShape()
+	paddedRows, paddedBlocks := l.order.Padded(rows, blocks)
+	width := b.scaleBytes(l)
+	for i := range paddedRows {
+		for j := range paddedBlocks {
+			if i < rows && j < blocks {
+				continue
+			}
+			at := l.order.Offset(i, j, rows, blocks) * width
+			for k, v := range src[at : at+width] {
+				if v != 0 {
+					return fmt.Errorf("layout: padding of %s at byte %d is %#02x, want 0", l, at+k, v)
+				}
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,101 @@
+package nn
+
+import (
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/microscale-go/microscale/recipe"
+	"github.com/microscale-go/microscale/tensor"
+)
+
+// TestHoldWeight: products of a layer that holds its weight are those of one that
+// quantizes the master values each step, to the bit; a product of high precision
+// takes the values that are held; and those stay until the next call.
+func TestHoldWeight(t *testing.T) {
+	rng := rand.New(rand.NewPCG(5, 6))
+	x, dy := matrix(rng, 128, 128, 1), matrix(rng, 128, 64, 1e-3)
+	products := func(t *testing.T, l *Linear, s *Scope) (y, dx tensor.Dense) {
+		t.Helper()
+		y, saved, err := l.Forward(s, x)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if dx, err = l.Backward(s, saved, dy); err != nil {
+			t.Fatal(err)
+		}
+		l.EndForward(s)
+		l.EndBackward(s)
+		return y, dx
+	}
+	for _, r := range recipe.Recipes() {
+		t.Run(r.Name, func(t *testing.T) {
+			s := &Scope{Recipe: r}
+			plain, held := NewLinear("proj", 128, 64, false), NewLinear("proj", 128, 64, false)
+			plain.Weight.InitNormal(0.02, 1)
+			held.Weight.InitNormal(0.02, 1)
+			err := held.HoldWeight(s)
+			if !r.Weight.Rowwise.Format.Scaled() || r.Weight.Rowwise.Hadamard {
+				if err == nil {
+					t.Fatal("a weight that is not quantized is held")
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			for step := range 3 {
+				wantY, wantDX := products(t, plain, s)
+				y, dx := products(t, held, s)
+				if !slices.Equal(y.Data, wantY.Data) || !slices.Equal(dx.Data, wantDX.Data) {
+					t.Fatalf("step %d: other products", step)
+				}
+				if !slices.Equal(held.Weight.Value.Data, plain.Weight.Value.Data) {
+					t.Fatal("the master weight is another one")
+				}
+				if _, columnwise := held.WeightBytes(); columnwise != 0 {
+					t.Fatalf("a columnwise copy of %d bytes is held between passes", columnwise)
+				}
+				for i := range plain.Weight.Value.Data { // a step of the optimizer
+					plain.Weight.Value.Data[i] += float32(rng.NormFloat64() * 0.01)
+				}
+				copy(held.Weight.Value.Data, plain.Weight.Value.Data)
+				inference := *s // which leaves no trace in delayed scales
+				inference.Inference = true
+				if !r.Delayed.Enabled() { // whose scales have moved on
+					if y, _, err := held.Forward(&inference, x); err != nil || !slices.Equal(y.Data, wantY.Data) {
+						t.Fatalf("the copies follow the master weight (%v)", err)
+					}
+				}
+				copy(held.Weight.Value.Data, plain.Weight.Value.Data)
+				if err := held.HoldWeight(s); err != nil {
+					t.Fatal(err)
+				}
+			}
+			high := *s
+			high.Recipe.HighPrecision[recipe.Fprop] = true
+			high.Recipe.Delayed = recipe.Delayed{}
+			if err := held.HoldWeight(&high); err != nil {
+				t.Fatal(err)
+			}
+			y, _ := products(t, held, &high)
+			held.SettleWeight(1)
+			values := NewLinear("proj", 128, 64, false)
+			copy(values.Weight.Value.Data, held.Weight.Value.Data)
+			want, saved, err := values.Forward(&high, x)
+			if err != nil || !slices.Equal(y.Data, want.Data) {
+				t.Errorf("a product of high precision is not of the values that are held (%v)", err)
+			}
+			if slices.Equal(held.Weight.Value.Data, plain.Weight.Value.Data) {
+				t.Error("the value is still that of the master weight")
+			}
+			if _, err := held.Backward(&high, saved, dy); err == nil || !strings.Contains(err.Error(), "cannot be trained any more") {
+				t.Errorf("a backward pass without master weights: %v", err)
+			}
+			if err := held.HoldWeight(s); err == nil {
+				t.Error("decoded values are held as if they were master weights")
+			}
+		})
+	}
+}

@@ -1,0 +1,104 @@
+package nn
+
+import (
+	"fmt"
+
+	"github.com/microscale-go/microscale/format"
+	"github.com/microscale-go/microscale/quant"
+	"github.com/microscale-go/microscale/recipe"
+	"github.com/microscale-go/microscale/tensor"
+)
+
+// quantizers returns the quantizers of an operand of a linear layer under s: the recipe's, or a
+// cast to Activations for high-precision products.
+func (s *Scope) quantizers(o Operand) recipe.Operand {
+	q := [...]recipe.Operand{Input: s.Recipe.Input, Weight: s.Recipe.Weight, Grad: s.Recipe.Grad}[o]
+	cast := quant.Quantizer{Format: s.Recipe.Activations}
+	if s.Calibrating || s.Recipe.HighPrecision[gemms[o][quant.Rowwise]] {
+		q.Rowwise = cast
+	}
+	if s.Calibrating || s.Recipe.HighPrecision[gemms[o][quant.Columnwise]] {
+		q.Columnwise = cast
+	}
+	return q
+}
+
+// quantize returns the requested copies of an operand.
+func (l *Linear) quantize(s *Scope, o Operand, x tensor.Dense, rowwise, columnwise bool) (row, col *quant.Tensor, err error) {
+	q := s.quantizers(o)
+	var inverse *float32
+	if s.Recipe.Delayed.Enabled() {
+		inverse = l.delayed[o].take(s, o, x)
+	}
+	with := func(q quant.Quantizer, d quant.Direction) quant.Copy {
+		w := quant.With{Threads: s.Threads, Into: s.Pool.take(q.Format, d, x)}
+		if q.Format.PerTensor() {
+			w.Inverse = inverse
+		}
+		if q.Rounding == format.Stochastic {
+			w.Random = s.Random.stream(l.Name, o, d)
+		}
+		return quant.Copy{Quantizer: q, With: w}
+	}
+	shared := columnwise && q.Shared()
+	switch {
+	case shared || !columnwise:
+		c := with(q.Rowwise, quant.Rowwise)
+		row, err = c.Quantizer.Rowwise(x, c.With)
+	case !rowwise:
+		c := with(q.Columnwise, quant.Columnwise)
+		col, err = c.Quantizer.Columnwise(x, c.With)
+	default:
+		row, col, err = quant.Both(x, with(q.Rowwise, quant.Rowwise), with(q.Columnwise, quant.Columnwise))
+	}
+	if err == nil && shared {
+		col, err = row.Transpose()
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", o, err)
+	}
+	if s.Observer.Operand != nil {
+		for d, t := range []*quant.Tensor{row, col} {
+			if t != nil {
+				s.Observer.Operand(Observation{l.Name, o, quant.Direction(d), gemms[o][d], x, t})
+			}
+		}
+	}
+	return row, col, nil
+}
+
+// discard returns the copies of an operand to the pool. A columnwise copy that is the transpose
+// of the rowwise one is left out: no operand is quantized into it.
+func (s *Scope) discard(o Operand, rowwise, columnwise *quant.Tensor) {
+	s.Pool.put(rowwise)
+	if q := s.quantizers(o); !q.Shared() {
+		s.Pool.put(columnwise)
+	}
+}
+
+// checkShape returns an error if Transformer Engine would not quantize a tensor of the shape of
+// x under the recipe.
+func (s *Scope) checkShape(o Operand, x tensor.Dense) error {
+	rows, cols := s.Recipe.Divisor()
+	if s.Calibrating || x.Rows%rows == 0 && x.Cols%cols == 0 {
+		return nil
+	}
+	hint := ""
+	if x.Cols%cols == 0 && o != Weight {
+		hint = fmt.Sprintf("; pad the tokens to a multiple of %d (Scope.Pad)", s.Recipe.Alignment())
+	}
+	return fmt.Errorf("recipe %s: %s: got %d×%d, want a multiple of %d×%d%s", s.Recipe.Name, o, x.Rows, x.Cols, rows, cols, hint)
+}
+
+// pad returns x, extended with rows of zeros to the recipe's alignment if the scope pads.
+func (s *Scope) pad(x tensor.Dense) tensor.Dense {
+	n := s.Recipe.Alignment()
+	if !s.Pad || x.Rows%n == 0 {
+		return x
+	}
+	padded := tensor.New((x.Rows+n-1)/n*n, x.Cols)
+	for i := range x.Rows {
+		copy(padded.Row(i), x.Row(i))
+	}
+	return padded
+}

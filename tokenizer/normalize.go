@@ -1,0 +1,143 @@
+package tokenizer
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"golang.org/x/text/unicode/norm"
+)
+
+// A normalizer changes text before it is divided.
+type normalizer interface{ normalize(text string) string }
+
+type replace struct{ old, new string }
+
+func (r replace) normalize(text string) string { return strings.ReplaceAll(text, r.old, r.new) }
+
+type prepend struct{ text string }
+
+func (p prepend) normalize(text string) string {
+	if text == "" {
+		return text
+	}
+	return p.text + text
+}
+
+type nfc struct{}
+
+// mostMarks is the number of combining marks after a character up to which package norm composes
+// text as Unicode defines it: characters decompose into a few marks each, and from 31 on the
+// package inserts U+034F (Stream-Safe Text).
+const mostMarks = 10
+
+func (nfc) normalize(text string) string {
+	if norm.NFC.IsNormalString(text) {
+		return text
+	}
+	var out strings.Builder
+	short := 0 // where segments with few marks begin
+	for at := 0; at < len(text); {
+		n, marks := segment(text[at:])
+		if marks > mostMarks {
+			out.WriteString(norm.NFC.String(text[short:at]))
+			out.WriteString(composeLong(text[at : at+n]))
+			short = at + n
+		}
+		at += n
+	}
+	out.WriteString(norm.NFC.String(text[short:]))
+	return out.String()
+}
+
+// segment returns the bytes of the first character and the marks that may combine with it, and
+// the number of these.
+func segment(text string) (n, marks int) {
+	for n < len(text) {
+		p := norm.NFC.PropertiesString(text[n:])
+		if n > 0 && p.BoundaryBefore() {
+			break
+		}
+		n += max(1, p.Size())
+		marks++
+	}
+	return n, marks - 1
+}
+
+// composeLong is the canonical composition of Unicode (UAX #15) for any number of marks.
+func composeLong(text string) string {
+	type mark struct {
+		char  rune
+		class uint8
+	}
+	var marks []mark
+	for _, r := range text {
+		for _, d := range decompose(r) {
+			marks = append(marks, mark{d, norm.NFD.PropertiesString(string(d)).CCC()})
+		}
+	}
+	for i := 0; i < len(marks); { // marks between starters, by class
+		j := i + 1
+		for j < len(marks) && marks[j].class != 0 {
+			j++
+		}
+		run := marks[i:j]
+		if run[0].class == 0 {
+			run = run[1:]
+		}
+		slices.SortStableFunc(run, func(a, b mark) int { return int(a.class) - int(b.class) })
+		i = j
+	}
+	starter := -1
+	var out []mark
+	for _, m := range marks {
+		blocked := false
+		if starter >= 0 && starter < len(out)-1 {
+			last := out[len(out)-1].class
+			blocked = last == 0 || last >= m.class
+		}
+		if starter >= 0 && !blocked {
+			if c := norm.NFC.String(string(out[starter].char) + string(m.char)); utf8.RuneCountInString(c) == 1 {
+				out[starter].char, _ = utf8.DecodeRuneInString(c)
+				continue
+			}
+		}
+		if m.class == 0 {
+			starter = len(out)
+		}
+		out = append(out, m)
+	}
+	var b strings.Builder
+	for _, m := range out {
+		b.WriteRune(m.char)
+	}
+	return b.String()
+}
+
+func decompose(r rune) []rune {
+	if d := norm.NFD.PropertiesString(string(r)).Decomposition(); d != nil {
+		return []rune(string(d))
+	}
+	return []rune{r}
+}
+
+// newNormalizer returns a normalizer that is no sequence.
+func newNormalizer(s *step) (normalizer, error) {
+	switch s.Type {
+	case "NFC":
+		return nfc{}, nil
+	case "Prepend":
+		return prepend{s.Prepend}, nil
+	case "Replace":
+		p, err := s.pattern()
+		if err != nil {
+			return nil, err
+		}
+		if p.Regex != "" {
+			return nil, fmt.Errorf("unknown normalizer: Replace by the pattern %q", p.Regex)
+		}
+		return replace{p.String, s.Content}, nil
+	}
+	return nil, fmt.Errorf("unknown normalizer %q", s.Type)
+}

@@ -1,0 +1,117 @@
+// Package tokenizer converts text to the token ids of language models and back, as the files of
+// a model define: tokenizer.json of Hugging Face, or the metadata of a GGUF file.
+//
+// It has the two kinds of byte-pair encoding (BPE) that decoders use: byte-level BPE (GPT-2,
+// Llama 3, Qwen, DeepSeek, SmolLM, gpt-oss) and SentencePiece BPE with byte fallback (Llama 2,
+// Mistral, Phi-3, Gemma). Ids equal those of Python's package tokenizers; interop compares them.
+//
+// Text passes these steps, each in a file of its own:
+//
+//	added tokens (added.go)    special tokens such as <|im_start|> are cut out first
+//	normalizer (normalize.go)  NFC, or spaces as ▁
+//	pre-tokenizer (split.go)   text is split into words by patterns (pattern.go)
+//	model (bpe.go)             pairs of symbols of a word are merged, the lowest rank first
+//	post-processor             tokens before and after the text
+//
+// A step that the package does not know is an error that names it.
+package tokenizer
+
+import (
+	"fmt"
+	"strings"
+)
+
+// A Tokenizer holds what a file defines. Several goroutines may use it.
+type Tokenizer struct {
+	tokens  []string // by id; empty where an id has no token
+	ids     map[string]uint32
+	special map[uint32]bool // added tokens that are not text
+
+	raw, normalized matcher // added tokens in text before and after normalization
+	normalizers     []normalizer
+	splitters       []splitter
+	model           *bpe
+	before, after   []uint32 // the post-processor's
+	decoder         decoder
+}
+
+// Options change how Encode reads text. The zero value reads special tokens in the text as
+// such, and adds none.
+type Options struct {
+	AddSpecial bool // add the tokens that begin and end a text, such as <|begin_of_text|>
+	Literal    bool // special tokens in the text are text
+}
+
+// Encode returns the ids of a text.
+func (t *Tokenizer) Encode(text string, o Options) []uint32 {
+	ids := make([]uint32, 0, len(text)/3+8)
+	if o.AddSpecial {
+		ids = append(ids, t.before...)
+	}
+	first := true // nothing of the text came before
+	t.raw.split(text, o.Literal, func(part string, id uint32, isToken bool) {
+		if isToken {
+			ids = append(ids, id)
+		} else {
+			ids = t.encodePart(ids, part, o, first)
+		}
+		first = false
+	})
+	if o.AddSpecial {
+		ids = append(ids, t.after...)
+	}
+	return ids
+}
+
+// encodePart appends the ids of text without added tokens that are found before normalization.
+func (t *Tokenizer) encodePart(ids []uint32, part string, o Options, first bool) []uint32 {
+	for _, n := range t.normalizers {
+		part = n.normalize(part)
+	}
+	t.normalized.split(part, o.Literal, func(part string, id uint32, isToken bool) {
+		if isToken {
+			ids = append(ids, id)
+		} else {
+			split(t.splitters, part, first, func(word string) { ids = t.model.encode(ids, word) })
+		}
+		first = false
+	})
+	return ids
+}
+
+// Size returns the number of ids: one more than the largest.
+func (t *Tokenizer) Size() int { return len(t.tokens) }
+
+// ID returns the id of a token, written as the file has it.
+func (t *Tokenizer) ID(token string) (id uint32, ok bool) {
+	id, ok = t.ids[token]
+	return id, ok
+}
+
+// Token returns the token of an id, written as the file has it.
+func (t *Tokenizer) Token(id uint32) (string, error) {
+	if int(id) >= len(t.tokens) {
+		return "", fmt.Errorf("tokenizer: no token has id %d: ids are less than %d", id, len(t.tokens))
+	}
+	return t.tokens[id], nil
+}
+
+// IsSpecial reports whether a token is not text: the begin of a text, of a message, padding.
+func (t *Tokenizer) IsSpecial(id uint32) bool { return t.special[id] }
+
+// Decode returns the text of ids. Bytes that are not UTF-8 become U+FFFD. With skipSpecial,
+// special tokens are left out.
+func (t *Tokenizer) Decode(ids []uint32, skipSpecial bool) (string, error) {
+	var text strings.Builder
+	s := t.Stream(skipSpecial)
+	s.holdRuns = true
+	for _, id := range ids {
+		part, err := s.Next(id)
+		if err != nil {
+			return "", err
+		}
+		text.WriteString(part)
+	}
+	text.WriteString(s.End())
+	return text.String(), nil
+}
