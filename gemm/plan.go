@@ -169,7 +169,7 @@ func (k *kernel) plan(a, b *quant.Tensor, o Options) (p plan, why string) {
 				alpha *= float64(int8Forms[s.t.Format.Element].unit)
 			}
 		}
-		if p.alpha = float32(alpha); p.alpha == p.alpha && !isModerate(p.alpha) { // a NaN makes all of C NaN with every kernel
+		if p.alpha = float32(alpha); p.alpha == p.alpha && !k.supportsAlpha(p.alpha) { // a NaN makes all of C NaN with every kernel
 			return p, "alpha times the global scales is out of range"
 		}
 	}
@@ -259,6 +259,18 @@ func isModerate(x float32) bool {
 	const limit = 1 << 40
 	x = max(x, -x)
 	return x == 0 || x >= 1.0/limit && x <= limit
+}
+
+// supportsAlpha reports whether k computes a product with the factor alpha, which includes global
+// scales, within the bound. Int8 kernels multiply each sum by alpha once, at the end, so any normal
+// number keeps the bound. The others multiply it by scales first.
+func (k *kernel) supportsAlpha(alpha float32) bool {
+	const smallestNormal = 0x1p-126
+	if k.panel == panelInt8 && k.vector == nil {
+		a := max(alpha, -alpha)
+		return a == 0 || a >= smallestNormal && a <= math.MaxFloat32
+	}
+	return isModerate(alpha)
 }
 
 // checkExponents returns a reason if an E8M0 scale is NaN or outside [lo, hi]. A block of
