@@ -29,9 +29,11 @@ func Example() {
 		if err != nil {
 			log.Fatal(err)
 		}
-		sums := measure.New(32)
-		sums.Add(x.Data, w.Dequantize(0).Data)
-		fmt.Printf("%-4s %d bytes, first scale %d, SQNR %.2f dB\n", name, len(w.Codes)+len(w.Scales), w.Scales[0], sums.Result().SQNR)
+		r, err := measure.Compare(measure.Comparison{Got: w.Dequantize(0), Want: x})
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Printf("%-4s %d bytes, first scale %d, SQNR %.2f dB\n", name, len(w.Codes)+len(w.Scales), w.Scales[0], r.SQNR)
 	}
 	// Output:
 	// te   16896 bytes, first scale 118, SQNR 32.76 dB

@@ -38,7 +38,7 @@ type worker struct {
 	scratch        scratch
 	a              []byte    // the packed block of A
 	edge           []float32 // scratch tile for partial tiles of C; the sums of a vector kernel
-	sums, running  []float32 // of a macro-kernel: MR rows with their scales, and C between chunks
+	sums, running  []float32 // of a macro-kernel: MR rows with their scales, and C between chunks; sums of a vector kernel
 	tail           []byte    // rows of B past the last whole group of a vector kernel
 	chunks, steps  int       // of the panels over the current KC positions
 	aPanel, bPanel int       // their sizes in bytes

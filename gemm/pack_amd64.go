@@ -56,7 +56,7 @@ func packDwords(s *side, dst []byte, l0, k0, kc int, w *scratch) bool {
 		} else if lanes == packLanes {
 			transposeDwords16(to, from, n, dwords/4)
 		} else {
-			transposeDwords8(to, from, n, dwords/8)
+			transposeDwords8(to, from, n, 4*lanes, dwords/8)
 		}
 	}
 	s.putScales(dst, l0, k0, chunks, steps)
@@ -328,16 +328,14 @@ func packFP4(s *side, dst []byte, l0, k0, kc int, w *scratch) bool {
 		}
 		clear(src[rows*stride:])
 	}
-	pack, base, table := packNVB, uint32(0), &fp4Unsigned
-	switch {
-	case s.isA && s.kernel.pow2:
-		pack, table = packMXA, &fp4Signed
-	case s.isA:
-		pack, table = packNVA, &fp4Signed
-	case s.kernel.pow2:
-		pack, base = packMXB, uint32(format.E8M0.Bias)
+	pack, base, table := packNV, uint32(0), &fp4Unsigned
+	if s.isA {
+		table = &fp4Signed
 	}
-	pack(unsafe.Pointer(&dst[0]), unsafe.Pointer(&src[0]), stride, unsafe.Pointer(&scales[0]), kc/packBlock, unsafe.Pointer(table), base, uint32(s.other))
+	if s.kernel.pow2 {
+		pack, base = packMX, s.scaleBase()
+	}
+	pack(unsafe.Pointer(&dst[0]), unsafe.Pointer(&src[0]), stride, unsafe.Pointer(&scales[0]), kc/packBlock, unsafe.Pointer(table), base, uint32(s.other), 0, s.panelBytes(block))
 	return true
 }
 
@@ -350,21 +348,24 @@ func packInt8(s *side, dst []byte, l0, k0, kc int, w *scratch) bool {
 	scales := w.scales[:blocks*packLanes]
 	s.transpose(scales, l0, k0/packBlock, blocks)
 	src, stride := s.byteCodes(l0, k0, kc, w)
-	pack := packSixB
-	base, bias := uint32(format.E8M0.Bias), uint32(int8Forms[s.t.Format.Element].bias)
-	switch integer := s.t.Format.Element.Integer; {
-	case integer && s.isA:
-		pack = packIntA
-	case integer:
-		pack = packIntB
-	case s.isA:
-		pack = packSixA
+	pack, table := packSix, &sixIntegers
+	if s.t.Format.Element.Integer {
+		pack = packInt
 	}
+	add := uint32(int8Forms[s.t.Format.Element].bias)
 	if s.isA {
-		base, bias = 0, uint32(s.other)
+		add = 0
 	}
-	pack(unsafe.Pointer(&dst[0]), unsafe.Pointer(&src[0]), stride, unsafe.Pointer(&scales[0]), blocks, unsafe.Pointer(&sixIntegers), base, bias)
+	pack(unsafe.Pointer(&dst[0]), unsafe.Pointer(&src[0]), stride, unsafe.Pointer(&scales[0]), blocks, unsafe.Pointer(table), s.scaleBase(), uint32(s.other), add, s.panelBytes(packBlock))
 	return true
+}
+
+// scaleBase returns the amount that int8 panels subtract from E8M0 codes.
+func (s *side) scaleBase() uint32 {
+	if s.isA {
+		return 0
+	}
+	return uint32(format.E8M0.Bias)
 }
 
 // sixIntegers holds the integers of E2M3's magnitudes for int8 panels.

@@ -16,12 +16,8 @@ func packHalves(s *side, dst []byte, l0, k0, kc int, _ *scratch) bool {
 	if kc%packBlock != 0 || l0+lanes > s.t.Lines() {
 		return false
 	}
-	pack := packHalvesF32x8
-	if lanes != group {
-		pack = packHalvesF32x16
-	}
 	for first := 0; first < lanes; first += group {
-		pack(unsafe.Pointer(&dst[4*first]), unsafe.Pointer(&s.t.Codes[(l0+first)*n+2*k0]), n, kc/group)
+		packHalvesF32(unsafe.Pointer(&dst[4*first]), unsafe.Pointer(&s.t.Codes[(l0+first)*n+2*k0]), n, 4*lanes, kc/group)
 	}
 	_, steps := s.geometry(kc)
 	s.putScales(dst, l0, k0, 1, steps)
@@ -35,10 +31,7 @@ func packF32(s *side, dst []byte, l0, k0, kc int, w *scratch) bool {
 		return false
 	}
 	e, n := s.t.Format.Element, s.t.LineBytes()
-	pack, packFloats := packBytesF32x8, packFloatsF32x8
-	if s.kernel.Lanes != lanes {
-		pack, packFloats = packBytesF32x16, packFloatsF32x16
-	}
+	step := 4 * s.kernel.Lanes
 	floats := floatCodesOf[e] // nil for formats that are decoded by table
 	extent := s.t.Format.Block.Cols
 	if extent == 0 {
@@ -70,8 +63,8 @@ func packF32(s *side, dst []byte, l0, k0, kc int, w *scratch) bool {
 			}
 			m := min(kc-k, extent-(k0+k)%extent)
 			to, from := unsafe.Pointer(&dst[(k*s.kernel.Lanes+first)*4]), unsafe.Pointer(&src[k])
-			if floats == nil || packFloats(to, from, stride, unsafe.Pointer(&scales[0]), m/8, floats) != 0 {
-				pack(to, from, stride, unsafe.Pointer(&scales[0]), m/8, unsafe.Pointer(f32Tables[e]))
+			if floats == nil || packFloatsF32(to, from, stride, unsafe.Pointer(&scales[0]), step, m/8, floats) != 0 {
+				packBytesF32(to, from, stride, unsafe.Pointer(&scales[0]), step, m/8, unsafe.Pointer(f32Tables[e]))
 			}
 			k += m
 		}

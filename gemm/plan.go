@@ -125,7 +125,7 @@ func (k *kernel) maxRows(packed, tiles bool) int {
 // dequantized reports whether the operand is multiplied as Dequantize returns it, global scale
 // included.
 func (s *side) dequantized() bool {
-	return s.kernel.panel == panelF32 && (s.isA || s.kernel.vector == nil || s.kernel.vector.dots == nil)
+	return s.kernel.panel == panelF32 && (s.isA || s.kernel.vector == nil || s.kernel.vector.single == nil)
 }
 
 // isTwin reports whether k exists only to test another kernel and is never chosen by default.

@@ -8,16 +8,19 @@ import (
 	"github.com/microscale-go/microscale/internal/memory"
 )
 
-// A vectorKernel multiplies a few rows of A by B directly from B's codes, where packing B
-// would take longer than the product: its time is that of reading B. The rows of A are
-// decoded beforehand into the kernel's order: to BF16, to float32, or, if the elements of
-// both operands are small integers, to integers with their scales.
+// A vectorKernel multiplies a few rows of A by B from B's codes, where packing B would take
+// longer than the product: its time is that of reading B. The rows of A are decoded beforehand
+// into the kernel's order: to BF16, to float32, or, if the elements of both operands are small
+// integers, to integers with their scales.
 //
 //	y[b][l] += Σ over groups of blocks · Σ over blocks of scale[l] · Σ x[b][k]·w[l][k]
 //
 // Products within a block use VDPBF16PS or VFMADD231PS, or are exact with VPDPBUSD.
 // Blocks are added in float32. A partial group at the end of a row is copied and padded
 // with zeros.
+//
+// The rows of A are divided into passes of 1, 2 or 4. All passes read a part of B before any
+// reads the next, so that it is in a cache for all but the first.
 type vectorKernel struct {
 	block, bits int
 	scale       *format.Scalar                        // scale format of the blocks; E8M0 kernels also support rows with one FP32 scale; nil: unscaled
@@ -26,20 +29,24 @@ type vectorKernel struct {
 	minRows     int                                   // minimum rows of A where BF16 products are no faster than float32 ones
 	batchPacked int                                   // maximum rows of A if B is already packed
 	tables      func(e *format.Scalar) unsafe.Pointer // constants for an element format; float32 kernels return nil for unsupported ones
-	dots        []vectorDot                           // in ascending order of batch; more rows take several passes; nil: portable Go
+
+	single, pairs vectorFunc // for single rows of B, and for pairs of rows of B if a pass has several rows of A; nil: single supports all passes. No single: portable Go
+	most          int        // maximum rows of A in a pass; 0: 4
 }
 
-// A vectorDot is an assembly kernel for batch rows of A and rows rows of B.
-type vectorDot struct {
-	rows, batch int
-	dot         func(w, s, x unsafe.Pointer, groups, pairs, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride int, tables unsafe.Pointer) (found uint64)
-}
+// A vectorFunc adds to y the products of batch rows of A (1, 2, or 4), xStride bytes apart, with
+// rows or pairs of rows of B, over the given number of groups. Rows of B are wStride bytes apart
+// and their scales sStride; wNext and sNext lead from the end of the groups of a row (or pair) to
+// the next. Products with rows of A are yStride bytes apart. sums is scratch memory. It reports
+// codes or scales that it does not support.
+type vectorFunc func(w, s, x unsafe.Pointer, groups, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
 
 const (
 	vectorRows     = 64      // rows of B in a task
 	vectorBlocks   = 16      // blocks in a group
 	vectorBytes    = 1 << 12 // bytes of codes of a row per call, so that x stays in the first-level cache
 	vectorFloats   = 1 << 12 // positions per call if x is float32: shorter runs break the sequential reads of rows of common length
+	vectorLanes    = 16      // maximum lanes of a vector
 	vectorMaxBytes = 7 << 20 // maximum bytes for rows of A: with longer rows, panels are faster
 )
 
@@ -148,31 +155,27 @@ type vectorJob struct {
 	passes  []vectorPass
 }
 
-// A vectorPass multiplies batch rows of A, from row first on, by B. All passes read a part of
-// B before any reads the next, so that it is in a cache for all but the first.
-type vectorPass struct {
-	vectorDot
-	first int
-}
+// A vectorPass multiplies batch rows of A, from row first on.
+type vectorPass struct{ first, batch int }
+
+// passRows is the usual maximum of rows of A in a pass.
+const passRows = 4
 
 // prepare divides the rows of A into passes and decodes them.
 func (j *job) prepare() {
 	p, v := &j.plan, j.plan.kernel.vector
-	rows := 0
-	j.vector.passes = j.vector.passes[:0]
-	if v.dots == nil {
-		rows = p.m
+	most := passRows
+	if v.most > 0 {
+		most = v.most
 	}
-	for rows < p.m {
-		pass := vectorPass{v.dots[0], rows}
-		rest := p.m - rows
-		for _, d := range v.dots[1:] {
-			if d.batch <= rest || rest > 1 && d.batch == rest+1 { // padding by one row is faster than two passes
-				pass.vectorDot = d
-			}
+	rows := 0
+	for j.vector.passes = j.vector.passes[:0]; rows < p.m; {
+		batch := 1
+		for batch < min(most, p.m-rows) { // padding by one row is faster than two passes
+			batch *= 2
 		}
-		rows += pass.batch
-		j.vector.passes = append(j.vector.passes, pass)
+		j.vector.passes = append(j.vector.passes, vectorPass{rows, batch})
+		rows += batch
 	}
 	group := v.groupCodes()
 	width := ceilDiv(p.k, group) * group
@@ -181,6 +184,7 @@ func (j *job) prepare() {
 	grow(&j.vector.x, rows*stride)
 	for _, w := range j.workers[:j.threads] {
 		grow(&w.edge, rows*vectorRows)
+		grow(&w.sums, 2*passRows*vectorLanes)
 	}
 	w := j.workers[0]
 	grow(&w.scratch.values, width)
@@ -282,7 +286,7 @@ func (w *worker) multiplyVector() {
 // the next is vectorRows.
 func (w *worker) vectorTask(l0, l1 int) {
 	s, v := &w.job.plan.b, w.job.plan.kernel.vector
-	if v.dots == nil {
+	if v.single == nil {
 		w.vectorGeneric(l0, l1)
 		return
 	}
@@ -312,18 +316,12 @@ func (w *worker) vectorTask(l0, l1 int) {
 func (w *worker) vectorRun(l0, l1, at int) (found bool) {
 	p, v := &w.job.plan, w.job.plan.kernel.vector
 	t := p.b.t
-	bytes, scaleBytes := v.groupCodes()*v.bits/8, v.groupScales()
+	bytes := v.groupCodes() * v.bits / 8
 	rowBytes := t.LineBytes()
 	groups := p.k / v.groupCodes()
 	all, stride := p.b.vectorScales(l0)
-	for g := 0; g < groups; {
-		m := min(groups-g, v.groupsAtOnce())
-		scales := vectorOnes[:]
-		if all != nil {
-			scales = all[g*scaleBytes:]
-		}
-		found = w.vectorGroups(t.Codes[l0*rowBytes+g*bytes:], scales, rowBytes, stride, g, m, l1-l0, at) || found
-		g += m
+	if groups > 0 {
+		found = w.vectorGroups(t.Codes[l0*rowBytes:], all, rowBytes, stride, 0, groups, l1-l0, at)
 	}
 	if rest := p.k - groups*v.groupCodes(); rest > 0 {
 		const maxScales = vectorBlocks * 4 // bytes for the scales of a row
@@ -346,7 +344,7 @@ func (w *worker) vectorRun(l0, l1, at int) (found bool) {
 				of[i] = one
 			}
 			if all != nil {
-				copy(of[:blocks*v.scaleBytes()], all[l*stride+groups*scaleBytes:])
+				copy(of[:blocks*v.scaleBytes()], all[l*stride+groups*v.groupScales():])
 			}
 		}
 		found = w.vectorGroups(codes, scales, bytes, maxScales, groups, 1, l1-l0, at) || found
@@ -381,25 +379,41 @@ var vectorOnes = func() (ones [vectorBytes / 32]byte) {
 	return ones
 }()
 
-// vectorGroups runs the kernel over n rows of B and m groups from group g on, in every pass,
-// into w.edge[at:].
+// vectorGroups adds the products with n rows of B over m groups, from group g of A on, to
+// w.edge[at:]. scales is nil if all scales are 1.
 func (w *worker) vectorGroups(codes, scales []byte, stride, scaleStride, g, m, n, at int) (found bool) {
-	v, xStride := w.job.plan.kernel.vector, w.job.vector.xStride
+	v := w.job.plan.kernel.vector
 	bytes, scaleBytes := v.groupCodes()*v.bits/8, v.groupScales()
-	tables := v.tables(w.job.plan.b.t.Format.Element)
-	for _, d := range w.job.vector.passes {
-		x, y := unsafe.Pointer(&w.job.vector.x[d.first*xStride+v.words(g*v.groupCodes())]), w.edge[d.first*vectorRows+at:]
-		if n >= d.rows {
-			found = d.dot(unsafe.Pointer(&codes[0]), unsafe.Pointer(&scales[0]), x, m, n/d.rows,
-				stride, scaleStride, d.rows*stride-m*bytes, d.rows*scaleStride-m*scaleBytes,
-				unsafe.Pointer(&y[0]), 4*xStride, 4*vectorRows, tables) != 0 || found
+	for c := 0; c < m; {
+		k := min(m-c, v.groupsAtOnce())
+		s := vectorOnes[:]
+		if scales != nil {
+			s = scales[c*scaleBytes:]
 		}
-		if last := n / d.rows * d.rows; last < n { // one row is left of two: pass it twice, with stride 0
-			found = d.dot(unsafe.Pointer(&codes[last*stride]), unsafe.Pointer(&scales[last*scaleStride]), x, m, 1, 0, 0, 0, 0,
-				unsafe.Pointer(&y[last]), 4*xStride, 4*vectorRows, tables) != 0 || found
+		for _, pass := range w.job.vector.passes {
+			dot, rows := v.single, 1
+			if pass.batch > 1 && v.pairs != nil {
+				dot, rows = v.pairs, 2
+			}
+			if n >= rows {
+				found = w.vectorPass(dot, pass, codes[c*bytes:], s, g+c, k, n/rows, stride, scaleStride, rows*stride-k*bytes, rows*scaleStride-k*scaleBytes, at) || found
+			}
+			if last := n / rows * rows; last < n { // one row of a pair: pass it twice, with stride 0
+				found = w.vectorPass(dot, pass, codes[c*bytes+last*stride:], s[last*scaleStride:], g+c, k, 1, 0, 0, 0, 0, at+last) || found
+			}
 		}
+		c += k
 	}
 	return found
+}
+
+// vectorPass calls dot.
+func (w *worker) vectorPass(dot vectorFunc, pass vectorPass, codes, scales []byte, g, groups, rows, wStride, sStride, wNext, sNext, at int) (found bool) {
+	const word = 4
+	j, v := w.job, w.job.plan.kernel.vector
+	x, y := j.vector.x[pass.first*j.vector.xStride+v.words(g*v.groupCodes()):], w.edge[pass.first*vectorRows+at:]
+	return dot(unsafe.Pointer(&codes[0]), unsafe.Pointer(&scales[0]), unsafe.Pointer(&x[0]), groups, rows, wStride, sStride, wNext, sNext,
+		unsafe.Pointer(&y[0]), word*j.vector.xStride, word*vectorRows, pass.batch, unsafe.Pointer(&w.sums[0]), v.tables(j.plan.b.t.Format.Element)) != 0
 }
 
 // vectorTakes reports whether the kernel computes the product with row l. If not, vectorPlain

@@ -14,7 +14,7 @@ func (p *plan) planVectorF32(v *vectorKernel) (why string) {
 	f := b.t.Format
 	perRow := f.Scale == format.F32 && f.Block.Cols == 0
 	switch {
-	case v.dots == nil: // supports every operand
+	case v.single == nil: // supports every operand
 		return ""
 	case f.Element.StoredBits() != v.bits || v.tables(f.Element) == nil:
 		return "unsupported element format"

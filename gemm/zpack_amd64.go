@@ -48,65 +48,29 @@ func packIntegersLines(dst, src unsafe.Pointer, stride int, exponents unsafe.Poi
 //go:noescape
 func copyLines(dst, src unsafe.Pointer, stride, n int)
 
-// packMXA packs 16 lines of nibbles, stride bytes apart, as an int8 panel of A,
-// pairs times 32 positions. table has the int8 of each nibble, four times; scales, E8M0 codes less base, become exponent fields,
-// 16 for each block in turn. bias is that of B, for panels of A.
+// packMX packs 16 rows of nibbles, stride bytes apart, as an int8 panel with blocks of 32:
+// n times 32 positions (int8Params in internal/asmgen).
 //
 //go:noescape
-func packMXA(dst, src unsafe.Pointer, stride int, scales unsafe.Pointer, pairs int, table unsafe.Pointer, base, bias uint32)
+func packMX(dst, src unsafe.Pointer, stride int, scales unsafe.Pointer, n int, table unsafe.Pointer, base, bias, add uint32, size int)
 
-// packNVA packs 16 lines of nibbles, stride bytes apart, as an int8 panel of A,
-// pairs times 32 positions. table has the int8 of each nibble, four times; scales, E4M3 codes without sign and NaN, become float32,
-// 16 for each block in turn. bias is that of B, for panels of A.
+// packNV packs 16 rows of nibbles, stride bytes apart, as an int8 panel with blocks of 16:
+// n times 32 positions (int8Params in internal/asmgen).
 //
 //go:noescape
-func packNVA(dst, src unsafe.Pointer, stride int, scales unsafe.Pointer, pairs int, table unsafe.Pointer, base, bias uint32)
+func packNV(dst, src unsafe.Pointer, stride int, scales unsafe.Pointer, n int, table unsafe.Pointer, base, bias, add uint32, size int)
 
-// packMXB packs 16 lines of nibbles, stride bytes apart, as an int8 panel of B,
-// pairs times 32 positions. table has the int8 of each nibble, four times; scales, E8M0 codes less base, become exponent fields,
-// 16 for each block in turn. bias is that of B, for panels of A.
+// packSix packs 16 rows of bytes, stride bytes apart, as an int8 panel with n blocks of 32
+// (int8Params in internal/asmgen). The bytes have a sign and a magnitude, which is looked up in a table of 64.
 //
 //go:noescape
-func packMXB(dst, src unsafe.Pointer, stride int, scales unsafe.Pointer, pairs int, table unsafe.Pointer, base, bias uint32)
+func packSix(dst, src unsafe.Pointer, stride int, scales unsafe.Pointer, n int, table unsafe.Pointer, base, bias, add uint32, size int)
 
-// packNVB packs 16 lines of nibbles, stride bytes apart, as an int8 panel of B,
-// pairs times 32 positions. table has the int8 of each nibble, four times; scales, E4M3 codes without sign and NaN, become float32,
-// 16 for each block in turn. bias is that of B, for panels of A.
+// packInt packs 16 rows of bytes, stride bytes apart, as an int8 panel with n blocks of 32
+// (int8Params in internal/asmgen). The bytes are the integers.
 //
 //go:noescape
-func packNVB(dst, src unsafe.Pointer, stride int, scales unsafe.Pointer, pairs int, table unsafe.Pointer, base, bias uint32)
-
-// packSixA packs 16 lines of bytes, stride bytes apart, as an int8 panel of A:
-// blocks of 32 positions. The bytes have a sign, and a magnitude that is looked up in a table of 64.
-// scales has the E8M0 codes of each block's 16 lanes, which less base become
-// exponent fields. bias is that of B.
-//
-//go:noescape
-func packSixA(dst, src unsafe.Pointer, stride int, scales unsafe.Pointer, blocks int, table unsafe.Pointer, base, bias uint32)
-
-// packIntA packs 16 lines of bytes, stride bytes apart, as an int8 panel of A:
-// blocks of 32 positions. The bytes are the integers.
-// scales has the E8M0 codes of each block's 16 lanes, which less base become
-// exponent fields. bias is that of B.
-//
-//go:noescape
-func packIntA(dst, src unsafe.Pointer, stride int, scales unsafe.Pointer, blocks int, table unsafe.Pointer, base, bias uint32)
-
-// packSixB packs 16 lines of bytes, stride bytes apart, as an int8 panel of B:
-// blocks of 32 positions. The bytes have a sign, and a magnitude that is looked up in a table of 64.
-// scales has the E8M0 codes of each block's 16 lanes, which less base become
-// exponent fields. bias is that of B.
-//
-//go:noescape
-func packSixB(dst, src unsafe.Pointer, stride int, scales unsafe.Pointer, blocks int, table unsafe.Pointer, base, bias uint32)
-
-// packIntB packs 16 lines of bytes, stride bytes apart, as an int8 panel of B:
-// blocks of 32 positions. The bytes are the integers.
-// scales has the E8M0 codes of each block's 16 lanes, which less base become
-// exponent fields. bias is that of B.
-//
-//go:noescape
-func packIntB(dst, src unsafe.Pointer, stride int, scales unsafe.Pointer, blocks int, table unsafe.Pointer, base, bias uint32)
+func packInt(dst, src unsafe.Pointer, stride int, scales unsafe.Pointer, n int, table unsafe.Pointer, base, bias, add uint32, size int)
 
 // transposeScales copies the scales of 16 lines, stride bytes apart, to dst: those of
 // the lines' first blocks, then of their second ones, 16·n blocks in all. Codes are
@@ -131,52 +95,33 @@ func splitSixes(dst, src unsafe.Pointer, n int)
 //go:noescape
 func foldNibbles(dst, src, scales unsafe.Pointer, n int, table unsafe.Pointer)
 
-// transposeDwords16 copies 16 lines, stride bytes apart, to a panel: the first dword
-// of every line, then the second ones, 4·n in all.
+// transposeDwords16 copies 16 rows, stride bytes apart, to a panel: the first dword
+// of every row, then the second ones, 4·n in all.
 //
 //go:noescape
 func transposeDwords16(dst, src unsafe.Pointer, stride, n int)
 
-// packBytesF32x8 packs 8 lines of byte codes, stride bytes apart, as 8·n steps of a
-// float32 panel of 8 lanes: the entries of a table of 256, each times the scale of its line.
+// packBytesF32 packs 8 rows of byte codes, stride bytes apart, as 8·n steps of a
+// float32 panel, step bytes apart: the entries of a table of 256, times the scale of the row.
 //
 //go:noescape
-func packBytesF32x8(dst, src unsafe.Pointer, stride int, scales unsafe.Pointer, n int, table unsafe.Pointer)
+func packBytesF32(dst, src unsafe.Pointer, stride int, scales unsafe.Pointer, step, n int, table unsafe.Pointer)
 
-// packFloatsF32x8 packs 8 lines of byte codes, stride bytes apart, as 8·n steps of a
-// float32 panel of 8 lanes: their values, each times the scale of its line. It reports
-// whether there was a code that is not finite, or an integer; the panel is not good then.
+// packFloatsF32 packs 8 rows of byte codes, stride bytes apart, as 8·n steps of a
+// float32 panel, step bytes apart: their values, times the scale of the row. It reports codes
+// that are not finite; the panel is invalid then.
 //
 //go:noescape
-func packFloatsF32x8(dst, src unsafe.Pointer, stride int, scales unsafe.Pointer, n int, c *floatCodes) (found uint64)
+func packFloatsF32(dst, src unsafe.Pointer, stride int, scales unsafe.Pointer, step, n int, c *floatCodes) (found uint64)
 
-// packHalvesF32x8 packs 8 lines of BF16, stride bytes apart, as 8·n steps of a float32
-// panel of 8 lanes.
+// packHalvesF32 packs 8 rows of BF16, stride bytes apart, as 8·n steps of a float32
+// panel, step bytes apart.
 //
 //go:noescape
-func packHalvesF32x8(dst, src unsafe.Pointer, stride, n int)
+func packHalvesF32(dst, src unsafe.Pointer, stride, step, n int)
 
-// packBytesF32x16 packs 8 lines of byte codes, stride bytes apart, as 8·n steps of a
-// float32 panel of 16 lanes: the entries of a table of 256, each times the scale of its line.
+// transposeDwords8 copies 8 rows, stride bytes apart, to a panel: the first dword of
+// every row, then the second ones, 8·n in all, step bytes apart.
 //
 //go:noescape
-func packBytesF32x16(dst, src unsafe.Pointer, stride int, scales unsafe.Pointer, n int, table unsafe.Pointer)
-
-// packFloatsF32x16 packs 8 lines of byte codes, stride bytes apart, as 8·n steps of a
-// float32 panel of 16 lanes: their values, each times the scale of its line. It reports
-// whether there was a code that is not finite, or an integer; the panel is not good then.
-//
-//go:noescape
-func packFloatsF32x16(dst, src unsafe.Pointer, stride int, scales unsafe.Pointer, n int, c *floatCodes) (found uint64)
-
-// packHalvesF32x16 packs 8 lines of BF16, stride bytes apart, as 8·n steps of a float32
-// panel of 16 lanes.
-//
-//go:noescape
-func packHalvesF32x16(dst, src unsafe.Pointer, stride, n int)
-
-// transposeDwords8 copies 8 lines, stride bytes apart, to a panel: the first dword
-// of every line, then the second ones, 8·n in all.
-//
-//go:noescape
-func transposeDwords8(dst, src unsafe.Pointer, stride, n int)
+func transposeDwords8(dst, src unsafe.Pointer, stride, step, n int)

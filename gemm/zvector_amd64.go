@@ -6,110 +6,38 @@ package gemm
 
 import "unsafe"
 
-// vectorMX8_1x1 adds to y the products of 1 lines of x with lines of B, 1 at a
-// time and that pairs times, over groups of 16 blocks. Lines are wStride, their
-// scales sStride bytes apart; wNext and sNext lead from the end of one set of lines
-// to the next. Lines of x are xStride, those of y yStride bytes apart. It reports
-// whether there were scales that it does not take (0 and 255, for 0 and infinity).
+// vectorMX8 is a vectorFunc for one row of A, in groups of 16 blocks. It
+// reports scales 0 and 255, which stand for 0 and infinity here.
 //
 //go:noescape
-func vectorMX8_1x1(w, s, x unsafe.Pointer, groups, pairs, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride int, tables unsafe.Pointer) (found uint64)
+func vectorMX8(w, s, x unsafe.Pointer, groups, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
 
-// vectorMX8_2x2 adds to y the products of 2 lines of x with lines of B, 2 at a
-// time and that pairs times, over groups of 16 blocks. Lines are wStride, their
-// scales sStride bytes apart; wNext and sNext lead from the end of one set of lines
-// to the next. Lines of x are xStride, those of y yStride bytes apart. It reports
-// whether there were scales that it does not take (0 and 255, for 0 and infinity).
+// vectorMX8Pairs is a vectorFunc for 2 or more rows of A and pairs of rows of B, in groups of 16 blocks. It
+// reports scales 0 and 255, which stand for 0 and infinity here.
 //
 //go:noescape
-func vectorMX8_2x2(w, s, x unsafe.Pointer, groups, pairs, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride int, tables unsafe.Pointer) (found uint64)
+func vectorMX8Pairs(w, s, x unsafe.Pointer, groups, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
 
-// vectorMX8_2x4 adds to y the products of 4 lines of x with lines of B, 2 at a
-// time and that pairs times, over groups of 16 blocks. Lines are wStride, their
-// scales sStride bytes apart; wNext and sNext lead from the end of one set of lines
-// to the next. Lines of x are xStride, those of y yStride bytes apart. It reports
-// whether there were scales that it does not take (0 and 255, for 0 and infinity).
+// vectorMX4 is a vectorFunc for one row of A, in groups of 16 blocks. It
+// reports scales 0 and 255, which stand for 0 and infinity here.
 //
 //go:noescape
-func vectorMX8_2x4(w, s, x unsafe.Pointer, groups, pairs, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride int, tables unsafe.Pointer) (found uint64)
+func vectorMX4(w, s, x unsafe.Pointer, groups, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
 
-// vectorMX8_2x8 adds to y the products of 8 lines of x with lines of B, 2 at a
-// time and that pairs times, over groups of 16 blocks. Lines are wStride, their
-// scales sStride bytes apart; wNext and sNext lead from the end of one set of lines
-// to the next. Lines of x are xStride, those of y yStride bytes apart. It reports
-// whether there were scales that it does not take (0 and 255, for 0 and infinity).
+// vectorMX4Pairs is a vectorFunc for 2 or more rows of A and pairs of rows of B, in groups of 16 blocks. It
+// reports scales 0 and 255, which stand for 0 and infinity here.
 //
 //go:noescape
-func vectorMX8_2x8(w, s, x unsafe.Pointer, groups, pairs, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride int, tables unsafe.Pointer) (found uint64)
+func vectorMX4Pairs(w, s, x unsafe.Pointer, groups, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
 
-// vectorMX4_1x1 adds to y the products of 1 lines of x with lines of B, 1 at a
-// time and that pairs times, over groups of 16 blocks. Lines are wStride, their
-// scales sStride bytes apart; wNext and sNext lead from the end of one set of lines
-// to the next. Lines of x are xStride, those of y yStride bytes apart. It reports
-// whether there were scales that it does not take (0 and 255, for 0 and infinity).
+// vectorNV4 is a vectorFunc for one row of A, in groups of 16 blocks. It
+// reports scales that are negative or NaN.
 //
 //go:noescape
-func vectorMX4_1x1(w, s, x unsafe.Pointer, groups, pairs, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride int, tables unsafe.Pointer) (found uint64)
+func vectorNV4(w, s, x unsafe.Pointer, groups, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
 
-// vectorMX4_2x2 adds to y the products of 2 lines of x with lines of B, 2 at a
-// time and that pairs times, over groups of 16 blocks. Lines are wStride, their
-// scales sStride bytes apart; wNext and sNext lead from the end of one set of lines
-// to the next. Lines of x are xStride, those of y yStride bytes apart. It reports
-// whether there were scales that it does not take (0 and 255, for 0 and infinity).
+// vectorNV4Pairs is a vectorFunc for 2 or more rows of A and pairs of rows of B, in groups of 16 blocks. It
+// reports scales that are negative or NaN.
 //
 //go:noescape
-func vectorMX4_2x2(w, s, x unsafe.Pointer, groups, pairs, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride int, tables unsafe.Pointer) (found uint64)
-
-// vectorMX4_2x4 adds to y the products of 4 lines of x with lines of B, 2 at a
-// time and that pairs times, over groups of 16 blocks. Lines are wStride, their
-// scales sStride bytes apart; wNext and sNext lead from the end of one set of lines
-// to the next. Lines of x are xStride, those of y yStride bytes apart. It reports
-// whether there were scales that it does not take (0 and 255, for 0 and infinity).
-//
-//go:noescape
-func vectorMX4_2x4(w, s, x unsafe.Pointer, groups, pairs, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride int, tables unsafe.Pointer) (found uint64)
-
-// vectorMX4_2x8 adds to y the products of 8 lines of x with lines of B, 2 at a
-// time and that pairs times, over groups of 16 blocks. Lines are wStride, their
-// scales sStride bytes apart; wNext and sNext lead from the end of one set of lines
-// to the next. Lines of x are xStride, those of y yStride bytes apart. It reports
-// whether there were scales that it does not take (0 and 255, for 0 and infinity).
-//
-//go:noescape
-func vectorMX4_2x8(w, s, x unsafe.Pointer, groups, pairs, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride int, tables unsafe.Pointer) (found uint64)
-
-// vectorNV4_1x1 adds to y the products of 1 lines of x with lines of B, 1 at a
-// time and that pairs times, over groups of 16 blocks. Lines are wStride, their
-// scales sStride bytes apart; wNext and sNext lead from the end of one set of lines
-// to the next. Lines of x are xStride, those of y yStride bytes apart. It reports
-// whether there were scales that it does not take (of sign 1, and NaN).
-//
-//go:noescape
-func vectorNV4_1x1(w, s, x unsafe.Pointer, groups, pairs, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride int, tables unsafe.Pointer) (found uint64)
-
-// vectorNV4_2x2 adds to y the products of 2 lines of x with lines of B, 2 at a
-// time and that pairs times, over groups of 16 blocks. Lines are wStride, their
-// scales sStride bytes apart; wNext and sNext lead from the end of one set of lines
-// to the next. Lines of x are xStride, those of y yStride bytes apart. It reports
-// whether there were scales that it does not take (of sign 1, and NaN).
-//
-//go:noescape
-func vectorNV4_2x2(w, s, x unsafe.Pointer, groups, pairs, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride int, tables unsafe.Pointer) (found uint64)
-
-// vectorNV4_2x4 adds to y the products of 4 lines of x with lines of B, 2 at a
-// time and that pairs times, over groups of 16 blocks. Lines are wStride, their
-// scales sStride bytes apart; wNext and sNext lead from the end of one set of lines
-// to the next. Lines of x are xStride, those of y yStride bytes apart. It reports
-// whether there were scales that it does not take (of sign 1, and NaN).
-//
-//go:noescape
-func vectorNV4_2x4(w, s, x unsafe.Pointer, groups, pairs, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride int, tables unsafe.Pointer) (found uint64)
-
-// vectorNV4_2x8 adds to y the products of 8 lines of x with lines of B, 2 at a
-// time and that pairs times, over groups of 16 blocks. Lines are wStride, their
-// scales sStride bytes apart; wNext and sNext lead from the end of one set of lines
-// to the next. Lines of x are xStride, those of y yStride bytes apart. It reports
-// whether there were scales that it does not take (of sign 1, and NaN).
-//
-//go:noescape
-func vectorNV4_2x8(w, s, x unsafe.Pointer, groups, pairs, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride int, tables unsafe.Pointer) (found uint64)
+func vectorNV4Pairs(w, s, x unsafe.Pointer, groups, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)

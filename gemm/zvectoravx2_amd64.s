@@ -58,238 +58,40 @@ DATA vectoravx2Six1<>+16(SB)/8, $0x0c0b0c0b0b0a0b0a
 DATA vectoravx2Six1<>+24(SB)/8, $0x0f0e0f0e0e0d0e0d
 GLOBL vectoravx2Six1<>(SB), RODATA|NOPTR, $32
 
-// func vectorF32AVX2_1x1(w, s, x unsafe.Pointer, groups, pairs, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride int, tables unsafe.Pointer) (found uint64)
+// func vectorF32AVX2(w, s, x unsafe.Pointer, groups, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
 //
 //	AX w
 //	BX s
-//	DX y
-//	SI pairs
-//	DI tables
-//	CX wStride
-//	R8 xStride
-//	R9 place in x
-//	R10 place in x, four lines on
-//	R11 3·xStride
-//	R12 groups left
-//	R13 steps left of the group
-//	R14 place in the group's scales
-//	R15 cache lines of the frame; between lines scratch
-//	Y0…Y0 sums
-//	Y1…Y1 those of the block, or of odd vectors
-//	Y8 Y9 constants of the arithmetic
-TEXT ·vectorF32AVX2_1x1(SB), NOSPLIT, $208-112
-	MOVQ w+0(FP), AX
-	MOVQ s+8(FP), BX
-	MOVQ y+72(FP), DX
-	MOVQ pairs+32(FP), SI
-	MOVQ tables+96(FP), DI
-	MOVQ wStride+40(FP), CX
-	MOVQ xStride+80(FP), R8
-	LEAQ (R8)(R8*2), R11
-	VPXOR X0, X0, X0
-	VMOVDQU X0, (SP)
-	VMOVUPS (DI), Y8
-	VMOVUPS 64(DI), Y9
-
-line1:
-	MOVQ x+16(FP), R9
-	MOVQ groups+24(FP), R12
-	LEAQ 79(SP), R15
-	ANDQ $-64, R15
-	VPXOR Y0, Y0, Y0
-	VPXOR Y1, Y1, Y1
-
-group2:
-	MOVQ $16, R13
-
-step3:
-	PREFETCHT1 (AX)(CX*1)
-	PREFETCHT0 512(AX)
-	PREFETCHT1 64(AX)(CX*1)
-	PREFETCHT0 576(AX)
-	VMOVUPS (AX), Y11
-	VFMADD231PS (R9), Y11, Y0
-	VMOVUPS 32(AX), Y12
-	VFMADD231PS 32(R9), Y12, Y1
-	VMOVUPS 64(AX), Y11
-	VFMADD231PS 64(R9), Y11, Y0
-	VMOVUPS 96(AX), Y12
-	VFMADD231PS 96(R9), Y12, Y1
-	ADDQ $128, AX
-	ADDQ $128, R9
-	SUBQ $1, R13
-	JNZ step3
-	SUBQ $1, R12
-	JNZ group2
-
-	// y += sums, across lanes
-	MOVQ DX, R15
-	VADDPS Y1, Y0, Y0
-	VEXTRACTF128 $1, Y0, X11
-	VADDPS X11, X0, X0
-	VPSHUFD $78, X0, X11
-	VADDPS X11, X0, X0
-	VPSHUFD $177, X0, X11
-	VADDPS X11, X0, X0
-	VADDSS (R15), X0, X0
-	VMOVSS X0, (R15)
-	ADDQ $4, DX
-	ADDQ wNext+56(FP), AX
-	ADDQ sNext+64(FP), BX
-	SUBQ $1, SI
-	JNZ line1
-	VMOVDQU (SP), X0
-	VPSUBUSB 144(DI), X0, X0
-	XORL R15, R15
-	VPTEST X0, X0
-	SETNE R15
-	MOVQ R15, found+104(FP)
-	VZEROUPPER
-	RET
-
-// func vectorF32AVX2_1x2(w, s, x unsafe.Pointer, groups, pairs, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride int, tables unsafe.Pointer) (found uint64)
-//
-//	AX w
-//	BX s
-//	DX y
-//	SI pairs
-//	DI tables
-//	CX wStride
-//	R8 xStride
-//	R9 place in x
-//	R10 place in x, four lines on
-//	R11 3·xStride
-//	R12 groups left
-//	R13 steps left of the group
-//	R14 place in the group's scales
-//	R15 cache lines of the frame; between lines scratch
-//	Y0…Y1 sums
-//	Y2…Y3 those of the block, or of odd vectors
-//	Y8 Y9 constants of the arithmetic
-TEXT ·vectorF32AVX2_1x2(SB), NOSPLIT, $208-112
-	MOVQ w+0(FP), AX
-	MOVQ s+8(FP), BX
-	MOVQ y+72(FP), DX
-	MOVQ pairs+32(FP), SI
-	MOVQ tables+96(FP), DI
-	MOVQ wStride+40(FP), CX
-	MOVQ xStride+80(FP), R8
-	LEAQ (R8)(R8*2), R11
-	VPXOR X0, X0, X0
-	VMOVDQU X0, (SP)
-	VMOVUPS (DI), Y8
-	VMOVUPS 64(DI), Y9
-
-line1:
-	MOVQ x+16(FP), R9
-	MOVQ groups+24(FP), R12
-	LEAQ 79(SP), R15
-	ANDQ $-64, R15
-	VPXOR Y0, Y0, Y0
-	VPXOR Y2, Y2, Y2
-	VPXOR Y1, Y1, Y1
-	VPXOR Y3, Y3, Y3
-
-group2:
-	MOVQ $16, R13
-
-step3:
-	PREFETCHT1 (AX)(CX*1)
-	PREFETCHT0 512(AX)
-	PREFETCHT1 64(AX)(CX*1)
-	PREFETCHT0 576(AX)
-	VMOVUPS (AX), Y11
-	VFMADD231PS (R9), Y11, Y0
-	VFMADD231PS (R9)(R8*1), Y11, Y1
-	VMOVUPS 32(AX), Y12
-	VFMADD231PS 32(R9), Y12, Y2
-	VFMADD231PS 32(R9)(R8*1), Y12, Y3
-	VMOVUPS 64(AX), Y11
-	VFMADD231PS 64(R9), Y11, Y0
-	VFMADD231PS 64(R9)(R8*1), Y11, Y1
-	VMOVUPS 96(AX), Y12
-	VFMADD231PS 96(R9), Y12, Y2
-	VFMADD231PS 96(R9)(R8*1), Y12, Y3
-	ADDQ $128, AX
-	ADDQ $128, R9
-	SUBQ $1, R13
-	JNZ step3
-	SUBQ $1, R12
-	JNZ group2
-
-	// y += sums, across lanes
-	MOVQ DX, R15
-	VADDPS Y2, Y0, Y0
-	VEXTRACTF128 $1, Y0, X11
-	VADDPS X11, X0, X0
-	VPSHUFD $78, X0, X11
-	VADDPS X11, X0, X0
-	VPSHUFD $177, X0, X11
-	VADDPS X11, X0, X0
-	VADDSS (R15), X0, X0
-	VMOVSS X0, (R15)
-	ADDQ yStride+88(FP), R15
-	VADDPS Y3, Y1, Y1
-	VEXTRACTF128 $1, Y1, X11
-	VADDPS X11, X1, X1
-	VPSHUFD $78, X1, X11
-	VADDPS X11, X1, X1
-	VPSHUFD $177, X1, X11
-	VADDPS X11, X1, X1
-	VADDSS (R15), X1, X1
-	VMOVSS X1, (R15)
-	ADDQ $4, DX
-	ADDQ wNext+56(FP), AX
-	ADDQ sNext+64(FP), BX
-	SUBQ $1, SI
-	JNZ line1
-	VMOVDQU (SP), X0
-	VPSUBUSB 144(DI), X0, X0
-	XORL R15, R15
-	VPTEST X0, X0
-	SETNE R15
-	MOVQ R15, found+104(FP)
-	VZEROUPPER
-	RET
-
-// func vectorF32AVX2_1x4(w, s, x unsafe.Pointer, groups, pairs, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride int, tables unsafe.Pointer) (found uint64)
-//
-//	AX w
-//	BX s
-//	DX y
-//	SI pairs
-//	DI tables
-//	CX wStride
-//	R8 xStride
-//	R9 place in x
-//	R10 place in x, four lines on
-//	R11 3·xStride
-//	R12 groups left
-//	R13 steps left of the group
-//	R14 place in the group's scales
-//	R15 cache lines of the frame; between lines scratch
+//	DX tables
+//	SI wStride
+//	DI position in x
+//	CX xStride
+//	R8 3·xStride
+//	R9 groups left
+//	R10 steps left of the group
+//	R11 position in the scales of the group
+//	R12 cache lines of the frame; scratch between rows
+//	R13 scratch
 //	Y0…Y3 sums
 //	Y4…Y7 those of the block, or of odd vectors
 //	Y8 Y9 constants of the arithmetic
-TEXT ·vectorF32AVX2_1x4(SB), NOSPLIT, $208-112
+TEXT ·vectorF32AVX2(SB), NOSPLIT, $208-128
 	MOVQ w+0(FP), AX
 	MOVQ s+8(FP), BX
-	MOVQ y+72(FP), DX
-	MOVQ pairs+32(FP), SI
-	MOVQ tables+96(FP), DI
-	MOVQ wStride+40(FP), CX
-	MOVQ xStride+80(FP), R8
-	LEAQ (R8)(R8*2), R11
+	MOVQ tables+112(FP), DX
+	MOVQ wStride+40(FP), SI
+	MOVQ xStride+80(FP), CX
+	LEAQ (CX)(CX*2), R8
 	VPXOR X0, X0, X0
 	VMOVDQU X0, (SP)
-	VMOVUPS (DI), Y8
-	VMOVUPS 64(DI), Y9
+	VMOVUPS (DX), Y8
+	VMOVUPS 64(DX), Y9
 
-line1:
-	MOVQ x+16(FP), R9
-	MOVQ groups+24(FP), R12
-	LEAQ 79(SP), R15
-	ANDQ $-64, R15
+row1:
+	MOVQ x+16(FP), DI
+	MOVQ groups+24(FP), R9
+	LEAQ 79(SP), R12
+	ANDQ $-64, R12
 	VPXOR Y0, Y0, Y0
 	VPXOR Y4, Y4, Y4
 	VPXOR Y1, Y1, Y1
@@ -300,355 +102,167 @@ line1:
 	VPXOR Y7, Y7, Y7
 
 group2:
-	MOVQ $16, R13
+	MOVQ $16, R10
+	CMPQ batch+96(FP), $4
+	JLT fewer4
 
-step3:
-	PREFETCHT1 (AX)(CX*1)
+step5:
+	PREFETCHT1 (AX)(SI*1)
 	PREFETCHT0 512(AX)
-	PREFETCHT1 64(AX)(CX*1)
+	PREFETCHT1 64(AX)(SI*1)
 	PREFETCHT0 576(AX)
 	VMOVUPS (AX), Y11
-	VFMADD231PS (R9), Y11, Y0
-	VFMADD231PS (R9)(R8*1), Y11, Y1
-	VFMADD231PS (R9)(R8*2), Y11, Y2
-	VFMADD231PS (R9)(R11*1), Y11, Y3
+	VFMADD231PS (DI), Y11, Y0
+	VFMADD231PS (DI)(CX*1), Y11, Y1
+	VFMADD231PS (DI)(CX*2), Y11, Y2
+	VFMADD231PS (DI)(R8*1), Y11, Y3
 	VMOVUPS 32(AX), Y12
-	VFMADD231PS 32(R9), Y12, Y4
-	VFMADD231PS 32(R9)(R8*1), Y12, Y5
-	VFMADD231PS 32(R9)(R8*2), Y12, Y6
-	VFMADD231PS 32(R9)(R11*1), Y12, Y7
+	VFMADD231PS 32(DI), Y12, Y4
+	VFMADD231PS 32(DI)(CX*1), Y12, Y5
+	VFMADD231PS 32(DI)(CX*2), Y12, Y6
+	VFMADD231PS 32(DI)(R8*1), Y12, Y7
 	VMOVUPS 64(AX), Y11
-	VFMADD231PS 64(R9), Y11, Y0
-	VFMADD231PS 64(R9)(R8*1), Y11, Y1
-	VFMADD231PS 64(R9)(R8*2), Y11, Y2
-	VFMADD231PS 64(R9)(R11*1), Y11, Y3
+	VFMADD231PS 64(DI), Y11, Y0
+	VFMADD231PS 64(DI)(CX*1), Y11, Y1
+	VFMADD231PS 64(DI)(CX*2), Y11, Y2
+	VFMADD231PS 64(DI)(R8*1), Y11, Y3
 	VMOVUPS 96(AX), Y12
-	VFMADD231PS 96(R9), Y12, Y4
-	VFMADD231PS 96(R9)(R8*1), Y12, Y5
-	VFMADD231PS 96(R9)(R8*2), Y12, Y6
-	VFMADD231PS 96(R9)(R11*1), Y12, Y7
+	VFMADD231PS 96(DI), Y12, Y4
+	VFMADD231PS 96(DI)(CX*1), Y12, Y5
+	VFMADD231PS 96(DI)(CX*2), Y12, Y6
+	VFMADD231PS 96(DI)(R8*1), Y12, Y7
 	ADDQ $128, AX
-	ADDQ $128, R9
-	SUBQ $1, R13
-	JNZ step3
-	SUBQ $1, R12
+	ADDQ $128, DI
+	SUBQ $1, R10
+	JNZ step5
+	JMP done3
+
+fewer4:
+	CMPQ batch+96(FP), $2
+	JLT fewer6
+
+step7:
+	PREFETCHT1 (AX)(SI*1)
+	PREFETCHT0 512(AX)
+	PREFETCHT1 64(AX)(SI*1)
+	PREFETCHT0 576(AX)
+	VMOVUPS (AX), Y11
+	VFMADD231PS (DI), Y11, Y0
+	VFMADD231PS (DI)(CX*1), Y11, Y1
+	VMOVUPS 32(AX), Y12
+	VFMADD231PS 32(DI), Y12, Y4
+	VFMADD231PS 32(DI)(CX*1), Y12, Y5
+	VMOVUPS 64(AX), Y11
+	VFMADD231PS 64(DI), Y11, Y0
+	VFMADD231PS 64(DI)(CX*1), Y11, Y1
+	VMOVUPS 96(AX), Y12
+	VFMADD231PS 96(DI), Y12, Y4
+	VFMADD231PS 96(DI)(CX*1), Y12, Y5
+	ADDQ $128, AX
+	ADDQ $128, DI
+	SUBQ $1, R10
+	JNZ step7
+	JMP done3
+
+fewer6:
+
+step9:
+	PREFETCHT1 (AX)(SI*1)
+	PREFETCHT0 512(AX)
+	PREFETCHT1 64(AX)(SI*1)
+	PREFETCHT0 576(AX)
+	VMOVUPS (AX), Y11
+	VFMADD231PS (DI), Y11, Y0
+	VMOVUPS 32(AX), Y12
+	VFMADD231PS 32(DI), Y12, Y4
+	VMOVUPS 64(AX), Y11
+	VFMADD231PS 64(DI), Y11, Y0
+	VMOVUPS 96(AX), Y12
+	VFMADD231PS 96(DI), Y12, Y4
+	ADDQ $128, AX
+	ADDQ $128, DI
+	SUBQ $1, R10
+	JNZ step9
+
+done3:
+	SUBQ $1, R9
 	JNZ group2
 
 	// y += sums, across lanes
-	MOVQ DX, R15
+	MOVQ sums+104(FP), R12
 	VADDPS Y4, Y0, Y0
-	VEXTRACTF128 $1, Y0, X11
-	VADDPS X11, X0, X0
-	VPSHUFD $78, X0, X11
-	VADDPS X11, X0, X0
-	VPSHUFD $177, X0, X11
-	VADDPS X11, X0, X0
-	VADDSS (R15), X0, X0
-	VMOVSS X0, (R15)
-	ADDQ yStride+88(FP), R15
+	VMOVUPS Y0, (R12)
 	VADDPS Y5, Y1, Y1
-	VEXTRACTF128 $1, Y1, X11
-	VADDPS X11, X1, X1
-	VPSHUFD $78, X1, X11
-	VADDPS X11, X1, X1
-	VPSHUFD $177, X1, X11
-	VADDPS X11, X1, X1
-	VADDSS (R15), X1, X1
-	VMOVSS X1, (R15)
-	ADDQ yStride+88(FP), R15
+	VMOVUPS Y1, 32(R12)
 	VADDPS Y6, Y2, Y2
-	VEXTRACTF128 $1, Y2, X11
-	VADDPS X11, X2, X2
-	VPSHUFD $78, X2, X11
-	VADDPS X11, X2, X2
-	VPSHUFD $177, X2, X11
-	VADDPS X11, X2, X2
-	VADDSS (R15), X2, X2
-	VMOVSS X2, (R15)
-	ADDQ yStride+88(FP), R15
+	VMOVUPS Y2, 64(R12)
 	VADDPS Y7, Y3, Y3
-	VEXTRACTF128 $1, Y3, X11
-	VADDPS X11, X3, X3
-	VPSHUFD $78, X3, X11
-	VADDPS X11, X3, X3
-	VPSHUFD $177, X3, X11
-	VADDPS X11, X3, X3
-	VADDSS (R15), X3, X3
-	VMOVSS X3, (R15)
-	ADDQ $4, DX
+	VMOVUPS Y3, 96(R12)
+	MOVQ y+72(FP), R13
+	MOVQ batch+96(FP), R10
+
+lanes10:
+	VMOVUPS (R12), Y0
+	VEXTRACTF128 $1, Y0, X1
+	VADDPS X1, X0, X0
+	VPSHUFD $78, X0, X1
+	VADDPS X1, X0, X0
+	VPSHUFD $177, X0, X1
+	VADDPS X1, X0, X0
+	VADDSS (R13), X0, X0
+	VMOVSS X0, (R13)
+	ADDQ $32, R12
+	ADDQ yStride+88(FP), R13
+	SUBQ $1, R10
+	JNZ lanes10
+	ADDQ $4, y+72(FP)
 	ADDQ wNext+56(FP), AX
 	ADDQ sNext+64(FP), BX
-	SUBQ $1, SI
-	JNZ line1
+	SUBQ $1, rows+32(FP)
+	JNZ row1
 	VMOVDQU (SP), X0
-	VPSUBUSB 144(DI), X0, X0
-	XORL R15, R15
+	VPSUBUSB 144(DX), X0, X0
+	XORL R12, R12
 	VPTEST X0, X0
-	SETNE R15
-	MOVQ R15, found+104(FP)
+	SETNE R12
+	MOVQ R12, found+120(FP)
 	VZEROUPPER
 	RET
 
-// func vectorBF16AVX2_1x1(w, s, x unsafe.Pointer, groups, pairs, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride int, tables unsafe.Pointer) (found uint64)
+// func vectorBF16AVX2(w, s, x unsafe.Pointer, groups, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
 //
 //	AX w
 //	BX s
-//	DX y
-//	SI pairs
-//	DI tables
-//	CX wStride
-//	R8 xStride
-//	R9 place in x
-//	R10 place in x, four lines on
-//	R11 3·xStride
-//	R12 groups left
-//	R13 steps left of the group
-//	R14 place in the group's scales
-//	R15 cache lines of the frame; between lines scratch
-//	Y0…Y0 sums
-//	Y1…Y1 those of the block, or of odd vectors
-//	Y8 Y9 constants of the arithmetic
-TEXT ·vectorBF16AVX2_1x1(SB), NOSPLIT, $208-112
-	MOVQ w+0(FP), AX
-	MOVQ s+8(FP), BX
-	MOVQ y+72(FP), DX
-	MOVQ pairs+32(FP), SI
-	MOVQ tables+96(FP), DI
-	MOVQ wStride+40(FP), CX
-	MOVQ xStride+80(FP), R8
-	LEAQ (R8)(R8*2), R11
-	VPXOR X0, X0, X0
-	VMOVDQU X0, (SP)
-	VMOVUPS (DI), Y8
-	VMOVUPS 64(DI), Y9
-
-line1:
-	MOVQ x+16(FP), R9
-	MOVQ groups+24(FP), R12
-	LEAQ 79(SP), R15
-	ANDQ $-64, R15
-	VPXOR Y0, Y0, Y0
-	VPXOR Y1, Y1, Y1
-
-group2:
-	MOVQ $8, R13
-
-step3:
-	PREFETCHT1 (AX)(CX*1)
-	PREFETCHT0 512(AX)
-	PREFETCHT1 64(AX)(CX*1)
-	PREFETCHT0 576(AX)
-	VMOVUPS (AX), Y11
-	VPSLLD $16, Y11, Y12
-	VFMADD231PS (R9), Y12, Y0
-	VPAND vectoravx2High<>+0(SB), Y11, Y11
-	VFMADD231PS 32(R9), Y11, Y1
-	VMOVUPS 32(AX), Y11
-	VPSLLD $16, Y11, Y12
-	VFMADD231PS 64(R9), Y12, Y0
-	VPAND vectoravx2High<>+0(SB), Y11, Y11
-	VFMADD231PS 96(R9), Y11, Y1
-	VMOVUPS 64(AX), Y11
-	VPSLLD $16, Y11, Y12
-	VFMADD231PS 128(R9), Y12, Y0
-	VPAND vectoravx2High<>+0(SB), Y11, Y11
-	VFMADD231PS 160(R9), Y11, Y1
-	VMOVUPS 96(AX), Y11
-	VPSLLD $16, Y11, Y12
-	VFMADD231PS 192(R9), Y12, Y0
-	VPAND vectoravx2High<>+0(SB), Y11, Y11
-	VFMADD231PS 224(R9), Y11, Y1
-	ADDQ $128, AX
-	ADDQ $256, R9
-	SUBQ $1, R13
-	JNZ step3
-	SUBQ $1, R12
-	JNZ group2
-
-	// y += sums, across lanes
-	MOVQ DX, R15
-	VADDPS Y1, Y0, Y0
-	VEXTRACTF128 $1, Y0, X11
-	VADDPS X11, X0, X0
-	VPSHUFD $78, X0, X11
-	VADDPS X11, X0, X0
-	VPSHUFD $177, X0, X11
-	VADDPS X11, X0, X0
-	VADDSS (R15), X0, X0
-	VMOVSS X0, (R15)
-	ADDQ $4, DX
-	ADDQ wNext+56(FP), AX
-	ADDQ sNext+64(FP), BX
-	SUBQ $1, SI
-	JNZ line1
-	VMOVDQU (SP), X0
-	VPSUBUSB 144(DI), X0, X0
-	XORL R15, R15
-	VPTEST X0, X0
-	SETNE R15
-	MOVQ R15, found+104(FP)
-	VZEROUPPER
-	RET
-
-// func vectorBF16AVX2_1x2(w, s, x unsafe.Pointer, groups, pairs, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride int, tables unsafe.Pointer) (found uint64)
-//
-//	AX w
-//	BX s
-//	DX y
-//	SI pairs
-//	DI tables
-//	CX wStride
-//	R8 xStride
-//	R9 place in x
-//	R10 place in x, four lines on
-//	R11 3·xStride
-//	R12 groups left
-//	R13 steps left of the group
-//	R14 place in the group's scales
-//	R15 cache lines of the frame; between lines scratch
-//	Y0…Y1 sums
-//	Y2…Y3 those of the block, or of odd vectors
-//	Y8 Y9 constants of the arithmetic
-TEXT ·vectorBF16AVX2_1x2(SB), NOSPLIT, $208-112
-	MOVQ w+0(FP), AX
-	MOVQ s+8(FP), BX
-	MOVQ y+72(FP), DX
-	MOVQ pairs+32(FP), SI
-	MOVQ tables+96(FP), DI
-	MOVQ wStride+40(FP), CX
-	MOVQ xStride+80(FP), R8
-	LEAQ (R8)(R8*2), R11
-	VPXOR X0, X0, X0
-	VMOVDQU X0, (SP)
-	VMOVUPS (DI), Y8
-	VMOVUPS 64(DI), Y9
-
-line1:
-	MOVQ x+16(FP), R9
-	MOVQ groups+24(FP), R12
-	LEAQ 79(SP), R15
-	ANDQ $-64, R15
-	VPXOR Y0, Y0, Y0
-	VPXOR Y2, Y2, Y2
-	VPXOR Y1, Y1, Y1
-	VPXOR Y3, Y3, Y3
-
-group2:
-	MOVQ $8, R13
-
-step3:
-	PREFETCHT1 (AX)(CX*1)
-	PREFETCHT0 512(AX)
-	PREFETCHT1 64(AX)(CX*1)
-	PREFETCHT0 576(AX)
-	VMOVUPS (AX), Y11
-	VPSLLD $16, Y11, Y12
-	VFMADD231PS (R9), Y12, Y0
-	VFMADD231PS (R9)(R8*1), Y12, Y1
-	VPAND vectoravx2High<>+0(SB), Y11, Y11
-	VFMADD231PS 32(R9), Y11, Y2
-	VFMADD231PS 32(R9)(R8*1), Y11, Y3
-	VMOVUPS 32(AX), Y11
-	VPSLLD $16, Y11, Y12
-	VFMADD231PS 64(R9), Y12, Y0
-	VFMADD231PS 64(R9)(R8*1), Y12, Y1
-	VPAND vectoravx2High<>+0(SB), Y11, Y11
-	VFMADD231PS 96(R9), Y11, Y2
-	VFMADD231PS 96(R9)(R8*1), Y11, Y3
-	VMOVUPS 64(AX), Y11
-	VPSLLD $16, Y11, Y12
-	VFMADD231PS 128(R9), Y12, Y0
-	VFMADD231PS 128(R9)(R8*1), Y12, Y1
-	VPAND vectoravx2High<>+0(SB), Y11, Y11
-	VFMADD231PS 160(R9), Y11, Y2
-	VFMADD231PS 160(R9)(R8*1), Y11, Y3
-	VMOVUPS 96(AX), Y11
-	VPSLLD $16, Y11, Y12
-	VFMADD231PS 192(R9), Y12, Y0
-	VFMADD231PS 192(R9)(R8*1), Y12, Y1
-	VPAND vectoravx2High<>+0(SB), Y11, Y11
-	VFMADD231PS 224(R9), Y11, Y2
-	VFMADD231PS 224(R9)(R8*1), Y11, Y3
-	ADDQ $128, AX
-	ADDQ $256, R9
-	SUBQ $1, R13
-	JNZ step3
-	SUBQ $1, R12
-	JNZ group2
-
-	// y += sums, across lanes
-	MOVQ DX, R15
-	VADDPS Y2, Y0, Y0
-	VEXTRACTF128 $1, Y0, X11
-	VADDPS X11, X0, X0
-	VPSHUFD $78, X0, X11
-	VADDPS X11, X0, X0
-	VPSHUFD $177, X0, X11
-	VADDPS X11, X0, X0
-	VADDSS (R15), X0, X0
-	VMOVSS X0, (R15)
-	ADDQ yStride+88(FP), R15
-	VADDPS Y3, Y1, Y1
-	VEXTRACTF128 $1, Y1, X11
-	VADDPS X11, X1, X1
-	VPSHUFD $78, X1, X11
-	VADDPS X11, X1, X1
-	VPSHUFD $177, X1, X11
-	VADDPS X11, X1, X1
-	VADDSS (R15), X1, X1
-	VMOVSS X1, (R15)
-	ADDQ $4, DX
-	ADDQ wNext+56(FP), AX
-	ADDQ sNext+64(FP), BX
-	SUBQ $1, SI
-	JNZ line1
-	VMOVDQU (SP), X0
-	VPSUBUSB 144(DI), X0, X0
-	XORL R15, R15
-	VPTEST X0, X0
-	SETNE R15
-	MOVQ R15, found+104(FP)
-	VZEROUPPER
-	RET
-
-// func vectorBF16AVX2_1x4(w, s, x unsafe.Pointer, groups, pairs, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride int, tables unsafe.Pointer) (found uint64)
-//
-//	AX w
-//	BX s
-//	DX y
-//	SI pairs
-//	DI tables
-//	CX wStride
-//	R8 xStride
-//	R9 place in x
-//	R10 place in x, four lines on
-//	R11 3·xStride
-//	R12 groups left
-//	R13 steps left of the group
-//	R14 place in the group's scales
-//	R15 cache lines of the frame; between lines scratch
+//	DX tables
+//	SI wStride
+//	DI position in x
+//	CX xStride
+//	R8 3·xStride
+//	R9 groups left
+//	R10 steps left of the group
+//	R11 position in the scales of the group
+//	R12 cache lines of the frame; scratch between rows
+//	R13 scratch
 //	Y0…Y3 sums
 //	Y4…Y7 those of the block, or of odd vectors
 //	Y8 Y9 constants of the arithmetic
-TEXT ·vectorBF16AVX2_1x4(SB), NOSPLIT, $208-112
+TEXT ·vectorBF16AVX2(SB), NOSPLIT, $208-128
 	MOVQ w+0(FP), AX
 	MOVQ s+8(FP), BX
-	MOVQ y+72(FP), DX
-	MOVQ pairs+32(FP), SI
-	MOVQ tables+96(FP), DI
-	MOVQ wStride+40(FP), CX
-	MOVQ xStride+80(FP), R8
-	LEAQ (R8)(R8*2), R11
+	MOVQ tables+112(FP), DX
+	MOVQ wStride+40(FP), SI
+	MOVQ xStride+80(FP), CX
+	LEAQ (CX)(CX*2), R8
 	VPXOR X0, X0, X0
 	VMOVDQU X0, (SP)
-	VMOVUPS (DI), Y8
-	VMOVUPS 64(DI), Y9
+	VMOVUPS (DX), Y8
+	VMOVUPS 64(DX), Y9
 
-line1:
-	MOVQ x+16(FP), R9
-	MOVQ groups+24(FP), R12
-	LEAQ 79(SP), R15
-	ANDQ $-64, R15
+row1:
+	MOVQ x+16(FP), DI
+	MOVQ groups+24(FP), R9
+	LEAQ 79(SP), R12
+	ANDQ $-64, R12
 	VPXOR Y0, Y0, Y0
 	VPXOR Y4, Y4, Y4
 	VPXOR Y1, Y1, Y1
@@ -659,467 +273,221 @@ line1:
 	VPXOR Y7, Y7, Y7
 
 group2:
-	MOVQ $8, R13
+	MOVQ $8, R10
+	CMPQ batch+96(FP), $4
+	JLT fewer4
 
-step3:
-	PREFETCHT1 (AX)(CX*1)
+step5:
+	PREFETCHT1 (AX)(SI*1)
 	PREFETCHT0 512(AX)
-	PREFETCHT1 64(AX)(CX*1)
+	PREFETCHT1 64(AX)(SI*1)
 	PREFETCHT0 576(AX)
 	VMOVUPS (AX), Y11
 	VPSLLD $16, Y11, Y12
-	VFMADD231PS (R9), Y12, Y0
-	VFMADD231PS (R9)(R8*1), Y12, Y1
-	VFMADD231PS (R9)(R8*2), Y12, Y2
-	VFMADD231PS (R9)(R11*1), Y12, Y3
+	VFMADD231PS (DI), Y12, Y0
+	VFMADD231PS (DI)(CX*1), Y12, Y1
+	VFMADD231PS (DI)(CX*2), Y12, Y2
+	VFMADD231PS (DI)(R8*1), Y12, Y3
 	VPAND vectoravx2High<>+0(SB), Y11, Y11
-	VFMADD231PS 32(R9), Y11, Y4
-	VFMADD231PS 32(R9)(R8*1), Y11, Y5
-	VFMADD231PS 32(R9)(R8*2), Y11, Y6
-	VFMADD231PS 32(R9)(R11*1), Y11, Y7
+	VFMADD231PS 32(DI), Y11, Y4
+	VFMADD231PS 32(DI)(CX*1), Y11, Y5
+	VFMADD231PS 32(DI)(CX*2), Y11, Y6
+	VFMADD231PS 32(DI)(R8*1), Y11, Y7
 	VMOVUPS 32(AX), Y11
 	VPSLLD $16, Y11, Y12
-	VFMADD231PS 64(R9), Y12, Y0
-	VFMADD231PS 64(R9)(R8*1), Y12, Y1
-	VFMADD231PS 64(R9)(R8*2), Y12, Y2
-	VFMADD231PS 64(R9)(R11*1), Y12, Y3
+	VFMADD231PS 64(DI), Y12, Y0
+	VFMADD231PS 64(DI)(CX*1), Y12, Y1
+	VFMADD231PS 64(DI)(CX*2), Y12, Y2
+	VFMADD231PS 64(DI)(R8*1), Y12, Y3
 	VPAND vectoravx2High<>+0(SB), Y11, Y11
-	VFMADD231PS 96(R9), Y11, Y4
-	VFMADD231PS 96(R9)(R8*1), Y11, Y5
-	VFMADD231PS 96(R9)(R8*2), Y11, Y6
-	VFMADD231PS 96(R9)(R11*1), Y11, Y7
+	VFMADD231PS 96(DI), Y11, Y4
+	VFMADD231PS 96(DI)(CX*1), Y11, Y5
+	VFMADD231PS 96(DI)(CX*2), Y11, Y6
+	VFMADD231PS 96(DI)(R8*1), Y11, Y7
 	VMOVUPS 64(AX), Y11
 	VPSLLD $16, Y11, Y12
-	VFMADD231PS 128(R9), Y12, Y0
-	VFMADD231PS 128(R9)(R8*1), Y12, Y1
-	VFMADD231PS 128(R9)(R8*2), Y12, Y2
-	VFMADD231PS 128(R9)(R11*1), Y12, Y3
+	VFMADD231PS 128(DI), Y12, Y0
+	VFMADD231PS 128(DI)(CX*1), Y12, Y1
+	VFMADD231PS 128(DI)(CX*2), Y12, Y2
+	VFMADD231PS 128(DI)(R8*1), Y12, Y3
 	VPAND vectoravx2High<>+0(SB), Y11, Y11
-	VFMADD231PS 160(R9), Y11, Y4
-	VFMADD231PS 160(R9)(R8*1), Y11, Y5
-	VFMADD231PS 160(R9)(R8*2), Y11, Y6
-	VFMADD231PS 160(R9)(R11*1), Y11, Y7
+	VFMADD231PS 160(DI), Y11, Y4
+	VFMADD231PS 160(DI)(CX*1), Y11, Y5
+	VFMADD231PS 160(DI)(CX*2), Y11, Y6
+	VFMADD231PS 160(DI)(R8*1), Y11, Y7
 	VMOVUPS 96(AX), Y11
 	VPSLLD $16, Y11, Y12
-	VFMADD231PS 192(R9), Y12, Y0
-	VFMADD231PS 192(R9)(R8*1), Y12, Y1
-	VFMADD231PS 192(R9)(R8*2), Y12, Y2
-	VFMADD231PS 192(R9)(R11*1), Y12, Y3
+	VFMADD231PS 192(DI), Y12, Y0
+	VFMADD231PS 192(DI)(CX*1), Y12, Y1
+	VFMADD231PS 192(DI)(CX*2), Y12, Y2
+	VFMADD231PS 192(DI)(R8*1), Y12, Y3
 	VPAND vectoravx2High<>+0(SB), Y11, Y11
-	VFMADD231PS 224(R9), Y11, Y4
-	VFMADD231PS 224(R9)(R8*1), Y11, Y5
-	VFMADD231PS 224(R9)(R8*2), Y11, Y6
-	VFMADD231PS 224(R9)(R11*1), Y11, Y7
+	VFMADD231PS 224(DI), Y11, Y4
+	VFMADD231PS 224(DI)(CX*1), Y11, Y5
+	VFMADD231PS 224(DI)(CX*2), Y11, Y6
+	VFMADD231PS 224(DI)(R8*1), Y11, Y7
 	ADDQ $128, AX
-	ADDQ $256, R9
-	SUBQ $1, R13
-	JNZ step3
-	SUBQ $1, R12
+	ADDQ $256, DI
+	SUBQ $1, R10
+	JNZ step5
+	JMP done3
+
+fewer4:
+	CMPQ batch+96(FP), $2
+	JLT fewer6
+
+step7:
+	PREFETCHT1 (AX)(SI*1)
+	PREFETCHT0 512(AX)
+	PREFETCHT1 64(AX)(SI*1)
+	PREFETCHT0 576(AX)
+	VMOVUPS (AX), Y11
+	VPSLLD $16, Y11, Y12
+	VFMADD231PS (DI), Y12, Y0
+	VFMADD231PS (DI)(CX*1), Y12, Y1
+	VPAND vectoravx2High<>+0(SB), Y11, Y11
+	VFMADD231PS 32(DI), Y11, Y4
+	VFMADD231PS 32(DI)(CX*1), Y11, Y5
+	VMOVUPS 32(AX), Y11
+	VPSLLD $16, Y11, Y12
+	VFMADD231PS 64(DI), Y12, Y0
+	VFMADD231PS 64(DI)(CX*1), Y12, Y1
+	VPAND vectoravx2High<>+0(SB), Y11, Y11
+	VFMADD231PS 96(DI), Y11, Y4
+	VFMADD231PS 96(DI)(CX*1), Y11, Y5
+	VMOVUPS 64(AX), Y11
+	VPSLLD $16, Y11, Y12
+	VFMADD231PS 128(DI), Y12, Y0
+	VFMADD231PS 128(DI)(CX*1), Y12, Y1
+	VPAND vectoravx2High<>+0(SB), Y11, Y11
+	VFMADD231PS 160(DI), Y11, Y4
+	VFMADD231PS 160(DI)(CX*1), Y11, Y5
+	VMOVUPS 96(AX), Y11
+	VPSLLD $16, Y11, Y12
+	VFMADD231PS 192(DI), Y12, Y0
+	VFMADD231PS 192(DI)(CX*1), Y12, Y1
+	VPAND vectoravx2High<>+0(SB), Y11, Y11
+	VFMADD231PS 224(DI), Y11, Y4
+	VFMADD231PS 224(DI)(CX*1), Y11, Y5
+	ADDQ $128, AX
+	ADDQ $256, DI
+	SUBQ $1, R10
+	JNZ step7
+	JMP done3
+
+fewer6:
+
+step9:
+	PREFETCHT1 (AX)(SI*1)
+	PREFETCHT0 512(AX)
+	PREFETCHT1 64(AX)(SI*1)
+	PREFETCHT0 576(AX)
+	VMOVUPS (AX), Y11
+	VPSLLD $16, Y11, Y12
+	VFMADD231PS (DI), Y12, Y0
+	VPAND vectoravx2High<>+0(SB), Y11, Y11
+	VFMADD231PS 32(DI), Y11, Y4
+	VMOVUPS 32(AX), Y11
+	VPSLLD $16, Y11, Y12
+	VFMADD231PS 64(DI), Y12, Y0
+	VPAND vectoravx2High<>+0(SB), Y11, Y11
+	VFMADD231PS 96(DI), Y11, Y4
+	VMOVUPS 64(AX), Y11
+	VPSLLD $16, Y11, Y12
+	VFMADD231PS 128(DI), Y12, Y0
+	VPAND vectoravx2High<>+0(SB), Y11, Y11
+	VFMADD231PS 160(DI), Y11, Y4
+	VMOVUPS 96(AX), Y11
+	VPSLLD $16, Y11, Y12
+	VFMADD231PS 192(DI), Y12, Y0
+	VPAND vectoravx2High<>+0(SB), Y11, Y11
+	VFMADD231PS 224(DI), Y11, Y4
+	ADDQ $128, AX
+	ADDQ $256, DI
+	SUBQ $1, R10
+	JNZ step9
+
+done3:
+	SUBQ $1, R9
 	JNZ group2
 
 	// y += sums, across lanes
-	MOVQ DX, R15
+	MOVQ sums+104(FP), R12
 	VADDPS Y4, Y0, Y0
-	VEXTRACTF128 $1, Y0, X11
-	VADDPS X11, X0, X0
-	VPSHUFD $78, X0, X11
-	VADDPS X11, X0, X0
-	VPSHUFD $177, X0, X11
-	VADDPS X11, X0, X0
-	VADDSS (R15), X0, X0
-	VMOVSS X0, (R15)
-	ADDQ yStride+88(FP), R15
+	VMOVUPS Y0, (R12)
 	VADDPS Y5, Y1, Y1
-	VEXTRACTF128 $1, Y1, X11
-	VADDPS X11, X1, X1
-	VPSHUFD $78, X1, X11
-	VADDPS X11, X1, X1
-	VPSHUFD $177, X1, X11
-	VADDPS X11, X1, X1
-	VADDSS (R15), X1, X1
-	VMOVSS X1, (R15)
-	ADDQ yStride+88(FP), R15
+	VMOVUPS Y1, 32(R12)
 	VADDPS Y6, Y2, Y2
-	VEXTRACTF128 $1, Y2, X11
-	VADDPS X11, X2, X2
-	VPSHUFD $78, X2, X11
-	VADDPS X11, X2, X2
-	VPSHUFD $177, X2, X11
-	VADDPS X11, X2, X2
-	VADDSS (R15), X2, X2
-	VMOVSS X2, (R15)
-	ADDQ yStride+88(FP), R15
+	VMOVUPS Y2, 64(R12)
 	VADDPS Y7, Y3, Y3
-	VEXTRACTF128 $1, Y3, X11
-	VADDPS X11, X3, X3
-	VPSHUFD $78, X3, X11
-	VADDPS X11, X3, X3
-	VPSHUFD $177, X3, X11
-	VADDPS X11, X3, X3
-	VADDSS (R15), X3, X3
-	VMOVSS X3, (R15)
-	ADDQ $4, DX
+	VMOVUPS Y3, 96(R12)
+	MOVQ y+72(FP), R13
+	MOVQ batch+96(FP), R10
+
+lanes10:
+	VMOVUPS (R12), Y0
+	VEXTRACTF128 $1, Y0, X1
+	VADDPS X1, X0, X0
+	VPSHUFD $78, X0, X1
+	VADDPS X1, X0, X0
+	VPSHUFD $177, X0, X1
+	VADDPS X1, X0, X0
+	VADDSS (R13), X0, X0
+	VMOVSS X0, (R13)
+	ADDQ $32, R12
+	ADDQ yStride+88(FP), R13
+	SUBQ $1, R10
+	JNZ lanes10
+	ADDQ $4, y+72(FP)
 	ADDQ wNext+56(FP), AX
 	ADDQ sNext+64(FP), BX
-	SUBQ $1, SI
-	JNZ line1
+	SUBQ $1, rows+32(FP)
+	JNZ row1
 	VMOVDQU (SP), X0
-	VPSUBUSB 144(DI), X0, X0
-	XORL R15, R15
+	VPSUBUSB 144(DX), X0, X0
+	XORL R12, R12
 	VPTEST X0, X0
-	SETNE R15
-	MOVQ R15, found+104(FP)
+	SETNE R12
+	MOVQ R12, found+120(FP)
 	VZEROUPPER
 	RET
 
-// func vectorFP8AVX2_1x1(w, s, x unsafe.Pointer, groups, pairs, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride int, tables unsafe.Pointer) (found uint64)
+// func vectorFP8AVX2(w, s, x unsafe.Pointer, groups, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
 //
 //	AX w
 //	BX s
-//	DX y
-//	SI pairs
-//	DI tables
-//	CX wStride
-//	R8 xStride
-//	R9 place in x
-//	R10 place in x, four lines on
-//	R11 3·xStride
-//	R12 groups left
-//	R13 steps left of the group
-//	R14 place in the group's scales
-//	R15 cache lines of the frame; between lines scratch
-//	Y0…Y0 sums
-//	Y1…Y1 those of the block, or of odd vectors
-//	Y8 Y9 constants of the arithmetic
-//	Y10 codes, signs set: the largest of each byte
-TEXT ·vectorFP8AVX2_1x1(SB), NOSPLIT, $208-112
-	MOVQ w+0(FP), AX
-	MOVQ s+8(FP), BX
-	MOVQ y+72(FP), DX
-	MOVQ pairs+32(FP), SI
-	MOVQ tables+96(FP), DI
-	MOVQ wStride+40(FP), CX
-	MOVQ xStride+80(FP), R8
-	LEAQ (R8)(R8*2), R11
-	VPXOR X0, X0, X0
-	VMOVDQU X0, (SP)
-	VPXOR Y10, Y10, Y10
-	VMOVUPS (DI), Y8
-	VMOVUPS 64(DI), Y9
-
-line1:
-	MOVQ x+16(FP), R9
-	MOVQ groups+24(FP), R12
-	LEAQ 79(SP), R15
-	ANDQ $-64, R15
-	VPXOR Y0, Y0, Y0
-
-group2:
-	VMOVUPS (BX), X13
-	VPMAXUB (SP), X13, X13
-	VMOVUPS X13, (SP)
-	VBROADCASTSS 128(DI), Y12
-	VPMOVZXBD (BX), Y11
-	VPSLLD $23, Y11, Y11
-	VPMAXSD vectoravx2Least<>+0(SB), Y11, Y11
-	VMULPS Y12, Y11, Y11
-	VMOVUPS Y11, (R15)
-	VPMOVZXBD 8(BX), Y11
-	VPSLLD $23, Y11, Y11
-	VPMAXSD vectoravx2Least<>+0(SB), Y11, Y11
-	VMULPS Y12, Y11, Y11
-	VMOVUPS Y11, 32(R15)
-	ADDQ $16, BX
-	LEAQ (R15), R14
-	MOVQ $8, R13
-
-step3:
-	PREFETCHT1 (AX)(CX*2)
-	PREFETCHT0 512(AX)
-	VMOVUPS (AX), Y11
-	VPOR vectoravx2Signs<>+0(SB), Y11, Y11
-	VPMAXUB Y11, Y10, Y10
-	VPMOVSXBW (AX), Y11
-	VPMULLW Y8, Y11, Y11
-	VPAND Y9, Y11, Y11
-	VMOVUPS Y11, 64(R15)
-	VCVTPH2PS 64(R15), Y12
-	VMULPS (R9), Y12, Y1
-	VCVTPH2PS 80(R15), Y12
-	VFMADD231PS 32(R9), Y12, Y1
-	VPMOVSXBW 16(AX), Y11
-	VPMULLW Y8, Y11, Y11
-	VPAND Y9, Y11, Y11
-	VMOVUPS Y11, 64(R15)
-	VCVTPH2PS 64(R15), Y12
-	VFMADD231PS 64(R9), Y12, Y1
-	VCVTPH2PS 80(R15), Y12
-	VFMADD231PS 96(R9), Y12, Y1
-	VBROADCASTSS (R14), Y15
-	VFMADD231PS Y15, Y1, Y0
-	VMOVUPS 32(AX), Y11
-	VPOR vectoravx2Signs<>+0(SB), Y11, Y11
-	VPMAXUB Y11, Y10, Y10
-	VPMOVSXBW 32(AX), Y11
-	VPMULLW Y8, Y11, Y11
-	VPAND Y9, Y11, Y11
-	VMOVUPS Y11, 64(R15)
-	VCVTPH2PS 64(R15), Y12
-	VMULPS 128(R9), Y12, Y1
-	VCVTPH2PS 80(R15), Y12
-	VFMADD231PS 160(R9), Y12, Y1
-	VPMOVSXBW 48(AX), Y11
-	VPMULLW Y8, Y11, Y11
-	VPAND Y9, Y11, Y11
-	VMOVUPS Y11, 64(R15)
-	VCVTPH2PS 64(R15), Y12
-	VFMADD231PS 192(R9), Y12, Y1
-	VCVTPH2PS 80(R15), Y12
-	VFMADD231PS 224(R9), Y12, Y1
-	VBROADCASTSS 4(R14), Y15
-	VFMADD231PS Y15, Y1, Y0
-	ADDQ $64, AX
-	ADDQ $256, R9
-	ADDQ $8, R14
-	SUBQ $1, R13
-	JNZ step3
-	SUBQ $1, R12
-	JNZ group2
-
-	// y += sums, across lanes
-	MOVQ DX, R15
-	VEXTRACTF128 $1, Y0, X11
-	VADDPS X11, X0, X0
-	VPSHUFD $78, X0, X11
-	VADDPS X11, X0, X0
-	VPSHUFD $177, X0, X11
-	VADDPS X11, X0, X0
-	VADDSS (R15), X0, X0
-	VMOVSS X0, (R15)
-	ADDQ $4, DX
-	ADDQ wNext+56(FP), AX
-	ADDQ sNext+64(FP), BX
-	SUBQ $1, SI
-	JNZ line1
-	VMOVDQU (SP), X0
-	VPSUBUSB 144(DI), X0, X0
-	VMOVAPS Y10, Y1
-	VEXTRACTI128 $1, Y1, X2
-	VPMAXUB Y2, Y1, Y1
-	VPCMPEQB X2, X2, X2
-	VPCMPEQB X2, X1, X1
-	VPOR X1, X0, X0
-	XORL R15, R15
-	VPTEST X0, X0
-	SETNE R15
-	MOVQ R15, found+104(FP)
-	VZEROUPPER
-	RET
-
-// func vectorFP8AVX2_1x2(w, s, x unsafe.Pointer, groups, pairs, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride int, tables unsafe.Pointer) (found uint64)
-//
-//	AX w
-//	BX s
-//	DX y
-//	SI pairs
-//	DI tables
-//	CX wStride
-//	R8 xStride
-//	R9 place in x
-//	R10 place in x, four lines on
-//	R11 3·xStride
-//	R12 groups left
-//	R13 steps left of the group
-//	R14 place in the group's scales
-//	R15 cache lines of the frame; between lines scratch
-//	Y0…Y1 sums
-//	Y2…Y3 those of the block, or of odd vectors
-//	Y8 Y9 constants of the arithmetic
-//	Y10 codes, signs set: the largest of each byte
-TEXT ·vectorFP8AVX2_1x2(SB), NOSPLIT, $208-112
-	MOVQ w+0(FP), AX
-	MOVQ s+8(FP), BX
-	MOVQ y+72(FP), DX
-	MOVQ pairs+32(FP), SI
-	MOVQ tables+96(FP), DI
-	MOVQ wStride+40(FP), CX
-	MOVQ xStride+80(FP), R8
-	LEAQ (R8)(R8*2), R11
-	VPXOR X0, X0, X0
-	VMOVDQU X0, (SP)
-	VPXOR Y10, Y10, Y10
-	VMOVUPS (DI), Y8
-	VMOVUPS 64(DI), Y9
-
-line1:
-	MOVQ x+16(FP), R9
-	MOVQ groups+24(FP), R12
-	LEAQ 79(SP), R15
-	ANDQ $-64, R15
-	VPXOR Y0, Y0, Y0
-	VPXOR Y1, Y1, Y1
-
-group2:
-	VMOVUPS (BX), X13
-	VPMAXUB (SP), X13, X13
-	VMOVUPS X13, (SP)
-	VBROADCASTSS 128(DI), Y12
-	VPMOVZXBD (BX), Y11
-	VPSLLD $23, Y11, Y11
-	VPMAXSD vectoravx2Least<>+0(SB), Y11, Y11
-	VMULPS Y12, Y11, Y11
-	VMOVUPS Y11, (R15)
-	VPMOVZXBD 8(BX), Y11
-	VPSLLD $23, Y11, Y11
-	VPMAXSD vectoravx2Least<>+0(SB), Y11, Y11
-	VMULPS Y12, Y11, Y11
-	VMOVUPS Y11, 32(R15)
-	ADDQ $16, BX
-	LEAQ (R15), R14
-	MOVQ $8, R13
-
-step3:
-	PREFETCHT1 (AX)(CX*2)
-	PREFETCHT0 512(AX)
-	VMOVUPS (AX), Y11
-	VPOR vectoravx2Signs<>+0(SB), Y11, Y11
-	VPMAXUB Y11, Y10, Y10
-	VPMOVSXBW (AX), Y11
-	VPMULLW Y8, Y11, Y11
-	VPAND Y9, Y11, Y11
-	VMOVUPS Y11, 64(R15)
-	VCVTPH2PS 64(R15), Y12
-	VMULPS (R9), Y12, Y2
-	VMULPS (R9)(R8*1), Y12, Y3
-	VCVTPH2PS 80(R15), Y12
-	VFMADD231PS 32(R9), Y12, Y2
-	VFMADD231PS 32(R9)(R8*1), Y12, Y3
-	VPMOVSXBW 16(AX), Y11
-	VPMULLW Y8, Y11, Y11
-	VPAND Y9, Y11, Y11
-	VMOVUPS Y11, 64(R15)
-	VCVTPH2PS 64(R15), Y12
-	VFMADD231PS 64(R9), Y12, Y2
-	VFMADD231PS 64(R9)(R8*1), Y12, Y3
-	VCVTPH2PS 80(R15), Y12
-	VFMADD231PS 96(R9), Y12, Y2
-	VFMADD231PS 96(R9)(R8*1), Y12, Y3
-	VBROADCASTSS (R14), Y15
-	VFMADD231PS Y15, Y2, Y0
-	VFMADD231PS Y15, Y3, Y1
-	VMOVUPS 32(AX), Y11
-	VPOR vectoravx2Signs<>+0(SB), Y11, Y11
-	VPMAXUB Y11, Y10, Y10
-	VPMOVSXBW 32(AX), Y11
-	VPMULLW Y8, Y11, Y11
-	VPAND Y9, Y11, Y11
-	VMOVUPS Y11, 64(R15)
-	VCVTPH2PS 64(R15), Y12
-	VMULPS 128(R9), Y12, Y2
-	VMULPS 128(R9)(R8*1), Y12, Y3
-	VCVTPH2PS 80(R15), Y12
-	VFMADD231PS 160(R9), Y12, Y2
-	VFMADD231PS 160(R9)(R8*1), Y12, Y3
-	VPMOVSXBW 48(AX), Y11
-	VPMULLW Y8, Y11, Y11
-	VPAND Y9, Y11, Y11
-	VMOVUPS Y11, 64(R15)
-	VCVTPH2PS 64(R15), Y12
-	VFMADD231PS 192(R9), Y12, Y2
-	VFMADD231PS 192(R9)(R8*1), Y12, Y3
-	VCVTPH2PS 80(R15), Y12
-	VFMADD231PS 224(R9), Y12, Y2
-	VFMADD231PS 224(R9)(R8*1), Y12, Y3
-	VBROADCASTSS 4(R14), Y15
-	VFMADD231PS Y15, Y2, Y0
-	VFMADD231PS Y15, Y3, Y1
-	ADDQ $64, AX
-	ADDQ $256, R9
-	ADDQ $8, R14
-	SUBQ $1, R13
-	JNZ step3
-	SUBQ $1, R12
-	JNZ group2
-
-	// y += sums, across lanes
-	MOVQ DX, R15
-	VEXTRACTF128 $1, Y0, X11
-	VADDPS X11, X0, X0
-	VPSHUFD $78, X0, X11
-	VADDPS X11, X0, X0
-	VPSHUFD $177, X0, X11
-	VADDPS X11, X0, X0
-	VADDSS (R15), X0, X0
-	VMOVSS X0, (R15)
-	ADDQ yStride+88(FP), R15
-	VEXTRACTF128 $1, Y1, X11
-	VADDPS X11, X1, X1
-	VPSHUFD $78, X1, X11
-	VADDPS X11, X1, X1
-	VPSHUFD $177, X1, X11
-	VADDPS X11, X1, X1
-	VADDSS (R15), X1, X1
-	VMOVSS X1, (R15)
-	ADDQ $4, DX
-	ADDQ wNext+56(FP), AX
-	ADDQ sNext+64(FP), BX
-	SUBQ $1, SI
-	JNZ line1
-	VMOVDQU (SP), X0
-	VPSUBUSB 144(DI), X0, X0
-	VMOVAPS Y10, Y1
-	VEXTRACTI128 $1, Y1, X2
-	VPMAXUB Y2, Y1, Y1
-	VPCMPEQB X2, X2, X2
-	VPCMPEQB X2, X1, X1
-	VPOR X1, X0, X0
-	XORL R15, R15
-	VPTEST X0, X0
-	SETNE R15
-	MOVQ R15, found+104(FP)
-	VZEROUPPER
-	RET
-
-// func vectorFP8AVX2_1x4(w, s, x unsafe.Pointer, groups, pairs, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride int, tables unsafe.Pointer) (found uint64)
-//
-//	AX w
-//	BX s
-//	DX y
-//	SI pairs
-//	DI tables
-//	CX wStride
-//	R8 xStride
-//	R9 place in x
-//	R10 place in x, four lines on
-//	R11 3·xStride
-//	R12 groups left
-//	R13 steps left of the group
-//	R14 place in the group's scales
-//	R15 cache lines of the frame; between lines scratch
+//	DX tables
+//	SI wStride
+//	DI position in x
+//	CX xStride
+//	R8 3·xStride
+//	R9 groups left
+//	R10 steps left of the group
+//	R11 position in the scales of the group
+//	R12 cache lines of the frame; scratch between rows
+//	R13 scratch
 //	Y0…Y3 sums
 //	Y4…Y7 those of the block, or of odd vectors
 //	Y8 Y9 constants of the arithmetic
-//	Y10 codes, signs set: the largest of each byte
-TEXT ·vectorFP8AVX2_1x4(SB), NOSPLIT, $208-112
+//	Y10 codes with sign bits set: the maximum of each byte
+TEXT ·vectorFP8AVX2(SB), NOSPLIT, $208-128
 	MOVQ w+0(FP), AX
 	MOVQ s+8(FP), BX
-	MOVQ y+72(FP), DX
-	MOVQ pairs+32(FP), SI
-	MOVQ tables+96(FP), DI
-	MOVQ wStride+40(FP), CX
-	MOVQ xStride+80(FP), R8
-	LEAQ (R8)(R8*2), R11
+	MOVQ tables+112(FP), DX
+	MOVQ wStride+40(FP), SI
+	MOVQ xStride+80(FP), CX
+	LEAQ (CX)(CX*2), R8
 	VPXOR X0, X0, X0
 	VMOVDQU X0, (SP)
 	VPXOR Y10, Y10, Y10
-	VMOVUPS (DI), Y8
-	VMOVUPS 64(DI), Y9
+	VMOVUPS (DX), Y8
+	VMOVUPS 64(DX), Y9
 
-line1:
-	MOVQ x+16(FP), R9
-	MOVQ groups+24(FP), R12
-	LEAQ 79(SP), R15
-	ANDQ $-64, R15
+row1:
+	MOVQ x+16(FP), DI
+	MOVQ groups+24(FP), R9
+	LEAQ 79(SP), R12
+	ANDQ $-64, R12
 	VPXOR Y0, Y0, Y0
 	VPXOR Y1, Y1, Y1
 	VPXOR Y2, Y2, Y2
@@ -1129,23 +497,25 @@ group2:
 	VMOVUPS (BX), X13
 	VPMAXUB (SP), X13, X13
 	VMOVUPS X13, (SP)
-	VBROADCASTSS 128(DI), Y12
+	VBROADCASTSS 128(DX), Y12
 	VPMOVZXBD (BX), Y11
 	VPSLLD $23, Y11, Y11
 	VPMAXSD vectoravx2Least<>+0(SB), Y11, Y11
 	VMULPS Y12, Y11, Y11
-	VMOVUPS Y11, (R15)
+	VMOVUPS Y11, (R12)
 	VPMOVZXBD 8(BX), Y11
 	VPSLLD $23, Y11, Y11
 	VPMAXSD vectoravx2Least<>+0(SB), Y11, Y11
 	VMULPS Y12, Y11, Y11
-	VMOVUPS Y11, 32(R15)
+	VMOVUPS Y11, 32(R12)
 	ADDQ $16, BX
-	LEAQ (R15), R14
-	MOVQ $8, R13
+	LEAQ (R12), R11
+	MOVQ $16, R10
+	CMPQ batch+96(FP), $4
+	JLT fewer4
 
-step3:
-	PREFETCHT1 (AX)(CX*2)
+step5:
+	PREFETCHT1 (AX)(SI*2)
 	PREFETCHT0 512(AX)
 	VMOVUPS (AX), Y11
 	VPOR vectoravx2Signs<>+0(SB), Y11, Y11
@@ -1153,191 +523,217 @@ step3:
 	VPMOVSXBW (AX), Y11
 	VPMULLW Y8, Y11, Y11
 	VPAND Y9, Y11, Y11
-	VMOVUPS Y11, 64(R15)
-	VCVTPH2PS 64(R15), Y12
-	VMULPS (R9), Y12, Y4
-	VMULPS (R9)(R8*1), Y12, Y5
-	VMULPS (R9)(R8*2), Y12, Y6
-	VMULPS (R9)(R11*1), Y12, Y7
-	VCVTPH2PS 80(R15), Y12
-	VFMADD231PS 32(R9), Y12, Y4
-	VFMADD231PS 32(R9)(R8*1), Y12, Y5
-	VFMADD231PS 32(R9)(R8*2), Y12, Y6
-	VFMADD231PS 32(R9)(R11*1), Y12, Y7
+	VMOVUPS Y11, 64(R12)
+	VCVTPH2PS 64(R12), Y12
+	VMULPS (DI), Y12, Y4
+	VMULPS (DI)(CX*1), Y12, Y5
+	VMULPS (DI)(CX*2), Y12, Y6
+	VMULPS (DI)(R8*1), Y12, Y7
+	VCVTPH2PS 80(R12), Y12
+	VFMADD231PS 32(DI), Y12, Y4
+	VFMADD231PS 32(DI)(CX*1), Y12, Y5
+	VFMADD231PS 32(DI)(CX*2), Y12, Y6
+	VFMADD231PS 32(DI)(R8*1), Y12, Y7
 	VPMOVSXBW 16(AX), Y11
 	VPMULLW Y8, Y11, Y11
 	VPAND Y9, Y11, Y11
-	VMOVUPS Y11, 64(R15)
-	VCVTPH2PS 64(R15), Y12
-	VFMADD231PS 64(R9), Y12, Y4
-	VFMADD231PS 64(R9)(R8*1), Y12, Y5
-	VFMADD231PS 64(R9)(R8*2), Y12, Y6
-	VFMADD231PS 64(R9)(R11*1), Y12, Y7
-	VCVTPH2PS 80(R15), Y12
-	VFMADD231PS 96(R9), Y12, Y4
-	VFMADD231PS 96(R9)(R8*1), Y12, Y5
-	VFMADD231PS 96(R9)(R8*2), Y12, Y6
-	VFMADD231PS 96(R9)(R11*1), Y12, Y7
-	VBROADCASTSS (R14), Y15
+	VMOVUPS Y11, 64(R12)
+	VCVTPH2PS 64(R12), Y12
+	VFMADD231PS 64(DI), Y12, Y4
+	VFMADD231PS 64(DI)(CX*1), Y12, Y5
+	VFMADD231PS 64(DI)(CX*2), Y12, Y6
+	VFMADD231PS 64(DI)(R8*1), Y12, Y7
+	VCVTPH2PS 80(R12), Y12
+	VFMADD231PS 96(DI), Y12, Y4
+	VFMADD231PS 96(DI)(CX*1), Y12, Y5
+	VFMADD231PS 96(DI)(CX*2), Y12, Y6
+	VFMADD231PS 96(DI)(R8*1), Y12, Y7
+	VBROADCASTSS (R11), Y15
 	VFMADD231PS Y15, Y4, Y0
 	VFMADD231PS Y15, Y5, Y1
 	VFMADD231PS Y15, Y6, Y2
 	VFMADD231PS Y15, Y7, Y3
-	VMOVUPS 32(AX), Y11
+	ADDQ $32, AX
+	ADDQ $128, DI
+	ADDQ $4, R11
+	SUBQ $1, R10
+	JNZ step5
+	JMP done3
+
+fewer4:
+	CMPQ batch+96(FP), $2
+	JLT fewer6
+
+step7:
+	PREFETCHT1 (AX)(SI*2)
+	PREFETCHT0 512(AX)
+	VMOVUPS (AX), Y11
 	VPOR vectoravx2Signs<>+0(SB), Y11, Y11
 	VPMAXUB Y11, Y10, Y10
-	VPMOVSXBW 32(AX), Y11
+	VPMOVSXBW (AX), Y11
 	VPMULLW Y8, Y11, Y11
 	VPAND Y9, Y11, Y11
-	VMOVUPS Y11, 64(R15)
-	VCVTPH2PS 64(R15), Y12
-	VMULPS 128(R9), Y12, Y4
-	VMULPS 128(R9)(R8*1), Y12, Y5
-	VMULPS 128(R9)(R8*2), Y12, Y6
-	VMULPS 128(R9)(R11*1), Y12, Y7
-	VCVTPH2PS 80(R15), Y12
-	VFMADD231PS 160(R9), Y12, Y4
-	VFMADD231PS 160(R9)(R8*1), Y12, Y5
-	VFMADD231PS 160(R9)(R8*2), Y12, Y6
-	VFMADD231PS 160(R9)(R11*1), Y12, Y7
-	VPMOVSXBW 48(AX), Y11
+	VMOVUPS Y11, 64(R12)
+	VCVTPH2PS 64(R12), Y12
+	VMULPS (DI), Y12, Y4
+	VMULPS (DI)(CX*1), Y12, Y5
+	VCVTPH2PS 80(R12), Y12
+	VFMADD231PS 32(DI), Y12, Y4
+	VFMADD231PS 32(DI)(CX*1), Y12, Y5
+	VPMOVSXBW 16(AX), Y11
 	VPMULLW Y8, Y11, Y11
 	VPAND Y9, Y11, Y11
-	VMOVUPS Y11, 64(R15)
-	VCVTPH2PS 64(R15), Y12
-	VFMADD231PS 192(R9), Y12, Y4
-	VFMADD231PS 192(R9)(R8*1), Y12, Y5
-	VFMADD231PS 192(R9)(R8*2), Y12, Y6
-	VFMADD231PS 192(R9)(R11*1), Y12, Y7
-	VCVTPH2PS 80(R15), Y12
-	VFMADD231PS 224(R9), Y12, Y4
-	VFMADD231PS 224(R9)(R8*1), Y12, Y5
-	VFMADD231PS 224(R9)(R8*2), Y12, Y6
-	VFMADD231PS 224(R9)(R11*1), Y12, Y7
-	VBROADCASTSS 4(R14), Y15
+	VMOVUPS Y11, 64(R12)
+	VCVTPH2PS 64(R12), Y12
+	VFMADD231PS 64(DI), Y12, Y4
+	VFMADD231PS 64(DI)(CX*1), Y12, Y5
+	VCVTPH2PS 80(R12), Y12
+	VFMADD231PS 96(DI), Y12, Y4
+	VFMADD231PS 96(DI)(CX*1), Y12, Y5
+	VBROADCASTSS (R11), Y15
 	VFMADD231PS Y15, Y4, Y0
 	VFMADD231PS Y15, Y5, Y1
-	VFMADD231PS Y15, Y6, Y2
-	VFMADD231PS Y15, Y7, Y3
-	ADDQ $64, AX
-	ADDQ $256, R9
-	ADDQ $8, R14
-	SUBQ $1, R13
-	JNZ step3
-	SUBQ $1, R12
+	ADDQ $32, AX
+	ADDQ $128, DI
+	ADDQ $4, R11
+	SUBQ $1, R10
+	JNZ step7
+	JMP done3
+
+fewer6:
+
+step9:
+	PREFETCHT1 (AX)(SI*2)
+	PREFETCHT0 512(AX)
+	VMOVUPS (AX), Y11
+	VPOR vectoravx2Signs<>+0(SB), Y11, Y11
+	VPMAXUB Y11, Y10, Y10
+	VPMOVSXBW (AX), Y11
+	VPMULLW Y8, Y11, Y11
+	VPAND Y9, Y11, Y11
+	VMOVUPS Y11, 64(R12)
+	VCVTPH2PS 64(R12), Y12
+	VMULPS (DI), Y12, Y4
+	VCVTPH2PS 80(R12), Y12
+	VFMADD231PS 32(DI), Y12, Y4
+	VPMOVSXBW 16(AX), Y11
+	VPMULLW Y8, Y11, Y11
+	VPAND Y9, Y11, Y11
+	VMOVUPS Y11, 64(R12)
+	VCVTPH2PS 64(R12), Y12
+	VFMADD231PS 64(DI), Y12, Y4
+	VCVTPH2PS 80(R12), Y12
+	VFMADD231PS 96(DI), Y12, Y4
+	VBROADCASTSS (R11), Y15
+	VFMADD231PS Y15, Y4, Y0
+	ADDQ $32, AX
+	ADDQ $128, DI
+	ADDQ $4, R11
+	SUBQ $1, R10
+	JNZ step9
+
+done3:
+	SUBQ $1, R9
 	JNZ group2
 
 	// y += sums, across lanes
-	MOVQ DX, R15
-	VEXTRACTF128 $1, Y0, X11
-	VADDPS X11, X0, X0
-	VPSHUFD $78, X0, X11
-	VADDPS X11, X0, X0
-	VPSHUFD $177, X0, X11
-	VADDPS X11, X0, X0
-	VADDSS (R15), X0, X0
-	VMOVSS X0, (R15)
-	ADDQ yStride+88(FP), R15
-	VEXTRACTF128 $1, Y1, X11
-	VADDPS X11, X1, X1
-	VPSHUFD $78, X1, X11
-	VADDPS X11, X1, X1
-	VPSHUFD $177, X1, X11
-	VADDPS X11, X1, X1
-	VADDSS (R15), X1, X1
-	VMOVSS X1, (R15)
-	ADDQ yStride+88(FP), R15
-	VEXTRACTF128 $1, Y2, X11
-	VADDPS X11, X2, X2
-	VPSHUFD $78, X2, X11
-	VADDPS X11, X2, X2
-	VPSHUFD $177, X2, X11
-	VADDPS X11, X2, X2
-	VADDSS (R15), X2, X2
-	VMOVSS X2, (R15)
-	ADDQ yStride+88(FP), R15
-	VEXTRACTF128 $1, Y3, X11
-	VADDPS X11, X3, X3
-	VPSHUFD $78, X3, X11
-	VADDPS X11, X3, X3
-	VPSHUFD $177, X3, X11
-	VADDPS X11, X3, X3
-	VADDSS (R15), X3, X3
-	VMOVSS X3, (R15)
-	ADDQ $4, DX
+	MOVQ sums+104(FP), R12
+	VMOVUPS Y0, (R12)
+	VMOVUPS Y1, 32(R12)
+	VMOVUPS Y2, 64(R12)
+	VMOVUPS Y3, 96(R12)
+	MOVQ y+72(FP), R13
+	MOVQ batch+96(FP), R10
+
+lanes10:
+	VMOVUPS (R12), Y0
+	VEXTRACTF128 $1, Y0, X1
+	VADDPS X1, X0, X0
+	VPSHUFD $78, X0, X1
+	VADDPS X1, X0, X0
+	VPSHUFD $177, X0, X1
+	VADDPS X1, X0, X0
+	VADDSS (R13), X0, X0
+	VMOVSS X0, (R13)
+	ADDQ $32, R12
+	ADDQ yStride+88(FP), R13
+	SUBQ $1, R10
+	JNZ lanes10
+	ADDQ $4, y+72(FP)
 	ADDQ wNext+56(FP), AX
 	ADDQ sNext+64(FP), BX
-	SUBQ $1, SI
-	JNZ line1
+	SUBQ $1, rows+32(FP)
+	JNZ row1
 	VMOVDQU (SP), X0
-	VPSUBUSB 144(DI), X0, X0
+	VPSUBUSB 144(DX), X0, X0
 	VMOVAPS Y10, Y1
 	VEXTRACTI128 $1, Y1, X2
 	VPMAXUB Y2, Y1, Y1
 	VPCMPEQB X2, X2, X2
 	VPCMPEQB X2, X1, X1
 	VPOR X1, X0, X0
-	XORL R15, R15
+	XORL R12, R12
 	VPTEST X0, X0
-	SETNE R15
-	MOVQ R15, found+104(FP)
+	SETNE R12
+	MOVQ R12, found+120(FP)
 	VZEROUPPER
 	RET
 
-// func vectorFP8x128AVX2_1x1(w, s, x unsafe.Pointer, groups, pairs, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride int, tables unsafe.Pointer) (found uint64)
+// func vectorFP8x128AVX2(w, s, x unsafe.Pointer, groups, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
 //
 //	AX w
 //	BX s
-//	DX y
-//	SI pairs
-//	DI tables
-//	CX wStride
-//	R8 xStride
-//	R9 place in x
-//	R10 place in x, four lines on
-//	R11 3·xStride
-//	R12 groups left
-//	R13 steps left of the group
-//	R14 place in the group's scales
-//	R15 cache lines of the frame; between lines scratch
-//	Y0…Y0 sums
-//	Y1…Y1 those of the block, or of odd vectors
+//	DX tables
+//	SI wStride
+//	DI position in x
+//	CX xStride
+//	R8 3·xStride
+//	R9 groups left
+//	R10 steps left of the group
+//	R11 position in the scales of the group
+//	R12 cache lines of the frame; scratch between rows
+//	R13 scratch
+//	Y0…Y3 sums
+//	Y4…Y7 those of the block, or of odd vectors
 //	Y8 Y9 constants of the arithmetic
-//	Y10 codes, signs set: the largest of each byte
-TEXT ·vectorFP8x128AVX2_1x1(SB), NOSPLIT, $208-112
+//	Y10 codes with sign bits set: the maximum of each byte
+TEXT ·vectorFP8x128AVX2(SB), NOSPLIT, $208-128
 	MOVQ w+0(FP), AX
 	MOVQ s+8(FP), BX
-	MOVQ y+72(FP), DX
-	MOVQ pairs+32(FP), SI
-	MOVQ tables+96(FP), DI
-	MOVQ wStride+40(FP), CX
-	MOVQ xStride+80(FP), R8
-	LEAQ (R8)(R8*2), R11
+	MOVQ tables+112(FP), DX
+	MOVQ wStride+40(FP), SI
+	MOVQ xStride+80(FP), CX
+	LEAQ (CX)(CX*2), R8
 	VPXOR X0, X0, X0
 	VMOVDQU X0, (SP)
 	VPXOR Y10, Y10, Y10
-	VMOVUPS (DI), Y8
-	VMOVUPS 64(DI), Y9
+	VMOVUPS (DX), Y8
+	VMOVUPS 64(DX), Y9
 
-line1:
-	MOVQ x+16(FP), R9
-	MOVQ groups+24(FP), R12
-	LEAQ 79(SP), R15
-	ANDQ $-64, R15
+row1:
+	MOVQ x+16(FP), DI
+	MOVQ groups+24(FP), R9
+	LEAQ 79(SP), R12
+	ANDQ $-64, R12
 	VPXOR Y0, Y0, Y0
+	VPXOR Y1, Y1, Y1
+	VPXOR Y2, Y2, Y2
+	VPXOR Y3, Y3, Y3
 
 group2:
-	VBROADCASTSS 128(DI), X11
+	VBROADCASTSS 128(DX), X11
 	VMULPS (BX), X11, X11
-	VMOVUPS X11, (R15)
+	VMOVUPS X11, (R12)
 	ADDQ $16, BX
-	LEAQ (R15), R14
-	MOVQ $4, R13
+	LEAQ (R12), R11
+	MOVQ $4, R10
+	CMPQ batch+96(FP), $4
+	JLT fewer4
 
-step3:
-	PREFETCHT1 (AX)(CX*2)
+step5:
+	PREFETCHT1 (AX)(SI*2)
 	PREFETCHT0 512(AX)
-	PREFETCHT1 64(AX)(CX*2)
+	PREFETCHT1 64(AX)(SI*2)
 	PREFETCHT0 576(AX)
 	VMOVUPS (AX), Y11
 	VPOR vectoravx2Signs<>+0(SB), Y11, Y11
@@ -1345,171 +741,144 @@ step3:
 	VPMOVSXBW (AX), Y11
 	VPMULLW Y8, Y11, Y11
 	VPAND Y9, Y11, Y11
-	VMOVUPS Y11, 64(R15)
-	VCVTPH2PS 64(R15), Y12
-	VMULPS (R9), Y12, Y1
-	VCVTPH2PS 80(R15), Y12
-	VFMADD231PS 32(R9), Y12, Y1
+	VMOVUPS Y11, 64(R12)
+	VCVTPH2PS 64(R12), Y12
+	VMULPS (DI), Y12, Y4
+	VMULPS (DI)(CX*1), Y12, Y5
+	VMULPS (DI)(CX*2), Y12, Y6
+	VMULPS (DI)(R8*1), Y12, Y7
+	VCVTPH2PS 80(R12), Y12
+	VFMADD231PS 32(DI), Y12, Y4
+	VFMADD231PS 32(DI)(CX*1), Y12, Y5
+	VFMADD231PS 32(DI)(CX*2), Y12, Y6
+	VFMADD231PS 32(DI)(R8*1), Y12, Y7
 	VPMOVSXBW 16(AX), Y11
 	VPMULLW Y8, Y11, Y11
 	VPAND Y9, Y11, Y11
-	VMOVUPS Y11, 64(R15)
-	VCVTPH2PS 64(R15), Y12
-	VFMADD231PS 64(R9), Y12, Y1
-	VCVTPH2PS 80(R15), Y12
-	VFMADD231PS 96(R9), Y12, Y1
+	VMOVUPS Y11, 64(R12)
+	VCVTPH2PS 64(R12), Y12
+	VFMADD231PS 64(DI), Y12, Y4
+	VFMADD231PS 64(DI)(CX*1), Y12, Y5
+	VFMADD231PS 64(DI)(CX*2), Y12, Y6
+	VFMADD231PS 64(DI)(R8*1), Y12, Y7
+	VCVTPH2PS 80(R12), Y12
+	VFMADD231PS 96(DI), Y12, Y4
+	VFMADD231PS 96(DI)(CX*1), Y12, Y5
+	VFMADD231PS 96(DI)(CX*2), Y12, Y6
+	VFMADD231PS 96(DI)(R8*1), Y12, Y7
 	VMOVUPS 32(AX), Y11
 	VPOR vectoravx2Signs<>+0(SB), Y11, Y11
 	VPMAXUB Y11, Y10, Y10
 	VPMOVSXBW 32(AX), Y11
 	VPMULLW Y8, Y11, Y11
 	VPAND Y9, Y11, Y11
-	VMOVUPS Y11, 64(R15)
-	VCVTPH2PS 64(R15), Y12
-	VFMADD231PS 128(R9), Y12, Y1
-	VCVTPH2PS 80(R15), Y12
-	VFMADD231PS 160(R9), Y12, Y1
+	VMOVUPS Y11, 64(R12)
+	VCVTPH2PS 64(R12), Y12
+	VFMADD231PS 128(DI), Y12, Y4
+	VFMADD231PS 128(DI)(CX*1), Y12, Y5
+	VFMADD231PS 128(DI)(CX*2), Y12, Y6
+	VFMADD231PS 128(DI)(R8*1), Y12, Y7
+	VCVTPH2PS 80(R12), Y12
+	VFMADD231PS 160(DI), Y12, Y4
+	VFMADD231PS 160(DI)(CX*1), Y12, Y5
+	VFMADD231PS 160(DI)(CX*2), Y12, Y6
+	VFMADD231PS 160(DI)(R8*1), Y12, Y7
 	VPMOVSXBW 48(AX), Y11
 	VPMULLW Y8, Y11, Y11
 	VPAND Y9, Y11, Y11
-	VMOVUPS Y11, 64(R15)
-	VCVTPH2PS 64(R15), Y12
-	VFMADD231PS 192(R9), Y12, Y1
-	VCVTPH2PS 80(R15), Y12
-	VFMADD231PS 224(R9), Y12, Y1
+	VMOVUPS Y11, 64(R12)
+	VCVTPH2PS 64(R12), Y12
+	VFMADD231PS 192(DI), Y12, Y4
+	VFMADD231PS 192(DI)(CX*1), Y12, Y5
+	VFMADD231PS 192(DI)(CX*2), Y12, Y6
+	VFMADD231PS 192(DI)(R8*1), Y12, Y7
+	VCVTPH2PS 80(R12), Y12
+	VFMADD231PS 224(DI), Y12, Y4
+	VFMADD231PS 224(DI)(CX*1), Y12, Y5
+	VFMADD231PS 224(DI)(CX*2), Y12, Y6
+	VFMADD231PS 224(DI)(R8*1), Y12, Y7
 	VMOVUPS 64(AX), Y11
 	VPOR vectoravx2Signs<>+0(SB), Y11, Y11
 	VPMAXUB Y11, Y10, Y10
 	VPMOVSXBW 64(AX), Y11
 	VPMULLW Y8, Y11, Y11
 	VPAND Y9, Y11, Y11
-	VMOVUPS Y11, 64(R15)
-	VCVTPH2PS 64(R15), Y12
-	VFMADD231PS 256(R9), Y12, Y1
-	VCVTPH2PS 80(R15), Y12
-	VFMADD231PS 288(R9), Y12, Y1
+	VMOVUPS Y11, 64(R12)
+	VCVTPH2PS 64(R12), Y12
+	VFMADD231PS 256(DI), Y12, Y4
+	VFMADD231PS 256(DI)(CX*1), Y12, Y5
+	VFMADD231PS 256(DI)(CX*2), Y12, Y6
+	VFMADD231PS 256(DI)(R8*1), Y12, Y7
+	VCVTPH2PS 80(R12), Y12
+	VFMADD231PS 288(DI), Y12, Y4
+	VFMADD231PS 288(DI)(CX*1), Y12, Y5
+	VFMADD231PS 288(DI)(CX*2), Y12, Y6
+	VFMADD231PS 288(DI)(R8*1), Y12, Y7
 	VPMOVSXBW 80(AX), Y11
 	VPMULLW Y8, Y11, Y11
 	VPAND Y9, Y11, Y11
-	VMOVUPS Y11, 64(R15)
-	VCVTPH2PS 64(R15), Y12
-	VFMADD231PS 320(R9), Y12, Y1
-	VCVTPH2PS 80(R15), Y12
-	VFMADD231PS 352(R9), Y12, Y1
+	VMOVUPS Y11, 64(R12)
+	VCVTPH2PS 64(R12), Y12
+	VFMADD231PS 320(DI), Y12, Y4
+	VFMADD231PS 320(DI)(CX*1), Y12, Y5
+	VFMADD231PS 320(DI)(CX*2), Y12, Y6
+	VFMADD231PS 320(DI)(R8*1), Y12, Y7
+	VCVTPH2PS 80(R12), Y12
+	VFMADD231PS 352(DI), Y12, Y4
+	VFMADD231PS 352(DI)(CX*1), Y12, Y5
+	VFMADD231PS 352(DI)(CX*2), Y12, Y6
+	VFMADD231PS 352(DI)(R8*1), Y12, Y7
 	VMOVUPS 96(AX), Y11
 	VPOR vectoravx2Signs<>+0(SB), Y11, Y11
 	VPMAXUB Y11, Y10, Y10
 	VPMOVSXBW 96(AX), Y11
 	VPMULLW Y8, Y11, Y11
 	VPAND Y9, Y11, Y11
-	VMOVUPS Y11, 64(R15)
-	VCVTPH2PS 64(R15), Y12
-	VFMADD231PS 384(R9), Y12, Y1
-	VCVTPH2PS 80(R15), Y12
-	VFMADD231PS 416(R9), Y12, Y1
+	VMOVUPS Y11, 64(R12)
+	VCVTPH2PS 64(R12), Y12
+	VFMADD231PS 384(DI), Y12, Y4
+	VFMADD231PS 384(DI)(CX*1), Y12, Y5
+	VFMADD231PS 384(DI)(CX*2), Y12, Y6
+	VFMADD231PS 384(DI)(R8*1), Y12, Y7
+	VCVTPH2PS 80(R12), Y12
+	VFMADD231PS 416(DI), Y12, Y4
+	VFMADD231PS 416(DI)(CX*1), Y12, Y5
+	VFMADD231PS 416(DI)(CX*2), Y12, Y6
+	VFMADD231PS 416(DI)(R8*1), Y12, Y7
 	VPMOVSXBW 112(AX), Y11
 	VPMULLW Y8, Y11, Y11
 	VPAND Y9, Y11, Y11
-	VMOVUPS Y11, 64(R15)
-	VCVTPH2PS 64(R15), Y12
-	VFMADD231PS 448(R9), Y12, Y1
-	VCVTPH2PS 80(R15), Y12
-	VFMADD231PS 480(R9), Y12, Y1
-	VBROADCASTSS (R14), Y15
-	VFMADD231PS Y15, Y1, Y0
+	VMOVUPS Y11, 64(R12)
+	VCVTPH2PS 64(R12), Y12
+	VFMADD231PS 448(DI), Y12, Y4
+	VFMADD231PS 448(DI)(CX*1), Y12, Y5
+	VFMADD231PS 448(DI)(CX*2), Y12, Y6
+	VFMADD231PS 448(DI)(R8*1), Y12, Y7
+	VCVTPH2PS 80(R12), Y12
+	VFMADD231PS 480(DI), Y12, Y4
+	VFMADD231PS 480(DI)(CX*1), Y12, Y5
+	VFMADD231PS 480(DI)(CX*2), Y12, Y6
+	VFMADD231PS 480(DI)(R8*1), Y12, Y7
+	VBROADCASTSS (R11), Y15
+	VFMADD231PS Y15, Y4, Y0
+	VFMADD231PS Y15, Y5, Y1
+	VFMADD231PS Y15, Y6, Y2
+	VFMADD231PS Y15, Y7, Y3
 	ADDQ $128, AX
-	ADDQ $512, R9
-	ADDQ $4, R14
-	SUBQ $1, R13
-	JNZ step3
-	SUBQ $1, R12
-	JNZ group2
+	ADDQ $512, DI
+	ADDQ $4, R11
+	SUBQ $1, R10
+	JNZ step5
+	JMP done3
 
-	// y += sums, across lanes
-	MOVQ DX, R15
-	VEXTRACTF128 $1, Y0, X11
-	VADDPS X11, X0, X0
-	VPSHUFD $78, X0, X11
-	VADDPS X11, X0, X0
-	VPSHUFD $177, X0, X11
-	VADDPS X11, X0, X0
-	VADDSS (R15), X0, X0
-	VMOVSS X0, (R15)
-	ADDQ $4, DX
-	ADDQ wNext+56(FP), AX
-	ADDQ sNext+64(FP), BX
-	SUBQ $1, SI
-	JNZ line1
-	VMOVDQU (SP), X0
-	VPSUBUSB 144(DI), X0, X0
-	VMOVAPS Y10, Y1
-	VEXTRACTI128 $1, Y1, X2
-	VPMAXUB Y2, Y1, Y1
-	VPCMPEQB X2, X2, X2
-	VPCMPEQB X2, X1, X1
-	VPOR X1, X0, X0
-	XORL R15, R15
-	VPTEST X0, X0
-	SETNE R15
-	MOVQ R15, found+104(FP)
-	VZEROUPPER
-	RET
+fewer4:
+	CMPQ batch+96(FP), $2
+	JLT fewer6
 
-// func vectorFP8x128AVX2_1x2(w, s, x unsafe.Pointer, groups, pairs, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride int, tables unsafe.Pointer) (found uint64)
-//
-//	AX w
-//	BX s
-//	DX y
-//	SI pairs
-//	DI tables
-//	CX wStride
-//	R8 xStride
-//	R9 place in x
-//	R10 place in x, four lines on
-//	R11 3·xStride
-//	R12 groups left
-//	R13 steps left of the group
-//	R14 place in the group's scales
-//	R15 cache lines of the frame; between lines scratch
-//	Y0…Y1 sums
-//	Y2…Y3 those of the block, or of odd vectors
-//	Y8 Y9 constants of the arithmetic
-//	Y10 codes, signs set: the largest of each byte
-TEXT ·vectorFP8x128AVX2_1x2(SB), NOSPLIT, $208-112
-	MOVQ w+0(FP), AX
-	MOVQ s+8(FP), BX
-	MOVQ y+72(FP), DX
-	MOVQ pairs+32(FP), SI
-	MOVQ tables+96(FP), DI
-	MOVQ wStride+40(FP), CX
-	MOVQ xStride+80(FP), R8
-	LEAQ (R8)(R8*2), R11
-	VPXOR X0, X0, X0
-	VMOVDQU X0, (SP)
-	VPXOR Y10, Y10, Y10
-	VMOVUPS (DI), Y8
-	VMOVUPS 64(DI), Y9
-
-line1:
-	MOVQ x+16(FP), R9
-	MOVQ groups+24(FP), R12
-	LEAQ 79(SP), R15
-	ANDQ $-64, R15
-	VPXOR Y0, Y0, Y0
-	VPXOR Y1, Y1, Y1
-
-group2:
-	VBROADCASTSS 128(DI), X11
-	VMULPS (BX), X11, X11
-	VMOVUPS X11, (R15)
-	ADDQ $16, BX
-	LEAQ (R15), R14
-	MOVQ $4, R13
-
-step3:
-	PREFETCHT1 (AX)(CX*2)
+step7:
+	PREFETCHT1 (AX)(SI*2)
 	PREFETCHT0 512(AX)
-	PREFETCHT1 64(AX)(CX*2)
+	PREFETCHT1 64(AX)(SI*2)
 	PREFETCHT0 576(AX)
 	VMOVUPS (AX), Y11
 	VPOR vectoravx2Signs<>+0(SB), Y11, Y11
@@ -1517,199 +886,108 @@ step3:
 	VPMOVSXBW (AX), Y11
 	VPMULLW Y8, Y11, Y11
 	VPAND Y9, Y11, Y11
-	VMOVUPS Y11, 64(R15)
-	VCVTPH2PS 64(R15), Y12
-	VMULPS (R9), Y12, Y2
-	VMULPS (R9)(R8*1), Y12, Y3
-	VCVTPH2PS 80(R15), Y12
-	VFMADD231PS 32(R9), Y12, Y2
-	VFMADD231PS 32(R9)(R8*1), Y12, Y3
+	VMOVUPS Y11, 64(R12)
+	VCVTPH2PS 64(R12), Y12
+	VMULPS (DI), Y12, Y4
+	VMULPS (DI)(CX*1), Y12, Y5
+	VCVTPH2PS 80(R12), Y12
+	VFMADD231PS 32(DI), Y12, Y4
+	VFMADD231PS 32(DI)(CX*1), Y12, Y5
 	VPMOVSXBW 16(AX), Y11
 	VPMULLW Y8, Y11, Y11
 	VPAND Y9, Y11, Y11
-	VMOVUPS Y11, 64(R15)
-	VCVTPH2PS 64(R15), Y12
-	VFMADD231PS 64(R9), Y12, Y2
-	VFMADD231PS 64(R9)(R8*1), Y12, Y3
-	VCVTPH2PS 80(R15), Y12
-	VFMADD231PS 96(R9), Y12, Y2
-	VFMADD231PS 96(R9)(R8*1), Y12, Y3
+	VMOVUPS Y11, 64(R12)
+	VCVTPH2PS 64(R12), Y12
+	VFMADD231PS 64(DI), Y12, Y4
+	VFMADD231PS 64(DI)(CX*1), Y12, Y5
+	VCVTPH2PS 80(R12), Y12
+	VFMADD231PS 96(DI), Y12, Y4
+	VFMADD231PS 96(DI)(CX*1), Y12, Y5
 	VMOVUPS 32(AX), Y11
 	VPOR vectoravx2Signs<>+0(SB), Y11, Y11
 	VPMAXUB Y11, Y10, Y10
 	VPMOVSXBW 32(AX), Y11
 	VPMULLW Y8, Y11, Y11
 	VPAND Y9, Y11, Y11
-	VMOVUPS Y11, 64(R15)
-	VCVTPH2PS 64(R15), Y12
-	VFMADD231PS 128(R9), Y12, Y2
-	VFMADD231PS 128(R9)(R8*1), Y12, Y3
-	VCVTPH2PS 80(R15), Y12
-	VFMADD231PS 160(R9), Y12, Y2
-	VFMADD231PS 160(R9)(R8*1), Y12, Y3
+	VMOVUPS Y11, 64(R12)
+	VCVTPH2PS 64(R12), Y12
+	VFMADD231PS 128(DI), Y12, Y4
+	VFMADD231PS 128(DI)(CX*1), Y12, Y5
+	VCVTPH2PS 80(R12), Y12
+	VFMADD231PS 160(DI), Y12, Y4
+	VFMADD231PS 160(DI)(CX*1), Y12, Y5
 	VPMOVSXBW 48(AX), Y11
 	VPMULLW Y8, Y11, Y11
 	VPAND Y9, Y11, Y11
-	VMOVUPS Y11, 64(R15)
-	VCVTPH2PS 64(R15), Y12
-	VFMADD231PS 192(R9), Y12, Y2
-	VFMADD231PS 192(R9)(R8*1), Y12, Y3
-	VCVTPH2PS 80(R15), Y12
-	VFMADD231PS 224(R9), Y12, Y2
-	VFMADD231PS 224(R9)(R8*1), Y12, Y3
+	VMOVUPS Y11, 64(R12)
+	VCVTPH2PS 64(R12), Y12
+	VFMADD231PS 192(DI), Y12, Y4
+	VFMADD231PS 192(DI)(CX*1), Y12, Y5
+	VCVTPH2PS 80(R12), Y12
+	VFMADD231PS 224(DI), Y12, Y4
+	VFMADD231PS 224(DI)(CX*1), Y12, Y5
 	VMOVUPS 64(AX), Y11
 	VPOR vectoravx2Signs<>+0(SB), Y11, Y11
 	VPMAXUB Y11, Y10, Y10
 	VPMOVSXBW 64(AX), Y11
 	VPMULLW Y8, Y11, Y11
 	VPAND Y9, Y11, Y11
-	VMOVUPS Y11, 64(R15)
-	VCVTPH2PS 64(R15), Y12
-	VFMADD231PS 256(R9), Y12, Y2
-	VFMADD231PS 256(R9)(R8*1), Y12, Y3
-	VCVTPH2PS 80(R15), Y12
-	VFMADD231PS 288(R9), Y12, Y2
-	VFMADD231PS 288(R9)(R8*1), Y12, Y3
+	VMOVUPS Y11, 64(R12)
+	VCVTPH2PS 64(R12), Y12
+	VFMADD231PS 256(DI), Y12, Y4
+	VFMADD231PS 256(DI)(CX*1), Y12, Y5
+	VCVTPH2PS 80(R12), Y12
+	VFMADD231PS 288(DI), Y12, Y4
+	VFMADD231PS 288(DI)(CX*1), Y12, Y5
 	VPMOVSXBW 80(AX), Y11
 	VPMULLW Y8, Y11, Y11
 	VPAND Y9, Y11, Y11
-	VMOVUPS Y11, 64(R15)
-	VCVTPH2PS 64(R15), Y12
-	VFMADD231PS 320(R9), Y12, Y2
-	VFMADD231PS 320(R9)(R8*1), Y12, Y3
-	VCVTPH2PS 80(R15), Y12
-	VFMADD231PS 352(R9), Y12, Y2
-	VFMADD231PS 352(R9)(R8*1), Y12, Y3
+	VMOVUPS Y11, 64(R12)
+	VCVTPH2PS 64(R12), Y12
+	VFMADD231PS 320(DI), Y12, Y4
+	VFMADD231PS 320(DI)(CX*1), Y12, Y5
+	VCVTPH2PS 80(R12), Y12
+	VFMADD231PS 352(DI), Y12, Y4
+	VFMADD231PS 352(DI)(CX*1), Y12, Y5
 	VMOVUPS 96(AX), Y11
 	VPOR vectoravx2Signs<>+0(SB), Y11, Y11
 	VPMAXUB Y11, Y10, Y10
 	VPMOVSXBW 96(AX), Y11
 	VPMULLW Y8, Y11, Y11
 	VPAND Y9, Y11, Y11
-	VMOVUPS Y11, 64(R15)
-	VCVTPH2PS 64(R15), Y12
-	VFMADD231PS 384(R9), Y12, Y2
-	VFMADD231PS 384(R9)(R8*1), Y12, Y3
-	VCVTPH2PS 80(R15), Y12
-	VFMADD231PS 416(R9), Y12, Y2
-	VFMADD231PS 416(R9)(R8*1), Y12, Y3
+	VMOVUPS Y11, 64(R12)
+	VCVTPH2PS 64(R12), Y12
+	VFMADD231PS 384(DI), Y12, Y4
+	VFMADD231PS 384(DI)(CX*1), Y12, Y5
+	VCVTPH2PS 80(R12), Y12
+	VFMADD231PS 416(DI), Y12, Y4
+	VFMADD231PS 416(DI)(CX*1), Y12, Y5
 	VPMOVSXBW 112(AX), Y11
 	VPMULLW Y8, Y11, Y11
 	VPAND Y9, Y11, Y11
-	VMOVUPS Y11, 64(R15)
-	VCVTPH2PS 64(R15), Y12
-	VFMADD231PS 448(R9), Y12, Y2
-	VFMADD231PS 448(R9)(R8*1), Y12, Y3
-	VCVTPH2PS 80(R15), Y12
-	VFMADD231PS 480(R9), Y12, Y2
-	VFMADD231PS 480(R9)(R8*1), Y12, Y3
-	VBROADCASTSS (R14), Y15
-	VFMADD231PS Y15, Y2, Y0
-	VFMADD231PS Y15, Y3, Y1
+	VMOVUPS Y11, 64(R12)
+	VCVTPH2PS 64(R12), Y12
+	VFMADD231PS 448(DI), Y12, Y4
+	VFMADD231PS 448(DI)(CX*1), Y12, Y5
+	VCVTPH2PS 80(R12), Y12
+	VFMADD231PS 480(DI), Y12, Y4
+	VFMADD231PS 480(DI)(CX*1), Y12, Y5
+	VBROADCASTSS (R11), Y15
+	VFMADD231PS Y15, Y4, Y0
+	VFMADD231PS Y15, Y5, Y1
 	ADDQ $128, AX
-	ADDQ $512, R9
-	ADDQ $4, R14
-	SUBQ $1, R13
-	JNZ step3
-	SUBQ $1, R12
-	JNZ group2
+	ADDQ $512, DI
+	ADDQ $4, R11
+	SUBQ $1, R10
+	JNZ step7
+	JMP done3
 
-	// y += sums, across lanes
-	MOVQ DX, R15
-	VEXTRACTF128 $1, Y0, X11
-	VADDPS X11, X0, X0
-	VPSHUFD $78, X0, X11
-	VADDPS X11, X0, X0
-	VPSHUFD $177, X0, X11
-	VADDPS X11, X0, X0
-	VADDSS (R15), X0, X0
-	VMOVSS X0, (R15)
-	ADDQ yStride+88(FP), R15
-	VEXTRACTF128 $1, Y1, X11
-	VADDPS X11, X1, X1
-	VPSHUFD $78, X1, X11
-	VADDPS X11, X1, X1
-	VPSHUFD $177, X1, X11
-	VADDPS X11, X1, X1
-	VADDSS (R15), X1, X1
-	VMOVSS X1, (R15)
-	ADDQ $4, DX
-	ADDQ wNext+56(FP), AX
-	ADDQ sNext+64(FP), BX
-	SUBQ $1, SI
-	JNZ line1
-	VMOVDQU (SP), X0
-	VPSUBUSB 144(DI), X0, X0
-	VMOVAPS Y10, Y1
-	VEXTRACTI128 $1, Y1, X2
-	VPMAXUB Y2, Y1, Y1
-	VPCMPEQB X2, X2, X2
-	VPCMPEQB X2, X1, X1
-	VPOR X1, X0, X0
-	XORL R15, R15
-	VPTEST X0, X0
-	SETNE R15
-	MOVQ R15, found+104(FP)
-	VZEROUPPER
-	RET
+fewer6:
 
-// func vectorFP8x128AVX2_1x4(w, s, x unsafe.Pointer, groups, pairs, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride int, tables unsafe.Pointer) (found uint64)
-//
-//	AX w
-//	BX s
-//	DX y
-//	SI pairs
-//	DI tables
-//	CX wStride
-//	R8 xStride
-//	R9 place in x
-//	R10 place in x, four lines on
-//	R11 3·xStride
-//	R12 groups left
-//	R13 steps left of the group
-//	R14 place in the group's scales
-//	R15 cache lines of the frame; between lines scratch
-//	Y0…Y3 sums
-//	Y4…Y7 those of the block, or of odd vectors
-//	Y8 Y9 constants of the arithmetic
-//	Y10 codes, signs set: the largest of each byte
-TEXT ·vectorFP8x128AVX2_1x4(SB), NOSPLIT, $208-112
-	MOVQ w+0(FP), AX
-	MOVQ s+8(FP), BX
-	MOVQ y+72(FP), DX
-	MOVQ pairs+32(FP), SI
-	MOVQ tables+96(FP), DI
-	MOVQ wStride+40(FP), CX
-	MOVQ xStride+80(FP), R8
-	LEAQ (R8)(R8*2), R11
-	VPXOR X0, X0, X0
-	VMOVDQU X0, (SP)
-	VPXOR Y10, Y10, Y10
-	VMOVUPS (DI), Y8
-	VMOVUPS 64(DI), Y9
-
-line1:
-	MOVQ x+16(FP), R9
-	MOVQ groups+24(FP), R12
-	LEAQ 79(SP), R15
-	ANDQ $-64, R15
-	VPXOR Y0, Y0, Y0
-	VPXOR Y1, Y1, Y1
-	VPXOR Y2, Y2, Y2
-	VPXOR Y3, Y3, Y3
-
-group2:
-	VBROADCASTSS 128(DI), X11
-	VMULPS (BX), X11, X11
-	VMOVUPS X11, (R15)
-	ADDQ $16, BX
-	LEAQ (R15), R14
-	MOVQ $4, R13
-
-step3:
-	PREFETCHT1 (AX)(CX*2)
+step9:
+	PREFETCHT1 (AX)(SI*2)
 	PREFETCHT0 512(AX)
-	PREFETCHT1 64(AX)(CX*2)
+	PREFETCHT1 64(AX)(SI*2)
 	PREFETCHT0 576(AX)
 	VMOVUPS (AX), Y11
 	VPOR vectoravx2Signs<>+0(SB), Y11, Y11
@@ -1717,496 +995,165 @@ step3:
 	VPMOVSXBW (AX), Y11
 	VPMULLW Y8, Y11, Y11
 	VPAND Y9, Y11, Y11
-	VMOVUPS Y11, 64(R15)
-	VCVTPH2PS 64(R15), Y12
-	VMULPS (R9), Y12, Y4
-	VMULPS (R9)(R8*1), Y12, Y5
-	VMULPS (R9)(R8*2), Y12, Y6
-	VMULPS (R9)(R11*1), Y12, Y7
-	VCVTPH2PS 80(R15), Y12
-	VFMADD231PS 32(R9), Y12, Y4
-	VFMADD231PS 32(R9)(R8*1), Y12, Y5
-	VFMADD231PS 32(R9)(R8*2), Y12, Y6
-	VFMADD231PS 32(R9)(R11*1), Y12, Y7
+	VMOVUPS Y11, 64(R12)
+	VCVTPH2PS 64(R12), Y12
+	VMULPS (DI), Y12, Y4
+	VCVTPH2PS 80(R12), Y12
+	VFMADD231PS 32(DI), Y12, Y4
 	VPMOVSXBW 16(AX), Y11
 	VPMULLW Y8, Y11, Y11
 	VPAND Y9, Y11, Y11
-	VMOVUPS Y11, 64(R15)
-	VCVTPH2PS 64(R15), Y12
-	VFMADD231PS 64(R9), Y12, Y4
-	VFMADD231PS 64(R9)(R8*1), Y12, Y5
-	VFMADD231PS 64(R9)(R8*2), Y12, Y6
-	VFMADD231PS 64(R9)(R11*1), Y12, Y7
-	VCVTPH2PS 80(R15), Y12
-	VFMADD231PS 96(R9), Y12, Y4
-	VFMADD231PS 96(R9)(R8*1), Y12, Y5
-	VFMADD231PS 96(R9)(R8*2), Y12, Y6
-	VFMADD231PS 96(R9)(R11*1), Y12, Y7
+	VMOVUPS Y11, 64(R12)
+	VCVTPH2PS 64(R12), Y12
+	VFMADD231PS 64(DI), Y12, Y4
+	VCVTPH2PS 80(R12), Y12
+	VFMADD231PS 96(DI), Y12, Y4
 	VMOVUPS 32(AX), Y11
 	VPOR vectoravx2Signs<>+0(SB), Y11, Y11
 	VPMAXUB Y11, Y10, Y10
 	VPMOVSXBW 32(AX), Y11
 	VPMULLW Y8, Y11, Y11
 	VPAND Y9, Y11, Y11
-	VMOVUPS Y11, 64(R15)
-	VCVTPH2PS 64(R15), Y12
-	VFMADD231PS 128(R9), Y12, Y4
-	VFMADD231PS 128(R9)(R8*1), Y12, Y5
-	VFMADD231PS 128(R9)(R8*2), Y12, Y6
-	VFMADD231PS 128(R9)(R11*1), Y12, Y7
-	VCVTPH2PS 80(R15), Y12
-	VFMADD231PS 160(R9), Y12, Y4
-	VFMADD231PS 160(R9)(R8*1), Y12, Y5
-	VFMADD231PS 160(R9)(R8*2), Y12, Y6
-	VFMADD231PS 160(R9)(R11*1), Y12, Y7
+	VMOVUPS Y11, 64(R12)
+	VCVTPH2PS 64(R12), Y12
+	VFMADD231PS 128(DI), Y12, Y4
+	VCVTPH2PS 80(R12), Y12
+	VFMADD231PS 160(DI), Y12, Y4
 	VPMOVSXBW 48(AX), Y11
 	VPMULLW Y8, Y11, Y11
 	VPAND Y9, Y11, Y11
-	VMOVUPS Y11, 64(R15)
-	VCVTPH2PS 64(R15), Y12
-	VFMADD231PS 192(R9), Y12, Y4
-	VFMADD231PS 192(R9)(R8*1), Y12, Y5
-	VFMADD231PS 192(R9)(R8*2), Y12, Y6
-	VFMADD231PS 192(R9)(R11*1), Y12, Y7
-	VCVTPH2PS 80(R15), Y12
-	VFMADD231PS 224(R9), Y12, Y4
-	VFMADD231PS 224(R9)(R8*1), Y12, Y5
-	VFMADD231PS 224(R9)(R8*2), Y12, Y6
-	VFMADD231PS 224(R9)(R11*1), Y12, Y7
+	VMOVUPS Y11, 64(R12)
+	VCVTPH2PS 64(R12), Y12
+	VFMADD231PS 192(DI), Y12, Y4
+	VCVTPH2PS 80(R12), Y12
+	VFMADD231PS 224(DI), Y12, Y4
 	VMOVUPS 64(AX), Y11
 	VPOR vectoravx2Signs<>+0(SB), Y11, Y11
 	VPMAXUB Y11, Y10, Y10
 	VPMOVSXBW 64(AX), Y11
 	VPMULLW Y8, Y11, Y11
 	VPAND Y9, Y11, Y11
-	VMOVUPS Y11, 64(R15)
-	VCVTPH2PS 64(R15), Y12
-	VFMADD231PS 256(R9), Y12, Y4
-	VFMADD231PS 256(R9)(R8*1), Y12, Y5
-	VFMADD231PS 256(R9)(R8*2), Y12, Y6
-	VFMADD231PS 256(R9)(R11*1), Y12, Y7
-	VCVTPH2PS 80(R15), Y12
-	VFMADD231PS 288(R9), Y12, Y4
-	VFMADD231PS 288(R9)(R8*1), Y12, Y5
-	VFMADD231PS 288(R9)(R8*2), Y12, Y6
-	VFMADD231PS 288(R9)(R11*1), Y12, Y7
+	VMOVUPS Y11, 64(R12)
+	VCVTPH2PS 64(R12), Y12
+	VFMADD231PS 256(DI), Y12, Y4
+	VCVTPH2PS 80(R12), Y12
+	VFMADD231PS 288(DI), Y12, Y4
 	VPMOVSXBW 80(AX), Y11
 	VPMULLW Y8, Y11, Y11
 	VPAND Y9, Y11, Y11
-	VMOVUPS Y11, 64(R15)
-	VCVTPH2PS 64(R15), Y12
-	VFMADD231PS 320(R9), Y12, Y4
-	VFMADD231PS 320(R9)(R8*1), Y12, Y5
-	VFMADD231PS 320(R9)(R8*2), Y12, Y6
-	VFMADD231PS 320(R9)(R11*1), Y12, Y7
-	VCVTPH2PS 80(R15), Y12
-	VFMADD231PS 352(R9), Y12, Y4
-	VFMADD231PS 352(R9)(R8*1), Y12, Y5
-	VFMADD231PS 352(R9)(R8*2), Y12, Y6
-	VFMADD231PS 352(R9)(R11*1), Y12, Y7
+	VMOVUPS Y11, 64(R12)
+	VCVTPH2PS 64(R12), Y12
+	VFMADD231PS 320(DI), Y12, Y4
+	VCVTPH2PS 80(R12), Y12
+	VFMADD231PS 352(DI), Y12, Y4
 	VMOVUPS 96(AX), Y11
 	VPOR vectoravx2Signs<>+0(SB), Y11, Y11
 	VPMAXUB Y11, Y10, Y10
 	VPMOVSXBW 96(AX), Y11
 	VPMULLW Y8, Y11, Y11
 	VPAND Y9, Y11, Y11
-	VMOVUPS Y11, 64(R15)
-	VCVTPH2PS 64(R15), Y12
-	VFMADD231PS 384(R9), Y12, Y4
-	VFMADD231PS 384(R9)(R8*1), Y12, Y5
-	VFMADD231PS 384(R9)(R8*2), Y12, Y6
-	VFMADD231PS 384(R9)(R11*1), Y12, Y7
-	VCVTPH2PS 80(R15), Y12
-	VFMADD231PS 416(R9), Y12, Y4
-	VFMADD231PS 416(R9)(R8*1), Y12, Y5
-	VFMADD231PS 416(R9)(R8*2), Y12, Y6
-	VFMADD231PS 416(R9)(R11*1), Y12, Y7
+	VMOVUPS Y11, 64(R12)
+	VCVTPH2PS 64(R12), Y12
+	VFMADD231PS 384(DI), Y12, Y4
+	VCVTPH2PS 80(R12), Y12
+	VFMADD231PS 416(DI), Y12, Y4
 	VPMOVSXBW 112(AX), Y11
 	VPMULLW Y8, Y11, Y11
 	VPAND Y9, Y11, Y11
-	VMOVUPS Y11, 64(R15)
-	VCVTPH2PS 64(R15), Y12
-	VFMADD231PS 448(R9), Y12, Y4
-	VFMADD231PS 448(R9)(R8*1), Y12, Y5
-	VFMADD231PS 448(R9)(R8*2), Y12, Y6
-	VFMADD231PS 448(R9)(R11*1), Y12, Y7
-	VCVTPH2PS 80(R15), Y12
-	VFMADD231PS 480(R9), Y12, Y4
-	VFMADD231PS 480(R9)(R8*1), Y12, Y5
-	VFMADD231PS 480(R9)(R8*2), Y12, Y6
-	VFMADD231PS 480(R9)(R11*1), Y12, Y7
-	VBROADCASTSS (R14), Y15
+	VMOVUPS Y11, 64(R12)
+	VCVTPH2PS 64(R12), Y12
+	VFMADD231PS 448(DI), Y12, Y4
+	VCVTPH2PS 80(R12), Y12
+	VFMADD231PS 480(DI), Y12, Y4
+	VBROADCASTSS (R11), Y15
 	VFMADD231PS Y15, Y4, Y0
-	VFMADD231PS Y15, Y5, Y1
-	VFMADD231PS Y15, Y6, Y2
-	VFMADD231PS Y15, Y7, Y3
 	ADDQ $128, AX
-	ADDQ $512, R9
-	ADDQ $4, R14
-	SUBQ $1, R13
-	JNZ step3
-	SUBQ $1, R12
+	ADDQ $512, DI
+	ADDQ $4, R11
+	SUBQ $1, R10
+	JNZ step9
+
+done3:
+	SUBQ $1, R9
 	JNZ group2
 
 	// y += sums, across lanes
-	MOVQ DX, R15
-	VEXTRACTF128 $1, Y0, X11
-	VADDPS X11, X0, X0
-	VPSHUFD $78, X0, X11
-	VADDPS X11, X0, X0
-	VPSHUFD $177, X0, X11
-	VADDPS X11, X0, X0
-	VADDSS (R15), X0, X0
-	VMOVSS X0, (R15)
-	ADDQ yStride+88(FP), R15
-	VEXTRACTF128 $1, Y1, X11
-	VADDPS X11, X1, X1
-	VPSHUFD $78, X1, X11
-	VADDPS X11, X1, X1
-	VPSHUFD $177, X1, X11
-	VADDPS X11, X1, X1
-	VADDSS (R15), X1, X1
-	VMOVSS X1, (R15)
-	ADDQ yStride+88(FP), R15
-	VEXTRACTF128 $1, Y2, X11
-	VADDPS X11, X2, X2
-	VPSHUFD $78, X2, X11
-	VADDPS X11, X2, X2
-	VPSHUFD $177, X2, X11
-	VADDPS X11, X2, X2
-	VADDSS (R15), X2, X2
-	VMOVSS X2, (R15)
-	ADDQ yStride+88(FP), R15
-	VEXTRACTF128 $1, Y3, X11
-	VADDPS X11, X3, X3
-	VPSHUFD $78, X3, X11
-	VADDPS X11, X3, X3
-	VPSHUFD $177, X3, X11
-	VADDPS X11, X3, X3
-	VADDSS (R15), X3, X3
-	VMOVSS X3, (R15)
-	ADDQ $4, DX
+	MOVQ sums+104(FP), R12
+	VMOVUPS Y0, (R12)
+	VMOVUPS Y1, 32(R12)
+	VMOVUPS Y2, 64(R12)
+	VMOVUPS Y3, 96(R12)
+	MOVQ y+72(FP), R13
+	MOVQ batch+96(FP), R10
+
+lanes10:
+	VMOVUPS (R12), Y0
+	VEXTRACTF128 $1, Y0, X1
+	VADDPS X1, X0, X0
+	VPSHUFD $78, X0, X1
+	VADDPS X1, X0, X0
+	VPSHUFD $177, X0, X1
+	VADDPS X1, X0, X0
+	VADDSS (R13), X0, X0
+	VMOVSS X0, (R13)
+	ADDQ $32, R12
+	ADDQ yStride+88(FP), R13
+	SUBQ $1, R10
+	JNZ lanes10
+	ADDQ $4, y+72(FP)
 	ADDQ wNext+56(FP), AX
 	ADDQ sNext+64(FP), BX
-	SUBQ $1, SI
-	JNZ line1
+	SUBQ $1, rows+32(FP)
+	JNZ row1
 	VMOVDQU (SP), X0
-	VPSUBUSB 144(DI), X0, X0
+	VPSUBUSB 144(DX), X0, X0
 	VMOVAPS Y10, Y1
 	VEXTRACTI128 $1, Y1, X2
 	VPMAXUB Y2, Y1, Y1
 	VPCMPEQB X2, X2, X2
 	VPCMPEQB X2, X1, X1
 	VPOR X1, X0, X0
-	XORL R15, R15
+	XORL R12, R12
 	VPTEST X0, X0
-	SETNE R15
-	MOVQ R15, found+104(FP)
+	SETNE R12
+	MOVQ R12, found+120(FP)
 	VZEROUPPER
 	RET
 
-// func vectorINT8AVX2_1x1(w, s, x unsafe.Pointer, groups, pairs, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride int, tables unsafe.Pointer) (found uint64)
+// func vectorINT8AVX2(w, s, x unsafe.Pointer, groups, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
 //
 //	AX w
 //	BX s
-//	DX y
-//	SI pairs
-//	DI tables
-//	CX wStride
-//	R8 xStride
-//	R9 place in x
-//	R10 place in x, four lines on
-//	R11 3·xStride
-//	R12 groups left
-//	R13 steps left of the group
-//	R14 place in the group's scales
-//	R15 cache lines of the frame; between lines scratch
-//	Y0…Y0 sums
-//	Y1…Y1 those of the block, or of odd vectors
-//	Y8 Y9 constants of the arithmetic
-TEXT ·vectorINT8AVX2_1x1(SB), NOSPLIT, $208-112
-	MOVQ w+0(FP), AX
-	MOVQ s+8(FP), BX
-	MOVQ y+72(FP), DX
-	MOVQ pairs+32(FP), SI
-	MOVQ tables+96(FP), DI
-	MOVQ wStride+40(FP), CX
-	MOVQ xStride+80(FP), R8
-	LEAQ (R8)(R8*2), R11
-	VPXOR X0, X0, X0
-	VMOVDQU X0, (SP)
-	VMOVUPS (DI), Y8
-	VMOVUPS 64(DI), Y9
-
-line1:
-	MOVQ x+16(FP), R9
-	MOVQ groups+24(FP), R12
-	LEAQ 79(SP), R15
-	ANDQ $-64, R15
-	VPXOR Y0, Y0, Y0
-
-group2:
-	VMOVUPS (BX), X13
-	VPMAXUB (SP), X13, X13
-	VMOVUPS X13, (SP)
-	VBROADCASTSS 128(DI), Y12
-	VPMOVZXBD (BX), Y11
-	VPSLLD $23, Y11, Y11
-	VPMAXSD vectoravx2Least<>+0(SB), Y11, Y11
-	VMULPS Y12, Y11, Y11
-	VMOVUPS Y11, (R15)
-	VPMOVZXBD 8(BX), Y11
-	VPSLLD $23, Y11, Y11
-	VPMAXSD vectoravx2Least<>+0(SB), Y11, Y11
-	VMULPS Y12, Y11, Y11
-	VMOVUPS Y11, 32(R15)
-	ADDQ $16, BX
-	LEAQ (R15), R14
-	MOVQ $8, R13
-
-step3:
-	PREFETCHT1 (AX)(CX*2)
-	PREFETCHT0 512(AX)
-	VPMOVSXBD (AX), Y11
-	VCVTDQ2PS Y11, Y11
-	VMULPS (R9), Y11, Y1
-	VPMOVSXBD 8(AX), Y12
-	VCVTDQ2PS Y12, Y12
-	VFMADD231PS 32(R9), Y12, Y1
-	VPMOVSXBD 16(AX), Y11
-	VCVTDQ2PS Y11, Y11
-	VFMADD231PS 64(R9), Y11, Y1
-	VPMOVSXBD 24(AX), Y12
-	VCVTDQ2PS Y12, Y12
-	VFMADD231PS 96(R9), Y12, Y1
-	VBROADCASTSS (R14), Y15
-	VFMADD231PS Y15, Y1, Y0
-	VPMOVSXBD 32(AX), Y11
-	VCVTDQ2PS Y11, Y11
-	VMULPS 128(R9), Y11, Y1
-	VPMOVSXBD 40(AX), Y12
-	VCVTDQ2PS Y12, Y12
-	VFMADD231PS 160(R9), Y12, Y1
-	VPMOVSXBD 48(AX), Y11
-	VCVTDQ2PS Y11, Y11
-	VFMADD231PS 192(R9), Y11, Y1
-	VPMOVSXBD 56(AX), Y12
-	VCVTDQ2PS Y12, Y12
-	VFMADD231PS 224(R9), Y12, Y1
-	VBROADCASTSS 4(R14), Y15
-	VFMADD231PS Y15, Y1, Y0
-	ADDQ $64, AX
-	ADDQ $256, R9
-	ADDQ $8, R14
-	SUBQ $1, R13
-	JNZ step3
-	SUBQ $1, R12
-	JNZ group2
-
-	// y += sums, across lanes
-	MOVQ DX, R15
-	VEXTRACTF128 $1, Y0, X11
-	VADDPS X11, X0, X0
-	VPSHUFD $78, X0, X11
-	VADDPS X11, X0, X0
-	VPSHUFD $177, X0, X11
-	VADDPS X11, X0, X0
-	VADDSS (R15), X0, X0
-	VMOVSS X0, (R15)
-	ADDQ $4, DX
-	ADDQ wNext+56(FP), AX
-	ADDQ sNext+64(FP), BX
-	SUBQ $1, SI
-	JNZ line1
-	VMOVDQU (SP), X0
-	VPSUBUSB 144(DI), X0, X0
-	XORL R15, R15
-	VPTEST X0, X0
-	SETNE R15
-	MOVQ R15, found+104(FP)
-	VZEROUPPER
-	RET
-
-// func vectorINT8AVX2_1x2(w, s, x unsafe.Pointer, groups, pairs, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride int, tables unsafe.Pointer) (found uint64)
-//
-//	AX w
-//	BX s
-//	DX y
-//	SI pairs
-//	DI tables
-//	CX wStride
-//	R8 xStride
-//	R9 place in x
-//	R10 place in x, four lines on
-//	R11 3·xStride
-//	R12 groups left
-//	R13 steps left of the group
-//	R14 place in the group's scales
-//	R15 cache lines of the frame; between lines scratch
-//	Y0…Y1 sums
-//	Y2…Y3 those of the block, or of odd vectors
-//	Y8 Y9 constants of the arithmetic
-TEXT ·vectorINT8AVX2_1x2(SB), NOSPLIT, $208-112
-	MOVQ w+0(FP), AX
-	MOVQ s+8(FP), BX
-	MOVQ y+72(FP), DX
-	MOVQ pairs+32(FP), SI
-	MOVQ tables+96(FP), DI
-	MOVQ wStride+40(FP), CX
-	MOVQ xStride+80(FP), R8
-	LEAQ (R8)(R8*2), R11
-	VPXOR X0, X0, X0
-	VMOVDQU X0, (SP)
-	VMOVUPS (DI), Y8
-	VMOVUPS 64(DI), Y9
-
-line1:
-	MOVQ x+16(FP), R9
-	MOVQ groups+24(FP), R12
-	LEAQ 79(SP), R15
-	ANDQ $-64, R15
-	VPXOR Y0, Y0, Y0
-	VPXOR Y1, Y1, Y1
-
-group2:
-	VMOVUPS (BX), X13
-	VPMAXUB (SP), X13, X13
-	VMOVUPS X13, (SP)
-	VBROADCASTSS 128(DI), Y12
-	VPMOVZXBD (BX), Y11
-	VPSLLD $23, Y11, Y11
-	VPMAXSD vectoravx2Least<>+0(SB), Y11, Y11
-	VMULPS Y12, Y11, Y11
-	VMOVUPS Y11, (R15)
-	VPMOVZXBD 8(BX), Y11
-	VPSLLD $23, Y11, Y11
-	VPMAXSD vectoravx2Least<>+0(SB), Y11, Y11
-	VMULPS Y12, Y11, Y11
-	VMOVUPS Y11, 32(R15)
-	ADDQ $16, BX
-	LEAQ (R15), R14
-	MOVQ $8, R13
-
-step3:
-	PREFETCHT1 (AX)(CX*2)
-	PREFETCHT0 512(AX)
-	VPMOVSXBD (AX), Y11
-	VCVTDQ2PS Y11, Y11
-	VMULPS (R9), Y11, Y2
-	VMULPS (R9)(R8*1), Y11, Y3
-	VPMOVSXBD 8(AX), Y12
-	VCVTDQ2PS Y12, Y12
-	VFMADD231PS 32(R9), Y12, Y2
-	VFMADD231PS 32(R9)(R8*1), Y12, Y3
-	VPMOVSXBD 16(AX), Y11
-	VCVTDQ2PS Y11, Y11
-	VFMADD231PS 64(R9), Y11, Y2
-	VFMADD231PS 64(R9)(R8*1), Y11, Y3
-	VPMOVSXBD 24(AX), Y12
-	VCVTDQ2PS Y12, Y12
-	VFMADD231PS 96(R9), Y12, Y2
-	VFMADD231PS 96(R9)(R8*1), Y12, Y3
-	VBROADCASTSS (R14), Y15
-	VFMADD231PS Y15, Y2, Y0
-	VFMADD231PS Y15, Y3, Y1
-	VPMOVSXBD 32(AX), Y11
-	VCVTDQ2PS Y11, Y11
-	VMULPS 128(R9), Y11, Y2
-	VMULPS 128(R9)(R8*1), Y11, Y3
-	VPMOVSXBD 40(AX), Y12
-	VCVTDQ2PS Y12, Y12
-	VFMADD231PS 160(R9), Y12, Y2
-	VFMADD231PS 160(R9)(R8*1), Y12, Y3
-	VPMOVSXBD 48(AX), Y11
-	VCVTDQ2PS Y11, Y11
-	VFMADD231PS 192(R9), Y11, Y2
-	VFMADD231PS 192(R9)(R8*1), Y11, Y3
-	VPMOVSXBD 56(AX), Y12
-	VCVTDQ2PS Y12, Y12
-	VFMADD231PS 224(R9), Y12, Y2
-	VFMADD231PS 224(R9)(R8*1), Y12, Y3
-	VBROADCASTSS 4(R14), Y15
-	VFMADD231PS Y15, Y2, Y0
-	VFMADD231PS Y15, Y3, Y1
-	ADDQ $64, AX
-	ADDQ $256, R9
-	ADDQ $8, R14
-	SUBQ $1, R13
-	JNZ step3
-	SUBQ $1, R12
-	JNZ group2
-
-	// y += sums, across lanes
-	MOVQ DX, R15
-	VEXTRACTF128 $1, Y0, X11
-	VADDPS X11, X0, X0
-	VPSHUFD $78, X0, X11
-	VADDPS X11, X0, X0
-	VPSHUFD $177, X0, X11
-	VADDPS X11, X0, X0
-	VADDSS (R15), X0, X0
-	VMOVSS X0, (R15)
-	ADDQ yStride+88(FP), R15
-	VEXTRACTF128 $1, Y1, X11
-	VADDPS X11, X1, X1
-	VPSHUFD $78, X1, X11
-	VADDPS X11, X1, X1
-	VPSHUFD $177, X1, X11
-	VADDPS X11, X1, X1
-	VADDSS (R15), X1, X1
-	VMOVSS X1, (R15)
-	ADDQ $4, DX
-	ADDQ wNext+56(FP), AX
-	ADDQ sNext+64(FP), BX
-	SUBQ $1, SI
-	JNZ line1
-	VMOVDQU (SP), X0
-	VPSUBUSB 144(DI), X0, X0
-	XORL R15, R15
-	VPTEST X0, X0
-	SETNE R15
-	MOVQ R15, found+104(FP)
-	VZEROUPPER
-	RET
-
-// func vectorINT8AVX2_1x4(w, s, x unsafe.Pointer, groups, pairs, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride int, tables unsafe.Pointer) (found uint64)
-//
-//	AX w
-//	BX s
-//	DX y
-//	SI pairs
-//	DI tables
-//	CX wStride
-//	R8 xStride
-//	R9 place in x
-//	R10 place in x, four lines on
-//	R11 3·xStride
-//	R12 groups left
-//	R13 steps left of the group
-//	R14 place in the group's scales
-//	R15 cache lines of the frame; between lines scratch
+//	DX tables
+//	SI wStride
+//	DI position in x
+//	CX xStride
+//	R8 3·xStride
+//	R9 groups left
+//	R10 steps left of the group
+//	R11 position in the scales of the group
+//	R12 cache lines of the frame; scratch between rows
+//	R13 scratch
 //	Y0…Y3 sums
 //	Y4…Y7 those of the block, or of odd vectors
 //	Y8 Y9 constants of the arithmetic
-TEXT ·vectorINT8AVX2_1x4(SB), NOSPLIT, $208-112
+TEXT ·vectorINT8AVX2(SB), NOSPLIT, $208-128
 	MOVQ w+0(FP), AX
 	MOVQ s+8(FP), BX
-	MOVQ y+72(FP), DX
-	MOVQ pairs+32(FP), SI
-	MOVQ tables+96(FP), DI
-	MOVQ wStride+40(FP), CX
-	MOVQ xStride+80(FP), R8
-	LEAQ (R8)(R8*2), R11
+	MOVQ tables+112(FP), DX
+	MOVQ wStride+40(FP), SI
+	MOVQ xStride+80(FP), CX
+	LEAQ (CX)(CX*2), R8
 	VPXOR X0, X0, X0
 	VMOVDQU X0, (SP)
-	VMOVUPS (DI), Y8
-	VMOVUPS 64(DI), Y9
+	VMOVUPS (DX), Y8
+	VMOVUPS 64(DX), Y9
 
-line1:
-	MOVQ x+16(FP), R9
-	MOVQ groups+24(FP), R12
-	LEAQ 79(SP), R15
-	ANDQ $-64, R15
+row1:
+	MOVQ x+16(FP), DI
+	MOVQ groups+24(FP), R9
+	LEAQ 79(SP), R12
+	ANDQ $-64, R12
 	VPXOR Y0, Y0, Y0
 	VPXOR Y1, Y1, Y1
 	VPXOR Y2, Y2, Y2
@@ -2216,475 +1163,195 @@ group2:
 	VMOVUPS (BX), X13
 	VPMAXUB (SP), X13, X13
 	VMOVUPS X13, (SP)
-	VBROADCASTSS 128(DI), Y12
+	VBROADCASTSS 128(DX), Y12
 	VPMOVZXBD (BX), Y11
 	VPSLLD $23, Y11, Y11
 	VPMAXSD vectoravx2Least<>+0(SB), Y11, Y11
 	VMULPS Y12, Y11, Y11
-	VMOVUPS Y11, (R15)
+	VMOVUPS Y11, (R12)
 	VPMOVZXBD 8(BX), Y11
 	VPSLLD $23, Y11, Y11
 	VPMAXSD vectoravx2Least<>+0(SB), Y11, Y11
 	VMULPS Y12, Y11, Y11
-	VMOVUPS Y11, 32(R15)
+	VMOVUPS Y11, 32(R12)
 	ADDQ $16, BX
-	LEAQ (R15), R14
-	MOVQ $8, R13
+	LEAQ (R12), R11
+	MOVQ $16, R10
+	CMPQ batch+96(FP), $4
+	JLT fewer4
 
-step3:
-	PREFETCHT1 (AX)(CX*2)
+step5:
+	PREFETCHT1 (AX)(SI*2)
 	PREFETCHT0 512(AX)
 	VPMOVSXBD (AX), Y11
 	VCVTDQ2PS Y11, Y11
-	VMULPS (R9), Y11, Y4
-	VMULPS (R9)(R8*1), Y11, Y5
-	VMULPS (R9)(R8*2), Y11, Y6
-	VMULPS (R9)(R11*1), Y11, Y7
+	VMULPS (DI), Y11, Y4
+	VMULPS (DI)(CX*1), Y11, Y5
+	VMULPS (DI)(CX*2), Y11, Y6
+	VMULPS (DI)(R8*1), Y11, Y7
 	VPMOVSXBD 8(AX), Y12
 	VCVTDQ2PS Y12, Y12
-	VFMADD231PS 32(R9), Y12, Y4
-	VFMADD231PS 32(R9)(R8*1), Y12, Y5
-	VFMADD231PS 32(R9)(R8*2), Y12, Y6
-	VFMADD231PS 32(R9)(R11*1), Y12, Y7
+	VFMADD231PS 32(DI), Y12, Y4
+	VFMADD231PS 32(DI)(CX*1), Y12, Y5
+	VFMADD231PS 32(DI)(CX*2), Y12, Y6
+	VFMADD231PS 32(DI)(R8*1), Y12, Y7
 	VPMOVSXBD 16(AX), Y11
 	VCVTDQ2PS Y11, Y11
-	VFMADD231PS 64(R9), Y11, Y4
-	VFMADD231PS 64(R9)(R8*1), Y11, Y5
-	VFMADD231PS 64(R9)(R8*2), Y11, Y6
-	VFMADD231PS 64(R9)(R11*1), Y11, Y7
+	VFMADD231PS 64(DI), Y11, Y4
+	VFMADD231PS 64(DI)(CX*1), Y11, Y5
+	VFMADD231PS 64(DI)(CX*2), Y11, Y6
+	VFMADD231PS 64(DI)(R8*1), Y11, Y7
 	VPMOVSXBD 24(AX), Y12
 	VCVTDQ2PS Y12, Y12
-	VFMADD231PS 96(R9), Y12, Y4
-	VFMADD231PS 96(R9)(R8*1), Y12, Y5
-	VFMADD231PS 96(R9)(R8*2), Y12, Y6
-	VFMADD231PS 96(R9)(R11*1), Y12, Y7
-	VBROADCASTSS (R14), Y15
+	VFMADD231PS 96(DI), Y12, Y4
+	VFMADD231PS 96(DI)(CX*1), Y12, Y5
+	VFMADD231PS 96(DI)(CX*2), Y12, Y6
+	VFMADD231PS 96(DI)(R8*1), Y12, Y7
+	VBROADCASTSS (R11), Y15
 	VFMADD231PS Y15, Y4, Y0
 	VFMADD231PS Y15, Y5, Y1
 	VFMADD231PS Y15, Y6, Y2
 	VFMADD231PS Y15, Y7, Y3
-	VPMOVSXBD 32(AX), Y11
+	ADDQ $32, AX
+	ADDQ $128, DI
+	ADDQ $4, R11
+	SUBQ $1, R10
+	JNZ step5
+	JMP done3
+
+fewer4:
+	CMPQ batch+96(FP), $2
+	JLT fewer6
+
+step7:
+	PREFETCHT1 (AX)(SI*2)
+	PREFETCHT0 512(AX)
+	VPMOVSXBD (AX), Y11
 	VCVTDQ2PS Y11, Y11
-	VMULPS 128(R9), Y11, Y4
-	VMULPS 128(R9)(R8*1), Y11, Y5
-	VMULPS 128(R9)(R8*2), Y11, Y6
-	VMULPS 128(R9)(R11*1), Y11, Y7
-	VPMOVSXBD 40(AX), Y12
+	VMULPS (DI), Y11, Y4
+	VMULPS (DI)(CX*1), Y11, Y5
+	VPMOVSXBD 8(AX), Y12
 	VCVTDQ2PS Y12, Y12
-	VFMADD231PS 160(R9), Y12, Y4
-	VFMADD231PS 160(R9)(R8*1), Y12, Y5
-	VFMADD231PS 160(R9)(R8*2), Y12, Y6
-	VFMADD231PS 160(R9)(R11*1), Y12, Y7
-	VPMOVSXBD 48(AX), Y11
+	VFMADD231PS 32(DI), Y12, Y4
+	VFMADD231PS 32(DI)(CX*1), Y12, Y5
+	VPMOVSXBD 16(AX), Y11
 	VCVTDQ2PS Y11, Y11
-	VFMADD231PS 192(R9), Y11, Y4
-	VFMADD231PS 192(R9)(R8*1), Y11, Y5
-	VFMADD231PS 192(R9)(R8*2), Y11, Y6
-	VFMADD231PS 192(R9)(R11*1), Y11, Y7
-	VPMOVSXBD 56(AX), Y12
+	VFMADD231PS 64(DI), Y11, Y4
+	VFMADD231PS 64(DI)(CX*1), Y11, Y5
+	VPMOVSXBD 24(AX), Y12
 	VCVTDQ2PS Y12, Y12
-	VFMADD231PS 224(R9), Y12, Y4
-	VFMADD231PS 224(R9)(R8*1), Y12, Y5
-	VFMADD231PS 224(R9)(R8*2), Y12, Y6
-	VFMADD231PS 224(R9)(R11*1), Y12, Y7
-	VBROADCASTSS 4(R14), Y15
+	VFMADD231PS 96(DI), Y12, Y4
+	VFMADD231PS 96(DI)(CX*1), Y12, Y5
+	VBROADCASTSS (R11), Y15
 	VFMADD231PS Y15, Y4, Y0
 	VFMADD231PS Y15, Y5, Y1
-	VFMADD231PS Y15, Y6, Y2
-	VFMADD231PS Y15, Y7, Y3
-	ADDQ $64, AX
-	ADDQ $256, R9
-	ADDQ $8, R14
-	SUBQ $1, R13
-	JNZ step3
-	SUBQ $1, R12
-	JNZ group2
+	ADDQ $32, AX
+	ADDQ $128, DI
+	ADDQ $4, R11
+	SUBQ $1, R10
+	JNZ step7
+	JMP done3
 
-	// y += sums, across lanes
-	MOVQ DX, R15
-	VEXTRACTF128 $1, Y0, X11
-	VADDPS X11, X0, X0
-	VPSHUFD $78, X0, X11
-	VADDPS X11, X0, X0
-	VPSHUFD $177, X0, X11
-	VADDPS X11, X0, X0
-	VADDSS (R15), X0, X0
-	VMOVSS X0, (R15)
-	ADDQ yStride+88(FP), R15
-	VEXTRACTF128 $1, Y1, X11
-	VADDPS X11, X1, X1
-	VPSHUFD $78, X1, X11
-	VADDPS X11, X1, X1
-	VPSHUFD $177, X1, X11
-	VADDPS X11, X1, X1
-	VADDSS (R15), X1, X1
-	VMOVSS X1, (R15)
-	ADDQ yStride+88(FP), R15
-	VEXTRACTF128 $1, Y2, X11
-	VADDPS X11, X2, X2
-	VPSHUFD $78, X2, X11
-	VADDPS X11, X2, X2
-	VPSHUFD $177, X2, X11
-	VADDPS X11, X2, X2
-	VADDSS (R15), X2, X2
-	VMOVSS X2, (R15)
-	ADDQ yStride+88(FP), R15
-	VEXTRACTF128 $1, Y3, X11
-	VADDPS X11, X3, X3
-	VPSHUFD $78, X3, X11
-	VADDPS X11, X3, X3
-	VPSHUFD $177, X3, X11
-	VADDPS X11, X3, X3
-	VADDSS (R15), X3, X3
-	VMOVSS X3, (R15)
-	ADDQ $4, DX
-	ADDQ wNext+56(FP), AX
-	ADDQ sNext+64(FP), BX
-	SUBQ $1, SI
-	JNZ line1
-	VMOVDQU (SP), X0
-	VPSUBUSB 144(DI), X0, X0
-	XORL R15, R15
-	VPTEST X0, X0
-	SETNE R15
-	MOVQ R15, found+104(FP)
-	VZEROUPPER
-	RET
+fewer6:
 
-// func vectorFP6AVX2_1x1(w, s, x unsafe.Pointer, groups, pairs, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride int, tables unsafe.Pointer) (found uint64)
-//
-//	AX w
-//	BX s
-//	DX y
-//	SI pairs
-//	DI tables
-//	CX wStride
-//	R8 xStride
-//	R9 place in x
-//	R10 place in x, four lines on
-//	R11 3·xStride
-//	R12 groups left
-//	R13 steps left of the group
-//	R14 place in the group's scales
-//	R15 cache lines of the frame; between lines scratch
-//	Y0…Y0 sums
-//	Y1…Y1 those of the block, or of odd vectors
-//	Y8 Y9 constants of the arithmetic
-TEXT ·vectorFP6AVX2_1x1(SB), NOSPLIT, $208-112
-	MOVQ w+0(FP), AX
-	MOVQ s+8(FP), BX
-	MOVQ y+72(FP), DX
-	MOVQ pairs+32(FP), SI
-	MOVQ tables+96(FP), DI
-	MOVQ wStride+40(FP), CX
-	MOVQ xStride+80(FP), R8
-	LEAQ (R8)(R8*2), R11
-	VPXOR X0, X0, X0
-	VMOVDQU X0, (SP)
-	VMOVUPS (DI), Y8
-	VMOVUPS 64(DI), Y9
-
-line1:
-	MOVQ x+16(FP), R9
-	MOVQ groups+24(FP), R12
-	LEAQ 79(SP), R15
-	ANDQ $-64, R15
-	VPXOR Y0, Y0, Y0
-
-group2:
-	VMOVUPS (BX), X13
-	VPMAXUB (SP), X13, X13
-	VMOVUPS X13, (SP)
-	VBROADCASTSS 128(DI), Y12
-	VPMOVZXBD (BX), Y11
-	VPSLLD $23, Y11, Y11
-	VPMAXSD vectoravx2Least<>+0(SB), Y11, Y11
-	VMULPS Y12, Y11, Y11
-	VMOVUPS Y11, (R15)
-	VPMOVZXBD 8(BX), Y11
-	VPSLLD $23, Y11, Y11
-	VPMAXSD vectoravx2Least<>+0(SB), Y11, Y11
-	VMULPS Y12, Y11, Y11
-	VMOVUPS Y11, 32(R15)
-	ADDQ $16, BX
-	LEAQ (R15), R14
-	MOVQ $8, R13
-
-step3:
-	PREFETCHT1 (AX)(CX*2)
+step9:
+	PREFETCHT1 (AX)(SI*2)
 	PREFETCHT0 512(AX)
-	VBROADCASTI128 (AX), Y11
-	VPSHUFB vectoravx2Six0<>+0(SB), Y11, Y11
-	VPMULLW vectoravx2SixAt<>+0(SB), Y11, Y11
-	VPMULHW Y8, Y11, Y11
-	VPAND Y9, Y11, Y11
-	VMOVUPS Y11, 64(R15)
-	VCVTPH2PS 64(R15), Y12
-	VMULPS (R9), Y12, Y1
-	VCVTPH2PS 80(R15), Y12
-	VFMADD231PS 32(R9), Y12, Y1
-	VBROADCASTI128 8(AX), Y11
-	VPSHUFB vectoravx2Six1<>+0(SB), Y11, Y11
-	VPMULLW vectoravx2SixAt<>+0(SB), Y11, Y11
-	VPMULHW Y8, Y11, Y11
-	VPAND Y9, Y11, Y11
-	VMOVUPS Y11, 64(R15)
-	VCVTPH2PS 64(R15), Y12
-	VFMADD231PS 64(R9), Y12, Y1
-	VCVTPH2PS 80(R15), Y12
-	VFMADD231PS 96(R9), Y12, Y1
-	VBROADCASTSS (R14), Y15
-	VFMADD231PS Y15, Y1, Y0
-	VBROADCASTI128 24(AX), Y11
-	VPSHUFB vectoravx2Six0<>+0(SB), Y11, Y11
-	VPMULLW vectoravx2SixAt<>+0(SB), Y11, Y11
-	VPMULHW Y8, Y11, Y11
-	VPAND Y9, Y11, Y11
-	VMOVUPS Y11, 64(R15)
-	VCVTPH2PS 64(R15), Y12
-	VMULPS 128(R9), Y12, Y1
-	VCVTPH2PS 80(R15), Y12
-	VFMADD231PS 160(R9), Y12, Y1
-	VBROADCASTI128 32(AX), Y11
-	VPSHUFB vectoravx2Six1<>+0(SB), Y11, Y11
-	VPMULLW vectoravx2SixAt<>+0(SB), Y11, Y11
-	VPMULHW Y8, Y11, Y11
-	VPAND Y9, Y11, Y11
-	VMOVUPS Y11, 64(R15)
-	VCVTPH2PS 64(R15), Y12
-	VFMADD231PS 192(R9), Y12, Y1
-	VCVTPH2PS 80(R15), Y12
-	VFMADD231PS 224(R9), Y12, Y1
-	VBROADCASTSS 4(R14), Y15
-	VFMADD231PS Y15, Y1, Y0
-	ADDQ $48, AX
-	ADDQ $256, R9
-	ADDQ $8, R14
-	SUBQ $1, R13
-	JNZ step3
-	SUBQ $1, R12
+	VPMOVSXBD (AX), Y11
+	VCVTDQ2PS Y11, Y11
+	VMULPS (DI), Y11, Y4
+	VPMOVSXBD 8(AX), Y12
+	VCVTDQ2PS Y12, Y12
+	VFMADD231PS 32(DI), Y12, Y4
+	VPMOVSXBD 16(AX), Y11
+	VCVTDQ2PS Y11, Y11
+	VFMADD231PS 64(DI), Y11, Y4
+	VPMOVSXBD 24(AX), Y12
+	VCVTDQ2PS Y12, Y12
+	VFMADD231PS 96(DI), Y12, Y4
+	VBROADCASTSS (R11), Y15
+	VFMADD231PS Y15, Y4, Y0
+	ADDQ $32, AX
+	ADDQ $128, DI
+	ADDQ $4, R11
+	SUBQ $1, R10
+	JNZ step9
+
+done3:
+	SUBQ $1, R9
 	JNZ group2
 
 	// y += sums, across lanes
-	MOVQ DX, R15
-	VEXTRACTF128 $1, Y0, X11
-	VADDPS X11, X0, X0
-	VPSHUFD $78, X0, X11
-	VADDPS X11, X0, X0
-	VPSHUFD $177, X0, X11
-	VADDPS X11, X0, X0
-	VADDSS (R15), X0, X0
-	VMOVSS X0, (R15)
-	ADDQ $4, DX
+	MOVQ sums+104(FP), R12
+	VMOVUPS Y0, (R12)
+	VMOVUPS Y1, 32(R12)
+	VMOVUPS Y2, 64(R12)
+	VMOVUPS Y3, 96(R12)
+	MOVQ y+72(FP), R13
+	MOVQ batch+96(FP), R10
+
+lanes10:
+	VMOVUPS (R12), Y0
+	VEXTRACTF128 $1, Y0, X1
+	VADDPS X1, X0, X0
+	VPSHUFD $78, X0, X1
+	VADDPS X1, X0, X0
+	VPSHUFD $177, X0, X1
+	VADDPS X1, X0, X0
+	VADDSS (R13), X0, X0
+	VMOVSS X0, (R13)
+	ADDQ $32, R12
+	ADDQ yStride+88(FP), R13
+	SUBQ $1, R10
+	JNZ lanes10
+	ADDQ $4, y+72(FP)
 	ADDQ wNext+56(FP), AX
 	ADDQ sNext+64(FP), BX
-	SUBQ $1, SI
-	JNZ line1
+	SUBQ $1, rows+32(FP)
+	JNZ row1
 	VMOVDQU (SP), X0
-	VPSUBUSB 144(DI), X0, X0
-	XORL R15, R15
+	VPSUBUSB 144(DX), X0, X0
+	XORL R12, R12
 	VPTEST X0, X0
-	SETNE R15
-	MOVQ R15, found+104(FP)
+	SETNE R12
+	MOVQ R12, found+120(FP)
 	VZEROUPPER
 	RET
 
-// func vectorFP6AVX2_1x2(w, s, x unsafe.Pointer, groups, pairs, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride int, tables unsafe.Pointer) (found uint64)
+// func vectorFP6AVX2(w, s, x unsafe.Pointer, groups, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
 //
 //	AX w
 //	BX s
-//	DX y
-//	SI pairs
-//	DI tables
-//	CX wStride
-//	R8 xStride
-//	R9 place in x
-//	R10 place in x, four lines on
-//	R11 3·xStride
-//	R12 groups left
-//	R13 steps left of the group
-//	R14 place in the group's scales
-//	R15 cache lines of the frame; between lines scratch
-//	Y0…Y1 sums
-//	Y2…Y3 those of the block, or of odd vectors
-//	Y8 Y9 constants of the arithmetic
-TEXT ·vectorFP6AVX2_1x2(SB), NOSPLIT, $208-112
-	MOVQ w+0(FP), AX
-	MOVQ s+8(FP), BX
-	MOVQ y+72(FP), DX
-	MOVQ pairs+32(FP), SI
-	MOVQ tables+96(FP), DI
-	MOVQ wStride+40(FP), CX
-	MOVQ xStride+80(FP), R8
-	LEAQ (R8)(R8*2), R11
-	VPXOR X0, X0, X0
-	VMOVDQU X0, (SP)
-	VMOVUPS (DI), Y8
-	VMOVUPS 64(DI), Y9
-
-line1:
-	MOVQ x+16(FP), R9
-	MOVQ groups+24(FP), R12
-	LEAQ 79(SP), R15
-	ANDQ $-64, R15
-	VPXOR Y0, Y0, Y0
-	VPXOR Y1, Y1, Y1
-
-group2:
-	VMOVUPS (BX), X13
-	VPMAXUB (SP), X13, X13
-	VMOVUPS X13, (SP)
-	VBROADCASTSS 128(DI), Y12
-	VPMOVZXBD (BX), Y11
-	VPSLLD $23, Y11, Y11
-	VPMAXSD vectoravx2Least<>+0(SB), Y11, Y11
-	VMULPS Y12, Y11, Y11
-	VMOVUPS Y11, (R15)
-	VPMOVZXBD 8(BX), Y11
-	VPSLLD $23, Y11, Y11
-	VPMAXSD vectoravx2Least<>+0(SB), Y11, Y11
-	VMULPS Y12, Y11, Y11
-	VMOVUPS Y11, 32(R15)
-	ADDQ $16, BX
-	LEAQ (R15), R14
-	MOVQ $8, R13
-
-step3:
-	PREFETCHT1 (AX)(CX*2)
-	PREFETCHT0 512(AX)
-	VBROADCASTI128 (AX), Y11
-	VPSHUFB vectoravx2Six0<>+0(SB), Y11, Y11
-	VPMULLW vectoravx2SixAt<>+0(SB), Y11, Y11
-	VPMULHW Y8, Y11, Y11
-	VPAND Y9, Y11, Y11
-	VMOVUPS Y11, 64(R15)
-	VCVTPH2PS 64(R15), Y12
-	VMULPS (R9), Y12, Y2
-	VMULPS (R9)(R8*1), Y12, Y3
-	VCVTPH2PS 80(R15), Y12
-	VFMADD231PS 32(R9), Y12, Y2
-	VFMADD231PS 32(R9)(R8*1), Y12, Y3
-	VBROADCASTI128 8(AX), Y11
-	VPSHUFB vectoravx2Six1<>+0(SB), Y11, Y11
-	VPMULLW vectoravx2SixAt<>+0(SB), Y11, Y11
-	VPMULHW Y8, Y11, Y11
-	VPAND Y9, Y11, Y11
-	VMOVUPS Y11, 64(R15)
-	VCVTPH2PS 64(R15), Y12
-	VFMADD231PS 64(R9), Y12, Y2
-	VFMADD231PS 64(R9)(R8*1), Y12, Y3
-	VCVTPH2PS 80(R15), Y12
-	VFMADD231PS 96(R9), Y12, Y2
-	VFMADD231PS 96(R9)(R8*1), Y12, Y3
-	VBROADCASTSS (R14), Y15
-	VFMADD231PS Y15, Y2, Y0
-	VFMADD231PS Y15, Y3, Y1
-	VBROADCASTI128 24(AX), Y11
-	VPSHUFB vectoravx2Six0<>+0(SB), Y11, Y11
-	VPMULLW vectoravx2SixAt<>+0(SB), Y11, Y11
-	VPMULHW Y8, Y11, Y11
-	VPAND Y9, Y11, Y11
-	VMOVUPS Y11, 64(R15)
-	VCVTPH2PS 64(R15), Y12
-	VMULPS 128(R9), Y12, Y2
-	VMULPS 128(R9)(R8*1), Y12, Y3
-	VCVTPH2PS 80(R15), Y12
-	VFMADD231PS 160(R9), Y12, Y2
-	VFMADD231PS 160(R9)(R8*1), Y12, Y3
-	VBROADCASTI128 32(AX), Y11
-	VPSHUFB vectoravx2Six1<>+0(SB), Y11, Y11
-	VPMULLW vectoravx2SixAt<>+0(SB), Y11, Y11
-	VPMULHW Y8, Y11, Y11
-	VPAND Y9, Y11, Y11
-	VMOVUPS Y11, 64(R15)
-	VCVTPH2PS 64(R15), Y12
-	VFMADD231PS 192(R9), Y12, Y2
-	VFMADD231PS 192(R9)(R8*1), Y12, Y3
-	VCVTPH2PS 80(R15), Y12
-	VFMADD231PS 224(R9), Y12, Y2
-	VFMADD231PS 224(R9)(R8*1), Y12, Y3
-	VBROADCASTSS 4(R14), Y15
-	VFMADD231PS Y15, Y2, Y0
-	VFMADD231PS Y15, Y3, Y1
-	ADDQ $48, AX
-	ADDQ $256, R9
-	ADDQ $8, R14
-	SUBQ $1, R13
-	JNZ step3
-	SUBQ $1, R12
-	JNZ group2
-
-	// y += sums, across lanes
-	MOVQ DX, R15
-	VEXTRACTF128 $1, Y0, X11
-	VADDPS X11, X0, X0
-	VPSHUFD $78, X0, X11
-	VADDPS X11, X0, X0
-	VPSHUFD $177, X0, X11
-	VADDPS X11, X0, X0
-	VADDSS (R15), X0, X0
-	VMOVSS X0, (R15)
-	ADDQ yStride+88(FP), R15
-	VEXTRACTF128 $1, Y1, X11
-	VADDPS X11, X1, X1
-	VPSHUFD $78, X1, X11
-	VADDPS X11, X1, X1
-	VPSHUFD $177, X1, X11
-	VADDPS X11, X1, X1
-	VADDSS (R15), X1, X1
-	VMOVSS X1, (R15)
-	ADDQ $4, DX
-	ADDQ wNext+56(FP), AX
-	ADDQ sNext+64(FP), BX
-	SUBQ $1, SI
-	JNZ line1
-	VMOVDQU (SP), X0
-	VPSUBUSB 144(DI), X0, X0
-	XORL R15, R15
-	VPTEST X0, X0
-	SETNE R15
-	MOVQ R15, found+104(FP)
-	VZEROUPPER
-	RET
-
-// func vectorFP6AVX2_1x4(w, s, x unsafe.Pointer, groups, pairs, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride int, tables unsafe.Pointer) (found uint64)
-//
-//	AX w
-//	BX s
-//	DX y
-//	SI pairs
-//	DI tables
-//	CX wStride
-//	R8 xStride
-//	R9 place in x
-//	R10 place in x, four lines on
-//	R11 3·xStride
-//	R12 groups left
-//	R13 steps left of the group
-//	R14 place in the group's scales
-//	R15 cache lines of the frame; between lines scratch
+//	DX tables
+//	SI wStride
+//	DI position in x
+//	CX xStride
+//	R8 3·xStride
+//	R9 groups left
+//	R10 steps left of the group
+//	R11 position in the scales of the group
+//	R12 cache lines of the frame; scratch between rows
+//	R13 scratch
 //	Y0…Y3 sums
 //	Y4…Y7 those of the block, or of odd vectors
 //	Y8 Y9 constants of the arithmetic
-TEXT ·vectorFP6AVX2_1x4(SB), NOSPLIT, $208-112
+TEXT ·vectorFP6AVX2(SB), NOSPLIT, $208-128
 	MOVQ w+0(FP), AX
 	MOVQ s+8(FP), BX
-	MOVQ y+72(FP), DX
-	MOVQ pairs+32(FP), SI
-	MOVQ tables+96(FP), DI
-	MOVQ wStride+40(FP), CX
-	MOVQ xStride+80(FP), R8
-	LEAQ (R8)(R8*2), R11
+	MOVQ tables+112(FP), DX
+	MOVQ wStride+40(FP), SI
+	MOVQ xStride+80(FP), CX
+	LEAQ (CX)(CX*2), R8
 	VPXOR X0, X0, X0
 	VMOVDQU X0, (SP)
-	VMOVUPS (DI), Y8
-	VMOVUPS 64(DI), Y9
+	VMOVUPS (DX), Y8
+	VMOVUPS 64(DX), Y9
 
-line1:
-	MOVQ x+16(FP), R9
-	MOVQ groups+24(FP), R12
-	LEAQ 79(SP), R15
-	ANDQ $-64, R15
+row1:
+	MOVQ x+16(FP), DI
+	MOVQ groups+24(FP), R9
+	LEAQ 79(SP), R12
+	ANDQ $-64, R12
 	VPXOR Y0, Y0, Y0
 	VPXOR Y1, Y1, Y1
 	VPXOR Y2, Y2, Y2
@@ -2694,57 +1361,59 @@ group2:
 	VMOVUPS (BX), X13
 	VPMAXUB (SP), X13, X13
 	VMOVUPS X13, (SP)
-	VBROADCASTSS 128(DI), Y12
+	VBROADCASTSS 128(DX), Y12
 	VPMOVZXBD (BX), Y11
 	VPSLLD $23, Y11, Y11
 	VPMAXSD vectoravx2Least<>+0(SB), Y11, Y11
 	VMULPS Y12, Y11, Y11
-	VMOVUPS Y11, (R15)
+	VMOVUPS Y11, (R12)
 	VPMOVZXBD 8(BX), Y11
 	VPSLLD $23, Y11, Y11
 	VPMAXSD vectoravx2Least<>+0(SB), Y11, Y11
 	VMULPS Y12, Y11, Y11
-	VMOVUPS Y11, 32(R15)
+	VMOVUPS Y11, 32(R12)
 	ADDQ $16, BX
-	LEAQ (R15), R14
-	MOVQ $8, R13
+	LEAQ (R12), R11
+	MOVQ $8, R10
+	CMPQ batch+96(FP), $4
+	JLT fewer4
 
-step3:
-	PREFETCHT1 (AX)(CX*2)
+step5:
+	PREFETCHT1 (AX)(SI*2)
 	PREFETCHT0 512(AX)
 	VBROADCASTI128 (AX), Y11
 	VPSHUFB vectoravx2Six0<>+0(SB), Y11, Y11
 	VPMULLW vectoravx2SixAt<>+0(SB), Y11, Y11
 	VPMULHW Y8, Y11, Y11
 	VPAND Y9, Y11, Y11
-	VMOVUPS Y11, 64(R15)
-	VCVTPH2PS 64(R15), Y12
-	VMULPS (R9), Y12, Y4
-	VMULPS (R9)(R8*1), Y12, Y5
-	VMULPS (R9)(R8*2), Y12, Y6
-	VMULPS (R9)(R11*1), Y12, Y7
-	VCVTPH2PS 80(R15), Y12
-	VFMADD231PS 32(R9), Y12, Y4
-	VFMADD231PS 32(R9)(R8*1), Y12, Y5
-	VFMADD231PS 32(R9)(R8*2), Y12, Y6
-	VFMADD231PS 32(R9)(R11*1), Y12, Y7
+	VMOVUPS Y11, 64(R12)
+	VCVTPH2PS 64(R12), Y12
+	VMULPS (DI), Y12, Y4
+	VMULPS (DI)(CX*1), Y12, Y5
+	VMULPS (DI)(CX*2), Y12, Y6
+	VMULPS (DI)(R8*1), Y12, Y7
+	VCVTPH2PS 80(R12), Y12
+	VFMADD231PS 32(DI), Y12, Y4
+	VFMADD231PS 32(DI)(CX*1), Y12, Y5
+	VFMADD231PS 32(DI)(CX*2), Y12, Y6
+	VFMADD231PS 32(DI)(R8*1), Y12, Y7
 	VBROADCASTI128 8(AX), Y11
 	VPSHUFB vectoravx2Six1<>+0(SB), Y11, Y11
 	VPMULLW vectoravx2SixAt<>+0(SB), Y11, Y11
 	VPMULHW Y8, Y11, Y11
 	VPAND Y9, Y11, Y11
-	VMOVUPS Y11, 64(R15)
-	VCVTPH2PS 64(R15), Y12
-	VFMADD231PS 64(R9), Y12, Y4
-	VFMADD231PS 64(R9)(R8*1), Y12, Y5
-	VFMADD231PS 64(R9)(R8*2), Y12, Y6
-	VFMADD231PS 64(R9)(R11*1), Y12, Y7
-	VCVTPH2PS 80(R15), Y12
-	VFMADD231PS 96(R9), Y12, Y4
-	VFMADD231PS 96(R9)(R8*1), Y12, Y5
-	VFMADD231PS 96(R9)(R8*2), Y12, Y6
-	VFMADD231PS 96(R9)(R11*1), Y12, Y7
-	VBROADCASTSS (R14), Y15
+	VMOVUPS Y11, 64(R12)
+	VCVTPH2PS 64(R12), Y12
+	VFMADD231PS 64(DI), Y12, Y4
+	VFMADD231PS 64(DI)(CX*1), Y12, Y5
+	VFMADD231PS 64(DI)(CX*2), Y12, Y6
+	VFMADD231PS 64(DI)(R8*1), Y12, Y7
+	VCVTPH2PS 80(R12), Y12
+	VFMADD231PS 96(DI), Y12, Y4
+	VFMADD231PS 96(DI)(CX*1), Y12, Y5
+	VFMADD231PS 96(DI)(CX*2), Y12, Y6
+	VFMADD231PS 96(DI)(R8*1), Y12, Y7
+	VBROADCASTSS (R11), Y15
 	VFMADD231PS Y15, Y4, Y0
 	VFMADD231PS Y15, Y5, Y1
 	VFMADD231PS Y15, Y6, Y2
@@ -2754,479 +1423,243 @@ step3:
 	VPMULLW vectoravx2SixAt<>+0(SB), Y11, Y11
 	VPMULHW Y8, Y11, Y11
 	VPAND Y9, Y11, Y11
-	VMOVUPS Y11, 64(R15)
-	VCVTPH2PS 64(R15), Y12
-	VMULPS 128(R9), Y12, Y4
-	VMULPS 128(R9)(R8*1), Y12, Y5
-	VMULPS 128(R9)(R8*2), Y12, Y6
-	VMULPS 128(R9)(R11*1), Y12, Y7
-	VCVTPH2PS 80(R15), Y12
-	VFMADD231PS 160(R9), Y12, Y4
-	VFMADD231PS 160(R9)(R8*1), Y12, Y5
-	VFMADD231PS 160(R9)(R8*2), Y12, Y6
-	VFMADD231PS 160(R9)(R11*1), Y12, Y7
+	VMOVUPS Y11, 64(R12)
+	VCVTPH2PS 64(R12), Y12
+	VMULPS 128(DI), Y12, Y4
+	VMULPS 128(DI)(CX*1), Y12, Y5
+	VMULPS 128(DI)(CX*2), Y12, Y6
+	VMULPS 128(DI)(R8*1), Y12, Y7
+	VCVTPH2PS 80(R12), Y12
+	VFMADD231PS 160(DI), Y12, Y4
+	VFMADD231PS 160(DI)(CX*1), Y12, Y5
+	VFMADD231PS 160(DI)(CX*2), Y12, Y6
+	VFMADD231PS 160(DI)(R8*1), Y12, Y7
 	VBROADCASTI128 32(AX), Y11
 	VPSHUFB vectoravx2Six1<>+0(SB), Y11, Y11
 	VPMULLW vectoravx2SixAt<>+0(SB), Y11, Y11
 	VPMULHW Y8, Y11, Y11
 	VPAND Y9, Y11, Y11
-	VMOVUPS Y11, 64(R15)
-	VCVTPH2PS 64(R15), Y12
-	VFMADD231PS 192(R9), Y12, Y4
-	VFMADD231PS 192(R9)(R8*1), Y12, Y5
-	VFMADD231PS 192(R9)(R8*2), Y12, Y6
-	VFMADD231PS 192(R9)(R11*1), Y12, Y7
-	VCVTPH2PS 80(R15), Y12
-	VFMADD231PS 224(R9), Y12, Y4
-	VFMADD231PS 224(R9)(R8*1), Y12, Y5
-	VFMADD231PS 224(R9)(R8*2), Y12, Y6
-	VFMADD231PS 224(R9)(R11*1), Y12, Y7
-	VBROADCASTSS 4(R14), Y15
+	VMOVUPS Y11, 64(R12)
+	VCVTPH2PS 64(R12), Y12
+	VFMADD231PS 192(DI), Y12, Y4
+	VFMADD231PS 192(DI)(CX*1), Y12, Y5
+	VFMADD231PS 192(DI)(CX*2), Y12, Y6
+	VFMADD231PS 192(DI)(R8*1), Y12, Y7
+	VCVTPH2PS 80(R12), Y12
+	VFMADD231PS 224(DI), Y12, Y4
+	VFMADD231PS 224(DI)(CX*1), Y12, Y5
+	VFMADD231PS 224(DI)(CX*2), Y12, Y6
+	VFMADD231PS 224(DI)(R8*1), Y12, Y7
+	VBROADCASTSS 4(R11), Y15
 	VFMADD231PS Y15, Y4, Y0
 	VFMADD231PS Y15, Y5, Y1
 	VFMADD231PS Y15, Y6, Y2
 	VFMADD231PS Y15, Y7, Y3
 	ADDQ $48, AX
-	ADDQ $256, R9
-	ADDQ $8, R14
-	SUBQ $1, R13
-	JNZ step3
-	SUBQ $1, R12
-	JNZ group2
+	ADDQ $256, DI
+	ADDQ $8, R11
+	SUBQ $1, R10
+	JNZ step5
+	JMP done3
 
-	// y += sums, across lanes
-	MOVQ DX, R15
-	VEXTRACTF128 $1, Y0, X11
-	VADDPS X11, X0, X0
-	VPSHUFD $78, X0, X11
-	VADDPS X11, X0, X0
-	VPSHUFD $177, X0, X11
-	VADDPS X11, X0, X0
-	VADDSS (R15), X0, X0
-	VMOVSS X0, (R15)
-	ADDQ yStride+88(FP), R15
-	VEXTRACTF128 $1, Y1, X11
-	VADDPS X11, X1, X1
-	VPSHUFD $78, X1, X11
-	VADDPS X11, X1, X1
-	VPSHUFD $177, X1, X11
-	VADDPS X11, X1, X1
-	VADDSS (R15), X1, X1
-	VMOVSS X1, (R15)
-	ADDQ yStride+88(FP), R15
-	VEXTRACTF128 $1, Y2, X11
-	VADDPS X11, X2, X2
-	VPSHUFD $78, X2, X11
-	VADDPS X11, X2, X2
-	VPSHUFD $177, X2, X11
-	VADDPS X11, X2, X2
-	VADDSS (R15), X2, X2
-	VMOVSS X2, (R15)
-	ADDQ yStride+88(FP), R15
-	VEXTRACTF128 $1, Y3, X11
-	VADDPS X11, X3, X3
-	VPSHUFD $78, X3, X11
-	VADDPS X11, X3, X3
-	VPSHUFD $177, X3, X11
-	VADDPS X11, X3, X3
-	VADDSS (R15), X3, X3
-	VMOVSS X3, (R15)
-	ADDQ $4, DX
-	ADDQ wNext+56(FP), AX
-	ADDQ sNext+64(FP), BX
-	SUBQ $1, SI
-	JNZ line1
-	VMOVDQU (SP), X0
-	VPSUBUSB 144(DI), X0, X0
-	XORL R15, R15
-	VPTEST X0, X0
-	SETNE R15
-	MOVQ R15, found+104(FP)
-	VZEROUPPER
-	RET
+fewer4:
+	CMPQ batch+96(FP), $2
+	JLT fewer6
 
-// func vectorFP4AVX2_1x1(w, s, x unsafe.Pointer, groups, pairs, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride int, tables unsafe.Pointer) (found uint64)
-//
-//	AX w
-//	BX s
-//	DX y
-//	SI pairs
-//	DI tables
-//	CX wStride
-//	R8 xStride
-//	R9 place in x
-//	R10 place in x, four lines on
-//	R11 3·xStride
-//	R12 groups left
-//	R13 steps left of the group
-//	R14 place in the group's scales
-//	R15 cache lines of the frame; between lines scratch
-//	Y0…Y0 sums
-//	Y1…Y1 those of the block, or of odd vectors
-//	Y8 Y9 constants of the arithmetic
-TEXT ·vectorFP4AVX2_1x1(SB), NOSPLIT, $208-112
-	MOVQ w+0(FP), AX
-	MOVQ s+8(FP), BX
-	MOVQ y+72(FP), DX
-	MOVQ pairs+32(FP), SI
-	MOVQ tables+96(FP), DI
-	MOVQ wStride+40(FP), CX
-	MOVQ xStride+80(FP), R8
-	LEAQ (R8)(R8*2), R11
-	VPXOR X0, X0, X0
-	VMOVDQU X0, (SP)
-	VMOVUPS (DI), Y8
-	VMOVUPS 64(DI), Y9
-
-line1:
-	MOVQ x+16(FP), R9
-	MOVQ groups+24(FP), R12
-	LEAQ 79(SP), R15
-	ANDQ $-64, R15
-	VPXOR Y0, Y0, Y0
-
-group2:
-	VMOVUPS (BX), X13
-	VPMAXUB (SP), X13, X13
-	VMOVUPS X13, (SP)
-	VBROADCASTSS 128(DI), Y12
-	VPMOVZXBD (BX), Y11
-	VPSLLD $23, Y11, Y11
-	VPMAXSD vectoravx2Least<>+0(SB), Y11, Y11
-	VMULPS Y12, Y11, Y11
-	VMOVUPS Y11, (R15)
-	VPMOVZXBD 8(BX), Y11
-	VPSLLD $23, Y11, Y11
-	VPMAXSD vectoravx2Least<>+0(SB), Y11, Y11
-	VMULPS Y12, Y11, Y11
-	VMOVUPS Y11, 32(R15)
-	ADDQ $16, BX
-	LEAQ (R15), R14
-	MOVQ $4, R13
-
-step3:
-	PREFETCHT1 (AX)(CX*4)
+step7:
+	PREFETCHT1 (AX)(SI*2)
 	PREFETCHT0 512(AX)
-	VMOVUPS (AX), Y11
-	VPSRLW $4, Y11, Y13
-	VPAND vectoravx2Low<>+0(SB), Y11, Y11
-	VPSHUFB Y11, Y8, Y10
-	VPSHUFB Y11, Y9, Y11
-	VPAND vectoravx2Low<>+0(SB), Y13, Y13
-	VPSHUFB Y13, Y8, Y12
-	VPSHUFB Y13, Y9, Y13
-	VPUNPCKLBW Y11, Y10, Y14
-	VPSLLD $16, Y14, Y15
-	VMULPS (R9), Y15, Y1
-	VPAND vectoravx2High<>+0(SB), Y14, Y14
-	VFMADD231PS 32(R9), Y14, Y1
-	VPUNPCKLBW Y13, Y12, Y14
-	VPSLLD $16, Y14, Y15
-	VFMADD231PS 64(R9), Y15, Y1
-	VPAND vectoravx2High<>+0(SB), Y14, Y14
-	VFMADD231PS 96(R9), Y14, Y1
-	VPUNPCKHBW Y11, Y10, Y14
-	VPSLLD $16, Y14, Y15
-	VFMADD231PS 128(R9), Y15, Y1
-	VPAND vectoravx2High<>+0(SB), Y14, Y14
-	VFMADD231PS 160(R9), Y14, Y1
-	VPUNPCKHBW Y13, Y12, Y14
-	VPSLLD $16, Y14, Y15
-	VFMADD231PS 192(R9), Y15, Y1
-	VPAND vectoravx2High<>+0(SB), Y14, Y14
-	VFMADD231PS 224(R9), Y14, Y1
-	VBROADCASTSS (R14), Y15
-	VBROADCASTSS 4(R14), Y14
-	VBLENDPS $240, Y14, Y15, Y15
-	VFMADD231PS Y15, Y1, Y0
-	VMOVUPS 32(AX), Y11
-	VPSRLW $4, Y11, Y13
-	VPAND vectoravx2Low<>+0(SB), Y11, Y11
-	VPSHUFB Y11, Y8, Y10
-	VPSHUFB Y11, Y9, Y11
-	VPAND vectoravx2Low<>+0(SB), Y13, Y13
-	VPSHUFB Y13, Y8, Y12
-	VPSHUFB Y13, Y9, Y13
-	VPUNPCKLBW Y11, Y10, Y14
-	VPSLLD $16, Y14, Y15
-	VMULPS 256(R9), Y15, Y1
-	VPAND vectoravx2High<>+0(SB), Y14, Y14
-	VFMADD231PS 288(R9), Y14, Y1
-	VPUNPCKLBW Y13, Y12, Y14
-	VPSLLD $16, Y14, Y15
-	VFMADD231PS 320(R9), Y15, Y1
-	VPAND vectoravx2High<>+0(SB), Y14, Y14
-	VFMADD231PS 352(R9), Y14, Y1
-	VPUNPCKHBW Y11, Y10, Y14
-	VPSLLD $16, Y14, Y15
-	VFMADD231PS 384(R9), Y15, Y1
-	VPAND vectoravx2High<>+0(SB), Y14, Y14
-	VFMADD231PS 416(R9), Y14, Y1
-	VPUNPCKHBW Y13, Y12, Y14
-	VPSLLD $16, Y14, Y15
-	VFMADD231PS 448(R9), Y15, Y1
-	VPAND vectoravx2High<>+0(SB), Y14, Y14
-	VFMADD231PS 480(R9), Y14, Y1
-	VBROADCASTSS 8(R14), Y15
-	VBROADCASTSS 12(R14), Y14
-	VBLENDPS $240, Y14, Y15, Y15
-	VFMADD231PS Y15, Y1, Y0
-	ADDQ $64, AX
-	ADDQ $512, R9
-	ADDQ $16, R14
-	SUBQ $1, R13
-	JNZ step3
-	SUBQ $1, R12
-	JNZ group2
+	VBROADCASTI128 (AX), Y11
+	VPSHUFB vectoravx2Six0<>+0(SB), Y11, Y11
+	VPMULLW vectoravx2SixAt<>+0(SB), Y11, Y11
+	VPMULHW Y8, Y11, Y11
+	VPAND Y9, Y11, Y11
+	VMOVUPS Y11, 64(R12)
+	VCVTPH2PS 64(R12), Y12
+	VMULPS (DI), Y12, Y4
+	VMULPS (DI)(CX*1), Y12, Y5
+	VCVTPH2PS 80(R12), Y12
+	VFMADD231PS 32(DI), Y12, Y4
+	VFMADD231PS 32(DI)(CX*1), Y12, Y5
+	VBROADCASTI128 8(AX), Y11
+	VPSHUFB vectoravx2Six1<>+0(SB), Y11, Y11
+	VPMULLW vectoravx2SixAt<>+0(SB), Y11, Y11
+	VPMULHW Y8, Y11, Y11
+	VPAND Y9, Y11, Y11
+	VMOVUPS Y11, 64(R12)
+	VCVTPH2PS 64(R12), Y12
+	VFMADD231PS 64(DI), Y12, Y4
+	VFMADD231PS 64(DI)(CX*1), Y12, Y5
+	VCVTPH2PS 80(R12), Y12
+	VFMADD231PS 96(DI), Y12, Y4
+	VFMADD231PS 96(DI)(CX*1), Y12, Y5
+	VBROADCASTSS (R11), Y15
+	VFMADD231PS Y15, Y4, Y0
+	VFMADD231PS Y15, Y5, Y1
+	VBROADCASTI128 24(AX), Y11
+	VPSHUFB vectoravx2Six0<>+0(SB), Y11, Y11
+	VPMULLW vectoravx2SixAt<>+0(SB), Y11, Y11
+	VPMULHW Y8, Y11, Y11
+	VPAND Y9, Y11, Y11
+	VMOVUPS Y11, 64(R12)
+	VCVTPH2PS 64(R12), Y12
+	VMULPS 128(DI), Y12, Y4
+	VMULPS 128(DI)(CX*1), Y12, Y5
+	VCVTPH2PS 80(R12), Y12
+	VFMADD231PS 160(DI), Y12, Y4
+	VFMADD231PS 160(DI)(CX*1), Y12, Y5
+	VBROADCASTI128 32(AX), Y11
+	VPSHUFB vectoravx2Six1<>+0(SB), Y11, Y11
+	VPMULLW vectoravx2SixAt<>+0(SB), Y11, Y11
+	VPMULHW Y8, Y11, Y11
+	VPAND Y9, Y11, Y11
+	VMOVUPS Y11, 64(R12)
+	VCVTPH2PS 64(R12), Y12
+	VFMADD231PS 192(DI), Y12, Y4
+	VFMADD231PS 192(DI)(CX*1), Y12, Y5
+	VCVTPH2PS 80(R12), Y12
+	VFMADD231PS 224(DI), Y12, Y4
+	VFMADD231PS 224(DI)(CX*1), Y12, Y5
+	VBROADCASTSS 4(R11), Y15
+	VFMADD231PS Y15, Y4, Y0
+	VFMADD231PS Y15, Y5, Y1
+	ADDQ $48, AX
+	ADDQ $256, DI
+	ADDQ $8, R11
+	SUBQ $1, R10
+	JNZ step7
+	JMP done3
 
-	// y += sums, across lanes
-	MOVQ DX, R15
-	VEXTRACTF128 $1, Y0, X11
-	VADDPS X11, X0, X0
-	VPSHUFD $78, X0, X11
-	VADDPS X11, X0, X0
-	VPSHUFD $177, X0, X11
-	VADDPS X11, X0, X0
-	VADDSS (R15), X0, X0
-	VMOVSS X0, (R15)
-	ADDQ $4, DX
-	ADDQ wNext+56(FP), AX
-	ADDQ sNext+64(FP), BX
-	SUBQ $1, SI
-	JNZ line1
-	VMOVDQU (SP), X0
-	VPSUBUSB 144(DI), X0, X0
-	XORL R15, R15
-	VPTEST X0, X0
-	SETNE R15
-	MOVQ R15, found+104(FP)
-	VZEROUPPER
-	RET
+fewer6:
 
-// func vectorFP4AVX2_1x2(w, s, x unsafe.Pointer, groups, pairs, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride int, tables unsafe.Pointer) (found uint64)
-//
-//	AX w
-//	BX s
-//	DX y
-//	SI pairs
-//	DI tables
-//	CX wStride
-//	R8 xStride
-//	R9 place in x
-//	R10 place in x, four lines on
-//	R11 3·xStride
-//	R12 groups left
-//	R13 steps left of the group
-//	R14 place in the group's scales
-//	R15 cache lines of the frame; between lines scratch
-//	Y0…Y1 sums
-//	Y2…Y3 those of the block, or of odd vectors
-//	Y8 Y9 constants of the arithmetic
-TEXT ·vectorFP4AVX2_1x2(SB), NOSPLIT, $208-112
-	MOVQ w+0(FP), AX
-	MOVQ s+8(FP), BX
-	MOVQ y+72(FP), DX
-	MOVQ pairs+32(FP), SI
-	MOVQ tables+96(FP), DI
-	MOVQ wStride+40(FP), CX
-	MOVQ xStride+80(FP), R8
-	LEAQ (R8)(R8*2), R11
-	VPXOR X0, X0, X0
-	VMOVDQU X0, (SP)
-	VMOVUPS (DI), Y8
-	VMOVUPS 64(DI), Y9
-
-line1:
-	MOVQ x+16(FP), R9
-	MOVQ groups+24(FP), R12
-	LEAQ 79(SP), R15
-	ANDQ $-64, R15
-	VPXOR Y0, Y0, Y0
-	VPXOR Y1, Y1, Y1
-
-group2:
-	VMOVUPS (BX), X13
-	VPMAXUB (SP), X13, X13
-	VMOVUPS X13, (SP)
-	VBROADCASTSS 128(DI), Y12
-	VPMOVZXBD (BX), Y11
-	VPSLLD $23, Y11, Y11
-	VPMAXSD vectoravx2Least<>+0(SB), Y11, Y11
-	VMULPS Y12, Y11, Y11
-	VMOVUPS Y11, (R15)
-	VPMOVZXBD 8(BX), Y11
-	VPSLLD $23, Y11, Y11
-	VPMAXSD vectoravx2Least<>+0(SB), Y11, Y11
-	VMULPS Y12, Y11, Y11
-	VMOVUPS Y11, 32(R15)
-	ADDQ $16, BX
-	LEAQ (R15), R14
-	MOVQ $4, R13
-
-step3:
-	PREFETCHT1 (AX)(CX*4)
+step9:
+	PREFETCHT1 (AX)(SI*2)
 	PREFETCHT0 512(AX)
-	VMOVUPS (AX), Y11
-	VPSRLW $4, Y11, Y13
-	VPAND vectoravx2Low<>+0(SB), Y11, Y11
-	VPSHUFB Y11, Y8, Y10
-	VPSHUFB Y11, Y9, Y11
-	VPAND vectoravx2Low<>+0(SB), Y13, Y13
-	VPSHUFB Y13, Y8, Y12
-	VPSHUFB Y13, Y9, Y13
-	VPUNPCKLBW Y11, Y10, Y14
-	VPSLLD $16, Y14, Y15
-	VMULPS (R9), Y15, Y2
-	VMULPS (R9)(R8*1), Y15, Y3
-	VPAND vectoravx2High<>+0(SB), Y14, Y14
-	VFMADD231PS 32(R9), Y14, Y2
-	VFMADD231PS 32(R9)(R8*1), Y14, Y3
-	VPUNPCKLBW Y13, Y12, Y14
-	VPSLLD $16, Y14, Y15
-	VFMADD231PS 64(R9), Y15, Y2
-	VFMADD231PS 64(R9)(R8*1), Y15, Y3
-	VPAND vectoravx2High<>+0(SB), Y14, Y14
-	VFMADD231PS 96(R9), Y14, Y2
-	VFMADD231PS 96(R9)(R8*1), Y14, Y3
-	VPUNPCKHBW Y11, Y10, Y14
-	VPSLLD $16, Y14, Y15
-	VFMADD231PS 128(R9), Y15, Y2
-	VFMADD231PS 128(R9)(R8*1), Y15, Y3
-	VPAND vectoravx2High<>+0(SB), Y14, Y14
-	VFMADD231PS 160(R9), Y14, Y2
-	VFMADD231PS 160(R9)(R8*1), Y14, Y3
-	VPUNPCKHBW Y13, Y12, Y14
-	VPSLLD $16, Y14, Y15
-	VFMADD231PS 192(R9), Y15, Y2
-	VFMADD231PS 192(R9)(R8*1), Y15, Y3
-	VPAND vectoravx2High<>+0(SB), Y14, Y14
-	VFMADD231PS 224(R9), Y14, Y2
-	VFMADD231PS 224(R9)(R8*1), Y14, Y3
-	VBROADCASTSS (R14), Y15
-	VBROADCASTSS 4(R14), Y14
-	VBLENDPS $240, Y14, Y15, Y15
-	VFMADD231PS Y15, Y2, Y0
-	VFMADD231PS Y15, Y3, Y1
-	VMOVUPS 32(AX), Y11
-	VPSRLW $4, Y11, Y13
-	VPAND vectoravx2Low<>+0(SB), Y11, Y11
-	VPSHUFB Y11, Y8, Y10
-	VPSHUFB Y11, Y9, Y11
-	VPAND vectoravx2Low<>+0(SB), Y13, Y13
-	VPSHUFB Y13, Y8, Y12
-	VPSHUFB Y13, Y9, Y13
-	VPUNPCKLBW Y11, Y10, Y14
-	VPSLLD $16, Y14, Y15
-	VMULPS 256(R9), Y15, Y2
-	VMULPS 256(R9)(R8*1), Y15, Y3
-	VPAND vectoravx2High<>+0(SB), Y14, Y14
-	VFMADD231PS 288(R9), Y14, Y2
-	VFMADD231PS 288(R9)(R8*1), Y14, Y3
-	VPUNPCKLBW Y13, Y12, Y14
-	VPSLLD $16, Y14, Y15
-	VFMADD231PS 320(R9), Y15, Y2
-	VFMADD231PS 320(R9)(R8*1), Y15, Y3
-	VPAND vectoravx2High<>+0(SB), Y14, Y14
-	VFMADD231PS 352(R9), Y14, Y2
-	VFMADD231PS 352(R9)(R8*1), Y14, Y3
-	VPUNPCKHBW Y11, Y10, Y14
-	VPSLLD $16, Y14, Y15
-	VFMADD231PS 384(R9), Y15, Y2
-	VFMADD231PS 384(R9)(R8*1), Y15, Y3
-	VPAND vectoravx2High<>+0(SB), Y14, Y14
-	VFMADD231PS 416(R9), Y14, Y2
-	VFMADD231PS 416(R9)(R8*1), Y14, Y3
-	VPUNPCKHBW Y13, Y12, Y14
-	VPSLLD $16, Y14, Y15
-	VFMADD231PS 448(R9), Y15, Y2
-	VFMADD231PS 448(R9)(R8*1), Y15, Y3
-	VPAND vectoravx2High<>+0(SB), Y14, Y14
-	VFMADD231PS 480(R9), Y14, Y2
-	VFMADD231PS 480(R9)(R8*1), Y14, Y3
-	VBROADCASTSS 8(R14), Y15
-	VBROADCASTSS 12(R14), Y14
-	VBLENDPS $240, Y14, Y15, Y15
-	VFMADD231PS Y15, Y2, Y0
-	VFMADD231PS Y15, Y3, Y1
-	ADDQ $64, AX
-	ADDQ $512, R9
-	ADDQ $16, R14
-	SUBQ $1, R13
-	JNZ step3
-	SUBQ $1, R12
+	VBROADCASTI128 (AX), Y11
+	VPSHUFB vectoravx2Six0<>+0(SB), Y11, Y11
+	VPMULLW vectoravx2SixAt<>+0(SB), Y11, Y11
+	VPMULHW Y8, Y11, Y11
+	VPAND Y9, Y11, Y11
+	VMOVUPS Y11, 64(R12)
+	VCVTPH2PS 64(R12), Y12
+	VMULPS (DI), Y12, Y4
+	VCVTPH2PS 80(R12), Y12
+	VFMADD231PS 32(DI), Y12, Y4
+	VBROADCASTI128 8(AX), Y11
+	VPSHUFB vectoravx2Six1<>+0(SB), Y11, Y11
+	VPMULLW vectoravx2SixAt<>+0(SB), Y11, Y11
+	VPMULHW Y8, Y11, Y11
+	VPAND Y9, Y11, Y11
+	VMOVUPS Y11, 64(R12)
+	VCVTPH2PS 64(R12), Y12
+	VFMADD231PS 64(DI), Y12, Y4
+	VCVTPH2PS 80(R12), Y12
+	VFMADD231PS 96(DI), Y12, Y4
+	VBROADCASTSS (R11), Y15
+	VFMADD231PS Y15, Y4, Y0
+	VBROADCASTI128 24(AX), Y11
+	VPSHUFB vectoravx2Six0<>+0(SB), Y11, Y11
+	VPMULLW vectoravx2SixAt<>+0(SB), Y11, Y11
+	VPMULHW Y8, Y11, Y11
+	VPAND Y9, Y11, Y11
+	VMOVUPS Y11, 64(R12)
+	VCVTPH2PS 64(R12), Y12
+	VMULPS 128(DI), Y12, Y4
+	VCVTPH2PS 80(R12), Y12
+	VFMADD231PS 160(DI), Y12, Y4
+	VBROADCASTI128 32(AX), Y11
+	VPSHUFB vectoravx2Six1<>+0(SB), Y11, Y11
+	VPMULLW vectoravx2SixAt<>+0(SB), Y11, Y11
+	VPMULHW Y8, Y11, Y11
+	VPAND Y9, Y11, Y11
+	VMOVUPS Y11, 64(R12)
+	VCVTPH2PS 64(R12), Y12
+	VFMADD231PS 192(DI), Y12, Y4
+	VCVTPH2PS 80(R12), Y12
+	VFMADD231PS 224(DI), Y12, Y4
+	VBROADCASTSS 4(R11), Y15
+	VFMADD231PS Y15, Y4, Y0
+	ADDQ $48, AX
+	ADDQ $256, DI
+	ADDQ $8, R11
+	SUBQ $1, R10
+	JNZ step9
+
+done3:
+	SUBQ $1, R9
 	JNZ group2
 
 	// y += sums, across lanes
-	MOVQ DX, R15
-	VEXTRACTF128 $1, Y0, X11
-	VADDPS X11, X0, X0
-	VPSHUFD $78, X0, X11
-	VADDPS X11, X0, X0
-	VPSHUFD $177, X0, X11
-	VADDPS X11, X0, X0
-	VADDSS (R15), X0, X0
-	VMOVSS X0, (R15)
-	ADDQ yStride+88(FP), R15
-	VEXTRACTF128 $1, Y1, X11
-	VADDPS X11, X1, X1
-	VPSHUFD $78, X1, X11
-	VADDPS X11, X1, X1
-	VPSHUFD $177, X1, X11
-	VADDPS X11, X1, X1
-	VADDSS (R15), X1, X1
-	VMOVSS X1, (R15)
-	ADDQ $4, DX
+	MOVQ sums+104(FP), R12
+	VMOVUPS Y0, (R12)
+	VMOVUPS Y1, 32(R12)
+	VMOVUPS Y2, 64(R12)
+	VMOVUPS Y3, 96(R12)
+	MOVQ y+72(FP), R13
+	MOVQ batch+96(FP), R10
+
+lanes10:
+	VMOVUPS (R12), Y0
+	VEXTRACTF128 $1, Y0, X1
+	VADDPS X1, X0, X0
+	VPSHUFD $78, X0, X1
+	VADDPS X1, X0, X0
+	VPSHUFD $177, X0, X1
+	VADDPS X1, X0, X0
+	VADDSS (R13), X0, X0
+	VMOVSS X0, (R13)
+	ADDQ $32, R12
+	ADDQ yStride+88(FP), R13
+	SUBQ $1, R10
+	JNZ lanes10
+	ADDQ $4, y+72(FP)
 	ADDQ wNext+56(FP), AX
 	ADDQ sNext+64(FP), BX
-	SUBQ $1, SI
-	JNZ line1
+	SUBQ $1, rows+32(FP)
+	JNZ row1
 	VMOVDQU (SP), X0
-	VPSUBUSB 144(DI), X0, X0
-	XORL R15, R15
+	VPSUBUSB 144(DX), X0, X0
+	XORL R12, R12
 	VPTEST X0, X0
-	SETNE R15
-	MOVQ R15, found+104(FP)
+	SETNE R12
+	MOVQ R12, found+120(FP)
 	VZEROUPPER
 	RET
 
-// func vectorFP4AVX2_1x4(w, s, x unsafe.Pointer, groups, pairs, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride int, tables unsafe.Pointer) (found uint64)
+// func vectorFP4AVX2(w, s, x unsafe.Pointer, groups, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
 //
 //	AX w
 //	BX s
-//	DX y
-//	SI pairs
-//	DI tables
-//	CX wStride
-//	R8 xStride
-//	R9 place in x
-//	R10 place in x, four lines on
-//	R11 3·xStride
-//	R12 groups left
-//	R13 steps left of the group
-//	R14 place in the group's scales
-//	R15 cache lines of the frame; between lines scratch
+//	DX tables
+//	SI wStride
+//	DI position in x
+//	CX xStride
+//	R8 3·xStride
+//	R9 groups left
+//	R10 steps left of the group
+//	R11 position in the scales of the group
+//	R12 cache lines of the frame; scratch between rows
+//	R13 scratch
 //	Y0…Y3 sums
 //	Y4…Y7 those of the block, or of odd vectors
 //	Y8 Y9 constants of the arithmetic
-TEXT ·vectorFP4AVX2_1x4(SB), NOSPLIT, $208-112
+TEXT ·vectorFP4AVX2(SB), NOSPLIT, $208-128
 	MOVQ w+0(FP), AX
 	MOVQ s+8(FP), BX
-	MOVQ y+72(FP), DX
-	MOVQ pairs+32(FP), SI
-	MOVQ tables+96(FP), DI
-	MOVQ wStride+40(FP), CX
-	MOVQ xStride+80(FP), R8
-	LEAQ (R8)(R8*2), R11
+	MOVQ tables+112(FP), DX
+	MOVQ wStride+40(FP), SI
+	MOVQ xStride+80(FP), CX
+	LEAQ (CX)(CX*2), R8
 	VPXOR X0, X0, X0
 	VMOVDQU X0, (SP)
-	VMOVUPS (DI), Y8
-	VMOVUPS 64(DI), Y9
+	VMOVUPS (DX), Y8
+	VMOVUPS 64(DX), Y9
 
-line1:
-	MOVQ x+16(FP), R9
-	MOVQ groups+24(FP), R12
-	LEAQ 79(SP), R15
-	ANDQ $-64, R15
+row1:
+	MOVQ x+16(FP), DI
+	MOVQ groups+24(FP), R9
+	LEAQ 79(SP), R12
+	ANDQ $-64, R12
 	VPXOR Y0, Y0, Y0
 	VPXOR Y1, Y1, Y1
 	VPXOR Y2, Y2, Y2
@@ -3236,23 +1669,25 @@ group2:
 	VMOVUPS (BX), X13
 	VPMAXUB (SP), X13, X13
 	VMOVUPS X13, (SP)
-	VBROADCASTSS 128(DI), Y12
+	VBROADCASTSS 128(DX), Y12
 	VPMOVZXBD (BX), Y11
 	VPSLLD $23, Y11, Y11
 	VPMAXSD vectoravx2Least<>+0(SB), Y11, Y11
 	VMULPS Y12, Y11, Y11
-	VMOVUPS Y11, (R15)
+	VMOVUPS Y11, (R12)
 	VPMOVZXBD 8(BX), Y11
 	VPSLLD $23, Y11, Y11
 	VPMAXSD vectoravx2Least<>+0(SB), Y11, Y11
 	VMULPS Y12, Y11, Y11
-	VMOVUPS Y11, 32(R15)
+	VMOVUPS Y11, 32(R12)
 	ADDQ $16, BX
-	LEAQ (R15), R14
-	MOVQ $4, R13
+	LEAQ (R12), R11
+	MOVQ $8, R10
+	CMPQ batch+96(FP), $4
+	JLT fewer4
 
-step3:
-	PREFETCHT1 (AX)(CX*4)
+step5:
+	PREFETCHT1 (AX)(SI*4)
 	PREFETCHT0 512(AX)
 	VMOVUPS (AX), Y11
 	VPSRLW $4, Y11, Y13
@@ -3264,56 +1699,70 @@ step3:
 	VPSHUFB Y13, Y9, Y13
 	VPUNPCKLBW Y11, Y10, Y14
 	VPSLLD $16, Y14, Y15
-	VMULPS (R9), Y15, Y4
-	VMULPS (R9)(R8*1), Y15, Y5
-	VMULPS (R9)(R8*2), Y15, Y6
-	VMULPS (R9)(R11*1), Y15, Y7
+	VMULPS (DI), Y15, Y4
+	VMULPS (DI)(CX*1), Y15, Y5
+	VMULPS (DI)(CX*2), Y15, Y6
+	VMULPS (DI)(R8*1), Y15, Y7
 	VPAND vectoravx2High<>+0(SB), Y14, Y14
-	VFMADD231PS 32(R9), Y14, Y4
-	VFMADD231PS 32(R9)(R8*1), Y14, Y5
-	VFMADD231PS 32(R9)(R8*2), Y14, Y6
-	VFMADD231PS 32(R9)(R11*1), Y14, Y7
+	VFMADD231PS 32(DI), Y14, Y4
+	VFMADD231PS 32(DI)(CX*1), Y14, Y5
+	VFMADD231PS 32(DI)(CX*2), Y14, Y6
+	VFMADD231PS 32(DI)(R8*1), Y14, Y7
 	VPUNPCKLBW Y13, Y12, Y14
 	VPSLLD $16, Y14, Y15
-	VFMADD231PS 64(R9), Y15, Y4
-	VFMADD231PS 64(R9)(R8*1), Y15, Y5
-	VFMADD231PS 64(R9)(R8*2), Y15, Y6
-	VFMADD231PS 64(R9)(R11*1), Y15, Y7
+	VFMADD231PS 64(DI), Y15, Y4
+	VFMADD231PS 64(DI)(CX*1), Y15, Y5
+	VFMADD231PS 64(DI)(CX*2), Y15, Y6
+	VFMADD231PS 64(DI)(R8*1), Y15, Y7
 	VPAND vectoravx2High<>+0(SB), Y14, Y14
-	VFMADD231PS 96(R9), Y14, Y4
-	VFMADD231PS 96(R9)(R8*1), Y14, Y5
-	VFMADD231PS 96(R9)(R8*2), Y14, Y6
-	VFMADD231PS 96(R9)(R11*1), Y14, Y7
+	VFMADD231PS 96(DI), Y14, Y4
+	VFMADD231PS 96(DI)(CX*1), Y14, Y5
+	VFMADD231PS 96(DI)(CX*2), Y14, Y6
+	VFMADD231PS 96(DI)(R8*1), Y14, Y7
 	VPUNPCKHBW Y11, Y10, Y14
 	VPSLLD $16, Y14, Y15
-	VFMADD231PS 128(R9), Y15, Y4
-	VFMADD231PS 128(R9)(R8*1), Y15, Y5
-	VFMADD231PS 128(R9)(R8*2), Y15, Y6
-	VFMADD231PS 128(R9)(R11*1), Y15, Y7
+	VFMADD231PS 128(DI), Y15, Y4
+	VFMADD231PS 128(DI)(CX*1), Y15, Y5
+	VFMADD231PS 128(DI)(CX*2), Y15, Y6
+	VFMADD231PS 128(DI)(R8*1), Y15, Y7
 	VPAND vectoravx2High<>+0(SB), Y14, Y14
-	VFMADD231PS 160(R9), Y14, Y4
-	VFMADD231PS 160(R9)(R8*1), Y14, Y5
-	VFMADD231PS 160(R9)(R8*2), Y14, Y6
-	VFMADD231PS 160(R9)(R11*1), Y14, Y7
+	VFMADD231PS 160(DI), Y14, Y4
+	VFMADD231PS 160(DI)(CX*1), Y14, Y5
+	VFMADD231PS 160(DI)(CX*2), Y14, Y6
+	VFMADD231PS 160(DI)(R8*1), Y14, Y7
 	VPUNPCKHBW Y13, Y12, Y14
 	VPSLLD $16, Y14, Y15
-	VFMADD231PS 192(R9), Y15, Y4
-	VFMADD231PS 192(R9)(R8*1), Y15, Y5
-	VFMADD231PS 192(R9)(R8*2), Y15, Y6
-	VFMADD231PS 192(R9)(R11*1), Y15, Y7
+	VFMADD231PS 192(DI), Y15, Y4
+	VFMADD231PS 192(DI)(CX*1), Y15, Y5
+	VFMADD231PS 192(DI)(CX*2), Y15, Y6
+	VFMADD231PS 192(DI)(R8*1), Y15, Y7
 	VPAND vectoravx2High<>+0(SB), Y14, Y14
-	VFMADD231PS 224(R9), Y14, Y4
-	VFMADD231PS 224(R9)(R8*1), Y14, Y5
-	VFMADD231PS 224(R9)(R8*2), Y14, Y6
-	VFMADD231PS 224(R9)(R11*1), Y14, Y7
-	VBROADCASTSS (R14), Y15
-	VBROADCASTSS 4(R14), Y14
+	VFMADD231PS 224(DI), Y14, Y4
+	VFMADD231PS 224(DI)(CX*1), Y14, Y5
+	VFMADD231PS 224(DI)(CX*2), Y14, Y6
+	VFMADD231PS 224(DI)(R8*1), Y14, Y7
+	VBROADCASTSS (R11), Y15
+	VBROADCASTSS 4(R11), Y14
 	VBLENDPS $240, Y14, Y15, Y15
 	VFMADD231PS Y15, Y4, Y0
 	VFMADD231PS Y15, Y5, Y1
 	VFMADD231PS Y15, Y6, Y2
 	VFMADD231PS Y15, Y7, Y3
-	VMOVUPS 32(AX), Y11
+	ADDQ $32, AX
+	ADDQ $256, DI
+	ADDQ $8, R11
+	SUBQ $1, R10
+	JNZ step5
+	JMP done3
+
+fewer4:
+	CMPQ batch+96(FP), $2
+	JLT fewer6
+
+step7:
+	PREFETCHT1 (AX)(SI*4)
+	PREFETCHT0 512(AX)
+	VMOVUPS (AX), Y11
 	VPSRLW $4, Y11, Y13
 	VPAND vectoravx2Low<>+0(SB), Y11, Y11
 	VPSHUFB Y11, Y8, Y10
@@ -3323,177 +1772,48 @@ step3:
 	VPSHUFB Y13, Y9, Y13
 	VPUNPCKLBW Y11, Y10, Y14
 	VPSLLD $16, Y14, Y15
-	VMULPS 256(R9), Y15, Y4
-	VMULPS 256(R9)(R8*1), Y15, Y5
-	VMULPS 256(R9)(R8*2), Y15, Y6
-	VMULPS 256(R9)(R11*1), Y15, Y7
+	VMULPS (DI), Y15, Y4
+	VMULPS (DI)(CX*1), Y15, Y5
 	VPAND vectoravx2High<>+0(SB), Y14, Y14
-	VFMADD231PS 288(R9), Y14, Y4
-	VFMADD231PS 288(R9)(R8*1), Y14, Y5
-	VFMADD231PS 288(R9)(R8*2), Y14, Y6
-	VFMADD231PS 288(R9)(R11*1), Y14, Y7
+	VFMADD231PS 32(DI), Y14, Y4
+	VFMADD231PS 32(DI)(CX*1), Y14, Y5
 	VPUNPCKLBW Y13, Y12, Y14
 	VPSLLD $16, Y14, Y15
-	VFMADD231PS 320(R9), Y15, Y4
-	VFMADD231PS 320(R9)(R8*1), Y15, Y5
-	VFMADD231PS 320(R9)(R8*2), Y15, Y6
-	VFMADD231PS 320(R9)(R11*1), Y15, Y7
+	VFMADD231PS 64(DI), Y15, Y4
+	VFMADD231PS 64(DI)(CX*1), Y15, Y5
 	VPAND vectoravx2High<>+0(SB), Y14, Y14
-	VFMADD231PS 352(R9), Y14, Y4
-	VFMADD231PS 352(R9)(R8*1), Y14, Y5
-	VFMADD231PS 352(R9)(R8*2), Y14, Y6
-	VFMADD231PS 352(R9)(R11*1), Y14, Y7
+	VFMADD231PS 96(DI), Y14, Y4
+	VFMADD231PS 96(DI)(CX*1), Y14, Y5
 	VPUNPCKHBW Y11, Y10, Y14
 	VPSLLD $16, Y14, Y15
-	VFMADD231PS 384(R9), Y15, Y4
-	VFMADD231PS 384(R9)(R8*1), Y15, Y5
-	VFMADD231PS 384(R9)(R8*2), Y15, Y6
-	VFMADD231PS 384(R9)(R11*1), Y15, Y7
+	VFMADD231PS 128(DI), Y15, Y4
+	VFMADD231PS 128(DI)(CX*1), Y15, Y5
 	VPAND vectoravx2High<>+0(SB), Y14, Y14
-	VFMADD231PS 416(R9), Y14, Y4
-	VFMADD231PS 416(R9)(R8*1), Y14, Y5
-	VFMADD231PS 416(R9)(R8*2), Y14, Y6
-	VFMADD231PS 416(R9)(R11*1), Y14, Y7
+	VFMADD231PS 160(DI), Y14, Y4
+	VFMADD231PS 160(DI)(CX*1), Y14, Y5
 	VPUNPCKHBW Y13, Y12, Y14
 	VPSLLD $16, Y14, Y15
-	VFMADD231PS 448(R9), Y15, Y4
-	VFMADD231PS 448(R9)(R8*1), Y15, Y5
-	VFMADD231PS 448(R9)(R8*2), Y15, Y6
-	VFMADD231PS 448(R9)(R11*1), Y15, Y7
+	VFMADD231PS 192(DI), Y15, Y4
+	VFMADD231PS 192(DI)(CX*1), Y15, Y5
 	VPAND vectoravx2High<>+0(SB), Y14, Y14
-	VFMADD231PS 480(R9), Y14, Y4
-	VFMADD231PS 480(R9)(R8*1), Y14, Y5
-	VFMADD231PS 480(R9)(R8*2), Y14, Y6
-	VFMADD231PS 480(R9)(R11*1), Y14, Y7
-	VBROADCASTSS 8(R14), Y15
-	VBROADCASTSS 12(R14), Y14
+	VFMADD231PS 224(DI), Y14, Y4
+	VFMADD231PS 224(DI)(CX*1), Y14, Y5
+	VBROADCASTSS (R11), Y15
+	VBROADCASTSS 4(R11), Y14
 	VBLENDPS $240, Y14, Y15, Y15
 	VFMADD231PS Y15, Y4, Y0
 	VFMADD231PS Y15, Y5, Y1
-	VFMADD231PS Y15, Y6, Y2
-	VFMADD231PS Y15, Y7, Y3
-	ADDQ $64, AX
-	ADDQ $512, R9
-	ADDQ $16, R14
-	SUBQ $1, R13
-	JNZ step3
-	SUBQ $1, R12
-	JNZ group2
+	ADDQ $32, AX
+	ADDQ $256, DI
+	ADDQ $8, R11
+	SUBQ $1, R10
+	JNZ step7
+	JMP done3
 
-	// y += sums, across lanes
-	MOVQ DX, R15
-	VEXTRACTF128 $1, Y0, X11
-	VADDPS X11, X0, X0
-	VPSHUFD $78, X0, X11
-	VADDPS X11, X0, X0
-	VPSHUFD $177, X0, X11
-	VADDPS X11, X0, X0
-	VADDSS (R15), X0, X0
-	VMOVSS X0, (R15)
-	ADDQ yStride+88(FP), R15
-	VEXTRACTF128 $1, Y1, X11
-	VADDPS X11, X1, X1
-	VPSHUFD $78, X1, X11
-	VADDPS X11, X1, X1
-	VPSHUFD $177, X1, X11
-	VADDPS X11, X1, X1
-	VADDSS (R15), X1, X1
-	VMOVSS X1, (R15)
-	ADDQ yStride+88(FP), R15
-	VEXTRACTF128 $1, Y2, X11
-	VADDPS X11, X2, X2
-	VPSHUFD $78, X2, X11
-	VADDPS X11, X2, X2
-	VPSHUFD $177, X2, X11
-	VADDPS X11, X2, X2
-	VADDSS (R15), X2, X2
-	VMOVSS X2, (R15)
-	ADDQ yStride+88(FP), R15
-	VEXTRACTF128 $1, Y3, X11
-	VADDPS X11, X3, X3
-	VPSHUFD $78, X3, X11
-	VADDPS X11, X3, X3
-	VPSHUFD $177, X3, X11
-	VADDPS X11, X3, X3
-	VADDSS (R15), X3, X3
-	VMOVSS X3, (R15)
-	ADDQ $4, DX
-	ADDQ wNext+56(FP), AX
-	ADDQ sNext+64(FP), BX
-	SUBQ $1, SI
-	JNZ line1
-	VMOVDQU (SP), X0
-	VPSUBUSB 144(DI), X0, X0
-	XORL R15, R15
-	VPTEST X0, X0
-	SETNE R15
-	MOVQ R15, found+104(FP)
-	VZEROUPPER
-	RET
+fewer6:
 
-// func vectorFP4x16AVX2_1x1(w, s, x unsafe.Pointer, groups, pairs, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride int, tables unsafe.Pointer) (found uint64)
-//
-//	AX w
-//	BX s
-//	DX y
-//	SI pairs
-//	DI tables
-//	CX wStride
-//	R8 xStride
-//	R9 place in x
-//	R10 place in x, four lines on
-//	R11 3·xStride
-//	R12 groups left
-//	R13 steps left of the group
-//	R14 place in the group's scales
-//	R15 cache lines of the frame; between lines scratch
-//	Y0…Y0 sums
-//	Y1…Y1 those of the block, or of odd vectors
-//	Y8 Y9 constants of the arithmetic
-TEXT ·vectorFP4x16AVX2_1x1(SB), NOSPLIT, $208-112
-	MOVQ w+0(FP), AX
-	MOVQ s+8(FP), BX
-	MOVQ y+72(FP), DX
-	MOVQ pairs+32(FP), SI
-	MOVQ tables+96(FP), DI
-	MOVQ wStride+40(FP), CX
-	MOVQ xStride+80(FP), R8
-	LEAQ (R8)(R8*2), R11
-	VPXOR X0, X0, X0
-	VMOVDQU X0, (SP)
-	VMOVUPS (DI), Y8
-	VMOVUPS 64(DI), Y9
-
-line1:
-	MOVQ x+16(FP), R9
-	MOVQ groups+24(FP), R12
-	LEAQ 79(SP), R15
-	ANDQ $-64, R15
-	VPXOR Y0, Y0, Y0
-
-group2:
-	VMOVUPS (BX), X13
-	VPMAXUB (SP), X13, X13
-	VMOVUPS X13, (SP)
-	VBROADCASTSS 128(DI), Y12
-	VPMOVZXBW (BX), X11
-	VPSLLW $7, X11, X11
-	VCVTPH2PS X11, Y11
-	VMULPS vectoravx2Factor<>+0(SB), Y11, Y11
-	VMULPS Y12, Y11, Y11
-	VMOVUPS Y11, (R15)
-	VPMOVZXBW 8(BX), X11
-	VPSLLW $7, X11, X11
-	VCVTPH2PS X11, Y11
-	VMULPS vectoravx2Factor<>+0(SB), Y11, Y11
-	VMULPS Y12, Y11, Y11
-	VMOVUPS Y11, 32(R15)
-	ADDQ $16, BX
-	LEAQ (R15), R14
-	MOVQ $2, R13
-
-step3:
-	PREFETCHT1 (AX)(CX*4)
+step9:
+	PREFETCHT1 (AX)(SI*4)
 	PREFETCHT0 512(AX)
 	VMOVUPS (AX), Y11
 	VPSRLW $4, Y11, Y13
@@ -3505,336 +1825,109 @@ step3:
 	VPSHUFB Y13, Y9, Y13
 	VPUNPCKLBW Y11, Y10, Y14
 	VPSLLD $16, Y14, Y15
-	VMULPS (R9), Y15, Y1
+	VMULPS (DI), Y15, Y4
 	VPAND vectoravx2High<>+0(SB), Y14, Y14
-	VFMADD231PS 32(R9), Y14, Y1
+	VFMADD231PS 32(DI), Y14, Y4
 	VPUNPCKLBW Y13, Y12, Y14
 	VPSLLD $16, Y14, Y15
-	VFMADD231PS 64(R9), Y15, Y1
+	VFMADD231PS 64(DI), Y15, Y4
 	VPAND vectoravx2High<>+0(SB), Y14, Y14
-	VFMADD231PS 96(R9), Y14, Y1
-	VBROADCASTSS (R14), Y15
-	VBROADCASTSS 8(R14), Y14
-	VBLENDPS $240, Y14, Y15, Y15
-	VFMADD231PS Y15, Y1, Y0
+	VFMADD231PS 96(DI), Y14, Y4
 	VPUNPCKHBW Y11, Y10, Y14
 	VPSLLD $16, Y14, Y15
-	VMULPS 128(R9), Y15, Y1
+	VFMADD231PS 128(DI), Y15, Y4
 	VPAND vectoravx2High<>+0(SB), Y14, Y14
-	VFMADD231PS 160(R9), Y14, Y1
+	VFMADD231PS 160(DI), Y14, Y4
 	VPUNPCKHBW Y13, Y12, Y14
 	VPSLLD $16, Y14, Y15
-	VFMADD231PS 192(R9), Y15, Y1
+	VFMADD231PS 192(DI), Y15, Y4
 	VPAND vectoravx2High<>+0(SB), Y14, Y14
-	VFMADD231PS 224(R9), Y14, Y1
-	VBROADCASTSS 4(R14), Y15
-	VBROADCASTSS 12(R14), Y14
+	VFMADD231PS 224(DI), Y14, Y4
+	VBROADCASTSS (R11), Y15
+	VBROADCASTSS 4(R11), Y14
 	VBLENDPS $240, Y14, Y15, Y15
-	VFMADD231PS Y15, Y1, Y0
-	VMOVUPS 32(AX), Y11
-	VPSRLW $4, Y11, Y13
-	VPAND vectoravx2Low<>+0(SB), Y11, Y11
-	VPSHUFB Y11, Y8, Y10
-	VPSHUFB Y11, Y9, Y11
-	VPAND vectoravx2Low<>+0(SB), Y13, Y13
-	VPSHUFB Y13, Y8, Y12
-	VPSHUFB Y13, Y9, Y13
-	VPUNPCKLBW Y11, Y10, Y14
-	VPSLLD $16, Y14, Y15
-	VMULPS 256(R9), Y15, Y1
-	VPAND vectoravx2High<>+0(SB), Y14, Y14
-	VFMADD231PS 288(R9), Y14, Y1
-	VPUNPCKLBW Y13, Y12, Y14
-	VPSLLD $16, Y14, Y15
-	VFMADD231PS 320(R9), Y15, Y1
-	VPAND vectoravx2High<>+0(SB), Y14, Y14
-	VFMADD231PS 352(R9), Y14, Y1
-	VBROADCASTSS 16(R14), Y15
-	VBROADCASTSS 24(R14), Y14
-	VBLENDPS $240, Y14, Y15, Y15
-	VFMADD231PS Y15, Y1, Y0
-	VPUNPCKHBW Y11, Y10, Y14
-	VPSLLD $16, Y14, Y15
-	VMULPS 384(R9), Y15, Y1
-	VPAND vectoravx2High<>+0(SB), Y14, Y14
-	VFMADD231PS 416(R9), Y14, Y1
-	VPUNPCKHBW Y13, Y12, Y14
-	VPSLLD $16, Y14, Y15
-	VFMADD231PS 448(R9), Y15, Y1
-	VPAND vectoravx2High<>+0(SB), Y14, Y14
-	VFMADD231PS 480(R9), Y14, Y1
-	VBROADCASTSS 20(R14), Y15
-	VBROADCASTSS 28(R14), Y14
-	VBLENDPS $240, Y14, Y15, Y15
-	VFMADD231PS Y15, Y1, Y0
-	ADDQ $64, AX
-	ADDQ $512, R9
-	ADDQ $32, R14
-	SUBQ $1, R13
-	JNZ step3
-	SUBQ $1, R12
+	VFMADD231PS Y15, Y4, Y0
+	ADDQ $32, AX
+	ADDQ $256, DI
+	ADDQ $8, R11
+	SUBQ $1, R10
+	JNZ step9
+
+done3:
+	SUBQ $1, R9
 	JNZ group2
 
 	// y += sums, across lanes
-	MOVQ DX, R15
-	VEXTRACTF128 $1, Y0, X11
-	VADDPS X11, X0, X0
-	VPSHUFD $78, X0, X11
-	VADDPS X11, X0, X0
-	VPSHUFD $177, X0, X11
-	VADDPS X11, X0, X0
-	VADDSS (R15), X0, X0
-	VMOVSS X0, (R15)
-	ADDQ $4, DX
+	MOVQ sums+104(FP), R12
+	VMOVUPS Y0, (R12)
+	VMOVUPS Y1, 32(R12)
+	VMOVUPS Y2, 64(R12)
+	VMOVUPS Y3, 96(R12)
+	MOVQ y+72(FP), R13
+	MOVQ batch+96(FP), R10
+
+lanes10:
+	VMOVUPS (R12), Y0
+	VEXTRACTF128 $1, Y0, X1
+	VADDPS X1, X0, X0
+	VPSHUFD $78, X0, X1
+	VADDPS X1, X0, X0
+	VPSHUFD $177, X0, X1
+	VADDPS X1, X0, X0
+	VADDSS (R13), X0, X0
+	VMOVSS X0, (R13)
+	ADDQ $32, R12
+	ADDQ yStride+88(FP), R13
+	SUBQ $1, R10
+	JNZ lanes10
+	ADDQ $4, y+72(FP)
 	ADDQ wNext+56(FP), AX
 	ADDQ sNext+64(FP), BX
-	SUBQ $1, SI
-	JNZ line1
+	SUBQ $1, rows+32(FP)
+	JNZ row1
 	VMOVDQU (SP), X0
-	VPSUBUSB vectoravx2Largest<>+0(SB), X0, X0
-	XORL R15, R15
+	VPSUBUSB 144(DX), X0, X0
+	XORL R12, R12
 	VPTEST X0, X0
-	SETNE R15
-	MOVQ R15, found+104(FP)
+	SETNE R12
+	MOVQ R12, found+120(FP)
 	VZEROUPPER
 	RET
 
-// func vectorFP4x16AVX2_1x2(w, s, x unsafe.Pointer, groups, pairs, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride int, tables unsafe.Pointer) (found uint64)
+// func vectorFP4x16AVX2(w, s, x unsafe.Pointer, groups, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
 //
 //	AX w
 //	BX s
-//	DX y
-//	SI pairs
-//	DI tables
-//	CX wStride
-//	R8 xStride
-//	R9 place in x
-//	R10 place in x, four lines on
-//	R11 3·xStride
-//	R12 groups left
-//	R13 steps left of the group
-//	R14 place in the group's scales
-//	R15 cache lines of the frame; between lines scratch
-//	Y0…Y1 sums
-//	Y2…Y3 those of the block, or of odd vectors
-//	Y8 Y9 constants of the arithmetic
-TEXT ·vectorFP4x16AVX2_1x2(SB), NOSPLIT, $208-112
-	MOVQ w+0(FP), AX
-	MOVQ s+8(FP), BX
-	MOVQ y+72(FP), DX
-	MOVQ pairs+32(FP), SI
-	MOVQ tables+96(FP), DI
-	MOVQ wStride+40(FP), CX
-	MOVQ xStride+80(FP), R8
-	LEAQ (R8)(R8*2), R11
-	VPXOR X0, X0, X0
-	VMOVDQU X0, (SP)
-	VMOVUPS (DI), Y8
-	VMOVUPS 64(DI), Y9
-
-line1:
-	MOVQ x+16(FP), R9
-	MOVQ groups+24(FP), R12
-	LEAQ 79(SP), R15
-	ANDQ $-64, R15
-	VPXOR Y0, Y0, Y0
-	VPXOR Y1, Y1, Y1
-
-group2:
-	VMOVUPS (BX), X13
-	VPMAXUB (SP), X13, X13
-	VMOVUPS X13, (SP)
-	VBROADCASTSS 128(DI), Y12
-	VPMOVZXBW (BX), X11
-	VPSLLW $7, X11, X11
-	VCVTPH2PS X11, Y11
-	VMULPS vectoravx2Factor<>+0(SB), Y11, Y11
-	VMULPS Y12, Y11, Y11
-	VMOVUPS Y11, (R15)
-	VPMOVZXBW 8(BX), X11
-	VPSLLW $7, X11, X11
-	VCVTPH2PS X11, Y11
-	VMULPS vectoravx2Factor<>+0(SB), Y11, Y11
-	VMULPS Y12, Y11, Y11
-	VMOVUPS Y11, 32(R15)
-	ADDQ $16, BX
-	LEAQ (R15), R14
-	MOVQ $2, R13
-
-step3:
-	PREFETCHT1 (AX)(CX*4)
-	PREFETCHT0 512(AX)
-	VMOVUPS (AX), Y11
-	VPSRLW $4, Y11, Y13
-	VPAND vectoravx2Low<>+0(SB), Y11, Y11
-	VPSHUFB Y11, Y8, Y10
-	VPSHUFB Y11, Y9, Y11
-	VPAND vectoravx2Low<>+0(SB), Y13, Y13
-	VPSHUFB Y13, Y8, Y12
-	VPSHUFB Y13, Y9, Y13
-	VPUNPCKLBW Y11, Y10, Y14
-	VPSLLD $16, Y14, Y15
-	VMULPS (R9), Y15, Y2
-	VMULPS (R9)(R8*1), Y15, Y3
-	VPAND vectoravx2High<>+0(SB), Y14, Y14
-	VFMADD231PS 32(R9), Y14, Y2
-	VFMADD231PS 32(R9)(R8*1), Y14, Y3
-	VPUNPCKLBW Y13, Y12, Y14
-	VPSLLD $16, Y14, Y15
-	VFMADD231PS 64(R9), Y15, Y2
-	VFMADD231PS 64(R9)(R8*1), Y15, Y3
-	VPAND vectoravx2High<>+0(SB), Y14, Y14
-	VFMADD231PS 96(R9), Y14, Y2
-	VFMADD231PS 96(R9)(R8*1), Y14, Y3
-	VBROADCASTSS (R14), Y15
-	VBROADCASTSS 8(R14), Y14
-	VBLENDPS $240, Y14, Y15, Y15
-	VFMADD231PS Y15, Y2, Y0
-	VFMADD231PS Y15, Y3, Y1
-	VPUNPCKHBW Y11, Y10, Y14
-	VPSLLD $16, Y14, Y15
-	VMULPS 128(R9), Y15, Y2
-	VMULPS 128(R9)(R8*1), Y15, Y3
-	VPAND vectoravx2High<>+0(SB), Y14, Y14
-	VFMADD231PS 160(R9), Y14, Y2
-	VFMADD231PS 160(R9)(R8*1), Y14, Y3
-	VPUNPCKHBW Y13, Y12, Y14
-	VPSLLD $16, Y14, Y15
-	VFMADD231PS 192(R9), Y15, Y2
-	VFMADD231PS 192(R9)(R8*1), Y15, Y3
-	VPAND vectoravx2High<>+0(SB), Y14, Y14
-	VFMADD231PS 224(R9), Y14, Y2
-	VFMADD231PS 224(R9)(R8*1), Y14, Y3
-	VBROADCASTSS 4(R14), Y15
-	VBROADCASTSS 12(R14), Y14
-	VBLENDPS $240, Y14, Y15, Y15
-	VFMADD231PS Y15, Y2, Y0
-	VFMADD231PS Y15, Y3, Y1
-	VMOVUPS 32(AX), Y11
-	VPSRLW $4, Y11, Y13
-	VPAND vectoravx2Low<>+0(SB), Y11, Y11
-	VPSHUFB Y11, Y8, Y10
-	VPSHUFB Y11, Y9, Y11
-	VPAND vectoravx2Low<>+0(SB), Y13, Y13
-	VPSHUFB Y13, Y8, Y12
-	VPSHUFB Y13, Y9, Y13
-	VPUNPCKLBW Y11, Y10, Y14
-	VPSLLD $16, Y14, Y15
-	VMULPS 256(R9), Y15, Y2
-	VMULPS 256(R9)(R8*1), Y15, Y3
-	VPAND vectoravx2High<>+0(SB), Y14, Y14
-	VFMADD231PS 288(R9), Y14, Y2
-	VFMADD231PS 288(R9)(R8*1), Y14, Y3
-	VPUNPCKLBW Y13, Y12, Y14
-	VPSLLD $16, Y14, Y15
-	VFMADD231PS 320(R9), Y15, Y2
-	VFMADD231PS 320(R9)(R8*1), Y15, Y3
-	VPAND vectoravx2High<>+0(SB), Y14, Y14
-	VFMADD231PS 352(R9), Y14, Y2
-	VFMADD231PS 352(R9)(R8*1), Y14, Y3
-	VBROADCASTSS 16(R14), Y15
-	VBROADCASTSS 24(R14), Y14
-	VBLENDPS $240, Y14, Y15, Y15
-	VFMADD231PS Y15, Y2, Y0
-	VFMADD231PS Y15, Y3, Y1
-	VPUNPCKHBW Y11, Y10, Y14
-	VPSLLD $16, Y14, Y15
-	VMULPS 384(R9), Y15, Y2
-	VMULPS 384(R9)(R8*1), Y15, Y3
-	VPAND vectoravx2High<>+0(SB), Y14, Y14
-	VFMADD231PS 416(R9), Y14, Y2
-	VFMADD231PS 416(R9)(R8*1), Y14, Y3
-	VPUNPCKHBW Y13, Y12, Y14
-	VPSLLD $16, Y14, Y15
-	VFMADD231PS 448(R9), Y15, Y2
-	VFMADD231PS 448(R9)(R8*1), Y15, Y3
-	VPAND vectoravx2High<>+0(SB), Y14, Y14
-	VFMADD231PS 480(R9), Y14, Y2
-	VFMADD231PS 480(R9)(R8*1), Y14, Y3
-	VBROADCASTSS 20(R14), Y15
-	VBROADCASTSS 28(R14), Y14
-	VBLENDPS $240, Y14, Y15, Y15
-	VFMADD231PS Y15, Y2, Y0
-	VFMADD231PS Y15, Y3, Y1
-	ADDQ $64, AX
-	ADDQ $512, R9
-	ADDQ $32, R14
-	SUBQ $1, R13
-	JNZ step3
-	SUBQ $1, R12
-	JNZ group2
-
-	// y += sums, across lanes
-	MOVQ DX, R15
-	VEXTRACTF128 $1, Y0, X11
-	VADDPS X11, X0, X0
-	VPSHUFD $78, X0, X11
-	VADDPS X11, X0, X0
-	VPSHUFD $177, X0, X11
-	VADDPS X11, X0, X0
-	VADDSS (R15), X0, X0
-	VMOVSS X0, (R15)
-	ADDQ yStride+88(FP), R15
-	VEXTRACTF128 $1, Y1, X11
-	VADDPS X11, X1, X1
-	VPSHUFD $78, X1, X11
-	VADDPS X11, X1, X1
-	VPSHUFD $177, X1, X11
-	VADDPS X11, X1, X1
-	VADDSS (R15), X1, X1
-	VMOVSS X1, (R15)
-	ADDQ $4, DX
-	ADDQ wNext+56(FP), AX
-	ADDQ sNext+64(FP), BX
-	SUBQ $1, SI
-	JNZ line1
-	VMOVDQU (SP), X0
-	VPSUBUSB vectoravx2Largest<>+0(SB), X0, X0
-	XORL R15, R15
-	VPTEST X0, X0
-	SETNE R15
-	MOVQ R15, found+104(FP)
-	VZEROUPPER
-	RET
-
-// func vectorFP4x16AVX2_1x4(w, s, x unsafe.Pointer, groups, pairs, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride int, tables unsafe.Pointer) (found uint64)
-//
-//	AX w
-//	BX s
-//	DX y
-//	SI pairs
-//	DI tables
-//	CX wStride
-//	R8 xStride
-//	R9 place in x
-//	R10 place in x, four lines on
-//	R11 3·xStride
-//	R12 groups left
-//	R13 steps left of the group
-//	R14 place in the group's scales
-//	R15 cache lines of the frame; between lines scratch
+//	DX tables
+//	SI wStride
+//	DI position in x
+//	CX xStride
+//	R8 3·xStride
+//	R9 groups left
+//	R10 steps left of the group
+//	R11 position in the scales of the group
+//	R12 cache lines of the frame; scratch between rows
+//	R13 scratch
 //	Y0…Y3 sums
 //	Y4…Y7 those of the block, or of odd vectors
 //	Y8 Y9 constants of the arithmetic
-TEXT ·vectorFP4x16AVX2_1x4(SB), NOSPLIT, $208-112
+TEXT ·vectorFP4x16AVX2(SB), NOSPLIT, $208-128
 	MOVQ w+0(FP), AX
 	MOVQ s+8(FP), BX
-	MOVQ y+72(FP), DX
-	MOVQ pairs+32(FP), SI
-	MOVQ tables+96(FP), DI
-	MOVQ wStride+40(FP), CX
-	MOVQ xStride+80(FP), R8
-	LEAQ (R8)(R8*2), R11
+	MOVQ tables+112(FP), DX
+	MOVQ wStride+40(FP), SI
+	MOVQ xStride+80(FP), CX
+	LEAQ (CX)(CX*2), R8
 	VPXOR X0, X0, X0
 	VMOVDQU X0, (SP)
-	VMOVUPS (DI), Y8
-	VMOVUPS 64(DI), Y9
+	VMOVUPS (DX), Y8
+	VMOVUPS 64(DX), Y9
 
-line1:
-	MOVQ x+16(FP), R9
-	MOVQ groups+24(FP), R12
-	LEAQ 79(SP), R15
-	ANDQ $-64, R15
+row1:
+	MOVQ x+16(FP), DI
+	MOVQ groups+24(FP), R9
+	LEAQ 79(SP), R12
+	ANDQ $-64, R12
 	VPXOR Y0, Y0, Y0
 	VPXOR Y1, Y1, Y1
 	VPXOR Y2, Y2, Y2
@@ -3844,25 +1937,27 @@ group2:
 	VMOVUPS (BX), X13
 	VPMAXUB (SP), X13, X13
 	VMOVUPS X13, (SP)
-	VBROADCASTSS 128(DI), Y12
+	VBROADCASTSS 128(DX), Y12
 	VPMOVZXBW (BX), X11
 	VPSLLW $7, X11, X11
 	VCVTPH2PS X11, Y11
 	VMULPS vectoravx2Factor<>+0(SB), Y11, Y11
 	VMULPS Y12, Y11, Y11
-	VMOVUPS Y11, (R15)
+	VMOVUPS Y11, (R12)
 	VPMOVZXBW 8(BX), X11
 	VPSLLW $7, X11, X11
 	VCVTPH2PS X11, Y11
 	VMULPS vectoravx2Factor<>+0(SB), Y11, Y11
 	VMULPS Y12, Y11, Y11
-	VMOVUPS Y11, 32(R15)
+	VMOVUPS Y11, 32(R12)
 	ADDQ $16, BX
-	LEAQ (R15), R14
-	MOVQ $2, R13
+	LEAQ (R12), R11
+	MOVQ $4, R10
+	CMPQ batch+96(FP), $4
+	JLT fewer4
 
-step3:
-	PREFETCHT1 (AX)(CX*4)
+step5:
+	PREFETCHT1 (AX)(SI*4)
 	PREFETCHT0 512(AX)
 	VMOVUPS (AX), Y11
 	VPSRLW $4, Y11, Y13
@@ -3874,28 +1969,28 @@ step3:
 	VPSHUFB Y13, Y9, Y13
 	VPUNPCKLBW Y11, Y10, Y14
 	VPSLLD $16, Y14, Y15
-	VMULPS (R9), Y15, Y4
-	VMULPS (R9)(R8*1), Y15, Y5
-	VMULPS (R9)(R8*2), Y15, Y6
-	VMULPS (R9)(R11*1), Y15, Y7
+	VMULPS (DI), Y15, Y4
+	VMULPS (DI)(CX*1), Y15, Y5
+	VMULPS (DI)(CX*2), Y15, Y6
+	VMULPS (DI)(R8*1), Y15, Y7
 	VPAND vectoravx2High<>+0(SB), Y14, Y14
-	VFMADD231PS 32(R9), Y14, Y4
-	VFMADD231PS 32(R9)(R8*1), Y14, Y5
-	VFMADD231PS 32(R9)(R8*2), Y14, Y6
-	VFMADD231PS 32(R9)(R11*1), Y14, Y7
+	VFMADD231PS 32(DI), Y14, Y4
+	VFMADD231PS 32(DI)(CX*1), Y14, Y5
+	VFMADD231PS 32(DI)(CX*2), Y14, Y6
+	VFMADD231PS 32(DI)(R8*1), Y14, Y7
 	VPUNPCKLBW Y13, Y12, Y14
 	VPSLLD $16, Y14, Y15
-	VFMADD231PS 64(R9), Y15, Y4
-	VFMADD231PS 64(R9)(R8*1), Y15, Y5
-	VFMADD231PS 64(R9)(R8*2), Y15, Y6
-	VFMADD231PS 64(R9)(R11*1), Y15, Y7
+	VFMADD231PS 64(DI), Y15, Y4
+	VFMADD231PS 64(DI)(CX*1), Y15, Y5
+	VFMADD231PS 64(DI)(CX*2), Y15, Y6
+	VFMADD231PS 64(DI)(R8*1), Y15, Y7
 	VPAND vectoravx2High<>+0(SB), Y14, Y14
-	VFMADD231PS 96(R9), Y14, Y4
-	VFMADD231PS 96(R9)(R8*1), Y14, Y5
-	VFMADD231PS 96(R9)(R8*2), Y14, Y6
-	VFMADD231PS 96(R9)(R11*1), Y14, Y7
-	VBROADCASTSS (R14), Y15
-	VBROADCASTSS 8(R14), Y14
+	VFMADD231PS 96(DI), Y14, Y4
+	VFMADD231PS 96(DI)(CX*1), Y14, Y5
+	VFMADD231PS 96(DI)(CX*2), Y14, Y6
+	VFMADD231PS 96(DI)(R8*1), Y14, Y7
+	VBROADCASTSS (R11), Y15
+	VBROADCASTSS 8(R11), Y14
 	VBLENDPS $240, Y14, Y15, Y15
 	VFMADD231PS Y15, Y4, Y0
 	VFMADD231PS Y15, Y5, Y1
@@ -3903,34 +1998,48 @@ step3:
 	VFMADD231PS Y15, Y7, Y3
 	VPUNPCKHBW Y11, Y10, Y14
 	VPSLLD $16, Y14, Y15
-	VMULPS 128(R9), Y15, Y4
-	VMULPS 128(R9)(R8*1), Y15, Y5
-	VMULPS 128(R9)(R8*2), Y15, Y6
-	VMULPS 128(R9)(R11*1), Y15, Y7
+	VMULPS 128(DI), Y15, Y4
+	VMULPS 128(DI)(CX*1), Y15, Y5
+	VMULPS 128(DI)(CX*2), Y15, Y6
+	VMULPS 128(DI)(R8*1), Y15, Y7
 	VPAND vectoravx2High<>+0(SB), Y14, Y14
-	VFMADD231PS 160(R9), Y14, Y4
-	VFMADD231PS 160(R9)(R8*1), Y14, Y5
-	VFMADD231PS 160(R9)(R8*2), Y14, Y6
-	VFMADD231PS 160(R9)(R11*1), Y14, Y7
+	VFMADD231PS 160(DI), Y14, Y4
+	VFMADD231PS 160(DI)(CX*1), Y14, Y5
+	VFMADD231PS 160(DI)(CX*2), Y14, Y6
+	VFMADD231PS 160(DI)(R8*1), Y14, Y7
 	VPUNPCKHBW Y13, Y12, Y14
 	VPSLLD $16, Y14, Y15
-	VFMADD231PS 192(R9), Y15, Y4
-	VFMADD231PS 192(R9)(R8*1), Y15, Y5
-	VFMADD231PS 192(R9)(R8*2), Y15, Y6
-	VFMADD231PS 192(R9)(R11*1), Y15, Y7
+	VFMADD231PS 192(DI), Y15, Y4
+	VFMADD231PS 192(DI)(CX*1), Y15, Y5
+	VFMADD231PS 192(DI)(CX*2), Y15, Y6
+	VFMADD231PS 192(DI)(R8*1), Y15, Y7
 	VPAND vectoravx2High<>+0(SB), Y14, Y14
-	VFMADD231PS 224(R9), Y14, Y4
-	VFMADD231PS 224(R9)(R8*1), Y14, Y5
-	VFMADD231PS 224(R9)(R8*2), Y14, Y6
-	VFMADD231PS 224(R9)(R11*1), Y14, Y7
-	VBROADCASTSS 4(R14), Y15
-	VBROADCASTSS 12(R14), Y14
+	VFMADD231PS 224(DI), Y14, Y4
+	VFMADD231PS 224(DI)(CX*1), Y14, Y5
+	VFMADD231PS 224(DI)(CX*2), Y14, Y6
+	VFMADD231PS 224(DI)(R8*1), Y14, Y7
+	VBROADCASTSS 4(R11), Y15
+	VBROADCASTSS 12(R11), Y14
 	VBLENDPS $240, Y14, Y15, Y15
 	VFMADD231PS Y15, Y4, Y0
 	VFMADD231PS Y15, Y5, Y1
 	VFMADD231PS Y15, Y6, Y2
 	VFMADD231PS Y15, Y7, Y3
-	VMOVUPS 32(AX), Y11
+	ADDQ $32, AX
+	ADDQ $256, DI
+	ADDQ $16, R11
+	SUBQ $1, R10
+	JNZ step5
+	JMP done3
+
+fewer4:
+	CMPQ batch+96(FP), $2
+	JLT fewer6
+
+step7:
+	PREFETCHT1 (AX)(SI*4)
+	PREFETCHT0 512(AX)
+	VMOVUPS (AX), Y11
 	VPSRLW $4, Y11, Y13
 	VPAND vectoravx2Low<>+0(SB), Y11, Y11
 	VPSHUFB Y11, Y8, Y10
@@ -3940,117 +2049,133 @@ step3:
 	VPSHUFB Y13, Y9, Y13
 	VPUNPCKLBW Y11, Y10, Y14
 	VPSLLD $16, Y14, Y15
-	VMULPS 256(R9), Y15, Y4
-	VMULPS 256(R9)(R8*1), Y15, Y5
-	VMULPS 256(R9)(R8*2), Y15, Y6
-	VMULPS 256(R9)(R11*1), Y15, Y7
+	VMULPS (DI), Y15, Y4
+	VMULPS (DI)(CX*1), Y15, Y5
 	VPAND vectoravx2High<>+0(SB), Y14, Y14
-	VFMADD231PS 288(R9), Y14, Y4
-	VFMADD231PS 288(R9)(R8*1), Y14, Y5
-	VFMADD231PS 288(R9)(R8*2), Y14, Y6
-	VFMADD231PS 288(R9)(R11*1), Y14, Y7
+	VFMADD231PS 32(DI), Y14, Y4
+	VFMADD231PS 32(DI)(CX*1), Y14, Y5
 	VPUNPCKLBW Y13, Y12, Y14
 	VPSLLD $16, Y14, Y15
-	VFMADD231PS 320(R9), Y15, Y4
-	VFMADD231PS 320(R9)(R8*1), Y15, Y5
-	VFMADD231PS 320(R9)(R8*2), Y15, Y6
-	VFMADD231PS 320(R9)(R11*1), Y15, Y7
+	VFMADD231PS 64(DI), Y15, Y4
+	VFMADD231PS 64(DI)(CX*1), Y15, Y5
 	VPAND vectoravx2High<>+0(SB), Y14, Y14
-	VFMADD231PS 352(R9), Y14, Y4
-	VFMADD231PS 352(R9)(R8*1), Y14, Y5
-	VFMADD231PS 352(R9)(R8*2), Y14, Y6
-	VFMADD231PS 352(R9)(R11*1), Y14, Y7
-	VBROADCASTSS 16(R14), Y15
-	VBROADCASTSS 24(R14), Y14
+	VFMADD231PS 96(DI), Y14, Y4
+	VFMADD231PS 96(DI)(CX*1), Y14, Y5
+	VBROADCASTSS (R11), Y15
+	VBROADCASTSS 8(R11), Y14
 	VBLENDPS $240, Y14, Y15, Y15
 	VFMADD231PS Y15, Y4, Y0
 	VFMADD231PS Y15, Y5, Y1
-	VFMADD231PS Y15, Y6, Y2
-	VFMADD231PS Y15, Y7, Y3
 	VPUNPCKHBW Y11, Y10, Y14
 	VPSLLD $16, Y14, Y15
-	VMULPS 384(R9), Y15, Y4
-	VMULPS 384(R9)(R8*1), Y15, Y5
-	VMULPS 384(R9)(R8*2), Y15, Y6
-	VMULPS 384(R9)(R11*1), Y15, Y7
+	VMULPS 128(DI), Y15, Y4
+	VMULPS 128(DI)(CX*1), Y15, Y5
 	VPAND vectoravx2High<>+0(SB), Y14, Y14
-	VFMADD231PS 416(R9), Y14, Y4
-	VFMADD231PS 416(R9)(R8*1), Y14, Y5
-	VFMADD231PS 416(R9)(R8*2), Y14, Y6
-	VFMADD231PS 416(R9)(R11*1), Y14, Y7
+	VFMADD231PS 160(DI), Y14, Y4
+	VFMADD231PS 160(DI)(CX*1), Y14, Y5
 	VPUNPCKHBW Y13, Y12, Y14
 	VPSLLD $16, Y14, Y15
-	VFMADD231PS 448(R9), Y15, Y4
-	VFMADD231PS 448(R9)(R8*1), Y15, Y5
-	VFMADD231PS 448(R9)(R8*2), Y15, Y6
-	VFMADD231PS 448(R9)(R11*1), Y15, Y7
+	VFMADD231PS 192(DI), Y15, Y4
+	VFMADD231PS 192(DI)(CX*1), Y15, Y5
 	VPAND vectoravx2High<>+0(SB), Y14, Y14
-	VFMADD231PS 480(R9), Y14, Y4
-	VFMADD231PS 480(R9)(R8*1), Y14, Y5
-	VFMADD231PS 480(R9)(R8*2), Y14, Y6
-	VFMADD231PS 480(R9)(R11*1), Y14, Y7
-	VBROADCASTSS 20(R14), Y15
-	VBROADCASTSS 28(R14), Y14
+	VFMADD231PS 224(DI), Y14, Y4
+	VFMADD231PS 224(DI)(CX*1), Y14, Y5
+	VBROADCASTSS 4(R11), Y15
+	VBROADCASTSS 12(R11), Y14
 	VBLENDPS $240, Y14, Y15, Y15
 	VFMADD231PS Y15, Y4, Y0
 	VFMADD231PS Y15, Y5, Y1
-	VFMADD231PS Y15, Y6, Y2
-	VFMADD231PS Y15, Y7, Y3
-	ADDQ $64, AX
-	ADDQ $512, R9
-	ADDQ $32, R14
-	SUBQ $1, R13
-	JNZ step3
-	SUBQ $1, R12
+	ADDQ $32, AX
+	ADDQ $256, DI
+	ADDQ $16, R11
+	SUBQ $1, R10
+	JNZ step7
+	JMP done3
+
+fewer6:
+
+step9:
+	PREFETCHT1 (AX)(SI*4)
+	PREFETCHT0 512(AX)
+	VMOVUPS (AX), Y11
+	VPSRLW $4, Y11, Y13
+	VPAND vectoravx2Low<>+0(SB), Y11, Y11
+	VPSHUFB Y11, Y8, Y10
+	VPSHUFB Y11, Y9, Y11
+	VPAND vectoravx2Low<>+0(SB), Y13, Y13
+	VPSHUFB Y13, Y8, Y12
+	VPSHUFB Y13, Y9, Y13
+	VPUNPCKLBW Y11, Y10, Y14
+	VPSLLD $16, Y14, Y15
+	VMULPS (DI), Y15, Y4
+	VPAND vectoravx2High<>+0(SB), Y14, Y14
+	VFMADD231PS 32(DI), Y14, Y4
+	VPUNPCKLBW Y13, Y12, Y14
+	VPSLLD $16, Y14, Y15
+	VFMADD231PS 64(DI), Y15, Y4
+	VPAND vectoravx2High<>+0(SB), Y14, Y14
+	VFMADD231PS 96(DI), Y14, Y4
+	VBROADCASTSS (R11), Y15
+	VBROADCASTSS 8(R11), Y14
+	VBLENDPS $240, Y14, Y15, Y15
+	VFMADD231PS Y15, Y4, Y0
+	VPUNPCKHBW Y11, Y10, Y14
+	VPSLLD $16, Y14, Y15
+	VMULPS 128(DI), Y15, Y4
+	VPAND vectoravx2High<>+0(SB), Y14, Y14
+	VFMADD231PS 160(DI), Y14, Y4
+	VPUNPCKHBW Y13, Y12, Y14
+	VPSLLD $16, Y14, Y15
+	VFMADD231PS 192(DI), Y15, Y4
+	VPAND vectoravx2High<>+0(SB), Y14, Y14
+	VFMADD231PS 224(DI), Y14, Y4
+	VBROADCASTSS 4(R11), Y15
+	VBROADCASTSS 12(R11), Y14
+	VBLENDPS $240, Y14, Y15, Y15
+	VFMADD231PS Y15, Y4, Y0
+	ADDQ $32, AX
+	ADDQ $256, DI
+	ADDQ $16, R11
+	SUBQ $1, R10
+	JNZ step9
+
+done3:
+	SUBQ $1, R9
 	JNZ group2
 
 	// y += sums, across lanes
-	MOVQ DX, R15
-	VEXTRACTF128 $1, Y0, X11
-	VADDPS X11, X0, X0
-	VPSHUFD $78, X0, X11
-	VADDPS X11, X0, X0
-	VPSHUFD $177, X0, X11
-	VADDPS X11, X0, X0
-	VADDSS (R15), X0, X0
-	VMOVSS X0, (R15)
-	ADDQ yStride+88(FP), R15
-	VEXTRACTF128 $1, Y1, X11
-	VADDPS X11, X1, X1
-	VPSHUFD $78, X1, X11
-	VADDPS X11, X1, X1
-	VPSHUFD $177, X1, X11
-	VADDPS X11, X1, X1
-	VADDSS (R15), X1, X1
-	VMOVSS X1, (R15)
-	ADDQ yStride+88(FP), R15
-	VEXTRACTF128 $1, Y2, X11
-	VADDPS X11, X2, X2
-	VPSHUFD $78, X2, X11
-	VADDPS X11, X2, X2
-	VPSHUFD $177, X2, X11
-	VADDPS X11, X2, X2
-	VADDSS (R15), X2, X2
-	VMOVSS X2, (R15)
-	ADDQ yStride+88(FP), R15
-	VEXTRACTF128 $1, Y3, X11
-	VADDPS X11, X3, X3
-	VPSHUFD $78, X3, X11
-	VADDPS X11, X3, X3
-	VPSHUFD $177, X3, X11
-	VADDPS X11, X3, X3
-	VADDSS (R15), X3, X3
-	VMOVSS X3, (R15)
-	ADDQ $4, DX
+	MOVQ sums+104(FP), R12
+	VMOVUPS Y0, (R12)
+	VMOVUPS Y1, 32(R12)
+	VMOVUPS Y2, 64(R12)
+	VMOVUPS Y3, 96(R12)
+	MOVQ y+72(FP), R13
+	MOVQ batch+96(FP), R10
+
+lanes10:
+	VMOVUPS (R12), Y0
+	VEXTRACTF128 $1, Y0, X1
+	VADDPS X1, X0, X0
+	VPSHUFD $78, X0, X1
+	VADDPS X1, X0, X0
+	VPSHUFD $177, X0, X1
+	VADDPS X1, X0, X0
+	VADDSS (R13), X0, X0
+	VMOVSS X0, (R13)
+	ADDQ $32, R12
+	ADDQ yStride+88(FP), R13
+	SUBQ $1, R10
+	JNZ lanes10
+	ADDQ $4, y+72(FP)
 	ADDQ wNext+56(FP), AX
 	ADDQ sNext+64(FP), BX
-	SUBQ $1, SI
-	JNZ line1
+	SUBQ $1, rows+32(FP)
+	JNZ row1
 	VMOVDQU (SP), X0
 	VPSUBUSB vectoravx2Largest<>+0(SB), X0, X0
-	XORL R15, R15
+	XORL R12, R12
 	VPTEST X0, X0
-	SETNE R15
-	MOVQ R15, found+104(FP)
+	SETNE R12
+	MOVQ R12, found+120(FP)
 	VZEROUPPER
 	RET

@@ -6,322 +6,50 @@ package gemm
 
 import "unsafe"
 
-// vectorF32AVX512_1x1 adds to y the products of 1 lines of x with lines of B, one at a
-// time and that pairs times, over groups of 512 codes with no scales. Lines are wStride,
-// their scales sStride bytes apart; wNext and sNext lead from the end of one line to
-// the next. Lines of x are xStride, those of y yStride bytes apart. It reports whether
-// there were scales above the largest one that it takes, or elements of 8 bits that are
-// NaN.
+// vectorF32AVX512 is a vectorFunc for groups of 512 unscaled codes. It reports scales
+// above the largest supported one, and NaN elements of 8 bits.
 //
 //go:noescape
-func vectorF32AVX512_1x1(w, s, x unsafe.Pointer, groups, pairs, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride int, tables unsafe.Pointer) (found uint64)
+func vectorF32AVX512(w, s, x unsafe.Pointer, groups, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
 
-// vectorF32AVX512_1x2 adds to y the products of 2 lines of x with lines of B, one at a
-// time and that pairs times, over groups of 512 codes with no scales. Lines are wStride,
-// their scales sStride bytes apart; wNext and sNext lead from the end of one line to
-// the next. Lines of x are xStride, those of y yStride bytes apart. It reports whether
-// there were scales above the largest one that it takes, or elements of 8 bits that are
-// NaN.
+// vectorBF16AVX512 is a vectorFunc for groups of 512 unscaled codes. It reports scales
+// above the largest supported one, and NaN elements of 8 bits.
 //
 //go:noescape
-func vectorF32AVX512_1x2(w, s, x unsafe.Pointer, groups, pairs, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride int, tables unsafe.Pointer) (found uint64)
+func vectorBF16AVX512(w, s, x unsafe.Pointer, groups, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
 
-// vectorF32AVX512_1x4 adds to y the products of 4 lines of x with lines of B, one at a
-// time and that pairs times, over groups of 512 codes with no scales. Lines are wStride,
-// their scales sStride bytes apart; wNext and sNext lead from the end of one line to
-// the next. Lines of x are xStride, those of y yStride bytes apart. It reports whether
-// there were scales above the largest one that it takes, or elements of 8 bits that are
-// NaN.
+// vectorFP8AVX512 is a vectorFunc for groups of 512 codes in blocks of 32. It reports scales
+// above the largest supported one, and NaN elements of 8 bits.
 //
 //go:noescape
-func vectorF32AVX512_1x4(w, s, x unsafe.Pointer, groups, pairs, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride int, tables unsafe.Pointer) (found uint64)
+func vectorFP8AVX512(w, s, x unsafe.Pointer, groups, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
 
-// vectorF32AVX512_1x8 adds to y the products of 8 lines of x with lines of B, one at a
-// time and that pairs times, over groups of 512 codes with no scales. Lines are wStride,
-// their scales sStride bytes apart; wNext and sNext lead from the end of one line to
-// the next. Lines of x are xStride, those of y yStride bytes apart. It reports whether
-// there were scales above the largest one that it takes, or elements of 8 bits that are
-// NaN.
+// vectorFP8x128AVX512 is a vectorFunc for groups of 512 codes in blocks of 128. It reports scales
+// above the largest supported one, and NaN elements of 8 bits.
 //
 //go:noescape
-func vectorF32AVX512_1x8(w, s, x unsafe.Pointer, groups, pairs, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride int, tables unsafe.Pointer) (found uint64)
+func vectorFP8x128AVX512(w, s, x unsafe.Pointer, groups, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
 
-// vectorBF16AVX512_1x1 adds to y the products of 1 lines of x with lines of B, one at a
-// time and that pairs times, over groups of 512 codes with no scales. Lines are wStride,
-// their scales sStride bytes apart; wNext and sNext lead from the end of one line to
-// the next. Lines of x are xStride, those of y yStride bytes apart. It reports whether
-// there were scales above the largest one that it takes, or elements of 8 bits that are
-// NaN.
+// vectorINT8AVX512 is a vectorFunc for groups of 512 codes in blocks of 32. It reports scales
+// above the largest supported one, and NaN elements of 8 bits.
 //
 //go:noescape
-func vectorBF16AVX512_1x1(w, s, x unsafe.Pointer, groups, pairs, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride int, tables unsafe.Pointer) (found uint64)
+func vectorINT8AVX512(w, s, x unsafe.Pointer, groups, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
 
-// vectorBF16AVX512_1x2 adds to y the products of 2 lines of x with lines of B, one at a
-// time and that pairs times, over groups of 512 codes with no scales. Lines are wStride,
-// their scales sStride bytes apart; wNext and sNext lead from the end of one line to
-// the next. Lines of x are xStride, those of y yStride bytes apart. It reports whether
-// there were scales above the largest one that it takes, or elements of 8 bits that are
-// NaN.
+// vectorFP6AVX512 is a vectorFunc for groups of 512 codes in blocks of 32. It reports scales
+// above the largest supported one, and NaN elements of 8 bits.
 //
 //go:noescape
-func vectorBF16AVX512_1x2(w, s, x unsafe.Pointer, groups, pairs, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride int, tables unsafe.Pointer) (found uint64)
+func vectorFP6AVX512(w, s, x unsafe.Pointer, groups, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
 
-// vectorBF16AVX512_1x4 adds to y the products of 4 lines of x with lines of B, one at a
-// time and that pairs times, over groups of 512 codes with no scales. Lines are wStride,
-// their scales sStride bytes apart; wNext and sNext lead from the end of one line to
-// the next. Lines of x are xStride, those of y yStride bytes apart. It reports whether
-// there were scales above the largest one that it takes, or elements of 8 bits that are
-// NaN.
+// vectorFP4AVX512 is a vectorFunc for groups of 512 codes in blocks of 32. It reports scales
+// above the largest supported one, and NaN elements of 8 bits.
 //
 //go:noescape
-func vectorBF16AVX512_1x4(w, s, x unsafe.Pointer, groups, pairs, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride int, tables unsafe.Pointer) (found uint64)
+func vectorFP4AVX512(w, s, x unsafe.Pointer, groups, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
 
-// vectorBF16AVX512_1x8 adds to y the products of 8 lines of x with lines of B, one at a
-// time and that pairs times, over groups of 512 codes with no scales. Lines are wStride,
-// their scales sStride bytes apart; wNext and sNext lead from the end of one line to
-// the next. Lines of x are xStride, those of y yStride bytes apart. It reports whether
-// there were scales above the largest one that it takes, or elements of 8 bits that are
-// NaN.
+// vectorFP4x16AVX512 is a vectorFunc for groups of 256 codes in blocks of 16. It reports scales
+// above the largest supported one, and NaN elements of 8 bits.
 //
 //go:noescape
-func vectorBF16AVX512_1x8(w, s, x unsafe.Pointer, groups, pairs, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride int, tables unsafe.Pointer) (found uint64)
-
-// vectorFP8AVX512_1x1 adds to y the products of 1 lines of x with lines of B, one at a
-// time and that pairs times, over groups of 512 codes with blocks of 32. Lines are wStride,
-// their scales sStride bytes apart; wNext and sNext lead from the end of one line to
-// the next. Lines of x are xStride, those of y yStride bytes apart. It reports whether
-// there were scales above the largest one that it takes, or elements of 8 bits that are
-// NaN.
-//
-//go:noescape
-func vectorFP8AVX512_1x1(w, s, x unsafe.Pointer, groups, pairs, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride int, tables unsafe.Pointer) (found uint64)
-
-// vectorFP8AVX512_1x2 adds to y the products of 2 lines of x with lines of B, one at a
-// time and that pairs times, over groups of 512 codes with blocks of 32. Lines are wStride,
-// their scales sStride bytes apart; wNext and sNext lead from the end of one line to
-// the next. Lines of x are xStride, those of y yStride bytes apart. It reports whether
-// there were scales above the largest one that it takes, or elements of 8 bits that are
-// NaN.
-//
-//go:noescape
-func vectorFP8AVX512_1x2(w, s, x unsafe.Pointer, groups, pairs, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride int, tables unsafe.Pointer) (found uint64)
-
-// vectorFP8AVX512_1x4 adds to y the products of 4 lines of x with lines of B, one at a
-// time and that pairs times, over groups of 512 codes with blocks of 32. Lines are wStride,
-// their scales sStride bytes apart; wNext and sNext lead from the end of one line to
-// the next. Lines of x are xStride, those of y yStride bytes apart. It reports whether
-// there were scales above the largest one that it takes, or elements of 8 bits that are
-// NaN.
-//
-//go:noescape
-func vectorFP8AVX512_1x4(w, s, x unsafe.Pointer, groups, pairs, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride int, tables unsafe.Pointer) (found uint64)
-
-// vectorFP8AVX512_1x8 adds to y the products of 8 lines of x with lines of B, one at a
-// time and that pairs times, over groups of 512 codes with blocks of 32. Lines are wStride,
-// their scales sStride bytes apart; wNext and sNext lead from the end of one line to
-// the next. Lines of x are xStride, those of y yStride bytes apart. It reports whether
-// there were scales above the largest one that it takes, or elements of 8 bits that are
-// NaN.
-//
-//go:noescape
-func vectorFP8AVX512_1x8(w, s, x unsafe.Pointer, groups, pairs, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride int, tables unsafe.Pointer) (found uint64)
-
-// vectorFP8x128AVX512_1x1 adds to y the products of 1 lines of x with lines of B, one at a
-// time and that pairs times, over groups of 512 codes with blocks of 128. Lines are wStride,
-// their scales sStride bytes apart; wNext and sNext lead from the end of one line to
-// the next. Lines of x are xStride, those of y yStride bytes apart. It reports whether
-// there were scales above the largest one that it takes, or elements of 8 bits that are
-// NaN.
-//
-//go:noescape
-func vectorFP8x128AVX512_1x1(w, s, x unsafe.Pointer, groups, pairs, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride int, tables unsafe.Pointer) (found uint64)
-
-// vectorFP8x128AVX512_1x2 adds to y the products of 2 lines of x with lines of B, one at a
-// time and that pairs times, over groups of 512 codes with blocks of 128. Lines are wStride,
-// their scales sStride bytes apart; wNext and sNext lead from the end of one line to
-// the next. Lines of x are xStride, those of y yStride bytes apart. It reports whether
-// there were scales above the largest one that it takes, or elements of 8 bits that are
-// NaN.
-//
-//go:noescape
-func vectorFP8x128AVX512_1x2(w, s, x unsafe.Pointer, groups, pairs, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride int, tables unsafe.Pointer) (found uint64)
-
-// vectorFP8x128AVX512_1x4 adds to y the products of 4 lines of x with lines of B, one at a
-// time and that pairs times, over groups of 512 codes with blocks of 128. Lines are wStride,
-// their scales sStride bytes apart; wNext and sNext lead from the end of one line to
-// the next. Lines of x are xStride, those of y yStride bytes apart. It reports whether
-// there were scales above the largest one that it takes, or elements of 8 bits that are
-// NaN.
-//
-//go:noescape
-func vectorFP8x128AVX512_1x4(w, s, x unsafe.Pointer, groups, pairs, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride int, tables unsafe.Pointer) (found uint64)
-
-// vectorFP8x128AVX512_1x8 adds to y the products of 8 lines of x with lines of B, one at a
-// time and that pairs times, over groups of 512 codes with blocks of 128. Lines are wStride,
-// their scales sStride bytes apart; wNext and sNext lead from the end of one line to
-// the next. Lines of x are xStride, those of y yStride bytes apart. It reports whether
-// there were scales above the largest one that it takes, or elements of 8 bits that are
-// NaN.
-//
-//go:noescape
-func vectorFP8x128AVX512_1x8(w, s, x unsafe.Pointer, groups, pairs, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride int, tables unsafe.Pointer) (found uint64)
-
-// vectorINT8AVX512_1x1 adds to y the products of 1 lines of x with lines of B, one at a
-// time and that pairs times, over groups of 512 codes with blocks of 32. Lines are wStride,
-// their scales sStride bytes apart; wNext and sNext lead from the end of one line to
-// the next. Lines of x are xStride, those of y yStride bytes apart. It reports whether
-// there were scales above the largest one that it takes, or elements of 8 bits that are
-// NaN.
-//
-//go:noescape
-func vectorINT8AVX512_1x1(w, s, x unsafe.Pointer, groups, pairs, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride int, tables unsafe.Pointer) (found uint64)
-
-// vectorINT8AVX512_1x2 adds to y the products of 2 lines of x with lines of B, one at a
-// time and that pairs times, over groups of 512 codes with blocks of 32. Lines are wStride,
-// their scales sStride bytes apart; wNext and sNext lead from the end of one line to
-// the next. Lines of x are xStride, those of y yStride bytes apart. It reports whether
-// there were scales above the largest one that it takes, or elements of 8 bits that are
-// NaN.
-//
-//go:noescape
-func vectorINT8AVX512_1x2(w, s, x unsafe.Pointer, groups, pairs, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride int, tables unsafe.Pointer) (found uint64)
-
-// vectorINT8AVX512_1x4 adds to y the products of 4 lines of x with lines of B, one at a
-// time and that pairs times, over groups of 512 codes with blocks of 32. Lines are wStride,
-// their scales sStride bytes apart; wNext and sNext lead from the end of one line to
-// the next. Lines of x are xStride, those of y yStride bytes apart. It reports whether
-// there were scales above the largest one that it takes, or elements of 8 bits that are
-// NaN.
-//
-//go:noescape
-func vectorINT8AVX512_1x4(w, s, x unsafe.Pointer, groups, pairs, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride int, tables unsafe.Pointer) (found uint64)
-
-// vectorINT8AVX512_1x8 adds to y the products of 8 lines of x with lines of B, one at a
-// time and that pairs times, over groups of 512 codes with blocks of 32. Lines are wStride,
-// their scales sStride bytes apart; wNext and sNext lead from the end of one line to
-// the next. Lines of x are xStride, those of y yStride bytes apart. It reports whether
-// there were scales above the largest one that it takes, or elements of 8 bits that are
-// NaN.
-//
-//go:noescape
-func vectorINT8AVX512_1x8(w, s, x unsafe.Pointer, groups, pairs, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride int, tables unsafe.Pointer) (found uint64)
-
-// vectorFP6AVX512_1x1 adds to y the products of 1 lines of x with lines of B, one at a
-// time and that pairs times, over groups of 512 codes with blocks of 32. Lines are wStride,
-// their scales sStride bytes apart; wNext and sNext lead from the end of one line to
-// the next. Lines of x are xStride, those of y yStride bytes apart. It reports whether
-// there were scales above the largest one that it takes, or elements of 8 bits that are
-// NaN.
-//
-//go:noescape
-func vectorFP6AVX512_1x1(w, s, x unsafe.Pointer, groups, pairs, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride int, tables unsafe.Pointer) (found uint64)
-
-// vectorFP6AVX512_1x2 adds to y the products of 2 lines of x with lines of B, one at a
-// time and that pairs times, over groups of 512 codes with blocks of 32. Lines are wStride,
-// their scales sStride bytes apart; wNext and sNext lead from the end of one line to
-// the next. Lines of x are xStride, those of y yStride bytes apart. It reports whether
-// there were scales above the largest one that it takes, or elements of 8 bits that are
-// NaN.
-//
-//go:noescape
-func vectorFP6AVX512_1x2(w, s, x unsafe.Pointer, groups, pairs, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride int, tables unsafe.Pointer) (found uint64)
-
-// vectorFP6AVX512_1x4 adds to y the products of 4 lines of x with lines of B, one at a
-// time and that pairs times, over groups of 512 codes with blocks of 32. Lines are wStride,
-// their scales sStride bytes apart; wNext and sNext lead from the end of one line to
-// the next. Lines of x are xStride, those of y yStride bytes apart. It reports whether
-// there were scales above the largest one that it takes, or elements of 8 bits that are
-// NaN.
-//
-//go:noescape
-func vectorFP6AVX512_1x4(w, s, x unsafe.Pointer, groups, pairs, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride int, tables unsafe.Pointer) (found uint64)
-
-// vectorFP6AVX512_1x8 adds to y the products of 8 lines of x with lines of B, one at a
-// time and that pairs times, over groups of 512 codes with blocks of 32. Lines are wStride,
-// their scales sStride bytes apart; wNext and sNext lead from the end of one line to
-// the next. Lines of x are xStride, those of y yStride bytes apart. It reports whether
-// there were scales above the largest one that it takes, or elements of 8 bits that are
-// NaN.
-//
-//go:noescape
-func vectorFP6AVX512_1x8(w, s, x unsafe.Pointer, groups, pairs, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride int, tables unsafe.Pointer) (found uint64)
-
-// vectorFP4AVX512_1x1 adds to y the products of 1 lines of x with lines of B, one at a
-// time and that pairs times, over groups of 512 codes with blocks of 32. Lines are wStride,
-// their scales sStride bytes apart; wNext and sNext lead from the end of one line to
-// the next. Lines of x are xStride, those of y yStride bytes apart. It reports whether
-// there were scales above the largest one that it takes, or elements of 8 bits that are
-// NaN.
-//
-//go:noescape
-func vectorFP4AVX512_1x1(w, s, x unsafe.Pointer, groups, pairs, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride int, tables unsafe.Pointer) (found uint64)
-
-// vectorFP4AVX512_1x2 adds to y the products of 2 lines of x with lines of B, one at a
-// time and that pairs times, over groups of 512 codes with blocks of 32. Lines are wStride,
-// their scales sStride bytes apart; wNext and sNext lead from the end of one line to
-// the next. Lines of x are xStride, those of y yStride bytes apart. It reports whether
-// there were scales above the largest one that it takes, or elements of 8 bits that are
-// NaN.
-//
-//go:noescape
-func vectorFP4AVX512_1x2(w, s, x unsafe.Pointer, groups, pairs, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride int, tables unsafe.Pointer) (found uint64)
-
-// vectorFP4AVX512_1x4 adds to y the products of 4 lines of x with lines of B, one at a
-// time and that pairs times, over groups of 512 codes with blocks of 32. Lines are wStride,
-// their scales sStride bytes apart; wNext and sNext lead from the end of one line to
-// the next. Lines of x are xStride, those of y yStride bytes apart. It reports whether
-// there were scales above the largest one that it takes, or elements of 8 bits that are
-// NaN.
-//
-//go:noescape
-func vectorFP4AVX512_1x4(w, s, x unsafe.Pointer, groups, pairs, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride int, tables unsafe.Pointer) (found uint64)
-
-// vectorFP4AVX512_1x8 adds to y the products of 8 lines of x with lines of B, one at a
-// time and that pairs times, over groups of 512 codes with blocks of 32. Lines are wStride,
-// their scales sStride bytes apart; wNext and sNext lead from the end of one line to
-// the next. Lines of x are xStride, those of y yStride bytes apart. It reports whether
-// there were scales above the largest one that it takes, or elements of 8 bits that are
-// NaN.
-//
-//go:noescape
-func vectorFP4AVX512_1x8(w, s, x unsafe.Pointer, groups, pairs, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride int, tables unsafe.Pointer) (found uint64)
-
-// vectorFP4x16AVX512_1x1 adds to y the products of 1 lines of x with lines of B, one at a
-// time and that pairs times, over groups of 256 codes with blocks of 16. Lines are wStride,
-// their scales sStride bytes apart; wNext and sNext lead from the end of one line to
-// the next. Lines of x are xStride, those of y yStride bytes apart. It reports whether
-// there were scales above the largest one that it takes, or elements of 8 bits that are
-// NaN.
-//
-//go:noescape
-func vectorFP4x16AVX512_1x1(w, s, x unsafe.Pointer, groups, pairs, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride int, tables unsafe.Pointer) (found uint64)
-
-// vectorFP4x16AVX512_1x2 adds to y the products of 2 lines of x with lines of B, one at a
-// time and that pairs times, over groups of 256 codes with blocks of 16. Lines are wStride,
-// their scales sStride bytes apart; wNext and sNext lead from the end of one line to
-// the next. Lines of x are xStride, those of y yStride bytes apart. It reports whether
-// there were scales above the largest one that it takes, or elements of 8 bits that are
-// NaN.
-//
-//go:noescape
-func vectorFP4x16AVX512_1x2(w, s, x unsafe.Pointer, groups, pairs, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride int, tables unsafe.Pointer) (found uint64)
-
-// vectorFP4x16AVX512_1x4 adds to y the products of 4 lines of x with lines of B, one at a
-// time and that pairs times, over groups of 256 codes with blocks of 16. Lines are wStride,
-// their scales sStride bytes apart; wNext and sNext lead from the end of one line to
-// the next. Lines of x are xStride, those of y yStride bytes apart. It reports whether
-// there were scales above the largest one that it takes, or elements of 8 bits that are
-// NaN.
-//
-//go:noescape
-func vectorFP4x16AVX512_1x4(w, s, x unsafe.Pointer, groups, pairs, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride int, tables unsafe.Pointer) (found uint64)
-
-// vectorFP4x16AVX512_1x8 adds to y the products of 8 lines of x with lines of B, one at a
-// time and that pairs times, over groups of 256 codes with blocks of 16. Lines are wStride,
-// their scales sStride bytes apart; wNext and sNext lead from the end of one line to
-// the next. Lines of x are xStride, those of y yStride bytes apart. It reports whether
-// there were scales above the largest one that it takes, or elements of 8 bits that are
-// NaN.
-//
-//go:noescape
-func vectorFP4x16AVX512_1x8(w, s, x unsafe.Pointer, groups, pairs, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride int, tables unsafe.Pointer) (found uint64)
+func vectorFP4x16AVX512(w, s, x unsafe.Pointer, groups, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)

@@ -114,234 +114,40 @@ DATA vectorf32Six1<>+48(SB)/8, $0x1c1b1c1b1b1a1b1a
 DATA vectorf32Six1<>+56(SB)/8, $0x1f1e1f1e1e1d1e1d
 GLOBL vectorf32Six1<>(SB), RODATA|NOPTR, $64
 
-// func vectorF32AVX512_1x1(w, s, x unsafe.Pointer, groups, pairs, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride int, tables unsafe.Pointer) (found uint64)
+// func vectorF32AVX512(w, s, x unsafe.Pointer, groups, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
 //
 //	AX w
 //	BX s
-//	DX y
-//	SI pairs
-//	DI tables
-//	CX wStride
-//	R8 xStride
-//	R9 place in x
-//	R10 place in x, four lines on
-//	R11 3·xStride
-//	R12 groups left
-//	R13 steps left of the group
-//	R14 place in the group's scales
-//	R15 cache lines of the frame; between lines scratch
-//	Z0…Z0 sums
-//	Z1…Z1 those of the block, or of odd vectors
-//	Z16 Z17 constants of the arithmetic
-TEXT ·vectorF32AVX512_1x1(SB), NOSPLIT, $208-112
-	MOVQ w+0(FP), AX
-	MOVQ s+8(FP), BX
-	MOVQ y+72(FP), DX
-	MOVQ pairs+32(FP), SI
-	MOVQ tables+96(FP), DI
-	MOVQ wStride+40(FP), CX
-	MOVQ xStride+80(FP), R8
-	LEAQ (R8)(R8*2), R11
-	VPXOR X0, X0, X0
-	VMOVDQU X0, (SP)
-	VMOVUPS (DI), Z16
-	VMOVUPS 64(DI), Z17
-
-line1:
-	MOVQ x+16(FP), R9
-	MOVQ groups+24(FP), R12
-	LEAQ 79(SP), R15
-	ANDQ $-64, R15
-	VPXORD Z0, Z0, Z0
-	VPXORD Z1, Z1, Z1
-
-group2:
-	MOVQ $16, R13
-
-step3:
-	PREFETCHT1 (AX)(CX*1)
-	PREFETCHT0 512(AX)
-	PREFETCHT1 64(AX)(CX*1)
-	PREFETCHT0 576(AX)
-	VMOVUPS (AX), Z19
-	VFMADD231PS (R9), Z19, Z0
-	VMOVUPS 64(AX), Z20
-	VFMADD231PS 64(R9), Z20, Z1
-	ADDQ $128, AX
-	ADDQ $128, R9
-	SUBQ $1, R13
-	JNZ step3
-	SUBQ $1, R12
-	JNZ group2
-
-	// y += sums, across lanes
-	MOVQ DX, R15
-	VADDPS Z1, Z0, Z0
-	VEXTRACTF64X4 $1, Z0, Y19
-	VADDPS Y19, Y0, Y0
-	VEXTRACTF32X4 $1, Y0, X19
-	VADDPS X19, X0, X0
-	VPSHUFD $78, X0, X19
-	VADDPS X19, X0, X0
-	VPSHUFD $177, X0, X19
-	VADDPS X19, X0, X0
-	VADDSS (R15), X0, X0
-	VMOVSS X0, (R15)
-	ADDQ $4, DX
-	ADDQ wNext+56(FP), AX
-	ADDQ sNext+64(FP), BX
-	SUBQ $1, SI
-	JNZ line1
-	VMOVDQU (SP), X0
-	VPSUBUSB 144(DI), X0, X0
-	XORL R15, R15
-	VPTEST X0, X0
-	SETNE R15
-	MOVQ R15, found+104(FP)
-	VZEROUPPER
-	RET
-
-// func vectorF32AVX512_1x2(w, s, x unsafe.Pointer, groups, pairs, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride int, tables unsafe.Pointer) (found uint64)
-//
-//	AX w
-//	BX s
-//	DX y
-//	SI pairs
-//	DI tables
-//	CX wStride
-//	R8 xStride
-//	R9 place in x
-//	R10 place in x, four lines on
-//	R11 3·xStride
-//	R12 groups left
-//	R13 steps left of the group
-//	R14 place in the group's scales
-//	R15 cache lines of the frame; between lines scratch
-//	Z0…Z1 sums
-//	Z2…Z3 those of the block, or of odd vectors
-//	Z16 Z17 constants of the arithmetic
-TEXT ·vectorF32AVX512_1x2(SB), NOSPLIT, $208-112
-	MOVQ w+0(FP), AX
-	MOVQ s+8(FP), BX
-	MOVQ y+72(FP), DX
-	MOVQ pairs+32(FP), SI
-	MOVQ tables+96(FP), DI
-	MOVQ wStride+40(FP), CX
-	MOVQ xStride+80(FP), R8
-	LEAQ (R8)(R8*2), R11
-	VPXOR X0, X0, X0
-	VMOVDQU X0, (SP)
-	VMOVUPS (DI), Z16
-	VMOVUPS 64(DI), Z17
-
-line1:
-	MOVQ x+16(FP), R9
-	MOVQ groups+24(FP), R12
-	LEAQ 79(SP), R15
-	ANDQ $-64, R15
-	VPXORD Z0, Z0, Z0
-	VPXORD Z2, Z2, Z2
-	VPXORD Z1, Z1, Z1
-	VPXORD Z3, Z3, Z3
-
-group2:
-	MOVQ $16, R13
-
-step3:
-	PREFETCHT1 (AX)(CX*1)
-	PREFETCHT0 512(AX)
-	PREFETCHT1 64(AX)(CX*1)
-	PREFETCHT0 576(AX)
-	VMOVUPS (AX), Z19
-	VFMADD231PS (R9), Z19, Z0
-	VFMADD231PS (R9)(R8*1), Z19, Z1
-	VMOVUPS 64(AX), Z20
-	VFMADD231PS 64(R9), Z20, Z2
-	VFMADD231PS 64(R9)(R8*1), Z20, Z3
-	ADDQ $128, AX
-	ADDQ $128, R9
-	SUBQ $1, R13
-	JNZ step3
-	SUBQ $1, R12
-	JNZ group2
-
-	// y += sums, across lanes
-	MOVQ DX, R15
-	VADDPS Z2, Z0, Z0
-	VEXTRACTF64X4 $1, Z0, Y19
-	VADDPS Y19, Y0, Y0
-	VEXTRACTF32X4 $1, Y0, X19
-	VADDPS X19, X0, X0
-	VPSHUFD $78, X0, X19
-	VADDPS X19, X0, X0
-	VPSHUFD $177, X0, X19
-	VADDPS X19, X0, X0
-	VADDSS (R15), X0, X0
-	VMOVSS X0, (R15)
-	ADDQ yStride+88(FP), R15
-	VADDPS Z3, Z1, Z1
-	VEXTRACTF64X4 $1, Z1, Y19
-	VADDPS Y19, Y1, Y1
-	VEXTRACTF32X4 $1, Y1, X19
-	VADDPS X19, X1, X1
-	VPSHUFD $78, X1, X19
-	VADDPS X19, X1, X1
-	VPSHUFD $177, X1, X19
-	VADDPS X19, X1, X1
-	VADDSS (R15), X1, X1
-	VMOVSS X1, (R15)
-	ADDQ $4, DX
-	ADDQ wNext+56(FP), AX
-	ADDQ sNext+64(FP), BX
-	SUBQ $1, SI
-	JNZ line1
-	VMOVDQU (SP), X0
-	VPSUBUSB 144(DI), X0, X0
-	XORL R15, R15
-	VPTEST X0, X0
-	SETNE R15
-	MOVQ R15, found+104(FP)
-	VZEROUPPER
-	RET
-
-// func vectorF32AVX512_1x4(w, s, x unsafe.Pointer, groups, pairs, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride int, tables unsafe.Pointer) (found uint64)
-//
-//	AX w
-//	BX s
-//	DX y
-//	SI pairs
-//	DI tables
-//	CX wStride
-//	R8 xStride
-//	R9 place in x
-//	R10 place in x, four lines on
-//	R11 3·xStride
-//	R12 groups left
-//	R13 steps left of the group
-//	R14 place in the group's scales
-//	R15 cache lines of the frame; between lines scratch
+//	DX tables
+//	SI wStride
+//	DI position in x
+//	CX xStride
+//	R8 3·xStride
+//	R9 groups left
+//	R10 steps left of the group
+//	R11 position in the scales of the group
+//	R12 cache lines of the frame; scratch between rows
+//	R13 scratch
 //	Z0…Z3 sums
 //	Z4…Z7 those of the block, or of odd vectors
-//	Z16 Z17 constants of the arithmetic
-TEXT ·vectorF32AVX512_1x4(SB), NOSPLIT, $208-112
+//	Z8 Z9 constants of the arithmetic
+TEXT ·vectorF32AVX512(SB), NOSPLIT, $208-128
 	MOVQ w+0(FP), AX
 	MOVQ s+8(FP), BX
-	MOVQ y+72(FP), DX
-	MOVQ pairs+32(FP), SI
-	MOVQ tables+96(FP), DI
-	MOVQ wStride+40(FP), CX
-	MOVQ xStride+80(FP), R8
-	LEAQ (R8)(R8*2), R11
+	MOVQ tables+112(FP), DX
+	MOVQ wStride+40(FP), SI
+	MOVQ xStride+80(FP), CX
+	LEAQ (CX)(CX*2), R8
 	VPXOR X0, X0, X0
 	VMOVDQU X0, (SP)
-	VMOVUPS (DI), Z16
-	VMOVUPS 64(DI), Z17
+	VMOVUPS (DX), Z8
+	VMOVUPS 64(DX), Z9
 
-line1:
-	MOVQ x+16(FP), R9
-	MOVQ groups+24(FP), R12
-	LEAQ 79(SP), R15
-	ANDQ $-64, R15
+row1:
+	MOVQ x+16(FP), DI
+	MOVQ groups+24(FP), R9
+	LEAQ 79(SP), R12
+	ANDQ $-64, R12
 	VPXORD Z0, Z0, Z0
 	VPXORD Z4, Z4, Z4
 	VPXORD Z1, Z1, Z1
@@ -352,535 +158,149 @@ line1:
 	VPXORD Z7, Z7, Z7
 
 group2:
-	MOVQ $16, R13
+	MOVQ $16, R10
+	CMPQ batch+96(FP), $4
+	JLT fewer4
 
-step3:
-	PREFETCHT1 (AX)(CX*1)
+step5:
+	PREFETCHT1 (AX)(SI*1)
 	PREFETCHT0 512(AX)
-	PREFETCHT1 64(AX)(CX*1)
+	PREFETCHT1 64(AX)(SI*1)
 	PREFETCHT0 576(AX)
-	VMOVUPS (AX), Z19
-	VFMADD231PS (R9), Z19, Z0
-	VFMADD231PS (R9)(R8*1), Z19, Z1
-	VFMADD231PS (R9)(R8*2), Z19, Z2
-	VFMADD231PS (R9)(R11*1), Z19, Z3
-	VMOVUPS 64(AX), Z20
-	VFMADD231PS 64(R9), Z20, Z4
-	VFMADD231PS 64(R9)(R8*1), Z20, Z5
-	VFMADD231PS 64(R9)(R8*2), Z20, Z6
-	VFMADD231PS 64(R9)(R11*1), Z20, Z7
+	VMOVUPS (AX), Z11
+	VFMADD231PS (DI), Z11, Z0
+	VFMADD231PS (DI)(CX*1), Z11, Z1
+	VFMADD231PS (DI)(CX*2), Z11, Z2
+	VFMADD231PS (DI)(R8*1), Z11, Z3
+	VMOVUPS 64(AX), Z12
+	VFMADD231PS 64(DI), Z12, Z4
+	VFMADD231PS 64(DI)(CX*1), Z12, Z5
+	VFMADD231PS 64(DI)(CX*2), Z12, Z6
+	VFMADD231PS 64(DI)(R8*1), Z12, Z7
 	ADDQ $128, AX
-	ADDQ $128, R9
-	SUBQ $1, R13
-	JNZ step3
-	SUBQ $1, R12
+	ADDQ $128, DI
+	SUBQ $1, R10
+	JNZ step5
+	JMP done3
+
+fewer4:
+	CMPQ batch+96(FP), $2
+	JLT fewer6
+
+step7:
+	PREFETCHT1 (AX)(SI*1)
+	PREFETCHT0 512(AX)
+	PREFETCHT1 64(AX)(SI*1)
+	PREFETCHT0 576(AX)
+	VMOVUPS (AX), Z11
+	VFMADD231PS (DI), Z11, Z0
+	VFMADD231PS (DI)(CX*1), Z11, Z1
+	VMOVUPS 64(AX), Z12
+	VFMADD231PS 64(DI), Z12, Z4
+	VFMADD231PS 64(DI)(CX*1), Z12, Z5
+	ADDQ $128, AX
+	ADDQ $128, DI
+	SUBQ $1, R10
+	JNZ step7
+	JMP done3
+
+fewer6:
+
+step9:
+	PREFETCHT1 (AX)(SI*1)
+	PREFETCHT0 512(AX)
+	PREFETCHT1 64(AX)(SI*1)
+	PREFETCHT0 576(AX)
+	VMOVUPS (AX), Z11
+	VFMADD231PS (DI), Z11, Z0
+	VMOVUPS 64(AX), Z12
+	VFMADD231PS 64(DI), Z12, Z4
+	ADDQ $128, AX
+	ADDQ $128, DI
+	SUBQ $1, R10
+	JNZ step9
+
+done3:
+	SUBQ $1, R9
 	JNZ group2
 
 	// y += sums, across lanes
-	MOVQ DX, R15
+	MOVQ sums+104(FP), R12
 	VADDPS Z4, Z0, Z0
-	VEXTRACTF64X4 $1, Z0, Y19
-	VADDPS Y19, Y0, Y0
-	VEXTRACTF32X4 $1, Y0, X19
-	VADDPS X19, X0, X0
-	VPSHUFD $78, X0, X19
-	VADDPS X19, X0, X0
-	VPSHUFD $177, X0, X19
-	VADDPS X19, X0, X0
-	VADDSS (R15), X0, X0
-	VMOVSS X0, (R15)
-	ADDQ yStride+88(FP), R15
+	VMOVUPS Z0, (R12)
 	VADDPS Z5, Z1, Z1
-	VEXTRACTF64X4 $1, Z1, Y19
-	VADDPS Y19, Y1, Y1
-	VEXTRACTF32X4 $1, Y1, X19
-	VADDPS X19, X1, X1
-	VPSHUFD $78, X1, X19
-	VADDPS X19, X1, X1
-	VPSHUFD $177, X1, X19
-	VADDPS X19, X1, X1
-	VADDSS (R15), X1, X1
-	VMOVSS X1, (R15)
-	ADDQ yStride+88(FP), R15
+	VMOVUPS Z1, 64(R12)
 	VADDPS Z6, Z2, Z2
-	VEXTRACTF64X4 $1, Z2, Y19
-	VADDPS Y19, Y2, Y2
-	VEXTRACTF32X4 $1, Y2, X19
-	VADDPS X19, X2, X2
-	VPSHUFD $78, X2, X19
-	VADDPS X19, X2, X2
-	VPSHUFD $177, X2, X19
-	VADDPS X19, X2, X2
-	VADDSS (R15), X2, X2
-	VMOVSS X2, (R15)
-	ADDQ yStride+88(FP), R15
+	VMOVUPS Z2, 128(R12)
 	VADDPS Z7, Z3, Z3
-	VEXTRACTF64X4 $1, Z3, Y19
-	VADDPS Y19, Y3, Y3
-	VEXTRACTF32X4 $1, Y3, X19
-	VADDPS X19, X3, X3
-	VPSHUFD $78, X3, X19
-	VADDPS X19, X3, X3
-	VPSHUFD $177, X3, X19
-	VADDPS X19, X3, X3
-	VADDSS (R15), X3, X3
-	VMOVSS X3, (R15)
-	ADDQ $4, DX
+	VMOVUPS Z3, 192(R12)
+	MOVQ y+72(FP), R13
+	MOVQ batch+96(FP), R10
+
+lanes10:
+	VMOVUPS (R12), Z0
+	VEXTRACTF64X4 $1, Z0, Y1
+	VADDPS Y1, Y0, Y0
+	VEXTRACTF32X4 $1, Y0, X1
+	VADDPS X1, X0, X0
+	VPSHUFD $78, X0, X1
+	VADDPS X1, X0, X0
+	VPSHUFD $177, X0, X1
+	VADDPS X1, X0, X0
+	VADDSS (R13), X0, X0
+	VMOVSS X0, (R13)
+	ADDQ $64, R12
+	ADDQ yStride+88(FP), R13
+	SUBQ $1, R10
+	JNZ lanes10
+	ADDQ $4, y+72(FP)
 	ADDQ wNext+56(FP), AX
 	ADDQ sNext+64(FP), BX
-	SUBQ $1, SI
-	JNZ line1
+	SUBQ $1, rows+32(FP)
+	JNZ row1
 	VMOVDQU (SP), X0
-	VPSUBUSB 144(DI), X0, X0
-	XORL R15, R15
+	VPSUBUSB 144(DX), X0, X0
+	XORL R12, R12
 	VPTEST X0, X0
-	SETNE R15
-	MOVQ R15, found+104(FP)
+	SETNE R12
+	MOVQ R12, found+120(FP)
 	VZEROUPPER
 	RET
 
-// func vectorF32AVX512_1x8(w, s, x unsafe.Pointer, groups, pairs, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride int, tables unsafe.Pointer) (found uint64)
+// func vectorBF16AVX512(w, s, x unsafe.Pointer, groups, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
 //
 //	AX w
 //	BX s
-//	DX y
-//	SI pairs
-//	DI tables
-//	CX wStride
-//	R8 xStride
-//	R9 place in x
-//	R10 place in x, four lines on
-//	R11 3·xStride
-//	R12 groups left
-//	R13 steps left of the group
-//	R14 place in the group's scales
-//	R15 cache lines of the frame; between lines scratch
-//	Z0…Z7 sums
-//	Z8…Z15 those of the block, or of odd vectors
-//	Z16 Z17 constants of the arithmetic
-TEXT ·vectorF32AVX512_1x8(SB), NOSPLIT, $208-112
-	MOVQ w+0(FP), AX
-	MOVQ s+8(FP), BX
-	MOVQ y+72(FP), DX
-	MOVQ pairs+32(FP), SI
-	MOVQ tables+96(FP), DI
-	MOVQ wStride+40(FP), CX
-	MOVQ xStride+80(FP), R8
-	LEAQ (R8)(R8*2), R11
-	VPXOR X0, X0, X0
-	VMOVDQU X0, (SP)
-	VMOVUPS (DI), Z16
-	VMOVUPS 64(DI), Z17
-
-line1:
-	MOVQ x+16(FP), R9
-	MOVQ groups+24(FP), R12
-	LEAQ 79(SP), R15
-	ANDQ $-64, R15
-	VPXORD Z0, Z0, Z0
-	VPXORD Z8, Z8, Z8
-	VPXORD Z1, Z1, Z1
-	VPXORD Z9, Z9, Z9
-	VPXORD Z2, Z2, Z2
-	VPXORD Z10, Z10, Z10
-	VPXORD Z3, Z3, Z3
-	VPXORD Z11, Z11, Z11
-	VPXORD Z4, Z4, Z4
-	VPXORD Z12, Z12, Z12
-	VPXORD Z5, Z5, Z5
-	VPXORD Z13, Z13, Z13
-	VPXORD Z6, Z6, Z6
-	VPXORD Z14, Z14, Z14
-	VPXORD Z7, Z7, Z7
-	VPXORD Z15, Z15, Z15
-
-group2:
-	MOVQ $16, R13
-
-step3:
-	LEAQ (R9)(R8*4), R10
-	PREFETCHT1 (AX)(CX*1)
-	PREFETCHT0 512(AX)
-	PREFETCHT1 64(AX)(CX*1)
-	PREFETCHT0 576(AX)
-	VMOVUPS (AX), Z19
-	VFMADD231PS (R9), Z19, Z0
-	VFMADD231PS (R9)(R8*1), Z19, Z1
-	VFMADD231PS (R9)(R8*2), Z19, Z2
-	VFMADD231PS (R9)(R11*1), Z19, Z3
-	VFMADD231PS (R10), Z19, Z4
-	VFMADD231PS (R10)(R8*1), Z19, Z5
-	VFMADD231PS (R10)(R8*2), Z19, Z6
-	VFMADD231PS (R10)(R11*1), Z19, Z7
-	VMOVUPS 64(AX), Z20
-	VFMADD231PS 64(R9), Z20, Z8
-	VFMADD231PS 64(R9)(R8*1), Z20, Z9
-	VFMADD231PS 64(R9)(R8*2), Z20, Z10
-	VFMADD231PS 64(R9)(R11*1), Z20, Z11
-	VFMADD231PS 64(R10), Z20, Z12
-	VFMADD231PS 64(R10)(R8*1), Z20, Z13
-	VFMADD231PS 64(R10)(R8*2), Z20, Z14
-	VFMADD231PS 64(R10)(R11*1), Z20, Z15
-	ADDQ $128, AX
-	ADDQ $128, R9
-	SUBQ $1, R13
-	JNZ step3
-	SUBQ $1, R12
-	JNZ group2
-
-	// y += sums, across lanes
-	MOVQ DX, R15
-	VADDPS Z8, Z0, Z0
-	VEXTRACTF64X4 $1, Z0, Y19
-	VADDPS Y19, Y0, Y0
-	VEXTRACTF32X4 $1, Y0, X19
-	VADDPS X19, X0, X0
-	VPSHUFD $78, X0, X19
-	VADDPS X19, X0, X0
-	VPSHUFD $177, X0, X19
-	VADDPS X19, X0, X0
-	VADDSS (R15), X0, X0
-	VMOVSS X0, (R15)
-	ADDQ yStride+88(FP), R15
-	VADDPS Z9, Z1, Z1
-	VEXTRACTF64X4 $1, Z1, Y19
-	VADDPS Y19, Y1, Y1
-	VEXTRACTF32X4 $1, Y1, X19
-	VADDPS X19, X1, X1
-	VPSHUFD $78, X1, X19
-	VADDPS X19, X1, X1
-	VPSHUFD $177, X1, X19
-	VADDPS X19, X1, X1
-	VADDSS (R15), X1, X1
-	VMOVSS X1, (R15)
-	ADDQ yStride+88(FP), R15
-	VADDPS Z10, Z2, Z2
-	VEXTRACTF64X4 $1, Z2, Y19
-	VADDPS Y19, Y2, Y2
-	VEXTRACTF32X4 $1, Y2, X19
-	VADDPS X19, X2, X2
-	VPSHUFD $78, X2, X19
-	VADDPS X19, X2, X2
-	VPSHUFD $177, X2, X19
-	VADDPS X19, X2, X2
-	VADDSS (R15), X2, X2
-	VMOVSS X2, (R15)
-	ADDQ yStride+88(FP), R15
-	VADDPS Z11, Z3, Z3
-	VEXTRACTF64X4 $1, Z3, Y19
-	VADDPS Y19, Y3, Y3
-	VEXTRACTF32X4 $1, Y3, X19
-	VADDPS X19, X3, X3
-	VPSHUFD $78, X3, X19
-	VADDPS X19, X3, X3
-	VPSHUFD $177, X3, X19
-	VADDPS X19, X3, X3
-	VADDSS (R15), X3, X3
-	VMOVSS X3, (R15)
-	ADDQ yStride+88(FP), R15
-	VADDPS Z12, Z4, Z4
-	VEXTRACTF64X4 $1, Z4, Y19
-	VADDPS Y19, Y4, Y4
-	VEXTRACTF32X4 $1, Y4, X19
-	VADDPS X19, X4, X4
-	VPSHUFD $78, X4, X19
-	VADDPS X19, X4, X4
-	VPSHUFD $177, X4, X19
-	VADDPS X19, X4, X4
-	VADDSS (R15), X4, X4
-	VMOVSS X4, (R15)
-	ADDQ yStride+88(FP), R15
-	VADDPS Z13, Z5, Z5
-	VEXTRACTF64X4 $1, Z5, Y19
-	VADDPS Y19, Y5, Y5
-	VEXTRACTF32X4 $1, Y5, X19
-	VADDPS X19, X5, X5
-	VPSHUFD $78, X5, X19
-	VADDPS X19, X5, X5
-	VPSHUFD $177, X5, X19
-	VADDPS X19, X5, X5
-	VADDSS (R15), X5, X5
-	VMOVSS X5, (R15)
-	ADDQ yStride+88(FP), R15
-	VADDPS Z14, Z6, Z6
-	VEXTRACTF64X4 $1, Z6, Y19
-	VADDPS Y19, Y6, Y6
-	VEXTRACTF32X4 $1, Y6, X19
-	VADDPS X19, X6, X6
-	VPSHUFD $78, X6, X19
-	VADDPS X19, X6, X6
-	VPSHUFD $177, X6, X19
-	VADDPS X19, X6, X6
-	VADDSS (R15), X6, X6
-	VMOVSS X6, (R15)
-	ADDQ yStride+88(FP), R15
-	VADDPS Z15, Z7, Z7
-	VEXTRACTF64X4 $1, Z7, Y19
-	VADDPS Y19, Y7, Y7
-	VEXTRACTF32X4 $1, Y7, X19
-	VADDPS X19, X7, X7
-	VPSHUFD $78, X7, X19
-	VADDPS X19, X7, X7
-	VPSHUFD $177, X7, X19
-	VADDPS X19, X7, X7
-	VADDSS (R15), X7, X7
-	VMOVSS X7, (R15)
-	ADDQ $4, DX
-	ADDQ wNext+56(FP), AX
-	ADDQ sNext+64(FP), BX
-	SUBQ $1, SI
-	JNZ line1
-	VMOVDQU (SP), X0
-	VPSUBUSB 144(DI), X0, X0
-	XORL R15, R15
-	VPTEST X0, X0
-	SETNE R15
-	MOVQ R15, found+104(FP)
-	VZEROUPPER
-	RET
-
-// func vectorBF16AVX512_1x1(w, s, x unsafe.Pointer, groups, pairs, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride int, tables unsafe.Pointer) (found uint64)
-//
-//	AX w
-//	BX s
-//	DX y
-//	SI pairs
-//	DI tables
-//	CX wStride
-//	R8 xStride
-//	R9 place in x
-//	R10 place in x, four lines on
-//	R11 3·xStride
-//	R12 groups left
-//	R13 steps left of the group
-//	R14 place in the group's scales
-//	R15 cache lines of the frame; between lines scratch
-//	Z0…Z0 sums
-//	Z1…Z1 those of the block, or of odd vectors
-//	Z16 Z17 constants of the arithmetic
-TEXT ·vectorBF16AVX512_1x1(SB), NOSPLIT, $208-112
-	MOVQ w+0(FP), AX
-	MOVQ s+8(FP), BX
-	MOVQ y+72(FP), DX
-	MOVQ pairs+32(FP), SI
-	MOVQ tables+96(FP), DI
-	MOVQ wStride+40(FP), CX
-	MOVQ xStride+80(FP), R8
-	LEAQ (R8)(R8*2), R11
-	VPXOR X0, X0, X0
-	VMOVDQU X0, (SP)
-	VMOVUPS (DI), Z16
-	VMOVUPS 64(DI), Z17
-
-line1:
-	MOVQ x+16(FP), R9
-	MOVQ groups+24(FP), R12
-	LEAQ 79(SP), R15
-	ANDQ $-64, R15
-	VPXORD Z0, Z0, Z0
-	VPXORD Z1, Z1, Z1
-
-group2:
-	MOVQ $8, R13
-
-step3:
-	PREFETCHT1 (AX)(CX*1)
-	PREFETCHT0 512(AX)
-	PREFETCHT1 64(AX)(CX*1)
-	PREFETCHT0 576(AX)
-	VMOVUPS (AX), Z19
-	VPSLLD $16, Z19, Z20
-	VFMADD231PS (R9), Z20, Z0
-	VPANDD vectorf32High<>+0(SB), Z19, Z19
-	VFMADD231PS 64(R9), Z19, Z1
-	VMOVUPS 64(AX), Z19
-	VPSLLD $16, Z19, Z20
-	VFMADD231PS 128(R9), Z20, Z0
-	VPANDD vectorf32High<>+0(SB), Z19, Z19
-	VFMADD231PS 192(R9), Z19, Z1
-	ADDQ $128, AX
-	ADDQ $256, R9
-	SUBQ $1, R13
-	JNZ step3
-	SUBQ $1, R12
-	JNZ group2
-
-	// y += sums, across lanes
-	MOVQ DX, R15
-	VADDPS Z1, Z0, Z0
-	VEXTRACTF64X4 $1, Z0, Y19
-	VADDPS Y19, Y0, Y0
-	VEXTRACTF32X4 $1, Y0, X19
-	VADDPS X19, X0, X0
-	VPSHUFD $78, X0, X19
-	VADDPS X19, X0, X0
-	VPSHUFD $177, X0, X19
-	VADDPS X19, X0, X0
-	VADDSS (R15), X0, X0
-	VMOVSS X0, (R15)
-	ADDQ $4, DX
-	ADDQ wNext+56(FP), AX
-	ADDQ sNext+64(FP), BX
-	SUBQ $1, SI
-	JNZ line1
-	VMOVDQU (SP), X0
-	VPSUBUSB 144(DI), X0, X0
-	XORL R15, R15
-	VPTEST X0, X0
-	SETNE R15
-	MOVQ R15, found+104(FP)
-	VZEROUPPER
-	RET
-
-// func vectorBF16AVX512_1x2(w, s, x unsafe.Pointer, groups, pairs, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride int, tables unsafe.Pointer) (found uint64)
-//
-//	AX w
-//	BX s
-//	DX y
-//	SI pairs
-//	DI tables
-//	CX wStride
-//	R8 xStride
-//	R9 place in x
-//	R10 place in x, four lines on
-//	R11 3·xStride
-//	R12 groups left
-//	R13 steps left of the group
-//	R14 place in the group's scales
-//	R15 cache lines of the frame; between lines scratch
-//	Z0…Z1 sums
-//	Z2…Z3 those of the block, or of odd vectors
-//	Z16 Z17 constants of the arithmetic
-TEXT ·vectorBF16AVX512_1x2(SB), NOSPLIT, $208-112
-	MOVQ w+0(FP), AX
-	MOVQ s+8(FP), BX
-	MOVQ y+72(FP), DX
-	MOVQ pairs+32(FP), SI
-	MOVQ tables+96(FP), DI
-	MOVQ wStride+40(FP), CX
-	MOVQ xStride+80(FP), R8
-	LEAQ (R8)(R8*2), R11
-	VPXOR X0, X0, X0
-	VMOVDQU X0, (SP)
-	VMOVUPS (DI), Z16
-	VMOVUPS 64(DI), Z17
-
-line1:
-	MOVQ x+16(FP), R9
-	MOVQ groups+24(FP), R12
-	LEAQ 79(SP), R15
-	ANDQ $-64, R15
-	VPXORD Z0, Z0, Z0
-	VPXORD Z2, Z2, Z2
-	VPXORD Z1, Z1, Z1
-	VPXORD Z3, Z3, Z3
-
-group2:
-	MOVQ $8, R13
-
-step3:
-	PREFETCHT1 (AX)(CX*1)
-	PREFETCHT0 512(AX)
-	PREFETCHT1 64(AX)(CX*1)
-	PREFETCHT0 576(AX)
-	VMOVUPS (AX), Z19
-	VPSLLD $16, Z19, Z20
-	VFMADD231PS (R9), Z20, Z0
-	VFMADD231PS (R9)(R8*1), Z20, Z1
-	VPANDD vectorf32High<>+0(SB), Z19, Z19
-	VFMADD231PS 64(R9), Z19, Z2
-	VFMADD231PS 64(R9)(R8*1), Z19, Z3
-	VMOVUPS 64(AX), Z19
-	VPSLLD $16, Z19, Z20
-	VFMADD231PS 128(R9), Z20, Z0
-	VFMADD231PS 128(R9)(R8*1), Z20, Z1
-	VPANDD vectorf32High<>+0(SB), Z19, Z19
-	VFMADD231PS 192(R9), Z19, Z2
-	VFMADD231PS 192(R9)(R8*1), Z19, Z3
-	ADDQ $128, AX
-	ADDQ $256, R9
-	SUBQ $1, R13
-	JNZ step3
-	SUBQ $1, R12
-	JNZ group2
-
-	// y += sums, across lanes
-	MOVQ DX, R15
-	VADDPS Z2, Z0, Z0
-	VEXTRACTF64X4 $1, Z0, Y19
-	VADDPS Y19, Y0, Y0
-	VEXTRACTF32X4 $1, Y0, X19
-	VADDPS X19, X0, X0
-	VPSHUFD $78, X0, X19
-	VADDPS X19, X0, X0
-	VPSHUFD $177, X0, X19
-	VADDPS X19, X0, X0
-	VADDSS (R15), X0, X0
-	VMOVSS X0, (R15)
-	ADDQ yStride+88(FP), R15
-	VADDPS Z3, Z1, Z1
-	VEXTRACTF64X4 $1, Z1, Y19
-	VADDPS Y19, Y1, Y1
-	VEXTRACTF32X4 $1, Y1, X19
-	VADDPS X19, X1, X1
-	VPSHUFD $78, X1, X19
-	VADDPS X19, X1, X1
-	VPSHUFD $177, X1, X19
-	VADDPS X19, X1, X1
-	VADDSS (R15), X1, X1
-	VMOVSS X1, (R15)
-	ADDQ $4, DX
-	ADDQ wNext+56(FP), AX
-	ADDQ sNext+64(FP), BX
-	SUBQ $1, SI
-	JNZ line1
-	VMOVDQU (SP), X0
-	VPSUBUSB 144(DI), X0, X0
-	XORL R15, R15
-	VPTEST X0, X0
-	SETNE R15
-	MOVQ R15, found+104(FP)
-	VZEROUPPER
-	RET
-
-// func vectorBF16AVX512_1x4(w, s, x unsafe.Pointer, groups, pairs, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride int, tables unsafe.Pointer) (found uint64)
-//
-//	AX w
-//	BX s
-//	DX y
-//	SI pairs
-//	DI tables
-//	CX wStride
-//	R8 xStride
-//	R9 place in x
-//	R10 place in x, four lines on
-//	R11 3·xStride
-//	R12 groups left
-//	R13 steps left of the group
-//	R14 place in the group's scales
-//	R15 cache lines of the frame; between lines scratch
+//	DX tables
+//	SI wStride
+//	DI position in x
+//	CX xStride
+//	R8 3·xStride
+//	R9 groups left
+//	R10 steps left of the group
+//	R11 position in the scales of the group
+//	R12 cache lines of the frame; scratch between rows
+//	R13 scratch
 //	Z0…Z3 sums
 //	Z4…Z7 those of the block, or of odd vectors
-//	Z16 Z17 constants of the arithmetic
-TEXT ·vectorBF16AVX512_1x4(SB), NOSPLIT, $208-112
+//	Z8 Z9 constants of the arithmetic
+TEXT ·vectorBF16AVX512(SB), NOSPLIT, $208-128
 	MOVQ w+0(FP), AX
 	MOVQ s+8(FP), BX
-	MOVQ y+72(FP), DX
-	MOVQ pairs+32(FP), SI
-	MOVQ tables+96(FP), DI
-	MOVQ wStride+40(FP), CX
-	MOVQ xStride+80(FP), R8
-	LEAQ (R8)(R8*2), R11
+	MOVQ tables+112(FP), DX
+	MOVQ wStride+40(FP), SI
+	MOVQ xStride+80(FP), CX
+	LEAQ (CX)(CX*2), R8
 	VPXOR X0, X0, X0
 	VMOVDQU X0, (SP)
-	VMOVUPS (DI), Z16
-	VMOVUPS 64(DI), Z17
+	VMOVUPS (DX), Z8
+	VMOVUPS 64(DX), Z9
 
-line1:
-	MOVQ x+16(FP), R9
-	MOVQ groups+24(FP), R12
-	LEAQ 79(SP), R15
-	ANDQ $-64, R15
+row1:
+	MOVQ x+16(FP), DI
+	MOVQ groups+24(FP), R9
+	LEAQ 79(SP), R12
+	ANDQ $-64, R12
 	VPXORD Z0, Z0, Z0
 	VPXORD Z4, Z4, Z4
 	VPXORD Z1, Z1, Z1
@@ -891,577 +311,363 @@ line1:
 	VPXORD Z7, Z7, Z7
 
 group2:
-	MOVQ $8, R13
+	MOVQ $8, R10
+	CMPQ batch+96(FP), $4
+	JLT fewer4
 
-step3:
-	PREFETCHT1 (AX)(CX*1)
+step5:
+	PREFETCHT1 (AX)(SI*1)
 	PREFETCHT0 512(AX)
-	PREFETCHT1 64(AX)(CX*1)
+	PREFETCHT1 64(AX)(SI*1)
 	PREFETCHT0 576(AX)
-	VMOVUPS (AX), Z19
-	VPSLLD $16, Z19, Z20
-	VFMADD231PS (R9), Z20, Z0
-	VFMADD231PS (R9)(R8*1), Z20, Z1
-	VFMADD231PS (R9)(R8*2), Z20, Z2
-	VFMADD231PS (R9)(R11*1), Z20, Z3
-	VPANDD vectorf32High<>+0(SB), Z19, Z19
-	VFMADD231PS 64(R9), Z19, Z4
-	VFMADD231PS 64(R9)(R8*1), Z19, Z5
-	VFMADD231PS 64(R9)(R8*2), Z19, Z6
-	VFMADD231PS 64(R9)(R11*1), Z19, Z7
-	VMOVUPS 64(AX), Z19
-	VPSLLD $16, Z19, Z20
-	VFMADD231PS 128(R9), Z20, Z0
-	VFMADD231PS 128(R9)(R8*1), Z20, Z1
-	VFMADD231PS 128(R9)(R8*2), Z20, Z2
-	VFMADD231PS 128(R9)(R11*1), Z20, Z3
-	VPANDD vectorf32High<>+0(SB), Z19, Z19
-	VFMADD231PS 192(R9), Z19, Z4
-	VFMADD231PS 192(R9)(R8*1), Z19, Z5
-	VFMADD231PS 192(R9)(R8*2), Z19, Z6
-	VFMADD231PS 192(R9)(R11*1), Z19, Z7
+	VMOVUPS (AX), Z11
+	VPSLLD $16, Z11, Z12
+	VFMADD231PS (DI), Z12, Z0
+	VFMADD231PS (DI)(CX*1), Z12, Z1
+	VFMADD231PS (DI)(CX*2), Z12, Z2
+	VFMADD231PS (DI)(R8*1), Z12, Z3
+	VPANDD vectorf32High<>+0(SB), Z11, Z11
+	VFMADD231PS 64(DI), Z11, Z4
+	VFMADD231PS 64(DI)(CX*1), Z11, Z5
+	VFMADD231PS 64(DI)(CX*2), Z11, Z6
+	VFMADD231PS 64(DI)(R8*1), Z11, Z7
+	VMOVUPS 64(AX), Z11
+	VPSLLD $16, Z11, Z12
+	VFMADD231PS 128(DI), Z12, Z0
+	VFMADD231PS 128(DI)(CX*1), Z12, Z1
+	VFMADD231PS 128(DI)(CX*2), Z12, Z2
+	VFMADD231PS 128(DI)(R8*1), Z12, Z3
+	VPANDD vectorf32High<>+0(SB), Z11, Z11
+	VFMADD231PS 192(DI), Z11, Z4
+	VFMADD231PS 192(DI)(CX*1), Z11, Z5
+	VFMADD231PS 192(DI)(CX*2), Z11, Z6
+	VFMADD231PS 192(DI)(R8*1), Z11, Z7
 	ADDQ $128, AX
-	ADDQ $256, R9
-	SUBQ $1, R13
-	JNZ step3
-	SUBQ $1, R12
+	ADDQ $256, DI
+	SUBQ $1, R10
+	JNZ step5
+	JMP done3
+
+fewer4:
+	CMPQ batch+96(FP), $2
+	JLT fewer6
+
+step7:
+	PREFETCHT1 (AX)(SI*1)
+	PREFETCHT0 512(AX)
+	PREFETCHT1 64(AX)(SI*1)
+	PREFETCHT0 576(AX)
+	VMOVUPS (AX), Z11
+	VPSLLD $16, Z11, Z12
+	VFMADD231PS (DI), Z12, Z0
+	VFMADD231PS (DI)(CX*1), Z12, Z1
+	VPANDD vectorf32High<>+0(SB), Z11, Z11
+	VFMADD231PS 64(DI), Z11, Z4
+	VFMADD231PS 64(DI)(CX*1), Z11, Z5
+	VMOVUPS 64(AX), Z11
+	VPSLLD $16, Z11, Z12
+	VFMADD231PS 128(DI), Z12, Z0
+	VFMADD231PS 128(DI)(CX*1), Z12, Z1
+	VPANDD vectorf32High<>+0(SB), Z11, Z11
+	VFMADD231PS 192(DI), Z11, Z4
+	VFMADD231PS 192(DI)(CX*1), Z11, Z5
+	ADDQ $128, AX
+	ADDQ $256, DI
+	SUBQ $1, R10
+	JNZ step7
+	JMP done3
+
+fewer6:
+
+step9:
+	PREFETCHT1 (AX)(SI*1)
+	PREFETCHT0 512(AX)
+	PREFETCHT1 64(AX)(SI*1)
+	PREFETCHT0 576(AX)
+	VMOVUPS (AX), Z11
+	VPSLLD $16, Z11, Z12
+	VFMADD231PS (DI), Z12, Z0
+	VPANDD vectorf32High<>+0(SB), Z11, Z11
+	VFMADD231PS 64(DI), Z11, Z4
+	VMOVUPS 64(AX), Z11
+	VPSLLD $16, Z11, Z12
+	VFMADD231PS 128(DI), Z12, Z0
+	VPANDD vectorf32High<>+0(SB), Z11, Z11
+	VFMADD231PS 192(DI), Z11, Z4
+	ADDQ $128, AX
+	ADDQ $256, DI
+	SUBQ $1, R10
+	JNZ step9
+
+done3:
+	SUBQ $1, R9
 	JNZ group2
 
 	// y += sums, across lanes
-	MOVQ DX, R15
+	MOVQ sums+104(FP), R12
 	VADDPS Z4, Z0, Z0
-	VEXTRACTF64X4 $1, Z0, Y19
-	VADDPS Y19, Y0, Y0
-	VEXTRACTF32X4 $1, Y0, X19
-	VADDPS X19, X0, X0
-	VPSHUFD $78, X0, X19
-	VADDPS X19, X0, X0
-	VPSHUFD $177, X0, X19
-	VADDPS X19, X0, X0
-	VADDSS (R15), X0, X0
-	VMOVSS X0, (R15)
-	ADDQ yStride+88(FP), R15
+	VMOVUPS Z0, (R12)
 	VADDPS Z5, Z1, Z1
-	VEXTRACTF64X4 $1, Z1, Y19
-	VADDPS Y19, Y1, Y1
-	VEXTRACTF32X4 $1, Y1, X19
-	VADDPS X19, X1, X1
-	VPSHUFD $78, X1, X19
-	VADDPS X19, X1, X1
-	VPSHUFD $177, X1, X19
-	VADDPS X19, X1, X1
-	VADDSS (R15), X1, X1
-	VMOVSS X1, (R15)
-	ADDQ yStride+88(FP), R15
+	VMOVUPS Z1, 64(R12)
 	VADDPS Z6, Z2, Z2
-	VEXTRACTF64X4 $1, Z2, Y19
-	VADDPS Y19, Y2, Y2
-	VEXTRACTF32X4 $1, Y2, X19
-	VADDPS X19, X2, X2
-	VPSHUFD $78, X2, X19
-	VADDPS X19, X2, X2
-	VPSHUFD $177, X2, X19
-	VADDPS X19, X2, X2
-	VADDSS (R15), X2, X2
-	VMOVSS X2, (R15)
-	ADDQ yStride+88(FP), R15
+	VMOVUPS Z2, 128(R12)
 	VADDPS Z7, Z3, Z3
-	VEXTRACTF64X4 $1, Z3, Y19
-	VADDPS Y19, Y3, Y3
-	VEXTRACTF32X4 $1, Y3, X19
-	VADDPS X19, X3, X3
-	VPSHUFD $78, X3, X19
-	VADDPS X19, X3, X3
-	VPSHUFD $177, X3, X19
-	VADDPS X19, X3, X3
-	VADDSS (R15), X3, X3
-	VMOVSS X3, (R15)
-	ADDQ $4, DX
+	VMOVUPS Z3, 192(R12)
+	MOVQ y+72(FP), R13
+	MOVQ batch+96(FP), R10
+
+lanes10:
+	VMOVUPS (R12), Z0
+	VEXTRACTF64X4 $1, Z0, Y1
+	VADDPS Y1, Y0, Y0
+	VEXTRACTF32X4 $1, Y0, X1
+	VADDPS X1, X0, X0
+	VPSHUFD $78, X0, X1
+	VADDPS X1, X0, X0
+	VPSHUFD $177, X0, X1
+	VADDPS X1, X0, X0
+	VADDSS (R13), X0, X0
+	VMOVSS X0, (R13)
+	ADDQ $64, R12
+	ADDQ yStride+88(FP), R13
+	SUBQ $1, R10
+	JNZ lanes10
+	ADDQ $4, y+72(FP)
 	ADDQ wNext+56(FP), AX
 	ADDQ sNext+64(FP), BX
-	SUBQ $1, SI
-	JNZ line1
+	SUBQ $1, rows+32(FP)
+	JNZ row1
 	VMOVDQU (SP), X0
-	VPSUBUSB 144(DI), X0, X0
-	XORL R15, R15
+	VPSUBUSB 144(DX), X0, X0
+	XORL R12, R12
 	VPTEST X0, X0
-	SETNE R15
-	MOVQ R15, found+104(FP)
+	SETNE R12
+	MOVQ R12, found+120(FP)
 	VZEROUPPER
 	RET
 
-// func vectorBF16AVX512_1x8(w, s, x unsafe.Pointer, groups, pairs, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride int, tables unsafe.Pointer) (found uint64)
+// func vectorFP8AVX512(w, s, x unsafe.Pointer, groups, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
 //
 //	AX w
 //	BX s
-//	DX y
-//	SI pairs
-//	DI tables
-//	CX wStride
-//	R8 xStride
-//	R9 place in x
-//	R10 place in x, four lines on
-//	R11 3·xStride
-//	R12 groups left
-//	R13 steps left of the group
-//	R14 place in the group's scales
-//	R15 cache lines of the frame; between lines scratch
-//	Z0…Z7 sums
-//	Z8…Z15 those of the block, or of odd vectors
-//	Z16 Z17 constants of the arithmetic
-TEXT ·vectorBF16AVX512_1x8(SB), NOSPLIT, $208-112
+//	DX tables
+//	SI wStride
+//	DI position in x
+//	CX xStride
+//	R8 3·xStride
+//	R9 groups left
+//	R10 steps left of the group
+//	R11 position in the scales of the group
+//	R12 cache lines of the frame; scratch between rows
+//	R13 scratch
+//	Z0…Z3 sums
+//	Z4…Z7 those of the block, or of odd vectors
+//	Z8 Z9 constants of the arithmetic
+//	Z10 codes with sign bits set: the maximum of each byte
+TEXT ·vectorFP8AVX512(SB), NOSPLIT, $208-128
 	MOVQ w+0(FP), AX
 	MOVQ s+8(FP), BX
-	MOVQ y+72(FP), DX
-	MOVQ pairs+32(FP), SI
-	MOVQ tables+96(FP), DI
-	MOVQ wStride+40(FP), CX
-	MOVQ xStride+80(FP), R8
-	LEAQ (R8)(R8*2), R11
+	MOVQ tables+112(FP), DX
+	MOVQ wStride+40(FP), SI
+	MOVQ xStride+80(FP), CX
+	LEAQ (CX)(CX*2), R8
 	VPXOR X0, X0, X0
 	VMOVDQU X0, (SP)
-	VMOVUPS (DI), Z16
-	VMOVUPS 64(DI), Z17
-
-line1:
-	MOVQ x+16(FP), R9
-	MOVQ groups+24(FP), R12
-	LEAQ 79(SP), R15
-	ANDQ $-64, R15
-	VPXORD Z0, Z0, Z0
-	VPXORD Z8, Z8, Z8
-	VPXORD Z1, Z1, Z1
-	VPXORD Z9, Z9, Z9
-	VPXORD Z2, Z2, Z2
 	VPXORD Z10, Z10, Z10
-	VPXORD Z3, Z3, Z3
-	VPXORD Z11, Z11, Z11
-	VPXORD Z4, Z4, Z4
-	VPXORD Z12, Z12, Z12
-	VPXORD Z5, Z5, Z5
-	VPXORD Z13, Z13, Z13
-	VPXORD Z6, Z6, Z6
-	VPXORD Z14, Z14, Z14
-	VPXORD Z7, Z7, Z7
-	VPXORD Z15, Z15, Z15
+	VMOVUPS (DX), Z8
+	VMOVUPS 64(DX), Z9
 
-group2:
-	MOVQ $8, R13
-
-step3:
-	LEAQ (R9)(R8*4), R10
-	PREFETCHT1 (AX)(CX*1)
-	PREFETCHT0 512(AX)
-	PREFETCHT1 64(AX)(CX*1)
-	PREFETCHT0 576(AX)
-	VMOVUPS (AX), Z19
-	VPSLLD $16, Z19, Z20
-	VFMADD231PS (R9), Z20, Z0
-	VFMADD231PS (R9)(R8*1), Z20, Z1
-	VFMADD231PS (R9)(R8*2), Z20, Z2
-	VFMADD231PS (R9)(R11*1), Z20, Z3
-	VFMADD231PS (R10), Z20, Z4
-	VFMADD231PS (R10)(R8*1), Z20, Z5
-	VFMADD231PS (R10)(R8*2), Z20, Z6
-	VFMADD231PS (R10)(R11*1), Z20, Z7
-	VPANDD vectorf32High<>+0(SB), Z19, Z19
-	VFMADD231PS 64(R9), Z19, Z8
-	VFMADD231PS 64(R9)(R8*1), Z19, Z9
-	VFMADD231PS 64(R9)(R8*2), Z19, Z10
-	VFMADD231PS 64(R9)(R11*1), Z19, Z11
-	VFMADD231PS 64(R10), Z19, Z12
-	VFMADD231PS 64(R10)(R8*1), Z19, Z13
-	VFMADD231PS 64(R10)(R8*2), Z19, Z14
-	VFMADD231PS 64(R10)(R11*1), Z19, Z15
-	VMOVUPS 64(AX), Z19
-	VPSLLD $16, Z19, Z20
-	VFMADD231PS 128(R9), Z20, Z0
-	VFMADD231PS 128(R9)(R8*1), Z20, Z1
-	VFMADD231PS 128(R9)(R8*2), Z20, Z2
-	VFMADD231PS 128(R9)(R11*1), Z20, Z3
-	VFMADD231PS 128(R10), Z20, Z4
-	VFMADD231PS 128(R10)(R8*1), Z20, Z5
-	VFMADD231PS 128(R10)(R8*2), Z20, Z6
-	VFMADD231PS 128(R10)(R11*1), Z20, Z7
-	VPANDD vectorf32High<>+0(SB), Z19, Z19
-	VFMADD231PS 192(R9), Z19, Z8
-	VFMADD231PS 192(R9)(R8*1), Z19, Z9
-	VFMADD231PS 192(R9)(R8*2), Z19, Z10
-	VFMADD231PS 192(R9)(R11*1), Z19, Z11
-	VFMADD231PS 192(R10), Z19, Z12
-	VFMADD231PS 192(R10)(R8*1), Z19, Z13
-	VFMADD231PS 192(R10)(R8*2), Z19, Z14
-	VFMADD231PS 192(R10)(R11*1), Z19, Z15
-	ADDQ $128, AX
-	ADDQ $256, R9
-	SUBQ $1, R13
-	JNZ step3
-	SUBQ $1, R12
-	JNZ group2
-
-	// y += sums, across lanes
-	MOVQ DX, R15
-	VADDPS Z8, Z0, Z0
-	VEXTRACTF64X4 $1, Z0, Y19
-	VADDPS Y19, Y0, Y0
-	VEXTRACTF32X4 $1, Y0, X19
-	VADDPS X19, X0, X0
-	VPSHUFD $78, X0, X19
-	VADDPS X19, X0, X0
-	VPSHUFD $177, X0, X19
-	VADDPS X19, X0, X0
-	VADDSS (R15), X0, X0
-	VMOVSS X0, (R15)
-	ADDQ yStride+88(FP), R15
-	VADDPS Z9, Z1, Z1
-	VEXTRACTF64X4 $1, Z1, Y19
-	VADDPS Y19, Y1, Y1
-	VEXTRACTF32X4 $1, Y1, X19
-	VADDPS X19, X1, X1
-	VPSHUFD $78, X1, X19
-	VADDPS X19, X1, X1
-	VPSHUFD $177, X1, X19
-	VADDPS X19, X1, X1
-	VADDSS (R15), X1, X1
-	VMOVSS X1, (R15)
-	ADDQ yStride+88(FP), R15
-	VADDPS Z10, Z2, Z2
-	VEXTRACTF64X4 $1, Z2, Y19
-	VADDPS Y19, Y2, Y2
-	VEXTRACTF32X4 $1, Y2, X19
-	VADDPS X19, X2, X2
-	VPSHUFD $78, X2, X19
-	VADDPS X19, X2, X2
-	VPSHUFD $177, X2, X19
-	VADDPS X19, X2, X2
-	VADDSS (R15), X2, X2
-	VMOVSS X2, (R15)
-	ADDQ yStride+88(FP), R15
-	VADDPS Z11, Z3, Z3
-	VEXTRACTF64X4 $1, Z3, Y19
-	VADDPS Y19, Y3, Y3
-	VEXTRACTF32X4 $1, Y3, X19
-	VADDPS X19, X3, X3
-	VPSHUFD $78, X3, X19
-	VADDPS X19, X3, X3
-	VPSHUFD $177, X3, X19
-	VADDPS X19, X3, X3
-	VADDSS (R15), X3, X3
-	VMOVSS X3, (R15)
-	ADDQ yStride+88(FP), R15
-	VADDPS Z12, Z4, Z4
-	VEXTRACTF64X4 $1, Z4, Y19
-	VADDPS Y19, Y4, Y4
-	VEXTRACTF32X4 $1, Y4, X19
-	VADDPS X19, X4, X4
-	VPSHUFD $78, X4, X19
-	VADDPS X19, X4, X4
-	VPSHUFD $177, X4, X19
-	VADDPS X19, X4, X4
-	VADDSS (R15), X4, X4
-	VMOVSS X4, (R15)
-	ADDQ yStride+88(FP), R15
-	VADDPS Z13, Z5, Z5
-	VEXTRACTF64X4 $1, Z5, Y19
-	VADDPS Y19, Y5, Y5
-	VEXTRACTF32X4 $1, Y5, X19
-	VADDPS X19, X5, X5
-	VPSHUFD $78, X5, X19
-	VADDPS X19, X5, X5
-	VPSHUFD $177, X5, X19
-	VADDPS X19, X5, X5
-	VADDSS (R15), X5, X5
-	VMOVSS X5, (R15)
-	ADDQ yStride+88(FP), R15
-	VADDPS Z14, Z6, Z6
-	VEXTRACTF64X4 $1, Z6, Y19
-	VADDPS Y19, Y6, Y6
-	VEXTRACTF32X4 $1, Y6, X19
-	VADDPS X19, X6, X6
-	VPSHUFD $78, X6, X19
-	VADDPS X19, X6, X6
-	VPSHUFD $177, X6, X19
-	VADDPS X19, X6, X6
-	VADDSS (R15), X6, X6
-	VMOVSS X6, (R15)
-	ADDQ yStride+88(FP), R15
-	VADDPS Z15, Z7, Z7
-	VEXTRACTF64X4 $1, Z7, Y19
-	VADDPS Y19, Y7, Y7
-	VEXTRACTF32X4 $1, Y7, X19
-	VADDPS X19, X7, X7
-	VPSHUFD $78, X7, X19
-	VADDPS X19, X7, X7
-	VPSHUFD $177, X7, X19
-	VADDPS X19, X7, X7
-	VADDSS (R15), X7, X7
-	VMOVSS X7, (R15)
-	ADDQ $4, DX
-	ADDQ wNext+56(FP), AX
-	ADDQ sNext+64(FP), BX
-	SUBQ $1, SI
-	JNZ line1
-	VMOVDQU (SP), X0
-	VPSUBUSB 144(DI), X0, X0
-	XORL R15, R15
-	VPTEST X0, X0
-	SETNE R15
-	MOVQ R15, found+104(FP)
-	VZEROUPPER
-	RET
-
-// func vectorFP8AVX512_1x1(w, s, x unsafe.Pointer, groups, pairs, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride int, tables unsafe.Pointer) (found uint64)
-//
-//	AX w
-//	BX s
-//	DX y
-//	SI pairs
-//	DI tables
-//	CX wStride
-//	R8 xStride
-//	R9 place in x
-//	R10 place in x, four lines on
-//	R11 3·xStride
-//	R12 groups left
-//	R13 steps left of the group
-//	R14 place in the group's scales
-//	R15 cache lines of the frame; between lines scratch
-//	Z0…Z0 sums
-//	Z1…Z1 those of the block, or of odd vectors
-//	Z16 Z17 constants of the arithmetic
-//	Z18 codes, signs set: the largest of each byte
-TEXT ·vectorFP8AVX512_1x1(SB), NOSPLIT, $208-112
-	MOVQ w+0(FP), AX
-	MOVQ s+8(FP), BX
-	MOVQ y+72(FP), DX
-	MOVQ pairs+32(FP), SI
-	MOVQ tables+96(FP), DI
-	MOVQ wStride+40(FP), CX
-	MOVQ xStride+80(FP), R8
-	LEAQ (R8)(R8*2), R11
-	VPXOR X0, X0, X0
-	VMOVDQU X0, (SP)
-	VPXORD Z18, Z18, Z18
-	VMOVUPS (DI), Z16
-	VMOVUPS 64(DI), Z17
-
-line1:
-	MOVQ x+16(FP), R9
-	MOVQ groups+24(FP), R12
-	LEAQ 79(SP), R15
-	ANDQ $-64, R15
-	VPXORD Z0, Z0, Z0
-
-group2:
-	VMOVUPS (BX), X21
-	VPMAXUB (SP), X21, X21
-	VMOVUPS X21, (SP)
-	VBROADCASTSS 128(DI), Z20
-	VPMOVZXBD (BX), Z19
-	VPSLLD $23, Z19, Z19
-	VPMAXSD vectorf32Least<>+0(SB), Z19, Z19
-	VMULPS Z20, Z19, Z19
-	VMOVUPS Z19, (R15)
-	ADDQ $16, BX
-	LEAQ (R15), R14
-	MOVQ $8, R13
-
-step3:
-	PREFETCHT1 (AX)(CX*2)
-	PREFETCHT0 512(AX)
-	VMOVUPS (AX), Z19
-	VPORD vectorf32Signs<>+0(SB), Z19, Z19
-	VPMAXUB Z19, Z18, Z18
-	VPMOVSXBW (AX), Z19
-	VPMULLW Z16, Z19, Z19
-	VPANDD Z17, Z19, Z19
-	VMOVUPS Z19, 64(R15)
-	VCVTPH2PS 64(R15), Z20
-	VMULPS (R9), Z20, Z1
-	VCVTPH2PS 96(R15), Z20
-	VFMADD231PS 64(R9), Z20, Z1
-	VBROADCASTSS (R14), Z23
-	VFMADD231PS Z23, Z1, Z0
-	VPMOVSXBW 32(AX), Z19
-	VPMULLW Z16, Z19, Z19
-	VPANDD Z17, Z19, Z19
-	VMOVUPS Z19, 64(R15)
-	VCVTPH2PS 64(R15), Z20
-	VMULPS 128(R9), Z20, Z1
-	VCVTPH2PS 96(R15), Z20
-	VFMADD231PS 192(R9), Z20, Z1
-	VBROADCASTSS 4(R14), Z23
-	VFMADD231PS Z23, Z1, Z0
-	ADDQ $64, AX
-	ADDQ $256, R9
-	ADDQ $8, R14
-	SUBQ $1, R13
-	JNZ step3
-	SUBQ $1, R12
-	JNZ group2
-
-	// y += sums, across lanes
-	MOVQ DX, R15
-	VEXTRACTF64X4 $1, Z0, Y19
-	VADDPS Y19, Y0, Y0
-	VEXTRACTF32X4 $1, Y0, X19
-	VADDPS X19, X0, X0
-	VPSHUFD $78, X0, X19
-	VADDPS X19, X0, X0
-	VPSHUFD $177, X0, X19
-	VADDPS X19, X0, X0
-	VADDSS (R15), X0, X0
-	VMOVSS X0, (R15)
-	ADDQ $4, DX
-	ADDQ wNext+56(FP), AX
-	ADDQ sNext+64(FP), BX
-	SUBQ $1, SI
-	JNZ line1
-	VMOVDQU (SP), X0
-	VPSUBUSB 144(DI), X0, X0
-	VMOVAPS Z18, Z1
-	VEXTRACTI64X4 $1, Z1, Y2
-	VPMAXUB Y2, Y1, Y1
-	VEXTRACTI128 $1, Y1, X2
-	VPMAXUB Y2, Y1, Y1
-	VPCMPEQB X2, X2, X2
-	VPCMPEQB X2, X1, X1
-	VPOR X1, X0, X0
-	XORL R15, R15
-	VPTEST X0, X0
-	SETNE R15
-	MOVQ R15, found+104(FP)
-	VZEROUPPER
-	RET
-
-// func vectorFP8AVX512_1x2(w, s, x unsafe.Pointer, groups, pairs, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride int, tables unsafe.Pointer) (found uint64)
-//
-//	AX w
-//	BX s
-//	DX y
-//	SI pairs
-//	DI tables
-//	CX wStride
-//	R8 xStride
-//	R9 place in x
-//	R10 place in x, four lines on
-//	R11 3·xStride
-//	R12 groups left
-//	R13 steps left of the group
-//	R14 place in the group's scales
-//	R15 cache lines of the frame; between lines scratch
-//	Z0…Z1 sums
-//	Z2…Z3 those of the block, or of odd vectors
-//	Z16 Z17 constants of the arithmetic
-//	Z18 codes, signs set: the largest of each byte
-TEXT ·vectorFP8AVX512_1x2(SB), NOSPLIT, $208-112
-	MOVQ w+0(FP), AX
-	MOVQ s+8(FP), BX
-	MOVQ y+72(FP), DX
-	MOVQ pairs+32(FP), SI
-	MOVQ tables+96(FP), DI
-	MOVQ wStride+40(FP), CX
-	MOVQ xStride+80(FP), R8
-	LEAQ (R8)(R8*2), R11
-	VPXOR X0, X0, X0
-	VMOVDQU X0, (SP)
-	VPXORD Z18, Z18, Z18
-	VMOVUPS (DI), Z16
-	VMOVUPS 64(DI), Z17
-
-line1:
-	MOVQ x+16(FP), R9
-	MOVQ groups+24(FP), R12
-	LEAQ 79(SP), R15
-	ANDQ $-64, R15
+row1:
+	MOVQ x+16(FP), DI
+	MOVQ groups+24(FP), R9
+	LEAQ 79(SP), R12
+	ANDQ $-64, R12
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
+	VPXORD Z2, Z2, Z2
+	VPXORD Z3, Z3, Z3
 
 group2:
-	VMOVUPS (BX), X21
-	VPMAXUB (SP), X21, X21
-	VMOVUPS X21, (SP)
-	VBROADCASTSS 128(DI), Z20
-	VPMOVZXBD (BX), Z19
-	VPSLLD $23, Z19, Z19
-	VPMAXSD vectorf32Least<>+0(SB), Z19, Z19
-	VMULPS Z20, Z19, Z19
-	VMOVUPS Z19, (R15)
+	VMOVUPS (BX), X13
+	VPMAXUB (SP), X13, X13
+	VMOVUPS X13, (SP)
+	VBROADCASTSS 128(DX), Z12
+	VPMOVZXBD (BX), Z11
+	VPSLLD $23, Z11, Z11
+	VPMAXSD vectorf32Least<>+0(SB), Z11, Z11
+	VMULPS Z12, Z11, Z11
+	VMOVUPS Z11, (R12)
 	ADDQ $16, BX
-	LEAQ (R15), R14
-	MOVQ $8, R13
+	LEAQ (R12), R11
+	MOVQ $8, R10
+	CMPQ batch+96(FP), $4
+	JLT fewer4
 
-step3:
-	PREFETCHT1 (AX)(CX*2)
+step5:
+	PREFETCHT1 (AX)(SI*2)
 	PREFETCHT0 512(AX)
-	VMOVUPS (AX), Z19
-	VPORD vectorf32Signs<>+0(SB), Z19, Z19
-	VPMAXUB Z19, Z18, Z18
-	VPMOVSXBW (AX), Z19
-	VPMULLW Z16, Z19, Z19
-	VPANDD Z17, Z19, Z19
-	VMOVUPS Z19, 64(R15)
-	VCVTPH2PS 64(R15), Z20
-	VMULPS (R9), Z20, Z2
-	VMULPS (R9)(R8*1), Z20, Z3
-	VCVTPH2PS 96(R15), Z20
-	VFMADD231PS 64(R9), Z20, Z2
-	VFMADD231PS 64(R9)(R8*1), Z20, Z3
-	VBROADCASTSS (R14), Z23
-	VFMADD231PS Z23, Z2, Z0
-	VFMADD231PS Z23, Z3, Z1
-	VPMOVSXBW 32(AX), Z19
-	VPMULLW Z16, Z19, Z19
-	VPANDD Z17, Z19, Z19
-	VMOVUPS Z19, 64(R15)
-	VCVTPH2PS 64(R15), Z20
-	VMULPS 128(R9), Z20, Z2
-	VMULPS 128(R9)(R8*1), Z20, Z3
-	VCVTPH2PS 96(R15), Z20
-	VFMADD231PS 192(R9), Z20, Z2
-	VFMADD231PS 192(R9)(R8*1), Z20, Z3
-	VBROADCASTSS 4(R14), Z23
-	VFMADD231PS Z23, Z2, Z0
-	VFMADD231PS Z23, Z3, Z1
+	VMOVUPS (AX), Z11
+	VPORD vectorf32Signs<>+0(SB), Z11, Z11
+	VPMAXUB Z11, Z10, Z10
+	VPMOVSXBW (AX), Z11
+	VPMULLW Z8, Z11, Z11
+	VPANDD Z9, Z11, Z11
+	VMOVUPS Z11, 64(R12)
+	VCVTPH2PS 64(R12), Z12
+	VMULPS (DI), Z12, Z4
+	VMULPS (DI)(CX*1), Z12, Z5
+	VMULPS (DI)(CX*2), Z12, Z6
+	VMULPS (DI)(R8*1), Z12, Z7
+	VCVTPH2PS 96(R12), Z12
+	VFMADD231PS 64(DI), Z12, Z4
+	VFMADD231PS 64(DI)(CX*1), Z12, Z5
+	VFMADD231PS 64(DI)(CX*2), Z12, Z6
+	VFMADD231PS 64(DI)(R8*1), Z12, Z7
+	VBROADCASTSS (R11), Z15
+	VFMADD231PS Z15, Z4, Z0
+	VFMADD231PS Z15, Z5, Z1
+	VFMADD231PS Z15, Z6, Z2
+	VFMADD231PS Z15, Z7, Z3
+	VPMOVSXBW 32(AX), Z11
+	VPMULLW Z8, Z11, Z11
+	VPANDD Z9, Z11, Z11
+	VMOVUPS Z11, 64(R12)
+	VCVTPH2PS 64(R12), Z12
+	VMULPS 128(DI), Z12, Z4
+	VMULPS 128(DI)(CX*1), Z12, Z5
+	VMULPS 128(DI)(CX*2), Z12, Z6
+	VMULPS 128(DI)(R8*1), Z12, Z7
+	VCVTPH2PS 96(R12), Z12
+	VFMADD231PS 192(DI), Z12, Z4
+	VFMADD231PS 192(DI)(CX*1), Z12, Z5
+	VFMADD231PS 192(DI)(CX*2), Z12, Z6
+	VFMADD231PS 192(DI)(R8*1), Z12, Z7
+	VBROADCASTSS 4(R11), Z15
+	VFMADD231PS Z15, Z4, Z0
+	VFMADD231PS Z15, Z5, Z1
+	VFMADD231PS Z15, Z6, Z2
+	VFMADD231PS Z15, Z7, Z3
 	ADDQ $64, AX
-	ADDQ $256, R9
-	ADDQ $8, R14
-	SUBQ $1, R13
-	JNZ step3
-	SUBQ $1, R12
+	ADDQ $256, DI
+	ADDQ $8, R11
+	SUBQ $1, R10
+	JNZ step5
+	JMP done3
+
+fewer4:
+	CMPQ batch+96(FP), $2
+	JLT fewer6
+
+step7:
+	PREFETCHT1 (AX)(SI*2)
+	PREFETCHT0 512(AX)
+	VMOVUPS (AX), Z11
+	VPORD vectorf32Signs<>+0(SB), Z11, Z11
+	VPMAXUB Z11, Z10, Z10
+	VPMOVSXBW (AX), Z11
+	VPMULLW Z8, Z11, Z11
+	VPANDD Z9, Z11, Z11
+	VMOVUPS Z11, 64(R12)
+	VCVTPH2PS 64(R12), Z12
+	VMULPS (DI), Z12, Z4
+	VMULPS (DI)(CX*1), Z12, Z5
+	VCVTPH2PS 96(R12), Z12
+	VFMADD231PS 64(DI), Z12, Z4
+	VFMADD231PS 64(DI)(CX*1), Z12, Z5
+	VBROADCASTSS (R11), Z15
+	VFMADD231PS Z15, Z4, Z0
+	VFMADD231PS Z15, Z5, Z1
+	VPMOVSXBW 32(AX), Z11
+	VPMULLW Z8, Z11, Z11
+	VPANDD Z9, Z11, Z11
+	VMOVUPS Z11, 64(R12)
+	VCVTPH2PS 64(R12), Z12
+	VMULPS 128(DI), Z12, Z4
+	VMULPS 128(DI)(CX*1), Z12, Z5
+	VCVTPH2PS 96(R12), Z12
+	VFMADD231PS 192(DI), Z12, Z4
+	VFMADD231PS 192(DI)(CX*1), Z12, Z5
+	VBROADCASTSS 4(R11), Z15
+	VFMADD231PS Z15, Z4, Z0
+	VFMADD231PS Z15, Z5, Z1
+	ADDQ $64, AX
+	ADDQ $256, DI
+	ADDQ $8, R11
+	SUBQ $1, R10
+	JNZ step7
+	JMP done3
+
+fewer6:
+
+step9:
+	PREFETCHT1 (AX)(SI*2)
+	PREFETCHT0 512(AX)
+	VMOVUPS (AX), Z11
+	VPORD vectorf32Signs<>+0(SB), Z11, Z11
+	VPMAXUB Z11, Z10, Z10
+	VPMOVSXBW (AX), Z11
+	VPMULLW Z8, Z11, Z11
+	VPANDD Z9, Z11, Z11
+	VMOVUPS Z11, 64(R12)
+	VCVTPH2PS 64(R12), Z12
+	VMULPS (DI), Z12, Z4
+	VCVTPH2PS 96(R12), Z12
+	VFMADD231PS 64(DI), Z12, Z4
+	VBROADCASTSS (R11), Z15
+	VFMADD231PS Z15, Z4, Z0
+	VPMOVSXBW 32(AX), Z11
+	VPMULLW Z8, Z11, Z11
+	VPANDD Z9, Z11, Z11
+	VMOVUPS Z11, 64(R12)
+	VCVTPH2PS 64(R12), Z12
+	VMULPS 128(DI), Z12, Z4
+	VCVTPH2PS 96(R12), Z12
+	VFMADD231PS 192(DI), Z12, Z4
+	VBROADCASTSS 4(R11), Z15
+	VFMADD231PS Z15, Z4, Z0
+	ADDQ $64, AX
+	ADDQ $256, DI
+	ADDQ $8, R11
+	SUBQ $1, R10
+	JNZ step9
+
+done3:
+	SUBQ $1, R9
 	JNZ group2
 
 	// y += sums, across lanes
-	MOVQ DX, R15
-	VEXTRACTF64X4 $1, Z0, Y19
-	VADDPS Y19, Y0, Y0
-	VEXTRACTF32X4 $1, Y0, X19
-	VADDPS X19, X0, X0
-	VPSHUFD $78, X0, X19
-	VADDPS X19, X0, X0
-	VPSHUFD $177, X0, X19
-	VADDPS X19, X0, X0
-	VADDSS (R15), X0, X0
-	VMOVSS X0, (R15)
-	ADDQ yStride+88(FP), R15
-	VEXTRACTF64X4 $1, Z1, Y19
-	VADDPS Y19, Y1, Y1
-	VEXTRACTF32X4 $1, Y1, X19
-	VADDPS X19, X1, X1
-	VPSHUFD $78, X1, X19
-	VADDPS X19, X1, X1
-	VPSHUFD $177, X1, X19
-	VADDPS X19, X1, X1
-	VADDSS (R15), X1, X1
-	VMOVSS X1, (R15)
-	ADDQ $4, DX
+	MOVQ sums+104(FP), R12
+	VMOVUPS Z0, (R12)
+	VMOVUPS Z1, 64(R12)
+	VMOVUPS Z2, 128(R12)
+	VMOVUPS Z3, 192(R12)
+	MOVQ y+72(FP), R13
+	MOVQ batch+96(FP), R10
+
+lanes10:
+	VMOVUPS (R12), Z0
+	VEXTRACTF64X4 $1, Z0, Y1
+	VADDPS Y1, Y0, Y0
+	VEXTRACTF32X4 $1, Y0, X1
+	VADDPS X1, X0, X0
+	VPSHUFD $78, X0, X1
+	VADDPS X1, X0, X0
+	VPSHUFD $177, X0, X1
+	VADDPS X1, X0, X0
+	VADDSS (R13), X0, X0
+	VMOVSS X0, (R13)
+	ADDQ $64, R12
+	ADDQ yStride+88(FP), R13
+	SUBQ $1, R10
+	JNZ lanes10
+	ADDQ $4, y+72(FP)
 	ADDQ wNext+56(FP), AX
 	ADDQ sNext+64(FP), BX
-	SUBQ $1, SI
-	JNZ line1
+	SUBQ $1, rows+32(FP)
+	JNZ row1
 	VMOVDQU (SP), X0
-	VPSUBUSB 144(DI), X0, X0
-	VMOVAPS Z18, Z1
+	VPSUBUSB 144(DX), X0, X0
+	VMOVAPS Z10, Z1
 	VEXTRACTI64X4 $1, Z1, Y2
 	VPMAXUB Y2, Y1, Y1
 	VEXTRACTI128 $1, Y1, X2
@@ -1469,723 +675,298 @@ step3:
 	VPCMPEQB X2, X2, X2
 	VPCMPEQB X2, X1, X1
 	VPOR X1, X0, X0
-	XORL R15, R15
+	XORL R12, R12
 	VPTEST X0, X0
-	SETNE R15
-	MOVQ R15, found+104(FP)
+	SETNE R12
+	MOVQ R12, found+120(FP)
 	VZEROUPPER
 	RET
 
-// func vectorFP8AVX512_1x4(w, s, x unsafe.Pointer, groups, pairs, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride int, tables unsafe.Pointer) (found uint64)
+// func vectorFP8x128AVX512(w, s, x unsafe.Pointer, groups, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
 //
 //	AX w
 //	BX s
-//	DX y
-//	SI pairs
-//	DI tables
-//	CX wStride
-//	R8 xStride
-//	R9 place in x
-//	R10 place in x, four lines on
-//	R11 3·xStride
-//	R12 groups left
-//	R13 steps left of the group
-//	R14 place in the group's scales
-//	R15 cache lines of the frame; between lines scratch
+//	DX tables
+//	SI wStride
+//	DI position in x
+//	CX xStride
+//	R8 3·xStride
+//	R9 groups left
+//	R10 steps left of the group
+//	R11 position in the scales of the group
+//	R12 cache lines of the frame; scratch between rows
+//	R13 scratch
 //	Z0…Z3 sums
 //	Z4…Z7 those of the block, or of odd vectors
-//	Z16 Z17 constants of the arithmetic
-//	Z18 codes, signs set: the largest of each byte
-TEXT ·vectorFP8AVX512_1x4(SB), NOSPLIT, $208-112
+//	Z8 Z9 constants of the arithmetic
+//	Z10 codes with sign bits set: the maximum of each byte
+TEXT ·vectorFP8x128AVX512(SB), NOSPLIT, $208-128
 	MOVQ w+0(FP), AX
 	MOVQ s+8(FP), BX
-	MOVQ y+72(FP), DX
-	MOVQ pairs+32(FP), SI
-	MOVQ tables+96(FP), DI
-	MOVQ wStride+40(FP), CX
-	MOVQ xStride+80(FP), R8
-	LEAQ (R8)(R8*2), R11
+	MOVQ tables+112(FP), DX
+	MOVQ wStride+40(FP), SI
+	MOVQ xStride+80(FP), CX
+	LEAQ (CX)(CX*2), R8
 	VPXOR X0, X0, X0
 	VMOVDQU X0, (SP)
-	VPXORD Z18, Z18, Z18
-	VMOVUPS (DI), Z16
-	VMOVUPS 64(DI), Z17
+	VPXORD Z10, Z10, Z10
+	VMOVUPS (DX), Z8
+	VMOVUPS 64(DX), Z9
 
-line1:
-	MOVQ x+16(FP), R9
-	MOVQ groups+24(FP), R12
-	LEAQ 79(SP), R15
-	ANDQ $-64, R15
+row1:
+	MOVQ x+16(FP), DI
+	MOVQ groups+24(FP), R9
+	LEAQ 79(SP), R12
+	ANDQ $-64, R12
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
 	VPXORD Z2, Z2, Z2
 	VPXORD Z3, Z3, Z3
 
 group2:
-	VMOVUPS (BX), X21
-	VPMAXUB (SP), X21, X21
-	VMOVUPS X21, (SP)
-	VBROADCASTSS 128(DI), Z20
-	VPMOVZXBD (BX), Z19
-	VPSLLD $23, Z19, Z19
-	VPMAXSD vectorf32Least<>+0(SB), Z19, Z19
-	VMULPS Z20, Z19, Z19
-	VMOVUPS Z19, (R15)
+	VBROADCASTSS 128(DX), X11
+	VMULPS (BX), X11, X11
+	VMOVUPS X11, (R12)
 	ADDQ $16, BX
-	LEAQ (R15), R14
-	MOVQ $8, R13
+	LEAQ (R12), R11
+	MOVQ $4, R10
+	CMPQ batch+96(FP), $4
+	JLT fewer4
 
-step3:
-	PREFETCHT1 (AX)(CX*2)
+step5:
+	PREFETCHT1 (AX)(SI*2)
 	PREFETCHT0 512(AX)
-	VMOVUPS (AX), Z19
-	VPORD vectorf32Signs<>+0(SB), Z19, Z19
-	VPMAXUB Z19, Z18, Z18
-	VPMOVSXBW (AX), Z19
-	VPMULLW Z16, Z19, Z19
-	VPANDD Z17, Z19, Z19
-	VMOVUPS Z19, 64(R15)
-	VCVTPH2PS 64(R15), Z20
-	VMULPS (R9), Z20, Z4
-	VMULPS (R9)(R8*1), Z20, Z5
-	VMULPS (R9)(R8*2), Z20, Z6
-	VMULPS (R9)(R11*1), Z20, Z7
-	VCVTPH2PS 96(R15), Z20
-	VFMADD231PS 64(R9), Z20, Z4
-	VFMADD231PS 64(R9)(R8*1), Z20, Z5
-	VFMADD231PS 64(R9)(R8*2), Z20, Z6
-	VFMADD231PS 64(R9)(R11*1), Z20, Z7
-	VBROADCASTSS (R14), Z23
-	VFMADD231PS Z23, Z4, Z0
-	VFMADD231PS Z23, Z5, Z1
-	VFMADD231PS Z23, Z6, Z2
-	VFMADD231PS Z23, Z7, Z3
-	VPMOVSXBW 32(AX), Z19
-	VPMULLW Z16, Z19, Z19
-	VPANDD Z17, Z19, Z19
-	VMOVUPS Z19, 64(R15)
-	VCVTPH2PS 64(R15), Z20
-	VMULPS 128(R9), Z20, Z4
-	VMULPS 128(R9)(R8*1), Z20, Z5
-	VMULPS 128(R9)(R8*2), Z20, Z6
-	VMULPS 128(R9)(R11*1), Z20, Z7
-	VCVTPH2PS 96(R15), Z20
-	VFMADD231PS 192(R9), Z20, Z4
-	VFMADD231PS 192(R9)(R8*1), Z20, Z5
-	VFMADD231PS 192(R9)(R8*2), Z20, Z6
-	VFMADD231PS 192(R9)(R11*1), Z20, Z7
-	VBROADCASTSS 4(R14), Z23
-	VFMADD231PS Z23, Z4, Z0
-	VFMADD231PS Z23, Z5, Z1
-	VFMADD231PS Z23, Z6, Z2
-	VFMADD231PS Z23, Z7, Z3
-	ADDQ $64, AX
-	ADDQ $256, R9
-	ADDQ $8, R14
-	SUBQ $1, R13
-	JNZ step3
-	SUBQ $1, R12
-	JNZ group2
-
-	// y += sums, across lanes
-	MOVQ DX, R15
-	VEXTRACTF64X4 $1, Z0, Y19
-	VADDPS Y19, Y0, Y0
-	VEXTRACTF32X4 $1, Y0, X19
-	VADDPS X19, X0, X0
-	VPSHUFD $78, X0, X19
-	VADDPS X19, X0, X0
-	VPSHUFD $177, X0, X19
-	VADDPS X19, X0, X0
-	VADDSS (R15), X0, X0
-	VMOVSS X0, (R15)
-	ADDQ yStride+88(FP), R15
-	VEXTRACTF64X4 $1, Z1, Y19
-	VADDPS Y19, Y1, Y1
-	VEXTRACTF32X4 $1, Y1, X19
-	VADDPS X19, X1, X1
-	VPSHUFD $78, X1, X19
-	VADDPS X19, X1, X1
-	VPSHUFD $177, X1, X19
-	VADDPS X19, X1, X1
-	VADDSS (R15), X1, X1
-	VMOVSS X1, (R15)
-	ADDQ yStride+88(FP), R15
-	VEXTRACTF64X4 $1, Z2, Y19
-	VADDPS Y19, Y2, Y2
-	VEXTRACTF32X4 $1, Y2, X19
-	VADDPS X19, X2, X2
-	VPSHUFD $78, X2, X19
-	VADDPS X19, X2, X2
-	VPSHUFD $177, X2, X19
-	VADDPS X19, X2, X2
-	VADDSS (R15), X2, X2
-	VMOVSS X2, (R15)
-	ADDQ yStride+88(FP), R15
-	VEXTRACTF64X4 $1, Z3, Y19
-	VADDPS Y19, Y3, Y3
-	VEXTRACTF32X4 $1, Y3, X19
-	VADDPS X19, X3, X3
-	VPSHUFD $78, X3, X19
-	VADDPS X19, X3, X3
-	VPSHUFD $177, X3, X19
-	VADDPS X19, X3, X3
-	VADDSS (R15), X3, X3
-	VMOVSS X3, (R15)
-	ADDQ $4, DX
-	ADDQ wNext+56(FP), AX
-	ADDQ sNext+64(FP), BX
-	SUBQ $1, SI
-	JNZ line1
-	VMOVDQU (SP), X0
-	VPSUBUSB 144(DI), X0, X0
-	VMOVAPS Z18, Z1
-	VEXTRACTI64X4 $1, Z1, Y2
-	VPMAXUB Y2, Y1, Y1
-	VEXTRACTI128 $1, Y1, X2
-	VPMAXUB Y2, Y1, Y1
-	VPCMPEQB X2, X2, X2
-	VPCMPEQB X2, X1, X1
-	VPOR X1, X0, X0
-	XORL R15, R15
-	VPTEST X0, X0
-	SETNE R15
-	MOVQ R15, found+104(FP)
-	VZEROUPPER
-	RET
-
-// func vectorFP8AVX512_1x8(w, s, x unsafe.Pointer, groups, pairs, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride int, tables unsafe.Pointer) (found uint64)
-//
-//	AX w
-//	BX s
-//	DX y
-//	SI pairs
-//	DI tables
-//	CX wStride
-//	R8 xStride
-//	R9 place in x
-//	R10 place in x, four lines on
-//	R11 3·xStride
-//	R12 groups left
-//	R13 steps left of the group
-//	R14 place in the group's scales
-//	R15 cache lines of the frame; between lines scratch
-//	Z0…Z7 sums
-//	Z8…Z15 those of the block, or of odd vectors
-//	Z16 Z17 constants of the arithmetic
-//	Z18 codes, signs set: the largest of each byte
-TEXT ·vectorFP8AVX512_1x8(SB), NOSPLIT, $208-112
-	MOVQ w+0(FP), AX
-	MOVQ s+8(FP), BX
-	MOVQ y+72(FP), DX
-	MOVQ pairs+32(FP), SI
-	MOVQ tables+96(FP), DI
-	MOVQ wStride+40(FP), CX
-	MOVQ xStride+80(FP), R8
-	LEAQ (R8)(R8*2), R11
-	VPXOR X0, X0, X0
-	VMOVDQU X0, (SP)
-	VPXORD Z18, Z18, Z18
-	VMOVUPS (DI), Z16
-	VMOVUPS 64(DI), Z17
-
-line1:
-	MOVQ x+16(FP), R9
-	MOVQ groups+24(FP), R12
-	LEAQ 79(SP), R15
-	ANDQ $-64, R15
-	VPXORD Z0, Z0, Z0
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	VPXORD Z3, Z3, Z3
-	VPXORD Z4, Z4, Z4
-	VPXORD Z5, Z5, Z5
-	VPXORD Z6, Z6, Z6
-	VPXORD Z7, Z7, Z7
-
-group2:
-	VMOVUPS (BX), X21
-	VPMAXUB (SP), X21, X21
-	VMOVUPS X21, (SP)
-	VBROADCASTSS 128(DI), Z20
-	VPMOVZXBD (BX), Z19
-	VPSLLD $23, Z19, Z19
-	VPMAXSD vectorf32Least<>+0(SB), Z19, Z19
-	VMULPS Z20, Z19, Z19
-	VMOVUPS Z19, (R15)
-	ADDQ $16, BX
-	LEAQ (R15), R14
-	MOVQ $8, R13
-
-step3:
-	LEAQ (R9)(R8*4), R10
-	PREFETCHT1 (AX)(CX*2)
-	PREFETCHT0 512(AX)
-	VMOVUPS (AX), Z19
-	VPORD vectorf32Signs<>+0(SB), Z19, Z19
-	VPMAXUB Z19, Z18, Z18
-	VPMOVSXBW (AX), Z19
-	VPMULLW Z16, Z19, Z19
-	VPANDD Z17, Z19, Z19
-	VMOVUPS Z19, 64(R15)
-	VCVTPH2PS 64(R15), Z20
-	VMULPS (R9), Z20, Z8
-	VMULPS (R9)(R8*1), Z20, Z9
-	VMULPS (R9)(R8*2), Z20, Z10
-	VMULPS (R9)(R11*1), Z20, Z11
-	VMULPS (R10), Z20, Z12
-	VMULPS (R10)(R8*1), Z20, Z13
-	VMULPS (R10)(R8*2), Z20, Z14
-	VMULPS (R10)(R11*1), Z20, Z15
-	VCVTPH2PS 96(R15), Z20
-	VFMADD231PS 64(R9), Z20, Z8
-	VFMADD231PS 64(R9)(R8*1), Z20, Z9
-	VFMADD231PS 64(R9)(R8*2), Z20, Z10
-	VFMADD231PS 64(R9)(R11*1), Z20, Z11
-	VFMADD231PS 64(R10), Z20, Z12
-	VFMADD231PS 64(R10)(R8*1), Z20, Z13
-	VFMADD231PS 64(R10)(R8*2), Z20, Z14
-	VFMADD231PS 64(R10)(R11*1), Z20, Z15
-	VBROADCASTSS (R14), Z23
-	VFMADD231PS Z23, Z8, Z0
-	VFMADD231PS Z23, Z9, Z1
-	VFMADD231PS Z23, Z10, Z2
-	VFMADD231PS Z23, Z11, Z3
-	VFMADD231PS Z23, Z12, Z4
-	VFMADD231PS Z23, Z13, Z5
-	VFMADD231PS Z23, Z14, Z6
-	VFMADD231PS Z23, Z15, Z7
-	VPMOVSXBW 32(AX), Z19
-	VPMULLW Z16, Z19, Z19
-	VPANDD Z17, Z19, Z19
-	VMOVUPS Z19, 64(R15)
-	VCVTPH2PS 64(R15), Z20
-	VMULPS 128(R9), Z20, Z8
-	VMULPS 128(R9)(R8*1), Z20, Z9
-	VMULPS 128(R9)(R8*2), Z20, Z10
-	VMULPS 128(R9)(R11*1), Z20, Z11
-	VMULPS 128(R10), Z20, Z12
-	VMULPS 128(R10)(R8*1), Z20, Z13
-	VMULPS 128(R10)(R8*2), Z20, Z14
-	VMULPS 128(R10)(R11*1), Z20, Z15
-	VCVTPH2PS 96(R15), Z20
-	VFMADD231PS 192(R9), Z20, Z8
-	VFMADD231PS 192(R9)(R8*1), Z20, Z9
-	VFMADD231PS 192(R9)(R8*2), Z20, Z10
-	VFMADD231PS 192(R9)(R11*1), Z20, Z11
-	VFMADD231PS 192(R10), Z20, Z12
-	VFMADD231PS 192(R10)(R8*1), Z20, Z13
-	VFMADD231PS 192(R10)(R8*2), Z20, Z14
-	VFMADD231PS 192(R10)(R11*1), Z20, Z15
-	VBROADCASTSS 4(R14), Z23
-	VFMADD231PS Z23, Z8, Z0
-	VFMADD231PS Z23, Z9, Z1
-	VFMADD231PS Z23, Z10, Z2
-	VFMADD231PS Z23, Z11, Z3
-	VFMADD231PS Z23, Z12, Z4
-	VFMADD231PS Z23, Z13, Z5
-	VFMADD231PS Z23, Z14, Z6
-	VFMADD231PS Z23, Z15, Z7
-	ADDQ $64, AX
-	ADDQ $256, R9
-	ADDQ $8, R14
-	SUBQ $1, R13
-	JNZ step3
-	SUBQ $1, R12
-	JNZ group2
-
-	// y += sums, across lanes
-	MOVQ DX, R15
-	VEXTRACTF64X4 $1, Z0, Y19
-	VADDPS Y19, Y0, Y0
-	VEXTRACTF32X4 $1, Y0, X19
-	VADDPS X19, X0, X0
-	VPSHUFD $78, X0, X19
-	VADDPS X19, X0, X0
-	VPSHUFD $177, X0, X19
-	VADDPS X19, X0, X0
-	VADDSS (R15), X0, X0
-	VMOVSS X0, (R15)
-	ADDQ yStride+88(FP), R15
-	VEXTRACTF64X4 $1, Z1, Y19
-	VADDPS Y19, Y1, Y1
-	VEXTRACTF32X4 $1, Y1, X19
-	VADDPS X19, X1, X1
-	VPSHUFD $78, X1, X19
-	VADDPS X19, X1, X1
-	VPSHUFD $177, X1, X19
-	VADDPS X19, X1, X1
-	VADDSS (R15), X1, X1
-	VMOVSS X1, (R15)
-	ADDQ yStride+88(FP), R15
-	VEXTRACTF64X4 $1, Z2, Y19
-	VADDPS Y19, Y2, Y2
-	VEXTRACTF32X4 $1, Y2, X19
-	VADDPS X19, X2, X2
-	VPSHUFD $78, X2, X19
-	VADDPS X19, X2, X2
-	VPSHUFD $177, X2, X19
-	VADDPS X19, X2, X2
-	VADDSS (R15), X2, X2
-	VMOVSS X2, (R15)
-	ADDQ yStride+88(FP), R15
-	VEXTRACTF64X4 $1, Z3, Y19
-	VADDPS Y19, Y3, Y3
-	VEXTRACTF32X4 $1, Y3, X19
-	VADDPS X19, X3, X3
-	VPSHUFD $78, X3, X19
-	VADDPS X19, X3, X3
-	VPSHUFD $177, X3, X19
-	VADDPS X19, X3, X3
-	VADDSS (R15), X3, X3
-	VMOVSS X3, (R15)
-	ADDQ yStride+88(FP), R15
-	VEXTRACTF64X4 $1, Z4, Y19
-	VADDPS Y19, Y4, Y4
-	VEXTRACTF32X4 $1, Y4, X19
-	VADDPS X19, X4, X4
-	VPSHUFD $78, X4, X19
-	VADDPS X19, X4, X4
-	VPSHUFD $177, X4, X19
-	VADDPS X19, X4, X4
-	VADDSS (R15), X4, X4
-	VMOVSS X4, (R15)
-	ADDQ yStride+88(FP), R15
-	VEXTRACTF64X4 $1, Z5, Y19
-	VADDPS Y19, Y5, Y5
-	VEXTRACTF32X4 $1, Y5, X19
-	VADDPS X19, X5, X5
-	VPSHUFD $78, X5, X19
-	VADDPS X19, X5, X5
-	VPSHUFD $177, X5, X19
-	VADDPS X19, X5, X5
-	VADDSS (R15), X5, X5
-	VMOVSS X5, (R15)
-	ADDQ yStride+88(FP), R15
-	VEXTRACTF64X4 $1, Z6, Y19
-	VADDPS Y19, Y6, Y6
-	VEXTRACTF32X4 $1, Y6, X19
-	VADDPS X19, X6, X6
-	VPSHUFD $78, X6, X19
-	VADDPS X19, X6, X6
-	VPSHUFD $177, X6, X19
-	VADDPS X19, X6, X6
-	VADDSS (R15), X6, X6
-	VMOVSS X6, (R15)
-	ADDQ yStride+88(FP), R15
-	VEXTRACTF64X4 $1, Z7, Y19
-	VADDPS Y19, Y7, Y7
-	VEXTRACTF32X4 $1, Y7, X19
-	VADDPS X19, X7, X7
-	VPSHUFD $78, X7, X19
-	VADDPS X19, X7, X7
-	VPSHUFD $177, X7, X19
-	VADDPS X19, X7, X7
-	VADDSS (R15), X7, X7
-	VMOVSS X7, (R15)
-	ADDQ $4, DX
-	ADDQ wNext+56(FP), AX
-	ADDQ sNext+64(FP), BX
-	SUBQ $1, SI
-	JNZ line1
-	VMOVDQU (SP), X0
-	VPSUBUSB 144(DI), X0, X0
-	VMOVAPS Z18, Z1
-	VEXTRACTI64X4 $1, Z1, Y2
-	VPMAXUB Y2, Y1, Y1
-	VEXTRACTI128 $1, Y1, X2
-	VPMAXUB Y2, Y1, Y1
-	VPCMPEQB X2, X2, X2
-	VPCMPEQB X2, X1, X1
-	VPOR X1, X0, X0
-	XORL R15, R15
-	VPTEST X0, X0
-	SETNE R15
-	MOVQ R15, found+104(FP)
-	VZEROUPPER
-	RET
-
-// func vectorFP8x128AVX512_1x1(w, s, x unsafe.Pointer, groups, pairs, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride int, tables unsafe.Pointer) (found uint64)
-//
-//	AX w
-//	BX s
-//	DX y
-//	SI pairs
-//	DI tables
-//	CX wStride
-//	R8 xStride
-//	R9 place in x
-//	R10 place in x, four lines on
-//	R11 3·xStride
-//	R12 groups left
-//	R13 steps left of the group
-//	R14 place in the group's scales
-//	R15 cache lines of the frame; between lines scratch
-//	Z0…Z0 sums
-//	Z1…Z1 those of the block, or of odd vectors
-//	Z16 Z17 constants of the arithmetic
-//	Z18 codes, signs set: the largest of each byte
-TEXT ·vectorFP8x128AVX512_1x1(SB), NOSPLIT, $208-112
-	MOVQ w+0(FP), AX
-	MOVQ s+8(FP), BX
-	MOVQ y+72(FP), DX
-	MOVQ pairs+32(FP), SI
-	MOVQ tables+96(FP), DI
-	MOVQ wStride+40(FP), CX
-	MOVQ xStride+80(FP), R8
-	LEAQ (R8)(R8*2), R11
-	VPXOR X0, X0, X0
-	VMOVDQU X0, (SP)
-	VPXORD Z18, Z18, Z18
-	VMOVUPS (DI), Z16
-	VMOVUPS 64(DI), Z17
-
-line1:
-	MOVQ x+16(FP), R9
-	MOVQ groups+24(FP), R12
-	LEAQ 79(SP), R15
-	ANDQ $-64, R15
-	VPXORD Z0, Z0, Z0
-
-group2:
-	VBROADCASTSS 128(DI), X19
-	VMULPS (BX), X19, X19
-	VMOVUPS X19, (R15)
-	ADDQ $16, BX
-	LEAQ (R15), R14
-	MOVQ $4, R13
-
-step3:
-	PREFETCHT1 (AX)(CX*2)
-	PREFETCHT0 512(AX)
-	PREFETCHT1 64(AX)(CX*2)
+	PREFETCHT1 64(AX)(SI*2)
 	PREFETCHT0 576(AX)
-	VMOVUPS (AX), Z19
-	VPORD vectorf32Signs<>+0(SB), Z19, Z19
-	VPMAXUB Z19, Z18, Z18
-	VPMOVSXBW (AX), Z19
-	VPMULLW Z16, Z19, Z19
-	VPANDD Z17, Z19, Z19
-	VMOVUPS Z19, 64(R15)
-	VCVTPH2PS 64(R15), Z20
-	VMULPS (R9), Z20, Z1
-	VCVTPH2PS 96(R15), Z20
-	VFMADD231PS 64(R9), Z20, Z1
-	VPMOVSXBW 32(AX), Z19
-	VPMULLW Z16, Z19, Z19
-	VPANDD Z17, Z19, Z19
-	VMOVUPS Z19, 64(R15)
-	VCVTPH2PS 64(R15), Z20
-	VFMADD231PS 128(R9), Z20, Z1
-	VCVTPH2PS 96(R15), Z20
-	VFMADD231PS 192(R9), Z20, Z1
-	VMOVUPS 64(AX), Z19
-	VPORD vectorf32Signs<>+0(SB), Z19, Z19
-	VPMAXUB Z19, Z18, Z18
-	VPMOVSXBW 64(AX), Z19
-	VPMULLW Z16, Z19, Z19
-	VPANDD Z17, Z19, Z19
-	VMOVUPS Z19, 64(R15)
-	VCVTPH2PS 64(R15), Z20
-	VFMADD231PS 256(R9), Z20, Z1
-	VCVTPH2PS 96(R15), Z20
-	VFMADD231PS 320(R9), Z20, Z1
-	VPMOVSXBW 96(AX), Z19
-	VPMULLW Z16, Z19, Z19
-	VPANDD Z17, Z19, Z19
-	VMOVUPS Z19, 64(R15)
-	VCVTPH2PS 64(R15), Z20
-	VFMADD231PS 384(R9), Z20, Z1
-	VCVTPH2PS 96(R15), Z20
-	VFMADD231PS 448(R9), Z20, Z1
-	VBROADCASTSS (R14), Z23
-	VFMADD231PS Z23, Z1, Z0
+	VMOVUPS (AX), Z11
+	VPORD vectorf32Signs<>+0(SB), Z11, Z11
+	VPMAXUB Z11, Z10, Z10
+	VPMOVSXBW (AX), Z11
+	VPMULLW Z8, Z11, Z11
+	VPANDD Z9, Z11, Z11
+	VMOVUPS Z11, 64(R12)
+	VCVTPH2PS 64(R12), Z12
+	VMULPS (DI), Z12, Z4
+	VMULPS (DI)(CX*1), Z12, Z5
+	VMULPS (DI)(CX*2), Z12, Z6
+	VMULPS (DI)(R8*1), Z12, Z7
+	VCVTPH2PS 96(R12), Z12
+	VFMADD231PS 64(DI), Z12, Z4
+	VFMADD231PS 64(DI)(CX*1), Z12, Z5
+	VFMADD231PS 64(DI)(CX*2), Z12, Z6
+	VFMADD231PS 64(DI)(R8*1), Z12, Z7
+	VPMOVSXBW 32(AX), Z11
+	VPMULLW Z8, Z11, Z11
+	VPANDD Z9, Z11, Z11
+	VMOVUPS Z11, 64(R12)
+	VCVTPH2PS 64(R12), Z12
+	VFMADD231PS 128(DI), Z12, Z4
+	VFMADD231PS 128(DI)(CX*1), Z12, Z5
+	VFMADD231PS 128(DI)(CX*2), Z12, Z6
+	VFMADD231PS 128(DI)(R8*1), Z12, Z7
+	VCVTPH2PS 96(R12), Z12
+	VFMADD231PS 192(DI), Z12, Z4
+	VFMADD231PS 192(DI)(CX*1), Z12, Z5
+	VFMADD231PS 192(DI)(CX*2), Z12, Z6
+	VFMADD231PS 192(DI)(R8*1), Z12, Z7
+	VMOVUPS 64(AX), Z11
+	VPORD vectorf32Signs<>+0(SB), Z11, Z11
+	VPMAXUB Z11, Z10, Z10
+	VPMOVSXBW 64(AX), Z11
+	VPMULLW Z8, Z11, Z11
+	VPANDD Z9, Z11, Z11
+	VMOVUPS Z11, 64(R12)
+	VCVTPH2PS 64(R12), Z12
+	VFMADD231PS 256(DI), Z12, Z4
+	VFMADD231PS 256(DI)(CX*1), Z12, Z5
+	VFMADD231PS 256(DI)(CX*2), Z12, Z6
+	VFMADD231PS 256(DI)(R8*1), Z12, Z7
+	VCVTPH2PS 96(R12), Z12
+	VFMADD231PS 320(DI), Z12, Z4
+	VFMADD231PS 320(DI)(CX*1), Z12, Z5
+	VFMADD231PS 320(DI)(CX*2), Z12, Z6
+	VFMADD231PS 320(DI)(R8*1), Z12, Z7
+	VPMOVSXBW 96(AX), Z11
+	VPMULLW Z8, Z11, Z11
+	VPANDD Z9, Z11, Z11
+	VMOVUPS Z11, 64(R12)
+	VCVTPH2PS 64(R12), Z12
+	VFMADD231PS 384(DI), Z12, Z4
+	VFMADD231PS 384(DI)(CX*1), Z12, Z5
+	VFMADD231PS 384(DI)(CX*2), Z12, Z6
+	VFMADD231PS 384(DI)(R8*1), Z12, Z7
+	VCVTPH2PS 96(R12), Z12
+	VFMADD231PS 448(DI), Z12, Z4
+	VFMADD231PS 448(DI)(CX*1), Z12, Z5
+	VFMADD231PS 448(DI)(CX*2), Z12, Z6
+	VFMADD231PS 448(DI)(R8*1), Z12, Z7
+	VBROADCASTSS (R11), Z15
+	VFMADD231PS Z15, Z4, Z0
+	VFMADD231PS Z15, Z5, Z1
+	VFMADD231PS Z15, Z6, Z2
+	VFMADD231PS Z15, Z7, Z3
 	ADDQ $128, AX
-	ADDQ $512, R9
-	ADDQ $4, R14
-	SUBQ $1, R13
-	JNZ step3
-	SUBQ $1, R12
-	JNZ group2
+	ADDQ $512, DI
+	ADDQ $4, R11
+	SUBQ $1, R10
+	JNZ step5
+	JMP done3
 
-	// y += sums, across lanes
-	MOVQ DX, R15
-	VEXTRACTF64X4 $1, Z0, Y19
-	VADDPS Y19, Y0, Y0
-	VEXTRACTF32X4 $1, Y0, X19
-	VADDPS X19, X0, X0
-	VPSHUFD $78, X0, X19
-	VADDPS X19, X0, X0
-	VPSHUFD $177, X0, X19
-	VADDPS X19, X0, X0
-	VADDSS (R15), X0, X0
-	VMOVSS X0, (R15)
-	ADDQ $4, DX
-	ADDQ wNext+56(FP), AX
-	ADDQ sNext+64(FP), BX
-	SUBQ $1, SI
-	JNZ line1
-	VMOVDQU (SP), X0
-	VPSUBUSB 144(DI), X0, X0
-	VMOVAPS Z18, Z1
-	VEXTRACTI64X4 $1, Z1, Y2
-	VPMAXUB Y2, Y1, Y1
-	VEXTRACTI128 $1, Y1, X2
-	VPMAXUB Y2, Y1, Y1
-	VPCMPEQB X2, X2, X2
-	VPCMPEQB X2, X1, X1
-	VPOR X1, X0, X0
-	XORL R15, R15
-	VPTEST X0, X0
-	SETNE R15
-	MOVQ R15, found+104(FP)
-	VZEROUPPER
-	RET
+fewer4:
+	CMPQ batch+96(FP), $2
+	JLT fewer6
 
-// func vectorFP8x128AVX512_1x2(w, s, x unsafe.Pointer, groups, pairs, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride int, tables unsafe.Pointer) (found uint64)
-//
-//	AX w
-//	BX s
-//	DX y
-//	SI pairs
-//	DI tables
-//	CX wStride
-//	R8 xStride
-//	R9 place in x
-//	R10 place in x, four lines on
-//	R11 3·xStride
-//	R12 groups left
-//	R13 steps left of the group
-//	R14 place in the group's scales
-//	R15 cache lines of the frame; between lines scratch
-//	Z0…Z1 sums
-//	Z2…Z3 those of the block, or of odd vectors
-//	Z16 Z17 constants of the arithmetic
-//	Z18 codes, signs set: the largest of each byte
-TEXT ·vectorFP8x128AVX512_1x2(SB), NOSPLIT, $208-112
-	MOVQ w+0(FP), AX
-	MOVQ s+8(FP), BX
-	MOVQ y+72(FP), DX
-	MOVQ pairs+32(FP), SI
-	MOVQ tables+96(FP), DI
-	MOVQ wStride+40(FP), CX
-	MOVQ xStride+80(FP), R8
-	LEAQ (R8)(R8*2), R11
-	VPXOR X0, X0, X0
-	VMOVDQU X0, (SP)
-	VPXORD Z18, Z18, Z18
-	VMOVUPS (DI), Z16
-	VMOVUPS 64(DI), Z17
-
-line1:
-	MOVQ x+16(FP), R9
-	MOVQ groups+24(FP), R12
-	LEAQ 79(SP), R15
-	ANDQ $-64, R15
-	VPXORD Z0, Z0, Z0
-	VPXORD Z1, Z1, Z1
-
-group2:
-	VBROADCASTSS 128(DI), X19
-	VMULPS (BX), X19, X19
-	VMOVUPS X19, (R15)
-	ADDQ $16, BX
-	LEAQ (R15), R14
-	MOVQ $4, R13
-
-step3:
-	PREFETCHT1 (AX)(CX*2)
+step7:
+	PREFETCHT1 (AX)(SI*2)
 	PREFETCHT0 512(AX)
-	PREFETCHT1 64(AX)(CX*2)
+	PREFETCHT1 64(AX)(SI*2)
 	PREFETCHT0 576(AX)
-	VMOVUPS (AX), Z19
-	VPORD vectorf32Signs<>+0(SB), Z19, Z19
-	VPMAXUB Z19, Z18, Z18
-	VPMOVSXBW (AX), Z19
-	VPMULLW Z16, Z19, Z19
-	VPANDD Z17, Z19, Z19
-	VMOVUPS Z19, 64(R15)
-	VCVTPH2PS 64(R15), Z20
-	VMULPS (R9), Z20, Z2
-	VMULPS (R9)(R8*1), Z20, Z3
-	VCVTPH2PS 96(R15), Z20
-	VFMADD231PS 64(R9), Z20, Z2
-	VFMADD231PS 64(R9)(R8*1), Z20, Z3
-	VPMOVSXBW 32(AX), Z19
-	VPMULLW Z16, Z19, Z19
-	VPANDD Z17, Z19, Z19
-	VMOVUPS Z19, 64(R15)
-	VCVTPH2PS 64(R15), Z20
-	VFMADD231PS 128(R9), Z20, Z2
-	VFMADD231PS 128(R9)(R8*1), Z20, Z3
-	VCVTPH2PS 96(R15), Z20
-	VFMADD231PS 192(R9), Z20, Z2
-	VFMADD231PS 192(R9)(R8*1), Z20, Z3
-	VMOVUPS 64(AX), Z19
-	VPORD vectorf32Signs<>+0(SB), Z19, Z19
-	VPMAXUB Z19, Z18, Z18
-	VPMOVSXBW 64(AX), Z19
-	VPMULLW Z16, Z19, Z19
-	VPANDD Z17, Z19, Z19
-	VMOVUPS Z19, 64(R15)
-	VCVTPH2PS 64(R15), Z20
-	VFMADD231PS 256(R9), Z20, Z2
-	VFMADD231PS 256(R9)(R8*1), Z20, Z3
-	VCVTPH2PS 96(R15), Z20
-	VFMADD231PS 320(R9), Z20, Z2
-	VFMADD231PS 320(R9)(R8*1), Z20, Z3
-	VPMOVSXBW 96(AX), Z19
-	VPMULLW Z16, Z19, Z19
-	VPANDD Z17, Z19, Z19
-	VMOVUPS Z19, 64(R15)
-	VCVTPH2PS 64(R15), Z20
-	VFMADD231PS 384(R9), Z20, Z2
-	VFMADD231PS 384(R9)(R8*1), Z20, Z3
-	VCVTPH2PS 96(R15), Z20
-	VFMADD231PS 448(R9), Z20, Z2
-	VFMADD231PS 448(R9)(R8*1), Z20, Z3
-	VBROADCASTSS (R14), Z23
-	VFMADD231PS Z23, Z2, Z0
-	VFMADD231PS Z23, Z3, Z1
+	VMOVUPS (AX), Z11
+	VPORD vectorf32Signs<>+0(SB), Z11, Z11
+	VPMAXUB Z11, Z10, Z10
+	VPMOVSXBW (AX), Z11
+	VPMULLW Z8, Z11, Z11
+	VPANDD Z9, Z11, Z11
+	VMOVUPS Z11, 64(R12)
+	VCVTPH2PS 64(R12), Z12
+	VMULPS (DI), Z12, Z4
+	VMULPS (DI)(CX*1), Z12, Z5
+	VCVTPH2PS 96(R12), Z12
+	VFMADD231PS 64(DI), Z12, Z4
+	VFMADD231PS 64(DI)(CX*1), Z12, Z5
+	VPMOVSXBW 32(AX), Z11
+	VPMULLW Z8, Z11, Z11
+	VPANDD Z9, Z11, Z11
+	VMOVUPS Z11, 64(R12)
+	VCVTPH2PS 64(R12), Z12
+	VFMADD231PS 128(DI), Z12, Z4
+	VFMADD231PS 128(DI)(CX*1), Z12, Z5
+	VCVTPH2PS 96(R12), Z12
+	VFMADD231PS 192(DI), Z12, Z4
+	VFMADD231PS 192(DI)(CX*1), Z12, Z5
+	VMOVUPS 64(AX), Z11
+	VPORD vectorf32Signs<>+0(SB), Z11, Z11
+	VPMAXUB Z11, Z10, Z10
+	VPMOVSXBW 64(AX), Z11
+	VPMULLW Z8, Z11, Z11
+	VPANDD Z9, Z11, Z11
+	VMOVUPS Z11, 64(R12)
+	VCVTPH2PS 64(R12), Z12
+	VFMADD231PS 256(DI), Z12, Z4
+	VFMADD231PS 256(DI)(CX*1), Z12, Z5
+	VCVTPH2PS 96(R12), Z12
+	VFMADD231PS 320(DI), Z12, Z4
+	VFMADD231PS 320(DI)(CX*1), Z12, Z5
+	VPMOVSXBW 96(AX), Z11
+	VPMULLW Z8, Z11, Z11
+	VPANDD Z9, Z11, Z11
+	VMOVUPS Z11, 64(R12)
+	VCVTPH2PS 64(R12), Z12
+	VFMADD231PS 384(DI), Z12, Z4
+	VFMADD231PS 384(DI)(CX*1), Z12, Z5
+	VCVTPH2PS 96(R12), Z12
+	VFMADD231PS 448(DI), Z12, Z4
+	VFMADD231PS 448(DI)(CX*1), Z12, Z5
+	VBROADCASTSS (R11), Z15
+	VFMADD231PS Z15, Z4, Z0
+	VFMADD231PS Z15, Z5, Z1
 	ADDQ $128, AX
-	ADDQ $512, R9
-	ADDQ $4, R14
-	SUBQ $1, R13
-	JNZ step3
-	SUBQ $1, R12
+	ADDQ $512, DI
+	ADDQ $4, R11
+	SUBQ $1, R10
+	JNZ step7
+	JMP done3
+
+fewer6:
+
+step9:
+	PREFETCHT1 (AX)(SI*2)
+	PREFETCHT0 512(AX)
+	PREFETCHT1 64(AX)(SI*2)
+	PREFETCHT0 576(AX)
+	VMOVUPS (AX), Z11
+	VPORD vectorf32Signs<>+0(SB), Z11, Z11
+	VPMAXUB Z11, Z10, Z10
+	VPMOVSXBW (AX), Z11
+	VPMULLW Z8, Z11, Z11
+	VPANDD Z9, Z11, Z11
+	VMOVUPS Z11, 64(R12)
+	VCVTPH2PS 64(R12), Z12
+	VMULPS (DI), Z12, Z4
+	VCVTPH2PS 96(R12), Z12
+	VFMADD231PS 64(DI), Z12, Z4
+	VPMOVSXBW 32(AX), Z11
+	VPMULLW Z8, Z11, Z11
+	VPANDD Z9, Z11, Z11
+	VMOVUPS Z11, 64(R12)
+	VCVTPH2PS 64(R12), Z12
+	VFMADD231PS 128(DI), Z12, Z4
+	VCVTPH2PS 96(R12), Z12
+	VFMADD231PS 192(DI), Z12, Z4
+	VMOVUPS 64(AX), Z11
+	VPORD vectorf32Signs<>+0(SB), Z11, Z11
+	VPMAXUB Z11, Z10, Z10
+	VPMOVSXBW 64(AX), Z11
+	VPMULLW Z8, Z11, Z11
+	VPANDD Z9, Z11, Z11
+	VMOVUPS Z11, 64(R12)
+	VCVTPH2PS 64(R12), Z12
+	VFMADD231PS 256(DI), Z12, Z4
+	VCVTPH2PS 96(R12), Z12
+	VFMADD231PS 320(DI), Z12, Z4
+	VPMOVSXBW 96(AX), Z11
+	VPMULLW Z8, Z11, Z11
+	VPANDD Z9, Z11, Z11
+	VMOVUPS Z11, 64(R12)
+	VCVTPH2PS 64(R12), Z12
+	VFMADD231PS 384(DI), Z12, Z4
+	VCVTPH2PS 96(R12), Z12
+	VFMADD231PS 448(DI), Z12, Z4
+	VBROADCASTSS (R11), Z15
+	VFMADD231PS Z15, Z4, Z0
+	ADDQ $128, AX
+	ADDQ $512, DI
+	ADDQ $4, R11
+	SUBQ $1, R10
+	JNZ step9
+
+done3:
+	SUBQ $1, R9
 	JNZ group2
 
 	// y += sums, across lanes
-	MOVQ DX, R15
-	VEXTRACTF64X4 $1, Z0, Y19
-	VADDPS Y19, Y0, Y0
-	VEXTRACTF32X4 $1, Y0, X19
-	VADDPS X19, X0, X0
-	VPSHUFD $78, X0, X19
-	VADDPS X19, X0, X0
-	VPSHUFD $177, X0, X19
-	VADDPS X19, X0, X0
-	VADDSS (R15), X0, X0
-	VMOVSS X0, (R15)
-	ADDQ yStride+88(FP), R15
-	VEXTRACTF64X4 $1, Z1, Y19
-	VADDPS Y19, Y1, Y1
-	VEXTRACTF32X4 $1, Y1, X19
-	VADDPS X19, X1, X1
-	VPSHUFD $78, X1, X19
-	VADDPS X19, X1, X1
-	VPSHUFD $177, X1, X19
-	VADDPS X19, X1, X1
-	VADDSS (R15), X1, X1
-	VMOVSS X1, (R15)
-	ADDQ $4, DX
+	MOVQ sums+104(FP), R12
+	VMOVUPS Z0, (R12)
+	VMOVUPS Z1, 64(R12)
+	VMOVUPS Z2, 128(R12)
+	VMOVUPS Z3, 192(R12)
+	MOVQ y+72(FP), R13
+	MOVQ batch+96(FP), R10
+
+lanes10:
+	VMOVUPS (R12), Z0
+	VEXTRACTF64X4 $1, Z0, Y1
+	VADDPS Y1, Y0, Y0
+	VEXTRACTF32X4 $1, Y0, X1
+	VADDPS X1, X0, X0
+	VPSHUFD $78, X0, X1
+	VADDPS X1, X0, X0
+	VPSHUFD $177, X0, X1
+	VADDPS X1, X0, X0
+	VADDSS (R13), X0, X0
+	VMOVSS X0, (R13)
+	ADDQ $64, R12
+	ADDQ yStride+88(FP), R13
+	SUBQ $1, R10
+	JNZ lanes10
+	ADDQ $4, y+72(FP)
 	ADDQ wNext+56(FP), AX
 	ADDQ sNext+64(FP), BX
-	SUBQ $1, SI
-	JNZ line1
+	SUBQ $1, rows+32(FP)
+	JNZ row1
 	VMOVDQU (SP), X0
-	VPSUBUSB 144(DI), X0, X0
-	VMOVAPS Z18, Z1
+	VPSUBUSB 144(DX), X0, X0
+	VMOVAPS Z10, Z1
 	VEXTRACTI64X4 $1, Z1, Y2
 	VPMAXUB Y2, Y1, Y1
 	VEXTRACTI128 $1, Y1, X2
@@ -2193,3200 +974,914 @@ step3:
 	VPCMPEQB X2, X2, X2
 	VPCMPEQB X2, X1, X1
 	VPOR X1, X0, X0
-	XORL R15, R15
+	XORL R12, R12
 	VPTEST X0, X0
-	SETNE R15
-	MOVQ R15, found+104(FP)
+	SETNE R12
+	MOVQ R12, found+120(FP)
 	VZEROUPPER
 	RET
 
-// func vectorFP8x128AVX512_1x4(w, s, x unsafe.Pointer, groups, pairs, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride int, tables unsafe.Pointer) (found uint64)
+// func vectorINT8AVX512(w, s, x unsafe.Pointer, groups, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
 //
 //	AX w
 //	BX s
-//	DX y
-//	SI pairs
-//	DI tables
-//	CX wStride
-//	R8 xStride
-//	R9 place in x
-//	R10 place in x, four lines on
-//	R11 3·xStride
-//	R12 groups left
-//	R13 steps left of the group
-//	R14 place in the group's scales
-//	R15 cache lines of the frame; between lines scratch
+//	DX tables
+//	SI wStride
+//	DI position in x
+//	CX xStride
+//	R8 3·xStride
+//	R9 groups left
+//	R10 steps left of the group
+//	R11 position in the scales of the group
+//	R12 cache lines of the frame; scratch between rows
+//	R13 scratch
 //	Z0…Z3 sums
 //	Z4…Z7 those of the block, or of odd vectors
-//	Z16 Z17 constants of the arithmetic
-//	Z18 codes, signs set: the largest of each byte
-TEXT ·vectorFP8x128AVX512_1x4(SB), NOSPLIT, $208-112
+//	Z8 Z9 constants of the arithmetic
+TEXT ·vectorINT8AVX512(SB), NOSPLIT, $208-128
 	MOVQ w+0(FP), AX
 	MOVQ s+8(FP), BX
-	MOVQ y+72(FP), DX
-	MOVQ pairs+32(FP), SI
-	MOVQ tables+96(FP), DI
-	MOVQ wStride+40(FP), CX
-	MOVQ xStride+80(FP), R8
-	LEAQ (R8)(R8*2), R11
+	MOVQ tables+112(FP), DX
+	MOVQ wStride+40(FP), SI
+	MOVQ xStride+80(FP), CX
+	LEAQ (CX)(CX*2), R8
 	VPXOR X0, X0, X0
 	VMOVDQU X0, (SP)
-	VPXORD Z18, Z18, Z18
-	VMOVUPS (DI), Z16
-	VMOVUPS 64(DI), Z17
+	VMOVUPS (DX), Z8
+	VMOVUPS 64(DX), Z9
 
-line1:
-	MOVQ x+16(FP), R9
-	MOVQ groups+24(FP), R12
-	LEAQ 79(SP), R15
-	ANDQ $-64, R15
+row1:
+	MOVQ x+16(FP), DI
+	MOVQ groups+24(FP), R9
+	LEAQ 79(SP), R12
+	ANDQ $-64, R12
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
 	VPXORD Z2, Z2, Z2
 	VPXORD Z3, Z3, Z3
 
 group2:
-	VBROADCASTSS 128(DI), X19
-	VMULPS (BX), X19, X19
-	VMOVUPS X19, (R15)
+	VMOVUPS (BX), X13
+	VPMAXUB (SP), X13, X13
+	VMOVUPS X13, (SP)
+	VBROADCASTSS 128(DX), Z12
+	VPMOVZXBD (BX), Z11
+	VPSLLD $23, Z11, Z11
+	VPMAXSD vectorf32Least<>+0(SB), Z11, Z11
+	VMULPS Z12, Z11, Z11
+	VMOVUPS Z11, (R12)
 	ADDQ $16, BX
-	LEAQ (R15), R14
-	MOVQ $4, R13
+	LEAQ (R12), R11
+	MOVQ $16, R10
+	CMPQ batch+96(FP), $4
+	JLT fewer4
 
-step3:
-	PREFETCHT1 (AX)(CX*2)
+step5:
+	PREFETCHT1 (AX)(SI*2)
 	PREFETCHT0 512(AX)
-	PREFETCHT1 64(AX)(CX*2)
-	PREFETCHT0 576(AX)
-	VMOVUPS (AX), Z19
-	VPORD vectorf32Signs<>+0(SB), Z19, Z19
-	VPMAXUB Z19, Z18, Z18
-	VPMOVSXBW (AX), Z19
-	VPMULLW Z16, Z19, Z19
-	VPANDD Z17, Z19, Z19
-	VMOVUPS Z19, 64(R15)
-	VCVTPH2PS 64(R15), Z20
-	VMULPS (R9), Z20, Z4
-	VMULPS (R9)(R8*1), Z20, Z5
-	VMULPS (R9)(R8*2), Z20, Z6
-	VMULPS (R9)(R11*1), Z20, Z7
-	VCVTPH2PS 96(R15), Z20
-	VFMADD231PS 64(R9), Z20, Z4
-	VFMADD231PS 64(R9)(R8*1), Z20, Z5
-	VFMADD231PS 64(R9)(R8*2), Z20, Z6
-	VFMADD231PS 64(R9)(R11*1), Z20, Z7
-	VPMOVSXBW 32(AX), Z19
-	VPMULLW Z16, Z19, Z19
-	VPANDD Z17, Z19, Z19
-	VMOVUPS Z19, 64(R15)
-	VCVTPH2PS 64(R15), Z20
-	VFMADD231PS 128(R9), Z20, Z4
-	VFMADD231PS 128(R9)(R8*1), Z20, Z5
-	VFMADD231PS 128(R9)(R8*2), Z20, Z6
-	VFMADD231PS 128(R9)(R11*1), Z20, Z7
-	VCVTPH2PS 96(R15), Z20
-	VFMADD231PS 192(R9), Z20, Z4
-	VFMADD231PS 192(R9)(R8*1), Z20, Z5
-	VFMADD231PS 192(R9)(R8*2), Z20, Z6
-	VFMADD231PS 192(R9)(R11*1), Z20, Z7
-	VMOVUPS 64(AX), Z19
-	VPORD vectorf32Signs<>+0(SB), Z19, Z19
-	VPMAXUB Z19, Z18, Z18
-	VPMOVSXBW 64(AX), Z19
-	VPMULLW Z16, Z19, Z19
-	VPANDD Z17, Z19, Z19
-	VMOVUPS Z19, 64(R15)
-	VCVTPH2PS 64(R15), Z20
-	VFMADD231PS 256(R9), Z20, Z4
-	VFMADD231PS 256(R9)(R8*1), Z20, Z5
-	VFMADD231PS 256(R9)(R8*2), Z20, Z6
-	VFMADD231PS 256(R9)(R11*1), Z20, Z7
-	VCVTPH2PS 96(R15), Z20
-	VFMADD231PS 320(R9), Z20, Z4
-	VFMADD231PS 320(R9)(R8*1), Z20, Z5
-	VFMADD231PS 320(R9)(R8*2), Z20, Z6
-	VFMADD231PS 320(R9)(R11*1), Z20, Z7
-	VPMOVSXBW 96(AX), Z19
-	VPMULLW Z16, Z19, Z19
-	VPANDD Z17, Z19, Z19
-	VMOVUPS Z19, 64(R15)
-	VCVTPH2PS 64(R15), Z20
-	VFMADD231PS 384(R9), Z20, Z4
-	VFMADD231PS 384(R9)(R8*1), Z20, Z5
-	VFMADD231PS 384(R9)(R8*2), Z20, Z6
-	VFMADD231PS 384(R9)(R11*1), Z20, Z7
-	VCVTPH2PS 96(R15), Z20
-	VFMADD231PS 448(R9), Z20, Z4
-	VFMADD231PS 448(R9)(R8*1), Z20, Z5
-	VFMADD231PS 448(R9)(R8*2), Z20, Z6
-	VFMADD231PS 448(R9)(R11*1), Z20, Z7
-	VBROADCASTSS (R14), Z23
-	VFMADD231PS Z23, Z4, Z0
-	VFMADD231PS Z23, Z5, Z1
-	VFMADD231PS Z23, Z6, Z2
-	VFMADD231PS Z23, Z7, Z3
-	ADDQ $128, AX
-	ADDQ $512, R9
-	ADDQ $4, R14
-	SUBQ $1, R13
-	JNZ step3
-	SUBQ $1, R12
+	VPMOVSXBD (AX), Z11
+	VCVTDQ2PS Z11, Z11
+	VMULPS (DI), Z11, Z4
+	VMULPS (DI)(CX*1), Z11, Z5
+	VMULPS (DI)(CX*2), Z11, Z6
+	VMULPS (DI)(R8*1), Z11, Z7
+	VPMOVSXBD 16(AX), Z12
+	VCVTDQ2PS Z12, Z12
+	VFMADD231PS 64(DI), Z12, Z4
+	VFMADD231PS 64(DI)(CX*1), Z12, Z5
+	VFMADD231PS 64(DI)(CX*2), Z12, Z6
+	VFMADD231PS 64(DI)(R8*1), Z12, Z7
+	VBROADCASTSS (R11), Z15
+	VFMADD231PS Z15, Z4, Z0
+	VFMADD231PS Z15, Z5, Z1
+	VFMADD231PS Z15, Z6, Z2
+	VFMADD231PS Z15, Z7, Z3
+	ADDQ $32, AX
+	ADDQ $128, DI
+	ADDQ $4, R11
+	SUBQ $1, R10
+	JNZ step5
+	JMP done3
+
+fewer4:
+	CMPQ batch+96(FP), $2
+	JLT fewer6
+
+step7:
+	PREFETCHT1 (AX)(SI*2)
+	PREFETCHT0 512(AX)
+	VPMOVSXBD (AX), Z11
+	VCVTDQ2PS Z11, Z11
+	VMULPS (DI), Z11, Z4
+	VMULPS (DI)(CX*1), Z11, Z5
+	VPMOVSXBD 16(AX), Z12
+	VCVTDQ2PS Z12, Z12
+	VFMADD231PS 64(DI), Z12, Z4
+	VFMADD231PS 64(DI)(CX*1), Z12, Z5
+	VBROADCASTSS (R11), Z15
+	VFMADD231PS Z15, Z4, Z0
+	VFMADD231PS Z15, Z5, Z1
+	ADDQ $32, AX
+	ADDQ $128, DI
+	ADDQ $4, R11
+	SUBQ $1, R10
+	JNZ step7
+	JMP done3
+
+fewer6:
+
+step9:
+	PREFETCHT1 (AX)(SI*2)
+	PREFETCHT0 512(AX)
+	VPMOVSXBD (AX), Z11
+	VCVTDQ2PS Z11, Z11
+	VMULPS (DI), Z11, Z4
+	VPMOVSXBD 16(AX), Z12
+	VCVTDQ2PS Z12, Z12
+	VFMADD231PS 64(DI), Z12, Z4
+	VBROADCASTSS (R11), Z15
+	VFMADD231PS Z15, Z4, Z0
+	ADDQ $32, AX
+	ADDQ $128, DI
+	ADDQ $4, R11
+	SUBQ $1, R10
+	JNZ step9
+
+done3:
+	SUBQ $1, R9
 	JNZ group2
 
 	// y += sums, across lanes
-	MOVQ DX, R15
-	VEXTRACTF64X4 $1, Z0, Y19
-	VADDPS Y19, Y0, Y0
-	VEXTRACTF32X4 $1, Y0, X19
-	VADDPS X19, X0, X0
-	VPSHUFD $78, X0, X19
-	VADDPS X19, X0, X0
-	VPSHUFD $177, X0, X19
-	VADDPS X19, X0, X0
-	VADDSS (R15), X0, X0
-	VMOVSS X0, (R15)
-	ADDQ yStride+88(FP), R15
-	VEXTRACTF64X4 $1, Z1, Y19
-	VADDPS Y19, Y1, Y1
-	VEXTRACTF32X4 $1, Y1, X19
-	VADDPS X19, X1, X1
-	VPSHUFD $78, X1, X19
-	VADDPS X19, X1, X1
-	VPSHUFD $177, X1, X19
-	VADDPS X19, X1, X1
-	VADDSS (R15), X1, X1
-	VMOVSS X1, (R15)
-	ADDQ yStride+88(FP), R15
-	VEXTRACTF64X4 $1, Z2, Y19
-	VADDPS Y19, Y2, Y2
-	VEXTRACTF32X4 $1, Y2, X19
-	VADDPS X19, X2, X2
-	VPSHUFD $78, X2, X19
-	VADDPS X19, X2, X2
-	VPSHUFD $177, X2, X19
-	VADDPS X19, X2, X2
-	VADDSS (R15), X2, X2
-	VMOVSS X2, (R15)
-	ADDQ yStride+88(FP), R15
-	VEXTRACTF64X4 $1, Z3, Y19
-	VADDPS Y19, Y3, Y3
-	VEXTRACTF32X4 $1, Y3, X19
-	VADDPS X19, X3, X3
-	VPSHUFD $78, X3, X19
-	VADDPS X19, X3, X3
-	VPSHUFD $177, X3, X19
-	VADDPS X19, X3, X3
-	VADDSS (R15), X3, X3
-	VMOVSS X3, (R15)
-	ADDQ $4, DX
+	MOVQ sums+104(FP), R12
+	VMOVUPS Z0, (R12)
+	VMOVUPS Z1, 64(R12)
+	VMOVUPS Z2, 128(R12)
+	VMOVUPS Z3, 192(R12)
+	MOVQ y+72(FP), R13
+	MOVQ batch+96(FP), R10
+
+lanes10:
+	VMOVUPS (R12), Z0
+	VEXTRACTF64X4 $1, Z0, Y1
+	VADDPS Y1, Y0, Y0
+	VEXTRACTF32X4 $1, Y0, X1
+	VADDPS X1, X0, X0
+	VPSHUFD $78, X0, X1
+	VADDPS X1, X0, X0
+	VPSHUFD $177, X0, X1
+	VADDPS X1, X0, X0
+	VADDSS (R13), X0, X0
+	VMOVSS X0, (R13)
+	ADDQ $64, R12
+	ADDQ yStride+88(FP), R13
+	SUBQ $1, R10
+	JNZ lanes10
+	ADDQ $4, y+72(FP)
 	ADDQ wNext+56(FP), AX
 	ADDQ sNext+64(FP), BX
-	SUBQ $1, SI
-	JNZ line1
+	SUBQ $1, rows+32(FP)
+	JNZ row1
 	VMOVDQU (SP), X0
-	VPSUBUSB 144(DI), X0, X0
-	VMOVAPS Z18, Z1
-	VEXTRACTI64X4 $1, Z1, Y2
-	VPMAXUB Y2, Y1, Y1
-	VEXTRACTI128 $1, Y1, X2
-	VPMAXUB Y2, Y1, Y1
-	VPCMPEQB X2, X2, X2
-	VPCMPEQB X2, X1, X1
-	VPOR X1, X0, X0
-	XORL R15, R15
+	VPSUBUSB 144(DX), X0, X0
+	XORL R12, R12
 	VPTEST X0, X0
-	SETNE R15
-	MOVQ R15, found+104(FP)
+	SETNE R12
+	MOVQ R12, found+120(FP)
 	VZEROUPPER
 	RET
 
-// func vectorFP8x128AVX512_1x8(w, s, x unsafe.Pointer, groups, pairs, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride int, tables unsafe.Pointer) (found uint64)
+// func vectorFP6AVX512(w, s, x unsafe.Pointer, groups, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
 //
 //	AX w
 //	BX s
-//	DX y
-//	SI pairs
-//	DI tables
-//	CX wStride
-//	R8 xStride
-//	R9 place in x
-//	R10 place in x, four lines on
-//	R11 3·xStride
-//	R12 groups left
-//	R13 steps left of the group
-//	R14 place in the group's scales
-//	R15 cache lines of the frame; between lines scratch
-//	Z0…Z7 sums
-//	Z8…Z15 those of the block, or of odd vectors
-//	Z16 Z17 constants of the arithmetic
-//	Z18 codes, signs set: the largest of each byte
-TEXT ·vectorFP8x128AVX512_1x8(SB), NOSPLIT, $208-112
-	MOVQ w+0(FP), AX
-	MOVQ s+8(FP), BX
-	MOVQ y+72(FP), DX
-	MOVQ pairs+32(FP), SI
-	MOVQ tables+96(FP), DI
-	MOVQ wStride+40(FP), CX
-	MOVQ xStride+80(FP), R8
-	LEAQ (R8)(R8*2), R11
-	VPXOR X0, X0, X0
-	VMOVDQU X0, (SP)
-	VPXORD Z18, Z18, Z18
-	VMOVUPS (DI), Z16
-	VMOVUPS 64(DI), Z17
-
-line1:
-	MOVQ x+16(FP), R9
-	MOVQ groups+24(FP), R12
-	LEAQ 79(SP), R15
-	ANDQ $-64, R15
-	VPXORD Z0, Z0, Z0
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	VPXORD Z3, Z3, Z3
-	VPXORD Z4, Z4, Z4
-	VPXORD Z5, Z5, Z5
-	VPXORD Z6, Z6, Z6
-	VPXORD Z7, Z7, Z7
-
-group2:
-	VBROADCASTSS 128(DI), X19
-	VMULPS (BX), X19, X19
-	VMOVUPS X19, (R15)
-	ADDQ $16, BX
-	LEAQ (R15), R14
-	MOVQ $4, R13
-
-step3:
-	LEAQ (R9)(R8*4), R10
-	PREFETCHT1 (AX)(CX*2)
-	PREFETCHT0 512(AX)
-	PREFETCHT1 64(AX)(CX*2)
-	PREFETCHT0 576(AX)
-	VMOVUPS (AX), Z19
-	VPORD vectorf32Signs<>+0(SB), Z19, Z19
-	VPMAXUB Z19, Z18, Z18
-	VPMOVSXBW (AX), Z19
-	VPMULLW Z16, Z19, Z19
-	VPANDD Z17, Z19, Z19
-	VMOVUPS Z19, 64(R15)
-	VCVTPH2PS 64(R15), Z20
-	VMULPS (R9), Z20, Z8
-	VMULPS (R9)(R8*1), Z20, Z9
-	VMULPS (R9)(R8*2), Z20, Z10
-	VMULPS (R9)(R11*1), Z20, Z11
-	VMULPS (R10), Z20, Z12
-	VMULPS (R10)(R8*1), Z20, Z13
-	VMULPS (R10)(R8*2), Z20, Z14
-	VMULPS (R10)(R11*1), Z20, Z15
-	VCVTPH2PS 96(R15), Z20
-	VFMADD231PS 64(R9), Z20, Z8
-	VFMADD231PS 64(R9)(R8*1), Z20, Z9
-	VFMADD231PS 64(R9)(R8*2), Z20, Z10
-	VFMADD231PS 64(R9)(R11*1), Z20, Z11
-	VFMADD231PS 64(R10), Z20, Z12
-	VFMADD231PS 64(R10)(R8*1), Z20, Z13
-	VFMADD231PS 64(R10)(R8*2), Z20, Z14
-	VFMADD231PS 64(R10)(R11*1), Z20, Z15
-	VPMOVSXBW 32(AX), Z19
-	VPMULLW Z16, Z19, Z19
-	VPANDD Z17, Z19, Z19
-	VMOVUPS Z19, 64(R15)
-	VCVTPH2PS 64(R15), Z20
-	VFMADD231PS 128(R9), Z20, Z8
-	VFMADD231PS 128(R9)(R8*1), Z20, Z9
-	VFMADD231PS 128(R9)(R8*2), Z20, Z10
-	VFMADD231PS 128(R9)(R11*1), Z20, Z11
-	VFMADD231PS 128(R10), Z20, Z12
-	VFMADD231PS 128(R10)(R8*1), Z20, Z13
-	VFMADD231PS 128(R10)(R8*2), Z20, Z14
-	VFMADD231PS 128(R10)(R11*1), Z20, Z15
-	VCVTPH2PS 96(R15), Z20
-	VFMADD231PS 192(R9), Z20, Z8
-	VFMADD231PS 192(R9)(R8*1), Z20, Z9
-	VFMADD231PS 192(R9)(R8*2), Z20, Z10
-	VFMADD231PS 192(R9)(R11*1), Z20, Z11
-	VFMADD231PS 192(R10), Z20, Z12
-	VFMADD231PS 192(R10)(R8*1), Z20, Z13
-	VFMADD231PS 192(R10)(R8*2), Z20, Z14
-	VFMADD231PS 192(R10)(R11*1), Z20, Z15
-	VMOVUPS 64(AX), Z19
-	VPORD vectorf32Signs<>+0(SB), Z19, Z19
-	VPMAXUB Z19, Z18, Z18
-	VPMOVSXBW 64(AX), Z19
-	VPMULLW Z16, Z19, Z19
-	VPANDD Z17, Z19, Z19
-	VMOVUPS Z19, 64(R15)
-	VCVTPH2PS 64(R15), Z20
-	VFMADD231PS 256(R9), Z20, Z8
-	VFMADD231PS 256(R9)(R8*1), Z20, Z9
-	VFMADD231PS 256(R9)(R8*2), Z20, Z10
-	VFMADD231PS 256(R9)(R11*1), Z20, Z11
-	VFMADD231PS 256(R10), Z20, Z12
-	VFMADD231PS 256(R10)(R8*1), Z20, Z13
-	VFMADD231PS 256(R10)(R8*2), Z20, Z14
-	VFMADD231PS 256(R10)(R11*1), Z20, Z15
-	VCVTPH2PS 96(R15), Z20
-	VFMADD231PS 320(R9), Z20, Z8
-	VFMADD231PS 320(R9)(R8*1), Z20, Z9
-	VFMADD231PS 320(R9)(R8*2), Z20, Z10
-	VFMADD231PS 320(R9)(R11*1), Z20, Z11
-	VFMADD231PS 320(R10), Z20, Z12
-	VFMADD231PS 320(R10)(R8*1), Z20, Z13
-	VFMADD231PS 320(R10)(R8*2), Z20, Z14
-	VFMADD231PS 320(R10)(R11*1), Z20, Z15
-	VPMOVSXBW 96(AX), Z19
-	VPMULLW Z16, Z19, Z19
-	VPANDD Z17, Z19, Z19
-	VMOVUPS Z19, 64(R15)
-	VCVTPH2PS 64(R15), Z20
-	VFMADD231PS 384(R9), Z20, Z8
-	VFMADD231PS 384(R9)(R8*1), Z20, Z9
-	VFMADD231PS 384(R9)(R8*2), Z20, Z10
-	VFMADD231PS 384(R9)(R11*1), Z20, Z11
-	VFMADD231PS 384(R10), Z20, Z12
-	VFMADD231PS 384(R10)(R8*1), Z20, Z13
-	VFMADD231PS 384(R10)(R8*2), Z20, Z14
-	VFMADD231PS 384(R10)(R11*1), Z20, Z15
-	VCVTPH2PS 96(R15), Z20
-	VFMADD231PS 448(R9), Z20, Z8
-	VFMADD231PS 448(R9)(R8*1), Z20, Z9
-	VFMADD231PS 448(R9)(R8*2), Z20, Z10
-	VFMADD231PS 448(R9)(R11*1), Z20, Z11
-	VFMADD231PS 448(R10), Z20, Z12
-	VFMADD231PS 448(R10)(R8*1), Z20, Z13
-	VFMADD231PS 448(R10)(R8*2), Z20, Z14
-	VFMADD231PS 448(R10)(R11*1), Z20, Z15
-	VBROADCASTSS (R14), Z23
-	VFMADD231PS Z23, Z8, Z0
-	VFMADD231PS Z23, Z9, Z1
-	VFMADD231PS Z23, Z10, Z2
-	VFMADD231PS Z23, Z11, Z3
-	VFMADD231PS Z23, Z12, Z4
-	VFMADD231PS Z23, Z13, Z5
-	VFMADD231PS Z23, Z14, Z6
-	VFMADD231PS Z23, Z15, Z7
-	ADDQ $128, AX
-	ADDQ $512, R9
-	ADDQ $4, R14
-	SUBQ $1, R13
-	JNZ step3
-	SUBQ $1, R12
-	JNZ group2
-
-	// y += sums, across lanes
-	MOVQ DX, R15
-	VEXTRACTF64X4 $1, Z0, Y19
-	VADDPS Y19, Y0, Y0
-	VEXTRACTF32X4 $1, Y0, X19
-	VADDPS X19, X0, X0
-	VPSHUFD $78, X0, X19
-	VADDPS X19, X0, X0
-	VPSHUFD $177, X0, X19
-	VADDPS X19, X0, X0
-	VADDSS (R15), X0, X0
-	VMOVSS X0, (R15)
-	ADDQ yStride+88(FP), R15
-	VEXTRACTF64X4 $1, Z1, Y19
-	VADDPS Y19, Y1, Y1
-	VEXTRACTF32X4 $1, Y1, X19
-	VADDPS X19, X1, X1
-	VPSHUFD $78, X1, X19
-	VADDPS X19, X1, X1
-	VPSHUFD $177, X1, X19
-	VADDPS X19, X1, X1
-	VADDSS (R15), X1, X1
-	VMOVSS X1, (R15)
-	ADDQ yStride+88(FP), R15
-	VEXTRACTF64X4 $1, Z2, Y19
-	VADDPS Y19, Y2, Y2
-	VEXTRACTF32X4 $1, Y2, X19
-	VADDPS X19, X2, X2
-	VPSHUFD $78, X2, X19
-	VADDPS X19, X2, X2
-	VPSHUFD $177, X2, X19
-	VADDPS X19, X2, X2
-	VADDSS (R15), X2, X2
-	VMOVSS X2, (R15)
-	ADDQ yStride+88(FP), R15
-	VEXTRACTF64X4 $1, Z3, Y19
-	VADDPS Y19, Y3, Y3
-	VEXTRACTF32X4 $1, Y3, X19
-	VADDPS X19, X3, X3
-	VPSHUFD $78, X3, X19
-	VADDPS X19, X3, X3
-	VPSHUFD $177, X3, X19
-	VADDPS X19, X3, X3
-	VADDSS (R15), X3, X3
-	VMOVSS X3, (R15)
-	ADDQ yStride+88(FP), R15
-	VEXTRACTF64X4 $1, Z4, Y19
-	VADDPS Y19, Y4, Y4
-	VEXTRACTF32X4 $1, Y4, X19
-	VADDPS X19, X4, X4
-	VPSHUFD $78, X4, X19
-	VADDPS X19, X4, X4
-	VPSHUFD $177, X4, X19
-	VADDPS X19, X4, X4
-	VADDSS (R15), X4, X4
-	VMOVSS X4, (R15)
-	ADDQ yStride+88(FP), R15
-	VEXTRACTF64X4 $1, Z5, Y19
-	VADDPS Y19, Y5, Y5
-	VEXTRACTF32X4 $1, Y5, X19
-	VADDPS X19, X5, X5
-	VPSHUFD $78, X5, X19
-	VADDPS X19, X5, X5
-	VPSHUFD $177, X5, X19
-	VADDPS X19, X5, X5
-	VADDSS (R15), X5, X5
-	VMOVSS X5, (R15)
-	ADDQ yStride+88(FP), R15
-	VEXTRACTF64X4 $1, Z6, Y19
-	VADDPS Y19, Y6, Y6
-	VEXTRACTF32X4 $1, Y6, X19
-	VADDPS X19, X6, X6
-	VPSHUFD $78, X6, X19
-	VADDPS X19, X6, X6
-	VPSHUFD $177, X6, X19
-	VADDPS X19, X6, X6
-	VADDSS (R15), X6, X6
-	VMOVSS X6, (R15)
-	ADDQ yStride+88(FP), R15
-	VEXTRACTF64X4 $1, Z7, Y19
-	VADDPS Y19, Y7, Y7
-	VEXTRACTF32X4 $1, Y7, X19
-	VADDPS X19, X7, X7
-	VPSHUFD $78, X7, X19
-	VADDPS X19, X7, X7
-	VPSHUFD $177, X7, X19
-	VADDPS X19, X7, X7
-	VADDSS (R15), X7, X7
-	VMOVSS X7, (R15)
-	ADDQ $4, DX
-	ADDQ wNext+56(FP), AX
-	ADDQ sNext+64(FP), BX
-	SUBQ $1, SI
-	JNZ line1
-	VMOVDQU (SP), X0
-	VPSUBUSB 144(DI), X0, X0
-	VMOVAPS Z18, Z1
-	VEXTRACTI64X4 $1, Z1, Y2
-	VPMAXUB Y2, Y1, Y1
-	VEXTRACTI128 $1, Y1, X2
-	VPMAXUB Y2, Y1, Y1
-	VPCMPEQB X2, X2, X2
-	VPCMPEQB X2, X1, X1
-	VPOR X1, X0, X0
-	XORL R15, R15
-	VPTEST X0, X0
-	SETNE R15
-	MOVQ R15, found+104(FP)
-	VZEROUPPER
-	RET
-
-// func vectorINT8AVX512_1x1(w, s, x unsafe.Pointer, groups, pairs, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride int, tables unsafe.Pointer) (found uint64)
-//
-//	AX w
-//	BX s
-//	DX y
-//	SI pairs
-//	DI tables
-//	CX wStride
-//	R8 xStride
-//	R9 place in x
-//	R10 place in x, four lines on
-//	R11 3·xStride
-//	R12 groups left
-//	R13 steps left of the group
-//	R14 place in the group's scales
-//	R15 cache lines of the frame; between lines scratch
-//	Z0…Z0 sums
-//	Z1…Z1 those of the block, or of odd vectors
-//	Z16 Z17 constants of the arithmetic
-TEXT ·vectorINT8AVX512_1x1(SB), NOSPLIT, $208-112
-	MOVQ w+0(FP), AX
-	MOVQ s+8(FP), BX
-	MOVQ y+72(FP), DX
-	MOVQ pairs+32(FP), SI
-	MOVQ tables+96(FP), DI
-	MOVQ wStride+40(FP), CX
-	MOVQ xStride+80(FP), R8
-	LEAQ (R8)(R8*2), R11
-	VPXOR X0, X0, X0
-	VMOVDQU X0, (SP)
-	VMOVUPS (DI), Z16
-	VMOVUPS 64(DI), Z17
-
-line1:
-	MOVQ x+16(FP), R9
-	MOVQ groups+24(FP), R12
-	LEAQ 79(SP), R15
-	ANDQ $-64, R15
-	VPXORD Z0, Z0, Z0
-
-group2:
-	VMOVUPS (BX), X21
-	VPMAXUB (SP), X21, X21
-	VMOVUPS X21, (SP)
-	VBROADCASTSS 128(DI), Z20
-	VPMOVZXBD (BX), Z19
-	VPSLLD $23, Z19, Z19
-	VPMAXSD vectorf32Least<>+0(SB), Z19, Z19
-	VMULPS Z20, Z19, Z19
-	VMOVUPS Z19, (R15)
-	ADDQ $16, BX
-	LEAQ (R15), R14
-	MOVQ $8, R13
-
-step3:
-	PREFETCHT1 (AX)(CX*2)
-	PREFETCHT0 512(AX)
-	VPMOVSXBD (AX), Z19
-	VCVTDQ2PS Z19, Z19
-	VMULPS (R9), Z19, Z1
-	VPMOVSXBD 16(AX), Z20
-	VCVTDQ2PS Z20, Z20
-	VFMADD231PS 64(R9), Z20, Z1
-	VBROADCASTSS (R14), Z23
-	VFMADD231PS Z23, Z1, Z0
-	VPMOVSXBD 32(AX), Z19
-	VCVTDQ2PS Z19, Z19
-	VMULPS 128(R9), Z19, Z1
-	VPMOVSXBD 48(AX), Z20
-	VCVTDQ2PS Z20, Z20
-	VFMADD231PS 192(R9), Z20, Z1
-	VBROADCASTSS 4(R14), Z23
-	VFMADD231PS Z23, Z1, Z0
-	ADDQ $64, AX
-	ADDQ $256, R9
-	ADDQ $8, R14
-	SUBQ $1, R13
-	JNZ step3
-	SUBQ $1, R12
-	JNZ group2
-
-	// y += sums, across lanes
-	MOVQ DX, R15
-	VEXTRACTF64X4 $1, Z0, Y19
-	VADDPS Y19, Y0, Y0
-	VEXTRACTF32X4 $1, Y0, X19
-	VADDPS X19, X0, X0
-	VPSHUFD $78, X0, X19
-	VADDPS X19, X0, X0
-	VPSHUFD $177, X0, X19
-	VADDPS X19, X0, X0
-	VADDSS (R15), X0, X0
-	VMOVSS X0, (R15)
-	ADDQ $4, DX
-	ADDQ wNext+56(FP), AX
-	ADDQ sNext+64(FP), BX
-	SUBQ $1, SI
-	JNZ line1
-	VMOVDQU (SP), X0
-	VPSUBUSB 144(DI), X0, X0
-	XORL R15, R15
-	VPTEST X0, X0
-	SETNE R15
-	MOVQ R15, found+104(FP)
-	VZEROUPPER
-	RET
-
-// func vectorINT8AVX512_1x2(w, s, x unsafe.Pointer, groups, pairs, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride int, tables unsafe.Pointer) (found uint64)
-//
-//	AX w
-//	BX s
-//	DX y
-//	SI pairs
-//	DI tables
-//	CX wStride
-//	R8 xStride
-//	R9 place in x
-//	R10 place in x, four lines on
-//	R11 3·xStride
-//	R12 groups left
-//	R13 steps left of the group
-//	R14 place in the group's scales
-//	R15 cache lines of the frame; between lines scratch
-//	Z0…Z1 sums
-//	Z2…Z3 those of the block, or of odd vectors
-//	Z16 Z17 constants of the arithmetic
-TEXT ·vectorINT8AVX512_1x2(SB), NOSPLIT, $208-112
-	MOVQ w+0(FP), AX
-	MOVQ s+8(FP), BX
-	MOVQ y+72(FP), DX
-	MOVQ pairs+32(FP), SI
-	MOVQ tables+96(FP), DI
-	MOVQ wStride+40(FP), CX
-	MOVQ xStride+80(FP), R8
-	LEAQ (R8)(R8*2), R11
-	VPXOR X0, X0, X0
-	VMOVDQU X0, (SP)
-	VMOVUPS (DI), Z16
-	VMOVUPS 64(DI), Z17
-
-line1:
-	MOVQ x+16(FP), R9
-	MOVQ groups+24(FP), R12
-	LEAQ 79(SP), R15
-	ANDQ $-64, R15
-	VPXORD Z0, Z0, Z0
-	VPXORD Z1, Z1, Z1
-
-group2:
-	VMOVUPS (BX), X21
-	VPMAXUB (SP), X21, X21
-	VMOVUPS X21, (SP)
-	VBROADCASTSS 128(DI), Z20
-	VPMOVZXBD (BX), Z19
-	VPSLLD $23, Z19, Z19
-	VPMAXSD vectorf32Least<>+0(SB), Z19, Z19
-	VMULPS Z20, Z19, Z19
-	VMOVUPS Z19, (R15)
-	ADDQ $16, BX
-	LEAQ (R15), R14
-	MOVQ $8, R13
-
-step3:
-	PREFETCHT1 (AX)(CX*2)
-	PREFETCHT0 512(AX)
-	VPMOVSXBD (AX), Z19
-	VCVTDQ2PS Z19, Z19
-	VMULPS (R9), Z19, Z2
-	VMULPS (R9)(R8*1), Z19, Z3
-	VPMOVSXBD 16(AX), Z20
-	VCVTDQ2PS Z20, Z20
-	VFMADD231PS 64(R9), Z20, Z2
-	VFMADD231PS 64(R9)(R8*1), Z20, Z3
-	VBROADCASTSS (R14), Z23
-	VFMADD231PS Z23, Z2, Z0
-	VFMADD231PS Z23, Z3, Z1
-	VPMOVSXBD 32(AX), Z19
-	VCVTDQ2PS Z19, Z19
-	VMULPS 128(R9), Z19, Z2
-	VMULPS 128(R9)(R8*1), Z19, Z3
-	VPMOVSXBD 48(AX), Z20
-	VCVTDQ2PS Z20, Z20
-	VFMADD231PS 192(R9), Z20, Z2
-	VFMADD231PS 192(R9)(R8*1), Z20, Z3
-	VBROADCASTSS 4(R14), Z23
-	VFMADD231PS Z23, Z2, Z0
-	VFMADD231PS Z23, Z3, Z1
-	ADDQ $64, AX
-	ADDQ $256, R9
-	ADDQ $8, R14
-	SUBQ $1, R13
-	JNZ step3
-	SUBQ $1, R12
-	JNZ group2
-
-	// y += sums, across lanes
-	MOVQ DX, R15
-	VEXTRACTF64X4 $1, Z0, Y19
-	VADDPS Y19, Y0, Y0
-	VEXTRACTF32X4 $1, Y0, X19
-	VADDPS X19, X0, X0
-	VPSHUFD $78, X0, X19
-	VADDPS X19, X0, X0
-	VPSHUFD $177, X0, X19
-	VADDPS X19, X0, X0
-	VADDSS (R15), X0, X0
-	VMOVSS X0, (R15)
-	ADDQ yStride+88(FP), R15
-	VEXTRACTF64X4 $1, Z1, Y19
-	VADDPS Y19, Y1, Y1
-	VEXTRACTF32X4 $1, Y1, X19
-	VADDPS X19, X1, X1
-	VPSHUFD $78, X1, X19
-	VADDPS X19, X1, X1
-	VPSHUFD $177, X1, X19
-	VADDPS X19, X1, X1
-	VADDSS (R15), X1, X1
-	VMOVSS X1, (R15)
-	ADDQ $4, DX
-	ADDQ wNext+56(FP), AX
-	ADDQ sNext+64(FP), BX
-	SUBQ $1, SI
-	JNZ line1
-	VMOVDQU (SP), X0
-	VPSUBUSB 144(DI), X0, X0
-	XORL R15, R15
-	VPTEST X0, X0
-	SETNE R15
-	MOVQ R15, found+104(FP)
-	VZEROUPPER
-	RET
-
-// func vectorINT8AVX512_1x4(w, s, x unsafe.Pointer, groups, pairs, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride int, tables unsafe.Pointer) (found uint64)
-//
-//	AX w
-//	BX s
-//	DX y
-//	SI pairs
-//	DI tables
-//	CX wStride
-//	R8 xStride
-//	R9 place in x
-//	R10 place in x, four lines on
-//	R11 3·xStride
-//	R12 groups left
-//	R13 steps left of the group
-//	R14 place in the group's scales
-//	R15 cache lines of the frame; between lines scratch
+//	DX tables
+//	SI wStride
+//	DI position in x
+//	CX xStride
+//	R8 3·xStride
+//	R9 groups left
+//	R10 steps left of the group
+//	R11 position in the scales of the group
+//	R12 cache lines of the frame; scratch between rows
+//	R13 scratch
 //	Z0…Z3 sums
 //	Z4…Z7 those of the block, or of odd vectors
-//	Z16 Z17 constants of the arithmetic
-TEXT ·vectorINT8AVX512_1x4(SB), NOSPLIT, $208-112
+//	Z8 Z9 constants of the arithmetic
+TEXT ·vectorFP6AVX512(SB), NOSPLIT, $208-128
 	MOVQ w+0(FP), AX
 	MOVQ s+8(FP), BX
-	MOVQ y+72(FP), DX
-	MOVQ pairs+32(FP), SI
-	MOVQ tables+96(FP), DI
-	MOVQ wStride+40(FP), CX
-	MOVQ xStride+80(FP), R8
-	LEAQ (R8)(R8*2), R11
+	MOVQ tables+112(FP), DX
+	MOVQ wStride+40(FP), SI
+	MOVQ xStride+80(FP), CX
+	LEAQ (CX)(CX*2), R8
 	VPXOR X0, X0, X0
 	VMOVDQU X0, (SP)
-	VMOVUPS (DI), Z16
-	VMOVUPS 64(DI), Z17
+	VMOVUPS (DX), Z8
+	VMOVUPS 64(DX), Z9
 
-line1:
-	MOVQ x+16(FP), R9
-	MOVQ groups+24(FP), R12
-	LEAQ 79(SP), R15
-	ANDQ $-64, R15
+row1:
+	MOVQ x+16(FP), DI
+	MOVQ groups+24(FP), R9
+	LEAQ 79(SP), R12
+	ANDQ $-64, R12
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
 	VPXORD Z2, Z2, Z2
 	VPXORD Z3, Z3, Z3
 
 group2:
-	VMOVUPS (BX), X21
-	VPMAXUB (SP), X21, X21
-	VMOVUPS X21, (SP)
-	VBROADCASTSS 128(DI), Z20
-	VPMOVZXBD (BX), Z19
-	VPSLLD $23, Z19, Z19
-	VPMAXSD vectorf32Least<>+0(SB), Z19, Z19
-	VMULPS Z20, Z19, Z19
-	VMOVUPS Z19, (R15)
+	VMOVUPS (BX), X13
+	VPMAXUB (SP), X13, X13
+	VMOVUPS X13, (SP)
+	VBROADCASTSS 128(DX), Z12
+	VPMOVZXBD (BX), Z11
+	VPSLLD $23, Z11, Z11
+	VPMAXSD vectorf32Least<>+0(SB), Z11, Z11
+	VMULPS Z12, Z11, Z11
+	VMOVUPS Z11, (R12)
 	ADDQ $16, BX
-	LEAQ (R15), R14
-	MOVQ $8, R13
+	LEAQ (R12), R11
+	MOVQ $8, R10
+	CMPQ batch+96(FP), $4
+	JLT fewer4
 
-step3:
-	PREFETCHT1 (AX)(CX*2)
+step5:
+	PREFETCHT1 (AX)(SI*2)
 	PREFETCHT0 512(AX)
-	VPMOVSXBD (AX), Z19
-	VCVTDQ2PS Z19, Z19
-	VMULPS (R9), Z19, Z4
-	VMULPS (R9)(R8*1), Z19, Z5
-	VMULPS (R9)(R8*2), Z19, Z6
-	VMULPS (R9)(R11*1), Z19, Z7
-	VPMOVSXBD 16(AX), Z20
-	VCVTDQ2PS Z20, Z20
-	VFMADD231PS 64(R9), Z20, Z4
-	VFMADD231PS 64(R9)(R8*1), Z20, Z5
-	VFMADD231PS 64(R9)(R8*2), Z20, Z6
-	VFMADD231PS 64(R9)(R11*1), Z20, Z7
-	VBROADCASTSS (R14), Z23
-	VFMADD231PS Z23, Z4, Z0
-	VFMADD231PS Z23, Z5, Z1
-	VFMADD231PS Z23, Z6, Z2
-	VFMADD231PS Z23, Z7, Z3
-	VPMOVSXBD 32(AX), Z19
-	VCVTDQ2PS Z19, Z19
-	VMULPS 128(R9), Z19, Z4
-	VMULPS 128(R9)(R8*1), Z19, Z5
-	VMULPS 128(R9)(R8*2), Z19, Z6
-	VMULPS 128(R9)(R11*1), Z19, Z7
-	VPMOVSXBD 48(AX), Z20
-	VCVTDQ2PS Z20, Z20
-	VFMADD231PS 192(R9), Z20, Z4
-	VFMADD231PS 192(R9)(R8*1), Z20, Z5
-	VFMADD231PS 192(R9)(R8*2), Z20, Z6
-	VFMADD231PS 192(R9)(R11*1), Z20, Z7
-	VBROADCASTSS 4(R14), Z23
-	VFMADD231PS Z23, Z4, Z0
-	VFMADD231PS Z23, Z5, Z1
-	VFMADD231PS Z23, Z6, Z2
-	VFMADD231PS Z23, Z7, Z3
-	ADDQ $64, AX
-	ADDQ $256, R9
-	ADDQ $8, R14
-	SUBQ $1, R13
-	JNZ step3
-	SUBQ $1, R12
-	JNZ group2
-
-	// y += sums, across lanes
-	MOVQ DX, R15
-	VEXTRACTF64X4 $1, Z0, Y19
-	VADDPS Y19, Y0, Y0
-	VEXTRACTF32X4 $1, Y0, X19
-	VADDPS X19, X0, X0
-	VPSHUFD $78, X0, X19
-	VADDPS X19, X0, X0
-	VPSHUFD $177, X0, X19
-	VADDPS X19, X0, X0
-	VADDSS (R15), X0, X0
-	VMOVSS X0, (R15)
-	ADDQ yStride+88(FP), R15
-	VEXTRACTF64X4 $1, Z1, Y19
-	VADDPS Y19, Y1, Y1
-	VEXTRACTF32X4 $1, Y1, X19
-	VADDPS X19, X1, X1
-	VPSHUFD $78, X1, X19
-	VADDPS X19, X1, X1
-	VPSHUFD $177, X1, X19
-	VADDPS X19, X1, X1
-	VADDSS (R15), X1, X1
-	VMOVSS X1, (R15)
-	ADDQ yStride+88(FP), R15
-	VEXTRACTF64X4 $1, Z2, Y19
-	VADDPS Y19, Y2, Y2
-	VEXTRACTF32X4 $1, Y2, X19
-	VADDPS X19, X2, X2
-	VPSHUFD $78, X2, X19
-	VADDPS X19, X2, X2
-	VPSHUFD $177, X2, X19
-	VADDPS X19, X2, X2
-	VADDSS (R15), X2, X2
-	VMOVSS X2, (R15)
-	ADDQ yStride+88(FP), R15
-	VEXTRACTF64X4 $1, Z3, Y19
-	VADDPS Y19, Y3, Y3
-	VEXTRACTF32X4 $1, Y3, X19
-	VADDPS X19, X3, X3
-	VPSHUFD $78, X3, X19
-	VADDPS X19, X3, X3
-	VPSHUFD $177, X3, X19
-	VADDPS X19, X3, X3
-	VADDSS (R15), X3, X3
-	VMOVSS X3, (R15)
-	ADDQ $4, DX
-	ADDQ wNext+56(FP), AX
-	ADDQ sNext+64(FP), BX
-	SUBQ $1, SI
-	JNZ line1
-	VMOVDQU (SP), X0
-	VPSUBUSB 144(DI), X0, X0
-	XORL R15, R15
-	VPTEST X0, X0
-	SETNE R15
-	MOVQ R15, found+104(FP)
-	VZEROUPPER
-	RET
-
-// func vectorINT8AVX512_1x8(w, s, x unsafe.Pointer, groups, pairs, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride int, tables unsafe.Pointer) (found uint64)
-//
-//	AX w
-//	BX s
-//	DX y
-//	SI pairs
-//	DI tables
-//	CX wStride
-//	R8 xStride
-//	R9 place in x
-//	R10 place in x, four lines on
-//	R11 3·xStride
-//	R12 groups left
-//	R13 steps left of the group
-//	R14 place in the group's scales
-//	R15 cache lines of the frame; between lines scratch
-//	Z0…Z7 sums
-//	Z8…Z15 those of the block, or of odd vectors
-//	Z16 Z17 constants of the arithmetic
-TEXT ·vectorINT8AVX512_1x8(SB), NOSPLIT, $208-112
-	MOVQ w+0(FP), AX
-	MOVQ s+8(FP), BX
-	MOVQ y+72(FP), DX
-	MOVQ pairs+32(FP), SI
-	MOVQ tables+96(FP), DI
-	MOVQ wStride+40(FP), CX
-	MOVQ xStride+80(FP), R8
-	LEAQ (R8)(R8*2), R11
-	VPXOR X0, X0, X0
-	VMOVDQU X0, (SP)
-	VMOVUPS (DI), Z16
-	VMOVUPS 64(DI), Z17
-
-line1:
-	MOVQ x+16(FP), R9
-	MOVQ groups+24(FP), R12
-	LEAQ 79(SP), R15
-	ANDQ $-64, R15
-	VPXORD Z0, Z0, Z0
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	VPXORD Z3, Z3, Z3
-	VPXORD Z4, Z4, Z4
-	VPXORD Z5, Z5, Z5
-	VPXORD Z6, Z6, Z6
-	VPXORD Z7, Z7, Z7
-
-group2:
-	VMOVUPS (BX), X21
-	VPMAXUB (SP), X21, X21
-	VMOVUPS X21, (SP)
-	VBROADCASTSS 128(DI), Z20
-	VPMOVZXBD (BX), Z19
-	VPSLLD $23, Z19, Z19
-	VPMAXSD vectorf32Least<>+0(SB), Z19, Z19
-	VMULPS Z20, Z19, Z19
-	VMOVUPS Z19, (R15)
-	ADDQ $16, BX
-	LEAQ (R15), R14
-	MOVQ $8, R13
-
-step3:
-	LEAQ (R9)(R8*4), R10
-	PREFETCHT1 (AX)(CX*2)
-	PREFETCHT0 512(AX)
-	VPMOVSXBD (AX), Z19
-	VCVTDQ2PS Z19, Z19
-	VMULPS (R9), Z19, Z8
-	VMULPS (R9)(R8*1), Z19, Z9
-	VMULPS (R9)(R8*2), Z19, Z10
-	VMULPS (R9)(R11*1), Z19, Z11
-	VMULPS (R10), Z19, Z12
-	VMULPS (R10)(R8*1), Z19, Z13
-	VMULPS (R10)(R8*2), Z19, Z14
-	VMULPS (R10)(R11*1), Z19, Z15
-	VPMOVSXBD 16(AX), Z20
-	VCVTDQ2PS Z20, Z20
-	VFMADD231PS 64(R9), Z20, Z8
-	VFMADD231PS 64(R9)(R8*1), Z20, Z9
-	VFMADD231PS 64(R9)(R8*2), Z20, Z10
-	VFMADD231PS 64(R9)(R11*1), Z20, Z11
-	VFMADD231PS 64(R10), Z20, Z12
-	VFMADD231PS 64(R10)(R8*1), Z20, Z13
-	VFMADD231PS 64(R10)(R8*2), Z20, Z14
-	VFMADD231PS 64(R10)(R11*1), Z20, Z15
-	VBROADCASTSS (R14), Z23
-	VFMADD231PS Z23, Z8, Z0
-	VFMADD231PS Z23, Z9, Z1
-	VFMADD231PS Z23, Z10, Z2
-	VFMADD231PS Z23, Z11, Z3
-	VFMADD231PS Z23, Z12, Z4
-	VFMADD231PS Z23, Z13, Z5
-	VFMADD231PS Z23, Z14, Z6
-	VFMADD231PS Z23, Z15, Z7
-	VPMOVSXBD 32(AX), Z19
-	VCVTDQ2PS Z19, Z19
-	VMULPS 128(R9), Z19, Z8
-	VMULPS 128(R9)(R8*1), Z19, Z9
-	VMULPS 128(R9)(R8*2), Z19, Z10
-	VMULPS 128(R9)(R11*1), Z19, Z11
-	VMULPS 128(R10), Z19, Z12
-	VMULPS 128(R10)(R8*1), Z19, Z13
-	VMULPS 128(R10)(R8*2), Z19, Z14
-	VMULPS 128(R10)(R11*1), Z19, Z15
-	VPMOVSXBD 48(AX), Z20
-	VCVTDQ2PS Z20, Z20
-	VFMADD231PS 192(R9), Z20, Z8
-	VFMADD231PS 192(R9)(R8*1), Z20, Z9
-	VFMADD231PS 192(R9)(R8*2), Z20, Z10
-	VFMADD231PS 192(R9)(R11*1), Z20, Z11
-	VFMADD231PS 192(R10), Z20, Z12
-	VFMADD231PS 192(R10)(R8*1), Z20, Z13
-	VFMADD231PS 192(R10)(R8*2), Z20, Z14
-	VFMADD231PS 192(R10)(R11*1), Z20, Z15
-	VBROADCASTSS 4(R14), Z23
-	VFMADD231PS Z23, Z8, Z0
-	VFMADD231PS Z23, Z9, Z1
-	VFMADD231PS Z23, Z10, Z2
-	VFMADD231PS Z23, Z11, Z3
-	VFMADD231PS Z23, Z12, Z4
-	VFMADD231PS Z23, Z13, Z5
-	VFMADD231PS Z23, Z14, Z6
-	VFMADD231PS Z23, Z15, Z7
-	ADDQ $64, AX
-	ADDQ $256, R9
-	ADDQ $8, R14
-	SUBQ $1, R13
-	JNZ step3
-	SUBQ $1, R12
-	JNZ group2
-
-	// y += sums, across lanes
-	MOVQ DX, R15
-	VEXTRACTF64X4 $1, Z0, Y19
-	VADDPS Y19, Y0, Y0
-	VEXTRACTF32X4 $1, Y0, X19
-	VADDPS X19, X0, X0
-	VPSHUFD $78, X0, X19
-	VADDPS X19, X0, X0
-	VPSHUFD $177, X0, X19
-	VADDPS X19, X0, X0
-	VADDSS (R15), X0, X0
-	VMOVSS X0, (R15)
-	ADDQ yStride+88(FP), R15
-	VEXTRACTF64X4 $1, Z1, Y19
-	VADDPS Y19, Y1, Y1
-	VEXTRACTF32X4 $1, Y1, X19
-	VADDPS X19, X1, X1
-	VPSHUFD $78, X1, X19
-	VADDPS X19, X1, X1
-	VPSHUFD $177, X1, X19
-	VADDPS X19, X1, X1
-	VADDSS (R15), X1, X1
-	VMOVSS X1, (R15)
-	ADDQ yStride+88(FP), R15
-	VEXTRACTF64X4 $1, Z2, Y19
-	VADDPS Y19, Y2, Y2
-	VEXTRACTF32X4 $1, Y2, X19
-	VADDPS X19, X2, X2
-	VPSHUFD $78, X2, X19
-	VADDPS X19, X2, X2
-	VPSHUFD $177, X2, X19
-	VADDPS X19, X2, X2
-	VADDSS (R15), X2, X2
-	VMOVSS X2, (R15)
-	ADDQ yStride+88(FP), R15
-	VEXTRACTF64X4 $1, Z3, Y19
-	VADDPS Y19, Y3, Y3
-	VEXTRACTF32X4 $1, Y3, X19
-	VADDPS X19, X3, X3
-	VPSHUFD $78, X3, X19
-	VADDPS X19, X3, X3
-	VPSHUFD $177, X3, X19
-	VADDPS X19, X3, X3
-	VADDSS (R15), X3, X3
-	VMOVSS X3, (R15)
-	ADDQ yStride+88(FP), R15
-	VEXTRACTF64X4 $1, Z4, Y19
-	VADDPS Y19, Y4, Y4
-	VEXTRACTF32X4 $1, Y4, X19
-	VADDPS X19, X4, X4
-	VPSHUFD $78, X4, X19
-	VADDPS X19, X4, X4
-	VPSHUFD $177, X4, X19
-	VADDPS X19, X4, X4
-	VADDSS (R15), X4, X4
-	VMOVSS X4, (R15)
-	ADDQ yStride+88(FP), R15
-	VEXTRACTF64X4 $1, Z5, Y19
-	VADDPS Y19, Y5, Y5
-	VEXTRACTF32X4 $1, Y5, X19
-	VADDPS X19, X5, X5
-	VPSHUFD $78, X5, X19
-	VADDPS X19, X5, X5
-	VPSHUFD $177, X5, X19
-	VADDPS X19, X5, X5
-	VADDSS (R15), X5, X5
-	VMOVSS X5, (R15)
-	ADDQ yStride+88(FP), R15
-	VEXTRACTF64X4 $1, Z6, Y19
-	VADDPS Y19, Y6, Y6
-	VEXTRACTF32X4 $1, Y6, X19
-	VADDPS X19, X6, X6
-	VPSHUFD $78, X6, X19
-	VADDPS X19, X6, X6
-	VPSHUFD $177, X6, X19
-	VADDPS X19, X6, X6
-	VADDSS (R15), X6, X6
-	VMOVSS X6, (R15)
-	ADDQ yStride+88(FP), R15
-	VEXTRACTF64X4 $1, Z7, Y19
-	VADDPS Y19, Y7, Y7
-	VEXTRACTF32X4 $1, Y7, X19
-	VADDPS X19, X7, X7
-	VPSHUFD $78, X7, X19
-	VADDPS X19, X7, X7
-	VPSHUFD $177, X7, X19
-	VADDPS X19, X7, X7
-	VADDSS (R15), X7, X7
-	VMOVSS X7, (R15)
-	ADDQ $4, DX
-	ADDQ wNext+56(FP), AX
-	ADDQ sNext+64(FP), BX
-	SUBQ $1, SI
-	JNZ line1
-	VMOVDQU (SP), X0
-	VPSUBUSB 144(DI), X0, X0
-	XORL R15, R15
-	VPTEST X0, X0
-	SETNE R15
-	MOVQ R15, found+104(FP)
-	VZEROUPPER
-	RET
-
-// func vectorFP6AVX512_1x1(w, s, x unsafe.Pointer, groups, pairs, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride int, tables unsafe.Pointer) (found uint64)
-//
-//	AX w
-//	BX s
-//	DX y
-//	SI pairs
-//	DI tables
-//	CX wStride
-//	R8 xStride
-//	R9 place in x
-//	R10 place in x, four lines on
-//	R11 3·xStride
-//	R12 groups left
-//	R13 steps left of the group
-//	R14 place in the group's scales
-//	R15 cache lines of the frame; between lines scratch
-//	Z0…Z0 sums
-//	Z1…Z1 those of the block, or of odd vectors
-//	Z16 Z17 constants of the arithmetic
-TEXT ·vectorFP6AVX512_1x1(SB), NOSPLIT, $208-112
-	MOVQ w+0(FP), AX
-	MOVQ s+8(FP), BX
-	MOVQ y+72(FP), DX
-	MOVQ pairs+32(FP), SI
-	MOVQ tables+96(FP), DI
-	MOVQ wStride+40(FP), CX
-	MOVQ xStride+80(FP), R8
-	LEAQ (R8)(R8*2), R11
-	VPXOR X0, X0, X0
-	VMOVDQU X0, (SP)
-	VMOVUPS (DI), Z16
-	VMOVUPS 64(DI), Z17
-
-line1:
-	MOVQ x+16(FP), R9
-	MOVQ groups+24(FP), R12
-	LEAQ 79(SP), R15
-	ANDQ $-64, R15
-	VPXORD Z0, Z0, Z0
-
-group2:
-	VMOVUPS (BX), X21
-	VPMAXUB (SP), X21, X21
-	VMOVUPS X21, (SP)
-	VBROADCASTSS 128(DI), Z20
-	VPMOVZXBD (BX), Z19
-	VPSLLD $23, Z19, Z19
-	VPMAXSD vectorf32Least<>+0(SB), Z19, Z19
-	VMULPS Z20, Z19, Z19
-	VMOVUPS Z19, (R15)
-	ADDQ $16, BX
-	LEAQ (R15), R14
-	MOVQ $8, R13
-
-step3:
-	PREFETCHT1 (AX)(CX*2)
-	PREFETCHT0 512(AX)
-	VMOVUPS (AX), Y20
-	VMOVUPS vectorf32Six0<>+0(SB), Z19
-	VPERMB Z20, Z19, Z19
-	VPMULLW vectorf32SixAt<>+0(SB), Z19, Z19
-	VPMULHW Z16, Z19, Z19
-	VPANDD Z17, Z19, Z19
-	VMOVUPS Z19, 64(R15)
-	VCVTPH2PS 64(R15), Z20
-	VMULPS (R9), Z20, Z1
-	VCVTPH2PS 96(R15), Z20
-	VFMADD231PS 64(R9), Z20, Z1
-	VBROADCASTSS (R14), Z23
-	VFMADD231PS Z23, Z1, Z0
-	VMOVUPS 16(AX), Y20
-	VMOVUPS vectorf32Six1<>+0(SB), Z19
-	VPERMB Z20, Z19, Z19
-	VPMULLW vectorf32SixAt<>+0(SB), Z19, Z19
-	VPMULHW Z16, Z19, Z19
-	VPANDD Z17, Z19, Z19
-	VMOVUPS Z19, 64(R15)
-	VCVTPH2PS 64(R15), Z20
-	VMULPS 128(R9), Z20, Z1
-	VCVTPH2PS 96(R15), Z20
-	VFMADD231PS 192(R9), Z20, Z1
-	VBROADCASTSS 4(R14), Z23
-	VFMADD231PS Z23, Z1, Z0
+	VMOVUPS (AX), Y12
+	VMOVUPS vectorf32Six0<>+0(SB), Z11
+	VPERMB Z12, Z11, Z11
+	VPMULLW vectorf32SixAt<>+0(SB), Z11, Z11
+	VPMULHW Z8, Z11, Z11
+	VPANDD Z9, Z11, Z11
+	VMOVUPS Z11, 64(R12)
+	VCVTPH2PS 64(R12), Z12
+	VMULPS (DI), Z12, Z4
+	VMULPS (DI)(CX*1), Z12, Z5
+	VMULPS (DI)(CX*2), Z12, Z6
+	VMULPS (DI)(R8*1), Z12, Z7
+	VCVTPH2PS 96(R12), Z12
+	VFMADD231PS 64(DI), Z12, Z4
+	VFMADD231PS 64(DI)(CX*1), Z12, Z5
+	VFMADD231PS 64(DI)(CX*2), Z12, Z6
+	VFMADD231PS 64(DI)(R8*1), Z12, Z7
+	VBROADCASTSS (R11), Z15
+	VFMADD231PS Z15, Z4, Z0
+	VFMADD231PS Z15, Z5, Z1
+	VFMADD231PS Z15, Z6, Z2
+	VFMADD231PS Z15, Z7, Z3
+	VMOVUPS 16(AX), Y12
+	VMOVUPS vectorf32Six1<>+0(SB), Z11
+	VPERMB Z12, Z11, Z11
+	VPMULLW vectorf32SixAt<>+0(SB), Z11, Z11
+	VPMULHW Z8, Z11, Z11
+	VPANDD Z9, Z11, Z11
+	VMOVUPS Z11, 64(R12)
+	VCVTPH2PS 64(R12), Z12
+	VMULPS 128(DI), Z12, Z4
+	VMULPS 128(DI)(CX*1), Z12, Z5
+	VMULPS 128(DI)(CX*2), Z12, Z6
+	VMULPS 128(DI)(R8*1), Z12, Z7
+	VCVTPH2PS 96(R12), Z12
+	VFMADD231PS 192(DI), Z12, Z4
+	VFMADD231PS 192(DI)(CX*1), Z12, Z5
+	VFMADD231PS 192(DI)(CX*2), Z12, Z6
+	VFMADD231PS 192(DI)(R8*1), Z12, Z7
+	VBROADCASTSS 4(R11), Z15
+	VFMADD231PS Z15, Z4, Z0
+	VFMADD231PS Z15, Z5, Z1
+	VFMADD231PS Z15, Z6, Z2
+	VFMADD231PS Z15, Z7, Z3
 	ADDQ $48, AX
-	ADDQ $256, R9
-	ADDQ $8, R14
-	SUBQ $1, R13
-	JNZ step3
-	SUBQ $1, R12
-	JNZ group2
+	ADDQ $256, DI
+	ADDQ $8, R11
+	SUBQ $1, R10
+	JNZ step5
+	JMP done3
 
-	// y += sums, across lanes
-	MOVQ DX, R15
-	VEXTRACTF64X4 $1, Z0, Y19
-	VADDPS Y19, Y0, Y0
-	VEXTRACTF32X4 $1, Y0, X19
-	VADDPS X19, X0, X0
-	VPSHUFD $78, X0, X19
-	VADDPS X19, X0, X0
-	VPSHUFD $177, X0, X19
-	VADDPS X19, X0, X0
-	VADDSS (R15), X0, X0
-	VMOVSS X0, (R15)
-	ADDQ $4, DX
-	ADDQ wNext+56(FP), AX
-	ADDQ sNext+64(FP), BX
-	SUBQ $1, SI
-	JNZ line1
-	VMOVDQU (SP), X0
-	VPSUBUSB 144(DI), X0, X0
-	XORL R15, R15
-	VPTEST X0, X0
-	SETNE R15
-	MOVQ R15, found+104(FP)
-	VZEROUPPER
-	RET
+fewer4:
+	CMPQ batch+96(FP), $2
+	JLT fewer6
 
-// func vectorFP6AVX512_1x2(w, s, x unsafe.Pointer, groups, pairs, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride int, tables unsafe.Pointer) (found uint64)
-//
-//	AX w
-//	BX s
-//	DX y
-//	SI pairs
-//	DI tables
-//	CX wStride
-//	R8 xStride
-//	R9 place in x
-//	R10 place in x, four lines on
-//	R11 3·xStride
-//	R12 groups left
-//	R13 steps left of the group
-//	R14 place in the group's scales
-//	R15 cache lines of the frame; between lines scratch
-//	Z0…Z1 sums
-//	Z2…Z3 those of the block, or of odd vectors
-//	Z16 Z17 constants of the arithmetic
-TEXT ·vectorFP6AVX512_1x2(SB), NOSPLIT, $208-112
-	MOVQ w+0(FP), AX
-	MOVQ s+8(FP), BX
-	MOVQ y+72(FP), DX
-	MOVQ pairs+32(FP), SI
-	MOVQ tables+96(FP), DI
-	MOVQ wStride+40(FP), CX
-	MOVQ xStride+80(FP), R8
-	LEAQ (R8)(R8*2), R11
-	VPXOR X0, X0, X0
-	VMOVDQU X0, (SP)
-	VMOVUPS (DI), Z16
-	VMOVUPS 64(DI), Z17
-
-line1:
-	MOVQ x+16(FP), R9
-	MOVQ groups+24(FP), R12
-	LEAQ 79(SP), R15
-	ANDQ $-64, R15
-	VPXORD Z0, Z0, Z0
-	VPXORD Z1, Z1, Z1
-
-group2:
-	VMOVUPS (BX), X21
-	VPMAXUB (SP), X21, X21
-	VMOVUPS X21, (SP)
-	VBROADCASTSS 128(DI), Z20
-	VPMOVZXBD (BX), Z19
-	VPSLLD $23, Z19, Z19
-	VPMAXSD vectorf32Least<>+0(SB), Z19, Z19
-	VMULPS Z20, Z19, Z19
-	VMOVUPS Z19, (R15)
-	ADDQ $16, BX
-	LEAQ (R15), R14
-	MOVQ $8, R13
-
-step3:
-	PREFETCHT1 (AX)(CX*2)
+step7:
+	PREFETCHT1 (AX)(SI*2)
 	PREFETCHT0 512(AX)
-	VMOVUPS (AX), Y20
-	VMOVUPS vectorf32Six0<>+0(SB), Z19
-	VPERMB Z20, Z19, Z19
-	VPMULLW vectorf32SixAt<>+0(SB), Z19, Z19
-	VPMULHW Z16, Z19, Z19
-	VPANDD Z17, Z19, Z19
-	VMOVUPS Z19, 64(R15)
-	VCVTPH2PS 64(R15), Z20
-	VMULPS (R9), Z20, Z2
-	VMULPS (R9)(R8*1), Z20, Z3
-	VCVTPH2PS 96(R15), Z20
-	VFMADD231PS 64(R9), Z20, Z2
-	VFMADD231PS 64(R9)(R8*1), Z20, Z3
-	VBROADCASTSS (R14), Z23
-	VFMADD231PS Z23, Z2, Z0
-	VFMADD231PS Z23, Z3, Z1
-	VMOVUPS 16(AX), Y20
-	VMOVUPS vectorf32Six1<>+0(SB), Z19
-	VPERMB Z20, Z19, Z19
-	VPMULLW vectorf32SixAt<>+0(SB), Z19, Z19
-	VPMULHW Z16, Z19, Z19
-	VPANDD Z17, Z19, Z19
-	VMOVUPS Z19, 64(R15)
-	VCVTPH2PS 64(R15), Z20
-	VMULPS 128(R9), Z20, Z2
-	VMULPS 128(R9)(R8*1), Z20, Z3
-	VCVTPH2PS 96(R15), Z20
-	VFMADD231PS 192(R9), Z20, Z2
-	VFMADD231PS 192(R9)(R8*1), Z20, Z3
-	VBROADCASTSS 4(R14), Z23
-	VFMADD231PS Z23, Z2, Z0
-	VFMADD231PS Z23, Z3, Z1
+	VMOVUPS (AX), Y12
+	VMOVUPS vectorf32Six0<>+0(SB), Z11
+	VPERMB Z12, Z11, Z11
+	VPMULLW vectorf32SixAt<>+0(SB), Z11, Z11
+	VPMULHW Z8, Z11, Z11
+	VPANDD Z9, Z11, Z11
+	VMOVUPS Z11, 64(R12)
+	VCVTPH2PS 64(R12), Z12
+	VMULPS (DI), Z12, Z4
+	VMULPS (DI)(CX*1), Z12, Z5
+	VCVTPH2PS 96(R12), Z12
+	VFMADD231PS 64(DI), Z12, Z4
+	VFMADD231PS 64(DI)(CX*1), Z12, Z5
+	VBROADCASTSS (R11), Z15
+	VFMADD231PS Z15, Z4, Z0
+	VFMADD231PS Z15, Z5, Z1
+	VMOVUPS 16(AX), Y12
+	VMOVUPS vectorf32Six1<>+0(SB), Z11
+	VPERMB Z12, Z11, Z11
+	VPMULLW vectorf32SixAt<>+0(SB), Z11, Z11
+	VPMULHW Z8, Z11, Z11
+	VPANDD Z9, Z11, Z11
+	VMOVUPS Z11, 64(R12)
+	VCVTPH2PS 64(R12), Z12
+	VMULPS 128(DI), Z12, Z4
+	VMULPS 128(DI)(CX*1), Z12, Z5
+	VCVTPH2PS 96(R12), Z12
+	VFMADD231PS 192(DI), Z12, Z4
+	VFMADD231PS 192(DI)(CX*1), Z12, Z5
+	VBROADCASTSS 4(R11), Z15
+	VFMADD231PS Z15, Z4, Z0
+	VFMADD231PS Z15, Z5, Z1
 	ADDQ $48, AX
-	ADDQ $256, R9
-	ADDQ $8, R14
-	SUBQ $1, R13
-	JNZ step3
-	SUBQ $1, R12
+	ADDQ $256, DI
+	ADDQ $8, R11
+	SUBQ $1, R10
+	JNZ step7
+	JMP done3
+
+fewer6:
+
+step9:
+	PREFETCHT1 (AX)(SI*2)
+	PREFETCHT0 512(AX)
+	VMOVUPS (AX), Y12
+	VMOVUPS vectorf32Six0<>+0(SB), Z11
+	VPERMB Z12, Z11, Z11
+	VPMULLW vectorf32SixAt<>+0(SB), Z11, Z11
+	VPMULHW Z8, Z11, Z11
+	VPANDD Z9, Z11, Z11
+	VMOVUPS Z11, 64(R12)
+	VCVTPH2PS 64(R12), Z12
+	VMULPS (DI), Z12, Z4
+	VCVTPH2PS 96(R12), Z12
+	VFMADD231PS 64(DI), Z12, Z4
+	VBROADCASTSS (R11), Z15
+	VFMADD231PS Z15, Z4, Z0
+	VMOVUPS 16(AX), Y12
+	VMOVUPS vectorf32Six1<>+0(SB), Z11
+	VPERMB Z12, Z11, Z11
+	VPMULLW vectorf32SixAt<>+0(SB), Z11, Z11
+	VPMULHW Z8, Z11, Z11
+	VPANDD Z9, Z11, Z11
+	VMOVUPS Z11, 64(R12)
+	VCVTPH2PS 64(R12), Z12
+	VMULPS 128(DI), Z12, Z4
+	VCVTPH2PS 96(R12), Z12
+	VFMADD231PS 192(DI), Z12, Z4
+	VBROADCASTSS 4(R11), Z15
+	VFMADD231PS Z15, Z4, Z0
+	ADDQ $48, AX
+	ADDQ $256, DI
+	ADDQ $8, R11
+	SUBQ $1, R10
+	JNZ step9
+
+done3:
+	SUBQ $1, R9
 	JNZ group2
 
 	// y += sums, across lanes
-	MOVQ DX, R15
-	VEXTRACTF64X4 $1, Z0, Y19
-	VADDPS Y19, Y0, Y0
-	VEXTRACTF32X4 $1, Y0, X19
-	VADDPS X19, X0, X0
-	VPSHUFD $78, X0, X19
-	VADDPS X19, X0, X0
-	VPSHUFD $177, X0, X19
-	VADDPS X19, X0, X0
-	VADDSS (R15), X0, X0
-	VMOVSS X0, (R15)
-	ADDQ yStride+88(FP), R15
-	VEXTRACTF64X4 $1, Z1, Y19
-	VADDPS Y19, Y1, Y1
-	VEXTRACTF32X4 $1, Y1, X19
-	VADDPS X19, X1, X1
-	VPSHUFD $78, X1, X19
-	VADDPS X19, X1, X1
-	VPSHUFD $177, X1, X19
-	VADDPS X19, X1, X1
-	VADDSS (R15), X1, X1
-	VMOVSS X1, (R15)
-	ADDQ $4, DX
+	MOVQ sums+104(FP), R12
+	VMOVUPS Z0, (R12)
+	VMOVUPS Z1, 64(R12)
+	VMOVUPS Z2, 128(R12)
+	VMOVUPS Z3, 192(R12)
+	MOVQ y+72(FP), R13
+	MOVQ batch+96(FP), R10
+
+lanes10:
+	VMOVUPS (R12), Z0
+	VEXTRACTF64X4 $1, Z0, Y1
+	VADDPS Y1, Y0, Y0
+	VEXTRACTF32X4 $1, Y0, X1
+	VADDPS X1, X0, X0
+	VPSHUFD $78, X0, X1
+	VADDPS X1, X0, X0
+	VPSHUFD $177, X0, X1
+	VADDPS X1, X0, X0
+	VADDSS (R13), X0, X0
+	VMOVSS X0, (R13)
+	ADDQ $64, R12
+	ADDQ yStride+88(FP), R13
+	SUBQ $1, R10
+	JNZ lanes10
+	ADDQ $4, y+72(FP)
 	ADDQ wNext+56(FP), AX
 	ADDQ sNext+64(FP), BX
-	SUBQ $1, SI
-	JNZ line1
+	SUBQ $1, rows+32(FP)
+	JNZ row1
 	VMOVDQU (SP), X0
-	VPSUBUSB 144(DI), X0, X0
-	XORL R15, R15
+	VPSUBUSB 144(DX), X0, X0
+	XORL R12, R12
 	VPTEST X0, X0
-	SETNE R15
-	MOVQ R15, found+104(FP)
+	SETNE R12
+	MOVQ R12, found+120(FP)
 	VZEROUPPER
 	RET
 
-// func vectorFP6AVX512_1x4(w, s, x unsafe.Pointer, groups, pairs, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride int, tables unsafe.Pointer) (found uint64)
+// func vectorFP4AVX512(w, s, x unsafe.Pointer, groups, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
 //
 //	AX w
 //	BX s
-//	DX y
-//	SI pairs
-//	DI tables
-//	CX wStride
-//	R8 xStride
-//	R9 place in x
-//	R10 place in x, four lines on
-//	R11 3·xStride
-//	R12 groups left
-//	R13 steps left of the group
-//	R14 place in the group's scales
-//	R15 cache lines of the frame; between lines scratch
+//	DX tables
+//	SI wStride
+//	DI position in x
+//	CX xStride
+//	R8 3·xStride
+//	R9 groups left
+//	R10 steps left of the group
+//	R11 position in the scales of the group
+//	R12 cache lines of the frame; scratch between rows
+//	R13 scratch
 //	Z0…Z3 sums
 //	Z4…Z7 those of the block, or of odd vectors
-//	Z16 Z17 constants of the arithmetic
-TEXT ·vectorFP6AVX512_1x4(SB), NOSPLIT, $208-112
+//	Z8 Z9 constants of the arithmetic
+TEXT ·vectorFP4AVX512(SB), NOSPLIT, $208-128
 	MOVQ w+0(FP), AX
 	MOVQ s+8(FP), BX
-	MOVQ y+72(FP), DX
-	MOVQ pairs+32(FP), SI
-	MOVQ tables+96(FP), DI
-	MOVQ wStride+40(FP), CX
-	MOVQ xStride+80(FP), R8
-	LEAQ (R8)(R8*2), R11
+	MOVQ tables+112(FP), DX
+	MOVQ wStride+40(FP), SI
+	MOVQ xStride+80(FP), CX
+	LEAQ (CX)(CX*2), R8
 	VPXOR X0, X0, X0
 	VMOVDQU X0, (SP)
-	VMOVUPS (DI), Z16
-	VMOVUPS 64(DI), Z17
+	VMOVUPS 160(DX), Z8
+	VMOVUPS vectorf32Dwords32<>+0(SB), Z9
 
-line1:
-	MOVQ x+16(FP), R9
-	MOVQ groups+24(FP), R12
-	LEAQ 79(SP), R15
-	ANDQ $-64, R15
+row1:
+	MOVQ x+16(FP), DI
+	MOVQ groups+24(FP), R9
+	LEAQ 79(SP), R12
+	ANDQ $-64, R12
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
 	VPXORD Z2, Z2, Z2
 	VPXORD Z3, Z3, Z3
 
 group2:
-	VMOVUPS (BX), X21
-	VPMAXUB (SP), X21, X21
-	VMOVUPS X21, (SP)
-	VBROADCASTSS 128(DI), Z20
-	VPMOVZXBD (BX), Z19
-	VPSLLD $23, Z19, Z19
-	VPMAXSD vectorf32Least<>+0(SB), Z19, Z19
-	VMULPS Z20, Z19, Z19
-	VMOVUPS Z19, (R15)
+	VMOVUPS (BX), X13
+	VPMAXUB (SP), X13, X13
+	VMOVUPS X13, (SP)
+	VBROADCASTSS 128(DX), Z12
+	VPMOVZXBD (BX), Z11
+	VPSLLD $23, Z11, Z11
+	VPMAXSD vectorf32Least<>+0(SB), Z11, Z11
+	VMULPS Z12, Z11, Z11
+	VMOVUPS Z11, (R12)
 	ADDQ $16, BX
-	LEAQ (R15), R14
-	MOVQ $8, R13
+	LEAQ (R12), R11
+	MOVQ $4, R10
+	CMPQ batch+96(FP), $4
+	JLT fewer4
 
-step3:
-	PREFETCHT1 (AX)(CX*2)
+step5:
+	PREFETCHT1 (AX)(SI*4)
 	PREFETCHT0 512(AX)
-	VMOVUPS (AX), Y20
-	VMOVUPS vectorf32Six0<>+0(SB), Z19
-	VPERMB Z20, Z19, Z19
-	VPMULLW vectorf32SixAt<>+0(SB), Z19, Z19
-	VPMULHW Z16, Z19, Z19
-	VPANDD Z17, Z19, Z19
-	VMOVUPS Z19, 64(R15)
-	VCVTPH2PS 64(R15), Z20
-	VMULPS (R9), Z20, Z4
-	VMULPS (R9)(R8*1), Z20, Z5
-	VMULPS (R9)(R8*2), Z20, Z6
-	VMULPS (R9)(R11*1), Z20, Z7
-	VCVTPH2PS 96(R15), Z20
-	VFMADD231PS 64(R9), Z20, Z4
-	VFMADD231PS 64(R9)(R8*1), Z20, Z5
-	VFMADD231PS 64(R9)(R8*2), Z20, Z6
-	VFMADD231PS 64(R9)(R11*1), Z20, Z7
-	VBROADCASTSS (R14), Z23
-	VFMADD231PS Z23, Z4, Z0
-	VFMADD231PS Z23, Z5, Z1
-	VFMADD231PS Z23, Z6, Z2
-	VFMADD231PS Z23, Z7, Z3
-	VMOVUPS 16(AX), Y20
-	VMOVUPS vectorf32Six1<>+0(SB), Z19
-	VPERMB Z20, Z19, Z19
-	VPMULLW vectorf32SixAt<>+0(SB), Z19, Z19
-	VPMULHW Z16, Z19, Z19
-	VPANDD Z17, Z19, Z19
-	VMOVUPS Z19, 64(R15)
-	VCVTPH2PS 64(R15), Z20
-	VMULPS 128(R9), Z20, Z4
-	VMULPS 128(R9)(R8*1), Z20, Z5
-	VMULPS 128(R9)(R8*2), Z20, Z6
-	VMULPS 128(R9)(R11*1), Z20, Z7
-	VCVTPH2PS 96(R15), Z20
-	VFMADD231PS 192(R9), Z20, Z4
-	VFMADD231PS 192(R9)(R8*1), Z20, Z5
-	VFMADD231PS 192(R9)(R8*2), Z20, Z6
-	VFMADD231PS 192(R9)(R11*1), Z20, Z7
-	VBROADCASTSS 4(R14), Z23
-	VFMADD231PS Z23, Z4, Z0
-	VFMADD231PS Z23, Z5, Z1
-	VFMADD231PS Z23, Z6, Z2
-	VFMADD231PS Z23, Z7, Z3
-	ADDQ $48, AX
-	ADDQ $256, R9
-	ADDQ $8, R14
-	SUBQ $1, R13
-	JNZ step3
-	SUBQ $1, R12
-	JNZ group2
-
-	// y += sums, across lanes
-	MOVQ DX, R15
-	VEXTRACTF64X4 $1, Z0, Y19
-	VADDPS Y19, Y0, Y0
-	VEXTRACTF32X4 $1, Y0, X19
-	VADDPS X19, X0, X0
-	VPSHUFD $78, X0, X19
-	VADDPS X19, X0, X0
-	VPSHUFD $177, X0, X19
-	VADDPS X19, X0, X0
-	VADDSS (R15), X0, X0
-	VMOVSS X0, (R15)
-	ADDQ yStride+88(FP), R15
-	VEXTRACTF64X4 $1, Z1, Y19
-	VADDPS Y19, Y1, Y1
-	VEXTRACTF32X4 $1, Y1, X19
-	VADDPS X19, X1, X1
-	VPSHUFD $78, X1, X19
-	VADDPS X19, X1, X1
-	VPSHUFD $177, X1, X19
-	VADDPS X19, X1, X1
-	VADDSS (R15), X1, X1
-	VMOVSS X1, (R15)
-	ADDQ yStride+88(FP), R15
-	VEXTRACTF64X4 $1, Z2, Y19
-	VADDPS Y19, Y2, Y2
-	VEXTRACTF32X4 $1, Y2, X19
-	VADDPS X19, X2, X2
-	VPSHUFD $78, X2, X19
-	VADDPS X19, X2, X2
-	VPSHUFD $177, X2, X19
-	VADDPS X19, X2, X2
-	VADDSS (R15), X2, X2
-	VMOVSS X2, (R15)
-	ADDQ yStride+88(FP), R15
-	VEXTRACTF64X4 $1, Z3, Y19
-	VADDPS Y19, Y3, Y3
-	VEXTRACTF32X4 $1, Y3, X19
-	VADDPS X19, X3, X3
-	VPSHUFD $78, X3, X19
-	VADDPS X19, X3, X3
-	VPSHUFD $177, X3, X19
-	VADDPS X19, X3, X3
-	VADDSS (R15), X3, X3
-	VMOVSS X3, (R15)
-	ADDQ $4, DX
-	ADDQ wNext+56(FP), AX
-	ADDQ sNext+64(FP), BX
-	SUBQ $1, SI
-	JNZ line1
-	VMOVDQU (SP), X0
-	VPSUBUSB 144(DI), X0, X0
-	XORL R15, R15
-	VPTEST X0, X0
-	SETNE R15
-	MOVQ R15, found+104(FP)
-	VZEROUPPER
-	RET
-
-// func vectorFP6AVX512_1x8(w, s, x unsafe.Pointer, groups, pairs, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride int, tables unsafe.Pointer) (found uint64)
-//
-//	AX w
-//	BX s
-//	DX y
-//	SI pairs
-//	DI tables
-//	CX wStride
-//	R8 xStride
-//	R9 place in x
-//	R10 place in x, four lines on
-//	R11 3·xStride
-//	R12 groups left
-//	R13 steps left of the group
-//	R14 place in the group's scales
-//	R15 cache lines of the frame; between lines scratch
-//	Z0…Z7 sums
-//	Z8…Z15 those of the block, or of odd vectors
-//	Z16 Z17 constants of the arithmetic
-TEXT ·vectorFP6AVX512_1x8(SB), NOSPLIT, $208-112
-	MOVQ w+0(FP), AX
-	MOVQ s+8(FP), BX
-	MOVQ y+72(FP), DX
-	MOVQ pairs+32(FP), SI
-	MOVQ tables+96(FP), DI
-	MOVQ wStride+40(FP), CX
-	MOVQ xStride+80(FP), R8
-	LEAQ (R8)(R8*2), R11
-	VPXOR X0, X0, X0
-	VMOVDQU X0, (SP)
-	VMOVUPS (DI), Z16
-	VMOVUPS 64(DI), Z17
-
-line1:
-	MOVQ x+16(FP), R9
-	MOVQ groups+24(FP), R12
-	LEAQ 79(SP), R15
-	ANDQ $-64, R15
-	VPXORD Z0, Z0, Z0
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	VPXORD Z3, Z3, Z3
-	VPXORD Z4, Z4, Z4
-	VPXORD Z5, Z5, Z5
-	VPXORD Z6, Z6, Z6
-	VPXORD Z7, Z7, Z7
-
-group2:
-	VMOVUPS (BX), X21
-	VPMAXUB (SP), X21, X21
-	VMOVUPS X21, (SP)
-	VBROADCASTSS 128(DI), Z20
-	VPMOVZXBD (BX), Z19
-	VPSLLD $23, Z19, Z19
-	VPMAXSD vectorf32Least<>+0(SB), Z19, Z19
-	VMULPS Z20, Z19, Z19
-	VMOVUPS Z19, (R15)
-	ADDQ $16, BX
-	LEAQ (R15), R14
-	MOVQ $8, R13
-
-step3:
-	LEAQ (R9)(R8*4), R10
-	PREFETCHT1 (AX)(CX*2)
-	PREFETCHT0 512(AX)
-	VMOVUPS (AX), Y20
-	VMOVUPS vectorf32Six0<>+0(SB), Z19
-	VPERMB Z20, Z19, Z19
-	VPMULLW vectorf32SixAt<>+0(SB), Z19, Z19
-	VPMULHW Z16, Z19, Z19
-	VPANDD Z17, Z19, Z19
-	VMOVUPS Z19, 64(R15)
-	VCVTPH2PS 64(R15), Z20
-	VMULPS (R9), Z20, Z8
-	VMULPS (R9)(R8*1), Z20, Z9
-	VMULPS (R9)(R8*2), Z20, Z10
-	VMULPS (R9)(R11*1), Z20, Z11
-	VMULPS (R10), Z20, Z12
-	VMULPS (R10)(R8*1), Z20, Z13
-	VMULPS (R10)(R8*2), Z20, Z14
-	VMULPS (R10)(R11*1), Z20, Z15
-	VCVTPH2PS 96(R15), Z20
-	VFMADD231PS 64(R9), Z20, Z8
-	VFMADD231PS 64(R9)(R8*1), Z20, Z9
-	VFMADD231PS 64(R9)(R8*2), Z20, Z10
-	VFMADD231PS 64(R9)(R11*1), Z20, Z11
-	VFMADD231PS 64(R10), Z20, Z12
-	VFMADD231PS 64(R10)(R8*1), Z20, Z13
-	VFMADD231PS 64(R10)(R8*2), Z20, Z14
-	VFMADD231PS 64(R10)(R11*1), Z20, Z15
-	VBROADCASTSS (R14), Z23
-	VFMADD231PS Z23, Z8, Z0
-	VFMADD231PS Z23, Z9, Z1
-	VFMADD231PS Z23, Z10, Z2
-	VFMADD231PS Z23, Z11, Z3
-	VFMADD231PS Z23, Z12, Z4
-	VFMADD231PS Z23, Z13, Z5
-	VFMADD231PS Z23, Z14, Z6
-	VFMADD231PS Z23, Z15, Z7
-	VMOVUPS 16(AX), Y20
-	VMOVUPS vectorf32Six1<>+0(SB), Z19
-	VPERMB Z20, Z19, Z19
-	VPMULLW vectorf32SixAt<>+0(SB), Z19, Z19
-	VPMULHW Z16, Z19, Z19
-	VPANDD Z17, Z19, Z19
-	VMOVUPS Z19, 64(R15)
-	VCVTPH2PS 64(R15), Z20
-	VMULPS 128(R9), Z20, Z8
-	VMULPS 128(R9)(R8*1), Z20, Z9
-	VMULPS 128(R9)(R8*2), Z20, Z10
-	VMULPS 128(R9)(R11*1), Z20, Z11
-	VMULPS 128(R10), Z20, Z12
-	VMULPS 128(R10)(R8*1), Z20, Z13
-	VMULPS 128(R10)(R8*2), Z20, Z14
-	VMULPS 128(R10)(R11*1), Z20, Z15
-	VCVTPH2PS 96(R15), Z20
-	VFMADD231PS 192(R9), Z20, Z8
-	VFMADD231PS 192(R9)(R8*1), Z20, Z9
-	VFMADD231PS 192(R9)(R8*2), Z20, Z10
-	VFMADD231PS 192(R9)(R11*1), Z20, Z11
-	VFMADD231PS 192(R10), Z20, Z12
-	VFMADD231PS 192(R10)(R8*1), Z20, Z13
-	VFMADD231PS 192(R10)(R8*2), Z20, Z14
-	VFMADD231PS 192(R10)(R11*1), Z20, Z15
-	VBROADCASTSS 4(R14), Z23
-	VFMADD231PS Z23, Z8, Z0
-	VFMADD231PS Z23, Z9, Z1
-	VFMADD231PS Z23, Z10, Z2
-	VFMADD231PS Z23, Z11, Z3
-	VFMADD231PS Z23, Z12, Z4
-	VFMADD231PS Z23, Z13, Z5
-	VFMADD231PS Z23, Z14, Z6
-	VFMADD231PS Z23, Z15, Z7
-	ADDQ $48, AX
-	ADDQ $256, R9
-	ADDQ $8, R14
-	SUBQ $1, R13
-	JNZ step3
-	SUBQ $1, R12
-	JNZ group2
-
-	// y += sums, across lanes
-	MOVQ DX, R15
-	VEXTRACTF64X4 $1, Z0, Y19
-	VADDPS Y19, Y0, Y0
-	VEXTRACTF32X4 $1, Y0, X19
-	VADDPS X19, X0, X0
-	VPSHUFD $78, X0, X19
-	VADDPS X19, X0, X0
-	VPSHUFD $177, X0, X19
-	VADDPS X19, X0, X0
-	VADDSS (R15), X0, X0
-	VMOVSS X0, (R15)
-	ADDQ yStride+88(FP), R15
-	VEXTRACTF64X4 $1, Z1, Y19
-	VADDPS Y19, Y1, Y1
-	VEXTRACTF32X4 $1, Y1, X19
-	VADDPS X19, X1, X1
-	VPSHUFD $78, X1, X19
-	VADDPS X19, X1, X1
-	VPSHUFD $177, X1, X19
-	VADDPS X19, X1, X1
-	VADDSS (R15), X1, X1
-	VMOVSS X1, (R15)
-	ADDQ yStride+88(FP), R15
-	VEXTRACTF64X4 $1, Z2, Y19
-	VADDPS Y19, Y2, Y2
-	VEXTRACTF32X4 $1, Y2, X19
-	VADDPS X19, X2, X2
-	VPSHUFD $78, X2, X19
-	VADDPS X19, X2, X2
-	VPSHUFD $177, X2, X19
-	VADDPS X19, X2, X2
-	VADDSS (R15), X2, X2
-	VMOVSS X2, (R15)
-	ADDQ yStride+88(FP), R15
-	VEXTRACTF64X4 $1, Z3, Y19
-	VADDPS Y19, Y3, Y3
-	VEXTRACTF32X4 $1, Y3, X19
-	VADDPS X19, X3, X3
-	VPSHUFD $78, X3, X19
-	VADDPS X19, X3, X3
-	VPSHUFD $177, X3, X19
-	VADDPS X19, X3, X3
-	VADDSS (R15), X3, X3
-	VMOVSS X3, (R15)
-	ADDQ yStride+88(FP), R15
-	VEXTRACTF64X4 $1, Z4, Y19
-	VADDPS Y19, Y4, Y4
-	VEXTRACTF32X4 $1, Y4, X19
-	VADDPS X19, X4, X4
-	VPSHUFD $78, X4, X19
-	VADDPS X19, X4, X4
-	VPSHUFD $177, X4, X19
-	VADDPS X19, X4, X4
-	VADDSS (R15), X4, X4
-	VMOVSS X4, (R15)
-	ADDQ yStride+88(FP), R15
-	VEXTRACTF64X4 $1, Z5, Y19
-	VADDPS Y19, Y5, Y5
-	VEXTRACTF32X4 $1, Y5, X19
-	VADDPS X19, X5, X5
-	VPSHUFD $78, X5, X19
-	VADDPS X19, X5, X5
-	VPSHUFD $177, X5, X19
-	VADDPS X19, X5, X5
-	VADDSS (R15), X5, X5
-	VMOVSS X5, (R15)
-	ADDQ yStride+88(FP), R15
-	VEXTRACTF64X4 $1, Z6, Y19
-	VADDPS Y19, Y6, Y6
-	VEXTRACTF32X4 $1, Y6, X19
-	VADDPS X19, X6, X6
-	VPSHUFD $78, X6, X19
-	VADDPS X19, X6, X6
-	VPSHUFD $177, X6, X19
-	VADDPS X19, X6, X6
-	VADDSS (R15), X6, X6
-	VMOVSS X6, (R15)
-	ADDQ yStride+88(FP), R15
-	VEXTRACTF64X4 $1, Z7, Y19
-	VADDPS Y19, Y7, Y7
-	VEXTRACTF32X4 $1, Y7, X19
-	VADDPS X19, X7, X7
-	VPSHUFD $78, X7, X19
-	VADDPS X19, X7, X7
-	VPSHUFD $177, X7, X19
-	VADDPS X19, X7, X7
-	VADDSS (R15), X7, X7
-	VMOVSS X7, (R15)
-	ADDQ $4, DX
-	ADDQ wNext+56(FP), AX
-	ADDQ sNext+64(FP), BX
-	SUBQ $1, SI
-	JNZ line1
-	VMOVDQU (SP), X0
-	VPSUBUSB 144(DI), X0, X0
-	XORL R15, R15
-	VPTEST X0, X0
-	SETNE R15
-	MOVQ R15, found+104(FP)
-	VZEROUPPER
-	RET
-
-// func vectorFP4AVX512_1x1(w, s, x unsafe.Pointer, groups, pairs, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride int, tables unsafe.Pointer) (found uint64)
-//
-//	AX w
-//	BX s
-//	DX y
-//	SI pairs
-//	DI tables
-//	CX wStride
-//	R8 xStride
-//	R9 place in x
-//	R10 place in x, four lines on
-//	R11 3·xStride
-//	R12 groups left
-//	R13 steps left of the group
-//	R14 place in the group's scales
-//	R15 cache lines of the frame; between lines scratch
-//	Z0…Z0 sums
-//	Z1…Z1 those of the block, or of odd vectors
-//	Z16 Z17 constants of the arithmetic
-TEXT ·vectorFP4AVX512_1x1(SB), NOSPLIT, $208-112
-	MOVQ w+0(FP), AX
-	MOVQ s+8(FP), BX
-	MOVQ y+72(FP), DX
-	MOVQ pairs+32(FP), SI
-	MOVQ tables+96(FP), DI
-	MOVQ wStride+40(FP), CX
-	MOVQ xStride+80(FP), R8
-	LEAQ (R8)(R8*2), R11
-	VPXOR X0, X0, X0
-	VMOVDQU X0, (SP)
-	VMOVUPS 160(DI), Z16
-	VMOVUPS vectorf32Dwords32<>+0(SB), Z17
-
-line1:
-	MOVQ x+16(FP), R9
-	MOVQ groups+24(FP), R12
-	LEAQ 79(SP), R15
-	ANDQ $-64, R15
-	VPXORD Z0, Z0, Z0
-
-group2:
-	VMOVUPS (BX), X21
-	VPMAXUB (SP), X21, X21
-	VMOVUPS X21, (SP)
-	VBROADCASTSS 128(DI), Z20
-	VPMOVZXBD (BX), Z19
-	VPSLLD $23, Z19, Z19
-	VPMAXSD vectorf32Least<>+0(SB), Z19, Z19
-	VMULPS Z20, Z19, Z19
-	VMOVUPS Z19, (R15)
-	ADDQ $16, BX
-	LEAQ (R15), R14
-	MOVQ $4, R13
-
-step3:
-	PREFETCHT1 (AX)(CX*4)
-	PREFETCHT0 512(AX)
-	VMOVUPS (AX), Z19
-	VPERMPS Z16, Z19, Z20
-	VMULPS (R9), Z20, Z1
-	VPSRLD $4, Z19, Z19
-	VPERMPS Z16, Z19, Z20
-	VFMADD231PS 64(R9), Z20, Z1
-	VPSRLD $4, Z19, Z19
-	VPERMPS Z16, Z19, Z20
-	VFMADD231PS 128(R9), Z20, Z1
-	VPSRLD $4, Z19, Z19
-	VPERMPS Z16, Z19, Z20
-	VFMADD231PS 192(R9), Z20, Z1
-	VPSRLD $4, Z19, Z19
-	VPERMPS Z16, Z19, Z20
-	VFMADD231PS 256(R9), Z20, Z1
-	VPSRLD $4, Z19, Z19
-	VPERMPS Z16, Z19, Z20
-	VFMADD231PS 320(R9), Z20, Z1
-	VPSRLD $4, Z19, Z19
-	VPERMPS Z16, Z19, Z20
-	VFMADD231PS 384(R9), Z20, Z1
-	VPSRLD $4, Z19, Z19
-	VPERMPS Z16, Z19, Z20
-	VFMADD231PS 448(R9), Z20, Z1
-	VMOVUPS (R14), X23
-	VPERMPS Z23, Z17, Z23
-	VFMADD231PS Z23, Z1, Z0
+	VMOVUPS (AX), Z11
+	VPERMPS Z8, Z11, Z12
+	VMULPS (DI), Z12, Z4
+	VMULPS (DI)(CX*1), Z12, Z5
+	VMULPS (DI)(CX*2), Z12, Z6
+	VMULPS (DI)(R8*1), Z12, Z7
+	VPSRLD $4, Z11, Z11
+	VPERMPS Z8, Z11, Z12
+	VFMADD231PS 64(DI), Z12, Z4
+	VFMADD231PS 64(DI)(CX*1), Z12, Z5
+	VFMADD231PS 64(DI)(CX*2), Z12, Z6
+	VFMADD231PS 64(DI)(R8*1), Z12, Z7
+	VPSRLD $4, Z11, Z11
+	VPERMPS Z8, Z11, Z12
+	VFMADD231PS 128(DI), Z12, Z4
+	VFMADD231PS 128(DI)(CX*1), Z12, Z5
+	VFMADD231PS 128(DI)(CX*2), Z12, Z6
+	VFMADD231PS 128(DI)(R8*1), Z12, Z7
+	VPSRLD $4, Z11, Z11
+	VPERMPS Z8, Z11, Z12
+	VFMADD231PS 192(DI), Z12, Z4
+	VFMADD231PS 192(DI)(CX*1), Z12, Z5
+	VFMADD231PS 192(DI)(CX*2), Z12, Z6
+	VFMADD231PS 192(DI)(R8*1), Z12, Z7
+	VPSRLD $4, Z11, Z11
+	VPERMPS Z8, Z11, Z12
+	VFMADD231PS 256(DI), Z12, Z4
+	VFMADD231PS 256(DI)(CX*1), Z12, Z5
+	VFMADD231PS 256(DI)(CX*2), Z12, Z6
+	VFMADD231PS 256(DI)(R8*1), Z12, Z7
+	VPSRLD $4, Z11, Z11
+	VPERMPS Z8, Z11, Z12
+	VFMADD231PS 320(DI), Z12, Z4
+	VFMADD231PS 320(DI)(CX*1), Z12, Z5
+	VFMADD231PS 320(DI)(CX*2), Z12, Z6
+	VFMADD231PS 320(DI)(R8*1), Z12, Z7
+	VPSRLD $4, Z11, Z11
+	VPERMPS Z8, Z11, Z12
+	VFMADD231PS 384(DI), Z12, Z4
+	VFMADD231PS 384(DI)(CX*1), Z12, Z5
+	VFMADD231PS 384(DI)(CX*2), Z12, Z6
+	VFMADD231PS 384(DI)(R8*1), Z12, Z7
+	VPSRLD $4, Z11, Z11
+	VPERMPS Z8, Z11, Z12
+	VFMADD231PS 448(DI), Z12, Z4
+	VFMADD231PS 448(DI)(CX*1), Z12, Z5
+	VFMADD231PS 448(DI)(CX*2), Z12, Z6
+	VFMADD231PS 448(DI)(R8*1), Z12, Z7
+	VMOVUPS (R11), X15
+	VPERMPS Z15, Z9, Z15
+	VFMADD231PS Z15, Z4, Z0
+	VFMADD231PS Z15, Z5, Z1
+	VFMADD231PS Z15, Z6, Z2
+	VFMADD231PS Z15, Z7, Z3
 	ADDQ $64, AX
-	ADDQ $512, R9
-	ADDQ $16, R14
-	SUBQ $1, R13
-	JNZ step3
-	SUBQ $1, R12
-	JNZ group2
+	ADDQ $512, DI
+	ADDQ $16, R11
+	SUBQ $1, R10
+	JNZ step5
+	JMP done3
 
-	// y += sums, across lanes
-	MOVQ DX, R15
-	VEXTRACTF64X4 $1, Z0, Y19
-	VADDPS Y19, Y0, Y0
-	VEXTRACTF32X4 $1, Y0, X19
-	VADDPS X19, X0, X0
-	VPSHUFD $78, X0, X19
-	VADDPS X19, X0, X0
-	VPSHUFD $177, X0, X19
-	VADDPS X19, X0, X0
-	VADDSS (R15), X0, X0
-	VMOVSS X0, (R15)
-	ADDQ $4, DX
-	ADDQ wNext+56(FP), AX
-	ADDQ sNext+64(FP), BX
-	SUBQ $1, SI
-	JNZ line1
-	VMOVDQU (SP), X0
-	VPSUBUSB 144(DI), X0, X0
-	XORL R15, R15
-	VPTEST X0, X0
-	SETNE R15
-	MOVQ R15, found+104(FP)
-	VZEROUPPER
-	RET
+fewer4:
+	CMPQ batch+96(FP), $2
+	JLT fewer6
 
-// func vectorFP4AVX512_1x2(w, s, x unsafe.Pointer, groups, pairs, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride int, tables unsafe.Pointer) (found uint64)
-//
-//	AX w
-//	BX s
-//	DX y
-//	SI pairs
-//	DI tables
-//	CX wStride
-//	R8 xStride
-//	R9 place in x
-//	R10 place in x, four lines on
-//	R11 3·xStride
-//	R12 groups left
-//	R13 steps left of the group
-//	R14 place in the group's scales
-//	R15 cache lines of the frame; between lines scratch
-//	Z0…Z1 sums
-//	Z2…Z3 those of the block, or of odd vectors
-//	Z16 Z17 constants of the arithmetic
-TEXT ·vectorFP4AVX512_1x2(SB), NOSPLIT, $208-112
-	MOVQ w+0(FP), AX
-	MOVQ s+8(FP), BX
-	MOVQ y+72(FP), DX
-	MOVQ pairs+32(FP), SI
-	MOVQ tables+96(FP), DI
-	MOVQ wStride+40(FP), CX
-	MOVQ xStride+80(FP), R8
-	LEAQ (R8)(R8*2), R11
-	VPXOR X0, X0, X0
-	VMOVDQU X0, (SP)
-	VMOVUPS 160(DI), Z16
-	VMOVUPS vectorf32Dwords32<>+0(SB), Z17
-
-line1:
-	MOVQ x+16(FP), R9
-	MOVQ groups+24(FP), R12
-	LEAQ 79(SP), R15
-	ANDQ $-64, R15
-	VPXORD Z0, Z0, Z0
-	VPXORD Z1, Z1, Z1
-
-group2:
-	VMOVUPS (BX), X21
-	VPMAXUB (SP), X21, X21
-	VMOVUPS X21, (SP)
-	VBROADCASTSS 128(DI), Z20
-	VPMOVZXBD (BX), Z19
-	VPSLLD $23, Z19, Z19
-	VPMAXSD vectorf32Least<>+0(SB), Z19, Z19
-	VMULPS Z20, Z19, Z19
-	VMOVUPS Z19, (R15)
-	ADDQ $16, BX
-	LEAQ (R15), R14
-	MOVQ $4, R13
-
-step3:
-	PREFETCHT1 (AX)(CX*4)
+step7:
+	PREFETCHT1 (AX)(SI*4)
 	PREFETCHT0 512(AX)
-	VMOVUPS (AX), Z19
-	VPERMPS Z16, Z19, Z20
-	VMULPS (R9), Z20, Z2
-	VMULPS (R9)(R8*1), Z20, Z3
-	VPSRLD $4, Z19, Z19
-	VPERMPS Z16, Z19, Z20
-	VFMADD231PS 64(R9), Z20, Z2
-	VFMADD231PS 64(R9)(R8*1), Z20, Z3
-	VPSRLD $4, Z19, Z19
-	VPERMPS Z16, Z19, Z20
-	VFMADD231PS 128(R9), Z20, Z2
-	VFMADD231PS 128(R9)(R8*1), Z20, Z3
-	VPSRLD $4, Z19, Z19
-	VPERMPS Z16, Z19, Z20
-	VFMADD231PS 192(R9), Z20, Z2
-	VFMADD231PS 192(R9)(R8*1), Z20, Z3
-	VPSRLD $4, Z19, Z19
-	VPERMPS Z16, Z19, Z20
-	VFMADD231PS 256(R9), Z20, Z2
-	VFMADD231PS 256(R9)(R8*1), Z20, Z3
-	VPSRLD $4, Z19, Z19
-	VPERMPS Z16, Z19, Z20
-	VFMADD231PS 320(R9), Z20, Z2
-	VFMADD231PS 320(R9)(R8*1), Z20, Z3
-	VPSRLD $4, Z19, Z19
-	VPERMPS Z16, Z19, Z20
-	VFMADD231PS 384(R9), Z20, Z2
-	VFMADD231PS 384(R9)(R8*1), Z20, Z3
-	VPSRLD $4, Z19, Z19
-	VPERMPS Z16, Z19, Z20
-	VFMADD231PS 448(R9), Z20, Z2
-	VFMADD231PS 448(R9)(R8*1), Z20, Z3
-	VMOVUPS (R14), X23
-	VPERMPS Z23, Z17, Z23
-	VFMADD231PS Z23, Z2, Z0
-	VFMADD231PS Z23, Z3, Z1
+	VMOVUPS (AX), Z11
+	VPERMPS Z8, Z11, Z12
+	VMULPS (DI), Z12, Z4
+	VMULPS (DI)(CX*1), Z12, Z5
+	VPSRLD $4, Z11, Z11
+	VPERMPS Z8, Z11, Z12
+	VFMADD231PS 64(DI), Z12, Z4
+	VFMADD231PS 64(DI)(CX*1), Z12, Z5
+	VPSRLD $4, Z11, Z11
+	VPERMPS Z8, Z11, Z12
+	VFMADD231PS 128(DI), Z12, Z4
+	VFMADD231PS 128(DI)(CX*1), Z12, Z5
+	VPSRLD $4, Z11, Z11
+	VPERMPS Z8, Z11, Z12
+	VFMADD231PS 192(DI), Z12, Z4
+	VFMADD231PS 192(DI)(CX*1), Z12, Z5
+	VPSRLD $4, Z11, Z11
+	VPERMPS Z8, Z11, Z12
+	VFMADD231PS 256(DI), Z12, Z4
+	VFMADD231PS 256(DI)(CX*1), Z12, Z5
+	VPSRLD $4, Z11, Z11
+	VPERMPS Z8, Z11, Z12
+	VFMADD231PS 320(DI), Z12, Z4
+	VFMADD231PS 320(DI)(CX*1), Z12, Z5
+	VPSRLD $4, Z11, Z11
+	VPERMPS Z8, Z11, Z12
+	VFMADD231PS 384(DI), Z12, Z4
+	VFMADD231PS 384(DI)(CX*1), Z12, Z5
+	VPSRLD $4, Z11, Z11
+	VPERMPS Z8, Z11, Z12
+	VFMADD231PS 448(DI), Z12, Z4
+	VFMADD231PS 448(DI)(CX*1), Z12, Z5
+	VMOVUPS (R11), X15
+	VPERMPS Z15, Z9, Z15
+	VFMADD231PS Z15, Z4, Z0
+	VFMADD231PS Z15, Z5, Z1
 	ADDQ $64, AX
-	ADDQ $512, R9
-	ADDQ $16, R14
-	SUBQ $1, R13
-	JNZ step3
-	SUBQ $1, R12
+	ADDQ $512, DI
+	ADDQ $16, R11
+	SUBQ $1, R10
+	JNZ step7
+	JMP done3
+
+fewer6:
+
+step9:
+	PREFETCHT1 (AX)(SI*4)
+	PREFETCHT0 512(AX)
+	VMOVUPS (AX), Z11
+	VPERMPS Z8, Z11, Z12
+	VMULPS (DI), Z12, Z4
+	VPSRLD $4, Z11, Z11
+	VPERMPS Z8, Z11, Z12
+	VFMADD231PS 64(DI), Z12, Z4
+	VPSRLD $4, Z11, Z11
+	VPERMPS Z8, Z11, Z12
+	VFMADD231PS 128(DI), Z12, Z4
+	VPSRLD $4, Z11, Z11
+	VPERMPS Z8, Z11, Z12
+	VFMADD231PS 192(DI), Z12, Z4
+	VPSRLD $4, Z11, Z11
+	VPERMPS Z8, Z11, Z12
+	VFMADD231PS 256(DI), Z12, Z4
+	VPSRLD $4, Z11, Z11
+	VPERMPS Z8, Z11, Z12
+	VFMADD231PS 320(DI), Z12, Z4
+	VPSRLD $4, Z11, Z11
+	VPERMPS Z8, Z11, Z12
+	VFMADD231PS 384(DI), Z12, Z4
+	VPSRLD $4, Z11, Z11
+	VPERMPS Z8, Z11, Z12
+	VFMADD231PS 448(DI), Z12, Z4
+	VMOVUPS (R11), X15
+	VPERMPS Z15, Z9, Z15
+	VFMADD231PS Z15, Z4, Z0
+	ADDQ $64, AX
+	ADDQ $512, DI
+	ADDQ $16, R11
+	SUBQ $1, R10
+	JNZ step9
+
+done3:
+	SUBQ $1, R9
 	JNZ group2
 
 	// y += sums, across lanes
-	MOVQ DX, R15
-	VEXTRACTF64X4 $1, Z0, Y19
-	VADDPS Y19, Y0, Y0
-	VEXTRACTF32X4 $1, Y0, X19
-	VADDPS X19, X0, X0
-	VPSHUFD $78, X0, X19
-	VADDPS X19, X0, X0
-	VPSHUFD $177, X0, X19
-	VADDPS X19, X0, X0
-	VADDSS (R15), X0, X0
-	VMOVSS X0, (R15)
-	ADDQ yStride+88(FP), R15
-	VEXTRACTF64X4 $1, Z1, Y19
-	VADDPS Y19, Y1, Y1
-	VEXTRACTF32X4 $1, Y1, X19
-	VADDPS X19, X1, X1
-	VPSHUFD $78, X1, X19
-	VADDPS X19, X1, X1
-	VPSHUFD $177, X1, X19
-	VADDPS X19, X1, X1
-	VADDSS (R15), X1, X1
-	VMOVSS X1, (R15)
-	ADDQ $4, DX
+	MOVQ sums+104(FP), R12
+	VMOVUPS Z0, (R12)
+	VMOVUPS Z1, 64(R12)
+	VMOVUPS Z2, 128(R12)
+	VMOVUPS Z3, 192(R12)
+	MOVQ y+72(FP), R13
+	MOVQ batch+96(FP), R10
+
+lanes10:
+	VMOVUPS (R12), Z0
+	VEXTRACTF64X4 $1, Z0, Y1
+	VADDPS Y1, Y0, Y0
+	VEXTRACTF32X4 $1, Y0, X1
+	VADDPS X1, X0, X0
+	VPSHUFD $78, X0, X1
+	VADDPS X1, X0, X0
+	VPSHUFD $177, X0, X1
+	VADDPS X1, X0, X0
+	VADDSS (R13), X0, X0
+	VMOVSS X0, (R13)
+	ADDQ $64, R12
+	ADDQ yStride+88(FP), R13
+	SUBQ $1, R10
+	JNZ lanes10
+	ADDQ $4, y+72(FP)
 	ADDQ wNext+56(FP), AX
 	ADDQ sNext+64(FP), BX
-	SUBQ $1, SI
-	JNZ line1
+	SUBQ $1, rows+32(FP)
+	JNZ row1
 	VMOVDQU (SP), X0
-	VPSUBUSB 144(DI), X0, X0
-	XORL R15, R15
+	VPSUBUSB 144(DX), X0, X0
+	XORL R12, R12
 	VPTEST X0, X0
-	SETNE R15
-	MOVQ R15, found+104(FP)
+	SETNE R12
+	MOVQ R12, found+120(FP)
 	VZEROUPPER
 	RET
 
-// func vectorFP4AVX512_1x4(w, s, x unsafe.Pointer, groups, pairs, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride int, tables unsafe.Pointer) (found uint64)
+// func vectorFP4x16AVX512(w, s, x unsafe.Pointer, groups, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
 //
 //	AX w
 //	BX s
-//	DX y
-//	SI pairs
-//	DI tables
-//	CX wStride
-//	R8 xStride
-//	R9 place in x
-//	R10 place in x, four lines on
-//	R11 3·xStride
-//	R12 groups left
-//	R13 steps left of the group
-//	R14 place in the group's scales
-//	R15 cache lines of the frame; between lines scratch
+//	DX tables
+//	SI wStride
+//	DI position in x
+//	CX xStride
+//	R8 3·xStride
+//	R9 groups left
+//	R10 steps left of the group
+//	R11 position in the scales of the group
+//	R12 cache lines of the frame; scratch between rows
+//	R13 scratch
 //	Z0…Z3 sums
 //	Z4…Z7 those of the block, or of odd vectors
-//	Z16 Z17 constants of the arithmetic
-TEXT ·vectorFP4AVX512_1x4(SB), NOSPLIT, $208-112
+//	Z8 Z9 constants of the arithmetic
+TEXT ·vectorFP4x16AVX512(SB), NOSPLIT, $208-128
 	MOVQ w+0(FP), AX
 	MOVQ s+8(FP), BX
-	MOVQ y+72(FP), DX
-	MOVQ pairs+32(FP), SI
-	MOVQ tables+96(FP), DI
-	MOVQ wStride+40(FP), CX
-	MOVQ xStride+80(FP), R8
-	LEAQ (R8)(R8*2), R11
+	MOVQ tables+112(FP), DX
+	MOVQ wStride+40(FP), SI
+	MOVQ xStride+80(FP), CX
+	LEAQ (CX)(CX*2), R8
 	VPXOR X0, X0, X0
 	VMOVDQU X0, (SP)
-	VMOVUPS 160(DI), Z16
-	VMOVUPS vectorf32Dwords32<>+0(SB), Z17
+	VMOVUPS 160(DX), Z8
+	VMOVUPS vectorf32Dwords16<>+0(SB), Z9
 
-line1:
-	MOVQ x+16(FP), R9
-	MOVQ groups+24(FP), R12
-	LEAQ 79(SP), R15
-	ANDQ $-64, R15
+row1:
+	MOVQ x+16(FP), DI
+	MOVQ groups+24(FP), R9
+	LEAQ 79(SP), R12
+	ANDQ $-64, R12
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
 	VPXORD Z2, Z2, Z2
 	VPXORD Z3, Z3, Z3
 
 group2:
-	VMOVUPS (BX), X21
-	VPMAXUB (SP), X21, X21
-	VMOVUPS X21, (SP)
-	VBROADCASTSS 128(DI), Z20
-	VPMOVZXBD (BX), Z19
-	VPSLLD $23, Z19, Z19
-	VPMAXSD vectorf32Least<>+0(SB), Z19, Z19
-	VMULPS Z20, Z19, Z19
-	VMOVUPS Z19, (R15)
+	VMOVUPS (BX), X13
+	VPMAXUB (SP), X13, X13
+	VMOVUPS X13, (SP)
+	VBROADCASTSS 128(DX), Z12
+	VPMOVZXBW (BX), Y11
+	VPSLLW $7, Y11, Y11
+	VCVTPH2PS Y11, Z11
+	VMULPS vectorf32Factor<>+0(SB), Z11, Z11
+	VMULPS Z12, Z11, Z11
+	VMOVUPS Z11, (R12)
 	ADDQ $16, BX
-	LEAQ (R15), R14
-	MOVQ $4, R13
+	LEAQ (R12), R11
+	MOVQ $2, R10
+	CMPQ batch+96(FP), $4
+	JLT fewer4
 
-step3:
-	PREFETCHT1 (AX)(CX*4)
+step5:
+	PREFETCHT1 (AX)(SI*4)
 	PREFETCHT0 512(AX)
-	VMOVUPS (AX), Z19
-	VPERMPS Z16, Z19, Z20
-	VMULPS (R9), Z20, Z4
-	VMULPS (R9)(R8*1), Z20, Z5
-	VMULPS (R9)(R8*2), Z20, Z6
-	VMULPS (R9)(R11*1), Z20, Z7
-	VPSRLD $4, Z19, Z19
-	VPERMPS Z16, Z19, Z20
-	VFMADD231PS 64(R9), Z20, Z4
-	VFMADD231PS 64(R9)(R8*1), Z20, Z5
-	VFMADD231PS 64(R9)(R8*2), Z20, Z6
-	VFMADD231PS 64(R9)(R11*1), Z20, Z7
-	VPSRLD $4, Z19, Z19
-	VPERMPS Z16, Z19, Z20
-	VFMADD231PS 128(R9), Z20, Z4
-	VFMADD231PS 128(R9)(R8*1), Z20, Z5
-	VFMADD231PS 128(R9)(R8*2), Z20, Z6
-	VFMADD231PS 128(R9)(R11*1), Z20, Z7
-	VPSRLD $4, Z19, Z19
-	VPERMPS Z16, Z19, Z20
-	VFMADD231PS 192(R9), Z20, Z4
-	VFMADD231PS 192(R9)(R8*1), Z20, Z5
-	VFMADD231PS 192(R9)(R8*2), Z20, Z6
-	VFMADD231PS 192(R9)(R11*1), Z20, Z7
-	VPSRLD $4, Z19, Z19
-	VPERMPS Z16, Z19, Z20
-	VFMADD231PS 256(R9), Z20, Z4
-	VFMADD231PS 256(R9)(R8*1), Z20, Z5
-	VFMADD231PS 256(R9)(R8*2), Z20, Z6
-	VFMADD231PS 256(R9)(R11*1), Z20, Z7
-	VPSRLD $4, Z19, Z19
-	VPERMPS Z16, Z19, Z20
-	VFMADD231PS 320(R9), Z20, Z4
-	VFMADD231PS 320(R9)(R8*1), Z20, Z5
-	VFMADD231PS 320(R9)(R8*2), Z20, Z6
-	VFMADD231PS 320(R9)(R11*1), Z20, Z7
-	VPSRLD $4, Z19, Z19
-	VPERMPS Z16, Z19, Z20
-	VFMADD231PS 384(R9), Z20, Z4
-	VFMADD231PS 384(R9)(R8*1), Z20, Z5
-	VFMADD231PS 384(R9)(R8*2), Z20, Z6
-	VFMADD231PS 384(R9)(R11*1), Z20, Z7
-	VPSRLD $4, Z19, Z19
-	VPERMPS Z16, Z19, Z20
-	VFMADD231PS 448(R9), Z20, Z4
-	VFMADD231PS 448(R9)(R8*1), Z20, Z5
-	VFMADD231PS 448(R9)(R8*2), Z20, Z6
-	VFMADD231PS 448(R9)(R11*1), Z20, Z7
-	VMOVUPS (R14), X23
-	VPERMPS Z23, Z17, Z23
-	VFMADD231PS Z23, Z4, Z0
-	VFMADD231PS Z23, Z5, Z1
-	VFMADD231PS Z23, Z6, Z2
-	VFMADD231PS Z23, Z7, Z3
+	VMOVUPS (AX), Z11
+	VPERMPS Z8, Z11, Z12
+	VMULPS (DI), Z12, Z4
+	VMULPS (DI)(CX*1), Z12, Z5
+	VMULPS (DI)(CX*2), Z12, Z6
+	VMULPS (DI)(R8*1), Z12, Z7
+	VPSRLD $4, Z11, Z11
+	VPERMPS Z8, Z11, Z12
+	VFMADD231PS 64(DI), Z12, Z4
+	VFMADD231PS 64(DI)(CX*1), Z12, Z5
+	VFMADD231PS 64(DI)(CX*2), Z12, Z6
+	VFMADD231PS 64(DI)(R8*1), Z12, Z7
+	VPSRLD $4, Z11, Z11
+	VPERMPS Z8, Z11, Z12
+	VFMADD231PS 128(DI), Z12, Z4
+	VFMADD231PS 128(DI)(CX*1), Z12, Z5
+	VFMADD231PS 128(DI)(CX*2), Z12, Z6
+	VFMADD231PS 128(DI)(R8*1), Z12, Z7
+	VPSRLD $4, Z11, Z11
+	VPERMPS Z8, Z11, Z12
+	VFMADD231PS 192(DI), Z12, Z4
+	VFMADD231PS 192(DI)(CX*1), Z12, Z5
+	VFMADD231PS 192(DI)(CX*2), Z12, Z6
+	VFMADD231PS 192(DI)(R8*1), Z12, Z7
+	VPSRLD $4, Z11, Z11
+	VPERMPS Z8, Z11, Z12
+	VFMADD231PS 256(DI), Z12, Z4
+	VFMADD231PS 256(DI)(CX*1), Z12, Z5
+	VFMADD231PS 256(DI)(CX*2), Z12, Z6
+	VFMADD231PS 256(DI)(R8*1), Z12, Z7
+	VPSRLD $4, Z11, Z11
+	VPERMPS Z8, Z11, Z12
+	VFMADD231PS 320(DI), Z12, Z4
+	VFMADD231PS 320(DI)(CX*1), Z12, Z5
+	VFMADD231PS 320(DI)(CX*2), Z12, Z6
+	VFMADD231PS 320(DI)(R8*1), Z12, Z7
+	VPSRLD $4, Z11, Z11
+	VPERMPS Z8, Z11, Z12
+	VFMADD231PS 384(DI), Z12, Z4
+	VFMADD231PS 384(DI)(CX*1), Z12, Z5
+	VFMADD231PS 384(DI)(CX*2), Z12, Z6
+	VFMADD231PS 384(DI)(R8*1), Z12, Z7
+	VPSRLD $4, Z11, Z11
+	VPERMPS Z8, Z11, Z12
+	VFMADD231PS 448(DI), Z12, Z4
+	VFMADD231PS 448(DI)(CX*1), Z12, Z5
+	VFMADD231PS 448(DI)(CX*2), Z12, Z6
+	VFMADD231PS 448(DI)(R8*1), Z12, Z7
+	VMOVUPS (R11), Y15
+	VPERMPS Z15, Z9, Z15
+	VFMADD231PS Z15, Z4, Z0
+	VFMADD231PS Z15, Z5, Z1
+	VFMADD231PS Z15, Z6, Z2
+	VFMADD231PS Z15, Z7, Z3
 	ADDQ $64, AX
-	ADDQ $512, R9
-	ADDQ $16, R14
-	SUBQ $1, R13
-	JNZ step3
-	SUBQ $1, R12
+	ADDQ $512, DI
+	ADDQ $32, R11
+	SUBQ $1, R10
+	JNZ step5
+	JMP done3
+
+fewer4:
+	CMPQ batch+96(FP), $2
+	JLT fewer6
+
+step7:
+	PREFETCHT1 (AX)(SI*4)
+	PREFETCHT0 512(AX)
+	VMOVUPS (AX), Z11
+	VPERMPS Z8, Z11, Z12
+	VMULPS (DI), Z12, Z4
+	VMULPS (DI)(CX*1), Z12, Z5
+	VPSRLD $4, Z11, Z11
+	VPERMPS Z8, Z11, Z12
+	VFMADD231PS 64(DI), Z12, Z4
+	VFMADD231PS 64(DI)(CX*1), Z12, Z5
+	VPSRLD $4, Z11, Z11
+	VPERMPS Z8, Z11, Z12
+	VFMADD231PS 128(DI), Z12, Z4
+	VFMADD231PS 128(DI)(CX*1), Z12, Z5
+	VPSRLD $4, Z11, Z11
+	VPERMPS Z8, Z11, Z12
+	VFMADD231PS 192(DI), Z12, Z4
+	VFMADD231PS 192(DI)(CX*1), Z12, Z5
+	VPSRLD $4, Z11, Z11
+	VPERMPS Z8, Z11, Z12
+	VFMADD231PS 256(DI), Z12, Z4
+	VFMADD231PS 256(DI)(CX*1), Z12, Z5
+	VPSRLD $4, Z11, Z11
+	VPERMPS Z8, Z11, Z12
+	VFMADD231PS 320(DI), Z12, Z4
+	VFMADD231PS 320(DI)(CX*1), Z12, Z5
+	VPSRLD $4, Z11, Z11
+	VPERMPS Z8, Z11, Z12
+	VFMADD231PS 384(DI), Z12, Z4
+	VFMADD231PS 384(DI)(CX*1), Z12, Z5
+	VPSRLD $4, Z11, Z11
+	VPERMPS Z8, Z11, Z12
+	VFMADD231PS 448(DI), Z12, Z4
+	VFMADD231PS 448(DI)(CX*1), Z12, Z5
+	VMOVUPS (R11), Y15
+	VPERMPS Z15, Z9, Z15
+	VFMADD231PS Z15, Z4, Z0
+	VFMADD231PS Z15, Z5, Z1
+	ADDQ $64, AX
+	ADDQ $512, DI
+	ADDQ $32, R11
+	SUBQ $1, R10
+	JNZ step7
+	JMP done3
+
+fewer6:
+
+step9:
+	PREFETCHT1 (AX)(SI*4)
+	PREFETCHT0 512(AX)
+	VMOVUPS (AX), Z11
+	VPERMPS Z8, Z11, Z12
+	VMULPS (DI), Z12, Z4
+	VPSRLD $4, Z11, Z11
+	VPERMPS Z8, Z11, Z12
+	VFMADD231PS 64(DI), Z12, Z4
+	VPSRLD $4, Z11, Z11
+	VPERMPS Z8, Z11, Z12
+	VFMADD231PS 128(DI), Z12, Z4
+	VPSRLD $4, Z11, Z11
+	VPERMPS Z8, Z11, Z12
+	VFMADD231PS 192(DI), Z12, Z4
+	VPSRLD $4, Z11, Z11
+	VPERMPS Z8, Z11, Z12
+	VFMADD231PS 256(DI), Z12, Z4
+	VPSRLD $4, Z11, Z11
+	VPERMPS Z8, Z11, Z12
+	VFMADD231PS 320(DI), Z12, Z4
+	VPSRLD $4, Z11, Z11
+	VPERMPS Z8, Z11, Z12
+	VFMADD231PS 384(DI), Z12, Z4
+	VPSRLD $4, Z11, Z11
+	VPERMPS Z8, Z11, Z12
+	VFMADD231PS 448(DI), Z12, Z4
+	VMOVUPS (R11), Y15
+	VPERMPS Z15, Z9, Z15
+	VFMADD231PS Z15, Z4, Z0
+	ADDQ $64, AX
+	ADDQ $512, DI
+	ADDQ $32, R11
+	SUBQ $1, R10
+	JNZ step9
+
+done3:
+	SUBQ $1, R9
 	JNZ group2
 
 	// y += sums, across lanes
-	MOVQ DX, R15
-	VEXTRACTF64X4 $1, Z0, Y19
-	VADDPS Y19, Y0, Y0
-	VEXTRACTF32X4 $1, Y0, X19
-	VADDPS X19, X0, X0
-	VPSHUFD $78, X0, X19
-	VADDPS X19, X0, X0
-	VPSHUFD $177, X0, X19
-	VADDPS X19, X0, X0
-	VADDSS (R15), X0, X0
-	VMOVSS X0, (R15)
-	ADDQ yStride+88(FP), R15
-	VEXTRACTF64X4 $1, Z1, Y19
-	VADDPS Y19, Y1, Y1
-	VEXTRACTF32X4 $1, Y1, X19
-	VADDPS X19, X1, X1
-	VPSHUFD $78, X1, X19
-	VADDPS X19, X1, X1
-	VPSHUFD $177, X1, X19
-	VADDPS X19, X1, X1
-	VADDSS (R15), X1, X1
-	VMOVSS X1, (R15)
-	ADDQ yStride+88(FP), R15
-	VEXTRACTF64X4 $1, Z2, Y19
-	VADDPS Y19, Y2, Y2
-	VEXTRACTF32X4 $1, Y2, X19
-	VADDPS X19, X2, X2
-	VPSHUFD $78, X2, X19
-	VADDPS X19, X2, X2
-	VPSHUFD $177, X2, X19
-	VADDPS X19, X2, X2
-	VADDSS (R15), X2, X2
-	VMOVSS X2, (R15)
-	ADDQ yStride+88(FP), R15
-	VEXTRACTF64X4 $1, Z3, Y19
-	VADDPS Y19, Y3, Y3
-	VEXTRACTF32X4 $1, Y3, X19
-	VADDPS X19, X3, X3
-	VPSHUFD $78, X3, X19
-	VADDPS X19, X3, X3
-	VPSHUFD $177, X3, X19
-	VADDPS X19, X3, X3
-	VADDSS (R15), X3, X3
-	VMOVSS X3, (R15)
-	ADDQ $4, DX
+	MOVQ sums+104(FP), R12
+	VMOVUPS Z0, (R12)
+	VMOVUPS Z1, 64(R12)
+	VMOVUPS Z2, 128(R12)
+	VMOVUPS Z3, 192(R12)
+	MOVQ y+72(FP), R13
+	MOVQ batch+96(FP), R10
+
+lanes10:
+	VMOVUPS (R12), Z0
+	VEXTRACTF64X4 $1, Z0, Y1
+	VADDPS Y1, Y0, Y0
+	VEXTRACTF32X4 $1, Y0, X1
+	VADDPS X1, X0, X0
+	VPSHUFD $78, X0, X1
+	VADDPS X1, X0, X0
+	VPSHUFD $177, X0, X1
+	VADDPS X1, X0, X0
+	VADDSS (R13), X0, X0
+	VMOVSS X0, (R13)
+	ADDQ $64, R12
+	ADDQ yStride+88(FP), R13
+	SUBQ $1, R10
+	JNZ lanes10
+	ADDQ $4, y+72(FP)
 	ADDQ wNext+56(FP), AX
 	ADDQ sNext+64(FP), BX
-	SUBQ $1, SI
-	JNZ line1
-	VMOVDQU (SP), X0
-	VPSUBUSB 144(DI), X0, X0
-	XORL R15, R15
-	VPTEST X0, X0
-	SETNE R15
-	MOVQ R15, found+104(FP)
-	VZEROUPPER
-	RET
-
-// func vectorFP4AVX512_1x8(w, s, x unsafe.Pointer, groups, pairs, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride int, tables unsafe.Pointer) (found uint64)
-//
-//	AX w
-//	BX s
-//	DX y
-//	SI pairs
-//	DI tables
-//	CX wStride
-//	R8 xStride
-//	R9 place in x
-//	R10 place in x, four lines on
-//	R11 3·xStride
-//	R12 groups left
-//	R13 steps left of the group
-//	R14 place in the group's scales
-//	R15 cache lines of the frame; between lines scratch
-//	Z0…Z7 sums
-//	Z8…Z15 those of the block, or of odd vectors
-//	Z16 Z17 constants of the arithmetic
-TEXT ·vectorFP4AVX512_1x8(SB), NOSPLIT, $208-112
-	MOVQ w+0(FP), AX
-	MOVQ s+8(FP), BX
-	MOVQ y+72(FP), DX
-	MOVQ pairs+32(FP), SI
-	MOVQ tables+96(FP), DI
-	MOVQ wStride+40(FP), CX
-	MOVQ xStride+80(FP), R8
-	LEAQ (R8)(R8*2), R11
-	VPXOR X0, X0, X0
-	VMOVDQU X0, (SP)
-	VMOVUPS 160(DI), Z16
-	VMOVUPS vectorf32Dwords32<>+0(SB), Z17
-
-line1:
-	MOVQ x+16(FP), R9
-	MOVQ groups+24(FP), R12
-	LEAQ 79(SP), R15
-	ANDQ $-64, R15
-	VPXORD Z0, Z0, Z0
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	VPXORD Z3, Z3, Z3
-	VPXORD Z4, Z4, Z4
-	VPXORD Z5, Z5, Z5
-	VPXORD Z6, Z6, Z6
-	VPXORD Z7, Z7, Z7
-
-group2:
-	VMOVUPS (BX), X21
-	VPMAXUB (SP), X21, X21
-	VMOVUPS X21, (SP)
-	VBROADCASTSS 128(DI), Z20
-	VPMOVZXBD (BX), Z19
-	VPSLLD $23, Z19, Z19
-	VPMAXSD vectorf32Least<>+0(SB), Z19, Z19
-	VMULPS Z20, Z19, Z19
-	VMOVUPS Z19, (R15)
-	ADDQ $16, BX
-	LEAQ (R15), R14
-	MOVQ $4, R13
-
-step3:
-	LEAQ (R9)(R8*4), R10
-	PREFETCHT1 (AX)(CX*4)
-	PREFETCHT0 512(AX)
-	VMOVUPS (AX), Z19
-	VPERMPS Z16, Z19, Z20
-	VMULPS (R9), Z20, Z8
-	VMULPS (R9)(R8*1), Z20, Z9
-	VMULPS (R9)(R8*2), Z20, Z10
-	VMULPS (R9)(R11*1), Z20, Z11
-	VMULPS (R10), Z20, Z12
-	VMULPS (R10)(R8*1), Z20, Z13
-	VMULPS (R10)(R8*2), Z20, Z14
-	VMULPS (R10)(R11*1), Z20, Z15
-	VPSRLD $4, Z19, Z19
-	VPERMPS Z16, Z19, Z20
-	VFMADD231PS 64(R9), Z20, Z8
-	VFMADD231PS 64(R9)(R8*1), Z20, Z9
-	VFMADD231PS 64(R9)(R8*2), Z20, Z10
-	VFMADD231PS 64(R9)(R11*1), Z20, Z11
-	VFMADD231PS 64(R10), Z20, Z12
-	VFMADD231PS 64(R10)(R8*1), Z20, Z13
-	VFMADD231PS 64(R10)(R8*2), Z20, Z14
-	VFMADD231PS 64(R10)(R11*1), Z20, Z15
-	VPSRLD $4, Z19, Z19
-	VPERMPS Z16, Z19, Z20
-	VFMADD231PS 128(R9), Z20, Z8
-	VFMADD231PS 128(R9)(R8*1), Z20, Z9
-	VFMADD231PS 128(R9)(R8*2), Z20, Z10
-	VFMADD231PS 128(R9)(R11*1), Z20, Z11
-	VFMADD231PS 128(R10), Z20, Z12
-	VFMADD231PS 128(R10)(R8*1), Z20, Z13
-	VFMADD231PS 128(R10)(R8*2), Z20, Z14
-	VFMADD231PS 128(R10)(R11*1), Z20, Z15
-	VPSRLD $4, Z19, Z19
-	VPERMPS Z16, Z19, Z20
-	VFMADD231PS 192(R9), Z20, Z8
-	VFMADD231PS 192(R9)(R8*1), Z20, Z9
-	VFMADD231PS 192(R9)(R8*2), Z20, Z10
-	VFMADD231PS 192(R9)(R11*1), Z20, Z11
-	VFMADD231PS 192(R10), Z20, Z12
-	VFMADD231PS 192(R10)(R8*1), Z20, Z13
-	VFMADD231PS 192(R10)(R8*2), Z20, Z14
-	VFMADD231PS 192(R10)(R11*1), Z20, Z15
-	VPSRLD $4, Z19, Z19
-	VPERMPS Z16, Z19, Z20
-	VFMADD231PS 256(R9), Z20, Z8
-	VFMADD231PS 256(R9)(R8*1), Z20, Z9
-	VFMADD231PS 256(R9)(R8*2), Z20, Z10
-	VFMADD231PS 256(R9)(R11*1), Z20, Z11
-	VFMADD231PS 256(R10), Z20, Z12
-	VFMADD231PS 256(R10)(R8*1), Z20, Z13
-	VFMADD231PS 256(R10)(R8*2), Z20, Z14
-	VFMADD231PS 256(R10)(R11*1), Z20, Z15
-	VPSRLD $4, Z19, Z19
-	VPERMPS Z16, Z19, Z20
-	VFMADD231PS 320(R9), Z20, Z8
-	VFMADD231PS 320(R9)(R8*1), Z20, Z9
-	VFMADD231PS 320(R9)(R8*2), Z20, Z10
-	VFMADD231PS 320(R9)(R11*1), Z20, Z11
-	VFMADD231PS 320(R10), Z20, Z12
-	VFMADD231PS 320(R10)(R8*1), Z20, Z13
-	VFMADD231PS 320(R10)(R8*2), Z20, Z14
-	VFMADD231PS 320(R10)(R11*1), Z20, Z15
-	VPSRLD $4, Z19, Z19
-	VPERMPS Z16, Z19, Z20
-	VFMADD231PS 384(R9), Z20, Z8
-	VFMADD231PS 384(R9)(R8*1), Z20, Z9
-	VFMADD231PS 384(R9)(R8*2), Z20, Z10
-	VFMADD231PS 384(R9)(R11*1), Z20, Z11
-	VFMADD231PS 384(R10), Z20, Z12
-	VFMADD231PS 384(R10)(R8*1), Z20, Z13
-	VFMADD231PS 384(R10)(R8*2), Z20, Z14
-	VFMADD231PS 384(R10)(R11*1), Z20, Z15
-	VPSRLD $4, Z19, Z19
-	VPERMPS Z16, Z19, Z20
-	VFMADD231PS 448(R9), Z20, Z8
-	VFMADD231PS 448(R9)(R8*1), Z20, Z9
-	VFMADD231PS 448(R9)(R8*2), Z20, Z10
-	VFMADD231PS 448(R9)(R11*1), Z20, Z11
-	VFMADD231PS 448(R10), Z20, Z12
-	VFMADD231PS 448(R10)(R8*1), Z20, Z13
-	VFMADD231PS 448(R10)(R8*2), Z20, Z14
-	VFMADD231PS 448(R10)(R11*1), Z20, Z15
-	VMOVUPS (R14), X23
-	VPERMPS Z23, Z17, Z23
-	VFMADD231PS Z23, Z8, Z0
-	VFMADD231PS Z23, Z9, Z1
-	VFMADD231PS Z23, Z10, Z2
-	VFMADD231PS Z23, Z11, Z3
-	VFMADD231PS Z23, Z12, Z4
-	VFMADD231PS Z23, Z13, Z5
-	VFMADD231PS Z23, Z14, Z6
-	VFMADD231PS Z23, Z15, Z7
-	ADDQ $64, AX
-	ADDQ $512, R9
-	ADDQ $16, R14
-	SUBQ $1, R13
-	JNZ step3
-	SUBQ $1, R12
-	JNZ group2
-
-	// y += sums, across lanes
-	MOVQ DX, R15
-	VEXTRACTF64X4 $1, Z0, Y19
-	VADDPS Y19, Y0, Y0
-	VEXTRACTF32X4 $1, Y0, X19
-	VADDPS X19, X0, X0
-	VPSHUFD $78, X0, X19
-	VADDPS X19, X0, X0
-	VPSHUFD $177, X0, X19
-	VADDPS X19, X0, X0
-	VADDSS (R15), X0, X0
-	VMOVSS X0, (R15)
-	ADDQ yStride+88(FP), R15
-	VEXTRACTF64X4 $1, Z1, Y19
-	VADDPS Y19, Y1, Y1
-	VEXTRACTF32X4 $1, Y1, X19
-	VADDPS X19, X1, X1
-	VPSHUFD $78, X1, X19
-	VADDPS X19, X1, X1
-	VPSHUFD $177, X1, X19
-	VADDPS X19, X1, X1
-	VADDSS (R15), X1, X1
-	VMOVSS X1, (R15)
-	ADDQ yStride+88(FP), R15
-	VEXTRACTF64X4 $1, Z2, Y19
-	VADDPS Y19, Y2, Y2
-	VEXTRACTF32X4 $1, Y2, X19
-	VADDPS X19, X2, X2
-	VPSHUFD $78, X2, X19
-	VADDPS X19, X2, X2
-	VPSHUFD $177, X2, X19
-	VADDPS X19, X2, X2
-	VADDSS (R15), X2, X2
-	VMOVSS X2, (R15)
-	ADDQ yStride+88(FP), R15
-	VEXTRACTF64X4 $1, Z3, Y19
-	VADDPS Y19, Y3, Y3
-	VEXTRACTF32X4 $1, Y3, X19
-	VADDPS X19, X3, X3
-	VPSHUFD $78, X3, X19
-	VADDPS X19, X3, X3
-	VPSHUFD $177, X3, X19
-	VADDPS X19, X3, X3
-	VADDSS (R15), X3, X3
-	VMOVSS X3, (R15)
-	ADDQ yStride+88(FP), R15
-	VEXTRACTF64X4 $1, Z4, Y19
-	VADDPS Y19, Y4, Y4
-	VEXTRACTF32X4 $1, Y4, X19
-	VADDPS X19, X4, X4
-	VPSHUFD $78, X4, X19
-	VADDPS X19, X4, X4
-	VPSHUFD $177, X4, X19
-	VADDPS X19, X4, X4
-	VADDSS (R15), X4, X4
-	VMOVSS X4, (R15)
-	ADDQ yStride+88(FP), R15
-	VEXTRACTF64X4 $1, Z5, Y19
-	VADDPS Y19, Y5, Y5
-	VEXTRACTF32X4 $1, Y5, X19
-	VADDPS X19, X5, X5
-	VPSHUFD $78, X5, X19
-	VADDPS X19, X5, X5
-	VPSHUFD $177, X5, X19
-	VADDPS X19, X5, X5
-	VADDSS (R15), X5, X5
-	VMOVSS X5, (R15)
-	ADDQ yStride+88(FP), R15
-	VEXTRACTF64X4 $1, Z6, Y19
-	VADDPS Y19, Y6, Y6
-	VEXTRACTF32X4 $1, Y6, X19
-	VADDPS X19, X6, X6
-	VPSHUFD $78, X6, X19
-	VADDPS X19, X6, X6
-	VPSHUFD $177, X6, X19
-	VADDPS X19, X6, X6
-	VADDSS (R15), X6, X6
-	VMOVSS X6, (R15)
-	ADDQ yStride+88(FP), R15
-	VEXTRACTF64X4 $1, Z7, Y19
-	VADDPS Y19, Y7, Y7
-	VEXTRACTF32X4 $1, Y7, X19
-	VADDPS X19, X7, X7
-	VPSHUFD $78, X7, X19
-	VADDPS X19, X7, X7
-	VPSHUFD $177, X7, X19
-	VADDPS X19, X7, X7
-	VADDSS (R15), X7, X7
-	VMOVSS X7, (R15)
-	ADDQ $4, DX
-	ADDQ wNext+56(FP), AX
-	ADDQ sNext+64(FP), BX
-	SUBQ $1, SI
-	JNZ line1
-	VMOVDQU (SP), X0
-	VPSUBUSB 144(DI), X0, X0
-	XORL R15, R15
-	VPTEST X0, X0
-	SETNE R15
-	MOVQ R15, found+104(FP)
-	VZEROUPPER
-	RET
-
-// func vectorFP4x16AVX512_1x1(w, s, x unsafe.Pointer, groups, pairs, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride int, tables unsafe.Pointer) (found uint64)
-//
-//	AX w
-//	BX s
-//	DX y
-//	SI pairs
-//	DI tables
-//	CX wStride
-//	R8 xStride
-//	R9 place in x
-//	R10 place in x, four lines on
-//	R11 3·xStride
-//	R12 groups left
-//	R13 steps left of the group
-//	R14 place in the group's scales
-//	R15 cache lines of the frame; between lines scratch
-//	Z0…Z0 sums
-//	Z1…Z1 those of the block, or of odd vectors
-//	Z16 Z17 constants of the arithmetic
-TEXT ·vectorFP4x16AVX512_1x1(SB), NOSPLIT, $208-112
-	MOVQ w+0(FP), AX
-	MOVQ s+8(FP), BX
-	MOVQ y+72(FP), DX
-	MOVQ pairs+32(FP), SI
-	MOVQ tables+96(FP), DI
-	MOVQ wStride+40(FP), CX
-	MOVQ xStride+80(FP), R8
-	LEAQ (R8)(R8*2), R11
-	VPXOR X0, X0, X0
-	VMOVDQU X0, (SP)
-	VMOVUPS 160(DI), Z16
-	VMOVUPS vectorf32Dwords16<>+0(SB), Z17
-
-line1:
-	MOVQ x+16(FP), R9
-	MOVQ groups+24(FP), R12
-	LEAQ 79(SP), R15
-	ANDQ $-64, R15
-	VPXORD Z0, Z0, Z0
-
-group2:
-	VMOVUPS (BX), X21
-	VPMAXUB (SP), X21, X21
-	VMOVUPS X21, (SP)
-	VBROADCASTSS 128(DI), Z20
-	VPMOVZXBW (BX), Y19
-	VPSLLW $7, Y19, Y19
-	VCVTPH2PS Y19, Z19
-	VMULPS vectorf32Factor<>+0(SB), Z19, Z19
-	VMULPS Z20, Z19, Z19
-	VMOVUPS Z19, (R15)
-	ADDQ $16, BX
-	LEAQ (R15), R14
-	MOVQ $2, R13
-
-step3:
-	PREFETCHT1 (AX)(CX*4)
-	PREFETCHT0 512(AX)
-	VMOVUPS (AX), Z19
-	VPERMPS Z16, Z19, Z20
-	VMULPS (R9), Z20, Z1
-	VPSRLD $4, Z19, Z19
-	VPERMPS Z16, Z19, Z20
-	VFMADD231PS 64(R9), Z20, Z1
-	VPSRLD $4, Z19, Z19
-	VPERMPS Z16, Z19, Z20
-	VFMADD231PS 128(R9), Z20, Z1
-	VPSRLD $4, Z19, Z19
-	VPERMPS Z16, Z19, Z20
-	VFMADD231PS 192(R9), Z20, Z1
-	VPSRLD $4, Z19, Z19
-	VPERMPS Z16, Z19, Z20
-	VFMADD231PS 256(R9), Z20, Z1
-	VPSRLD $4, Z19, Z19
-	VPERMPS Z16, Z19, Z20
-	VFMADD231PS 320(R9), Z20, Z1
-	VPSRLD $4, Z19, Z19
-	VPERMPS Z16, Z19, Z20
-	VFMADD231PS 384(R9), Z20, Z1
-	VPSRLD $4, Z19, Z19
-	VPERMPS Z16, Z19, Z20
-	VFMADD231PS 448(R9), Z20, Z1
-	VMOVUPS (R14), Y23
-	VPERMPS Z23, Z17, Z23
-	VFMADD231PS Z23, Z1, Z0
-	ADDQ $64, AX
-	ADDQ $512, R9
-	ADDQ $32, R14
-	SUBQ $1, R13
-	JNZ step3
-	SUBQ $1, R12
-	JNZ group2
-
-	// y += sums, across lanes
-	MOVQ DX, R15
-	VEXTRACTF64X4 $1, Z0, Y19
-	VADDPS Y19, Y0, Y0
-	VEXTRACTF32X4 $1, Y0, X19
-	VADDPS X19, X0, X0
-	VPSHUFD $78, X0, X19
-	VADDPS X19, X0, X0
-	VPSHUFD $177, X0, X19
-	VADDPS X19, X0, X0
-	VADDSS (R15), X0, X0
-	VMOVSS X0, (R15)
-	ADDQ $4, DX
-	ADDQ wNext+56(FP), AX
-	ADDQ sNext+64(FP), BX
-	SUBQ $1, SI
-	JNZ line1
+	SUBQ $1, rows+32(FP)
+	JNZ row1
 	VMOVDQU (SP), X0
 	VPSUBUSB vectorf32Largest<>+0(SB), X0, X0
-	XORL R15, R15
+	XORL R12, R12
 	VPTEST X0, X0
-	SETNE R15
-	MOVQ R15, found+104(FP)
-	VZEROUPPER
-	RET
-
-// func vectorFP4x16AVX512_1x2(w, s, x unsafe.Pointer, groups, pairs, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride int, tables unsafe.Pointer) (found uint64)
-//
-//	AX w
-//	BX s
-//	DX y
-//	SI pairs
-//	DI tables
-//	CX wStride
-//	R8 xStride
-//	R9 place in x
-//	R10 place in x, four lines on
-//	R11 3·xStride
-//	R12 groups left
-//	R13 steps left of the group
-//	R14 place in the group's scales
-//	R15 cache lines of the frame; between lines scratch
-//	Z0…Z1 sums
-//	Z2…Z3 those of the block, or of odd vectors
-//	Z16 Z17 constants of the arithmetic
-TEXT ·vectorFP4x16AVX512_1x2(SB), NOSPLIT, $208-112
-	MOVQ w+0(FP), AX
-	MOVQ s+8(FP), BX
-	MOVQ y+72(FP), DX
-	MOVQ pairs+32(FP), SI
-	MOVQ tables+96(FP), DI
-	MOVQ wStride+40(FP), CX
-	MOVQ xStride+80(FP), R8
-	LEAQ (R8)(R8*2), R11
-	VPXOR X0, X0, X0
-	VMOVDQU X0, (SP)
-	VMOVUPS 160(DI), Z16
-	VMOVUPS vectorf32Dwords16<>+0(SB), Z17
-
-line1:
-	MOVQ x+16(FP), R9
-	MOVQ groups+24(FP), R12
-	LEAQ 79(SP), R15
-	ANDQ $-64, R15
-	VPXORD Z0, Z0, Z0
-	VPXORD Z1, Z1, Z1
-
-group2:
-	VMOVUPS (BX), X21
-	VPMAXUB (SP), X21, X21
-	VMOVUPS X21, (SP)
-	VBROADCASTSS 128(DI), Z20
-	VPMOVZXBW (BX), Y19
-	VPSLLW $7, Y19, Y19
-	VCVTPH2PS Y19, Z19
-	VMULPS vectorf32Factor<>+0(SB), Z19, Z19
-	VMULPS Z20, Z19, Z19
-	VMOVUPS Z19, (R15)
-	ADDQ $16, BX
-	LEAQ (R15), R14
-	MOVQ $2, R13
-
-step3:
-	PREFETCHT1 (AX)(CX*4)
-	PREFETCHT0 512(AX)
-	VMOVUPS (AX), Z19
-	VPERMPS Z16, Z19, Z20
-	VMULPS (R9), Z20, Z2
-	VMULPS (R9)(R8*1), Z20, Z3
-	VPSRLD $4, Z19, Z19
-	VPERMPS Z16, Z19, Z20
-	VFMADD231PS 64(R9), Z20, Z2
-	VFMADD231PS 64(R9)(R8*1), Z20, Z3
-	VPSRLD $4, Z19, Z19
-	VPERMPS Z16, Z19, Z20
-	VFMADD231PS 128(R9), Z20, Z2
-	VFMADD231PS 128(R9)(R8*1), Z20, Z3
-	VPSRLD $4, Z19, Z19
-	VPERMPS Z16, Z19, Z20
-	VFMADD231PS 192(R9), Z20, Z2
-	VFMADD231PS 192(R9)(R8*1), Z20, Z3
-	VPSRLD $4, Z19, Z19
-	VPERMPS Z16, Z19, Z20
-	VFMADD231PS 256(R9), Z20, Z2
-	VFMADD231PS 256(R9)(R8*1), Z20, Z3
-	VPSRLD $4, Z19, Z19
-	VPERMPS Z16, Z19, Z20
-	VFMADD231PS 320(R9), Z20, Z2
-	VFMADD231PS 320(R9)(R8*1), Z20, Z3
-	VPSRLD $4, Z19, Z19
-	VPERMPS Z16, Z19, Z20
-	VFMADD231PS 384(R9), Z20, Z2
-	VFMADD231PS 384(R9)(R8*1), Z20, Z3
-	VPSRLD $4, Z19, Z19
-	VPERMPS Z16, Z19, Z20
-	VFMADD231PS 448(R9), Z20, Z2
-	VFMADD231PS 448(R9)(R8*1), Z20, Z3
-	VMOVUPS (R14), Y23
-	VPERMPS Z23, Z17, Z23
-	VFMADD231PS Z23, Z2, Z0
-	VFMADD231PS Z23, Z3, Z1
-	ADDQ $64, AX
-	ADDQ $512, R9
-	ADDQ $32, R14
-	SUBQ $1, R13
-	JNZ step3
-	SUBQ $1, R12
-	JNZ group2
-
-	// y += sums, across lanes
-	MOVQ DX, R15
-	VEXTRACTF64X4 $1, Z0, Y19
-	VADDPS Y19, Y0, Y0
-	VEXTRACTF32X4 $1, Y0, X19
-	VADDPS X19, X0, X0
-	VPSHUFD $78, X0, X19
-	VADDPS X19, X0, X0
-	VPSHUFD $177, X0, X19
-	VADDPS X19, X0, X0
-	VADDSS (R15), X0, X0
-	VMOVSS X0, (R15)
-	ADDQ yStride+88(FP), R15
-	VEXTRACTF64X4 $1, Z1, Y19
-	VADDPS Y19, Y1, Y1
-	VEXTRACTF32X4 $1, Y1, X19
-	VADDPS X19, X1, X1
-	VPSHUFD $78, X1, X19
-	VADDPS X19, X1, X1
-	VPSHUFD $177, X1, X19
-	VADDPS X19, X1, X1
-	VADDSS (R15), X1, X1
-	VMOVSS X1, (R15)
-	ADDQ $4, DX
-	ADDQ wNext+56(FP), AX
-	ADDQ sNext+64(FP), BX
-	SUBQ $1, SI
-	JNZ line1
-	VMOVDQU (SP), X0
-	VPSUBUSB vectorf32Largest<>+0(SB), X0, X0
-	XORL R15, R15
-	VPTEST X0, X0
-	SETNE R15
-	MOVQ R15, found+104(FP)
-	VZEROUPPER
-	RET
-
-// func vectorFP4x16AVX512_1x4(w, s, x unsafe.Pointer, groups, pairs, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride int, tables unsafe.Pointer) (found uint64)
-//
-//	AX w
-//	BX s
-//	DX y
-//	SI pairs
-//	DI tables
-//	CX wStride
-//	R8 xStride
-//	R9 place in x
-//	R10 place in x, four lines on
-//	R11 3·xStride
-//	R12 groups left
-//	R13 steps left of the group
-//	R14 place in the group's scales
-//	R15 cache lines of the frame; between lines scratch
-//	Z0…Z3 sums
-//	Z4…Z7 those of the block, or of odd vectors
-//	Z16 Z17 constants of the arithmetic
-TEXT ·vectorFP4x16AVX512_1x4(SB), NOSPLIT, $208-112
-	MOVQ w+0(FP), AX
-	MOVQ s+8(FP), BX
-	MOVQ y+72(FP), DX
-	MOVQ pairs+32(FP), SI
-	MOVQ tables+96(FP), DI
-	MOVQ wStride+40(FP), CX
-	MOVQ xStride+80(FP), R8
-	LEAQ (R8)(R8*2), R11
-	VPXOR X0, X0, X0
-	VMOVDQU X0, (SP)
-	VMOVUPS 160(DI), Z16
-	VMOVUPS vectorf32Dwords16<>+0(SB), Z17
-
-line1:
-	MOVQ x+16(FP), R9
-	MOVQ groups+24(FP), R12
-	LEAQ 79(SP), R15
-	ANDQ $-64, R15
-	VPXORD Z0, Z0, Z0
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	VPXORD Z3, Z3, Z3
-
-group2:
-	VMOVUPS (BX), X21
-	VPMAXUB (SP), X21, X21
-	VMOVUPS X21, (SP)
-	VBROADCASTSS 128(DI), Z20
-	VPMOVZXBW (BX), Y19
-	VPSLLW $7, Y19, Y19
-	VCVTPH2PS Y19, Z19
-	VMULPS vectorf32Factor<>+0(SB), Z19, Z19
-	VMULPS Z20, Z19, Z19
-	VMOVUPS Z19, (R15)
-	ADDQ $16, BX
-	LEAQ (R15), R14
-	MOVQ $2, R13
-
-step3:
-	PREFETCHT1 (AX)(CX*4)
-	PREFETCHT0 512(AX)
-	VMOVUPS (AX), Z19
-	VPERMPS Z16, Z19, Z20
-	VMULPS (R9), Z20, Z4
-	VMULPS (R9)(R8*1), Z20, Z5
-	VMULPS (R9)(R8*2), Z20, Z6
-	VMULPS (R9)(R11*1), Z20, Z7
-	VPSRLD $4, Z19, Z19
-	VPERMPS Z16, Z19, Z20
-	VFMADD231PS 64(R9), Z20, Z4
-	VFMADD231PS 64(R9)(R8*1), Z20, Z5
-	VFMADD231PS 64(R9)(R8*2), Z20, Z6
-	VFMADD231PS 64(R9)(R11*1), Z20, Z7
-	VPSRLD $4, Z19, Z19
-	VPERMPS Z16, Z19, Z20
-	VFMADD231PS 128(R9), Z20, Z4
-	VFMADD231PS 128(R9)(R8*1), Z20, Z5
-	VFMADD231PS 128(R9)(R8*2), Z20, Z6
-	VFMADD231PS 128(R9)(R11*1), Z20, Z7
-	VPSRLD $4, Z19, Z19
-	VPERMPS Z16, Z19, Z20
-	VFMADD231PS 192(R9), Z20, Z4
-	VFMADD231PS 192(R9)(R8*1), Z20, Z5
-	VFMADD231PS 192(R9)(R8*2), Z20, Z6
-	VFMADD231PS 192(R9)(R11*1), Z20, Z7
-	VPSRLD $4, Z19, Z19
-	VPERMPS Z16, Z19, Z20
-	VFMADD231PS 256(R9), Z20, Z4
-	VFMADD231PS 256(R9)(R8*1), Z20, Z5
-	VFMADD231PS 256(R9)(R8*2), Z20, Z6
-	VFMADD231PS 256(R9)(R11*1), Z20, Z7
-	VPSRLD $4, Z19, Z19
-	VPERMPS Z16, Z19, Z20
-	VFMADD231PS 320(R9), Z20, Z4
-	VFMADD231PS 320(R9)(R8*1), Z20, Z5
-	VFMADD231PS 320(R9)(R8*2), Z20, Z6
-	VFMADD231PS 320(R9)(R11*1), Z20, Z7
-	VPSRLD $4, Z19, Z19
-	VPERMPS Z16, Z19, Z20
-	VFMADD231PS 384(R9), Z20, Z4
-	VFMADD231PS 384(R9)(R8*1), Z20, Z5
-	VFMADD231PS 384(R9)(R8*2), Z20, Z6
-	VFMADD231PS 384(R9)(R11*1), Z20, Z7
-	VPSRLD $4, Z19, Z19
-	VPERMPS Z16, Z19, Z20
-	VFMADD231PS 448(R9), Z20, Z4
-	VFMADD231PS 448(R9)(R8*1), Z20, Z5
-	VFMADD231PS 448(R9)(R8*2), Z20, Z6
-	VFMADD231PS 448(R9)(R11*1), Z20, Z7
-	VMOVUPS (R14), Y23
-	VPERMPS Z23, Z17, Z23
-	VFMADD231PS Z23, Z4, Z0
-	VFMADD231PS Z23, Z5, Z1
-	VFMADD231PS Z23, Z6, Z2
-	VFMADD231PS Z23, Z7, Z3
-	ADDQ $64, AX
-	ADDQ $512, R9
-	ADDQ $32, R14
-	SUBQ $1, R13
-	JNZ step3
-	SUBQ $1, R12
-	JNZ group2
-
-	// y += sums, across lanes
-	MOVQ DX, R15
-	VEXTRACTF64X4 $1, Z0, Y19
-	VADDPS Y19, Y0, Y0
-	VEXTRACTF32X4 $1, Y0, X19
-	VADDPS X19, X0, X0
-	VPSHUFD $78, X0, X19
-	VADDPS X19, X0, X0
-	VPSHUFD $177, X0, X19
-	VADDPS X19, X0, X0
-	VADDSS (R15), X0, X0
-	VMOVSS X0, (R15)
-	ADDQ yStride+88(FP), R15
-	VEXTRACTF64X4 $1, Z1, Y19
-	VADDPS Y19, Y1, Y1
-	VEXTRACTF32X4 $1, Y1, X19
-	VADDPS X19, X1, X1
-	VPSHUFD $78, X1, X19
-	VADDPS X19, X1, X1
-	VPSHUFD $177, X1, X19
-	VADDPS X19, X1, X1
-	VADDSS (R15), X1, X1
-	VMOVSS X1, (R15)
-	ADDQ yStride+88(FP), R15
-	VEXTRACTF64X4 $1, Z2, Y19
-	VADDPS Y19, Y2, Y2
-	VEXTRACTF32X4 $1, Y2, X19
-	VADDPS X19, X2, X2
-	VPSHUFD $78, X2, X19
-	VADDPS X19, X2, X2
-	VPSHUFD $177, X2, X19
-	VADDPS X19, X2, X2
-	VADDSS (R15), X2, X2
-	VMOVSS X2, (R15)
-	ADDQ yStride+88(FP), R15
-	VEXTRACTF64X4 $1, Z3, Y19
-	VADDPS Y19, Y3, Y3
-	VEXTRACTF32X4 $1, Y3, X19
-	VADDPS X19, X3, X3
-	VPSHUFD $78, X3, X19
-	VADDPS X19, X3, X3
-	VPSHUFD $177, X3, X19
-	VADDPS X19, X3, X3
-	VADDSS (R15), X3, X3
-	VMOVSS X3, (R15)
-	ADDQ $4, DX
-	ADDQ wNext+56(FP), AX
-	ADDQ sNext+64(FP), BX
-	SUBQ $1, SI
-	JNZ line1
-	VMOVDQU (SP), X0
-	VPSUBUSB vectorf32Largest<>+0(SB), X0, X0
-	XORL R15, R15
-	VPTEST X0, X0
-	SETNE R15
-	MOVQ R15, found+104(FP)
-	VZEROUPPER
-	RET
-
-// func vectorFP4x16AVX512_1x8(w, s, x unsafe.Pointer, groups, pairs, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride int, tables unsafe.Pointer) (found uint64)
-//
-//	AX w
-//	BX s
-//	DX y
-//	SI pairs
-//	DI tables
-//	CX wStride
-//	R8 xStride
-//	R9 place in x
-//	R10 place in x, four lines on
-//	R11 3·xStride
-//	R12 groups left
-//	R13 steps left of the group
-//	R14 place in the group's scales
-//	R15 cache lines of the frame; between lines scratch
-//	Z0…Z7 sums
-//	Z8…Z15 those of the block, or of odd vectors
-//	Z16 Z17 constants of the arithmetic
-TEXT ·vectorFP4x16AVX512_1x8(SB), NOSPLIT, $208-112
-	MOVQ w+0(FP), AX
-	MOVQ s+8(FP), BX
-	MOVQ y+72(FP), DX
-	MOVQ pairs+32(FP), SI
-	MOVQ tables+96(FP), DI
-	MOVQ wStride+40(FP), CX
-	MOVQ xStride+80(FP), R8
-	LEAQ (R8)(R8*2), R11
-	VPXOR X0, X0, X0
-	VMOVDQU X0, (SP)
-	VMOVUPS 160(DI), Z16
-	VMOVUPS vectorf32Dwords16<>+0(SB), Z17
-
-line1:
-	MOVQ x+16(FP), R9
-	MOVQ groups+24(FP), R12
-	LEAQ 79(SP), R15
-	ANDQ $-64, R15
-	VPXORD Z0, Z0, Z0
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	VPXORD Z3, Z3, Z3
-	VPXORD Z4, Z4, Z4
-	VPXORD Z5, Z5, Z5
-	VPXORD Z6, Z6, Z6
-	VPXORD Z7, Z7, Z7
-
-group2:
-	VMOVUPS (BX), X21
-	VPMAXUB (SP), X21, X21
-	VMOVUPS X21, (SP)
-	VBROADCASTSS 128(DI), Z20
-	VPMOVZXBW (BX), Y19
-	VPSLLW $7, Y19, Y19
-	VCVTPH2PS Y19, Z19
-	VMULPS vectorf32Factor<>+0(SB), Z19, Z19
-	VMULPS Z20, Z19, Z19
-	VMOVUPS Z19, (R15)
-	ADDQ $16, BX
-	LEAQ (R15), R14
-	MOVQ $2, R13
-
-step3:
-	LEAQ (R9)(R8*4), R10
-	PREFETCHT1 (AX)(CX*4)
-	PREFETCHT0 512(AX)
-	VMOVUPS (AX), Z19
-	VPERMPS Z16, Z19, Z20
-	VMULPS (R9), Z20, Z8
-	VMULPS (R9)(R8*1), Z20, Z9
-	VMULPS (R9)(R8*2), Z20, Z10
-	VMULPS (R9)(R11*1), Z20, Z11
-	VMULPS (R10), Z20, Z12
-	VMULPS (R10)(R8*1), Z20, Z13
-	VMULPS (R10)(R8*2), Z20, Z14
-	VMULPS (R10)(R11*1), Z20, Z15
-	VPSRLD $4, Z19, Z19
-	VPERMPS Z16, Z19, Z20
-	VFMADD231PS 64(R9), Z20, Z8
-	VFMADD231PS 64(R9)(R8*1), Z20, Z9
-	VFMADD231PS 64(R9)(R8*2), Z20, Z10
-	VFMADD231PS 64(R9)(R11*1), Z20, Z11
-	VFMADD231PS 64(R10), Z20, Z12
-	VFMADD231PS 64(R10)(R8*1), Z20, Z13
-	VFMADD231PS 64(R10)(R8*2), Z20, Z14
-	VFMADD231PS 64(R10)(R11*1), Z20, Z15
-	VPSRLD $4, Z19, Z19
-	VPERMPS Z16, Z19, Z20
-	VFMADD231PS 128(R9), Z20, Z8
-	VFMADD231PS 128(R9)(R8*1), Z20, Z9
-	VFMADD231PS 128(R9)(R8*2), Z20, Z10
-	VFMADD231PS 128(R9)(R11*1), Z20, Z11
-	VFMADD231PS 128(R10), Z20, Z12
-	VFMADD231PS 128(R10)(R8*1), Z20, Z13
-	VFMADD231PS 128(R10)(R8*2), Z20, Z14
-	VFMADD231PS 128(R10)(R11*1), Z20, Z15
-	VPSRLD $4, Z19, Z19
-	VPERMPS Z16, Z19, Z20
-	VFMADD231PS 192(R9), Z20, Z8
-	VFMADD231PS 192(R9)(R8*1), Z20, Z9
-	VFMADD231PS 192(R9)(R8*2), Z20, Z10
-	VFMADD231PS 192(R9)(R11*1), Z20, Z11
-	VFMADD231PS 192(R10), Z20, Z12
-	VFMADD231PS 192(R10)(R8*1), Z20, Z13
-	VFMADD231PS 192(R10)(R8*2), Z20, Z14
-	VFMADD231PS 192(R10)(R11*1), Z20, Z15
-	VPSRLD $4, Z19, Z19
-	VPERMPS Z16, Z19, Z20
-	VFMADD231PS 256(R9), Z20, Z8
-	VFMADD231PS 256(R9)(R8*1), Z20, Z9
-	VFMADD231PS 256(R9)(R8*2), Z20, Z10
-	VFMADD231PS 256(R9)(R11*1), Z20, Z11
-	VFMADD231PS 256(R10), Z20, Z12
-	VFMADD231PS 256(R10)(R8*1), Z20, Z13
-	VFMADD231PS 256(R10)(R8*2), Z20, Z14
-	VFMADD231PS 256(R10)(R11*1), Z20, Z15
-	VPSRLD $4, Z19, Z19
-	VPERMPS Z16, Z19, Z20
-	VFMADD231PS 320(R9), Z20, Z8
-	VFMADD231PS 320(R9)(R8*1), Z20, Z9
-	VFMADD231PS 320(R9)(R8*2), Z20, Z10
-	VFMADD231PS 320(R9)(R11*1), Z20, Z11
-	VFMADD231PS 320(R10), Z20, Z12
-	VFMADD231PS 320(R10)(R8*1), Z20, Z13
-	VFMADD231PS 320(R10)(R8*2), Z20, Z14
-	VFMADD231PS 320(R10)(R11*1), Z20, Z15
-	VPSRLD $4, Z19, Z19
-	VPERMPS Z16, Z19, Z20
-	VFMADD231PS 384(R9), Z20, Z8
-	VFMADD231PS 384(R9)(R8*1), Z20, Z9
-	VFMADD231PS 384(R9)(R8*2), Z20, Z10
-	VFMADD231PS 384(R9)(R11*1), Z20, Z11
-	VFMADD231PS 384(R10), Z20, Z12
-	VFMADD231PS 384(R10)(R8*1), Z20, Z13
-	VFMADD231PS 384(R10)(R8*2), Z20, Z14
-	VFMADD231PS 384(R10)(R11*1), Z20, Z15
-	VPSRLD $4, Z19, Z19
-	VPERMPS Z16, Z19, Z20
-	VFMADD231PS 448(R9), Z20, Z8
-	VFMADD231PS 448(R9)(R8*1), Z20, Z9
-	VFMADD231PS 448(R9)(R8*2), Z20, Z10
-	VFMADD231PS 448(R9)(R11*1), Z20, Z11
-	VFMADD231PS 448(R10), Z20, Z12
-	VFMADD231PS 448(R10)(R8*1), Z20, Z13
-	VFMADD231PS 448(R10)(R8*2), Z20, Z14
-	VFMADD231PS 448(R10)(R11*1), Z20, Z15
-	VMOVUPS (R14), Y23
-	VPERMPS Z23, Z17, Z23
-	VFMADD231PS Z23, Z8, Z0
-	VFMADD231PS Z23, Z9, Z1
-	VFMADD231PS Z23, Z10, Z2
-	VFMADD231PS Z23, Z11, Z3
-	VFMADD231PS Z23, Z12, Z4
-	VFMADD231PS Z23, Z13, Z5
-	VFMADD231PS Z23, Z14, Z6
-	VFMADD231PS Z23, Z15, Z7
-	ADDQ $64, AX
-	ADDQ $512, R9
-	ADDQ $32, R14
-	SUBQ $1, R13
-	JNZ step3
-	SUBQ $1, R12
-	JNZ group2
-
-	// y += sums, across lanes
-	MOVQ DX, R15
-	VEXTRACTF64X4 $1, Z0, Y19
-	VADDPS Y19, Y0, Y0
-	VEXTRACTF32X4 $1, Y0, X19
-	VADDPS X19, X0, X0
-	VPSHUFD $78, X0, X19
-	VADDPS X19, X0, X0
-	VPSHUFD $177, X0, X19
-	VADDPS X19, X0, X0
-	VADDSS (R15), X0, X0
-	VMOVSS X0, (R15)
-	ADDQ yStride+88(FP), R15
-	VEXTRACTF64X4 $1, Z1, Y19
-	VADDPS Y19, Y1, Y1
-	VEXTRACTF32X4 $1, Y1, X19
-	VADDPS X19, X1, X1
-	VPSHUFD $78, X1, X19
-	VADDPS X19, X1, X1
-	VPSHUFD $177, X1, X19
-	VADDPS X19, X1, X1
-	VADDSS (R15), X1, X1
-	VMOVSS X1, (R15)
-	ADDQ yStride+88(FP), R15
-	VEXTRACTF64X4 $1, Z2, Y19
-	VADDPS Y19, Y2, Y2
-	VEXTRACTF32X4 $1, Y2, X19
-	VADDPS X19, X2, X2
-	VPSHUFD $78, X2, X19
-	VADDPS X19, X2, X2
-	VPSHUFD $177, X2, X19
-	VADDPS X19, X2, X2
-	VADDSS (R15), X2, X2
-	VMOVSS X2, (R15)
-	ADDQ yStride+88(FP), R15
-	VEXTRACTF64X4 $1, Z3, Y19
-	VADDPS Y19, Y3, Y3
-	VEXTRACTF32X4 $1, Y3, X19
-	VADDPS X19, X3, X3
-	VPSHUFD $78, X3, X19
-	VADDPS X19, X3, X3
-	VPSHUFD $177, X3, X19
-	VADDPS X19, X3, X3
-	VADDSS (R15), X3, X3
-	VMOVSS X3, (R15)
-	ADDQ yStride+88(FP), R15
-	VEXTRACTF64X4 $1, Z4, Y19
-	VADDPS Y19, Y4, Y4
-	VEXTRACTF32X4 $1, Y4, X19
-	VADDPS X19, X4, X4
-	VPSHUFD $78, X4, X19
-	VADDPS X19, X4, X4
-	VPSHUFD $177, X4, X19
-	VADDPS X19, X4, X4
-	VADDSS (R15), X4, X4
-	VMOVSS X4, (R15)
-	ADDQ yStride+88(FP), R15
-	VEXTRACTF64X4 $1, Z5, Y19
-	VADDPS Y19, Y5, Y5
-	VEXTRACTF32X4 $1, Y5, X19
-	VADDPS X19, X5, X5
-	VPSHUFD $78, X5, X19
-	VADDPS X19, X5, X5
-	VPSHUFD $177, X5, X19
-	VADDPS X19, X5, X5
-	VADDSS (R15), X5, X5
-	VMOVSS X5, (R15)
-	ADDQ yStride+88(FP), R15
-	VEXTRACTF64X4 $1, Z6, Y19
-	VADDPS Y19, Y6, Y6
-	VEXTRACTF32X4 $1, Y6, X19
-	VADDPS X19, X6, X6
-	VPSHUFD $78, X6, X19
-	VADDPS X19, X6, X6
-	VPSHUFD $177, X6, X19
-	VADDPS X19, X6, X6
-	VADDSS (R15), X6, X6
-	VMOVSS X6, (R15)
-	ADDQ yStride+88(FP), R15
-	VEXTRACTF64X4 $1, Z7, Y19
-	VADDPS Y19, Y7, Y7
-	VEXTRACTF32X4 $1, Y7, X19
-	VADDPS X19, X7, X7
-	VPSHUFD $78, X7, X19
-	VADDPS X19, X7, X7
-	VPSHUFD $177, X7, X19
-	VADDPS X19, X7, X7
-	VADDSS (R15), X7, X7
-	VMOVSS X7, (R15)
-	ADDQ $4, DX
-	ADDQ wNext+56(FP), AX
-	ADDQ sNext+64(FP), BX
-	SUBQ $1, SI
-	JNZ line1
-	VMOVDQU (SP), X0
-	VPSUBUSB vectorf32Largest<>+0(SB), X0, X0
-	XORL R15, R15
-	VPTEST X0, X0
-	SETNE R15
-	MOVQ R15, found+104(FP)
+	SETNE R12
+	MOVQ R12, found+120(FP)
 	VZEROUPPER
 	RET

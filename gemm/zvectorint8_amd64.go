@@ -6,146 +6,50 @@ package gemm
 
 import "unsafe"
 
-// vectorIntMX4_1x1 adds to y the products of 1 lines of x with lines of B, 1 at a
-// time and that pairs times, over groups of 16 blocks. Lines are wStride, their
-// scales sStride bytes apart; wNext and sNext lead from the end of one set of lines
-// to the next. Lines of x are xStride, those of y yStride bytes apart. It reports
-// whether there were scales that it does not take (below the least, for that, and above the span).
+// vectorIntMX4 is a vectorFunc for one row of A, in groups of 16 blocks. It
+// reports scales outside the range of the tables.
 //
 //go:noescape
-func vectorIntMX4_1x1(w, s, x unsafe.Pointer, groups, pairs, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride int, tables unsafe.Pointer) (found uint64)
+func vectorIntMX4(w, s, x unsafe.Pointer, groups, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
 
-// vectorIntMX4_2x2 adds to y the products of 2 lines of x with lines of B, 2 at a
-// time and that pairs times, over groups of 16 blocks. Lines are wStride, their
-// scales sStride bytes apart; wNext and sNext lead from the end of one set of lines
-// to the next. Lines of x are xStride, those of y yStride bytes apart. It reports
-// whether there were scales that it does not take (below the least, for that, and above the span).
+// vectorIntMX4Pairs is a vectorFunc for 2 or more rows of A and pairs of rows of B, in groups of 16 blocks. It
+// reports scales outside the range of the tables.
 //
 //go:noescape
-func vectorIntMX4_2x2(w, s, x unsafe.Pointer, groups, pairs, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride int, tables unsafe.Pointer) (found uint64)
+func vectorIntMX4Pairs(w, s, x unsafe.Pointer, groups, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
 
-// vectorIntMX4_2x4 adds to y the products of 4 lines of x with lines of B, 2 at a
-// time and that pairs times, over groups of 16 blocks. Lines are wStride, their
-// scales sStride bytes apart; wNext and sNext lead from the end of one set of lines
-// to the next. Lines of x are xStride, those of y yStride bytes apart. It reports
-// whether there were scales that it does not take (below the least, for that, and above the span).
+// vectorIntMX6 is a vectorFunc for one row of A, in groups of 16 blocks. It
+// reports scales outside the range of the tables.
 //
 //go:noescape
-func vectorIntMX4_2x4(w, s, x unsafe.Pointer, groups, pairs, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride int, tables unsafe.Pointer) (found uint64)
+func vectorIntMX6(w, s, x unsafe.Pointer, groups, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
 
-// vectorIntMX4_2x8 adds to y the products of 8 lines of x with lines of B, 2 at a
-// time and that pairs times, over groups of 16 blocks. Lines are wStride, their
-// scales sStride bytes apart; wNext and sNext lead from the end of one set of lines
-// to the next. Lines of x are xStride, those of y yStride bytes apart. It reports
-// whether there were scales that it does not take (below the least, for that, and above the span).
+// vectorIntMX6Pairs is a vectorFunc for 2 or more rows of A and pairs of rows of B, in groups of 16 blocks. It
+// reports scales outside the range of the tables.
 //
 //go:noescape
-func vectorIntMX4_2x8(w, s, x unsafe.Pointer, groups, pairs, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride int, tables unsafe.Pointer) (found uint64)
+func vectorIntMX6Pairs(w, s, x unsafe.Pointer, groups, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
 
-// vectorIntMX6_1x1 adds to y the products of 1 lines of x with lines of B, 1 at a
-// time and that pairs times, over groups of 16 blocks. Lines are wStride, their
-// scales sStride bytes apart; wNext and sNext lead from the end of one set of lines
-// to the next. Lines of x are xStride, those of y yStride bytes apart. It reports
-// whether there were scales that it does not take (below the least, for that, and above the span).
+// vectorIntMX8 is a vectorFunc for one row of A, in groups of 16 blocks. It
+// reports scales outside the range of the tables.
 //
 //go:noescape
-func vectorIntMX6_1x1(w, s, x unsafe.Pointer, groups, pairs, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride int, tables unsafe.Pointer) (found uint64)
+func vectorIntMX8(w, s, x unsafe.Pointer, groups, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
 
-// vectorIntMX6_2x2 adds to y the products of 2 lines of x with lines of B, 2 at a
-// time and that pairs times, over groups of 16 blocks. Lines are wStride, their
-// scales sStride bytes apart; wNext and sNext lead from the end of one set of lines
-// to the next. Lines of x are xStride, those of y yStride bytes apart. It reports
-// whether there were scales that it does not take (below the least, for that, and above the span).
+// vectorIntMX8Pairs is a vectorFunc for 2 or more rows of A and pairs of rows of B, in groups of 16 blocks. It
+// reports scales outside the range of the tables.
 //
 //go:noescape
-func vectorIntMX6_2x2(w, s, x unsafe.Pointer, groups, pairs, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride int, tables unsafe.Pointer) (found uint64)
+func vectorIntMX8Pairs(w, s, x unsafe.Pointer, groups, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
 
-// vectorIntMX6_2x4 adds to y the products of 4 lines of x with lines of B, 2 at a
-// time and that pairs times, over groups of 16 blocks. Lines are wStride, their
-// scales sStride bytes apart; wNext and sNext lead from the end of one set of lines
-// to the next. Lines of x are xStride, those of y yStride bytes apart. It reports
-// whether there were scales that it does not take (below the least, for that, and above the span).
+// vectorIntNV4 is a vectorFunc for one row of A, in groups of 16 blocks. It
+// reports scales that are negative or NaN.
 //
 //go:noescape
-func vectorIntMX6_2x4(w, s, x unsafe.Pointer, groups, pairs, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride int, tables unsafe.Pointer) (found uint64)
+func vectorIntNV4(w, s, x unsafe.Pointer, groups, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)
 
-// vectorIntMX6_2x8 adds to y the products of 8 lines of x with lines of B, 2 at a
-// time and that pairs times, over groups of 16 blocks. Lines are wStride, their
-// scales sStride bytes apart; wNext and sNext lead from the end of one set of lines
-// to the next. Lines of x are xStride, those of y yStride bytes apart. It reports
-// whether there were scales that it does not take (below the least, for that, and above the span).
+// vectorIntNV4Pairs is a vectorFunc for 2 or more rows of A and pairs of rows of B, in groups of 16 blocks. It
+// reports scales that are negative or NaN.
 //
 //go:noescape
-func vectorIntMX6_2x8(w, s, x unsafe.Pointer, groups, pairs, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride int, tables unsafe.Pointer) (found uint64)
-
-// vectorIntMX8_1x1 adds to y the products of 1 lines of x with lines of B, 1 at a
-// time and that pairs times, over groups of 16 blocks. Lines are wStride, their
-// scales sStride bytes apart; wNext and sNext lead from the end of one set of lines
-// to the next. Lines of x are xStride, those of y yStride bytes apart. It reports
-// whether there were scales that it does not take (below the least, for that, and above the span).
-//
-//go:noescape
-func vectorIntMX8_1x1(w, s, x unsafe.Pointer, groups, pairs, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride int, tables unsafe.Pointer) (found uint64)
-
-// vectorIntMX8_2x2 adds to y the products of 2 lines of x with lines of B, 2 at a
-// time and that pairs times, over groups of 16 blocks. Lines are wStride, their
-// scales sStride bytes apart; wNext and sNext lead from the end of one set of lines
-// to the next. Lines of x are xStride, those of y yStride bytes apart. It reports
-// whether there were scales that it does not take (below the least, for that, and above the span).
-//
-//go:noescape
-func vectorIntMX8_2x2(w, s, x unsafe.Pointer, groups, pairs, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride int, tables unsafe.Pointer) (found uint64)
-
-// vectorIntMX8_2x4 adds to y the products of 4 lines of x with lines of B, 2 at a
-// time and that pairs times, over groups of 16 blocks. Lines are wStride, their
-// scales sStride bytes apart; wNext and sNext lead from the end of one set of lines
-// to the next. Lines of x are xStride, those of y yStride bytes apart. It reports
-// whether there were scales that it does not take (below the least, for that, and above the span).
-//
-//go:noescape
-func vectorIntMX8_2x4(w, s, x unsafe.Pointer, groups, pairs, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride int, tables unsafe.Pointer) (found uint64)
-
-// vectorIntMX8_2x8 adds to y the products of 8 lines of x with lines of B, 2 at a
-// time and that pairs times, over groups of 16 blocks. Lines are wStride, their
-// scales sStride bytes apart; wNext and sNext lead from the end of one set of lines
-// to the next. Lines of x are xStride, those of y yStride bytes apart. It reports
-// whether there were scales that it does not take (below the least, for that, and above the span).
-//
-//go:noescape
-func vectorIntMX8_2x8(w, s, x unsafe.Pointer, groups, pairs, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride int, tables unsafe.Pointer) (found uint64)
-
-// vectorIntNV4_1x1 adds to y the products of 1 lines of x with lines of B, 1 at a
-// time and that pairs times, over groups of 16 blocks. Lines are wStride, their
-// scales sStride bytes apart; wNext and sNext lead from the end of one set of lines
-// to the next. Lines of x are xStride, those of y yStride bytes apart. It reports
-// whether there were scales that it does not take (of sign 1, and NaN).
-//
-//go:noescape
-func vectorIntNV4_1x1(w, s, x unsafe.Pointer, groups, pairs, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride int, tables unsafe.Pointer) (found uint64)
-
-// vectorIntNV4_2x2 adds to y the products of 2 lines of x with lines of B, 2 at a
-// time and that pairs times, over groups of 16 blocks. Lines are wStride, their
-// scales sStride bytes apart; wNext and sNext lead from the end of one set of lines
-// to the next. Lines of x are xStride, those of y yStride bytes apart. It reports
-// whether there were scales that it does not take (of sign 1, and NaN).
-//
-//go:noescape
-func vectorIntNV4_2x2(w, s, x unsafe.Pointer, groups, pairs, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride int, tables unsafe.Pointer) (found uint64)
-
-// vectorIntNV4_2x4 adds to y the products of 4 lines of x with lines of B, 2 at a
-// time and that pairs times, over groups of 16 blocks. Lines are wStride, their
-// scales sStride bytes apart; wNext and sNext lead from the end of one set of lines
-// to the next. Lines of x are xStride, those of y yStride bytes apart. It reports
-// whether there were scales that it does not take (of sign 1, and NaN).
-//
-//go:noescape
-func vectorIntNV4_2x4(w, s, x unsafe.Pointer, groups, pairs, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride int, tables unsafe.Pointer) (found uint64)
-
-// vectorIntNV4_2x8 adds to y the products of 8 lines of x with lines of B, 2 at a
-// time and that pairs times, over groups of 16 blocks. Lines are wStride, their
-// scales sStride bytes apart; wNext and sNext lead from the end of one set of lines
-// to the next. Lines of x are xStride, those of y yStride bytes apart. It reports
-// whether there were scales that it does not take (of sign 1, and NaN).
-//
-//go:noescape
-func vectorIntNV4_2x8(w, s, x unsafe.Pointer, groups, pairs, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride int, tables unsafe.Pointer) (found uint64)
+func vectorIntNV4Pairs(w, s, x unsafe.Pointer, groups, rows, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride, batch int, sums, tables unsafe.Pointer) (found uint64)

@@ -8,7 +8,7 @@ import (
 
 // Damaged reads all tensors of the shards that have recorded checksums, in the metadata that this
 // module writes, and returns the names of those whose checksum differs. It calls progress with the
-// bytes of each tensor that it read. It returns the error of ctx once that is done.
+// bytes of each tensor that it read, and returns the error of ctx once that is done.
 func (c *Checkpoint) Damaged(ctx context.Context, progress func(bytes int64)) (names []string, err error) {
 	if c.damaged != nil {
 		return c.damaged(ctx, progress)

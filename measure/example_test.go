@@ -8,8 +8,8 @@ import (
 	"github.com/microscale-go/microscale/tensor"
 )
 
-// A tensor of two blocks, one of large and one of small values: with one scale for both, and
-// with a scale for each.
+// Quantize two blocks, one of large and one of small values, with one scale for both and with one
+// scale each.
 func Example() {
 	x := tensor.New(1, 64)
 	for i := range x.Data {
@@ -24,9 +24,11 @@ func Example() {
 			fmt.Println(err)
 			return
 		}
-		a := measure.New(32)
-		a.Add(x.Data, q.Dequantize(1).Data)
-		r := a.Result()
+		r, err := measure.Compare(measure.Comparison{Got: q.Dequantize(1), Want: x})
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
 		fmt.Printf("%-10s  SQNR %.1f dB, blocks %.1f dB, worst %.0f%%, %d flushed\n", f, r.SQNR, r.MeanBlockSQNR, 100*r.MaxRelative, r.Flushed)
 	}
 	// Output:

@@ -16,7 +16,7 @@ var groups = []struct {
 }{
 	{"Checkpoints", true, []func() *cobra.Command{quantizeCommand, dequantizeCommand, convertCommand, mergeCommand, inspectCommand, verifyCommand}},
 	{"Models", true, []func() *cobra.Command{trainCommand, compareCommand, evalCommand, generateCommand}},
-	{"Numbers", false, []func() *cobra.Command{formatsCommand, castCommand, explainCommand, mmaCommand}},
+	{"Numbers", false, []func() *cobra.Command{formatsCommand, castCommand, explainCommand, mmaCommand, studyCommand}},
 	{"Hardware", false, []func() *cobra.Command{checkCommand, layoutCommand, costCommand}},
 	{"Speed", false, []func() *cobra.Command{benchCommand}},
 	{"Program", false, []func() *cobra.Command{versionCommand, manCommand}},

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Gemm writes the microkernels of package gemm, whose contract is in its
-// kernel.go, and the packing of the usual formats.
+// Gemm writes the micro-kernels of package gemm, whose contract is in its kernel.go, and its
+// packing functions.
 func Gemm() []*File {
 	dots := NewFile("gemm", "dot")
 	for panels := 1; panels <= 3; panels++ {
@@ -29,11 +29,15 @@ func Gemm() []*File {
 // dotParams are those of gemm.dotFunc.
 const dotParams = "chunks, steps int, a, b unsafe.Pointer, bPanel int, c *float32, ldc int, alpha float32, accumulate bool"
 
-// A tile is what microkernels share: pointers into the panels and into C.
+// A tile is the part that micro-kernels share: pointers into the panels and into C.
+//
+// The previous elements of C are read from `from`: from C, or from zeros if not accumulating.
+// These are negative zeros, which do not change a product that is added to them.
 type tile struct {
-	fn                                              *Func
-	rows, panels, line                              int // line: bytes of a vector
-	chunks, steps, a, b, bPanel, c, ldc, accumulate Reg
+	fn                         *Func
+	rows, panels, line         int // line: bytes of a vector
+	chunks, steps, a, b        Reg
+	bPanel, c, ldc, from, next Reg // next: from one row of from to the next
 }
 
 func newTile(f *File, name, doc string, rows, panels, line int) *tile {
@@ -42,13 +46,29 @@ func newTile(f *File, name, doc string, rows, panels, line int) *tile {
 	t.chunks, t.steps = fn.Arg("chunks"), fn.Arg("steps")
 	t.a, t.b, t.bPanel = fn.Arg("a"), fn.Arg("b"), fn.Arg("bPanel")
 	t.c, t.ldc = fn.Arg("c"), fn.Arg("ldc")
-	t.accumulate = fn.GP("accumulate")
-	fn.I("MOVBLZX", fn.FP("accumulate"), t.accumulate)
+	t.from, t.next = fn.GP("previous elements of C"), fn.GP("distance of their rows")
 	fn.I("SHLQ", 2, t.ldc)
+	fn.I("MOVQ", t.c, t.from)
+	fn.I("MOVQ", t.ldc, t.next)
+	add := fn.NewLabel("add")
+	fn.I("CMPB", fn.FP("accumulate"), 0)
+	fn.Jump("JNE", add)
+	fn.I("LEAQ", minusZeros(f, 192), t.from)
+	fn.I("XORL", t.next, t.next)
+	fn.Place(add)
 	return t
 }
 
-// panel returns the memory disp bytes behind the current place in panel j of B.
+// minusZeros is a table of float32 negative zeros.
+func minusZeros(f *File, bytes int) Sym {
+	zeros := make([]byte, bytes)
+	for i := 3; i < len(zeros); i += 4 {
+		zeros[i] = 0x80
+	}
+	return f.shared("minusZeros", zeros)
+}
+
+// panel returns the memory disp bytes past the current position in panel j of B.
 func (t *tile) panel(j, disp int) Mem {
 	m := t.b.At(disp)
 	if j > 0 {
@@ -57,19 +77,21 @@ func (t *tile) panel(j, disp int) Mem {
 	return m
 }
 
-// prefetch asks for the tile of C: its rows are often a power of two apart, so
-// that they leave the first cache early.
-func (t *tile) prefetch(row Reg) {
+// prefetch prefetches the tile of C. Its rows are often a power of two apart, so that they are
+// evicted early.
+func (t *tile) prefetch(row, left Reg) {
 	t.fn.I("MOVQ", t.c, row)
-	for range t.rows {
-		for j := 0; j < t.panels*t.line; j += 64 {
-			t.fn.I("PREFETCHT0", row.At(j))
-		}
-		t.fn.I("ADDQ", t.ldc, row)
+	t.fn.I("MOVQ", t.rows, left)
+	loop := t.fn.Label("prefetch")
+	for j := 0; j < t.panels*t.line; j += 64 {
+		t.fn.I("PREFETCHT0", row.At(j))
 	}
+	t.fn.I("ADDQ", t.ldc, row)
+	t.fn.I("SUBQ", 1, left)
+	t.fn.Jump("JNZ", loop)
 }
 
-// A dotFloat is a kernel for float32 or BF16 panels, of rows × panels vectors.
+// A dotFloat is a micro-kernel for float32 or BF16 panels, of rows × panels vectors.
 type dotFloat struct {
 	elements, instruction string
 	vec                   func(int) Vec
@@ -81,7 +103,7 @@ func (d dotFloat) write(f *File) {
 	name := fmt.Sprintf("dot%s_%dx%d", d.elements, d.rows, d.panels*line/4)
 	t := newTile(f, name, fmt.Sprintf("%s is a microkernel for %s panels of %d lanes (see kernel).", name, d.elements, line/4), d.rows, d.panels, line)
 	fn := t.fn
-	k, row := fn.GP("steps left"), fn.GP("row of C")
+	k, row, from := fn.GP("steps left"), fn.GP("row of C"), fn.GP("its previous elements")
 	sums := d.rows * d.panels
 	sum := func(i, j int) Vec { return d.vec(i*d.panels + j) }
 	bs := func(j int) Vec { return d.vec(sums + j) }
@@ -95,7 +117,7 @@ func (d dotFloat) write(f *File) {
 	fn.Note(fmt.Sprintf("%v…%v", bs(0), bs(d.panels-1)), "b")
 	fn.Note(fmt.Sprintf("%v…%v", as(0), as(spare-1)), "a")
 
-	t.prefetch(row)
+	t.prefetch(row, k)
 	chunk := fn.Label("chunk")
 	for i := range sums {
 		if line == 64 {
@@ -115,66 +137,35 @@ func (d dotFloat) write(f *File) {
 			}
 		}
 	}
-	const unroll = 4
-	rest, one, done := fn.NewLabel("rest"), fn.NewLabel("one"), fn.NewLabel("done")
 	fn.I("MOVQ", t.steps, k)
-	fn.I("SUBQ", unroll, k)
-	fn.Jump("JL", rest)
 	loop := fn.Label("loop")
-	for u := range unroll {
-		step(u)
-	}
-	fn.I("ADDQ", unroll*line, t.a)
-	fn.I("ADDQ", unroll*line, t.b)
-	fn.I("SUBQ", unroll, k)
-	fn.Jump("JGE", loop)
-	fn.Place(rest)
-	fn.I("ADDQ", unroll, k)
-	fn.Jump("JZ", done)
-	fn.Place(one)
 	step(0)
 	fn.I("ADDQ", line, t.a)
 	fn.I("ADDQ", line, t.b)
 	fn.I("SUBQ", 1, k)
-	fn.Jump("JNZ", one)
+	fn.Jump("JNZ", loop)
 
-	fn.Place(done)
 	fn.Comment("C (+)= alpha · scale of b · scale of a · sum")
-	// b's registers are free now; with two panels or fewer, those of a besides.
-	free := append([]Vec(nil), bs(0), as(0))
+	scaleB, scaleA, s := bs(0), as(0), as(1) // free now
 	if d.panels > 1 {
-		free = append(free, bs(1))
-	} else {
-		free = append(free, as(1))
+		s = bs(1)
 	}
-	scaleB, scaleA, s := free[0], free[1], free[2]
-	write := func(accumulate bool) {
-		for j := range d.panels {
-			fn.I("VBROADCASTSS", fn.FP("alpha"), scaleB)
-			fn.I("VMULPS", t.panel(j, 0), scaleB, scaleB)
-			fn.I("MOVQ", t.c, row)
-			for i := range d.rows {
-				fn.I("VBROADCASTSS", t.a.At(4*i), scaleA)
-				fn.I("VMULPS", scaleA, scaleB, s)
-				if accumulate {
-					fn.I("VFMADD213PS", row.At(j*line), sum(i, j), s)
-				} else {
-					fn.I("VMULPS", sum(i, j), s, s)
-				}
-				fn.I("VMOVUPS", s, row.At(j*line))
-				fn.I("ADDQ", t.ldc, row)
-			}
+	for j := range d.panels {
+		fn.I("VBROADCASTSS", fn.FP("alpha"), scaleB)
+		fn.I("VMULPS", t.panel(j, 0), scaleB, scaleB)
+		fn.I("MOVQ", t.c, row)
+		fn.I("MOVQ", t.from, from)
+		for i := range d.rows {
+			fn.I("VBROADCASTSS", t.a.At(4*i), scaleA)
+			fn.I("VMULPS", scaleA, scaleB, s)
+			fn.I("VFMADD213PS", from.At(j*line), sum(i, j), s)
+			fn.I("VMOVUPS", s, row.At(j*line))
+			fn.I("ADDQ", t.ldc, row)
+			fn.I("ADDQ", t.next, from)
 		}
 	}
-	add, next := fn.NewLabel("add"), fn.NewLabel("next")
-	fn.I("TESTQ", t.accumulate, t.accumulate)
-	fn.Jump("JNZ", add)
-	write(false)
-	fn.Jump("JMP", next)
-	fn.Place(add)
-	write(true)
-	fn.Place(next)
-	fn.I("MOVL", 1, t.accumulate)
+	fn.I("MOVQ", t.c, t.from)
+	fn.I("MOVQ", t.ldc, t.next)
 	fn.I("ADDQ", line, t.a)
 	fn.I("ADDQ", line, t.b)
 	fn.I("SUBQ", 1, t.chunks)
@@ -182,11 +173,10 @@ func (d dotFloat) write(f *File) {
 	fn.Return()
 }
 
-// A dotInt8 is a kernel for int8 panels of 16 lanes with chunks of one block, of
-// 4 rows × panels vectors. The sum of a block starts from what a's panel holds
-// for b's bias, and is exact.
+// A dotInt8 is a micro-kernel for int8 panels of 16 lanes with chunks of one block, of
+// 4 rows × panels vectors. The sum of a block is exact; its initial value is in the panel of A.
 type dotInt8 struct {
-	scales  string // whose they are: MX exponents, NVFP4 floats
+	scales  string // MX: exponents; NV: floats
 	block   int
 	combine string // the instruction that multiplies the scales of a and b
 	panels  int
@@ -197,7 +187,7 @@ func (d dotInt8) write(f *File) {
 	name := fmt.Sprintf("dot%s_%dx%d", d.scales, rows, d.panels*line/4)
 	t := newTile(f, name, fmt.Sprintf("%s is a microkernel for int8 panels with chunks of %d (see kernel).", name, d.block), rows, d.panels, line)
 	fn := t.fn
-	row := fn.GP("row of C")
+	row, left := fn.GP("row of C"), fn.GP("scratch")
 	n := rows * d.panels
 	total := func(i, j int) Vec { return Z(i*d.panels + j) }
 	dot := func(i, j int) Vec { return Z(n + i*d.panels + j) }
@@ -213,7 +203,7 @@ func (d dotInt8) write(f *File) {
 	for i := range n {
 		fn.I("VPXORQ", Z(i), Z(i), Z(i))
 	}
-	t.prefetch(row)
+	t.prefetch(row, left)
 	chunk := fn.Label("chunk")
 	for i := range rows {
 		for j := range d.panels {
@@ -250,24 +240,13 @@ func (d dotInt8) write(f *File) {
 	fn.Comment("C (+)= alpha · total")
 	alpha := bs(0)
 	fn.I("VBROADCASTSS", fn.FP("alpha"), alpha)
-	add := fn.NewLabel("add")
-	fn.I("TESTQ", t.accumulate, t.accumulate)
-	fn.Jump("JNZ", add)
-	for _, accumulate := range []bool{false, true} {
-		if accumulate {
-			fn.Place(add)
+	for i := range rows {
+		for j := range d.panels {
+			fn.I("VFMADD213PS", t.from.At(j*line), alpha, total(i, j))
+			fn.I("VMOVUPS", total(i, j), t.c.At(j*line))
 		}
-		for i := range rows {
-			for j := range d.panels {
-				if accumulate {
-					fn.I("VFMADD213PS", t.c.At(j*line), alpha, total(i, j))
-				} else {
-					fn.I("VMULPS", alpha, total(i, j), total(i, j))
-				}
-				fn.I("VMOVUPS", total(i, j), t.c.At(j*line))
-			}
-			fn.I("ADDQ", t.ldc, t.c)
-		}
-		fn.Return()
+		fn.I("ADDQ", t.ldc, t.c)
+		fn.I("ADDQ", t.next, t.from)
 	}
+	fn.Return()
 }

@@ -1,5 +1,7 @@
 package asmgen
 
+import "fmt"
+
 // gemmTables writes the functions that decode codes into panels of 16 lanes.
 func gemmTables(f *File) {
 	w := gemmPack{f: f}
@@ -10,24 +12,18 @@ func gemmTables(f *File) {
 		w.bytesToLines(c)
 	}
 	w.copyLines()
-	for _, isA := range []bool{true, false} {
-		w.nibblesToInt8("packMX", 32, isA)
-		w.nibblesToInt8("packNV", 16, isA)
-	}
-	for _, isA := range []bool{true, false} {
-		w.bytesToInt8("packSix", true, isA)
-		w.bytesToInt8("packInt", false, isA)
-	}
+	w.nibblesToInt8("packMX", 32)
+	w.nibblesToInt8("packNV", 16)
+	w.bytesToInt8("packSix", true)
+	w.bytesToInt8("packInt", false)
 	w.transposeScales()
 	w.splitNibbles()
 	w.splitSixes()
 	w.foldNibbles()
 	w.transposeDwords16()
-	for _, lanes := range []int{8, 16} {
-		w.bytesToF32(lanes)
-		w.floatsToF32(lanes)
-		w.halvesToF32(lanes)
-	}
+	w.bytesToF32()
+	w.floatsToF32()
+	w.halvesToF32()
 	w.transposeDwords8()
 }
 
@@ -125,163 +121,142 @@ func (s *lineSet) advance(fn *Func, n int) {
 	}
 }
 
-// nibblesToInt8: nibbles become bytes by VPSHUFB on a table of 16; the low ones
-// are the even positions of eight, the high ones the odd positions, and each
-// make a step. A's panel gets -bias·Σ a besides, by VPDPBUSD.
-func (w *gemmPack) nibblesToInt8(name string, block int, isA bool) {
-	what := "scales, E4M3 codes without sign and NaN, become float32"
-	if block == 32 {
-		what = "scales, E8M0 codes less base, become exponent fields"
+// int8Params are the parameters of packing functions of int8 panels. The scales of a block are
+// 16 codes, of one block after another; base is subtracted from E8M0 codes. A block of the panel
+// takes size bytes; panels of A have the initial values of the sums at its end, -bias·Σa. table
+// holds the integers of the codes, and add is added to them.
+const int8Params = "dst, src unsafe.Pointer, stride int, scales unsafe.Pointer, n int, table unsafe.Pointer, base, bias, add uint32, size int"
+
+// An int8Panel is the part that packing functions of int8 panels share.
+type int8Panel struct {
+	fn                                     *Func
+	dst, src, stride, scales, n, tmp, size Reg
+}
+
+// The registers of an int8Panel.
+var (
+	int8Table, int8Bias, int8Base, int8Zero, int8Add = Z(16), Z(18), Z(19), Z(17), Z(22)
+	int8Sum, int8Scale                               = Z(29), Z(28)
+)
+
+func newInt8Panel(f *File, name, doc string) *int8Panel {
+	fn := f.Func(name, doc, int8Params)
+	p := &int8Panel{fn, fn.Arg("dst"), fn.Arg("src"), fn.Arg("stride"), fn.Arg("scales"), fn.Arg("n"), fn.Arg("table"), fn.Arg("size")}
+	fn.I("VMOVDQU64", p.tmp.At(0), int8Table)
+	fn.I("MOVL", fn.FP("bias"), p.tmp)
+	fn.I("VPBROADCASTB", p.tmp, int8Bias)
+	fn.I("MOVL", fn.FP("add"), p.tmp)
+	fn.I("VPBROADCASTB", p.tmp, int8Add)
+	fn.I("MOVL", fn.FP("base"), p.tmp)
+	fn.I("VPBROADCASTD", p.tmp, int8Base)
+	fn.I("VPXORD", int8Zero, int8Zero, int8Zero)
+	return p
+}
+
+// store stores step i of the block.
+func (p *int8Panel) store(i int, x Vec) { p.fn.I("VMOVDQU64", x, p.dst.At(64*i)) }
+
+// end ends a block: it converts its scales and stores them, and for A the sum.
+func (p *int8Panel) end(steps int, convert func(scale Vec)) {
+	fn := p.fn
+	fn.I("VPMOVZXBD", p.scales.At(0), int8Scale)
+	convert(int8Scale)
+	fn.I("VMOVDQU64", int8Scale, p.dst.At(steps*64))
+	isB := fn.NewLabel("isB")
+	fn.I("CMPQ", p.size, (steps+1)*64)
+	fn.Jump("JEQ", isB)
+	fn.I("VPXORD", int8Sum, int8Sum, int8Sum)
+	for i := range steps {
+		fn.I("VPDPBUSD", p.dst.At(64*i), int8Bias, int8Sum)
 	}
-	side := "B"
-	if isA {
-		side = "A"
+	fn.I("VPSUBD", int8Sum, int8Zero, int8Sum)
+	fn.I("VMOVDQU64", int8Sum, p.dst.At((steps+1)*64))
+	fn.Place(isB)
+	fn.I("ADDQ", p.size, p.dst)
+	fn.I("ADDQ", 16, p.scales)
+}
+
+func (p *int8Panel) exponents(scale Vec) {
+	p.fn.I("VPSUBD", int8Base, scale, scale)
+	p.fn.I("VPSLLD", 23, scale, scale)
+}
+
+// nibblesToInt8 looks up nibbles in a table of 16. Of eight positions, the even ones are the
+// low nibbles of a step, the odd ones the high nibbles of the next.
+func (w *gemmPack) nibblesToInt8(name string, block int) {
+	p := newInt8Panel(w.f, name, fmt.Sprintf(`%s packs 16 rows of nibbles, stride bytes apart, as an int8 panel with blocks of %d:
+n times 32 positions (int8Params in internal/asmgen).`, name, block))
+	fn := p.fn
+	low, pow120 := Z(20), Z(21)
+	broadcast(fn, 0x0f0f0f0f, p.tmp, low)
+	if block == 16 {
+		broadcast(fn, 0x7b800000, p.tmp, pow120) // 2^120: float32's bias minus E4M3's
 	}
-	fn := w.f.Func(name+side, name+side+` packs 16 lines of nibbles, stride bytes apart, as an int8 panel of `+side+`,
-pairs times 32 positions. table has the int8 of each nibble, four times; `+what+`,
-16 for each block in turn. bias is that of B, for panels of A.`,
-		"dst, src unsafe.Pointer, stride int, scales unsafe.Pointer, pairs int, table unsafe.Pointer, base, bias uint32")
-	dst, src, stride := fn.Arg("dst"), fn.Arg("src"), fn.Arg("stride")
-	scales, pairs := fn.Arg("scales"), fn.Arg("pairs")
-	tmp := fn.Arg("table")
-	fn.I("VMOVDQU64", tmp.At(0), Z(16))
-	broadcast(fn, 0x0f0f0f0f, tmp, Z(17))
-	fn.I("MOVL", fn.FP("bias"), tmp)
-	fn.I("VPBROADCASTB", tmp, Z(18))
-	if block == 32 {
-		fn.I("MOVL", fn.FP("base"), tmp)
-		fn.I("VPBROADCASTD", tmp, Z(19))
-	} else {
-		broadcast(fn, 0x7b800000, tmp, Z(19)) // 2^120: from E4M3's bias to float32's
-	}
-	fn.Note("Z16", "int8 of each nibble")
-	fn.Note("Z17 Z18", "low nibbles, bias of B")
-	fn.Note("Z19", "base, or 2^120")
-	set := lines(fn, src, stride)
-	loop := fn.Label("pair")
+	set := lines(fn, p.src, p.stride)
+	loop := fn.Label("positions")
 	set.load(fn, 0)
-	words := 4 / (32 / block) // dwords of a line in a block
-	steps := block / 4
-	size := (steps + 1) * 64
-	if isA {
-		size += 64
-	}
+	words := 4 / (32 / block) // dwords of a row in a block
 	for b := range 32 / block {
-		base := b * size
-		if isA {
-			fn.I("VPXORD", Z(29), Z(29), Z(29))
-		}
 		for d := range words {
 			v := Z(b*words + d)
-			fn.I("VPANDD", Z(17), v, Z(4))
+			fn.I("VPANDD", low, v, Z(4))
 			fn.I("VPSRLW", 4, v, Z(5))
-			fn.I("VPANDD", Z(17), Z(5), Z(5))
+			fn.I("VPANDD", low, Z(5), Z(5))
 			for i, x := range []Vec{Z(4), Z(5)} {
-				fn.I("VPSHUFB", x, Z(16), x)
-				fn.I("VMOVDQU64", x, dst.At(base+(2*d+i)*64))
-				if isA {
-					fn.I("VPDPBUSD", x, Z(18), Z(29))
-				}
+				fn.I("VPSHUFB", x, int8Table, x)
+				p.store(2*d+i, x)
 			}
 		}
-		fn.I("VPMOVZXBD", scales.At(16*b), Z(28))
-		if block == 32 {
-			fn.I("VPSUBD", Z(19), Z(28), Z(28))
-			fn.I("VPSLLD", 23, Z(28), Z(28))
-		} else {
-			fn.I("VPSLLD", 20, Z(28), Z(28))
-			fn.I("VMULPS", Z(19), Z(28), Z(28))
-		}
-		fn.I("VMOVDQU64", Z(28), dst.At(base+steps*64))
-		if isA {
-			fn.I("VPXORD", Z(28), Z(28), Z(28))
-			fn.I("VPSUBD", Z(29), Z(28), Z(29))
-			fn.I("VMOVDQU64", Z(29), dst.At(base+steps*64+64))
-		}
+		p.end(block/4, func(scale Vec) {
+			if block == 32 {
+				p.exponents(scale)
+				return
+			}
+			fn.I("VPSLLD", 20, scale, scale) // E4M3 codes that are neither negative nor NaN
+			fn.I("VMULPS", pow120, scale, scale)
+		})
 	}
-	fn.I("ADDQ", 32/block*size, dst)
-	fn.I("ADDQ", 32/block*16, scales)
 	set.advance(fn, 16)
-	fn.I("SUBQ", 1, pairs)
+	fn.I("SUBQ", 1, p.n)
 	fn.Jump("JNZ", loop)
 	fn.Return()
 }
 
-// bytesToInt8: magnitudes become integers by a table of 64 and are negated where
-// the sign is set, or are integers already; two dwords of a line make the even
-// positions of eight, and the odd ones.
-func (w *gemmPack) bytesToInt8(name string, lookup, isA bool) {
-	side, what := "B", "are the integers"
-	if isA {
-		side = "A"
-	}
+// bytesToInt8 looks up magnitudes in a table of 64 and negates those with a sign, or copies
+// integers. Two dwords of a row contain the even and the odd positions of eight.
+func (w *gemmPack) bytesToInt8(name string, lookup bool) {
+	what := "are the integers"
 	if lookup {
-		what = "have a sign, and a magnitude that is looked up in a table of 64"
+		what = "have a sign and a magnitude, which is looked up in a table of 64"
 	}
-	fn := w.f.Func(name+side, name+side+` packs 16 lines of bytes, stride bytes apart, as an int8 panel of `+side+`:
-blocks of 32 positions. The bytes `+what+`.
-scales has the E8M0 codes of each block's 16 lanes, which less base become
-exponent fields. bias is that of B.`,
-		"dst, src unsafe.Pointer, stride int, scales unsafe.Pointer, blocks int, table unsafe.Pointer, base, bias uint32")
-	dst, src, stride := fn.Arg("dst"), fn.Arg("src"), fn.Arg("stride")
-	scales, blocks := fn.Arg("scales"), fn.Arg("blocks")
-	tmp := fn.Arg("table")
-	if lookup {
-		fn.I("VMOVDQU64", tmp.At(0), Z(16))
-		fn.Note("Z16", "integer of each magnitude")
-	}
-	fn.I("MOVL", fn.FP("bias"), tmp)
-	fn.I("VPBROADCASTB", tmp, Z(18))
-	fn.I("MOVL", fn.FP("base"), tmp)
-	fn.I("VPBROADCASTD", tmp, Z(19))
-	fn.I("VMOVDQU64", w.even, Z(20))
-	fn.I("VMOVDQU64", w.odd, Z(21))
-	fn.I("VPXORD", Z(17), Z(17), Z(17))
-	fn.Note("Z17…Z21", "zero, bias of B, base, indices of even and odd positions")
-	set := lines(fn, src, stride)
-	const steps, line = 8, 64
+	p := newInt8Panel(w.f, name, fmt.Sprintf(`%s packs 16 rows of bytes, stride bytes apart, as an int8 panel with n blocks of 32
+(int8Params in internal/asmgen). The bytes %s.`, name, what))
+	fn, even, odd := p.fn, Z(20), Z(21)
+	fn.I("VMOVDQU64", w.even, even)
+	fn.I("VMOVDQU64", w.odd, odd)
+	set := lines(fn, p.src, p.stride)
 	loop := fn.Label("block")
-	if isA {
-		fn.I("VPXORD", Z(29), Z(29), Z(29))
-	}
 	for half := range 2 {
 		set.load(fn, 16*half)
 		for d := range 4 {
 			if lookup {
 				fn.I("VPMOVB2M", Z(d), K(5))
-				fn.I("VPERMB", Z(16), Z(d), Z(d))
-				fn.I("VPSUBB", Z(d), Z(17), K(5), Z(d))
+				fn.I("VPERMB", int8Table, Z(d), Z(d))
+				fn.I("VPSUBB", Z(d), int8Zero, K(5), Z(d))
 			}
-			if !isA {
-				fn.I("VPADDB", Z(18), Z(d), Z(d))
-			}
+			fn.I("VPADDB", int8Add, Z(d), Z(d))
 		}
 		for d := 0; d < 4; d += 2 {
 			fn.I("VMOVDQA64", Z(d), Z(4))
-			fn.I("VPERMT2B", Z(d+1), Z(20), Z(4))
-			fn.I("VPERMT2B", Z(d+1), Z(21), Z(d))
-			for i, x := range []Vec{Z(4), Z(d)} {
-				fn.I("VMOVDQU64", x, dst.At((half*4+d+i)*line))
-				if isA {
-					fn.I("VPDPBUSD", x, Z(18), Z(29))
-				}
-			}
+			fn.I("VPERMT2B", Z(d+1), even, Z(4))
+			fn.I("VPERMT2B", Z(d+1), odd, Z(d))
+			p.store(half*4+d, Z(4))
+			p.store(half*4+d+1, Z(d))
 		}
 	}
-	fn.I("VPMOVZXBD", scales.At(0), Z(28))
-	fn.I("VPSUBD", Z(19), Z(28), Z(28))
-	fn.I("VPSLLD", 23, Z(28), Z(28))
-	fn.I("VMOVDQU64", Z(28), dst.At(steps*line))
-	size := (steps + 1) * line
-	if isA {
-		fn.I("VPSUBD", Z(29), Z(17), Z(29))
-		fn.I("VMOVDQU64", Z(29), dst.At(size))
-		size += line
-	}
-	fn.I("ADDQ", size, dst)
-	fn.I("ADDQ", 16, scales)
+	p.end(8, p.exponents)
 	set.advance(fn, 32)
-	fn.I("SUBQ", 1, blocks)
+	fn.I("SUBQ", 1, p.n)
 	fn.Jump("JNZ", loop)
 	fn.Return()
 }

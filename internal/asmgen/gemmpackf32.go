@@ -1,10 +1,8 @@
 package asmgen
 
-import "fmt"
-
-// transposeDwords16: elements that stand in the panel as they do in the line.
+// transposeDwords16 copies elements that the panel stores unchanged.
 func (w *gemmPack) transposeDwords16() {
-	fn := w.f.Func("transposeDwords16", "transposeDwords16 copies 16 lines, stride bytes apart, to a panel: the first dword\nof every line, then the second ones, 4·n in all.", "dst, src unsafe.Pointer, stride, n int")
+	fn := w.f.Func("transposeDwords16", "transposeDwords16 copies 16 rows, stride bytes apart, to a panel: the first dword\nof every row, then the second ones, 4·n in all.", "dst, src unsafe.Pointer, stride, n int")
 	dst, src, stride, n := fn.Arg("dst"), fn.Arg("src"), fn.Arg("stride"), fn.Arg("n")
 	set := lines(fn, src, stride)
 	loop := fn.Label("loop")
@@ -19,11 +17,10 @@ func (w *gemmPack) transposeDwords16() {
 	fn.Return()
 }
 
-// A panel8 is what the packing of 8 lanes by AVX2 shares: lines 0…3 from one
-// register, 4…7 from another.
+// A panel8 addresses 8 rows from two registers, and transposes them.
 type panel8 struct {
 	fn             *Func
-	src            [2]Reg
+	src            [2]Reg // rows 0…3, rows 4…7
 	stride, triple Reg
 }
 
@@ -34,33 +31,45 @@ func newPanel8(fn *Func, src, stride Reg) *panel8 {
 	return p
 }
 
-// line returns the memory of the current place in a line.
-func (p *panel8) line(i int) Mem {
-	m := p.src[i/4].At(0)
-	switch i % 4 {
-	case 1, 2:
-		return m.By(p.stride, i%4)
-	case 3:
-		return m.By(p.triple, 1)
+// line returns the memory of the current position in row i.
+func (p *panel8) line(i int) Mem { return rowAt(p.src[i/4], p.stride, p.triple, i%4, 0) }
+
+// A pack8 is the part that packing functions of 8 rows by AVX2 share. Panels have 8 or 16
+// lanes, so the distance of their steps is a parameter.
+type pack8 struct {
+	*panel8
+	dst         [2]Reg // steps 0…3, steps 4…7
+	step, step3 Reg
+}
+
+func newPack8(fn *Func, dst, src, stride Reg) *pack8 {
+	p := &pack8{newPanel8(fn, src, stride), [2]Reg{dst, fn.GP("destination, four steps on")}, fn.Arg("step"), fn.GP("3·step")}
+	fn.I("LEAQ", dst.At(0).By(p.step, 4), p.dst[1])
+	fn.I("LEAQ", p.step.At(0).By(p.step, 2), p.step3)
+	return p
+}
+
+// advance moves the rows by n bytes and the panel by 8 steps.
+func (p *pack8) advance(n int) {
+	for i := range p.src {
+		p.fn.I("ADDQ", n, p.src[i])
+		p.fn.I("LEAQ", p.dst[i].At(0).By(p.step, 8), p.dst[i])
 	}
-	return m
 }
 
-// store transposes Y0…Y7, eight dwords of each line, to eight steps at dst, of so
-// many bytes. It uses Y8…Y15.
-func (p *panel8) store(dst Reg, step int) {
-	p.turn(func(d int, v Vec) { p.fn.I("VMOVUPS", v, dst.At(step*d)) })
+// store transposes Y0…Y7, eight dwords of each row, to eight steps. It uses Y8…Y15.
+func (p *pack8) store() {
+	p.turn(func(d int, v Vec) { p.fn.I("VMOVUPS", v, rowAt(p.dst[d/4], p.step, p.step3, d%4, 0)) })
 }
 
-// turn transposes Y0…Y7, and hands each dword d of every line where it is, in one
-// of Y8…Y15.
+// turn transposes Y0…Y7. It calls each with dword d of every row, in one of Y8…Y15.
 func (p *panel8) turn(each func(d int, v Vec)) {
 	fn := p.fn
-	for i := 0; i < 8; i += 2 { // pairs of lines: dwords 0 1 4 5 low, 2 3 6 7 high
+	for i := 0; i < 8; i += 2 { // pairs of rows: dwords 0 1 4 5 low, 2 3 6 7 high
 		fn.I("VUNPCKLPS", Y(i+1), Y(i), Y(8+i))
 		fn.I("VUNPCKHPS", Y(i+1), Y(i), Y(9+i))
 	}
-	for i := 0; i < 8; i += 4 { // four lines: Y(i+d) has dwords d and 4+d
+	for i := 0; i < 8; i += 4 { // four rows: Y(i+d) has dwords d and 4+d
 		fn.I("VUNPCKLPD", Y(10+i), Y(8+i), Y(i))
 		fn.I("VUNPCKHPD", Y(10+i), Y(8+i), Y(i+1))
 		fn.I("VUNPCKLPD", Y(11+i), Y(9+i), Y(i+2))
@@ -74,15 +83,14 @@ func (p *panel8) turn(each func(d int, v Vec)) {
 	}
 }
 
-// bytesToF32: a table of all codes, by gathering.
-func (w *gemmPack) bytesToF32(lanes int) {
-	name := fmt.Sprintf("packBytesF32x%d", lanes)
-	fn := w.f.Func(name, fmt.Sprintf(`%s packs 8 lines of byte codes, stride bytes apart, as 8·n steps of a
-float32 panel of %d lanes: the entries of a table of 256, each times the scale of its line.`, name, lanes),
-		"dst, src unsafe.Pointer, stride int, scales unsafe.Pointer, n int, table unsafe.Pointer")
+// bytesToF32 looks up all codes in a table, with gathers.
+func (w *gemmPack) bytesToF32() {
+	fn := w.f.Func("packBytesF32", `packBytesF32 packs 8 rows of byte codes, stride bytes apart, as 8·n steps of a
+float32 panel, step bytes apart: the entries of a table of 256, times the scale of the row.`,
+		"dst, src unsafe.Pointer, stride int, scales unsafe.Pointer, step, n int, table unsafe.Pointer")
 	dst, src, stride := fn.Arg("dst"), fn.Arg("src"), fn.Arg("stride")
 	scales, n, table := fn.Arg("scales"), fn.Arg("n"), fn.Arg("table")
-	p := newPanel8(fn, src, stride)
+	p := newPack8(fn, dst, src, stride)
 	loop := fn.Label("loop")
 	for i := range 8 {
 		fn.I("VPMOVZXBD", p.line(i), Y(8))
@@ -91,27 +99,23 @@ float32 panel of %d lanes: the entries of a table of 256, each times the scale o
 		fn.I("VBROADCASTSS", scales.At(4*i), Y(10))
 		fn.I("VMULPS", Y(10), Y(i), Y(i))
 	}
-	p.store(dst, 4*lanes)
-	fn.I("ADDQ", 32*lanes, dst)
-	fn.I("ADDQ", 8, p.src[0])
-	fn.I("ADDQ", 8, p.src[1])
+	p.store()
+	p.advance(8)
 	fn.I("SUBQ", 1, n)
 	fn.Jump("JNZ", loop)
 	fn.Return()
 }
 
-// floatsToF32: the magnitude of a code, at the place of a float16's exponent and
-// mantissa, is its value but for a power of two, subnormals included, which take no
-// longer than others there.
-func (w *gemmPack) floatsToF32(lanes int) {
-	name := fmt.Sprintf("packFloatsF32x%d", lanes)
-	fn := w.f.Func(name, fmt.Sprintf(`%s packs 8 lines of byte codes, stride bytes apart, as 8·n steps of a
-float32 panel of %d lanes: their values, each times the scale of its line. It reports
-whether there was a code that is not finite, or an integer; the panel is not good then.`, name, lanes),
-		"dst, src unsafe.Pointer, stride int, scales unsafe.Pointer, n int, c *floatCodes) (found uint64")
+// floatsToF32 moves the magnitude of a code to the exponent and mantissa of a float16. The
+// result is the value of the code up to a power of two, subnormals included.
+func (w *gemmPack) floatsToF32() {
+	fn := w.f.Func("packFloatsF32", `packFloatsF32 packs 8 rows of byte codes, stride bytes apart, as 8·n steps of a
+float32 panel, step bytes apart: their values, times the scale of the row. It reports codes
+that are not finite; the panel is invalid then.`,
+		"dst, src unsafe.Pointer, stride int, scales unsafe.Pointer, step, n int, c *floatCodes) (found uint64")
 	dst, src, stride := fn.Arg("dst"), fn.Arg("src"), fn.Arg("stride")
 	scales, n, c := fn.Arg("scales"), fn.Arg("n"), fn.Arg("c")
-	p := newPanel8(fn, src, stride)
+	p := newPack8(fn, dst, src, stride)
 	found, t := fn.GP("found"), fn.GP("scratch")
 	const magnitude, shift, signShift, sign, largest, factor = 0, 16, 32, 48, 64, 80
 	fn.I("XORL", found, found)
@@ -133,50 +137,43 @@ whether there was a code that is not finite, or an integer; the panel is not goo
 	}
 	fn.I("VPMOVMSKB", X(11), t)
 	fn.I("ORQ", t, found)
-	p.store(dst, 4*lanes)
-	fn.I("ADDQ", 32*lanes, dst)
-	fn.I("ADDQ", 8, p.src[0])
-	fn.I("ADDQ", 8, p.src[1])
+	p.store()
+	p.advance(8)
 	fn.I("SUBQ", 1, n)
 	fn.Jump("JNZ", loop)
 	fn.I("MOVQ", found, fn.FP("found"))
 	fn.Return()
 }
 
-// halvesToF32: BF16 is the upper half of a float32.
-func (w *gemmPack) halvesToF32(lanes int) {
-	name := fmt.Sprintf("packHalvesF32x%d", lanes)
-	fn := w.f.Func(name, fmt.Sprintf(`%s packs 8 lines of BF16, stride bytes apart, as 8·n steps of a float32
-panel of %d lanes.`, name, lanes), "dst, src unsafe.Pointer, stride, n int")
+// halvesToF32 shifts BF16 to the upper half of a float32.
+func (w *gemmPack) halvesToF32() {
+	fn := w.f.Func("packHalvesF32", `packHalvesF32 packs 8 rows of BF16, stride bytes apart, as 8·n steps of a float32
+panel, step bytes apart.`, "dst, src unsafe.Pointer, stride, step, n int")
 	dst, src, stride, n := fn.Arg("dst"), fn.Arg("src"), fn.Arg("stride"), fn.Arg("n")
-	p := newPanel8(fn, src, stride)
+	p := newPack8(fn, dst, src, stride)
 	loop := fn.Label("loop")
 	for i := range 8 {
 		fn.I("VPMOVZXWD", p.line(i), Y(i))
 		fn.I("VPSLLD", 16, Y(i), Y(i))
 	}
-	p.store(dst, 4*lanes)
-	fn.I("ADDQ", 32*lanes, dst)
-	fn.I("ADDQ", 16, p.src[0])
-	fn.I("ADDQ", 16, p.src[1])
+	p.store()
+	p.advance(16)
 	fn.I("SUBQ", 1, n)
 	fn.Jump("JNZ", loop)
 	fn.Return()
 }
 
-// transposeDwords8 is transposeDwords16 for 8 lanes, by AVX2.
+// transposeDwords8 is transposeDwords16 for 8 rows, with AVX2.
 func (w *gemmPack) transposeDwords8() {
-	fn := w.f.Func("transposeDwords8", "transposeDwords8 copies 8 lines, stride bytes apart, to a panel: the first dword\nof every line, then the second ones, 8·n in all.", "dst, src unsafe.Pointer, stride, n int")
+	fn := w.f.Func("transposeDwords8", "transposeDwords8 copies 8 rows, stride bytes apart, to a panel: the first dword of\nevery row, then the second ones, 8·n in all, step bytes apart.", "dst, src unsafe.Pointer, stride, step, n int")
 	dst, src, stride, n := fn.Arg("dst"), fn.Arg("src"), fn.Arg("stride"), fn.Arg("n")
-	p := newPanel8(fn, src, stride)
+	p := newPack8(fn, dst, src, stride)
 	loop := fn.Label("loop")
 	for i := range 8 {
 		fn.I("VMOVUPS", p.line(i), Y(i))
 	}
-	p.store(dst, 32)
-	fn.I("ADDQ", 256, dst)
-	fn.I("ADDQ", 32, p.src[0])
-	fn.I("ADDQ", 32, p.src[1])
+	p.store()
+	p.advance(32)
 	fn.I("SUBQ", 1, n)
 	fn.Jump("JNZ", loop)
 	fn.Return()

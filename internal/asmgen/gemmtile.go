@@ -68,11 +68,7 @@ func (d dotTiles) write(f *File) {
 	add := fn.NewLabel("add")
 	fn.I("CMPB", fn.FP("accumulate"), 0)
 	fn.Jump("JNE", add)
-	zeros := make([]byte, 2*tileLine) // -0, which added to a product leaves it as it is
-	for i := 3; i < len(zeros); i += 4 {
-		zeros[i] = 0x80
-	}
-	fn.I("LEAQ", f.shared("minusZeros", zeros), d.from)
+	fn.I("LEAQ", minusZeros(f, 2*tileLine), d.from)
 	fn.I("XORL", d.tmp, d.tmp)
 	fn.Place(add)
 	fn.I("MOVQ", d.from, SP.At(stripTo))

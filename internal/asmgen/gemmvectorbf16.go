@@ -1,42 +1,27 @@
 package asmgen
 
-// vectorBF16 multiplies by VDPBF16PS. Chunks of 64 bytes become BF16 in the order in
-// which that is least work, and A is in the same order:
+// vectorBF16 multiplies by VDPBF16PS. It decodes 64 bytes of codes to BF16 in the order that
+// takes the fewest instructions; A is arranged in the same order:
 //
-//	8 bits   of each 16 codes the first eight in one vector, the others in a second
-//	4 bits   of each 4 codes the first in one vector, and so on for four vectors
+//	8 bits   of each 16 codes, the first eight in one vector, the others in a second
+//	4 bits   of each 4 codes, the first in one vector, and so on for four vectors
 type vectorBF16 struct {
 	bits int
 	ones Sym
 	vectorTables
 }
 
-func (a vectorBF16) chunkCodes() int { return 64 * 8 / a.bits }
-
-// vectors is how many a chunk becomes.
-func (a vectorBF16) vectors() int { return 16 / a.bits }
-
-func (a vectorBF16) codes(r, i int) Vec { return Z(16 + a.vectors()*r + i) }
-
-func (a vectorBF16) spread(r int) Vec {
-	if a.bits == 8 {
-		return Z(20 + r)
-	}
-	return Z(26 + r)
-}
-
-func (a vectorBF16) dot(r int) Vec {
-	if a.bits == 8 {
-		return Z(22 + r)
-	}
-	return Z(28 + r)
-}
+func (a vectorBF16) chunkCodes() int    { return 64 * 8 / a.bits }
+func (a vectorBF16) vectors() int       { return 16 / a.bits } // of a chunk
+func (a vectorBF16) codes(r, i int) Vec { return Z(8 + a.vectors()*r + i) }
+func (a vectorBF16) spread(r int) Vec   { return Z(20 + r) }
+func (a vectorBF16) dot(r int) Vec      { return Z(22 + r) }
 
 func (a vectorBF16) checks(v *vector) string {
 	if v.block == 16 {
-		return "of sign 1, and NaN"
+		return "that are negative or NaN"
 	}
-	return "0 and 255, for 0 and infinity"
+	return "0 and 255, which stand for 0 and infinity here"
 }
 
 func (a vectorBF16) constants(v *vector, tables Reg) {
@@ -64,9 +49,9 @@ func (a vectorBF16) scales(v *vector, r int) {
 	v.fn.I("VPSLLD", 23, v.scale(r), v.scale(r))
 }
 
-func (a vectorBF16) decode(v *vector, c, r int) {
+func (a vectorBF16) decode(v *vector, r, at int) {
 	fn := v.fn
-	fn.I("VMOVDQU64", v.codes(r, 64*c), a.codes(r, 0))
+	fn.I("VMOVDQU64", v.codes(r, at), a.codes(r, 0))
 	if a.bits == 8 {
 		fn.I("VMOVDQA64", a.codes(r, 0), a.codes(r, 1))
 		fn.I("VPERMI2B", Z(31), Z(30), a.codes(r, 1))
@@ -85,16 +70,13 @@ func (a vectorBF16) decode(v *vector, c, r int) {
 	}
 }
 
-func (a vectorBF16) multiply(v *vector, _, b, at int) {
-	x := Z(30)
-	if a.bits == 8 {
-		x = Z(26)
-	}
+func (a vectorBF16) multiply(v *vector, b, at int) {
+	x := Z(26)
 	for r := range v.rows {
 		v.fn.I("VPXORQ", a.dot(r), a.dot(r), a.dot(r))
 	}
 	for i := range a.vectors() {
-		v.fn.I("VMOVDQU64", v.line(b, at+64*i), x)
+		v.fn.I("VMOVDQU64", v.x.at(b, at+64*i), x)
 		for r := range v.rows {
 			v.fn.I("VDPBF16PS", x, a.codes(r, i), a.dot(r))
 		}

@@ -2,46 +2,42 @@ package asmgen
 
 import "fmt"
 
-// gemmVectorsF32 writes the kernels that multiply a few lines of A by lines of B
-// straight from their codes in float32, with vectors of either width.
+// gemmVectorsF32 writes the vector kernels that multiply in float32, for both vector widths.
 func gemmVectorsF32() []*File {
 	var files []*File
 	for _, width := range []vectorWidth{
-		{"AVX512", "vectorf32", 64, Z, []int{1, 2, 4, 8}, (*vectorF32).dwords},
-		{"AVX2", "vectoravx2", 32, Y, []int{1, 2, 4}, (*vectorF32).nibbles},
+		{"AVX512", "vectorf32", 64, Z, (*vectorF32).dwords},
+		{"AVX2", "vectoravx2", 32, Y, (*vectorF32).nibbles},
 	} {
 		f := NewFile("gemm", width.file)
 		c := newVectorConstants(f, width)
 		for _, v := range []vectorF32{
 			{name: "F32", bits: 32, step: 32, group: 512, decode: (*vectorF32).floats},
 			{name: "BF16", bits: 16, step: 64, group: 512, decode: (*vectorF32).halves},
-			{name: "FP8", bits: 8, block: 32, step: 64, group: 512, scales: (*vectorF32).e8m0, decode: (*vectorF32).float8, nan: true},
+			{name: "FP8", bits: 8, block: 32, step: width.bytes, group: 512, scales: (*vectorF32).e8m0, decode: (*vectorF32).float8, nan: true},
 			{name: "FP8x128", bits: 8, block: 128, step: 128, group: 512, scales: (*vectorF32).f32, decode: (*vectorF32).float8, nan: true},
-			{name: "INT8", bits: 8, block: 32, step: 64, group: 512, scales: (*vectorF32).e8m0, decode: (*vectorF32).integers},
+			{name: "INT8", bits: 8, block: 32, step: 32, group: 512, scales: (*vectorF32).e8m0, decode: (*vectorF32).integers},
 			{name: "FP6", bits: 6, block: 32, step: 64, group: 512, scales: (*vectorF32).e8m0, decode: (*vectorF32).float6},
-			{name: "FP4", bits: 4, block: 32, step: 128, group: 512, scales: (*vectorF32).e8m0, decode: width.fours},
-			{name: "FP4x16", bits: 4, block: 16, step: 128, group: 256, scales: (*vectorF32).e4m3, decode: width.fours},
+			{name: "FP4", bits: 4, block: 32, step: 2 * width.bytes, group: 512, scales: (*vectorF32).e8m0, decode: width.fours},
+			{name: "FP4x16", bits: 4, block: 16, step: 2 * width.bytes, group: 256, scales: (*vectorF32).e4m3, decode: width.fours},
 		} {
 			v.vectorWidth, v.vectorConstants = width, c
-			for _, v.batch = range width.batches {
-				v.write(f)
-			}
+			v.write(f)
 		}
 		files = append(files, f)
 	}
 	return files
 }
 
-// A vectorWidth is vectors of one width.
+// A vectorWidth describes vectors of one width.
 type vectorWidth struct {
 	tier, file string
 	bytes      int // of a vector
 	vec        func(int) Vec
-	batches    []int              // lines of A that kernels are written for
-	fours      func(v *vectorF32) // decodes a step of codes of 4 bits
+	fours      func(v *vectorF32) // decodes a step of 4-bit codes
 }
 
-// lanes is the float32 numbers of a vector.
+// lanes returns the float32 elements of a vector.
 func (w vectorWidth) lanes() int { return w.bytes / 4 }
 
 // half returns the lower half of v.
@@ -60,53 +56,53 @@ func (w vectorWidth) bitwise(name string) string {
 	return name
 }
 
-// A vectorF32 is one kernel: a line of B at a time, by batch lines of A. A group is
-// the codes of 16 scales or fewer, which become float32 in the frame first; a step is
-// some whole blocks. The products of a block are summed alone, and added times its
-// scale; without scales, there are two sums of vectors in turn.
+// A vectorF32 writes the vector kernel for a format of B. It multiplies one row of B at a time
+// by up to vectorBatches rows of A. A group has up to 16 scales, which are decoded to the frame
+// first. A step is a number of whole blocks. The products of a block are added, multiplied by
+// its scale, and added to the sums. Without scales, two sums alternate between vectors.
 //
-// Values come out of the codes as they are, or times a power of two, which the scales
-// take back: elements of 8 and 6 bits as float16, which are converted on their way back
-// from the frame, since that takes no unit that shuffles; those of 4 bits by a table where
-// vectors hold one of all codes, and else as BF16 by two tables. A has the order in which
-// that is least work:
+// Codes are decoded to their values, or to their values divided by a power of two that the
+// scales include. 8- and 6-bit elements become float16, which are converted as they are loaded
+// back from the frame: that uses no shuffle unit. 4-bit elements are looked up: as float32 if a
+// vector has a lane for each code, otherwise as BF16 in two tables. A is arranged in the order
+// that takes the fewest instructions:
 //
-//	BF16     of each two vectors the even elements, then the odd ones
+//	BF16     of each two vectors, the even elements, then the odd ones
 //	4 bits   AVX-512: of each eight codes, which are a dword, the first in one vector, the
 //	         second in the next, and so on
 //	         AVX2: of the codes of a vector, 32 in 128 bits, the first 16 in four vectors,
 //	         then the others; of each four the first in one, the third, the second, the fourth
 //
-// and that of the codes else.
+// and otherwise in the order of the codes.
 type vectorF32 struct {
 	vectorWidth
 	vectorConstants
-	name             string
-	bits             int
-	block            int                            // codes that share a scale; 0: there are no scales
-	step, group      int                            // codes
-	scales           func(v *vectorF32, tables Reg) // of a group, to the frame
-	decode           func(v *vectorF32)             // a step, by product
-	nan              bool                           // codes of 7 ones are to be found
-	batch            int
-	fn               *Func
-	w, s, x, x4, p   Reg
-	frame            Reg // whole cache lines of the frame
-	xStride, xTriple Reg
+	name        string
+	bits        int
+	block       int                            // codes that share a scale; 0: unscaled
+	step, group int                            // codes
+	scales      func(v *vectorF32, tables Reg) // of a group, to the frame
+	decode      func(v *vectorF32)             // a step
+	nan         bool                           // reports codes of 7 ones
+	batch       int                            // rows of A of the current loop
+	fn          *Func
+	w, s, p     Reg
+	x           vectorX
+	frame       Reg // cache lines of the frame
 }
 
-// The places in the tables of a format, in bytes.
+// Offsets in gemm.vectorTable, in bytes.
 const (
 	vectorFirst   = 0 // constants of the arithmetic
 	vectorSecond  = 64
-	vectorUnit    = 128 // what the values of elements are multiples of
-	vectorLargest = 144 // the largest E8M0 code that the kernel takes, 16 times
-	vectorValues  = 160 // of the codes of 4 bits
+	vectorUnit    = 128 // factor of the element values
+	vectorLargest = 144 // largest supported E8M0 code, 16 times
+	vectorValues  = 160 // of the 4-bit codes
 )
 
-// The places in the frame, in bytes: from its start, and from the first cache line in it.
+// Offsets in the frame, in bytes: from its start, and from its first cache line.
 const (
-	frameFound = 0 // the largest scale codes
+	frameFound = 0 // largest scale codes
 	frameLine  = 64
 
 	frameScales = 0 // of a group
@@ -114,68 +110,42 @@ const (
 	frameBytes  = 16 + 3*frameLine
 )
 
-// sum is the register of the sums of line b of A, or of those of even vectors; dot
-// that of the products of a block, or of the sums of odd vectors.
+// sum holds the sums of row b of A, or those of even vectors; dot those of the block, or of odd
+// vectors.
 func (v *vectorF32) sum(b int) Vec { return v.vec(b) }
-func (v *vectorF32) dot(b int) Vec { return v.vec(v.batch + b) }
+func (v *vectorF32) dot(b int) Vec { return v.vec(vectorBatches + b) }
 
 // t is a register for the arithmetic: the first two hold constants.
-func (v *vectorF32) t(i int) Vec { return v.vec(2*v.batches[len(v.batches)-1] + i) }
+func (v *vectorF32) t(i int) Vec { return v.vec(2*vectorBatches + i) }
 
-// spread is the register of the scales of products, worst that of the codes that may
-// be NaN.
+// spread holds the scales of the products, worst the maximum of codes that may be NaN.
 func (v *vectorF32) spread() Vec { return v.t(7) }
 func (v *vectorF32) worst() Vec  { return v.t(2) }
 
 func (v *vectorF32) zero(r Vec) { v.fn.I(v.bitwise("VPXOR"), r, r, r) }
 
-// line returns the memory at element at of the step in line b of A.
-func (v *vectorF32) line(b, at int) Mem {
-	m := v.x.At(4 * at)
-	if b >= 4 {
-		m = v.x4.At(4 * at)
-	}
-	switch b % 4 {
-	case 1, 2:
-		return m.By(v.xStride, b%4)
-	case 3:
-		return m.By(v.xTriple, 1)
-	}
-	return m
-}
-
 func (v *vectorF32) write(f *File) {
-	name := fmt.Sprintf("vector%s%s_1x%d", v.name, v.tier, v.batch)
-	what := "no scales"
+	name, what := "vector"+v.name+v.tier, "unscaled codes"
 	if v.block > 0 {
-		what = fmt.Sprintf("blocks of %d", v.block)
+		what = fmt.Sprintf("codes in blocks of %d", v.block)
 	}
-	fn := f.Func(name, fmt.Sprintf(`%s adds to y the products of %d lines of x with lines of B, one at a
-time and that pairs times, over groups of %d codes with %s. Lines are wStride,
-their scales sStride bytes apart; wNext and sNext lead from the end of one line to
-the next. Lines of x are xStride, those of y yStride bytes apart. It reports whether
-there were scales above the largest one that it takes, or elements of 8 bits that are
-NaN.`, name, v.batch, v.group, what),
-		"w, s, x unsafe.Pointer, groups, pairs, wStride, sStride, wNext, sNext int, y unsafe.Pointer, xStride, yStride int, tables unsafe.Pointer) (found uint64")
+	fn := f.Func(name, fmt.Sprintf("%s is a vectorFunc for groups of %d %s. It reports scales\nabove the largest supported one, and NaN elements of 8 bits.", name, v.group, what), vectorParams)
 	v.fn = fn
 	fn.Frame(frameBytes)
 	v.w, v.s = fn.Arg("w"), fn.Arg("s")
-	y, lines, tables := fn.Arg("y"), fn.Arg("pairs"), fn.Arg("tables")
-	wStride := fn.Arg("wStride")
-	v.xStride = fn.Arg("xStride")
-	v.x, v.x4, v.xTriple = fn.GP("place in x"), fn.GP("place in x, four lines on"), fn.GP("3·xStride")
+	tables, wStride := fn.Arg("tables"), fn.Arg("wStride")
+	v.x = newVectorX(fn)
 	groups, steps := fn.GP("groups left"), fn.GP("steps left of the group")
-	v.p = fn.GP("place in the group's scales")
-	tmp := fn.GP("cache lines of the frame; between lines scratch")
+	v.p = fn.GP("position in the scales of the group")
+	tmp, to := fn.GP("cache lines of the frame; scratch between rows"), fn.GP("scratch")
 	v.frame = tmp
-	fn.I("LEAQ", v.xStride.At(0).By(v.xStride, 2), v.xTriple)
-	fn.Note(fmt.Sprintf("%v…%v", v.sum(0), v.sum(v.batch-1)), "sums")
-	fn.Note(fmt.Sprintf("%v…%v", v.dot(0), v.dot(v.batch-1)), "those of the block, or of odd vectors")
+	fn.Note(fmt.Sprintf("%v…%v", v.sum(0), v.sum(vectorBatches-1)), "sums")
+	fn.Note(fmt.Sprintf("%v…%v", v.dot(0), v.dot(vectorBatches-1)), "those of the block, or of odd vectors")
 	fn.Note(fmt.Sprintf("%v %v", v.t(0), v.t(1)), "constants of the arithmetic")
 	fn.I("VPXOR", X(0), X(0), X(0))
 	fn.I("VMOVDQU", X(0), SP.At(frameFound))
 	if v.nan {
-		fn.Note(v.worst(), "codes, signs set: the largest of each byte")
+		fn.Note(v.worst(), "codes with sign bits set: the maximum of each byte")
 		v.zero(v.worst())
 	}
 	if v.bits == 4 && v.bytes == 64 {
@@ -186,12 +156,12 @@ NaN.`, name, v.batch, v.group, what),
 		fn.I("VMOVUPS", tables.At(vectorSecond), v.t(1))
 	}
 
-	row := fn.Label("line")
-	fn.I("MOVQ", fn.FP("x"), v.x)
+	row := fn.Label("row")
+	fn.I("MOVQ", fn.FP("x"), v.x.x)
 	fn.I("MOVQ", fn.FP("groups"), groups)
 	fn.I("LEAQ", SP.At(frameBytes-2*frameLine-1), v.frame)
 	fn.I("ANDQ", -frameLine, v.frame)
-	for b := range v.batch {
+	for b := range vectorBatches {
 		v.zero(v.sum(b))
 		if v.block == 0 {
 			v.zero(v.dot(b))
@@ -203,53 +173,41 @@ NaN.`, name, v.batch, v.group, what),
 		fn.I("LEAQ", v.frame.At(frameScales), v.p)
 	}
 	fn.I("MOVQ", v.group/v.step, steps)
-	step := fn.Label("step")
-	if v.batch > 4 {
-		fn.I("LEAQ", v.x.At(0).By(v.xStride, 4), v.x4)
-	}
 	bytes := v.step * v.bits / 8
-	for at := 0; at < bytes; at += 64 {
-		fn.I("PREFETCHT1", v.w.At(at).By(wStride, max(1, 16/v.bits))) // of lines of half the bytes twice as many on
-		fn.I("PREFETCHT0", v.w.At(at+vectorNear))
-	}
-	v.decode(v)
-	fn.I("ADDQ", bytes, v.w)
-	fn.I("ADDQ", 4*v.step, v.x)
-	if v.block > 0 {
-		fn.I("ADDQ", 4*v.step/v.block, v.p)
-	}
-	fn.I("SUBQ", 1, steps)
-	fn.Jump("JNZ", step)
+	byBatch(fn, func(batch int) {
+		v.batch = batch
+		step := fn.Label("step")
+		for at := 0; at < bytes; at += 64 {
+			fn.I("PREFETCHT1", v.w.At(at).By(wStride, max(1, 16/v.bits))) // shorter rows are prefetched further ahead
+			fn.I("PREFETCHT0", v.w.At(at+vectorNear))
+		}
+		v.decode(v)
+		fn.I("ADDQ", bytes, v.w)
+		fn.I("ADDQ", 4*v.step, v.x.x)
+		if v.block > 0 {
+			fn.I("ADDQ", 4*v.step/v.block, v.p)
+		}
+		fn.I("SUBQ", 1, steps)
+		fn.Jump("JNZ", step)
+	})
 	fn.I("SUBQ", 1, groups)
 	fn.Jump("JNZ", group)
 
 	fn.Comment("y += sums, across lanes")
-	fn.I("MOVQ", y, tmp)
-	for b := range v.batch {
-		a, t := v.sum(b), v.t(3)
+	fn.I("MOVQ", fn.FP("sums"), tmp)
+	for b := range vectorBatches {
 		if v.block == 0 {
-			fn.I("VADDPS", v.dot(b), a, a)
+			fn.I("VADDPS", v.dot(b), v.sum(b), v.sum(b))
 		}
-		if v.bytes == 64 {
-			fn.I("VEXTRACTF64X4", 1, a, t.Y())
-			fn.I("VADDPS", t.Y(), a.Y(), a.Y())
-		}
-		fn.I(map[int]string{64: "VEXTRACTF32X4", 32: "VEXTRACTF128"}[v.bytes], 1, a.Y(), t.X())
-		fn.I("VADDPS", t.X(), a.X(), a.X())
-		for _, swap := range []int{0x4e, 0xb1} {
-			fn.I("VPSHUFD", swap, a.X(), t.X())
-			fn.I("VADDPS", t.X(), a.X(), a.X())
-		}
-		fn.I("VADDSS", tmp.At(0), a.X(), a.X())
-		fn.I("VMOVSS", a.X(), tmp.At(0))
-		if b+1 < v.batch {
-			fn.I("ADDQ", fn.FP("yStride"), tmp)
-		}
+		fn.I("VMOVUPS", v.sum(b), tmp.At(v.bytes*b))
 	}
-	fn.I("ADDQ", 4, y)
+	fn.I("MOVQ", fn.FP("y"), to)
+	fn.I("MOVQ", fn.FP("batch"), steps)
+	addAllLanes(fn, v.vec, v.bytes, tmp, to, steps)
+	fn.I("ADDQ", 4, fn.FP("y"))
 	fn.I("ADDQ", fn.FP("wNext"), v.w)
 	fn.I("ADDQ", fn.FP("sNext"), v.s)
-	fn.I("SUBQ", 1, lines)
+	fn.I("SUBQ", 1, fn.FP("rows"))
 	fn.Jump("JNZ", row)
 	v.report(tables, tmp)
 	fn.Return()
@@ -285,14 +243,14 @@ func (v *vectorF32) report(tables, tmp Reg) {
 	fn.I("MOVQ", tmp, fn.FP("found"))
 }
 
-// product multiplies value by elements at and on of the step; first and last say
-// whether it begins or ends a sum to be scaled.
+// product adds the products of value and the elements from at on in the step to those of the
+// block; first marks the first vector of a block.
 func (v *vectorF32) product(value Vec, at int, first bool) {
 	for b := range v.batch {
 		if first {
-			v.fn.I("VMULPS", v.line(b, at), value, v.dot(b))
+			v.fn.I("VMULPS", v.x.at(b, 4*at), value, v.dot(b))
 		} else {
-			v.fn.I("VFMADD231PS", v.line(b, at), value, v.dot(b))
+			v.fn.I("VFMADD231PS", v.x.at(b, 4*at), value, v.dot(b))
 		}
 	}
 }

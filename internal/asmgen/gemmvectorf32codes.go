@@ -6,17 +6,17 @@ import (
 	"fmt"
 )
 
-// vectorConstants are tables as wide as the vectors.
+// vectorConstants are tables of the width of the vectors.
 type vectorConstants struct {
 	least       Sym         // 2⁻¹²⁷, E8M0's code 0
-	factor      Sym         // 2⁸: E4M3's bias is that much less than float16's
-	e4m3Largest Sym         // its largest code
+	factor      Sym         // 2⁸: the power of two of float16's bias minus E4M3's
+	e4m3Largest Sym         // largest code of E4M3
 	signs       Sym         // of bytes
 	low         Sym         // nibbles of bytes
 	high        Sym         // halves of dwords
-	perDword    map[int]Sym // which scale each dword of eight codes has, by the codes of a block
-	sixes       [2]Sym      // the two bytes that each code of 6 bits ends in
-	sixAt       Sym         // and what moves it to the top of them
+	perDword    map[int]Sym // the scale of each dword of eight codes, by block size
+	sixes       [2]Sym      // the two bytes that contain the end of each 6-bit code
+	sixAt       Sym         // the factor that moves it to their top
 }
 
 func newVectorConstants(f *File, w vectorWidth) (c vectorConstants) {
@@ -29,12 +29,12 @@ func newVectorConstants(f *File, w vectorWidth) (c vectorConstants) {
 	c.signs = repeat("Signs", 0x80)
 	c.low = repeat("Low", 0x0f)
 	c.high = repeat("High", 0, 0, 0xff, 0xff)
-	// Of three bytes with four codes the first two have two of them, the last two the others.
+	// Three bytes hold four codes: the first two bytes two of them, the last two the others.
 	c.sixAt = repeat("SixAt", 0, 4, 16, 0, 64, 0, 1, 0)
 	c.perDword = map[int]Sym{}
 	for _, block := range []int{32, 16} {
 		if w.bytes < 64 {
-			break // codes are taken from bytes
+			break // 4-bit codes are decoded in bytes
 		}
 		var index []byte
 		for i := range w.lanes() {
@@ -53,7 +53,7 @@ func newVectorConstants(f *File, w vectorWidth) (c vectorConstants) {
 	return c
 }
 
-// e8m0: codes at the place of a float32's exponent.
+// e8m0 moves codes to the exponent field of a float32.
 func (v *vectorF32) e8m0(tables Reg) {
 	v.scaleCodes(tables, func(codes Mem, scale Vec) {
 		v.fn.I("VPMOVZXBD", codes, scale)
@@ -62,7 +62,7 @@ func (v *vectorF32) e8m0(tables Reg) {
 	})
 }
 
-// e4m3: codes at the place of a float16's, which has a greater bias.
+// e4m3 moves codes to the exponent and mantissa of a float16, which has a greater bias.
 func (v *vectorF32) e4m3(tables Reg) {
 	v.scaleCodes(tables, func(codes Mem, scale Vec) {
 		v.fn.I("VPMOVZXBW", codes, v.half(scale))
@@ -86,7 +86,7 @@ func (v *vectorF32) scaleCodes(tables Reg, decode func(codes Mem, scale Vec)) {
 	v.fn.I("ADDQ", 16, v.s)
 }
 
-// f32: scales as they are.
+// f32 copies the scales.
 func (v *vectorF32) f32(tables Reg) {
 	scale, n := v.t(3).X(), 4*v.group/v.block
 	v.fn.I("VBROADCASTSS", tables.At(vectorUnit), scale)
@@ -95,8 +95,8 @@ func (v *vectorF32) f32(tables Reg) {
 	v.fn.I("ADDQ", n, v.s)
 }
 
-// inOrder is product for vectors of elements in their order, and add behind the last
-// of a block.
+// inOrder is product for vectors whose elements are in the order of the codes, followed by add
+// after the last vector of a block.
 func (v *vectorF32) inOrder(value Vec, at int) {
 	v.product(value, at, at%v.block == 0)
 	if end := at + v.lanes(); end%v.block == 0 {
@@ -105,10 +105,10 @@ func (v *vectorF32) inOrder(value Vec, at int) {
 	}
 }
 
-// unscaled adds the products of value to the sums of its turn.
-func (v *vectorF32) unscaled(value Vec, at, turn int) {
+// unscaled adds the products of value to the sums of even or odd vectors.
+func (v *vectorF32) unscaled(value Vec, at, odd int) {
 	for b := range v.batch {
-		v.fn.I("VFMADD231PS", v.line(b, at), value, []Vec{v.sum(b), v.dot(b)}[turn])
+		v.fn.I("VFMADD231PS", v.x.at(b, 4*at), value, []Vec{v.sum(b), v.dot(b)}[odd])
 	}
 }
 
@@ -131,7 +131,7 @@ func (v *vectorF32) halves() {
 	}
 }
 
-// float8: the magnitude at the place of a float16's.
+// float8 moves the magnitude to that of a float16.
 func (v *vectorF32) float8() {
 	perWords := v.bytes / 2
 	for i := range v.step / perWords {
@@ -147,8 +147,7 @@ func (v *vectorF32) float8() {
 	}
 }
 
-// float16 multiplies words, of which the second constant leaves those bits that a
-// float16 has.
+// float16 masks words to the bits of a float16, converts them and multiplies.
 func (v *vectorF32) float16(words Vec, at int) {
 	value := v.t(4)
 	v.fn.I(v.bitwise("VPAND"), v.t(1), words, words)
@@ -168,7 +167,7 @@ func (v *vectorF32) integers() {
 	}
 }
 
-// float6: a code at the top of a word, then its magnitude at the place of a float16's.
+// float6 moves a code to the top of a word, then its magnitude to that of a float16.
 func (v *vectorF32) float6() {
 	perWords := v.bytes / 2
 	for i := range v.step / perWords {
@@ -187,7 +186,8 @@ func (v *vectorF32) float6() {
 	}
 }
 
-// dwords: each of a vector has eight codes of one block, of which a table takes the lowest.
+// dwords looks up the lowest of the eight codes in each dword, which belong to one block, and
+// shifts.
 func (v *vectorF32) dwords() {
 	fn, codes, value := v.fn, v.t(3), v.t(4)
 	perVector := 2 * v.bytes
@@ -200,19 +200,19 @@ func (v *vectorF32) dwords() {
 			fn.I("VPERMPS", v.t(0), codes, value)
 			v.product(value, perVector*i+n*v.lanes(), n == 0)
 		}
-		scales := map[int]Vec{32: v.spread().X(), 16: v.spread().Y()}[v.block] // no more than were stored together
+		scales := map[int]Vec{32: v.spread().X(), 16: v.spread().Y()}[v.block] // not wider than the stores, to be forwarded
 		fn.I("VMOVUPS", v.p.At(4*perVector/v.block*i), scales)
 		fn.I("VPERMPS", v.spread(), v.t(1), v.spread())
 		v.add()
 	}
 }
 
-// nibbles: 128 bits have the codes of a block of 32, or of two of 16.
+// nibbles decodes 128 bits at a time: the codes of a block of 32, or of two of 16.
 func (v *vectorF32) nibbles() {
 	fn, low, high := v.fn, v.t(0), v.t(1)
 	perVector := 2 * v.bytes
 	for i := range v.step / perVector {
-		bytes := [2][2]Vec{{v.t(2), v.t(3)}, {v.t(4), v.t(5)}} // of both nibbles the third and the highest
+		bytes := [2][2]Vec{{v.t(2), v.t(3)}, {v.t(4), v.t(5)}} // bytes 2 and 3 of the values of both nibbles
 		fn.I("VMOVUPS", v.w.At(v.bytes*i), bytes[0][1])
 		fn.I("VPSRLW", 4, bytes[0][1], bytes[1][1])
 		for n := range 2 {
@@ -232,16 +232,17 @@ func (v *vectorF32) nibbles() {
 				fn.I(v.bitwise("VPAND"), v.high, words, words)
 				v.product(words, at+v.lanes(), false)
 			}
-			if h == 1 || v.block == 16 {
-				upper, of := v.t(6), v.p.At(4*perVector/v.block*i) // one at a time: not all of them were stored together
-				if v.block == 16 {
-					of = of.At(4 * h)
-				}
-				fn.I("VBROADCASTSS", of, v.spread())
-				fn.I("VBROADCASTSS", of.At(4*perVector/v.block/2), upper)
-				fn.I("VBLENDPS", 0xf0, upper, v.spread(), v.spread())
-				v.add()
+			if h == 0 && v.block == 32 {
+				continue
 			}
+			upper, of := v.t(6), v.p.At(4*perVector/v.block*i) // one at a time: they were not stored together
+			if v.block == 16 {
+				of = of.At(4 * h)
+			}
+			fn.I("VBROADCASTSS", of, v.spread())
+			fn.I("VBROADCASTSS", of.At(4*perVector/v.block/2), upper)
+			fn.I("VBLENDPS", 0xf0, upper, v.spread(), v.spread())
+			v.add()
 		}
 	}
 }

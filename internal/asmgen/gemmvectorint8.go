@@ -1,27 +1,25 @@
 package asmgen
 
-// vectorInt8 multiplies by VPDPBUSD: codes of B become unsigned integers, and A has
-// signed ones. A chunk is 128 codes, which become two vectors:
+// vectorInt8 multiplies by VPDPBUSD. The codes of B become unsigned integers, those of A are
+// signed. A chunk is 128 codes, which become two vectors:
 //
-//	4 bits      of each 8 codes the even ones in a dword of the first, the odd ones in the second
-//	6, 8 bits   of each 32 codes the first 16 in four dwords of the first, the others in the second
+//	4 bits      of each 8 codes, the even ones in a dword of the first, the odd ones in the second
+//	6, 8 bits   of each 32 codes, the first 16 in four dwords of the first, the others in the second
 //
-// A has four vectors for each: the integers that belong to these two, what their dot
-// products start from (less the bias of B times their sum), and the scale of each
-// dword: a float32 where those of B are E4M3; where they are E8M0 what it adds to the
-// exponent field.
+// A has four vectors for each chunk: the integers that correspond to these two; the initial
+// values of the sums, minus the bias of B times the sum of A; and the scale of each dword. With
+// E4M3 scales of B it is a float32, with E8M0 scales the amount to add to the exponent field.
 //
-// The tables are the integer of each code in 64 bytes, and in each of 16 bytes the least
-// E8M0 scale that is taken and how far others reach above it: sums with those of A are
-// exponent fields then.
+// The tables hold the integer of each code in 64 bytes. With E8M0, they also hold the smallest
+// supported code and the size of the range above it, 16 times each.
 type vectorInt8 struct {
 	bits int
 	vectorTables
 	vectorSixes
 }
 
-// vectorSixes has which bytes of two vectors, 32 apart, have each four codes of six
-// bits, and where those are in them.
+// vectorSixes holds, for 6-bit codes in two vectors 32 bytes apart, the bytes of each four
+// codes and the positions of the codes in them.
 type vectorSixes struct {
 	halves [2]Sym
 	shifts Sym
@@ -60,9 +58,9 @@ func (a vectorInt8) span() Vec           { return Z(31).X() }
 
 func (a vectorInt8) checks(v *vector) string {
 	if v.block == 16 {
-		return "of sign 1, and NaN"
+		return "that are negative or NaN"
 	}
-	return "below the least, for that, and above the span"
+	return "outside the range of the tables"
 }
 
 func (a vectorInt8) constants(v *vector, tables Reg) {
@@ -71,7 +69,7 @@ func (a vectorInt8) constants(v *vector, tables Reg) {
 	if v.block == 32 {
 		v.fn.I("VMOVDQU64", tables.At(64), a.least())
 		v.fn.I("VMOVDQU64", tables.At(80), a.span())
-		v.fn.Note("X30, X31", "least scale; span above it")
+		v.fn.Note("X30, X31", "smallest scale; size of the range")
 	}
 	switch a.bits {
 	case 4:
@@ -79,7 +77,7 @@ func (a vectorInt8) constants(v *vector, tables Reg) {
 		v.fn.Note("Z28, Z29", "integer of each nibble; low nibbles")
 	case 6:
 		v.fn.I("VMOVDQU64", a.shifts, at)
-		v.fn.Note("Z28, Z29", "integer of each code; where in a quadword each is")
+		v.fn.Note("Z28, Z29", "integer of each code; positions in a quadword")
 	case 8:
 		v.fn.Note("Z28", "sign bits")
 	}
@@ -99,30 +97,30 @@ func (a vectorInt8) scales(v *vector, r int) {
 	v.fn.I("VPSLLD", 23, v.scale(r), v.scale(r))
 }
 
-func (a vectorInt8) decode(v *vector, c, r int) {
-	fn, place := v.fn, v.chunkBytes()*c
-	of, at := a.table()
+func (a vectorInt8) decode(v *vector, r, at int) {
+	fn := v.fn
+	of, table := a.table()
 	first, second := a.temporary(0), a.temporary(1)
 	switch a.bits {
 	case 4:
-		fn.I("VMOVDQU64", v.codes(r, place), a.codes(r, 0))
+		fn.I("VMOVDQU64", v.codes(r, at), a.codes(r, 0))
 		fn.I("VPSRLW", 4, a.codes(r, 0), a.codes(r, 1))
 		for i := range 2 {
-			fn.I("VPANDQ", at, a.codes(r, i), a.codes(r, i))
+			fn.I("VPANDQ", table, a.codes(r, i), a.codes(r, i))
 			fn.I("VPSHUFB", a.codes(r, i), of, a.codes(r, i))
 		}
 	case 6:
-		fn.I("VMOVDQU64", v.codes(r, place), first)
-		fn.I("VMOVDQU64", v.codes(r, place+32), second)
+		fn.I("VMOVDQU64", v.codes(r, at), first)
+		fn.I("VMOVDQU64", v.codes(r, at+32), second)
 		for i := range 2 {
 			fn.I("VMOVDQU64", a.halves[i], a.codes(r, i))
 			fn.I("VPERMI2B", second, first, a.codes(r, i))
-			fn.I("VPMULTISHIFTQB", a.codes(r, i), at, a.codes(r, i))
-			fn.I("VPERMB", of, a.codes(r, i), a.codes(r, i)) // of indices the lower six bits count
+			fn.I("VPMULTISHIFTQB", a.codes(r, i), table, a.codes(r, i))
+			fn.I("VPERMB", of, a.codes(r, i), a.codes(r, i)) // uses the lower six bits of an index
 		}
 	case 8:
-		fn.I("VMOVDQU64", v.codes(r, place), first)
-		fn.I("VMOVDQU64", v.codes(r, place+64), second)
+		fn.I("VMOVDQU64", v.codes(r, at), first)
+		fn.I("VMOVDQU64", v.codes(r, at+64), second)
 		for i, half := range []int{0x88, 0xdd} {
 			fn.I("VSHUFI32X4", half, second, first, a.codes(r, i))
 			fn.I("VPXORQ", of, a.codes(r, i), a.codes(r, i))
@@ -130,19 +128,19 @@ func (a vectorInt8) decode(v *vector, c, r int) {
 	}
 }
 
-func (a vectorInt8) multiply(v *vector, _, b, at int) {
+func (a vectorInt8) multiply(v *vector, b, at int) {
 	fn := v.fn
 	combine := "VPADDD"
 	if v.block == 16 {
 		combine = "VMULPS"
 	}
-	fn.I("VMOVDQU64", v.line(b, at+128), a.dot(0))
+	fn.I("VMOVDQU64", v.x.at(b, at+128), a.dot(0))
 	for r := 1; r < v.rows; r++ {
 		fn.I("VMOVDQA64", a.dot(0), a.dot(r))
 	}
 	for i := range 2 {
 		x := a.temporary(i)
-		fn.I("VMOVDQU64", v.line(b, at+64*i), x)
+		fn.I("VMOVDQU64", v.x.at(b, at+64*i), x)
 		for r := range v.rows {
 			fn.I("VPDPBUSD", x, a.codes(r, i), a.dot(r))
 		}
@@ -150,7 +148,7 @@ func (a vectorInt8) multiply(v *vector, _, b, at int) {
 	for r := range v.rows {
 		scale := a.temporary(r)
 		fn.I("VCVTDQ2PS", a.dot(r), a.dot(r))
-		fn.I(combine, v.line(b, at+192), a.spread(r), scale)
+		fn.I(combine, v.x.at(b, at+192), a.spread(r), scale)
 		fn.I("VFMADD231PS", scale, a.dot(r), v.sum(r, b))
 	}
 }

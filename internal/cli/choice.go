@@ -35,9 +35,13 @@ func (c *Choice[T]) Set(s string) error {
 // List is the value of a flag that takes names of a table, separated by commas,
 // any number of times.
 type List[T fmt.Stringer] struct {
-	values []T
-	parse  func(string) (T, error)
+	values  []T
+	initial bool // whether values are the default, which the first Set replaces
+	parse   func(string) (T, error)
 }
+
+// Values returns the values.
+func (c *List[T]) Values() []T { return c.values }
 
 func (c *List[T]) String() string { return strings.Join(Names(c.values), ",") }
 
@@ -46,6 +50,9 @@ func (c *List[T]) Type() string { return "names" }
 
 // Set parses names and adds them.
 func (c *List[T]) Set(s string) error {
+	if c.initial {
+		c.values, c.initial = nil, false
+	}
 	for name := range strings.SplitSeq(s, ",") {
 		v, err := c.parse(strings.TrimSpace(name))
 		if err != nil {
@@ -67,6 +74,21 @@ func AddChoice[T any](cmd *cobra.Command, flag, usage, initial string, names []s
 		c.Given = false
 	}
 	cmd.Flags().Var(c, flag, usage)
+	if err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(names, cobra.ShellCompDirectiveNoFileComp)); err != nil {
+		panic(err) // the flag was registered twice
+	}
+	return c
+}
+
+// AddList gives cmd a flag that takes names, separated by commas. Its values are those of
+// initial until it is given.
+func AddList[T fmt.Stringer](cmd *cobra.Command, flag, usage, initial string, names []string, parse func(string) (T, error)) *List[T] {
+	c := &List[T]{parse: parse}
+	if err := c.Set(initial); err != nil {
+		panic(err)
+	}
+	c.initial = true
+	cmd.Flags().Var(c, flag, usage+": "+strings.Join(names, ", "))
 	if err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(names, cobra.ShellCompDirectiveNoFileComp)); err != nil {
 		panic(err) // the flag was registered twice
 	}

@@ -30,17 +30,17 @@ internal/parallel:
 internal/cpu:
 internal/cpu/cputest: internal/cpu
 internal/asmgen:
-internal/ggml:
 internal/configjson:
 internal/guard:
 internal/ramdisk:
 internal/lock:
-measure: internal/cpu
 internal/report:
 format:
+internal/ggml: format
 mma: format
 internal/mmatest: mma format
 tensor: format internal/cpu
+measure: tensor internal/cpu
 safetensors: format tensor internal/bounded
 internal/checksum: safetensors
 gguf: safetensors
@@ -62,16 +62,17 @@ nn: recipe gemm quant tensor format internal/cpu internal/parallel
 hf: safetensors internal/bounded internal/checksum internal/configjson
 internal/sample: hf safetensors format tensor
 hf/hub: hf internal/bounded
-internal/checkpoint: measure safetensors hf internal/ggml quant tensor format internal/configjson
+internal/checkpoint: safetensors hf internal/ggml quant tensor format measure internal/configjson
 internal/checkpoint/llamacpp: internal/checkpoint internal/checksum gguf hf safetensors internal/ggml quant format internal/bounded internal/configjson
 llama: nn recipe gemm quant tensor internal/checkpoint hf safetensors
 train: llama nn recipe hf safetensors quant tensor format internal/bounded internal/lock internal/memory internal/parallel
 internal/clients: internal/checkpoint quant
 verify: internal/clients internal/checkpoint hf safetensors quant tensor format measure
-convert: internal/clients verify internal/checksum internal/checkpoint internal/checkpoint/llamacpp gguf hf safetensors quant tensor format measure profile internal/bounded internal/lock internal/parallel internal/configjson
+convert: verify internal/clients internal/checksum internal/checkpoint internal/checkpoint/llamacpp gguf hf safetensors quant tensor format measure profile internal/bounded internal/lock internal/parallel internal/configjson
 internal/bench: internal/report convert internal/checkpoint hf safetensors nn recipe gemm quant tensor format internal/cpu
 internal/cli: internal/clients internal/checkpoint/llamacpp convert verify train recipe profile internal/checkpoint quant format
 internal/input: internal/cli convert internal/checkpoint/llamacpp internal/sample hf hf/hub
+internal/blocksize: internal/cli internal/chart measure quant tensor format
 internal/numbers: internal/cli mma measure profile quant tensor format
 internal/catalog: internal/clients internal/numbers internal/cli mma quant format
 internal/summary: internal/cli convert verify internal/checkpoint hf safetensors measure quant internal/configjson
@@ -93,6 +94,7 @@ internal/chat: github.com/ardanlabs/jinja
 internal/report: gonum.org/v1/gonum gonum.org/v1/plot
 convert: github.com/BurntSushi/toml
 internal/cli: github.com/spf13/cobra github.com/spf13/pflag github.com/jedib0t/go-pretty/v6 golang.org/x/term
+internal/blocksize: github.com/jedib0t/go-pretty/v6
 internal/numbers: github.com/jedib0t/go-pretty/v6
 internal/catalog: github.com/jedib0t/go-pretty/v6
 internal/summary: github.com/jedib0t/go-pretty/v6

@@ -1,0 +1,72 @@
+package main
+
+import (
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/microscale-go/microscale/internal/blocksize"
+	"github.com/microscale-go/microscale/internal/cli"
+	"github.com/microscale-go/microscale/quant"
+)
+
+func studyCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "study STUDY",
+		Short:   "Measure the error of formats on made values",
+		Long:    "Measure the error of formats on values of known distributions.",
+		Example: "  microscale study block-size --rows 4 --blocks 16,32",
+		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(blockSizeCommand())
+	return cmd
+}
+
+const blockSizeLong = `Measure formats by block size, scale rule and distribution: SQNR, mean SQNR of
+blocks of 32, largest absolute error, saturated and flushed elements. Then
+compare a direct cast with scaled casts, and add one outlier of 5000.
+
+Values are drawn by seed, so the same command prints the same figures. Formats
+with FP32 scales keep their own blocks.`
+
+const blockSizeExample = `  microscale study block-size --rows 4
+  microscale study block-size --rows 4 --format mxfp4,nvfp4 --distribution t5
+  microscale study block-size --rows 4 --blocks 8,16,32 --scale-rule floor,even`
+
+func blockSizeCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:               "block-size",
+		Short:             "Measure formats by block size, scale rule and distribution",
+		Long:              blockSizeLong,
+		Example:           blockSizeExample,
+		Args:              cobra.NoArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	formats := cli.AddList(cmd, "format", "block formats `NAMES`", "mxfp8,mxfp6-e2m3,mxfp4,nvfp4", cli.Names(quant.Formats()), quant.Lookup)
+	rules := cli.AddList(cmd, "scale-rule", "rules `NAMES` of e8m0 scales", "rceil,floor", cli.Names(quant.ScaleRules()), quant.ParseScaleRule)
+	on := cli.AddList(cmd, "distribution", "distributions `NAMES` of the values", "gauss", cli.Names(blocksize.Distributions()), blocksize.Lookup)
+	blocks := cmd.Flags().IntSlice("blocks", []int{8, 16, 32, 64, 128}, "block sizes `N,…`")
+	rows := cmd.Flags().Int("rows", 64, "rows `N` of 4096 values")
+	seeds := cmd.Flags().Int("seeds", 1, "seeds `N` to average over")
+	svg := cmd.Flags().String("svg", "", "draw the SQNR of the first distribution by block size to `FILE`")
+	asJSON := cmd.Flags().Bool("json", false, "print one JSON document")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		c := blocksize.Config{Formats: formats.Values(), Blocks: *blocks, Rules: rules.Values(), Distributions: on.Values(), Rows: *rows, Seeds: *seeds}
+		s, err := blocksize.New(c)
+		if err != nil {
+			return cli.Misuse("%s", err)
+		}
+		if *svg != "" {
+			picture, err := s.Chart()
+			if err != nil {
+				return err
+			}
+			if err := os.WriteFile(*svg, picture, 0o666); err != nil {
+				return err
+			}
+		}
+		return s.Print(cmd.OutOrStdout(), *asJSON)
+	}
+	return cmd
+}
