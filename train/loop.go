@@ -22,6 +22,7 @@ type Result struct {
 	Model      *llama.Model
 	TrainLoss  []float64         // of each step
 	Validation []ValidationPoint // the last one after the last step
+	Sequences  []float64         // losses of the sequences of the last validation; nil if the run was resumed after it
 	Tokens     int               // trained on
 	Seconds    float64           // of all steps, including those before a resume
 	Parameters int
@@ -50,6 +51,7 @@ type run struct {
 	kept    int // steps of the last checkpoint; -1: none
 
 	validationTokens, validationTargets []int32
+	sequences                           []float64 // losses of the last validation
 }
 
 // Run trains a model. If Out is set, it is a new or empty directory, or one with a checkpoint to
@@ -110,7 +112,7 @@ func Run(ctx context.Context, c Config) (*Result, error) {
 		return nil, err
 	}
 	return &Result{
-		Model: model, TrainLoss: r.state.TrainLoss, Validation: r.state.Validation,
+		Model: model, TrainLoss: r.state.TrainLoss, Validation: r.state.Validation, Sequences: r.sequences,
 		Tokens: c.Steps * c.Batch * c.Sequence, Seconds: r.state.Seconds,
 		Parameters: model.Config.Parameters(), Memory: r.memory(),
 	}, nil
@@ -235,15 +237,16 @@ func (r *run) validate(ctx context.Context) error {
 	if !due || len(points) > 0 && points[len(points)-1].Step == done {
 		return nil
 	}
-	loss, err := Evaluate(ctx, r.model, r.scope(done), r.validationTokens, r.validationTargets, r.Sequence)
+	e, err := Evaluate(ctx, r.model, r.scope(done), r.validationTokens, r.validationTargets, r.Sequence)
 	if ctx.Err() != nil {
 		return r.interrupt()
 	}
 	if err != nil {
 		return err
 	}
-	r.state.Validation = append(points, ValidationPoint{done, loss})
-	r.report(Event{Name: eventValidation, Step: done, Loss: loss})
+	r.sequences = e.Sequences
+	r.state.Validation = append(points, ValidationPoint{done, e.Loss})
+	r.report(Event{Name: eventValidation, Step: done, Loss: e.Loss})
 	return nil
 }
 

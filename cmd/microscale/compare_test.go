@@ -104,7 +104,7 @@ func TestCompareJSON(t *testing.T) {
 	if err != nil || c.Report != filepath.Join(dir, study.ReportName) {
 		t.Fatalf("the report is said to be in %s: %v", c.Report, err)
 	}
-	for _, want := range []string{`<section id="sqnr">`, "nvfp4: SQNR of the gradient", "0.gate_up_proj", "synthetic:", "microscale compare --data synthetic: "} {
+	for _, want := range []string{`<section id="sqnr">`, "highest dB", `<section id="memory">`, "synthetic:", "microscale compare --data synthetic: "} {
 		if !bytes.Contains(page, []byte(want)) {
 			t.Errorf("the report lacks %q", want)
 		}
@@ -181,6 +181,11 @@ func TestCompareSeeds(t *testing.T) {
 	}
 	if second.Recipes[1]["gap_standard_error_percent"] != nil {
 		t.Error("one seed has a standard error")
+	}
+	for _, key := range []string{"gap_window_error_percent", "gap_noise_percent"} {
+		if got, ok := second.Recipes[1][key].(float64); !ok || got <= 0 || second.Recipes[0][key] != nil {
+			t.Errorf("%s is %v, and %v of the baseline", key, second.Recipes[1][key], second.Recipes[0][key])
+		}
 	}
 	status, stdout, stderr := execute("", append(strings.Fields(smallest), "--recipes", "nvfp4", "--seeds", "2", "--out", dir)...)
 	if status != exitDone {

@@ -81,11 +81,11 @@ power of that. DIR is a directory that train wrote, or what quantize made of it.
 			scope.Observer.KeysValues = seen.Cached
 		}
 		start := time.Now()
-		loss, err := train.Evaluate(cmd.Context(), m, scope, ids, targets, length)
+		e, err := train.Evaluate(cmd.Context(), m, scope, ids, targets, length)
 		if err != nil {
 			return cli.Interrupted(err, "nothing was measured")
 		}
-		seconds := time.Since(start).Seconds()
+		seconds, loss := time.Since(start).Seconds(), e.Loss
 		if *calibrate != "" {
 			if err := seen.Write(*calibrate); err != nil {
 				return err

@@ -12,8 +12,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/microscale-go/microscale/internal/report"
 )
 
 // browsers lists the names of headless Chromium.
@@ -30,8 +28,13 @@ addEventListener("load", () => requestAnimationFrame(() => {
     unnamed: [...document.querySelectorAll("svg:not([aria-label])")].length,
     smallest: Math.min(...[...document.querySelectorAll("svg text")].map((t) => t.getBoundingClientRect().height)),
     requests: performance.getEntriesByType("resource").map((r) => r.name),
+    overlaps: [...document.querySelectorAll("svg")].flatMap((s) => {
+      const boxes = [...s.querySelectorAll("text")].map((t) => [t.textContent, t.getBoundingClientRect()]);
+      return boxes.flatMap(([a, r], i) => boxes.slice(i + 1).filter(([, q]) =>
+        Math.min(r.right, q.right) - Math.max(r.left, q.left) > 1 && Math.min(r.bottom, q.bottom) - Math.max(r.top, q.top) > 0.3 * r.height).map(([b]) => s.getAttribute("aria-label") + ": " + a + " | " + b));
+    }),
     wide: document.documentElement.scrollWidth - document.documentElement.clientWidth,
-    colors: [...new Set([...document.querySelectorAll("#losses svg path")].map(color))],
+    colors: [...new Set([...document.querySelectorAll("#losses svg path, #speed svg path")].map(color))],
   });
 }));
 </script></body>`
@@ -41,6 +44,7 @@ type probed struct {
 	Paths    []int
 	Unnamed  int
 	Smallest float64
+	Overlaps []string
 	Requests []string
 	Wide     int
 	Colors   []string
@@ -63,13 +67,18 @@ func TestBrowser(t *testing.T) {
 	if browser == "" {
 		t.Skip("no Chromium: install the Debian package chromium, or Chrome")
 	}
-	c := made(40)
+	comparison, speed := made(40), madeSpeed()
 	for _, tc := range []struct {
 		name          string
+		page          interface{ HTML() ([]byte, error) }
+		series        int
 		width, height int
-	}{{"desktop", 1280, 900}, {"phone", 500, 800}} { // the narrowest window of headless Chromium is 500 pixels
+	}{ // the narrowest window of headless Chromium is 500 pixels
+		{"desktop", comparison, len(comparison.Recipes), 1280, 900}, {"phone", comparison, len(comparison.Recipes), 500, 800},
+		{"speed/desktop", speed, len(speed.Series), 1280, 900}, {"speed/phone", speed, len(speed.Series), 500, 800},
+	} {
 		t.Run(tc.name, func(t *testing.T) {
-			page := withProbe(t, c)
+			page := withProbe(t, tc.page)
 			got := open(t, browser, page, tc.width, tc.height)
 			if want := charts(page); len(got.Charts) != want || want == 0 {
 				t.Errorf("got %d charts, want %d", len(got.Charts), want)
@@ -85,15 +94,18 @@ func TestBrowser(t *testing.T) {
 			if got.Smallest < 9 {
 				t.Errorf("got text %.1f pixels high", got.Smallest)
 			}
+			if len(got.Overlaps) > 0 {
+				t.Errorf("got texts over each other: %q", got.Overlaps)
+			}
 			if len(got.Requests) > 0 {
 				t.Errorf("got requests %q, want none", got.Requests)
 			}
 			if got.Wide > 0 {
 				t.Errorf("got a page %d pixels wider than the window", got.Wide)
 			}
-			// Each recipe, the grid and the axes.
-			if len(got.Colors) < len(c.Recipes)+2 {
-				t.Errorf("got colors %q, too few for %d recipes", got.Colors, len(c.Recipes))
+			// Each series, the grid and the axes.
+			if len(got.Colors) < tc.series+2 {
+				t.Errorf("got colors %q, too few for %d series", got.Colors, tc.series)
 			}
 		})
 	}
@@ -101,7 +113,7 @@ func TestBrowser(t *testing.T) {
 
 // withProbe returns the page with the probe, and with a content security policy that permits
 // it.
-func withProbe(t *testing.T, c *report.Comparison) string {
+func withProbe(t *testing.T, c interface{ HTML() ([]byte, error) }) string {
 	t.Helper()
 	b, err := c.HTML()
 	if err != nil {

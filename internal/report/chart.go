@@ -29,6 +29,7 @@ var (
 	ink   = color.RGBA{1, 0, 0, 255} // text
 	faint = color.RGBA{2, 0, 0, 255} // grid
 	axis  = color.RGBA{3, 0, 0, 255} // axes and the zero line
+	shade = color.RGBA{4, 0, 0, 255} // range of the noise
 )
 
 // series returns the color of recipe i.
@@ -38,7 +39,7 @@ func series(i int) color.Color { return color.RGBA{16, uint8(i % hues), 0, 255} 
 // one digit. Curves beyond them are dashed.
 const hues = 10
 
-var standIn = regexp.MustCompile(`#(0[1-3]00|100[0-9])00\b`)
+var standIn = regexp.MustCompile(`#(0[1-4]00|100[0-9])00\b`)
 
 // inCSS replaces placeholder colors by variables of the style sheet.
 func inCSS(svg []byte) []byte {
@@ -50,6 +51,8 @@ func inCSS(svg []byte) []byte {
 			return []byte("var(--grid)")
 		case '3':
 			return []byte("var(--axis)")
+		case '4':
+			return []byte("var(--shade)")
 		}
 		return []byte("var(--c" + string(c[4:5]) + ")")
 	})
@@ -58,6 +61,7 @@ func inCSS(svg []byte) []byte {
 // Size of a chart, in SVG units: pixels at full width.
 const (
 	chartWidth  = 400
+	wideChart   = 500 // a chart alone; its text is still legible on a phone
 	chartHeight = 235
 	fontSize    = 11.5
 )
@@ -199,6 +203,17 @@ func addLevel(p *plot.Plot, y float64) {
 	f.Samples, f.Color, f.Width = 2, axis, 1
 	p.Add(f)
 	p.Y.Min, p.Y.Max = min(p.Y.Min, y), max(p.Y.Max, y)
+}
+
+// addBand shades the range from -y to y.
+func addBand(p *plot.Plot, y float64) error {
+	band, err := plotter.NewPolygon(plotter.XYs{{X: p.X.Min, Y: -y}, {X: p.X.Max, Y: -y}, {X: p.X.Max, Y: y}, {X: p.X.Min, Y: y}})
+	if err != nil {
+		return err
+	}
+	band.Color, band.LineStyle.Width = shade, 0
+	p.Add(band)
+	return nil
 }
 
 // widen adds a margin at both ends of an axis.

@@ -30,7 +30,7 @@ func (c *Comparison) formatPanel() (panel, error) {
 	if len(costs) == 0 {
 		return result, nil
 	}
-	p.Y.Tick.Marker = plot.ConstantTicks(names)
+	p.Y.Tick.Marker, p.Y.Padding = plot.ConstantTicks(names), 6
 	bars, err := plotter.NewBarChart(costs, 0.6*bar)
 	if err != nil {
 		return result, err

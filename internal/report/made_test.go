@@ -77,3 +77,27 @@ func made(steps int) *report.Comparison {
 	}
 	return c
 }
+
+// madeSpeed returns speeds of four formats over six sizes, with two ceilings close to each
+// other.
+func madeSpeed() *report.Speed {
+	s := &report.Speed{
+		Title: "Products", Subtitle: "a processor", Baseline: "bf16", Bandwidth: 20e9,
+		Ceilings: []report.Ceiling{{Name: "VDPBF16PS zmm", Operations: 240e9}, {Name: "VPDPBUSD zmm", Operations: 470e9}, {Name: "VFMADD231PS zmm", Operations: 235e9}},
+		Omitted:  []string{"other formats"}, How: []report.Fact{{Name: "command", Text: "microscale bench all", Code: true}},
+	}
+	for i, name := range []string{"bf16", "fp8-row", "mxfp8", "mxfp4"} {
+		f := report.Series{Name: name}
+		for n := 256; n <= 8192; n *= 2 {
+			work := 2 * math.Pow(float64(n), 3)
+			p := report.SpeedPoint{Size: n, Product: work / (220e9 * (1 + 0.2*float64(i))), Quantize: 2 * float64(i*n*n) / 5e9}
+			p.Rate = report.Rate{Operations: work / p.Product, Intensity: float64(n) / (4 - float64(i)/2)}
+			f.Points = append(f.Points, p)
+		}
+		for _, m := range []float64{1, 8, 64} {
+			f.Few = append(f.Few, report.Rate{Operations: min(200e9, m*15e9*(1+float64(i))), Intensity: m * (1 + float64(i))})
+		}
+		s.Series = append(s.Series, f)
+	}
+	return s
+}

@@ -5,7 +5,6 @@ import (
 	"embed"
 	"fmt"
 	"html/template"
-	"strings"
 )
 
 var (
@@ -58,13 +57,14 @@ type view struct {
 	Verdict  []string
 	Table    pageTable
 	Curves   []figure
-	Heat     []heatView
-	Scale    []mark // color scale of heat maps
+	SQNR     pageTable
 	Amax     []figure
 	Scales   []figure
 	Formats  []figure
 	Quantize pageTable
 	Memory   pageTable
+	Parts    []figure // of the memory
+	PartKeys []key
 }
 
 // A key is the legend entry of a recipe.
@@ -78,18 +78,6 @@ type key struct {
 type figure struct {
 	Title, Note string
 	SVG         template.HTML
-}
-
-// A heatView holds the heat maps of one recipe.
-type heatView struct {
-	Key  key
-	Maps []figure
-}
-
-// A mark is one color of a scale and its value.
-type mark struct {
-	Color template.CSS
-	Label string
 }
 
 // A pageTable is a table with optional colors of its rows.
@@ -119,24 +107,23 @@ func (c *Comparison) view() (*view, error) {
 	if err != nil {
 		return nil, err
 	}
+	sqnr, recipes := c.SQNRTable()
+	v.SQNR.Table = sqnr
+	for _, i := range recipes {
+		v.SQNR.Colors = append(v.SQNR.Colors, keyColor(i))
+	}
+	memory, parts, err := c.memoryPanel()
+	if err != nil {
+		return nil, err
+	}
+	v.PartKeys = parts
 	for _, f := range []struct {
 		to     *[]figure
 		panels []panel
-	}{{&v.Curves, curves}, {&v.Amax, amax}, {&v.Scales, scales}, {&v.Formats, []panel{bars}}} {
+	}{{&v.Curves, curves}, {&v.Amax, amax}, {&v.Scales, scales}, {&v.Formats, []panel{bars}}, {&v.Parts, []panel{memory}}} {
 		if *f.to, err = figures(f.panels); err != nil {
 			return nil, err
 		}
-	}
-	groups, low, high := c.heatPanels()
-	for _, g := range groups {
-		maps, err := figures(g.panels)
-		if err != nil {
-			return nil, err
-		}
-		v.Heat = append(v.Heat, heatView{v.Keys[g.recipe], maps})
-	}
-	if len(groups) > 0 {
-		v.Scale = colorScale(low, high)
 	}
 	return v, nil
 }
@@ -159,13 +146,3 @@ func figures(panels []panel) ([]figure, error) {
 }
 
 func keyColor(i int) template.CSS { return template.CSS(fmt.Sprintf("var(--c%d)", i%hues)) }
-
-// colorScale returns the marks of a color scale from the minimum to the maximum.
-func colorScale(low, high float64) []mark {
-	var marks []mark
-	for v := low; v <= high; v += heatStep {
-		c := rampColor((v - low) / (high - low))
-		marks = append(marks, mark{template.CSS(fmt.Sprintf("rgb(%d,%d,%d)", c.R, c.G, c.B)), strings.TrimSpace(fmt.Sprintf("%g", v))})
-	}
-	return marks
-}

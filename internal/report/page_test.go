@@ -23,20 +23,19 @@ func charts(page string) int { return strings.Count(page, "<svg ") }
 
 func TestPage(t *testing.T) {
 	page := pageOf(t, made(300))
-	for _, id := range []string{"verdict", "recipes", "losses", "sqnr", "histograms", "formats", "how"} {
+	for _, id := range []string{"verdict", "recipes", "memory", "losses", "sqnr", "histograms", "formats", "how"} {
 		if !strings.Contains(page, `<section id="`+id+`">`) {
 			t.Errorf("got no section %s", id)
 		}
 	}
-	// Losses and gaps; heat maps of 3 operands of the 4 lossy recipes; amax and scales of 3
-	// operands; formats.
-	if got, want := charts(page), 4+4*3+2*3+1; got != want {
+	// Memory; losses and gaps; amax and scales of 3 operands; formats.
+	if got, want := charts(page), 1+4+2*3+1; got != want {
 		t.Errorf("got %d charts, want %d", got, want)
 	}
 	if found := regexp.MustCompile(`(?i)<script|<link|<img|<image|<iframe|@import|url\(|\bsrc=|\bhref=|https?://`).FindAllString(regexp.MustCompile(`xmlns(:\w+)?="[^"]*"`).ReplaceAllString(page, ""), -1); found != nil {
 		t.Errorf("got external references: %q", found)
 	}
-	if left := regexp.MustCompile(`#(0[1-3]|10)[0-9A-F]{2}00\b`).FindString(page); left != "" {
+	if left := regexp.MustCompile(`#(0[1-4]|10)[0-9A-F]{2}00\b`).FindString(page); left != "" {
 		t.Errorf("got the placeholder color %s in the page", left)
 	}
 	if pageOf(t, made(300)) != page {
@@ -89,7 +88,7 @@ func TestSparse(t *testing.T) {
 		{"no-baseline", report.Comparison{Baseline: "b", Recipes: []report.Recipe{{Name: "a", Train: []report.Point{{Step: 1, Loss: 5}, {Step: 2, Loss: 4}}}}, Formats: []report.Format{{Name: "f", Loss: 1}}}, 1, 1},
 		{"not-finite", report.Comparison{Baseline: "a", Recipes: []report.Recipe{{Name: "a", ValidationLoss: inf, Train: []report.Point{{Step: 1, Loss: nan}, {Step: 2, Loss: inf}},
 			Operands: []report.Operand{{Name: "input", SQNR: nan, Amax: inf}, {Name: "input", SQNR: inf, Amax: nan}}}}, Formats: []report.Format{{Name: "f", Loss: nan}}}, 0, 0},
-		{"one-operand", report.Comparison{Recipes: []report.Recipe{{Name: "a", Operands: []report.Operand{{Name: "input", Module: "m", SQNR: 30, Amax: 1}}}}}, 2, 2},
+		{"one-operand", report.Comparison{Recipes: []report.Recipe{{Name: "a", Operands: []report.Operand{{Name: "input", Module: "m", SQNR: 30, Amax: 1}}}}}, 1, 1},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			if n := charts(pageOf(t, &tc.c)); n < tc.least || n > tc.most {

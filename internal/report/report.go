@@ -6,8 +6,10 @@
 //	    Operand  the error of one quantized operand at one step
 //	  Format     the loss of the trained model in a block format
 //
-// It computes only gaps, means and shares of its data. It imports nothing of this module, so
-// it can report any comparison.
+// A Speed is another page: products of matrices in several formats over sizes.
+//
+// The package computes only gaps, means, shares and standard errors of its data. It imports
+// nothing of this module, so it can report any comparison.
 package report
 
 import (
@@ -47,6 +49,10 @@ type Recipe struct {
 	ValidationLoss float64 // of the final model
 	Train          []Point // by step
 	Validation     []Point
+
+	// Windows holds the final validation loss of each window of the text, in the same order for
+	// all recipes.
+	Windows []float64
 
 	// Runs holds the final losses of all seeds, if there are several. All other fields are
 	// those of the first seed.
@@ -110,9 +116,10 @@ type Histogram struct {
 
 // A Format is the loss of the trained model in a block format.
 type Format struct {
-	Name string
-	Bits float64 // bits per element
-	Loss float64
+	Name    string
+	Bits    float64 // bits per element
+	Loss    float64
+	Windows []float64 // as Recipe.Windows
 }
 
 // Perplexity returns e^loss: the number of equally likely tokens with the same loss.
@@ -135,14 +142,6 @@ func (c *Comparison) index(name string) int {
 // NaN if there is none. With several seeds it is the mean over pairs of runs with the same
 // seed.
 func (c *Comparison) Gap(r *Recipe) float64 { return stat.Mean(c.gapsBySeed(r), nil) }
-
-// GapError returns the standard error of Gap over the seeds, or NaN for fewer than two.
-func (c *Comparison) GapError(r *Recipe) float64 {
-	if g := c.gapsBySeed(r); len(g) > 1 {
-		return stat.StdErr(stat.StdDev(g, nil), float64(len(g)))
-	}
-	return math.NaN()
-}
 
 // gapsBySeed returns the gaps for the seeds that both the recipe and the baseline have.
 func (c *Comparison) gapsBySeed(r *Recipe) []float64 {

@@ -21,7 +21,7 @@ func two() *Comparison {
 					{Step: 1, Module: "b", Name: "input", Direction: "columnwise", SQNR: 30, Amax: 4, Elements: 300, Flushed: 8},
 				}},
 		},
-		Formats: []Format{{"mxfp8", 8.25, 2.001}, {"mxfp4", 4.25, 2.1}, {"nvfp4", 4.5, 2.05}},
+		Formats: []Format{{Name: "mxfp8", Bits: 8.25, Loss: 2.001}, {Name: "mxfp4", Bits: 4.25, Loss: 2.1}, {Name: "nvfp4", Bits: 4.5, Loss: 2.05}},
 	}
 }
 
@@ -29,9 +29,9 @@ func TestTable(t *testing.T) {
 	c := two()
 	c.Recipes = append(c.Recipes, Recipe{Name: "mxfp4", Failed: "the loss was NaN at step 1", TrainLoss: math.NaN(), ValidationLoss: math.NaN(), SecondsPerStep: math.NaN()})
 	want := [][]string{
-		{"bf16", "2.0000", "2.0000", "", "0.100", "2.00", "12.3", "30.8", "–", "–"},
-		{"mxfp8", "2.1000", "2.0500", "+2.50%", "0.123", "1.03", "–", "1.03", "0.25%", "2%"},
-		{"mxfp4", "–", "–", "–", "–", "–", "–", "–", "–", "–"},
+		{"bf16", "2.0000", "2.0000", "", "", "0.100", "2.00", "12.3", "30.8", "–", "–"},
+		{"mxfp8", "2.1000", "2.0500", "+2.50%", "±0.66%", "0.123", "1.03", "–", "1.03", "0.25%", "2%"},
+		{"mxfp4", "–", "–", "–", "", "–", "–", "–", "–", "–", "–"},
 	}
 	if got := c.Table().Rows; !reflect.DeepEqual(got, want) {
 		t.Errorf("table: got\n%q, want\n%q", got, want)
@@ -44,10 +44,10 @@ func TestTable(t *testing.T) {
 		t.Errorf("the table of memory is\n%q, want\n%q", got, want)
 	}
 	want = [][]string{
-		{"as trained", "", "2.0000", "7.3891", ""},
-		{"mxfp8", "8.25", "2.0010", "7.3964", "+0.10%"},
-		{"mxfp4", "4.25", "2.1000", "8.1662", "+10.5%"},
-		{"nvfp4", "4.5", "2.0500", "7.7679", "+5.13%"},
+		{"as trained", "", "2.0000", "7.3891", "", ""},
+		{"mxfp8", "8.25", "2.0010", "7.3964", "+0.10%", "–"},
+		{"mxfp4", "4.25", "2.1000", "8.1662", "+10.5%", "–"},
+		{"nvfp4", "4.5", "2.0500", "7.7679", "+5.13%", "–"},
 	}
 	if got := c.FormatTable().Rows; !reflect.DeepEqual(got, want) {
 		t.Errorf("table of formats: got\n%q, want\n%q", got, want)
@@ -60,11 +60,11 @@ func TestVerdict(t *testing.T) {
 		Recipe{Name: "tensorwise", ValidationLoss: 1.99})
 	want := []string{
 		"After 2 steps, bf16 has a validation loss of 2.0000 nats per byte: a perplexity of 7.39.",
-		"Beside it, tensorwise ends 0.50% below, nvfp4 ends level and mxfp8 ends 2.50% above.",
+		"Relative to bf16, mxfp8 ends 2.50% above.",
+		"The gaps of tensorwise and nvfp4 are within the noise of 1 seed (less than 0.66%): they show no difference from bf16. More seeds (--seeds) show smaller ones.",
 		"mxfp4 did not finish: the loss was NaN at step 1.",
 		"Quantized after training, the model of bf16 loses least in mxfp8 (+0.10% of perplexity) and most in mxfp4 (+10.5%).",
 		"Other programs had the processors during most steps of mxfp8: these took longer than on an idle machine, and their times do not compare.",
-		"This is one seed: whether a small gap is more than chance takes several.",
 	}
 	if got := c.Verdict(); !reflect.DeepEqual(got, want) {
 		t.Errorf("verdict: got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
@@ -72,7 +72,7 @@ func TestVerdict(t *testing.T) {
 	for i := range c.Formats {
 		c.Formats[i].Loss = 2 + 0.0003*float64(i)
 	}
-	if got, want := c.Verdict()[3], "Quantized after training, the model of bf16 has the same perplexity in every format, to within 0.1%."; got != want {
+	if got, want := c.Verdict()[4], "Quantized after training, the model of bf16 shows no loss in any format: the changes of perplexity are below 0.1% or two standard errors."; got != want {
 		t.Errorf("verdict without losses in formats: got %q, want %q", got, want)
 	}
 	c.Recipes[0].Failed, c.Recipes[0].ValidationLoss = "the loss was NaN at step 2", math.NaN()
@@ -98,7 +98,7 @@ func TestSeeds(t *testing.T) {
 		t.Errorf("row: got %q, want %q", got, want)
 	}
 	v := c.Verdict()
-	if got, want := v[1], "Beside it, mxfp8 ends 1.00% ±1.00% above."; got != want {
+	if got, want := v[1], "The gap of mxfp8 is within the noise of 3 seeds (less than 2.00%): it shows no difference from bf16. More seeds (--seeds) show smaller ones."; got != want {
 		t.Errorf("verdict: got %q, want %q", got, want)
 	}
 	if last := v[len(v)-1]; !strings.HasPrefix(last, "Losses and gaps are means over 3 seeds, ") {
@@ -128,31 +128,99 @@ func TestCurves(t *testing.T) {
 	}
 }
 
-func TestHeat(t *testing.T) {
-	r := &Recipe{Operands: []Operand{
-		{Step: 9, Module: "layers.10.q", Name: "input", SQNR: 20}, {Step: 9, Module: "layers.2.q", Name: "input", SQNR: 21},
-		{Step: 9, Module: "layers.2.q", Name: "input", SQNR: 19}, {Step: 1, Module: "layers.2.q", Name: "input", SQNR: 25},
-		{Step: 1, Module: "layers.0.q", Name: "input", SQNR: math.Inf(1)}, {Step: 1, Module: "layers.0.q", Name: "weight", SQNR: 3},
-	}}
-	m := heat(r, "input")
-	if want := []string{"layers.2.q", "layers.10.q"}; !reflect.DeepEqual(m.modules, want) {
-		t.Errorf("modules: got %q, want %q: the lossy ones, in numeric order", m.modules, want)
+// TestSQNRTable checks medians, extremes and shares, and that operands without error are
+// omitted.
+func TestSQNRTable(t *testing.T) {
+	c := &Comparison{Recipes: []Recipe{{Name: "bf16", Operands: []Operand{{Module: "m", Name: "input", SQNR: math.Inf(1)}}}, {Name: "nvfp4", Operands: []Operand{
+		{Step: 9, Module: "10.q", Name: "input", Direction: "rowwise", SQNR: 20, Elements: 100, Saturated: 1}, {Step: 9, Module: "2.q", Name: "input", Direction: "rowwise", SQNR: 21, Elements: 100},
+		{Step: 7, Module: "2.q", Name: "input", Direction: "rowwise", SQNR: 19.04, Elements: 100, Flushed: 6}, {Step: 1, Module: "2.q", Name: "input", Direction: "columnwise", SQNR: 25, Elements: 100},
+		{Step: 1, Module: "0.q", Name: "input", Direction: "rowwise", SQNR: math.Inf(1)}, {Step: 1, Module: "0.q", Name: "weight", Direction: "rowwise", SQNR: 3, Elements: 8},
+	}}}}
+	table, recipes := c.SQNRTable()
+	want := [][]string{
+		{"nvfp4", "input", "20.0", "25.0", "19.0", "2.q, step 7", "25.0", "0.25%", "1.5%"},
+		{"nvfp4", "weight", "3.0", "–", "3.0", "0.q, step 1", "3.0", "0", "0"},
 	}
-	r.Operands = append(r.Operands, Operand{Module: "layers.2.q", Name: "weight", SQNR: 3})
-	if got, want := heat(r, "weight").modules, []string{"layers.0.q", "layers.2.q"}; !reflect.DeepEqual(got, want) {
-		t.Errorf("modules of the weight: got %q, want %q", got, want)
+	if !reflect.DeepEqual(table.Rows, want) || !reflect.DeepEqual(recipes, []int{1, 1}) {
+		t.Errorf("got %q of recipes %v, want %q", table.Rows, recipes, want)
 	}
-	if want := []int{1, 9}; !reflect.DeepEqual(m.steps, want) {
-		t.Errorf("steps: got %v, want %v", m.steps, want)
+}
+
+// TestNoise checks which standard error counts, and that a gap within it is no claim.
+func TestNoise(t *testing.T) {
+	c := two()
+	r := &c.Recipes[1] // a gap of 2.5 %
+	near := func(what string, got, want float64) {
+		t.Helper()
+		if math.Abs(got-want) > 1e-12 {
+			t.Errorf("%s: got %g, want %g", what, got, want)
+		}
 	}
-	if got := m.Z(0, 1); got != 25 {
-		t.Errorf("first module, first step: got %g, want 25", got)
+	near("one seed, no windows", c.Noise(r), 2*seedDeviation)
+	if c.Within(r) {
+		t.Error("a gap of 2.5 % is within the noise")
 	}
-	if got := m.Z(1, 1); got != 19 {
-		t.Errorf("first module, second step: got %g, want 19, the lower of its directions", got)
+	c.Recipes[0].Windows, r.Windows = []float64{1, 2, 3}, []float64{1.1, 2.1, 3.1}
+	near("equal differences", c.WindowError(r), 0)
+	near("equal differences, noise", c.Noise(r), 2*seedDeviation)
+	r.Windows = []float64{1.2, 2, 2.9} // differences of 0.2, 0 and -0.1: standard deviation 0.1528
+	deviation := math.Sqrt((math.Pow(0.2-0.1/3, 2) + math.Pow(0.1/3, 2) + math.Pow(0.1+0.1/3, 2)) / 2)
+	near("windows", c.WindowError(r), deviation/math.Sqrt(3)/2) // relative to a loss of 2
+	near("windows, noise", c.Noise(r), 2*deviation/math.Sqrt(3)/2)
+	if !c.Within(r) {
+		t.Error("a gap of 2.5 % is beyond the noise of windows that differ more")
 	}
-	if got := m.Z(0, 0); !math.IsNaN(got) {
-		t.Errorf("second module, not observed: got %g, want NaN", got)
+	r.Windows = r.Windows[:2]
+	if got := c.WindowError(r); !math.IsNaN(got) {
+		t.Errorf("windows that are not paired: got %g, want NaN", got)
+	}
+	c.Recipes[0].Runs, r.Runs = []Run{{1, 2, 2}, {2, 2, 2}, {3, 2, 2}, {4, 2, 2}}, []Run{{1, 2, 2.02}, {2, 2, 2.02}, {3, 2, 2.02}, {4, 2, 2.02}}
+	near("four equal seeds", c.Noise(r), seedDeviation)
+	if c.Within(r) {
+		t.Error("a gap of 1 % of four seeds is within the noise")
+	}
+	c.Formats[0].Windows, c.Recipes[0].Windows = []float64{1.01, 2.03}, []float64{1, 2}
+	near("format", c.costError(&c.Formats[0]), 0.01)
+}
+
+// TestZoom checks from which step validation losses are drawn.
+func TestZoom(t *testing.T) {
+	for n, want := range map[int]int{0: 0, 3: 0, 4: 20, 6: 40, 10: 60} {
+		c := two()
+		c.Recipes[0].Validation, c.Recipes[1].Validation = nil, nil
+		for i := range n {
+			c.Recipes[1].Validation = append(c.Recipes[1].Validation, Point{10 * (i + 1), 3})
+		}
+		if got := c.zoom(); got != want {
+			t.Errorf("%d validations: got step %d, want %d", n, got, want)
+		}
+		if got := after(c.Recipes[1].Validation, want); len(got) < min(n, 3) {
+			t.Errorf("%d validations: got %d points", n, len(got))
+		}
+	}
+}
+
+// TestMemoryPanel checks that the stacks end at the totals of the table, in its order.
+func TestMemoryPanel(t *testing.T) {
+	c := two()
+	p, keys, err := c.memoryPanel()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(keys) != len(memoryColumns)-1 || keys[0].Name != "masters" || keys[5].Name != "activations" {
+		t.Errorf("got keys %+v", keys)
+	}
+	if got, want := p.plot.X.Max, 1.08*30.845678; math.Abs(got-want) > 1e-9 {
+		t.Errorf("got an axis up to %g, want %g", got, want)
+	}
+	svg, err := p.svg()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{">30.8<", ">1.03<", ">mxfp8<"} {
+		if !strings.Contains(string(svg), want) {
+			t.Errorf("got no %s in the chart", want)
+		}
 	}
 }
 

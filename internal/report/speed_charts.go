@@ -6,7 +6,6 @@ import (
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
-	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 )
 
@@ -30,7 +29,7 @@ func (s *Speed) charts() ([]panel, error) {
 			return p.Share()
 		}},
 	} {
-		p := newPlot("rows and columns of each matrix", horizontal)
+		p := newPlot("", horizontal) // gonum misplaces the label of a logarithmic axis
 		p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, sizeTicks(s.sizes())
 		for i := range s.Series {
 			f := &s.Series[i]
@@ -47,6 +46,7 @@ func (s *Speed) charts() ([]panel, error) {
 		c := panel{title: chart.title, note: chart.note, plot: p, width: chartWidth, height: chartHeight}
 		if !c.empty() {
 			p.Y.Min, p.X.Max = min(p.Y.Min, 0), max(p.X.Max, p.X.Min*2)
+			p.X.Min /= 1.15 // keeps the first size off the vertical axis
 			if chart.percent {
 				p.Y.Tick.Marker = plot.TickerFunc(percentTicks)
 			}
@@ -75,11 +75,11 @@ func (t sizeTicks) Ticks(float64, float64) []plot.Tick {
 // roofline returns the chart of speed against arithmetic intensity, below the bandwidth of
 // memory and the peaks of instructions.
 func (s *Speed) roofline() (panel, error) {
-	p := newPlot("operations per byte of the operands and the result", horizontal)
+	p := newPlot("", horizontal)
 	p.X.Scale, p.Y.Scale = plot.LogScale{}, plot.LogScale{}
 	p.X.Tick.Marker, p.Y.Tick.Marker = plot.TickerFunc(decadeTicks), plot.TickerFunc(decadeTicks)
 	c := panel{
-		title: "Roofline, 10⁹ operations per second", plot: p, width: 2 * chartWidth, height: 1.4 * chartHeight,
+		title: "Roofline: 10⁹ operations per second, by operations per byte of the operands and the result", plot: p, width: wideChart, height: 1.3 * chartHeight,
 		note: "Lines: the speed at which memory is read, and the peaks of the instructions that bound the kernels. Circles: products of square matrices; those that fit in a cache may lie above the line of memory. Triangles: 1, 8 and 64 rows in BF16 by weights from memory.",
 	}
 	for i := range s.Series {
@@ -101,13 +101,14 @@ func (s *Speed) roofline() (panel, error) {
 		c.plot = newPlot("", noGrid) // empty
 		return c, nil
 	}
-	var top float64
-	names := &names{}
+	top, ridge := 0., math.Inf(1)
+	names := &endLabels{size: fontSize, left: true}
 	for _, roof := range s.Ceilings {
-		top = max(top, roof.Operations)
-		names.add(plotter.XY{X: roof.Operations / s.Bandwidth, Y: roof.Operations / 1e9}, fmt.Sprintf("%s %s", roof.Name, threeDigits(roof.Operations/1e9)))
+		top, ridge = max(top, roof.Operations), min(ridge, roof.Operations/s.Bandwidth)
+		names.add(plotter.XY{X: roof.Operations / s.Bandwidth, Y: roof.Operations / 1e9}, fmt.Sprintf("%s %s", roof.Name, threeDigits(roof.Operations/1e9)), ink)
 	}
-	p.X.Min, p.X.Max = p.X.Min/1.5, max(p.X.Max, top/s.Bandwidth)*1.5
+	const nameSpace = 60 // the range of the axis that a name takes
+	p.X.Min, p.X.Max = min(p.X.Min/1.5, ridge/nameSpace), max(p.X.Max, top/s.Bandwidth)*1.5
 	p.Y.Min, p.Y.Max = min(p.Y.Min, p.X.Min*s.Bandwidth/1e9)/1.2, max(p.Y.Max, top/1e9)*1.8
 	line := func(from, to plotter.XY) error {
 		l, err := plotter.NewLine(plotter.XYs{from, to})
@@ -132,39 +133,19 @@ func (s *Speed) roofline() (panel, error) {
 
 func (r Rate) xy() plotter.XY { return plotter.XY{X: r.Intensity, Y: r.Operations / 1e9} }
 
-// decadeTicks returns 1, 2 and 5 times the powers of ten.
+// decadeTicks returns the powers of ten, and 2 and 5 times them if there are few.
 func decadeTicks(low, high float64) []plot.Tick {
+	digits := []float64{1, 2, 5}
+	if high > 1000*low {
+		digits = digits[:1]
+	}
 	var ticks []plot.Tick
 	for decade := math.Pow(10, math.Floor(math.Log10(low))); decade <= high && decade > 0; decade *= 10 {
-		for _, digit := range []float64{1, 2, 5} {
+		for _, digit := range digits {
 			if v := decade * digit; v >= low && v <= high {
 				ticks = append(ticks, plot.Tick{Value: v, Label: fmt.Sprintf("%.4g", v)})
 			}
 		}
 	}
 	return ticks
-}
-
-// names draws texts that end left of points, none over another.
-type names struct {
-	at    plotter.XYs
-	texts []string
-}
-
-func (n *names) add(at plotter.XY, text string) {
-	n.at, n.texts = append(n.at, at), append(n.texts, text)
-}
-
-// Plot draws the texts.
-func (n *names) Plot(c draw.Canvas, p *plot.Plot) {
-	x, y := p.Transforms(&c)
-	style := p.X.Tick.Label
-	style.XAlign, style.YAlign = draw.XRight, draw.YCenter
-	places := make([]vg.Length, len(n.at))
-	for i, v := range n.at {
-		places[i] = y(v.Y)
-	}
-	for _, i := range spread(places, fontSize+1) {
-		c.FillText(style, vg.Point{X: x(n.at[i].X) - 5, Y: places[i]}, n.texts[i])
-	}
 }

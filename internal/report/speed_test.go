@@ -5,8 +5,6 @@ import (
 	"reflect"
 	"strings"
 	"testing"
-
-	"gonum.org/v1/plot/vg"
 )
 
 // madeSpeed returns speeds by size: bf16 takes the given seconds, mxfp8 3 s and 1 s to
@@ -140,15 +138,5 @@ func TestSpeedPage(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-func TestSpread(t *testing.T) {
-	places := []vg.Length{10, 3, 4, 100}
-	if got, want := spread(places, 5), []int{1, 2, 0, 3}; !reflect.DeepEqual(got, want) {
-		t.Errorf("order: got %v, want %v", got, want)
-	}
-	if want := []vg.Length{13, 3, 8, 100}; !reflect.DeepEqual(places, want) {
-		t.Errorf("places: got %v, want %v", places, want)
 	}
 }

@@ -8,7 +8,7 @@ import (
 // A Column is a column of a table.
 type Column struct {
 	Title   string
-	Short   string // title for a terminal, in one or two lines
+	Short   string // title for a terminal, in one or two lines; "" if a terminal lacks the column
 	Doc     string // explanation, if the title does not suffice
 	Numeric bool
 }
@@ -40,6 +40,12 @@ var recipeColumns = []recipeColumn{
 			return ""
 		}
 		return percentText(c.Gap(r)) + errorText(c.GapError(r))
+	}},
+	{Column{"noise", "", "gaps below this may be chance: two standard errors, of the seeds or of the windows of the validation text", true}, func(c *Comparison, r *Recipe) string {
+		if r.Name == c.Baseline || math.IsNaN(c.Gap(r)) {
+			return ""
+		}
+		return "±" + plainPercent(c.Noise(r))
 	}},
 	{Column{"s/step", "s/step", "median seconds of a step", true}, func(_ *Comparison, r *Recipe) string { return secondsText(r.SecondsPerStep) }},
 	{Column{"copies MB", "wts.\nMB", "copies of weights that products take, at the peak of a step: rowwise and columnwise", true}, func(_ *Comparison, r *Recipe) string {
@@ -111,20 +117,21 @@ func (c *Comparison) FormatTable() Table {
 	t := Table{Columns: []Column{
 		{"format", "format", "", false}, {"bits", "bits", "of an element, its share of the scales included", true}, {"validation", "val\nloss", "validation loss, nats per token", true},
 		{"perplexity", "perplexity", "e to the loss", true}, {"change", "change", "of the perplexity, relative to the model as it was trained", true},
+		{"±", "±", "standard error of the change over the windows of the validation text", true},
 	}}
-	row := func(name, bits string, loss float64, change string) {
+	row := func(name, bits string, loss float64, change, e string) {
 		perplexity := "–"
 		if p := Perplexity(loss); !math.IsNaN(p) && !math.IsInf(p, 0) {
 			perplexity = fmt.Sprintf("%.4f", p)
 		}
-		t.Rows = append(t.Rows, []string{name, bits, lossText(loss), perplexity, change})
+		t.Rows = append(t.Rows, []string{name, bits, lossText(loss), perplexity, change, e})
 	}
 	if b := c.baseline(); b != nil {
-		row("as trained", "", b.ValidationLoss, "")
+		row("as trained", "", b.ValidationLoss, "", "")
 	}
 	for i := range c.Formats {
 		f := &c.Formats[i]
-		row(f.Name, fmt.Sprintf("%.4g", f.Bits), f.Loss, percentText(c.cost(f)))
+		row(f.Name, fmt.Sprintf("%.4g", f.Bits), f.Loss, percentText(c.cost(f)), plainPercent(c.costError(f)))
 	}
 	return t
 }

@@ -13,28 +13,14 @@ func (c *Comparison) Verdict() []string {
 		_, loss := b.Losses()
 		s = append(s, fmt.Sprintf("After %s, %s has a validation loss of %s nats per %s: a perplexity of %s.",
 			counted(b.Steps, "step"), b.Name, lossText(loss), c.Token, threeDigits(Perplexity(loss))))
-		if ranked := c.ranked(); len(ranked) > 0 {
-			var parts []string
-			for _, r := range ranked {
-				parts = append(parts, fmt.Sprintf("%s %s", r.Name, besideText(c.Gap(r), c.GapError(r))))
-			}
-			s = append(s, fmt.Sprintf("Beside it, %s.", list(parts)))
-		}
+		s = append(s, c.gapSentences()...)
 	}
 	for i := range c.Recipes {
 		if r := &c.Recipes[i]; r.Failed != "" {
 			s = append(s, fmt.Sprintf("%s did not finish: %s.", r.Name, r.Failed))
 		}
 	}
-	if least, most := c.extremes(); most != nil && math.Abs(c.cost(least)) < noCost && math.Abs(c.cost(most)) < noCost {
-		s = append(s, fmt.Sprintf("Quantized after training, the model of %s has the same perplexity in every format, to within %g%%.", c.Baseline, 100*noCost))
-	} else if most != nil {
-		sentence := fmt.Sprintf("Quantized after training, the model of %s loses least in %s (%s of perplexity)", c.Baseline, least.Name, percentText(c.cost(least)))
-		if least != most {
-			sentence += fmt.Sprintf(" and most in %s (%s)", most.Name, percentText(c.cost(most)))
-		}
-		s = append(s, sentence+".")
-	}
+	s = append(s, c.formatSentences()...)
 	var busy []string
 	for _, r := range c.Recipes {
 		if r.Busy {
@@ -44,14 +30,56 @@ func (c *Comparison) Verdict() []string {
 	if len(busy) > 0 {
 		s = append(s, fmt.Sprintf("Other programs had the processors during most steps of %s: these took longer than on an idle machine, and their times do not compare.", list(busy)))
 	}
-	switch n := c.seeds(); {
-	case len(c.ranked()) == 0:
-	case n == 1:
-		s = append(s, "This is one seed: whether a small gap is more than chance takes several.")
-	default:
-		s = append(s, fmt.Sprintf("Losses and gaps are means over %d seeds, gaps with their standard errors: one of less than two of these may be chance. All else is of the first seed.", n))
+	if n := c.seeds(); n > 1 && len(c.ranked()) > 0 {
+		s = append(s, fmt.Sprintf("Losses and gaps are means over %d seeds, gaps with their standard errors. All else is of the first seed.", n))
 	}
 	return s
+}
+
+// gapSentences names the recipes whose gap is beyond the noise, and those within it.
+func (c *Comparison) gapSentences() []string {
+	var s, beyond, within []string
+	for _, r := range c.ranked() {
+		if c.Within(r) {
+			within = append(within, r.Name)
+		} else {
+			beyond = append(beyond, fmt.Sprintf("%s %s", r.Name, besideText(c.Gap(r), c.GapError(r))))
+		}
+	}
+	if len(beyond) > 0 {
+		s = append(s, fmt.Sprintf("Relative to %s, %s.", c.Baseline, list(beyond)))
+	}
+	if len(within) > 0 {
+		what, shows := "The gaps of "+list(within)+" are", "they show"
+		if len(within) == 1 {
+			what, shows = "The gap of "+within[0]+" is", "it shows"
+		}
+		s = append(s, fmt.Sprintf("%s within the noise of %s (less than %s): %s no difference from %s. More seeds (--seeds) show smaller ones.", what, counted(c.seeds(), "seed"), plainPercent(c.noise()), shows, c.Baseline))
+	}
+	return s
+}
+
+// formatSentences names the formats in which the baseline's model loses least and most.
+func (c *Comparison) formatSentences() []string {
+	least, most := c.extremes()
+	if most == nil {
+		return nil
+	}
+	largest := 0.
+	for i := range c.Formats {
+		f := &c.Formats[i]
+		if cost, e := math.Abs(c.cost(f)), c.costError(f); cost >= noCost && !(cost < 2*e) {
+			largest = max(largest, cost)
+		}
+	}
+	if largest == 0 {
+		return []string{fmt.Sprintf("Quantized after training, the model of %s shows no loss in any format: the changes of perplexity are below %g%% or two standard errors.", c.Baseline, 100*noCost)}
+	}
+	sentence := fmt.Sprintf("Quantized after training, the model of %s loses least in %s (%s of perplexity)", c.Baseline, least.Name, percentText(c.cost(least)))
+	if least != most {
+		sentence += fmt.Sprintf(" and most in %s (%s)", most.Name, percentText(c.cost(most)))
+	}
+	return []string{sentence + "."}
 }
 
 // noCost is a relative change of perplexity that is too small to report.
@@ -93,6 +121,9 @@ func besideText(gap, standardError float64) string {
 		return "ends " + text + errorText(standardError) + " above"
 	}
 }
+
+// plainPercent formats a share in percent without a sign.
+func plainPercent(share float64) string { return strings.TrimPrefix(percentText(share), "+") }
 
 // errorText formats the standard error of a share as a suffix, or "" if there is none.
 func errorText(standardError float64) string {

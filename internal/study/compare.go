@@ -102,6 +102,7 @@ func (k *Comparison) train(ctx context.Context, r recipe.Recipe, seed uint64) er
 	case err == nil:
 		row.TrainLoss, row.ValidationLoss = result.FinalLoss()
 		row.Runs = []report.Run{{Seed: seed, TrainLoss: row.TrainLoss, ValidationLoss: row.ValidationLoss}}
+		row.Windows = result.Sequences
 		row.Memory = reportedMemory(result.Memory)
 		if r.Name == cli.BaselineRecipe {
 			k.model = result.Model
@@ -231,11 +232,11 @@ func (k *Comparison) quantize(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		loss, err := train.Evaluate(ctx, m, nn.Scope{Recipe: base, Threads: c.Threads}, tokens, targets, c.Sequence)
+		e, err := train.Evaluate(ctx, m, nn.Scope{Recipe: base, Threads: c.Threads}, tokens, targets, c.Sequence)
 		if err != nil {
 			return err
 		}
-		k.formats = append(k.formats, report.Format{Name: f.Name, Bits: f.BitsPerElement(), Loss: loss})
+		k.formats = append(k.formats, report.Format{Name: f.Name, Bits: f.BitsPerElement(), Loss: e.Loss, Windows: e.Sequences})
 	}
 	return nil
 }

@@ -23,6 +23,8 @@ type comparedDocument struct {
 	ValLoss         cli.Number           `json:"val_loss"`
 	GapPercent      cli.Number           `json:"gap_percent"`                // of the validation loss, to bf16's of the same seed
 	GapError        cli.Number           `json:"gap_standard_error_percent"` // null where there is one seed
+	WindowError     cli.Number           `json:"gap_window_error_percent"`   // standard error over the windows of the validation text, of the first seed
+	Noise           cli.Number           `json:"gap_noise_percent"`          // gaps below this may be chance; null for the baseline
 	Runs            []runDocument        `json:"runs"`                       // the ends, by seed; what follows is of the first
 	SecondsPerStep  cli.Number           `json:"seconds_per_step"`
 	TokensPerSecond cli.Number           `json:"tokens_per_second"`
@@ -73,9 +75,12 @@ func (k *Comparison) document(c *report.Comparison, path string) ComparisonDocum
 		r := &c.Recipes[i]
 		training, validation := r.Losses()
 		d := comparedDocument{
-			Recipe: r.Name, Steps: r.Steps, TrainLoss: cli.Number(training), ValLoss: cli.Number(validation), GapPercent: cli.Number(100 * c.Gap(r)), GapError: cli.Number(100 * c.GapError(r)), Runs: []runDocument{},
+			Recipe: r.Name, Steps: r.Steps, TrainLoss: cli.Number(training), ValLoss: cli.Number(validation), GapPercent: cli.Number(100 * c.Gap(r)), GapError: cli.Number(100 * c.GapError(r)), WindowError: cli.Number(100 * c.WindowError(r)), Noise: cli.Number(100 * c.Noise(r)), Runs: []runDocument{},
 			SecondsPerStep: cli.Number(r.SecondsPerStep), TokensPerSecond: cli.Number(r.TokensPerSecond), Busy: r.Busy, Memory: newMemoryDocument(r.Memory),
 			Saturated: cli.Number(r.Saturated()), Flushed: cli.Number(r.Flushed()), Failed: r.Failed, TrainLosses: []cli.Number{}, ValLosses: []validationDocument{},
+		}
+		if r.Name == c.Baseline {
+			d.WindowError, d.Noise = cli.Number(nan), cli.Number(nan)
 		}
 		for _, run := range r.Runs {
 			d.Runs = append(d.Runs, runDocument{run.Seed, cli.Number(run.TrainLoss), cli.Number(run.ValidationLoss)})

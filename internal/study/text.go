@@ -26,13 +26,17 @@ func PrintComparisonOfRecipes(w io.Writer, c *report.Comparison, path string) er
 	data := c.Table()
 	var columns []cli.Column
 	for _, c := range data.Columns {
-		columns = append(columns, cli.Column{Title: c.Short, Numeric: c.Numeric})
+		if c.Short != "" {
+			columns = append(columns, cli.Column{Title: c.Short, Numeric: c.Numeric})
+		}
 	}
 	t := cli.NewTable(columns...)
 	for _, row := range data.Rows {
 		var cells table.Row
-		for _, cell := range row {
-			cells = append(cells, Typed(cell))
+		for i, cell := range row {
+			if data.Columns[i].Short != "" {
+				cells = append(cells, Typed(cell))
+			}
 		}
 		t.AppendRow(cells)
 	}
@@ -43,10 +47,30 @@ func PrintComparisonOfRecipes(w io.Writer, c *report.Comparison, path string) er
 			fmt.Fprintf(&b, "%s did not finish: %s\n", cli.Printable(r.Name), r.Failed)
 		}
 	}
+	if text := noiseText(c); text != "" {
+		_ = cli.PrintWrapped(&b, "", 0, 80, text) // a Builder does not fail
+	}
 	fmt.Fprintf(&b, "%s\n", c.Subtitle)
 	if path != "" {
 		fmt.Fprintf(&b, "the report is in %s\n", cli.Printable(path))
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// noiseText names the recipes whose gap is within the noise, or "" if there are none.
+func noiseText(c *report.Comparison) string {
+	var within []string
+	largest := 0.
+	for i := range c.Recipes {
+		r := &c.Recipes[i]
+		if r.Name != c.Baseline && r.Failed == "" && c.Within(r) {
+			within = append(within, cli.Printable(r.Name))
+			largest = max(largest, c.Noise(r))
+		}
+	}
+	if len(within) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("gaps below %.1f%% may be chance (two standard errors): %s", 100*largest, strings.Join(within, ", "))
 }
