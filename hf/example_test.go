@@ -1,54 +1,73 @@
 package hf_test
 
 import (
-	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"log"
 	"os"
+	"path/filepath"
 
 	"github.com/microscale-go/microscale/hf"
-	"github.com/microscale-go/microscale/internal/sample"
+	"github.com/microscale-go/microscale/safetensors"
 )
 
-// Open a directory and look at the first tensors of each shard.
+// Open a checkpoint and read its tensors.
 func Example() {
 	dir, err := os.MkdirTemp("", "checkpoint")
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer os.RemoveAll(dir)
-	if err := sample.Write(context.Background(), dir); err != nil {
+	if err := writeCheckpoint(dir); err != nil {
 		log.Fatal(err)
 	}
 
-	c, err := hf.Open(dir)
+	c, err := hf.Open(dir) // or the path of one safetensors file
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer c.Close()
-	for _, s := range c.Shards() {
-		fmt.Println(s.Name)
-		for _, t := range s.File.Tensors()[:2] {
-			fmt.Println(" ", t.Name, t.Dtype, t.Shape)
+	architecture, _ := c.ModelType()
+	fmt.Println(architecture, c.TorchDtype())
+	for _, t := range c.Tensors() {
+		values, err := c.Floats(t.Name)
+		if err != nil {
+			log.Fatal(err)
 		}
+		fmt.Println(t.Shard.Name, t.Name, t.Dtype, t.Shape, values)
 	}
-	first := make([]byte, 2)
-	if err := c.ReadTensorAt("model.norm.weight", first, 0); err != nil {
-		log.Fatal(err)
+	if _, err := c.Floats("lm_head.weight"); errors.Is(err, fs.ErrNotExist) {
+		fmt.Println("tied embeddings")
 	}
-	fmt.Printf("model.norm.weight starts with % x\n", first)
 	for _, o := range c.Others() {
 		fmt.Println(o.Name, o.Size, "bytes")
 	}
 	// Output:
-	// model-00001-of-00002.safetensors
-	//   model.embed_tokens.weight BF16 [384 384]
-	//   model.layers.0.input_layernorm.weight BF16 [384]
-	// model-00002-of-00002.safetensors
-	//   lm_head.weight BF16 [384 384]
-	//   model.layers.3.mlp.down_proj.weight BF16 [384 1024]
-	// model.norm.weight starts with 73 3f
-	// README.md 316 bytes
-	// generation_config.json 66 bytes
-	// tokenizer_config.json 160 bytes
+	// llama bfloat16
+	// model.safetensors embed.weight BF16 [2 2] [1 -2 0.5 0]
+	// tied embeddings
+	// tokenizer.json 2 bytes
+}
+
+// writeCheckpoint writes a checkpoint with one tensor.
+func writeCheckpoint(dir string) error {
+	for name, text := range map[string]string{hf.ConfigName: `{"model_type": "llama", "torch_dtype": "bfloat16"}`, "tokenizer.json": "{}"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			return err
+		}
+	}
+	layout, err := safetensors.NewLayout([]safetensors.Spec{{Name: "embed.weight", Dtype: safetensors.BF16, Shape: []int64{2, 2}}}, nil)
+	if err != nil {
+		return err
+	}
+	w, err := safetensors.Create(filepath.Join(dir, safetensors.ShardName(1, 1)), layout)
+	if err != nil {
+		return err
+	}
+	defer w.Abort() // does nothing after Close
+	if err := w.WriteTensorAt("embed.weight", []byte{0x80, 0x3f, 0x00, 0xc0, 0x00, 0x3f, 0x00, 0x00}, 0); err != nil {
+		return err
+	}
+	return w.Close()
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/microscale-go/microscale/safetensors"
 )
 
-// Write a file of two tensors, then read one of them back.
+// Write a file with two tensors, then read one.
 func Example() {
 	dir, err := os.MkdirTemp("", "safetensors")
 	if err != nil {
@@ -58,10 +58,16 @@ func Example() {
 		log.Fatal(err)
 	}
 	fmt.Printf("last row: % x\n", row)
+	values, err := f.Floats("fc.weight")
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("as float32:", values)
 	// Output:
 	// fc.weight_scale F32 [1] 4 bytes at 0
 	// fc.weight F8_E4M3 [2 2] 4 bytes at 4
 	// last row: b8 7e
+	// as float32: [1 2 -1 448]
 }
 
 // A damaged file: the error says where, and what to do.

@@ -1,6 +1,5 @@
-// Package bounded reads files that are small by nature (configurations, recipes,
-// journals) with a limit, so that a device, a pipe or the wrong file is an error
-// and neither waits nor fills the memory.
+// Package bounded reads small files (configurations, recipes, journals) with a limit on their size. A
+// device, a pipe or a wrong file is an error: reading it neither blocks nor fills the memory.
 package bounded
 
 import (
@@ -11,10 +10,10 @@ import (
 	"os"
 )
 
-// ErrNotRegular is the error of a directory, a device, a pipe or a socket.
+// ErrNotRegular is the error for a directory, a device, a pipe or a socket.
 var ErrNotRegular = errors.New("not a regular file")
 
-// A TooLarge error is a file of more bytes than its reader takes.
+// TooLarge is the error for a file of more than Limit bytes.
 type TooLarge struct{ Limit int64 }
 
 func (e TooLarge) Error() string {
@@ -28,11 +27,10 @@ func (e TooLarge) Error() string {
 	return fmt.Sprintf("the file is larger than the limit of %d %s", e.Limit/unit, name)
 }
 
-// Open opens a regular file, or a link to one, and returns it and what the system
-// says of it. Errors are [*fs.PathError]s; that of another kind of file is
-// [ErrNotRegular].
+// Open opens a regular file, or a link to one, and returns it with its file info. Errors are of type
+// [*fs.PathError]. For other kinds of files, the cause is [ErrNotRegular].
 func Open(path string) (*os.File, fs.FileInfo, error) {
-	// Stat comes before Open, which would wait for a pipe's writer.
+	// Check with Stat first: Open would wait for the writer of a pipe.
 	info, err := os.Stat(path)
 	if err != nil {
 		return nil, nil, err
@@ -51,8 +49,8 @@ func Open(path string) (*os.File, fs.FileInfo, error) {
 	return f, info, nil
 }
 
-// ReadFile returns the content of a regular file of at most limit bytes. Errors are
-// [*fs.PathError]s, as those of [Open]; that of a larger file is a [TooLarge].
+// ReadFile returns the content of a regular file of at most limit bytes. Errors are those of [Open]. For
+// a larger file, the cause is a [TooLarge].
 func ReadFile(path string, limit int64) ([]byte, error) {
 	f, info, err := Open(path)
 	if err != nil {
@@ -63,12 +61,12 @@ func ReadFile(path string, limit int64) ([]byte, error) {
 	if info.Size() > limit {
 		return nil, tooLarge
 	}
-	data := make([]byte, 0, info.Size()+1) // one more, to see the end without growing
+	data := make([]byte, 0, info.Size()+1) // one more byte, to reach the end without growing
 	for {
 		n, err := f.Read(data[len(data):cap(data)])
 		data = data[:len(data)+n]
 		switch {
-		case int64(len(data)) > limit: // it grew, or the system does not know its size
+		case int64(len(data)) > limit: // the file grew, or its size is unknown
 			return nil, tooLarge
 		case errors.Is(err, io.EOF):
 			return data, nil
@@ -80,8 +78,7 @@ func ReadFile(path string, limit int64) ([]byte, error) {
 	}
 }
 
-// Cause returns the cause of an error of this package or of package os, without the
-// path and the operation.
+// Cause returns the cause of an error of this package or of package os, without path and operation.
 func Cause(err error) error {
 	if e, ok := errors.AsType[*fs.PathError](err); ok {
 		return e.Err

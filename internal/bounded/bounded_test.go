@@ -23,21 +23,21 @@ func TestReadFile(t *testing.T) {
 		}
 		_, err := ReadFile(path, int64(n-1))
 		if cause, ok := errors.AsType[*fs.PathError](err); n > 0 && (!ok || cause.Path != path || !errors.Is(err, TooLarge{int64(n - 1)})) {
-			t.Errorf("%d bytes, of which %d are allowed: %v", n, n-1, err)
+			t.Errorf("%d bytes with a limit of %d: got %v", n, n-1, err)
 		}
 	}
 	if _, err := ReadFile(dir, 1); !errors.Is(err, ErrNotRegular) {
-		t.Errorf("a directory: %v", err)
+		t.Errorf("directory: got %v", err)
 	}
 	if _, err := ReadFile(filepath.Join(dir, "none"), 1); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("no file: %v", err)
+		t.Errorf("no file: got %v", err)
 	}
 }
 
 func TestTooLarge(t *testing.T) {
 	for limit, want := range map[int64]string{1000: "1000 bytes", 64 << 10: "64 KiB", 3 << 20: "3 MiB", 1<<20 + 1: "1048577 bytes"} {
 		if got := (TooLarge{limit}).Error(); !strings.HasSuffix(got, " limit of "+want) {
-			t.Errorf("%d: %q", limit, got)
+			t.Errorf("limit %d: got %q", limit, got)
 		}
 	}
 }
@@ -66,7 +66,7 @@ func TestCheckTOML(t *testing.T) {
 	} {
 		err := CheckTOML([]byte(tc.text))
 		if tc.line == "" && err != nil || tc.line != "" && (err == nil || !strings.HasPrefix(err.Error(), tc.line)) {
-			t.Errorf("%.60q: %v, want %q", tc.text, err, tc.line)
+			t.Errorf("%.60q: got %v, want %q", tc.text, err, tc.line)
 		}
 	}
 }

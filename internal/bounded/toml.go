@@ -5,13 +5,12 @@ import (
 	"fmt"
 )
 
-// maxTOMLDepth bounds the nesting of TOML. A recipe needs 3 levels.
+// maxTOMLDepth is the maximum nesting of TOML. A recipe needs 3 levels.
 const maxTOMLDepth = 16
 
-// CheckTOML returns an error, which names the line, where text nests arrays, tables
-// or the parts of a key more than 16 levels deep. The time and memory of a TOML
-// parser may grow with the square of that depth. CheckTOML does not check the
-// syntax beyond that.
+// CheckTOML returns an error with the line if text nests arrays, tables or parts of a key more than 16
+// levels deep. The time and memory of a TOML parser may grow with the square of the depth. CheckTOML does
+// not check the syntax otherwise.
 func CheckTOML(text []byte) error {
 	brackets, dots, line := 0, 0, 1
 	for i := 0; i < len(text); i++ {
@@ -45,9 +44,9 @@ func CheckTOML(text []byte) error {
 	return nil
 }
 
-// stringEnd returns the end of the TOML string whose first quote is at from: basic
-// ("), literal ('), or three quotes of either kind over several lines. A string of
-// one line ends with the line at the latest.
+// stringEnd returns the end of the TOML string whose first quote is at from: basic ("), literal ('), or
+// with three quotes of either kind, over several lines. Strings with one quote end at the latest with the
+// line.
 func stringEnd(text []byte, from int) int {
 	quote := text[from : from+1]
 	long := bytes.HasPrefix(text[from:], bytes.Repeat(quote, 3))

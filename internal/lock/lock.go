@@ -1,4 +1,4 @@
-// Package lock keeps two processes from writing to one directory.
+// Package lock prevents two processes from writing to the same directory.
 package lock
 
 import (
@@ -9,20 +9,19 @@ import (
 	"github.com/gofrs/flock"
 )
 
-// ErrHeld is the error of Dir for a directory that another process has locked, or
-// has renamed or removed since.
+// ErrHeld is the error of Dir if another process holds the lock, or renamed or removed the directory
+// meanwhile.
 var ErrHeld = errors.New("locked by another run")
 
-// tryLock is replaced in a test by that of a filesystem without locks.
+// tryLock is a variable so that a test can simulate a filesystem without locks.
 var tryLock = (*flock.Flock).TryLock
 
-// A Lock is a directory that this process has locked.
+// A Lock is the lock of a directory, held by this process.
 type Lock struct{ file *flock.Flock }
 
-// Dir locks a directory until Close. The operating system releases the lock when
-// the process ends, however it ends. The error is ErrHeld where another process has
-// the lock. Some network filesystems have no locks: there Dir succeeds, and two runs
-// to one directory are not kept apart.
+// Dir locks a directory until Close. The operating system also releases the lock when the process ends.
+// Dir returns ErrHeld if another process holds the lock. On network filesystems without locks, Dir
+// succeeds, and two runs may write to the same directory.
 func Dir(path string) (*Lock, error) {
 	if _, err := os.Stat(path); err != nil {
 		return nil, err

@@ -8,10 +8,10 @@ import (
 	"github.com/gofrs/flock"
 )
 
-// lockFile returns the file whose lock stands for a directory: the directory.
+// lockFile returns the file to lock for a directory: the directory itself.
 func lockFile(dir string) *flock.Flock { return flock.New(dir, flock.SetFlag(os.O_RDONLY)) }
 
-// names reports whether path still is the directory that was locked.
+// names reports whether path is still the locked directory.
 func (l *Lock) names(path string) bool {
 	locked, err := l.file.Stat()
 	named, namedErr := os.Stat(path)

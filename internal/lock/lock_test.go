@@ -15,28 +15,27 @@ func TestDir(t *testing.T) {
 	if err := os.Mkdir(dir, 0o777); err != nil {
 		t.Fatal(err)
 	}
-	for range 2 { // the second time after the first was closed
+	for range 2 { // again after Close
 		held, err := Dir(dir)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if second, err := Dir(dir); second != nil || !errors.Is(err, ErrHeld) {
-			t.Errorf("a second lock: %v, %v", second, err)
+			t.Errorf("second lock: got %v, %v", second, err)
 		}
 		if err := held.Close(); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if entries, err := os.ReadDir(filepath.Dir(dir)); err != nil || len(entries) != 1 {
-		t.Errorf("beside the directory: %v, %v", entries, err)
+		t.Errorf("entries beside the directory: got %v, %v", entries, err)
 	}
 	if _, err := Dir(filepath.Join(dir, "none")); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("of no directory: %v", err)
+		t.Errorf("no directory: got %v", err)
 	}
 }
 
-// TestReplaced: a directory that was replaced by another between its opening and
-// its locking belongs to whoever replaced it.
+// TestReplaced checks that Dir fails if the directory is replaced between opening and locking.
 func TestReplaced(t *testing.T) {
 	defer func() { tryLock = (*flock.Flock).TryLock }()
 	dir := filepath.Join(t.TempDir(), "dir")
@@ -48,11 +47,11 @@ func TestReplaced(t *testing.T) {
 		return ok, errors.Join(err, os.Rename(dir, dir+"2"))
 	}
 	if l, err := Dir(dir); l != nil || !errors.Is(err, ErrHeld) {
-		t.Errorf("%v, %v", l, err)
+		t.Errorf("got %v, %v", l, err)
 	}
 }
 
-// TestNoLocks: on a filesystem without locks Dir succeeds.
+// TestNoLocks checks that Dir succeeds on a filesystem without locks.
 func TestNoLocks(t *testing.T) {
 	defer func() { tryLock = (*flock.Flock).TryLock }()
 	for _, err := range []error{syscall.ENOTSUP, syscall.ENOSYS, syscall.ENOLCK, syscall.EBADF} {

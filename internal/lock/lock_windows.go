@@ -6,11 +6,11 @@ import (
 	"github.com/gofrs/flock"
 )
 
-// lockFile returns the file whose lock stands for a directory: one beside it, since
-// Windows neither locks a directory nor renames one in which a file is open.
+// lockFile returns the file to lock for a directory: a file beside it, since Windows neither locks a
+// directory nor renames one that contains an open file.
 func lockFile(dir string) *flock.Flock { return flock.New(dir + ".lock") }
 
-// names reports whether the directory still exists: the lock has a name of its own.
+// names reports whether the directory still exists. The lock file has another name.
 func (l *Lock) names(path string) bool {
 	_, err := os.Stat(path)
 	return err == nil

@@ -1,5 +1,4 @@
-// Package mmatest generates operands for tests of package mma and of what is
-// compared with it.
+// Package mmatest generates operands for tests of package mma and of implementations compared with it.
 package mmatest
 
 import (
@@ -19,7 +18,7 @@ func (s *Source) Next() uint64 {
 	return z ^ z>>31
 }
 
-// A Case is the operands of one dot product.
+// A Case has the operands of one dot product.
 type Case struct {
 	A, B           []uint64
 	C              uint64
@@ -31,19 +30,18 @@ func (c *Case) Dot(u *mma.Unit) uint64 { return u.Dot(c.A, c.B, c.C, c.ScaleA, c
 
 // The modes of a hard case.
 const (
-	anything     = iota // every code, NaN and Inf included
+	anything     = iota // every code, including NaN and Inf
 	finite              // every finite code
-	around              // exponents around 1, as in modes 3 and 7
+	around              // exponents around 0; modes 3 and 7 use them too
 	canceling           // the second half of the products cancels the first
-	small               // subnormals and the least normals
+	small               // subnormals and the smallest normals
 	large               // the largest exponents
 	sparse              // three of four operands are zero
 	specialStart        // C is a special value
 )
 
-// Hard returns a case with k products, of a mode that the first number chooses.
-// It takes one number for the mode, each code of A, of B, C and each scale, in
-// this order.
+// Hard returns a case with k products of edge cases. It draws one number each for the mode, the codes of
+// A, those of B, C, and the scales, in this order.
 func Hard(u *mma.Unit, k int, s *Source) Case {
 	mode := s.Next() >> 61
 	c := Case{A: make([]uint64, k), B: make([]uint64, k), ScaleA: make([]byte, u.Scales(k)), ScaleB: make([]byte, u.Scales(k))}
@@ -68,7 +66,7 @@ func Hard(u *mma.Unit, k int, s *Source) Case {
 	return c
 }
 
-// A layout is the fields of a type.
+// A layout describes the fields of a type.
 type layout struct {
 	exponent, mantissa int
 	bias, top          uint64 // top: the largest exponent field of a finite value

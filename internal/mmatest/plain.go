@@ -7,8 +7,8 @@ import (
 	"github.com/microscale-go/microscale/mma"
 )
 
-// Plain returns a case of k products of finite codes, for a unit with operands
-// of at most 8 bits and FP32 results.
+// Plain returns a case with k products of finite codes, for a unit with operands of at most 8 bits and
+// FP32 results.
 func Plain(u *mma.Unit, k int, s *Source) Case {
 	c := Case{A: make([]uint64, k), B: make([]uint64, k), ScaleA: make([]byte, u.Scales(k)), ScaleB: make([]byte, u.Scales(k))}
 	for i := range c.A {
