@@ -81,7 +81,7 @@ func printSpeed(w io.Writer, r *report.Speed, path string) error {
 		}
 		var cells table.Row
 		for _, cell := range row {
-			cells = append(cells, study.Typed(cell))
+			cells = append(cells, study.TerminalText(cell))
 		}
 		t.AppendRow(cells)
 	}

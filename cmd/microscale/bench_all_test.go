@@ -116,7 +116,7 @@ func TestBenchAll(t *testing.T) {
 	if err := os.WriteFile(other, []byte("<html>mine</html>"), 0o666); err != nil {
 		t.Fatal(err)
 	}
-	for bad, want := range map[string]string{filepath.Dir(other): "is not a report of microscale", file: "not a directory to write a report to"} {
+	for bad, want := range map[string]string{filepath.Dir(other): "is not a report of microscale", file: ": not a directory; name another directory with --out"} {
 		status, stdout, stderr := execute("", append(slices.Clone(line[:len(line)-1]), bad)...)
 		if status != exitFailed || stdout != "" || strings.Count(stderr, "\n") != 1 || !strings.Contains(stderr, want) {
 			t.Errorf("a report in %s: exit status %d, %s%s", bad, status, stdout, stderr)

@@ -275,7 +275,7 @@ func TestInspect(t *testing.T) {
 		t.Errorf("%+v", w)
 	}
 	text := done(t, "inspect", src)
-	for _, want := range []string{"src: 8704 parameters, 17.6 kB in 1 file, ", "not quantized", "not carried over: consolidated.safetensors (not part of the checkpoint)", "not carried over: pytorch_model.bin (PyTorch weights)"} {
+	for _, want := range []string{"src: 8704 parameters, 17.6 kB in 1 file, ", "not quantized", "not copied: consolidated.safetensors (not part of the checkpoint)", "not copied: pytorch_model.bin (PyTorch weights)"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("inspect prints\n%s\nwithout %q", text, want)
 		}

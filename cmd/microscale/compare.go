@@ -8,20 +8,22 @@ import (
 	"github.com/microscale-go/microscale/train"
 )
 
+const compareLong = `Train the same small language model with each recipe, from the same seed and on
+the same text in the same order. Print the losses, the gap to bf16, time,
+memory, and the fractions of saturated and flushed elements. Then quantize the
+model of bf16 to every format and evaluate it. DIR/report.html has all results,
+with curves, operand errors and scale distributions; it loads nothing from a
+network.
+
+The recipe bf16 is always included as the baseline. If a recipe diverges, the
+others continue. With --seeds, losses and gaps are means over several seeds,
+with standard errors; all else is from the first seed.`
+
 func compareCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "compare",
-		Short: "recipes side by side: the same model, text and seed under each",
-		Long: `Trains the same small language model under each recipe, from the same seed on the
-same text in the same order, and prints what each cost: losses, the gap to bf16,
-time, bytes, and how many elements were saturated or flushed. Then quantizes the
-model of bf16 to every format and evaluates it. All of it, with curves, errors of
-operands and distributions of scales, is in DIR/report.html, which opens in any
-browser and loads nothing.
-
-The recipe bf16 is always among them, for the others are compared with it. One
-that diverges does not keep the others from ending. With --seeds the gaps are means
-over several seeds, with their standard errors; all but losses is of the first.`,
+		Short: "Train with several recipes and report the differences",
+		Long:  compareLong,
 		Example: `  microscale compare
   microscale compare --recipes bf16,mxfp8,nvfp4 --steps 500 --data book.txt
   microscale compare --recipes mxfp8,nvfp4 --seeds 3
@@ -29,16 +31,17 @@ over several seeds, with their standard errors; all but losses is of the first.`
 		Args: noArguments,
 	}
 	recipes := cli.AddRecipes(cmd, "bf16,tensorwise,blockwise,mxfp8,nvfp4")
-	defaults := train.DefaultConfig() // shorter, for there are several runs
+	defaults := train.DefaultConfig() // shorter, because there are several runs
 	defaults.Steps, defaults.ValidateEvery, defaults.ValidationTokens = 120, 20, 4096
 	training := cli.AddTraining(cmd, defaults)
-	seeds := cmd.Flags().Uint("seeds", 1, "train under each recipe from `N` seeds: --seed and those after it")
-	out := cmd.Flags().String("out", "comparison", "write the report to the directory `DIR`, in place of an earlier report")
-	asJSON := cmd.Flags().Bool("json", false, "print one JSON document")
+	seeds := cmd.Flags().Uint("seeds", 1, "train with each recipe from `N` seeds, the first being --seed")
+	out := cmd.Flags().String("out", "comparison", "write the report to directory `DIR`, replacing an earlier report")
+	asJSON := addJSON(cmd)
+	cli.Essential(cmd, "recipes", "steps", "seed", "seeds", "data", "hidden", "layers", "out", "json", "threads")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		cli.BoundGarbage()
 		if *out == "" {
-			return cli.Misuse("--out names no directory: name one for the report")
+			return cli.Misuse("--out is empty: name a directory for the report")
 		}
 		if err := study.Reportable(*out); err != nil {
 			return err
@@ -49,11 +52,19 @@ over several seeds, with their standard errors; all but losses is of the first.`
 			return err
 		}
 		if *seeds == 0 {
-			return cli.Misuse("--seeds is 0: at least 1 is needed")
+			return cli.Misuse("--seeds: got 0, want at least 1")
 		}
 		k := &study.Comparison{Config: c, Corpus: corpus, Stderr: cmd.ErrOrStderr(), Command: cli.CommandLine(cmd), Version: cli.Version()}
 		cause := k.Run(cmd.Context(), all, int(*seeds))
 		return k.End(cmd.OutOrStdout(), *out, *asJSON, cause)
 	}
 	return cmd
+}
+
+// noArguments rejects arguments.
+func noArguments(_ *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return cli.Misuse("unexpected argument %q: use --data for text and --out for a directory", args[0])
+	}
+	return nil
 }

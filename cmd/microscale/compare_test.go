@@ -195,7 +195,7 @@ func TestCompareSeeds(t *testing.T) {
 		t.Errorf("the table is\n%s", stdout)
 	}
 	for line := range strings.Lines(stdout) {
-		if n := utf8.RuneCountInString(line); n > 81 && !strings.HasPrefix(line, "the report is in") {
+		if n := utf8.RuneCountInString(line); n > 81 && !strings.HasPrefix(line, "report: ") {
 			t.Errorf("a line of %d columns: %s", n-1, line)
 		}
 	}
@@ -210,7 +210,7 @@ func TestCompareText(t *testing.T) {
 			t.Fatal(stderr)
 		}
 		lines := strings.Split(strings.TrimRight(stdout, "\n"), "\n")
-		if last := lines[len(lines)-1]; last != "the report is in "+filepath.Join(dir, study.ReportName) {
+		if last := lines[len(lines)-1]; last != "report: "+filepath.Join(dir, study.ReportName) {
 			t.Errorf("the last line is %q", last)
 		}
 		if !strings.HasPrefix(lines[0], "recipe ") || !strings.HasPrefix(lines[3], "bf16 ") || !strings.HasPrefix(lines[4], "tensorwise ") {
@@ -231,7 +231,7 @@ func TestCompareText(t *testing.T) {
 func TestCompareDiverged(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "out")
 	line := append(strings.Fields(smallest), "--recipes", "bf16,mxfp8", "--learning-rate", "1e25", "--out", dir)
-	const want = "no recipe trained to the end, of bf16, mxfp8: try a lower --learning-rate"
+	const want = "no recipe finished (bf16, mxfp8): try a lower --learning-rate"
 	status, stdout, stderr := execute("", line...)
 	if status != exitFailed || !strings.Contains(stderr, want) {
 		t.Errorf("exit status %d: %s", status, stderr)
@@ -271,16 +271,16 @@ func TestCompareUsage(t *testing.T) {
 		status int
 		want   string
 	}{
-		{"--recipes bf16,mxfp9", exitUsage, `--recipes: unknown recipe "mxfp9": use one of f32, bf16, `},
-		{"--recipes mxfp8,mxfp8", exitUsage, "--recipes: mxfp8 is there twice"},
-		{"--out=", exitUsage, "--out names no directory"},
-		{"mxfp8", exitUsage, `"mxfp8" is an argument`},
-		{"--seeds 0", exitUsage, "--seeds is 0: at least 1 is needed"},
+		{"--recipes bf16,mxfp9", exitUsage, `--recipes: unknown recipe "mxfp9": did you mean mxfp8 or mxfp6 or mxfp4?`},
+		{"--recipes mxfp8,mxfp8", exitUsage, "--recipes: mxfp8 is named twice"},
+		{"--out=", exitUsage, "--out is empty: name a directory"},
+		{"mxfp8", exitUsage, `unexpected argument "mxfp8": use --data for text`},
+		{"--seeds 0", exitUsage, "--seeds: got 0, want at least 1"},
 		{"--steps 0", exitUsage, "--steps is 0, want at least 1"},
-		{"--out " + full, exitFailed, "full: the directory has other files than a report, such as thesis.txt"},
-		{"--out " + file, exitFailed, "file: not a directory to write a report to"},
+		{"--out " + full, exitFailed, "full: the directory holds other files, such as thesis.txt; name another"},
+		{"--out " + file, exitFailed, "file: not a directory; name another"},
 		{"--out " + other, exitFailed, "report.html is not a report of microscale"},
-		{"--out " + filepath.Join(file, "below"), exitFailed, "below: not a directory to write a report to"},
+		{"--out " + filepath.Join(file, "below"), exitFailed, "below: not a directory; name another"},
 		{"--hidden 40 --recipes nvfp4 --out " + filepath.Join(dir, "new"), exitUsage, "--hidden is 40: the width of the model is 40, want a multiple of 16 for the recipe nvfp4"},
 		{"--recipes f32 --fp8-param", exitUsage, "--fp8-param is true, but the recipe bf16 does not quantize weights"},
 	} {

@@ -55,7 +55,7 @@ func TestConvert(t *testing.T) {
 	}
 	t.Chdir(dir)
 	for _, tc := range []struct{ args, want string }{
-		{"verify src first --client vllm --client trtllm", "first does not agree with src: 1 problem, the first: trtllm: it does not read compressed-tensors NVFP4: it reads modelopt W4A16_NVFP4, modelopt NVFP4, to which it can be converted"},
+		{"verify src first --client vllm --client trtllm", "first does not match src: 1 problem, the first: trtllm: it does not read compressed-tensors NVFP4: it reads modelopt W4A16_NVFP4, modelopt NVFP4, to which it can be converted"},
 		{"convert first out --convention quark", "convention quark does not support nvfp4: use one of mxfp4, mxfp6-e3m2, mxfp6-e2m3"},
 		{"convert src out --convention mlx", "not quantized: name a checkpoint of convention"},
 		{"quantize src out --format nvfp4 --scheme NVFP4", "scheme NVFP4 of convention compressed-tensors stores scales of activations: give a calibration, from a file or constant; or choose scheme NVFP4A16"},
@@ -72,10 +72,10 @@ func TestConvert(t *testing.T) {
 		}
 	}
 	for args, want := range map[string]string{
-		"convert first out":                                                  "--convention is missing: name one of compressed-tensors, modelopt",
+		"convert first out":                                                  "--convention is missing: use one of compressed-tensors, modelopt",
 		"quantize src out --format nvfp4 --scheme int4":                      `--scheme: unknown scheme "int4": use one of MXFP8`,
 		"inspect src --client tensorflow":                                    `--client: unknown client "tensorflow": use one of vllm`,
-		"quantize src out --format nvfp4 --kv-cache --calibration amax.toml": "--kv-cache has scales of 1, and --calibration amax.toml its own: leave one out",
+		"quantize src out --format nvfp4 --kv-cache --calibration amax.toml": "--kv-cache and --calibration amax.toml both set KV cache scales: omit one",
 	} {
 		if status, _, stderr := execute("", strings.Fields(args)...); status != exitUsage || !strings.Contains(stderr, want) {
 			t.Errorf("%s: exit status %d, %q, want %q", args, status, stderr, want)

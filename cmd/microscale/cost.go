@@ -8,7 +8,6 @@ import (
 	"github.com/microscale-go/microscale/internal/cli"
 	"github.com/microscale-go/microscale/internal/cost"
 	"github.com/microscale-go/microscale/internal/hardware"
-	"github.com/microscale-go/microscale/recipe"
 )
 
 const costLong = `Compute what a recipe costs on a device: bytes of weights, of their rowwise and
@@ -36,7 +35,7 @@ func costCommand() *cobra.Command {
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	params := cmd.Flags().Float64("params", 0, "parameters `N` of the linear layers, such as 8e9")
-	r := cli.AddChoice(cmd, "recipe", "`NAME` of the recipe", "mxfp8", cli.RecipeNames(), recipe.Find)
+	r := cli.AddChoice(cmd, "recipe", "`NAME` of the recipe", "mxfp8", cli.RecipeNames(), cli.FindRecipe)
 	on := addDevice(cmd)
 	tokens := cmd.Flags().Int("tokens", 8192, "tokens `N` of a step")
 	width := cmd.Flags().Int("width", 4096, "rows and columns `N` of the weights")

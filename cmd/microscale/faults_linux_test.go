@@ -256,7 +256,7 @@ func TestShardFlag(t *testing.T) {
 		t.Setenv(name, "")
 	}
 	for value, want := range map[string]string{
-		"2/2": `says worker "2", and 2 workers count from 0 to 1`, "1": "give it as I/N or auto/N", "-1/2": "count from 0 to 1", "x/2": `says worker "x"`, "0/0": "give it as I/N", "auto/2": "none of JOB_COMPLETION_INDEX",
+		"2/2": `worker "2" of 2 workers: want 0 to 1`, "1": "want I/N or auto/N", "-1/2": "want 0 to 1", "x/2": `worker "x" of 2`, "0/0": "want I/N", "auto/2": "none of JOB_COMPLETION_INDEX",
 	} {
 		status, _, stderr := execute("", "quantize", "sample:", filepath.Join(t.TempDir(), "dst"), "--format", "mxfp8", "--shard", value)
 		if status != exitUsage || !strings.Contains(stderr, want) {
@@ -264,7 +264,7 @@ func TestShardFlag(t *testing.T) {
 		}
 	}
 	t.Setenv("SLURM_PROCID", "7")
-	if status, _, stderr := execute("", "quantize", "sample:", "dst", "--format", "mxfp8", "--shard", "auto/4"); status != exitUsage || !strings.Contains(stderr, `SLURM_PROCID says worker "7"`) {
+	if status, _, stderr := execute("", "quantize", "sample:", "dst", "--format", "mxfp8", "--shard", "auto/4"); status != exitUsage || !strings.Contains(stderr, `SLURM_PROCID "7" of 4 workers: want 0 to 3`) {
 		t.Errorf("exit status %d, %q", status, stderr)
 	}
 }

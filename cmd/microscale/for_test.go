@@ -30,11 +30,12 @@ func TestFor(t *testing.T) {
 	}
 	for _, tc := range []struct{ arguments, want string }{
 		{"--format mxint8 --for vllm", "vllm does not read mxint8: use one of mxfp8, "},
-		{"--format mxfp4 --for llamacpp", "end the name of DST in .gguf"},
+		{"--format mxfp4 --for llamacpp", "convention gguf writes one file: use a DST that ends in .gguf"},
 		{"--format mxfp4 --for vllm --convention plain", "exclude each other"},
-		{"--format nvfp4 --for trtllm --scheme NVFP4A16", "does not read the scheme NVFP4A16"},
-		{"--format nvfp4 --convention vllm", "vllm is a client: use --for vllm"},
-		{"--format nvfp4 --for lamma", "unknown client"},
+		{"--format nvfp4 --for trtllm --scheme NVFP4A16", "does not read scheme NVFP4A16"},
+		{"--format nvfp4 --convention vllm", "vllm is a client, not a convention: use --for vllm"},
+		{"--format nvfp4 --for lamma", `unknown client "lamma": use one of vllm, `},
+		{"--format nvfp4 --for vlm", `unknown client "vlm": did you mean vllm?`},
 		{"--format fp8", "did you mean fp8-tensor or fp8-row or fp8-vec128 or fp8-block128?"},
 	} {
 		status, _, stderr := execute("", append([]string{"quantize", "sample:", filepath.Join(dir, "none")}, strings.Fields(tc.arguments)...)...)

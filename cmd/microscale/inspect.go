@@ -12,22 +12,19 @@ import (
 func inspectCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "inspect SRC",
-		Short: "what is in a checkpoint",
-		Long: `Reads the headers of a checkpoint and prints its weights, their formats and
-sizes, how it is quantized, and what is wrong with it. A file that is not a sound
-safetensors file is an error; what one of the --client programs would refuse is
-listed with the problems.
+		Short: "Print the weights, formats and problems of a checkpoint",
+		Long: `Read the headers of a checkpoint, and print its weights with their formats and
+sizes, its quantization, and its problems. With --client, what those programs
+reject is a problem too. A damaged safetensors file is an error.
 
 ` + input.Help,
 		Example: `  microscale inspect sample:
   microscale inspect model.safetensors --each`,
-		Args: func(_ *cobra.Command, args []string) error {
-			return cli.Named(args, "SRC")
-		},
+		Args: func(_ *cobra.Command, args []string) error { return cli.Named(args, "SRC") },
 	}
-	each := cmd.Flags().Bool("each", false, "a line for every weight, not one for the same weight of all layers")
+	each := cmd.Flags().Bool("each", false, eachUsage)
 	clients := cli.AddClients(cmd)
-	asJSON := cmd.Flags().Bool("json", false, "print one JSON document")
+	asJSON := addJSON(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		source, err := input.Open(cmd.Context(), args[0])
 		if err != nil {
@@ -38,11 +35,7 @@ listed with the problems.
 		for _, c := range *clients {
 			model.Problems = append(model.Problems, c.Rejects(model)...)
 		}
-		doc := summary.Inspection(args[0], model)
-		if *asJSON {
-			return cli.PrintJSON(cmd.OutOrStdout(), doc)
-		}
-		return summary.PrintInspection(cmd.OutOrStdout(), model, doc, *each)
+		return summary.PrintInspection(cmd.OutOrStdout(), args[0], model, *each, *asJSON)
 	}
 	return cmd
 }

@@ -1,15 +1,15 @@
-// Microscale quantizes tensors and checkpoints to block-scaled low-precision
-// formats, and says what the lower precision cost.
+// Microscale converts tensors and checkpoints to block-scaled low-precision formats,
+// and measures the error.
 //
 // Results go to standard output, progress and logs to standard error. The exit
 // status is
 //
 //	0  done
-//	1  failed: one line on standard error says what, where and what to do
+//	1  failed: one line on standard error gives the operation, problem and remedy
 //	2  wrong usage: an unknown command, flag or value
 //
-// With --json, standard output has one JSON document: {"error": …} where the
-// command failed before it had another.
+// With --json, standard output is one JSON document: {"error": …} if the command
+// failed before it printed another.
 package main
 
 import (
@@ -33,7 +33,7 @@ func main() { os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) }
 
 // run executes one command line and returns its exit status.
 func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	started := false // whether a command's own code was reached
+	started := false // whether the code of a command ran
 	root := rootCommand(&started)
 	var document *watched
 	if asksJSON(args) {
@@ -43,7 +43,7 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	root.SetIn(stdin)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	completions(root)
+	addCompletion(root)
 	root.SetArgs(cli.NegativesLast(root, args, func(a string) bool { return numbers.IsNumber(a) || numbers.IsProduct(a) }))
 	cmd, err := root.ExecuteC()
 	if err == nil {
@@ -51,9 +51,9 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	}
 	fmt.Fprintf(stderr, "microscale: %s\n", cli.OneLine(err))
 	if document != nil && !document.written {
-		_ = cli.PrintJSON(stdout, errorDocument{cli.OneLine(err)}) // the exit status tells
+		_ = cli.PrintJSON(stdout, errorDocument{cli.OneLine(err)}) // the exit status reports the error
 	}
-	// What fails before a command starts is its flags and arguments.
+	// Errors before a command starts are about its flags and arguments.
 	if usage := (cli.UsageError{}); started && !errors.As(err, &usage) {
 		return exitFailed
 	}
@@ -61,12 +61,12 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	return exitUsage
 }
 
-// errorDocument is what --json prints where there is nothing else.
+// errorDocument is the JSON document of a command that failed.
 type errorDocument struct {
 	Error string `json:"error"`
 }
 
-// asksJSON reports whether a command line has --json.
+// asksJSON reports whether args contain --json.
 func asksJSON(args []string) bool {
 	if end := slices.Index(args, "--"); end >= 0 {
 		args = args[:end]
@@ -74,7 +74,7 @@ func asksJSON(args []string) bool {
 	return slices.Contains(args, "--json") || slices.Contains(args, "--json=true")
 }
 
-// A watched writer knows whether something was written to it.
+// A watched writer records whether anything was written to it.
 type watched struct {
 	io.Writer
 	written bool

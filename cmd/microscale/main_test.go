@@ -9,8 +9,11 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -156,40 +159,40 @@ func TestUsage(t *testing.T) {
 		{"zzz", `unknown command "zzz": use one of `},
 		{"formats zzz", `zzz`},
 		{"formats --jsn", `unknown flag --jsn: did you mean --json?`},
-		{"formats --zzzzzz", `unknown flag: --zzzzzz`},
+		{"formats --zzzzzz", `unknown flag --zzzzzz: microscale formats --help-all lists the flags`},
 		{"formats -z", `unknown shorthand flag: 'z' in -z`},
 		{"formats --json --markdown", `--json and --markdown exclude each other`},
 		{"cast 1", `--to is missing`},
 		{"cast --to", `flag needs an argument: --to`},
 		{"cast --to e9m9 1", `--to: unknown scalar format "e9m9": use one of e4m3, `},
-		{"cast --to e4m3", `no numbers to cast`},
+		{"cast --to e4m3", `no numbers: give some, or use --raw`},
 		{"cast --to e4m3 one", `"one" is not a number`},
-		{"cast --to e4m3 1e39", `1e39 is beyond the largest float32`},
-		{"cast --to e4m3 -1e39", `-1e39 is beyond the largest float32`},
-		{"cast --to e4m3 1e-50", `1e-50 is nearer to 0 than to the smallest float32, 1.4e-45: use 0`},
-		{"cast --to e4m3 -0x1.8p-151", `-0x1.8p-151 is nearer to 0 than to the smallest float32`},
-		{"cast --to e4m3 -1e-400", `-1e-400 is nearer to 0 than to the smallest float32`},
-		{"explain --format mxfp8 1e-50", `1e-50 is nearer to 0 than to the smallest float32`},
+		{"cast --to e4m3 1e39", `1e39 is beyond the maximum of float32`},
+		{"cast --to e4m3 -1e39", `-1e39 is beyond the maximum of float32`},
+		{"cast --to e4m3 1e-50", `1e-50 rounds to 0 in float32, whose minimum is 1.4e-45: use 0`},
+		{"cast --to e4m3 -0x1.8p-151", `-0x1.8p-151 rounds to 0 in float32`},
+		{"cast --to e4m3 -1e-400", `-1e-400 rounds to 0 in float32`},
+		{"explain --format mxfp8 1e-50", `1e-50 rounds to 0 in float32`},
 		{"cast --to e4m3 0x123456789", `"0x123456789" is not a bit pattern of f32`},
 		{"cast --to e4m3 --from bf16 0x10000", `"0x10000" is not a bit pattern of bf16`},
-		{"cast --to e4m3 --from e5m2 1", `--from: "e5m2" will not do: use one of f32, bf16, fp16`},
+		{"cast --to e4m3 --from e5m2 1", `--from: unsupported format "e5m2": use one of f32, bf16, fp16`},
 		{"cast --to e4m3 --rounding sideways 1", `--rounding: unknown rounding "sideways": use one of nearest-even, `},
 		{"cast --to e4m3 --overflow wrap 1", `--overflow: unknown overflow "wrap": use one of saturate, `},
-		{"cast --to e4m3 --seed -1 1", `--seed: "-1" is not a whole number of 0 or more`},
+		{"cast --to e4m3 --seed -1 1", `--seed: "-1" is not an integer of 0 or more`},
 		{"cast --to e2m1 --codes 0x10", `"0x10" is not a code of e2m1: use 0 to 0xf`},
-		{"cast --to e4m3 --raw 1", `--raw reads standard input: leave out "1"`},
+		{"cast --to e4m3 --raw 1", `--raw reads standard input: omit "1"`},
 		{"cast --to e4m3 --raw --json", `--raw and --json exclude each other`},
 		{"cast --to e4m3 --raw --codes", `--raw and --codes exclude each other`},
 		{"explain 1", `--format is missing`},
-		{"explain --format mxfp9 1", `--format: unknown block format "mxfp9": use one of mxfp8, `},
-		{"explain --format mxfp8", `no values to explain`},
+		{"explain --format mxfp9 1", `--format: unknown block format "mxfp9": did you mean mxfp8 or mxfp4?`},
+		{"explain --format mxfp8", `no values: give some`},
 		{"explain --format bf16 1", `use microscale cast --to bf16`},
 		{"explain --format mxfp8 --profile zzz 1", `--profile: unknown profile "zzz": use one of te, `},
 		{"explain --format nvfp4 --profile ocp 1", `profile ocp does not define nvfp4: use one of te, `},
-		{"explain --format nvfp4 --scale-rule floor 1", `--scale-rule is for formats with e8m0 scales`},
+		{"explain --format nvfp4 --scale-rule floor 1", `--scale-rule: nvfp4 has no E8M0 scales; omit the flag`},
 		{"explain --format mxfp8 --scale-rule nearest 1", `--scale-rule: unknown scale rule "nearest": use one of rceil, `},
-		{"explain --format mxfp8 --amax 3 1", `--amax is for formats with a scale for the whole tensor`},
-		{"explain --format nvfp4 --amax -3 1", `--amax -3 is not a magnitude`},
+		{"explain --format mxfp8 --amax 3 1", `--amax: mxfp8 has no tensor scale; omit the flag`},
+		{"explain --format nvfp4 --amax -3 1", `--amax: got -3, want a number of 0 or more`},
 		{"mma --model hoper", `unknown model "hoper": did you mean hopper-mma or hopper-wgmma?`},
 		{"mma --model zzzzzz", `unknown model "zzzzzz": use one of volta-mma, `},
 		{"mma --raw --a e4m3", `--model is missing`},
@@ -201,15 +204,15 @@ func TestUsage(t *testing.T) {
 		{"mma --raw --model blackwell-mxf4 --a e2m1 --scale ue4m3", `blackwell-mxf4: unsupported scales ue4m3: use ue8m0`},
 		{"mma --raw --model ampere-mma --a f16 --k 24", `--k 24: use a multiple of 16, the K of ampere-mma with f16×f16, or 8`},
 		{"mma --raw --model ampere-mma --a f16 --k -16", `--k -16: use a multiple of 16`},
-		{"mma --raw --model ampere-mma --a f16 1:1", `--raw reads standard input: leave out "1:1"`},
+		{"mma --raw --model ampere-mma --a f16 1:1", `--raw reads standard input: omit "1:1"`},
 		{"mma --raw --explain --model ampere-mma --a f16", `--raw and --explain exclude each other`},
 		{"mma --model ampere-mma --a f16", `nothing to compute: add --raw or --explain`},
-		{"mma --explain --model ampere-mma --a f16", `no products to explain`},
+		{"mma --explain --model ampere-mma --a f16", `no products: give some`},
 		{"mma --explain --model ampere-mma --a f16 1", `"1" is not a product: use A:B`},
 		{"mma --explain --model ampere-mma --a f16 1:1:x", `"x" is not a number of products`},
 		{"mma --explain --model ampere-mma --a f16 1:1:17", `more products than K = 16`},
 		{"mma --explain --model hopper-wgmma --a e4m3 -1:inf", `e4m3 has no inf`},
-		{"mma --explain --model hopper-wgmma --a e4m3 1:1000", `1000 is beyond e4m3, whose largest value is 448`},
+		{"mma --explain --model hopper-wgmma --a e4m3 1:1000", `1000 is beyond the maximum of e4m3, 448`},
 		{"mma --explain --model blackwell-mxf4 --a e2m1 nan:1", `e2m1 has no nan`},
 		{"mma --explain --model blackwell-mxf4 --a e2m1 --scales-a 1,2,3 1:1", `--scales-a: got 3 scales, want 1 or 2`},
 		{"study block-size --rows 0", `got 0 rows of values and 1 seeds, want 1 or more of each`},
@@ -348,6 +351,58 @@ func TestHelp(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestHelpFlags checks that --help shows at most a dozen flags of every command, that
+// --help-all shows all of them, and that lines have at most 80 columns.
+func TestHelpFlags(t *testing.T) {
+	const most = 12
+	var started bool
+	var visit func(cmd *cobra.Command)
+	visit = func(cmd *cobra.Command) {
+		path := append(strings.Fields(cmd.CommandPath())[1:], "")
+		path = path[:max(1, len(path)-1)]
+		status, help, stderr := execute("", append(path, "--help")...)
+		allStatus, all, allStderr := execute("", append(path, "--help-all")...)
+		if status != exitDone || allStatus != exitDone || stderr+allStderr != "" {
+			t.Fatalf("%s: exit status %d and %d: %s%s", cmd.CommandPath(), status, allStatus, stderr, allStderr)
+		}
+		flag := regexp.MustCompile(`(?m)^  (?:-\w, |    )--([\w-]+)`)
+		shown, want := flag.FindAllStringSubmatch(help, -1), []string{}
+		cmd.Flags().VisitAll(func(f *pflag.Flag) {
+			if !f.Hidden {
+				want = append(want, f.Name)
+			}
+		})
+		var listed []string
+		for _, m := range flag.FindAllStringSubmatch(all, -1) {
+			listed = append(listed, m[1])
+		}
+		slices.Sort(want)
+		slices.Sort(listed)
+		if len(shown) > most {
+			t.Errorf("%s --help shows %d flags, want at most %d", cmd.CommandPath(), len(shown), most)
+		}
+		if !slices.Equal(listed, want) {
+			t.Errorf("%s --help-all shows %q, want %q", cmd.CommandPath(), listed, want)
+		}
+		if hidden := len(want) > len(shown); hidden != strings.Contains(help, " --help-all' for ") {
+			t.Errorf("%s: with %d flags of %d shown, the help ends with %q", cmd.CommandPath(), len(shown), len(want), help[max(0, len(help)-80):])
+		}
+		text, examples, _ := strings.Cut(all, "\nExamples\n")
+		_, flags, _ := strings.Cut(examples, "\nFlags\n")
+		for l := range strings.Lines(text + "\n" + flags) {
+			if n := utf8.RuneCountInString(strings.TrimRight(l, "\n")); n > 80 && path[0] != "completion" { // cobra's text
+				t.Errorf("%s --help-all: a line of %d columns: %s", cmd.CommandPath(), n, l)
+			}
+		}
+		for _, c := range cmd.Commands() {
+			visit(c)
+		}
+	}
+	root := rootCommand(&started)
+	addCompletion(root)
+	visit(root)
 }
 
 // TestVersion checks that there is one.

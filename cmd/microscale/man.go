@@ -10,20 +10,19 @@ import (
 	"github.com/microscale-go/microscale/internal/cli"
 )
 
-// manCommand writes man pages. It is for packagers and not listed in the help.
+// manCommand writes man pages. It is for packagers, and the help does not list it.
 func manCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:     "man DIR",
 		Hidden:  true,
-		Short:   "write man pages of all commands",
-		Long:    "Write a man page of each command to DIR, which is created where it does not exist.",
+		Short:   "Write man pages of all commands",
+		Long:    "Write a man page for each command to DIR, which is created if needed.",
 		Example: "  microscale man /usr/local/share/man/man1",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := os.MkdirAll(args[0], 0o755); err != nil {
 				return fmt.Errorf("write man pages: %w", err)
 			}
-
 			header := &doc.GenManHeader{Title: "MICROSCALE", Section: "1", Source: "Microscale " + cli.Version()}
 			return doc.GenManTree(cmd.Root(), header, args[0])
 		},

@@ -36,7 +36,7 @@ func TestManyTensors(t *testing.T) {
 	}
 	defer source.Close()
 	model := checkpoint.Read(source)
-	doc := summary.Inspection(path, model)
+	doc := summary.Inspect(path, model)
 	runtime.GC()
 	runtime.ReadMemStats(&after)
 	if got := (int64(after.HeapAlloc) - int64(before.HeapAlloc)) / count; got > most || len(doc.Weights) != count {

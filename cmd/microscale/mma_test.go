@@ -96,7 +96,7 @@ func TestRawDefaults(t *testing.T) {
 func TestRawCaseEnds(t *testing.T) {
 	args := strings.Fields("mma --raw --model blackwell-mxf8f6f4 --a e4m3")
 	status, stdout, stderr := execute(strings.Repeat("\x00", 2*70+69), args...)
-	const want = "standard input ends within case 3: got 69 bytes, want the 70 of a case of 32 e4m3, 32 e4m3, C in f32, 2×1 ue8m0; the 2 whole cases were computed"
+	const want = "standard input ends within case 3: got 69 bytes, want 70 for 32 e4m3, 32 e4m3, C in f32, 2×1 ue8m0; the 2 complete cases were computed"
 	if status != exitFailed || len(stdout) != 8 || !strings.Contains(stderr, want) || strings.Count(stderr, "\n") != 1 {
 		t.Errorf("exit status %d, %d bytes, %q, want %q", status, len(stdout), stderr, want)
 	}

@@ -59,20 +59,20 @@ func TestQuantizeUsage(t *testing.T) {
 	directory(t, src, twoWeights()...)
 	for _, tc := range []struct{ line, want string }{
 		{"quantize SRC DST", "--format is missing"},
-		{"quantize SRC --format mxfp8", "SRC and DST must be given, not 1 argument\n"},
-		{"quantize SRC DST DST --format mxfp8", "not 3 arguments"},
+		{"quantize SRC --format mxfp8", "got 1 argument, want SRC and DST\n"},
+		{"quantize SRC DST DST --format mxfp8", "got 3 arguments, want SRC and DST"},
 		{"quantize SRC DST --format mxfp9", `--format: unknown block format "mxfp9"`},
 		{"quantize SRC DST --format mxfp8 --convention none", `--convention: unknown convention "none": use one of compressed-tensors, modelopt`},
-		{"quantize SRC DST --format fp8-row --scale-rule floor", "--scale-rule is for formats with e8m0 scales"},
-		{"quantize SRC DST --format nvfp4 --scale-rule floor", "--scale-rule is for formats with e8m0 scales"},
+		{"quantize SRC DST --format fp8-row --scale-rule floor", "has no E8M0 scales; omit the flag"},
+		{"quantize SRC DST --format nvfp4 --scale-rule floor", "has no E8M0 scales; omit the flag"},
 		{"quantize SRC DST --format nvfp4 --profile ocp", "profile ocp does not define nvfp4"},
 		{"quantize SRC DST --format mxfp8 --include (", `--include: "(" is not a regular expression: missing closing )`},
-		{"quantize SRC DST --format mxfp8 --power-of-two-scales", "--power-of-two-scales is for formats with f32 scales, which mxfp8 has not"},
-		{"quantize SRC DST --format mxfp8 --threads -1", `--threads: "-1" is not a whole number of 0 or more`},
+		{"quantize SRC DST --format mxfp8 --power-of-two-scales", "--power-of-two-scales: mxfp8 has no FP32 scales; omit the flag"},
+		{"quantize SRC DST --format mxfp8 --threads -1", `--threads: "-1" is not an integer of 0 or more`},
 		{"dequantize SRC DST --dtype e4m3", "--dtype: "},
-		{"dequantize SRC", "SRC and DST must be given"},
-		{"verify SRC", "SRC and DST must be given"},
-		{"inspect", "SRC must be given, not 0 arguments"},
+		{"dequantize SRC", "got 1 argument, want SRC and DST"},
+		{"verify SRC", "got 1 argument, want SRC and DST"},
+		{"inspect", "got 0 arguments, want SRC"},
 	} {
 		t.Run(tc.line, func(t *testing.T) {
 			before := snapshot(t, dir)

@@ -182,7 +182,7 @@ func TestRecorded(t *testing.T) {
 		c.Recipes = append(c.Recipes, report.Recipe{Name: name})
 	}
 	var printed strings.Builder
-	if err := study.PrintComparisonOfRecipes(&printed, c, filepath.Join(cmd.Flags().Lookup("out").DefValue, study.ReportName)); err != nil {
+	if err := study.PrintComparison(&printed, c, filepath.Join(cmd.Flags().Lookup("out").DefValue, study.ReportName)); err != nil {
 		t.Fatal(err)
 	}
 	got, want := strings.Split(string(recorded[1]), "\n"), strings.Split(indented(printed.String()), "\n")

@@ -32,7 +32,7 @@ func TestLeft(t *testing.T) {
 	check := func(args ...string) {
 		t.Helper()
 		_, _, stderr := execute("", args...)
-		for _, want := range []string{"not carried over: consolidated.safetensors (not part of the checkpoint)\n", "not carried over: pytorch_model.bin (PyTorch weights)\n", "not carried over: tokenizer.json ("} {
+		for _, want := range []string{"not copied: consolidated.safetensors (not part of the checkpoint)\n", "not copied: pytorch_model.bin (PyTorch weights)\n", "not copied: tokenizer.json ("} {
 			if strings.Count(stderr, want) != 1 {
 				t.Errorf("%q: standard error is %q, want %q in it once", args, stderr, want)
 			}

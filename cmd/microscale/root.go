@@ -6,12 +6,12 @@ import (
 	"github.com/microscale-go/microscale/internal/cli"
 )
 
-// groups is the list of commands. A new command is a file and an entry here.
-// Those that write files remove them when they are interrupted; the others end
-// at once, even where they wait for standard input.
+// groups lists the commands. A new command is a file and an entry here. Commands
+// that clean up handle interruption; the others end at once, even while they read
+// standard input.
 var groups = []struct {
 	title    string
-	tidies   bool // what it writes, when it is interrupted
+	cleansUp bool
 	commands []func() *cobra.Command
 }{
 	{"Checkpoints", true, []func() *cobra.Command{quantizeCommand, dequantizeCommand, convertCommand, mergeCommand, inspectCommand, verifyCommand}},
@@ -22,9 +22,9 @@ var groups = []struct {
 	{"Program", false, []func() *cobra.Command{versionCommand, manCommand}},
 }
 
-const rootLong = `Microscale turns tensors and checkpoints into block-scaled low-precision numbers
-(MXFP8, MXFP6, MXFP4, MXINT8, NVFP4, FP8) by the rules of the libraries that use
-them, to the bit, and says what the lower precision cost.`
+const rootLong = `Convert tensors and checkpoints to block-scaled low-precision formats (MXFP8,
+MXFP6, MXFP4, MXINT8, NVFP4, FP8), and measure the error. The results match
+those of the libraries that use the formats bit for bit.`
 
 const rootExample = `  microscale quantize sample: out --format mxfp8
   microscale verify sample: out
@@ -33,8 +33,8 @@ const rootExample = `  microscale quantize sample: out --format mxfp8
 
 func init() { cobra.EnableCommandSorting = false }
 
-// rootCommand returns the command line. *started becomes true when a command's
-// own code is reached.
+// rootCommand returns the root of the commands. *started becomes true when the code
+// of a command runs.
 func rootCommand(started *bool) *cobra.Command {
 	root := &cobra.Command{
 		Use:           "microscale COMMAND",
@@ -43,7 +43,7 @@ func rootCommand(started *bool) *cobra.Command {
 		Version:       cli.Version(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		Args:          cobra.ArbitraryArgs, // so that RunE names the unknown command
+		Args:          cobra.ArbitraryArgs, // RunE names the unknown command
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				return cli.UnknownCommand(cmd, args[0])
@@ -52,53 +52,26 @@ func rootCommand(started *bool) *cobra.Command {
 		},
 	}
 	root.SetVersionTemplate("microscale {{.Version}}\n")
-	root.SetUsageTemplate(usageTemplate)
-	root.SetHelpTemplate(helpTemplate)
 	root.SetFlagErrorFunc(cli.FlagError)
 	for _, g := range groups {
 		root.AddGroup(&cobra.Group{ID: g.title, Title: g.title})
 		for _, newCommand := range g.commands {
 			cmd := newCommand()
 			cmd.GroupID = g.title
-			if g.tidies {
+			if g.cleansUp {
 				cmd.RunE = cli.Interruptible(cmd.RunE)
 			}
-			ours(cmd, started)
+			setUp(cmd, started)
 			root.AddCommand(cmd)
 		}
 	}
+	cli.SetHelp(root)
 	root.DisableFlagsInUseLine = true
 	return root
 }
 
-// completions gives the command line cobra's command of that name, which writes
-// to the output that is set by then, and an example for every shell.
-func completions(root *cobra.Command) {
-	root.InitDefaultCompletionCmd()
-	for _, cmd := range root.Commands() {
-		if cmd.Name() != "completion" {
-			continue
-		}
-		cmd.DisableFlagsInUseLine = true
-		const group = "Shells"
-		cmd.AddGroup(&cobra.Group{ID: group, Title: group})
-		for _, shell := range cmd.Commands() {
-			shell.GroupID = group
-		}
-		cmd.Use, cmd.Long, cmd.Example = "completion SHELL", completionLong, completionExample
-	}
-}
-
-const completionLong = `Prints a script that lets the shell complete the names of commands, flags,
-formats and profiles.`
-
-const completionExample = `  source <(microscale completion bash)
-  source <(microscale completion zsh)
-  microscale completion fish | source
-  microscale completion powershell | Out-String | Invoke-Expression`
-
-// ours sets up a command, and those below it, as all of ours are.
-func ours(cmd *cobra.Command, started *bool) {
+// setUp sets what all commands have in common, for cmd and those below it.
+func setUp(cmd *cobra.Command, started *bool) {
 	cmd.DisableFlagsInUseLine = true
 	cmd.Flags().SortFlags = false
 	work := cmd.RunE
@@ -107,26 +80,6 @@ func ours(cmd *cobra.Command, started *bool) {
 		return work(cmd, args)
 	}
 	for _, sub := range cmd.Commands() {
-		ours(sub, started)
+		setUp(sub, started)
 	}
 }
-
-const helpTemplate = `{{with (or .Long .Short)}}{{. | trimTrailingWhitespaces}}
-
-{{end}}{{.UsageString}}`
-
-const usageTemplate = `Usage
-  {{.UseLine}}{{$cmds := .Commands}}{{range $group := .Groups}}
-
-{{.Title}}{{range $cmds}}{{if and (eq .GroupID $group.ID) (not .Hidden)}}
-  {{rpad .Name .NamePadding}} {{.Short}}{{end}}{{end}}{{end}}{{if .HasExample}}
-
-Examples
-{{.Example}}{{end}}{{if .HasAvailableLocalFlags}}
-
-Flags
-{{.LocalFlags.FlagUsagesWrapped 80 | trimTrailingWhitespaces}}{{end}}{{if .HasAvailableSubCommands}}
-
-Run 'microscale COMMAND --help' for the flags and examples of a command,
-'microscale completion --help' to have them completed by your shell.{{end}}
-`

@@ -55,7 +55,7 @@ func TestScaleSearch(t *testing.T) {
 		if verified != sqnr || tc.name == "mse" && math.Abs(plain-nearest) > 0.001 { // four-over-six has another global scale
 			t.Errorf("%s: verify finds %g and %g dB, quantize %g and %g", tc.format, verified, plain, sqnr, nearest)
 		}
-		if _, out, _ := execute("", "inspect", dst); !strings.Contains(out, "scales by "+tc.name) {
+		if _, out, _ := execute("", "inspect", dst); !strings.Contains(out, "scale search "+tc.name) {
 			t.Errorf("%s: inspect does not name the search: %s", tc.format, out)
 		}
 	}
@@ -85,7 +85,7 @@ func TestNearestProfile(t *testing.T) {
 	if _, sqnr, nearest := searchedWeight(t, "verify", src, dst, "--nearest"); sqnr == nearest {
 		t.Errorf("by Transformer Engine's: %g dB, the same", sqnr)
 	}
-	for want, args := range map[string][]string{"give both, or neither": {"--profile", "ocp"}, "profile deepseek does not define mxfp4": {"--nearest", "--profile", "deepseek"}} {
+	for want, args := range map[string][]string{"--profile applies to --nearest": {"--profile", "ocp"}, "profile deepseek does not define mxfp4": {"--nearest", "--profile", "deepseek"}} {
 		if status, _, stderr := execute("", append([]string{"verify", src, dst}, args...)...); status == 0 || !strings.Contains(stderr, want) {
 			t.Errorf("%v: status %d, %s", args, status, stderr)
 		}

@@ -13,18 +13,19 @@ import (
 	"github.com/microscale-go/microscale/train"
 )
 
+const trainLong = `Train a byte-level language model of the Llama architecture, with its linear
+layers in low precision as a recipe specifies. Save it as a Hugging Face
+directory for eval, generate and quantize.
+
+The same seed gives the same losses bit for bit, with any number of threads,
+resumed or not. The directory holds a checkpoint during the run. To resume an
+interrupted run, repeat the command with --resume.`
+
 func trainCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "train",
-		Short: "a small language model under a low-precision recipe",
-		Long: `Trains a language model of bytes, in the architecture of Llama, whose linear
-layers are computed in low precision as a recipe says, and saves it as a Hugging
-Face directory that eval, generate and quantize take.
-
-The same seed gives the same losses to the bit, on any number of threads and
-resumed or not. While a run goes on, its directory has a checkpoint: after
-Ctrl-C, or a kill at any time, the same command with --resume continues from
-there, or starts if no checkpoint was written yet.`,
+		Short: "Train a small language model with a low-precision recipe",
+		Long:  trainLong,
 		Example: `  microscale train
   microscale train --recipe nvfp4 --steps 500 --out model
   microscale train --out model --resume
@@ -33,17 +34,20 @@ there, or starts if no checkpoint was written yet.`,
 	}
 	recipes := cli.AddRecipe(cmd)
 	training := cli.AddTraining(cmd, train.DefaultConfig())
-	out := cmd.Flags().String("out", "", "save the model in the new directory `DIR` (default trained-RECIPE, with a number where that is taken)")
-	resume := cmd.Flags().Bool("resume", false, "continue the run in DIR, whose other flags may be left out")
-	force := cmd.Flags().Bool("force", false, "replace the run in DIR, and the model that it left")
+	var o trainOptions
+	cmd.Flags().StringVar(&o.out, "out", "", "save the model in new directory `DIR` (default trained-RECIPE, numbered if it exists)")
+	cmd.Flags().BoolVar(&o.resume, "resume", false, "resume the run in DIR; its other flags may be omitted")
+	cmd.Flags().BoolVar(&o.force, "force", false, "replace the run and the model in DIR")
 	cli.Exclusive(cmd, "resume", "force")
-	every := cmd.Flags().Uint("checkpoint-every", uint(train.DefaultConfig().CheckpointEvery), "steps `N` from one checkpoint to the next; 0: when interrupted")
-	asJSON := cmd.Flags().Bool("json", false, "print one JSON document")
+	every := cmd.Flags().Uint("checkpoint-every", uint(train.DefaultConfig().CheckpointEvery), "write a checkpoint every `N` steps; 0: only when interrupted")
+	asJSON := addJSON(cmd)
+	cli.Essential(cmd, "recipe", "steps", "seed", "data", "hidden", "layers", "learning-rate", "out", "resume", "json")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		cli.BoundGarbage()
-		dir, err := outDirectory(cmd, *out, recipes, *resume, *force)
-		if errors.Is(err, train.ErrDone) { // a job that restarts ends here
-			return printDone(cmd, *out, err, *asJSON)
+		err := o.directory(cmd)
+		if errors.Is(err, train.ErrDone) { // the end of a job that restarts
+			fmt.Fprintf(cmd.ErrOrStderr(), "microscale: %s\n", cli.OneLine(err))
+			return study.PrintDone(cmd.OutOrStdout(), o.out, *asJSON)
 		}
 		if err != nil {
 			return err
@@ -56,25 +60,14 @@ there, or starts if no checkpoint was written yet.`,
 		if err != nil {
 			return err
 		}
-		if *out == "" {
-			if dir, err = newDirectory(dir); err != nil {
+		if o.out == "" {
+			if o.out, err = study.NewDirectory("trained-" + r.Name); err != nil {
 				return err
 			}
-			defer os.Remove(dir) // where nothing was written there
+			defer os.Remove(o.out) // if nothing was written there
 		}
-		c.Out, c.Resume, c.Force, c.CheckpointEvery, c.Arguments = dir, *resume, *force, int(*every), cli.StoredArguments(cmd, corpus)
-		m := cli.NewTrainMeter(cmd.ErrOrStderr(), c.Recipe.Name, c.Steps)
-		c.Progress = func(e train.Event) {
-			if e.Name == "resume" {
-				fmt.Fprintf(cmd.ErrOrStderr(), "microscale: %s\n", cli.Escaped(c.Out+": "+e.String()))
-			}
-			m.Report(e)
-		}
-		result, err := train.Run(cmd.Context(), c)
-		m.Close()
-		if interruption := (*train.Interrupted)(nil); errors.As(err, &interruption) {
-			return fmt.Errorf("%w; continue with microscale train --resume --out %s", err, cli.Printable(interruption.Out))
-		}
+		c.Out, c.Resume, c.Force, c.CheckpointEvery, c.Arguments = o.out, o.resume, o.force, int(*every), cli.StoredArguments(cmd, corpus)
+		result, err := study.Train(cmd.Context(), c, cmd.ErrOrStderr())
 		if err != nil {
 			return err
 		}
@@ -83,72 +76,31 @@ there, or starts if no checkpoint was written yet.`,
 	return cmd
 }
 
-// noArguments is the check of a command that takes flags alone.
-func noArguments(_ *cobra.Command, args []string) error {
-	if len(args) > 0 {
-		return cli.Misuse("%q is an argument, and there are none: text is named with --data, a directory with --out", args[0])
-	}
-	return nil
+type trainOptions struct {
+	out           string
+	resume, force bool
 }
 
-// outDirectory returns where a run is written, less the number of a directory that
-// --out does not name. To resume takes the flags of the
-// run there that the command line does not give.
-func outDirectory(cmd *cobra.Command, out string, recipes *cli.RecipeFlags, resume, force bool) (string, error) {
-	if resume {
-		if out == "" {
-			return "", cli.Misuse("--resume needs --out: the directory of the run that was interrupted")
-		}
-		_, arguments, err := train.LastCheckpoint(out)
+// directory checks the flags of the output directory. With --resume, it sets the flags
+// of the run there that the command line does not give.
+func (o *trainOptions) directory(cmd *cobra.Command) error {
+	switch {
+	case o.resume && o.out == "":
+		return cli.Misuse("--resume needs --out: name the directory of the interrupted run")
+	case o.force && o.out == "":
+		return cli.Misuse("--force needs --out: name the directory of the run to replace")
+	case o.resume:
+		_, arguments, err := train.LastCheckpoint(o.out)
 		if err != nil {
-			return "", err
+			return err
 		}
-		return out, cli.TakeArguments(cmd, arguments)
-	}
-	if force && out == "" {
-		return "", cli.Misuse("--force needs --out: the directory of the run to replace")
-	}
-	if force {
-		return out, nil
-	}
-	if out != "" {
-		err := (&train.Config{Out: out}).CheckOut()
+		return cli.TakeArguments(cmd, arguments)
+	case o.out != "" && !o.force:
+		err := (&train.Config{Out: o.out}).CheckOut()
 		if errors.Is(err, fs.ErrExist) {
-			err = fmt.Errorf("%w (--resume, --force or another --out)", err)
+			err = fmt.Errorf("%w; use --resume, --force or another --out", err)
 		}
-		return out, err
-	}
-	r, err := recipes.Recipe()
-	if err != nil {
-		return "", err
-	}
-	return "trained-" + r.Name, nil
-}
-
-// newDirectory makes a directory of that name, with a number where it is taken: by
-// another run that starts at the same time, too.
-func newDirectory(name string) (string, error) {
-	dir := name
-	for i := 2; ; i++ {
-		err := os.Mkdir(dir, 0o777)
-		if !errors.Is(err, os.ErrExist) {
-			return dir, err
-		}
-		dir = fmt.Sprintf("%s-%d", name, i)
-	}
-}
-
-// doneDocument is what train --resume prints of a run that is done.
-type doneDocument struct {
-	Out      string `json:"out"`
-	Finished bool   `json:"finished"`
-}
-
-// printDone reports that a run is done already.
-func printDone(cmd *cobra.Command, out string, done error, asJSON bool) error {
-	fmt.Fprintf(cmd.ErrOrStderr(), "microscale: %s\n", cli.OneLine(done))
-	if asJSON {
-		return cli.PrintJSON(cmd.OutOrStdout(), doneDocument{out, true})
+		return err
 	}
 	return nil
 }

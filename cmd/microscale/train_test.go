@@ -55,7 +55,7 @@ func TestTrain(t *testing.T) {
 	plain := evaluate("trained-nvfp4")
 	done(t, "quantize", "trained-nvfp4", "small", "--format", "mxfp4")
 	weights, both := evaluate("small"), evaluate("small", "--activations")
-	if status, _, stderr := execute("", "eval", "trained-nvfp4", "--activations"); status == 0 || !strings.Contains(stderr, "no weight of trained-nvfp4 is quantized") {
+	if status, _, stderr := execute("", "eval", "trained-nvfp4", "--activations"); status == 0 || !strings.Contains(stderr, "trained-nvfp4 has no quantized weights") {
 		t.Errorf("activations of a model that is not quantized: status %d, %s", status, stderr)
 	}
 	if plain == loss || weights == plain || both == weights || math.Abs(both-plain) > 0.5 {
@@ -66,7 +66,7 @@ func TestTrain(t *testing.T) {
 		t.Errorf("a loss of %g when mxfp4 is decoded, %g as codes", got, weights)
 	}
 	for _, dir := range []string{"trained-nvfp4", "small"} {
-		one := parsed[generateDocument](t, done(t, "generate", dir, "--prompt", "The ", "--max-tokens", "20", "--seed", "3", "--json"))
+		one := parsed[study.GenerateDocument](t, done(t, "generate", dir, "--prompt", "The ", "--max-tokens", "20", "--seed", "3", "--json"))
 		text := done(t, "generate", dir, "--prompt", "The ", "--max-tokens", "20", "--seed", "3", "--threads", "2")
 		if one.Tokens != 20 || len(one.Bytes) != 20 || text != strings.TrimSuffix("The "+string(one.Bytes), "\n")+"\n" {
 			t.Errorf("%s: %q, and as JSON %+v", dir, text, one)
@@ -142,15 +142,15 @@ func TestTrainUsage(t *testing.T) {
 		status int
 		want   string
 	}{
-		{"train now", exitUsage, `"now" is an argument, and there are none`},
-		{"train --recipe mxfp7", exitUsage, `--recipe: unknown recipe "mxfp7": use one of f32, bf16, `},
+		{"train now", exitUsage, `unexpected argument "now": use --data for text`},
+		{"train --recipe mxfp7", exitUsage, `--recipe: unknown recipe "mxfp7": did you mean mxfp8 or mxfp6 or mxfp4?`},
 		{"train --recipe bad.toml", exitUsage, `unknown key "scale_role"`},
 		{"train --recipe none.toml", exitUsage, `none.toml`},
 		{"train --recipe bf16 --scale-rule floor", exitUsage, `--scale-rule: recipe bf16: scale_rule: the recipe has no E8M0 scales`},
 		{"train --recipe mxfp8 --fp8-format e5m2", exitUsage, `--fp8-format: `},
 		{"train --recipe bf16 --fp8-param", exitUsage, `--fp8-param is true, but the recipe bf16 does not quantize weights`},
 		{"train --steps 0", exitUsage, `--steps is 0, want at least 1`},
-		{"train --steps -1", exitUsage, `--steps: "-1" is not a whole number of 0 or more`},
+		{"train --steps -1", exitUsage, `--steps: "-1" is not an integer of 0 or more`},
 		{"train --learning-rate fast", exitUsage, `--learning-rate: "fast" is not a number`},
 		{"train --learning-rate nan", exitUsage, `--learning-rate is NaN`},
 		{"train --weight-decay nan", exitUsage, `--weight-decay is NaN, want a number from 0 to`},
@@ -159,7 +159,7 @@ func TestTrainUsage(t *testing.T) {
 		{"train --microbatches 3", exitUsage, `--microbatches is 3, want a divisor of the batch of 8 sequences`},
 		{"train --kv-heads 3", exitUsage, `num_key_value_heads is 3, want a divisor of num_attention_heads, 4`},
 		{"train --hidden 0", exitUsage, `hidden_size`},
-		{"train --num-layers-at-end-in-bf16 2", exitUsage, `--num-layers-at-end-in-bf16 is for --first-last-layers-bf16: add that`},
+		{"train --num-layers-at-end-in-bf16 2", exitUsage, `--num-layers-at-end-in-bf16 applies to --first-last-layers-bf16: add that`},
 		{"train --resume", exitUsage, `--resume needs --out`},
 		{"train --resume --out .", exitFailed, `.: the directory has no checkpoint`},
 		{"train --resume --force --out tiny", exitUsage, `--resume and --force exclude each other`},
@@ -174,15 +174,15 @@ func TestTrainUsage(t *testing.T) {
 		{"train --first-last-layers-bf16 --num-layers-at-start-in-bf16 99", exitUsage, `--num-layers-at-start-in-bf16 is 99, want 0 to 4, the number of layers`},
 		{"train --first-last-layers-bf16 --num-layers-at-end-in-bf16 4", exitUsage, `--num-layers-at-end-in-bf16 is 4, want 0 to 3: 1 of 4 layers are in BF16 at the start`},
 		{"train --first-last-layers-bf16 --num-layers-at-end-in-bf16 18446744073709551615", exitUsage, `--num-layers-at-end-in-bf16 is `},
-		{"eval tiny.gguf", exitFailed, `decode it with microscale dequantize tiny.gguf ` + filepath.Join("DIR", "model.safetensors")},
-		{"generate tiny.gguf", exitFailed, `tiny.gguf: a GGUF file cannot be computed with`},
-		{"eval", exitUsage, `DIR must be given`},
+		{"eval tiny.gguf", exitFailed, `run microscale dequantize tiny.gguf ` + filepath.Join("DIR", "model.safetensors")},
+		{"generate tiny.gguf", exitFailed, `tiny.gguf: cannot compute with a GGUF file`},
+		{"eval", exitUsage, `got 0 arguments, want DIR`},
 		{"eval nowhere", exitFailed, `nowhere: no such file or directory`},
 		{"eval sample", exitFailed, `sample: the model needs a tokenizer for its 384 tokens`},
 		{"generate sample", exitFailed, `sample: the model needs a tokenizer for its 384 tokens`},
 		{"eval sample --recipe none.toml", exitUsage, `--recipe: recipe file none.toml: no such file`},
 		{"generate tiny --prompt 123456789012345678901234567890123", exitFailed, `the prompt has 33 bytes, want at most 32`},
-		{"generate sample --temperature -1", exitUsage, `--temperature: -1 is not a number from 0 to 1000`},
+		{"generate sample --temperature -1", exitUsage, `--temperature: got -1, want 0 to 1000`},
 	} {
 		status, stdout, stderr := execute("", strings.Fields(tc.line)...)
 		lines := strings.Split(strings.TrimSpace(stderr), "\n")
@@ -213,7 +213,7 @@ func TestTrainInterrupt(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = cmd.Wait() // the status tells
-	fails(t, cmd.ProcessState.ExitCode(), stdout.String(), stderr.String(), "interrupted after ", " steps: the checkpoint is in "+out+"; continue with microscale train --resume --out "+out)
+	fails(t, cmd.ProcessState.ExitCode(), stdout.String(), stderr.String(), "interrupted after ", " steps: the checkpoint is in "+out+"; to resume, run microscale train --resume --out "+out)
 
 	status, _, problem := execute("", "train", "--resume", "--out", out, "--seed", "2")
 	fails(t, status, "", problem, "the checkpoint is of another run: seed is 1 in the checkpoint and 2 in the configuration")
@@ -226,7 +226,7 @@ func TestTrainInterrupt(t *testing.T) {
 
 	// A job that restarts ends once the run is done.
 	status, stdoutText, problem := execute("", "train", "--resume", "--out", out, "--json")
-	if finished := parsed[doneDocument](t, stdoutText); status != exitDone || !finished.Finished || finished.Out != out || !strings.Contains(problem, "the run is complete") {
+	if finished := parsed[study.DoneDocument](t, stdoutText); status != exitDone || !finished.Finished || finished.Out != out || !strings.Contains(problem, "the run is complete") {
 		t.Errorf("resumed once more: exit status %d: %s%s", status, stdoutText, problem)
 	}
 }

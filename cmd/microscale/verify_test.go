@@ -59,7 +59,7 @@ func TestVerifyGarbage(t *testing.T) {
 		t.Errorf("exit status %d, %+v", status, doc)
 	}
 	status, stdout, stderr := execute("", "verify", src, dst)
-	if status != exitFailed || strings.Contains(stdout+stderr, "agrees") || !strings.Contains(stdout, "lm_head.weight: 511 of its bf16 elements differ") || !strings.Contains(stdout, "of its elements are further from the source than any rounding to mxfp4") {
+	if status != exitFailed || strings.Contains(stdout+stderr, "matches") || !strings.Contains(stdout, "lm_head.weight: 511 of its bf16 elements differ") || !strings.Contains(stdout, "of its elements are further from the source than any rounding to mxfp4") {
 		t.Errorf("exit status %d, verify prints\n%s%s", status, stdout, stderr)
 	}
 }
@@ -71,17 +71,17 @@ func TestVerifyText(t *testing.T) {
 	directory(t, src, twoWeights()...)
 	done(t, "quantize", src, dst, "--format", "nvfp4", "--convention", "modelopt", "--calibration", "constant")
 	text := done(t, "verify", src, dst, "--min-sqnr", "15")
-	for _, want := range []string{dst + " agrees with " + src + ", in ", "\n  1 weight quantized: every scale and decoded element within the bound of the format\n", "\n  1 weight not quantized: identical to the bit\n",
+	for _, want := range []string{dst + " matches " + src + ", in ", "\n  1 weight quantized: every scale and decoded element within the bound of the format\n", "\n  1 weight not quantized: identical to the bit\n",
 		"\n  not compared: scales of activations (1): they depend on inputs\n", "\n  not compared: config.json beyond its quantization"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("verify prints\n%s\nwithout %q", text, want)
 		}
 	}
-	if status, stdout, stderr := execute("", "verify", src, dst, "--min-sqnr", "40"); status != exitFailed || !strings.Contains(stderr, "l.0.proj.weight: its SQNR is 19.82 dB") || strings.Contains(stdout, "agrees") {
+	if status, stdout, stderr := execute("", "verify", src, dst, "--min-sqnr", "40"); status != exitFailed || !strings.Contains(stderr, "l.0.proj.weight: its SQNR is 19.82 dB") || strings.Contains(stdout, "matches") {
 		t.Errorf("exit status %d, %s%s", status, stdout, stderr)
 	}
 	for _, db := range []string{"0", "-3", "NaN", "inf"} {
-		if status, _, stderr := execute("", "verify", src, dst, "--min-sqnr="+db); status != exitUsage || !strings.Contains(stderr, "--min-sqnr is a positive number of decibels") {
+		if status, _, stderr := execute("", "verify", src, dst, "--min-sqnr="+db); status != exitUsage || !strings.Contains(stderr, "want a positive number of decibels") {
 			t.Errorf("%s: exit status %d, %s", db, status, stderr)
 		}
 	}

@@ -13,13 +13,13 @@ import (
 func versionCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:               "version",
-		Short:             "print the version, and the kernels that this processor runs",
-		Long:              "Print the version of the program, the Go release that built it, and the kernel tier of this processor.",
+		Short:             "Print the version and the kernels of this processor",
+		Long:              "Print the version of the program, the Go release that built it, and the kernel\ntier of this processor.",
 		Example:           "  microscale version\n  microscale version --json",
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
-	asJSON := cmd.Flags().Bool("json", false, "print one JSON document")
+	asJSON := addJSON(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		v := versionDocument{cli.Version(), runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH, cpu.Best().String()}
 		if *asJSON {

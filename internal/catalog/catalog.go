@@ -1,3 +1,3 @@
-// Package catalog prints the tables of what there is: formats, the conventions in
-// which clients read them, and matrix units.
+// Package catalog prints the tables of formats, of the conventions in which clients
+// read them, and of matrix units.
 package catalog

@@ -1,6 +1,8 @@
 package catalog
 
 import (
+	"fmt"
+	"io"
 	"strings"
 
 	"github.com/jedib0t/go-pretty/v6/table"
@@ -10,8 +12,18 @@ import (
 	"github.com/microscale-go/microscale/quant"
 )
 
-// ClientTable says as what each format is stored for each client.
-func ClientTable() table.Writer {
+// PrintClients prints the convention and scheme of each format for each client.
+func PrintClients(w io.Writer, markdown bool) error {
+	t := clientTable()
+	text := t.Render()
+	if markdown {
+		text = t.RenderMarkdown()
+	}
+	_, err := fmt.Fprintln(w, text)
+	return err
+}
+
+func clientTable() table.Writer {
 	columns := []cli.Column{cli.Left("format")}
 	for _, c := range clients.All() {
 		columns = append(columns, cli.Left(c.Name))

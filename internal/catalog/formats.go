@@ -13,8 +13,21 @@ import (
 	"github.com/microscale-go/microscale/quant"
 )
 
-// BlockTable returns the table of block formats.
-func BlockTable() table.Writer {
+// PrintFormats prints the block formats and the scalar formats, and the aliases of
+// both unless markdown is set.
+func PrintFormats(w io.Writer, markdown bool) error {
+	blocks, scalars := blockTable(), scalarTable()
+	if markdown {
+		_, err := fmt.Fprintf(w, "%s\n\n%s\n", blocks.RenderMarkdown(), scalars.RenderMarkdown())
+		return err
+	}
+	if _, err := fmt.Fprintf(w, "Block formats\n\n%s\n\nScalar formats\n\n%s\n\nOther names\n\n", blocks.Render(), scalars.Render()); err != nil {
+		return err
+	}
+	return printAliases(w)
+}
+
+func blockTable() table.Writer {
 	t := cli.NewTable(cli.Left("name"), cli.Left("element"), cli.Left("scale"), cli.Left("block"), cli.Left("global scale"), cli.Right("bits/element"))
 	for _, f := range quant.Formats() {
 		scale, block, global := "-", "-", "-"
@@ -29,8 +42,7 @@ func BlockTable() table.Writer {
 	return t
 }
 
-// ScalarTable returns the table of scalar formats.
-func ScalarTable() table.Writer {
+func scalarTable() table.Writer {
 	t := cli.NewTable(cli.Left("name"), cli.Right("bits"), cli.Left("fields"), cli.Right("bias"), cli.Right("max"),
 		cli.Right("min normal"), cli.Right("min"), cli.Left("specials"))
 	for _, s := range format.All() {
@@ -63,8 +75,8 @@ func specialsText(s *format.Scalar) string {
 	return strings.Join(special, ", ")
 }
 
-// PrintAliases lists the other names of all formats, as wide as the terminal.
-func PrintAliases(w io.Writer) error {
+// printAliases prints the aliases of all formats, as wide as the terminal.
+func printAliases(w io.Writer) error {
 	line := func(name string, aliases []string) error {
 		if len(aliases) == 0 {
 			return nil

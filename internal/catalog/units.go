@@ -11,20 +11,51 @@ import (
 	"github.com/microscale-go/microscale/mma"
 )
 
+// PrintUnits prints the table of all models, or the rules of only, if that is not nil.
+func PrintUnits(w io.Writer, only *mma.Model, asJSON bool) error {
+	models := mma.Models()
+	if only != nil {
+		models = []*mma.Model{only}
+	}
+	switch {
+	case asJSON:
+		return cli.PrintJSON(w, map[string]any{"models": modelDocuments(models)})
+	case only != nil:
+		return printModel(w, only)
+	}
+	_, err := fmt.Fprintln(w, modelTable(models).Render())
+	return err
+}
+
+// modelTable returns the table of operands, a row for each mode.
+func modelTable(models []*mma.Model) table.Writer {
+	t := cli.NewTable(cli.Left("model"), cli.Left("A, B"), cli.Left("scales"), cli.Right("K"), cli.Left("result"))
+	for _, m := range models {
+		for _, d := range m.Modes() {
+			scales := "-"
+			if len(d.Scales) > 0 {
+				scales = typeNames(d.Scales)
+			}
+			t.AppendRow(table.Row{m.Name, typeNames(d.Types), scales, usual(m, d).K, typeNames(d.Results)})
+		}
+	}
+	return t
+}
+
 // typeNames joins the names of operand types with commas.
 func typeNames(types []*mma.Type) string { return strings.Join(cli.Names(types), ", ") }
 
-// usual returns the unit of a mode's first types.
+// usual returns the unit of a mode with its usual K.
 func usual(m *mma.Model, d mma.Mode) *mma.Unit {
-	u, err := m.Unit(mma.Options{A: d.Types[len(d.Types)-1]}) // the last type: earlier modes may have the first ones too
+	u, err := m.Unit(mma.Options{A: d.Types[len(d.Types)-1]}) // earlier modes may share the first types
 	if err != nil {
-		panic(err) // a mode has its types
+		panic(err) // a mode supports its types
 	}
 	return u
 }
 
-// PrintModel prints what a model multiplies, by which instructions and rules.
-func PrintModel(w io.Writer, m *mma.Model) error {
+// printModel prints the operands, rules and instructions of a model.
+func printModel(w io.Writer, m *mma.Model) error {
 	var b strings.Builder
 	width := cli.TerminalWidth(w)
 	cli.WriteSteps(&b, width, []cli.Step{{"model", m.Name}, {"device", m.Device}, {"evidence", m.Evidence}})
@@ -60,8 +91,8 @@ func PrintModel(w io.Writer, m *mma.Model) error {
 	return err
 }
 
-// ModelDocument is a matrix unit as JSON.
-type ModelDocument struct {
+// modelDocument is a matrix unit as JSON.
+type modelDocument struct {
 	Name     string         `json:"name"`
 	Device   string         `json:"device"`
 	Evidence string         `json:"evidence"`
@@ -76,15 +107,14 @@ type unitDocument struct {
 	Block        int      `json:"scale_block"`  // elements that share a scale; 0: not scaled
 	K            []int    `json:"k"`            // of the instructions, the usual one first
 	Group        int      `json:"group"`        // products of a fused addition
-	Rule         string   `json:"rule"`         // in words
+	Rule         string   `json:"rule"`         // as text
 	Instructions []string `json:"instructions"` // with the usual K
 }
 
-// ModelDocuments returns matrix units as JSON.
-func ModelDocuments(models []*mma.Model) []ModelDocument {
-	var documents []ModelDocument
+func modelDocuments(models []*mma.Model) []modelDocument {
+	var documents []modelDocument
 	for _, m := range models {
-		d := ModelDocument{Name: m.Name, Device: m.Device, Evidence: m.Evidence}
+		d := modelDocument{Name: m.Name, Device: m.Device, Evidence: m.Evidence}
 		for _, u := range m.Units() {
 			unit := unitDocument{A: u.A.Name, B: u.B.Name, Result: u.Out.Name, Block: u.Block, K: u.Ks(), Group: u.Group, Rule: u.Rule(), Instructions: u.Instructions()}
 			if u.Scale != nil {
@@ -95,19 +125,4 @@ func ModelDocuments(models []*mma.Model) []ModelDocument {
 		documents = append(documents, d)
 	}
 	return documents
-}
-
-// ModelTable lists the operands of matrix units, a row for each mode.
-func ModelTable(models []*mma.Model) table.Writer {
-	t := cli.NewTable(cli.Left("model"), cli.Left("A, B"), cli.Left("scales"), cli.Right("K"), cli.Left("result"))
-	for _, m := range models {
-		for _, d := range m.Modes() {
-			scales := "-"
-			if len(d.Scales) > 0 {
-				scales = typeNames(d.Scales)
-			}
-			t.AppendRow(table.Row{m.Name, typeNames(d.Types), scales, usual(m, d).K, typeNames(d.Results)})
-		}
-	}
-	return t
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/microscale-go/microscale/train"
 )
 
-// CommandLine writes the command with the flags that were given.
+// CommandLine returns the command line of cmd with the flags that were given.
 func CommandLine(cmd *cobra.Command) string {
 	line := []string{cmd.CommandPath()}
 	cmd.Flags().Visit(func(f *pflag.Flag) {
@@ -32,16 +32,15 @@ func CommandLine(cmd *cobra.Command) string {
 	return strings.Join(line, " ")
 }
 
-// own are the flags of a command line that the next one of the same run need not
-// agree in.
-var own = map[string]bool{"out": true, "resume": true, "force": true, "json": true, "threads": true, "checkpoint-every": true, "data": true}
+// transient are the flags that a resumed run may change.
+var transient = map[string]bool{"out": true, "resume": true, "force": true, "json": true, "threads": true, "checkpoint-every": true, "data": true}
 
-// StoredArguments returns the flags of a run, as pairs of name and value, for those who
-// resume it.
+// StoredArguments returns the flags of a run as pairs of name and value, for
+// TakeArguments.
 func StoredArguments(cmd *cobra.Command, corpus *train.Corpus) []string {
 	var list []string
 	cmd.Flags().Visit(func(f *pflag.Flag) {
-		if !own[f.Name] {
+		if !transient[f.Name] {
 			list = append(list, f.Name, f.Value.String())
 		}
 	})
@@ -51,7 +50,7 @@ func StoredArguments(cmd *cobra.Command, corpus *train.Corpus) []string {
 	return list
 }
 
-// TakeArguments sets the flags that arguments listed and the command line lacks.
+// TakeArguments sets the flags of a resumed run that the command line does not give.
 func TakeArguments(cmd *cobra.Command, list []string) error {
 	given := map[string]bool{}
 	cmd.Flags().Visit(func(f *pflag.Flag) { given[f.Name] = true })
@@ -60,7 +59,7 @@ func TakeArguments(cmd *cobra.Command, list []string) error {
 			continue
 		}
 		if err := cmd.Flags().Set(list[i], list[i+1]); err != nil {
-			return fmt.Errorf("the checkpoint was written with --%s %s, which this program does not take: resume with the program that wrote it", list[i], list[i+1])
+			return fmt.Errorf("the checkpoint was written with --%s %s, which this version does not accept: resume with the version that wrote it", list[i], list[i+1])
 		}
 	}
 	return nil

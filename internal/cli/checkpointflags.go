@@ -16,22 +16,22 @@ import (
 	"github.com/microscale-go/microscale/quant"
 )
 
-// GgufDestination chooses the convention of GGUF files where DST is one, and
-// refuses that convention where it is not.
-func GgufDestination(layout *Choice[*checkpoint.Convention], dst string) error {
+// GGUFDestination sets the convention to that of GGUF if dst is a GGUF file. It is an
+// error if one is GGUF and the other is not.
+func GGUFDestination(layout *Choice[*checkpoint.Convention], dst string) error {
 	isFile := strings.HasSuffix(dst, llamacpp.Suffix)
 	switch {
 	case isFile && !layout.Given:
 		layout.Value = checkpoint.GGUF()
 	case isFile && !layout.Value.InGGUF():
-		return Misuse("%s ends in %s, and convention %s writes no GGUF file: name another DST, or leave --convention out", Printable(dst), llamacpp.Suffix, layout.Value)
+		return Misuse("%s: convention %[3]s does not write %[2]s files: name another DST, or omit --convention", Printable(dst), llamacpp.Suffix, layout.Value)
 	case !isFile && layout.Value.InGGUF():
-		return Misuse("convention %s writes one file: end the name of DST in %s", layout.Value, llamacpp.Suffix)
+		return Misuse("convention %s writes one file: use a DST that ends in %s", layout.Value, llamacpp.Suffix)
 	}
 	return nil
 }
 
-// Patterns is the value of a flag of regular expressions, given any number of times.
+// Patterns is the value of a repeatable flag of regular expressions.
 type Patterns []*regexp.Regexp
 
 func (p *Patterns) String() string {
@@ -58,43 +58,43 @@ func (p *Patterns) Set(s string) error {
 	return nil
 }
 
-// AddConvention gives cmd --convention.
+// AddConvention adds --convention to cmd.
 func AddConvention(cmd *cobra.Command) *Choice[*checkpoint.Convention] {
 	names := Names(checkpoint.Conventions())
-	return AddChoice(cmd, "convention", "store the result as the clients of `NAME` expect: "+strings.Join(names, ", "), "", names, lookupConvention)
+	return AddChoice(cmd, "convention", "store DST in convention `NAME`: "+strings.Join(names, ", "), "", names, lookupConvention)
 }
 
-// AddScheme gives cmd --scheme.
+// AddScheme adds --scheme to cmd.
 func AddScheme(cmd *cobra.Command) *Choice[string] {
 	names := checkpoint.SchemeNames()
-	return AddChoice(cmd, "scheme", "the convention's scheme `NAME`, where it has several for the format: "+strings.Join(names, ", "), "", names, func(name string) (string, error) {
+	return AddChoice(cmd, "scheme", "scheme `NAME`, if the convention has several for the format: "+strings.Join(names, ", "), "", names, func(name string) (string, error) {
 		for _, n := range names {
 			if strings.EqualFold(n, name) {
 				return n, nil
 			}
 		}
-		return "", fmt.Errorf("unknown scheme %q: use one of %s", name, strings.Join(names, ", "))
+		return "", fmt.Errorf("unknown scheme %q%s%s", name, useOneOf, strings.Join(names, ", "))
 	})
 }
 
-// A CalibrationFlag is where scales of activations come from.
+// A CalibrationFlag is the source of activation scales.
 type CalibrationFlag struct {
-	inputs string // a file or the constant; "": none
+	inputs string // a file or "constant"; "": none
 	cache  bool
 }
 
 // constantCalibration is the value of --calibration for scales of 1.
 const constantCalibration = "constant"
 
-// AddCalibration gives cmd --calibration and --kv-cache.
+// AddCalibration adds --calibration and --kv-cache to cmd.
 func AddCalibration(cmd *cobra.Command) *CalibrationFlag {
 	var c CalibrationFlag
-	cmd.Flags().StringVar(&c.inputs, "calibration", "", "store scales of activations: from the largest magnitudes in `FILE` (TOML or JSON), or \""+constantCalibration+"\", 1, as NVIDIA's data-free recipe has it")
-	cmd.Flags().BoolVar(&c.cache, "kv-cache", false, "store scales of an FP8 KV cache of 1, as the same recipe has them; a file of --calibration may have others")
+	cmd.Flags().StringVar(&c.inputs, "calibration", "", "store activation scales computed from the amaxes in `FILE` (TOML or JSON, see eval --calibrate); \""+constantCalibration+"\": scales of 1, as in NVIDIA's data-free recipe")
+	cmd.Flags().BoolVar(&c.cache, "kv-cache", false, "store scales of 1 for an FP8 KV cache; a --calibration FILE may hold others")
 	return &c
 }
 
-// Read returns the calibration, nil where there is none.
+// Read returns the calibration, or nil if there is none.
 func (c *CalibrationFlag) Read() (*convert.Calibration, error) {
 	switch {
 	case c.inputs == "" && !c.cache:
@@ -102,26 +102,25 @@ func (c *CalibrationFlag) Read() (*convert.Calibration, error) {
 	case c.inputs == "", strings.EqualFold(c.inputs, constantCalibration):
 		return &convert.Calibration{ConstantInputs: c.inputs != "", ConstantCache: c.cache}, nil
 	case c.cache:
-		return nil, Misuse("--kv-cache has scales of 1, and --calibration %s its own: leave one out", c.inputs)
+		return nil, Misuse("--kv-cache and --calibration %s both set KV cache scales: omit one", c.inputs)
 	}
 	return convert.ReadCalibration(c.inputs)
 }
 
-// A ClientFlag is --for: the client that a checkpoint is written for.
+// A ClientFlag is --for: the client to write a checkpoint for.
 type ClientFlag struct {
 	*Choice[clients.Client]
 }
 
-// AddFor gives cmd --for, in place of --convention.
+// AddFor adds --for to cmd. It excludes --convention.
 func AddFor(cmd *cobra.Command) ClientFlag {
 	names := Names(clients.All())
-	c := AddChoice(cmd, "for", "store the result as the client `NAME` reads it: "+strings.Join(names, ", "), "", names, clients.Lookup)
-	Exclusive(cmd, "for", "convention")
+	c := AddChoice(cmd, "for", "store DST as client `NAME` reads it: "+strings.Join(names, ", "), "", names, clients.Lookup)
 	return ClientFlag{c}
 }
 
-// Choose sets the convention, and the scheme unless one is given, to those that the
-// client reads for f.
+// Choose sets layout, and scheme unless that is given, to those that the client reads
+// for f.
 func (c ClientFlag) Choose(f quant.Format, layout *Choice[*checkpoint.Convention], scheme *Choice[string]) error {
 	if !c.Given {
 		return nil
@@ -134,31 +133,29 @@ func (c ClientFlag) Choose(f quant.Format, layout *Choice[*checkpoint.Convention
 	if !scheme.Given {
 		scheme.Value = name
 	} else if !c.Value.Reads(convention.Name, scheme.Value) {
-		return Misuse("--for %s: it does not read the scheme %s of %s: use %s, or leave --scheme out", c.Value, scheme.Value, convention, name)
+		return Misuse("--for %s does not read scheme %s of %s: use --scheme %s, or omit --scheme", c.Value, scheme.Value, convention, name)
 	}
 	return nil
 }
 
-// lookupConvention is checkpoint.LookupConvention, and points to --for where the name
-// is that of a client.
+// lookupConvention finds a convention. For the name of a client, its error points to
+// --for.
 func lookupConvention(name string) (*checkpoint.Convention, error) {
 	convention, err := checkpoint.LookupConvention(name)
 	if err == nil {
 		return convention, nil
 	}
 	if client, clientErr := clients.Lookup(name); clientErr == nil {
-		return nil, fmt.Errorf("%s is a client: use --for %s", name, client)
+		return nil, fmt.Errorf("%s is a client, not a convention: use --for %s", name, client)
 	}
 	return nil, err
 }
 
-// AddClients gives cmd --client, programs separated by commas.
+// AddClients adds --client to cmd.
 func AddClients(cmd *cobra.Command) *[]clients.Client {
-	c := &List[clients.Client]{parse: clients.Lookup}
 	names := Names(clients.All())
-	cmd.Flags().Var(c, "client", "what these programs would reject or misread is a problem too: `NAMES`, of "+strings.Join(names, ", "))
-	if err := cmd.RegisterFlagCompletionFunc("client", cobra.FixedCompletions(names, cobra.ShellCompDirectiveNoFileComp)); err != nil {
-		panic(err) // the flag was registered twice
-	}
+	c := &List[clients.Client]{names: names, parse: clients.Lookup}
+	cmd.Flags().Var(c, "client", "also report what clients `NAMES` would reject or misread, of "+strings.Join(names, ", "))
+	complete(cmd, "client", names, cobra.ShellCompDirectiveNoFileComp)
 	return &c.values
 }

@@ -7,13 +7,14 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// A Choice is the value of a flag that takes one of a table's names. A name that
-// is not in the table is wrong usage, and the shell completes those that are.
+// A Choice is the value of a flag that takes one of a table of names. The shell
+// completes them.
 type Choice[T any] struct {
 	Value T
 	Given bool // on the command line
 
 	text  string
+	names []string
 	parse func(string) (T, error)
 }
 
@@ -26,17 +27,18 @@ func (c *Choice[T]) Type() string { return "name" }
 func (c *Choice[T]) Set(s string) error {
 	v, err := c.parse(s)
 	if err != nil {
-		return err
+		return suggest(err, s, c.names)
 	}
 	c.Value, c.text, c.Given = v, s, true
 	return nil
 }
 
-// List is the value of a flag that takes names of a table, separated by commas,
-// any number of times.
+// A List is the value of a repeatable flag that takes comma-separated names of a
+// table.
 type List[T fmt.Stringer] struct {
 	values  []T
-	initial bool // whether values are the default, which the first Set replaces
+	initial bool // values are the default, which the first Set replaces
+	names   []string
 	parse   func(string) (T, error)
 }
 
@@ -54,19 +56,20 @@ func (c *List[T]) Set(s string) error {
 		c.values, c.initial = nil, false
 	}
 	for name := range strings.SplitSeq(s, ",") {
-		v, err := c.parse(strings.TrimSpace(name))
+		name = strings.TrimSpace(name)
+		v, err := c.parse(name)
 		if err != nil {
-			return err
+			return suggest(err, name, c.names)
 		}
 		c.values = append(c.values, v)
 	}
 	return nil
 }
 
-// AddChoice gives cmd a flag that takes one of names. Its value is that of
-// initial until it is given; without an initial name it is the zero value.
+// AddChoice adds a flag that takes one of names to cmd. initial is its default; if
+// that is "", the default is the zero value.
 func AddChoice[T any](cmd *cobra.Command, flag, usage, initial string, names []string, parse func(string) (T, error)) *Choice[T] {
-	c := &Choice[T]{parse: parse}
+	c := &Choice[T]{names: names, parse: parse}
 	if initial != "" {
 		if err := c.Set(initial); err != nil {
 			panic(err)
@@ -74,34 +77,36 @@ func AddChoice[T any](cmd *cobra.Command, flag, usage, initial string, names []s
 		c.Given = false
 	}
 	cmd.Flags().Var(c, flag, usage)
-	if err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(names, cobra.ShellCompDirectiveNoFileComp)); err != nil {
-		panic(err) // the flag was registered twice
-	}
+	complete(cmd, flag, names, cobra.ShellCompDirectiveNoFileComp)
 	return c
 }
 
-// AddList gives cmd a flag that takes names, separated by commas. Its values are those of
-// initial until it is given.
+// complete registers the completions of a flag.
+func complete(cmd *cobra.Command, flag string, names []string, directive cobra.ShellCompDirective) {
+	if err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(names, directive)); err != nil {
+		panic(err) // registered twice
+	}
+}
+
+// AddList adds a flag that takes comma-separated names to cmd. initial is its default.
 func AddList[T fmt.Stringer](cmd *cobra.Command, flag, usage, initial string, names []string, parse func(string) (T, error)) *List[T] {
-	c := &List[T]{parse: parse}
+	c := &List[T]{names: names, parse: parse}
 	if err := c.Set(initial); err != nil {
 		panic(err)
 	}
 	c.initial = true
 	cmd.Flags().Var(c, flag, usage+": "+strings.Join(names, ", "))
-	if err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(names, cobra.ShellCompDirectiveNoFileComp)); err != nil {
-		panic(err) // the flag was registered twice
-	}
+	complete(cmd, flag, names, cobra.ShellCompDirectiveNoFileComp)
 	return c
 }
 
-// Exclusive lets a command line have one of two flags only.
+// Exclusive makes the flags a and b of cmd exclude each other.
 func Exclusive(cmd *cobra.Command, a, b string) {
-	cmd.MarkFlagsMutuallyExclusive(a, b) // for the shell, which then leaves one out
+	cmd.MarkFlagsMutuallyExclusive(a, b) // for completion
 	before := cmd.PreRunE
 	cmd.PreRunE = func(cmd *cobra.Command, args []string) error {
 		if cmd.Flags().Changed(a) && cmd.Flags().Changed(b) {
-			return Misuse("--%s and --%s exclude each other: leave one out", a, b)
+			return Misuse("--%s and --%s exclude each other: omit one", a, b)
 		}
 		if before == nil {
 			return nil

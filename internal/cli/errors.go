@@ -4,27 +4,34 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 )
 
-// Interrupted words the error of a job that was interrupted.
-func Interrupted(err error, what string) error {
-	if errors.Is(err, context.Canceled) {
-		return fmt.Errorf("interrupted: %s", what)
-	}
-	return err
-}
-
-// A UsageError is a command line that cannot be meant: exit status 2.
+// A UsageError reports a wrong command line. The exit status is 2.
 type UsageError struct{ message string }
 
 func (e UsageError) Error() string { return e.message }
 
-// Misuse returns a usageError. The message says what is wrong and what is right.
+// Misuse returns a UsageError. The message gives the problem and the remedy.
 func Misuse(format string, args ...any) error { return UsageError{fmt.Sprintf(format, args...)} }
 
-// OneLine returns the message of err without line breaks, and without what a
-// terminal would act on.
+// Interrupted replaces the error of a canceled job by one that reports what is left.
+func Interrupted(err error, left string) error {
+	if errors.Is(err, context.Canceled) {
+		return fmt.Errorf("interrupted: %s", left)
+	}
+	return err
+}
+
+// OneLine returns the message of err as one line without terminal controls.
 func OneLine(err error) string {
 	return Escaped(strings.NewReplacer("\r", "", "\n", " ").Replace(strings.TrimSpace(err.Error())))
+}
+
+// PrintWarnings prints warnings, one per line.
+func PrintWarnings(w io.Writer, warnings []string) {
+	for _, text := range warnings {
+		fmt.Fprintf(w, "microscale: warning: %s\n", Escaped(text))
+	}
 }

@@ -5,12 +5,12 @@ import (
 	"math"
 )
 
-// BytesText writes a size in the decimal units of storage, with three digits.
+// BytesText returns a size in decimal units, with three digits.
 func BytesText(n float64) string {
 	return unitText(n, " B", " kB", " MB", " GB", " TB", " PB")
 }
 
-// Counted writes a number of things: 1 file, 2 files.
+// Counted returns a number with its noun: 1 file, 2 files.
 func Counted(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun
@@ -18,8 +18,8 @@ func Counted(n int, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// ParametersText writes the size of a model as the field does, with three digits:
-// 9.74 M parameters, 68.7 B parameters. Less than a hundred thousand are exact.
+// ParametersText returns the size of a model with three digits, such as 9.74 M
+// parameters or 68.7 B parameters. Below a hundred thousand it is exact.
 func ParametersText(n float64) string {
 	if n < 100_000 {
 		return Counted(int(n), "parameter")
@@ -27,8 +27,8 @@ func ParametersText(n float64) string {
 	return unitText(n, "", " k", " M", " B", " T") + " parameters"
 }
 
-// unitText writes n with three digits in the largest of the units, each a
-// thousand times the one before, of which it has one. The first has no fractions.
+// unitText returns n with three digits in the largest unit that is not above n. Each
+// unit is a thousand times the one before. The first has no fraction.
 func unitText(n float64, units ...string) string {
 	u := 0
 	for n >= 999.5 && u < len(units)-1 {
@@ -46,8 +46,8 @@ func unitText(n float64, units ...string) string {
 	return fmt.Sprintf("%.*f%s", digits, n, units[u])
 }
 
-// DurationText writes how long a job took, to what can matter of it: 12 ms, 1.2 s, 42 s,
-// 2 min 5 s, 3 h 7 min.
+// DurationText returns a time in seconds as text: 12 ms, 1.2 s, 42 s, 2 min 5 s,
+// 3 h 7 min.
 func DurationText(s float64) string {
 	switch whole := int64(math.Round(s)); {
 	case s < 0.0005:
@@ -64,7 +64,7 @@ func DurationText(s float64) string {
 	}
 }
 
-// Decibels writes an SQNR.
+// Decibels returns an SQNR as text.
 func Decibels(v float64) string {
 	switch {
 	case math.IsInf(v, 1):
@@ -75,7 +75,7 @@ func Decibels(v float64) string {
 	return fmt.Sprintf("%.2f", v)
 }
 
-// Percent writes a share of one, to what can matter of it.
+// Percent returns a fraction as a percentage, with fewer digits for small ones.
 func Percent(v float64) string {
 	const least = 0.000001
 	switch {

@@ -7,27 +7,27 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// kinds words the types of flags whose values the flag package reads.
+// kinds describes the values that pflag parses.
 var kinds = map[string]string{
 	"bool":     "true or false",
-	"int":      "a whole number, or is too large",
-	"uint":     "a whole number of 0 or more, or is too large",
-	"uint64":   "a whole number of 0 or more, or is too large",
-	"float32":  "a number, or is too large",
-	"float64":  "a number, or is too large",
-	"duration": "a time such as 500ms or 2s",
+	"int":      "an integer, or is out of range",
+	"uint":     "an integer of 0 or more, or is out of range",
+	"uint64":   "an integer of 0 or more, or is out of range",
+	"float32":  "a number, or is out of range",
+	"float64":  "a number, or is out of range",
+	"duration": "a duration such as 500ms or 2s",
 }
 
-// FlagError words the errors of flags as ours are.
+// FlagError returns err, an error of the flags of cmd, as a UsageError. It leaves a
+// request for help unchanged.
 func FlagError(cmd *cobra.Command, err error) error {
 	var unknown *pflag.NotExistError
 	var invalid *pflag.InvalidValueError
 	switch {
-	case errors.As(err, &unknown):
-		name := unknown.GetSpecifiedName()
-		if near := nearestFlag(cmd, name); near != "" && unknown.GetSpecifiedShortnames() == "" {
-			return Misuse("unknown flag --%s: did you mean --%s?", name, near)
-		}
+	case errors.Is(err, pflag.ErrHelp):
+		return err
+	case errors.As(err, &unknown) && unknown.GetSpecifiedShortnames() == "":
+		return unknownFlag(cmd, unknown.GetSpecifiedName())
 	case errors.As(err, &invalid):
 		flag := invalid.GetFlag()
 		if kind, ok := kinds[flag.Value.Type()]; ok {

@@ -12,24 +12,25 @@ import (
 	"github.com/microscale-go/microscale/quant"
 )
 
-// AddFormat gives cmd --format, a block format.
+// AddFormat adds --format, a block format, to cmd.
 func AddFormat(cmd *cobra.Command) *Choice[quant.Format] {
-	var names []string
-	for _, f := range quant.Formats() {
-		names = append(names, f.Name)
-	}
-	return AddChoice(cmd, "format", "block format `NAME`: one that microscale formats lists", "", names, quant.Lookup)
+	return AddBlockFormat(cmd, "format", "block format `NAME` (microscale formats lists them)")
 }
 
-// AddProfile gives cmd --profile, whose behavior to follow.
+// AddBlockFormat adds a flag that takes a block format to cmd.
+func AddBlockFormat(cmd *cobra.Command, flag, usage string) *Choice[quant.Format] {
+	return AddChoice(cmd, flag, usage, "", Names(quant.Formats()), quant.Lookup)
+}
+
+// AddProfile adds --profile, the library whose rules to follow, to cmd.
 func AddProfile(cmd *cobra.Command) *Choice[profile.Profile] {
-	return AddChoice(cmd, "profile", "follow the library `NAME`: "+strings.Join(profileNames(), ", "), profile.Default().Name, profileCompletions(), profile.Lookup)
+	return AddChoice(cmd, "profile", "follow the rules of library `NAME`: "+strings.Join(profileNames(), ", "), profile.Default().Name, profileCompletions(), profile.Lookup)
 }
 
-// AddProfiles gives cmd a --profile that also takes "all".
+// AddProfiles adds a --profile that also takes "all" to cmd.
 func AddProfiles(cmd *cobra.Command) *Choice[[]profile.Profile] {
 	const all = "all"
-	usage := fmt.Sprintf("follow the library `NAME`: %s; or %s, side by side", strings.Join(profileNames(), ", "), all)
+	usage := fmt.Sprintf("follow the rules of library `NAME`: %s; or %s, side by side", strings.Join(profileNames(), ", "), all)
 	return AddChoice(cmd, "profile", usage, profile.Default().Name, append(profileCompletions(), all), func(name string) ([]profile.Profile, error) {
 		if strings.EqualFold(name, all) {
 			return profile.All(), nil
@@ -58,21 +59,21 @@ func profileCompletions() []string {
 	return names
 }
 
-// AddScaleRule gives cmd --scale-rule, in place of the profile's.
+// AddScaleRule adds --scale-rule, which overrides that of the profile, to cmd.
 func AddScaleRule(cmd *cobra.Command) *Choice[quant.ScaleRule] {
 	names := Names(quant.ScaleRules())
-	return AddChoice(cmd, "scale-rule", "e8m0 scales by the rule `NAME`, whatever the profile's: "+strings.Join(names, ", "), "", names, quant.ParseScaleRule)
+	return AddChoice(cmd, "scale-rule", "compute E8M0 scales by rule `NAME`: "+strings.Join(names, ", ")+" (default that of the profile)", "", names, quant.ParseScaleRule)
 }
 
-// AddScaleSearch gives cmd --scale-search.
+// AddScaleSearch adds --scale-search to cmd.
 func AddScaleSearch(cmd *cobra.Command) *Choice[quant.Search] {
 	names := Names(quant.Searches())
-	search := AddChoice(cmd, "scale-search", "choose the scale of each block by the error that it leaves, as `NAME`: "+strings.Join(names, ", ")+"; mse where the flag stands alone", quant.NoSearch.String(), names, quant.ParseSearch)
+	search := AddChoice(cmd, "scale-search", "choose the scale of each block that minimizes error `NAME`: "+strings.Join(names, ", ")+"; without a value: mse", quant.NoSearch.String(), names, quant.ParseSearch)
 	cmd.Flags().Lookup("scale-search").NoOptDefVal = quant.LeastSquares.String()
 	return search
 }
 
-// Searching returns q with a search of scales.
+// Searching returns q with scale search s.
 func Searching(q quant.Quantizer, s quant.Search) quant.Quantizer {
 	q.Search = s
 	if s == quant.FourOverSixMSE || s == quant.FourOverSixMAE {
@@ -81,8 +82,8 @@ func Searching(q quant.Quantizer, s quant.Search) quant.Quantizer {
 	return q
 }
 
-// Quantizer returns what profile p does for format f, its scale rule replaced
-// where one is given.
+// Quantizer returns the quantizer of profile p for format f, with the scale rule of
+// the flag if that is given.
 func Quantizer(p profile.Profile, f quant.Format, rule *Choice[quant.ScaleRule]) (quant.Quantizer, error) {
 	q, err := p.Quantizer(f)
 	if err != nil {
@@ -95,19 +96,18 @@ func Quantizer(p profile.Profile, f quant.Format, rule *Choice[quant.ScaleRule])
 	return q, err
 }
 
-// GivenRule returns the value of --scale-rule for format f, nil if the flag is not
-// given.
+// GivenRule returns the value of --scale-rule for format f, or nil if it is not given.
 func GivenRule(rule *Choice[quant.ScaleRule], f quant.Format) (*quant.ScaleRule, error) {
 	switch {
 	case !rule.Given:
 		return nil, nil
 	case f.Scale != format.E8M0:
-		return nil, Misuse("--scale-rule is for formats with e8m0 scales, which %s has not: leave it out", f)
+		return nil, Misuse("--scale-rule: %s has no E8M0 scales; omit the flag", f)
 	}
 	return &rule.Value, nil
 }
 
-// AddScalar gives cmd a flag that takes a scalar format, one of the given or any.
+// AddScalar adds a flag that takes a scalar format to cmd: one of only, or any.
 func AddScalar(cmd *cobra.Command, flag, usage, initial string, only ...*format.Scalar) *Choice[*format.Scalar] {
 	if only == nil {
 		return AddChoice(cmd, flag, usage, initial, Names(format.All()), format.Lookup)
@@ -120,21 +120,21 @@ func AddScalar(cmd *cobra.Command, flag, usage, initial string, only ...*format.
 				return s, nil
 			}
 		}
-		return nil, fmt.Errorf("%q will not do: use one of %s", name, strings.Join(names, ", "))
+		return nil, fmt.Errorf("unsupported format %q%s%s", name, useOneOf, strings.Join(names, ", "))
 	})
 }
 
-// AddRounding gives cmd --rounding.
+// AddRounding adds --rounding to cmd.
 func AddRounding(cmd *cobra.Command) *Choice[format.Rounding] {
 	names := Names([]format.Rounding{format.NearestEven, format.HalfAway, format.HalfTowardZero, format.TowardZero, format.Up, format.Stochastic})
-	return AddChoice(cmd, "rounding", "rounding `NAME`: "+strings.Join(names, ", ")+" (default nearest-even; up for e8m0)", "", names, parseText[format.Rounding])
+	return AddChoice(cmd, "rounding", "rounding mode `NAME`: "+strings.Join(names, ", ")+" (default nearest-even; up for e8m0)", "", names, parseText[format.Rounding])
 }
 
-// AddOverflow gives cmd --overflow.
+// AddOverflow adds --overflow to cmd.
 func AddOverflow(cmd *cobra.Command) *Choice[format.Overflow] {
 	overflows := []format.Overflow{format.Saturate, format.NonSaturating, format.SaturateFinite}
 	names := Names(overflows)
-	return AddChoice(cmd, "overflow", "where values beyond the largest go, `NAME`: "+strings.Join(names, ", "), overflows[0].String(), names, parseText[format.Overflow])
+	return AddChoice(cmd, "overflow", "overflow behavior `NAME`: "+strings.Join(names, ", "), overflows[0].String(), names, parseText[format.Overflow])
 }
 
 // parseText parses a value by its UnmarshalText method.

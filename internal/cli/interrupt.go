@@ -10,9 +10,9 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Interruptible makes the context of a command end when the user interrupts it,
-// so that the command can remove what it has written. A second interruption,
-// graceTime later, ends the process as it is.
+// Interruptible cancels the context of a command when the user interrupts it, so that
+// it can remove incomplete files. An interruption graceTime after the first ends the
+// process at once.
 func Interruptible(work func(*cobra.Command, []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
@@ -23,6 +23,6 @@ func Interruptible(work func(*cobra.Command, []string) error) func(*cobra.Comman
 	}
 }
 
-// graceTime is longer than the time between two signals of one interruption:
-// some programs send it to a process and then to its group.
+// graceTime exceeds the delay between the signals of one interruption: some programs
+// signal a process and then its group.
 const graceTime = time.Second

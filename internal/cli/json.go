@@ -11,7 +11,7 @@ import (
 	"unicode/utf8"
 )
 
-// OrEmpty makes an empty list of none, which JSON would call null.
+// OrEmpty returns list, or an empty one instead of nil, which would be null in JSON.
 func OrEmpty[E any](list []E) []E {
 	if list == nil {
 		return []E{}
@@ -19,8 +19,8 @@ func OrEmpty[E any](list []E) []E {
 	return list
 }
 
-// PrintJSON writes v as the one JSON document of a command. Characters that are not
-// printable, which a terminal may act on, are escaped.
+// PrintJSON writes v as the one JSON document of a command. It escapes characters that
+// are not printable, because a terminal may interpret them.
 func PrintJSON(w io.Writer, v any) error {
 	e := json.NewEncoder(asciiControls{w})
 	e.SetEscapeHTML(false)
@@ -28,10 +28,9 @@ func PrintJSON(w io.Writer, v any) error {
 	return e.Encode(v)
 }
 
-// asciiControls writes JSON in which the characters beyond ASCII that are not
-// printable (C1 controls, line separators, those that change the direction of text)
-// are escaped, as encoding/json does with the controls of ASCII. They occur in
-// strings alone. Each Write has whole characters.
+// asciiControls escapes the characters of JSON beyond ASCII that are not printable: C1
+// controls, line separators, bidirectional controls. encoding/json escapes those of
+// ASCII. They occur in strings only. Every Write must end with a whole character.
 type asciiControls struct{ io.Writer }
 
 func (w asciiControls) Write(p []byte) (int, error) {
@@ -58,8 +57,8 @@ func (w asciiControls) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// A Number is a figure of a JSON document: null where it is infinite or
-// undefined. Every float32 is exact as one.
+// A Number is a number of a JSON document, null if it is not finite. It represents
+// every float32 exactly.
 type Number float64
 
 // MarshalJSON writes the number, or null if it is not finite.
@@ -69,7 +68,7 @@ func (n Number) MarshalJSON() ([]byte, error) {
 	case math.IsNaN(f) || math.IsInf(f, 0):
 		return []byte("null"), nil
 	case f == 0 && math.Signbit(f):
-		return []byte("-0.0"), nil // many readers take -0 for an integer
+		return []byte("-0.0"), nil // many parsers read -0 as an integer
 	}
 	return json.Marshal(f)
 }

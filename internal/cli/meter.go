@@ -12,9 +12,8 @@ import (
 	"github.com/microscale-go/microscale/verify"
 )
 
-// A Meter tells on standard error how far a long job has come: a bar with rate
-// and remaining time on a terminal, a line every few seconds elsewhere, nothing
-// for a job that is done before the first line.
+// A Meter prints the progress of a job in bytes: a bar on a terminal, otherwise a line
+// every meterInterval.
 type Meter struct {
 	what  string
 	total atomic.Int64
@@ -22,18 +21,18 @@ type Meter struct {
 	done  atomic.Int64
 
 	out  io.Writer
-	bar  progress.Writer // nil where there is no terminal
+	bar  progress.Writer // nil without a terminal
 	task *progress.Tracker
 
-	lock sync.Mutex // of out, where there is no bar
+	lock sync.Mutex // of out, without a bar
 	stop chan struct{}
 	wait sync.WaitGroup
 }
 
 const meterInterval = 5 * time.Second
 
-// NewMeter starts to report a job of total bytes, named by a verb: "quantizing".
-// It must be closed.
+// NewMeter starts a meter for a job of total bytes, named by a verb such as
+// "quantizing". The caller closes it.
 func NewMeter(out io.Writer, what string, total int64) *Meter {
 	m := &Meter{what: what, start: time.Now(), out: out, stop: make(chan struct{})}
 	m.total.Store(total)
@@ -45,7 +44,7 @@ func NewMeter(out io.Writer, what string, total int64) *Meter {
 	return m
 }
 
-// Add reports n more bytes. It may be called by any number of goroutines.
+// Add reports n more bytes. It is safe for concurrent use.
 func (m *Meter) Add(n int64) {
 	m.done.Add(n)
 	if m.task != nil {
@@ -62,7 +61,7 @@ func (m *Meter) Report(p verify.Progress) {
 	m.Add(p.Done - m.done.Load())
 }
 
-// Logf prints a line above the bar, or between the lines.
+// Logf prints a line above the bar.
 func (m *Meter) Logf(format string, args ...any) {
 	if m.bar != nil {
 		m.bar.Log(format, args...)
@@ -73,7 +72,7 @@ func (m *Meter) Logf(format string, args ...any) {
 	fmt.Fprintf(m.out, format+"\n", args...)
 }
 
-// Close ends the report. What the command prints next stands below it.
+// Close ends the meter and waits for its output.
 func (m *Meter) Close() {
 	if m.task != nil {
 		if m.done.Load() >= m.total.Load() {
@@ -89,19 +88,19 @@ func (m *Meter) Close() {
 func (m *Meter) startBar() {
 	m.bar = newBar(m.out)
 	m.bar.Style().Visibility.Speed = true
-	m.task = &progress.Tracker{Message: m.what, Total: m.total.Load() + 1, Units: progress.UnitsBytes} // one more: only Close ends it
+	m.task = &progress.Tracker{Message: m.what, Total: m.total.Load() + 1, Units: progress.UnitsBytes} // one more, so that only Close completes it
 	m.bar.AppendTracker(m.task)
 	m.wait.Go(m.bar.Render)
 }
 
-// newBar returns a writer of bars, in the style of all commands.
+// newBar returns a progress bar in the style of all commands.
 func newBar(out io.Writer) progress.Writer {
 	bar := progress.NewWriter()
 	bar.SetOutputWriter(out)
 	bar.SetUpdateFrequency(100 * time.Millisecond)
 	bar.SetTrackerLength(24)
 	bar.SetTrackerPosition(progress.PositionRight)
-	bar.SetAutoStop(true) // once the task is marked, even before the first frame
+	bar.SetAutoStop(true) // even if the task ends before the first frame
 	style := bar.Style()
 	style.Chars = progress.StyleCharsBlocks
 	style.Visibility.ETA = true
@@ -129,7 +128,8 @@ func (m *Meter) startLines(interval time.Duration) {
 	})
 }
 
-// meterLine words a report: "quantizing: 1.2 GB of 4.8 GB (25%), 400 MB/s, 9 s left".
+// meterLine returns a line such as
+// "quantizing: 1.2 GB of 4.8 GB (25%), 400 MB/s, 9 s left".
 func meterLine(what string, done, total int64, elapsed time.Duration) string {
 	rate := float64(done) / elapsed.Seconds()
 	line := fmt.Sprintf("%s: %s of %s (%d%%), %s/s", what, BytesText(float64(done)), BytesText(float64(total)), 100*done/max(total, 1), BytesText(rate))

@@ -7,9 +7,9 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// NegativesLast moves the arguments of a command behind its flags and a "--" if
-// one of them starts with a hyphen and is an operand, such as a negative number.
-// Otherwise pflag parses it as a flag.
+// NegativesLast moves the arguments of a command behind its flags and a "--" if one of
+// them starts with a hyphen and is an operand, such as a negative number. pflag would
+// parse it as a flag.
 func NegativesLast(root *cobra.Command, args []string, operand func(string) bool) []string {
 	cmd, rest, err := root.Find(args)
 	if err != nil || cmd == root {
@@ -43,7 +43,7 @@ func NegativesLast(root *cobra.Command, args []string, operand func(string) bool
 	return slices.Concat(path, flags, []string{"--"}, operands)
 }
 
-// takesNext reports whether a is a flag whose value is the next argument.
+// takesNext reports whether the value of flag a is the next argument.
 func takesNext(cmd *cobra.Command, a string) bool {
 	name, ok := strings.CutPrefix(a, "--")
 	if !ok || strings.Contains(name, "=") {

@@ -10,7 +10,7 @@ import (
 	"github.com/microscale-go/microscale/recipe"
 )
 
-// BaselineRecipe is the recipe that others are compared with.
+// BaselineRecipe is the recipe to compare others with.
 const BaselineRecipe = "bf16"
 
 // WithBaseline returns the recipes with the baseline first.
@@ -28,14 +28,13 @@ func WithBaseline(recipes []recipe.Recipe) []recipe.Recipe {
 	return list
 }
 
-// RecipeFlags are the flags that say which recipe: its name, and a switch for
-// each thing of it that can be changed.
+// RecipeFlags are --recipe and a flag for each switch of recipes.
 type RecipeFlags struct {
 	name     *string
 	switches []*switchFlag
 }
 
-// A switchFlag is the value of a flag that sets a switch of a recipe.
+// A switchFlag is the value of the flag of a switch.
 type switchFlag struct {
 	recipe.Switch
 	value string
@@ -44,7 +43,7 @@ type switchFlag struct {
 
 func (s *switchFlag) String() string { return s.value }
 
-// Type tells the help of flags that are given without a value from the others.
+// Type returns "bool" for flags that need no value, for the help.
 func (s *switchFlag) Type() string {
 	if s.boolean() {
 		return "bool"
@@ -54,23 +53,17 @@ func (s *switchFlag) Type() string {
 
 func (s *switchFlag) boolean() bool { return s.Values == "true | false" }
 
-// Set stores the text of the value. The recipe parses it.
+// Set stores the text. The recipe parses it.
 func (s *switchFlag) Set(v string) error {
 	s.value, s.given = v, true
 	return nil
 }
 
-// AddRecipe gives cmd --recipe and the flags of switches.
+// AddRecipe adds --recipe and the flags of all switches to cmd.
 func AddRecipe(cmd *cobra.Command) *RecipeFlags {
 	const initial = "mxfp8"
-	var completions []string
-	for _, r := range recipe.Recipes() {
-		completions = append(completions, cobra.CompletionWithDesc(r.Name, r.Doc))
-	}
-	f := &RecipeFlags{name: cmd.Flags().String("recipe", initial, "train under the recipe `NAME`: "+strings.Join(RecipeNames(), ", ")+"; or a TOML file")}
-	if err := cmd.RegisterFlagCompletionFunc("recipe", cobra.FixedCompletions(completions, cobra.ShellCompDirectiveDefault)); err != nil {
-		panic(err) // the flag was registered twice
-	}
+	f := &RecipeFlags{name: cmd.Flags().String("recipe", initial, "train with recipe `NAME`: "+strings.Join(RecipeNames(), ", ")+", or a TOML file")}
+	complete(cmd, "recipe", recipeCompletions(), cobra.ShellCompDirectiveDefault)
 	f.addSwitches(cmd)
 	return f
 }
@@ -84,20 +77,37 @@ func RecipeNames() []string {
 	return names
 }
 
-// addSwitches gives cmd a flag for each switch of recipes.
+func recipeCompletions() []string {
+	var completions []string
+	for _, r := range recipe.Recipes() {
+		completions = append(completions, cobra.CompletionWithDesc(r.Name, r.Doc))
+	}
+	return completions
+}
+
+// FindRecipe finds a built-in recipe or reads a TOML file.
+func FindRecipe(name string) (recipe.Recipe, error) {
+	r, err := recipe.Find(name)
+	if err != nil {
+		err = suggest(err, name, RecipeNames())
+	}
+	return r, err
+}
+
+// addSwitches adds a flag for each switch of recipes to cmd.
 func (f *RecipeFlags) addSwitches(cmd *cobra.Command) {
 	for _, s := range recipe.Switches() {
 		v := &switchFlag{Switch: s}
 		flag := &pflag.Flag{Name: s.Flag(), Usage: s.Doc + "; " + valuesText(s.Values), Value: v}
 		if v.boolean() {
-			flag.Usage, flag.NoOptDefVal = s.Doc+"; not so with =false", "true"
+			flag.Usage, flag.NoOptDefVal = s.Doc+"; =false disables it", "true"
 		}
 		cmd.Flags().AddFlag(flag)
 		f.switches = append(f.switches, v)
 	}
 }
 
-// valuesText words the values of a switch, and names the place of a flag's value.
+// valuesText describes the values of a switch, and names its placeholder.
 func valuesText(values string) string {
 	if strings.Contains(values, " | ") && !strings.Contains(values, " list ") {
 		return "one of `" + strings.ReplaceAll(values, " | ", "|") + "`"
@@ -105,9 +115,9 @@ func valuesText(values string) string {
 	return "`VALUE` is " + values
 }
 
-// Recipe returns the recipe of the flags.
+// Recipe returns the recipe with the switches that were given.
 func (f *RecipeFlags) Recipe() (recipe.Recipe, error) {
-	r, err := recipe.Find(*f.name)
+	r, err := FindRecipe(*f.name)
 	if err != nil {
 		return r, Misuse("--recipe: %v", err)
 	}
@@ -121,7 +131,7 @@ func (f *RecipeFlags) apply(r *recipe.Recipe) error {
 			continue
 		}
 		if err := r.Set(s.Name, s.value); err != nil {
-			return Misuse("--%s: %v", s.Flag(), err)
+			return Misuse("--%s: %v", s.Flag(), suggest(err, s.value, strings.Split(s.Values, " | ")))
 		}
 	}
 	if err := r.Validate(); err != nil {
@@ -130,7 +140,7 @@ func (f *RecipeFlags) apply(r *recipe.Recipe) error {
 	return nil
 }
 
-// RecipeList is the value of --recipes.
+// A RecipeList is the value of --recipes.
 type RecipeList struct {
 	Recipes []recipe.Recipe
 	text    string
@@ -141,17 +151,17 @@ func (l *RecipeList) String() string { return l.text }
 // Type returns the type of the value, for pflag.
 func (l *RecipeList) Type() string { return "names" }
 
-// Set finds the recipes of a list of names and files.
+// Set finds the recipes of comma-separated names and TOML files.
 func (l *RecipeList) Set(s string) error {
 	var recipes []recipe.Recipe
 	taken := map[string]bool{}
 	for _, name := range strings.Split(s, ",") {
-		r, err := recipe.Find(strings.TrimSpace(name))
+		r, err := FindRecipe(strings.TrimSpace(name))
 		if err != nil {
 			return err
 		}
 		if taken[r.Name] {
-			return fmt.Errorf("%s is there twice: leave one out, or give a TOML file another name", r.Name)
+			return fmt.Errorf("%s is named twice: omit one, or rename that of a TOML file", r.Name)
 		}
 		taken[r.Name] = true
 		recipes = append(recipes, r)
@@ -160,18 +170,13 @@ func (l *RecipeList) Set(s string) error {
 	return nil
 }
 
-// AddRecipes gives cmd --recipes, all of the table where initial is "".
+// AddRecipes adds --recipes to cmd. The default is initial, or all if that is "".
 func AddRecipes(cmd *cobra.Command, initial string) *RecipeList {
 	l := &RecipeList{}
-	var names, completions []string
-	for _, r := range recipe.Recipes() {
-		names = append(names, r.Name)
-		completions = append(completions, cobra.CompletionWithDesc(r.Name, r.Doc))
-	}
-	all := strings.Join(names, ",")
-	usage := "recipes `NAMES`, with commas between them: " + strings.Join(names, ", ") + "; or TOML files"
+	all := strings.Join(RecipeNames(), ",")
+	usage := "comma-separated recipes `NAMES`: " + strings.Join(RecipeNames(), ", ") + ", or TOML files"
 	if initial == "" {
-		initial, usage = all, usage+" (default all of these)"
+		initial, usage = all, usage+" (default all of the names)"
 	}
 	if err := l.Set(initial); err != nil {
 		panic(err) // rows of the table
@@ -180,8 +185,6 @@ func AddRecipes(cmd *cobra.Command, initial string) *RecipeList {
 		l.text = ""
 	}
 	cmd.Flags().Var(l, "recipes", usage)
-	if err := cmd.RegisterFlagCompletionFunc("recipes", cobra.FixedCompletions(completions, cobra.ShellCompDirectiveDefault)); err != nil {
-		panic(err) // the flag was registered twice
-	}
+	complete(cmd, "recipes", recipeCompletions(), cobra.ShellCompDirectiveDefault)
 	return l
 }

@@ -12,12 +12,12 @@ import (
 	"github.com/microscale-go/microscale/convert"
 )
 
-// A ShardFlag is the value of --shard: which of how many workers this is.
+// A ShardFlag is the value of --shard: the index of this worker and their number.
 type ShardFlag struct{ index, count int }
 
-// IndexVariables are where launchers say which of the workers a process is, from 0
-// on: Kubernetes (an indexed Job), Slurm, Open MPI. They are read for --shard
-// auto/N, and beside hub access the environment is read nowhere else.
+// IndexVariables hold the worker index, from 0, under Kubernetes (indexed Jobs), Slurm
+// and Open MPI. Only --shard auto/N reads them. Apart from access to the hub, nothing
+// else reads the environment.
 var IndexVariables = []string{"JOB_COMPLETION_INDEX", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK"}
 
 func (s *ShardFlag) String() string {
@@ -35,9 +35,9 @@ func (s *ShardFlag) Set(text string) error {
 	index, count, ok := strings.Cut(text, "/")
 	n, err := strconv.Atoi(count)
 	if !ok || err != nil || n < 1 {
-		return fmt.Errorf("give it as I/N or auto/N, as in 0/4 for the first of four workers")
+		return fmt.Errorf("got %q, want I/N or auto/N, such as 0/4 for the first of four workers", text)
 	}
-	from := "--shard"
+	from := "worker"
 	if index == "auto" {
 		if from, index, err = launcherIndex(); err != nil {
 			return err
@@ -45,14 +45,14 @@ func (s *ShardFlag) Set(text string) error {
 	}
 	i, err := strconv.Atoi(index)
 	if err != nil || i < 0 || i >= n {
-		return fmt.Errorf("%s says worker %q, and %d workers count from 0 to %d", from, index, n, n-1)
+		return fmt.Errorf("%s %q of %d workers: want 0 to %d", from, index, n, n-1)
 	}
 	s.index, s.count = i, n
 	return nil
 }
 
-// launcherIndex returns the variable that is set, and its value. Several are no
-// fault where they agree, as where Slurm starts Open MPI.
+// launcherIndex returns the variable that is set, and its value. Several may be set if
+// they agree, as when Slurm starts Open MPI.
 func launcherIndex() (name, value string, err error) {
 	for _, n := range IndexVariables {
 		switch v := os.Getenv(n); {
@@ -60,24 +60,24 @@ func launcherIndex() (name, value string, err error) {
 		case name == "":
 			name, value = n, v
 		case v != value:
-			return "", "", fmt.Errorf("%s says worker %q, and %s worker %q: give it as I/N", name, value, n, v)
+			return "", "", fmt.Errorf("%s is %q, but %s is %q: use --shard I/N", name, value, n, v)
 		}
 	}
 	if name == "" {
-		return "", "", fmt.Errorf("none of %s is set, which say which worker this is: give it as I/N", strings.Join(IndexVariables, ", "))
+		return "", "", fmt.Errorf("none of %s is set: use --shard I/N", strings.Join(IndexVariables, ", "))
 	}
 	return name, value, nil
 }
 
-// AddShard gives cmd --shard.
+// AddShard adds --shard to cmd.
 func AddShard(cmd *cobra.Command) *ShardFlag {
 	s := &ShardFlag{}
-	cmd.Flags().Var(s, "shard", "write the part of worker `I/N` alone, who count from 0, beside DST, for merge to join; a worker writes whole files, so that more workers than files have nothing to do; auto/N asks Kubernetes' JOB_COMPLETION_INDEX, SLURM_PROCID or OMPI_COMM_WORLD_RANK for I")
+	cmd.Flags().Var(s, "shard", "write the part of worker `I/N` (I from 0) beside DST; merge joins the parts; each worker writes whole files; auto/N reads I from JOB_COMPLETION_INDEX, SLURM_PROCID or OMPI_COMM_WORLD_RANK")
 	return s
 }
 
-// Plan returns the plan of the worker, and says on standard error where workers
-// have nothing to do.
+// Plan returns the part of the worker, or p without --shard. It prints a note if some
+// workers have nothing to do.
 func (s *ShardFlag) Plan(stderr io.Writer, p *convert.Plan) (*convert.Plan, error) {
 	if s.count == 0 {
 		return p, nil
@@ -87,21 +87,13 @@ func (s *ShardFlag) Plan(stderr io.Writer, p *convert.Plan) (*convert.Plan, erro
 		return nil, err
 	}
 	if idle := p.Idle(); len(idle) > 0 {
-		fmt.Fprintf(stderr, "microscale: note: a worker writes whole files, and there %s: %s nothing to convert, though merge wants all %d parts\n",
-			are(len(p.Files()), "file"), have(idle), s.count)
+		fmt.Fprintf(stderr, "microscale: note: %s for %s: %s nothing to convert, but merge needs all %d parts\n",
+			Counted(s.count, "worker"), Counted(len(p.Files()), "file"), have(idle), s.count)
 	}
 	return p, nil
 }
 
-// are counts things with a verb: "is 1 file", "are 2 files".
-func are(n int, thing string) string {
-	if n == 1 {
-		return "is 1 " + thing
-	}
-	return "are " + Counted(n, thing)
-}
-
-// have names workers with a verb: "worker 1 has", "3 of the workers (1, 2, 5) have".
+// have names workers with their verb: "worker 1 has", "3 workers (1, 2, 5) have".
 func have(workers []int) string {
 	if len(workers) == 1 {
 		return fmt.Sprintf("worker %d has", workers[0])
@@ -115,5 +107,5 @@ func have(workers []int) string {
 		}
 		names = append(names, strconv.Itoa(w))
 	}
-	return fmt.Sprintf("%d of the workers (%s) have", len(workers), strings.Join(names, ", "))
+	return fmt.Sprintf("%d workers (%s) have", len(workers), strings.Join(names, ", "))
 }

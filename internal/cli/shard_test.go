@@ -15,8 +15,8 @@ func TestShardVariables(t *testing.T) {
 	}{
 		{[3]string{"", "1", ""}, "1/4", nil},
 		{[3]string{"2", "", "2"}, "2/4", nil},
-		{[3]string{"0", "3", ""}, "", []string{`JOB_COMPLETION_INDEX says worker "0"`, `SLURM_PROCID worker "3"`}},
-		{[3]string{"", "0", "1"}, "", []string{"SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "give it as I/N"}},
+		{[3]string{"0", "3", ""}, "", []string{`JOB_COMPLETION_INDEX is "0"`, `SLURM_PROCID is "3"`}},
+		{[3]string{"", "0", "1"}, "", []string{"SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "use --shard I/N"}},
 		{[3]string{}, "", []string{"none of JOB_COMPLETION_INDEX"}},
 	} {
 		for i, name := range IndexVariables {

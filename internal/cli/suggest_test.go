@@ -9,7 +9,7 @@ func TestEditDistance(t *testing.T) {
 		a, b string
 		want int
 	}{{"", "", 0}, {"a", "", 1}, {"", "ab", 2}, {"json", "jsn", 1}, {"json", "json", 0}, {"kitten", "sitting", 3}, {"ab", "ba", 2}} {
-		if got := EditDistance(tc.a, tc.b); got != tc.want {
+		if got := editDistance(tc.a, tc.b); got != tc.want {
 			t.Errorf("from %q to %q it is %d edits, want %d", tc.a, tc.b, got, tc.want)
 		}
 	}

@@ -7,7 +7,7 @@ import (
 	"github.com/jedib0t/go-pretty/v6/text"
 )
 
-// WriteSteps writes steps in two columns, long ones on several lines.
+// WriteSteps writes steps in two columns, and wraps long ones.
 func WriteSteps(b *strings.Builder, width int, steps []Step) {
 	for _, s := range steps {
 		_ = PrintWrapped(b, s[0], 9, width, s[1]) // a Builder does not fail
@@ -17,17 +17,17 @@ func WriteSteps(b *strings.Builder, width int, steps []Step) {
 // Left returns a column of text.
 func Left(title string) Column { return Column{title, false} }
 
-// Right returns a column of numbers, which are aligned to the right.
+// Right returns a column of numbers, aligned to the right.
 func Right(title string) Column { return Column{title, true} }
 
-// A Column is a column of a table: its title, and whether it holds numbers.
+// A Column is a column of a table. Numbers are aligned to the right.
 type Column struct {
 	Title   string
 	Numeric bool
 }
 
-// NewTable returns a table in the style of all commands: no boxes, one rule
-// below the titles, numbers to the right.
+// NewTable returns a table in the style of all commands: no boxes, one rule below the
+// titles.
 func NewTable(columns ...Column) table.Writer {
 	t := table.NewWriter()
 	style := table.StyleLight
@@ -49,7 +49,7 @@ func NewTable(columns ...Column) table.Writer {
 	return t
 }
 
-// NumericColumns puts the columns that hold numbers to the right.
+// NumericColumns aligns the columns of numbers to the right.
 func NumericColumns(columns []Column) []table.ColumnConfig {
 	var configs []table.ColumnConfig
 	for i, c := range columns {

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/term"
 )
 
-// TerminalWidth returns the columns of the terminal that w is, 80 where it is none.
+// TerminalWidth returns the columns of w if it is a terminal, otherwise 80.
 func TerminalWidth(w io.Writer) int {
 	if f, ok := w.(*os.File); ok {
 		if width, _, err := term.GetSize(int(f.Fd())); err == nil && width > 0 {

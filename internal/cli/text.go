@@ -10,7 +10,7 @@ import (
 	"github.com/jedib0t/go-pretty/v6/text"
 )
 
-// Printable returns a name as it is, or quoted where a terminal would act on it.
+// Printable returns name, quoted if it holds characters that are not printable.
 func Printable(name string) string {
 	if Escaped(name) != name {
 		return strconv.Quote(name)
@@ -18,7 +18,7 @@ func Printable(name string) string {
 	return name
 }
 
-// Escaped returns text with what is not printable written as Go does.
+// Escaped returns text with Go escapes for what is not printable.
 func Escaped(text string) string {
 	var b strings.Builder
 	for len(text) > 0 {
@@ -36,8 +36,8 @@ func Escaped(text string) string {
 	return b.String()
 }
 
-// PrintWrapped writes text behind a title, in lines that fit the terminal; those
-// after the first are indented by as much as the title's column.
+// PrintWrapped writes body after title in lines of width columns, indented after the
+// title.
 func PrintWrapped(w io.Writer, title string, indent, width int, body string) error {
 	for _, line := range strings.Split(text.WrapSoft(body, max(width-indent, 20)), "\n") {
 		if _, err := fmt.Fprintf(w, "%-*s%s\n", indent, title, strings.TrimRight(line, " ")); err != nil {

@@ -5,12 +5,12 @@ import (
 	"unicode/utf8"
 )
 
-// A TextWriter writes text as it comes, a byte at a time. On a terminal it writes
-// what is no text, and what a terminal would act on, as Go does.
+// A TextWriter writes text byte by byte. With Escape, for terminals, it escapes
+// controls and bytes that are not UTF-8.
 type TextWriter struct {
 	W      io.Writer
 	Escape bool
-	held   []byte // the beginning of a character
+	held   []byte // an incomplete character
 	last   byte
 	Err    error
 }
@@ -40,7 +40,7 @@ func (t *TextWriter) put(character string) {
 	t.last = character[len(character)-1]
 }
 
-// End writes what is held, and ends the line.
+// End writes the held bytes and ends the line.
 func (t *TextWriter) End() {
 	if len(t.held) > 0 {
 		t.put(string(t.held))

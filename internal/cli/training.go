@@ -11,8 +11,8 @@ import (
 	"github.com/microscale-go/microscale/train"
 )
 
-// TrainingFlags are the flags of the commands that train: everything of a run but
-// its recipe and where it is written.
+// TrainingFlags are the flags of commands that train, except the recipe and the
+// output.
 type TrainingFlags struct {
 	steps, batch, microbatches, sequence, hidden, layers, heads, kvHeads, intermediate *uint
 	evalTokens, evalEvery, threads                                                     *uint
@@ -24,41 +24,41 @@ type TrainingFlags struct {
 	firstLast, recompute, fp8Param                                                     *bool
 }
 
-// AddTraining gives cmd the flags of a run, which d is without them.
+// AddTraining adds the flags of a training run, with the defaults d, to cmd.
 func AddTraining(cmd *cobra.Command, d train.Config) *TrainingFlags {
 	flags := cmd.Flags()
 	count := func(name string, initial int, usage string) *uint { return flags.Uint(name, uint(initial), usage) }
 	f := &TrainingFlags{}
-	f.steps = count("steps", d.Steps, "train for `N` steps; warm-up and schedule are fractions of them")
-	f.seed = flags.Uint64("seed", d.Seed, "the number `N` that the model, the order of the text and random bits come of")
-	f.data = AddData(cmd, "train on")
-	f.hidden = count("hidden", d.Model.HiddenSize, "width `N` of the model")
-	f.layers = count("layers", d.Model.NumHiddenLayers, "number `N` of layers")
-	f.heads = count("heads", d.Model.NumAttentionHeads, "heads `N` of attention, which share the width")
-	f.kvHeads = count("kv-heads", d.Model.NumKeyValueHeads, "heads `N` of keys and values, a divisor of the heads")
-	f.intermediate = count("intermediate", d.Model.IntermediateSize, "width `N` inside of the feed-forward layers")
-	f.sequence = count("sequence", d.Sequence, "tokens `N` in a sequence")
-	f.batch = count("batch", d.Batch, "sequences `N` in a step")
-	f.microbatches = count("microbatches", d.Microbatches, "parts `N` of a batch, whose gradients are summed")
-	f.learningRate = flags.Float64("learning-rate", d.LearningRate, "learning rate `R` at its peak")
-	f.schedule = AddChoice(cmd, "schedule", "course `NAME` of the learning rate: cosine, wsd (warm-up, stable, decay), constant", d.Schedule.String(), Names(train.Schedules()), parseSchedule)
-	f.warmup = flags.Float64("warmup", d.Warmup, "fraction `F` of the steps in which the learning rate rises")
-	f.clip = flags.Float64("clip", d.Clip, "largest norm `X` of the gradients; 0: any")
-	f.decay = flags.Float64("weight-decay", d.Optimizer.Decay, "weight decay `X` of AdamW, on matrices")
-	f.evalTokens = count("eval-tokens", d.ValidationTokens, "tokens `N` of the validation text, the same ones every time")
-	f.evalEvery = count("eval-every", d.ValidateEvery, "steps `N` from one validation to the next; 0: at the end only")
-	f.firstLast = flags.Bool("first-last-layers-bf16", false, "keep the first and last layers in BF16, as many as the next two flags say")
-	f.startBF16 = count("num-layers-at-start-in-bf16", 1, "layers `N` at the start that --first-last-layers-bf16 keeps")
-	f.endBF16 = count("num-layers-at-end-in-bf16", 1, "layers `N` at the end that --first-last-layers-bf16 keeps")
-	f.recompute = flags.Bool("recompute", false, "compute activations again for the backward pass, and do not keep them")
-	f.fp8Param = flags.Bool("fp8-param", false, "hold the weights that a recipe quantizes as rowwise codes, beside the FP32 weights of the optimizer; columnwise codes are made for one layer at a time, which saves their memory")
+	f.steps = count("steps", d.Steps, "train for `N` steps")
+	f.seed = flags.Uint64("seed", d.Seed, "seed `N` for initialization, data order and stochastic rounding")
+	f.data = AddData(cmd, "train")
+	f.hidden = count("hidden", d.Model.HiddenSize, "model width `N`")
+	f.layers = count("layers", d.Model.NumHiddenLayers, "layers `N`")
+	f.heads = count("heads", d.Model.NumAttentionHeads, "attention heads `N`; divides --hidden")
+	f.kvHeads = count("kv-heads", d.Model.NumKeyValueHeads, "key and value heads `N`; divides --heads")
+	f.intermediate = count("intermediate", d.Model.IntermediateSize, "feed-forward width `N`")
+	f.sequence = count("sequence", d.Sequence, "tokens `N` per sequence")
+	f.batch = count("batch", d.Batch, "sequences `N` per step")
+	f.microbatches = count("microbatches", d.Microbatches, "split a batch into `N` microbatches and sum their gradients")
+	f.learningRate = flags.Float64("learning-rate", d.LearningRate, "peak learning rate `R`")
+	f.schedule = AddChoice(cmd, "schedule", "learning-rate schedule `NAME`: cosine, wsd (warm-up, stable, decay), constant", d.Schedule.String(), Names(train.Schedules()), parseSchedule)
+	f.warmup = flags.Float64("warmup", d.Warmup, "fraction `F` of the steps for warm-up of the learning rate")
+	f.clip = flags.Float64("clip", d.Clip, "clip gradients to norm `X`; 0: no clipping")
+	f.decay = flags.Float64("weight-decay", d.Optimizer.Decay, "AdamW weight decay `X` of matrices")
+	f.evalTokens = count("eval-tokens", d.ValidationTokens, "validate on `N` tokens, the same each time")
+	f.evalEvery = count("eval-every", d.ValidateEvery, "validate every `N` steps; 0: at the end only")
+	f.firstLast = flags.Bool("first-last-layers-bf16", false, "keep the first and last layers in BF16; the next two flags set how many")
+	f.startBF16 = count("num-layers-at-start-in-bf16", 1, "first layers `N` for --first-last-layers-bf16")
+	f.endBF16 = count("num-layers-at-end-in-bf16", 1, "last layers `N` for --first-last-layers-bf16")
+	f.recompute = flags.Bool("recompute", false, "recompute activations in the backward pass instead of storing them")
+	f.fp8Param = flags.Bool("fp8-param", false, "store quantized weights as rowwise codes beside the FP32 weights of the optimizer, and compute columnwise codes one layer at a time, to save memory")
 	f.threads = AddThreads(cmd)
 	return f
 }
 
-// BoundGarbage has the garbage collector run before garbage exceeds a fifth of the
-// memory in use. Weights and moments are large arrays without pointers, which it does
-// not read, so that this costs no time. A GOGC of the user's stays.
+// BoundGarbage makes the garbage collector run before garbage exceeds a fifth of the
+// memory in use. That costs little: weights and moments are large arrays without
+// pointers, which it does not scan. It does not change a GOGC of the user.
 func BoundGarbage() {
 	const fifth, standard = 20, 100
 	if percent := debug.SetGCPercent(fifth); percent != standard {
@@ -66,13 +66,13 @@ func BoundGarbage() {
 	}
 }
 
-// AddData gives cmd --data, the text to do something on.
+// AddData adds --data, the text of the verb doing, to cmd.
 func AddData(cmd *cobra.Command, doing string) *[]string {
-	return cmd.Flags().StringArray("data", nil, doing+" `TEXT`: a file, a directory, goroot: (the source of Go's library) or synthetic: (text made here); may be given several times (default goroot: where Go is, else synthetic:)")
+	return cmd.Flags().StringArray("data", nil, doing+" on `TEXT`: a file, a directory, goroot: (the Go standard library) or synthetic: (generated); repeatable (default goroot: if Go is installed, else synthetic:)")
 }
 
-// Config returns the run that the flags describe, with its text, under the first of
-// the recipes. It must be one under each.
+// Config returns the training run of the flags with the first recipe, and opens its
+// text. The run must be valid with every recipe.
 func (f *TrainingFlags) Config(cmd *cobra.Command, recipes ...recipe.Recipe) (c train.Config, corpus *train.Corpus, err error) {
 	c = train.DefaultConfig()
 	c.Steps, c.Batch, c.Microbatches, c.Sequence = int(*f.steps), int(*f.batch), int(*f.microbatches), int(*f.sequence)
@@ -84,7 +84,7 @@ func (f *TrainingFlags) Config(cmd *cobra.Command, recipes ...recipe.Recipe) (c 
 	c.Seed, c.Threads = *f.seed, int(*f.threads)
 	for _, n := range []string{"num-layers-at-start-in-bf16", "num-layers-at-end-in-bf16"} {
 		if cmd.Flags().Changed(n) && !*f.firstLast {
-			return c, nil, Misuse("--%s is for --first-last-layers-bf16: add that", n)
+			return c, nil, Misuse("--%s applies to --first-last-layers-bf16: add that, or omit both", n)
 		}
 	}
 	if *f.firstLast {

@@ -10,14 +10,13 @@ import (
 	"github.com/microscale-go/microscale/train"
 )
 
-// WarnBusy says that other work took part in what was measured.
+// WarnBusy warns that other programs disturbed a measurement.
 func WarnBusy(w io.Writer, what string) {
-	fmt.Fprintf(w, "microscale: other programs had the processors during most %s: an idle machine is faster\n", what)
+	fmt.Fprintf(w, "microscale: warning: other programs used the processors during most %s; an idle machine is faster\n", what)
 }
 
-// A TrainMeter tells on standard error how far a training run has come: a bar on
-// a terminal, a line every few seconds elsewhere, nothing for a run that is done
-// before the first line.
+// A TrainMeter prints the progress of a training run: a bar on a terminal, otherwise a
+// line every meterInterval.
 type TrainMeter struct {
 	out   io.Writer
 	what  string // the recipe
@@ -25,16 +24,16 @@ type TrainMeter struct {
 	task  *progress.Tracker
 	ended chan struct{}
 
-	tokens     int // of the steps seen, and their time
+	tokens     int // of the finished steps, and their time
 	elapsed    time.Duration
 	line       time.Time // of the last line
-	validation string    // what the next one says of it
+	validation string    // for the next line
 }
 
-// stepUnits is what a step counts for in a bar, whose percents are of the whole.
+// stepUnits is the number of units of a step in the bar.
 const stepUnits = 1000
 
-// NewTrainMeter starts to report a run of steps. It must be closed.
+// NewTrainMeter starts a meter for a run of steps. The caller closes it.
 func NewTrainMeter(out io.Writer, what string, steps int) *TrainMeter {
 	m := &TrainMeter{out: out, what: what, line: time.Now()}
 	if !IsTerminal(out) {
@@ -42,7 +41,7 @@ func NewTrainMeter(out io.Writer, what string, steps int) *TrainMeter {
 	}
 	m.bar = newBar(out)
 	m.task = &progress.Tracker{
-		Message: what, Total: int64(steps)*stepUnits + 1, // one more: only Close ends it
+		Message: what, Total: int64(steps)*stepUnits + 1, // one more, so that only Close completes it
 		Units: progress.Units{Formatter: func(v int64) string { return fmt.Sprintf("step %d of %d", v/stepUnits, steps) }},
 	}
 	m.bar.AppendTracker(m.task)
@@ -83,7 +82,7 @@ func (m *TrainMeter) step(e train.Event) {
 	}
 }
 
-// Close ends the report.
+// Close ends the meter.
 func (m *TrainMeter) Close() {
 	if m.task == nil {
 		return
@@ -96,7 +95,7 @@ func (m *TrainMeter) Close() {
 	<-m.ended
 }
 
-// TokenRate words tokens per second.
+// TokenRate returns tokens per second as text.
 func TokenRate(perSecond float64) string {
 	return unitText(perSecond, "", " k", " M") + " tokens/s"
 }

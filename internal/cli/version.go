@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Version returns the module's version, or the commit that it was built from.
+// Version returns the version of the module, or the commit that it was built from.
 func Version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

@@ -15,21 +15,20 @@ import (
 	"github.com/microscale-go/microscale/internal/sample"
 )
 
-// Help is what the help of every command that takes a SRC says of it.
-const Help = `SRC is a Hugging Face directory (config.json, one or many *.safetensors, an
-index), a single .safetensors or .gguf file, hf://OWNER/NAME or
-hf://OWNER/NAME@REVISION (a model on the Hugging Face Hub, read from there by HF_ENDPOINT, HF_TOKEN and
-HF_HOME), or "sample:", a small Llama-shaped checkpoint of 9.7 M parameters that
-the program makes itself, the same every time.`
+// Help describes the argument SRC of commands.
+const Help = `SRC is a Hugging Face directory (config.json, *.safetensors, an index), a
+.safetensors or .gguf file, a model on the Hugging Face Hub (hf://OWNER/NAME or
+hf://OWNER/NAME@REVISION; HF_ENDPOINT, HF_TOKEN and HF_HOME apply), or
+"sample:", a built-in Llama-shaped checkpoint of 9.7 M parameters.`
 
-// Open opens a SRC. It must be closed.
+// Open opens the checkpoint that the argument SRC names. The caller closes it.
 func Open(ctx context.Context, arg string) (*hf.Checkpoint, error) {
 	switch {
 	case strings.HasSuffix(arg, llamacpp.Suffix):
 		return convert.Open(arg)
 	case !strings.HasPrefix(arg, hub.Scheme):
 		c, err := sample.Open(ctx, arg)
-		return c, cli.Interrupted(err, "the sample was not made")
+		return c, cli.Interrupted(err, "the sample was not created")
 	}
 	client, err := hub.FromEnvironment(os.Getenv)
 	if err != nil {

@@ -11,14 +11,14 @@ import (
 	"github.com/microscale-go/microscale/tensor"
 )
 
-// An Explanation is what one profile makes of a row of values. The codes and
-// scales are the quantizer's own; the steps between are worked out beside it.
+// An Explanation is a row of values quantized by one profile. The codes and scales are
+// those of the quantizer; the steps in between are computed here.
 type Explanation struct {
 	Profile    string        `json:"profile"`
-	Defined    bool          `json:"defined"`              // whether the profile has the format
+	Defined    bool          `json:"defined"`              // the profile supports the format
 	ScaleRule  string        `json:"scale_rule,omitempty"` // of e8m0 scales
 	TensorAmax cli.Number    `json:"tensor_amax"`
-	Global     cli.Number    `json:"global_scale"` // null where the format has none
+	Global     cli.Number    `json:"global_scale"` // null without a global scale
 	SQNR       cli.Number    `json:"sqnr_db"`
 	Blocks     []blockDetail `json:"blocks"`
 
@@ -31,23 +31,23 @@ type blockDetail struct {
 	First     int             `json:"first"` // index of its first value
 	Amax      cli.Number      `json:"amax"`
 	AmaxBits  string          `json:"amax_bits"`
-	ScaleCode string          `json:"scale_code"` // float32 scales: their bits
-	Scale     cli.Number      `json:"scale"`      // decode scale, without the global one
+	ScaleCode string          `json:"scale_code"` // bits of an FP32 scale
+	Scale     cli.Number      `json:"scale"`      // decode scale, without the global scale
 	SQNR      cli.Number      `json:"sqnr_db"`
 	Elements  []elementDetail `json:"elements"`
 
 	amax   float32
-	at     int     // index of amax, -1 where there is none
-	scale  float32 // as Scale
-	decode float32 // global scale included
+	at     int     // index of amax, -1 if all values are NaN
+	scale  float32 // like Scale
+	decode float32 // with the global scale
 }
 
 // An elementDetail is one value of a block.
 type elementDetail struct {
 	Value    cli.Number `json:"value"`
 	Quotient cli.Number `json:"quotient"` // value / decode scale
-	Lower    cli.Number `json:"lower"`    // magnitudes of the element format on both sides of the quotient,
-	Upper    cli.Number `json:"upper"`    // the same twice where it is one, null where there is none
+	Lower    cli.Number `json:"lower"`    // the nearest magnitudes of the element format below and above the quotient:
+	Upper    cli.Number `json:"upper"`    // equal if it is exact, null beyond the format
 	Code     string     `json:"code"`
 	Decoded  cli.Number `json:"decoded"`
 	Error    cli.Number `json:"relative_error"`
@@ -57,14 +57,26 @@ type elementDetail struct {
 	value, quotient, decoded float32
 }
 
-// Explain quantizes values as one row by the rules of profile p, its scale rule
-// replaced by rule unless that is nil. amax is the amax of the tensor that the
-// values are from, nil for that of the values.
-func Explain(p profile.Profile, f quant.Format, rule *quant.ScaleRule, values []float32, amax *float32) (Explanation, error) {
+// ExplainAll explains values with each of the profiles, as explain does.
+func ExplainAll(profiles []profile.Profile, f quant.Format, rule *quant.ScaleRule, values []float32, amax *float32) ([]Explanation, error) {
+	explanations := make([]Explanation, len(profiles))
+	for i, p := range profiles {
+		var err error
+		if explanations[i], err = explain(p, f, rule, values, amax); err != nil {
+			return nil, err
+		}
+	}
+	return explanations, nil
+}
+
+// explain quantizes values as one row by the rules of profile p. A rule that is not nil
+// overrides that of p. amax is that of the tensor that holds the values, nil for that
+// of the values.
+func explain(p profile.Profile, f quant.Format, rule *quant.ScaleRule, values []float32, amax *float32) (Explanation, error) {
 	e := Explanation{Profile: p.Name, doc: p.Doc, TensorAmax: cli.Number(math.NaN()), Global: cli.Number(math.NaN()), SQNR: cli.Number(math.NaN()), Blocks: []blockDetail{}}
 	q, err := p.Quantizer(f)
 	if err != nil {
-		return e, nil // not defined
+		return e, nil // not supported
 	}
 	if rule != nil {
 		q.Rule = *rule

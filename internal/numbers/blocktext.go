@@ -13,7 +13,7 @@ import (
 	"github.com/microscale-go/microscale/quant"
 )
 
-// headline names the format and its parts.
+// headline describes the format.
 func headline(f quant.Format) string {
 	text := fmt.Sprintf("%s: %s elements, one %s scale per %s", f.Name, f.Element, f.Scale, BlockText(f.Block))
 	if f.Global {
@@ -22,8 +22,20 @@ func headline(f quant.Format) string {
 	return text
 }
 
-// PrintSteps shows all blocks of one profile.
-func PrintSteps(w io.Writer, e *Explanation) error {
+// PrintExplanations prints the steps of one profile, the codes of several, or a JSON
+// document.
+func PrintExplanations(w io.Writer, f quant.Format, all []Explanation, asJSON bool) error {
+	switch {
+	case asJSON:
+		return cli.PrintJSON(w, map[string]any{"format": f.Name, "profiles": all})
+	case len(all) == 1:
+		return printSteps(w, &all[0])
+	}
+	return printComparison(w, f, all)
+}
+
+// printSteps prints all blocks of one profile.
+func printSteps(w io.Writer, e *Explanation) error {
 	f := e.quantizer.Format
 	var b strings.Builder
 	width := cli.TerminalWidth(w)
@@ -44,7 +56,7 @@ func PrintSteps(w io.Writer, e *Explanation) error {
 	return err
 }
 
-// blockTitle says which block d is, and that zeros fill it up.
+// blockTitle returns the index and size of block d, and its padding.
 func blockTitle(d *blockDetail, i, blocks int, f quant.Format) string {
 	n := len(d.Elements)
 	title := "One block"
@@ -56,13 +68,13 @@ func blockTitle(d *blockDetail, i, blocks int, f quant.Format) string {
 		title = strings.TrimSuffix(title, "s")
 	}
 	if f.Block.Cols > n {
-		title += fmt.Sprintf(", filled up with zeros to %d", f.Block.Cols)
+		title += fmt.Sprintf(", padded with zeros to %d", f.Block.Cols)
 	}
 	return title
 }
 
-// elementTable shows the values of a block. Its codes are in binary too where
-// the terminal is wide enough for that.
+// elementTable returns the values of a block as a table, with binary codes if they fit
+// the terminal.
 func elementTable(d *blockDetail, f quant.Format, width int) string {
 	columns := []cli.Column{cli.Right("#"), cli.Right("value"), cli.Right("÷ scale"), cli.Left("between"), cli.Left(fieldNames(f.Element)),
 		cli.Left("code"), cli.Right("decoded"), cli.Right("error"), cli.Left("")}
@@ -80,7 +92,7 @@ func elementTable(d *blockDetail, f quant.Format, width int) string {
 	return drawn
 }
 
-// betweenText writes the neighbors of a quotient in their order.
+// betweenText returns the neighbors of a quotient, the smaller first.
 func betweenText(e elementDetail) string {
 	lower, upper := float64(e.Lower), float64(e.Upper)
 	switch {
@@ -108,7 +120,7 @@ func decibelText(db float64) string {
 	return fmt.Sprintf("%.2f dB", db)
 }
 
-// BlockText writes a block's extent: rows × columns, or what it spans.
+// BlockText returns the shape of a block: rows × columns, row, or tensor.
 func BlockText(s quant.Shape) string {
 	switch {
 	case s == quant.Shape{}:

@@ -13,14 +13,14 @@ import (
 	"github.com/microscale-go/microscale/quant"
 )
 
-// A Cast is the behavior that the flags of the command ask for.
+// A Cast is a conversion between scalar formats.
 type Cast struct {
 	From, To   *format.Scalar
 	Conversion format.Conversion
-	Random     quant.Stream // of stochastic rounding
+	Random     quant.Stream // for stochastic rounding
 }
 
-// code returns the code of the value at position i.
+// code returns the code of v, the value at position i.
 func (c *Cast) code(v float32, i uint64) uint32 {
 	if c.Conversion.Rounding != format.Stochastic {
 		return c.To.EncodeWith(v, c.Conversion, 0)
@@ -28,7 +28,7 @@ func (c *Cast) code(v float32, i uint64) uint32 {
 	return c.To.EncodeWith(v, c.Conversion, c.Random.At(i))
 }
 
-// A castDocument is one number in the output of the command.
+// A castDocument is a converted number as JSON.
 type castDocument struct {
 	Text  string     `json:"text"` // as given
 	Input cli.Number `json:"input"`
@@ -39,12 +39,12 @@ type castDocument struct {
 	Marks []string   `json:"marks"`
 }
 
-// Print casts numbers and prints each as a row, or all as a JSON document.
+// Print converts numbers, and prints a row for each, or one JSON document.
 func (c *Cast) Print(w io.Writer, args []string, asJSON bool) error {
 	documents := []castDocument{}
 	columns := []cli.Column{cli.Left("number"), cli.Left(c.From.Name), cli.Left("bits"), cli.Left(fieldNames(c.To)), cli.Left("code"), cli.Left(c.To.Name), cli.Right("error"), cli.Left("")}
 	t := cli.NewTable(columns...)
-	if c.From == format.F32 { // the number again
+	if c.From == format.F32 { // repeats the number
 		t.SetColumnConfigs(append(cli.NumericColumns(columns), table.ColumnConfig{Number: 1, Hidden: true}))
 	}
 	for i, a := range args {
@@ -68,15 +68,15 @@ func (c *Cast) Print(w io.Writer, args []string, asJSON bool) error {
 	return err
 }
 
-// A codeDocument is one decoded code in the output of the command.
+// A codeDocument is a decoded code as JSON.
 type codeDocument struct {
 	Code  string     `json:"code"`
 	Bits  string     `json:"bits"`
 	Value cli.Number `json:"value"`
-	Text  string     `json:"text"` // of the value, NaN and infinities too
+	Text  string     `json:"text"` // of the value, also of NaN and Inf
 }
 
-// PrintCodes decodes codes of f and prints each as a row, or all as a JSON document.
+// PrintCodes decodes codes of f, and prints a row for each, or one JSON document.
 func PrintCodes(w io.Writer, args []string, f *format.Scalar, asJSON bool) error {
 	documents := []codeDocument{}
 	t := cli.NewTable(cli.Left("code"), cli.Left(fieldNames(f)), cli.Left(f.Name))

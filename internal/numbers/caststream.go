@@ -7,7 +7,7 @@ import (
 	"io"
 )
 
-// Stream casts little-endian patterns from r to codes on w, a chunk at a time.
+// Stream converts little-endian patterns from r to codes on w.
 func (c *Cast) Stream(w io.Writer, r io.Reader) error {
 	const chunk = 1 << 14 // patterns
 	in, out := c.From.StoredBits()/8, c.To.StoredBits()
@@ -18,18 +18,18 @@ func (c *Cast) Stream(w io.Writer, r io.Reader) error {
 		n, err := io.ReadFull(r, src)
 		last := errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
 		if err != nil && !last {
-			return fmt.Errorf("cannot read standard input after %d patterns: %w", done, err)
+			return fmt.Errorf("read standard input after %d patterns: %w", done, err)
 		}
 		for i := range n / in {
 			v := fromBits(loadPattern(src[i*in:], in), c.From)
 			storePattern(dst[i*out:], c.code(v, done+uint64(i)), out)
 		}
 		if _, err := w.Write(dst[:n/in*out]); err != nil {
-			return fmt.Errorf("cannot write standard output: %w", err)
+			return fmt.Errorf("write standard output: %w", err)
 		}
 		done += uint64(n / in)
 		if n%in != 0 {
-			return fmt.Errorf("standard input ends within a pattern: its %d bytes are not a multiple of the %d of %s; all whole patterns were cast", done*uint64(in)+uint64(n%in), in, c.From)
+			return fmt.Errorf("standard input ends within a pattern: got %d bytes, want a multiple of %d, the size of %s; all complete patterns were converted", done*uint64(in)+uint64(n%in), in, c.From)
 		}
 		if last {
 			return nil

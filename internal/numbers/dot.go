@@ -1,7 +1,9 @@
 package numbers
 
 import (
+	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -10,17 +12,46 @@ import (
 	"github.com/microscale-go/microscale/mma"
 )
 
-// A DotCase is the operands of one dot product.
+// A DotCase is the operands of a dot product.
 type DotCase struct {
 	a, b           []uint64
 	c              uint64
 	scaleA, scaleB []byte
 }
 
-// ParseCase reads the products A:B or A:B:N, C and the scales.
+// Unit returns the unit of m for the operands o, and the number of products of a case:
+// k, or the K of the unit if k is 0.
+func Unit(m *mma.Model, o mma.Options, k int) (*mma.Unit, int, error) {
+	u, err := m.Unit(o)
+	if err != nil {
+		return nil, 0, cli.Misuse("%s", err)
+	}
+	switch {
+	case k == 0:
+		return u, u.K, nil
+	case slices.Contains(u.Ks(), k):
+		o.K = k
+		u, err = m.Unit(o)
+		return u, k, err
+	case k < 0 || k%u.K != 0:
+		return nil, 0, cli.Misuse("--k %d: use a multiple of %d, the K of %s with %s×%s%s", k, u.K, u.Model, u.A, u.B, shorterText(u))
+	}
+	return u, k, nil
+}
+
+// shorterText returns the K of the shorter instructions of a unit, if it has any.
+func shorterText(u *mma.Unit) string {
+	text := ""
+	for _, k := range u.Ks()[1:] {
+		text += fmt.Sprintf(", or %d", k)
+	}
+	return text
+}
+
+// ParseCase parses products A:B or A:B:N, C and the scales.
 func ParseCase(u *mma.Unit, k int, products []string, c string, scalesA, scalesB []string) (d DotCase, err error) {
 	if len(products) == 0 {
-		return d, cli.Misuse("no products to explain: name some, such as 1:1 0.5:-2 or 1:1:32")
+		return d, cli.Misuse("no products: give some, such as 1:1 0.5:-2 or 1:1:32")
 	}
 	for _, p := range products {
 		fields := strings.Split(p, ":")
@@ -33,7 +64,7 @@ func ParseCase(u *mma.Unit, k int, products []string, c string, scalesA, scalesB
 			return d, cli.Misuse("%q is not a product: use A:B, or A:B:N for N of them", p)
 		}
 		if count > k-len(d.a) {
-			return d, cli.Misuse("more products than K = %d: leave some out, or use --k", k)
+			return d, cli.Misuse("more products than K = %d: omit some, or use --k", k)
 		}
 		a, err := parseOperand(fields[0], u.A)
 		if err != nil {
@@ -59,13 +90,13 @@ func ParseCase(u *mma.Unit, k int, products []string, c string, scalesA, scalesB
 	return d, err
 }
 
-// IsProduct reports whether s begins as a product does: with a number and a colon.
+// IsProduct reports whether s starts with a number and a colon.
 func IsProduct(s string) bool {
 	a, _, product := strings.Cut(s, ":")
 	return product && IsNumber(a)
 }
 
-// parseOperand returns the code of a number, rounded to t.
+// parseOperand parses a number and returns its code, rounded to t.
 func parseOperand(s string, t *mma.Type) (uint64, error) {
 	if t.Scalar == nil {
 		if bits, err := strconv.ParseUint(s, 0, 64); err == nil && strings.HasPrefix(strings.ToLower(s), "0x") {
@@ -87,18 +118,18 @@ func parseOperand(s string, t *mma.Type) (uint64, error) {
 	}
 	v, pattern, err := Parse(s, f)
 	if err == nil && v != v && !strings.HasPrefix(lower, "0x") {
-		return 0, cli.Misuse("%s is beyond %s, whose largest value is %v", s, t, f.Max())
+		return 0, cli.Misuse("%s is beyond the maximum of %s, %v", s, t, f.Max())
 	}
 	return uint64(pattern), err
 }
 
-// parseScales returns the codes of the scales for k products: all 1, all as the
-// one given, or as given.
+// parseScales returns the codes of the scales of k products. The default is 1, and one
+// scale applies to all blocks.
 func parseScales(flag string, texts []string, u *mma.Unit, k int) ([]byte, error) {
 	n := u.Scales(k)
 	switch {
 	case len(texts) > 0 && n == 0:
-		return nil, cli.Misuse("--%s: %s has no block scales: leave it out", flag, u.Model)
+		return nil, cli.Misuse("--%s: %s has no block scales; omit the flag", flag, u.Model)
 	case len(texts) == 0:
 		texts = []string{"1"}
 	case len(texts) != 1 && len(texts) != n:

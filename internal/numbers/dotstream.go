@@ -9,7 +9,7 @@ import (
 	"github.com/microscale-go/microscale/mma"
 )
 
-// StreamCases computes the cases of k products in r, and writes their results to w.
+// StreamCases reads cases of k products from r, and writes their results to w.
 func StreamCases(w io.Writer, r io.Reader, u *mma.Unit, k int) error {
 	const buffer = 1 << 16
 	in, out := bufio.NewReaderSize(r, buffer), bufio.NewWriterSize(w, buffer)
@@ -18,23 +18,23 @@ func StreamCases(w io.Writer, r io.Reader, u *mma.Unit, k int) error {
 	data, result := make([]byte, size), make([]byte, 8)
 	a, b := make([]uint64, k), make([]uint64, k)
 	for done := 0; ; done++ {
-		if in.Buffered() == 0 { // whoever waits for results before the next case gets them
+		if in.Buffered() == 0 { // a client may wait for results before it sends the next case
 			if err := out.Flush(); err != nil {
-				return fmt.Errorf("cannot write standard output: %w", err)
+				return fmt.Errorf("write standard output: %w", err)
 			}
 		}
 		n, err := io.ReadFull(in, data)
 		if err != nil {
 			if problem := out.Flush(); problem != nil {
-				return fmt.Errorf("cannot write standard output: %w", problem)
+				return fmt.Errorf("write standard output: %w", problem)
 			}
 			switch {
 			case errors.Is(err, io.EOF):
 				return nil
 			case errors.Is(err, io.ErrUnexpectedEOF):
-				return fmt.Errorf("standard input ends within case %d: got %d bytes, want the %d of a case of %s; the %d whole cases were computed", done+1, n, size, caseText(u, k), done)
+				return fmt.Errorf("standard input ends within case %d: got %d bytes, want %d for %s; the %d complete cases were computed", done+1, n, size, caseText(u, k), done)
 			}
-			return fmt.Errorf("cannot read standard input after %d cases: %w", done, err)
+			return fmt.Errorf("read standard input after %d cases: %w", done, err)
 		}
 		rest := data
 		for i := range a {
@@ -50,12 +50,12 @@ func StreamCases(w io.Writer, r io.Reader, u *mma.Unit, k int) error {
 			result[i] = byte(d >> (8 * i))
 		}
 		if _, err := out.Write(result[:u.Out.Bytes]); err != nil {
-			return fmt.Errorf("cannot write standard output: %w", err)
+			return fmt.Errorf("write standard output: %w", err)
 		}
 	}
 }
 
-// caseText says what a case consists of.
+// caseText describes the parts of a case.
 func caseText(u *mma.Unit, k int) string {
 	text := fmt.Sprintf("%d %s, %d %s, C in %s", k, u.A, k, u.B, u.Out)
 	if n := u.Scales(k); n > 0 {

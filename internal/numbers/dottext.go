@@ -12,14 +12,14 @@ import (
 	"github.com/microscale-go/microscale/mma"
 )
 
-// A stepDocument is a step of a dot product in the output of the command.
+// A stepDocument is a step of a dot product as JSON.
 type stepDocument struct {
 	Title    string         `json:"title"`
 	Terms    []termDocument `json:"terms"`
 	Exponent *int           `json:"exponent"` // null: the terms are not aligned
-	Unit     *int           `json:"unit"`     // exponent of what the terms are cut to multiples of
+	Unit     *int           `json:"unit"`     // exponent of the unit that terms are truncated to
 	Cut      string         `json:"cut"`
-	Sum      *cli.Number    `json:"sum"`      // of what is kept; null: the terms are not aligned
+	Sum      *cli.Number    `json:"sum"`      // of the truncated terms; null: the terms are not aligned
 	Rounding string         `json:"rounding"` // empty: the result is the sum
 	Result   cli.Number     `json:"result"`
 }
@@ -31,7 +31,7 @@ type termDocument struct {
 	Kept     cli.Number `json:"kept"`
 }
 
-// dotDocument is the JSON document of an explained dot product.
+// dotDocument returns the JSON document of a dot product.
 func dotDocument(u *mma.Unit, code uint64, steps []*mma.Step) any {
 	documents := make([]stepDocument, len(steps))
 	for i, s := range steps {
@@ -56,7 +56,7 @@ func dotDocument(u *mma.Unit, code uint64, steps []*mma.Step) any {
 	}
 }
 
-// Explain prints every step of the dot product.
+// Explain prints every step of the dot product, or a JSON document.
 func (d *DotCase) Explain(w io.Writer, u *mma.Unit, asJSON bool) error {
 	code, steps := u.Explain(d.a, d.b, d.c, d.scaleA, d.scaleB)
 	if asJSON {
@@ -80,7 +80,7 @@ func (d *DotCase) Explain(w io.Writer, u *mma.Unit, asJSON bool) error {
 	return err
 }
 
-// termTable shows the terms of a step; equal ones in a row share a row.
+// termTable returns the terms of a step as a table. Consecutive equal terms share a row.
 func termTable(s *mma.Step) string {
 	columns := []cli.Column{cli.Left("term"), cli.Right("value"), cli.Right("exponent"), cli.Right("kept"), cli.Right("cut off")}
 	if s.Cut == "" {
@@ -111,7 +111,7 @@ func sameTerm(a, b mma.Term) bool {
 	return a.Value == b.Value && a.Exponent == b.Exponent && a.Kept == b.Kept
 }
 
-// exactText writes a value in few digits: decimal where that is exact, otherwise
+// exactText returns the exact value: decimal if that is short, otherwise hexadecimal
 // with a binary exponent.
 func exactText(v float64) string {
 	const few = 12

@@ -14,13 +14,13 @@ import (
 const Help = `Numbers are decimal (0.3952, -1e-3), hexadecimal with a binary exponent
 (0x1.8p-3), inf, -inf, nan, or a bit pattern: 0x3f800000, without a p.`
 
-// Parse reads a number, or the bit pattern of one in the format from, and
-// returns it rounded to from, with its pattern.
+// Parse parses a number, or a bit pattern of the format from. It returns the value
+// rounded to from, and its pattern.
 func Parse(s string, from *format.Scalar) (v float32, pattern uint32, err error) {
 	if digits, ok := strings.CutPrefix(strings.ToLower(s), "0x"); ok && !strings.Contains(digits, "p") {
 		bits, err := strconv.ParseUint(digits, 16, 64)
 		if err != nil || bits>>from.Bits() != 0 {
-			return 0, 0, cli.Misuse("%q is not a bit pattern of %s: use up to %d hexadecimal digits, or a p for a number", s, from, (from.Bits()+3)/4)
+			return 0, 0, cli.Misuse("%q is not a bit pattern of %s: use up to %d hexadecimal digits, or append an exponent such as p0 for a number", s, from, (from.Bits()+3)/4)
 		}
 		return fromBits(uint32(bits), from), uint32(bits), nil
 	}
@@ -30,20 +30,20 @@ func Parse(s string, from *format.Scalar) (v float32, pattern uint32, err error)
 	wide, err := strconv.ParseFloat(s, 32)
 	switch {
 	case errors.Is(err, strconv.ErrRange):
-		return 0, 0, cli.Misuse("%s is beyond the largest float32, %g: use inf", s, math.MaxFloat32)
+		return 0, 0, cli.Misuse("%s is beyond the maximum of float32, %g: use inf", s, math.MaxFloat32)
 	case err != nil:
 		return 0, 0, cli.Misuse("%q is not a number: use a form such as 0.3952, 0x1.8p-3, inf, nan or 0x3f800000", s)
 	case math.IsNaN(wide):
 		return float32(wide), quietNaN(from), nil
 	case wide == 0 && hasDigits(s):
-		return 0, 0, cli.Misuse("%s is nearer to 0 than to the smallest float32, %.2g: use 0", s, math.SmallestNonzeroFloat32)
+		return 0, 0, cli.Misuse("%s rounds to 0 in float32, whose minimum is %.2g: use 0", s, math.SmallestNonzeroFloat32)
 	}
 	pattern = from.EncodeWith(float32(wide), format.Conversion{Overflow: format.NonSaturating}, 0)
 	return from.Decode(pattern), pattern, nil
 }
 
-// hasDigits reports whether a number that strconv reads has a digit other than
-// zero before its exponent.
+// hasDigits reports whether the significand of a number in the syntax of strconv has a
+// digit other than zero.
 func hasDigits(s string) bool {
 	significand, _, binary := strings.Cut(strings.ToLower(s), "p")
 	if !binary {
@@ -52,10 +52,10 @@ func hasDigits(s string) bool {
 	return strings.ContainsAny(significand, "123456789abcdef")
 }
 
-// quietNaN returns the pattern of the NaN that processors make, in an IEEE format.
+// quietNaN returns the pattern of the default NaN of processors in an IEEE format.
 func quietNaN(f *format.Scalar) uint32 { return f.MaxCode() + 1 + 1<<(f.Mantissa-1) }
 
-// ParseAll reads float32 values.
+// ParseAll parses float32 values.
 func ParseAll(args []string) ([]float32, error) {
 	values := make([]float32, len(args))
 	for i, a := range args {
@@ -67,14 +67,14 @@ func ParseAll(args []string) ([]float32, error) {
 	return values, nil
 }
 
-// IsNumber reports whether parseNumber takes s, or refuses it for its size.
+// IsNumber reports whether s has the syntax of a number, whatever its magnitude.
 func IsNumber(s string) bool {
 	_, _, err := Parse(s, format.F32)
 	_, parsing := strconv.ParseFloat(s, 32)
 	return err == nil || parsing == nil || errors.Is(parsing, strconv.ErrRange)
 }
 
-// fromBits returns the value of a pattern, a float32's NaN as it is.
+// fromBits returns the value of a pattern. It keeps the payload of a float32 NaN.
 func fromBits(bits uint32, f *format.Scalar) float32 {
 	if f == format.F32 {
 		return math.Float32frombits(bits)

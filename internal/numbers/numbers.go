@@ -1,4 +1,4 @@
-// Package numbers shows how numbers become codes, step by step: casts to a scalar
-// format, quantized blocks, and dot products of matrix units. The codes are those
-// of packages format, quant and mma; the text and the JSON are this package's.
+// Package numbers converts numbers to codes and shows the steps: casts to a scalar
+// format, quantized blocks, and dot products of matrix units. Packages format, quant
+// and mma compute the codes. This package parses the numbers, and prints text and JSON.
 package numbers

@@ -11,11 +11,11 @@ import (
 	"github.com/microscale-go/microscale/quant"
 )
 
-// differs marks a code or scale that is not that of the first profile.
+// differs marks codes and scales that differ from those of the first profile.
 const differs = "*"
 
-// PrintComparison shows the codes of all profiles side by side, block by block.
-func PrintComparison(w io.Writer, f quant.Format, all []Explanation) error {
+// printComparison prints the codes of several profiles side by side.
+func printComparison(w io.Writer, f quant.Format, all []Explanation) error {
 	var having []Explanation
 	var lacking []string
 	for _, e := range all {
@@ -40,23 +40,19 @@ func PrintComparison(w io.Writer, f quant.Format, all []Explanation) error {
 	}
 	b.WriteString("\n")
 	if different {
-		fmt.Fprintf(&b, "%s not what %s has\n", differs, having[0].Profile)
+		fmt.Fprintf(&b, "%s differs from %s\n", differs, having[0].Profile)
 	} else {
 		b.WriteString("all profiles agree on every scale and code\n")
 	}
 	if len(lacking) > 0 {
-		verb := "have"
-		if len(lacking) == 1 {
-			verb = "has"
-		}
-		fmt.Fprintf(&b, "%s %s no %s here\n", strings.Join(lacking, ", "), verb, f.Name)
+		fmt.Fprintf(&b, "%s is not supported by %s\n", f.Name, strings.Join(lacking, ", "))
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
 }
 
-// comparisonTable shows block i: a row for the scale, one for each value, one
-// for the error; a column for each profile.
+// comparisonTable returns block i as a table: a column for each profile; rows for the
+// scale, each value, and the SQNR. It reports whether the profiles differ.
 func comparisonTable(all []Explanation, i int) (t table.Writer, different bool) {
 	columns := []cli.Column{cli.Right("#"), cli.Right("value")}
 	for _, e := range all {

@@ -9,14 +9,14 @@ import (
 	"github.com/microscale-go/microscale/format"
 )
 
-// ExponentText writes a power of two as one.
+// ExponentText returns the power of two v as text, such as 2⁻¹⁴.
 func ExponentText(v float32) string { return powerOfTwo(exponentOf(v)) }
 
-// shortText writes a float32 with as few digits as tell it from its neighbors.
+// shortText returns the shortest decimal that rounds to v.
 func shortText(v float32) string { return strconv.FormatFloat(float64(v), 'g', -1, 32) }
 
-// valueText writes a value of format f: exactly where that takes few digits, as
-// shortText otherwise.
+// valueText returns a value of format f: exact if that is short, otherwise as
+// shortText.
 func valueText(v float32, f *format.Scalar) string {
 	const few = len("-0.395263671875")
 	if exact := strconv.FormatFloat(float64(v), 'g', -1, 64); f != format.F32 && len(exact) <= few {
@@ -25,12 +25,12 @@ func valueText(v float32, f *format.Scalar) string {
 	return shortText(v)
 }
 
-// hexText writes a code of f, as wide as the format is.
+// hexText returns a code of f in hexadecimal, padded to the width of the format.
 func hexText(code uint32, f *format.Scalar) string {
 	return fmt.Sprintf("0x%0*x", (f.Bits()+3)/4, code)
 }
 
-// bitsText writes a code of f in binary, a space between its fields.
+// bitsText returns a code of f in binary, with spaces between its fields.
 func bitsText(code uint32, f *format.Scalar) string {
 	digits := fmt.Sprintf("%0*b", f.Bits(), code)
 	var fields []string
@@ -41,7 +41,7 @@ func bitsText(code uint32, f *format.Scalar) string {
 	return strings.Join(fields, " ")
 }
 
-// fieldNames writes the fields that bitsText separates: "s eeee mmm".
+// fieldNames returns the fields of bitsText, such as "s eeee mmm".
 func fieldNames(f *format.Scalar) string {
 	letters := []string{"s", "e", "m"}
 	if f.Unsigned {
@@ -57,7 +57,7 @@ func fieldNames(f *format.Scalar) string {
 	return strings.Join(names, " ")
 }
 
-// fieldWidths returns the widths of the fields that f has.
+// fieldWidths returns the widths of the fields of f.
 func fieldWidths(f *format.Scalar) []int {
 	var widths []int
 	if !f.Unsigned {
@@ -74,13 +74,13 @@ func fieldWidths(f *format.Scalar) []int {
 // exponentOf returns e where |v| = m·2^e, 1 ≤ m < 2.
 func exponentOf(v float32) int { return math.Ilogb(float64(v)) }
 
-// powerOfTwo writes 2^e as mathematics does.
+// powerOfTwo returns 2^e with a superscript exponent.
 func powerOfTwo(e int) string {
 	digits := strings.NewReplacer("-", "⁻", "0", "⁰", "1", "¹", "2", "²", "3", "³", "4", "⁴", "5", "⁵", "6", "⁶", "7", "⁷", "8", "⁸", "9", "⁹")
 	return "2" + digits.Replace(strconv.Itoa(e))
 }
 
-// percentText writes the error of got relative to want.
+// percentText returns the error of got relative to want as text.
 func percentText(want, got float32) string {
 	e := relativeError(want, got)
 	switch {
@@ -92,8 +92,7 @@ func percentText(want, got float32) string {
 	return fmt.Sprintf("%+.3g%%", 100*e)
 }
 
-// relativeError returns (got-want)/want: 0 where they are the same, NaN where
-// it is not defined.
+// relativeError returns (got-want)/want: 0 if they are equal, NaN if it is undefined.
 func relativeError(want, got float32) float64 {
 	w, g := float64(want), float64(got)
 	if w == g {
@@ -105,8 +104,8 @@ func relativeError(want, got float32) float64 {
 	return (g - w) / w
 }
 
-// neighbors returns the magnitudes of f on both sides of |x|: twice the same
-// where x is one of them, NaN where there is none on that side.
+// neighbors returns the nearest magnitudes of f below and above |x|. They are equal if
+// |x| is one of them, and NaN where f has none.
 func neighbors(x float32, f *format.Scalar) (lower, upper float32) {
 	none := float32(math.NaN())
 	x = float32(math.Abs(float64(x)))
@@ -126,7 +125,7 @@ func neighbors(x float32, f *format.Scalar) (lower, upper float32) {
 	return lower, f.Decode(code + 1)
 }
 
-// marks says what is remarkable about x having become the code.
+// marks returns notes about the conversion of x to code, such as "saturated".
 func marks(x float32, code uint32, f *format.Scalar) []string {
 	got := f.Decode(code)
 	lower, upper := neighbors(x, f)

@@ -10,9 +10,9 @@ import (
 	"github.com/microscale-go/microscale/quant"
 )
 
-// formulas words package quant's Arithmetic: how a global scale, the scale of a
-// block below it, and an FP32 scale are computed. MAX is the element's largest
-// value, SMAX the scale's.
+// formulas gives the formulas of each quant.Arithmetic for a global scale, a block
+// scale below it, and an FP32 scale. MAX is the maximum of the element format, SMAX
+// that of the scale format.
 var formulas = []struct{ global, block, fp32 string }{
 	quant.EncodeFirst:      {"1/E with E = SMAX·MAX/amax of the tensor", "amax·(E·(1/MAX))", "1/(MAX/amax)"},
 	quant.EncodeFirst64:    {"amax of the tensor/(SMAX·MAX)", "amax/MAX/global, at least 2⁻⁶", "1/(MAX/amax), divided in float64"},
@@ -23,7 +23,7 @@ var formulas = []struct{ global, block, fp32 string }{
 	quant.DecodeFirstTyped: {"amax of the tensor/(SMAX·MAX)", "amax/(MAX·global)", "amax/MAX"},
 }
 
-// globalSteps returns how the global scale came about.
+// globalSteps returns the steps to the global scale.
 func (e *Explanation) globalSteps() []cli.Step {
 	return []cli.Step{
 		{"tensor", "amax " + shortText(float32(e.TensorAmax))},
@@ -31,7 +31,7 @@ func (e *Explanation) globalSteps() []cli.Step {
 	}
 }
 
-// steps returns how the scale of block b came about.
+// steps returns the steps to the scale of block b.
 func (e *Explanation) steps(b *blockDetail) []cli.Step {
 	steps := []cli.Step{{"amax", amaxText(b)}}
 	q := &e.quantizer
@@ -54,7 +54,7 @@ func (e *Explanation) steps(b *blockDetail) []cli.Step {
 	return append(steps, cli.Step{"", fmt.Sprintf("%s = scale × global", shortText(b.decode))})
 }
 
-// limits fills the largest values of e's formats into a formula.
+// limits replaces MAX and SMAX in a formula.
 func (e *Explanation) limits(formula string) string {
 	f := e.quantizer.Format
 	return strings.NewReplacer("SMAX", shortText(f.Scale.Max()), "MAX", shortText(f.Element.Max())).Replace(formula)
@@ -74,7 +74,7 @@ func amaxText(b *blockDetail) string {
 	return fmt.Sprintf("%s, value %d, bits %s", text, b.at, b.AmaxBits)
 }
 
-// scientific writes a normal number as m·2^e.
+// scientific returns a normal number as m·2^e.
 func scientific(v float32) (text string, ok bool) {
 	if v < math.SmallestNonzeroFloat32*(1<<23) || v > math.MaxFloat32 {
 		return "", false
@@ -85,21 +85,21 @@ func scientific(v float32) (text string, ok bool) {
 // mantissa returns m where v = m·2^e, 1 ≤ m < 2, of a normal v.
 func mantissa(v float32) float32 { return float32(math.Ldexp(float64(v), -exponentOf(v))) }
 
-// ruleText says what the scale rule of q saw in b: the power of two that comes of
-// the exponents alone, and why it was doubled or not.
+// ruleText explains the scale of b by the rule of q: the power of two given by the
+// exponents, and why it is doubled or not.
 func ruleText(q *quant.Quantizer, b *blockDetail) string {
 	element := q.Format.Element
 	largest, _ := scientific(element.Max())
 	_, normal := scientific(b.amax)
 	switch {
 	case b.scale != b.scale:
-		return "the block holds NaN or Inf, which make the scale NaN"
+		return "the block holds NaN or Inf, so the scale is NaN"
 	case b.amax == 0:
-		return "a block of zeros takes the least scale"
+		return "a block of zeros has the minimum scale"
 	case !normal && b.amax <= math.MaxFloat32:
 		return "amax is below 2⁻¹²⁶"
 	case !normal:
-		return "amax is Inf, which takes the largest scale"
+		return "amax is Inf, so the scale is the maximum"
 	}
 	base := exponentOf(b.amax) - element.MaxExponent()
 	if q.Rule == quant.Round {
@@ -123,12 +123,12 @@ func ruleText(q *quant.Quantizer, b *blockDetail) string {
 		text += ", not doubled: " + condition
 	}
 	if base < -format.E8M0.Bias {
-		text += "; no scale is less than " + powerOfTwo(-format.E8M0.Bias)
+		text += "; the minimum scale is " + powerOfTwo(-format.E8M0.Bias)
 	}
 	return text
 }
 
-// roundText is ruleText of the rule that never doubles and may halve.
+// roundText is ruleText for the rule Round, which may halve.
 func roundText(q *quant.Quantizer, b *blockDetail, base int) string {
 	m, from := mantissa(b.amax), q.RoundsFrom()
 	text := fmt.Sprintf("%s/%s = %s", powerOfTwo(exponentOf(b.amax)), powerOfTwo(q.Format.Element.MaxExponent()), powerOfTwo(base))
@@ -140,13 +140,13 @@ func roundText(q *quant.Quantizer, b *blockDetail, base int) string {
 		base--
 	}
 	if base < -format.E8M0.Bias {
-		text += "; no scale is less than " + powerOfTwo(-format.E8M0.Bias)
+		text += "; the minimum scale is " + powerOfTwo(-format.E8M0.Bias)
 	}
 	return text
 }
 
-// roundsUp words the condition under which a rule doubles the scale, with m the
-// mantissa of amax, and says whether it holds. Floor never does.
+// roundsUp returns the condition under which a rule doubles the scale, and whether it
+// holds. m is the mantissa of amax. Floor never doubles.
 var roundsUp = map[quant.ScaleRule]func(q *quant.Quantizer, m float32, largest string) (condition string, holds bool){
 	quant.RatioCeil: func(q *quant.Quantizer, m float32, largest string) (string, bool) {
 		limit := mantissa(q.Format.Element.Max())
@@ -154,7 +154,7 @@ var roundsUp = map[quant.ScaleRule]func(q *quant.Quantizer, m float32, largest s
 		if holds {
 			relation = ">"
 		}
-		return fmt.Sprintf("%s %s %s, the mantissa of %s's largest value %s", shortText(m), relation, shortText(limit), q.Format.Element, largest), holds
+		return fmt.Sprintf("%s %s %s, the mantissa of the maximum of %s, %s", shortText(m), relation, shortText(limit), q.Format.Element, largest), holds
 	},
 	quant.Ceil: func(_ *quant.Quantizer, m float32, _ string) (string, bool) {
 		if m > 1 {

@@ -32,7 +32,7 @@ func TestRuleText(t *testing.T) {
 		for _, r := range quant.ScaleRules() {
 			t.Run("format="+f.Name+"/rule="+r.String(), func(t *testing.T) {
 				for _, amax := range amaxes {
-					e, err := Explain(p, f, &r, []float32{amax}, nil)
+					e, err := explain(p, f, &r, []float32{amax}, nil)
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -69,7 +69,7 @@ func TestExplain(t *testing.T) {
 				continue
 			}
 			t.Run("profile="+p.Name+"/format="+f.Name, func(t *testing.T) {
-				e, err := Explain(p, f, nil, values, nil)
+				e, err := explain(p, f, nil, values, nil)
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -11,41 +11,40 @@ import (
 	"github.com/microscale-go/microscale/tensor"
 )
 
-// A Calibrator finds the largest magnitude that enters each linear module of the
-// layers of a model while it reads text, and of the keys and values of each attention
-// where they are asked for.
-type Calibrator struct{ convert.Calibration }
+// A calibrator computes the amax of the input of each linear module in the layers of a
+// model, and of the keys and values of each attention layer.
+type calibrator struct{ convert.Calibration }
 
-// NewCalibrator returns an empty calibrator. With cache, it observes keys and values
+// newCalibrator returns an empty calibrator. With cache, it observes keys and values
 // too.
-func NewCalibrator(cache bool) *Calibrator {
-	c := &Calibrator{convert.Calibration{Input: map[string]float64{}}}
+func newCalibrator(cache bool) *calibrator {
+	c := &calibrator{convert.Calibration{Input: map[string]float64{}}}
 	if cache {
 		c.Key, c.Value = map[string]float64{}, map[string]float64{}
 	}
 	return c
 }
 
-// Observe takes an operand, as nn.Observer.Operand.
-func (c *Calibrator) Observe(o nn.Observation) {
+// observe is an nn.Observer.Operand.
+func (c *calibrator) observe(o nn.Observation) {
 	if o.Operand != nn.Input {
 		return
 	}
-	amax := largest(o.Source)
+	amax := amaxOf(o.Source)
 	for _, module := range checkpointModules(o.Module) {
 		c.Input[module] = max(c.Input[module], amax)
 	}
 }
 
-// Cached takes keys and values, as nn.Observer.KeysValues.
-func (c *Calibrator) Cached(module string, keys, values tensor.Dense) {
+// cached is an nn.Observer.KeysValues.
+func (c *calibrator) cached(module string, keys, values tensor.Dense) {
 	key, value := module+".k_proj", module+".v_proj"
-	c.Key[key] = max(c.Key[key], largest(keys))
-	c.Value[value] = max(c.Value[value], largest(values))
+	c.Key[key] = max(c.Key[key], amaxOf(keys))
+	c.Value[value] = max(c.Value[value], amaxOf(values))
 }
 
-// largest returns the largest magnitude of a matrix.
-func largest(x tensor.Dense) (amax float64) {
+// amaxOf returns the largest magnitude of a matrix.
+func amaxOf(x tensor.Dense) (amax float64) {
 	for i := range x.Rows {
 		for _, v := range x.Row(i) {
 			amax = max(amax, math.Abs(float64(v)))
@@ -54,9 +53,9 @@ func largest(x tensor.Dense) (amax float64) {
 	return amax
 }
 
-// checkpointModules returns the modules of a checkpoint that a linear layer of a
-// model is: those that the model computes as one have the same input. The output
-// head is left out, which is not quantized.
+// checkpointModules returns the modules of a checkpoint that make up a linear layer of
+// a model, such as q, k and v, which share their input. It returns none for the output
+// head, which is not quantized.
 func checkpointModules(layer string) []string {
 	if !strings.Contains(layer, ".layers.") {
 		return nil
@@ -64,12 +63,12 @@ func checkpointModules(layer string) []string {
 	return checkpoint.JoinedParts(layer)
 }
 
-// Write writes what was found, as quantize --calibration reads it.
-func (c *Calibrator) Write(path string) error {
+// write writes the amaxes to a file for quantize --calibration.
+func (c *calibrator) write(path string) error {
 	for what, amaxes := range map[string]map[string]float64{"inputs of": c.Input, "keys of": c.Key, "values of": c.Value} {
 		for module, amax := range amaxes {
 			if !(amax > 0) || math.IsInf(amax, 0) {
-				return fmt.Errorf("the %s %s have the largest magnitude %g, which makes no scale: nothing was written to %s", what, module, amax, path)
+				return fmt.Errorf("calibrate %s: the amax of the %s %s is %g, want a positive finite number", path, what, module, amax)
 			}
 		}
 	}

@@ -18,9 +18,9 @@ import (
 	"github.com/microscale-go/microscale/train"
 )
 
-// A Comparison is a run of compare.
+// A Comparison trains a model with several recipes and compares the results.
 type Comparison struct {
-	Config  train.Config  // of each run, but for its recipe and, where there are several, its seed
+	Config  train.Config  // of each run, except recipe and seed
 	Corpus  *train.Corpus // the data of Config
 	Stderr  io.Writer
 	Command string // the command line, for the report
@@ -28,12 +28,13 @@ type Comparison struct {
 
 	recipes []report.Recipe
 	formats []report.Format
-	failed  []string // recipes that ended early, but not for a loss that is not finite
+	failed  []string // recipes that failed for another reason than divergence
 	model   *llama.Model
 }
 
-// Run trains under each recipe from each of the seeds, and quantizes the model of
-// the baseline. It fails where it was interrupted.
+// Run trains with each recipe from each of the seeds, then quantizes the model of the
+// baseline to every format. Its error is that of an interruption; a failed recipe is
+// part of the result.
 func (k *Comparison) Run(ctx context.Context, recipes []recipe.Recipe, seeds int) error {
 	for i := range uint64(seeds) {
 		for _, r := range recipes {
@@ -45,13 +46,12 @@ func (k *Comparison) Run(ctx context.Context, recipes []recipe.Recipe, seeds int
 	return k.quantize(ctx)
 }
 
-// Operands are observed at about so many steps of a run, and at most every so
-// many, for to measure them takes as long as a step.
+// Operands are observed in about observedSteps steps of a run, observedEvery or more
+// apart, because that takes as long as a step.
 const observedSteps, observedEvery = 12, 4
 
-// train trains under one recipe. It fails where it was interrupted. Of seeds after
-// the first the losses at the end are kept, and a recipe that did not finish is not
-// tried again.
+// train trains with one recipe. Its error is that of an interruption. Of the seeds after
+// the first, it keeps the final losses.
 func (k *Comparison) train(ctx context.Context, r recipe.Recipe, seed uint64) error {
 	c := k.Config.Under(r)
 	c.Seed = seed
@@ -62,7 +62,7 @@ func (k *Comparison) train(ctx context.Context, r recipe.Recipe, seed uint64) er
 	every := max(observedEvery, (c.Steps+observedSteps-1)/observedSteps)
 	observed := func(step int) bool { return (step-1)%every == 0 || step == c.Steps }
 	row := report.Recipe{Name: r.Name, Doc: r.Doc, TrainLoss: nan, ValidationLoss: nan}
-	var plain, all bench.Laps // the steps that were not observed, and all
+	var plain, all bench.Laps // steps without observation, and all steps
 	m := cli.NewTrainMeter(k.Stderr, r.Name, c.Steps)
 	plain.Start()
 	all.Start()
@@ -79,7 +79,7 @@ func (k *Comparison) train(ctx context.Context, r recipe.Recipe, seed uint64) er
 			plain.Start()
 		case "validation":
 			row.Validation = append(row.Validation, report.Point{Step: e.Step, Loss: e.Loss})
-			plain.Start() // validation is not part of a step
+			plain.Start() // a step excludes validation
 			all.Start()
 		}
 	}
@@ -122,7 +122,7 @@ func (k *Comparison) train(ctx context.Context, r recipe.Recipe, seed uint64) er
 	return nil
 }
 
-// reportedMemory returns what a run held as the report has it.
+// reportedMemory returns the memory of a run for the report.
 func reportedMemory(m llama.Memory) report.Memory {
 	return report.Memory{
 		Masters: int64(m.Masters), Gradients: int64(m.Gradients), Moments: int64(m.Moments), Rowwise: int64(m.Rowwise), Columnwise: int64(m.Columnwise),
@@ -130,7 +130,7 @@ func reportedMemory(m llama.Memory) report.Memory {
 	}
 }
 
-// fail notes why a recipe did not finish.
+// fail records why a recipe did not finish.
 func (k *Comparison) fail(row *report.Recipe, err error) {
 	row.Failed = cli.OneLine(err)
 	if diverged := (*train.Diverged)(nil); !errors.As(err, &diverged) {
@@ -139,7 +139,7 @@ func (k *Comparison) fail(row *report.Recipe, err error) {
 	fmt.Fprintf(k.Stderr, "%s did not finish: %s\n", cli.Printable(row.Name), row.Failed)
 }
 
-// again trains under a recipe of the comparison from another seed.
+// again trains from another seed, unless the recipe failed before.
 func (k *Comparison) again(ctx context.Context, c train.Config) error {
 	row := &k.recipes[slices.IndexFunc(k.recipes, func(r report.Recipe) bool { return r.Name == c.Recipe.Name })]
 	if row.Failed != "" {
@@ -158,12 +158,12 @@ func (k *Comparison) again(ctx context.Context, c train.Config) error {
 	case errors.Is(err, context.Canceled):
 		return err
 	default:
-		k.fail(row, fmt.Errorf("from seed %d: %w", c.Seed, err))
+		k.fail(row, fmt.Errorf("seed %d: %w", c.Seed, err))
 	}
 	return nil
 }
 
-// seeds names the seeds of which there are runs.
+// seeds returns the seeds of the runs.
 func (k *Comparison) seeds() report.Fact {
 	first, runs := k.Config.Seed, 1
 	for _, r := range k.recipes {
@@ -175,25 +175,25 @@ func (k *Comparison) seeds() report.Fact {
 	return report.Fact{Name: "seeds", Text: fmt.Sprintf("%d to %d", first, first+uint64(runs)-1)}
 }
 
-// parameters returns the number of weights of the model, the same under each recipe.
+// parameters returns the number of parameters of the model.
 func (k *Comparison) parameters() int { return k.Config.Model.WithDefaults().Parameters() }
 
-// report returns the rows of the page.
+// report returns the content of the report.
 func (k *Comparison) report() *report.Comparison {
 	c, m := &k.Config, bench.ThisMachine()
 	model, seeds := cli.ParametersText(float64(k.parameters())), k.seeds()
 	return &report.Comparison{
-		Title:    "Training under " + strings.Join(names(k.recipes), ", "),
+		Title:    "Training with " + strings.Join(names(k.recipes), ", "),
 		Subtitle: fmt.Sprintf("%s, %s of %d bytes, %s %s, text %s", model, cli.Counted(c.Steps, "step"), c.Batch*c.Sequence, seeds.Name, seeds.Text, k.Corpus.Name()),
 		Baseline: cli.BaselineRecipe, Token: "byte", Recipes: k.recipes, Formats: k.formats,
 		How: []report.Fact{
 			{Name: "command", Text: k.Command, Code: true},
 			seeds,
-			{Name: "model", Text: fmt.Sprintf("Llama of %s: %s of width %d, %s of attention that share %d of keys and values, feed-forward width %d, a vocabulary of bytes", model,
+			{Name: "model", Text: fmt.Sprintf("Llama of %s: %s of width %d, %s of attention and %d of keys and values, feed-forward width %d, byte vocabulary", model,
 				cli.Counted(c.Model.NumHiddenLayers, "layer"), c.Model.HiddenSize, cli.Counted(c.Model.NumAttentionHeads, "head"), c.Model.NumKeyValueHeads, c.Model.IntermediateSize)},
 			{Name: "data", Text: fmt.Sprintf("%s, %s", k.Corpus.Name(), cli.BytesText(float64(k.Corpus.Bytes())))},
-			{Name: "training", Text: fmt.Sprintf("%s of %d sequences of %d bytes, AdamW, schedule %s with a peak of %g", cli.Counted(c.Steps, "step"), c.Batch, c.Sequence, c.Schedule, c.LearningRate)},
-			{Name: "validation", Text: fmt.Sprintf("%d bytes that are never trained on, the same for all", c.ValidationTokens)},
+			{Name: "training", Text: fmt.Sprintf("%s of %d sequences of %d bytes, AdamW, schedule %s, peak learning rate %g", cli.Counted(c.Steps, "step"), c.Batch, c.Sequence, c.Schedule, c.LearningRate)},
+			{Name: "validation", Text: fmt.Sprintf("the same %d bytes for all, not used for training", c.ValidationTokens)},
 			{Name: "machine", Text: fmt.Sprintf("%s, %s, %s %s, %s kernels", m.CPU, cli.Counted(m.Processors, "processor"), m.System, m.Go, m.Tier)},
 			{Name: "program", Text: "microscale " + k.Version},
 		},
@@ -208,8 +208,7 @@ func names(recipes []report.Recipe) []string {
 	return list
 }
 
-// quantize evaluates the model of the baseline in every format, activations as
-// they are. It fails where it was interrupted.
+// quantize evaluates the model of the baseline with its weights in every format.
 func (k *Comparison) quantize(ctx context.Context) error {
 	if k.model == nil {
 		return nil
@@ -241,11 +240,11 @@ func (k *Comparison) quantize(ctx context.Context) error {
 	return nil
 }
 
-// End reports what was done; cause is why that is not all of it.
+// End writes the report to dir and prints the results. cause is the error of Run.
 func (k *Comparison) End(out io.Writer, dir string, asJSON bool, cause error) error {
 	switch {
 	case len(k.recipes) == 0:
-		return cli.Interrupted(cause, "no recipe was done, and nothing was written")
+		return cli.Interrupted(cause, "no recipe finished, nothing was written")
 	case len(k.recipes) == len(k.failed):
 		return errors.New(strings.Join(k.failed, "; "))
 	}
@@ -258,19 +257,19 @@ func (k *Comparison) End(out io.Writer, dir string, asJSON bool, cause error) er
 	if asJSON {
 		err = cli.PrintJSON(out, k.document(c, path))
 	} else {
-		err = PrintComparisonOfRecipes(out, c, path)
+		err = PrintComparison(out, c, path)
 	}
 	switch {
 	case unwritten != nil:
-		return fmt.Errorf("cannot write the report: %w", unwritten)
+		return fmt.Errorf("write the report: %w", unwritten)
 	case err != nil:
 		return err
 	case cause != nil:
-		return cli.Interrupted(cause, fmt.Sprintf("the report has what was done until then: %s", strings.Join(names(k.recipes), ", ")))
+		return cli.Interrupted(cause, fmt.Sprintf("the report has the finished recipes: %s", strings.Join(names(k.recipes), ", ")))
 	case len(k.failed) > 0:
 		return errors.New(strings.Join(k.failed, "; "))
 	case !slices.ContainsFunc(k.recipes, func(r report.Recipe) bool { return r.Failed == "" }):
-		return fmt.Errorf("no recipe trained to the end, of %s: try a lower --learning-rate or a longer --warmup", strings.Join(names(k.recipes), ", "))
+		return fmt.Errorf("no recipe finished (%s): try a lower --learning-rate or a longer --warmup", strings.Join(names(k.recipes), ", "))
 	}
 	return nil
 }

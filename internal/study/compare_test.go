@@ -34,7 +34,7 @@ func TestCompareInterrupted(t *testing.T) {
 	canceled, cancelNow := context.WithCancel(t.Context())
 	cancelNow()
 	stopped := k.train(canceled, bf16, config.Seed)
-	if err := k.End(&out, dir, false, stopped); err == nil || !strings.HasPrefix(err.Error(), "interrupted: no recipe was done") {
+	if err := k.End(&out, dir, false, stopped); err == nil || !strings.HasPrefix(err.Error(), "interrupted: no recipe finished") {
 		t.Errorf("interrupted at the start: %v", err)
 	}
 	if _, err := os.Stat(dir); err == nil || out.Len() > 0 {
@@ -52,7 +52,7 @@ func TestCompareInterrupted(t *testing.T) {
 		t.Fatal(err)
 	}
 	cancel()
-	if err := k.End(&out, dir, false, k.train(ctx, bf16, config.Seed)); err == nil || !strings.HasPrefix(err.Error(), "interrupted: the report has what was done until then: bf16") {
+	if err := k.End(&out, dir, false, k.train(ctx, bf16, config.Seed)); err == nil || !strings.HasPrefix(err.Error(), "interrupted: the report has the finished recipes: bf16") {
 		t.Errorf("interrupted in the second recipe: %v", err)
 	}
 	if _, err := os.Stat(filepath.Join(dir, ReportName)); err != nil || !strings.Contains(out.String(), "\nbf16 ") {
@@ -62,7 +62,7 @@ func TestCompareInterrupted(t *testing.T) {
 	if err := os.WriteFile(dir+"-file", nil, 0o666); err != nil {
 		t.Fatal(err)
 	}
-	if err := k.End(&out, dir+"-file", false, nil); err == nil || !strings.HasPrefix(err.Error(), "cannot write the report: ") || !strings.Contains(out.String(), "\nbf16 ") {
+	if err := k.End(&out, dir+"-file", false, nil); err == nil || !strings.HasPrefix(err.Error(), "write the report: ") || !strings.Contains(out.String(), "\nbf16 ") {
 		t.Errorf("where the report cannot be written: %v, and printed is %q", err, out.String())
 	}
 	if err := os.Remove(dir + "-file"); err != nil {

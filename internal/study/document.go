@@ -8,7 +8,7 @@ import (
 // ComparisonDocument is a comparison as JSON.
 type ComparisonDocument struct {
 	Recipes    []comparedDocument      `json:"recipes"`
-	Formats    []comparedAfterDocument `json:"formats"` // of the baseline's model, quantized after training
+	Formats    []comparedAfterDocument `json:"formats"` // of the model of the baseline, quantized after training
 	Steps      int                     `json:"steps"`
 	Seed       uint64                  `json:"seed"`
 	Data       []string                `json:"data"`
@@ -19,25 +19,25 @@ type ComparisonDocument struct {
 type comparedDocument struct {
 	Recipe          string               `json:"recipe"`
 	Steps           int                  `json:"steps"`
-	TrainLoss       cli.Number           `json:"train_loss"` // nats per byte, of the last step; these three are means over the seeds
+	TrainLoss       cli.Number           `json:"train_loss"` // nats per byte, of the last step; this and the next three are means over the seeds
 	ValLoss         cli.Number           `json:"val_loss"`
-	GapPercent      cli.Number           `json:"gap_percent"`                // of the validation loss, to bf16's of the same seed
-	GapError        cli.Number           `json:"gap_standard_error_percent"` // null where there is one seed
+	GapPercent      cli.Number           `json:"gap_percent"`                // of the validation loss to that of bf16 with the same seed
+	GapError        cli.Number           `json:"gap_standard_error_percent"` // null for one seed
 	WindowError     cli.Number           `json:"gap_window_error_percent"`   // standard error over the windows of the validation text, of the first seed
 	Noise           cli.Number           `json:"gap_noise_percent"`          // gaps below this may be chance; null for the baseline
-	Runs            []runDocument        `json:"runs"`                       // the ends, by seed; what follows is of the first
+	Runs            []runDocument        `json:"runs"`                       // final losses by seed; all fields below are of the first seed
 	SecondsPerStep  cli.Number           `json:"seconds_per_step"`
 	TokensPerSecond cli.Number           `json:"tokens_per_second"`
-	Busy            bool                 `json:"busy"` // other programs had the processors during most steps
+	Busy            bool                 `json:"busy"` // other programs used the processors during most steps
 	Memory          memoryDocument       `json:"memory"`
-	Saturated       cli.Number           `json:"saturated"` // shares of the elements of observed operands
+	Saturated       cli.Number           `json:"saturated"` // fractions of the elements of observed operands
 	Flushed         cli.Number           `json:"flushed"`
 	Failed          string               `json:"failed,omitempty"`
 	TrainLosses     []cli.Number         `json:"train_losses"`
 	ValLosses       []validationDocument `json:"val_losses"`
 }
 
-// memoryDocument is what a run holds at the peak of a step, in bytes.
+// memoryDocument is the memory of a run at the peak of a step, in bytes.
 type memoryDocument struct {
 	Masters     int64 `json:"masters"`   // FP32 weights
 	Gradients   int64 `json:"gradients"` // FP32

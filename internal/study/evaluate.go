@@ -1,34 +1,104 @@
 package study
 
 import (
+	"context"
 	"fmt"
+	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/microscale-go/microscale/internal/checkpoint/llamacpp"
 	"github.com/microscale-go/microscale/internal/cli"
 	"github.com/microscale-go/microscale/llama"
+	"github.com/microscale-go/microscale/nn"
+	"github.com/microscale-go/microscale/recipe"
+	"github.com/microscale-go/microscale/train"
 )
 
-// ActivationsText describes in a line how activations are quantized, as llama.Model.ActivationScales
-// counts it. It returns "" if they are not.
-func ActivationsText(stored, perToken, caches int) string {
-	if stored+perToken+caches == 0 {
-		return ""
-	}
-	return fmt.Sprintf("activations: %s with stored scales, %d with scales per token; FP8 KV cache in %s\n",
-		cli.Counted(stored, "weight"), perToken, cli.Counted(caches, "layer"))
+// maxSequence is the default sequence length of an evaluation, in tokens, if the model
+// has as many positions.
+const maxSequence = 1024
+
+// An Evaluation computes the perplexity of a byte-level model.
+type Evaluation struct {
+	Model       string   // a directory
+	Data        []string // as train.OpenCorpus reads it
+	Tokens      int      // maximum
+	Sequence    int      // tokens; 0: those of the model, at most maxSequence
+	Recipe      recipe.Recipe
+	Activations bool   // quantize activations
+	Calibrate   string // file for the amaxes of inputs; "": none
+	Cache       bool   // also those of keys and values
+	Threads     int
 }
 
-// EvalDocument is what eval measured, as JSON.
+// Evaluated is the result of an Evaluation.
+type Evaluated struct {
+	Evaluation
+	sources   []string
+	text      string // name of the corpus
+	quantized bool
+	scales    activationScales
+	tokens    int
+	loss      float64 // nats per byte
+	seconds   float64
+}
+
+// Run evaluates the model, and writes the calibration if there is a file for it.
+func (e Evaluation) Run(ctx context.Context) (*Evaluated, error) {
+	m, err := LoadModel(e.Model, llama.LoadOptions{Activations: e.Activations})
+	if err != nil {
+		return nil, err
+	}
+	var scales activationScales
+	scales.stored, scales.perToken, scales.caches = m.ActivationScales()
+	if e.Activations && scales == (activationScales{}) {
+		return nil, cli.Misuse("--activations: %s has no quantized weights and no KV cache scales; use --recipe instead", cli.Printable(e.Model))
+	}
+	if positions := m.Config.MaxPositionEmbeddings; e.Sequence == 0 {
+		e.Sequence = min(positions, maxSequence)
+	} else if e.Sequence > positions {
+		return nil, cli.Misuse("--sequence: got %d, want at most %d, the positions of the model", e.Sequence, positions)
+	}
+	corpus, err := train.OpenCorpus(e.Data...)
+	if err != nil {
+		return nil, err
+	}
+	tokens, targets, err := corpus.Validation(max(e.Tokens/e.Sequence, 1), e.Sequence)
+	if err != nil {
+		return nil, err
+	}
+	scope := nn.Scope{Recipe: e.Recipe, Threads: e.Threads}
+	seen := newCalibrator(e.Cache)
+	if e.Calibrate != "" {
+		scope.Observer.Operand = seen.observe
+	}
+	if e.Cache {
+		scope.Observer.KeysValues = seen.cached
+	}
+	start := time.Now()
+	evaluation, err := train.Evaluate(ctx, m, scope, tokens, targets, e.Sequence)
+	if err != nil {
+		return nil, cli.Interrupted(err, "nothing was measured")
+	}
+	r := &Evaluated{Evaluation: e, sources: corpus.Sources, text: corpus.Name(), quantized: m.Quantized(), scales: scales, tokens: len(tokens), loss: evaluation.Loss, seconds: time.Since(start).Seconds()}
+	if e.Calibrate != "" {
+		err = seen.write(e.Calibrate)
+	}
+	return r, err
+}
+
+// An EvalDocument is an evaluation as JSON.
 type EvalDocument struct {
 	Model       string `json:"model"`
 	Quantized   bool   `json:"quantized"`
 	Activations bool   `json:"activations"`
 
-	// What quantizes activations: weights whose input has a stored scale, weights whose
-	// input has scales of each token's own, and attentions with an FP8 KV cache.
+	// Weights whose input has a stored scale, weights whose input gets a scale per token,
+	// and attention layers with an FP8 KV cache.
 	StoredScales int `json:"stored_activation_scales"`
 	TokenScales  int `json:"token_activation_scales"`
 	KVCaches     int `json:"fp8_kv_caches"`
@@ -42,17 +112,44 @@ type EvalDocument struct {
 	Seconds     float64    `json:"seconds"`
 }
 
-// LoadModel reads a model of bytes.
+// Print prints the result as text or JSON.
+func (r *Evaluated) Print(w io.Writer, asJSON bool) error {
+	if asJSON {
+		return cli.PrintJSON(w, EvalDocument{
+			Model: r.Model, Quantized: r.quantized, Activations: r.Activations, StoredScales: r.scales.stored, TokenScales: r.scales.perToken, KVCaches: r.scales.caches,
+			Data: r.sources, Tokens: r.tokens, Sequence: r.Sequence,
+			Loss: cli.Number(r.loss), Perplexity: cli.Number(math.Exp(r.loss)), BitsPerByte: cli.Number(r.loss / math.Ln2), Seconds: r.seconds,
+		})
+	}
+	_, err := fmt.Fprintf(w, "%s: %.4f nats per byte, perplexity %.3f, on %d tokens of %s, in %s\n%s",
+		cli.Printable(r.Model), r.loss, math.Exp(r.loss), r.tokens, cli.Printable(r.text), cli.DurationText(r.seconds), activationsText(r.scales))
+	return err
+}
+
+// activationScales counts the scales of activations, as llama.Model.ActivationScales.
+type activationScales struct{ stored, perToken, caches int }
+
+// activationsText describes the scales of activations in a line, "" without any.
+func activationsText(n activationScales) string {
+	if n == (activationScales{}) {
+		return ""
+	}
+	return fmt.Sprintf("activations: %s with stored scales, %d with scales per token; FP8 KV cache in %s\n",
+		cli.Counted(n.stored, "weight"), n.perToken, cli.Counted(n.caches, "layer"))
+}
+
+// LoadModel reads a byte-level model from a directory.
 func LoadModel(dir string, o llama.LoadOptions) (*llama.Model, error) {
 	if info, err := os.Stat(dir); err == nil && !info.IsDir() && strings.HasSuffix(dir, llamacpp.Suffix) {
-		return nil, fmt.Errorf("%s: a GGUF file cannot be computed with: decode it with microscale dequantize %s %s, and put the config.json of the model beside that", cli.Printable(dir), cli.Printable(dir), filepath.Join("DIR", "model.safetensors"))
+		name := cli.Printable(dir)
+		return nil, fmt.Errorf("load %s: cannot compute with a GGUF file: run microscale dequantize %s %s, and add the config.json of the model", name, name, filepath.Join("DIR", "model.safetensors"))
 	}
 	m, err := llama.Load(dir, o)
 	if err != nil {
 		return nil, err
 	}
 	if err := m.Config.RequireBytes(); err != nil {
-		return nil, fmt.Errorf("%s: %w", dir, err)
+		return nil, fmt.Errorf("load %s: %w", dir, err)
 	}
 	return m, nil
 }

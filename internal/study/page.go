@@ -13,18 +13,18 @@ import (
 	"github.com/microscale-go/microscale/internal/report"
 )
 
-// ReportName is the file that compare writes.
+// ReportName is the file name of the report.
 const ReportName = "report.html"
 
-// maxReport is the largest report in bytes that is read, to see whose it is. One has
-// about 1 MB.
+// maxReport is the maximum size in bytes of an existing report. A report has about
+// 1 MB.
 const maxReport = 64 << 20
 
-// Reportable reports what keeps a report from being written to a directory, before
-// minutes of training rather than after them: anything there but an earlier report.
+// Reportable checks, before minutes of training, that a report can be written to dir,
+// and that dir holds nothing but an earlier report.
 func Reportable(dir string) error {
 	entries, err := os.ReadDir(dir)
-	place := dir // which there is: the directory, or where it would be made
+	place := dir // dir, or its nearest parent that exists
 	for errors.Is(err, fs.ErrNotExist) && place != filepath.Dir(place) {
 		place = filepath.Dir(place)
 		_, err = os.Stat(place)
@@ -40,11 +40,11 @@ func Reportable(dir string) error {
 		err = cause.Err
 	}
 	if err != nil {
-		return fmt.Errorf("%s: not a directory to write a report to: %w: name another with --out", cli.Printable(dir), err)
+		return fmt.Errorf("write a report to %s: %w; name another directory with --out", cli.Printable(dir), err)
 	}
 	for _, e := range entries {
 		if e.Name() != ReportName {
-			return fmt.Errorf("%s: the directory has other files than a report, such as %s: name another with --out", cli.Printable(dir), cli.Printable(e.Name()))
+			return fmt.Errorf("write a report to %s: the directory holds other files, such as %s; name another with --out", cli.Printable(dir), cli.Printable(e.Name()))
 		}
 	}
 	if len(entries) == 0 {
@@ -55,7 +55,7 @@ func Reportable(dir string) error {
 		return err
 	}
 	if !bytes.Contains(text, []byte(report.Generator)) {
-		return fmt.Errorf("%s is not a report of microscale, and would be replaced: name another directory with --out", cli.Printable(filepath.Join(dir, ReportName)))
+		return fmt.Errorf("write a report: %s is not a report of microscale and would be replaced; name another directory with --out", cli.Printable(filepath.Join(dir, ReportName)))
 	}
 	return nil
 }
@@ -68,7 +68,7 @@ func WriteReport(dir string, page []byte) (path string, err error) {
 	defer func() {
 		if err != nil {
 			for _, folder := range made {
-				_ = os.Remove(folder) // the error at hand says more
+				_ = os.Remove(folder) // err is more informative
 			}
 		}
 	}()
@@ -96,7 +96,7 @@ func WriteReport(dir string, page []byte) (path string, err error) {
 	return path, nil
 }
 
-// missing returns the folders of a path that do not exist, the innermost first.
+// missing returns the directories of a path that do not exist, the innermost first.
 func missing(dir string) (folders []string) {
 	for {
 		if _, err := os.Lstat(dir); !errors.Is(err, fs.ErrNotExist) {

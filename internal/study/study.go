@@ -1,3 +1,3 @@
-// Package study runs experiments on small language models and reports them:
-// training under several recipes, the loss of a model, and its calibration.
+// Package study runs experiments on small language models and reports the results:
+// training with one or several recipes, evaluation, calibration, and generation.
 package study

@@ -14,15 +14,14 @@ import (
 
 var nan = math.NaN()
 
-// typed has the signs of a terminal in place of a typesetter's, and a standard error
-// on a line of its own.
-var typed = strings.NewReplacer("−", "-", "–", "-", " ±", "\n±")
+// terminalSigns replaces typographic signs, and puts a standard error on a separate line.
+var terminalSigns = strings.NewReplacer("−", "-", "–", "-", " ±", "\n±")
 
-// Typed returns a cell of a report's table with the signs of a terminal.
-func Typed(cell string) string { return typed.Replace(cli.Printable(cell)) }
+// TerminalText returns a cell of the table of a report with the signs of a terminal.
+func TerminalText(cell string) string { return terminalSigns.Replace(cli.Printable(cell)) }
 
-// PrintComparisonOfRecipes prints the table, and where the report is if there is one.
-func PrintComparisonOfRecipes(w io.Writer, c *report.Comparison, path string) error {
+// PrintComparison prints the table of c, and the path of the report unless that is "".
+func PrintComparison(w io.Writer, c *report.Comparison, path string) error {
 	data := c.Table()
 	var columns []cli.Column
 	for _, c := range data.Columns {
@@ -35,7 +34,7 @@ func PrintComparisonOfRecipes(w io.Writer, c *report.Comparison, path string) er
 		var cells table.Row
 		for i, cell := range row {
 			if data.Columns[i].Short != "" {
-				cells = append(cells, Typed(cell))
+				cells = append(cells, TerminalText(cell))
 			}
 		}
 		t.AppendRow(cells)
@@ -52,7 +51,7 @@ func PrintComparisonOfRecipes(w io.Writer, c *report.Comparison, path string) er
 	}
 	fmt.Fprintf(&b, "%s\n", c.Subtitle)
 	if path != "" {
-		fmt.Fprintf(&b, "the report is in %s\n", cli.Printable(path))
+		fmt.Fprintf(&b, "report: %s\n", cli.Printable(path))
 	}
 	_, err := io.WriteString(w, b.String())
 	return err

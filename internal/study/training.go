@@ -1,14 +1,17 @@
 package study
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"io"
+	"os"
 
 	"github.com/microscale-go/microscale/internal/cli"
 	"github.com/microscale-go/microscale/train"
 )
 
-// TrainingDocument is a run as JSON.
+// A TrainingDocument is a training run as JSON.
 type TrainingDocument struct {
 	Recipe          string               `json:"recipe"`
 	Steps           int                  `json:"steps"`
@@ -23,7 +26,7 @@ type TrainingDocument struct {
 	SecondsPerStep  cli.Number           `json:"seconds_per_step"`
 	TokensPerSecond cli.Number           `json:"tokens_per_second"`
 	Memory          memoryDocument       `json:"memory"`
-	Activations     activationsDocument  `json:"activations"` // of which memory.activations is the sum
+	Activations     activationsDocument  `json:"activations"` // memory.activations is the sum
 	Out             string               `json:"out"`
 	TrainLosses     []cli.Number         `json:"train_losses"` // of each step
 	ValLosses       []validationDocument `json:"val_losses"`
@@ -34,15 +37,59 @@ type validationDocument struct {
 	Loss cli.Number `json:"loss"`
 }
 
-// activationsDocument is what the forward pass saves for the backward pass, in bytes by
-// module.
+// activationsDocument is what the forward pass saves for the backward pass, in bytes.
 type activationsDocument struct {
 	Linear    int `json:"linear"`
 	Norms     int `json:"norms"`
 	SwiGLU    int `json:"swiglu"`
 	Attention int `json:"attention"`
-	Layers    int `json:"layers"` // inputs of layers that are computed again
+	Layers    int `json:"layers"` // inputs of recomputed layers
 	Loss      int `json:"loss"`
+}
+
+// Train trains under c and prints the progress to stderr. The error of an interruption
+// names the command that resumes the run.
+func Train(ctx context.Context, c train.Config, stderr io.Writer) (*train.Result, error) {
+	m := cli.NewTrainMeter(stderr, c.Recipe.Name, c.Steps)
+	c.Progress = func(e train.Event) {
+		if e.Name == "resume" {
+			fmt.Fprintf(stderr, "microscale: %s\n", cli.Escaped(c.Out+": "+e.String()))
+		}
+		m.Report(e)
+	}
+	result, err := train.Run(ctx, c)
+	m.Close()
+	if interruption := (*train.Interrupted)(nil); errors.As(err, &interruption) {
+		err = fmt.Errorf("%w; to resume, run microscale train --resume --out %s", err, cli.Printable(interruption.Out))
+	}
+	return result, err
+}
+
+// NewDirectory creates a directory with the given name, or the first numbered one that
+// does not exist. Concurrent runs get different directories.
+func NewDirectory(name string) (string, error) {
+	dir := name
+	for i := 2; ; i++ {
+		err := os.Mkdir(dir, 0o777)
+		if !errors.Is(err, os.ErrExist) {
+			return dir, err
+		}
+		dir = fmt.Sprintf("%s-%d", name, i)
+	}
+}
+
+// A DoneDocument is a run that had finished before, as JSON.
+type DoneDocument struct {
+	Out      string `json:"out"`
+	Finished bool   `json:"finished"`
+}
+
+// PrintDone prints the JSON document of a run that had finished before.
+func PrintDone(w io.Writer, out string, asJSON bool) error {
+	if !asJSON {
+		return nil
+	}
+	return cli.PrintJSON(w, DoneDocument{out, true})
 }
 
 // PrintTraining prints the result of a training run as text or JSON.
@@ -66,8 +113,8 @@ func PrintTraining(w io.Writer, c *train.Config, corpus *train.Corpus, r *train.
 	out := cli.Printable(c.Out)
 	_, err := fmt.Fprintf(w, `%s: %s, %s of %d tokens on %s
 training loss %.4f, validation loss %.4f nats per byte
-%s per step, %s; %s held at the peak of a step
-the model is in %s: see microscale eval %s, or microscale quantize %s
+%s per step, %s; peak memory of a step %s
+the model is in %s; next, run microscale eval %s or microscale quantize %s
 `, c.Recipe.Name, cli.ParametersText(float64(r.Parameters)), cli.Counted(c.Steps, "step"), c.Batch*c.Sequence, cli.Printable(corpus.Name()), training, validation,
 		cli.DurationText(r.SecondsPerStep()), cli.TokenRate(r.TokensPerSecond()), cli.BytesText(float64(r.Memory.Total())), out, out, out)
 	return err

@@ -18,7 +18,7 @@ import (
 // A watcher measures operands as they are quantized.
 type watcher struct {
 	recipe    recipe.Recipe
-	quantizes bool // anything: where it does, what stays as it is does not count
+	quantizes bool // at least one operand; others are not observed then
 	comparer  checkpoint.Comparer
 	operands  map[nn.Operand][]report.Operand
 	scales    map[nn.Operand]map[int]int64
@@ -38,9 +38,9 @@ func (w *watcher) observe(step int, o nn.Observation) {
 	if w.quantizes && !q.Format.Scaled() {
 		return
 	}
-	const block = 32 // measure's blocks: the same for all formats
+	const block = 32 // of measure, for all formats
 	sums := measure.New(block)
-	w.comparer.Tile(sums, w.lines(o), q)
+	w.comparer.Tile(sums, w.source(o), q)
 	r := sums.Result()
 	w.operands[o.Operand] = append(w.operands[o.Operand], report.Operand{
 		Step: step, Module: moduleLabel(o.Module), Name: operandLabel(o.Operand), Direction: o.Direction.String(),
@@ -51,10 +51,10 @@ func (w *watcher) observe(step int, o nn.Observation) {
 	}
 }
 
-// lines returns what the lines of a quantized operand were made of: the rows of
-// its source or its columns, transformed where the quantizer does that. The
-// transform changes no sum of squares.
-func (w *watcher) lines(o nn.Observation) tensor.Dense {
+// source returns the matrix that an operand was quantized from: its source, transposed
+// for a columnwise operand, and transformed if the quantizer does so. The transform
+// preserves sums of squares.
+func (w *watcher) source(o nn.Observation) tensor.Dense {
 	x := o.Source
 	if o.Direction == quant.Columnwise {
 		x = x.Transpose()
@@ -72,9 +72,9 @@ func (w *watcher) lines(o nn.Observation) tensor.Dense {
 	return x
 }
 
-// transforms reports whether an operand was transformed before it was quantized.
+// transforms reports whether the quantizer of an operand transforms it.
 func (w *watcher) transforms(o nn.Observation) bool {
-	if o.Operand > nn.Grad { // of attention
+	if o.Operand > nn.Grad { // in attention
 		return false
 	}
 	operand := [...]recipe.Operand{nn.Input: w.recipe.Input, nn.Weight: w.recipe.Weight, nn.Grad: w.recipe.Grad}[o.Operand]
@@ -103,7 +103,7 @@ func (w *watcher) countScales(operand nn.Operand, q *quant.Tensor) {
 	}
 }
 
-// rows returns what was measured, by operand.
+// rows returns the measurements by operand.
 func (w *watcher) rows() (operands []report.Operand, scales []report.Histogram) {
 	for _, o := range slices.Sorted(maps.Keys(w.operands)) {
 		operands = append(operands, w.operands[o]...)
@@ -114,7 +114,7 @@ func (w *watcher) rows() (operands []report.Operand, scales []report.Histogram) 
 	return operands, scales
 }
 
-// operandLabel names an operand as the report does.
+// operandLabel returns the name of an operand in the report.
 func operandLabel(o nn.Operand) string {
 	if o == nn.Grad {
 		return "gradient"
@@ -122,7 +122,7 @@ func operandLabel(o nn.Operand) string {
 	return o.String()
 }
 
-// moduleLabel shortens the name of a module to its layer and its last part:
+// moduleLabel shortens the name of a module to its layer and last part, such as
 // "3.qkv_proj" for "model.layers.3.self_attn.qkv_proj".
 func moduleLabel(name string) string {
 	parts := strings.Split(strings.TrimPrefix(name, "model.layers."), ".")

@@ -22,12 +22,11 @@ type errorColumn struct {
 	text  func(g *group) string
 }
 
-// gainTitle is that of the column of SQNR beyond that without a search of scales.
+// gainTitle heads the SQNR gained by a scale search.
 const gainTitle = "gain dB"
 
-// errorColumns are the columns of the table of errors, that of the gain where scales
-// were searched. A terminal that is too narrow does without those that say least, the
-// largest spare first.
+// errorColumns are the columns of the error table. A narrow terminal drops columns,
+// the largest spare first. The gain appears only after a scale search.
 var errorColumns = []errorColumn{
 	{cli.Left("weight"), 0, func(g *group) string { return cli.Printable(g.name) }},
 	{cli.Right("n"), 0, func(g *group) string { return strconv.Itoa(len(g.members)) }},
@@ -50,9 +49,9 @@ var errorColumns = []errorColumn{
 	}},
 }
 
-// PrintErrors prints the table of the errors of weights; those that are exact
-// copies are counted in one line unless each weight has its own.
-func PrintErrors(w io.Writer, results []verify.Tensor, each bool) error {
+// printErrors prints the error table, a row for each group, or for each weight with
+// each. Without each, exact copies share the footer.
+func printErrors(w io.Writer, results []verify.Tensor, each bool) error {
 	groups, exact := grouped(results, each), 0
 	if !each {
 		groups = slices.DeleteFunc(groups, func(g *group) bool {
@@ -100,7 +99,7 @@ func PrintErrors(w io.Writer, results []verify.Tensor, each bool) error {
 	return err
 }
 
-// allExact stands in place of a table that has no rows.
+// allExact returns the text that replaces an empty table.
 func allExact(weights int) string {
 	switch weights {
 	case 0:

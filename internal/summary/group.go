@@ -11,20 +11,19 @@ import (
 	"github.com/microscale-go/microscale/verify"
 )
 
-// A group is the weights that differ only in the numbers of their names: the
-// same weight of every layer.
+// A group is weights whose names differ only in numbers: one weight in every layer.
 type group struct {
 	name    string
 	members []verify.Tensor
 }
 
-// A groupKey is what the weights of a group have in common.
+// A groupKey identifies a group.
 type groupKey struct {
 	name, format string
 	rows, cols   int
 }
 
-// keyOf returns the group of a weight, which has no other members where each is true.
+// keyOf returns the group of a weight. With each, every weight is its own group.
 func keyOf(name, format string, rows, cols int, each bool) groupKey {
 	if !each {
 		name = digits.ReplaceAllString(name, "${1}*${2}")
@@ -34,8 +33,8 @@ func keyOf(name, format string, rows, cols int, each bool) groupKey {
 
 var digits = regexp.MustCompile(`(^|\.)\d+(\.|$)`)
 
-// grouped puts results of the same shape and format into groups, in the order in
-// which they appear first; each on its own where each is true.
+// grouped groups results of the same name, shape and format, in the order of their
+// first members.
 func grouped(results []verify.Tensor, each bool) []*group {
 	var groups []*group
 	index := map[groupKey]*group{}
@@ -52,7 +51,7 @@ func grouped(results []verify.Tensor, each bool) []*group {
 	return groups
 }
 
-// gain returns the text of the mean gain of a search of scales.
+// gain returns the text of the mean SQNR gain of a scale search.
 func (g *group) gain() string {
 	sum, n := 0.0, 0
 	for _, m := range g.members {
@@ -94,11 +93,11 @@ func (g *group) worst() float64 {
 	return worst
 }
 
-// noLoss reports whether every finite value of the group is exact.
+// noLoss reports whether all finite values are exact.
 func (g *group) noLoss() bool { return math.IsInf(g.worst(), 1) }
 
-// exact reports whether every weight of the group is an exact copy. One with
-// values that cannot be compared, NaN and Inf, is none.
+// exact reports whether all weights are exact copies. A weight that holds NaN or Inf
+// is not.
 func (g *group) exact() bool {
 	return g.noLoss() && !slices.ContainsFunc(g.members, func(t verify.Tensor) bool {
 		return t.Result.NonFinite > 0 || t.Result.NonFiniteWant > 0
@@ -113,7 +112,7 @@ func (g *group) sqnr() string {
 	return cli.Decibels(g.mean(func(r measure.Result) float64 { return r.SQNR }))
 }
 
-// lossy returns text, or nothing where every finite value of the group is exact.
+// lossy returns text, or "" if all finite values are exact.
 func (g *group) lossy(text string) string {
 	if g.noLoss() {
 		return ""

@@ -12,11 +12,11 @@ import (
 	"github.com/microscale-go/microscale/internal/cli"
 )
 
-// InspectDocument is an inspection as JSON.
+// An InspectDocument is an inspection as JSON.
 type InspectDocument struct {
 	Source     string            `json:"source"`
 	Convention *string           `json:"convention"` // null: not quantized
-	Scheme     string            `json:"scheme"`     // as its clients call it; "" where it is not said
+	Scheme     string            `json:"scheme"`     // as clients name it; "" if unknown
 	Search     string            `json:"scale_search,omitempty"`
 	Parameters int64             `json:"parameters"`
 	Bytes      int64             `json:"bytes"`
@@ -24,30 +24,30 @@ type InspectDocument struct {
 	Files      []fileDocument    `json:"files"`
 	Weights    []weightDocument  `json:"tensors"`
 	Ignore     []string          `json:"ignore"`
-	Extra      []string          `json:"extra"`   // safetensors files that are not part of it
-	Skipped    []SkippedDocument `json:"skipped"` // other files that a conversion does not carry over
-	Problems   []ProblemDocument `json:"problems"`
+	Extra      []string          `json:"extra"`   // safetensors files that are not part of the checkpoint
+	Skipped    []skippedDocument `json:"skipped"` // other files that a conversion does not copy
+	Problems   []problemDocument `json:"problems"`
 }
 
 type weightDocument struct {
 	Name   string  `json:"name"`
 	Format string  `json:"format"`
 	Shape  []int64 `json:"shape"`
-	Bytes  int64   `json:"bytes"` // scales included
+	Bytes  int64   `json:"bytes"` // including scales
 	File   string  `json:"file"`
 }
 
-// SkippedDocument is a file that a conversion does not copy, as JSON.
-type SkippedDocument struct {
+// skippedDocument is a file that a conversion does not copy, as JSON.
+type skippedDocument struct {
 	Name   string `json:"name"`
 	Reason string `json:"reason"`
 }
 
-// Inspection returns what the headers of m contain. arg is the SRC that was opened.
-func Inspection(arg string, m *checkpoint.Model) InspectDocument {
+// Inspect returns what the headers of m contain. arg is the SRC that was opened.
+func Inspect(arg string, m *checkpoint.Model) InspectDocument {
 	doc := InspectDocument{
 		Source: arg, Quantized: m.Quantized(), Ignore: cli.OrEmpty(m.Ignore), Extra: cli.OrEmpty(m.Source.Extra()),
-		Skipped: SkippedDocuments(m.Source), Problems: problemDocuments(problemsOf(m)),
+		Skipped: skippedDocuments(m.Source), Problems: problemDocuments(problemsOf(m)),
 	}
 	if m.Convention != nil {
 		doc.Convention, doc.Scheme, doc.Search = &m.Convention.Name, m.Scheme, m.ScaleSearch()
@@ -66,17 +66,17 @@ func Inspection(arg string, m *checkpoint.Model) InspectDocument {
 	return doc
 }
 
-// SkippedDocuments returns the files that a conversion of c does not copy.
-func SkippedDocuments(c *hf.Checkpoint) []SkippedDocument {
-	documents := []SkippedDocument{}
+// skippedDocuments returns the files that a conversion of c does not copy.
+func skippedDocuments(c *hf.Checkpoint) []skippedDocument {
+	documents := []skippedDocument{}
 	for _, s := range c.Skipped() {
-		documents = append(documents, SkippedDocument{s.Name, s.Reason})
+		documents = append(documents, skippedDocument{s.Name, s.Reason})
 	}
 	return documents
 }
 
-// paddedText says that a weight is stored with more codes than it has values,
-// which is why it takes more bits a value than its format does.
+// paddedText returns a note if a weight stores padding, and so needs more bits per
+// value than its format.
 func paddedText(w *checkpoint.Weight) string {
 	codes, _ := w.Part(checkpoint.Codes)
 	rows, cols := w.Matrix()
@@ -86,24 +86,29 @@ func paddedText(w *checkpoint.Weight) string {
 	return ""
 }
 
-// leftText has a line for everything in a checkpoint's directory that a
-// conversion does not carry over.
+// leftText returns a line for each file in the directory of a checkpoint that a
+// conversion does not copy.
 func leftText(c *hf.Checkpoint) string {
 	var b strings.Builder
 	for _, name := range c.Extra() {
-		fmt.Fprintf(&b, "not carried over: %s (not part of the checkpoint)\n", cli.Printable(name))
+		fmt.Fprintf(&b, "not copied: %s (not part of the checkpoint)\n", cli.Printable(name))
 	}
 	for _, s := range c.Skipped() {
-		fmt.Fprintf(&b, "not carried over: %s (%s)\n", cli.Printable(s.Name), cli.Escaped(s.Reason))
+		fmt.Fprintf(&b, "not copied: %s (%s)\n", cli.Printable(s.Name), cli.Escaped(s.Reason))
 	}
 	return b.String()
 }
 
-// PrintLeft tells on standard error what a conversion does not carry over.
+// PrintLeft prints the files that a conversion does not copy.
 func PrintLeft(stderr io.Writer, c *hf.Checkpoint) { fmt.Fprint(stderr, leftText(c)) }
 
-// PrintInspection prints an inspection as text.
-func PrintInspection(w io.Writer, m *checkpoint.Model, doc InspectDocument, each bool) error {
+// PrintInspection prints the weights, formats and problems of m, which was opened as
+// arg.
+func PrintInspection(w io.Writer, arg string, m *checkpoint.Model, each, asJSON bool) error {
+	doc := Inspect(arg, m)
+	if asJSON {
+		return cli.PrintJSON(w, doc)
+	}
 	t := cli.NewTable(cli.Left("weight"), cli.Right("n"), cli.Right("shape"), cli.Left("format"), cli.Right("size"), cli.Right("bits/value"), cli.Left(""))
 	type total struct {
 		groupKey
@@ -111,7 +116,7 @@ func PrintInspection(w io.Writer, m *checkpoint.Model, doc InspectDocument, each
 		bytes int64
 		note  string // of the first
 	}
-	var totals []*total // a checkpoint may have a million weights, so sums are kept and not members
+	var totals []*total // sums rather than members: a checkpoint may have a million weights
 	index := map[groupKey]*total{}
 	for i, weight := range m.Weights {
 		rows, cols := weight.Matrix()
@@ -129,10 +134,10 @@ func PrintInspection(w io.Writer, m *checkpoint.Model, doc InspectDocument, each
 	}
 	convention := "not quantized"
 	if doc.Convention != nil {
-		convention = fmt.Sprintf("%d of %s quantized (%s)", doc.Quantized, cli.Counted(len(doc.Weights), "weight"), SchemeText(*doc.Convention, doc.Scheme))
+		convention = fmt.Sprintf("%d of %s quantized (%s)", doc.Quantized, cli.Counted(len(doc.Weights), "weight"), schemeText(*doc.Convention, doc.Scheme))
 	}
 	if doc.Search != "" {
-		convention += ", scales by " + cli.Printable(doc.Search)
+		convention += ", scale search " + cli.Printable(doc.Search)
 	}
 	if _, err := fmt.Fprintf(w, "%s\n\n%s: %s, %s in %s, %s\n", t.Render(), cli.Printable(strings.TrimSuffix(doc.Source, ":")),
 		cli.ParametersText(float64(doc.Parameters)), cli.BytesText(float64(doc.Bytes)), cli.Counted(len(doc.Files), "file"), convention); err != nil {

@@ -9,11 +9,11 @@ import (
 	"github.com/microscale-go/microscale/verify"
 )
 
-// mostNamed is how many weights are named that have values out of reach.
+// mostNamed is the number of weights that printCounts names.
 const mostNamed = 3
 
-// printCounts prints a line for each of the weights that have values of a kind:
-// "2 values of l.0.weight", and what line says of them. No more than mostNamed.
+// printCounts prints a line for each weight whose count is not zero, such as
+// "2 values of l.0.weight are NaN or Inf", and one line for those after mostNamed.
 func printCounts(w io.Writer, results []verify.Tensor, prefix string, count func(measure.Result) int64, line func(t verify.Tensor, one bool) string) error {
 	weights := 0
 	var last verify.Tensor
@@ -37,7 +37,7 @@ func printCounts(w io.Writer, results []verify.Tensor, prefix string, count func
 	return err
 }
 
-// printSourceNonFinite says where the source holds NaN or Inf.
+// printSourceNonFinite prints the weights that hold NaN or Inf in the source.
 func printSourceNonFinite(w io.Writer, results []verify.Tensor, src string) error {
 	return printCounts(w, results, "", func(r measure.Result) int64 { return r.NonFiniteWant }, func(_ verify.Tensor, one bool) string {
 		verb := "are"
@@ -48,17 +48,17 @@ func printSourceNonFinite(w io.Writer, results []verify.Tensor, src string) erro
 	})
 }
 
-// WarnNonFinite says which weights have values that do not decode to numbers: the
-// result is written all the same, and verify refuses it.
+// WarnNonFinite warns of weights whose finite values decode to NaN or Inf. The result
+// is written anyway, and verify rejects it.
 func WarnNonFinite(w io.Writer, results []verify.Tensor) {
 	_ = printCounts(w, results, "microscale: warning: ", func(r measure.Result) int64 { return r.NonFinite }, func(t verify.Tensor, one bool) string {
 		verb, decode := "are", "decode"
 		if one {
 			verb, decode = "is", "decodes"
 		}
-		if t.Result.NonFiniteWant > 0 { // the NaN of a block's scale
+		if t.Result.NonFiniteWant > 0 { // the scale of their block is NaN
 			return fmt.Sprintf("%s finite and %s to NaN or Inf", verb, decode)
 		}
 		return fmt.Sprintf("%s beyond %s and %s to Inf", verb, t.Format, decode)
-	}) // standard error, which nobody has to read
+	}) // a failure to warn is not an error
 }

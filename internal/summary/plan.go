@@ -18,10 +18,13 @@ import (
 	"github.com/microscale-go/microscale/verify"
 )
 
-// PrintPlan prints a plan for people: what becomes of the weights, the files, and
-// what config.json will say. Where every tensor will lie, it prints where each is
-// true.
-func PrintPlan(w io.Writer, plan *convert.Plan, args []string, each bool) error {
+// PrintPlan prints the plan of c: what becomes of the weights, the files, and the
+// changes to config.json; with each, also the offset of every tensor.
+func (c *Conversion) PrintPlan(w io.Writer, each, asJSON bool) error {
+	plan := c.Plan
+	if asJSON {
+		return cli.PrintJSON(w, newPlanDocument(plan, c.Source, c.Destination))
+	}
 	for _, n := range plan.Notes {
 		if _, err := fmt.Fprintf(w, "note: %s\n\n", cli.Escaped(n)); err != nil {
 			return err
@@ -49,18 +52,18 @@ func PrintPlan(w io.Writer, plan *convert.Plan, args []string, each bool) error 
 		if done == 0 {
 			done, verb = plan.Count("relabel"), "relabeled,"
 		}
-		what = fmt.Sprintf("%d of %d weights %s %s (%s)", done, weights, verb, plan.Format, SchemeText(plan.Convention, plan.Scheme))
+		what = fmt.Sprintf("%d of %d weights %s %s (%s)", done, weights, verb, plan.Format, schemeText(plan.Convention, plan.Scheme))
 	}
 	if index, count, ok := plan.Part(); ok {
-		what += fmt.Sprintf(", the part of worker %d of %d", index, count)
+		what += fmt.Sprintf(", part of worker %d of %d", index, count)
 	}
-	_, err := fmt.Fprintf(w, "\n%s → %s: %s, %s → %s; nothing was written\n", cli.Printable(args[0]), cli.Printable(args[1]), what, cli.BytesText(float64(stored)), cli.BytesText(float64(plan.Bytes())))
+	_, err := fmt.Fprintf(w, "\n%s → %s: %s, %s → %s; nothing was written\n", cli.Printable(c.Source), cli.Printable(c.Destination), what, cli.BytesText(float64(stored)), cli.BytesText(float64(plan.Bytes())))
 	return err
 }
 
-// printDecisions prints what becomes of every weight, and why.
+// printDecisions prints the format that each weight becomes, and why.
 func printDecisions(w io.Writer, plan *convert.Plan, each bool) error {
-	t := cli.NewTable(cli.Left("weight"), cli.Right("n"), cli.Right("shape"), cli.Left("becomes"), cli.Left("because"), cli.Right("size"))
+	t := cli.NewTable(cli.Left("weight"), cli.Right("n"), cli.Right("shape"), cli.Left("becomes"), cli.Left("reason"), cli.Right("size"))
 	var names []verify.Tensor // grouped as results are
 	decisions := map[string]convert.Decision{}
 	for _, d := range plan.Decisions() {
@@ -80,7 +83,7 @@ func printDecisions(w io.Writer, plan *convert.Plan, each bool) error {
 	return err
 }
 
-// printPlaces prints every tensor of the result and where it lies.
+// printPlaces prints the file and offset of every tensor of the result.
 func printPlaces(w io.Writer, plan *convert.Plan) error {
 	t := cli.NewTable(cli.Left("file"), cli.Left("tensor"), cli.Left("dtype"), cli.Left("shape"), cli.Right("offset"), cli.Right("bytes"))
 	for _, d := range plan.Decisions() {
@@ -100,7 +103,7 @@ func ShapeText(shape []int64) string {
 	return strings.ReplaceAll(strings.Trim(fmt.Sprint(shape), "[]"), " ", "×")
 }
 
-// printFiles prints the files of the result, and what the index counts.
+// printFiles prints the files of the result and the totals of the index.
 func printFiles(w io.Writer, plan *convert.Plan) error {
 	_, _, parted := plan.Part()
 	columns := []cli.Column{cli.Left("file"), cli.Right("tensors"), cli.Right("header"), cli.Right("size")}
@@ -134,11 +137,11 @@ func printFiles(w io.Writer, plan *convert.Plan) error {
 	return err
 }
 
-// shownNames is how many names of a list in config.json are printed, unless each is.
+// shownNames is the number of list elements of config.json that are printed without
+// --each.
 const shownNames = 8
 
-// printConfigChanges prints what the result's config.json says that the source's
-// does not.
+// printConfigChanges prints the difference of config.json between source and result.
 func printConfigChanges(w io.Writer, plan *convert.Plan, each bool) error {
 	set, gone, err := plan.ConfigChanges()
 	if err != nil {
@@ -166,13 +169,13 @@ func printConfigChanges(w io.Writer, plan *convert.Plan, each bool) error {
 	}
 	if len(gone) > 0 {
 		slices.Sort(gone)
-		_, err = fmt.Fprintf(w, "\nconfig.json: without %s\n", cli.Escaped(strings.Join(gone, ", ")))
+		_, err = fmt.Fprintf(w, "\nconfig.json: removed %s\n", cli.Escaped(strings.Join(gone, ", ")))
 	}
 	return err
 }
 
-// shortened returns a JSON value whose long lists have their first elements alone,
-// and how many there are more.
+// shortened truncates the long lists of a JSON value, and appends the number of
+// elements omitted.
 func shortened(value any) any {
 	switch v := value.(type) {
 	case map[string]any:

@@ -20,19 +20,19 @@ type PlanDocument struct {
 	Scheme      string             `json:"scheme,omitempty"`
 	SourceBytes int64              `json:"source_bytes"`
 	Bytes       int64              `json:"bytes"`
-	Worker      *int               `json:"worker,omitempty"` // of several: bytes are this one's, all else is of the whole result
+	Worker      *int               `json:"worker,omitempty"` // bytes are those of this worker, all else describes the whole result
 	Ignore      []string           `json:"ignore"`
 	Notes       []string           `json:"notes,omitempty"`
 	Extra       []string           `json:"extra"`
-	Skipped     []SkippedDocument  `json:"skipped"`
+	Skipped     []skippedDocument  `json:"skipped"`
 	Files       []plannedDocument  `json:"files"`
-	Companions  []fileDocument     `json:"companions"`       // files that are not of weights
+	Companions  []fileDocument     `json:"companions"`       // auxiliary files
 	Config      json.RawMessage    `json:"config,omitempty"` // NaN and infinities as zeros
 	Index       json.RawMessage    `json:"index,omitempty"`
 	Tensors     []decisionDocument `json:"tensors"`
 }
 
-// A plannedDocument is a file of weights that is to be written.
+// A plannedDocument is a planned file of weights.
 type plannedDocument struct {
 	Name        string `json:"name"`
 	Bytes       int64  `json:"bytes"`
@@ -46,7 +46,7 @@ type fileDocument struct {
 	Bytes int64  `json:"bytes"`
 }
 
-// A decisionDocument is what becomes of a weight.
+// A decisionDocument is the plan for a weight.
 type decisionDocument struct {
 	Name     string           `json:"name"`
 	Shape    []int64          `json:"shape"`
@@ -58,7 +58,7 @@ type decisionDocument struct {
 	Bytes    int64            `json:"bytes"`
 }
 
-// A storedDocument is a tensor of the result, or the part of it that an expert has.
+// A storedDocument is a tensor of the result, or the slice of one expert.
 type storedDocument struct {
 	Name   string  `json:"name"`
 	Dtype  string  `json:"dtype"`
@@ -67,12 +67,11 @@ type storedDocument struct {
 	Bytes  int64   `json:"bytes"`
 }
 
-// NewPlanDocument returns a plan as JSON.
-func NewPlanDocument(plan *convert.Plan, args []string) PlanDocument {
+func newPlanDocument(plan *convert.Plan, src, dst string) PlanDocument {
 	stored, _ := plan.SourceBytes()
-	doc := PlanDocument{Source: args[0], Destination: args[1], Format: plan.Format.Name,
+	doc := PlanDocument{Source: src, Destination: dst, Format: plan.Format.Name,
 		SourceBytes: stored, Bytes: plan.Bytes(), Ignore: plan.Ignore, Notes: plan.Notes,
-		Extra: cli.OrEmpty(plan.Source().Extra()), Skipped: SkippedDocuments(plan.Source()),
+		Extra: cli.OrEmpty(plan.Source().Extra()), Skipped: skippedDocuments(plan.Source()),
 		Companions: []fileDocument{}, Config: configjson.Standard(plan.Config()), Index: plan.Index()}
 	doc.Convention, doc.Scheme = plan.Convention, plan.Scheme
 	index, _, parted := plan.Part()

@@ -9,13 +9,13 @@ import (
 	"github.com/microscale-go/microscale/verify"
 )
 
-// ProblemDocument is a problem of a checkpoint as JSON.
-type ProblemDocument struct {
+// problemDocument is a problem of a checkpoint as JSON.
+type problemDocument struct {
 	Tensor string `json:"tensor"`
 	Text   string `json:"text"`
 }
 
-// problemsOf returns the problems of the structure of a checkpoint.
+// problemsOf returns the problems of the structure of m.
 func problemsOf(m *checkpoint.Model) []verify.Problem {
 	problems := make([]verify.Problem, len(m.Problems))
 	for i, p := range m.Problems {
@@ -24,15 +24,15 @@ func problemsOf(m *checkpoint.Model) []verify.Problem {
 	return problems
 }
 
-func problemDocuments(problems []verify.Problem) []ProblemDocument {
-	documents := make([]ProblemDocument, len(problems))
+func problemDocuments(problems []verify.Problem) []problemDocument {
+	documents := make([]problemDocument, len(problems))
 	for i, p := range problems {
-		documents[i] = ProblemDocument{p.Tensor, p.Text}
+		documents[i] = problemDocument{p.Tensor, p.Text}
 	}
 	return documents
 }
 
-// printProblems lists problems, one a line.
+// printProblems prints problems, one per line.
 func printProblems(w io.Writer, problems []verify.Problem) error {
 	for _, p := range problems {
 		p = verify.Problem{Tensor: cli.Printable(p.Tensor), Text: cli.Escaped(p.Text)}

@@ -5,15 +5,15 @@ import (
 	"github.com/microscale-go/microscale/verify"
 )
 
-// TensorDocument is the error of a weight as JSON.
-type TensorDocument struct {
+// A tensorDocument is the error of a weight as JSON.
+type tensorDocument struct {
 	Name          string      `json:"name"`
 	Format        string      `json:"format"`
 	Rows          int         `json:"rows"`
 	Cols          int         `json:"cols"`
 	SQNR          cli.Number  `json:"sqnr_db"`
 	MeanBlockSQNR cli.Number  `json:"mean_block_sqnr_db"`
-	NearestSQNR   *cli.Number `json:"nearest_sqnr_db,omitempty"` // without a search of scales, where that was measured
+	NearestSQNR   *cli.Number `json:"nearest_sqnr_db,omitempty"` // without a scale search, if measured
 	Cosine        cli.Number  `json:"cosine"`
 	MaxRelative   cli.Number  `json:"max_relative"`
 	Bias          cli.Number  `json:"bias"`
@@ -30,12 +30,12 @@ func nearestSQNR(t verify.Tensor) *cli.Number {
 	return new(cli.Number(t.Nearest.SQNR))
 }
 
-// TensorDocuments returns the errors of weights as JSON.
-func TensorDocuments(results []verify.Tensor) []TensorDocument {
-	documents := make([]TensorDocument, len(results))
+// tensorDocuments returns the errors of weights as JSON.
+func tensorDocuments(results []verify.Tensor) []tensorDocument {
+	documents := make([]tensorDocument, len(results))
 	for i, t := range results {
 		r := t.Result
-		documents[i] = TensorDocument{
+		documents[i] = tensorDocument{
 			Name: t.Name, Format: t.Format, Rows: t.Rows, Cols: t.Cols,
 			SQNR: cli.Number(r.SQNR), MeanBlockSQNR: cli.Number(r.MeanBlockSQNR), Cosine: cli.Number(r.Cosine), MaxRelative: cli.Number(r.MaxRelative), Bias: cli.Number(r.Bias),
 			NearestSQNR: nearestSQNR(t),

@@ -11,11 +11,11 @@ import (
 	"github.com/microscale-go/microscale/verify"
 )
 
-// worstBlocks is how many of the worst blocks are named.
+// worstBlocks is the number of blocks that printBlocks names.
 const worstBlocks = 3
 
-// printBlocks prints the worst blocks, one of a weight, and what became of scales
-// that are zero.
+// printBlocks prints the worst blocks, one for each weight, and counts zero scales and
+// the blocks that lost all values.
 func printBlocks(w io.Writer, blocks []verify.Blocks) error {
 	byLoss := slices.DeleteFunc(slices.Clone(blocks), func(b verify.Blocks) bool { return math.IsNaN(b.Worst) || math.IsInf(b.Worst, 1) })
 	slices.SortStableFunc(byLoss, func(a, b verify.Blocks) int { return cmp.Compare(a.Worst, b.Worst) })
@@ -35,30 +35,33 @@ func printBlocks(w io.Writer, blocks []verify.Blocks) error {
 	if weights == 0 {
 		return nil
 	}
-	_, err := fmt.Fprintf(w, "zero scales: %d in %s; %d of %d blocks hold values that all became zeros\n", zero, cli.Counted(weights, "weight"), lost, count)
+	_, err := fmt.Fprintf(w, "zero scales: %d in %s; %d of %d blocks lost all their values to zero\n", zero, cli.Counted(weights, "weight"), lost, count)
 	return err
 }
 
-// checks are what is said of the weights that were compared in each way: where there
-// are problems, and where all weights agree.
+// checks holds the text for weights compared in each way: if there are problems, and
+// if there are none.
 var checks = []struct {
-	check            verify.Check
-	compared, agrees string
+	check             verify.Check
+	compared, matches string
 }{
 	{verify.Bounded, "quantized: decoded and compared with the bound of the format", "quantized: every scale and decoded element within the bound of the format"},
 	{verify.Rounded, "in another dtype: compared with the rounded source", "in another dtype: every element is the source's, rounded"},
 	{verify.Identical, "not quantized: compared bit by bit", "not quantized: identical to the bit"},
 }
 
-// PrintVerification prints the result of a comparison as text.
-func PrintVerification(out io.Writer, report *verify.Report, args []string, each bool, seconds float64) error {
-	if err := PrintErrors(out, report.Tensors, each); err != nil {
+// PrintVerification prints the comparison of dst with its source src.
+func PrintVerification(out io.Writer, src, dst string, report *verify.Report, seconds float64, each, asJSON bool) error {
+	if asJSON {
+		return cli.PrintJSON(out, newVerifyDocument(report))
+	}
+	if err := printErrors(out, report.Tensors, each); err != nil {
 		return err
 	}
 	if err := printBlocks(out, report.Blocks); err != nil {
 		return err
 	}
-	verdict := fmt.Sprintf("%s agrees with %s", cli.Printable(args[1]), cli.Printable(args[0]))
+	verdict := fmt.Sprintf("%s matches %s", cli.Printable(dst), cli.Printable(src))
 	if !report.OK() {
 		fmt.Fprintln(out)
 		if err := printProblems(out, report.Problems); err != nil {
@@ -72,7 +75,7 @@ func PrintVerification(out io.Writer, report *verify.Report, args []string, each
 	for _, c := range checks {
 		text := c.compared
 		if report.OK() {
-			text = c.agrees
+			text = c.matches
 		}
 		if n := report.Checked(c.check); n > 0 {
 			if _, err := fmt.Fprintf(out, "  %s %s\n", cli.Counted(n, "weight"), text); err != nil {
@@ -85,5 +88,5 @@ func PrintVerification(out io.Writer, report *verify.Report, args []string, each
 			return err
 		}
 	}
-	return printSourceNonFinite(out, report.Tensors, args[0])
+	return printSourceNonFinite(out, report.Tensors, src)
 }

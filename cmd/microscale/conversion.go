@@ -1,0 +1,76 @@
+package main
+
+import (
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/microscale-go/microscale/convert"
+	"github.com/microscale-go/microscale/internal/cli"
+	"github.com/microscale-go/microscale/internal/summary"
+)
+
+const (
+	forceUsage  = "replace the checkpoint at DST when the run completes; a crash during the replacement leaves the old one at DST.microscale-replaced, and the same command restores it"
+	resumeUsage = "resume an interrupted run to DST, or start a new one; keep what is done if the run fails"
+	eachUsage   = "print a row for each weight, not one for all layers"
+)
+
+// runFlags are the flags shared by quantize, dequantize and convert.
+type runFlags struct {
+	options      convert.RunOptions
+	shard        *cli.ShardFlag
+	dryRun       *bool
+	each, asJSON *bool
+	threads      *uint
+}
+
+func addRunFlags(cmd *cobra.Command) *runFlags {
+	f := &runFlags{}
+	cmd.Flags().BoolVar(&f.options.Force, "force", false, forceUsage)
+	cmd.Flags().BoolVar(&f.options.Resume, "resume", false, resumeUsage)
+	f.shard = cli.AddShard(cmd)
+	f.dryRun = cmd.Flags().Bool("dry-run", false, "read the headers and print the plan, write nothing; with --each or --json, print the offset of every tensor")
+	f.each = cmd.Flags().Bool("each", false, eachUsage)
+	f.asJSON = addJSON(cmd)
+	f.threads = cli.AddThreads(cmd)
+	return f
+}
+
+func addJSON(cmd *cobra.Command) *bool {
+	return cmd.Flags().Bool("json", false, "print one JSON document")
+}
+
+// run runs or, with --dry-run, prints the plan of c. verb is the progress label.
+func (f *runFlags) run(cmd *cobra.Command, verb string, c *summary.Conversion) error {
+	out, stderr := cmd.OutOrStdout(), cmd.ErrOrStderr()
+	var err error
+	if c.Plan, err = f.shard.Plan(stderr, c.Plan); err != nil {
+		return err
+	}
+	if *f.dryRun {
+		if err := c.Plan.Admit(c.Destination, f.options.Force); err != nil {
+			return err
+		}
+		summary.PrintLeft(stderr, c.Plan.Source())
+		return c.PrintPlan(out, *f.each, *f.asJSON)
+	}
+	_, read := c.Plan.SourceBytes()
+	m := cli.NewMeter(stderr, verb, read)
+	f.options.Progress, f.options.Threads = m.Report, int(*f.threads)
+	start := time.Now()
+	c.Result, err = c.Plan.Run(cmd.Context(), c.Destination, f.options)
+	m.Close()
+	if err != nil {
+		left := "nothing was written to " + c.Destination
+		if f.options.Resume {
+			left = "repeat the command to resume"
+		}
+		return cli.Interrupted(err, left)
+	}
+	c.Seconds = time.Since(start).Seconds()
+	cli.PrintWarnings(stderr, c.Result.Warnings)
+	summary.PrintLeft(stderr, c.Plan.Source())
+	defer summary.WarnNonFinite(stderr, c.Result.Tensors) // below the table
+	return c.Print(out, *f.each, *f.asJSON)
+}
