@@ -15,7 +15,7 @@ var groups = []struct {
 	commands []func() *cobra.Command
 }{
 	{"Checkpoints", true, []func() *cobra.Command{quantizeCommand, dequantizeCommand, convertCommand, mergeCommand, inspectCommand, verifyCommand}},
-	{"Models", true, []func() *cobra.Command{trainCommand, compareCommand, evalCommand, generateCommand}},
+	{"Models", true, []func() *cobra.Command{trainCommand, compareCommand, evalCommand, generateCommand, tokenizeCommand}},
 	{"Numbers", false, []func() *cobra.Command{formatsCommand, castCommand, explainCommand, mmaCommand, studyCommand}},
 	{"Hardware", false, []func() *cobra.Command{checkCommand, layoutCommand, costCommand}},
 	{"Speed", false, []func() *cobra.Command{benchCommand}},

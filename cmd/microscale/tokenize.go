@@ -1,0 +1,123 @@
+package main
+
+import (
+	"bufio"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/microscale-go/microscale/internal/cli"
+	"github.com/microscale-go/microscale/internal/input"
+	"github.com/microscale-go/microscale/tokenizer"
+)
+
+const tokenizeLong = `Convert text to the token ids of a model, or ids to text with --decode.
+
+MODEL is a directory with tokenizer.json, such a file, or a GGUF file. Text, or
+ids, are read from FILE, or from standard input. Ids are decimal numbers with
+white space between; with --raw, they are little-endian 32-bit integers.`
+
+const tokenizeExample = `  echo -n "Hello, world" | microscale tokenize model
+  microscale tokenize model.gguf book.txt --raw > book.ids
+  microscale tokenize model.gguf book.ids --raw --decode`
+
+func tokenizeCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "tokenize MODEL [FILE]",
+		Short:   "Convert text to token ids and back",
+		Long:    tokenizeLong,
+		Example: tokenizeExample,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) < 1 || len(args) > 2 {
+				return cli.Misuse("want MODEL and at most one FILE, got %d arguments", len(args))
+			}
+			return nil
+		},
+	}
+	decode := cmd.Flags().Bool("decode", false, "convert ids to text")
+	special := cmd.Flags().Bool("add-special", false, "add the tokens that begin and end a text")
+	literal := cmd.Flags().Bool("literal", false, "read special tokens in the text as text")
+	skip := cmd.Flags().Bool("skip-special", false, "with --decode, leave special tokens out")
+	raw := cmd.Flags().Bool("raw", false, "ids are little-endian 32-bit integers")
+	asJSON := cmd.Flags().Bool("json", false, "print one JSON document")
+	cli.Exclusive(cmd, "raw", "json")
+	cli.Exclusive(cmd, "decode", "add-special")
+	cli.Exclusive(cmd, "decode", "literal")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		t, err := input.Tokenizer(args[0])
+		if err != nil {
+			return err
+		}
+		data, err := readInput(cmd.InOrStdin(), args[1:])
+		if err != nil {
+			return err
+		}
+		if *decode {
+			return printDecoded(cmd.OutOrStdout(), t, data, *raw, *skip, *asJSON)
+		}
+		return printIDs(cmd.OutOrStdout(), t.Encode(string(data), tokenizer.Options{AddSpecial: *special, Literal: *literal}), *raw, *asJSON)
+	}
+	return cmd
+}
+
+// readInput reads the file that args names, or standard input.
+func readInput(stdin io.Reader, args []string) ([]byte, error) {
+	if len(args) == 0 {
+		return io.ReadAll(stdin)
+	}
+	return os.ReadFile(args[0])
+}
+
+func printIDs(w io.Writer, ids []uint32, raw, asJSON bool) error {
+	switch {
+	case asJSON:
+		return cli.PrintJSON(w, map[string][]uint32{"ids": ids})
+	case raw:
+		return binary.Write(w, binary.LittleEndian, ids)
+	}
+	out := bufio.NewWriter(w)
+	for i, id := range ids {
+		if i > 0 {
+			out.WriteByte(' ')
+		}
+		out.WriteString(strconv.FormatUint(uint64(id), 10))
+	}
+	out.WriteByte('\n')
+	return out.Flush()
+}
+
+// printDecoded prints the text of ids, without anything after it.
+func printDecoded(w io.Writer, t *tokenizer.Tokenizer, data []byte, raw, skip, asJSON bool) error {
+	ids := make([]uint32, len(data)/4)
+	if raw {
+		if len(data)%4 != 0 {
+			return fmt.Errorf("tokenize: got %d bytes, want ids of 4 bytes", len(data))
+		}
+		for i := range ids {
+			ids[i] = binary.LittleEndian.Uint32(data[4*i:])
+		}
+	} else {
+		ids = ids[:0]
+		for _, field := range strings.Fields(string(data)) {
+			id, err := strconv.ParseUint(field, 10, 32)
+			if err != nil {
+				return fmt.Errorf("tokenize: %.20q is not a token id: want decimal numbers", field)
+			}
+			ids = append(ids, uint32(id))
+		}
+	}
+	text, err := t.Decode(ids, skip)
+	if err != nil {
+		return err
+	}
+	if asJSON {
+		return cli.PrintJSON(w, map[string]string{"text": text})
+	}
+	_, err = io.WriteString(w, text)
+	return err
+}

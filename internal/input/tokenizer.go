@@ -1,0 +1,53 @@
+package input
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/microscale-go/microscale/gguf"
+	"github.com/microscale-go/microscale/internal/bounded"
+	"github.com/microscale-go/microscale/tokenizer"
+)
+
+// tokenizerName is the file of a directory that defines its tokenizer.
+const tokenizerName = "tokenizer.json"
+
+// tokenizerBytes limits the size of tokenizer.json: the largest ones have about 35 MB.
+const tokenizerBytes = 256 << 20
+
+// Tokenizer opens the tokenizer of a model: a directory with tokenizer.json, such a file, or a
+// GGUF file.
+func Tokenizer(path string) (*tokenizer.Tokenizer, error) {
+	info, err := os.Stat(path)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("%s: %w", path, bounded.Cause(err))
+	case info.IsDir():
+		path = filepath.Join(path, tokenizerName)
+	case filepath.Ext(path) == ".gguf":
+		f, err := gguf.Open(path)
+		if err != nil {
+			return nil, err
+		}
+		defer f.Close()
+		t, err := tokenizer.FromGGUF(f.Value)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+		return t, nil
+	}
+	data, err := bounded.ReadFile(path, tokenizerBytes)
+	if os.IsNotExist(err) {
+		return nil, &fs.PathError{Op: "open", Path: path, Err: fs.ErrNotExist}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, bounded.Cause(err))
+	}
+	t, err := tokenizer.Parse(data)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return t, nil
+}
