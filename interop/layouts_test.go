@@ -36,10 +36,14 @@ func TestLayouts(t *testing.T) {
 	for i, shape := range arguments[1:] {
 		rows, blocks := shapes[i][0], shapes[i][1]
 		scales := read(t, dir, shape+".in")
-		for suffix, order := range map[string]layout.Order{"swizzled": layout.Swizzled, "shuffled": layout.Shuffled} {
+		for _, name := range []string{"swizzled", "shuffled"} {
+			var order layout.Order
+			if err := order.UnmarshalText([]byte(name)); err != nil {
+				t.Fatal(err)
+			}
 			got := make([]byte, order.Size(rows, blocks))
 			layout.Reorder(got, order, scales, layout.RowMajor, rows, blocks)
-			if !bytes.Equal(got, read(t, dir, shape+"."+suffix)) {
+			if !bytes.Equal(got, read(t, dir, shape+"."+name)) {
 				t.Errorf("%s: %s differs from PyTorch's", shape, order)
 			}
 		}

@@ -9,21 +9,21 @@ import (
 // padding. The text form is its name, such as "swizzled". The zero value is RowMajor.
 //
 // Sources: the cuBLAS documentation, "Scaling factors layouts"; Transformer Engine; DeepGEMM's
-// csrc/utils/layout.hpp for Packed and AlignedColumns; AITER's e8m0_shuffle for Shuffled.
+// csrc/utils/layout.hpp for "packed" and "aligned-columns"; AITER's e8m0_shuffle for "shuffled".
 type Order uint8
 
-// The orders. AlignedColumns and AlignedRows are for FP32 scales, the others for one-byte scales
-// too.
+// The orders of checkpoints, Transformer Engine and tensor cores. [Orders] and UnmarshalText also
+// return "packed" (DeepGEMM), "shuffled" (AITER) and "aligned-rows" (cuBLAS).
 const (
 	RowMajor          Order = iota // [rows][blocks] without padding
 	ColumnMajor                    // [blocks][rows] without padding
 	Compact                        // [rows][blocks], padded to 128 and 4
 	CompactColumnwise              // [blocks][rows], padded to 4 and 128
 	Swizzled                       // tiles of 128 rows × 4 blocks; see the package comment
-	Packed                         // [blocks/4][rows] words of 4 blocks, the first in the low byte; rows padded to 4
-	Shuffled                       // [rows/32][blocks/8][4 blocks][16 rows][2 blocks][2 rows]; padded to 256 rows and 8 blocks
+	packed                         // [blocks/4][rows] words of 4 blocks, the first in the low byte; rows padded to 4
+	shuffled                       // [rows/32][blocks/8][4 blocks][16 rows][2 blocks][2 rows]; padded to 256 rows and 8 blocks
 	AlignedColumns                 // [blocks][rows], rows padded to 4: 16 bytes of FP32 scales
-	AlignedRows                    // [rows][blocks], blocks padded to 4: 16 bytes of FP32 scales
+	alignedRows                    // [rows][blocks], blocks padded to 4: 16 bytes of FP32 scales
 )
 
 // orders has a row for each Order.
@@ -45,13 +45,13 @@ var orders = [...]struct {
 		"[blocks][rows] padded to 4 and 128: Transformer Engine, columnwise MXFP8", tileRows, tileBlocks, columnMajor},
 	Swizzled: {"swizzled", []string{"cublas", "128x4"},
 		"tiles of 128 rows × 4 blocks: tensor cores from Blackwell on, cuBLAS, CUTLASS, PyTorch's scaled_mm", tileRows, tileBlocks, swizzled},
-	Packed: {"packed", []string{"deepgemm"},
-		"[blocks/4][rows] int32 words of 4 blocks, rows padded to 4: DeepGEMM's UE8M0 on Blackwell", alignedWords, wordBlocks, packed},
-	Shuffled: {"shuffled", []string{"aiter"},
-		"tiles of 32 rows × 8 blocks, padded to 256 and 8: AITER's e8m0_shuffle on CDNA4", 256, 8, shuffled},
+	packed: {"packed", []string{"deepgemm"},
+		"[blocks/4][rows] int32 words of 4 blocks, rows padded to 4: DeepGEMM's UE8M0 on Blackwell", alignedWords, wordBlocks, packedOffset},
+	shuffled: {"shuffled", []string{"aiter"},
+		"tiles of 32 rows × 8 blocks, padded to 256 and 8: AITER's e8m0_shuffle on CDNA4", 256, 8, shuffledOffset},
 	AlignedColumns: {"aligned-columns", []string{"tma"},
 		"[blocks][rows] with rows padded to 4: FP32 scales of DeepGEMM and Transformer Engine for 1×128 blocks", alignedWords, 1, columnMajor},
-	AlignedRows: {"aligned-rows", []string{"blk128x128"},
+	alignedRows: {"aligned-rows", []string{"blk128x128"},
 		"[rows][blocks] with blocks padded to 4: cuBLAS, FP32 scales of 128×128 blocks", 1, alignedWords, rowMajor},
 }
 
@@ -61,11 +61,11 @@ const alignedWords = 4
 // wordBlocks is the number of E8M0 scales in an int32.
 const wordBlocks = 4
 
-func packed(row, block, rows, _ int) int {
+func packedOffset(row, block, rows, _ int) int {
 	return (block/wordBlocks*rows+row)*wordBlocks + block%wordBlocks
 }
 
-func shuffled(row, block, _, blocks int) int {
+func shuffledOffset(row, block, _, blocks int) int {
 	const tile = 32 * 8
 	return (row/32*(blocks/8)+block/8)*tile + (block%4*16+row%16)*4 + block%8/4*2 + row%32/16
 }

@@ -22,8 +22,8 @@ func TestPackedWords(t *testing.T) {
 				want = append(want, byte(word), byte(word>>8), byte(word>>16), byte(word>>24))
 			}
 		}
-		got := make([]byte, Packed.Size(rows, blocks))
-		Reorder(got, Packed, src, RowMajor, rows, blocks)
+		got := make([]byte, packed.Size(rows, blocks))
+		Reorder(got, packed, src, RowMajor, rows, blocks)
 		if !bytes.Equal(got, want) {
 			t.Errorf("%d×%d: words differ from DeepGEMM's", rows, blocks)
 		}
@@ -51,8 +51,8 @@ func TestShuffledView(t *testing.T) {
 				}
 			}
 		}
-		got := make([]byte, Shuffled.Size(rows, blocks))
-		Reorder(got, Shuffled, src, RowMajor, rows, blocks)
+		got := make([]byte, shuffled.Size(rows, blocks))
+		Reorder(got, shuffled, src, RowMajor, rows, blocks)
 		if !bytes.Equal(got, want) {
 			t.Errorf("%d×%d: bytes differ from the permuted view", rows, blocks)
 		}
@@ -65,10 +65,10 @@ func TestKnownOffsets(t *testing.T) {
 		order                          Order
 		row, block, rows, blocks, want int
 	}{
-		{Packed, 0, 3, 5, 8, 3}, {Packed, 1, 0, 5, 8, 4}, {Packed, 4, 5, 5, 8, 49}, // 8 padded rows
-		{Shuffled, 16, 0, 256, 8, 1}, {Shuffled, 0, 4, 256, 8, 2}, {Shuffled, 1, 0, 256, 8, 4}, {Shuffled, 0, 1, 256, 8, 64}, {Shuffled, 32, 0, 256, 8, 256}, {Shuffled, 0, 8, 256, 16, 256},
+		{packed, 0, 3, 5, 8, 3}, {packed, 1, 0, 5, 8, 4}, {packed, 4, 5, 5, 8, 49}, // 8 padded rows
+		{shuffled, 16, 0, 256, 8, 1}, {shuffled, 0, 4, 256, 8, 2}, {shuffled, 1, 0, 256, 8, 4}, {shuffled, 0, 1, 256, 8, 64}, {shuffled, 32, 0, 256, 8, 256}, {shuffled, 0, 8, 256, 16, 256},
 		{AlignedColumns, 0, 1, 5, 3, 8}, {AlignedColumns, 4, 2, 5, 3, 20},
-		{AlignedRows, 1, 0, 5, 3, 4}, {AlignedRows, 2, 2, 5, 6, 18},
+		{alignedRows, 1, 0, 5, 3, 4}, {alignedRows, 2, 2, 5, 6, 18},
 	} {
 		if got := tc.order.Offset(tc.row, tc.block, tc.rows, tc.blocks); got != tc.want {
 			t.Errorf("%s (%d, %d) of %d×%d: got %d, want %d", tc.order, tc.row, tc.block, tc.rows, tc.blocks, got, tc.want)

@@ -44,6 +44,8 @@ func TestCompareErrors(t *testing.T) {
 	x := tensor.New(2, 3)
 	for want, c := range map[string]measure.Comparison{
 		"compare: Got is 3×2 and Want is 2×3, want the same shape": {Got: tensor.New(3, 2), Want: x},
+		"compare: Got is 3×3 and Want is 2×3, want the same shape": {Got: tensor.New(3, 3), Want: x},
+		"compare: Got is 2×2 and Want is 2×3, want the same shape": {Got: tensor.New(2, 2), Want: x},
 		"compare: Got is 0×0 and Want is 2×3, want the same shape": {Want: x},
 		"compare: Got: got 0 elements":                             {Got: tensor.Dense{Rows: 2, Cols: 3, Stride: 3}, Want: x},
 		"compare: Want: invalid shape -1×3":                        {Got: x, Want: tensor.Dense{Rows: -1, Cols: 3, Stride: 3}},
