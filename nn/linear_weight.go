@@ -5,6 +5,7 @@ import (
 	"reflect"
 
 	"github.com/microscale-go/microscale/format"
+	"github.com/microscale-go/microscale/internal/parallel"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/recipe"
 	"github.com/microscale-go/microscale/tensor"
@@ -62,9 +63,11 @@ func (s *Scope) rounded(w tensor.Dense) tensor.Dense {
 		return w
 	}
 	x := s.Pool.scratch(w.Rows, w.Cols)
-	for i := range w.Rows {
-		copy(x.Row(i), w.Row(i))
-	}
-	s.Round(x)
+	parallel.For(w.Rows, rowGrain(w.Cols), s.Threads, func(from, to int) {
+		for i := from; i < to; i++ {
+			copy(x.Row(i), w.Row(i))
+			roundBF16(x.Row(i))
+		}
+	})
 	return x
 }

@@ -1,0 +1,5 @@
+//go:build !amd64 || purego
+
+package train
+
+var adamwKernels []adamwKernel
