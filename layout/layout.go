@@ -75,7 +75,7 @@ func (o Order) check(name string, b []byte, rows, blocks, width int) {
 }
 
 // Swizzle sets dst, of Swizzled.Size(rows, cols) bytes, to the rows × cols scales of src in tiles of
-// 128×4. For columnwise scales beside untransposed codes, use Reorder from ColumnMajor.
+// 128×4. For columnwise scales of untransposed codes, use Reorder from ColumnMajor.
 func Swizzle(dst, src []byte, rows, cols int) { Reorder(dst, Swizzled, src, RowMajor, rows, cols) }
 
 // Unswizzle sets dst to the rows × cols scales of src. It is the inverse of Swizzle.

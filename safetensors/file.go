@@ -21,7 +21,7 @@ type File struct {
 	dataStart int64       // byte offset of the data buffer, from which tensors count
 	header    *header
 	byName    map[string]int // index into header.tensors
-	filled    string         // what Layout.Open found where the layout reserves bytes
+	filled    string         // the bytes that the layout reserves, read by Layout.Open
 }
 
 // Open opens a file and checks its header as [NewFile] does. It does not read tensor data. If

@@ -122,7 +122,7 @@ func TestOpenCut(t *testing.T) {
 		_, err := NewFile(bytes.NewReader(data[:n]), int64(n), "cut.safetensors")
 		fault, ok := errors.AsType[*ContainerError](err)
 		if !ok || fault.Path != "cut.safetensors" || fault.Offset != int64(n) || fault.Fix != fixTruncated {
-			t.Errorf("%d bytes: error %v, want one that says truncated at byte %d", n, err, n)
+			t.Errorf("%d bytes: error %v, want one with the truncation at byte %d", n, err, n)
 		}
 	}
 	long := append(bytes.Clone(data), 0)

@@ -146,7 +146,7 @@ func scanHeader(json []byte) (h *header, byName map[string]int, err *ContainerEr
 	return h, byName, nil
 }
 
-// checkName says what is wrong with the name of a tensor, nothing if it is fine.
+// checkName returns the problem with the name of a tensor, or "".
 func checkName(name string) string {
 	switch {
 	case name == metadataKey:
@@ -271,7 +271,7 @@ func checkData(tensors []TensorInfo, dataStart, dataSize int64) *ContainerError 
 	return nil
 }
 
-// checkTensor says what is wrong with a tensor whose data should start at next.
+// checkTensor returns the problem with a tensor whose data must start at next, or "".
 func checkTensor(t TensorInfo, next int64) string {
 	switch {
 	case t.Begin > next:

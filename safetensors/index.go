@@ -18,7 +18,7 @@ import (
 // Suffix ends the names of safetensors files.
 const Suffix = ".safetensors"
 
-// IndexName is the name of the index of a sharded checkpoint, beside its shards.
+// IndexName is the name of the index of a sharded checkpoint, in the folder of its shards.
 const IndexName = "model" + Suffix + ".index.json"
 
 // maxIndexDepth bounds how deep values that the index reader skips may nest.

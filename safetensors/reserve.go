@@ -10,7 +10,7 @@ import (
 // Comparisons of files with the layout ignore them.
 func (l *Layout) Reserve(placeholder string) error {
 	if n := bytes.Count(l.prefix[lengthSize:], []byte(placeholder)); n != 1 {
-		return fmt.Errorf("the placeholder %.40q is in the header %d times, not once", placeholder, n)
+		return fmt.Errorf("reserve: the placeholder %.40q occurs %d times in the header, want once", placeholder, n)
 	}
 	l.from = bytes.Index(l.prefix[lengthSize:], []byte(placeholder)) + lengthSize
 	l.to = l.from + len(placeholder)
@@ -35,7 +35,7 @@ func (l *Layout) fits(head []byte, from int) bool {
 // Fill writes the bytes that [Layout.Reserve] marked. value must have their length.
 func (w *Writer) Fill(value string) error {
 	if len(value) != w.layout.to-w.layout.from {
-		return fmt.Errorf("%s: %d bytes for the %d that are reserved in its header", w.path, len(value), w.layout.to-w.layout.from)
+		return fmt.Errorf("%s: fill: got %d bytes, want the %d that the header reserves", w.path, len(value), w.layout.to-w.layout.from)
 	}
 	if _, err := w.f.WriteAt([]byte(value), int64(w.layout.from)); err != nil {
 		return ioError(w.path, place("", int64(w.layout.from)), err)

@@ -160,7 +160,7 @@ func TestWriteTensorAtErrors(t *testing.T) {
 	write(t, w, "a.scale", []byte{1, 2, 3}, 0)
 	write(t, w, "b.weight", []byte{1, 2, 3, 4}, 0)
 	if err := w.Close(); err != nil {
-		t.Errorf("refused writes were counted: %v", err)
+		t.Errorf("rejected writes were counted: %v", err)
 	}
 }
 
@@ -173,7 +173,7 @@ func TestCreateErrors(t *testing.T) {
 	if _, err := Create(filepath.Join(dir, "none", "x"), l); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("in no directory: %v", err)
 	}
-	// Most filesystems refuse 2⁶¹ bytes, some do not: neither leaves a file.
+	// Most filesystems reject 2⁶¹ bytes, some do not. No file must remain.
 	if l, err = NewLayout([]Spec{{"a", U8, []int64{1<<61 - 1}}}, nil); err != nil {
 		t.Fatal(err)
 	}

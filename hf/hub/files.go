@@ -94,7 +94,7 @@ func (c *Client) list(ctx context.Context, r Repository) (l listing, err error) 
 		}
 		l = listing{}
 		if err := json.Unmarshal(text, &l); err != nil || len(text) > largest {
-			return false, refusal{fmt.Errorf("%s does not have the hub's API: check HF_ENDPOINT", c.Endpoint)}
+			return false, permanent{fmt.Errorf("%s does not have the hub's API: check HF_ENDPOINT", c.Endpoint)}
 		}
 		return true, nil
 	})

@@ -243,9 +243,9 @@ func TestNoProgress(t *testing.T) {
 func TestExpiredAddress(t *testing.T) {
 	s := newServer(t)
 	checkpoint := open(t, s.client())
-	var refused atomic.Int64
+	var rejected atomic.Int64
 	s.faults = func(w http.ResponseWriter, _ *http.Request, what string) bool {
-		if strings.HasPrefix(what, "other") && refused.Add(1) == 1 {
+		if strings.HasPrefix(what, "other") && rejected.Add(1) == 1 {
 			w.WriteHeader(http.StatusForbidden)
 			return true
 		}

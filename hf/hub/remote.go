@@ -106,7 +106,7 @@ func (r *remote) request(p []byte, off int64) (int, error) {
 	}
 	defer done(response)
 	if err := r.check(response, hub, off, len(p)); err != nil {
-		return 0, refusal{err}
+		return 0, permanent{err}
 	}
 	return io.ReadFull(response.Body, p)
 }

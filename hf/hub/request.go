@@ -54,12 +54,12 @@ var transport = &http.Transport{
 	DisableCompression:    true, // ranges count uncompressed bytes
 }
 
-// A refusal is an error that another attempt would not change.
-type refusal struct{ error }
+// permanent wraps an error that another attempt would not change.
+type permanent struct{ error }
 
-func (r refusal) Unwrap() error { return r.error }
+func (r permanent) Unwrap() error { return r.error }
 
-// retry calls try until it succeeds, returns a refusal, or makes no progress for the given number of
+// retry calls try until it succeeds, returns a permanent error, or makes no progress for the given number of
 // attempts. It waits a random time between half the delay and the delay, so that clients do not retry
 // at the same time. After a Retry-After it waits for that time and a random part of the delay.
 func (c *Client) retry(ctx context.Context, what string, try func() (progress bool, err error)) error {
@@ -76,7 +76,7 @@ func (c *Client) retry(ctx context.Context, what string, try func() (progress bo
 		if err == nil {
 			return nil
 		}
-		if r, ok := errors.AsType[refusal](err); ok {
+		if r, ok := errors.AsType[permanent](err); ok {
 			return r.error
 		}
 		if ctx.Err() != nil {
@@ -116,18 +116,18 @@ func (b busy) Error() string { return "the server responded " + b.status }
 func (c *Client) send(ctx context.Context, address string, header http.Header) (response *http.Response, hub http.Header, err error) {
 	home, err := url.Parse(c.Endpoint)
 	if err != nil {
-		return nil, nil, refusal{err}
+		return nil, nil, permanent{err}
 	}
 	at, err := url.Parse(address)
 	if err != nil {
-		return nil, nil, refusal{err}
+		return nil, nil, permanent{err}
 	}
 	hub = http.Header{}
 	const most = 10
 	for range most {
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, at.String(), nil)
 		if err != nil {
-			return nil, nil, refusal{err}
+			return nil, nil, permanent{err}
 		}
 		for key, values := range header {
 			request.Header[key] = values
@@ -156,14 +156,14 @@ func (c *Client) send(ctx context.Context, address string, header http.Header) (
 		done(response)
 		next, err := response.Location()
 		if err != nil {
-			return nil, nil, refusal{fmt.Errorf("%s: redirect without a valid location: %w", at.Redacted(), err)}
+			return nil, nil, permanent{fmt.Errorf("%s: redirect without a valid location: %w", at.Redacted(), err)}
 		}
 		if at.Scheme == "https" && next.Scheme != "https" {
-			return nil, nil, refusal{fmt.Errorf("%s: redirect to %s, which is not encrypted: check HF_ENDPOINT", at.Redacted(), next.Host)}
+			return nil, nil, permanent{fmt.Errorf("%s: redirect to %s, which is not encrypted: check HF_ENDPOINT", at.Redacted(), next.Host)}
 		}
 		at = next
 	}
-	return nil, nil, refusal{fmt.Errorf("%s: more than %d redirects: check HF_ENDPOINT", address, most)}
+	return nil, nil, permanent{fmt.Errorf("%s: more than %d redirects: check HF_ENDPOINT", address, most)}
 }
 
 // roundTrip returns the response to a request. Reads of its body return a silence after too long a time
@@ -245,7 +245,7 @@ func (c *Client) status(r *http.Response, ours bool) error {
 	}
 	switch {
 	case reason == "GatedRepo" || r.StatusCode == http.StatusForbidden:
-		return refusal{denial{fmt.Sprintf("the hub denies access (%s): accept the model's conditions on its page, and set HF_TOKEN to a token with access", r.Status), []error{fs.ErrPermission}}}
+		return permanent{denial{fmt.Sprintf("the hub denies access (%s): accept the model's conditions on its page, and set HF_TOKEN to a token with access", r.Status), []error{fs.ErrPermission}}}
 	case reason == "RevisionNotFound":
 		return noSuch("the hub has no such revision: use a branch, a tag or a commit after the @")
 	case reason == "EntryNotFound":
@@ -257,17 +257,17 @@ func (c *Client) status(r *http.Response, ours bool) error {
 	case reason == "RepoNotFound" || r.StatusCode == http.StatusNotFound:
 		return noSuch("the hub does not know it (%s): check the name and the revision", r.Status)
 	}
-	return refusal{fmt.Errorf("the server responded %s: %.200q", r.Status, message)}
+	return permanent{fmt.Errorf("the server responded %s: %.200q", r.Status, message)}
 }
 
 // noSuch returns the error for something that does not exist.
 func noSuch(format string, args ...any) error {
-	return refusal{denial{fmt.Sprintf(format, args...), []error{fs.ErrNotExist}}}
+	return permanent{denial{fmt.Sprintf(format, args...), []error{fs.ErrNotExist}}}
 }
 
 // noAccess returns the error for something that does not exist or is not allowed.
 func noAccess(format string, args ...any) error {
-	return refusal{denial{fmt.Sprintf(format, args...), []error{fs.ErrNotExist, fs.ErrPermission}}}
+	return permanent{denial{fmt.Sprintf(format, args...), []error{fs.ErrNotExist, fs.ErrPermission}}}
 }
 
 // expired is the response of another host for a URL that is no longer valid.

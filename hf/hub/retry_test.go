@@ -134,7 +134,7 @@ func TestUnencryptedRedirect(t *testing.T) {
 	c := &Client{Endpoint: encrypted.URL, Cache: t.TempDir(), Transport: trusting()}
 	_, err := c.Open(context.Background(), model)
 	if err == nil || !strings.Contains(err.Error(), "which is not encrypted") {
-		t.Errorf("says %v", err)
+		t.Errorf("got %v", err)
 	}
 }
 

@@ -20,11 +20,11 @@ func TestSum(t *testing.T) {
 		if got := Of(data); got != want {
 			t.Fatalf("%d bytes: %x, want %x", size, got, want)
 		}
-		type piece struct{ from, to int }
-		var parts []piece
+		type part struct{ from, to int }
+		var parts []part
 		for from := 0; from < size; {
 			to := min(size, from+1+random.IntN(40))
-			parts = append(parts, piece{from, to})
+			parts = append(parts, part{from, to})
 			from = to
 		}
 		if size%2 == 1 {

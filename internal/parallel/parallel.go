@@ -15,8 +15,8 @@ func For(n, grain, threads int, body func(from, to int)) {
 		threads = runtime.GOMAXPROCS(0)
 	}
 	grain = max(grain, 1)
-	pieces := (n + grain - 1) / grain
-	threads = min(threads, pieces)
+	ranges := (n + grain - 1) / grain
+	threads = min(threads, ranges)
 	if threads <= 1 {
 		if n > 0 {
 			body(0, n)
@@ -29,7 +29,7 @@ func For(n, grain, threads int, body func(from, to int)) {
 		wg.Go(func() {
 			for {
 				i := int(next.Add(1)) - 1
-				if i >= pieces {
+				if i >= ranges {
 					return
 				}
 				body(i*grain, min((i+1)*grain, n))
