@@ -20,24 +20,23 @@ type Copy struct {
 // the two would, and says which, and where the tensors of both With.Into share memory;
 // then neither is changed.
 func Both(x tensor.Dense, rowwise, columnwise Copy) (rows, columns *Tensor, err error) {
-	return both(denseSource(x), columnSource(x), rowwise, columnwise)
+	return both(denseSource(x), rowwise, columnwise)
 }
 
 // BothBF16 is Both of a matrix in BF16, the same as RowwiseBF16 and ColumnwiseBF16.
 func BothBF16(x tensor.BF16, rowwise, columnwise Copy) (rows, columns *Tensor, err error) {
-	return both(rawSource(x), rawColumnSource(x), rowwise, columnwise)
+	return both(rawSource(x), rowwise, columnwise)
 }
 
-// both is Both of a matrix whose rows, and columns, are the lines of two sources.
-func both(x, turned source, r, c Copy) (rows, columns *Tensor, err error) {
+func both(x source, r, c Copy) (rows, columns *Tensor, err error) {
 	if err := x.validate(); err != nil {
 		return nil, nil, err
 	}
-	if err := r.Quantizer.checkRun(x, Rowwise, r.With); err != nil {
+	if err := r.Quantizer.checkCopy(x, Rowwise, r.With); err != nil {
 		return nil, nil, fmt.Errorf("rowwise: %w", err)
 	}
 	c.With.Threads = r.With.Threads
-	if err := c.Quantizer.checkRun(turned, Columnwise, c.With); err != nil {
+	if err := c.Quantizer.checkCopy(x, Columnwise, c.With); err != nil {
 		return nil, nil, fmt.Errorf("columnwise: %w", err)
 	}
 	if r.With.Into != nil && c.With.Into != nil {
@@ -47,21 +46,17 @@ func both(x, turned source, r, c Copy) (rows, columns *Tensor, err error) {
 		}
 	}
 	shareAmax(x, &r, &c)
-	row, col := r.Quantizer.newRun(x, Rowwise, r.With), c.Quantizer.newRun(turned, Columnwise, c.With)
-	if row.q.tileable() && col.q.tileable() {
-		quantizeTiles(row, col)
-	} else {
-		row.quantize()
-		col.quantize()
-	}
+	row, col := newOutput(&r.Quantizer, x, Rowwise, r.With), newOutput(&c.Quantizer, x, Columnwise, c.With)
+	quantize(x, row, col, r.With.Threads)
 	return row.t, col.t, nil
 }
 
 // shareAmax finds the amax of x once, where both copies need it.
 func shareAmax(x source, r, c *Copy) {
 	if r.findsAmax() && c.findsAmax() {
-		amax := x.amax(r.With.Threads)
+		amax, hasNaN := x.amax(r.With.Threads)
 		r.With.Amax, c.With.Amax = &amax, &amax
+		r.With.NaN, c.With.NaN = r.With.NaN || hasNaN, c.With.NaN || hasNaN
 	}
 }
 

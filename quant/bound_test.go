@@ -115,7 +115,7 @@ func checkBound(t *testing.T, bound *Bound, x tensor.Dense, got *Tensor, at stri
 	y := got.Dequantize(1)
 	scales := make([]float32, got.scaleCols())
 	if got.Format.Global {
-		amax, _ := amaxBits(x.Data)
+		amax, _ := denseSource(x).amaxBits(0, x.Rows)
 		if !bound.Global(got.Global, math.Float32frombits(amax)) {
 			t.Fatalf("%s: global scale %g of amax %g", at, got.Global, math.Float32frombits(amax))
 		}
@@ -127,7 +127,7 @@ func checkBound(t *testing.T, bound *Bound, x tensor.Dense, got *Tensor, at stri
 			return
 		}
 		for r := r0; r < r1; r++ {
-			a, _ := amaxBits(x.Row(r)[c0:c1])
+			a, _ := denseSource(x.View(r, r+1, c0, c1)).amaxBits(0, 1)
 			amax = max(amax, a)
 			if n, first := bound.Beyond(x.Row(r)[c0:c1], y.Row(r)[c0:c1], scale); n > 0 {
 				t.Fatalf("%s: row %d, columns from %d: %d elements beyond, the first %g as %g under %g", at, r, c0, n, x.Row(r)[c0+first], y.Row(r)[c0+first], scale)

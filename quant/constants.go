@@ -22,6 +22,7 @@ type exponentConstants struct {
 	anchor uint32 // 2^(23 - mantissa bits)
 	shift  uint32 // 23 - mantissa bits
 	limit  uint32 // largest code, in each byte; of an integer, as float32
+	factor uint32 // less the code, the exponent of the inverse of the scale
 }
 
 // exponentConstants computes the constants of a quantizer with E8M0 scales.
@@ -42,6 +43,7 @@ func (q *Quantizer) exponentConstants() exponentConstants {
 		anchor: uint32(exponentBias+mantissaBits-m) << mantissaBits,
 		shift:  uint32(mantissaBits - m),
 		limit:  e.MaxCode() * 0x01010101,
+		factor: 2 * exponentBias,
 	}
 	c.span = uint32(highest)<<mantissaBits - c.low - 1
 	if e.Integer {
@@ -95,28 +97,29 @@ func newGlobalConstants(element *format.Scalar, g global) globalConstants {
 // bytesConstants are what kernels for codes of 8 bits under FP32 scales compute
 // with.
 type bytesConstants struct {
-	limit  float32 // largest element
-	least  float32 // smallest normal element
-	anchor float32 // of the rounding sum
-	shift  uint32  // 23 - mantissa bits
-	max    float32 // largest element, over which an amax is its factor: EncodeFirst
-	mask   uint32  // of the factor: its exponent alone, where scales are powers of two
-	one    float32
-	most   float32 // the largest float32
-	stream uint32  // 1: codes are written past the caches
+	limit    float32 // largest element
+	least    float32 // smallest normal element
+	anchor   float32 // of the rounding sum
+	shift    uint32  // 23 - mantissa bits
+	max      float32 // largest element, over which an amax is its factor: EncodeFirst
+	mask     uint32  // of the factor: its exponent alone, where scales are powers of two
+	one      float32
+	most     float32 // the largest float32
+	infinity uint32  // bits of the least amax that is not served
 }
 
 func (q *Quantizer) bytesConstants() bytesConstants {
 	e := q.Format.Element
 	c := bytesConstants{
-		limit:  e.Max(),
-		least:  e.SmallestNormal(),
-		anchor: roundingAnchor(e),
-		shift:  uint32(mantissaBits - e.Mantissa),
-		max:    e.Max(),
-		mask:   absMask,
-		one:    1,
-		most:   maxFloat32,
+		limit:    e.Max(),
+		least:    e.SmallestNormal(),
+		anchor:   roundingAnchor(e),
+		shift:    uint32(mantissaBits - e.Mantissa),
+		max:      e.Max(),
+		mask:     absMask,
+		one:      1,
+		most:     maxFloat32,
+		infinity: exponentMask,
 	}
 	if q.PowerOfTwo {
 		c.mask = exponentMask
@@ -153,19 +156,26 @@ type encodeConstants struct {
 	shift     uint32  // 23 - mantissa bits
 	sign      uint32  // the sign bit of a code, in each byte
 	signShift uint32  // what takes bit 7 there
+	unit      float32 // of an integer, the steps in 1; else 1
 }
 
 func newEncodeConstants(element *format.Scalar) encodeConstants {
 	const top = 7
 	place := element.Bits() - 1
-	return encodeConstants{
+	c := encodeConstants{
 		limit:     element.Max(),
 		least:     element.SmallestNormal(),
 		anchor:    roundingAnchor(element),
 		shift:     uint32(mantissaBits - element.Mantissa),
 		sign:      0x01010101 << place,
 		signShift: uint32(top - place),
+		unit:      1,
 	}
+	if element.Integer {
+		c.unit = 1 / element.Smallest()
+		c.limit *= c.unit
+	}
+	return c
 }
 
 // roundingAnchor returns 2^(23-m)·(1 + bias·2^-23), where the bias takes off the

@@ -2,7 +2,6 @@ package quant
 
 import (
 	"fmt"
-	"unsafe"
 
 	"github.com/microscale-go/microscale/internal/cpu"
 	"github.com/microscale-go/microscale/internal/memory"
@@ -59,21 +58,20 @@ func (t *Tensor) mustBeValid() {
 // pastCaches returns decode with values written past the caches, in whole cache
 // lines, by way of a line that stays in them: decode itself, where nothing does that.
 func pastCaches(decode func(dst []float32, l int), width int) func(dst []float32, l int) {
-	const unit = spreadUnit / 4
-	spread := spreader()
-	if spread == nil || width < unit {
+	const unit = cacheLine / 4
+	if width < unit {
 		return decode
 	}
 	line := make([]float32, width)
 	from := memory.Bytes(line)
 	return func(dst []float32, l int) {
 		to := memory.Bytes(dst)
-		if uintptr(unsafe.Pointer(&to[0]))%spreadUnit != 0 {
+		if !isAligned(to) {
 			decode(dst, l)
 			return
 		}
 		decode(line, l)
-		spread(to, from, width/unit, 1, 0)
+		spread(to, from, width/unit*cacheLine, 1, 0)
 		copy(dst[width/unit*unit:], line[width/unit*unit:])
 	}
 }

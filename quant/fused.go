@@ -1,166 +1,140 @@
 package quant
 
-import "sync"
+import "github.com/microscale-go/microscale/internal/memory"
 
-// fusedRun is a fused kernel at work on the lines of one goroutine.
-type fusedRun struct {
-	*run
-	kernel     fusedCall
-	group      int // blocks
-	extent     int // elements of a block
-	blockBytes int // of its codes
-}
+// The shortcut of the pipeline: a fused kernel does amax, scale and encode of groups of
+// blocks in one read. A block that it does not serve (one with NaN or Inf, or with a scale
+// at an end of the range) fails its call, which is then halved down to one group: that is
+// quantized by the reference implementation.
 
-// A fusedRoom is memory for what only some lines need.
-type fusedRoom struct {
-	src, codes, scales []byte    // of ends of lines
-	scaled             []float32 // a block in the plain form, and its codes
-	plain              []byte
-}
+const (
+	fusedAhead = 4096    // bytes of the source that a fused kernel prefetches ahead
+	edgeBytes  = 8 << 10 // of the source, about, in partial groups that are quantized together
+	flagged    = 1<<32 - 1
+)
 
-var fusedRooms = sync.Pool{New: func() any { return new(fusedRoom) }}
-
-// endBytes is about how much of the source the ends of lines take that are quantized at a
-// time: several groups, which stay in the first-level cache with their codes.
-const endBytes = 8 << 10
-
-func (r *run) newFusedRun(k *fusedKernel) *fusedRun {
-	extent := r.q.Format.Block.Cols
-	return &fusedRun{run: r, kernel: k.begin(r), group: k.group, extent: extent, blockBytes: extent * r.q.Format.Element.StoredBits() / 8}
-}
-
-// lines quantizes lines [from, to) and returns the bits of the amax it saw.
-func (f *fusedRun) lines(from, to int) (amax uint32) {
-	amax = f.rows(from*f.t.scaleCols(), f.x, from, to)
-	if f.with.Scales != nil {
-		for l := from; l < to; l++ {
-			f.with.Scales(l, f.t.lineScales(l))
-		}
+// fusedRows is rows by a fused kernel.
+func (w *worker) fusedRows(o *output, call *fusedCall, x source, row, pos int) {
+	rows, cols := x.shape()
+	extent := o.q.Format.Block.Cols
+	group := call.group * extent
+	if x.isContiguous() && cols == o.t.Width() && cols%extent == 0 { // one row of blocks after the other
+		x, cols, rows = x.flat(), rows*cols, 1
 	}
-	f.endStream()
-	return amax
-}
-
-// rows quantizes rows [from, to) of x, which are lines of the tensor, or parts of lines
-// below each other, and begin with the given block.
-func (f *fusedRun) rows(first int, x source, from, to int) (amax uint32) {
-	perLine := f.t.scaleCols()
-	if !x.hasGaps() && x.cols() == perLine*f.extent { // one block behind the other
-		return f.blocks(first, x.bytes(from, to))
-	}
-	bytes, block := x.cols()*x.elementBytes(), f.extent*x.elementBytes()
-	end := ceilDiv(bytes%(f.group*block), block)
-	together := endBytes / (max(1, end) * block)
-	for l := from; l < to; l += together {
-		n := min(together, to-l)
-		amax = max(amax, f.parts(lineParts{first, perLine, x.bytes(l, l+n), x.strideBytes(), bytes, n}))
-		first += n * perLine
-	}
-	return amax
-}
-
-// blocks quantizes the elements in src, which begin with the given block of the
-// tensor. The last block may be short.
-func (f *fusedRun) blocks(first int, src []byte) (amax uint32) {
-	return f.parts(lineParts{first: first, src: src, bytes: len(src), lines: 1})
-}
-
-// lineParts are parts of some lines, below each other.
-type lineParts struct {
-	first, perLine int // block, and from one line to the next
-	src            []byte
-	stride, bytes  int // from one line to the next, and of each part
-	lines          int
-}
-
-func (p *lineParts) line(i int) []byte { return p.src[i*p.stride:][:p.bytes] }
-
-// parts quantizes parts of lines, the last block of each of which may be short.
-func (f *fusedRun) parts(p lineParts) (amax uint32) {
-	block := f.extent * f.x.elementBytes()
-	group := f.group * block
-	whole := p.bytes / group * group
+	whole := cols / group * group
 	if whole > 0 {
-		for i := range p.lines {
-			amax = max(amax, f.groups(p.first+i*p.perLine, p.line(i)[:whole]))
+		w.fusedGroups(o, call, x.view(0, rows, 0, whole), o.scaleAt(row, pos), whole/group)
+	}
+	if whole < cols {
+		w.fusedEdge(o, call, x.view(0, rows, whole, cols), o.scaleAt(row, pos)+whole/extent)
+	}
+}
+
+// fusedGroups quantizes rows of whole groups, which begin with a block of the tensor.
+func (w *worker) fusedGroups(o *output, call *fusedCall, x source, block, groups int) {
+	rows, cols := x.shape()
+	perRow := o.t.scaleCols()
+	n := cols / o.q.Format.Block.Cols
+	last := block + (rows-1)*perRow + n
+	codes := o.blockCodes(block, last)
+	t := rowGroups{
+		codes: codes, scales: o.scaleMemory(block, last), src: x.bytes(0, rows), groups: groups, rows: rows,
+		codeGap: (perRow - n) * o.blockBytes(), scaleGap: (perRow - n) * o.scaleBytes(), srcGap: x.strideBytes() - cols*x.elementBytes(),
+		ahead: fusedAhead, stream: o.streams(codes, rows),
+	}
+	if bytes := cols * x.elementBytes(); rows > 1 {
+		t.ahead = ceilDiv(fusedAhead, bytes) * x.strideBytes()
+	}
+	amax := call.quantize(t)
+	switch {
+	case amax != flagged:
+		o.saw(amax)
+	case rows > 1:
+		half := rows / 2
+		w.fusedGroups(o, call, x.view(0, half, 0, cols), block, groups)
+		w.fusedGroups(o, call, x.view(half, rows, 0, cols), block+half*perRow, groups)
+	case groups > 1:
+		half := groups / 2 * (cols / groups)
+		w.fusedGroups(o, call, x.view(0, 1, 0, half), block, groups/2)
+		w.fusedGroups(o, call, x.view(0, 1, half, cols), block+half/o.q.Format.Block.Cols, groups-groups/2)
+	default:
+		w.referenceBlocks(o, x, 0, block)
+	}
+}
+
+// fusedEdge quantizes ends of rows that fill no group: filled up with zeros to whole blocks
+// they follow each other in scratch, and so do their codes until they are copied.
+func (w *worker) fusedEdge(o *output, call *fusedCall, x source, block int) {
+	rows, cols := x.shape()
+	extent, size, perRow := o.q.Format.Block.Cols, x.elementBytes(), o.t.scaleCols()
+	width := ceilDiv(cols, extent)
+	together := max(1, edgeBytes/(width*extent*size))
+	for r := 0; r < rows; r += together {
+		n := min(together, rows-r)
+		groups := ceilDiv(n*width, call.group)
+		src := grow(&w.source, groups*call.group*extent*size)
+		clear(src)
+		for i := range n {
+			copy(src[i*width*extent*size:], x.bytes(r+i, r+i+1))
+		}
+		codes, scales := grow(&w.codes, groups*call.group*o.blockBytes()), grow(&w.scales, groups*call.group*o.scaleBytes())
+		amax := call.quantize(rowGroups{codes: codes, scales: scales, src: src, groups: groups, rows: 1, ahead: fusedAhead})
+		if amax == flagged {
+			for i := range n {
+				w.referenceBlocks(o, x, r+i, block+(r+i)*perRow)
+			}
+			continue
+		}
+		o.saw(amax)
+		for i := range n {
+			first := block + (r+i)*perRow
+			copy(o.blockCodes(first, first+width), codes[i*width*o.blockBytes():])
+			copy(o.scaleMemory(first, first+width), scales[i*width*o.scaleBytes():])
 		}
 	}
-	if whole == p.bytes {
-		return amax
-	}
-	p.first, p.src, p.bytes = p.first+whole/block, p.src[whole:], p.bytes-whole
-	return max(amax, f.ends(p))
 }
 
-// groups quantizes whole groups of blocks.
-func (f *fusedRun) groups(first int, src []byte) (amax uint32) {
-	block := f.extent * f.x.elementBytes()
-	group := f.group * block
-	for len(src) > 0 {
-		n := min(len(src)/group, callBytes/group) * f.group
-		part, codes := src[:n*block], f.codes(first, n)
-		a := f.kernel(codes, f.t.scaleMemory(first, n), part, n/f.group, f.streamsTo(codes))
-		if a == flagged {
-			a = f.redo(first, part)
-		}
-		amax, first, src = max(amax, a), first+n, src[len(part):]
+// referenceBlocks quantizes row i of x, which begins with a block of the tensor, block by
+// block.
+func (w *worker) referenceBlocks(o *output, x source, i, block int) {
+	_, cols := x.shape()
+	extent := o.q.Format.Block.Cols
+	for c := 0; c < cols; c += extent {
+		values := x.view(i, i+1, c, min(c+extent, cols))
+		amax, hasNaN := values.amaxBits(0, 1)
+		o.saw(amax)
+		codes := grow(&w.plain, extent)
+		clear(codes)
+		_, n := values.shape()
+		w.encodeReference(o, codes[:n], values.row(0, 0, n, &w.values), o.scaleBlock(block, amax, hasNaN), nil)
+		o.q.Format.Element.Join(o.blockCodes(block, block+1), codes)
+		block++
 	}
-	return amax
 }
 
-// ends quantizes parts of lines that fill no group each: filled up with zeros to whole
-// blocks, they are one behind the other, and so are their codes before these are written
-// to their place.
-func (f *fusedRun) ends(p lineParts) (amax uint32) {
-	room := fusedRooms.Get().(*fusedRoom)
-	defer fusedRooms.Put(room)
-	block, scale := f.extent*f.x.elementBytes(), len(f.t.scaleMemory(p.first, 1))
-	width, lines := ceilDiv(p.bytes, block), p.lines
-	groups := ceilDiv(lines*width, f.group)
-	grow(&room.src, groups*f.group*block)
-	grow(&room.codes, groups*f.group*f.blockBytes)
-	grow(&room.scales, groups*f.group*scale)
-	src := room.src[:groups*f.group*block]
-	for i := range lines {
-		to := src[i*width*block:][:width*block]
-		clear(to[copy(to, p.line(i)):])
-	}
-	clear(src[lines*width*block:])
-	if amax = f.kernel(room.codes, room.scales, src, groups, false); amax == flagged {
-		amax = 0
-		for i := range lines {
-			amax = max(amax, f.redo(p.first+i*p.perLine, p.line(i)))
-		}
-		return amax
-	}
-	if width == p.perLine { // their places are, too
-		width, lines = lines*width, 1
-	}
-	n := (lines-1)*p.perLine + width
-	f.pasteCodes(f.codes(p.first, n), room.codes, width*f.blockBytes, lines, p.perLine*f.blockBytes)
-	pasteScales(f.t.scaleMemory(p.first, n), room.scales[:lines*width*scale], width*scale, width*scale, p.perLine*scale)
-	return amax
+// blockBytes returns the bytes of the codes of a block.
+func (o *output) blockBytes() int {
+	return o.q.Format.Block.Cols * o.q.Format.Element.StoredBits() / 8
 }
 
-// codes returns the bytes of the codes of n blocks.
-func (f *fusedRun) codes(first, n int) []byte {
-	return f.t.Codes[first*f.blockBytes : (first+n)*f.blockBytes]
+// scaleBytes returns the bytes of a scale.
+func (o *output) scaleBytes() int { return o.q.Format.Scale.StoredBits() / 8 }
+
+// blockCodes returns the codes of blocks [from, to), in the order of the tensor.
+func (o *output) blockCodes(from, to int) []byte {
+	return o.t.Codes[from*o.blockBytes() : to*o.blockBytes()]
 }
 
-// redo is blocks in the plain form.
-func (f *fusedRun) redo(first int, src []byte) (amax uint32) {
-	room, x := fusedRooms.Get().(*fusedRoom), f.x.values(src)
-	defer fusedRooms.Put(room)
-	grow(&room.scaled, f.extent)
-	grow(&room.plain, f.extent)
-	plain := room.plain[:f.extent]
-	for i := first; len(x) > 0; i++ {
-		block := x[:min(f.extent, len(x))]
-		a, hasNaN := amaxBits(block)
-		f.encodePlain(plain[:len(block)], block, f.scaleBlock(i, a, hasNaN), room.scaled)
-		clear(plain[len(block):])
-		f.q.Format.Element.Join(f.codes(i, 1), plain)
-		amax, x = max(amax, a), x[len(block):]
+// scaleMemory returns the memory of scales [from, to).
+func (o *output) scaleMemory(from, to int) []byte {
+	if o.t.Scales32 != nil {
+		return memory.Bytes(o.t.Scales32[from:to])
 	}
-	return amax
+	return o.t.Scales[from:to]
+}
+
+// streams reports whether codes leave by non-temporal stores, which need whole cache
+// lines.
+func (o *output) streams(codes []byte, rows int) bool {
+	return o.stream && isAligned(codes) && (rows == 1 || o.t.LineBytes()%cacheLine == 0)
 }

@@ -17,7 +17,7 @@ import (
 // lines that went before is not seen, nor is what lies behind the tensor touched.
 func TestKernelsEnds(t *testing.T) {
 	const most, widest, gap = 131, 1000, 5
-	if most <= endBytes/(2*32) {
+	if most <= edgeBytes/(2*32) {
 		t.Fatal("all lines are quantized together")
 	}
 	r := rand.New(rand.NewPCG(21, 22))
@@ -56,7 +56,7 @@ func TestKernelsEnds(t *testing.T) {
 										t.Fatal(err)
 									}
 									run.stream = stream
-									run.quantize()
+									quantize(s, run, nil, 1)
 									sameTensor(t, &got, want)
 								}
 							}

@@ -1,10 +1,6 @@
 package quant
 
-import (
-	"math"
-
-	"github.com/microscale-go/microscale/internal/cpu"
-)
+import "math"
 
 const hadamardSize = 16
 
@@ -61,19 +57,6 @@ func butterflies(v *[hadamardSize]float64) {
 	}
 	for i := range half {
 		v[i], v[i+half] = v[i]+v[i+half], v[i]-v[i+half]
-	}
-}
-
-// hadamardLine transforms each 16 elements of a line of a multiple of 16.
-func hadamardLine(line []float32) {
-	for _, k := range hadamardKernels {
-		if k.tier <= cpu.Best() && len(line) > 0 {
-			k.transform(line, &hadamardFlips, hadamardNaN)
-			return
-		}
-	}
-	for i := 0; i < len(line); i += hadamardSize {
-		Hadamard16(line[i : i+hadamardSize])
 	}
 }
 

@@ -4,101 +4,136 @@ package quant
 
 import (
 	"math"
-	"unsafe"
 
 	"github.com/microscale-go/microscale/format"
 	"github.com/microscale-go/microscale/internal/cpu"
 )
 
 var fusedKernels = []fusedKernel{
-	{cpu.AVX512, false, groupBlocks, exponentBlocks(8, false), beginExponent(fuse8)},
-	{cpu.AVX512, false, groupBlocks, exponentBlocks(6, false), beginExponent(fuse6)},
-	{cpu.AVX512, false, groupBlocks, exponentBlocks(4, false), beginExponent(fuse4)},
-	{cpu.AVX512, false, groupBlocks, exponentBlocks(8, true), beginExponent(fuseInt8)},
-	{cpu.AVX512, false, groupBlocks, globalBlocks, beginGlobal(fuseGlobal4)},
-	{cpu.AVX512, true, groupBlocks, exponentBlocks(8, false), beginExponent(fuse8BF16)},
-	{cpu.AVX512, true, groupBlocks, exponentBlocks(6, false), beginExponent(fuse6BF16)},
-	{cpu.AVX512, true, groupBlocks, exponentBlocks(4, false), beginExponent(fuse4BF16)},
-	{cpu.AVX512, true, groupBlocks, exponentBlocks(8, true), beginExponent(fuseInt8BF16)},
-	{cpu.AVX512, true, groupBlocks, globalBlocks, beginGlobal(fuseGlobal4BF16)},
-	{cpu.AVX512, false, 1, bytes128, beginBytes(blocks128)},
-	{cpu.AVX512, true, 1, bytes128, beginBytes(blocks128BF16)},
-	{cpu.AVX2, false, groupBlocksAVX2, exponentBlocks(8, false), beginExponent(fuse8AVX2)},
-	{cpu.AVX2, false, groupBlocksAVX2, exponentBlocks(6, false), beginExponent(fuse6AVX2)},
-	{cpu.AVX2, false, groupBlocksAVX2, exponentBlocks(4, false), beginExponent(fuse4AVX2)},
-	{cpu.AVX2, false, groupBlocksAVX2, exponentBlocks(8, true), beginExponent(fuseInt8AVX2)},
-	{cpu.AVX2, false, groupBlocks, globalBlocks, beginGlobal(fuseGlobal4AVX2)},
-	{cpu.AVX2, true, groupBlocksAVX2, exponentBlocks(8, false), beginExponent(fuse8BF16AVX2)},
-	{cpu.AVX2, true, groupBlocksAVX2, exponentBlocks(6, false), beginExponent(fuse6BF16AVX2)},
-	{cpu.AVX2, true, groupBlocksAVX2, exponentBlocks(4, false), beginExponent(fuse4BF16AVX2)},
-	{cpu.AVX2, true, groupBlocksAVX2, exponentBlocks(8, true), beginExponent(fuseInt8BF16AVX2)},
-	{cpu.AVX2, true, groupBlocks, globalBlocks, beginGlobal(fuseGlobal4BF16AVX2)},
-	{cpu.AVX2, false, 1, bytes128, beginBytes(blocks128AVX2)},
-	{cpu.AVX2, true, 1, bytes128, beginBytes(blocks128BF16AVX2)},
+	{cpu.AVX512, false, groupBlocks, exponentBlocks(8, false), fuse(exponentOf, fuse8)},
+	{cpu.AVX512, false, groupBlocks, exponentBlocks(6, false), fuse(exponentOf, fuse6)},
+	{cpu.AVX512, false, groupBlocks, exponentBlocks(4, false), fuse(exponentOf, fuse4)},
+	{cpu.AVX512, false, groupBlocks, exponentBlocks(8, true), fuse(exponentOf, fuseInt8)},
+	{cpu.AVX512, false, groupBlocks, globalBlocks, fuse(globalOf, fuseGlobal4)},
+	{cpu.AVX512, true, groupBlocks, exponentBlocks(8, false), fuse(exponentOf, fuse8BF16)},
+	{cpu.AVX512, true, groupBlocks, exponentBlocks(6, false), fuse(exponentOf, fuse6BF16)},
+	{cpu.AVX512, true, groupBlocks, exponentBlocks(4, false), fuse(exponentOf, fuse4BF16)},
+	{cpu.AVX512, true, groupBlocks, exponentBlocks(8, true), fuse(exponentOf, fuseInt8BF16)},
+	{cpu.AVX512, true, groupBlocks, globalBlocks, fuse(globalOf, fuseGlobal4BF16)},
+	{cpu.AVX512, false, 1, bytes128, fuse(bytesOf, blocks128)},
+	{cpu.AVX512, true, 1, bytes128, fuse(bytesOf, blocks128BF16)},
+	{cpu.AVX2, false, groupBlocksAVX2, exponentBlocks(8, false), fuse(exponentOf, fuse8AVX2)},
+	{cpu.AVX2, false, groupBlocksAVX2, exponentBlocks(6, false), fuse(exponentOf, fuse6AVX2)},
+	{cpu.AVX2, false, groupBlocksAVX2, exponentBlocks(4, false), fuse(exponentOf, fuse4AVX2)},
+	{cpu.AVX2, false, groupBlocksAVX2, exponentBlocks(8, true), fuse(exponentOf, fuseInt8AVX2)},
+	{cpu.AVX2, false, groupBlocks, globalBlocks, fuse(globalOf, fuseGlobal4AVX2)},
+	{cpu.AVX2, true, groupBlocksAVX2, exponentBlocks(8, false), fuse(exponentOf, fuse8BF16AVX2)},
+	{cpu.AVX2, true, groupBlocksAVX2, exponentBlocks(6, false), fuse(exponentOf, fuse6BF16AVX2)},
+	{cpu.AVX2, true, groupBlocksAVX2, exponentBlocks(4, false), fuse(exponentOf, fuse4BF16AVX2)},
+	{cpu.AVX2, true, groupBlocksAVX2, exponentBlocks(8, true), fuse(exponentOf, fuseInt8BF16AVX2)},
+	{cpu.AVX2, true, groupBlocks, globalBlocks, fuse(globalOf, fuseGlobal4BF16AVX2)},
+	{cpu.AVX2, false, 1, bytes128, fuse(bytesOf, blocks128AVX2)},
+	{cpu.AVX2, true, 1, bytes128, fuse(bytesOf, blocks128BF16AVX2)},
 }
 
-func beginBytes(kernel func(codes, scales, src *byte, blocks int, c *bytesConstants) uint64) func(*run) fusedCall {
-	return func(r *run) fusedCall {
-		plain := r.q.bytesConstants()
-		past := plain
-		past.stream = 1
-		return func(codes, scales, src []byte, blocks int, stream bool) uint32 {
-			c := &plain
-			if stream {
-				c = &past
-			}
-			a := kernel(&codes[0], &scales[0], &src[0], blocks, c)
-			if a >= exponentMask {
+const (
+	groupBlocks     = 16 // of the groups of fused kernels
+	groupBlocksAVX2 = 8  // of those for AVX2 with blocks of 32
+)
+
+// fuse takes a generated kernel with constants C.
+func fuse[C any](constants func(*output) C, kernel func(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, stream int, c *C) uint64) func(*output) func(rowGroups) uint32 {
+	return func(o *output) func(rowGroups) uint32 {
+		c := constants(o)
+		return func(t rowGroups) uint32 {
+			amax := kernel(&t.codes[0], &t.scales[0], &t.src[0], t.groups, t.rows, t.codeGap, t.scaleGap, t.srcGap, t.ahead, index(t.stream), &c)
+			if amax >= exponentMask {
 				return flagged
 			}
-			return uint32(a)
+			return uint32(amax)
 		}
 	}
 }
 
-var rowsKernels = []rowsKernel{
-	{cpu.AVX512, false, rowsBy(rows)},
-	{cpu.AVX512, true, rowsBy(rowsBF16)},
-	{cpu.AVX2, false, rowsBy(rowsAVX2)},
-	{cpu.AVX2, true, rowsBy(rowsBF16AVX2)},
+func exponentOf(o *output) exponentConstants { return o.q.exponentConstants() }
+
+func globalOf(o *output) globalConstants { return newGlobalConstants(o.q.Format.Element, o.global) }
+
+func bytesOf(o *output) bytesConstants { return o.q.bytesConstants() }
+
+var scaleKernels = []scaleKernel{
+	{cpu.AVX512, exponentScale, scaleBy(exponentOf, exponentScales)},
+	{cpu.AVX512, globalScale, scaleBy(globalOf, globalScales)},
+	{cpu.AVX512, bytesScale, scaleBy(bytesOf, byteScales)},
 }
 
-func rowsBy(kernel func(codes, src, next *byte, rows, blocks, units, codeGap, srcGap, srcAhead, nextAhead int, factors, maxima *float32, c *bytesConstants)) func(rowsTile, *bytesConstants) {
-	return func(t rowsTile, c *bytesConstants) {
-		kernel(unsafe.SliceData(t.codes), unsafe.SliceData(t.src), unsafe.SliceData(t.next), t.rows, len(t.factors), t.units,
-			t.codeGap, t.srcGap, t.srcAhead, t.nextAhead, &t.factors[0], &t.maxima[0], c)
+// scaleBy takes a generated kernel with constants C.
+func scaleBy[C any](constants func(*output) C, kernel func(factors *float32, scales *byte, amaxes *uint32, n int, c *C) uint64) func(*output) scaleFunc {
+	return func(o *output) scaleFunc {
+		c := constants(o)
+		return func(factors []float32, scales []byte, amaxes []uint32) uint32 {
+			return uint32(kernel(&factors[0], &scales[0], &amaxes[0], len(amaxes)/scaleUnit, &c))
+		}
 	}
 }
 
-var amaxBF16Kernels = []amaxBF16Kernel{
-	{cpu.AVX512, func(src []byte) uint32 { return uint32(amaxBF16(&src[0], len(src)/2)) }},
-	{cpu.AVX2, amaxOfBF16},
+var rowKernels = []rowKernel{
+	{cpu.AVX512, false, rowsBy(encodeRows, 4)},
+	{cpu.AVX512, true, rowsBy(encodeRowsBF16, 2)},
+	{cpu.AVX2, false, rowsBy(encodeRowsAVX2, 4)},
+	{cpu.AVX2, true, rowsBy(encodeRowsBF16AVX2, 2)},
 }
 
-var lineKernels = []lineKernel{
-	{cpu.AVX512, 8, false, lineBy(line8), raiseLines},
-	{cpu.AVX512, 4, false, lineBy(line4), raiseLines},
-	{cpu.AVX512, 8, true, randomLineBy(lineRandom8), raiseLines},
-	{cpu.AVX512, 4, true, randomLineBy(lineRandom4), raiseLines},
-	{cpu.AVX2, 8, false, lineBytes, raiseLinesAVX2},
-	{cpu.AVX2, 4, false, lineNibbles, raiseLinesAVX2},
-	{cpu.AVX2, 8, true, randomLineBytes, raiseLinesAVX2},
-	{cpu.AVX2, 4, true, randomLineNibbles, raiseLinesAVX2},
-}
-
-func lineBy(kernel func(codes *byte, src *float32, n int, factors *float32, c *lineConstants) uint64) func(codes []byte, src []float32, _ []uint32, factors []float32, c *lineConstants) uint32 {
-	return func(codes []byte, src []float32, _ []uint32, factors []float32, c *lineConstants) uint32 {
-		return uint32(kernel(&codes[0], &src[0], len(src), &factors[0], c))
+func rowsBy(kernel func(codes, src *byte, factors *float32, rows, blocks, units, codeGap, srcGap, factorGap, ahead, stream int, c *encodeConstants), size int) func(rowPart, *encodeConstants) {
+	return func(t rowPart, c *encodeConstants) {
+		width := t.blocks * t.units * rowUnit
+		kernel(&t.codes[0], &t.src[0], &t.factors[0], t.rows, t.blocks, t.units, t.codeStride-width, t.srcStride-size*width, 4*(t.factorStride-t.blocks), t.ahead, index(t.stream), c)
 	}
 }
 
-func randomLineBy(kernel func(codes *byte, src *float32, random *uint32, n int, factors *float32, c *lineConstants) uint64) func(codes []byte, src []float32, random []uint32, factors []float32, c *lineConstants) uint32 {
-	return func(codes []byte, src []float32, random []uint32, factors []float32, c *lineConstants) uint32 {
-		return uint32(kernel(&codes[0], &src[0], &random[0], len(src), &factors[0], c))
+var columnKernels = []columnKernel{
+	{cpu.AVX512, false, 8, false, maximaBy(columnMaxima), columnsBy(columns8)},
+	{cpu.AVX512, false, 6, false, maximaBy(columnMaxima), columnsBy(columns6)},
+	{cpu.AVX512, false, 4, false, maximaBy(columnMaxima), columnsBy(columns4)},
+	{cpu.AVX512, false, 8, true, maximaBy(columnMaxima), columnsBy(columnsInt8)},
+	{cpu.AVX512, true, 8, false, maximaBy(columnMaximaBF16), columnsBy(columns8BF16)},
+	{cpu.AVX512, true, 6, false, maximaBy(columnMaximaBF16), columnsBy(columns6BF16)},
+	{cpu.AVX512, true, 4, false, maximaBy(columnMaximaBF16), columnsBy(columns4BF16)},
+	{cpu.AVX512, true, 8, true, maximaBy(columnMaximaBF16), columnsBy(columnsInt8BF16)},
+}
+
+func maximaBy(kernel func(maxima *uint32, src *byte, n, rows, srcStride, ahead int)) func([]uint32, []byte, int, int, int) {
+	return func(maxima []uint32, src []byte, rows, srcStride, ahead int) {
+		kernel(&maxima[0], &src[0], len(maxima)/tileSide, rows, srcStride, ahead)
 	}
 }
 
-func raiseLines(maxima, src []float32) { lineMaxima(&maxima[0], &src[0], len(src)) }
+func columnsBy(kernel func(codes, src *byte, factors *float32, n, blockRows, codeStride, srcStride, factorStride, ahead, stream int, c *encodeConstants)) func(columnPart, *encodeConstants) {
+	return func(t columnPart, c *encodeConstants) {
+		kernel(&t.codes[0], &t.src[0], &t.factors[0], t.n, t.blockRows, t.codeStride, t.srcStride, t.factorStride, t.ahead, index(t.stream), c)
+	}
+}
+
+var joinKernels = []joinKernel{
+	{cpu.AVX512, 4, false, lineBy(line4)},
+	{cpu.AVX512, 8, true, randomLineBy(lineRandom8)},
+	{cpu.AVX512, 4, true, randomLineBy(lineRandom4)},
+	{cpu.AVX2, 4, false, lineNibbles},
+	{cpu.AVX2, 8, true, randomLineBytes},
+	{cpu.AVX2, 4, true, randomLineNibbles},
+}
+
+func lineBy(kernel func(codes *byte, src *float32, n int, factors *float32, c *lineConstants) uint64) func(codes []byte, src []float32, _ []uint32, factors []float32, c *lineConstants) {
+	return func(codes []byte, src []float32, _ []uint32, factors []float32, c *lineConstants) {
+		kernel(&codes[0], &src[0], len(src), &factors[0], c)
+	}
+}
+
+func randomLineBy(kernel func(codes *byte, src *float32, random *uint32, n int, factors *float32, c *lineConstants) uint64) func(codes []byte, src []float32, random []uint32, factors []float32, c *lineConstants) {
+	return func(codes []byte, src []float32, random []uint32, factors []float32, c *lineConstants) {
+		kernel(&codes[0], &src[0], &random[0], len(src), &factors[0], c)
+	}
+}
 
 var philoxKernels = []philoxKernel{
 	{cpu.AVX512, func(dst []uint32, first uint64, c *philoxConstants) {
@@ -141,24 +176,23 @@ func exponentBlocks(bits int, integer bool) func(*Quantizer) bool {
 	}
 }
 
-// beginExponent and beginGlobal take a kernel, and the one that writes codes past
-// the caches.
-func beginExponent(kernel func(codes, scales, src *byte, groups, stream int, c *exponentConstants) uint64) func(*run) fusedCall {
-	return func(r *run) fusedCall {
-		c := r.q.exponentConstants()
-		return func(codes, scales, src []byte, groups int, stream bool) uint32 {
-			return uint32(kernel(&codes[0], &scales[0], &src[0], groups, index(stream), &c))
-		}
-	}
+// exponentScale, globalScale and bytesScale say which scales the kernels compute.
+func exponentScale(q *Quantizer) bool {
+	return q.Format.Scale == format.E8M0 && q.ZeroScale == ZeroScaleMin
 }
 
-func beginGlobal(kernel func(codes, scales, src *byte, groups, stream int, c *globalConstants) uint64) func(*run) fusedCall {
-	return func(r *run) fusedCall {
-		c := newGlobalConstants(r.q.Format.Element, r.global)
-		return func(codes, scales, src []byte, groups int, stream bool) uint32 {
-			return uint32(kernel(&codes[0], &scales[0], &src[0], groups, index(stream), &c))
-		}
-	}
+func globalScale(q *Quantizer) bool {
+	return q.Format.Scale == format.E4M3 && q.Format.Global && q.Arithmetic == EncodeFirst
+}
+
+func bytesScale(q *Quantizer) bool {
+	return q.Format.Scale == format.F32 && q.Arithmetic == EncodeFirst
+}
+
+// bytes128 says that a kernel serves blocks of 128 elements of 8 bits under FP32
+// scales, as Transformer Engine computes them.
+func bytes128(q *Quantizer) bool {
+	return q.Format.Block == Shape{1, 128} && q.Format.Element.StoredBits() == 8 && bytesScale(q) && q.signMagnitude()
 }
 
 var encodeKernels = []encodeKernel{
@@ -168,9 +202,9 @@ var encodeKernels = []encodeKernel{
 	{cpu.AVX2, true, encodeLines(true)},
 }
 
-func encodeBy(kernel func(codes *byte, src *float32, n int, factors *float32, extent int, c *encodeConstants) uint64) func([]byte, []float32, []float32, int, *encodeConstants) uint32 {
-	return func(codes []byte, src, factors []float32, extent int, c *encodeConstants) uint32 {
-		return uint32(kernel(&codes[0], &src[0], len(src), &factors[0], extent, c))
+func encodeBy(kernel func(codes *byte, src *float32, n int, factors *float32, extent int, c *encodeConstants) uint64) encodeFunc {
+	return func(codes []byte, src, factors []float32, extent int, c *encodeConstants) {
+		kernel(&codes[0], &src[0], len(src), &factors[0], extent, c)
 	}
 }
 
@@ -188,29 +222,35 @@ func searchBy(kernel func(errors *float64, src *float32, groups int, factors, de
 }
 
 var amaxKernels = []amaxKernel{
-	{cpu.AVX512, func(amaxes []uint32, x []float32, extent int) {
-		amaxes512(&amaxes[0], &x[0], len(x), extent)
-	}, func(x []float32) uint32 {
-		var amax uint32
-		amaxes512(&amax, &x[0], len(x), len(x))
+	{cpu.AVX512, false, func(amaxes []uint32, src []byte, extent int) {
+		amaxes512(&amaxes[0], &src[0], len(src)/4, extent)
+	}, func(src []byte) (amax uint32) {
+		amaxes512(&amax, &src[0], len(src)/4, len(src))
 		return amax
 	}},
-	{cpu.AVX2, amaxesOf, func(x []float32) uint32 {
+	{cpu.AVX512, true, func(amaxes []uint32, src []byte, extent int) {
+		amaxes512BF16(&amaxes[0], &src[0], len(src)/2, extent)
+	}, func(src []byte) (amax uint32) {
+		amaxes512BF16(&amax, &src[0], len(src)/2, len(src))
+		return amax
+	}},
+	{cpu.AVX2, false, raiseAVX2, func(src []byte) uint32 {
 		var amax [1]uint32
-		amaxesOf(amax[:], x, len(x))
+		raiseAVX2(amax[:], src, len(src))
+		return amax[0]
+	}},
+	{cpu.AVX2, true, raiseBF16AVX2, func(src []byte) uint32 {
+		var amax [1]uint32
+		raiseBF16AVX2(amax[:], src, len(src))
 		return amax[0]
 	}},
 }
 
 var spreadKernels = []spreadKernel{
-	{cpu.AVX512, func(dst, src []byte, width, lines, stride int) { spreadLines(&dst[0], &src[0], width, lines, stride) }},
-	{cpu.AVX2, func(dst, src []byte, width, lines, stride int) {
-		spreadLinesAVX2(&dst[0], &src[0], width, lines, stride)
+	{cpu.AVX512, func(dst, src []byte, width, n, stride int) { spreadLines(&dst[0], &src[0], width, n, stride) }},
+	{cpu.AVX2, func(dst, src []byte, width, n, stride int) {
+		spreadLinesAVX2(&dst[0], &src[0], width, n, stride)
 	}},
-}
-
-var fetchKernels = []fetchKernel{
-	{cpu.AVX2, func(src []byte, width, rows, stride int) { fetchRows(&src[0], width, rows, stride) }},
 }
 
 var transposeKernels = []transposeKernel{

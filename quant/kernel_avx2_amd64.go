@@ -2,13 +2,7 @@
 
 package quant
 
-import (
-	"encoding/binary"
-	"math"
-	"unsafe"
-
-	"github.com/microscale-go/microscale/format"
-)
+import ()
 
 // AVX2 has no masks, so its kernels take whole units. Here is what sees to the
 // ends of lines: they go through room of a unit, or a plain loop.
@@ -46,74 +40,67 @@ func spreadEnd(dst, factors []float32) {
 	}
 }
 
-func lineBytes(codes []byte, src []float32, _ []uint32, factors []float32, c *lineConstants) (amax uint32) {
-	return lineCodes(false, codes, src, factors, &c.encodeConstants)
-}
-
 // lineCodes sets codes, one to a byte, to those of src times factors[i/16], or
 // divided by them.
-func lineCodes(divide bool, codes []byte, src, factors []float32, c *encodeConstants) (amax uint32) {
+func lineCodes(divide bool, codes []byte, src, factors []float32, c *encodeConstants) {
 	whole := len(src) / codesUnit * codesUnit
 	if whole > 0 {
-		amax = lineUnits(divide, &codes[0], &src[0], whole/codesUnit, &factors[0], c)
+		lineUnits(divide, &codes[0], &src[0], whole/codesUnit, &factors[0], c)
 	}
 	if whole < len(src) {
 		end := newLineEnd(whole, src, nil, factors)
-		amax = max(amax, lineUnits(divide, &end.codes[0], &end.src[0], 1, &end.factors[0], c))
+		lineUnits(divide, &end.codes[0], &end.src[0], 1, &end.factors[0], c)
 		copy(codes[whole:len(src)], end.codes[:])
 	}
-	return amax
 }
 
-func lineUnits(divide bool, codes *byte, src *float32, n int, factors *float32, c *encodeConstants) uint32 {
+func lineUnits(divide bool, codes *byte, src *float32, n int, factors *float32, c *encodeConstants) {
 	if divide {
-		return uint32(lineOver8AVX2(codes, src, n, factors, c))
+		lineOver8AVX2(codes, src, n, factors, c)
+	} else {
+		line8AVX2(codes, src, n, factors, c)
 	}
-	return uint32(line8AVX2(codes, src, n, factors, c))
 }
 
-func lineNibbles(codes []byte, src []float32, _ []uint32, factors []float32, c *lineConstants) (amax uint32) {
+func lineNibbles(codes []byte, src []float32, _ []uint32, factors []float32, c *lineConstants) {
 	whole := len(src) / nibblesUnit * nibblesUnit
 	if whole > 0 {
-		amax = uint32(line4AVX2(&codes[0], &src[0], whole/nibblesUnit, &factors[0], &c.encodeConstants))
+		line4AVX2(&codes[0], &src[0], whole/nibblesUnit, &factors[0], &c.encodeConstants)
 	}
 	if whole < len(src) {
 		end := newLineEnd(whole, src, nil, factors)
-		amax = max(amax, uint32(line4AVX2(&end.codes[0], &end.src[0], 1, &end.factors[0], &c.encodeConstants)))
+		line4AVX2(&end.codes[0], &end.src[0], 1, &end.factors[0], &c.encodeConstants)
 		copy(codes[whole/2:ceilDiv(len(src), 2)], end.codes[:])
 	}
-	return amax
 }
 
-func randomLineBytes(codes []byte, src []float32, random []uint32, factors []float32, c *lineConstants) (amax uint32) {
+func randomLineBytes(codes []byte, src []float32, random []uint32, factors []float32, c *lineConstants) {
 	whole := len(src) / codesUnit * codesUnit
 	if whole > 0 {
-		amax = uint32(lineRandom8AVX2(&codes[0], &src[0], &random[0], whole/codesUnit, &factors[0], c))
+		lineRandom8AVX2(&codes[0], &src[0], &random[0], whole/codesUnit, &factors[0], c)
 	}
 	if whole < len(src) {
 		end := newLineEnd(whole, src, random, factors)
-		amax = max(amax, uint32(lineRandom8AVX2(&end.codes[0], &end.src[0], &end.random[0], 1, &end.factors[0], c)))
+		lineRandom8AVX2(&end.codes[0], &end.src[0], &end.random[0], 1, &end.factors[0], c)
 		copy(codes[whole:len(src)], end.codes[:])
 	}
-	return amax
 }
 
-func randomLineNibbles(codes []byte, src []float32, random []uint32, factors []float32, c *lineConstants) (amax uint32) {
+func randomLineNibbles(codes []byte, src []float32, random []uint32, factors []float32, c *lineConstants) {
 	whole := len(src) / nibblesUnit * nibblesUnit
 	if whole > 0 {
-		amax = uint32(lineRandom4AVX2(&codes[0], &src[0], &random[0], whole/nibblesUnit, &factors[0], c))
+		lineRandom4AVX2(&codes[0], &src[0], &random[0], whole/nibblesUnit, &factors[0], c)
 	}
 	if whole < len(src) {
 		end := newLineEnd(whole, src, random, factors)
-		amax = max(amax, uint32(lineRandom4AVX2(&end.codes[0], &end.src[0], &end.random[0], 1, &end.factors[0], c)))
+		lineRandom4AVX2(&end.codes[0], &end.src[0], &end.random[0], 1, &end.factors[0], c)
 		copy(codes[whole/2:ceilDiv(len(src), 2)], end.codes[:])
 	}
-	return amax
 }
 
 // encodeLines returns an encodeKernel by lineCodes.
 func encodeLines(divide bool) encodeFunc {
-	return func(codes []byte, src, factors []float32, extent int, c *encodeConstants) (amax uint32) {
+	return func(codes []byte, src, factors []float32, extent int, c *encodeConstants) {
 		var each [lineChunk / factorExtent]float32
 		step := lineChunk // within a block, whose factor serves all of it, or over whole ones
 		if extent%factorExtent != 0 {
@@ -131,51 +118,55 @@ func encodeLines(divide bool) encodeFunc {
 					j, left = j+1, extent
 				}
 			}
-			amax = max(amax, lineCodes(divide, codes[:n], src[:n], each[:], c))
+			lineCodes(divide, codes[:n], src[:n], each[:], c)
 			codes, src = codes[n:], src[n:]
 		}
-		return amax
 	}
 }
 
-func raiseLinesAVX2(maxima, src []float32) {
-	whole := len(src) / amaxUnit * amaxUnit
-	if whole > 0 {
-		lineMaximaAVX2(&maxima[0], &src[0], whole/amaxUnit)
+func raiseAVX2(amaxes []uint32, src []byte, extent int) {
+	const size = 4
+	n, extent := wholeBlocks(src, extent, size)
+	if n > 0 {
+		amaxesAVX2(&amaxes[0], &src[0], n, extent/amaxUnit)
 	}
-	for i := whole; i < len(src); i++ {
-		maxima[i] = math.Float32frombits(max(math.Float32bits(maxima[i]), math.Float32bits(src[i])&absMask))
-	}
-}
-
-func amaxesOf(amaxes []uint32, x []float32, extent int) {
-	if extent%amaxUnit == 0 && len(x) >= extent {
-		n := len(x) / extent
-		amaxesAVX2(&amaxes[0], (*byte)(unsafe.Pointer(&x[0])), n, extent/amaxUnit)
-		amaxes, x = amaxes[n:], x[n*extent:]
-	}
-	for j := 0; len(x) > 0; j++ {
-		block := x[:min(extent, len(x))]
-		whole := len(block) / amaxUnit * amaxUnit
+	for j := n; j*extent*size < len(src); j++ {
+		block := src[j*extent*size : min((j+1)*extent*size, len(src))]
+		whole := len(block) / (size * amaxUnit) * amaxUnit
 		if whole > 0 {
-			amaxesAVX2(&amaxes[j], (*byte)(unsafe.Pointer(&block[0])), 1, whole/amaxUnit)
+			amaxesAVX2(&amaxes[j], &block[0], 1, whole/amaxUnit)
 		}
-		amaxes[j] = max(amaxes[j], format.MaxBits(block[whole:]))
-		x = x[len(block):]
+		for i := whole; i < len(block)/size; i++ {
+			amaxes[j] = max(amaxes[j], magnitude(block, false, i))
+		}
 	}
 }
 
-func amaxOfBF16(src []byte) uint32 {
+func raiseBF16AVX2(amaxes []uint32, src []byte, extent int) {
 	const size = 2
-	var amax [1]uint32
-	whole := len(src) / (size * amaxUnit) * (size * amaxUnit)
-	if whole > 0 {
-		amaxesBF16AVX2(&amax[0], &src[0], 1, whole/(size*amaxUnit))
+	n, extent := wholeBlocks(src, extent, size)
+	if n > 0 {
+		amaxesBF16AVX2(&amaxes[0], &src[0], n, extent/amaxUnit)
 	}
-	for i := whole; i < len(src); i += size {
-		amax[0] = max(amax[0], uint32(binary.LittleEndian.Uint16(src[i:]))<<16&absMask)
+	for j := n; j*extent*size < len(src); j++ {
+		block := src[j*extent*size : min((j+1)*extent*size, len(src))]
+		whole := len(block) / (size * amaxUnit) * amaxUnit
+		if whole > 0 {
+			amaxesBF16AVX2(&amaxes[j], &block[0], 1, whole/amaxUnit)
+		}
+		for i := whole; i < len(block)/size; i++ {
+			amaxes[j] = max(amaxes[j], magnitude(block, true, i))
+		}
 	}
-	return amax[0]
+}
+
+// wholeBlocks returns how many blocks of src a kernel takes that has units of amaxUnit
+// elements, and the extent of blocks, at most that of src.
+func wholeBlocks(src []byte, extent, size int) (n, inside int) {
+	if inside = min(extent, len(src)/size); inside%amaxUnit == 0 {
+		n = len(src) / (size * inside)
+	}
+	return n, inside
 }
 
 // decodeUnits returns a decodeKernel of codes of so many bits by a kernel that

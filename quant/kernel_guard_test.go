@@ -68,15 +68,13 @@ func TestKernelsStayInside(t *testing.T) {
 							got.Amax = one.want.Amax
 							got.Global = one.want.Global
 							for _, stream := range []bool{false, true} {
-								run := run{q: &q, t: &got, x: one.x, cols: cols, stream: stream}
-								if f.Global {
-									run.global = arithmetics[q.Arithmetic].global(got.Amax, f.Element.Max(), q.top())
-								}
-								if f.PerTensor() {
-									run.whole = run.scaleWhole()
-								}
 								clear(got.Codes)
-								run.newBands(run.band())(0, rows)
+								o, err := q.begin(one.x, Rowwise, With{Into: &got, Threads: 1})
+								if err != nil {
+									t.Fatal(err)
+								}
+								o.stream = stream
+								quantize(one.x, o, nil, 1)
 								sameTensor(t, &got, one.want)
 							}
 						}
@@ -123,13 +121,13 @@ func TestKernelsColumnsStayInside(t *testing.T) {
 						var want *Tensor
 						plainly(t, func() { want = must(t)(q.Columnwise(x, With{})) })
 						sameTensor(t, got, want)
-						run, err := q.begin(columnSource(x), Columnwise, With{Into: got})
+						o, err := q.begin(denseSource(x), Columnwise, With{Into: got})
 						if err != nil {
 							t.Fatal(err)
 						}
 						clear(got.Codes)
-						run.stream = true
-						run.quantize()
+						o.stream = true
+						quantize(denseSource(x), nil, o, 1)
 						sameTensor(t, got, want)
 					})
 				}

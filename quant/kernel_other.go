@@ -2,24 +2,22 @@
 
 package quant
 
-// There are no kernels: the plain form does everything.
+// There are no kernels: the plain Go twins do everything.
 var (
 	fusedKernels     []fusedKernel
+	rowKernels       []rowKernel
+	columnKernels    []columnKernel
+	scaleKernels     []scaleKernel
+	joinKernels      []joinKernel
 	encodeKernels    []encodeKernel
-	searchKernels    []searchKernel
 	amaxKernels      []amaxKernel
-	spreadKernels    []spreadKernel
-	fetchKernels     []fetchKernel
-	transposeKernels []transposeKernel
-	pairKernels      []pairKernel
-	decodeKernels    []decodeKernel
-	rowsKernels      []rowsKernel
-	amaxBF16Kernels  []amaxBF16Kernel
-	lineKernels      []lineKernel
+	searchKernels    []searchKernel
 	philoxKernels    []philoxKernel
 	hadamardKernels  []hadamardKernel
-	bothKernels      []bothKernel
-	factorKernels    []factorKernel
+	decodeKernels    []decodeKernel
+	spreadKernels    []spreadKernel
+	transposeKernels []transposeKernel
+	pairKernels      []pairKernel
 )
 
 func fence() {}

@@ -5,7 +5,6 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
-	"unsafe"
 
 	"github.com/microscale-go/microscale/format"
 	"github.com/microscale-go/microscale/tensor"
@@ -40,10 +39,16 @@ func testFusedRow(k *fusedKernel, f *fences, r *rand.Rand) {
 					with.Amax = &global
 				}
 				want := must(f)(q.quantize(x, Rowwise, with))
-				run := q.newRun(x, Rowwise, with)
-				for _, run.stream = range []bool{false, true} {
-					codes, scales := f.bytes(len(want.Codes)), f.bytes(len(want.scaleMemory(0, groups*k.group)))
-					got := k.begin(run)(codes, scales, fenced(f, memory), groups, run.streamsTo(codes))
+				o := newOutput(&q, x, Rowwise, with)
+				for _, o.stream = range []bool{false, true} {
+					wantScales := (&output{t: want}).scaleMemory(0, groups*k.group)
+					codes, scales := f.bytes(len(want.Codes)), f.bytes(len(wantScales))
+					part := rowGroups{codes: codes, scales: scales, src: fenced(f, memory), groups: groups, rows: 1, ahead: fusedAhead, stream: o.streams(codes, 1)}
+					if groups > 1 && hard { // as rows of one group
+						part.groups, part.rows = 1, groups
+					}
+					got := k.begin(o)(part)
+					fence()
 					if got == flagged && hard {
 						continue
 					}
@@ -51,7 +56,7 @@ func testFusedRow(k *fusedKernel, f *fences, r *rand.Rand) {
 					if got != amax {
 						f.Fatalf("%s: the amax has bits %#x, want %#x", name, got, amax)
 					}
-					requireBytes(f, name+", scales", scales, want.scaleMemory(0, groups*k.group))
+					requireBytes(f, name+", scales", scales, wantScales)
 					requireBytes(f, name+", codes", codes, want.Codes)
 				}
 			}
@@ -62,79 +67,42 @@ func testFusedRow(k *fusedKernel, f *fences, r *rand.Rand) {
 	}
 }
 
-// testRowsRow: with codes, with what comes next, and with both; rows behind each other
-// and with gaps between them.
-func testRowsRow(k *rowsKernel, f *fences, r *rand.Rand) {
+// testRowKernel: one row and several, which follow each other or have gaps between them.
+func testRowKernel(k *rowKernel, f *fences, r *rand.Rand) {
 	for _, element := range signedElements(8) {
-		q := Quantizer{Format: FP8Row}
-		q.Format.Element = element
 		for i, shape := range []struct{ rows, blocks, units, gap int }{
 			{1, 1, 1, 0}, {1, 1, 2, 0}, {1, 1, 5, 0}, {1, 2, 2, 0}, {1, 3, 1, 0}, {3, 2, 1, 0}, {3, 1, 2, 64}, {2, 3, 1, 192}, {4, 2, 2, 64},
 		} {
-			extent := shape.units * rowsUnit
+			extent := shape.units * rowUnit
 			width := shape.blocks * extent
 			stride := width + shape.gap
 			size := (shape.rows-1)*stride + width
-			c := q.bytesConstants()
-			c.stream = uint32(i % 2)
-			values, coming := ordinary(size, r), ordinary(size, r)
-			src, next, first := floatBytes32(values), floatBytes32(coming), positive(shape.blocks*maximaLanes, r)
+			c := newEncodeConstants(element)
+			values := ordinary(size, r)
+			src := floatBytes32(values)
 			if k.raw {
-				src, next = bf16Bytes(values), bf16Bytes(coming)
-				bf16Bytes(first)
+				src = bf16Bytes(values)
 			}
-			factors := positive(shape.blocks, r)
-			elementBytes := len(src) / size
-			for _, part := range []struct{ codes, next bool }{{true, false}, {false, true}, {true, true}} {
-				maxima := fenced(f, first)
-				t := rowsTile{
-					rows: shape.rows, units: shape.units, codeGap: shape.gap, srcGap: shape.gap * elementBytes,
-					srcAhead: lineAhead, nextAhead: nextAhead, factors: fenced(f, factors), maxima: maxima,
-				}
-				var want []byte
-				if part.codes {
-					t.codes, t.src = f.bytes(size), fenced(f, src)
-					want = slices.Clone(t.codes)
-					c.stream &= uint32(index(isAligned(t.codes)))
-				}
-				if part.next {
-					t.next = fenced(f, next)
-				}
-				wantMaxima := make([]uint32, shape.blocks)
-				for row := range shape.rows {
-					for j := range shape.blocks {
-						at := row*stride + j*extent
-						if part.codes {
-							for i, v := range values[at : at+extent] {
-								element.EncodeSlice(want[at+i:at+i+1], []float32{float32(v * factors[j])})
-							}
-						}
-						if part.next {
-							wantMaxima[j] = max(wantMaxima[j], format.MaxBits(coming[at:at+extent]))
-						}
-					}
-				}
-				k.encode(t, &c)
-				name := fmt.Sprintf("%s, %d rows of %d blocks of %d, %d between them", element, shape.rows, shape.blocks, extent, shape.gap)
-				if part.codes {
-					requireBytes(f, name, t.codes, want)
-				}
-				for j, w := range wantMaxima {
-					w = max(w, maxFloatBits(first[j*maximaLanes:(j+1)*maximaLanes]))
-					if g := maxFloatBits(maxima[j*maximaLanes : (j+1)*maximaLanes]); g != w {
-						f.Fatalf("%s: the maxima of block %d have bits up to %#x, want %#x", name, j, g, w)
-					}
+			factors := positive(shape.rows*shape.blocks, r)
+			codes := f.bytes(size)
+			want := slices.Clone(codes)
+			for at := range size {
+				if j := at/stride*shape.blocks + at%stride/extent; at%stride < width {
+					element.EncodeSlice(want[at:at+1], []float32{float32(values[at] * factors[j])})
 				}
 			}
+			k.encode(rowPart{
+				codes: codes, src: fenced(f, src), factors: fenced(f, factors), rows: shape.rows, blocks: shape.blocks, units: shape.units,
+				codeStride: stride, srcStride: stride * len(src) / size, factorStride: shape.blocks, stream: i%2 == 1 && isAligned(codes),
+			}, &c)
+			fence()
+			requireBytes(f, fmt.Sprintf("%s, %d rows of %d blocks of %d, %d between them", element, shape.rows, shape.blocks, extent, shape.gap), codes, want)
 		}
 	}
 }
 
-// isAligned reports whether codes there may go past the caches.
-func isAligned(codes []byte) bool { return uintptr(unsafe.Pointer(&codes[0]))%64 == 0 }
-
-// testLineRow: codes of lines that end anywhere, and their maxima.
-func testLineRow(k *lineKernel, f *fences, r *rand.Rand) {
+// testJoinRow: codes of rows that end anywhere.
+func testJoinRow(k *joinKernel, f *fences, r *rand.Rand) {
 	elements := signedElements(k.bits)
 	if len(elements) == 0 {
 		f.Fatalf("there is no element format of %d bits", k.bits)
@@ -143,7 +111,7 @@ func testLineRow(k *lineKernel, f *fences, r *rand.Rand) {
 		c := newLineConstants(element)
 		for _, n := range rowLengths {
 			x, random := ordinary(n, r), make([]uint32, n)
-			factors := positive((n+lineUnit-1)/lineUnit*lineUnit/factorExtent, r)
+			factors := positive((n+joinUnit-1)/joinUnit*joinUnit/factorExtent, r)
 			scaled, codes := make([]float32, n), make([]byte, n+n%2)
 			for i := range x {
 				random[i] = r.Uint32()
@@ -157,20 +125,8 @@ func testLineRow(k *lineKernel, f *fences, r *rand.Rand) {
 			want := make([]byte, (n*k.bits+7)/8)
 			element.Join(want, codes[:len(want)*8/k.bits])
 			got := f.bytes(len(want))
-			src := fenced(f, x)
-			amax := k.encode(got, src, fenced(f, random), fenced(f, factors), &c)
-			name := fmt.Sprintf("%s, %d elements", element, n)
-			requireBytes(f, name, got, want)
-			if w := format.MaxBits(x); amax != w {
-				f.Fatalf("%s: the amax has bits %#x, want %#x", name, amax, w)
-			}
-			first := positive(n, r)
-			maxima := fenced(f, first)
-			k.maxima(maxima, src)
-			for i, v := range x {
-				first[i] = max(first[i], float32(math.Abs(float64(v))))
-			}
-			requireSame(f, name+", maxima", maxima, first)
+			k.encode(got, fenced(f, x), fenced(f, random), fenced(f, factors), &c)
+			requireBytes(f, fmt.Sprintf("%s, %d elements", element, n), got, want)
 		}
 	}
 }
@@ -205,19 +161,6 @@ func testHadamardRow(k *hadamardKernel, f *fences, r *rand.Rand) {
 	}
 }
 
-func testAmaxBF16Row(k *amaxBF16Kernel, f *fences, r *rand.Rand) {
-	for _, n := range rowLengths {
-		for _, at := range []int{0, n - 1, r.IntN(n)} {
-			x := ordinary(n, r)
-			x[at] = -1000
-			src := fenced(f, bf16Bytes(x))
-			if got, want := k.amax(src), format.MaxBits(x); got != want {
-				f.Fatalf("the amax of %d has bits %#x, want %#x", n, got, want)
-			}
-		}
-	}
-}
-
 // testEncodeRow: extents of whole units, of others, and of the whole line.
 func testEncodeRow(k *encodeKernel, f *fences, r *rand.Rand) {
 	for _, element := range slices.Concat(signedElements(8), signedElements(6), signedElements(4)) {
@@ -234,12 +177,8 @@ func testEncodeRow(k *encodeKernel, f *fences, r *rand.Rand) {
 					element.EncodeSlice(want[i:i+1], []float32{y})
 				}
 				codes := f.bytes(n)
-				amax := k.encode(codes, fenced(f, x), fenced(f, factors), extent, &c)
-				name := fmt.Sprintf("%s, %d elements in blocks of %d", element, n, extent)
-				requireBytes(f, name, codes, want)
-				if w := format.MaxBits(x); amax != w {
-					f.Fatalf("%s: the amax has bits %#x, want %#x", name, amax, w)
-				}
+				k.encode(codes, fenced(f, x), fenced(f, factors), extent, &c)
+				requireBytes(f, fmt.Sprintf("%s, %d elements in blocks of %d", element, n, extent), codes, want)
 			}
 		}
 	}
@@ -248,17 +187,17 @@ func testEncodeRow(k *encodeKernel, f *fences, r *rand.Rand) {
 func testSearchRow(k *searchKernel, f *fences, r *rand.Rand) {
 	for _, e := range []Format{MXFP8, MXFP8E5M2, MXFP6E2M3, MXFP4, MXINT8} {
 		q := Quantizer{Format: e, Search: LeastSquares}
-		s := (&run{q: &q, t: newTensor(e, Rowwise, 1, searchUnit)}).newSearcher()
-		constants := s.constants
+		o := &output{q: &q}
+		constants, w := o.newScaleSearch().constants, new(worker)
 		for _, groups := range []int{1, 2, 5} {
 			for _, n := range []int{1, 3, mostCandidates} {
 				x, factors, decodes := ordinary(groups*searchUnit, r), positive(n, r), positive(n, r)
 				errors := fenced(f, make([]float64, n))
 				k.errors(errors, fenced(f, x), fenced(f, factors), fenced(f, decodes), n, &constants)
-				codes, scaled := make([]byte, len(x)), make([]float32, len(x))
+				codes := make([]byte, len(x))
 				for i := range n {
-					s.encodePlain(codes, x, blockFactor{factor: factor{value: factors[i], divide: k.divide}}, scaled)
-					if want := s.squaredError(x, codes, decodes[i]); errors[i] != want {
+					w.encodeReference(o, codes, x, blockFactor{factor: factor{value: factors[i], divide: k.divide}}, nil)
+					if want := o.squaredError(x, codes, decodes[i]); errors[i] != want {
 						f.Fatalf("%s, %d elements: error %d of %d is %v, want %v", e, len(x), i, n, errors[i], want)
 					}
 				}
@@ -302,14 +241,21 @@ func testDecodeRow(k *decodeKernel, f *fences, r *rand.Rand) {
 
 func testAmaxRow(k *amaxKernel, f *fences, r *rand.Rand) {
 	for _, n := range rowLengths {
-		for _, extent := range []int{7, 16, 32, 48, 128, n} {
+		for _, extent := range []int{7, 16, 32, 48, 128, n, 3 * n} {
 			x := ordinary(n, r)
+			src := floatBytes32(x)
+			if k.raw {
+				src = bf16Bytes(x)
+			}
+			if got, want := k.most(fenced(f, src)), format.MaxBits(x); got != want {
+				f.Fatalf("the amax of %d has bits %#x, want %#x", n, got, want)
+			}
 			want := make([]uint32, ceilDiv(n, extent))
 			for j := range want {
 				want[j] = math.Float32bits(r.Float32())
 			}
 			got := fenced(f, want)
-			k.raise(got, fenced(f, x), extent)
+			k.raise(got, fenced(f, src), extent)
 			for j := range want {
 				want[j] = max(want[j], format.MaxBits(x[j*extent:min((j+1)*extent, n)]))
 			}
@@ -317,34 +263,24 @@ func testAmaxRow(k *amaxKernel, f *fences, r *rand.Rand) {
 				f.Fatalf("the amaxes of %d in blocks of %d are %x, want %x", n, extent, got, want)
 			}
 		}
-		x := ordinary(n, r)
-		if got, want := k.most(fenced(f, x)), format.MaxBits(x); got != want {
-			f.Fatalf("the amax of %d has bits %#x, want %#x", n, got, want)
-		}
 	}
 }
 
 // testSpreadRow: lines of more than one unit, to places with gaps.
 func testSpreadRow(k *spreadKernel, f *fences, r *rand.Rand) {
 	for _, lines := range []int{1, 3} {
-		const width, stride = 2, 4 * spreadUnit
-		src := f.bytes(lines * width * spreadUnit)
+		const width, stride = 2, 4 * cacheLine
+		src := f.bytes(lines * width * cacheLine)
 		for i := range src {
 			src[i] = byte(r.Uint32())
 		}
 		dst := f.bytes(lines * stride)
 		k.spread(dst, src, width, lines, stride)
+		fence()
 		for l := range lines {
-			requireBytes(f, "a spread line", dst[l*stride:][:width*spreadUnit], src[l*width*spreadUnit:][:width*spreadUnit])
+			requireBytes(f, "a spread line", dst[l*stride:][:width*cacheLine], src[l*width*cacheLine:][:width*cacheLine])
 		}
 	}
-}
-
-// testFetchRow: memory that is not there is no fault, and none is written.
-func testFetchRow(k *fetchKernel, f *fences, _ *rand.Rand) {
-	src := f.bytes(3 * 100)
-	k.fetch(src, 2, 3, 100)
-	requireBytes(f, "what was fetched", src, make([]byte, len(src)))
 }
 
 func testTransposeRow(k *transposeKernel, f *fences, r *rand.Rand) {
@@ -386,73 +322,109 @@ func testPairRow(k *pairKernel, f *fences, r *rand.Rand) {
 	}
 }
 
-// testBothRow: tiles beside each other, into lines with gaps, of both copies, and of the
-// columnwise one alone with fewer rows, too.
-func testBothRow(k *bothKernel, f *fences, r *rand.Rand) {
+// testColumnRow: maxima of columns, and the codes of adjacent tiles, by factors of every
+// number of rows, to rows that have gaps between them.
+func testColumnRow(k *columnKernel, f *fences, r *rand.Rand) {
+	var elements []*format.Scalar
+	for _, e := range append(signedElements(k.bits), format.INT8) {
+		if e.StoredBits() == k.bits && e.Integer == k.ints {
+			elements = append(elements, e)
+		}
+	}
+	if len(elements) == 0 {
+		f.Fatalf("there is no element format of %d bits", k.bits)
+	}
+	for _, element := range elements {
+		for i, n := range []int{1, 2, 3} {
+			for _, blockRows := range []int{1, 2, 4} {
+				testColumns(k, f, element, n, blockRows, i%2*32, r)
+			}
+		}
+	}
+}
+
+func testColumns(k *columnKernel, f *fences, element *format.Scalar, n, blockRows, gap int, r *rand.Rand) {
+	width := n * tileSide
+	stride := width + gap
+	values := ordinary((tileSide-1)*stride+width, r)
+	memory, size := floatBytes32(values), 4
+	if k.raw {
+		memory, size = bf16Bytes(values), 2
+	}
+	factors := positive(4/blockRows*width, r)
+	c := newEncodeConstants(element)
+	codeStride := tileSide*k.bits/8 + gap
+	codes, src := f.bytes((width-1)*codeStride+tileSide*k.bits/8), fenced(f, memory)
+	k.encode(columnPart{
+		codes: codes, src: src, factors: fenced(f, factors), n: n, blockRows: blockRows,
+		codeStride: codeStride, srcStride: stride * size, factorStride: 4 * width,
+	}, &c)
+	most := make([]uint32, width)
+	for j := range most {
+		most[j] = math.Float32bits(r.Float32())
+	}
+	maxima := fenced(f, most)
+	k.maxima(maxima, src, tileSide, stride*size, 8*stride*size)
+	plain, want := make([]byte, tileSide), make([]byte, tileSide*k.bits/8)
+	for j := range width {
+		for i := range plain {
+			v := values[i*stride+j]
+			most[j] = max(most[j], math.Float32bits(v)&absMask)
+			element.EncodeSlice(plain[i:i+1], []float32{float32(v * factors[i/(16*blockRows)*width+j])})
+		}
+		element.Join(want, plain)
+		requireBytes(f, fmt.Sprintf("%s, %d tiles, factors for %d rows, column %d", element, n, 16*blockRows, j), codes[j*codeStride:][:len(want)], want)
+	}
+	if !slices.Equal(maxima, most) {
+		f.Fatalf("the maxima of %d columns are %x, want %x", width, maxima, most)
+	}
+}
+
+// testScaleRow: scales and factors of ordinary amaxes, and of all: those are the reference's
+// unless the kernel returns false.
+func testScaleRow(k *scaleKernel, f *fences, r *rand.Rand) {
 	served := 0
 	for _, q := range kernelQuantizers() {
 		if !k.serves(&q) {
 			continue
 		}
 		served++
-		for i, n := range []int{1, 2, 3} {
-			for rows := k.part; rows <= tileSide; rows += k.part {
-				testTiles(k, f, q, rows, n, i%2*2*tileSide, r)
+		o := &output{q: &q, global: arithmetics[q.Arithmetic].global(100, q.Format.Element.Max(), q.top())}
+		for n := scaleUnit; n <= 4*scaleUnit; n += scaleUnit {
+			for _, hard := range []bool{false, true} {
+				values := ordinary(n, r)
+				if hard {
+					edgeBlocks(values, r, true)
+				}
+				amaxes := make([]uint32, n)
+				valid := true
+				for i, v := range values {
+					amaxes[i] = math.Float32bits(v) & absMask
+					valid = valid && amaxes[i] < exponentMask
+				}
+				factors, scales := fenced(f, make([]float32, n)), f.bytes(n*q.Format.Scale.StoredBits()/8)
+				amax := k.begin(o)(factors, scales, fenced(f, amaxes))
+				if amax == flagged && hard {
+					continue
+				}
+				if amax != maxOf(amaxes) || !valid {
+					f.Fatalf("%s: the kernel returns %#x, and all amaxes are finite: %t", quantizerName(q), amax, valid)
+				}
+				for i, a := range amaxes {
+					want := q.blockScale(math.Float32frombits(a), false, o.global)
+					if got := factors[i]; got != want.blockFactor.value && a != 0 {
+						f.Fatalf("%s: the factor of amax %g is %g, want %g", quantizerName(q), values[i], got, want.blockFactor.value)
+					}
+					if q.Format.Scale == format.F32 {
+						requireSame(f, quantizerName(q), floats(scales)[i:i+1], []float32{want.value})
+					} else if scales[i] != want.code {
+						f.Fatalf("%s: the scale of amax %g is %#x, want %#x", quantizerName(q), values[i], scales[i], want.code)
+					}
+				}
 			}
 		}
 	}
 	if served == 0 {
 		f.Fatal("no quantizer of kernelQuantizers is served: add one")
-	}
-}
-
-// testTiles is testBothRow of n tiles of so many rows, and of lines with gaps.
-func testTiles(k *bothKernel, f *fences, q Quantizer, rows, n, gap int, r *rand.Rand) {
-	width := n*tileSide + gap
-	values := ordinary((rows-1)*width+n*tileSide, r)
-	memory := floatBytes32(values)
-	if k.raw {
-		memory = bf16Bytes(values)
-	}
-	x := tensor.Dense{Rows: rows, Cols: n * tileSide, Stride: width, Data: values}
-	byRow, byColumn := must(f)(q.Rowwise(x, With{})), must(f)(q.Columnwise(x, With{}))
-	for _, stream := range []bool{false, true} {
-		if stream && rows < tileSide {
-			continue
-		}
-		run := &run{q: &q, t: byRow, stream: stream}
-		if q.Format.Global {
-			run.global = arithmetics[q.Arithmetic].global(byRow.Amax, q.Format.Element.Max(), q.top())
-		}
-		place := func(t *Tensor) tilePlace {
-			each := max(t.scaleCols(), tileSide/t.extent())
-			p := tilePlace{codeStride: t.LineBytes() + gap, scaleStride: each + gap}
-			p.codes, p.scales = f.bytes((t.Lines()-1)*p.codeStride+t.LineBytes()), f.bytes((t.Lines()-1)*p.scaleStride+each)
-			return p
-		}
-		src, stride := fenced(f, memory), len(memory)/len(values)*width
-		type made struct {
-			tilePlace
-			want *Tensor
-		}
-		alone := made{place(byColumn), byColumn}
-		amaxes, all := []uint32{k.alone(run)(tiles{tilePlace{}, alone.tilePlace, src, stride, n, rows, 0})}, []made{alone}
-		if rows == tileSide {
-			both := []made{{place(byRow), byRow}, {place(byColumn), byColumn}}
-			amaxes, all = append(amaxes, k.begin(run)(tiles{both[0].tilePlace, both[1].tilePlace, src, stride, n, rows, 0})), append(all, both...)
-		}
-		run.endStream()
-		name := fmt.Sprintf("%s, %d tiles of %d rows", quantizerName(q), n, rows)
-		for _, amax := range amaxes {
-			if want := math.Float32bits(byRow.Amax); amax != want {
-				f.Fatalf("%s: the amax has bits %#x, want %#x", name, amax, want)
-			}
-		}
-		for _, c := range all {
-			for l := range c.want.Lines() {
-				requireBytes(f, name+", codes of a line", c.codes[l*c.codeStride:][:c.want.LineBytes()], c.want.line(l))
-				requireBytes(f, name+", scales of a line", c.scales[l*c.scaleStride:][:c.want.scaleCols()], c.want.lineScales(l))
-			}
-		}
 	}
 }

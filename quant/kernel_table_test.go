@@ -24,21 +24,19 @@ import (
 func kernelTables() map[string][]rowTest {
 	return map[string][]rowTest{
 		"fusedKernels":     rowTests(fusedKernels, testFusedRow),
-		"rowsKernels":      rowTests(rowsKernels, testRowsRow),
-		"lineKernels":      rowTests(lineKernels, testLineRow),
+		"rowKernels":       rowTests(rowKernels, testRowKernel),
+		"joinKernels":      rowTests(joinKernels, testJoinRow),
 		"philoxKernels":    rowTests(philoxKernels, testPhiloxRow),
 		"hadamardKernels":  rowTests(hadamardKernels, testHadamardRow),
-		"amaxBF16Kernels":  rowTests(amaxBF16Kernels, testAmaxBF16Row),
 		"encodeKernels":    rowTests(encodeKernels, testEncodeRow),
 		"searchKernels":    rowTests(searchKernels, testSearchRow),
 		"decodeKernels":    rowTests(decodeKernels, testDecodeRow),
 		"amaxKernels":      rowTests(amaxKernels, testAmaxRow),
 		"spreadKernels":    rowTests(spreadKernels, testSpreadRow),
-		"fetchKernels":     rowTests(fetchKernels, testFetchRow),
 		"pairKernels":      rowTests(pairKernels, testPairRow),
 		"transposeKernels": rowTests(transposeKernels, testTransposeRow),
-		"bothKernels":      rowTests(bothKernels, testBothRow),
-		"factorKernels":    rowTests(factorKernels, testFactorRow),
+		"columnKernels":    rowTests(columnKernels, testColumnRow),
+		"scaleKernels":     rowTests(scaleKernels, testScaleRow),
 	}
 }
 

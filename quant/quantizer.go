@@ -107,12 +107,12 @@ func (q Quantizer) RowwiseBF16(x tensor.BF16, with With) (*Tensor, error) {
 // and not from a rowwise copy. The result is stored transposed: its lines are the
 // columns of x, so that blocks are contiguous.
 func (q Quantizer) Columnwise(x tensor.Dense, with With) (*Tensor, error) {
-	return q.quantize(columnSource(x), Columnwise, with)
+	return q.quantize(denseSource(x), Columnwise, with)
 }
 
 // ColumnwiseBF16 is Columnwise of a matrix in BF16.
 func (q Quantizer) ColumnwiseBF16(x tensor.BF16, with With) (*Tensor, error) {
-	return q.quantize(rawColumnSource(x), Columnwise, with)
+	return q.quantize(rawSource(x), Columnwise, with)
 }
 
 // Validate reports what makes q unusable.

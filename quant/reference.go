@@ -70,11 +70,10 @@ func (q Quantizer) reference(x tensor.Dense, narrow bool, d Direction, with With
 // load returns the matrix whose rows are quantized.
 func (q *Quantizer) load(x tensor.Dense, d Direction, with With) (tensor.Dense, error) {
 	source := denseSource(x)
-	source.columns = d == Columnwise
 	if err := source.validate(); err != nil {
 		return tensor.Dense{}, err
 	}
-	if err := q.checkRun(source, d, with); err != nil {
+	if err := q.checkCopy(source, d, with); err != nil {
 		return tensor.Dense{}, err
 	}
 	rows := x.Clone()

@@ -1,318 +1,190 @@
 package quant
 
 import (
-	"math"
-	"unsafe"
-
-	"github.com/microscale-go/microscale/internal/cpu"
+	"github.com/microscale-go/microscale/tensor"
 )
 
-// rowsUnit is the elements that a rowsKernel takes at a time.
-const rowsUnit = 64
-
-// A rowsRun is a rows kernel at work on the lines of one goroutine.
-type rowsRun struct {
-	*run
-	kernel        *rowsKernel
-	plain, stream bytesConstants
-	factor        [1]float32 // of a line
-	maxima        [maximaLanes]float32
-	tile          tileRun
-	factors       []blockFactor // of a line in the plain form
-	scaled        []float32
-	room          []float32 // a line, or a part of one, as float32
-}
-
-func (r *run) newRowsRun(k *rowsKernel) *rowsRun {
-	c := r.q.bytesConstants()
-	stream := c
-	stream.stream = 1
-	return &rowsRun{run: r, kernel: k, plain: c, stream: stream}
-}
-
-// constants returns those for codes that begin at dst.
-func (w *rowsRun) constants(dst []byte) *bytesConstants {
-	if w.streamsTo(dst) {
-		return &w.stream
+// rows quantizes x: parts of stored rows, the first of which is row, from position pos on.
+func (w *worker) rows(o *output, x source, row, pos int) {
+	switch call := o.fused[index(x.isRaw)]; {
+	case !o.q.Format.Scaled():
+		w.cast(o, x, row, pos)
+	case call != nil:
+		w.fusedRows(o, call, x, row, pos)
+	default:
+		w.stagedRows(o, x, row, pos)
 	}
-	return &w.plain
 }
 
-// values returns the values of memory of the source, which are valid until it is
-// called again.
-func (w *rowsRun) values(b []byte) []float32 {
-	if w.x.isRaw {
-		grow(&w.room, len(b)/2)
-		widen(w.room[:len(b)/2], b)
-		return w.room[:len(b)/2]
+// cast stores elements without a scale.
+func (w *worker) cast(o *output, x source, row, pos int) {
+	rows, cols := x.shape()
+	amax, _ := x.amaxBits(0, rows)
+	o.saw(amax)
+	for i := range rows {
+		dst := o.codesAt(row+i, pos)[:cols*o.q.Format.Element.StoredBits()/8]
+		if err := tensor.ToBytes(dst, x.row(i, 0, cols, &w.values), o.q.Format.Element); err != nil {
+			panic(err) // Validate admits only formats that ToBytes takes
+		}
 	}
-	return w.x.values(b)
 }
 
-// lineRoom returns space for the values of a line, nil where it needs none.
-func (w *rowsRun) lineRoom() []float32 { return w.x.roomIn(&w.room) }
-
-// streamsTo reports whether codes at dst are written past the caches.
-func (r *run) streamsTo(dst []byte) bool {
-	const line = 64
-	return r.stream && uintptr(unsafe.Pointer(unsafe.SliceData(dst)))%line == 0
+// A grid is the blocks of a tile: of height rows and width columns, side by side in bands.
+type grid struct {
+	rows, cols    int // of the tile
+	height, width int // of a block
+	bands, blocks int // bands; blocks of a band
 }
 
-// isFactor reports whether the kernels multiply by f.
-func (f blockFactor) isFactor() bool {
-	return !f.poison && !f.divide && f.isPlain() && f.value > 0 && f.value <= maxFloat32
+// gridOf returns the blocks of x.
+func (o *output) gridOf(x source) grid {
+	g := grid{height: o.q.Format.Block.Rows, width: o.q.Format.Block.Cols}
+	g.rows, g.cols = x.shape()
+	if o.q.Format.PerTensor() {
+		g.height = 1
+	} else if g.height == 0 {
+		g.height = g.rows
+	}
+	if g.width == 0 {
+		g.width = g.cols
+	}
+	g.bands, g.blocks = ceilDiv(g.rows, g.height), ceilDiv(g.cols, g.width)
+	return g
 }
 
-// lines quantizes lines [from, to), each under one scale, and returns the bits of
-// the amax it saw.
-func (w *rowsRun) lines(from, to int) (amax uint32) {
-	if from == to {
+// part returns block i of x.
+func (g grid) part(x source, i int) source {
+	r, c := i/g.blocks*g.height, i%g.blocks*g.width
+	return x.view(r, min(r+g.height, g.rows), c, min(c+g.width, g.cols))
+}
+
+// stagedRows is rows stage by stage.
+func (w *worker) stagedRows(o *output, x source, row, pos int) {
+	g := o.gridOf(x)
+	n := g.bands * g.blocks
+	amaxes := grow(&w.amaxes, ceilDiv(n, scaleUnit)*scaleUnit)
+	clear(amaxes)
+	if g.height == 1 && x.isContiguous() && g.cols%g.width == 0 {
+		raiseAmaxes(amaxes[:n], x.bytes(0, g.rows), x.isRaw, g.width)
+	} else {
+		for i := range g.rows {
+			raiseAmaxes(amaxes[i/g.height*g.blocks:][:g.blocks], x.bytes(i, i+1), x.isRaw, g.width)
+		}
+	}
+	if o.known != nil || o.q.Format.PerTensor() {
+		w.use(o, n, row)
+	} else {
+		w.scale(o, n, func(i int) (uint32, bool) {
+			block := g.part(x, i)
+			rows, _ := block.shape()
+			return block.amaxBits(0, rows)
+		})
+		if o.q.Search != NoSearch {
+			w.searchScales(o, x, g)
+		}
+		for b := range g.bands {
+			w.storeScales(o, o.scaleAt(row+b*g.height, pos), b*g.blocks, g.blocks)
+		}
+	}
+	w.encode(o, x, g, row, pos)
+}
+
+// encode encodes rows by the factors of their blocks.
+func (w *worker) encode(o *output, x source, g grid, row, pos int) {
+	done := 0 // elements of each row
+	if len(w.exceptional) == g.bands*g.blocks {
+		done = g.cols
+	} else if k := o.rowKernel(x.isRaw); k != nil && (g.width%rowUnit == 0 || g.blocks == 1) {
+		done = w.encodeUnits(o, k, x, g, row, pos)
+	}
+	padded := o.t.storedWidth() > o.t.Width() && pos+g.cols == o.t.Width()
+	for i := 0; i < g.rows && (done < g.cols || padded); i++ {
+		if done < g.cols {
+			factors := w.factors[i/g.height*g.blocks+done/g.width:]
+			w.encodeRow(o, x.row(i, done, g.cols, &w.values), factors, g.width, row+i, pos+done)
+		}
+		if padded {
+			clear(o.t.line(row + i)[((pos+g.cols)*o.q.Format.Element.StoredBits()+7)/8:])
+		}
+	}
+	for _, j := range w.exceptional {
+		block, r, c := g.part(x, j), row+j/g.blocks*g.height, pos+j%g.blocks*g.width
+		rows, n := block.shape()
+		for i := range rows {
+			codes := grow(&w.plain, ceilDiv(n, 8)*8)
+			clear(codes[n:])
+			w.encodeReference(o, codes[:n], block.row(i, 0, n, &w.values), w.blocks[j], w.random.words(o, r+i, c, n))
+			o.join(o.codesAt(r+i, c), codes, n)
+		}
+	}
+}
+
+// encodeUnits encodes as much of each row as a kernel takes, and returns the elements.
+func (w *worker) encodeUnits(o *output, k *rowKernel, x source, g grid, row, pos int) int {
+	part := rowPart{units: g.width / rowUnit, blocks: g.cols / g.width, codeStride: o.t.LineBytes(), srcStride: x.strideBytes(), ahead: w.ahead}
+	n := part.units * part.blocks * rowUnit
+	if n == 0 {
 		return 0
 	}
-	cols, size := w.x.cols(), w.x.elementBytes()
-	whole := cols / rowsUnit * rowsUnit
-	own := !w.q.Format.PerTensor()
-	raw := w.x.bytes(from, from+1)
-	a := w.x.maxBits(raw)
-	for l := from; l < to; l++ {
-		f := w.whole
-		hasNaN := a > exponentMask
-		if own {
-			if hasNaN {
-				a, _ = amaxBits(w.values(raw))
-			}
-			amax = max(amax, a)
-			f = w.scaleBlock(l, a, hasNaN)
-		}
-		var next []byte
-		if l+1 < to {
-			next = w.x.bytes(l+1, l+2)
-		}
-		dst := w.t.line(l)
-		if !hasNaN && a < exponentMask && f.isFactor() {
-			w.factor[0], w.maxima = f.value, [maximaLanes]float32{}
-			w.kernel.encode(rowsTile{
-				codes: dst, src: raw, next: next, rows: 1, units: whole / rowsUnit,
-				srcAhead: lineAhead, nextAhead: nextAhead, factors: w.factor[:], maxima: w.maxima[:],
-			}, w.constants(dst))
-			a = maxFloatBits(w.maxima[:])
-			if whole < cols {
-				block := w.values(raw[whole*size:])
-				w.encodePlain(dst[whole:cols], block, f, w.roomFor(len(block)))
-			}
-			clear(dst[cols:])
-			if next != nil && whole < cols {
-				a = max(a, w.x.maxBits(next[whole*size:]))
-			}
-		} else {
-			w.encodeLine(dst, l, w.values(raw), w.lineFactors(f), w.roomFor(w.t.storedWidth()), nil)
-			if next != nil {
-				a = w.x.maxBits(next)
-			}
-		}
-		raw = next
+	part.factorStride = g.blocks
+	part.rows, part.stream = g.rows, o.streams(o.codesAt(row, pos), g.rows)
+	if g.height == 1 {
+		part.codes, part.src, part.factors = o.codesAt(row, pos), x.bytes(0, g.rows), w.factors
+		k.encode(part, &o.encode)
+		return n
 	}
-	if w.with.Scales != nil {
-		for l := from; l < to; l++ {
-			w.with.Scales(l, w.t.lineScales(l))
-		}
+	part.factorStride = 0
+	for b := range g.bands {
+		from, to := b*g.height, min((b+1)*g.height, g.rows)
+		part.rows, part.codes, part.src, part.factors = to-from, o.codesAt(row+from, pos), x.bytes(from, to), w.factors[b*g.blocks:]
+		k.encode(part, &o.encode)
 	}
-	w.endStream()
-	return amax
+	return n
 }
 
-// lineFactors returns f for all blocks of a line.
-func (w *rowsRun) lineFactors(f blockFactor) []blockFactor {
-	if w.factors == nil {
-		w.factors = make([]blockFactor, w.t.scaleCols())
+// join stores n codes. Those that fill up the last whole bytes are zeros in codes.
+func (o *output) join(dst, codes []byte, n int) {
+	element := o.q.Format.Element
+	for n*element.StoredBits()%8 > 0 {
+		n++
 	}
-	for i := range w.factors {
-		w.factors[i] = f
-	}
-	return w.factors
+	element.Join(dst[:n*element.StoredBits()/8], codes[:n])
 }
 
-// roomFor returns space for n scaled elements.
-func (w *rowsRun) roomFor(n int) []float32 {
-	if len(w.scaled) < n {
-		w.scaled = make([]float32, n)
-	}
-	return w.scaled
-}
-
-// tileBytes is about how much of the source two tiles take: they stay in the
-// second-level cache, of 1 MB at least where this was measured.
-const tileBytes = 512 << 10
-
-// How far ahead a rows kernel fetches: what comes next to the second-level cache,
-// since the first one is full of what is encoded, and that from whatever cache it is
-// in by then. Of a line, in bytes; of a tile, in units, and in rows of what comes next.
-const (
-	nextAhead  = 8192
-	lineAhead  = 1024
-	unitsAhead = 1
-	rowsAhead  = 6
-)
-
-// A blockTile is n blocks beside each other that extend over lines [l0, l1).
-type blockTile struct{ l0, l1, first, n int }
-
-// part returns blocks [from, to) of a tile.
-func (t blockTile) part(from, to int) blockTile {
-	return blockTile{t.l0, t.l1, t.first + from, to - from}
-}
-
-// A tileRun is what the blocks of a tile are encoded with.
-type tileRun struct {
-	factors []float32
-	maxima  []float32 // of the blocks of the next tile
-	others  []int     // blocks that the plain form encodes, and their factors
-	plain   []blockFactor
-}
-
-// bands quantizes lines [from, to) in blocks that extend over several: of one tile
-// the amaxes are found while the one before is encoded.
-func (w *rowsRun) bands(from, to, band int) (amax uint32) {
-	extent, size := w.t.extent(), w.x.elementBytes()
-	whole, perLine := w.x.cols()/extent, w.t.scaleCols()
-	beside := ceilDiv(whole, max(1, tileBytes/2/(band*extent*size))) // tiles, about equally wide
-	tiles := ceilDiv(to-from, band) * beside
-	tileAt := func(i int) blockTile {
-		if i >= tiles {
-			return blockTile{}
-		}
-		l0, column := from+i/beside*band, i%beside
-		first := column * whole / beside
-		return blockTile{l0, min(l0+band, to), first, (column+1)*whole/beside - first}
-	}
-	var before blockTile
-	t := &w.tile
-	widest := ceilDiv(whole, max(1, beside))
-	grow(&t.factors, widest)
-	grow(&t.maxima, widest*maximaLanes)
-	for i := 0; i <= tiles; i++ {
-		tile := tileAt(i)
-		clear(t.maxima)
-		w.encodeTile(before, tile, tileAt(i+1))
-		for i, j := range t.others {
-			w.encodeBlock(before.l0, before.l1, j, t.plain[i])
-		}
-		t.others, t.plain = t.others[:0], t.plain[:0]
-		for j := range tile.n {
-			a := maxFloatBits(t.maxima[j*maximaLanes : (j+1)*maximaLanes])
-			hasNaN := a > exponentMask
-			if hasNaN {
-				a, _ = w.blockAmax(tile.l0, tile.l1, tile.first+j, w.lineRoom())
-			}
-			amax = max(amax, a)
-			f := w.scaleBlock(tile.l0/band*perLine+tile.first+j, a, hasNaN)
-			t.factors[j] = f.value
-			if hasNaN || a == exponentMask || !f.isFactor() {
-				t.factors[j] = 1
-				t.others, t.plain = append(t.others, tile.first+j), append(t.plain, f)
-			}
-		}
-		before = tile
-	}
-	for j := whole; j < perLine; j++ { // which the lines end within
-		for l0 := from; l0 < to; l0 += band {
-			l1 := min(l0+band, to)
-			a, hasNaN := w.blockAmax(l0, l1, j, w.lineRoom())
-			amax = max(amax, a)
-			w.encodeBlock(l0, l1, j, w.scaleBlock(l0/band*perLine+j, a, hasNaN))
-		}
-	}
-	w.endStream()
-	return amax
-}
-
-// encodeTile encodes a tile and finds the maxima of the next one; either may have no
-// blocks. What lies where the one after that begins is fetched.
-func (w *rowsRun) encodeTile(tile, next, after blockTile) {
-	both := min(tile.n, next.n)
-	if tile.l1-tile.l0 != next.l1-next.l0 {
-		both = 0
-	}
-	w.encodeRows(tile.part(0, both), next.part(0, both), after, 0)
-	w.encodeRows(tile.part(both, tile.n), blockTile{}, blockTile{}, both)
-	w.encodeRows(blockTile{}, next.part(both, next.n), after, both)
-}
-
-// encodeRows is encodeTile where both are of one size, or one has no blocks: those
-// from the given one on of the tiles.
-func (w *rowsRun) encodeRows(tile, next, after blockTile, block int) {
-	n, rows := max(tile.n, next.n), max(tile.l1-tile.l0, next.l1-next.l0)
-	if n == 0 {
+// encodeRow encodes values of one stored row by factors, the first of which is that of the
+// first value: by the first kernel that serves, or the reference implementation.
+func (w *worker) encodeRow(o *output, values, factors []float32, width, row, pos int) {
+	n, bits, dst := len(values), o.q.Format.Element.StoredBits(), o.codesAt(row, pos)
+	words := w.random.words(o, row, pos, n)
+	if k := o.joinKernel(); k != nil && (width%factorExtent == 0 || width >= n) {
+		k.encode(dst[:(n*bits+7)/8], values, words, w.spreadFactors(factors, n, width), &o.line)
 		return
 	}
-	extent, stride := w.t.extent(), w.x.strideBytes()
-	blockBytes := extent * w.x.elementBytes()
-	first := func(t blockTile, row int) int { return (t.l0+row)*stride + t.first*blockBytes }
-	for row := 0; row < rows; {
-		k := rowsTile{
-			rows: rows - rowsAhead, units: extent / rowsUnit, codeGap: w.t.LineBytes() - n*extent, srcGap: stride - n*blockBytes,
-			srcAhead: unitsAhead * rowsUnit * w.x.elementBytes(), nextAhead: rowsAhead * stride,
-			factors: w.tile.factors[block : block+n], maxima: w.tile.maxima[block*maximaLanes:],
+	codes := dst
+	if bits < 8 {
+		codes = grow(&w.codes, ceilDiv(n, 8)*8)
+		clear(codes[n:])
+	}
+	if o.encodes != nil {
+		o.encodes(codes[:n], values, factors[:ceilDiv(n, width)], width, &o.encode)
+	} else {
+		for j := 0; j*width < n; j++ {
+			c0, c1 := j*width, min((j+1)*width, n)
+			f := blockFactor{factor: factor{value: factors[j], divide: o.divides}}
+			w.encodeReference(o, codes[c0:c1], values[c0:c1], f, words[min(c0, len(words)):])
 		}
-		if row == max(0, rows-rowsAhead) { // the first ones of the next tiles come after these
-			k.rows, k.nextAhead = rows-row, 0
-			if next.n > 0 && after.n > 0 {
-				k.nextAhead = first(after, 0) - first(next, row)
-			}
-		}
-		if tile.n > 0 {
-			k.codes, k.src = w.t.line(tile.l0 + row)[tile.first*extent:], w.x.bytes(tile.l0+row, tile.l1)[tile.first*blockBytes:]
-		}
-		if next.n > 0 {
-			k.next = w.x.bytes(next.l0+row, next.l1)[next.first*blockBytes:]
-		}
-		w.kernel.encode(k, w.constants(k.codes))
-		row += k.rows
+	}
+	if bits < 8 {
+		o.join(dst, codes, n)
 	}
 }
 
-// maximaLanes is the maxima that a rowsKernel raises for a block.
-const maximaLanes = 16
-
-// maxFloatBits returns the largest of the bits of x.
-func maxFloatBits(x []float32) (most uint32) {
-	for _, v := range x {
-		most = max(most, math.Float32bits(v))
+// spreadFactors returns a factor for each 16 of n elements, and for those that fill up a
+// unit of the kernel.
+func (w *worker) spreadFactors(factors []float32, n, width int) []float32 {
+	spread := grow(&w.spread, ceilDiv(n, joinUnit)*joinUnit/factorExtent)
+	for i := range spread {
+		spread[i] = factors[min(i*factorExtent, n-1)/width]
 	}
-	return most
-}
-
-// encodeBlock encodes block j of lines [l0, l1) in the plain form.
-func (w *rowsRun) encodeBlock(l0, l1, j int, f blockFactor) {
-	room := w.lineRoom()
-	c0, c1 := w.blockCols(j)
-	for l := l0; l < l1; l++ {
-		line := w.t.line(l)
-		w.encodePlain(line[c0:c1], w.x.elements(l, c0, c1, room), f, w.roomFor(c1-c0))
-		clear(line[c1:min((j+1)*w.t.extent(), len(line))])
-	}
-}
-
-// maxBits is the function maxBits of memory that bytes returned.
-func (s source) maxBits(b []byte) uint32 {
-	switch {
-	case len(b) == 0:
-		return 0
-	case s.isRaw:
-		return maxBitsBF16(b)
-	}
-	return maxBits(s.values(b))
-}
-
-// maxBitsBF16 is maxBits of BF16 elements, at least one.
-func maxBitsBF16(src []byte) (amax uint32) {
-	for _, k := range amaxBF16Kernels {
-		if k.tier <= cpu.Best() {
-			return k.amax(src)
-		}
-	}
-	for i := 0; i < len(src); i += 2 {
-		amax = max(amax, (uint32(src[i])<<16|uint32(src[i+1])<<24)&absMask)
-	}
-	return amax
+	return spread
 }

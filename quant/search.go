@@ -3,11 +3,9 @@ package quant
 import (
 	"fmt"
 	"math"
-	"slices"
 	"strings"
 
 	"github.com/microscale-go/microscale/format"
-	"github.com/microscale-go/microscale/internal/cpu"
 )
 
 // Search says how a block finds its scale: by the rule or the arithmetic alone, or
@@ -118,16 +116,6 @@ func (c *candidates) add(f factor, decode float32, code byte) {
 	c.n++
 }
 
-// A searchKernel sets errors[k] to the error of src, a multiple of searchUnit
-// elements, under n factors.
-type searchKernel struct {
-	tier   cpu.Tier
-	divide bool
-	errors searchFunc
-}
-
-type searchFunc func(errors []float64, src, factors, decodes []float32, n int, c *searchConstants)
-
 const searchUnit = 16
 
 // searchConstants are what a search kernel rounds elements with.
@@ -137,35 +125,32 @@ type searchConstants struct {
 	anchor float32 // the step of elements in [1, 2), times 2^23
 }
 
-// A searcher finds the scales of the lines of one goroutine.
-type searcher struct {
-	*run
-	blocks    []candidates
-	errors    []float64 // by line of a band, block and candidate
-	codes     []byte
-	scaled    []float32
-	padded    []float32     // the end of a line
+// A scaleSearch is what a copy searches scales with.
+type scaleSearch struct {
 	elements  [256]factor   // by E4M3 code
 	decodes   [256]float32  // by E4M3 code
-	kernels   [2]searchFunc // that multiplies, and that divides
+	kernels   [2]searchFunc // that multiplies, and that divides; nil where there is none
 	constants searchConstants
 }
 
-// newSearcher returns nil where scales are not searched.
-func (r *run) newSearcher() *searcher {
-	if r.q.Search == NoSearch {
-		return nil
-	}
-	width := r.t.storedWidth()
-	s := &searcher{run: r, blocks: make([]candidates, r.t.scaleCols()), codes: make([]byte, width), scaled: make([]float32, width)}
-	if r.q.Format.Scale == format.E4M3 {
+// searchScratch is the scratch memory of a search.
+type searchScratch struct {
+	blocks []candidates
+	errors []float64 // by row of a band, block and candidate
+	padded []float32 // a partial block
+	codes  []byte
+}
+
+func (o *output) newScaleSearch() *scaleSearch {
+	s := &scaleSearch{}
+	if o.q.Format.Scale == format.E4M3 {
 		for code := range scaleFormat.MaxCode() + 1 {
-			s.elements[code] = arithmetics[r.q.Arithmetic].element(byte(code), r.global)
-			s.decodes[code] = float32(scaleFormat.Decode(code) * r.global.decode)
+			s.elements[code] = arithmetics[o.q.Arithmetic].element(byte(code), o.global)
+			s.decodes[code] = float32(scaleFormat.Decode(code) * o.global.decode)
 		}
 	}
-	element := r.q.Format.Element
-	if r.q.Search != LeastSquares || r.q.Rounding != format.NearestEven || element.Unsigned {
+	element := o.q.Format.Element
+	if o.q.Search != LeastSquares || o.q.Rounding != format.NearestEven || element.Unsigned {
 		return s
 	}
 	s.constants = searchConstants{limit: element.Max(), least: element.SmallestNormal()}
@@ -173,90 +158,98 @@ func (r *run) newSearcher() *searcher {
 		s.constants.least = 1
 	}
 	s.constants.anchor = element.Smallest() / s.constants.least * (1 << mantissaBits)
-	for _, k := range slices.Backward(searchKernels) {
-		if k.tier <= cpu.Best() {
-			s.kernels[index(k.divide)] = k.errors
+	for i := range s.kernels {
+		if k := first(searchKernels, func(k *searchKernel) bool { return has(k.tier) && index(k.divide) == i }); k != nil {
+			s.kernels[i] = k.errors
 		}
 	}
 	return s
 }
 
-// choose replaces the scales and factors of lines [l0, l1) by the best candidates.
-// amaxes are the bits that scaleBand saw, beyond those of Inf where there is NaN.
-func (s *searcher) choose(l0, l1, row int, amaxes []uint32, factors []blockFactor, room []float32) {
-	for j, a := range amaxes {
-		s.list(&s.blocks[j], a, row*len(factors)+j, factors[j])
+// searchScales replaces the scales of the blocks of x by the best candidates.
+func (w *worker) searchScales(o *output, x source, g grid) {
+	for b := range g.bands {
+		from, to := b*g.height, min((b+1)*g.height, g.rows)
+		w.searchBand(o, x.view(from, to, 0, g.cols), b*g.blocks, g.blocks, g.width)
 	}
-	perLine := len(factors) * mostCandidates
-	grow(&s.errors, (l1-l0)*perLine)
-	for l := l0; l < l1; l++ {
-		x := s.x.row(l, room)
-		for j := range factors {
-			c0, c1 := s.blockCols(j)
-			s.lineErrors(s.errors[(l-l0)*perLine+j*mostCandidates:], x[c0:c1], &s.blocks[j])
+	w.exceptional = w.exceptional[:0]
+	w.setFactors(o, g.bands*g.blocks)
+}
+
+// searchBand is searchScales of a band of n blocks from one on.
+func (w *worker) searchBand(o *output, x source, at, n, extent int) {
+	rows, cols := x.shape()
+	blocks := grow(&w.search.blocks, n)
+	for j := range blocks {
+		w.listCandidates(o, &blocks[j], at+j)
+	}
+	perRow := n * mostCandidates
+	errors := grow(&w.search.errors, rows*perRow)
+	for i := range rows {
+		values := x.row(i, 0, cols, &w.values)
+		for j := range blocks {
+			w.rowErrors(o, errors[i*perRow+j*mostCandidates:], values[j*extent:min((j+1)*extent, cols)], &blocks[j])
 		}
 	}
-	for j := range factors {
-		b, best, least := &s.blocks[j], 0, 0.0
+	for j := range blocks {
+		b, best, least := &blocks[j], 0, 0.0
 		if b.n == 0 {
 			continue
 		}
 		for k := range b.n {
-			if e := s.blockError(j*mostCandidates+k, l1-l0, perLine); k == 0 || e < least {
+			if e := o.blockError(errors[j*mostCandidates+k:], rows, perRow); k == 0 || e < least {
 				best, least = k, e
 			}
 		}
-		factors[j].factor = b.factors[best]
-		if i := row*len(factors) + j; s.t.Scales32 != nil {
-			s.t.Scales32[i] = b.decodes[best]
+		w.blocks[at+j].factor = b.factors[best]
+		if o.t.Scales32 != nil {
+			floats(w.scales)[at+j] = b.decodes[best]
 		} else {
-			s.t.Scales[i] = b.codes[best]
+			w.scales[at+j] = b.codes[best]
 		}
 	}
 }
 
-// list sets b to the candidates of block i, whose amax has the given bits; none
-// where it is not searched. f is what the rule gives.
-func (s *searcher) list(b *candidates, amax uint32, i int, f blockFactor) {
+// listCandidates sets b to the candidates of block j, whose scale by the rule is known;
+// none where it is not searched.
+func (w *worker) listCandidates(o *output, b *candidates, j int) {
 	b.n = 0
+	amax, f := w.amaxes[j], w.blocks[j]
 	if amax == 0 || amax >= exponentMask || f.poison {
 		return
 	}
-	a, element := math.Float32frombits(amax), s.q.Format.Element
+	a, element := math.Float32frombits(amax), o.q.Format.Element
+	addCode := func(code uint32) { b.add(o.search.elements[code], o.search.decodes[code], byte(code)) }
 	switch {
-	case s.q.Format.Scale == format.E8M0:
-		code, bias := int(s.t.Scales[i]), format.E8M0.Bias
+	case o.q.Format.Scale == format.E8M0:
+		code, bias := int(w.scales[j]), format.E8M0.Bias
 		b.add(f.factor, exp2(code-bias), byte(code))
 		for _, d := range exponentSteps {
 			if c := code + d; 0 <= c && c <= e8m0Max {
-				b.add(factor{value: s.q.exponentFactor(byte(c))}, exp2(c-bias), byte(c))
+				b.add(factor{value: o.q.exponentFactor(byte(c))}, exp2(c-bias), byte(c))
 			}
 		}
-	case s.q.Search.fourOverSix():
-		wanted := float32(float32(a/element.Max()) * s.global.encode)
-		s.addCode(b, scaleFormat.Encode(min(wanted, scaleFormat.Max())))
-		s.addCode(b, scaleFormat.Encode(min(float32(wanted*1.5), scaleFormat.Max())))
-	case s.q.Format.Scale == format.E4M3:
-		code := int(s.t.Scales[i])
-		s.addCode(b, uint32(code))
+	case o.q.Search.fourOverSix():
+		wanted := float32(float32(a/element.Max()) * o.global.encode)
+		addCode(scaleFormat.Encode(min(wanted, scaleFormat.Max())))
+		addCode(scaleFormat.Encode(min(float32(wanted*1.5), scaleFormat.Max())))
+	case o.q.Format.Scale == format.E4M3:
+		code := int(w.scales[j])
+		addCode(uint32(code))
 		for _, d := range codeSteps {
 			if c := code + d; 1 <= c && c <= int(scaleFormat.MaxCode()) {
-				s.addCode(b, uint32(c))
+				addCode(uint32(c))
 			}
 		}
 	default:
-		b.add(f.factor, s.t.Scales32[i], 0)
-		for _, times := range s.q.amaxFactors() {
+		b.add(f.factor, floats(w.scales)[j], 0)
+		for _, times := range o.q.amaxFactors() {
 			if near := float32(a * times); isUsable(near) {
-				decode, f := arithmetics[s.q.Arithmetic].fp32(near, element.Max(), s.q.PowerOfTwo)
+				decode, f := arithmetics[o.q.Arithmetic].fp32(near, element.Max(), o.q.PowerOfTwo)
 				b.add(f, decode, 0)
 			}
 		}
 	}
-}
-
-func (s *searcher) addCode(b *candidates, code uint32) {
-	b.add(s.elements[code], s.decodes[code], byte(code))
 }
 
 // amaxFactors returns the factors of the amax that give the candidates of FP32 scales.
@@ -270,49 +263,49 @@ func (q *Quantizer) amaxFactors() []float32 {
 	return floatFactors
 }
 
-// lineErrors sets errors to those of the elements of a block in one line, under
-// each of its candidates.
-func (s *searcher) lineErrors(errors []float64, x []float32, b *candidates) {
+// rowErrors sets errors to those of the elements of a block in one row, under each of
+// its candidates.
+func (w *worker) rowErrors(o *output, errors []float64, x []float32, b *candidates) {
 	if b.n == 0 {
 		return
 	}
-	if kernel := s.kernels[index(b.factors[0].divide)]; kernel != nil && b.alike {
+	if kernel := o.search.kernels[index(b.factors[0].divide)]; kernel != nil && b.alike {
 		if len(x)%searchUnit > 0 {
-			grow(&s.padded, len(x)+searchUnit)
-			clear(s.padded[copy(s.padded, x):])
-			x = s.padded[:ceilDiv(len(x), searchUnit)*searchUnit]
+			padded := grow(&w.search.padded, ceilDiv(len(x), searchUnit)*searchUnit)
+			clear(padded[copy(padded, x):])
+			x = padded
 		}
-		kernel(errors, x, b.values[:], b.decodes[:], b.n, &s.constants)
+		kernel(errors, x, b.values[:], b.decodes[:], b.n, &o.search.constants)
 		return
 	}
+	codes := grow(&w.search.codes, len(x))
 	for k := range b.n {
-		codes := s.codes[:len(x)]
-		s.encodePlain(codes, x, blockFactor{factor: b.factors[k]}, s.scaled)
-		if s.q.Search.fourOverSix() {
-			errors[k] = s.fourOverSixError(x, codes, b.codes[k])
+		w.encodeReference(o, codes, x, blockFactor{factor: b.factors[k]}, nil)
+		if o.q.Search.fourOverSix() {
+			errors[k] = o.fourOverSixError(x, codes, b.codes[k])
 		} else {
-			errors[k] = s.squaredError(x, codes, b.decodes[k])
+			errors[k] = o.squaredError(x, codes, b.decodes[k])
 		}
 	}
 }
 
 // squaredError is the error of LeastSquares: eight sums by position, joined by halves.
-func (s *searcher) squaredError(x []float32, codes []byte, decode float32) float64 {
+func (o *output) squaredError(x []float32, codes []byte, decode float32) float64 {
 	var sums [8]float64
 	for i, v := range x {
-		e := float64(float32(decode*s.q.Format.Element.Decode(uint32(codes[i])))) - float64(v)
+		e := float64(float32(decode*o.q.Format.Element.Decode(uint32(codes[i])))) - float64(v)
 		sums[i%len(sums)] += float64(e * e)
 	}
 	return ((sums[0] + sums[4]) + (sums[2] + sums[6])) + ((sums[1] + sums[5]) + (sums[3] + sums[7]))
 }
 
-func (s *searcher) fourOverSixError(x []float32, codes []byte, scale byte) float64 {
+func (o *output) fourOverSixError(x []float32, codes []byte, scale byte) float64 {
 	var sum float32
-	element := s.q.Format.Element
-	decode, all := scaleFormat.Decode(uint32(scale)), float32(element.Max()*s.q.top())
+	element := o.q.Format.Element
+	decode, all := scaleFormat.Decode(uint32(scale)), float32(element.Max()*o.q.top())
 	for i, v := range x {
-		d := float32(float32(float32(element.Decode(uint32(codes[i]))*decode)*s.t.Amax)/all) - v
-		if s.q.Search == FourOverSixMSE {
+		d := float32(float32(float32(element.Decode(uint32(codes[i]))*decode)*o.t.Amax)/all) - v
+		if o.q.Search == FourOverSixMSE {
 			d = float32(d * d)
 		}
 		sum += max(d, -d)
@@ -320,18 +313,17 @@ func (s *searcher) fourOverSixError(x []float32, codes []byte, scale byte) float
 	return float64(sum)
 }
 
-// blockError returns the error of a block from those of its lines, which are
-// perLine apart.
-func (s *searcher) blockError(first, lines, perLine int) (sum float64) {
-	if !s.q.Search.fourOverSix() || lines == 1 {
-		for l := range lines {
-			sum += s.errors[first+l*perLine]
+// blockError returns the error of a block from those of its rows, which are perRow apart.
+func (o *output) blockError(errors []float64, rows, perRow int) (sum float64) {
+	if !o.q.Search.fourOverSix() || rows == 1 {
+		for i := range rows {
+			sum += errors[i*perRow]
 		}
 		return sum
 	}
 	var tree [16]float32
-	for l := range lines {
-		tree[l%len(tree)] += float32(s.errors[first+l*perLine])
+	for i := range rows {
+		tree[i%len(tree)] += float32(errors[i*perRow])
 	}
 	for half := len(tree) / 2; half > 0; half /= 2 {
 		for i := range half {

@@ -302,10 +302,10 @@ func TestFourOverSixSquare(t *testing.T) {
 	if q.Scales[0] != 0x3c {
 		t.Errorf("the scale is %#x, want that of 1½", q.Scales[0])
 	}
-	s := searcher{run: &run{q: &Quantizer{Format: NVFP4x16, Search: FourOverSixMAE}}}
-	s.errors = make([]float64, 16)
-	s.errors[0], s.errors[1], s.errors[9] = 1<<24, 1, 1 // 9 joins 1 before they meet 0
-	if got := s.blockError(0, 16, 1); got != 1<<24+2 {
+	o := &output{q: &Quantizer{Format: NVFP4x16, Search: FourOverSixMAE}}
+	errors := make([]float64, 16)
+	errors[0], errors[1], errors[9] = 1<<24, 1, 1 // 9 joins 1 before they meet 0
+	if got := o.blockError(errors, 16, 1); got != 1<<24+2 {
 		t.Errorf("the tree gives %g, want %d", got, 1<<24+2)
 	}
 }

@@ -2,36 +2,25 @@ package quant
 
 import (
 	"math"
-	"sync"
 	"sync/atomic"
 	"unsafe"
 
 	"github.com/microscale-go/microscale/format"
-	"github.com/microscale-go/microscale/internal/cpu"
 	"github.com/microscale-go/microscale/internal/memory"
 	"github.com/microscale-go/microscale/internal/parallel"
 	"github.com/microscale-go/microscale/tensor"
 )
 
-// A source is the matrix that is quantized, its rows the lines of the result:
-// float32, or BF16 as checkpoints store it. A matrix whose columns are the lines is
-// turned, by prepare, before these are read.
+// A source is a matrix that is quantized: float32, or BF16 as checkpoints store it.
 type source struct {
-	dense   tensor.Dense
-	raw     tensor.BF16
-	isRaw   bool
-	columns bool // of the matrix are the lines
-
-	transform bool // by Hadamard16, before anything else
+	dense tensor.Dense
+	raw   tensor.BF16
+	isRaw bool
 }
 
 func denseSource(x tensor.Dense) source { return source{dense: x} }
 
 func rawSource(x tensor.BF16) source { return source{raw: x, isRaw: true} }
-
-func columnSource(x tensor.Dense) source { return source{dense: x, columns: true} }
-
-func rawColumnSource(x tensor.BF16) source { return source{raw: x, isRaw: true, columns: true} }
 
 // validate reports a matrix whose data does not hold it.
 func (s source) validate() error {
@@ -41,25 +30,7 @@ func (s source) validate() error {
 	return s.dense.Validate()
 }
 
-// rows returns the number of lines.
-func (s source) rows() int {
-	rows, cols := s.shape()
-	if s.columns {
-		return cols
-	}
-	return rows
-}
-
-// cols returns the elements of a line.
-func (s source) cols() int {
-	rows, cols := s.shape()
-	if s.columns {
-		return rows
-	}
-	return cols
-}
-
-// shape returns the rows and columns of the matrix.
+// shape returns the rows and columns.
 func (s source) shape() (rows, cols int) {
 	if s.isRaw {
 		return s.raw.Rows, s.raw.Cols
@@ -67,42 +38,7 @@ func (s source) shape() (rows, cols int) {
 	return s.dense.Rows, s.dense.Cols
 }
 
-// turn sets dst to columns of the matrix, which begin with the given row and column.
-func (s source) turn(dst tensor.Dense, row, col int) {
-	if !s.isRaw {
-		transpose(dst, s.dense.View(row, row+dst.Cols, col, col+dst.Rows))
-		return
-	}
-	wide := newRoomy(dst.Cols, dst.Rows)
-	defer wide.giveBack()
-	for i := range wide.Rows {
-		widen(wide.Row(i), s.raw.Row(row + i)[2*col:2*(col+wide.Cols)])
-	}
-	transpose(dst, wide.Dense)
-}
-
-// part returns rows [r0, r1) of columns [c0, c1) of the matrix, to be quantized as rows.
-func (s source) part(r0, r1, c0, c1 int) source {
-	if !s.isRaw {
-		return denseSource(s.dense.View(r0, r1, c0, c1))
-	}
-	s.raw.Data = s.raw.Data[2*(r0*s.raw.Stride+c0):]
-	s.raw.Rows, s.raw.Cols = r1-r0, c1-c0
-	return rawSource(s.raw)
-}
-
-// fetch brings a part of a matrix to the second-level cache.
-func (s source) fetch() {
-	for _, k := range fetchKernels {
-		if k.tier <= cpu.Best() {
-			rows, cols := s.shape()
-			k.fetch(s.bytes(0, rows), ceilDiv(cols*s.elementBytes(), 64), rows, s.strideBytes())
-			return
-		}
-	}
-}
-
-// elementBytes returns the bytes of an element in memory.
+// elementBytes returns the bytes of an element.
 func (s source) elementBytes() int {
 	if s.isRaw {
 		return 2
@@ -110,7 +46,7 @@ func (s source) elementBytes() int {
 	return 4
 }
 
-// strideBytes returns the distance of rows in memory.
+// strideBytes returns the distance of rows in bytes.
 func (s source) strideBytes() int {
 	if s.isRaw {
 		return s.raw.Stride * s.elementBytes()
@@ -118,128 +54,89 @@ func (s source) strideBytes() int {
 	return s.dense.Stride * s.elementBytes()
 }
 
-// room returns space for row, nil where it needs none.
-func (s source) room() []float32 {
-	return s.roomIn(new([]float32))
+// isContiguous reports whether no bytes lie between rows.
+func (s source) isContiguous() bool {
+	rows, cols := s.shape()
+	return rows <= 1 || s.strideBytes() == cols*s.elementBytes()
 }
 
-// roomIn is room in memory that is borrowed.
-func (s source) roomIn(borrowed *[]float32) []float32 {
+// view returns rows [r0, r1) of columns [c0, c1).
+func (s source) view(r0, r1, c0, c1 int) source {
 	if !s.isRaw {
-		return nil
+		return denseSource(s.dense.View(r0, r1, c0, c1))
 	}
-	grow(borrowed, s.raw.Cols)
-	return *borrowed
+	s.raw.Data = s.raw.Data[2*(r0*s.raw.Stride+c0):]
+	s.raw.Rows, s.raw.Cols = r1-r0, c1-c0
+	return s
 }
 
-// row returns the values of row l, in room or shared with the source.
-func (s source) row(l int, room []float32) []float32 {
-	_, cols := s.shape()
-	return s.elements(l, 0, cols, room)
+// flat returns all elements of a contiguous matrix as one row.
+func (s source) flat() source {
+	s.dense.Rows, s.dense.Cols, s.dense.Stride = min(1, s.dense.Rows), s.dense.Rows*s.dense.Cols, s.dense.Rows*s.dense.Cols
+	s.raw.Rows, s.raw.Cols, s.raw.Stride = min(1, s.raw.Rows), s.raw.Rows*s.raw.Cols, s.raw.Rows*s.raw.Cols
+	return s
 }
 
-// elements returns columns [c0, c1) of row l, in room or shared with the source.
-func (s source) elements(l, c0, c1 int, room []float32) []float32 {
-	if !s.isRaw {
-		return s.dense.Row(l)[c0:c1]
-	}
-	room = room[:c1-c0]
-	widen(room, s.raw.Row(l)[s.elementBytes()*c0:s.elementBytes()*c1])
-	return room
-}
-
-// bytes returns the memory of rows [from, to), with what lies between them.
+// bytes returns the memory of rows [from, to), with the bytes between them.
 func (s source) bytes(from, to int) []byte {
-	if s.isRaw {
-		if from == to || s.raw.Cols == 0 {
-			return nil
-		}
-		return s.raw.Data[2*from*s.raw.Stride : 2*((to-1)*s.raw.Stride+s.raw.Cols)]
-	}
-	if from == to || s.dense.Cols == 0 {
+	rows, cols := s.shape()
+	if from == to || rows == 0 || cols == 0 {
 		return nil
 	}
-	return memory.Bytes(s.dense.Data[from*s.dense.Stride : (to-1)*s.dense.Stride+s.dense.Cols])
-}
-
-// hasGaps reports whether there is anything between rows.
-func (s source) hasGaps() bool {
 	if s.isRaw {
-		return s.raw.Stride != s.raw.Cols
+		return s.raw.Data[2*from*s.raw.Stride : 2*((to-1)*s.raw.Stride+cols)]
 	}
-	return s.dense.Stride != s.dense.Cols
+	return memory.Bytes(s.dense.Data[from*s.dense.Stride : (to-1)*s.dense.Stride+cols])
 }
 
-// values returns the values of memory that bytes returned.
-func (s source) values(b []byte) []float32 {
-	if s.isRaw {
-		x := make([]float32, len(b)/2)
-		widen(x, b)
-		return x
+// row returns the values of columns [c0, c1) of a row, in the scratch buffer or shared
+// with the source.
+func (s source) row(i, c0, c1 int, scratch *[]float32) []float32 {
+	if !s.isRaw {
+		return s.dense.Row(i)[c0:c1]
 	}
-	return unsafe.Slice((*float32)(unsafe.Pointer(&b[0])), len(b)/4)
+	values := grow(scratch, c1-c0)
+	widen(values, s.raw.Row(i)[2*c0:2*c1])
+	return values
 }
 
-// A roomy matrix is one in borrowed memory, to be given back.
-type roomy struct {
-	tensor.Dense
-	memory *[]float32
-}
-
-var rooms = sync.Pool{New: func() any { return new([]float32) }}
-
-func newRoomy(rows, cols int) roomy {
-	memory := rooms.Get().(*[]float32)
-	grow(memory, rows*cols)
-	return roomy{tensor.Of(rows, cols, (*memory)[:rows*cols]), memory}
-}
-
-func (r roomy) giveBack() { rooms.Put(r.memory) }
-
-// prepare sets dst to lines, transformed where it is asked for, from the given line and
-// position on.
-func (s source) prepare(dst tensor.Dense, line, position int) {
-	if s.columns {
-		s.turn(dst, position, line)
+// maxBits returns the largest bits of a magnitude in rows [from, to). NaN is above Inf.
+func (s source) maxBits(from, to int) (amax uint32) {
+	_, cols := s.shape()
+	if from == to || cols == 0 {
+		return 0
 	}
-	size := s.elementBytes()
-	for i := range dst.Rows {
-		row := dst.Row(i)
-		if !s.columns {
-			s.copyValues(row, s.bytes(line+i, line+i+1)[size*position:])
+	if s.isContiguous() {
+		return maxBits(s.bytes(from, to), s.isRaw)
+	}
+	for i := from; i < to; i++ {
+		amax = max(amax, maxBits(s.bytes(i, i+1), s.isRaw))
+	}
+	return amax
+}
+
+// amaxBits returns the bits of the largest magnitude in rows [from, to), NaN aside, and
+// whether there is NaN.
+func (s source) amaxBits(from, to int) (amax uint32, hasNaN bool) {
+	if amax = s.maxBits(from, to); amax <= exponentMask {
+		return amax, false
+	}
+	amax = 0
+	_, cols := s.shape()
+	for i := from; i < to; i++ {
+		for j := range cols {
+			var bits uint32
+			if s.isRaw {
+				bits = (uint32(s.raw.Row(i)[2*j])<<16 | uint32(s.raw.Row(i)[2*j+1])<<24) & absMask
+			} else {
+				bits = math.Float32bits(s.dense.Row(i)[j]) & absMask
+			}
+			if bits <= exponentMask {
+				amax = max(amax, bits)
+			}
 		}
-		if s.transform {
-			hadamardLine(row)
-		}
 	}
-}
-
-// copyValues sets dst to the values of memory that bytes returned.
-func (s source) copyValues(dst []float32, b []byte) {
-	if s.isRaw {
-		widen(dst, b[:2*len(dst)])
-		return
-	}
-	copy(dst, unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(b))), len(dst)))
-}
-
-// prepared returns all lines.
-func (s source) prepared(threads int) roomy {
-	x := newRoomy(s.rows(), s.cols())
-	grain := ceilDiv(max(1, grainElements/max(1, x.Cols)), transposeSize) * transposeSize
-	parallel.For(x.Rows, grain, threads, func(from, to int) {
-		s.prepare(x.View(from, to, 0, x.Cols), from, 0)
-	})
-	return x
-}
-
-// lineBits returns the bits of the largest magnitude of line l, NaN aside.
-func (s source) lineBits(l int) uint32 {
-	line := newRoomy(1, s.cols())
-	defer line.giveBack()
-	s.prepare(line.Dense, l, 0)
-	a, _ := amaxBits(line.Data)
-	return a
+	return amax, true
 }
 
 // Amax returns the largest magnitude of x; NaN is ignored, Inf is not. It panics where x
@@ -253,70 +150,25 @@ func (s source) mustAmax(threads int) float32 {
 	if err := s.validate(); err != nil {
 		panic(err)
 	}
-	return s.amax(threads)
+	amax, _ := s.amax(threads)
+	return amax
 }
 
-// amax is Amax of the lines.
-func (s source) amax(threads int) float32 {
-	var seen atomic.Uint32
-	if s.transform {
-		s.transformed(threads, func(x []float32) {
-			a, _ := amaxBits(x)
-			atomicMax(&seen, a)
-		})
-		return math.Float32frombits(seen.Load())
-	}
-	s.columns = false // the order does not matter
-	parallel.For(s.rows(), max(1, grainElements/max(1, s.cols())), threads, func(from, to int) {
-		var amax uint32
-		step := to - from
-		if s.hasGaps() {
-			step = 1
-		}
-		for i := from; i < to; i += step {
-			rows := s.bytes(i, i+step)
-			a := s.maxBits(rows)
-			if a > exponentMask {
-				a, _ = amaxBits(s.values(rows))
-			}
-			amax = max(amax, a)
-		}
-		atomicMax(&seen, amax)
+// amax returns the largest magnitude, NaN aside, and whether there is NaN.
+func (s source) amax(threads int) (amax float32, hasNaN bool) {
+	var seen, nan atomic.Uint32
+	rows, cols := s.shape()
+	parallel.For(rows, max(1, grainElements/max(1, cols)), threads, func(from, to int) {
+		a, isNaN := s.amaxBits(from, to)
+		atomicMax(&seen, a)
+		atomicMax(&nan, uint32(index(isNaN)))
 	})
-	return math.Float32frombits(seen.Load())
+	return math.Float32frombits(seen.Load()), nan.Load() > 0
 }
 
-// transformed calls seen with the elements of all parts of the lines.
-func (s source) transformed(threads int, seen func(x []float32)) {
-	const lines, width = 4 * transposeSize, 1 << 10 // multiples of what is transformed together
-	parallel.For(ceilDiv(s.cols(), width), 1, threads, func(from, to int) {
-		room := newRoomy(lines, width)
-		defer room.giveBack()
-		for p := from * width; p < min(to*width, s.cols()); p += width {
-			for l := 0; l < s.rows(); l += lines {
-				m, n := min(lines, s.rows()-l), min(width, s.cols()-p)
-				x := tensor.Of(m, n, room.Data[:m*n])
-				s.prepare(x, l, p)
-				seen(x.Data)
-			}
-		}
-	})
-}
-
-// hasNaN reports whether an element is NaN.
-func (s source) hasNaN() bool {
-	if s.transform {
-		lines := s.prepared(1)
-		defer lines.giveBack()
-		s = denseSource(lines.Dense)
-	}
-	s.columns = false
-	for l := range s.rows() {
-		if s.maxBits(s.bytes(l, l+1)) > exponentMask {
-			return true
-		}
-	}
-	return false
+// floats returns the memory of float32 values.
+func floats(b []byte) []float32 {
+	return unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/4)
 }
 
 // widen sets dst to the BF16 values of src.
@@ -324,4 +176,29 @@ func widen(dst []float32, src []byte) {
 	if err := tensor.FromBytes(dst, src, format.BF16); err != nil {
 		panic(err) // callers size both
 	}
+}
+
+func atomicMax(m *atomic.Uint32, v uint32) {
+	for {
+		old := m.Load()
+		if old >= v || m.CompareAndSwap(old, v) {
+			return
+		}
+	}
+}
+
+// grow returns n elements of a scratch buffer, which it enlarges where they do not fit.
+func grow[T any](s *[]T, n int) []T {
+	if len(*s) < n {
+		*s = make([]T, n)
+	}
+	return (*s)[:n]
+}
+
+// index returns 1 for true.
+func index(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
 }

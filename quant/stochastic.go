@@ -1,64 +1,103 @@
 package quant
 
-import "github.com/microscale-go/microscale/format"
+import (
+	"unsafe"
 
-// randomLines hands out the random words of one line after the other, those that
-// Stream.At gives its elements. Four elements whose indices follow each other come
-// from one call of the generator: of a rowwise tensor four of a line, of a
-// columnwise one the same position of four lines, which are drawn together.
-type randomLines struct {
-	run   *run
-	first int // of the lines drawn, -1 before any
-	words [4][]uint32
+	"github.com/microscale-go/microscale/format"
+)
+
+// randomWords draws the random words of the elements of a copy, those that Stream.At gives
+// them, for several stored rows at a time: in a columnwise copy the words of adjacent rows
+// come from one call of the generator.
+type randomWords struct {
+	of                     *output
+	row, rows, pos, n      int // that are drawn
+	drawn, transposed, one []uint32
 }
 
-// newRandomLines returns nil where r rounds without random bits.
-func (r *run) newRandomLines() *randomLines {
-	if r.q.Rounding != format.Stochastic {
+// drawnElements is about how many random words of a columnwise copy are drawn at a time.
+const drawnElements = 1 << 16
+
+// words returns the words of n elements of a stored row, which are valid until the next
+// call; nil where rounding needs none.
+func (r *randomWords) words(o *output, row, pos, n int) []uint32 {
+	if o.q.Rounding != format.Stochastic || n == 0 {
 		return nil
 	}
-	return &randomLines{run: r, first: -1}
+	if o.t.Direction == Rowwise {
+		return o.random.bits(&r.drawn, o.element(row, pos), n)
+	}
+	if r.of != o || row < r.row || r.row+r.rows <= row || pos < r.pos || r.pos+r.n < pos+n {
+		r.of, r.row, r.pos, r.n = o, row, pos, n
+		r.rows = min(max(1, drawnElements/n/philoxUnit)*philoxUnit, o.t.Lines()-row)
+		r.draw()
+	}
+	at := (row-r.row)*r.n + pos - r.pos
+	return r.drawn[at : at+n]
 }
 
-// line returns the words of line l, which are good until the next call.
-func (n *randomLines) line(l int) []uint32 {
-	r := n.run
-	switch {
-	case r.t.Direction == Rowwise:
-		words := n.room(0)
-		r.with.Random.fill(words, r.element(l, 0))
-		return words
-	case r.cols%len(n.words) != 0:
-		words := n.room(0)
-		for p := range words {
-			words[p] = r.with.Random.At(r.element(l, p))
-		}
-		return words
-	}
-	if first := l - l%len(n.words); first != n.first {
-		n.first = first
-		w0, w1, w2, w3 := n.room(0), n.room(1), n.room(2), n.room(3)
-		for p := range w0 {
-			four := r.with.Random.block(r.element(first, p) / 4)
-			w0[p], w1[p], w2[p], w3[p] = four[0], four[1], four[2], four[3]
+// draw draws the words of rows of a columnwise copy.
+func (r *randomWords) draw() {
+	c := &r.of.random
+	drawn, transposed := grow(&r.drawn, r.n*r.rows), grow(&r.transposed, r.n*r.rows)
+	for p := range r.n {
+		row := transposed[p*r.rows : (p+1)*r.rows]
+		if i := r.of.element(r.row, r.pos+p); i%philoxWords == 0 && r.rows%philoxUnit == 0 {
+			philoxBlocks(row, i/philoxWords, c)
+		} else {
+			copy(row, c.bits(&r.one, i, r.rows))
 		}
 	}
-	return n.words[l-n.first]
+	transpose(denseOf(r.rows, r.n, asFloats(drawn)), denseOf(r.n, r.rows, asFloats(transposed)))
 }
 
-// room returns space for the words of a line.
-func (n *randomLines) room(i int) []uint32 {
-	if n.words[i] == nil {
-		n.words[i] = make([]uint32, n.run.x.cols())
+// asFloats returns the memory of x, which is only moved.
+func asFloats(x []uint32) []float32 {
+	return unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(x))), len(x))
+}
+
+// bits returns the random words of n elements from first on, in scratch.
+func (c *philoxConstants) bits(scratch *[]uint32, first uint64, n int) []uint32 {
+	if n == 0 {
+		return nil
 	}
-	return n.words[i]
+	skip := int(first % philoxWords)
+	words := grow(scratch, ceilDiv(skip+n, philoxUnit)*philoxUnit)
+	philoxBlocks(words, first/philoxWords, c)
+	return words[skip : skip+n]
 }
 
-// fill sets words to those of the elements from the given index on.
-func (s *Stream) fill(words []uint32, from uint64) {
-	for len(words) > 0 {
-		four := s.block(from / 4)
-		n := copy(words, four[from%4:])
-		words, from = words[n:], from+uint64(n)
+// philoxConstants are what random bits are computed with besides their counters.
+type philoxConstants struct {
+	keys         [philoxRounds][2]uint32
+	step, tensor uint32
+}
+
+func (s *Stream) philoxConstants() (c philoxConstants) {
+	k0, k1 := uint32(s.Seed), uint32(s.Seed>>32)
+	for i := range c.keys {
+		c.keys[i] = [2]uint32{k0, k1}
+		k0, k1 = k0+philoxWeyl0, k1+philoxWeyl1
+	}
+	c.step, c.tensor = s.Step, s.key()
+	return c
+}
+
+const (
+	philoxWords = 4  // of a counter
+	philoxUnit  = 32 // that a philox kernel makes at a time
+)
+
+// philoxBlocks sets dst, a multiple of philoxUnit words, to the words of the
+// counters from one on.
+func philoxBlocks(dst []uint32, counter uint64, c *philoxConstants) {
+	if k := first(philoxKernels, func(k *philoxKernel) bool { return has(k.tier) }); k != nil {
+		k.words(dst, counter, c)
+		return
+	}
+	for i := 0; i < len(dst); i += philoxWords {
+		block := counter + uint64(i/philoxWords)
+		w := philox([4]uint32{uint32(block), uint32(block >> 32), c.step, c.tensor}, c.keys[0][0], c.keys[0][1])
+		copy(dst[i:], w[:])
 	}
 }

@@ -4,32 +4,7 @@ import (
 	"encoding/binary"
 
 	"github.com/microscale-go/microscale/internal/cpu"
-	"github.com/microscale-go/microscale/tensor"
 )
-
-// transpose sets dst to the transpose of src.
-func transpose(dst, src tensor.Dense) {
-	rows, cols := 0, 0 // what the kernel has done
-	for _, k := range transposeKernels {
-		if k.tier > cpu.Best() || src.Rows < transposeSize || src.Cols < transposeSize {
-			continue
-		}
-		rows, cols = src.Rows/transposeSize*transposeSize, src.Cols/transposeSize*transposeSize
-		for j := 0; j < cols; j += transposeSize {
-			k.transpose(dst.Data[j*dst.Stride:], src.Data[j:], dst.Stride, src.Stride, rows/transposeSize)
-		}
-		break
-	}
-	for i := range src.Rows {
-		j := cols
-		if i >= rows {
-			j = 0
-		}
-		for row := src.Row(i); j < len(row); j++ {
-			dst.Data[j*dst.Stride+i] = row[j]
-		}
-	}
-}
 
 // transposeTile is the rows and columns of what transposeBytes turns at a time, in
 // a buffer of its own: lines whose distance is a power of two share few places of

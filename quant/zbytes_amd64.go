@@ -4,62 +4,41 @@
 
 package quant
 
-// blocks128 quantizes blocks of 128, at least one, from float32 to codes of 8 bits
-// under float32 scales, and returns the bits of the largest magnitude: where that is
-// Inf or NaN, the plain form must do the blocks anew.
+// blocks128 quantizes rows of groups of one block of 128, at least one, from float32 to codes of 8
+// bits under float32 scales, and returns the bits of the largest magnitude: where that is
+// Inf or NaN, the reference implementation must encode the blocks. Gaps are the bytes from the end
+// of a row to the next one. Memory ahead bytes further in src is prefetched. Where stream is
+// not zero, codes leave by non-temporal stores to a multiple of 64.
 //
 //go:noescape
-func blocks128(codes, scales, src *byte, blocks int, c *bytesConstants) (amax uint64)
+func blocks128(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, stream int, c *bytesConstants) (amax uint64)
 
-// rows encodes rows of blocks of 64·units elements of float32 at src by a factor for each
-// block of a row to codes of 8 bits, unless codes is nil, and raises 16 maxima for each
-// block of a row of as many at next to the bits of their magnitudes, unless that is nil.
-// Gaps are the bytes between rows. Memory so far ahead of src and next is fetched.
+// encodeRows encodes rows of blocks of 64·units elements of float32 by a factor for each block of
+// a row to codes of 8 bits. Elements are finite. Gaps are the bytes from the end
+// of a row to the next one. Memory ahead bytes further in src is prefetched. Where stream is
+// not zero, codes leave by non-temporal stores to a multiple of 64.
 //
 //go:noescape
-func rows(codes, src, next *byte, rows, blocks, units, codeGap, srcGap, srcAhead, nextAhead int, factors, maxima *float32, c *bytesConstants)
+func encodeRows(codes, src *byte, factors *float32, rows, blocks, units, codeGap, srcGap, factorGap, ahead, stream int, c *encodeConstants)
 
-// tileMaxima raises 16·groups rowMaxima, and 128 columnMaxima, to the bits of the
-// magnitudes of 128 columns of as many rows of float32, at least one group. Rows are so many
-// bytes apart.
+// blocks128BF16 quantizes rows of groups of one block of 128, at least one, from BF16 to codes of 8
+// bits under float32 scales, and returns the bits of the largest magnitude: where that is
+// Inf or NaN, the reference implementation must encode the blocks. Gaps are the bytes from the end
+// of a row to the next one. Memory ahead bytes further in src is prefetched. Where stream is
+// not zero, codes leave by non-temporal stores to a multiple of 64.
 //
 //go:noescape
-func tileMaxima(rowMaxima, columnMaxima *float32, src *byte, groups, srcStride int)
+func blocks128BF16(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, stream int, c *bytesConstants) (amax uint64)
 
-// blocks128BF16 quantizes blocks of 128, at least one, from BF16 to codes of 8 bits
-// under float32 scales, and returns the bits of the largest magnitude: where that is
-// Inf or NaN, the plain form must do the blocks anew.
+// encodeRowsBF16 encodes rows of blocks of 64·units elements of BF16 by a factor for each block of
+// a row to codes of 8 bits. Elements are finite. Gaps are the bytes from the end
+// of a row to the next one. Memory ahead bytes further in src is prefetched. Where stream is
+// not zero, codes leave by non-temporal stores to a multiple of 64.
 //
 //go:noescape
-func blocks128BF16(codes, scales, src *byte, blocks int, c *bytesConstants) (amax uint64)
+func encodeRowsBF16(codes, src *byte, factors *float32, rows, blocks, units, codeGap, srcGap, factorGap, ahead, stream int, c *encodeConstants)
 
-// rowsBF16 encodes rows of blocks of 64·units elements of BF16 at src by a factor for each
-// block of a row to codes of 8 bits, unless codes is nil, and raises 16 maxima for each
-// block of a row of as many at next to the bits of their magnitudes, unless that is nil.
-// Gaps are the bytes between rows. Memory so far ahead of src and next is fetched.
-//
-//go:noescape
-func rowsBF16(codes, src, next *byte, rows, blocks, units, codeGap, srcGap, srcAhead, nextAhead int, factors, maxima *float32, c *bytesConstants)
-
-// tileMaximaBF16 raises 16·groups rowMaxima, and 128 columnMaxima, to the bits of the
-// magnitudes of 128 columns of as many rows of BF16, at least one group. Rows are so many
-// bytes apart.
-//
-//go:noescape
-func tileMaximaBF16(rowMaxima, columnMaxima *float32, src *byte, groups, srcStride int)
-
-// byteFactors sets factors[i] to what elements of a block of amaxes[i], which is finite, are
-// multiplied by, and scales[i] to its inverse, i < 16·n, n > 0.
-//
-//go:noescape
-func byteFactors(factors, scales, amaxes *float32, n int, c *bytesConstants)
-
-// amaxBF16 returns the bits, as float32, of the largest of |src[i]|, i < n, n > 0.
-//
-//go:noescape
-func amaxBF16(src *byte, n int) (amax uint64)
-
-// fence makes what was stored past the caches visible before what is stored after.
+// fence makes non-temporal stores visible before later stores.
 //
 //go:noescape
 func fence()

@@ -4,32 +4,36 @@
 
 package quant
 
-// blocks128AVX2 quantizes blocks of 128, at least one, from float32 to codes of 8 bits
-// under float32 scales, and returns the bits of the largest magnitude: where that is
-// Inf or NaN, the plain form must do the blocks anew.
+// blocks128AVX2 quantizes rows of groups of one block of 128, at least one, from float32 to codes of 8
+// bits under float32 scales, and returns the bits of the largest magnitude: where that is
+// Inf or NaN, the reference implementation must encode the blocks. Gaps are the bytes from the end
+// of a row to the next one. Memory ahead bytes further in src is prefetched. Where stream is
+// not zero, codes leave by non-temporal stores to a multiple of 32.
 //
 //go:noescape
-func blocks128AVX2(codes, scales, src *byte, blocks int, c *bytesConstants) (amax uint64)
+func blocks128AVX2(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, stream int, c *bytesConstants) (amax uint64)
 
-// rowsAVX2 encodes rows of blocks of 64·units elements of float32 at src by a factor for each
-// block of a row to codes of 8 bits, unless codes is nil, and raises 16 maxima for each
-// block of a row of as many at next to the bits of their magnitudes, unless that is nil.
-// Gaps are the bytes between rows. Memory so far ahead of src and next is fetched.
+// encodeRowsAVX2 encodes rows of blocks of 64·units elements of float32 by a factor for each block of
+// a row to codes of 8 bits. Elements are finite. Gaps are the bytes from the end
+// of a row to the next one. Memory ahead bytes further in src is prefetched. Where stream is
+// not zero, codes leave by non-temporal stores to a multiple of 32.
 //
 //go:noescape
-func rowsAVX2(codes, src, next *byte, rows, blocks, units, codeGap, srcGap, srcAhead, nextAhead int, factors, maxima *float32, c *bytesConstants)
+func encodeRowsAVX2(codes, src *byte, factors *float32, rows, blocks, units, codeGap, srcGap, factorGap, ahead, stream int, c *encodeConstants)
 
-// blocks128BF16AVX2 quantizes blocks of 128, at least one, from BF16 to codes of 8 bits
-// under float32 scales, and returns the bits of the largest magnitude: where that is
-// Inf or NaN, the plain form must do the blocks anew.
+// blocks128BF16AVX2 quantizes rows of groups of one block of 128, at least one, from BF16 to codes of 8
+// bits under float32 scales, and returns the bits of the largest magnitude: where that is
+// Inf or NaN, the reference implementation must encode the blocks. Gaps are the bytes from the end
+// of a row to the next one. Memory ahead bytes further in src is prefetched. Where stream is
+// not zero, codes leave by non-temporal stores to a multiple of 32.
 //
 //go:noescape
-func blocks128BF16AVX2(codes, scales, src *byte, blocks int, c *bytesConstants) (amax uint64)
+func blocks128BF16AVX2(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, stream int, c *bytesConstants) (amax uint64)
 
-// rowsBF16AVX2 encodes rows of blocks of 64·units elements of BF16 at src by a factor for each
-// block of a row to codes of 8 bits, unless codes is nil, and raises 16 maxima for each
-// block of a row of as many at next to the bits of their magnitudes, unless that is nil.
-// Gaps are the bytes between rows. Memory so far ahead of src and next is fetched.
+// encodeRowsBF16AVX2 encodes rows of blocks of 64·units elements of BF16 by a factor for each block of
+// a row to codes of 8 bits. Elements are finite. Gaps are the bytes from the end
+// of a row to the next one. Memory ahead bytes further in src is prefetched. Where stream is
+// not zero, codes leave by non-temporal stores to a multiple of 32.
 //
 //go:noescape
-func rowsBF16AVX2(codes, src, next *byte, rows, blocks, units, codeGap, srcGap, srcAhead, nextAhead int, factors, maxima *float32, c *bytesConstants)
+func encodeRowsBF16AVX2(codes, src *byte, factors *float32, rows, blocks, units, codeGap, srcGap, factorGap, ahead, stream int, c *encodeConstants)

@@ -82,39 +82,41 @@ DATA packed<>+16(SB)/8, $0x0000000600000005
 DATA packed<>+24(SB)/8, $0x0000000700000003
 GLOBL packed<>(SB), RODATA|NOPTR, $32
 
-// func blocks128AVX2(codes, scales, src *byte, blocks int, c *bytesConstants) (amax uint64)
+// func blocks128AVX2(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, stream int, c *bytesConstants) (amax uint64)
 //
 //	AX codes
 //	BX scales
 //	DX src
-//	SI blocks
-//	DI c
-//	CX result
-TEXT ·blocks128AVX2(SB), NOSPLIT, $256-48
+//	SI groups
+//	DI ahead
+//	CX c
+//	R8 result
+TEXT ·blocks128AVX2(SB), NOSPLIT, $256-96
 	MOVQ codes+0(FP), AX
 	MOVQ scales+8(FP), BX
 	MOVQ src+16(FP), DX
-	MOVQ blocks+24(FP), SI
-	MOVQ c+32(FP), DI
-	VPBROADCASTD (DI), Y0
+	MOVQ groups+24(FP), SI
+	MOVQ ahead+64(FP), DI
+	MOVQ c+80(FP), CX
+	VPBROADCASTD (CX), Y0
 	VMOVDQU Y0, (SP)
-	VPBROADCASTD 4(DI), Y0
+	VPBROADCASTD 4(CX), Y0
 	VMOVDQU Y0, 32(SP)
-	VPBROADCASTD 8(DI), Y0
+	VPBROADCASTD 8(CX), Y0
 	VMOVDQU Y0, 64(SP)
-	VPBROADCASTD 16(DI), Y0
+	VPBROADCASTD 16(CX), Y0
 	VMOVDQU Y0, 96(SP)
-	VPBROADCASTD 28(DI), Y0
+	VPBROADCASTD 28(CX), Y0
 	VMOVDQU Y0, 128(SP)
-	VPBROADCASTD 20(DI), Y0
+	VPBROADCASTD 20(CX), Y0
 	VMOVDQU Y0, 160(SP)
-	VPBROADCASTD 24(DI), Y0
+	VPBROADCASTD 24(CX), Y0
 	VMOVDQU Y0, 192(SP)
 	VPXOR Y0, Y0, Y0
 	VMOVDQU Y0, 224(SP)
 	VMOVDQU binade<>+0(SB), Y14
 	VMOVDQU low<>+0(SB), Y12
-	VPBROADCASTD 12(DI), Y13
+	VPBROADCASTD 12(CX), Y13
 	VMOVDQU abs<>+0(SB), Y15
 	VMOVDQU order<>+0(SB), Y9
 
@@ -123,42 +125,42 @@ block1:
 	// amax
 	VPXOR Y2, Y2, Y2
 	VPXOR Y3, Y3, Y3
-	PREFETCHT1 4096(DX)
+	PREFETCHT1 (DX)(DI*1)
 	VPAND (DX), Y15, Y4
 	VPMAXUD Y4, Y2, Y2
 	VPAND 32(DX), Y15, Y5
 	VPMAXUD Y5, Y3, Y3
-	PREFETCHT1 4160(DX)
+	PREFETCHT1 64(DX)(DI*1)
 	VPAND 64(DX), Y15, Y4
 	VPMAXUD Y4, Y2, Y2
 	VPAND 96(DX), Y15, Y5
 	VPMAXUD Y5, Y3, Y3
-	PREFETCHT1 4224(DX)
+	PREFETCHT1 128(DX)(DI*1)
 	VPAND 128(DX), Y15, Y4
 	VPMAXUD Y4, Y2, Y2
 	VPAND 160(DX), Y15, Y5
 	VPMAXUD Y5, Y3, Y3
-	PREFETCHT1 4288(DX)
+	PREFETCHT1 192(DX)(DI*1)
 	VPAND 192(DX), Y15, Y4
 	VPMAXUD Y4, Y2, Y2
 	VPAND 224(DX), Y15, Y5
 	VPMAXUD Y5, Y3, Y3
-	PREFETCHT1 4352(DX)
+	PREFETCHT1 256(DX)(DI*1)
 	VPAND 256(DX), Y15, Y4
 	VPMAXUD Y4, Y2, Y2
 	VPAND 288(DX), Y15, Y5
 	VPMAXUD Y5, Y3, Y3
-	PREFETCHT1 4416(DX)
+	PREFETCHT1 320(DX)(DI*1)
 	VPAND 320(DX), Y15, Y4
 	VPMAXUD Y4, Y2, Y2
 	VPAND 352(DX), Y15, Y5
 	VPMAXUD Y5, Y3, Y3
-	PREFETCHT1 4480(DX)
+	PREFETCHT1 384(DX)(DI*1)
 	VPAND 384(DX), Y15, Y4
 	VPMAXUD Y4, Y2, Y2
 	VPAND 416(DX), Y15, Y5
 	VPMAXUD Y5, Y3, Y3
-	PREFETCHT1 4544(DX)
+	PREFETCHT1 448(DX)(DI*1)
 	VPAND 448(DX), Y15, Y4
 	VPMAXUD Y4, Y2, Y2
 	VPAND 480(DX), Y15, Y5
@@ -234,7 +236,7 @@ block1:
 	VPAND sign<>+0(SB), Y4, Y4
 	VPOR Y4, Y0, Y0
 	VPERMD Y0, Y9, Y0
-	CMPL 32(DI), $0
+	CMPQ stream+72(FP), $0
 	JEQ plain2
 	VMOVNTDQ Y0, (AX)
 	JMP stored3
@@ -291,7 +293,7 @@ stored3:
 	VPAND sign<>+0(SB), Y4, Y4
 	VPOR Y4, Y0, Y0
 	VPERMD Y0, Y9, Y0
-	CMPL 32(DI), $0
+	CMPQ stream+72(FP), $0
 	JEQ plain4
 	VMOVNTDQ Y0, 32(AX)
 	JMP stored5
@@ -347,7 +349,7 @@ stored5:
 	VPAND sign<>+0(SB), Y4, Y4
 	VPOR Y4, Y0, Y0
 	VPERMD Y0, Y9, Y0
-	CMPL 32(DI), $0
+	CMPQ stream+72(FP), $0
 	JEQ plain6
 	VMOVNTDQ Y0, 64(AX)
 	JMP stored7
@@ -404,7 +406,7 @@ stored7:
 	VPAND sign<>+0(SB), Y4, Y4
 	VPOR Y4, Y0, Y0
 	VPERMD Y0, Y9, Y0
-	CMPL 32(DI), $0
+	CMPQ stream+72(FP), $0
 	JEQ plain8
 	VMOVNTDQ Y0, 96(AX)
 	JMP stored9
@@ -418,6 +420,12 @@ stored9:
 	ADDQ $4, BX
 	SUBQ $1, SI
 	JNZ block1
+	MOVQ groups+24(FP), SI
+	ADDQ codeGap+40(FP), AX
+	ADDQ scaleGap+48(FP), BX
+	ADDQ srcGap+56(FP), DX
+	SUBQ $1, rows+32(FP)
+	JNZ block1
 	VMOVDQU 224(SP), Y2
 	VEXTRACTI128 $1, Y2, X1
 	VPMAXUD X1, X2, X0
@@ -425,86 +433,50 @@ stored9:
 	VPMAXUD X1, X0, X0
 	VPSHUFD $177, X0, X1
 	VPMAXUD X1, X0, X0
-	VMOVD X0, CX
-	MOVQ CX, amax+40(FP)
+	VMOVD X0, R8
+	MOVQ R8, amax+88(FP)
 	VZEROUPPER
 	RET
 
-// func rowsAVX2(codes, src, next *byte, rows, blocks, units, codeGap, srcGap, srcAhead, nextAhead int, factors, maxima *float32, c *bytesConstants)
+// func encodeRowsAVX2(codes, src *byte, factors *float32, rows, blocks, units, codeGap, srcGap, factorGap, ahead, stream int, c *encodeConstants)
 //
 //	AX codes
 //	BX src
-//	DX next
-//	SI blocks left of the row
-//	DI units left of the block, and constants
-//	CX factors
-//	R8 maxima
-//	R9 srcAhead
-//	R10 nextAhead
-//	R11 c
-//	Y8, Y10 maxima of the block that comes
-TEXT ·rowsAVX2(SB), NOSPLIT, $96-104
+//	DX blocks left of the row
+//	SI units left of the block, and constants
+//	DI factors
+//	CX ahead
+//	R8 c
+TEXT ·encodeRowsAVX2(SB), NOSPLIT, $96-96
 	MOVQ codes+0(FP), AX
 	MOVQ src+8(FP), BX
-	MOVQ next+16(FP), DX
-	MOVQ srcAhead+64(FP), R9
-	MOVQ nextAhead+72(FP), R10
-	MOVQ c+96(FP), R11
-	VPBROADCASTD (R11), Y0
+	MOVQ factors+16(FP), DI
+	MOVQ ahead+72(FP), CX
+	MOVQ c+88(FP), R8
+	VPBROADCASTD (R8), Y0
 	VMOVDQU Y0, (SP)
-	VPBROADCASTD 4(R11), Y0
+	VPBROADCASTD 4(R8), Y0
 	VMOVDQU Y0, 32(SP)
-	VPBROADCASTD 8(R11), Y0
+	VPBROADCASTD 8(R8), Y0
 	VMOVDQU Y0, 64(SP)
 	VMOVDQU binade<>+0(SB), Y14
 	VMOVDQU low<>+0(SB), Y12
-	VPBROADCASTD 12(R11), Y13
+	VPBROADCASTD 12(R8), Y13
 	VMOVDQU abs<>+0(SB), Y15
 	VMOVDQU order<>+0(SB), Y9
 
 row1:
-	MOVQ blocks+32(FP), SI
-	MOVQ factors+80(FP), CX
-	MOVQ maxima+88(FP), R8
+	MOVQ blocks+32(FP), DX
 
 block2:
-	VBROADCASTSS (CX), Y11
-	VMOVDQU (R8), Y8
-	VMOVDQU 32(R8), Y10
-	MOVQ units+40(FP), DI
+	VBROADCASTSS (DI), Y11
+	MOVQ units+40(FP), SI
 
 loop3:
-	TESTQ DX, DX
-	JZ encode4
-	PREFETCHT1 (DX)(R10*1)
-	VPAND (DX), Y15, Y0
-	VPMAXUD Y0, Y8, Y8
-	VPAND 32(DX), Y15, Y1
-	VPMAXUD Y1, Y10, Y10
-	PREFETCHT1 64(DX)(R10*1)
-	VPAND 64(DX), Y15, Y0
-	VPMAXUD Y0, Y8, Y8
-	VPAND 96(DX), Y15, Y1
-	VPMAXUD Y1, Y10, Y10
-	PREFETCHT1 128(DX)(R10*1)
-	VPAND 128(DX), Y15, Y0
-	VPMAXUD Y0, Y8, Y8
-	VPAND 160(DX), Y15, Y1
-	VPMAXUD Y1, Y10, Y10
-	PREFETCHT1 192(DX)(R10*1)
-	VPAND 192(DX), Y15, Y0
-	VPMAXUD Y0, Y8, Y8
-	VPAND 224(DX), Y15, Y1
-	VPMAXUD Y1, Y10, Y10
-	ADDQ $256, DX
-
-encode4:
-	TESTQ AX, AX
-	JZ encoded5
-	PREFETCHT0 (BX)(R9*1)
-	PREFETCHT0 64(BX)(R9*1)
-	PREFETCHT0 128(BX)(R9*1)
-	PREFETCHT0 192(BX)(R9*1)
+	PREFETCHT1 (BX)(CX*1)
+	PREFETCHT1 64(BX)(CX*1)
+	PREFETCHT1 128(BX)(CX*1)
+	PREFETCHT1 192(BX)(CX*1)
 	VPAND (BX), Y15, Y4
 	VMULPS Y11, Y4, Y4
 	VMINPS (SP), Y4, Y4
@@ -552,15 +524,15 @@ encode4:
 	VPAND sign<>+0(SB), Y4, Y4
 	VPOR Y4, Y0, Y0
 	VPERMD Y0, Y9, Y0
-	CMPL 32(R11), $0
-	JEQ plain6
+	CMPQ stream+80(FP), $0
+	JEQ plain4
 	VMOVNTDQ Y0, (AX)
-	JMP stored7
+	JMP stored5
 
-plain6:
+plain4:
 	VMOVDQU Y0, (AX)
 
-stored7:
+stored5:
 	VPAND 128(BX), Y15, Y4
 	VMULPS Y11, Y4, Y4
 	VMINPS (SP), Y4, Y4
@@ -608,76 +580,65 @@ stored7:
 	VPAND sign<>+0(SB), Y4, Y4
 	VPOR Y4, Y0, Y0
 	VPERMD Y0, Y9, Y0
-	CMPL 32(R11), $0
-	JEQ plain8
+	CMPQ stream+80(FP), $0
+	JEQ plain6
 	VMOVNTDQ Y0, 32(AX)
-	JMP stored9
+	JMP stored7
 
-plain8:
+plain6:
 	VMOVDQU Y0, 32(AX)
 
-stored9:
+stored7:
 	ADDQ $256, BX
 	ADDQ $64, AX
-
-encoded5:
-	SUBQ $1, DI
-	JNZ loop3
-	VMOVDQU Y8, (R8)
-	VMOVDQU Y10, 32(R8)
-	ADDQ $4, CX
-	ADDQ $64, R8
 	SUBQ $1, SI
+	JNZ loop3
+	ADDQ $4, DI
+	SUBQ $1, DX
 	JNZ block2
-	TESTQ DX, DX
-	JZ noNext10
-	ADDQ srcGap+56(FP), DX
-
-noNext10:
-	TESTQ AX, AX
-	JZ noCodes11
 	ADDQ srcGap+56(FP), BX
 	ADDQ codeGap+48(FP), AX
-
-noCodes11:
+	ADDQ factorGap+64(FP), DI
 	SUBQ $1, rows+24(FP)
 	JNZ row1
 	VZEROUPPER
 	RET
 
-// func blocks128BF16AVX2(codes, scales, src *byte, blocks int, c *bytesConstants) (amax uint64)
+// func blocks128BF16AVX2(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, stream int, c *bytesConstants) (amax uint64)
 //
 //	AX codes
 //	BX scales
 //	DX src
-//	SI blocks
-//	DI c
-//	CX result
-TEXT ·blocks128BF16AVX2(SB), NOSPLIT, $256-48
+//	SI groups
+//	DI ahead
+//	CX c
+//	R8 result
+TEXT ·blocks128BF16AVX2(SB), NOSPLIT, $256-96
 	MOVQ codes+0(FP), AX
 	MOVQ scales+8(FP), BX
 	MOVQ src+16(FP), DX
-	MOVQ blocks+24(FP), SI
-	MOVQ c+32(FP), DI
-	VPBROADCASTD (DI), Y0
+	MOVQ groups+24(FP), SI
+	MOVQ ahead+64(FP), DI
+	MOVQ c+80(FP), CX
+	VPBROADCASTD (CX), Y0
 	VMOVDQU Y0, (SP)
-	VPBROADCASTD 4(DI), Y0
+	VPBROADCASTD 4(CX), Y0
 	VMOVDQU Y0, 32(SP)
-	VPBROADCASTD 8(DI), Y0
+	VPBROADCASTD 8(CX), Y0
 	VMOVDQU Y0, 64(SP)
-	VPBROADCASTD 16(DI), Y0
+	VPBROADCASTD 16(CX), Y0
 	VMOVDQU Y0, 96(SP)
-	VPBROADCASTD 28(DI), Y0
+	VPBROADCASTD 28(CX), Y0
 	VMOVDQU Y0, 128(SP)
-	VPBROADCASTD 20(DI), Y0
+	VPBROADCASTD 20(CX), Y0
 	VMOVDQU Y0, 160(SP)
-	VPBROADCASTD 24(DI), Y0
+	VPBROADCASTD 24(CX), Y0
 	VMOVDQU Y0, 192(SP)
 	VPXOR Y0, Y0, Y0
 	VMOVDQU Y0, 224(SP)
 	VMOVDQU binade<>+0(SB), Y14
 	VMOVDQU low<>+0(SB), Y12
-	VPBROADCASTD 12(DI), Y13
+	VPBROADCASTD 12(CX), Y13
 	VMOVDQU abs16<>+0(SB), Y15
 	VPXOR Y9, Y9, Y9
 
@@ -686,22 +647,22 @@ block1:
 	// amax
 	VPXOR Y2, Y2, Y2
 	VPXOR Y3, Y3, Y3
-	PREFETCHT0 2048(DX)
+	PREFETCHT1 (DX)(DI*1)
 	VPAND (DX), Y15, Y4
 	VPMAXUW Y4, Y2, Y2
 	VPAND 32(DX), Y15, Y5
 	VPMAXUW Y5, Y3, Y3
-	PREFETCHT0 2112(DX)
+	PREFETCHT1 64(DX)(DI*1)
 	VPAND 64(DX), Y15, Y4
 	VPMAXUW Y4, Y2, Y2
 	VPAND 96(DX), Y15, Y5
 	VPMAXUW Y5, Y3, Y3
-	PREFETCHT0 2176(DX)
+	PREFETCHT1 128(DX)(DI*1)
 	VPAND 128(DX), Y15, Y4
 	VPMAXUW Y4, Y2, Y2
 	VPAND 160(DX), Y15, Y5
 	VPMAXUW Y5, Y3, Y3
-	PREFETCHT0 2240(DX)
+	PREFETCHT1 192(DX)(DI*1)
 	VPAND 192(DX), Y15, Y4
 	VPMAXUW Y4, Y2, Y2
 	VPAND 224(DX), Y15, Y5
@@ -781,7 +742,7 @@ block1:
 	VPAND sign<>+0(SB), Y4, Y4
 	VPOR Y4, Y0, Y0
 	VPERMQ $216, Y0, Y0
-	CMPL 32(DI), $0
+	CMPQ stream+72(FP), $0
 	JEQ plain2
 	VMOVNTDQ Y0, (AX)
 	JMP stored3
@@ -837,7 +798,7 @@ stored3:
 	VPAND sign<>+0(SB), Y4, Y4
 	VPOR Y4, Y0, Y0
 	VPERMQ $216, Y0, Y0
-	CMPL 32(DI), $0
+	CMPQ stream+72(FP), $0
 	JEQ plain4
 	VMOVNTDQ Y0, 32(AX)
 	JMP stored5
@@ -892,7 +853,7 @@ stored5:
 	VPAND sign<>+0(SB), Y4, Y4
 	VPOR Y4, Y0, Y0
 	VPERMQ $216, Y0, Y0
-	CMPL 32(DI), $0
+	CMPQ stream+72(FP), $0
 	JEQ plain6
 	VMOVNTDQ Y0, 64(AX)
 	JMP stored7
@@ -948,7 +909,7 @@ stored7:
 	VPAND sign<>+0(SB), Y4, Y4
 	VPOR Y4, Y0, Y0
 	VPERMQ $216, Y0, Y0
-	CMPL 32(DI), $0
+	CMPQ stream+72(FP), $0
 	JEQ plain8
 	VMOVNTDQ Y0, 96(AX)
 	JMP stored9
@@ -962,6 +923,12 @@ stored9:
 	ADDQ $4, BX
 	SUBQ $1, SI
 	JNZ block1
+	MOVQ groups+24(FP), SI
+	ADDQ codeGap+40(FP), AX
+	ADDQ scaleGap+48(FP), BX
+	ADDQ srcGap+56(FP), DX
+	SUBQ $1, rows+32(FP)
+	JNZ block1
 	VMOVDQU 224(SP), Y2
 	VEXTRACTI128 $1, Y2, X1
 	VPMAXUD X1, X2, X0
@@ -969,74 +936,48 @@ stored9:
 	VPMAXUD X1, X0, X0
 	VPSHUFD $177, X0, X1
 	VPMAXUD X1, X0, X0
-	VMOVD X0, CX
-	MOVQ CX, amax+40(FP)
+	VMOVD X0, R8
+	MOVQ R8, amax+88(FP)
 	VZEROUPPER
 	RET
 
-// func rowsBF16AVX2(codes, src, next *byte, rows, blocks, units, codeGap, srcGap, srcAhead, nextAhead int, factors, maxima *float32, c *bytesConstants)
+// func encodeRowsBF16AVX2(codes, src *byte, factors *float32, rows, blocks, units, codeGap, srcGap, factorGap, ahead, stream int, c *encodeConstants)
 //
 //	AX codes
 //	BX src
-//	DX next
-//	SI blocks left of the row
-//	DI units left of the block, and constants
-//	CX factors
-//	R8 maxima
-//	R9 srcAhead
-//	R10 nextAhead
-//	R11 c
-//	Y8, Y10 maxima of the block that comes
-TEXT ·rowsBF16AVX2(SB), NOSPLIT, $96-104
+//	DX blocks left of the row
+//	SI units left of the block, and constants
+//	DI factors
+//	CX ahead
+//	R8 c
+TEXT ·encodeRowsBF16AVX2(SB), NOSPLIT, $96-96
 	MOVQ codes+0(FP), AX
 	MOVQ src+8(FP), BX
-	MOVQ next+16(FP), DX
-	MOVQ srcAhead+64(FP), R9
-	MOVQ nextAhead+72(FP), R10
-	MOVQ c+96(FP), R11
-	VPBROADCASTD (R11), Y0
+	MOVQ factors+16(FP), DI
+	MOVQ ahead+72(FP), CX
+	MOVQ c+88(FP), R8
+	VPBROADCASTD (R8), Y0
 	VMOVDQU Y0, (SP)
-	VPBROADCASTD 4(R11), Y0
+	VPBROADCASTD 4(R8), Y0
 	VMOVDQU Y0, 32(SP)
-	VPBROADCASTD 8(R11), Y0
+	VPBROADCASTD 8(R8), Y0
 	VMOVDQU Y0, 64(SP)
 	VMOVDQU binade<>+0(SB), Y14
 	VMOVDQU low<>+0(SB), Y12
-	VPBROADCASTD 12(R11), Y13
+	VPBROADCASTD 12(R8), Y13
 	VMOVDQU abs16<>+0(SB), Y15
 	VPXOR Y9, Y9, Y9
 
 row1:
-	MOVQ blocks+32(FP), SI
-	MOVQ factors+80(FP), CX
-	MOVQ maxima+88(FP), R8
+	MOVQ blocks+32(FP), DX
 
 block2:
-	VBROADCASTSS (CX), Y11
-	VMOVDQU (R8), Y8
-	VMOVDQU 32(R8), Y10
-	MOVQ units+40(FP), DI
+	VBROADCASTSS (DI), Y11
+	MOVQ units+40(FP), SI
 
 loop3:
-	TESTQ DX, DX
-	JZ encode4
-	PREFETCHT1 (DX)(R10*1)
-	VPAND (DX), Y15, Y0
-	VPMAXUW Y0, Y8, Y8
-	VPAND 32(DX), Y15, Y1
-	VPMAXUW Y1, Y10, Y10
-	PREFETCHT1 64(DX)(R10*1)
-	VPAND 64(DX), Y15, Y0
-	VPMAXUW Y0, Y8, Y8
-	VPAND 96(DX), Y15, Y1
-	VPMAXUW Y1, Y10, Y10
-	ADDQ $128, DX
-
-encode4:
-	TESTQ AX, AX
-	JZ encoded5
-	PREFETCHT0 (BX)(R9*1)
-	PREFETCHT0 64(BX)(R9*1)
+	PREFETCHT1 (BX)(CX*1)
+	PREFETCHT1 64(BX)(CX*1)
 	VPAND (BX), Y15, Y7
 	VPUNPCKLWD Y7, Y9, Y4
 	VMULPS Y11, Y4, Y4
@@ -1083,15 +1024,15 @@ encode4:
 	VPAND sign<>+0(SB), Y4, Y4
 	VPOR Y4, Y0, Y0
 	VPERMQ $216, Y0, Y0
-	CMPL 32(R11), $0
-	JEQ plain6
+	CMPQ stream+80(FP), $0
+	JEQ plain4
 	VMOVNTDQ Y0, (AX)
-	JMP stored7
+	JMP stored5
 
-plain6:
+plain4:
 	VMOVDQU Y0, (AX)
 
-stored7:
+stored5:
 	VPAND 64(BX), Y15, Y7
 	VPUNPCKLWD Y7, Y9, Y4
 	VMULPS Y11, Y4, Y4
@@ -1138,44 +1079,25 @@ stored7:
 	VPAND sign<>+0(SB), Y4, Y4
 	VPOR Y4, Y0, Y0
 	VPERMQ $216, Y0, Y0
-	CMPL 32(R11), $0
-	JEQ plain8
+	CMPQ stream+80(FP), $0
+	JEQ plain6
 	VMOVNTDQ Y0, 32(AX)
-	JMP stored9
+	JMP stored7
 
-plain8:
+plain6:
 	VMOVDQU Y0, 32(AX)
 
-stored9:
+stored7:
 	ADDQ $128, BX
 	ADDQ $64, AX
-
-encoded5:
-	SUBQ $1, DI
-	JNZ loop3
-	VPSLLD $16, Y8, Y0
-	VPMAXUW Y0, Y8, Y8
-	VPAND upper<>+0(SB), Y8, Y8
-	VMOVDQU Y8, (R8)
-	VPSLLD $16, Y10, Y0
-	VPMAXUW Y0, Y10, Y10
-	VPAND upper<>+0(SB), Y10, Y10
-	VMOVDQU Y10, 32(R8)
-	ADDQ $4, CX
-	ADDQ $64, R8
 	SUBQ $1, SI
+	JNZ loop3
+	ADDQ $4, DI
+	SUBQ $1, DX
 	JNZ block2
-	TESTQ DX, DX
-	JZ noNext10
-	ADDQ srcGap+56(FP), DX
-
-noNext10:
-	TESTQ AX, AX
-	JZ noCodes11
 	ADDQ srcGap+56(FP), BX
 	ADDQ codeGap+48(FP), AX
-
-noCodes11:
+	ADDQ factorGap+64(FP), DI
 	SUBQ $1, rows+24(FP)
 	JNZ row1
 	VZEROUPPER

@@ -5,10 +5,16 @@
 package quant
 
 // amaxes512 raises amax[j] to the largest of the bits of |src[i]|, i/extent = j,
-// i < n, n > 0.
+// i < n, n > 0, of float32.
 //
 //go:noescape
-func amaxes512(amax *uint32, src *float32, n, extent int)
+func amaxes512(amax *uint32, src *byte, n, extent int)
+
+// amaxes512BF16 raises amax[j] to the largest of the bits of |src[i]|, i/extent = j,
+// i < n, n > 0, of BF16.
+//
+//go:noescape
+func amaxes512BF16(amax *uint32, src *byte, n, extent int)
 
 // encodeTimes sets codes[i] to the code of src[i] times factors[i/extent], i < n,
 // n > 0, and returns the bits of the largest magnitude of src. Where that is Inf

@@ -24,7 +24,7 @@ DATA encodeHigh<>+48(SB)/8, $0x5f5b57534f4b4743
 DATA encodeHigh<>+56(SB)/8, $0x7f7b77736f6b6763
 GLOBL encodeHigh<>(SB), RODATA|NOPTR, $64
 
-// func amaxes512(amax *uint32, src *float32, n, extent int)
+// func amaxes512(amax *uint32, src *byte, n, extent int)
 //
 //	AX amax
 //	BX src
@@ -41,9 +41,11 @@ TEXT ·amaxes512(SB), NOSPLIT, $0-32
 	MOVQ extent+24(FP), SI
 	MOVL $0x7fffffff, DI
 	VPBROADCASTD DI, Z31
+	MOVL $0xffff0000, DI
+	VPBROADCASTD DI, Z29
 
 block1:
-	VMOVD (AX), X2
+	VPXORD Z2, Z2, Z2
 	VPXORD Z3, Z3, Z3
 	VPXORD Z4, Z4, Z4
 	VPXORD Z5, Z5, Z5
@@ -86,9 +88,14 @@ whole2:
 	ADDQ $64, CX
 	SUBQ $64, R8
 	JG loop3
-	VPMAXUD Z3, Z2, Z2
-	VPMAXUD Z5, Z4, Z4
+	VPANDD Z4, Z31, Z4
 	VPMAXUD Z4, Z2, Z2
+	VPANDD Z5, Z31, Z5
+	VPMAXUD Z5, Z3, Z3
+	VPANDD Z3, Z31, Z3
+	VPMAXUD Z3, Z2, Z2
+	VMOVD (AX), X3
+	VPMAXUD Z3, Z2, Z2
 	VEXTRACTI64X4 $1, Z2, Y1
 	VPMAXUD Y1, Y2, Y0
 	VEXTRACTI32X4 $1, Y0, X1
@@ -101,6 +108,84 @@ whole2:
 	MOVL DI, (AX)
 	ADDQ $4, AX
 	LEAQ (BX)(SI*4), BX
+	SUBQ SI, DX
+	JG block1
+	VZEROUPPER
+	RET
+
+// func amaxes512BF16(amax *uint32, src *byte, n, extent int)
+//
+//	AX amax
+//	BX src
+//	DX n
+//	SI extent
+//	DI constants and results
+//	CX elements done of the block
+//	R8 elements left of it
+//	R9 masks
+TEXT ·amaxes512BF16(SB), NOSPLIT, $0-32
+	MOVQ amax+0(FP), AX
+	MOVQ src+8(FP), BX
+	MOVQ n+16(FP), DX
+	MOVQ extent+24(FP), SI
+	MOVL $0x7fff7fff, DI
+	VPBROADCASTD DI, Z31
+	MOVL $0xffff0000, DI
+	VPBROADCASTD DI, Z29
+
+block1:
+	VPXORD Z2, Z2, Z2
+	VPXORD Z3, Z3, Z3
+	MOVQ SI, R8
+	CMPQ DX, SI
+	CMOVQLT DX, R8
+	XORL CX, CX
+	KXNORQ K1, K1, K1
+	KXNORQ K2, K2, K2
+	KXNORQ K3, K3, K3
+	KXNORQ K4, K4, K4
+
+loop3:
+	CMPQ R8, $64
+	JGE whole2
+	MOVQ $-1, R9
+	BZHIQ R8, R9, R9
+	KMOVQ R9, K1
+	KSHIFTRQ $16, K1, K2
+	KSHIFTRQ $32, K1, K3
+	KSHIFTRQ $48, K1, K4
+
+whole2:
+	PREFETCHT0 2048(BX)(CX*2)
+	VMOVDQU16.Z (BX)(CX*2), K1, Z6
+	PREFETCHT0 2112(BX)(CX*2)
+	VMOVDQU16.Z 64(BX)(CX*2), K3, Z7
+	VPANDD Z6, Z31, Z6
+	VPMAXUW Z6, Z2, Z2
+	VPANDD Z7, Z31, Z7
+	VPMAXUW Z7, Z3, Z3
+	ADDQ $64, CX
+	SUBQ $64, R8
+	JG loop3
+	VPANDD Z3, Z31, Z3
+	VPMAXUW Z3, Z2, Z2
+	VPSLLD $16, Z2, Z3
+	VPMAXUW Z3, Z2, Z2
+	VPANDD Z29, Z2, Z2
+	VMOVD (AX), X3
+	VPMAXUD Z3, Z2, Z2
+	VEXTRACTI64X4 $1, Z2, Y1
+	VPMAXUD Y1, Y2, Y0
+	VEXTRACTI32X4 $1, Y0, X1
+	VPMAXUD X1, X0, X0
+	VPSHUFD $78, X0, X1
+	VPMAXUD X1, X0, X0
+	VPSHUFD $177, X0, X1
+	VPMAXUD X1, X0, X0
+	VMOVD X0, DI
+	MOVL DI, (AX)
+	ADDQ $4, AX
+	LEAQ (BX)(SI*2), BX
 	SUBQ SI, DX
 	JG block1
 	VZEROUPPER

@@ -82,22 +82,22 @@ DATA packed<>+16(SB)/8, $0x0000000600000005
 DATA packed<>+24(SB)/8, $0x0000000700000003
 GLOBL packed<>(SB), RODATA|NOPTR, $32
 
-// func fuse8AVX2(codes, scales, src *byte, groups, stream int, c *exponentConstants) (amax uint64)
+// func fuse8AVX2(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, stream int, c *exponentConstants) (amax uint64)
 //
 //	AX codes
 //	BX scales
 //	DX src
 //	SI groups
 //	DI c
-//	CX stream
+//	CX ahead
 //	R8 block of the group, and result
-TEXT ·fuse8AVX2(SB), 0, $480-56
+TEXT ·fuse8AVX2(SB), 0, $480-96
 	MOVQ codes+0(FP), AX
 	MOVQ scales+8(FP), BX
 	MOVQ src+16(FP), DX
 	MOVQ groups+24(FP), SI
-	MOVQ c+40(FP), DI
-	MOVQ stream+32(FP), CX
+	MOVQ c+80(FP), DI
+	MOVQ ahead+64(FP), CX
 	VPBROADCASTD (DI), Y0
 	VMOVDQU Y0, (SP)
 	VPBROADCASTD 4(DI), Y0
@@ -134,22 +134,22 @@ TEXT ·fuse8AVX2(SB), 0, $480-56
 group1:
 
 	// scales
-	PREFETCHT1 4096(DX)
-	PREFETCHT1 4160(DX)
-	PREFETCHT1 4224(DX)
-	PREFETCHT1 4288(DX)
-	PREFETCHT1 4352(DX)
-	PREFETCHT1 4416(DX)
-	PREFETCHT1 4480(DX)
-	PREFETCHT1 4544(DX)
-	PREFETCHT1 4608(DX)
-	PREFETCHT1 4672(DX)
-	PREFETCHT1 4736(DX)
-	PREFETCHT1 4800(DX)
-	PREFETCHT1 4864(DX)
-	PREFETCHT1 4928(DX)
-	PREFETCHT1 4992(DX)
-	PREFETCHT1 5056(DX)
+	PREFETCHT1 (DX)(CX*1)
+	PREFETCHT1 64(DX)(CX*1)
+	PREFETCHT1 128(DX)(CX*1)
+	PREFETCHT1 192(DX)(CX*1)
+	PREFETCHT1 256(DX)(CX*1)
+	PREFETCHT1 320(DX)(CX*1)
+	PREFETCHT1 384(DX)(CX*1)
+	PREFETCHT1 448(DX)(CX*1)
+	PREFETCHT1 512(DX)(CX*1)
+	PREFETCHT1 576(DX)(CX*1)
+	PREFETCHT1 640(DX)(CX*1)
+	PREFETCHT1 704(DX)(CX*1)
+	PREFETCHT1 768(DX)(CX*1)
+	PREFETCHT1 832(DX)(CX*1)
+	PREFETCHT1 896(DX)(CX*1)
+	PREFETCHT1 960(DX)(CX*1)
 	VPAND (DX), Y15, Y0
 	VPAND 32(DX), Y15, Y1
 	VPMAXUD Y1, Y0, Y0
@@ -303,8 +303,8 @@ codes2:
 	VPAND sign<>+0(SB), Y4, Y4
 	VPOR Y4, Y0, Y0
 	VPERMD Y0, Y9, Y0
-	TESTQ CX, CX
-	JZ plain3
+	CMPQ stream+72(FP), $0
+	JEQ plain3
 	VMOVNTDQ Y0, (AX)
 	JMP stored4
 
@@ -319,6 +319,12 @@ stored4:
 	CMPQ R8, $8
 	JL codes2
 	SUBQ $1, SI
+	JNZ group1
+	MOVQ groups+24(FP), SI
+	ADDQ codeGap+40(FP), AX
+	ADDQ scaleGap+48(FP), BX
+	ADDQ srcGap+56(FP), DX
+	SUBQ $1, rows+32(FP)
 	JNZ group1
 
 	// the largest amax; all ones where a block was flagged
@@ -336,26 +342,26 @@ stored4:
 	MOVL $-1, R8
 
 done5:
-	MOVQ R8, amax+48(FP)
+	MOVQ R8, amax+88(FP)
 	VZEROUPPER
 	RET
 
-// func fuse8BF16AVX2(codes, scales, src *byte, groups, stream int, c *exponentConstants) (amax uint64)
+// func fuse8BF16AVX2(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, stream int, c *exponentConstants) (amax uint64)
 //
 //	AX codes
 //	BX scales
 //	DX src
 //	SI groups
 //	DI c
-//	CX stream
+//	CX ahead
 //	R8 block of the group, and result
-TEXT ·fuse8BF16AVX2(SB), 0, $480-56
+TEXT ·fuse8BF16AVX2(SB), 0, $480-96
 	MOVQ codes+0(FP), AX
 	MOVQ scales+8(FP), BX
 	MOVQ src+16(FP), DX
 	MOVQ groups+24(FP), SI
-	MOVQ c+40(FP), DI
-	MOVQ stream+32(FP), CX
+	MOVQ c+80(FP), DI
+	MOVQ ahead+64(FP), CX
 	VPBROADCASTD (DI), Y0
 	VMOVDQU Y0, (SP)
 	VPBROADCASTD 4(DI), Y0
@@ -392,14 +398,14 @@ TEXT ·fuse8BF16AVX2(SB), 0, $480-56
 group1:
 
 	// scales
-	PREFETCHT1 4096(DX)
-	PREFETCHT1 4160(DX)
-	PREFETCHT1 4224(DX)
-	PREFETCHT1 4288(DX)
-	PREFETCHT1 4352(DX)
-	PREFETCHT1 4416(DX)
-	PREFETCHT1 4480(DX)
-	PREFETCHT1 4544(DX)
+	PREFETCHT1 (DX)(CX*1)
+	PREFETCHT1 64(DX)(CX*1)
+	PREFETCHT1 128(DX)(CX*1)
+	PREFETCHT1 192(DX)(CX*1)
+	PREFETCHT1 256(DX)(CX*1)
+	PREFETCHT1 320(DX)(CX*1)
+	PREFETCHT1 384(DX)(CX*1)
+	PREFETCHT1 448(DX)(CX*1)
 	VPAND (DX), Y15, Y0
 	VPAND 32(DX), Y15, Y1
 	VPMAXUW Y1, Y0, Y0
@@ -537,8 +543,8 @@ codes2:
 	VPAND sign<>+0(SB), Y4, Y4
 	VPOR Y4, Y0, Y0
 	VPERMQ $216, Y0, Y0
-	TESTQ CX, CX
-	JZ plain3
+	CMPQ stream+72(FP), $0
+	JEQ plain3
 	VMOVNTDQ Y0, (AX)
 	JMP stored4
 
@@ -553,6 +559,12 @@ stored4:
 	CMPQ R8, $8
 	JL codes2
 	SUBQ $1, SI
+	JNZ group1
+	MOVQ groups+24(FP), SI
+	ADDQ codeGap+40(FP), AX
+	ADDQ scaleGap+48(FP), BX
+	ADDQ srcGap+56(FP), DX
+	SUBQ $1, rows+32(FP)
 	JNZ group1
 
 	// the largest amax; all ones where a block was flagged
@@ -570,26 +582,26 @@ stored4:
 	MOVL $-1, R8
 
 done5:
-	MOVQ R8, amax+48(FP)
+	MOVQ R8, amax+88(FP)
 	VZEROUPPER
 	RET
 
-// func fuse6AVX2(codes, scales, src *byte, groups, stream int, c *exponentConstants) (amax uint64)
+// func fuse6AVX2(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, stream int, c *exponentConstants) (amax uint64)
 //
 //	AX codes
 //	BX scales
 //	DX src
 //	SI groups
 //	DI c
-//	CX stream
+//	CX ahead
 //	R8 block of the group, and result
-TEXT ·fuse6AVX2(SB), 0, $480-56
+TEXT ·fuse6AVX2(SB), 0, $480-96
 	MOVQ codes+0(FP), AX
 	MOVQ scales+8(FP), BX
 	MOVQ src+16(FP), DX
 	MOVQ groups+24(FP), SI
-	MOVQ c+40(FP), DI
-	MOVQ stream+32(FP), CX
+	MOVQ c+80(FP), DI
+	MOVQ ahead+64(FP), CX
 	VPBROADCASTD (DI), Y0
 	VMOVDQU Y0, (SP)
 	VPBROADCASTD 4(DI), Y0
@@ -626,22 +638,22 @@ TEXT ·fuse6AVX2(SB), 0, $480-56
 group1:
 
 	// scales
-	PREFETCHT1 4096(DX)
-	PREFETCHT1 4160(DX)
-	PREFETCHT1 4224(DX)
-	PREFETCHT1 4288(DX)
-	PREFETCHT1 4352(DX)
-	PREFETCHT1 4416(DX)
-	PREFETCHT1 4480(DX)
-	PREFETCHT1 4544(DX)
-	PREFETCHT1 4608(DX)
-	PREFETCHT1 4672(DX)
-	PREFETCHT1 4736(DX)
-	PREFETCHT1 4800(DX)
-	PREFETCHT1 4864(DX)
-	PREFETCHT1 4928(DX)
-	PREFETCHT1 4992(DX)
-	PREFETCHT1 5056(DX)
+	PREFETCHT1 (DX)(CX*1)
+	PREFETCHT1 64(DX)(CX*1)
+	PREFETCHT1 128(DX)(CX*1)
+	PREFETCHT1 192(DX)(CX*1)
+	PREFETCHT1 256(DX)(CX*1)
+	PREFETCHT1 320(DX)(CX*1)
+	PREFETCHT1 384(DX)(CX*1)
+	PREFETCHT1 448(DX)(CX*1)
+	PREFETCHT1 512(DX)(CX*1)
+	PREFETCHT1 576(DX)(CX*1)
+	PREFETCHT1 640(DX)(CX*1)
+	PREFETCHT1 704(DX)(CX*1)
+	PREFETCHT1 768(DX)(CX*1)
+	PREFETCHT1 832(DX)(CX*1)
+	PREFETCHT1 896(DX)(CX*1)
+	PREFETCHT1 960(DX)(CX*1)
 	VPAND (DX), Y15, Y0
 	VPAND 32(DX), Y15, Y1
 	VPMAXUD Y1, Y0, Y0
@@ -811,6 +823,12 @@ codes2:
 	JL codes2
 	SUBQ $1, SI
 	JNZ group1
+	MOVQ groups+24(FP), SI
+	ADDQ codeGap+40(FP), AX
+	ADDQ scaleGap+48(FP), BX
+	ADDQ srcGap+56(FP), DX
+	SUBQ $1, rows+32(FP)
+	JNZ group1
 
 	// the largest amax; all ones where a block was flagged
 	VMOVDQU 352(SP), Y2
@@ -827,26 +845,26 @@ codes2:
 	MOVL $-1, R8
 
 done3:
-	MOVQ R8, amax+48(FP)
+	MOVQ R8, amax+88(FP)
 	VZEROUPPER
 	RET
 
-// func fuse6BF16AVX2(codes, scales, src *byte, groups, stream int, c *exponentConstants) (amax uint64)
+// func fuse6BF16AVX2(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, stream int, c *exponentConstants) (amax uint64)
 //
 //	AX codes
 //	BX scales
 //	DX src
 //	SI groups
 //	DI c
-//	CX stream
+//	CX ahead
 //	R8 block of the group, and result
-TEXT ·fuse6BF16AVX2(SB), 0, $480-56
+TEXT ·fuse6BF16AVX2(SB), 0, $480-96
 	MOVQ codes+0(FP), AX
 	MOVQ scales+8(FP), BX
 	MOVQ src+16(FP), DX
 	MOVQ groups+24(FP), SI
-	MOVQ c+40(FP), DI
-	MOVQ stream+32(FP), CX
+	MOVQ c+80(FP), DI
+	MOVQ ahead+64(FP), CX
 	VPBROADCASTD (DI), Y0
 	VMOVDQU Y0, (SP)
 	VPBROADCASTD 4(DI), Y0
@@ -883,14 +901,14 @@ TEXT ·fuse6BF16AVX2(SB), 0, $480-56
 group1:
 
 	// scales
-	PREFETCHT1 4096(DX)
-	PREFETCHT1 4160(DX)
-	PREFETCHT1 4224(DX)
-	PREFETCHT1 4288(DX)
-	PREFETCHT1 4352(DX)
-	PREFETCHT1 4416(DX)
-	PREFETCHT1 4480(DX)
-	PREFETCHT1 4544(DX)
+	PREFETCHT1 (DX)(CX*1)
+	PREFETCHT1 64(DX)(CX*1)
+	PREFETCHT1 128(DX)(CX*1)
+	PREFETCHT1 192(DX)(CX*1)
+	PREFETCHT1 256(DX)(CX*1)
+	PREFETCHT1 320(DX)(CX*1)
+	PREFETCHT1 384(DX)(CX*1)
+	PREFETCHT1 448(DX)(CX*1)
 	VPAND (DX), Y15, Y0
 	VPAND 32(DX), Y15, Y1
 	VPMAXUW Y1, Y0, Y0
@@ -1044,6 +1062,12 @@ codes2:
 	JL codes2
 	SUBQ $1, SI
 	JNZ group1
+	MOVQ groups+24(FP), SI
+	ADDQ codeGap+40(FP), AX
+	ADDQ scaleGap+48(FP), BX
+	ADDQ srcGap+56(FP), DX
+	SUBQ $1, rows+32(FP)
+	JNZ group1
 
 	// the largest amax; all ones where a block was flagged
 	VMOVDQU 352(SP), Y2
@@ -1060,26 +1084,26 @@ codes2:
 	MOVL $-1, R8
 
 done3:
-	MOVQ R8, amax+48(FP)
+	MOVQ R8, amax+88(FP)
 	VZEROUPPER
 	RET
 
-// func fuse4AVX2(codes, scales, src *byte, groups, stream int, c *exponentConstants) (amax uint64)
+// func fuse4AVX2(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, stream int, c *exponentConstants) (amax uint64)
 //
 //	AX codes
 //	BX scales
 //	DX src
 //	SI groups
 //	DI c
-//	CX stream
+//	CX ahead
 //	R8 block of the group, and result
-TEXT ·fuse4AVX2(SB), 0, $480-56
+TEXT ·fuse4AVX2(SB), 0, $480-96
 	MOVQ codes+0(FP), AX
 	MOVQ scales+8(FP), BX
 	MOVQ src+16(FP), DX
 	MOVQ groups+24(FP), SI
-	MOVQ c+40(FP), DI
-	MOVQ stream+32(FP), CX
+	MOVQ c+80(FP), DI
+	MOVQ ahead+64(FP), CX
 	VPBROADCASTD (DI), Y0
 	VMOVDQU Y0, (SP)
 	VPBROADCASTD 4(DI), Y0
@@ -1116,22 +1140,22 @@ TEXT ·fuse4AVX2(SB), 0, $480-56
 group1:
 
 	// scales
-	PREFETCHT1 4096(DX)
-	PREFETCHT1 4160(DX)
-	PREFETCHT1 4224(DX)
-	PREFETCHT1 4288(DX)
-	PREFETCHT1 4352(DX)
-	PREFETCHT1 4416(DX)
-	PREFETCHT1 4480(DX)
-	PREFETCHT1 4544(DX)
-	PREFETCHT1 4608(DX)
-	PREFETCHT1 4672(DX)
-	PREFETCHT1 4736(DX)
-	PREFETCHT1 4800(DX)
-	PREFETCHT1 4864(DX)
-	PREFETCHT1 4928(DX)
-	PREFETCHT1 4992(DX)
-	PREFETCHT1 5056(DX)
+	PREFETCHT1 (DX)(CX*1)
+	PREFETCHT1 64(DX)(CX*1)
+	PREFETCHT1 128(DX)(CX*1)
+	PREFETCHT1 192(DX)(CX*1)
+	PREFETCHT1 256(DX)(CX*1)
+	PREFETCHT1 320(DX)(CX*1)
+	PREFETCHT1 384(DX)(CX*1)
+	PREFETCHT1 448(DX)(CX*1)
+	PREFETCHT1 512(DX)(CX*1)
+	PREFETCHT1 576(DX)(CX*1)
+	PREFETCHT1 640(DX)(CX*1)
+	PREFETCHT1 704(DX)(CX*1)
+	PREFETCHT1 768(DX)(CX*1)
+	PREFETCHT1 832(DX)(CX*1)
+	PREFETCHT1 896(DX)(CX*1)
+	PREFETCHT1 960(DX)(CX*1)
 	VPAND (DX), Y15, Y0
 	VPAND 32(DX), Y15, Y1
 	VPMAXUD Y1, Y0, Y0
@@ -1333,8 +1357,8 @@ codes2:
 	VPACKUSWB Y0, Y8, Y0
 	VPERMQ $216, Y0, Y0
 	VPSHUFB words<>+0(SB), Y0, Y0
-	TESTQ CX, CX
-	JZ plain3
+	CMPQ stream+72(FP), $0
+	JEQ plain3
 	VMOVNTDQ Y0, (AX)
 	JMP stored4
 
@@ -1349,6 +1373,12 @@ stored4:
 	CMPQ R8, $8
 	JL codes2
 	SUBQ $1, SI
+	JNZ group1
+	MOVQ groups+24(FP), SI
+	ADDQ codeGap+40(FP), AX
+	ADDQ scaleGap+48(FP), BX
+	ADDQ srcGap+56(FP), DX
+	SUBQ $1, rows+32(FP)
 	JNZ group1
 
 	// the largest amax; all ones where a block was flagged
@@ -1366,26 +1396,26 @@ stored4:
 	MOVL $-1, R8
 
 done5:
-	MOVQ R8, amax+48(FP)
+	MOVQ R8, amax+88(FP)
 	VZEROUPPER
 	RET
 
-// func fuse4BF16AVX2(codes, scales, src *byte, groups, stream int, c *exponentConstants) (amax uint64)
+// func fuse4BF16AVX2(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, stream int, c *exponentConstants) (amax uint64)
 //
 //	AX codes
 //	BX scales
 //	DX src
 //	SI groups
 //	DI c
-//	CX stream
+//	CX ahead
 //	R8 block of the group, and result
-TEXT ·fuse4BF16AVX2(SB), 0, $480-56
+TEXT ·fuse4BF16AVX2(SB), 0, $480-96
 	MOVQ codes+0(FP), AX
 	MOVQ scales+8(FP), BX
 	MOVQ src+16(FP), DX
 	MOVQ groups+24(FP), SI
-	MOVQ c+40(FP), DI
-	MOVQ stream+32(FP), CX
+	MOVQ c+80(FP), DI
+	MOVQ ahead+64(FP), CX
 	VPBROADCASTD (DI), Y0
 	VMOVDQU Y0, (SP)
 	VPBROADCASTD 4(DI), Y0
@@ -1422,14 +1452,14 @@ TEXT ·fuse4BF16AVX2(SB), 0, $480-56
 group1:
 
 	// scales
-	PREFETCHT1 4096(DX)
-	PREFETCHT1 4160(DX)
-	PREFETCHT1 4224(DX)
-	PREFETCHT1 4288(DX)
-	PREFETCHT1 4352(DX)
-	PREFETCHT1 4416(DX)
-	PREFETCHT1 4480(DX)
-	PREFETCHT1 4544(DX)
+	PREFETCHT1 (DX)(CX*1)
+	PREFETCHT1 64(DX)(CX*1)
+	PREFETCHT1 128(DX)(CX*1)
+	PREFETCHT1 192(DX)(CX*1)
+	PREFETCHT1 256(DX)(CX*1)
+	PREFETCHT1 320(DX)(CX*1)
+	PREFETCHT1 384(DX)(CX*1)
+	PREFETCHT1 448(DX)(CX*1)
 	VPAND (DX), Y15, Y0
 	VPAND 32(DX), Y15, Y1
 	VPMAXUW Y1, Y0, Y0
@@ -1614,8 +1644,8 @@ codes2:
 	VPACKUSWB Y0, Y8, Y0
 	VMOVDQU order<>+0(SB), Y4
 	VPERMD Y0, Y4, Y0
-	TESTQ CX, CX
-	JZ plain3
+	CMPQ stream+72(FP), $0
+	JEQ plain3
 	VMOVNTDQ Y0, (AX)
 	JMP stored4
 
@@ -1630,6 +1660,12 @@ stored4:
 	CMPQ R8, $8
 	JL codes2
 	SUBQ $1, SI
+	JNZ group1
+	MOVQ groups+24(FP), SI
+	ADDQ codeGap+40(FP), AX
+	ADDQ scaleGap+48(FP), BX
+	ADDQ srcGap+56(FP), DX
+	SUBQ $1, rows+32(FP)
 	JNZ group1
 
 	// the largest amax; all ones where a block was flagged
@@ -1647,26 +1683,26 @@ stored4:
 	MOVL $-1, R8
 
 done5:
-	MOVQ R8, amax+48(FP)
+	MOVQ R8, amax+88(FP)
 	VZEROUPPER
 	RET
 
-// func fuseInt8AVX2(codes, scales, src *byte, groups, stream int, c *exponentConstants) (amax uint64)
+// func fuseInt8AVX2(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, stream int, c *exponentConstants) (amax uint64)
 //
 //	AX codes
 //	BX scales
 //	DX src
 //	SI groups
 //	DI c
-//	CX stream
+//	CX ahead
 //	R8 block of the group, and result
-TEXT ·fuseInt8AVX2(SB), 0, $480-56
+TEXT ·fuseInt8AVX2(SB), 0, $480-96
 	MOVQ codes+0(FP), AX
 	MOVQ scales+8(FP), BX
 	MOVQ src+16(FP), DX
 	MOVQ groups+24(FP), SI
-	MOVQ c+40(FP), DI
-	MOVQ stream+32(FP), CX
+	MOVQ c+80(FP), DI
+	MOVQ ahead+64(FP), CX
 	VPBROADCASTD (DI), Y0
 	VMOVDQU Y0, (SP)
 	VPBROADCASTD 4(DI), Y0
@@ -1709,22 +1745,22 @@ TEXT ·fuseInt8AVX2(SB), 0, $480-56
 group1:
 
 	// scales
-	PREFETCHT1 4096(DX)
-	PREFETCHT1 4160(DX)
-	PREFETCHT1 4224(DX)
-	PREFETCHT1 4288(DX)
-	PREFETCHT1 4352(DX)
-	PREFETCHT1 4416(DX)
-	PREFETCHT1 4480(DX)
-	PREFETCHT1 4544(DX)
-	PREFETCHT1 4608(DX)
-	PREFETCHT1 4672(DX)
-	PREFETCHT1 4736(DX)
-	PREFETCHT1 4800(DX)
-	PREFETCHT1 4864(DX)
-	PREFETCHT1 4928(DX)
-	PREFETCHT1 4992(DX)
-	PREFETCHT1 5056(DX)
+	PREFETCHT1 (DX)(CX*1)
+	PREFETCHT1 64(DX)(CX*1)
+	PREFETCHT1 128(DX)(CX*1)
+	PREFETCHT1 192(DX)(CX*1)
+	PREFETCHT1 256(DX)(CX*1)
+	PREFETCHT1 320(DX)(CX*1)
+	PREFETCHT1 384(DX)(CX*1)
+	PREFETCHT1 448(DX)(CX*1)
+	PREFETCHT1 512(DX)(CX*1)
+	PREFETCHT1 576(DX)(CX*1)
+	PREFETCHT1 640(DX)(CX*1)
+	PREFETCHT1 704(DX)(CX*1)
+	PREFETCHT1 768(DX)(CX*1)
+	PREFETCHT1 832(DX)(CX*1)
+	PREFETCHT1 896(DX)(CX*1)
+	PREFETCHT1 960(DX)(CX*1)
 	VPAND (DX), Y15, Y0
 	VPAND 32(DX), Y15, Y1
 	VPMAXUD Y1, Y0, Y0
@@ -1844,8 +1880,8 @@ codes2:
 	VPACKSSWB Y2, Y0, Y0
 	VPMAXSB 288(SP), Y0, Y0
 	VPERMD Y0, Y9, Y0
-	TESTQ CX, CX
-	JZ plain3
+	CMPQ stream+72(FP), $0
+	JEQ plain3
 	VMOVNTDQ Y0, (AX)
 	JMP stored4
 
@@ -1860,6 +1896,12 @@ stored4:
 	CMPQ R8, $8
 	JL codes2
 	SUBQ $1, SI
+	JNZ group1
+	MOVQ groups+24(FP), SI
+	ADDQ codeGap+40(FP), AX
+	ADDQ scaleGap+48(FP), BX
+	ADDQ srcGap+56(FP), DX
+	SUBQ $1, rows+32(FP)
 	JNZ group1
 
 	// the largest amax; all ones where a block was flagged
@@ -1877,26 +1919,26 @@ stored4:
 	MOVL $-1, R8
 
 done5:
-	MOVQ R8, amax+48(FP)
+	MOVQ R8, amax+88(FP)
 	VZEROUPPER
 	RET
 
-// func fuseInt8BF16AVX2(codes, scales, src *byte, groups, stream int, c *exponentConstants) (amax uint64)
+// func fuseInt8BF16AVX2(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, stream int, c *exponentConstants) (amax uint64)
 //
 //	AX codes
 //	BX scales
 //	DX src
 //	SI groups
 //	DI c
-//	CX stream
+//	CX ahead
 //	R8 block of the group, and result
-TEXT ·fuseInt8BF16AVX2(SB), 0, $480-56
+TEXT ·fuseInt8BF16AVX2(SB), 0, $480-96
 	MOVQ codes+0(FP), AX
 	MOVQ scales+8(FP), BX
 	MOVQ src+16(FP), DX
 	MOVQ groups+24(FP), SI
-	MOVQ c+40(FP), DI
-	MOVQ stream+32(FP), CX
+	MOVQ c+80(FP), DI
+	MOVQ ahead+64(FP), CX
 	VPBROADCASTD (DI), Y0
 	VMOVDQU Y0, (SP)
 	VPBROADCASTD 4(DI), Y0
@@ -1939,14 +1981,14 @@ TEXT ·fuseInt8BF16AVX2(SB), 0, $480-56
 group1:
 
 	// scales
-	PREFETCHT1 4096(DX)
-	PREFETCHT1 4160(DX)
-	PREFETCHT1 4224(DX)
-	PREFETCHT1 4288(DX)
-	PREFETCHT1 4352(DX)
-	PREFETCHT1 4416(DX)
-	PREFETCHT1 4480(DX)
-	PREFETCHT1 4544(DX)
+	PREFETCHT1 (DX)(CX*1)
+	PREFETCHT1 64(DX)(CX*1)
+	PREFETCHT1 128(DX)(CX*1)
+	PREFETCHT1 192(DX)(CX*1)
+	PREFETCHT1 256(DX)(CX*1)
+	PREFETCHT1 320(DX)(CX*1)
+	PREFETCHT1 384(DX)(CX*1)
+	PREFETCHT1 448(DX)(CX*1)
 	VPAND (DX), Y15, Y0
 	VPAND 32(DX), Y15, Y1
 	VPMAXUW Y1, Y0, Y0
@@ -2057,8 +2099,8 @@ codes2:
 	VPACKSSWB Y2, Y0, Y0
 	VPMAXSB 288(SP), Y0, Y0
 	VPERMQ $216, Y0, Y0
-	TESTQ CX, CX
-	JZ plain3
+	CMPQ stream+72(FP), $0
+	JEQ plain3
 	VMOVNTDQ Y0, (AX)
 	JMP stored4
 
@@ -2073,6 +2115,12 @@ stored4:
 	CMPQ R8, $8
 	JL codes2
 	SUBQ $1, SI
+	JNZ group1
+	MOVQ groups+24(FP), SI
+	ADDQ codeGap+40(FP), AX
+	ADDQ scaleGap+48(FP), BX
+	ADDQ srcGap+56(FP), DX
+	SUBQ $1, rows+32(FP)
 	JNZ group1
 
 	// the largest amax; all ones where a block was flagged
@@ -2090,26 +2138,26 @@ stored4:
 	MOVL $-1, R8
 
 done5:
-	MOVQ R8, amax+48(FP)
+	MOVQ R8, amax+88(FP)
 	VZEROUPPER
 	RET
 
-// func fuseGlobal4AVX2(codes, scales, src *byte, groups, stream int, c *globalConstants) (amax uint64)
+// func fuseGlobal4AVX2(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, stream int, c *globalConstants) (amax uint64)
 //
 //	AX codes
 //	BX scales
 //	DX src
 //	SI groups
 //	DI c
-//	CX stream
+//	CX ahead
 //	R8 block of the group, and result
-TEXT ·fuseGlobal4AVX2(SB), 0, $576-56
+TEXT ·fuseGlobal4AVX2(SB), 0, $576-96
 	MOVQ codes+0(FP), AX
 	MOVQ scales+8(FP), BX
 	MOVQ src+16(FP), DX
 	MOVQ groups+24(FP), SI
-	MOVQ c+40(FP), DI
-	MOVQ stream+32(FP), CX
+	MOVQ c+80(FP), DI
+	MOVQ ahead+64(FP), CX
 	VPBROADCASTD (DI), Y0
 	VMOVDQU Y0, (SP)
 	VPBROADCASTD 4(DI), Y0
@@ -2146,22 +2194,22 @@ TEXT ·fuseGlobal4AVX2(SB), 0, $576-56
 group1:
 
 	// scales
-	PREFETCHT1 4096(DX)
-	PREFETCHT1 4160(DX)
-	PREFETCHT1 4224(DX)
-	PREFETCHT1 4288(DX)
-	PREFETCHT1 4352(DX)
-	PREFETCHT1 4416(DX)
-	PREFETCHT1 4480(DX)
-	PREFETCHT1 4544(DX)
-	PREFETCHT1 4608(DX)
-	PREFETCHT1 4672(DX)
-	PREFETCHT1 4736(DX)
-	PREFETCHT1 4800(DX)
-	PREFETCHT1 4864(DX)
-	PREFETCHT1 4928(DX)
-	PREFETCHT1 4992(DX)
-	PREFETCHT1 5056(DX)
+	PREFETCHT1 (DX)(CX*1)
+	PREFETCHT1 64(DX)(CX*1)
+	PREFETCHT1 128(DX)(CX*1)
+	PREFETCHT1 192(DX)(CX*1)
+	PREFETCHT1 256(DX)(CX*1)
+	PREFETCHT1 320(DX)(CX*1)
+	PREFETCHT1 384(DX)(CX*1)
+	PREFETCHT1 448(DX)(CX*1)
+	PREFETCHT1 512(DX)(CX*1)
+	PREFETCHT1 576(DX)(CX*1)
+	PREFETCHT1 640(DX)(CX*1)
+	PREFETCHT1 704(DX)(CX*1)
+	PREFETCHT1 768(DX)(CX*1)
+	PREFETCHT1 832(DX)(CX*1)
+	PREFETCHT1 896(DX)(CX*1)
+	PREFETCHT1 960(DX)(CX*1)
 	VPAND (DX), Y15, Y0
 	VPAND 32(DX), Y15, Y1
 	VPMAXUD Y1, Y0, Y0
@@ -2410,8 +2458,8 @@ codes2:
 	VPACKUSWB Y0, Y8, Y0
 	VPERMQ $216, Y0, Y0
 	VPSHUFB words<>+0(SB), Y0, Y0
-	TESTQ CX, CX
-	JZ plain3
+	CMPQ stream+72(FP), $0
+	JEQ plain3
 	VMOVNTDQ Y0, (AX)
 	JMP stored4
 
@@ -2426,6 +2474,12 @@ stored4:
 	CMPQ R8, $16
 	JL codes2
 	SUBQ $1, SI
+	JNZ group1
+	MOVQ groups+24(FP), SI
+	ADDQ codeGap+40(FP), AX
+	ADDQ scaleGap+48(FP), BX
+	ADDQ srcGap+56(FP), DX
+	SUBQ $1, rows+32(FP)
 	JNZ group1
 
 	// the largest amax; all ones where a block was flagged
@@ -2443,26 +2497,26 @@ stored4:
 	MOVL $-1, R8
 
 done5:
-	MOVQ R8, amax+48(FP)
+	MOVQ R8, amax+88(FP)
 	VZEROUPPER
 	RET
 
-// func fuseGlobal4BF16AVX2(codes, scales, src *byte, groups, stream int, c *globalConstants) (amax uint64)
+// func fuseGlobal4BF16AVX2(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, stream int, c *globalConstants) (amax uint64)
 //
 //	AX codes
 //	BX scales
 //	DX src
 //	SI groups
 //	DI c
-//	CX stream
+//	CX ahead
 //	R8 block of the group, and result
-TEXT ·fuseGlobal4BF16AVX2(SB), 0, $576-56
+TEXT ·fuseGlobal4BF16AVX2(SB), 0, $576-96
 	MOVQ codes+0(FP), AX
 	MOVQ scales+8(FP), BX
 	MOVQ src+16(FP), DX
 	MOVQ groups+24(FP), SI
-	MOVQ c+40(FP), DI
-	MOVQ stream+32(FP), CX
+	MOVQ c+80(FP), DI
+	MOVQ ahead+64(FP), CX
 	VPBROADCASTD (DI), Y0
 	VMOVDQU Y0, (SP)
 	VPBROADCASTD 4(DI), Y0
@@ -2499,14 +2553,14 @@ TEXT ·fuseGlobal4BF16AVX2(SB), 0, $576-56
 group1:
 
 	// scales
-	PREFETCHT1 4096(DX)
-	PREFETCHT1 4160(DX)
-	PREFETCHT1 4224(DX)
-	PREFETCHT1 4288(DX)
-	PREFETCHT1 4352(DX)
-	PREFETCHT1 4416(DX)
-	PREFETCHT1 4480(DX)
-	PREFETCHT1 4544(DX)
+	PREFETCHT1 (DX)(CX*1)
+	PREFETCHT1 64(DX)(CX*1)
+	PREFETCHT1 128(DX)(CX*1)
+	PREFETCHT1 192(DX)(CX*1)
+	PREFETCHT1 256(DX)(CX*1)
+	PREFETCHT1 320(DX)(CX*1)
+	PREFETCHT1 384(DX)(CX*1)
+	PREFETCHT1 448(DX)(CX*1)
 	VPAND (DX), Y15, Y0
 	VPSLLD $16, Y0, Y1
 	VPMAXUW Y1, Y0, Y0
@@ -2755,8 +2809,8 @@ codes2:
 	VPACKUSWB Y0, Y8, Y0
 	VMOVDQU order<>+0(SB), Y4
 	VPERMD Y0, Y4, Y0
-	TESTQ CX, CX
-	JZ plain3
+	CMPQ stream+72(FP), $0
+	JEQ plain3
 	VMOVNTDQ Y0, (AX)
 	JMP stored4
 
@@ -2771,6 +2825,12 @@ stored4:
 	CMPQ R8, $16
 	JL codes2
 	SUBQ $1, SI
+	JNZ group1
+	MOVQ groups+24(FP), SI
+	ADDQ codeGap+40(FP), AX
+	ADDQ scaleGap+48(FP), BX
+	ADDQ srcGap+56(FP), DX
+	SUBQ $1, rows+32(FP)
 	JNZ group1
 
 	// the largest amax; all ones where a block was flagged
@@ -2788,6 +2848,6 @@ stored4:
 	MOVL $-1, R8
 
 done5:
-	MOVQ R8, amax+48(FP)
+	MOVQ R8, amax+88(FP)
 	VZEROUPPER
 	RET

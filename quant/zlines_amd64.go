@@ -4,20 +4,6 @@
 
 package quant
 
-// line8 sets code i, of 8 bits, to that of src[i] times factors[i/16], rounded
-// to nearest, i < n, n > 0, and returns the bits of the largest magnitude of src. Where
-// that is Inf or NaN, the codes are not to be used.
-//
-//go:noescape
-func line8(codes *byte, src *float32, n int, factors *float32, c *lineConstants) (amax uint64)
-
-// lineRandom8 sets code i, of 8 bits, to that of src[i] times factors[i/16], rounded
-// with the bits of random, i < n, n > 0, and returns the bits of the largest magnitude of src. Where
-// that is Inf or NaN, the codes are not to be used.
-//
-//go:noescape
-func lineRandom8(codes *byte, src *float32, random *uint32, n int, factors *float32, c *lineConstants) (amax uint64)
-
 // line4 sets code i, of 4 bits, to that of src[i] times factors[i/16], rounded
 // to nearest, i < n, n > 0, and returns the bits of the largest magnitude of src. Where
 // that is Inf or NaN, the codes are not to be used.
@@ -32,10 +18,12 @@ func line4(codes *byte, src *float32, n int, factors *float32, c *lineConstants)
 //go:noescape
 func lineRandom4(codes *byte, src *float32, random *uint32, n int, factors *float32, c *lineConstants) (amax uint64)
 
-// lineMaxima raises maxima[i] to the bits of |src[i]|, i < n, n > 0.
+// lineRandom8 sets code i, of 8 bits, to that of src[i] times factors[i/16], rounded
+// with the bits of random, i < n, n > 0, and returns the bits of the largest magnitude of src. Where
+// that is Inf or NaN, the codes are not to be used.
 //
 //go:noescape
-func lineMaxima(maxima, src *float32, n int)
+func lineRandom8(codes *byte, src *float32, random *uint32, n int, factors *float32, c *lineConstants) (amax uint64)
 
 // linePhilox sets dst to the words of Philox4x32-10 for the counters from first
 // on, 32·n words.

@@ -21,7 +21,7 @@ import "fmt"
 // the bias takes it off the low half of t, one multiplication of the two halves by
 // powers of two, and their sum (zTimes), has the same from bit 8 on, and the sign.
 func Quant() []*File {
-	return []*File{quantFused(), quantEncode(), quantSearch(), quantDecode(), quantSpread(), quantBoth(), quantTranspose(), quantBytes(), quantLines()}
+	return []*File{quantFused(), quantEncode(), quantSearch(), quantDecode(), quantSpread(), quantColumns(), quantScales(), quantTranspose(), quantBytes(), quantLines()}
 }
 
 // An instruction that waits to be printed.
@@ -62,6 +62,11 @@ func indices(of func(i int) int) []byte {
 		b[i] = byte(of(i))
 	}
 	return b
+}
+
+// halves returns 32 words, word i being of(i).
+func halves(of func(i int) int) []byte {
+	return indices(func(i int) int { return of(i/2) >> (i % 2 * 8) })
 }
 
 // constants lays out what Go hands to a kernel: dwords in the order of a struct.

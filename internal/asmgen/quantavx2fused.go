@@ -14,11 +14,11 @@ type fused256 struct {
 	bits            int // of a stored code
 	integer, global bool
 
-	dst, scales, src, groups, stream Reg
-	block                            Reg // of the group
-	scaleStride                      Reg // of scales that are not beside each other
-	first                            int // block of the group whose scales are computed
-	factors, anchors                 Mem // of the blocks of a group, as yFactor and yAnchor have them
+	dst, scales, src, groups, ahead Reg
+	block                           Reg // of the group
+	scaleStride                     Reg // of scales that are not beside each other
+	first                           int // block of the group whose scales are computed
+	factors, anchors                Mem // of the blocks of a group, as yFactor and yAnchor have them
 }
 
 func quantFused256() *File {
@@ -45,7 +45,7 @@ func (k *fused256) extent() int {
 
 func (k *fused256) emit() {
 	k.dst, k.scales, k.src, k.groups = k.Arg("codes"), k.Arg("scales"), k.Arg("src"), k.Arg("groups")
-	k.c.base, k.stream = k.Arg("c"), k.Arg("stream")
+	k.c.base, k.ahead = k.Arg("c"), k.Arg("ahead")
 	k.block = k.GP("block of the group, and result")
 	k.constants()
 
@@ -83,7 +83,18 @@ func (k *fused256) emit() {
 	k.Jump("JL", loop)
 	k.I("SUBQ", 1, k.groups)
 	k.Jump("JNZ", group)
+	k.nextRow(group, k.groups, k.dst, k.scales, k.src)
 	k.result()
+}
+
+// nextRow moves to the next row of groups, if there is one.
+func (fn *Func) nextRow(loop Label, groups, codes, scales, src Reg) {
+	fn.I("MOVQ", fn.FP("groups"), groups)
+	fn.I("ADDQ", fn.FP("codeGap"), codes)
+	fn.I("ADDQ", fn.FP("scaleGap"), scales)
+	fn.I("ADDQ", fn.FP("srcGap"), src)
+	fn.I("SUBQ", 1, fn.FP("rows"))
+	fn.Jump("JNZ", loop)
 }
 
 // constants fills the slots and registers that are read all along.
@@ -112,9 +123,8 @@ func (k *fused256) constants() {
 
 // prefetch asks for the source and the room for codes of a group to come.
 func (k *fused256) prefetch() {
-	source := fetches[k.source]
 	for o := 0; o < k.bytes(group256); o += 64 {
-		k.I(source.instruction, k.src.At(o+source.ahead))
+		k.I("PREFETCHT1", k.src.At(o).By(k.ahead, 1))
 	}
 }
 
@@ -183,14 +193,7 @@ func (k *fused256) storeScales(v, t Vec) {
 	k.I("VEXTRACTI128", 1, v, t.X())
 	k.I("VPACKUSDW", t.X(), v.X(), t.X())
 	k.I("VPACKUSWB", t.X(), t.X(), t.X())
-	if k.scaleStride == "" {
-		k.I("VMOVQ", t.X(), k.scales.At(k.first))
-		return
-	}
-	for i := range lanes256 {
-		k.I("VPEXTRB", i, t.X(), k.scales.At(0))
-		k.I("ADDQ", k.scaleStride, k.scales)
-	}
+	k.I("VMOVQ", t.X(), k.scales.At(k.first))
 }
 
 // flag raises flags where v has a dword of ones.
@@ -336,7 +339,7 @@ func (k *fused256) store() {
 	case 4:
 		k.pairs()
 	}
-	k.storeCodes(k.stream, "VMOVDQU", Y(0), k.dst)
+	k.storeCodes("VMOVDQU", Y(0), k.dst.At(0), codesAhead)
 }
 
 // result returns the largest amax, or all ones where flags were raised.

@@ -1,6 +1,9 @@
 package asmgen
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
 // quantBytes256 writes the AVX2 kernels for codes of 8 bits under FP32 scales.
 func quantBytes256() *File {
@@ -21,22 +24,6 @@ func (k *kernel256) begin(f *File, name, doc, params string) {
 	k.Func = f.Func(name, name+" "+fmt.Sprintf(doc, sourceName(k.source)), params)
 }
 
-// streamed writes Y0, past the caches where the constants say so. Otherwise room for
-// codes is fetched so many bytes ahead, once for a cache line.
-func (k *kernel256) streamed(at Mem, ahead int) {
-	plain, stored := k.NewLabel("plain"), k.NewLabel("stored")
-	k.I("CMPL", k.c.At("stream"), 0)
-	k.Jump("JEQ", plain)
-	k.I("VMOVNTDQ", Y(0), at)
-	k.Jump("JMP", stored)
-	k.Place(plain)
-	if ahead > 0 && at.Disp%64 == 0 {
-		k.I("PREFETCHT0", at.At(ahead))
-	}
-	k.I("VMOVDQU", Y(0), at)
-	k.Place(stored)
-}
-
 // encode writes the codes of the 32 elements at src, each times yFactor.
 func (k *kernel256) encode(src, codes Mem, ahead int) {
 	x := k.vectors(src)
@@ -44,7 +31,10 @@ func (k *kernel256) encode(src, codes Mem, ahead int) {
 	k.signs(x)
 	k.I("VPOR", Y(4), Y(0), Y(0))
 	k.sort()
-	k.streamed(codes, ahead)
+	if codes.Disp%64 > 0 {
+		ahead = 0 // once for a cache line
+	}
+	k.storeCodes("VMOVDQU", Y(0), codes, ahead)
 }
 
 // raise raises amax to the magnitudes of 32 bytes of the source, by way of t.
@@ -68,10 +58,10 @@ func (k *kernel256) widen(amax, t Vec) {
 
 // blocks: one block of 128 after the other, each with a scale of its own.
 func (k kernel256) blocks(f *File) {
-	k.begin(f, "blocks128", blocksDoc, blocksParams)
-	codes, scales, src, blocks := k.Arg("codes"), k.Arg("scales"), k.Arg("src"), k.Arg("blocks")
+	k.begin(f, "blocks128", blocksDoc+strings.Replace(gapsDoc, "%d", "32", 1), rowsParams+"bytesConstants) (amax uint64")
+	codes, scales, src, blocks, ahead := k.Arg("codes"), k.Arg("scales"), k.Arg("src"), k.Arg("groups"), k.Arg("ahead")
 	k.c = constants{k.Arg("c"), bytesNames}
-	t, source := k.GP("result"), blockFetches[k.source]
+	t := k.GP("result")
 	k.spread("limit", "least", "anchor", "max", "most", "mask", "one")
 	k.zero("amax")
 	k.load()
@@ -81,7 +71,7 @@ func (k kernel256) blocks(f *File) {
 	k.I("VPXOR", Y(3), Y(3), Y(3))
 	for i := range k.bytes(128) / 32 {
 		if i%2 == 0 {
-			k.I(source.instruction, src.At(32*i+source.ahead))
+			k.I("PREFETCHT1", src.At(32*i).By(ahead, 1))
 		}
 		k.raise(src.At(32*i), Y(2+i%2), Y(4+i%2))
 	}
@@ -111,6 +101,7 @@ func (k kernel256) blocks(f *File) {
 	k.I("ADDQ", 4, scales)
 	k.I("SUBQ", 1, blocks)
 	k.Jump("JNZ", loop)
+	k.nextRow(loop, blocks, codes, scales, src)
 	k.I("VMOVDQU", k.slot("amax"), Y(2))
 	k.maxDword256(Y(2), t)
 	k.I("MOVQ", t, k.FP("amax"))
@@ -126,40 +117,19 @@ func yZeros(k *kernel256) Vec {
 	return Y(4)
 }
 
-// rows: rows of blocks with a factor for each, while the amaxes of rows that come
-// later are found.
+// rows: rows of blocks with a factor for each.
 func (k kernel256) rows(f *File) {
-	k.begin(f, "rows", rowsDoc, rowsParams)
+	k.begin(f, "encodeRows", encodeRowsDoc+strings.Replace(gapsDoc, "%d", "32", 1), encodeRowsParams)
 	l := k.rowsLoop()
 	k.c = l.c
 	k.spread("limit", "least", "anchor")
 	k.load()
-	amax := [2]Vec{Y(8), Y(10)}
-	k.Note("Y8, Y10", "maxima of the block that comes")
 	size := k.bytes(64)
 	l.emit(k.Func, size, func() {
 		k.I("VBROADCASTSS", l.factors.At(0), yFactor)
-		for i, v := range amax {
-			k.I("VMOVDQU", l.maxima.At(32*i), v)
-		}
 	}, func() {
-		for i := range size / 32 {
-			if i%2 == 0 {
-				k.I("PREFETCHT1", l.next.At(32*i).By(l.nextAhead, 1))
-			}
-			k.raise(l.next.At(32*i), amax[i%2], Y(i%2))
-		}
-	}, func() {
-		for i := range size / 64 {
-			k.I("PREFETCHT0", l.src.At(64*i).By(l.srcAhead, 1))
-		}
 		for i := range 2 {
 			k.encode(l.src.At(i*size/2), l.codes.At(32*i), 0)
-		}
-	}, func() {
-		for i, v := range amax {
-			k.widen(v, Y(0))
-			k.I("VMOVDQU", v, l.maxima.At(32*i))
 		}
 	})
 }

@@ -3,11 +3,9 @@ package asmgen
 import "fmt"
 
 // bytesNames are the constants of quant's bytesConstants.
-var bytesNames = []string{"limit", "least", "anchor", "shift", "max", "mask", "one", "most", "stream"}
+var bytesNames = []string{"limit", "least", "anchor", "shift", "max", "mask", "one", "most", "infinity"}
 
-// quantBytes writes the kernels for codes of 8 bits under FP32 scales. They find
-// the amaxes of what comes next while they encode what is there, so that one waits
-// for memory while the other computes.
+// quantBytes writes the kernels for codes of 8 bits under FP32 scales.
 func quantBytes() *File {
 	f := NewFile("quant", "bytes")
 	tables := makeJoinTables(f, "bytes")
@@ -19,12 +17,9 @@ func quantBytes() *File {
 		{"BF16", byteCodes{source: 16, tables: tables}},
 	} {
 		v.b.blocks(f, "blocks128"+v.suffix)
-		v.b.rows(f, "rows"+v.suffix)
-		v.b.maxima(f, "tileMaxima"+v.suffix)
+		v.b.rows(f, "encodeRows"+v.suffix)
 	}
-	byteFactors(f)
-	quantAmaxBF16(f)
-	fence := f.Func("fence", "fence makes what was stored past the caches visible before what is stored after.", "")
+	fence := f.Func("fence", "fence makes non-temporal stores visible before later stores.", "")
 	fence.I("SFENCE")
 	fence.I("RET")
 	return f
@@ -48,18 +43,22 @@ func (b *byteCodes) vectors() int { return b.source / 8 }
 // load fills the registers of constants by way of t.
 func (b *byteCodes) load(t Reg) {
 	for i, v := range []Vec{zLimit, zLeast, zAnchor} {
-		b.I("VPBROADCASTD", b.c.At(bytesNames[i]), v)
+		b.I("VPBROADCASTD", b.c.At(encodeNames[i]), v)
 	}
 	b.loadJoin(b.tables, b.source, b.c, t)
 	broadcast(b.Func, 0x80808080, t, zSign)
-	abs := uint32(0x7fffffff)
-	if b.source == 16 {
-		abs = 0x7fff7fff
-		broadcast(b.Func, 0xffff0000, t, zUpper)
-	}
-	broadcast(b.Func, abs, t, zAbs)
+	broadcast(b.Func, 0xffff0000, t, zUpper)
+	broadcast(b.Func, b.absMask(), t, zAbs)
 	broadcast(b.Func, 0xff800000, t, zBinade)
 	b.I("VPXORD", zAmax, zAmax, zAmax)
+}
+
+// absMask returns the mask of the magnitudes of source elements in a dword.
+func (b *byteCodes) absMask() uint32 {
+	if b.source == 16 {
+		return 0x7fff7fff
+	}
+	return 0x7fffffff
 }
 
 // raise raises the lanes of the amax to the magnitudes of a vector, by way of t.
@@ -108,46 +107,25 @@ func (b *byteCodes) encode(at Mem, clamp bool) {
 	b.I("VPERMB", sums[1], zOrder, sums[1])
 }
 
-// store writes Z1, past the caches where the constants say so. Otherwise room for
-// codes is fetched so many bytes ahead.
-func (b *byteCodes) store(at Mem, ahead int) {
-	plain, stored := b.NewLabel("plain"), b.NewLabel("stored")
-	b.I("CMPL", b.c.At("stream"), 0)
-	b.Jump("JEQ", plain)
-	b.I("VMOVNTDQ", Z(1), at)
-	b.Jump("JMP", stored)
-	b.Place(plain)
-	if ahead > 0 {
-		b.I("PREFETCHT0", at.At(ahead))
-	}
-	b.I("VMOVDQU64", Z(1), at)
-	b.Place(stored)
-}
-
-// blockFetches are fetches of kernels that read each block twice, first for its amax.
-var blockFetches = map[int]fetch{32: {"PREFETCHT1", 4096}, 16: {"PREFETCHT0", 2048}}
-
-const (
-	blocksDoc = `quantizes blocks of 128, at least one, from %s to codes of 8 bits
-under float32 scales, and returns the bits of the largest magnitude: where that is
-Inf or NaN, the plain form must do the blocks anew.`
-	blocksParams = "codes, scales, src *byte, blocks int, c *bytesConstants) (amax uint64"
-)
+// blocksDoc is of kernels that read each block twice, first for its amax.
+const blocksDoc = `quantizes rows of groups of one block of 128, at least one, from %s to codes of 8
+bits under float32 scales, and returns the bits of the largest magnitude: where that is
+Inf or NaN, the reference implementation must encode the blocks. `
 
 // blocks: one block of 128 after the other, each with a scale of its own.
 func (b byteCodes) blocks(f *File, name string) {
-	b.Func = f.Func(name, name+" "+fmt.Sprintf(blocksDoc, sourceName(b.source)), blocksParams)
-	codes, scales, src, blocks := b.Arg("codes"), b.Arg("scales"), b.Arg("src"), b.Arg("blocks")
+	b.Func = f.Func(name, name+" "+fmt.Sprintf(blocksDoc+gapsDoc, sourceName(b.source), 64), rowsParams+"bytesConstants) (amax uint64")
+	codes, scales, src, blocks, ahead := b.Arg("codes"), b.Arg("scales"), b.Arg("src"), b.Arg("groups"), b.Arg("ahead")
 	b.c = constants{b.Arg("c"), bytesNames}
 	t := b.GP("constants and result")
 	b.load(t)
-	size, source := 128*b.source/8, blockFetches[b.source]
+	size := 128 * b.source / 8
 	loop := b.Label("block")
 	b.Comment("amax")
 	b.I("VPXORD", Z(12), Z(12), Z(12))
 	b.I("VPXORD", Z(13), Z(13), Z(13))
 	for i := range size / 64 {
-		b.I(source.instruction, src.At(64*i+source.ahead))
+		b.I("PREFETCHT1", src.At(64*i).By(ahead, 1))
 		b.raise(src.At(64*i), Z(12+i%2), Z(14+i%2))
 	}
 	if b.source == 16 {
@@ -165,13 +143,14 @@ func (b byteCodes) blocks(f *File, name string) {
 	b.Comment("codes")
 	for i := range 2 {
 		b.encode(src.At(i*size/2), false)
-		b.store(codes.At(64*i), codesAhead)
+		b.storeCodes("VMOVDQU64", Z(1), codes.At(64*i), codesAhead)
 	}
 	b.I("ADDQ", size, src)
 	b.I("ADDQ", 128, codes)
 	b.I("ADDQ", 4, scales)
 	b.I("SUBQ", 1, blocks)
 	b.Jump("JNZ", loop)
+	b.nextRow(loop, blocks, codes, scales, src)
 	b.I("VMOVD", zAmax.X(), t)
 	b.I("MOVQ", t, b.FP("amax"))
 	b.Return()
@@ -189,135 +168,62 @@ func (b *byteCodes) factors(amax, factor, one Vec) {
 	b.I("VMOVAPS", one, K(1), factor)
 }
 
-// A rowsLoop is what kernels for rows of blocks have in common: the loops over rows
-// and blocks, and what moves from one to the next.
+// A rowsLoop is what kernels for rows of blocks with known factors have in common.
 type rowsLoop struct {
-	codes, src, next, blocks, left, factors, maxima, srcAhead, nextAhead Reg
-	c                                                                    constants
+	codes, src, blocks, left, factors, ahead Reg
+	c                                        constants
 }
 
 const (
-	rowsDoc = `encodes rows of blocks of 64·units elements of %s at src by a factor for each
-block of a row to codes of 8 bits, unless codes is nil, and raises 16 maxima for each
-block of a row of as many at next to the bits of their magnitudes, unless that is nil.
-Gaps are the bytes between rows. Memory so far ahead of src and next is fetched.`
-	rowsParams = "codes, src, next *byte, rows, blocks, units, codeGap, srcGap, srcAhead, nextAhead int, factors, maxima *float32, c *bytesConstants"
+	encodeRowsDoc = `encodes rows of blocks of 64·units elements of %s by a factor for each block of
+a row to codes of 8 bits. Elements are finite. `
+	encodeRowsParams = "codes, src *byte, factors *float32, rows, blocks, units, codeGap, srcGap, factorGap, ahead, stream int, c *encodeConstants"
 )
 
 func (fn *Func) rowsLoop() rowsLoop {
 	return rowsLoop{
-		fn.Arg("codes"), fn.Arg("src"), fn.Arg("next"), fn.GP("blocks left of the row"), fn.GP("units left of the block, and constants"),
-		fn.GP("factors"), fn.GP("maxima"), fn.Arg("srcAhead"), fn.Arg("nextAhead"), constants{fn.Arg("c"), bytesNames},
+		fn.Arg("codes"), fn.Arg("src"), fn.GP("blocks left of the row"), fn.GP("units left of the block, and constants"),
+		fn.Arg("factors"), fn.Arg("ahead"), constants{fn.Arg("c"), encodeNames},
 	}
 }
 
-// emit prints the loops. Of a block, begin and end load and store what it has, raise
-// is for 64 elements at next, and encode for as many at src.
-func (l rowsLoop) emit(fn *Func, unitBytes int, begin, raise, encode, end func()) {
+// emit prints the loops: begin loads the factor of a block, and encode has 64 elements.
+func (l rowsLoop) emit(fn *Func, unitBytes int, begin, encode func()) {
 	row := fn.Label("row")
 	fn.I("MOVQ", fn.FP("blocks"), l.blocks)
-	fn.I("MOVQ", fn.FP("factors"), l.factors)
-	fn.I("MOVQ", fn.FP("maxima"), l.maxima)
 	block := fn.Label("block")
 	begin()
 	fn.I("MOVQ", fn.FP("units"), l.left)
 	loop := fn.Label("loop")
-	encodes, encoded := fn.NewLabel("encode"), fn.NewLabel("encoded")
-	fn.I("TESTQ", l.next, l.next)
-	fn.Jump("JZ", encodes)
-	raise()
-	fn.I("ADDQ", unitBytes, l.next)
-	fn.Place(encodes)
-	fn.I("TESTQ", l.codes, l.codes)
-	fn.Jump("JZ", encoded)
+	for i := range unitBytes / 64 {
+		fn.I("PREFETCHT1", l.src.At(64*i).By(l.ahead, 1))
+	}
 	encode()
 	fn.I("ADDQ", unitBytes, l.src)
 	fn.I("ADDQ", 64, l.codes)
-	fn.Place(encoded)
 	fn.I("SUBQ", 1, l.left)
 	fn.Jump("JNZ", loop)
-	end()
 	fn.I("ADDQ", 4, l.factors)
-	fn.I("ADDQ", 64, l.maxima)
 	fn.I("SUBQ", 1, l.blocks)
 	fn.Jump("JNZ", block)
-	skipNext, skipCodes := fn.NewLabel("noNext"), fn.NewLabel("noCodes")
-	fn.I("TESTQ", l.next, l.next)
-	fn.Jump("JZ", skipNext)
-	fn.I("ADDQ", fn.FP("srcGap"), l.next)
-	fn.Place(skipNext)
-	fn.I("TESTQ", l.codes, l.codes)
-	fn.Jump("JZ", skipCodes)
 	fn.I("ADDQ", fn.FP("srcGap"), l.src)
 	fn.I("ADDQ", fn.FP("codeGap"), l.codes)
-	fn.Place(skipCodes)
+	fn.I("ADDQ", fn.FP("factorGap"), l.factors)
 	fn.I("SUBQ", 1, fn.FP("rows"))
 	fn.Jump("JNZ", row)
 	fn.Return()
 }
 
-// rows: rows of blocks with a factor for each, while the amaxes of rows that come
-// later are found.
+// rows: rows of blocks with a factor for each.
 func (b byteCodes) rows(f *File, name string) {
-	b.Func = f.Func(name, name+" "+fmt.Sprintf(rowsDoc, sourceName(b.source)), rowsParams)
+	b.Func = f.Func(name, name+" "+fmt.Sprintf(encodeRowsDoc+gapsDoc, sourceName(b.source), 64), encodeRowsParams)
 	l := b.rowsLoop()
 	b.c = l.c
 	b.load(l.left)
 	l.emit(b.Func, 64*b.source/8, func() {
 		b.I("VBROADCASTSS", l.factors.At(0), zByteFactor)
-		b.I("VMOVDQU64", l.maxima.At(0), zAmax)
 	}, func() {
-		for i := range b.vectors() {
-			b.I("PREFETCHT1", l.next.At(64*i).By(l.nextAhead, 1))
-			b.raise(l.next.At(64*i), zAmax, Z(12+i))
-		}
-	}, func() {
-		for i := range b.vectors() {
-			b.I("PREFETCHT0", l.src.At(64*i).By(l.srcAhead, 1))
-		}
 		b.encode(l.src.At(0), true)
-		b.store(l.codes.At(0), 0)
-	}, func() {
-		b.widen(zAmax, Z(12))
-		b.I("VMOVDQU64", zAmax, l.maxima.At(0))
+		b.storeCodes("VMOVDQU64", Z(1), l.codes.At(0), 0)
 	})
-}
-
-func quantAmaxBF16(f *File) {
-	fn := f.Func("amaxBF16", "amaxBF16 returns the bits, as float32, of the largest of |src[i]|, i < n, n > 0.", "src *byte, n int) (amax uint64")
-	src, n := fn.Arg("src"), fn.Arg("n")
-	t := fn.GP("masks and result")
-	b := byteCodes{Func: fn, source: 16}
-	broadcast(fn, 0x7fff7fff, t, zAbs)
-	broadcast(fn, 0xffff0000, t, zUpper)
-	fn.I("VPXORD", zAmax, zAmax, zAmax)
-	fn.I("VPXORD", Z(0), Z(0), Z(0))
-	rest, done := fn.NewLabel("rest"), fn.NewLabel("done")
-	fn.I("SUBQ", 64, n)
-	fn.Jump("JL", rest)
-	loop := fn.Label("loop")
-	for i := range 2 {
-		fn.I("PREFETCHT0", src.At(64*i+linePrefetch))
-		b.raise(src.At(64*i), []Vec{zAmax, Z(0)}[i], Z(1+i))
-	}
-	fn.I("ADDQ", 128, src)
-	fn.I("SUBQ", 64, n)
-	fn.Jump("JGE", loop)
-	fn.Place(rest)
-	fn.I("ADDQ", 64, n)
-	fn.Jump("JZ", done)
-	fn.I("MOVQ", -1, t)
-	fn.I("BZHIQ", n, t, t)
-	for i := range 2 {
-		fn.I("KMOVD", t, K(1))
-		fn.I("VMOVDQU16.Z", src.At(64*i), K(1), Z(1))
-		b.raise(Z(1), zAmax, Z(1))
-		fn.I("SHRQ", 32, t)
-	}
-	fn.Place(done)
-	fn.I("VPMAXUW", Z(0), zAmax, zAmax)
-	b.widen(zAmax, Z(1))
-	fn.maxDword(zAmax, t)
-	fn.I("MOVQ", t, fn.FP("amax"))
-	fn.Return()
 }

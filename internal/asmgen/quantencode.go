@@ -3,7 +3,7 @@ package asmgen
 import "fmt"
 
 // encodeNames are the constants of quant's encodeConstants.
-var encodeNames = []string{"limit", "least", "anchor", "shift", "sign", "signShift"}
+var encodeNames = []string{"limit", "least", "anchor", "shift", "sign", "signShift", "unit"}
 
 // How far ahead the source is fetched, in bytes: while amaxes are found, and at
 // most while codes are written.
@@ -17,7 +17,8 @@ const (
 // are given.
 func quantEncode() *File {
 	f := NewFile("quant", "encode")
-	quantAmaxes(f)
+	quantAmaxes(f, 32)
+	quantAmaxes(f, 16)
 	low, high := gatherTables(f, "encode")
 	quantEncodeLine(f, "encodeTimes", "VMULPS", "times", low, high)
 	quantEncodeLine(f, "encodeOver", "VDIVPS", "divided by", low, high)
@@ -66,34 +67,45 @@ func (fn *Func) blockLoop(n, extent Reg, begin func(), body func(i Reg), end fun
 	fn.Jump("JG", block)
 }
 
-func quantAmaxes(f *File) {
-	fn := f.Func("amaxes512", `amaxes512 raises amax[j] to the largest of the bits of |src[i]|, i/extent = j,
-i < n, n > 0.`, "amax *uint32, src *float32, n, extent int")
+func quantAmaxes(f *File, source int) {
+	name := "amaxes512" + sourceSuffix(source)
+	fn := f.Func(name, fmt.Sprintf(`%s raises amax[j] to the largest of the bits of |src[i]|, i/extent = j,
+i < n, n > 0, of %s.`, name, sourceName(source)), "amax *uint32, src *byte, n, extent int")
 	amax, src, n, extent := fn.Arg("amax"), fn.Arg("src"), fn.Arg("n"), fn.Arg("extent")
-	t, zAbs := fn.GP("constants and results"), Z(31)
-	broadcast(fn, 0x7fffffff, t, zAbs)
+	b := byteCodes{Func: fn, source: source}
+	t := fn.GP("constants and results")
+	broadcast(fn, b.absMask(), t, zAbs)
+	broadcast(fn, 0xffff0000, t, zUpper)
+	vectors, size, move := 4, 4, "VMOVDQU32.Z"
+	if source == 16 {
+		vectors, size, move = 2, 2, "VMOVDQU16.Z"
+	}
 	fn.blockLoop(n, extent, func() {
-		fn.I("VMOVD", amax.At(0), X(2))
-		for _, i := range []int{3, 4, 5} {
-			fn.I("VPXORD", Z(i), Z(i), Z(i))
+		for i := range vectors {
+			fn.I("VPXORD", Z(2+i), Z(2+i), Z(2+i))
 		}
 	}, func(i Reg) {
-		for j := range 4 {
-			fn.I("PREFETCHT0", src.At(64*j+linePrefetch).By(i, 4))
-			fn.I("VMOVDQU32.Z", src.At(64*j).By(i, 4), K(1+j), Z(6+j))
+		for j := range vectors {
+			at := src.At(64*j).By(i, size)
+			fn.I("PREFETCHT0", at.At(linePrefetch))
+			fn.I(move, at, K(1+j*4/vectors), Z(6+j))
 		}
-		for j := range 4 {
-			fn.I("VPANDD", Z(6+j), zAbs, Z(6+j))
-			fn.I("VPMAXUD", Z(6+j), Z(2+j), Z(2+j))
+		for j := range vectors {
+			b.raise(Z(6+j), Z(2+j), Z(6+j))
 		}
 	}, func() {
+		for n := vectors / 2; n > 0; n /= 2 {
+			for j := range n {
+				b.raise(Z(2+n+j), Z(2+j), Z(2+n+j))
+			}
+		}
+		b.widen(Z(2), Z(3))
+		fn.I("VMOVD", amax.At(0), X(3))
 		fn.I("VPMAXUD", Z(3), Z(2), Z(2))
-		fn.I("VPMAXUD", Z(5), Z(4), Z(4))
-		fn.I("VPMAXUD", Z(4), Z(2), Z(2))
 		fn.maxDword(Z(2), t)
 		fn.I("MOVL", t, amax.At(0))
 		fn.I("ADDQ", 4, amax)
-		fn.I("LEAQ", src.At(0).By(extent, 4), src)
+		fn.I("LEAQ", src.At(0).By(extent, size), src)
 	})
 	fn.Return()
 }

@@ -21,22 +21,12 @@ type fused struct {
 // exponentNames are the constants of kernels with E8M0 scales, in the order of
 // quant's exponentConstants; globalNames those of its globalConstants.
 var (
-	exponentNames = []string{"ratio", "up", "down", "low", "span", "floor", "least", "base", "step", "anchor", "shift", "limit"}
+	exponentNames = []string{"ratio", "up", "down", "low", "span", "floor", "least", "base", "step", "anchor", "shift", "limit", "factor"}
 	globalNames   = []string{"encode", "decode", "infinity", "limit", "least", "anchor", "shift", "scaleLimit", "scaleLeast", "scaleAnchor", "rebias", "one", "most"}
 )
 
 // codesAhead is the prefetch distance of codes, in bytes.
 const codesAhead = 1024
-
-// A fetch is how the source is asked for: into which cache, and how many bytes
-// ahead of the codes.
-type fetch struct {
-	instruction string
-	ahead       int
-}
-
-// fetches has what was fastest by bits of a source element.
-var fetches = map[int]fetch{32: {"PREFETCHT1", 4096}, 16: {"PREFETCHT1", 4096}}
 
 // Registers that hold constants all along, with zTimes, zPair and kOdd. Z0 to Z7
 // serve the amaxes and scales, Z8 to Z16 the codes.
@@ -125,12 +115,18 @@ func (k fusedKind) begin(f *File, suffix string, blocks, multiple int) (*Func, [
 	}
 	name = fmt.Sprint(name, k.bits) + map[int]string{16: "BF16"}[k.source]
 	name += suffix
-	return f.Func(name, fmt.Sprintf(`%s quantizes groups of %d blocks, at least one, from %s to codes of
+	return f.Func(name, fmt.Sprintf(`%s quantizes rows of groups of %d blocks, at least one, from %s to codes of
 %d bits, and returns the bits of the largest magnitude; all ones where a block
-must be encoded by the reference implementation. Where stream is not zero, codes leave by
-non-temporal stores to a multiple of %d.`, name, blocks, sourceName(k.source), k.bits, multiple),
-		"codes, scales, src *byte, groups, stream int, c *"+kind+") (amax uint64"), names
+must be encoded by the reference implementation. `+gapsDoc, name, blocks, sourceName(k.source), k.bits, multiple),
+		rowsParams+kind+") (amax uint64"), names
 }
+
+const (
+	gapsDoc = `Gaps are the bytes from the end
+of a row to the next one. Memory ahead bytes further in src is prefetched. Where stream is
+not zero, codes leave by non-temporal stores to a multiple of %d.`
+	rowsParams = "codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, stream int, c *"
+)
 
 func quantFused() *File {
 	f := NewFile("quant", "fused")
@@ -155,10 +151,11 @@ func (k *fused) block() int {
 func (k *fused) groupBytes() int { return 16 * k.block() * k.source / 8 }
 
 func (k *fused) emit() {
-	k.dst, k.scales, k.src, k.groups, k.c.base = k.Arg("codes"), k.Arg("scales"), k.Arg("src"), k.Arg("groups"), k.Arg("c")
+	k.dst, k.scales, k.src, k.c.base = k.Arg("codes"), k.Arg("scales"), k.Arg("src"), k.Arg("c")
 	k.write, k.read = k.GP("factors of a group"), k.GP("factors in use")
-	left, stream, started := k.GP("steps left of the group"), k.Arg("stream"), k.GP("whether a group was scaled")
-	k.next = k.GP("the group that is scaled next")
+	k.next, k.groups = k.GP("the group that is scaled next"), k.GP("groups of its row left to scale")
+	started, left, ahead := k.GP("whether a group was scaled"), k.GP("steps left of a group"), k.Arg("ahead")
+	encodes, rows := k.GP("groups left to encode of a row"), k.Arg("rows")
 	const buffer = 128
 	k.Frame(2*buffer + 64)
 	k.load()
@@ -167,16 +164,24 @@ func (k *fused) emit() {
 	k.I("LEAQ", k.write.At(buffer), k.read)
 	k.I("MOVQ", k.src, k.next)
 	k.I("XORL", started, started)
+	k.I("MOVQ", k.FP("groups"), k.groups)
+	k.I("MOVQ", k.groups, encodes)
 
-	encode := k.NewLabel("encode")
+	encode, row := k.NewLabel("encode"), k.NewLabel("row")
 	loop := k.Label("group")
-	k.I("TESTQ", k.groups, k.groups)
-	k.Jump("JZ", encode)
+	k.I("CMPQ", k.FP("rows"), "$0") // left to scale
+	k.Jump("JEQ", encode)
 	k.Comment("scales of a group, one ahead of the codes")
 	k.Emit(k.amaxes())
 	k.Emit(k.factors())
 	k.I("ADDQ", k.groupBytes(), k.next)
 	k.I("SUBQ", 1, k.groups)
+	k.Jump("JNZ", row)
+	k.I("MOVQ", k.FP("groups"), k.groups)
+	k.I("ADDQ", k.FP("srcGap"), k.next)
+	k.I("ADDQ", k.FP("scaleGap"), k.scales)
+	k.I("SUBQ", 1, k.FP("rows"))
+	k.Place(row)
 	k.I("TESTQ", started, started)
 	k.Jump("JNZ", encode)
 	k.I("MOVL", 1, started)
@@ -190,9 +195,8 @@ func (k *fused) emit() {
 	k.I("MOVQ", 16*k.block()/step, left)
 	codes := k.Label("codes")
 	size := step * k.packing.bits / 8
-	source := fetches[k.source]
 	for o := 0; o < step*k.source/8; o += 64 {
-		k.I(source.instruction, k.src.At(o+source.ahead))
+		k.I("PREFETCHT1", k.src.At(o).By(ahead, 1))
 	}
 	var s sequence
 	for first := 0; first < step; first += 64 {
@@ -210,7 +214,7 @@ func (k *fused) emit() {
 		k.I("PREFETCHT0", k.dst.At(codesAhead))
 		k.I("VMOVDQU8", zSums[1], kSixes, k.dst.At(0))
 	} else {
-		k.storeCodes(stream, "VMOVDQU64", zSums[1], k.dst)
+		k.storeCodes("VMOVDQU64", zSums[1], k.dst.At(0), codesAhead)
 	}
 	k.I("ADDQ", step*k.source/8, k.src)
 	k.I("ADDQ", size, k.dst)
@@ -219,22 +223,29 @@ func (k *fused) emit() {
 	k.Jump("JNZ", codes)
 	k.I("SUBQ", 4*16, k.read)
 	k.I("XCHGQ", k.read, k.write)
-	k.I("CMPQ", k.src, k.next)
-	k.Jump("JNE", loop)
+	k.I("SUBQ", 1, encodes)
+	k.Jump("JNZ", loop)
+	k.I("MOVQ", k.FP("groups"), encodes)
+	k.I("ADDQ", k.FP("srcGap"), k.src)
+	k.I("ADDQ", k.FP("codeGap"), k.dst)
+	k.I("SUBQ", 1, rows)
+	k.Jump("JNZ", loop)
 	k.result()
 }
 
-// storeCodes stores codes, where stream is not zero by a non-temporal store. Otherwise
-// the line codesAhead is prefetched.
-func (fn *Func) storeCodes(stream Reg, store string, codes Vec, dst Reg) {
+// storeCodes stores codes, by a non-temporal store where the argument stream is not
+// zero. Otherwise the place of codes so many bytes ahead is prefetched, unless that is 0.
+func (fn *Func) storeCodes(store string, codes Vec, at Mem, ahead int) {
 	plain, stored := fn.NewLabel("plain"), fn.NewLabel("stored")
-	fn.I("TESTQ", stream, stream)
-	fn.Jump("JZ", plain)
-	fn.I("VMOVNTDQ", codes, dst.At(0))
+	fn.I("CMPQ", fn.FP("stream"), "$0")
+	fn.Jump("JEQ", plain)
+	fn.I("VMOVNTDQ", codes, at)
 	fn.Jump("JMP", stored)
 	fn.Place(plain)
-	fn.I("PREFETCHT0", dst.At(codesAhead))
-	fn.I(store, codes, dst.At(0))
+	if ahead > 0 {
+		fn.I("PREFETCHT0", at.At(ahead))
+	}
+	fn.I(store, codes, at)
 	fn.Place(stored)
 }
 
@@ -281,13 +292,17 @@ func (k *fused) loadSixes(t Reg) {
 }
 
 // result returns the largest amax, or all ones where flags were raised.
-func (k *fused) result() {
-	k.Comment("the largest amax; all ones where a block was flagged")
-	k.maxDword(zAmax, k.write)
-	k.I("KMOVW", kFlags, k.read)
-	k.I("NEGL", k.read) // carries where there is a flag
-	k.I("SBBL", k.read, k.read)
-	k.I("ORL", k.read, k.write)
-	k.I("MOVQ", k.write, k.FP("amax"))
-	k.Return()
+func (k *fused) result() { k.amaxOrFlags(k.write, k.read) }
+
+// amaxOrFlags returns the largest dword of zAmax as amax, or all ones where a bit of kFlags
+// is set, by way of two registers.
+func (fn *Func) amaxOrFlags(amax, flags Reg) {
+	fn.Comment("the largest amax; all ones where a block was flagged")
+	fn.maxDword(zAmax, amax)
+	fn.I("KMOVW", kFlags, flags)
+	fn.I("NEGL", flags) // carries where there is a flag
+	fn.I("SBBL", flags, flags)
+	fn.I("ORL", flags, amax)
+	fn.I("MOVQ", amax, fn.FP("amax"))
+	fn.Return()
 }

@@ -79,80 +79,37 @@ func (s *sequence) foldBy(step [2]instruction, greater string, a, b, t Vec) {
 
 // factors stores the scales of the amaxes in Z0, and in the write buffer what
 // their elements are encoded with.
-func (k *fused) factors() sequence {
-	return append(k.factorsOf(k.scales.At(0)), instruction{"ADDQ", []any{16, k.scales}})
-}
-
-// factorsOf is factors of scales to a given place.
-func (k *fused) factorsOf(scales Mem) sequence {
+func (k *fused) factors() (s sequence) {
 	if k.global {
-		return k.globalFactors(scales)
+		globalFactors(&s, k.c, k.scales.At(0), k.write.At(0))
+	} else {
+		k.exponentFactors(&s)
 	}
-	return k.exponentFactors(scales)
+	s.I("ADDQ", 16, k.scales)
+	return s
 }
 
-// exponentFactors: the code of a scale is the exponent of amax·ratio, raised by
-// what the rule adds to the significand. The write buffer gets e of the smallest
-// normal element, and behind it 2^(23-m)·(1 + bias·2^-23).
-func (k *fused) exponentFactors(scales Mem) sequence {
-	var s sequence
-	amax, code, t := Z(0), Z(0), Z(1)
-	s.I("VPSUBD.BCST", k.c.At("low"), amax, t)
-	s.I("VPTESTMD", amax, amax, K(1))
-	s.I("VPCMPUD.BCST", 6, k.c.At("span"), t, K(1), K(1))
-	s.I("KORW", K(1), kFlags, kFlags)
-	s.I("VMULPS.BCST", k.c.At("ratio"), amax, amax)
-	s.I("VPADDD.BCST", k.c.At("up"), amax, amax)
-	s.I("VPSRLD", 23, amax, code)
-	s.I("VPSUBD.BCST", k.c.At("down"), code, code)
-	s.I("VPXORD", t, t, t)
-	s.I("VPMAXSD", t, code, code)
-	s.I("VPMOVDB", code, scales)
+// exponentFactors: the write buffer gets e of the smallest normal element, and behind
+// it 2^(23-m)·(1 + bias·2^-23); of integers the factor.
+func (k *fused) exponentFactors(s *sequence) {
+	code, t := exponentCodes(s, k.c, k.scales.At(0)), Z(1)
 	s.I("VPMAXSD.BCST", k.c.At("floor"), code, code)
 	if k.integer {
 		s.I("VPBROADCASTD", k.c.At("base"), t)
 		s.I("VPSUBD", code, t, t)
 		s.I("VPSLLD", 23, t, t)
 		s.I("VMOVDQA64", t, k.write.At(0))
-	} else {
-		s.I("VPSUBD.BCST", k.c.At("least"), code, t)
-		s.I("VPSLLD", 23, t, t)
-		s.I("VMOVDQA64", t, k.write.At(0))
-		s.I("VPBROADCASTD", k.c.At("base"), t)
-		s.I("VPSUBD", code, t, t)
-		s.I("VPBROADCASTD", k.c.At("step"), Z(2))
-		s.I("VPSLLVD", Z(2), t, t)
-		s.I("VPSLLD", 16, t, t) // modulo 2^16
-		s.I("VPSRLD", 16, t, t)
-		s.I("VPORD.BCST", k.c.At("anchor"), t, t)
-		s.I("VMOVDQA64", t, k.write.At(64))
+		return
 	}
-	return s
-}
-
-// globalFactors: scale = e4m3(amax·encode), and the write buffer gets
-// 1/(scale·decode), kept finite.
-func (k *fused) globalFactors(scales Mem) sequence {
-	var s sequence
-	amax, t, u := Z(0), Z(1), Z(2)
-	s.I("VPCMPUD.BCST", 5, k.c.At("infinity"), amax, K(1))
-	s.I("KORW", K(1), kFlags, kFlags)
-	s.I("VMULPS.BCST", k.c.At("encode"), amax, amax)
-	s.I("VMINPS.BCST", k.c.At("scaleLimit"), amax, amax)
-	s.I("VPANDD", amax, zBinade, t)
-	s.I("VPMAXUD.BCST", k.c.At("scaleLeast"), t, t)
-	s.I("VPBROADCASTD", k.c.At("scaleAnchor"), u)
-	s.I("VFMADD213PS", amax, u, t)
-	s.I("VPSRLD", 20, t, u)
-	s.I("VPADDD", u, t, t)
-	s.I("VPMOVDB", t, scales)
-	s.I("VPSLLD", 24, t, t)
-	s.I("VPSRLD", 4, t, t)
-	s.I("VMULPS.BCST", k.c.At("rebias"), t, t)
-	s.I("VMULPS.BCST", k.c.At("decode"), t, t)
-	s.I("VPBROADCASTD", k.c.At("one"), u)
-	s.I("VDIVPS", t, u, t)
-	s.I("VMINPS.BCST", k.c.At("most"), t, t)
+	s.I("VPSUBD.BCST", k.c.At("least"), code, t)
+	s.I("VPSLLD", 23, t, t)
 	s.I("VMOVDQA64", t, k.write.At(0))
-	return s
+	s.I("VPBROADCASTD", k.c.At("base"), t)
+	s.I("VPSUBD", code, t, t)
+	s.I("VPBROADCASTD", k.c.At("step"), Z(2))
+	s.I("VPSLLVD", Z(2), t, t)
+	s.I("VPSLLD", 16, t, t) // modulo 2^16
+	s.I("VPSRLD", 16, t, t)
+	s.I("VPORD.BCST", k.c.At("anchor"), t, t)
+	s.I("VMOVDQA64", t, k.write.At(64))
 }

@@ -12,18 +12,16 @@ import (
 func quantLines() *File {
 	f := NewFile("quant", "lines")
 	low, high := gatherTables(f, "lines")
-	for _, bits := range []int{8, 4} {
-		lineCodes(f, bits, false, low, high)
-		lineCodes(f, bits, true, low, high)
-	}
-	lineMaxima(f)
+	lineCodes(f, 4, false, low, high)
+	lineCodes(f, 4, true, low, high)
+	lineCodes(f, 8, true, low, high)
 	linePhilox(f)
 	lineHadamard(f)
 	return f
 }
 
 // lineNames are the constants of quant's lineConstants.
-var lineNames = []string{"limit", "least", "anchor", "shift", "sign", "signShift", "binade", "mantissa", "largest", "thirtyTwo", "implicit"}
+var lineNames = []string{"limit", "least", "anchor", "shift", "sign", "signShift", "unit", "binade", "mantissa", "largest", "thirtyTwo", "implicit"}
 
 func lineCodes(f *File, bits int, random bool, low, high Sym) {
 	name, what, params := fmt.Sprintf("line%d", bits), "to nearest", "codes *byte, src *float32"
@@ -130,26 +128,6 @@ that is Inf or NaN, the codes are not to be used.`, name, bits, what), params+",
 	})
 	fn.maxDword(zAmax, t)
 	fn.I("MOVQ", t, fn.FP("amax"))
-	fn.Return()
-}
-
-func lineMaxima(f *File) {
-	fn := f.Func("lineMaxima", "lineMaxima raises maxima[i] to the bits of |src[i]|, i < n, n > 0.", "maxima, src *float32, n int")
-	maxima, src, n := fn.Arg("maxima"), fn.Arg("src"), fn.Arg("n")
-	t := fn.GP("masks")
-	broadcast(fn, 0x7fffffff, t, Z(16))
-	fn.elementLoop(n, t, func() {
-		for j := range 4 {
-			fn.I("PREFETCHT0", src.At(64*j+linePrefetch))
-			fn.I("VMOVDQU32.Z", src.At(64*j), K(1+j), Z(j))
-			fn.I("VMOVDQU32.Z", maxima.At(64*j), K(1+j), Z(4+j))
-			fn.I("VPANDD", Z(16), Z(j), Z(j))
-			fn.I("VPMAXUD", Z(j), Z(4+j), Z(j))
-			fn.I("VMOVDQU32", Z(j), K(1+j), maxima.At(64*j))
-		}
-		fn.I("ADDQ", 256, src)
-		fn.I("ADDQ", 256, maxima)
-	})
 	fn.Return()
 }
 

@@ -1,58 +1,41 @@
 package asmgen
 
-import "math/bits"
-
-// columnLines turns the codes of the columns of a tile, and stores them.
-func (k *both) columnLines() {
+// storeColumns transposes the codes of a tile, 16 columns at a time, and stores them.
+func (k *columns) storeColumns() {
 	k.Comment("codes of columns")
-	line, stride, step, staged := k.rowDst, k.row, k.m, k.staged
-	k.I("MOVQ", k.FP("columnCodes"), line)
-	k.I("MOVQ", k.FP("columnStride"), stride)
-	k.I("LEAQ", k.room.At(bothStaged), staged)
-	if k.alone {
-		k.I("MOVQ", k.FP("rows"), k.t)
-		k.I("IMULQ", k.packing.bits, k.t)
-		k.I("SHRQ", 3, k.t)
-	} else {
-		k.I("MOVQ", k.packing.bytes(tileSide), k.t)
-	}
-	k.I("MOVQ", -1, k.n)
-	k.I("BZHIQ", k.t, k.n, k.n)
-	k.I("KMOVQ", k.n, kRows)
-	if k.source == 16 {
-		k.I("LEAQ", Mem{Base: stride, Index: stride, Scale: 1}, step)
-	} else {
-		step = stride
-	}
-	if !k.stream {
-		k.I("MOVQ", stride, k.ahead)
-		k.I("SHLQ", bits.TrailingZeros(tileSide), k.ahead)
-	}
+	k.I("MOVQ", k.FP("codes"), k.line)
+	k.I("MOVQ", k.FP("codeStride"), k.factors)
+	k.I("MOVQ", k.room, k.staged)
+	stride := k.factors
 	each := 32 / k.source // of BF16, even and odd columns
+	k.I("MOVQ", stride, k.step)
+	if each > 1 {
+		k.I("ADDQ", stride, k.step)
+	}
 	k.I("MOVQ", 4/each, k.n)
 	loop := k.Label("columns")
-	k.I("MOVQ", line, k.from)
+	k.I("MOVQ", k.line, k.from)
 	for i := range each {
 		if i > 0 {
-			k.I("LEAQ", k.from.At(0).By(stride, 1), line)
+			k.I("LEAQ", k.from.At(0).By(stride, 1), k.line)
 		}
-		if k.packing.bits != 4 {
-			k.turn16(staged, line, step)
+		if k.packing.bits == 4 {
+			k.transpose8()
 		} else {
-			k.turn8(staged, line, step)
+			k.transpose16()
 		}
-		k.I("ADDQ", k.stagedBytes(), staged)
+		k.I("ADDQ", k.stagedBytes(), k.staged)
 	}
 	if each > 1 {
-		k.I("SUBQ", stride, line)
+		k.I("SUBQ", stride, k.line)
 	}
 	k.I("SUBQ", 1, k.n)
 	k.Jump("JNZ", loop)
-	k.I("MOVQ", line, k.FP("columnCodes"))
+	k.I("MOVQ", k.line, k.FP("codes"))
 }
 
 // exchange puts two halves of each of a and b to a, and the others to b.
-func (k *both) exchange(low, high string, immediate []any, a, b, t *Vec) {
+func (k *columns) exchange(low, high string, immediate []any, a, b, t *Vec) {
 	k.I(low, append(immediate[:len(immediate):len(immediate)], *b, *a, *t)...)
 	k.I(high, append(highImmediate(immediate), *b, *a, *a)...)
 	*a, *b, *t = *t, *a, *b
@@ -66,9 +49,9 @@ func highImmediate(immediate []any) []any {
 	return []any{map[int]int{0x44: 0xee, 0x88: 0xdd}[immediate[0].(int)]}
 }
 
-// turnDwords exchanges dwords within the lanes of groups of four vectors, so that
+// transposeDwords exchanges dwords within the lanes of groups of four vectors, so that
 // vectors 0, 2, 1 and 3 of a group are columns 0 to 3 of each lane.
-func (k *both) turnDwords(v []Vec, t *Vec) {
+func (k *columns) transposeDwords(v []Vec, t *Vec) {
 	for g := 0; g < len(v); g += 4 {
 		k.exchange("VPUNPCKLDQ", "VPUNPCKHDQ", nil, &v[g], &v[g+1], t)
 		k.exchange("VPUNPCKLDQ", "VPUNPCKHDQ", nil, &v[g+2], &v[g+3], t)
@@ -77,16 +60,16 @@ func (k *both) turnDwords(v []Vec, t *Vec) {
 	}
 }
 
-// turn16 stores 16 columns of 64 codes.
-func (k *both) turn16(from, line, step Reg) {
+// transpose16 stores 16 columns of 64 codes of 8 or 6 bits.
+func (k *columns) transpose16() {
 	p := newPool(17)
 	v := make([]Vec, 16)
 	for i := range v {
 		v[i] = p.take()
-		k.I("VMOVDQA64", from.At(64*i), v[i])
+		k.I("VMOVDQA64", k.staged.At(64*i), v[i])
 	}
 	t := p.take()
-	k.turnDwords(v, &t)
+	k.transposeDwords(v, &t)
 	lanes := func(immediate int, a, b *Vec) { k.exchange("VSHUFI32X4", "VSHUFI32X4", []any{immediate}, a, b, &t) }
 	var columns [16]Vec
 	for c, i := range []int{0, 2, 1, 3} {
@@ -98,29 +81,40 @@ func (k *both) turn16(from, line, step Reg) {
 			columns[c+4*j] = v[u]
 		}
 	}
-	for _, c := range columns {
-		if k.packing.bits == 6 {
+	if k.packing.bits == 6 {
+		for _, c := range columns {
 			k.I("VPERMB", c, zSixes, c)
+			k.I("VMOVDQU8", c, kSixes, k.line.At(0))
+			k.I("ADDQ", k.step, k.line)
 		}
-		if k.stream {
-			k.I("VMOVNTDQ", c, line.At(0))
-		} else {
-			k.storeColumn(c, line)
-		}
-		k.I("ADDQ", step, line)
+		return
 	}
+	plain, stored := k.NewLabel("plain"), k.NewLabel("stored")
+	k.I("CMPQ", k.FP("stream"), "$0")
+	k.Jump("JEQ", plain)
+	for _, store := range []string{"VMOVNTDQ", "VMOVDQU64"} {
+		for _, c := range columns {
+			k.I(store, c, k.line.At(0))
+			k.I("ADDQ", k.step, k.line)
+		}
+		if store == "VMOVNTDQ" {
+			k.Jump("JMP", stored)
+			k.Place(plain)
+		}
+	}
+	k.Place(stored)
 }
 
-// turn8 stores 16 columns of 64 codes of 4 bits.
-func (k *both) turn8(from, line, step Reg) {
+// transpose8 stores 16 columns of 64 codes of 4 bits.
+func (k *columns) transpose8() {
 	p := newPool(9)
 	v := make([]Vec, 8)
 	for i := range v {
 		v[i] = p.take()
-		k.I("VMOVDQA64", from.At(64*i), v[i])
+		k.I("VMOVDQA64", k.staged.At(64*i), v[i])
 	}
 	t := p.take()
-	k.turnDwords(v, &t)
+	k.transposeDwords(v, &t)
 	var columns [8]Vec // of 16, each beside that four further
 	for c, i := range []int{0, 2, 1, 3} {
 		k.exchange("VSHUFI32X4", "VSHUFI32X4", []any{0x44}, &v[i], &v[4+i], &t)
@@ -131,17 +125,10 @@ func (k *both) turn8(from, line, step Reg) {
 	}
 	for c := range 16 {
 		if v := columns[c%4+c/8*4]; c/4%2 == 0 {
-			k.storeColumn(v.Y(), line)
+			k.I("VMOVDQU", v.Y(), k.line.At(0))
 		} else {
-			k.I("VEXTRACTI64X4", 1, v, t.Y())
-			k.storeColumn(t.Y(), line)
+			k.I("VEXTRACTI64X4", 1, v, k.line.At(0))
 		}
-		k.I("ADDQ", step, line)
+		k.I("ADDQ", k.step, k.line)
 	}
-}
-
-// storeColumn stores the codes of a column, and fetches room for those of the next tile.
-func (k *both) storeColumn(v Vec, line Reg) {
-	k.I("PREFETCHT0", line.At(0).By(k.ahead, 1))
-	k.I("VMOVDQU8", v, kRows, line.At(0))
 }

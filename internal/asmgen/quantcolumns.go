@@ -1,0 +1,397 @@
+package asmgen
+
+import "fmt"
+
+// quantColumns writes the kernels of columnwise copies: the amaxes of columns, and their
+// codes under known factors, which leave transposed. They take tiles of 64 rows and 64
+// columns, 16 rows at a time: four rows at a time become codes of which each dword has one
+// column's (eight rows of codes of 4 bits), and the dwords of a tile are transposed.
+func quantColumns() *File {
+	f := NewFile("quant", "columns")
+	joins := makeJoinTables(f, "columns")
+	tables := columnTables{
+		joinTables: joins,
+		sixes:      sixesTable(f, "columns"),
+		even:       f.Table("columnsEven", indices(func(i int) int { return i % 16 &^ 1 })),
+		deal: [2]Sym{
+			f.Table("columnsDeal", words(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30)),
+			f.Table("columnsDealOdd", words(1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31)),
+		},
+	}
+	for _, source := range []int{32, 16} {
+		columnMaxima(f, source)
+		for _, k := range []columns{{packing: packings[8]}, {packing: packings[6]}, {packing: packings[4]}, {packing: packings[8], integer: true}} {
+			k.source, k.tables = source, tables
+			k.emitTo(f)
+		}
+	}
+	return f
+}
+
+// columnMaxima raises the amaxes of columns, four rows at a time and then one.
+func columnMaxima(f *File, source int) {
+	name := "columnMaxima" + sourceSuffix(source)
+	fn := f.Func(name, fmt.Sprintf(`%s raises maxima[j], j < 64·n, to the bits of the magnitudes of column j of
+rows of %s, n > 0, rows > 0. Memory ahead bytes further is prefetched.`, name, sourceName(source)),
+		"maxima *uint32, src *byte, n, rows, srcStride, ahead int")
+	src, stride, ahead := fn.Arg("src"), fn.Arg("srcStride"), fn.Arg("ahead")
+	maxima, row, left := fn.GP("maxima of 64 columns"), fn.GP("64 columns of a row"), fn.GP("64 columns left")
+	triple, triples := fn.GP("3·srcStride"), fn.GP("3·srcStride + ahead")
+	b := byteCodes{Func: fn, source: source}
+	broadcast(fn, b.absMask(), row, zAbs)
+	fn.I("LEAQ", stride.At(0).By(stride, 2), triple)
+	fn.I("LEAQ", triple.At(0).By(ahead, 1), triples)
+	for _, rows := range []int{4, 1} {
+		loop, done := fn.Label("rows"), fn.NewLabel("done")
+		fn.I("CMPQ", fn.FP("rows"), fmt.Sprintf("$%d", rows))
+		fn.Jump("JLT", done)
+		fn.I("MOVQ", fn.FP("maxima"), maxima)
+		fn.I("MOVQ", src, row)
+		fn.I("MOVQ", fn.FP("n"), left)
+		columns := fn.Label("columns")
+		for i := range 64 * source / 8 / 64 {
+			most, x := Z(2*i), Z(2*i+1)
+			at := row.At(64 * i)
+			places := []Mem{at, at.By(stride, 1), at.By(stride, 2), at.By(triple, 1)}
+			for r := range rows {
+				if r == 0 {
+					fn.I("VPANDD", places[r], zAbs, most)
+					fn.I("PREFETCHT0", at.By(ahead, 1))
+					continue
+				}
+				b.raise(places[r], most, x)
+				if r == 3 {
+					fn.I("PREFETCHT0", at.By(triples, 1))
+				}
+			}
+			if source == 32 {
+				fn.I("VPMAXUD", maxima.At(64*i), most, most)
+				fn.I("VMOVDQU64", most, maxima.At(64*i))
+				continue
+			}
+			for half := range 2 {
+				if half == 1 {
+					fn.I("VEXTRACTI64X4", 1, most, most.Y())
+				}
+				fn.I("VPMOVZXWD", most.Y(), x)
+				fn.I("VPSLLD", 16, x, x)
+				fn.I("VPMAXUD", maxima.At(128*i+64*half), x, x)
+				fn.I("VMOVDQU64", x, maxima.At(128*i+64*half))
+			}
+		}
+		fn.I("ADDQ", 64*source/8, row)
+		fn.I("ADDQ", 256, maxima)
+		fn.I("SUBQ", 1, left)
+		fn.Jump("JNZ", columns)
+		fn.I("LEAQ", src.At(0).By(stride, rows), src)
+		fn.I("SUBQ", rows, fn.FP("rows"))
+		fn.Jump("JMP", loop)
+		fn.Place(done)
+	}
+	fn.Return()
+}
+
+// sourceSuffix ends the names of kernels by the bits of a source element.
+func sourceSuffix(bits int) string { return map[int]string{32: "", 16: "BF16"}[bits] }
+
+// A pool is the vector registers that are free.
+type pool []Vec
+
+func newPool(n int) *pool {
+	var p pool
+	for i := range n {
+		p = append(p, Z(i))
+	}
+	return &p
+}
+
+func (p *pool) take() Vec {
+	v := (*p)[0]
+	*p = (*p)[1:]
+	return v
+}
+
+func (p *pool) give(v Vec) { *p = append(pool{v}, *p...) }
+
+// columnTables are the read-only data of columns.
+type columnTables struct {
+	joinTables
+	sixes Sym
+	even  Sym    // indices of the first byte of words, twice
+	deal  [2]Sym // indices of the even, and of the odd, dwords of two vectors
+}
+
+// columns is the kernel of one source and kind of codes. A row of a tile is four vectors
+// of float32: of BF16, the even and the odd elements of 32, twice.
+type columns struct {
+	*Func
+	source  int // bits of a source element
+	packing packing
+	integer bool
+	c       constants
+	tables  columnTables
+
+	room, from, stride, staged, factors, line, step, n, groups, ahead, further Reg
+}
+
+// Registers of these kernels beside those of the fused ones. Z0 to Z17 hold codes.
+var (
+	zColumnLeast  = Z(20) // 2^(exponent of the smallest normal)
+	zColumnAnchor = Z(31) // 2^(23-m)·(1 + bias·2^-23)
+	zEven         = Z(24)
+	kEven         = K(6) // the second and fourth byte of each dword
+)
+
+const (
+	tileSide    = 64
+	tileColumns = "codes, src *byte, factors *float32, n, blockRows, codeStride, srcStride, factorStride, ahead, stream int, c *encodeConstants"
+)
+
+// stagedBytes returns the bytes of the codes of 16 columns, of which those of four
+// rows, or eight of 4 bits, fill a dword.
+func (k *columns) stagedBytes() int {
+	if k.packing.bits == 4 {
+		return 8 * tileSide
+	}
+	return 16 * tileSide
+}
+
+func (k columns) emitTo(f *File) {
+	name := "columns"
+	if k.integer {
+		name += "Int"
+	}
+	name = fmt.Sprint(name, k.packing.bits) + sourceSuffix(k.source)
+	k.Func = f.Func(name, fmt.Sprintf(`%s encodes n tiles of 64 rows and 64 columns of %s, n > 0, to codes of %d
+bits that leave transposed: elements times the factor of their column, of which there is
+a row for each 16·blockRows rows. Strides are in bytes. Elements are finite. Memory ahead
+bytes further in src is prefetched, unless that is 0. Where stream is not zero, codes of 8
+bits leave by non-temporal stores to multiples of 64.`,
+		name, sourceName(k.source), k.packing.bits), tileColumns)
+	k.c = constants{k.GP("constants, and anything"), encodeNames}
+	k.I("MOVQ", k.FP("c"), k.c.base)
+	k.from, k.stride = k.GP("four rows of the source"), k.Arg("srcStride")
+	k.room, k.staged = k.GP("codes of a tile by columns, on the stack at a multiple of 64"), k.GP("those of 16 columns")
+	k.factors, k.line, k.step = k.GP("factors of a row of blocks"), k.GP("a column of codes"), k.GP("bytes between columns")
+	k.n, k.groups = k.GP("what is left"), k.GP("16 rows left")
+	blocks := k.GP("16 rows left of a row of blocks")
+	k.ahead, k.further = k.Arg("ahead"), k.GP("ahead, and a row")
+	k.I("LEAQ", k.ahead.At(0).By(k.stride, 1), k.further)
+	k.Frame(4*16*tileSide + 64)
+	k.I("LEAQ", SP.At(63), k.room)
+	k.I("ANDQ", -64, k.room)
+	k.loadConstants()
+
+	tile := k.Label("tile")
+	k.I("MOVQ", k.FP("src"), k.from)
+	k.I("MOVQ", k.FP("factors"), k.factors)
+	k.I("MOVQ", k.room, k.staged)
+	k.I("MOVQ", tileSide/16, k.groups)
+	blockRow := k.Label("blocks")
+	k.I("MOVQ", k.FP("blockRows"), blocks)
+	k.loadFactors()
+	sixteen := k.Label("sixteen")
+	k.encodeSixteen()
+	done := k.NewLabel("done")
+	k.I("SUBQ", 1, k.groups)
+	k.Jump("JZ", done)
+	k.I("SUBQ", 1, blocks)
+	k.Jump("JNZ", sixteen)
+	k.I("ADDQ", k.FP("factorStride"), k.factors)
+	k.Jump("JMP", blockRow)
+	k.Place(done)
+	k.storeColumns()
+	k.I("ADDQ", tileSide*k.source/8, k.FP("src"))
+	k.I("ADDQ", 4*tileSide, k.FP("factors"))
+	k.I("SUBQ", 1, k.FP("n"))
+	k.Jump("JNZ", tile)
+	k.Return()
+}
+
+// loadConstants fills the registers of constants.
+func (k *columns) loadConstants() {
+	t := k.staged
+	broadcast(k.Func, 0xff800000, t, zBinade)
+	broadcast(k.Func, 0xffff0000, t, zUpper)
+	broadcast(k.Func, 0x01010101<<k.packing.sign, t, zSign)
+	k.I("VPBROADCASTD", k.c.At("limit"), zLimit)
+	k.I("VPBROADCASTD", k.c.At("least"), zColumnLeast)
+	k.I("VPBROADCASTD", k.c.At("anchor"), zColumnAnchor)
+	k.loadJoin(k.tables.joinTables, k.source, k.c, t)
+	switch k.packing.bits {
+	case 6:
+		broadcast(k.Func, 0x40014001, t, zJoin)  // bytes times 1, 64
+		broadcast(k.Func, 0x10000001, t, zJoin2) // words times 1, 4096
+		k.I("VMOVDQU64", k.tables.sixes, zSixes)
+		k.I("MOVQ", "$0x0000ffffffffffff", t)
+		k.I("KMOVQ", t, kSixes)
+	case 4:
+		broadcast(k.Func, 0x10011001, t, zJoin)
+		k.I("VMOVDQU64", k.tables.even, zEven)
+		k.I("KNOTQ", kOdd, kEven)
+	}
+}
+
+// factor returns the register of the factors of vector q of a row.
+func (k *columns) factor(q int) Vec {
+	if k.packing.bits == 4 {
+		return [...]Vec{Z(17), Z(21), Z(22), Z(27)}[q]
+	}
+	return Z(14 + q)
+}
+
+// loadFactors loads the factors of a row of blocks: those of BF16 in the order of its
+// vectors, those of integers times the steps in 1.
+func (k *columns) loadFactors() {
+	for q := range 4 {
+		if k.source == 16 {
+			at := k.factors.At(q / 2 * 128)
+			k.I("VMOVDQU64", at, Z(1))
+			k.I("VMOVDQU64", k.tables.deal[q%2], k.factor(q))
+			k.I("VPERMI2D", at.At(64), Z(1), k.factor(q))
+		} else {
+			k.I("VMOVUPS", k.factors.At(64*q), k.factor(q))
+		}
+		if k.integer {
+			k.I("VMULPS.BCST", k.c.At("unit"), k.factor(q), k.factor(q))
+		}
+	}
+}
+
+// encodeSixteen encodes 16 rows.
+func (k *columns) encodeSixteen() {
+	groups := []int{0}
+	if k.packing.bits == 4 { // these give the first and third byte, and the second and fourth
+		groups = []int{0, 2}
+	}
+	k.I("MOVQ", 16/(4*len(groups)), k.n)
+	loop := k.Label("encode")
+	p := newPool(14)
+	if k.packing.bits == 4 {
+		p = newPool(17)
+	}
+	var held [4]Vec // of codes of 4 bits, those of the first group
+	at := 0         // the row that from is at
+	for g, first := range groups {
+		for q, v := range k.encodeRows(p, [2]int{first, first + 2*len(groups)}, &at) {
+			switch {
+			case k.packing.bits == 8:
+			case k.packing.bits == 6:
+				joinSixes(k, v)
+			case g == 0:
+				k.I("VPMADDUBSW", zJoin, v, v)
+				held[q] = v
+				continue
+			default:
+				k.I("VPMADDUBSW", zJoin, v, v)
+				k.I("VPSHUFB", zEven, v, kEven, held[q])
+				p.give(v)
+				v = held[q]
+			}
+			k.I("VMOVDQA64", v, k.staged.At(k.stagedBytes()*q))
+			p.give(v)
+		}
+	}
+	k.moveTo(4*len(groups), &at)
+	k.I("ADDQ", 64, k.staged)
+	k.I("SUBQ", 1, k.n)
+	k.Jump("JNZ", loop)
+}
+
+// moveTo moves from to a row.
+func (k *columns) moveTo(row int, at *int) {
+	for ; *at > row; *at-- {
+		k.I("SUBQ", k.stride, k.from)
+	}
+	if n := row - *at; n > 0 {
+		k.I("LEAQ", k.from.At(0).By(k.stride, n), k.from)
+	}
+	*at = row
+}
+
+// encodeRows returns the codes of two pairs of rows, as four dwords of each 16 columns.
+func (k *columns) encodeRows(p *pool, starts [2]int, at *int) (codes [4]Vec) {
+	var pairs [2][4]Vec // the codes of two rows, and their signs
+	for i, start := range starts {
+		k.moveTo(start, at)
+		k.prefetch()
+		for r, from := range []Mem{k.from.At(0), k.from.At(0).By(k.stride, 1)} {
+			for q := range 4 {
+				x := p.take()
+				k.scaled(x, from, q)
+				k.round(p, x)
+				if r == 1 {
+					k.I("VPSHUFB", zPair, pairs[i][q], kOdd, x)
+					p.give(pairs[i][q])
+				}
+				pairs[i][q] = x
+			}
+		}
+	}
+	for q := range codes {
+		codes[q] = k.join(pairs[0][q], pairs[1][q], p)
+	}
+	return codes
+}
+
+// prefetch prefetches two rows, unless ahead is zero.
+func (k *columns) prefetch() {
+	none := k.NewLabel("none")
+	k.I("TESTQ", k.ahead, k.ahead)
+	k.Jump("JZ", none)
+	for _, distance := range []Reg{k.ahead, k.further} {
+		for at := 0; at < tileSide*k.source/8; at += 64 {
+			k.I("PREFETCHT1", k.from.At(at).By(distance, 1))
+		}
+	}
+	k.Place(none)
+}
+
+// scaled leaves vector q of a row times the factors of its columns in x.
+func (k *columns) scaled(x Vec, from Mem, q int) {
+	switch {
+	case k.source == 32:
+		k.I("VMULPS", from.At(64*q), k.factor(q), x)
+		return
+	case q%2 == 0:
+		k.I("VPSLLD", 16, from.At(32*q), x)
+	default:
+		k.I("VPANDD", from.At(32*(q-1)), zUpper, x)
+	}
+	k.I("VMULPS", k.factor(q), x, x)
+}
+
+// round makes y what joins to codes: the rounding sum times zTimes, or an integer from
+// the second byte on.
+func (k *columns) round(p *pool, y Vec) {
+	clampTo(k, zLimit, y)
+	if k.integer {
+		k.I("VCVTPS2DQ", y, y)
+		k.I("VPSLLD", 8, y, y)
+		return
+	}
+	e := p.take()
+	k.I("VPANDD", y, zBinade, e)
+	k.I("VRANGEPS", 3, zColumnLeast, e, e)
+	k.I("VFMADD231PS", zColumnAnchor, e, y)
+	k.I("VPMADDWD", zTimes, y, y)
+	p.give(e)
+}
+
+// join makes the codes, with their signs, of two vectors that hold two codes and two
+// bytes of signs in each dword.
+func (k *columns) join(a, b Vec, p *pool) Vec {
+	if k.integer { // whose codes have the sign
+		k.I("VPSHUFB", zSwap, b, kHigh, a)
+		p.give(b)
+		return a
+	}
+	t := p.take()
+	k.I("VMOVDQA64", a, t)
+	k.I("VPSHUFB", zSwap, b, kHigh, a)
+	k.I("VPSHUFB", zSwap, t, kLow, b)
+	k.I("VPTERNLOGD", 0xd8, zSign, b, a) // where zSign is set signs, else codes
+	p.give(t)
+	p.give(b)
+	return a
+}

@@ -1,0 +1,336 @@
+package quant
+
+import (
+	"math"
+	"sync"
+	"sync/atomic"
+
+	"github.com/microscale-go/microscale/format"
+	"github.com/microscale-go/microscale/internal/parallel"
+)
+
+// One walk over tiles quantizes for every format, direction, source and option:
+//
+//	prescale  the scale of a whole tensor, or of whole stored rows, from one read before (prescale.go)
+//	tile      for each tile of the matrix, and each copy that is made of it:
+//	  load      a view of the matrix, or its rows transposed or transformed in scratch
+//	  amax      of each block
+//	  scale     amax → scale code and factor; a search may replace them
+//	  encode    elements × factor → codes
+//
+// Rows of a tile are quantized by a fused kernel, which does amax, scale and encode at
+// once (fused.go), or stage by stage (rows.go). A columnwise copy takes its tiles stage by
+// stage without a transposed source where a kernel transposes codes (columns.go), and else
+// as rows of the transposed tile. Primitives and their contracts are in primitives.go.
+// Blocks that a kernel does not serve are encoded by the reference implementation.
+
+const (
+	grainElements = 1 << 14   // the least work of a goroutine
+	streamBytes   = 4 << 20   // the least source whose codes leave by non-temporal stores
+	rowTileBytes  = 64 << 10  // of the source in a tile that is read by rows
+	tileBytes     = 256 << 10 // in one whose blocks extend over rows, or of a columnwise copy: it stays in the second-level cache
+	tileRows      = 128       // of a tile of a columnwise copy, at least: that many codes of 4 bits fill a cache line
+	tileSide      = 64        // rows and columns that a columnKernel takes
+	loadBytes     = 64 << 10  // of the transposed rows in scratch, about
+)
+
+// An output is one copy of the matrix that a call makes.
+type output struct {
+	q      *Quantizer
+	t      *Tensor
+	x      source // the matrix
+	with   With
+	global global
+	whole  blockFactor   // of a format with one scale per tensor
+	known  []blockFactor // of each stored row, where they are found before
+	stream bool          // codes leave by non-temporal stores
+	seen   atomic.Uint32 // bits of the largest amax
+
+	divides bool          // elements are divided by their factor
+	fused   [2]*fusedCall // for float32 and for BF16 sources; nil where there is none
+	columns *columnKernel
+	scales  scaleFunc
+	encodes encodeFunc
+	encode  encodeConstants
+	line    lineConstants
+	search  *scaleSearch
+	random  philoxConstants
+}
+
+// newOutput prepares one copy of x, with the scales that are known before: those of the
+// whole tensor.
+func newOutput(q *Quantizer, x source, d Direction, with With) *output {
+	rows, cols := x.shape()
+	t := with.Into
+	if t == nil {
+		t = newTensor(q.Format, d, rows, cols)
+	}
+	o := &output{q: q, t: t, x: x, with: with, stream: rows*cols*x.elementBytes() >= streamBytes}
+	if q.Format.Global && with.Inverse != nil {
+		o.global = givenGlobal(*with.Inverse) // before t.Amax and t.Global are set, one of which it may be
+	}
+	hasNaN := with.NaN
+	if q.Format.NeedsAmax() {
+		if with.Amax != nil {
+			t.Amax = *with.Amax
+		}
+		if with.Amax == nil || q.Format.PerTensor() && q.NonFinite != Tolerate && with.Inverse == nil {
+			amax, isNaN := o.amax()
+			if hasNaN = hasNaN || isNaN; with.Amax == nil {
+				t.Amax = amax
+			}
+		}
+	}
+	t.Global = 1 // when what With points to, perhaps in t, was read
+	if q.Format.Global {
+		if with.Inverse == nil {
+			o.global = arithmetics[q.Arithmetic].global(t.Amax, q.Format.Element.Max(), q.top())
+		}
+		t.Global = o.global.decode
+	}
+	if q.Format.PerTensor() && rows > 0 && cols > 0 {
+		o.whole = o.scaleWhole(hasNaN)
+	}
+	if q.Format.Scaled() {
+		o.prepareKernels()
+	}
+	return o
+}
+
+// prepareKernels chooses the kernels of o, with their constants.
+func (o *output) prepareKernels() {
+	o.divides = o.whole.divide
+	if !o.q.Format.PerTensor() {
+		o.divides = o.q.blockScale(1, false, o.global).divide
+	}
+	o.line = newLineConstants(o.q.Format.Element)
+	o.encode = o.line.encodeConstants
+	o.encodes = o.encodeFunc()
+	o.fused = [2]*fusedCall{o.fusedCall(false), o.fusedCall(true)}
+	if o.t.Direction == Columnwise {
+		o.columns = o.columnKernel()
+	}
+	if k := first(scaleKernels, func(k *scaleKernel) bool { return has(k.tier) && k.serves(o.q) }); k != nil && o.q.Search == NoSearch {
+		o.scales = k.begin(o)
+	}
+	if o.q.Search != NoSearch {
+		o.search = o.newScaleSearch()
+	}
+	if o.q.Rounding == format.Stochastic {
+		o.random = o.with.Random.philoxConstants()
+	}
+}
+
+// A pipeline is the walk of one call over the tiles of a matrix.
+type pipeline struct {
+	x          source
+	outputs    [2]*output // by direction; nil where it is not asked for
+	rows, cols int        // of a tile
+}
+
+// quantize makes the copies that are not nil. They share the reads of the matrix unless
+// one of them needs whole rows or columns in its tiles.
+func quantize(x source, row, col *output, threads int) {
+	if row != nil && col != nil && (row.needsWholeRows() || col.needsWholeRows()) {
+		quantize(x, row, nil, threads)
+		quantize(x, nil, col, threads)
+		return
+	}
+	p := &pipeline{x: x, outputs: [2]*output{row, col}}
+	if rows, cols := x.shape(); rows > 0 && cols > 0 {
+		w := workers.Get().(*worker)
+		p.plan()
+		p.prescale(w, threads)
+		p.walk(threads)
+		workers.Put(w)
+	}
+	for _, o := range p.outputs {
+		if o != nil {
+			o.finish(threads)
+		}
+	}
+}
+
+// needsWholeRows reports whether a tile has whole stored rows of o: where a scale extends
+// over them and cannot be found before, since it is searched for, is that of transformed
+// elements, or is shared by several.
+func (o *output) needsWholeRows() bool {
+	b := o.q.Format.Block
+	if !o.q.Format.Scaled() || o.q.Format.PerTensor() {
+		return false
+	}
+	return b.Rows == 0 || b.Cols == 0 && (b.Rows > 1 || o.q.Search != NoSearch || o.q.Hadamard)
+}
+
+// plan chooses tiles that hold whole blocks of the copies, and few enough bytes for a cache.
+func (p *pipeline) plan() {
+	rows, cols := p.x.shape()
+	size := p.x.elementBytes()
+	row, col := p.outputs[Rowwise], p.outputs[Columnwise]
+	if col == nil {
+		block := row.q.Format.Block
+		if row.q.Format.PerTensor() || !row.q.Format.Scaled() {
+			block = Shape{1, 0}
+		}
+		p.rows, p.cols = block.Rows, cols
+		switch {
+		case block.Rows == 0:
+			p.rows = rows
+		case block.Rows > 1 && block.Cols > 0: // so that a band of rows stays in the cache
+			p.cols = max(1, tileBytes/(size*block.Rows*block.Cols)) * block.Cols
+		default:
+			p.rows = max(1, rowTileBytes/(size*cols*block.Rows)) * block.Rows
+		}
+		return
+	}
+	down, right := tileSide, tileSide
+	if row != nil {
+		down, right = leastCommon(down, row.q.Format.Block.Rows), leastCommon(right, row.q.Format.Block.Cols)
+	}
+	down, right = leastCommon(down, col.q.Format.Block.Cols), leastCommon(right, col.q.Format.Block.Rows)
+	p.rows = ceilDiv(tileRows, down) * down
+	if col.needsWholeRows() {
+		p.rows = rows
+	}
+	p.cols = max(1, tileBytes/(size*p.rows)/right) * right
+	if col.needsWholeRows() && col.q.Format.Block.Rows == 0 {
+		p.cols = cols
+	}
+}
+
+// leastCommon returns the least common multiple of a and b, a where b is 0.
+func leastCommon(a, b int) int {
+	if b == 0 {
+		return a
+	}
+	n := a
+	for n%b != 0 {
+		n += a
+	}
+	return n
+}
+
+// walk quantizes all tiles. One follows the other from top to bottom: a kernel that
+// prefetches rows below finds those of the next tile.
+func (p *pipeline) walk(threads int) {
+	rows, cols := p.x.shape()
+	down := ceilDiv(rows, p.rows)
+	grain := max(1, grainElements/(p.rows*p.cols))
+	parallel.For(down*ceilDiv(cols, p.cols), grain, threads, func(from, to int) {
+		w := workers.Get().(*worker)
+		for i := from; i < to; i++ {
+			r0, c0 := i%down*p.rows, i/down*p.cols
+			next := i + 1
+			w.ahead = (next%down*p.rows-r0)*p.x.strideBytes() + (next/down*p.cols-c0)*p.x.elementBytes()
+			w.tile(p, r0, min(r0+p.rows, rows), c0, min(c0+p.cols, cols))
+		}
+		fence()
+		w.random.of = nil // which the pool would keep
+		workers.Put(w)
+	})
+}
+
+// A worker is the scratch memory of one goroutine.
+type worker struct {
+	loaded, values, scaled []float32 // rows of a tile; one widened; a block before rounding
+	source, codes, scales  []byte    // padded rows; codes and scales before they are copied
+	plain                  []byte    // codes of a block, one to a byte
+	amaxes                 []uint32  // by block
+	factors, spread        []float32 // by block; by 16 elements
+	blocks                 []blockFactor
+	maxima                 [2][]uint32      // by stored row, of the copies of a call
+	known                  [2][]blockFactor // the same
+	exceptional            []int            // blocks for the reference implementation
+	search                 searchScratch
+	ahead                  int // bytes from a tile to the one that is prefetched while it is encoded
+	random                 randomWords
+}
+
+var workers = sync.Pool{New: func() any { return new(worker) }}
+
+// tile quantizes rows [r0, r1) of columns [c0, c1).
+func (w *worker) tile(p *pipeline, r0, r1, c0, c1 int) {
+	if o := p.outputs[Rowwise]; o != nil {
+		x := p.x.view(r0, r1, c0, c1)
+		if o.q.Hadamard {
+			x = w.load(o, r0, r1, c0, c1)
+		}
+		w.rows(o, x, r0, c0)
+	}
+	o := p.outputs[Columnwise]
+	if o == nil {
+		return
+	}
+	if o.columns != nil {
+		w.columns(o, p.x.view(r0, r1, c0, c1), c0, r0)
+		return
+	}
+	band := max(1, o.q.Format.Block.Rows)
+	if o.q.Format.Block.Rows == 0 && !o.q.Format.PerTensor() && o.q.Format.Scaled() {
+		band = c1 - c0
+	}
+	step := max(1, loadBytes/(4*(r1-r0))/band) * band
+	for c := c0; c < c1; c += step {
+		end := min(c+step, c1)
+		w.rows(o, w.load(o, c, end, r0, r1), c, r0)
+	}
+}
+
+// load returns positions [p0, p1) of stored rows [r0, r1), transposed and transformed as
+// the copy has them.
+func (w *worker) load(o *output, r0, r1, p0, p1 int) source {
+	n := (r1 - r0) * (p1 - p0)
+	dst := denseSource(denseOf(r1-r0, p1-p0, grow(&w.loaded, n)))
+	o.load(dst.dense, r0, p0, &w.values)
+	return dst
+}
+
+// scaleBlock stores the scale of block i and returns how its elements are encoded.
+func (o *output) scaleBlock(i int, amax uint32, hasNaN bool) blockFactor {
+	s := o.q.blockScale(math.Float32frombits(amax), hasNaN, o.global)
+	o.storeScale(i, s.code, s.value)
+	return s.blockFactor
+}
+
+// storeScale stores the scale of block i.
+func (o *output) storeScale(i int, code byte, value float32) {
+	if o.t.Scales32 != nil {
+		o.t.Scales32[i] = value
+	} else {
+		o.t.Scales[i] = code
+	}
+}
+
+// finish stores the amax that was seen, where none had to be known before, and hands over
+// the scales.
+func (o *output) finish(threads int) {
+	if !o.q.Format.NeedsAmax() {
+		o.t.Amax = math.Float32frombits(o.seen.Load())
+	}
+	if o.with.Scales == nil {
+		return
+	}
+	parallel.For(o.t.Lines(), max(1, grainElements/max(1, o.t.Width())), threads, func(from, to int) {
+		for row := from; row < to; row++ {
+			o.with.Scales(row, o.t.lineScales(row))
+		}
+	})
+}
+
+// codesAt returns the stored codes from an element on.
+func (o *output) codesAt(row, pos int) []byte {
+	return o.t.Codes[row*o.t.LineBytes()+pos*o.q.Format.Element.StoredBits()/8:]
+}
+
+// scaleAt returns the index of the scale of an element.
+func (o *output) scaleAt(row, pos int) int {
+	return blockIndex(row, o.q.Format.Block.Rows)*o.t.scaleCols() + blockIndex(pos, o.q.Format.Block.Cols)
+}
+
+// element returns the index of an element in the tensor, by rows of the matrix.
+func (o *output) element(row, pos int) uint64 {
+	if o.t.Direction == Columnwise {
+		row, pos = pos, row
+	}
+	return uint64(o.with.FirstRow+row)*uint64(o.t.Cols()) + uint64(pos)
+}

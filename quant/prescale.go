@@ -1,0 +1,133 @@
+package quant
+
+import (
+	"math"
+	"sync"
+	"sync/atomic"
+
+	"github.com/microscale-go/microscale/internal/parallel"
+	"github.com/microscale-go/microscale/tensor"
+)
+
+// amax returns the largest magnitude of the elements that o quantizes, NaN aside, and
+// whether there is NaN.
+func (o *output) amax() (amax float32, hasNaN bool) {
+	if !o.q.Hadamard {
+		return o.x.amax(o.with.Threads)
+	}
+	const rows, width = 4 * transposeSize, 1 << 10 // multiples of what is transformed together
+	var seen, nan atomic.Uint32
+	n, cols := o.t.Lines(), o.t.Width()
+	parallel.For(ceilDiv(cols, width), 1, o.with.Threads, func(from, to int) {
+		w := workers.Get().(*worker)
+		for p := from * width; p < min(to*width, cols); p += width {
+			for r := 0; r < n; r += rows {
+				a, isNaN := w.load(o, r, min(r+rows, n), p, min(p+width, cols)).amaxBits(0, min(rows, n-r))
+				atomicMax(&seen, a)
+				atomicMax(&nan, uint32(index(isNaN)))
+			}
+		}
+		workers.Put(w)
+	})
+	return math.Float32frombits(seen.Load()), nan.Load() > 0
+}
+
+// load sets dst to stored rows from row on, from position pos on.
+func (o *output) load(dst tensor.Dense, row, pos int, scratch *[]float32) {
+	if o.t.Direction == Columnwise {
+		x := o.x.view(pos, pos+dst.Cols, row, row+dst.Rows)
+		if x.isRaw {
+			values := denseOf(dst.Cols, dst.Rows, grow(scratch, dst.Cols*dst.Rows))
+			for i := range values.Rows {
+				widen(values.Row(i), x.raw.Row(i))
+			}
+			x = denseSource(values)
+		}
+		transpose(dst, x.dense)
+	} else {
+		for i := range dst.Rows {
+			copy(dst.Row(i), o.x.row(row+i, pos, pos+dst.Cols, scratch))
+		}
+	}
+	for i := 0; o.q.Hadamard && i < dst.Rows; i++ {
+		hadamardRow(dst.Row(i))
+	}
+}
+
+// denseOf is tensor.Of without an allocation.
+func denseOf(rows, cols int, data []float32) tensor.Dense {
+	return tensor.Dense{Rows: rows, Cols: cols, Stride: cols, Data: data}
+}
+
+// scaleWhole stores the one scale of the tensor.
+func (o *output) scaleWhole(hasNaN bool) blockFactor {
+	if o.with.Inverse != nil {
+		inverse := *o.with.Inverse // which may be in the tensor
+		o.t.Scales32[0] = 1 / inverse
+		return blockFactor{factor: factor{value: inverse}}
+	}
+	return o.q.typed(o.scaleBlock(0, math.Float32bits(o.t.Amax), hasNaN), o.x.isRaw)
+}
+
+// prescale finds the scales of whole stored rows, of both copies in one read, where tiles
+// have only parts of these rows.
+func (p *pipeline) prescale(w *worker, threads int) {
+	var maxima [2][]uint32
+	for d, o := range p.outputs {
+		if o != nil && p.outputs[Columnwise] != nil && o.q.Format.Block == (Shape{1, 0}) && o.q.Format.Scaled() && !o.needsWholeRows() {
+			maxima[d] = grow(&w.maxima[d], ceilDiv(o.t.Lines(), scaleUnit)*scaleUnit)
+			clear(maxima[d])
+		}
+	}
+	if maxima[Rowwise] == nil && maxima[Columnwise] == nil {
+		return
+	}
+	const together = 32 // rows whose columns are read while they are in a cache
+	rows, cols := p.x.shape()
+	var merge sync.Mutex
+	parallel.For(ceilDiv(rows, together), max(1, tileBytes/4/together/cols), threads, func(from, to int) {
+		w := workers.Get().(*worker)
+		columns := grow(&w.amaxes, len(maxima[Columnwise]))
+		clear(columns)
+		for i := from * together; i < min(to*together, rows); i += together {
+			end := min(i+together, rows)
+			for r := i; r < end && maxima[Rowwise] != nil; r++ {
+				maxima[Rowwise][r] = p.x.maxBits(r, r+1)
+			}
+			if len(columns) > 0 {
+				w.raiseColumns(columns[:cols], p.x.view(i, end, 0, cols))
+			}
+		}
+		merge.Lock()
+		for j, a := range columns {
+			maxima[Columnwise][j] = max(maxima[Columnwise][j], a)
+		}
+		merge.Unlock()
+		workers.Put(w)
+	})
+	for d, o := range p.outputs {
+		if maxima[d] != nil {
+			o.knowRows(w, maxima[d])
+		}
+	}
+}
+
+// knowRows stores the scales of stored rows whose amaxes have the given bits, and keeps
+// their factors.
+func (o *output) knowRows(w *worker, amaxes []uint32) {
+	n := o.t.Lines()
+	copy(grow(&w.amaxes, len(amaxes)), amaxes)
+	byKernel := w.scale(o, n, func(i int) (uint32, bool) {
+		rows, cols := o.x.shape()
+		if o.t.Direction == Columnwise {
+			return o.x.view(0, rows, i, i+1).amaxBits(0, rows)
+		}
+		return o.x.view(i, i+1, 0, cols).amaxBits(0, 1)
+	})
+	o.known = grow(&w.known[o.t.Direction], n)
+	copy(o.known, w.blocks)
+	for i := 0; byKernel && i < n; i++ {
+		o.known[i] = blockFactor{factor: factor{value: w.factors[i]}}
+	}
+	w.storeScales(o, 0, 0, n)
+}

@@ -1,0 +1,124 @@
+package quant
+
+import (
+	"math"
+
+	"github.com/microscale-go/microscale/format"
+)
+
+// A blockFactor is what the elements of a block are encoded with.
+type blockFactor struct {
+	factor
+	poison bool // every element is NaN
+}
+
+// apply sets dst to the elements of x before rounding.
+func (f blockFactor) apply(dst, x []float32) {
+	dst = dst[:len(x)]
+	for i, v := range x {
+		dst[i] = f.factor.apply(v)
+		if f.poison {
+			dst[i] = float32(math.NaN())
+		}
+	}
+}
+
+// scale computes the scales of n blocks from w.amaxes: their codes or values in w.scales,
+// their factors in w.blocks, unless a kernel computes them, and in w.factors as kernels take
+// them. Blocks that no kernel encodes are in w.exceptional. amaxOf returns the bits of the
+// largest finite magnitude or Inf of a block with NaN.
+func (w *worker) scale(o *output, n int, amaxOf func(i int) (amax uint32, hasNaN bool)) (byKernel bool) {
+	whole := ceilDiv(n, scaleUnit) * scaleUnit
+	amaxes, factors := w.amaxes[:whole], grow(&w.factors, whole)
+	clear(amaxes[n:])
+	scales := grow(&w.scales, 4*whole)
+	w.exceptional = w.exceptional[:0]
+	if o.scales != nil {
+		if amax := o.scales(factors, scales, amaxes); amax != flagged {
+			o.saw(amax)
+			return true
+		}
+	}
+	blocks := grow(&w.blocks, n)
+	for i, a := range amaxes[:n] {
+		hasNaN := a > exponentMask
+		if hasNaN {
+			a, _ = amaxOf(i)
+		}
+		o.saw(a)
+		s := o.q.blockScale(math.Float32frombits(a), hasNaN, o.global)
+		blocks[i] = s.blockFactor
+		if o.t.Scales32 != nil {
+			floats(scales)[i] = s.value
+		} else {
+			scales[i] = s.code
+		}
+	}
+	w.setFactors(o, n)
+	return false
+}
+
+// use takes the factors of n blocks that are known: those of stored rows, or the tensor's.
+func (w *worker) use(o *output, n, row int) {
+	blocks := grow(&w.blocks, n)
+	for i := range blocks {
+		if o.known != nil {
+			blocks[i] = o.known[row+i]
+		} else {
+			blocks[i] = o.whole
+		}
+	}
+	w.exceptional = w.exceptional[:0]
+	w.setFactors(o, n)
+}
+
+// setFactors sets w.factors, and lists blocks that kernels do not encode: with NaN or Inf,
+// and those whose elements are neither all multiplied nor all divided.
+func (w *worker) setFactors(o *output, n int) {
+	factors := grow(&w.factors, ceilDiv(n, scaleUnit)*scaleUnit)
+	for i, f := range w.blocks[:n] {
+		factors[i] = f.value
+		if w.amaxes[i] >= exponentMask || f.divide != o.divides || !f.isFactor() || f.value*o.encode.unit > maxFloat32 {
+			factors[i] = 1
+			w.exceptional = append(w.exceptional, i)
+		}
+	}
+}
+
+// isFactor reports whether kernels multiply or divide by f.
+func (f blockFactor) isFactor() bool {
+	return !f.poison && f.isPlain() && f.value > 0 && f.value <= maxFloat32
+}
+
+// storeScales copies n scales from one on to their place in the tensor.
+func (w *worker) storeScales(o *output, at, from, n int) {
+	if o.t.Scales32 != nil {
+		copy(o.t.Scales32[at:], floats(w.scales)[from:from+n])
+	} else {
+		copy(o.t.Scales[at:], w.scales[from:from+n])
+	}
+}
+
+// saw raises the largest amax.
+func (o *output) saw(amax uint32) { atomicMax(&o.seen, amax) }
+
+// maxOf returns the largest of x.
+func maxOf(x []uint32) (m uint32) {
+	for _, v := range x {
+		m = max(m, v)
+	}
+	return m
+}
+
+// encodeReference encodes a block, or a part of one within a stored row: the reference of
+// every kernel. words are random, for stochastic rounding.
+func (w *worker) encodeReference(o *output, codes []byte, x []float32, f blockFactor, words []uint32) {
+	scaled := grow(&w.scaled, len(x))
+	f.apply(scaled, x)
+	if o.q.Rounding == format.Stochastic {
+		o.q.Format.Element.EncodeSliceStochastic(codes, scaled, words, o.q.conversion())
+	} else {
+		o.q.Format.Element.EncodeSliceWith(codes, scaled, o.q.conversion())
+	}
+	o.q.dropNegativeZeros(codes, scaled)
+}
