@@ -353,6 +353,46 @@ func TestHelp(t *testing.T) {
 	}
 }
 
+// TestSuggestions checks that every flag that takes names suggests those that are like
+// an unknown one.
+func TestSuggestions(t *testing.T) {
+	for _, tc := range []struct{ line, want string }{
+		{"quantze", `unknown command "quantze": did you mean quantize?`},
+		{"bench gem", `unknown command "gem": did you mean gemm or gemv?`},
+		{"quantize a b --formt mxfp8", `unknown flag --formt: did you mean --format?`},
+		{"quantize a b --format mxpf8", `--format: unknown block format "mxpf8": did you mean mxfp8`},
+		{"quantize a b --format mxfp8 --profile torcha", `--profile: unknown profile "torcha": did you mean torchao`},
+		{"quantize a b --format mxfp8 --scale-rule flor", `--scale-rule: unknown scale rule "flor": did you mean floor?`},
+		{"quantize a b --format mxfp8 --scale-search=mes", `--scale-search: unknown scale search "mes": did you mean mse?`},
+		{"quantize a b --format mxfp8 --for vllmm", `--for: unknown client "vllmm": did you mean vllm?`},
+		{"quantize a b --format mxfp8 --convention modelop", `--convention: unknown convention "modelop": did you mean modelopt?`},
+		{"quantize a b --format nvfp4 --scheme NVFP4A6", `--scheme: unknown scheme "NVFP4A6": did you mean NVFP4A16?`},
+		{"verify a b --client vllm,sglan", `--client: unknown client "sglan": did you mean sglang?`},
+		{"train --recipe nvpf4", `--recipe: unknown recipe "nvpf4": did you mean nvfp4?`},
+		{"train --schedule cosin", `--schedule: unknown schedule "cosin": did you mean cosine?`},
+		{"train --recipe delayed --amax-compute-algo mx", `did you mean max?`},
+		{"compare --recipes bf16,blockwis", `--recipes: unknown recipe "blockwis": did you mean blockwise?`},
+		{"eval a --recipe bf17", `--recipe: unknown recipe "bf17": did you mean bf16?`},
+		{"cast --to e4m 1", `--to: unknown scalar format "e4m": did you mean e4m3`},
+		{"cast --to e4m3 --rounding stochastc 1", `--rounding: unknown rounding "stochastc": did you mean stochastic?`},
+		{"cast --to e4m3 --overflow saturat 1", `--overflow: unknown overflow "saturat": did you mean saturate`},
+		{"explain --format mxfp4 --profile ocpp 1", `--profile: unknown profile "ocpp": did you mean ocp?`},
+		{"mma --model hoper", `--model: unknown model "hoper": did you mean hopper-mma or hopper-wgmma?`},
+		{"mma --a e4m", `--a: unknown operand type "e4m": did you mean e4m3`},
+		{"check --device h20", `--device: unknown device "h20": did you mean h200?`},
+		{"layout --format mxfp8 --check swizled", `did you mean swizzled?`},
+		{"cost --recipe mxpf8", `--recipe: unknown recipe "mxpf8": did you mean mxfp8?`},
+		{"study block-size --distribution gaus", `did you mean gauss?`},
+		{"bench gemm --format mxfp8 --kernel avx51", `--kernel: unknown kernel tier "avx51": did you mean avx512?`},
+		{"bench all --formats mxpf8", `did you mean mxfp8`},
+	} {
+		status, _, stderr := execute("", strings.Fields(tc.line)...)
+		if status != exitUsage || !strings.Contains(stderr, tc.want) {
+			t.Errorf("%s: exit status %d, %q, want %q", tc.line, status, stderr, tc.want)
+		}
+	}
+}
+
 // TestHelpFlags checks that --help shows at most a dozen flags of every command, that
 // --help-all shows all of them, and that lines have at most 80 columns.
 func TestHelpFlags(t *testing.T) {

@@ -33,8 +33,10 @@ type helpAllFlag bool
 
 func (f *helpAllFlag) String() string { return fmt.Sprint(*f) }
 
+// Type returns the type of the value, for pflag.
 func (f *helpAllFlag) Type() string { return "bool" }
 
+// Set requests the help with all flags.
 func (f *helpAllFlag) Set(string) error {
 	*f = true
 	return pflag.ErrHelp
@@ -45,7 +47,9 @@ func SetHelp(root *cobra.Command) {
 	root.SetUsageTemplate(usageTemplate)
 	root.SetHelpTemplate(helpTemplate)
 	root.InitDefaultVersionFlag()
-	root.Flags().Lookup("version").Usage = "print the version"
+	if version := root.Flags().Lookup("version"); version != nil {
+		version.Usage = "print the version"
+	}
 	AddHelpAll(root)
 }
 

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -30,17 +31,20 @@ func unknownFlag(cmd *cobra.Command, name string) error {
 	return Misuse("unknown flag --%s: did you mean --%s?", name, strings.Join(near, " or --"))
 }
 
-// useOneOf separates the problem from the choices in the errors of all packages.
+// useOneOf precedes the choices in errors of this package.
 const useOneOf = ": use one of "
+
+// choices matches the choices at the end of the errors of all packages.
+var choices = regexp.MustCompile(`: (use|want) one of .*`)
 
 // suggest replaces the choices in err by those most like name, if there are any.
 func suggest(err error, name string, names []string) error {
 	near := Nearest(name, names)
-	problem, _, choices := strings.Cut(err.Error(), useOneOf)
-	if len(near) == 0 || !choices || !strings.HasPrefix(problem, "unknown ") {
+	place := choices.FindStringIndex(err.Error())
+	if len(near) == 0 || place == nil || !strings.Contains(err.Error(), "unknown ") {
 		return err
 	}
-	return fmt.Errorf("%s: did you mean %s?", problem, strings.Join(near, " or "))
+	return fmt.Errorf("%s: did you mean %s?", err.Error()[:place[0]], strings.Join(near, " or "))
 }
 
 // Nearest returns the names that begin with name; else those at the smallest edit
@@ -79,23 +83,26 @@ func nearest(name string, names []string, part func(string) string) (near []stri
 	return near
 }
 
-// editDistance returns the minimum number of bytes to insert, delete or replace in
-// order to change a into b.
+// editDistance returns the minimum number of bytes to insert, delete, replace or swap
+// with the next one in order to change a into b.
 func editDistance(a, b string) int {
-	row := make([]int, len(b)+1)
+	before, row, next := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
 	for j := range row {
 		row[j] = j
 	}
 	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
+		next[0] = i + 1
 		for j := range len(b) {
-			d := diagonal
-			if a[i] != b[j] {
-				d = 1 + min(diagonal, row[j], row[j+1])
+			if a[i] == b[j] {
+				next[j+1] = row[j]
+				continue
 			}
-			diagonal, row[j+1] = row[j+1], d
+			next[j+1] = 1 + min(row[j], row[j+1], next[j])
+			if i > 0 && j > 0 && a[i] == b[j-1] && a[i-1] == b[j] {
+				next[j+1] = min(next[j+1], 1+before[j-1])
+			}
 		}
+		before, row, next = row, next, before
 	}
 	return row[len(b)]
 }

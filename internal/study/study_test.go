@@ -1,0 +1,75 @@
+package study
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/microscale-go/microscale/llama"
+	"github.com/microscale-go/microscale/recipe"
+	"github.com/microscale-go/microscale/train"
+)
+
+// TestTrainEvaluateGenerate trains a small model, evaluates it with its calibration, and
+// generates text from it.
+func TestTrainEvaluateGenerate(t *testing.T) {
+	c := train.DefaultConfig()
+	c.Model.HiddenSize, c.Model.IntermediateSize, c.Model.NumHiddenLayers, c.Model.MaxPositionEmbeddings = 64, 64, 1, 32
+	c.Steps, c.Sequence, c.Batch, c.ValidationTokens = 3, 32, 2, 64
+	corpus, err := train.OpenCorpus("synthetic:")
+	if err != nil {
+		t.Fatal(err)
+	}
+	bf16, err := recipe.Lookup("bf16")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Data, c.Recipe = corpus, bf16
+	c.Out, err = NewDirectory(filepath.Join(t.TempDir(), "model"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Train(t.Context(), c, io.Discard); err != nil {
+		t.Fatal(err)
+	}
+	amaxes := filepath.Join(t.TempDir(), "amax.json")
+	result, err := Evaluation{Model: c.Out, Data: []string{"synthetic:"}, Tokens: 64, Recipe: bf16, Calibrate: amaxes}.Run(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	if err := result.Print(&out, true); err != nil {
+		t.Fatal(err)
+	}
+	var doc EvalDocument
+	if err := json.Unmarshal(out.Bytes(), &doc); err != nil || !(doc.Loss > 0 && doc.Loss < 6) || doc.Sequence != 32 || doc.Tokens != 64 {
+		t.Errorf("%+v, %v", doc, err)
+	}
+	if text, err := os.ReadFile(amaxes); err != nil || !strings.Contains(string(text), "down_proj") {
+		t.Errorf("calibration %q, %v", text, err)
+	}
+	g := Generation{Model: c.Out, Prompt: "a", Options: llama.GenerateOptions{MaxTokens: 5, Temperature: 1, Seed: 3}}
+	var texts [2]bytes.Buffer
+	for i := range texts {
+		if err := g.Run(t.Context(), &texts[i], false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if first := texts[0].String(); first != texts[1].String() || !strings.HasPrefix(first, "a") || len(first) < 6 {
+		t.Errorf("generated %q, then %q", first, texts[1].String())
+	}
+}
+
+// TestNewDirectory numbers directories that exist.
+func TestNewDirectory(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "run")
+	for _, want := range []string{name, name + "-2", name + "-3"} {
+		if got, err := NewDirectory(name); got != want || err != nil {
+			t.Errorf("%s, %v, want %s", got, err, want)
+		}
+	}
+}
