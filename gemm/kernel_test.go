@@ -298,6 +298,7 @@ func TestChoice(t *testing.T) {
 		cpu.AMX:    {"f32": "f32-avx512", "": "bf16-amx"},
 		cpu.AVX512: {"mxfp4": "int8-mx-avx512", "mxfp6-e2m3": "int8-mx-avx512", "mxint8": "int8-mx-avx512", "nvfp4": "int8-nv-avx512", "nvfp4-16x16": "int8-nv-avx512", "f32": "f32-avx512", "": "bf16-avx512"},
 		cpu.AVX2:   {"": "f32-avx2"},
+		cpu.NEON:   {"": "f32-plain"},
 		cpu.Plain:  {"": "f32-plain"},
 	}
 	cputest.Run(t, func(t *testing.T, tier cpu.Tier) {

@@ -43,7 +43,7 @@ var kernels = []*kernel{
 		single: vectorFP4AVX512}},
 	{Name: "vector-f32-nvfp4-avx512", Tier: cpu.AVX512, Peak: "VFMADD231PS", panel: panelF32, few: []int{10, 5}, vector: &vectorKernel{block: 16, bits: 4, scale: format.E4M3, lanes: 16, batch: 24, batchPacked: 8, tables: tableF32,
 		single: vectorFP4x16AVX512}},
-	{Name: "bf16-amx", Tier: cpu.AMX, Peak: "TDPBF16PS", panel: panelBF16, Lanes: 16, MR: 32, NR: 32, MC: tileMC, NC: tileNC, fewNC: tileFewNC, KC: tileKC, span: tileSpan, macro: []macroFunc{dotTiles_32x16, dotTiles_32x32}, stream: []streamFunc{streamLines16, streamLines32}},
+	{Name: "bf16-amx", Tier: cpu.AMX, Peak: "TDPBF16PS", panel: panelBF16, Lanes: 16, MR: 32, NR: 32, MC: tileMC, NC: tileNC, fewNC: tileFewNC, KC: tileKC, span: tileSpan, macro: []macroFunc{dotTiles_32x16, dotTiles_32x32}, stream: []streamFunc{streamRows16, streamRows32}},
 	{Name: "bf16-avx512", Tier: cpu.AVX512, Peak: "VDPBF16PS", panel: panelBF16, Lanes: 16, MR: 8, NR: 48, MC: bf16MC, NC: bf16NC, KC: bf16KC, dot: []dotFunc{dotBF16_8x16, dotBF16_8x32, dotBF16_8x48}},
 	{Name: "f32-avx512", Tier: cpu.AVX512, Peak: "VFMADD231PS", panel: panelF32, Lanes: 16, MR: 8, NR: 48, MC: 192, NC: 1056, KC: 1024, dot: []dotFunc{dotF32_8x16, dotF32_8x32, dotF32_8x48}},
 	{Name: "vector-f32-f32-avx2", Tier: cpu.AVX2, Peak: "VFMADD231PS", panel: panelF32, vector: &vectorKernel{block: 32, bits: 32, lanes: 8, batch: 12, batchPacked: 2, tables: tableF32,

@@ -52,7 +52,7 @@ func packDwords(s *side, dst []byte, l0, k0, kc int, w *scratch) bool {
 		chunk, positions := s.part(dst, c, kc)
 		to, from, dwords := unsafe.Pointer(&chunk[0]), unsafe.Pointer(&codes[c*steps*4]), positions*size/4
 		if s.rowTiles() {
-			copyLines(to, from, n, dwords/tileSteps)
+			copyRows(to, from, n, dwords/tileSteps)
 		} else if lanes == packLanes {
 			transposeDwords16(to, from, n, dwords/4)
 		} else {
@@ -106,11 +106,11 @@ func packBF16(s *side, dst []byte, l0, k0, kc int, w *scratch) bool {
 	pack := packBytesBF16
 	switch integer := s.t.Format.Element.Integer; {
 	case integer && s.rowTiles():
-		pack = packIntegersLines
+		pack = packIntegersRows
 	case integer:
 		pack = packIntegersBF16
 	case s.rowTiles():
-		pack = packBytesLines
+		pack = packBytesRows
 	}
 	all := steps * s.kernel.panel.perStep() / packBlock // blocks of a chunk
 	exponents := w.scales[:all*packLanes]
@@ -295,7 +295,7 @@ func packFolded(s *side, dst []byte, l0, k0, kc int, w *scratch) bool {
 		chunk, positions := s.part(dst, c, kc)
 		to, from := unsafe.Pointer(&chunk[0]), unsafe.Pointer(&w.words[c*steps*2])
 		if s.rowTiles() {
-			copyLines(to, from, 2*kc, positions/packBlock)
+			copyRows(to, from, 2*kc, positions/packBlock)
 		} else {
 			transposeDwords16(to, from, 2*kc, positions/8)
 		}

@@ -81,7 +81,7 @@ func TestVector(t *testing.T) {
 				})
 			}
 		}
-		if want := map[cpu.Tier]int{cpu.AMX: 15, cpu.AVX512: 15, cpu.AVX2: 8, cpu.Plain: 1}[tier]; len(ran) != want {
+		if want := map[cpu.Tier]int{cpu.AMX: 15, cpu.AVX512: 15, cpu.AVX2: 8, cpu.NEON: 4, cpu.Plain: 1}[tier]; len(ran) != want {
 			t.Errorf("got %d vector kernels, want %d: %v", len(ran), want, ran)
 		}
 	})
@@ -284,7 +284,7 @@ func TestMinimumRows(t *testing.T) {
 // but for fewer than with unpacked weights.
 func TestPackedBatch(t *testing.T) {
 	few := map[string]int{"mxfp8": 4, "mxfp4": 6, "nvfp4": 5} // if a tile kernel follows
-	others := map[cpu.Tier]int{cpu.AVX512: 12, cpu.AVX2: 8}
+	others := map[cpu.Tier]int{cpu.AVX512: 12, cpu.AVX2: 8, cpu.NEON: 8}
 	cputest.Run(t, func(t *testing.T, tier cpu.Tier) {
 		for _, f := range []quant.Format{quant.MXFP8, quant.MXFP4, quant.NVFP4} {
 			most := others[tier]

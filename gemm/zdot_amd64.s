@@ -44,7 +44,7 @@ GLOBL minusZeros<>(SB), RODATA|NOPTR, $192
 //	R11 steps left
 //	R12 row of C
 //	R13 its previous elements
-//	Z0…Z7 sums of the chunk, rows first
+//	Z0…Z7 sums of the chunk, row by row
 //	Z8…Z8 b
 //	Z9…Z31 a
 TEXT ·dotBF16_8x16(SB), NOSPLIT, $0-61
@@ -183,7 +183,7 @@ loop4:
 //	R11 steps left
 //	R12 row of C
 //	R13 its previous elements
-//	Z0…Z7 sums of the chunk, rows first
+//	Z0…Z7 sums of the chunk, row by row
 //	Z8…Z8 b
 //	Z9…Z31 a
 TEXT ·dotF32_8x16(SB), NOSPLIT, $0-61
@@ -322,7 +322,7 @@ loop4:
 //	R11 steps left
 //	R12 row of C
 //	R13 its previous elements
-//	Y0…Y3 sums of the chunk, rows first
+//	Y0…Y3 sums of the chunk, row by row
 //	Y4…Y4 b
 //	Y5…Y15 a
 TEXT ·dotF32_4x8(SB), NOSPLIT, $0-61
@@ -424,7 +424,7 @@ loop4:
 //	R10 distance of their rows
 //	R11 row of C
 //	R12 scratch
-//	Z0…Z3 totals, rows first
+//	Z0…Z3 totals, row by row
 //	Z4…Z7 sums of the block
 //	Z8…Z8 b
 //	Z9…Z31 a; scales of the block
@@ -587,7 +587,7 @@ chunk3:
 //	R10 distance of their rows
 //	R11 row of C
 //	R12 scratch
-//	Z0…Z3 totals, rows first
+//	Z0…Z3 totals, row by row
 //	Z4…Z7 sums of the block
 //	Z8…Z8 b
 //	Z9…Z31 a; scales of the block
@@ -715,7 +715,7 @@ chunk3:
 //	R11 steps left
 //	R12 row of C
 //	R13 its previous elements
-//	Z0…Z15 sums of the chunk, rows first
+//	Z0…Z15 sums of the chunk, row by row
 //	Z16…Z17 b
 //	Z18…Z31 a
 TEXT ·dotBF16_8x32(SB), NOSPLIT, $0-61
@@ -924,7 +924,7 @@ loop4:
 //	R11 steps left
 //	R12 row of C
 //	R13 its previous elements
-//	Z0…Z15 sums of the chunk, rows first
+//	Z0…Z15 sums of the chunk, row by row
 //	Z16…Z17 b
 //	Z18…Z31 a
 TEXT ·dotF32_8x32(SB), NOSPLIT, $0-61
@@ -1133,7 +1133,7 @@ loop4:
 //	R11 steps left
 //	R12 row of C
 //	R13 its previous elements
-//	Y0…Y7 sums of the chunk, rows first
+//	Y0…Y7 sums of the chunk, row by row
 //	Y8…Y9 b
 //	Y10…Y15 a
 TEXT ·dotF32_4x16(SB), NOSPLIT, $0-61
@@ -1272,7 +1272,7 @@ loop4:
 //	R10 distance of their rows
 //	R11 row of C
 //	R12 scratch
-//	Z0…Z7 totals, rows first
+//	Z0…Z7 totals, row by row
 //	Z8…Z15 sums of the block
 //	Z16…Z17 b
 //	Z18…Z31 a; scales of the block
@@ -1505,7 +1505,7 @@ chunk3:
 //	R10 distance of their rows
 //	R11 row of C
 //	R12 scratch
-//	Z0…Z7 totals, rows first
+//	Z0…Z7 totals, row by row
 //	Z8…Z15 sums of the block
 //	Z16…Z17 b
 //	Z18…Z31 a; scales of the block
@@ -1683,7 +1683,7 @@ chunk3:
 //	R11 steps left
 //	R12 row of C
 //	R13 its previous elements
-//	Z0…Z23 sums of the chunk, rows first
+//	Z0…Z23 sums of the chunk, row by row
 //	Z24…Z26 b
 //	Z27…Z31 a
 TEXT ·dotBF16_8x48(SB), NOSPLIT, $0-61
@@ -1962,7 +1962,7 @@ loop4:
 //	R11 steps left
 //	R12 row of C
 //	R13 its previous elements
-//	Z0…Z23 sums of the chunk, rows first
+//	Z0…Z23 sums of the chunk, row by row
 //	Z24…Z26 b
 //	Z27…Z31 a
 TEXT ·dotF32_8x48(SB), NOSPLIT, $0-61
@@ -2241,7 +2241,7 @@ loop4:
 //	R11 steps left
 //	R12 row of C
 //	R13 its previous elements
-//	Y0…Y11 sums of the chunk, rows first
+//	Y0…Y11 sums of the chunk, row by row
 //	Y12…Y14 b
 //	Y15…Y15 a
 TEXT ·dotF32_4x24(SB), NOSPLIT, $0-61
@@ -2418,7 +2418,7 @@ loop4:
 //	R10 distance of their rows
 //	R11 row of C
 //	R12 scratch
-//	Z0…Z11 totals, rows first
+//	Z0…Z11 totals, row by row
 //	Z12…Z23 sums of the block
 //	Z24…Z26 b
 //	Z27…Z31 a; scales of the block
@@ -2721,7 +2721,7 @@ chunk3:
 //	R10 distance of their rows
 //	R11 row of C
 //	R12 scratch
-//	Z0…Z11 totals, rows first
+//	Z0…Z11 totals, row by row
 //	Z12…Z23 sums of the block
 //	Z24…Z26 b
 //	Z27…Z31 a; scales of the block

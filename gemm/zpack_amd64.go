@@ -6,47 +6,47 @@ package gemm
 
 import "unsafe"
 
-// packBytesBF16 packs 16 lines of byte codes, stride bytes apart, as a BF16 panel
-// of steps: blocks of 32 positions. exponents has the E8M0 codes of each block's
+// packBytesBF16 packs 16 rows of byte codes, stride bytes apart, as a BF16 panel
+// of steps, in blocks of 32 positions. exponents holds the E8M0 codes of each block's
 // 16 lanes. tables holds the low bytes of the BF16 values of magnitudes 0 to 127, then
-// the high bytes. It reports whether a magnitude was at least special, which the tables
-// cannot serve; the panel is not good then.
+// the high bytes. It reports magnitudes of at least special, which the tables do not
+// support; the panel is invalid then.
 //
 //go:noescape
 func packBytesBF16(dst, src unsafe.Pointer, stride int, exponents unsafe.Pointer, blocks int, tables unsafe.Pointer, special uint32) (found uint64)
 
-// packBytesLines packs 16 lines of byte codes, stride bytes apart, as a BF16 panel
-// by lines: blocks of 32 positions. exponents has the E8M0 codes of each block's
+// packBytesRows packs 16 rows of byte codes, stride bytes apart, as a BF16 panel
+// by rows, in blocks of 32 positions. exponents holds the E8M0 codes of each block's
 // 16 lanes. tables holds the low bytes of the BF16 values of magnitudes 0 to 127, then
-// the high bytes. It reports whether a magnitude was at least special, which the tables
-// cannot serve; the panel is not good then.
+// the high bytes. It reports magnitudes of at least special, which the tables do not
+// support; the panel is invalid then.
 //
 //go:noescape
-func packBytesLines(dst, src unsafe.Pointer, stride int, exponents unsafe.Pointer, blocks int, tables unsafe.Pointer, special uint32) (found uint64)
+func packBytesRows(dst, src unsafe.Pointer, stride int, exponents unsafe.Pointer, blocks int, tables unsafe.Pointer, special uint32) (found uint64)
 
-// packIntegersBF16 packs 16 lines of bytes in two's complement, stride bytes apart, as a BF16 panel
-// of steps: blocks of 32 positions. exponents has the E8M0 codes of each block's
+// packIntegersBF16 packs 16 rows of bytes in two's complement, stride bytes apart, as a BF16 panel
+// of steps, in blocks of 32 positions. exponents holds the E8M0 codes of each block's
 // 16 lanes. tables holds the low bytes of the BF16 values of magnitudes 0 to 127, then
-// the high bytes. It reports whether a magnitude was at least special, which the tables
-// cannot serve; the panel is not good then.
+// the high bytes. It reports magnitudes of at least special, which the tables do not
+// support; the panel is invalid then.
 //
 //go:noescape
 func packIntegersBF16(dst, src unsafe.Pointer, stride int, exponents unsafe.Pointer, blocks int, tables unsafe.Pointer, special uint32) (found uint64)
 
-// packIntegersLines packs 16 lines of bytes in two's complement, stride bytes apart, as a BF16 panel
-// by lines: blocks of 32 positions. exponents has the E8M0 codes of each block's
+// packIntegersRows packs 16 rows of bytes in two's complement, stride bytes apart, as a BF16 panel
+// by rows, in blocks of 32 positions. exponents holds the E8M0 codes of each block's
 // 16 lanes. tables holds the low bytes of the BF16 values of magnitudes 0 to 127, then
-// the high bytes. It reports whether a magnitude was at least special, which the tables
-// cannot serve; the panel is not good then.
+// the high bytes. It reports magnitudes of at least special, which the tables do not
+// support; the panel is invalid then.
 //
 //go:noescape
-func packIntegersLines(dst, src unsafe.Pointer, stride int, exponents unsafe.Pointer, blocks int, tables unsafe.Pointer, special uint32) (found uint64)
+func packIntegersRows(dst, src unsafe.Pointer, stride int, exponents unsafe.Pointer, blocks int, tables unsafe.Pointer, special uint32) (found uint64)
 
-// copyLines copies 16 lines of BF16, stride bytes apart, to a panel by lines: 32·n
+// copyRows copies 16 rows of BF16, stride bytes apart, to a panel by rows: 32·n
 // elements of each.
 //
 //go:noescape
-func copyLines(dst, src unsafe.Pointer, stride, n int)
+func copyRows(dst, src unsafe.Pointer, stride, n int)
 
 // packMX packs 16 rows of nibbles, stride bytes apart, as an int8 panel with blocks of 32:
 // n times 32 positions (int8Params in internal/asmgen).
@@ -72,25 +72,25 @@ func packSix(dst, src unsafe.Pointer, stride int, scales unsafe.Pointer, n int, 
 //go:noescape
 func packInt(dst, src unsafe.Pointer, stride int, scales unsafe.Pointer, n int, table unsafe.Pointer, base, bias, add uint32, size int)
 
-// transposeScales copies the scales of 16 lines, stride bytes apart, to dst: those of
-// the lines' first blocks, then of their second ones, 16·n blocks in all. Codes are
-// clamped to [low, high]; it reports whether one was above high.
+// transposeScales copies the scales of 16 rows, stride bytes apart, to dst: those of
+// the first blocks, then of the second ones, 16·n blocks in all. It clamps codes to
+// [low, high] and reports whether one was above high.
 //
 //go:noescape
 func transposeScales(dst, src unsafe.Pointer, stride, n int, low, high uint32) (above uint64)
 
-// splitNibbles writes 64·n nibbles as bytes, their sign in the top bit.
+// splitNibbles writes 64·n nibbles as bytes with the sign in the top bit.
 //
 //go:noescape
 func splitNibbles(dst, src unsafe.Pointer, n int)
 
-// splitSixes writes 64·n codes of six bits as bytes, their sign in the top bit.
+// splitSixes writes 64·n 6-bit codes as bytes with the sign in the top bit.
 //
 //go:noescape
 func splitSixes(dst, src unsafe.Pointer, n int)
 
-// foldNibbles writes 16·n nibbles as BF16, each 16 times one of scales; the products
-// are BF16. table has the values of the codes.
+// foldNibbles writes 16·n nibbles as BF16, each 16 times one of scales. The products
+// must be BF16. table holds the values of the codes.
 //
 //go:noescape
 func foldNibbles(dst, src, scales unsafe.Pointer, n int, table unsafe.Pointer)

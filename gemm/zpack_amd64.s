@@ -44,15 +44,15 @@ DATA odds<>+48(SB)/8, $0x7775373573713331
 DATA odds<>+56(SB)/8, $0x7f7d3f3d7b793b39
 GLOBL odds<>(SB), RODATA|NOPTR, $64
 
-DATA lineSpread<>+0(SB)/8, $0x0000000000000000
-DATA lineSpread<>+8(SB)/8, $0x0000000000000004
-DATA lineSpread<>+16(SB)/8, $0x0000000000000001
-DATA lineSpread<>+24(SB)/8, $0x0000000000000005
-DATA lineSpread<>+32(SB)/8, $0x0000000000000002
-DATA lineSpread<>+40(SB)/8, $0x0000000000000006
-DATA lineSpread<>+48(SB)/8, $0x0000000000000003
-DATA lineSpread<>+56(SB)/8, $0x0000000000000007
-GLOBL lineSpread<>(SB), RODATA|NOPTR, $64
+DATA rowSpread<>+0(SB)/8, $0x0000000000000000
+DATA rowSpread<>+8(SB)/8, $0x0000000000000004
+DATA rowSpread<>+16(SB)/8, $0x0000000000000001
+DATA rowSpread<>+24(SB)/8, $0x0000000000000005
+DATA rowSpread<>+32(SB)/8, $0x0000000000000002
+DATA rowSpread<>+40(SB)/8, $0x0000000000000006
+DATA rowSpread<>+48(SB)/8, $0x0000000000000003
+DATA rowSpread<>+56(SB)/8, $0x0000000000000007
+GLOBL rowSpread<>(SB), RODATA|NOPTR, $64
 
 DATA sixSpread<>+0(SB)/8, $0x0005040300020100
 DATA sixSpread<>+8(SB)/8, $0x000b0a0900080706
@@ -94,12 +94,12 @@ GLOBL nibbleShifts<>(SB), RODATA|NOPTR, $64
 //	CX tables
 //	Z16…Z19 tables: low halves, high halves
 //	Z22…Z25 sign bits, magnitude bits of bytes and of words, 127
-//	Z26 largest magnitudes found
-//	Z27 what to add to the exponents
+//	Z26 maximum of the magnitudes
+//	Z27 addends of the exponents
 //	R8 3·stride
-//	R9 source, four lines on
-//	R10 source, four lines on
-//	R11 source, four lines on
+//	R9 source, four rows on
+//	R10 source, four rows on
+//	R11 source, four rows on
 //	Z20 Z21 indices of bytes 0, 1 and 2, 3
 TEXT ·packBytesBF16(SB), NOSPLIT, $0-64
 	MOVQ dst+0(FP), AX
@@ -126,7 +126,7 @@ TEXT ·packBytesBF16(SB), NOSPLIT, $0-64
 	LEAQ (R10)(DX*4), R11
 	LEAQ (DX)(DX*2), R8
 
-	// one mask for each group of four lanes but the first
+	// a mask for each group of four lanes except the first
 	MOVL $240, R8
 	KMOVW R8, K1
 	MOVL $3840, R8
@@ -335,7 +335,7 @@ block1:
 	VZEROUPPER
 	RET
 
-// func packBytesLines(dst, src unsafe.Pointer, stride int, exponents unsafe.Pointer, blocks int, tables unsafe.Pointer, special uint32) (found uint64)
+// func packBytesRows(dst, src unsafe.Pointer, stride int, exponents unsafe.Pointer, blocks int, tables unsafe.Pointer, special uint32) (found uint64)
 //
 //	AX dst
 //	BX src
@@ -345,14 +345,14 @@ block1:
 //	CX tables
 //	Z16…Z19 tables: low halves, high halves
 //	Z22…Z25 sign bits, magnitude bits of bytes and of words, 127
-//	Z26 largest magnitudes found
-//	Z27 what to add to the exponents
+//	Z26 maximum of the magnitudes
+//	Z27 addends of the exponents
 //	R8 3·stride
-//	R9 source, four lines on
-//	R10 source, four lines on
-//	R11 source, four lines on
-//	Z20 quadwords of two lines in turn
-TEXT ·packBytesLines(SB), NOSPLIT, $64-64
+//	R9 source, four rows on
+//	R10 source, four rows on
+//	R11 source, four rows on
+//	Z20 alternate quadwords of two rows
+TEXT ·packBytesRows(SB), NOSPLIT, $64-64
 	MOVQ dst+0(FP), AX
 	MOVQ src+8(FP), BX
 	MOVQ stride+16(FP), DX
@@ -377,7 +377,7 @@ TEXT ·packBytesLines(SB), NOSPLIT, $64-64
 	LEAQ (R10)(DX*4), R11
 	LEAQ (DX)(DX*2), R8
 
-	// one mask for each group of four lanes but the first
+	// a mask for each group of four lanes except the first
 	MOVL $240, R8
 	KMOVW R8, K1
 	MOVL $3840, R8
@@ -385,7 +385,7 @@ TEXT ·packBytesLines(SB), NOSPLIT, $64-64
 	MOVL $61440, R8
 	KMOVW R8, K3
 	LEAQ (DX)(DX*2), R8
-	VMOVDQU64 lineSpread<>+0(SB), Z20
+	VMOVDQU64 rowSpread<>+0(SB), Z20
 
 block1:
 	VPMOVZXBD (SI), Z27
@@ -580,12 +580,12 @@ block1:
 //	CX tables
 //	Z16…Z19 tables: low halves, high halves
 //	Z22…Z25 sign bits, magnitude bits of bytes and of words, 127
-//	Z26 largest magnitudes found
-//	Z27 what to add to the exponents
+//	Z26 maximum of the magnitudes
+//	Z27 addends of the exponents
 //	R8 3·stride
-//	R9 source, four lines on
-//	R10 source, four lines on
-//	R11 source, four lines on
+//	R9 source, four rows on
+//	R10 source, four rows on
+//	R11 source, four rows on
 //	Z20 Z21 indices of bytes 0, 1 and 2, 3
 TEXT ·packIntegersBF16(SB), NOSPLIT, $0-64
 	MOVQ dst+0(FP), AX
@@ -612,7 +612,7 @@ TEXT ·packIntegersBF16(SB), NOSPLIT, $0-64
 	LEAQ (R10)(DX*4), R11
 	LEAQ (DX)(DX*2), R8
 
-	// one mask for each group of four lanes but the first
+	// a mask for each group of four lanes except the first
 	MOVL $240, R8
 	KMOVW R8, K1
 	MOVL $3840, R8
@@ -821,7 +821,7 @@ block1:
 	VZEROUPPER
 	RET
 
-// func packIntegersLines(dst, src unsafe.Pointer, stride int, exponents unsafe.Pointer, blocks int, tables unsafe.Pointer, special uint32) (found uint64)
+// func packIntegersRows(dst, src unsafe.Pointer, stride int, exponents unsafe.Pointer, blocks int, tables unsafe.Pointer, special uint32) (found uint64)
 //
 //	AX dst
 //	BX src
@@ -831,14 +831,14 @@ block1:
 //	CX tables
 //	Z16…Z19 tables: low halves, high halves
 //	Z22…Z25 sign bits, magnitude bits of bytes and of words, 127
-//	Z26 largest magnitudes found
-//	Z27 what to add to the exponents
+//	Z26 maximum of the magnitudes
+//	Z27 addends of the exponents
 //	R8 3·stride
-//	R9 source, four lines on
-//	R10 source, four lines on
-//	R11 source, four lines on
-//	Z20 quadwords of two lines in turn
-TEXT ·packIntegersLines(SB), NOSPLIT, $64-64
+//	R9 source, four rows on
+//	R10 source, four rows on
+//	R11 source, four rows on
+//	Z20 alternate quadwords of two rows
+TEXT ·packIntegersRows(SB), NOSPLIT, $64-64
 	MOVQ dst+0(FP), AX
 	MOVQ src+8(FP), BX
 	MOVQ stride+16(FP), DX
@@ -863,7 +863,7 @@ TEXT ·packIntegersLines(SB), NOSPLIT, $64-64
 	LEAQ (R10)(DX*4), R11
 	LEAQ (DX)(DX*2), R8
 
-	// one mask for each group of four lanes but the first
+	// a mask for each group of four lanes except the first
 	MOVL $240, R8
 	KMOVW R8, K1
 	MOVL $3840, R8
@@ -871,7 +871,7 @@ TEXT ·packIntegersLines(SB), NOSPLIT, $64-64
 	MOVL $61440, R8
 	KMOVW R8, K3
 	LEAQ (DX)(DX*2), R8
-	VMOVDQU64 lineSpread<>+0(SB), Z20
+	VMOVDQU64 rowSpread<>+0(SB), Z20
 
 block1:
 	VPMOVZXBD (SI), Z27
@@ -1056,17 +1056,17 @@ block1:
 	VZEROUPPER
 	RET
 
-// func copyLines(dst, src unsafe.Pointer, stride, n int)
+// func copyRows(dst, src unsafe.Pointer, stride, n int)
 //
 //	AX dst
 //	BX src
 //	DX stride
 //	SI n
 //	DI 3·stride
-//	CX source, four lines on
-//	R8 source, four lines on
-//	R9 source, four lines on
-TEXT ·copyLines(SB), NOSPLIT, $0-32
+//	CX source, four rows on
+//	R8 source, four rows on
+//	R9 source, four rows on
+TEXT ·copyRows(SB), NOSPLIT, $0-32
 	MOVQ dst+0(FP), AX
 	MOVQ src+8(FP), BX
 	MOVQ stride+16(FP), DX
@@ -1076,7 +1076,7 @@ TEXT ·copyLines(SB), NOSPLIT, $0-32
 	LEAQ (R8)(DX*4), R9
 	LEAQ (DX)(DX*2), DI
 
-	// one mask for each group of four lanes but the first
+	// a mask for each group of four lanes except the first
 	MOVL $240, DI
 	KMOVW DI, K1
 	MOVL $3840, DI
@@ -1138,9 +1138,9 @@ tile1:
 //	CX table
 //	R8 size
 //	R9 3·stride
-//	R10 source, four lines on
-//	R11 source, four lines on
-//	R12 source, four lines on
+//	R10 source, four rows on
+//	R11 source, four rows on
+//	R12 source, four rows on
 TEXT ·packMX(SB), NOSPLIT, $0-72
 	MOVQ dst+0(FP), AX
 	MOVQ src+8(FP), BX
@@ -1164,7 +1164,7 @@ TEXT ·packMX(SB), NOSPLIT, $0-72
 	LEAQ (R11)(DX*4), R12
 	LEAQ (DX)(DX*2), R9
 
-	// one mask for each group of four lanes but the first
+	// a mask for each group of four lanes except the first
 	MOVL $240, R9
 	KMOVW R9, K1
 	MOVL $3840, R9
@@ -1266,9 +1266,9 @@ isB2:
 //	CX table
 //	R8 size
 //	R9 3·stride
-//	R10 source, four lines on
-//	R11 source, four lines on
-//	R12 source, four lines on
+//	R10 source, four rows on
+//	R11 source, four rows on
+//	R12 source, four rows on
 TEXT ·packNV(SB), NOSPLIT, $0-72
 	MOVQ dst+0(FP), AX
 	MOVQ src+8(FP), BX
@@ -1294,7 +1294,7 @@ TEXT ·packNV(SB), NOSPLIT, $0-72
 	LEAQ (R11)(DX*4), R12
 	LEAQ (DX)(DX*2), R9
 
-	// one mask for each group of four lanes but the first
+	// a mask for each group of four lanes except the first
 	MOVL $240, R9
 	KMOVW R9, K1
 	MOVL $3840, R9
@@ -1409,9 +1409,9 @@ isB3:
 //	CX table
 //	R8 size
 //	R9 3·stride
-//	R10 source, four lines on
-//	R11 source, four lines on
-//	R12 source, four lines on
+//	R10 source, four rows on
+//	R11 source, four rows on
+//	R12 source, four rows on
 TEXT ·packSix(SB), NOSPLIT, $0-72
 	MOVQ dst+0(FP), AX
 	MOVQ src+8(FP), BX
@@ -1435,7 +1435,7 @@ TEXT ·packSix(SB), NOSPLIT, $0-72
 	LEAQ (R11)(DX*4), R12
 	LEAQ (DX)(DX*2), R9
 
-	// one mask for each group of four lanes but the first
+	// a mask for each group of four lanes except the first
 	MOVL $240, R9
 	KMOVW R9, K1
 	MOVL $3840, R9
@@ -1585,9 +1585,9 @@ isB2:
 //	CX table
 //	R8 size
 //	R9 3·stride
-//	R10 source, four lines on
-//	R11 source, four lines on
-//	R12 source, four lines on
+//	R10 source, four rows on
+//	R11 source, four rows on
+//	R12 source, four rows on
 TEXT ·packInt(SB), NOSPLIT, $0-72
 	MOVQ dst+0(FP), AX
 	MOVQ src+8(FP), BX
@@ -1611,7 +1611,7 @@ TEXT ·packInt(SB), NOSPLIT, $0-72
 	LEAQ (R11)(DX*4), R12
 	LEAQ (DX)(DX*2), R9
 
-	// one mask for each group of four lanes but the first
+	// a mask for each group of four lanes except the first
 	MOVL $240, R9
 	KMOVW R9, K1
 	MOVL $3840, R9
@@ -1735,9 +1735,9 @@ isB2:
 //	SI n
 //	DI scratch
 //	CX 3·stride
-//	R8 source, four lines on
-//	R9 source, four lines on
-//	R10 source, four lines on
+//	R8 source, four rows on
+//	R9 source, four rows on
+//	R10 source, four rows on
 TEXT ·transposeScales(SB), NOSPLIT, $0-48
 	MOVQ dst+0(FP), AX
 	MOVQ src+8(FP), BX
@@ -1753,7 +1753,7 @@ TEXT ·transposeScales(SB), NOSPLIT, $0-48
 	LEAQ (R9)(DX*4), R10
 	LEAQ (DX)(DX*2), CX
 
-	// one mask for each group of four lanes but the first
+	// a mask for each group of four lanes except the first
 	MOVL $240, CX
 	KMOVW CX, K1
 	MOVL $3840, CX
@@ -1945,9 +1945,9 @@ block1:
 //	DX stride
 //	SI n
 //	DI 3·stride
-//	CX source, four lines on
-//	R8 source, four lines on
-//	R9 source, four lines on
+//	CX source, four rows on
+//	R8 source, four rows on
+//	R9 source, four rows on
 TEXT ·transposeDwords16(SB), NOSPLIT, $0-32
 	MOVQ dst+0(FP), AX
 	MOVQ src+8(FP), BX
@@ -1958,7 +1958,7 @@ TEXT ·transposeDwords16(SB), NOSPLIT, $0-32
 	LEAQ (R8)(DX*4), R9
 	LEAQ (DX)(DX*2), DI
 
-	// one mask for each group of four lanes but the first
+	// a mask for each group of four lanes except the first
 	MOVL $240, DI
 	KMOVW DI, K1
 	MOVL $3840, DI

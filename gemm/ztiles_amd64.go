@@ -6,24 +6,24 @@ package gemm
 
 import "unsafe"
 
-// dotTiles_32x16 is a strip kernel for BF16 panels of 16 lanes (see kernel).
+// dotTiles_32x16 is a macro-kernel for BF16 panels of 16 lanes (see kernel).
 //
 //go:noescape
-func dotTiles_32x16(chunks, tiles, each int, a, b unsafe.Pointer, aPanel, bPanel, next, lines int, columns uint32, accumulate bool, work unsafe.Pointer, running, c *float32, ldc int, alpha float32)
+func dotTiles_32x16(chunks, tiles, each int, a, b unsafe.Pointer, aPanel, bPanel, next, rows int, columns uint32, accumulate bool, work unsafe.Pointer, running, c *float32, ldc int, alpha float32)
 
-// streamLines16 copies lines of 16 floats, one behind the other, to C, whose
-// rows are ldc bytes apart and begin with cache lines; they go past the caches.
+// streamRows16 copies contiguous rows of 16 floats to C with non-temporal stores.
+// The rows of C are ldc bytes apart and aligned to cache lines.
 //
 //go:noescape
-func streamLines16(c, src *float32, ldc, lines int)
+func streamRows16(c, src *float32, ldc, rows int)
 
-// dotTiles_32x32 is a strip kernel for BF16 panels of 16 lanes (see kernel).
+// dotTiles_32x32 is a macro-kernel for BF16 panels of 16 lanes (see kernel).
 //
 //go:noescape
-func dotTiles_32x32(chunks, tiles, each int, a, b unsafe.Pointer, aPanel, bPanel, next, lines int, columns uint32, accumulate bool, work unsafe.Pointer, running, c *float32, ldc int, alpha float32)
+func dotTiles_32x32(chunks, tiles, each int, a, b unsafe.Pointer, aPanel, bPanel, next, rows int, columns uint32, accumulate bool, work unsafe.Pointer, running, c *float32, ldc int, alpha float32)
 
-// streamLines32 copies lines of 32 floats, one behind the other, to C, whose
-// rows are ldc bytes apart and begin with cache lines; they go past the caches.
+// streamRows32 copies contiguous rows of 32 floats to C with non-temporal stores.
+// The rows of C are ldc bytes apart and aligned to cache lines.
 //
 //go:noescape
-func streamLines32(c, src *float32, ldc, lines int)
+func streamRows32(c, src *float32, ldc, rows int)

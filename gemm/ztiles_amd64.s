@@ -32,25 +32,25 @@ DATA minusZeros<>+112(SB)/8, $0x8000000080000000
 DATA minusZeros<>+120(SB)/8, $0x8000000080000000
 GLOBL minusZeros<>(SB), RODATA|NOPTR, $128
 
-// func dotTiles_32x16(chunks, tiles, each int, a, b unsafe.Pointer, aPanel, bPanel, next, lines int, columns uint32, accumulate bool, work unsafe.Pointer, running, c *float32, ldc int, alpha float32)
+// func dotTiles_32x16(chunks, tiles, each int, a, b unsafe.Pointer, aPanel, bPanel, next, rows int, columns uint32, accumulate bool, work unsafe.Pointer, running, c *float32, ldc int, alpha float32)
 //
 //	AX a
 //	BX a, second panel
 //	DX b
 //	SI b, second panel
-//	DI bytes of a tile's line
+//	DI bytes of a row of a tile
 //	CX tiles left
-//	R8 line of C as it was
-//	R9 line of C to be
-//	R10 line of sums
+//	R8 previous elements of a row of C
+//	R9 destination of the row
+//	R10 sums of the row
 //	R11 its scale of A
-//	R12 lines to scale
-//	R13 those left of a tile
-//	R14 lines of B in the next chunk
+//	R12 rows to scale
+//	R13 those left for a tile
+//	R14 rows of B in the next chunk
 //	R15 scratch
-//	TMM0…TMM3 sums, lines first
+//	TMM0…TMM3 sums, row by row
 //	TMM4 TMM5 TMM6 TMM7 two of A, two of B
-//	K1 K2 columns of C that there are
+//	K1 K2 columns of C
 //	Z0 Z1 alpha · scales of B
 TEXT ·dotTiles_32x16(SB), NOSPLIT, $40-116
 	LEAQ tiles<>+0(SB), R15
@@ -82,7 +82,7 @@ chunk2:
 
 near3:
 	ADDQ b+32(FP), R14
-	MOVQ lines+64(FP), R15
+	MOVQ rows+64(FP), R15
 
 pair4:
 	MOVQ AX, (SP)
@@ -281,17 +281,17 @@ none20:
 	VZEROUPPER
 	RET
 
-// func streamLines16(c, src *float32, ldc, lines int)
+// func streamRows16(c, src *float32, ldc, rows int)
 //
 //	AX c
 //	BX src
 //	DX ldc
-//	SI lines
-TEXT ·streamLines16(SB), NOSPLIT, $0-32
+//	SI rows
+TEXT ·streamRows16(SB), NOSPLIT, $0-32
 	MOVQ c+0(FP), AX
 	MOVQ src+8(FP), BX
 	MOVQ ldc+16(FP), DX
-	MOVQ lines+24(FP), SI
+	MOVQ rows+24(FP), SI
 
 line1:
 	VMOVUPS (BX), Z0
@@ -304,25 +304,25 @@ line1:
 	VZEROUPPER
 	RET
 
-// func dotTiles_32x32(chunks, tiles, each int, a, b unsafe.Pointer, aPanel, bPanel, next, lines int, columns uint32, accumulate bool, work unsafe.Pointer, running, c *float32, ldc int, alpha float32)
+// func dotTiles_32x32(chunks, tiles, each int, a, b unsafe.Pointer, aPanel, bPanel, next, rows int, columns uint32, accumulate bool, work unsafe.Pointer, running, c *float32, ldc int, alpha float32)
 //
 //	AX a
 //	BX a, second panel
 //	DX b
 //	SI b, second panel
-//	DI bytes of a tile's line
+//	DI bytes of a row of a tile
 //	CX tiles left
-//	R8 line of C as it was
-//	R9 line of C to be
-//	R10 line of sums
+//	R8 previous elements of a row of C
+//	R9 destination of the row
+//	R10 sums of the row
 //	R11 its scale of A
-//	R12 lines to scale
-//	R13 those left of a tile
-//	R14 lines of B in the next chunk
+//	R12 rows to scale
+//	R13 those left for a tile
+//	R14 rows of B in the next chunk
 //	R15 scratch
-//	TMM0…TMM3 sums, lines first
+//	TMM0…TMM3 sums, row by row
 //	TMM4 TMM5 TMM6 TMM7 two of A, two of B
-//	K1 K2 columns of C that there are
+//	K1 K2 columns of C
 //	Z0 Z1 alpha · scales of B
 TEXT ·dotTiles_32x32(SB), NOSPLIT, $40-116
 	LEAQ tiles<>+0(SB), R15
@@ -356,7 +356,7 @@ chunk2:
 
 near3:
 	ADDQ b+32(FP), R14
-	MOVQ lines+64(FP), R15
+	MOVQ rows+64(FP), R15
 
 pair4:
 	MOVQ AX, (SP)
@@ -602,17 +602,17 @@ none20:
 	VZEROUPPER
 	RET
 
-// func streamLines32(c, src *float32, ldc, lines int)
+// func streamRows32(c, src *float32, ldc, rows int)
 //
 //	AX c
 //	BX src
 //	DX ldc
-//	SI lines
-TEXT ·streamLines32(SB), NOSPLIT, $0-32
+//	SI rows
+TEXT ·streamRows32(SB), NOSPLIT, $0-32
 	MOVQ c+0(FP), AX
 	MOVQ src+8(FP), BX
 	MOVQ ldc+16(FP), DX
-	MOVQ lines+24(FP), SI
+	MOVQ rows+24(FP), SI
 
 line1:
 	VMOVUPS (BX), Z0

@@ -142,14 +142,14 @@ GLOBL lanesNV4<>(SB), RODATA|NOPTR, $128
 //	DI sStride
 //	CX position in x
 //	R8 xStride
-//	R9 3·xStride
+//	R9 3 times xStride
 //	R10 groups left
 //	R11 chunks left of the group
 //	R12 position in the lanes
 //	R13 scratch
 //	R14 scratch
-//	Z27…Z31 sign bits; tables: low halves, high halves
-//	Z0…Z7 sums, rows of A within rows of B
+//	Z27…Z31 sign bits; tables of low and of high bytes
+//	Z0…Z7 sums, by row of B, then of A
 //	K7 unsupported scales
 TEXT ·vectorMX8(SB), NOSPLIT, $0-128
 	MOVQ w+0(FP), AX
@@ -261,14 +261,14 @@ chunk3:
 //	DI sStride
 //	CX position in x
 //	R8 xStride
-//	R9 3·xStride
+//	R9 3 times xStride
 //	R10 groups left
 //	R11 chunks left of the group
 //	R12 position in the lanes
 //	R13 scratch
 //	R14 scratch
-//	Z27…Z31 sign bits; tables: low halves, high halves
-//	Z0…Z7 sums, rows of A within rows of B
+//	Z27…Z31 sign bits; tables of low and of high bytes
+//	Z0…Z7 sums, by row of B, then of A
 //	K7 unsupported scales
 TEXT ·vectorMX8Pairs(SB), NOSPLIT, $0-128
 	MOVQ w+0(FP), AX
@@ -466,14 +466,14 @@ lanes6:
 //	DI sStride
 //	CX position in x
 //	R8 xStride
-//	R9 3·xStride
+//	R9 3 times xStride
 //	R10 groups left
 //	R11 chunks left of the group
 //	R12 position in the lanes
 //	R13 scratch
 //	R14 scratch
-//	Z31 BF16 of each nibble, twice
-//	Z0…Z7 sums, rows of A within rows of B
+//	Z31 BF16 value of each nibble, twice
+//	Z0…Z7 sums, by row of B, then of A
 //	K7 unsupported scales
 TEXT ·vectorMX4(SB), NOSPLIT, $0-128
 	MOVQ w+0(FP), AX
@@ -588,14 +588,14 @@ chunk3:
 //	DI sStride
 //	CX position in x
 //	R8 xStride
-//	R9 3·xStride
+//	R9 3 times xStride
 //	R10 groups left
 //	R11 chunks left of the group
 //	R12 position in the lanes
 //	R13 scratch
 //	R14 scratch
-//	Z31 BF16 of each nibble, twice
-//	Z0…Z7 sums, rows of A within rows of B
+//	Z31 BF16 value of each nibble, twice
+//	Z0…Z7 sums, by row of B, then of A
 //	K7 unsupported scales
 TEXT ·vectorMX4Pairs(SB), NOSPLIT, $0-128
 	MOVQ w+0(FP), AX
@@ -812,14 +812,14 @@ lanes6:
 //	DI sStride
 //	CX position in x
 //	R8 xStride
-//	R9 3·xStride
+//	R9 3 times xStride
 //	R10 groups left
 //	R11 chunks left of the group
 //	R12 position in the lanes
 //	R13 scratch
 //	R14 scratch
-//	Z31 BF16 of each nibble, twice
-//	Z0…Z7 sums, rows of A within rows of B
+//	Z31 BF16 value of each nibble, twice
+//	Z0…Z7 sums, by row of B, then of A
 //	K7 unsupported scales
 TEXT ·vectorNV4(SB), NOSPLIT, $0-128
 	MOVQ w+0(FP), AX
@@ -934,14 +934,14 @@ chunk3:
 //	DI sStride
 //	CX position in x
 //	R8 xStride
-//	R9 3·xStride
+//	R9 3 times xStride
 //	R10 groups left
 //	R11 chunks left of the group
 //	R12 position in the lanes
 //	R13 scratch
 //	R14 scratch
-//	Z31 BF16 of each nibble, twice
-//	Z0…Z7 sums, rows of A within rows of B
+//	Z31 BF16 value of each nibble, twice
+//	Z0…Z7 sums, by row of B, then of A
 //	K7 unsupported scales
 TEXT ·vectorNV4Pairs(SB), NOSPLIT, $0-128
 	MOVQ w+0(FP), AX

@@ -66,7 +66,7 @@ GLOBL vectoravx2Six1<>(SB), RODATA|NOPTR, $32
 //	SI wStride
 //	DI position in x
 //	CX xStride
-//	R8 3·xStride
+//	R8 3 times xStride
 //	R9 groups left
 //	R10 steps left of the group
 //	R11 position in the scales of the group
@@ -237,7 +237,7 @@ lanes10:
 //	SI wStride
 //	DI position in x
 //	CX xStride
-//	R8 3·xStride
+//	R8 3 times xStride
 //	R9 groups left
 //	R10 steps left of the group
 //	R11 position in the scales of the group
@@ -460,7 +460,7 @@ lanes10:
 //	SI wStride
 //	DI position in x
 //	CX xStride
-//	R8 3·xStride
+//	R8 3 times xStride
 //	R9 groups left
 //	R10 steps left of the group
 //	R11 position in the scales of the group
@@ -687,7 +687,7 @@ lanes10:
 //	SI wStride
 //	DI position in x
 //	CX xStride
-//	R8 3·xStride
+//	R8 3 times xStride
 //	R9 groups left
 //	R10 steps left of the group
 //	R11 position in the scales of the group
@@ -1128,7 +1128,7 @@ lanes10:
 //	SI wStride
 //	DI position in x
 //	CX xStride
-//	R8 3·xStride
+//	R8 3 times xStride
 //	R9 groups left
 //	R10 steps left of the group
 //	R11 position in the scales of the group
@@ -1326,7 +1326,7 @@ lanes10:
 //	SI wStride
 //	DI position in x
 //	CX xStride
-//	R8 3·xStride
+//	R8 3 times xStride
 //	R9 groups left
 //	R10 steps left of the group
 //	R11 position in the scales of the group
@@ -1634,7 +1634,7 @@ lanes10:
 //	SI wStride
 //	DI position in x
 //	CX xStride
-//	R8 3·xStride
+//	R8 3 times xStride
 //	R9 groups left
 //	R10 steps left of the group
 //	R11 position in the scales of the group
@@ -1902,7 +1902,7 @@ lanes10:
 //	SI wStride
 //	DI position in x
 //	CX xStride
-//	R8 3·xStride
+//	R8 3 times xStride
 //	R9 groups left
 //	R10 steps left of the group
 //	R11 position in the scales of the group

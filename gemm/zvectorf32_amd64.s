@@ -122,7 +122,7 @@ GLOBL vectorf32Six1<>(SB), RODATA|NOPTR, $64
 //	SI wStride
 //	DI position in x
 //	CX xStride
-//	R8 3·xStride
+//	R8 3 times xStride
 //	R9 groups left
 //	R10 steps left of the group
 //	R11 position in the scales of the group
@@ -275,7 +275,7 @@ lanes10:
 //	SI wStride
 //	DI position in x
 //	CX xStride
-//	R8 3·xStride
+//	R8 3 times xStride
 //	R9 groups left
 //	R10 steps left of the group
 //	R11 position in the scales of the group
@@ -454,7 +454,7 @@ lanes10:
 //	SI wStride
 //	DI position in x
 //	CX xStride
-//	R8 3·xStride
+//	R8 3 times xStride
 //	R9 groups left
 //	R10 steps left of the group
 //	R11 position in the scales of the group
@@ -690,7 +690,7 @@ lanes10:
 //	SI wStride
 //	DI position in x
 //	CX xStride
-//	R8 3·xStride
+//	R8 3 times xStride
 //	R9 groups left
 //	R10 steps left of the group
 //	R11 position in the scales of the group
@@ -989,7 +989,7 @@ lanes10:
 //	SI wStride
 //	DI position in x
 //	CX xStride
-//	R8 3·xStride
+//	R8 3 times xStride
 //	R9 groups left
 //	R10 steps left of the group
 //	R11 position in the scales of the group
@@ -1158,7 +1158,7 @@ lanes10:
 //	SI wStride
 //	DI position in x
 //	CX xStride
-//	R8 3·xStride
+//	R8 3 times xStride
 //	R9 groups left
 //	R10 steps left of the group
 //	R11 position in the scales of the group
@@ -1393,7 +1393,7 @@ lanes10:
 //	SI wStride
 //	DI position in x
 //	CX xStride
-//	R8 3·xStride
+//	R8 3 times xStride
 //	R9 groups left
 //	R10 steps left of the group
 //	R11 position in the scales of the group
@@ -1643,7 +1643,7 @@ lanes10:
 //	SI wStride
 //	DI position in x
 //	CX xStride
-//	R8 3·xStride
+//	R8 3 times xStride
 //	R9 groups left
 //	R10 steps left of the group
 //	R11 position in the scales of the group

@@ -11,25 +11,25 @@ GLOBL vectorLargest<>(SB), RODATA|NOPTR, $16
 DATA vectorPow120<>+0(SB)/8, $0x000000007b800000
 GLOBL vectorPow120<>(SB), RODATA|NOPTR, $8
 
-DATA sixesFirst<>+0(SB)/8, $0x0005040300020100
-DATA sixesFirst<>+8(SB)/8, $0x000b0a0900080706
-DATA sixesFirst<>+16(SB)/8, $0x001d1c1b001a1918
-DATA sixesFirst<>+24(SB)/8, $0x0023222100201f1e
-DATA sixesFirst<>+32(SB)/8, $0x0035343300323130
-DATA sixesFirst<>+40(SB)/8, $0x003b3a3900383736
-DATA sixesFirst<>+48(SB)/8, $0x006d6c6b006a6968
-DATA sixesFirst<>+56(SB)/8, $0x0073727100706f6e
-GLOBL sixesFirst<>(SB), RODATA|NOPTR, $64
+DATA sixesLow<>+0(SB)/8, $0x0005040300020100
+DATA sixesLow<>+8(SB)/8, $0x000b0a0900080706
+DATA sixesLow<>+16(SB)/8, $0x001d1c1b001a1918
+DATA sixesLow<>+24(SB)/8, $0x0023222100201f1e
+DATA sixesLow<>+32(SB)/8, $0x0035343300323130
+DATA sixesLow<>+40(SB)/8, $0x003b3a3900383736
+DATA sixesLow<>+48(SB)/8, $0x006d6c6b006a6968
+DATA sixesLow<>+56(SB)/8, $0x0073727100706f6e
+GLOBL sixesLow<>(SB), RODATA|NOPTR, $64
 
-DATA sixesSecond<>+0(SB)/8, $0x0011100f000e0d0c
-DATA sixesSecond<>+8(SB)/8, $0x0017161500141312
-DATA sixesSecond<>+16(SB)/8, $0x0029282700262524
-DATA sixesSecond<>+24(SB)/8, $0x002f2e2d002c2b2a
-DATA sixesSecond<>+32(SB)/8, $0x0061603f003e3d3c
-DATA sixesSecond<>+40(SB)/8, $0x0067666500646362
-DATA sixesSecond<>+48(SB)/8, $0x0079787700767574
-DATA sixesSecond<>+56(SB)/8, $0x007f7e7d007c7b7a
-GLOBL sixesSecond<>(SB), RODATA|NOPTR, $64
+DATA sixesHigh<>+0(SB)/8, $0x0011100f000e0d0c
+DATA sixesHigh<>+8(SB)/8, $0x0017161500141312
+DATA sixesHigh<>+16(SB)/8, $0x0029282700262524
+DATA sixesHigh<>+24(SB)/8, $0x002f2e2d002c2b2a
+DATA sixesHigh<>+32(SB)/8, $0x0061603f003e3d3c
+DATA sixesHigh<>+40(SB)/8, $0x0067666500646362
+DATA sixesHigh<>+48(SB)/8, $0x0079787700767574
+DATA sixesHigh<>+56(SB)/8, $0x007f7e7d007c7b7a
+GLOBL sixesHigh<>(SB), RODATA|NOPTR, $64
 
 DATA sixesShifts<>+0(SB)/8, $0x322c2620120c0600
 DATA sixesShifts<>+8(SB)/8, $0x322c2620120c0600
@@ -170,7 +170,7 @@ GLOBL lanesIntNV4<>(SB), RODATA|NOPTR, $128
 //	DI sStride
 //	CX position in x
 //	R8 xStride
-//	R9 3·xStride
+//	R9 3 times xStride
 //	R10 groups left
 //	R11 chunks left of the group
 //	R12 position in the lanes
@@ -178,7 +178,7 @@ GLOBL lanesIntNV4<>(SB), RODATA|NOPTR, $128
 //	R14 scratch
 //	X30, X31 smallest scale; size of the range
 //	Z28, Z29 integer of each nibble; low nibbles
-//	Z0…Z7 sums, rows of A within rows of B
+//	Z0…Z7 sums, by row of B, then of A
 //	K7 unsupported scales
 TEXT ·vectorIntMX4(SB), NOSPLIT, $0-128
 	MOVQ w+0(FP), AX
@@ -290,7 +290,7 @@ chunk3:
 //	DI sStride
 //	CX position in x
 //	R8 xStride
-//	R9 3·xStride
+//	R9 3 times xStride
 //	R10 groups left
 //	R11 chunks left of the group
 //	R12 position in the lanes
@@ -298,7 +298,7 @@ chunk3:
 //	R14 scratch
 //	X30, X31 smallest scale; size of the range
 //	Z28, Z29 integer of each nibble; low nibbles
-//	Z0…Z7 sums, rows of A within rows of B
+//	Z0…Z7 sums, by row of B, then of A
 //	K7 unsupported scales
 TEXT ·vectorIntMX4Pairs(SB), NOSPLIT, $0-128
 	MOVQ w+0(FP), AX
@@ -509,7 +509,7 @@ lanes6:
 //	DI sStride
 //	CX position in x
 //	R8 xStride
-//	R9 3·xStride
+//	R9 3 times xStride
 //	R10 groups left
 //	R11 chunks left of the group
 //	R12 position in the lanes
@@ -517,7 +517,7 @@ lanes6:
 //	R14 scratch
 //	X30, X31 smallest scale; size of the range
 //	Z28, Z29 integer of each code; positions in a quadword
-//	Z0…Z7 sums, rows of A within rows of B
+//	Z0…Z7 sums, by row of B, then of A
 //	K7 unsupported scales
 TEXT ·vectorIntMX6(SB), NOSPLIT, $0-128
 	MOVQ w+0(FP), AX
@@ -558,11 +558,11 @@ chunk3:
 	PREFETCHT0 576(AX)
 	VMOVDQU64 (AX), Z26
 	VMOVDQU64 32(AX), Z27
-	VMOVDQU64 sixesFirst<>+0(SB), Z16
+	VMOVDQU64 sixesLow<>+0(SB), Z16
 	VPERMI2B Z27, Z26, Z16
 	VPMULTISHIFTQB Z16, Z29, Z16
 	VPERMB Z28, Z16, Z16
-	VMOVDQU64 sixesSecond<>+0(SB), Z17
+	VMOVDQU64 sixesHigh<>+0(SB), Z17
 	VPERMI2B Z27, Z26, Z17
 	VPMULTISHIFTQB Z17, Z29, Z17
 	VPERMB Z28, Z17, Z17
@@ -580,11 +580,11 @@ chunk3:
 	PREFETCHT0 640(AX)
 	VMOVDQU64 96(AX), Z26
 	VMOVDQU64 128(AX), Z27
-	VMOVDQU64 sixesFirst<>+0(SB), Z16
+	VMOVDQU64 sixesLow<>+0(SB), Z16
 	VPERMI2B Z27, Z26, Z16
 	VPMULTISHIFTQB Z16, Z29, Z16
 	VPERMB Z28, Z16, Z16
-	VMOVDQU64 sixesSecond<>+0(SB), Z17
+	VMOVDQU64 sixesHigh<>+0(SB), Z17
 	VPERMI2B Z27, Z26, Z17
 	VPMULTISHIFTQB Z17, Z29, Z17
 	VPERMB Z28, Z17, Z17
@@ -638,7 +638,7 @@ chunk3:
 //	DI sStride
 //	CX position in x
 //	R8 xStride
-//	R9 3·xStride
+//	R9 3 times xStride
 //	R10 groups left
 //	R11 chunks left of the group
 //	R12 position in the lanes
@@ -646,7 +646,7 @@ chunk3:
 //	R14 scratch
 //	X30, X31 smallest scale; size of the range
 //	Z28, Z29 integer of each code; positions in a quadword
-//	Z0…Z7 sums, rows of A within rows of B
+//	Z0…Z7 sums, by row of B, then of A
 //	K7 unsupported scales
 TEXT ·vectorIntMX6Pairs(SB), NOSPLIT, $0-128
 	MOVQ w+0(FP), AX
@@ -705,11 +705,11 @@ chunk3:
 	PREFETCHT0 576(AX)(DX*1)
 	VMOVDQU64 (AX), Z26
 	VMOVDQU64 32(AX), Z27
-	VMOVDQU64 sixesFirst<>+0(SB), Z16
+	VMOVDQU64 sixesLow<>+0(SB), Z16
 	VPERMI2B Z27, Z26, Z16
 	VPMULTISHIFTQB Z16, Z29, Z16
 	VPERMB Z28, Z16, Z16
-	VMOVDQU64 sixesSecond<>+0(SB), Z17
+	VMOVDQU64 sixesHigh<>+0(SB), Z17
 	VPERMI2B Z27, Z26, Z17
 	VPMULTISHIFTQB Z17, Z29, Z17
 	VPERMB Z28, Z17, Z17
@@ -717,11 +717,11 @@ chunk3:
 	VPERMD Z24, Z20, Z20
 	VMOVDQU64 (AX)(DX*1), Z26
 	VMOVDQU64 32(AX)(DX*1), Z27
-	VMOVDQU64 sixesFirst<>+0(SB), Z18
+	VMOVDQU64 sixesLow<>+0(SB), Z18
 	VPERMI2B Z27, Z26, Z18
 	VPMULTISHIFTQB Z18, Z29, Z18
 	VPERMB Z28, Z18, Z18
-	VMOVDQU64 sixesSecond<>+0(SB), Z19
+	VMOVDQU64 sixesHigh<>+0(SB), Z19
 	VPERMI2B Z27, Z26, Z19
 	VPMULTISHIFTQB Z19, Z29, Z19
 	VPERMB Z28, Z19, Z19
@@ -868,7 +868,7 @@ lanes6:
 //	DI sStride
 //	CX position in x
 //	R8 xStride
-//	R9 3·xStride
+//	R9 3 times xStride
 //	R10 groups left
 //	R11 chunks left of the group
 //	R12 position in the lanes
@@ -876,7 +876,7 @@ lanes6:
 //	R14 scratch
 //	X30, X31 smallest scale; size of the range
 //	Z28 sign bits
-//	Z0…Z7 sums, rows of A within rows of B
+//	Z0…Z7 sums, by row of B, then of A
 //	K7 unsupported scales
 TEXT ·vectorIntMX8(SB), NOSPLIT, $0-128
 	MOVQ w+0(FP), AX
@@ -990,7 +990,7 @@ chunk3:
 //	DI sStride
 //	CX position in x
 //	R8 xStride
-//	R9 3·xStride
+//	R9 3 times xStride
 //	R10 groups left
 //	R11 chunks left of the group
 //	R12 position in the lanes
@@ -998,7 +998,7 @@ chunk3:
 //	R14 scratch
 //	X30, X31 smallest scale; size of the range
 //	Z28 sign bits
-//	Z0…Z7 sums, rows of A within rows of B
+//	Z0…Z7 sums, by row of B, then of A
 //	K7 unsupported scales
 TEXT ·vectorIntMX8Pairs(SB), NOSPLIT, $0-128
 	MOVQ w+0(FP), AX
@@ -1211,14 +1211,14 @@ lanes6:
 //	DI sStride
 //	CX position in x
 //	R8 xStride
-//	R9 3·xStride
+//	R9 3 times xStride
 //	R10 groups left
 //	R11 chunks left of the group
 //	R12 position in the lanes
 //	R13 scratch
 //	R14 scratch
 //	Z28, Z29 integer of each nibble; low nibbles
-//	Z0…Z7 sums, rows of A within rows of B
+//	Z0…Z7 sums, by row of B, then of A
 //	K7 unsupported scales
 TEXT ·vectorIntNV4(SB), NOSPLIT, $0-128
 	MOVQ w+0(FP), AX
@@ -1327,14 +1327,14 @@ chunk3:
 //	DI sStride
 //	CX position in x
 //	R8 xStride
-//	R9 3·xStride
+//	R9 3 times xStride
 //	R10 groups left
 //	R11 chunks left of the group
 //	R12 position in the lanes
 //	R13 scratch
 //	R14 scratch
 //	Z28, Z29 integer of each nibble; low nibbles
-//	Z0…Z7 sums, rows of A within rows of B
+//	Z0…Z7 sums, by row of B, then of A
 //	K7 unsupported scales
 TEXT ·vectorIntNV4Pairs(SB), NOSPLIT, $0-128
 	MOVQ w+0(FP), AX

@@ -11,8 +11,8 @@ import (
 
 var generate = flag.Bool("generate", false, "write the generated files instead of comparing them")
 
-// TestFresh: the committed files are what the generators write, and no
-// generated file is left that no generator writes.
+// TestFresh checks that the committed files are those that the generators write, and that every
+// generated file has a generator.
 func TestFresh(t *testing.T) {
 	root := filepath.Join("..", "..")
 	written := map[string]bool{}
@@ -35,13 +35,15 @@ func TestFresh(t *testing.T) {
 		}
 	}
 	for file := range written {
-		found, err := filepath.Glob(filepath.Join(filepath.Dir(file), "z*_amd64.*"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, f := range found {
-			if !written[f] {
-				t.Errorf("%s is written by no generator: remove it", f)
+		for _, arch := range []*Arch{AMD64, ARM64} {
+			found, err := filepath.Glob(filepath.Join(filepath.Dir(file), "z*_"+arch.Name+".*"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, f := range found {
+				if !written[f] {
+					t.Errorf("%s is written by no generator: remove it", f)
+				}
 			}
 		}
 	}

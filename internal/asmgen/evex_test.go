@@ -43,7 +43,7 @@ func encodings() []encoding {
 		}
 		list = append(list, encoding{gnu, code})
 	}
-	bases := append([]Reg{"SP", "BP"}, generals...)
+	bases := append([]Reg{"SP", "BP"}, amd64Generals...)
 	for _, width := range []func(int) Vec{X, Y, Z} {
 		w := width(0).width
 		bytes := map[byte]int{'X': 16, 'Y': 32, 'Z': 64}[w]
@@ -104,7 +104,7 @@ func tileEncodings() []encoding {
 		add(fmt.Sprintf("tilezero %%tmm%d", i), "TILEZERO", a)
 		add(fmt.Sprintf("tdpbf16ps %%tmm%d, %%tmm%d, %%tmm%d", int(a), int(b), int(c)), "TDPBF16PS", a, b, c)
 	}
-	bases := append([]Reg{"SP", "BP"}, generals...)
+	bases := append([]Reg{"SP", "BP"}, amd64Generals...)
 	for i, base := range bases {
 		for j, disp := range []int{0, 4, 127, 128, -128, -129, 1 << 20} {
 			m := base.At(disp)

@@ -19,14 +19,14 @@ func Gemm() []*File {
 	tiles := NewFile("gemm", "tiles")
 	for panels := 1; panels <= 2; panels++ {
 		dotTiles{panels: panels}.write(tiles)
-		streamLines(tiles, panels)
+		streamRows(tiles, panels)
 	}
 	packs := NewFile("gemm", "pack")
 	gemmTables(packs)
-	return slices.Concat([]*File{dots, tiles, packs}, gemmVectors(), gemmVectorsF32())
+	return slices.Concat([]*File{dots, tiles, packs}, gemmVectors(), gemmVectorsF32(), gemmNEON())
 }
 
-// dotParams are those of gemm.dotFunc.
+// dotParams are the parameters of gemm.dotFunc.
 const dotParams = "chunks, steps int, a, b unsafe.Pointer, bPanel int, c *float32, ldc int, alpha float32, accumulate bool"
 
 // A tile is the part that micro-kernels share: pointers into the panels and into C.
@@ -113,7 +113,7 @@ func (d dotFloat) write(f *File) {
 	}
 	spare -= sums + d.panels
 	as := func(i int) Vec { return d.vec(sums + d.panels + i%spare) }
-	fn.Note(fmt.Sprintf("%v…%v", sum(0, 0), sum(d.rows-1, d.panels-1)), "sums of the chunk, rows first")
+	fn.Note(fmt.Sprintf("%v…%v", sum(0, 0), sum(d.rows-1, d.panels-1)), "sums of the chunk, row by row")
 	fn.Note(fmt.Sprintf("%v…%v", bs(0), bs(d.panels-1)), "b")
 	fn.Note(fmt.Sprintf("%v…%v", as(0), as(spare-1)), "a")
 
@@ -194,7 +194,7 @@ func (d dotInt8) write(f *File) {
 	bs := func(j int) Vec { return Z(2*n + j) }
 	spare := 32 - 2*n - d.panels
 	as := func(i int) Vec { return Z(2*n + d.panels + i%spare) }
-	fn.Note(fmt.Sprintf("Z0…%v", total(rows-1, d.panels-1)), "totals, rows first")
+	fn.Note(fmt.Sprintf("Z0…%v", total(rows-1, d.panels-1)), "totals, row by row")
 	fn.Note(fmt.Sprintf("%v…%v", dot(0, 0), dot(rows-1, d.panels-1)), "sums of the block")
 	fn.Note(fmt.Sprintf("%v…%v", bs(0), bs(d.panels-1)), "b")
 	fn.Note(fmt.Sprintf("%v…Z31", as(0)), "a; scales of the block")

@@ -2,16 +2,16 @@ package asmgen
 
 import "fmt"
 
-// gemmTables writes the functions that decode codes into panels of 16 lanes.
+// gemmTables writes the packing functions.
 func gemmTables(f *File) {
 	w := gemmPack{f: f}
 	w.low, w.high = w.interleave("lowPairs", 0), w.interleave("highPairs", 2)
 	w.even, w.odd = w.everyOther("evens", 0), w.everyOther("odds", 1)
 	for _, c := range packCodeKinds {
 		w.bytesToBF16(c)
-		w.bytesToLines(c)
+		w.bytesToRows(c)
 	}
-	w.copyLines()
+	w.copyRows()
 	w.nibblesToInt8("packMX", 32)
 	w.nibblesToInt8("packNV", 16)
 	w.bytesToInt8("packSix", true)
@@ -30,12 +30,12 @@ func gemmTables(f *File) {
 // gemmPack is the file of packing functions.
 type gemmPack struct {
 	f         *File
-	low, high Sym // indices for VPERMT2B that make two BF16 of bytes 0, 1 or 2, 3 of each dword
-	even, odd Sym // and those that take the even or odd bytes of two dwords
+	low, high Sym // indices of VPERMT2B that combine bytes 0, 1 or 2, 3 of each dword to two BF16
+	even, odd Sym // and those that select the even or odd bytes of two dwords
 }
 
-// interleave returns the table that takes bytes i and i+1 of each dword of a first
-// vector as low bytes, and those of a second as high ones.
+// interleave returns the table that selects bytes i and i+1 of each dword of a first vector as
+// low bytes, and those of a second vector as high bytes.
 func (w *gemmPack) interleave(name string, i int) Sym {
 	data := make([]byte, 64)
 	for lane := range 16 {
@@ -47,8 +47,8 @@ func (w *gemmPack) interleave(name string, i int) Sym {
 	return w.f.Table(name, data)
 }
 
-// everyOther returns the table that takes bytes i and i+2 of each dword of a first
-// vector, then of a second.
+// everyOther returns the table that selects bytes i and i+2 of each dword of a first vector,
+// then of a second.
 func (w *gemmPack) everyOther(name string, i int) Sym {
 	data := make([]byte, 64)
 	for lane := range 16 {
@@ -59,22 +59,22 @@ func (w *gemmPack) everyOther(name string, i int) Sym {
 	return w.f.Table(name, data)
 }
 
-// A lineSet addresses 16 lines that are stride bytes apart, from four registers.
+// A lineSet addresses 16 rows that are stride bytes apart, from four registers.
 type lineSet struct {
-	base           [4]Reg // lines 0, 4, 8, 12
+	base           [4]Reg // rows 0, 4, 8, 12
 	stride, triple Reg
 }
 
-// lines takes the registers of 16 lines from src on.
+// lines takes the registers of 16 rows from src on.
 func lines(fn *Func, src, stride Reg) *lineSet {
 	s := &lineSet{stride: stride, triple: fn.GP("3·stride")}
 	s.base[0] = src
 	for i := 1; i < 4; i++ {
-		s.base[i] = fn.GP("source, four lines on")
+		s.base[i] = fn.GP("source, four rows on")
 		fn.I("LEAQ", s.base[i-1].At(0).By(stride, 4), s.base[i])
 	}
 	fn.I("LEAQ", stride.At(0).By(stride, 2), s.triple)
-	fn.Comment("one mask for each group of four lanes but the first")
+	fn.Comment("a mask for each group of four lanes except the first")
 	for k, mask := range []int{0x00f0, 0x0f00, 0xf000} {
 		fn.I("MOVL", mask, s.triple)
 		fn.I("KMOVW", s.triple, K(k+1))
@@ -83,7 +83,7 @@ func lines(fn *Func, src, stride Reg) *lineSet {
 	return s
 }
 
-// at returns the memory off bytes on in a line.
+// at returns the memory off bytes past the current position in a row.
 func (s *lineSet) at(line, off int) Mem {
 	m := s.base[line/4].At(off)
 	switch line % 4 {
@@ -95,8 +95,8 @@ func (s *lineSet) at(line, off int) Mem {
 	return m
 }
 
-// load transposes 16 bytes of each line, off bytes on, as dwords: Z(d), d < 4,
-// gets bytes 4d…4d+3 of line i in lane i. It uses Z0…Z7 and K1…K3.
+// load transposes 16 bytes of each row, off bytes past the current position, as dwords: lane i
+// of Z(d), d < 4, gets bytes 4d…4d+3 of row i. It uses Z0…Z7 and K1…K3.
 func (s *lineSet) load(fn *Func, off int) {
 	for j := range 4 {
 		fn.I("VMOVDQU", s.at(j, off), X(j))
@@ -114,7 +114,7 @@ func (s *lineSet) load(fn *Func, off int) {
 	fn.I("VPUNPCKHQDQ", Z(7), Z(5), Z(3))
 }
 
-// advance moves all lines on by n bytes.
+// advance advances all rows by n bytes.
 func (s *lineSet) advance(fn *Func, n int) {
 	for _, b := range s.base {
 		fn.I("ADDQ", n, b)
@@ -261,11 +261,11 @@ func (w *gemmPack) bytesToInt8(name string, lookup bool) {
 	fn.Return()
 }
 
-// transposeScales: 16 lines of scale codes, 16 blocks at a time.
+// transposeScales transposes 16 blocks of 16 rows at a time.
 func (w *gemmPack) transposeScales() {
-	fn := w.f.Func("transposeScales", `transposeScales copies the scales of 16 lines, stride bytes apart, to dst: those of
-the lines' first blocks, then of their second ones, 16·n blocks in all. Codes are
-clamped to [low, high]; it reports whether one was above high.`,
+	fn := w.f.Func("transposeScales", `transposeScales copies the scales of 16 rows, stride bytes apart, to dst: those of
+the first blocks, then of the second ones, 16·n blocks in all. It clamps codes to
+[low, high] and reports whether one was above high.`,
 		"dst, src unsafe.Pointer, stride, n int, low, high uint32) (above uint64")
 	dst, src, stride, n := fn.Arg("dst"), fn.Arg("src"), fn.Arg("stride"), fn.Arg("n")
 	tmp := fn.GP("scratch")
@@ -298,9 +298,9 @@ clamped to [low, high]; it reports whether one was above high.`,
 	fn.Return()
 }
 
-// splitNibbles: even codes are the low nibbles.
+// splitNibbles expands nibbles; the even codes are the low ones.
 func (w *gemmPack) splitNibbles() {
-	fn := w.f.Func("splitNibbles", "splitNibbles writes 64·n nibbles as bytes, their sign in the top bit.", "dst, src unsafe.Pointer, n int")
+	fn := w.f.Func("splitNibbles", "splitNibbles writes 64·n nibbles as bytes with the sign in the top bit.", "dst, src unsafe.Pointer, n int")
 	dst, src, n := fn.Arg("dst"), fn.Arg("src"), fn.Arg("n")
 	tmp := fn.GP("scratch")
 	broadcast(fn, 0x07070707, tmp, Z(1))
@@ -320,8 +320,7 @@ func (w *gemmPack) splitNibbles() {
 	fn.Return()
 }
 
-// splitSixes: three bytes go to each dword, from which VPMULTISHIFTQB takes the
-// four codes.
+// splitSixes copies three bytes to each dword, from which VPMULTISHIFTQB extracts four codes.
 func (w *gemmPack) splitSixes() {
 	spread, shifts := make([]byte, 64), make([]byte, 64)
 	for i := range 16 {
@@ -332,7 +331,7 @@ func (w *gemmPack) splitSixes() {
 			shifts[4*i+c] = byte(i%2*32 + 6*c)
 		}
 	}
-	fn := w.f.Func("splitSixes", "splitSixes writes 64·n codes of six bits as bytes, their sign in the top bit.", "dst, src unsafe.Pointer, n int")
+	fn := w.f.Func("splitSixes", "splitSixes writes 64·n 6-bit codes as bytes with the sign in the top bit.", "dst, src unsafe.Pointer, n int")
 	dst, src, n := fn.Arg("dst"), fn.Arg("src"), fn.Arg("n")
 	tmp := fn.GP("scratch")
 	fn.I("VMOVDQU64", w.f.Table("sixSpread", spread), Z(1))
@@ -356,11 +355,11 @@ func (w *gemmPack) splitSixes() {
 	fn.Return()
 }
 
-// foldNibbles: eight bytes to eight quadwords, whose nibbles go to the ends of
-// dwords; values of 16 codes times a scale, whose upper halves are BF16.
+// foldNibbles expands eight bytes to quadwords and their nibbles to dwords, then multiplies the
+// values of the codes by a scale. The upper halves of the products are BF16.
 func (w *gemmPack) foldNibbles() {
-	fn := w.f.Func("foldNibbles", `foldNibbles writes 16·n nibbles as BF16, each 16 times one of scales; the products
-are BF16. table has the values of the codes.`, "dst, src, scales unsafe.Pointer, n int, table unsafe.Pointer")
+	fn := w.f.Func("foldNibbles", `foldNibbles writes 16·n nibbles as BF16, each 16 times one of scales. The products
+must be BF16. table holds the values of the codes.`, "dst, src, scales unsafe.Pointer, n int, table unsafe.Pointer")
 	dst, src, scales, n, table := fn.Arg("dst"), fn.Arg("src"), fn.Arg("scales"), fn.Arg("n"), fn.Arg("table")
 	shifts := make([]byte, 64)
 	for i := range shifts {

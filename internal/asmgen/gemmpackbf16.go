@@ -1,10 +1,10 @@
 package asmgen
 
-// A packCodes is a kind of codes of a byte, which become BF16 by tables of their
+// A packCodes is a kind of byte codes, which are converted to BF16 by tables of their
 // magnitudes.
 type packCodes struct {
 	name, what string
-	integer    bool // two's complement; else sign and magnitude
+	integer    bool // two's complement; otherwise sign and magnitude
 }
 
 var packCodeKinds = []packCodes{
@@ -12,9 +12,9 @@ var packCodeKinds = []packCodes{
 	{"Integers", "bytes in two's complement", true},
 }
 
-// A bf16Packer is what packing of byte codes into BF16 panels shares. Codes become BF16
-// by two tables of 128 bytes, for the low and the high half; the exponent of the block
-// is added to those that are not zero.
+// A bf16Packer is the part that packing functions of byte codes share. They look up the low and
+// the high byte of each BF16 in two tables of 128 bytes, and add the exponent of the block to
+// those that are not zero.
 type bf16Packer struct {
 	packCodes
 	fn                     *Func
@@ -27,11 +27,11 @@ const bf16PackParams = "dst, src unsafe.Pointer, stride int, exponents unsafe.Po
 
 func (w *gemmPack) bf16Packer(c packCodes, suffix, layout string) *bf16Packer {
 	name := "pack" + c.name + suffix
-	fn := w.f.Func(name, name+` packs 16 lines of `+c.what+`, stride bytes apart, as a BF16 panel
-`+layout+`: blocks of 32 positions. exponents has the E8M0 codes of each block's
+	fn := w.f.Func(name, name+` packs 16 rows of `+c.what+`, stride bytes apart, as a BF16 panel
+`+layout+`, in blocks of 32 positions. exponents holds the E8M0 codes of each block's
 16 lanes. tables holds the low bytes of the BF16 values of magnitudes 0 to 127, then
-the high bytes. It reports whether a magnitude was at least special, which the tables
-cannot serve; the panel is not good then.`, bf16PackParams)
+the high bytes. It reports magnitudes of at least special, which the tables do not
+support; the panel is invalid then.`, bf16PackParams)
 	p := &bf16Packer{packCodes: c, fn: fn}
 	p.dst = fn.Arg("dst")
 	src, stride := fn.Arg("src"), fn.Arg("stride")
@@ -48,13 +48,13 @@ cannot serve; the panel is not good then.`, bf16PackParams)
 	fn.I("VPXORD", Z(26), Z(26), Z(26))
 	fn.Note("Z16…Z19", "tables: low halves, high halves")
 	fn.Note("Z22…Z25", "sign bits, magnitude bits of bytes and of words, 127")
-	fn.Note("Z26", "largest magnitudes found")
-	fn.Note("Z27", "what to add to the exponents")
+	fn.Note("Z26", "maximum of the magnitudes")
+	fn.Note("Z27", "addends of the exponents")
 	p.lines = lines(fn, src, stride)
 	return p
 }
 
-// addends sets Z27 to what is added to both halves of the dwords of each lane.
+// addends sets both halves of each dword of Z27 to the addend of its lane.
 func (p *bf16Packer) addends() {
 	fn := p.fn
 	fn.I("VPMOVZXBD", p.exponents.At(0), Z(27))
@@ -64,7 +64,7 @@ func (p *bf16Packer) addends() {
 	fn.I("VPORD", Z(28), Z(27), Z(27))
 }
 
-// lookUp sets low and high to the halves of the values of the codes, which it destroys.
+// lookUp sets low and high to the halves of the values of the codes. It changes codes.
 func (p *bf16Packer) lookUp(codes, low, high Vec) {
 	fn, magnitudes := p.fn, Z(6)
 	if p.integer {
@@ -80,14 +80,14 @@ func (p *bf16Packer) lookUp(codes, low, high Vec) {
 	fn.I("VPTERNLOGD", 0xf8, Z(22), codes, high) // high half | code & sign
 }
 
-// store adds the exponents to values that are not zero, and writes them.
+// store adds the exponents to values that are not zero, and stores them.
 func (p *bf16Packer) store(v, addends Vec, mask Mask, to Mem) {
 	p.fn.I("VPTESTMW", Z(24), v, mask)
 	p.fn.I("VPADDW", addends, v, mask, v)
 	p.fn.I("VMOVDQU64", v, to)
 }
 
-// next ends the loop over blocks, and the function.
+// next ends the loop over blocks and the function.
 func (p *bf16Packer) next(loop Label) {
 	fn := p.fn
 	fn.I("ADDQ", 1024, p.dst)
@@ -103,7 +103,7 @@ func (p *bf16Packer) next(loop Label) {
 	fn.Return()
 }
 
-// bytesToBF16: a step's dwords are two bytes of each line.
+// bytesToBF16 packs panels of steps: a dword of a step is two bytes of a row.
 func (w *gemmPack) bytesToBF16(c packCodes) {
 	p := w.bf16Packer(c, "BF16", "of steps")
 	fn := p.fn
@@ -127,18 +127,18 @@ func (w *gemmPack) bytesToBF16(c packCodes) {
 	p.next(loop)
 }
 
-// bytesToLines: of two lines at a time the bytes are spread, each line's over the same
-// halves of all quarters, where low and high halves are joined.
-func (w *gemmPack) bytesToLines(c packCodes) {
-	p := w.bf16Packer(c, "Lines", "by lines")
+// bytesToRows packs panels by rows, two rows at a time. It distributes the bytes of each row
+// over the same half of every 128 bits, and interleaves low and high bytes there.
+func (w *gemmPack) bytesToRows(c packCodes) {
+	p := w.bf16Packer(c, "Rows", "by rows")
 	fn := p.fn
-	fn.Frame(64) // the addends, of which each line takes its own
+	fn.Frame(64) // the addends, one for each row
 	spread := make([]byte, 64)
 	for i, q := range []byte{0, 4, 1, 5, 2, 6, 3, 7} {
 		spread[8*i] = q
 	}
-	fn.I("VMOVDQU64", w.f.shared("lineSpread", spread), Z(20))
-	fn.Note("Z20", "quadwords of two lines in turn")
+	fn.I("VMOVDQU64", w.f.shared("rowSpread", spread), Z(20))
+	fn.Note("Z20", "alternate quadwords of two rows")
 	loop := fn.Label("block")
 	p.addends()
 	fn.I("VMOVDQU64", Z(27), SP.At(0))
@@ -157,9 +157,9 @@ func (w *gemmPack) bytesToLines(c packCodes) {
 	p.next(loop)
 }
 
-// copyLines: tiles of lines from lines that are BF16 already.
-func (w *gemmPack) copyLines() {
-	fn := w.f.Func("copyLines", "copyLines copies 16 lines of BF16, stride bytes apart, to a panel by lines: 32·n\nelements of each.", "dst, src unsafe.Pointer, stride, n int")
+// copyRows packs tiles by rows from rows of BF16.
+func (w *gemmPack) copyRows() {
+	fn := w.f.Func("copyRows", "copyRows copies 16 rows of BF16, stride bytes apart, to a panel by rows: 32·n\nelements of each.", "dst, src unsafe.Pointer, stride, n int")
 	dst, src, stride, n := fn.Arg("dst"), fn.Arg("src"), fn.Arg("stride"), fn.Arg("n")
 	set := lines(fn, src, stride)
 	loop := fn.Label("tile")

@@ -2,60 +2,59 @@ package asmgen
 
 import "fmt"
 
-// stripParams are those of gemm.stripFunc.
-const stripParams = "chunks, tiles, each int, a, b unsafe.Pointer, aPanel, bPanel, next, lines int, columns uint32, accumulate bool, " +
+// macroParams are the parameters of gemm.macroFunc.
+const macroParams = "chunks, tiles, each int, a, b unsafe.Pointer, aPanel, bPanel, next, rows int, columns uint32, accumulate bool, " +
 	"work unsafe.Pointer, running, c *float32, ldc int, alpha float32"
 
 const (
 	tileLines = 16
 	tileLine  = 64 // bytes
 	tileBytes = tileLines * tileLine
-	tileAhead = 1 // lines of each panel of B in the next chunk to fetch with a tile
+	tileAhead = 1 // rows of each panel of B in the next chunk to prefetch with a tile
 )
 
-// A dotTiles is a strip kernel for BF16 panels of 16 lanes, those of A by lines. It
-// multiplies two tiles of A by one or two of B at a time, over a chunk. Tiles leave their
-// sums in memory only where the first products of the next ones begin, and vectors scale
-// them there between those products, so that units of tiles and of vectors work at the
-// same time. The tiles of B are read again for every two of A, and stay in the first
-// cache, which those of A do not enter (TILELOADDT1).
+// A dotTiles is a macro-kernel for BF16 panels of 16 lanes, those of A by rows. It multiplies
+// two tiles of A by one or two of B at a time, over a chunk. It stores the sums of tiles when
+// the next products begin, and scales them in vector registers between those products, so that
+// the tile unit and the vector units work at the same time. Each two tiles of A read the tiles
+// of B again. These stay in the first-level cache, which tiles of A bypass (TILELOADDT1).
 type dotTiles struct {
 	panels int // of B
 
 	fn          *Func
 	a, b        [2]Reg
-	line, left  Reg // bytes of a tile's line; tiles left
-	from, to    Reg // a line of C as it was, and to be
-	row, scale  Reg // its sums, and the scale of A
-	lines, each Reg // lines to scale, and those among the products of a tile
-	ahead       Reg // lines of B in the next chunk
+	line, left  Reg // bytes of a row of a tile; tiles left
+	from, to    Reg // previous elements of a row of C, and its destination
+	row, scale  Reg // its sums and its scale of A
+	lines, each Reg // rows to scale; those left for the current tile
+	ahead       Reg // rows of B in the next chunk
 	tmp         Reg
 }
 
-// The frame of a strip kernel.
+// The frame of a macro-kernel.
 const (
-	stripPair     = 8 * iota // the panels of A that are multiplied
-	stripLines               // lines of C from these on
-	stripFromNext            // from a line of C as it was to the next
-	stripTo                  // the first line of C to be
+	stripPair     = 8 * iota // the current panels of A
+	stripLines               // rows of C from these on
+	stripFromNext            // distance of rows of the previous elements of C
+	stripTo                  // destination of the first row of C
 	stripToNext
 	stripFrame
 )
 
 func (d dotTiles) write(f *File) {
 	name := fmt.Sprintf("dotTiles_32x%d", d.panels*tileLines)
-	d.fn = f.Func(name, name+" is a strip kernel for BF16 panels of 16 lanes (see kernel).", stripParams)
+	d.fn = f.Func(name, name+" is a macro-kernel for BF16 panels of 16 lanes (see kernel).", macroParams)
 	fn := d.fn
 	fn.Frame(stripFrame)
 	d.a, d.b = [2]Reg{fn.GP("a"), fn.GP("a, second panel")}, [2]Reg{fn.GP("b"), fn.GP("b, second panel")}
-	d.line, d.left = fn.GP("bytes of a tile's line"), fn.GP("tiles left")
-	d.from, d.to = fn.GP("line of C as it was"), fn.GP("line of C to be")
-	d.row, d.scale = fn.GP("line of sums"), fn.GP("its scale of A")
-	d.lines, d.each = fn.GP("lines to scale"), fn.GP("those left of a tile")
-	d.ahead, d.tmp = fn.GP("lines of B in the next chunk"), fn.GP("scratch")
-	fn.Note("TMM0…TMM3", "sums, lines first")
+	d.line, d.left = fn.GP("bytes of a row of a tile"), fn.GP("tiles left")
+	d.from, d.to = fn.GP("previous elements of a row of C"), fn.GP("destination of the row")
+	d.row, d.scale = fn.GP("sums of the row"), fn.GP("its scale of A")
+	d.lines, d.each = fn.GP("rows to scale"), fn.GP("those left for a tile")
+	d.ahead, d.tmp = fn.GP("rows of B in the next chunk"), fn.GP("scratch")
+	fn.Note("TMM0…TMM3", "sums, row by row")
 	fn.Note("TMM4 TMM5 TMM6 TMM7", "two of A, two of B")
-	fn.Note("K1 K2", "columns of C that there are")
+	fn.Note("K1 K2", "columns of C")
 	fn.Note("Z0 Z1", "alpha · scales of B")
 	configureTiles(f, fn, d.tmp)
 	fn.I("MOVL", fn.FP("columns"), d.tmp)
@@ -87,7 +86,7 @@ func (d dotTiles) write(f *File) {
 	fn.I("MOVQ", fn.FP("next"), d.ahead)
 	fn.Place(near)
 	fn.I("ADDQ", fn.FP("b"), d.ahead)
-	fn.I("MOVQ", fn.FP("lines"), d.tmp)
+	fn.I("MOVQ", fn.FP("rows"), d.tmp)
 	pair := fn.Label("pair")
 	one, scale := fn.NewLabel("one"), fn.NewLabel("scale")
 	fn.I("MOVQ", d.a[0], SP.At(stripPair))
@@ -136,7 +135,7 @@ func (d dotTiles) write(f *File) {
 	fn.Return()
 }
 
-// store writes the sums of tile t, a line behind the other over the panels.
+// store stores the sums of tile t. The rows of all panels are contiguous.
 func (d *dotTiles) store(t int) {
 	if t == 0 {
 		d.fn.I("MOVQ", d.fn.FP("work"), d.tmp)
@@ -144,8 +143,8 @@ func (d *dotTiles) store(t int) {
 	d.fn.I("TILESTORED", T(t), d.tmp.At(t/d.panels*d.panels*tileBytes+t%d.panels*tileLine).By(d.line, d.panels))
 }
 
-// multiply computes the sums of so many tiles of A over the chunk, and scales lines of
-// those before. The panels' pointers go on to the scales.
+// multiply computes the sums of the given number of tiles of A over the chunk, and scales rows
+// of the previous sums. It advances the pointers of the panels to the scales.
 func (d *dotTiles) multiply(tiles int) {
 	fn := d.fn
 	done, none := fn.NewLabel("multiplied"), fn.NewLabel("none")
@@ -170,8 +169,8 @@ func (d *dotTiles) multiply(tiles int) {
 	fn.Place(done)
 }
 
-// step adds the products of a tile of each panel. The first one begins the sums, and
-// stores those before.
+// step adds the products of a tile of each panel. The first step stores the previous sums and
+// clears them.
 func (d *dotTiles) step(tiles int, first bool) {
 	fn := d.fn
 	dot := func(i, j int) {
@@ -214,7 +213,7 @@ func (d *dotTiles) step(tiles int, first bool) {
 	}
 }
 
-// scaleAll scales what lines are left.
+// scaleAll scales the remaining rows.
 func (d *dotTiles) scaleAll() {
 	fn := d.fn
 	none := fn.NewLabel("none")
@@ -227,7 +226,7 @@ func (d *dotTiles) scaleAll() {
 	fn.Place(none)
 }
 
-// scaleLine sets a line of C to alpha · scale of b · scale of a · sums, plus what it was.
+// scaleLine sets a row of C to alpha · scale of b · scale of a · sums plus its previous elements.
 func (d *dotTiles) scaleLine() {
 	fn := d.fn
 	fn.I("VBROADCASTSS", d.scale.At(0), Z(2))
@@ -244,8 +243,8 @@ func (d *dotTiles) scaleLine() {
 	fn.I("ADDQ", SP.At(stripToNext), d.to)
 }
 
-// nextLines makes the lines to scale those of the sums that were computed last: until the
-// panels' pointers go on, they point to the scales.
+// nextLines selects the rows of the latest sums for scaling. The pointers of the panels point to
+// the scales.
 func (d *dotTiles) nextLines() {
 	fn := d.fn
 	ready := fn.NewLabel("ready")
@@ -268,8 +267,8 @@ func (d *dotTiles) nextLines() {
 	fn.Place(ready)
 }
 
-// nextC makes C as it was what the chunk before left, and C to be running, or C itself
-// where this chunk is the last one.
+// nextC sets the previous elements of C to those of the previous chunk, and the destination to
+// running, or in the last chunk to C.
 func (d *dotTiles) nextC() {
 	fn := d.fn
 	kept := fn.NewLabel("kept")
@@ -287,13 +286,13 @@ func (d *dotTiles) nextC() {
 	fn.I("MOVQ", d.tmp, SP.At(stripToNext))
 }
 
-// streamLines writes what copies lines of so many panels of C to where they go past the
-// caches.
-func streamLines(f *File, panels int) {
-	name := fmt.Sprintf("streamLines%d", panels*tileLines)
-	fn := f.Func(name, name+fmt.Sprintf(` copies lines of %d floats, one behind the other, to C, whose
-rows are ldc bytes apart and begin with cache lines; they go past the caches.`, panels*tileLines), "c, src *float32, ldc, lines int")
-	c, src, ldc, lines := fn.Arg("c"), fn.Arg("src"), fn.Arg("ldc"), fn.Arg("lines")
+// streamRows writes the function that copies rows of the given number of panels to C with
+// non-temporal stores.
+func streamRows(f *File, panels int) {
+	name := fmt.Sprintf("streamRows%d", panels*tileLines)
+	fn := f.Func(name, name+fmt.Sprintf(` copies contiguous rows of %d floats to C with non-temporal stores.
+The rows of C are ldc bytes apart and aligned to cache lines.`, panels*tileLines), "c, src *float32, ldc, rows int")
+	c, src, ldc, lines := fn.Arg("c"), fn.Arg("src"), fn.Arg("ldc"), fn.Arg("rows")
 	loop := fn.Label("line")
 	for j := range panels {
 		fn.I("VMOVUPS", src.At(j*tileLine), Z(j))
@@ -307,9 +306,9 @@ rows are ldc bytes apart and begin with cache lines; they go past the caches.`, 
 	fn.Return()
 }
 
-// configureTiles makes all tiles 16 lines of 64 bytes. Their state belongs to a thread of
-// the system, and a goroutine may go on in another one wherever it is not in assembly:
-// what configures tiles releases them before it returns.
+// configureTiles configures all tiles as 16 rows of 64 bytes. Their state belongs to a thread of
+// the operating system, and a goroutine may change its thread outside of assembly. So a function
+// that configures tiles must release them before it returns.
 func configureTiles(f *File, fn *Func, tmp Reg) {
 	config := make([]byte, 64)
 	config[0] = 1 // the palette

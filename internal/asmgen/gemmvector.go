@@ -133,7 +133,7 @@ func (v *vector) writeRows(f *File, rows int) {
 	fn.I("KXORQ", K(7), K(7), K(7))
 	fn.I("MOVQ", fn.FP("tables"), tmp)
 	v.arithmetic.constants(v, tmp)
-	fn.Note("Z0…Z7", "sums, rows of A within rows of B")
+	fn.Note("Z0…Z7", "sums, by row of B, then of A")
 	fn.Note("K7", "unsupported scales")
 
 	row := fn.Label("rows")

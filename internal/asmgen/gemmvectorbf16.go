@@ -30,10 +30,10 @@ func (a vectorBF16) constants(v *vector, tables Reg) {
 			v.fn.I("VMOVDQU64", tables.At(64*i), Z(28+i))
 		}
 		broadcast(v.fn, 0x80808080, tables, Z(27))
-		v.fn.Note("Z27…Z31", "sign bits; tables: low halves, high halves")
+		v.fn.Note("Z27…Z31", "sign bits; tables of low and of high bytes")
 	} else {
 		v.fn.I("VMOVDQU64", tables.At(0), Z(31))
-		v.fn.Note("Z31", "BF16 of each nibble, twice")
+		v.fn.Note("Z31", "BF16 value of each nibble, twice")
 	}
 }
 

@@ -26,7 +26,7 @@ type vectorSixes struct {
 }
 
 func newVectorSixes(f *File) (s vectorSixes) {
-	for h, name := range []string{"sixesFirst", "sixesSecond"} {
+	for h, name := range []string{"sixesLow", "sixesHigh"} {
 		index := make([]byte, 64)
 		for lane := range 16 {
 			for b := range 3 {

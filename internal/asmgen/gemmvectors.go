@@ -15,7 +15,7 @@ const vectorNear = 512
 type vectorX struct{ x, stride, triple Reg }
 
 func newVectorX(fn *Func) vectorX {
-	v := vectorX{fn.GP("position in x"), fn.Arg("xStride"), fn.GP("3·xStride")}
+	v := vectorX{fn.GP("position in x"), fn.Arg("xStride"), fn.GP("3 times xStride")}
 	fn.I("LEAQ", v.stride.At(0).By(v.stride, 2), v.triple)
 	return v
 }

@@ -2,17 +2,13 @@ package asmgen
 
 import "fmt"
 
-// A Reg is a general register by Go's name.
+// A Reg is a general register, by its name in Go's assembler.
 type Reg string
 
 // SP is the stack pointer; the frame of a function starts at SP.At(0).
 const SP Reg = "SP"
 
-// generals has the general registers in the order Func.GP takes them: those
-// that need no longer encoding first, but for CX, which shifts need.
-var generals = []Reg{"AX", "BX", "DX", "SI", "DI", "CX", "R8", "R9", "R10", "R11", "R12", "R13", "R14", "R15"}
-
-// A Vec is a vector register; X, Y and Z make one of 128, 256 or 512 bits.
+// A Vec is a vector register of amd64, of 128, 256 or 512 bits.
 type Vec struct {
 	width  byte // 'X', 'Y' or 'Z'
 	number int
@@ -48,7 +44,7 @@ func K(i int) Mask { return Mask(i) }
 // String returns Go's name of the register.
 func (k Mask) String() string { return fmt.Sprintf("K%d", int(k)) }
 
-// A Mem is an operand in memory: disp(base)(index*scale).
+// A Mem is a memory operand: disp(base)(index*scale).
 type Mem struct {
 	Base  Reg
 	Disp  int
@@ -56,7 +52,7 @@ type Mem struct {
 	Scale int
 }
 
-// At returns the memory disp bytes behind r.
+// At returns the memory disp bytes past r.
 func (r Reg) At(disp int) Mem { return Mem{Base: r, Disp: disp} }
 
 // By returns m with index·scale added to its address.
@@ -65,13 +61,13 @@ func (m Mem) By(index Reg, scale int) Mem {
 	return m
 }
 
-// At returns the memory disp bytes behind m.
+// At returns the memory disp bytes past m.
 func (m Mem) At(disp int) Mem {
 	m.Disp += disp
 	return m
 }
 
-// String returns the operand as Go writes it.
+// String returns the operand in Go's syntax.
 func (m Mem) String() string {
 	s := fmt.Sprintf("(%s)", m.Base)
 	if m.Disp != 0 {
@@ -83,14 +79,14 @@ func (m Mem) String() string {
 	return s
 }
 
-// A Sym is a place in a table of the same file.
+// A Sym is a position in a table of the same file.
 type Sym struct {
 	Name   string
 	Offset int
 }
 
-// At returns the place disp bytes behind s.
+// At returns the position disp bytes past s.
 func (s Sym) At(disp int) Sym { return Sym{s.Name, s.Offset + disp} }
 
-// String returns the operand as Go writes it.
+// String returns the operand in Go's syntax.
 func (s Sym) String() string { return fmt.Sprintf("%s<>+%d(SB)", s.Name, s.Offset) }

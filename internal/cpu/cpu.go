@@ -2,17 +2,19 @@
 // one that kernels use.
 //
 //	plain    portable Go; on every architecture, and with the build tag purego
+//	neon     Advanced SIMD, on arm64
 //	avx2     AVX2, FMA, F16C
 //	avx512   AVX-512 F, BW, VL, DQ, VBMI, VNNI, BF16, and GFNI
 //	amx      AMX tiles and their BF16 products, if the system permits them; for matrix
 //	         products only: all else uses avx512
 //
-// A tier includes those before it in this list. Each row of a kernel table names the tier
+// A tier includes those before it in this list that the architecture has. Each row of a kernel table names the tier
 // that it needs; callers use the best row that Best allows.
 package cpu
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 )
@@ -22,12 +24,13 @@ type Tier uint8
 
 const (
 	Plain  Tier = iota // portable Go
+	NEON               // 128-bit vectors with fused multiply-add, on arm64
 	AVX2               // 256-bit vectors with fused multiply-add
 	AVX512             // 512-bit vectors with byte permutes, int8 and BF16 dot products
 	AMX                // tiles of 16 rows of 64 bytes, and their products
 )
 
-var names = [...]string{Plain: "plain", AVX2: "avx2", AVX512: "avx512", AMX: "amx"}
+var names = [...]string{Plain: "plain", NEON: "neon", AVX2: "avx2", AVX512: "avx512", AMX: "amx"}
 
 // String returns the name used on the command line.
 func (t Tier) String() string { return names[t] }
@@ -72,7 +75,7 @@ func init() { current.Store(uint32(available[0])) }
 func Tiers() []Tier { return append([]Tier(nil), available...) }
 
 // Has reports whether this processor can run t.
-func Has(t Tier) bool { return t <= available[0] }
+func Has(t Tier) bool { return slices.Contains(available, t) }
 
 // Best returns the tier that kernels use: the best available one, or that of Force.
 func Best() Tier { return Tier(current.Load()) }
