@@ -19,6 +19,7 @@ const modulePath = "github.com/microscale-go/microscale"
 const outsideMain = `package main
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -28,10 +29,12 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/microscale-go/microscale/convert"
 	"github.com/microscale-go/microscale/measure"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/safetensors"
 	"github.com/microscale-go/microscale/tensor"
+	"github.com/microscale-go/microscale/verify"
 IMPORTS
 )
 
@@ -66,6 +69,44 @@ func main() {
 	if _, err := safetensors.Create(path, layout); !errors.Is(err, fs.ErrExist) {
 		log.Fatalf("existing file: got %v", err)
 	}
+	if err := quantize(path, filepath.Join(os.Args[1], "quantized.safetensors")); err != nil {
+		log.Fatal(err)
+	}
+}
+
+// quantize quantizes a checkpoint twice: the second time the destination exists.
+func quantize(src, dst string) error {
+	source, err := convert.Open(src)
+	if err != nil {
+		return err
+	}
+	defer source.Close()
+	plan, err := convert.PlanQuantize(source, convert.QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP8}, Convention: "plain"})
+	if err != nil {
+		return err
+	}
+	var last verify.Progress
+	o := convert.RunOptions{Progress: func(p verify.Progress) { last = p }}
+	if _, err := plan.Run(context.Background(), dst, o); err != nil {
+		return err
+	}
+	if _, err := plan.Run(context.Background(), dst, o); !errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("existing destination: got %v", err)
+	}
+	written, err := convert.Open(dst)
+	if err != nil {
+		return err
+	}
+	defer written.Close()
+	report, err := verify.Compare(context.Background(), source, written, verify.Options{})
+	if err != nil {
+		return err
+	}
+	fmt.Printf("%d %s weight, %s %d of %d bytes, verified: %v\n", plan.Count("quantize"), plan.Convention, last.Stage, last.Done, last.Total, report.OK())
+	if _, err := convert.PlanQuantize(written, convert.QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP4}}); !errors.Is(err, convert.ErrQuantized) {
+		return fmt.Errorf("quantized source: got %v", err)
+	}
+	return nil
 }
 `
 
@@ -84,7 +125,7 @@ func TestOutsideModule(t *testing.T) {
 	packages := publicPackages(t, root)
 	var imports strings.Builder
 	for _, p := range packages {
-		if used := []string{"measure", "quant", "safetensors", "tensor"}; !slices.Contains(used, p) {
+		if used := []string{"convert", "measure", "quant", "safetensors", "tensor", "verify"}; !slices.Contains(used, p) {
 			imports.WriteString("\t_ \"" + modulePath + "/" + p + "\"\n")
 		}
 	}
@@ -124,7 +165,7 @@ func TestOutsideModule(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	out, err := run(program, dir)
-	if want := "fc.weight: 132 bytes, SQNR +Inf dB\n"; err != nil || out != want {
+	if want := "fc.weight: 132 bytes, SQNR +Inf dB\n1 plain weight, converting 512 of 512 bytes, verified: true\n"; err != nil || out != want {
 		t.Errorf("got %q, %v, want %q", out, err, want)
 	}
 }

@@ -303,6 +303,11 @@ func TestRelabelRefused(t *testing.T) {
 			t.Errorf("%s from %s to %s: error %v, want %q", tc.format, tc.from, tc.to, err, tc.want)
 		}
 	}
+	embedding := filepath.Join(t.TempDir(), "embedding")
+	quantize(t, src, embedding, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP8}, Convention: "plain", Include: patterns("embed"), Exclude: patterns("up_proj")}, RunOptions{})
+	if _, err := planRelabel(openModel(t, embedding), relabeling{Convention: "mlx"}); err == nil || !strings.Contains(err.Error(), "model.embed_tokens.weight: convention mlx does not support it: embedding; nothing was written") {
+		t.Errorf("an embedding: error %v", err)
+	}
 	if _, err := planRelabel(src, relabeling{Convention: "mlx"}); err == nil || !strings.Contains(err.Error(), "not quantized: name a checkpoint") {
 		t.Errorf("of what is not quantized: error %v", err)
 	}
