@@ -9,10 +9,6 @@ import (
 	"github.com/microscale-go/microscale/internal/checkpoint"
 )
 
-// adapterTensors matches tensors of adapters: PEFT, LoRA and its variants, IA3 and prompt
-// tuning.
-var adapterTensors = regexp.MustCompile(`^base_model\.model\.|(^|[._])lora_(A|B|E|up|down|embedding_A|embedding_B|magnitude_vector)(\.|$)|\.ia3_l|\.hada_w\d|\.lokr_w\d|\.oft_[rsR]|\.vera_lambda_|^prompt_embeddings$|^prompt_encoder\.`)
-
 // foreignTensors match tensors of unsupported quantizations.
 var foreignTensors = []struct {
 	name *regexp.Regexp
@@ -26,9 +22,8 @@ var foreignTensors = []struct {
 // rejectForeign returns an error if the weights are an adapter, or of an unsupported
 // quantization.
 func rejectForeign(m *checkpoint.Model) error {
-	isAdapter := func(w *checkpoint.Weight) bool { return adapterTensors.MatchString(w.Name) }
-	if i := slices.IndexFunc(m.Weights, isAdapter); i >= 0 && !slices.ContainsFunc(m.Weights, func(w *checkpoint.Weight) bool { return !isAdapter(w) }) {
-		return fmt.Errorf("%s: an adapter (%s), not a model: merge it into its base model, and quantize the result", m.Source.Path, m.Weights[i].Name)
+	if name := m.Adapter(); name != "" {
+		return fmt.Errorf("%s: an adapter (%s), not a model: merge it into its base model, and quantize the result", m.Source.Path, name)
 	}
 	for _, f := range foreignTensors {
 		if i := slices.IndexFunc(m.Weights, func(w *checkpoint.Weight) bool { return f.name.MatchString(w.Name) }); i >= 0 {

@@ -32,7 +32,7 @@ func Open(path string) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := newHandle(path, f, info)
+	h := newHandle(path, f, info, false)
 	file, err := NewFile(h, info.Size(), path)
 	if err != nil {
 		h.Close()

@@ -45,7 +45,7 @@ func (l *Layout) Open(path string) (*File, error) {
 		f.Close()
 		return nil, err
 	}
-	h := newHandle(path, f, info)
+	h := newHandle(path, f, info, false)
 	return &File{name: path, r: h, closer: h, size: info.Size(), opened: info, dataStart: int64(len(l.prefix)), header: l.header, byName: l.byName, filled: string(head[l.from:l.to])}, nil
 }
 

@@ -80,3 +80,77 @@ func TestManyFiles(t *testing.T) {
 		t.Errorf("of a closed file: %v", err)
 	}
 }
+
+// TestManyWriters checks that few of many writers have open descriptors, and that all write their
+// files, also those whose descriptors were closed and reopened.
+func TestManyWriters(t *testing.T) {
+	const count = 4 * mostOpen
+	dir := t.TempDir()
+	path := func(i int) string { return filepath.Join(dir, fmt.Sprint(i, Suffix)) }
+	layout, err := NewLayout([]Spec{{"a", U8, []int64{4}}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	writers := make([]*Writer, count)
+	for i := range writers {
+		if writers[i], err = Create(path(i), layout); err != nil {
+			t.Fatal(err)
+		}
+		defer writers[i].Abort()
+	}
+	var wg sync.WaitGroup
+	for k := range int64(4) {
+		wg.Go(func() {
+			for i := range count {
+				i = (i*7 + int(k)*count/4) % count
+				if err := writers[i].WriteTensorAt("a", []byte{byte(i + int(k))}, k); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	open := 0
+	for _, w := range writers {
+		if w.f.f != nil {
+			open++
+		}
+	}
+	if open > mostOpen {
+		t.Errorf("%d files are open, want at most %d", open, mostOpen)
+	}
+	for i, w := range writers {
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+		f, err := Open(path(i))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := make([]byte, 4)
+		if err := errors.Join(f.ReadTensorAt(got, f.Tensors()[0], 0), f.Close()); err != nil || got[0] != byte(i) || got[3] != byte(i+3) {
+			t.Errorf("file %d: got %v, %v", i, got, err)
+		}
+	}
+}
+
+// TestWriterReplaced checks that a writer does not write to a file that replaced its own while
+// its descriptor was closed.
+func TestWriterReplaced(t *testing.T) {
+	w, path := create(t)
+	handles.Lock()
+	err := w.f.release()
+	handles.Unlock()
+	if err == nil {
+		err = os.Rename(path, path+".old")
+	}
+	if err == nil {
+		err = os.WriteFile(path, make([]byte, w.layout.FileSize()), 0o666)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.WriteTensorAt("a.scale", []byte{1}, 0); err == nil {
+		t.Error("it wrote to another file")
+	}
+}

@@ -1,6 +1,7 @@
 package safetensors
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"sync/atomic"
@@ -13,7 +14,7 @@ import (
 // temporary name in the destination's directory, rename it after Close, and sync the
 // directory. The Writer does none of these.
 type Writer struct {
-	f       *os.File
+	f       *handle
 	path    string
 	layout  *Layout
 	written []atomic.Int64 // bytes by tensor, in the layout's order
@@ -28,17 +29,25 @@ func Create(path string, l *Layout) (*Writer, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &Writer{f: f, path: path, layout: l, written: make([]atomic.Int64, len(l.header.tensors))}
 	// Set the full size first: if it is too large for the filesystem, fail before any work.
-	if err := f.Truncate(l.FileSize()); err != nil {
-		w.Abort()
-		return nil, ioError(path, fmt.Sprintf("making the file %d bytes long", l.FileSize()), err)
+	if err = f.Truncate(l.FileSize()); err != nil {
+		err = ioError(path, fmt.Sprintf("making the file %d bytes long", l.FileSize()), err)
+	} else if _, err = f.WriteAt(l.prefix[lengthSize:], lengthSize); err != nil {
+		err = ioError(path, place("", lengthSize), err)
 	}
-	if _, err := f.WriteAt(l.prefix[lengthSize:], lengthSize); err != nil {
-		w.Abort()
-		return nil, ioError(path, place("", lengthSize), err)
+	var info os.FileInfo
+	if err == nil {
+		info, err = f.Stat()
 	}
-	return w, nil
+	if err != nil {
+		_ = f.Close() // the file is removed
+		return nil, errors.Join(err, os.Remove(path))
+	}
+	return newWriter(path, l, f, info), nil
+}
+
+func newWriter(path string, l *Layout, f *os.File, info os.FileInfo) *Writer {
+	return &Writer{f: newHandle(path, f, info, true), path: path, layout: l, written: make([]atomic.Int64, len(l.header.tensors))}
 }
 
 // Reopen opens an unfinished file of a writer of the same layout, to resume it. The caller
@@ -49,47 +58,34 @@ func Reopen(path string, l *Layout) (*Writer, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &Writer{f: f, path: path, layout: l, written: make([]atomic.Int64, len(l.header.tensors))}
-	if err := w.named(); err != nil {
+	info, err := f.Stat()
+	if err == nil {
+		err = reset(path, l, f, info)
+	}
+	if err != nil {
 		f.Close()
 		return nil, err
 	}
-	if err := w.reset(); err != nil {
-		f.Close()
-		return nil, err
-	}
-	return w, nil
+	return newWriter(path, l, f, info), nil
 }
 
-// named returns an error if the path is a link to the file, or not that of a regular file.
-func (w *Writer) named() error {
-	opened, err := w.f.Stat()
-	if err != nil {
-		return ioError(w.path, "asking what it is", err)
+// reset checks that the path is not a link and the file matches the layout, and marks the file as
+// unfinished.
+func reset(path string, l *Layout, f *os.File, info os.FileInfo) error {
+	if named, err := os.Lstat(path); err != nil || !info.Mode().IsRegular() || !os.SameFile(info, named) {
+		return &ContainerError{Path: path, Offset: -1, Problem: "a link, or not a regular file", Fix: "remove it"}
 	}
-	if named, err := os.Lstat(w.path); err != nil || !opened.Mode().IsRegular() || !os.SameFile(opened, named) {
-		return &ContainerError{Path: w.path, Offset: -1, Problem: "this is a link, or no regular file", Fix: "remove it"}
-	}
-	return nil
-}
-
-// reset checks that the file matches the layout, and marks it as unfinished.
-func (w *Writer) reset() error {
-	info, err := w.f.Stat()
-	if err != nil {
-		return ioError(w.path, "asking for its size", err)
-	}
-	head := make([]byte, len(w.layout.prefix)-lengthSize)
-	if info.Size() == w.layout.FileSize() {
-		if err := readFull(w.f, head, lengthSize, w.path, ""); err != nil {
+	head := make([]byte, len(l.prefix)-lengthSize)
+	if info.Size() == l.FileSize() {
+		if err := readFull(f, head, lengthSize, path, ""); err != nil {
 			return err
 		}
 	}
-	if info.Size() != w.layout.FileSize() || !w.layout.fits(head, lengthSize) {
-		return &ContainerError{Path: w.path, Offset: -1, Problem: "this is not the file that was left unfinished: its size or header is another", Fix: "remove it"}
+	if info.Size() != l.FileSize() || !l.fits(head, lengthSize) {
+		return &ContainerError{Path: path, Offset: -1, Problem: "not the unfinished file: its size or header differs", Fix: "remove it"}
 	}
-	if _, err := w.f.WriteAt(make([]byte, lengthSize), 0); err != nil {
-		return ioError(w.path, place("", 0), err)
+	if _, err := f.WriteAt(make([]byte, lengthSize), 0); err != nil {
+		return ioError(path, place("", 0), err)
 	}
 	return nil
 }

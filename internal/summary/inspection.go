@@ -18,6 +18,7 @@ type InspectDocument struct {
 	Convention *string           `json:"convention"` // null: not quantized
 	Scheme     string            `json:"scheme"`     // as clients name it; "" if unknown
 	Search     string            `json:"scale_search,omitempty"`
+	Adapter    bool              `json:"adapter,omitempty"` // weights to merge into a base model
 	Parameters int64             `json:"parameters"`
 	Bytes      int64             `json:"bytes"`
 	Quantized  int               `json:"quantized"`
@@ -47,7 +48,7 @@ type skippedDocument struct {
 func Inspect(arg string, m *checkpoint.Model) InspectDocument {
 	doc := InspectDocument{
 		Source: arg, Quantized: m.Quantized(), Ignore: cli.OrEmpty(m.Ignore), Extra: cli.OrEmpty(m.Source.Extra()),
-		Skipped: skippedDocuments(m.Source), Problems: problemDocuments(problemsOf(m)),
+		Adapter: m.Adapter() != "", Skipped: skippedDocuments(m.Source), Problems: problemDocuments(problemsOf(m)),
 	}
 	if m.Convention != nil {
 		doc.Convention, doc.Scheme, doc.Search = &m.Convention.Name, m.Scheme, m.ScaleSearch()
@@ -133,6 +134,9 @@ func PrintInspection(w io.Writer, arg string, m *checkpoint.Model, each, asJSON 
 		t.AppendRow(table.Row{cli.Printable(g.name), g.n, fmt.Sprintf("%d×%d", g.rows, g.cols), g.format, cli.BytesText(float64(g.bytes)), fmt.Sprintf("%.4g", 8*float64(g.bytes)/float64(values)), g.note})
 	}
 	convention := "not quantized"
+	if doc.Adapter {
+		convention = "an adapter, not a model: merge it into its base model"
+	}
 	if doc.Convention != nil {
 		convention = fmt.Sprintf("%d of %s quantized (%s)", doc.Quantized, cli.Counted(len(doc.Weights), "weight"), schemeText(*doc.Convention, doc.Scheme))
 	}
