@@ -56,7 +56,7 @@ func ReadCalibration(path string) (*Calibration, error) {
 		err = toml.Unmarshal(data, c)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%s: it is no calibration: %s", path, strings.ReplaceAll(err.Error(), "\n", " "))
+		return nil, fmt.Errorf("%s: not a calibration: %s", path, bounded.Text(err.Error()))
 	}
 	if len(c.Input)+len(c.Key)+len(c.Value) == 0 {
 		return nil, fmt.Errorf("%s: no values: give the amax of modules, by name, under input, key and value", path)
@@ -64,7 +64,7 @@ func ReadCalibration(path string) (*Calibration, error) {
 	for _, amaxes := range []map[string]float64{c.Input, c.Key, c.Value} {
 		for module, amax := range amaxes {
 			if !(amax > 0) || math.IsInf(amax, 0) {
-				return nil, fmt.Errorf("%s: %s: the amax is %g, want a positive finite number", path, module, amax)
+				return nil, fmt.Errorf("%s: %s: the amax is %g, want a positive finite number", path, bounded.Text(module), amax)
 			}
 		}
 	}
@@ -127,7 +127,7 @@ func (c *Calibration) unused(used map[string]bool) error {
 	for _, amaxes := range []map[string]float64{c.Input, c.Key, c.Value} {
 		for module := range amaxes {
 			if !used[module] {
-				return fmt.Errorf("calibration: %s is not a module that takes such a scale: use the names of the checkpoint's modules", module)
+				return fmt.Errorf("calibration: %s is not a module that takes such a scale: use the names of the checkpoint's modules", bounded.Text(module))
 			}
 		}
 	}

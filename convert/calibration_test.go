@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/microscale-go/microscale/internal/bounded"
 	"github.com/microscale-go/microscale/internal/checkpoint"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/safetensors"
@@ -62,17 +63,20 @@ func TestCalibration(t *testing.T) {
 // TestCalibrationErrors: bad files, and scales of no module.
 func TestCalibrationErrors(t *testing.T) {
 	for _, tc := range []struct{ name, text, want string }{
-		{"a.toml", "[input", "it is no calibration"},
-		{"a.json", `{"input": 3}`, "it is no calibration"},
+		{"a.toml", "[input", "not a calibration"},
+		{"a.json", `{"input": 3}`, "not a calibration"},
 		{"a.toml", "[inputs]\na = 1", "no values: give the amax of modules, by name, under input, key and value"},
 		{"a.toml", "[input]\na = 0.0", "a: the amax is 0, want a positive finite number"},
 		{"a.toml", "[key]\na = nan", "a: the amax is NaN, want a positive finite number"},
+		{"a.toml", "[input]\na = " + strings.Repeat("9", 100_000), "out of range"},
+		{"a.json", `{"input": {"a": ` + strings.Repeat("9", 100_000) + `}}`, "not a calibration"},
+		{"a.toml", "[input]\n" + strings.Repeat("a", 100_000) + " = 0.0", "the amax is 0"},
 		{"a.toml", "[value]\na = inf", "a: the amax is +Inf, want a positive finite number"},
 	} {
 		path := filepath.Join(t.TempDir(), tc.name)
 		writeText(t, path, tc.text)
-		if _, err := ReadCalibration(path); err == nil || !strings.Contains(err.Error(), tc.want) || strings.Contains(err.Error(), "\n") {
-			t.Errorf("%s: error %v, want %q", tc.text, err, tc.want)
+		if _, err := ReadCalibration(path); err == nil || !strings.Contains(err.Error(), tc.want) || strings.Contains(err.Error(), "\n") || len(err.Error()) > 2*bounded.MaxText {
+			t.Errorf("%.100s: error %.3000v, want %q", tc.text, err, tc.want)
 		}
 	}
 	src := openModel(t, writeModel(t, square(), madeConfig))

@@ -67,7 +67,7 @@ func parse(text, name string) (Recipe, error) {
 	if _, err := toml.Decode(text, &file); err != nil {
 		var syntax toml.ParseError
 		if errors.As(err, &syntax) {
-			return Recipe{}, fmt.Errorf("line %d: %s", syntax.Position.Line, syntax.Message)
+			return Recipe{}, fmt.Errorf("line %d: %s", syntax.Position.Line, bounded.Text(syntax.Message))
 		}
 		return Recipe{}, err
 	}

@@ -253,6 +253,23 @@ func TestDamagedDirectories(t *testing.T) {
 	}
 }
 
+// TestInspectAdapter: an adapter is reported as one.
+func TestInspectAdapter(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "adapter")
+	weights := twoWeights()
+	for i, kind := range []string{"A", "B"} {
+		weights[i].name = "base_model.model.layers.0.q_proj.lora_" + kind + ".weight"
+	}
+	directory(t, dir, weights...)
+	var doc summary.InspectDocument
+	if status := document(t, &doc, "inspect", dir); status != exitDone || !doc.Adapter {
+		t.Errorf("exit status %d, %+v", status, doc)
+	}
+	if _, stdout, _ := execute("", "inspect", dir); !strings.Contains(stdout, "an adapter, not a model") {
+		t.Errorf("it prints %s", stdout)
+	}
+}
+
 // TestInspect reads checkpoints that are sound, quantized, damaged in what they
 // mean, and beside other files.
 func TestInspect(t *testing.T) {

@@ -62,7 +62,7 @@ nn: recipe gemm quant tensor format internal/cpu internal/parallel
 hf: safetensors internal/bounded internal/checksum internal/configjson
 internal/sample: hf safetensors format tensor
 hf/hub: hf internal/bounded
-internal/checkpoint: safetensors hf internal/ggml quant tensor format measure internal/configjson
+internal/checkpoint: internal/bounded safetensors hf internal/ggml quant tensor format measure internal/configjson
 internal/checkpoint/llamacpp: internal/checkpoint internal/checksum gguf hf safetensors internal/ggml quant format internal/bounded internal/configjson
 llama: nn recipe gemm quant tensor internal/checkpoint hf safetensors
 train: llama nn recipe hf safetensors quant tensor format internal/bounded internal/cpu internal/lock internal/memory internal/parallel

@@ -1,0 +1,27 @@
+package bounded
+
+import (
+	"strings"
+	"unicode/utf8"
+)
+
+// MaxText is the maximum length of a [Text] in bytes.
+const MaxText = 1000
+
+// Text returns the part of an error message that quotes the content of a file as one line of at
+// most MaxText bytes. It cuts the middle of a longer one.
+func Text(s string) string {
+	s = strings.ReplaceAll(s, "\n", " ")
+	if len(s) <= MaxText {
+		return s
+	}
+	const cut = " … "
+	from, to := (MaxText-len(cut))/2, len(s)-(MaxText-len(cut))/2
+	for !utf8.RuneStart(s[from]) {
+		from--
+	}
+	for to < len(s) && !utf8.RuneStart(s[to]) {
+		to++
+	}
+	return s[:from] + cut + s[to:]
+}
