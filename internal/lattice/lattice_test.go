@@ -37,7 +37,7 @@ internal/lock:
 internal/report:
 format:
 internal/ggml: format
-mma: format
+mma: format internal/cpu
 internal/mmatest: mma format
 tensor: format internal/cpu
 measure: tensor internal/cpu

@@ -1,0 +1,340 @@
+package asmgen
+
+import "fmt"
+
+// Constants of the kernels of package mma, which explains them.
+const (
+	mmaLeastExp = -40 // below the exponents of nonzero products
+	mmaMaxExp   = 80
+	mmaVectors  = 4 // of 16 columns in a panel of 64
+)
+
+// MMA writes the kernels of package mma: one fused addition of a matrix unit, for all rows of a
+// packed tile of A and a panel of 64 columns of B.
+func MMA() []*File {
+	f := NewFile("mma", "mma")
+	mmaRZ13(f)
+	mmaRZ23(f)
+	mmaDots(f)
+	return []*File{f}
+}
+
+// mmaExponents prints the loop that sets largest, 64 bytes, to the largest sums of an exponent
+// of A's row, n in number, and those of B's columns.
+func mmaExponents(fn *Func, ea, eb Reg, n any, t, k Reg, largest, x Vec) {
+	broadcast(fn, 0x80808080, t, largest)
+	fn.I("MOVQ", eb, t)
+	fn.I("MOVQ", n, k)
+	loop := fn.Label("exponents")
+	for i := range 2 {
+		fn.I("VPBROADCASTB", ea.At(i), x)
+		fn.I("VPADDSB", t.At(64*i), x, x)
+		fn.I("VPMAXSB", x, largest, largest)
+	}
+	fn.I("ADDQ", 2, ea)
+	fn.I("ADDQ", 128, t)
+	fn.I("SUBQ", 2, k)
+	fn.Jump("JNZ", loop)
+}
+
+// mmaProducts prints the loop over n products of a row: each times s, cut to an integer, is
+// added to the sums. y and the two registers after it are scratch.
+func mmaProducts(fn *Func, a, t, k Reg, sums, scales []Vec, x, y Vec) {
+	loop := fn.Label("products")
+	for i := range 2 {
+		fn.I("VBROADCASTSS", a.At(4*i), x)
+		for v := range sums {
+			z := Z(y.number + v%3)
+			fn.I("VMULPS", t.At(256*i+64*v), x, z)
+			fn.I("VMULPS", scales[v], z, z)
+			fn.I("VCVTTPS2DQ", z, z)
+			fn.I("VPADDD", z, sums[v], sums[v])
+		}
+	}
+	fn.I("ADDQ", 8, a)
+	fn.I("ADDQ", 512, t)
+	fn.I("SUBQ", 2, k)
+	fn.Jump("JNZ", loop)
+}
+
+// mmaBad adds mask K(k), of vector v's lanes, to the bits of bad, a register or memory.
+func mmaBad(fn *Func, k, v int, t Reg, bad any) {
+	fn.I("KMOVW", K(k), t)
+	if v > 0 {
+		fn.I("SHLQ", 16*v, t)
+	}
+	fn.I("ORQ", t, bad)
+}
+
+// fourVectors returns four vector registers from the first on, and notes their purpose.
+func fourVectors(fn *Func, first int, purpose string) []Vec {
+	fn.Note(fmt.Sprintf("Z%d-Z%d", first, first+3), purpose)
+	return []Vec{Z(first), Z(first + 1), Z(first + 2), Z(first + 3)}
+}
+
+// mmaRZ13 writes the kernel of FP8 units with 13 fraction bits.
+func mmaRZ13(f *File) {
+	fn := f.Func("group13", `group13 adds n products, an even number, to each of rows × 64 results c, as runRZ13 does.
+a and ea hold n values and exponents for each row, b and eb 64 for each k. It sets
+the bits of bad[i] for columns of row i that need the reference form.`,
+		"rows, n int, a *float32, ea *int8, b *float32, eb *int8, c *float32, bad *uint64")
+	rows, n, a, ea := fn.Arg("rows"), fn.Arg("n"), fn.Arg("a"), fn.Arg("ea")
+	b, eb, c, bad := fn.Arg("b"), fn.Arg("eb"), fn.Arg("c"), fn.Arg("bad")
+	t, k, bits := fn.GP("scratch"), fn.GP("products left"), fn.GP("columns of the row that need the reference form")
+	sums := fourVectors(fn, 0, "sums")
+	scales := fourVectors(fn, 4, "2^(13-E)")
+	largest, x, e, acc := Z(8), Z(9), Z(10), Z(11)
+	least, none, fields, bias, infinite, abs, floor, one, inverse, kept := Z(20), Z(21), Z(22), Z(23), Z(24), Z(25), Z(26), Z(27), Z(28), Z(29)
+	for _, constant := range []struct {
+		v     Vec
+		value int
+	}{{least, mmaLeastExp}, {none, -127}, {fields, 0xff}, {bias, 127}, {infinite, 128}, {abs, 0x7fffffff}, {floor, -100}, {one, 127 + 13}, {inverse, 254 << 23}, {kept, ^(1<<10 - 1)}} {
+		broadcast(fn, uint32(int32(constant.value)), t, constant.v)
+	}
+	row := fn.Label("row")
+	fn.I("XORQ", bits, bits)
+	mmaExponents(fn, ea, eb, n, t, k, largest, x)
+	for v := range mmaVectors {
+		fn.I("VEXTRACTI32X4", v, largest, x.X())
+		fn.I("VPMOVSXBD", x.X(), e)
+		fn.I("VPCMPD", 1, least, e, K(1)) // all products are zero
+		fn.I("VMOVDQA32", none, K(1), e)
+		fn.I("VMOVUPS", c.At(64*v), acc)
+		fn.I("VPSRLD", 23, acc, x)
+		fn.I("VPANDD", fields, x, x)
+		fn.I("VPSUBD", bias, x, x)
+		fn.I("VPCMPEQD", infinite, x, K(2))
+		fn.I("VPMAXSD", x, e, e)
+		fn.I("VPCMPD", 1, floor, e, K(3))
+		fn.I("VPTESTMD", abs, acc, K(4))
+		fn.I("KANDW", K(3), K(4), K(3))
+		fn.I("KORW", K(2), K(3), K(2))
+		mmaBad(fn, 2, v, t, bits)
+		fn.I("VPMAXSD", floor, e, e)
+		fn.I("VPSUBD", e, one, scales[v])
+		fn.I("VPSLLD", 23, scales[v], scales[v])
+		fn.I("VMULPS", scales[v], acc, acc)
+		fn.I("VCVTTPS2DQ", acc, sums[v])
+	}
+	fn.I("MOVQ", b, t)
+	fn.I("MOVQ", n, k)
+	mmaProducts(fn, a, t, k, sums, scales, x, Z(12))
+	for v := range mmaVectors {
+		fn.I("VCVTDQ2PS", sums[v], acc)
+		fn.I("VPSUBD", scales[v], inverse, x) // 2^(E-13)
+		fn.I("VMULPS", x, acc, acc)
+		fn.I("VPANDD", kept, acc, acc)
+		fn.I("VMOVUPS", acc, c.At(64*v))
+	}
+	fn.I("ORQ", bits, bad.At(0))
+	fn.I("ADDQ", 8, bad)
+	fn.I("ADDQ", 256, c)
+	fn.I("SUBQ", 1, rows)
+	fn.Jump("JNZ", row)
+	fn.Return()
+}
+
+// mmaRange prints what bounds the exponents e of a vector: those of zero results, where both
+// masks zeros and K(2) are set, become 0, and the others beyond ±80 go to bad.
+func mmaRange(fn *Func, zeros, v int, e, zero, low, high Vec, t Reg, bits any) {
+	fn.I("KANDW", K(zeros), K(2), K(2))
+	fn.I("VMOVDQA32", zero, K(2), e)
+	fn.I("VPCMPD", 1, low, e, K(3))
+	fn.I("VPCMPD", 6, high, e, K(4)) // above
+	fn.I("KORW", K(3), K(4), K(3))
+	mmaBad(fn, 3, v, t, bits)
+}
+
+// mmaField prints what sets e to the exponents of the accumulators acc, and K(2) to their zeros.
+func mmaField(fn *Func, acc, e, fields, bias, abs Vec) {
+	fn.I("VPSRLD", 23, acc, e)
+	fn.I("VPANDD", fields, e, e)
+	fn.I("VPSUBD", bias, e, e)
+	fn.I("VPTESTNMD", abs, acc, K(2))
+}
+
+// mmaRZ23 writes the kernel of units with 25 fraction bits and groups of 32.
+func mmaRZ23(f *File) {
+	fn := f.Func("group23", `group23 adds 32 products to each of rows × 64 results c, as runRZ23 does. a and ea hold 32
+values and exponents for each row, sa the exponent of its scale; b and eb 64 for
+each k, sb the exponents of the columns' scales.`,
+		"rows int, a *float32, ea *int8, sa *int32, b *float32, eb *int8, sb *int32, c *float32, bad *uint64")
+	rows, a, ea, sa := fn.Arg("rows"), fn.Arg("a"), fn.Arg("ea"), fn.Arg("sa")
+	b, eb, sb, c, bad := fn.Arg("b"), fn.Arg("eb"), fn.Arg("sb"), fn.Arg("c"), fn.Arg("bad")
+	t, k, bits := fn.GP("scratch"), fn.GP("products left"), fn.GP("columns of the row that need the reference form")
+	first := fourVectors(fn, 0, "sums of the first 16 products")
+	second := fourVectors(fn, 4, "sums of the others")
+	scales := fourVectors(fn, 8, "2^(25-E) without the scales")
+	exps := fourVectors(fn, 12, "E")
+	x, y, z, w := Z(16), Z(17), Z(18), Z(19)
+	least, none, fields, bias, abs, low, high, upper, one, zero := Z(21), Z(22), Z(23), Z(24), Z(25), Z(26), Z(27), Z(28), Z(29), Z(30)
+	wide, inverse := Z(20), Z(31) // as exponent fields of float64
+	for _, constant := range []struct {
+		v     Vec
+		value int
+	}{{least, mmaLeastExp}, {none, -10000}, {fields, 0xff}, {bias, 127}, {abs, 0x7fffffff}, {low, -mmaMaxExp}, {high, mmaMaxExp}, {upper, 90}, {one, 127 + 25}, {zero, 0}} {
+		broadcast(fn, uint32(int32(constant.value)), t, constant.v)
+	}
+	mmaWide(fn, t, wide, inverse, 25)
+	row := fn.Label("row")
+	fn.I("XORQ", bits, bits)
+	mmaExponents(fn, ea, eb, 32, t, k, y, x)
+	for v := range mmaVectors {
+		e, s := exps[v], scales[v]
+		fn.I("VEXTRACTI32X4", v, y, x.X())
+		fn.I("VPMOVSXBD", x.X(), x)
+		fn.I("VPCMPD", 1, least, x, K(1)) // all products are zero
+		fn.I("VPBROADCASTD", sa.At(0), z)
+		fn.I("VPADDD", sb.At(64*v), z, z)
+		fn.I("VPADDD", z, x, x)
+		fn.I("VMOVDQA32", none, K(1), x)
+		fn.I("VMOVUPS", c.At(64*v), w)
+		mmaField(fn, w, e, fields, bias, abs)
+		fn.I("VPMAXSD", x, e, e)
+		mmaRange(fn, 1, v, e, zero, low, high, t, bits)
+		fn.I("VPSUBD", z, e, z)
+		fn.I("VPMINSD", upper, z, z)
+		fn.I("VPMAXSD", least, z, z)
+		fn.I("VPSUBD", z, one, s)
+		fn.I("VPSLLD", 23, s, s)
+		fn.I("VPXORD", first[v], first[v], first[v])
+		fn.I("VPXORD", second[v], second[v], second[v])
+	}
+	fn.I("MOVQ", b, t)
+	for _, sums := range [][]Vec{first, second} {
+		fn.I("MOVQ", 16, k)
+		mmaProducts(fn, a, t, k, sums, scales, x, y)
+	}
+	for v := range mmaVectors {
+		for h := range 2 {
+			fn.I("VEXTRACTI64X4", h, exps[v], x.Y())
+			fn.I("VPMOVSXDQ", x.Y(), x)
+			fn.I("VPSUBQ", x, wide, x)
+			fn.I("VPSLLQ", 52, x, x) // 2^(25-E)
+			fn.I("VCVTPS2PD", c.At(64*v+32*h), y)
+			fn.I("VMULPD", x, y, y)
+			fn.I("VRNDSCALEPD", 3, y, y) // toward zero
+			for _, sums := range [][]Vec{first, second} {
+				fn.I("VEXTRACTI64X4", h, sums[v], z.Y())
+				fn.I("VCVTDQ2PD", z.Y(), z)
+				fn.I("VADDPD", z, y, y)
+			}
+			mmaStore(fn, y, x, inverse, c, 64*v+32*h)
+		}
+	}
+	mmaNextRow(fn, bits, bad, c)
+	fn.I("ADDQ", 4, sa)
+	fn.I("SUBQ", 1, rows)
+	fn.Jump("JNZ", row)
+	fn.Return()
+}
+
+// mmaWide sets the constants from which the powers of two of sums with so many fraction bits
+// come: 1023 + bits, and the bits of 2^1023 twice over.
+func mmaWide(fn *Func, t Reg, wide, inverse Vec, bits int) {
+	fn.I("MOVQ", 1023+bits, t)
+	fn.I("VPBROADCASTQ", t, wide)
+	fn.I("MOVQ", fmt.Sprintf("$0x%016x", uint64(2046)<<52), t)
+	fn.I("VPBROADCASTQ", t, inverse)
+}
+
+// mmaStore divides the totals by the powers of two, rounds toward zero and stores 8 results.
+func mmaStore(fn *Func, total, power, inverse Vec, c Reg, at int) {
+	fn.I("VPSUBQ", power, inverse, power)
+	fn.I("VMULPD", power, total, total)
+	fn.I("VCVTPD2PS.RZ_SAE", total, total.Y())
+	fn.I("VMOVUPS", total.Y(), c.At(at))
+}
+
+func mmaNextRow(fn *Func, bits, bad, c Reg) {
+	fn.I("ORQ", bits, bad.At(0))
+	fn.I("ADDQ", 8, bad)
+	fn.I("ADDQ", 256, c)
+}
+
+// mmaDotsFields are the pointers of mma.dotsArgs in their order.
+var mmaDotsFields = []string{"a", "masksA", "scalesA", "expsA", "b", "sums", "masksB", "scalesB", "expsB", "c", "bad"}
+
+// mmaDots writes the kernel of FP4 units with block scales.
+func mmaDots(f *File) {
+	fn := f.Func("groupDots", `groupDots adds 64 products, four exact dot products of 16, to each of rows × 64 results, as
+runDots does.`, "rows int, x *dotsArgs")
+	rows, x := fn.Arg("rows"), fn.Arg("x")
+	p := map[string]Reg{}
+	for i, name := range mmaDotsFields {
+		if i == len(mmaDotsFields)-1 {
+			fn.I("MOVQ", x.At(8*i), x) // the last pointer takes the register of the struct
+			p[name] = x
+			break
+		}
+		p[name] = fn.GP(name)
+		fn.I("MOVQ", x.At(8*i), p[name])
+	}
+	t := fn.GP("scratch")
+	const blocks = 4
+	dot := fourVectors(fn, 0, "dot products times 4")
+	e, acc, y, z, w := Z(4), Z(5), Z(6), Z(7), Z(8)
+	fields, bias, abs, low, high, zero := Z(23), Z(24), Z(25), Z(26), Z(27), Z(30)
+	wide, inverse, quarter := Z(20), Z(31), Z(29)
+	for _, constant := range []struct {
+		v     Vec
+		value int
+	}{{fields, 0xff}, {bias, 127}, {abs, 0x7fffffff}, {low, -mmaMaxExp}, {high, mmaMaxExp}, {zero, 0}} {
+		broadcast(fn, uint32(int32(constant.value)), t, constant.v)
+	}
+	mmaWide(fn, t, wide, inverse, 35)
+	fn.I("MOVQ", fmt.Sprintf("$0x%016x", uint64(2)<<52), t)
+	fn.I("VPBROADCASTQ", t, quarter)
+	row := fn.Label("row")
+	for v := range mmaVectors {
+		fn.I("VMOVUPS", p["c"].At(64*v), acc)
+		mmaField(fn, acc, e, fields, bias, abs)
+		fn.I("KXORW", K(1), K(1), K(1)) // columns with a nonzero product
+		for s := range blocks {
+			fn.I("VPSUBD", p["sums"].At(256*s+64*v), zero, dot[s])
+			for word := range 4 {
+				fn.I("VPBROADCASTD", p["a"].At(16*s+4*word), y)
+				fn.I("VPDPBUSD", p["b"].At(256*(4*s+word)+64*v), y, dot[s])
+			}
+			fn.I("VPBROADCASTD", p["masksA"].At(4*s), y)
+			fn.I("VPTESTMD", p["masksB"].At(256*s+64*v), y, K(3))
+			fn.I("KORW", K(3), K(1), K(1))
+			fn.I("VPBROADCASTD", p["expsA"].At(4*s), y)
+			fn.I("VPADDD", p["expsB"].At(256*s+64*v), y, y)
+			fn.I("VPMAXSD", y, e, K(3), e)
+		}
+		fn.I("KNOTW", K(1), K(1))
+		mmaRange(fn, 1, v, e, zero, low, high, t, p["bad"].At(0))
+		for h := range 2 {
+			fn.I("VEXTRACTI64X4", h, e, y.Y())
+			fn.I("VPMOVSXDQ", y.Y(), y)
+			fn.I("VPSUBQ", y, wide, y)
+			fn.I("VPSLLQ", 52, y, y) // 2^(35-E)
+			fn.I("VCVTPS2PD", p["c"].At(64*v+32*h), z)
+			fn.I("VMULPD", y, z, z)
+			fn.I("VRNDSCALEPD", 3, z, z)
+			fn.I("VPSUBQ", quarter, y, w) // 2^(33-E)
+			for s := range blocks {
+				fn.I("VEXTRACTI64X4", h, dot[s], Y(9))
+				fn.I("VCVTDQ2PD", Y(9), Z(9))
+				fn.I("VMULPD", p["scalesB"].At(512*s+128*v+64*h), Z(9), Z(9))
+				fn.I("VBROADCASTSD", p["scalesA"].At(8*s), Z(10))
+				fn.I("VMULPD", Z(10), Z(9), Z(9))
+				fn.I("VMULPD", w, Z(9), Z(9))
+				fn.I("VRNDSCALEPD", 3, Z(9), Z(9))
+				fn.I("VADDPD", Z(9), z, z)
+			}
+			mmaStore(fn, z, y, inverse, p["c"], 64*v+32*h)
+		}
+	}
+	fn.I("ADDQ", 8, p["bad"])
+	fn.I("ADDQ", 256, p["c"])
+	fn.I("ADDQ", 64, p["a"])
+	for _, name := range []string{"masksA", "expsA"} {
+		fn.I("ADDQ", 16, p[name])
+	}
+	fn.I("ADDQ", 32, p["scalesA"])
+	fn.I("SUBQ", 1, rows)
+	fn.Jump("JNZ", row)
+	fn.Return()
+}

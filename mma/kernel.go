@@ -1,0 +1,224 @@
+package mma
+
+import (
+	"math"
+
+	"github.com/microscale-go/microscale/internal/cpu"
+)
+
+// A kernel computes one fused addition for all rows of a packed tile and the 64 columns of a
+// panel. It marks results that it cannot compute in product.bad: NaN, Inf, and exponents beyond
+// its range; the reference form computes those.
+type kernel struct {
+	tier  cpu.Tier
+	dots  bool // exact dot products of 16 FP4 elements
+	block int  // elements of a scale as the kernel reads it
+	fused fused
+	run   func(p *product, rows, g int)
+}
+
+// Rules of the kernels, without their numbers of products.
+var (
+	ruleRZ13 = fused{fraction: 13, rounding: rz13}
+	ruleRZ23 = fused{fraction: 25, rounding: rz23}
+	ruleDots = fused{fraction: 35, rounding: rz23}
+)
+
+// genericKernels are the kernels in Go, on every machine.
+var genericKernels = []kernel{
+	{cpu.Plain, false, 16, ruleRZ13, runRZ13},
+	{cpu.Plain, false, 32, ruleRZ13, runRZ13},
+	{cpu.Plain, false, 32, ruleRZ23, runRZ23},
+	{cpu.Plain, true, exactDot, ruleDots, runDots},
+}
+
+// kernel returns the fastest kernel of the unit, or nil.
+func (u *Unit) kernel() *kernel {
+	if u.A.Bytes != 1 || u.B.Bytes != 1 || u.Out != f32 || codeTables[u.A] == nil || codeTables[u.B] == nil {
+		return nil
+	}
+	var rule fused
+	dots := false
+	switch r := u.rule.(type) {
+	case fused:
+		rule = r
+	case fusedFP4:
+		rule, dots = r.fused, true
+	default:
+		return nil
+	}
+	block := u.Group
+	if dots {
+		block = exactDot
+	}
+	for _, table := range [][]kernel{kernels, genericKernels} {
+		for i := range table {
+			k := &table[i]
+			if k.tier <= cpu.Best() && k.dots == dots && k.block == block && k.fused.fraction == rule.fraction && k.fused.rounding == rule.rounding {
+				return k
+			}
+		}
+	}
+	return nil
+}
+
+// maxExp bounds the exponents that the kernels for FP32 and FP4 results compute with.
+const maxExp = 80
+
+// leastExp is below the exponent of every nonzero product, and above that of any with a zero.
+const leastExp = -40
+
+// pow2 returns 2^e for the exponents of normal numbers.
+func pow2(e int) float32 { return math.Float32frombits(uint32(127+e) << 23) }
+
+func pow2wide(e int) float64 { return math.Float64frombits(uint64(1023+e) << 52) }
+
+// field returns the exponent of an accumulator, -127 for zeros and subnormals. bad is true for
+// NaN and Inf.
+func field(c float32) (e int, bad bool) {
+	e = int(math.Float32bits(c)>>23&0xff) - 127
+	return e, e == 128
+}
+
+// A lanes has one element for each column of a panel.
+type lanes[E any] [panelCols]E
+
+// exponents returns the largest exponents of the products of a row and each column.
+func exponents(ea, eb []int8) (largest lanes[int8]) {
+	for j := range largest {
+		largest[j] = 2 * zeroExp
+	}
+	for k, e := range ea {
+		for j, v := range eb[k*panelCols:][:panelCols] {
+			largest[j] = max(largest[j], e+v)
+		}
+	}
+	return largest
+}
+
+// addProducts adds the products of a row and each column, times the column's scale and cut
+// toward zero, to sums.
+func addProducts(sums *lanes[int32], scales *lanes[float32], a, b []float32) {
+	for k, x := range a {
+		for j, y := range b[k*panelCols:][:panelCols] {
+			sums[j] += int32(float32(x*y) * scales[j])
+		}
+	}
+}
+
+// runRZ13 is the kernel of FP8 units with 13 fraction bits: products times 2^(13-E) cut to
+// integers, whose sums stay below 2^21.
+func runRZ13(p *product, rows, g int) {
+	n := p.unit.Group
+	b, eb := p.right.values[g*n*panelCols:], p.right.exps[g*n*panelCols:]
+	for i := range rows {
+		at := (g*rows + i) * n
+		c := p.c[i*panelCols:][:panelCols]
+		largest := exponents(p.left.exps[at:][:n], eb)
+		var scales lanes[float32]
+		var sums lanes[int32]
+		for j, v := range c {
+			e, bad := field(v)
+			if largest[j] >= leastExp {
+				e = max(e, int(largest[j]))
+			}
+			if bad || e < -100 && v != 0 {
+				p.bad[i] |= 1 << j
+				v, e = 0, 0
+			}
+			scales[j] = pow2(13 - max(e, -100))
+			sums[j] = int32(v * scales[j])
+		}
+		addProducts(&sums, &scales, p.left.values[at:][:n], b)
+		for j, sum := range sums {
+			c[j] = math.Float32frombits(math.Float32bits(float32(sum)/scales[j]) &^ (1<<(23-13) - 1))
+		}
+	}
+}
+
+// runRZ23 is the kernel of FP8, FP6 and FP4 units with 25 fraction bits, with or without scales:
+// terms below 2^27, and sums of 16 and of both halves that int32 and float64 hold exactly.
+func runRZ23(p *product, rows, g int) {
+	n := p.unit.Group
+	b, eb := p.right.values[g*n*panelCols:], p.right.exps[g*n*panelCols:]
+	for i := range rows {
+		at := (g*rows + i) * n
+		a, c := p.left.values[at:][:n], p.c[i*panelCols:][:panelCols]
+		largest := exponents(p.left.exps[at:][:n], eb)
+		scaleA, scaleB := int(p.left.scaleE[g*rows+i]), p.right.scaleE[g*panelCols:][:panelCols]
+		var exps lanes[int]
+		var scales lanes[float32]
+		for j, v := range c {
+			e, _ := field(v) // of NaN and Inf, beyond maxExp
+			scale := scaleA + int(scaleB[j])
+			zeros := largest[j] < leastExp
+			switch {
+			case zeros && v == 0:
+				e = 0
+			case !zeros:
+				e = max(e, int(largest[j])+scale)
+			}
+			if e < -maxExp || e > maxExp {
+				p.bad[i] |= 1 << j
+				e = 0
+			}
+			exps[j], scales[j] = e, pow2(25-min(max(e-scale, leastExp), 90))
+		}
+		var first, second lanes[int32]
+		addProducts(&first, &scales, a[:n/2], b)
+		addProducts(&second, &scales, a[n/2:], b[n/2*panelCols:])
+		for j, v := range c {
+			total := float64(first[j]) + float64(second[j])
+			total += math.Trunc(float64(v) * pow2wide(25-exps[j]))
+			c[j] = towardZero32(total * pow2wide(exps[j]-25))
+		}
+	}
+}
+
+// towardZero32 rounds v, whose magnitude is that of a normal float32 or 0, toward zero.
+func towardZero32(v float64) float32 {
+	return float32(math.Float64frombits(math.Float64bits(v) &^ (1<<(52-23) - 1)))
+}
+
+// runDots is the kernel of FP4 units with block scales: exact dot products of 16, times 4, as
+// integers.
+func runDots(p *product, rows, g int) {
+	const group, blocks = maxGroup, maxGroup / exactDot
+	for i := range rows {
+		a := p.left.bytes[(g*rows+i)*group:][:group]
+		masks := p.left.masks[(g*rows+i)*blocks:][:blocks]
+		scales, exps := p.left.scales[(g*rows+i)*blocks:][:blocks], p.left.scaleE[(g*rows+i)*blocks:][:blocks]
+		for j := range panelCols {
+			c := &p.c[i*panelCols+j]
+			e, bad := field(*c)
+			var terms [blocks]float64
+			zeros := true
+			for s := range blocks {
+				at := (g*blocks+s)*panelCols + j
+				dot := -p.right.sums[at]
+				for k := s * exactDot; k < (s+1)*exactDot; k++ {
+					dot += int32(a[k]) * int32(int8(p.right.bytes[((g*group+k)/4*panelCols+j)*4+k%4]))
+				}
+				scale := scales[s] * p.right.scales[at]
+				if masks[s]&p.right.masks[at] != 0 {
+					e, zeros = max(e, int(exps[s]+p.right.scaleE[at])), false
+				}
+				terms[s] = float64(dot) * scale
+			}
+			if zeros && *c == 0 {
+				*c = 0
+				continue
+			}
+			if bad || e < -maxExp || e > maxExp {
+				p.bad[i] |= 1 << j
+				continue
+			}
+			unit := pow2wide(35 - e)
+			total := math.Trunc(float64(*c) * unit)
+			for _, t := range terms {
+				total += math.Trunc(t * unit / 4)
+			}
+			*c = towardZero32(total / unit)
+		}
+	}
+}

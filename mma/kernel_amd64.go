@@ -1,0 +1,50 @@
+//go:build !purego
+
+package mma
+
+import "github.com/microscale-go/microscale/internal/cpu"
+
+// kernels are the kernels of this architecture, fastest first.
+var kernels = []kernel{
+	{cpu.AVX512, false, 16, ruleRZ13, run13},
+	{cpu.AVX512, false, 32, ruleRZ13, run13},
+	{cpu.AVX512, false, 32, ruleRZ23, run23},
+	{cpu.AVX512, true, exactDot, ruleDots, runDotsVector},
+}
+
+func run13(p *product, rows, g int) {
+	n := p.unit.Group
+	l, r := &p.left, &p.right
+	group13(rows, n, &l.values[g*n*rows], &l.exps[g*n*rows], &r.values[g*n*panelCols], &r.exps[g*n*panelCols], &p.c[0], &p.bad[0])
+}
+
+func run23(p *product, rows, g int) {
+	n := p.unit.Group
+	l, r := &p.left, &p.right
+	group23(rows, &l.values[g*n*rows], &l.exps[g*n*rows], &l.scaleE[g*rows], &r.values[g*n*panelCols], &r.exps[g*n*panelCols], &r.scaleE[g*panelCols], &p.c[0], &p.bad[0])
+}
+
+// dotsArgs are the operands of groupDots.
+type dotsArgs struct {
+	a       *byte
+	masksA  *int32
+	scalesA *float64
+	expsA   *int32
+	b       *byte
+	sums    *int32
+	masksB  *int32
+	scalesB *float64
+	expsB   *int32
+	c       *float32
+	bad     *uint64
+}
+
+func runDotsVector(p *product, rows, g int) {
+	const group, blocks = maxGroup, maxGroup / exactDot
+	l, r := &p.left, &p.right
+	at := g * blocks * panelCols
+	groupDots(rows, &dotsArgs{
+		&l.bytes[g*rows*group], &l.masks[g*rows*blocks], &l.scales[g*rows*blocks], &l.scaleE[g*rows*blocks],
+		&r.bytes[g*group*panelCols], &r.sums[at], &r.masks[at], &r.scales[at], &r.scaleE[at], &p.c[0], &p.bad[0],
+	})
+}

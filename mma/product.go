@@ -1,0 +1,135 @@
+package mma
+
+import (
+	"fmt"
+	"math"
+)
+
+// A Matrix is an operand of [Unit.Mul]: Rows rows of K codes of one byte each, and the scales of
+// each row in K order, u.Scales(K) for each row.
+type Matrix struct {
+	Rows, K       int
+	Codes, Scales []byte
+}
+
+// Mul sets d[i·n+j], for every row i of a and row j of b's n rows, to the result of Dot for both
+// rows and the accumulator d[i·n+j]. For FP8, FP6 and FP4 operands of NVIDIA's units, it computes
+// many dot products at a time, with the same results; [Unit.Fast] reports where.
+//
+// Mul returns an error for operands wider than a byte, for results other than f32, and for
+// lengths that do not match. a and b may be the same. d must not overlap their memory.
+func (u *Unit) Mul(d []float32, a, b Matrix) error {
+	if err := u.checkMul(d, a, b); err != nil {
+		return err
+	}
+	k := u.kernel()
+	if k == nil {
+		u.mulRows(d, a, b)
+		return nil
+	}
+	p := product{unit: u, kernel: k, a: a, b: b, d: d}
+	for first := 0; first < a.Rows; first += tileRows {
+		p.tile(first, min(tileRows, a.Rows-first))
+	}
+	return nil
+}
+
+// Fast reports whether Mul computes many dot products at a time.
+func (u *Unit) Fast() bool { return u.kernel() != nil }
+
+func (u *Unit) checkMul(d []float32, a, b Matrix) error {
+	switch {
+	case u.A.Bytes != 1 || u.B.Bytes != 1 || u.Out != f32:
+		return fmt.Errorf("product of %s %s×%s to %s: want operands of one byte and results of f32: use Dot", u.Model, u.A, u.B, u.Out)
+	case a.K != b.K || a.K%u.K != 0 || a.K < 0:
+		return fmt.Errorf("product of %s: got K of %d and %d, want the same multiple of %d", u.Model, a.K, b.K, u.K)
+	case a.Rows < 0 || b.Rows < 0 || len(d) != a.Rows*b.Rows:
+		return fmt.Errorf("product of %s: got %d results, want %d×%d", u.Model, len(d), a.Rows, b.Rows)
+	}
+	for _, m := range []Matrix{a, b} {
+		if len(m.Codes) != m.Rows*m.K || len(m.Scales) != m.Rows*u.Scales(m.K) {
+			return fmt.Errorf("product of %s: got %d codes and %d scales of %d×%d, want %d and %d", u.Model, len(m.Codes), len(m.Scales), m.Rows, m.K, m.Rows*m.K, m.Rows*u.Scales(m.K))
+		}
+	}
+	return nil
+}
+
+// mulRows is Mul by Dot.
+func (u *Unit) mulRows(d []float32, a, b Matrix) {
+	for i := range a.Rows {
+		for j := range b.Rows {
+			u.dotCell(d, a, b, i, j, d[i*b.Rows+j])
+		}
+	}
+}
+
+// dotCell sets the result of rows i and j to that of Dot with accumulator c.
+func (u *Unit) dotCell(d []float32, a, b Matrix, i, j int, c float32) {
+	n := u.Scales(a.K)
+	v := u.Dot(widen(a.row(i)), widen(b.row(j)), uint64(math.Float32bits(c)), a.Scales[i*n:][:n:n], b.Scales[j*n:][:n:n])
+	d[i*b.Rows+j] = math.Float32frombits(uint32(v))
+}
+
+func (m Matrix) row(i int) []byte { return m.Codes[i*m.K:][:m.K] }
+
+func widen(codes []byte) []uint64 {
+	wide := make([]uint64, len(codes))
+	for i, c := range codes {
+		wide[i] = uint64(c)
+	}
+	return wide
+}
+
+// The tiles of a product: rows of A that are packed together, and columns of a panel of B.
+const (
+	tileRows  = 256
+	panelCols = 64
+)
+
+// A product is one call of Mul by a kernel.
+type product struct {
+	unit   *Unit
+	kernel *kernel
+	a, b   Matrix
+	d      []float32
+
+	left, right packed
+	c           []float32 // results of the tile and panel
+	bad         []uint64  // for each row, the columns that Dot computes
+}
+
+// tile computes rows first to first+rows.
+func (p *product) tile(first, rows int) {
+	p.left.pack(p.unit, p.kernel, p.a, first, rows)
+	p.c, p.bad = resized(p.c, rows*panelCols), resized(p.bad, rows)
+	for col := 0; col < p.b.Rows; col += panelCols {
+		p.panel(first, rows, col, min(panelCols, p.b.Rows-col))
+	}
+}
+
+// panel computes the results of the packed rows and cols columns.
+func (p *product) panel(first, rows, col, cols int) {
+	p.right.packPanel(p.unit, p.kernel, p.b, col, cols)
+	for i := range rows {
+		row := p.c[i*panelCols:][:panelCols]
+		clear(row[copy(row, p.d[(first+i)*p.b.Rows+col:][:cols]):])
+		p.bad[i] = 0
+	}
+	for g := range p.a.K / p.unit.Group {
+		p.kernel.run(p, rows, g)
+	}
+	for i := range rows {
+		bad := p.bad[i] | p.right.special
+		if p.left.specials[i] {
+			bad = math.MaxUint64
+		}
+		for j := range cols {
+			at := (first+i)*p.b.Rows + col + j
+			if bad>>j&1 != 0 {
+				p.unit.dotCell(p.d, p.a, p.b, first+i, col+j, p.d[at])
+			} else {
+				p.d[at] = p.c[i*panelCols+j]
+			}
+		}
+	}
+}

@@ -1,0 +1,244 @@
+package mma_test
+
+import (
+	"flag"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/microscale-go/microscale/internal/cpu"
+	"github.com/microscale-go/microscale/internal/mmatest"
+	"github.com/microscale-go/microscale/mma"
+)
+
+var longProducts = flag.Bool("long", false, "compare a million results of Mul with Dot for each unit")
+
+// fastUnits returns the units for which Mul has kernels.
+func fastUnits() []*mma.Unit {
+	var units []*mma.Unit
+	for _, m := range mma.Models() {
+		for _, u := range m.Units() {
+			if u.Fast() {
+				units = append(units, u)
+			}
+		}
+	}
+	return units
+}
+
+// tiers runs a test on every tier that this processor has.
+func tiers(t *testing.T, test func(t *testing.T)) {
+	force := func(tier cpu.Tier) {
+		if err := cpu.Force(tier); err != nil {
+			t.Error(err)
+		}
+	}
+	best := cpu.Best()
+	defer force(best)
+	for _, tier := range cpu.Tiers() {
+		if tier == cpu.AMX {
+			continue // its vectors are AVX-512's
+		}
+		force(tier)
+		t.Run("tier="+tier.String(), test)
+	}
+}
+
+// matrices returns the rows of two matrices and accumulators. Rows i of both are one case, so
+// that those whose products cancel meet; every other pair mixes two cases.
+func matrices(u *mma.Unit, m, n, k int, source *mmatest.Source, plain bool) (a, b mma.Matrix, c []float32) {
+	a, b = mma.Matrix{Rows: m, K: k}, mma.Matrix{Rows: n, K: k}
+	c = make([]float32, m*n)
+	for i := range max(m, n) {
+		one := mmatest.Hard(u, k, source)
+		if plain {
+			one = mmatest.Plain(u, k, source)
+		}
+		if i < m {
+			a.Codes, a.Scales = append(a.Codes, narrow(one.A)...), append(a.Scales, one.ScaleA...)
+		}
+		if i < n {
+			b.Codes, b.Scales = append(b.Codes, narrow(one.B)...), append(b.Scales, one.ScaleB...)
+		}
+	}
+	for i := range c {
+		one := mmatest.Hard(u, u.K, source)
+		if plain {
+			one = mmatest.Plain(u, u.K, source)
+		}
+		c[i] = math.Float32frombits(uint32(one.C))
+	}
+	return a, b, c
+}
+
+func narrow(codes []uint64) []byte {
+	b := make([]byte, len(codes))
+	for i, c := range codes {
+		b[i] = byte(c)
+	}
+	return b
+}
+
+func wide(codes []byte) []uint64 {
+	w := make([]uint64, len(codes))
+	for i, c := range codes {
+		w[i] = uint64(c)
+	}
+	return w
+}
+
+// compare checks Mul against Dot, bit by bit, and returns the number of results.
+func compare(t *testing.T, u *mma.Unit, a, b mma.Matrix, c []float32) int {
+	t.Helper()
+	d := append([]float32(nil), c...)
+	if err := u.Mul(d, a, b); err != nil {
+		t.Fatal(err)
+	}
+	s := u.Scales(a.K)
+	for i := range a.Rows {
+		x := wide(a.Codes[i*a.K:][:a.K])
+		for j := range b.Rows {
+			want := u.Dot(x, wide(b.Codes[j*b.K:][:b.K]), uint64(math.Float32bits(c[i*b.Rows+j])), a.Scales[i*s:][:s], b.Scales[j*s:][:s])
+			if got := math.Float32bits(d[i*b.Rows+j]); uint64(got) != want {
+				t.Fatalf("%s %s×%s, row %d, column %d, C = %#08x: got %#08x, want %#08x", u.Model, u.A, u.B, i, j, math.Float32bits(c[i*b.Rows+j]), got, want)
+			}
+		}
+	}
+	return a.Rows * b.Rows
+}
+
+// TestMul compares Mul with Dot for every unit with kernels, on hard and plain operands, chains
+// of instructions, and shapes around a panel.
+func TestMul(t *testing.T) {
+	tiers(t, func(t *testing.T) {
+		for _, u := range fastUnits() {
+			source := mmatest.Source(uint64(u.K) + uint64(len(u.A.Name))<<8 + uint64(len(u.B.Name))<<16)
+			want := 1500
+			if *longProducts {
+				want = 1_000_000
+			}
+			for done, round := 0, 0; done < want; round++ {
+				m, n, k := 5+round%7, 1+round*29%150, u.K*(1+round%3)
+				if *longProducts {
+					m, n = 64, 64+round%3
+				}
+				a, b, c := matrices(u, m, n, k, &source, round%4 == 3)
+				done += compare(t, u, a, b, c)
+			}
+		}
+	})
+}
+
+// TestMulZeros compares Mul with Dot where all or most products are zero, under zero, small and
+// large scales, with accumulators of every exponent: E is then that of C, or of a zero.
+func TestMulZeros(t *testing.T) {
+	tiers(t, func(t *testing.T) {
+		for _, u := range fastUnits() {
+			if u.A != u.B && !*longProducts {
+				continue
+			}
+			const n = 512
+			k := 2 * u.K
+			rows := [][]byte{make([]byte, k), make([]byte, k), make([]byte, k), make([]byte, k)}
+			rows[1][k-1] = 1 // the least subnormal
+			rows[2][0] = byte(u.A.Scalar.Encode(1))
+			for i := range rows[3] {
+				rows[3][i] = byte(u.A.Scalar.Encode(float32(i%3 - 1)))
+			}
+			scales := []byte{0, 1, 0x38, 112, 126, 134} // none is NaN
+			a, b := mma.Matrix{Rows: len(rows) * len(scales), K: k}, mma.Matrix{Rows: n, K: k}
+			for i := range a.Rows {
+				a.Codes = append(a.Codes, rows[i%len(rows)]...)
+				for range u.Scales(k) {
+					a.Scales = append(a.Scales, scales[i/len(rows)])
+				}
+			}
+			for j := range n {
+				for x := range k {
+					b.Codes = append(b.Codes, byte(u.B.Scalar.Encode(float32((j+x)%4/3)))) // one of four is 1
+				}
+				for s := range u.Scales(k) {
+					b.Scales = append(b.Scales, scales[(j+s)%len(scales)])
+				}
+			}
+			c := make([]float32, a.Rows*n)
+			for i := range c {
+				j := uint32(i % n)
+				c[i] = math.Float32frombits(j<<31 | j>>1<<23 | 0x5a5a5*(uint32(i/n)&1))
+			}
+			compare(t, u, a, b, c)
+		}
+	})
+}
+
+// TestMulModels checks which models have kernels, and that the others agree too.
+func TestMulModels(t *testing.T) {
+	var names []string
+	for _, u := range fastUnits() {
+		if name := u.Model.Name; len(names) == 0 || names[len(names)-1] != name {
+			names = append(names, name)
+		}
+	}
+	if got, want := strings.Join(names, " "), "ada-mma rtxblackwell-mma hopper-wgmma blackwell-f8f6f4 blackwell-mxf8f6f4 blackwell-mxf4 blackwell-mxf4nvf4"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	source := mmatest.Source(1)
+	for _, name := range []string{"cdna3-mfma", "cdna4-mfma-scale", "hopper-mma"} {
+		model, err := mma.Lookup(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, u := range model.Units() {
+			if u.A.Bytes == 1 && u.Out.Name == "f32" && u.A == u.B {
+				a, b, c := matrices(u, 3, 4, u.K, &source, false)
+				compare(t, u, a, b, c)
+			}
+		}
+	}
+}
+
+func TestMulErrors(t *testing.T) {
+	f16 := unit(t, "ampere-mma", "f16", "f32", "-")
+	fp8 := unit(t, "hopper-wgmma", "e4m3", "f32", "-")
+	half := unit(t, "hopper-wgmma", "e4m3", "f16", "-")
+	scaled := unit(t, "blackwell-mxf8f6f4", "e4m3", "f32", "ue8m0")
+	row := func(k int) mma.Matrix { return mma.Matrix{Rows: 1, K: k, Codes: make([]byte, k)} }
+	for _, tc := range []struct {
+		u    *mma.Unit
+		d    int
+		a, b mma.Matrix
+		want string
+	}{
+		{f16, 1, row(16), row(16), "want operands of one byte and results of f32: use Dot"},
+		{half, 1, row(32), row(32), "want operands of one byte and results of f32: use Dot"},
+		{fp8, 1, row(32), row(64), "got K of 32 and 64, want the same multiple of 32"},
+		{fp8, 1, row(33), row(33), "got K of 33 and 33"},
+		{fp8, 2, row(32), row(32), "got 2 results, want 1×1"},
+		{fp8, 1, mma.Matrix{Rows: 1, K: 32, Codes: make([]byte, 31)}, row(32), "got 31 codes and 0 scales of 1×32, want 32 and 0"},
+		{scaled, 1, row(32), row(32), "got 32 codes and 0 scales of 1×32, want 32 and 1"},
+	} {
+		if err := tc.u.Mul(make([]float32, tc.d), tc.a, tc.b); err == nil || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("got %v, want %s", err, tc.want)
+		}
+	}
+}
+
+// BenchmarkMul measures products of 256×256×1024, and Dot beside them.
+func BenchmarkMul(b *testing.B) {
+	for _, name := range []string{"hopper-wgmma e4m3 -", "ada-mma e4m3 -", "blackwell-f8f6f4 e5m2 -", "blackwell-mxf8f6f4 e4m3 ue8m0", "blackwell-mxf4nvf4 e2m1 ue4m3"} {
+		f := strings.Fields(name)
+		u := unit(b, f[0], f[1], "f32", f[2])
+		b.Run(f[0]+"/"+f[1], func(b *testing.B) {
+			source := mmatest.Source(1)
+			const m, n, k = 256, 256, 1024
+			x, y, c := matrices(u, m, n, k, &source, true)
+			d := make([]float32, len(c))
+			for b.Loop() {
+				if err := u.Mul(d, x, y); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(2*m*n*k*float64(b.N)/b.Elapsed().Seconds()/1e9, "GFLOP/s")
+		})
+	}
+}
