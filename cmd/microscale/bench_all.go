@@ -94,7 +94,7 @@ q. share   share of quantizing in the time of both
 pays       smallest size from which on it is faster at every size, with q.
 `, t.Render(), r.Baseline)
 	if err == nil && path != "" {
-		_, err = fmt.Fprintf(w, "\nthe report is in %s\n", cli.Printable(path))
+		_, err = fmt.Fprintf(w, "\nreport: %s\n", cli.Printable(path))
 	}
 	return err
 }

@@ -53,7 +53,7 @@ GOP/s      10⁹ operations per second of the product, operands quantized before
 q. share   share of quantizing in the time of both
 pays       smallest size from which on it is faster at every size, with q.
 
-the report is in DIR/report.html
+report: DIR/report.html
 `
 	if b.String() != want {
 		t.Errorf("got\n%s", b.String())
@@ -100,7 +100,7 @@ func TestBenchAll(t *testing.T) {
 	line := []string{"bench", "all", "--largest", "256", "--formats", "mxfp4,nvfp4", "--budget", "1us", "--out", dir}
 	status, stdout, stderr := execute("", line...)
 	file := filepath.Join(dir, "report.html")
-	if status != exitDone || !strings.Contains(stdout, "mxfp4") || !strings.Contains(stdout, "the report is in "+file) || !strings.Contains(stderr, "measured size 256") {
+	if status != exitDone || !strings.Contains(stdout, "mxfp4") || !strings.Contains(stdout, "report: "+file) || !strings.Contains(stderr, "measured size 256") {
 		t.Fatalf("exit status %d: %s%s", status, stdout, stderr)
 	}
 	page, err := os.ReadFile(file)

@@ -32,7 +32,7 @@ func compareCommand() *cobra.Command {
 	}
 	recipes := cli.AddRecipes(cmd, "bf16,tensorwise,blockwise,mxfp8,nvfp4")
 	defaults := train.DefaultConfig() // shorter, because there are several runs
-	defaults.Steps, defaults.ValidateEvery, defaults.ValidationTokens = 120, 20, 4096
+	defaults.Steps, defaults.ValidateEvery, defaults.ValidationTokens = 90, 15, 4096
 	training := cli.AddTraining(cmd, defaults)
 	seeds := cmd.Flags().Uint("seeds", 1, "train with each recipe from `N` seeds, the first being --seed")
 	out := cmd.Flags().String("out", "comparison", "write the report to directory `DIR`, replacing an earlier report")

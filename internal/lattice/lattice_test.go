@@ -74,7 +74,7 @@ internal/cli: internal/clients internal/checkpoint/llamacpp convert verify train
 internal/input: internal/cli convert internal/checkpoint/llamacpp internal/sample hf hf/hub gguf tokenizer internal/bounded
 internal/blocksize: internal/cli internal/chart measure quant tensor format
 internal/numbers: internal/cli mma measure profile quant tensor format
-internal/catalog: internal/clients internal/numbers internal/cli mma quant format
+internal/catalog: internal/clients internal/numbers internal/cli device mma quant format
 internal/summary: internal/cli convert verify internal/checkpoint hf safetensors measure quant internal/configjson
 internal/hardware: internal/chart internal/cost internal/cli device internal/relayout
 internal/study: internal/checkpoint/llamacpp internal/cli internal/report internal/bench convert verify train llama nn recipe internal/checkpoint measure quant tensor internal/bounded

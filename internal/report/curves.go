@@ -12,13 +12,13 @@ import (
 const lineWidth = 1.8
 
 // smoothing returns the number of steps over which training losses are averaged: a fiftieth of
-// all.
+// all, rounded up.
 func (c *Comparison) smoothing() int {
 	steps := 0
 	for i := range c.Recipes {
 		steps = max(steps, len(c.Recipes[i].Train))
 	}
-	return max(1, steps/50)
+	return max(1, (steps+49)/50)
 }
 
 // A curveChart is a chart with a line for each recipe.

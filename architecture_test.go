@@ -1,0 +1,50 @@
+package microscale_test
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// TestArchitecture checks docs/architecture.md: the files of the table "What to touch" exist, and
+// the picture has every package of the lattice.
+func TestArchitecture(t *testing.T) {
+	data, err := os.ReadFile(filepath.Join("docs", "architecture.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := string(data)
+	_, table, _ := strings.Cut(page, "## What to touch")
+	table, _, _ = strings.Cut(table, "## Decisions")
+	files := 0
+	for _, m := range regexp.MustCompile("`([a-z]+/[a-zA-Z0-9_./]*)`").FindAllStringSubmatch(table, -1) {
+		files++
+		if _, err := os.Stat(filepath.FromSlash(m[1])); err != nil {
+			t.Errorf("the table names %s: %v", m[1], err)
+		}
+	}
+	if files < 20 {
+		t.Errorf("got %d files in the table, want at least 20", files)
+	}
+	picture, _, _ := strings.Cut(page, "## Five ideas")
+	group := regexp.MustCompile(`internal/\{([^}]*)\}`)
+	for _, m := range group.FindAllStringSubmatch(picture, -1) {
+		for _, name := range strings.Split(m[1], ",") {
+			picture += " internal/" + strings.TrimSpace(name) + " "
+		}
+	}
+	lattice, err := os.ReadFile(filepath.Join("internal", "lattice", "lattice_test.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, order, _ := strings.Cut(string(lattice), "const order = `\n")
+	order, _, _ = strings.Cut(order, "`")
+	for line := range strings.Lines(order) {
+		name, _, _ := strings.Cut(line, ":")
+		if last := name[strings.LastIndex(name, "/")+1:]; name != "." && !regexp.MustCompile(`[\s,]`+name+`[\s,]`).MatchString(picture) && last != "llamacpp" {
+			t.Errorf("the picture lacks %s", name)
+		}
+	}
+}
