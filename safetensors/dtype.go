@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math/bits"
 	"strings"
+
+	"github.com/microscale-go/microscale/format"
 )
 
 // A Dtype is the element type of a tensor. The zero Dtype is invalid. The text form is the name
@@ -41,34 +43,34 @@ const (
 	U64
 )
 
-// dtypes has a row for each Dtype: its name in a header and the size of an
-// element in bits.
+// dtypes has a row for each Dtype.
 var dtypes = [...]struct {
-	name string
-	bits int
+	name   string
+	bits   int            // of an element
+	scalar *format.Scalar // format of the values; nil for integers, C64 and F64
 }{
-	Bool:       {"BOOL", 8},
-	F4:         {"F4", 4},
-	f6E2M3:     {"F6_E2M3", 6},
-	f6E3M2:     {"F6_E3M2", 6},
-	U8:         {"U8", 8},
-	I8:         {"I8", 8},
-	F8E5M2:     {"F8_E5M2", 8},
-	F8E4M3:     {"F8_E4M3", 8},
-	F8E8M0:     {"F8_E8M0", 8},
-	f8E4M3FNUZ: {"F8_E4M3FNUZ", 8},
-	f8E5M2FNUZ: {"F8_E5M2FNUZ", 8},
-	I16:        {"I16", 16},
-	u16:        {"U16", 16},
-	F16:        {"F16", 16},
-	BF16:       {"BF16", 16},
-	I32:        {"I32", 32},
-	U32:        {"U32", 32},
-	F32:        {"F32", 32},
-	c64:        {"C64", 64},
-	F64:        {"F64", 64},
-	I64:        {"I64", 64},
-	U64:        {"U64", 64},
+	Bool:       {"BOOL", 8, nil},
+	F4:         {"F4", 4, format.E2M1},
+	f6E2M3:     {"F6_E2M3", 6, format.E2M3},
+	f6E3M2:     {"F6_E3M2", 6, format.E3M2},
+	U8:         {"U8", 8, nil},
+	I8:         {"I8", 8, nil},
+	F8E5M2:     {"F8_E5M2", 8, format.E5M2},
+	F8E4M3:     {"F8_E4M3", 8, format.E4M3},
+	F8E8M0:     {"F8_E8M0", 8, format.E8M0},
+	f8E4M3FNUZ: {"F8_E4M3FNUZ", 8, format.E4M3FNUZ},
+	f8E5M2FNUZ: {"F8_E5M2FNUZ", 8, format.E5M2FNUZ},
+	I16:        {"I16", 16, nil},
+	u16:        {"U16", 16, nil},
+	F16:        {"F16", 16, format.FP16},
+	BF16:       {"BF16", 16, format.BF16},
+	I32:        {"I32", 32, nil},
+	U32:        {"U32", 32, nil},
+	F32:        {"F32", 32, format.F32},
+	c64:        {"C64", 64, nil},
+	F64:        {"F64", 64, nil},
+	I64:        {"I64", 64, nil},
+	U64:        {"U64", 64, nil},
 }
 
 // Dtypes returns every dtype in the order of increasing alignment.

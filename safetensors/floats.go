@@ -5,9 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"math"
-	"strings"
 
-	"github.com/microscale-go/microscale/format"
 	"github.com/microscale-go/microscale/tensor"
 )
 
@@ -50,22 +48,21 @@ func (f *File) Floats(name string) ([]float32, error) {
 
 // decoder returns the function that converts stored elements, which fill whole bytes, to float32.
 func (d Dtype) decoder() (func(dst []float32, src []byte) error, error) {
-	switch d {
-	case F64:
+	f := dtypes[d].scalar
+	switch {
+	case d == F64:
 		return decodeF64, nil
-	case F32, BF16, F16:
-		f, err := format.Lookup(d.String())
-		return func(dst []float32, src []byte) error { return tensor.FromBytes(dst, src, f) }, err
+	case f == nil:
+		return nil, fmt.Errorf("got dtype %s, want a floating-point dtype: read its bytes instead", d)
+	case f.Bits() > 8:
+		return func(dst []float32, src []byte) error { return tensor.FromBytes(dst, src, f) }, nil
 	}
-	if f, err := format.Lookup(d.String()); err == nil && strings.HasPrefix(d.String(), "F") {
-		return func(dst []float32, src []byte) error {
-			codes := make([]byte, len(dst))
-			f.Split(codes, src)
-			f.DecodeSlice(dst, codes)
-			return nil
-		}, nil
-	}
-	return nil, fmt.Errorf("got dtype %s, want a floating-point dtype: read its bytes instead", d)
+	return func(dst []float32, src []byte) error {
+		codes := make([]byte, len(dst))
+		f.Split(codes, src)
+		f.DecodeSlice(dst, codes)
+		return nil
+	}, nil
 }
 
 func decodeF64(dst []float32, src []byte) error {
