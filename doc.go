@@ -1,12 +1,20 @@
-// Package microscale is the Go toolkit for block-scaled low-precision numbers:
-// MXFP8, MXFP6, MXFP4, MXINT8, NVFP4, and FP8 in every scaling.
+// Package microscale is the Go toolkit for block-scaled low-precision numbers: MXFP8, MXFP6, MXFP4,
+// MXINT8, NVFP4, and FP8 in every scaling.
 //
-// There is no code here. A tensor takes this path through the packages:
+// It has no code of its own. The packages, in the order in which a tensor passes through them:
 //
-//	bytes → safetensors → tensor.Dense → quant.Tensor → checkpoint → bytes
+//	safetensors, gguf   files of tensors; File.Floats reads one as []float32
+//	hf, hf/hub          Hugging Face checkpoints, on the disk and on the hub
+//	tensor              dense matrices, and 16-bit values in and out
+//	format              number formats: the value of one code
+//	quant               block formats, quantizers and quantized tensors
+//	profile             the rules of other libraries as quantizer values
+//	layout              scales in the orders of hardware
+//	gemm                products of quantized tensors
+//	measure             the error of one tensor against another
+//	convert, verify     checkpoints of any size, in bounded memory
+//	nn, recipe, train   training under low-precision recipes
+//	mma                 the matrix units of GPUs, bit for bit
 //
-// format says what one code means, quant what a block of codes with a scale
-// means, profile whose behavior to follow, checkpoint which client stores it how,
-// convert does it to files of any size, and measure and verify say what it cost.
-// The example walks the path. docs/architecture.md has the whole picture.
+// The example quantizes a tensor and measures the error. docs/architecture.md describes all packages.
 package microscale

@@ -10,7 +10,7 @@ import (
 	"github.com/microscale-go/microscale/tensor"
 )
 
-// One tensor, quantized as Transformer Engine and as OCP's rule do it.
+// Quantize a tensor by the rules of Transformer Engine and of OCP, and measure the error.
 func Example() {
 	x := tensor.New(64, 256)
 	for i := range x.Data {
