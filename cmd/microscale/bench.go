@@ -16,7 +16,7 @@ to a processor where the system supports that.`
 func benchCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bench WORK",
-		Short: "speed beside the machine's limits",
+		Short: "Measure speed beside the limits of the machine",
 		Long: `Measure the speed of the kernels beside the limits of the machine.
 
 ` + benchHelp,

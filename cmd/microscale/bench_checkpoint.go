@@ -18,7 +18,7 @@ import (
 )
 
 func benchCheckpointCommand() *cobra.Command {
-	cmd := benchWork("checkpoint", "a checkpoint to block formats, beside a copy of it", `Make a BF16 checkpoint, copy it, and quantize it to each format, all on the same
+	cmd := benchWork("checkpoint", "Measure quantizing a checkpoint beside copying it", `Make a BF16 checkpoint, copy it, and quantize it to each format, all on the same
 disk, which needs twice its size. The rate counts the bytes of the source; the
 limit is the rate of the copy. Work ends when its data is on the disk. With
 --rounds the works take turns, and the fastest of each counts. "processor" is

@@ -14,7 +14,7 @@ import (
 )
 
 func benchQuantizeCommand() *cobra.Command {
-	cmd := benchWork("quantize --format NAME", "a matrix to a block format", `Measure quantizing an M×K matrix. The rate counts the bytes of the source; the
+	cmd := benchWork("quantize --format NAME", "Measure quantizing a matrix", `Measure quantizing an M×K matrix. The rate counts the bytes of the source; the
 limit streams the same bytes in and out. The amax is given to formats with a
 global scale, so that they read the source once; formats with one scale for the
 tensor read it twice, and so does their limit.`)
@@ -49,7 +49,7 @@ tensor read it twice, and so does their limit.`)
 }
 
 func benchDequantizeCommand() *cobra.Command {
-	cmd := benchWork("dequantize --format NAME", "a block format to a matrix", `Measure decoding an M×K matrix from its codes and scales. The rate counts the
+	cmd := benchWork("dequantize --format NAME", "Measure decoding a matrix", `Measure decoding an M×K matrix from its codes and scales. The rate counts the
 bytes of the values; the limit streams the same bytes in and out.`)
 	cmd.Example = `  microscale bench dequantize --format mxfp8
   microscale bench dequantize --format nvfp4 --threads 2 --json`

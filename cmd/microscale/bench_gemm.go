@@ -14,7 +14,7 @@ import (
 )
 
 func benchGemmCommand() *cobra.Command {
-	cmd := benchWork("gemm --format NAME", "the product of two quantized matrices", `Measure C = A·Bᵀ of an M×K and an N×K matrix, packing included. The rate counts
+	cmd := benchWork("gemm --format NAME", "Measure the product of two quantized matrices", `Measure C = A·Bᵀ of an M×K and an N×K matrix, packing included. The rate counts
 2·M·N·K operations; the limit is the peak of the instruction that bounds the
 kernel.`)
 	cmd.Example = `  microscale bench gemm --format mxfp8
@@ -29,7 +29,7 @@ kernel.`)
 }
 
 func benchGemvCommand() *cobra.Command {
-	cmd := benchWork("gemv --format NAME", "a few vectors by a quantized matrix, from DRAM", `Measure the product of M vectors and an N×K matrix of weights. It cycles through
+	cmd := benchWork("gemv --format NAME", "Measure a few vectors by a quantized matrix from DRAM", `Measure the product of M vectors and an N×K matrix of weights. It cycles through
 256 MB of such matrices, so that they come from DRAM. For small matrices, part
 of that is the header of each. The rate counts the bytes of codes and scales;
 the limit is reading memory.`)

@@ -48,7 +48,7 @@ func TestRawBF16(t *testing.T) {
 	}
 }
 
-// TestRawWidths casts one value from and to all widths.
+// TestRawWidths converts one value from and to all widths.
 func TestRawWidths(t *testing.T) {
 	for _, tc := range []struct{ from, to, in, want string }{
 		{"f32", "e4m3", "a857ca3e", "2d"},
@@ -76,8 +76,8 @@ func TestRawWidths(t *testing.T) {
 	}
 }
 
-// TestRawChunks streams inputs around the size of a chunk, a byte at a time too,
-// with random bits that depend on the position of each value.
+// TestRawChunks streams inputs around the buffer size, also byte by byte, with random
+// bits that depend on the position of each value.
 func TestRawChunks(t *testing.T) {
 	args := strings.Fields("cast --raw --from bf16 --to e2m1 --rounding stochastic --seed 5")
 	values := bytes.Repeat([]byte{0x10, 0x3f}, 1<<15+1)
@@ -97,8 +97,8 @@ func TestRawChunks(t *testing.T) {
 	}
 }
 
-// TestRawPartial checks that an input that ends within a pattern is a failure
-// that names its size, after everything before it was cast.
+// TestRawPartial checks that an input that ends within a pattern is an error with its
+// size, after the complete patterns were converted.
 func TestRawPartial(t *testing.T) {
 	for _, tc := range []struct {
 		from  string
@@ -117,7 +117,7 @@ func TestRawPartial(t *testing.T) {
 	}
 }
 
-// TestPaperExample is the number that the Transformer Engine documentation casts.
+// TestPaperExample checks the number in the documentation of Transformer Engine.
 func TestPaperExample(t *testing.T) {
 	for _, tc := range []struct{ to, code, value string }{
 		{"e4m3", "0x2d", "0.40625"},

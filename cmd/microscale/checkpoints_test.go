@@ -18,8 +18,8 @@ import (
 	"github.com/microscale-go/microscale/safetensors"
 )
 
-// A weight is a BF16 tensor of a checkpoint that a test makes: random numbers
-// from ±2^-4 to ±2^-2, some of them replaced by the given patterns.
+// A weight is a BF16 tensor of a generated checkpoint: random numbers from ±2^-4 to
+// ±2^-2, some of them replaced by the given patterns.
 type weight struct {
 	name  string
 	shape []int64
@@ -32,7 +32,7 @@ const (
 	bf16Huge = 0x7f7f
 )
 
-// twoWeights are one to quantize and one that stays.
+// twoWeights returns one weight to quantize and one that stays in BF16.
 func twoWeights() []weight {
 	return []weight{{name: "l.0.proj.weight", shape: []int64{64, 128}}, {name: "lm_head.weight", shape: []int64{8, 64}}}
 }
@@ -65,7 +65,7 @@ func weightsFile(t testing.TB, path string, weights ...weight) {
 	writeFile(t, path, data)
 }
 
-// directory makes a checkpoint directory with a configuration and one shard.
+// directory writes a checkpoint directory with a configuration and one shard.
 func directory(t testing.TB, path string, weights ...weight) {
 	t.Helper()
 	if err := os.MkdirAll(path, 0o777); err != nil {
@@ -88,8 +88,8 @@ func container(header string, data int) []byte {
 	return append(append(file, header...), make([]byte, data)...)
 }
 
-// snapshot returns a line for everything below a directory: its path, and the
-// hash of a file.
+// snapshot returns a line for everything below a directory: its path, and the hash of a
+// file.
 func snapshot(t testing.TB, dir string) string {
 	t.Helper()
 	var lines []string
@@ -114,8 +114,8 @@ func snapshot(t testing.TB, dir string) string {
 	return strings.Join(lines, "\n")
 }
 
-// fails checks that a command ends with status 1, nothing on standard output,
-// and one line on standard error with the given words.
+// fails checks that a command ended with status 1, nothing on standard output, and one
+// line on standard error with the given words.
 func fails(t *testing.T, status int, stdout, stderr string, want ...string) {
 	t.Helper()
 	if status != exitFailed || stdout != "" {
@@ -151,7 +151,7 @@ func document(t testing.TB, v any, args ...string) (status int) {
 	return status
 }
 
-// damagedFiles are files that the reader of the container refuses.
+// damagedFiles are files that package safetensors rejects.
 var damagedFiles = []struct {
 	name string
 	data []byte
@@ -176,8 +176,8 @@ var damagedFiles = []struct {
 	{"another container", []byte("GGUF\x03\x00\x00\x00\x00\x00\x00\x00"), []string{"x.safetensors"}},
 }
 
-// TestDamagedFiles: every command that reads a checkpoint refuses such a file,
-// alone or in a directory, in one line, and writes nothing.
+// TestDamagedFiles checks that every command that reads a checkpoint rejects a damaged
+// file, alone or in a directory, in one line, and writes nothing.
 func TestDamagedFiles(t *testing.T) {
 	for _, tc := range damagedFiles {
 		t.Run(tc.name, func(t *testing.T) {
@@ -215,7 +215,7 @@ func TestDamagedFiles(t *testing.T) {
 	}
 }
 
-// TestDamagedDirectories has checkpoints whose files do not fit together.
+// TestDamagedDirectories checks checkpoints with inconsistent files.
 func TestDamagedDirectories(t *testing.T) {
 	index := func(entries string) map[string]string {
 		return map[string]string{safetensors.IndexName: `{"metadata":{"total_size":1},"weight_map":{` + entries + `}}`}
@@ -253,7 +253,7 @@ func TestDamagedDirectories(t *testing.T) {
 	}
 }
 
-// TestInspectAdapter: an adapter is reported as one.
+// TestInspectAdapter checks that inspect reports an adapter.
 func TestInspectAdapter(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "adapter")
 	weights := twoWeights()
@@ -270,8 +270,8 @@ func TestInspectAdapter(t *testing.T) {
 	}
 }
 
-// TestInspect reads checkpoints that are sound, quantized, damaged in what they
-// mean, and beside other files.
+// TestInspect inspects checkpoints that are sound, quantized, damaged, and beside other
+// files.
 func TestInspect(t *testing.T) {
 	dir := t.TempDir()
 	src, dst := filepath.Join(dir, "src"), filepath.Join(dir, "dst")

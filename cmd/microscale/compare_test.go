@@ -19,7 +19,7 @@ import (
 // smallest is a comparison that takes less than a second.
 const smallest = "compare --data synthetic: --hidden 128 --layers 1 --heads 2 --kv-heads 1 --intermediate 128 --sequence 32 --batch 4 --steps 5 --eval-tokens 128 --eval-every 2"
 
-// compared is what compare --json prints, as far as tests read it.
+// compared is the part of the document of compare that tests read.
 type compared struct {
 	Recipes []map[string]any
 	Formats []map[string]any
@@ -114,8 +114,8 @@ func TestCompareJSON(t *testing.T) {
 	}
 }
 
-// TestCompareSame: the same seed gives the same losses, on any number of threads and
-// where weights are held quantized, and so does train.
+// TestCompareSame checks that the same seed gives the same losses, with any number of
+// threads and with held quantized weights, in compare and in train.
 func TestCompareSame(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: this test trains a dozen models")
@@ -148,8 +148,8 @@ func TestCompareSame(t *testing.T) {
 	}
 }
 
-// TestCompareSeeds: each seed is a run of its own, the gap is the mean of those of
-// the same seed, and the table still fits.
+// TestCompareSeeds checks that each seed is a run, that the gap is the mean over seeds,
+// and that the table fits.
 func TestCompareSeeds(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: this test trains a dozen models")
@@ -201,7 +201,8 @@ func TestCompareSeeds(t *testing.T) {
 	}
 }
 
-// TestCompareText: the table fits 80 columns, and the last line has the report.
+// TestCompareText checks that the table fits 80 columns, and that the last line has the
+// report.
 func TestCompareText(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "out")
 	for range 2 { // an earlier report is replaced
@@ -227,7 +228,7 @@ func TestCompareText(t *testing.T) {
 	}
 }
 
-// TestCompareDiverged: what diverges says so, and the others end. Here it is all.
+// TestCompareDiverged checks the report of recipes that diverge.
 func TestCompareDiverged(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "out")
 	line := append(strings.Fields(smallest), "--recipes", "bf16,mxfp8", "--learning-rate", "1e25", "--out", dir)

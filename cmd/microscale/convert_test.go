@@ -13,8 +13,8 @@ import (
 	"github.com/microscale-go/microscale/safetensors"
 )
 
-// TestConvert: from one convention to another and back, as text and JSON, and the
-// files that there were at the end.
+// TestConvert converts from one convention to another and back, as text and JSON, and
+// compares the files.
 func TestConvert(t *testing.T) {
 	dir := t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }

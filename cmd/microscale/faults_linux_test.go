@@ -18,8 +18,8 @@ import (
 )
 
 // TestKillResume kills quantize (-9) at random moments, several times in a row, and
-// resumes: the files and the table of errors are those of a run that was not
-// killed. Four rounds; with -long twenty.
+// resumes. The files and the error table equal those of an uninterrupted run. It runs
+// four rounds, with -long twenty.
 func TestKillResume(t *testing.T) {
 	dir := t.TempDir()
 	src, whole := filepath.Join(dir, "src.safetensors"), filepath.Join(dir, "whole.safetensors")
@@ -90,8 +90,8 @@ func TestKillResume(t *testing.T) {
 	}
 }
 
-// halted starts a conversion and halts it as soon as it writes. The function that
-// it returns lets it go on, and waits for its end.
+// halted starts a conversion and stops it as soon as it writes. The function that it
+// returns continues the process and waits for its end.
 func halted(t *testing.T, src, dst string, args ...string) (end func() (status int, stderr string)) {
 	t.Helper()
 	cmd, _, stderr := process(t, append([]string{"quantize", src, dst, "--format", "nvfp4"}, args...)...)
@@ -116,8 +116,8 @@ func halted(t *testing.T, src, dst string, args ...string) (end func() (status i
 	}
 }
 
-// TestTwoProcesses: a second run to a destination is refused, whatever its flags, and
-// the first one ends well.
+// TestTwoProcesses checks that a second run to a destination is an error, whatever its
+// flags, and that the first one completes.
 func TestTwoProcesses(t *testing.T) {
 	dir := t.TempDir()
 	src, dst := filepath.Join(dir, "src.safetensors"), filepath.Join(dir, "dst.safetensors")
@@ -133,7 +133,7 @@ func TestTwoProcesses(t *testing.T) {
 	done(t, "verify", src, dst)
 }
 
-// TestSourceCut cuts the source while it is read.
+// TestSourceCut truncates the source while it is read.
 func TestSourceCut(t *testing.T) {
 	dir := t.TempDir()
 	src, dst := filepath.Join(dir, "src.safetensors"), filepath.Join(dir, "dst.safetensors")
@@ -149,8 +149,8 @@ func TestSourceCut(t *testing.T) {
 	}
 }
 
-// TestDiskResume fills a filesystem, finds what is done still there, makes the
-// filesystem larger and resumes. One that cannot be written is refused.
+// TestDiskResume fills a filesystem, checks that the finished part is still there,
+// enlarges the filesystem and resumes. A filesystem that is not writable is an error.
 func TestDiskResume(t *testing.T) {
 	const unwritable = "unwritable"
 	if flag.NArg() > 0 {
@@ -199,8 +199,8 @@ func TestDiskResume(t *testing.T) {
 // markerName is the journal in a partial directory.
 const markerName = ".microscale"
 
-// TestWorkers runs four processes for the parts of a checkpoint at once, as a
-// launcher does, and merges them: the bytes are one process's.
+// TestWorkers runs four processes for the parts of a checkpoint at once, as a launcher
+// does, and merges them. The bytes equal those of one process.
 func TestWorkers(t *testing.T) {
 	dir := t.TempDir()
 	src, whole, dst := filepath.Join(dir, "src"), filepath.Join(dir, "whole"), filepath.Join(dir, "dst")
@@ -250,7 +250,7 @@ func TestWorkers(t *testing.T) {
 	}
 }
 
-// TestShardFlag has what --shard does not take.
+// TestShardFlag checks invalid values of --shard.
 func TestShardFlag(t *testing.T) {
 	for _, name := range cli.IndexVariables {
 		t.Setenv(name, "")

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestFor: quantize --for stores what verify --client accepts, and explains what it
-// does not store.
+// TestFor checks that quantize --for stores what verify --client accepts, and the
+// errors for what a client does not read.
 func TestFor(t *testing.T) {
 	dir := t.TempDir()
 	for _, tc := range []struct{ client, format, dst, want string }{

@@ -13,8 +13,8 @@ import (
 	"testing"
 )
 
-// TestHub: a checkpoint on a hub gives the bytes that the same one on the disk
-// gives, though connections end early.
+// TestHub checks that a checkpoint on a hub gives the same bytes as one on disk, even if
+// connections end early.
 func TestHub(t *testing.T) {
 	local := filepath.Join(t.TempDir(), "local")
 	directory(t, local, twoWeights()...)

@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// injected are the commands into which TestInject injects faults. SRC, QUANTIZED and DST
-// stand for what the test makes.
+// injected are the commands of TestInject. SRC, QUANTIZED and DST stand for directories
+// of the test.
 var injected = []struct {
 	name, args string
 	quick      bool   // also without -long
@@ -27,15 +27,15 @@ var injected = []struct {
 	{"merge a file", "merge DST.safetensors", false, "quantize SRC/model-00001-of-00002.safetensors DST.safetensors --format mxfp8"},
 }
 
-// injectedCalls are the system calls that fail, with the error that they return.
+// injectedCalls are the system calls that fail, with their errors.
 var injectedCalls = []struct{ call, errno string }{
 	{"write", "ENOSPC"}, {"pwrite64", "ENOSPC"}, {"ftruncate", "ENOSPC"}, {"fsync", "EIO"},
 	{"renameat2", "EIO"}, {"renameat", "EIO"}, {"unlinkat", "EIO"}, {"mkdirat", "EIO"},
 }
 
-// TestInject has the system calls that write fail, or kill the process, one after the
-// other. DST is not there or is whole, a run that fails says so in a line, and the same
-// command with --resume ends in the same bytes. With -long for every command.
+// TestInject makes the writing system calls fail, or kill the process, one after the
+// other. DST must be absent or complete, a failed run must print one line, and the same
+// command with --resume must produce the same bytes. With -long, it runs every command.
 func TestInject(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: this test starts processes")
@@ -143,7 +143,7 @@ func TestInject(t *testing.T) {
 	}
 }
 
-// singleLine reports whether what a run printed is one line beside warnings.
+// singleLine reports whether the output of a run is one line beside warnings.
 func singleLine(text string) bool {
 	lines := 0
 	for line := range strings.Lines(text) {
@@ -154,8 +154,8 @@ func singleLine(text string) bool {
 	return lines == 1 && strings.HasSuffix(text, "\n")
 }
 
-// sameButMarker compares snapshots apart from the journal, which a run that was killed
-// after it gave the result its name leaves for the next.
+// sameButMarker compares snapshots apart from the journal, which a run that is killed
+// after it renamed its result leaves to the next run.
 func sameButMarker(got, want string) bool {
 	var kept bytes.Buffer
 	for line := range strings.Lines(got) {

@@ -23,9 +23,9 @@ func largeFile(t testing.TB, path string, weights int) {
 	weightsFile(t, path, all...)
 }
 
-// TestKill kills the command at moments spread over its run, more of them near
-// the end. DST is not there, or it is whole and verifies; the next run to the
-// same destination succeeds, and leaves nothing else.
+// TestKill kills the command at moments spread over its run, more of them near the end.
+// DST must be absent, or complete and verified. The next run to the same destination
+// must succeed and leave nothing else.
 func TestKill(t *testing.T) {
 	dir := t.TempDir()
 	src, dst := filepath.Join(dir, "src.safetensors"), filepath.Join(dir, "dst.safetensors")
@@ -85,7 +85,7 @@ func TestKill(t *testing.T) {
 	done(t, "verify", src, dst)
 }
 
-// TestInterrupt: Ctrl-C ends the command with one line, and leaves nothing.
+// TestInterrupt checks that Ctrl-C ends the command with one line and no files.
 func TestInterrupt(t *testing.T) {
 	dir := t.TempDir()
 	src, dst := filepath.Join(dir, "src.safetensors"), filepath.Join(dir, "dst.safetensors")
@@ -111,8 +111,8 @@ func TestInterrupt(t *testing.T) {
 	}
 }
 
-// TestInterruptSample: nothing is left of a sample, or of the first of two, that
-// is interrupted while the program makes it.
+// TestInterruptSample interrupts the creation of one sample, and of the first of two. No
+// files may be left.
 func TestInterruptSample(t *testing.T) {
 	for _, tc := range []struct {
 		line    string
@@ -142,8 +142,8 @@ func TestInterruptSample(t *testing.T) {
 	}
 }
 
-// TestInterruptBench: nothing is left of a benchmark of checkpoints that is interrupted
-// while it makes one, or has made it.
+// TestInterruptBench interrupts a benchmark of checkpoints before and after it has
+// created one. No files may be left.
 func TestInterruptBench(t *testing.T) {
 	for _, tc := range []struct {
 		signal syscall.Signal
@@ -181,7 +181,7 @@ func waitFor(t *testing.T, condition func() bool) {
 	}
 }
 
-// TestInterruptRaw: Ctrl-C ends a command that waits for its input.
+// TestInterruptRaw checks that Ctrl-C ends a command that waits for its input.
 func TestInterruptRaw(t *testing.T) {
 	cmd, _, _ := process(t, "cast", "--raw", "--to", "e4m3")
 	cmd.Stdout = nil
@@ -211,8 +211,8 @@ func TestInterruptRaw(t *testing.T) {
 	}
 }
 
-// TestTwoRuns: of two runs to one destination at a time, one refuses in one line
-// and the other is not disturbed.
+// TestTwoRuns runs twice to one destination at a time. One run must fail in one line,
+// and the other must complete.
 func TestTwoRuns(t *testing.T) {
 	dir := t.TempDir()
 	src, dst := filepath.Join(dir, "src.safetensors"), filepath.Join(dir, "dst.safetensors")

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestSpecialFiles: a device without an end and a pipe without a writer are one line
-// each, wherever a small file is read.
+// TestSpecialFiles checks that an endless device and a pipe without a writer are errors
+// of one line, wherever a small file is read.
 func TestSpecialFiles(t *testing.T) {
 	t.Chdir(t.TempDir())
 	directory(t, "src", twoWeights()...)

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// TestLimits: files of the wrong kind or size, and sizes beyond the machine, are one
-// line at once, and nothing is written.
+// TestLimits checks that files of the wrong kind or size, and sizes beyond the machine,
+// are immediate errors of one line, and that nothing is written.
 func TestLimits(t *testing.T) {
 	t.Chdir(t.TempDir())
 	directory(t, "src", twoWeights()...)

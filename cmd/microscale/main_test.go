@@ -43,8 +43,8 @@ func execute(stdin string, args ...string) (status int, stdout, stderr string) {
 	return status, out.String(), err.String()
 }
 
-// TestGolden compares whole outputs with testdata/*.stdout. A failing run leaves
-// what it got beside it.
+// TestGolden compares whole outputs with testdata/*.stdout. A failing run writes its
+// output beside them.
 func TestGolden(t *testing.T) {
 	for name, line := range map[string]string{
 		"help":                "--help",
@@ -151,8 +151,8 @@ func TestWidth(t *testing.T) {
 	}
 }
 
-// TestUsage checks wrong command lines: exit status 2, nothing on standard
-// output, what is wrong and how to get help on standard error.
+// TestUsage checks wrong command lines: exit status 2, nothing on standard output, the
+// problem and how to get help on standard error.
 func TestUsage(t *testing.T) {
 	for _, tc := range []struct{ line, want string }{
 		{"formast", `unknown command "formast": did you mean formats?`},
@@ -294,7 +294,7 @@ func TestJSON(t *testing.T) {
 	}
 }
 
-// TestJSONErrors: with --json there is one document even where a command fails.
+// TestJSONErrors checks that --json prints one document even if a command fails.
 func TestJSONErrors(t *testing.T) {
 	missing := filepath.Join(t.TempDir(), "missing")
 	for _, tc := range []struct {
@@ -320,8 +320,8 @@ func TestJSONErrors(t *testing.T) {
 	}
 }
 
-// TestHelp checks that every command explains itself, and that the examples that
-// need no files run.
+// TestHelp checks that every command has help, and runs the examples that need no
+// files.
 func TestHelp(t *testing.T) {
 	started := false
 	root := rootCommand(&started)
@@ -445,15 +445,14 @@ func TestHelpFlags(t *testing.T) {
 	visit(root)
 }
 
-// TestVersion checks that there is one.
+// TestVersion checks that there is a version.
 func TestVersion(t *testing.T) {
 	if status, stdout, _ := execute("", "--version"); status != exitDone || !strings.HasPrefix(stdout, "microscale ") || len(stdout) < len("microscale x\n") {
 		t.Errorf("exit status %d, version %q", status, stdout)
 	}
 }
 
-// TestCompletion asks for the values of flags as a shell does, which then leaves
-// out those that do not begin as typed.
+// TestCompletion completes the values of flags as a shell does.
 func TestCompletion(t *testing.T) {
 	for _, tc := range []struct{ line, want string }{
 		{"explain --format mxfp6", "mxfp6-e3m2 mxfp6-e2m3"},
@@ -488,7 +487,7 @@ func TestCompletion(t *testing.T) {
 	}
 }
 
-// TestNegatives checks where negative numbers may stand.
+// TestNegatives checks the places of negative numbers.
 func TestNegatives(t *testing.T) {
 	_, want, _ := execute("", "cast", "--to", "e4m3", "--from", "bf16", "--seed", "3", "--", "1", "-1.5", "-inf")
 	for _, line := range []string{
@@ -528,7 +527,7 @@ var errFull = errors.New("no space left on device")
 
 func (full) Write([]byte) (int, error) { return 0, errFull }
 
-// TestFullOutput checks that an output that cannot be written is a failure.
+// TestFullOutput checks that a failure to write the output is an error.
 func TestFullOutput(t *testing.T) {
 	for _, line := range []string{
 		"formats", "formats --json", "formats --markdown", "cast --to e4m3 1", "cast --to e4m3 --json 1", "cast --to e4m3 --codes 1",
@@ -542,8 +541,8 @@ func TestFullOutput(t *testing.T) {
 	}
 }
 
-// TestFlagPlaces: the help of each flag that takes a value names it, and not the
-// type that Go has for it.
+// TestFlagPlaces checks that the help names the placeholder of each value, not its Go
+// type.
 func TestFlagPlaces(t *testing.T) {
 	var started bool
 	var visit func(cmd *cobra.Command)

@@ -12,8 +12,7 @@ import (
 	"github.com/microscale-go/microscale/safetensors"
 )
 
-// TestManyTensors: an open checkpoint takes about as much memory for a tensor as what
-// is known of it, name included, and no maps or spare room.
+// TestManyTensors bounds the memory that an open checkpoint needs for each tensor.
 func TestManyTensors(t *testing.T) {
 	const count, most = 50_000, 800 // bytes a tensor
 	path := filepath.Join(t.TempDir(), "many.safetensors")

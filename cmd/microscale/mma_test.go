@@ -12,7 +12,7 @@ import (
 	"github.com/microscale-go/microscale/mma"
 )
 
-// rawCase returns a case as --raw reads it.
+// rawCase returns a case in the format of --raw.
 func rawCase(u *mma.Unit, c mmatest.Case) []byte {
 	var b, word []byte
 	put := func(t *mma.Type, codes ...uint64) {
@@ -27,8 +27,8 @@ func rawCase(u *mma.Unit, c mmatest.Case) []byte {
 	return append(append(b, c.ScaleA...), c.ScaleB...)
 }
 
-// TestRawCases streams adversarial cases through every unit, chained ones too,
-// and compares the results with those of the package.
+// TestRawCases streams adversarial cases through every unit, also chained, and compares
+// the results with those of package mma.
 func TestRawCases(t *testing.T) {
 	for _, m := range mma.Models() {
 		for _, u := range m.Units() {
@@ -55,8 +55,8 @@ func TestRawCases(t *testing.T) {
 	}
 }
 
-// TestRawDefaults: B is as A, the result FP32, the scale that of the model, K
-// the instruction's; a shorter instruction is chosen by its K.
+// TestRawDefaults checks the defaults: the type of A for B, an FP32 result, the scale
+// and K of the model. A shorter instruction is chosen by its K.
 func TestRawDefaults(t *testing.T) {
 	operand := func(name string) *mma.Type {
 		typ, err := mma.LookupType(name)
@@ -91,8 +91,8 @@ func TestRawDefaults(t *testing.T) {
 	}
 }
 
-// TestRawCaseEnds: a truncated last case is a failure in one line, after the
-// results of the whole ones.
+// TestRawCaseEnds checks that a truncated last case is an error of one line, after the
+// results of the complete cases.
 func TestRawCaseEnds(t *testing.T) {
 	args := strings.Fields("mma --raw --model blackwell-mxf8f6f4 --a e4m3")
 	status, stdout, stderr := execute(strings.Repeat("\x00", 2*70+69), args...)
@@ -105,8 +105,7 @@ func TestRawCaseEnds(t *testing.T) {
 	}
 }
 
-// TestRawAnswers: a client that waits for each result before its next case is
-// not left waiting.
+// TestRawAnswers checks that a client gets each result before it sends the next case.
 func TestRawAnswers(t *testing.T) {
 	in, send := io.Pipe()
 	receive, out := io.Pipe()

@@ -12,7 +12,7 @@ import (
 // exitNoMount is the exit status of a process that cannot mount a filesystem.
 const exitNoMount = 77
 
-// ownMounts are attributes of a process whose mounts end with it.
+// ownMounts are attributes of a process with a private mount namespace.
 func ownMounts() *syscall.SysProcAttr {
 	a := &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
 	if uid := os.Getuid(); uid != 0 {
@@ -23,9 +23,8 @@ func ownMounts() *syscall.SysProcAttr {
 	return a
 }
 
-// mounting runs the test that calls it again as a process with mounts of its own, where
-// the test finds the arguments behind its flags. It skips the test where there cannot be
-// such a process, or it cannot mount.
+// mounting runs the calling test again as a process with private mounts, which gets the
+// arguments behind its flags. It skips the test if such a process cannot start or mount.
 func mounting(t *testing.T, args ...string) (status int, stdout, stderr string) {
 	t.Helper()
 	test, _, _ := strings.Cut(t.Name(), "/")
@@ -42,7 +41,7 @@ func mounting(t *testing.T, args ...string) (status int, stdout, stderr string) 
 	return cmd.ProcessState.ExitCode(), out.String(), errors.String()
 }
 
-// mount mounts a filesystem of that size, or ends the process.
+// mount mounts a filesystem of the given size, or ends the process.
 func mount(dir string, flags uintptr, size string) {
 	if err := syscall.Mount("tmpfs", dir, "tmpfs", flags, "size="+size); err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -50,8 +49,8 @@ func mount(dir string, flags uintptr, size string) {
 	}
 }
 
-// fullDisk mounts a filesystem of that size, runs the command, prints what it left in
-// there on standard output, and exits with its status.
+// fullDisk mounts a filesystem of the given size, runs the command, prints the files that
+// it left there, and exits with its status.
 func fullDisk(dir, size string, args []string) {
 	mount(dir, 0, size)
 	status := run(args, os.Stdin, os.Stdout, os.Stderr)

@@ -9,12 +9,12 @@ import (
 	"unicode/utf8"
 )
 
-// hostile has what a terminal may act on: controls of ASCII and of C1, a line
-// separator, an override of the direction of text, and a tag beyond 16 bits.
+// hostile holds what a terminal may interpret: ASCII and C1 controls, a line separator,
+// a bidirectional override, and a tag beyond 16 bits.
 const hostile = "a\x1b[2J\x7f\u0085\u009b31m\u2028\u202e\u2066\U000e0041é世"
 
-// TestHostileNames: no command prints raw what a terminal would act on, and JSON has
-// the names nevertheless.
+// TestHostileNames checks that no command prints terminal controls of names, and that
+// JSON preserves the names.
 func TestHostileNames(t *testing.T) {
 	t.Chdir(t.TempDir())
 	name := hostile + ".weight"
@@ -53,7 +53,7 @@ func TestHostileNames(t *testing.T) {
 	}
 }
 
-// unescaped returns a JSON document as text with the characters of its strings.
+// unescaped returns a JSON document with the escapes of its strings decoded.
 func unescaped(t *testing.T, document []byte) string {
 	t.Helper()
 	var b strings.Builder

@@ -13,8 +13,8 @@ import (
 	"github.com/microscale-go/microscale/safetensors"
 )
 
-// sparseCheckpoint writes the headers of a mixture of experts in the shape of
-// DeepSeek-V3, of so many layers, whose data is holes, and returns its bytes.
+// sparseCheckpoint writes the headers of a mixture of experts like DeepSeek-V3 with the
+// given number of layers, and holes for data. It returns the size in bytes.
 func sparseCheckpoint(t *testing.T, dir string, layers int) (size int64) {
 	t.Helper()
 	const hidden, inner, experts, most = 7168, 2048, 256, 5e9
@@ -69,8 +69,8 @@ func sparseCheckpoint(t *testing.T, dir string, layers int) (size int64) {
 	return size
 }
 
-// TestLargePlan plans the conversion of a checkpoint of 100 GB, with -long of a
-// terabyte and more, from its headers: in seconds, in less than a gigabyte.
+// TestLargePlan plans the conversion of a checkpoint of 100 GB, with -long of more than a
+// terabyte, in seconds and less than a gigabyte.
 func TestLargePlan(t *testing.T) {
 	src := filepath.Join(t.TempDir(), "src")
 	if err := os.Mkdir(src, 0o777); err != nil {
@@ -96,9 +96,8 @@ func TestLargePlan(t *testing.T) {
 	}
 }
 
-// peakOf runs a command and returns the most resident memory of its process since it
-// began its program. Its rusage would count the memory of this test as well, which it
-// shares until then.
+// peakOf runs a command and returns the peak resident memory of its process since exec.
+// Its rusage would include the memory of this test, which it shares until then.
 func peakOf(t *testing.T, cmd *exec.Cmd) (peak int64) {
 	t.Helper()
 	if err := cmd.Start(); err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/microscale-go/microscale/safetensors"
 )
 
-// TestDryRun: the plan is the result to come, and nothing is written.
+// TestDryRun checks that the plan describes the result, and that nothing is written.
 func TestDryRun(t *testing.T) {
 	dir := t.TempDir()
 	src, dst := filepath.Join(dir, "src"), filepath.Join(dir, "dst")
@@ -47,8 +47,8 @@ func TestDryRun(t *testing.T) {
 	}
 }
 
-// TestPlanOfPython: a configuration with what Python alone takes for numbers is planned,
-// in words and as JSON.
+// TestPlanOfPython plans a configuration with numbers that only Python accepts, as text
+// and as JSON.
 func TestPlanOfPython(t *testing.T) {
 	dir := t.TempDir()
 	src, dst := filepath.Join(dir, "src"), filepath.Join(dir, "dst")
@@ -63,8 +63,8 @@ func TestPlanOfPython(t *testing.T) {
 	}
 }
 
-// TestPlanIsResult: every command plans the files that it then writes, to the size,
-// the place of every tensor, the configuration and the index.
+// TestPlanIsResult checks that every command writes the planned files: sizes, the offset
+// of every tensor, configuration and index.
 func TestPlanIsResult(t *testing.T) {
 	dir := t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }
@@ -94,13 +94,13 @@ func TestPlanIsResult(t *testing.T) {
 	}
 }
 
-// A place is where a tensor lies.
+// A place is the location of a tensor.
 type place struct {
 	dtype, shape string
 	offset, size int64
 }
 
-// samePlan compares a plan with what was written.
+// samePlan compares a plan with the files of the result.
 func samePlan(t *testing.T, plan summary.PlanDocument, dst string) {
 	t.Helper()
 	want := map[string]map[string]place{}
@@ -150,7 +150,7 @@ func samePlan(t *testing.T, plan summary.PlanDocument, dst string) {
 	sameJSON(t, filepath.Join(dst, safetensors.IndexName), plan.Index)
 }
 
-// places returns where the tensors of a file lie, and its size.
+// places returns the locations of the tensors of a file, and its size.
 func places(t *testing.T, path string) (map[string]place, int64) {
 	t.Helper()
 	got := map[string]place{}
@@ -197,8 +197,8 @@ func sameJSON(t *testing.T, path string, want json.RawMessage) {
 	}
 }
 
-// TestPlanLarger: a plan begins with what its user would least expect, a result that is
-// larger than its source.
+// TestPlanLarger checks that a plan starts with a note if the result is larger than the
+// source.
 func TestPlanLarger(t *testing.T) {
 	dir := t.TempDir()
 	src, small := filepath.Join(dir, "src"), filepath.Join(dir, "small")

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// TestFullDisk quantizes into a filesystem of one megabyte, which only a process
-// of this test sees: one line, exit status 1, nothing left there.
+// TestFullDisk quantizes into a private filesystem of one megabyte: one line, exit
+// status 1, no files.
 func TestFullDisk(t *testing.T) {
 	if flag.NArg() > 0 {
 		fullDisk(flag.Arg(0), "1m", flag.Args()[1:])
@@ -36,8 +36,8 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// TestForceBusy replaces a checkpoint that cannot be removed, since a filesystem
-// is mounted in it: that is done, with a warning that says what is left.
+// TestForceBusy replaces a checkpoint that cannot be removed because a filesystem is
+// mounted in it. The run succeeds with a warning that names what is left.
 func TestForceBusy(t *testing.T) {
 	if flag.NArg() > 0 {
 		mount(filepath.Join(flag.Arg(0), "busy"), 0, "1m")
@@ -61,8 +61,8 @@ func TestForceBusy(t *testing.T) {
 	done(t, "verify", src, dst)
 }
 
-// TestMemory quantizes a checkpoint of two gigabytes and measures the largest
-// resident memory of the process and its time, beside those of cp. By hand:
+// TestMemory quantizes a checkpoint of two gigabytes and compares its peak resident
+// memory and time with those of cp. By hand:
 //
 //	go test ./cmd/microscale -run TestMemory -long -v -timeout 30m
 func TestMemory(t *testing.T) {
@@ -118,7 +118,7 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// llamaLayer has the weights of a layer of 1.2 billion parameters' model.
+// llamaLayer returns the weights of a layer of a model of 1.2 billion parameters.
 func llamaLayer(layer int) []weight {
 	var all []weight
 	for _, w := range []struct {

@@ -17,8 +17,8 @@ import (
 	"github.com/microscale-go/microscale/quant"
 )
 
-// process returns the command as a process of its own: this test program, which
-// runs the command line that it finds behind its flags.
+// process returns the command as a separate process: this test program, which runs the
+// command line behind its flags.
 func process(t testing.TB, args ...string) (cmd *exec.Cmd, stdout, stderr *strings.Builder) {
 	t.Helper()
 	if testing.Short() {
@@ -34,8 +34,8 @@ func process(t testing.TB, args ...string) (cmd *exec.Cmd, stdout, stderr *strin
 	return cmd, stdout, stderr
 }
 
-// TestProcess is the command in a process of its own, where there are arguments.
-// Without any it checks the exit status of such processes.
+// TestProcess is the command in a separate process if there are arguments. Without any,
+// it checks the exit status of such processes.
 func TestProcess(t *testing.T) {
 	if flag.NArg() > 0 {
 		os.Exit(run(flag.Args(), os.Stdin, os.Stdout, os.Stderr))
@@ -52,7 +52,7 @@ func TestProcess(t *testing.T) {
 	}
 }
 
-// TestQuantizeUsage checks command lines that cannot be meant.
+// TestQuantizeUsage checks wrong command lines.
 func TestQuantizeUsage(t *testing.T) {
 	dir := t.TempDir()
 	src, dst := filepath.Join(dir, "src"), filepath.Join(dir, "dst")
@@ -87,7 +87,7 @@ func TestQuantizeUsage(t *testing.T) {
 	}
 }
 
-// TestEmptyArguments: an argument that is empty is named.
+// TestEmptyArguments checks that the error names an empty argument.
 func TestEmptyArguments(t *testing.T) {
 	for _, tc := range []struct {
 		args []string
@@ -102,10 +102,9 @@ func TestEmptyArguments(t *testing.T) {
 	}
 }
 
-// TestQuantizeRefuses has what quantize and dequantize refuse in sound files and
-// in destinations: one line, nothing at the destination or beside it, and the
-// source as it was.
-func TestQuantizeRefuses(t *testing.T) {
+// TestQuantizeRejects checks sources and destinations that quantize and dequantize
+// reject: one line, nothing at or beside the destination, and an unchanged source.
+func TestQuantizeRejects(t *testing.T) {
 	weights := func(patterns map[int]uint16) []weight {
 		return []weight{
 			{"l.0.proj.weight", []int64{64, 128}, patterns}, {"l.0.other.weight", []int64{64, 128}, nil}, {"lm_head.weight", []int64{8, 64}, nil},
@@ -195,8 +194,8 @@ func TestQuantizeRefuses(t *testing.T) {
 	}
 }
 
-// TestDequantizeRefuses has sources that there is nothing to decode in.
-func TestDequantizeRefuses(t *testing.T) {
+// TestDequantizeRejects checks sources without quantized weights.
+func TestDequantizeRejects(t *testing.T) {
 	dir := t.TempDir()
 	src := filepath.Join(dir, "src")
 	directory(t, src, twoWeights()...)
@@ -208,8 +207,8 @@ func TestDequantizeRefuses(t *testing.T) {
 	}
 }
 
-// TestAllowNonFinite: where that is allowed, NaN and Inf go through, and verify
-// counts them without taking them for a fault.
+// TestAllowNonFinite checks that --allow-nonfinite copies NaN and Inf, and that verify
+// counts them without reporting a problem.
 func TestAllowNonFinite(t *testing.T) {
 	for _, f := range []string{"mxfp8", "fp8-row", "mxfp8-e5m2"} {
 		t.Run("format="+f, func(t *testing.T) {
@@ -230,8 +229,8 @@ func TestAllowNonFinite(t *testing.T) {
 	}
 }
 
-// TestFormats runs the main job in every format: quantize, verify and dequantize.
-// What quantize reports is what verify finds.
+// TestFormats runs quantize, verify and dequantize in every format. quantize and verify
+// must report the same errors.
 func TestFormats(t *testing.T) {
 	dir := t.TempDir()
 	src := filepath.Join(dir, "src")
@@ -262,7 +261,7 @@ func TestFormats(t *testing.T) {
 	}
 }
 
-// TestThreadsFlag: the number of threads changes no byte.
+// TestThreadsFlag checks that the number of threads changes no byte.
 func TestThreadsFlag(t *testing.T) {
 	dir := t.TempDir()
 	src := filepath.Join(dir, "src.safetensors")
@@ -286,7 +285,7 @@ func TestThreadsFlag(t *testing.T) {
 	}
 }
 
-// TestQuantizeJSON: the document has what its readers rely on.
+// TestQuantizeJSON checks the fields that readers of the document rely on.
 func TestQuantizeJSON(t *testing.T) {
 	dir := t.TempDir()
 	src := filepath.Join(dir, "src")

@@ -15,8 +15,8 @@ import (
 
 const repository = "../.."
 
-// TestReadme compares the generated parts of the documents, each between a comment
-// "generated: NAME" and one "end", with what the program prints now.
+// TestReadme compares the generated parts of the documents, between comments
+// "generated: NAME" and "end", with the output of the program.
 func TestReadme(t *testing.T) {
 	printed := func(line string) string {
 		t.Helper()
@@ -57,7 +57,7 @@ func TestReadme(t *testing.T) {
 	}
 }
 
-// TestLinks: what README.md and the documents link to is there.
+// TestLinks checks that the targets of links in README.md and the documents exist.
 func TestLinks(t *testing.T) {
 	documents, err := filepath.Glob(filepath.Join(repository, "docs", "*.md"))
 	if err != nil {
@@ -85,10 +85,10 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// TestReadmeSequence runs the examples of README.md and docs/numbers.md in their order, each in the directory
-// in which those before left their results. A stand-in has the names of MiniLM's weights:
-// interop/minilm_test.go runs that example on the model itself. What is read from the hub
-// stands apart: nothing else needs its result. With -short the training is shorter.
+// TestReadmeSequence runs the examples of README.md and docs/numbers.md in order, in one
+// directory. A stand-in has the names of the weights of MiniLM; interop/minilm_test.go
+// runs that example on the model. It skips examples on the hub, whose results no other
+// example needs. With -short, training is shorter.
 func TestReadmeSequence(t *testing.T) {
 	var text []byte
 	for _, document := range []string{"README.md", filepath.Join("docs", "numbers.md")} {
@@ -129,9 +129,9 @@ func TestReadmeSequence(t *testing.T) {
 
 var record = flag.Bool("record", false, "with -run TestRecorded: write into README.md what its first command prints here")
 
-// TestRecorded: the README begins with the command compare, and what it shows of
-// that is shaped as what the program prints now: the same columns, and the recipes
-// that are compared by default. Its figures are of one machine (see -record).
+// TestRecorded checks that README.md begins with the command compare, and that the
+// recorded output has the same columns and recipes as that of the program. The figures
+// are those of one machine (see -record).
 func TestRecorded(t *testing.T) {
 	path := filepath.Join(repository, "README.md")
 	text, err := os.ReadFile(path)
@@ -187,7 +187,7 @@ func TestRecorded(t *testing.T) {
 	}
 }
 
-// indented returns text as a Markdown code block by indentation.
+// indented returns text as an indented Markdown code block.
 func indented(text string) string {
 	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
 	for i, l := range lines {

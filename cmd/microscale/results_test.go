@@ -15,8 +15,8 @@ import (
 	"github.com/microscale-go/microscale/internal/summary"
 )
 
-// TestLeft: quantize and dequantize say on standard error, and in both
-// documents, what they do not carry over.
+// TestLeft checks that quantize and dequantize report the files that they do not copy,
+// on standard error and in JSON.
 func TestLeft(t *testing.T) {
 	dir := t.TempDir()
 	src, dst := filepath.Join(dir, "src"), filepath.Join(dir, "dst")
@@ -49,8 +49,8 @@ func TestLeft(t *testing.T) {
 	check("dequantize", dst, filepath.Join(dir, "back"))
 }
 
-// TestWarnNonFinite: values that the result cannot hold are a warning with their
-// number and the names of a few weights; the result is written.
+// TestWarnNonFinite checks the warning about values that the result cannot hold, with
+// their number and the names of a few weights. The result is written.
 func TestWarnNonFinite(t *testing.T) {
 	dir := t.TempDir()
 	src := filepath.Join(dir, "src.safetensors")
@@ -97,8 +97,8 @@ func TestWarnNonFinite(t *testing.T) {
 	}
 }
 
-// TestSourceNonFinite: a weight that holds NaN is no exact copy, and quantize and
-// verify say what it holds.
+// TestSourceNonFinite checks that a weight that holds NaN is not an exact copy, and that
+// quantize and verify report it.
 func TestSourceNonFinite(t *testing.T) {
 	dir := t.TempDir()
 	src, dst := filepath.Join(dir, "src"), filepath.Join(dir, "dst")
@@ -112,7 +112,7 @@ func TestSourceNonFinite(t *testing.T) {
 	}
 }
 
-// TestAllExact: where every weight is an exact copy there is no empty table.
+// TestAllExact checks the text that replaces an empty table.
 func TestAllExact(t *testing.T) {
 	dir := t.TempDir()
 	src := filepath.Join(dir, "src")
@@ -125,7 +125,7 @@ func TestAllExact(t *testing.T) {
 	}
 }
 
-// TestPadded: inspect says why a weight takes more bits a value than its format.
+// TestPadded checks that inspect marks weights with padding.
 func TestPadded(t *testing.T) {
 	dir := t.TempDir()
 	src, dst := filepath.Join(dir, "src.safetensors"), filepath.Join(dir, "dst.safetensors")
@@ -137,7 +137,7 @@ func TestPadded(t *testing.T) {
 	}
 }
 
-// TestControlCharacters: names that a terminal would act on are quoted.
+// TestControlCharacters checks that names with terminal controls are quoted.
 func TestControlCharacters(t *testing.T) {
 	dir := t.TempDir()
 	src, dst, wrong := filepath.Join(dir, "a\x1b[31m"), filepath.Join(dir, "b\r"), filepath.Join(dir, "c")

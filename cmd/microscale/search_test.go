@@ -11,7 +11,7 @@ import (
 	"github.com/microscale-go/microscale/internal/study"
 )
 
-// searchedWeight runs a command that prints JSON, and returns the weight with a search.
+// searchedWeight runs a command with --json, and returns the first weight and the search.
 func searchedWeight(t *testing.T, args ...string) (search string, sqnr, nearest float64) {
 	t.Helper()
 	status, out, stderr := execute("", append(args, "--json")...)
@@ -34,8 +34,8 @@ func searchedWeight(t *testing.T, args ...string) (search string, sqnr, nearest 
 	return "", 0, 0
 }
 
-// TestScaleSearch has quantize and verify agree on what a search gains, and that it
-// is named by what it wrote.
+// TestScaleSearch checks that quantize and verify report the same gain of a scale
+// search, and that inspect names the search.
 func TestScaleSearch(t *testing.T) {
 	dir := t.TempDir()
 	src := filepath.Join(dir, "w.safetensors")
@@ -70,8 +70,8 @@ func TestScaleSearch(t *testing.T) {
 	}
 }
 
-// TestNearestProfile: what was quantized by a profile gains nothing over its rules, and
-// something over others.
+// TestNearestProfile checks that a checkpoint quantized by a profile gains nothing over
+// the rules of that profile, and something over those of others.
 func TestNearestProfile(t *testing.T) {
 	dir := t.TempDir()
 	src, dst := filepath.Join(dir, "w.safetensors"), filepath.Join(dir, "ocp.safetensors")
@@ -92,7 +92,8 @@ func TestNearestProfile(t *testing.T) {
 	}
 }
 
-// TestCalibrate quantizes by what eval saw, and evaluates by those scales.
+// TestCalibrate quantizes with the amaxes of eval --calibrate, and evaluates with the
+// stored scales.
 func TestCalibrate(t *testing.T) {
 	dir := t.TempDir()
 	model := filepath.Join(dir, "model")

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestIdleWorkers: every worker is told at the start that some have nothing to do,
-// and where none is idle nothing is said. A merge after the last does nothing.
+// TestIdleWorkers checks that every worker prints a note if some have nothing to do, and
+// none otherwise. A second merge does nothing.
 func TestIdleWorkers(t *testing.T) {
 	dir := t.TempDir()
 	src, dst := filepath.Join(dir, "src"), filepath.Join(dir, "dst")

@@ -16,12 +16,12 @@ import (
 	"time"
 )
 
-// faultyRun is a run of few operations and as many kinds of them as any has.
+// faultyRun is a run with few operations of every kind.
 func faultyRun(out string, more ...string) []string {
 	return tinyRun(append([]string{"--layers", "1", "--steps", "2", "--checkpoint-every", "1", "--out", out}, more...)...)
 }
 
-// savedModel returns the files that a run leaves.
+// savedModel returns the files of a finished run.
 func savedModel(t *testing.T, out string) string {
 	t.Helper()
 	var all bytes.Buffer
@@ -39,8 +39,8 @@ func savedModel(t *testing.T, out string) string {
 	return all.String()
 }
 
-// resumeTraining runs the same command with --resume until the run is done, and
-// compares what it leaves.
+// resumeTraining repeats the command with --resume until the run completes, and compares
+// its files.
 func resumeTraining(t *testing.T, out, want string) {
 	t.Helper()
 	status, _, stderr := execute("", faultyRun(out, "--resume")...)
@@ -52,8 +52,8 @@ func resumeTraining(t *testing.T, out, want string) {
 	}
 }
 
-// TestTrainKills kills a run (-9) at random moments, 30 times, and resumes it until it
-// is done: the model is that of a run that was not killed.
+// TestTrainKills kills a run (-9) at random moments, 30 times, and resumes it. The model
+// equals that of an uninterrupted run.
 func TestTrainKills(t *testing.T) {
 	dir := t.TempDir()
 	whole := filepath.Join(dir, "whole")
@@ -89,10 +89,10 @@ func TestTrainKills(t *testing.T) {
 	}
 }
 
-// TestTrainFaults lets operations of a run on its directory fail (EIO), and kills the
-// run at them, with strace: the run ends with one line or not at all, and the same
-// command with --resume ends with the model of a run without trouble. Every seventh
-// operation; with -long every one.
+// TestTrainFaults makes operations of a run on its directory fail (EIO), or kills the
+// run at them, with strace. A failed run must print one line, and the same command with
+// --resume must produce the model of an uninterrupted run. It injects every seventh
+// operation, with -long every one.
 func TestTrainFaults(t *testing.T) {
 	if flag.NArg() > 0 {
 		runtime.LockOSThread() // strace counts the operations of each thread

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestTrainFullDisk trains into a filesystem of one megabyte, which has room for
-// one checkpoint and not for the next: one line, and that one is kept.
+// TestTrainFullDisk trains into a filesystem of one megabyte, which holds one checkpoint
+// but not two. The run fails with one line and keeps the first checkpoint.
 func TestTrainFullDisk(t *testing.T) {
 	if flag.NArg() > 0 {
 		fullDisk(flag.Arg(0), "1m", flag.Args()[1:])
@@ -29,8 +29,7 @@ func TestTrainFullDisk(t *testing.T) {
 	}
 }
 
-// TestCompareFullDisk compares where there is no room for the report: one line,
-// and no directory is left.
+// TestCompareFullDisk compares without space for the report: one line, and no directory.
 func TestCompareFullDisk(t *testing.T) {
 	if flag.NArg() > 0 {
 		fullDisk(flag.Arg(0), "16k", flag.Args()[1:])

@@ -14,7 +14,7 @@ import (
 	"github.com/microscale-go/microscale/internal/study"
 )
 
-// tinyRun has the flags of a run of milliseconds a step.
+// tinyRun returns the flags of a run with steps of milliseconds.
 func tinyRun(more ...string) []string {
 	return append(strings.Fields("train --data synthetic: --hidden 32 --layers 2 --heads 2 --kv-heads 1 --intermediate 64 --sequence 32 --batch 4 --steps 6 --eval-tokens 512 --threads 1"), more...)
 }
@@ -27,7 +27,7 @@ func parsed[T any](t *testing.T, text string) (d T) {
 	return d
 }
 
-// TestTrain trains, evaluates, quantizes, evaluates that, and generates.
+// TestTrain trains, evaluates, quantizes, evaluates the result, and generates.
 func TestTrain(t *testing.T) {
 	t.Chdir(t.TempDir())
 	first := parsed[map[string]any](t, done(t, tinyRun("--recipe", "nvfp4", "--json", "--eval-every", "4")...))
@@ -80,7 +80,7 @@ func TestTrain(t *testing.T) {
 	}
 }
 
-// TestTrainSwitches: the flags of recipes and of exempt layers reach the run.
+// TestTrainSwitches checks that the flags of recipes and of BF16 layers take effect.
 func TestTrainSwitches(t *testing.T) {
 	dir := t.TempDir()
 	recipe := filepath.Join(dir, "mine.toml")
@@ -109,7 +109,7 @@ func TestTrainSwitches(t *testing.T) {
 	}
 }
 
-// TestTrainTogether: runs that start at the same time take directories of their own.
+// TestTrainTogether checks that concurrent runs get different directories.
 func TestTrainTogether(t *testing.T) {
 	t.Chdir(t.TempDir())
 	var runs sync.WaitGroup
@@ -128,8 +128,7 @@ func TestTrainTogether(t *testing.T) {
 	}
 }
 
-// TestTrainUsage checks command lines that cannot be meant, and texts and models
-// that will not do.
+// TestTrainUsage checks wrong command lines, texts and models.
 func TestTrainUsage(t *testing.T) {
 	t.Chdir(t.TempDir())
 	writeFile(t, "tiny.txt", []byte("tiny"))
@@ -195,8 +194,8 @@ func TestTrainUsage(t *testing.T) {
 	}
 }
 
-// TestTrainInterrupt: Ctrl-C ends a run with one line that says how to go on, and
-// that does, with the losses of a run that was not interrupted.
+// TestTrainInterrupt checks that Ctrl-C ends a run with one line that names the command
+// to resume, and that this command gives the losses of an uninterrupted run.
 func TestTrainInterrupt(t *testing.T) {
 	dir := t.TempDir()
 	out := filepath.Join(dir, "out")

@@ -13,8 +13,8 @@ import (
 	"github.com/microscale-go/microscale/internal/summary"
 )
 
-// TestVerifyJSON: the shape of the document, null for an exact copy, and the
-// dtype in lower case for what is not quantized.
+// TestVerifyJSON checks the document: null for an exact copy, and lower-case dtypes for
+// unquantized weights.
 func TestVerifyJSON(t *testing.T) {
 	dir := t.TempDir()
 	src, dst := filepath.Join(dir, "src"), filepath.Join(dir, "dst")
@@ -47,7 +47,8 @@ func TestVerifyJSON(t *testing.T) {
 	}
 }
 
-// TestVerifyGarbage: a checkpoint of other numbers, and copies of zeros, are problems.
+// TestVerifyGarbage checks that a checkpoint of other numbers, and copies of zeros, are
+// problems.
 func TestVerifyGarbage(t *testing.T) {
 	dir := t.TempDir()
 	src, other, dst := filepath.Join(dir, "src"), filepath.Join(dir, "other"), filepath.Join(dir, "dst")
@@ -64,7 +65,7 @@ func TestVerifyGarbage(t *testing.T) {
 	}
 }
 
-// TestVerifyText: the summary says what was compared, and what was not.
+// TestVerifyText checks that the summary lists what was compared, and what was not.
 func TestVerifyText(t *testing.T) {
 	dir := t.TempDir()
 	src, dst := filepath.Join(dir, "src"), filepath.Join(dir, "dst")
@@ -87,8 +88,8 @@ func TestVerifyText(t *testing.T) {
 	}
 }
 
-// TestVerifyProblems: with a fault of structure the document and the table are
-// still printed; the status is 1 and the line on standard error counts.
+// TestVerifyProblems checks that the document and the table are printed despite
+// structural problems, with status 1 and their number on standard error.
 func TestVerifyProblems(t *testing.T) {
 	dir := t.TempDir()
 	src, dst := filepath.Join(dir, "src"), filepath.Join(dir, "dst")
@@ -117,7 +118,8 @@ func TestVerifyProblems(t *testing.T) {
 	}
 }
 
-// TestVerifyNonFinite: values that became NaN are a fault, with their number.
+// TestVerifyNonFinite checks that values that became NaN are a problem, with their
+// number.
 func TestVerifyNonFinite(t *testing.T) {
 	dir := t.TempDir()
 	src, dst := filepath.Join(dir, "src"), filepath.Join(dir, "dst")

@@ -21,7 +21,7 @@ func TestVersionCommand(t *testing.T) {
 	}
 }
 
-// TestMan: every command that the help lists has a page.
+// TestMan checks that every listed command has a page.
 func TestMan(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "man1")
 	if status, _, stderr := execute("", "man", dir); status != exitDone {
@@ -39,7 +39,7 @@ func TestMan(t *testing.T) {
 	}
 }
 
-// TestNotices: NOTICES.md names every module of go.mod, and no other.
+// TestNotices checks that NOTICES.md names the modules of go.mod and no others.
 func TestNotices(t *testing.T) {
 	mod, err := os.ReadFile(filepath.Join("..", "..", "go.mod"))
 	if err != nil {

@@ -66,7 +66,7 @@ func TestMeterLines(t *testing.T) {
 	}
 }
 
-// TestMeterQuick checks that a job that is done at once leaves no trace.
+// TestMeterQuick checks that a job that ends before the first line prints nothing.
 func TestMeterQuick(t *testing.T) {
 	var out bytes.Buffer
 	m := NewMeter(&out, "quantizing", 10)
@@ -77,8 +77,8 @@ func TestMeterQuick(t *testing.T) {
 	}
 }
 
-// TestTrainMeter: where there is no terminal, a line every few seconds says how
-// far a run has come, and none once it is done.
+// TestTrainMeter checks the lines of a run without a terminal, and that a finished run
+// prints none.
 func TestTrainMeter(t *testing.T) {
 	var out strings.Builder
 	m := NewTrainMeter(&out, "mxfp8", 40)

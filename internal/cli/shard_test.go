@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestShardVariables: launchers that agree say which worker this is, and those that
-// do not are an error that names both.
+// TestShardVariables checks that launchers that agree set the worker, and that the error
+// names both if they do not.
 func TestShardVariables(t *testing.T) {
 	for _, tc := range []struct {
 		values  [3]string // of indexVariables

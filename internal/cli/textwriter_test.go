@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestTextWriter: on a terminal nothing that acts on it is written, and characters
-// come whole.
+// TestTextWriter checks that controls are escaped for a terminal, and that characters are
+// written as a whole.
 func TestTextWriter(t *testing.T) {
 	for _, escape := range []bool{false, true} {
 		var out strings.Builder

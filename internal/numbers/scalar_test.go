@@ -81,7 +81,7 @@ func TestNeighbors(t *testing.T) {
 	}
 }
 
-// TestFields checks that the binary digits of codes are grouped as their format is.
+// TestFields checks that the binary digits of codes are grouped by field.
 func TestFields(t *testing.T) {
 	for _, tc := range []struct {
 		format      *format.Scalar

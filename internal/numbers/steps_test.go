@@ -12,9 +12,9 @@ import (
 	"github.com/microscale-go/microscale/quant"
 )
 
-// TestRuleText checks, for every MX format and rule, that what is said about the
-// scale is what the quantizer did with it: amaxes at the mantissas where rules
-// change their mind, and random ones.
+// TestRuleText checks, for every MX format and rule, that the text about the scale is
+// consistent with the quantizer: for amaxes at the mantissas where rules change, and for
+// random ones.
 func TestRuleText(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	var amaxes []float32
@@ -54,9 +54,8 @@ func TestRuleText(t *testing.T) {
 	}
 }
 
-// TestExplain checks that what is shown of every element holds together, for all
-// profiles and formats: the code decodes to the shown value and lies beside the
-// quotient.
+// TestExplain checks for all profiles and formats that the code of every element decodes
+// to the printed value and is next to the quotient.
 func TestExplain(t *testing.T) {
 	random := rand.New(rand.NewPCG(5, 6))
 	values := make([]float32, 70)

@@ -12,8 +12,8 @@ import (
 	"github.com/microscale-go/microscale/train"
 )
 
-// TestCompareInterrupted: what was done until then is reported; before the first
-// recipe is done nothing is written.
+// TestCompareInterrupted checks that an interrupted comparison reports the finished
+// recipes, and writes nothing before the first one finishes.
 func TestCompareInterrupted(t *testing.T) {
 	config := train.DefaultConfig()
 	config.Model.HiddenSize, config.Model.IntermediateSize, config.Model.NumHiddenLayers = 64, 64, 1

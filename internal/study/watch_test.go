@@ -11,8 +11,8 @@ import (
 	"github.com/microscale-go/microscale/tensor"
 )
 
-// TestWatcher: operands are compared with what they were made of, whichever way
-// they lie and transformed where they are.
+// TestWatcher checks that operands are compared with their sources, in both directions
+// and with transforms.
 func TestWatcher(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	normal := func(rows, cols int) tensor.Dense {

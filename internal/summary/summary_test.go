@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestShortened: long lists are cut, wherever they are, and others are not.
+// TestShortened checks that long lists are truncated at any depth, and others are not.
 func TestShortened(t *testing.T) {
 	for before, want := range map[string]string{
 		`[1,2,3,4,5,6,7,8,9]`:            `[1,2,3,4,5,6,7,8,9]`,
