@@ -224,7 +224,7 @@ func (p *ggufPlan) layOut() error {
 	if err != nil {
 		return fmt.Errorf("%s: lay out the converted file: %w", p.source.Source.Path, err)
 	}
-	contents, err := l.File()
+	contents, err := llamacpp.FileLayout(l)
 	if err == nil {
 		err = contents.Reserve(placeholder)
 	}

@@ -10,7 +10,11 @@ import (
 // A File is an open GGUF file. Its methods may be called from several goroutines
 // at once, except Close.
 type File struct {
-	*Header
+	Version   uint32       // 2 or 3
+	Metadata  []Pair       // in the order of the file
+	Tensors   []TensorInfo // in the order of their data
+	Alignment int64        // of the data and of each tensor, in bytes
+
 	name      string
 	r         io.ReaderAt
 	closer    io.Closer // nil when the caller owns r
@@ -49,7 +53,7 @@ func Open(path string) (*File, error) {
 // NewFile checks the header of a file of size bytes that is read through r. The
 // name is for errors only.
 func NewFile(r io.ReaderAt, size int64, name string) (*File, error) {
-	header, dataStart, err := readHeader(r, size)
+	h, dataStart, err := readHeader(r, size)
 	if e, ok := errors.AsType[*ContainerError](err); ok {
 		e.Path = name
 		return nil, e
@@ -57,8 +61,8 @@ func NewFile(r io.ReaderAt, size int64, name string) (*File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	f := &File{Header: header, name: name, r: r, size: size, dataStart: dataStart, byName: make(map[string]int, len(header.Tensors))}
-	for i, t := range header.Tensors {
+	f := &File{Version: h.Version, Metadata: h.Metadata, Tensors: h.Tensors, Alignment: h.Alignment, name: name, r: r, size: size, dataStart: dataStart, byName: make(map[string]int, len(h.Tensors))}
+	for i, t := range h.Tensors {
 		f.byName[t.Name] = i
 	}
 	return f, nil
@@ -69,6 +73,16 @@ func (f *File) Name() string { return f.name }
 
 // Size returns the size of the file in bytes.
 func (f *File) Size() int64 { return f.size }
+
+// Value returns the value of a key, or nil if there is none.
+func (f *File) Value(key string) any {
+	for _, p := range f.Metadata {
+		if p.Key == key {
+			return p.Value
+		}
+	}
+	return nil
+}
 
 // Lookup returns the tensor of a name.
 func (f *File) Lookup(name string) (TensorInfo, bool) {

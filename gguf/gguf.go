@@ -1,5 +1,5 @@
-// Package gguf reads and writes the GGUF container of llama.cpp: metadata,
-// names, types, shapes and bytes of tensors, nothing about what they mean.
+// Package gguf reads and lays out files of llama.cpp's container GGUF: metadata, and names, types,
+// shapes and bytes of tensors. It does not interpret them.
 //
 //	byte 0   4        8          16     24
 //	     ├───┼────────┼──────────┼──────┼──────────┬──────────────┬─────┬──────────┬─────┬──────────┬─────┐
@@ -13,27 +13,25 @@
 //	tensor info  name (string), dimensions (u32), each of them (i64, the fastest first),
 //	             type (u32), offset (u64)
 //
-// Integers and elements are little-endian. Every tensor begins at a multiple of
-// the alignment, 32 unless the key general.alignment says otherwise, right after
-// the one before it; so does the data. Here shapes have the slowest dimension
-// first, as everywhere in this module.
+// Integers and elements are little-endian. The data and every tensor begin at a multiple of the
+// alignment: 32, or the value of the key general.alignment. Tensors are contiguous except for
+// this padding. Shapes have the slowest dimension first here, as everywhere in this module.
 //
 // The format is described in docs/gguf.md of github.com/ggml-org/ggml; the checks
 // follow its reader (src/gguf.cpp). Version 2 differs from 3 in nothing that
 // concerns a little-endian file and is read too.
 //
-// A [File] reads with positioned reads. A [Layout] computes the bytes of a header
-// and the place of every tensor before any data exists; they are filled in by the
-// writer of package safetensors, in any order and from several goroutines. Bad files give a
-// [*ContainerError]: one line with the file, the tensor or key, the byte offset,
-// what is wrong and what to do.
+// A [File] reads with positioned reads. A [Layout] computes the bytes of the header and the
+// offset of every tensor before any data exists, so that a program can write them in any order
+// and from several goroutines. The error for an invalid file is a [*ContainerError]: one line
+// with the file, the tensor or key, the byte offset, the problem and its remedy.
 package gguf
 
-// Magic is how a file begins.
-const Magic = "GGUF"
+// magicText is the beginning of every file.
+const magicText = "GGUF"
 
-// Version is the version that this package writes.
-const Version = 3
+// currentVersion is the version of the files that this package lays out.
+const currentVersion = 3
 
 // Limits of ggml's reader.
 const (
@@ -42,7 +40,7 @@ const (
 	maxKey        = 1 << 16 // bytes of a key, by the description of the format
 )
 
-// AlignmentKey is the key of the alignment, a uint32.
-const AlignmentKey = "general.alignment"
+// alignmentKey is the key of the alignment, a uint32.
+const alignmentKey = "general.alignment"
 
 const defaultAlignment = 32

@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"reflect"
 	"strings"
-	"sync"
 	"testing"
 )
 
@@ -53,31 +52,23 @@ func layOut(t *testing.T, specs []Spec, metadata []Pair) *Layout {
 	return l
 }
 
-// build writes a file of the layout in parts, from several goroutines.
+// build writes a file of the layout.
 func build(t *testing.T, l *Layout) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "m.gguf")
-	w, err := Create(path, l)
-	if err != nil {
+	data := make([]byte, l.FileSize())
+	for _, info := range l.Tensors() {
+		at, _ := l.Offset(info.Name)
+		copy(data[at:], content(info))
+	}
+	if err := os.WriteFile(path, data, 0o666); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = w.Abort() }) // nothing, after Close
-	var wg sync.WaitGroup
-	for _, info := range l.Header().Tensors {
-		wg.Go(func() {
-			data := content(info)
-			for from := 0; from < len(data); from += 13 {
-				if err := w.WriteTensorAt(info.Name, data[from:min(from+13, len(data))], int64(from)); err != nil {
-					t.Error(err)
-				}
-			}
-		})
-	}
-	wg.Wait()
 	if _, err := Open(path); err == nil || !strings.Contains(err.Error(), "never finished") {
 		t.Errorf("an unfinished file opens: %v", err)
 	}
-	if err := w.Close(); err != nil {
+	copy(data, l.HeaderBytes())
+	if err := os.WriteFile(path, data, 0o666); err != nil {
 		t.Fatal(err)
 	}
 	return path
@@ -88,7 +79,7 @@ func TestRoundTrip(t *testing.T) {
 		metadata := everyValue
 		want := int64(defaultAlignment)
 		if alignment > 0 {
-			metadata = append(metadata[:len(metadata):len(metadata)], Pair{AlignmentKey, alignment})
+			metadata = append(metadata[:len(metadata):len(metadata)], Pair{alignmentKey, alignment})
 			want = int64(alignment)
 		}
 		l := layOut(t, everySpec, metadata)
@@ -104,8 +95,8 @@ func TestRoundTrip(t *testing.T) {
 		if f.Alignment != want || f.Size() != l.FileSize() || f.Size()%want != 0 {
 			t.Errorf("alignment %d, size %d; want %d, %d", f.Alignment, f.Size(), want, l.FileSize())
 		}
-		if !reflect.DeepEqual(f.Tensors, l.Header().Tensors) {
-			t.Errorf("tensors %v, want %v", f.Tensors, l.Header().Tensors)
+		if !reflect.DeepEqual(f.Tensors, l.Tensors()) {
+			t.Errorf("tensors %v, want %v", f.Tensors, l.Tensors())
 		}
 		for i, s := range everySpec {
 			info, ok := f.Lookup(s.Name)
@@ -131,10 +122,10 @@ func TestRoundTrip(t *testing.T) {
 
 // TestBytes compares with a small file written by hand from the description of the format.
 func TestBytes(t *testing.T) {
-	l := layOut(t, []Spec{{"ab", F32, []int64{1, 2}}}, []Pair{{"k", []int32{5}}, {AlignmentKey, uint32(16)}})
+	l := layOut(t, []Spec{{"ab", F32, []int64{1, 2}}}, []Pair{{"k", []int32{5}}, {alignmentKey, uint32(16)}})
 	want := "GGUF" + "\x03\x00\x00\x00" + u64(1) + u64(2) +
 		u64(1) + "k" + u32(9) + u32(5) + u64(1) + u32(5) +
-		u64(17) + AlignmentKey + u32(4) + u32(16) +
+		u64(17) + alignmentKey + u32(4) + u32(16) +
 		u64(2) + "ab" + u32(2) + u64(2) + u64(1) + u32(0) + u64(0)
 	want += strings.Repeat("\x00", (16-len(want)%16)%16)
 	if got := string(l.HeaderBytes()); got != want {
@@ -191,9 +182,9 @@ func TestBadFiles(t *testing.T) {
 		"long array":        {head(0, 1) + key("k") + u32(9) + u32(4) + u64(1<<62), "ends after the end of the file"},
 		"bool":              {head(0, 1) + key("k") + u32(7) + "\x02", "a bool is 2"},
 		"bools":             {head(0, 1) + key("k") + u32(9) + u32(7) + u64(1) + "\x02", "a bool is 2"},
-		"alignment":         {head(0, 1) + key(AlignmentKey) + u32(4) + u32(24), "the alignment is 24 (uint32)"},
-		"alignment 0":       {head(0, 1) + key(AlignmentKey) + u32(4) + u32(0), "the alignment is 0"},
-		"alignment u64":     {head(0, 1) + key(AlignmentKey) + u32(10) + u64(32), "(uint64)"},
+		"alignment":         {head(0, 1) + key(alignmentKey) + u32(4) + u32(24), "the alignment is 24 (uint32)"},
+		"alignment 0":       {head(0, 1) + key(alignmentKey) + u32(4) + u32(0), "the alignment is 0"},
+		"alignment u64":     {head(0, 1) + key(alignmentKey) + u32(10) + u64(32), "(uint64)"},
 		"no name":           {head(1, 0) + entry("", F32, 0, 1), "the name is empty"},
 		"long name":         {head(1, 0) + entry(strings.Repeat("n", 64), F32, 0, 1), "at most 63"},
 		"NUL in a name":     {head(1, 0) + entry("a\x00", F32, 0, 1), "NUL"},
@@ -256,36 +247,12 @@ func TestBadLayouts(t *testing.T) {
 		{nil, []Pair{{"k", [][]string{}}}, "[][]string"},
 		{nil, []Pair{{"k", "a"}, {"k", "a"}}, "the key appears twice"},
 		{nil, []Pair{{"", "a"}}, "empty"},
-		{nil, []Pair{{AlignmentKey, uint32(3)}}, "alignment is 3"},
+		{nil, []Pair{{alignmentKey, uint32(3)}}, "alignment is 3"},
 	} {
 		_, err := NewLayout(tc.specs, tc.metadata)
 		if e, ok := errors.AsType[*ContainerError](err); !ok || !strings.Contains(err.Error(), tc.want) || e.Fix == "" {
 			t.Errorf("says %v, want %q in it", err, tc.want)
 		}
-	}
-}
-
-func TestCreate(t *testing.T) {
-	l := layOut(t, []Spec{{"t", F32, []int64{4}}}, nil)
-	path := filepath.Join(t.TempDir(), "m.gguf")
-	w, err := Create(path, l)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := Create(path, l); !errors.Is(err, os.ErrExist) {
-		t.Errorf("a second writer: %v", err)
-	}
-	if w.WriteTensorAt("t", make([]byte, 17), 0) == nil || w.WriteTensorAt("u", nil, 0) == nil {
-		t.Error("a write outside of the tensors succeeds")
-	}
-	if err := w.WriteTensorAt("t", make([]byte, 15), 0); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.Close(); err == nil || !strings.Contains(err.Error(), "15 of its 16 bytes") {
-		t.Errorf("Close says %v", err)
-	}
-	if err := w.Abort(); err != nil {
-		t.Error(err)
 	}
 }
 
@@ -363,7 +330,7 @@ func FuzzNewFile(f *testing.F) {
 			t.Fatal(err)
 		}
 		again := bytes.Clone(file)
-		again[4] = Version
+		again[4] = currentVersion
 		if n := end(l); !bytes.Equal(again[:n], l.HeaderBytes()[:n]) {
 			t.Errorf("%x became %x", again[:n], l.HeaderBytes()[:n])
 		}

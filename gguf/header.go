@@ -11,22 +11,12 @@ import (
 	"strings"
 )
 
-// A Header describes a file and its tensors.
-type Header struct {
+// A header describes a file and its tensors.
+type header struct {
 	Version   uint32
 	Metadata  []Pair       // in the order of the file
 	Tensors   []TensorInfo // in the order of their data
 	Alignment int64
-}
-
-// Value returns the value of a key, or nil if there is none.
-func (h *Header) Value(key string) any {
-	for _, p := range h.Metadata {
-		if p.Key == key {
-			return p.Value
-		}
-	}
-	return nil
 }
 
 // A TensorInfo is a tensor's entry in a header.
@@ -40,9 +30,9 @@ type TensorInfo struct {
 // Bytes returns the number of bytes of the tensor's data.
 func (t TensorInfo) Bytes() int64 { return t.End - t.Begin }
 
-// MaxHeaderSize is the maximum size of a header that this package reads or writes, in bytes.
+// maxHeaderSize is the maximum size of a header that this package reads or writes, in bytes.
 // Current vocabularies take some ten megabytes.
-const MaxHeaderSize = 1 << 30
+const maxHeaderSize = 1 << 30
 
 // A parser reads a header sequentially. After the first fault it reads zeros.
 type parser struct {
@@ -55,9 +45,9 @@ type parser struct {
 
 // readHeader reads and checks the header of a file of size bytes. It also returns the offset
 // of the data.
-func readHeader(r io.ReaderAt, size int64) (h *Header, dataStart int64, err error) {
-	p := &parser{r: bufio.NewReaderSize(io.NewSectionReader(r, 0, min(size, MaxHeaderSize)), 1<<16), size: size}
-	h = &Header{}
+func readHeader(r io.ReaderAt, size int64) (h *header, dataStart int64, err error) {
+	p := &parser{r: bufio.NewReaderSize(io.NewSectionReader(r, 0, min(size, maxHeaderSize)), 1<<16), size: size}
+	h = &header{}
 	tensors, pairs := p.preamble(h)
 	p.metadata(h, pairs)
 	h.Alignment = p.alignment(h)
@@ -72,23 +62,23 @@ func readHeader(r io.ReaderAt, size int64) (h *Header, dataStart int64, err erro
 }
 
 // preamble reads the fields before the metadata.
-func (p *parser) preamble(h *Header) (tensors, pairs uint64) {
-	if magic := string(p.bytes(4)); p.err == nil && magic != Magic {
+func (p *parser) preamble(h *header) (tensors, pairs uint64) {
+	if magic := string(p.bytes(4)); p.err == nil && magic != magicText {
 		switch {
 		case magic == "\x00\x00\x00\x00":
-			p.failAt(0, "the file does not begin with "+Magic+" but with zeros", "it was never finished; write or fetch it again")
+			p.failAt(0, "the file does not begin with "+magicText+" but with zeros", "it was never finished; write or fetch it again")
 		case magic == "vers":
 			p.failAt(0, "this is a Git LFS pointer, not the file it points to", "run git lfs pull, or fetch the file itself")
 		default:
-			p.failAt(0, fmt.Sprintf("the file begins with %q, not with %s", magic, Magic), fixForeign)
+			p.failAt(0, fmt.Sprintf("the file begins with %q, not with %s", magic, magicText), fixForeign)
 		}
 	}
 	h.Version = p.uint32()
 	switch {
 	case p.err != nil:
-	case bits.ReverseBytes32(h.Version) == Version:
+	case bits.ReverseBytes32(h.Version) == currentVersion:
 		p.failAt(4, "the file is for a big-endian machine", "convert it to little-endian")
-	case h.Version != Version && h.Version != Version-1:
+	case h.Version != currentVersion && h.Version != currentVersion-1:
 		p.failAt(4, fmt.Sprintf("version %d is not read, only 2 and 3", h.Version), "convert the model again")
 	}
 	tensors, pairs = p.uint64(), p.uint64()
@@ -99,7 +89,7 @@ func (p *parser) preamble(h *Header) (tensors, pairs uint64) {
 }
 
 // metadata reads n entries.
-func (p *parser) metadata(h *Header, n uint64) {
+func (p *parser) metadata(h *header, n uint64) {
 	seen := map[string]bool{}
 	for range n {
 		start := p.at
@@ -136,16 +126,16 @@ func checkKey(key string) string {
 }
 
 // alignment returns the alignment according to the metadata.
-func (p *parser) alignment(h *Header) int64 {
+func (p *parser) alignment(h *header) int64 {
 	a, problem := alignment(h.Metadata)
 	if p.err == nil && problem != "" {
-		p.err = &ContainerError{Key: AlignmentKey, Offset: -1, Problem: problem, Fix: fixDamaged}
+		p.err = &ContainerError{Key: alignmentKey, Offset: -1, Problem: problem, Fix: fixDamaged}
 	}
 	return a
 }
 
 func alignment(metadata []Pair) (a int64, problem string) {
-	i := slices.IndexFunc(metadata, func(p Pair) bool { return p.Key == AlignmentKey })
+	i := slices.IndexFunc(metadata, func(p Pair) bool { return p.Key == alignmentKey })
 	if i < 0 {
 		return defaultAlignment, ""
 	}
@@ -157,7 +147,7 @@ func alignment(metadata []Pair) (a int64, problem string) {
 }
 
 // tensors reads n tensor infos and returns their offsets.
-func (p *parser) tensors(h *Header, n uint64) (offsets []uint64) {
+func (p *parser) tensors(h *header, n uint64) (offsets []uint64) {
 	seen := map[string]bool{}
 	for range n {
 		start := p.at
@@ -217,7 +207,7 @@ func checkTensor(t TensorInfo) (size int64, problem string) {
 
 // place sets the range of each tensor in the data; End holds the size. It checks that the
 // range is that of the file and inside the file.
-func place(h *Header, offsets []uint64, dataStart, size int64) error {
+func place(h *header, offsets []uint64, dataStart, size int64) error {
 	next := int64(0)
 	for i := range h.Tensors {
 		t := &h.Tensors[i]
@@ -281,7 +271,7 @@ func (p *parser) full(b []byte) {
 	case err != io.EOF && err != io.ErrUnexpectedEOF:
 		p.err = fmt.Errorf("header: byte %d: %w", p.at, err)
 	case p.at < p.size:
-		p.fail(fmt.Sprintf("the header has more than %d bytes", MaxHeaderSize), fixForeign)
+		p.fail(fmt.Sprintf("the header has more than %d bytes", maxHeaderSize), fixForeign)
 	default:
 		p.fail("the file ends within the header", fixTruncated)
 	}

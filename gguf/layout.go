@@ -16,7 +16,7 @@ type Spec struct {
 // A Layout is the plan of a file: the bytes of its header and the offset of each tensor. It is
 // immutable and safe for concurrent use.
 type Layout struct {
-	header *Header
+	header *header
 	prefix []byte // the file up to its data
 	size   int64
 	byName map[string]int
@@ -26,8 +26,8 @@ type Layout struct {
 // that of the metadata, or 32. It returns a [*ContainerError] if [NewFile] would reject the
 // file.
 func NewLayout(tensors []Spec, metadata []Pair) (*Layout, error) {
-	l := &Layout{header: &Header{Version: Version, Metadata: slices.Clone(metadata)}, byName: make(map[string]int, len(tensors))}
-	b := append([]byte(Magic), binary.LittleEndian.AppendUint32(nil, Version)...)
+	l := &Layout{header: &header{Version: currentVersion, Metadata: slices.Clone(metadata)}, byName: make(map[string]int, len(tensors))}
+	b := append([]byte(magicText), binary.LittleEndian.AppendUint32(nil, currentVersion)...)
 	b = binary.LittleEndian.AppendUint64(b, uint64(len(tensors)))
 	b = binary.LittleEndian.AppendUint64(b, uint64(len(metadata)))
 	b, err := l.appendMetadata(b)
@@ -59,7 +59,7 @@ func NewLayout(tensors []Spec, metadata []Pair) (*Layout, error) {
 	if err != nil {
 		return nil, err
 	}
-	if start > MaxHeaderSize || next > math.MaxInt64-start {
+	if start > maxHeaderSize || next > math.MaxInt64-start {
 		return nil, &ContainerError{Offset: -1, Problem: "the header or the file would be too large", Fix: "write fewer tensors or less metadata"}
 	}
 	l.prefix, l.size = append(b, make([]byte, int(start)-len(b))...), start+next
@@ -85,7 +85,7 @@ func (l *Layout) appendMetadata(b []byte) ([]byte, error) {
 	}
 	var problem string
 	if l.header.Alignment, problem = alignment(l.header.Metadata); problem != "" {
-		return nil, &ContainerError{Key: AlignmentKey, Offset: -1, Problem: problem, Fix: fixSpec}
+		return nil, &ContainerError{Key: alignmentKey, Offset: -1, Problem: problem, Fix: fixSpec}
 	}
 	return b, nil
 }
@@ -100,9 +100,8 @@ func appendTensor(b []byte, t TensorInfo) []byte {
 	return binary.LittleEndian.AppendUint64(b, uint64(t.Begin))
 }
 
-// Header returns what a reader of the finished file will see. The caller must not
-// change it.
-func (l *Layout) Header() *Header { return l.header }
+// Tensors returns the tensors in the order of their data. The caller must not modify them.
+func (l *Layout) Tensors() []TensorInfo { return l.header.Tensors }
 
 // HeaderBytes returns the start of the file, up to the data. The caller must not
 // change it.

@@ -43,7 +43,7 @@ tensor: format internal/cpu
 measure: tensor internal/cpu
 safetensors: format tensor internal/bounded
 internal/checksum: safetensors
-gguf: safetensors
+gguf:
 quant: format tensor internal/cpu internal/memory internal/parallel
 device: quant format
 layout: format quant tensor

@@ -8,6 +8,7 @@ import (
 
 	"github.com/microscale-go/microscale/gguf"
 	"github.com/microscale-go/microscale/internal/checkpoint"
+	"github.com/microscale-go/microscale/safetensors"
 )
 
 // file writes a GGUF file whose tensors hold bytes that count up.
@@ -18,11 +19,15 @@ func file(t *testing.T, specs []gguf.Spec, metadata ...gguf.Pair) string {
 		t.Fatal(err)
 	}
 	path := filepath.Join(t.TempDir(), "m.gguf")
-	w, err := gguf.Create(path, l)
+	layout, err := FileLayout(l)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, info := range l.Header().Tensors {
+	w, err := safetensors.Create(path, layout)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, info := range l.Tensors() {
 		data := make([]byte, info.Bytes())
 		for i := range data {
 			data[i] = byte(i)
