@@ -2,6 +2,8 @@ package main
 
 import (
 	"fmt"
+	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -19,7 +21,8 @@ each row, as hardware reads them; FP32 scales are little-endian.
 
 --find decides by the size, the zero padding, and how much of the variance of
 the scales rows and columns explain, which a wrong layout mixes. --check tests
-one layout: the exit status is 1 if the buffer is not in it.`
+one layout: the exit status is 1 if the buffer is not in it. --draw prints one
+of the pictures of docs/layouts.md.`
 
 const layoutExample = `  microscale layout
   microscale layout --format mxfp8 --rows 35 --cols 128 --find < scales
@@ -41,6 +44,7 @@ func layoutCommand() *cobra.Command {
 	to := addLayout(cmd, "to", "`LAYOUT` of standard output")
 	check := addLayout(cmd, "check", "check that standard input is in `LAYOUT`")
 	find := cmd.Flags().Bool("find", false, "print which layouts standard input may be in")
+	draw := cmd.Flags().String("draw", "", "print an SVG `PICTURE`: "+strings.Join(relayout.Pictures, ", "))
 	asJSON := cmd.Flags().Bool("json", false, "print one JSON document")
 	cli.Exclusive(cmd, "find", "check")
 	cli.Exclusive(cmd, "find", "from")
@@ -51,6 +55,8 @@ func layoutCommand() *cobra.Command {
 		out := cmd.OutOrStdout()
 		converts := from.Given || to.Given
 		switch {
+		case *draw != "":
+			return drawPicture(out, *draw)
 		case !converts && !check.Given && !*find:
 			return hardware.PrintLayouts(out, *asJSON)
 		case converts && !from.Given:
@@ -84,6 +90,15 @@ func layoutCommand() *cobra.Command {
 		return err
 	}
 	return cmd
+}
+
+func drawPicture(w io.Writer, name string) error {
+	picture, err := relayout.Draw(name)
+	if err != nil {
+		return cli.Misuse("--draw: %s", err)
+	}
+	_, err = w.Write(picture)
+	return err
 }
 
 func addLayout(cmd *cobra.Command, flag, usage string) *cli.Choice[relayout.Layout] {
