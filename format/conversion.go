@@ -27,9 +27,9 @@ const (
 	Stochastic                     // up with a probability equal to the discarded fraction
 )
 
-var roundingNames = names{"rounding", []string{"nearest-even", "half-away", "half-toward-zero", "toward-zero", "up", "stochastic"}}
+var roundingNames = names{"Rounding", "rounding", []string{"nearest-even", "half-away", "half-toward-zero", "toward-zero", "up", "stochastic"}}
 
-// String returns the text form, or "rounding(N)" for a value without a name.
+// String returns the text form, or "Rounding(N)" for a value without a name.
 func (r Rounding) String() string { return roundingNames.of(uint8(r)) }
 
 // MarshalText returns the text form. It returns an error for a value without a name.
@@ -57,12 +57,12 @@ const (
 	SaturateFinite                 // finite values to ±Max, Inf to ±Inf
 )
 
-var overflowNames = names{"overflow", []string{"saturate", "nonsaturating", "saturate-finite"}}
+var overflowNames = names{"Overflow", "overflow", []string{"saturate", "nonsaturating", "saturate-finite"}}
 
 // overflowAliases maps other projects' names to overflow policies.
 var overflowAliases = map[string]Overflow{"ofp8": NonSaturating, "ofp8-sat": Saturate, "satfinite": Saturate}
 
-// String returns the text form, or "overflow(N)" for a value without a name.
+// String returns the text form, or "Overflow(N)" for a value without a name.
 func (o Overflow) String() string { return overflowNames.of(uint8(o)) }
 
 // MarshalText returns the text form. It returns an error for a value without a name.
@@ -94,9 +94,9 @@ const (
 	OppositeZero            // in formats without NaN, the zero of opposite sign; ml_dtypes' FP4 and FP6
 )
 
-var nanNames = names{"NaN policy", []string{"canonical", "keep-sign", "unchecked", "opposite-zero"}}
+var nanNames = names{"NaN", "NaN policy", []string{"canonical", "keep-sign", "unchecked", "opposite-zero"}}
 
-// String returns the text form, or "NaN policy(N)" for a value without a name.
+// String returns the text form, or "NaN(N)" for a value without a name.
 func (n NaN) String() string { return nanNames.of(uint8(n)) }
 
 // MarshalText returns the text form. It returns an error for a value without a name.
@@ -113,13 +113,14 @@ func (n *NaN) UnmarshalText(text []byte) error {
 
 // names holds the text forms of an enumeration by value.
 type names struct {
-	kind string
+	typ  string // the Go type
+	kind string // in errors
 	list []string
 }
 
 func (n names) of(value uint8) string {
 	if int(value) >= len(n.list) {
-		return fmt.Sprintf("%s(%d)", n.kind, value)
+		return fmt.Sprintf("%s(%d)", n.typ, value)
 	}
 	return n.list[value]
 }

@@ -4,6 +4,7 @@ import (
 	"encoding"
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -88,6 +89,9 @@ func checkEnumeration[E enumeration](t *testing.T, named []string, value func(by
 		seen[v.String()] = i
 		text, err := v.MarshalText()
 		if i >= len(named) {
+			if want := fmt.Sprintf("%s(%d)", reflect.TypeFor[E]().Name(), i); v.String() != want {
+				t.Errorf("String of value %d: got %q, want %q", i, v, want)
+			}
 			if err == nil {
 				t.Errorf("MarshalText of value %d: got %q, want an error", i, text)
 			}
