@@ -464,6 +464,7 @@ func TestCompletion(t *testing.T) {
 		{"cast --rounding half", "half-away half-toward-zero"},
 		{"cast --overflow n", "nonsaturating"},
 		{"form", "formats"},
+		{"quantize --power", "--power-of-two-scales"}, // which --help does not show
 	} {
 		status, stdout, _ := execute("", append([]string{"__complete"}, strings.Fields(tc.line)...)...)
 		typed := tc.line[strings.LastIndex(tc.line, " ")+1:]

@@ -8,6 +8,8 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+
+	"github.com/spf13/pflag"
 )
 
 func TestVersionCommand(t *testing.T) {
@@ -21,7 +23,7 @@ func TestVersionCommand(t *testing.T) {
 	}
 }
 
-// TestMan checks that every listed command has a page.
+// TestMan checks that every listed command has a page with all its flags.
 func TestMan(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "man1")
 	if status, _, stderr := execute("", "man", dir); status != exitDone {
@@ -36,6 +38,11 @@ func TestMan(t *testing.T) {
 		case !cmd.Hidden && (err != nil || !strings.Contains(string(page), cmd.Short)):
 			t.Errorf("the page of %s is missing or lacks %q: %v", cmd.Name(), cmd.Short, err)
 		}
+		cmd.Flags().VisitAll(func(f *pflag.Flag) {
+			if !cmd.Hidden && !f.Hidden && !strings.Contains(string(page), "--"+f.Name+`\fP`) {
+				t.Errorf("the page of %s lacks --%s", cmd.Name(), f.Name)
+			}
+		})
 	}
 }
 
