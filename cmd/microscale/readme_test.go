@@ -70,11 +70,17 @@ func TestLinks(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, link := range regexp.MustCompile(`\]\(([^)]+)\)`).FindAllSubmatch(text, -1) {
-			target, _, _ := strings.Cut(string(link[1]), "#")
-			if target == "" || strings.Contains(target, "://") {
+			target, anchor, _ := strings.Cut(string(link[1]), "#")
+			if strings.Contains(target, "://") {
 				continue
 			}
 			links++
+			if target == "" {
+				target = filepath.Base(path)
+			}
+			if anchor != "" && !slices.Contains(anchors(t, filepath.Join(filepath.Dir(path), filepath.FromSlash(target))), anchor) {
+				t.Errorf("%s links to %s, which has no heading #%s", filepath.Base(path), target, anchor)
+			}
 			if _, err := os.Stat(filepath.Join(filepath.Dir(path), filepath.FromSlash(target))); err != nil {
 				t.Errorf("%s links to %s: %v", filepath.Base(path), target, err)
 			}
@@ -83,6 +89,20 @@ func TestLinks(t *testing.T) {
 	if links == 0 {
 		t.Error("no links were found")
 	}
+}
+
+// anchors returns the anchors of the headings of a Markdown file.
+func anchors(t *testing.T, path string) (list []string) {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, heading := range regexp.MustCompile(`(?m)^#+ (.*)$`).FindAllStringSubmatch(string(text), -1) {
+		words := strings.ReplaceAll(strings.ToLower(heading[1]), " ", "-")
+		list = append(list, regexp.MustCompile(`[^\p{L}\p{N}_-]`).ReplaceAllString(words, ""))
+	}
+	return list
 }
 
 // TestReadmeSequence runs the examples of README.md and docs/numbers.md in order, in one
