@@ -11,7 +11,7 @@ import (
 	"github.com/microscale-go/microscale/tensor"
 )
 
-// attention is a module and its input, rounded to BF16.
+// attention returns a module, its input and a gradient of its output, rounded to BF16.
 func attention(t testing.TB, batch, length int) (*Attention, tensor.Dense, tensor.Dense) {
 	t.Helper()
 	r := rand.New(rand.NewPCG(2, 1))
@@ -22,7 +22,7 @@ func attention(t testing.TB, batch, length int) (*Attention, tensor.Dense, tenso
 	return a, x, dy
 }
 
-// pass returns output and gradient of one forward and backward pass.
+// pass runs a forward and a backward pass and returns the output and the gradient of the input.
 func pass(t testing.TB, s *Scope, a *Attention, x, dy tensor.Dense, batch int) (y, dx tensor.Dense) {
 	t.Helper()
 	y, saved, err := a.Forward(s, x.Clone(), batch)
@@ -32,7 +32,7 @@ func pass(t testing.TB, s *Scope, a *Attention, x, dy tensor.Dense, batch int) (
 	return y, dense(t)(a.Backward(s, saved, dy))
 }
 
-// TestAttentionThreads: the same bits on any number of threads.
+// TestAttentionThreads compares the bits of results on different numbers of threads.
 func TestAttentionThreads(t *testing.T) {
 	a, x, dy := attention(t, 3, 160)
 	for _, name := range []string{"f32", "bf16", "tensorwise", "delayed", "mxfp8", "nvfp4"} {
@@ -45,16 +45,16 @@ func TestAttentionThreads(t *testing.T) {
 			if threads == 1 {
 				y1, dx1 = y, dx
 			} else if !slices.Equal(y.Data, y1.Data) || !slices.Equal(dx.Data, dx1.Data) {
-				t.Errorf("%s: other bits on %d threads", name, threads)
+				t.Errorf("%s: results differ on %d threads", name, threads)
 			}
 		}
 	}
 }
 
-// TestAttentionQuantized: with DotProduct every operand is of the recipe's format
-// and has the bits that quant gives its source, with one scale for all heads, and
-// without it every operand is BF16; there are two products forward, and one for P
-// again and four backward.
+// TestAttentionQuantized checks that with DotProduct every operand has the recipe's format, the bits
+// that quant gives its source, and one scale for all heads; that without it every operand is BF16;
+// and that there are two products in the forward pass and five in the backward pass, which recomputes
+// P.
 func TestAttentionQuantized(t *testing.T) {
 	const batch, length = 2, 64
 	a, x, dy := attention(t, batch, length)
@@ -71,7 +71,7 @@ func TestAttentionQuantized(t *testing.T) {
 			products++
 			for _, operand := range []*quant.Tensor{p.A, p.B} {
 				if want := s.Recipe.Input.Rowwise.Format.Scaled(); operand.Format.Scaled() != want {
-					t.Errorf("%s: an operand is %s", tc.recipe, operand.Format)
+					t.Errorf("%s: operand format: got %s", tc.recipe, operand.Format)
 				}
 			}
 		}
@@ -92,33 +92,33 @@ func TestAttentionQuantized(t *testing.T) {
 				want, err = q.Columnwise(o.Source, with)
 			}
 			if err != nil || !bytes.Equal(want.Codes, o.Quantized.Codes) || !bytes.Equal(want.ScaleBytes(), o.Quantized.ScaleBytes()) {
-				t.Errorf("%s: %s %s is not what quant makes of it: %v", tc.recipe, o.Direction, o.Operand, err)
+				t.Errorf("%s: %s %s differs from quant's result: %v", tc.recipe, o.Direction, o.Operand, err)
 			}
 		}
 		y, dx := pass(t, s, a, x, dy, batch)
 		if want := batch * a.KVHeads * (2 + 5); products != want {
-			t.Errorf("%s: %d products, not %d", tc.recipe, products, want)
+			t.Errorf("%s: got %d products, want %d", tc.recipe, products, want)
 		}
 		want := 2 * products
-		if s.savesCodes() { // of which the backward pass has no source: Q and K twice, and V
+		if s.savesCodes() { // the backward pass has no sources of Q and K, twice each, and of V
 			want -= 5 * batch * a.KVHeads
 		}
 		if tc.recipe != "bf16" && observed != want {
-			t.Errorf("%s: %d operands are observed, not %d", tc.recipe, observed, want)
+			t.Errorf("%s: got %d observed operands, want %d", tc.recipe, observed, want)
 		}
 		if s.Recipe.Input.Rowwise.Format.PerTensor() {
 			for _, o := range []Operand{query, key, value, probability, gradOutput} {
 				if len(amaxes[o]) != 1 {
-					t.Errorf("%s: the %s has %d scales", tc.recipe, o, len(amaxes[o]))
+					t.Errorf("%s: %s: got %d scales, want 1", tc.recipe, o, len(amaxes[o]))
 				}
 			}
 			if !amaxes[probability][1] {
-				t.Errorf("%s: the amax of probabilities is not 1", tc.recipe)
+				t.Errorf("%s: amax of probabilities: want 1", tc.recipe)
 			}
 		}
 		for what, pair := range map[string][2]tensor.Dense{"output": {y, exactY}, "gradient": {dx, exactDx}} {
 			if e := relativeError(pair[0].Data, pair[1].Data); !(e > 0 && e < tc.tolerance) {
-				t.Errorf("%s: the error of the %s is %.4f", tc.recipe, what, e)
+				t.Errorf("%s: relative error of the %s: got %.4f", tc.recipe, what, e)
 			}
 		}
 	}
@@ -133,8 +133,8 @@ func relativeError(got, want []float32) float64 {
 	return math.Sqrt(e / sum)
 }
 
-// TestAttentionDelayed: scales come from the step before, those of a recomputation
-// from the pass that it repeats, and state carries over.
+// TestAttentionDelayed checks that scales come from the step before, those of a recomputation from the
+// pass that it repeats, and that SetState restores them.
 func TestAttentionDelayed(t *testing.T) {
 	a, x, dy := attention(t, 1, 32)
 	s := scopeOf(t, "delayed")
@@ -144,20 +144,20 @@ func TestAttentionDelayed(t *testing.T) {
 	a.EndBackward(s)
 	state := a.State()
 	if len(state) == 0 {
-		t.Fatal("no state")
+		t.Fatal("State returned nothing")
 	}
 	scales := map[Operand]float32{}
 	s.Observer.Operand = func(o Observation) { scales[o.Operand] = o.Quantized.Scales32[0] }
 	second, _ := pass(t, s, a, x, dy, 1)
 	if slices.Equal(first.Data, second.Data) {
-		t.Error("the second step has the scales of the first")
+		t.Error("the second step used the scales of the first")
 	}
 	if want := 1 / (s.Recipe.Input.Rowwise.Format.Element.Max() / 1); scales[probability] != want {
-		t.Errorf("the scale of probabilities is %g, not %g", scales[probability], want)
+		t.Errorf("scale of probabilities: got %g, want %g", scales[probability], want)
 	}
 	for o := query; o <= gradProbability; o++ {
 		if scales[o] == 1 || scales[o] == 0 {
-			t.Errorf("the scale of the %s is %g", o, scales[o])
+			t.Errorf("scale of %s: got %g", o, scales[o])
 		}
 	}
 	a.EndForward(s)
@@ -169,14 +169,14 @@ func TestAttentionDelayed(t *testing.T) {
 	}
 	s.Observer = Observer{}
 	if again, _ := pass(t, s, b, x, dy, 1); !slices.Equal(again.Data, second.Data) {
-		t.Error("a module with the state of another computes something else")
+		t.Error("results differ after SetState")
 	}
 	if err := b.SetState(state[1:]); err == nil {
-		t.Error("a state that is too short is taken")
+		t.Error("SetState of a truncated state: got no error")
 	}
 }
 
-// TestAttentionMultiHead: the output has the values of its codes.
+// TestAttentionMultiHead checks that the output has the values of FP8 codes.
 func TestAttentionMultiHead(t *testing.T) {
 	a, x, _ := attention(t, 1, 32)
 	s := scopeOf(t, "tensorwise")
@@ -191,13 +191,13 @@ func TestAttentionMultiHead(t *testing.T) {
 		magnitudes[math.Abs(float64(v))] = true
 	}
 	if n := len(magnitudes); n < 50 || n > 127 {
-		t.Errorf("the output has %d magnitudes, where E4M3 with one scale has 127", n)
+		t.Errorf("output: got %d magnitudes, want 50 to 127, the number of E4M3", n)
 	}
 }
 
-// TestKeep: what is kept takes fewer bytes when quantized, and the gradient stays
-// near.
-func TestKeep(t *testing.T) {
+// TestStoreQuantized checks that saved activations take fewer bytes when they are quantized, and that
+// the gradient is close.
+func TestStoreQuantized(t *testing.T) {
 	a, x, dy := attention(t, 2, 64)
 	s := scopeOf(t, "bf16")
 	_, saved, err := a.Forward(s, x.Clone(), 2)
@@ -211,14 +211,14 @@ func TestKeep(t *testing.T) {
 		t.Fatal(err)
 	}
 	if plain != 2*len(x.Data) || saved.Bytes() != len(x.Data)*33/32 {
-		t.Errorf("%d and %d bytes are kept of %d elements", plain, saved.Bytes(), len(x.Data))
+		t.Errorf("got %d and %d saved bytes of %d elements", plain, saved.Bytes(), len(x.Data))
 	}
 	if e := relativeError(dense(t)(a.Backward(s, saved, dy)).Data, want.Data); !(e > 0 && e < 0.1) {
-		t.Errorf("the error of the gradient is %g", e)
+		t.Errorf("relative error of the gradient: got %g", e)
 	}
 }
 
-// TestAttentionShapes: what does not fit is an error.
+// TestAttentionShapes checks that wrong shapes are errors.
 func TestAttentionShapes(t *testing.T) {
 	a, x, dy := attention(t, 1, 32)
 	s := scopeOf(t, "bf16")
@@ -234,21 +234,21 @@ func TestAttentionShapes(t *testing.T) {
 		},
 	} {
 		if f() == nil {
-			t.Errorf("%s: no error", name)
+			t.Errorf("%s: got no error", name)
 		}
 	}
 }
 
-// TestSavedCodes: FP8 attention with one scale for a tensor saves Q, K and V as a byte
-// for an element, and its gradient is, to the bit, that of operands quantized again from
-// the BF16 sources with the scales of the forward pass.
+// TestSavedCodes checks that FP8 attention with per-tensor scales saves Q, K and V as one byte per
+// element, and that its gradient has the bits of operands quantized again from the BF16 sources with
+// the scales of the forward pass.
 func TestSavedCodes(t *testing.T) {
 	for _, name := range []string{"delayed", "tensorwise"} {
 		s := scopeOf(t, name)
 		s.Recipe.Attention.DotProduct = true
 		codes, x, dy := attention(t, 2, 64)
 		sources, _, _ := attention(t, 2, 64)
-		for step := range 3 { // delayed scales move on
+		for step := range 3 { // delayed scales change
 			for i := range x.Data {
 				x.Data[i] *= 1.5
 			}
@@ -262,7 +262,7 @@ func TestSavedCodes(t *testing.T) {
 				t.Fatal(err)
 			}
 			if n := saved.Bytes(); n != len(x.Data)+3*4 {
-				t.Fatalf("%s: %d bytes are saved of %d elements", name, n, len(x.Data))
+				t.Fatalf("%s: got %d saved bytes of %d elements", name, n, len(x.Data))
 			}
 			rotated := x.Clone()
 			if err := sources.rotate(s, rotated, 64, 0); err != nil {
@@ -274,12 +274,12 @@ func TestSavedCodes(t *testing.T) {
 			got := dense(t)(codes.Backward(s, saved, dy))
 			wanted := dense(t)(sources.Backward(s, other, dy))
 			if !slices.Equal(y.Data, want.Data) || !slices.Equal(got.Data, wanted.Data) {
-				t.Errorf("%s, step %d: saved codes have another gradient than saved sources", name, step)
+				t.Errorf("%s, step %d: gradients of saved codes and saved sources differ", name, step)
 			}
 			codes.EndBackward(s)
 			sources.EndBackward(s)
 			if _, err := codes.Backward(s, saved, dy); err == nil {
-				t.Errorf("%s: what is saved is used twice", name)
+				t.Errorf("%s: second use of saved activations: got no error", name)
 			}
 		}
 	}

@@ -8,8 +8,8 @@ import (
 	"github.com/microscale-go/microscale/recipe"
 )
 
-// BenchmarkLinear is a forward and a backward pass of Linear(1024, 1024) on 4096
-// tokens, 32×128, with the weight quantized anew.
+// BenchmarkLinear runs a forward and a backward pass of Linear(1024, 1024) on 4096 tokens, including
+// the quantization of the weight.
 func BenchmarkLinear(b *testing.B) {
 	const tokens, width = 32 * 128, 1024
 	rng := rand.New(rand.NewPCG(1, 2))

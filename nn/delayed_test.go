@@ -20,8 +20,8 @@ func lookup(t *testing.T, name string) recipe.Recipe {
 	return r
 }
 
-// TestDelayedScaleTable is Transformer Engine's fused update, by hand: a history of
-// three, the amax of each step, and what scale and history are after it.
+// TestDelayedScaleTable compares with Transformer Engine's fused update by hand: a history of three,
+// the amax of each step, and the scale and history after it.
 func TestDelayedScaleTable(t *testing.T) {
 	inf, nan := float32(math.Inf(1)), float32(math.NaN())
 	for _, c := range []struct {
@@ -58,7 +58,7 @@ func TestDelayedScaleTable(t *testing.T) {
 
 func sameFloat(a, b float32) bool { return a == b || a != a && b != b }
 
-// plainUpdate is §1.2 of the source documents as they write it.
+// plainUpdate is §1.2 of the source documents as written there.
 func plainUpdate(hist []float32, old float32, algorithm recipe.AmaxAlgorithm, scaledMax float32) (float32, []float32) {
 	n := len(hist)
 	last := hist[0]
@@ -87,7 +87,7 @@ func plainUpdate(hist []float32, old float32, algorithm recipe.AmaxAlgorithm, sc
 	return float32(scale), next[:n]
 }
 
-// TestDelayedScaleRandom follows the plain form over many steps of odd amaxes.
+// TestDelayedScaleRandom compares update with plainUpdate over many steps of unusual amaxes.
 func TestDelayedScaleRandom(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	odd := []float32{0, 0, float32(math.Inf(1)), float32(math.NaN()), 1e-45, math.MaxFloat32}
@@ -111,9 +111,9 @@ func TestDelayedScaleRandom(t *testing.T) {
 	}
 }
 
-// TestDelayedLayer follows a layer over steps of two microbatches with its weight
-// quantized once: the scales in use, when they change, what recomputation takes,
-// and that a layer given the state of another goes on as that one.
+// TestDelayedLayer follows a layer over steps of two microbatches with its weight quantized once: the
+// scales in use, when they change, the scales of recomputation, and a layer that gets the state of
+// another.
 func TestDelayedLayer(t *testing.T) {
 	r := lookup(t, "delayed")
 	r.Delayed.AmaxHistoryLen = 4
@@ -162,7 +162,7 @@ func TestDelayedLayer(t *testing.T) {
 			l.EndForward(s)
 			update(Input, Weight)
 
-			// inference between the passes leaves no trace
+			// inference between the passes changes no state
 			infer := *s
 			infer.Inference, infer.ReuseWeights = true, true
 			if _, _, err := l.Forward(&infer, dy); err != nil {
@@ -176,7 +176,7 @@ func TestDelayedLayer(t *testing.T) {
 				t.Fatal(err)
 			}
 			if !slices.Equal(first.Data, y.Data) {
-				t.Fatalf("step %d: the recomputation gives another result", step)
+				t.Fatalf("step %d: the result of the recomputation differs", step)
 			}
 			see(Grad, dy)
 			if _, err := l.Backward(s, saved, dy); err != nil {
@@ -212,7 +212,7 @@ func TestDelayedLayer(t *testing.T) {
 			}
 			b, _, err := follower.Forward(s, x)
 			if err != nil || !slices.Equal(a.Data, b.Data) {
-				t.Errorf("a layer with the state of another gives another result (%v)", err)
+				t.Errorf("results differ after SetState (%v)", err)
 			}
 			w := l.Weight.Value.Clone()
 			roundBF16(w.Data)
@@ -222,8 +222,8 @@ func TestDelayedLayer(t *testing.T) {
 	}
 }
 
-// TestCalibration: products in BF16, amaxes collected, and the step after it is
-// scaled by them.
+// TestCalibration checks that calibrating computes in BF16 and collects amaxes, and that the next step
+// uses their scales.
 func TestCalibration(t *testing.T) {
 	r := lookup(t, "delayed")
 	rng := rand.New(rand.NewPCG(5, 6))
@@ -246,11 +246,11 @@ func TestCalibration(t *testing.T) {
 	bf16 := run(&high)
 	calibrated := run(&Scope{Recipe: r, Calibrating: true, Observer: Observer{Product: func(p Product) {
 		if p.A.Format.Name != "bf16" || p.B.Format.Name != "bf16" {
-			t.Errorf("%s of %s by %s while calibrating", p.GEMM, p.A.Format, p.B.Format)
+			t.Errorf("calibrating: %s of %s and %s, want bf16", p.GEMM, p.A.Format, p.B.Format)
 		}
 	}}})
 	if !slices.Equal(bf16.Data, calibrated.Data) {
-		t.Error("calibrating computes otherwise than BF16 does")
+		t.Error("results of calibrating and of BF16 differ")
 	}
 	seen := 0
 	run(&Scope{Recipe: r, Observer: Observer{Operand: func(o Observation) {
@@ -264,18 +264,18 @@ func TestCalibration(t *testing.T) {
 		}
 	}}})
 	if seen != 6 {
-		t.Errorf("%d operands, want 6", seen)
+		t.Errorf("got %d operands, want 6", seen)
 	}
 }
 
 func TestBadState(t *testing.T) {
 	l := NewLinear("proj", 64, 64, false)
 	if s := l.State(); s != nil {
-		t.Errorf("a layer without delayed scaling has state %v", s)
+		t.Errorf("State without delayed scaling: got %v, want nil", s)
 	}
 	for _, s := range [][]float32{{1, 2}, {1, 2, 3}, {1, 0, 0, 0, 1, 0}, {1, 0, 1, 0, float32(math.NaN()), 0}} {
 		if err := l.SetState(s); err == nil {
-			t.Errorf("state %v is taken", s)
+			t.Errorf("SetState(%v): got no error", s)
 		}
 	}
 	if err := l.SetState(nil); err != nil {

@@ -11,10 +11,10 @@ import (
 	"github.com/microscale-go/microscale/tensor"
 )
 
-// Linear(1024, 1024) on a batch of sequences of 128 tokens, forward and backward
-// under MXFP8, and the same with low precision switched off in a nested scope.
+// A forward and a backward pass of Linear(1024, 1024) under MXFP8, and under the same scope with low
+// precision disabled.
 func Example() {
-	const batch, sequence, width = 2, 128, 1024 // 32 sequences take a quarter of a second
+	const batch, sequence, width = 2, 128, 1024
 	mxfp8, err := recipe.Lookup("mxfp8")
 	if err != nil {
 		log.Fatal(err)
@@ -36,7 +36,7 @@ func Example() {
 		if err != nil {
 			log.Fatal(err)
 		}
-		fmt.Printf("%-5s y %d×%d, dx %d×%d, kept for the backward pass: %d bytes\n", scope.Recipe.Name, y.Rows, y.Cols, dx.Rows, dx.Cols, bytes)
+		fmt.Printf("%-5s y %d×%d, dx %d×%d, saved for the backward pass: %d bytes\n", scope.Recipe.Name, y.Rows, y.Cols, dx.Rows, dx.Cols, bytes)
 		return y
 	}
 	y := run(scope)
@@ -45,12 +45,12 @@ func Example() {
 	e.Add(run(inner).Data, y.Data)
 	fmt.Printf("SQNR of y under MXFP8: %.0f dB\n", e.Result().SQNR)
 	// Output:
-	// mxfp8 y 256×1024, dx 256×1024, kept for the backward pass: 270336 bytes
-	// bf16  y 256×1024, dx 256×1024, kept for the backward pass: 524288 bytes
+	// mxfp8 y 256×1024, dx 256×1024, saved for the backward pass: 270336 bytes
+	// bf16  y 256×1024, dx 256×1024, saved for the backward pass: 524288 bytes
 	// SQNR of y under MXFP8: 28 dB
 }
 
-// random returns normal values, rounded as activations are.
+// random returns normal values rounded to the recipe's Activations.
 func random(scope *nn.Scope, rows, cols int, seed uint64) tensor.Dense {
 	rng := rand.New(rand.NewPCG(seed, 0))
 	x := tensor.New(rows, cols)

@@ -7,14 +7,14 @@ import (
 	"github.com/microscale-go/microscale/tensor"
 )
 
-// TestInitNormal compares draws with recorded ones: an initialization is the same in
-// every version. Their mean and deviation over a larger matrix are those asked for.
+// TestInitNormal compares draws with recorded ones, so that initialization is the same in every
+// version, and checks the mean and the standard deviation of a larger matrix.
 func TestInitNormal(t *testing.T) {
 	p := newParam("model.layers.0.q_proj.weight", 2, 3)
 	p.InitNormal(0.5, 42)
 	for i, want := range []uint32{0xbedf6e81, 0x3e638835, 0x3ee0939a, 0x3cee7e28, 0x3d7e5261, 0x3e2c1720} {
 		if got := math.Float32bits(p.Value.Data[i]); got != want {
-			t.Errorf("element %d is %#08x (%g), want %#08x", i, got, p.Value.Data[i], want)
+			t.Errorf("element %d: got %#08x (%g), want %#08x", i, got, p.Value.Data[i], want)
 		}
 	}
 	large := newParam("large", 300, 200)
@@ -28,14 +28,14 @@ func TestInitNormal(t *testing.T) {
 	}
 	n := float64(len(large.Value.Data))
 	if mean, deviation := sum/n, math.Sqrt(squares/n); math.Abs(mean) > 0.0005 || math.Abs(deviation-0.02) > 0.0005 {
-		t.Errorf("mean %g, deviation %g, want 0 and 0.02", mean, deviation)
+		t.Errorf("got mean %g and standard deviation %g, want 0 and 0.02", mean, deviation)
 	}
 	if len(seen) < len(large.Value.Data)*99/100 {
-		t.Errorf("%d elements have %d values", len(large.Value.Data), len(seen))
+		t.Errorf("%d elements: got %d distinct values", len(large.Value.Data), len(seen))
 	}
 }
 
-// TestRMSNormRows: the last part of the gradient of a weight may be a single row.
+// TestRMSNormRows checks the gradient of the weight if its last chunk is a single row.
 func TestRMSNormRows(t *testing.T) {
 	const width = 8
 	n := NewRMSNorm("norm", width, 1e-5)
@@ -55,14 +55,13 @@ func TestRMSNormRows(t *testing.T) {
 		}
 		for j, g := range n.Weight.Grad.Data { // each row adds 1/sqrt(1 + epsilon)
 			if math.Abs(float64(g)-float64(rows)) > 1e-3*float64(rows) {
-				t.Errorf("%d rows: the gradient of weight %d is %g, want %d", rows, j, g, rows)
+				t.Errorf("%d rows: gradient of weight %d: got %g, want %d", rows, j, g, rows)
 			}
 		}
 	}
 }
 
-// TestDotOrder: element i is added to sum i mod 4, so the fourth element of four is
-// added last, to the third.
+// TestDotOrder checks the order of dot: element i is added to sum i mod 4.
 func TestDotOrder(t *testing.T) {
 	one := []float32{1, 1, 1, 1}
 	for _, tc := range []struct {
@@ -79,7 +78,7 @@ func TestDotOrder(t *testing.T) {
 			b = append(append([]float32{}, one...), one...)
 		}
 		if got := dot(tc.a, b); got != tc.want {
-			t.Errorf("dot(%v) is %g, want %g", tc.a, got, tc.want)
+			t.Errorf("dot(%v): got %g, want %g", tc.a, got, tc.want)
 		}
 	}
 }

@@ -12,9 +12,9 @@ import (
 	"github.com/microscale-go/microscale/internal/guard"
 )
 
-// TestLineKernels: every kernel has the bits of the plain form, on lines of all
-// lengths that end where memory does.
-func TestLineKernels(t *testing.T) {
+// TestRowKernels compares every kernel with the portable code, bit by bit, on rows of all lengths that
+// end at the end of a page.
+func TestRowKernels(t *testing.T) {
 	functions := map[string]func(x []float32){
 		"round":    roundBF16,
 		"exp":      func(x []float32) { exps(x, 0.75) },
@@ -57,7 +57,7 @@ func TestLineKernels(t *testing.T) {
 				f(got)
 				for i := range got {
 					if g, w := math.Float32bits(got[i]), math.Float32bits(want[i]); g != w {
-						t.Fatalf("%s of element %d of %d, %g: %#x, not %#x", name, i, n, x[i], g, w)
+						t.Fatalf("%s of element %d of %d, %g: got %#x, want %#x", name, i, n, x[i], g, w)
 					}
 				}
 			})

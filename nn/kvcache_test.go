@@ -9,8 +9,8 @@ import (
 	"github.com/microscale-go/microscale/tensor"
 )
 
-// TestCacheScales: with the scales of an FP8 KV cache, attention computes with E4M3
-// keys and values under them, in one pass and token by token, and training does not.
+// TestCacheScales checks that attention with the scales of an FP8 KV cache uses E4M3 keys and values
+// with these scales, in one pass and token by token, and that training does not.
 func TestCacheScales(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 9))
 	const heads, kvHeads, dim, tokens = 2, 1, 16, 8
@@ -23,7 +23,7 @@ func TestCacheScales(t *testing.T) {
 	x := matrix(rng, tokens, (heads+2*kvHeads)*dim, 1)
 	s.Round(x)
 
-	// By hand: E4M3 of the rotated keys and of the values, before attention sees them.
+	// By hand: E4M3 of the rotated keys and of the values.
 	var want []float32
 	watched := s
 	watched.Observer.KeysValues = func(_ string, keys, values tensor.Dense) {
@@ -49,22 +49,22 @@ func TestCacheScales(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if i == 0 { // which attends to its own value alone
+		if i == 0 { // attends only to its own value
 			value := want[kvHeads*dim : 2*kvHeads*dim]
 			if !slices.Equal(row.Row(0), slices.Concat(value, value)) || !slices.Equal(o.Row(0), row.Row(0)) {
-				t.Errorf("the first token has the output %v, want its cached value", row.Row(0))
+				t.Errorf("first token: got output %v, want its cached value", row.Row(0))
 			}
 		}
 	}
 	if !slices.Equal(cache.rows.Data, want) {
-		t.Error("the cache has other keys and values than by hand")
+		t.Error("keys and values of the cache differ from those by hand")
 	}
 	plain, _, err := attention(nil).Forward(&s, x.Clone(), 1)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if slices.Equal(o.Data, plain.Data) {
-		t.Error("the scales of the cache change nothing")
+		t.Error("the scales of the cache have no effect")
 	}
 	train := s
 	train.Inference = false

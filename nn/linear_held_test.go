@@ -10,9 +10,9 @@ import (
 	"github.com/microscale-go/microscale/tensor"
 )
 
-// TestHoldWeight: products of a layer that holds its weight are those of one that
-// quantizes the master values each step, to the bit; a product of high precision
-// takes the values that are held; and those stay until the next call.
+// TestHoldWeight checks that the products of a layer that holds its weight have the bits of one that
+// quantizes the master weights in each step, that high-precision products use the held values, and
+// that these stay until the next call.
 func TestHoldWeight(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 6))
 	x, dy := matrix(rng, 128, 128, 1), matrix(rng, 128, 64, 1e-3)
@@ -38,7 +38,7 @@ func TestHoldWeight(t *testing.T) {
 			err := held.HoldWeight(s)
 			if !r.Weight.Rowwise.Format.Scaled() || r.Weight.Rowwise.Hadamard {
 				if err == nil {
-					t.Fatal("a weight that is not quantized is held")
+					t.Fatal("HoldWeight without quantization: got no error")
 				}
 				return
 			}
@@ -49,13 +49,13 @@ func TestHoldWeight(t *testing.T) {
 				wantY, wantDX := products(t, plain, s)
 				y, dx := products(t, held, s)
 				if !slices.Equal(y.Data, wantY.Data) || !slices.Equal(dx.Data, wantDX.Data) {
-					t.Fatalf("step %d: other products", step)
+					t.Fatalf("step %d: products differ", step)
 				}
 				if !slices.Equal(held.Weight.Value.Data, plain.Weight.Value.Data) {
-					t.Fatal("the master weight is another one")
+					t.Fatal("the master weight changed")
 				}
 				if _, columnwise := held.WeightBytes(); columnwise != 0 {
-					t.Fatalf("a columnwise copy of %d bytes is held between passes", columnwise)
+					t.Fatalf("columnwise copy between passes: got %d bytes, want none", columnwise)
 				}
 				for i := range plain.Weight.Value.Data { // a step of the optimizer
 					plain.Weight.Value.Data[i] += float32(rng.NormFloat64() * 0.01)
@@ -65,7 +65,7 @@ func TestHoldWeight(t *testing.T) {
 				inference.Inference = true
 				if !r.Delayed.Enabled() { // whose scales have moved on
 					if y, _, err := held.Forward(&inference, x); err != nil || !slices.Equal(y.Data, wantY.Data) {
-						t.Fatalf("the copies follow the master weight (%v)", err)
+						t.Fatalf("the held values follow the master weight (%v)", err)
 					}
 				}
 				copy(held.Weight.Value.Data, plain.Weight.Value.Data)
@@ -85,16 +85,16 @@ func TestHoldWeight(t *testing.T) {
 			copy(values.Weight.Value.Data, held.Weight.Value.Data)
 			want, saved, err := values.Forward(&high, x)
 			if err != nil || !slices.Equal(y.Data, want.Data) {
-				t.Errorf("a product of high precision is not of the values that are held (%v)", err)
+				t.Errorf("a high-precision product does not use the held values (%v)", err)
 			}
 			if slices.Equal(held.Weight.Value.Data, plain.Weight.Value.Data) {
-				t.Error("the value is still that of the master weight")
+				t.Error("SettleWeight left the master weight")
 			}
 			if _, err := held.Backward(&high, saved, dy); err == nil || !strings.Contains(err.Error(), "cannot be trained any more") {
 				t.Errorf("a backward pass without master weights: %v", err)
 			}
 			if err := held.HoldWeight(s); err == nil {
-				t.Error("decoded values are held as if they were master weights")
+				t.Error("HoldWeight after SettleWeight: got no error")
 			}
 		})
 	}

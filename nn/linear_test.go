@@ -16,8 +16,8 @@ import (
 	"github.com/microscale-go/microscale/tensor"
 )
 
-// matrix returns values of several magnitudes in BF16, some zero, some of them
-// outliers: rows and columns differ in scale, so that blocks do.
+// matrix returns BF16 values of several magnitudes with zeros and outliers. Rows and columns differ in
+// magnitude, and so do blocks.
 func matrix(rng *rand.Rand, rows, cols int, std float64) tensor.Dense {
 	x := tensor.New(rows, cols)
 	for i := range rows {
@@ -39,8 +39,7 @@ func matrix(rng *rand.Rand, rows, cols int, std float64) tensor.Dense {
 	return x
 }
 
-// A step is a forward and a backward pass of one layer with all that can be seen
-// of it.
+// A step is a forward and a backward pass of one layer with everything observable.
 type step struct {
 	x, w, b, dy       tensor.Dense
 	y, dx, dw, db     tensor.Dense
@@ -49,7 +48,7 @@ type step struct {
 	savedBytes        int
 	layer             *Linear
 	scope             Scope
-	startGrad, startB float32 // what gradients were before
+	startGrad, startB float32 // gradients before the step
 }
 
 const layerName = "layers.3.mlp.down_proj"
@@ -86,8 +85,8 @@ func runStep(t *testing.T, s Scope, tokens, in, out int, options ...func(*Linear
 	return st
 }
 
-// model holds the six operands as the table of Transformer Engine's documents has
-// them, by calls of quant alone.
+// model holds the six operands by the table of Transformer Engine's documents, made with package quant
+// only.
 type model struct{ xr, xc, wr, wc, gr, gc *quant.Tensor }
 
 // An operandMaker returns the two operands of a matrix.
@@ -125,7 +124,7 @@ const (
 	testStep = 9
 )
 
-// models says what the operands of X, W and dY are under each recipe.
+// models has the operands of X, W and dY under each recipe.
 var models = func() map[string][3]operandMaker {
 	q := func(f quant.Format) quant.Quantizer { return quant.Quantizer{Format: f} }
 	each := func(m operandMaker) [3]operandMaker { return [3]operandMaker{m, m, m} }
@@ -181,9 +180,8 @@ func sameBits(a, b *quant.Tensor) bool {
 		bytes.Equal(a.Codes, b.Codes) && bytes.Equal(a.ScaleBytes(), b.ScaleBytes())
 }
 
-// TestLinear checks each recipe against the model: the operands of the three
-// products to the bit, and what comes out of them against float64 to the bound of
-// the accumulation and the rounding of the result.
+// TestLinear compares each recipe with the model: the operands of the three products bit by bit, and
+// the results with float64, within the bound of accumulation and rounding.
 func TestLinear(t *testing.T) {
 	const tokens, in, out = 96, 160, 64
 	for _, r := range recipe.Recipes() {
@@ -191,15 +189,15 @@ func TestLinear(t *testing.T) {
 			st := runStep(t, Scope{Recipe: r, Random: Random{Seed: testSeed, Step: testStep}}, tokens, in, out)
 			m := st.model(r.Name)
 			if len(st.products) != 3 {
-				t.Fatalf("%d products, want fprop, dgrad and wgrad", len(st.products))
+				t.Fatalf("got %d products, want fprop, dgrad and wgrad", len(st.products))
 			}
 			for i, want := range []struct{ a, b *quant.Tensor }{{m.xr, m.wr}, {m.gr, m.wc}, {m.gc, m.xc}} {
 				p := st.products[i]
 				if p.GEMM != recipe.GEMM(i) || p.Module != layerName {
-					t.Errorf("product %d is %s of %s", i, p.GEMM, p.Module)
+					t.Errorf("product %d: got %s of %s", i, p.GEMM, p.Module)
 				}
 				if !sameBits(p.A, want.a) || !sameBits(p.B, want.b) {
-					t.Errorf("%s: operands %v %v are not those of quant", p.GEMM, p.A.Format, p.B.Format)
+					t.Errorf("%s: operands %v and %v differ from those of quant", p.GEMM, p.A.Format, p.B.Format)
 				}
 			}
 			high := r.Name == "f32"
@@ -218,23 +216,23 @@ func TestLinear(t *testing.T) {
 				}
 				want := sum + float64(st.startB)
 				if got := float64(st.db.At(0, j)); math.Abs(got-want) > 0x1p-23*(size+math.Abs(want)) {
-					t.Errorf("db[%d] = %g, want %g", j, got, want)
+					t.Errorf("db[%d]: got %g, want %g", j, got, want)
 				}
 			}
 		})
 	}
 }
 
-// checkProduct compares got with the float64 product of two operands, to the bound
-// of package gemm, half a unit of the sum with what was added to it, and half a
-// unit of BF16 where the result is rounded to that.
+// checkProduct compares got with the float64 product of two operands. The bound is that of package
+// gemm, half a unit of the sum with the initial value, and half a unit of BF16 if the result is
+// rounded.
 func checkProduct(t *testing.T, name string, got tensor.Dense, a, b *quant.Tensor, added func(i, j int) float64, rounded bool) {
 	t.Helper()
 	av, bv := tensor.New(a.Lines(), a.Width()), tensor.New(b.Lines(), b.Width())
 	a.DequantizeLines(av, 0, 1)
 	b.DequantizeLines(bv, 0, 1)
 	if got.Rows != av.Rows || got.Cols != bv.Rows {
-		t.Fatalf("%s is %d×%d, want %d×%d", name, got.Rows, got.Cols, av.Rows, bv.Rows)
+		t.Fatalf("%s: got %d×%d, want %d×%d", name, got.Rows, got.Cols, av.Rows, bv.Rows)
 	}
 	k := float64(a.Width())
 	for i := range got.Rows {
@@ -253,19 +251,19 @@ func checkProduct(t *testing.T, name string, got tensor.Dense, a, b *quant.Tenso
 			if rounded {
 				bound += 0x1p-8 * (math.Abs(want) + bound) // 8 significant bits
 				if b := math.Float32bits(got.At(i, j)); b&0xffff != 0 {
-					t.Fatalf("%s[%d,%d] = %g is no BF16 value", name, i, j, got.At(i, j))
+					t.Fatalf("%s[%d,%d]: got %g, want a BF16 value", name, i, j, got.At(i, j))
 				}
 			}
 			if g := float64(got.At(i, j)); !(math.Abs(g-want) <= bound) {
-				t.Fatalf("%s[%d,%d] = %g, want %g to %g", name, i, j, g, want, bound)
+				t.Fatalf("%s[%d,%d]: got %g, want %g ± %g", name, i, j, g, want, bound)
 			}
 		}
 	}
 }
 
-// TestEveryProductIsQuantized: what a layer returns is what package gemm makes of
-// the operands that were announced, to the bit, and no operand has a format that
-// the recipe does not name for it. High-precision products take BF16.
+// TestEveryProductIsQuantized checks that a layer returns the bits of package gemm's products of the
+// observed operands, and that every operand has the recipe's format. High-precision products use
+// BF16.
 func TestEveryProductIsQuantized(t *testing.T) {
 	var cases []recipe.Recipe
 	for _, r := range recipe.Recipes() {
@@ -280,7 +278,7 @@ func TestEveryProductIsQuantized(t *testing.T) {
 	for _, r := range cases {
 		st := runStep(t, Scope{Recipe: r}, 64, 64, 96)
 		if len(st.products) != 3 {
-			t.Fatalf("%s: %d products", r.Name, len(st.products))
+			t.Fatalf("%s: got %d products, want 3", r.Name, len(st.products))
 		}
 		want := [3][2]quant.Format{
 			{r.Input.Rowwise.Format, r.Weight.Rowwise.Format},
@@ -292,7 +290,7 @@ func TestEveryProductIsQuantized(t *testing.T) {
 				want[i] = [2]quant.Format{r.Activations, r.Activations}
 			}
 			if got := [2]quant.Format{p.A.Format, p.B.Format}; got[0].Name != want[i][0].Name || got[1].Name != want[i][1].Name {
-				t.Errorf("%s: %s multiplies %v, want %v", r.Name, p.GEMM, got, want[i])
+				t.Errorf("%s: operands of %s: got %v, want %v", r.Name, p.GEMM, got, want[i])
 			}
 			for _, f := range want[i] {
 				if f.Name == "f32" && r.Name != "f32" {
@@ -319,31 +317,31 @@ func TestEveryProductIsQuantized(t *testing.T) {
 				st.scope.Round(c)
 			}
 			if !slices.Equal(c.Data, got.Data) {
-				t.Errorf("%s: what came out of %s is not the product of its operands", r.Name, p.GEMM)
+				t.Errorf("%s: the result of %s is not the product of its operands", r.Name, p.GEMM)
 			}
 		}
 	}
 }
 
-// TestThreads: results have the same bits on any number of goroutines, and at
-// another step or microbatch stochastic rounding draws other bits.
+// TestThreads checks that results do not depend on the number of goroutines, and that stochastic
+// rounding draws other bits in another step or microbatch.
 func TestThreads(t *testing.T) {
 	for _, r := range recipe.Recipes() {
 		one := runStep(t, Scope{Recipe: r, Random: Random{Seed: 1}, Threads: 1}, 128, 128, 128)
 		four := runStep(t, Scope{Recipe: r, Random: Random{Seed: 1}, Threads: 4}, 128, 128, 128)
 		if !slices.Equal(one.y.Data, four.y.Data) || !slices.Equal(one.dx.Data, four.dx.Data) || !slices.Equal(one.dw.Data, four.dw.Data) || !slices.Equal(one.db.Data, four.db.Data) {
-			t.Errorf("%s: four goroutines give other results than one", r.Name)
+			t.Errorf("%s: results on one and four goroutines differ", r.Name)
 		}
 		stochastic := r.Grad.Rowwise.Rounding == format.Stochastic
 		for name, key := range map[string]Random{"seed": {Seed: 2}, "step": {Seed: 1, Step: 1}, "microbatch": {Seed: 1, Microbatch: 1}} {
 			if other := runStep(t, Scope{Recipe: r, Random: key}, 128, 128, 128); slices.Equal(one.dx.Data, other.dx.Data) == stochastic {
-				t.Errorf("%s: another %s; stochastic rounding is %v, and gradients are the same: %v", r.Name, name, stochastic, !stochastic)
+				t.Errorf("%s: another %s: stochastic rounding is %v, but gradients are equal: %v", r.Name, name, stochastic, !stochastic)
 			}
 		}
 	}
 }
 
-// TestFused: parts of a fused layer are rows of its weight.
+// TestFused checks that the parts of a fused layer are rows of its weight.
 func TestFused(t *testing.T) {
 	l := NewFusedLinear("attn.qkv", 64, true, Part{"attn.q_proj", 64}, Part{"attn.k_proj", 32}, Part{"attn.v_proj", 32})
 	var names []string
@@ -352,7 +350,7 @@ func TestFused(t *testing.T) {
 		p.InitNormal(1, 1)
 	}
 	if got, want := strings.Join(names, " "), "attn.q_proj.weight attn.q_proj.bias attn.k_proj.weight attn.k_proj.bias attn.v_proj.weight attn.v_proj.bias"; got != want {
-		t.Errorf("parameters %s, want %s", got, want)
+		t.Errorf("parameters: got %s, want %s", got, want)
 	}
 	k := l.Params()[2]
 	if k.Value.Rows != 32 || k.Value.At(3, 5) == 0 || k.Value.At(3, 5) != l.Weight.Value.At(64+3, 5) {

@@ -8,10 +8,10 @@ import (
 	"github.com/microscale-go/microscale/tensor"
 )
 
-// TestNVFP4ByHand compares the forward pass of a fused layer under nvfp4 with its
-// definition in float64, which uses no quantizer of this module. Weights of all parts
-// share one global amax, as Transformer Engine concatenates them before it quantizes;
-// with a global amax for each part the result is another one.
+// TestNVFP4ByHand compares the forward pass of a fused layer under nvfp4 with its definition in
+// float64, which does not use package quant. The weights of all parts share one global amax, because
+// Transformer Engine concatenates them before it quantizes. With a global amax per part, the result
+// differs.
 func TestNVFP4ByHand(t *testing.T) {
 	const tokens, in = 32, 64
 	rng := rand.New(rand.NewPCG(19, 1))
@@ -76,7 +76,7 @@ func TestNVFP4ByHand(t *testing.T) {
 	}
 	input := nvfp4(x, 1)
 	if e := off(product(input, nvfp4(w, 16))); e > 1.0/128 { // BF16 of sums in another order
-		t.Errorf("the output is off by %g of its definition", e)
+		t.Errorf("relative error of the output: got %g", e)
 	}
 	separate := tensor.New(w.Rows, in)
 	for _, part := range [][2]int{{0, 64}, {64, 96}, {96, 128}} {
@@ -86,12 +86,12 @@ func TestNVFP4ByHand(t *testing.T) {
 		}
 	}
 	if e := off(product(input, separate)); e < 1.0/32 {
-		t.Errorf("with a global amax for each part the output is off by %g, as if it did not matter", e)
+		t.Errorf("relative error with a global amax per part: got %g, want more", e)
 	}
 }
 
-// nearest returns the value nearest to x, ties to even, of a format with so many mantissa
-// bits, least normal exponent and largest value.
+// nearest returns the nearest value to x, ties to even, of a format with the given mantissa bits,
+// minimum normal exponent and largest value.
 func nearest(x float64, mantissa, exponent int, largest float64) float64 {
 	_, e := math.Frexp(x)
 	step := math.Ldexp(1, max(e-1, exponent)-mantissa)

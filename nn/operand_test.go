@@ -11,15 +11,15 @@ import (
 	"github.com/microscale-go/microscale/tensor"
 )
 
-// TestShapeErrors: the requirement is named as Transformer Engine names it, with
-// the shape; padding mends the number of tokens, and changes nothing else.
+// TestShapeErrors checks the errors for shapes that a recipe does not support, and that padding allows
+// any number of tokens.
 func TestShapeErrors(t *testing.T) {
 	for _, c := range []struct {
-		recipe            string
-		tokens, in, out   int
-		want              string
-		paddingHelps      bool
-		forwardIsAllRight bool
+		recipe          string
+		tokens, in, out int
+		want            string
+		paddingHelps    bool
+		forwardSucceeds bool
 	}{
 		{"mxfp8", 33, 64, 64, "recipe mxfp8: input: got 33×64, want a multiple of 32×32; pad the tokens to a multiple of 32", true, false},
 		{"mxfp8", 32, 48, 64, "input: got 32×48, want a multiple of 32×32", false, false},
@@ -39,7 +39,7 @@ func TestShapeErrors(t *testing.T) {
 		x, dy := matrix(rng, c.tokens, c.in, 1), matrix(rng, c.tokens, c.out, 1)
 		try := func(s *Scope) (tensor.Dense, tensor.Dense, error) {
 			y, saved, err := l.Forward(s, x)
-			if (err == nil) != c.forwardIsAllRight && !s.Pad {
+			if (err == nil) != c.forwardSucceeds && !s.Pad {
 				t.Errorf("%s: forward of %d×%d: %v", c.recipe, c.tokens, c.in, err)
 			}
 			if err != nil {
@@ -64,22 +64,22 @@ func TestShapeErrors(t *testing.T) {
 	l := NewLinear("proj", 64, 64, false)
 	s := &Scope{Recipe: recipe.Recipes()[0]}
 	if _, _, err := l.Forward(s, tensor.New(32, 63)); err == nil || !strings.Contains(err.Error(), "proj: forward: input: got 63 columns, want 64") {
-		t.Errorf("an input of another width: %v", err)
+		t.Errorf("wrong width of the input: got %v", err)
 	}
 	_, saved, err := l.Forward(s, tensor.New(32, 64))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := l.Backward(s, saved, tensor.New(31, 64)); err == nil || !strings.Contains(err.Error(), "gradient: got 31×64, want 32×64") {
-		t.Errorf("a gradient of another shape: %v", err)
+		t.Errorf("wrong shape of the gradient: got %v", err)
 	}
 	if _, err := l.Backward(s, nil, tensor.New(32, 64)); err == nil {
-		t.Error("a backward pass from nothing")
+		t.Error("backward pass without saved activations: got no error")
 	}
 }
 
-// TestPadding: rows of zeros change neither results nor gradients, where scales do
-// not depend on rows beside.
+// TestPadding checks that padding changes neither results nor gradients, for formats whose scales do
+// not depend on other rows.
 func TestPadding(t *testing.T) {
 	for _, r := range recipe.Recipes() {
 		if r.Grad.Rowwise.Rounding == format.Stochastic {
@@ -113,17 +113,16 @@ func TestPadding(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !slices.Equal(got.Clone().Data, want.Data[:tokens*64]) || !slices.Equal(gotDX.Clone().Data, wantDX.Data[:tokens*64]) {
-			t.Errorf("%s: padded tokens give other results", r.Name)
+			t.Errorf("%s: results with padding differ", r.Name)
 		}
 		if !slices.Equal(l.Weight.Grad.Data, wantDW.Data) && r.Alignment() > 1 {
-			t.Errorf("%s: padded tokens give another gradient", r.Name)
+			t.Errorf("%s: gradients with padding differ", r.Name)
 		}
 	}
 }
 
-// TestMicrobatches: the weight is quantized at microbatch 0, kept, and the same
-// when it is recomputed; a change of recipe quantizes it again.
-func TestMicrobatches(t *testing.T) {
+// TestReuseWeights checks when a forward pass quantizes the weight.
+func TestReuseWeights(t *testing.T) {
 	r, _ := recipe.Lookup("mxfp8")
 	other, _ := recipe.Lookup("mxfp4")
 	l := NewLinear("proj", 64, 64, false)
@@ -158,13 +157,13 @@ func TestMicrobatches(t *testing.T) {
 			t.Fatal(err)
 		}
 		if count != c.want {
-			t.Errorf("%s: %d copies of the weight made, want %d", c.what, count, c.want)
+			t.Errorf("%s: got %d new copies of the weight, want %d", c.what, count, c.want)
 		}
 	}
 }
 
-// TestSaved: what is kept of X is its columnwise copy alone, or the original in
-// BF16, from which the same copy is made.
+// TestSaved checks that only the columnwise copy of X is saved, or with SaveOriginalInput the original
+// in BF16, with the same gradients.
 func TestSaved(t *testing.T) {
 	const tokens, in, out = 128, 256, 64
 	n := tokens * in
@@ -175,7 +174,7 @@ func TestSaved(t *testing.T) {
 		r, _ := recipe.Lookup(name)
 		plain := runStep(t, Scope{Recipe: r}, tokens, in, out)
 		if plain.savedBytes != want {
-			t.Errorf("%s: %d bytes kept, want %d", name, plain.savedBytes, want)
+			t.Errorf("%s: got %d saved bytes, want %d", name, plain.savedBytes, want)
 		}
 		if r.Delayed.Enabled() {
 			continue
@@ -186,17 +185,17 @@ func TestSaved(t *testing.T) {
 			size = 4 * n
 		}
 		if original.savedBytes != size {
-			t.Errorf("%s: %d bytes of the original kept, want %d", name, original.savedBytes, size)
+			t.Errorf("%s: got %d saved bytes of the original, want %d", name, original.savedBytes, size)
 		}
 		if !slices.Equal(original.dw.Data, plain.dw.Data) || !slices.Equal(original.dx.Data, plain.dx.Data) {
-			t.Errorf("%s: the original input gives other gradients", name)
+			t.Errorf("%s: gradients with SaveOriginalInput differ", name)
 		}
 	}
 	r, _ := recipe.Lookup("delayed")
 	l := NewLinear("proj", 64, 64, false)
 	l.SaveOriginalInput = true
 	if _, _, err := l.Forward(&Scope{Recipe: r}, tensor.New(32, 64)); err == nil || !strings.Contains(err.Error(), "SaveOriginalInput") {
-		t.Errorf("delayed scaling with the original input: %v", err)
+		t.Errorf("delayed scaling with SaveOriginalInput: got %v", err)
 	}
 }
 

@@ -10,9 +10,8 @@ import (
 	"github.com/microscale-go/microscale/recipe"
 )
 
-// TestMemory: layers that write operands into each other's give the same bits, and
-// take the same tensors again.
-func TestMemory(t *testing.T) {
+// TestPool checks that layers with a shared pool give the same bits, and reuse tensors.
+func TestPool(t *testing.T) {
 	for _, r := range recipe.Recipes() {
 		results := func(m *Pool) (all []float32, operands map[*quant.Tensor]int) {
 			rng := rand.New(rand.NewPCG(3, 5))
@@ -45,16 +44,16 @@ func TestMemory(t *testing.T) {
 		want, fresh := results(nil)
 		got, reused := results(&Pool{})
 		if !slices.Equal(got, want) {
-			t.Errorf("%s: results differ with operands that are used again", r.Name)
+			t.Errorf("%s: results with a pool differ", r.Name)
 		}
 		if len(fresh) != 24 || len(reused) > 18 {
-			t.Errorf("%s: 24 operands are in %d tensors, and with a memory in %d", r.Name, len(fresh), len(reused))
+			t.Errorf("%s: 24 operands: got %d tensors without and %d with a pool", r.Name, len(fresh), len(reused))
 		}
 	}
 }
 
-// TestMemoryFits: an operand of another format, direction or shape is not taken.
-func TestMemoryFits(t *testing.T) {
+// TestPoolFits checks that a tensor of another format, direction or shape is not reused.
+func TestPoolFits(t *testing.T) {
 	x := matrix(rand.New(rand.NewPCG(1, 1)), 64, 32, 1)
 	m := &Pool{}
 	spare := must(quant.Quantizer{Format: quant.MXFP8}.Rowwise(x, quant.With{}))
@@ -63,20 +62,20 @@ func TestMemoryFits(t *testing.T) {
 	unnamed.Block.Rows = 32
 	if m.take(quant.MXFP4, quant.Rowwise, x) != nil || m.take(unnamed, quant.Rowwise, x) != nil ||
 		m.take(quant.MXFP8, quant.Columnwise, x) != nil || m.take(quant.MXFP8, quant.Rowwise, x.View(0, 32, 0, 32)) != nil {
-		t.Error("an operand was taken for one that it does not fit")
+		t.Error("the pool returned a tensor that does not fit")
 	}
 	if m.take(quant.MXFP8, quant.Rowwise, x) != spare || m.take(quant.MXFP8, quant.Rowwise, x) != nil {
-		t.Error("an operand that fits is not taken, or is taken twice")
+		t.Error("the pool did not return a tensor that fits, or returned it twice")
 	}
 	for range maxPooled + 5 {
 		m.put(spare)
 	}
 	if len(m.free) != maxPooled {
-		t.Errorf("%d operands are held, want %d at most", len(m.free), maxPooled)
+		t.Errorf("got %d tensors in the pool, want at most %d", len(m.free), maxPooled)
 	}
 }
 
-// TestBackwardOnce: a backward pass whose operands are gone says so.
+// TestBackwardOnce checks the errors of backward passes whose operands are gone.
 func TestBackwardOnce(t *testing.T) {
 	s := scopeOf(t, "mxfp8")
 	l := NewLinear("l", 64, 32, false)
@@ -89,7 +88,7 @@ func TestBackwardOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := l.Backward(s, saved, dy); err == nil || !strings.Contains(err.Error(), "used before") {
-		t.Errorf("a second backward pass: %v", err)
+		t.Errorf("second backward pass: got %v", err)
 	}
 	if _, saved, err = l.Forward(s, x); err != nil {
 		t.Fatal(err)
@@ -100,6 +99,6 @@ func TestBackwardOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := l.Backward(s, saved, dy); err == nil || !strings.Contains(err.Error(), "the columnwise copy of the weight is gone") {
-		t.Errorf("a backward pass after one of inference: %v", err)
+		t.Errorf("backward pass after inference: got %v", err)
 	}
 }

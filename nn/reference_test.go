@@ -11,17 +11,17 @@ import (
 	"github.com/microscale-go/microscale/tensor"
 )
 
-// A check holds a module against a float64 function of all of its inputs.
+// A check compares a module with a float64 function of all of its inputs.
 type check struct {
 	inputs  []tensor.Dense // parameters among them
 	forward func() tensor.Dense
-	// backward returns the gradients of the inputs for that of the output.
+	// backward returns the gradients of the inputs for the gradient of the output.
 	backward func(dy tensor.Dense) []tensor.Dense
 	want     func(inputs [][]float64) []float64
 }
 
-// run compares the forward with want to a relative error of 2e-6 of the largest
-// element, and the backward with central differences of want to 1e-5.
+// run compares the forward pass with want, to a relative error of 2e-6 of the largest element, and the
+// backward pass with central differences of want, to 1e-5.
 func (c check) run(t *testing.T) {
 	t.Helper()
 	wide := make([][]float64, len(c.inputs))
@@ -61,18 +61,18 @@ func (c check) run(t *testing.T) {
 func requireClose(t *testing.T, what string, got []float32, want []float64, tolerance float64) {
 	t.Helper()
 	if len(got) != len(want) {
-		t.Fatalf("%s has %d elements, not %d", what, len(got), len(want))
+		t.Fatalf("%s: got %d elements, want %d", what, len(got), len(want))
 	}
 	largest := 0.0
 	for _, v := range want {
 		largest = max(largest, math.Abs(v))
 	}
 	if largest == 0 {
-		t.Fatalf("%s is zero", what)
+		t.Fatalf("%s: got only zeros", what)
 	}
 	for i, v := range want {
 		if !(math.Abs(float64(got[i])-v) <= tolerance*largest) {
-			t.Fatalf("%s: element %d is %g, not %g, where the largest is %g", what, i, got[i], v, largest)
+			t.Fatalf("%s: element %d: got %g, want %g (largest %g)", what, i, got[i], v, largest)
 		}
 	}
 }
@@ -96,7 +96,7 @@ func scopeOf(t testing.TB, name string) *Scope {
 	return &Scope{Recipe: r, Threads: 2}
 }
 
-// dense returns what takes the result of a module that cannot fail.
+// dense returns a function that takes the result of a module and fails the test on errors.
 func dense(t testing.TB) func(tensor.Dense, error) tensor.Dense {
 	return func(x tensor.Dense, err error) tensor.Dense {
 		t.Helper()
@@ -199,7 +199,7 @@ func TestEmbedding(t *testing.T) {
 	}.run(t)
 	for _, id := range []int32{-1, 5} {
 		if _, err := e.Forward(s, []int32{0, id}); err == nil {
-			t.Errorf("token %d is looked up", id)
+			t.Errorf("token %d: got no error", id)
 		}
 	}
 }
@@ -242,12 +242,12 @@ func TestCrossEntropy(t *testing.T) {
 	}.run(t)
 	for name, targets := range map[string][]int32{"beyond": {0, 9, 0, 0, 0, 0}, "none": {-1, -1, -1, -1, -1, -1}, "few": {0}} {
 		if _, _, err := c.Forward(s, randomDense(r, rows, classes), targets); err == nil {
-			t.Errorf("%s: no error", name)
+			t.Errorf("%s: got no error", name)
 		}
 	}
 }
 
-// attend is attention in float64, token by token.
+// attend computes attention in float64, token by token.
 func attend(a *Attention, base float64, qkv []float64, batch int) []float64 {
 	width, d := a.Width(), a.HeadDim
 	length := len(qkv) / width / batch
@@ -310,8 +310,8 @@ func TestAttention(t *testing.T) {
 	}.run(t)
 }
 
-// TestAttentionChunks: sequences longer than a chunk, and of no multiple of it,
-// forward against float64 and backward against one slope.
+// TestAttentionChunks compares sequences longer than a chunk, and not a multiple of it, with float64,
+// and the gradient with one directional derivative.
 func TestAttentionChunks(t *testing.T) {
 	s := f32Scope(t)
 	r := rand.New(rand.NewPCG(1, 6))
@@ -345,13 +345,12 @@ func TestAttentionChunks(t *testing.T) {
 			along += float64(v) * float64(direction.Data[i])
 		}
 		if math.Abs(slope-along) > 1e-4*math.Abs(slope)+1e-3 {
-			t.Errorf("the slope is %g, by the gradient %g", slope, along)
+			t.Errorf("directional derivative: got %g by the gradient, want %g", along, slope)
 		}
 	}
 }
 
-// TestExtend: token by token with a cache, and in uneven pieces, gives what one
-// forward gives.
+// TestExtend compares Extend, token by token and in uneven pieces, with one forward pass.
 func TestExtend(t *testing.T) {
 	s := f32Scope(t)
 	s.Inference = true
@@ -378,14 +377,14 @@ func TestExtend(t *testing.T) {
 			for i := range n {
 				for j, v := range y.Row(i) {
 					if w := want.At(from+i, j); math.Abs(float64(v-w)) > 1e-5 {
-						t.Fatalf("pieces %v: token %d: %g, not %g", pieces, from+i, v, w)
+						t.Fatalf("pieces %v: token %d: got %g, want %g", pieces, from+i, v, w)
 					}
 				}
 			}
 			from += n
 		}
 		if cache.Len() != length {
-			t.Errorf("the cache has %d tokens", cache.Len())
+			t.Errorf("cache: got %d tokens", cache.Len())
 		}
 		for i := range length {
 			if row := cache.rows.Row(i); !slices.Equal(row[:16], keys.Row(i)) || !slices.Equal(row[16:], values.Row(i)) {
@@ -393,7 +392,7 @@ func TestExtend(t *testing.T) {
 			}
 		}
 		if _, err := a.Extend(s, tensor.New(1, a.Width()), &cache); err == nil {
-			t.Error("a token beyond the last position is taken")
+			t.Error("token beyond the last position: got no error")
 		}
 	}
 }
