@@ -19,8 +19,7 @@ import (
 	"github.com/microscale-go/microscale/tensor"
 )
 
-// observed returns the calibration of a model on the text of the tests, its inputs
-// times a factor.
+// observed returns a calibration of a model, multiplied by a factor.
 func observed(t testing.TB, m *Model, factor float64) *convert.Calibration {
 	t.Helper()
 	c := &convert.Calibration{Input: map[string]float64{}, Key: map[string]float64{}, Value: map[string]float64{}}
@@ -63,9 +62,8 @@ func calibrated(t testing.TB, source string, f quant.Format, convention string, 
 	return dir
 }
 
-// TestStoredScales: the scales of activations that a checkpoint stores are those that
-// its activations are quantized with. A scale 1000 times too large or too small changes
-// the loss, and one of a calibration hardly does.
+// TestStoredScales checks that activations are quantized with the stored scales: a scale 1000 times
+// too large or too small changes the loss, and that of a calibration hardly does.
 func TestStoredScales(t *testing.T) {
 	m := trained(t, small)
 	dir := t.TempDir()
@@ -173,8 +171,8 @@ func TestStaticByHand(t *testing.T) {
 	}
 }
 
-// TestTokenScales: under dynamic scales the logits of a sequence do not depend on the
-// other sequences of its batch, and differ from those under one scale for the batch.
+// TestTokenScales checks that with dynamic scales the logits of a sequence do not depend on other
+// sequences of the batch, and differ from those with one scale for the batch.
 func TestTokenScales(t *testing.T) {
 	m := trained(t, small)
 	phrase, _ := text(1, 32)
@@ -227,7 +225,7 @@ func TestTokenScales(t *testing.T) {
 	}
 }
 
-// TestBadScales: scales that cannot be used are errors that name the tensor.
+// TestBadScales checks that unusable scales are errors that name the tensor.
 func TestBadScales(t *testing.T) {
 	for _, scale := range []float32{0, -1, float32(math.NaN()), float32(math.Inf(1)), 1e-40} {
 		if err := usableScale("x.input_scale", scale); err == nil || !strings.Contains(err.Error(), "x.input_scale is ") {

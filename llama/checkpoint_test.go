@@ -18,7 +18,7 @@ import (
 	"github.com/microscale-go/microscale/safetensors"
 )
 
-// trained returns a model that has learned a little, which the tests share.
+// trained returns a slightly trained model, which the tests share.
 func trained(t testing.TB, c Config) *Model {
 	t.Helper()
 	if m := learned[c]; m != nil {
@@ -58,8 +58,8 @@ func logits(t testing.TB, m *Model, name string) []float32 {
 	return y.Data
 }
 
-// TestSaveLoad: what is saved in F32 is what is loaded; what is saved in BF16
-// computes the same, but for the recipe that does not round.
+// TestSaveLoad checks that a model saved in F32 is loaded bit by bit, and that one saved in BF16 computes
+// the same, except under the recipe that does not round.
 func TestSaveLoad(t *testing.T) {
 	for _, tied := range []bool{false, true} {
 		c := small
@@ -92,7 +92,7 @@ func TestSaveLoad(t *testing.T) {
 		}
 	}
 	if err := trained(t, small).Save(t.TempDir(), safetensors.F16); err == nil {
-		t.Error("F16 is saved")
+		t.Error("Save in F16: got no error")
 	}
 }
 
@@ -119,8 +119,8 @@ func quantized(t testing.TB, source, name string, q quant.Quantizer, c *checkpoi
 	return dir
 }
 
-// TestLoadQuantized: a directory of every convention and format computes what its
-// decoded weights compute, to the accumulation, and stays near the source.
+// TestLoadQuantized compares checkpoints of every convention and format with their decoded weights,
+// within the error of accumulation, and with the source.
 func TestLoadQuantized(t *testing.T) {
 	m := trained(t, small)
 	dir := t.TempDir()
@@ -151,7 +151,7 @@ func TestLoadQuantized(t *testing.T) {
 					t.Fatal(err)
 				}
 				if !codes.Quantized() {
-					t.Fatal("nothing is quantized")
+					t.Fatal("no weight is quantized")
 				}
 				if l := loss(codes); math.Abs(l-want) > 0.2 {
 					t.Errorf("the loss is %.4f, that of the source %.4f", l, want)
@@ -189,10 +189,10 @@ func TestLoadQuantized(t *testing.T) {
 				requireNear(t, logits(t, codes, "f32"), logits(t, decoded, "f32"), 1e-4)
 
 				if _, err := codes.Train(scope(t, "bf16"), tokens, targets, 2, 1); err == nil {
-					t.Error("quantized weights are trained")
+					t.Error("Train of a quantized model: got no error")
 				}
 				if err := codes.Save(t.TempDir(), safetensors.BF16); err == nil {
-					t.Error("quantized weights are saved")
+					t.Error("Save of a quantized model: got no error")
 				}
 			})
 		}
@@ -203,12 +203,12 @@ func requireNear(t testing.TB, got, want []float32, tolerance float64) {
 	t.Helper()
 	for i, v := range want {
 		if !(math.Abs(float64(got[i]-v)) <= tolerance) {
-			t.Fatalf("logit %d is %g, not %g", i, got[i], v)
+			t.Fatalf("logit %d: got %g, want %g", i, got[i], v)
 		}
 	}
 }
 
-// TestQuantize: a model quantized in memory computes what its checkpoint does.
+// TestQuantize compares a model that is quantized in memory with its checkpoint.
 func TestQuantize(t *testing.T) {
 	m := trained(t, small)
 	dir := t.TempDir()
@@ -233,7 +233,7 @@ func TestQuantize(t *testing.T) {
 				t.Errorf("%s: %d bytes in memory, %d from the checkpoint", f, inMemory.WeightBytes(), loaded.WeightBytes())
 			}
 			if _, err := inMemory.Quantize(quant.Quantizer{Format: f}, false, 1); err == nil {
-				t.Error("a quantized model is quantized again")
+				t.Error("Quantize of a quantized model: got no error")
 			}
 			if scales := inMemory.layers[1].down.frozen.parts[0].weight.Scales; scales != nil {
 				scales[0] = byte(f.Scale.Encode(float32(math.NaN())))
@@ -249,8 +249,7 @@ func TestQuantize(t *testing.T) {
 	}
 }
 
-// TestConfigJSON: the configuration has what transformers reads, and the
-// vocabulary can be recognized.
+// TestConfigJSON checks the keys that transformers reads, and that of the vocabulary.
 func TestConfigJSON(t *testing.T) {
 	dir := t.TempDir()
 	if err := trained(t, small).Save(dir, safetensors.BF16); err != nil {
@@ -273,7 +272,7 @@ func TestConfigJSON(t *testing.T) {
 		"microscale": map[string]any{"vocabulary": "bytes"},
 	} {
 		if value, ok := got[key]; !ok || fmt.Sprint(value) != fmt.Sprint(want) {
-			t.Errorf("%s is %v, not %v", key, value, want)
+			t.Errorf("%s: got %v, want %v", key, value, want)
 		}
 		delete(got, key)
 	}
@@ -282,8 +281,8 @@ func TestConfigJSON(t *testing.T) {
 	}
 }
 
-// TestLoadRefuses: every checkpoint of something else is one line that says so.
-func TestLoadRefuses(t *testing.T) {
+// TestLoadErrors checks the errors for checkpoints of other models.
+func TestLoadErrors(t *testing.T) {
 	m := trained(t, small)
 	for _, tc := range []struct {
 		name     string
@@ -323,7 +322,7 @@ func TestLoadRefuses(t *testing.T) {
 			}
 			_, err := Load(dir, LoadOptions{})
 			if err == nil || !strings.Contains(err.Error(), tc.complain) || strings.Contains(err.Error(), "\n") {
-				t.Errorf("says %v, want %q in it", err, tc.complain)
+				t.Errorf("got %v, want %q", err, tc.complain)
 			}
 		})
 	}
@@ -348,7 +347,7 @@ func edit(t testing.TB, path string, change func(map[string]any)) {
 	}
 }
 
-// TestVocabulary: a model of a tokenizer is computed, and takes no text.
+// TestVocabulary checks that a model with a tokenizer has a loss, but does not generate text.
 func TestVocabulary(t *testing.T) {
 	dir := t.TempDir()
 	if err := trained(t, small).Save(dir, safetensors.BF16); err != nil {

@@ -32,7 +32,7 @@ func (a trace) same(b trace) error {
 	return nil
 }
 
-// train makes two steps of two microbatches.
+// train runs two steps of two microbatches.
 func train(t testing.TB, c Config, o Options, s nn.Scope) (trace, *Model) {
 	t.Helper()
 	m, err := New(c, o, 7)
@@ -66,7 +66,7 @@ func train(t testing.TB, c Config, o Options, s nn.Scope) (trace, *Model) {
 	return tr, m
 }
 
-// TestThreads: the same bits on any number of threads, under every recipe.
+// TestThreads checks that results do not depend on the number of threads, under every recipe.
 func TestThreads(t *testing.T) {
 	for _, r := range recipes() {
 		t.Run(r.Name, func(t *testing.T) {
@@ -82,7 +82,7 @@ func TestThreads(t *testing.T) {
 	}
 }
 
-// TestRecompute: layers that are computed again give the same bits and keep less.
+// TestRecompute checks that recomputed layers have the same bits and save less.
 func TestRecompute(t *testing.T) {
 	names := []string{"delayed", "nvfp4", "f32", "bf16", "mxfp8"}
 	if testing.Short() {
@@ -109,8 +109,8 @@ func TestRecompute(t *testing.T) {
 	}
 }
 
-// TestStoredShare: what layers save takes 33/64 of BF16 in MXFP8, but for the inverse
-// root mean squares of norms and what is outside of the layers.
+// TestStoredShare checks that activations in MXFP8 take 33/64 of BF16, apart from the inverse root mean
+// squares of norms and activations outside of the layers.
 func TestStoredShare(t *testing.T) {
 	_, plain := train(t, small, Options{}, *scope(t, "bf16"))
 	s := *scope(t, "mxfp8")
@@ -127,7 +127,7 @@ func TestStoredShare(t *testing.T) {
 	}
 }
 
-// TestStoreQuantized: less is kept, and the gradient stays near.
+// TestStoreQuantized checks that quantized activations take less memory, and that the gradient is close.
 func TestStoreQuantized(t *testing.T) {
 	want, plain := train(t, small, Options{}, *scope(t, "bf16"))
 	quantized := *scope(t, "bf16")
@@ -137,20 +137,20 @@ func TestStoreQuantized(t *testing.T) {
 		t.Errorf("%d bytes are kept quantized, %d otherwise", stored.Memory().Activations(), plain.Memory().Activations())
 	}
 	if want.losses[0] != got.losses[0] {
-		t.Errorf("the first loss is %g, not %g", got.losses[0], want.losses[0])
+		t.Errorf("first loss: got %g, want %g", got.losses[0], want.losses[0])
 	}
 	if err := want.same(got); err == nil {
 		t.Error("nothing differs")
 	}
 	for i, loss := range want.losses {
 		if d := got.losses[i] - loss; d > 0.02 || d < -0.02 {
-			t.Errorf("loss %d is %g, not near %g", i, got.losses[i], loss)
+			t.Errorf("loss %d: got %g, want about %g", i, got.losses[i], loss)
 		}
 	}
 }
 
-// TestExempt: the recipe quantizes no product of exempt layers, of the head or of
-// attention, and every other.
+// TestExempt checks that the recipe quantizes all products except those of exempt layers, the head and
+// attention.
 func TestExempt(t *testing.T) {
 	c := small
 	c.NumHiddenLayers = 4
@@ -177,13 +177,12 @@ func TestExempt(t *testing.T) {
 	}
 	for _, o := range []Options{{FirstBF16: 3, LastBF16: 2}, {FirstBF16: -1}} {
 		if _, err := New(c, o, 1); err == nil {
-			t.Errorf("%+v is taken", o)
+			t.Errorf("%+v: got no error", o)
 		}
 	}
 }
 
-// TestSeed: weights depend on the seed and the name alone, and have the deviation
-// that they should.
+// TestSeed checks that weights depend only on the seed and the name, and their standard deviations.
 func TestSeed(t *testing.T) {
 	a, err := New(small, Options{}, 1)
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/microscale-go/microscale/recipe"
 )
 
-// One step of a small model in MXFP8, its first and last layer in BF16, and its
-// weights as they are stored afterwards.
+// Run the forward and backward pass of a small model in MXFP8 with its first and last layer in BF16,
+// then quantize its weights.
 func Example() {
 	mxfp8, err := recipe.Lookup("mxfp8")
 	if err != nil {
@@ -32,7 +32,7 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	fmt.Printf("%d parameters, %.1f nats per byte at first\n", m.Config.Parameters(), loss)
+	fmt.Printf("%d parameters, loss %.1f nats per byte\n", m.Config.Parameters(), loss)
 
 	low, err := m.Quantize(quant.Quantizer{Format: quant.MXFP4}, false, 0)
 	if err != nil {
@@ -40,6 +40,6 @@ func Example() {
 	}
 	fmt.Printf("%d bytes of weights in training, %d afterwards\n", m.WeightBytes(), low.WeightBytes())
 	// Output:
-	// 197184 parameters, 5.6 nats per byte at first
+	// 197184 parameters, loss 5.6 nats per byte
 	// 596096 bytes of weights in training, 470656 afterwards
 }

@@ -18,8 +18,7 @@ func generate(t testing.TB, m *Model, name, prompt string, o GenerateOptions) st
 	return out.String()
 }
 
-// TestGenerate: the likeliest byte each time is what the logits of the whole text
-// say, with the cache or without.
+// TestGenerate checks that greedy text with the KV cache is that of the logits of the whole text.
 func TestGenerate(t *testing.T) {
 	m := trained(t, small)
 	prompt := "the quick "
@@ -47,8 +46,8 @@ func TestGenerate(t *testing.T) {
 	}
 }
 
-// TestGenerateOptions: draws depend on the seed, the likeliest few are the only
-// ones drawn, and positions and contexts end.
+// TestGenerateOptions checks the seed, top-k, and that text ends with the positions and with the
+// context.
 func TestGenerateOptions(t *testing.T) {
 	c := small
 	c.MaxPositionEmbeddings = 48
@@ -76,13 +75,13 @@ func TestGenerateOptions(t *testing.T) {
 	for name, o := range map[string]GenerateOptions{"temperature": {Temperature: -1}, "top": {TopK: -1}, "tokens": {MaxTokens: -1}} {
 		for _, err := range m.Generate(context.Background(), *scope(t, "bf16"), []byte("x"), o) {
 			if err == nil {
-				t.Errorf("%s: no error", name)
+				t.Errorf("%s: got no error", name)
 			}
 		}
 	}
 	for _, err := range m.Generate(context.Background(), *scope(t, "bf16"), make([]byte, 49), GenerateOptions{}) {
 		if err == nil {
-			t.Error("a prompt longer than the positions is taken")
+			t.Error("prompt longer than the positions: got no error")
 		}
 	}
 	ctx, cancel := context.WithCancel(context.Background())

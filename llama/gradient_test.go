@@ -8,8 +8,8 @@ import (
 	"github.com/microscale-go/microscale/tensor"
 )
 
-// TestGradients compares the gradient of every parameter, under the recipe that
-// rounds nothing, with the change of the loss along it.
+// TestGradients compares the gradient of every parameter under f32 with the change of the loss along
+// it.
 func TestGradients(t *testing.T) {
 	for _, tied := range []bool{false, true} {
 		config := small

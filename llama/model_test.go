@@ -8,7 +8,7 @@ import (
 	"github.com/microscale-go/microscale/recipe"
 )
 
-// small is a model of two layers with a group of two heads.
+// small is a model of two layers with groups of two heads.
 var small = Config{HiddenSize: 128, IntermediateSize: 256, NumHiddenLayers: 2, NumAttentionHeads: 4, NumKeyValueHeads: 2}
 
 // text returns tokens of batch sequences and their targets.
@@ -32,15 +32,15 @@ func scope(t testing.TB, name string) *nn.Scope {
 	return &nn.Scope{Recipe: r, Random: nn.Random{Seed: 1}}
 }
 
-// recipes are all, or under -short (an emulated processor is a hundred times slower)
-// one with a state and one with every kind of quantization.
+// recipes returns all recipes, or under -short (for emulated processors) one with state and one with
+// every kind of quantization.
 func recipes() []recipe.Recipe {
 	return slices.DeleteFunc(recipe.Recipes(), func(r recipe.Recipe) bool {
 		return testing.Short() && r.Name != "delayed" && r.Name != "nvfp4"
 	})
 }
 
-// TestLearns: plain gradient descent lowers the loss under every recipe.
+// TestLearns checks that gradient descent lowers the loss under every recipe.
 func TestLearns(t *testing.T) {
 	for _, r := range recipes() {
 		t.Run(r.Name, func(t *testing.T) {
@@ -78,8 +78,8 @@ func TestLearns(t *testing.T) {
 	}
 }
 
-// TestRefuses: what cannot be computed is an error.
-func TestRefuses(t *testing.T) {
+// TestErrors checks the errors for invalid arguments.
+func TestErrors(t *testing.T) {
 	m, err := New(small, Options{}, 1)
 	if err != nil {
 		t.Fatal(err)
@@ -102,7 +102,7 @@ func TestRefuses(t *testing.T) {
 		},
 	} {
 		if err := f(); err == nil {
-			t.Errorf("%s: no error", name)
+			t.Errorf("%s: got no error", name)
 		}
 	}
 	padded := scope(t, "mxfp8")

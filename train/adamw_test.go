@@ -10,8 +10,8 @@ import (
 	"github.com/microscale-go/microscale/tensor"
 )
 
-// TestAdamW compares steps with the formulas in float64, and three threads with
-// one to the bit.
+// TestAdamW compares steps with the formulas in float64, and the bits on three threads with those on
+// one.
 func TestAdamW(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	a := AdamW{Beta1: 0.9, Beta2: 0.95, Epsilon: 1e-3, Decay: 0.5}
@@ -53,12 +53,12 @@ func TestAdamW(t *testing.T) {
 	}
 	for i, p := range one {
 		if !slices.Equal(p.Value.Data, three[i].Value.Data) {
-			t.Errorf("%s: other bits on three threads", p.Name)
+			t.Errorf("%s: results on one and three threads differ", p.Name)
 		}
 		for j, got := range p.Value.Data {
 			// Five steps, of a weight below 8 and of an update below rate, each rounded a few times.
 			if d := math.Abs(float64(got) - w[i][j]); d > 5*(8*0x1p-24+8*rate*0x1p-24) {
-				t.Fatalf("%s: element %d is %g, want %g", p.Name, j, got, w[i][j])
+				t.Fatalf("%s: element %d: got %g, want %g", p.Name, j, got, w[i][j])
 			}
 		}
 	}
@@ -70,16 +70,16 @@ func TestClip(t *testing.T) {
 	copy(p[1].Grad.Data, []float32{12, 0})
 	norm := gradientNorm(p, 2)
 	if norm != 13 {
-		t.Errorf("norm %g, want 13", norm)
+		t.Errorf("norm: got %g, want 13", norm)
 	}
 	for _, tc := range []struct{ limit, want float64 }{{0, 1}, {13, 1}, {20, 1}, {6.5, 0.5}} {
 		if got := clipScale(norm, tc.limit); got != tc.want {
-			t.Errorf("limit %g: scale %g, want %g", tc.limit, got, tc.want)
+			t.Errorf("limit %g: got scale %g, want %g", tc.limit, got, tc.want)
 		}
 	}
-	p[0].Grad.Data[0] = 1e30 // whose square is beyond float32
+	p[0].Grad.Data[0] = 1e30 // its square exceeds float32
 	if norm := gradientNorm(p, 1); math.Abs(norm/1e30-1) > 1e-6 {
-		t.Errorf("norm %g, want 1e30", norm)
+		t.Errorf("norm: got %g, want 1e30", norm)
 	}
 }
 
@@ -97,7 +97,7 @@ func TestSchedule(t *testing.T) {
 	} {
 		for step, want := range tc.at {
 			if got := tc.s.Factor(step, 100, tc.warmup); math.Abs(got-want) > 1e-12 {
-				t.Errorf("%s: step %d of 100, warm-up %g: %g, want %g", tc.s, step, tc.warmup, got, want)
+				t.Errorf("%s: step %d of 100, warm-up %g: got %g, want %g", tc.s, step, tc.warmup, got, want)
 			}
 		}
 	}
@@ -105,7 +105,7 @@ func TestSchedule(t *testing.T) {
 		for _, steps := range []int{1, 2, 3, 12} {
 			for step := range steps {
 				if f := s.Factor(step, steps, 0.1); !(f > 0 && f <= 1) {
-					t.Errorf("%s: step %d of %d: %g", s, step, steps, f)
+					t.Errorf("%s: step %d of %d: got %g, want 0 to 1", s, step, steps, f)
 				}
 			}
 		}

@@ -14,8 +14,8 @@ import (
 	"testing"
 )
 
-// TestWriteCheckpoint: what was written is read to the bit, the one before is
-// gone, and what a killed process left is neither taken nor in the way.
+// TestWriteCheckpoint checks that a checkpoint is read bit by bit, that the previous one is removed,
+// and that files of a killed process are neither used nor in the way.
 func TestWriteCheckpoint(t *testing.T) {
 	out := t.TempDir()
 	data := []float32{1, float32(math.Copysign(0, -1)), math.Float32frombits(1), math.MaxFloat32, 0.1}
@@ -37,7 +37,7 @@ func TestWriteCheckpoint(t *testing.T) {
 		dir := found.dir
 		got, err := readState(dir)
 		if err != nil || got.Step != step || !slices.Equal(got.TrainLoss, s.TrainLoss) {
-			t.Fatalf("step %d: read %+v, %v", step, got, err)
+			t.Fatalf("step %d: got %+v, %v", step, got, err)
 		}
 		read := []named{{"weight/a", make([]float32, len(data))}, {"m/a", make([]float32, 1)}}
 		scales, err := readTensors(filepath.Join(dir, tensorsName), read)
@@ -46,12 +46,12 @@ func TestWriteCheckpoint(t *testing.T) {
 		}
 		for i, v := range read[0].data {
 			if math.Float32bits(v) != math.Float32bits(data[i]) {
-				t.Errorf("value %d is %g, want %g", i, v, data[i])
+				t.Errorf("value %d: got %g, want %g", i, v, data[i])
 			}
 		}
 		entries, err := os.ReadDir(filepath.Join(out, checkpointFolder))
 		if err != nil || len(entries) != 1 {
-			t.Errorf("step %d: %v are there, %v", step, entries, err)
+			t.Errorf("step %d: got checkpoints %v, %v, want one", step, entries, err)
 		}
 	}
 	for _, other := range [][]named{
@@ -85,12 +85,12 @@ func TestReadStateErrors(t *testing.T) {
 		dir := t.TempDir()
 		write(t, filepath.Join(dir, stateName), []byte(text))
 		if _, err := readState(dir); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%q: error %v, want %q", text, err, want)
+			t.Errorf("%q: got error %v, want %q", text, err, want)
 		}
 	}
 }
 
-// TestStateChecksum flips every bit of a state: none is read.
+// TestStateChecksum flips every bit of a state, and checks that readState returns an error.
 func TestStateChecksum(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, stateName)
@@ -109,7 +109,7 @@ func TestStateChecksum(t *testing.T) {
 			damaged[i] ^= 1 << bit
 			write(t, path, damaged)
 			if got, err := readState(dir); err == nil && !reflect.DeepEqual(got, whole) {
-				t.Errorf("bit %d of byte %d: read as %+v", bit, i, got)
+				t.Errorf("bit %d of byte %d: got %+v, want an error", bit, i, got)
 			}
 		}
 	}
@@ -128,21 +128,21 @@ func TestDifference(t *testing.T) {
 	} {
 		got, err := difference(json.RawMessage(a), json.RawMessage(tc.b))
 		if err != nil || got != tc.want {
-			t.Errorf("%s: %q, %v, want %q", tc.b, got, err, tc.want)
+			t.Errorf("%s: got %q, %v, want %q", tc.b, got, err, tc.want)
 		}
 	}
 	if _, err := difference(json.RawMessage("{"), json.RawMessage("{}")); err == nil {
-		t.Error("half an object is none")
+		t.Error("half an object: got no error")
 	}
 }
 
 func TestStoreError(t *testing.T) {
 	err := storeError(&os.PathError{Op: "write", Path: "x", Err: syscall.ENOSPC}, "out", "the checkpoint of step 3")
 	if want := "out: the disk is full: the checkpoint of step 3 was not written"; !strings.HasPrefix(err.Error(), want) {
-		t.Errorf("%q, want %q", err, want)
+		t.Errorf("got %q, want %q", err, want)
 	}
 	err = storeError(&os.PathError{Op: "write", Path: "x", Err: syscall.EACCES}, "out", "the model")
 	if want := "x: the model was not written: permission denied"; err.Error() != want || !errors.Is(err, syscall.EACCES) {
-		t.Errorf("%q, want %q", err, want)
+		t.Errorf("got %q, want %q", err, want)
 	}
 }

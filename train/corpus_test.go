@@ -32,7 +32,7 @@ func TestOpenCorpus(t *testing.T) {
 		t.Fatal(err)
 	}
 	if c.Bytes() != len(one)+len(two) {
-		t.Errorf("%d bytes, want those of two files, %d", c.Bytes(), len(one)+len(two))
+		t.Errorf("got %d bytes, want those of two files, %d", c.Bytes(), len(one)+len(two))
 	}
 	if !bytes.HasPrefix(c.train, one[:512]) || !bytes.HasSuffix(c.train, two[:512]) {
 		t.Error("the files are not in the order of their paths")
@@ -42,7 +42,7 @@ func TestOpenCorpus(t *testing.T) {
 		t.Fatal(err)
 	}
 	if both.Digest() != c.Digest() {
-		t.Error("the same text from two sources has another digest")
+		t.Error("digests of the same text from one and two sources differ")
 	}
 	if other, _ := OpenCorpus(filepath.Join(dir, "a.txt")); other.Digest() == c.Digest() {
 		t.Error("another text has the same digest")
@@ -72,10 +72,10 @@ func TestOpenCorpusErrors(t *testing.T) {
 		}
 		_, err := OpenCorpus(source)
 		if err == nil && tc.source == "secret" && os.Getuid() == 0 {
-			continue // who may read everything
+			continue // root reads everything
 		}
 		if err == nil || !strings.Contains(err.Error(), tc.want) || !strings.HasPrefix(err.Error(), source) {
-			t.Errorf("%q: error %v, want %q", tc.source, err, tc.want)
+			t.Errorf("%q: got error %v, want %q", tc.source, err, tc.want)
 		}
 	}
 	c, err := OpenCorpus(filepath.Join(dir, "tiny"))
@@ -104,7 +104,7 @@ func TestSufficientBytes(t *testing.T) {
 	}
 }
 
-// TestGoRoot: the standard library's source where Go is, which it is in a test.
+// TestGoRoot reads the source of the standard library.
 func TestGoRoot(t *testing.T) {
 	if _, err := goSource(); err != nil {
 		t.Skip(err)
@@ -114,14 +114,14 @@ func TestGoRoot(t *testing.T) {
 		t.Fatal(err)
 	}
 	if c.Bytes() < 4<<20 || c.Bytes() > maxGo || !bytes.Contains(c.train[:4096], []byte("package tar")) {
-		t.Errorf("%d bytes that begin with %.60q", c.Bytes(), c.train)
+		t.Errorf("got %d bytes that begin with %.60q", c.Bytes(), c.train)
 	}
 }
 
 func TestSynthetic(t *testing.T) {
 	a, b := synthesize(1<<16), synthesize(1<<15)
 	if !bytes.HasPrefix(a, b) || len(a) != 1<<16 {
-		t.Error("not the same text every time")
+		t.Error("two calls return different texts")
 	}
 	const want = "Nine and four make thirteen."
 	if !bytes.Contains(a, []byte("make")) || bytes.Contains(a, []byte(strings.Replace(want, "thirteen", "twelve", 1))) {
@@ -130,36 +130,36 @@ func TestSynthetic(t *testing.T) {
 	t.Logf("%s", a[:600])
 }
 
-// TestWindows: windows of training lie within the text, depend on seed and step,
-// and reach all of it; those of validation do not overlap.
+// TestWindows checks that training windows lie within the text, depend on seed and step, and cover all
+// of it, and that validation windows do not overlap.
 func TestWindows(t *testing.T) {
 	const length, sequence = 1000, 10
-	least, most := length, 0
+	first, last := length, 0
 	for step := range 500 {
 		for _, at := range trainingStarts(length, sequence, 4, 1, step) {
-			least, most = min(least, at), max(most, at)
+			first, last = min(first, at), max(last, at)
 		}
 	}
-	if least > 5 || most < length-sequence-6 || most > length-sequence-1 {
-		t.Errorf("windows begin at %d to %d", least, most)
+	if first > 5 || last < length-sequence-6 || last > length-sequence-1 {
+		t.Errorf("got windows from %d to %d", first, last)
 	}
 	a, b := trainingStarts(length, sequence, 4, 1, 7), trainingStarts(length, sequence, 4, 2, 7)
 	if a[0] == b[0] && a[1] == b[1] {
-		t.Error("another seed draws the same windows")
+		t.Error("two seeds draw the same windows")
 	}
 	for _, count := range []int{1, 5, 98, 99, 200} {
 		starts := validationStarts(length, sequence, count)
 		if len(starts) != min(count, 99) {
-			t.Errorf("%d windows, asked for %d", len(starts), count)
+			t.Errorf("got %d windows, want %d", len(starts), count)
 		}
 		for i, at := range starts {
 			if at+sequence+1 > length || i > 0 && at < starts[i-1]+sequence {
-				t.Errorf("%d windows: number %d begins at %d", count, i, at)
+				t.Errorf("%d windows: window %d starts at %d", count, i, at)
 			}
 		}
 	}
 	tokens, targets := windows([]byte("abcdef"), []int{0, 3}, 2)
 	if got := string([]byte{byte(tokens[0]), byte(tokens[1]), byte(tokens[2]), byte(tokens[3]), byte(targets[0]), byte(targets[3])}); got != "abdebf" {
-		t.Errorf("tokens and targets %q", got)
+		t.Errorf("got tokens and targets %q", got)
 	}
 }

@@ -13,9 +13,8 @@ import (
 	"github.com/microscale-go/microscale/nn"
 )
 
-// TestFootprint compares what is predicted with what a run reports: the predicted
-// model is exact, and the activations are no more than those that are kept, and at
-// least half of them.
+// TestFootprint compares the prediction with the memory that a run reports: the model is exact, and
+// activations are at least half of the saved ones, but not more.
 func TestFootprint(t *testing.T) {
 	for _, name := range []string{"bf16", "f32", "mxfp8", "nvfp4"} {
 		for _, recompute := range []bool{false, true} {
@@ -25,18 +24,18 @@ func TestFootprint(t *testing.T) {
 			result := mustRun(t, c)
 			f := c.footprint()
 			if want := float64(16 * result.Parameters); f.model != want {
-				t.Errorf("%s: %g bytes are predicted for the model, want %g", name, f.model, want)
+				t.Errorf("%s: model: got %g predicted bytes, want %g", name, f.model, want)
 			}
 			kept := float64(result.Memory.Activations()) // recomputed: of the layer that is computed again, too
 			if f.activations > kept || !recompute && f.activations < kept/2 {
-				t.Errorf("%s, recompute %t: %g bytes of activations are predicted, %g are kept", name, recompute, f.activations, kept)
+				t.Errorf("%s, recompute %t: activations: got %g predicted bytes, the run saved %g", name, recompute, f.activations, kept)
 			}
 		}
 	}
 }
 
-// TestFootprintQuantized: what is predicted is no more than what is held where weights
-// and activations are held quantized.
+// TestFootprintQuantized checks that the prediction does not exceed the memory of a run with quantized
+// weights and activations.
 func TestFootprintQuantized(t *testing.T) {
 	for _, change := range []func(*Config){
 		func(c *Config) { c.HoldQuantized = true },
@@ -50,17 +49,17 @@ func TestFootprintQuantized(t *testing.T) {
 		result := mustRun(t, c)
 		f, m := c.footprint(), result.Memory
 		if held := float64(m.Masters + m.Gradients + m.Moments); f.model != held {
-			t.Errorf("%+v: %g bytes are predicted for the model, and %g are held", c.Recipe.Attention, f.model, held)
+			t.Errorf("%+v: model: got %g predicted bytes, want %g", c.Recipe.Attention, f.model, held)
 		}
 		// Inputs of linear layers and of the last norm, a ninth of two layers', are not predicted.
 		if saved := float64(m.Activations() - m.Linear); f.activations > saved || f.activations < 0.8*saved {
-			t.Errorf("%+v: %g bytes of activations are predicted, and %g are saved", c.Recipe.Attention, f.activations, saved)
+			t.Errorf("%+v: activations: got %g predicted bytes, the run saved %g", c.Recipe.Attention, f.activations, saved)
 		}
 	}
 }
 
-// TestMemoryCheck: sizes that the machine has no memory for are an error that says
-// how much is needed and what to lower, and nothing is written.
+// TestMemoryCheck checks the errors for sizes that exceed the memory of the machine, and that nothing
+// is written.
 func TestMemoryCheck(t *testing.T) {
 	defer func() { available = memory.Available }()
 	for _, tc := range []struct {
@@ -83,10 +82,10 @@ func TestMemoryCheck(t *testing.T) {
 		c.Model.NumAttentionHeads, c.Model.NumKeyValueHeads = 2, 2
 		_, err := Run(context.Background(), c)
 		if err == nil || !strings.HasPrefix(err.Error(), tc.want) || !strings.Contains(err.Error(), " are available: lower it") {
-			t.Errorf("%v, want %s", err, tc.want)
+			t.Errorf("got %v, want %s", err, tc.want)
 		}
 		if _, err := os.Stat(c.Out); !os.IsNotExist(err) {
-			t.Errorf("%s: something is written", tc.want)
+			t.Errorf("%s: the directory was created", tc.want)
 		}
 	}
 	c := tiny(t, "bf16")
@@ -95,7 +94,7 @@ func TestMemoryCheck(t *testing.T) {
 	mustRun(t, c)
 	available = func() int64 { return int64(f.model) }
 	if _, err := Run(context.Background(), c); err == nil || !strings.Contains(err.Error(), "lower it") {
-		t.Errorf("one byte too few: %v", err)
+		t.Errorf("one byte too few: got %v", err)
 	}
 	model, err := llama.New(c.Model, c.Options, 1)
 	if err != nil {
@@ -107,6 +106,6 @@ func TestMemoryCheck(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := Evaluate(context.Background(), model, nn.Scope{Recipe: c.Recipe}, tokens, targets, c.Sequence); err == nil || !strings.Contains(err.Error(), "shorter sequences") {
-		t.Errorf("evaluation: %v", err)
+		t.Errorf("evaluation: got %v", err)
 	}
 }

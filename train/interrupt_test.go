@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestInterruptedRun: a run that is interrupted names its checkpoint, or none where it
-// writes nothing; another run does not begin in its directory.
+// TestInterruptedRun checks the error of an interrupted run with and without a directory, and that
+// another run does not start in that directory.
 func TestInterruptedRun(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "out")
 	for _, dir := range []string{"", out} {
@@ -29,15 +29,15 @@ func TestInterruptedRun(t *testing.T) {
 	c := tiny(t, "bf16")
 	c.Out = out
 	if _, err := Run(context.Background(), c); !errors.Is(err, fs.ErrExist) {
-		t.Errorf("a second run in the directory: %v", err)
+		t.Errorf("second run in the directory: got %v", err)
 	}
 	after := filesOf(t, out)
 	if len(before) == 0 || len(after) != len(before) {
-		t.Errorf("the directory has %d files, and had %d", len(after), len(before))
+		t.Errorf("got %d files, want %d", len(after), len(before))
 	}
 	for name, data := range before {
 		if !bytes.Equal(after[name], data) {
-			t.Errorf("%s has changed", name)
+			t.Errorf("%s changed", name)
 		}
 	}
 }

@@ -22,7 +22,7 @@ import (
 	"github.com/microscale-go/microscale/recipe"
 )
 
-// tiny returns a run of a few milliseconds a step under a recipe.
+// tiny returns a run with steps of a few milliseconds.
 func tiny(t *testing.T, name string) Config {
 	t.Helper()
 	r, err := recipe.Lookup(name)
@@ -47,7 +47,7 @@ func onStep(step int, f func()) func(Event) {
 	}
 }
 
-// mustRun runs a configuration that works.
+// mustRun runs c and fails the test on errors.
 func mustRun(t *testing.T, c Config) *Result {
 	t.Helper()
 	r, err := Run(context.Background(), c)
@@ -57,21 +57,20 @@ func mustRun(t *testing.T, c Config) *Result {
 	return r
 }
 
-// same reports whether two runs have the same losses to the bit.
+// same reports whether two runs have bit-identical losses.
 func same(a, b *Result) bool {
 	return slices.Equal(a.TrainLoss, b.TrainLoss) && slices.Equal(a.Validation, b.Validation)
 }
 
-// recipes are all, or under -short (an emulated processor is a hundred times slower)
-// one with a state and one with every kind of quantization.
+// recipes returns all recipes, or under -short (for emulated processors) one with state and one with
+// every kind of quantization.
 func recipes() []recipe.Recipe {
 	return slices.DeleteFunc(recipe.Recipes(), func(r recipe.Recipe) bool {
 		return testing.Short() && r.Name != "delayed" && r.Name != "nvfp4"
 	})
 }
 
-// TestThreads: the same losses to the bit on any number of threads, and others
-// from another seed.
+// TestThreads checks that losses do not depend on the number of threads, but on the seed.
 func TestThreads(t *testing.T) {
 	for _, r := range recipes() {
 		c := tiny(t, r.Name)
@@ -80,20 +79,20 @@ func TestThreads(t *testing.T) {
 		for _, threads := range []int{2, 3} {
 			c.Threads = threads
 			if got := mustRun(t, c); !same(got, want) {
-				t.Errorf("%s: losses on %d threads\n%v\nwant\n%v", r.Name, threads, got.TrainLoss, want.TrainLoss)
+				t.Errorf("%s: losses on %d threads: got\n%v\nwant\n%v", r.Name, threads, got.TrainLoss, want.TrainLoss)
 			}
 		}
 		c.Seed = 2
 		if got := mustRun(t, c); same(got, want) {
-			t.Errorf("%s: another seed has the same losses", r.Name)
+			t.Errorf("%s: losses of two seeds are equal", r.Name)
 		}
 		if steps := []int{want.Validation[0].Step, want.Validation[1].Step}; !slices.Equal(steps, []int{3, 4}) {
-			t.Errorf("%s: validated after steps %v", r.Name, steps)
+			t.Errorf("%s: got validations after steps %v", r.Name, steps)
 		}
 	}
 }
 
-// TestLearns: on text of our own, the loss falls from ln 256 under every recipe.
+// TestLearns checks that the loss falls from ln 256 under every recipe.
 func TestLearns(t *testing.T) {
 	for _, r := range recipes() {
 		c := tiny(t, r.Name)
@@ -102,14 +101,13 @@ func TestLearns(t *testing.T) {
 		first := got.TrainLoss[0]
 		_, last := got.FinalLoss()
 		if math.Abs(first-math.Log(256)) > 0.3 || last > 3.5 {
-			t.Errorf("%s: the loss goes from %.3f to %.3f", r.Name, first, last)
+			t.Errorf("%s: got losses from %.3f to %.3f", r.Name, first, last)
 		}
 	}
 }
 
-// TestHoldQuantized: the losses are the same to the bit, since products take the
-// same codes, and the model that comes out has their values. A step computes again
-// under recipes that have activations recomputed.
+// TestHoldQuantized checks that losses with held weights are bit-identical, with and without
+// recomputation, and that the resulting model has the decoded values.
 func TestHoldQuantized(t *testing.T) {
 	for _, name := range []string{"delayed", "tensorwise", "mxfp8", "nvfp4"} {
 		c := tiny(t, name)
@@ -118,18 +116,18 @@ func TestHoldQuantized(t *testing.T) {
 		c.HoldQuantized = true
 		got := mustRun(t, c)
 		if !same(got, want) {
-			t.Errorf("%s: losses\n%v\nwant\n%v", name, got.TrainLoss, want.TrainLoss)
+			t.Errorf("%s: got losses\n%v\nwant\n%v", name, got.TrainLoss, want.TrainLoss)
 		}
-		// Weights that are held save the columnwise copies of all layers but one.
+		// Held weights save the columnwise copies of all layers but one.
 		n, m := want.Memory, got.Memory
 		if m.Masters != n.Masters || m.Rowwise != n.Rowwise || m.Activations() != n.Activations() || m.Columnwise >= n.Columnwise || m.Total() >= n.Total() {
-			t.Errorf("%s: %+v is held with quantized weights, %+v without", name, m, n)
+			t.Errorf("%s: got memory %+v with held weights, %+v without", name, m, n)
 		}
 		for i, p := range got.Model.Params() {
 			master := want.Model.Params()[i]
 			quantized := strings.Contains(p.Name, "proj")
 			if slices.Equal(p.Value.Data, master.Value.Data) == quantized {
-				t.Errorf("%s: %s: the values are those of the master weights: %t", name, p.Name, quantized)
+				t.Errorf("%s: %s: values equal the master weights: %t", name, p.Name, quantized)
 			}
 		}
 	}
@@ -140,8 +138,8 @@ func TestHoldQuantized(t *testing.T) {
 	}
 }
 
-// TestHoldQuantizedHeap measures the heap between two steps: weights that are held save
-// the memory of their columnwise copies.
+// TestHoldQuantizedHeap measures the heap between two steps: held weights save the memory of columnwise
+// copies.
 func TestHoldQuantizedHeap(t *testing.T) {
 	heap := func(hold bool) (live int64, m llama.Memory) {
 		c := tiny(t, "mxfp8")
@@ -163,12 +161,12 @@ func TestHoldQuantizedHeap(t *testing.T) {
 	held, with := heap(true)
 	want := without.Columnwise - with.Columnwise
 	if want <= 0 || int(plain-held) < want/2 {
-		t.Errorf("the heap has %d bytes with quantized weights and %d without, want %d less", held, plain, want)
+		t.Errorf("heap: got %d bytes with held weights and %d without, want %d less", held, plain, want)
 	}
 	t.Logf("%d bytes of heap with quantized weights, %d without; %d less are counted", held, plain, want)
 }
 
-// TestMicrobatches: gradients are the mean over the batch, in any number of parts.
+// TestMicrobatches checks that gradients are the mean over the batch for any number of microbatches.
 // Under f32 only the order of sums differs.
 func TestMicrobatches(t *testing.T) {
 	c := tiny(t, "f32")
@@ -178,7 +176,7 @@ func TestMicrobatches(t *testing.T) {
 	got := mustRun(t, c)
 	for i := range want.TrainLoss {
 		if d := math.Abs(got.TrainLoss[i] - want.TrainLoss[i]); d > 1e-3 {
-			t.Errorf("step %d: loss %g, want %g", i+1, got.TrainLoss[i], want.TrainLoss[i])
+			t.Errorf("step %d: got loss %g, want %g", i+1, got.TrainLoss[i], want.TrainLoss[i])
 		}
 	}
 }
@@ -200,7 +198,7 @@ func TestResume(t *testing.T) {
 			cancel()
 			if err == nil {
 				if !same(got, want) {
-					t.Errorf("%s: losses\n%v\nwant\n%v", name, got.TrainLoss, want.TrainLoss)
+					t.Errorf("%s: got losses\n%v\nwant\n%v", name, got.TrainLoss, want.TrainLoss)
 				}
 				break
 			}
@@ -214,23 +212,23 @@ func TestResume(t *testing.T) {
 			c.Resume = true
 		}
 		if _, err := Run(context.Background(), c); !errors.Is(err, ErrDone) {
-			t.Errorf("%s: a run that is done resumes: %v", name, err)
+			t.Errorf("%s: resume of a complete run: got %v, want ErrDone", name, err)
 		}
 		if found, err := look(c.Out); err != nil || found.dir != "" || len(found.debris) > 0 {
-			t.Errorf("%s: a run that is done left %+v, %v", name, found, err)
+			t.Errorf("%s: a complete run left %+v, %v", name, found, err)
 		}
 		m, err := llama.Load(c.Out, llama.LoadOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		if n := len(m.Params()); n != len(want.Model.Params()) {
-			t.Errorf("%s: the model that was saved has %d parameters", name, n)
+			t.Errorf("%s: saved model: got %d parameters", name, n)
 		}
 	}
 }
 
-// TestKilled kills the process of a run at several points, resumes it in another
-// until that is killed too, and compares the losses with those of one run.
+// TestKilled kills the process of a run at several steps, resumes it in another process until that is
+// killed too, and compares the losses with those of one run.
 func TestKilled(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: this test starts processes")
@@ -279,7 +277,7 @@ func TestKilled(t *testing.T) {
 			}
 			i := slices.Index(losses, line)
 			if i < 0 {
-				t.Fatalf("a process that resumes after %d kills prints %q, want one of\n%s", kill-1, line, strings.Join(losses, ""))
+				t.Fatalf("process after %d kills: got %q, want one of\n%s", kill-1, line, strings.Join(losses, ""))
 			}
 			reached = max(reached, i+1)
 			if seen++; seen == 2 { // while the checkpoint of the step is written
@@ -293,18 +291,17 @@ func TestKilled(t *testing.T) {
 			break
 		}
 		if kill > 2*c.Steps {
-			t.Fatalf("after %d kills, step %d is reached", kill, reached)
+			t.Fatalf("got to step %[2]d after %[1]d kills", kill, reached)
 		}
 		mode = "resume"
 	}
 	if reached != c.Steps {
-		t.Errorf("the run ends after step %d", reached)
+		t.Errorf("the run ended after step %d", reached)
 	}
 }
 
-// TestResumeRefuses: a checkpoint of another model, recipe or text is refused, and
-// the message says what differs.
-func TestResumeRefuses(t *testing.T) {
+// TestResumeMismatch checks the errors for a checkpoint of another model, recipe or text.
+func TestResumeMismatch(t *testing.T) {
 	c := tiny(t, "mxfp8")
 	c.Out = filepath.Join(t.TempDir(), "out")
 	ctx, cancel := context.WithCancel(context.Background())
@@ -313,7 +310,7 @@ func TestResumeRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := Run(context.Background(), c); !errors.Is(err, fs.ErrExist) {
-		t.Errorf("a new run in the directory of another: %v", err)
+		t.Errorf("new run in the directory of another: got %v", err)
 	}
 	c.Resume = true
 	for _, tc := range []struct {
@@ -333,19 +330,19 @@ func TestResumeRefuses(t *testing.T) {
 			t.Errorf("error %v, want %q", err, tc.want)
 		}
 	}
-	c.Threads = 3 // which nothing depends on
+	c.Threads = 3 // not part of the identity
 	mustRun(t, c)
 }
 
-// TestTwoRuns: while a run goes on in a directory, every other there is refused,
-// from before its first checkpoint; and it ends well.
+// TestTwoRuns checks that a second run in the directory of an active one is an error, also before the
+// first checkpoint, and does not disturb the first.
 func TestTwoRuns(t *testing.T) {
 	c := tiny(t, "bf16")
 	c.Steps, c.CheckpointEvery, c.Out = 2, 1, filepath.Join(t.TempDir(), "out")
 	if err := os.Mkdir(c.Out, 0o777); err != nil {
 		t.Fatal(err)
 	}
-	refused := func(err error) {
+	busy := func(err error) {
 		t.Helper()
 		if !errors.Is(err, ErrBusy) || !strings.HasPrefix(err.Error(), c.Out+": another run is writing to it") {
 			t.Errorf("got %v, want ErrBusy", err)
@@ -356,16 +353,16 @@ func TestTwoRuns(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = Run(context.Background(), c)
-	refused(err)
+	busy(err)
 	release()
 	resumed := c
 	resumed.Resume = true
 	other := c
 	c.Progress = onStep(0, func() {
 		_, err := Run(context.Background(), resumed)
-		refused(err)
+		busy(err)
 		_, _, err = LastCheckpoint(c.Out)
-		refused(err)
+		busy(err)
 		if _, err = Run(context.Background(), other); !errors.Is(err, fs.ErrExist) {
 			t.Errorf("a new run beside an active one: got %v, want fs.ErrExist", err)
 		}
@@ -378,7 +375,7 @@ func TestTwoRuns(t *testing.T) {
 	}
 }
 
-// TestWithdraw: a run whose first step cannot be made leaves nothing.
+// TestWithdraw checks that a run whose first step fails leaves no files.
 func TestWithdraw(t *testing.T) {
 	c := tiny(t, "nvfp4")
 	c.Model.MaxPositionEmbeddings = c.Sequence / 2
@@ -387,11 +384,11 @@ func TestWithdraw(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 	if _, err := os.Stat(c.Out); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("something is left: %v", err)
+		t.Errorf("directory: got %v, want none", err)
 	}
 }
 
-// TestAnyLength: sequences of a length that no format divides are filled up.
+// TestAnyLength trains on sequences whose length is not a multiple of any block.
 func TestAnyLength(t *testing.T) {
 	for _, name := range []string{"delayed", "nvfp4"} {
 		c := tiny(t, name)
@@ -400,8 +397,8 @@ func TestAnyLength(t *testing.T) {
 	}
 }
 
-// TestDiverged: a run whose weights grow without bound stops, says where, and its
-// last checkpoint is kept, also where NaN makes the scales of a product NaN.
+// TestDiverged checks that a run whose weights grow without bound returns a *Diverged and keeps its last
+// checkpoint, also if NaN makes scales NaN.
 func TestDiverged(t *testing.T) {
 	for _, name := range []string{"bf16", "mxfp8", "nvfp4", "blockwise"} {
 		c := tiny(t, name)
@@ -414,11 +411,11 @@ func TestDiverged(t *testing.T) {
 		_, err := Run(context.Background(), c)
 		var d *Diverged
 		if !errors.As(err, &d) {
-			t.Fatalf("recipe %s: error %v", name, err)
+			t.Fatalf("recipe %s: got error %v", name, err)
 		}
 		t.Log(name, err)
 		if d.Tensor == "" || d.NaN+d.Inf == 0 || d.Kept != d.Step-1 {
-			t.Errorf("recipe %s: %+v", name, d)
+			t.Errorf("recipe %s: got %+v", name, d)
 		}
 		if stored, _, err := LastCheckpoint(c.Out); err != nil || stored != d.Kept {
 			t.Errorf("recipe %s: the last checkpoint has %d steps, %v", name, stored, err)

@@ -13,8 +13,7 @@ import (
 	"github.com/microscale-go/microscale/hf"
 )
 
-// A tree is the content of files by their paths; a path with a slash at its end is
-// that of a directory.
+// A tree has the contents of files by path. A path that ends in a slash is a directory.
 type tree map[string][]byte
 
 func (f tree) write(t *testing.T, dir string) {
@@ -50,9 +49,9 @@ func filesOf(t *testing.T, dir string) tree {
 	return f
 }
 
-// TestStates starts and resumes a run in every state of its directory that a kill, a
-// loss of power or damage leaves: it ends with the bytes of a run that had no trouble,
-// or says in one line what is there and changes nothing.
+// TestStates starts and resumes a run in every state in which a kill, a loss of power or damage can
+// leave its directory. The run ends with the bytes of an undisturbed run, or with an error of one line
+// and an unchanged directory.
 func TestStates(t *testing.T) {
 	c := tiny(t, "mxfp8")
 	c.Steps, c.CheckpointEvery = 3, 0
@@ -73,7 +72,7 @@ func TestStates(t *testing.T) {
 	const first, second, third = "checkpoint/step-00000001/", "checkpoint/step-00000002/", "checkpoint/step-00000003.partial/"
 	state, tensors := files[first+stateName], files[first+tensorsName]
 	if len(files) != 2 || state == nil || tensors == nil {
-		t.Fatalf("the checkpoint has %d files", len(files))
+		t.Fatalf("checkpoint: got %d files, want 2", len(files))
 	}
 	flipped := func(data []byte, at int) []byte {
 		data = bytes.Clone(data)
@@ -161,11 +160,11 @@ func TestStates(t *testing.T) {
 						line = err.Error()
 					}
 					if !strings.Contains(line, expect) || strings.Contains(line, "\n") {
-						t.Errorf("says %q, want %q", line, expect)
+						t.Errorf("got %q, want %q", line, expect)
 					}
 				}
 				if failed := expect != "" && notice == ""; failed != (err != nil) {
-					t.Fatalf("notice %q, error %v", notice, err)
+					t.Fatalf("got notice %q, error %v", notice, err)
 				}
 				got, expected := filesOf(t, c.Out), want
 				if err != nil {
@@ -173,7 +172,7 @@ func TestStates(t *testing.T) {
 					delete(expected, ".")
 					delete(expected, "checkpoint.discarded/step-00000003/"+stateName)
 				} else if len(result.TrainLoss) != c.Steps {
-					t.Errorf("%d losses", len(result.TrainLoss))
+					t.Errorf("got %d losses", len(result.TrainLoss))
 				}
 				if notes, ok := tc.files["notes.txt"]; ok && err == nil {
 					expected = with(want, "notes.txt", notes)
@@ -184,10 +183,10 @@ func TestStates(t *testing.T) {
 					}
 				}
 				if len(got) != len(expected) && mode != "start" {
-					t.Errorf("%d files are there, want %d", len(got), len(expected))
+					t.Errorf("got %d files, want %d", len(got), len(expected))
 				}
 				if _, err := os.Stat(filepath.Join(c.Out, checkpointFolder)); err == nil && notice != "" {
-					t.Error("the folder of checkpoints is left")
+					t.Error("the directory of checkpoints was not removed")
 				}
 			})
 		}
