@@ -1,0 +1,42 @@
+package lattice
+
+import (
+	"go/ast"
+	"go/doc"
+	"go/parser"
+	"go/token"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// noExample lists the public packages that may lack an Example, with the reason.
+var noExample = map[string]string{
+	"comm/mpi": "needs an MPI library",
+}
+
+// TestExamples checks that every public package has an Example whose output go test compares.
+func TestExamples(t *testing.T) {
+	for name := range readImports(t) {
+		if strings.HasPrefix(name, "internal/") || strings.HasPrefix(name, "cmd/") || name == "interop" {
+			continue
+		}
+		paths, err := filepath.Glob(filepath.Join(root, filepath.FromSlash(name), "*_test.go"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var files []*ast.File
+		for _, path := range paths {
+			file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ParseComments)
+			if err != nil {
+				t.Fatal(err)
+			}
+			files = append(files, file)
+		}
+		checked := slices.ContainsFunc(doc.Examples(files...), func(e *doc.Example) bool { return e.Output != "" })
+		if _, excepted := noExample[name]; checked == excepted {
+			t.Errorf("%s: has an Example with output: %t; listed as an exception: %t", name, checked, excepted)
+		}
+	}
+}
