@@ -3,6 +3,7 @@ package mma_test
 import (
 	"flag"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 
@@ -139,13 +140,14 @@ func TestMulZeros(t *testing.T) {
 			}
 			const n = 512
 			k := 2 * u.K
-			rows := [][]byte{make([]byte, k), make([]byte, k), make([]byte, k), make([]byte, k)}
+			rows := [][]byte{make([]byte, k), make([]byte, k), make([]byte, k), make([]byte, k), nil}
 			rows[1][k-1] = 1 // the least subnormal
 			rows[2][0] = byte(u.A.Scalar.Encode(1))
 			for i := range rows[3] {
 				rows[3][i] = byte(u.A.Scalar.Encode(float32(i%3 - 1)))
 			}
-			scales := []byte{0, 1, 0x38, 112, 126, 134} // none is NaN
+			rows[4] = slices.Repeat([]byte{byte(u.A.Scalar.Encode(-1))}, k) // under a zero scale, -0
+			scales := []byte{0, 1, 0x38, 112, 126, 134}                     // none is NaN
 			a, b := mma.Matrix{Rows: len(rows) * len(scales), K: k}, mma.Matrix{Rows: n, K: k}
 			for i := range a.Rows {
 				a.Codes = append(a.Codes, rows[i%len(rows)]...)

@@ -313,6 +313,7 @@ runDots does.`, "rows int, x *dotsArgs")
 			fn.I("VCVTPS2PD", p["c"].At(64*v+32*h), z)
 			fn.I("VMULPD", y, z, z)
 			fn.I("VRNDSCALEPD", 3, z, z)
+			fn.I("VADDPD", zero, z, z)    // not -0, to which negative dot products times zero scales add -0
 			fn.I("VPSUBQ", quarter, y, w) // 2^(33-E)
 			for s := range blocks {
 				fn.I("VEXTRACTI64X4", h, dot[s], Y(9))
