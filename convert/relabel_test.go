@@ -291,7 +291,7 @@ func TestRelabelRefused(t *testing.T) {
 		{format: quant.FP8Block, from: "deepseek", to: "modelopt", want: "l.0.up_proj.weight: convention modelopt does not support it: 130 rows are not a multiple of 128; nothing was written"},
 		{format: quant.MXFP8, from: "plain", to: "mxfp8", want: "l.1.up_proj.weight: convention mxfp8 does not support it: 100 columns are not a multiple of 32; nothing was written"},
 		{format: quant.MXFP8, from: "mxfp8", to: "quark", want: "convention quark does not support mxfp8: use one of mxfp4, mxfp6-e3m2, mxfp6-e2m3"},
-		{format: quant.MXFP4, from: "quark", to: "gpt-oss", want: "does not support it: no experts of one tensor"},
+		{format: quant.MXFP4, from: "quark", to: "gpt-oss", want: "does not support it: not fused experts"},
 		{format: quant.FP8Tensor, from: "compressed-tensors", to: "modelopt", want: "scheme FP8 of convention modelopt stores scales of activations: give a calibration"},
 		{format: quant.MXFP4, from: "compressed-tensors", to: "mlx", scheme: "MXFP4", want: ""},
 		{format: quant.MXFP4, from: "compressed-tensors", to: "mlx", scheme: "nvfp4", want: `convention mlx has no scheme "nvfp4" for mxfp4: use one of mxfp4`},

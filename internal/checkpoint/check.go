@@ -129,7 +129,7 @@ func (m *Model) checkPatterns(d description) (complete bool) {
 		entries []string
 	}{{"ignore list", m.Ignore}, {"list of targets", d.targets}} {
 		for _, entry := range list.entries {
-			if err := badPattern(entry); err != nil && m.Convention.matches == nil {
+			if err := badPattern(entry); err != nil && m.Convention.patterns == regexps {
 				complete = false
 				m.Problems = append(m.Problems, Problem{Mended: true,
 					Text: fmt.Sprintf("%q on the %s is no regular expression that is read here (%v): name the modules in its place", entry, list.name, err)})

@@ -126,7 +126,7 @@ type ctArgs struct {
 	ZPDtype        *string        `json:"zp_dtype"`
 }
 
-func configureCompressedTensors(chosen *scheme, o Settings) any {
+func configureCompressedTensors(chosen *scheme, o Settings) (config, sidecar any) {
 	i := slices.IndexFunc(ctSchemes, func(s ctScheme) bool { return s.name == chosen.name })
 	s := ctSchemes[i] // chosen is one of them
 	s.weights.Dynamic, s.weights.Observer, s.weights.Symmetric, s.weights.Type = false, ptr("memoryless_minmax"), true, "float"
@@ -144,7 +144,7 @@ func configureCompressedTensors(chosen *scheme, o Settings) any {
 		activations.ObserverKwargs = map[string]any{}
 		group.InputActivations = &activations
 	}
-	config := ctConfig{
+	c := ctConfig{
 		ConfigGroups:       map[string]ctGroup{"group_0": group},
 		Format:             s.layout,
 		Ignore:             o.Ignore,
@@ -153,10 +153,10 @@ func configureCompressedTensors(chosen *scheme, o Settings) any {
 		Version:            ctVersion,
 	}
 	if o.KVCache {
-		config.KVCacheScheme = &ctArgs{Dynamic: false, NumBits: 8, Observer: ptr("memoryless_minmax"), ObserverKwargs: map[string]any{},
+		c.KVCacheScheme = &ctArgs{Dynamic: false, NumBits: 8, Observer: ptr("memoryless_minmax"), ObserverKwargs: map[string]any{},
 			Strategy: "tensor", Symmetric: true, Type: "float"}
 	}
-	return config
+	return c, nil
 }
 
 const compressedTensorsMethod = "compressed-tensors"

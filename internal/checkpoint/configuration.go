@@ -17,7 +17,8 @@ import (
 // Configuration returns the configuration of a checkpoint whose weights are in f
 // but for the ignored modules.
 func (c *Convention) Configuration(f quant.Format, o Settings) any {
-	return c.configure(c.scheme(f), o)
+	config, _ := c.configure(c.scheme(f), o)
+	return config
 }
 
 // configurationKey is the member of config.json, and the metadata key under which
@@ -66,7 +67,8 @@ func (c *Convention) Files(f quant.Format, o Settings) []File {
 	if c.sidecar == "" {
 		return nil
 	}
-	data, err := json.MarshalIndent(c.configureSidecar(c.scheme(f), o), "", "    ")
+	_, sidecar := c.configure(c.scheme(f), o)
+	data, err := json.MarshalIndent(sidecar, "", "    ")
 	if err != nil {
 		panic(err) // strings and numbers always marshal
 	}
@@ -181,10 +183,28 @@ func withinModules(ignore []string) func(module string) bool {
 	}
 }
 
+// An ignoreSyntax says how clients match modules with the entries of an ignore list.
+type ignoreSyntax uint8
+
+const (
+	regexps   ignoreSyntax = iota // exact names, and regular expressions after "re:"
+	wildcards                     // exact names, and wildcards
+	anyRun                        // any run of the words between the periods of the name
+)
+
+// claims reports whether a configuration without quant_method is of the convention.
+func (c *Convention) claims(config json.RawMessage) bool {
+	var members map[string]any
+	if len(c.marks) == 0 || json.Unmarshal(config, &members) != nil {
+		return false
+	}
+	return !slices.ContainsFunc(c.marks, func(mark string) bool {
+		value := members[mark]
+		return value == nil || value == "" || value == 0.0
+	})
+}
+
 // ignored returns whether a module is on an ignore list of the convention.
 func (c *Convention) ignored(ignore []string) func(module string) bool {
-	if c.matches != nil {
-		return c.matches(ignore)
-	}
-	return exactOrRegexp(ignore)
+	return [...]func([]string) func(string) bool{regexps: exactOrRegexp, wildcards: exactOrWildcard, anyRun: withinModules}[c.patterns](ignore)
 }

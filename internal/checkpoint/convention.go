@@ -25,60 +25,58 @@ import (
 	"github.com/microscale-go/microscale/safetensors"
 )
 
-// A Convention is how one family of clients stores quantized weights.
+// A Convention is how one family of clients stores quantized weights: a row of data, and two
+// functions for its configuration.
 type Convention struct {
 	Name string
 	Doc  string
 
-	quantMethod string                            // quantization_config.quant_method
-	claims      func(config json.RawMessage) bool // whether a quantization_config without quant_method is of this convention; nil: never
 	schemes     []scheme
-	linearOnly  bool                                               // weights are named X.weight and have two dimensions
-	wholeBlocks bool                                               // columns are a multiple of the block; plain pads instead
-	biased      bool                                               // of experts of a layer it holds those with biases alone, as gpt-oss has them
-	hasIgnore   bool                                               // the configuration lists what is not quantized
-	metadata    bool                                               // the block format of each weight is in the file's metadata
-	refuses     func(s *scheme, name string, shape []int64) string // why a weight cannot be held, beyond the above; nil: nothing
-	fileFormat  string                                             // "format" in the metadata of a file; "": pt
-	keys        []string                                           // members of config.json that hold the configuration; nil: quantization_config
-	sidecar     string                                             // a file that repeats the configuration
-	cache       *cacheNaming                                       // of the scales of a KV cache; nil: there are none
-	gguf        bool                                               // stored in a GGUF file, not in safetensors files
+	linearOnly  bool         // weights are named X.weight and have two dimensions
+	expertsOnly bool         // weights hold all experts of a layer
+	biased      bool         // of these, only those with biases, as in gpt-oss
+	wholeBlocks bool         // columns are a multiple of the block; plain pads instead
+	cache       *cacheNaming // of the scales of a KV cache; nil: none
+	metadata    bool         // the metadata of the file has the block format of each weight
+	fileFormat  string       // "format" in the metadata of a file; "": pt
+	gguf        bool         // stored in a GGUF file, not in safetensors files
 
-	// configure returns the configuration of a checkpoint.
-	configure func(s *scheme, o Settings) any
-	// configureSidecar returns the content of the sidecar.
-	configureSidecar func(s *scheme, o Settings) any
-	// recognize returns what a configuration says: of config.json, or of the sidecar.
+	quantMethod string       // quantization_config.quant_method
+	marks       []string     // members that identify a configuration without quant_method; nil: none do
+	keys        []string     // members of config.json with the configuration; nil: quantization_config
+	sidecar     string       // a file with the configuration; "": none
+	hasIgnore   bool         // the configuration lists the unquantized modules
+	patterns    ignoreSyntax // of this list
+
+	// configure returns the configuration of a checkpoint, and the content of the sidecar.
+	configure func(s *scheme, o Settings) (config, sidecar any)
+	// recognize parses a configuration, or a sidecar.
 	recognize func(config json.RawMessage) (description, error)
-	// matches returns whether a module is on an ignore list; nil: exact names and
-	// "re:" patterns.
-	matches func(ignore []string) func(module string) bool
 }
 
-// Settings are what a configuration says beside the scheme.
+// Settings are the contents of a configuration besides the scheme.
 type Settings struct {
-	Ignore     []string // modules that are not quantized
-	KVCache    bool     // the scales of an FP8 KV cache are stored
+	Ignore     []string // unquantized modules
+	KVCache    bool     // scales of an FP8 KV cache are stored
 	PowerOfTwo bool     // FP32 scales are powers of two
 }
 
-// A description is what a configuration says.
+// A description is the content of a configuration.
 type description struct {
-	format   quant.Format // of the quantized weights; the zero Format where each file says for itself
-	scheme   string       // as its clients call it
-	ignore   []string     // modules that are not quantized
-	noIgnore bool         // it has no such list, and the files alone say what is quantized
-	targets  []string     // modules that are, where the convention has such a list
+	format   quant.Format // of the quantized weights; the zero Format if each file specifies it
+	scheme   string       // as clients call it
+	ignore   []string     // unquantized modules
+	noIgnore bool         // there is no such list: the files show what is quantized
+	targets  []string     // quantized modules, if the convention has such a list
 	static   bool         // scales of activations are stored
-	faults   []string     // what clients refuse in it
+	faults   []string     // what clients reject in it
 }
 
 func (d *description) fault(text string, args ...any) {
 	d.faults = append(d.faults, fmt.Sprintf(text, args...))
 }
 
-// readable says what is wrong with JSON that is not of the type that is asked for.
+// readable describes a JSON value of the wrong type.
 func readable(err error) error {
 	e, ok := errors.AsType[*json.UnmarshalTypeError](err)
 	switch {
@@ -87,7 +85,7 @@ func readable(err error) error {
 	case e.Field == "":
 		return errors.New("it is not a JSON object")
 	}
-	return fmt.Errorf("%s is a JSON %s, and of another type where clients read it", e.Field, e.Value)
+	return fmt.Errorf("%s is a JSON %s, but clients read another type", e.Field, e.Value)
 }
 
 var conventions = []*Convention{&compressedTensors, &modelOpt, &deepSeek, &mxfp8, &gptOSS, &quark, &mlx, &ggufConvention, &plain}
@@ -107,10 +105,9 @@ func LookupConvention(name string) (*Convention, error) {
 	return nil, fmt.Errorf("unknown convention %q: use one of %s", name, strings.Join(names, ", "))
 }
 
-// DefaultConvention returns the convention in which a checkpoint is stored in block
-// format f unless another is asked for: that of the program that quantizes such
-// models, compressed-tensors where it holds the format, and plain for the rest and
-// where there is no config.json.
+// DefaultConvention returns the default convention for storing the checkpoint in block format f:
+// gpt-oss for experts with biases, compressed-tensors if it supports the format, and plain
+// otherwise, or if there is no config.json.
 func (m *Model) DefaultConvention(f quant.Format) *Convention {
 	biased := func(w *Weight) bool { return w.experts != nil && w.experts.biased }
 	switch {
@@ -127,13 +124,13 @@ func (m *Model) DefaultConvention(f quant.Format) *Convention {
 // String returns the convention's name.
 func (c *Convention) String() string { return c.Name }
 
-// Is reports whether c and d are the same convention, whatever their schemes.
+// Is reports whether c and d are the same convention, with any schemes.
 func (c *Convention) Is(d *Convention) bool { return c != nil && d != nil && c.Name == d.Name }
 
-// Holds reports whether the convention has a layout for f.
+// Holds reports whether the convention supports f.
 func (c *Convention) Holds(f quant.Format) bool { return c.scheme(f) != nil }
 
-// Formats returns the block formats that the convention holds, each once.
+// Formats returns the block formats that the convention supports.
 func (c *Convention) Formats() []quant.Format {
 	var formats []quant.Format
 	for i, s := range c.schemes {
@@ -157,11 +154,11 @@ func (c *Convention) scheme(f quant.Format) *scheme {
 // HasIgnore reports whether the configuration lists the modules that are not quantized.
 func (c *Convention) HasIgnore() bool { return c.hasIgnore }
 
-// LinearOnly reports whether clients look for quantized weights in linear modules
-// alone: not in embeddings or convolutions.
+// LinearOnly reports whether clients read quantized weights in linear modules only, not in
+// embeddings or convolutions.
 func (c *Convention) LinearOnly() bool { return c.linearOnly }
 
-// Refuses returns why a weight cannot be stored in format f, or "".
+// Rejects returns why the convention does not support a weight in format f, or "".
 func (c *Convention) Rejects(f quant.Format, name string, shape []int64) string {
 	switch {
 	case len(shape) < 2 || c.linearOnly && len(shape) != 2:
@@ -177,8 +174,15 @@ func (c *Convention) Rejects(f quant.Format, name string, shape []int64) string 
 	if cols := int(shape[len(shape)-1]); c.wholeBlocks && f.StoredCols(cols) != cols {
 		return fmt.Sprintf("%d columns are not a multiple of %d", cols, f.Block.Cols)
 	}
-	if s := c.scheme(f); c.refuses != nil && s != nil {
-		return c.refuses(s, name, shape)
+	s := c.scheme(f)
+	switch cols := shape[len(shape)-1]; {
+	case c.expertsOnly && (len(shape) != 3 || !IsFused(name)):
+		return fmt.Sprintf("not fused experts, and %s quantizes nothing else", c)
+	case s == nil:
+	case s.interleaved != nil && cols%int64(s.interleaved.Width()) != 0:
+		return fmt.Sprintf("%d columns are not a multiple of %d, as %s has them", cols, s.interleaved.Width(), s.interleaved)
+	case s.blocks == grid4 && shape[0]%int64(f.Block.Rows) != 0: // vLLM's loader
+		return fmt.Sprintf("%d rows are not a multiple of %d", shape[0], f.Block.Rows)
 	}
 	return ""
 }

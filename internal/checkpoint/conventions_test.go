@@ -169,7 +169,7 @@ func TestRecognized(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, other := range conventions {
-				claims := method.QuantMethod != nil && *method.QuantMethod == other.quantMethod || method.QuantMethod == nil && other.claims != nil && other.claims(text)
+				claims := method.QuantMethod != nil && *method.QuantMethod == other.quantMethod || method.QuantMethod == nil && other.claims(text)
 				if claims != (other == c) {
 					t.Errorf("%s %s: that it is of %s is %v", c, s.name, other, claims)
 				}
@@ -203,7 +203,7 @@ func TestUnrecognized(t *testing.T) {
 		{&modelOpt, `{"quant_algo": "W4A8_AWQ"}`, `quant_algo "W4A8_AWQ" is not read here`},
 		{&modelOpt, `{"quant_method": "modelopt"}`, "it names no quant_algo"},
 		{&modelOpt, `{"quantization": {"quant_algo": "NVFP4", "group_size": 32}}`, "quant_algo NVFP4 with group_size 32 is not read here, only 16"},
-		{&modelOpt, `{"ignore": 1}`, "ignore is a JSON number, and of another type where clients read it"},
+		{&modelOpt, `{"ignore": 1}`, "ignore is a JSON number, but clients read another type"},
 		{&deepSeek, `{"activation_scheme": "static"}`, "quant_method fp8 without weight_block_size, of one scale per tensor, is not read here"},
 		{&deepSeek, `{"weight_block_size": [64, 64]}`, "weight_block_size [64 64] is not read here, only [128 128]"},
 		{&mxfp8, `{"weight_block_size": [32, 32]}`, "weight_block_size [32 32] is not read here, only [1 32]"},

@@ -20,16 +20,16 @@ var deepSeek = Convention{
 	linearOnly:  true,
 	wholeBlocks: true,
 	hasIgnore:   true,
-	configure: func(s *scheme, o Settings) any {
-		config := deepSeekConfig{ActivationScheme: "dynamic", Fmt: "e4m3", ModulesToNotConvert: &o.Ignore, QuantMethod: "fp8",
+	configure: func(s *scheme, o Settings) (config, sidecar any) {
+		c := deepSeekConfig{ActivationScheme: "dynamic", Fmt: "e4m3", ModulesToNotConvert: &o.Ignore, QuantMethod: "fp8",
 			WeightBlockSize: []int{s.format.Block.Rows, s.format.Block.Cols}}
 		if o.PowerOfTwo {
-			config.ScaleFmt = "ue8m0"
+			c.ScaleFmt = "ue8m0"
 		}
-		return config
+		return c, nil
 	},
 	recognize: recognizeDeepSeek,
-	matches:   withinModules,
+	patterns:  anyRun,
 }
 
 type deepSeekConfig struct {

@@ -2,7 +2,6 @@ package checkpoint
 
 import (
 	"encoding/binary"
-	"fmt"
 	"math"
 
 	"github.com/microscale-go/microscale/format"
@@ -24,12 +23,6 @@ var ggufConvention = Convention{
 	gguf:        true,
 	linearOnly:  true,
 	wholeBlocks: true,
-	refuses: func(s *scheme, _ string, shape []int64) string {
-		if cols, width := shape[len(shape)-1], int64(s.interleaved.Width()); cols%width != 0 {
-			return fmt.Sprintf("%d columns are not a multiple of %d, as %s has them", cols, width, s.interleaved)
-		}
-		return ""
-	},
 }
 
 // GGUF returns the convention of llama.cpp's files.

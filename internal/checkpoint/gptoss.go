@@ -22,9 +22,9 @@ var gptOSS = Convention{
 	schemes:     []scheme{{name: "MXFP4", format: quant.MXFP4, codes: "_blocks", scales: "_scales", packed: 16, blocks: leading}},
 	wholeBlocks: true,
 	biased:      true,
-	refuses:     gptOSSRefuses,
-	configure: func(*scheme, Settings) any {
-		return gptOSSConfig{gptOSSModules, "mxfp4"}
+	expertsOnly: true,
+	configure: func(*scheme, Settings) (config, sidecar any) {
+		return gptOSSConfig{gptOSSModules, "mxfp4"}, nil
 	},
 	recognize: func(raw json.RawMessage) (description, error) {
 		var config gptOSSConfig
@@ -42,10 +42,3 @@ type gptOSSConfig struct {
 
 // gptOSSModules is the list of the published checkpoints.
 var gptOSSModules = []string{"model.layers.*.self_attn", "model.layers.*.mlp.router", "model.embed_tokens", "lm_head"}
-
-func gptOSSRefuses(_ *scheme, name string, shape []int64) string {
-	if len(shape) != 3 || !IsFused(name) {
-		return "no experts of one tensor, and gpt-oss quantizes nothing else"
-	}
-	return ""
-}

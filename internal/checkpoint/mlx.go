@@ -25,19 +25,16 @@ import (
 // here; of Ollama, whose files have the same name, it is only known that it inverts
 // compressed-tensors' number on import, which may leave the scale itself.
 var mlx = Convention{
-	Name: "mlx",
-	Doc:  "Apple's MLX and mlx-lm (quantization in config.json)",
-	claims: func(config json.RawMessage) bool {
-		var c mlxMode
-		return json.Unmarshal(config, &c) == nil && c.Mode != "" && c.Bits != 0
-	},
+	Name:        "mlx",
+	Doc:         "Apple's MLX and mlx-lm (quantization in config.json)",
+	marks:       []string{"mode", "bits"},
 	schemes:     mlxSchemes,
 	linearOnly:  true,
 	wholeBlocks: true,
 	hasIgnore:   true,
 	fileFormat:  "mlx",
 	keys:        []string{"quantization", configurationKey},
-	configure:   func(s *scheme, o Settings) any { return mlxConfig{s, o.Ignore} },
+	configure:   func(s *scheme, o Settings) (config, sidecar any) { return mlxConfig{s, o.Ignore}, nil },
 	recognize:   recognizeMLX,
 }
 

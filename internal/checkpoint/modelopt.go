@@ -14,20 +14,18 @@ import (
 // TensorRT-LLM does. Scales of whole tensors are scalars, those of rows have one
 // dimension, those of 128×128 blocks four (modelopt/torch/export/quant_utils.py).
 var modelOpt = Convention{
-	Name:             "modelopt",
-	Doc:              "NVIDIA Model Optimizer's (quant_method modelopt, hf_quant_config.json)",
-	quantMethod:      "modelopt",
-	schemes:          modelOptSchemes,
-	linearOnly:       true,
-	wholeBlocks:      true,
-	hasIgnore:        true,
-	cache:            ptr(perProjection),
-	refuses:          modelOptRefuses,
-	sidecar:          "hf_quant_config.json",
-	configure:        configureModelOpt,
-	configureSidecar: configureModelOptSidecar,
-	recognize:        recognizeModelOpt,
-	matches:          exactOrWildcard,
+	Name:        "modelopt",
+	Doc:         "NVIDIA Model Optimizer's (quant_method modelopt, hf_quant_config.json)",
+	quantMethod: "modelopt",
+	schemes:     modelOptSchemes,
+	linearOnly:  true,
+	wholeBlocks: true,
+	hasIgnore:   true,
+	cache:       ptr(perProjection),
+	sidecar:     "hf_quant_config.json",
+	configure:   configureModelOpt,
+	recognize:   recognizeModelOpt,
+	patterns:    wildcards,
 }
 
 // moFP8 has the tensors of FP8 weights.
@@ -52,14 +50,6 @@ var modelOptSchemes = []scheme{
 func (s scheme) shaped(b blockShape) scheme {
 	s.blocks = b
 	return s
-}
-
-// modelOptRefuses has what vLLM's loader demands of both dimensions.
-func modelOptRefuses(s *scheme, _ string, shape []int64) string {
-	if b := int64(s.format.Block.Rows); s.blocks == grid4 && shape[0]%b != 0 {
-		return fmt.Sprintf("%d rows are not a multiple of %d", shape[0], b)
-	}
-	return ""
 }
 
 // moVersion is the version of Model Optimizer whose layout is written.
@@ -108,23 +98,19 @@ type moQuantization struct {
 
 var moMaker = moProducer{"modelopt", moVersion}
 
-func configureModelOpt(s *scheme, o Settings) any {
-	config := moConfig{Ignore: o.Ignore, QuantAlgo: s.name, Producer: moMaker, QuantMethod: "modelopt"}
+func configureModelOpt(s *scheme, o Settings) (config, sidecar any) {
+	main := moConfig{Ignore: o.Ignore, QuantAlgo: s.name, Producer: moMaker, QuantMethod: "modelopt"}
 	if s.format.Global || s.format.PerTensor() { // the other algorithms have no groups
 		args := &moArgs{NumBits: s.format.Element.Bits(), Type: "float", GroupSize: s.format.Block.Cols}
 		group := moGroup{Weights: args, Targets: []string{linear}}
 		if s.activations == Static {
 			group.InputActivations = args
 		}
-		config.ConfigGroups = map[string]moGroup{"group_0": group}
+		main.ConfigGroups = map[string]moGroup{"group_0": group}
 	}
 	if o.KVCache {
-		config.KVCacheScheme = &moArgs{NumBits: format.E4M3.Bits(), Type: "float"}
+		main.KVCacheScheme = &moArgs{NumBits: format.E4M3.Bits(), Type: "float"}
 	}
-	return config
-}
-
-func configureModelOptSidecar(s *scheme, o Settings) any {
 	q := moQuantization{QuantAlgo: s.name, ExcludeModules: o.Ignore}
 	if s.format.ByteScales() {
 		q.GroupSize = s.format.Block.Cols
@@ -132,7 +118,7 @@ func configureModelOptSidecar(s *scheme, o Settings) any {
 	if o.KVCache {
 		q.KVCacheQuantAlgo = ptr("FP8")
 	}
-	return moSidecar{moMaker, q}
+	return main, moSidecar{moMaker, q}
 }
 
 // recognizeModelOpt reads either of the two.

@@ -18,11 +18,11 @@ var mxfp8 = Convention{
 	linearOnly:  true,
 	wholeBlocks: true,
 	hasIgnore:   true,
-	configure: func(s *scheme, o Settings) any {
-		return mxfp8Config{IgnoredLayers: o.Ignore, QuantMethod: "mxfp8", WeightBlockSize: []int{s.format.Block.Rows, s.format.Block.Cols}}
+	configure: func(s *scheme, o Settings) (config, sidecar any) {
+		return mxfp8Config{IgnoredLayers: o.Ignore, QuantMethod: "mxfp8", WeightBlockSize: []int{s.format.Block.Rows, s.format.Block.Cols}}, nil
 	},
 	recognize: recognizeMXFP8,
-	matches:   withinModules,
+	patterns:  anyRun,
 }
 
 type mxfp8Config struct {

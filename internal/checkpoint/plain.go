@@ -27,8 +27,8 @@ var plain = Convention{
 	schemes:     plainSchemes(),
 	hasIgnore:   true,
 	metadata:    true,
-	configure: func(s *scheme, o Settings) any {
-		return plainConfig{Format: s.format.Name, Ignore: o.Ignore, QuantMethod: "microscale"}
+	configure: func(s *scheme, o Settings) (config, sidecar any) {
+		return plainConfig{Format: s.format.Name, Ignore: o.Ignore, QuantMethod: "microscale"}, nil
 	},
 	recognize: func(raw json.RawMessage) (description, error) {
 		var config plainConfig

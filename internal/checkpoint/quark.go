@@ -80,7 +80,7 @@ type quarkConfig struct {
 // quarkVersion is the version of Quark whose layout is written.
 const quarkVersion = "0.12"
 
-func configureQuark(s *scheme, o Settings) any {
+func configureQuark(s *scheme, o Settings) (config, sidecar any) {
 	weight := quarkSpec{ChAxis: -1, Dtype: s.name, GroupSize: s.format.Block.Cols, ObserverCls: "PerBlockMXObserver", QScheme: "per_group",
 		RoundMethod: "half_even", ScaleCalculationMode: "even", ScaleFormat: format.E8M0.Name, ScaleType: "float"}
 	input := weight
@@ -92,7 +92,7 @@ func configureQuark(s *scheme, o Settings) any {
 		QuantMethod:       "quark",
 		QuantMode:         "eager_mode",
 		Version:           quarkVersion,
-	}
+	}, nil
 }
 
 func recognizeQuark(raw json.RawMessage) (description, error) {

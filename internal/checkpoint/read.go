@@ -155,7 +155,7 @@ func (m *Model) recognize() known {
 		switch {
 		case method.QuantMethod != nil && *method.QuantMethod != c.quantMethod:
 			continue
-		case method.QuantMethod == nil && (c.claims == nil || !c.claims(raw)):
+		case method.QuantMethod == nil && !c.claims(raw):
 			continue
 		}
 		m.describe(c, raw, &k)
