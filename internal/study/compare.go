@@ -249,11 +249,12 @@ func (k *Comparison) End(out io.Writer, dir string, asJSON bool, cause error) er
 		return errors.New(strings.Join(k.failed, "; "))
 	}
 	c := k.report()
-	page, err := c.HTML()
-	if err != nil {
-		return err
+	path := ""
+	page, unwritten := c.HTML()
+	if unwritten == nil {
+		path, unwritten = WriteReport(dir, page)
 	}
-	path, unwritten := WriteReport(dir, page)
+	var err error
 	if asJSON {
 		err = cli.PrintJSON(out, k.document(c, path))
 	} else {
