@@ -52,7 +52,7 @@ func (c *Comparison) curves() ([]panel, error) {
 		if n > 1 {
 			wide = 5 * n
 		}
-		note := fmt.Sprintf("Above the line is worse than %s. Gray: within the noise (±%s).", b.Name, plainPercent(c.noise()))
+		note := fmt.Sprintf("Above the line is worse than %s. Gray: within the noise of one seed (±%s).", b.Name, plainPercent(c.curveNoise()))
 		charts = append(charts,
 			curveChart{title: "Gap of the training loss to " + b.Name + average(wide), note: note, gap: true, points: func(r *Recipe) []Point { return smooth(gaps(r.Train, b.Train), wide) }},
 			curveChart{title: "Gap of the validation loss to " + b.Name, note: note, gap: true, named: true, points: func(r *Recipe) []Point { return gaps(r.Validation, b.Validation) }})
@@ -125,7 +125,7 @@ func (c *Comparison) curvePanel(chart curveChart) (panel, error) {
 	p.X.Min, p.X.Max = first, max(last, first+1)
 	if chart.gap {
 		p.Y.Tick.Marker = plot.TickerFunc(percentTicks)
-		if noise := c.noise(); noise > 0 {
+		if noise := c.curveNoise(); noise > 0 {
 			if err := addBand(p, noise); err != nil {
 				return result, err
 			}

@@ -60,6 +60,19 @@ func (c *Comparison) Noise(r *Recipe) float64 {
 	return 2 * e
 }
 
+// curveNoise returns the largest noise of the ranked recipes' gaps of one seed, of which the
+// curves are.
+func (c *Comparison) curveNoise() float64 {
+	e := 0.
+	for _, r := range c.ranked() {
+		e = max(e, seedDeviation)
+		if w := c.WindowError(r); w > e && !math.IsInf(w, 0) {
+			e = w
+		}
+	}
+	return 2 * e
+}
+
 // Within reports whether a recipe's gap is within the noise.
 func (c *Comparison) Within(r *Recipe) bool { return math.Abs(c.Gap(r)) <= c.Noise(r) }
 

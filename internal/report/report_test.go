@@ -176,6 +176,7 @@ func TestNoise(t *testing.T) {
 	}
 	c.Recipes[0].Runs, r.Runs = []Run{{1, 2, 2}, {2, 2, 2}, {3, 2, 2}, {4, 2, 2}}, []Run{{1, 2, 2.02}, {2, 2, 2.02}, {3, 2, 2.02}, {4, 2, 2.02}}
 	near("four equal seeds", c.Noise(r), seedDeviation)
+	near("four equal seeds, curves of the first", c.curveNoise(), 2*seedDeviation)
 	if c.Within(r) {
 		t.Error("a gap of 1 % of four seeds is within the noise")
 	}
