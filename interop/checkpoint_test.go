@@ -222,7 +222,7 @@ func converted(t *testing.T, source, dst string, plan func(*hf.Checkpoint) (*con
 func writeLogits(t *testing.T, dir, path string) {
 	t.Helper()
 	const batch, length = 2, 100
-	m, err := llama.Load(dir, llama.LoadOptions{})
+	m, err := llama.Load(t.Context(), dir, llama.LoadOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

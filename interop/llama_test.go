@@ -81,7 +81,7 @@ func compareLlamas(t *testing.T, interpreter, framework string, has func(llama.C
 			if err := initialLlama(t, c).Save(saved, dtype); err != nil {
 				t.Fatal(err)
 			}
-			m, err := llama.Load(saved, llama.LoadOptions{})
+			m, err := llama.Load(t.Context(), saved, llama.LoadOptions{})
 			if err != nil {
 				t.Fatal(err)
 			}

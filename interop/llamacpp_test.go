@@ -235,7 +235,7 @@ func dequantized(t *testing.T, dir string) string {
 // the rest.
 func nats(t *testing.T, dir string, text []byte, n int, activations quant.Format) float64 {
 	t.Helper()
-	m, err := llama.Load(dir, llama.LoadOptions{})
+	m, err := llama.Load(t.Context(), dir, llama.LoadOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -72,7 +72,7 @@ func TestStoredScales(t *testing.T) {
 	}
 	tokens, targets := text(2, 64)
 	loss := func(dir string, activations bool) float64 {
-		m, err := Load(dir, LoadOptions{Activations: activations})
+		m, err := Load(t.Context(), dir, LoadOptions{Activations: activations})
 		if err != nil {
 			t.Fatal(err)
 		}

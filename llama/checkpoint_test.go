@@ -3,6 +3,7 @@ package llama
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -72,7 +73,7 @@ func TestSaveLoad(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			back, err := Load(dir, LoadOptions{})
+			back, err := Load(t.Context(), dir, LoadOptions{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -146,7 +147,7 @@ func TestLoadQuantized(t *testing.T) {
 			}
 			t.Run(fmt.Sprintf("convention=%s/format=%s", c, f), func(t *testing.T) {
 				low := quantized(t, dir, "low", quant.Quantizer{Format: f}, c)
-				codes, err := Load(low, LoadOptions{})
+				codes, err := Load(t.Context(), low, LoadOptions{})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -156,7 +157,7 @@ func TestLoadQuantized(t *testing.T) {
 				if l := loss(codes); math.Abs(l-want) > 0.2 {
 					t.Errorf("the loss is %.4f, that of the source %.4f", l, want)
 				}
-				both, err := Load(low, LoadOptions{Activations: true})
+				both, err := Load(t.Context(), low, LoadOptions{Activations: true})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -168,7 +169,7 @@ func TestLoadQuantized(t *testing.T) {
 				}
 
 				// The decoded weights, as weights of a model that rounds nothing.
-				decoded, err := Load(dir, LoadOptions{})
+				decoded, err := Load(t.Context(), dir, LoadOptions{})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -222,7 +223,7 @@ func TestQuantize(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			loaded, err := Load(quantized(t, dir, "low", quant.Quantizer{Format: f}, checkpoint.Plain()), LoadOptions{Activations: activations})
+			loaded, err := Load(t.Context(), quantized(t, dir, "low", quant.Quantizer{Format: f}, checkpoint.Plain()), LoadOptions{Activations: activations})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -320,7 +321,7 @@ func TestLoadErrors(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			_, err := Load(dir, LoadOptions{})
+			_, err := Load(t.Context(), dir, LoadOptions{})
 			if err == nil || !strings.Contains(err.Error(), tc.complain) || strings.Contains(err.Error(), "\n") {
 				t.Errorf("got %v, want %q", err, tc.complain)
 			}
@@ -358,7 +359,7 @@ func TestVocabulary(t *testing.T) {
 		delete(c, "rope_theta")
 		c["rope_parameters"] = map[string]any{"rope_theta": 500.0, "rope_type": "default"}
 	})
-	m, err := Load(dir, LoadOptions{})
+	m, err := Load(t.Context(), dir, LoadOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -370,5 +371,18 @@ func TestVocabulary(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), "tokenizer") {
 			t.Errorf("text of a tokenizer: %v", err)
 		}
+	}
+}
+
+// TestLoadCanceled checks that Load returns the error of a context that has ended.
+func TestLoadCanceled(t *testing.T) {
+	dir := t.TempDir()
+	if err := trained(t, small).Save(dir, safetensors.BF16); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if m, err := Load(ctx, dir, LoadOptions{}); m != nil || !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, %v, want context.Canceled", m, err)
 	}
 }

@@ -40,6 +40,7 @@ const (
 // not compute.
 type unsupported struct{ error }
 
+// Is reports whether target is errors.ErrUnsupported.
 func (unsupported) Is(target error) bool { return target == errors.ErrUnsupported }
 
 // WithDefaults returns c with defaults in place of zeros: a vocabulary of bytes, as many KV heads as

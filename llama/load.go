@@ -1,6 +1,7 @@
 package llama
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"reflect"
@@ -26,20 +27,21 @@ type LoadOptions struct {
 
 // Load reads a Hugging Face directory of a LlamaForCausalLM. Quantized weights, in any supported
 // convention, stay as they are stored; such a model cannot be trained. Another architecture is an
-// error that matches errors.ErrUnsupported.
-func Load(dir string, o LoadOptions) (*Model, error) {
+// error that matches errors.ErrUnsupported. When ctx ends, Load returns its error after the current
+// tensor.
+func Load(ctx context.Context, dir string, o LoadOptions) (*Model, error) {
 	source, err := hf.Open(dir)
 	if err != nil {
 		return nil, err
 	}
-	m, err := load(source, o)
+	m, err := load(ctx, source, o)
 	if err := errors.Join(err, source.Close()); err != nil {
 		return nil, fmt.Errorf("%s: %w", dir, err)
 	}
 	return m, nil
 }
 
-func load(source *hf.Checkpoint, o LoadOptions) (*Model, error) {
+func load(ctx context.Context, source *hf.Checkpoint, o LoadOptions) (*Model, error) {
 	if source.Config == nil {
 		return nil, fmt.Errorf("%s is missing: want the directory of a %s", hf.ConfigName, architecture)
 	}
@@ -58,7 +60,7 @@ func load(source *hf.Checkpoint, o LoadOptions) (*Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	return m, r.read(m)
+	return m, r.read(ctx, m)
 }
 
 // ignored matches tensors that are not weights: the frequencies of rotary embedding in older
@@ -81,7 +83,7 @@ func (r *reader) elements() int64 {
 	return n
 }
 
-func (r *reader) read(m *Model) error {
+func (r *reader) read(ctx context.Context, m *Model) error {
 	known := make(map[string]bool)
 	for _, p := range m.Params() {
 		known[p.Name] = true
@@ -105,6 +107,9 @@ func (r *reader) read(m *Model) error {
 		projections = append(projections, l.projections()...)
 	}
 	for _, p := range projections {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
 		if slices.ContainsFunc(p.params(), r.quantized) {
 			if err := r.freeze(p); err != nil {
 				return err
@@ -115,6 +120,9 @@ func (r *reader) read(m *Model) error {
 		return err
 	}
 	for _, p := range m.Params() { // the parameters that are not frozen
+		if err := ctx.Err(); err != nil {
+			return err
+		}
 		stored, _ := r.model.Lookup(p.Name)
 		d, err := stored.Read(0, p.Value.Rows)
 		if err != nil {

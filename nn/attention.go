@@ -43,6 +43,7 @@ type attentionSaved struct {
 	length int // of a sequence
 }
 
+// Bytes implements Saved.
 func (s *attentionSaved) Bytes() int { return tensorBytes(s.qkv) + s.codes.bytes() }
 
 // Width returns the number of columns of the input: the heads of Q, K and V, side by side.

@@ -23,6 +23,7 @@ type lossSaved struct {
 	counted int       // rows that count
 }
 
+// Bytes implements Saved.
 func (s *lossSaved) Bytes() int { return 4 * (len(s.logits.Data) + 3*len(s.targets)) }
 
 // Forward returns the mean loss of the rows that count. saved keeps logits.

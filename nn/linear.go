@@ -82,6 +82,7 @@ type linearSaved struct {
 	original *quant.Tensor // X in Activations, instead of input
 }
 
+// Bytes implements Saved.
 func (s *linearSaved) Bytes() int { return tensorBytes(s.input) + tensorBytes(s.original) }
 
 // Forward returns Y for x, tokens × in, rounded to the recipe's Activations. It returns an error

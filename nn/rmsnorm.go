@@ -28,6 +28,7 @@ type normSaved struct {
 	inverse []float32 // r of each row
 }
 
+// Bytes implements Saved.
 func (s *normSaved) Bytes() int { return tensorBytes(s.x) + 4*len(s.inverse) }
 
 // NewRMSNorm returns a norm of rows of the given width whose weights are one.

@@ -19,6 +19,7 @@ type SwiGLU struct{ Name string }
 
 type swigluSaved struct{ x *quant.Tensor }
 
+// Bytes implements Saved.
 func (s *swigluSaved) Bytes() int { return tensorBytes(s.x) }
 
 // Forward returns Y, n×width, for x, n×2·width. saved is nil under Scope.Inference.

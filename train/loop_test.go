@@ -217,7 +217,7 @@ func TestResume(t *testing.T) {
 		if found, err := look(c.Out); err != nil || found.dir != "" || len(found.debris) > 0 {
 			t.Errorf("%s: a complete run left %+v, %v", name, found, err)
 		}
-		m, err := llama.Load(c.Out, llama.LoadOptions{})
+		m, err := llama.Load(t.Context(), c.Out, llama.LoadOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -370,7 +370,7 @@ func TestTwoRuns(t *testing.T) {
 	if _, err := Run(context.Background(), c); err != nil {
 		t.Error(err)
 	}
-	if _, err := llama.Load(c.Out, llama.LoadOptions{}); err != nil {
+	if _, err := llama.Load(t.Context(), c.Out, llama.LoadOptions{}); err != nil {
 		t.Error(err)
 	}
 }

@@ -114,7 +114,9 @@ func (s *survey) tidy() {
 // A takenError is the error for a directory in which a new run cannot start. It matches fs.ErrExist.
 type takenError string
 
-func (e takenError) Error() string      { return string(e) }
+func (e takenError) Error() string { return string(e) }
+
+// Is reports whether target is fs.ErrExist.
 func (takenError) Is(target error) bool { return target == fs.ErrExist }
 
 var errForeign = takenError("no run writes this file: remove it, or use another directory")

@@ -49,7 +49,7 @@ type Evaluated struct {
 
 // Run evaluates the model, and writes the calibration if there is a file for it.
 func (e Evaluation) Run(ctx context.Context) (*Evaluated, error) {
-	m, err := LoadModel(e.Model, llama.LoadOptions{Activations: e.Activations})
+	m, err := LoadModel(ctx, e.Model, llama.LoadOptions{Activations: e.Activations})
 	if err != nil {
 		return nil, err
 	}
@@ -139,12 +139,12 @@ func activationsText(n activationScales) string {
 }
 
 // LoadModel reads a byte-level model from a directory.
-func LoadModel(dir string, o llama.LoadOptions) (*llama.Model, error) {
+func LoadModel(ctx context.Context, dir string, o llama.LoadOptions) (*llama.Model, error) {
 	if info, err := os.Stat(dir); err == nil && !info.IsDir() && strings.HasSuffix(dir, llamacpp.Suffix) {
 		name := cli.Printable(dir)
 		return nil, fmt.Errorf("load %s: cannot compute with a GGUF file: run microscale dequantize %s %s, and add the config.json of the model", name, name, filepath.Join("DIR", "model.safetensors"))
 	}
-	m, err := llama.Load(dir, o)
+	m, err := llama.Load(ctx, dir, o)
 	if err != nil {
 		return nil, err
 	}

@@ -37,7 +37,7 @@ type GenerateDocument struct {
 
 // Run generates the text and writes it to w byte by byte, or as one JSON document.
 func (g Generation) Run(ctx context.Context, w io.Writer, asJSON bool) error {
-	m, err := LoadModel(g.Model, llama.LoadOptions{})
+	m, err := LoadModel(ctx, g.Model, llama.LoadOptions{})
 	if err != nil {
 		return err
 	}
