@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"encoding/binary"
 	"fmt"
 	"io"
@@ -80,36 +79,22 @@ func printIDs(w io.Writer, ids []uint32, raw, asJSON bool) error {
 	case raw:
 		return binary.Write(w, binary.LittleEndian, ids)
 	}
-	out := bufio.NewWriter(w)
+	var b strings.Builder
 	for i, id := range ids {
 		if i > 0 {
-			out.WriteByte(' ')
+			b.WriteByte(' ')
 		}
-		out.WriteString(strconv.FormatUint(uint64(id), 10))
+		b.WriteString(strconv.FormatUint(uint64(id), 10))
 	}
-	out.WriteByte('\n')
-	return out.Flush()
+	_, err := fmt.Fprintln(w, b.String())
+	return err
 }
 
 // printDecoded prints the text of ids, without anything after it.
 func printDecoded(w io.Writer, t *tokenizer.Tokenizer, data []byte, raw, skip, asJSON bool) error {
-	ids := make([]uint32, len(data)/4)
-	if raw {
-		if len(data)%4 != 0 {
-			return fmt.Errorf("tokenize: got %d bytes, want ids of 4 bytes", len(data))
-		}
-		for i := range ids {
-			ids[i] = binary.LittleEndian.Uint32(data[4*i:])
-		}
-	} else {
-		ids = ids[:0]
-		for _, field := range strings.Fields(string(data)) {
-			id, err := strconv.ParseUint(field, 10, 32)
-			if err != nil {
-				return fmt.Errorf("tokenize: %.20q is not a token id: want decimal numbers", field)
-			}
-			ids = append(ids, uint32(id))
-		}
+	ids, err := input.ParseIDs(data, raw)
+	if err != nil {
+		return err
 	}
 	text, err := t.Decode(ids, skip)
 	if err != nil {
