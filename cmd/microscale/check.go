@@ -101,7 +101,7 @@ func refusal(a device.Answer) error {
 }
 
 func addDevice(cmd *cobra.Command) *cli.Choice[*device.Device] {
-	return cli.AddChoice(cmd, "device", "`NAME` of the device: one that microscale check lists", "", cli.Names(device.All()), device.Lookup)
+	return cli.AddChoice(cmd, "device", "device `NAME` (microscale check lists them)", "", cli.Names(device.All()), device.Lookup)
 }
 
 // addBlockFormat gives cmd a flag that takes a block format.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -10,16 +11,16 @@ import (
 	"github.com/microscale-go/microscale/internal/hardware"
 )
 
-const costLong = `Compute what a recipe costs on a device: bytes of weights, of their rowwise and
+const costLong = `Compute the cost of a recipe on a device: bytes of weights, of their rowwise and
 columnwise copies, scales and padding, and of activations; operations, traffic
-and time of a training step; the share of quantization, and from which sizes it
-pays.
+and time of a training step; the share of quantization, and the sizes from which
+it pays.
 
-The model is all its parameters as square weights of --width. Times are the
-roofline's: operations at the peak rate or bytes at the memory's bandwidth,
-whichever takes longer. With --explain, print the formula of each figure with
-its inputs; with --tables, the tables of docs/errata.md's documents, computed
-again.`
+The model is square weights of --width with --params parameters in all. Times
+are those of a roofline: operations at the peak rate or bytes at the memory
+bandwidth, whichever takes longer. With --explain, print the formula of each
+figure with its inputs. With --tables, recompute the tables that docs/errata.md
+corrects.`
 
 const costExample = `  microscale cost --params 8e9 --recipe mxfp8 --device b200
   microscale cost --params 8e9 --recipe nvfp4 --device gb300 --explain
@@ -35,12 +36,12 @@ func costCommand() *cobra.Command {
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	params := cmd.Flags().Float64("params", 0, "parameters `N` of the linear layers, such as 8e9")
-	r := cli.AddChoice(cmd, "recipe", "`NAME` of the recipe", "mxfp8", cli.RecipeNames(), cli.FindRecipe)
+	r := cli.AddChoice(cmd, "recipe", "recipe `NAME`: "+strings.Join(cli.RecipeNames(), ", "), "mxfp8", cli.RecipeNames(), cli.FindRecipe)
 	on := addDevice(cmd)
-	tokens := cmd.Flags().Int("tokens", 8192, "tokens `N` of a step")
+	tokens := cmd.Flags().Int("tokens", 8192, "tokens `N` per step")
 	width := cmd.Flags().Int("width", 4096, "rows and columns `N` of the weights")
 	explain := cmd.Flags().Bool("explain", false, "print the formula of each figure")
-	tables := cmd.Flags().Bool("tables", false, "print the documents' tables")
+	tables := cmd.Flags().Bool("tables", false, "print the tables that docs/errata.md corrects")
 	svg := cmd.Flags().String("svg", "", "draw the speedup of square products over BF16 by size to `FILE`")
 	asJSON := cmd.Flags().Bool("json", false, "print one JSON document")
 	cli.Exclusive(cmd, "tables", "params")

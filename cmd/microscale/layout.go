@@ -43,7 +43,7 @@ func layoutCommand() *cobra.Command {
 	from := addLayout(cmd, "from", "`LAYOUT` of standard input")
 	to := addLayout(cmd, "to", "`LAYOUT` of standard output")
 	check := addLayout(cmd, "check", "check that standard input is in `LAYOUT`")
-	find := cmd.Flags().Bool("find", false, "print which layouts standard input may be in")
+	find := cmd.Flags().Bool("find", false, "print the possible layouts of standard input")
 	draw := cmd.Flags().String("draw", "", "print an SVG `PICTURE`: "+strings.Join(relayout.Pictures, ", "))
 	asJSON := cmd.Flags().Bool("json", false, "print one JSON document")
 	cli.Exclusive(cmd, "find", "check")

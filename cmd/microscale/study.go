@@ -13,7 +13,7 @@ import (
 func studyCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "study STUDY",
-		Short:   "Measure the error of formats on made values",
+		Short:   "Measure the error of formats on generated values",
 		Long:    "Measure the error of formats on values of known distributions.",
 		Example: "  microscale study block-size --rows 4 --blocks 16,32",
 		Args:    cobra.NoArgs,

@@ -17,9 +17,9 @@ import (
 
 const tokenizeLong = `Convert text to the token ids of a model, or ids to text with --decode.
 
-MODEL is a directory with tokenizer.json, such a file, or a GGUF file. Text, or
-ids, are read from FILE, or from standard input. Ids are decimal numbers with
-white space between; with --raw, they are little-endian 32-bit integers.`
+MODEL is a tokenizer.json, a directory with that file, or a GGUF file. Text or
+ids are read from FILE, or from standard input. Ids are decimal numbers
+separated by white space or, with --raw, little-endian 32-bit integers.`
 
 const tokenizeExample = `  echo -n "Hello, world" | microscale tokenize model
   microscale tokenize model.gguf book.txt --raw > book.ids
@@ -41,7 +41,7 @@ func tokenizeCommand() *cobra.Command {
 	decode := cmd.Flags().Bool("decode", false, "convert ids to text")
 	special := cmd.Flags().Bool("add-special", false, "add the tokens that begin and end a text")
 	literal := cmd.Flags().Bool("literal", false, "read special tokens in the text as text")
-	skip := cmd.Flags().Bool("skip-special", false, "with --decode, leave special tokens out")
+	skip := cmd.Flags().Bool("skip-special", false, "with --decode, omit special tokens")
 	raw := cmd.Flags().Bool("raw", false, "ids are little-endian 32-bit integers")
 	asJSON := cmd.Flags().Bool("json", false, "print one JSON document")
 	cli.Exclusive(cmd, "raw", "json")

@@ -49,7 +49,7 @@ func verifyCommand() *cobra.Command {
 	nearest := cmd.Flags().Bool("nearest", false, "print the SQNR gained over quantizing SRC by --profile without a scale search")
 	behavior := cli.AddProfile(cmd)
 	clients := cli.AddClients(cmd)
-	minSQNR := cmd.Flags().Float64("min-sqnr", 0, "minimum SQNR of a quantized weight, in `DB` (default no limit)")
+	minSQNR := cmd.Flags().Float64("min-sqnr", 0, "minimum SQNR of a quantized weight, in decibels `DB` (default no limit)")
 	asJSON := addJSON(cmd)
 	threads := cli.AddThreads(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

@@ -155,7 +155,7 @@ func lookupConvention(name string) (*checkpoint.Convention, error) {
 func AddClients(cmd *cobra.Command) *[]clients.Client {
 	names := Names(clients.All())
 	c := &List[clients.Client]{names: names, parse: clients.Lookup}
-	cmd.Flags().Var(c, "client", "also report what clients `NAMES` would reject or misread, of "+strings.Join(names, ", "))
+	cmd.Flags().Var(c, "client", "also report what the clients `NAMES` would reject or misread: "+strings.Join(names, ", "))
 	complete(cmd, "client", names, cobra.ShellCompDirectiveNoFileComp)
 	return &c.values
 }
