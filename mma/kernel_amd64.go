@@ -10,18 +10,27 @@ var kernels = []kernel{
 	{cpu.AVX512, false, 32, ruleRZ13, run13},
 	{cpu.AVX512, false, 32, ruleRZ23, run23},
 	{cpu.AVX512, true, exactDot, ruleDots, runDotsVector},
+	{cpu.AVX2, false, 16, ruleRZ13, run13AVX2},
+	{cpu.AVX2, false, 32, ruleRZ13, run13AVX2},
+	{cpu.AVX2, false, 32, ruleRZ23, run23AVX2},
 }
 
-func run13(p *product, rows, g int) {
+func run13(p *product, rows, g int)     { p.run13(rows, g, group13) }
+func run13AVX2(p *product, rows, g int) { p.run13(rows, g, group13AVX2) }
+
+func (p *product) run13(rows, g int, add func(rows, n int, a *float32, ea *int8, b *float32, eb *int8, c *float32, bad *uint64)) {
 	n := p.unit.Group
 	l, r := &p.left, &p.right
-	group13(rows, n, &l.values[g*n*rows], &l.exps[g*n*rows], &r.values[g*n*panelCols], &r.exps[g*n*panelCols], &p.c[0], &p.bad[0])
+	add(rows, n, &l.values[g*n*rows], &l.exps[g*n*rows], &r.values[g*n*panelCols], &r.exps[g*n*panelCols], &p.c[0], &p.bad[0])
 }
 
-func run23(p *product, rows, g int) {
+func run23(p *product, rows, g int)     { p.run23(rows, g, group23) }
+func run23AVX2(p *product, rows, g int) { p.run23(rows, g, group23AVX2) }
+
+func (p *product) run23(rows, g int, add func(rows int, a *float32, ea *int8, sa *int32, b *float32, eb *int8, sb *int32, c *float32, bad *uint64)) {
 	n := p.unit.Group
 	l, r := &p.left, &p.right
-	group23(rows, &l.values[g*n*rows], &l.exps[g*n*rows], &l.scaleE[g*rows], &r.values[g*n*panelCols], &r.exps[g*n*panelCols], &r.scaleE[g*panelCols], &p.c[0], &p.bad[0])
+	add(rows, &l.values[g*n*rows], &l.exps[g*n*rows], &l.scaleE[g*rows], &r.values[g*n*panelCols], &r.exps[g*n*panelCols], &r.scaleE[g*panelCols], &p.c[0], &p.bad[0])
 }
 
 // dotsArgs are the operands of groupDots.

@@ -2,6 +2,7 @@ package mma_test
 
 import (
 	"flag"
+	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -230,17 +231,31 @@ func BenchmarkMul(b *testing.B) {
 	for _, name := range []string{"hopper-wgmma e4m3 -", "ada-mma e4m3 -", "blackwell-f8f6f4 e5m2 -", "blackwell-mxf8f6f4 e4m3 ue8m0", "blackwell-mxf4nvf4 e2m1 ue4m3"} {
 		f := strings.Fields(name)
 		u := unit(b, f[0], f[1], "f32", f[2])
-		b.Run(f[0]+"/"+f[1], func(b *testing.B) {
-			source := mmatest.Source(1)
-			const m, n, k = 256, 256, 1024
-			x, y, c := matrices(u, m, n, k, &source, true)
-			d := make([]float32, len(c))
-			for b.Loop() {
-				if err := u.Mul(d, x, y); err != nil {
+		for _, tier := range cpu.Tiers() {
+			if tier == cpu.AMX {
+				continue
+			}
+			b.Run(fmt.Sprintf("%s/%s/tier=%s", f[0], f[1], tier), func(b *testing.B) {
+				best := cpu.Best()
+				if err := cpu.Force(tier); err != nil {
 					b.Fatal(err)
 				}
-			}
-			b.ReportMetric(2*m*n*k*float64(b.N)/b.Elapsed().Seconds()/1e9, "GFLOP/s")
-		})
+				defer func() { _ = cpu.Force(best) }() // it was forced before
+				benchmarkMul(b, u)
+			})
+		}
 	}
+}
+
+func benchmarkMul(b *testing.B, u *mma.Unit) {
+	source := mmatest.Source(1)
+	const m, n, k = 256, 256, 1024
+	x, y, c := matrices(u, m, n, k, &source, true)
+	d := make([]float32, len(c))
+	for b.Loop() {
+		if err := u.Mul(d, x, y); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(2*m*n*k*float64(b.N)/b.Elapsed().Seconds()/1e9, "GFLOP/s")
 }
