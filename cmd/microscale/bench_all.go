@@ -30,7 +30,7 @@ any browser and loads nothing.`)
 	largest := cmd.Flags().Int("largest", 8192, "largest size `N`; sizes are powers of two from 256 on")
 	large := cmd.Flags().Bool("large", false, "measure up to 16384")
 	cli.Exclusive(cmd, "largest", "large")
-	dir := cmd.Flags().String("out", "benchmark", "write the report to the directory `DIR`, in place of an earlier report; \"\" writes none")
+	dir := cmd.Flags().String("out", "benchmark", "write the report to directory `DIR`, replacing an earlier report; \"\" writes none")
 	b := addBench(cmd, benchDefaults{threads: 1, budget: 500 * time.Millisecond, spent: "for each format at each size"})
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		sizes, err := sweepSizes(*largest, *large)
@@ -59,7 +59,7 @@ any browser and loads nothing.`)
 				return err
 			}
 			if path, err = study.WriteReport(*dir, page); err != nil {
-				return fmt.Errorf("cannot write the report: %w", err)
+				return fmt.Errorf("write the report: %w", err)
 			}
 		}
 		return b.print(cmd, s.Results(), newSweepDocument(s, r, path), func(w io.Writer) error { return printSpeed(w, r, path) })

@@ -60,7 +60,7 @@ type Recipe struct {
 
 	SecondsPerStep  float64
 	TokensPerSecond float64
-	Busy            bool // other programs had the processors during most steps, which took longer for that
+	Busy            bool // other programs used the processors during most steps
 	Memory          Memory
 
 	Operands []Operand   // observed operands

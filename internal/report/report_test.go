@@ -64,7 +64,7 @@ func TestVerdict(t *testing.T) {
 		"The gaps of tensorwise and nvfp4 are within the noise of 1 seed (less than 0.66%): they show no difference from bf16. More seeds (--seeds) show smaller ones.",
 		"mxfp4 did not finish: the loss was NaN at step 1.",
 		"Quantized after training, the model of bf16 loses least in mxfp8 (+0.10% of perplexity) and most in mxfp4 (+10.5%).",
-		"Other programs had the processors during most steps of mxfp8: these took longer than on an idle machine, and their times do not compare.",
+		"Other programs used the processors during most steps of mxfp8: their times are longer than on an idle machine.",
 	}
 	if got := c.Verdict(); !reflect.DeepEqual(got, want) {
 		t.Errorf("verdict: got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
@@ -77,7 +77,7 @@ func TestVerdict(t *testing.T) {
 	}
 	c.Recipes[0].Failed, c.Recipes[0].ValidationLoss = "the loss was NaN at step 2", math.NaN()
 	want = []string{"bf16 did not finish: the loss was NaN at step 2.", "mxfp4 did not finish: the loss was NaN at step 1.",
-		"Other programs had the processors during most steps of mxfp8: these took longer than on an idle machine, and their times do not compare."}
+		"Other programs used the processors during most steps of mxfp8: their times are longer than on an idle machine."}
 	if got := c.Verdict(); !reflect.DeepEqual(got, want) {
 		t.Errorf("verdict without a baseline: got %q, want %q", got, want)
 	}

@@ -28,7 +28,7 @@ func (c *Comparison) Verdict() []string {
 		}
 	}
 	if len(busy) > 0 {
-		s = append(s, fmt.Sprintf("Other programs had the processors during most steps of %s: these took longer than on an idle machine, and their times do not compare.", list(busy)))
+		s = append(s, fmt.Sprintf("Other programs used the processors during most steps of %s: their times are longer than on an idle machine.", list(busy)))
 	}
 	if n := c.seeds(); n > 1 && len(c.ranked()) > 0 {
 		s = append(s, fmt.Sprintf("Losses and gaps are means over %d seeds, gaps with their standard errors. All else is of the first seed.", n))
