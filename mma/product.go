@@ -18,16 +18,24 @@ type Matrix struct {
 //
 // Mul returns an error for operands wider than a byte, for results other than f32, and for
 // lengths that do not match. a and b may be the same. d must not overlap their memory.
-func (u *Unit) Mul(d []float32, a, b Matrix) error {
+func (u *Unit) Mul(d []float32, a, b Matrix) error { return u.MulPromoted(d, a, b, 0) }
+
+// MulPromoted is Mul with promotion: the unit adds each interval products from an accumulator of
+// zero, and the result is added to d in FP32, rounded to nearest. DeepSeek-V3 promotes every 128
+// products. An interval of 0 means none. MulPromoted also returns an error for an interval that
+// is not a multiple of u.K.
+func (u *Unit) MulPromoted(d []float32, a, b Matrix, interval int) error {
 	if err := u.checkMul(d, a, b); err != nil {
 		return err
 	}
-	k := u.kernel()
-	if k == nil {
-		u.mulRows(d, a, b)
+	if interval < 0 || interval%u.K != 0 {
+		return fmt.Errorf("product of %s: got a promotion interval of %d, want a multiple of %d", u.Model, interval, u.K)
+	}
+	p := product{unit: u, kernel: u.kernel(), a: a, b: b, d: d, interval: interval}
+	if p.kernel == nil {
+		p.rows()
 		return nil
 	}
-	p := product{unit: u, kernel: k, a: a, b: b, d: d}
 	for first := 0; first < a.Rows; first += tileRows {
 		p.tile(first, min(tileRows, a.Rows-first))
 	}
@@ -54,20 +62,30 @@ func (u *Unit) checkMul(d []float32, a, b Matrix) error {
 	return nil
 }
 
-// mulRows is Mul by Dot.
-func (u *Unit) mulRows(d []float32, a, b Matrix) {
-	for i := range a.Rows {
-		for j := range b.Rows {
-			u.dotCell(d, a, b, i, j, d[i*b.Rows+j])
+// rows computes every result by Dot.
+func (p *product) rows() {
+	for i := range p.a.Rows {
+		for j := range p.b.Rows {
+			p.cell(i, j)
 		}
 	}
 }
 
-// dotCell sets the result of rows i and j to that of Dot with accumulator c.
-func (u *Unit) dotCell(d []float32, a, b Matrix, i, j int, c float32) {
-	n := u.Scales(a.K)
-	v := u.Dot(widen(a.row(i)), widen(b.row(j)), uint64(math.Float32bits(c)), a.Scales[i*n:][:n:n], b.Scales[j*n:][:n:n])
-	d[i*b.Rows+j] = math.Float32frombits(uint32(v))
+// cell computes the result of rows i and j by Dot.
+func (p *product) cell(i, j int) {
+	u, n := p.unit, p.unit.Scales(p.a.K)
+	a, b := widen(p.a.row(i)), widen(p.b.row(j))
+	scaleA, scaleB := p.a.Scales[i*n:][:n], p.b.Scales[j*n:][:n]
+	c := &p.d[i*p.b.Rows+j]
+	if p.interval == 0 {
+		*c = math.Float32frombits(uint32(u.Dot(a, b, uint64(math.Float32bits(*c)), scaleA, scaleB)))
+		return
+	}
+	for k := 0; k < len(a); k += p.interval {
+		end := min(k+p.interval, len(a))
+		from, to := u.Scales(k), u.Scales(end)
+		*c += math.Float32frombits(uint32(u.Dot(a[k:end], b[k:end], 0, scaleA[from:to], scaleB[from:to])))
+	}
 }
 
 func (m Matrix) row(i int) []byte { return m.Codes[i*m.K:][:m.K] }
@@ -93,6 +111,9 @@ type product struct {
 	a, b   Matrix
 	d      []float32
 
+	interval int       // of promotion; 0: none
+	promoted []float32 // sums of the results of intervals
+
 	left, right packed
 	c           []float32 // results of the tile and panel
 	bad         []uint64  // for each row, the columns that Dot computes
@@ -115,8 +136,19 @@ func (p *product) panel(first, rows, col, cols int) {
 		clear(row[copy(row, p.d[(first+i)*p.b.Rows+col:][:cols]):])
 		p.bad[i] = 0
 	}
+	if p.interval > 0 {
+		p.promoted = append(p.promoted[:0], p.c...)
+		clear(p.c)
+	}
 	for g := range p.a.K / p.unit.Group {
+		if p.interval > 0 && g > 0 && g*p.unit.Group%p.interval == 0 {
+			p.promote()
+		}
 		p.kernel.run(p, rows, g)
+	}
+	if p.interval > 0 {
+		p.promote()
+		copy(p.c, p.promoted)
 	}
 	for i := range rows {
 		bad := p.bad[i] | p.right.special
@@ -126,10 +158,18 @@ func (p *product) panel(first, rows, col, cols int) {
 		for j := range cols {
 			at := (first+i)*p.b.Rows + col + j
 			if bad>>j&1 != 0 {
-				p.unit.dotCell(p.d, p.a, p.b, first+i, col+j, p.d[at])
+				p.cell(first+i, col+j)
 			} else {
 				p.d[at] = p.c[i*panelCols+j]
 			}
 		}
 	}
+}
+
+// promote adds the results to the promoted sums, and clears them.
+func (p *product) promote() {
+	for i, v := range p.c {
+		p.promoted[i] += v
+	}
+	clear(p.c)
 }
