@@ -35,7 +35,10 @@ func (l *Linear) forwardWeight(s *Scope, backward bool) (*quant.Tensor, error) {
 	}
 	s.discard(Weight, c.rowwise, c.columnwise)
 	*c = weightCopies{}
-	row, col, err := l.quantize(s, Weight, s.rounded(w), true, backward)
+	if q.Rowwise.Format.Scaled() || q.Columnwise.Format.Scaled() || s.Recipe.Delayed.Enabled() {
+		w = s.rounded(w)
+	} // otherwise both copies are casts, which round in the same way
+	row, col, err := l.quantize(s, Weight, w, true, backward)
 	if err != nil {
 		return nil, err
 	}
