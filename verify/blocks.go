@@ -9,8 +9,8 @@ import (
 	"github.com/microscale-go/microscale/tensor"
 )
 
-// Blocks is what is known of the blocks of a quantized weight: runs of a row that
-// share a scale, of checkpoint.BlockLength elements where one scale is that of a whole row.
+// Blocks describes the blocks of a quantized weight: runs of a row that share a scale, of 32
+// elements if a scale covers a whole row or tensor.
 type Blocks struct {
 	Tensor     string
 	Count      int64
@@ -35,7 +35,8 @@ type Blocks struct {
 	nonFinite bool    // the source holds NaN or Inf
 }
 
-// A deviation is an element, or a block, and what is wrong with it: two numbers.
+// A deviation is the position of a wrong element or block, with the expected and the actual
+// number.
 type deviation struct {
 	row, col  int
 	want, got float32 // an element and what it is decoded to; the amax of a block and its scale
@@ -63,7 +64,7 @@ func (b *Blocks) merge(c Blocks) {
 	b.nonFinite = b.nonFinite || c.nonFinite
 }
 
-// finish computes the figures.
+// finish computes Worst.
 func (b *Blocks) finish() {
 	b.Worst = math.NaN()
 	if b.Width > 0 {
@@ -71,7 +72,7 @@ func (b *Blocks) finish() {
 	}
 }
 
-// faults describes what is beyond the bound of a format.
+// faults describes the elements and scales outside the bound of a format.
 func (b *Blocks) faults(f quant.Format) (faults []string) {
 	if b.Beyond > 0 {
 		d := b.beyond
@@ -94,8 +95,8 @@ type blockChecker struct {
 	Blocks
 }
 
-// blocksOf compares the blocks of a tile of a weight, want, with the codes q that
-// they were read from. The format and the global scale are those of the file.
+// blocksOf compares the blocks of a tile of a weight, want, with the codes q of the file. f and
+// global are the format and the global scale of the file.
 func blocksOf(t checkpoint.Tile, f quant.Format, global float32, want tensor.Dense, q *quant.Tensor) Blocks {
 	c := blockChecker{tile: t, format: f, global: global, want: want, got: q.Dequantize(1), bound: f.Bound()}
 	if t.First() || !f.PerTensor() {
@@ -113,7 +114,7 @@ func blocksOf(t checkpoint.Tile, f quant.Format, global float32, want tensor.Den
 	return c.Blocks
 }
 
-// block compares block j of rows [from, to) of the tile, which has one scale.
+// block compares block j of rows [from, to) of the tile, which have one scale.
 func (c *blockChecker) block(from, to, j int, scale float32) {
 	width := c.format.Block.Cols
 	c0, c1, run := j*width, min((j+1)*width, c.want.Cols), width
@@ -166,15 +167,15 @@ func (b *Blocks) runs(row, col, width int, x, y []float32) {
 	}
 }
 
-// elements adds the elements of a row of a block that are beyond the bound.
+// elements adds the elements of a row of a block that are outside the bound.
 func (c *blockChecker) elements(row, col int, x, y []float32, scale float32) {
 	if n, k := c.bound.Beyond(x, y, scale); n > 0 {
 		c.merge(Blocks{Beyond: int64(n), beyond: deviation{row, col + k, x[k], y[k]}})
 	}
 }
 
-// blockLoss returns the noise of a block over its signal, NaN where it holds zeros
-// alone or what is not finite, and whether all its values were lost.
+// blockLoss returns the noise of a block over its signal, which is NaN for a block of zeros or
+// with NaN or Inf. lost reports whether all values became zero.
 func blockLoss(want, got []float32) (loss float64, lost bool) {
 	var signal, noise, left float64
 	for i, x := range want {
@@ -187,7 +188,7 @@ func blockLoss(want, got []float32) (loss float64, lost bool) {
 	return noise / signal, signal > 0 && left == 0
 }
 
-// zeroScales counts scales of code zero.
+// zeroScales counts scales with code zero.
 func zeroScales(q *quant.Tensor) (n int64) {
 	for _, s := range q.Scales {
 		if s == 0 {
@@ -202,16 +203,15 @@ func zeroScales(q *quant.Tensor) (n int64) {
 	return n
 }
 
-// A wholeScale is the scale of a whole tensor: the only one that its format has, or
-// the global one.
+// A wholeScale identifies the scale of a whole tensor: the only one of its format, or the global
+// one.
 type wholeScale struct {
 	format string
 	bits   uint32
 }
 
-// checkWholeScales compares the scales of whole tensors with the largest magnitudes of
-// the weights that have them: those that an engine joins, or a layer's experts, share
-// one, which is made for the largest of all.
+// checkWholeScales compares the scales of whole tensors with the amax of their weights. Fused
+// weights, or the experts of a layer, share one scale, which represents the maximum of all.
 func checkWholeScales(totals []compared, pairs []pair) {
 	at := func(i int) (float32, bool) {
 		switch f := pairs[i].got.Format; {

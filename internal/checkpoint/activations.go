@@ -7,21 +7,20 @@ import (
 	"github.com/microscale-go/microscale/safetensors"
 )
 
-// StoredInput returns the tensor that holds the scale of the activations that meet
-// a weight of format f. The scheme of f is one of Static activations.
+// StoredInput returns the tensor with the scale of the activations that a weight of format f
+// multiplies. The scheme of f must be Static.
 func (c *Convention) StoredInput(f quant.Format, weight string, scale float32) Stored {
 	s := c.scheme(f)
 	spec := safetensors.Spec{Name: partName(weight, s.input), Dtype: safetensors.F32, Shape: s.scalar}
 	return Stored{Part: Input, Spec: spec, Value: GlobalBytes(s.inputScale.stored(scale))}
 }
 
-// cacheSuffixes are the ends of names of the scales of the KV cache, behind the
-// module that they belong to: the attention in compressed-tensors, its projections in
-// ModelOpt.
+// cacheSuffixes are the suffixes of scales of the KV cache, after the name of the module: the
+// attention in compressed-tensors, its projections in ModelOpt.
 var cacheSuffixes = []struct{ scale, projection string }{{"k_scale", "k_proj"}, {"v_scale", "v_proj"}}
 
-// StoredCache returns the tensor that holds the scale of what a projection, of keys
-// or values, writes to an FP8 KV cache; ok is false where the convention stores none.
+// StoredCache returns the tensor with the scale of the output of a key or value projection in an
+// FP8 KV cache. ok is false if the convention stores none.
 func (c *Convention) StoredCache(weight string, scale float32) (s Stored, ok bool) {
 	module := strings.TrimSuffix(weight, weightSuffix)
 	for _, suffix := range cacheSuffixes {
@@ -38,7 +37,7 @@ func (c *Convention) StoredCache(weight string, scale float32) (s Stored, ok boo
 	return Stored{}, false
 }
 
-// cacheNaming says where the name of a scale of the KV cache begins.
+// A cacheNaming is the module that the name of a scale of the KV cache begins with.
 type cacheNaming uint8
 
 const (
@@ -53,8 +52,8 @@ func (c *Convention) cacheShape() []int64 {
 	return []int64{1}
 }
 
-// CacheOwner returns the weight of the projection that a scale of the KV cache
-// belongs to, whichever convention it is of; ok is false of another name.
+// CacheOwner returns the weight of the projection that a scale of the KV cache belongs to, in any
+// convention. ok is false for other names.
 func CacheOwner(name string) (weight string, ok bool) {
 	for _, suffix := range cacheSuffixes {
 		if module, ok := strings.CutSuffix(name, "."+suffix.scale); ok {

@@ -8,8 +8,7 @@ import (
 	"github.com/microscale-go/microscale/safetensors"
 )
 
-// check compares files, configuration and metadata with what the convention
-// promises its clients.
+// check compares files, configuration and metadata with the rules of the convention.
 func (m *Model) check(k known) {
 	for name, q := range k.weights {
 		if w, ok := m.byName[name]; !ok {
@@ -35,16 +34,15 @@ func (m *Model) check(k known) {
 	slices.SortStableFunc(m.Problems, func(a, b Problem) int { return strings.Compare(a.Tensor, b.Tensor) })
 }
 
-// faulty reports whether a problem of the weight, or of one of its parts, is
-// known already.
+// faulty reports whether a problem of the weight or of one of its parts is known.
 func (m *Model) faulty(weight string) bool {
 	return slices.ContainsFunc(m.Problems, func(p Problem) bool {
 		return p.Tensor == weight || slices.ContainsFunc(partSuffixes, func(suffix string) bool { return p.Tensor == partName(weight, suffix) })
 	})
 }
 
-// partSuffixes are the ends of names that parts of quantized weights have in files
-// of the schemes, but for those of activations, which unquantized models may have too.
+// partSuffixes are the suffixes of the parts of quantized weights in all schemes, except for
+// those of activations, which unquantized models may have too.
 var partSuffixes = func() (suffixes []string) {
 	for _, c := range conventions {
 		for _, s := range c.schemes {
@@ -61,8 +59,8 @@ var partSuffixes = func() (suffixes []string) {
 	return suffixes
 }()
 
-// owner returns the weight that a tensor of such a name can only be a part of; ok is
-// false where the tensor may be a weight itself.
+// owner returns the weight that a tensor of this name can only be a part of. ok is false if the
+// tensor may be a weight itself.
 func (m *Model) owner(name string) (weight string, ok bool) {
 	for _, suffix := range partSuffixes {
 		if module, ok := strings.CutSuffix(name, suffix); ok && strings.HasPrefix(suffix, ".") {
@@ -76,8 +74,8 @@ func (m *Model) owner(name string) (weight string, ok bool) {
 	return "", false
 }
 
-// checkUnquantized looks for tensors that can only be parts of a quantized
-// weight but belong to none.
+// checkUnquantized reports an unquantized weight that can only be a part of a missing quantized
+// weight.
 func (m *Model) checkUnquantized(w *Weight) {
 	if m.faulty(w.Name) {
 		return
@@ -98,8 +96,8 @@ func (m *Model) checkUnquantized(w *Weight) {
 	}
 }
 
-// undescribed returns, as the end of a message, why it is not known how weights
-// are quantized, or "" where a quantization_config should say it.
+// undescribed returns, as the end of a message, why the quantization of the weights is unknown;
+// "" if a quantization_config should describe it.
 func (m *Model) undescribed() string {
 	switch _, ok := m.configuration(); {
 	case m.Convention != nil && m.Convention.metadata:
@@ -119,9 +117,8 @@ func isCode(d safetensors.Dtype) bool {
 	return strings.HasPrefix(d.String(), "F8_") || strings.HasPrefix(d.String(), "F6_") || d == safetensors.F4
 }
 
-// checkPatterns reports patterns on the lists of the configuration that are not read
-// here; complete is false where there are some, so that it is not known which modules
-// the lists name. A conversion writes exact names.
+// checkPatterns reports invalid patterns in the lists of the configuration. complete is false if
+// there are some: then the modules of the lists are unknown. A conversion writes exact names.
 func (m *Model) checkPatterns(d description) (complete bool) {
 	complete = true
 	for _, list := range []struct {
@@ -139,9 +136,8 @@ func (m *Model) checkPatterns(d description) (complete bool) {
 	return complete
 }
 
-// checkIgnore compares the ignore list with the files: every two-dimensional
-// weight of a module that the configuration selects is either quantized or on it,
-// never both.
+// checkIgnore compares the ignore list with the files: every two-dimensional weight of a module
+// that the configuration selects is either quantized or on the list, never both.
 func (m *Model) checkIgnore(d description) {
 	if m.Convention == nil || !m.Convention.hasIgnore || !m.configured || d.noIgnore {
 		return

@@ -6,9 +6,9 @@ import (
 	"github.com/microscale-go/microscale/quant"
 )
 
-// compressedTensors is the convention of llm-compressor, read by vLLM, SGLang and
-// transformers. Where a preset quantizes activations too, the client does so as it
-// runs, by their values or by a scale that is stored.
+// compressedTensors is the convention of llm-compressor, which vLLM, SGLang and transformers
+// read. If a preset quantizes activations too, the client does so at run time, by their values or
+// by a stored scale.
 var compressedTensors = Convention{
 	Name:        "compressed-tensors",
 	Doc:         "llm-compressor's (quant_method compressed-tensors)",
@@ -22,8 +22,7 @@ var compressedTensors = Convention{
 	recognize:   recognizeCompressedTensors,
 }
 
-// A ctScheme is a preset of quantization/quant_scheme.py, and the tensors that
-// hold its weights.
+// A ctScheme is a preset of quantization/quant_scheme.py, and the tensors of its weights.
 type ctScheme struct {
 	scheme
 	layout      string // "format" in the configuration
@@ -52,7 +51,7 @@ var (
 	ctFP8 = scheme{scales: "_scale", input: ".input_scale", scalar: []int64{1}}
 )
 
-// as returns the scheme under a name and with what clients do with activations.
+// as returns the scheme with another name and treatment of activations.
 func (s scheme) as(name string, a Activations) scheme {
 	s.name, s.activations = name, a
 	return s
@@ -88,7 +87,7 @@ func compressedTensorsSchemes() []scheme {
 // ctVersion is the version of compressed-tensors whose layout is written.
 const ctVersion = "0.14.0"
 
-// ctConfig is quantization_config, its keys in the order of the library's writer.
+// ctConfig is quantization_config, with its keys in the order of the library.
 type ctConfig struct {
 	ConfigGroups           map[string]ctGroup `json:"config_groups"`
 	Format                 string             `json:"format"`
@@ -110,7 +109,7 @@ type ctGroup struct {
 	Weights           *ctArgs  `json:"weights"`
 }
 
-// ctArgs is QuantizationArgs. The library refuses keys that it does not know.
+// ctArgs is QuantizationArgs. The library rejects unknown keys.
 type ctArgs struct {
 	ActOrder       any            `json:"actorder"`
 	BlockStructure []int          `json:"block_structure"`

@@ -9,15 +9,14 @@ import (
 	"strings"
 )
 
-// ctRead is what of quantization_config is read.
+// ctRead has the members of quantization_config that are read.
 type ctRead struct {
 	ConfigGroups map[string]json.RawMessage `json:"config_groups"`
 	Format       *string                    `json:"format"`
 	Ignore       []string                   `json:"ignore"`
 }
 
-// ctReadGroup is a group that is read: its arguments as they are, since keys
-// that are absent have defaults.
+// ctReadGroup is a group, with raw arguments, because absent keys have defaults.
 type ctReadGroup struct {
 	Format           *string         `json:"format"`
 	InputActivations json.RawMessage `json:"input_activations"`
@@ -25,8 +24,8 @@ type ctReadGroup struct {
 	Weights          json.RawMessage `json:"weights"`
 }
 
-// recognizeCompressedTensors finds the preset of a configuration, and what its
-// clients refuse in it.
+// recognizeCompressedTensors finds the preset of a configuration, and the faults that clients
+// reject.
 func recognizeCompressedTensors(raw json.RawMessage) (description, error) {
 	var config ctRead
 	if err := json.Unmarshal(raw, &config); err != nil {
@@ -72,7 +71,7 @@ func recognizeCompressedTensors(raw json.RawMessage) (description, error) {
 	return d, nil
 }
 
-// group adds the targets of a group, and what clients refuse in it.
+// group adds the targets of a group and its faults.
 func (d *description) group(name string, raw json.RawMessage, group ctReadGroup, weights *ctArgs, s *ctScheme) error {
 	strict := json.NewDecoder(bytes.NewReader(raw))
 	strict.DisallowUnknownFields()
@@ -105,8 +104,8 @@ func (d *description) group(name string, raw json.RawMessage, group ctReadGroup,
 	return nil
 }
 
-// presetOf returns the name of the preset of such weights and activations, "" where
-// there is none.
+// presetOf returns the name of the preset with these weights and activations; "" if there is
+// none.
 func presetOf(weights, input *ctArgs) string {
 	for _, s := range ctSchemes {
 		if !weights.like(s.weights) || (input == nil) != (s.activations == nil) {
@@ -119,23 +118,23 @@ func presetOf(weights, input *ctArgs) string {
 	return ""
 }
 
-// reads reports whether "format" may be layout. FP8 weights without quantized
-// activations are naive-quantized, of the same tensors (compressors/format.py).
+// reads reports whether layout is a valid "format". FP8 weights without quantized activations are
+// naive-quantized, with the same tensors (compressors/format.py).
 func (s *ctScheme) reads(layout string) bool {
 	return layout == s.layout || s.layout == "float-quantized" && layout == "naive-quantized"
 }
 
-// multiplies reports whether a client quantizes activations in such a way as it
-// runs: as a preset of the same weights does (quantization/quant_scheme.py).
+// multiplies reports whether clients support this dynamic quantization of activations for the
+// weights of s: a preset of the same weights has it (quantization/quant_scheme.py).
 func (s *ctScheme) multiplies(activations *ctArgs) bool {
 	return slices.ContainsFunc(ctSchemes, func(other ctScheme) bool {
 		return other.format.Name == s.format.Name && other.scheme.activations == Dynamic && activations.like(*other.activations)
 	})
 }
 
-// parseArgs reads arguments; nil where they are null or absent. Keys that are
-// absent have the defaults of QuantizationArgs (quantization/quant_args.py),
-// where a strategy that is not named follows from the size of the groups.
+// parseArgs parses arguments; it returns nil if they are null or absent. Absent keys have the
+// defaults of QuantizationArgs (quantization/quant_args.py); the default strategy follows from
+// the group size.
 func parseArgs(raw json.RawMessage) (*ctArgs, error) {
 	if len(raw) == 0 || string(raw) == "null" {
 		return nil, nil
@@ -156,10 +155,9 @@ func parseArgs(raw json.RawMessage) (*ctArgs, error) {
 	return a, nil
 }
 
-// like reports whether a is what a preset has. Where the preset has a dtype of
-// scales, a has the same: groups of 32 FP8 elements have E8M0 scales only if they
-// are torch.uint8, and are float-quantized otherwise (compressors/mxfp8/base.py).
-// 4-bit formats are older than the key, and go without it.
+// like reports whether a matches a preset. A dtype of scales in the preset must match: groups of
+// 32 FP8 elements have E8M0 scales only with torch.uint8, and are float-quantized otherwise
+// (compressors/mxfp8/base.py). 4-bit formats are older than this key and may omit it.
 func (a *ctArgs) like(preset ctArgs) bool {
 	return a.Type == "float" && a.NumBits == preset.NumBits && a.Strategy == preset.Strategy &&
 		equal(a.GroupSize, preset.GroupSize) && slices.Equal(a.BlockStructure, preset.BlockStructure) &&
@@ -180,10 +178,10 @@ func (a *ctArgs) String() string {
 	return text + ", no scale dtype"
 }
 
-// linear is the target that stands for every module of that class.
+// linear is the target for all modules of that class.
 const linear = "Linear"
 
-// selector returns whether a module is among the targets.
+// selector returns a function that reports whether a module is among the targets.
 func (d *description) selector() func(module string) bool {
 	if slices.Contains(d.targets, linear) {
 		return func(string) bool { return true }
@@ -191,8 +189,7 @@ func (d *description) selector() func(module string) bool {
 	return exactOrRegexp(d.targets)
 }
 
-// checkTargets compares quantized weights with what the configuration says of
-// their modules.
+// checkTargets compares quantized weights with the targets of the configuration.
 func (m *Model) checkTargets(d description) {
 	if m.Convention == nil {
 		return

@@ -14,24 +14,22 @@ import (
 	"github.com/microscale-go/microscale/quant"
 )
 
-// Configuration returns the configuration of a checkpoint whose weights are in f
-// but for the ignored modules.
+// Configuration returns the configuration of a checkpoint with weights in format f.
 func (c *Convention) Configuration(f quant.Format, o Settings) any {
 	config, _ := c.configure(c.scheme(f), o)
 	return config
 }
 
-// configurationKey is the member of config.json, and the metadata key under which
-// a file has what config.json would say, where there is none. Clients do not read
-// it there; Read does.
+// configurationKey is a member of config.json. It is also the metadata key for the configuration
+// of a file without config.json; clients ignore it there, Read does not.
 const configurationKey = "quantization_config"
 
-// configurationKeys are the members of config.json that say how weights are
-// quantized, whichever convention they are of.
+// configurationKeys are the members of config.json that describe the quantization, in any
+// convention.
 var configurationKeys = []string{configurationKey, "quantization", "compression_config"}
 
-// Configure returns config, the bytes of a config.json, with the convention's
-// configuration in place of any other.
+// Configure returns config, the bytes of a config.json, with the configuration of the convention
+// instead of any other.
 func (c *Convention) Configure(config []byte, f quant.Format, o Settings) ([]byte, error) {
 	config, err := Unconfigure(config)
 	if err != nil {
@@ -49,8 +47,8 @@ func (c *Convention) Configure(config []byte, f quant.Format, o Settings) ([]byt
 	return config, nil
 }
 
-// Unconfigure returns config, the bytes of a config.json, without what says that
-// weights are quantized.
+// Unconfigure returns config, the bytes of a config.json, without any description of a
+// quantization.
 func Unconfigure(config []byte) ([]byte, error) {
 	return configjson.WithoutMembers(config, configurationKeys...)
 }
@@ -61,8 +59,7 @@ type File struct {
 	Data []byte
 }
 
-// Files returns the files beside config.json in which clients look for the
-// configuration.
+// Files returns the files besides config.json from which clients read the configuration.
 func (c *Convention) Files(f quant.Format, o Settings) []File {
 	if c.sidecar == "" {
 		return nil
@@ -75,13 +72,13 @@ func (c *Convention) Files(f quant.Format, o Settings) []File {
 	return []File{{c.sidecar, append(data, '\n')}}
 }
 
-// IsSidecar reports whether a file of a checkpoint says how it is quantized, and
-// so does not go along with weights that are stored in another way.
+// IsSidecar reports whether a file of a checkpoint describes its quantization. It is not copied
+// with weights that are stored differently.
 func IsSidecar(name string) bool {
 	return slices.ContainsFunc(conventions, func(c *Convention) bool { return c.sidecar != "" && c.sidecar == name })
 }
 
-// FileFormat returns what the metadata of a file says under "format".
+// FileFormat returns the value of "format" in the metadata of a file.
 func (c *Convention) FileFormat() string {
 	if c == nil || c.fileFormat == "" {
 		return "pt"
@@ -89,9 +86,8 @@ func (c *Convention) FileFormat() string {
 	return c.fileFormat
 }
 
-// FileMetadata returns what the metadata of a file says instead of the
-// config.json of a checkpoint that has none, as a key and a value; ok is false
-// where the metadata describes each weight.
+// FileMetadata returns the metadata, a key and a value, that replaces the configuration if there
+// is no config.json. ok is false if the metadata describes each weight.
 func (c *Convention) FileMetadata(f quant.Format, o Settings) (key, value string, ok bool) {
 	if c.metadata {
 		return "", "", false
@@ -103,8 +99,8 @@ func (c *Convention) FileMetadata(f quant.Format, o Settings) (key, value string
 	return configurationKey, string(text), true
 }
 
-// exactOrRegexp returns whether a module is on an ignore list: by its exact name,
-// or by a pattern after "re:", which matches from the beginning.
+// exactOrRegexp returns a function that reports whether a module is on an ignore list: by its
+// exact name, or by a pattern after "re:", which matches from the beginning.
 func exactOrRegexp(ignore []string) func(module string) bool {
 	exact := map[string]bool{}
 	var patterns []*regexp.Regexp
@@ -120,8 +116,8 @@ func exactOrRegexp(ignore []string) func(module string) bool {
 	}
 }
 
-// entryPattern returns the regular expression of an entry of an ignore list; ok is false where
-// it is a name.
+// entryPattern returns the regular expression of an entry of an ignore list. ok is false for a
+// name.
 func entryPattern(entry string) (re *regexp.Regexp, ok bool, err error) {
 	pattern, ok := strings.CutPrefix(entry, "re:")
 	if !ok {
@@ -131,7 +127,7 @@ func entryPattern(entry string) (re *regexp.Regexp, ok bool, err error) {
 	return re, true, err
 }
 
-// badPattern returns why an entry of an ignore list is a pattern that is not read.
+// badPattern returns the error of an invalid pattern of an ignore list.
 func badPattern(entry string) error {
 	_, _, err := entryPattern(entry)
 	if e, ok := errors.AsType[*syntax.Error](err); ok {
@@ -140,8 +136,8 @@ func badPattern(entry string) error {
 	return err
 }
 
-// exactOrWildcard is exactOrRegexp where patterns have the wildcards of a shell,
-// whose * matches periods too.
+// exactOrWildcard is exactOrRegexp for patterns with the wildcards of a shell. * also matches
+// periods.
 func exactOrWildcard(ignore []string) func(module string) bool {
 	exact := map[string]bool{}
 	var patterns []string
@@ -159,8 +155,8 @@ func exactOrWildcard(ignore []string) func(module string) bool {
 	}
 }
 
-// withinModules returns whether a module, or one that it is part of, is on an
-// ignore list, by its name or by any run of the words between its periods.
+// withinModules is exactOrRegexp for entries that match any run of words between the periods of a
+// module name.
 func withinModules(ignore []string) func(module string) bool {
 	entries := map[string]bool{}
 	for _, entry := range ignore {
@@ -204,7 +200,8 @@ func (c *Convention) claims(config json.RawMessage) bool {
 	})
 }
 
-// ignored returns whether a module is on an ignore list of the convention.
+// ignored returns a function that reports whether a module is on an ignore list of the
+// convention.
 func (c *Convention) ignored(ignore []string) func(module string) bool {
 	return [...]func([]string) func(string) bool{regexps: exactOrRegexp, wildcards: exactOrWildcard, anyRun: withinModules}[c.patterns](ignore)
 }

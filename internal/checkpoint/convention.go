@@ -141,7 +141,7 @@ func (c *Convention) Formats() []quant.Format {
 	return formats
 }
 
-// scheme returns the first scheme of f, nil where there is none.
+// scheme returns the first scheme of f, or nil.
 func (c *Convention) scheme(f quant.Format) *scheme {
 	for i := range c.schemes {
 		if c.schemes[i].format.Name == f.Name {
@@ -208,9 +208,8 @@ type Stored struct {
 	Value []byte // its bytes, where they are known before any data is read
 }
 
-// Stored returns the tensors that a weight of the given shape takes in format f,
-// but for scales of activations. The convention holds f and does not refuse the
-// weight.
+// Stored returns the tensors of a weight of the given shape in format f, except for scales of
+// activations. The convention must support f and the weight.
 func (c *Convention) Stored(f quant.Format, weight string, shape []int64) (stored []Stored) {
 	s := c.scheme(f)
 	spec := func(suffix string, dtype safetensors.Dtype, shape []int64) safetensors.Spec {
@@ -232,9 +231,8 @@ func (c *Convention) Stored(f quant.Format, weight string, shape []int64) (store
 	return stored
 }
 
-// StoredGlobal returns the number that a file holds for the global scale of t,
-// which q made: the scale, its inverse (quant.Quantizer.GlobalInverse) where
-// clients divide by it, or the amax that it stands for.
+// StoredGlobal returns the number that a file holds for the global scale of t, which q quantized:
+// the scale, its inverse (quant.Quantizer.GlobalInverse) if clients divide by it, or its amax.
 func (c *Convention) StoredGlobal(q quant.Quantizer, t *quant.Tensor) float32 {
 	s := c.scheme(t.Format)
 	if s.direction == inverse {
@@ -243,9 +241,8 @@ func (c *Convention) StoredGlobal(q quant.Quantizer, t *quant.Tensor) float32 {
 	return s.direction.stored(t.Global)
 }
 
-// Decoded returns t with the decode scales that clients compute from a file that
-// has its codes and scales, and stored for its global scale. Codes and scales
-// are shared with t where they are the same.
+// Decoded returns t with the decode scales that clients compute from the codes, the block scales
+// and the stored number of the global scale. It shares unchanged codes and scales with t.
 func (c *Convention) Decoded(t *quant.Tensor, stored float32) *quant.Tensor {
 	switch s := c.scheme(t.Format); {
 	case !t.Format.Global:
@@ -259,9 +256,9 @@ func (c *Convention) Decoded(t *quant.Tensor, stored float32) *quant.Tensor {
 	return t
 }
 
-// divided returns t with the decode scales of clients that divide by the inverse
-// of a global scale, float32(scale/divisor): the product of the scale and
-// float32(1/divisor) has other bits on many pairs of them.
+// divided returns t with the decode scales of clients that divide by the inverse of a global
+// scale, float32(scale/divisor). The product of the scale and float32(1/divisor) has other bits
+// for many pairs.
 func divided(t *quant.Tensor, divisor float32) *quant.Tensor {
 	f := t.Format
 	scales := make([]float32, len(t.Scales))
@@ -273,8 +270,8 @@ func divided(t *quant.Tensor, divisor float32) *quant.Tensor {
 	return &quant.Tensor{Format: f, Direction: t.Direction, Shape: t.Shape, Codes: t.Codes, Scales32: scales, Global: 1, Amax: t.Amax}
 }
 
-// Metadata returns what the metadata of a file says of a weight, as a key and a
-// value; ok is false where the convention says nothing there.
+// Metadata returns the metadata of a weight, a key and a value. ok is false if the convention has
+// none.
 func (c *Convention) Metadata(f quant.Format, weight string, shape []int64, dtype safetensors.Dtype) (key, value string, ok bool) {
 	if !c.metadata {
 		return "", "", false

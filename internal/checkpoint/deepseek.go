@@ -8,10 +8,9 @@ import (
 	"github.com/microscale-go/microscale/quant"
 )
 
-// deepSeek is the convention of DeepSeek-V3's FP8 checkpoints: blocks of 128×128,
-// and scales that multiply, whatever their name says (inference/fp8_cast_bf16.py of
-// its repository). The list of modules that are not quantized is that of
-// transformers and vLLM; DeepSeek's own files have none.
+// deepSeek is the convention of DeepSeek-V3's FP8 checkpoints: blocks of 128×128, and scales that
+// multiply, despite their name (inference/fp8_cast_bf16.py of its repository). The list of
+// unquantized modules is that of transformers and vLLM; DeepSeek's own files have none.
 var deepSeek = Convention{
 	Name:        "deepseek",
 	Doc:         "DeepSeek-V3's FP8 blocks (quant_method fp8, weight_scale_inv)",
@@ -42,8 +41,7 @@ type deepSeekConfig struct {
 	WeightBlockSize     []int     `json:"weight_block_size"`
 }
 
-// ignore returns the list of modules that are not quantized, and whether there is
-// none.
+// ignore returns the list of unquantized modules. none is true if there is no list.
 func (c deepSeekConfig) ignore() (modules []string, none bool) {
 	for _, list := range []*[]string{c.ModulesToNotConvert, c.IgnoredLayers} {
 		if list != nil {

@@ -7,9 +7,8 @@ import (
 	"github.com/microscale-go/microscale/safetensors"
 )
 
-// dtypes has the scalar formats that a dtype of the container holds one by one.
-// Codes and scales of all others are bytes, U8: E8M0 too, because few clients know
-// F8_E8M0.
+// dtypes maps dtypes to the scalar formats that they hold one by one. All other codes and scales
+// are bytes, U8: E8M0 too, because few clients support F8_E8M0.
 var dtypes = []struct {
 	dtype  safetensors.Dtype
 	scalar *format.Scalar
@@ -33,9 +32,8 @@ func storedDtype(f *format.Scalar) safetensors.Dtype {
 	return safetensors.U8
 }
 
-// DenseFormat returns the scalar format of a dtype whose tensors hold values
-// that can be quantized, and are decoded to: BF16, F16 and F32. ok is false for
-// the others.
+// DenseFormat returns the scalar format of a dtype that can be quantized and decoded to: BF16,
+// F16 or F32. ok is false for the others.
 func DenseFormat(d safetensors.Dtype) (f *format.Scalar, ok bool) {
 	for _, row := range dtypes {
 		if row.dtype == d && row.torch != "" {
@@ -55,8 +53,7 @@ func DenseDtype(f *format.Scalar) (d safetensors.Dtype, ok bool) {
 	return 0, false
 }
 
-// TorchDtype returns what config.json calls a dtype of DenseFormat, and "" of
-// another.
+// TorchDtype returns the name of a dtype of DenseFormat in config.json, and "" for others.
 func TorchDtype(d safetensors.Dtype) string {
 	for _, row := range dtypes {
 		if row.dtype == d {
@@ -66,8 +63,7 @@ func TorchDtype(d safetensors.Dtype) string {
 	return ""
 }
 
-// parseTorchDtype returns the dtype that a config.json names, BF16 where it
-// names none that is known.
+// parseTorchDtype returns the dtype of a name in config.json, BF16 if it is unknown.
 func parseTorchDtype(name string) safetensors.Dtype {
 	name = strings.TrimPrefix(name, "torch.")
 	for _, row := range dtypes {

@@ -11,13 +11,13 @@ import (
 	"github.com/microscale-go/microscale/tensor"
 )
 
-// fusedExperts are the families that keep all experts of a layer in two tensors,
-// X.experts.gate_up_proj and X.experts.down_proj. Of a family that is not here the
-// layout is not guessed: [experts, in, out] and [experts, out, in] look the same
-// where a model is as wide as its experts.
+// fusedExperts are the families with all experts of a layer in two tensors,
+// X.experts.gate_up_proj and X.experts.down_proj. The layout of other families is not guessed:
+// [experts, in, out] and [experts, out, in] are indistinguishable if a model is as wide as its
+// experts.
 //
-// Sources: the experts' classes of transformers (models/llama4, gpt_oss,
-// qwen3_vl_moe, qwen3_5_moe), and the files of the published models.
+// Sources: the experts' classes of transformers (models/llama4, gpt_oss, qwen3_vl_moe,
+// qwen3_5_moe), and the files of the published models.
 var fusedExperts = []struct {
 	modelTypes []string
 	experts
@@ -28,7 +28,7 @@ var fusedExperts = []struct {
 	{[]string{"gpt_oss"}, experts{transposed: true, interleaved: true, biased: true}},
 }
 
-// experts is how the experts of a layer lie in one tensor.
+// experts is the layout of the experts of a layer in one tensor.
 type experts struct {
 	transposed  bool // [experts, in, out], where linear modules are [out, in]
 	interleaved bool // rows of gate and up alternate; else those of gate come first
@@ -46,11 +46,10 @@ func IsFused(name string) bool {
 	return strings.HasSuffix(name, gateUp) || strings.HasSuffix(name, down)
 }
 
-// ExpertModules returns the modules by which clients look up whether the experts
-// that a weight holds are quantized; nil for a weight that does not hold all of a
-// layer. Clients have one module for all experts of a layer, and ask for it by its
-// own name (vLLM's and SGLang's modelopt and fp8) or by those of the linear modules
-// of its first expert (their compressed-tensors).
+// ExpertModules returns the modules by which clients look up whether the experts in a weight are
+// quantized; nil for a weight without all experts of a layer. Clients have one module for all
+// experts of a layer, and look it up by its own name (vLLM's and SGLang's modelopt and fp8) or by
+// the names of the linear modules of its first expert (their compressed-tensors).
 func (w *Weight) ExpertModules() []string {
 	if len(w.Shape) != 3 || !IsFused(w.Name) {
 		return nil
@@ -61,9 +60,9 @@ func (w *Weight) ExpertModules() []string {
 	return []string{strings.TrimSuffix(w.Name, ".down_proj") + ".0.down_proj"}
 }
 
-// expertsOf returns how the experts in a tensor lie, nil where it holds none or it
-// is not known. The shape is that of the file where stored is true, else that of
-// linear modules, [experts, out, in]. It must agree with the width of the model.
+// expertsOf returns the layout of the experts in a tensor; nil if it holds none or the layout is
+// unknown. The shape is that of the file if stored is true, else [experts, out, in]. It must
+// match the width of the model.
 func (m *Model) expertsOf(name string, shape []int64, stored bool) *experts {
 	if len(shape) != 3 || !IsFused(name) {
 		return nil
@@ -86,8 +85,7 @@ func (m *Model) expertsOf(name string, shape []int64, stored bool) *experts {
 	return nil
 }
 
-// unquantized returns a tensor as a weight: experts that are transposed in the
-// file as linear modules have them.
+// unquantized returns a tensor as a weight. Transposed experts get the shape of linear modules.
 func (m *Model) unquantized(t *hf.Tensor) *Weight {
 	w := &Weight{Name: t.Name, Shape: t.Shape, Dtype: t.Dtype, parts: parts{Codes: t}}
 	if w.experts = m.expertsOf(t.Name, t.Shape, true); w.experts != nil && w.experts.transposed {
@@ -96,25 +94,24 @@ func (m *Model) unquantized(t *hf.Tensor) *Weight {
 	return w
 }
 
-// swapped returns a shape whose last two dimensions have changed places.
+// swapped returns a shape with its last two dimensions exchanged.
 func swapped(shape []int64) []int64 {
 	n := len(shape)
 	return append(slices.Clone(shape[:n-2]), shape[n-1], shape[n-2])
 }
 
-// Transposed reports whether the weight's values lie, or lay before quantization,
-// in a file as [experts, in, out]. Shape is [experts, out, in] all the same.
+// Transposed reports whether the file holds the values as [experts, in, out], or held them so
+// before quantization. Shape is always [experts, out, in].
 func (w *Weight) Transposed() bool { return w.view == nil && w.experts != nil && w.experts.transposed }
 
-// ExpertsKnown reports whether the weight holds all experts of a layer in a way that
-// is known here.
+// ExpertsKnown reports whether the weight holds all experts of a layer in a known layout.
 func (w *Weight) ExpertsKnown() bool { return w.experts != nil }
 
-// ExpertsBiased reports whether the experts that the weight holds have biases.
+// ExpertsBiased reports whether the experts in the weight have biases.
 func (w *Weight) ExpertsBiased() bool { return w.experts != nil && w.experts.biased }
 
-// RejectsExperts returns why the convention cannot hold a weight that has all experts of
-// a layer as it is, or "": of such a weight, in which it is known how they lie.
+// RejectsExperts returns why the convention does not support a weight with all experts of a layer
+// in a known layout, or "".
 func (c *Convention) RejectsExperts(w *Weight) string {
 	switch {
 	case w.experts == nil:
@@ -127,7 +124,7 @@ func (c *Convention) RejectsExperts(w *Weight) string {
 	return ""
 }
 
-// DenseSpec returns the tensor that holds the weight's values in a dtype.
+// DenseSpec returns the tensor for the values of the weight in a dtype.
 func (w *Weight) DenseSpec(dtype safetensors.Dtype) safetensors.Spec {
 	shape := w.Shape
 	if w.Transposed() {
@@ -136,15 +133,14 @@ func (w *Weight) DenseSpec(dtype safetensors.Dtype) safetensors.Spec {
 	return safetensors.Spec{Name: w.Name, Dtype: dtype, Shape: shape}
 }
 
-// A run of a transposed weight: rows of one expert in one column of a tile.
+// A columnRun is a run of a transposed weight: rows of one expert in one column of a tile.
 type columnRun struct {
 	at       int64 // the first element in the file
 	row, col int   // the first element in the tile
 	rows     int
 }
 
-// columnRuns calls f with the runs of a tile of a transposed weight, in the order
-// of the file.
+// columnRuns calls f with the runs of a tile of a transposed weight, in the order of the file.
 func (w *Weight) columnRuns(t Tile, f func(columnRun) error) error {
 	out, in := int(w.Shape[len(w.Shape)-2]), int(w.Shape[len(w.Shape)-1])
 	for from := t.From; from < t.To; {
@@ -184,8 +180,8 @@ func (w *Weight) readTransposed(t Tile) (tensor.Dense, error) {
 	})
 }
 
-// PutDense calls put with the bytes of a tile's values in a scalar format of
-// DenseFormat, run by run as they lie in the file: at is in bytes.
+// PutDense calls put with the bytes of the values of a tile in a format of DenseFormat, run by
+// run, in the order of the file. at is an offset in bytes.
 func (w *Weight) PutDense(t Tile, x tensor.Dense, f *format.Scalar, put func(raw []byte, at int64) error) error {
 	size := f.Bits() / 8
 	if !w.Transposed() {
@@ -213,14 +209,14 @@ func (w *Weight) PutDense(t Tile, x tensor.Dense, f *format.Scalar, put func(raw
 	})
 }
 
-// A view says which rows of another weight a weight is: every step-th from first on.
+// A view is a weight that consists of rows of another weight: every step-th from first on.
 type view struct {
 	of    *Weight
 	first int
 	step  int
 }
 
-// tile returns the tile of the other weight that covers one of the view.
+// tile returns the tile of the other weight that covers a tile of the view.
 func (v *view) tile(t Tile) Tile {
 	t.To = v.first + (t.To-1)*v.step + 1
 	t.From = v.first + t.From*v.step
@@ -240,9 +236,9 @@ func (v *view) read(t Tile) (tensor.Dense, error) {
 	return x, nil
 }
 
-// Split returns the experts of a weight that holds all of a layer as the weights
-// of linear modules, X.experts.0.gate_proj.weight and so on; nil where it is not
-// known how they lie, or they have biases, which would have to be split too.
+// Split returns the experts of a weight with all experts of a layer as weights of linear modules,
+// X.experts.0.gate_proj.weight and so on; nil if the layout is unknown or the experts have
+// biases, which would have to be split too.
 func (w *Weight) Split() []*Weight {
 	if w.experts == nil || w.experts.biased || w.Quantized() || !w.Dense() {
 		return nil
@@ -275,5 +271,5 @@ func (w *Weight) Split() []*Weight {
 	return split
 }
 
-// IsView reports whether the weight is a part of a tensor: what Split made.
+// IsView reports whether the weight is a part of a tensor: a result of Split.
 func (w *Weight) IsView() bool { return w.view != nil }

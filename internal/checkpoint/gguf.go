@@ -9,9 +9,9 @@ import (
 	"github.com/microscale-go/microscale/quant"
 )
 
-// ggufConvention is how llama.cpp stores blocks: scales between the codes, and a
-// global scale, by which products are multiplied, in a tensor of its own. It is
-// for files of the container GGUF alone: package llamacpp says what else is in them.
+// ggufConvention is the layout of blocks in llama.cpp: scales interleaved with the codes, and the
+// global scale, which multiplies products, in a separate tensor. Package llamacpp has the rest of
+// a GGUF file.
 var ggufConvention = Convention{
 	Name: "gguf",
 	Doc:  "llama.cpp and Ollama: one GGUF file, of the Llama family, with its tokenizer",
@@ -31,8 +31,8 @@ func GGUF() *Convention { return &ggufConvention }
 // InGGUF reports whether the convention stores weights in a GGUF file. It is false for nil.
 func (c *Convention) InGGUF() bool { return c != nil && c.gguf }
 
-// Struct returns the structs of codes and scales in which the convention stores f;
-// ok is false where it stores them in tensors of their own.
+// Struct returns the structs of codes and scales in which the convention stores f. ok is false if
+// it stores them in separate tensors.
 func (c *Convention) Struct(f quant.Format) (ggml.Struct, bool) {
 	if c == nil {
 		return ggml.Struct{}, false
@@ -55,7 +55,7 @@ func Interleaved(s ggml.Struct, t *quant.Tensor) []byte {
 	return out
 }
 
-// integer is what INT8 codes are times: a struct's scale is of integers.
+// integer is the value of the code 1 of INT8: the scale of a struct multiplies integers.
 var integer = format.INT8.Smallest()
 
 // FromHalves returns FP16 scales of integers as the FP32 scales of INT8 codes.

@@ -6,15 +6,15 @@ import (
 	"github.com/microscale-go/microscale/quant"
 )
 
-// gptOSS is the convention of OpenAI's gpt-oss in transformers: all experts of a
-// layer in one tensor, and nothing but experts.
+// gptOSS is the convention of OpenAI's gpt-oss in transformers: all experts of a layer in one
+// tensor, and only experts.
 //
 //	X.experts.gate_up_proj_blocks  U8 [experts, 2·intermediate, hidden/32, 16]  rows of gate and up alternate
 //	X.experts.gate_up_proj_scales  U8 [experts, 2·intermediate, hidden/32]
 //	X.experts.down_proj_blocks     U8 [experts, hidden, intermediate/32, 16]
 //
-// The unquantized gate_up_proj is transposed, [experts, hidden, 2·intermediate]
-// (see fusedExperts).
+// The unquantized gate_up_proj is transposed, [experts, hidden, 2·intermediate] (see
+// fusedExperts).
 var gptOSS = Convention{
 	Name:        "gpt-oss",
 	Doc:         "OpenAI's gpt-oss in MXFP4 (quant_method mxfp4, _blocks and _scales)",

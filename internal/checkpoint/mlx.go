@@ -11,19 +11,18 @@ import (
 	"github.com/microscale-go/microscale/safetensors"
 )
 
-// mlx is the convention of Apple's MLX and mlx-lm: codes in words of 32 bits, the
-// first element in the lowest bits, so that the bytes are those of everybody else.
+// mlx is the convention of Apple's MLX and mlx-lm: codes in words of 32 bits, the first element
+// in the lowest bits, so that the bytes equal those of other conventions.
 //
 //	X.weight        U32 [out, in·bits/32]
 //	X.scales        U8: E8M0, or the bits of E4M3
-//	X.global_scale  F32 [1], of weights that were converted from a convention with a global scale
+//	X.global_scale  F32 [1], of weights converted from a convention with a global scale
 //
-// The modules of MLX (mlx.nn.QuantizedLinear) have no global scale, so mlx-lm refuses
-// a file with one, and quantize makes none. MLX's operations take one as an argument,
-// the amax of the tensor, which their kernels divide by 448·6 (mlx pull request 3022;
-// fp_quantized.h and fp_quantize.cuh at 846d176). That is what is written and read
-// here; of Ollama, whose files have the same name, it is only known that it inverts
-// compressed-tensors' number on import, which may leave the scale itself.
+// MLX's modules (mlx.nn.QuantizedLinear) have no global scale, so mlx-lm rejects a file with one,
+// and quantize writes none. MLX's operations take one as an argument, the amax of the tensor,
+// which their kernels divide by 448·6 (mlx pull request 3022; fp_quantized.h and fp_quantize.cuh
+// at 846d176). This number is written and read here. Ollama writes a tensor of the same name; of
+// it is only known that it inverts compressed-tensors' number, which may be the scale itself.
 var mlx = Convention{
 	Name:        "mlx",
 	Doc:         "Apple's MLX and mlx-lm (quantization in config.json)",
@@ -46,21 +45,20 @@ var mlxSchemes = []scheme{
 		global: ".global_scale", direction: amax, bare: true, scalar: []int64{1}},
 }
 
-// mlxMode is what is said of all modules, or of one.
+// mlxMode describes all modules, or one.
 type mlxMode struct {
 	GroupSize int    `json:"group_size"`
 	Bits      int    `json:"bits"`
 	Mode      string `json:"mode"`
 }
 
-// mlxConfig is an object with a member for every module that is not quantized,
-// beside those of mlxMode.
+// mlxConfig has the members of mlxMode and one for every unquantized module.
 type mlxConfig struct {
 	scheme *scheme
 	ignore []string
 }
 
-// MarshalJSON returns mlxMode with the modules that are not quantized beside it.
+// MarshalJSON returns mlxMode with members for the unquantized modules.
 func (c mlxConfig) MarshalJSON() ([]byte, error) {
 	text, err := json.Marshal(mlxMode{c.scheme.format.Block.Cols, c.scheme.format.Element.Bits(), c.scheme.name})
 	if err != nil {

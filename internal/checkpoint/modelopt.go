@@ -9,10 +9,10 @@ import (
 	"github.com/microscale-go/microscale/quant"
 )
 
-// modelOpt is the convention of NVIDIA's Model Optimizer: the same configuration in
-// config.json, where vLLM looks first, and in hf_quant_config.json, where
-// TensorRT-LLM does. Scales of whole tensors are scalars, those of rows have one
-// dimension, those of 128×128 blocks four (modelopt/torch/export/quant_utils.py).
+// modelOpt is the convention of NVIDIA's Model Optimizer. The configuration is in config.json,
+// which vLLM reads first, and in hf_quant_config.json, which TensorRT-LLM reads. Scales of whole
+// tensors are scalars, those of rows have one dimension, those of 128×128 blocks four
+// (modelopt/torch/export/quant_utils.py).
 var modelOpt = Convention{
 	Name:        "modelopt",
 	Doc:         "NVIDIA Model Optimizer's (quant_method modelopt, hf_quant_config.json)",
@@ -35,8 +35,8 @@ var moFP8 = scheme{scales: "_scale", input: ".input_scale"}
 var moNVFP4 = scheme{format: quant.NVFP4, scales: "_scale", global: "_scale_2", input: ".input_scale"}
 
 // modelOptSchemes are the values of quant_algo, as Model Optimizer writes them
-// (get_quantization_format in modelopt/torch/export/quant_utils.py): fp8_pb_wo is in
-// lower case, which TensorRT-LLM compares it with; vLLM takes either.
+// (get_quantization_format in modelopt/torch/export/quant_utils.py). fp8_pb_wo is in lower case,
+// which TensorRT-LLM requires; vLLM ignores case.
 var modelOptSchemes = []scheme{
 	{name: "MXFP8", format: quant.MXFP8, scales: "_scale", activations: Dynamic},
 	moNVFP4.as("W4A16_NVFP4", WeightOnly),
@@ -121,7 +121,7 @@ func configureModelOpt(s *scheme, o Settings) (config, sidecar any) {
 	return main, moSidecar{moMaker, q}
 }
 
-// recognizeModelOpt reads either of the two.
+// recognizeModelOpt parses either configuration.
 func recognizeModelOpt(raw json.RawMessage) (description, error) {
 	var config struct {
 		QuantAlgo    string   `json:"quant_algo"`

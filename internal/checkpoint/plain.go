@@ -11,10 +11,10 @@ import (
 	"github.com/microscale-go/microscale/safetensors"
 )
 
-// plain is this project's own convention, for every block format and for files
-// without a configuration:
+// plain is this project's own convention, for every block format and for files without a
+// configuration:
 //
-//	X.weight          the codes: F8_E4M3, F8_E5M2, I8, or joined codes as U8; the last block of a row filled with zeros
+//	X.weight          the codes: F8_E4M3, F8_E5M2, I8, or joined codes as U8; the last block of a row is padded with zeros
 //	X.weight_scale    the scales: U8 (E8M0), F8_E4M3 or F32, [scale rows, scale columns], [1] for the whole tensor
 //	X.weight_scale_2  the global decode scale, F32 [1]
 //	__metadata__      "microscale.X.weight": {"format":"mxfp6-e2m3","shape":[384,100],"dtype":"BF16"}
@@ -55,10 +55,10 @@ func plainSchemes() []scheme {
 	return schemes
 }
 
-// metadataPrefix stands before a weight's name in the metadata of a plain file.
+// metadataPrefix precedes the name of a weight in the metadata of a plain file.
 const metadataPrefix = "microscale."
 
-// plainEntry is what a plain file's metadata says of a weight.
+// plainEntry is the metadata of a weight in a plain file.
 type plainEntry struct {
 	Format string  `json:"format"`
 	Shape  []int64 `json:"shape"`
@@ -73,7 +73,7 @@ func plainMetadata(f quant.Format, weight string, shape []int64, dtype safetenso
 	return metadataPrefix + weight, string(text), true
 }
 
-// parsePlainMetadata returns the weights that a file's metadata describes.
+// parsePlainMetadata returns the weights in the metadata of a file.
 func parsePlainMetadata(metadata map[string]string) (map[string]quantized, error) {
 	found := map[string]quantized{}
 	for key, value := range metadata {
@@ -117,19 +117,18 @@ func sized(shape []int64) bool {
 	return true
 }
 
-// quantized is what is known of a quantized weight before its tensors are looked at.
+// quantized is the description of a quantized weight, before its tensors are read.
 type quantized struct {
 	format quant.Format
 	shape  []int64
 	dtype  safetensors.Dtype // of the source
 }
 
-// ScaleSearchKey is in the metadata of files whose scales were searched: which
-// search of package quant, by name.
+// ScaleSearchKey is the metadata key of the search of package quant, by name, that found the
+// scales.
 const ScaleSearchKey = "microscale_scale_search"
 
-// ScaleSearch returns what the metadata says of how scales were searched; "" where
-// it says nothing.
+// ScaleSearch returns the search in the metadata; "" if there is none.
 func (m *Model) ScaleSearch() string {
 	for _, shard := range m.Source.Shards() {
 		if name := shard.File.Metadata()[ScaleSearchKey]; name != "" {
@@ -139,10 +138,10 @@ func (m *Model) ScaleSearch() string {
 	return ""
 }
 
-// IsOwnMetadata reports whether a metadata key is one that this package wrote.
+// IsOwnMetadata reports whether this package wrote a metadata key.
 func IsOwnMetadata(key string) bool {
 	return key == ScaleSearchKey || strings.HasPrefix(key, metadataPrefix) || strings.HasPrefix(key, keptPrefix) || key == configurationKey || key == viewKey
 }
 
-// Plain returns the convention that holds every block format.
+// Plain returns the convention that supports every block format.
 func Plain() *Convention { return &plain }

@@ -21,15 +21,14 @@ var quark = Convention{
 	recognize:   recognizeQuark,
 }
 
-// quarkSchemes are dtypes of weights, as Quark calls them.
+// quarkSchemes are Quark's names of dtypes of weights.
 var quarkSchemes = []scheme{
 	{name: "fp4", format: quant.MXFP4, scales: "_scale", activations: Dynamic},
 	{name: "fp6_e3m2", format: quant.MXFP6E3M2, scales: "_scale", activations: Dynamic},
 	{name: "fp6_e2m3", format: quant.MXFP6E2M3, scales: "_scale", activations: Dynamic},
 }
 
-// quarkSpec is how one operand is quantized, its keys in the order of the
-// library's writer.
+// quarkSpec describes the quantization of one operand, with its keys in the order of the library.
 type quarkSpec struct {
 	ChAxis               int     `json:"ch_axis"`
 	Dtype                string  `json:"dtype"`

@@ -7,9 +7,8 @@ import (
 	"github.com/microscale-go/microscale/tensor"
 )
 
-// HasRowsBF16 reports whether the rows of the weight are rows of BF16 values in its
-// file: it is not quantized, transposed or interleaved with another. ReadBF16 reads
-// these weights.
+// HasRowsBF16 reports whether the rows of the weight are contiguous BF16 values in its file: it
+// is not quantized, transposed or interleaved with another weight. ReadBF16 reads such weights.
 func (w *Weight) HasRowsBF16() bool {
 	if w.Quantized() || w.Dtype != safetensors.BF16 || w.Transposed() {
 		return false
@@ -17,8 +16,8 @@ func (w *Weight) HasRowsBF16() bool {
 	return w.view == nil || w.view.step == 1 && w.view.of.HasRowsBF16()
 }
 
-// ReadBF16 returns a tile of a weight for which HasRowsBF16 is true, in the memory of
-// room as far as that is large enough; ok is false for every other weight.
+// ReadBF16 returns a tile of a weight for which HasRowsBF16 is true. It uses room if that is
+// large enough. ok is false for other weights.
 func (w *Weight) ReadBF16(t Tile, room []byte) (x tensor.BF16, ok bool, err error) {
 	if !w.HasRowsBF16() {
 		return tensor.BF16{}, false, nil

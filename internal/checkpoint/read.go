@@ -14,8 +14,8 @@ import (
 	"github.com/microscale-go/microscale/safetensors"
 )
 
-// A Model is a checkpoint read through its convention: the weights as they were
-// before quantization, each with where its parts are now.
+// A Model is a checkpoint read through its convention: the weights as they were before
+// quantization, with the tensors that hold their parts.
 type Model struct {
 	Source     *hf.Checkpoint
 	Convention *Convention // nil where nothing is quantized
@@ -46,9 +46,9 @@ func (p Problem) String() string {
 	return p.Tensor + ": " + p.Text
 }
 
-// Read recognizes the convention of a checkpoint and finds its weights. Data is
-// read only for global scales. What cannot be understood is among the Problems;
-// its tensors are weights as they stand.
+// Read recognizes the convention of a checkpoint and finds its weights. It reads headers, and the
+// data of global scales. Faults are reported as Problems; their tensors become unquantized
+// weights.
 func Read(source *hf.Checkpoint) *Model {
 	tensors := source.Tensors()
 	m := &Model{Source: source, byName: make(map[string]*Weight, len(tensors)), Weights: make([]*Weight, 0, len(tensors))}
@@ -102,7 +102,7 @@ func (m *Model) add(w *Weight) {
 	m.byName[w.Name] = w
 }
 
-// order puts the weights in the order of their first tensor in the files.
+// order sorts the weights by their first tensor in the files.
 func (m *Model) order() {
 	place := map[string]int{}
 	for i, t := range m.Source.Tensors() {
@@ -113,13 +113,13 @@ func (m *Model) order() {
 	})
 }
 
-// known is what configuration and metadata say before tensors are looked at.
+// known is the content of configuration and metadata, before tensors are read.
 type known struct {
 	description
 	weights map[string]quantized // those that metadata describes
 }
 
-// recognize finds the convention and its description of the weights.
+// recognize finds the convention and the description of the weights.
 func (m *Model) recognize() known {
 	k := known{weights: map[string]quantized{}}
 	for _, shard := range m.Source.Shards() {
@@ -171,7 +171,7 @@ func (m *Model) recognize() known {
 	return k
 }
 
-// describe takes over what a configuration of convention c says.
+// describe sets the convention and parses its configuration.
 func (m *Model) describe(c *Convention, raw json.RawMessage, k *known) {
 	d, err := c.recognize(raw)
 	if err != nil {
@@ -188,8 +188,8 @@ func deref(s *string) string {
 	return *s
 }
 
-// configuration returns what says how weights are quantized: config.json, else a
-// file beside it, or the metadata of a file where there is no config.json.
+// configuration returns the description of the quantization: from config.json, else from a
+// sidecar, else, if there is no config.json, from the metadata of a file.
 func (m *Model) configuration() (raw json.RawMessage, ok bool) {
 	if raw, ok := m.Source.QuantizationConfig(); ok {
 		return raw, true
@@ -207,7 +207,7 @@ func (m *Model) configuration() (raw json.RawMessage, ok bool) {
 	return nil, false
 }
 
-// assemble returns the quantized weight whose codes are t, or nil.
+// assemble returns the quantized weight with the codes t, or nil.
 func (m *Model) assemble(t *hf.Tensor, k known) *Weight {
 	if m.Convention == nil {
 		return nil
@@ -273,8 +273,8 @@ func (m *Model) fault(tensor, text string, args ...any) {
 	m.Problems = append(m.Problems, Problem{Tensor: tensor, Text: bounded.Text(fmt.Sprintf(text, args...))})
 }
 
-// fits reports whether the codes and scales of w have the dtypes and shapes that
-// its format and shape ask for.
+// fits reports whether the codes and scales of w have the dtypes and shapes that follow from its
+// format and shape.
 func (m *Model) fits(w *Weight) bool {
 	fits := true
 	for _, want := range m.Convention.Stored(w.Format, w.Name, w.Shape) {
@@ -297,8 +297,8 @@ func (m *Model) fits(w *Weight) bool {
 	return fits
 }
 
-// sameScales reports whether two shapes are of the same scales where clients differ
-// on the dimensions: [] and [1] of one for the tensor, [n] and [n, 1] of one per row.
+// sameScales reports whether two shapes hold the same scales where clients differ in dimensions:
+// [] and [1] for one of the tensor, [n] and [n, 1] for one per row.
 func sameScales(f quant.Format, a, b []int64) bool {
 	most := 2
 	switch {
@@ -313,8 +313,8 @@ func sameScales(f quant.Format, a, b []int64) bool {
 	return fits(a) && fits(b) && product(a) == product(b)
 }
 
-// acceptable reports whether scales of dtype have may stand where want is
-// written: clients store FP32 scales in the dtype of the model too.
+// acceptable reports whether scales may have dtype have instead of want: clients also store FP32
+// scales in the dtype of the model.
 func acceptable(have, want safetensors.Dtype) bool {
 	return want == safetensors.F32 && (have == safetensors.BF16 || have == safetensors.F16) ||
 		want == safetensors.U8 && have == safetensors.F8E8M0

@@ -8,13 +8,13 @@ import (
 	"github.com/microscale-go/microscale/quant"
 )
 
-// keptPrefix stands before a weight's name in the metadata of a file, where it says
-// what its convention has no place for.
+// keptPrefix precedes the name of a weight in the metadata of a file, for numbers that its
+// convention has no tensor for.
 const keptPrefix = "microscale-kept."
 
-// Kept is what the convention of a file has no place for, as it was in another, by
-// the bits of float32: so that a weight comes back as it was. Of the number of a
-// scale there is one for each direction in which a file has held it.
+// Kept has the numbers of a weight that the convention of its file has no tensor for, as bits of
+// float32, so that a conversion back restores them. A scale has one number for each direction in
+// which a file has held it.
 type Kept struct {
 	Global       *uint32 `json:"global,omitempty"`        // decode scale of the whole tensor
 	Inverse      *uint32 `json:"inverse,omitempty"`       // its inverse
@@ -23,17 +23,17 @@ type Kept struct {
 	InputInverse *uint32 `json:"input_inverse,omitempty"` // its inverse
 }
 
-// slots are where numbers of the directions are kept.
+// slots are the fields for the numbers of a scale, by direction.
 type slots map[direction]**uint32
 
 func (k *Kept) globals() slots { return slots{decode: &k.Global, inverse: &k.Inverse, amax: &k.Amax} }
 
 func (k *Kept) inputs() slots { return slots{decode: &k.Input, inverse: &k.InputInverse} }
 
-// keep keeps the number that a file holds.
+// keep stores the number of a file.
 func (s slots) keep(number float32, d direction) { *s[d] = ptr(math.Float32bits(number)) }
 
-// find returns a number that is kept, in the direction d where there is one of it.
+// find returns a kept number, preferably in direction d.
 func (s slots) find(d direction) (number float32, of direction, ok bool) {
 	for _, of := range []direction{d, decode, inverse, amax} {
 		if slot := s[of]; slot != nil && *slot != nil {
@@ -43,9 +43,8 @@ func (s slots) find(d direction) (number float32, of direction, ok bool) {
 	return 0, d, false
 }
 
-// carry returns the number in the direction to for one in the direction from: the
-// one that was kept, where it says the same. It keeps the number where it would
-// not come back.
+// carry converts a number from one direction to another. It returns the kept number if that is
+// equivalent, and keeps the number if the conversion back would not restore it.
 func (s slots) carry(number float32, from, to direction) float32 {
 	carried := to.stored(from.global(number))
 	if kept, of, ok := s.find(to); from == to {
@@ -60,7 +59,7 @@ func (s slots) carry(number float32, from, to direction) float32 {
 	return carried
 }
 
-// Kept returns what the metadata of the weight's file keeps of it.
+// Kept returns the kept numbers of the weight in the metadata of its file.
 func (w *Weight) Kept() Kept {
 	var k Kept
 	text := w.parts[Codes].Shard.File.Metadata()[keptPrefix+w.Name]
@@ -70,13 +69,11 @@ func (w *Weight) Kept() Kept {
 	return k
 }
 
-// Relabeled returns the tensors by which a quantized weight is stored in c without
-// a change to its codes and scales, and what is to be kept in the metadata of its
-// file, as a key and a value, so that it can be stored as it is again: numbers that
-// do not survive, and those that c has no place for. The decode scale of its
-// activations is given, or that of its file or metadata where it is nil. c holds the
-// format, does not refuse the weight, and has no place for a scale of activations
-// that there is not.
+// Relabeled returns the tensors that store a quantized weight in c, with unchanged codes and
+// block scales, and the numbers to keep in the metadata of its file, as a key and a value: those
+// that c cannot hold, or not exactly. given is the decode scale of its activations; if it is nil,
+// that of its file or metadata is used. c must support the weight, and a Static scheme needs a
+// scale of activations.
 func (w *Weight) Relabeled(c *Convention, given *float32) (stored []Stored, key, value string) {
 	from, to := w.convention.scheme(w.Format), c.scheme(w.Format)
 	kept := w.Kept()
@@ -114,8 +111,8 @@ func (w *Weight) Relabeled(c *Convention, given *float32) (stored []Stored, key,
 	return stored, keptPrefix + w.Name, string(text)
 }
 
-// input returns the number for the scale of the activations that meet the weight,
-// and its direction: that of its file, or one that its file's metadata keeps.
+// input returns the number of the scale of activations of the weight and its direction, from its
+// file or the kept numbers.
 func (w *Weight) input() (number float32, d direction, ok bool) {
 	d = w.convention.scheme(w.Format).inputScale
 	if t := w.parts[Input]; t != nil && t.Elements() == 1 {
@@ -127,8 +124,8 @@ func (w *Weight) input() (number float32, d direction, ok bool) {
 	return kept.inputs().find(d)
 }
 
-// InputScale returns the decode scale of the activations that meet the weight: that
-// of its file, or one that its file's metadata keeps; ok is false where there is none.
+// InputScale returns the decode scale of the activations of the weight, from its file or the kept
+// numbers. ok is false if there is none.
 func (w *Weight) InputScale() (scale float32, ok bool) {
 	number, d, ok := w.input()
 	if !ok {
@@ -149,8 +146,8 @@ func (m *Model) HasInputScales() bool {
 	return true
 }
 
-// FormatIn returns the block format of the first quantized weight, and another one
-// that a weight has, where there is one.
+// FormatIn returns the block format of the first quantized weight, and a different one of another
+// weight, or nil.
 func (m *Model) FormatIn() (f quant.Format, other *quant.Format) {
 	for _, w := range m.Weights {
 		switch {
@@ -164,8 +161,7 @@ func (m *Model) FormatIn() (f quant.Format, other *quant.Format) {
 	return f, nil
 }
 
-// ActivationsIn returns what clients do with the activations that meet the weights
-// of a quantized checkpoint.
+// ActivationsIn returns how clients treat the activations of the weights.
 func (m *Model) ActivationsIn(f quant.Format) Activations {
 	for _, s := range m.Convention.schemes {
 		if s.format.Name == f.Name && strings.EqualFold(s.name, m.Scheme) {

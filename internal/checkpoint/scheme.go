@@ -9,9 +9,9 @@ import (
 	"github.com/microscale-go/microscale/safetensors"
 )
 
-// A scheme is how a convention stores the weights of one block format, and what
-// its clients do with the activations that meet them. Suffixes that begin with a
-// period stand for ".weight" at the end of the weight's name, the others follow it.
+// A scheme is how a convention stores the weights of one block format, and how its clients treat
+// activations. A suffix that begins with a period replaces ".weight" at the end of the weight's
+// name; others are appended.
 type scheme struct {
 	name   string // as its clients call it
 	format quant.Format
@@ -33,7 +33,7 @@ type scheme struct {
 	scalar      []int64           // shape of scales of the whole tensor; nil: none, a scalar
 }
 
-// Activations says what clients do with the activations that meet a weight.
+// Activations is how clients treat the activations that a weight multiplies.
 type Activations uint8
 
 const (
@@ -45,7 +45,7 @@ const (
 // String returns "weight-only", "dynamic" or "static".
 func (a Activations) String() string { return [...]string{"weight-only", "dynamic", "static"}[a] }
 
-// A direction says what number a file holds for a decode scale of a whole tensor.
+// A direction is the number that a file holds for a decode scale of a whole tensor.
 type direction uint8
 
 const (
@@ -54,16 +54,16 @@ const (
 	amax                     // scale · 448 · 6: the largest magnitude that the scale serves
 )
 
-// String says what a file holds, for documents.
+// String returns the number, for documents.
 func (d direction) String() string {
 	return [...]string{"the scale", "its inverse", "the amax that it serves"}[d]
 }
 
-// served is what an amax is more than the global scale of NVFP4: the largest
-// element times the largest scale of a block.
+// served is the ratio of an amax to the global scale of NVFP4: the largest element times the
+// largest block scale.
 var served = float32(quant.NVFP4.Element.Max() * quant.NVFP4.Scale.Max())
 
-// stored returns the number for a scale.
+// stored returns the number of a scale.
 func (d direction) stored(scale float32) float32 {
 	switch d {
 	case inverse:
@@ -74,7 +74,7 @@ func (d direction) stored(scale float32) float32 {
 	return scale
 }
 
-// global returns the scale for a number.
+// global returns the scale of a number.
 func (d direction) global(stored float32) float32 {
 	switch d {
 	case inverse:
@@ -85,7 +85,7 @@ func (d direction) global(stored float32) float32 {
 	return stored
 }
 
-// A blockShape says which shape the scales of blocks have.
+// A blockShape is the shape of the scales of blocks.
 type blockShape uint8
 
 const (
@@ -95,8 +95,7 @@ const (
 	leading                   // [scale columns] behind all other dimensions of the weight
 )
 
-// Schemes returns the names of the schemes by which the convention stores f, the
-// default first.
+// Schemes returns the names of the schemes of f, the default first.
 func (c *Convention) Schemes(f quant.Format) []string {
 	var names []string
 	for _, s := range c.schemes {
@@ -107,7 +106,7 @@ func (c *Convention) Schemes(f quant.Format) []string {
 	return names
 }
 
-// SchemeNames returns the names of all schemes of all conventions, each once.
+// SchemeNames returns the names of the schemes of all conventions, without duplicates.
 func SchemeNames() []string {
 	var names []string
 	seen := map[string]bool{}
@@ -122,7 +121,7 @@ func SchemeNames() []string {
 	return names
 }
 
-// With returns the convention with no scheme of f but the named one. Case is ignored.
+// With returns the convention with only the named scheme of f. Case is ignored.
 func (c *Convention) With(f quant.Format, name string) (*Convention, error) {
 	for _, s := range c.schemes {
 		if s.format.Name == f.Name && strings.EqualFold(s.name, name) {
@@ -138,8 +137,8 @@ func (c *Convention) With(f quant.Format, name string) (*Convention, error) {
 	return nil, fmt.Errorf("convention %s has no scheme %q for %s: use one of %s", c, name, f, strings.Join(names, ", "))
 }
 
-// WithActivations returns the convention with no scheme of f but the first one
-// that does this with activations; ok is false where none does.
+// WithActivations returns the convention with only the first scheme of f that treats activations
+// as a. ok is false if there is none.
 func (c *Convention) WithActivations(f quant.Format, a Activations) (only *Convention, ok bool) {
 	for _, s := range c.schemes {
 		if s.format.Name == f.Name && s.activations == a {
@@ -150,8 +149,8 @@ func (c *Convention) WithActivations(f quant.Format, a Activations) (only *Conve
 	return c, false
 }
 
-// Scheme returns the name of the scheme by which f is stored, and what clients do
-// with activations under it: "" and nothing where f is not a format of blocks.
+// Scheme returns the name of the first scheme of f and its treatment of activations. It returns
+// "" and WeightOnly if f is not supported.
 func (c *Convention) Scheme(f quant.Format) (name string, a Activations) {
 	s := c.scheme(f)
 	if s == nil {
@@ -160,9 +159,7 @@ func (c *Convention) Scheme(f quant.Format) (name string, a Activations) {
 	return s.name, s.activations
 }
 
-// GlobalHeld says what a file holds for the global scale of f: the scale, its
-// inverse, or the amax that it serves, and whether only converted weights have one;
-// "" where f has none.
+// GlobalHeld describes the number that a file holds for the global scale of f; "" if f has none.
 func (c *Convention) GlobalHeld(f quant.Format) string {
 	switch s := c.scheme(f); {
 	case !f.Global:
@@ -174,9 +171,9 @@ func (c *Convention) GlobalHeld(f quant.Format) string {
 	}
 }
 
-// Quantizer returns q as it makes weights that the convention's clients read: where
-// they read no global scale, by an arithmetic without one, which note says. It fails
-// where the behavior of q is another's that has a global scale.
+// Quantizer returns q as the clients of the convention need it: if they read no global scale,
+// with an arithmetic without one, described by note. It returns an error if the profile or search
+// of q requires a global scale.
 func (c *Convention) Quantizer(q quant.Quantizer) (_ quant.Quantizer, note string, err error) {
 	if s := c.scheme(q.Format); s == nil || !s.bare || q.Arithmetic == quant.BlockOnly {
 		return q, "", nil
@@ -197,7 +194,7 @@ func partName(weight, suffix string) string {
 	return weight + suffix
 }
 
-// storedGlobal returns the tensor of a weight's global scale.
+// storedGlobal returns the tensor of the global scale of a weight.
 func (s *scheme) storedGlobal(weight string) Stored {
 	return Stored{Part: Global, Spec: safetensors.Spec{Name: partName(weight, s.global), Dtype: safetensors.F32, Shape: s.scalar}}
 }
@@ -231,8 +228,7 @@ func (s *scheme) codesShape(shape []int64) []int64 {
 	return append(out, n)
 }
 
-// shape is the inverse of codesShape for weights of two dimensions, and of more
-// where the codes have them: ok is false where no weight has such codes.
+// shape is the inverse of codesShape. ok is false if no weight has such codes.
 func (s *scheme) shape(codes []int64, dtype safetensors.Dtype) (shape []int64, ok bool) {
 	tail := 1
 	if s.packed > 0 {
@@ -245,7 +241,7 @@ func (s *scheme) shape(codes []int64, dtype safetensors.Dtype) (shape []int64, o
 	return append(append([]int64{}, codes[:len(codes)-tail]...), cols), true
 }
 
-// dimensions says how many the codes of a weight have.
+// dimensions describes the number of dimensions of codes.
 func (s *scheme) dimensions() string {
 	switch {
 	case s.blocks != leading:

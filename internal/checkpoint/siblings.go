@@ -6,9 +6,8 @@ import (
 	"strings"
 )
 
-// joined are the modules that engines join into one matrix when they load a model,
-// and what they call it, where that is known. One matrix has one scheme and one
-// global scale, and its parts have the same input.
+// joined are the modules that engines fuse into one matrix, and the engines' name of it, if
+// known. The fused matrix has one scheme and one global scale, and its parts have the same input.
 var joined = []struct {
 	whole string
 	parts []string
@@ -23,9 +22,9 @@ var joined = []struct {
 	{"", []string{"in_proj_qkv", "in_proj_z"}},
 }
 
-// Joined returns a name that the weights of one joined matrix share, and which part of
-// it a weight is: the weight's own name, and part 0, where it is not part of one.
-// Experts have matrices of their own, since the parent's name holds their number.
+// Joined returns a name that the weights of one fused matrix share, and the index of the weight
+// in it: the weight's own name and 0 if it is not part of one. Experts have separate matrices,
+// because the parent's name contains their number.
 func Joined(weight string) (matrix string, part int) {
 	module, ok := strings.CutSuffix(weight, weightSuffix)
 	if !ok {
@@ -40,8 +39,8 @@ func Joined(weight string) (matrix string, part int) {
 	return weight, 0
 }
 
-// JoinedParts returns the modules that checkpoints have in place of one that an
-// engine calls by the name of a joined matrix; the module itself where it is none.
+// JoinedParts returns the modules of a checkpoint for the engines' name of a fused matrix, or the
+// module itself.
 func JoinedParts(module string) []string {
 	parent, name := splitModule(module)
 	for _, m := range joined {
@@ -56,7 +55,7 @@ func JoinedParts(module string) []string {
 	return []string{module}
 }
 
-// splitModule splits the last word off a module's name, its period with the rest.
+// splitModule splits off the last word of a module's name, after its period.
 func splitModule(module string) (parent, name string) {
 	i := strings.LastIndexByte(module, '.') + 1
 	return module[:i], module[i:]

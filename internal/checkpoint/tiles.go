@@ -10,31 +10,30 @@ import (
 	"github.com/microscale-go/microscale/quant"
 )
 
-// TileElements is how much of a weight is worked on at a time: 512 KiB of
-// float32, which stays in a core's cache from reading to writing.
+// TileElements is the number of elements in a tile: 512 KiB of float32, which fit in a core's
+// cache.
 const TileElements = 1 << 17
 
-// wideElements is where rows, or the rows of a block, are cut into several tiles.
+// wideElements is the size from which rows, or rows of a block, are divided into several tiles.
 const wideElements = 8 * TileElements
 
-// columnStep is what cuts between columns are a multiple of: whole bytes of codes,
-// and of the blocks over which errors are measured.
+// columnStep divides the columns between tiles: whole bytes of codes, and whole blocks for
+// measuring errors.
 const columnStep = 128
 
-// elementsAtOnce is how many elements all threads together work on: about 150 MB
-// with their bytes, codes and decoded values.
+// elementsAtOnce is the number of elements that all threads work on at a time: about 150 MB with
+// their bytes, codes and decoded values.
 const elementsAtOnce = 64 * TileElements
 
-// A Tiling is how a matrix is cut into tiles. Those at its ends may be smaller.
+// A Tiling divides a matrix into tiles. Those at its edges may be smaller.
 type Tiling struct {
 	Rows, Cols         int // of the matrix
 	TileRows, TileCols int // at least 1 each
 }
 
-// Tiling returns how the weight is cut for work in the given block formats: whole
-// blocks of all of them, about TileElements, columns only where rows are wide.
-// A format with one scale per row has whole rows: they alone make memory
-// grow with a weight.
+// Tiling returns the tiles for working in the given block formats: whole blocks of all of them,
+// about TileElements, with columns divided only if rows are wide. A format with one scale per row
+// needs whole rows: only then does memory grow with the weight.
 func (w *Weight) Tiling(formats ...quant.Format) Tiling {
 	rows, cols := w.Matrix()
 	band, step, wholeRows := 1, columnStep, false
@@ -69,7 +68,7 @@ func lcm(a, b int) int {
 	return a / x * b
 }
 
-// Share returns a tile's share of n bytes: those of all tiles sum up to n.
+// Share returns the share of a tile in n bytes. The shares of all tiles sum to n.
 func (t Tiling) Share(tile Tile, n int64) int64 {
 	before := tile.From * t.Cols // elements of the rows above
 	upTo := func(col int) int64 {
@@ -166,10 +165,9 @@ func (t Tile) Next(cols int) Tile {
 	return Tile{Weight: t.Weight, From: t.To}
 }
 
-// A Job is work on all tiles of some weights, on several threads, in memory
-// that depends neither on the number of tiles nor on that of threads. Done is
-// called in the order of the tiles, one at a time, so what it sums up is the
-// same for any number of threads.
+// A Job is work on all tiles of some weights on several threads. Its memory depends neither on
+// the number of tiles nor on the number of threads. Done is called in the order of the tiles, one
+// call at a time, so that sums do not depend on the number of threads.
 type Job[R any] struct {
 	Weights int
 	Tiling  func(weight int) Tiling
@@ -179,8 +177,8 @@ type Job[R any] struct {
 	Threads int  // goroutines; 0: one per processor
 }
 
-// Run does the job. It returns the first error of Work in the order of the
-// tiles, or that of ctx; after an error no tile is begun.
+// Run does the job. It returns the first error of Work in the order of the tiles, or that of ctx.
+// After an error it starts no tile.
 func (j *Job[R]) Run(ctx context.Context) error {
 	threads := j.Threads
 	if threads <= 0 {
@@ -196,7 +194,7 @@ func (j *Job[R]) Run(ctx context.Context) error {
 	return r.err
 }
 
-// A jobRun is what the goroutines of a job share, under the lock.
+// A jobRun is the state that the goroutines of a job share, under the lock.
 type jobRun[R any] struct {
 	*Job[R]
 	ctx     context.Context
@@ -238,8 +236,8 @@ func (r *jobRun[R]) loop() {
 	}
 }
 
-// begin takes the next tile, its number and its elements, as soon as there is
-// room for it. A tile larger than all room is begun alone.
+// begin takes the next tile as soon as the limit of elements allows it. A tile larger than the
+// limit runs alone.
 func (r *jobRun[R]) begin() (tile Tile, number, size int, ok bool) {
 	for {
 		var tiling Tiling
@@ -270,7 +268,7 @@ func (r *jobRun[R]) begin() (tile Tile, number, size int, ok bool) {
 	return tile, number, size, true
 }
 
-// settle calls Done for the tiles whose turn has come.
+// settle calls Done for the completed tiles that are next in order.
 func (r *jobRun[R]) settle() {
 	for {
 		o, ok := r.ended[r.done]

@@ -30,8 +30,8 @@ type Weight struct {
 	parts      parts
 }
 
-// parts are the tensors of the files that hold a weight, nil where it has none of
-// that kind. A checkpoint may have a million weights, so they are not a map.
+// parts are the tensors that hold a weight, or nil. A checkpoint may have a million weights, so
+// they are not a map.
 type parts [Input + 1]*hf.Tensor
 
 // dtypeNames has the names of dtypes in lower case.
@@ -54,15 +54,15 @@ func (w *Weight) FormatName() string {
 	return dtypeNames[w.Dtype]
 }
 
-// Dense reports whether Read can give the weight's values: it is quantized, or
-// of a floating-point dtype.
+// Dense reports whether Read can return the values of the weight: it is quantized or of a
+// floating-point dtype.
 func (w *Weight) Dense() bool {
 	_, ok := DenseFormat(w.Dtype)
 	return ok || w.Quantized()
 }
 
-// Matrix returns the weight's extent as a matrix, leading dimensions folded into
-// the rows; a vector is one row.
+// Matrix returns the size of the weight as a matrix, with leading dimensions folded into the
+// rows. A vector is one row.
 func (w *Weight) Matrix() (rows, cols int) {
 	if len(w.Shape) == 0 {
 		return 1, 1
@@ -74,8 +74,8 @@ func (w *Weight) Matrix() (rows, cols int) {
 	return rows, cols
 }
 
-// Part returns the tensor of the file that holds a part of the weight; an
-// unquantized weight is its own Codes.
+// Part returns the tensor that holds a part of the weight. An unquantized weight is its own
+// Codes.
 func (w *Weight) Part(p Part) (hf.Tensor, bool) {
 	if int(p) >= len(w.parts) || w.parts[p] == nil {
 		return hf.Tensor{}, false
@@ -83,8 +83,7 @@ func (w *Weight) Part(p Part) (hf.Tensor, bool) {
 	return *w.parts[p], true
 }
 
-// StoredBytes returns the bytes that the weight takes in the files: of a part of a
-// tensor its share.
+// StoredBytes returns the bytes of the weight in the files; for a view, its share.
 func (w *Weight) StoredBytes() int64 {
 	var n int64
 	if w.view != nil {
@@ -99,16 +98,16 @@ func (w *Weight) StoredBytes() int64 {
 	return n
 }
 
-// Read returns rows [from, to) as values. Of a quantized weight, from lies on
-// the edge of a block. The weight must be Dense.
+// Read returns the values of rows [from, to). A block of a quantized weight must begin at from.
+// The weight must be Dense.
 func (w *Weight) Read(from, to int) (tensor.Dense, error) {
 	_, cols := w.Matrix()
 	return w.ReadTile(Tile{From: from, To: to, ToCol: cols})
 }
 
-// ReadTile returns a tile as values: those of a quantized weight are what the
-// clients of its convention compute, to the bit. The tile of a quantized weight
-// begins at the edge of a block. The weight must be Dense.
+// ReadTile returns the values of a tile. For a quantized weight they are bit-identical to what
+// the clients of its convention compute, and a block must begin at the tile. The weight must be
+// Dense.
 func (w *Weight) ReadTile(t Tile) (tensor.Dense, error) {
 	if w.Quantized() {
 		q, err := w.ReadDecoded(t)
@@ -128,8 +127,7 @@ func (w *Weight) ReadTile(t Tile) (tensor.Dense, error) {
 	return x, readDense(x.Data, *w.parts[Codes], DenseSpans(cols, t))
 }
 
-// ReadDecoded returns a tile of a quantized weight with its decode scales as
-// Convention.Decoded has them.
+// ReadDecoded returns a tile of a quantized weight with the decode scales of Convention.Decoded.
 func (w *Weight) ReadDecoded(t Tile) (*quant.Tensor, error) {
 	q, err := w.ReadCodes(t)
 	if err != nil {
@@ -138,8 +136,8 @@ func (w *Weight) ReadDecoded(t Tile) (*quant.Tensor, error) {
 	return w.convention.Decoded(q, w.stored), nil
 }
 
-// ReadCodes returns a tile of a quantized weight as it is stored: its codes, its
-// scales, and Global. The tile begins at the edge of a block.
+// ReadCodes returns a tile of a quantized weight as stored: its codes, its scales and Global. A
+// block must begin at the tile.
 func (w *Weight) ReadCodes(t Tile) (*quant.Tensor, error) {
 	if block := w.Format.Block; block.Rows > 0 && t.From%block.Rows != 0 || block.Cols > 0 && t.FromCol%block.Cols != 0 {
 		return nil, fmt.Errorf("%s: row %d, column %d is within a block of %d×%d; read from an edge", w.Name, t.From, t.FromCol, block.Rows, block.Cols)
@@ -175,8 +173,8 @@ func (w *Weight) ReadBytes(t Tile, room []byte) ([]byte, error) {
 	return room, readAt(*w.parts[Codes], room, from)
 }
 
-// FlatBytes returns the bytes of the first n elements of an unquantized weight: whole ones at the edges of
-// the tiles of a line, of sub-byte elements too.
+// FlatBytes returns the bytes of the first n elements of an unquantized weight. At the edges of
+// the tiles of Flat it is exact for sub-byte elements too.
 func (w *Weight) FlatBytes(n int) int64 { return int64(n) * int64(w.Dtype.Bits()) / 8 }
 
 // readDense sets dst to elements of a floating-point tensor.
@@ -203,7 +201,7 @@ func readAt(t hf.Tensor, p []byte, off int64) error {
 	return t.Shard.File.ReadTensorAt(p, t.TensorInfo, off)
 }
 
-// GlobalBytes returns a global scale as its tensor holds it.
+// GlobalBytes returns a global scale as the bytes of its tensor.
 func GlobalBytes(value float32) []byte {
 	return binary.LittleEndian.AppendUint32(nil, math.Float32bits(value))
 }

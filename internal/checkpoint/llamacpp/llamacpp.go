@@ -24,7 +24,7 @@ import (
 	"github.com/microscale-go/microscale/quant"
 )
 
-// A Model is what a GGUF file says of a checkpoint, but for its weights.
+// A Model is the content of a GGUF file except its weights.
 type Model struct {
 	Metadata []gguf.Pair // in the order in which it is written
 	Extra    []Constant  // tensors that the checkpoint has not
@@ -34,17 +34,17 @@ type Model struct {
 	config       config
 }
 
-// A Constant is a tensor of F32 that follows from the configuration.
+// A Constant is an F32 tensor that follows from the configuration.
 type Constant struct {
 	gguf.Spec
 	Values []float32
 }
 
-// embeddings is the tensor with a row for every token.
+// embeddings is the tensor with one row per token.
 const embeddings = "model.embed_tokens.weight"
 
-// Describe returns what a GGUF file says of a checkpoint. It fails where llama.cpp
-// could not run the result, or it is not known how.
+// Describe returns the content of the GGUF file for a checkpoint. It returns an error if
+// llama.cpp could not run the result, or the translation is unknown.
 func Describe(c *hf.Checkpoint) (*Model, error) {
 	if c.Config == nil {
 		return nil, fmt.Errorf("%s: a GGUF file says how the model is built, and there is no %s that would: name a checkpoint's directory", c.Path, hf.ConfigName)
@@ -68,8 +68,8 @@ func Describe(c *hf.Checkpoint) (*Model, error) {
 	return m, nil
 }
 
-// Refuses returns why llama.cpp cannot run the model with weights in format f whose
-// global scale is not 1, or "".
+// Rejects returns why llama.cpp cannot run the model in format f with global scales other than 1,
+// or "".
 func (m *Model) Rejects(f quant.Format) string {
 	if f.Global && checkpoint.UnscaledGraph(m.architecture.name) {
 		return fmt.Sprintf("llama.cpp ignores global scales of %s in %s: choose mxfp4 or q8_0, or profile ggml, which has scales of blocks alone", f, m.architecture.name)
@@ -84,11 +84,11 @@ func (m *Model) add(key string, value any) {
 // set adds a key of the architecture.
 func (m *Model) set(key string, value any) { m.add(m.architecture.name+"."+key, value) }
 
-// maxOther is the largest file in bytes that is read beside the weights. The largest
-// tokenizers have about 40 MB.
+// maxOther is the maximum size of an auxiliary file in bytes. The largest tokenizers have about
+// 40 MB.
 const maxOther = 256 << 20
 
-// readOther returns a file that goes along with the weights, nil where there is none.
+// readOther returns the content of an auxiliary file, nil if there is none.
 func readOther(c *hf.Checkpoint, name string) ([]byte, error) {
 	for _, other := range c.Others() {
 		if other.Name == name {
@@ -98,7 +98,7 @@ func readOther(c *hf.Checkpoint, name string) ([]byte, error) {
 	return nil, nil
 }
 
-// config is what is read of config.json.
+// config has the members of config.json that are read.
 type config struct {
 	Architectures []string `json:"architectures"`
 
@@ -148,11 +148,10 @@ func (t *tokenIDs) UnmarshalJSON(data []byte) error {
 	return json.Unmarshal(data, (*[]uint32)(t))
 }
 
-// maxHeadDim is more than any model has: a tensor of that length may be made.
+// maxHeadDim is above that of any model. A tensor of that length may be allocated.
 const maxHeadDim = 1 << 16
 
-// readConfig reads config.json, fills in what it may leave out, and checks that
-// the model is one that is known.
+// readConfig parses config.json, sets defaults, and checks that the model is supported.
 func (m *Model) readConfig(text []byte) error {
 	c := &m.config
 	if err := json.Unmarshal(text, c); err != nil {

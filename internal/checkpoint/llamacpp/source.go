@@ -46,24 +46,24 @@ func Open(path string) (*hf.Checkpoint, error) {
 	return source, nil
 }
 
-// blockTypes has the block format of each type of blocks that is read.
+// blockTypes maps the supported block types to block formats.
 var blockTypes = map[gguf.Type]quant.Format{gguf.MXFP4: quant.MXFP4, gguf.NVFP4: quant.NVFP4, gguf.Q8_0: quant.Q8_0}
 
-// structsOf returns the structs that tensors of a type are of; the zero Struct where
-// it has none, or is not read.
+// structsOf returns the structs of the blocks of a type; the zero Struct if it has none or is
+// unsupported.
 func structsOf(t gguf.Type) ggml.Struct {
 	structs, _ := checkpoint.GGUF().Struct(blockTypes[t])
 	return structs
 }
 
-// denseTypes has the dtype of each type that is no block.
+// denseTypes maps types without blocks to dtypes.
 var denseTypes = map[string]safetensors.Dtype{
 	"F32": safetensors.F32, "F16": safetensors.F16, "BF16": safetensors.BF16, "F64": safetensors.F64,
 	"I8": safetensors.I8, "I16": safetensors.I16, "I32": safetensors.I32, "I64": safetensors.I64,
 }
 
-// A view is a GGUF file as if it were one of safetensors: a header that is made
-// up, and tensors whose bytes are put together as they are read.
+// A view presents a GGUF file as a safetensors file: with a synthesized header, and with tensors
+// whose bytes are assembled as they are read.
 type view struct {
 	file     *gguf.File
 	opened   os.FileInfo
@@ -86,7 +86,7 @@ type part struct {
 	kind   checkpoint.Part
 }
 
-// build makes the view.
+// build synthesizes the header of the view.
 func (v *view) build() error {
 	v.parts = map[string]part{}
 	var a architecture
@@ -116,8 +116,8 @@ func (v *view) build() error {
 	return err
 }
 
-// addTensor adds what a tensor of the file is in the view: of a tensor of all experts,
-// the matrices of each.
+// addTensor adds the tensors of the view for a tensor of the file: the matrices of each expert,
+// if it holds all experts.
 func (v *view) addTensor(t gguf.TensorInfo, a architecture) {
 	name, known := a.original(t.Name)
 	names := a.originals(t.Name, t.Shape)
@@ -150,7 +150,7 @@ func (v *view) addTensor(t gguf.TensorInfo, a architecture) {
 	v.addMatrix(t, name, shape, place)
 }
 
-// addMatrix adds a tensor of the file, or the part of it that an expert has.
+// addMatrix adds a tensor of the file, or the part of one expert.
 func (v *view) addMatrix(t gguf.TensorInfo, name string, shape []int64, place Place) {
 	size := t.Bytes() / int64(max(1, place.Experts))
 	whole := part{tensor: t, from: int64(place.Expert) * size, size: size}
@@ -188,8 +188,8 @@ func (v *view) addMatrix(t gguf.TensorInfo, name string, shape []int64, place Pl
 	add(safetensors.Spec{Name: name, Dtype: safetensors.U8, Shape: []int64{size}}, whole)
 }
 
-// headDim returns the rows of a head of queries or keys, 0 where the metadata does
-// not say it, or the tensor is not of whole heads.
+// headDim returns the rows of an attention head of queries or keys; 0 if the metadata lacks it,
+// or the rows are not whole heads.
 func (v *view) headDim(a architecture, t gguf.TensorInfo) int {
 	number := func(key string) int {
 		n, _ := v.file.Value(a.name + "." + key).(uint32)
@@ -233,7 +233,7 @@ func (v *view) ReadAt(p []byte, off int64) (n int, err error) {
 	return n, nil
 }
 
-// Changed fails where the file is another than the one that was opened.
+// Changed returns an error if the file was replaced or modified since it was opened.
 func (v *view) Changed() error {
 	now, err := os.Stat(v.file.Name())
 	if err == nil && (!os.SameFile(now, v.opened) || now.Size() != v.opened.Size() || !now.ModTime().Equal(v.opened.ModTime())) {
@@ -242,7 +242,7 @@ func (v *view) Changed() error {
 	return err
 }
 
-// read fills dst with bytes of a part, from off on, row by row.
+// read fills dst with bytes of a part from offset off on, row by row.
 func (v *view) read(p part, dst []byte, off int64) error {
 	if p.value != nil {
 		copy(dst, p.value[off:])
@@ -268,7 +268,8 @@ func (v *view) read(p part, dst []byte, off int64) error {
 	return nil
 }
 
-// readRow fills dst with what lies in bytes in of a row that begins at start.
+// readRow fills dst with bytes of a row from offset in on. The row begins at start in the tensor
+// of the file.
 func (v *view) readRow(p part, dst []byte, start, in int64, b ggml.Struct) error {
 	if p.unit == 0 {
 		return v.file.ReadTensorAt(dst, p.tensor, start+in)
