@@ -277,7 +277,7 @@ func TestGGUFRefuses(t *testing.T) {
 		t.Errorf("rows of 96 in NVFP4: %q", why)
 	}
 	made := openModel(t, writeModel(t, square(), madeConfig))
-	if _, err := PlanQuantize(made.Source, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP4}, Convention: "gguf"}); err == nil || !strings.Contains(err.Error(), `"Made" is not written as GGUF`) {
+	if _, err := PlanQuantize(made.Source, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP4}, Convention: "gguf"}); err == nil || !strings.Contains(err.Error(), `"Made" is not supported in GGUF`) {
 		t.Errorf("says %v", err)
 	}
 }

@@ -82,7 +82,7 @@ func (m *Model) checkUnquantized(w *Weight) {
 	}
 	if weight, ok := m.owner(w.Name); ok {
 		if codes, ok := m.byName[weight]; !ok || !isCode(codes.Dtype) { // else the problem is that of its codes
-			m.fault(w.Name, "it belongs to a quantized weight, but %s is not quantized in a way that is known here%s", strings.TrimSuffix(weight, weightSuffix), m.undescribed())
+			m.fault(w.Name, "it belongs to a quantized weight, but %s is not quantized in a supported way%s", strings.TrimSuffix(weight, weightSuffix), m.undescribed())
 		}
 		return
 	}
@@ -92,7 +92,7 @@ func (m *Model) checkUnquantized(w *Weight) {
 	if _, ok := m.Source.Lookup(w.Name + "_scale"); ok {
 		m.fault(w.Name, "it holds %s codes and has scales (%s_scale), but nothing says how it is quantized%s", w.Dtype, w.Name, m.undescribed())
 	} else {
-		m.fault(w.Name, "it holds %s codes without scales (%s_scale): its values cannot be known", w.Dtype, w.Name)
+		m.fault(w.Name, "it holds %s codes without scales (%s_scale): its values are unknown", w.Dtype, w.Name)
 	}
 }
 
@@ -107,7 +107,7 @@ func (m *Model) undescribed() string {
 	case m.Source.Single:
 		return ": a file alone has no quantization_config; name its directory"
 	case m.Source.Config == nil:
-		return ": there is no quantization_config (config.json is missing); fetch it again"
+		return ": config.json with its quantization_config is missing; fetch it again"
 	}
 	return ": config.json has no quantization_config; fetch it again"
 }
@@ -129,7 +129,7 @@ func (m *Model) checkPatterns(d description) (complete bool) {
 			if err := badPattern(entry); err != nil && m.Convention.patterns == regexps {
 				complete = false
 				m.Problems = append(m.Problems, Problem{Mended: true,
-					Text: fmt.Sprintf("%q on the %s is no regular expression that is read here (%v): name the modules in its place", entry, list.name, err)})
+					Text: fmt.Sprintf("%q on the %s is not a supported regular expression (%v): name the modules in its place", entry, list.name, err)})
 			}
 		}
 	}

@@ -48,7 +48,7 @@ func recognizeCompressedTensors(raw json.RawMessage) (description, error) {
 		}
 		i := slices.IndexFunc(ctSchemes, func(s ctScheme) bool { return weights.like(s.weights) })
 		if i < 0 {
-			return description{}, fmt.Errorf("%s stores weights of %s, which no block format here has", name, weights)
+			return description{}, fmt.Errorf("%s stores weights of %s, which is not a supported block format", name, weights)
 		}
 		if found != nil && found.format.Name != ctSchemes[i].format.Name {
 			return description{}, fmt.Errorf("it mixes %s and %s, and only one block format is read", found.format, ctSchemes[i].format)
@@ -77,7 +77,7 @@ func (d *description) group(name string, raw json.RawMessage, group ctReadGroup,
 	strict.DisallowUnknownFields()
 	if err := strict.Decode(&ctGroup{}); err != nil {
 		if key, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
-			d.fault("%s has the key %s, which clients refuse: remove it", name, key)
+			d.fault("%s has the key %s, which clients reject: remove it", name, key)
 		} else {
 			d.fault("%s: %v", name, readable(err))
 		}
@@ -98,7 +98,7 @@ func (d *description) group(name string, raw json.RawMessage, group ctReadGroup,
 	case input.Dynamic == false || input.Dynamic == "local":
 		d.static = true
 	case input.Dynamic != true || !input.Symmetric || !s.multiplies(input):
-		d.fault("%s quantizes activations as %s, dynamic %v, which no client does with %s weights", name, input, input.Dynamic, s.format)
+		d.fault("%s quantizes activations as %s, dynamic %v, which no client supports with %s weights", name, input, input.Dynamic, s.format)
 	}
 	d.scheme = presetOf(weights, input)
 	return nil

@@ -194,22 +194,22 @@ func TestModelOptCase(t *testing.T) {
 	}
 }
 
-// TestUnrecognized: what is not read here is an error that says so.
+// TestUnrecognized: what is not supported is an error that says so.
 func TestUnrecognized(t *testing.T) {
 	for _, tc := range []struct {
 		c            *Convention
 		config, want string
 	}{
-		{&modelOpt, `{"quant_algo": "W4A8_AWQ"}`, `quant_algo "W4A8_AWQ" is not read here`},
-		{&modelOpt, `{"quant_method": "modelopt"}`, "it names no quant_algo"},
-		{&modelOpt, `{"quantization": {"quant_algo": "NVFP4", "group_size": 32}}`, "quant_algo NVFP4 with group_size 32 is not read here, only 16"},
+		{&modelOpt, `{"quant_algo": "W4A8_AWQ"}`, `quant_algo "W4A8_AWQ" is not supported`},
+		{&modelOpt, `{"quant_method": "modelopt"}`, "quant_algo is missing"},
+		{&modelOpt, `{"quantization": {"quant_algo": "NVFP4", "group_size": 32}}`, "quant_algo NVFP4 with group_size 32 is not supported, only 16"},
 		{&modelOpt, `{"ignore": 1}`, "ignore is a JSON number, but clients read another type"},
-		{&deepSeek, `{"activation_scheme": "static"}`, "quant_method fp8 without weight_block_size, of one scale per tensor, is not read here"},
-		{&deepSeek, `{"weight_block_size": [64, 64]}`, "weight_block_size [64 64] is not read here, only [128 128]"},
-		{&mxfp8, `{"weight_block_size": [32, 32]}`, "weight_block_size [32 32] is not read here, only [1 32]"},
-		{&quark, `{"global_quant_config": {"weight": {"dtype": "int8", "group_size": 32, "scale_format": "e8m0"}}}`, "it stores weights as int8 in groups of 32 with e8m0 scales, which is not read here"},
+		{&deepSeek, `{"activation_scheme": "static"}`, "quant_method fp8 without weight_block_size, with one scale per tensor, is not supported"},
+		{&deepSeek, `{"weight_block_size": [64, 64]}`, "weight_block_size [64 64] is not supported, only [128 128]"},
+		{&mxfp8, `{"weight_block_size": [32, 32]}`, "weight_block_size [32 32] is not supported, only [1 32]"},
+		{&quark, `{"global_quant_config": {"weight": {"dtype": "int8", "group_size": 32, "scale_format": "e8m0"}}}`, "it stores weights as int8 in groups of 32 with e8m0 scales, which is not supported"},
 		{&quark, `{"layer_quant_config": {"a": {}}, "global_quant_config": {"weight": {}}}`, "it quantizes some layers in their own way (layer_quant_config), and only one block format is read"},
-		{&mlx, `{"bits": 4, "group_size": 64, "mode": "affine"}`, `mode "affine" of 4 bits in groups of 64 is not read here`},
+		{&mlx, `{"bits": 4, "group_size": 64, "mode": "affine"}`, `mode "affine" of 4 bits in groups of 64 is not supported`},
 		{&mlx, `{"bits": 4, "group_size": 32, "mode": "mxfp4", "x": {"bits": 8, "group_size": 32, "mode": "mxfp8"}}`, "x is of mode mxfp8, and only one block format is read"},
 	} {
 		if _, err := tc.c.recognize([]byte(tc.config)); err == nil || err.Error() != tc.want {

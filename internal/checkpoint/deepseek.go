@@ -59,9 +59,9 @@ func recognizeDeepSeek(raw json.RawMessage) (description, error) {
 	f := quant.FP8Block
 	switch size := []int{f.Block.Rows, f.Block.Cols}; {
 	case config.WeightBlockSize == nil:
-		return description{}, fmt.Errorf("quant_method fp8 without weight_block_size, of one scale per tensor, is not read here")
+		return description{}, fmt.Errorf("quant_method fp8 without weight_block_size, with one scale per tensor, is not supported")
 	case !slices.Equal(config.WeightBlockSize, size):
-		return description{}, fmt.Errorf("weight_block_size %v is not read here, only %v", config.WeightBlockSize, size)
+		return description{}, fmt.Errorf("weight_block_size %v is not supported, only %v", config.WeightBlockSize, size)
 	}
 	d := description{format: f, scheme: "FP8", static: config.ActivationScheme == "static"}
 	d.ignore, d.noIgnore = config.ignore()

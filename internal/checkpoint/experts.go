@@ -162,7 +162,7 @@ func (w *Weight) readTransposed(t Tile) (tensor.Dense, error) {
 	x := tensor.New(t.To-t.From, t.ToCol-t.FromCol)
 	dense, ok := DenseFormat(w.Dtype)
 	if !ok {
-		return x, fmt.Errorf("%s: %s elements are not read as values", w.Name, w.Dtype)
+		return x, fmt.Errorf("%s: %s elements are not supported as values", w.Name, w.Dtype)
 	}
 	size := dense.Bits() / 8
 	raw, column := make([]byte, x.Rows*size), make([]float32, x.Rows)

@@ -93,7 +93,7 @@ func recognizeMLX(raw json.RawMessage) (description, error) {
 		}
 	}
 	if d.scheme == "" {
-		return description{}, fmt.Errorf("mode %q of %d bits in groups of %d is not read here", mode.Mode, mode.Bits, mode.GroupSize)
+		return description{}, fmt.Errorf("mode %q of %d bits in groups of %d is not supported", mode.Mode, mode.Bits, mode.GroupSize)
 	}
 	for _, key := range slices.Sorted(maps.Keys(members)) {
 		switch value := members[key]; {

@@ -140,16 +140,16 @@ func recognizeModelOpt(raw json.RawMessage) (description, error) {
 		config.QuantAlgo, config.Ignore = q.QuantAlgo, q.ExcludeModules
 	}
 	if config.QuantAlgo == "" {
-		return description{}, fmt.Errorf("it names no quant_algo")
+		return description{}, fmt.Errorf("quant_algo is missing")
 	}
 	for _, s := range modelOptSchemes {
 		if strings.EqualFold(s.name, config.QuantAlgo) {
 			d := description{format: s.format, scheme: config.QuantAlgo, ignore: append(config.Ignore, config.Exclude...), static: s.activations == Static}
 			if q := config.Quantization; q != nil && s.format.Global && q.GroupSize != 0 && q.GroupSize != s.format.Block.Cols {
-				return description{}, fmt.Errorf("quant_algo %s with group_size %d is not read here, only %d", s.name, q.GroupSize, s.format.Block.Cols)
+				return description{}, fmt.Errorf("quant_algo %s with group_size %d is not supported, only %d", s.name, q.GroupSize, s.format.Block.Cols)
 			}
 			return d, nil
 		}
 	}
-	return description{}, fmt.Errorf("quant_algo %q is not read here", config.QuantAlgo)
+	return description{}, fmt.Errorf("quant_algo %q is not supported", config.QuantAlgo)
 }

@@ -38,7 +38,7 @@ func recognizeMXFP8(raw json.RawMessage) (description, error) {
 	}
 	f := quant.MXFP8
 	if size := []int{f.Block.Rows, f.Block.Cols}; config.WeightBlockSize != nil && !slices.Equal(config.WeightBlockSize, size) {
-		return description{}, fmt.Errorf("weight_block_size %v is not read here, only %v", config.WeightBlockSize, size)
+		return description{}, fmt.Errorf("weight_block_size %v is not supported, only %v", config.WeightBlockSize, size)
 	}
 	d := description{format: f, scheme: "MXFP8"}
 	d.ignore, d.noIgnore = config.ignore()

@@ -121,10 +121,10 @@ func recognizeQuark(raw json.RawMessage) (description, error) {
 		}
 	}
 	if d.scheme == "" {
-		return description{}, fmt.Errorf("it stores weights as %s in groups of %d with %s scales, which is not read here", weight.Dtype, weight.GroupSize, weight.ScaleFormat)
+		return description{}, fmt.Errorf("it stores weights as %s in groups of %d with %s scales, which is not supported", weight.Dtype, weight.GroupSize, weight.ScaleFormat)
 	}
 	if len(config.Export) == 0 || string(config.Export) == "null" {
-		d.fault("it has no member export, without which vLLM refuses it")
+		d.fault("the member export is missing, without which vLLM rejects it")
 	}
 	if len(config.Global.Input) > 0 && string(config.Global.Input) != "null" {
 		if err := json.Unmarshal(config.Global.Input, &input); err != nil {

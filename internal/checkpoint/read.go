@@ -167,7 +167,7 @@ func (m *Model) recognize() known {
 			return k
 		}
 	}
-	m.fault("", "quantization_config says that it is quantized by %q, which is not read here; known are %s", deref(method.QuantMethod), strings.Join(methods, ", "))
+	m.fault("", "quantization_config names quant_method %q, which is not supported: use one of %s", deref(method.QuantMethod), strings.Join(methods, ", "))
 	return k
 }
 

@@ -181,7 +181,7 @@ func (w *Weight) FlatBytes(n int) int64 { return int64(n) * int64(w.Dtype.Bits()
 func readDense(dst []float32, t hf.Tensor, at iter.Seq[Span]) error {
 	dense, ok := DenseFormat(t.Dtype)
 	if !ok {
-		return fmt.Errorf("%s: %s elements are not read as values", t.Name, t.Dtype)
+		return fmt.Errorf("%s: %s elements are not supported as values", t.Name, t.Dtype)
 	}
 	size := dense.Bits() / 8
 	for s := range at {

@@ -89,7 +89,7 @@ func (m *Model) placeExpert(name string) (p Place, ok bool, err error) {
 	}
 	n, err := strconv.Atoi(found[3])
 	if err != nil || n >= m.config.experts() {
-		return Place{}, false, fmt.Errorf("tensor %s: it is of expert %s, and config.json says that there are %d", name, found[3], m.config.experts())
+		return Place{}, false, fmt.Errorf("tensor %s: it belongs to expert %s, but config.json has %d experts", name, found[3], m.config.experts())
 	}
 	for _, part := range e.parts {
 		if part[0] == found[4] {
@@ -130,15 +130,15 @@ func (m *Model) checkExperts() error {
 	case e == nil:
 		return nil
 	case c.experts() <= 0 || c.experts() > maxExperts:
-		return fmt.Errorf("the number of experts is %d, and llama.cpp takes 1 to %d: fetch it again", c.experts(), maxExperts)
+		return fmt.Errorf("the number of experts is %d, but llama.cpp supports 1 to %d: fetch it again", c.experts(), maxExperts)
 	case c.ExpertsUsed <= 0 || c.ExpertsUsed > c.experts():
 		return fmt.Errorf("num_experts_per_tok is %d of %d experts: fetch it again", c.ExpertsUsed, c.experts())
 	case !e.configured:
 		return nil
 	case c.ExpertSize <= 0:
-		return fmt.Errorf("moe_intermediate_size is missing or no positive number: fetch it again")
+		return fmt.Errorf("moe_intermediate_size is missing or not a positive number: fetch it again")
 	case e.shared && c.SharedExpertSize <= 0:
-		return fmt.Errorf("shared_expert_intermediate_size is missing or no positive number: fetch it again")
+		return fmt.Errorf("shared_expert_intermediate_size is missing or not a positive number: fetch it again")
 	case c.Normalize != e.normalized:
 		return fmt.Errorf("norm_topk_prob is %v, and llama.cpp runs %s with %v", c.Normalize, a.name, e.normalized)
 	case len(c.DenseLayers) > 0, c.SparseStep > 1:

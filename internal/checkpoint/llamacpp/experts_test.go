@@ -70,7 +70,7 @@ func TestExperts(t *testing.T) {
 		})
 	}
 	m := describe(t, map[string]string{"config.json": with(t, "{"+asMixtral+"}")})
-	if _, err := m.Place(layer+"block_sparse_moe.experts.8.w1.weight", []int64{128, 64}); err == nil || !strings.Contains(err.Error(), "it is of expert 8, and config.json says that there are 8") {
+	if _, err := m.Place(layer+"block_sparse_moe.experts.8.w1.weight", []int64{128, 64}); err == nil || !strings.Contains(err.Error(), "it belongs to expert 8, but config.json has 8 experts") {
 		t.Errorf("expert 8 of 8: error %v", err)
 	}
 }
@@ -80,7 +80,7 @@ func TestRefusedExperts(t *testing.T) {
 	for members, want := range map[string]string{
 		`"num_local_experts": 8`:                              "a mixture of 8 experts: LlamaForCausalLM is written as dense models only",
 		asMixtral + `, "num_local_experts": null`:             "the number of experts is 0",
-		asMixtral + `, "num_local_experts": 1000`:             "the number of experts is 1000, and llama.cpp takes 1 to 512",
+		asMixtral + `, "num_local_experts": 1000`:             "the number of experts is 1000, but llama.cpp supports 1 to 512",
 		asMixtral + `, "num_experts_per_tok": 9`:              "num_experts_per_tok is 9 of 8 experts",
 		asQwen3MoE + `, "norm_topk_prob": false`:              "norm_topk_prob is false, and llama.cpp runs qwen3moe with true",
 		asQwen2MoE + `, "norm_topk_prob": true`:               "norm_topk_prob is true, and llama.cpp runs qwen2moe with false",

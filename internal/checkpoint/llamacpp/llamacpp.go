@@ -47,7 +47,7 @@ const embeddings = "model.embed_tokens.weight"
 // llama.cpp could not run the result, or the translation is unknown.
 func Describe(c *hf.Checkpoint) (*Model, error) {
 	if c.Config == nil {
-		return nil, fmt.Errorf("%s: a GGUF file says how the model is built, and there is no %s that would: name a checkpoint's directory", c.Path, hf.ConfigName)
+		return nil, fmt.Errorf("%s: a GGUF file describes the model, but %s is missing: name a checkpoint's directory", c.Path, hf.ConfigName)
 	}
 	m := &Model{}
 	if err := m.readConfig(configjson.Standard(c.Config)); err != nil {
@@ -155,14 +155,14 @@ const maxHeadDim = 1 << 16
 func (m *Model) readConfig(text []byte) error {
 	c := &m.config
 	if err := json.Unmarshal(text, c); err != nil {
-		return fmt.Errorf("it is not read: %w", err)
+		return fmt.Errorf("parse it: %w", err)
 	}
 	if len(c.Architectures) == 0 {
-		return fmt.Errorf("it names no architectures: only %s become GGUF", architectureNames())
+		return fmt.Errorf("architectures is missing: only %s can become GGUF", architectureNames())
 	}
 	a, ok := architectures[c.Architectures[0]]
 	if !ok {
-		return fmt.Errorf("architecture %q is not written as GGUF, only %s", c.Architectures[0], architectureNames())
+		return fmt.Errorf("architecture %q is not supported in GGUF, only %s", c.Architectures[0], architectureNames())
 	}
 	m.architecture = a
 	if c.KeyValueHeads == 0 {
@@ -188,7 +188,7 @@ func (m *Model) readConfig(text []byte) error {
 		{"num_attention_heads", c.Heads}, {"num_key_value_heads", c.KeyValueHeads}, {"max_position_embeddings", c.ContextLength},
 	} {
 		if n.value <= 0 || n.value > 1<<31-1 {
-			return fmt.Errorf("%s is missing or no positive number: fetch it again", n.key)
+			return fmt.Errorf("%s is missing or not a positive number: fetch it again", n.key)
 		}
 	}
 	switch {

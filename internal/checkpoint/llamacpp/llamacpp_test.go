@@ -154,11 +154,11 @@ func TestConfigurations(t *testing.T) {
 
 func TestRefusedConfigurations(t *testing.T) {
 	for config, want := range map[string]string{
-		`{"architectures": ["GemmaForCausalLM"]}`:                  `"GemmaForCausalLM" is not written as GGUF, only LlamaForCausalLM, MistralForCausalLM`,
-		`{"architectures": null}`:                                  "names no architectures",
-		`{"hidden_size": "x"}`:                                     "it is not read",
+		`{"architectures": ["GemmaForCausalLM"]}`:                  `"GemmaForCausalLM" is not supported in GGUF, only LlamaForCausalLM, MistralForCausalLM`,
+		`{"architectures": null}`:                                  "architectures is missing",
+		`{"hidden_size": "x"}`:                                     "parse it",
 		`{"hidden_size": null}`:                                    "hidden_size is missing",
-		`{"num_hidden_layers": -1}`:                                "num_hidden_layers is missing or no positive number",
+		`{"num_hidden_layers": -1}`:                                "num_hidden_layers is missing or not a positive number",
 		`{"num_local_experts": 8}`:                                 "a mixture of 8 experts",
 		`{"hidden_act": "gelu"}`:                                   `hidden_act "gelu"`,
 		`{"partial_rotary_factor": 0.5}`:                           "partial_rotary_factor 0.5",
@@ -168,7 +168,7 @@ func TestRefusedConfigurations(t *testing.T) {
 		`{"head_dim": 1073741824}`:                                 "1073741824 elements cannot be rotated",
 		`{"head_dim": null, "num_attention_heads": 4096}`:          "0 elements cannot be rotated",
 		`{"rope_scaling": {"rope_type": "longrope", "factor": 2}}`: `"longrope" is not written`,
-		`{"rope_scaling": {"rope_type": "yarn", "factor": 2}}`:     `"yarn" is not written as GGUF, only linear, llama3 and yarn with original`,
+		`{"rope_scaling": {"rope_type": "yarn", "factor": 2}}`:     `"yarn" is not supported in GGUF, only linear, llama3 and yarn with original`,
 		`{"rope_scaling": {"rope_type": "linear"}}`:                "has no factor",
 	} {
 		_, err := Describe(open(t, map[string]string{"config.json": with(t, config)}))
@@ -180,7 +180,7 @@ func TestRefusedConfigurations(t *testing.T) {
 	if _, err := Describe(openOf(t, map[string]string{"config.json": with(t, `{"vocab_size": 2147483647}`)}, one)); err == nil || !strings.Contains(err.Error(), "vocab_size is 2147483647 in config.json, and model.embed_tokens.weight has 1 rows") {
 		t.Errorf("says %v", err)
 	}
-	if _, err := Describe(open(t, map[string]string{})); err == nil || !strings.Contains(err.Error(), "no config.json") {
+	if _, err := Describe(open(t, map[string]string{})); err == nil || !strings.Contains(err.Error(), "config.json is missing") {
 		t.Errorf("says %v", err)
 	}
 }

@@ -135,7 +135,7 @@ func preTokenizer(t tokenizerJSON) (string, error) {
 	steps := signature(t.PreTokenizer)
 	pre, ok := preTokenizers[steps]
 	if !ok {
-		return "", fmt.Errorf("its way to split text is not one that is known to be llama.cpp's: %s", steps)
+		return "", fmt.Errorf("llama.cpp is not known to split text in this way: %s", steps)
 	}
 	return pre, nil
 }

@@ -56,7 +56,7 @@ func (m *Model) rotary() error {
 		}
 		return nil
 	}
-	return fmt.Errorf("rope_scaling of type %q is not written as GGUF, only linear, llama3 and yarn with original_max_position_embeddings", kind)
+	return fmt.Errorf("rope_scaling of type %q is not supported in GGUF, only linear, llama3 and yarn with original_max_position_embeddings", kind)
 }
 
 // ropeFactors is the name of the tensor that llama3 makes.

@@ -40,7 +40,7 @@ func (v *vocabulary) parse(text []byte, s settings) error {
 		return fmt.Errorf("tokenizer.json: "+format, args...)
 	}
 	if err := json.Unmarshal(text, &t); err != nil {
-		return refuse("it is not read: %w", err)
+		return refuse("parse it: %w", err)
 	}
 	if t.Model.Type != "BPE" && (t.Model.Type != "" || t.Model.Merges == nil) {
 		return refuse("a tokenizer of type %q is not written as GGUF, only BPE", t.Model.Type)
@@ -106,7 +106,7 @@ func parseMerges(raw json.RawMessage) ([]string, error) {
 	merges := []string{}
 	if json.Unmarshal(raw, &merges) != nil {
 		if err := json.Unmarshal(raw, &pairs); err != nil {
-			return nil, fmt.Errorf("the merges are not read: %w", err)
+			return nil, fmt.Errorf("parse the merges: %w", err)
 		}
 		merges = merges[:0]
 		for _, p := range pairs {

@@ -146,12 +146,12 @@ func TestRefusedTokenizers(t *testing.T) {
 		return map[string]string{"tokenizer.json": tokenizer(t, edit)}
 	}
 	for want, files := range map[string]map[string]string{
-		"tokenizer.json: it is not read":         {"tokenizer.json": "{"},
+		"tokenizer.json: parse it":               {"tokenizer.json": "{"},
 		"tokenizer_config.json is not read":      {"tokenizer_config.json": "["},
 		"its tokenizer is not in tokenizer.json": {"tokenizer.model": "x"},
 		`of type "Unigram" is not written`:       edited(func(doc map[string]any) { model(doc)["type"] = "Unigram" }),
 		"marks the ends of words":                edited(func(doc map[string]any) { model(doc)["end_of_word_suffix"] = "</w>" }),
-		"the merges are not read":                edited(func(doc map[string]any) { model(doc)["merges"] = "x" }),
+		"parse the merges":                       edited(func(doc map[string]any) { model(doc)["merges"] = "x" }),
 		`the merge "ab" is not two parts`:        edited(func(doc map[string]any) { model(doc)["merges"] = []any{"ab"} }),
 		`the merge "a b c" is not two parts`:     edited(func(doc map[string]any) { model(doc)["merges"] = []any{[]string{"a", "b c"}} }),
 		"the number 1 of token":                  edited(func(doc map[string]any) { model(doc)["vocab"] = map[string]any{"a": 1, "b": 1} }),
@@ -164,10 +164,10 @@ func TestRefusedTokenizers(t *testing.T) {
 		}),
 		"a token has the number 999999999": edited(func(doc map[string]any) { model(doc)["vocab"] = map[string]any{"a": 999999999} }),
 		"added token":                      edited(func(doc map[string]any) { doc["added_tokens"] = []any{map[string]any{"id": 0, "content": "x"}} }),
-		"not one that is known to be llama.cpp's: ByteLevel with regex with prefix": edited(func(doc map[string]any) {
+		"llama.cpp is not known to split text in this way: ByteLevel with regex with prefix": edited(func(doc map[string]any) {
 			doc["pre_tokenizer"] = map[string]any{"type": "ByteLevel", "add_prefix_space": true}
 		}),
-		"known to be llama.cpp's: Whitespace":       edited(func(doc map[string]any) { doc["pre_tokenizer"] = map[string]any{"type": "Whitespace"} }),
+		"to split text in this way: Whitespace":     edited(func(doc map[string]any) { doc["pre_tokenizer"] = map[string]any{"type": "Whitespace"} }),
 		"does not run its normalizer (Lowercase)":   edited(func(doc map[string]any) { doc["normalizer"] = map[string]any{"type": "Lowercase"} }),
 		"more than write spaces as ▁ is not recogn": edited(func(doc map[string]any) { model(doc)["byte_fallback"] = true }),
 		"without a token for byte 0": edited(func(doc map[string]any) {

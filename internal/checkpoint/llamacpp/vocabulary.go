@@ -53,7 +53,7 @@ func (m *Model) vocabulary(c *hf.Checkpoint) error {
 	case has(c, "tokenizer.model"), has(c, "vocab.json"), has(c, "tekken.json"):
 		return fmt.Errorf("its tokenizer is not in tokenizer.json: load it with transformers' AutoTokenizer and save_pretrained it here")
 	default:
-		m.Notes = append(m.Notes, "there is no tokenizer, so llama.cpp takes numbers of tokens and no text")
+		m.Notes = append(m.Notes, "there is no tokenizer, so llama.cpp accepts token ids but no text")
 		m.add("tokenizer.ggml.model", "none")
 		return nil
 	}
