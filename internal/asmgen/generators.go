@@ -1,5 +1,5 @@
 package asmgen
 
-// generators has one function or two for each package with generated code. Its files are
-// committed in that package; go generate writes them.
-var generators = []func() []*File{Bench, Gemm, Measure, MMA, MMAAVX2, NN, Quant, QuantAVX2, Tensor, Train}
+// generators lists the functions that write generated files, by package. The files are
+// committed; go generate writes them.
+var generators = []func() []*File{Bench, Gemm, Measure, MMA, MMAAVX2, NN, Quant, QuantAVX2, QuantNEON, Tensor, Train}
