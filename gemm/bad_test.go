@@ -103,7 +103,7 @@ func TestBadOperands(t *testing.T) {
 		{"threads", a, b, Options{Threads: -1}, "Threads: got -1,"},
 		{"least threads", a, b, Options{Threads: math.MinInt}, "Threads: got -9223372036854775808,"},
 		{"kernel", a, b, Options{Kernel: "fast"}, `unknown kernel: got "fast", want one of ` + Kernels()[0].Name + ", "},
-		{"kernel that cannot", a, b, Options{Kernel: "int8-nv-plain"}, "does not support mxfp8 × mxfp8"},
+		{"kernel that cannot", a, b, Options{Kernel: "int8-nv-reference"}, "does not support mxfp8 × mxfp8"},
 	} {
 		checkError(t, tc.name, tc.a, tc.b, tc.o, tc.want)
 	}
@@ -285,10 +285,10 @@ func TestBadScaled(t *testing.T) {
 	const n, k, huge = 16, 256, math.MaxInt / 16 * 16
 	r := rand.New(rand.NewPCG(29, 30))
 	for _, p := range scaledPairs {
-		of := func(s Scaling) Scaled {
+		of := func(s scaling) Scaled {
 			f := scalings[s].like
 			f.Element = p.elements[0]
-			return scaled(operand(t, r, f, quant.Rowwise, n, k), s, NoSwizzle)
+			return scaled(operand(t, r, f, quant.Rowwise, n, k), s, false)
 		}
 		for _, tc := range []struct {
 			name  string
@@ -297,13 +297,13 @@ func TestBadScaled(t *testing.T) {
 		}{
 			{"zero a", func(a, _ *Scaled) { *a = Scaled{} }, "got a 0×0 and b 16×256"},
 			{"zero", func(a, b *Scaled) { *a, *b = Scaled{}, Scaled{} }, ""},
-			{"rows of a", func(a, _ *Scaled) { a.Lines = huge }, "9223372036854775792×256"},
-			{"rows of b", func(_, b *Scaled) { b.Lines = huge }, "9223372036854775792×256"},
-			{"rows that wrap around", func(a, _ *Scaled) { a.Lines = 1<<62 + n }, "4611686018427387920×256"},
-			{"negative rows", func(a, _ *Scaled) { a.Lines = -n }, "got a -16×256 and b 16×256, want no negative dimension"},
+			{"rows of a", func(a, _ *Scaled) { a.Rows = huge }, "9223372036854775792×256"},
+			{"rows of b", func(_, b *Scaled) { b.Rows = huge }, "9223372036854775792×256"},
+			{"rows that wrap around", func(a, _ *Scaled) { a.Rows = 1<<62 + n }, "4611686018427387920×256"},
+			{"negative rows", func(a, _ *Scaled) { a.Rows = -n }, "got a -16×256 and b 16×256, want no negative dimension"},
 			{"negative width", func(a, b *Scaled) { a.K, b.K = -k, -k }, "got a 16×-256 and b 16×-256, want no negative dimension"},
 			{"width", func(a, b *Scaled) { a.K, b.K = huge, huge }, "×9223372036854775792"},
-			{"width that wraps around", func(a, b *Scaled) { a.K, b.K = 1<<61, 1<<61; a.Codes, b.Codes = nil, nil; a.Lines, b.Lines = 256, 256 }, "256×2305843009213693952"},
+			{"width that wraps around", func(a, b *Scaled) { a.K, b.K = 1<<61, 1<<61; a.Codes, b.Codes = nil, nil; a.Rows, b.Rows = 256, 256 }, "256×2305843009213693952"},
 			{"codes", func(a, _ *Scaled) { a.Codes = a.Codes[1:] }, "codes: got "},
 			{"no codes", func(_, b *Scaled) { b.Codes = nil }, "b (" + p.b.String() + " 16×256 " + p.elements[0].Name + "): codes: got 0 bytes"},
 			{"no scales", func(a, _ *Scaled) { a.Scales, a.Scales32 = nil, nil }, "got 0 of 8 bits and 0 of FP32"},
@@ -313,10 +313,9 @@ func TestBadScaled(t *testing.T) {
 				a.Scales, a.Scales32 = make([]byte, (n+1)/2), make([]float32, n/2)
 			}, "scales: got "},
 			{"too many", func(a, _ *Scaled) { a.Scales, a.Scales32 = make([]byte, 1<<12), make([]float32, 1<<12) }, "got 4096 of 8 bits and 4096 of FP32"},
-			{"scaling", func(_, b *Scaled) { b.Scaling = 99 }, "b has Scaling(99)"},
+			{"scaling", func(_, b *Scaled) { b.Block.Rows = 99 }, "b has 99×"},
 			{"element", func(a, _ *Scaled) { a.Element = nil }, "elements: got"},
 			{"other element", func(a, _ *Scaled) { a.Element = format.BF16 }, "elements: got"},
-			{"swizzling", func(a, _ *Scaled) { a.Swizzling = 7 }, "does not support swizzling 7"},
 			{"one global scale", func(a, b *Scaled) { a.Global, b.Global = new(float32), nil }, "want both or neither"},
 		} {
 			a, b := of(p.a), of(p.b)
@@ -332,8 +331,8 @@ func TestBadScaled(t *testing.T) {
 		}
 	}
 	const rows = 1 << 40
-	a := Scaled{Lines: rows, Element: format.E4M3, Scaling: BlockWise1x128}
-	b := Scaled{Element: format.E4M3, Scaling: BlockWise128x128}
+	a := Scaled{Rows: rows, Element: format.E4M3, Block: quant.FP8Vec128.Block}
+	b := Scaled{Element: format.E4M3, Block: quant.FP8Block.Block}
 	if err := ScaledMM(tensor.Dense{Rows: rows}, a, b, Options{}); err != nil {
 		t.Errorf("empty rows: %v", err)
 	}

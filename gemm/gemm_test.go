@@ -357,7 +357,7 @@ func TestErrors(t *testing.T) {
 		{"format", c, change(func(x *quant.Tensor) { x.Format.Element = nil }), b, Options{}, "no element format"},
 		{"FP32 scales", c, change(func(x *quant.Tensor) { x.Format = quant.FP8Row }), b, Options{}, "has 0 FP32 scales, not 3×1"},
 		{"kernel", c, a, b, Options{Kernel: "fast"}, `unknown kernel: got "fast"`},
-		{"kernel that cannot", c, a, b, Options{Kernel: "int8-mx-plain"}, "not small integers"},
+		{"kernel that cannot", c, a, b, Options{Kernel: "int8-mx-reference"}, "not small integers"},
 	} {
 		if err := Mul(tc.c, tc.a, tc.b, tc.o); err == nil || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%s: got error %v, want one with %q", tc.name, err, tc.want)

@@ -8,15 +8,15 @@ import (
 	"github.com/microscale-go/microscale/internal/cpu"
 )
 
-// The kernels in portable Go. They are built on every machine. plainF32 is the fallback. The
+// The kernels in portable Go. They are built on every machine. referenceF32 is the fallback. The
 // BF16 and int8 kernels match those in assembly bit for bit and run only when requested by
 // name.
 var (
-	plainF32  = kernel{Name: "f32-plain", Tier: cpu.Plain, panel: panelF32, Lanes: 16, MR: 4, NR: 16, MC: 64, NC: 1024, KC: 512, dot: []dotFunc{dotF32Generic}}
-	plainBF16 = kernel{Name: "bf16-plain", Tier: cpu.Plain, panel: panelBF16, Lanes: 16, MR: 8, NR: 16, MC: bf16MC, NC: bf16NC, KC: bf16KC, dot: []dotFunc{dotBF16Generic}}
-	plainTile = kernel{Name: "bf16-tile-plain", Tier: cpu.Plain, panel: panelBF16, Lanes: 16, MR: 32, NR: 32, MC: tileMC, NC: tileNC, fewNC: tileFewNC, KC: tileKC, span: tileSpan, macro: []macroFunc{macroTileGeneric, macroTileGeneric}}
-	plainMX   = kernel{Name: "int8-mx-plain", Tier: cpu.Plain, panel: panelInt8, block: 32, pow2: true, Lanes: 16, MR: 4, NR: 16, MC: int8MC, NC: int8NC, KC: int8KC, dot: []dotFunc{dotMXGeneric}}
-	plainNV   = kernel{Name: "int8-nv-plain", Tier: cpu.Plain, panel: panelInt8, block: 16, Lanes: 16, MR: 4, NR: 16, MC: int8MC, NC: int8NC, KC: int8KC, dot: []dotFunc{dotNVGeneric}}
+	referenceF32  = kernel{Name: "f32-reference", Tier: cpu.Plain, panel: panelF32, Lanes: 16, MR: 4, NR: 16, MC: 64, NC: 1024, KC: 512, dot: []dotFunc{dotF32Generic}}
+	referenceBF16 = kernel{Name: "bf16-reference", Tier: cpu.Plain, panel: panelBF16, Lanes: 16, MR: 8, NR: 16, MC: bf16MC, NC: bf16NC, KC: bf16KC, dot: []dotFunc{dotBF16Generic}}
+	referenceTile = kernel{Name: "bf16-tile-reference", Tier: cpu.Plain, panel: panelBF16, Lanes: 16, MR: 32, NR: 32, MC: tileMC, NC: tileNC, fewNC: tileFewNC, KC: tileKC, span: tileSpan, macro: []macroFunc{macroTileGeneric, macroTileGeneric}}
+	referenceMX   = kernel{Name: "int8-mx-reference", Tier: cpu.Plain, panel: panelInt8, block: 32, pow2: true, Lanes: 16, MR: 4, NR: 16, MC: int8MC, NC: int8NC, KC: int8KC, dot: []dotFunc{dotMXGeneric}}
+	referenceNV   = kernel{Name: "int8-nv-reference", Tier: cpu.Plain, panel: panelInt8, block: 16, Lanes: 16, MR: 4, NR: 16, MC: int8MC, NC: int8NC, KC: int8KC, dot: []dotFunc{dotNVGeneric}}
 )
 
 // KC and span affect the rounding of sums, so a kernel and its portable twin share them. The

@@ -298,8 +298,8 @@ func TestChoice(t *testing.T) {
 		cpu.AMX:    {"f32": "f32-avx512", "": "bf16-amx"},
 		cpu.AVX512: {"mxfp4": "int8-mx-avx512", "mxfp6-e2m3": "int8-mx-avx512", "mxint8": "int8-mx-avx512", "nvfp4": "int8-nv-avx512", "nvfp4-16x16": "int8-nv-avx512", "f32": "f32-avx512", "": "bf16-avx512"},
 		cpu.AVX2:   {"": "f32-avx2"},
-		cpu.NEON:   {"": "f32-plain"},
-		cpu.Plain:  {"": "f32-plain"},
+		cpu.NEON:   {"": "f32-reference"},
+		cpu.Plain:  {"": "f32-reference"},
 	}
 	cputest.Run(t, func(t *testing.T, tier cpu.Tier) {
 		for _, f := range quant.Formats() {
@@ -363,7 +363,7 @@ func TestPlainRounds(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, k := range []*kernel{&plainF32, &plainVector} {
+	for _, k := range []*kernel{&referenceF32, &referenceVector} {
 		c := tensor.New(1, 1)
 		if err := Mul(c, operands[0], operands[1], Options{Kernel: k.Name}); err != nil {
 			t.Fatal(err)

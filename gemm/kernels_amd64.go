@@ -63,7 +63,7 @@ var kernels = []*kernel{
 	{Name: "vector-f32-nvfp4-avx2", Tier: cpu.AVX2, Peak: "VFMADD231PS", panel: panelF32, vector: &vectorKernel{block: 16, bits: 4, scale: format.E4M3, lanes: 8, batch: 24, batchPacked: 8, tables: tableF32,
 		single: vectorFP4x16AVX2}},
 	{Name: "f32-avx2", Tier: cpu.AVX2, Peak: "VFMADD231PS", panel: panelF32, Lanes: 8, MR: 4, NR: 24, MC: 96, NC: 1032, KC: 512, dot: []dotFunc{dotF32_4x8, dotF32_4x16, dotF32_4x24}},
-	&plainVector, &plainF32, &plainBF16, &plainTile, &plainMX, &plainNV,
+	&referenceVector, &referenceF32, &referenceBF16, &referenceTile, &referenceMX, &referenceNV,
 }
 
 // fastPack returns the assembly packing function for the operand, or nil if there is none.

@@ -3,7 +3,7 @@
 package gemm
 
 // kernels is the kernel table of this build, fastest first.
-var kernels = []*kernel{&plainVector, &plainF32, &plainBF16, &plainTile, &plainMX, &plainNV}
+var kernels = []*kernel{&referenceVector, &referenceF32, &referenceBF16, &referenceTile, &referenceMX, &referenceNV}
 
 // fastPack returns nil: this build has no packing in assembly.
 func fastPack(*side) packFunc { return nil }

@@ -14,24 +14,24 @@ import (
 )
 
 // scaled returns a tensor as an operand of ScaledMM.
-func scaled(t *quant.Tensor, s Scaling, swizzling Swizzling) Scaled {
-	x := Scaled{Lines: t.Lines(), K: t.Width(), Element: t.Format.Element, Codes: t.Codes, Scaling: s, Scales: t.Scales, Scales32: t.Scales32, Swizzling: swizzling}
+func scaled(t *quant.Tensor, s scaling, swizzled bool) Scaled {
+	x := Scaled{Rows: t.Lines(), K: t.Width(), Element: t.Format.Element, Codes: t.Codes, Block: scalings[s].like.Block, Scales: t.Scales, Scales32: t.Scales32, Swizzled: swizzled}
 	if n, _ := x.Element.StoredBytes(x.K); n != t.LineBytes() {
 		x.Codes = nil
-		for l := range x.Lines {
+		for l := range x.Rows {
 			x.Codes = append(x.Codes, t.Codes[l*t.LineBytes():][:n]...)
 		}
 	}
 	rows, cols := t.ScaleShape()
 	switch {
-	case s == BlockWise1x128:
+	case s == blockWise1x128:
 		x.Scales32 = nil
 		for j := range cols {
 			for i := range rows {
 				x.Scales32 = append(x.Scales32, t.Scales32[i*cols+j])
 			}
 		}
-	case s == BlockWise128x128:
+	case s == blockWise128x128:
 		x.Scales32 = nil
 		for i := range rows {
 			x.Scales32 = append(x.Scales32, t.Scales32[i*cols:(i+1)*cols]...)
@@ -39,7 +39,7 @@ func scaled(t *quant.Tensor, s Scaling, swizzling Swizzling) Scaled {
 				x.Scales32 = append(x.Scales32, -1) // never read
 			}
 		}
-	case swizzling == Swizzle32x4x4:
+	case swizzled:
 		x.Scales = make([]byte, layout.Swizzled.Size(rows, cols))
 		layout.Swizzle(x.Scales, t.Scales, rows, cols)
 	}
@@ -53,24 +53,24 @@ func scaled(t *quant.Tensor, s Scaling, swizzling Swizzling) Scaled {
 func TestScaledMM(t *testing.T) {
 	const m, n, k = 130, 144, 320
 	for _, p := range scaledPairs {
-		for _, swizzling := range []Swizzling{NoSwizzle, Swizzle32x4x4} {
+		for _, swizzled := range []bool{false, true} {
 			for _, e := range p.elements {
 				fa, fb := scalings[p.a].like, scalings[p.b].like
-				if swizzling != NoSwizzle && fa.Scale == format.F32 {
+				if swizzled && fa.Scale == format.F32 {
 					continue
 				}
 				fa.Element, fb.Element = e, p.elements[0]
-				if p.a == BlockWise1x32 {
+				if p.a == blockWise1x32 {
 					fb.Element = e
 				}
-				t.Run(fmt.Sprintf("a=%s/b=%s/element=%s/swizzle=%d", p.a, p.b, e, swizzling), func(t *testing.T) {
+				t.Run(fmt.Sprintf("a=%s/b=%s/element=%s/swizzle=%v", p.a, p.b, e, swizzled), func(t *testing.T) {
 					r := rand.New(rand.NewPCG(1, 2))
 					a, b := operand(t, r, fa, quant.Rowwise, m, k), operand(t, r, fb, quant.Rowwise, n, k)
 					want, got := tensor.New(m, n), tensor.New(m, n)
 					if err := Mul(want, a, b, Options{}); err != nil {
 						t.Fatal(err)
 					}
-					if err := ScaledMM(got, scaled(a, p.a, swizzling), scaled(b, p.b, swizzling), Options{}); err != nil {
+					if err := ScaledMM(got, scaled(a, p.a, swizzled), scaled(b, p.b, swizzled), Options{}); err != nil {
 						t.Fatal(err)
 					}
 					if !sameBits(want.Data, got.Data) {
@@ -80,7 +80,7 @@ func TestScaledMM(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					if err := ScaledMMBF16(c, scaled(a, p.a, swizzling), scaled(b, p.b, swizzling), Options{}); err != nil {
+					if err := ScaledMMBF16(c, scaled(a, p.a, swizzled), scaled(b, p.b, swizzled), Options{}); err != nil {
 						t.Fatal(err)
 					}
 					if c.Dequantize(1).At(3, 4) != format.BF16.Decode(format.BF16.Encode(want.At(3, 4))) {
@@ -89,8 +89,8 @@ func TestScaledMM(t *testing.T) {
 					setNaN(b, 70)
 					message := fmt.Sprintf("of b is NaN: a is rowwise %s %s 130×320, b is rowwise %s %s 144×320", p.a, fa.Element, p.b, fb.Element)
 					for _, err := range []error{
-						ScaledMM(got, scaled(a, p.a, swizzling), scaled(b, p.b, swizzling), Options{}),
-						ScaledMMBF16(c, scaled(a, p.a, swizzling), scaled(b, p.b, swizzling), Options{}),
+						ScaledMM(got, scaled(a, p.a, swizzled), scaled(b, p.b, swizzled), Options{}),
+						ScaledMMBF16(c, scaled(a, p.a, swizzled), scaled(b, p.b, swizzled), Options{}),
 					} {
 						if err == nil || !strings.HasSuffix(err.Error(), message) {
 							t.Errorf("got error %v, want %q", err, message)
@@ -105,14 +105,14 @@ func TestScaledMM(t *testing.T) {
 func TestScaledMMErrors(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	mx := func(n, k int) Scaled {
-		return scaled(operand(t, r, quant.MXFP8, quant.Rowwise, n, k), BlockWise1x32, NoSwizzle)
+		return scaled(operand(t, r, quant.MXFP8, quant.Rowwise, n, k), blockWise1x32, false)
 	}
 	change := func(s Scaled, f func(*Scaled)) Scaled {
 		f(&s)
 		return s
 	}
-	row := scaled(operand(t, r, quant.FP8Row, quant.Rowwise, 16, 64), RowWise, NoSwizzle)
-	nv := scaled(operand(t, r, quant.NVFP4, quant.Rowwise, 16, 64), BlockWise1x16, NoSwizzle)
+	row := scaled(operand(t, r, quant.FP8Row, quant.Rowwise, 16, 64), rowWise, false)
+	nv := scaled(operand(t, r, quant.NVFP4, quant.Rowwise, 16, 64), blockWise1x16, false)
 	for _, tc := range []struct {
 		name string
 		a, b Scaled
@@ -130,12 +130,12 @@ func TestScaledMMErrors(t *testing.T) {
 		{"few scales", change(mx(16, 64), func(s *Scaled) { s.Scales = s.Scales[1:] }), mx(16, 64), "got 31 of 8 bits and 0 of FP32, want 32 of e8m0"},
 		{"missing scales", change(row, func(s *Scaled) { s.Scales32 = nil }), row, "got 0 of 8 bits and 0 of FP32, want 16 of f32"},
 		{"kind of scales", change(row, func(s *Scaled) { s.Scales, s.Scales32 = slices.Repeat([]byte{1}, 16), nil }), row, "got 16 of 8 bits and 0 of FP32"},
-		{"swizzle", change(row, func(s *Scaled) { s.Swizzling = Swizzle32x4x4 }), row, "does not support swizzling"},
-		{"swizzled size", change(mx(16, 64), func(s *Scaled) { s.Swizzling = Swizzle32x4x4 }), mx(16, 64), "want 512 of e8m0"},
+		{"swizzle", change(row, func(s *Scaled) { s.Swizzled = true }), row, "does not support swizzled scales"},
+		{"swizzled size", change(mx(16, 64), func(s *Scaled) { s.Swizzled = true }), mx(16, 64), "want 512 of e8m0"},
 		{"codes", change(mx(16, 64), func(s *Scaled) { s.Codes = s.Codes[1:] }), mx(16, 64), "got 1023 bytes"},
-		{"scaling", change(row, func(s *Scaled) { s.Scaling = 9 }), row, "unknown scaling"},
+		{"scaling", change(row, func(s *Scaled) { s.Block.Cols = 9 }), row, "blocks: a has 1×9"},
 	} {
-		err := ScaledMM(tensor.New(tc.a.Lines, tc.b.Lines), tc.a, tc.b, Options{})
+		err := ScaledMM(tensor.New(tc.a.Rows, tc.b.Rows), tc.a, tc.b, Options{})
 		if err == nil || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%s: got error %v, want one with %q", tc.name, err, tc.want)
 		}

@@ -305,7 +305,7 @@ func (w *worker) vectorTask(l0, l1 int) {
 	}
 	for l := l0; l < l1; l++ {
 		if !s.vectorTakes(l, v) {
-			w.vectorPlain(l, l-l0)
+			w.vectorReference(l, l-l0)
 		}
 	}
 }
@@ -416,7 +416,7 @@ func (w *worker) vectorPass(dot vectorFunc, pass vectorPass, codes, scales []byt
 		unsafe.Pointer(&y[0]), word*j.vector.xStride, word*vectorRows, pass.batch, unsafe.Pointer(&w.sums[0]), v.tables(j.plan.b.t.Format.Element)) != 0
 }
 
-// vectorTakes reports whether the kernel computes the product with row l. If not, vectorPlain
+// vectorTakes reports whether the kernel computes the product with row l. If not, vectorReference
 // does. E8M0 scales below lo must be those of zeros, and none may be above hi or NaN. E4M3
 // scales must be positive. Float32 kernels require elements without NaN.
 func (s *side) vectorTakes(l int, v *vectorKernel) bool {

@@ -6,9 +6,9 @@ import (
 	"github.com/microscale-go/microscale/internal/cpu"
 )
 
-// plainVector is the fallback for few rows of A. It decodes each row of B once, to the values
+// referenceVector is the fallback for few rows of A. It decodes each row of B once, to the values
 // that Dequantize returns, without packing.
-var plainVector = kernel{Name: "vector-f32-plain", Tier: cpu.Plain, panel: panelF32, vector: &vectorKernel{block: 1, lanes: 1, batch: 16}}
+var referenceVector = kernel{Name: "vector-f32-reference", Tier: cpu.Plain, panel: panelF32, vector: &vectorKernel{block: 1, lanes: 1, batch: 16}}
 
 // vectorGeneric sets w.edge to the products with rows l0…l1 of B.
 func (w *worker) vectorGeneric(l0, l1 int) {
@@ -43,8 +43,8 @@ func dotGeneric(x, y []float32) float32 {
 	return s0 + s1 + (s2 + s3)
 }
 
-// vectorPlain recomputes the products with row l of B in float64.
-func (w *worker) vectorPlain(l, at int) {
+// vectorReference recomputes the products with row l of B in float64.
+func (w *worker) vectorReference(l, at int) {
 	p := &w.job.plan
 	grow(&w.scratch.values, 2*p.k)
 	x, y := w.scratch.values[:p.k], w.scratch.values[p.k:2*p.k]

@@ -17,7 +17,7 @@ import (
 
 // TestVector compares products of few rows with the reference: every batch, pairs of rows of B
 // and single rows, several groups and a partial one, guarded memory, and rows that the kernels
-// leave to vectorPlain.
+// leave to vectorReference.
 func TestVector(t *testing.T) {
 	cputest.Run(t, func(t *testing.T, tier cpu.Tier) {
 		ran := map[string]bool{}
@@ -219,7 +219,7 @@ func TestVectorScales(t *testing.T) {
 }
 
 // TestVectorEnds checks that float32 kernels support E8M0 scales up to the largest with finite
-// values, and leave larger ones to vectorPlain.
+// values, and leave larger ones to vectorReference.
 func TestVectorEnds(t *testing.T) {
 	const width = 576
 	for _, k := range kernels {
@@ -365,7 +365,7 @@ func TestVectorWorkspace(t *testing.T) {
 					w := j.workers[0]
 					w.vectorTask(0, p.n)
 					if !p.b.perRow() { // those scales apply to the sums
-						w.vectorPlain(0, 0)
+						w.vectorReference(0, 0)
 					}
 					if bytes := 4*len(j.vector.x) + 4*len(w.scratch.values) + 4*len(w.edge) + len(w.tail); bytes > 8<<20 {
 						t.Errorf("%s: got %d bytes for %d×%d %s", k.Name, bytes, m, width, f)
