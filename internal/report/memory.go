@@ -51,8 +51,8 @@ func (c *Comparison) memoryPanel() (panel, []key, error) {
 	ends := &endLabels{size: fontSize}
 	for i, total := range totals {
 		ends.add(plotter.XY{X: total, Y: float64(i)}, threeDigits(total), ink)
-		p.X.Max = max(p.X.Max, 1.08*total) // space for the label
 	}
+	p.X.Max *= 1.08 // the longest stack, and space for its label
 	p.Add(ends)
 	return result, keys, nil
 }
