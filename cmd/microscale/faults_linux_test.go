@@ -189,7 +189,7 @@ func TestDiskResume(t *testing.T) {
 				return
 			}
 			want := "microscale: " + dst + ": the disk is full: the result needs "
-			if status != exitDone || !strings.HasPrefix(stderr, want) || strings.Count(stderr, "\n") != 1 || !strings.Contains(stderr, "the same command goes on from what is in") {
+			if status != exitDone || !strings.HasPrefix(stderr, want) || strings.Count(stderr, "\n") != 1 || !strings.Contains(stderr, "free some and resume the run, whose files are in") {
 				t.Errorf("exit status %d: %s", status, stderr)
 			}
 		})
@@ -231,7 +231,7 @@ func TestWorkers(t *testing.T) {
 	for _, wait := range running {
 		wait()
 	}
-	if out := done(t, "merge", dst); !strings.Contains(out, "dst is whole: 6 weights") {
+	if out := done(t, "merge", dst); !strings.Contains(out, "dst is complete: 6 weights") {
 		t.Errorf("merge prints %q", out)
 	}
 	entries, err := os.ReadDir(whole)

@@ -134,7 +134,7 @@ func TestInterruptSample(t *testing.T) {
 				t.Fatal(err)
 			}
 			_ = cmd.Wait() // the status tells
-			fails(t, cmd.ProcessState.ExitCode(), stdout.String(), stderr.String(), "microscale: interrupted: the sample was not made")
+			fails(t, cmd.ProcessState.ExitCode(), stdout.String(), stderr.String(), "microscale: interrupted: the sample was not created")
 			if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
 				t.Errorf("it left %v, %v", left, err)
 			}
@@ -162,7 +162,7 @@ func TestInterruptBench(t *testing.T) {
 			t.Fatal(err)
 		}
 		_ = cmd.Wait() // the status tells
-		if status := cmd.ProcessState.ExitCode(); status != exitFailed || stdout.Len() > 0 || !strings.Contains(stderr.String(), "interrupted: nothing was measured to the end") {
+		if status := cmd.ProcessState.ExitCode(); status != exitFailed || stdout.Len() > 0 || !strings.Contains(stderr.String(), "interrupted: the measurement is incomplete") {
 			t.Errorf("exit status %d, standard output %q, standard error %q", status, stdout, stderr)
 		}
 		if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
