@@ -132,9 +132,9 @@ var (
 	blocksTN = Mode{Library: "cuBLASLt", Elements: ocpFP8, Scalings: []Scaling{vec128, blk128}, Layouts: onlyTN, RowBytes: rowBytes, Outer: 8,
 		NotBoth: []Pairing{bothE5M2, bothBLK}, Condition: "CUDA 12.9 or later", Source: &docCUBLAS}
 	mx8Any = Mode{Library: "cuBLASLt", Elements: ocpFP8, Scalings: []Scaling{vec32E8M0}, Layouts: all, RowBytes: rowBytes,
-		NotBoth: []Pairing{bothE5M2}, Condition: "CUDA 12.8 or later; scales swizzled in tiles of 128×4", Source: &docCUBLAS}
+		NotBoth: []Pairing{bothE5M2}, Condition: "scales swizzled in tiles of 128×4", Source: &docCUBLAS}
 	nvfp4TN = Mode{Library: "cuBLASLt", Elements: fp4, Scalings: []Scaling{vec16E4M3}, Layouts: onlyTN, RowBytes: rowBytes,
-		Condition: "CUDA 12.8 or later; scales swizzled in tiles of 128×4", Source: &docCUBLAS}
+		Condition: "scales swizzled in tiles of 128×4", Source: &docCUBLAS}
 	mx4TN = Mode{Library: "CUTLASS", Elements: fp4, Scalings: []Scaling{vec32E8M0}, Layouts: onlyTN, RowBytes: rowBytes,
 		Condition: "kind::mxf4; scales swizzled in tiles of 128×4", Source: &docCUTLASS}
 	mx6Any = Mode{Library: "CUTLASS", Elements: fp6, Scalings: []Scaling{vec32E8M0}, Layouts: all, RowBytes: rowBytes, Narrow: 128,

@@ -64,7 +64,7 @@ var devices = []*Device{
 		Bandwidth: figure(8*tera, &sheetGB200)},
 	{Name: "b300", Aliases: []string{"hgx-b300"}, Product: "NVIDIA HGX B300", Arch: Blackwell103,
 		BF16: figure(2250*tera, &tablesB300), FP8: figure(4500*tera, &tablesB300), FP6: figure(4500*tera, &tablesB300),
-		FP4:       noted(13000*tera, &tablesB300, "tables differ: 13,000 to 14,000 TFLOP/s"),
+		FP4:       noted(13125*tera, &tablesB300, "another table has 14,000: datacrunch.io/blog/nvidia-b300-vs-b200-complete-gpu-comparison-to-date"),
 		Bandwidth: figure(8*tera, &tablesB300)},
 	{Name: "gb300", Product: "NVIDIA GB300", Arch: Blackwell103,
 		BF16: figure(2500*tera, &tablesB300), FP8: figure(5000*tera, &tablesB300), FP6: figure(5000*tera, &tablesB300), FP4: figure(15000*tera, &tablesB300),

@@ -25,7 +25,7 @@ var (
 	sheetH200    = Source{Documented, "NVIDIA H200 data sheet; dense rates are half of the sparse ones", "https://www.nvidia.com/en-us/data-center/h200/"}
 	sheetHGX     = Source{Documented, "NVIDIA HGX B200 data sheet", "https://www.nvidia.com/en-us/data-center/hgx/"}
 	sheetGB200   = Source{Documented, "NVIDIA GB200 NVL72 data sheet", "https://www.nvidia.com/en-us/data-center/gb200-nvl72/"}
-	tablesB300   = Source{ThirdParty, "tables of NVIDIA's B300 and GB300 sheets; not checked against the sheets", "https://www.nvidia.com/en-us/data-center/gb300-nvl72/"}
+	tablesB300   = Source{ThirdParty, "table of B300 and GB300; not checked against NVIDIA's sheets", "https://glennklockwood.com/garden/processors/B300"}
 	newsRTXPro   = Source{ThirdParty, "announcement of RTX PRO 6000 Blackwell", "https://gpu.name/posts/nvidia-unveils-rtx-pro-6000-blackwell-gpu-with-24-064-cores-and-96gb-memory"}
 	sheetMI300X  = Source{Documented, "AMD Instinct MI300X data sheet", "https://www.amd.com/en/products/accelerators/instinct/mi300/mi300x.html"}
 	sheetMI350X  = Source{Documented, "AMD Instinct MI350X data sheet", "https://www.amd.com/en/products/accelerators/instinct/mi350/mi350x.html"}
