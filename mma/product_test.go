@@ -116,8 +116,11 @@ func TestMul(t *testing.T) {
 		for _, u := range fastUnits() {
 			source := mmatest.Source(uint64(u.K) + uint64(len(u.A.Name))<<8 + uint64(len(u.B.Name))<<16)
 			want := 1500
-			if *longProducts {
+			switch {
+			case *longProducts:
 				want = 1_000_000
+			case testing.Short():
+				want = 300
 			}
 			for done, round := 0, 0; done < want; round++ {
 				m, n, k := 5+round%7, 1+round*29%150, u.K*(1+round%3)
@@ -135,10 +138,12 @@ func TestMul(t *testing.T) {
 // large scales, with accumulators of every exponent: E is then that of C, or of a zero.
 func TestMulZeros(t *testing.T) {
 	tiers(t, func(t *testing.T) {
+		seen := map[string]bool{}
 		for _, u := range fastUnits() {
-			if u.A != u.B && !*longProducts {
+			if u.A != u.B && !*longProducts || testing.Short() && seen[u.Model.Name] {
 				continue
 			}
+			seen[u.Model.Name] = true
 			const n = 512
 			k := 2 * u.K
 			rows := [][]byte{make([]byte, k), make([]byte, k), make([]byte, k), make([]byte, k), nil}
