@@ -34,7 +34,7 @@ tensor read it twice, and so does their limit.`)
 		measure, show := (*bench.Team).Quantize, printResult
 		switch {
 		case *both && *unfused:
-			return cli.Misuse("--both: unsupported with --unfused: leave one out")
+			return cli.Misuse("--both: unsupported with --unfused: omit one")
 		case *both:
 			measure = (*bench.Team).QuantizeBoth
 		case *unfused:

@@ -32,10 +32,10 @@ func (l *formatList) Set(s string) error {
 			return err
 		}
 		if !f.Scaled() {
-			return fmt.Errorf("%s has no scales: leave it out", f)
+			return fmt.Errorf("%s has no scales: omit it", f)
 		}
 		if slices.ContainsFunc(formats, func(o quant.Format) bool { return o.Name == f.Name }) {
-			return fmt.Errorf("%s is named twice: leave one out", f)
+			return fmt.Errorf("%s is named twice: omit one", f)
 		}
 		formats = append(formats, f)
 	}
