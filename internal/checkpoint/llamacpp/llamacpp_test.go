@@ -167,7 +167,7 @@ func TestRefusedConfigurations(t *testing.T) {
 		`{"head_dim": -2}`:                                         "-2 elements cannot be rotated",
 		`{"head_dim": 1073741824}`:                                 "1073741824 elements cannot be rotated",
 		`{"head_dim": null, "num_attention_heads": 4096}`:          "0 elements cannot be rotated",
-		`{"rope_scaling": {"rope_type": "longrope", "factor": 2}}`: `"longrope" is not written`,
+		`{"rope_scaling": {"rope_type": "longrope", "factor": 2}}`: `"longrope" is not supported`,
 		`{"rope_scaling": {"rope_type": "yarn", "factor": 2}}`:     `"yarn" is not supported in GGUF, only linear, llama3 and yarn with original`,
 		`{"rope_scaling": {"rope_type": "linear"}}`:                "has no factor",
 	} {
