@@ -9,6 +9,7 @@ import "github.com/microscale-go/microscale/internal/memory"
 
 const (
 	fusedAhead = 4096    // bytes of the source that a fused kernel prefetches ahead
+	codesAhead = 1024    // the same of codes
 	edgeBytes  = 8 << 10 // of the source, about, in partial groups that are quantized together
 	flagged    = 1<<32 - 1
 )
@@ -40,10 +41,11 @@ func (w *worker) fusedGroups(o *output, call *fusedCall, x source, block, groups
 	t := rowGroups{
 		codes: codes, scales: o.scaleMemory(block, last), src: x.bytes(0, rows), groups: groups, rows: rows,
 		codeGap: (perRow - n) * o.blockBytes(), scaleGap: (perRow - n) * o.scaleBytes(), srcGap: x.strideBytes() - cols*x.elementBytes(),
-		ahead: fusedAhead, stream: o.streams(codes, rows),
+		ahead: fusedAhead, codeAhead: codesAhead, stream: o.streams(codes, rows),
 	}
 	if bytes := cols * x.elementBytes(); rows > 1 {
 		t.ahead = ceilDiv(fusedAhead, bytes) * x.strideBytes()
+		t.codeAhead = o.t.LineBytes()
 	}
 	amax := call.quantize(t)
 	switch {

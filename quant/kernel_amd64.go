@@ -42,11 +42,11 @@ const (
 )
 
 // fuse takes a generated kernel with constants C.
-func fuse[C any](constants func(*output) C, kernel func(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, stream int, c *C) uint64) func(*output) func(rowGroups) uint32 {
+func fuse[C any](constants func(*output) C, kernel func(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, c *C) uint64) func(*output) func(rowGroups) uint32 {
 	return func(o *output) func(rowGroups) uint32 {
 		c := constants(o)
 		return func(t rowGroups) uint32 {
-			amax := kernel(&t.codes[0], &t.scales[0], &t.src[0], t.groups, t.rows, t.codeGap, t.scaleGap, t.srcGap, t.ahead, index(t.stream), &c)
+			amax := kernel(&t.codes[0], &t.scales[0], &t.src[0], t.groups, t.rows, t.codeGap, t.scaleGap, t.srcGap, t.ahead, t.codeAhead, index(t.stream), &c)
 			if amax >= exponentMask {
 				return flagged
 			}

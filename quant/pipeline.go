@@ -27,7 +27,7 @@ import (
 const (
 	grainElements = 1 << 14   // the least work of a goroutine
 	streamBytes   = 4 << 20   // the least source whose codes leave by non-temporal stores
-	rowTileBytes  = 64 << 10  // of the source in a tile that is read by rows
+	rowTileBytes  = 128 << 10 // of the source in a tile that is read by rows
 	tileBytes     = 256 << 10 // in one whose blocks extend over rows, or of a columnwise copy: it stays in the second-level cache
 	tileRows      = 128       // of a tile of a columnwise copy, at least: that many codes of 4 bits fill a cache line
 	tileSide      = 64        // rows and columns that a columnKernel takes
@@ -235,7 +235,7 @@ type worker struct {
 	loaded, values, scaled []float32 // rows of a tile; one widened; a block before rounding
 	source, codes, scales  []byte    // padded rows; codes and scales before they are copied
 	plain                  []byte    // codes of a block, one to a byte
-	amaxes                 []uint32  // by block
+	amaxes, columnMaxima   []uint32  // by block; by column
 	factors, spread        []float32 // by block; by 16 elements
 	blocks                 []blockFactor
 	maxima                 [2][]uint32      // by stored row, of the copies of a call

@@ -35,7 +35,7 @@ type rowGroups struct {
 	codes, scales, src        []byte
 	groups, rows              int // of a row; rows
 	codeGap, scaleGap, srcGap int // from the end of a row to the next
-	ahead                     int // bytes of src that are prefetched ahead
+	ahead, codeAhead          int // bytes of src, and of codes, that are prefetched ahead
 	stream                    bool
 }
 

@@ -64,11 +64,14 @@ func (w *worker) stagedRows(o *output, x source, row, pos int) {
 	n := g.bands * g.blocks
 	amaxes := grow(&w.amaxes, ceilDiv(n, scaleUnit)*scaleUnit)
 	clear(amaxes)
-	if g.height == 1 && x.isContiguous() && g.cols%g.width == 0 {
+	switch {
+	case g.height > 1:
+		w.raiseBands(amaxes, x, g)
+	case x.isContiguous() && g.cols%g.width == 0:
 		raiseAmaxes(amaxes[:n], x.bytes(0, g.rows), x.isRaw, g.width)
-	} else {
+	default:
 		for i := range g.rows {
-			raiseAmaxes(amaxes[i/g.height*g.blocks:][:g.blocks], x.bytes(i, i+1), x.isRaw, g.width)
+			raiseAmaxes(amaxes[i*g.blocks:][:g.blocks], x.bytes(i, i+1), x.isRaw, g.width)
 		}
 	}
 	if o.known != nil || o.q.Format.PerTensor() {
@@ -87,6 +90,19 @@ func (w *worker) stagedRows(o *output, x source, row, pos int) {
 		}
 	}
 	w.encode(o, x, g, row, pos)
+}
+
+// raiseBands raises amaxes to the bits of blocks of several rows: those of the columns of a
+// band, and then of its blocks.
+func (w *worker) raiseBands(amaxes []uint32, x source, g grid) {
+	maxima := grow(&w.columnMaxima, g.cols)
+	for b := range g.bands {
+		clear(maxima)
+		w.raiseColumns(maxima, x.view(b*g.height, min((b+1)*g.height, g.rows), 0, g.cols))
+		for j := range g.blocks {
+			amaxes[b*g.blocks+j] = maxOf(maxima[j*g.width : min((j+1)*g.width, g.cols)])
+		}
+	}
 }
 
 // encode encodes rows by the factors of their blocks.

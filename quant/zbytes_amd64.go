@@ -7,16 +7,17 @@ package quant
 // blocks128 quantizes rows of groups of one block of 128, at least one, from float32 to codes of 8
 // bits under float32 scales, and returns the bits of the largest magnitude: where that is
 // Inf or NaN, the reference implementation must encode the blocks. Gaps are the bytes from the end
-// of a row to the next one. Memory ahead bytes further in src is prefetched. Where stream is
-// not zero, codes leave by non-temporal stores to a multiple of 64.
+// of a row to the next one. Memory ahead bytes further in src is prefetched, and codeAhead
+// bytes further in codes. Where stream is not zero, codes leave by non-temporal stores to a
+// multiple of 64.
 //
 //go:noescape
-func blocks128(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, stream int, c *bytesConstants) (amax uint64)
+func blocks128(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, c *bytesConstants) (amax uint64)
 
 // encodeRows encodes rows of blocks of 64·units elements of float32 by a factor for each block of
 // a row to codes of 8 bits. Elements are finite. Gaps are the bytes from the end
-// of a row to the next one. Memory ahead bytes further in src is prefetched. Where stream is
-// not zero, codes leave by non-temporal stores to a multiple of 64.
+// of a row to the next one. Memory ahead bytes further in src is prefetched. Where stream is not zero, codes leave by non-temporal stores to a
+// multiple of 64.
 //
 //go:noescape
 func encodeRows(codes, src *byte, factors *float32, rows, blocks, units, codeGap, srcGap, factorGap, ahead, stream int, c *encodeConstants)
@@ -24,16 +25,17 @@ func encodeRows(codes, src *byte, factors *float32, rows, blocks, units, codeGap
 // blocks128BF16 quantizes rows of groups of one block of 128, at least one, from BF16 to codes of 8
 // bits under float32 scales, and returns the bits of the largest magnitude: where that is
 // Inf or NaN, the reference implementation must encode the blocks. Gaps are the bytes from the end
-// of a row to the next one. Memory ahead bytes further in src is prefetched. Where stream is
-// not zero, codes leave by non-temporal stores to a multiple of 64.
+// of a row to the next one. Memory ahead bytes further in src is prefetched, and codeAhead
+// bytes further in codes. Where stream is not zero, codes leave by non-temporal stores to a
+// multiple of 64.
 //
 //go:noescape
-func blocks128BF16(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, stream int, c *bytesConstants) (amax uint64)
+func blocks128BF16(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, c *bytesConstants) (amax uint64)
 
 // encodeRowsBF16 encodes rows of blocks of 64·units elements of BF16 by a factor for each block of
 // a row to codes of 8 bits. Elements are finite. Gaps are the bytes from the end
-// of a row to the next one. Memory ahead bytes further in src is prefetched. Where stream is
-// not zero, codes leave by non-temporal stores to a multiple of 64.
+// of a row to the next one. Memory ahead bytes further in src is prefetched. Where stream is not zero, codes leave by non-temporal stores to a
+// multiple of 64.
 //
 //go:noescape
 func encodeRowsBF16(codes, src *byte, factors *float32, rows, blocks, units, codeGap, srcGap, factorGap, ahead, stream int, c *encodeConstants)

@@ -44,7 +44,7 @@ DATA bytesOrderBF16<>+48(SB)/8, $0x2f2e2b2a27262322
 DATA bytesOrderBF16<>+56(SB)/8, $0x3f3e3b3a37363332
 GLOBL bytesOrderBF16<>(SB), RODATA|NOPTR, $64
 
-// func blocks128(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, stream int, c *bytesConstants) (amax uint64)
+// func blocks128(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, c *bytesConstants) (amax uint64)
 //
 //	AX codes
 //	BX scales
@@ -53,13 +53,15 @@ GLOBL bytesOrderBF16<>(SB), RODATA|NOPTR, $64
 //	DI ahead
 //	CX c
 //	R8 constants and result
-TEXT ·blocks128(SB), NOSPLIT, $0-96
+//	R9 codeAhead
+TEXT ·blocks128(SB), NOSPLIT, $0-104
 	MOVQ codes+0(FP), AX
 	MOVQ scales+8(FP), BX
 	MOVQ src+16(FP), DX
 	MOVQ groups+24(FP), SI
 	MOVQ ahead+64(FP), DI
-	MOVQ c+80(FP), CX
+	MOVQ c+88(FP), CX
+	MOVQ codeAhead+72(FP), R9
 	VPBROADCASTD (CX), Z25
 	VPBROADCASTD 4(CX), Z22
 	VPBROADCASTD 8(CX), Z21
@@ -168,13 +170,13 @@ block1:
 	VPSHUFB Z28, Z4, K4, Z3
 	VPTERNLOGD $216, Z26, Z3, Z1
 	VPERMB Z1, Z27, Z1
-	CMPQ stream+72(FP), $0
+	CMPQ stream+80(FP), $0
 	JEQ plain2
 	VMOVNTDQ Z1, (AX)
 	JMP stored3
 
 plain2:
-	PREFETCHT0 1024(AX)
+	PREFETCHT0 (AX)(R9*1)
 	VMOVDQU64 Z1, (AX)
 
 stored3:
@@ -205,13 +207,13 @@ stored3:
 	VPSHUFB Z28, Z4, K4, Z3
 	VPTERNLOGD $216, Z26, Z3, Z1
 	VPERMB Z1, Z27, Z1
-	CMPQ stream+72(FP), $0
+	CMPQ stream+80(FP), $0
 	JEQ plain4
 	VMOVNTDQ Z1, 64(AX)
 	JMP stored5
 
 plain4:
-	PREFETCHT0 1088(AX)
+	PREFETCHT0 64(AX)(R9*1)
 	VMOVDQU64 Z1, 64(AX)
 
 stored5:
@@ -227,7 +229,7 @@ stored5:
 	SUBQ $1, rows+32(FP)
 	JNZ block1
 	VMOVD X20, R8
-	MOVQ R8, amax+88(FP)
+	MOVQ R8, amax+96(FP)
 	VZEROUPPER
 	RET
 
@@ -341,7 +343,7 @@ stored5:
 	VZEROUPPER
 	RET
 
-// func blocks128BF16(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, stream int, c *bytesConstants) (amax uint64)
+// func blocks128BF16(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, c *bytesConstants) (amax uint64)
 //
 //	AX codes
 //	BX scales
@@ -350,13 +352,15 @@ stored5:
 //	DI ahead
 //	CX c
 //	R8 constants and result
-TEXT ·blocks128BF16(SB), NOSPLIT, $0-96
+//	R9 codeAhead
+TEXT ·blocks128BF16(SB), NOSPLIT, $0-104
 	MOVQ codes+0(FP), AX
 	MOVQ scales+8(FP), BX
 	MOVQ src+16(FP), DX
 	MOVQ groups+24(FP), SI
 	MOVQ ahead+64(FP), DI
-	MOVQ c+80(FP), CX
+	MOVQ c+88(FP), CX
+	MOVQ codeAhead+72(FP), R9
 	VPBROADCASTD (CX), Z25
 	VPBROADCASTD 4(CX), Z22
 	VPBROADCASTD 8(CX), Z21
@@ -460,13 +464,13 @@ block1:
 	VPSHUFB Z28, Z4, K4, Z3
 	VPTERNLOGD $216, Z26, Z3, Z1
 	VPERMB Z1, Z27, Z1
-	CMPQ stream+72(FP), $0
+	CMPQ stream+80(FP), $0
 	JEQ plain2
 	VMOVNTDQ Z1, (AX)
 	JMP stored3
 
 plain2:
-	PREFETCHT0 1024(AX)
+	PREFETCHT0 (AX)(R9*1)
 	VMOVDQU64 Z1, (AX)
 
 stored3:
@@ -501,13 +505,13 @@ stored3:
 	VPSHUFB Z28, Z4, K4, Z3
 	VPTERNLOGD $216, Z26, Z3, Z1
 	VPERMB Z1, Z27, Z1
-	CMPQ stream+72(FP), $0
+	CMPQ stream+80(FP), $0
 	JEQ plain4
 	VMOVNTDQ Z1, 64(AX)
 	JMP stored5
 
 plain4:
-	PREFETCHT0 1088(AX)
+	PREFETCHT0 64(AX)(R9*1)
 	VMOVDQU64 Z1, 64(AX)
 
 stored5:
@@ -523,7 +527,7 @@ stored5:
 	SUBQ $1, rows+32(FP)
 	JNZ block1
 	VMOVD X20, R8
-	MOVQ R8, amax+88(FP)
+	MOVQ R8, amax+96(FP)
 	VZEROUPPER
 	RET
 

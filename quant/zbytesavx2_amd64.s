@@ -82,7 +82,7 @@ DATA packed<>+16(SB)/8, $0x0000000600000005
 DATA packed<>+24(SB)/8, $0x0000000700000003
 GLOBL packed<>(SB), RODATA|NOPTR, $32
 
-// func blocks128AVX2(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, stream int, c *bytesConstants) (amax uint64)
+// func blocks128AVX2(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, c *bytesConstants) (amax uint64)
 //
 //	AX codes
 //	BX scales
@@ -91,13 +91,15 @@ GLOBL packed<>(SB), RODATA|NOPTR, $32
 //	DI ahead
 //	CX c
 //	R8 result
-TEXT ·blocks128AVX2(SB), NOSPLIT, $256-96
+//	R9 codeAhead
+TEXT ·blocks128AVX2(SB), NOSPLIT, $256-104
 	MOVQ codes+0(FP), AX
 	MOVQ scales+8(FP), BX
 	MOVQ src+16(FP), DX
 	MOVQ groups+24(FP), SI
 	MOVQ ahead+64(FP), DI
-	MOVQ c+80(FP), CX
+	MOVQ c+88(FP), CX
+	MOVQ codeAhead+72(FP), R9
 	VPBROADCASTD (CX), Y0
 	VMOVDQU Y0, (SP)
 	VPBROADCASTD 4(CX), Y0
@@ -236,13 +238,13 @@ block1:
 	VPAND sign<>+0(SB), Y4, Y4
 	VPOR Y4, Y0, Y0
 	VPERMD Y0, Y9, Y0
-	CMPQ stream+72(FP), $0
+	CMPQ stream+80(FP), $0
 	JEQ plain2
 	VMOVNTDQ Y0, (AX)
 	JMP stored3
 
 plain2:
-	PREFETCHT0 1024(AX)
+	PREFETCHT0 (AX)(R9*1)
 	VMOVDQU Y0, (AX)
 
 stored3:
@@ -293,7 +295,7 @@ stored3:
 	VPAND sign<>+0(SB), Y4, Y4
 	VPOR Y4, Y0, Y0
 	VPERMD Y0, Y9, Y0
-	CMPQ stream+72(FP), $0
+	CMPQ stream+80(FP), $0
 	JEQ plain4
 	VMOVNTDQ Y0, 32(AX)
 	JMP stored5
@@ -349,13 +351,13 @@ stored5:
 	VPAND sign<>+0(SB), Y4, Y4
 	VPOR Y4, Y0, Y0
 	VPERMD Y0, Y9, Y0
-	CMPQ stream+72(FP), $0
+	CMPQ stream+80(FP), $0
 	JEQ plain6
 	VMOVNTDQ Y0, 64(AX)
 	JMP stored7
 
 plain6:
-	PREFETCHT0 1088(AX)
+	PREFETCHT0 64(AX)(R9*1)
 	VMOVDQU Y0, 64(AX)
 
 stored7:
@@ -406,7 +408,7 @@ stored7:
 	VPAND sign<>+0(SB), Y4, Y4
 	VPOR Y4, Y0, Y0
 	VPERMD Y0, Y9, Y0
-	CMPQ stream+72(FP), $0
+	CMPQ stream+80(FP), $0
 	JEQ plain8
 	VMOVNTDQ Y0, 96(AX)
 	JMP stored9
@@ -434,7 +436,7 @@ stored9:
 	VPSHUFD $177, X0, X1
 	VPMAXUD X1, X0, X0
 	VMOVD X0, R8
-	MOVQ R8, amax+88(FP)
+	MOVQ R8, amax+96(FP)
 	VZEROUPPER
 	RET
 
@@ -604,7 +606,7 @@ stored7:
 	VZEROUPPER
 	RET
 
-// func blocks128BF16AVX2(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, stream int, c *bytesConstants) (amax uint64)
+// func blocks128BF16AVX2(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, c *bytesConstants) (amax uint64)
 //
 //	AX codes
 //	BX scales
@@ -613,13 +615,15 @@ stored7:
 //	DI ahead
 //	CX c
 //	R8 result
-TEXT ·blocks128BF16AVX2(SB), NOSPLIT, $256-96
+//	R9 codeAhead
+TEXT ·blocks128BF16AVX2(SB), NOSPLIT, $256-104
 	MOVQ codes+0(FP), AX
 	MOVQ scales+8(FP), BX
 	MOVQ src+16(FP), DX
 	MOVQ groups+24(FP), SI
 	MOVQ ahead+64(FP), DI
-	MOVQ c+80(FP), CX
+	MOVQ c+88(FP), CX
+	MOVQ codeAhead+72(FP), R9
 	VPBROADCASTD (CX), Y0
 	VMOVDQU Y0, (SP)
 	VPBROADCASTD 4(CX), Y0
@@ -742,13 +746,13 @@ block1:
 	VPAND sign<>+0(SB), Y4, Y4
 	VPOR Y4, Y0, Y0
 	VPERMQ $216, Y0, Y0
-	CMPQ stream+72(FP), $0
+	CMPQ stream+80(FP), $0
 	JEQ plain2
 	VMOVNTDQ Y0, (AX)
 	JMP stored3
 
 plain2:
-	PREFETCHT0 1024(AX)
+	PREFETCHT0 (AX)(R9*1)
 	VMOVDQU Y0, (AX)
 
 stored3:
@@ -798,7 +802,7 @@ stored3:
 	VPAND sign<>+0(SB), Y4, Y4
 	VPOR Y4, Y0, Y0
 	VPERMQ $216, Y0, Y0
-	CMPQ stream+72(FP), $0
+	CMPQ stream+80(FP), $0
 	JEQ plain4
 	VMOVNTDQ Y0, 32(AX)
 	JMP stored5
@@ -853,13 +857,13 @@ stored5:
 	VPAND sign<>+0(SB), Y4, Y4
 	VPOR Y4, Y0, Y0
 	VPERMQ $216, Y0, Y0
-	CMPQ stream+72(FP), $0
+	CMPQ stream+80(FP), $0
 	JEQ plain6
 	VMOVNTDQ Y0, 64(AX)
 	JMP stored7
 
 plain6:
-	PREFETCHT0 1088(AX)
+	PREFETCHT0 64(AX)(R9*1)
 	VMOVDQU Y0, 64(AX)
 
 stored7:
@@ -909,7 +913,7 @@ stored7:
 	VPAND sign<>+0(SB), Y4, Y4
 	VPOR Y4, Y0, Y0
 	VPERMQ $216, Y0, Y0
-	CMPQ stream+72(FP), $0
+	CMPQ stream+80(FP), $0
 	JEQ plain8
 	VMOVNTDQ Y0, 96(AX)
 	JMP stored9
@@ -937,7 +941,7 @@ stored9:
 	VPSHUFD $177, X0, X1
 	VPMAXUD X1, X0, X0
 	VMOVD X0, R8
-	MOVQ R8, amax+88(FP)
+	MOVQ R8, amax+96(FP)
 	VZEROUPPER
 	RET
 

@@ -114,7 +114,7 @@ DATA quantSixes<>+48(SB)/8, $0x4948464544424140
 DATA quantSixes<>+56(SB)/8, $0x545251504e4d4c4a
 GLOBL quantSixes<>(SB), RODATA|NOPTR, $64
 
-// func fuse8(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, stream int, c *exponentConstants) (amax uint64)
+// func fuse8(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, c *exponentConstants) (amax uint64)
 //
 //	AX codes
 //	BX scales
@@ -129,13 +129,15 @@ GLOBL quantSixes<>(SB), RODATA|NOPTR, $64
 //	R12 ahead
 //	R13 groups left to encode of a row
 //	R14 rows
-TEXT ·fuse8(SB), 0, $320-96
+//	R15 codeAhead
+TEXT ·fuse8(SB), 0, $320-104
 	MOVQ codes+0(FP), AX
 	MOVQ scales+8(FP), BX
 	MOVQ src+16(FP), DX
-	MOVQ c+80(FP), SI
+	MOVQ c+88(FP), SI
 	MOVQ ahead+64(FP), R12
 	MOVQ rows+32(FP), R14
+	MOVQ codeAhead+72(FP), R15
 	MOVL $0x7fffffff, DI
 	VPBROADCASTD DI, Z31
 	MOVL $0xff800000, DI
@@ -342,13 +344,13 @@ codes4:
 	VPMINUB Z25, Z9, Z9
 	VPTERNLOGD $216, Z26, Z11, Z9
 	VPERMB Z9, Z27, Z9
-	CMPQ stream+72(FP), $0
+	CMPQ stream+80(FP), $0
 	JEQ plain5
 	VMOVNTDQ Z9, (AX)
 	JMP stored6
 
 plain5:
-	PREFETCHT0 1024(AX)
+	PREFETCHT0 (AX)(R15*1)
 	VMOVDQU64 Z9, (AX)
 
 stored6:
@@ -381,11 +383,11 @@ stored6:
 	NEGL CX
 	SBBL CX, CX
 	ORL CX, DI
-	MOVQ DI, amax+88(FP)
+	MOVQ DI, amax+96(FP)
 	VZEROUPPER
 	RET
 
-// func fuse8BF16(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, stream int, c *exponentConstants) (amax uint64)
+// func fuse8BF16(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, c *exponentConstants) (amax uint64)
 //
 //	AX codes
 //	BX scales
@@ -400,13 +402,15 @@ stored6:
 //	R12 ahead
 //	R13 groups left to encode of a row
 //	R14 rows
-TEXT ·fuse8BF16(SB), 0, $320-96
+//	R15 codeAhead
+TEXT ·fuse8BF16(SB), 0, $320-104
 	MOVQ codes+0(FP), AX
 	MOVQ scales+8(FP), BX
 	MOVQ src+16(FP), DX
-	MOVQ c+80(FP), SI
+	MOVQ c+88(FP), SI
 	MOVQ ahead+64(FP), R12
 	MOVQ rows+32(FP), R14
+	MOVQ codeAhead+72(FP), R15
 	MOVL $0xffff0000, DI
 	VPBROADCASTD DI, Z29
 	MOVL $0x7fff7fff, DI
@@ -590,13 +594,13 @@ codes4:
 	VPMINUB Z25, Z9, Z9
 	VPTERNLOGD $216, Z26, Z11, Z9
 	VPERMB Z9, Z27, Z9
-	CMPQ stream+72(FP), $0
+	CMPQ stream+80(FP), $0
 	JEQ plain5
 	VMOVNTDQ Z9, (AX)
 	JMP stored6
 
 plain5:
-	PREFETCHT0 1024(AX)
+	PREFETCHT0 (AX)(R15*1)
 	VMOVDQU64 Z9, (AX)
 
 stored6:
@@ -629,11 +633,11 @@ stored6:
 	NEGL CX
 	SBBL CX, CX
 	ORL CX, DI
-	MOVQ DI, amax+88(FP)
+	MOVQ DI, amax+96(FP)
 	VZEROUPPER
 	RET
 
-// func fuse6(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, stream int, c *exponentConstants) (amax uint64)
+// func fuse6(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, c *exponentConstants) (amax uint64)
 //
 //	AX codes
 //	BX scales
@@ -648,13 +652,15 @@ stored6:
 //	R12 ahead
 //	R13 groups left to encode of a row
 //	R14 rows
-TEXT ·fuse6(SB), 0, $320-96
+//	R15 codeAhead
+TEXT ·fuse6(SB), 0, $320-104
 	MOVQ codes+0(FP), AX
 	MOVQ scales+8(FP), BX
 	MOVQ src+16(FP), DX
-	MOVQ c+80(FP), SI
+	MOVQ c+88(FP), SI
 	MOVQ ahead+64(FP), R12
 	MOVQ rows+32(FP), R14
+	MOVQ codeAhead+72(FP), R15
 	MOVL $0x7fffffff, DI
 	VPBROADCASTD DI, Z31
 	MOVL $0xff800000, DI
@@ -872,7 +878,7 @@ codes4:
 	VPMADDUBSW Z23, Z9, Z9
 	VPMADDWD Z22, Z9, Z9
 	VPERMB Z9, Z21, Z9
-	PREFETCHT0 1024(AX)
+	PREFETCHT0 (AX)(R15*1)
 	VMOVDQU8 Z9, K6, (AX)
 	ADDQ $256, DX
 	ADDQ $48, AX
@@ -903,11 +909,11 @@ codes4:
 	NEGL CX
 	SBBL CX, CX
 	ORL CX, DI
-	MOVQ DI, amax+88(FP)
+	MOVQ DI, amax+96(FP)
 	VZEROUPPER
 	RET
 
-// func fuse6BF16(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, stream int, c *exponentConstants) (amax uint64)
+// func fuse6BF16(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, c *exponentConstants) (amax uint64)
 //
 //	AX codes
 //	BX scales
@@ -922,13 +928,15 @@ codes4:
 //	R12 ahead
 //	R13 groups left to encode of a row
 //	R14 rows
-TEXT ·fuse6BF16(SB), 0, $320-96
+//	R15 codeAhead
+TEXT ·fuse6BF16(SB), 0, $320-104
 	MOVQ codes+0(FP), AX
 	MOVQ scales+8(FP), BX
 	MOVQ src+16(FP), DX
-	MOVQ c+80(FP), SI
+	MOVQ c+88(FP), SI
 	MOVQ ahead+64(FP), R12
 	MOVQ rows+32(FP), R14
+	MOVQ codeAhead+72(FP), R15
 	MOVL $0xffff0000, DI
 	VPBROADCASTD DI, Z29
 	MOVL $0x7fff7fff, DI
@@ -1123,7 +1131,7 @@ codes4:
 	VPMADDUBSW Z23, Z9, Z9
 	VPMADDWD Z22, Z9, Z9
 	VPERMB Z9, Z21, Z9
-	PREFETCHT0 1024(AX)
+	PREFETCHT0 (AX)(R15*1)
 	VMOVDQU8 Z9, K6, (AX)
 	ADDQ $128, DX
 	ADDQ $48, AX
@@ -1154,11 +1162,11 @@ codes4:
 	NEGL CX
 	SBBL CX, CX
 	ORL CX, DI
-	MOVQ DI, amax+88(FP)
+	MOVQ DI, amax+96(FP)
 	VZEROUPPER
 	RET
 
-// func fuse4(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, stream int, c *exponentConstants) (amax uint64)
+// func fuse4(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, c *exponentConstants) (amax uint64)
 //
 //	AX codes
 //	BX scales
@@ -1173,13 +1181,15 @@ codes4:
 //	R12 ahead
 //	R13 groups left to encode of a row
 //	R14 rows
-TEXT ·fuse4(SB), 0, $320-96
+//	R15 codeAhead
+TEXT ·fuse4(SB), 0, $320-104
 	MOVQ codes+0(FP), AX
 	MOVQ scales+8(FP), BX
 	MOVQ src+16(FP), DX
-	MOVQ c+80(FP), SI
+	MOVQ c+88(FP), SI
 	MOVQ ahead+64(FP), R12
 	MOVQ rows+32(FP), R14
+	MOVQ codeAhead+72(FP), R15
 	MOVL $0x7fffffff, DI
 	VPBROADCASTD DI, Z31
 	MOVL $0xff800000, DI
@@ -1428,13 +1438,13 @@ codes4:
 	VPMADDUBSW Z23, Z9, Z9
 	VPACKUSWB Z9, Z16, Z9
 	VPERMB Z9, Z24, Z9
-	CMPQ stream+72(FP), $0
+	CMPQ stream+80(FP), $0
 	JEQ plain5
 	VMOVNTDQ Z9, (AX)
 	JMP stored6
 
 plain5:
-	PREFETCHT0 1024(AX)
+	PREFETCHT0 (AX)(R15*1)
 	VMOVDQU64 Z9, (AX)
 
 stored6:
@@ -1467,11 +1477,11 @@ stored6:
 	NEGL CX
 	SBBL CX, CX
 	ORL CX, DI
-	MOVQ DI, amax+88(FP)
+	MOVQ DI, amax+96(FP)
 	VZEROUPPER
 	RET
 
-// func fuse4BF16(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, stream int, c *exponentConstants) (amax uint64)
+// func fuse4BF16(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, c *exponentConstants) (amax uint64)
 //
 //	AX codes
 //	BX scales
@@ -1486,13 +1496,15 @@ stored6:
 //	R12 ahead
 //	R13 groups left to encode of a row
 //	R14 rows
-TEXT ·fuse4BF16(SB), 0, $320-96
+//	R15 codeAhead
+TEXT ·fuse4BF16(SB), 0, $320-104
 	MOVQ codes+0(FP), AX
 	MOVQ scales+8(FP), BX
 	MOVQ src+16(FP), DX
-	MOVQ c+80(FP), SI
+	MOVQ c+88(FP), SI
 	MOVQ ahead+64(FP), R12
 	MOVQ rows+32(FP), R14
+	MOVQ codeAhead+72(FP), R15
 	MOVL $0xffff0000, DI
 	VPBROADCASTD DI, Z29
 	MOVL $0x7fff7fff, DI
@@ -1718,13 +1730,13 @@ codes4:
 	VPMADDUBSW Z23, Z9, Z9
 	VPACKUSWB Z9, Z16, Z9
 	VPERMB Z9, Z24, Z9
-	CMPQ stream+72(FP), $0
+	CMPQ stream+80(FP), $0
 	JEQ plain5
 	VMOVNTDQ Z9, (AX)
 	JMP stored6
 
 plain5:
-	PREFETCHT0 1024(AX)
+	PREFETCHT0 (AX)(R15*1)
 	VMOVDQU64 Z9, (AX)
 
 stored6:
@@ -1757,11 +1769,11 @@ stored6:
 	NEGL CX
 	SBBL CX, CX
 	ORL CX, DI
-	MOVQ DI, amax+88(FP)
+	MOVQ DI, amax+96(FP)
 	VZEROUPPER
 	RET
 
-// func fuseInt8(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, stream int, c *exponentConstants) (amax uint64)
+// func fuseInt8(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, c *exponentConstants) (amax uint64)
 //
 //	AX codes
 //	BX scales
@@ -1776,13 +1788,15 @@ stored6:
 //	R12 ahead
 //	R13 groups left to encode of a row
 //	R14 rows
-TEXT ·fuseInt8(SB), 0, $320-96
+//	R15 codeAhead
+TEXT ·fuseInt8(SB), 0, $320-104
 	MOVQ codes+0(FP), AX
 	MOVQ scales+8(FP), BX
 	MOVQ src+16(FP), DX
-	MOVQ c+80(FP), SI
+	MOVQ c+88(FP), SI
 	MOVQ ahead+64(FP), R12
 	MOVQ rows+32(FP), R14
+	MOVQ codeAhead+72(FP), R15
 	MOVL $0x7fffffff, DI
 	VPBROADCASTD DI, Z31
 	MOVL $0xff800000, DI
@@ -1956,13 +1970,13 @@ codes4:
 	VPACKSSDW Z11, Z10, Z10
 	VPACKSSWB Z10, Z8, Z9
 	VPERMB Z9, Z27, Z9
-	CMPQ stream+72(FP), $0
+	CMPQ stream+80(FP), $0
 	JEQ plain5
 	VMOVNTDQ Z9, (AX)
 	JMP stored6
 
 plain5:
-	PREFETCHT0 1024(AX)
+	PREFETCHT0 (AX)(R15*1)
 	VMOVDQU64 Z9, (AX)
 
 stored6:
@@ -1995,11 +2009,11 @@ stored6:
 	NEGL CX
 	SBBL CX, CX
 	ORL CX, DI
-	MOVQ DI, amax+88(FP)
+	MOVQ DI, amax+96(FP)
 	VZEROUPPER
 	RET
 
-// func fuseInt8BF16(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, stream int, c *exponentConstants) (amax uint64)
+// func fuseInt8BF16(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, c *exponentConstants) (amax uint64)
 //
 //	AX codes
 //	BX scales
@@ -2014,13 +2028,15 @@ stored6:
 //	R12 ahead
 //	R13 groups left to encode of a row
 //	R14 rows
-TEXT ·fuseInt8BF16(SB), 0, $320-96
+//	R15 codeAhead
+TEXT ·fuseInt8BF16(SB), 0, $320-104
 	MOVQ codes+0(FP), AX
 	MOVQ scales+8(FP), BX
 	MOVQ src+16(FP), DX
-	MOVQ c+80(FP), SI
+	MOVQ c+88(FP), SI
 	MOVQ ahead+64(FP), R12
 	MOVQ rows+32(FP), R14
+	MOVQ codeAhead+72(FP), R15
 	MOVL $0xffff0000, DI
 	VPBROADCASTD DI, Z29
 	MOVL $0x7fff7fff, DI
@@ -2171,13 +2187,13 @@ codes4:
 	VPACKSSDW Z11, Z10, Z10
 	VPACKSSWB Z10, Z8, Z9
 	VPERMB Z9, Z27, Z9
-	CMPQ stream+72(FP), $0
+	CMPQ stream+80(FP), $0
 	JEQ plain5
 	VMOVNTDQ Z9, (AX)
 	JMP stored6
 
 plain5:
-	PREFETCHT0 1024(AX)
+	PREFETCHT0 (AX)(R15*1)
 	VMOVDQU64 Z9, (AX)
 
 stored6:
@@ -2210,11 +2226,11 @@ stored6:
 	NEGL CX
 	SBBL CX, CX
 	ORL CX, DI
-	MOVQ DI, amax+88(FP)
+	MOVQ DI, amax+96(FP)
 	VZEROUPPER
 	RET
 
-// func fuseGlobal4(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, stream int, c *globalConstants) (amax uint64)
+// func fuseGlobal4(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, c *globalConstants) (amax uint64)
 //
 //	AX codes
 //	BX scales
@@ -2229,13 +2245,15 @@ stored6:
 //	R12 ahead
 //	R13 groups left to encode of a row
 //	R14 rows
-TEXT ·fuseGlobal4(SB), 0, $320-96
+//	R15 codeAhead
+TEXT ·fuseGlobal4(SB), 0, $320-104
 	MOVQ codes+0(FP), AX
 	MOVQ scales+8(FP), BX
 	MOVQ src+16(FP), DX
-	MOVQ c+80(FP), SI
+	MOVQ c+88(FP), SI
 	MOVQ ahead+64(FP), R12
 	MOVQ rows+32(FP), R14
+	MOVQ codeAhead+72(FP), R15
 	MOVL $0x7fffffff, DI
 	VPBROADCASTD DI, Z31
 	MOVL $0xff800000, DI
@@ -2466,13 +2484,13 @@ codes4:
 	VPMADDUBSW Z23, Z9, Z9
 	VPACKUSWB Z9, Z16, Z9
 	VPERMB Z9, Z24, Z9
-	CMPQ stream+72(FP), $0
+	CMPQ stream+80(FP), $0
 	JEQ plain5
 	VMOVNTDQ Z9, (AX)
 	JMP stored6
 
 plain5:
-	PREFETCHT0 1024(AX)
+	PREFETCHT0 (AX)(R15*1)
 	VMOVDQU64 Z9, (AX)
 
 stored6:
@@ -2505,11 +2523,11 @@ stored6:
 	NEGL CX
 	SBBL CX, CX
 	ORL CX, DI
-	MOVQ DI, amax+88(FP)
+	MOVQ DI, amax+96(FP)
 	VZEROUPPER
 	RET
 
-// func fuseGlobal4BF16(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, stream int, c *globalConstants) (amax uint64)
+// func fuseGlobal4BF16(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, c *globalConstants) (amax uint64)
 //
 //	AX codes
 //	BX scales
@@ -2524,13 +2542,15 @@ stored6:
 //	R12 ahead
 //	R13 groups left to encode of a row
 //	R14 rows
-TEXT ·fuseGlobal4BF16(SB), 0, $320-96
+//	R15 codeAhead
+TEXT ·fuseGlobal4BF16(SB), 0, $320-104
 	MOVQ codes+0(FP), AX
 	MOVQ scales+8(FP), BX
 	MOVQ src+16(FP), DX
-	MOVQ c+80(FP), SI
+	MOVQ c+88(FP), SI
 	MOVQ ahead+64(FP), R12
 	MOVQ rows+32(FP), R14
+	MOVQ codeAhead+72(FP), R15
 	MOVL $0xffff0000, DI
 	VPBROADCASTD DI, Z29
 	MOVL $0x7fff7fff, DI
@@ -2738,13 +2758,13 @@ codes4:
 	VPMADDUBSW Z23, Z9, Z9
 	VPACKUSWB Z9, Z16, Z9
 	VPERMB Z9, Z24, Z9
-	CMPQ stream+72(FP), $0
+	CMPQ stream+80(FP), $0
 	JEQ plain5
 	VMOVNTDQ Z9, (AX)
 	JMP stored6
 
 plain5:
-	PREFETCHT0 1024(AX)
+	PREFETCHT0 (AX)(R15*1)
 	VMOVDQU64 Z9, (AX)
 
 stored6:
@@ -2777,6 +2797,6 @@ stored6:
 	NEGL CX
 	SBBL CX, CX
 	ORL CX, DI
-	MOVQ DI, amax+88(FP)
+	MOVQ DI, amax+96(FP)
 	VZEROUPPER
 	RET

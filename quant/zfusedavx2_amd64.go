@@ -7,89 +7,99 @@ package quant
 // fuse8AVX2 quantizes rows of groups of 8 blocks, at least one, from float32 to codes of
 // 8 bits, and returns the bits of the largest magnitude; all ones where a block
 // must be encoded by the reference implementation. Gaps are the bytes from the end
-// of a row to the next one. Memory ahead bytes further in src is prefetched. Where stream is
-// not zero, codes leave by non-temporal stores to a multiple of 32.
+// of a row to the next one. Memory ahead bytes further in src is prefetched, and codeAhead
+// bytes further in codes. Where stream is not zero, codes leave by non-temporal stores to a
+// multiple of 32.
 //
 //go:noescape
-func fuse8AVX2(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, stream int, c *exponentConstants) (amax uint64)
+func fuse8AVX2(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, c *exponentConstants) (amax uint64)
 
 // fuse8BF16AVX2 quantizes rows of groups of 8 blocks, at least one, from BF16 to codes of
 // 8 bits, and returns the bits of the largest magnitude; all ones where a block
 // must be encoded by the reference implementation. Gaps are the bytes from the end
-// of a row to the next one. Memory ahead bytes further in src is prefetched. Where stream is
-// not zero, codes leave by non-temporal stores to a multiple of 32.
+// of a row to the next one. Memory ahead bytes further in src is prefetched, and codeAhead
+// bytes further in codes. Where stream is not zero, codes leave by non-temporal stores to a
+// multiple of 32.
 //
 //go:noescape
-func fuse8BF16AVX2(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, stream int, c *exponentConstants) (amax uint64)
+func fuse8BF16AVX2(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, c *exponentConstants) (amax uint64)
 
 // fuse6AVX2 quantizes rows of groups of 8 blocks, at least one, from float32 to codes of
 // 6 bits, and returns the bits of the largest magnitude; all ones where a block
 // must be encoded by the reference implementation. Gaps are the bytes from the end
-// of a row to the next one. Memory ahead bytes further in src is prefetched. Where stream is
-// not zero, codes leave by non-temporal stores to a multiple of 32.
+// of a row to the next one. Memory ahead bytes further in src is prefetched, and codeAhead
+// bytes further in codes. Where stream is not zero, codes leave by non-temporal stores to a
+// multiple of 32.
 //
 //go:noescape
-func fuse6AVX2(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, stream int, c *exponentConstants) (amax uint64)
+func fuse6AVX2(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, c *exponentConstants) (amax uint64)
 
 // fuse6BF16AVX2 quantizes rows of groups of 8 blocks, at least one, from BF16 to codes of
 // 6 bits, and returns the bits of the largest magnitude; all ones where a block
 // must be encoded by the reference implementation. Gaps are the bytes from the end
-// of a row to the next one. Memory ahead bytes further in src is prefetched. Where stream is
-// not zero, codes leave by non-temporal stores to a multiple of 32.
+// of a row to the next one. Memory ahead bytes further in src is prefetched, and codeAhead
+// bytes further in codes. Where stream is not zero, codes leave by non-temporal stores to a
+// multiple of 32.
 //
 //go:noescape
-func fuse6BF16AVX2(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, stream int, c *exponentConstants) (amax uint64)
+func fuse6BF16AVX2(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, c *exponentConstants) (amax uint64)
 
 // fuse4AVX2 quantizes rows of groups of 8 blocks, at least one, from float32 to codes of
 // 4 bits, and returns the bits of the largest magnitude; all ones where a block
 // must be encoded by the reference implementation. Gaps are the bytes from the end
-// of a row to the next one. Memory ahead bytes further in src is prefetched. Where stream is
-// not zero, codes leave by non-temporal stores to a multiple of 32.
+// of a row to the next one. Memory ahead bytes further in src is prefetched, and codeAhead
+// bytes further in codes. Where stream is not zero, codes leave by non-temporal stores to a
+// multiple of 32.
 //
 //go:noescape
-func fuse4AVX2(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, stream int, c *exponentConstants) (amax uint64)
+func fuse4AVX2(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, c *exponentConstants) (amax uint64)
 
 // fuse4BF16AVX2 quantizes rows of groups of 8 blocks, at least one, from BF16 to codes of
 // 4 bits, and returns the bits of the largest magnitude; all ones where a block
 // must be encoded by the reference implementation. Gaps are the bytes from the end
-// of a row to the next one. Memory ahead bytes further in src is prefetched. Where stream is
-// not zero, codes leave by non-temporal stores to a multiple of 32.
+// of a row to the next one. Memory ahead bytes further in src is prefetched, and codeAhead
+// bytes further in codes. Where stream is not zero, codes leave by non-temporal stores to a
+// multiple of 32.
 //
 //go:noescape
-func fuse4BF16AVX2(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, stream int, c *exponentConstants) (amax uint64)
+func fuse4BF16AVX2(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, c *exponentConstants) (amax uint64)
 
 // fuseInt8AVX2 quantizes rows of groups of 8 blocks, at least one, from float32 to codes of
 // 8 bits, and returns the bits of the largest magnitude; all ones where a block
 // must be encoded by the reference implementation. Gaps are the bytes from the end
-// of a row to the next one. Memory ahead bytes further in src is prefetched. Where stream is
-// not zero, codes leave by non-temporal stores to a multiple of 32.
+// of a row to the next one. Memory ahead bytes further in src is prefetched, and codeAhead
+// bytes further in codes. Where stream is not zero, codes leave by non-temporal stores to a
+// multiple of 32.
 //
 //go:noescape
-func fuseInt8AVX2(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, stream int, c *exponentConstants) (amax uint64)
+func fuseInt8AVX2(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, c *exponentConstants) (amax uint64)
 
 // fuseInt8BF16AVX2 quantizes rows of groups of 8 blocks, at least one, from BF16 to codes of
 // 8 bits, and returns the bits of the largest magnitude; all ones where a block
 // must be encoded by the reference implementation. Gaps are the bytes from the end
-// of a row to the next one. Memory ahead bytes further in src is prefetched. Where stream is
-// not zero, codes leave by non-temporal stores to a multiple of 32.
+// of a row to the next one. Memory ahead bytes further in src is prefetched, and codeAhead
+// bytes further in codes. Where stream is not zero, codes leave by non-temporal stores to a
+// multiple of 32.
 //
 //go:noescape
-func fuseInt8BF16AVX2(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, stream int, c *exponentConstants) (amax uint64)
+func fuseInt8BF16AVX2(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, c *exponentConstants) (amax uint64)
 
 // fuseGlobal4AVX2 quantizes rows of groups of 16 blocks, at least one, from float32 to codes of
 // 4 bits, and returns the bits of the largest magnitude; all ones where a block
 // must be encoded by the reference implementation. Gaps are the bytes from the end
-// of a row to the next one. Memory ahead bytes further in src is prefetched. Where stream is
-// not zero, codes leave by non-temporal stores to a multiple of 32.
+// of a row to the next one. Memory ahead bytes further in src is prefetched, and codeAhead
+// bytes further in codes. Where stream is not zero, codes leave by non-temporal stores to a
+// multiple of 32.
 //
 //go:noescape
-func fuseGlobal4AVX2(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, stream int, c *globalConstants) (amax uint64)
+func fuseGlobal4AVX2(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, c *globalConstants) (amax uint64)
 
 // fuseGlobal4BF16AVX2 quantizes rows of groups of 16 blocks, at least one, from BF16 to codes of
 // 4 bits, and returns the bits of the largest magnitude; all ones where a block
 // must be encoded by the reference implementation. Gaps are the bytes from the end
-// of a row to the next one. Memory ahead bytes further in src is prefetched. Where stream is
-// not zero, codes leave by non-temporal stores to a multiple of 32.
+// of a row to the next one. Memory ahead bytes further in src is prefetched, and codeAhead
+// bytes further in codes. Where stream is not zero, codes leave by non-temporal stores to a
+// multiple of 32.
 //
 //go:noescape
-func fuseGlobal4BF16AVX2(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, stream int, c *globalConstants) (amax uint64)
+func fuseGlobal4BF16AVX2(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, c *globalConstants) (amax uint64)

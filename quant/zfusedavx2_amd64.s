@@ -82,7 +82,7 @@ DATA packed<>+16(SB)/8, $0x0000000600000005
 DATA packed<>+24(SB)/8, $0x0000000700000003
 GLOBL packed<>(SB), RODATA|NOPTR, $32
 
-// func fuse8AVX2(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, stream int, c *exponentConstants) (amax uint64)
+// func fuse8AVX2(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, c *exponentConstants) (amax uint64)
 //
 //	AX codes
 //	BX scales
@@ -90,14 +90,16 @@ GLOBL packed<>(SB), RODATA|NOPTR, $32
 //	SI groups
 //	DI c
 //	CX ahead
-//	R8 block of the group, and result
-TEXT ·fuse8AVX2(SB), 0, $480-96
+//	R8 codeAhead
+//	R9 block of the group, and result
+TEXT ·fuse8AVX2(SB), 0, $480-104
 	MOVQ codes+0(FP), AX
 	MOVQ scales+8(FP), BX
 	MOVQ src+16(FP), DX
 	MOVQ groups+24(FP), SI
-	MOVQ c+80(FP), DI
+	MOVQ c+88(FP), DI
 	MOVQ ahead+64(FP), CX
+	MOVQ codeAhead+72(FP), R8
 	VPBROADCASTD (DI), Y0
 	VMOVDQU Y0, (SP)
 	VPBROADCASTD 4(DI), Y0
@@ -258,11 +260,11 @@ group1:
 	VPOR 256(SP), Y1, Y1
 	VMOVDQU Y1, 448(SP)
 	ADDQ $8, BX
-	XORL R8, R8
+	XORL R9, R9
 
 codes2:
-	VBROADCASTSS 416(SP)(R8*4), Y11
-	VBROADCASTSS 448(SP)(R8*4), Y10
+	VBROADCASTSS 416(SP)(R9*4), Y11
+	VBROADCASTSS 448(SP)(R9*4), Y10
 	VPAND (DX), Y15, Y4
 	VPAND Y14, Y4, Y5
 	VPMAXSD Y11, Y5, Y5
@@ -303,20 +305,20 @@ codes2:
 	VPAND sign<>+0(SB), Y4, Y4
 	VPOR Y4, Y0, Y0
 	VPERMD Y0, Y9, Y0
-	CMPQ stream+72(FP), $0
+	CMPQ stream+80(FP), $0
 	JEQ plain3
 	VMOVNTDQ Y0, (AX)
 	JMP stored4
 
 plain3:
-	PREFETCHT0 1024(AX)
+	PREFETCHT0 (AX)(R8*1)
 	VMOVDQU Y0, (AX)
 
 stored4:
 	ADDQ $128, DX
 	ADDQ $32, AX
-	ADDQ $1, R8
-	CMPQ R8, $8
+	ADDQ $1, R9
+	CMPQ R9, $8
 	JL codes2
 	SUBQ $1, SI
 	JNZ group1
@@ -335,18 +337,18 @@ stored4:
 	VPMAXUD X1, X0, X0
 	VPSHUFD $177, X0, X1
 	VPMAXUD X1, X0, X0
-	VMOVD X0, R8
+	VMOVD X0, R9
 	VMOVDQU 384(SP), Y2
 	VPTEST Y2, Y2
 	JZ done5
-	MOVL $-1, R8
+	MOVL $-1, R9
 
 done5:
-	MOVQ R8, amax+88(FP)
+	MOVQ R9, amax+96(FP)
 	VZEROUPPER
 	RET
 
-// func fuse8BF16AVX2(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, stream int, c *exponentConstants) (amax uint64)
+// func fuse8BF16AVX2(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, c *exponentConstants) (amax uint64)
 //
 //	AX codes
 //	BX scales
@@ -354,14 +356,16 @@ done5:
 //	SI groups
 //	DI c
 //	CX ahead
-//	R8 block of the group, and result
-TEXT ·fuse8BF16AVX2(SB), 0, $480-96
+//	R8 codeAhead
+//	R9 block of the group, and result
+TEXT ·fuse8BF16AVX2(SB), 0, $480-104
 	MOVQ codes+0(FP), AX
 	MOVQ scales+8(FP), BX
 	MOVQ src+16(FP), DX
 	MOVQ groups+24(FP), SI
-	MOVQ c+80(FP), DI
+	MOVQ c+88(FP), DI
 	MOVQ ahead+64(FP), CX
+	MOVQ codeAhead+72(FP), R8
 	VPBROADCASTD (DI), Y0
 	VMOVDQU Y0, (SP)
 	VPBROADCASTD 4(DI), Y0
@@ -499,11 +503,11 @@ group1:
 	VPOR 256(SP), Y1, Y1
 	VMOVDQU Y1, 448(SP)
 	ADDQ $8, BX
-	XORL R8, R8
+	XORL R9, R9
 
 codes2:
-	VBROADCASTSS 416(SP)(R8*4), Y11
-	VBROADCASTSS 448(SP)(R8*4), Y10
+	VBROADCASTSS 416(SP)(R9*4), Y11
+	VBROADCASTSS 448(SP)(R9*4), Y10
 	VPAND (DX), Y15, Y7
 	VPUNPCKLWD Y7, Y9, Y4
 	VPAND Y14, Y4, Y5
@@ -543,20 +547,20 @@ codes2:
 	VPAND sign<>+0(SB), Y4, Y4
 	VPOR Y4, Y0, Y0
 	VPERMQ $216, Y0, Y0
-	CMPQ stream+72(FP), $0
+	CMPQ stream+80(FP), $0
 	JEQ plain3
 	VMOVNTDQ Y0, (AX)
 	JMP stored4
 
 plain3:
-	PREFETCHT0 1024(AX)
+	PREFETCHT0 (AX)(R8*1)
 	VMOVDQU Y0, (AX)
 
 stored4:
 	ADDQ $64, DX
 	ADDQ $32, AX
-	ADDQ $1, R8
-	CMPQ R8, $8
+	ADDQ $1, R9
+	CMPQ R9, $8
 	JL codes2
 	SUBQ $1, SI
 	JNZ group1
@@ -575,18 +579,18 @@ stored4:
 	VPMAXUD X1, X0, X0
 	VPSHUFD $177, X0, X1
 	VPMAXUD X1, X0, X0
-	VMOVD X0, R8
+	VMOVD X0, R9
 	VMOVDQU 384(SP), Y2
 	VPTEST Y2, Y2
 	JZ done5
-	MOVL $-1, R8
+	MOVL $-1, R9
 
 done5:
-	MOVQ R8, amax+88(FP)
+	MOVQ R9, amax+96(FP)
 	VZEROUPPER
 	RET
 
-// func fuse6AVX2(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, stream int, c *exponentConstants) (amax uint64)
+// func fuse6AVX2(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, c *exponentConstants) (amax uint64)
 //
 //	AX codes
 //	BX scales
@@ -594,14 +598,16 @@ done5:
 //	SI groups
 //	DI c
 //	CX ahead
-//	R8 block of the group, and result
-TEXT ·fuse6AVX2(SB), 0, $480-96
+//	R8 codeAhead
+//	R9 block of the group, and result
+TEXT ·fuse6AVX2(SB), 0, $480-104
 	MOVQ codes+0(FP), AX
 	MOVQ scales+8(FP), BX
 	MOVQ src+16(FP), DX
 	MOVQ groups+24(FP), SI
-	MOVQ c+80(FP), DI
+	MOVQ c+88(FP), DI
 	MOVQ ahead+64(FP), CX
+	MOVQ codeAhead+72(FP), R8
 	VPBROADCASTD (DI), Y0
 	VMOVDQU Y0, (SP)
 	VPBROADCASTD 4(DI), Y0
@@ -762,11 +768,11 @@ group1:
 	VPOR 256(SP), Y1, Y1
 	VMOVDQU Y1, 448(SP)
 	ADDQ $8, BX
-	XORL R8, R8
+	XORL R9, R9
 
 codes2:
-	VBROADCASTSS 416(SP)(R8*4), Y11
-	VBROADCASTSS 448(SP)(R8*4), Y10
+	VBROADCASTSS 416(SP)(R9*4), Y11
+	VBROADCASTSS 448(SP)(R9*4), Y10
 	VPAND (DX), Y15, Y4
 	VPAND Y14, Y4, Y5
 	VPMAXSD Y11, Y5, Y5
@@ -818,8 +824,8 @@ codes2:
 	VMOVQ X0, 16(AX)
 	ADDQ $128, DX
 	ADDQ $24, AX
-	ADDQ $1, R8
-	CMPQ R8, $8
+	ADDQ $1, R9
+	CMPQ R9, $8
 	JL codes2
 	SUBQ $1, SI
 	JNZ group1
@@ -838,18 +844,18 @@ codes2:
 	VPMAXUD X1, X0, X0
 	VPSHUFD $177, X0, X1
 	VPMAXUD X1, X0, X0
-	VMOVD X0, R8
+	VMOVD X0, R9
 	VMOVDQU 384(SP), Y2
 	VPTEST Y2, Y2
 	JZ done3
-	MOVL $-1, R8
+	MOVL $-1, R9
 
 done3:
-	MOVQ R8, amax+88(FP)
+	MOVQ R9, amax+96(FP)
 	VZEROUPPER
 	RET
 
-// func fuse6BF16AVX2(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, stream int, c *exponentConstants) (amax uint64)
+// func fuse6BF16AVX2(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, c *exponentConstants) (amax uint64)
 //
 //	AX codes
 //	BX scales
@@ -857,14 +863,16 @@ done3:
 //	SI groups
 //	DI c
 //	CX ahead
-//	R8 block of the group, and result
-TEXT ·fuse6BF16AVX2(SB), 0, $480-96
+//	R8 codeAhead
+//	R9 block of the group, and result
+TEXT ·fuse6BF16AVX2(SB), 0, $480-104
 	MOVQ codes+0(FP), AX
 	MOVQ scales+8(FP), BX
 	MOVQ src+16(FP), DX
 	MOVQ groups+24(FP), SI
-	MOVQ c+80(FP), DI
+	MOVQ c+88(FP), DI
 	MOVQ ahead+64(FP), CX
+	MOVQ codeAhead+72(FP), R8
 	VPBROADCASTD (DI), Y0
 	VMOVDQU Y0, (SP)
 	VPBROADCASTD 4(DI), Y0
@@ -1002,11 +1010,11 @@ group1:
 	VPOR 256(SP), Y1, Y1
 	VMOVDQU Y1, 448(SP)
 	ADDQ $8, BX
-	XORL R8, R8
+	XORL R9, R9
 
 codes2:
-	VBROADCASTSS 416(SP)(R8*4), Y11
-	VBROADCASTSS 448(SP)(R8*4), Y10
+	VBROADCASTSS 416(SP)(R9*4), Y11
+	VBROADCASTSS 448(SP)(R9*4), Y10
 	VPAND (DX), Y15, Y7
 	VPUNPCKLWD Y7, Y9, Y4
 	VPAND Y14, Y4, Y5
@@ -1057,8 +1065,8 @@ codes2:
 	VMOVQ X0, 16(AX)
 	ADDQ $64, DX
 	ADDQ $24, AX
-	ADDQ $1, R8
-	CMPQ R8, $8
+	ADDQ $1, R9
+	CMPQ R9, $8
 	JL codes2
 	SUBQ $1, SI
 	JNZ group1
@@ -1077,18 +1085,18 @@ codes2:
 	VPMAXUD X1, X0, X0
 	VPSHUFD $177, X0, X1
 	VPMAXUD X1, X0, X0
-	VMOVD X0, R8
+	VMOVD X0, R9
 	VMOVDQU 384(SP), Y2
 	VPTEST Y2, Y2
 	JZ done3
-	MOVL $-1, R8
+	MOVL $-1, R9
 
 done3:
-	MOVQ R8, amax+88(FP)
+	MOVQ R9, amax+96(FP)
 	VZEROUPPER
 	RET
 
-// func fuse4AVX2(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, stream int, c *exponentConstants) (amax uint64)
+// func fuse4AVX2(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, c *exponentConstants) (amax uint64)
 //
 //	AX codes
 //	BX scales
@@ -1096,14 +1104,16 @@ done3:
 //	SI groups
 //	DI c
 //	CX ahead
-//	R8 block of the group, and result
-TEXT ·fuse4AVX2(SB), 0, $480-96
+//	R8 codeAhead
+//	R9 block of the group, and result
+TEXT ·fuse4AVX2(SB), 0, $480-104
 	MOVQ codes+0(FP), AX
 	MOVQ scales+8(FP), BX
 	MOVQ src+16(FP), DX
 	MOVQ groups+24(FP), SI
-	MOVQ c+80(FP), DI
+	MOVQ c+88(FP), DI
 	MOVQ ahead+64(FP), CX
+	MOVQ codeAhead+72(FP), R8
 	VPBROADCASTD (DI), Y0
 	VMOVDQU Y0, (SP)
 	VPBROADCASTD 4(DI), Y0
@@ -1264,11 +1274,11 @@ group1:
 	VPOR 256(SP), Y1, Y1
 	VMOVDQU Y1, 448(SP)
 	ADDQ $8, BX
-	XORL R8, R8
+	XORL R9, R9
 
 codes2:
-	VBROADCASTSS 416(SP)(R8*4), Y11
-	VBROADCASTSS 448(SP)(R8*4), Y10
+	VBROADCASTSS 416(SP)(R9*4), Y11
+	VBROADCASTSS 448(SP)(R9*4), Y10
 	VPAND (DX), Y15, Y4
 	VPAND Y14, Y4, Y5
 	VPMAXSD Y11, Y5, Y5
@@ -1310,8 +1320,8 @@ codes2:
 	VPSRLW $4, Y4, Y4
 	VPOR Y4, Y0, Y0
 	VMOVDQA Y0, Y8
-	VBROADCASTSS 420(SP)(R8*4), Y11
-	VBROADCASTSS 452(SP)(R8*4), Y10
+	VBROADCASTSS 420(SP)(R9*4), Y11
+	VBROADCASTSS 452(SP)(R9*4), Y10
 	VPAND 128(DX), Y15, Y4
 	VPAND Y14, Y4, Y5
 	VPMAXSD Y11, Y5, Y5
@@ -1357,20 +1367,20 @@ codes2:
 	VPACKUSWB Y0, Y8, Y0
 	VPERMQ $216, Y0, Y0
 	VPSHUFB words<>+0(SB), Y0, Y0
-	CMPQ stream+72(FP), $0
+	CMPQ stream+80(FP), $0
 	JEQ plain3
 	VMOVNTDQ Y0, (AX)
 	JMP stored4
 
 plain3:
-	PREFETCHT0 1024(AX)
+	PREFETCHT0 (AX)(R8*1)
 	VMOVDQU Y0, (AX)
 
 stored4:
 	ADDQ $256, DX
 	ADDQ $32, AX
-	ADDQ $2, R8
-	CMPQ R8, $8
+	ADDQ $2, R9
+	CMPQ R9, $8
 	JL codes2
 	SUBQ $1, SI
 	JNZ group1
@@ -1389,18 +1399,18 @@ stored4:
 	VPMAXUD X1, X0, X0
 	VPSHUFD $177, X0, X1
 	VPMAXUD X1, X0, X0
-	VMOVD X0, R8
+	VMOVD X0, R9
 	VMOVDQU 384(SP), Y2
 	VPTEST Y2, Y2
 	JZ done5
-	MOVL $-1, R8
+	MOVL $-1, R9
 
 done5:
-	MOVQ R8, amax+88(FP)
+	MOVQ R9, amax+96(FP)
 	VZEROUPPER
 	RET
 
-// func fuse4BF16AVX2(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, stream int, c *exponentConstants) (amax uint64)
+// func fuse4BF16AVX2(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, c *exponentConstants) (amax uint64)
 //
 //	AX codes
 //	BX scales
@@ -1408,14 +1418,16 @@ done5:
 //	SI groups
 //	DI c
 //	CX ahead
-//	R8 block of the group, and result
-TEXT ·fuse4BF16AVX2(SB), 0, $480-96
+//	R8 codeAhead
+//	R9 block of the group, and result
+TEXT ·fuse4BF16AVX2(SB), 0, $480-104
 	MOVQ codes+0(FP), AX
 	MOVQ scales+8(FP), BX
 	MOVQ src+16(FP), DX
 	MOVQ groups+24(FP), SI
-	MOVQ c+80(FP), DI
+	MOVQ c+88(FP), DI
 	MOVQ ahead+64(FP), CX
+	MOVQ codeAhead+72(FP), R8
 	VPBROADCASTD (DI), Y0
 	VMOVDQU Y0, (SP)
 	VPBROADCASTD 4(DI), Y0
@@ -1553,11 +1565,11 @@ group1:
 	VPOR 256(SP), Y1, Y1
 	VMOVDQU Y1, 448(SP)
 	ADDQ $8, BX
-	XORL R8, R8
+	XORL R9, R9
 
 codes2:
-	VBROADCASTSS 416(SP)(R8*4), Y11
-	VBROADCASTSS 448(SP)(R8*4), Y10
+	VBROADCASTSS 416(SP)(R9*4), Y11
+	VBROADCASTSS 448(SP)(R9*4), Y10
 	VPAND (DX), Y15, Y7
 	VPUNPCKLWD Y7, Y9, Y4
 	VPAND Y14, Y4, Y5
@@ -1598,8 +1610,8 @@ codes2:
 	VPSRLW $4, Y4, Y4
 	VPOR Y4, Y0, Y0
 	VMOVDQA Y0, Y8
-	VBROADCASTSS 420(SP)(R8*4), Y11
-	VBROADCASTSS 452(SP)(R8*4), Y10
+	VBROADCASTSS 420(SP)(R9*4), Y11
+	VBROADCASTSS 452(SP)(R9*4), Y10
 	VPAND 64(DX), Y15, Y7
 	VPUNPCKLWD Y7, Y9, Y4
 	VPAND Y14, Y4, Y5
@@ -1644,20 +1656,20 @@ codes2:
 	VPACKUSWB Y0, Y8, Y0
 	VMOVDQU order<>+0(SB), Y4
 	VPERMD Y0, Y4, Y0
-	CMPQ stream+72(FP), $0
+	CMPQ stream+80(FP), $0
 	JEQ plain3
 	VMOVNTDQ Y0, (AX)
 	JMP stored4
 
 plain3:
-	PREFETCHT0 1024(AX)
+	PREFETCHT0 (AX)(R8*1)
 	VMOVDQU Y0, (AX)
 
 stored4:
 	ADDQ $128, DX
 	ADDQ $32, AX
-	ADDQ $2, R8
-	CMPQ R8, $8
+	ADDQ $2, R9
+	CMPQ R9, $8
 	JL codes2
 	SUBQ $1, SI
 	JNZ group1
@@ -1676,18 +1688,18 @@ stored4:
 	VPMAXUD X1, X0, X0
 	VPSHUFD $177, X0, X1
 	VPMAXUD X1, X0, X0
-	VMOVD X0, R8
+	VMOVD X0, R9
 	VMOVDQU 384(SP), Y2
 	VPTEST Y2, Y2
 	JZ done5
-	MOVL $-1, R8
+	MOVL $-1, R9
 
 done5:
-	MOVQ R8, amax+88(FP)
+	MOVQ R9, amax+96(FP)
 	VZEROUPPER
 	RET
 
-// func fuseInt8AVX2(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, stream int, c *exponentConstants) (amax uint64)
+// func fuseInt8AVX2(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, c *exponentConstants) (amax uint64)
 //
 //	AX codes
 //	BX scales
@@ -1695,14 +1707,16 @@ done5:
 //	SI groups
 //	DI c
 //	CX ahead
-//	R8 block of the group, and result
-TEXT ·fuseInt8AVX2(SB), 0, $480-96
+//	R8 codeAhead
+//	R9 block of the group, and result
+TEXT ·fuseInt8AVX2(SB), 0, $480-104
 	MOVQ codes+0(FP), AX
 	MOVQ scales+8(FP), BX
 	MOVQ src+16(FP), DX
 	MOVQ groups+24(FP), SI
-	MOVQ c+80(FP), DI
+	MOVQ c+88(FP), DI
 	MOVQ ahead+64(FP), CX
+	MOVQ codeAhead+72(FP), R8
 	VPBROADCASTD (DI), Y0
 	VMOVDQU Y0, (SP)
 	VPBROADCASTD 4(DI), Y0
@@ -1863,10 +1877,10 @@ group1:
 	VPSLLD $23, Y1, Y1
 	VMOVDQU Y1, 416(SP)
 	ADDQ $8, BX
-	XORL R8, R8
+	XORL R9, R9
 
 codes2:
-	VBROADCASTSS 416(SP)(R8*4), Y11
+	VBROADCASTSS 416(SP)(R9*4), Y11
 	VMULPS (DX), Y11, Y0
 	VCVTPS2DQ Y0, Y0
 	VMULPS 32(DX), Y11, Y1
@@ -1880,20 +1894,20 @@ codes2:
 	VPACKSSWB Y2, Y0, Y0
 	VPMAXSB 288(SP), Y0, Y0
 	VPERMD Y0, Y9, Y0
-	CMPQ stream+72(FP), $0
+	CMPQ stream+80(FP), $0
 	JEQ plain3
 	VMOVNTDQ Y0, (AX)
 	JMP stored4
 
 plain3:
-	PREFETCHT0 1024(AX)
+	PREFETCHT0 (AX)(R8*1)
 	VMOVDQU Y0, (AX)
 
 stored4:
 	ADDQ $128, DX
 	ADDQ $32, AX
-	ADDQ $1, R8
-	CMPQ R8, $8
+	ADDQ $1, R9
+	CMPQ R9, $8
 	JL codes2
 	SUBQ $1, SI
 	JNZ group1
@@ -1912,18 +1926,18 @@ stored4:
 	VPMAXUD X1, X0, X0
 	VPSHUFD $177, X0, X1
 	VPMAXUD X1, X0, X0
-	VMOVD X0, R8
+	VMOVD X0, R9
 	VMOVDQU 384(SP), Y2
 	VPTEST Y2, Y2
 	JZ done5
-	MOVL $-1, R8
+	MOVL $-1, R9
 
 done5:
-	MOVQ R8, amax+88(FP)
+	MOVQ R9, amax+96(FP)
 	VZEROUPPER
 	RET
 
-// func fuseInt8BF16AVX2(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, stream int, c *exponentConstants) (amax uint64)
+// func fuseInt8BF16AVX2(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, c *exponentConstants) (amax uint64)
 //
 //	AX codes
 //	BX scales
@@ -1931,14 +1945,16 @@ done5:
 //	SI groups
 //	DI c
 //	CX ahead
-//	R8 block of the group, and result
-TEXT ·fuseInt8BF16AVX2(SB), 0, $480-96
+//	R8 codeAhead
+//	R9 block of the group, and result
+TEXT ·fuseInt8BF16AVX2(SB), 0, $480-104
 	MOVQ codes+0(FP), AX
 	MOVQ scales+8(FP), BX
 	MOVQ src+16(FP), DX
 	MOVQ groups+24(FP), SI
-	MOVQ c+80(FP), DI
+	MOVQ c+88(FP), DI
 	MOVQ ahead+64(FP), CX
+	MOVQ codeAhead+72(FP), R8
 	VPBROADCASTD (DI), Y0
 	VMOVDQU Y0, (SP)
 	VPBROADCASTD 4(DI), Y0
@@ -2076,10 +2092,10 @@ group1:
 	VPSLLD $23, Y1, Y1
 	VMOVDQU Y1, 416(SP)
 	ADDQ $8, BX
-	XORL R8, R8
+	XORL R9, R9
 
 codes2:
-	VBROADCASTSS 416(SP)(R8*4), Y11
+	VBROADCASTSS 416(SP)(R9*4), Y11
 	VMOVDQU (DX), Y7
 	VPUNPCKLWD Y7, Y9, Y0
 	VMULPS Y11, Y0, Y0
@@ -2099,20 +2115,20 @@ codes2:
 	VPACKSSWB Y2, Y0, Y0
 	VPMAXSB 288(SP), Y0, Y0
 	VPERMQ $216, Y0, Y0
-	CMPQ stream+72(FP), $0
+	CMPQ stream+80(FP), $0
 	JEQ plain3
 	VMOVNTDQ Y0, (AX)
 	JMP stored4
 
 plain3:
-	PREFETCHT0 1024(AX)
+	PREFETCHT0 (AX)(R8*1)
 	VMOVDQU Y0, (AX)
 
 stored4:
 	ADDQ $64, DX
 	ADDQ $32, AX
-	ADDQ $1, R8
-	CMPQ R8, $8
+	ADDQ $1, R9
+	CMPQ R9, $8
 	JL codes2
 	SUBQ $1, SI
 	JNZ group1
@@ -2131,18 +2147,18 @@ stored4:
 	VPMAXUD X1, X0, X0
 	VPSHUFD $177, X0, X1
 	VPMAXUD X1, X0, X0
-	VMOVD X0, R8
+	VMOVD X0, R9
 	VMOVDQU 384(SP), Y2
 	VPTEST Y2, Y2
 	JZ done5
-	MOVL $-1, R8
+	MOVL $-1, R9
 
 done5:
-	MOVQ R8, amax+88(FP)
+	MOVQ R9, amax+96(FP)
 	VZEROUPPER
 	RET
 
-// func fuseGlobal4AVX2(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, stream int, c *globalConstants) (amax uint64)
+// func fuseGlobal4AVX2(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, c *globalConstants) (amax uint64)
 //
 //	AX codes
 //	BX scales
@@ -2150,14 +2166,16 @@ done5:
 //	SI groups
 //	DI c
 //	CX ahead
-//	R8 block of the group, and result
-TEXT ·fuseGlobal4AVX2(SB), 0, $576-96
+//	R8 codeAhead
+//	R9 block of the group, and result
+TEXT ·fuseGlobal4AVX2(SB), 0, $576-104
 	MOVQ codes+0(FP), AX
 	MOVQ scales+8(FP), BX
 	MOVQ src+16(FP), DX
 	MOVQ groups+24(FP), SI
-	MOVQ c+80(FP), DI
+	MOVQ c+88(FP), DI
 	MOVQ ahead+64(FP), CX
+	MOVQ codeAhead+72(FP), R8
 	VPBROADCASTD (DI), Y0
 	VMOVDQU Y0, (SP)
 	VPBROADCASTD 4(DI), Y0
@@ -2351,11 +2369,11 @@ group1:
 	VMINPS 352(SP), Y1, Y1
 	VMOVDQU Y1, 480(SP)
 	ADDQ $16, BX
-	XORL R8, R8
+	XORL R9, R9
 
 codes2:
-	VBROADCASTSS 448(SP)(R8*4), Y11
-	VBROADCASTSS 452(SP)(R8*4), Y10
+	VBROADCASTSS 448(SP)(R9*4), Y11
+	VBROADCASTSS 452(SP)(R9*4), Y10
 	VPAND (DX), Y15, Y4
 	VMULPS Y11, Y4, Y4
 	VMINPS 96(SP), Y4, Y4
@@ -2404,8 +2422,8 @@ codes2:
 	VPSRLW $4, Y4, Y4
 	VPOR Y4, Y0, Y0
 	VMOVDQA Y0, Y8
-	VBROADCASTSS 456(SP)(R8*4), Y11
-	VBROADCASTSS 460(SP)(R8*4), Y10
+	VBROADCASTSS 456(SP)(R9*4), Y11
+	VBROADCASTSS 460(SP)(R9*4), Y10
 	VPAND 128(DX), Y15, Y4
 	VMULPS Y11, Y4, Y4
 	VMINPS 96(SP), Y4, Y4
@@ -2458,20 +2476,20 @@ codes2:
 	VPACKUSWB Y0, Y8, Y0
 	VPERMQ $216, Y0, Y0
 	VPSHUFB words<>+0(SB), Y0, Y0
-	CMPQ stream+72(FP), $0
+	CMPQ stream+80(FP), $0
 	JEQ plain3
 	VMOVNTDQ Y0, (AX)
 	JMP stored4
 
 plain3:
-	PREFETCHT0 1024(AX)
+	PREFETCHT0 (AX)(R8*1)
 	VMOVDQU Y0, (AX)
 
 stored4:
 	ADDQ $256, DX
 	ADDQ $32, AX
-	ADDQ $4, R8
-	CMPQ R8, $16
+	ADDQ $4, R9
+	CMPQ R9, $16
 	JL codes2
 	SUBQ $1, SI
 	JNZ group1
@@ -2490,18 +2508,18 @@ stored4:
 	VPMAXUD X1, X0, X0
 	VPSHUFD $177, X0, X1
 	VPMAXUD X1, X0, X0
-	VMOVD X0, R8
+	VMOVD X0, R9
 	VMOVDQU 416(SP), Y2
 	VPTEST Y2, Y2
 	JZ done5
-	MOVL $-1, R8
+	MOVL $-1, R9
 
 done5:
-	MOVQ R8, amax+88(FP)
+	MOVQ R9, amax+96(FP)
 	VZEROUPPER
 	RET
 
-// func fuseGlobal4BF16AVX2(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, stream int, c *globalConstants) (amax uint64)
+// func fuseGlobal4BF16AVX2(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, c *globalConstants) (amax uint64)
 //
 //	AX codes
 //	BX scales
@@ -2509,14 +2527,16 @@ done5:
 //	SI groups
 //	DI c
 //	CX ahead
-//	R8 block of the group, and result
-TEXT ·fuseGlobal4BF16AVX2(SB), 0, $576-96
+//	R8 codeAhead
+//	R9 block of the group, and result
+TEXT ·fuseGlobal4BF16AVX2(SB), 0, $576-104
 	MOVQ codes+0(FP), AX
 	MOVQ scales+8(FP), BX
 	MOVQ src+16(FP), DX
 	MOVQ groups+24(FP), SI
-	MOVQ c+80(FP), DI
+	MOVQ c+88(FP), DI
 	MOVQ ahead+64(FP), CX
+	MOVQ codeAhead+72(FP), R8
 	VPBROADCASTD (DI), Y0
 	VMOVDQU Y0, (SP)
 	VPBROADCASTD 4(DI), Y0
@@ -2704,11 +2724,11 @@ group1:
 	VMINPS 352(SP), Y1, Y1
 	VMOVDQU Y1, 480(SP)
 	ADDQ $16, BX
-	XORL R8, R8
+	XORL R9, R9
 
 codes2:
-	VBROADCASTSS 448(SP)(R8*4), Y11
-	VBROADCASTSS 452(SP)(R8*4), Y10
+	VBROADCASTSS 448(SP)(R9*4), Y11
+	VBROADCASTSS 452(SP)(R9*4), Y10
 	VPAND (DX), Y15, Y7
 	VPUNPCKLWD Y7, Y9, Y4
 	VMULPS Y11, Y4, Y4
@@ -2756,8 +2776,8 @@ codes2:
 	VPSRLW $4, Y4, Y4
 	VPOR Y4, Y0, Y0
 	VMOVDQA Y0, Y8
-	VBROADCASTSS 456(SP)(R8*4), Y11
-	VBROADCASTSS 460(SP)(R8*4), Y10
+	VBROADCASTSS 456(SP)(R9*4), Y11
+	VBROADCASTSS 460(SP)(R9*4), Y10
 	VPAND 64(DX), Y15, Y7
 	VPUNPCKLWD Y7, Y9, Y4
 	VMULPS Y11, Y4, Y4
@@ -2809,20 +2829,20 @@ codes2:
 	VPACKUSWB Y0, Y8, Y0
 	VMOVDQU order<>+0(SB), Y4
 	VPERMD Y0, Y4, Y0
-	CMPQ stream+72(FP), $0
+	CMPQ stream+80(FP), $0
 	JEQ plain3
 	VMOVNTDQ Y0, (AX)
 	JMP stored4
 
 plain3:
-	PREFETCHT0 1024(AX)
+	PREFETCHT0 (AX)(R8*1)
 	VMOVDQU Y0, (AX)
 
 stored4:
 	ADDQ $128, DX
 	ADDQ $32, AX
-	ADDQ $4, R8
-	CMPQ R8, $16
+	ADDQ $4, R9
+	CMPQ R9, $16
 	JL codes2
 	SUBQ $1, SI
 	JNZ group1
@@ -2841,13 +2861,13 @@ stored4:
 	VPMAXUD X1, X0, X0
 	VPSHUFD $177, X0, X1
 	VPMAXUD X1, X0, X0
-	VMOVD X0, R8
+	VMOVD X0, R9
 	VMOVDQU 416(SP), Y2
 	VPTEST Y2, Y2
 	JZ done5
-	MOVL $-1, R8
+	MOVL $-1, R9
 
 done5:
-	MOVQ R8, amax+88(FP)
+	MOVQ R9, amax+96(FP)
 	VZEROUPPER
 	RET

@@ -14,11 +14,11 @@ type fused256 struct {
 	bits            int // of a stored code
 	integer, global bool
 
-	dst, scales, src, groups, ahead Reg
-	block                           Reg // of the group
-	scaleStride                     Reg // of scales that are not beside each other
-	first                           int // block of the group whose scales are computed
-	factors, anchors                Mem // of the blocks of a group, as yFactor and yAnchor have them
+	dst, scales, src, groups, ahead, codeAhead Reg
+	block                                      Reg // of the group
+	scaleStride                                Reg // of scales that are not beside each other
+	first                                      int // block of the group whose scales are computed
+	factors, anchors                           Mem // of the blocks of a group, as yFactor and yAnchor have them
 }
 
 func quantFused256() *File {
@@ -45,7 +45,7 @@ func (k *fused256) extent() int {
 
 func (k *fused256) emit() {
 	k.dst, k.scales, k.src, k.groups = k.Arg("codes"), k.Arg("scales"), k.Arg("src"), k.Arg("groups")
-	k.c.base, k.ahead = k.Arg("c"), k.Arg("ahead")
+	k.c.base, k.ahead, k.codeAhead = k.Arg("c"), k.Arg("ahead"), k.Arg("codeAhead")
 	k.block = k.GP("block of the group, and result")
 	k.constants()
 
@@ -339,7 +339,7 @@ func (k *fused256) store() {
 	case 4:
 		k.pairs()
 	}
-	k.storeCodes("VMOVDQU", Y(0), k.dst.At(0), codesAhead)
+	k.storeCodes("VMOVDQU", Y(0), k.dst.At(0), k.codeAhead)
 }
 
 // result returns the largest amax, or all ones where flags were raised.

@@ -25,14 +25,14 @@ func (k *kernel256) begin(f *File, name, doc, params string) {
 }
 
 // encode writes the codes of the 32 elements at src, each times yFactor.
-func (k *kernel256) encode(src, codes Mem, ahead int) {
+func (k *kernel256) encode(src, codes Mem, ahead Reg) {
 	x := k.vectors(src)
 	k.codes(x, func(_ int, a, e Vec) { k.roundScaled("VMULPS", yFactor, a, e) })
 	k.signs(x)
 	k.I("VPOR", Y(4), Y(0), Y(0))
 	k.sort()
 	if codes.Disp%64 > 0 {
-		ahead = 0 // once for a cache line
+		ahead = "" // once for a cache line
 	}
 	k.storeCodes("VMOVDQU", Y(0), codes, ahead)
 }
@@ -61,7 +61,7 @@ func (k kernel256) blocks(f *File) {
 	k.begin(f, "blocks128", blocksDoc+strings.Replace(gapsDoc, "%d", "32", 1), rowsParams+"bytesConstants) (amax uint64")
 	codes, scales, src, blocks, ahead := k.Arg("codes"), k.Arg("scales"), k.Arg("src"), k.Arg("groups"), k.Arg("ahead")
 	k.c = constants{k.Arg("c"), bytesNames}
-	t := k.GP("result")
+	t, codeAhead := k.GP("result"), k.Arg("codeAhead")
 	k.spread("limit", "least", "anchor", "max", "most", "mask", "one")
 	k.zero("amax")
 	k.load()
@@ -94,7 +94,7 @@ func (k kernel256) blocks(f *File) {
 	k.I("VMOVSS", X(3), scales.At(0))
 	k.Comment("codes")
 	for i := range 4 {
-		k.encode(src.At(i*k.bytes(32)), codes.At(32*i), codesAhead)
+		k.encode(src.At(i*k.bytes(32)), codes.At(32*i), codeAhead)
 	}
 	k.I("ADDQ", k.bytes(128), src)
 	k.I("ADDQ", 128, codes)
@@ -119,7 +119,7 @@ func yZeros(k *kernel256) Vec {
 
 // rows: rows of blocks with a factor for each.
 func (k kernel256) rows(f *File) {
-	k.begin(f, "encodeRows", encodeRowsDoc+strings.Replace(gapsDoc, "%d", "32", 1), encodeRowsParams)
+	k.begin(f, "encodeRows", encodeRowsDoc+strings.NewReplacer("%d", "32", ", and codeAhead\nbytes further in codes", "").Replace(gapsDoc), encodeRowsParams)
 	l := k.rowsLoop()
 	k.c = l.c
 	k.spread("limit", "least", "anchor")
@@ -129,7 +129,7 @@ func (k kernel256) rows(f *File) {
 		k.I("VBROADCASTSS", l.factors.At(0), yFactor)
 	}, func() {
 		for i := range 2 {
-			k.encode(l.src.At(i*size/2), l.codes.At(32*i), 0)
+			k.encode(l.src.At(i*size/2), l.codes.At(32*i), "")
 		}
 	})
 }

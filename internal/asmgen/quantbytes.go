@@ -1,6 +1,9 @@
 package asmgen
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
 // bytesNames are the constants of quant's bytesConstants.
 var bytesNames = []string{"limit", "least", "anchor", "shift", "max", "mask", "one", "most", "infinity"}
@@ -117,7 +120,7 @@ func (b byteCodes) blocks(f *File, name string) {
 	b.Func = f.Func(name, name+" "+fmt.Sprintf(blocksDoc+gapsDoc, sourceName(b.source), 64), rowsParams+"bytesConstants) (amax uint64")
 	codes, scales, src, blocks, ahead := b.Arg("codes"), b.Arg("scales"), b.Arg("src"), b.Arg("groups"), b.Arg("ahead")
 	b.c = constants{b.Arg("c"), bytesNames}
-	t := b.GP("constants and result")
+	t, codeAhead := b.GP("constants and result"), b.Arg("codeAhead")
 	b.load(t)
 	size := 128 * b.source / 8
 	loop := b.Label("block")
@@ -143,7 +146,7 @@ func (b byteCodes) blocks(f *File, name string) {
 	b.Comment("codes")
 	for i := range 2 {
 		b.encode(src.At(i*size/2), false)
-		b.storeCodes("VMOVDQU64", Z(1), codes.At(64*i), codesAhead)
+		b.storeCodes("VMOVDQU64", Z(1), codes.At(64*i), codeAhead)
 	}
 	b.I("ADDQ", size, src)
 	b.I("ADDQ", 128, codes)
@@ -216,7 +219,7 @@ func (l rowsLoop) emit(fn *Func, unitBytes int, begin, encode func()) {
 
 // rows: rows of blocks with a factor for each.
 func (b byteCodes) rows(f *File, name string) {
-	b.Func = f.Func(name, name+" "+fmt.Sprintf(encodeRowsDoc+gapsDoc, sourceName(b.source), 64), encodeRowsParams)
+	b.Func = f.Func(name, name+" "+fmt.Sprintf(encodeRowsDoc+strings.Replace(gapsDoc, ", and codeAhead\nbytes further in codes", "", 1), sourceName(b.source), 64), encodeRowsParams)
 	l := b.rowsLoop()
 	b.c = l.c
 	b.load(l.left)
@@ -224,6 +227,6 @@ func (b byteCodes) rows(f *File, name string) {
 		b.I("VBROADCASTSS", l.factors.At(0), zByteFactor)
 	}, func() {
 		b.encode(l.src.At(0), true)
-		b.storeCodes("VMOVDQU64", Z(1), l.codes.At(0), 0)
+		b.storeCodes("VMOVDQU64", Z(1), l.codes.At(0), "")
 	})
 }

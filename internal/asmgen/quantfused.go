@@ -123,9 +123,10 @@ must be encoded by the reference implementation. `+gapsDoc, name, blocks, source
 
 const (
 	gapsDoc = `Gaps are the bytes from the end
-of a row to the next one. Memory ahead bytes further in src is prefetched. Where stream is
-not zero, codes leave by non-temporal stores to a multiple of %d.`
-	rowsParams = "codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, stream int, c *"
+of a row to the next one. Memory ahead bytes further in src is prefetched, and codeAhead
+bytes further in codes. Where stream is not zero, codes leave by non-temporal stores to a
+multiple of %d.`
+	rowsParams = "codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, c *"
 )
 
 func quantFused() *File {
@@ -155,7 +156,7 @@ func (k *fused) emit() {
 	k.write, k.read = k.GP("factors of a group"), k.GP("factors in use")
 	k.next, k.groups = k.GP("the group that is scaled next"), k.GP("groups of its row left to scale")
 	started, left, ahead := k.GP("whether a group was scaled"), k.GP("steps left of a group"), k.Arg("ahead")
-	encodes, rows := k.GP("groups left to encode of a row"), k.Arg("rows")
+	encodes, rows, codeAhead := k.GP("groups left to encode of a row"), k.Arg("rows"), k.Arg("codeAhead")
 	const buffer = 128
 	k.Frame(2*buffer + 64)
 	k.load()
@@ -211,10 +212,10 @@ func (k *fused) emit() {
 	}
 	k.Emit(s)
 	if k.packing.bits == 6 {
-		k.I("PREFETCHT0", k.dst.At(codesAhead))
+		k.I("PREFETCHT0", k.dst.At(0).By(codeAhead, 1))
 		k.I("VMOVDQU8", zSums[1], kSixes, k.dst.At(0))
 	} else {
-		k.storeCodes("VMOVDQU64", zSums[1], k.dst.At(0), codesAhead)
+		k.storeCodes("VMOVDQU64", zSums[1], k.dst.At(0), codeAhead)
 	}
 	k.I("ADDQ", step*k.source/8, k.src)
 	k.I("ADDQ", size, k.dst)
@@ -234,16 +235,17 @@ func (k *fused) emit() {
 }
 
 // storeCodes stores codes, by a non-temporal store where the argument stream is not
-// zero. Otherwise the place of codes so many bytes ahead is prefetched, unless that is 0.
-func (fn *Func) storeCodes(store string, codes Vec, at Mem, ahead int) {
+// zero. Otherwise the place of codes further on is prefetched, where a register has the
+// distance.
+func (fn *Func) storeCodes(store string, codes Vec, at Mem, ahead Reg) {
 	plain, stored := fn.NewLabel("plain"), fn.NewLabel("stored")
 	fn.I("CMPQ", fn.FP("stream"), "$0")
 	fn.Jump("JEQ", plain)
 	fn.I("VMOVNTDQ", codes, at)
 	fn.Jump("JMP", stored)
 	fn.Place(plain)
-	if ahead > 0 {
-		fn.I("PREFETCHT0", at.At(ahead))
+	if ahead != "" {
+		fn.I("PREFETCHT0", at.By(ahead, 1))
 	}
 	fn.I(store, codes, at)
 	fn.Place(stored)
