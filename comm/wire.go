@@ -73,7 +73,7 @@ func (w quantizedWire) Size(n int) int {
 	}
 	f := w.quantizer.Format
 	_, scales := f.ScaleShape(1, n)
-	size := (f.StoredCols(n)*f.Element.StoredBits() + scales*f.Scale.StoredBits()) / 8
+	size := (f.PaddedCols(n)*f.Element.StoredBits() + scales*f.Scale.StoredBits()) / 8
 	if f.Global {
 		size += 4
 	}

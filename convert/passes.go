@@ -302,7 +302,7 @@ func (r *run) extremes(t checkpoint.Tile) (extremes, error) {
 	w := r.plan.decisions[t.Weight].Weight
 	if x, ok, err := w.ReadBF16(t, u.raw); ok || err != nil {
 		u.raw = x.Data
-		e := extremes{amax: quant.AmaxBF16(x, 1)}
+		e := extremes{amax: quant.Amax(x, 1)}
 		if err == nil && tensor.CountNonFinite(x.Data, format.BF16) > 0 {
 			e.hasNaN = hasNaN(x.Dense())
 		}

@@ -190,7 +190,7 @@ func (u *unit) readTile(t checkpoint.Tile) (raw tensor.BF16, x tensor.Dense, err
 func rowsOf(q *quant.Tensor, from, to int) *quant.Tensor {
 	rows := *q
 	rows.Shape = []int{to - from, q.Cols()}
-	n := q.LineBytes()
+	n := q.RowBytes()
 	rows.Codes = q.Codes[from*n : to*n]
 	if q.Format.PerTensor() {
 		return &rows

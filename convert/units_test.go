@@ -80,7 +80,7 @@ func TestRowsOf(t *testing.T) {
 		if !bytes.Equal(rows.Codes, want.Codes) || !bytes.Equal(rows.ScaleBytes(), want.ScaleBytes()) || rows.Rows() != 128 {
 			t.Errorf("%s: %d rows, %d bytes of codes, scales %v, want %v", f, rows.Rows(), len(rows.Codes), rows.ScaleBytes(), want.ScaleBytes())
 		}
-		if rows.Codes[0]++; q.Codes[128*q.LineBytes()] != rows.Codes[0] {
+		if rows.Codes[0]++; q.Codes[128*q.RowBytes()] != rows.Codes[0] {
 			t.Errorf("%s: the rows are a copy", f)
 		}
 	}

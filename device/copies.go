@@ -27,7 +27,7 @@ type Option struct {
 // Storage returns the bytes of a rows×cols tensor in format f: codes, with partial blocks
 // filled, and scales without padding.
 func Storage(f quant.Format, rows, cols int) (codes, scales int64) {
-	codes = int64(rows) * int64(f.StoredCols(cols)) * int64(f.Element.StoredBits()) / 8
+	codes = int64(rows) * int64(f.PaddedCols(cols)) * int64(f.Element.StoredBits()) / 8
 	r, c := f.ScaleShape(rows, cols)
 	if f.Scaled() {
 		scales = int64(r) * int64(c) * int64(f.Scale.StoredBits()) / 8

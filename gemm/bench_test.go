@@ -55,7 +55,7 @@ func measure(b *testing.B, a, w *quant.Tensor, threads int, choose func() (gemm.
 			b.Fatal(err)
 		}
 	}
-	work := 2 * float64(a.Lines()) * float64(w.Lines()) * float64(a.Width()) * float64(b.N)
+	work := 2 * float64(a.StoredRows()) * float64(w.StoredRows()) * float64(a.StoredCols()) * float64(b.N)
 	rate := work / b.Elapsed().Seconds() / 1e9
 	b.ReportMetric(rate, "GFLOP/s")
 	b.ReportMetric(rate/peak.Rate(), "of-peak")

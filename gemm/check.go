@@ -47,18 +47,18 @@ func check(m, n int, a, b *quant.Tensor, o Options) error {
 	if err := checkOperand("b", b); err != nil {
 		return err
 	}
-	if a.Width() != b.Width() {
-		err := fmt.Errorf("gemm: a has K = %d (%s), b has K = %d (%s): want equal K", a.Width(), describe(a), b.Width(), describe(b))
+	if a.StoredCols() != b.StoredCols() {
+		err := fmt.Errorf("gemm: a has K = %d (%s), b has K = %d (%s): want equal K", a.StoredCols(), describe(a), b.StoredCols(), describe(b))
 		switch {
-		case a.Lines() == b.Width():
+		case a.StoredRows() == b.StoredCols():
 			err = fmt.Errorf("%w; a has the wrong direction: quantize it %s", err, other(a.Direction))
-		case b.Lines() == a.Width():
+		case b.StoredRows() == a.StoredCols():
 			err = fmt.Errorf("%w; b has the wrong direction: quantize it %s", err, other(b.Direction))
 		}
 		return err
 	}
-	if m != a.Lines() || n != b.Lines() {
-		return fmt.Errorf("gemm: c: got %d×%d, but a (%s) times b (%s) is %d×%d", m, n, describe(a), describe(b), a.Lines(), b.Lines())
+	if m != a.StoredRows() || n != b.StoredRows() {
+		return fmt.Errorf("gemm: c: got %d×%d, but a (%s) times b (%s) is %d×%d", m, n, describe(a), describe(b), a.StoredRows(), b.StoredRows())
 	}
 	if o.Bias != nil && len(o.Bias) != n {
 		return fmt.Errorf("gemm: bias: got %d elements, want %d, the columns of c", len(o.Bias), n)

@@ -147,7 +147,7 @@ func everyKernel(t *testing.T, a, b *quant.Tensor) {
 			continue
 		}
 		taken++
-		t.Run(fmt.Sprintf("m=%d/a=%s/b=%s/kernel=%s", a.Lines(), a.Format, b.Format, k.Name), func(t *testing.T) { compare(t, a, b, o) })
+		t.Run(fmt.Sprintf("m=%d/a=%s/b=%s/kernel=%s", a.StoredRows(), a.Format, b.Format, k.Name), func(t *testing.T) { compare(t, a, b, o) })
 	}
 	if taken == 0 {
 		t.Errorf("no kernel supports %s × %s", a.Format, b.Format)
@@ -161,7 +161,7 @@ func compare(t *testing.T, a, b *quant.Tensor, o Options) tensor.Dense {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, n := a.Lines(), b.Lines()
+	m, n := a.StoredRows(), b.StoredRows()
 	c, checkCanaries := framed(t, m, n)
 	checkNaNScale(t, a, b, Mul(c, a, b, o))
 	checkCanaries()
@@ -171,8 +171,8 @@ func compare(t *testing.T, a, b *quant.Tensor, o Options) tensor.Dense {
 			if w != w && got != got || w == got {
 				continue
 			}
-			if !(math.Abs(got-w) <= bound(a.Width(), 1, magnitude[i*n+j])) {
-				t.Fatalf("%d×%d×%d at (%d,%d): got %g, want %g ± %g", m, n, a.Width(), i, j, got, w, bound(a.Width(), 1, magnitude[i*n+j]))
+			if !(math.Abs(got-w) <= bound(a.StoredCols(), 1, magnitude[i*n+j])) {
+				t.Fatalf("%d×%d×%d at (%d,%d): got %g, want %g ± %g", m, n, a.StoredCols(), i, j, got, w, bound(a.StoredCols(), 1, magnitude[i*n+j]))
 			}
 		}
 	}
@@ -345,17 +345,17 @@ func TestErrors(t *testing.T) {
 		{"data of c", tensor.Dense{Rows: 3, Cols: 5, Stride: 5, Data: c.Data[:14]}, a, b, Options{}, "too few"},
 		{"stride of c", tensor.Dense{Rows: 3, Cols: 5, Stride: 4, Data: c.Data}, a, b, Options{}, "is less than the columns"},
 		{"bias", c, a, b, Options{Bias: c.Data[:4]}, "bias: got 4 elements, want 5"},
-		{"no scales", c, change(func(x *quant.Tensor) { x.Scales = nil }), b, Options{}, "has 0 scales, not 3×2"},
-		{"few codes", c, change(func(x *quant.Tensor) { x.Codes = x.Codes[1:] }), b, Options{}, "191 bytes of codes, not 192"},
+		{"no scales", c, change(func(x *quant.Tensor) { x.Scales = nil }), b, Options{}, "got 0 scales, want 3×2"},
+		{"few codes", c, change(func(x *quant.Tensor) { x.Codes = x.Codes[1:] }), b, Options{}, "got 191 bytes of codes, want 192"},
 		{"negative shape", c, change(func(x *quant.Tensor) {
 			*x = quant.Tensor{Format: quant.BF16, Shape: []int{-3, -64}, Codes: x.Codes[:0]}
-		}), b, Options{}, "the shape [-3 -64]"},
-		{"shape beyond all memory", c, change(func(x *quant.Tensor) { *x = quant.Tensor{Format: quant.BF16, Shape: []int{4, 1 << 61}} }), b, Options{}, "the shape [4 "},
+		}), b, Options{}, "got shape [-3 -64]"},
+		{"shape beyond all memory", c, change(func(x *quant.Tensor) { *x = quant.Tensor{Format: quant.BF16, Shape: []int{4, 1 << 61}} }), b, Options{}, "got shape [4 "},
 		{"stride beyond all memory", tensor.Dense{Rows: 5, Cols: 5, Stride: 1 << 62, Data: c.Data}, a, b, Options{}, "too few"},
 		{"no shape", c, change(func(x *quant.Tensor) { x.Shape = nil }), b, Options{}, "no shape"},
 		{"nil", c, nil, b, Options{}, "a is nil"},
 		{"format", c, change(func(x *quant.Tensor) { x.Format.Element = nil }), b, Options{}, "no element format"},
-		{"FP32 scales", c, change(func(x *quant.Tensor) { x.Format = quant.FP8Row }), b, Options{}, "has 0 FP32 scales, not 3×1"},
+		{"FP32 scales", c, change(func(x *quant.Tensor) { x.Format = quant.FP8Row }), b, Options{}, "got 0 FP32 scales, want 3×1"},
 		{"kernel", c, a, b, Options{Kernel: "fast"}, `unknown kernel: got "fast"`},
 		{"kernel that cannot", c, a, b, Options{Kernel: "int8-mx-reference"}, "not small integers"},
 	} {

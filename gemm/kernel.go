@@ -152,7 +152,7 @@ func choose(a, b *quant.Tensor, packed bool, o Options) (Kernel, error) {
 	o.Bias = nil
 	m, n := 0, 0
 	if a != nil && b != nil && len(a.Shape) > 0 && len(b.Shape) > 0 {
-		m, n = a.Lines(), b.Lines()
+		m, n = a.StoredRows(), b.StoredRows()
 	}
 	if err := check(m, n, a, b, o); err != nil {
 		return Kernel{}, err

@@ -177,7 +177,7 @@ func TestPack(t *testing.T) {
 					for _, s := range sides {
 						for k0 := 0; k0 < p.k; k0 += k.KC {
 							kc := min(k.KC, p.k-k0)
-							for l0 := 0; l0 < x.Lines(); l0 += k.Lanes {
+							for l0 := 0; l0 < x.StoredRows(); l0 += k.Lanes {
 								n := s.panelBytes(kc)
 								got, want := guard.Bytes(t, n, end), make([]byte, n)
 								s.packGeneric(want, l0, k0, kc, &w)

@@ -29,7 +29,7 @@ func (e *NaNScale) Error() string {
 	}
 	which := "the global scale"
 	if e.Block >= 0 {
-		from, to := 0, t.Width()
+		from, to := 0, t.StoredCols()
 		if n := t.Format.Block.Cols; n > 0 {
 			from, to = e.Block*n, min((e.Block+1)*n, to)
 		}

@@ -21,7 +21,7 @@ func checkNaNScale(t *testing.T, a, b *quant.Tensor, err error) {
 	t.Helper()
 	want := false
 	for _, x := range []*quant.Tensor{a, b} {
-		for l := range x.Lines() {
+		for l := range x.StoredRows() {
 			want = want || hasNaNScale(x, l)
 		}
 	}
@@ -35,14 +35,14 @@ func checkNaNScale(t *testing.T, a, b *quant.Tensor, err error) {
 func hasNaNScale(x *quant.Tensor, l int) bool {
 	_, cols := x.ScaleShape()
 	scales := make([]float32, cols)
-	x.LineScales(scales, l)
+	x.RowScales(scales, l)
 	return slices.ContainsFunc(scales, func(s float32) bool { return s != s })
 }
 
 // setNaN sets the last scale of row l to NaN.
 func setNaN(x *quant.Tensor, l int) {
 	s := side{t: x}
-	i := s.scaleIndex(l, x.Width()-1)
+	i := s.scaleIndex(l, x.StoredCols()-1)
 	if x.Scales32 != nil {
 		x.Scales32[i] = float32(math.NaN())
 	} else {
@@ -66,7 +66,7 @@ func TestNaNScale(t *testing.T) {
 						continue
 					}
 					clear(bad.Codes) // a NaN scale times zeros is NaN
-					setNaN(bad, bad.Lines()-1)
+					setNaN(bad, bad.StoredRows()-1)
 					row := 0
 					for !hasNaNScale(bad, row) {
 						row++

@@ -91,7 +91,7 @@ func (s *side) packGeneric(dst []byte, l0, k0, kc int, w *scratch) {
 	for i := range lanes {
 		l := l0 + i
 		clear(values)
-		if l < s.t.Lines() {
+		if l < s.t.StoredRows() {
 			s.elements(values[:kc], l, k0)
 			if s.scales == folded {
 				s.fold(values[:kc], l, k0)
@@ -140,8 +140,8 @@ func (s *side) packGeneric(dst []byte, l0, k0, kc int, w *scratch) {
 // scaleWord returns the panel's 32-bit word for the scale of row l at position k.
 func (s *side) scaleWord(l, k int) uint32 {
 	const bias = 127
-	if l >= s.t.Lines() {
-		l = s.t.Lines() - 1 // multiplied by zeros: any scale of the tensor will do
+	if l >= s.t.StoredRows() {
+		l = s.t.StoredRows() - 1 // multiplied by zeros: any scale of the tensor will do
 	}
 	switch s.scales {
 	case exponents:
@@ -177,7 +177,7 @@ func (s *side) scaleIndex(l, k int) int {
 // Position k must start at a byte boundary.
 func (s *side) elements(dst []float32, l, k int) {
 	e := s.t.Format.Element
-	n := s.t.LineBytes()
+	n := s.t.RowBytes()
 	src := s.t.Codes[l*n : (l+1)*n][k*e.StoredBits()/8:]
 	if e.Bits() > 8 {
 		if err := tensor.FromBytes(dst, src[:len(dst)*e.StoredBits()/8], e); err != nil {

@@ -33,13 +33,13 @@ func (s *side) part(panel []byte, c, kc int) (chunk []byte, positions int) {
 
 // packDwords packs elements that the panel stores unchanged.
 func packDwords(s *side, dst []byte, l0, k0, kc int, w *scratch) bool {
-	lanes, n, size := s.kernel.Lanes, s.t.LineBytes(), s.t.Format.Element.StoredBits()/8
+	lanes, n, size := s.kernel.Lanes, s.t.RowBytes(), s.t.Format.Element.StoredBits()/8
 	if !s.inBlocks(kc) {
 		return false
 	}
 	chunks, steps := s.geometry(kc)
 	codes := s.t.Codes[l0*n+k0*size:]
-	if rows := s.t.Lines() - l0; rows < lanes {
+	if rows := s.t.StoredRows() - l0; rows < lanes {
 		row := kc * size
 		grow(&w.codes, lanes*row)
 		for i := range rows {
@@ -79,7 +79,7 @@ func (s *side) putScales(dst []byte, l0, k0, chunks, steps int) {
 		return
 	}
 	_, cols := s.t.ScaleShape()
-	last, block := s.t.Lines()-1, s.t.Format.Block
+	last, block := s.t.StoredRows()-1, s.t.Format.Block
 	for i := range lanes {
 		row := s.t.Scales32 // a block spans all rows
 		if block.Rows > 0 {
@@ -196,8 +196,8 @@ var fp4BF16 = func() (table [32]uint16) {
 // byteCodes returns codes k0…k0+kc of 16 rows, one per byte with the sign in the top bit, and
 // the row stride in bytes. Rows past the last are zeros.
 func (s *side) byteCodes(l0, k0, kc int, w *scratch) (codes []byte, stride int) {
-	e, n := s.t.Format.Element, s.t.LineBytes()
-	rows := min(packLanes, s.t.Lines()-l0)
+	e, n := s.t.Format.Element, s.t.RowBytes()
+	rows := min(packLanes, s.t.StoredRows()-l0)
 	if e.StoredBits() == 8 && rows == packLanes {
 		return s.t.Codes[l0*n+k0:], n
 	}
@@ -245,7 +245,7 @@ func (s *side) transpose(dst []byte, l0, block, blocks int) (above bool) {
 		_, stride = s.t.ScaleShape()
 	}
 	const unit = 16
-	n, last, scales := 0, s.t.Lines()-1, s.t.Scales
+	n, last, scales := 0, s.t.StoredRows()-1, s.t.Scales
 	if stride == 0 || l0+packLanes <= last+1 {
 		if n = blocks / unit; n > 0 {
 			above = transposeScales(unsafe.Pointer(&dst[0]), unsafe.Pointer(&scales[first]), stride, n, uint32(s.lo), uint32(s.hi)) != 0
@@ -275,14 +275,14 @@ func packFolded(s *side, dst []byte, l0, k0, kc int, w *scratch) bool {
 		return false
 	}
 	chunks, steps := s.geometry(kc)
-	n := s.t.LineBytes()
+	n := s.t.RowBytes()
 	grow(&w.words, packLanes*kc)
 	blocks := kc / foldBlock
 	scales, decode := w.values[:blocks], f32Tables[s.t.Format.Scale]
 	for i := range packLanes {
 		row := w.words[i*kc : (i+1)*kc]
 		l := l0 + i
-		if l >= s.t.Lines() {
+		if l >= s.t.StoredRows() {
 			clear(row)
 			continue
 		}
@@ -314,8 +314,8 @@ func packFP4(s *side, dst []byte, l0, k0, kc int, w *scratch) bool {
 	if s.transpose(scales, l0, k0/block, kc/block) && !s.kernel.pow2 {
 		return false // negative or NaN scales
 	}
-	n := s.t.LineBytes()
-	rows := min(packLanes, s.t.Lines()-l0)
+	n := s.t.RowBytes()
+	rows := min(packLanes, s.t.StoredRows()-l0)
 	var src []byte
 	stride := n
 	if rows == packLanes {

@@ -29,7 +29,7 @@ func Pack(b *quant.Tensor, a quant.Format, o Options) (*Packed, error) {
 		return nil, err
 	}
 	// The scales of A are not known yet: an empty A rules out no kernel.
-	empty, err := quant.NewTensor(a, 0, b.Width())
+	empty, err := quant.NewTensor(a, 0, b.StoredCols())
 	if err != nil {
 		return nil, fmt.Errorf("gemm: a: %w", err)
 	}

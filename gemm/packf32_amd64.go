@@ -12,8 +12,8 @@ import (
 // packHalves packs BF16 as float32, eight rows at a time.
 func packHalves(s *side, dst []byte, l0, k0, kc int, _ *scratch) bool {
 	const group = 8
-	lanes, n := s.kernel.Lanes, s.t.LineBytes()
-	if kc%packBlock != 0 || l0+lanes > s.t.Lines() {
+	lanes, n := s.kernel.Lanes, s.t.RowBytes()
+	if kc%packBlock != 0 || l0+lanes > s.t.StoredRows() {
 		return false
 	}
 	for first := 0; first < lanes; first += group {
@@ -30,16 +30,16 @@ func packF32(s *side, dst []byte, l0, k0, kc int, w *scratch) bool {
 	if kc%packBlock != 0 {
 		return false
 	}
-	e, n := s.t.Format.Element, s.t.LineBytes()
+	e, n := s.t.Format.Element, s.t.RowBytes()
 	step := 4 * s.kernel.Lanes
 	floats := floatCodesOf[e] // nil for formats that are decoded by table
 	extent := s.t.Format.Block.Cols
 	if extent == 0 {
-		extent = s.t.Width()
+		extent = s.t.StoredCols()
 	}
 	for first := 0; first < s.kernel.Lanes; first += lanes {
 		l := l0 + first
-		rows := min(lanes, max(0, s.t.Lines()-l))
+		rows := min(lanes, max(0, s.t.StoredRows()-l))
 		src, stride := w.codes, kc
 		if e.StoredBits() == 8 && rows == lanes {
 			src, stride = s.t.Codes[l*n+k0:], n

@@ -79,10 +79,10 @@ func choosePlan(a, b *quant.Tensor, packed, tiles bool, o Options) (plan, error)
 		if o.Kernel != "" && o.Kernel != k.Name || o.Kernel == "" && (k.Tier > cpu.Best() || k.isTwin()) {
 			continue
 		}
-		if m, most := a.Lines(), k.maxRows(packed, tiles); o.Kernel == "" && most < math.MaxInt && (m == 0 || m > most) {
+		if m, most := a.StoredRows(), k.maxRows(packed, tiles); o.Kernel == "" && most < math.MaxInt && (m == 0 || m > most) {
 			continue
 		}
-		if o.Kernel == "" && k.vector != nil && a.Lines() < k.vector.minRows && slowBF16(processor) {
+		if o.Kernel == "" && k.vector != nil && a.StoredRows() < k.vector.minRows && slowBF16(processor) {
 			continue
 		}
 		if !cpu.Has(k.Tier) {
@@ -133,7 +133,7 @@ func (k *kernel) isTwin() bool { return k.Tier == cpu.Plain && k.panel != panelF
 
 // plan returns how k multiplies a by b, or the reason why it cannot.
 func (k *kernel) plan(a, b *quant.Tensor, o Options) (p plan, why string) {
-	p = plan{kernel: k, m: a.Lines(), n: b.Lines(), k: a.Width(), chunk: k.KC}
+	p = plan{kernel: k, m: a.StoredRows(), n: b.StoredRows(), k: a.StoredCols(), chunk: k.KC}
 	p.a, p.b = side{t: a, kernel: k, isA: true, hi: 255}, side{t: b, kernel: k, hi: 255}
 	alpha := float64(o.Alpha)
 	if alpha == 0 {
@@ -309,14 +309,14 @@ func (s *side) zerosOutside(from, to int) bool {
 		}
 		rows, width := f.Block.Rows, f.Block.Cols
 		if rows == 0 {
-			rows = s.t.Lines()
+			rows = s.t.StoredRows()
 		}
 		if width == 0 {
-			width = s.t.Width()
+			width = s.t.StoredCols()
 		}
 		l0, k0 := i/cols*rows, i%cols*width
-		for l := l0; l < min(l0+rows, s.t.Lines()); l++ {
-			if !s.isZero(l, k0, min(k0+width, s.t.Width())) {
+		for l := l0; l < min(l0+rows, s.t.StoredRows()); l++ {
+			if !s.isZero(l, k0, min(k0+width, s.t.StoredCols())) {
 				return false
 			}
 		}
@@ -327,7 +327,7 @@ func (s *side) zerosOutside(from, to int) bool {
 // isZero reports whether elements k0..k1 of row l are zeros of either sign. The operand must
 // have scales.
 func (s *side) isZero(l, k0, k1 int) bool {
-	e, n := s.t.Format.Element, s.t.LineBytes() // elements with scales have at most eight bits
+	e, n := s.t.Format.Element, s.t.RowBytes() // elements with scales have at most eight bits
 	row := s.t.Codes[l*n : (l+1)*n]
 	var values [64]float32
 	for ; k0 < k1; k0 += len(values) {

@@ -13,7 +13,7 @@ import (
 func Reference(a, b *quant.Tensor) (product, magnitude []float64, err error) {
 	m, n := 0, 0
 	if a != nil && b != nil && len(a.Shape) > 0 && len(b.Shape) > 0 {
-		m, n = a.Lines(), b.Lines()
+		m, n = a.StoredRows(), b.StoredRows()
 	}
 	if err := check(m, n, a, b, Options{}); err != nil {
 		return nil, nil, err

@@ -189,7 +189,7 @@ func (s Scaled) tensor(name string, with scaling) (*quant.Tensor, error) {
 	if s.Global != nil {
 		t.Global = *s.Global
 	}
-	if stored := f.StoredCols(s.K); stored != s.K { // pad; the elements have one byte
+	if stored := f.PaddedCols(s.K); stored != s.K { // pad; the elements have one byte
 		t.Codes = make([]byte, s.Rows*stored)
 		for l := range s.Rows {
 			copy(t.Codes[l*stored:], s.Codes[l*s.K:(l+1)*s.K])

@@ -15,11 +15,11 @@ import (
 
 // scaled returns a tensor as an operand of ScaledMM.
 func scaled(t *quant.Tensor, s scaling, swizzled bool) Scaled {
-	x := Scaled{Rows: t.Lines(), K: t.Width(), Element: t.Format.Element, Codes: t.Codes, Block: scalings[s].like.Block, Scales: t.Scales, Scales32: t.Scales32, Swizzled: swizzled}
-	if n, _ := x.Element.StoredBytes(x.K); n != t.LineBytes() {
+	x := Scaled{Rows: t.StoredRows(), K: t.StoredCols(), Element: t.Format.Element, Codes: t.Codes, Block: scalings[s].like.Block, Scales: t.Scales, Scales32: t.Scales32, Swizzled: swizzled}
+	if n, _ := x.Element.StoredBytes(x.K); n != t.RowBytes() {
 		x.Codes = nil
 		for l := range x.Rows {
-			x.Codes = append(x.Codes, t.Codes[l*t.LineBytes():][:n]...)
+			x.Codes = append(x.Codes, t.Codes[l*t.RowBytes():][:n]...)
 		}
 	}
 	rows, cols := t.ScaleShape()

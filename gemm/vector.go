@@ -258,7 +258,7 @@ func (s *side) arrangeInt8(x []uint32, values []float32, l int, unitB float32) {
 				out[i*words+j] = word
 			}
 			out[2*words+j] = uint32(-sum * s.other)
-			scale := s.scaleWord(l, min(c+j*8, s.t.Width()-1)) // past the end of the row, multiplied by zeros
+			scale := s.scaleWord(l, min(c+j*8, s.t.StoredCols()-1)) // past the end of the row, multiplied by zeros
 			scale = math.Float32bits(math.Float32frombits(scale) * unit * unitB)
 			if s.kernel.vector.scale == format.E8M0 { // an exponent, which the kernel adds
 				scale -= math.Float32bits(1)
@@ -317,7 +317,7 @@ func (w *worker) vectorRun(l0, l1, at int) (found bool) {
 	p, v := &w.job.plan, w.job.plan.kernel.vector
 	t := p.b.t
 	bytes := v.groupCodes() * v.bits / 8
-	rowBytes := t.LineBytes()
+	rowBytes := t.RowBytes()
 	groups := p.k / v.groupCodes()
 	all, stride := p.b.vectorScales(l0)
 	if groups > 0 {
@@ -435,7 +435,7 @@ func (s *side) vectorTakes(l int, v *vectorKernel) bool {
 				return false
 			}
 		case code < s.lo:
-			if !s.isZero(l, i*v.block, min((i+1)*v.block, s.t.Width())) {
+			if !s.isZero(l, i*v.block, min((i+1)*v.block, s.t.StoredCols())) {
 				return false
 			}
 		case code > s.hi:

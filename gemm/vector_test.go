@@ -205,8 +205,8 @@ func TestVectorScales(t *testing.T) {
 					}
 					b.Scales[l*16+l%16] = code
 					if zeros {
-						n := b.LineBytes() / 16
-						clear(b.Codes[l*b.LineBytes()+l%16*n:][:n])
+						n := b.RowBytes() / 16
+						clear(b.Codes[l*b.RowBytes()+l%16*n:][:n])
 					}
 				}
 				for i := range a.Scales {

@@ -56,7 +56,7 @@ func (s *side) vectorNumbers(l int) bool {
 		return true
 	}
 	const ones, sign = 0x7f, 0x80
-	row := s.t.Codes[l*s.t.LineBytes() : (l+1)*s.t.LineBytes()]
+	row := s.t.Codes[l*s.t.RowBytes() : (l+1)*s.t.RowBytes()]
 	return bytes.IndexByte(row, ones) < 0 && bytes.IndexByte(row, ones|sign) < 0
 }
 

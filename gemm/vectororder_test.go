@@ -60,10 +60,10 @@ func TestVectorOrder(t *testing.T) {
 
 // vectorInOrder returns the product of row of a and row l of b, of one call's length.
 func vectorInOrder(v *vectorKernel, tier cpu.Tier, a, b *quant.Tensor, row, l int) float32 {
-	e, width := b.Format.Element, a.Width()
+	e, width := b.Format.Element, a.StoredCols()
 	values, scales := make([]float32, width), make([]float32, width)
 	codes := make([]byte, width)
-	e.Split(codes, b.Codes[l*b.LineBytes():(l+1)*b.LineBytes()])
+	e.Split(codes, b.Codes[l*b.RowBytes():(l+1)*b.RowBytes()])
 	for i, code := range codes {
 		values[i] = e.Decode(uint32(code)) / vectorUnit(e)
 		scales[i] = b.Scale(l, i) * vectorUnit(e)

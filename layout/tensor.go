@@ -49,10 +49,10 @@ func Scales(t *quant.Tensor, o Order) ([]byte, error) {
 		return nil, err
 	}
 	_, blocks := t.ScaleShape()
-	dst := make([]byte, o.Size(t.Lines(), blocks))
-	for i := range t.Lines() {
+	dst := make([]byte, o.Size(t.StoredRows(), blocks))
+	for i := range t.StoredRows() {
 		first := scaleRowOf(t, i) * blocks
-		o.putRow(dst, i, t.Scales[first:first+blocks], t.Lines())
+		o.putRow(dst, i, t.Scales[first:first+blocks], t.StoredRows())
 	}
 	return dst, nil
 }
@@ -64,7 +64,7 @@ func SetScales(t *quant.Tensor, o Order, src []byte) error {
 	if err := checkTensor(t); err != nil {
 		return err
 	}
-	rows := t.Lines()
+	rows := t.StoredRows()
 	scaleRows, blocks := t.ScaleShape()
 	if want := o.Size(rows, blocks); len(src) != want {
 		return fmt.Errorf("scales of a %s tensor: got %d bytes, want %d for %d×%d scales in %s order", t.Format, len(src), want, rows, blocks, o)
@@ -135,10 +135,10 @@ func Untransposed(t *quant.Tensor) ([]byte, error) {
 		return nil, err
 	}
 	element := t.Format.Element
-	row := make([]byte, t.Format.StoredCols(t.Rows()))
+	row := make([]byte, t.Format.PaddedCols(t.Rows()))
 	codes := make([]byte, t.Rows()*t.Cols()) // one code per byte
 	for l := range t.Cols() {
-		element.Split(row, t.Codes[l*t.LineBytes():])
+		element.Split(row, t.Codes[l*t.RowBytes():])
 		for i, c := range row[:t.Rows()] {
 			codes[i*t.Cols()+l] = c
 		}
@@ -166,12 +166,12 @@ func FromUntransposed(f quant.Format, rows, cols int, src []byte) (*quant.Tensor
 	}
 	codes := make([]byte, rows*cols)
 	f.Element.Split(codes, src)
-	row := make([]byte, f.StoredCols(rows))
+	row := make([]byte, f.PaddedCols(rows))
 	for l := range cols {
 		for i := range rows {
 			row[i] = codes[i*cols+l]
 		}
-		f.Element.Join(t.Codes[l*t.LineBytes():], row)
+		f.Element.Join(t.Codes[l*t.RowBytes():], row)
 	}
 	return t, nil
 }

@@ -127,7 +127,7 @@ func quantizeTokens(q quant.Quantizer, x tensor.Dense) (in quantizedInput, err e
 	if in.codes, err = quant.NewTensor(q.Format, x.Rows, x.Cols); err != nil {
 		return in, err
 	}
-	codes, scales := in.codes.LineBytes(), len(in.codes.Scales)/max(x.Rows, 1)
+	codes, scales := in.codes.RowBytes(), len(in.codes.Scales)/max(x.Rows, 1)
 	for i := range x.Rows {
 		row := &quant.Tensor{
 			Format: q.Format, Shape: []int{1, x.Cols},

@@ -49,7 +49,7 @@ func (l *Linear) quantize(s *Scope, o Operand, x tensor.Dense, rowwise, columnwi
 		c := with(q.Columnwise, quant.Columnwise)
 		col, err = c.Quantizer.Columnwise(x, c.With)
 	default:
-		row, col, err = quant.Both(x, with(q.Rowwise, quant.Rowwise), with(q.Columnwise, quant.Columnwise))
+		row, col, err = quant.RowwiseColumnwise(x, with(q.Rowwise, quant.Rowwise), with(q.Columnwise, quant.Columnwise))
 	}
 	if err == nil && shared {
 		col, err = row.Transpose()

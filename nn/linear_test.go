@@ -175,7 +175,7 @@ func (st *step) model(name string) model {
 }
 
 func sameBits(a, b *quant.Tensor) bool {
-	return a.Format.Element == b.Format.Element && a.Format.Block == b.Format.Block && a.Lines() == b.Lines() && a.Width() == b.Width() &&
+	return a.Format.Element == b.Format.Element && a.Format.Block == b.Format.Block && a.StoredRows() == b.StoredRows() && a.StoredCols() == b.StoredCols() &&
 		math.Float32bits(a.Global) == math.Float32bits(b.Global) &&
 		bytes.Equal(a.Codes, b.Codes) && bytes.Equal(a.ScaleBytes(), b.ScaleBytes())
 }
@@ -228,13 +228,13 @@ func TestLinear(t *testing.T) {
 // rounded.
 func checkProduct(t *testing.T, name string, got tensor.Dense, a, b *quant.Tensor, added func(i, j int) float64, rounded bool) {
 	t.Helper()
-	av, bv := tensor.New(a.Lines(), a.Width()), tensor.New(b.Lines(), b.Width())
-	a.DequantizeLines(av, 0, 1)
-	b.DequantizeLines(bv, 0, 1)
+	av, bv := tensor.New(a.StoredRows(), a.StoredCols()), tensor.New(b.StoredRows(), b.StoredCols())
+	a.DequantizeRows(av, 0, 1)
+	b.DequantizeRows(bv, 0, 1)
 	if got.Rows != av.Rows || got.Cols != bv.Rows {
 		t.Fatalf("%s: got %d×%d, want %d×%d", name, got.Rows, got.Cols, av.Rows, bv.Rows)
 	}
-	k := float64(a.Width())
+	k := float64(a.StoredCols())
 	for i := range got.Rows {
 		for j := range got.Cols {
 			var want, size float64

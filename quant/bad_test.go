@@ -69,7 +69,7 @@ func TestIntoApart(t *testing.T) {
 		if v.rows != nil {
 			q.Format = v.rows.Format
 		}
-		_, _, err := Both(tensor.Dense{Rows: rows, Cols: cols, Stride: stride, Data: data}, Copy{q, With{Into: v.rows}}, Copy{q, With{Into: v.columns}})
+		_, _, err := RowwiseColumnwise(tensor.Dense{Rows: rows, Cols: cols, Stride: stride, Data: data}, Copy{q, With{Into: v.rows}}, Copy{q, With{Into: v.columns}})
 		switch {
 		case v.want == "" && err != nil:
 			t.Error(err)
@@ -120,7 +120,7 @@ func TestDamaged(t *testing.T) {
 				}
 			}
 			mustPanic(t, "quant: "+want, func() { bad.Dequantize(1) })
-			mustPanic(t, "quant: "+want, func() { bad.DequantizeLines(tensor.New(64, 64), 0, 1) })
+			mustPanic(t, "quant: "+want, func() { bad.DequantizeRows(tensor.New(64, 64), 0, 1) })
 		})
 	}
 }
@@ -142,10 +142,10 @@ func TestBadDestination(t *testing.T) {
 	x := must(t)(Quantizer{Format: MXFP8}.Rowwise(tensor.New(4, 64), With{}))
 	data := make([]float32, 4*64)
 	overlapping := tensor.Dense{Rows: 4, Cols: 64, Stride: 1, Data: data}
-	mustPanic(t, "quant: "+overlapping.Validate().Error(), func() { x.DequantizeLines(overlapping, 0, 1) })
-	mustPanic(t, "quant: the 2 scales of line 0 of 4 do not go to 1", func() { x.LineScales(data[:1], 0) })
-	mustPanic(t, "quant: the 2 scales of line 4 of 4 do not go to 2", func() { x.LineScales(data[:2], 4) })
-	mustPanic(t, "quant: the 2 scales of line -1 of 4 do not go to 2", func() { x.LineScales(data[:2], -1) })
+	mustPanic(t, "quant: "+overlapping.Validate().Error(), func() { x.DequantizeRows(overlapping, 0, 1) })
+	mustPanic(t, "quant: scales of row 0 of 4: got a buffer for 1, want 2", func() { x.RowScales(data[:1], 0) })
+	mustPanic(t, "quant: scales of row 4 of 4: got a buffer for 2, want 2", func() { x.RowScales(data[:2], 4) })
+	mustPanic(t, "quant: scales of row -1 of 4: got a buffer for 2, want 2", func() { x.RowScales(data[:2], -1) })
 	for _, v := range data {
 		if v != 0 {
 			t.Fatal("something is written")
@@ -178,7 +178,7 @@ func TestWithPointsInto(t *testing.T) {
 }
 
 func TestDirection(t *testing.T) {
-	for d, want := range []string{"rowwise", "columnwise", "direction 2"} {
+	for d, want := range []string{"rowwise", "columnwise", "Direction(2)"} {
 		if got := Direction(d).String(); got != want {
 			t.Errorf("direction %d is called %q", d, got)
 		}

@@ -103,7 +103,7 @@ func hashCopies(t *testing.T, all *bytes.Buffer, q Quantizer, x tensor.Dense) {
 	add(columns, err2)
 	add(q.RowwiseBF16(raw, with))
 	add(q.ColumnwiseBF16(raw, with))
-	both, both2, err3 := Both(x, Copy{q, with}, Copy{q, with})
+	both, both2, err3 := RowwiseColumnwise(x, Copy{q, with}, Copy{q, with})
 	switch {
 	case (err3 == nil) != (err == nil && err2 == nil):
 		t.Errorf("%s: Both gives the error %v, its copies alone %v and %v", q.bitsName(), err3, err, err2)

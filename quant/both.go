@@ -6,29 +6,24 @@ import (
 	"github.com/microscale-go/microscale/tensor"
 )
 
-// A Copy is how one of the two copies is made that training keeps of an operand.
+// A Copy says how to make one of the two copies of an operand that training keeps.
 type Copy struct {
 	Quantizer Quantizer
 	With      With
 }
 
-// Both returns the rowwise and the columnwise copy of x, the same as Rowwise and
-// Columnwise do, from one read of x, and from one before it where a scale is that of a
-// whole row, column or tensor. Each copy reads x for itself where a scale of one is that
-// of several whole rows or columns, or of a whole one that is searched for or of
-// transformed elements. The threads are those of the rowwise copy. It fails where one of
-// the two would, and says which, and where the tensors of both With.Into share memory;
-// then neither is changed.
-func Both(x tensor.Dense, rowwise, columnwise Copy) (rows, columns *Tensor, err error) {
-	return both(denseSource(x), rowwise, columnwise)
+// RowwiseColumnwise returns the rowwise and the columnwise copy of x, the same as Rowwise
+// and Columnwise do, or RowwiseBF16 and ColumnwiseBF16. Both come from one read of x, and
+// from one before it where a scale is that of a whole row, column or tensor. Each copy reads
+// x separately where a scale extends over several whole rows or columns, or over one whole
+// row or column and is searched for or of transformed elements. The threads are those of the
+// rowwise copy. It returns the error of either copy, which it names, and an error where the
+// tensors of both With.Into share memory; on error, neither is changed.
+func RowwiseColumnwise[M tensor.Dense | tensor.BF16](x M, rowwise, columnwise Copy) (rows, columns *Tensor, err error) {
+	return rowwiseColumnwise(sourceOf(x), rowwise, columnwise)
 }
 
-// BothBF16 is Both of a matrix in BF16, the same as RowwiseBF16 and ColumnwiseBF16.
-func BothBF16(x tensor.BF16, rowwise, columnwise Copy) (rows, columns *Tensor, err error) {
-	return both(rawSource(x), rowwise, columnwise)
-}
-
-func both(x source, r, c Copy) (rows, columns *Tensor, err error) {
+func rowwiseColumnwise(x source, r, c Copy) (rows, columns *Tensor, err error) {
 	if err := x.validate(); err != nil {
 		return nil, nil, err
 	}

@@ -47,10 +47,10 @@ func FuzzBoth(f *testing.F) {
 		if err := cpu.Force(cpu.Tiers()[r.IntN(len(cpu.Tiers()))]); err != nil {
 			t.Fatal(err)
 		}
-		gotRows, gotColumns, err := Both(view, row, col)
+		gotRows, gotColumns, err := RowwiseColumnwise(view, row, col)
 		if r.IntN(2) == 0 {
 			checkRow, checkCol = handed(&row), handed(&col)
-			gotRows, gotColumns, err = BothBF16(narrow, row, col)
+			gotRows, gotColumns, err = RowwiseColumnwise(narrow, row, col)
 		}
 		tier := cpu.Best()
 		if err := cpu.Force(best); err != nil {

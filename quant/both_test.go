@@ -42,8 +42,8 @@ func TestKernelsBoth(t *testing.T) {
 					both       func(c Copy) (rows, columns *Tensor, err error)
 					columnwise func(with With) (*Tensor, error)
 				}{
-					{denseSource(view), func(c Copy) (*Tensor, *Tensor, error) { return Both(view, c, c) }, func(with With) (*Tensor, error) { return q.Columnwise(view, with) }},
-					{rawSource(narrow), func(c Copy) (*Tensor, *Tensor, error) { return BothBF16(narrow, c, c) }, func(with With) (*Tensor, error) { return q.ColumnwiseBF16(narrow, with) }},
+					{denseSource(view), func(c Copy) (*Tensor, *Tensor, error) { return RowwiseColumnwise(view, c, c) }, func(with With) (*Tensor, error) { return q.Columnwise(view, with) }},
+					{rawSource(narrow), func(c Copy) (*Tensor, *Tensor, error) { return RowwiseColumnwise(narrow, c, c) }, func(with With) (*Tensor, error) { return q.ColumnwiseBF16(narrow, with) }},
 				} {
 					wantRows := specified(t, q, from.source, Rowwise, With{})
 					wantColumns := specified(t, q, from.source, Columnwise, With{})
@@ -89,8 +89,8 @@ func testBothStreams(t *testing.T, rows, cols int, formats ...Format) {
 		eachKernel(t, func(t *testing.T) {
 			c := Copy{Quantizer: q}
 			for _, both := range []func() (*Tensor, *Tensor, error){
-				func() (*Tensor, *Tensor, error) { return Both(x, c, c) },
-				func() (*Tensor, *Tensor, error) { return BothBF16(narrow, c, c) },
+				func() (*Tensor, *Tensor, error) { return RowwiseColumnwise(x, c, c) },
+				func() (*Tensor, *Tensor, error) { return RowwiseColumnwise(narrow, c, c) },
 			} {
 				gotRows, gotColumns, err := both()
 				if err != nil {
@@ -170,9 +170,9 @@ func TestBothPairs(t *testing.T) {
 						row.With.Threads = threads
 						checkRow, checkCol := handed(&row), handed(&col)
 						for again := range 2 {
-							both := func() (*Tensor, *Tensor, error) { return Both(view, row, col) }
+							both := func() (*Tensor, *Tensor, error) { return RowwiseColumnwise(view, row, col) }
 							if again == 1 {
-								both = func() (*Tensor, *Tensor, error) { return BothBF16(narrow, row, col) }
+								both = func() (*Tensor, *Tensor, error) { return RowwiseColumnwise(narrow, row, col) }
 							}
 							gotRows, gotColumns, err := both()
 							if err != nil {
@@ -218,9 +218,9 @@ func handed(c *Copy) func(*testing.T, *Tensor) {
 	}
 	return func(t *testing.T, got *Tensor) {
 		t.Helper()
-		for l := range got.Lines() {
-			if !bytes.Equal(lines[l], got.lineScales(l)) {
-				t.Fatalf("the scales of line %d are handed over as %v, and are %v", l, lines[l], got.lineScales(l))
+		for l := range got.StoredRows() {
+			if !bytes.Equal(lines[l], got.rowScales(l)) {
+				t.Fatalf("the scales of line %d are handed over as %v, and are %v", l, lines[l], got.rowScales(l))
 			}
 		}
 		clear(lines)
@@ -250,7 +250,7 @@ func testAllocationsBoth(t *testing.T, f Format, x tensor.Dense) {
 		run    func() error
 	}{
 		{"both", 12 << 10, func() (err error) {
-			together.With.Into, turned.With.Into, err = Both(x, together, turned)
+			together.With.Into, turned.With.Into, err = RowwiseColumnwise(x, together, turned)
 			return err
 		}},
 		{"rowwise", 48 << 10, func() (err error) {
@@ -297,10 +297,10 @@ func BenchmarkBoth(b *testing.B) {
 			}{
 				{"f32", "rowwise", 4, func() error { _, err := row.Quantizer.Rowwise(x, row.With); return err }},
 				{"f32", "columnwise", 4, func() error { _, err := col.Quantizer.Columnwise(x, col.With); return err }},
-				{"f32", "both", 4, func() error { _, _, err := Both(x, row, col); return err }},
+				{"f32", "both", 4, func() error { _, _, err := RowwiseColumnwise(x, row, col); return err }},
 				{"bf16", "rowwise", 2, func() error { _, err := row.Quantizer.RowwiseBF16(narrow, row.With); return err }},
 				{"bf16", "columnwise", 2, func() error { _, err := col.Quantizer.ColumnwiseBF16(narrow, col.With); return err }},
-				{"bf16", "both", 2, func() error { _, _, err := BothBF16(narrow, row, col); return err }},
+				{"bf16", "both", 2, func() error { _, _, err := RowwiseColumnwise(narrow, row, col); return err }},
 			} {
 				b.Run(fmt.Sprintf("format=%s/source=%s/rows=%d/cols=%d/copies=%s", f, v.source, shape.rows, shape.cols, v.copies), func(b *testing.B) {
 					b.SetBytes(int64(v.bytes * len(x.Data)))

@@ -12,7 +12,7 @@ import (
 //
 //	elements  a code is one of the two elements next to x/scale, or the largest one beyond it;
 //	          so |x̂-x| is at most the spacing of elements there, times the scale.
-//	          Under the E8M0 scale 2^-127, x̂ may also be anywhere between 0 and x (Smallest)
+//	          Under the E8M0 scale 2^-127, x̂ may also be anywhere between 0 and x (SmallestDivisor)
 //	scales    the scale is within a factor of amax/max, where the scale format has such a scale
 //
 // Not within it are a quantization that moves errors from one element to others, as

@@ -18,7 +18,7 @@ func everyBehavior(f Format, do func(q Quantizer)) {
 			for _, search := range Searches() {
 				for _, rounding := range roundings {
 					for _, variant := range []Quantizer{{}, {ExactRatio: true, PowerOfTwo: f.Scale == format.F32}, {EvenMantissa: 1},
-						{Smallest: DivideByNormal, ZeroScale: ZeroScaleOne}, {ExactRatio: true, Smallest: DivideByOne}} {
+						{SmallestDivisor: 0x1p-126, UnitZeroScale: true}, {ExactRatio: true, SmallestDivisor: 1}} {
 						q := variant
 						q.Format, q.Rule, q.Arithmetic, q.Search, q.Rounding = f, ScaleRule(rule), Arithmetic(arithmetic), search, rounding
 						if search.fourOverSix() {
@@ -26,7 +26,7 @@ func everyBehavior(f Format, do func(q Quantizer)) {
 						}
 						isE8M0 := f.Scale == format.E8M0
 						ownHalf := f.same(Q8_0) && q.Arithmetic != HalfScale || !f.same(Q8_0) && q.Arithmetic == HalfScale
-						if isE8M0 && arithmetic > 0 || !isE8M0 && (rule > 0 || variant.EvenMantissa > 0 || variant.Smallest > 0 || ownHalf) || q.Validate() != nil {
+						if isE8M0 && arithmetic > 0 || !isE8M0 && (rule > 0 || variant.EvenMantissa > 0 || variant.SmallestDivisor > 0 || ownHalf) || q.Validate() != nil {
 							continue
 						}
 						do(q)
@@ -67,7 +67,7 @@ func boundSource(random *rand.Rand, exponent int) tensor.Dense {
 
 // blocksOfTensor calls do with the rows of each block of a rowwise tensor.
 func blocksOfTensor(q *Tensor, do func(line, block, r0, r1, c0, c1 int)) {
-	rows, cols := q.Lines(), q.Width()
+	rows, cols := q.StoredRows(), q.StoredCols()
 	band, width := q.Format.Block.Rows, q.Format.Block.Cols
 	if band == 0 {
 		band = rows
@@ -102,7 +102,7 @@ func TestBound(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					at := fmt.Sprintf("%s rule=%s arithmetic=%d search=%s rounding=%s variant=%v/%v/%d/%d 2^%d", f, q.Rule, q.Arithmetic, q.Search, q.Rounding, q.ExactRatio, q.PowerOfTwo, q.EvenMantissa, q.Smallest, exponent)
+					at := fmt.Sprintf("%s rule=%s arithmetic=%d search=%s rounding=%s variant=%v/%v/%d/%g 2^%d", f, q.Rule, q.Arithmetic, q.Search, q.Rounding, q.ExactRatio, q.PowerOfTwo, q.EvenMantissa, q.SmallestDivisor, exponent)
 					checkBound(t, &bound, x, got, at)
 				}
 			})
@@ -121,7 +121,7 @@ func checkBound(t *testing.T, bound *Bound, x tensor.Dense, got *Tensor, at stri
 		}
 	}
 	blocksOfTensor(got, func(line, block, r0, r1, c0, c1 int) {
-		got.LineScales(scales, line)
+		got.RowScales(scales, line)
 		scale, amax := scales[block], uint32(0)
 		if !bound.Bounds(scale, got.global()) {
 			return

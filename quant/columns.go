@@ -41,7 +41,7 @@ func (w *worker) columns(o *output, x source, row, pos int) {
 	}
 
 	bits := o.q.Format.Element.StoredBits()
-	stride, codes := o.t.LineBytes(), []byte(nil)
+	stride, codes := o.t.RowBytes(), []byte(nil)
 	stream := o.streamsColumns(row, pos, rows)
 	inPlace := down == rows && width == cols && (!stream || bits == 8)
 	if inPlace {
@@ -81,7 +81,7 @@ func (w *worker) exceptionalColumn(o *output, x source, codes []byte, f blockFac
 	for i := range column {
 		column[i] = x.row(i, 0, 1, &w.values)[0]
 	}
-	extent = min(extent, o.q.Format.StoredCols(n))
+	extent = min(extent, o.q.Format.PaddedCols(n))
 	plain := grow(&w.plain, ceilDiv(extent, 8)*8)
 	clear(plain)
 	w.encodeReference(o, plain[:n], column, f, nil)
@@ -97,14 +97,14 @@ func (o *output) streamsColumns(row, pos, n int) bool {
 // up the last block.
 func (o *output) copyColumns(codes []byte, stride, cols, rows, row, pos int) {
 	bits := o.q.Format.Element.StoredBits()
-	n := o.q.Format.StoredCols(rows) * bits / 8
+	n := o.q.Format.PaddedCols(rows) * bits / 8
 	dst := o.codesAt(row, pos)
 	if o.streamsColumns(row, pos, rows) && n == stride {
-		spread(dst, codes, n, cols, o.t.LineBytes())
+		spread(dst, codes, n, cols, o.t.RowBytes())
 		return
 	}
 	for c := range cols {
-		copy(dst[c*o.t.LineBytes():][:n], codes[c*stride:])
+		copy(dst[c*o.t.RowBytes():][:n], codes[c*stride:])
 	}
 }
 

@@ -13,7 +13,7 @@ type exponentConstants struct {
 	ratio  uint32 // float32
 	up     uint32
 	down   uint32
-	low    uint32 // bits of the least amax that is served; zero is, too
+	low    uint32 // bits of the least amax that kernels support; zero is supported, too
 	span   uint32 // bits of the greatest, less low
 	floor  uint32 // codes below it, of blocks of zeros, are taken for it
 	least  uint32 // what the exponent of the smallest normal element is below the code
@@ -61,9 +61,9 @@ func (q *Quantizer) exponentConstants() exponentConstants {
 // globalConstants are what a fused kernel computes E4M3 scales under a global
 // one, and their codes, with: EncodeFirst.
 type globalConstants struct {
-	encode      float32 // what turns an amax into a scale
+	encode      float32 // amax × encode is the scale
 	decode      float32 // the global scale
-	infinity    uint32  // bits of the least amax that is not served
+	infinity    uint32  // bits of the smallest amax that kernels do not support
 	limit       float32 // largest element
 	least       float32 // smallest normal element
 	anchor      float32 // of the rounding sum
@@ -105,7 +105,7 @@ type bytesConstants struct {
 	mask     uint32  // of the factor: its exponent alone, where scales are powers of two
 	one      float32
 	most     float32 // the largest float32
-	infinity uint32  // bits of the least amax that is not served
+	infinity uint32  // bits of the smallest amax that kernels do not support
 }
 
 func (q *Quantizer) bytesConstants() bytesConstants {
@@ -127,7 +127,7 @@ func (q *Quantizer) bytesConstants() bytesConstants {
 	return c
 }
 
-// lineConstants are what a line kernel computes codes with.
+// lineConstants are the constants of join kernels.
 type lineConstants struct {
 	encodeConstants
 	binade    uint32 // exponent of the smallest normal element, as float32 has it

@@ -12,34 +12,33 @@ import (
 // Dequantize returns the values of t in the shape of its source, leading
 // dimensions folded into rows: float32(scale·global)·code, rounded once. A
 // tensor that was quantized with the Hadamard transform gives transformed values. It panics
-// where t is not valid (see Validate).
+// if t is not valid (see Validate).
 func (t *Tensor) Dequantize(threads int) tensor.Dense {
 	t.mustBeValid()
-	x := tensor.New(t.Lines(), t.Width())
-	t.DequantizeLines(x, 0, threads)
+	x := tensor.New(t.StoredRows(), t.StoredCols())
+	t.DequantizeRows(x, 0, threads)
 	if t.Direction == Columnwise {
 		return x.Transpose()
 	}
 	return x
 }
 
-// DequantizeLines sets the rows of dst to the values of the lines of t from the first
-// on: rows of its source, or of the transpose of its source where t is columnwise. It
-// panics where t or dst is not valid (see their Validate), and where dst has another
-// width, or more rows than there are such lines.
-func (t *Tensor) DequantizeLines(dst tensor.Dense, first, threads int) {
+// DequantizeRows sets the rows of dst to the values of stored rows of t, from the first
+// on: rows of its source, or of the transpose of its source if t is columnwise. It panics if
+// t or dst is not valid (see their Validate), or if dst is not part of that matrix.
+func (t *Tensor) DequantizeRows(dst tensor.Dense, first, threads int) {
 	t.mustBeValid()
 	if err := dst.Validate(); err != nil {
 		panic("quant: " + err.Error())
 	}
-	if first < 0 || dst.Rows > t.Lines()-first || dst.Cols != t.Width() {
-		panic(fmt.Sprintf("quant: of %d lines of %d those from %d on do not fill a %d×%d matrix", t.Lines(), t.Width(), first, dst.Rows, dst.Cols))
+	if first < 0 || dst.Rows > t.StoredRows()-first || dst.Cols != t.StoredCols() {
+		panic(fmt.Sprintf("quant: dequantize rows from %d on: got %d×%d, want rows of %d×%d", first, dst.Rows, dst.Cols, t.StoredRows(), t.StoredCols()))
 	}
 	stream := 4*dst.Rows*dst.Cols >= streamBytes
 	parallel.For(dst.Rows, max(1, grainElements/max(1, dst.Cols)), threads, func(from, to int) {
-		decode := t.lineDecoder()
+		decode := t.rowDecoder()
 		if stream {
-			decode = pastCaches(decode, dst.Cols)
+			decode = streamed(decode, dst.Cols)
 			defer fence()
 		}
 		for l := from; l < to; l++ {
@@ -55,9 +54,9 @@ func (t *Tensor) mustBeValid() {
 	}
 }
 
-// pastCaches returns decode with values written past the caches, in whole cache
-// lines, by way of a line that stays in them: decode itself, where nothing does that.
-func pastCaches(decode func(dst []float32, l int), width int) func(dst []float32, l int) {
+// streamed returns decode with non-temporal stores of whole cache lines, by way of a row
+// that stays in the caches.
+func streamed(decode func(dst []float32, l int), width int) func(dst []float32, l int) {
 	const unit = cacheLine / 4
 	if width < unit {
 		return decode
@@ -76,30 +75,30 @@ func pastCaches(decode func(dst []float32, l int), width int) func(dst []float32
 	}
 }
 
-// lineDecoder returns a function that sets dst to the values of line l.
-func (t *Tensor) lineDecoder() func(dst []float32, l int) {
+// rowDecoder returns a function that sets dst to the values of stored row l.
+func (t *Tensor) rowDecoder() func(dst []float32, l int) {
 	element := t.Format.Element
 	if !t.Format.Scaled() {
 		return func(dst []float32, l int) {
-			if err := tensor.FromBytes(dst, t.line(l), element); err != nil {
-				panic(err) // the constructor sized the line
+			if err := tensor.FromBytes(dst, t.row(l), element); err != nil {
+				panic(err) // Validate checked its size
 			}
 		}
 	}
-	scales := make([]float32, t.storedWidth())
+	scales := make([]float32, t.paddedCols())
 	for _, k := range decodeKernels {
-		if k.tier <= cpu.Best() && k.serves(element) && t.Format.Block.Cols%k.extent == 0 && t.Width() > 0 {
+		if k.tier <= cpu.Best() && k.serves(element) && t.Format.Block.Cols%k.extent == 0 && t.StoredCols() > 0 {
 			tables := decodeTablesOf[element]
 			return func(dst []float32, l int) {
 				t.fillScales(scales, l, k.extent)
-				k.decode(dst, t.line(l), scales, tables)
+				k.decode(dst, t.row(l), scales, tables)
 			}
 		}
 	}
-	codes := make([]byte, t.storedWidth())
+	codes := make([]byte, t.paddedCols())
 	return func(dst []float32, l int) {
 		t.fillScales(scales, l, t.extent())
-		element.Split(codes, t.line(l))
+		element.Split(codes, t.row(l))
 		for c := 0; c < len(dst); c += t.extent() {
 			end := min(c+t.extent(), len(dst))
 			element.DecodeSliceScaled(dst[c:end], codes[c:end], scales[c/t.extent()])
@@ -107,16 +106,16 @@ func (t *Tensor) lineDecoder() func(dst []float32, l int) {
 	}
 }
 
-// extent returns how many elements of a line share a scale.
+// extent returns how many elements of a stored row share a scale.
 func (t *Tensor) extent() int {
 	if t.Format.Block.Cols == 0 {
-		return max(1, t.Width())
+		return max(1, t.StoredCols())
 	}
 	return t.Format.Block.Cols
 }
 
-// fillScales sets scales[i] to the scale of the elements of line l from i·each
-// on, where each divides the extent of a block or is as long as the line.
+// fillScales sets scales[i] to the scale of the elements of stored row l from i·each on.
+// each divides the extent of a block, or is that of the row.
 func (t *Tensor) fillScales(scales []float32, l, each int) {
 	n := t.scaleCols()
 	first := blockIndex(l, t.Format.Block.Rows) * n
@@ -129,7 +128,7 @@ func (t *Tensor) fillScales(scales []float32, l, each int) {
 	if repeat == 1 {
 		return
 	}
-	for i := n - 1; i >= 0; i-- { // from the end, for they spread over those behind
+	for i := n - 1; i >= 0; i-- { // from the end, since they are written over later ones
 		scale := scales[i]
 		for j := i * repeat; j < (i+1)*repeat; j++ {
 			scales[j] = scale

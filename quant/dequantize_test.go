@@ -30,7 +30,7 @@ func TestDequantizePastCaches(t *testing.T) {
 				clear(raw)
 				got := tensor.Of(rows, cols, unsafe.Slice((*float32)(unsafe.Pointer(&raw[0])), rows*cols))
 				t.Run(fmt.Sprintf("format=%s/cols=%d", f, cols), func(t *testing.T) {
-					q.DequantizeLines(got, 0, 2)
+					q.DequantizeRows(got, 0, 2)
 					requireBits(t, got, want)
 				})
 			})

@@ -67,7 +67,7 @@ func ExampleQuantizer_Columnwise() {
 		fmt.Println(err)
 		return
 	}
-	fmt.Println(t.Lines(), "lines of", t.Width(), "elements in", t.LineBytes(), "bytes")
+	fmt.Println(t.StoredRows(), "lines of", t.StoredCols(), "elements in", t.RowBytes(), "bytes")
 	// Output: 3 lines of 64 elements in 32 bytes
 }
 

@@ -1,17 +1,25 @@
-// Package quant holds the block-scaled formats as rows of one table, the
-// quantizers that produce them, and the quantized tensors.
+// Package quant quantizes tensors to block-scaled formats.
 //
 // A block of elements shares a scale; a format may add one global scale for the
-// tensor. Scales are always decode scales:
+// tensor. Formats are rows of a table. Scales are always decode scales:
 //
 //	value = scale × code             MX and FP8
 //	value = (scale × global) × code  NVFP4
 //
-// How a block's largest magnitude (amax) becomes its scale, and how elements
-// round, are fields of a Quantizer. Its zero value computes what NVIDIA's
-// Transformer Engine computes, bit for bit; package profile names the behavior
-// of other libraries. Quantizer.Reference in reference.go is the specification of
-// all of it, written to be read: start there.
+// A Quantizer is a format and a behavior: how the largest magnitude of a block (amax)
+// becomes its scale, and how elements round. Its zero value computes what NVIDIA's
+// Transformer Engine computes, bit for bit; package profile names the behavior of other
+// libraries. Rowwise and Columnwise make a Tensor of codes and scales, RowwiseColumnwise
+// makes both from one read:
+//
+//	load    read a tile by rows, or transpose it for the columnwise copy; apply the Hadamard transform
+//	amax    the largest magnitude of each block; that of the tensor or of whole rows from a read before
+//	scale   amax → scale code and factor, by the scale rule (E8M0) or the arithmetic (E4M3, FP32), or by a search
+//	encode  element × factor, rounded to the element format
+//
+// Quantizer.Reference (reference.go) is the specification: the same steps, one element after
+// another, in simple loops. Results have its bits, whatever the kernels and the number of
+// threads. The pipeline is in pipeline.go, the contracts of kernels are in primitives.go.
 //
 // Sources: OCP Microscaling Formats 1.0 §5 and §6.3 for the MX formats; the
 // cuBLAS documentation's scaling modes for NVFP4 and the FP32-scaled formats.
@@ -29,24 +37,24 @@ import (
 // Zero means the whole extent of the tensor.
 type Shape struct{ Rows, Cols int }
 
-// A Format is one block format: data. The named rows are the standard ones;
+// A Format is one block format, comparable by ==. The named rows are the standard ones;
 // studies may vary Block.
 type Format struct {
 	Name    string
-	Aliases []string       // other projects' names, matched without regard to case
+	Aliases string         // other projects' names, separated by spaces; case is ignored
 	Element *format.Scalar // format of the codes
-	Scale   *format.Scalar // E8M0, E4M3 or F32; nil where nothing is scaled
+	Scale   *format.Scalar // E8M0, E4M3 or F32; nil for none
 	Block   Shape          // elements that share a scale
 	Global  bool           // a second, FP32 scale for the whole tensor
 }
 
 // The table of block formats.
 var (
-	MXFP8      = row(Format{Name: "mxfp8", Aliases: []string{"mxfp8-e4m3"}, Element: format.E4M3, Scale: format.E8M0, Block: Shape{1, 32}})
+	MXFP8      = row(Format{Name: "mxfp8", Aliases: "mxfp8-e4m3", Element: format.E4M3, Scale: format.E8M0, Block: Shape{1, 32}})
 	MXFP8E5M2  = row(Format{Name: "mxfp8-e5m2", Element: format.E5M2, Scale: format.E8M0, Block: Shape{1, 32}})
-	MXFP6E3M2  = row(Format{Name: "mxfp6-e3m2", Aliases: []string{"mxfp6_e3m2"}, Element: format.E3M2, Scale: format.E8M0, Block: Shape{1, 32}})
-	MXFP6E2M3  = row(Format{Name: "mxfp6-e2m3", Aliases: []string{"mxfp6_e2m3", "mxfp6"}, Element: format.E2M3, Scale: format.E8M0, Block: Shape{1, 32}})
-	MXFP4      = row(Format{Name: "mxfp4", Aliases: []string{"mxfp4-e2m1"}, Element: format.E2M1, Scale: format.E8M0, Block: Shape{1, 32}})
+	MXFP6E3M2  = row(Format{Name: "mxfp6-e3m2", Aliases: "mxfp6_e3m2", Element: format.E3M2, Scale: format.E8M0, Block: Shape{1, 32}})
+	MXFP6E2M3  = row(Format{Name: "mxfp6-e2m3", Aliases: "mxfp6_e2m3 mxfp6", Element: format.E2M3, Scale: format.E8M0, Block: Shape{1, 32}})
+	MXFP4      = row(Format{Name: "mxfp4", Aliases: "mxfp4-e2m1", Element: format.E2M1, Scale: format.E8M0, Block: Shape{1, 32}})
 	MXINT8     = row(Format{Name: "mxint8", Element: format.INT8, Scale: format.E8M0, Block: Shape{1, 32}})
 	NVFP4      = row(Format{Name: "nvfp4", Element: format.E2M1, Scale: format.E4M3, Block: Shape{1, 16}, Global: true})
 	FP8Tensor  = row(Format{Name: "fp8-tensor", Element: format.E4M3, Scale: format.F32, Block: Shape{0, 0}})
@@ -55,8 +63,8 @@ var (
 	FP8Block   = row(Format{Name: "fp8-block128", Element: format.E4M3, Scale: format.F32, Block: Shape{128, 128}})
 	MXFP8x32   = row(Format{Name: "mxfp8-32x32", Element: format.E4M3, Scale: format.E8M0, Block: Shape{32, 32}})
 	NVFP4x16   = row(Format{Name: "nvfp4-16x16", Element: format.E2M1, Scale: format.E4M3, Block: Shape{16, 16}, Global: true})
-	BF16       = row(Format{Name: "bf16", Aliases: []string{"bfloat16"}, Element: format.BF16})
-	F32        = row(Format{Name: "f32", Aliases: []string{"fp32", "float32"}, Element: format.F32})
+	BF16       = row(Format{Name: "bf16", Aliases: "bfloat16", Element: format.BF16})
+	F32        = row(Format{Name: "f32", Aliases: "fp32 float32", Element: format.F32})
 	allFormats []Format
 )
 
@@ -80,7 +88,7 @@ func Lookup(name string) (Format, error) {
 		if strings.EqualFold(f.Name, name) {
 			return f, nil
 		}
-		for _, a := range f.Aliases {
+		for _, a := range strings.Fields(f.Aliases) {
 			if strings.EqualFold(a, name) {
 				return f, nil
 			}
@@ -101,26 +109,26 @@ func Lookup(name string) (Format, error) {
 // String returns the format's name.
 func (f Format) String() string { return f.Name }
 
-// Scaled reports whether the format has scales at all: bf16 and f32 do not.
+// Scaled reports whether the format has scales: bf16 and f32 do not.
 func (f Format) Scaled() bool { return f.Scale != nil }
 
 // ByteScales reports whether scales take one byte: E8M0 and E4M3, not FP32.
 func (f Format) ByteScales() bool { return f.Scaled() && f.Scale.StoredBits() == 8 }
 
-// PerTensor reports whether one scale serves the whole tensor.
+// PerTensor reports whether there is one scale for the whole tensor.
 func (f Format) PerTensor() bool { return f.Scaled() && f.Block == Shape{} }
 
 // NeedsAmax reports whether quantizing any part of a tensor takes the amax of
 // the whole: for one scale per tensor, and for a global scale.
 func (f Format) NeedsAmax() bool { return f.Global || f.PerTensor() }
 
-// Square reports whether one set of codes and scales serves both directions:
-// blocks that extend equally over rows and columns.
+// Square reports whether a tensor and its transpose have the same codes and scales: blocks
+// extend equally over rows and columns.
 func (f Format) Square() bool { return f.Block.Rows == f.Block.Cols }
 
-// StoredCols returns the width that a line of cols elements is stored with: the
-// last block is filled with zeros.
-func (f Format) StoredCols(cols int) int {
+// PaddedCols returns the columns that a row of cols elements is stored with: zeros fill
+// up the last block.
+func (f Format) PaddedCols(cols int) int {
 	if f.Block.Cols == 0 {
 		return cols
 	}

@@ -59,10 +59,10 @@ func TestFormats(t *testing.T) {
 			if r, c := f.ScaleShape(130, 70); r != tc.scaleRows || c != tc.scaleCols {
 				t.Errorf("scales are %d×%d, want %d×%d", r, c, tc.scaleRows, tc.scaleCols)
 			}
-			if got := f.StoredCols(70); got != tc.stored {
+			if got := f.PaddedCols(70); got != tc.stored {
 				t.Errorf("70 columns are stored as %d, want %d", got, tc.stored)
 			}
-			for _, name := range append(f.Aliases, f.Name, strings.ToUpper(f.Name)) {
+			for _, name := range append(strings.Fields(f.Aliases), f.Name, strings.ToUpper(f.Name)) {
 				if got, err := Lookup(name); err != nil || got.Name != f.Name {
 					t.Errorf("%s is %s (%v)", name, got, err)
 				}
@@ -122,24 +122,24 @@ func TestQuantizerErrors(t *testing.T) {
 	}{
 		{"rule", Quantizer{Format: MXFP8, Rule: 9}, With{}, "unknown scale rule 9"},
 		{"arithmetic", Quantizer{Format: NVFP4, Arithmetic: 9}, With{}, "unknown arithmetic 9"},
-		{"even-mantissa", Quantizer{Format: MXFP8, Rule: Even, EvenMantissa: 23}, With{}, "rounds to 1 to 22 mantissa bits, not 23"},
-		{"negative-mantissa", Quantizer{Format: MXFP8, Rule: Even, EvenMantissa: -1}, With{}, "rounds to 1 to 22 mantissa bits, not -1"},
+		{"even-mantissa", Quantizer{Format: MXFP8, Rule: Even, EvenMantissa: 23}, With{}, "got EvenMantissa 23, want 0 to 22"},
+		{"negative-mantissa", Quantizer{Format: MXFP8, Rule: Even, EvenMantissa: -1}, With{}, "got EvenMantissa -1, want 0 to 22"},
 		{"pow2", Quantizer{Format: MXFP8, PowerOfTwo: true}, With{}, "power-of-two scales are an option of formats with FP32 scales"},
-		{"hadamard-block", Quantizer{Format: Format{Name: "x", Element: format.E2M1, Scale: format.E8M0, Block: Shape{1, 8}}, Hadamard: true}, With{}, "blocks of a multiple of 16 elements, not 8"},
+		{"hadamard-block", Quantizer{Format: Format{Name: "x", Element: format.E2M1, Scale: format.E8M0, Block: Shape{1, 8}}, Hadamard: true}, With{}, "got blocks of 8 elements, want a multiple of 16"},
 		{"bf16-rounding", Quantizer{Format: BF16, Rounding: format.HalfAway}, With{}, "elements without a scale round to nearest even, not half-away"},
-		{"negative-first-row", Quantizer{Format: MXFP8}, With{FirstRow: -1}, "x cannot begin at row -1"},
+		{"negative-first-row", Quantizer{Format: MXFP8}, With{FirstRow: -1}, "got first row -1"},
 		{"no-stream", Quantizer{Format: MXFP8, Rounding: format.Stochastic}, With{}, "stochastic rounding needs a random stream (With.Random)"},
-		{"threads", Quantizer{Format: NVFP4}, With{Threads: -1}, "-1 threads"},
-		{"nan-amax", Quantizer{Format: NVFP4}, With{Amax: value(nan)}, "a given amax is a magnitude, not NaN"},
-		{"negative-amax", Quantizer{Format: NVFP4}, With{Amax: value(-1)}, "a given amax is a magnitude, not -1"},
+		{"threads", Quantizer{Format: NVFP4}, With{Threads: -1}, "got -1 threads"},
+		{"nan-amax", Quantizer{Format: NVFP4}, With{Amax: value(nan)}, "got With.Amax NaN"},
+		{"negative-amax", Quantizer{Format: NVFP4}, With{Amax: value(-1)}, "got With.Amax -1"},
 		{"nonfinite", Quantizer{Format: MXFP8, NonFinite: 99}, With{}, "unknown NonFinite"},
 		{"rounding", Quantizer{Format: MXFP8, Rounding: 99}, With{}, "unknown NonFinite"},
-		{"inverse-zero", Quantizer{Format: FP8Tensor}, With{Inverse: value(0)}, "positive and finite, not 0"},
-		{"inverse-negative", Quantizer{Format: FP8Tensor}, With{Inverse: value(-3)}, "positive and finite, not -3"},
-		{"inverse-of-blocks", Quantizer{Format: FP8Row}, With{Inverse: value(2)}, "a given scale is for formats with one FP32 scale per tensor or a global scale"},
-		{"inverse-of-e8m0", Quantizer{Format: Format{Name: "x", Element: format.E4M3, Scale: format.E8M0}}, With{Inverse: value(2)}, "a given scale is for formats with one FP32 scale"},
-		{"hook", Quantizer{Format: FP8Row}, With{Scales: func(int, []byte) {}}, "no scales of one byte to hand over"},
-		{"hook-bf16", Quantizer{Format: BF16}, With{Scales: func(int, []byte) {}}, "no scales of one byte to hand over"},
+		{"inverse-zero", Quantizer{Format: FP8Tensor}, With{Inverse: value(0)}, "got With.Inverse 0, want a positive finite number"},
+		{"inverse-negative", Quantizer{Format: FP8Tensor}, With{Inverse: value(-3)}, "got With.Inverse -3, want a positive finite number"},
+		{"inverse-of-blocks", Quantizer{Format: FP8Row}, With{Inverse: value(2)}, "With.Inverse needs a format with one FP32 scale per tensor or a global scale"},
+		{"inverse-of-e8m0", Quantizer{Format: Format{Name: "x", Element: format.E4M3, Scale: format.E8M0}}, With{Inverse: value(2)}, "With.Inverse needs a format with one FP32 scale"},
+		{"hook", Quantizer{Format: FP8Row}, With{Scales: func(int, []byte) {}}, "With.Scales needs a format with one-byte scales"},
+		{"hook-bf16", Quantizer{Format: BF16}, With{Scales: func(int, []byte) {}}, "With.Scales needs a format with one-byte scales"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			for _, d := range []Direction{Rowwise, Columnwise} {
@@ -197,7 +197,7 @@ func TestTail(t *testing.T) {
 			if got := q.Dequantize(1); got.Rows != 3 || got.Cols != cols {
 				t.Errorf("%s: 3×%d decodes to %d×%d", f, cols, got.Rows, got.Cols)
 			}
-			c, stored := codes(q), q.storedWidth()
+			c, stored := codes(q), q.paddedCols()
 			if stored%f.Block.Cols != 0 || stored < cols || stored >= cols+f.Block.Cols || len(q.Codes) != 3*stored*f.Element.StoredBits()/8 {
 				t.Errorf("%s: %d columns are stored as %d in %d bytes", f, cols, stored, len(q.Codes))
 			}
@@ -232,7 +232,7 @@ func TestNewTensor(t *testing.T) {
 		}
 	}
 	for _, shape := range [][2]int{{-1, 4}, {4, -1}} {
-		if _, err := NewTensor(MXFP8, shape[0], shape[1]); err == nil || !strings.Contains(err.Error(), "cannot have the shape") {
+		if _, err := NewTensor(MXFP8, shape[0], shape[1]); err == nil || !strings.Contains(err.Error(), "got shape") {
 			t.Errorf("%v says %v", shape, err)
 		}
 	}

@@ -3,7 +3,7 @@ package quant
 import "github.com/microscale-go/microscale/internal/memory"
 
 // The shortcut of the pipeline: a fused kernel does amax, scale and encode of groups of
-// blocks in one read. A block that it does not serve (one with NaN or Inf, or with a scale
+// blocks in one read. A block that it does not support (one with NaN or Inf, or with a scale
 // at an end of the range) fails its call, which is then halved down to one group: that is
 // quantized by the reference implementation.
 
@@ -19,7 +19,7 @@ func (w *worker) fusedRows(o *output, call *fusedCall, x source, row, pos int) {
 	rows, cols := x.shape()
 	extent := o.q.Format.Block.Cols
 	group := call.group * extent
-	if x.isContiguous() && cols == o.t.Width() && cols%extent == 0 { // one row of blocks after the other
+	if x.isContiguous() && cols == o.t.StoredCols() && cols%extent == 0 { // one row of blocks after the other
 		x, cols, rows = x.flat(), rows*cols, 1
 	}
 	whole := cols / group * group
@@ -45,7 +45,7 @@ func (w *worker) fusedGroups(o *output, call *fusedCall, x source, block, groups
 	}
 	if bytes := cols * x.elementBytes(); rows > 1 {
 		t.ahead = ceilDiv(fusedAhead, bytes) * x.strideBytes()
-		t.codeAhead = o.t.LineBytes()
+		t.codeAhead = o.t.RowBytes()
 	}
 	amax := call.quantize(t)
 	switch {
@@ -64,8 +64,8 @@ func (w *worker) fusedGroups(o *output, call *fusedCall, x source, block, groups
 	}
 }
 
-// fusedEdge quantizes ends of rows that fill no group: filled up with zeros to whole blocks
-// they follow each other in scratch, and so do their codes until they are copied.
+// fusedEdge quantizes row tails that fill no group. They are contiguous in scratch, filled
+// up with zeros to whole blocks, and so are their codes until they are copied.
 func (w *worker) fusedEdge(o *output, call *fusedCall, x source, block int) {
 	rows, cols := x.shape()
 	extent, size, perRow := o.q.Format.Block.Cols, x.elementBytes(), o.t.scaleCols()
@@ -138,5 +138,5 @@ func (o *output) scaleMemory(from, to int) []byte {
 // streams reports whether codes leave by non-temporal stores, which need whole cache
 // lines.
 func (o *output) streams(codes []byte, rows int) bool {
-	return o.stream && isAligned(codes) && (rows == 1 || o.t.LineBytes()%cacheLine == 0)
+	return o.stream && isAligned(codes) && (rows == 1 || o.t.RowBytes()%cacheLine == 0)
 }

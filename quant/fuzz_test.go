@@ -65,7 +65,7 @@ func checkNearest(t *testing.T, q Quantizer, r *Tensor, x tensor.Dense) {
 			if r.Direction == Columnwise {
 				l, p = j, i
 			}
-			scale, code := r.Scale(l, p), uint32(c[l*r.storedWidth()+p])
+			scale, code := r.Scale(l, p), uint32(c[l*r.paddedCols()+p])
 			got := y.At(i, j)
 			if want := mul32(scale, element.Decode(code)); math.Float32bits(got) != math.Float32bits(want) && (got == got || want == want) {
 				t.Fatalf("%s: (%d, %d) decodes to %g, want %g·%g", q.testName(), i, j, got, scale, element.Decode(code))
@@ -74,7 +74,7 @@ func checkNearest(t *testing.T, q Quantizer, r *Tensor, x tensor.Dense) {
 			if math.IsNaN(v) || math.IsInf(v, 0) || math.IsNaN(float64(scale)) || math.IsInf(float64(scale), 0) {
 				continue
 			}
-			if q.Smallest != 0 && q.Format.Scale == format.E8M0 && scale == 0x1p-127 {
+			if q.SmallestDivisor != 0 && q.Format.Scale == format.E8M0 && scale == 0x1p-127 {
 				continue // elements are divided by another power of two
 			}
 			if q.Format.Scale != format.E8M0 && scale < 0x1p-126 {

@@ -49,9 +49,9 @@ func shortHash(parts ...[]byte) string {
 
 // codes returns the codes of t one per byte.
 func codes(t *Tensor) []byte {
-	out := make([]byte, t.Lines()*t.storedWidth())
-	for l := range t.Lines() {
-		t.Format.Element.Split(out[l*t.storedWidth():(l+1)*t.storedWidth()], t.line(l))
+	out := make([]byte, t.StoredRows()*t.paddedCols())
+	for l := range t.StoredRows() {
+		t.Format.Element.Split(out[l*t.paddedCols():(l+1)*t.paddedCols()], t.row(l))
 	}
 	return out
 }

@@ -132,11 +132,11 @@ func TestSomeLines(t *testing.T) {
 	eachQuantizer(t, [][2]int{{140, 300}}, func(t *testing.T, q Quantizer, x tensor.Dense) {
 		for _, d := range []Direction{Rowwise, Columnwise} {
 			r := mustQuantize(t, q, x, d, With{Random: &Stream{Seed: 1}})
-			all := tensor.New(r.Lines(), r.Width())
-			r.DequantizeLines(all, 0, 1)
+			all := tensor.New(r.StoredRows(), r.StoredCols())
+			r.DequantizeRows(all, 0, 1)
 			for _, first := range []int{1, 31, 130} {
-				some := tensor.New(9, r.Width())
-				r.DequantizeLines(some, first, 2)
+				some := tensor.New(9, r.StoredCols())
+				r.DequantizeRows(some, first, 2)
 				requireBits(t, some, all.View(first, first+9, 0, all.Cols))
 			}
 		}
@@ -228,7 +228,7 @@ func TestScalesHook(t *testing.T) {
 			}}
 			r := mustQuantize(t, Quantizer{Format: f}, x, d, with)
 			_, cols := r.ScaleShape()
-			for l := range r.Lines() {
+			for l := range r.StoredRows() {
 				row := l / f.Block.Rows
 				if lines[l] != string(r.Scales[row*cols:(row+1)*cols]) {
 					t.Errorf("%s %s: line %d was handed over as % x", d, f, l, lines[l])

@@ -9,7 +9,7 @@ package quant
 //	DecodeFirstBF16  E = bf16(448·max·bf16(1/amax))
 //	others           E = float32(1/Global): of all numbers it makes scale/E closest to scale·Global
 //
-// An inverse beyond the largest float32 is that, whose inverse is the least global scale.
+// An inverse beyond the largest float32 becomes that, the inverse of the smallest global scale.
 func (q Quantizer) GlobalInverse(amax float32) float32 {
 	g := arithmetics[q.Arithmetic].global(amax, q.Format.Element.Max(), q.top())
 	if q.Arithmetic == DecodeFirstBF16 {

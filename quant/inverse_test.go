@@ -70,7 +70,7 @@ func TestWithNaN(t *testing.T) {
 			if got, want := math.Float32bits(tile.Scales32[0]), math.Float32bits(whole.Scales32[0]); got != want {
 				t.Errorf("policy %d, row %d: scale %#x, want %#x", policy, row, got, want)
 			}
-			if got, want := string(tile.Codes), string(whole.line(row)); got != want {
+			if got, want := string(tile.Codes), string(whole.row(row)); got != want {
 				t.Errorf("policy %d, row %d: codes % x, want % x", policy, row, got, want)
 			}
 		}

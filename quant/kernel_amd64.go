@@ -153,7 +153,7 @@ var hadamardKernels = []hadamardKernel{
 	}},
 }
 
-// globalBlocks says that a kernel serves blocks of 16 elements of 4 bits under
+// globalBlocks reports whether a kernel supports q: blocks of 16 elements of 4 bits under
 // E4M3 scales and a global one, as Transformer Engine computes them.
 func globalBlocks(q *Quantizer) bool {
 	f := q.Format
@@ -161,12 +161,12 @@ func globalBlocks(q *Quantizer) bool {
 		q.Arithmetic == EncodeFirst && q.signMagnitude()
 }
 
-// exponentBlocks says that a kernel serves blocks of 32 under E8M0 scales with
+// exponentBlocks reports whether a kernel supports q: blocks of 32 under E8M0 scales with
 // elements of the given width.
 func exponentBlocks(bits int, integer bool) func(*Quantizer) bool {
 	return func(q *Quantizer) bool {
 		f := q.Format
-		if f.Scale != format.E8M0 || f.Block != (Shape{1, 32}) || f.Element.StoredBits() != bits || q.ZeroScale != ZeroScaleMin {
+		if f.Scale != format.E8M0 || f.Block != (Shape{1, 32}) || f.Element.StoredBits() != bits || q.UnitZeroScale {
 			return false
 		}
 		if integer {
@@ -178,7 +178,7 @@ func exponentBlocks(bits int, integer bool) func(*Quantizer) bool {
 
 // exponentScale, globalScale and bytesScale say which scales the kernels compute.
 func exponentScale(q *Quantizer) bool {
-	return q.Format.Scale == format.E8M0 && q.ZeroScale == ZeroScaleMin
+	return q.Format.Scale == format.E8M0 && !q.UnitZeroScale
 }
 
 func globalScale(q *Quantizer) bool {
@@ -189,7 +189,7 @@ func bytesScale(q *Quantizer) bool {
 	return q.Format.Scale == format.F32 && q.Arithmetic == EncodeFirst
 }
 
-// bytes128 says that a kernel serves blocks of 128 elements of 8 bits under FP32
+// bytes128 reports whether a kernel supports q: blocks of 128 elements of 8 bits under FP32
 // scales, as Transformer Engine computes them.
 func bytes128(q *Quantizer) bool {
 	return q.Format.Block == Shape{1, 128} && q.Format.Element.StoredBits() == 8 && bytesScale(q) && q.signMagnitude()

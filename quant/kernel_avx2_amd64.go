@@ -4,8 +4,8 @@ package quant
 
 import ()
 
-// AVX2 has no masks, so its kernels take whole units. Here is what sees to the
-// ends of lines: they go through room of a unit, or a plain loop.
+// AVX2 has no masks, so its kernels take whole units. Row tails go through a buffer of one
+// unit, or a plain loop.
 
 const (
 	codesUnit   = 32  // elements of kernels for codes of 8 bits, and of the decoders
@@ -14,17 +14,16 @@ const (
 	lineChunk   = 512 // elements whose factors are spread at a time
 )
 
-// A lineEnd has room for the last elements of a line.
-type lineEnd struct {
+// A rowTail is a buffer for the last elements of a row.
+type rowTail struct {
 	src     [nibblesUnit]float32
 	random  [nibblesUnit]uint32
 	factors [nibblesUnit / factorExtent]float32
 	codes   [nibblesUnit]byte
 }
 
-// newLineEnd copies what is behind whole elements. The last factor serves all that
-// is beyond.
-func newLineEnd(whole int, src []float32, random []uint32, factors []float32) (e lineEnd) {
+// newRowTail copies the elements from whole on. The last factor is repeated.
+func newRowTail(whole int, src []float32, random []uint32, factors []float32) (e rowTail) {
 	copy(e.src[:], src[whole:])
 	if random != nil {
 		copy(e.random[:], random[whole:])
@@ -33,7 +32,7 @@ func newLineEnd(whole int, src []float32, random []uint32, factors []float32) (e
 	return e
 }
 
-// spreadEnd sets dst to factors, the last of which serves what is beyond them.
+// spreadEnd sets dst to factors, and repeats the last.
 func spreadEnd(dst, factors []float32) {
 	for i := range dst {
 		dst[i] = factors[min(i, len(factors)-1)]
@@ -48,7 +47,7 @@ func lineCodes(divide bool, codes []byte, src, factors []float32, c *encodeConst
 		lineUnits(divide, &codes[0], &src[0], whole/codesUnit, &factors[0], c)
 	}
 	if whole < len(src) {
-		end := newLineEnd(whole, src, nil, factors)
+		end := newRowTail(whole, src, nil, factors)
 		lineUnits(divide, &end.codes[0], &end.src[0], 1, &end.factors[0], c)
 		copy(codes[whole:len(src)], end.codes[:])
 	}
@@ -68,7 +67,7 @@ func lineNibbles(codes []byte, src []float32, _ []uint32, factors []float32, c *
 		line4AVX2(&codes[0], &src[0], whole/nibblesUnit, &factors[0], &c.encodeConstants)
 	}
 	if whole < len(src) {
-		end := newLineEnd(whole, src, nil, factors)
+		end := newRowTail(whole, src, nil, factors)
 		line4AVX2(&end.codes[0], &end.src[0], 1, &end.factors[0], &c.encodeConstants)
 		copy(codes[whole/2:ceilDiv(len(src), 2)], end.codes[:])
 	}
@@ -80,7 +79,7 @@ func randomLineBytes(codes []byte, src []float32, random []uint32, factors []flo
 		lineRandom8AVX2(&codes[0], &src[0], &random[0], whole/codesUnit, &factors[0], c)
 	}
 	if whole < len(src) {
-		end := newLineEnd(whole, src, random, factors)
+		end := newRowTail(whole, src, random, factors)
 		lineRandom8AVX2(&end.codes[0], &end.src[0], &end.random[0], 1, &end.factors[0], c)
 		copy(codes[whole:len(src)], end.codes[:])
 	}
@@ -92,7 +91,7 @@ func randomLineNibbles(codes []byte, src []float32, random []uint32, factors []f
 		lineRandom4AVX2(&codes[0], &src[0], &random[0], whole/nibblesUnit, &factors[0], c)
 	}
 	if whole < len(src) {
-		end := newLineEnd(whole, src, random, factors)
+		end := newRowTail(whole, src, random, factors)
 		lineRandom4AVX2(&end.codes[0], &end.src[0], &end.random[0], 1, &end.factors[0], c)
 		copy(codes[whole/2:ceilDiv(len(src), 2)], end.codes[:])
 	}
@@ -102,7 +101,7 @@ func randomLineNibbles(codes []byte, src []float32, random []uint32, factors []f
 func encodeLines(divide bool) encodeFunc {
 	return func(codes []byte, src, factors []float32, extent int, c *encodeConstants) {
 		var each [lineChunk / factorExtent]float32
-		step := lineChunk // within a block, whose factor serves all of it, or over whole ones
+		step := lineChunk // within a block, or over whole ones
 		if extent%factorExtent != 0 {
 			step = min(extent, lineChunk)
 		}
@@ -169,7 +168,7 @@ func wholeBlocks(src []byte, extent, size int) (n, inside int) {
 	return n, inside
 }
 
-// decodeUnits returns a decodeKernel of codes of so many bits by a kernel that
+// decodeUnits returns a decodeKernel of codes of that many bits by a kernel that
 // takes whole units.
 func decodeUnits(bits, extent int, kernel func(dst *float32, src *byte, scales *float32, n int, t *decodeTables)) func(dst []float32, src []byte, scales []float32, t *decodeTables) {
 	return func(dst []float32, src []byte, scales []float32, t *decodeTables) {

@@ -125,7 +125,7 @@ func benchmarkDequantize(b *testing.B) {
 				}
 				values := tensor.New(shape.rows, shape.cols)
 				for b.Loop() {
-					q.DequantizeLines(values, 0, 1)
+					q.DequantizeRows(values, 0, 1)
 				}
 			})
 		}

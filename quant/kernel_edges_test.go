@@ -182,7 +182,7 @@ func TestAllocations(t *testing.T) {
 				counts[rows] = [3]float64{
 					testing.AllocsPerRun(runs, func() { must(t)(q.Rowwise(part, with)) }),
 					testing.AllocsPerRun(runs, func() { must(t)(q.RowwiseBF16(rawPart, with)) }),
-					testing.AllocsPerRun(runs, func() { with.Into.DequantizeLines(values.View(0, rows, 0, cols), 0, 1) }),
+					testing.AllocsPerRun(runs, func() { with.Into.DequantizeRows(values.View(0, rows, 0, cols), 0, 1) }),
 				}
 			}
 			if counts[few] != counts[many] {

@@ -80,7 +80,7 @@ func TestKernelsStayInside(t *testing.T) {
 						}
 
 						values := guardedFloats(t, make([]float32, cols), side)
-						decode := got.lineDecoder()
+						decode := got.rowDecoder()
 						whole := want.Dequantize(1)
 						for l := range rows {
 							decode(values, l)

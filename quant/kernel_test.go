@@ -53,8 +53,8 @@ func kernelQuantizers() []Quantizer {
 				Quantizer{Format: f, ExactRatio: true},
 				Quantizer{Format: f, Rule: Even, EvenMantissa: 1},
 				Quantizer{Format: f, NonFinite: Poison},
-				Quantizer{Format: f, Rule: Floor, NonFinite: PoisonZero, Smallest: DivideByNormal},
-				Quantizer{Format: f, NonFinite: PoisonNaN, Smallest: DivideByOne},
+				Quantizer{Format: f, Rule: Floor, NonFinite: PoisonZero, SmallestDivisor: 0x1p-126},
+				Quantizer{Format: f, NonFinite: PoisonNaN, SmallestDivisor: 1},
 				Quantizer{Format: f, ElementNaN: format.KeepSign})
 		case nil:
 		default:
@@ -122,7 +122,7 @@ func sameTensor(t *testing.T, got, want *Tensor) {
 		}
 	}
 	if i := firstDifference(got.Codes, want.Codes); i >= 0 {
-		t.Fatalf("byte %d of %d per line is %#x, want %#x", i, want.LineBytes(), got.Codes[i], want.Codes[i])
+		t.Fatalf("byte %d of %d per line is %#x, want %#x", i, want.RowBytes(), got.Codes[i], want.Codes[i])
 	}
 	if math.Float32bits(got.Amax) != math.Float32bits(want.Amax) || got.Global != want.Global {
 		t.Fatalf("amax %v and global scale %v, want %v and %v", got.Amax, got.Global, want.Amax, want.Global)
@@ -205,7 +205,7 @@ func TestKernelsBF16(t *testing.T) {
 						t.Fatal("the tensor to fill is not the one returned")
 					}
 					sameTensor(t, got, want)
-					if a, b := AmaxBF16(x, 0), Amax(x.Dense(), 0); a != b {
+					if a, b := Amax(x, 0), Amax(x.Dense(), 0); a != b {
 						t.Errorf("the amax is %v, in float32 %v", a, b)
 					}
 				}
@@ -226,7 +226,7 @@ func TestKernelsTraining(t *testing.T) {
 	}
 	list = append(list,
 		Quantizer{Format: MXFP4, Rounding: format.Stochastic, NonFinite: Poison},
-		Quantizer{Format: MXFP8, Rounding: format.Stochastic, Rule: Floor, NonFinite: PoisonZero, Smallest: DivideByNormal},
+		Quantizer{Format: MXFP8, Rounding: format.Stochastic, Rule: Floor, NonFinite: PoisonZero, SmallestDivisor: 0x1p-126},
 		Quantizer{Format: NVFP4, Rounding: format.Stochastic, Arithmetic: DecodeFirst},
 		Quantizer{Format: NVFP4, Rounding: format.Stochastic, NegativeZero: DropNegativeZero},
 		Quantizer{Format: MXINT8, Rounding: format.Stochastic})
@@ -282,7 +282,7 @@ func TestBoth(t *testing.T) {
 				x := tensor.New(shape[0], shape[1])
 				edgeBlocks(x.Data, r, shape[0]%64 > 0)
 				row, col := Copy{Quantizer: pair[0]}, Copy{pair[1], With{Random: random}}
-				rows, columns, err := Both(x, row, col)
+				rows, columns, err := RowwiseColumnwise(x, row, col)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -291,7 +291,7 @@ func TestBoth(t *testing.T) {
 			}
 		}
 	})
-	if _, _, err := Both(tensor.New(2, 2), Copy{Quantizer: Quantizer{Format: MXFP8}}, Copy{Quantizer: Quantizer{Format: MXFP8, Rounding: format.Stochastic}}); err == nil {
+	if _, _, err := RowwiseColumnwise(tensor.New(2, 2), Copy{Quantizer: Quantizer{Format: MXFP8}}, Copy{Quantizer: Quantizer{Format: MXFP8, Rounding: format.Stochastic}}); err == nil {
 		t.Error("stochastic rounding without a stream")
 	}
 }

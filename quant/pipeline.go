@@ -18,15 +18,15 @@ import (
 //	  scale     amax → scale code and factor; a search may replace them
 //	  encode    elements × factor → codes
 //
-// Rows of a tile are quantized by a fused kernel, which does amax, scale and encode at
-// once (fused.go), or stage by stage (rows.go). A columnwise copy takes its tiles stage by
+// A fused kernel quantizes rows of a tile, amax, scale and encode at once (fused.go); or
+// they are quantized stage by stage (rows.go). A columnwise copy takes its tiles stage by
 // stage without a transposed source where a kernel transposes codes (columns.go), and else
 // as rows of the transposed tile. Primitives and their contracts are in primitives.go.
-// Blocks that a kernel does not serve are encoded by the reference implementation.
+// Blocks that a kernel does not support are encoded by the reference implementation.
 
 const (
-	grainElements = 1 << 14   // the least work of a goroutine
-	streamBytes   = 4 << 20   // the least source whose codes leave by non-temporal stores
+	grainElements = 1 << 14   // the smallest work of a goroutine
+	streamBytes   = 4 << 20   // the smallest source whose codes leave by non-temporal stores
 	rowTileBytes  = 128 << 10 // of the source in a tile that is read by rows
 	tileBytes     = 256 << 10 // in one whose blocks extend over rows, or of a columnwise copy: it stays in the second-level cache
 	tileRows      = 128       // of a tile of a columnwise copy, at least: that many codes of 4 bits fill a cache line
@@ -310,16 +310,16 @@ func (o *output) finish(threads int) {
 	if o.with.Scales == nil {
 		return
 	}
-	parallel.For(o.t.Lines(), max(1, grainElements/max(1, o.t.Width())), threads, func(from, to int) {
+	parallel.For(o.t.StoredRows(), max(1, grainElements/max(1, o.t.StoredCols())), threads, func(from, to int) {
 		for row := from; row < to; row++ {
-			o.with.Scales(row, o.t.lineScales(row))
+			o.with.Scales(row, o.t.rowScales(row))
 		}
 	})
 }
 
 // codesAt returns the stored codes from an element on.
 func (o *output) codesAt(row, pos int) []byte {
-	return o.t.Codes[row*o.t.LineBytes()+pos*o.q.Format.Element.StoredBits()/8:]
+	return o.t.Codes[row*o.t.RowBytes()+pos*o.q.Format.Element.StoredBits()/8:]
 }
 
 // scaleAt returns the index of the scale of an element.

@@ -17,7 +17,7 @@ func (o *output) amax() (amax float32, hasNaN bool) {
 	}
 	const rows, width = 4 * transposeSize, 1 << 10 // multiples of what is transformed together
 	var seen, nan atomic.Uint32
-	n, cols := o.t.Lines(), o.t.Width()
+	n, cols := o.t.StoredRows(), o.t.StoredCols()
 	parallel.For(ceilDiv(cols, width), 1, o.with.Threads, func(from, to int) {
 		w := workers.Get().(*worker)
 		for p := from * width; p < min(to*width, cols); p += width {
@@ -75,7 +75,7 @@ func (p *pipeline) prescale(w *worker, threads int) {
 	var maxima [2][]uint32
 	for d, o := range p.outputs {
 		if o != nil && p.outputs[Columnwise] != nil && o.q.Format.Block == (Shape{1, 0}) && o.q.Format.Scaled() && !o.needsWholeRows() {
-			maxima[d] = grow(&w.maxima[d], ceilDiv(o.t.Lines(), scaleUnit)*scaleUnit)
+			maxima[d] = grow(&w.maxima[d], ceilDiv(o.t.StoredRows(), scaleUnit)*scaleUnit)
 			clear(maxima[d])
 		}
 	}
@@ -115,7 +115,7 @@ func (p *pipeline) prescale(w *worker, threads int) {
 // knowRows stores the scales of stored rows whose amaxes have the given bits, and keeps
 // their factors.
 func (o *output) knowRows(w *worker, amaxes []uint32) {
-	n := o.t.Lines()
+	n := o.t.StoredRows()
 	copy(grow(&w.amaxes, len(amaxes)), amaxes)
 	byKernel := w.scale(o, n, func(i int) (uint32, bool) {
 		rows, cols := o.x.shape()

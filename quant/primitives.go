@@ -189,7 +189,7 @@ const (
 	pairSize      = 32
 )
 
-// first returns the first row of a table that serves, or nil.
+// first returns the first row of a table for which serves is true, or nil.
 func first[K any](table []K, serves func(*K) bool) *K {
 	for i := range table {
 		if serves(&table[i]) {

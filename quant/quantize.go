@@ -30,7 +30,7 @@ func (q *Quantizer) begin(x source, d Direction, with With) (*output, error) {
 	return newOutput(q, x, d, with), nil
 }
 
-// checkCopy reports what keeps q from quantizing x.
+// checkCopy returns an error if q cannot quantize x.
 func (q *Quantizer) checkCopy(x source, d Direction, with With) error {
 	if err := q.check(with); err != nil {
 		return err
@@ -40,12 +40,12 @@ func (q *Quantizer) checkCopy(x source, d Direction, with With) error {
 		cols = rows
 	}
 	if q.Hadamard && cols%hadamardSize != 0 {
-		return fmt.Errorf("quantizer of %s: the Hadamard transform takes a multiple of %d elements along the blocks, not %d", q.Format, hadamardSize, cols)
+		return fmt.Errorf("quantizer of %s: the Hadamard transform: got %d elements along the blocks, want a multiple of %d", q.Format, cols, hadamardSize)
 	}
 	return with.checkInto(x, q.Format, d)
 }
 
-// checkInto reports what keeps a tensor of x from being filled, where one is given.
+// checkInto returns an error if With.Into cannot hold x.
 func (w With) checkInto(x source, f Format, d Direction) error {
 	t := w.Into
 	if t == nil {
@@ -55,8 +55,8 @@ func (w With) checkInto(x source, f Format, d Direction) error {
 		return fmt.Errorf("With.Into: %w", err)
 	}
 	if rows, cols := x.shape(); !t.Format.same(f) || t.Direction != d || t.Rows() != rows || t.Cols() != cols {
-		return fmt.Errorf("a %s %s tensor of %d×%d does not go into a %s %s one of %d×%d",
-			d, f, rows, cols, t.Direction, t.Format, t.Rows(), t.Cols())
+		return fmt.Errorf("With.Into: got a %s %s tensor of %d×%d, want %s %s of %d×%d",
+			t.Direction, t.Format, t.Rows(), t.Cols(), d, f, rows, cols)
 	}
 	return t.checkApart(x.region())
 }

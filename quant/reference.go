@@ -42,7 +42,7 @@ func (q Quantizer) reference(x tensor.Dense, narrow bool, d Direction, with With
 		return nil, err
 	}
 	t := newTensor(q.Format, d, x.Rows, x.Cols)
-	r := reference{q: &q, t: t, narrow: narrow, rows: rows, with: with, codes: make([]byte, rows.Rows*t.storedWidth())}
+	r := reference{q: &q, t: t, narrow: narrow, rows: rows, with: with, codes: make([]byte, rows.Rows*t.paddedCols())}
 	t.Amax, _ = r.amax(0, rows.Rows, 0, rows.Cols)
 	if with.Amax != nil && q.Format.NeedsAmax() {
 		t.Amax = *with.Amax
@@ -111,7 +111,7 @@ func (r *reference) block(i, j, height, width int) {
 	}
 	for row := r0; row < r1; row++ {
 		for col := c0; col < c1; col++ {
-			r.codes[row*r.t.storedWidth()+col] = r.encode(row, col, scale.blockFactor)
+			r.codes[row*r.t.paddedCols()+col] = r.encode(row, col, scale.blockFactor)
 		}
 	}
 }
@@ -173,16 +173,16 @@ func (r *reference) element(row, col int) uint64 {
 
 // join stores the codes in the bytes of the tensor.
 func (r *reference) join() {
-	width := r.t.storedWidth()
+	width := r.t.paddedCols()
 	for row := range r.rows.Rows {
-		r.q.Format.Element.Join(r.t.line(row), r.codes[row*width:(row+1)*width])
+		r.q.Format.Element.Join(r.t.row(row), r.codes[row*width:(row+1)*width])
 	}
 }
 
 // cast stores elements without a scale.
 func (r *reference) cast() error {
 	for row := range r.rows.Rows {
-		if err := tensor.ToBytes(r.t.line(row), r.rows.Row(row), r.q.Format.Element); err != nil {
+		if err := tensor.ToBytes(r.t.row(row), r.rows.Row(row), r.q.Format.Element); err != nil {
 			return err
 		}
 	}

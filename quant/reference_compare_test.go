@@ -86,8 +86,8 @@ func behaviors() []Quantizer {
 			}
 			all = append(all, Quantizer{Format: f, ExactRatio: true}, Quantizer{Format: f, Rule: Even, EvenMantissa: 1},
 				Quantizer{Format: f, Rule: Floor, NonFinite: Poison},
-				Quantizer{Format: f, Rule: Floor, NonFinite: PoisonZero, Smallest: DivideByNormal},
-				Quantizer{Format: f, NonFinite: PoisonNaN, Smallest: DivideByOne}, Quantizer{Format: f, ZeroScale: ZeroScaleOne})
+				Quantizer{Format: f, Rule: Floor, NonFinite: PoisonZero, SmallestDivisor: 0x1p-126},
+				Quantizer{Format: f, NonFinite: PoisonNaN, SmallestDivisor: 1}, Quantizer{Format: f, UnitZeroScale: true})
 		case format.E4M3:
 			for q.Arithmetic = EncodeFirst; q.Arithmetic <= BlockOnly; q.Arithmetic++ {
 				all = append(all, q)
@@ -118,8 +118,8 @@ func (q Quantizer) testName() string {
 	for _, option := range []struct {
 		set  bool
 		name string
-	}{{q.ExactRatio, "/exact"}, {q.EvenMantissa > 0, "/mantissa"}, {q.PowerOfTwo, "/pow2"}, {q.NonFinite == Poison, "/poison"}, {q.NonFinite == PoisonNaN, "/poison-nan"}, {q.NonFinite == PoisonZero, "/poison-zero"}, {q.Smallest == DivideByNormal, "/normal"}, {q.Smallest == DivideByOne, "/one"},
-		{q.ZeroScale == ZeroScaleOne, "/zero-scale"}} {
+	}{{q.ExactRatio, "/exact"}, {q.EvenMantissa > 0, "/mantissa"}, {q.PowerOfTwo, "/pow2"}, {q.NonFinite == Poison, "/poison"}, {q.NonFinite == PoisonNaN, "/poison-nan"}, {q.NonFinite == PoisonZero, "/poison-zero"}, {q.SmallestDivisor == 0x1p-126, "/normal"}, {q.SmallestDivisor == 1, "/one"},
+		{q.UnitZeroScale, "/zero-scale"}} {
 		if option.set {
 			s += option.name
 		}

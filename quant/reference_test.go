@@ -82,7 +82,7 @@ func referenceE8M0(q Quantizer, amax float32) int {
 	max := q.Format.Element.Max()
 	top := math.Exp2(math.Floor(math.Log2(float64(max)))) // of which all maxima are less than twice
 	a := float64(amax)
-	if a == 0 && q.ZeroScale == ZeroScaleOne {
+	if a == 0 && q.UnitZeroScale {
 		return 0
 	}
 	switch q.Rule {
@@ -191,7 +191,7 @@ func definitionOf(q Quantizer, lines, width int, at func(l, c int) float32, elem
 				}
 				divisor := k
 				if k == -127 {
-					divisor = map[Smallest]int{DivideByScale: -127, DivideByNormal: -126, DivideByOne: 0}[q.Smallest]
+					divisor = map[float32]int{0: -127, 0x1p-126: -126, 1: 0}[q.SmallestDivisor]
 				}
 				scaled = func(x float32) float32 { return float32(math.Ldexp(float64(x), -divisor)) }
 				if hasNaN && q.NonFinite == PoisonZero {

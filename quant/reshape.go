@@ -6,9 +6,9 @@ import (
 	"slices"
 )
 
-// What is here moves codes and scales and never requantizes. What would cut a
-// block in two, or join parts that were scaled differently, is an error, and so is a tensor
-// that is not valid (see Validate).
+// These functions move codes and scales and never requantize. It is an error to cut a
+// block in two, to join parts that have different scales, or to use a tensor that is not
+// valid (see Validate).
 
 // Reshape returns t with other leading dimensions: shape has the same last
 // dimension and the same number of rows. The codes are shared.
@@ -45,13 +45,13 @@ func (t *Tensor) SliceRows(from, to int) (*Tensor, error) {
 	s := newTensor(t.Format, t.Direction, to-from, t.Cols())
 	s.Global, s.Amax = t.Global, t.Amax
 	if t.Direction == Rowwise {
-		copy(s.Codes, t.Codes[from*t.LineBytes():])
+		copy(s.Codes, t.Codes[from*t.RowBytes():])
 		s.copyScales(t, blockIndex(from, extent), 0)
 		return s, nil
 	}
 	first, _ := t.Format.Element.StoredBytes(from)
-	for l := range s.Lines() {
-		copy(s.line(l), t.line(l)[first:])
+	for l := range s.StoredRows() {
+		copy(s.row(l), t.row(l)[first:])
 	}
 	s.copyScales(t, 0, blockIndex(from, extent))
 	return s, nil
@@ -90,12 +90,12 @@ func Concat(tensors ...*Tensor) (*Tensor, error) {
 		c.Amax = max(c.Amax, t.Amax)
 		extent := t.rowExtent()
 		if c.Direction == Rowwise {
-			copy(c.Codes[at*c.LineBytes():], t.Codes)
+			copy(c.Codes[at*c.RowBytes():], t.Codes)
 			c.pasteScales(t, blockIndex(at, extent), 0)
 		} else {
 			start, _ := c.Format.Element.StoredBytes(at)
-			for l := range c.Lines() {
-				copy(c.line(l)[start:], t.line(l))
+			for l := range c.StoredRows() {
+				copy(c.row(l)[start:], t.row(l))
 			}
 			c.pasteScales(t, 0, blockIndex(at, extent))
 		}
@@ -105,19 +105,18 @@ func Concat(tensors ...*Tensor) (*Tensor, error) {
 }
 
 // Transpose returns the transposed matrix with the same codes and the same
-// scales in their new places. It takes blocks that serve both directions: square
-// ones, or one scale for the tensor.
+// scales in their new places. Blocks must be square, or the tensor have one scale.
 func (t *Tensor) Transpose() (*Tensor, error) {
 	if err := t.Validate(); err != nil {
 		return nil, fmt.Errorf("cannot transpose: %w", err)
 	}
 	if !t.Format.Square() {
-		return nil, fmt.Errorf("cannot transpose %s codes: blocks of %d×%d do not serve the other direction; quantize it from the source", t.Format, max(1, t.Format.Block.Rows), t.Format.Block.Cols)
+		return nil, fmt.Errorf("cannot transpose %s codes: got blocks of %d×%d, want square ones; quantize the transpose from the source", t.Format, max(1, t.Format.Block.Rows), t.Format.Block.Cols)
 	}
 	r := newTensor(t.Format, t.Direction, t.Cols(), t.Rows())
 	r.Global, r.Amax = t.Global, t.Amax
 	if size := t.Format.Element.StoredBits() / 8; size > 0 {
-		transposeBytes(r.Codes, t.Codes, t.Lines(), t.Width(), r.LineBytes(), t.LineBytes(), size)
+		transposeBytes(r.Codes, t.Codes, t.StoredRows(), t.StoredCols(), r.RowBytes(), t.RowBytes(), size)
 	} else {
 		t.transposeBits(r)
 	}
@@ -135,23 +134,23 @@ func (t *Tensor) Transpose() (*Tensor, error) {
 }
 
 // transposeBits sets the codes of r, of less than a byte, to those of the transpose
-// of t: a band of columns at a time, one code per byte.
+// of t: some columns at a time, one code per byte.
 func (t *Tensor) transposeBits(r *Tensor) {
-	const band = 64
-	element, width := t.Format.Element, r.storedWidth()
-	codes := make([]byte, t.Lines()*band)
-	columns := make([]byte, band*width)
-	for c0 := 0; c0 < t.Width(); c0 += band {
-		n := min(band, t.storedWidth()-c0) // of whole bytes, as blocks are
+	const together = 64
+	element, width := t.Format.Element, r.paddedCols()
+	codes := make([]byte, t.StoredRows()*together)
+	columns := make([]byte, together*width)
+	for c0 := 0; c0 < t.StoredCols(); c0 += together {
+		n := min(together, t.paddedCols()-c0) // of whole bytes, as blocks are
 		from, _ := element.StoredBytes(c0)
 		to, _ := element.StoredBytes(c0 + n)
-		for l := range t.Lines() {
-			element.Split(codes[l*n:(l+1)*n], t.line(l)[from:to])
+		for l := range t.StoredRows() {
+			element.Split(codes[l*n:(l+1)*n], t.row(l)[from:to])
 		}
-		n1 := min(band, t.Width()-c0)
-		transposeBytes(columns, codes, t.Lines(), n1, width, n, 1)
+		n1 := min(together, t.StoredCols()-c0)
+		transposeBytes(columns, codes, t.StoredRows(), n1, width, n, 1)
 		for c := range n1 {
-			element.Join(r.line(c0+c), columns[c*width:(c+1)*width])
+			element.Join(r.row(c0+c), columns[c*width:(c+1)*width])
 		}
 	}
 }

@@ -197,7 +197,7 @@ func TestReshape(t *testing.T) {
 				t.Error(err)
 				continue
 			}
-			if !slices.Equal(r.Shape, shape) || r.Rows() != 24 || r.Cols() != 36 || r.Lines() != q.Lines() || r.Width() != q.Width() {
+			if !slices.Equal(r.Shape, shape) || r.Rows() != 24 || r.Cols() != 36 || r.StoredRows() != q.StoredRows() || r.StoredCols() != q.StoredCols() {
 				t.Errorf("%v became %v of %d×%d", shape, r.Shape, r.Rows(), r.Cols())
 			}
 			requireBits(t, r.Dequantize(0), values)
@@ -312,7 +312,7 @@ func TestDequantize(t *testing.T) {
 			if err := tensor.FromBytes(want, q.Codes, f.Element); err != nil {
 				t.Fatal(err)
 			}
-			lines := tensor.Of(q.Lines(), q.Width(), want)
+			lines := tensor.Of(q.StoredRows(), q.StoredCols(), want)
 			if d == Columnwise {
 				lines = lines.Transpose()
 			}
@@ -337,7 +337,7 @@ func TestDequantize(t *testing.T) {
 				if s := q.Scale(l, p); s != scale && s == s {
 					t.Fatalf("scale of (%d, %d) is %g, want %g", i, j, s, scale)
 				}
-				want := mul32(scale, f.Element.Decode(uint32(c[l*q.storedWidth()+p])))
+				want := mul32(scale, f.Element.Decode(uint32(c[l*q.paddedCols()+p])))
 				if g := got.At(i, j); math.Float32bits(g) != math.Float32bits(want) && (g == g || want == want) {
 					t.Fatalf("(%d, %d) is %g, want %g", i, j, g, want)
 				}
@@ -359,7 +359,7 @@ func TestLineScales(t *testing.T) {
 		}
 		scales := make([]float32, 128/extent)
 		for _, l := range []int{0, 1, 33} {
-			q.LineScales(scales, l)
+			q.RowScales(scales, l)
 			for i, s := range scales {
 				if want := q.Scale(l, i*extent); s != want {
 					t.Errorf("%v: scale %d of line %d is %v, want %v", f, i, l, s, want)

@@ -113,14 +113,14 @@ func (w *worker) encode(o *output, x source, g grid, row, pos int) {
 	} else if k := o.rowKernel(x.isRaw); k != nil && (g.width%rowUnit == 0 || g.blocks == 1) {
 		done = w.encodeUnits(o, k, x, g, row, pos)
 	}
-	padded := o.t.storedWidth() > o.t.Width() && pos+g.cols == o.t.Width()
+	padded := o.t.paddedCols() > o.t.StoredCols() && pos+g.cols == o.t.StoredCols()
 	for i := 0; i < g.rows && (done < g.cols || padded); i++ {
 		if done < g.cols {
 			factors := w.factors[i/g.height*g.blocks+done/g.width:]
 			w.encodeRow(o, x.row(i, done, g.cols, &w.values), factors, g.width, row+i, pos+done)
 		}
 		if padded {
-			clear(o.t.line(row + i)[((pos+g.cols)*o.q.Format.Element.StoredBits()+7)/8:])
+			clear(o.t.row(row + i)[((pos+g.cols)*o.q.Format.Element.StoredBits()+7)/8:])
 		}
 	}
 	for _, j := range w.exceptional {
@@ -137,7 +137,7 @@ func (w *worker) encode(o *output, x source, g grid, row, pos int) {
 
 // encodeUnits encodes as much of each row as a kernel takes, and returns the elements.
 func (w *worker) encodeUnits(o *output, k *rowKernel, x source, g grid, row, pos int) int {
-	part := rowPart{units: g.width / rowUnit, blocks: g.cols / g.width, codeStride: o.t.LineBytes(), srcStride: x.strideBytes(), ahead: w.ahead}
+	part := rowPart{units: g.width / rowUnit, blocks: g.cols / g.width, codeStride: o.t.RowBytes(), srcStride: x.strideBytes(), ahead: w.ahead}
 	n := part.units * part.blocks * rowUnit
 	if n == 0 {
 		return 0
@@ -168,7 +168,7 @@ func (o *output) join(dst, codes []byte, n int) {
 }
 
 // encodeRow encodes values of one stored row by factors, the first of which is that of the
-// first value: by the first kernel that serves, or the reference implementation.
+// first value: by the first kernel that supports them, or the reference implementation.
 func (w *worker) encodeRow(o *output, values, factors []float32, width, row, pos int) {
 	n, bits, dst := len(values), o.q.Format.Element.StoredBits(), o.codesAt(row, pos)
 	words := w.random.words(o, row, pos, n)

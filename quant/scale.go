@@ -1,10 +1,8 @@
 package quant
 
 import (
-	"fmt"
 	"math"
 	"math/bits"
-	"strings"
 
 	"github.com/microscale-go/microscale/format"
 )
@@ -12,32 +10,30 @@ import (
 // ScaleRule says how the amax of a block becomes its E8M0 scale. With amax =
 // m·2^e, 1 ≤ m < 2, and the element format's largest value M·2^emax, the scale
 // is 2^(e-emax), twice that where the rule rounds up, or half. It never is less than
-// 2^-127, code 0, which a block of zeros has too (see ZeroScale).
+// 2^-127, code 0, which a block of zeros has too (see UnitZeroScale).
 type ScaleRule uint8
 
 const (
-	RatioCeil ScaleRule = iota // up where m > M: the least power of two that saturates nothing; Transformer Engine, cuBLAS
+	RatioCeil ScaleRule = iota // up where m > M: the smallest power of two that saturates nothing; Transformer Engine, cuBLAS
 	Floor                      // never up: OCP MX 1.0 §6.3; saturates where m > M
 	Ceil                       // up where m > 1
 	Even                       // up where m rounds up to 2 at the element's mantissa width
 	Round                      // the power of two nearest to amax over the largest value by its logarithm: half of the above where m < M/√2; MLX
 )
 
-// scaleRules are the rules as what is added to the mantissa bits of amax, rounded
-// up where the sum carries, from so many exponents below. The kernels compute with
-// the same numbers.
+// scaleRules has what each rule adds to the mantissa bits of amax, which rounds the scale
+// up if the sum carries, and how many exponents it begins below. Kernels use the same numbers.
 var scaleRules = []struct {
-	name  string
 	carry func(q *Quantizer) uint32
 	below int
 }{
-	RatioCeil: {name: "rceil", carry: func(q *Quantizer) uint32 {
+	RatioCeil: {carry: func(q *Quantizer) uint32 {
 		return mantissaMask - math.Float32bits(q.Format.Element.Max())&mantissaMask
 	}},
-	Floor: {name: "floor", carry: func(*Quantizer) uint32 { return 0 }},
-	Ceil:  {name: "ceil", carry: func(*Quantizer) uint32 { return mantissaMask }},
-	Even:  {name: "even", carry: func(q *Quantizer) uint32 { return 1 << (mantissaBits - 1 - q.EvenBits()) }},
-	Round: {name: "round", carry: func(q *Quantizer) uint32 { return mantissaMask + 1 - roundFrom(q.Format.Element) }, below: 1},
+	Floor: {carry: func(*Quantizer) uint32 { return 0 }},
+	Ceil:  {carry: func(*Quantizer) uint32 { return mantissaMask }},
+	Even:  {carry: func(q *Quantizer) uint32 { return 1 << (mantissaBits - 1 - q.EvenBits()) }},
+	Round: {carry: func(q *Quantizer) uint32 { return mantissaMask + 1 - roundFrom(q.Format.Element) }, below: 1},
 }
 
 // roundFrom returns the mantissa bits from which Round does not halve: those of
@@ -47,34 +43,10 @@ func roundFrom(element *format.Scalar) uint32 {
 	return uint32(math.Ceil((2*fraction/math.Sqrt2 - 1) * (mantissaMask + 1)))
 }
 
-// RoundsFrom returns the least mantissa m of an amax, 1 ≤ m < 2, that the Round
-// rule does not give half a scale.
+// RoundsFrom returns the smallest mantissa m of an amax, 1 ≤ m < 2, whose scale the Round
+// rule does not halve.
 func (q *Quantizer) RoundsFrom() float32 {
 	return 1 + float32(roundFrom(q.Format.Element))/(mantissaMask+1)
-}
-
-// String returns the name used on the command line.
-func (r ScaleRule) String() string { return scaleRules[r].name }
-
-// ScaleRules returns the rules in their order.
-func ScaleRules() []ScaleRule {
-	rules := make([]ScaleRule, len(scaleRules))
-	for i := range rules {
-		rules[i] = ScaleRule(i)
-	}
-	return rules
-}
-
-// ParseScaleRule finds a rule by its name: rceil, floor, ceil, even or round.
-func ParseScaleRule(name string) (ScaleRule, error) {
-	names := make([]string, len(scaleRules))
-	for i, r := range scaleRules {
-		names[i] = r.name
-		if strings.EqualFold(r.name, name) {
-			return ScaleRule(i), nil
-		}
-	}
-	return 0, fmt.Errorf("unknown scale rule %q: use one of %s", name, strings.Join(names, ", "))
 }
 
 const (
@@ -99,7 +71,7 @@ func (q *Quantizer) exponentCode(amax uint32) byte {
 			return e8m0Max
 		}
 	}
-	if amax == 0 && q.ZeroScale == ZeroScaleOne {
+	if amax == 0 && q.UnitZeroScale {
 		return byte(format.E8M0.Bias)
 	}
 	if q.Rule == RatioCeil && !q.ExactRatio {
@@ -143,7 +115,10 @@ func (q *Quantizer) EvenBits() int {
 // exponentFactor returns what elements under an E8M0 scale are multiplied by.
 func (q *Quantizer) exponentFactor(code byte) float32 {
 	if code == 0 {
-		return exp2(-smallestExponents[q.Smallest])
+		if q.SmallestDivisor == 0 {
+			return exp2(format.E8M0.Bias)
+		}
+		return 1 / q.SmallestDivisor
 	}
 	return exp2(format.E8M0.Bias - int(code))
 }

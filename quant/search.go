@@ -3,13 +3,12 @@ package quant
 import (
 	"fmt"
 	"math"
-	"strings"
 
 	"github.com/microscale-go/microscale/format"
 )
 
 // Search says how a block finds its scale: by the rule or the arithmetic alone, or
-// as the one of several candidates that leaves the least error in the block. The
+// as the candidate with the smallest error in the block. The
 // result decodes as any other does. Blocks of zeros, and those with NaN or Inf,
 // are not searched.
 //
@@ -21,9 +20,9 @@ import (
 //	FourOverSixMAE, FourOverSixMSE  Transformer Engine's NVFP4 option: the amax becomes 6 or 4
 //	  candidates  e4m3(min(b, 448)) and, where its error is less, e4m3(min(1.5·b, 448)), b = amax/6·E
 //	  error       Σ|d| or Σd² in float32, in the order of the elements, d = ((code·scale)·amax_tensor)/(6·TopScale) - x;
-//	              the 16 lines of a block of 16×16 are added as a tree
+//	              the sums of the 16 rows of a 16×16 block are added as a tree
 //
-// The first least error wins; the rule's scale comes first.
+// Of equal errors the first wins; the rule's scale comes first.
 type Search uint8
 
 const (
@@ -33,28 +32,9 @@ const (
 	FourOverSixMAE
 )
 
-// FourOverSixTop is the TopScale that Transformer Engine takes with four-over-six
-// unless told otherwise: 1.5 times it is an E4M3 scale still.
+// FourOverSixTop is Transformer Engine's default TopScale with four-over-six: 1.5 times it
+// is still an E4M3 scale.
 const FourOverSixTop = 256
-
-var searchNames = []string{"none", "mse", "four-over-six", "four-over-six-mae"}
-
-// String returns the name used on the command line.
-func (s Search) String() string { return searchNames[s] }
-
-// Searches returns all of them, NoSearch first.
-func Searches() []Search { return []Search{NoSearch, LeastSquares, FourOverSixMSE, FourOverSixMAE} }
-
-// ParseSearch finds a search by its name: none, mse, four-over-six or
-// four-over-six-mae.
-func ParseSearch(name string) (Search, error) {
-	for i, n := range searchNames {
-		if strings.EqualFold(n, name) {
-			return Search(i), nil
-		}
-	}
-	return 0, fmt.Errorf("unknown scale search %q: use one of %s", name, strings.Join(searchNames, ", "))
-}
 
 func (s Search) fourOverSix() bool { return s == FourOverSixMAE || s == FourOverSixMSE }
 
@@ -96,7 +76,7 @@ var (
 	binadeFactors  = []float32{0.5, 2}
 )
 
-// mostCandidates is how many candidates a block has at most.
+// mostCandidates is the maximum number of candidates of a block.
 const mostCandidates = 9
 
 // candidates are the scales that a block may get, the rule's first.
@@ -106,7 +86,7 @@ type candidates struct {
 	values  [mostCandidates]float32 // of the factors
 	decodes [mostCandidates]float32 // scales of the block and the tensor together
 	codes   [mostCandidates]byte    // of scales that take one byte
-	alike   bool                    // a kernel serves all
+	alike   bool                    // a kernel supports all
 }
 
 func (c *candidates) add(f factor, decode float32, code byte) {

@@ -22,6 +22,14 @@ func denseSource(x tensor.Dense) source { return source{dense: x} }
 
 func rawSource(x tensor.BF16) source { return source{raw: x, isRaw: true} }
 
+// sourceOf returns a matrix of either kind.
+func sourceOf[M tensor.Dense | tensor.BF16](x M) source {
+	if raw, ok := any(x).(tensor.BF16); ok {
+		return rawSource(raw)
+	}
+	return denseSource(any(x).(tensor.Dense))
+}
+
 // validate reports a matrix whose data does not hold it.
 func (s source) validate() error {
 	if s.isRaw {
@@ -139,12 +147,11 @@ func (s source) amaxBits(from, to int) (amax uint32, hasNaN bool) {
 	return amax, true
 }
 
-// Amax returns the largest magnitude of x; NaN is ignored, Inf is not. It panics where x
+// Amax returns the largest magnitude of x; NaN is ignored, Inf is not. It panics if x
 // is not valid.
-func Amax(x tensor.Dense, threads int) float32 { return denseSource(x).mustAmax(threads) }
-
-// AmaxBF16 is Amax of a matrix in BF16.
-func AmaxBF16(x tensor.BF16, threads int) float32 { return rawSource(x).mustAmax(threads) }
+func Amax[M tensor.Dense | tensor.BF16](x M, threads int) float32 {
+	return sourceOf(x).mustAmax(threads)
+}
 
 func (s source) mustAmax(threads int) float32 {
 	if err := s.validate(); err != nil {

@@ -29,7 +29,7 @@ func (r *randomWords) words(o *output, row, pos, n int) []uint32 {
 	}
 	if r.of != o || row < r.row || r.row+r.rows <= row || pos < r.pos || r.pos+r.n < pos+n {
 		r.of, r.row, r.pos, r.n = o, row, pos, n
-		r.rows = min(max(1, drawnElements/n/philoxUnit)*philoxUnit, o.t.Lines()-row)
+		r.rows = min(max(1, drawnElements/n/philoxUnit)*philoxUnit, o.t.StoredRows()-row)
 		r.draw()
 	}
 	at := (row-r.row)*r.n + pos - r.pos

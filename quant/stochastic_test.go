@@ -31,10 +31,10 @@ func TestStochasticWords(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					codes := make([]byte, got.storedWidth())
-					for l := range got.Lines() {
-						f.Element.Split(codes, got.line(l))
-						for c := range got.Width() {
+					codes := make([]byte, got.paddedCols())
+					for l := range got.StoredRows() {
+						f.Element.Split(codes, got.row(l))
+						for c := range got.StoredCols() {
 							row, col := l, c
 							if d == Columnwise {
 								row, col = c, l

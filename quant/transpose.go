@@ -6,9 +6,9 @@ import (
 	"github.com/microscale-go/microscale/internal/cpu"
 )
 
-// transposeTile is the rows and columns of what transposeBytes turns at a time, in
-// a buffer of its own: lines whose distance is a power of two share few places of
-// the cache, so that each is written whole and once.
+// transposeTile is the rows and columns that transposeBytes transposes at a time, in a
+// scratch buffer: rows whose distance is a power of two share few cache sets, so that each is
+// written whole and once.
 const transposeTile = 64
 
 // transposeBytes sets dst to the transpose of src, rows × cols elements of size
@@ -51,9 +51,9 @@ func pairsBy() func(dst, src []byte, dstStride, srcStride, n int) {
 	return nil
 }
 
-// transposeTiles is transposeBytes in the plain form.
+// transposeTiles is the plain Go twin of transposeBytes.
 func transposeTiles(dst, src []byte, rows, cols, dstStride, srcStride, size int) {
-	var room [transposeTile * transposeTile * 4]byte
+	var scratch [transposeTile * transposeTile * 4]byte
 	for r0 := 0; r0 < rows; r0 += transposeTile {
 		n := min(transposeTile, rows-r0)
 		for c0 := 0; c0 < cols; c0 += transposeTile {
@@ -62,22 +62,22 @@ func transposeTiles(dst, src []byte, rows, cols, dstStride, srcStride, size int)
 			stride := transposeTile * size
 			switch size {
 			case 1:
-				turnBytes(&room, from, n, m, srcStride)
+				transpose8x8(&scratch, from, n, m, srcStride)
 			case 2:
-				turnPairs(&room, from, n, m, srcStride)
+				transpose4x4(&scratch, from, n, m, srcStride)
 			default:
-				turn(&room, from, 0, n, 0, m, srcStride, size)
+				transposeAny(&scratch, from, 0, n, 0, m, srcStride, size)
 			}
 			for c := range m {
-				copy(dst[(c0+c)*dstStride+r0*size:][:n*size], room[c*stride:])
+				copy(dst[(c0+c)*dstStride+r0*size:][:n*size], scratch[c*stride:])
 			}
 		}
 	}
 }
 
-// turn sets column i of the tile to row i of src for the elements of rows [r0, r1)
+// transposeAny sets column i of the tile to row i of src for the elements of rows [r0, r1)
 // and columns [c0, c1).
-func turn(tile *[transposeTile * transposeTile * 4]byte, src []byte, r0, r1, c0, c1, stride, size int) {
+func transposeAny(tile *[transposeTile * transposeTile * 4]byte, src []byte, r0, r1, c0, c1, stride, size int) {
 	for i := r0; i < r1; i++ {
 		for j := c0; j < c1; j++ {
 			copy(tile[(j*transposeTile+i)*size:][:size], src[i*stride+j*size:])
@@ -85,8 +85,8 @@ func turn(tile *[transposeTile * transposeTile * 4]byte, src []byte, r0, r1, c0,
 	}
 }
 
-// turnBytes is turn of n rows and m columns of single bytes, eight by eight.
-func turnBytes(tile *[transposeTile * transposeTile * 4]byte, src []byte, n, m, stride int) {
+// transpose8x8 is transposeAny of n rows and m columns of single bytes, eight by eight.
+func transpose8x8(tile *[transposeTile * transposeTile * 4]byte, src []byte, n, m, stride int) {
 	const side = 8
 	rows, cols := n/side*side, m/side*side
 	for i := 0; i < rows; i += side {
@@ -109,12 +109,12 @@ func turnBytes(tile *[transposeTile * transposeTile * 4]byte, src []byte, n, m, 
 			}
 		}
 	}
-	turn(tile, src, 0, rows, cols, m, stride, 1)
-	turn(tile, src, rows, n, 0, m, stride, 1)
+	transposeAny(tile, src, 0, rows, cols, m, stride, 1)
+	transposeAny(tile, src, rows, n, 0, m, stride, 1)
 }
 
-// turnPairs is turn of n rows and m columns of elements of two bytes, four by four.
-func turnPairs(tile *[transposeTile * transposeTile * 4]byte, src []byte, n, m, stride int) {
+// transpose4x4 is transposeAny of n rows and m columns of elements of two bytes, four by four.
+func transpose4x4(tile *[transposeTile * transposeTile * 4]byte, src []byte, n, m, stride int) {
 	const side, size = 4, 2
 	rows, cols := n/side*side, m/side*side
 	for i := 0; i < rows; i += side {
@@ -133,8 +133,8 @@ func turnPairs(tile *[transposeTile * transposeTile * 4]byte, src []byte, n, m, 
 			binary.LittleEndian.PutUint64(tile[((j+3)*transposeTile+i)*size:], d)
 		}
 	}
-	turn(tile, src, 0, rows, cols, m, stride, size)
-	turn(tile, src, rows, n, 0, m, stride, size)
+	transposeAny(tile, src, 0, rows, cols, m, stride, size)
+	transposeAny(tile, src, rows, n, 0, m, stride, size)
 }
 
 // exchange swaps the bits of a under mask<<shift with those of b under mask.

@@ -54,7 +54,7 @@ func TestTypedArithmetic(t *testing.T) {
 
 // valueAt returns the element of code i.
 func valueAt(x tensor.Dense, d Direction, q *Tensor, i int) float32 {
-	line, position := i/q.LineBytes(), i%q.LineBytes()
+	line, position := i/q.RowBytes(), i%q.RowBytes()
 	if d == Columnwise {
 		line, position = position, line
 	}

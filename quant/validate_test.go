@@ -29,12 +29,12 @@ var entries = []struct {
 	{"ColumnwiseBF16", true, false, true, func(_ tensor.Dense, raw tensor.BF16, _, col Copy) error {
 		return second(col.Quantizer.ColumnwiseBF16(raw, col.With))
 	}},
-	{"Both", false, true, true, func(x tensor.Dense, _ tensor.BF16, row, col Copy) error {
-		_, _, err := Both(x, row, col)
+	{"RowwiseColumnwise", false, true, true, func(x tensor.Dense, _ tensor.BF16, row, col Copy) error {
+		_, _, err := RowwiseColumnwise(x, row, col)
 		return err
 	}},
-	{"BothBF16", true, true, true, func(_ tensor.Dense, raw tensor.BF16, row, col Copy) error {
-		_, _, err := BothBF16(raw, row, col)
+	{"RowwiseColumnwise of BF16", true, true, true, func(_ tensor.Dense, raw tensor.BF16, row, col Copy) error {
+		_, _, err := RowwiseColumnwise(raw, row, col)
 		return err
 	}},
 }
@@ -70,31 +70,31 @@ func TestBadInto(t *testing.T) {
 	}{
 		{"codes that lack one", nil, func(u *Tensor) { u.Codes = u.Codes[:len(u.Codes)-1] },
 			func(want *Tensor) string {
-				return fmt.Sprintf("of shape [130 150] has %d bytes of codes, not %d", len(want.Codes)-1, len(want.Codes))
+				return fmt.Sprintf("of shape [130 150]: got %d bytes of codes, want %d", len(want.Codes)-1, len(want.Codes))
 			}},
 		{"no codes", nil, func(u *Tensor) { u.Codes = nil },
-			func(want *Tensor) string { return fmt.Sprintf("has 0 bytes of codes, not %d", len(want.Codes)) }},
+			func(want *Tensor) string { return fmt.Sprintf("got 0 bytes of codes, want %d", len(want.Codes)) }},
 		{"a code too many", nil, func(u *Tensor) { u.Codes = u.Codes[:len(u.Codes)+1] },
-			func(want *Tensor) string { return fmt.Sprintf("has %d bytes of codes", len(want.Codes)+1) }},
+			func(want *Tensor) string { return fmt.Sprintf("got %d bytes of codes", len(want.Codes)+1) }},
 		{"scales that lack one", byteScales, func(u *Tensor) { u.Scales = u.Scales[:len(u.Scales)-1] },
 			func(want *Tensor) string {
 				r, c := want.ScaleShape()
-				return fmt.Sprintf("of shape [130 150] has %d scales, not %d×%d", len(want.Scales)-1, r, c)
+				return fmt.Sprintf("of shape [130 150]: got %d scales, want %d×%d", len(want.Scales)-1, r, c)
 			}},
 		{"FP32 scales that lack one", fp32Scales, func(u *Tensor) { u.Scales32 = u.Scales32[:len(u.Scales32)-1] },
 			func(want *Tensor) string {
 				r, c := want.ScaleShape()
-				return fmt.Sprintf("of shape [130 150] has %d FP32 scales, not %d×%d", len(want.Scales32)-1, r, c)
+				return fmt.Sprintf("of shape [130 150]: got %d FP32 scales, want %d×%d", len(want.Scales32)-1, r, c)
 			}},
-		{"no scales", scaled, func(u *Tensor) { u.Scales, u.Scales32 = nil, nil }, saying("scales, not")},
-		{"scales of the other kind", byteScales, func(u *Tensor) { u.Scales, u.Scales32 = nil, make([]float32, len(u.Scales)) }, saying("has 0 scales, not")},
-		{"scales of both kinds", byteScales, func(u *Tensor) { u.Scales32 = make([]float32, len(u.Scales)) }, saying("FP32 scales, too")},
-		{"scales of one byte", fp32Scales, func(u *Tensor) { u.Scales, u.Scales32 = make([]byte, len(u.Scales32)), nil }, saying("has 0 FP32 scales, not")},
-		{"scales where there are none", func(f Format) bool { return !f.Scaled() }, func(u *Tensor) { u.Scales = make([]byte, 1) }, saying("has 1 scales, not 0×0")},
-		{"no shape", nil, func(u *Tensor) { u.Shape = nil }, saying("has no shape")},
-		{"negative dimensions", nil, func(u *Tensor) { u.Shape = []int{-2, -65, 150} }, saying("cannot have the shape [-2 -65 150]")},
-		{"a shape that wraps around", nil, func(u *Tensor) { u.Shape = []int{math.MaxInt/2 + 1, 4, 150} }, saying("cannot have the shape")},
-		{"an unknown direction", nil, func(u *Tensor) { u.Direction = 2 }, saying("unknown direction 2")},
+		{"no scales", scaled, func(u *Tensor) { u.Scales, u.Scales32 = nil, nil }, saying("scales, want")},
+		{"scales of the other kind", byteScales, func(u *Tensor) { u.Scales, u.Scales32 = nil, make([]float32, len(u.Scales)) }, saying("got 0 scales, want")},
+		{"scales of both kinds", byteScales, func(u *Tensor) { u.Scales32 = make([]float32, len(u.Scales)) }, saying("got FP32 scales, want none")},
+		{"scales of one byte", fp32Scales, func(u *Tensor) { u.Scales, u.Scales32 = make([]byte, len(u.Scales32)), nil }, saying("got 0 FP32 scales, want")},
+		{"scales where there are none", func(f Format) bool { return !f.Scaled() }, func(u *Tensor) { u.Scales = make([]byte, 1) }, saying("got 1 scales, want 0×0")},
+		{"no shape", nil, func(u *Tensor) { u.Shape = nil }, saying("got no shape")},
+		{"negative dimensions", nil, func(u *Tensor) { u.Shape = []int{-2, -65, 150} }, saying("got shape [-2 -65 150]")},
+		{"a shape that wraps around", nil, func(u *Tensor) { u.Shape = []int{math.MaxInt/2 + 1, 4, 150} }, saying("got shape")},
+		{"an got direction", nil, func(u *Tensor) { u.Direction = 2 }, saying("got direction 2")},
 		{"no format", nil, func(u *Tensor) { u.Format = Format{} }, saying("has no element format")},
 	} {
 		for _, f := range Formats() {
@@ -171,7 +171,7 @@ func TestBadSource(t *testing.T) {
 		}
 		for name, amax := range map[string]func(){
 			"Amax":     func() { Amax(x, 1) },
-			"AmaxBF16": func() { AmaxBF16(raw, 1) },
+			"AmaxBF16": func() { Amax(raw, 1) },
 		} {
 			func() {
 				defer func() {

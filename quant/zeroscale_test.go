@@ -20,21 +20,21 @@ func TestZeroScale(t *testing.T) {
 	}
 	cputest.Run(t, func(t *testing.T, _ cpu.Tier) {
 		for _, f := range []Format{MXFP8, MXFP6E2M3, MXFP4, MXINT8} {
-			for zero, want := range map[ZeroScale]byte{ZeroScaleMin: 0, ZeroScaleOne: 127} {
-				q := Quantizer{Format: f, ZeroScale: zero}
+			for zero, want := range map[bool]byte{false: 0, true: 127} {
+				q := Quantizer{Format: f, UnitZeroScale: zero}
 				row, err := q.Rowwise(x, With{})
 				if err != nil {
 					t.Fatal(err)
 				}
 				if got := row.Scales[cols/32-1]; got != want {
-					t.Errorf("format=%s/zero=%d: the rowwise scale of zeros is %d, want %d", f, zero, got, want)
+					t.Errorf("format=%s/unit=%t: the rowwise scale of zeros is %d, want %d", f, zero, got, want)
 				}
 				col, err := q.Columnwise(x, With{})
 				if err != nil {
 					t.Fatal(err)
 				}
 				if got := col.Scales[len(col.Scales)-1]; got != want {
-					t.Errorf("format=%s/zero=%d: the columnwise scale of zeros is %d, want %d", f, zero, got, want)
+					t.Errorf("format=%s/unit=%t: the columnwise scale of zeros is %d, want %d", f, zero, got, want)
 				}
 			}
 		}

@@ -27,7 +27,7 @@ func named(f quant.Format, name string) quant.Format {
 			return row
 		}
 	}
-	f.Name, f.Aliases = name, nil
+	f.Name, f.Aliases = name, ""
 	return f
 }
 

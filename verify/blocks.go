@@ -106,7 +106,7 @@ func blocksOf(t checkpoint.Tile, f quant.Format, global float32, want tensor.Den
 	_, blocks := q.ScaleShape()
 	scales := make([]float32, blocks)
 	for i := 0; i < want.Rows; i += band {
-		q.LineScales(scales, i)
+		q.RowScales(scales, i)
 		for j, scale := range scales {
 			c.block(i, min(i+band, want.Rows), j, scale)
 		}

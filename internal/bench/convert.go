@@ -38,10 +38,10 @@ func (m *Memory) source(c Conversion) source {
 		fillBF16(x)
 		rows := func(from, to int) tensor.BF16 { return tensor.OfBF16(to-from, c.Cols, x[2*from*c.Cols:2*to*c.Cols]) }
 		return source{
-			func(from, to, threads int) float32 { return quant.AmaxBF16(rows(from, to), threads) },
+			func(from, to, threads int) float32 { return quant.Amax(rows(from, to), threads) },
 			func(from, to int, with quant.With) (*quant.Tensor, error) { return q.RowwiseBF16(rows(from, to), with) },
 			func(from, to int, row, col quant.Copy) (*quant.Tensor, *quant.Tensor, error) {
-				return quant.BothBF16(rows(from, to), row, col)
+				return quant.RowwiseColumnwise(rows(from, to), row, col)
 			},
 		}
 	}
@@ -52,7 +52,7 @@ func (m *Memory) source(c Conversion) source {
 			return q.Rowwise(x.View(from, to, 0, c.Cols), with)
 		},
 		func(from, to int, row, col quant.Copy) (*quant.Tensor, *quant.Tensor, error) {
-			return quant.Both(x.View(from, to, 0, c.Cols), row, col)
+			return quant.RowwiseColumnwise(x.View(from, to, 0, c.Cols), row, col)
 		},
 	}
 }
@@ -62,7 +62,7 @@ func (c Conversion) sourceBytes() int { return c.Rows * c.Cols * c.Source.Bits()
 
 // formatBytes returns the bytes of the codes and scales.
 func (c Conversion) formatBytes() int {
-	bytes := c.Rows * c.Format.StoredCols(c.Cols) * c.Format.Element.StoredBits() / 8
+	bytes := c.Rows * c.Format.PaddedCols(c.Cols) * c.Format.Element.StoredBits() / 8
 	if c.Format.Scaled() {
 		rows, cols := c.Format.ScaleShape(c.Rows, c.Cols)
 		bytes += rows * cols * c.Format.Scale.StoredBits() / 8
@@ -168,7 +168,7 @@ func (t *Team) Dequantize(mem *Memory, c Conversion, budget time.Duration) ([]Re
 	values := tensor.Of(c.Rows, c.Cols, floats(mem.out, c.Rows*c.Cols))
 	r := c.measure(t, "dequantize", budget/2, func(_, from, to int) func() {
 		codes, rows := view(whole, from, to), values.View(from, to, 0, c.Cols)
-		return func() { codes.DequantizeLines(rows, 0, 1) }
+		return func() { codes.DequantizeRows(rows, 0, 1) }
 	})
 	limit := t.Stream(mem, c.formatBytes(), c.sourceBytes(), AnyStores, budget/2)
 	r.bound(limit, float64(c.sourceBytes()))
@@ -188,7 +188,7 @@ func (r *Result) bound(by Result, work float64) {
 func view(t *quant.Tensor, from, to int) *quant.Tensor {
 	v := *t
 	v.Shape = []int{to - from, t.Cols()}
-	v.Codes = t.Codes[from*t.LineBytes() : to*t.LineBytes()]
+	v.Codes = t.Codes[from*t.RowBytes() : to*t.RowBytes()]
 	extent := t.Format.Block.Rows
 	if extent == 0 {
 		v.Scales, v.Scales32 = slices.Clone(t.Scales), slices.Clone(t.Scales32)

@@ -59,7 +59,7 @@ func (t *Team) Linear(l Layer, r recipe.Recipe, budget time.Duration) (Training,
 		end := time.Now()
 		c := make([]tensor.Dense, len(products))
 		for i, p := range products {
-			c[i] = tensor.New(p.A.Lines(), p.B.Lines())
+			c[i] = tensor.New(p.A.StoredRows(), p.B.StoredRows())
 		}
 		again := time.Now()
 		for i, p := range products {

@@ -180,7 +180,7 @@ func (c *Case) apply(x tensor.Dense) (tensor.Dense, func(row int) []float32, err
 	_, blocks := t.ScaleShape()
 	return t.Dequantize(0), func(row int) []float32 {
 		limits := make([]float32, blocks)
-		t.LineScales(limits, row)
+		t.RowScales(limits, row)
 		for i := range limits {
 			limits[i] *= largest
 		}

@@ -4,6 +4,7 @@ import (
 	"github.com/microscale-go/microscale/format"
 	"github.com/microscale-go/microscale/internal/cli"
 	"github.com/microscale-go/microscale/quant"
+	"strings"
 )
 
 type blockDocument struct {
@@ -40,7 +41,7 @@ func FormatsDocument() any {
 		Scalars []scalarDocument `json:"scalar_formats"`
 	}
 	for _, f := range quant.Formats() {
-		b := blockDocument{Name: f.Name, Aliases: cli.OrEmpty(f.Aliases), Element: f.Element.Name, BlockRows: f.Block.Rows, BlockCols: f.Block.Cols, Global: f.Global, BitsPerElement: f.BitsPerElement()}
+		b := blockDocument{Name: f.Name, Aliases: cli.OrEmpty(strings.Fields(f.Aliases)), Element: f.Element.Name, BlockRows: f.Block.Rows, BlockCols: f.Block.Cols, Global: f.Global, BitsPerElement: f.BitsPerElement()}
 		if f.Scaled() {
 			b.Scale = &f.Scale.Name
 		}

@@ -84,7 +84,7 @@ func printAliases(w io.Writer) error {
 		return cli.PrintWrapped(w, name, 14, cli.TerminalWidth(w), strings.Join(aliases, ", "))
 	}
 	for _, f := range quant.Formats() {
-		if err := line(f.Name, f.Aliases); err != nil {
+		if err := line(f.Name, strings.Fields(f.Aliases)); err != nil {
 			return err
 		}
 	}

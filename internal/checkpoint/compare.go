@@ -34,7 +34,7 @@ func (c *Comparer) TileBF16(sums *measure.Accumulator, want tensor.BF16, q *quan
 // rows measures the rows of q; want sets the source of row i. It decodes a few rows at a
 // time, which fit in a cache: a tile of high blocks is much larger.
 func (c *Comparer) rows(sums *measure.Accumulator, q *quant.Tensor, want func(i int, r *measure.Row)) {
-	rows, cols := q.Lines(), q.Width()
+	rows, cols := q.StoredRows(), q.StoredCols()
 	row := measure.Row{Extent: q.Format.Block.Cols}
 	if row.Extent == 0 {
 		row.Extent = max(1, cols)
@@ -48,9 +48,9 @@ func (c *Comparer) rows(sums *measure.Accumulator, q *quant.Tensor, want func(i 
 		n := min(band, rows-from)
 		c.values = slices.Grow(c.values[:0], n*cols)[:n*cols]
 		got := tensor.Of(n, cols, c.values)
-		q.DequantizeLines(got, from, 1)
+		q.DequantizeRows(got, from, 1)
 		for i := range n {
-			q.LineScales(c.limits, from+i)
+			q.RowScales(c.limits, from+i)
 			for j, scale := range c.limits {
 				c.limits[j] = float32(scale * largest)
 			}

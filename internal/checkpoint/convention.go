@@ -171,7 +171,7 @@ func (c *Convention) Rejects(f quant.Format, name string, shape []int64) string 
 	if block := f.Block.Rows; len(shape) > 2 && block > 0 && shape[len(shape)-2]%int64(block) != 0 {
 		return fmt.Sprintf("a block of %d rows would lie in two matrices of %d", block, shape[len(shape)-2])
 	}
-	if cols := int(shape[len(shape)-1]); c.wholeBlocks && f.StoredCols(cols) != cols {
+	if cols := int(shape[len(shape)-1]); c.wholeBlocks && f.PaddedCols(cols) != cols {
 		return fmt.Sprintf("%d columns are not a multiple of %d", cols, f.Block.Cols)
 	}
 	s := c.scheme(f)

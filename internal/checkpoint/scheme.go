@@ -216,7 +216,7 @@ func (s *scheme) scalesDtype() safetensors.Dtype {
 // codesShape returns the shape of the codes of a weight.
 func (s *scheme) codesShape(shape []int64) []int64 {
 	lead, cols := shape[:len(shape)-1], int(shape[len(shape)-1])
-	bytes, _ := s.format.Element.StoredBytes(s.format.StoredCols(cols))
+	bytes, _ := s.format.Element.StoredBytes(s.format.PaddedCols(cols))
 	n := int64(bytes) * 8 / int64(s.codesDtype().Bits())
 	out := append([]int64{}, lead...)
 	switch {

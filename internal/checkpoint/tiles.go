@@ -114,7 +114,7 @@ func Spans(f quant.Format, p Part, cols int, t Tile) iter.Seq[Span] {
 		}
 		return spans(width, fromRow, toRow, fromCol, toCol)
 	}
-	bytes := func(n int) int { return f.StoredCols(n) * f.Element.StoredBits() / 8 }
+	bytes := func(n int) int { return f.PaddedCols(n) * f.Element.StoredBits() / 8 }
 	return spans(bytes(cols), t.From, t.To, bytes(t.FromCol), bytes(t.ToCol))
 }
 

@@ -94,7 +94,7 @@ func explain(p profile.Profile, f quant.Format, rule *quant.ScaleRule, values []
 		e.ScaleRule = q.Rule.String()
 	}
 	decoded := t.Dequantize(1).Data
-	codes := make([]byte, f.StoredCols(len(values)))
+	codes := make([]byte, f.PaddedCols(len(values)))
 	f.Element.Split(codes, t.Codes)
 	width := f.Block.Cols
 	if width == 0 {

@@ -139,7 +139,7 @@ func (b Buffer) scaleBytes(l Layout) int {
 // parts returns the bytes of codes and scales of a layout that has both.
 func (b Buffer) parts(l Layout) (codes, scales int) {
 	rows, blocks := b.Format.ScaleShape(b.Rows, b.Cols)
-	return b.Rows * b.Format.StoredCols(b.Cols) * b.Format.Element.StoredBits() / 8, rows * blocks * b.scaleBytes(l)
+	return b.Rows * b.Format.PaddedCols(b.Cols) * b.Format.Element.StoredBits() / 8, rows * blocks * b.scaleBytes(l)
 }
 
 // Convert returns the bytes of src, which is b in layout from, in layout to. It returns an
