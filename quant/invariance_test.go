@@ -421,7 +421,7 @@ func TestHadamardQuantizer(t *testing.T) {
 	for _, d := range []Direction{Rowwise, Columnwise} {
 		x := tensor.New(40, 24)
 		_, err := direction(Quantizer{Format: NVFP4, Hadamard: true}, x, d, With{})
-		if err == nil || !strings.Contains(err.Error(), "multiple of 16 elements along the blocks, not") {
+		if err == nil || !strings.Contains(err.Error(), "elements along the blocks, want a multiple of 16") {
 			t.Errorf("%s: says %v", d, err)
 		}
 	}

@@ -3,6 +3,7 @@ package quant
 import (
 	"math"
 	"math/rand/v2"
+	"runtime/debug"
 	"slices"
 	"testing"
 
@@ -165,6 +166,7 @@ func TestKernelsDequantize(t *testing.T) {
 // TestAllocations: quantizing and its inverse allocate as often for many lines as for
 // few, also where these end within a block.
 func TestAllocations(t *testing.T) {
+	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // pools keep their scratch
 	const few, many, cols = 128, 384, 200
 	x, values := benchMatrix(many, cols), tensor.New(many, cols)
 	raw := tensor.OfBF16(many, cols, make([]byte, 2*len(x.Data)))

@@ -138,11 +138,13 @@ func quantize(x source, row, col *output, threads int) {
 	}
 	p := &pipeline{x: x, outputs: [2]*output{row, col}}
 	if rows, cols := x.shape(); rows > 0 && cols > 0 {
-		w := workers.Get().(*worker)
 		p.plan()
-		p.prescale(w, threads)
+		if p.prescales(row) || p.prescales(col) {
+			w := workers.Get().(*worker)
+			defer workers.Put(w)
+			p.prescale(w, threads)
+		}
 		p.walk(threads)
-		workers.Put(w)
 	}
 	for _, o := range p.outputs {
 		if o != nil {

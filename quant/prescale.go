@@ -69,18 +69,21 @@ func (o *output) scaleWhole(hasNaN bool) blockFactor {
 	return o.q.typed(o.scaleBlock(0, math.Float32bits(o.t.Amax), hasNaN), o.x.isRaw)
 }
 
-// prescale finds the scales of whole stored rows, of both copies in one read, where tiles
-// have only parts of these rows.
+// prescales reports whether o has a scale for each stored row, and tiles have only parts of
+// these rows.
+func (p *pipeline) prescales(o *output) bool {
+	return o != nil && p.outputs[Columnwise] != nil && o.q.Format.Block == (Shape{1, 0}) && o.q.Format.Scaled() && !o.needsWholeRows()
+}
+
+// prescale finds the scales of whole stored rows, of both copies in one read. They stay in
+// the scratch of w.
 func (p *pipeline) prescale(w *worker, threads int) {
 	var maxima [2][]uint32
 	for d, o := range p.outputs {
-		if o != nil && p.outputs[Columnwise] != nil && o.q.Format.Block == (Shape{1, 0}) && o.q.Format.Scaled() && !o.needsWholeRows() {
+		if p.prescales(o) {
 			maxima[d] = grow(&w.maxima[d], ceilDiv(o.t.StoredRows(), scaleUnit)*scaleUnit)
 			clear(maxima[d])
 		}
-	}
-	if maxima[Rowwise] == nil && maxima[Columnwise] == nil {
-		return
 	}
 	const together = 32 // rows whose columns are read while they are in a cache
 	rows, cols := p.x.shape()

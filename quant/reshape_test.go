@@ -246,7 +246,7 @@ func TestTranspose(t *testing.T) {
 			q := mustQuantize(t, Quantizer{Format: f}, randomMatrix(0, shape[0], shape[1]), d, With{})
 			turned, err := q.Transpose()
 			if f.Block.Rows != f.Block.Cols {
-				if err == nil || !strings.Contains(err.Error(), "do not serve the other direction; quantize it from the source") {
+				if err == nil || !strings.Contains(err.Error(), "want square ones; quantize the transpose from the source") {
 					t.Errorf("says %v", err)
 				}
 				continue
