@@ -98,7 +98,7 @@ func ExampleConcat() {
 	fmt.Println(t.Transpose())
 	// Output:
 	// [4 16] 3969
-	// <nil> cannot transpose nvfp4 codes: blocks of 1×16 do not serve the other direction; quantize it from the source
+	// <nil> cannot transpose nvfp4 codes: got blocks of 1×16, want square ones; quantize the transpose from the source
 }
 
 // Stochastic rounding draws its bits from the element's place, so that it can be
