@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"slices"
 	"time"
 	"unsafe"
 
@@ -192,7 +193,7 @@ type piece struct {
 	status  [statusBytes]byte
 	data    []byte
 	send    bool
-	last    bool // of its message
+	left    *int // pieces of its message that are not complete
 	peer    int
 	pending *comm.Pending
 	pin     runtime.Pinner
@@ -202,24 +203,26 @@ type piece struct {
 func (o *owner) post(b batch) {
 	for _, send := range []bool{false, true} {
 		for _, m := range b.messages {
-			for data := m.Data; m.Send == send && len(data) > 0; {
-				n := min(len(data), pieceBytes)
-				if err := o.start(b, m, data[:n], n == len(data)); err != nil {
+			if m.Send != send {
+				continue
+			}
+			left := (len(m.Data) + pieceBytes - 1) / pieceBytes
+			for data := range slices.Chunk(m.Data, pieceBytes) {
+				if err := o.start(b, m, data, &left); err != nil {
 					b.pending.Fail(err)
 					return
 				}
-				data = data[n:]
 			}
 		}
 	}
 }
 
-func (o *owner) start(b batch, m comm.Message, data []byte, last bool) error {
+func (o *owner) start(b batch, m comm.Message, data []byte, left *int) error {
 	p := new(piece)
 	if n := len(o.free); n > 0 {
 		p, o.free = o.free[n-1], o.free[:n-1]
 	}
-	p.request, p.data, p.send, p.last, p.peer, p.pending = 0, data, m.Send, last, m.Peer, b.pending
+	p.request, p.data, p.send, p.left, p.peer, p.pending = 0, data, m.Send, left, m.Peer, b.pending
 	p.pin.Pin(&data[0])
 	p.pin.Pin(p)
 	call, name := o.lib.irecv, "MPI_Irecv"
@@ -248,13 +251,14 @@ func (o *owner) progress() bool {
 			err = o.checkCount(p)
 		}
 		p.pin.Unpin()
+		*p.left--
 		switch {
 		case err != nil:
 			p.pending.Fail(err)
-		case p.last:
+		case *p.left == 0: // MPI completes pieces in any order
 			p.pending.Complete(p.peer)
 		}
-		p.data, p.pending = nil, nil
+		p.data, p.pending, p.left = nil, nil, nil
 		o.free = append(o.free, p)
 	}
 	any := len(left) < len(o.active)

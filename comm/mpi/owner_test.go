@@ -1,0 +1,55 @@
+//go:build (linux || darwin) && (amd64 || arm64) && !nompi
+
+package mpi
+
+import (
+	"testing"
+	"unsafe"
+
+	"github.com/microscale-go/microscale/comm"
+)
+
+// TestPieceOrder completes the pieces of a message in the opposite order, as MPI may: the message
+// is complete with its first piece, not with its last.
+func TestPieceOrder(t *testing.T) {
+	const pieces = 3
+	for _, send := range []bool{false, true} {
+		var started, complete uintptr // requests are numbered from 1 in the order of pieces
+		transfer := func(_ unsafe.Pointer, _ int32, _ uintptr, _, _ int32, _ uintptr, request *uintptr) int32 {
+			started++
+			*request = started
+			return 0
+		}
+		sizes := [pieces]int32{pieceBytes, pieceBytes, 1}
+		var tested uintptr
+		lib := &library{
+			isend: transfer,
+			irecv: transfer,
+			test: func(request *uintptr, done *int32, _ unsafe.Pointer) int32 {
+				tested = *request
+				if *request > pieces-complete {
+					*done = 1
+				}
+				return 0
+			},
+			getCount: func(_ unsafe.Pointer, _ uintptr, n *int32) int32 {
+				*n = sizes[tested-1]
+				return 0
+			},
+		}
+		o := owner{Transport: &Transport{lib: lib}}
+		messages := []comm.Message{{Peer: 1, Send: send, Data: make([]byte, 2*pieceBytes+1)}}
+		pending := comm.NewPending(messages)
+		o.post(batch{messages: messages, pending: pending})
+		for complete = 0; complete < pieces; complete++ {
+			o.progress()
+			if len(pending.Missing()) != 1 {
+				t.Fatalf("send %v: the message is complete after %d of %d pieces", send, complete, pieces)
+			}
+		}
+		o.progress()
+		if len(pending.Missing()) != 0 || len(o.active) != 0 {
+			t.Errorf("send %v: %d pieces are active after all are complete, want 0", send, len(o.active))
+		}
+	}
+}
