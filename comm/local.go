@@ -64,7 +64,10 @@ type localRank struct {
 	index int
 }
 
+// Rank returns the rank of the goroutine.
 func (r *localRank) Rank() int { return r.index }
+
+// Size returns the number of ranks.
 func (r *localRank) Size() int { return r.size }
 
 // Start pairs each message with its counterpart if that was started before, and copies it then;

@@ -42,10 +42,19 @@ func Round(dst, src []float32, wire Wire) {
 
 type scalarWire struct{ scalar *format.Scalar }
 
-func (w scalarWire) String() string                   { return w.scalar.Name }
-func (w scalarWire) Block() int                       { return 1 }
-func (w scalarWire) Size(n int) int                   { return n * w.scalar.StoredBits() / 8 }
+// String returns the name of the format.
+func (w scalarWire) String() string { return w.scalar.Name }
+
+// Block returns 1: values have no scales.
+func (w scalarWire) Block() int { return 1 }
+
+// Size returns the bytes of n values.
+func (w scalarWire) Size(n int) int { return n * w.scalar.StoredBits() / 8 }
+
+// Encode rounds src to the format.
 func (w scalarWire) Encode(dst []byte, src []float32) { must(tensor.ToBytes(dst, src, w.scalar)) }
+
+// Decode converts src to float32.
 func (w scalarWire) Decode(dst []float32, src []byte) { must(tensor.FromBytes(dst, src, w.scalar)) }
 
 // Quantized returns the wire of a quantizer whose blocks are one row high, such as MXFP8 or
@@ -64,9 +73,13 @@ func Quantized(q quant.Quantizer) (Wire, error) {
 
 type quantizedWire struct{ quantizer quant.Quantizer }
 
+// String returns the name of the format.
 func (w quantizedWire) String() string { return w.quantizer.Format.Name }
-func (w quantizedWire) Block() int     { return w.quantizer.Format.Block.Cols }
 
+// Block returns the block size of the format.
+func (w quantizedWire) Block() int { return w.quantizer.Format.Block.Cols }
+
+// Size returns the bytes of the codes, the scales and the global scale of n values.
 func (w quantizedWire) Size(n int) int {
 	if n == 0 {
 		return 0
@@ -80,6 +93,7 @@ func (w quantizedWire) Size(n int) int {
 	return size
 }
 
+// Encode quantizes src as one row.
 func (w quantizedWire) Encode(dst []byte, src []float32) {
 	if len(src) == 0 {
 		return
@@ -91,6 +105,7 @@ func (w quantizedWire) Encode(dst []byte, src []float32) {
 	copy(dst, w.globalBytes(t))
 }
 
+// Decode dequantizes one row.
 func (w quantizedWire) Decode(dst []float32, src []byte) {
 	if len(dst) == 0 {
 		return

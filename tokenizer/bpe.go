@@ -170,7 +170,11 @@ func (c candidates) Less(i, j int) bool {
 	return c[i].rank < c[j].rank || c[i].rank == c[j].rank && c[i].left < c[j].left
 }
 func (c candidates) Swap(i, j int) { c[i], c[j] = c[j], c[i] }
-func (c *candidates) Push(x any)   { *c = append(*c, x.(candidate)) }
+
+// Push appends a candidate, for container/heap.
+func (c *candidates) Push(x any) { *c = append(*c, x.(candidate)) }
+
+// Pop removes the last candidate, for container/heap.
 func (c *candidates) Pop() any {
 	last := (*c)[len(*c)-1]
 	*c = (*c)[:len(*c)-1]

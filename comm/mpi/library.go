@@ -79,7 +79,9 @@ func load(file string, l Launcher) (*library, error) {
 	// UCX would replace Go's handler of SIGSEGV, and a nil dereference would end the process
 	// without a Go panic.
 	if os.Getenv("UCX_HANDLE_ERRORS") == "" {
-		os.Setenv("UCX_HANDLE_ERRORS", "none")
+		if err := os.Setenv("UCX_HANDLE_ERRORS", "none"); err != nil {
+			return nil, fmt.Errorf("load MPI: %w", err)
+		}
 	}
 	var problems []error
 	for _, name := range names {

@@ -21,7 +21,7 @@ type Transport struct {
 	lib        *library
 	rank, size int
 	batches    chan batch
-	abort      chan error
+	abort      chan struct{}
 	end        chan struct{}
 	ended      chan error
 }
@@ -41,7 +41,7 @@ func Connect(file string) (*Transport, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &Transport{lib: lib, batches: make(chan batch, 1024), abort: make(chan error, 1), end: make(chan struct{}), ended: make(chan error, 1)}
+	t := &Transport{lib: lib, batches: make(chan batch, 1024), abort: make(chan struct{}, 1), end: make(chan struct{}), ended: make(chan error, 1)}
 	ready := make(chan error)
 	go t.own(ready)
 	if err := <-ready; err != nil {
@@ -77,7 +77,7 @@ const abortGrace = 2 * time.Second
 func (t *Transport) Abort(err error) {
 	fmt.Fprintf(os.Stderr, "microscale: rank %d: %v\n", t.rank, err)
 	select {
-	case t.abort <- err:
+	case t.abort <- struct{}{}:
 	default: // another goroutine has aborted
 	}
 	time.Sleep(abortGrace)

@@ -74,7 +74,9 @@ func beRank(mode string) {
 	case culprit && mode == "panic":
 		panic("it failed")
 	case culprit && mode == "killed":
-		syscall.Kill(os.Getpid(), syscall.SIGKILL)
+		if err := syscall.Kill(os.Getpid(), syscall.SIGKILL); err != nil {
+			t.Abort(err)
+		}
 	case culprit && mode == "hang":
 		time.Sleep(time.Minute)
 	}

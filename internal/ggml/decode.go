@@ -68,15 +68,14 @@ func (q Quant) Decode(dst []float32, src []byte) {
 // half decodes an FP16 number.
 func half(b []byte) float32 { return format.FP16.Decode(uint32(binary.LittleEndian.Uint16(b))) }
 
-// nibble returns element i of n, of which the first n/2 lie in low nibbles and the others in
-// high ones.
-func nibble(qs []byte, i, n int) byte { return qs[i%(n/2)] >> (4 * (i / (n / 2))) & 15 }
+// nibble returns element i of 32: the first 16 are in low nibbles, the others in high nibbles.
+func nibble(qs []byte, i int) byte { return qs[i%16] >> (4 * (i / 16)) & 15 }
 
 // d·(q−8)
 func decodeQ40(dst []float32, b []byte) {
 	d := half(b)
 	for i := range dst {
-		dst[i] = d * (float32(nibble(b[2:], i, 32)) - 8)
+		dst[i] = d * (float32(nibble(b[2:], i)) - 8)
 	}
 }
 
@@ -84,13 +83,13 @@ func decodeQ40(dst []float32, b []byte) {
 func decodeQ41(dst []float32, b []byte) {
 	d, m := half(b), half(b[2:])
 	for i := range dst {
-		dst[i] = float32(d*float32(nibble(b[4:], i, 32))) + m
+		dst[i] = float32(d*float32(nibble(b[4:], i))) + m
 	}
 }
 
 // fifth returns a nibble with bit i of qh above it.
 func fifth(qh, qs []byte, i int) float32 {
-	return float32(nibble(qs, i, 32) | byte(binary.LittleEndian.Uint32(qh)>>i&1)<<4)
+	return float32(nibble(qs, i) | byte(binary.LittleEndian.Uint32(qh)>>i&1)<<4)
 }
 
 // d·(q−16)
@@ -190,7 +189,7 @@ var iq4Values = [16]float32{-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25,
 func decodeIQ4NL(dst []float32, b []byte) {
 	d := half(b)
 	for i := range dst {
-		dst[i] = d * iq4Values[nibble(b[2:], i, 32)]
+		dst[i] = d * iq4Values[nibble(b[2:], i)]
 	}
 }
 
@@ -201,7 +200,7 @@ func decodeIQ4XS(dst []float32, b []byte) {
 		sc := int(low[g/2]>>(4*(g%2))&15) | int(high>>(2*g)&3)<<4
 		scale := float32(d * float32(sc-32))
 		for i := range 32 {
-			dst[g*32+i] = scale * iq4Values[nibble(qs[g*16:], i, 32)]
+			dst[g*32+i] = scale * iq4Values[nibble(qs[g*16:], i)]
 		}
 	}
 }
