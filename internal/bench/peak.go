@@ -3,6 +3,7 @@ package bench
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"time"
 	"unsafe"
@@ -41,8 +42,12 @@ func plainRounds(n int, operands unsafe.Pointer) {
 }
 
 // Peak measures an instruction on registers only, as kernels of a tier use it. An empty name
-// selects the first instruction of the tier. Peak returns an error if there is none.
+// selects the first instruction of the tier. Peak returns an error if there is none. A tier
+// without instructions in the table, such as neon, is measured by the portable loop.
 func (t *Team) Peak(tier cpu.Tier, instruction string, budget time.Duration) (Result, error) {
+	if !slices.ContainsFunc(peaks, func(p peak) bool { return p.tier == tier }) && cpu.Has(tier) {
+		return t.peak(plainPeak, budget), nil
+	}
 	for _, p := range peaks {
 		if p.tier == tier && cpu.Has(tier) && (instruction == "" || instruction == p.instruction) {
 			return t.peak(p, budget), nil
