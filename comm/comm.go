@@ -233,17 +233,27 @@ func (r *Request) wait() error {
 	}
 	select {
 	case <-r.pending.done:
-		if r.pending.err != nil {
-			return fmt.Errorf("rank %d: %s in %s: %w", g.rank, what, g, r.pending.err)
-		}
-		return nil
 	case <-expired:
+		select {
+		case <-r.pending.done: // both, and select takes either
+			return r.outcome(what)
+		default:
+		}
 		var missing []string
 		for _, rank := range r.pending.Missing() {
 			missing = append(missing, fmt.Sprint(rank))
 		}
 		return fmt.Errorf("rank %d: %s in %s: no answer from rank %s within %v", g.rank, what, g, strings.Join(missing, ", "), g.job.timeout)
 	}
+	return r.outcome(what)
+}
+
+// outcome returns the error of an operation that has ended. what is its name.
+func (r *Request) outcome(what string) error {
+	if r.pending.err != nil {
+		return fmt.Errorf("rank %d: %s in %s: %w", r.group.rank, what, r.group, r.pending.err)
+	}
+	return nil
 }
 
 // andThen lets Wait run f after r, and after what earlier calls added.

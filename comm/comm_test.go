@@ -186,6 +186,23 @@ func TestTimeout(t *testing.T) {
 	}
 }
 
+// TestLateWait waits for operations that are complete already: the time limit has no effect.
+func TestLateWait(t *testing.T) {
+	for range 50 {
+		var started sync.WaitGroup
+		started.Add(2)
+		err := comm.Run(2, comm.Options{Timeout: time.Nanosecond}, func(g *comm.Group) error {
+			r := g.StartAllToAll([][]byte{make([]byte, 1), make([]byte, 1)}, [][]byte{{1}, {2}})
+			started.Done()
+			started.Wait()
+			return r.Wait()
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // TestMismatch has ranks that disagree about the length of a message, and other wrong calls.
 func TestMismatch(t *testing.T) {
 	err := comm.Run(2, comm.Options{}, func(g *comm.Group) error {
@@ -202,6 +219,9 @@ func TestMismatch(t *testing.T) {
 		},
 		"got cuts [0 4]": func(g *comm.Group) error {
 			return g.ReduceScatter(make([]float32, 4), make([]float32, 4), []int{0, 4}, comm.F32)
+		},
+		"got cuts [0]": func(g *comm.Group) error {
+			return g.AllGatherFloats(make([]float32, 4), []int{0}, comm.F32)
 		},
 		"a cut at element 40": func(g *comm.Group) error {
 			w, _ := comm.Quantized(quant.Quantizer{Format: quant.MXFP8})

@@ -28,8 +28,11 @@ func (g *Group) ReduceScatter(dst, src []float32, cuts []int, wire Wire) error {
 // StartReduceScatter is ReduceScatter without waiting. src may be used again at once, dst after
 // Request.Wait, which adds.
 func (g *Group) StartReduceScatter(dst, src []float32, cuts []int, wire Wire) *Request {
-	if err := g.checkCuts(len(src), len(dst), cuts, wire); err != nil {
+	if err := g.checkCuts(len(src), cuts, wire); err != nil {
 		return failed(fmt.Errorf("reduce-scatter in %s: %w", g, err))
+	}
+	if want := cuts[g.rank+1] - cuts[g.rank]; len(dst) != want {
+		return failed(fmt.Errorf("reduce-scatter in %s: got %d elements for rank %d, want %d", g, len(dst), g.rank, want))
 	}
 	if g.Size() == 1 {
 		Round(dst, src, wire)
@@ -68,7 +71,7 @@ func (g *Group) AllReduce(x []float32, wire Wire) error {
 // rank. Every rank has the same bits afterwards: the rank that has a part rounds it to wire's
 // format, too.
 func (g *Group) AllGatherFloats(x []float32, cuts []int, wire Wire) error {
-	if err := g.checkCuts(len(x), cuts[g.rank+1]-cuts[g.rank], cuts, wire); err != nil {
+	if err := g.checkCuts(len(x), cuts, wire); err != nil {
 		return fmt.Errorf("all-gather in %s: %w", g, err)
 	}
 	receive := make([][]byte, g.Size())
@@ -107,8 +110,8 @@ func (g *Group) Max(x []float32) error {
 	return nil
 }
 
-// checkCuts reports what is wrong with the division of n elements, of which the caller has own.
-func (g *Group) checkCuts(n, own int, cuts []int, wire Wire) error {
+// checkCuts returns an error unless cuts divide n elements among the ranks at whole blocks.
+func (g *Group) checkCuts(n int, cuts []int, wire Wire) error {
 	if len(cuts) != g.Size()+1 || cuts[0] != 0 || cuts[g.Size()] != n {
 		return fmt.Errorf("got cuts %v, want %d from 0 to %d", cuts, g.Size()+1, n)
 	}
@@ -116,9 +119,6 @@ func (g *Group) checkCuts(n, own int, cuts []int, wire Wire) error {
 		if c < cuts[i] || c != n && c%wire.Block() != 0 {
 			return fmt.Errorf("got a cut at element %d, want increasing multiples of %d", c, wire.Block())
 		}
-	}
-	if want := cuts[g.rank+1] - cuts[g.rank]; own != want {
-		return fmt.Errorf("got %d elements for rank %d, want %d", own, g.rank, want)
 	}
 	return nil
 }
