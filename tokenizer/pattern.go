@@ -230,21 +230,31 @@ func newRepeat(re *syntax.Regexp, next node) (node, error) {
 	case syntax.OpQuest:
 		r.least, r.most = 0, 1
 	}
-	alone, err := newNode(re.Sub[0], accept{})
-	if err != nil {
-		return nil, err
-	}
-	one, ok := alone.(repeat)
+	c, ok := singleClass(re.Sub[0])
 	switch {
 	case re.Flags&syntax.NonGreedy != 0:
-	case ok && one.least == 1 && one.most == 1 && one.next == node(accept{}):
-		r.class = one.class
+	case ok:
+		r.class = c
 		return r, nil
 	case r.least == 0 && r.most == 1:
 		inner, err := newNode(re.Sub[0], next)
 		return alternatives{inner, next}, err
 	}
 	return nil, fmt.Errorf("%s is not supported", re)
+}
+
+// singleClass returns the class of an expression that matches one character. It does not descend
+// into other expressions, so that nested options compile in linear time.
+func singleClass(re *syntax.Regexp) (*class, bool) {
+	for re.Op == syntax.OpCapture {
+		re = re.Sub[0]
+	}
+	if re.Op != syntax.OpCharClass && (re.Op != syntax.OpLiteral || len(re.Rune) != 1) {
+		return nil, false
+	}
+	n, err := newNode(re, accept{})
+	one, ok := n.(repeat) // (?!\S) is another node
+	return one.class, ok && err == nil
 }
 
 func (r repeat) match(text string, at int) int {

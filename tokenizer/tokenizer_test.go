@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 )
 
@@ -137,6 +138,24 @@ func TestPattern(t *testing.T) {
 		if _, err := compile(bad); err == nil {
 			t.Errorf("%s: no error", bad)
 		}
+	}
+}
+
+// TestNestedOptions compiles deeply nested options, in time that is linear in their depth.
+func TestNestedOptions(t *testing.T) {
+	const depth = 40 // 2^40 steps would not end
+	done := make(chan error, 1)
+	go func() {
+		_, err := compile(strings.Repeat("(?:a", depth) + strings.Repeat("b)?", depth))
+		done <- err
+	}()
+	select {
+	case err := <-done:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("the pattern was not compiled within 10 s")
 	}
 }
 
