@@ -93,6 +93,9 @@ func newCounter() func(args []jinja.Value, named map[string]jinja.Value) (jinja.
 				return jinja.Undefined(), fmt.Errorf("range: the template counts more than %d numbers", mostNumbers)
 			}
 			numbers = append(numbers, jinja.NewInt(i))
+			if (i+step > i) != (step > 0) { // the next number overflows
+				break
+			}
 		}
 		return jinja.NewList(numbers), nil
 	}

@@ -23,6 +23,8 @@ func TestRender(t *testing.T) {
 		{chatML, []Message{{"user", "Hi"}}, Options{AddGenerationPrompt: true}, "<|im_start|>system\nYou help.<|im_end|>\n<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n"},
 		{chatML, []Message{{"system", "S"}, {"user", "{{ 1 }}"}}, Options{}, "<|im_start|>system\nS<|im_end|>\n<|im_start|>user\n{{ 1 }}<|im_end|>\n"},
 		{`{{ bos_token }}{% for i in range(3, 0, -1) %}{{ i }}{% endfor %}{{ eos_token }}`, nil, Options{BOS: "<s>", EOS: "</s>"}, "<s>321</s>"},
+		{`{% for i in range(0, 9223372036854775807, 9223372036854775806) %}{{ i }},{% endfor %}`, nil, Options{}, "0,9223372036854775806,"},
+		{`{% for i in range(0, -9223372036854775807, -9223372036854775806) %}{{ i }},{% endfor %}`, nil, Options{}, "0,-9223372036854775806,"},
 		{`{%- macro down(n) -%} {{ n }}{% if n > 0 %}{{ down(n - 1) }}{% endif %} {%- endmacro -%} {{ down(60) | length }}`, nil, Options{}, "112"},
 		{"a\n  {% macro m() %}\n  b\n  {% endmacro %}\n{{ m() }}", nil, Options{}, "a\n  b\n"},
 		{`{% macro show(x) %}[{{ x.show }}{{ "show(x)" }}]{% endmacro %}{{ show({"show": 1}) }}`, nil, Options{}, "[1show(x)]"},
