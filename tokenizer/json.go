@@ -2,7 +2,10 @@ package tokenizer
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"reflect"
+	"slices"
 	"strings"
 )
 
@@ -37,7 +40,15 @@ type mergeText [2]string
 // UnmarshalJSON reads both forms.
 func (m *mergeText) UnmarshalJSON(data []byte) error {
 	if len(data) > 0 && data[0] == '[' {
-		return json.Unmarshal(data, (*[2]string)(m))
+		var tokens []string
+		if err := json.Unmarshal(data, &tokens); err != nil {
+			return err
+		}
+		if len(tokens) != len(m) {
+			return fmt.Errorf("merge %q is not a pair", tokens)
+		}
+		copy(m[:], tokens)
+		return nil
 	}
 	var text string
 	if err := json.Unmarshal(data, &text); err != nil {
@@ -131,13 +142,39 @@ func (s *step) flat() []*step {
 func Parse(data []byte) (*Tokenizer, error) {
 	var f file
 	if err := json.Unmarshal(data, &f); err != nil {
-		return nil, fmt.Errorf("tokenizer: %w", err)
+		return nil, fmt.Errorf("tokenizer: %w", typeError(err))
 	}
 	t, err := f.tokenizer()
 	if err != nil {
 		return nil, fmt.Errorf("tokenizer: %w", err)
 	}
 	return t, nil
+}
+
+// jsonTypes describes the types of JSON by their names in package json.
+var jsonTypes = map[string]string{"array": "a list", "object": "an object", "number": "a number", "string": "a string", "bool": "true or false"}
+
+// goTypes describes what a file must have for a Go type.
+var goTypes = map[reflect.Kind]string{
+	reflect.Struct: "an object", reflect.Map: "an object", reflect.Slice: "a list", reflect.String: "a string",
+	reflect.Bool: "true or false", reflect.Uint32: "an integer of 0 or more", reflect.Int: "an integer", reflect.Float64: "a number",
+}
+
+// typeError describes a value of an unexpected type without the names of Go types.
+func typeError(err error) error {
+	e, ok := errors.AsType[*json.UnmarshalTypeError](err)
+	if !ok {
+		return err
+	}
+	kind, got, ok := strings.Cut(e.Value, " ") // "number -1"
+	if !ok {
+		got = jsonTypes[kind]
+	}
+	field := ""
+	if e.Field != "" {
+		field = e.Field + ": "
+	}
+	return fmt.Errorf("%swant %s, not %s", field, goTypes[e.Type.Kind()], got)
 }
 
 func (f *file) tokenizer() (*Tokenizer, error) {
@@ -178,6 +215,8 @@ func (f *file) tokenizer() (*Tokenizer, error) {
 // check reports what of a model is not supported, and reads its vocabulary.
 func (m *model) check() error {
 	switch {
+	case m.Type == "" && m.RawVocab == nil:
+		return errors.New("\"model\" is missing: want a tokenizer.json of Hugging Face")
 	case m.Type != "" && m.Type != "BPE":
 		return fmt.Errorf("model %q is not supported: want BPE", m.Type)
 	case m.ContinuingSubwordPrefix != nil && *m.ContinuingSubwordPrefix != "":
@@ -186,9 +225,11 @@ func (m *model) check() error {
 		return fmt.Errorf("end_of_word_suffix %q is not supported", *m.EndOfWordSuffix)
 	case m.Dropout != nil && *m.Dropout != 0:
 		return fmt.Errorf("dropout %g is not supported", *m.Dropout)
+	case m.RawVocab == nil || string(m.RawVocab) == "null":
+		return errors.New("the vocabulary is missing")
 	}
 	if err := json.Unmarshal(m.RawVocab, &m.Vocab); err != nil {
-		return fmt.Errorf("vocabulary: %w", err)
+		return fmt.Errorf("vocabulary: %w", typeError(err))
 	}
 	return nil
 }
@@ -201,7 +242,7 @@ func (t *Tokenizer) setTokens(f *file) error {
 	t.ids = make(map[string]uint32, len(f.Model.Vocab)+len(f.AddedTokens))
 	add := func(token string, id uint32) error {
 		if id >= mostTokens {
-			return fmt.Errorf("token %q has id %d: more than %d are not supported", token, id, mostTokens)
+			return fmt.Errorf("token %q has id %d: want less than %d", token, id, mostTokens)
 		}
 		for int(id) >= len(t.tokens) {
 			t.tokens = append(t.tokens, make([]string, int(id)+1-len(t.tokens))...)
@@ -209,10 +250,24 @@ func (t *Tokenizer) setTokens(f *file) error {
 		t.tokens[id], t.ids[token] = token, id
 		return nil
 	}
+	duplicate := none // the lowest
 	for token, id := range f.Model.Vocab {
+		if uint64(id) < uint64(len(t.tokens)) && t.tokens[id] != "" {
+			duplicate = min(duplicate, id)
+		}
 		if err := add(token, id); err != nil {
 			return err
 		}
+	}
+	if duplicate != none {
+		var tokens []string
+		for token, id := range f.Model.Vocab {
+			if id == duplicate {
+				tokens = append(tokens, token)
+			}
+		}
+		slices.Sort(tokens)
+		return fmt.Errorf("tokens %q and %q have the same id %d", tokens[0], tokens[1], duplicate)
 	}
 	var raw, normalized []addedToken
 	for _, a := range f.AddedTokens {
@@ -251,6 +306,9 @@ func (t *Tokenizer) setProcessor(s *step) error {
 				ids := s.SpecialTokens[part.SpecialToken.ID].IDs
 				if len(ids) == 0 {
 					return fmt.Errorf("post-processor: no ids of token %q", part.SpecialToken.ID)
+				}
+				if id := slices.Max(ids); uint64(id) >= uint64(len(t.tokens)) {
+					return fmt.Errorf("post-processor: token %q has id %d: want less than %d", part.SpecialToken.ID, id, len(t.tokens))
 				}
 				*list = append(*list, ids...)
 			}

@@ -90,7 +90,7 @@ func (t *Tokenizer) ID(token string) (id uint32, ok bool) {
 
 // Token returns the token of an id, written as the file has it.
 func (t *Tokenizer) Token(id uint32) (string, error) {
-	if int(id) >= len(t.tokens) {
+	if uint64(id) >= uint64(len(t.tokens)) {
 		return "", fmt.Errorf("tokenizer: no token has id %d: ids are less than %d", id, len(t.tokens))
 	}
 	return t.tokens[id], nil

@@ -175,22 +175,32 @@ func TestErrors(t *testing.T) {
 		})
 	}
 	for want, data := range map[string][]byte{
-		"unexpected end":                   []byte("{"),
-		`model "Unigram" is not supported`: set("model.type", `"Unigram"`),
-		"vocabulary":                       set("model.vocab", `[["a",1]]`),
-		"is not a pair":                    set("model.merges", `["ab"]`),
-		"not in the vocabulary":            set("model.merges", `[["h","zz"]]`),
-		"dropout 0.5":                      set("model.dropout", `0.5`),
-		"end_of_word_suffix":               set("model.end_of_word_suffix", `"</w>"`),
-		`unk_token "uu" is not`:            set("model.unk_token", `"uu"`),
-		`unknown normalizer "Lowercase"`:   set("normalizer", `{"type":"Lowercase"}`),
-		`unknown pre-tokenizer "Bert`:      set("pre_tokenizer", `{"type":"BertPreTokenizer"}`),
-		`unknown behavior "Odd"`:           set("pre_tokenizer", `{"type":"Split","behavior":"Odd","pattern":{"String":" "}}`),
-		`lookaround`:                       set("pre_tokenizer", `{"type":"Split","behavior":"Isolated","pattern":{"Regex":"a(?=b)"}}`),
-		`unknown post-processor "Bert"`:    set("post_processor", `{"type":"Bert"}`),
-		`unknown decoder "WordPiece"`:      set("decoder", `{"type":"WordPiece"}`),
-		"no decoder":                       set("decoder", `null`),
-		"more than 16777216":               set("added_tokens", `[{"id":4294967295,"content":"x"}]`),
+		"unexpected end":                                   []byte("{"),
+		`model "Unigram" is not supported`:                 set("model.type", `"Unigram"`),
+		"vocabulary":                                       set("model.vocab", `[["a",1]]`),
+		"is not a pair":                                    set("model.merges", `["ab"]`),
+		"not in the vocabulary":                            set("model.merges", `[["h","zz"]]`),
+		"dropout 0.5":                                      set("model.dropout", `0.5`),
+		"end_of_word_suffix":                               set("model.end_of_word_suffix", `"</w>"`),
+		`unk_token "uu" is not`:                            set("model.unk_token", `"uu"`),
+		`unknown normalizer "Lowercase"`:                   set("normalizer", `{"type":"Lowercase"}`),
+		`unknown pre-tokenizer "Bert`:                      set("pre_tokenizer", `{"type":"BertPreTokenizer"}`),
+		`unknown behavior "Odd"`:                           set("pre_tokenizer", `{"type":"Split","behavior":"Odd","pattern":{"String":" "}}`),
+		`lookaround`:                                       set("pre_tokenizer", `{"type":"Split","behavior":"Isolated","pattern":{"Regex":"a(?=b)"}}`),
+		`unknown post-processor "Bert"`:                    set("post_processor", `{"type":"Bert"}`),
+		`unknown decoder "WordPiece"`:                      set("decoder", `{"type":"WordPiece"}`),
+		"no decoder":                                       set("decoder", `null`),
+		`"model" is missing`:                               []byte("{}"),
+		"want an object, not a list":                       []byte("[]"),
+		"want an object, not a number":                     []byte("3"),
+		`vocabulary is missing`:                            set("model.vocab", `null`),
+		`["h" "e" "l"] is not a pair`:                      set("model.merges", `[["h","e","l"]]`),
+		`["h"] is not a pair`:                              set("model.merges", `[["h"]]`),
+		"vocabulary: want an integer of 0 or more, not -1": set("model.vocab", `{"a":-1}`),
+		"normalizer: want an object, not a string":         set("normalizer", `"NFC"`),
+		`"x" and "y" have the same id 7`:                   set("model.vocab", `{"y":7,"x":7}`),
+		`"<q>" has id 4000000000`:                          set("post_processor", `{"type":"TemplateProcessing","single":[{"SpecialToken":{"id":"<q>"}}],"special_tokens":{"<q>":{"ids":[4000000000]}}}`),
+		"want less than 16777216":                          set("added_tokens", `[{"id":4294967295,"content":"x"}]`),
 	} {
 		if _, err := Parse(data); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("want an error with %q, got %v", want, err)
@@ -240,7 +250,7 @@ func FuzzRoundTrip(f *testing.F) {
 	for _, s := range []string{"hello world", "aaaa<|end|>12", "\xff\x00é日本🤷", strings.Repeat("a", 100)} {
 		f.Add(s)
 	}
-	tok := mustParse(f, byteLevelJSON(func(f map[string]any) { f["added_tokens"] = []any{} }))
+	tok := mustParse(f, byteLevelJSON(func(f map[string]any) { f["added_tokens"], f["post_processor"] = []any{}, nil }))
 	f.Fuzz(func(t *testing.T, text string) {
 		ids := tok.Encode(text, Options{})
 		got, err := tok.Decode(ids, false)
