@@ -19,6 +19,9 @@ type DotCase struct {
 	scaleA, scaleB []byte
 }
 
+// maxProducts limits the products of a case, and with them the memory.
+const maxProducts = 1 << 20
+
 // Unit returns the unit of m for the operands o, and the number of products of a case:
 // k, or the K of the unit if k is 0.
 func Unit(m *mma.Model, o mma.Options, k int) (*mma.Unit, int, error) {
@@ -29,6 +32,8 @@ func Unit(m *mma.Model, o mma.Options, k int) (*mma.Unit, int, error) {
 	switch {
 	case k == 0:
 		return u, u.K, nil
+	case k > maxProducts:
+		return nil, 0, cli.Misuse("--k %d: use %d at most", k, maxProducts)
 	case slices.Contains(u.Ks(), k):
 		o.K = k
 		u, err = m.Unit(o)
