@@ -62,15 +62,18 @@ type Problem struct {
 // String returns problem and remedy.
 func (p Problem) String() string { return p.What + ": " + p.Remedy }
 
+// MaxSize is the maximum of M, N and K. Byte counts of larger matrices would overflow.
+const MaxSize = 1 << 28
+
 // Check reports whether the device multiplies the operands of r, and how. It returns an error
-// for sizes below 1 and for formats without codes.
+// for sizes below 1 or above [MaxSize], and for formats without codes.
 func Check(r Request) (Answer, error) {
 	for _, d := range []struct {
 		name string
 		n    int
 	}{{"m", r.M}, {"n", r.N}, {"k", r.K}} {
-		if d.n < 1 {
-			return Answer{}, fmt.Errorf("%s: got %d, want 1 or more", d.name, d.n)
+		if d.n < 1 || d.n > MaxSize {
+			return Answer{}, fmt.Errorf("%s: got %d, want 1 to %d", d.name, d.n, MaxSize)
 		}
 	}
 	for _, f := range []quant.Format{r.Input, r.Weight, r.Grad} {

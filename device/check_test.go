@@ -205,8 +205,8 @@ func TestCopies(t *testing.T) {
 
 func TestCheckErrors(t *testing.T) {
 	for request1, want := range map[string]string{
-		"h100 fp8-tensor 0 1 1":  "m: got 0, want 1 or more",
-		"h100 fp8-tensor 1 1 -5": "k: got -5, want 1 or more",
+		"h100 fp8-tensor 0 1 1":  "m: got 0, want 1 to 268435456",
+		"h100 fp8-tensor 1 1 -5": "k: got -5, want 1 to 268435456",
 	} {
 		if _, err := Check(request(t, request1)); err == nil || err.Error() != want {
 			t.Errorf("%s: got %v, want %s", request1, err, want)

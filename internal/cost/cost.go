@@ -9,7 +9,6 @@ package cost
 
 import (
 	"fmt"
-	"math"
 
 	"github.com/microscale-go/microscale/device"
 	"github.com/microscale-go/microscale/layout"
@@ -128,15 +127,18 @@ func padding(f quant.Format, rows, cols int, scales int64) int64 {
 	return 0
 }
 
-// New estimates c. It returns an error for sizes below 1.
+// maxParams limits the parameters to what the tables can print.
+const maxParams = 1e18
+
+// New estimates c. It returns an error for sizes below 1 or above the maxima.
 func New(c Config) (*Estimate, error) {
 	switch {
-	case !(c.Params >= 1) || math.IsInf(c.Params, 0):
-		return nil, fmt.Errorf("parameters: got %v, want 1 or more", c.Params)
-	case c.Tokens < 1:
-		return nil, fmt.Errorf("tokens: got %d, want 1 or more", c.Tokens)
-	case c.Width < 1:
-		return nil, fmt.Errorf("width: got %d, want 1 or more", c.Width)
+	case !(c.Params >= 1 && c.Params <= maxParams):
+		return nil, fmt.Errorf("parameters: got %v, want 1 to %v", c.Params, maxParams)
+	case c.Tokens < 1 || c.Tokens > device.MaxSize:
+		return nil, fmt.Errorf("tokens: got %d, want 1 to %d", c.Tokens, device.MaxSize)
+	case c.Width < 1 || c.Width > device.MaxSize:
+		return nil, fmt.Errorf("width: got %d, want 1 to %d", c.Width, device.MaxSize)
 	}
 	e := &Estimate{Config: c}
 	operands := c.operands()
