@@ -78,14 +78,19 @@ func (c *Config) Cases() ([]Case, error) {
 	return cases, nil
 }
 
+// maxRows limits the rows of one distribution: they take 1 GiB.
+const maxRows = 1 << 16
+
 // Run measures every case on every distribution.
 func (c *Config) Run() ([]Result, error) {
 	cases, err := c.Cases()
 	switch {
 	case err != nil:
 		return nil, err
-	case c.Rows < 1 || c.Seeds < 1:
-		return nil, fmt.Errorf("got %d rows of values and %d seeds, want 1 or more of each", c.Rows, c.Seeds)
+	case c.Rows < 1 || c.Rows > maxRows:
+		return nil, fmt.Errorf("rows: got %d, want 1 to %d", c.Rows, maxRows)
+	case c.Seeds < 1:
+		return nil, fmt.Errorf("seeds: got %d, want 1 or more", c.Seeds)
 	}
 	var results []Result
 	for _, d := range c.Distributions {

@@ -11,6 +11,7 @@ import (
 var kinds = map[string]string{
 	"bool":     "true or false",
 	"int":      "an integer, or is out of range",
+	"intSlice": "a list of integers such as 16,32",
 	"uint":     "an integer of 0 or more, or is out of range",
 	"uint64":   "an integer of 0 or more, or is out of range",
 	"float32":  "a number, or is out of range",
