@@ -211,6 +211,34 @@ func TestInterruptRaw(t *testing.T) {
 	}
 }
 
+// TestInterruptTokenize interrupts a command that waits for standard input: it ends at once.
+func TestInterruptTokenize(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "tokenizer.json")
+	const file = `{"model": {"vocab": {"a": 0}}, "pre_tokenizer": {"type": "ByteLevel"}, "decoder": {"type": "ByteLevel"}}`
+	if err := os.WriteFile(path, []byte(file), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd, _, _ := process(t, "tokenize", path)
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := in.Write(make([]byte, 1<<20)); err != nil { // more than a pipe holds: it reads
+		t.Fatal(err)
+	}
+	if err := cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	defer time.AfterFunc(20*time.Second, func() { _ = cmd.Process.Kill() }).Stop()
+	_ = cmd.Wait() // the status tells
+	if status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); !ok || status.Signal() != syscall.SIGINT {
+		t.Errorf("it ended with %v", cmd.ProcessState)
+	}
+}
+
 // TestTwoRuns runs twice to one destination at a time. One run must fail in one line,
 // and the other must complete.
 func TestTwoRuns(t *testing.T) {

@@ -204,6 +204,8 @@ func TestUsage(t *testing.T) {
 		{"mma --raw --model blackwell-mxf4 --a e2m1 --scale ue4m3", `blackwell-mxf4: unsupported scales ue4m3: use ue8m0`},
 		{"mma --raw --model ampere-mma --a f16 --k 24", `--k 24: use a multiple of 16, the K of ampere-mma with f16×f16, or 8`},
 		{"mma --raw --model ampere-mma --a f16 --k -16", `--k -16: use a multiple of 16`},
+		{"mma --raw --model ampere-mma --a f16 --k 9223372036854775792", `--k 9223372036854775792: use 1048576 at most`},
+		{"mma --explain --model ampere-mma --a f16 --k 3200000000 1:1", `--k 3200000000: use 1048576 at most`},
 		{"mma --raw --model ampere-mma --a f16 1:1", `--raw reads standard input: omit "1:1"`},
 		{"mma --raw --explain --model ampere-mma --a f16", `--raw and --explain exclude each other`},
 		{"mma --model ampere-mma --a f16", `nothing to compute: add --raw or --explain`},
@@ -215,13 +217,17 @@ func TestUsage(t *testing.T) {
 		{"mma --explain --model hopper-wgmma --a e4m3 1:1000", `1000 is beyond the maximum of e4m3, 448`},
 		{"mma --explain --model blackwell-mxf4 --a e2m1 nan:1", `e2m1 has no nan`},
 		{"mma --explain --model blackwell-mxf4 --a e2m1 --scales-a 1,2,3 1:1", `--scales-a: got 3 scales, want 1 or 2`},
-		{"study block-size --rows 0", `got 0 rows of values and 1 seeds, want 1 or more of each`},
+		{"study block-size --rows 0", `rows: got 0, want 1 to 65536`},
+		{"study block-size --rows 99999999999", `rows: got 99999999999, want 1 to 65536`},
+		{"study block-size --rows 1 --seeds 0", `seeds: got 0, want 1 or more`},
+		{"study block-size --blocks a", `--blocks: "a" is not a list of integers such as 16,32`},
+		{"study block-size --blocks=", `--blocks: "" is not a list of integers such as 16,32`},
 		{"study block-size --blocks 7", `do not fill whole bytes`},
 		{"study block-size --format zzz", `--format: unknown block format "zzz"`},
 		{"study block-size --distribution zzz", `--distribution: unknown distribution "zzz": use one of gauss, `},
 		{"cost --device b200", `--params is missing: give the number of parameters`},
 		{"cost --params 8e9", `--device is missing: name one that microscale check lists`},
-		{"cost --params -1 --device b200", `parameters: got -1, want 1 or more`},
+		{"cost --params -1 --device b200", `parameters: got -1, want 1 to 1e+18`},
 		{"cost --params 8e9 --recipe zzz --device b200", `--recipe: unknown recipe "zzz": use one of `},
 		{"layout --draw zzz", `--draw: unknown picture "zzz": use one of blocks, swizzle`},
 		{"layout --from cublas", `--to is missing: name the layout of standard output`},
@@ -233,7 +239,11 @@ func TestUsage(t *testing.T) {
 		{"check --format mxfp8", `--device is missing: name one that microscale check lists`},
 		{"check --device a100", `--device: unknown device "a100": use one of l40s, h100, `},
 		{"check --device h100 --format mxfp8 --m 1 --n 1", `--k is missing: give the sizes of the layer`},
-		{"check --device h100 --format mxfp8 --m 1 --n 0 --k 1", `n: got 0, want 1 or more`},
+		{"check --device h100 --format mxfp8 --m 1 --n 0 --k 1", `n: got 0, want 1 to 268435456`},
+		{"check --device b200 --format mxfp8 --m 9223372036854775807 --n 32 --k 32", `m: got 9223372036854775807, want 1 to 268435456`},
+		{"cost --device b200 --params 8e9 --width 9223372036854775807", `got 9223372036854775807, want 1 to 268435456`},
+		{"cost --device b200 --params 1e300", `parameters: got 1e+300, want 1 to 1e+18`},
+		{"man", `got 0 arguments, want DIR`},
 		{"mma --explain --model ampere-mma --a f16 --scales-b 1 1:1", `--scales-b: ampere-mma has no block scales`},
 	} {
 		t.Run(tc.line, func(t *testing.T) {
@@ -352,6 +362,23 @@ func TestHelp(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestPlaceholders checks that the placeholders of all flags are ASCII: pflag aligns the help
+// by bytes.
+func TestPlaceholders(t *testing.T) {
+	var visit func(cmd *cobra.Command)
+	visit = func(cmd *cobra.Command) {
+		cmd.Flags().VisitAll(func(f *pflag.Flag) {
+			if name, _ := pflag.UnquoteUsage(f); len(name) != utf8.RuneCountInString(name) {
+				t.Errorf("%s --%s %s: the help is not aligned", cmd.CommandPath(), f.Name, name)
+			}
+		})
+		for _, sub := range cmd.Commands() {
+			visit(sub)
+		}
+	}
+	visit(rootCommand(new(bool)))
 }
 
 // TestSuggestions checks that every flag that takes names suggests those that are like

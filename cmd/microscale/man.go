@@ -18,7 +18,12 @@ func manCommand() *cobra.Command {
 		Short:   "Write man pages of all commands",
 		Long:    "Write a man page for each command to DIR, which is created if needed.",
 		Example: "  microscale man /usr/local/share/man/man1",
-		Args:    cobra.ExactArgs(1),
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return cli.Misuse("got %s, want DIR", cli.Counted(len(args), "argument"))
+			}
+			return nil
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := os.MkdirAll(args[0], 0o755); err != nil {
 				return fmt.Errorf("write man pages: %w", err)

@@ -15,7 +15,8 @@ var groups = []struct {
 	commands []func() *cobra.Command
 }{
 	{"Checkpoints", true, []func() *cobra.Command{quantizeCommand, dequantizeCommand, convertCommand, mergeCommand, inspectCommand, verifyCommand}},
-	{"Models", true, []func() *cobra.Command{trainCommand, compareCommand, evalCommand, generateCommand, tokenizeCommand}},
+	{"Models", true, []func() *cobra.Command{trainCommand, compareCommand, evalCommand, generateCommand}},
+	{"Models", false, []func() *cobra.Command{tokenizeCommand}},
 	{"Numbers", false, []func() *cobra.Command{formatsCommand, castCommand, explainCommand, mmaCommand, studyCommand}},
 	{"Hardware", false, []func() *cobra.Command{checkCommand, layoutCommand, costCommand}},
 	{"Speed", false, []func() *cobra.Command{benchCommand}},
@@ -54,7 +55,9 @@ func rootCommand(started *bool) *cobra.Command {
 	root.SetVersionTemplate("microscale {{.Version}}\n")
 	root.SetFlagErrorFunc(cli.FlagError)
 	for _, g := range groups {
-		root.AddGroup(&cobra.Group{ID: g.title, Title: g.title})
+		if !root.ContainsGroup(g.title) {
+			root.AddGroup(&cobra.Group{ID: g.title, Title: g.title})
+		}
 		for _, newCommand := range g.commands {
 			cmd := newCommand()
 			cmd.GroupID = g.title
