@@ -43,5 +43,5 @@ func benchCommand() *cobra.Command {
 
 // benchWork returns a bench command without its code.
 func benchWork(use, short, long string) *cobra.Command {
-	return &cobra.Command{Use: use, Short: short, Long: long + "\n\n" + benchHelp, Args: cobra.NoArgs, ValidArgsFunction: cobra.NoFileCompletions}
+	return &cobra.Command{Use: use, Short: short, Long: long + "\n\n" + benchHelp, Args: cli.NoArguments, ValidArgsFunction: cobra.NoFileCompletions}
 }

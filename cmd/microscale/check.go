@@ -35,7 +35,7 @@ func checkCommand() *cobra.Command {
 		Short:             "Check which products a device runs, and what they need",
 		Long:              checkLong,
 		Example:           checkExample,
-		Args:              cobra.NoArgs,
+		Args:              cli.NoArguments,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	on := addDevice(cmd)

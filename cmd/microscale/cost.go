@@ -32,7 +32,7 @@ func costCommand() *cobra.Command {
 		Short:             "Compute memory, traffic, time and the sizes that pay",
 		Long:              costLong,
 		Example:           costExample,
-		Args:              cobra.NoArgs,
+		Args:              cli.NoArguments,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	params := cmd.Flags().Float64("params", 0, "parameters `N` of the linear layers, such as 8e9")

@@ -18,7 +18,7 @@ are accepted.`,
 		Example: `  microscale formats
   microscale formats --clients
   microscale formats --json`,
-		Args:              cobra.NoArgs,
+		Args:              cli.NoArguments,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	asJSON := addJSON(cmd)

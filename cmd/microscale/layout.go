@@ -34,7 +34,7 @@ func layoutCommand() *cobra.Command {
 		Short:             "Convert, check or find the layout of scales and codes",
 		Long:              layoutLong,
 		Example:           layoutExample,
-		Args:              cobra.NoArgs,
+		Args:              cli.NoArguments,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	f := cli.AddFormat(cmd)

@@ -40,7 +40,7 @@ func blockSizeCommand() *cobra.Command {
 		Short:             "Measure formats by block size, scale rule and distribution",
 		Long:              blockSizeLong,
 		Example:           blockSizeExample,
-		Args:              cobra.NoArgs,
+		Args:              cli.NoArguments,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	formats := cli.AddList(cmd, "format", "block formats `NAMES`", "mxfp8,mxfp6-e2m3,mxfp4,nvfp4", cli.Names(quant.Formats()), quant.Lookup)

@@ -16,7 +16,7 @@ func versionCommand() *cobra.Command {
 		Short:             "Print the version and the kernels of this processor",
 		Long:              "Print the version of the program, the Go release that built it, and the kernel\ntier of this processor.",
 		Example:           "  microscale version\n  microscale version --json",
-		Args:              cobra.NoArgs,
+		Args:              cli.NoArguments,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	asJSON := addJSON(cmd)

@@ -11,6 +11,14 @@ func AddThreads(cmd *cobra.Command) *uint {
 	return cmd.Flags().Uint("threads", 0, "use `N` threads (default one per processor); results do not depend on N")
 }
 
+// NoArguments checks that there are no arguments.
+func NoArguments(_ *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return Misuse("got %q, want no arguments", args[0])
+	}
+	return nil
+}
+
 // SourceAndDestination checks the arguments SRC and DST.
 func SourceAndDestination(_ *cobra.Command, args []string) error {
 	return Named(args, "SRC", "DST")

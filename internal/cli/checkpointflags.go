@@ -24,7 +24,7 @@ func GGUFDestination(layout *Choice[*checkpoint.Convention], dst string) error {
 	case isFile && !layout.Given:
 		layout.Value = checkpoint.GGUF()
 	case isFile && !layout.Value.InGGUF():
-		return Misuse("%s: convention %[3]s does not write %[2]s files: name another DST, or omit --convention", Printable(dst), llamacpp.Suffix, layout.Value)
+		return Misuse("%s: convention %[3]s does not write %[2]s files: use a DST that does not end in %[2]s", Printable(dst), llamacpp.Suffix, layout.Value)
 	case !isFile && layout.Value.InGGUF():
 		return Misuse("convention %s writes one file: use a DST that ends in %s", layout.Value, llamacpp.Suffix)
 	}
