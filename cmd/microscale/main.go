@@ -16,6 +16,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"slices"
 
@@ -44,8 +45,13 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	addCompletion(root)
+	var helpError error
+	cli.CatchHelpError(root, stdout, &helpError)
 	root.SetArgs(cli.NegativesLast(root, args, func(a string) bool { return numbers.IsNumber(a) || numbers.IsProduct(a) }))
 	cmd, err := root.ExecuteC()
+	if err == nil {
+		err = helpError
+	}
 	if err == nil {
 		return exitDone
 	}
@@ -53,8 +59,10 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	if document != nil && !document.written {
 		_ = cli.PrintJSON(stdout, errorDocument{cli.OneLine(err)}) // the exit status reports the error
 	}
-	// Errors before a command starts are about its flags and arguments.
-	if usage := (cli.UsageError{}); started && !errors.As(err, &usage) {
+	// Errors before a command starts are about its flags and arguments, or about writing
+	// help or version.
+	_, isPath := errors.AsType[*fs.PathError](err)
+	if usage := (cli.UsageError{}); (started || isPath) && !errors.As(err, &usage) {
 		return exitFailed
 	}
 	fmt.Fprintf(stderr, "Run '%s --help' for usage and examples.\n", cmd.CommandPath())

@@ -157,7 +157,11 @@ func TestUsage(t *testing.T) {
 	for _, tc := range []struct{ line, want string }{
 		{"formast", `unknown command "formast": did you mean formats?`},
 		{"zzz", `unknown command "zzz": use one of `},
-		{"formats zzz", `zzz`},
+		{"formats zzz", `got "zzz", want no arguments`},
+		{"study block-size zzz", `got "zzz", want no arguments`},
+		{"bench gemm zzz", `got "zzz", want no arguments`},
+		{"study zzz", `unknown command "zzz" for "microscale study"`},
+		{"quantize sample: x.gguf --for vllm --format mxfp4", `convention compressed-tensors does not write .gguf files: use a DST that does not end in .gguf`},
 		{"formats --jsn", `unknown flag --jsn: did you mean --json?`},
 		{"formats --zzzzzz", `unknown flag --zzzzzz: microscale formats --help-all lists the flags`},
 		{"formats -z", `unknown shorthand flag: 'z' in -z`},
@@ -360,6 +364,24 @@ func TestHelp(t *testing.T) {
 			if status, stdout, stderr := execute(stdin, strings.Fields(line)...); status != exitDone || stdout == "" {
 				t.Errorf("the example %q ends with status %d: %s", example, status, stderr)
 			}
+		}
+	}
+}
+
+// TestHelpWriteError checks that help and version that cannot be written are failures.
+func TestHelpWriteError(t *testing.T) {
+	closed, err := os.Create(filepath.Join(t.TempDir(), "closed"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := closed.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range []string{"--help", "", "help mma", "mma --help-all", "study", "--version"} {
+		var stderr strings.Builder
+		status := run(strings.Fields(line), strings.NewReader(""), closed, &stderr)
+		if got := stderr.String(); status != exitFailed || !strings.HasPrefix(got, "microscale: ") || strings.Count(got, "\n") != 1 {
+			t.Errorf("%q: status %d, want %d and one line; got %q", line, status, exitFailed, got)
 		}
 	}
 }

@@ -1,7 +1,9 @@
 package cli
 
 import (
+	"bytes"
 	"fmt"
+	"io"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -51,6 +53,19 @@ func SetHelp(root *cobra.Command) {
 		version.Usage = "print the version"
 	}
 	AddHelpAll(root)
+}
+
+// CatchHelpError stores the error of writing help to w in *problem. Cobra prints it, and the
+// command succeeds.
+func CatchHelpError(root *cobra.Command, w io.Writer, problem *error) {
+	show := root.HelpFunc()
+	root.SetHelpFunc(func(cmd *cobra.Command, args []string) {
+		var text bytes.Buffer
+		cmd.SetOut(&text)
+		show(cmd, args)
+		cmd.SetOut(w)
+		_, *problem = w.Write(text.Bytes())
+	})
 }
 
 // AddHelpAll adds --help-all to cmd and the commands below it.
