@@ -4,7 +4,6 @@ package chat
 
 import (
 	"fmt"
-	"regexp"
 	"strings"
 
 	"github.com/ardanlabs/jinja"
@@ -28,7 +27,7 @@ type Options struct {
 // A template is a program of whoever made the model. One whose macros call each other without
 // end, or that counts further than a conversation needs, is an error.
 func Render(template string, messages []Message, o Options) (string, error) {
-	compiled, err := jinja.Compile(countCalls(template))
+	compiled, err := jinja.Compile(explicitText(template))
 	if err != nil {
 		return "", fmt.Errorf("chat template: %w", oneLine(err))
 	}
@@ -109,22 +108,6 @@ const (
 	leaveMacro = "microscale_leave_macro"
 	mostCalls  = 100 // macros within each other
 )
-
-// macroTags matches the tags that begin and end a macro.
-var macroTags = regexp.MustCompile(`(?s)\{%[-+]?\s*(macro\s.*?([-+]?)%\}|endmacro)`)
-
-// countCalls adds the calls of both functions to the macros of a template. They remove white
-// space as the tags do beside which they stand.
-func countCalls(template string) string {
-	return macroTags.ReplaceAllStringFunc(template, func(tag string) string {
-		m := macroTags.FindStringSubmatch(tag)
-		if m[1] != "endmacro" {
-			return tag + "{% set _ = " + enterMacro + "() " + m[2] + "%}"
-		}
-		control := strings.Trim(tag[len("{%"):len("{%")+1], " \t\r\nem") // - or + or nothing
-		return "{%" + control + " set _ = " + leaveMacro + "() %}{% endmacro"
-	})
-}
 
 // A callDepth counts macros within each other.
 type callDepth int

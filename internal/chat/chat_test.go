@@ -36,6 +36,27 @@ func TestRender(t *testing.T) {
 	}
 }
 
+// TestWhiteSpace compares with what Python's jinja2 3 writes with trim_blocks and lstrip_blocks.
+func TestWhiteSpace(t *testing.T) {
+	for template, want := range map[string]string{
+		"{{ 1 }} {% if true %}x{% endif %}":                      "1 x",
+		"a {{ 1 }}{%- if true %}x{% endif %}":                    "a 1x",
+		"{% if true %}{{ 1 }}\nfoo{% endif %}":                   "1\nfoo",
+		"{{ 1 -}}{{ 2 }} b":                                      "12 b",
+		"q{% if true -%}{{ 1 }} b{% endif %}":                    "q1 b",
+		"q\n  {{ 1 }}{% if true %}{% endif %}":                   "q\n  1",
+		"a\n  {%+ if true %}x{% endif +%}\nb":                    "a\n  x\nb",
+		"  {# c #}\n  {% if true %}\n  x\n  {% endif %}\ny\n":    "  x\ny",
+		"{% raw %} {{ \"x\\\" }}\n{% endraw %}\nb":               " {{ \"x\\\" }}\nb",
+		"{{ '}}' }}{{ '{% if' }}":                                "}}{% if",
+		"{%- if true %} a {{- 1 }} {#- c -#} {{ 2 }}{% endif %}": " a12",
+	} {
+		if got, err := Render(template, nil, Options{}); err != nil || got != want {
+			t.Errorf("%q: got %q (%v), want %q", template, got, err, want)
+		}
+	}
+}
+
 func TestErrors(t *testing.T) {
 	for template, want := range map[string]string{
 		"{% for x in messages %}":                            "chat template: ",
