@@ -101,8 +101,13 @@ type step struct {
 type textPattern struct{ Regex, String string }
 
 func (s *step) pattern() (p textPattern, err error) {
-	err = json.Unmarshal(s.Pattern, &p)
-	return p, err
+	if s.Pattern == nil {
+		return p, fmt.Errorf("the pattern of %s is missing", s.Type)
+	}
+	if err := json.Unmarshal(s.Pattern, &p); err != nil {
+		return p, fmt.Errorf("pattern of %s: %w", s.Type, typeError(err))
+	}
+	return p, nil
 }
 
 // finder returns the search for the pattern of a step.
@@ -110,7 +115,7 @@ func (s *step) finder() (func(text string, at int) (from, to int), error) {
 	p, err := s.pattern()
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("pattern of %s: %w", s.Type, err)
+		return nil, err
 	case p.Regex == "":
 		return findText(p.String), nil
 	}

@@ -196,6 +196,8 @@ func TestErrors(t *testing.T) {
 		`vocabulary is missing`:                            set("model.vocab", `null`),
 		`["h" "e" "l"] is not a pair`:                      set("model.merges", `[["h","e","l"]]`),
 		`["h"] is not a pair`:                              set("model.merges", `[["h"]]`),
+		"pattern of Replace is missing":                    set("normalizer", `{"type":"Replace","content":"a"}`),
+		"pattern of Split: want an object":                 set("pre_tokenizer", `{"type":"Split","behavior":"Isolated","pattern":3}`),
 		"vocabulary: want an integer of 0 or more, not -1": set("model.vocab", `{"a":-1}`),
 		"normalizer: want an object, not a string":         set("normalizer", `"NFC"`),
 		`"x" and "y" have the same id 7`:                   set("model.vocab", `{"y":7,"x":7}`),
