@@ -51,6 +51,7 @@ func layoutCommand() *cobra.Command {
 	cli.Exclusive(cmd, "check", "from")
 	cli.Exclusive(cmd, "json", "from")
 	cli.Exclusive(cmd, "json", "check")
+	cli.Exclusive(cmd, "json", "draw")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		out := cmd.OutOrStdout()
 		converts := from.Given || to.Given

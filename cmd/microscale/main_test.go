@@ -234,6 +234,7 @@ func TestUsage(t *testing.T) {
 		{"cost --params -1 --device b200", `parameters: got -1, want 1 to 1e+18`},
 		{"cost --params 8e9 --recipe zzz --device b200", `--recipe: unknown recipe "zzz": use one of `},
 		{"layout --draw zzz", `--draw: unknown picture "zzz": use one of blocks, swizzle`},
+		{"layout --draw blocks --json", `--json and --draw exclude each other`},
 		{"layout --from cublas", `--to is missing: name the layout of standard output`},
 		{"layout --find", `--format is missing: name a block format`},
 		{"layout --find --format mxfp8 --rows 3", `--rows and --cols are missing or below 1`},
