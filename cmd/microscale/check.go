@@ -50,7 +50,7 @@ func checkCommand() *cobra.Command {
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		out := cmd.OutOrStdout()
 		switch {
-		case !input.Given && (*m != 0 || *n != 0 || *k != 0):
+		case !input.Given && (*m != 0 || *n != 0 || *k != 0 || weight.Given || grad.Given || *forward):
 			return cli.Misuse("--format is missing: name a block format, such as --format mxfp8")
 		case !input.Given && *asJSON:
 			return cli.PrintJSON(out, hardware.DevicesDocument(on.Value))

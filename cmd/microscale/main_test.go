@@ -240,6 +240,8 @@ func TestUsage(t *testing.T) {
 		{"layout --find --format mxfp8 --rows 3", `--rows and --cols are missing or below 1`},
 		{"layout --check zzz", `--check: unknown layout "zzz": use one of row-major, `},
 		{"layout --check cublas --find", `--find and --check exclude each other`},
+		{"check --forward", `--format is missing: name a block format`},
+		{"check --device b200 --weight-format nvfp4", `--format is missing: name a block format`},
 		{"check --m 1", `--format is missing: name a block format`},
 		{"check --format mxfp8", `--device is missing: name one that microscale check lists`},
 		{"check --device a100", `--device: unknown device "a100": use one of l40s, h100, `},
