@@ -41,12 +41,14 @@ func TestPieceOrder(t *testing.T) {
 		messages := []comm.Message{{Peer: 1, Send: send, Data: make([]byte, 2*pieceBytes+1)}}
 		pending := comm.NewPending(messages)
 		o.post(batch{messages: messages, pending: pending})
-		for complete = 0; complete < pieces; complete++ {
+		for i := range uintptr(pieces) {
+			complete = i
 			o.progress()
 			if len(pending.Missing()) != 1 {
 				t.Fatalf("send %v: the message is complete after %d of %d pieces", send, complete, pieces)
 			}
 		}
+		complete = pieces
 		o.progress()
 		if len(pending.Missing()) != 0 || len(o.active) != 0 {
 			t.Errorf("send %v: %d pieces are active after all are complete, want 0", send, len(o.active))
