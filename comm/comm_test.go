@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -161,6 +162,27 @@ func TestFailures(t *testing.T) {
 				t.Errorf("%s: another rank returned %v", name, err)
 			}
 		}
+	}
+}
+
+// TestExit has a rank whose goroutine exits, as t.FailNow of package testing does.
+func TestExit(t *testing.T) {
+	result := make(chan error, 1)
+	go func() {
+		result <- comm.Run(2, comm.Options{}, func(g *comm.Group) error {
+			if g.Rank() == 1 {
+				runtime.Goexit()
+			}
+			return g.Barrier()
+		})
+	}()
+	select {
+	case err := <-result:
+		if err == nil || !strings.Contains(err.Error(), "rank 1: the goroutine exited") {
+			t.Errorf("got %v", err)
+		}
+	case <-time.After(5 * time.Second):
+		t.Error("the other rank waits")
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 func Self() *Group { return New(newWorld(1).rank(0), Options{}) }
 
 // Run calls f for each of n ranks, each in its own goroutine, and returns when all have returned.
-// If f returns an error or panics on one rank, operations of the others end with ErrAborted, and
+// If f returns an error, panics or exits its goroutine on one rank, operations of the others end with ErrAborted, and
 // Run returns the first error.
 func Run(n int, o Options, f func(*Group) error) error {
 	w := newWorld(n)
@@ -19,12 +19,17 @@ func Run(n int, o Options, f func(*Group) error) error {
 	for i := range n {
 		all.Go(func() {
 			t := w.rank(i)
+			returned := false
 			defer func() {
 				if v := recover(); v != nil {
 					t.Abort(fmt.Errorf("rank %d: panic: %v\n%s", i, v, debug.Stack()))
+				} else if !returned { // runtime.Goexit
+					t.Abort(fmt.Errorf("rank %d: the goroutine exited", i))
 				}
 			}()
-			if err := f(New(t, o)); err != nil {
+			err := f(New(t, o))
+			returned = true
+			if err != nil {
 				t.Abort(err)
 			}
 		})
