@@ -5,9 +5,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/microscale-go/microscale/gguf"
 	"github.com/microscale-go/microscale/internal/bounded"
+	"github.com/microscale-go/microscale/internal/checkpoint/llamacpp"
 	"github.com/microscale-go/microscale/tokenizer"
 )
 
@@ -26,7 +28,7 @@ func Tokenizer(path string) (*tokenizer.Tokenizer, error) {
 		return nil, fmt.Errorf("%s: %w", path, bounded.Cause(err))
 	case info.IsDir():
 		path = filepath.Join(path, tokenizerName)
-	case filepath.Ext(path) == ".gguf":
+	case strings.HasSuffix(path, llamacpp.Suffix):
 		f, err := gguf.Open(path)
 		if err != nil {
 			return nil, err
