@@ -92,6 +92,3 @@ type packing struct {
 }
 
 var packings = map[int]packing{8: {8, 7}, 6: {6, 5}, 4: {4, 3}}
-
-// bytes returns the bytes of n codes.
-func (p packing) bytes(n int) int { return n * p.bits / 8 }

@@ -16,7 +16,6 @@ type fused256 struct {
 
 	dst, scales, src, groups, ahead, codeAhead Reg
 	block                                      Reg // of the group
-	scaleStride                                Reg // of scales that are not beside each other
 	first                                      int // block of the group whose scales are computed
 	factors, anchors                           Mem // of the blocks of a group, as yFactor and yAnchor have them
 }

@@ -40,9 +40,6 @@ type byteCodes struct {
 // zByteFactor is what elements are multiplied by.
 var zByteFactor = Z(16)
 
-// vectors returns how many vectors of the source hold 64 elements.
-func (b *byteCodes) vectors() int { return b.source / 8 }
-
 // load fills the registers of constants by way of t.
 func (b *byteCodes) load(t Reg) {
 	for i, v := range []Vec{zLimit, zLeast, zAnchor} {

@@ -64,13 +64,7 @@ var foldSteps = [][2]instruction{
 
 var foldLanes = [2]instruction{{"VSHUFI32X4", []any{0x88}}, {"VSHUFI32X4", []any{0xdd}}}
 
-// foldMaxima leaves in a the maxima of a and of b, each of which holds those of
-// n/2 blocks as dwords; t is room.
-func (s *sequence) foldMaxima(greater string, n int, a, b, t Vec) {
-	s.foldBy(foldSteps[bits.Len(uint(n))-1], greater, a, b, t)
-}
-
-// foldBy is foldMaxima by a step.
+// foldBy folds the maxima in a and b into a by a step. t is a scratch register.
 func (s *sequence) foldBy(step [2]instruction, greater string, a, b, t Vec) {
 	s.I(step[0].mnemonic, append(slices.Clone(step[0].operands), b, a, t)...)
 	s.I(step[1].mnemonic, append(slices.Clone(step[1].operands), b, a, a)...)
