@@ -41,7 +41,8 @@ func (w *worker) columns(o *output, x source, row, pos int) {
 	}
 
 	bits := o.q.Format.Element.StoredBits()
-	stride, codes := o.t.RowBytes(), []byte(nil)
+	stride := o.t.RowBytes()
+	var codes []byte
 	stream := o.streamsColumns(row, pos, rows)
 	inPlace := down == rows && width == cols && (!stream || bits == 8)
 	if inPlace {

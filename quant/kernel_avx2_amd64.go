@@ -2,8 +2,6 @@
 
 package quant
 
-import ()
-
 // AVX2 has no masks, so its kernels take whole units. Row tails go through a buffer of one
 // unit, or a plain loop.
 

@@ -7,7 +7,6 @@ import (
 	"math/bits"
 
 	"github.com/microscale-go/microscale/format"
-	"github.com/microscale-go/microscale/internal/memory"
 )
 
 // Direction says along which dimension of the source blocks lie.
@@ -187,14 +186,6 @@ func (t *Tensor) RowScales(dst []float32, l int) {
 	for i := range dst {
 		dst[i] = 1
 	}
-}
-
-// scaleMemory returns the memory of n scales from the first on.
-func (t *Tensor) scaleMemory(first, n int) []byte {
-	if t.Scales32 == nil {
-		return t.Scales[first : first+n]
-	}
-	return memory.Bytes(t.Scales32[first : first+n])
 }
 
 // Scale returns the decode scale of the element at position c of stored row l: block

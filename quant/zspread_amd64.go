@@ -15,8 +15,3 @@ func spreadLines(dst, src *byte, width, n, stride int)
 //
 //go:noescape
 func spreadLinesAVX2(dst, src *byte, width, n, stride int)
-
-// fetchRows fetches n rows of 64·width bytes that are stride bytes apart.
-//
-//go:noescape
-func fetchRows(src *byte, width, n, stride int)

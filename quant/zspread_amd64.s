@@ -71,31 +71,3 @@ part2:
 	JNZ line1
 	VZEROUPPER
 	RET
-
-// func fetchRows(src *byte, width, n, stride int)
-//
-//	AX src
-//	BX width
-//	DX n
-//	SI stride
-//	DI place in the row
-//	CX left of it
-TEXT ·fetchRows(SB), NOSPLIT, $0-32
-	MOVQ src+0(FP), AX
-	MOVQ width+8(FP), BX
-	MOVQ n+16(FP), DX
-	MOVQ stride+24(FP), SI
-
-row1:
-	MOVQ AX, DI
-	MOVQ BX, CX
-
-loop2:
-	PREFETCHT1 (DI)
-	ADDQ $64, DI
-	SUBQ $1, CX
-	JNZ loop2
-	ADDQ SI, AX
-	SUBQ $1, DX
-	JNZ row1
-	RET

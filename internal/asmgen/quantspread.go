@@ -7,7 +7,6 @@ func quantSpread() *File {
 	f := NewFile("quant", "spread")
 	spreadLines(f, "spreadLines", "VMOVDQU64", Z(0))
 	spreadLines(f, "spreadLinesAVX2", "VMOVDQU", Y(0), Y(1))
-	fetchRows(f)
 	return f
 }
 
@@ -34,24 +33,4 @@ to places that are stride bytes apart and multiples of 64.`, name), "dst, src *b
 	fn.I("SUBQ", 1, n)
 	fn.Jump("JNZ", line)
 	fn.Return()
-}
-
-// fetchRows writes what brings rows to the second-level cache, each as a whole: in
-// the order of a transposition memory would be read a line of every page at a time.
-func fetchRows(f *File) {
-	fn := f.Func("fetchRows", `fetchRows fetches n rows of 64·width bytes that are stride bytes apart.`, "src *byte, width, n, stride int")
-	src, width, n, stride := fn.Arg("src"), fn.Arg("width"), fn.Arg("n"), fn.Arg("stride")
-	at, left := fn.GP("place in the row"), fn.GP("left of it")
-	row := fn.Label("row")
-	fn.I("MOVQ", src, at)
-	fn.I("MOVQ", width, left)
-	loop := fn.Label("loop")
-	fn.I("PREFETCHT1", at.At(0))
-	fn.I("ADDQ", 64, at)
-	fn.I("SUBQ", 1, left)
-	fn.Jump("JNZ", loop)
-	fn.I("ADDQ", stride, src)
-	fn.I("SUBQ", 1, n)
-	fn.Jump("JNZ", row)
-	fn.I("RET")
 }
