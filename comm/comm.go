@@ -82,7 +82,7 @@ func (g *Group) For(purpose string) *Group {
 }
 
 // Split divides the group: ranks that pass the same color form a group, in the order of their
-// ranks. All ranks of g call it. name is used in errors.
+// ranks. All ranks of g call it. name is used in errors. A rank splits one group at a time.
 func (g *Group) Split(name string, color int) (*Group, error) {
 	all, err := g.For("").gatherPairs(int64(color), g.job.nextTag.Load())
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 func Self() *Group { return New(newWorld(1).rank(0), Options{}) }
 
 // Run calls f for each of n ranks, each in its own goroutine, and returns when all have returned.
-// If f returns an error, panics or exits its goroutine on one rank, operations of the others end with ErrAborted, and
-// Run returns the first error.
+// If f returns an error, panics or exits its goroutine on one rank, operations of the others end
+// with ErrAborted, and Run returns the first error.
 func Run(n int, o Options, f func(*Group) error) error {
 	w := newWorld(n)
 	var all sync.WaitGroup

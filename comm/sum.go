@@ -6,7 +6,7 @@ import "math/bits"
 // additions is a binary tree over the index of the part: the parts before the largest power of
 // two below their number, plus the parts from there on, each summed in the same way. So ranks
 // with 2^k parts each may add their own parts first, and the sum of their sums has the same bits.
-// dst may be one of the parts.
+// dst may be one of the parts. There is at least one part.
 func Sum(dst []float32, parts ...[]float32) {
 	var scratch [maxDepth][sumTile]float32 // by depth of the tree
 	for from := 0; from < len(dst); from += sumTile {

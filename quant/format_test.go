@@ -92,6 +92,8 @@ func TestValidateFormat(t *testing.T) {
 		{Format{Name: "x", Element: format.E4M3, Scale: format.E8M0, Block: Shape{1, 32}, Global: true}, "only e4m3 scales take a global scale"},
 		{Format{Name: "x", Element: format.E4M3, Scale: format.E8M0, Block: Shape{-1, 32}}, "negative block shape"},
 		{Format{Name: "x", Element: format.E4M3, Scale: format.E8M0, Block: Shape{1, -32}}, "negative block shape"},
+		{Format{Name: "x", Element: format.E4M3, Scale: format.E8M0, Block: Shape{1, 1<<31 - 1}}, "got blocks of 1×2147483647, want sides of at most 4096"},
+		{Format{Name: "x", Element: format.E4M3, Scale: format.E8M0, Block: Shape{5000, 1}}, "got blocks of 5000×1"},
 		{Format{Name: "x", Element: format.E2M1, Scale: format.E8M0, Block: Shape{1, 15}}, "blocks of 15 e2m1 codes do not fill whole bytes"},
 		{Format{Name: "x", Element: format.E3M2, Scale: format.E8M0, Block: Shape{1, 10}}, "blocks of 10 e3m2 codes do not fill whole bytes"},
 		{Format{Name: "x", Element: format.E2M1, Scale: format.F32}, "blocks of 0 e2m1 codes do not fill whole bytes"},

@@ -227,8 +227,14 @@ func (v *vocabulary) sentencePiece(t *Tokenizer, f *file) error {
 	return nil
 }
 
+// longestPiece is the number of bytes of the longest token that merges make.
+const longestPiece = 4096
+
 // scoredMerges returns the pairs of tokens that make another token, that of the highest score
 // first, and of equal scores the lowest ids.
+//
+// Tokens of more than longestPiece bytes are not merged: no vocabulary has them, and the time is
+// quadratic in their length.
 func scoredMerges(tokens []string, scores []float32, ids map[string]uint32) []mergeText {
 	type pair struct {
 		mergeText
@@ -240,7 +246,7 @@ func scoredMerges(tokens []string, scores []float32, ids map[string]uint32) []me
 		for at := range token {
 			left, ok1 := ids[token[:at]]
 			right, ok2 := ids[token[at:]]
-			if at > 0 && ok1 && ok2 && utf8.ValidString(token) {
+			if at > 0 && ok1 && ok2 && len(token) <= longestPiece && utf8.ValidString(token) {
 				pairs = append(pairs, pair{mergeText{token[:at], token[at:]}, scores[id], left, right})
 			}
 		}
