@@ -9,8 +9,8 @@ func (w *worker) columns(o *output, x source, row, pos int) {
 	k := o.columns
 	rows, cols := x.shape()
 	block := o.q.Format.Block
-	if rows%leastCommon(tileSide, block.Cols) != 0 || cols%tileSide != 0 {
-		x = w.pad(x, ceilDiv(rows, leastCommon(tileSide, block.Cols))*leastCommon(tileSide, block.Cols), ceilDiv(cols, tileSide)*tileSide)
+	if side := leastCommon(tileSide, block.Cols); rows%side != 0 || cols%tileSide != 0 {
+		x = w.pad(x, ceilDiv(rows, side)*side, ceilDiv(cols, tileSide)*tileSide)
 	}
 	down, width := x.shape()
 	extent := block.Cols // rows of the tile that share a scale
@@ -18,14 +18,7 @@ func (w *worker) columns(o *output, x source, row, pos int) {
 		extent = down
 	}
 	parts := down / extent
-	amaxes := grow(&w.amaxes, parts*width)
-	clear(amaxes)
-	for i := range parts {
-		w.raiseColumns(amaxes[i*width:(i+1)*width], x.view(i*extent, (i+1)*extent, 0, width))
-		if block.Rows > 1 {
-			shareMaxima(amaxes[i*width:(i+1)*width], block.Rows)
-		}
-	}
+	w.columnAmaxes(o, x, extent)
 	known := o.known != nil || o.q.Format.PerTensor()
 	if known {
 		clear(grow(&w.factors, width)) // those of padded columns stay 0
@@ -71,6 +64,23 @@ func (w *worker) columns(o *output, x source, row, pos int) {
 	}
 	if !known {
 		w.storeColumnScales(o, width, cols, min(parts, ceilDiv(rows, extent)), row, pos)
+	}
+}
+
+// columnAmaxes finds the amaxes of the blocks of extent rows in a tile.
+func (w *worker) columnAmaxes(o *output, x source, extent int) {
+	down, width := x.shape()
+	amaxes := grow(&w.amaxes, down/extent*width)
+	clear(amaxes)
+	if o.finite { // amaxes tell only which blocks have NaN or Inf
+		return
+	}
+	for i := range down / extent {
+		part := amaxes[i*width : (i+1)*width]
+		w.raiseColumns(part, x.view(i*extent, (i+1)*extent, 0, width))
+		if rows := o.q.Format.Block.Rows; rows > 1 {
+			shareMaxima(part, rows)
+		}
 	}
 }
 

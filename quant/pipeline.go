@@ -43,6 +43,7 @@ type output struct {
 	global global
 	whole  blockFactor   // of a format with one scale per tensor
 	known  []blockFactor // of each stored row, where they are found before
+	finite bool          // scales were found before, and no element is NaN or Inf
 	stream bool          // codes leave by non-temporal stores
 	seen   atomic.Uint32 // bits of the largest amax
 
@@ -76,6 +77,7 @@ func newOutput(q *Quantizer, x source, d Direction, with With) *output {
 		}
 		if with.Amax == nil || q.Format.PerTensor() && q.NonFinite != Tolerate && with.Inverse == nil {
 			amax, isNaN := o.amax()
+			o.finite = q.Format.PerTensor() && !isNaN && amax <= maxFloat32
 			if hasNaN = hasNaN || isNaN; with.Amax == nil {
 				t.Amax = amax
 			}

@@ -119,6 +119,7 @@ func (p *pipeline) prescale(w *worker, threads int) {
 // their factors.
 func (o *output) knowRows(w *worker, amaxes []uint32) {
 	n := o.t.StoredRows()
+	o.finite = maxOf(amaxes[:n]) < exponentMask
 	copy(grow(&w.amaxes, len(amaxes)), amaxes)
 	byKernel := w.scale(o, n, func(i int) (uint32, bool) {
 		rows, cols := o.x.shape()

@@ -65,6 +65,7 @@ func (w *worker) stagedRows(o *output, x source, row, pos int) {
 	amaxes := grow(&w.amaxes, ceilDiv(n, scaleUnit)*scaleUnit)
 	clear(amaxes)
 	switch {
+	case o.finite: // amaxes tell only which blocks have NaN or Inf
 	case g.height > 1:
 		w.raiseBands(amaxes, x, g)
 	case x.isContiguous() && g.cols%g.width == 0:
