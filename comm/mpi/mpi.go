@@ -72,10 +72,15 @@ func (t *Transport) Start(tag int, messages []comm.Message) *comm.Pending {
 // abortGrace is how long MPI_Abort may take to end this process.
 const abortGrace = 2 * time.Second
 
+// messageTime is how long the launcher has to pass the message of a failure on. MPICH's drops
+// what it has not passed on when the job ends.
+const messageTime = 200 * time.Millisecond
+
 // Abort prints err to standard error and ends the job: the launcher ends all of its processes.
 // It does not return.
 func (t *Transport) Abort(err error) {
 	fmt.Fprintf(os.Stderr, "microscale: rank %d: %v\n", t.rank, err)
+	time.Sleep(messageTime)
 	select {
 	case t.abort <- struct{}{}:
 	default: // another goroutine has aborted
