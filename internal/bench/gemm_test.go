@@ -8,9 +8,9 @@ import (
 	"github.com/microscale-go/microscale/quant"
 )
 
-// TestCopies checks that the weights of Gemv take about 256 MB in memory, independent of their
+// TestAllocationsOfCopies checks that the weights of Gemv take about 256 MB in memory, independent of their
 // size.
-func TestCopies(t *testing.T) {
+func TestAllocationsOfCopies(t *testing.T) {
 	team, err := NewTeam(1)
 	if err != nil {
 		t.Fatal(err)
