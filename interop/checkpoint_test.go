@@ -235,7 +235,7 @@ func writeLogits(t *testing.T, dir, path string) {
 	for i := range tokens {
 		tokens[i] = r.Int32N(256)
 	}
-	logits, err := m.Logits(&nn.Scope{Recipe: f32, Inference: true}, tokens, batch)
+	logits, err := m.Infer(&nn.Scope{Recipe: f32, Inference: true}, tokens, batch)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -129,7 +129,7 @@ func writeExpected(t *testing.T, m *llama.Model, path string) {
 		tokens = append(tokens, r.Int32N(256))
 		targets = append(targets, r.Int32N(256))
 	}
-	logits, err := m.Logits(&scope, tokens, batch)
+	logits, err := m.Infer(&scope, tokens, batch)
 	if err != nil {
 		t.Fatal(err)
 	}

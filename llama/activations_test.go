@@ -37,7 +37,7 @@ func observed(t testing.TB, m *Model, factor float64) *convert.Calibration {
 		c.Value[value] = max(c.Value[value], factor*float64(quant.Amax(values, 1)))
 	}
 	tokens, _ := text(2, 64)
-	if _, err := m.Logits(s, tokens, 2); err != nil {
+	if _, err := m.Infer(s, tokens, 2); err != nil {
 		t.Fatal(err)
 	}
 	return c
@@ -183,7 +183,7 @@ func TestTokenScales(t *testing.T) {
 			t.Fatal(err)
 		}
 		first := func(second []int32) []float32 {
-			y, err := low.Logits(scope(t, "bf16"), slices.Concat(phrase, second), 2)
+			y, err := low.Infer(scope(t, "bf16"), slices.Concat(phrase, second), 2)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -52,7 +52,7 @@ var learned = map[Config]*Model{}
 func logits(t testing.TB, m *Model, name string) []float32 {
 	t.Helper()
 	tokens, _ := text(2, 32)
-	y, err := m.Logits(scope(t, name), tokens, 2)
+	y, err := m.Infer(scope(t, name), tokens, 2)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -239,7 +239,7 @@ func TestQuantize(t *testing.T) {
 			if scales := inMemory.layers[1].down.frozen.parts[0].weight.Scales; scales != nil {
 				scales[0] = byte(f.Scale.Encode(float32(math.NaN())))
 				tokens, _ := text(2, 32)
-				if _, err := inMemory.Logits(scope(t, "bf16"), tokens, 2); err == nil || !strings.Contains(err.Error(), "model.layers.1.mlp.down_proj: gemm: row 0: the ") {
+				if _, err := inMemory.Infer(scope(t, "bf16"), tokens, 2); err == nil || !strings.Contains(err.Error(), "model.layers.1.mlp.down_proj: gemm: row 0: the ") {
 					t.Errorf("%s: a weight with a NaN scale: error %v", f, err)
 				}
 			}

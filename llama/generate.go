@@ -25,7 +25,6 @@ type GenerateOptions struct {
 // ends the sequence. An empty prompt stands for a newline. Tokens are padded to the recipe's
 // alignment.
 func (m *Model) Generate(ctx context.Context, s nn.Scope, prompt []byte, o GenerateOptions) iter.Seq2[byte, error] {
-	s.Pad = true
 	return func(yield func(byte, error) bool) {
 		if err := m.admit(prompt, o); err != nil {
 			yield(0, err)
@@ -42,19 +41,14 @@ func (m *Model) Generate(ctx context.Context, s nn.Scope, prompt []byte, o Gener
 		if o.MaxTokens > 0 {
 			limit = min(limit, o.MaxTokens)
 		}
-		caches := make([]nn.Cache, len(m.layers))
+		session := m.newSession(s, m.Positions())
 		for i := range limit {
-			if err := ctx.Err(); err != nil {
-				yield(0, err)
-				return
-			}
-			s.Random.Microbatch, s.ReuseWeights = i, i > 0
-			logits, err := m.infer(&s, tokens, 1, caches)
+			logits, err := session.Append(ctx, tokens)
 			if err != nil {
 				yield(0, err)
 				return
 			}
-			next := o.choose(logits.Row(logits.Rows-1), i)
+			next := o.choose(logits, i)
 			if !yield(byte(next), nil) {
 				return
 			}

@@ -29,7 +29,7 @@ func TestGenerate(t *testing.T) {
 		for i := range text {
 			tokens[i] = int32(text[i])
 		}
-		logits, err := m.Logits(scope(t, "f32"), tokens, 1)
+		logits, err := m.Infer(scope(t, "f32"), tokens, 1)
 		if err != nil {
 			t.Fatal(err)
 		}

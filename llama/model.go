@@ -1,6 +1,7 @@
 package llama
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/microscale-go/microscale/nn"
 	"github.com/microscale-go/microscale/quant"
+	"github.com/microscale-go/microscale/recipe"
 	"github.com/microscale-go/microscale/tensor"
 )
 
@@ -25,6 +27,10 @@ type Options struct {
 type Model struct {
 	Config  Config
 	Options Options
+
+	// Inference is the scope of Logits and of sessions: by default the recipe f32 with a
+	// goroutine for each processor.
+	Inference nn.Scope
 
 	embedding *nn.Embedding
 	layers    []*layer
@@ -67,8 +73,12 @@ func newModel(c Config, o Options) (*Model, error) {
 	if o.FirstBF16 < 0 || o.LastBF16 < 0 || o.FirstBF16+o.LastBF16 > c.NumHiddenLayers {
 		return nil, fmt.Errorf("model: FirstBF16 is %d and LastBF16 is %d, want numbers from 0 whose sum is at most the number of layers, %d", o.FirstBF16, o.LastBF16, c.NumHiddenLayers)
 	}
+	f32, err := recipe.Lookup("f32")
+	if err != nil {
+		return nil, err
+	}
 	m := &Model{
-		Config: c, Options: o,
+		Config: c, Options: o, Inference: nn.Scope{Recipe: f32},
 		embedding: nn.NewEmbedding("model.embed_tokens", c.VocabSize, c.HiddenSize),
 		norm:      nn.NewRMSNorm("model.norm", c.HiddenSize, float32(c.RMSNormEps)),
 		loss:      nn.CrossEntropy{Name: "loss"},
@@ -229,7 +239,7 @@ func (m *Model) Train(s *nn.Scope, tokens, targets []int32, batch int, weight fl
 
 // Loss returns the mean loss of an inference pass in nats per token.
 func (m *Model) Loss(s *nn.Scope, tokens, targets []int32, batch int) (loss float64, err error) {
-	logits, err := m.Logits(s, tokens, batch)
+	logits, err := m.Infer(s, tokens, batch)
 	if err != nil {
 		return 0, err
 	}
@@ -237,19 +247,37 @@ func (m *Model) Loss(s *nn.Scope, tokens, targets []int32, batch int) (loss floa
 	return loss, err
 }
 
-// Logits returns the logits of the next token for each token, tokens × vocabulary.
-func (m *Model) Logits(s *nn.Scope, tokens []int32, batch int) (tensor.Dense, error) {
-	return m.infer(s, tokens, batch, nil)
+// Vocabulary returns the number of token ids.
+func (m *Model) Vocabulary() int { return m.Config.VocabSize }
+
+// Positions returns the maximum number of tokens of a sequence.
+func (m *Model) Positions() int { return m.Config.MaxPositionEmbeddings }
+
+// Logits returns the logits of the next token for each token of batch contiguous sequences of equal
+// length, tokens × vocabulary, under Model.Inference.
+func (m *Model) Logits(ctx context.Context, tokens []int32, batch int) (tensor.Dense, error) {
+	if err := ctx.Err(); err != nil {
+		return tensor.Dense{}, err
+	}
+	s := m.Inference
+	s.Pad = true
+	return m.Infer(&s, tokens, batch)
 }
 
-func (m *Model) infer(s *nn.Scope, tokens []int32, batch int, caches []nn.Cache) (tensor.Dense, error) {
+// Infer is Logits under the scope s.
+func (m *Model) Infer(s *nn.Scope, tokens []int32, batch int) (tensor.Dense, error) {
 	scope := *s
 	scope.Inference = true
-	x, _, err := m.forward(&scope, tokens, batch, caches)
+	x, _, err := m.forward(&scope, tokens, batch, nil)
 	if err != nil {
 		return tensor.Dense{}, err
 	}
-	_, exempt := m.scopes(&scope)
+	return m.headLogits(&scope, x)
+}
+
+// headLogits returns the logits for x, the output of the last norm.
+func (m *Model) headLogits(s *nn.Scope, x tensor.Dense) (tensor.Dense, error) {
+	_, exempt := m.scopes(s)
 	logits, _, err := m.head.forward(exempt, x)
 	return logits, err
 }

@@ -92,12 +92,12 @@ func TestErrors(t *testing.T) {
 		"batch":     func() error { _, err := m.Train(scope(t, "bf16"), tokens, targets, 3, 1); return err },
 		"empty":     func() error { _, err := m.Loss(scope(t, "bf16"), nil, nil, 1); return err },
 		"targets":   func() error { _, err := m.Loss(scope(t, "bf16"), tokens, targets[1:], 2); return err },
-		"token":     func() error { _, err := m.Logits(scope(t, "bf16"), []int32{256}, 1); return err },
+		"token":     func() error { _, err := m.Infer(scope(t, "bf16"), []int32{256}, 1); return err },
 		"divisible": func() error { _, err := m.Loss(scope(t, "mxfp8"), tokens[:33], targets[:33], 1); return err },
 		"state":     func() error { return m.SetState(map[string][]float32{"model.layers.9": {1, 0}}) },
 		"positions": func() error {
 			long := make([]int32, m.Config.MaxPositionEmbeddings+1)
-			_, err := m.Logits(scope(t, "bf16"), long, 1)
+			_, err := m.Infer(scope(t, "bf16"), long, 1)
 			return err
 		},
 	} {

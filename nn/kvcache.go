@@ -17,6 +17,14 @@ func (c *Cache) Len() int { return c.rows.Rows }
 // Bytes returns the bytes that the cache holds.
 func (c *Cache) Bytes() int { return 4 * len(c.rows.Data) }
 
+// Truncate keeps the first n tokens. It panics unless 0 ≤ n ≤ Len.
+func (c *Cache) Truncate(n int) {
+	if n < 0 || n > c.Len() {
+		panic(fmt.Sprintf("nn: truncate a cache of %d tokens to %d", c.Len(), n))
+	}
+	c.rows = tensor.Of(n, c.rows.Cols, c.rows.Data[:n*c.rows.Cols])
+}
+
 // Extend is Forward for the next tokens of one sequence. It adds their keys and values to the
 // cache.
 func (a *Attention) Extend(s *Scope, qkv tensor.Dense, cache *Cache) (o tensor.Dense, err error) {

@@ -48,7 +48,7 @@ func Evaluate(ctx context.Context, m *llama.Model, s nn.Scope, tokens, targets [
 			continue
 		}
 		s.Random.Microbatch, s.ReuseWeights = i/evaluationBatch, total > 0
-		logits, err := m.Logits(&s, tokens[i*length:end*length], end-i)
+		logits, err := m.Infer(&s, tokens[i*length:end*length], end-i)
 		if err != nil {
 			return e, err
 		}

@@ -1,0 +1,97 @@
+package llama
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/microscale-go/microscale/nn"
+	"github.com/microscale-go/microscale/tensor"
+)
+
+// promptChunk is the maximum number of tokens of one forward pass of a session. It bounds the
+// memory of activations.
+const promptChunk = 512
+
+// ErrContextFull is the error of appending more tokens than a session has positions for.
+var ErrContextFull = errors.New("the context is full")
+
+// A Session is one sequence of tokens with its KV cache. It computes under the Model.Inference of
+// the time when it began. Weights must not change while it is in use. Sessions of one model share
+// its buffers: use them from one goroutine at a time.
+type Session struct {
+	model     *Model
+	scope     nn.Scope
+	positions int
+	caches    []nn.Cache
+}
+
+// NewSession returns an empty session of at most the given number of positions; 0 means those of
+// the model. The KV cache grows with the tokens.
+func (m *Model) NewSession(positions int) (*Session, error) {
+	if positions == 0 {
+		positions = m.Positions()
+	}
+	if positions < 1 || positions > m.Positions() {
+		return nil, fmt.Errorf("session: got %d positions, want 1 to %d, the positions of the model", positions, m.Positions())
+	}
+	return m.newSession(m.Inference, positions), nil
+}
+
+func (m *Model) newSession(s nn.Scope, positions int) *Session {
+	s.Inference, s.Pad = true, true
+	return &Session{model: m, scope: s, positions: positions, caches: make([]nn.Cache, len(m.layers))}
+}
+
+// Position returns the number of tokens in the session.
+func (s *Session) Position() int { return s.caches[0].Len() }
+
+// Positions returns the maximum number of tokens.
+func (s *Session) Positions() int { return s.positions }
+
+// Truncate keeps the first n tokens. It panics unless 0 ≤ n ≤ Position.
+func (s *Session) Truncate(n int) {
+	for i := range s.caches {
+		s.caches[i].Truncate(n)
+	}
+}
+
+// Append adds tokens to the sequence and returns the logits of the token that follows the last one.
+// They are valid until the next
+// call. Too many tokens are an error that matches ErrContextFull. The
+// end of ctx is noticed between passes of 512 tokens. On error, the session is unchanged.
+func (s *Session) Append(ctx context.Context, tokens []int32) (logits []float32, err error) {
+	before := s.Position()
+	if len(tokens) == 0 {
+		return nil, errors.New("session: append: got no tokens")
+	}
+	if len(tokens) > s.positions-before {
+		return nil, fmt.Errorf("session: append %d tokens after %d: %w: it has %d positions", len(tokens), before, ErrContextFull, s.positions)
+	}
+	var x tensor.Dense
+	for len(tokens) > 0 {
+		n := min(len(tokens), promptChunk)
+		if x, err = s.pass(ctx, tokens[:n]); err != nil {
+			s.Truncate(before)
+			return nil, err
+		}
+		tokens = tokens[n:]
+	}
+	y, err := s.model.headLogits(&s.scope, x.View(x.Rows-1, x.Rows, 0, x.Cols))
+	if err != nil {
+		s.Truncate(before)
+		return nil, err
+	}
+	return y.Row(0), nil
+}
+
+// pass returns the input of the head for tokens.
+func (s *Session) pass(ctx context.Context, tokens []int32) (tensor.Dense, error) {
+	if err := ctx.Err(); err != nil {
+		return tensor.Dense{}, err
+	}
+	x, _, err := s.model.forward(&s.scope, tokens, 1, s.caches)
+	s.scope.Random.Microbatch++
+	s.scope.ReuseWeights = true
+	return x, err
+}

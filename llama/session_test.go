@@ -1,0 +1,116 @@
+package llama
+
+import (
+	"context"
+	"errors"
+	"math"
+	"slices"
+	"testing"
+)
+
+// sessionModel returns a trained model with positions for several passes of a session, and as many
+// tokens.
+func sessionModel(t testing.TB) (*Model, []int32) {
+	t.Helper()
+	c := small
+	c.MaxPositionEmbeddings = 1100
+	tokens, _ := text(1, 1100)
+	return trained(t, c), tokens
+}
+
+func newSession(t testing.TB, m *Model, positions int) *Session {
+	t.Helper()
+	s, err := m.NewSession(positions)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func appendTokens(t testing.TB, s *Session, tokens ...int32) []float32 {
+	t.Helper()
+	logits, err := s.Append(context.Background(), tokens)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.Clone(logits)
+}
+
+// near reports whether logits differ by rounding only: products of few rows may add in another
+// order than products of many.
+func near(a, b []float32) bool {
+	for i := range a {
+		if !(math.Abs(float64(a[i]-b[i])) <= 1e-4) {
+			return false
+		}
+	}
+	return len(a) == len(b)
+}
+
+// TestSession checks that tokens appended in several calls have the logits of the whole sequence:
+// over the limit of a pass, one by one, after Truncate, and with a second session between.
+func TestSession(t *testing.T) {
+	m, tokens := sessionModel(t)
+	whole, err := m.Logits(context.Background(), tokens, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m.Vocabulary() != whole.Cols || m.Positions() != whole.Rows {
+		t.Errorf("vocabulary %d and %d positions, logits %d×%d", m.Vocabulary(), m.Positions(), whole.Rows, whole.Cols)
+	}
+	one, other := newSession(t, m, 0), newSession(t, m, 100)
+	check := func(s *Session, tokens ...int32) {
+		t.Helper()
+		if got := appendTokens(t, s, tokens...); !near(got, whole.Row(s.Position()-1)) {
+			t.Errorf("logits at position %d differ from those of the whole sequence", s.Position())
+		}
+	}
+	check(one, tokens[:1030]...)
+	check(other, tokens[:7]...)
+	check(one, tokens[1030])
+	check(one, tokens[1031:]...)
+	one.Truncate(600)
+	check(one, tokens[600:602]...)
+	check(other, tokens[7:9]...)
+	one.Truncate(0)
+	check(one, tokens[:3]...)
+}
+
+// TestSessionErrors checks that a failed Append leaves the session as it was.
+func TestSessionErrors(t *testing.T) {
+	m, tokens := sessionModel(t)
+	for _, positions := range []int{-1, 1101} {
+		if _, err := m.NewSession(positions); err == nil {
+			t.Errorf("%d positions: got no error", positions)
+		}
+	}
+	s := newSession(t, m, 1000)
+	appendTokens(t, s, tokens[:10]...)
+	canceled, cancel := context.WithCancel(context.Background())
+	cancel()
+	for name, c := range map[string]struct {
+		ctx    context.Context
+		tokens []int32
+		want   error
+	}{
+		"full":     {context.Background(), tokens[:991], ErrContextFull},
+		"canceled": {canceled, tokens[:2], context.Canceled},
+		"none":     {context.Background(), nil, nil},
+		"unknown":  {context.Background(), append(slices.Clone(tokens[:600]), 256), nil}, // in the second pass
+	} {
+		if _, err := s.Append(c.ctx, c.tokens); err == nil || !errors.Is(err, c.want) && c.want != nil {
+			t.Errorf("%s: got %v", name, err)
+		}
+		if s.Position() != 10 {
+			t.Errorf("%s: %d tokens, want 10", name, s.Position())
+		}
+	}
+	fresh := newSession(t, m, 0)
+	if want, got := appendTokens(t, fresh, tokens[:11]...), appendTokens(t, s, tokens[10]); !near(got, want) {
+		t.Error("logits after failed calls differ")
+	}
+	appendTokens(t, s, tokens[11:1000]...)
+	if _, err := s.Append(context.Background(), tokens[:1]); !errors.Is(err, ErrContextFull) {
+		t.Errorf("a token after the last position: got %v", err)
+	}
+}
