@@ -14,7 +14,7 @@
 //	measure             the error of one tensor against another
 //	convert, verify     checkpoints of any size, in bounded memory
 //	nn, recipe, train   training under low-precision recipes
-//	llama, tokenizer    language models: weights, generation, text
+//	decoder, tokenizer  language models: weights, generation, text
 //	comm, device        collectives of several processes; what accelerators support
 //	mma                 the matrix units of GPUs, bit for bit
 //

@@ -13,11 +13,11 @@ import (
 	"testing"
 
 	"github.com/microscale-go/microscale/convert"
+	"github.com/microscale-go/microscale/decoder"
 	"github.com/microscale-go/microscale/format"
 	"github.com/microscale-go/microscale/hf"
 	"github.com/microscale-go/microscale/internal/checkpoint"
 	"github.com/microscale-go/microscale/internal/clients"
-	"github.com/microscale-go/microscale/llama"
 	"github.com/microscale-go/microscale/nn"
 	"github.com/microscale-go/microscale/profile"
 	"github.com/microscale-go/microscale/quant"
@@ -34,7 +34,7 @@ type reading struct {
 	values     safetensors.Dtype // to which it rounds what it decodes
 	refused4   string            // why version 4 refuses it; "" where it does not
 	refused5   string
-	model      llama.Config // of which the checkpoint is; none for gpt-oss
+	model      decoder.Config // of which the checkpoint is; none for gpt-oss
 }
 
 const (
@@ -59,15 +59,15 @@ var readings = []reading{
 	{"deepseek", quant.FP8Block, "FP8", safetensors.F32, noGPU, "", wide},
 	{"deepseek", quant.FP8Block, "FP8", safetensors.F32, noGPU, misread, uneven},  // package verify has a rule for it
 	{"mxfp8", quant.MXFP8, "MXFP8", safetensors.F32, "unexpected_keys", "", wide}, // version 4 does not know the method, and takes codes for values
-	{"gpt-oss", quant.MXFP4, "MXFP4", safetensors.F32, "", "", llama.Config{}},
+	{"gpt-oss", quant.MXFP4, "MXFP4", safetensors.F32, "", "", decoder.Config{}},
 }
 
 var (
 	// wide is a Llama of bytes whose weights have several blocks of 128×128, and those
 	// of keys and values half of one.
-	wide = llama.Config{HiddenSize: 256, IntermediateSize: 384, NumHiddenLayers: 2, NumAttentionHeads: 4, NumKeyValueHeads: 1}
+	wide = decoder.Config{HiddenSize: 256, IntermediateSize: 384, NumHiddenLayers: 2, NumAttentionHeads: 4, NumKeyValueHeads: 1}
 	// uneven has queries of one block and a half.
-	uneven = llama.Config{HiddenSize: 384, IntermediateSize: 384, NumHiddenLayers: 1, NumAttentionHeads: 3, NumKeyValueHeads: 1, HeadDim: 64}
+	uneven = decoder.Config{HiddenSize: 384, IntermediateSize: 384, NumHiddenLayers: 1, NumAttentionHeads: 3, NumKeyValueHeads: 1, HeadDim: 64}
 )
 
 // A loaded checkpoint is what checkpoint.py says of one.
@@ -105,7 +105,7 @@ func TestTorchCheckpoints(t *testing.T) {
 	root := t.TempDir()
 	var dirs []string
 	for i, r := range readings {
-		source, isLlama := filepath.Join(root, fmt.Sprint(i)), r.model != llama.Config{}
+		source, isLlama := filepath.Join(root, fmt.Sprint(i)), r.model != decoder.Config{}
 		if !isLlama {
 			writeGPTOSS(t, source)
 		} else if err := initialLlama(t, r.model.WithDefaults()).Save(source, safetensors.BF16); err != nil {
@@ -222,7 +222,7 @@ func converted(t *testing.T, source, dst string, plan func(*hf.Checkpoint) (*con
 func writeLogits(t *testing.T, dir, path string) {
 	t.Helper()
 	const batch, length = 2, 100
-	m, err := llama.Load(t.Context(), dir, llama.LoadOptions{})
+	m, err := decoder.Load(t.Context(), dir, decoder.LoadOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

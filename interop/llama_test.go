@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/microscale-go/microscale/decoder"
 	"github.com/microscale-go/microscale/format"
-	"github.com/microscale-go/microscale/llama"
 	"github.com/microscale-go/microscale/nn"
 	"github.com/microscale-go/microscale/recipe"
 	"github.com/microscale-go/microscale/safetensors"
@@ -23,7 +23,7 @@ var installTorch = flag.Bool("torch", false, "install PyTorch from PyPI, seven g
 // a saved checkpoint, against transformers' Llama under JAX.
 func TestLlamaFlax(t *testing.T) {
 	interpreter := python(t, "jax==0.4.38", "jaxlib==0.4.38", "flax==0.10.2", "transformers==4.46.3", "safetensors==0.4.5", "numpy==1.26.4")
-	compareLlamas(t, interpreter, "flax", func(c llama.Config) bool {
+	compareLlamas(t, interpreter, "flax", func(c decoder.Config) bool {
 		return c.HeadDim == 0 && c.RopeTheta == 0 && !c.TieWordEmbeddings // which its Llama does not know
 	})
 }
@@ -37,7 +37,7 @@ func TestLlamaTorch(t *testing.T) {
 	if _, err := command(time.Minute, interpreter, "-c", "import torch, transformers, safetensors"); err != nil {
 		interpreter = withTorch(t, "python3 has no torch with transformers, and no other is started", transformers4...)
 	}
-	compareLlamas(t, interpreter, "torch", func(llama.Config) bool { return true })
+	compareLlamas(t, interpreter, "torch", func(decoder.Config) bool { return true })
 }
 
 // Versions of transformers, with what they need to read quantized checkpoints. The
@@ -59,7 +59,7 @@ func withTorch(t testing.TB, why string, requirements ...string) string {
 }
 
 // llamas are the models that are compared.
-var llamas = map[string]llama.Config{
+var llamas = map[string]decoder.Config{
 	"grouped": {HiddenSize: 96, IntermediateSize: 160, NumHiddenLayers: 2, NumAttentionHeads: 4, NumKeyValueHeads: 2},
 	"tied":    {HiddenSize: 64, IntermediateSize: 96, NumHiddenLayers: 2, NumAttentionHeads: 2, RMSNormEps: 1e-3, TieWordEmbeddings: true},
 	"heads":   {HiddenSize: 64, IntermediateSize: 96, NumHiddenLayers: 2, NumAttentionHeads: 4, NumKeyValueHeads: 1, HeadDim: 24, RopeTheta: 500},
@@ -67,7 +67,7 @@ var llamas = map[string]llama.Config{
 
 // compareLlamas saves the models that a framework has, each in both dtypes, and
 // compares them in one process, which takes long to start.
-func compareLlamas(t *testing.T, interpreter, framework string, has func(llama.Config) bool) {
+func compareLlamas(t *testing.T, interpreter, framework string, has func(decoder.Config) bool) {
 	t.Helper()
 	arguments := []string{framework}
 	dir := t.TempDir()
@@ -81,7 +81,7 @@ func compareLlamas(t *testing.T, interpreter, framework string, has func(llama.C
 			if err := initialLlama(t, c).Save(saved, dtype); err != nil {
 				t.Fatal(err)
 			}
-			m, err := llama.Load(t.Context(), saved, llama.LoadOptions{})
+			m, err := decoder.Load(t.Context(), saved, decoder.LoadOptions{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -94,9 +94,9 @@ func compareLlamas(t *testing.T, interpreter, framework string, has func(llama.C
 
 // initialLlama returns a model with weights large enough for attention to choose,
 // and norms that are not one.
-func initialLlama(t *testing.T, c llama.Config) *llama.Model {
+func initialLlama(t *testing.T, c decoder.Config) *decoder.Model {
 	t.Helper()
-	m, err := llama.New(c, llama.Options{}, 5)
+	m, err := decoder.New(c, decoder.Options{}, 5)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -115,7 +115,7 @@ func initialLlama(t *testing.T, c llama.Config) *llama.Model {
 
 // writeExpected writes what llama.py compares: a forward and a backward pass of two
 // sequences.
-func writeExpected(t *testing.T, m *llama.Model, path string) {
+func writeExpected(t *testing.T, m *decoder.Model, path string) {
 	t.Helper()
 	const batch, length = 2, 150
 	f32, err := recipe.Lookup("f32")

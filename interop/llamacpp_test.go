@@ -14,10 +14,10 @@ import (
 	"time"
 
 	"github.com/microscale-go/microscale/convert"
+	"github.com/microscale-go/microscale/decoder"
 	"github.com/microscale-go/microscale/format"
 	"github.com/microscale-go/microscale/hf"
 	"github.com/microscale-go/microscale/internal/checkpoint"
-	"github.com/microscale-go/microscale/llama"
 	"github.com/microscale-go/microscale/nn"
 	"github.com/microscale-go/microscale/profile"
 	"github.com/microscale-go/microscale/quant"
@@ -38,7 +38,7 @@ var buildLlamaCPP = flag.Bool("build", false, "build "+llamaCPPPackage+" from it
 var ggufFormats = []quant.Format{quant.BF16, quant.Q8_0, quant.MXFP4, quant.NVFP4}
 
 // small is a Llama of bytes.
-var small = llama.Config{VocabSize: 256, HiddenSize: 128, IntermediateSize: 256, NumHiddenLayers: 2, NumAttentionHeads: 4, NumKeyValueHeads: 2, MaxPositionEmbeddings: 512}
+var small = decoder.Config{VocabSize: 256, HiddenSize: 128, IntermediateSize: 256, NumHiddenLayers: 2, NumAttentionHeads: 4, NumKeyValueHeads: 2, MaxPositionEmbeddings: 512}
 
 // trained returns a directory with a small Llama of bytes that has learned a
 // little, and text that it has not seen.
@@ -94,7 +94,7 @@ func writtenBy(t *testing.T, dir, dst string, by profile.Profile, f quant.Format
 func TestGGUF(t *testing.T) {
 	interpreter := python(t, ggufPackage)
 	dir := filepath.Join(t.TempDir(), "model")
-	model, err := llama.New(small.WithDefaults(), llama.Options{}, 1)
+	model, err := decoder.New(small.WithDefaults(), decoder.Options{}, 1)
 	if err == nil {
 		err = model.Save(dir, safetensors.BF16)
 	}
@@ -235,7 +235,7 @@ func dequantized(t *testing.T, dir string) string {
 // the rest.
 func nats(t *testing.T, dir string, text []byte, n int, activations quant.Format) float64 {
 	t.Helper()
-	m, err := llama.Load(t.Context(), dir, llama.LoadOptions{})
+	m, err := decoder.Load(t.Context(), dir, decoder.LoadOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,7 +1,7 @@
 // Package train trains a language model under a recipe: data, optimizer, schedule, loop, and
 // checkpoints that resume bit-exactly.
 //
-//	Batches → microbatches of (seed, step) → llama.Model.Train (gradient accumulation in FP32)
+//	Batches → microbatches of (seed, step) → decoder.Model.Train (gradient accumulation in FP32)
 //	        → gradient norm, clipping → AdamW on FP32 master weights → the next step
 //
 // A step depends only on the configuration and its number: the same seed gives bit-identical losses
@@ -14,15 +14,15 @@ import (
 	"strings"
 	"time"
 
-	"github.com/microscale-go/microscale/llama"
+	"github.com/microscale-go/microscale/decoder"
 	"github.com/microscale-go/microscale/nn"
 	"github.com/microscale-go/microscale/recipe"
 )
 
 // Config describes a run. DefaultConfig returns one that needs only Recipe and Data.
 type Config struct {
-	Model   llama.Config
-	Options llama.Options
+	Model   decoder.Config
+	Options decoder.Options
 	Recipe  recipe.Recipe
 	Data    Batches
 
@@ -131,7 +131,7 @@ type Batches interface {
 // Recipe and Data.
 func DefaultConfig() Config {
 	return Config{
-		Model: llama.Config{
+		Model: decoder.Config{
 			VocabSize: 256, HiddenSize: 128, IntermediateSize: 384, NumHiddenLayers: 4, NumAttentionHeads: 4, NumKeyValueHeads: 2,
 		},
 		Steps: 300, Batch: 8, Microbatches: 1, Sequence: 128,

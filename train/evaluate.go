@@ -7,8 +7,8 @@ import (
 	"math"
 	"slices"
 
+	"github.com/microscale-go/microscale/decoder"
 	"github.com/microscale-go/microscale/internal/memory"
-	"github.com/microscale-go/microscale/llama"
 	"github.com/microscale-go/microscale/nn"
 )
 
@@ -24,7 +24,7 @@ type Evaluation struct {
 
 // Evaluate returns the loss of a model on contiguous sequences of the given length, under the scope
 // s. Targets below 0 do not count.
-func Evaluate(ctx context.Context, m *llama.Model, s nn.Scope, tokens, targets []int32, length int) (e Evaluation, err error) {
+func Evaluate(ctx context.Context, m *decoder.Model, s nn.Scope, tokens, targets []int32, length int) (e Evaluation, err error) {
 	if err := checkBatch(tokens, targets, 1, len(tokens), length); err != nil {
 		return e, fmt.Errorf("evaluate: %w", err)
 	}

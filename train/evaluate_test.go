@@ -4,7 +4,7 @@ import (
 	"math"
 	"testing"
 
-	"github.com/microscale-go/microscale/llama"
+	"github.com/microscale-go/microscale/decoder"
 	"github.com/microscale-go/microscale/nn"
 	"github.com/microscale-go/microscale/recipe"
 )
@@ -13,7 +13,7 @@ import (
 // the loss is the mean over the targets that count.
 func TestEvaluate(t *testing.T) {
 	c := tiny(t, "bf16")
-	model, err := llama.New(c.Model, c.Options, 1)
+	model, err := decoder.New(c.Model, c.Options, 1)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"log"
 
-	"github.com/microscale-go/microscale/llama"
+	"github.com/microscale-go/microscale/decoder"
 	"github.com/microscale-go/microscale/recipe"
 	"github.com/microscale-go/microscale/train"
 )
@@ -18,7 +18,7 @@ func ExampleRun() {
 	}
 	for _, name := range []string{"bf16", "mxfp8"} {
 		c := train.DefaultConfig()
-		c.Model = llama.Config{VocabSize: 256, HiddenSize: 32, IntermediateSize: 64, NumHiddenLayers: 2, NumAttentionHeads: 2}
+		c.Model = decoder.Config{VocabSize: 256, HiddenSize: 32, IntermediateSize: 64, NumHiddenLayers: 2, NumAttentionHeads: 2}
 		c.Steps, c.Batch, c.Sequence, c.ValidationTokens, c.LearningRate = 20, 4, 64, 1024, 1e-2
 		c.Data = corpus
 		if c.Recipe, err = recipe.Lookup(name); err != nil {

@@ -1,8 +1,8 @@
 package train
 
 import (
+	"github.com/microscale-go/microscale/decoder"
 	"github.com/microscale-go/microscale/internal/memory"
-	"github.com/microscale-go/microscale/llama"
 	"github.com/microscale-go/microscale/quant"
 )
 
@@ -43,7 +43,7 @@ func (c *Config) footprint() footprint {
 
 // inferenceBytes returns the minimum memory of a forward pass without the weights: the residual
 // stream and the logits, both FP32.
-func inferenceBytes(m llama.Config, batch, sequence int) float64 {
+func inferenceBytes(m decoder.Config, batch, sequence int) float64 {
 	return 4 * float64(batch) * float64(sequence) * (float64(m.HiddenSize) + float64(m.VocabSize))
 }
 

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/microscale-go/microscale/decoder"
 	"github.com/microscale-go/microscale/internal/memory"
-	"github.com/microscale-go/microscale/llama"
 	"github.com/microscale-go/microscale/nn"
 )
 
@@ -96,7 +96,7 @@ func TestMemoryCheck(t *testing.T) {
 	if _, err := Run(context.Background(), c); err == nil || !strings.Contains(err.Error(), "lower it") {
 		t.Errorf("one byte too few: got %v", err)
 	}
-	model, err := llama.New(c.Model, c.Options, 1)
+	model, err := decoder.New(c.Model, c.Options, 1)
 	if err != nil {
 		t.Fatal(err)
 	}

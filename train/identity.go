@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/microscale-go/microscale/llama"
+	"github.com/microscale-go/microscale/decoder"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/recipe"
 )
@@ -15,23 +15,23 @@ import (
 // identity returns, as JSON, everything that the losses depend on. A run resumes only if it is equal.
 func (c *Config) identity() (json.RawMessage, error) {
 	return json.Marshal(struct {
-		Model            llama.Config   `json:"model"`
-		Options          llama.Options  `json:"options"`
-		Recipe           recipeIdentity `json:"recipe"`
-		Data             string         `json:"data"` // digest
-		Steps            int            `json:"steps"`
-		Batch            int            `json:"batch"`
-		Microbatches     int            `json:"microbatches"`
-		Sequence         int            `json:"sequence"`
-		HoldQuantized    bool           `json:"fp8_param"`
-		Optimizer        AdamW          `json:"optimizer"`
-		LearningRate     float64        `json:"learning_rate"`
-		Schedule         Schedule       `json:"schedule"`
-		Warmup           float64        `json:"warmup"`
-		Clip             float64        `json:"clip"`
-		Seed             uint64         `json:"seed"`
-		ValidationTokens int            `json:"eval_tokens"`
-		ValidateEvery    int            `json:"eval_every"`
+		Model            decoder.Config  `json:"model"`
+		Options          decoder.Options `json:"options"`
+		Recipe           recipeIdentity  `json:"recipe"`
+		Data             string          `json:"data"` // digest
+		Steps            int             `json:"steps"`
+		Batch            int             `json:"batch"`
+		Microbatches     int             `json:"microbatches"`
+		Sequence         int             `json:"sequence"`
+		HoldQuantized    bool            `json:"fp8_param"`
+		Optimizer        AdamW           `json:"optimizer"`
+		LearningRate     float64         `json:"learning_rate"`
+		Schedule         Schedule        `json:"schedule"`
+		Warmup           float64         `json:"warmup"`
+		Clip             float64         `json:"clip"`
+		Seed             uint64          `json:"seed"`
+		ValidationTokens int             `json:"eval_tokens"`
+		ValidateEvery    int             `json:"eval_every"`
 	}{
 		c.Model, c.Options, identityOf(c.Recipe), c.Data.Digest(),
 		c.Steps, c.Batch, c.Microbatches, c.Sequence, c.HoldQuantized, c.Optimizer, c.LearningRate, c.Schedule, c.Warmup, c.Clip, c.Seed, c.ValidationTokens, c.ValidateEvery,

@@ -7,7 +7,7 @@ import (
 	"math"
 	"time"
 
-	"github.com/microscale-go/microscale/llama"
+	"github.com/microscale-go/microscale/decoder"
 	"github.com/microscale-go/microscale/nn"
 )
 
@@ -19,7 +19,7 @@ type ValidationPoint struct {
 
 // A Result is a complete run.
 type Result struct {
-	Model      *llama.Model
+	Model      *decoder.Model
 	TrainLoss  []float64         // of each step
 	Validation []ValidationPoint // the last one after the last step
 	Sequences  []float64         // losses of the sequences of the last validation; nil if the run was resumed after it
@@ -27,7 +27,7 @@ type Result struct {
 	Seconds    float64           // of all steps, including those before a resume
 	Parameters int
 
-	Memory llama.Memory // peak of the last step; without copies of weights and activations if a resumed run made no step
+	Memory decoder.Memory // peak of the last step; without copies of weights and activations if a resumed run made no step
 }
 
 // SecondsPerStep returns the mean time of a step.
@@ -44,7 +44,7 @@ func (r *Result) FinalLoss() (training, validation float64) {
 // run is the state of a run.
 type run struct {
 	Config
-	model   *llama.Model
+	model   *decoder.Model
 	params  []*nn.Param // with the FP32 master weights
 	moments []moments
 	state   state
@@ -72,7 +72,7 @@ func Run(ctx context.Context, c Config) (*Result, error) {
 	if err := r.loadValidation(); err != nil {
 		return nil, err
 	}
-	model, err := llama.New(c.Model, c.Options, c.Seed)
+	model, err := decoder.New(c.Model, c.Options, c.Seed)
 	if err != nil {
 		return nil, err
 	}
@@ -119,7 +119,7 @@ func Run(ctx context.Context, c Config) (*Result, error) {
 }
 
 // memory returns the memory of the last step with that of the optimizer.
-func (r *run) memory() llama.Memory {
+func (r *run) memory() decoder.Memory {
 	m := r.model.Memory()
 	for _, s := range r.moments {
 		m.Moments += 4 * (len(s.m) + len(s.v))

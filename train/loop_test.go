@@ -17,7 +17,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/microscale-go/microscale/llama"
+	"github.com/microscale-go/microscale/decoder"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/recipe"
 )
@@ -30,7 +30,7 @@ func tiny(t *testing.T, name string) Config {
 		t.Fatal(err)
 	}
 	c := DefaultConfig()
-	c.Model = llama.Config{VocabSize: 256, HiddenSize: 32, IntermediateSize: 64, NumHiddenLayers: 2, NumAttentionHeads: 2, NumKeyValueHeads: 1, MaxPositionEmbeddings: 32}
+	c.Model = decoder.Config{VocabSize: 256, HiddenSize: 32, IntermediateSize: 64, NumHiddenLayers: 2, NumAttentionHeads: 2, NumKeyValueHeads: 1, MaxPositionEmbeddings: 32}
 	c.Recipe, c.Data = r, NewCorpus(synthesize(1<<15), synthetic)
 	c.Steps, c.Batch, c.Microbatches, c.Sequence = 8, 4, 2, 32
 	c.ValidationTokens, c.ValidateEvery, c.CheckpointEvery = 256, 3, 2
@@ -141,7 +141,7 @@ func TestHoldQuantized(t *testing.T) {
 // TestHoldQuantizedHeap measures the heap between two steps: held weights save the memory of columnwise
 // copies.
 func TestHoldQuantizedHeap(t *testing.T) {
-	heap := func(hold bool) (live int64, m llama.Memory) {
+	heap := func(hold bool) (live int64, m decoder.Memory) {
 		c := tiny(t, "mxfp8")
 		c.Model.HiddenSize, c.Model.IntermediateSize, c.HoldQuantized = 256, 1024, hold
 		c.Progress = onStep(0, func() {
@@ -217,7 +217,7 @@ func TestResume(t *testing.T) {
 		if found, err := look(c.Out); err != nil || found.dir != "" || len(found.debris) > 0 {
 			t.Errorf("%s: a complete run left %+v, %v", name, found, err)
 		}
-		m, err := llama.Load(t.Context(), c.Out, llama.LoadOptions{})
+		m, err := decoder.Load(t.Context(), c.Out, decoder.LoadOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -370,7 +370,7 @@ func TestTwoRuns(t *testing.T) {
 	if _, err := Run(context.Background(), c); err != nil {
 		t.Error(err)
 	}
-	if _, err := llama.Load(t.Context(), c.Out, llama.LoadOptions{}); err != nil {
+	if _, err := decoder.Load(t.Context(), c.Out, decoder.LoadOptions{}); err != nil {
 		t.Error(err)
 	}
 }

@@ -9,8 +9,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/microscale-go/microscale/decoder"
 	"github.com/microscale-go/microscale/hf"
-	"github.com/microscale-go/microscale/llama"
 )
 
 // A survey describes the directory of a run. A kill or a loss of power can leave it in these states:
@@ -47,7 +47,7 @@ func look(out string) (*survey, error) {
 	if err != nil {
 		return nil, directoryError(out, err)
 	}
-	saved, unfinished := llama.FileNames()
+	saved, unfinished := decoder.FileNames()
 	for _, e := range entries {
 		name := e.Name()
 		switch {
@@ -153,7 +153,7 @@ func (s *survey) resumable(out string) error {
 func (s *survey) clear(out string, force bool) error {
 	remove := s.debris
 	if force {
-		for _, name := range slices.Backward(slices.Concat(llama.FileNames())) {
+		for _, name := range slices.Backward(slices.Concat(decoder.FileNames())) {
 			if err := os.Remove(filepath.Join(out, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return err
 			}

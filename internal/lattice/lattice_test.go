@@ -64,8 +64,8 @@ internal/sample: hf safetensors format tensor
 hf/hub: hf internal/bounded
 internal/checkpoint: internal/bounded safetensors hf internal/ggml quant tensor format measure internal/configjson
 internal/checkpoint/llamacpp: internal/checkpoint internal/checksum gguf hf safetensors internal/ggml quant format internal/bounded internal/configjson
-llama: nn recipe gemm quant tensor internal/checkpoint hf safetensors
-train: llama nn recipe hf safetensors quant tensor format internal/bounded internal/cpu internal/lock internal/memory internal/parallel
+decoder: nn recipe gemm quant tensor internal/checkpoint hf safetensors
+train: decoder nn recipe hf safetensors quant tensor format internal/bounded internal/cpu internal/lock internal/memory internal/parallel
 internal/clients: internal/checkpoint quant
 verify: internal/clients internal/checkpoint hf safetensors quant tensor format measure
 convert: verify internal/clients internal/checksum internal/checkpoint internal/checkpoint/llamacpp gguf hf safetensors quant tensor format measure profile internal/bounded internal/lock internal/parallel internal/configjson
@@ -77,7 +77,7 @@ internal/numbers: internal/cli mma measure profile quant tensor format
 internal/catalog: internal/clients internal/numbers internal/cli device mma quant format
 internal/summary: internal/cli convert verify internal/checkpoint hf safetensors measure quant internal/configjson
 internal/hardware: internal/chart internal/cost internal/cli device internal/relayout
-internal/study: internal/checkpoint/llamacpp internal/cli internal/report internal/bench convert verify train llama nn recipe internal/checkpoint measure quant tensor internal/bounded
+internal/study: internal/checkpoint/llamacpp internal/cli internal/report internal/bench convert verify train decoder nn recipe internal/checkpoint measure quant tensor internal/bounded
 cmd/microscale: *
 `
 

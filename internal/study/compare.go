@@ -8,10 +8,10 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/microscale-go/microscale/decoder"
 	"github.com/microscale-go/microscale/internal/bench"
 	"github.com/microscale-go/microscale/internal/cli"
 	"github.com/microscale-go/microscale/internal/report"
-	"github.com/microscale-go/microscale/llama"
 	"github.com/microscale-go/microscale/nn"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/recipe"
@@ -29,7 +29,7 @@ type Comparison struct {
 	recipes []report.Recipe
 	formats []report.Format
 	failed  []string // recipes that failed for another reason than divergence
-	model   *llama.Model
+	model   *decoder.Model
 }
 
 // Run trains with each recipe from each of the seeds, then quantizes the model of the
@@ -123,7 +123,7 @@ func (k *Comparison) train(ctx context.Context, r recipe.Recipe, seed uint64) er
 }
 
 // reportedMemory returns the memory of a run for the report.
-func reportedMemory(m llama.Memory) report.Memory {
+func reportedMemory(m decoder.Memory) report.Memory {
 	return report.Memory{
 		Masters: int64(m.Masters), Gradients: int64(m.Gradients), Moments: int64(m.Moments), Rowwise: int64(m.Rowwise), Columnwise: int64(m.Columnwise),
 		Activations: int64(m.Activations()), Scratch: int64(m.Scratch),

@@ -10,9 +10,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/microscale-go/microscale/decoder"
 	"github.com/microscale-go/microscale/internal/checkpoint/llamacpp"
 	"github.com/microscale-go/microscale/internal/cli"
-	"github.com/microscale-go/microscale/llama"
 	"github.com/microscale-go/microscale/nn"
 	"github.com/microscale-go/microscale/recipe"
 	"github.com/microscale-go/microscale/train"
@@ -49,7 +49,7 @@ type Evaluated struct {
 
 // Run evaluates the model, and writes the calibration if there is a file for it.
 func (e Evaluation) Run(ctx context.Context) (*Evaluated, error) {
-	m, err := LoadModel(ctx, e.Model, llama.LoadOptions{Activations: e.Activations})
+	m, err := LoadModel(ctx, e.Model, decoder.LoadOptions{Activations: e.Activations})
 	if err != nil {
 		return nil, err
 	}
@@ -126,7 +126,7 @@ func (r *Evaluated) Print(w io.Writer, asJSON bool) error {
 	return err
 }
 
-// activationScales counts the scales of activations, as llama.Model.ActivationScales.
+// activationScales counts the scales of activations, as decoder.Model.ActivationScales.
 type activationScales struct{ stored, perToken, caches int }
 
 // activationsText describes the scales of activations in a line, "" without any.
@@ -139,12 +139,12 @@ func activationsText(n activationScales) string {
 }
 
 // LoadModel reads a byte-level model from a directory.
-func LoadModel(ctx context.Context, dir string, o llama.LoadOptions) (*llama.Model, error) {
+func LoadModel(ctx context.Context, dir string, o decoder.LoadOptions) (*decoder.Model, error) {
 	if info, err := os.Stat(dir); err == nil && !info.IsDir() && strings.HasSuffix(dir, llamacpp.Suffix) {
 		name := cli.Printable(dir)
 		return nil, fmt.Errorf("load %s: cannot compute with a GGUF file: run microscale dequantize %s %s, and add the config.json of the model", name, name, filepath.Join("DIR", "model.safetensors"))
 	}
-	m, err := llama.Load(ctx, dir, o)
+	m, err := decoder.Load(ctx, dir, o)
 	if err != nil {
 		return nil, err
 	}

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/microscale-go/microscale/decoder"
 	"github.com/microscale-go/microscale/internal/cli"
-	"github.com/microscale-go/microscale/llama"
 	"github.com/microscale-go/microscale/nn"
 	"github.com/microscale-go/microscale/recipe"
 )
@@ -17,7 +17,7 @@ import (
 type Generation struct {
 	Model   string // a directory
 	Prompt  string
-	Options llama.GenerateOptions
+	Options decoder.GenerateOptions
 	Threads int
 }
 
@@ -37,7 +37,7 @@ type GenerateDocument struct {
 
 // Run generates the text and writes it to w byte by byte, or as one JSON document.
 func (g Generation) Run(ctx context.Context, w io.Writer, asJSON bool) error {
-	m, err := LoadModel(ctx, g.Model, llama.LoadOptions{})
+	m, err := LoadModel(ctx, g.Model, decoder.LoadOptions{})
 	if err != nil {
 		return err
 	}

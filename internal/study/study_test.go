@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/microscale-go/microscale/llama"
+	"github.com/microscale-go/microscale/decoder"
 	"github.com/microscale-go/microscale/recipe"
 	"github.com/microscale-go/microscale/train"
 )
@@ -52,7 +52,7 @@ func TestTrainEvaluateGenerate(t *testing.T) {
 	if text, err := os.ReadFile(amaxes); err != nil || !strings.Contains(string(text), "down_proj") {
 		t.Errorf("calibration %q, %v", text, err)
 	}
-	g := Generation{Model: c.Out, Prompt: "a", Options: llama.GenerateOptions{MaxTokens: 5, Temperature: 1, Seed: 3}}
+	g := Generation{Model: c.Out, Prompt: "a", Options: decoder.GenerateOptions{MaxTokens: 5, Temperature: 1, Seed: 3}}
 	var texts [2]bytes.Buffer
 	for i := range texts {
 		if err := g.Run(t.Context(), &texts[i], false); err != nil {

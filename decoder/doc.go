@@ -1,4 +1,4 @@
-// Package llama implements the Llama architecture (Touvron et al., 2023) with the modules of package
+// Package decoder implements the Llama architecture (Touvron et al., 2023) with the modules of package
 // nn: grouped-query attention, RMSNorm, rotary embedding as in Hugging Face's implementation,
 // SwiGLU, and an output head that is separate or tied to the embedding.
 //
@@ -16,4 +16,4 @@
 //
 // A Model is not safe for concurrent use. It uses Scope.Threads goroutines; results do not depend on
 // their number.
-package llama
+package decoder

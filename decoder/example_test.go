@@ -1,10 +1,10 @@
-package llama_test
+package decoder_test
 
 import (
 	"fmt"
 	"log"
 
-	"github.com/microscale-go/microscale/llama"
+	"github.com/microscale-go/microscale/decoder"
 	"github.com/microscale-go/microscale/nn"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/recipe"
@@ -17,8 +17,8 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	config := llama.Config{HiddenSize: 64, IntermediateSize: 128, NumHiddenLayers: 4, NumAttentionHeads: 2}
-	m, err := llama.New(config, llama.Options{FirstBF16: 1, LastBF16: 1}, 1)
+	config := decoder.Config{HiddenSize: 64, IntermediateSize: 128, NumHiddenLayers: 4, NumAttentionHeads: 2}
+	m, err := decoder.New(config, decoder.Options{FirstBF16: 1, LastBF16: 1}, 1)
 	if err != nil {
 		log.Fatal(err)
 	}
