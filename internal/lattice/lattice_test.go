@@ -50,6 +50,7 @@ layout: format quant tensor
 internal/relayout: layout internal/ggml quant format
 gemm: layout quant tensor format internal/cpu internal/memory internal/parallel
 profile: format quant
+internal/sampling: quant
 comm: quant tensor format internal/memory
 internal/commtest: comm quant
 comm/mpi: comm
