@@ -159,6 +159,18 @@ func (l *layer) backward(s *nn.Scope, saved *layerSaved, dy tensor.Dense) (dx te
 	return d, nn.Add(s, d, dy, d)
 }
 
+// amaxes returns the amaxes that endForward or endBackward will use.
+func (l *layer) amaxes(s *nn.Scope, gradients bool) []*float32 {
+	if l.exempt {
+		return nil
+	}
+	var amaxes []*float32
+	for _, p := range l.projections() {
+		amaxes = append(amaxes, p.linear.Amaxes(s, gradients)...)
+	}
+	return append(amaxes, l.attention.Amaxes(s, gradients)...)
+}
+
 // endForward and endBackward update delayed scales, which exempt layers do not have.
 func (l *layer) endForward(s *nn.Scope) {
 	if l.exempt {

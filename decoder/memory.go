@@ -37,8 +37,8 @@ func (m Memory) Total() int {
 func (m *Model) Memory() Memory {
 	n := m.lastTrain
 	for _, p := range m.Params() {
-		n.Masters += 4 * p.Value.Rows * p.Value.Cols
-		n.Gradients += 4 * p.Grad.Rows * p.Grad.Cols
+		n.Masters += 4 * len(p.Value.Data)
+		n.Gradients += 4 * len(p.Grad.Data)
 	}
 	return n
 }

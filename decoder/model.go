@@ -171,6 +171,7 @@ func (m *Model) backward(s *nn.Scope, saved *modelSaved, d tensor.Dense) error {
 	if err != nil {
 		return err
 	}
+	complete(s, m.norm.Params())
 	for i := len(m.layers) - 1; i >= 0; i-- {
 		l, kept := m.layers[i], saved.layers[i]
 		scope := l.scope(quantized, exempt)
@@ -185,8 +186,13 @@ func (m *Model) backward(s *nn.Scope, saved *modelSaved, d tensor.Dense) error {
 		if d, err = l.backward(scope, kept, d); err != nil {
 			return err
 		}
+		complete(s, l.params())
 	}
-	return m.embedding.Backward(exempt, saved.tokens, d)
+	if err := m.embedding.Backward(exempt, saved.tokens, d); err != nil {
+		return err
+	}
+	complete(s, m.embedding.Params())
+	return nil
 }
 
 // ErrQuantized is the error of training or saving a model with quantized weights.
@@ -217,8 +223,8 @@ func (m *Model) Train(s *nn.Scope, tokens, targets []int32, batch int, weight fl
 		return 0, err
 	}
 	m.lastTrain = m.measure(saved, headSaved, lossSaved)
-	for _, l := range m.layers {
-		l.endForward(s)
+	if err := m.endPass(s, false); err != nil {
+		return 0, err
 	}
 	d, err := m.loss.Backward(exempt, lossSaved, weight)
 	if err != nil {
@@ -227,14 +233,40 @@ func (m *Model) Train(s *nn.Scope, tokens, targets []int32, batch int, weight fl
 	if d, err = m.head.linear.Backward(exempt, headSaved, d); err != nil {
 		return 0, err
 	}
+	if !m.Config.TieWordEmbeddings {
+		complete(s, m.head.params())
+	}
 	if err := m.backward(s, saved, d); err != nil {
 		return 0, err
 	}
 	m.lastTrain.Columnwise += m.transient()
-	for _, l := range m.layers {
-		l.endBackward(s)
+	return loss, m.endPass(s, true)
+}
+
+// complete reports that the backward pass has added the gradients of params.
+func complete(s *nn.Scope, params []*nn.Param) {
+	if s.Observer.Gradients != nil {
+		s.Observer.Gradients(params)
 	}
-	return loss, nil
+}
+
+// endPass updates delayed scales after a forward pass, or those of gradients after a backward pass.
+func (m *Model) endPass(s *nn.Scope, gradients bool) error {
+	var amaxes []*float32
+	for _, l := range m.layers {
+		amaxes = append(amaxes, l.amaxes(s, gradients)...)
+	}
+	if err := nn.ReduceAmaxes(s, amaxes); err != nil {
+		return err
+	}
+	for _, l := range m.layers {
+		if gradients {
+			l.endBackward(s)
+		} else {
+			l.endForward(s)
+		}
+	}
+	return nil
 }
 
 // Loss returns the mean loss of an inference pass in nats per token.

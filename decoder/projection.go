@@ -117,6 +117,20 @@ func freeze(s *nn.Scope, l *nn.Linear, q quant.Quantizer, input *activation) (*f
 	return f, nil
 }
 
+// Linears returns the linear layers that recipes quantize, in the order of the computation.
+// Those with quantized weights, which cannot be trained, are not among them.
+func (m *Model) Linears() []*nn.Linear {
+	var list []*nn.Linear
+	for _, l := range m.layers {
+		for _, p := range l.projections() {
+			if p.linear != nil && !l.exempt {
+				list = append(list, p.linear)
+			}
+		}
+	}
+	return list
+}
+
 // HoldWeights makes every linear layer that the recipe quantizes hold its weight quantized
 // (nn.Linear.HoldWeight). Call it at the start and after every step of the optimizer, which updates
 // the values of Params.
@@ -125,14 +139,9 @@ func (m *Model) HoldWeights(s *nn.Scope) error {
 		return fmt.Errorf("model: hold weights: %w", ErrQuantized)
 	}
 	quantized, _ := m.scopes(s)
-	for _, l := range m.layers {
-		if l.exempt {
-			continue
-		}
-		for _, p := range l.projections() {
-			if err := p.linear.HoldWeight(quantized); err != nil {
-				return err
-			}
+	for _, l := range m.Linears() {
+		if err := l.HoldWeight(quantized); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -149,6 +149,16 @@ func (a *Attention) EndForward(s *Scope) { a.operands.update(s, false) }
 // EndBackward ends a backward pass for delayed scaling, like Linear.EndBackward.
 func (a *Attention) EndBackward(s *Scope) { a.operands.update(s, true) }
 
+// Amaxes returns the amaxes that the end of a pass will use, like Linear.Amaxes.
+func (a *Attention) Amaxes(s *Scope, gradients bool) []*float32 {
+	if !s.delayedAttention() {
+		return nil
+	}
+	return currentAmaxes(s, a.operands.delayed[:], func(o int) bool {
+		return Operand(o) >= query && Operand(o).isGradient() == gradients
+	})
+}
+
 // State returns the state of delayed scaling of the operands, like Linear.State.
 func (a *Attention) State() []float32 { return packScales(a.operands.delayed[query:]) }
 

@@ -30,6 +30,19 @@ func (d *delayedScale) prepare(length int) {
 	}
 }
 
+// currentAmaxes returns the amaxes of the current step of the states that belong to a pass; none
+// without delayed scaling.
+func currentAmaxes(s *Scope, scales []delayedScale, belongs func(i int) bool) []*float32 {
+	var amaxes []*float32
+	for i := range scales {
+		if s.Recipe.Delayed.Enabled() && belongs(i) {
+			scales[i].prepare(s.Recipe.Delayed.AmaxHistoryLen)
+			amaxes = append(amaxes, &scales[i].history[0])
+		}
+	}
+	return amaxes
+}
+
 // observe adds an amax to the current step.
 func (d *delayedScale) observe(amax float32) { d.history[0] = max(d.history[0], amax) }
 

@@ -22,6 +22,30 @@ func (l *Linear) updateScales(s *Scope, operands ...Operand) {
 	}
 }
 
+// Amaxes returns the amaxes that EndForward or, if gradients is set, EndBackward will use. A job of
+// several ranks replaces them with the maxima over the ranks first (ReduceAmaxes).
+func (l *Linear) Amaxes(s *Scope, gradients bool) []*float32 {
+	return currentAmaxes(s, l.delayed[:], func(o int) bool { return Operand(o).isGradient() == gradients })
+}
+
+// ReduceAmaxes replaces amaxes with their maxima over the ranks (Scope.ReduceAmax).
+func ReduceAmaxes(s *Scope, amaxes []*float32) error {
+	if s.ReduceAmax == nil || len(amaxes) == 0 {
+		return nil
+	}
+	values := make([]float32, len(amaxes))
+	for i, a := range amaxes {
+		values[i] = *a
+	}
+	if err := s.ReduceAmax(values); err != nil {
+		return err
+	}
+	for i, a := range amaxes {
+		*a = values[i]
+	}
+	return nil
+}
+
 // State returns the state of delayed scaling, nil if there is none: for input, weight and
 // gradient the scale, then the amax history.
 func (l *Linear) State() []float32 { return packScales(l.delayed[:]) }

@@ -22,8 +22,8 @@ import (
 	"github.com/microscale-go/microscale/tensor"
 )
 
-// A Param is a trained tensor: its FP32 master values, and its gradient, accumulated in FP32 over
-// the microbatches of a step. A vector is a matrix of one row.
+// A Param is a trained tensor: its FP32 master values, and its gradient in FP32, to which
+// backward passes add. A vector is a matrix of one row.
 type Param struct {
 	Name        string
 	Value, Grad tensor.Dense

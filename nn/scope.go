@@ -37,6 +37,10 @@ type Scope struct {
 	// change within a step.
 	ReuseWeights bool
 
+	// ReduceAmax replaces the amaxes of delayed scaling with their maxima over the ranks of a job,
+	// before scales are computed from them (ReduceAmaxes). nil: there is one rank.
+	ReduceAmax func(amaxes []float32) error
+
 	Random   Random   // keys of stochastic rounding
 	Observer Observer // callbacks; the zero value observes nothing
 
@@ -73,6 +77,9 @@ func (r Random) stream(module string, o Operand, d quant.Direction) *quant.Strea
 type Observer struct {
 	Operand func(Observation) // after an operand is quantized
 	Product func(Product)     // before a product of quantized operands
+
+	// Gradients is called in a backward pass when it has added the gradients of these parameters.
+	Gradients func(params []*Param)
 
 	// KeysValues receives what a KV cache would hold of an attention module: the rotated keys
 	// and the values, one row per token.

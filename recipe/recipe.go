@@ -12,8 +12,8 @@
 //
 // Sums are FP32 under every recipe, as package gemm computes them. Transformer Engine's
 // use_split_accumulator (MMParams), which chooses between FP32 and the shorter sums of Hopper's
-// tensor cores, does not apply. Weight gradients accumulate in FP32 over microbatches. All other
-// results of products are rounded to the recipe's Activations.
+// tensor cores, does not apply. Weight gradients are FP32. All other results of products are
+// rounded to the recipe's Activations.
 //
 // Names and defaults follow Transformer Engine's recipes and Megatron-LM's flags. If the two
 // differ, the default is Transformer Engine's, and the field says so.

@@ -1,7 +1,8 @@
 // Package train trains a language model under a recipe: data, optimizer, schedule, loop, and
 // checkpoints that resume bit-exactly.
 //
-//	Batches → microbatches of (seed, step) → decoder.Model.Train (gradient accumulation in FP32)
+//	Batches → microbatches of (seed, step) → decoder.Model.Train (one gradient each, in FP32)
+//	        → sum in a binary tree over the index of the microbatch
 //	        → gradient norm, clipping → AdamW on FP32 master weights → the next step
 //
 // A step depends only on the configuration and its number: the same seed gives bit-identical losses

@@ -47,6 +47,7 @@ type run struct {
 	model   *decoder.Model
 	params  []*nn.Param // with the FP32 master weights
 	moments []moments
+	tree    gradientTree
 	state   state
 	kept    int // steps of the last checkpoint; -1: none
 
@@ -68,16 +69,10 @@ func Run(ctx context.Context, c Config) (*Result, error) {
 	if err := c.CheckMemory(); err != nil {
 		return nil, err
 	}
-	r := &run{Config: c}
-	if err := r.loadValidation(); err != nil {
-		return nil, err
-	}
-	model, err := decoder.New(c.Model, c.Options, c.Seed)
+	r, err := newRun(c)
 	if err != nil {
 		return nil, err
 	}
-	r.model, r.params = model, model.Params()
-	r.moments = newMoments(r.params)
 	release, err := r.claim()
 	if err != nil {
 		return nil, err
@@ -106,16 +101,31 @@ func Run(ctx context.Context, c Config) (*Result, error) {
 		}
 	}
 	if c.HoldQuantized {
-		model.SettleWeights(c.Threads)
+		r.model.SettleWeights(c.Threads)
 	}
 	if err := r.close(); err != nil {
 		return nil, err
 	}
 	return &Result{
-		Model: model, TrainLoss: r.state.TrainLoss, Validation: r.state.Validation, Sequences: r.sequences,
+		Model: r.model, TrainLoss: r.state.TrainLoss, Validation: r.state.Validation, Sequences: r.sequences,
 		Tokens: c.Steps * c.Batch * c.Sequence, Seconds: r.state.Seconds,
-		Parameters: model.Config.Parameters(), Memory: r.memory(),
+		Parameters: r.model.Config.Parameters(), Memory: r.memory(),
 	}, nil
+}
+
+// newRun returns a run at its start, with its validation data.
+func newRun(c Config) (*run, error) {
+	r := &run{Config: c}
+	if err := r.loadValidation(); err != nil {
+		return nil, err
+	}
+	model, err := decoder.New(c.Model, c.Options, c.Seed)
+	if err != nil {
+		return nil, err
+	}
+	r.model, r.params = model, model.Params()
+	r.moments = newMoments(r.params)
+	return r, nil
 }
 
 // memory returns the memory of the last step with that of the optimizer.
@@ -124,6 +134,7 @@ func (r *run) memory() decoder.Memory {
 	for _, s := range r.moments {
 		m.Moments += 4 * (len(s.m) + len(s.v))
 	}
+	m.Gradients += r.tree.bytes()
 	return m
 }
 
@@ -172,42 +183,6 @@ func (r *run) step() error {
 	elapsed := time.Since(start)
 	r.state.Seconds += elapsed.Seconds()
 	r.report(Event{Name: eventStep, Step: step + 1, Loss: loss, GradientNorm: norm, LearningRate: rate, Tokens: r.Batch * r.Sequence, Elapsed: elapsed})
-	return nil
-}
-
-// gradients sets the gradients to the mean over the microbatches of a step, and returns the mean of
-// their losses.
-func (r *run) gradients(scope nn.Scope) (float64, error) {
-	for _, p := range r.params {
-		clear(p.Grad.Data)
-	}
-	tokens, targets, err := r.Data.Training(r.Seed, int(scope.Random.Step), r.Batch, r.Sequence)
-	if err == nil {
-		err = checkBatch(tokens, targets, r.Batch, r.Batch, r.Sequence)
-	}
-	if err != nil {
-		return 0, fmt.Errorf("training data: %w", err)
-	}
-	sequences := r.Batch / r.Microbatches
-	n := sequences * r.Sequence
-	var sum float64
-	for i := range r.Microbatches {
-		scope.Random.Microbatch, scope.ReuseWeights = i, i > 0
-		loss, err := r.model.Train(&scope, tokens[i*n:(i+1)*n], targets[i*n:(i+1)*n], sequences, 1/float32(r.Microbatches))
-		if err != nil {
-			return 0, err
-		}
-		sum += loss
-	}
-	return sum / float64(r.Microbatches), nil
-}
-
-// checkBatch returns an error unless a batch has min to max sequences.
-func checkBatch(tokens, targets []int32, minSequences, maxSequences, length int) error {
-	n := len(tokens) / length
-	if len(tokens) != n*length || len(targets) != len(tokens) || n < minSequences || n > maxSequences {
-		return fmt.Errorf("got %d tokens and %d targets, want %d to %d sequences of %d", len(tokens), len(targets), minSequences, maxSequences, length)
-	}
 	return nil
 }
 

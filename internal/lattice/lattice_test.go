@@ -66,7 +66,7 @@ hf/hub: hf internal/bounded
 internal/checkpoint: internal/bounded safetensors hf internal/ggml quant tensor format measure internal/configjson
 internal/checkpoint/llamacpp: internal/checkpoint internal/checksum gguf hf safetensors internal/ggml quant format internal/bounded internal/configjson
 decoder: nn recipe gemm quant tensor internal/checkpoint hf safetensors
-train: decoder nn recipe hf safetensors quant tensor format internal/bounded internal/cpu internal/lock internal/memory internal/parallel
+train: decoder comm nn recipe hf safetensors quant tensor format internal/bounded internal/cpu internal/lock internal/memory internal/parallel
 internal/clients: internal/checkpoint quant
 verify: internal/clients internal/checkpoint hf safetensors quant tensor format measure
 convert: verify internal/clients internal/checksum internal/checkpoint internal/checkpoint/llamacpp gguf hf safetensors quant tensor format measure profile internal/bounded internal/lock internal/parallel internal/configjson
