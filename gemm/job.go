@@ -7,6 +7,7 @@ import (
 	"unsafe"
 
 	"github.com/microscale-go/microscale/format"
+	"github.com/microscale-go/microscale/internal/parallel"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/tensor"
 )
@@ -83,7 +84,7 @@ func (p *plan) run(c tensor.Dense, rows, cols extent, packed *Packed, o Options)
 	j.reserve()
 	j.inside.Store(int64(j.threads))
 	for _, w := range j.workers[1:j.threads] {
-		go w.run()
+		parallel.Go(w.run)
 	}
 	j.workers[0].work()
 	for range patience { // let the job return to the pool before the caller's next product

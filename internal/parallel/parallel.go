@@ -1,4 +1,5 @@
-// Package parallel splits a range of independent items among goroutines.
+// Package parallel splits a range of independent items among goroutines, and starts goroutines
+// for work that takes microseconds.
 package parallel
 
 import (
@@ -7,9 +8,21 @@ import (
 	"sync/atomic"
 )
 
+// A call is one For in progress. Calls are pooled.
+type call struct {
+	body             func(from, to int)
+	n, grain, ranges int
+	next, done       atomic.Int64   // ranges taken and done
+	inside           atomic.Int64   // goroutines that have not left the call
+	complete         sync.WaitGroup // of the last range
+	help             func()         // works, then leaves; run by the helpers
+}
+
+var calls = sync.Pool{New: func() any { return new(call) }}
+
 // For calls body for sub-ranges [from, to) that cover [0, n) once. At most threads goroutines
-// run at a time (0: one per processor). Sub-ranges start at multiples of grain. The effect of
-// body must not depend on how the range is split.
+// run at a time (0: one per processor); the caller is one of them. Sub-ranges start at multiples
+// of grain. The effect of body must not depend on how the range is split.
 func For(n, grain, threads int, body func(from, to int)) {
 	if threads <= 0 {
 		threads = runtime.GOMAXPROCS(0)
@@ -23,18 +36,51 @@ func For(n, grain, threads int, body func(from, to int)) {
 		}
 		return
 	}
-	var next atomic.Int64
-	var wg sync.WaitGroup
-	for range threads {
-		wg.Go(func() {
-			for {
-				i := int(next.Add(1)) - 1
-				if i >= ranges {
-					return
-				}
-				body(i*grain, min((i+1)*grain, n))
-			}
-		})
+	c := calls.Get().(*call)
+	if c.help == nil {
+		c.help = func() {
+			c.work()
+			c.leave()
+		}
 	}
-	wg.Wait()
+	c.body, c.n, c.grain, c.ranges = body, n, grain, ranges
+	c.next.Store(0)
+	c.done.Store(0)
+	c.inside.Store(int64(threads))
+	c.complete.Add(1)
+	for range threads - 1 {
+		Go(c.help)
+	}
+	c.work()
+	// The remaining ranges are about to end: polling for a while is faster than sleeping. It
+	// also lets the helpers leave before the caller's next call.
+	const patience = 1 << 10
+	for i := 0; i < patience && c.inside.Load() > 1; i++ {
+		runtime.Gosched()
+	}
+	c.complete.Wait()
+	c.leave()
+}
+
+// work calls body until no range is left.
+func (c *call) work() {
+	for {
+		i := int(c.next.Add(1)) - 1
+		if i >= c.ranges {
+			return
+		}
+		c.body(i*c.grain, min((i+1)*c.grain, c.n))
+		if c.done.Add(1) == int64(c.ranges) {
+			c.complete.Done()
+		}
+	}
+}
+
+// leave ends the part of a goroutine. The last one returns the call to the pool. A helper that
+// starts late finds no range and nobody waits for it.
+func (c *call) leave() {
+	if c.inside.Add(-1) == 0 {
+		c.body = nil
+		calls.Put(c)
+	}
 }
