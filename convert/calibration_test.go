@@ -13,9 +13,9 @@ import (
 	"github.com/microscale-go/microscale/safetensors"
 )
 
-// TestCalibration: the scale of the activations that meet a weight is amax/(448·6)
-// in NVFP4 and amax/448 in FP8, its inverse where clients divide; siblings take the
-// largest of theirs. The constant is 1.
+// TestCalibration: the input scale of a weight is amax/(448·6) in NVFP4 and amax/448 in FP8, or
+// its inverse in conventions that divide. Siblings share the largest amax. The constant scale
+// is 1.
 func TestCalibration(t *testing.T) {
 	const bf16 = safetensors.BF16
 	src := openModel(t, writeModel(t, map[string][]made{"model.safetensors": {
@@ -60,7 +60,7 @@ func TestCalibration(t *testing.T) {
 	}
 }
 
-// TestCalibrationErrors: bad files, and scales of no module.
+// TestCalibrationErrors: invalid files, and scales of unknown modules.
 func TestCalibrationErrors(t *testing.T) {
 	for _, tc := range []struct{ name, text, want string }{
 		{"a.toml", "[input", "not a calibration"},
@@ -97,8 +97,8 @@ func TestCalibrationErrors(t *testing.T) {
 	}
 }
 
-// TestRelabelCalibration: what is stored for a checkpoint that came without scales of
-// activations is what quantize stores by the same calibration.
+// TestRelabelCalibration: given the same calibration, relabeling a checkpoint without input
+// scales stores the same scales as quantizing.
 func TestRelabelCalibration(t *testing.T) {
 	const bf16 = safetensors.BF16
 	src := openModel(t, writeModel(t, map[string][]made{"model.safetensors": {

@@ -34,7 +34,7 @@ func quantize(t testing.TB, src *checkpoint.Model, dst string, o QuantizeOptions
 	return plan, result.Tensors
 }
 
-// compare verifies dst, whose structure must be sound.
+// compare verifies dst and fails the test unless its structure is sound.
 func compare(t testing.TB, src, dst *checkpoint.Model) *verify.Report {
 	t.Helper()
 	report, err := verify.Compare(context.Background(), src.Source, dst.Source, verify.Options{})
@@ -47,7 +47,8 @@ func compare(t testing.TB, src, dst *checkpoint.Model) *verify.Report {
 	return report
 }
 
-// errorsOf returns the errors of the weights of dst, which need not be what src becomes.
+// errorsOf returns the errors of the weights of dst against another source than that of the
+// run.
 func errorsOf(t testing.TB, src, dst *checkpoint.Model) []verify.Tensor {
 	t.Helper()
 	report, err := verify.Compare(context.Background(), src.Source, dst.Source, verify.Options{})
@@ -57,7 +58,7 @@ func errorsOf(t testing.TB, src, dst *checkpoint.Model) []verify.Tensor {
 	return report.Tensors
 }
 
-// sameReport compares two reports on the same weights, to the bit.
+// sameReport compares two reports on the same weights bit by bit.
 func sameReport(t *testing.T, got, want []verify.Tensor) {
 	t.Helper()
 	if len(got) != len(want) {
@@ -70,9 +71,8 @@ func sameReport(t *testing.T, got, want []verify.Tensor) {
 	}
 }
 
-// TestRoundTrip quantizes to every block format in every convention that holds
-// it, verifies the result, decodes it, and compares the decoded values with the
-// quantized ones.
+// TestRoundTrip quantizes to every block format in every convention that supports it, verifies
+// the result, decodes it, and compares the decoded values with the quantized ones.
 func TestRoundTrip(t *testing.T) {
 	src := openModel(t, writeModel(t, madeModel(), madeConfig))
 	for _, f := range quant.Formats() {

@@ -16,7 +16,8 @@ import (
 	"github.com/microscale-go/microscale/safetensors"
 )
 
-// flip changes a bit of a file, at bytes before its end, and keeps its time.
+// flip changes one bit of a file, at a distance in bytes from its end, and preserves the
+// modification time.
 func flip(path string, before int64) error {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -33,8 +34,8 @@ func flip(path string, before int64) error {
 	return errors.Join(err, writing, f.Close(), os.Chtimes(path, time.Time{}, info.ModTime()))
 }
 
-// TestResumeChanged: a bit that changed anywhere in the source, in the result, or in a
-// file that was copied, is found by a run that is to resume a finished result.
+// TestResumeChanged: resuming a finished run detects one changed bit anywhere in the source,
+// the result or an auxiliary file.
 func TestResumeChanged(t *testing.T) {
 	gguf := func(t *testing.T, _ string) *Plan {
 		plan, err := PlanQuantize(openSample(t).Source, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP4}, Convention: "gguf"})
@@ -138,8 +139,8 @@ func TestResumeChanged(t *testing.T) {
 	}
 }
 
-// TestRecord: the checksums in a file are those of its tensors, whatever the number of
-// threads, and they are the same of a run that was resumed.
+// TestRecord: the recorded checksums are those of the tensors, for every number of threads and
+// for resumed runs.
 func TestRecord(t *testing.T) {
 	src, dir := writeModel(t, tiledModel(), madeConfig), t.TempDir()
 	whole := filepath.Join(dir, "whole")
@@ -179,8 +180,7 @@ func TestRecord(t *testing.T) {
 	}
 }
 
-// TestMergeDamaged: a bit that changed in a file of a part is found when parts are
-// joined.
+// TestMergeDamaged: Merge detects one changed bit in a file of a worker.
 func TestMergeDamaged(t *testing.T) {
 	src := writeModel(t, workersModel(3), madeConfig)
 	writeText(t, filepath.Join(src, "tokenizer.json"), "{}")
@@ -200,8 +200,8 @@ func TestMergeDamaged(t *testing.T) {
 	}
 }
 
-// TestMergeInterrupted: a merge that is interrupted while it compares leaves the parts for
-// the next one.
+// TestMergeInterrupted: a merge that is interrupted while it verifies checksums leaves the
+// parts for the next merge.
 func TestMergeInterrupted(t *testing.T) {
 	src, dst := writeModel(t, workersModel(3), madeConfig), filepath.Join(t.TempDir(), "dst")
 	for i := range 3 {
@@ -237,7 +237,7 @@ func TestRecordWide(t *testing.T) {
 	}
 }
 
-// TestRecordExperts: the record of BF16 experts that are read decoded, since they are
+// TestRecordExperts: the record of BF16 experts that are decoded on reading, because they are
 // transposed or interleaved in their file, does not depend on the number of threads.
 func TestRecordExperts(t *testing.T) {
 	const experts, hidden, inter = 4, 512, 512

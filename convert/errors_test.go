@@ -14,8 +14,8 @@ import (
 	"github.com/microscale-go/microscale/tensor"
 )
 
-// TestCauses checks that errors.Is finds the cause of each error, that its text is one line,
-// and that it names no flag.
+// TestCauses: errors.Is finds the cause of each error. The text of each error is one line
+// without names of flags.
 func TestCauses(t *testing.T) {
 	ctx := context.Background()
 	src := writeModel(t, tiledModel(), madeConfig)

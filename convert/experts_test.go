@@ -35,8 +35,8 @@ func mixtral() map[string][]made {
 	return tensors
 }
 
-// TestGGUFExperts: the experts of a layer are one tensor in GGUF, each with its global
-// scale, and are weights of their own when they are read, with the codes that they had.
+// TestGGUFExperts: GGUF stores the experts of a layer in one tensor, each with its global
+// scale. Reading it yields a separate weight for each expert, with unchanged codes.
 func TestGGUFExperts(t *testing.T) {
 	src := openModel(t, writeModel(t, mixtral(), mixtralConfig))
 	for _, f := range []quant.Format{quant.MXFP4, quant.NVFP4, quant.Q8_0, quant.BF16} {
@@ -127,8 +127,8 @@ func TestGGUFExperts(t *testing.T) {
 	}
 }
 
-// TestGGUFExpertsRefused: experts of a tensor are all there, and in one format.
-func TestGGUFExpertsRefused(t *testing.T) {
+// TestGGUFExpertsRejected: the experts of a tensor must be complete and in one format.
+func TestGGUFExpertsRejected(t *testing.T) {
 	src := openModel(t, writeModel(t, mixtral(), mixtralConfig))
 	o := QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP4}, Convention: "gguf", Exclude: patterns(`experts\.1\.w2`)}
 	if _, err := PlanQuantize(src.Source, o); err == nil || !strings.Contains(err.Error(), "but another expert in the same tensor of llama.cpp is") {

@@ -16,9 +16,9 @@ import (
 	"github.com/microscale-go/microscale/tensor"
 )
 
-// A family is a kind of model: its configuration, the weights that are quantized
-// by default and those that are not, by the reason, as its checkpoints name them. A name
-// that does not end in .weight or in experts of one tensor has ".weight" added.
+// A family is a kind of model: its configuration and the names of its weights, those that are
+// quantized by default and those that are not, by reason. ".weight" is appended to names that
+// neither end in it nor are fused experts.
 var families = []struct {
 	name, config string
 	quantized    string
@@ -124,7 +124,7 @@ func expand(list string) (names []string) {
 	return names
 }
 
-// TestFamilies: what becomes of every weight of a family, and which share a scale.
+// TestFamilies: which weights of a family are quantized, and which share a global scale.
 func TestFamilies(t *testing.T) {
 	for _, family := range families {
 		t.Run(family.name, func(t *testing.T) {
@@ -182,8 +182,8 @@ func TestFamilies(t *testing.T) {
 	}
 }
 
-// TestFusedExperts: experts of one tensor become those of linear modules, whichever
-// way they lie, with the codes that their matrices have by themselves.
+// TestFusedExperts: fused experts become linear modules, in either layout of their file, with
+// the same codes as the separate matrices.
 func TestFusedExperts(t *testing.T) {
 	const experts, hidden, inter = 3, 64, 32
 	for _, tc := range []struct {
@@ -236,7 +236,7 @@ func TestFusedExperts(t *testing.T) {
 			if _, err := PlanQuantize(src.Source, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP4}, Convention: "gpt-oss"}); err == nil || !strings.Contains(err.Error(), "2 fused experts without biases: clients read only experts of gpt-oss in gpt-oss") {
 				t.Errorf("to gpt-oss: error %v", err)
 			}
-			// One expert stays as it is: in its own tensors, too.
+			// One expert alone is left unquantized; even then the tensors are split.
 			dst := filepath.Join(t.TempDir(), "out")
 			quantize(t, src, dst, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP4}, Convention: "compressed-tensors", Exclude: patterns(`experts\.1\.`)}, RunOptions{})
 			got := openModel(t, dst)
@@ -248,8 +248,9 @@ func TestFusedExperts(t *testing.T) {
 	}
 }
 
-// TestExpertsLeft: a run that leaves the experts of a layer, of a family that is not
-// known or with biases, says so, to the user and in the configuration, and one that leaves none does not.
+// TestExpertsLeft: a run that leaves the experts of a layer unquantized, because their family
+// is unknown or they have biases, reports this in a note and in the configuration. Other runs
+// do not.
 func TestExpertsLeft(t *testing.T) {
 	const parent = "model.layers.0.mlp.experts."
 	for modelType, want := range map[string][]string{
@@ -286,8 +287,8 @@ func TestExpertsLeft(t *testing.T) {
 	}
 }
 
-// matrix returns rows of one expert as a linear module has them, from a tensor that
-// is read as it lies.
+// matrix returns the rows of one expert, in the layout of a linear module, from a tensor in the
+// layout of its file.
 func matrix(t *testing.T, raw *checkpoint.Model, name string, expert, first, rows int, transposed bool) tensor.Dense {
 	t.Helper()
 	w, ok := raw.Lookup(name)
@@ -305,7 +306,7 @@ func matrix(t *testing.T, raw *checkpoint.Model, name string, expert, first, row
 	return x.View(first, first+rows, 0, x.Cols)
 }
 
-// sameAs compares a quantized weight with what the quantizer makes of a matrix.
+// sameAs compares a quantized weight with a matrix quantized by itself.
 func sameAs(t *testing.T, q quant.Quantizer, m *checkpoint.Model, name string, x tensor.Dense, amax *float32) {
 	t.Helper()
 	w, ok := m.Lookup(name)
@@ -325,8 +326,8 @@ func sameAs(t *testing.T, q quant.Quantizer, m *checkpoint.Model, name string, x
 	}
 }
 
-// TestGPTOSS: the experts of gpt-oss, transposed and interleaved with biases, in
-// MXFP4 as its own checkpoints have them, and back.
+// TestGPTOSS converts the experts of gpt-oss, transposed and interleaved with biases, to MXFP4
+// in the layout of the published checkpoints, and back.
 func TestGPTOSS(t *testing.T) {
 	const experts, hidden, inter = 3, 64, 32
 	const parent = "model.layers.0.mlp.experts."

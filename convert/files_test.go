@@ -41,7 +41,7 @@ func listing(t testing.TB, path string) (tensors []string, metadata map[string]s
 	return tensors, metadata
 }
 
-// listingOf returns what listing returns of the made tensors.
+// listingOf returns the result of listing for made tensors.
 func listingOf(tensors ...made) (all []string) {
 	for _, m := range tensors {
 		all = append(all, fmt.Sprintf("%s %s %v", m.name, m.dtype, m.shape))
@@ -49,8 +49,8 @@ func listingOf(tensors ...made) (all []string) {
 	return all
 }
 
-// TestCompressedTensorsFiles checks all of a directory: tensors, metadata,
-// index, ignore list, configuration, and what was carried over.
+// TestCompressedTensorsFiles checks all files of a directory: tensors, metadata, index, ignore
+// list, configuration, and auxiliary files.
 func TestCompressedTensorsFiles(t *testing.T) {
 	source := madeModel()
 	dir := writeModel(t, source, madeConfig)
@@ -132,7 +132,7 @@ func TestCompressedTensorsFiles(t *testing.T) {
 	}
 }
 
-// checkIndexed adds the tensors of a file to an index, as they are.
+// checkIndexed adds the tensors of a file to an index, unchanged.
 func checkIndexed(t *testing.T, path string, index *safetensors.Index) {
 	t.Helper()
 	f, err := safetensors.Open(path)
@@ -146,8 +146,8 @@ func checkIndexed(t *testing.T, path string, index *safetensors.Index) {
 	}
 }
 
-// checkConfig checks that config.json has the members of madeConfig, in their
-// order and spelling, and quantization_config at the end.
+// checkConfig checks that config.json has the members of madeConfig, with their order and
+// spelling, and quantization_config at the end.
 func checkConfig(t *testing.T, path string) {
 	t.Helper()
 	got, err := os.ReadFile(path)
@@ -170,9 +170,9 @@ func global(t *testing.T, m *checkpoint.Model, name string) float32 {
 	return math.Float32frombits(binary.LittleEndian.Uint32(value[:]))
 }
 
-// TestGlobalScales: siblings share the global scale, across shards and expert by
-// expert, and it is 448·6 over the largest amax of them: a divisor in
-// compressed-tensors, a factor in ModelOpt and plain. MLX has none.
+// TestGlobalScales: siblings share the global scale, across shards and per expert. It is 448·6
+// over their largest amax as a divisor in compressed-tensors, and the inverse as a factor in
+// ModelOpt and plain. MLX stores none.
 func TestGlobalScales(t *testing.T) {
 	source := madeModel()
 	src := openModel(t, writeModel(t, source, madeConfig))
@@ -232,7 +232,8 @@ func largest(t *testing.T, m *checkpoint.Model, name string) float32 {
 	return quant.Amax(x, 1)
 }
 
-// TestSelection has what stays as it is, and how patterns change that.
+// TestSelection: which weights are left unquantized by default, and how patterns change the
+// selection.
 func TestSelection(t *testing.T) {
 	shape := []int64{64, 64}
 	var tensors []made
@@ -313,7 +314,7 @@ func TestSelection(t *testing.T) {
 	}
 }
 
-// TestPlanErrors has sources that no plan is made of, and says what to do.
+// TestPlanErrors: unusable sources, and the remedies that the errors name.
 func TestPlanErrors(t *testing.T) {
 	weight := made{"l.0.weight", safetensors.BF16, 1, []int64{32, 32}}
 	bare := openModel(t, writeModel(t, map[string][]made{"model.safetensors": {weight}}, ""))
@@ -343,8 +344,7 @@ func TestPlanErrors(t *testing.T) {
 	}
 }
 
-// TestWithoutIndex: shards that no index names are a problem of the source, and
-// none of what is made of it.
+// TestWithoutIndex: shards without an index are a problem of the source, not of the result.
 func TestWithoutIndex(t *testing.T) {
 	dir := writeModel(t, madeModel(), madeConfig)
 	if err := os.Remove(filepath.Join(dir, safetensors.IndexName)); err != nil {
@@ -359,8 +359,8 @@ func TestWithoutIndex(t *testing.T) {
 	compare(t, src, openModel(t, dst))
 }
 
-// TestSingleFile: one file in, one file out, plain; in compressed-tensors, what
-// config.json would say is in the file's metadata. Both verify and decode.
+// TestSingleFile converts one file to one file, in plain and in compressed-tensors, where the
+// metadata of the file replaces config.json. Both verify and decode.
 func TestSingleFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "some.safetensors")
 	writeFile(t, path, map[string]string{"kept": "yes"}, madeModel()[shard2]...)
@@ -408,8 +408,8 @@ func TestSingleFile(t *testing.T) {
 	}
 }
 
-// TestProfiles quantizes weights near the ends of float32 as every profile does
-// in every format that it defines. All results are sound checkpoints.
+// TestProfiles quantizes weights near the limits of float32 by every profile in every format
+// that it defines. All results are sound checkpoints.
 func TestProfiles(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ends.safetensors")
 	var tensors []made
@@ -443,7 +443,7 @@ func TestProfiles(t *testing.T) {
 	}
 }
 
-// TestThreads: the number of threads changes no byte, in no format.
+// TestThreads: the number of threads changes no byte, in any format.
 func TestThreads(t *testing.T) {
 	src := openModel(t, writeModel(t, madeModel(), madeConfig))
 	for _, f := range []quant.Format{quant.NVFP4, quant.FP8Tensor, quant.FP8Block, quant.MXFP6E3M2} {
@@ -464,7 +464,7 @@ func TestThreads(t *testing.T) {
 	}
 }
 
-// contents returns the files of a directory.
+// contents returns the files of a directory by name.
 func contents(t testing.TB, dir string) map[string][]byte {
 	t.Helper()
 	files := map[string][]byte{}
@@ -480,15 +480,15 @@ func contents(t testing.TB, dir string) map[string][]byte {
 	return files
 }
 
-// linearConventions are those that hold linear modules in f: gpt-oss has experts
-// alone (see TestExperts), and gguf is another container (see TestGGUF).
+// linearConventions are the conventions that store linear modules in f as safetensors. gpt-oss
+// stores experts alone (TestExperts), and gguf is another container (TestGGUF).
 func linearConventions(f quant.Format) []*checkpoint.Convention {
 	return slices.DeleteFunc(checkpoint.Conventions(), func(c *checkpoint.Convention) bool {
 		return !c.Holds(f) || c.Name == "gpt-oss" || c.Is(checkpoint.GGUF())
 	})
 }
 
-// needed returns the calibration without which a convention does not store f.
+// needed returns the calibration that a convention requires to store f.
 func needed(c *checkpoint.Convention, f quant.Format) *Calibration {
 	if _, a := c.Scheme(f); a == checkpoint.Static {
 		return &Calibration{ConstantInputs: true}

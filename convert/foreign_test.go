@@ -13,8 +13,8 @@ import (
 	"github.com/microscale-go/microscale/safetensors"
 )
 
-// TestForeign: adapters, which are no models, and weights of other quantizations without a
-// configuration are rejected with what they are and what to do.
+// TestForeign: the errors for adapters, and for quantized weights without a configuration, name
+// what the files are and the remedy.
 func TestForeign(t *testing.T) {
 	const module = "model.layers.0.self_attn.q_proj"
 	plain := made{"model.layers.0.mlp.up_proj.weight", safetensors.BF16, 1, []int64{64, 64}}
@@ -46,7 +46,7 @@ func TestForeign(t *testing.T) {
 	}
 }
 
-// TestAdapterWithin: the adapters of a model that has some beside its weights stay.
+// TestAdapterWithin: adapters beside the weights of a model are copied.
 func TestAdapterWithin(t *testing.T) {
 	const module = "model.layers.0.mlp.up_proj"
 	src := openModel(t, writeModel(t, map[string][]made{"model.safetensors": {
@@ -58,8 +58,9 @@ func TestAdapterWithin(t *testing.T) {
 	}
 }
 
-// TestLarger: experts in MXFP4 that another format of the default convention cannot hold
-// would become BF16 and make the result larger. That is an error, which says what to do.
+// TestLarger: if the default convention cannot store another format of experts that are in
+// MXFP4, they would become BF16 and the result would be larger than its source. That is an
+// error with a remedy.
 func TestLarger(t *testing.T) {
 	const parent = "model.layers.0.mlp.experts."
 	original := openModel(t, writeModel(t, map[string][]made{"model.safetensors": {
@@ -88,14 +89,14 @@ func TestLarger(t *testing.T) {
 		t.Errorf("error %v, plan %+v", err, plan)
 	}
 
-	// More bits for each element were asked for: a note will do.
+	// If the user asks for more bits per element, a note is enough.
 	o = QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP8}, Requantize: true, Convention: "plain"}
 	if plan, err = PlanQuantize(src.Source, o); err != nil || !strings.HasPrefix(plan.Notes[0], "the result is larger than its source") || strings.Contains(plan.Notes[0], "because") {
 		t.Errorf("error %v, plan %+v", err, plan)
 	}
 }
 
-// TestGGUFTypes: a GGUF file is said to be quantized in the types that its tensors have.
+// TestGGUFTypes: the error for a quantized GGUF file names the types of its tensors.
 func TestGGUFTypes(t *testing.T) {
 	for _, tc := range []struct {
 		types []gguf.Type

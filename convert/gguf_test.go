@@ -51,8 +51,8 @@ func toGGUF(t *testing.T, src *checkpoint.Model, f quant.Format) string {
 	return path
 }
 
-// TestGGUF: what is written is read back with the values that the same quantizer
-// gives in compressed-tensors, and goes there and back without a change to a byte.
+// TestGGUF: a file has the same values as the same quantizer in compressed-tensors, and
+// converting there and back changes no byte.
 func TestGGUF(t *testing.T) {
 	src := openSample(t)
 	formats := []quant.Format{quant.NVFP4, quant.MXFP4}
@@ -106,7 +106,8 @@ func readFile(t *testing.T, path string) []byte {
 	return data
 }
 
-// TestGGUFTensors has what llama.cpp asks for, in the file and not through our view.
+// TestGGUFTensors checks the tensors that llama.cpp requires in the file itself, without
+// package checkpoint.
 func TestGGUFTensors(t *testing.T) {
 	src := openSample(t)
 	for _, tc := range []struct {
@@ -192,8 +193,8 @@ func TestGGUFQ80(t *testing.T) {
 	}
 }
 
-// TestGGUFResume: a run that goes on ends with the same bytes, and one that is
-// whole does nothing.
+// TestGGUFResume: a resumed run ends with the same bytes, and resuming a complete file does
+// nothing.
 func TestGGUFResume(t *testing.T) {
 	src := openSample(t)
 	want := readFile(t, toGGUF(t, src, quant.NVFP4))
@@ -222,8 +223,8 @@ func TestGGUFResume(t *testing.T) {
 	}
 }
 
-// TestGGUFWorkers: the parts of workers, of whom one writes the file, are joined
-// to the bytes that one worker writes, and a damaged part is found.
+// TestGGUFWorkers: merging the parts of several workers, one of which writes the file, yields
+// the bytes of a single run. Merge detects a damaged part.
 func TestGGUFWorkers(t *testing.T) {
 	src := openSample(t)
 	want := readFile(t, toGGUF(t, src, quant.NVFP4))
@@ -262,7 +263,7 @@ func TestGGUFWorkers(t *testing.T) {
 	}
 }
 
-func TestGGUFRefuses(t *testing.T) {
+func TestGGUFRejects(t *testing.T) {
 	src := openSample(t)
 	for want, o := range map[string]QuantizeOptions{
 		"does not support mxfp8: use one of bf16, mxfp4, nvfp4, q8_0": {Quantizer: quant.Quantizer{Format: quant.MXFP8}},

@@ -15,7 +15,7 @@ import (
 	"github.com/microscale-go/microscale/verify"
 )
 
-// TestJournalFails: a run fails whose journal cannot be written, though that shows
+// TestJournalFails: a run fails if its journal cannot be written, even if the error appears
 // only after all tiles are done.
 func TestJournalFails(t *testing.T) {
 	plan, dst := planFor(t, writeModel(t, tiledModel(), madeConfig), "mxfp8"), filepath.Join(t.TempDir(), "dst")
@@ -46,7 +46,7 @@ func TestJournalFails(t *testing.T) {
 	}
 }
 
-// partly leaves what a run left that ended after n tiles, and returns its journal.
+// partly makes the files of a run that ended after n tiles, and returns its journal.
 func partly(t *testing.T, src, dst string, n int) (journal string) {
 	t.Helper()
 	if !interrupted(t, planFor(t, src, "nvfp4"), dst, n) {
@@ -55,8 +55,8 @@ func partly(t *testing.T, src, dst string, n int) (journal string) {
 	return filepath.Join(dst+partialSuffix, markerName)
 }
 
-// TestJournalDamage cuts a journal at many places, and damages it: a run resumes from
-// what is before the damage.
+// TestJournalDamage truncates a journal at many places and damages it: a run resumes from the
+// records before the damage.
 func TestJournalDamage(t *testing.T) {
 	src, dir := writeModel(t, tiledModel(), madeConfig), t.TempDir()
 	whole, dst := filepath.Join(dir, "whole"), filepath.Join(dir, "dst")
@@ -96,8 +96,8 @@ func TestJournalDamage(t *testing.T) {
 	}
 }
 
-// TestJournalOutside: a journal that is sound but says a weight is done up to a place
-// outside of it is refused; nothing is left out of the result.
+// TestJournalOutside: a sound journal that records progress beyond the end of a weight is
+// rejected, and no value is missing from the result.
 func TestJournalOutside(t *testing.T) {
 	src, dst := writeModel(t, tiledModel(), madeConfig), filepath.Join(t.TempDir(), "dst")
 	for _, place := range [][2]int{{-1, 0}, {1 << 40, 0}, {1 << 62, 0}, {0, -1}, {0, 1 << 40}} {

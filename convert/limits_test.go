@@ -16,7 +16,7 @@ import (
 	"github.com/microscale-go/microscale/safetensors"
 )
 
-// withoutLimits returns the warnings but for those of what clients cannot run of the model,
+// withoutLimits returns the warnings, except those about what clients cannot run of the model,
 // which TestLimits checks.
 func withoutLimits(warnings []string) []string {
 	return slices.DeleteFunc(slices.Clone(warnings), func(w string) bool {
@@ -51,7 +51,7 @@ func TestLimits(t *testing.T) {
 			t.Fatal(err)
 		}
 		got := strings.Join(plan.Notes, "\n")
-		// Which expert comes first is a matter of the order in the shards.
+		// The order in the shards decides which expert comes first.
 		if _, rest, ok := strings.Cut(got, ".weight: "); ok {
 			got = "transformers: model.layers.0.block_sparse_moe.experts.0.w1.weight: " + rest
 		}
@@ -61,7 +61,7 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// qwen is a dense model of a layer, with biases.
+// qwen is a dense model with one layer and biases.
 func qwen(t *testing.T, generation int) *checkpoint.Model {
 	t.Helper()
 	const layer = "model.layers.0."
@@ -78,8 +78,8 @@ func qwen(t *testing.T, generation int) *checkpoint.Model {
 		"max_position_embeddings": 64, "rms_norm_eps": 1e-6, "torch_dtype": "bfloat16"}`, generation)))
 }
 
-// TestUnscaledGraph: of an architecture in which llama.cpp ignores global scales of NVFP4,
-// files have none, and a file that has some is found.
+// TestUnscaledGraph: files for an architecture in which llama.cpp ignores global scales of
+// NVFP4 have none, and verify reports a file that has one.
 func TestUnscaledGraph(t *testing.T) {
 	client, err := clients.Lookup("llamacpp")
 	if err != nil {
@@ -105,7 +105,7 @@ func TestUnscaledGraph(t *testing.T) {
 		t.Errorf("convert: error %v", err)
 	}
 
-	// Block scales alone go through, and back and forth.
+	// Weights with block scales alone convert in both directions.
 	path, back, again := filepath.Join(t.TempDir(), "m.gguf"), filepath.Join(t.TempDir(), "back"), filepath.Join(t.TempDir(), "again.gguf")
 	quantize(t, qwen2, path, QuantizeOptions{Quantizer: blocksAlone, Convention: "gguf"}, RunOptions{})
 	got := openGGUF(t, path)

@@ -18,8 +18,8 @@ import (
 	"github.com/microscale-go/microscale/tensor"
 )
 
-// A made tensor is one of a checkpoint that a test makes: normal numbers that
-// depend on its name alone, of the given standard deviation.
+// A made tensor is a tensor of a test checkpoint: normal numbers with the given standard
+// deviation that depend on its name alone.
 type made struct {
 	name  string
 	dtype safetensors.Dtype
@@ -32,7 +32,7 @@ const (
 	shard2 = "model-00002-of-00002.safetensors"
 )
 
-// madeConfig has members whose order and spelling a conversion keeps.
+// madeConfig has members whose order and spelling a conversion preserves.
 const madeConfig = `{
   "model_type": "made",
   "architectures": ["Made"],
@@ -43,8 +43,8 @@ const madeConfig = `{
 }
 `
 
-// madeModel is a checkpoint of two shards that part siblings, with experts, odd
-// widths, one weight of more than a tile, other dtypes and other ranks.
+// madeModel is a checkpoint of two shards with siblings in different shards, experts, odd
+// widths, a weight of several tiles, and various dtypes and ranks.
 func madeModel() map[string][]made {
 	const bf16, f32, f16, i64, u8 = safetensors.BF16, safetensors.F32, safetensors.F16, safetensors.I64, safetensors.U8
 	return map[string][]made{
@@ -129,8 +129,8 @@ func writeFile(t testing.TB, path string, metadata map[string]string, tensors ..
 	}
 }
 
-// writeModel writes a checkpoint directory, with an index where there are
-// several shards, and returns its path.
+// writeModel writes a checkpoint directory, with an index if there are several shards, and
+// returns its path.
 func writeModel(t testing.TB, shards map[string][]made, config string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -161,7 +161,7 @@ func writeText(t testing.TB, path, text string) {
 	}
 }
 
-// openModel opens a checkpoint for the length of the test.
+// openModel opens a checkpoint and closes it at the end of the test.
 func openModel(t testing.TB, arg string) *checkpoint.Model {
 	t.Helper()
 	source, err := sample.Open(context.Background(), arg)
@@ -184,7 +184,7 @@ func unmarshal(t testing.TB, path string, into any) {
 	}
 }
 
-// A relabeling has the options of PlanRelabel.
+// A relabeling holds the arguments of PlanRelabel.
 type relabeling struct {
 	Convention, Scheme string
 	Calibration        *Calibration

@@ -12,7 +12,7 @@ import (
 	"github.com/microscale-go/microscale/safetensors"
 )
 
-// workersModel is a checkpoint of several shards, in which fused siblings are parted.
+// workersModel is a checkpoint of several shards, with fused siblings in different shards.
 func workersModel(shards int) map[string][]made {
 	model := map[string][]made{}
 	for i := range shards {
@@ -28,7 +28,7 @@ func workersModel(shards int) map[string][]made {
 	return model
 }
 
-// work runs the part of a worker.
+// work runs one worker.
 func work(t *testing.T, src, format, dst string, index, count int) *Result {
 	t.Helper()
 	plan, err := planFor(t, src, format).Worker(index, count)
@@ -42,8 +42,8 @@ func work(t *testing.T, src, format, dst string, index, count int) *Result {
 	return result
 }
 
-// TestMerge: what any number of workers wrote, in any order, has the bytes and the
-// errors of what one wrote.
+// TestMerge: any number of workers in any order yields the bytes and the reported errors of a
+// single run.
 func TestMerge(t *testing.T) {
 	many, one := writeModel(t, workersModel(5), madeConfig), writeModel(t, map[string][]made{"model.safetensors": workersModel(1)["model-00001-of-00001.safetensors"]}, madeConfig)
 	for _, tc := range []struct {
@@ -100,8 +100,8 @@ func TestMerge(t *testing.T) {
 	}
 }
 
-// TestMergeRefuses has what is missing from a set of parts.
-func TestMergeRefuses(t *testing.T) {
+// TestMergeRejects: missing, damaged and inconsistent parts.
+func TestMergeRejects(t *testing.T) {
 	src := writeModel(t, workersModel(3), madeConfig)
 	part := func(dst string, i int) string { return partDir(dst, i, 3) }
 	for _, tc := range []struct {
@@ -171,7 +171,7 @@ func TestMergeRefuses(t *testing.T) {
 	}
 }
 
-// TestMergeKilled: a merge goes on after one that was killed at any of its steps.
+// TestMergeKilled: a merge completes after one that was killed at any of its steps.
 func TestMergeKilled(t *testing.T) {
 	many, dir := writeModel(t, workersModel(3), madeConfig), t.TempDir()
 	one := filepath.Join(writeModel(t, map[string][]made{"model.safetensors": workersModel(1)["model-00001-of-00001.safetensors"]}, madeConfig), "model.safetensors")
@@ -218,8 +218,8 @@ func TestMergeKilled(t *testing.T) {
 	}
 }
 
-// TestResumeDamagedPart: a worker that resumes a part that was damaged since it ended writes
-// the part anew, as merge says that it should.
+// TestResumeDamagedPart: resuming a finished worker whose part was damaged rewrites the part,
+// as the error of Merge advises.
 func TestResumeDamagedPart(t *testing.T) {
 	for name, damage := range map[string]func(path string) error{
 		"zeros": func(path string) error { return change(path, func(data []byte) { clear(data[len(data)/2:]) }) },
@@ -250,8 +250,8 @@ func TestResumeDamagedPart(t *testing.T) {
 	}
 }
 
-// TestMergeBeforeAll: parts stay, though what they are to replace has the same
-// files, until that of the first worker is there too.
+// TestMergeBeforeAll: Merge keeps the parts until that of worker 0 exists, even if the
+// destination has the same files.
 func TestMergeBeforeAll(t *testing.T) {
 	src, dst := writeModel(t, workersModel(3), madeConfig), filepath.Join(t.TempDir(), "dst")
 	if _, err := planFor(t, src, "nvfp4").Run(context.Background(), dst, RunOptions{}); err != nil {

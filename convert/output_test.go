@@ -17,8 +17,8 @@ import (
 	"github.com/microscale-go/microscale/verify"
 )
 
-// planOf plans the quantization of a small checkpoint: of one file where path
-// ends in .safetensors, else of a directory.
+// planOf plans the quantization of a small checkpoint: a file if path ends in .safetensors,
+// else a directory.
 func planOf(t *testing.T, path string) *Plan {
 	t.Helper()
 	weights := made{"l.0.weight", safetensors.BF16, 1, []int64{64, 64}}
@@ -38,7 +38,7 @@ func planOf(t *testing.T, path string) *Plan {
 	return plan
 }
 
-// writing fills an output, up to its commit.
+// writing fills an output without committing it.
 func writing(plan *Plan, out *output) ([]verify.Tensor, error) {
 	r := newRun(plan, RunOptions{})
 	r.out = out
@@ -70,8 +70,7 @@ func names(t *testing.T, dir string) string {
 	return strings.Join(all, " ")
 }
 
-// TestDestination has destinations that are refused, before anything is made
-// anywhere.
+// TestDestination: rejected destinations. The errors come before any file is made.
 func TestDestination(t *testing.T) {
 	for _, tc := range []struct {
 		name, src, dst string
@@ -153,8 +152,8 @@ func TestDestination(t *testing.T) {
 	}
 }
 
-// TestForce replaces a checkpoint of either kind, an empty folder, and a
-// checkpoint with other weights and what the hub adds. Nothing else is left.
+// TestForce replaces a checkpoint of either kind, an empty directory, and a checkpoint with
+// other weights and auxiliary files of the hub. No other file remains.
 func TestForce(t *testing.T) {
 	for _, tc := range []struct{ name, src, dst string }{
 		{"a folder", "src", "out"}, {"a file", "src.safetensors", "out.safetensors"}, {"an empty folder", "src", "empty"}, {"a model of the hub", "src", "hub"},
@@ -187,7 +186,7 @@ func TestForce(t *testing.T) {
 	}
 }
 
-// TestForceFails: when a run fails, what it would have replaced is as it was.
+// TestForceFails: a failed run leaves the destination unchanged.
 func TestForceFails(t *testing.T) {
 	dir := t.TempDir()
 	plan, dst := planOf(t, filepath.Join(dir, "src")), filepath.Join(dir, "dst")
@@ -203,8 +202,8 @@ func TestForceFails(t *testing.T) {
 	}
 }
 
-// TestKilled has what killed runs leave: the next one removes it, and puts an
-// earlier DST back that --force had moved away.
+// TestKilled: a run removes the remains of killed runs, and restores the destination that
+// --force had moved away.
 func TestKilled(t *testing.T) {
 	for _, kind := range []string{"", ".safetensors"} {
 		t.Run("kind="+kind, func(t *testing.T) {
@@ -246,8 +245,7 @@ func TestKilled(t *testing.T) {
 	}
 }
 
-// TestLock: one run at a time writes to a destination, and does not touch what
-// another is writing.
+// TestLock: only one run at a time writes to a destination. Another leaves its files alone.
 func TestLock(t *testing.T) {
 	dir := t.TempDir()
 	plan, dst := planOf(t, filepath.Join(dir, "src")), filepath.Join(dir, "dst")
@@ -270,8 +268,7 @@ func TestLock(t *testing.T) {
 	}
 }
 
-// TestForceLate: a file that comes to the destination while the new one is
-// written is not lost.
+// TestForceLate: a file that appears in the destination during the run is not lost.
 func TestForceLate(t *testing.T) {
 	dir := t.TempDir()
 	plan, dst := planOf(t, filepath.Join(dir, "src")), filepath.Join(dir, "dst")
@@ -293,8 +290,8 @@ func TestForceLate(t *testing.T) {
 	}
 }
 
-// TestForceFile: what is opened at a file's name while it is replaced, is always
-// a whole file, the earlier or the new one.
+// TestForceFile: a reader that opens a file while it is replaced gets a complete file, the old
+// or the new one.
 func TestForceFile(t *testing.T) {
 	dir := t.TempDir()
 	plan, dst := planOf(t, filepath.Join(dir, "src.safetensors")), filepath.Join(dir, "dst.safetensors")
@@ -329,8 +326,8 @@ func TestForceFile(t *testing.T) {
 	}
 }
 
-// TestWarnings: a result that is in place and whole is a success, even where
-// what stood beside it cannot be removed; the warning says what to do.
+// TestWarnings: a run succeeds if its result is complete and in place, even if old files beside
+// it cannot be removed. The warning names the remedy.
 func TestWarnings(t *testing.T) {
 	for _, tc := range []struct {
 		kind, left string
@@ -369,8 +366,8 @@ func TestWarnings(t *testing.T) {
 	}
 }
 
-// TestForceStuck: an earlier run's remains that cannot be removed end a run
-// before it touches the destination.
+// TestForceStuck: a run fails before it touches the destination if the remains of an earlier
+// run cannot be removed.
 func TestForceStuck(t *testing.T) {
 	dir := t.TempDir()
 	plan, dst := planOf(t, filepath.Join(dir, "src")), filepath.Join(dir, "dst")
@@ -393,8 +390,8 @@ func TestForceStuck(t *testing.T) {
 	}
 }
 
-// TestCannotWrite: a folder that does not take the result is named, and the file
-// that could not be made is not.
+// TestCannotWrite: the error for an unwritable directory names the directory, not the file in
+// it.
 func TestCannotWrite(t *testing.T) {
 	err := cannotWrite("out", &os.PathError{Op: "mkdir", Path: "out/x.microscale-partial", Err: syscall.EROFS})
 	if want := "out: this directory is not writable (read-only file system): choose a destination elsewhere"; err.Error() != want || !errors.Is(err, syscall.EROFS) {
@@ -408,8 +405,8 @@ func TestCannotWrite(t *testing.T) {
 	}
 }
 
-// TestCarryInterrupted: a large file that goes along is left where ctx ends.
-func TestCarryInterrupted(t *testing.T) {
+// TestCopyInterrupted: copying a large auxiliary file stops when ctx ends.
+func TestCopyInterrupted(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "src", "tokenizer.json")
 	plan := planOf(t, filepath.Dir(path))
@@ -444,7 +441,7 @@ func TestCarryInterrupted(t *testing.T) {
 	}
 }
 
-// TestExplain: a full disk says how much is needed.
+// TestExplain: the error for a full disk states the required space.
 func TestExplain(t *testing.T) {
 	out, full := &output{final: "out", partial: "out.microscale-partial"}, &os.PathError{Op: "write", Path: "x", Err: syscall.ENOSPC}
 	for resume, want := range map[bool]string{

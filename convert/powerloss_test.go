@@ -14,11 +14,10 @@ import (
 	"github.com/microscale-go/microscale/quant"
 )
 
-// TestPowerLoss makes the states in which a power failure may leave a partial directory:
-// the journal up to any record, the next line whole, torn, or filled with zeros; files
-// whose contents the records before that do not vouch for as they are, filled with
-// zeros, short, empty or not there. The same command ends in the same bytes, with
-// --resume and without.
+// TestPowerLoss makes the states in which a power failure may leave a partial directory. The
+// journal ends at any record, with its next line complete, truncated, or filled with zeros.
+// Files beyond the last record are unchanged, filled with zeros, truncated, empty or missing.
+// The same command yields the same bytes, with --resume and without.
 func TestPowerLoss(t *testing.T) {
 	src := writeModel(t, tiledModel(), madeConfig)
 	writeText(t, filepath.Join(src, "tokenizer.json"), "{}")
@@ -90,7 +89,7 @@ func TestPowerLoss(t *testing.T) {
 	}
 }
 
-// lose copies what a run left as a power failure might leave it that keeps n lines of
+// lose copies the files of a run in a state that a power failure might leave, with n records in
 // the journal.
 func lose(t *testing.T, plan *Plan, left, partial string, lines []string, n int, random *rand.Rand) {
 	t.Helper()
@@ -180,8 +179,8 @@ func sameTree(t *testing.T, a, b string) bool {
 	return tree(a) == tree(b)
 }
 
-// TestKillCreate: a run that was killed while it made an output file left it empty; the
-// next one makes it again.
+// TestKillCreate: a run that was killed while it created an output file left it empty. The next
+// run creates it again.
 func TestKillCreate(t *testing.T) {
 	src, dir := writeModel(t, tiledModel(), madeConfig), t.TempDir()
 	whole, dst := filepath.Join(dir, "whole"), filepath.Join(dir, "dst")
@@ -205,8 +204,8 @@ func TestKillCreate(t *testing.T) {
 	}
 }
 
-// TestPlantedLink: nothing is written through a link in the partial directory, or
-// through one in its place.
+// TestPlantedLink: nothing is written through a link in the partial directory, or in place of
+// it.
 func TestPlantedLink(t *testing.T) {
 	for _, name := range []string{shard1, markerName, "config.json", "."} {
 		t.Run(name, func(t *testing.T) {
@@ -239,8 +238,8 @@ func TestPlantedLink(t *testing.T) {
 	}
 }
 
-// TestDropPartial: what a killed run left beside a result that is whole is removed by one
-// that is to resume it, unless it is of another result.
+// TestDropPartial: resuming a complete result removes the partial directory of a killed run
+// beside it, unless that is of another result.
 func TestDropPartial(t *testing.T) {
 	src, dir := writeModel(t, tiledModel(), madeConfig), t.TempDir()
 	dst := filepath.Join(dir, "dst")

@@ -15,7 +15,7 @@ import (
 	"github.com/microscale-go/microscale/verify"
 )
 
-// appearing are the things that may appear at a destination while a run goes on.
+// appearing are the things that may appear at a destination during a run.
 var appearing = []struct {
 	name string
 	make func(path string) error
@@ -25,8 +25,8 @@ var appearing = []struct {
 	{"link", func(path string) error { return os.Symlink("nowhere", path) }},
 }
 
-// TestAppears: what appears at the destination while a run goes on is not replaced.
-// The finished result is kept, and a resumed run gives it its name.
+// TestAppears: a run does not replace what appears at its destination meanwhile. It keeps the
+// finished result, and a resumed run renames that.
 func TestAppears(t *testing.T) {
 	dir := t.TempDir()
 	src := writeModel(t, tiledModel(), madeConfig)
@@ -83,7 +83,7 @@ func TestAppears(t *testing.T) {
 	}
 }
 
-// TestAppearsMerge is TestAppears for the parts of workers.
+// TestAppearsMerge is TestAppears for Merge.
 func TestAppearsMerge(t *testing.T) {
 	dir := writeModel(t, workersModel(3), madeConfig)
 	for _, src := range []string{dir, filepath.Join(dir, "model-00001-of-00003.safetensors")} {
@@ -122,8 +122,7 @@ func TestAppearsMerge(t *testing.T) {
 	}
 }
 
-// TestRename: both ways to rename fail where the new name is taken, and leave what is
-// there as it is.
+// TestRename: both ways to rename fail if the new name exists, and leave it unchanged.
 func TestRename(t *testing.T) {
 	for name, rename := range map[string]func(from, to string) error{"renameNew": renameNew, "renameReserved": renameReserved} {
 		for _, kind := range []string{"file", "folder"} {

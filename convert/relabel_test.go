@@ -21,7 +21,7 @@ import (
 	"github.com/microscale-go/microscale/safetensors"
 )
 
-// square is a checkpoint that every convention of linear modules holds.
+// square is a checkpoint that every convention of linear modules supports.
 func square() map[string][]made {
 	const bf16 = safetensors.BF16
 	tensors := []made{{"model.norm.weight", bf16, 1, []int64{128}}, {"lm_head.weight", bf16, 1, []int64{128, 128}}}
@@ -33,8 +33,7 @@ func square() map[string][]made {
 	return map[string][]made{"model.safetensors": tensors}
 }
 
-// amaxes is a calibration of the weights of square, with reciprocals that do not
-// come back.
+// amaxes is a calibration of the weights of square, with values whose reciprocals round.
 func amaxes() *Calibration {
 	c := &Calibration{Input: map[string]float64{}, Key: map[string]float64{}, Value: map[string]float64{}}
 	for i := range 4 {
@@ -47,7 +46,7 @@ func amaxes() *Calibration {
 	return c
 }
 
-// A home is a convention and a scheme of it.
+// A home is a convention with one of its schemes.
 type home struct {
 	*checkpoint.Convention
 	scheme string
@@ -55,7 +54,7 @@ type home struct {
 
 func (h home) String() string { return h.Name + " " + h.scheme }
 
-// homes returns every convention and scheme of a format.
+// homes returns every home of a format.
 func homes(f quant.Format) (all []home) {
 	for _, c := range linearConventions(f) {
 		for _, scheme := range c.Schemes(f) {
@@ -88,9 +87,9 @@ func relabel(t *testing.T, src *checkpoint.Model, dst string, o relabeling) {
 	}
 }
 
-// TestRelabel: for every format, from every scheme that stores it to every other
-// and back: the same codes and scales, a sound checkpoint, and at the end the files
-// that there were, to the byte.
+// TestRelabel converts every format from every scheme that stores it to every other and back.
+// The codes and scales are equal, the checkpoint is sound, and the final files equal the
+// original ones, byte by byte.
 func TestRelabel(t *testing.T) {
 	src := openModel(t, writeModel(t, square(), madeConfig))
 	var lock sync.Mutex
@@ -130,8 +129,8 @@ func TestRelabel(t *testing.T) {
 	}
 }
 
-// thereAndBack stores a checkpoint in another home and again in its own, and
-// returns the weights of which numbers were kept in the metadata on the way.
+// thereAndBack stores a checkpoint in another home and again in its own. It returns the weights
+// whose metadata kept numbers on the way.
 func thereAndBack(t *testing.T, src, a *checkpoint.Model, from, to home) (kept int) {
 	t.Helper()
 	second, third := filepath.Join(t.TempDir(), "second"), filepath.Join(t.TempDir(), "third")
@@ -152,7 +151,7 @@ func thereAndBack(t *testing.T, src, a *checkpoint.Model, from, to home) (kept i
 	return kept
 }
 
-// sameCodes compares the codes, scales and scales of activations of two checkpoints.
+// sameCodes compares the codes, scales and input scales of two checkpoints.
 func sameCodes(t *testing.T, a, b *checkpoint.Model) {
 	t.Helper()
 	if a.Quantized() == 0 || a.Quantized() != b.Quantized() || len(a.Weights) != len(b.Weights) {
@@ -190,8 +189,8 @@ func sameCodes(t *testing.T, a, b *checkpoint.Model) {
 	}
 }
 
-// unrecorded returns the files of a directory, of those of weights without the record
-// of the run that wrote them.
+// unrecorded returns the files of a directory, without the records in the metadata of weight
+// files.
 func unrecorded(t *testing.T, dir string) map[string][]byte {
 	t.Helper()
 	files := contents(t, dir)
@@ -276,9 +275,8 @@ func TestRelabelCache(t *testing.T) {
 	}
 }
 
-// TestRelabelRefused: what the convention cannot hold is refused before anything
-// is written.
-func TestRelabelRefused(t *testing.T) {
+// TestRelabelRejects: an unsupported weight is an error before anything is written.
+func TestRelabelRejects(t *testing.T) {
 	odd := map[string][]made{"model.safetensors": {
 		{"l.0.up_proj.weight", safetensors.BF16, 1, []int64{130, 128}}, {"l.1.up_proj.weight", safetensors.BF16, 1, []int64{128, 100}},
 		{"model.embed_tokens.weight", safetensors.BF16, 1, []int64{128, 128}}}}
@@ -313,8 +311,8 @@ func TestRelabelRefused(t *testing.T) {
 	}
 }
 
-// TestMLXGlobalScale: quantize makes no global scale for MLX, convert keeps that of its
-// source, and both say so.
+// TestMLXGlobalScale: quantizing to MLX stores no global scale, and relabeling keeps that of
+// its source. Both report it.
 func TestMLXGlobalScale(t *testing.T) {
 	src := openModel(t, writeModel(t, square(), madeConfig))
 	mlx := convention(t, "mlx")
@@ -337,7 +335,7 @@ func TestMLXGlobalScale(t *testing.T) {
 	}
 }
 
-// convention is the one of that name.
+// convention returns the convention of a name.
 func convention(t testing.TB, name string) *checkpoint.Convention {
 	t.Helper()
 	c, err := checkpoint.LookupConvention(name)
@@ -347,8 +345,8 @@ func convention(t testing.TB, name string) *checkpoint.Convention {
 	return c
 }
 
-// TestSidecar: a checkpoint that says only in hf_quant_config.json how it is
-// quantized is recognized, and that file does not go along where it would be wrong.
+// TestSidecar: a checkpoint with a configuration in hf_quant_config.json alone is recognized.
+// The file is not copied where it would be wrong.
 func TestSidecar(t *testing.T) {
 	src := openModel(t, writeModel(t, square(), madeConfig))
 	dir := filepath.Join(t.TempDir(), "quantized")
@@ -375,9 +373,8 @@ func TestSidecar(t *testing.T) {
 	}
 }
 
-// TestRequantize: a source that is quantized already is refused, and, where it is
-// asked for, quantized as its decoded values are: the same files as by way of
-// dequantize. Weights that stay are decoded.
+// TestRequantize: quantizing a quantized source is an error, unless the caller asks for it.
+// Then the files equal those of dequantizing first, and unquantized weights are decoded.
 func TestRequantize(t *testing.T) {
 	src := openModel(t, writeModel(t, square(), madeConfig))
 	first, back := filepath.Join(t.TempDir(), "first"), filepath.Join(t.TempDir(), "back")

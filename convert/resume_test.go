@@ -18,7 +18,7 @@ import (
 	"github.com/microscale-go/microscale/verify"
 )
 
-// tiledModel is a checkpoint of several tiles for each of its larger weights.
+// tiledModel is a checkpoint whose larger weights have several tiles each.
 func tiledModel() map[string][]made {
 	const bf16 = safetensors.BF16
 	return map[string][]made{
@@ -36,7 +36,8 @@ func tiledModel() map[string][]made {
 	}
 }
 
-// planFor plans a conversion of the source in the given format; "" decodes it.
+// planFor plans a conversion of the source to the given format, or to decoded values if it is
+// "".
 func planFor(t *testing.T, src, format string) *Plan {
 	t.Helper()
 	m := openModel(t, src)
@@ -56,8 +57,8 @@ func planFor(t *testing.T, src, format string) *Plan {
 	return plan
 }
 
-// interrupted runs a plan to resume until the source was read n times, in tiles,
-// and reports whether that ended it.
+// interrupted runs a plan with Resume, ends it after n reads of tiles of the source, and
+// reports whether it ended early.
 func interrupted(t *testing.T, plan *Plan, dst string, n int) bool {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -73,8 +74,8 @@ func interrupted(t *testing.T, plan *Plan, dst string, n int) bool {
 	return err != nil
 }
 
-// TestResume ends runs after many numbers of tiles, some of them several times,
-// and goes on: bytes and errors are those of a run that was not ended.
+// TestResume ends runs after various numbers of tiles, some of them several times, and resumes
+// them: bytes and errors equal those of an uninterrupted run.
 func TestResume(t *testing.T) {
 	src := writeModel(t, tiledModel(), madeConfig)
 	mxfp8 := filepath.Join(t.TempDir(), "mxfp8")
@@ -122,7 +123,7 @@ func TestResume(t *testing.T) {
 	}
 }
 
-// sameResult compares two results, and that nothing is left beside the first.
+// sameResult compares two results, and checks that no other file is beside the first.
 func sameResult(t *testing.T, got, want string) {
 	t.Helper()
 	if left, _ := filepath.Glob(got + ".microscale-*"); len(left) > 0 {
@@ -141,8 +142,8 @@ func sameResult(t *testing.T, got, want string) {
 	}
 }
 
-// TestResumeCarried: a file that goes along is copied once.
-func TestResumeCarried(t *testing.T) {
+// TestResumeCopied: an auxiliary file is copied once.
+func TestResumeCopied(t *testing.T) {
 	src, dst := writeModel(t, tiledModel(), madeConfig), filepath.Join(t.TempDir(), "dst")
 	writeText(t, filepath.Join(src, "tokenizer.json"), "{}")
 	writeText(t, filepath.Join(src, "vocab.txt"), "a")
@@ -173,9 +174,9 @@ func TestResumeCarried(t *testing.T) {
 	}
 }
 
-// TestResumeRefuses has what cannot be resumed: another source, other
-// options, files that are gone. Nothing is lost by asking.
-func TestResumeRefuses(t *testing.T) {
+// TestResumeRejects: resuming with another source, other options or missing files is an error,
+// and loses nothing.
+func TestResumeRejects(t *testing.T) {
 	for _, tc := range []struct {
 		name, format string
 		change       func(src, dst string) error
@@ -233,8 +234,8 @@ func TestResumeRefuses(t *testing.T) {
 	}
 }
 
-// TestResumeDamaged: a run whose partial files are not what the journal says ends in the
-// right bytes, and reports that it started again.
+// TestResumeDamaged: a run whose partial files do not match the journal yields the right bytes,
+// and reports that it started again.
 func TestResumeDamaged(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
@@ -294,8 +295,8 @@ func appendTo(path, text string) error {
 	return errors.Join(err, f.Close())
 }
 
-// TestResumeFinished: a result is left alone, and only that one: not what other
-// options made, though it has the same names and sizes.
+// TestResumeFinished: resuming leaves a complete result unchanged, but not a result of other
+// options with the same names and sizes.
 func TestResumeFinished(t *testing.T) {
 	src := writeModel(t, tiledModel(), madeConfig)
 	for _, format := range []string{"mxfp8", "nvfp4"} {
@@ -325,8 +326,7 @@ func TestResumeFinished(t *testing.T) {
 	}
 }
 
-// TestResumeAuxiliary: a result is finished with its auxiliary files, and not without
-// one of them or with another size.
+// TestResumeAuxiliary: a result is complete only with all auxiliary files in their sizes.
 func TestResumeAuxiliary(t *testing.T) {
 	src, dst := writeModel(t, square(), madeConfig), filepath.Join(t.TempDir(), "dst")
 	if err := os.WriteFile(filepath.Join(src, "merges.txt"), []byte("a b\n"), 0o666); err != nil {
@@ -354,8 +354,8 @@ func TestResumeAuxiliary(t *testing.T) {
 	}
 }
 
-// TestQuantizedFirst: the format of what is quantized already is named, though it be
-// that of the first weight.
+// TestQuantizedFirst: the error for a quantized source names its format, even if the first
+// weight is the quantized one.
 func TestQuantizedFirst(t *testing.T) {
 	src := writeModel(t, map[string][]made{"model.safetensors": {{"model.layers.0.mlp.down_proj.weight", safetensors.BF16, 1, []int64{128, 256}}}}, madeConfig)
 	dst := filepath.Join(t.TempDir(), "dst")
@@ -368,8 +368,8 @@ func TestQuantizedFirst(t *testing.T) {
 	}
 }
 
-// TestResumeLastMoment: a run that was killed between the removal of its journal
-// and the renaming is finished by the next.
+// TestResumeLastMoment: resuming completes a run that was killed after it removed its journal
+// and before it renamed the result.
 func TestResumeLastMoment(t *testing.T) {
 	src, dir := writeModel(t, tiledModel(), madeConfig), t.TempDir()
 	whole, dst := filepath.Join(dir, "whole"), filepath.Join(dir, "dst")
@@ -388,8 +388,8 @@ func TestResumeLastMoment(t *testing.T) {
 	sameResult(t, dst, whole)
 }
 
-// TestFingerprint: two plans of the same have one, and a quantizer is nothing but
-// values, whose text is the same in every process.
+// TestFingerprint: equal plans have equal fingerprints. A quantizer holds only values, whose
+// text is the same in every process.
 func TestFingerprint(t *testing.T) {
 	src := writeModel(t, tiledModel(), madeConfig)
 	plan := planFor(t, src, "nvfp4")
@@ -419,8 +419,8 @@ func TestFingerprint(t *testing.T) {
 	}
 }
 
-// TestSourceChanges: a source that is written to, replaced or cut while it is
-// read ends the run with a line that says so.
+// TestSourceChanges: if a source is modified, replaced or truncated during a run, the run fails
+// with an error that reports it.
 func TestSourceChanges(t *testing.T) {
 	for _, tc := range []struct {
 		name   string

@@ -8,7 +8,8 @@ import (
 	"github.com/microscale-go/microscale/safetensors"
 )
 
-// TestLeft has names as the models of Hugging Face have them, and why they stay.
+// TestLeft: names of weights as the models of Hugging Face have them, and the reasons why they
+// are not quantized.
 func TestLeft(t *testing.T) {
 	for name, want := range map[string]string{
 		"model.layers.0.self_attn.q_proj.weight":                               "",

@@ -19,7 +19,7 @@ import (
 	"github.com/microscale-go/microscale/tensor"
 )
 
-// sameAsWhole compares a weight of a file with what q makes of all of it at once.
+// sameAsWhole compares a weight of a file with the whole weight quantized by q at once.
 func sameAsWhole(t *testing.T, q quant.Quantizer, src, dst *checkpoint.Model, name string) {
 	t.Helper()
 	weight, _ := src.Lookup(name)
@@ -66,8 +66,8 @@ func writeValues(t *testing.T, path, name string, x tensor.Dense) {
 	}
 }
 
-// TestNonFinite: a NaN or an Inf in any tile does what it does to the tensor as
-// a whole, in every profile and kind of scale.
+// TestNonFinite: a NaN or an Inf in any tile has the same effect as in the whole tensor, for
+// every profile and kind of scale.
 func TestNonFinite(t *testing.T) {
 	nan, inf := float32(math.NaN()), float32(math.Inf(-1))
 	const rows, cols = 144, 1024 // two tiles
@@ -102,8 +102,8 @@ func TestNonFinite(t *testing.T) {
 	}
 }
 
-// TestWide: rows that are cut into several tiles give what they give whole, both
-// ways, in every way that blocks lie; verify agrees.
+// TestWide: tiles of parts of rows yield the values of whole rows, rowwise and columnwise, for
+// every block shape. Verify confirms it.
 func TestWide(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "wide.safetensors")
 	writeFile(t, path, nil, made{"x.weight", safetensors.BF16, 1, []int64{2, 1<<20 + 4000}})
@@ -143,8 +143,8 @@ func TestWide(t *testing.T) {
 	}
 }
 
-// TestLongCopies: what is copied is the same bytes, in tiles of one line whose
-// elements need not fill bytes row by row.
+// TestLongCopies: unquantized tensors are copied byte by byte, even in tiles of one row whose
+// elements do not fill whole bytes.
 func TestLongCopies(t *testing.T) {
 	tensors := []made{
 		{"x.weight", safetensors.BF16, 1, []int64{32, 64}},
@@ -190,9 +190,9 @@ func scramble(t *testing.T, path, name string) {
 	}
 }
 
-// TestClientDecodes: what is read of an NVFP4 weight in compressed-tensors is
-// code·(scale/E) with the number E of the file, in float32, and what the
-// conversion reported is the error of just that.
+// TestClientDecodes: the decoded value of an NVFP4 weight in compressed-tensors is
+// code·(scale/E) in float32, where E is the number in the file. The error that the conversion
+// reports is that of these values.
 func TestClientDecodes(t *testing.T) {
 	src := openModel(t, writeModel(t, madeModel(), madeConfig))
 	c, err := checkpoint.LookupConvention("compressed-tensors")
@@ -242,7 +242,7 @@ func TestClientDecodes(t *testing.T) {
 	}
 }
 
-// tensorBytes returns a tensor of the files.
+// tensorBytes returns the bytes of a tensor of the files.
 func tensorBytes(t *testing.T, m *checkpoint.Model, name string) []byte {
 	t.Helper()
 	info, ok := m.Source.Lookup(name)
@@ -256,9 +256,8 @@ func tensorBytes(t *testing.T, m *checkpoint.Model, name string) []byte {
 	return data
 }
 
-// TestActivationScales: scales of activations beside a quantized weight are no
-// problem, belong to it, and go when it is decoded. Then config.json names the
-// dtype that the weights have.
+// TestActivationScales: input scales beside a quantized weight are sound, belong to it, and are
+// omitted when it is decoded. Then config.json names the dtype of the decoded weights.
 func TestActivationScales(t *testing.T) {
 	src := openModel(t, writeModel(t, madeModel(), madeConfig))
 	const module = "model.layers.0.self_attn.o_proj"
@@ -341,7 +340,7 @@ func addTensor(t *testing.T, dir, shard string, added made) {
 	}
 }
 
-// TestReasons: reasons are in the order of their numbers, not of their digits.
+// TestReasons: reasons are in numerical order, not in that of their digits.
 func TestReasons(t *testing.T) {
 	p := &Plan{}
 	for reason, n := range map[string]int{"norm": 9, "embedding": 10, "1-D": 10, "router": 100} {

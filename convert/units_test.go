@@ -16,8 +16,8 @@ import (
 	"github.com/microscale-go/microscale/verify"
 )
 
-// TestUnits: tiles that are written several at a time, as few threads do, give the
-// bytes and the errors of tiles that are written one by one, in every format.
+// TestUnits: writing several tiles at a time, as runs with few threads do, yields the bytes and
+// errors of writing them one by one, in every format.
 func TestUnits(t *testing.T) {
 	const bf16, f32 = safetensors.BF16, safetensors.F32
 	src := openModel(t, writeModel(t, map[string][]made{"model.safetensors": {
@@ -56,7 +56,8 @@ func TestUnits(t *testing.T) {
 	}
 }
 
-// TestRowsOf: rows of a tensor are those of a slice of it, in its memory.
+// TestRowsOf: rowsOf returns rows of a tensor that equal those of its slice and share its
+// memory.
 func TestRowsOf(t *testing.T) {
 	for _, f := range quant.Formats() {
 		q, err := quant.NewTensor(f, 256, 128)
@@ -86,8 +87,8 @@ func TestRowsOf(t *testing.T) {
 	}
 }
 
-// TestRecordFails: after a record that did not get to the disk there is no other, which
-// would tell of data that may be lost, behind a line that may be torn.
+// TestRecordFails: after a record fails to reach the disk, no other is written. A later record
+// would follow a line that may be truncated, and vouch for data that may be lost.
 func TestRecordFails(t *testing.T) {
 	plan := planFor(t, writeModel(t, tiledModel(), madeConfig), "mxfp8")
 	var first sync.Once // tile, whose end waits for the first record
