@@ -43,9 +43,9 @@ func (c *Comparer) rows(sums *measure.Accumulator, q *quant.Tensor, want func(i 
 	c.limits = slices.Grow(c.limits[:0], n)[:n]
 	largest := q.Format.Element.Max()
 	row.Limits = c.limits
-	band := max(1, TileElements/max(1, cols))
-	for from := 0; from < rows; from += band {
-		n := min(band, rows-from)
+	height := max(1, TileElements/max(1, cols))
+	for from := 0; from < rows; from += height {
+		n := min(height, rows-from)
 		c.values = slices.Grow(c.values[:0], n*cols)[:n*cols]
 		got := tensor.Of(n, cols, c.values)
 		q.DequantizeRows(got, from, 1)

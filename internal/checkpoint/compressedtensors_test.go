@@ -13,11 +13,10 @@ import (
 	"github.com/microscale-go/microscale/quant"
 )
 
-// TestCompressedTensorsConfiguration compares quantization_config, byte by byte,
-// with what the library's writer (json.dump, indent 2, sorted keys) makes of its
-// presets. The golden files were made with Python from the presets of
-// compressed-tensors 0.14 (quantization/quant_scheme.py) and the defaults of
-// their fields (quantization/quant_args.py).
+// TestCompressedTensorsConfiguration compares quantization_config byte by byte with the output
+// of the library's writer (json.dump, indent 2, sorted keys). The golden files were made with
+// Python from the presets of compressed-tensors 0.14 (quantization/quant_scheme.py) and the
+// defaults of their fields (quantization/quant_args.py).
 func TestCompressedTensorsConfiguration(t *testing.T) {
 	for _, s := range compressedTensors.schemes {
 		t.Run("scheme="+s.name, func(t *testing.T) {
@@ -46,10 +45,9 @@ func TestCompressedTensorsConfiguration(t *testing.T) {
 	}
 }
 
-// TestCompressedTensorsStored has the tensors of each preset as the library's
-// initialization makes them (quantization/lifecycle/initialize.py) and its
-// compressors store them, for a weight of 300 rows and 256 columns. FP8 scales
-// are F32, which its readers take as well as the dtype of the model.
+// TestCompressedTensorsStored checks the tensors of each preset for a weight of 300×256, as the
+// library initializes (quantization/lifecycle/initialize.py) and compresses them. FP8 scales
+// are F32, which its readers accept besides the dtype of the model.
 func TestCompressedTensorsStored(t *testing.T) {
 	for _, tc := range []struct {
 		format quant.Format
@@ -85,8 +83,8 @@ func specsText(stored []Stored) string {
 	return strings.Join(parts, ", ")
 }
 
-// TestPlainStored has the tensors of each format in the plain convention, for a
-// weight whose width is no multiple of any block.
+// TestPlainStored checks the tensors of each format in the plain convention, for a weight whose
+// width is a multiple of no block size.
 func TestPlainStored(t *testing.T) {
 	want := map[string]string{
 		"mxfp8":        "x.weight F8_E4M3 [130 288], x.weight_scale U8 [130 9]",
@@ -117,7 +115,8 @@ func TestPlainStored(t *testing.T) {
 	}
 }
 
-// TestRecognizeForeign: what is not one of the presets is an error that says so.
+// TestRecognizeForeign: a configuration that matches no preset is an error that names the
+// difference.
 func TestRecognizeForeign(t *testing.T) {
 	group := func(weights string) string { return `{"config_groups":{"group_0":{"weights":` + weights + `}}}` }
 	for _, tc := range []struct{ name, config, want string }{
@@ -139,8 +138,8 @@ func TestRecognizeForeign(t *testing.T) {
 	}
 }
 
-// TestExactOrRegexp: entries are exact names, or patterns that match from the
-// beginning of a name as Python's re.match does.
+// TestExactOrRegexp: entries are exact names, or patterns that match from the beginning of a
+// name as Python's re.match does.
 func TestExactOrRegexp(t *testing.T) {
 	ignored := exactOrRegexp([]string{"lm_head", "model.layers.0", "re:.*gate$", "re:vision", "re:a|b"})
 	for name, want := range map[string]bool{
@@ -153,8 +152,8 @@ func TestExactOrRegexp(t *testing.T) {
 	}
 }
 
-// TestFaulty: a problem of a part is one of its weight, and none of a weight
-// whose name only begins the same.
+// TestFaulty: a problem of a part is one of its weight, but not of a weight whose name merely
+// has the same prefix.
 func TestFaulty(t *testing.T) {
 	m := &Model{Problems: []Problem{{Tensor: "l.1.weight_global_scale"}, {Tensor: "l.22.weight"}, {Tensor: "lm_headed.weight"}, {Text: "of the whole"}}}
 	for weight, want := range map[string]bool{

@@ -1,16 +1,16 @@
-// Package checkpoint holds the conventions by which clients store quantized
-// weights in a checkpoint, as rows: which tensors with which names, dtypes and
-// shapes, which configuration, and which way round each scale is.
+// Package checkpoint defines the conventions by which clients store quantized weights in a
+// checkpoint: the names, dtypes and shapes of tensors, the configuration, and whether a file
+// holds a scale, its inverse or an amax. For NVFP4 in compressed-tensors:
 //
 //	file                              here                     meaning
 //	X.weight_packed  U8 [out, in/2] → quant.Tensor.Codes       two E2M1 codes per byte
 //	X.weight_scale   F8_E4M3          quant.Tensor.Scales      decode scale of 16 elements
 //	X.weight_global_scale  F32 [1]    1/quant.Tensor.Global    compressed-tensors stores the inverse E, and decodes code·(scale/E)
 //
-// Scales that point the other way exist only here, at the moment of reading and
-// writing. The layouts are those that the clients' own readers and writers
-// define: compressed-tensors 0.14 (quantization/lifecycle/initialize.py and
-// compressors/) and, for plain, this package.
+// Only this package converts inverses and amaxes, when it reads and writes files; all others see
+// decode scales. The layouts are those of the clients' own readers and writers, such as
+// compressed-tensors 0.14 (quantization/lifecycle/initialize.py and compressors/). This package
+// defines plain.
 package checkpoint
 
 import (

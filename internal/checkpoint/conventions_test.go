@@ -10,9 +10,8 @@ import (
 	"github.com/microscale-go/microscale/quant"
 )
 
-// TestStored has the tensors of every scheme but those of compressed-tensors and
-// plain, which have their own tests, for a weight of 256 rows and 384 columns, or of
-// two experts.
+// TestStored checks the tensors of every scheme except those of compressed-tensors and plain
+// (which have separate tests), for a weight of 256×384 or of two experts.
 func TestStored(t *testing.T) {
 	want := map[string]string{
 		"modelopt MXFP8":                     "x.weight F8_E4M3 [256 384], x.weight_scale U8 [256 12]",
@@ -48,7 +47,7 @@ func TestStored(t *testing.T) {
 				weight, shape = "x.experts.down_proj", []int64{2, 256, 384}
 			}
 			if why := only.Rejects(s.format, weight, shape); why != "" {
-				t.Errorf("%s %s refuses %v: %s", c, s.name, shape, why)
+				t.Errorf("%s %s rejects %v: %s", c, s.name, shape, why)
 			}
 			stored := only.Stored(s.format, weight, shape)
 			if s.activations == Static {
@@ -73,7 +72,7 @@ func TestStored(t *testing.T) {
 	}
 }
 
-// TestConfigurations has quantization_config as checkpoints of each tool have it.
+// TestConfigurations checks quantization_config against checkpoints of each tool.
 func TestConfigurations(t *testing.T) {
 	const nvfp4Args = `{"dynamic": false, "num_bits": 4, "type": "float", "group_size": 16}`
 	const producer = `"producer": {"name": "modelopt", "version": "0.46.0"}`
@@ -118,7 +117,7 @@ func TestConfigurations(t *testing.T) {
 	}
 }
 
-// TestModelOptSidecar has hf_quant_config.json.
+// TestModelOptSidecar checks hf_quant_config.json.
 func TestModelOptSidecar(t *testing.T) {
 	c, err := modelOpt.With(quant.NVFP4, "NVFP4")
 	if err != nil {
@@ -136,8 +135,7 @@ func TestModelOptSidecar(t *testing.T) {
 	}
 }
 
-// TestRecognized: every convention reads its own configuration, and no other
-// convention takes it for its own.
+// TestRecognized: every convention recognizes its own configuration and no other.
 func TestRecognized(t *testing.T) {
 	for _, c := range conventions {
 		if c == &ggufConvention {
@@ -178,7 +176,8 @@ func TestRecognized(t *testing.T) {
 	}
 }
 
-// TestModelOptCase: the names of ModelOpt's algorithms are read in either case, and kept.
+// TestModelOptCase: names of ModelOpt's algorithms are read in either case, and their case is
+// preserved.
 func TestModelOptCase(t *testing.T) {
 	for text, want := range map[string]quant.Format{
 		`{"quant_algo": "FP8_PB_WO"}`:                 quant.FP8Block,
@@ -194,7 +193,7 @@ func TestModelOptCase(t *testing.T) {
 	}
 }
 
-// TestUnrecognized: what is not supported is an error that says so.
+// TestUnrecognized: the error for an unsupported configuration names the cause.
 func TestUnrecognized(t *testing.T) {
 	for _, tc := range []struct {
 		c            *Convention
@@ -218,7 +217,7 @@ func TestUnrecognized(t *testing.T) {
 	}
 }
 
-// TestMatchers has the ignore lists of other tools.
+// TestMatchers checks the ignore lists of other tools.
 func TestMatchers(t *testing.T) {
 	for _, tc := range []struct {
 		c      *Convention
@@ -243,7 +242,7 @@ func TestMatchers(t *testing.T) {
 	}
 }
 
-// sameJSON compares a value with JSON, whatever the order of its members.
+// sameJSON compares a value with JSON, ignoring the order of members.
 func sameJSON(t *testing.T, got any, want string) {
 	t.Helper()
 	text, err := json.Marshal(got)

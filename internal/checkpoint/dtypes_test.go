@@ -7,8 +7,8 @@ import (
 	"github.com/microscale-go/microscale/safetensors"
 )
 
-// TestDtypes: dtypes of values go both ways and have the name that config.json
-// gives them; the others hold no values; what has no dtype is bytes.
+// TestDtypes: DenseFormat, DenseDtype and TorchDtype agree on floating-point dtypes and reject
+// all others. Formats without a dtype are stored as U8.
 func TestDtypes(t *testing.T) {
 	dense := map[safetensors.Dtype]string{safetensors.BF16: "bfloat16", safetensors.F16: "float16", safetensors.F32: "float32"}
 	for _, d := range safetensors.Dtypes() {

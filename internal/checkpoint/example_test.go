@@ -10,8 +10,7 @@ import (
 	"github.com/microscale-go/microscale/quant"
 )
 
-// The tensors that a weight of 300×256 takes in every convention that holds
-// NVFP4.
+// List the tensors of a 300×256 weight in every convention that supports NVFP4.
 func ExampleConvention_Stored() {
 	for _, c := range checkpoint.Conventions() {
 		if !c.Holds(quant.NVFP4) {
@@ -43,8 +42,8 @@ func ExampleConvention_Stored() {
 	//   l.0.up_proj.weight_scale_2 F32 [1]
 }
 
-// Read a checkpoint and look at one weight; that of a quantized one would read
-// the same way.
+// Read a checkpoint and decode the beginning of one weight. Quantized weights are read in the
+// same way.
 func ExampleRead() {
 	source, err := sample.Open(context.Background(), sample.Name)
 	if err != nil {
@@ -65,8 +64,8 @@ func ExampleRead() {
 	// bf16 [1024 384] [0.02734375 -0.048583984 0.004486084]
 }
 
-// A job goes through all tiles of some weights, on all processors, and sums up
-// in the order of the tiles.
+// Process all tiles of two weights on all processors, and print the results in the order of the
+// tiles.
 func ExampleJob() {
 	tilings := []checkpoint.Tiling{
 		{Rows: 300, Cols: 64, TileRows: 128, TileCols: 64},

@@ -2,11 +2,11 @@ package checkpoint
 
 import "slices"
 
-// unscaledGraphs has the architectures of llama.cpp whose graphs multiply by the global
-// scale of NVFP4 in some linear layers only, or in none: the loader reads every X.scale,
-// and layers whose graph omits it compute with block scales alone, too large by the
-// inverse of the global scale. Source: src/models at the version that llama-cpp-python
-// 0.3.36 contains; interop runs those that package llamacpp writes.
+// unscaledGraphs lists the architectures whose graphs in llama.cpp apply the global scale of
+// NVFP4 in some linear layers only, or in none. The loader reads every X.scale, but the other
+// layers compute with block scales alone, so their results are too large by the inverse of the
+// global scale. Source: src/models at the version in llama-cpp-python 0.3.36; tests in interop
+// run the architectures that package llamacpp writes.
 var unscaledGraphs = []struct {
 	name       string
 	modelTypes []string // of the checkpoints that its converter reads
@@ -30,8 +30,8 @@ var unscaledGraphs = []struct {
 	{"falcon-h1", []string{"falcon_h1"}},
 }
 
-// UnscaledGraph reports whether the graph of an architecture of llama.cpp ignores global
-// scales of NVFP4.
+// UnscaledGraph reports whether the graph of an architecture in llama.cpp ignores global scales
+// of NVFP4.
 func UnscaledGraph(architecture string) bool {
 	for _, g := range unscaledGraphs {
 		if g.name == architecture {
@@ -41,8 +41,8 @@ func UnscaledGraph(architecture string) bool {
 	return false
 }
 
-// UnscaledGraph returns the architecture of llama.cpp that runs the checkpoint, if its
-// graph ignores global scales of NVFP4; "" otherwise.
+// UnscaledGraph returns the architecture in llama.cpp of the checkpoint if its graph ignores
+// global scales of NVFP4; "" otherwise.
 func (m *Model) UnscaledGraph() string {
 	whole, text := m.Source.ModelType()
 	for _, g := range unscaledGraphs {

@@ -104,8 +104,8 @@ func parsePlainMetadata(metadata map[string]string) (map[string]quantized, error
 	return found, nil
 }
 
-// sized reports whether no dimension is negative, and all multiply to an int64, with
-// room for those of a block to be filled up.
+// sized reports whether no dimension is negative and the product of all fits in an int64, after
+// padding to whole blocks.
 func sized(shape []int64) bool {
 	n := uint64(1)
 	for _, d := range shape {

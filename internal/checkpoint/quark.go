@@ -64,7 +64,7 @@ type quarkExport struct {
 type quarkConfig struct {
 	AlgoConfig           *string      `json:"algo_config"`
 	Exclude              []string     `json:"exclude"`
-	Export               *quarkExport `json:"export"` // vLLM refuses a configuration without it
+	Export               *quarkExport `json:"export"` // vLLM rejects a configuration without it
 	GlobalQuantConfig    quarkLayer   `json:"global_quant_config"`
 	KVCachePostRope      bool         `json:"kv_cache_post_rope"`
 	KVCacheQuantConfig   struct{}     `json:"kv_cache_quant_config"`

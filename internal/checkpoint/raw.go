@@ -16,23 +16,23 @@ func (w *Weight) HasRowsBF16() bool {
 	return w.view == nil || w.view.step == 1 && w.view.of.HasRowsBF16()
 }
 
-// ReadBF16 returns a tile of a weight for which HasRowsBF16 is true. It uses room if that is
+// ReadBF16 returns a tile of a weight for which HasRowsBF16 is true. It uses buf if that is
 // large enough. ok is false for other weights.
-func (w *Weight) ReadBF16(t Tile, room []byte) (x tensor.BF16, ok bool, err error) {
+func (w *Weight) ReadBF16(t Tile, buf []byte) (x tensor.BF16, ok bool, err error) {
 	if !w.HasRowsBF16() {
 		return tensor.BF16{}, false, nil
 	}
 	if v := w.view; v != nil {
-		return v.of.ReadBF16(v.tile(t), room)
+		return v.of.ReadBF16(v.tile(t), buf)
 	}
 	_, cols := w.Matrix()
 	rows, width := t.To-t.From, t.ToCol-t.FromCol
 	n := 2 * rows * width
-	room = slices.Grow(room[:0], n)[:n]
+	buf = slices.Grow(buf[:0], n)[:n]
 	for s := range DenseSpans(cols, t) {
-		if err := readAt(*w.parts[Codes], room[2*s.From:2*s.To], 2*s.At); err != nil {
+		if err := readAt(*w.parts[Codes], buf[2*s.From:2*s.To], 2*s.At); err != nil {
 			return tensor.BF16{}, true, err
 		}
 	}
-	return tensor.OfBF16(rows, width, room), true, nil
+	return tensor.OfBF16(rows, width, buf), true, nil
 }

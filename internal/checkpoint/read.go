@@ -300,15 +300,15 @@ func (m *Model) fits(w *Weight) bool {
 // sameScales reports whether two shapes hold the same scales where clients differ in dimensions:
 // [] and [1] for one of the tensor, [n] and [n, 1] for one per row.
 func sameScales(f quant.Format, a, b []int64) bool {
-	most := 2
+	dims := 2
 	switch {
 	case f.PerTensor():
-		most = 1
+		dims = 1
 	case f.Block.Cols != 0:
 		return false
 	}
 	fits := func(shape []int64) bool {
-		return len(shape) <= most && (len(shape) < 2 || shape[1] == 1) && (len(shape) > 0 || most == 1)
+		return len(shape) <= dims && (len(shape) < 2 || shape[1] == 1) && (len(shape) > 0 || dims == 1)
 	}
 	return fits(a) && fits(b) && product(a) == product(b)
 }

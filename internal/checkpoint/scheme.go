@@ -18,7 +18,7 @@ type scheme struct {
 	codes  string // suffix
 	scales string // suffix
 	global string // suffix
-	input  string // suffix of the scales of activations, where clients know one
+	input  string // suffix of the scales of activations, if clients read them
 
 	direction   direction // of the global scale
 	bare        bool      // clients read no global scale: a file has one only for a weight that came with it
@@ -27,7 +27,7 @@ type scheme struct {
 
 	words       safetensors.Dtype // dtype of the codes; 0: that of the elements
 	scaleType   safetensors.Dtype // dtype of the scales; 0: that of the format's
-	packed      int64             // codes are in rows of so many bytes, a dimension of its own; 0: they are not
+	packed      int64             // size in bytes of a separate last dimension of the codes; 0: none
 	blocks      blockShape        // of the scales
 	interleaved *ggml.Struct      // codes and scales are in one tensor of such structs
 	scalar      []int64           // shape of scales of the whole tensor; nil: none, a scalar
@@ -38,7 +38,7 @@ type Activations uint8
 
 const (
 	WeightOnly Activations = iota // nothing
-	Dynamic                       // quantize them by the values that they see
+	Dynamic                       // quantize them by their values at run time
 	Static                        // quantize them by a scale that is stored
 )
 
@@ -51,17 +51,17 @@ type direction uint8
 const (
 	decode  direction = iota // the scale
 	inverse                  // 1/scale: clients divide by it
-	amax                     // scale · 448 · 6: the largest magnitude that the scale serves
+	amax                     // scale · 448 · 6: the amax for which this is the scale
 )
 
 // String returns the number, for documents.
 func (d direction) String() string {
-	return [...]string{"the scale", "its inverse", "the amax that it serves"}[d]
+	return [...]string{"the scale", "its inverse", "its amax"}[d]
 }
 
-// served is the ratio of an amax to the global scale of NVFP4: the largest element times the
+// amaxRatio is the ratio of an amax to the global scale of NVFP4: the largest element times the
 // largest block scale.
-var served = float32(quant.NVFP4.Element.Max() * quant.NVFP4.Scale.Max())
+var amaxRatio = float32(quant.NVFP4.Element.Max() * quant.NVFP4.Scale.Max())
 
 // stored returns the number of a scale.
 func (d direction) stored(scale float32) float32 {
@@ -69,7 +69,7 @@ func (d direction) stored(scale float32) float32 {
 	case inverse:
 		return 1 / scale
 	case amax:
-		return float32(scale * served)
+		return float32(scale * amaxRatio)
 	}
 	return scale
 }
@@ -80,7 +80,7 @@ func (d direction) global(stored float32) float32 {
 	case inverse:
 		return 1 / stored
 	case amax:
-		return stored / served
+		return stored / amaxRatio
 	}
 	return stored
 }

@@ -2,7 +2,7 @@ package checkpoint
 
 import "testing"
 
-// TestJoined: which weights are parts of one matrix where a model is loaded.
+// TestJoined: which weights engines fuse into one matrix.
 func TestJoined(t *testing.T) {
 	for _, tc := range []struct {
 		a, b string

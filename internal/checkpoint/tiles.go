@@ -36,18 +36,18 @@ type Tiling struct {
 // needs whole rows: only then does memory grow with the weight.
 func (w *Weight) Tiling(formats ...quant.Format) Tiling {
 	rows, cols := w.Matrix()
-	band, step, wholeRows := 1, columnStep, false
+	height, step, wholeRows := 1, columnStep, false
 	for _, f := range formats {
-		band, step = lcm(band, max(1, f.Block.Rows)), lcm(step, max(1, f.Block.Cols))
+		height, step = lcm(height, max(1, f.Block.Rows)), lcm(step, max(1, f.Block.Cols))
 		wholeRows = wholeRows || f.Scaled() && f.Block.Cols == 0 && !f.PerTensor()
 	}
 	elements := TileElements
 	if w.Transposed() || w.view != nil && w.view.of.Transposed() {
 		elements = wideElements // its rows are columns of the file: long runs of them
 	}
-	t := Tiling{rows, cols, max(1, elements/max(1, band*cols)) * band, max(1, cols)}
-	if band*cols > wideElements && !wholeRows {
-		t.TileCols = max(1, wideElements/(band*step)) * step
+	t := Tiling{rows, cols, max(1, elements/max(1, height*cols)) * height, max(1, cols)}
+	if height*cols > wideElements && !wholeRows {
+		t.TileCols = max(1, wideElements/(height*step)) * step
 	}
 	return t
 }
@@ -79,8 +79,7 @@ func (t Tiling) Share(tile Tile, n int64) int64 {
 	return upTo(tile.ToCol) - upTo(tile.FromCol)
 }
 
-// A Tile is rows [From, To) and columns [FromCol, ToCol) of one of the weights of
-// a job.
+// A Tile is rows [From, To) and columns [FromCol, ToCol) of one weight of a job.
 type Tile struct {
 	Weight         int // the number of the weight in the job
 	From, To       int
@@ -90,17 +89,16 @@ type Tile struct {
 // First reports whether the tile is the first of its weight.
 func (t Tile) First() bool { return t.From == 0 && t.FromCol == 0 }
 
-// A Span is a run of a tile: units [From, To) of the tile lie one after the other in
-// the tensor, from unit At on.
+// A Span is a contiguous run of units: units [From, To) of a tile are at units [At, At+To-From)
+// of the tensor.
 type Span struct {
 	At       int64
 	From, To int
 }
 
-// Spans returns where a tile has its codes in their tensor, in bytes, or its
-// scales, in scales: a span for each row, or one where the tile has whole rows.
-// The tile is of a weight of cols columns in format f, and begins at the edge of
-// a block.
+// Spans returns the spans of the codes of a tile in bytes, or of its scales in scales: one span
+// per row, or a single one for whole rows. The weight has cols columns in format f, and the
+// tile begins at a block boundary.
 func Spans(f quant.Format, p Part, cols int, t Tile) iter.Seq[Span] {
 	if p == Scales {
 		_, width := f.ScaleShape(t.To, cols)
@@ -118,13 +116,13 @@ func Spans(f quant.Format, p Part, cols int, t Tile) iter.Seq[Span] {
 	return spans(bytes(cols), t.From, t.To, bytes(t.FromCol), bytes(t.ToCol))
 }
 
-// DenseSpans returns where a tile of an unquantized matrix of cols columns has its
-// elements.
+// DenseSpans returns the spans of the elements of a tile in an unquantized matrix of cols
+// columns.
 func DenseSpans(cols int, t Tile) iter.Seq[Span] {
 	return spans(cols, t.From, t.To, t.FromCol, t.ToCol)
 }
 
-// spans returns those of a rectangle of a matrix of the given width.
+// spans returns the spans of a rectangle of a matrix of the given width.
 func spans(width, fromRow, toRow, fromCol, toCol int) iter.Seq[Span] {
 	each := toCol - fromCol
 	return func(yield func(Span) bool) {
@@ -156,8 +154,8 @@ func (t Tiling) Tiles(weight int) iter.Seq[Tile] {
 	}
 }
 
-// Next returns where the tile behind t begins, in a matrix of cols columns: a
-// tile without ends.
+// Next returns the origin of the tile that follows t in a matrix of cols columns: a tile
+// without To and ToCol.
 func (t Tile) Next(cols int) Tile {
 	if t.ToCol < cols {
 		return Tile{Weight: t.Weight, From: t.From, FromCol: t.ToCol}
@@ -184,7 +182,7 @@ func (j *Job[R]) Run(ctx context.Context) error {
 	if threads <= 0 {
 		threads = runtime.GOMAXPROCS(0)
 	}
-	r := &jobRun[R]{Job: j, ctx: ctx, next: j.Start, room: elementsAtOnce, ended: map[int]outcome[R]{}}
+	r := &jobRun[R]{Job: j, ctx: ctx, next: j.Start, free: elementsAtOnce, ended: map[int]outcome[R]{}}
 	r.changed.L = &r.lock
 	var wg sync.WaitGroup
 	for range threads {
@@ -199,11 +197,11 @@ type jobRun[R any] struct {
 	*Job[R]
 	ctx     context.Context
 	lock    sync.Mutex
-	changed sync.Cond // there is more room, or the job has ended
+	changed sync.Cond // free has grown, or the job has ended
 
 	next   Tile // to begin; its ends are not set
 	begun  int  // tiles
-	room   int  // elements that may be worked on beside those that are
+	free   int  // elements that may be started
 	failed bool // begin no more
 
 	ended map[int]outcome[R] // tiles that ended before an earlier one did
@@ -228,7 +226,7 @@ func (r *jobRun[R]) loop() {
 		r.lock.Unlock()
 		result, err := r.Work(tile)
 		r.lock.Lock()
-		r.room += size
+		r.free += size
 		r.ended[number] = outcome[R]{tile, result, err}
 		r.failed = r.failed || err != nil
 		r.settle()
@@ -256,7 +254,7 @@ func (r *jobRun[R]) begin() (tile Tile, number, size int, ok bool) {
 		tile.To = min(tile.From+tiling.TileRows, tiling.Rows)
 		tile.ToCol = min(tile.FromCol+tiling.TileCols, tiling.Cols)
 		size = min((tile.To-tile.From)*(tile.ToCol-tile.FromCol), elementsAtOnce)
-		if size <= r.room {
+		if size <= r.free {
 			r.next = tile.Next(tiling.Cols)
 			break
 		}
@@ -264,7 +262,7 @@ func (r *jobRun[R]) begin() (tile Tile, number, size int, ok bool) {
 	}
 	number = r.begun
 	r.begun++
-	r.room -= size
+	r.free -= size
 	return tile, number, size, true
 }
 

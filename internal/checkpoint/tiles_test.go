@@ -14,7 +14,7 @@ import (
 	"github.com/microscale-go/microscale/quant"
 )
 
-// tilings are those of weights, some of them empty.
+// tilings are those of several weights, some of them empty.
 var tilings = []Tiling{
 	{0, 5, 1, 5}, {10, 7, 3, 7}, {1, 1, 100, 1}, {0, 0, 1, 1}, {3, 0, 1, 1}, {64, 100, 1, 100}, {5, 3 * elementsAtOnce, 5, 3 * elementsAtOnce},
 	{5, 10, 2, 4}, {1, 9, 1, 3}, {1, 1, 1, 1},
@@ -22,8 +22,8 @@ var tilings = []Tiling{
 
 func tiling(i int) Tiling { return tilings[i] }
 
-// TestJob: every element is worked on once, and Done sees the tiles in their
-// order, on any number of threads. Shares of the tiles sum up.
+// TestJob: Work gets every element once, and Done gets the tiles in order, for any number of
+// threads. The shares of the tiles sum to the total.
 func TestJob(t *testing.T) {
 	var want []Tile
 	for i, e := range tilings {
@@ -65,9 +65,9 @@ func TestJob(t *testing.T) {
 	}
 }
 
-// TestJobRoom: no more than elementsAtOnce are worked on at a time, and never
-// two tiles where one takes all of that.
-func TestJobRoom(t *testing.T) {
+// TestJobLimit: at most elementsAtOnce are in progress at a time. A tile larger than that runs
+// alone.
+func TestJobLimit(t *testing.T) {
 	for _, share := range []int{1, 2, 4} {
 		cols := elementsAtOnce / share
 		var running, most atomic.Int64
@@ -90,8 +90,8 @@ func TestJobRoom(t *testing.T) {
 	}
 }
 
-// TestJobFails: the error is that of the first tile that failed, whichever
-// failed first; Done sees those before it; no tile is begun after it.
+// TestJobFails: the error is that of the first tile in order that failed. Done gets only the
+// tiles before it, and no tile starts after an error.
 func TestJobFails(t *testing.T) {
 	for _, threads := range []int{1, 4} {
 		var begun, done atomic.Int64
@@ -113,8 +113,8 @@ func TestJobFails(t *testing.T) {
 	}
 }
 
-// TestJobFailsTwice: of two tiles that both fail while both are worked on, the error is that
-// of the first, whichever ends first.
+// TestJobFailsTwice: if two tiles in progress both fail, the error is that of the first in
+// order, whichever ends first.
 func TestJobFailsTwice(t *testing.T) {
 	for first := range 2 {
 		begun, ended := [2]chan struct{}{make(chan struct{}), make(chan struct{})}, make(chan struct{})
@@ -139,7 +139,7 @@ func TestJobFailsTwice(t *testing.T) {
 	}
 }
 
-// TestJobCanceled: no tile is begun after the context ended.
+// TestJobCanceled: no tile starts after the context ends.
 func TestJobCanceled(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var begun atomic.Int64
@@ -159,8 +159,8 @@ func TestJobCanceled(t *testing.T) {
 	}
 }
 
-// TestTiling: tiles are whole blocks of all formats, and no larger than is
-// worked on at a time but where a scale is of a whole row.
+// TestTiling: tiles are whole blocks of all formats. They exceed elementsAtOnce only for
+// formats with one scale per row.
 func TestTiling(t *testing.T) {
 	for _, tc := range []struct {
 		shape      []int64
@@ -193,12 +193,12 @@ func TestTiling(t *testing.T) {
 		}
 	}
 	if got, want := (&Weight{Shape: []int64{7, 100, 300_000}}).Flat(), (Tiling{1, 210_000_000, 1, TileElements}); got != want {
-		t.Errorf("as a line: %v, want %v", got, want)
+		t.Errorf("as one row: %v, want %v", got, want)
 	}
 }
 
-// TestSpans: the spans of all tiles cover the codes and the scales of a tensor
-// once, and put a tile's lines where the tensor has them.
+// TestSpans: the spans of all tiles cover the codes and scales of a tensor once, in the right
+// places.
 func TestSpans(t *testing.T) {
 	const rows, cols = 300, 700
 	for _, f := range quant.Formats() {

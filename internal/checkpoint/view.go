@@ -6,15 +6,14 @@ import (
 )
 
 // A GGUFView describes the GGUF file behind a checkpoint that package llamacpp presents as a
-// safetensors file. It is in the metadata of that file, so that an hf.Checkpoint is all that
-// the other packages need.
+// safetensors file. It is stored in the metadata of that file, so that other packages need only
+// an hf.Checkpoint.
 type GGUFView struct {
 	Architecture string       `json:"architecture"` // general.architecture
 	Unread       []UnreadType `json:"unread,omitempty"`
 }
 
-// An UnreadType is a tensor of a GGUF file whose type is not supported: its values are
-// unknown.
+// An UnreadType is a tensor of a GGUF file whose type is not supported. Its values are unknown.
 type UnreadType struct {
 	Tensor string `json:"tensor"`
 	Type   string `json:"type"`

@@ -14,8 +14,8 @@ import (
 	"github.com/microscale-go/microscale/tensor"
 )
 
-// A Weight is a tensor as it was before quantization. An unquantized one is a
-// tensor of the file.
+// A Weight is a tensor as it was before quantization. An unquantized weight is a tensor of the
+// file.
 type Weight struct {
 	Name   string
 	Shape  []int64
@@ -164,13 +164,13 @@ func (w *Weight) ReadCodes(t Tile) (*quant.Tensor, error) {
 	return q, nil
 }
 
-// ReadBytes returns the bytes of a tile of [Weight.Flat]. It uses room if that is large enough.
+// ReadBytes returns the bytes of a tile of [Weight.Flat]. It uses buf if that is large enough.
 // The weight must not be quantized.
-func (w *Weight) ReadBytes(t Tile, room []byte) ([]byte, error) {
+func (w *Weight) ReadBytes(t Tile, buf []byte) ([]byte, error) {
 	from, to := w.FlatBytes(t.FromCol), w.FlatBytes(t.ToCol)
 	n := int(to - from)
-	room = slices.Grow(room[:0], n)[:n]
-	return room, readAt(*w.parts[Codes], room, from)
+	buf = slices.Grow(buf[:0], n)[:n]
+	return buf, readAt(*w.parts[Codes], buf, from)
 }
 
 // FlatBytes returns the bytes of the first n elements of an unquantized weight. At the edges of

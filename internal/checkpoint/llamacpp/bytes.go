@@ -2,24 +2,23 @@ package llamacpp
 
 import "fmt"
 
-// byteVocabulary is what config.json says, under microscale.vocabulary, of a model whose tokens are the 256
-// bytes, in their order.
+// byteVocabulary is the value of microscale.vocabulary in config.json for a model whose tokens
+// are the 256 bytes in order.
 const byteVocabulary = "bytes"
 
-// byT5Class is the tokenizer of bytes of transformers, which has special tokens
-// before them.
+// byT5Class is the byte tokenizer of transformers. Its special tokens precede the bytes.
 const byT5Class = "ByT5Tokenizer"
 
 var byT5Specials = []string{"<pad>", "</s>", "<unk>"}
 
-// bytes makes a vocabulary of bytes after some special tokens: BPE with nothing to
-// merge, so that every byte of a text is a token. (A vocabulary of the kind llama
-// would write a space as three bytes.)
+// bytes sets a vocabulary of special tokens and the 256 bytes: BPE on bytes without merges, so
+// that every byte of a text is a token. (A vocabulary of kind "llama" would encode a space as
+// three bytes.)
 func (v *vocabulary) bytes(specials []string, size int) error {
 	if size < len(specials)+256 {
 		return fmt.Errorf("a vocabulary of bytes has %d tokens, and vocab_size is %d: fetch config.json again", len(specials)+256, size)
 	}
-	v.model, v.pre, v.merges = bytePairs, "smollm", []string{} // of the ways to split text, one that keeps all spaces
+	v.model, v.pre, v.merges = bytePairs, "smollm", []string{} // a pre-tokenizer that preserves all spaces
 	for _, s := range specials {
 		v.tokens, v.types = append(v.tokens, s), append(v.types, controlToken)
 	}
@@ -29,14 +28,14 @@ func (v *vocabulary) bytes(specials []string, size int) error {
 	no := false
 	v.addBOS, v.addEOS = &no, &no
 	if len(specials) == 0 {
-		v.bos, v.eos = 0, 0 // NUL, which no text has; llama.cpp would take byte 11
+		v.bos, v.eos = 0, 0 // NUL, which does not occur in text; the default of llama.cpp is byte 11
 	}
 	return nil
 }
 
-// byteRune returns the character that stands for a byte in the tokens of BPE on
-// bytes: itself where it is a visible character of Latin-1, else the next of those
-// from U+0100 on (bytes_to_unicode of GPT-2's encoder).
+// byteRune returns the character that represents a byte in the tokens of BPE on bytes: the byte
+// itself if it is a visible character of Latin-1, else the next character from U+0100 on
+// (bytes_to_unicode in GPT-2's encoder).
 func byteRune(b byte) rune {
 	if visible(b) {
 		return rune(b)

@@ -8,19 +8,19 @@ import (
 	"strings"
 )
 
-// experts is how a mixture of experts lies in a layer: the checkpoint has the matrices
-// of each expert by itself, and llama.cpp those of all in one tensor, expert by expert.
+// experts describes the layout of a mixture of experts in a layer. A checkpoint has separate
+// matrices for each expert; llama.cpp stacks those of all experts in one tensor.
 type experts struct {
-	module     string      // of which expert N is N
-	parts      [][2]string // modules of an expert, and the tensor of all of them
-	beside     [][2]string // other modules of the layer, as the rows of inLayer
-	configured bool        // config.json has their width, norm_topk_prob and the layers without, as Qwen's has
-	shared     bool        // one expert beside them takes all tokens
-	normalized bool        // llama.cpp has the weights of the chosen experts sum up to one
+	module     string      // followed by the number of the expert
+	parts      [][2]string // modules of an expert, and their stacked tensors
+	beside     [][2]string // other modules of the layer, like the rows of inLayer
+	configured bool        // config.json has the width, norm_topk_prob and the dense layers, as that of Qwen
+	shared     bool        // another expert gets all tokens
+	normalized bool        // llama.cpp normalizes the weights of the chosen experts to a sum of 1
 }
 
-// Sources: the converter's classes of these models (conversion/llama.py, qwen.py), the
-// tables of package gguf, and how the loader's graphs call build_moe_ffn.
+// Sources: the converter's classes for these models (conversion/llama.py, qwen.py), the tables
+// of package gguf, and the calls of build_moe_ffn in the loader's graphs.
 var (
 	mixtral = experts{
 		module:     "block_sparse_moe.experts",
@@ -42,22 +42,23 @@ var (
 	qwen3Experts = experts{module: "mlp.experts", parts: qwenParts, beside: [][2]string{{"mlp.gate", router}}, configured: true, normalized: true}
 )
 
-// The modules that choose experts. That of the shared one is a matrix of one row in
+// The modules that choose experts. The shared expert's module is a matrix of one row in
 // checkpoints and a vector in GGUF.
 const (
 	router       = "ffn_gate_inp"
 	sharedRouter = "ffn_gate_inp_shexp"
 )
 
-// isRouter reports whether a tensor of a GGUF file chooses experts.
+// isRouter reports whether a tensor of a GGUF file is the weight of a module that chooses
+// experts.
 func isRouter(name string) bool {
 	return strings.HasSuffix(name, "."+router+".weight") || isSharedRouter(name)
 }
 
 func isSharedRouter(name string) bool { return strings.HasSuffix(name, "."+sharedRouter+".weight") }
 
-// Shape returns the shape that a tensor of a checkpoint has in the GGUF file; of a
-// tensor of all experts, that of one.
+// Shape returns the shape in the GGUF file of a tensor with the given shape in the checkpoint.
+// For an expert, it is the shape of one expert in the stacked tensor.
 func (p Place) Shape(shape []int64) []int64 {
 	if isSharedRouter(p.Name) && len(shape) == 2 && shape[0] == 1 {
 		return shape[1:]
@@ -65,7 +66,7 @@ func (p Place) Shape(shape []int64) []int64 {
 	return shape
 }
 
-// Stacked returns the shape of the tensor of all experts, for that of one.
+// Stacked returns the shape of the tensor that stacks all experts, given the shape of one.
 func (p Place) Stacked(shape []int64) []int64 {
 	if p.Experts == 0 {
 		return shape
@@ -73,7 +74,7 @@ func (p Place) Stacked(shape []int64) []int64 {
 	return slices.Concat([]int64{int64(p.Experts)}, shape)
 }
 
-// StackedScales returns the shape of the global scales of the tensor.
+// StackedScales returns the shape of the global scales of the stacked tensor.
 func (p Place) StackedScales() []int64 { return []int64{int64(max(1, p.Experts))} }
 
 var (
@@ -81,7 +82,7 @@ var (
 	expertsName = regexp.MustCompile(`^blk\.(\d+)\.(\w+_exps)(\.\w+)$`)
 )
 
-// placeExpert returns where a matrix of an expert goes; ok is false of other tensors.
+// placeExpert returns the place of a matrix of an expert. ok is false for other tensors.
 func (m *Model) placeExpert(name string) (p Place, ok bool, err error) {
 	e, found := m.architecture.experts, expertName.FindStringSubmatch(name)
 	if e == nil || found == nil || found[2] != e.module {
@@ -99,8 +100,8 @@ func (m *Model) placeExpert(name string) (p Place, ok bool, err error) {
 	return Place{}, false, nil
 }
 
-// originals returns what the checkpoint called the matrices of each expert in a tensor of
-// all of them, or of a tensor of their scales; nil where it is neither.
+// originals returns the checkpoint's names of the matrices in a stacked tensor, or in the
+// tensor of its scales; nil for other tensors.
 func (a architecture) originals(name string, shape []int64) (names []string) {
 	found := expertsName.FindStringSubmatch(name)
 	if a.experts == nil || found == nil || len(shape) == 0 || shape[0] > maxExperts {
@@ -117,10 +118,10 @@ func (a architecture) originals(name string, shape []int64) (names []string) {
 	return names
 }
 
-// experts returns how many there are in a layer.
+// experts returns the number of experts in a layer.
 func (c config) experts() int { return max(c.LocalExperts, c.Experts) }
 
-// checkExperts fails where llama.cpp would compute a mixture in another way.
+// checkExperts returns an error if llama.cpp would compute the mixture differently.
 func (m *Model) checkExperts() error {
 	c, a := &m.config, m.architecture
 	e := a.experts
@@ -150,7 +151,7 @@ func (m *Model) checkExperts() error {
 // maxExperts is LLAMA_MAX_EXPERTS.
 const maxExperts = 512
 
-// describeExperts adds the numbers of a mixture.
+// describeExperts adds the metadata keys of a mixture of experts.
 func (m *Model) describeExperts() {
 	c, e := m.config, m.architecture.experts
 	if e == nil {

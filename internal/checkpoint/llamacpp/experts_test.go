@@ -11,15 +11,14 @@ import (
 	"github.com/microscale-go/microscale/internal/checkpoint"
 )
 
-// Members of config.json that make config1B a mixture.
+// Members of config.json that turn config1B into a mixture of experts.
 const (
 	asMixtral  = `"architectures": ["MixtralForCausalLM"], "num_local_experts": 8, "num_experts_per_tok": 2`
 	asQwen2MoE = `"architectures": ["Qwen2MoeForCausalLM"], "rope_scaling": null, "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 96, "shared_expert_intermediate_size": 160`
 	asQwen3MoE = `"architectures": ["Qwen3MoeForCausalLM"], "rope_scaling": null, "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 96, "norm_topk_prob": true`
 )
 
-// TestExperts: mixtures of experts in the keys and names of package gguf
-// (constants.py 0.19.0).
+// TestExperts: mixtures of experts in the keys and names of package gguf (constants.py 0.19.0).
 func TestExperts(t *testing.T) {
 	const layer = "model.layers.3."
 	for name, tc := range map[string]struct {
@@ -75,8 +74,8 @@ func TestExperts(t *testing.T) {
 	}
 }
 
-// TestRefusedExperts: mixtures that llama.cpp computes otherwise, or not.
-func TestRefusedExperts(t *testing.T) {
+// TestRejectedExperts: mixtures that llama.cpp computes differently or does not support.
+func TestRejectedExperts(t *testing.T) {
 	for members, want := range map[string]string{
 		`"num_local_experts": 8`:                              "a mixture of 8 experts: LlamaForCausalLM is written as dense models only",
 		asMixtral + `, "num_local_experts": null`:             "the number of experts is 0",
@@ -95,8 +94,8 @@ func TestRefusedExperts(t *testing.T) {
 	}
 }
 
-// TestStackedFile: each expert of a tensor of all is a weight of the view, with its
-// own bytes and its own global scale.
+// TestStackedFile: each expert of a stacked tensor is a weight of the view, with its own bytes
+// and global scale.
 func TestStackedFile(t *testing.T) {
 	c, err := Open(file(t, []gguf.Spec{
 		{Name: "blk.0.ffn_up_exps.weight", Type: gguf.NVFP4, Shape: []int64{3, 2, 64}}, {Name: "blk.0.ffn_up_exps.scale", Type: gguf.F32, Shape: []int64{3}},
@@ -116,8 +115,8 @@ func TestStackedFile(t *testing.T) {
 			t.Fatalf("%s is %+v", name, w)
 		}
 	}
-	// Bytes count up in every tensor: float32 8, 9, 10, 11 of them is the third scale,
-	// and the second expert's values begin at byte 64.
+	// Bytes count up in every tensor. The third scale is float32 of bytes 8 to 11, and the
+	// values of the second expert begin at byte 64.
 	w, _ := m.Lookup("model.layers.0.mlp.experts.2.up_proj.weight")
 	if want := float32frombytes(8, 9, 10, 11); w.Global != want {
 		t.Errorf("the global scale of expert 2 is %g, want %g", w.Global, want)

@@ -1,15 +1,13 @@
-// Package llamacpp says what a Hugging Face checkpoint of the Llama family becomes
-// in a GGUF file that llama.cpp runs: the names of tensors, the order of the rows
-// of queries and keys, the metadata, and the tokenizer.
+// Package llamacpp translates Hugging Face checkpoints of the Llama family to GGUF files that
+// llama.cpp runs, and back: names of tensors, order of rows, metadata, and tokenizer.
 //
-//	model.layers.0.self_attn.q_proj.weight   blk.0.attn_q.weight, its rows in another order
+//	model.layers.0.self_attn.q_proj.weight   blk.0.attn_q.weight, with reordered rows
 //	config.json                              llama.block_count, llama.rope.freq_base, …
 //	tokenizer.json                           tokenizer.ggml.tokens, tokenizer.ggml.merges, …
 //
-// What is not recognized is an error and not a guess: a model that runs and
-// talks nonsense is worse than none. The names and keys are those that llama.cpp's
-// loader asks for (src/llama-arch.cpp, src/llama-vocab.cpp); the order of rows is
-// that of its converter.
+// An unknown configuration is an error, because a wrong translation would generate nonsense
+// without one. Names and keys are those of llama.cpp's loader (src/llama-arch.cpp,
+// src/llama-vocab.cpp). The order of the rows of queries and keys is that of its converter.
 package llamacpp
 
 import (
@@ -132,10 +130,10 @@ type config struct {
 	} `json:"microscale"`
 }
 
-// tokenIDs is a number of a token, a list of them, or null.
+// tokenIDs is a token id, a list of ids, or null.
 type tokenIDs []uint32
 
-// UnmarshalJSON reads them.
+// UnmarshalJSON parses an id, a list or null.
 func (t *tokenIDs) UnmarshalJSON(data []byte) error {
 	if string(data) == "null" {
 		return nil
@@ -148,7 +146,8 @@ func (t *tokenIDs) UnmarshalJSON(data []byte) error {
 	return json.Unmarshal(data, (*[]uint32)(t))
 }
 
-// maxHeadDim is above that of any model. A tensor of that length may be allocated.
+// maxHeadDim limits head_dim, above that of any model. A tensor of that length may be
+// allocated.
 const maxHeadDim = 1 << 16
 
 // readConfig parses config.json, sets defaults, and checks that the model is supported.
@@ -204,7 +203,7 @@ func (m *Model) readConfig(text []byte) error {
 	return m.checkExperts()
 }
 
-// hyperparameters adds the numbers of config.json.
+// hyperparameters adds the metadata keys of config.json.
 func (m *Model) hyperparameters() error {
 	c := m.config
 	m.set("block_count", uint32(c.Layers))

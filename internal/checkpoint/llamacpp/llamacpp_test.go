@@ -15,14 +15,13 @@ import (
 	"github.com/microscale-go/microscale/safetensors"
 )
 
-// config1B is the configuration of a Llama of 1 B parameters, whose rotary
-// embeddings are stretched.
+// config1B is the configuration of a Llama of 1 B parameters with rope scaling.
 const config1B = `{"architectures": ["LlamaForCausalLM"], "vocab_size": 300, "hidden_size": 2048, "intermediate_size": 8192, "num_hidden_layers": 16,
 	"num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 64, "max_position_embeddings": 131072, "rms_norm_eps": 1e-05, "rope_theta": 500000.0,
 	"bos_token_id": 0, "eos_token_id": [1, 2], "hidden_act": "silu",
 	"rope_scaling": {"factor": 32.0, "high_freq_factor": 4.0, "low_freq_factor": 1.0, "original_max_position_embeddings": 8192, "rope_type": "llama3"}}`
 
-// open returns a checkpoint with files beside its weights.
+// open returns a checkpoint with the given auxiliary files.
 func open(t *testing.T, files map[string]string) *hf.Checkpoint {
 	t.Helper()
 	return openOf(t, files, safetensors.Spec{Name: "w", Dtype: safetensors.U8})
@@ -60,7 +59,7 @@ func describe(t *testing.T, files map[string]string) *Model {
 	return m
 }
 
-// pairs returns the metadata by key, and fails on a key that is there twice.
+// pairs returns the metadata by key, and fails if a key occurs twice.
 func pairs(t *testing.T, m *Model) map[string]any {
 	t.Helper()
 	if _, err := gguf.NewLayout(nil, m.Metadata); err != nil {
@@ -97,8 +96,7 @@ func TestHyperparameters(t *testing.T) {
 	if len(m.Extra) != 1 || m.Extra[0].Name != "rope_freqs.weight" {
 		t.Fatalf("extra tensors %v", m.Extra)
 	}
-	// The factors of Llama 3.2, in Python: those of short waves, of the
-	// middle ones, and of long ones.
+	// The factors of Llama 3.2, computed in Python: for short, medium and long wavelengths.
 	f := m.Extra[0].Values
 	for i, want := range map[int]float32{0: 1, 14: 1, 15: 1.6513293, 16: 3.292262, 17: 9.666729, 18: 32, 31: 32} {
 		if i < len(f) && (f[i]-want > 1e-4*want || want-f[i] > 1e-4*want) {
@@ -110,7 +108,7 @@ func TestHyperparameters(t *testing.T) {
 	}
 }
 
-// with returns the configuration with other members; null leaves one out.
+// with returns the configuration with changed members; null removes one.
 func with(t *testing.T, members string) string {
 	t.Helper()
 	all, other := map[string]any{}, map[string]any{}
@@ -152,7 +150,7 @@ func TestConfigurations(t *testing.T) {
 	}
 }
 
-func TestRefusedConfigurations(t *testing.T) {
+func TestRejectedConfigurations(t *testing.T) {
 	for config, want := range map[string]string{
 		`{"architectures": ["GemmaForCausalLM"]}`:                  `"GemmaForCausalLM" is not supported in GGUF, only LlamaForCausalLM, MistralForCausalLM`,
 		`{"architectures": null}`:                                  "architectures is missing",
@@ -223,8 +221,8 @@ func TestPlaces(t *testing.T) {
 	}
 }
 
-// TestRows compares the order of rows with the converter's, which is reshape(heads,
-// 2, d/2), swapaxes(1, 2).
+// TestRows compares the order of rows with that of the converter: reshape(heads, 2, d/2),
+// swapaxes(1, 2).
 func TestRows(t *testing.T) {
 	for _, d := range []int{0, 2, 4, 64, 96} {
 		p := Place{HeadDim: d}

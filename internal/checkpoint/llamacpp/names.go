@@ -8,14 +8,14 @@ import (
 	"strings"
 )
 
-// An architecture is what llama.cpp calls a family of models.
+// An architecture is a family of models in llama.cpp.
 type architecture struct {
 	name     string
 	permuted bool     // rows of queries and keys are in the order of interleaved rotation
 	experts  *experts // nil: the model is dense
 }
 
-// architectures has those that are written, by the class of transformers.
+// architectures has the supported architectures by their class in transformers.
 var architectures = map[string]architecture{
 	"LlamaForCausalLM":    {name: "llama", permuted: true},
 	"MistralForCausalLM":  {name: "llama", permuted: true},
@@ -30,9 +30,8 @@ func architectureNames() string {
 	return strings.Join(slices.Sorted(maps.Keys(architectures)), ", ")
 }
 
-// names has the modules outside of layers, and those of a layer after
-// "model.layers.N.": what the checkpoint calls them, and what llama.cpp does
-// after "blk.N.".
+// outside and inLayer map the module names of a checkpoint to those of llama.cpp. Names in
+// inLayer follow "model.layers.N." and "blk.N.".
 var (
 	outside = [][2]string{
 		{"model.embed_tokens", "token_embd"},
@@ -56,19 +55,20 @@ var (
 	blockName = regexp.MustCompile(`^blk\.(\d+)\.(.+)$`)
 )
 
-// A Place is where a tensor of a checkpoint is in a GGUF file.
+// A Place locates a tensor of a checkpoint in a GGUF file.
 type Place struct {
-	Name    string // "" where llama.cpp has no use for it
-	HeadDim int    // rows of each head in the order of interleaved rotation; 0: rows as they are
-	Experts int    // the tensor is one of so many, in a tensor of all experts of a layer; 0: it is by itself
-	Expert  int    // which of them
-	F32     bool   // llama.cpp takes its values in F32 alone
+	Name    string // "" if llama.cpp ignores the tensor
+	HeadDim int    // rows of each head, which are reordered for interleaved rotation; 0: rows are unchanged
+	Experts int    // the number of matrices in the stacked tensor; 0: the tensor is not stacked
+	Expert  int    // index of the matrix in the stacked tensor
+	F32     bool   // llama.cpp reads its values in F32 only
 }
 
 // unused matches tensors that llama.cpp computes itself.
 var unused = regexp.MustCompile(`\.rotary_emb\.inv_freq$`)
 
-// Place returns where a tensor goes. It fails where llama.cpp has no tensor like it.
+// Place returns the place of a tensor in the GGUF file. It returns an error if llama.cpp has no
+// such tensor.
 func (m *Model) Place(name string, shape []int64) (Place, error) {
 	if unused.MatchString(name) {
 		return Place{}, nil
@@ -87,7 +87,7 @@ func (m *Model) Place(name string, shape []int64) (Place, error) {
 	return p, nil
 }
 
-// headDim returns the rows of a head where those of a tensor are in another order.
+// headDim returns the rows of a head if the rows of the tensor are reordered; 0 otherwise.
 func (m *Model) headDim(name string) int {
 	if m.architecture.permuted && (strings.Contains(name, ".self_attn.q_proj.") || strings.Contains(name, ".self_attn.k_proj.")) {
 		return m.config.HeadDim
@@ -95,9 +95,9 @@ func (m *Model) headDim(name string) int {
 	return 0
 }
 
-// Row returns the row of the GGUF tensor that row r of the checkpoint's becomes.
-// Transformers rotates element i of a head with element i+d/2, llama.cpp's llama
-// neighbors: its heads have rows 0, d/2, 1, d/2+1, …
+// Row returns the row of the GGUF tensor for row r of the checkpoint's tensor. Transformers
+// rotates element i of a head with element i+d/2; llama.cpp rotates neighbors, so its heads
+// have rows 0, d/2, 1, d/2+1, …
 func (p Place) Row(r int) int {
 	d := p.HeadDim
 	if d == 0 {
@@ -107,8 +107,8 @@ func (p Place) Row(r int) int {
 	return r - i + i%(d/2)*2 + i/(d/2)
 }
 
-// Source returns the row of the checkpoint's tensor that row r of the GGUF tensor
-// was: the inverse of Row.
+// Source is the inverse of Row: it returns the row of the checkpoint's tensor for row r of the
+// GGUF tensor.
 func (p Place) Source(r int) int {
 	d := p.HeadDim
 	if d == 0 {
@@ -118,7 +118,7 @@ func (p Place) Source(r int) int {
 	return r - i + i%2*(d/2) + i/2
 }
 
-// inLayer returns the names of a layer's modules.
+// inLayer returns the module names of a layer.
 func (a architecture) inLayer() [][2]string {
 	if a.experts == nil {
 		return inLayer
@@ -126,14 +126,14 @@ func (a architecture) inLayer() [][2]string {
 	return slices.Concat(inLayer, a.experts.beside)
 }
 
-// original returns what the checkpoint called a tensor of a GGUF file; ok is false
-// where it had none like it.
+// original returns the checkpoint's name of a tensor of a GGUF file. ok is false if the tables
+// lack it.
 func (a architecture) original(name string) (string, bool) {
 	return translate(name, outside, a.inLayer(), blockName, "model.layers.%s.%s", 1)
 }
 
-// translate replaces the module of a tensor's name by what the other column of
-// the tables has.
+// translate maps the module in the name of a tensor from column from of the tables to the other
+// column.
 func translate(name string, outside, inLayer [][2]string, layer *regexp.Regexp, joined string, from int) (string, bool) {
 	module, kind := name, ""
 	for _, suffix := range []string{".weight", ".bias", scaleSuffix} {
@@ -154,8 +154,8 @@ func translate(name string, outside, inLayer [][2]string, layer *regexp.Regexp, 
 	return "", false
 }
 
-// scaleSuffix ends the name of the global scale of an NVFP4 weight, after its module's.
+// scaleSuffix follows the module's name in the name of the global scale of an NVFP4 weight.
 const scaleSuffix = ".scale"
 
-// ScaleName returns the name of the tensor of a weight's global scale.
+// ScaleName returns the name of the global scale of a weight.
 func ScaleName(weight string) string { return strings.TrimSuffix(weight, ".weight") + scaleSuffix }

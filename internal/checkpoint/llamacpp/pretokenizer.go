@@ -34,7 +34,7 @@ type step struct {
 	} `json:"single"`
 }
 
-// flat returns the steps of a sequence, or the one that it is; none of nil.
+// flat returns the steps of a Sequence, or the step itself; nil for nil.
 func (s *step) flat() []*step {
 	if s == nil {
 		return nil
@@ -51,17 +51,17 @@ func (s *step) flat() []*step {
 	return all
 }
 
-// pattern returns the regular expression, or the text, that a step looks for.
+// pattern returns the regular expression or the text that a step matches.
 func (s *step) pattern() string {
 	var p struct{ Regex, String string }
-	_ = json.Unmarshal(s.Pattern, &p) // what is neither is recognized by no row
+	_ = json.Unmarshal(s.Pattern, &p) // any other value matches no row
 	if p.Regex != "" {
 		return p.Regex
 	}
 	return "text " + p.String
 }
 
-// String says what a step does, in one line.
+// String describes the step in one line, as the keys of preTokenizers do.
 func (s *step) String() string {
 	switch s.Type {
 	case "Split":
@@ -93,7 +93,7 @@ func (s *step) String() string {
 	return s.Type
 }
 
-// signature says what steps do.
+// signature describes a sequence of steps.
 func signature(steps ...*step) string {
 	var texts []string
 	for _, s := range steps {
@@ -104,7 +104,7 @@ func signature(steps ...*step) string {
 	return strings.Join(texts, ", ")
 }
 
-// Regular expressions by which tokenizers split text.
+// Regular expressions of published tokenizers.
 const (
 	contractions = `(?i:'s|'t|'re|'ve|'m|'ll|'d)`
 	llama3Words  = contractions + `|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`
@@ -114,9 +114,9 @@ const (
 	gpt4oWords   = `[^\r\n\p{L}\p{N}]?` + upper + `*` + lower + `+` + contractions + `?|[^\r\n\p{L}\p{N}]?` + upper + `+` + lower + `*` + contractions + `?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+`
 )
 
-// preTokenizers has llama.cpp's name (tokenizer.ggml.pre) of a way to split text,
-// by what the steps of a tokenizer.json do (src/llama-vocab.cpp has its regular
-// expressions, and those of tokenizer.json beside them).
+// preTokenizers maps the signature of the pre-tokenizer in tokenizer.json to llama.cpp's name
+// for it, tokenizer.ggml.pre. Source: src/llama-vocab.cpp, which has both regular expressions
+// of each.
 var preTokenizers = map[string]string{
 	"ByteLevel with regex":                          "gpt-2",
 	"Digits individually, ByteLevel with regex":     "smollm",
@@ -126,8 +126,8 @@ var preTokenizers = map[string]string{
 	"Split Isolated " + gpt4oWords + ", ByteLevel":  "gpt-4o",
 }
 
-// preTokenizer returns llama.cpp's name of how text is split. NFC, which Qwen's
-// tokenizers begin with, is left out there: text is nearly always in that form.
+// preTokenizer returns llama.cpp's name of the pre-tokenizer. It ignores NFC, the normalizer of
+// Qwen, as llama.cpp does: text is nearly always in that form.
 func preTokenizer(t tokenizerJSON) (string, error) {
 	if n := signature(t.Normalizer); n != "" && n != "NFC" {
 		return "", fmt.Errorf("llama.cpp does not run its normalizer (%s)", n)
@@ -140,15 +140,15 @@ func preTokenizer(t tokenizerJSON) (string, error) {
 	return pre, nil
 }
 
-// spaces reports whether the steps write spaces as SentencePiece does and do
-// nothing else, and whether one is put before every text.
+// spaces reports whether the steps only encode spaces as SentencePiece does, and whether a text
+// is prefixed with a space.
 func spaces(normalizer, pre *step) (prefix, ok bool) {
 	switch signature(normalizer, pre) {
 	case "Prepend ▁, Replace text   by ▁", "Metaspace ▁ first", "Metaspace ▁ always":
 		return true, true
 	case "Replace text   by ▁", "Metaspace ▁ never":
 		return false, true
-	case "Metaspace ▁ ": // files before there were schemes
+	case "Metaspace ▁ ": // older files have add_prefix_space instead
 		return pre.AddPrefixSpace, true
 	}
 	return false, false

@@ -9,8 +9,7 @@ import (
 	"github.com/microscale-go/microscale/safetensors"
 )
 
-// Record returns the record of a GGUF file in its metadata; ok is false where it has
-// none.
+// Record returns the record in the metadata of a GGUF file. ok is false if there is none.
 func Record(f *gguf.File) (r checksum.Record, ok bool, err error) {
 	text, ok := f.Value(checksum.RecordKey).(string)
 	if !ok {

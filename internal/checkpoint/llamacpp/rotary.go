@@ -7,7 +7,8 @@ import (
 	"github.com/microscale-go/microscale/gguf"
 )
 
-// rope is how positions are rotated beyond the length of training.
+// rope has the parameters of rotary embeddings and of their scaling to contexts beyond the
+// training length.
 type rope struct {
 	Theta           *float64 `json:"rope_theta"`
 	Type            string   `json:"rope_type"`
@@ -21,7 +22,7 @@ type rope struct {
 	BetaSlow        *float64 `json:"beta_slow"`
 }
 
-// rotary adds the keys of rotary embeddings.
+// rotary adds the metadata keys of rotary embeddings.
 func (m *Model) rotary() error {
 	r := m.config.RopeParameters
 	m.set("rope.dimension_count", uint32(m.config.HeadDim))
@@ -59,12 +60,12 @@ func (m *Model) rotary() error {
 	return fmt.Errorf("rope_scaling of type %q is not supported in GGUF, only linear, llama3 and yarn with original_max_position_embeddings", kind)
 }
 
-// ropeFactors is the name of the tensor that llama3 makes.
+// ropeFactors is the name of the tensor that llama3 returns.
 const ropeFactors = "rope_freqs.weight"
 
-// llama3 returns the tensor of what llama.cpp divides the frequencies by: 1 for
-// short wavelengths, the factor for long ones, and in between a line from one to
-// the other in the number of waves (transformers' rope_type llama3).
+// llama3 returns the divisors of the frequencies for rope_type llama3 of transformers: 1 for
+// short wavelengths, Factor for long ones. Between them, the reciprocal is interpolated
+// linearly in the number of waves per training length.
 func (m *Model) llama3(r *rope) Constant {
 	low, high := value(r.LowFrequency, 1), value(r.HighFrequency, 4)
 	length, base, d := value(r.OriginalLength, 8192), value(r.Theta, 10000), m.config.HeadDim
@@ -84,7 +85,7 @@ func (m *Model) llama3(r *rope) Constant {
 	return Constant{gguf.Spec{Name: ropeFactors, Type: gguf.F32, Shape: []int64{int64(d / 2)}}, values}
 }
 
-// value returns what p points to, or what it is where it is left out.
+// value returns *p, or otherwise if p is nil.
 func value(p *float64, otherwise float64) float64 {
 	if p == nil {
 		return otherwise

@@ -124,7 +124,7 @@ func (v *view) addTensor(t gguf.TensorInfo, a architecture) {
 	switch {
 	case a.name != "" && (known || names != nil):
 		if w, ok := v.file.Lookup(strings.TrimSuffix(t.Name, scaleSuffix) + ".weight"); ok && w.Type == gguf.NVFP4 && strings.HasSuffix(t.Name, scaleSuffix) {
-			return // it goes along with the weight
+			return // part of the weight
 		}
 		if !known {
 			name = t.Name

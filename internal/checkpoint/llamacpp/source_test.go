@@ -11,7 +11,7 @@ import (
 	"github.com/microscale-go/microscale/safetensors"
 )
 
-// file writes a GGUF file whose tensors hold bytes that count up.
+// file writes a GGUF file whose tensors hold consecutive byte values.
 func file(t *testing.T, specs []gguf.Spec, metadata ...gguf.Pair) string {
 	t.Helper()
 	l, err := gguf.NewLayout(specs, metadata)
@@ -42,8 +42,8 @@ func file(t *testing.T, specs []gguf.Spec, metadata ...gguf.Pair) string {
 	return path
 }
 
-// TestForeignFiles: types that are not read are problems, names that are not known
-// stay, and of NVFP4 without a global scale it is one.
+// TestForeignFiles: unsupported types are problems, and so is NVFP4 without a global scale.
+// Unknown names are unchanged.
 func TestForeignFiles(t *testing.T) {
 	const q4K = 12
 	c, err := Open(file(t, []gguf.Spec{
@@ -71,7 +71,7 @@ func TestForeignFiles(t *testing.T) {
 	}
 }
 
-// TestOtherArchitecture: nothing is translated where it is not known how.
+// TestOtherArchitecture: names of an unknown architecture are not translated.
 func TestOtherArchitecture(t *testing.T) {
 	c, err := Open(file(t, []gguf.Spec{{Name: "blk.0.attn_q.weight", Type: gguf.BF16, Shape: []int64{4, 4}}}, gguf.Pair{Key: "general.architecture", Value: "gemma"}))
 	if err != nil {
@@ -84,7 +84,7 @@ func TestOtherArchitecture(t *testing.T) {
 	}
 }
 
-// TestFileChanges: a file that is written to while it is read is found out.
+// TestFileChanges: reading detects a file that is modified meanwhile.
 func TestFileChanges(t *testing.T) {
 	path := file(t, []gguf.Spec{{Name: "a", Type: gguf.F32, Shape: []int64{2}}})
 	c, err := Open(path)

@@ -6,13 +6,13 @@ import (
 	"strings"
 )
 
-// Kinds of tokenizers of llama.cpp.
+// Kinds of tokenizers in llama.cpp.
 const (
 	bytePairs      = "gpt2"  // BPE on bytes
-	characterPairs = "llama" // BPE on characters, and on bytes where there is no such token
+	characterPairs = "llama" // BPE on characters; other characters become bytes
 )
 
-// tokenizerJSON is what is read of a tokenizer.json of the library tokenizers.
+// tokenizerJSON has the members of tokenizer.json, of the library tokenizers, that are read.
 type tokenizerJSON struct {
 	AddedTokens []struct {
 		ID      int    `json:"id"`
@@ -33,27 +33,27 @@ type tokenizerJSON struct {
 	} `json:"model"`
 }
 
-// parse reads a tokenizer.json.
+// parse sets the vocabulary from a tokenizer.json.
 func (v *vocabulary) parse(text []byte, s settings) error {
 	var t tokenizerJSON
-	refuse := func(format string, args ...any) error {
+	invalid := func(format string, args ...any) error {
 		return fmt.Errorf("tokenizer.json: "+format, args...)
 	}
 	if err := json.Unmarshal(text, &t); err != nil {
-		return refuse("parse it: %w", err)
+		return invalid("parse it: %w", err)
 	}
 	if t.Model.Type != "BPE" && (t.Model.Type != "" || t.Model.Merges == nil) {
-		return refuse("a tokenizer of type %q is not written as GGUF, only BPE", t.Model.Type)
+		return invalid("a tokenizer of type %q is not written as GGUF, only BPE", t.Model.Type)
 	}
 	if t.Model.ContinuingSubwordPrefix != "" || t.Model.EndOfWordSuffix != "" {
-		return refuse("BPE that marks the ends of words is not run by llama.cpp")
+		return invalid("BPE that marks the ends of words is not run by llama.cpp")
 	}
 	if err := v.list(t); err != nil {
-		return refuse("%w", err)
+		return invalid("%w", err)
 	}
 	merges, err := parseMerges(t.Model.Merges)
 	if err != nil {
-		return refuse("%w", err)
+		return invalid("%w", err)
 	}
 	if t.Model.ByteFallback {
 		err = v.characters(t, merges)
@@ -62,13 +62,13 @@ func (v *vocabulary) parse(text []byte, s settings) error {
 		v.pre, err = preTokenizer(t)
 	}
 	if err != nil {
-		return refuse("%w", err)
+		return invalid("%w", err)
 	}
 	v.ends(t.Post, s)
 	return nil
 }
 
-// list sets the tokens and what each is.
+// list sets the tokens and their types.
 func (v *vocabulary) list(t tokenizerJSON) error {
 	size := 0
 	for _, id := range t.Model.Vocab {
@@ -99,8 +99,8 @@ func (v *vocabulary) list(t tokenizerJSON) error {
 	return nil
 }
 
-// parseMerges returns the merges, each of two parts with a space between, as files
-// had them and newer ones have as pairs.
+// parseMerges returns the merges as pairs separated by a space. Newer files have them as arrays
+// of two strings.
 func parseMerges(raw json.RawMessage) ([]string, error) {
 	var pairs [][]string
 	merges := []string{}
@@ -121,11 +121,11 @@ func parseMerges(raw json.RawMessage) ([]string, error) {
 	return merges, nil
 }
 
-// space is how a space is written in a vocabulary of characters.
+// space represents a space in a vocabulary of characters.
 const space = "▁"
 
-// characters makes a vocabulary of SentencePiece's kind. llama.cpp merges the pair
-// whose result has the greatest score: minus the number of the merge that makes it.
+// characters sets a vocabulary of SentencePiece's kind. llama.cpp merges the pair whose result
+// has the highest score; the score is minus the index of the merge.
 func (v *vocabulary) characters(t tokenizerJSON, merges []string) error {
 	prefix, ok := spaces(t.Normalizer, t.PreTokenizer)
 	if !ok {
@@ -165,7 +165,7 @@ func isByteToken(token string) bool {
 	return len(token) == len("<0x00>") && strings.HasPrefix(token, "<0x") && strings.HasSuffix(token, ">")
 }
 
-// ends says whether the tokens that begin and end every text are added.
+// ends sets addBOS and addEOS if the template of the post-processor determines them.
 func (v *vocabulary) ends(post *step, s settings) {
 	for _, p := range post.flat() {
 		if p.Type != "TemplateProcessing" || len(p.Single) < 2 {

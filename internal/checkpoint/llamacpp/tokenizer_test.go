@@ -141,7 +141,7 @@ func TestByteVocabulary(t *testing.T) {
 	}
 }
 
-func TestRefusedTokenizers(t *testing.T) {
+func TestRejectedTokenizers(t *testing.T) {
 	edited := func(edit func(doc map[string]any)) map[string]string {
 		return map[string]string{"tokenizer.json": tokenizer(t, edit)}
 	}

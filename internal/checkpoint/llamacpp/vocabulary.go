@@ -7,7 +7,7 @@ import (
 	"github.com/microscale-go/microscale/hf"
 )
 
-// What a token is to llama.cpp (enum llama_token_type).
+// Types of tokens (enum llama_token_type in llama.cpp).
 const (
 	normalToken  int32 = 1
 	unknownToken int32 = 2
@@ -17,22 +17,21 @@ const (
 	byteToken    int32 = 6
 )
 
-// A vocabulary is a tokenizer as llama.cpp keeps it. Numbers of tokens are -1 where
-// there is none.
+// A vocabulary is a tokenizer in the terms of llama.cpp. Missing token ids are -1.
 type vocabulary struct {
-	model  string // kind of tokenizer: gpt2 is BPE on bytes, llama BPE on characters
-	pre    string // how text is split before; of gpt2
+	model  string // bytePairs or characterPairs
+	pre    string // the pre-tokenizer; for bytePairs
 	tokens []string
 	types  []int32
-	scores []float32 // of llama
-	merges []string  // of gpt2
+	scores []float32 // for characterPairs
+	merges []string  // for bytePairs
 
 	bos, eos, unknown, pad int
-	addBOS, addEOS         *bool // at the ends of every text; nil where nothing says so
-	addSpace               *bool // before every text; of llama
+	addBOS, addEOS         *bool // whether every text begins and ends with these tokens; nil if unknown
+	addSpace               *bool // before every text; for characterPairs
 }
 
-// vocabulary adds the keys of the tokenizer.
+// vocabulary adds the metadata keys of the tokenizer.
 func (m *Model) vocabulary(c *hf.Checkpoint) error {
 	settings, err := readSettings(c)
 	if err != nil {
@@ -80,7 +79,7 @@ func has(c *hf.Checkpoint, name string) bool {
 	return false
 }
 
-// write adds the keys.
+// write adds the metadata keys of a vocabulary.
 func (m *Model) write(v *vocabulary) {
 	m.add("tokenizer.ggml.model", v.model)
 	m.add("tokenizer.ggml.pre", v.pre)
@@ -110,8 +109,8 @@ func (m *Model) write(v *vocabulary) {
 	}
 }
 
-// complete gives the vocabulary a token for every row of the embeddings, and takes
-// from tokenizer_config.json and config.json what tokenizer.json does not say.
+// complete adds unused tokens up to the number of rows of the embeddings. It takes what
+// tokenizer.json lacks from tokenizer_config.json and config.json.
 func (v *vocabulary) complete(c config, s settings) error {
 	if len(v.tokens) > c.VocabSize {
 		return fmt.Errorf("the tokenizer has %d tokens and the model %d: they do not belong together", len(v.tokens), c.VocabSize)
@@ -147,7 +146,7 @@ func (v *vocabulary) complete(c config, s settings) error {
 	return nil
 }
 
-// find returns the number of a token, -1 where there is none or no text is given.
+// find returns the id of a token, -1 if there is none or the text is empty.
 func (v *vocabulary) find(token string) int {
 	if token != "" {
 		for i, t := range v.tokens {
@@ -159,7 +158,7 @@ func (v *vocabulary) find(token string) int {
 	return -1
 }
 
-// settings is what is read of tokenizer_config.json.
+// settings has the members of tokenizer_config.json that are read.
 type settings struct {
 	Class    string          `json:"tokenizer_class"`
 	BOS      settingsToken   `json:"bos_token"`
@@ -171,10 +170,11 @@ type settings struct {
 	Template json.RawMessage `json:"chat_template"`
 }
 
-// A settingsToken is a token's text, or an object that has it as its content.
+// A settingsToken is the text of a token. In JSON it is a string, or an object with the text as
+// content.
 type settingsToken string
 
-// UnmarshalJSON reads either.
+// UnmarshalJSON parses either form.
 func (t *settingsToken) UnmarshalJSON(data []byte) error {
 	var object struct {
 		Content string `json:"content"`
@@ -198,8 +198,8 @@ func readSettings(c *hf.Checkpoint) (s settings, err error) {
 	return s, err
 }
 
-// chatTemplate returns the template of a conversation: that of a file of its own,
-// or of tokenizer_config.json, of several the one called default.
+// chatTemplate returns the chat template: that of chat_template.jinja, else that of
+// tokenizer_config.json, the one named default if there are several.
 func chatTemplate(c *hf.Checkpoint, s settings) (string, error) {
 	if text, err := readOther(c, "chat_template.jinja"); text != nil || err != nil {
 		return string(text), err
@@ -209,7 +209,7 @@ func chatTemplate(c *hf.Checkpoint, s settings) (string, error) {
 		return one, nil
 	}
 	var several []struct{ Name, Template string }
-	_ = json.Unmarshal(s.Template, &several) // what is neither is no template
+	_ = json.Unmarshal(s.Template, &several) // any other value is no template
 	for _, t := range several {
 		if t.Name == "default" {
 			return t.Template, nil
