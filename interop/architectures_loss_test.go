@@ -24,8 +24,8 @@ const (
 	lossWindow     = "256"
 )
 
-// npmPackage returns the folder with the contents of an npm package, without what it depends
-// on. It skips the test where it cannot be had.
+// npmPackage returns a directory with the contents of an npm package, without its dependencies.
+// It skips the test if the package cannot be installed.
 func npmPackage(t *testing.T, requirement string) string {
 	t.Helper()
 	name := strings.NewReplacer("/", "-").Replace(requirement)
@@ -45,7 +45,7 @@ func npmPackage(t *testing.T, requirement string) string {
 	}), "package")
 }
 
-// lossText writes a text that models of bytes read, and returns its path.
+// lossText writes a text for byte-level models and returns its path.
 func lossText(t *testing.T) string {
 	t.Helper()
 	corpus, err := train.OpenCorpus("synthetic:")
@@ -60,13 +60,14 @@ func lossText(t *testing.T) string {
 	return path
 }
 
-// A loss is what a client says of a file: nats per byte, or its error.
+// A loss is the cross-entropy that a client computes for a file, in nats per byte, or its
+// error.
 type loss struct {
-	Nats    float64 `json:"nats"`
-	Refused string  `json:"refused"`
+	Nats     float64 `json:"nats"`
+	Rejected string  `json:"rejected"`
 }
 
-// references returns the losses of transformers with the values of directories.
+// references returns the losses of transformers for directories of decoded values.
 func references(t *testing.T, interpreter, text string, directories []string) map[string]float64 {
 	t.Helper()
 	result := filepath.Join(t.TempDir(), "reference.json")
@@ -82,14 +83,15 @@ func values(t *testing.T, dir, dst string) {
 	converted(t, dir, dst, func(m *hf.Checkpoint) (*convert.Plan, error) { return convert.PlanDequantize(m, safetensors.F32) })
 }
 
-// llamaArchitectures are those that are written as GGUF, with the names of llama.cpp.
+// llamaArchitectures are the architectures that convert writes as GGUF, with the names of
+// llama.cpp.
 var llamaArchitectures = map[string]string{
 	"llama": "llama", "mistral": "llama", "mixtral": "llama", "qwen2": "qwen2", "qwen3": "qwen3", "qwen2_moe": "qwen2moe", "qwen3_moe": "qwen3moe",
 }
 
-// TestTorchArchitecturesLlamaCPP: llama.cpp runs each architecture that is written as GGUF with
-// the loss of transformers; the others, and global scales that its graph ignores, are errors
-// of quantize.
+// TestTorchArchitecturesLlamaCPP: llama.cpp runs each architecture of a GGUF file with the loss
+// of transformers. Other architectures, and global scales that a graph ignores, are errors of
+// quantize.
 func TestTorchArchitecturesLlamaCPP(t *testing.T) {
 	if runtime.GOOS != "linux" || runtime.GOARCH != "amd64" {
 		skipf(t, "%s is not started on %s/%s", llamaLibraries, runtime.GOOS, runtime.GOARCH)
@@ -154,15 +156,15 @@ func TestTorchArchitecturesLlamaCPP(t *testing.T) {
 			source := filepath.Join(sources, f.name)
 			misplaced := math.Abs(want[source+"-reversed"] - want[source])
 			d := math.Abs(got[path].Nats - want[f.values])
-			t.Logf("llama.cpp %.5f %s, transformers %.5f nats per byte; layers in another order make a difference of %.5f", got[path].Nats, got[path].Refused, want[f.values], misplaced)
-			// llama.cpp quantizes activations to 8 bits, and may choose other experts then: a
-			// small part of what a tensor in another place makes.
-			if got[path].Refused != "" || !(d < misplaced/10) || misplaced < 0.02 {
-				t.Errorf("%g nats apart; layers in another order %g; %s", d, misplaced, got[path].Refused)
+			t.Logf("llama.cpp %.5f %s, transformers %.5f nats per byte; layers in another order make a difference of %.5f", got[path].Nats, got[path].Rejected, want[f.values], misplaced)
+			// llama.cpp quantizes activations to 8 bits, so it may choose other experts. The
+			// tolerance is a small part of the effect of a misplaced tensor.
+			if got[path].Rejected != "" || !(d < misplaced/10) || misplaced < 0.02 {
+				t.Errorf("%g nats apart; layers in another order %g; %s", d, misplaced, got[path].Rejected)
 			}
 			halved, ok := got[strings.TrimSuffix(path, ".gguf")+" halved.gguf"]
 			if ok {
-				ignored := halved.Refused == "" && halved.Nats == got[path].Nats
+				ignored := halved.Rejected == "" && halved.Nats == got[path].Nats
 				if listed := checkpoint.UnscaledGraph(llamaArchitectures[f.name]); ignored != listed {
 					t.Errorf("that it ignores global scales of feed-forward layers is %v, and %v in package checkpoint", ignored, listed)
 				}
@@ -171,7 +173,7 @@ func TestTorchArchitecturesLlamaCPP(t *testing.T) {
 	}
 }
 
-// halveScales copies a GGUF file, with global scales of 0.5 in place of 1 in feed-forward layers.
+// halveScales copies a GGUF file and replaces global scales of 1 in feed-forward layers by 0.5.
 func halveScales(t *testing.T, path, dst string) {
 	t.Helper()
 	f, err := gguf.Open(path)

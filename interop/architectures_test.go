@@ -16,10 +16,11 @@ import (
 	"github.com/microscale-go/microscale/safetensors"
 )
 
-// architecturesWith are the packages that the tests of architectures run.
+// architecturesWith are the packages for the tests of architectures.
 var architecturesWith = []string{"transformers==5.23.0", "compressed-tensors==0.20.0", "accelerate==1.15.0"}
 
-// made returns a directory with small checkpoints of many architectures that transformers wrote.
+// made returns a directory with small checkpoints of many architectures, written by
+// transformers.
 func made(t *testing.T, interpreter string) string {
 	t.Helper()
 	root := t.TempDir()
@@ -27,7 +28,7 @@ func made(t *testing.T, interpreter string) string {
 	return root
 }
 
-// A layoutOf is a convention's scheme of a format that quantize writes.
+// A layoutOf is the scheme of a convention for a format.
 type layoutOf struct {
 	convention string
 	format     quant.Format
@@ -39,7 +40,7 @@ func (l layoutOf) String() string {
 	return strings.Join(strings.Fields(strings.Join([]string{l.convention, l.scheme, l.profile}, " ")), " ")
 }
 
-// write quantizes a checkpoint to dst, but for the weights that exclude matches. It returns
+// write quantizes a checkpoint to dst, except for the weights that match exclude. It returns
 // the error of quantize.
 func (l layoutOf) write(t *testing.T, source, dst string, exclude ...*regexp.Regexp) error {
 	t.Helper()
@@ -66,7 +67,8 @@ func (l layoutOf) write(t *testing.T, source, dst string, exclude ...*regexp.Reg
 	return err
 }
 
-// objections returns what a client rejects or misreads of a checkpoint, by package clients.
+// objections returns what a client rejects or misreads in a checkpoint according to package
+// clients.
 func objections(t *testing.T, client, dir string) []checkpoint.Problem {
 	t.Helper()
 	c, err := clients.Lookup(client)
@@ -104,8 +106,8 @@ var (
 	}
 )
 
-// TestTorchArchitectures: transformers decodes each architecture to the values that
-// dequantize writes, to the bit, or else `--client transformers` says that it does not.
+// TestTorchArchitectures: transformers decodes each architecture to the values of dequantize,
+// bit for bit, or verify with `--client transformers` reports that it does not.
 func TestTorchArchitectures(t *testing.T) {
 	interpreter := withTorch(t, "transformers does not decode the architectures", architecturesWith...)
 	sources, root := made(t, interpreter), t.TempDir()
@@ -133,8 +135,8 @@ func TestTorchArchitectures(t *testing.T) {
 	}
 	script(t, interpreter, "decode_architectures.py", arguments...)
 	var got map[string]struct {
-		Failed    string   `json:"failed"`  // of our values
-		Refused   string   `json:"refused"` // by transformers
+		Failed    string   `json:"failed"`   // of our values
+		Rejected  string   `json:"rejected"` // by transformers
 		Weights   int      `json:"weights"`
 		Different []string `json:"different"`
 		Ratio     float64  `json:"ratio"`
@@ -144,18 +146,18 @@ func TestTorchArchitectures(t *testing.T) {
 	for _, dir := range arguments[1:] {
 		t.Run(filepath.Base(dir), func(t *testing.T) {
 			r, said := got[dir], objections(t, "transformers", filepath.Join(dir, "model"))
-			right := r.Refused == "" && len(r.Different) == 0 && r.Weights > 0 && r.Equal
+			right := r.Rejected == "" && len(r.Different) == 0 && r.Weights > 0 && r.Equal
 			switch {
 			case r.Failed != "":
 				t.Errorf("our values: %s", r.Failed)
 			case right && len(said) > 0:
 				t.Errorf("%d weights are decoded to our values, but verify says %v", r.Weights, said)
 			case !right && len(said) == 0:
-				t.Errorf("refused %q, different %q by %g, logits equal: %v; verify says nothing", r.Refused, r.Different, r.Ratio, r.Equal)
+				t.Errorf("rejected %q, different %q by %g, logits equal: %v; verify says nothing", r.Rejected, r.Different, r.Ratio, r.Equal)
 			case right:
 				t.Logf("%d weights and logits equal", r.Weights)
-			case r.Refused != "":
-				t.Logf("refused, and named: %.100s", r.Refused)
+			case r.Rejected != "":
+				t.Logf("rejected, and named: %.100s", r.Rejected)
 			default:
 				t.Logf("misread by a factor of up to %.3g, and named", r.Ratio)
 			}

@@ -9,7 +9,7 @@ import (
 	"github.com/microscale-go/microscale/quant"
 )
 
-// vllmArchitectures are those of decodedAll that are tried with vLLM.
+// vllmArchitectures are those of decodedAll that are tested with vLLM.
 var vllmArchitectures = []string{
 	"llama", "mistral", "qwen2", "qwen3", "qwen2_moe", "qwen3_moe", "mixtral", "gpt_oss", "deepseek_v3", "gemma3_text", "phi3", "glm4", "jamba", "qwen3_next", "mamba",
 }
@@ -19,8 +19,8 @@ var vllmLayouts = []layoutOf{
 	{"compressed-tensors", quant.NVFP4, "NVFP4A16", ""},
 }
 
-// TestTorchArchitecturesVLLM: vLLM's loaders take the names and shapes of each architecture,
-// and leave no parameter without a value, or else `--client vllm` says that they do not. Kernels
+// TestTorchArchitecturesVLLM: vLLM's loaders accept the names and shapes of each architecture
+// and set every parameter, or verify with `--client vllm` reports that they do not. The kernels
 // are stubs.
 func TestTorchArchitecturesVLLM(t *testing.T) {
 	if runtime.GOOS != "linux" || runtime.GOARCH != "amd64" {
@@ -45,7 +45,7 @@ func TestTorchArchitecturesVLLM(t *testing.T) {
 			result := filepath.Join(t.TempDir(), "result.json")
 			script(t, interpreter, "load_vllm.py", append([]string{result}, dirs...)...)
 			got := map[string]struct {
-				Refused    string   `json:"refused"`
+				Rejected   string   `json:"rejected"`
 				Parameters int      `json:"parameters"`
 				Missing    []string `json:"missing"`
 				Types      []string `json:"types"`
@@ -54,8 +54,8 @@ func TestTorchArchitecturesVLLM(t *testing.T) {
 			for _, dir := range dirs {
 				t.Run(filepath.Base(dir), func(t *testing.T) {
 					r, said := got[dir], objections(t, "vllm", dir)
-					loaded := r.Refused == "" && r.Parameters > 0 && len(r.Missing) == 0
-					t.Logf("%d parameters of %q; not loaded %q; refused %.150q; verify says %v", r.Parameters, r.Types, r.Missing, r.Refused, said)
+					loaded := r.Rejected == "" && r.Parameters > 0 && len(r.Missing) == 0
+					t.Logf("%d parameters of %q; not loaded %q; rejected %.150q; verify says %v", r.Parameters, r.Types, r.Missing, r.Rejected, said)
 					if loaded == (len(said) > 0) {
 						t.Errorf("that it is loaded is %v, and verify says %v", loaded, said)
 					}

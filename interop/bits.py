@@ -1,4 +1,4 @@
-"""What the scripts that run libraries' own quantizers share: bits_LIBRARY.py DIRECTORY.
+"""Shared code of the scripts that run the quantizers of libraries: bits_LIBRARY.py DIRECTORY.
 
 DIRECTORY/jobs.json lists jobs. Each has a "name", a "format" (ours), an "option" (of the
 library), a "source" dtype and a shape: "tensors" matrices of "rows" x "cols", in NAME.in.
@@ -40,7 +40,7 @@ def raw(x):
 
 
 def nibbles(packed):
-    """Returns one code per byte of codes that lie two in a byte, the first in the low half."""
+    """Returns one code per byte from codes packed two to a byte, the first in the low half."""
     if isinstance(packed, numpy.ndarray):
         return numpy.stack([packed & 15, packed >> 4], axis=-1)
     import torch

@@ -6,8 +6,8 @@ import (
 	"github.com/microscale-go/microscale/quant"
 )
 
-// compressedTensorsBits are the quantizers of compressed-tensors on weights in BF16, in
-// whose precision it computes scales.
+// compressedTensorsBits are the quantizers of compressed-tensors for BF16 weights. It computes
+// scales in that precision.
 var compressedTensorsBits = library{
 	name:        "compressed-tensors",
 	version:     "0.20.0",
@@ -30,8 +30,8 @@ var special = difference{"the scale of a block with a NaN or an Inf is NaN or un
 
 var amaxToInf = difference{"an amax that rounds to Inf: scale 1, and every code 0", func(b block) bool { return b.amax >= 1.75*0x1p127 }}
 
-// belowBF16: elements are divided by their scale in BF16, and those that become a zero
-// lose their sign. Under the scale of every amax here they are at most 2^-133.
+// belowBF16: elements are divided by their scale in BF16, and those that become zero lose their
+// sign. With the amaxes in this test, they are at most 2^-133.
 var belowBF16 = difference{"an element over its scale is below the numbers of BF16", func(b block) bool {
 	const smallest = 0x1p-133
 	return b.amax >= 1.75*4 && slices.ContainsFunc(b.elements, func(x float32) bool { return x == -smallest })

@@ -7,7 +7,7 @@ import (
 	"github.com/microscale-go/microscale/quant"
 )
 
-// ggufBits are the quantizers of the Python package of llama.cpp, which has none for NVFP4.
+// ggufBits are the quantizers of llama.cpp's Python package, which has none for NVFP4.
 var ggufBits = library{
 	name:        "gguf",
 	version:     "0.19.0",
@@ -29,7 +29,7 @@ var ggufBits = library{
 	},
 }
 
-// What the C code and its port to Python have in common.
+// Differences of both the C code and its port to Python.
 var (
 	wrapsBelow       = difference{"the scale byte wraps around below 2^-125", func(b block) bool { return b.amax > 0 && b.amax < 0x1p-125 }}
 	inverseOverflows = difference{"codes are undefined where 127/amax overflows: the scale is 0 there", func(b block) bool {
@@ -38,7 +38,7 @@ var (
 	}}
 )
 
-// log2BelowPower is of libraries that take floor(log2 amax) in float32.
+// log2BelowPower is the difference of libraries that compute floor(log2 amax) in float32.
 var log2BelowPower = difference{"floor(log2 amax) in float32 is one too large just below a power of two", func(b block) bool {
 	log2 := float32(math.Log2(float64(b.amax)))
 	return b.amax > 0 && math.Floor(float64(log2)) > float64(math.Ilogb(float64(b.amax)))

@@ -1,4 +1,4 @@
-"""microxcaling's own quantizer, for bits_microxcaling_test.go: see bits.py.
+"""The quantizer of microxcaling, for bits_microxcaling_test.go: see bits.py.
 
     python bits_microxcaling.py DIRECTORY CHECKOUT
 
@@ -28,7 +28,7 @@ FORMATS = {
 
 
 def codes_of(values, signs, exponents, mantissa, bias, nan):
-    """Returns the codes of values that a format has."""
+    """Returns the codes of values that a format represents exactly."""
     values = values.double()
     if not exponents:  # INT8: integers times 2^-6
         codes = (values * 64).nan_to_num(nan=nan).to(torch.int64) & 0xFF

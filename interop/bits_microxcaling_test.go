@@ -10,8 +10,8 @@ import (
 	"github.com/microscale-go/microscale/tensor"
 )
 
-// microxcalingBits is the Python path of microxcaling, which no registry of packages
-// has: its last commit is fetched with git.
+// microxcalingBits is the Python path of microxcaling. It is in no package registry, so the
+// test fetches its last commit with git.
 var microxcalingBits = library{
 	name:        "microxcaling",
 	version:     microxcalingCommit + " with PyTorch 2.15.0",
@@ -34,7 +34,7 @@ var microxcalingBits = library{
 
 const microxcalingCommit = "7bc41952de394f5cc5e782baf132e7c7542eb4e4"
 
-// microxcaling returns a folder with the sources of microxcaling.
+// microxcaling returns a directory with the sources of microxcaling.
 func microxcaling(t *testing.T) string {
 	t.Helper()
 	return environment(t, "microxcaling-"+microxcalingCommit[:12], func(dir string) (string, error) {
@@ -67,10 +67,9 @@ func inBF16(f quant.Format) difference {
 	}}
 }
 
-// roundsUp reports where microxcaling, computing in a dtype, does something else than in
-// exact arithmetic: a logarithm that rounds up to an integer raises the exponent of the
-// block or of an element, and an element just below half a step and the half make a
-// whole.
+// roundsUp reports where microxcaling differs from exact arithmetic when it computes in a
+// dtype: a logarithm that rounds up to an integer raises the exponent of the block or of an
+// element, and an element just below half a step rounds up when one half is added.
 func roundsUp(b block, f quant.Format, round func(float64) float64) bool {
 	exponent, raised := log2In(round, float64(b.amax))
 	if raised {
@@ -93,7 +92,7 @@ func roundsUp(b block, f quant.Format, round func(float64) float64) bool {
 	return false
 }
 
-// log2In returns floor(log2 x), and whether rounding the logarithm makes it more.
+// log2In returns floor(log2 x), and whether rounding the logarithm increases it.
 func log2In(round func(float64) float64, x float64) (exponent int, raised bool) {
 	if x == 0 || math.IsInf(x, 0) {
 		return 0, false
@@ -102,7 +101,7 @@ func log2In(round func(float64) float64, x float64) (exponent int, raised bool) 
 	return exponent, math.Floor(round(math.Log2(x))) != float64(exponent)
 }
 
-// roundBF16 rounds to eight bits, ties to even.
+// roundBF16 rounds to eight significant bits, ties to even.
 func roundBF16(x float64) float64 {
 	data := make([]byte, 2)
 	if err := tensor.ToBytes(data, []float32{float32(x)}, quant.BF16.Element); err != nil {

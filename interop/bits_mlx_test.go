@@ -8,9 +8,9 @@ import (
 	"github.com/microscale-go/microscale/quant"
 )
 
-// MLX rounds scales up since 0.32.4. The package for Linux runs on the CPU. Its Metal
-// kernels cannot run here: by their source they round ties of FP4 to even, keep -0, and
-// give a block of zeros the smallest scale.
+// MLX rounds scales up since 0.32.4. The package for Linux runs on the CPU. Its Metal kernels
+// cannot run here; according to their source, they round ties of FP4 to even, keep -0, and give
+// a block of zeros the smallest scale.
 var (
 	mlxBits      = mlxLibrary("mlx", "0.32.4")
 	mlxOlderBits = mlxLibrary("mlx-0.31", "0.31.2", roundedLogarithm)
@@ -41,8 +41,8 @@ func wrappedScale(f quant.Format) difference {
 	}}
 }
 
-// roundedLogarithm: the older version takes round(log2(amax/max)) in the dtype of the
-// source, which may be off where the logarithm is within the errors of both from a tie.
+// roundedLogarithm: the older version computes round(log2(amax/max)) in the dtype of the
+// source. The result may be off if the logarithm is near a tie.
 func roundedLogarithm(f quant.Format) difference {
 	return difference{"the logarithm is rounded to the dtype of the source", func(b block) bool {
 		log2 := math.Log2(float64(b.amax) / float64(f.Element.Max()))

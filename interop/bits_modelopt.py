@@ -1,4 +1,4 @@
-"""Model Optimizer's own quantizers, for bits_modelopt_test.go: see bits.py."""
+"""The quantizers of Model Optimizer, for bits_modelopt_test.go: see bits.py."""
 
 import warnings
 
@@ -14,7 +14,7 @@ warnings.simplefilter("ignore")  # of what NaN and zeros are replaced by
 
 
 def fp8(x, axis):
-    """Returns codes and scales as unified_export_hf.py has them."""
+    """Returns codes and scales as unified_export_hf.py computes them."""
     quantizer = TensorQuantizer(QuantizerAttributeConfig(num_bits=(4, 3), axis=axis))
     if axis is None:
         quantizer.amax = x.abs().amax().float()

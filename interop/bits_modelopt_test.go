@@ -6,7 +6,7 @@ import (
 	"github.com/microscale-go/microscale/quant"
 )
 
-// modeloptBits are the quantizers of Model Optimizer's export, on a CPU.
+// modeloptBits are the quantizers of Model Optimizer's export on a CPU.
 var modeloptBits = library{
 	name:        "modelopt",
 	version:     "0.47.0 with PyTorch 2.15.0",

@@ -8,7 +8,7 @@ import (
 	"github.com/microscale-go/microscale/quant"
 )
 
-// quarkBits are the quantizers of AMD Quark for weights, which it compiles on first use.
+// quarkBits are AMD Quark's quantizers for weights, which it compiles on first use.
 var quarkBits = library{
 	name:    "quark",
 	version: "0.13",

@@ -18,7 +18,7 @@ import (
 	"github.com/microscale-go/microscale/tensor"
 )
 
-// A library is a program whose own quantizer is compared with a profile, bit for bit.
+// A library is a program whose quantizers are compared with profiles, bit for bit.
 type library struct {
 	name        string
 	version     string
@@ -29,7 +29,7 @@ type library struct {
 	rows        []bitsRow
 }
 
-// A bitsRow is one block format of a library, under one of its options.
+// A bitsRow is one block format of a library with certain options.
 type bitsRow struct {
 	format  quant.Format
 	sources string                 // dtypes of the source: "f32", "bf16" or both
@@ -38,16 +38,15 @@ type bitsRow struct {
 	known   []difference
 }
 
-// A difference is one that the profile does not reproduce, on purpose: what is lists
-// is in the documentation of package profile. A difference that no input shows fails
-// the test, so that the list stays true.
+// A difference is one that the profile does not reproduce on purpose, as the documentation of
+// package profile lists. The test fails if no input shows the difference, so that the list
+// stays true.
 type difference struct {
 	why string
 	is  func(b block) bool
 }
 
-// A block is what a scale is for: its elements, and the magnitude that its tensor's
-// global scale is for.
+// A block has the elements that share a scale, and the amax of the tensor for its global scale.
 type block struct {
 	elements   []float32
 	amax       float32 // of the elements; NaN ignored
@@ -60,7 +59,7 @@ type block struct {
 	tensorSpecial bool
 }
 
-// libraries are the witnesses, one file each: bits_NAME_test.go and bits_NAME.py.
+// libraries are the libraries under test, each in bits_NAME_test.go and bits_NAME.py.
 var libraries = []library{
 	torchaoBits,
 	torchaoRceilBits,
@@ -74,8 +73,8 @@ var libraries = []library{
 	mlxOlderBits,
 }
 
-// bitsTorch returns the interpreter of an environment with the PyTorch whose casts the
-// profiles follow, and other packages. It skips the test without -torch.
+// bitsTorch returns the interpreter of an environment with the PyTorch whose casts the profiles
+// reproduce, and other packages. It skips the test without -torch.
 func bitsTorch(requirements ...string) func(t *testing.T) string {
 	return func(t *testing.T) string {
 		t.Helper()
@@ -90,8 +89,8 @@ func bitsTorch(requirements ...string) func(t *testing.T) string {
 	}
 }
 
-// TestBits feeds random and adversarial blocks to the quantizers of other libraries and
-// to the profiles named after them, and compares codes and scales.
+// TestBits quantizes random and adversarial blocks with other libraries and with the profiles
+// named after them, and compares codes and scales.
 func TestBits(t *testing.T) {
 	for _, l := range libraries {
 		t.Run("library="+l.name, func(t *testing.T) {
@@ -140,10 +139,10 @@ func TestBits(t *testing.T) {
 	}
 }
 
-// A bitsJob is what bits.py is told of a row and a dtype. NAME.in holds the tensors, one
-// after the other. The script writes NAME.codes, a byte for each element; NAME.scales,
-// the bytes of the scales, rows first; and NAME.global, the decode scale of each tensor
-// as float32, where the format has one.
+// A bitsJob is the request to bits.py for a row and a dtype. NAME.in holds the tensors,
+// contiguous. The script writes NAME.codes, one byte per element; NAME.scales, the bytes of the
+// scales, row by row; and, if the format has a global scale, NAME.global, the decode scale of
+// each tensor as float32.
 type bitsJob struct {
 	Name    string `json:"name"`
 	Format  string `json:"format"`
@@ -189,7 +188,7 @@ func (j *bitsJob) bytes(t *testing.T, x tensor.Dense) []byte {
 	return data
 }
 
-// compare quantizes the inputs by q and compares with what the script wrote.
+// compare quantizes the inputs with q and compares the result with the output of the script.
 func (j *bitsJob) compare(t *testing.T, dir string, q quant.Quantizer) {
 	codes, scales := read(t, dir, j.Name+".codes"), read(t, dir, j.Name+".scales")
 	var globals []byte
@@ -264,8 +263,8 @@ func (j *bitsJob) quantize(t *testing.T, q quant.Quantizer, x tensor.Dense) *qua
 	return got
 }
 
-// splitCodes sets codes to those of a tensor, one per byte, without what fills the
-// last block of a row.
+// splitCodes sets codes to those of a tensor, one per byte, without the padding of partial
+// blocks.
 func splitCodes(codes []byte, q *quant.Tensor) {
 	element := q.Format.Element
 	stored := len(q.Codes) / max(1, q.Rows())
@@ -276,7 +275,7 @@ func splitCodes(codes []byte, q *quant.Tensor) {
 	}
 }
 
-// A scaledBlock is a block with the places of its elements and its scale in a tensor.
+// A scaledBlock is a block with the indices of its elements and its scale in a tensor.
 type scaledBlock struct {
 	block
 	places []int
@@ -342,8 +341,8 @@ func knownAs(known []difference, b block) int {
 	return -1
 }
 
-// sameCode compares codes; one NaN is as another, since a processor chooses the sign of
-// one that it makes.
+// sameCode compares codes. All NaNs are equal, because processors differ in the sign of a NaN
+// that they generate.
 func sameCode(a, b byte, element *format.Scalar) bool {
 	x, y := element.Decode(uint32(a)), element.Decode(uint32(b))
 	return a == b || x != x && y != y
@@ -367,7 +366,7 @@ func firstDifference(a, b []byte, element *format.Scalar) int {
 	return 0
 }
 
-// sameScale compares bytes of scales; one float32 NaN is as another.
+// sameScale compares the bytes of scales. All float32 NaNs are equal.
 func sameScale(a, b []byte) bool {
 	if len(a) == 4 {
 		return sameFloat(binary.LittleEndian.Uint32(a), binary.LittleEndian.Uint32(b))

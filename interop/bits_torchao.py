@@ -1,4 +1,4 @@
-"""torchao's own quantizers, for bits_torchao_test.go: see bits.py."""
+"""The quantizers of torchao, for bits_torchao_test.go: see bits.py."""
 
 import torch
 from torchao.float8.float8_utils import tensor_to_scale, to_fp8_saturated

@@ -6,8 +6,8 @@ import (
 	"github.com/microscale-go/microscale/quant"
 )
 
-// torchaoBits are the tensors of torchao's mx_formats and the casts of its float8
-// training, on a CPU.
+// torchaoBits are the tensors of torchao's mx_formats and the casts of its float8 training, on
+// a CPU.
 var torchaoBits = library{
 	name:        "torchao",
 	version:     "0.18.0 with PyTorch 2.15.0",
@@ -34,7 +34,7 @@ var torchaoBits = library{
 	},
 }
 
-// torchaoRceilBits are the same under RCEIL.
+// torchaoRceilBits are torchaoBits with scale rule RCEIL.
 var torchaoRceilBits = library{
 	name:        "torchao-rceil",
 	version:     torchaoBits.version,
@@ -55,7 +55,7 @@ var torchaoRceilBits = library{
 	},
 }
 
-// log2AbovePower is of libraries that take ceil(log2(amax/largest)) in float32.
+// log2AbovePower is the difference of libraries that compute ceil(log2(amax/max)) in float32.
 func log2AbovePower(largest float32) difference {
 	return difference{"ceil(log2(amax/max)) in float32 is one too small just above a power of two", func(b block) bool {
 		ratio := b.amax / largest
@@ -64,7 +64,7 @@ func log2AbovePower(largest float32) difference {
 	}}
 }
 
-// withRule returns what changes the scale rule of a profile.
+// withRule returns a function that changes the scale rule of a profile.
 func withRule(rule quant.ScaleRule) func(*quant.Quantizer) {
 	return func(q *quant.Quantizer) { q.Rule = rule }
 }

@@ -9,11 +9,10 @@ import (
 	"github.com/microscale-go/microscale/tensor"
 )
 
-// bitsInputs returns tensors of one shape whose blocks are where libraries differ: every
-// exponent as that of amax, with mantissas around the thresholds of the scale rules;
-// elements at the values and midpoints of the codes and next to them; zeros, subnormals,
-// the top of float32, Inf and NaN; and random blocks. Values are those of BF16 where
-// narrow is set.
+// bitsInputs returns tensors of one shape with blocks on which libraries differ: every exponent
+// of amax, with mantissas around the thresholds of the scale rules; elements at the values and
+// midpoints of the codes and next to them; zeros, subnormals, the largest float32, Inf and NaN;
+// and random blocks. If narrow is set, all values are BF16.
 func bitsInputs(f quant.Format, narrow bool) []tensor.Dense {
 	g := blockMaker{
 		random:  rand.New(rand.NewPCG(uint64(len(f.Name)), 7)),
@@ -39,8 +38,8 @@ func bitsInputs(f quant.Format, narrow bool) []tensor.Dense {
 		}
 		return all
 	}
-	// Blocks under a global scale: the first has the tensor's amax, others less and less,
-	// and the last is what a block alone would be.
+	// Blocks under a global scale: the first has the amax of the tensor, the others decreasing
+	// ones, and the last that of a block without global scale.
 	const perTensor = 4
 	var all []tensor.Dense
 	for _, first := range g.blocks(width) {
@@ -66,7 +65,7 @@ type blockMaker struct {
 	narrow  bool
 }
 
-// round makes a value one of the source's dtype.
+// round rounds a value to the dtype of the source.
 func (g *blockMaker) round(x float32) float32 {
 	if g.narrow {
 		return math.Float32frombits(math.Float32bits(x) &^ 0xffff)
@@ -74,9 +73,9 @@ func (g *blockMaker) round(x float32) float32 {
 	return x
 }
 
-// mantissas returns those around which scale rules change: of powers of two, of the
-// element's largest value, of what rounds up to the next power of two at each width up
-// to seven bits, of the value over √2, and a few at random.
+// mantissas returns mantissas near the thresholds of scale rules: powers of two, the largest
+// element, values that round up to the next power of two at each width up to seven bits, those
+// over √2, and a few random ones.
 func (g *blockMaker) mantissas() []uint32 {
 	const all = 1<<23 - 1
 	ulp := uint32(1)
@@ -110,7 +109,7 @@ func (g *blockMaker) mantissas() []uint32 {
 	return mantissas
 }
 
-// blocks returns the blocks, each with its own amax, special values among them.
+// blocks returns blocks with various amaxes, some with special values.
 func (g *blockMaker) blocks(width int) [][]float32 {
 	var all [][]float32
 	mantissas := g.mantissas()
@@ -148,9 +147,8 @@ func (g *blockMaker) blocks(width int) [][]float32 {
 	return all
 }
 
-// block returns a block of the given amax. Its other elements are what codes mean under
-// the scales that rules give it, the middles between them, the neighbors of both, and
-// zeros.
+// block returns a block of the given amax. Its other elements are the values of codes under the
+// scales of all rules, the midpoints between them, the neighbors of both, and zeros.
 func (g *blockMaker) block(width int, amax uint32) []float32 {
 	a := math.Float32frombits(amax)
 	floor := math.Exp2(float64(max(int(amax>>23), 1) - 127 - g.element.MaxExponent()))

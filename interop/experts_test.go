@@ -25,7 +25,7 @@ import (
 	"github.com/microscale-go/microscale/train"
 )
 
-// A mixture is a small model of bytes with four experts, of whom each token meets two.
+// A mixture is a small byte-level model with four experts, two of which are active per token.
 type mixture struct {
 	architecture string
 	config       string             // members beside those of all
@@ -55,8 +55,7 @@ var mixtures = []mixture{
 		map[string][]int64{"mlp.gate.weight": {expertCount, mixtureSize}, "self_attn.q_norm.weight": {32}, "self_attn.k_norm.weight": {32}}, "mlp.experts", qwenExpert},
 }
 
-// write makes a checkpoint of random weights, in BF16, in which expert e has those of
-// expert e + roll.
+// write makes a checkpoint of random BF16 weights. Expert e has the weights of expert e + roll.
 func (m mixture) write(t *testing.T, dir string, roll int) {
 	t.Helper()
 	shapes := map[string][]int64{"model.embed_tokens.weight": {256, mixtureSize}, "lm_head.weight": {256, mixtureSize}, "model.norm.weight": {mixtureSize}}
@@ -114,7 +113,7 @@ func (m mixture) write(t *testing.T, dir string, roll int) {
 	writeTensors(t, filepath.Join(dir, "model.safetensors"), tensors)
 }
 
-// rolled returns the name of the same tensor of another expert, so many further.
+// rolled returns the name of the same tensor in the expert at distance roll.
 func (m mixture) rolled(name string, by int) string {
 	before, after, ok := strings.Cut(name, m.experts+".")
 	if !ok || by == 0 {
@@ -125,7 +124,7 @@ func (m mixture) rolled(name string, by int) string {
 	return fmt.Sprintf("%s%s.%d.%s", before, m.experts, (n+by)%expertCount, part)
 }
 
-// decoded writes the values of a quantized checkpoint, in F32.
+// decoded writes the values of a quantized checkpoint in F32.
 func decoded(t *testing.T, dir, dst string) {
 	t.Helper()
 	source, err := hf.Open(dir)
@@ -142,8 +141,8 @@ func decoded(t *testing.T, dir, dst string) {
 	}
 }
 
-// TestTorchLlamaCPPExperts: llama.cpp runs our files of mixtures of experts, and is as
-// surprised by a text as transformers with the values of the same codes.
+// TestTorchLlamaCPPExperts: llama.cpp runs our files of mixtures of experts with the
+// cross-entropy of transformers for the decoded values.
 func TestTorchLlamaCPPExperts(t *testing.T) {
 	torch := withTorch(t, "transformers and llama.cpp are not compared on mixtures of experts", transformers4...)
 	llamaCPP := built(t, llamaCPPPackage)
@@ -176,7 +175,7 @@ func TestTorchLlamaCPPExperts(t *testing.T) {
 		for _, f := range ggufFormats {
 			path, values := filepath.Join(root, m.architecture+"-"+f.Name+".gguf"), source
 			by := profile.For(f)
-			if f.Global && m.architecture == "Qwen2MoeForCausalLM" { // a global scale is refused
+			if f.Global && m.architecture == "Qwen2MoeForCausalLM" { // a global scale is an error
 				if by, err = profile.Lookup("ggml"); err != nil {
 					t.Fatal(err)
 				}
@@ -205,9 +204,9 @@ func TestTorchLlamaCPPExperts(t *testing.T) {
 			readJSON(t, result, &got)
 			want, misplaced := theirs[f.values], math.Abs(theirs[f.other]-theirs[f.source])
 			t.Logf("%s %s: llama.cpp %.5f, transformers %.5f nats per byte; experts in another order make a difference of %.5f", f.of.architecture, f.format, got.Nats, want, misplaced)
-			// llama.cpp quantizes activations to 8 bits, as in TestLlamaCPP, and where two
-			// experts are about as good it may choose another than transformers does: what
-			// is left is a small part of what a tensor in a wrong place would make.
+			// llama.cpp quantizes activations to 8 bits, as in TestLlamaCPP. If two experts
+			// score about equally, it may choose another than transformers does. The remaining
+			// difference is a small part of the effect of a misplaced tensor.
 			if d := math.Abs(got.Nats - want); !(d < misplaced/10) || misplaced < 0.02 {
 				t.Errorf("%g nats apart; experts in another order %g", d, misplaced)
 			}

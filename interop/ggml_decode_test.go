@@ -11,7 +11,7 @@ import (
 )
 
 // TestGGMLDecode compares the values of random blocks with those of the Python package gguf.
-// Scales are any FP16 number, NaN and Inf too.
+// Scales are any FP16 number, including NaN and Inf.
 func TestGGMLDecode(t *testing.T) {
 	dir := t.TempDir()
 	script(t, python(t, "gguf==0.19.0", "numpy==2.4.6"), "ggml_decode.py", dir)

@@ -19,8 +19,8 @@ import (
 
 var installTorch = flag.Bool("torch", false, "install PyTorch from PyPI, seven gigabytes with the CUDA libraries that its package for Linux asks for")
 
-// TestLlamaFlax holds logits and gradients of the recipe that rounds nothing, from
-// a saved checkpoint, against transformers' Llama under JAX.
+// TestLlamaFlax compares logits and gradients of the unquantized recipe with transformers'
+// Llama under JAX, from a saved checkpoint.
 func TestLlamaFlax(t *testing.T) {
 	interpreter := python(t, "jax==0.4.38", "jaxlib==0.4.38", "flax==0.10.2", "transformers==4.46.3", "safetensors==0.4.5", "numpy==1.26.4")
 	compareLlamas(t, interpreter, "flax", func(c decoder.Config) bool {
@@ -28,10 +28,9 @@ func TestLlamaFlax(t *testing.T) {
 	})
 }
 
-// TestLlamaTorch is the same against PyTorch's. PyPI has no package of PyTorch for
-// processors alone on x86 Linux, and the one it has does not load without its
-// CUDA libraries; so it is installed only where -torch asks for it, and used where
-// python3 has it already.
+// TestLlamaTorch is TestLlamaFlax for PyTorch. PyPI has no CPU-only package of PyTorch for x86
+// Linux, and the package that it has does not load without its CUDA libraries. So the test
+// installs it only with -torch, and otherwise uses the one of python3 if there is one.
 func TestLlamaTorch(t *testing.T) {
 	interpreter := "python3"
 	if _, err := command(time.Minute, interpreter, "-c", "import torch, transformers, safetensors"); err != nil {
@@ -40,7 +39,7 @@ func TestLlamaTorch(t *testing.T) {
 	compareLlamas(t, interpreter, "torch", func(decoder.Config) bool { return true })
 }
 
-// Versions of transformers, with what they need to read quantized checkpoints. The
+// Versions of transformers, with the packages that they need to read quantized checkpoints. The
 // test of checkpoints adds a newer compressed-tensors to the second.
 var (
 	sharedTorch   = []string{"torch==2.13.0", "numpy==2.2.6"}
@@ -58,15 +57,15 @@ func withTorch(t testing.TB, why string, requirements ...string) string {
 	return over(t, python(t, sharedTorch...), requirements...)
 }
 
-// llamas are the models that are compared.
+// llamas are the models under test.
 var llamas = map[string]decoder.Config{
 	"grouped": {HiddenSize: 96, IntermediateSize: 160, NumHiddenLayers: 2, NumAttentionHeads: 4, NumKeyValueHeads: 2},
 	"tied":    {HiddenSize: 64, IntermediateSize: 96, NumHiddenLayers: 2, NumAttentionHeads: 2, RMSNormEps: 1e-3, TieWordEmbeddings: true},
 	"heads":   {HiddenSize: 64, IntermediateSize: 96, NumHiddenLayers: 2, NumAttentionHeads: 4, NumKeyValueHeads: 1, HeadDim: 24, RopeTheta: 500},
 }
 
-// compareLlamas saves the models that a framework has, each in both dtypes, and
-// compares them in one process, which takes long to start.
+// compareLlamas saves the models that a framework supports, each in both dtypes, and compares
+// them in one process, because starting it takes long.
 func compareLlamas(t *testing.T, interpreter, framework string, has func(decoder.Config) bool) {
 	t.Helper()
 	arguments := []string{framework}
@@ -92,8 +91,8 @@ func compareLlamas(t *testing.T, interpreter, framework string, has func(decoder
 	t.Logf("%s", scriptOutput(t, interpreter, "llama.py", arguments...))
 }
 
-// initialLlama returns a model with weights large enough for attention to choose,
-// and norms that are not one.
+// initialLlama returns a model with weights large enough for uneven attention, and norms that
+// are not one.
 func initialLlama(t *testing.T, c decoder.Config) *decoder.Model {
 	t.Helper()
 	m, err := decoder.New(c, decoder.Options{}, 5)
@@ -113,7 +112,7 @@ func initialLlama(t *testing.T, c decoder.Config) *decoder.Model {
 	return m
 }
 
-// writeExpected writes what llama.py compares: a forward and a backward pass of two
+// writeExpected writes the reference of llama.py: a forward and a backward pass of two
 // sequences.
 func writeExpected(t *testing.T, m *decoder.Model, path string) {
 	t.Helper()

@@ -34,14 +34,14 @@ const (
 
 var buildLlamaCPP = flag.Bool("build", false, "build "+llamaCPPPackage+" from its source, once: about ten minutes on two cores")
 
-// ggufFormats are those that a GGUF file of ours holds.
+// ggufFormats are the formats that our GGUF files support.
 var ggufFormats = []quant.Format{quant.BF16, quant.Q8_0, quant.MXFP4, quant.NVFP4}
 
-// small is a Llama of bytes.
+// small is a byte-level Llama.
 var small = decoder.Config{VocabSize: 256, HiddenSize: 128, IntermediateSize: 256, NumHiddenLayers: 2, NumAttentionHeads: 4, NumKeyValueHeads: 2, MaxPositionEmbeddings: 512}
 
-// trained returns a directory with a small Llama of bytes that has learned a
-// little, and text that it has not seen.
+// trained returns a directory with a small byte-level Llama after a few training steps, and a
+// held-out text.
 func trained(t *testing.T) (dir string, text []byte) {
 	t.Helper()
 	corpus, err := train.OpenCorpus("synthetic:")
@@ -68,7 +68,7 @@ func written(t *testing.T, dir, dst string, f quant.Format, convention string) {
 	writtenBy(t, dir, dst, profile.For(f), f, convention)
 }
 
-// writtenBy is written by a profile.
+// writtenBy quantizes a directory to dst by a profile.
 func writtenBy(t *testing.T, dir, dst string, by profile.Profile, f quant.Format, convention string) {
 	t.Helper()
 	source, err := hf.Open(dir)
@@ -89,8 +89,8 @@ func writtenBy(t *testing.T, dir, dst string, by profile.Profile, f quant.Format
 	}
 }
 
-// TestGGUF: llama.cpp's own reader and decoder of GGUF, package gguf, finds in our
-// files the names, the metadata and, to the bit, the values.
+// TestGGUF: llama.cpp's Python package gguf reads the names, the metadata and, bit for bit, the
+// values of our files.
 func TestGGUF(t *testing.T) {
 	interpreter := python(t, ggufPackage)
 	dir := filepath.Join(t.TempDir(), "model")
@@ -137,8 +137,8 @@ func TestGGUF(t *testing.T) {
 	}
 }
 
-// unscaled returns a weight's values without its global scale, which GGUF has in
-// a tensor of its own and llama.cpp multiplies products by, and that scale.
+// unscaled returns the values of a weight without its global scale, and that scale. GGUF stores
+// it in a separate tensor, by which llama.cpp multiplies products.
 func unscaled(t *testing.T, w *checkpoint.Weight) (tensor.Dense, float32) {
 	t.Helper()
 	rows, cols := w.Matrix()
@@ -158,8 +158,8 @@ func unscaled(t *testing.T, w *checkpoint.Weight) (tensor.Dense, float32) {
 	return q.Dequantize(0), global
 }
 
-// TestLlamaCPP: llama.cpp loads our files, generates, and is as surprised by a text
-// as our own forward pass with the same weights.
+// TestLlamaCPP: llama.cpp loads our files, generates, and computes the cross-entropy of our own
+// forward pass with the same weights.
 func TestLlamaCPP(t *testing.T) {
 	interpreter := built(t, llamaCPPPackage)
 	dir, text := trained(t)
@@ -190,8 +190,8 @@ func TestLlamaCPP(t *testing.T) {
 			if !bytes.Equal(theirs.Bytes, text) || !bytes.Equal(theirs.Back, text) {
 				t.Error("its tokens are not the bytes of the text, or do not become them again")
 			}
-			// llama.cpp quantizes activations that meet blocks to 8 bits, 32 at a time, and
-			// rounds them to BF16 otherwise; the rest is F32, as here.
+			// llama.cpp quantizes the activations of block formats to 8 bits, in blocks of 32,
+			// and those of BF16 weights to BF16; the rest is F32, as here.
 			values, activations := dir, quant.BF16
 			if f.Scaled() {
 				quantized := filepath.Join(t.TempDir(), "quantized")
@@ -211,7 +211,7 @@ func TestLlamaCPP(t *testing.T) {
 	}
 }
 
-// dequantized returns a directory with the values of a quantized one in F32.
+// dequantized returns a directory with the F32 values of a quantized one.
 func dequantized(t *testing.T, dir string) string {
 	t.Helper()
 	source, err := hf.Open(dir)
@@ -230,9 +230,9 @@ func dequantized(t *testing.T, dir string) string {
 	return dst
 }
 
-// nats returns the mean surprise of a text in windows of n bytes, under the weights
-// of a directory, with inputs of linear layers but the head in a format, and F32 for
-// the rest.
+// nats returns the mean cross-entropy of a text in nats per byte, in windows of n bytes, under
+// the weights of a directory. Inputs of linear layers except the head are quantized to a
+// format; the rest is F32.
 func nats(t *testing.T, dir string, text []byte, n int, activations quant.Format) float64 {
 	t.Helper()
 	m, err := decoder.Load(t.Context(), dir, decoder.LoadOptions{})
@@ -261,8 +261,8 @@ func nats(t *testing.T, dir string, text []byte, n int, activations quant.Format
 	return sum / float64(count)
 }
 
-// built returns the interpreter of a virtual environment with a package that PyPI
-// has as source only.
+// built returns the interpreter of a virtual environment with a package that PyPI has as source
+// only.
 func built(t testing.TB, requirement string) string {
 	t.Helper()
 	dir := environment(t, requirement, func(dir string) (string, error) {

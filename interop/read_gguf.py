@@ -31,7 +31,7 @@ def renamed(name):
 
 
 def permuted(x, head):
-    """Rows of queries and keys as llama.cpp's converter orders them."""
+    """Rows of queries and keys in the order of llama.cpp's converter."""
     heads = x.shape[0] // head
     return x.reshape(heads, 2, head // 2, x.shape[1]).swapaxes(1, 2).reshape(x.shape)
 

@@ -1,4 +1,4 @@
-"""Other people's programs at work, on one thread: python rivals.py
+"""Runs operations of other projects on one thread: python rivals.py
 
 A request is a line of JSON: "by" (a program), "work", "format", the shape "m", "n", "k",
 which is prepared and done once, or "times", how often to do it. The answer is a line:

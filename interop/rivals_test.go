@@ -16,8 +16,8 @@ import (
 	"github.com/microscale-go/microscale/tensor"
 )
 
-// rivals is work that other programs do, too, and products of formats that none of
-// them multiplies on a processor, beside those of BF16 that it would do instead.
+// rivals are operations that other programs have too. For formats that none of them multiplies
+// on a CPU, the rival is the BF16 product that would be used instead.
 var rivals = []struct {
 	work    string
 	format  quant.Format
@@ -55,9 +55,8 @@ func rivalTorch(b *testing.B) string {
 	return over(b, python(b, "torch==2.8.0", "numpy==2.2.6"), "torchao==0.13.0")
 }
 
-// BenchmarkRivals times one thread of this project and of others. Their results are
-// theirs: by their rules, and new memory each time, where ours goes to the same.
-// With -count they take turns.
+// BenchmarkRivals times this project and others on one thread. The others use their own rules
+// and allocate each result; ours reuses the destination. With -count they alternate.
 func BenchmarkRivals(b *testing.B) {
 	for _, r := range rivals {
 		name := fmt.Sprintf("work=%s/format=%s/m=%d/n=%d/k=%d", r.work, r.format, r.m, r.n, r.k)
@@ -89,7 +88,7 @@ func BenchmarkRivals(b *testing.B) {
 	}
 }
 
-// ours prepares the work, and does it once.
+// ours prepares the operation and runs it once.
 func ours(b *testing.B, work string, f quant.Format, m, n, k int) (do func(i int)) {
 	b.Helper()
 	q, activations := quant.Quantizer{Format: f}, quant.Quantizer{Format: f}
@@ -151,7 +150,7 @@ func normal(rows, cols int) tensor.Dense {
 	return x
 }
 
-// A rival is rivals.py at work.
+// A rival is a running rivals.py.
 type rival struct {
 	to   io.Writer
 	from *bufio.Reader
@@ -179,7 +178,7 @@ func startRival(b *testing.B, interpreter string) *rival {
 	return &rival{to: to, from: bufio.NewReader(from)}
 }
 
-// ask has the rival do what the request says.
+// ask sends a request to the rival.
 func (r *rival) ask(b *testing.B, request map[string]any) {
 	b.Helper()
 	line, err := json.Marshal(request)

@@ -65,7 +65,7 @@ def nats(path):
     params.use_extra_bufts = False  # kernels for AMX end in an illegal instruction with Q8_0
     model = lib.llama_model_load_from_file(path.encode(), params)
     if not model:
-        return {"refused": next((m for m in messages if "error" in m), "no model")}
+        return {"rejected": next((m for m in messages if "error" in m), "no model")}
     params = lib.llama_context_default_params()
     assert (params.n_ctx, params.n_batch, params.type_k, params.type_v) == (512, 2048, 1, 1), "the declarations are of another version"
     params.n_ctx = params.n_batch = params.n_ubatch = context
@@ -91,7 +91,7 @@ def nats(path):
         count += context - 1
     lib.llama_free(ctx)
     lib.llama_model_free(model)
-    return {"nats": total / count} if np.isfinite(total) else {"refused": str(total)}
+    return {"nats": total / count} if np.isfinite(total) else {"rejected": str(total)}
 
 
 results = {}
@@ -99,6 +99,6 @@ for path in files:
     try:
         results[path] = nats(path)
     except Exception as e:
-        results[path] = {"refused": f"{type(e).__name__}: {e}"}
+        results[path] = {"rejected": f"{type(e).__name__}: {e}"}
 with open(result, "w") as f:
     json.dump(results, f)

@@ -1,4 +1,4 @@
-"""What llama.cpp makes of a model and a text, as JSON:
+"""Loads a model in llama.cpp, generates, and computes the cross-entropy of a text, as JSON:
 python run_llamacpp.py MODEL TEXT CONTEXT RESULT"""
 
 import base64
@@ -12,7 +12,7 @@ default_params = llama_cpp.llama_cpp.llama_model_default_params
 
 
 def without_amx():
-    """Its kernels for AMX end in an illegal instruction with Q8_0, whoever wrote the file."""
+    """Works around its AMX kernels, which execute an illegal instruction for any file with Q8_0."""
     params = default_params()
     params.use_extra_bufts = False
     return params

@@ -26,7 +26,7 @@ def nats(directory):
         logits -= logits.max(axis=1, keepdims=True)
         total += (np.log(np.exp(logits).sum(axis=1)) - logits[np.arange(context - 1), window[1:]]).sum()
         count += context - 1
-    return {"nats": total / count} if np.isfinite(total) else {"refused": str(total)}
+    return {"nats": total / count} if np.isfinite(total) else {"rejected": str(total)}
 
 
 results = {}
@@ -34,6 +34,6 @@ for directory in directories:
     try:
         results[directory] = nats(directory)
     except Exception as e:
-        results[directory] = {"refused": f"{type(e).__name__}: {e}"}
+        results[directory] = {"rejected": f"{type(e).__name__}: {e}"}
 with open(result, "w") as f:
     json.dump(results, f)

@@ -15,10 +15,10 @@ import (
 	"github.com/microscale-go/microscale/safetensors"
 )
 
-// pythonSafetensors is the reference package and what it needs to open a file.
+// pythonSafetensors is the reference package with its dependencies for opening a file.
 var pythonSafetensors = []string{"safetensors==0.8.0", "numpy==2.4.6"}
 
-// A description is what container.py says of a file.
+// A description is the report of container.py on a file.
 type description struct {
 	Metadata map[string]string    `json:"metadata"`
 	Tensors  map[string]described `json:"tensors"`
@@ -30,7 +30,7 @@ type described struct {
 	SHA256 string  `json:"sha256"`
 }
 
-// A plannedTensor is one tensor of a file, as container.py is told to write it.
+// A plannedTensor is one tensor of a file in a request to container.py.
 type plannedTensor struct {
 	Name  string  `json:"name"`
 	Dtype string  `json:"dtype"` // NumPy's name; empty where the package writes none such
@@ -41,8 +41,7 @@ type plannedTensor struct {
 	data []byte
 }
 
-// numpyNames maps dtypes to those that the Python package writes. It also reads those of six
-// bits.
+// numpyNames maps dtypes to those that the Python package writes. It also reads six-bit dtypes.
 var numpyNames = map[string]string{
 	"BOOL": "bool", "F4": "float4_e2m1fn_x2", "U8": "uint8", "I8": "int8", "F8_E5M2": "float8_e5m2",
 	"F8_E4M3": "float8_e4m3fn", "F8_E8M0": "float8_e8m0fnu", "F8_E4M3FNUZ": "float8_e4m3fnuz",
@@ -51,8 +50,8 @@ var numpyNames = map[string]string{
 	"U64": "uint64",
 }
 
-// metadata is hard to spell. oneKey is what Python can write the same way twice:
-// it orders several keys at random.
+// metadata has difficult strings. oneKey is metadata that Python writes reproducibly: it orders
+// several keys at random.
 var (
 	oneKey   = map[string]string{"a \"quoted\" key": "ü\n\t\\ 中 😀 \u0001\u007f</>&\u2028"}
 	metadata = map[string]string{"format": "pt", "": "an empty key", "a \"quoted\" key": oneKey["a \"quoted\" key"]}
@@ -92,7 +91,7 @@ func plan() []plannedTensor {
 	return tensors
 }
 
-// write makes a file of the tensors with our package.
+// write writes a file of the tensors with our package.
 func write(t *testing.T, path string, tensors []plannedTensor, metadata map[string]string) {
 	t.Helper()
 	specs := make([]safetensors.Spec, len(tensors))
@@ -133,8 +132,8 @@ func describe(t *testing.T, interpreter, path string) description {
 	return d
 }
 
-// sameAsPython compares what our package reads in a file, every byte of it,
-// with what the Python package does.
+// sameAsPython compares every byte that our package reads in a file with those of the Python
+// package.
 func sameAsPython(t *testing.T, interpreter, path string) {
 	t.Helper()
 	want := describe(t, interpreter, path)
@@ -164,7 +163,7 @@ func sameAsPython(t *testing.T, interpreter, path string) {
 	}
 }
 
-// TestSafetensorsRead: Python reads our file of all dtypes as we do.
+// TestSafetensorsRead: Python and this module read our file of all dtypes alike.
 func TestSafetensorsRead(t *testing.T) {
 	interpreter := python(t, pythonSafetensors...)
 	path := filepath.Join(t.TempDir(), "ours.safetensors")
@@ -181,8 +180,7 @@ func TestSafetensorsRead(t *testing.T) {
 	}
 }
 
-// TestSafetensorsWrite: of the same tensors Python writes the same file as we
-// do, byte by byte.
+// TestSafetensorsWrite: Python and this module write identical files for the same tensors.
 func TestSafetensorsWrite(t *testing.T) {
 	interpreter := python(t, pythonSafetensors...)
 	dir := t.TempDir()

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestSkips: tests are skipped by skipf alone, so that -no-skip makes each skip a failure.
+// TestSkips: tests are skipped by skipf only, so that -no-skip makes each skip a failure.
 func TestSkips(t *testing.T) {
 	names, err := filepath.Glob("*_test.go")
 	if err != nil {

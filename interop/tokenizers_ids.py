@@ -35,7 +35,7 @@ GPT2 = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "u
 DIGITS = {"type": "Sequence", "pretokenizers": [{"type": "Digits", "individual_digits": True}, GPT2]}
 
 # Vocabulary, pre-tokenizer, normalizer, ignore_merges. The patterns of some do not belong to the
-# vocabulary: they are tried with it all the same.
+# vocabulary, but are tested with it too.
 CASES = {
     "gpt-2": ("gpt-2", GPT2, None, False),
     "smollm": ("starcoder", DIGITS, None, False),

@@ -35,8 +35,8 @@ var tokenizerCases = map[string]struct{ vocabulary, pre string }{
 	"llama2":    {"llama-spm", ""},
 }
 
-// TestTokenizers compares ids and decoded texts with Python's package tokenizers, on picked and
-// random texts, for tokenizer.json files and GGUF metadata.
+// TestTokenizers compares ids and decoded texts with Python's package tokenizers, on selected
+// and random texts, for tokenizer.json files and GGUF metadata.
 func TestTokenizers(t *testing.T) {
 	if !*vocabularies {
 		skipf(t, "-vocabularies is not set")
@@ -73,7 +73,7 @@ func TestTokenizers(t *testing.T) {
 	}
 }
 
-// fromGGUF reads the tokenizer of a vocabulary as if the file named another pre-tokenizer.
+// fromGGUF reads the tokenizer of a vocabulary with another pre-tokenizer.
 func fromGGUF(file, pre string) (*tokenizer.Tokenizer, error) {
 	f, err := gguf.Open(file)
 	if err != nil {
@@ -88,7 +88,7 @@ func fromGGUF(file, pre string) (*tokenizer.Tokenizer, error) {
 	})
 }
 
-// compareTokenizer reads what Python's tokenizers has, a JSON object per line.
+// compareTokenizer reads the output of Python's tokenizers, one JSON object per line.
 func compareTokenizer(t *testing.T, file string, tok *tokenizer.Tokenizer, least int) {
 	t.Helper()
 	in, err := os.Open(file)
@@ -134,7 +134,8 @@ func compareTokenizer(t *testing.T, file string, tok *tokenizer.Tokenizer, least
 	t.Logf("%d texts, %d differences, %.1f MB/s", texts, bad, float64(size)/1e6/took.Seconds())
 }
 
-// llamaModels returns a folder with the vocabularies and the chat templates of llama.cpp's tests.
+// llamaModels returns a directory with the vocabularies and chat templates of llama.cpp's
+// tests.
 func llamaModels(t *testing.T) string {
 	return environment(t, "llama-cpp-models-0.3.36", func(dir string) (string, error) {
 		arguments := []string{"-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps", "--no-binary=:all:", "--dest", dir, "llama-cpp-python==0.3.36"}
@@ -153,7 +154,7 @@ func llamaModels(t *testing.T) string {
 	})
 }
 
-// extract writes the files of an archive whose names match a pattern to a folder.
+// extract writes the files of an archive whose names match a pattern to a directory.
 func extract(archive, dir string, patterns ...string) error {
 	in, err := os.Open(archive)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/microscale-go/microscale/format"
 )
 
-// torchCasts are PyTorch's casts from float32 on a CPU: E4M3 saturates, infinities too,
+// torchCasts are PyTorch's casts from float32 on a CPU: E4M3 saturates, including infinities,
 // and the others overflow.
 var torchCasts = []struct {
 	dtype    string

@@ -54,7 +54,7 @@ func TestParseHeaderEmptyTensors(t *testing.T) {
 	}
 }
 
-// badHeaders has a header for each fault, and the error it gives.
+// badHeaders has a header for each fault, with its error.
 var badHeaders = []struct {
 	name   string
 	json   string

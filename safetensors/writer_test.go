@@ -201,8 +201,8 @@ func TestDiskFull(t *testing.T) {
 	}
 }
 
-// TestWriterSync: a disk that fails at the end names the file too. A descriptor
-// that is closed under the writer's feet fails as such a disk does.
+// TestWriterSync: the error of a disk that fails at the end names the file. Closing the
+// descriptor behind the writer's back simulates such a disk.
 func TestWriterSync(t *testing.T) {
 	w, path := create(t)
 	write(t, w, "a.scale", []byte{1, 2, 3}, 0)

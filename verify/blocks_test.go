@@ -53,8 +53,8 @@ func TestBlocksOf(t *testing.T) {
 	}
 }
 
-// TestBlocksOfTensor: the one scale of a tensor is counted with its first tile, and the
-// blocks of a row under one scale are of BlockLength elements.
+// TestBlocksOfTensor: a single scale of a tensor is counted with its first tile. Without column
+// blocks, errors are measured over blocks of BlockLength elements.
 func TestBlocksOfTensor(t *testing.T) {
 	x := tensor.New(2, 80)
 	for i := range x.Data {
@@ -81,8 +81,8 @@ func TestBlocksOfTensor(t *testing.T) {
 	}
 }
 
-// TestBlocksMerge: counts are added, the worst block is the first of equals, and so is
-// what is reported of elements and scales beyond the bound.
+// TestBlocksMerge: merging adds counts and reports. Of equally bad blocks, the first is the
+// worst.
 func TestBlocksMerge(t *testing.T) {
 	worst := func(loss float64, row int) Blocks {
 		return Blocks{Count: 2, ZeroScales: 3, Lost: 5, Unchecked: 7, Row: row, Col: row + 1, Width: row + 2, loss: loss}

@@ -16,7 +16,7 @@ import (
 	"github.com/microscale-go/microscale/verify"
 )
 
-// attention is a checkpoint with siblings, of any extent.
+// attention is a checkpoint with siblings of the given sizes.
 func attention(t *testing.T, rows, cols int64) string {
 	t.Helper()
 	d := &directory{tensors: map[string]entry{}, config: map[string]any{"model_type": "llama", "torch_dtype": "bfloat16"}}
@@ -53,7 +53,7 @@ func stored(t *testing.T, src *checkpoint.Model, f quant.Format, convention, sch
 	return dst
 }
 
-// TestClientsRead: which schemes each client reads, of checkpoints that are sound.
+// TestClientsRead: which schemes of sound checkpoints each client reads.
 func TestClientsRead(t *testing.T) {
 	src := open(t, attention(t, 128, 128))
 	for _, tc := range []struct {
@@ -98,8 +98,7 @@ func TestClientsRead(t *testing.T) {
 	}
 }
 
-// TestClientRules: what a client refuses or misreads in a checkpoint that its
-// convention allows, one damage at a time.
+// TestClientRules: each damage is valid in the convention, but a client rejects or misreads it.
 func TestClientRules(t *testing.T) {
 	const layer = "model.layers.0."
 	for _, tc := range []struct {
@@ -187,7 +186,7 @@ func TestClientRules(t *testing.T) {
 	}
 }
 
-// TestBlocks: the worst block of a weight, scales of zero, and blocks that are lost.
+// TestBlocks: the worst block of a weight, zero scales, and blocks flushed to zero.
 func TestBlocks(t *testing.T) {
 	const name = "model.layers.0.mlp.up_proj.weight"
 	src := attention(t, 32, 128)

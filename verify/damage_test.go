@@ -14,19 +14,19 @@ import (
 	"github.com/microscale-go/microscale/verify"
 )
 
-// groupOf returns the group of quantization_config.
+// groupOf returns the only group of quantization_config.
 func groupOf(d *directory) map[string]any {
 	return d.quantization()["config_groups"].(map[string]any)["group_0"].(map[string]any)
 }
 
-// weightsOf returns what quantization_config says of the weights.
+// weightsOf returns the arguments of weights in quantization_config.
 func weightsOf(d *directory) map[string]any { return groupOf(d)["weights"].(map[string]any) }
 
-// inputOf returns what quantization_config says of the activations.
+// inputOf returns the arguments of activations in quantization_config.
 func inputOf(d *directory) map[string]any { return groupOf(d)["input_activations"].(map[string]any) }
 
-// static returns the damage of activations whose scales are stored, and of these
-// scales for some of the modules.
+// static returns a damage that declares static activations but stores scales for some modules
+// only.
 func static(dynamic any, suffix string, modules ...string) func(*directory) {
 	return func(d *directory) {
 		groupOf(d)["input_activations"] = map[string]any{"num_bits": 8, "type": "float", "dynamic": dynamic}
@@ -36,12 +36,12 @@ func static(dynamic any, suffix string, modules ...string) func(*directory) {
 	}
 }
 
-// remove returns the damage of a tensor that is gone.
+// remove returns a damage that removes a tensor.
 func remove(name string) func(*directory) {
 	return func(d *directory) { delete(d.tensors, name) }
 }
 
-// edit returns the damage of a tensor whose entry is changed.
+// edit returns a damage that edits the entry of a tensor.
 func edit(name string, change func(*entry)) func(*directory) {
 	return func(d *directory) {
 		e := d.tensors[name]
@@ -53,14 +53,14 @@ func edit(name string, change func(*entry)) func(*directory) {
 	}
 }
 
-// ignore returns the damage of an ignore list.
+// ignore returns a damage that replaces the ignore list.
 func ignore(modules ...any) func(*directory) {
 	return func(d *directory) { d.quantization()["ignore"] = modules }
 }
 
 const ct, plain = "compressed-tensors", "plain"
 
-// damages are faults of structure. Each is found, and named.
+// damages are structural faults, with the problems that verify must report.
 var damages = []struct {
 	name, format, convention string
 	damage                   func(*directory)
@@ -196,7 +196,7 @@ var damages = []struct {
 	{"copy with another sign of zero", "mxfp8", ct, edit("lm_head.weight", func(e *entry) { e.data[1] ^= 0x80 }), "lm_head.weight: 1 of its bf16 elements differ"},
 }
 
-// configured returns the damage of a quantization_config of another format.
+// configured returns a damage that replaces quantization_config by that of another format.
 func configured(name string) func(*directory) {
 	return func(d *directory) {
 		f, err := quant.Lookup(name)
@@ -219,7 +219,7 @@ func configured(name string) func(*directory) {
 	}
 }
 
-// described returns the damage of what a plain file's metadata says of a weight.
+// described returns a damage of the metadata of a weight in a plain file.
 func described(text string) func(*directory) {
 	return func(d *directory) {
 		d.metadata = maps.Clone(d.metadata)
@@ -227,8 +227,8 @@ func described(text string) func(*directory) {
 	}
 }
 
-// TestDamage damages a good checkpoint in every way that verify looks for, and
-// in some that are none of its concern, where want is empty.
+// TestDamage damages a sound checkpoint in every way that verify checks, and in some that it
+// ignores, with an empty want.
 func TestDamage(t *testing.T) {
 	src := open(t, source(t))
 	good := map[[2]string]string{}
@@ -267,8 +267,8 @@ func TestDamage(t *testing.T) {
 	}
 }
 
-// TestTwice: the problems of a damaged checkpoint are in the same words and the
-// same order every time, and each is there once.
+// TestTwice: the problems of a damaged checkpoint have the same words and order in every run,
+// without duplicates.
 func TestTwice(t *testing.T) {
 	src := open(t, source(t))
 	d := readDirectory(t, quantized(t, src, "nvfp4", ct))

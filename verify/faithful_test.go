@@ -26,8 +26,8 @@ const (
 	keys    = "model.layers.0.self_attn.k_proj"
 )
 
-// siblings writes a checkpoint of q, k and v that share scales of whole tensors, a
-// weight of edge cases, an embedding and a norm, in a dtype.
+// siblings writes a checkpoint of q, k and v that share global scales, a weight of edge cases,
+// an embedding and a norm, in the given dtype.
 func siblings(t *testing.T, dtype safetensors.Dtype, scale float64) string {
 	t.Helper()
 	d := &directory{tensors: map[string]entry{}, metadata: map[string]string{"format": "pt"}, config: map[string]any{"torch_dtype": "bfloat16"}}
@@ -75,7 +75,7 @@ func siblings(t *testing.T, dtype safetensors.Dtype, scale float64) string {
 	return dir
 }
 
-// quantizedBy is quantized with a quantizer and a scheme.
+// quantizedBy quantizes a checkpoint with a quantizer and a scheme.
 func quantizedBy(t *testing.T, src *checkpoint.Model, q quant.Quantizer, c *checkpoint.Convention, scheme string) string {
 	t.Helper()
 	o := convert.QuantizeOptions{Quantizer: q, Convention: c.Name, Scheme: scheme}
@@ -95,8 +95,8 @@ func quantizedBy(t *testing.T, src *checkpoint.Model, q quant.Quantizer, c *chec
 	return dst
 }
 
-// TestFaithful: verify finds no problem in a checkpoint of any format, by any profile,
-// scale rule and search, in any convention.
+// TestFaithful: verify finds no problem in sound checkpoints of any format, profile, scale
+// rule, search and convention.
 func TestFaithful(t *testing.T) {
 	sources := map[string]*checkpoint.Model{"bf16": open(t, siblings(t, safetensors.BF16, 0.02))}
 	if !testing.Short() {
@@ -155,7 +155,7 @@ func TestFaithful(t *testing.T) {
 	}
 }
 
-// part returns the tensor of a weight's codes or scales.
+// part returns the tensor of the codes or scales of a weight.
 func part(t *testing.T, dst *checkpoint.Model, module string, p checkpoint.Part) (name string) {
 	t.Helper()
 	w, ok := dst.Lookup(module + ".weight")
@@ -169,7 +169,7 @@ func part(t *testing.T, dst *checkpoint.Model, module string, p checkpoint.Part)
 	return info.Name
 }
 
-// times returns a scale of a format times 2^k, in bytes.
+// times multiplies a scale by 2^k and returns its bytes.
 func times(f quant.Format, scale []byte, k int) {
 	switch f.Scale {
 	case format.E8M0:
@@ -182,8 +182,8 @@ func times(f quant.Format, scale []byte, k int) {
 	}
 }
 
-// TestCorrupted damages the data of a checkpoint in every format, and leaves its structure as
-// it is. Each damage is found in the weight that has it.
+// TestCorrupted damages the data of a checkpoint in every format but not its structure. Verify
+// reports each damage in the right weight.
 func TestCorrupted(t *testing.T) {
 	src := open(t, siblings(t, safetensors.BF16, 0.02))
 	codes := func(do func(f quant.Format, codes []byte)) func(*testing.T, quant.Format, *checkpoint.Model, *directory) {
@@ -319,7 +319,7 @@ func TestCorrupted(t *testing.T) {
 	}
 }
 
-// TestMinSQNR: the threshold applies to quantized weights alone.
+// TestMinSQNR: the threshold applies to quantized weights only.
 func TestMinSQNR(t *testing.T) {
 	src := open(t, siblings(t, safetensors.BF16, 0.02))
 	dst := open(t, quantized(t, src, "nvfp4", ct))
@@ -332,8 +332,8 @@ func TestMinSQNR(t *testing.T) {
 	}
 }
 
-// TestRounded: a dequantized checkpoint has the values of the quantized one, rounded to
-// its dtype, and one that differs is found.
+// TestRounded: a dequantized checkpoint must have the values of the quantized one, rounded to
+// its dtype.
 func TestRounded(t *testing.T) {
 	src := open(t, source(t))
 	small := open(t, quantized(t, src, "nvfp4", ct))
@@ -360,8 +360,7 @@ func TestRounded(t *testing.T) {
 	}
 }
 
-// TestTiles: what is found in a tile is kept when others follow, and the first of it is
-// named: of a weight that takes several tiles.
+// TestTiles: verify keeps the findings of each tile of a weight, and names the first.
 func TestTiles(t *testing.T) {
 	d := &directory{tensors: map[string]entry{}, metadata: map[string]string{"format": "pt"}, config: map[string]any{"torch_dtype": "bfloat16"}}
 	const rows, cols = 1600, 256 // of which a tile has 512 rows
@@ -396,8 +395,8 @@ func TestTiles(t *testing.T) {
 	}
 }
 
-// TestOtherDtype: an unquantized weight of another dtype is compared with the source's
-// values as that dtype rounds them.
+// TestOtherDtype: an unquantized weight of another dtype is compared with the values of the
+// source, rounded to that dtype.
 func TestOtherDtype(t *testing.T) {
 	d := &directory{tensors: map[string]entry{}, metadata: map[string]string{"format": "pt"}, config: map[string]any{}}
 	floats := func(x ...float32) (data []byte) {

@@ -11,7 +11,7 @@ import (
 	"github.com/microscale-go/microscale/safetensors"
 )
 
-// modelOf is a checkpoint of a model type with one weight of 256×256, and a head.
+// modelOf is a checkpoint of a model type with one weight of 256×256 and a head.
 func modelOf(t *testing.T, modelType, module string) *checkpoint.Model {
 	t.Helper()
 	d := &directory{tensors: map[string]entry{}, config: map[string]any{"model_type": modelType, "torch_dtype": "bfloat16"}}
@@ -23,8 +23,7 @@ func modelOf(t *testing.T, modelType, module string) *checkpoint.Model {
 	return open(t, dir)
 }
 
-// TestModelRules: what a client cannot run of an architecture, and does run of others or in
-// other formats.
+// TestModelRules: the combinations of architecture and format that a client cannot run.
 func TestModelRules(t *testing.T) {
 	const (
 		expert  = "model.layers.1.mlp.experts.3.up_proj"

@@ -17,8 +17,8 @@ import (
 	"github.com/microscale-go/microscale/verify"
 )
 
-// TestRecordDamage: a code that changed to another valid one since it was written is a
-// problem, though its error alone is not.
+// TestRecordDamage: a code that changed to another valid code is a problem by its checksum,
+// even if the error of the weight is plausible.
 func TestRecordDamage(t *testing.T) {
 	c, err := sample.Open(context.Background(), sample.Name)
 	if err != nil {
@@ -70,7 +70,7 @@ func TestRecordDamage(t *testing.T) {
 	}
 }
 
-// TestRecordDamageGGUF: as TestRecordDamage, for a GGUF file.
+// TestRecordDamageGGUF is TestRecordDamage for a GGUF file.
 func TestRecordDamageGGUF(t *testing.T) {
 	c, err := sample.Open(context.Background(), sample.Name)
 	if err != nil {

@@ -24,13 +24,13 @@ import (
 	"github.com/microscale-go/microscale/verify"
 )
 
-// An entry is a tensor of a file that a test takes apart and puts together.
+// An entry is a tensor of a file in memory.
 type entry struct {
 	safetensors.Spec
 	data []byte
 }
 
-// A directory is a checkpoint of one file, in memory.
+// A directory is a checkpoint of one file in memory.
 type directory struct {
 	tensors  map[string]entry
 	metadata map[string]string
@@ -106,7 +106,7 @@ func (d *directory) set(name string, dtype safetensors.Dtype, shape []int64, dat
 	d.tensors[name] = entry{safetensors.Spec{Name: name, Dtype: dtype, Shape: shape}, data}
 }
 
-// values returns BF16 numbers, normal ones.
+// values returns normally distributed BF16 numbers.
 func values(t *testing.T, seed uint64, n int) []byte {
 	t.Helper()
 	rnd := rand.New(rand.NewPCG(seed, 0))
@@ -121,8 +121,8 @@ func values(t *testing.T, seed uint64, n int) []byte {
 	return data
 }
 
-// source writes a small checkpoint: two weights to quantize, one that stays, a
-// norm and integers.
+// source writes a small checkpoint: two weights to quantize, one that is left unquantized, a
+// norm, and integers.
 func source(t *testing.T) string {
 	t.Helper()
 	d := &directory{
@@ -159,7 +159,7 @@ func compare(t *testing.T, src, dst *checkpoint.Model, o verify.Options) *verify
 	return r
 }
 
-// quantized converts src and returns the result's directory.
+// quantized converts src and returns the directory of the result.
 func quantized(t *testing.T, src *checkpoint.Model, formatName, convention string) string {
 	t.Helper()
 	f, err := quant.Lookup(formatName)
@@ -177,8 +177,8 @@ func quantized(t *testing.T, src *checkpoint.Model, formatName, convention strin
 	return dst
 }
 
-// TestFigures compares what verify says with figures computed here from the
-// decoded values, in float64.
+// TestFigures compares the figures of Compare with those computed here from decoded values in
+// float64.
 func TestFigures(t *testing.T) {
 	src := open(t, source(t))
 	dst := open(t, quantized(t, src, "mxfp4", ct))
@@ -215,8 +215,8 @@ func TestFigures(t *testing.T) {
 	}
 }
 
-// TestThreads: the number of threads changes no figure, and progress counts the
-// bytes of the source once.
+// TestThreads: the number of threads changes no figure, and progress counts the bytes of the
+// source once.
 func TestThreads(t *testing.T) {
 	src := open(t, source(t))
 	dst := open(t, quantized(t, src, "nvfp4", ct))
@@ -228,8 +228,7 @@ func TestThreads(t *testing.T) {
 	}
 }
 
-// TestProgress: the comparison reports the bytes of the source, then those of dst, whose
-// checksums it compares.
+// TestProgress: Compare reports the bytes of the source, then those of dst for its checksums.
 func TestProgress(t *testing.T) {
 	src := open(t, source(t))
 	dst := open(t, quantized(t, src, "nvfp4", ct))
@@ -253,7 +252,7 @@ func TestProgress(t *testing.T) {
 	}
 }
 
-// TestShortened: a file that becomes shorter while it is compared is an error.
+// TestShortened: a file that is truncated during the comparison is an error.
 func TestShortened(t *testing.T) {
 	dir := source(t)
 	src := open(t, dir)
