@@ -8,7 +8,7 @@ import (
 	"github.com/microscale-go/microscale/tensor"
 )
 
-// The same block, by everyone who has MXFP4.
+// Quantize the same block with every profile that defines MXFP4.
 func Example() {
 	x := tensor.Of(1, 4, []float32{7, 2.5, -0.5, 1.25})
 	for _, p := range profile.All() {

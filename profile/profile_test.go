@@ -20,8 +20,8 @@ var (
 	belowM6 = float32(0x1p-6 * (1 - 0x1p-10))
 )
 
-// A sample is a row of elements, in blocks of the format's width of which the
-// last is filled with zeros, and what each profile makes of it.
+// A sample is a row of elements, in blocks of the format's width, the last padded with zeros,
+// and the result of each profile.
 type sample struct {
 	name   string
 	format quant.Format
@@ -36,7 +36,7 @@ type outcome struct {
 	codes    string // one byte each, blocks separated by a space, trailing zeros of a block left out
 }
 
-// What each library does was worked out by hand from its published algorithm.
+// The expected results were computed by hand from each library's published algorithm.
 var samples = []sample{
 	{"max-at-1.75", quant.MXFP4, [][]float32{{7, 3.5}}, 0, []outcome{
 		{"te", "80", "0604"},                       // 7 > 6: the next scale; 3.5 is a tie, to 4
@@ -81,7 +81,7 @@ var samples = []sample{
 		{"te modelopt compressed-tensors", "80", "77"},
 		{"ocp torchao microxcaling", "7f", "7e"},
 	}},
-	// The elements of microxcaling's own E4M3 test, in a block whose scale is 1.
+	// The elements of microxcaling's E4M3 test, in a block whose scale is 1.
 	{"microxcaling-test", quant.MXFP8, [][]float32{{485, 475, 400, -485, -475, -450, 0x1p-6, -0x1p-6}}, 0, []outcome{
 		{"microxcaling", "7f", "7e7e7dfefefe0888"}, // 400 is a tie, away from 384
 		{"ocp torchao", "7f", "7e7e7cfefefe0888"},
@@ -98,7 +98,7 @@ var samples = []sample{
 		{"te ocp torchao microxcaling", "7d", "182020"},
 		{"quark", "7d", "180000"},
 	}},
-	// The scale makes -2^-133 a zero before it is rounded.
+	// Under this scale, -2^-133 is zero before it is rounded.
 	{"underflow", quant.NVFP4, [][]float32{{2688 * 0x1p20, -0x1p-133}}, 0, []outcome{
 		{"te torchao", "7e", "0708"},
 		{"compressed-tensors", "7e", "07"},
@@ -193,8 +193,8 @@ var samples = []sample{
 		{"modelopt", "3cc92492", "7e"},
 		{"compressed-tensors", "3cc90000", "7e"},
 	}},
-	// 1.015625 is 151.67 steps of 3/448, and 151.96 of it in BF16, which BF16
-	// makes 152: a tie that 144 and 160 did not have.
+	// 1.015625 is 151.67 steps of 3/448. Divided in BF16 it is 151.96, which rounds to 152 in
+	// BF16: a tie of 144 and 160 that float32 does not have.
 	{"bf16-quotient", quant.FP8Row, [][]float32{{3, 1.015625}}, 0, []outcome{
 		{"te torchao modelopt", "3bdb6db7", "7e71"},
 		{"compressed-tensors", "3bdb0000", "7e72"},
@@ -282,7 +282,7 @@ func checkSample(t *testing.T, s sample, name string, want outcome) {
 	}
 }
 
-// trimCodes leaves out trailing zeros, which samples write where they matter.
+// trimCodes omits trailing zeros, as the samples do.
 func trimCodes(s string) string {
 	blocks := strings.Split(s, " ")
 	for i, b := range blocks {
@@ -294,8 +294,8 @@ func trimCodes(s string) string {
 	return strings.TrimRight(strings.Join(blocks, " "), " ")
 }
 
-// TestModelOptTyped: PyTorch divides a BF16 tensor by a number in BF16, so that the
-// quotient under ModelOpt's scale of the whole tensor rounds twice.
+// TestModelOptTyped: PyTorch divides a BF16 tensor by a scalar in BF16, so the quotient under
+// ModelOpt's scale of the whole tensor rounds twice.
 func TestModelOptTyped(t *testing.T) {
 	p, err := Lookup("modelopt")
 	if err != nil {
@@ -359,7 +359,7 @@ func TestGlobalScales(t *testing.T) {
 	}
 }
 
-// TestDefined: which formats each profile has, and what asking for another says.
+// TestDefined: which formats each profile defines, and the error for others.
 func TestDefined(t *testing.T) {
 	mx := "mxfp8 mxfp8-e5m2 mxfp6-e3m2 mxfp6-e2m3 mxfp4"
 	fp8 := "fp8-tensor fp8-row fp8-vec128 fp8-block128"
@@ -412,7 +412,7 @@ func TestDefined(t *testing.T) {
 	}
 }
 
-// TestDefault: Transformer Engine's quantizers are those without any field set.
+// TestDefault: the quantizers of Transformer Engine's profile have no field set.
 func TestDefault(t *testing.T) {
 	if Default().Name != "te" || All()[0].Name != "te" {
 		t.Errorf("the default is %s", Default())
@@ -437,7 +437,7 @@ func TestDefault(t *testing.T) {
 	}
 }
 
-// TestQuantizerIsACopy: what a caller changes stays his.
+// TestQuantizerIsACopy: a change to a returned quantizer does not affect the profile.
 func TestQuantizerIsACopy(t *testing.T) {
 	p, err := Lookup("ocp")
 	if err != nil {
