@@ -41,6 +41,7 @@ mma: format internal/cpu
 internal/mmatest: mma format
 tensor: format internal/cpu
 measure: tensor internal/cpu
+internal/evaluate: tensor internal/parallel
 safetensors: format tensor internal/bounded
 internal/checksum: safetensors
 gguf:

@@ -1,0 +1,292 @@
+package evaluate
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/microscale-go/microscale/tensor"
+)
+
+// A Stream evaluates layer by layer: it reads a layer, applies it to all windows, and drops it.
+// The residual streams of all windows are in files of Dir, in F32, so that results have the bits
+// of an evaluation window by window. The state is saved after each layer, and a Run of the same
+// evaluation resumes there. Dir is removed at the end.
+type Stream struct {
+	Dir string // is created; it may hold the state of an interrupted run
+	Key string // describes the evaluation: models, text, windows and options
+}
+
+// streamState is the name of the file with the state of a stream.
+const streamState = "state.json"
+
+// A state is what a stream saves after a layer.
+type state struct {
+	Key    string          `json:"key"`
+	Layers int             `json:"layers"` // that all windows passed
+	Errors [][]LayerErrors `json:"errors"`
+	Amaxes *Amaxes         `json:"amaxes,omitempty"`
+}
+
+// residuals returns the file of the residual stream of a stack after a number of layers.
+func (s *Stream) residuals(stack, layers int) string {
+	return filepath.Join(s.Dir, fmt.Sprintf("%d-%d.f32", stack, layers))
+}
+
+// begin creates the folder, or reads the state of an interrupted run.
+func (s *Stream) begin() (st state, resumed bool, err error) {
+	data, err := os.ReadFile(filepath.Join(s.Dir, streamState))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		if err := os.MkdirAll(s.Dir, 0o777); err != nil {
+			return st, false, err
+		}
+		others, err := os.ReadDir(s.Dir)
+		if err == nil && len(others) > 0 {
+			err = fmt.Errorf("%s: the directory is not empty and holds no interrupted evaluation: remove it, or name another", s.Dir)
+		}
+		if err == nil {
+			err = s.save(state{Key: s.Key, Layers: -1})
+		}
+		return state{}, false, err
+	case err != nil:
+		return st, false, err
+	}
+	if err := json.Unmarshal(data, &st); err != nil {
+		return st, false, fmt.Errorf("%s: not the state of an evaluation: %w", filepath.Join(s.Dir, streamState), err)
+	}
+	if st.Key != s.Key {
+		return st, false, fmt.Errorf("%s: holds an interrupted evaluation of something else: remove it, or name another directory", s.Dir)
+	}
+	if st.Layers < 0 { // interrupted before the first layer
+		return state{}, false, nil
+	}
+	return st, true, nil
+}
+
+// save replaces the state.
+func (s *Stream) save(st state) error {
+	data, err := json.Marshal(st)
+	if err != nil {
+		return err
+	}
+	name := filepath.Join(s.Dir, streamState)
+	if err := os.WriteFile(name+".new", data, 0o666); err != nil {
+		return err
+	}
+	return os.Rename(name+".new", name)
+}
+
+// byLayer reads each layer once and applies it to all windows.
+func (w *walk) byLayer(ctx context.Context) error {
+	st, resumed, err := w.Stream.begin()
+	if err != nil {
+		return err
+	}
+	if resumed {
+		w.result.Layers = st.Errors
+		if w.Amaxes != nil && st.Amaxes != nil {
+			*w.Amaxes = *st.Amaxes
+		}
+		w.done = st.Layers * len(w.Windows)
+	} else if err := w.embed(); err != nil {
+		return err
+	}
+	n := w.stacks[0].Layers()
+	next := w.prefetch(ctx, st.Layers)
+	for l := st.Layers; l < n; l++ {
+		loaded := <-next
+		if loaded.err != nil {
+			return loaded.err
+		}
+		if l+1 < n {
+			next = w.prefetch(ctx, l+1)
+		}
+		if err := w.streamLayer(ctx, l, loaded.layers); err != nil {
+			if l+1 < n {
+				<-next // it reads the sources, which the caller closes
+			}
+			return err
+		}
+	}
+	if err := w.scoreAll(ctx, n); err != nil {
+		return err
+	}
+	return os.RemoveAll(w.Stream.Dir)
+}
+
+// A loading is the result of load.
+type loading struct {
+	layers []Layer
+	err    error
+}
+
+// prefetch loads layer l, if there is one, while others compute.
+func (w *walk) prefetch(ctx context.Context, l int) <-chan loading {
+	result := make(chan loading, 1)
+	if l >= w.stacks[0].Layers() {
+		return result
+	}
+	go func() {
+		layers, err := w.load(ctx, l)
+		result <- loading{layers, err}
+	}()
+	return result
+}
+
+// embed writes the residual streams before the first layer.
+func (w *walk) embed() error {
+	files, err := w.create(0)
+	if err != nil {
+		return err
+	}
+	for _, window := range w.Windows {
+		for k, s := range w.stacks {
+			x, err := s.Embed(window.Tokens)
+			if err == nil {
+				err = files[k].append(x)
+			}
+			if err != nil {
+				return errors.Join(err, closeAll(files))
+			}
+		}
+	}
+	if err := closeAll(files); err != nil {
+		return err
+	}
+	return w.save(0)
+}
+
+// save saves the state after a number of layers.
+func (w *walk) save(layers int) error {
+	return w.Stream.save(state{Key: w.Stream.Key, Layers: layers, Errors: w.result.Layers, Amaxes: w.Amaxes})
+}
+
+// streamLayer applies layer l to all windows.
+func (w *walk) streamLayer(ctx context.Context, l int, layers []Layer) error {
+	from, err := w.open(l)
+	if err != nil {
+		return err
+	}
+	to, err := w.create(l + 1)
+	if err != nil {
+		return errors.Join(err, closeAll(from))
+	}
+	err = w.eachWindow(from, func(i int, xs []tensor.Dense) error {
+		ys, err := w.layer(ctx, i, l, layers, xs)
+		if err != nil {
+			return err
+		}
+		for k, y := range ys {
+			if err := to[k].append(y); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err := errors.Join(err, closeAll(from), closeAll(to)); err != nil {
+		return err
+	}
+	if err := w.save(l + 1); err != nil {
+		return err
+	}
+	for k := range w.stacks {
+		if err := os.Remove(w.Stream.residuals(k, l)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// scoreAll scores all windows after the last layer.
+func (w *walk) scoreAll(ctx context.Context, layers int) error {
+	from, err := w.open(layers)
+	if err != nil {
+		return err
+	}
+	err = w.eachWindow(from, func(i int, xs []tensor.Dense) error { return w.score(ctx, i, xs) })
+	return errors.Join(err, closeAll(from))
+}
+
+// eachWindow calls f with the residual streams of every window.
+func (w *walk) eachWindow(from []*residuals, f func(i int, xs []tensor.Dense) error) error {
+	for i, window := range w.Windows {
+		xs := make([]tensor.Dense, len(from))
+		for k, file := range from {
+			x, err := file.next(len(window.Tokens))
+			if err != nil {
+				return err
+			}
+			xs[k] = x
+		}
+		if err := f(i, xs); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// residuals is a file with the residual streams of all windows of a stack, in F32, in order.
+type residuals struct {
+	file *os.File
+	cols int
+	buf  []byte
+}
+
+func (w *walk) create(layers int) ([]*residuals, error) {
+	return w.files(layers, os.Create)
+}
+
+func (w *walk) open(layers int) ([]*residuals, error) {
+	return w.files(layers, os.Open)
+}
+
+// files opens the residual streams of all stacks after a number of layers.
+func (w *walk) files(layers int, open func(name string) (*os.File, error)) ([]*residuals, error) {
+	total := 0
+	for _, window := range w.Windows {
+		total += len(window.Tokens)
+	}
+	var files []*residuals
+	for k := range w.stacks {
+		f, err := open(w.Stream.residuals(k, layers))
+		if err != nil {
+			return nil, errors.Join(err, closeAll(files))
+		}
+		info, err := f.Stat()
+		if err != nil {
+			return nil, errors.Join(err, f.Close(), closeAll(files))
+		}
+		files = append(files, &residuals{file: f, cols: int(info.Size()) / 4 / total})
+	}
+	return files, nil
+}
+
+func (r *residuals) append(x tensor.Dense) (err error) {
+	r.buf = r.buf[:0]
+	for i := range x.Rows {
+		if r.buf, err = binary.Append(r.buf, binary.LittleEndian, x.Row(i)); err != nil {
+			return err
+		}
+	}
+	_, err = r.file.Write(r.buf)
+	return err
+}
+
+func (r *residuals) next(rows int) (tensor.Dense, error) {
+	x := tensor.New(rows, r.cols)
+	return x, binary.Read(r.file, binary.LittleEndian, x.Data)
+}
+
+func closeAll(files []*residuals) error {
+	var errs []error
+	for _, f := range files {
+		errs = append(errs, f.file.Close())
+	}
+	return errors.Join(errs...)
+}
