@@ -43,6 +43,12 @@ func (m *Model) newSession(s nn.Scope, positions int) *Session {
 	return &Session{model: m, scope: s, positions: positions, caches: make([]nn.Cache, len(m.layers))}
 }
 
+// CacheBytes returns the memory of the KV cache of a number of positions, in bytes.
+func (m *Model) CacheBytes(positions int) int {
+	c := m.Config
+	return positions * c.NumHiddenLayers * 2 * c.NumKeyValueHeads * c.HeadDim * 4
+}
+
 // Position returns the number of tokens in the session.
 func (s *Session) Position() int { return s.caches[0].Len() }
 

@@ -42,6 +42,23 @@ type Options struct {
 	Literal    bool // special tokens in the text are text
 }
 
+// Bytes returns the tokenizer of 256 tokens whose ids are the values of bytes.
+func Bytes() *Tokenizer {
+	m := model{Vocab: map[string]uint32{}}
+	for b, r := range byteRunes {
+		m.Vocab[string(r)] = uint32(b)
+	}
+	t := &Tokenizer{special: map[uint32]bool{}, decoder: decoder{byteLevel: true}}
+	err := t.setTokens(&file{Model: m})
+	if err == nil {
+		t.model, err = newBPE(&m, true)
+	}
+	if err != nil {
+		panic(err) // the vocabulary is fixed
+	}
+	return t
+}
+
 // Encode returns the ids of a text.
 func (t *Tokenizer) Encode(text string, o Options) []uint32 {
 	ids := make([]uint32, 0, len(text)/3+8)

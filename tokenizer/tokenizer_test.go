@@ -304,3 +304,20 @@ func ExampleTokenizer_Encode() {
 	fmt.Println(ids, text, err)
 	// Output: [4 0 2 1] ab ba <nil>
 }
+
+// TestBytes checks that all bytes are their own ids, alone and in long texts.
+func TestBytes(t *testing.T) {
+	b := Bytes()
+	var text []byte
+	for i := range 2048 {
+		text = append(text, byte(i*i>>3))
+	}
+	for i, id := range b.Encode(string(text), Options{AddSpecial: true}) {
+		if id != uint32(text[i]) {
+			t.Fatalf("byte %d, %d: got id %d", i, text[i], id)
+		}
+	}
+	if got, err := b.Decode(b.Encode("né\x00", Options{}), false); err != nil || got != "né\x00" || b.Size() != 256 {
+		t.Errorf("%d tokens: got %q, %v", b.Size(), got, err)
+	}
+}

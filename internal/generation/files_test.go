@@ -1,0 +1,75 @@
+package generation
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const smallTokenizer = `{"model": {"type": "BPE", "vocab": {"H": 0, "i": 1}, "merges": []}, "decoder": {"type": "ByteLevel"},
+	"pre_tokenizer": {"type": "ByteLevel"},
+	"added_tokens": [{"id": 2, "content": "<s>", "special": true}, {"id": 3, "content": "</s>", "special": true}, {"id": 4, "content": "<|im_end|>", "special": true}]}`
+
+// TestReadText reads what Hugging Face directories say in the forms that they have.
+func TestReadText(t *testing.T) {
+	for name, c := range map[string]struct {
+		files map[string]string
+		want  Text
+	}{
+		"least": {nil, Text{Stop: []int32{4}}},
+		"strings": {map[string]string{
+			"tokenizer_config.json": `{"chat_template": "T", "bos_token": "<s>", "eos_token": "</s>"}`,
+			"config.json":           `{"eos_token_id": 1, "rope": Infinity}`,
+		}, Text{Template: "T", BOS: "<s>", EOS: "</s>", Stop: []int32{1, 3, 4}}},
+		"objects": {map[string]string{
+			"tokenizer_config.json":  `{"chat_template": [{"name": "tool_use", "template": "U"}, {"name": "default", "template": "D"}], "bos_token": {"content": "<s>"}, "eos_token": null}`,
+			"config.json":            `{"eos_token_id": null}`,
+			"generation_config.json": `{"eos_token_id": [0, 3]}`,
+		}, Text{Template: "D", BOS: "<s>", Stop: []int32{0, 3, 4}}},
+		"file": {map[string]string{
+			"tokenizer_config.json": `{"chat_template": "T"}`,
+			"chat_template.jinja":   "J",
+		}, Text{Template: "J", Stop: []int32{4}}},
+	} {
+		dir := t.TempDir()
+		writeFiles(t, dir, map[string]string{"tokenizer.json": smallTokenizer})
+		writeFiles(t, dir, c.files)
+		got, err := ReadText(dir, false)
+		if err != nil || got.Template != c.want.Template || got.BOS != c.want.BOS || got.EOS != c.want.EOS || !slices.Equal(got.Stop, c.want.Stop) {
+			t.Errorf("%s: got %+v (%v), want %+v", name, got, err, c.want)
+		}
+	}
+	if got, err := ReadText(t.TempDir(), true); err != nil || got.Tokenizer.Size() != 256 || got.Template != "" {
+		t.Errorf("bytes: got %+v, %v", got, err)
+	}
+}
+
+func TestReadTextErrors(t *testing.T) {
+	for _, c := range []struct{ file, text, want string }{
+		{"tokenizer.json", "{", "tokenizer"},
+		{"config.json", `{"eos_token_id": "x"}`, "config.json: eos_token_id: want an integer"},
+		{"tokenizer_config.json", `{"chat_template": 5}`, "chat_template: want a string"},
+		{"generation_config.json", `[`, "generation_config.json: "},
+	} {
+		dir := t.TempDir()
+		writeFiles(t, dir, map[string]string{"tokenizer.json": smallTokenizer})
+		writeFiles(t, dir, map[string]string{c.file: c.text})
+		if _, err := ReadText(dir, false); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s %s: got %v", c.file, c.text, err)
+		}
+	}
+	if _, err := ReadText(t.TempDir(), false); err == nil || !strings.Contains(err.Error(), "tokenizer.json") {
+		t.Errorf("empty directory: got %v", err)
+	}
+}
+
+func writeFiles(t *testing.T, dir string, files map[string]string) {
+	t.Helper()
+	for name, text := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
