@@ -20,7 +20,7 @@ type layer struct {
 
 	postNorm *nn.RMSNorm
 	gateUp   projection
-	swiglu   *nn.SwiGLU
+	swiglu   *nn.GLU
 	down     projection
 }
 
@@ -40,7 +40,7 @@ func newLayer(c Config, number int, rotary *nn.Rotary) *layer {
 		output:    linear("self_attn.o_proj", q, nn.Part{Name: "self_attn.o_proj", Out: c.HiddenSize}),
 		postNorm:  nn.NewRMSNorm(prefix+"post_attention_layernorm", c.HiddenSize, float32(c.RMSNormEps)),
 		gateUp:    linear("mlp.gate_up_proj", c.HiddenSize, nn.Part{Name: "mlp.gate_proj", Out: c.IntermediateSize}, nn.Part{Name: "mlp.up_proj", Out: c.IntermediateSize}),
-		swiglu:    &nn.SwiGLU{Name: prefix + "mlp.act"},
+		swiglu:    &nn.GLU{Name: prefix + "mlp.act"},
 		down:      linear("mlp.down_proj", c.IntermediateSize, nn.Part{Name: "mlp.down_proj", Out: c.HiddenSize}),
 	}
 }

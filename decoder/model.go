@@ -83,7 +83,7 @@ func newModel(c Config, o Options) (*Model, error) {
 		norm:      nn.NewRMSNorm("model.norm", c.HiddenSize, float32(c.RMSNormEps)),
 		loss:      nn.CrossEntropy{Name: "loss"},
 	}
-	rotary := nn.NewRotary(c.HeadDim, c.MaxPositionEmbeddings, c.RopeTheta)
+	rotary := nn.NewRotary(nn.RotaryConfig{HeadDim: c.HeadDim, Positions: c.MaxPositionEmbeddings, Base: c.RopeTheta})
 	for i := range c.NumHiddenLayers {
 		l := newLayer(c, i, rotary)
 		l.exempt = i < o.FirstBF16 || i >= c.NumHiddenLayers-o.LastBF16

@@ -27,11 +27,23 @@ import (
 // amax 1, because the first token of a sequence attends only to itself. dS has one scale per
 // product, or its delayed scale. The backward pass recomputes P from Q and K, so nothing of size
 // tokens × tokens is saved.
+//
+// QueryNorm, KeyNorm, Softcap and Sinks have no backward pass.
 type Attention struct {
 	Name                    string
 	Heads, KVHeads, HeadDim int
-	Rotary                  *Rotary
-	CacheScales             *CacheScales // of an FP8 KV cache; nil: the cache is not quantized
+	Rotary                  *Rotary // nil: positions are not embedded
+	Scale                   float32 // of the scores; 0: 1/√HeadDim
+	Window                  int     // a token attends to itself and the Window−1 tokens before it; 0: to all
+	Softcap                 float32 // scores become Softcap·tanh(score/Softcap); 0: they stay as they are
+
+	// QueryNorm and KeyNorm normalize Q and K before rotation: each head if they are HeadDim wide,
+	// otherwise all heads of a token together. nil: Q and K are not normalized.
+	QueryNorm, KeyNorm *RMSNorm
+
+	Sinks *Param // 1 × Heads: a score that joins the denominator of the head's softmax; nil: none
+
+	CacheScales *CacheScales // of an FP8 KV cache; nil: the cache is not quantized
 
 	operands attentionOperands
 }
@@ -59,8 +71,11 @@ func (a *Attention) Forward(s *Scope, qkv tensor.Dense, batch int) (o tensor.Den
 	if batch < 1 || qkv.Rows%batch != 0 {
 		return tensor.Dense{}, nil, fmt.Errorf("%s: got %d tokens, want a multiple of the batch of %d sequences", a.Name, qkv.Rows, batch)
 	}
+	if missing := a.forwardOnly(); missing != "" && !s.Inference {
+		return tensor.Dense{}, nil, fmt.Errorf("%s: %s has no backward pass: use Scope.Inference", a.Name, missing)
+	}
 	length := qkv.Rows / batch
-	if err := a.rotate(s, qkv, length, 0); err != nil {
+	if err := a.prepare(s, qkv, length, 0, length); err != nil {
 		return tensor.Dense{}, nil, err
 	}
 	if s.Observer.KeysValues != nil {
@@ -95,16 +110,43 @@ func (a *Attention) keysValues(qkv tensor.Dense) (k, v tensor.Dense) {
 	return qkv.View(0, qkv.Rows, from, middle), qkv.View(0, qkv.Rows, middle, qkv.Cols)
 }
 
-// rotate rotates Q and K of sequences of the given length that start at position first.
-func (a *Attention) rotate(s *Scope, qkv tensor.Dense, length, first int) error {
-	if first+length > a.Rotary.Positions() {
-		return fmt.Errorf("%s: a sequence has %d tokens, want at most max_position_embeddings, %d", a.Name, first+length, a.Rotary.Positions())
+// forwardOnly names what has no backward pass, or returns "".
+func (a *Attention) forwardOnly() string {
+	switch {
+	case a.QueryNorm != nil || a.KeyNorm != nil:
+		return "the norm of queries and keys"
+	case a.Softcap != 0:
+		return "the softcap of scores"
+	case a.Sinks != nil:
+		return "an attention sink"
 	}
-	rotated, rotation := (a.Heads+a.KVHeads)*a.HeadDim, a.Rotary.rotation(first, length)
+	return ""
+}
+
+// prepare normalizes and rotates Q and K of sequences of the given length that start at position
+// first and may grow to the given maximum length.
+func (a *Attention) prepare(s *Scope, qkv tensor.Dense, length, first, longest int) error {
+	var rotation *rotation
+	if a.Rotary != nil {
+		if first+length > a.Rotary.Positions() {
+			return fmt.Errorf("%s: a sequence has %d tokens, want at most max_position_embeddings, %d", a.Name, first+length, a.Rotary.Positions())
+		}
+		rotation = a.Rotary.rotation(first, length, longest)
+	}
+	q, rotated := a.Heads*a.HeadDim, (a.Heads+a.KVHeads)*a.HeadDim
+	queryWeight, keyWeight := a.QueryNorm.weight(s), a.KeyNorm.weight(s)
 	parallel.For(qkv.Rows, rowGrain(rotated), s.Threads, func(from, to int) {
 		for i := from; i < to; i++ {
 			row := qkv.Row(i)[:rotated]
-			rotation.apply(row, i%length)
+			if a.QueryNorm != nil {
+				a.QueryNorm.inPlace(s, row[:q], queryWeight)
+			}
+			if a.KeyNorm != nil {
+				a.KeyNorm.inPlace(s, row[q:], keyWeight)
+			}
+			if rotation != nil {
+				rotation.apply(row, i%length)
+			}
 			s.round(row)
 		}
 	})
@@ -132,7 +174,10 @@ func (a *Attention) Backward(s *Scope, saved Saved, do tensor.Dense) (dqkv tenso
 	if dqkv, err = a.newRun(&again, qkv, qkv, kept.length, scales).backward(do); err != nil {
 		return tensor.Dense{}, err
 	}
-	rotated, rotation := (a.Heads+a.KVHeads)*a.HeadDim, a.Rotary.rotation(0, kept.length)
+	if a.Rotary == nil {
+		return dqkv, nil
+	}
+	rotated, rotation := (a.Heads+a.KVHeads)*a.HeadDim, a.Rotary.rotation(0, kept.length, kept.length)
 	parallel.For(dqkv.Rows, rowGrain(dqkv.Cols), s.Threads, func(from, to int) {
 		for i := from; i < to; i++ {
 			row := dqkv.Row(i)
@@ -182,7 +227,7 @@ type attentionRun struct {
 	keys    tensor.Dense // K and V in the last columns
 	length  int          // of a sequence of keys
 
-	scale float32 // 1/√d
+	scale float32 // of the scores
 	whole wholeScales
 
 	restored bool // Q, K and V are decoded: the forward pass observed their sources
@@ -190,7 +235,10 @@ type attentionRun struct {
 
 // newRun begins a run. scales are those of the forward pass if it saved them; nil computes them.
 func (a *Attention) newRun(s *Scope, queries, keys tensor.Dense, length int, scales *wholeScales) *attentionRun {
-	r := &attentionRun{Attention: a, s: s, queries: queries, keys: keys, length: length, scale: float32(1 / math.Sqrt(float64(a.HeadDim)))}
+	r := &attentionRun{Attention: a, s: s, queries: queries, keys: keys, length: length, scale: a.Scale}
+	if r.scale == 0 {
+		r.scale = float32(1 / math.Sqrt(float64(a.HeadDim)))
+	}
 	if scales != nil {
 		r.whole, r.restored = *scales, true
 		return r

@@ -15,7 +15,7 @@ import (
 func attention(t testing.TB, batch, length int) (*Attention, tensor.Dense, tensor.Dense) {
 	t.Helper()
 	r := rand.New(rand.NewPCG(2, 1))
-	a := &Attention{Name: "attention", Heads: 4, KVHeads: 2, HeadDim: 32, Rotary: NewRotary(32, length, 10000)}
+	a := &Attention{Name: "attention", Heads: 4, KVHeads: 2, HeadDim: 32, Rotary: NewRotary(RotaryConfig{HeadDim: 32, Positions: length, Base: 10000})}
 	x, dy := randomDense(r, batch*length, a.Width()), randomDense(r, batch*length, 4*32)
 	scopeOf(t, "bf16").Round(x)
 	scopeOf(t, "bf16").Round(dy)
@@ -265,7 +265,7 @@ func TestSavedCodes(t *testing.T) {
 				t.Fatalf("%s: got %d saved bytes of %d elements", name, n, len(x.Data))
 			}
 			rotated := x.Clone()
-			if err := sources.rotate(s, rotated, 64, 0); err != nil {
+			if err := sources.prepare(s, rotated, 64, 0, 64); err != nil {
 				t.Fatal(err)
 			}
 			other.(*attentionSaved).qkv, other.(*attentionSaved).codes = must(s.save(rotated)), attentionCodes{}

@@ -54,6 +54,31 @@ func exp(x float32) float32 {
 // sigmoid returns the logistic function of x, 1/(1+e^-x).
 func sigmoid(x float32) float32 { return 1 / (1 + exp(-x)) }
 
+// tanh returns the hyperbolic tangent of x within 4 ulp, with the same bits on every machine. Near
+// zero, where 1−e^(−2x) loses digits, it is a Taylor polynomial: the next term is below 2^-30.
+func tanh(x float32) float32 {
+	if x > -tanhTaylor && x < tanhTaylor {
+		z := float32(x * x)
+		p := float32(z*(-1382.0/155925)) + 62.0/2835
+		p = float32(p*z) - 17.0/315
+		p = float32(p*z) + 2.0/15
+		p = float32(p*z) - 1.0/3
+		return x + float32(x*float32(p*z))
+	}
+	e := exp(-2 * float32(math.Abs(float64(x))))
+	return float32(math.Copysign(float64((1-e)/(1+e)), float64(x)))
+}
+
+// tanhTaylor is the limit of the polynomial of tanh.
+const tanhTaylor = 0.3
+
+// softcap sets each x to limit·tanh(x/limit).
+func softcap(x []float32, limit float32) {
+	for i, v := range x {
+		x[i] = limit * tanh(v/limit)
+	}
+}
+
 // exps sets each x to e^(x-top).
 func exps(x []float32, top float32) {
 	done := 0

@@ -13,15 +13,16 @@ import (
 const chunkTokens = 128
 
 // A chunk is the work of one head of K and V on consecutive tokens of a sequence: the queries of
-// all heads of the group, and the keys up to the last token.
+// all heads of the group, and the keys from the first that is in a window up to the last token.
 type chunk struct {
 	*attentionRun
 	row    int          // first row of queries
 	tokens int          // of the chunk
 	first  int          // number of keys before that of the first token
+	skip   int          // of them, those that are before the windows of all tokens
 	head   int          // of K and V
 	key    int          // first row of the sequence's keys
-	k, v   tensor.Dense // keys and values up to the last token
+	k, v   tensor.Dense // keys and values
 }
 
 // rows returns the number of rows of the stacked queries: the tokens of one head, then those of
@@ -52,7 +53,7 @@ func (c *chunk) unstack(x, src tensor.Dense) {
 func (c *chunk) keyValue(x tensor.Dense) (k, v tensor.Dense) {
 	d := c.HeadDim
 	from := x.Cols + (c.head-2*c.KVHeads)*d
-	r0, r1 := c.key, c.key+c.first+c.tokens
+	r0, r1 := c.key+c.skip, c.key+c.first+c.tokens
 	return x.View(r0, r1, from, from+d), x.View(r0, r1, from+c.KVHeads*d, from+(c.KVHeads+1)*d)
 }
 
@@ -75,6 +76,9 @@ func (w *worker) chunk(sequence, head, tokens, from int) *chunk {
 		first:        w.length - tokens + from,
 		head:         head,
 		key:          sequence * w.length,
+	}
+	if w.Window > 0 {
+		c.skip = max(0, c.first+1-w.Window)
 	}
 	c.k, c.v = c.keyValue(w.keys)
 	c.stack(w.dense(&w.q, c.rows(), w.HeadDim), w.queries)
@@ -120,7 +124,7 @@ func (w *worker) multiply(c tensor.Dense, alpha float32, accumulate bool, a, b o
 }
 
 // probabilities returns P of a chunk: one row per stacked query, one column per key, zero for keys
-// after the query.
+// after the query or before its window.
 func (w *worker) probabilities(c *chunk) (tensor.Dense, error) {
 	p := w.dense(&w.p, c.rows(), c.k.Rows)
 	err := w.multiply(p, w.scale, false,
@@ -130,18 +134,37 @@ func (w *worker) probabilities(c *chunk) (tensor.Dense, error) {
 		return p, err
 	}
 	for i := range p.Rows {
-		softmax(p.Row(i), c.first+i%c.tokens+1)
+		from, to, sink := 0, c.first-c.skip+i%c.tokens+1, float32(math.Inf(-1))
+		if w.Window > 0 {
+			from = max(0, to-w.Window)
+		}
+		if w.Sinks != nil {
+			sink = w.Sinks.Value.Row(0)[c.head*(w.Heads/w.KVHeads)+i/c.tokens]
+		}
+		row := p.Row(i)
+		if w.Softcap != 0 {
+			softcap(row[from:to], w.Softcap)
+		}
+		clear(row[:from])
+		softmax(row[from:], to-from, sink)
 	}
 	return p, nil
 }
 
-// softmax replaces the first n scores of a row with their softmax, and the others with zero.
-func softmax(row []float32, n int) {
+// softmax replaces the first n scores of a row with their softmax, and the others with zero. sink
+// is one more score, which takes part in the denominator.
+func softmax(row []float32, n int, sink float32) {
 	top := maximum(row[:n])
+	if sink > top {
+		top = sink
+	}
 	exps(row[:n], top)
 	var sum float64
 	for _, e := range row[:n] {
 		sum += float64(e)
+	}
+	if !math.IsInf(float64(sink), -1) {
+		sum += float64(exp(sink - top))
 	}
 	inverse := float32(1 / sum)
 	for j := range row[:n] {

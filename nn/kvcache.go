@@ -9,7 +9,13 @@ import (
 
 // A Cache holds the rotated keys and the values of the tokens of one sequence: tokens ×
 // 2·KVHeads·HeadDim, K and V side by side.
-type Cache struct{ rows tensor.Dense }
+type Cache struct {
+	// Positions is the maximum length of the sequence, which selects the frequencies of rotary
+	// embeddings that depend on it. 0: the length after each call.
+	Positions int
+
+	rows tensor.Dense
+}
 
 // Len returns the number of tokens.
 func (c *Cache) Len() int { return c.rows.Rows }
@@ -31,7 +37,7 @@ func (a *Attention) Extend(s *Scope, qkv tensor.Dense, cache *Cache) (o tensor.D
 	if err := checkWidth(a.Name, qkv, a.Width()); err != nil {
 		return tensor.Dense{}, err
 	}
-	if err := a.rotate(s, qkv, max(1, qkv.Rows), cache.Len()); err != nil {
+	if err := a.prepare(s, qkv, max(1, qkv.Rows), cache.Len(), max(cache.Positions, cache.Len()+qkv.Rows)); err != nil {
 		return tensor.Dense{}, err
 	}
 	if err := a.roundCached(s, qkv); err != nil {

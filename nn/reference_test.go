@@ -149,7 +149,7 @@ func TestSwiGLU(t *testing.T) {
 	x := randomDense(r, rows, 2*width)
 	x.Set(0, 0, -30)
 	x.Set(1, 0, 30)
-	g := SwiGLU{"swiglu"}
+	g := GLU{Name: "swiglu"}
 	var saved Saved
 	check{
 		inputs: []tensor.Dense{x},
@@ -247,53 +247,11 @@ func TestCrossEntropy(t *testing.T) {
 	}
 }
 
-// attend computes attention in float64, token by token.
-func attend(a *Attention, base float64, qkv []float64, batch int) []float64 {
-	width, d := a.Width(), a.HeadDim
-	length := len(qkv) / width / batch
-	rotated := append([]float64(nil), qkv...)
-	for i := range batch * length {
-		for h := range a.Heads + a.KVHeads {
-			head := rotated[i*width+h*d : i*width+(h+1)*d]
-			for j := range d / 2 {
-				sin, cos := math.Sincos(float64(i%length) * math.Pow(base, -float64(2*j)/float64(d)))
-				x, y := head[j], head[j+d/2]
-				head[j], head[j+d/2] = x*cos-y*sin, y*cos+x*sin
-			}
-		}
-	}
-	out := make([]float64, batch*length*a.Heads*d)
-	for b := range batch {
-		for h := range a.Heads {
-			kv := h / (a.Heads / a.KVHeads)
-			at := func(i, column int) []float64 {
-				return rotated[(b*length+i)*width+column*d : (b*length+i)*width+(column+1)*d]
-			}
-			for i := range length {
-				p, sum := make([]float64, i+1), 0.0
-				for j := range p {
-					for k, q := range at(i, h) {
-						p[j] += q * at(j, a.Heads+kv)[k]
-					}
-					p[j] = math.Exp(p[j] / math.Sqrt(float64(d)))
-					sum += p[j]
-				}
-				for j := range p {
-					for k, v := range at(j, a.Heads+a.KVHeads+kv) {
-						out[(b*length+i)*a.Heads*d+h*d+k] += p[j] / sum * v
-					}
-				}
-			}
-		}
-	}
-	return out
-}
-
 func TestAttention(t *testing.T) {
 	s := f32Scope(t)
 	r := rand.New(rand.NewPCG(1, 5))
 	const batch, length, base = 2, 9, 50.0
-	a := &Attention{Name: "attention", Heads: 4, KVHeads: 2, HeadDim: 4, Rotary: NewRotary(4, length, base)}
+	a := &Attention{Name: "attention", Heads: 4, KVHeads: 2, HeadDim: 4, Rotary: NewRotary(RotaryConfig{HeadDim: 4, Positions: length, Base: base})}
 	x := randomDense(r, batch*length, a.Width())
 	var saved Saved
 	check{
@@ -306,7 +264,7 @@ func TestAttention(t *testing.T) {
 		backward: func(dy tensor.Dense) []tensor.Dense {
 			return []tensor.Dense{dense(t)(a.Backward(s, saved, dy))}
 		},
-		want: func(in [][]float64) []float64 { return attend(a, base, in[0], batch) },
+		want: func(in [][]float64) []float64 { return attend(a, in[0], batch) },
 	}.run(t)
 }
 
@@ -316,7 +274,7 @@ func TestAttentionChunks(t *testing.T) {
 	s := f32Scope(t)
 	r := rand.New(rand.NewPCG(1, 6))
 	const batch, length, base = 2, 2*chunkTokens + 37, 10000.0
-	a := &Attention{Name: "attention", Heads: 2, KVHeads: 1, HeadDim: 4, Rotary: NewRotary(4, length, base)}
+	a := &Attention{Name: "attention", Heads: 2, KVHeads: 1, HeadDim: 4, Rotary: NewRotary(RotaryConfig{HeadDim: 4, Positions: length, Base: base})}
 	x := randomDense(r, batch*length, a.Width())
 	wide := make([]float64, len(x.Data))
 	for i, v := range x.Data {
@@ -326,7 +284,7 @@ func TestAttentionChunks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	requireClose(t, "output", y.Data, attend(a, base, wide, batch), 2e-6)
+	requireClose(t, "output", y.Data, attend(a, wide, batch), 2e-6)
 	dy := randomDense(r, y.Rows, y.Cols)
 	dx := dense(t)(a.Backward(s, saved, dy))
 	for range 6 {
@@ -337,7 +295,7 @@ func TestAttentionChunks(t *testing.T) {
 			for i, v := range wide {
 				moved[i] = v + h*float64(direction.Data[i])
 			}
-			for i, v := range attend(a, base, moved, batch) {
+			for i, v := range attend(a, moved, batch) {
 				slope += v * float64(dy.Data[i]) / (2 * h)
 			}
 		}
@@ -356,7 +314,7 @@ func TestExtend(t *testing.T) {
 	s.Inference = true
 	r := rand.New(rand.NewPCG(1, 7))
 	const length = 150
-	a := &Attention{Name: "attention", Heads: 4, KVHeads: 2, HeadDim: 8, Rotary: NewRotary(8, length, 100)}
+	a := &Attention{Name: "attention", Heads: 4, KVHeads: 2, HeadDim: 8, Rotary: NewRotary(RotaryConfig{HeadDim: 8, Positions: length, Base: 100})}
 	x := randomDense(r, length, a.Width())
 	var keys, values tensor.Dense
 	s.Observer.KeysValues = func(module string, k, v tensor.Dense) {

@@ -41,8 +41,11 @@ func NewRMSNorm(name string, width int, epsilon float32) *RMSNorm {
 // Params returns the weight.
 func (n *RMSNorm) Params() []*Param { return []*Param{n.Weight} }
 
-// weight returns the weight rounded to Activations.
+// weight returns the weight rounded to Activations, nil for a nil norm.
 func (n *RMSNorm) weight(s *Scope) []float32 {
+	if n == nil {
+		return nil
+	}
 	w := append([]float32(nil), n.Weight.Value.Data...)
 	s.round(w)
 	return w
@@ -58,14 +61,7 @@ func (n *RMSNorm) Forward(s *Scope, x tensor.Dense) (y tensor.Dense, saved Saved
 	inverse := make([]float32, x.Rows)
 	parallel.For(x.Rows, rowGrain(x.Cols), s.Threads, func(from, to int) {
 		for i := from; i < to; i++ {
-			row := x.Row(i)
-			r := float32(1 / math.Sqrt(dot(row, row)/float64(len(row))+float64(n.Epsilon)))
-			inverse[i] = r
-			out := y.Row(i)
-			for j, v := range row {
-				out[j] = w[j] * float32(v*r)
-			}
-			s.round(out)
+			inverse[i] = n.normalize(s, y.Row(i), x.Row(i), w)
 		}
 	})
 	if s.Inference {
@@ -76,6 +72,23 @@ func (n *RMSNorm) Forward(s *Scope, x tensor.Dense) (y tensor.Dense, saved Saved
 		return tensor.Dense{}, nil, fmt.Errorf("%s: %w", n.Name, err)
 	}
 	return y, &normSaved{kept, inverse}, nil
+}
+
+// normalize sets out to the norm of row, with the rounded weight w, and returns r.
+func (n *RMSNorm) normalize(s *Scope, out, row, w []float32) (r float32) {
+	r = float32(1 / math.Sqrt(dot(row, row)/float64(len(row))+float64(n.Epsilon)))
+	for j, v := range row {
+		out[j] = w[j] * float32(v*r)
+	}
+	s.round(out)
+	return r
+}
+
+// inPlace normalizes consecutive parts of x that are as wide as the rounded weight w.
+func (n *RMSNorm) inPlace(s *Scope, x, w []float32) {
+	for ; len(x) > 0; x = x[len(w):] {
+		n.normalize(s, x[:len(w)], x[:len(w)], w)
+	}
 }
 
 // normRows is the number of rows that one goroutine adds up for dw. It is fixed, so that sums do not
