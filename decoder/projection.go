@@ -37,13 +37,25 @@ func (p *projection) bytes() int {
 	return n
 }
 
-// forward returns X·Wᵀ.
-func (p *projection) forward(s *nn.Scope, x tensor.Dense) (tensor.Dense, nn.Saved, error) {
+// name returns the name of the module.
+func (p *projection) name() string {
 	if p.linear != nil {
-		return p.linear.Forward(s, x)
+		return p.linear.Name
 	}
-	y, err := p.frozen.forward(s, x)
-	return y, nil, err
+	return p.frozen.name
+}
+
+// forward returns X·Wᵀ.
+func (p *projection) forward(s *nn.Scope, x tensor.Dense) (y tensor.Dense, saved nn.Saved, err error) {
+	if p.linear != nil {
+		y, saved, err = p.linear.Forward(s, x)
+	} else {
+		y, err = p.frozen.forward(s, x)
+	}
+	if err == nil && s.Inference && s.Observer.Linear != nil {
+		s.Observer.Linear(p.name(), x, y)
+	}
+	return y, saved, err
 }
 
 // Quantized reports whether the model has quantized weights, which cannot be trained.

@@ -81,6 +81,10 @@ type Observer struct {
 	// Gradients is called in a backward pass when it has added the gradients of these parameters.
 	Gradients func(params []*Param)
 
+	// Linear is called after a linear layer of an inference pass, with its input and its output,
+	// one row per token.
+	Linear func(module string, in, out tensor.Dense)
+
 	// KeysValues receives what a KV cache would hold of an attention module: the rotated keys
 	// and the values, one row per token.
 	KeysValues func(module string, keys, values tensor.Dense)

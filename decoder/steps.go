@@ -1,0 +1,127 @@
+package decoder
+
+import (
+	"fmt"
+
+	"github.com/microscale-go/microscale/nn"
+	"github.com/microscale-go/microscale/quant"
+	"github.com/microscale-go/microscale/tensor"
+)
+
+// A Layer is one layer of a model, for callers that run a model layer by layer. It computes under
+// the Model.Inference of the time when it was made, and has the bits of Model.Logits:
+//
+//	x = m.Embed(tokens);  x = m.Layer(i).Forward(x, o) for all i;  m.Head(x, from, to)
+//
+// A Layer is not safe for concurrent use; the layers of a model share its buffers.
+type Layer struct {
+	layer *layer
+	scope nn.Scope
+}
+
+// Layers returns the number of layers.
+func (m *Model) Layers() int { return len(m.layers) }
+
+// Embed returns the residual stream before the first layer, tokens × hidden size.
+func (m *Model) Embed(tokens []int32) (tensor.Dense, error) {
+	s := m.stepScope()
+	_, exempt := m.scopes(&s)
+	return m.embedding.Forward(exempt, tokens)
+}
+
+// stepScope returns the scope of a pass over one layer.
+func (m *Model) stepScope() nn.Scope {
+	s := m.Inference
+	s.Inference, s.Pad = true, true
+	return s
+}
+
+// Layer returns layer i.
+func (m *Model) Layer(i int) *Layer {
+	s := m.stepScope()
+	quantized, exempt := m.scopes(&s)
+	return &Layer{layer: m.layers[i], scope: *m.layers[i].scope(quantized, exempt)}
+}
+
+// Forward returns the residual stream after the layer for x, that of one sequence. x is not changed.
+func (l *Layer) Forward(x tensor.Dense, o nn.Observer) (tensor.Dense, error) {
+	s := l.scope
+	s.Observer = o
+	y, _, err := l.layer.forward(&s, x, 1, nil)
+	l.scope.ReuseWeights = true
+	return y, err
+}
+
+// Linear returns the output of a linear layer for in. The module has the name that
+// nn.Observer.Linear receives.
+func (l *Layer) Linear(module string, in tensor.Dense) (tensor.Dense, error) {
+	for _, p := range l.layer.projections() {
+		if p.name() == module {
+			s := l.scope
+			s.Observer = nn.Observer{}
+			y, _, err := p.forward(&s, in)
+			return y, err
+		}
+	}
+	return tensor.Dense{}, fmt.Errorf("model: the layer has no linear layer %s", module)
+}
+
+// Quantize returns the layer with its weights quantized by q. Norms are shared with l. See
+// Model.Quantize for activations.
+func (l *Layer) Quantize(q quant.Quantizer, activations bool) (*Layer, error) {
+	copied := *l.layer
+	for _, p := range copied.projections() {
+		if p.linear == nil {
+			return nil, fmt.Errorf("%s: quantize: %w", p.name(), ErrQuantized)
+		}
+		var input *activation
+		if activations {
+			input = &activation{format: activationFormat(q.Format)}
+		}
+		f, err := freeze(&l.scope, p.linear, q, input)
+		if err != nil {
+			return nil, err
+		}
+		*p = projection{frozen: f}
+	}
+	return &Layer{layer: &copied, scope: l.scope}, nil
+}
+
+// Head returns the logits of the tokens from ≤ token < to of the vocabulary for x, rows of the
+// residual stream after the last layer. from is a multiple of 128, so that blocks of scales are
+// whole.
+func (m *Model) Head(x tensor.Dense, from, to int) (tensor.Dense, error) {
+	s := m.stepScope()
+	_, exempt := m.scopes(&s)
+	x, _, err := m.norm.Forward(exempt, x)
+	if err != nil {
+		return tensor.Dense{}, err
+	}
+	rows, err := m.head.rows(exempt, from, to)
+	if err != nil {
+		return tensor.Dense{}, err
+	}
+	y, _, err := rows.forward(exempt, x)
+	return y, err
+}
+
+// rows returns the projection of output features from ≤ feature < to.
+func (p *projection) rows(s *nn.Scope, from, to int) (*projection, error) {
+	if p.linear == nil {
+		f := &frozen{name: p.frozen.name}
+		for _, part := range p.frozen.parts {
+			weight, err := part.weight.SliceRows(from, to)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", f.name, err)
+			}
+			f.parts = append(f.parts, frozenPart{weight, part.input})
+		}
+		return &projection{frozen: f}, nil
+	}
+	w := p.linear.Weight.Value
+	weight, err := quant.Quantizer{Format: s.Recipe.Activations}.Rowwise(w.View(from, to, 0, w.Cols), quant.With{Threads: s.Threads})
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", p.linear.Name, err)
+	}
+	return &projection{frozen: &frozen{name: p.linear.Name, parts: []frozenPart{{weight: weight}}}}, nil
+}

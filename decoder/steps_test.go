@@ -1,0 +1,112 @@
+package decoder
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/microscale-go/microscale/nn"
+	"github.com/microscale-go/microscale/quant"
+	"github.com/microscale-go/microscale/tensor"
+)
+
+// TestSteps compares the bits of a model that is run layer by layer with those of Logits, for
+// trainable and quantized weights, and the outputs of linear layers with those of Layer.Linear.
+func TestSteps(t *testing.T) {
+	c := Config{VocabSize: 300, HiddenSize: 64, IntermediateSize: 96, NumHiddenLayers: 3, NumAttentionHeads: 4, NumKeyValueHeads: 2}
+	trained, err := New(c, Options{}, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	low, err := trained.Quantize(quant.Quantizer{Format: quant.NVFP4}, false, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tokens := []int32{1, 2, 250, 4, 4, 299, 7}
+	for name, m := range map[string]*Model{"trained": trained, "quantized": low} {
+		t.Run(name, func(t *testing.T) {
+			want, err := m.Logits(t.Context(), tokens, 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for range 2 { // the second time with the weights of the first
+				x, err := m.Embed(tokens)
+				if err != nil {
+					t.Fatal(err)
+				}
+				linears := 0
+				for i := range m.Layers() {
+					l := m.Layer(i)
+					o := nn.Observer{Linear: func(module string, in, out tensor.Dense) {
+						linears++
+						y, err := l.Linear(module, in)
+						if err != nil || !slices.Equal(y.Data, out.Data) {
+							t.Errorf("%s has another output (%v)", module, err)
+						}
+					}}
+					if x, err = l.Forward(x, o); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if linears != 12 {
+					t.Errorf("%d linear layers were observed, want 12", linears)
+				}
+				for from := 0; from < 300; from += 128 {
+					to := min(from+128, 300)
+					got, err := m.Head(x, from, to)
+					if err != nil {
+						t.Fatal(err)
+					}
+					for i := range tokens {
+						if !slices.Equal(got.Row(i), want.Row(i)[from:to]) {
+							t.Errorf("token %d: the logits from %d differ", i, from)
+						}
+					}
+				}
+			}
+			if _, err := m.Layer(0).Linear("lm_head", tensor.New(1, 64)); err == nil {
+				t.Error("a linear layer that does not exist is no error")
+			}
+		})
+	}
+}
+
+// TestQuantizeLayer compares a layer that is quantized by itself with that of a quantized model.
+func TestQuantizeLayer(t *testing.T) {
+	c := Config{VocabSize: 300, HiddenSize: 64, IntermediateSize: 96, NumHiddenLayers: 2, NumAttentionHeads: 4}
+	m, err := New(c, Options{}, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range m.Params() { // so that rounding to BF16, which Model.Quantize does, changes nothing
+		scope(t, "bf16").Round(p.Value)
+	}
+	q := quant.Quantizer{Format: quant.NVFP4}
+	for _, activations := range []bool{false, true} {
+		whole, err := m.Quantize(q, activations, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		x, err := m.Embed([]int32{1, 2, 3, 250})
+		if err != nil {
+			t.Fatal(err)
+		}
+		l, err := m.Layer(1).Quantize(q, activations)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := l.Forward(x, nn.Observer{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, err := whole.Layer(1).Forward(x, nn.Observer{})
+		if err != nil || !slices.Equal(got.Data, want.Data) {
+			t.Errorf("activations %v: the outputs differ (%v)", activations, err)
+		}
+		if exact, err := m.Layer(1).Forward(x, nn.Observer{}); err != nil || slices.Equal(got.Data, exact.Data) {
+			t.Errorf("quantization changed nothing (%v)", err)
+		}
+		if _, err := l.Quantize(q, activations); err == nil {
+			t.Error("quantized weights are quantized again")
+		}
+	}
+}
