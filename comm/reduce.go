@@ -71,8 +71,14 @@ func (g *Group) AllReduce(x []float32, wire Wire) error {
 // rank. Every rank has the same bits afterwards: the rank that has a part rounds it to wire's
 // format, too.
 func (g *Group) AllGatherFloats(x []float32, cuts []int, wire Wire) error {
+	return g.StartAllGatherFloats(x, cuts, wire).Wait()
+}
+
+// StartAllGatherFloats is AllGatherFloats without waiting. x belongs to the operation until
+// Request.Wait, which decodes.
+func (g *Group) StartAllGatherFloats(x []float32, cuts []int, wire Wire) *Request {
 	if err := g.checkCuts(len(x), cuts, wire); err != nil {
-		return fmt.Errorf("all-gather in %s: %w", g, err)
+		return failed(fmt.Errorf("all-gather in %s: %w", g, err))
 	}
 	receive := make([][]byte, g.Size())
 	for i := range receive {
@@ -80,13 +86,28 @@ func (g *Group) AllGatherFloats(x []float32, cuts []int, wire Wire) error {
 	}
 	send := receive[g.rank]
 	wire.Encode(send, x[cuts[g.rank]:cuts[g.rank+1]])
-	if err := g.AllGather(receive, send); err != nil {
-		return err
+	return g.StartAllGather(receive, send).andThen(func() error {
+		for i, data := range receive {
+			wire.Decode(x[cuts[i]:cuts[i+1]], data)
+		}
+		return nil
+	})
+}
+
+// GatherAll returns the src of every rank. They may differ in length.
+func (g *Group) GatherAll(src []byte) ([][]byte, error) {
+	if g.Size() == 1 {
+		return [][]byte{src}, nil
 	}
-	for i, data := range receive {
-		wire.Decode(x[cuts[i]:cuts[i+1]], data)
+	lengths, err := g.gatherPairs(int64(len(src)), 0)
+	if err != nil {
+		return nil, err
 	}
-	return nil
+	all := make([][]byte, g.Size())
+	for i, n := range lengths {
+		all[i] = make([]byte, n[0])
+	}
+	return all, g.AllGather(all, src)
 }
 
 // Max sets each element of x to its largest value over all ranks. NaN on one rank becomes NaN on

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -25,8 +24,11 @@ import (
 // A checkpoint is a directory below that of its run. It is renamed into place when all of it is on
 // the disk:
 //
-//	OUT/checkpoint/step-00000120/state.json         configuration, step, losses
+//	OUT/checkpoint/step-00000120/state.json         configuration, step, losses, names and rows of the other files
 //	                             state.safetensors  master weights, moments, scales and amax histories, all F32
+//
+// If the ranks of a job have different rows of the weights and moments, rank 1 of 4 writes its rows to
+// state-1-of-4.safetensors. A job of any number of ranks resumes from either.
 //
 // The previous checkpoint is removed after that. When the run is complete, the model is in OUT, and the
 // directory of checkpoints is renamed and removed.
@@ -43,7 +45,7 @@ const (
 const maxState = 1 << 30
 
 // stateVersion is the version of this layout.
-const stateVersion = 4
+const stateVersion = 5
 
 // A stateFile is state.json.
 type stateFile struct {
@@ -60,8 +62,15 @@ type state struct {
 	TrainLoss     []float64         `json:"train_loss"`
 	Validation    []ValidationPoint `json:"validation"`
 	Seconds       float64           `json:"seconds"`
-	Bytes         int64             `json:"tensors_bytes"`  // of state.safetensors
-	Checksum      string            `json:"tensors_crc32c"` // of state.safetensors
+	Files         []tensorFile      `json:"files"`
+}
+
+// A tensorFile describes a file of tensors.
+type tensorFile struct {
+	Name     string          `json:"name"`
+	Bytes    int64           `json:"bytes"`
+	Checksum string          `json:"crc32c"`
+	Rows     map[string]span `json:"rows,omitempty"` // of parameters; without an entry, the file has all rows
 }
 
 // An incomplete error reports a checkpoint with missing, empty or truncated files: writing or removing
@@ -76,46 +85,85 @@ type named struct {
 	data []float32
 }
 
-// writeCheckpoint adds a checkpoint to the run in out, and removes the others. On error, the others are
-// unchanged.
-func writeCheckpoint(out string, s *state, tensors []named) error {
+// writeCheckpoint adds a checkpoint to the run in out, and removes the others. Every rank calls it:
+// file has the name and the rows of the tensors of this rank; without a name, it has none to write. On
+// error, the other checkpoints are unchanged.
+func (p *Parallel) writeCheckpoint(out string, s *state, file tensorFile, tensors []named) error {
 	parent := filepath.Join(out, checkpointFolder)
 	final := filepath.Join(parent, fmt.Sprintf("%s%08d", stepPrefix, s.Step))
-	if _, err := os.Stat(final); err == nil {
-		return nil // the run was interrupted before the step after a resume
-	}
 	partial := final + partialSuffix
-	err := func() error {
+	exists, err := fromFirst(p, func() (bool, error) {
+		if _, err := os.Stat(final); err == nil {
+			return true, nil // the run was interrupted before the step after a resume
+		}
 		if err := os.RemoveAll(partial); err != nil {
-			return err
+			return false, err
 		}
-		if err := os.MkdirAll(partial, 0o777); err != nil {
-			return err
-		}
-		var err error
-		if s.Bytes, s.Checksum, err = writeTensors(filepath.Join(partial, tensorsName), tensors); err != nil {
-			return err
-		}
-		text, err := s.marshal()
-		if err != nil {
-			return err
-		}
-		if err := writeSynced(filepath.Join(partial, stateName), text); err != nil {
-			return err
-		}
-		if err := syncDir(partial); err != nil {
-			return err
-		}
-		if err := os.Rename(partial, final); err != nil {
-			return err
-		}
-		return syncDir(parent)
-	}()
-	if err != nil {
-		_ = os.RemoveAll(partial) // the next run removes what is left
+		return false, os.MkdirAll(partial, 0o777)
+	})
+	if err != nil || exists {
 		return err
 	}
-	return removeCheckpoints(parent, filepath.Base(final))
+	s.Files, err = p.writeFile(partial, file, tensors)
+	err = p.onFirst(func() error {
+		if err == nil {
+			err = s.commit(partial, final)
+		}
+		if err != nil {
+			_ = os.RemoveAll(partial) // the next run removes what is left
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return p.onFirst(func() error { return removeCheckpoints(parent, filepath.Base(final)) })
+}
+
+// writeFile writes the tensors of this rank below dir, and returns the files of all ranks.
+func (p *Parallel) writeFile(dir string, file tensorFile, tensors []named) (files []tensorFile, err error) {
+	if file.Name != "" {
+		file.Bytes, file.Checksum, err = writeTensors(filepath.Join(dir, file.Name), tensors)
+	}
+	if err := p.agree(err); err != nil {
+		return nil, err
+	}
+	text, err := json.Marshal(file)
+	if err != nil {
+		return nil, err
+	}
+	all, err := p.group(trafficControl).GatherAll(text)
+	if err != nil {
+		return nil, err
+	}
+	for _, text := range all {
+		var f tensorFile
+		if err := json.Unmarshal(text, &f); err != nil {
+			return nil, err
+		}
+		if f.Name != "" {
+			files = append(files, f)
+		}
+	}
+	return files, nil
+}
+
+// commit completes a checkpoint: it writes the state and renames the directory.
+func (s *state) commit(partial, final string) error {
+	text, err := s.marshal()
+	if err != nil {
+		return err
+	}
+	if err := writeSynced(filepath.Join(partial, stateName), text); err != nil {
+		return err
+	}
+	if err := syncDir(partial); err != nil {
+		return err
+	}
+	if err := os.Rename(partial, final); err != nil {
+		return err
+	}
+	return syncDir(filepath.Dir(final))
 }
 
 // removeCheckpoints removes all checkpoints in parent except keep.
@@ -246,69 +294,6 @@ func writeTensors(path string, tensors []named) (size int64, checksum string, er
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 func checksumText(sum uint32) string { return fmt.Sprintf("%08x", sum) }
-
-// checkTensors returns an error if a file of tensors is not the one that was written with s.
-func (s *state) checkTensors(path string) error {
-	f, info, err := bounded.Open(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return incomplete{fmt.Errorf("%s: the file is missing", path)}
-	}
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	if info.Size() < s.Bytes {
-		return incomplete{fmt.Errorf("%s: the end of the file is missing", path)}
-	}
-	sum := crc32.New(castagnoli)
-	if _, err := io.Copy(sum, f); err != nil {
-		return err
-	}
-	if got := checksumText(sum.Sum32()); got != s.Checksum {
-		return damaged(path, got, s.Checksum)
-	}
-	return nil
-}
-
-// readTensors reads the tensors from a file, and returns the other tensors of the file, whose names
-// begin with scalesPrefix.
-func readTensors(path string, tensors []named) (scales map[string][]float32, err error) {
-	f, err := safetensors.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	read := func(info safetensors.TensorInfo, data []float32) error {
-		buffer := make([]byte, info.Bytes())
-		if err := f.ReadTensorAt(buffer, info, 0); err != nil {
-			return err
-		}
-		return tensor.FromBytes(data, buffer, format.F32)
-	}
-	for _, t := range tensors {
-		info, ok := f.Lookup(t.name)
-		if !ok || info.Dtype != safetensors.F32 || info.Elements() != int64(len(t.data)) {
-			return nil, fmt.Errorf("%s: tensor %s of %d F32 values is missing: the checkpoint is of another model", path, t.name, len(t.data))
-		}
-		if err := read(info, t.data); err != nil {
-			return nil, err
-		}
-	}
-	scales = map[string][]float32{}
-	for _, info := range f.Tensors() {
-		name, ok := strings.CutPrefix(info.Name, scalesPrefix)
-		switch {
-		case ok && info.Dtype == safetensors.F32:
-			scales[name] = make([]float32, info.Elements())
-			if err := read(info, scales[name]); err != nil {
-				return nil, err
-			}
-		case !slices.ContainsFunc(tensors, func(t named) bool { return t.name == info.Name }):
-			return nil, fmt.Errorf("%s: unexpected tensor %s: the checkpoint is of another model", path, info.Name)
-		}
-	}
-	return scales, nil
-}
 
 // scalesPrefix is the prefix of the names of delayed scaling state.
 const scalesPrefix = "scales/"

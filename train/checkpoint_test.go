@@ -27,7 +27,7 @@ func TestWriteCheckpoint(t *testing.T) {
 		for i := range s.TrainLoss {
 			s.TrainLoss[i] = 1 / float64(i+3)
 		}
-		if err := writeCheckpoint(out, s, tensors); err != nil {
+		if err := new(Parallel).writeCheckpoint(out, s, tensorFile{Name: tensorsName}, tensors); err != nil {
 			t.Fatal(err)
 		}
 		found, err := look(out)
@@ -39,8 +39,8 @@ func TestWriteCheckpoint(t *testing.T) {
 		if err != nil || got.Step != step || !slices.Equal(got.TrainLoss, s.TrainLoss) {
 			t.Fatalf("step %d: got %+v, %v", step, got, err)
 		}
-		read := []named{{"weight/a", make([]float32, len(data))}, {"m/a", make([]float32, 1)}}
-		scales, err := readTensors(filepath.Join(dir, tensorsName), read)
+		read := []wanted{whole("weight/a", len(data)), whole("m/a", 1)}
+		scales, err := got.restore(dir, read)
 		if err != nil || len(scales) != 1 || !slices.Equal(scales["x"], []float32{3, 4}) {
 			t.Fatal(scales, err)
 		}
@@ -54,19 +54,24 @@ func TestWriteCheckpoint(t *testing.T) {
 			t.Errorf("step %d: got checkpoints %v, %v, want one", step, entries, err)
 		}
 	}
-	for _, other := range [][]named{
-		{{"weight/a", make([]float32, 5)}},
-		{{"weight/a", make([]float32, 4)}, {"m/a", make([]float32, 1)}},
-		{{"weight/b", make([]float32, 5)}, {"m/a", make([]float32, 1)}},
+	for _, other := range [][]wanted{
+		{whole("weight/a", 5)},
+		{whole("weight/a", 4), whole("m/a", 1)},
+		{whole("weight/b", 5), whole("m/a", 1)},
 	} {
 		found, err := look(out)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := readTensors(filepath.Join(found.dir, tensorsName), other); err == nil || !strings.Contains(err.Error(), "another model") {
+		if _, err := found.state.restore(found.dir, other); err == nil || !strings.Contains(err.Error(), "another model") {
 			t.Errorf("error %v", err)
 		}
 	}
+}
+
+// whole returns a wanted tensor of n values.
+func whole(name string, n int) wanted {
+	return wanted{name, name, span{0, n}, n, 1, make([]float32, n)}
 }
 
 func TestReadStateErrors(t *testing.T) {
@@ -75,12 +80,12 @@ func TestReadStateErrors(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                 "the end of the file is missing",
 		"[]\n":             "not the state of a training run",
-		`{"version": 2}`:   "got version 2, want 4",
-		`{"version": 4}`:   "not the state of a training run",
-		"{\"version\": 4,": "the end of the file is missing",
-		`{"version": 4, "crc32c": "` + sum + `", "state": ` + losses + `}`:                                  "got 1 losses after 3 steps",
-		`{"version": 4, "crc32c": "` + sum + `", "state": ` + strings.Replace(losses, "1", "2", 1) + `}`:    "the file is damaged: got CRC-32C ",
-		`{"version": 4, "crc32c": "` + sum + `", "state": ` + strings.ReplaceAll(losses, ",", " ,\n") + `}`: "got 1 losses after 3 steps",
+		`{"version": 2}`:   "got version 2, want 5",
+		`{"version": 5}`:   "not the state of a training run",
+		"{\"version\": 5,": "the end of the file is missing",
+		`{"version": 5, "crc32c": "` + sum + `", "state": ` + losses + `}`:                                  "got 1 losses after 3 steps",
+		`{"version": 5, "crc32c": "` + sum + `", "state": ` + strings.Replace(losses, "1", "2", 1) + `}`:    "the file is damaged: got CRC-32C ",
+		`{"version": 5, "crc32c": "` + sum + `", "state": ` + strings.ReplaceAll(losses, ",", " ,\n") + `}`: "got 1 losses after 3 steps",
 	} {
 		dir := t.TempDir()
 		write(t, filepath.Join(dir, stateName), []byte(text))

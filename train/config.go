@@ -43,6 +43,8 @@ type Config struct {
 	Warmup       float64 // fraction of the steps
 	Clip         float64 // maximum gradient norm; 0: no clipping
 
+	Parallel Parallel // ranks that share the run
+
 	Seed    uint64 // of initialization, data order and stochastic rounding
 	Threads int    // goroutines; 0: one per processor
 
@@ -55,10 +57,10 @@ type Config struct {
 	Force           bool     // replace the run or model in Out
 	Arguments       []string // stored in checkpoints for LastCheckpoint
 
-	Progress func(Event) // called from the goroutine of Run; may be nil
+	Progress func(Event) // called from the goroutine of Run on rank 0; may be nil
 
-	// Observer returns the observer of a step, counted from 1; nil observes nothing. An observer
-	// slows the step down.
+	// Observer returns the observer of a step, counted from 1; nil observes nothing. It observes the
+	// microbatches of rank 0. An observer slows the step down.
 	Observer func(step int) nn.Observer
 }
 
@@ -104,7 +106,7 @@ const (
 
 // report calls Progress.
 func (c *Config) report(e Event) {
-	if c.Progress != nil {
+	if c.Progress != nil && c.Parallel.rank() == 0 {
 		e.Steps = c.Steps
 		c.Progress(e)
 	}
@@ -180,6 +182,9 @@ func (c *Config) Validate() error {
 	}
 	if c.Batch%c.Microbatches != 0 {
 		return invalid("Microbatches", "is %d, want a divisor of the batch of %d sequences", c.Microbatches, c.Batch)
+	}
+	if err := c.checkParallel(); err != nil {
+		return err
 	}
 	if first, last, n := c.Options.FirstBF16, c.Options.LastBF16, c.Model.NumHiddenLayers; first < 0 || first > n {
 		return invalid("Options.FirstBF16", "is %d, want 0 to %d, the number of layers", first, n)

@@ -1,6 +1,7 @@
 package train
 
 import (
+	"encoding/json"
 	"fmt"
 	"math"
 
@@ -10,13 +11,20 @@ import (
 
 // A Diverged error reports a step whose loss or gradients are not finite.
 type Diverged struct {
-	Step   int     // counted from 1
-	Loss   float64 // of the step
+	Step int     // counted from 1
+	Loss float64 // of the step
+	Finding
+	Rank  int // whose Tensor it is
+	Ranks int // of the job
+	Kept  int // steps of the last checkpoint; -1 if there is none
+}
+
+// A Finding is a tensor that is not finite.
+type Finding struct {
 	Tensor string  // first tensor with NaN or Inf: a weight, or an operand in the order of the computation; "" if none has
 	Amax   float32 // largest finite magnitude of Tensor
 	NaN    int     // number of NaN elements of Tensor
 	Inf    int     // number of infinite elements of Tensor
-	Kept   int     // steps of the last checkpoint; -1 if there is none
 }
 
 func (e *Diverged) Error() string {
@@ -25,7 +33,11 @@ func (e *Diverged) Error() string {
 		text = fmt.Sprintf("step %d: the gradients are not finite", e.Step)
 	}
 	if e.Tensor != "" {
-		text += fmt.Sprintf("; the first tensor with NaN or Inf is %s: %d NaN, %d Inf, amax %g of the others", e.Tensor, e.NaN, e.Inf, e.Amax)
+		on := ""
+		if e.Ranks > 1 {
+			on = fmt.Sprintf(" on rank %d", e.Rank)
+		}
+		text += fmt.Sprintf("; the first tensor with NaN or Inf%s is %s: %d NaN, %d Inf, amax %g of the others", on, e.Tensor, e.NaN, e.Inf, e.Amax)
 	}
 	text += ": start again with a lower learning rate or a longer warm-up"
 	if e.Kept >= 0 {
@@ -34,22 +46,53 @@ func (e *Diverged) Error() string {
 	return text
 }
 
-// diagnose finds the first tensor of a step that is not finite. It repeats the step with an observer,
-// which changes the state of the model: the run cannot continue.
+// diagnose finds the first tensor of a step that is not finite, on the first rank that has one. It
+// repeats the step with an observer, which changes the state of the model: the run cannot continue.
 func (r *run) diagnose(step int, loss float64) error {
-	e := &Diverged{Step: step + 1, Loss: loss, Kept: r.kept}
+	e := &Diverged{Step: step + 1, Loss: loss, Ranks: r.Parallel.ranks(), Kept: r.kept}
+	err := r.Parallel.agree(r.search(e))
+	if err != nil || r.Parallel.ranks() == 1 {
+		if err == nil {
+			err = e
+		}
+		return err
+	}
+	own, err := json.Marshal(e.Finding)
+	if err != nil {
+		return err
+	}
+	all, err := r.Parallel.group(trafficControl).GatherAll(own)
+	if err != nil {
+		return err
+	}
+	e.Finding = Finding{}
+	for rank, text := range all {
+		if e.Tensor != "" {
+			break
+		}
+		if err := json.Unmarshal(text, &e.Finding); err != nil {
+			return err
+		}
+		e.Rank = rank
+	}
+	return &AgreedError{e}
+}
+
+// search looks for a tensor that is not finite among those of this rank.
+func (r *run) search(e *Diverged) error {
 	for _, p := range r.params {
 		if e.look(p.Name, p.Value) {
-			return e
+			return nil
 		}
 	}
-	scope := r.scope(step)
+	scope := r.scope(e.Step - 1)
+	scope.ReduceAmax = nil // another rank may have found one
 	scope.Observer.Operand = func(o nn.Observation) {
 		if e.Tensor == "" {
 			e.look(fmt.Sprintf("%s (%s)", o.Module, o.Operand), o.Source)
 		}
 	}
-	if _, err := r.gradients(scope); err != nil {
+	if _, err := r.backward(scope, false); err != nil {
 		return err
 	}
 	for _, p := range r.params {
@@ -57,7 +100,7 @@ func (r *run) diagnose(step int, loss float64) error {
 			e.look(p.Name+" (gradient)", p.Grad)
 		}
 	}
-	return e
+	return nil
 }
 
 // look reports whether x has NaN or Inf elements, and if so records it.

@@ -32,41 +32,78 @@ func Evaluate(ctx context.Context, m *decoder.Model, s nn.Scope, tokens, targets
 	if need, has := inferenceBytes(m.Config, min(sequences, evaluationBatch), length), available(); need > float64(has) {
 		return e, fmt.Errorf("evaluate: sequences of %d tokens need at least %s of memory, but %s are available: use shorter sequences", length, memory.Text(need), memory.Text(float64(has)))
 	}
+	batches, err := evaluateBatches(ctx, m, s, tokens, targets, length, func(int) bool { return true })
+	if err != nil {
+		return e, err
+	}
+	return combine(batches)
+}
+
+// A batchLoss is the loss of the sequences of a batch of an evaluation, in nats per token.
+type batchLoss struct {
+	Targets   int       // that count
+	Loss      float64   // mean over Targets
+	Sequences []float64 // mean of each sequence; NaN for one without a target that counts
+}
+
+// evaluateBatches returns the losses of the batches of an evaluation whose index mine selects.
+func evaluateBatches(ctx context.Context, m *decoder.Model, s nn.Scope, tokens, targets []int32, length int, mine func(batch int) bool) (all []batchLoss, err error) {
 	s.Inference, s.Recompute, s.Pad = true, false, true
-	entropy := nn.CrossEntropy{Name: "loss"}
-	var sum float64
-	total := 0
+	sequences, first := len(tokens)/length, true
 	for i := 0; i < sequences; i += evaluationBatch {
 		if err := ctx.Err(); err != nil {
-			return e, err
+			return nil, err
 		}
-		end := min(i+evaluationBatch, sequences)
-		batch := targets[i*length : end*length]
-		n := counted(batch)
-		if n == 0 {
-			e.Sequences = append(e.Sequences, slices.Repeat([]float64{math.NaN()}, end-i)...)
+		if !mine(i / evaluationBatch) {
 			continue
 		}
-		s.Random.Microbatch, s.ReuseWeights = i/evaluationBatch, total > 0
-		logits, err := m.Infer(&s, tokens[i*length:end*length], end-i)
+		from, to := i*length, min(i+evaluationBatch, sequences)*length
+		s.Random.Microbatch, s.ReuseWeights = i/evaluationBatch, !first
+		one, err := evaluateBatch(m, s, tokens[from:to], targets[from:to], length)
 		if err != nil {
-			return e, err
+			return nil, err
 		}
-		mean, _, err := entropy.Forward(&s, logits, batch)
-		if err != nil {
-			return e, err
-		}
-		sum += mean * float64(n)
-		total += n
-		for from := 0; from < len(batch); from += length {
-			mean := math.NaN()
-			if one := batch[from : from+length]; counted(one) > 0 {
-				if mean, _, err = entropy.Forward(&s, logits.View(from, from+length, 0, logits.Cols), one); err != nil {
-					return e, err
-				}
+		first = first && one.Targets == 0
+		all = append(all, one)
+	}
+	return all, nil
+}
+
+// evaluateBatch returns the losses of one batch.
+func evaluateBatch(m *decoder.Model, s nn.Scope, tokens, targets []int32, length int) (b batchLoss, err error) {
+	n := len(targets) / length
+	if b.Targets = counted(targets); b.Targets == 0 {
+		b.Sequences = slices.Repeat([]float64{math.NaN()}, n)
+		return b, nil
+	}
+	logits, err := m.Infer(&s, tokens, n)
+	if err != nil {
+		return b, err
+	}
+	entropy := nn.CrossEntropy{Name: "loss"}
+	if b.Loss, _, err = entropy.Forward(&s, logits, targets); err != nil {
+		return b, err
+	}
+	for from := 0; from < len(targets); from += length {
+		mean := math.NaN()
+		if one := targets[from : from+length]; counted(one) > 0 {
+			if mean, _, err = entropy.Forward(&s, logits.View(from, from+length, 0, logits.Cols), one); err != nil {
+				return b, err
 			}
-			e.Sequences = append(e.Sequences, mean)
 		}
+		b.Sequences = append(b.Sequences, mean)
+	}
+	return b, nil
+}
+
+// combine returns the evaluation of batches in order.
+func combine(batches []batchLoss) (e Evaluation, err error) {
+	var sum float64
+	total := 0
+	for _, b := range batches {
+		e.Sequences = append(e.Sequences, b.Sequences...)
+		sum += b.Loss * float64(b.Targets)
+		total += b.Targets
 	}
 	if total == 0 {
 		return e, errors.New("evaluate: all targets are negative")

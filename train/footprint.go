@@ -1,6 +1,8 @@
 package train
 
 import (
+	"math/bits"
+
 	"github.com/microscale-go/microscale/decoder"
 	"github.com/microscale-go/microscale/internal/memory"
 	"github.com/microscale-go/microscale/quant"
@@ -13,9 +15,9 @@ type footprint struct {
 	activations float64 // of a microbatch or of a validation, whichever is larger
 }
 
-// footprint estimates the memory of a run from its sizes: FP32 master weights, gradients and two
-// moments; activations that modules other than linear layers save; logits. Quantized copies of the
-// weights and temporary matrices are not included.
+// footprint estimates the memory of a run from its sizes: FP32 master weights, gradients (one
+// and those of earlier microbatches) and two moments; activations that modules other than linear
+// layers save; logits. Quantized copies of the weights and temporary matrices are not included.
 func (c *Config) footprint() footprint {
 	m := c.Model.WithDefaults()
 	hidden, intermediate, layers, vocabulary := float64(m.HiddenSize), float64(m.IntermediateSize), float64(m.NumHiddenLayers), float64(m.VocabSize)
@@ -23,22 +25,24 @@ func (c *Config) footprint() footprint {
 
 	parameters := layers*(hidden*(2*q+2*kv)+3*hidden*intermediate+2*hidden) + hidden + 2*vocabulary*hidden
 	// Bits per token and layer: inputs of norms and of SwiGLU, and Q, K and V.
-	bits := float64(c.Recipe.Activations.Element.StoredBits())
+	width := float64(c.Recipe.Activations.Element.StoredBits())
 	if c.Recipe.StoreQuantized {
-		bits = float64(quant.MXFP8.Element.StoredBits())
+		width = float64(quant.MXFP8.Element.StoredBits())
 	}
-	attention := bits
+	attention := width
 	if c.Recipe.Attention.DotProduct {
-		attention = min(bits, float64(c.Recipe.Input.Rowwise.Format.Element.StoredBits()))
+		attention = min(width, float64(c.Recipe.Input.Rowwise.Format.Element.StoredBits()))
 	}
-	saved := bits*(2*hidden+2*intermediate) + attention*(q+2*kv)
+	saved := width*(2*hidden+2*intermediate) + attention*(q+2*kv)
 	if c.Options.Recompute {
-		saved = bits * hidden
+		saved = width * hidden
 	}
 	tokens := float64(c.Batch/max(c.Microbatches, 1)) * float64(c.Sequence)
 	training := tokens*(layers*saved/8+4*vocabulary) + 8*float64(c.Batch)
 	windows := min(evaluationBatch, max(c.ValidationTokens/max(c.Sequence, 1), 1))
-	return footprint{model: 4 * 4 * parameters, activations: max(training, inferenceBytes(m, windows, c.Sequence))}
+	// Weights, two moments, a gradient, and those that gradientTree holds.
+	matrices := 4 + bits.Len(uint(c.Microbatches/c.Parallel.ranks())) - 1
+	return footprint{model: 4 * float64(matrices) * parameters, activations: max(training, inferenceBytes(m, windows, c.Sequence))}
 }
 
 // inferenceBytes returns the minimum memory of a forward pass without the weights: the residual
@@ -53,7 +57,7 @@ var available = memory.Available
 // CheckMemory returns a *ConfigError if the run needs more memory than the machine has available. The
 // error names the size that exceeds its default most. Run calls it.
 func (c *Config) CheckMemory() error {
-	f, has := c.footprint(), available()
+	f, has := c.footprint(), available()/int64(max(1, c.Parallel.Local))
 	if f.model+f.activations <= float64(has) {
 		return nil
 	}

@@ -7,41 +7,49 @@ import (
 	"github.com/microscale-go/microscale/nn"
 )
 
-// gradients sets the gradients to the mean over the microbatches of a step, and returns the mean of
-// their losses. The gradient of each microbatch is complete before it is added (see gradientTree),
-// and losses are added in the order of the microbatches.
-func (r *run) gradients(scope nn.Scope) (float64, error) {
+// backward computes the gradients of this rank's microbatches of a step, and returns their losses.
+// The gradient of each microbatch is complete before it is added (see gradientTree). With reduce,
+// the sums over ranks are started during the last backward pass; otherwise the gradients are the
+// sums over the microbatches of this rank.
+func (r *run) backward(scope nn.Scope, reduce bool) (losses []float64, err error) {
 	for _, p := range r.params {
 		clear(p.Grad.Data)
 	}
+	r.tree.reset()
 	tokens, targets, err := r.Data.Training(r.Seed, int(scope.Random.Step), r.Batch, r.Sequence)
 	if err == nil {
 		err = checkBatch(tokens, targets, r.Batch, r.Batch, r.Sequence)
 	}
 	if err != nil {
-		return 0, fmt.Errorf("training data: %w", err)
+		return nil, fmt.Errorf("training data: %w", err)
 	}
 	sequences := r.Batch / r.Microbatches
 	n := sequences * r.Sequence
-	var sum float64
-	for i := range r.Microbatches {
-		if i > 0 {
+	each := r.Microbatches / r.Parallel.ranks()
+	for k := range each {
+		if k > 0 {
 			r.tree.push(r.params, r.Threads)
 		}
-		scope.Random.Microbatch, scope.ReuseWeights = i, i > 0
+		if reduce && k == each-1 {
+			r.reducer.begin(&r.tree, &scope.Observer)
+		}
+		i := r.Parallel.rank()*each + k
+		scope.Random.Microbatch, scope.ReuseWeights = i, k > 0
 		loss, err := r.model.Train(&scope, tokens[i*n:(i+1)*n], targets[i*n:(i+1)*n], sequences, 1/float32(r.Microbatches))
 		if err != nil {
-			return 0, err
+			return nil, err
 		}
-		sum += loss
+		losses = append(losses, loss)
 	}
-	parallel.For(len(r.params), 1, r.Threads, func(from, to int) {
-		for i := from; i < to; i++ {
-			r.tree.finish(i, r.params[i])
-		}
-	})
+	if !reduce {
+		parallel.For(len(r.params), 1, r.Threads, func(from, to int) {
+			for i := from; i < to; i++ {
+				r.tree.finish(i, r.params[i])
+			}
+		})
+	}
 	r.tree.reset()
-	return sum / float64(r.Microbatches), nil
+	return losses, nil
 }
 
 // checkBatch returns an error unless a batch has min to max sequences.

@@ -68,32 +68,43 @@ func identityOf(r recipe.Recipe) recipeIdentity {
 	}
 }
 
-// difference describes the first difference between two JSON objects, in the order of the keys of
-// want. It returns "" if there is none.
+// difference describes the first difference between the configuration of a checkpoint and that of a
+// run. It returns "" if there is none.
 func difference(stored, want json.RawMessage) (string, error) {
-	a, err := flatten(stored)
-	if err != nil {
+	path, a, b, err := firstDifference(stored, want)
+	if err != nil || path == "" {
 		return "", err
 	}
-	b, err := flatten(want)
+	return fmt.Sprintf("%s is %s in the checkpoint and %s in the configuration", path, a, b), nil
+}
+
+// firstDifference returns the path of the first difference between two JSON objects, in the order
+// of the keys of second, and the values there. It returns "" if there is none.
+func firstDifference(first, second json.RawMessage) (path, a, b string, err error) {
+	const missing = "not set"
+	x, err := flatten(first)
 	if err != nil {
-		return "", err
+		return "", "", "", err
 	}
-	for _, l := range b {
-		i := slices.IndexFunc(a, func(o leaf) bool { return o.path == l.path })
+	y, err := flatten(second)
+	if err != nil {
+		return "", "", "", err
+	}
+	for _, l := range y {
+		i := slices.IndexFunc(x, func(o leaf) bool { return o.path == l.path })
 		switch {
 		case i < 0:
-			return fmt.Sprintf("%s is not set in the checkpoint and %s in the configuration", l.path, l.value), nil
-		case a[i].value != l.value:
-			return fmt.Sprintf("%s is %s in the checkpoint and %s in the configuration", l.path, a[i].value, l.value), nil
+			return l.path, missing, l.value, nil
+		case x[i].value != l.value:
+			return l.path, x[i].value, l.value, nil
 		}
 	}
-	for _, l := range a {
-		if !slices.ContainsFunc(b, func(o leaf) bool { return o.path == l.path }) {
-			return fmt.Sprintf("%s is %s in the checkpoint and not set in the configuration", l.path, l.value), nil
+	for _, l := range x {
+		if !slices.ContainsFunc(y, func(o leaf) bool { return o.path == l.path }) {
+			return l.path, l.value, missing, nil
 		}
 	}
-	return "", nil
+	return "", "", "", nil
 }
 
 // A leaf is a value of a JSON document that is not an object.

@@ -27,6 +27,9 @@ type Result struct {
 	Seconds    float64           // of all steps, including those before a resume
 	Parameters int
 
+	Traffic  map[string]int64 // bytes that rank 0 sent to others, by purpose
+	GradSQNR float64          // dB, of gradients as rank 0 sent them; +Inf in FP32
+
 	Memory decoder.Memory // peak of the last step; without copies of weights and activations if a resumed run made no step
 }
 
@@ -48,11 +51,14 @@ type run struct {
 	params  []*nn.Param // with the FP32 master weights
 	moments []moments
 	tree    gradientTree
+	reducer *reducer
 	state   state
 	kept    int // steps of the last checkpoint; -1: none
 
 	validationTokens, validationTargets []int32
 	sequences                           []float64 // losses of the last validation
+
+	interrupted bool // the context of a rank ended
 }
 
 // Run trains a model. If Out is set, it is a new or empty directory, or one with a checkpoint to
@@ -63,25 +69,25 @@ type run struct {
 // machine does not have the memory; nothing is written then. A directory that is in use is an error
 // that matches fs.ErrExist or ErrBusy, and a complete run to resume one that matches ErrDone.
 func Run(ctx context.Context, c Config) (*Result, error) {
-	if err := c.Validate(); err != nil {
+	r, err := prepare(c)
+	if err := c.Parallel.agree(err); err != nil {
 		return nil, err
 	}
-	if err := c.CheckMemory(); err != nil {
+	if err := r.handshake(); err != nil {
 		return nil, err
 	}
-	r, err := newRun(c)
-	if err != nil {
-		return nil, err
-	}
-	release, err := r.claim()
-	if err != nil {
+	release := func() {}
+	if err := r.Parallel.onFirst(func() error {
+		release, err = r.claim()
+		return err
+	}); err != nil {
 		return nil, err
 	}
 	defer release()
 	if err := r.open(); err != nil {
 		return nil, err
 	}
-	if err := r.hold(); err != nil {
+	if err := r.Parallel.agree(r.hold()); err != nil {
 		r.withdraw(err)
 		return nil, err
 	}
@@ -92,7 +98,7 @@ func Run(ctx context.Context, c Config) (*Result, error) {
 		if r.state.Step == c.Steps {
 			break
 		}
-		if err := r.step(); err != nil {
+		if err := r.step(ctx); err != nil {
 			r.withdraw(err)
 			return nil, err
 		}
@@ -110,7 +116,27 @@ func Run(ctx context.Context, c Config) (*Result, error) {
 		Model: r.model, TrainLoss: r.state.TrainLoss, Validation: r.state.Validation, Sequences: r.sequences,
 		Tokens: c.Steps * c.Batch * c.Sequence, Seconds: r.state.Seconds,
 		Parameters: r.model.Config.Parameters(), Memory: r.memory(),
+		Traffic: r.Parallel.group(trafficControl).Traffic(), GradSQNR: r.gradSQNR(),
 	}, nil
+}
+
+// gradSQNR returns the ratio of gradients to their error as they travel, in dB.
+func (r *run) gradSQNR() float64 {
+	if r.reducer == nil {
+		return math.Inf(1)
+	}
+	return r.reducer.noise.sqnr()
+}
+
+// prepare checks c and returns its run at its start.
+func prepare(c Config) (*run, error) {
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	if err := c.CheckMemory(); err != nil {
+		return nil, err
+	}
+	return newRun(c)
 }
 
 // newRun returns a run at its start, with its validation data.
@@ -125,6 +151,9 @@ func newRun(c Config) (*run, error) {
 	}
 	r.model, r.params = model, model.Params()
 	r.moments = newMoments(r.params)
+	if c.Parallel.ranks() > 1 {
+		r.reducer = newReducer(&r.Parallel, r.params, divide(r.params, c.Parallel.ranks()), c.Threads)
+	}
 	return r, nil
 }
 
@@ -149,27 +178,62 @@ func (r *run) hold() error {
 
 // scope returns the scope of a step without an observer.
 func (r *run) scope(step int) nn.Scope {
-	return nn.Scope{Recipe: r.Recipe, Pad: true, Random: nn.Random{Seed: r.Seed, Step: uint32(step)}, Threads: r.Threads}
+	s := nn.Scope{Recipe: r.Recipe, Pad: true, Random: nn.Random{Seed: r.Seed, Step: uint32(step)}, Threads: r.Threads}
+	if r.Parallel.ranks() > 1 {
+		s.ReduceAmax = r.Parallel.group(trafficAmax).Max
+	}
+	return s
 }
 
 // observed returns the scope of a step with the configured observer.
 func (r *run) observed(step int) nn.Scope {
 	scope := r.scope(step)
-	if r.Observer != nil && step < r.Steps {
+	if r.Observer != nil && step < r.Steps && r.Parallel.rank() == 0 {
 		scope.Observer = r.Observer(step + 1)
 	}
 	return scope
 }
 
+// gradients sets the gradients to the mean over the microbatches of a step, and returns the mean of
+// their losses and the norm of the gradients.
+func (r *run) gradients(ctx context.Context, step int) (loss, norm float64, err error) {
+	several := r.Parallel.ranks() > 1
+	if several {
+		r.reducer.noise.enabled = step%noiseEvery == 0
+	}
+	losses, err := r.backward(r.observed(step), several)
+	own := status{losses: losses, err: err}
+	if several {
+		own.nonFinite = r.reducer.nonFinite
+	}
+	all, err := r.exchange(ctx, own)
+	if err != nil {
+		return 0, 0, err
+	}
+	if several {
+		if err := r.reducer.finish(); err != nil {
+			return 0, 0, err
+		}
+	}
+	r.interrupted = all.interrupted
+	if all.nonFinite {
+		return all.mean(), math.NaN(), nil
+	}
+	return all.mean(), gradientNorm(r.params, r.Threads), nil
+}
+
+// noiseEvery is the number of steps between measurements of the error of gradients that travel in
+// another format than FP32.
+const noiseEvery = 10
+
 // step runs one step.
-func (r *run) step() error {
+func (r *run) step(ctx context.Context) error {
 	start := time.Now()
 	step := r.state.Step
-	loss, err := r.gradients(r.observed(step))
+	loss, norm, err := r.gradients(ctx, step)
 	if err != nil {
 		return err
 	}
-	norm := gradientNorm(r.params, r.Threads)
 	if !finite(loss) || !finite(norm) {
 		return r.diagnose(step, loss)
 	}
@@ -212,8 +276,8 @@ func (r *run) validate(ctx context.Context) error {
 	if !due || len(points) > 0 && points[len(points)-1].Step == done {
 		return nil
 	}
-	e, err := Evaluate(ctx, r.model, r.scope(done), r.validationTokens, r.validationTargets, r.Sequence)
-	if ctx.Err() != nil {
+	e, err := r.evaluate(ctx)
+	if errors.Is(err, context.Canceled) {
 		return r.interrupt()
 	}
 	if err != nil {
@@ -225,9 +289,10 @@ func (r *run) validate(ctx context.Context) error {
 	return nil
 }
 
-// keep writes a checkpoint if one is due or ctx has ended.
+// keep writes a checkpoint if one is due or the context of a rank had ended by the end of the
+// backward pass.
 func (r *run) keep(ctx context.Context) error {
-	if ctx.Err() != nil {
+	if r.interrupted || r.Parallel.ranks() == 1 && ctx.Err() != nil {
 		return r.interrupt()
 	}
 	if done := r.state.Step; r.Out != "" && r.CheckpointEvery > 0 && done%r.CheckpointEvery == 0 {

@@ -69,19 +69,28 @@ func (r *run) open() (err error) {
 	if r.Out == "" {
 		return nil
 	}
-	s, err := look(r.Out) // again: another run may have ended before this one got the lock
-	if err == nil {
-		err = r.admit(s)
-	}
-	if err != nil {
+	var s *survey
+	dir, err := fromFirst(&r.Parallel, func() (string, error) {
+		if s, err = look(r.Out); err == nil { // again: another run may have ended before this one got the lock
+			err = r.admit(s)
+		}
+		switch {
+		case err != nil:
+			return "", err
+		case r.Resume && s.dir != "":
+			return s.dir, nil
+		}
+		return "", storeError(s.clear(r.Out, r.Force), r.Out, "the start of the run")
+	})
+	switch {
+	case err != nil:
 		return err
+	case dir != "":
+		err = r.resume(dir)
+	default:
+		err = r.start()
 	}
-	if r.Resume && s.dir != "" {
-		err = r.resume(s)
-	} else {
-		err = r.start(s)
-	}
-	if err == nil && r.Resume {
+	if err == nil && r.Resume && r.Parallel.rank() == 0 {
 		e := Event{Name: eventResume, Step: r.state.Step}
 		if len(s.unusable) > 0 {
 			e.Err = s.unusable[0].err
@@ -91,11 +100,8 @@ func (r *run) open() (err error) {
 	return err
 }
 
-// start writes the first checkpoint. It removes files of an interrupted start.
-func (r *run) start(s *survey) error {
-	if err := storeError(s.clear(r.Out, r.Force), r.Out, "the start of the run"); err != nil {
-		return err
-	}
+// start writes the first checkpoint.
+func (r *run) start() error {
 	if err := r.checkpoint(); err != nil {
 		r.withdraw(err)
 		return err
@@ -144,9 +150,20 @@ func LastCheckpoint(out string) (step int, arguments []string, err error) {
 	return s.state.Step, s.state.Arguments, nil
 }
 
-// resume restores the last complete checkpoint, which must be of this run.
-func (r *run) resume(found *survey) error {
-	dir, s := found.dir, found.state
+// resume restores a complete checkpoint, which must be of this run.
+func (r *run) resume(dir string) error {
+	if err := r.Parallel.agree(r.restore(dir)); err != nil {
+		return err
+	}
+	return r.Parallel.onFirst(func() error { return removeCheckpoints(filepath.Dir(dir), filepath.Base(dir)) })
+}
+
+// restore sets the state of this rank to that of a checkpoint.
+func (r *run) restore(dir string) error {
+	s, err := readState(dir)
+	if err != nil {
+		return err
+	}
 	d, err := difference(s.Configuration, r.state.Configuration)
 	if err != nil {
 		return fmt.Errorf("%s: %w", filepath.Join(dir, stateName), err)
@@ -157,32 +174,53 @@ func (r *run) resume(found *survey) error {
 	if s.Step > r.Steps {
 		return fmt.Errorf("%s: the checkpoint has %d steps, want at most %d", dir, s.Step, r.Steps)
 	}
-	scales, err := readTensors(filepath.Join(dir, tensorsName), r.tensors())
+	var tensors []wanted
+	for i, p := range r.params {
+		own := span{0, p.Grad.Rows}
+		for _, t := range r.tensors(i) {
+			tensors = append(tensors, wanted{t.name, p.Name, own, p.Grad.Rows, p.Grad.Cols, t.data})
+		}
+	}
+	scales, err := s.restore(dir, tensors)
 	if err != nil {
 		return err
 	}
 	if err := r.model.SetState(scales); err != nil {
 		return fmt.Errorf("%s: %w", dir, err)
 	}
-	configuration := r.state.Configuration
+	s.Configuration = r.state.Configuration
 	r.state = *s
-	r.state.Configuration = configuration
 	r.kept = s.Step
-	return removeCheckpoints(filepath.Dir(dir), filepath.Base(dir))
+	return nil
 }
 
 // checkpoint writes a checkpoint of the current step.
 func (r *run) checkpoint() error {
-	tensors := r.tensors()
-	for name, v := range r.model.State() {
-		tensors = append(tensors, named{scalesPrefix + name, v})
+	file := tensorFile{}
+	var tensors []named
+	if r.Parallel.rank() == 0 {
+		file.Name = tensorsName
+		for i := range r.params {
+			tensors = append(tensors, r.tensors(i)...)
+		}
+		for name, v := range r.model.State() {
+			tensors = append(tensors, named{scalesPrefix + name, v})
+		}
 	}
 	what := fmt.Sprintf("the checkpoint of step %d", r.state.Step)
-	if err := storeError(writeCheckpoint(r.Out, &r.state, tensors), r.Out, what); err != nil {
-		if r.kept >= 0 {
-			return fmt.Errorf("%w; the checkpoint of step %d is kept", err, r.kept)
-		}
+	err := r.Parallel.writeCheckpoint(r.Out, &r.state, file, tensors)
+	agreed := (*AgreedError)(nil)
+	switch {
+	case errors.As(err, &agreed):
+		err = agreed.error
+	case err != nil && r.Parallel.ranks() > 1:
 		return err
+	}
+	if err := storeError(err, r.Out, what); err != nil {
+		if r.kept >= 0 {
+			err = fmt.Errorf("%w; the checkpoint of step %d is kept", err, r.kept)
+		}
+		return r.Parallel.agreed(err)
 	}
 	r.kept = r.state.Step
 	return nil
@@ -191,7 +229,7 @@ func (r *run) checkpoint() error {
 // withdraw removes the files of a new run whose first step fails, such as for a full disk or for
 // shapes that the recipe does not support.
 func (r *run) withdraw(err error) {
-	if diverged := (*Diverged)(nil); errors.As(err, &diverged) || r.Out == "" || r.Resume || r.state.Step > 0 {
+	if diverged := (*Diverged)(nil); errors.As(err, &diverged) || r.Out == "" || r.Parallel.rank() > 0 || r.Resume || r.state.Step > 0 {
 		return
 	}
 	_ = discard(r.Out) // err is more important
@@ -201,12 +239,12 @@ func (r *run) withdraw(err error) {
 // interrupt writes a checkpoint and returns the error of an interrupted run.
 func (r *run) interrupt() error {
 	if r.Out == "" {
-		return &Interrupted{r.state.Step, ""}
+		return r.Parallel.agreed(&Interrupted{r.state.Step, ""})
 	}
 	if err := r.checkpoint(); err != nil {
 		return err
 	}
-	return &Interrupted{r.state.Step, r.Out}
+	return r.Parallel.agreed(&Interrupted{r.state.Step, r.Out})
 }
 
 // close writes the model, then removes the checkpoints.
@@ -214,14 +252,16 @@ func (r *run) close() error {
 	if r.Out == "" {
 		return nil
 	}
-	err := r.model.Save(r.Out, r.dtype())
-	if err == nil {
-		err = syncDir(r.Out)
-	}
-	if err := storeError(err, r.Out, "the model"); err != nil {
-		return fmt.Errorf("%w; the checkpoint of step %d is kept", err, r.kept)
-	}
-	return storeError(discard(r.Out), r.Out, "the end of the run")
+	return r.Parallel.onFirst(func() error {
+		err := r.model.Save(r.Out, r.dtype())
+		if err == nil {
+			err = syncDir(r.Out)
+		}
+		if err := storeError(err, r.Out, "the model"); err != nil {
+			return fmt.Errorf("%w; the checkpoint of step %d is kept", err, r.kept)
+		}
+		return storeError(discard(r.Out), r.Out, "the end of the run")
+	})
 }
 
 // dtype returns the dtype of saved weights: that of the recipe's Activations.
@@ -232,11 +272,8 @@ func (r *run) dtype() safetensors.Dtype {
 	return safetensors.BF16
 }
 
-// tensors returns the tensors of a checkpoint apart from delayed scaling.
-func (r *run) tensors() []named {
-	var all []named
-	for i, p := range r.params {
-		all = append(all, named{"weight/" + p.Name, p.Value.Data}, named{"m/" + p.Name, r.moments[i].m}, named{"v/" + p.Name, r.moments[i].v})
-	}
-	return all
+// tensors returns the tensors of parameter i in a checkpoint.
+func (r *run) tensors(i int) []named {
+	p := r.params[i]
+	return []named{{"weight/" + p.Name, p.Value.Data}, {"m/" + p.Name, r.moments[i].m}, {"v/" + p.Name, r.moments[i].v}}
 }

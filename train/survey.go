@@ -80,7 +80,7 @@ func (s *survey) lookAtCheckpoints(parent string) error {
 	for _, dir := range checkpoints(parent, entries) {
 		state, err := readState(dir)
 		if err == nil {
-			err = state.checkTensors(filepath.Join(dir, tensorsName))
+			err = state.checkTensors(dir)
 		}
 		if err == nil {
 			s.dir, s.state = dir, state

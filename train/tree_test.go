@@ -70,7 +70,7 @@ func TestMicrobatchGradients(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := r.gradients(r.scope(0)); err != nil {
+		if _, err := r.backward(r.scope(0), false); err != nil {
 			t.Fatal(err)
 		}
 		tokens, targets, err := c.Data.Training(c.Seed, 0, c.Batch, c.Sequence)

@@ -18,7 +18,7 @@ import (
 // an error if a result is wrong.
 func Check(g *comm.Group) (checksum uint64, err error) {
 	c := &checker{g: g, hash: crc64.New(crc64.MakeTable(crc64.ECMA))}
-	steps := []func() error{c.allGather, c.allToAll, c.broadcast, c.barrier, c.max, c.sums, c.overlap, c.split}
+	steps := []func() error{c.allGather, c.gatherAll, c.allToAll, c.broadcast, c.barrier, c.max, c.sums, c.overlap, c.split}
 	for _, step := range steps {
 		if err := step(); err != nil {
 			return 0, fmt.Errorf("rank %d of %d: %w", g.Rank(), g.Size(), err)
@@ -59,6 +59,21 @@ func (c *checker) allGather() error {
 		for i := range dst {
 			if !bytes.Equal(dst[i], data(i, 0, n+i)) {
 				return fmt.Errorf("all-gather of %d bytes: wrong data of rank %d", n, i)
+			}
+		}
+	}
+	return nil
+}
+
+func (c *checker) gatherAll() error {
+	for _, n := range sizes {
+		all, err := c.g.GatherAll(data(c.g.Rank(), 2, n*c.g.Rank()))
+		if err != nil {
+			return err
+		}
+		for i := range all {
+			if !bytes.Equal(all[i], data(i, 2, n*i)) {
+				return fmt.Errorf("gather of %d bytes per rank: wrong data of rank %d", n, i)
 			}
 		}
 	}

@@ -1,0 +1,187 @@
+package train
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/bits"
+
+	"github.com/microscale-go/microscale/comm"
+	"github.com/microscale-go/microscale/quant"
+)
+
+// Parallel divides a run among the ranks of a job. Each rank calls Run with the same configuration
+// and its own group, and trains a copy of the model on an equal part of the microbatches of every
+// step. The zero value is a run of one rank.
+//
+// With gradients in FP32 the losses are those of one rank with the same microbatches, bit by bit,
+// under every recipe but delayed scaling, whose scales depend on the microbatches that are computed
+// at a time. With other formats they depend on the number of ranks.
+type Parallel struct {
+	Group *comm.Group // all ranks of the job; nil: one rank
+
+	// GradReduce is the format in which gradients travel; nil: comm.F32. Sums are FP32.
+	GradReduce comm.Wire
+
+	Local   int    // ranks on this machine, which share its memory; 0: one
+	Program string // version of the program, which all ranks must share
+}
+
+// gradientWires are the formats in which gradients can travel, by name.
+var gradientWires = []struct {
+	name string
+	wire comm.Wire
+}{
+	{"fp32", comm.F32},
+	{"bf16", comm.BF16},
+	{"mxfp8", quantizedWire(quant.MXFP8)},
+	{"fp8-blocks", quantizedWire(quant.FP8Vec128)}, // 1×128
+}
+
+func quantizedWire(f quant.Format) comm.Wire {
+	w, err := comm.Quantized(quant.Quantizer{Format: f})
+	if err != nil {
+		panic(err)
+	}
+	return w
+}
+
+// GradReduceNames returns the names of GradReduce formats.
+func GradReduceNames() []string {
+	var names []string
+	for _, w := range gradientWires {
+		names = append(names, w.name)
+	}
+	return names
+}
+
+// ParseGradReduce returns the GradReduce format of a name.
+func ParseGradReduce(name string) (comm.Wire, error) {
+	for _, w := range gradientWires {
+		if w.name == name {
+			return w.wire, nil
+		}
+	}
+	return nil, fmt.Errorf("unknown format of gradients %q: use one of %v", name, GradReduceNames())
+}
+
+// wire returns the format in which gradients travel.
+func (p *Parallel) wire() comm.Wire {
+	if p.GradReduce == nil {
+		return comm.F32
+	}
+	return p.GradReduce
+}
+
+// ranks returns the number of ranks.
+func (p *Parallel) ranks() int {
+	if p.Group == nil {
+		return 1
+	}
+	return p.Group.Size()
+}
+
+// rank returns the number of this rank.
+func (p *Parallel) rank() int {
+	if p.Group == nil {
+		return 0
+	}
+	return p.Group.Rank()
+}
+
+// group returns the group with a name for what it transfers.
+func (p *Parallel) group(purpose string) *comm.Group {
+	if p.Group == nil {
+		return comm.Self().For(purpose)
+	}
+	return p.Group.For(purpose)
+}
+
+// Purposes of transfers in Result.Traffic.
+const (
+	TrafficGradients = "gradients"
+	trafficAmax      = "amaxes"
+	trafficControl   = "" // losses, errors, norms: not counted
+)
+
+// checkParallel returns an error if the microbatches cannot be divided among the ranks.
+func (c *Config) checkParallel() error {
+	n := c.Parallel.ranks()
+	each := c.Microbatches / n
+	if n > 1 && (c.Microbatches%n != 0 || bits.OnesCount(uint(each)) != 1) {
+		return invalid("Microbatches", "is %d, want the number of ranks, %d, times a power of two: the sums of ranks are then subtrees of the sum over microbatches", c.Microbatches, n)
+	}
+	return nil
+}
+
+// An AgreedError is an error that Run returns on every rank of the job, at the same point. After
+// other errors the job must be aborted, because other ranks may wait for this one.
+type AgreedError struct{ error }
+
+// Unwrap returns the error.
+func (e *AgreedError) Unwrap() error { return e.error }
+
+// agree returns nil if err is nil on every rank, and otherwise an error on every rank: its own, or
+// that of the first rank that has one.
+func (p *Parallel) agree(err error) error {
+	if p.ranks() == 1 {
+		return err
+	}
+	if agreed := (*AgreedError)(nil); errors.As(err, &agreed) {
+		return err
+	}
+	text := ""
+	if err != nil {
+		text = err.Error()
+	}
+	all, failed := p.group(trafficControl).GatherAll([]byte(text))
+	if failed != nil {
+		return failed
+	}
+	for rank, text := range all {
+		switch {
+		case err != nil:
+			return &AgreedError{err}
+		case len(text) > 0:
+			return &AgreedError{fmt.Errorf("rank %d: %s", rank, text)}
+		}
+	}
+	return nil
+}
+
+// onFirst calls f on rank 0, and returns its error on every rank.
+func (p *Parallel) onFirst(f func() error) error {
+	if p.rank() > 0 {
+		return p.agree(nil)
+	}
+	return p.agree(f())
+}
+
+// fromFirst calls f on rank 0, and returns its result on every rank.
+func fromFirst[T any](p *Parallel, f func() (T, error)) (result T, err error) {
+	if p.ranks() == 1 {
+		return f()
+	}
+	var text []byte
+	if p.rank() == 0 {
+		if result, err = f(); err == nil {
+			text, err = json.Marshal(result)
+		}
+	}
+	if err := p.agree(err); err != nil {
+		return result, err
+	}
+	all, err := p.group(trafficControl).GatherAll(text)
+	if err != nil {
+		return result, err
+	}
+	return result, json.Unmarshal(all[0], &result)
+}
+
+// agreed marks an error that all ranks return.
+func (p *Parallel) agreed(err error) error {
+	if p.ranks() == 1 {
+		return err
+	}
+	return &AgreedError{err}
+}

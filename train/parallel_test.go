@@ -1,0 +1,174 @@
+package train
+
+import (
+	"context"
+	"errors"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/microscale-go/microscale/comm"
+	"github.com/microscale-go/microscale/recipe"
+)
+
+// runRanks runs c on goroutine ranks, after change, and returns the result of each.
+func runRanks(ranks int, c Config, change func(rank int, c *Config)) ([]*Result, error) {
+	results := make([]*Result, ranks)
+	err := comm.Run(ranks, comm.Options{Timeout: time.Minute}, func(g *comm.Group) (err error) {
+		own := c
+		own.Parallel.Group = g
+		if change != nil {
+			change(g.Rank(), &own)
+		}
+		results[g.Rank()], err = Run(context.Background(), own)
+		return err
+	})
+	return results, err
+}
+
+// TestRanks checks that 2 and 4 ranks have the losses and the weights of one rank with the same
+// microbatches, bit by bit, under every recipe but delayed scaling. Under delayed scaling the ranks
+// have those of each other.
+func TestRanks(t *testing.T) {
+	for _, r := range recipes() {
+		c := tiny(t, r.Name)
+		c.Steps, c.Batch, c.Microbatches, c.ValidationTokens = 4, 8, 4, 1024 // two batches of an evaluation
+		want := mustRun(t, c)
+		for _, ranks := range []int{2, 4} {
+			got, err := runRanks(ranks, c, nil)
+			if err != nil {
+				t.Fatalf("%s, %d ranks: %v", r.Name, ranks, err)
+			}
+			for rank, g := range got {
+				if r.Name == "delayed" {
+					want = got[0]
+				}
+				if !same(g, want) || !slices.Equal(g.Sequences, want.Sequences) {
+					t.Errorf("%s, rank %d of %d: got losses\n%v %v\nwant\n%v %v", r.Name, rank, ranks, g.TrainLoss, g.Validation, want.TrainLoss, want.Validation)
+				}
+				for i, p := range g.Model.Params() {
+					if at := differs(p.Value.Data, want.Model.Params()[i].Value.Data); at >= 0 {
+						t.Errorf("%s, rank %d of %d: %s differs at element %d", r.Name, rank, ranks, p.Name, at)
+					}
+				}
+			}
+		}
+	}
+}
+
+// TestDelayedRanks checks that delayed scaling uses the amaxes of all ranks: all have the same scales
+// after steps on different data.
+func TestDelayedRanks(t *testing.T) {
+	c := tiny(t, "delayed")
+	c.Steps, c.Microbatches = 2, 4
+	got, err := runRanks(4, c, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := got[0].Model.State()
+	if len(want) == 0 {
+		t.Fatal("no state")
+	}
+	for rank, g := range got {
+		for name, s := range g.Model.State() {
+			if !slices.Equal(s, want[name]) {
+				t.Errorf("rank %d: %s: state %v, want %v", rank, name, s, want[name])
+			}
+		}
+	}
+}
+
+// TestGradReduce trains with gradients in every format: all ranks have the same weights, the loss is
+// near that of FP32, and the error of the gradients is that of the format.
+func TestGradReduce(t *testing.T) {
+	c := tiny(t, "mxfp8")
+	want := mustRun(t, c)
+	for name, bounds := range map[string][2]float64{"bf16": {45, 60}, "mxfp8": {25, 40}, "fp8-blocks": {25, 40}} {
+		wire, err := ParseGradReduce(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Parallel.GradReduce = wire
+		got, err := runRanks(2, c, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, p := range got[0].Model.Params() {
+			if at := differs(p.Value.Data, got[1].Model.Params()[i].Value.Data); at >= 0 {
+				t.Errorf("%s: %s differs between the ranks at element %d", name, p.Name, at)
+			}
+		}
+		a, _ := got[0].FinalLoss()
+		b, _ := want.FinalLoss()
+		if same(got[0], want) || a-b > 0.02 || b-a > 0.02 {
+			t.Errorf("%s: final loss %g, in FP32 %g: want another within 0.02", name, a, b)
+		}
+		if db := got[0].GradSQNR; db < bounds[0] || db > bounds[1] {
+			t.Errorf("%s: gradients have %g dB, want %g to %g", name, db, bounds[0], bounds[1])
+		}
+		t.Logf("%s: final loss %.6f, in FP32 %.6f, gradients %.1f dB, bytes %v", name, a, b, got[0].GradSQNR, got[0].Traffic)
+	}
+}
+
+// TestHandshake starts ranks that differ.
+func TestHandshake(t *testing.T) {
+	c := tiny(t, "bf16")
+	for want, change := range map[string]func(c *Config){
+		`configuration.seed is 1 on rank 0 and 2 on rank 1`:                 func(c *Config) { c.Seed = 2 },
+		`configuration.data is `:                                            func(c *Config) { c.Data = NewCorpus(synthesize(1<<14), synthetic) },
+		`program is "" on rank 0 and "v2" on rank 1`:                        func(c *Config) { c.Parallel.Program = "v2" },
+		`grad_reduce is "f32" on rank 0 and "bf16" on rank 1`:               func(c *Config) { c.Parallel.GradReduce = comm.BF16 },
+		`configuration.recipe.name is "bf16" on rank 0 and "f32" on rank 1`: func(c *Config) { c.Recipe, _ = recipe.Lookup("f32") },
+		`rank 1: Config.Steps is 0, want at least 1`:                        func(c *Config) { c.Steps = 0 },
+	} {
+		_, err := runRanks(2, c, func(rank int, c *Config) {
+			if rank == 1 {
+				change(c)
+			}
+		})
+		if agreed := (*AgreedError)(nil); !errors.As(err, &agreed) || !strings.Contains(err.Error(), want) {
+			if !strings.HasPrefix(want, "rank 1: ") || err == nil || !strings.Contains(err.Error(), strings.TrimPrefix(want, "rank 1: ")) {
+				t.Errorf("error %v, want %q", err, want)
+			}
+		}
+	}
+}
+
+// TestDivergedRank has a NaN on rank 1, and wants all ranks to stop with its name.
+func TestDivergedRank(t *testing.T) {
+	for _, wire := range []string{"fp32", "mxfp8", "fp8-blocks"} {
+		c := tiny(t, "bf16")
+		c.Parallel.GradReduce, _ = ParseGradReduce(wire)
+		var errs [2]error
+		err := comm.Run(2, comm.Options{Timeout: time.Minute}, func(g *comm.Group) error {
+			own := c
+			own.Parallel.Group = g
+			r, err := prepare(own)
+			if err != nil {
+				return err
+			}
+			if err := r.open(); err != nil {
+				return err
+			}
+			if err := r.step(t.Context()); err != nil {
+				return err
+			}
+			if g.Rank() == 1 {
+				r.params[len(r.params)-2].Value.Data[3] = float32(math.NaN())
+			}
+			errs[g.Rank()] = r.step(t.Context())
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for rank, err := range errs {
+			var d *Diverged
+			if !errors.As(err, &d) || d.Step != 2 || d.Rank != 1 || !strings.Contains(err.Error(), "the first tensor with NaN or Inf on rank 1 is model.norm.weight: 1 NaN, 0 Inf") {
+				t.Errorf("%s: rank %d: %v", wire, rank, err)
+			}
+		}
+	}
+}

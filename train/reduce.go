@@ -1,0 +1,189 @@
+package train
+
+import (
+	"math"
+
+	"github.com/microscale-go/microscale/comm"
+	"github.com/microscale-go/microscale/internal/parallel"
+	"github.com/microscale-go/microscale/nn"
+)
+
+// A reducer sums gradients over the ranks. The backward pass of the last microbatch reports
+// gradients that are complete; the reducer sends a bucket of them as soon as it is full, while the
+// pass continues.
+type reducer struct {
+	*Parallel
+	params  []*nn.Param
+	index   map[*nn.Param]int
+	cuts    [][]int // by parameter: where the rows of each rank begin
+	buckets []*bucket
+	of      []*bucket // by parameter
+	threads int
+
+	flat      []float32 // scratch: the gradients of a bucket
+	nonFinite bool      // a gradient of this rank, in a format that hides it
+	failure   error     // of the start of a transfer
+	noise     noise
+}
+
+// A bucket is a number of parameters whose gradients travel together. Its elements are ordered by
+// the rank that adds them, then by parameter: the rows between the cuts of that rank. Zeros fill up
+// the part of a rank to whole blocks of the format.
+type bucket struct {
+	params   []int
+	cuts     []int // of the elements, by rank
+	elements int   // without filling
+	missing  int   // parameters whose gradients are not complete
+
+	sum     []float32 // of the part of this rank
+	request *comm.Request
+}
+
+// bucketElements is the minimum number of elements of a bucket but the last.
+const bucketElements = 1 << 20
+
+// newReducer returns the reducer of parameters whose rows are divided by cuts.
+func newReducer(p *Parallel, params []*nn.Param, cuts [][]int, threads int) *reducer {
+	r := &reducer{Parallel: p, params: params, index: map[*nn.Param]int{}, cuts: cuts, of: make([]*bucket, len(params)), threads: threads}
+	var b *bucket
+	for i := len(params) - 1; i >= 0; i-- { // in the order of the backward pass
+		if b == nil || b.elements >= bucketElements {
+			b = &bucket{}
+			r.buckets = append(r.buckets, b)
+		}
+		r.index[params[i]], r.of[i] = i, b
+		b.params = append(b.params, i)
+		b.elements += len(params[i].Grad.Data)
+	}
+	for _, b := range r.buckets {
+		block := p.wire().Block()
+		b.cuts = make([]int, p.ranks()+1)
+		for rank := range p.ranks() {
+			n := 0
+			for _, i := range b.params {
+				n += (cuts[i][rank+1] - cuts[i][rank]) * params[i].Grad.Cols
+			}
+			b.cuts[rank+1] = b.cuts[rank] + (n+block-1)/block*block
+		}
+	}
+	return r
+}
+
+// begin prepares the backward pass of the last microbatch of a step: gradients are complete after
+// it, with the sums of earlier microbatches in tree.
+func (r *reducer) begin(tree *gradientTree, o *nn.Observer) {
+	for _, b := range r.buckets {
+		b.missing, b.request = len(b.params), nil
+	}
+	r.nonFinite, r.failure = false, nil
+	before := o.Gradients
+	o.Gradients = func(params []*nn.Param) {
+		if before != nil {
+			before(params)
+		}
+		r.complete(tree, params)
+	}
+}
+
+// complete adds the sums of earlier microbatches to gradients, and starts the buckets that are full.
+func (r *reducer) complete(tree *gradientTree, params []*nn.Param) {
+	parallel.For(len(params), 1, r.threads, func(from, to int) {
+		for _, p := range params[from:to] {
+			tree.finish(r.index[p], p)
+		}
+	})
+	for _, p := range params {
+		b := r.of[r.index[p]]
+		if b.missing--; b.missing == 0 {
+			r.start(b)
+		}
+	}
+}
+
+// start sends a bucket to the ranks that add its parts.
+func (r *reducer) start(b *bucket) {
+	n := b.cuts[r.ranks()]
+	if len(r.flat) < n {
+		r.flat = make([]float32, n)
+	}
+	flat := r.flat[:n]
+	for rank := range r.ranks() {
+		part := flat[b.cuts[rank]:b.cuts[rank+1]]
+		for _, i := range b.params {
+			part = part[copy(part, r.rows(i, rank)):]
+		}
+		clear(part)
+	}
+	if r.wire().Block() > 1 && !allFinite(flat) { // quantizing may saturate
+		r.nonFinite = true
+	}
+	r.noise.measure(flat, r.wire())
+	b.sum = make([]float32, b.cuts[r.rank()+1]-b.cuts[r.rank()])
+	b.request = r.group(TrafficGradients).StartReduceScatter(b.sum, flat, b.cuts, r.wire())
+}
+
+// rows returns the gradients of parameter i that a rank adds.
+func (r *reducer) rows(i, rank int) []float32 {
+	g := r.params[i].Grad
+	return g.Data[r.cuts[i][rank]*g.Cols : r.cuts[i][rank+1]*g.Cols]
+}
+
+// finish sets the gradients to the sums over all ranks.
+func (r *reducer) finish() error {
+	whole := make([][]float32, len(r.buckets))
+	requests := make([]*comm.Request, len(r.buckets))
+	for k, b := range r.buckets {
+		if err := b.request.Wait(); err != nil {
+			return err
+		}
+		whole[k] = make([]float32, b.cuts[r.ranks()])
+		copy(whole[k][b.cuts[r.rank()]:], b.sum)
+		b.sum = nil
+		requests[k] = r.group(TrafficGradients).StartAllGatherFloats(whole[k], b.cuts, r.wire())
+	}
+	for k, b := range r.buckets {
+		if err := requests[k].Wait(); err != nil {
+			return err
+		}
+		for rank := range r.ranks() {
+			part := whole[k][b.cuts[rank]:]
+			for _, i := range b.params {
+				part = part[copy(r.rows(i, rank), part):]
+			}
+		}
+	}
+	return nil
+}
+
+// allFinite reports whether x has neither NaN nor Inf.
+func allFinite(x []float32) bool {
+	for _, v := range x {
+		if v-v != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// noise is the error of gradients that travel in a format other than FP32, as this rank sends them.
+type noise struct {
+	enabled       bool
+	signal, error float64 // sums of squares
+}
+
+// measure adds the error of x in the format of a wire.
+func (n *noise) measure(x []float32, wire comm.Wire) {
+	if !n.enabled || wire == comm.F32 {
+		return
+	}
+	rounded := make([]float32, len(x))
+	comm.Round(rounded, x, wire)
+	for i, v := range x {
+		d := float64(v) - float64(rounded[i])
+		n.signal += float64(v) * float64(v)
+		n.error += d * d
+	}
+}
+
+// sqnr returns the ratio of signal to error in dB; +Inf without an error.
+func (n *noise) sqnr() float64 { return 10 * math.Log10(n.signal/n.error) }
