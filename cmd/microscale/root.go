@@ -15,8 +15,8 @@ var groups = []struct {
 	commands []func() *cobra.Command
 }{
 	{"Checkpoints", true, []func() *cobra.Command{quantizeCommand, dequantizeCommand, convertCommand, mergeCommand, inspectCommand, verifyCommand}},
-	{"Models", true, []func() *cobra.Command{trainCommand, compareCommand, evalCommand, generateCommand}},
-	{"Models", false, []func() *cobra.Command{tokenizeCommand}},
+	{"Models", true, []func() *cobra.Command{trainCommand, compareCommand, evalCommand}},
+	{"Models", false, []func() *cobra.Command{runCommand, tokenizeCommand}},
 	{"Numbers", false, []func() *cobra.Command{formatsCommand, castCommand, explainCommand, mmaCommand, studyCommand}},
 	{"Hardware", false, []func() *cobra.Command{checkCommand, layoutCommand, costCommand}},
 	{"Speed", false, []func() *cobra.Command{benchCommand}},

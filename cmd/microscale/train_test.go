@@ -11,6 +11,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/microscale-go/microscale/internal/console"
 	"github.com/microscale-go/microscale/internal/study"
 )
 
@@ -66,12 +67,13 @@ func TestTrain(t *testing.T) {
 		t.Errorf("a loss of %g when mxfp4 is decoded, %g as codes", got, weights)
 	}
 	for _, dir := range []string{"trained-nvfp4", "small"} {
-		one := parsed[study.GenerateDocument](t, done(t, "generate", dir, "--prompt", "The ", "--max-tokens", "20", "--seed", "3", "--json"))
-		text := done(t, "generate", dir, "--prompt", "The ", "--max-tokens", "20", "--seed", "3", "--threads", "2")
-		if one.Tokens != 20 || len(one.Bytes) != 20 || text != strings.TrimSuffix("The "+string(one.Bytes), "\n")+"\n" {
+		args := []string{"run", dir, "The ", "--max-tokens", "20", "--top-k", "0"}
+		one := parsed[console.Document](t, done(t, append(args, "--seed", "3", "--json")...))
+		text := done(t, append(args, "--seed", "3", "--threads", "2")...)
+		if one.Tokens != 20 || one.PromptTokens != 4 || text != strings.TrimSuffix(one.Text, "\n")+"\n" {
 			t.Errorf("%s: %q, and as JSON %+v", dir, text, one)
 		}
-		if other := done(t, "generate", dir, "--prompt", "The ", "--max-tokens", "20", "--seed", "4"); other == text {
+		if other := done(t, append(args, "--seed", "4")...); other == text {
 			t.Errorf("%s: another seed, the same text", dir)
 		}
 	}
@@ -174,14 +176,13 @@ func TestTrainUsage(t *testing.T) {
 		{"train --first-last-layers-bf16 --num-layers-at-end-in-bf16 4", exitUsage, `--num-layers-at-end-in-bf16 is 4, want 0 to 3: 1 of 4 layers are in BF16 at the start`},
 		{"train --first-last-layers-bf16 --num-layers-at-end-in-bf16 18446744073709551615", exitUsage, `--num-layers-at-end-in-bf16 is `},
 		{"eval tiny.gguf", exitFailed, `run microscale dequantize tiny.gguf ` + filepath.Join("DIR", "model.safetensors")},
-		{"generate tiny.gguf", exitFailed, `tiny.gguf: cannot compute with a GGUF file`},
 		{"eval", exitUsage, `got 0 arguments, want DIR`},
 		{"eval nowhere", exitFailed, `nowhere: no such file or directory`},
 		{"eval sample", exitFailed, `sample: the model needs a tokenizer for its 384 tokens`},
-		{"generate sample", exitFailed, `sample: the model needs a tokenizer for its 384 tokens`},
+		{"run sample x", exitFailed, `sample: tokenizer.json is missing: copy it from the original model`},
 		{"eval sample --recipe none.toml", exitUsage, `--recipe: recipe file none.toml: no such file`},
-		{"generate tiny --prompt 123456789012345678901234567890123", exitFailed, `the prompt has 33 bytes, want at most 32`},
-		{"generate sample --temperature -1", exitUsage, `--temperature: got -1, want 0 to 1000`},
+		{"run tiny 123456789012345678901234567890123", exitFailed, `the prompt has 33 tokens, but the context has 32 positions`},
+		{"run sample x --temperature -1", exitUsage, `sampling: temperature is -1, want 0 to 1000`},
 	} {
 		status, stdout, stderr := execute("", strings.Fields(tc.line)...)
 		lines := strings.Split(strings.TrimSpace(stderr), "\n")

@@ -38,6 +38,7 @@ type Answer struct {
 
 	PromptTime time.Duration // of forward passes for the prompt
 	Time       time.Duration // of all other steps
+	read       int           // tokens of the prompt computed
 	steps      int           // other than those of the prompt
 
 	model   *Model
@@ -92,11 +93,9 @@ func (e *PromptTooLong) Error() string {
 // for other answers.
 func (a *Answer) Step(ctx context.Context) (text string, err error) {
 	start := time.Now()
-	spent := &a.Time
+	spent, count := &a.Time, &a.steps
 	if a.Tokens == 0 {
-		spent = &a.PromptTime
-	} else {
-		a.steps++
+		spent, count = &a.PromptTime, &a.read
 	}
 	defer func() { *spent += time.Since(start) }()
 	chunk := a.pending[:min(len(a.pending), promptChunk)]
@@ -104,6 +103,7 @@ func (a *Answer) Step(ctx context.Context) (text string, err error) {
 	if err != nil {
 		return "", err
 	}
+	*count += len(chunk)
 	if a.pending = a.pending[len(chunk):]; len(a.pending) > 0 {
 		return "", nil
 	}
@@ -149,16 +149,34 @@ func (a *Answer) end(f Finish) string {
 	return text + a.stopper.end()
 }
 
-// Rates returns the computed tokens per second of the prompt, and of the rest of the answer; 0 where
-// nothing was computed.
-func (a *Answer) Rates() (prompt, answer float64) {
-	rate := func(n int, d time.Duration) float64 {
-		if n == 0 || d <= 0 {
-			return 0
-		}
-		return float64(n) / d.Seconds()
+// A Rate is a number of computed tokens and the time that they took.
+type Rate struct {
+	Tokens int
+	Time   time.Duration
+}
+
+// Add adds the tokens and the time of another rate.
+func (r *Rate) Add(other Rate) {
+	r.Tokens += other.Tokens
+	r.Time += other.Time
+}
+
+// PerSecond returns tokens per second, 0 if nothing was computed.
+func (r Rate) PerSecond() float64 {
+	if r.Tokens == 0 || r.Time <= 0 {
+		return 0
 	}
-	return rate(a.PromptTokens-a.Cached, a.PromptTime), rate(a.steps, a.Time)
+	return float64(r.Tokens) / r.Time.Seconds()
+}
+
+func (r Rate) String() string {
+	return fmt.Sprintf("%d tokens, %.1f tokens/s", r.Tokens, r.PerSecond())
+}
+
+// Rates returns the tokens of the prompt that were computed, and the passes after them, which
+// compute one token each.
+func (a *Answer) Rates() (prompt, answer Rate) {
+	return Rate{a.read, a.PromptTime}, Rate{a.steps, a.Time}
 }
 
 // Write runs the answer to its end, and passes its text to write.

@@ -28,7 +28,11 @@ func ReadText(path string, bytes bool) (Text, error) {
 	case bytes:
 		t = Text{Tokenizer: tokenizer.Bytes()}
 	default:
-		if t.Tokenizer, err = input.Tokenizer(path); err != nil {
+		t.Tokenizer, err = input.Tokenizer(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			return t, fmt.Errorf("%s: tokenizer.json is missing: copy it from the original model", path)
+		}
+		if err != nil {
 			return t, err
 		}
 		if strings.HasSuffix(path, llamacpp.Suffix) {

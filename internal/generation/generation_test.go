@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -85,9 +84,8 @@ func TestAnswer(t *testing.T) {
 	if _, a = write(t, m, newContext(t, m, 1100), r); a.Finish != Length || a.Tokens != 1100-len(prompt)+1 {
 		t.Errorf("full context: %s after %d tokens", a.Finish, a.Tokens)
 	}
-	prompt1, answer1 := a.Rates()
-	if !(prompt1 > 0 && answer1 > 0) || math.IsInf(answer1, 0) {
-		t.Errorf("rates %g and %g", prompt1, answer1)
+	if read, written := a.Rates(); read.Tokens != len(prompt) || written.Tokens != a.Tokens-1 || !(read.PerSecond() > 0 && written.PerSecond() > 0) {
+		t.Errorf("rates %v and %v", read, written)
 	}
 }
 

@@ -72,9 +72,10 @@ internal/clients: internal/checkpoint quant
 verify: internal/clients internal/checkpoint hf safetensors quant tensor format measure
 convert: verify internal/clients internal/checksum internal/checkpoint internal/checkpoint/llamacpp gguf hf safetensors quant tensor format measure profile internal/bounded internal/lock internal/parallel internal/configjson
 internal/bench: internal/report convert internal/checkpoint hf safetensors nn recipe gemm quant tensor format internal/cpu
-internal/cli: internal/clients internal/checkpoint/llamacpp convert verify train recipe profile internal/checkpoint quant format
+internal/cli: internal/sampling internal/clients internal/checkpoint/llamacpp convert verify train recipe profile internal/checkpoint quant format
 internal/input: internal/cli convert internal/checkpoint/llamacpp internal/sample hf hf/hub gguf tokenizer internal/bounded
 internal/generation: internal/input internal/checkpoint/llamacpp internal/configjson internal/bounded internal/memory internal/chat internal/sampling decoder gguf tokenizer
+internal/console: internal/generation internal/cli internal/chat internal/sampling
 internal/blocksize: internal/cli internal/chart measure quant tensor format
 internal/numbers: internal/cli mma measure profile quant tensor format
 internal/catalog: internal/clients internal/numbers internal/cli device mma quant format

@@ -1,0 +1,174 @@
+// Package console runs a language model for a person at a terminal or for a script: one answer to a
+// prompt, or a conversation.
+package console
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/microscale-go/microscale/internal/chat"
+	"github.com/microscale-go/microscale/internal/cli"
+	"github.com/microscale-go/microscale/internal/generation"
+	"github.com/microscale-go/microscale/internal/sampling"
+)
+
+// A Console has a model and what its answers have in common.
+type Console struct {
+	Model     *generation.Model
+	System    string // the first message of conversations; empty: none
+	Complete  bool   // continue prompts as text, even if the model has a chat template
+	Positions int    // of the context; 0: those of the model, at most 4096
+	MaxTokens int    // of an answer; 0: until the context is full
+	Sampling  sampling.Options
+
+	Out io.Writer // text of the model
+	Log io.Writer // everything else
+
+	context *generation.Context
+	total   tally
+}
+
+// A tally counts tokens and the time that they took.
+type tally struct{ prompt, answer generation.Rate }
+
+func (t *tally) add(a *generation.Answer) {
+	prompt, answer := a.Rates()
+	t.prompt.Add(prompt)
+	t.answer.Add(answer)
+}
+
+func (t *tally) String() string {
+	return fmt.Sprintf("prompt: %s, answer: %s", t.prompt, t.answer)
+}
+
+// open creates the context.
+func (c *Console) open() (err error) {
+	c.context, err = c.Model.NewContext(c.Model.Positions(c.Positions), 1)
+	return err
+}
+
+// chats reports whether the template of the model is used.
+func (c *Console) chats() bool { return !c.Complete && c.Model.Text.Template != "" }
+
+// prompt returns the tokens of messages or, in completion, of the last one.
+func (c *Console) prompt(messages []chat.Message) ([]int32, error) {
+	if c.chats() {
+		return c.Model.Text.Conversation(messages)
+	}
+	return c.Model.Text.Completion(messages[len(messages)-1].Content), nil
+}
+
+// messages returns the beginning of a conversation.
+func (c *Console) messages() []chat.Message {
+	if c.System == "" {
+		return nil
+	}
+	return []chat.Message{{Role: "system", Content: c.System}}
+}
+
+// checkSystem returns an error for a system message that a completion has no place for.
+func (c *Console) checkSystem() error {
+	if c.System != "" && !c.chats() {
+		if c.Complete {
+			return errors.New("a completion has no system message: write it into the prompt")
+		}
+		return fmt.Errorf("%s has no chat template, so it has no system message: write it into the prompt", c.Model.Name)
+	}
+	return nil
+}
+
+// answer writes one answer to messages. On error, text holds what was written.
+func (c *Console) answer(ctx context.Context, messages []chat.Message, write func(string) error) (text string, a *generation.Answer, err error) {
+	prompt, err := c.prompt(messages)
+	if err != nil {
+		return "", nil, err
+	}
+	a, err = c.Model.Begin(c.context, generation.Request{Prompt: prompt, MaxTokens: c.MaxTokens, Sampling: c.Sampling})
+	if err != nil {
+		return "", nil, err
+	}
+	var whole strings.Builder
+	err = a.Write(ctx, func(part string) error {
+		whole.WriteString(part)
+		return write(part)
+	})
+	c.total.add(a)
+	return whole.String(), a, err
+}
+
+// print writes one answer to Out.
+func (c *Console) print(ctx context.Context, messages []chat.Message) (text string, a *generation.Answer, err error) {
+	out := cli.TextWriter{W: c.Out, Escape: cli.IsTerminal(c.Out)}
+	text, a, err = c.answer(ctx, messages, func(part string) error {
+		out.Write([]byte(part))
+		return out.Err
+	})
+	if text != "" {
+		out.End()
+	}
+	if out.Err != nil {
+		err = fmt.Errorf("%w: %w", errOutput, out.Err)
+	}
+	return text, a, err
+}
+
+// errOutput is the error of writing text of the model.
+var errOutput = errors.New("write the answer")
+
+// Once writes the answer to one prompt.
+func (c *Console) Once(ctx context.Context, prompt string) error {
+	if err := errors.Join(c.checkSystem(), c.open()); err != nil {
+		return err
+	}
+	_, a, err := c.print(ctx, append(c.messages(), chat.Message{Role: "user", Content: prompt}))
+	if a != nil {
+		fmt.Fprintln(c.Log, &c.total)
+		err = cli.Interrupted(err, fmt.Sprintf("after %s", cli.Counted(a.Tokens, "token")))
+	}
+	return err
+}
+
+// A Document is an answer as JSON.
+type Document struct {
+	Model           string            `json:"model"`
+	System          string            `json:"system,omitempty"`
+	Prompt          string            `json:"prompt"`
+	Text            string            `json:"text"`
+	FinishReason    generation.Finish `json:"finish_reason"`
+	Context         int               `json:"context"`
+	Temperature     float64           `json:"temperature"`
+	TopK            int               `json:"top_k"`
+	TopP            float64           `json:"top_p"`
+	MinP            float64           `json:"min_p"`
+	RepeatPenalty   float64           `json:"repeat_penalty"`
+	Seed            uint64            `json:"seed"`
+	PromptTokens    int               `json:"prompt_tokens"`
+	PromptSeconds   float64           `json:"prompt_seconds"`
+	Tokens          int               `json:"tokens"`
+	Seconds         float64           `json:"seconds"`
+	TokensPerSecond cli.Number        `json:"tokens_per_second"`
+}
+
+// Describe writes the answer to one prompt as a JSON document.
+func (c *Console) Describe(ctx context.Context, prompt string) error {
+	if err := errors.Join(c.checkSystem(), c.open()); err != nil {
+		return err
+	}
+	text, a, err := c.answer(ctx, append(c.messages(), chat.Message{Role: "user", Content: prompt}), func(string) error { return nil })
+	if err != nil {
+		if a != nil {
+			err = cli.Interrupted(err, fmt.Sprintf("after %s", cli.Counted(a.Tokens, "token")))
+		}
+		return err
+	}
+	o := c.Sampling
+	_, rate := a.Rates()
+	return cli.PrintJSON(c.Out, Document{
+		Model: c.Model.Name, System: c.System, Prompt: prompt, Text: text, FinishReason: a.Finish, Context: c.Model.Positions(c.Positions),
+		Temperature: o.Temperature, TopK: o.TopK, TopP: o.TopP, MinP: o.MinP, RepeatPenalty: o.RepeatPenalty, Seed: o.Seed,
+		PromptTokens: a.PromptTokens, PromptSeconds: a.PromptTime.Seconds(), Tokens: a.Tokens, Seconds: a.Time.Seconds(), TokensPerSecond: cli.Number(rate.PerSecond()),
+	})
+}
