@@ -6,6 +6,7 @@ import (
 	"github.com/microscale-go/microscale/gemm"
 	"github.com/microscale-go/microscale/nn"
 	"github.com/microscale-go/microscale/quant"
+	"github.com/microscale-go/microscale/recipe"
 	"github.com/microscale-go/microscale/tensor"
 )
 
@@ -40,7 +41,7 @@ func (f *frozen) forward(s *nn.Scope, x tensor.Dense) (tensor.Dense, error) {
 			input.observe(s, f.name, x)
 		}
 		part := y.View(0, x.Rows, rows, rows+p.weight.Rows())
-		if err := gemm.Mul(part, input.codes, p.weight, gemm.Options{Threads: s.Threads}); err != nil {
+		if err := gemm.Mul(part, input.codes, p.weight, gemm.Options{Threads: s.Threads, Accumulator: s.Recipe.Accumulator(recipe.Fprop, input.codes.Format, p.weight.Format)}); err != nil {
 			return tensor.Dense{}, fmt.Errorf("%s: %w", f.name, err)
 		}
 		input.scale(part)

@@ -33,6 +33,10 @@
 // flushed zero. Conversely, C may be finite where Reference overflows because a scale
 // takes one element out of range.
 //
+// With Options.Accumulator, a model of a matrix unit (package mma) adds the products instead, with
+// the alignment and truncation of the hardware: see Unit and unit.go. The bound above does not
+// hold for it.
+//
 // # Determinism
 //
 // C does not depend on the number of threads: the kernel alone determines the order
@@ -44,6 +48,7 @@
 package gemm
 
 import (
+	"github.com/microscale-go/microscale/mma"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/tensor"
 )
@@ -55,6 +60,9 @@ type Options struct {
 	Bias       []float32 // N elements, added to every row of C; nil: none
 	Threads    int       // goroutines; 0: one per processor
 	Kernel     string    // name of a kernel (see Kernels); "": the first that supports the operands
+
+	// Accumulator adds the products as a matrix unit of a GPU does. The zero value is FP32.
+	Accumulator mma.Accumulator
 }
 
 // Mul sets c, M×N, to alpha·A·Bᵀ + bias. A has M stored rows and B has N, of K

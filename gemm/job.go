@@ -70,6 +70,10 @@ func (p *plan) run(c tensor.Dense, rows, cols extent, packed *Packed, o Options)
 		}
 		return nil
 	}
+	if p.unit != nil {
+		p.unit.run(c, rows, cols, o)
+		return p.nanScale(c, rows, cols)
+	}
 	j := jobs.Get().(*job)
 	j.plan, j.packed, j.c, j.rows, j.cols, j.accumulate, j.bias = *p, packed, c, rows, cols, o.Accumulate, o.Bias
 	j.threads = o.Threads

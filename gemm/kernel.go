@@ -143,7 +143,8 @@ func (k *kernel) describe() Kernel {
 }
 
 // Choose returns the kernel that Mul uses for the operands. It returns the errors of Mul,
-// except those for the shape of C and the bias.
+// except those for the shape of C and the bias. With Options.Accumulator, the kernel has only that
+// name.
 func Choose(a, b *quant.Tensor, o Options) (Kernel, error) {
 	return choose(a, b, false, o)
 }
@@ -160,6 +161,9 @@ func choose(a, b *quant.Tensor, packed bool, o Options) (Kernel, error) {
 	p, err := newPlan(a, b, packed, o)
 	if err != nil {
 		return Kernel{}, err
+	}
+	if p.unit != nil {
+		return Kernel{Name: o.Accumulator.String()}, nil
 	}
 	return p.kernel.describe(), nil
 }

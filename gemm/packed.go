@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/microscale-go/microscale/internal/parallel"
+	"github.com/microscale-go/microscale/mma"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/tensor"
 )
@@ -33,6 +34,7 @@ func Pack(b *quant.Tensor, a quant.Format, o Options) (*Packed, error) {
 	if err != nil {
 		return nil, fmt.Errorf("gemm: a: %w", err)
 	}
+	o.Accumulator = mma.Accumulator{}
 	p, err := newPlan(empty, b, true, o)
 	if err != nil {
 		return nil, err

@@ -14,6 +14,7 @@ import (
 // A plan describes one product: the kernel, and how each operand is packed for it.
 type plan struct {
 	kernel  *kernel
+	unit    *unitPlan // instead of kernel, with Options.Accumulator
 	a, b    side
 	m, n, k int
 	chunk   int     // positions that share a panel scale; KC if all do
@@ -69,6 +70,9 @@ var (
 // formats and scales of the operands. The portable float32 kernel supports all. packed reports
 // whether b is already packed.
 func newPlan(a, b *quant.Tensor, packed bool, o Options) (plan, error) {
+	if o.Accumulator.Model != nil {
+		return planUnit(a, b, o)
+	}
 	return choosePlan(a, b, packed, cpu.Best() >= cpu.AMX, o)
 }
 

@@ -71,7 +71,7 @@ func (p *packed) pack(u *Unit, k *kernel, m Matrix, first, rows int) {
 	p.specials = append(p.specials[:0], make([]bool, rows)...)
 	table := codeTables[u.A]
 	for i := range rows {
-		codes := m.row(first + i)
+		codes := m.row(u.A, first+i)
 		for g := 0; g < len(codes); g += u.Group {
 			at, group := g*rows+i*u.Group, codes[g:g+u.Group]
 			if k.dots {
@@ -115,7 +115,7 @@ func (p *packed) packPanel(u *Unit, k *kernel, m Matrix, first, cols int) {
 		p.blank()
 	}
 	for j := range cols {
-		codes := m.row(first + j)
+		codes := m.row(u.B, first+j)
 		if k.dots {
 			p.packDotsColumn(table, codes, j)
 		}

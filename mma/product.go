@@ -5,8 +5,8 @@ import (
 	"math"
 )
 
-// A Matrix is an operand of [Unit.Mul]: Rows rows of K codes of one byte each, and the scales of
-// each row in K order, u.Scales(K) for each row.
+// A Matrix is an operand of [Unit.Mul]: Rows rows of K codes of Type.Bytes bytes each,
+// little-endian, and the scales of each row in K order, u.Scales(K) for each row.
 type Matrix struct {
 	Rows, K       int
 	Codes, Scales []byte
@@ -16,8 +16,8 @@ type Matrix struct {
 // rows and the accumulator d[i·n+j]. For FP8, FP6 and FP4 operands of NVIDIA's units, it computes
 // many dot products at a time, with the same results; [Unit.Fast] reports where.
 //
-// Mul returns an error for operands wider than a byte, for results other than f32, and for
-// lengths that do not match. a and b may be the same. d must not overlap their memory.
+// Mul returns an error for results other than f32, and for lengths that do not match. a and b may
+// be the same. d must not overlap their memory.
 func (u *Unit) Mul(d []float32, a, b Matrix) error { return u.MulPromoted(d, a, b, 0) }
 
 // MulPromoted is Mul with promotion: the unit adds each interval products from an accumulator of
@@ -47,16 +47,17 @@ func (u *Unit) Fast() bool { return u.kernel() != nil }
 
 func (u *Unit) checkMul(d []float32, a, b Matrix) error {
 	switch {
-	case u.A.Bytes != 1 || u.B.Bytes != 1 || u.Out != f32:
-		return fmt.Errorf("product of %s %s×%s to %s: want operands of one byte and results of f32: use Dot", u.Model, u.A, u.B, u.Out)
+	case u.Out != f32:
+		return fmt.Errorf("product of %s %s×%s to %s: want results of f32: use Dot", u.Model, u.A, u.B, u.Out)
 	case a.K != b.K || a.K%u.K != 0 || a.K < 0:
 		return fmt.Errorf("product of %s: got K of %d and %d, want the same multiple of %d", u.Model, a.K, b.K, u.K)
 	case a.Rows < 0 || b.Rows < 0 || len(d) != a.Rows*b.Rows:
 		return fmt.Errorf("product of %s: got %d results, want %d×%d", u.Model, len(d), a.Rows, b.Rows)
 	}
-	for _, m := range []Matrix{a, b} {
-		if len(m.Codes) != m.Rows*m.K || len(m.Scales) != m.Rows*u.Scales(m.K) {
-			return fmt.Errorf("product of %s: got %d codes and %d scales of %d×%d, want %d and %d", u.Model, len(m.Codes), len(m.Scales), m.Rows, m.K, m.Rows*m.K, m.Rows*u.Scales(m.K))
+	for i, m := range []Matrix{a, b} {
+		codes := m.Rows * m.K * []*Type{u.A, u.B}[i].Bytes
+		if len(m.Codes) != codes || len(m.Scales) != m.Rows*u.Scales(m.K) {
+			return fmt.Errorf("product of %s: got %d bytes of codes and %d scales of %d×%d, want %d and %d", u.Model, len(m.Codes), len(m.Scales), m.Rows, m.K, codes, m.Rows*u.Scales(m.K))
 		}
 	}
 	return nil
@@ -74,7 +75,7 @@ func (p *product) rows() {
 // cell computes the result of rows i and j by Dot.
 func (p *product) cell(i, j int) {
 	u, n := p.unit, p.unit.Scales(p.a.K)
-	a, b := widen(p.a.row(i)), widen(p.b.row(j))
+	a, b := u.A.codes(p.a.row(u.A, i)), u.B.codes(p.b.row(u.B, j))
 	scaleA, scaleB := p.a.Scales[i*n:][:n], p.b.Scales[j*n:][:n]
 	c := &p.d[i*p.b.Rows+j]
 	if p.interval == 0 {
@@ -88,14 +89,21 @@ func (p *product) cell(i, j int) {
 	}
 }
 
-func (m Matrix) row(i int) []byte { return m.Codes[i*m.K:][:m.K] }
+// row returns the codes of row i, of type t.
+func (m Matrix) row(t *Type, i int) []byte {
+	n := m.K * t.Bytes
+	return m.Codes[i*n:][:n]
+}
 
-func widen(codes []byte) []uint64 {
-	wide := make([]uint64, len(codes))
-	for i, c := range codes {
-		wide[i] = uint64(c)
+// codes reads little-endian codes.
+func (t *Type) codes(src []byte) []uint64 {
+	codes := make([]uint64, len(src)/t.Bytes)
+	for i := range codes {
+		for b, v := range src[i*t.Bytes:][:t.Bytes] {
+			codes[i] |= uint64(v) << (8 * b)
+		}
 	}
-	return wide
+	return codes
 }
 
 // The tiles of a product: rows of A that are packed together, and columns of a panel of B.

@@ -253,13 +253,13 @@ func TestMulErrors(t *testing.T) {
 		a, b mma.Matrix
 		want string
 	}{
-		{f16, 1, row(16), row(16), "want operands of one byte and results of f32: use Dot"},
-		{half, 1, row(32), row(32), "want operands of one byte and results of f32: use Dot"},
+		{f16, 1, row(16), row(16), "got 16 bytes of codes and 0 scales of 1×16, want 32 and 0"},
+		{half, 1, row(32), row(32), "want results of f32: use Dot"},
 		{fp8, 1, row(32), row(64), "got K of 32 and 64, want the same multiple of 32"},
 		{fp8, 1, row(33), row(33), "got K of 33 and 33"},
 		{fp8, 2, row(32), row(32), "got 2 results, want 1×1"},
-		{fp8, 1, mma.Matrix{Rows: 1, K: 32, Codes: make([]byte, 31)}, row(32), "got 31 codes and 0 scales of 1×32, want 32 and 0"},
-		{scaled, 1, row(32), row(32), "got 32 codes and 0 scales of 1×32, want 32 and 1"},
+		{fp8, 1, mma.Matrix{Rows: 1, K: 32, Codes: make([]byte, 31)}, row(32), "got 31 bytes of codes and 0 scales of 1×32, want 32 and 0"},
+		{scaled, 1, row(32), row(32), "got 32 bytes of codes and 0 scales of 1×32, want 32 and 1"},
 	} {
 		if err := tc.u.Mul(make([]float32, tc.d), tc.a, tc.b); err == nil || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("got %v, want %s", err, tc.want)

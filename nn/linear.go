@@ -108,7 +108,7 @@ func (l *Linear) Forward(s *Scope, x tensor.Dense) (y tensor.Dense, saved Saved,
 	if err != nil {
 		return fail(err)
 	}
-	o := gemm.Options{}
+	o := gemm.Options{Accumulator: s.accumulator(recipe.Fprop, xr, weight)}
 	if l.Bias != nil {
 		o.Bias = l.roundedBias(s)
 	}
@@ -164,14 +164,15 @@ func (l *Linear) Backward(s *Scope, saved Saved, dy tensor.Dense) (tensor.Dense,
 		return fail(err)
 	}
 	dx := tensor.New(dy.Rows, l.in)
-	if err := s.mul(dx, Product{l.Name, recipe.Dgrad, dyr, weight}, gemm.Options{}); err != nil {
+	if err := s.mul(dx, Product{l.Name, recipe.Dgrad, dyr, weight}, gemm.Options{Accumulator: s.accumulator(recipe.Dgrad, dyr, weight)}); err != nil {
 		return fail(err)
 	}
 	if transient {
 		s.discard(Weight, nil, weight)
 	}
 	s.Round(dx)
-	if err := s.mul(l.Weight.Grad, Product{l.Name, recipe.Wgrad, dyc, kept.input}, gemm.Options{Accumulate: true}); err != nil {
+	o := gemm.Options{Accumulate: true, Accumulator: s.accumulator(recipe.Wgrad, dyc, kept.input)}
+	if err := s.mul(l.Weight.Grad, Product{l.Name, recipe.Wgrad, dyc, kept.input}, o); err != nil {
 		return fail(err)
 	}
 	if l.Bias != nil {

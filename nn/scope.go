@@ -6,6 +6,7 @@ import (
 	"github.com/microscale-go/microscale/format"
 	"github.com/microscale-go/microscale/gemm"
 	"github.com/microscale-go/microscale/internal/parallel"
+	"github.com/microscale-go/microscale/mma"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/recipe"
 	"github.com/microscale-go/microscale/tensor"
@@ -137,6 +138,14 @@ func (s *Scope) round(x []float32) {
 func rowGrain(width int) int {
 	const elements = 1 << 14
 	return max(1, elements/max(1, width))
+}
+
+// accumulator returns how a product of a linear layer accumulates.
+func (s *Scope) accumulator(g recipe.GEMM, a, b *quant.Tensor) mma.Accumulator {
+	if s.Calibrating {
+		return mma.Accumulator{}
+	}
+	return s.Recipe.Accumulator(g, a.Format, b.Format)
 }
 
 // mul sets c to A·Bᵀ. A NaN scale is not an error here: the product is NaN and so is the loss,

@@ -10,10 +10,9 @@
 //	dgrad  dX = dY·W    dY rowwise     W columnwise    over out
 //	wgrad  dW = dYᵀ·X   dY columnwise  X columnwise    over tokens
 //
-// Sums are FP32 under every recipe, as package gemm computes them. Transformer Engine's
-// use_split_accumulator (MMParams), which chooses between FP32 and the shorter sums of Hopper's
-// tensor cores, does not apply. Weight gradients are FP32. All other results of products are
-// rounded to the recipe's Activations.
+// Sums are FP32 by default, as package gemm computes them. Accumulate makes them those of a matrix
+// unit of a GPU. Weight gradients are FP32. All other results of products are rounded to the
+// recipe's Activations.
 //
 // Names and defaults follow Transformer Engine's recipes and Megatron-LM's flags. If the two
 // differ, the default is Transformer Engine's, and the field says so.
@@ -25,6 +24,8 @@ import (
 	"strings"
 
 	"github.com/microscale-go/microscale/format"
+	"github.com/microscale-go/microscale/gemm"
+	"github.com/microscale-go/microscale/mma"
 	"github.com/microscale-go/microscale/quant"
 )
 
@@ -38,6 +39,15 @@ type Recipe struct {
 	// HighPrecision marks, by GEMM, the products whose operands are in Activations instead of
 	// quantized by their quantizers.
 	HighPrecision [3]bool
+
+	// Accumulate says, by GEMM, how linear layers add products: in FP32 (the zero value) or as a
+	// model of a matrix unit, with promotion to FP32 every so many elements. Transformer Engine's
+	// use_split_accumulator (MMParams) chooses promotion on Hopper; its FP8 recipes with one scale
+	// per tensor use it for dgrad and wgrad, and not for fprop.
+	//
+	// Products whose operands both have the format of Activations accumulate in FP32 if the model
+	// has no unit for that format. So do the products of attention.
+	Accumulate [3]mma.Accumulator
 
 	// Activations is the format of tensors between modules, of the sources of operands, and of
 	// operands of high-precision products: quant.BF16, or quant.F32 for the recipe that rounds
@@ -98,6 +108,26 @@ func (r *Recipe) operands(g GEMM) [2]*quant.Quantizer {
 		return [2]*quant.Quantizer{&r.Grad.Rowwise, &r.Weight.Columnwise}
 	}
 	return [2]*quant.Quantizer{&r.Grad.Columnwise, &r.Input.Columnwise}
+}
+
+// formats returns the formats of the operands of a product.
+func (r *Recipe) formats(g GEMM) (x, y quant.Format) {
+	if r.HighPrecision[g] {
+		return r.Activations, r.Activations
+	}
+	o := r.operands(g)
+	return o[0].Format, o[1].Format
+}
+
+// Accumulator returns how products of operands of the formats x and y accumulate.
+func (r *Recipe) Accumulator(g GEMM, x, y quant.Format) mma.Accumulator {
+	a := r.Accumulate[g]
+	if a.Model != nil && x == r.Activations && y == r.Activations {
+		if _, err := gemm.Unit(a, x, y); err != nil {
+			return mma.Accumulator{}
+		}
+	}
+	return a
 }
 
 // quantizers returns all six quantizers.

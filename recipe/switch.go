@@ -1,12 +1,14 @@
 package recipe
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/microscale-go/microscale/format"
+	"github.com/microscale-go/microscale/mma"
 	"github.com/microscale-go/microscale/quant"
 )
 
@@ -41,6 +43,8 @@ var switches = []Switch{
 	{"random_hadamard_transform", listOfGEMM, "products with both operands transformed before quantization", setHadamard},
 	{"stochastic_rounding", boolean, "round gradients stochastically", setStochastic},
 	{"high_precision", listOfGEMM, "products with BF16 operands", setHighPrecision},
+	{"accumulate", "fp32, a model of a matrix unit, or MODEL:N", "how linear layers add products: in FP32, or as the matrix unit of a GPU, promoted to FP32 every N elements", setAccumulate},
+	{"use_split_accumulator", listOfGEMM, "products that a matrix unit promotes to FP32 every 128 elements", setSplit},
 	{"margin", "an integer", "delayed scaling: scales leave a headroom of 2^margin", setMargin},
 	{"amax_history_len", "an integer of at least 1", "delayed scaling: length of the amax history", setHistory},
 	{"amax_compute_algo", "max | most_recent", "delayed scaling: the amax of the history that sets the scale", setAlgorithm},
@@ -206,6 +210,32 @@ func setHighPrecision(r *Recipe, value string) error {
 		return err
 	}
 	r.HighPrecision = on
+	return nil
+}
+
+func setAccumulate(r *Recipe, value string) error {
+	a, err := mma.ParseAccumulator(value)
+	for g := range r.Accumulate {
+		r.Accumulate[g] = a
+	}
+	return err
+}
+
+func setSplit(r *Recipe, value string) error {
+	on, err := parseGEMMs(value)
+	if err != nil {
+		return err
+	}
+	for g := range r.Accumulate {
+		a := &r.Accumulate[g]
+		if a.Model == nil {
+			return errors.New("the recipe accumulates in FP32: set accumulate to a model, such as hopper-wgmma")
+		}
+		a.Promote = 0
+		if on[g] {
+			a.Promote = mma.SplitInterval
+		}
+	}
 	return nil
 }
 

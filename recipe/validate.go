@@ -6,6 +6,7 @@ import (
 	"math"
 
 	"github.com/microscale-go/microscale/format"
+	"github.com/microscale-go/microscale/gemm"
 	"github.com/microscale-go/microscale/quant"
 )
 
@@ -13,7 +14,7 @@ var errPureE5M2 = errors.New("pure E5M2 training is not supported: two mantissa 
 
 // Validate returns an error if r is inconsistent. The error names the switch to change.
 func (r *Recipe) Validate() error {
-	for _, rule := range []func() error{r.checkQuantizers, r.checkE5M2, r.checkHadamard, r.checkBlocks, r.checkDelayed, r.checkAttention} {
+	for _, rule := range []func() error{r.checkQuantizers, r.checkE5M2, r.checkHadamard, r.checkBlocks, r.checkDelayed, r.checkAttention, r.checkAccumulate} {
 		if err := rule(); err != nil {
 			return fmt.Errorf("recipe %s: %w", r.Name, err)
 		}
@@ -68,6 +69,33 @@ func (r *Recipe) checkBlocks() error {
 		if is2D(o[0].Format) && is2D(o[1].Format) && o[0].Format.Scale == format.F32 && o[1].Format.Scale == format.F32 {
 			return fmt.Errorf("both operands of %s have FP32 scales of %d×%d blocks: 2D by 2D block products are not supported", GEMM(g), o[0].Format.Block.Rows, o[0].Format.Block.Cols)
 		}
+	}
+	return nil
+}
+
+// checkAccumulate checks that the models have units for the operands of all products, except those
+// whose operands have the format of Activations, and for at least one product.
+func (r *Recipe) checkAccumulate() error {
+	products, missing := 0, error(nil)
+	for g := range gemmNames {
+		a := r.Accumulate[g]
+		x, y := r.formats(GEMM(g))
+		if a.Model == nil {
+			products++
+			continue
+		}
+		_, err := gemm.Unit(a, x, y)
+		switch {
+		case err == nil:
+			products++
+		case x == r.Activations && y == r.Activations:
+			missing = fmt.Errorf("%s: %w", GEMM(g), err)
+		default:
+			return fmt.Errorf("%s: %w", GEMM(g), err)
+		}
+	}
+	if products == 0 {
+		return missing
 	}
 	return nil
 }

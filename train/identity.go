@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/microscale-go/microscale/decoder"
+	"github.com/microscale-go/microscale/mma"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/recipe"
 )
@@ -44,9 +45,10 @@ type recipeIdentity struct {
 	Input, Weight, Grad operandIdentity `json:",omitzero"`
 	HighPrecision       [3]bool         `json:",omitzero"` // by recipe.GEMM
 	Activations         string
-	Delayed             recipe.Delayed   `json:",omitzero"`
-	StoreQuantized      bool             `json:",omitzero"`
-	Attention           recipe.Attention `json:",omitzero"`
+	Accumulate          [3]mma.Accumulator `json:",omitzero"` // by recipe.GEMM
+	Delayed             recipe.Delayed     `json:",omitzero"`
+	StoreQuantized      bool               `json:",omitzero"`
+	Attention           recipe.Attention   `json:",omitzero"`
 }
 
 type operandIdentity struct{ Rowwise, Columnwise quantizerIdentity }
@@ -64,7 +66,7 @@ func identityOf(r recipe.Recipe) recipeIdentity {
 	}
 	return recipeIdentity{
 		Name: r.Name, Input: operand(r.Input), Weight: operand(r.Weight), Grad: operand(r.Grad),
-		HighPrecision: r.HighPrecision, Activations: r.Activations.Name, StoreQuantized: r.StoreQuantized, Delayed: r.Delayed, Attention: r.Attention,
+		HighPrecision: r.HighPrecision, Accumulate: r.Accumulate, Activations: r.Activations.Name, StoreQuantized: r.StoreQuantized, Delayed: r.Delayed, Attention: r.Attention,
 	}
 }
 

@@ -49,7 +49,7 @@ quant: format tensor internal/cpu internal/memory internal/parallel
 device: quant format
 layout: format quant tensor
 internal/relayout: layout internal/ggml quant format
-gemm: layout quant tensor format internal/cpu internal/memory internal/parallel
+gemm: mma layout quant tensor format internal/cpu internal/memory internal/parallel
 profile: format quant
 internal/sampling: quant
 comm: quant tensor format internal/memory
@@ -57,17 +57,17 @@ internal/commtest: comm quant
 comm/mpi: comm
 tokenizer:
 internal/chat:
-recipe: quant format internal/bounded
+recipe: gemm mma quant format internal/bounded
 internal/chart:
 internal/cost: device layout recipe quant format
-nn: recipe gemm quant tensor format internal/cpu internal/parallel
+nn: recipe gemm mma quant tensor format internal/cpu internal/parallel
 hf: safetensors internal/bounded internal/checksum internal/configjson
 internal/sample: hf safetensors format tensor
 hf/hub: hf internal/bounded
 internal/checkpoint: internal/bounded safetensors hf internal/ggml quant tensor format measure internal/configjson
 internal/checkpoint/llamacpp: internal/checkpoint internal/checksum gguf hf safetensors internal/ggml quant format internal/bounded internal/configjson
 decoder: nn recipe gemm quant tensor internal/checkpoint hf safetensors
-train: decoder comm nn recipe hf safetensors quant tensor format internal/bounded internal/cpu internal/lock internal/memory internal/parallel
+train: decoder comm nn recipe mma hf safetensors quant tensor format internal/bounded internal/cpu internal/lock internal/memory internal/parallel
 internal/clients: internal/checkpoint quant
 verify: internal/clients internal/checkpoint hf safetensors quant tensor format measure
 convert: verify internal/clients internal/checksum internal/checkpoint internal/checkpoint/llamacpp gguf hf safetensors quant tensor format measure profile internal/bounded internal/lock internal/parallel internal/configjson

@@ -1,0 +1,57 @@
+package mma
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// An Accumulator says how a matrix product adds its terms: as the units of a model do, or, if Model
+// is nil, in FP32.
+type Accumulator struct {
+	Model *Model
+
+	// Promote is the number of products after which the sum of the unit is added to a sum in FP32,
+	// and starts again from zero. 0: only at the end. Hopper's FP8 kernels promote every 128
+	// (DeepSeek-V3, section 3.3.2; CUTLASS's mma_promotion_interval of 4 instructions).
+	Promote int
+}
+
+// SplitInterval is the promotion interval that Transformer Engine's use_split_accumulator stands
+// for: four instructions of K = 32, the default of CUTLASS.
+const SplitInterval = 128
+
+// fp32 is the name of the Accumulator without a model.
+const fp32 = "fp32"
+
+// ParseAccumulator returns the Accumulator of a text: "fp32", the name of a model, or a name and a
+// promotion interval such as "hopper-wgmma:128".
+func ParseAccumulator(text string) (a Accumulator, err error) {
+	if strings.EqualFold(text, fp32) {
+		return a, nil
+	}
+	name, interval, promoted := strings.Cut(text, ":")
+	if promoted {
+		if a.Promote, err = strconv.Atoi(interval); err != nil || a.Promote < 1 {
+			return Accumulator{}, fmt.Errorf("accumulator %q: got promotion interval %q, want a number of elements, such as %s:%d", text, interval, name, SplitInterval)
+		}
+	}
+	if a.Model, err = Lookup(name); err != nil {
+		return Accumulator{}, fmt.Errorf("%w, or %s", err, fp32)
+	}
+	return a, nil
+}
+
+// String returns the text that ParseAccumulator reads.
+func (a Accumulator) String() string {
+	switch {
+	case a.Model == nil:
+		return fp32
+	case a.Promote == 0:
+		return a.Model.Name
+	}
+	return fmt.Sprintf("%s:%d", a.Model, a.Promote)
+}
+
+// MarshalText returns the text of String.
+func (a Accumulator) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
