@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/microscale-go/microscale/format"
+	"github.com/microscale-go/microscale/mma"
 	"github.com/microscale-go/microscale/quant"
 )
 
@@ -165,6 +166,44 @@ func TestSwitches(t *testing.T) {
 	}
 }
 
+// TestAccumulate checks how products accumulate under the switches, and that products in
+// Activations fall back to FP32 where the model has no unit for them.
+func TestAccumulate(t *testing.T) {
+	for _, c := range []struct {
+		recipe string
+		set    [][2]string
+		want   string // of fprop, dgrad and wgrad
+	}{
+		{"tensorwise", nil, "fp32 fp32 fp32"},
+		{"tensorwise", [][2]string{{"accumulate", "hopper-wgmma"}}, "hopper-wgmma hopper-wgmma hopper-wgmma"},
+		{"tensorwise", [][2]string{{"accumulate", "Hopper-WGMMA:256"}}, "hopper-wgmma:256 hopper-wgmma:256 hopper-wgmma:256"},
+		{"delayed", [][2]string{{"accumulate", "hopper-wgmma"}, {"use_split_accumulator", "dgrad,wgrad"}}, "hopper-wgmma hopper-wgmma:128 hopper-wgmma:128"},
+		{"delayed", [][2]string{{"accumulate", "hopper-wgmma:64"}, {"use_split_accumulator", "none"}}, "hopper-wgmma hopper-wgmma hopper-wgmma"},
+		{"delayed", [][2]string{{"accumulate", "hopper-wgmma"}, {"accumulate", "fp32"}}, "fp32 fp32 fp32"},
+		{"bf16", [][2]string{{"accumulate", "blackwell-f16"}}, "blackwell-f16 blackwell-f16 blackwell-f16"},
+		{"mxfp8", [][2]string{{"accumulate", "blackwell-mxf8f6f4"}, {"high_precision", "wgrad"}}, "blackwell-mxf8f6f4 blackwell-mxf8f6f4 fp32"},
+		{"mxfp8", [][2]string{{"accumulate", "hopper-wgmma"}, {"high_precision", "wgrad"}}, "hopper-wgmma hopper-wgmma hopper-wgmma"},
+	} {
+		r := mustLookup(t, c.recipe)
+		for _, s := range c.set {
+			if err := r.Set(s[0], s[1]); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := r.Validate(); err != nil {
+			t.Error(err)
+		}
+		var got []string
+		for g := range gemmNames {
+			x, y := r.formats(GEMM(g))
+			got = append(got, r.Accumulator(GEMM(g), x, y).String())
+		}
+		if got := strings.Join(got, " "); got != c.want {
+			t.Errorf("%s with %v: got %s, want %s", c.recipe, c.set, got, c.want)
+		}
+	}
+}
+
 // TestUnsupported checks the error for each unsupported value.
 func TestUnsupported(t *testing.T) {
 	for _, c := range []struct{ recipe, name, value, want string }{
@@ -191,6 +230,15 @@ func TestUnsupported(t *testing.T) {
 		{"nvfp4", "fp8_mha", "true", "want FP8 with one scale per tensor, or MXFP8"},
 		{"blockwise", "input_format", "fp8-block128", "2D by 2D"},
 		{"mxfp8", "block", "16", "unknown switch"},
+		{"mxfp8", "accumulate", "hopper", `unknown model "hopper": use one of volta-mma`},
+		{"mxfp8", "accumulate", "", "or fp32"},
+		{"tensorwise", "accumulate", "hopper-wgmma:0", `got promotion interval "0", want a number of elements, such as hopper-wgmma:128`},
+		{"tensorwise", "accumulate", "hopper-wgmma:", "promotion interval"},
+		{"tensorwise", "accumulate", "hopper-wgmma:48", "want a multiple of 32"},
+		{"tensorwise", "accumulate", "fp32:128", `unknown model "fp32"`},
+		{"nvfp4", "accumulate", "hopper-wgmma", "fprop: accumulate with hopper-wgmma: nvfp4 × nvfp4-16x16: hopper-wgmma: unsupported operands e2m1×e2m1"},
+		{"bf16", "accumulate", "blackwell-mxf8f6f4", "accumulate with blackwell-mxf8f6f4: bf16 × bf16"},
+		{"delayed", "use_split_accumulator", "all", "set accumulate to a model"},
 	} {
 		r := mustLookup(t, c.recipe)
 		err := r.Set(c.name, c.value)
@@ -217,6 +265,8 @@ base = "mxfp8"
 high_precision = ["fprop", "wgrad"]
 fp8_format = "hybrid"      # applied before the formats of operands
 scale_rule = "floor"
+use_split_accumulator = ["dgrad"]
+accumulate = "blackwell-mxf8f6f4"
 
 [grad.rowwise]
 stochastic_rounding = true
@@ -239,6 +289,14 @@ scale_rule = "even"
 		q.Rule = quant.Floor
 	}
 	want.HighPrecision[Fprop], want.HighPrecision[Wgrad] = true, true
+	unit, err := mma.Lookup("blackwell-mxf8f6f4")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for g := range want.Accumulate {
+		want.Accumulate[g].Model = unit
+	}
+	want.Accumulate[Dgrad].Promote = 128
 	want.Grad.Rowwise.Format, want.Grad.Columnwise.Format = quant.MXFP8E5M2, quant.MXFP8E5M2
 	want.Grad.Rowwise.Rounding = format.Stochastic
 	want.Weight.Columnwise = quant.Quantizer{Format: quant.MXFP4, Rule: quant.Even}

@@ -27,10 +27,12 @@ func compareCommand() *cobra.Command {
 		Example: `  microscale compare
   microscale compare --recipes bf16,mxfp8,nvfp4 --steps 500 --data book.txt
   microscale compare --recipes mxfp8,nvfp4 --seeds 3
+  microscale compare --recipes tensorwise --accumulate fp32,hopper-wgmma,hopper-wgmma:128
   microscale compare --recipes mxfp8,my-recipe.toml --seed 2 --out mine --json`,
 		Args: noArguments,
 	}
 	recipes := cli.AddRecipes(cmd, "bf16,tensorwise,blockwise,mxfp8,nvfp4")
+	accumulators := cli.AddAccumulators(cmd)
 	defaults := train.DefaultConfig() // shorter, because there are several runs
 	defaults.Steps, defaults.ValidateEvery, defaults.ValidationTokens = 90, 15, 4096
 	training := cli.AddTraining(cmd, defaults)
@@ -46,7 +48,10 @@ func compareCommand() *cobra.Command {
 		if err := study.Reportable(*out); err != nil {
 			return err
 		}
-		all := cli.WithBaseline(recipes.Recipes)
+		all, err := accumulators.Recipes(cli.WithBaseline(recipes.Recipes))
+		if err != nil {
+			return err
+		}
 		c, corpus, err := training.Config(cmd, all...)
 		if err != nil {
 			return err

@@ -114,6 +114,83 @@ func TestCompareJSON(t *testing.T) {
 	}
 }
 
+// TestAccumulate: compare trains each recipe but the baseline with each accumulator, with the losses of
+// train --accumulate, and eval takes one.
+func TestAccumulate(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: this test trains models")
+	}
+	c := compareJSON(t, "--recipes", "tensorwise", "--accumulate", "fp32,hopper-wgmma,hopper-wgmma:128", "--out", filepath.Join(t.TempDir(), "out"))
+	var names []string
+	losses := map[string][]any{}
+	for _, r := range c.Recipes {
+		name := r["recipe"].(string)
+		names = append(names, name)
+		losses[name] = r["train_losses"].([]any)
+	}
+	if got := strings.Join(names, " "); got != "bf16 tensorwise tensorwise+hopper-wgmma tensorwise+hopper-wgmma:128" {
+		t.Fatalf("compared %s", got)
+	}
+	dir := filepath.Join(t.TempDir(), "model")
+	line := strings.Replace(smallest, "compare", "train --recipe tensorwise --json --out "+dir, 1)
+	for i, accumulate := range []string{"fp32", "hopper-wgmma", "hopper-wgmma:128"} {
+		status, stdout, stderr := execute("", append(strings.Fields(line), "--force", "--accumulate", accumulate)...)
+		if status != exitDone {
+			t.Fatal(stderr)
+		}
+		var trained struct {
+			Losses []any `json:"train_losses"`
+		}
+		if err := json.Unmarshal([]byte(stdout), &trained); err != nil {
+			t.Fatal(err)
+		}
+		if want := losses[names[i+1]]; !slices.Equal(trained.Losses, want) {
+			t.Errorf("train --accumulate %s: got losses %v, and %v by compare", accumulate, trained.Losses, want)
+		}
+		if i > 0 && slices.Equal(trained.Losses, losses["tensorwise"]) {
+			t.Errorf("train --accumulate %s: got the losses of FP32", accumulate)
+		}
+	}
+
+	seen := map[float64]string{}
+	for _, accumulate := range []string{"fp32", "hopper-wgmma", "hopper-wgmma:64"} {
+		status, stdout, stderr := execute("", "eval", dir, "--data", "synthetic:", "--tokens", "64", "--recipe", "tensorwise", "--accumulate", accumulate, "--json")
+		var e struct {
+			Accumulate string
+			Loss       float64
+		}
+		if err := json.Unmarshal([]byte(stdout), &e); err != nil || status != exitDone || e.Accumulate != accumulate {
+			t.Fatalf("eval --accumulate %s: got %s %v %s", accumulate, stdout, err, stderr)
+		}
+		if other, ok := seen[e.Loss]; ok {
+			t.Errorf("eval: %s and %s have the same loss, %v", other, accumulate, e.Loss)
+		}
+		seen[e.Loss] = accumulate
+	}
+	small := filepath.Join(t.TempDir(), "small")
+	if status, _, stderr := execute("", "quantize", dir, small, "--format", "mxfp8"); status != exitDone {
+		t.Fatal(stderr)
+	}
+	eval := []string{"eval", small, "--data", "synthetic:", "--tokens", "64", "--accumulate"}
+	if status, stdout, stderr := execute("", append(eval, "blackwell-mxf8f6f4", "--activations")...); status != exitDone || !strings.Contains(stdout, "added as blackwell-mxf8f6f4 does") {
+		t.Errorf("got %s%s", stdout, stderr)
+	}
+	for want, args := range map[string][]string{
+		"has quantized weights, which a matrix unit multiplies by quantized activations: add --activations": append(eval, "blackwell-mxf8f6f4"),
+		"mxfp8 × mxfp8: ampere-mma: unsupported operands e4m3×e4m3":                                         append(eval, "ampere-mma", "--activations"),
+		`unknown model "b200"`: append(eval, "b200"),
+		"recipe bf16: wgrad: accumulate with blackwell-mxf4: bf16 × bf16": {"eval", dir, "--data", "synthetic:", "--accumulate", "blackwell-mxf4"},
+		"recipe nvfp4+hopper-wgmma: fprop: accumulate with hopper-wgmma":  {"compare", "--data", "synthetic:", "--recipes", "nvfp4", "--accumulate", "hopper-wgmma", "--out", filepath.Join(dir, "never")},
+		"fp32 is named twice":                            {"compare", "--accumulate", "fp32,fp32"},
+		`unknown model "x"`:                              {"train", "--accumulate", "x"},
+		"the recipe accumulates in FP32: set accumulate": {"train", "--use-split-accumulator", "all"},
+	} {
+		if status, _, stderr := execute("", args...); status == exitDone || !strings.Contains(stderr, want) || strings.Count(stderr, "\n") > 2 {
+			t.Errorf("%v: got %s, want an error with %q", args, stderr, want)
+		}
+	}
+}
+
 // TestCompareSame checks that the same seed gives the same losses, with any number of
 // threads and with held quantized weights, in compare and in train.
 func TestCompareSame(t *testing.T) {

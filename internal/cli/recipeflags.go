@@ -2,11 +2,13 @@ package cli
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/microscale-go/microscale/mma"
 	"github.com/microscale-go/microscale/recipe"
 )
 
@@ -187,4 +189,68 @@ func AddRecipes(cmd *cobra.Command, initial string) *RecipeList {
 	cmd.Flags().Var(l, "recipes", usage)
 	complete(cmd, "recipes", recipeCompletions(), cobra.ShellCompDirectiveDefault)
 	return l
+}
+
+// AddAccumulators adds --accumulate, a list for comparisons, to cmd.
+func AddAccumulators(cmd *cobra.Command) *AccumulatorList {
+	l := &AccumulatorList{}
+	if err := l.Set("fp32"); err != nil {
+		panic(err) // the default
+	}
+	cmd.Flags().Var(l, "accumulate", "train with each recipe but "+BaselineRecipe+" with each of comma-separated accumulators `NAMES`: fp32, a model of microscale mma, or MODEL:N, promoted to FP32 every N elements")
+	return l
+}
+
+// An AccumulatorList is the value of --accumulate of comparisons.
+type AccumulatorList struct {
+	list []mma.Accumulator
+	text string
+}
+
+func (l *AccumulatorList) String() string { return l.text }
+
+// Type returns the type of the value, for pflag.
+func (l *AccumulatorList) Type() string { return "names" }
+
+// Set parses comma-separated accumulators.
+func (l *AccumulatorList) Set(s string) error {
+	var list []mma.Accumulator
+	for _, text := range strings.Split(s, ",") {
+		a, err := mma.ParseAccumulator(strings.TrimSpace(text))
+		if err != nil {
+			return err
+		}
+		if slices.Contains(list, a) {
+			return fmt.Errorf("%s is named twice: omit one", a)
+		}
+		list = append(list, a)
+	}
+	l.list, l.text = list, s
+	return nil
+}
+
+// Recipes returns each recipe with each accumulator, which the names of variants have. The baseline
+// and, if only fp32 is in the list, all others are unchanged.
+func (l *AccumulatorList) Recipes(recipes []recipe.Recipe) ([]recipe.Recipe, error) {
+	var list []recipe.Recipe
+	for _, r := range recipes {
+		if r.Name == BaselineRecipe {
+			list = append(list, r)
+			continue
+		}
+		for _, a := range l.list {
+			variant := r
+			if a.Model != nil {
+				variant.Name += "+" + a.String()
+				for g := range variant.Accumulate {
+					variant.Accumulate[g] = a
+				}
+			}
+			if err := variant.Validate(); err != nil {
+				return nil, Misuse("--accumulate: %v", err)
+			}
+			list = append(list, variant)
+		}
+	}
+	return list, nil
 }

@@ -72,7 +72,7 @@ internal/clients: internal/checkpoint quant
 verify: internal/clients internal/checkpoint hf safetensors quant tensor format measure
 convert: verify internal/clients internal/checksum internal/checkpoint internal/checkpoint/llamacpp gguf hf safetensors quant tensor format measure profile internal/bounded internal/lock internal/parallel internal/configjson
 internal/bench: internal/report convert internal/checkpoint hf safetensors nn recipe gemm quant tensor format internal/cpu
-internal/cli: internal/sampling internal/clients internal/checkpoint/llamacpp convert verify train recipe profile internal/checkpoint quant format
+internal/cli: internal/sampling internal/clients internal/checkpoint/llamacpp convert verify train recipe mma profile internal/checkpoint quant format
 internal/input: internal/cli convert internal/checkpoint/llamacpp internal/sample hf hf/hub gguf tokenizer internal/bounded
 internal/generation: internal/input internal/checkpoint/llamacpp internal/configjson internal/bounded internal/memory internal/chat internal/sampling decoder gguf tokenizer
 internal/console: internal/generation internal/cli internal/chat internal/sampling

@@ -58,6 +58,16 @@ func (e Evaluation) Run(ctx context.Context) (*Evaluated, error) {
 	if e.Activations && scales == (activationScales{}) {
 		return nil, cli.Misuse("--activations: %s has no quantized weights and no KV cache scales; use --recipe instead", cli.Printable(e.Model))
 	}
+	accumulator := e.Recipe.Accumulate[recipe.Fprop]
+	switch {
+	case accumulator.Model == nil || e.Activations: // the layers report units that do not exist
+	case m.Quantized():
+		return nil, cli.Misuse("--accumulate: %s has quantized weights, which a matrix unit multiplies by quantized activations: add --activations", cli.Printable(e.Model))
+	default:
+		if err := e.Recipe.Validate(); err != nil {
+			return nil, cli.Misuse("--accumulate: %v", err)
+		}
+	}
 	if positions := m.Config.MaxPositionEmbeddings; e.Sequence == 0 {
 		e.Sequence = min(positions, maxSequence)
 	} else if e.Sequence > positions {
@@ -103,6 +113,8 @@ type EvalDocument struct {
 	TokenScales  int `json:"token_activation_scales"`
 	KVCaches     int `json:"fp8_kv_caches"`
 
+	Accumulate string `json:"accumulate"` // how the products of linear layers are added
+
 	Data        []string   `json:"data"`
 	Tokens      int        `json:"tokens"`
 	Sequence    int        `json:"sequence"`
@@ -117,12 +129,16 @@ func (r *Evaluated) Print(w io.Writer, asJSON bool) error {
 	if asJSON {
 		return cli.PrintJSON(w, EvalDocument{
 			Model: r.Model, Quantized: r.quantized, Activations: r.Activations, StoredScales: r.scales.stored, TokenScales: r.scales.perToken, KVCaches: r.scales.caches,
-			Data: r.sources, Tokens: r.tokens, Sequence: r.Sequence,
+			Accumulate: r.Recipe.Accumulate[recipe.Fprop].String(), Data: r.sources, Tokens: r.tokens, Sequence: r.Sequence,
 			Loss: cli.Number(r.loss), Perplexity: cli.Number(math.Exp(r.loss)), BitsPerByte: cli.Number(r.loss / math.Ln2), Seconds: r.seconds,
 		})
 	}
-	_, err := fmt.Fprintf(w, "%s: %.4f nats per byte, perplexity %.3f, on %d tokens of %s, in %s\n%s",
-		cli.Printable(r.Model), r.loss, math.Exp(r.loss), r.tokens, cli.Printable(r.text), cli.DurationText(r.seconds), activationsText(r.scales))
+	accumulated := ""
+	if a := r.Recipe.Accumulate[recipe.Fprop]; a.Model != nil {
+		accumulated = fmt.Sprintf("products of linear layers added as %s does\n", a)
+	}
+	_, err := fmt.Fprintf(w, "%s: %.4f nats per byte, perplexity %.3f, on %d tokens of %s, in %s\n%s%s",
+		cli.Printable(r.Model), r.loss, math.Exp(r.loss), r.tokens, cli.Printable(r.text), cli.DurationText(r.seconds), activationsText(r.scales), accumulated)
 	return err
 }
 
