@@ -15,9 +15,10 @@ import (
 	"github.com/microscale-go/microscale/tensor"
 )
 
-// The tests of this file are the rows of docs/errata.md on block sizes and hardware.
+// The tests of this file check the rows of docs/errata.md on block sizes and hardware.
 
-// near reports a value that differs from want by more than the last digit given.
+// near reports an error if a value differs from want by more than one unit of the last digit
+// given.
 func near(t *testing.T, what string, got, want, digit float64) {
 	t.Helper()
 	if math.Abs(got-want) > digit/2 {
@@ -25,7 +26,7 @@ func near(t *testing.T, what string, got, want, digit float64) {
 	}
 }
 
-// overhead returns the bytes of scales in bytes of FP8 codes, in percent.
+// overhead returns the bytes of scales relative to those of FP8 codes, in percent.
 func overhead(scale *format.Scalar, block int) float64 {
 	return 100 * float64(scale.StoredBits()) / float64(8*block)
 }
@@ -43,8 +44,8 @@ func TestScaleOverhead(t *testing.T) {
 	}
 }
 
-// gaussianMaximum returns the mean of the largest of n magnitudes of a standard
-// Gaussian: the integral of 1 - P(|x| < v)^n over v.
+// gaussianMaximum returns the expected maximum of n magnitudes of a standard Gaussian: the
+// integral of 1 - P(|x| < v)^n over v.
 func gaussianMaximum(n int) float64 {
 	const step = 1e-3
 	sum := 0.0
@@ -69,8 +70,8 @@ func TestBlockMaximum(t *testing.T) {
 	near(t, "scale error of 8", against32(gaussianMaximum, 8), -24.0, 0.1)
 }
 
-// TestResolution measures the worst relative error of normal values, which lies
-// half a step above a power of two.
+// TestResolution measures the largest relative error of normal values, which is half a step
+// above a power of two.
 func TestResolution(t *testing.T) {
 	for _, tc := range []struct {
 		element *format.Scalar
@@ -101,7 +102,7 @@ func TestSpan(t *testing.T) {
 	near(t, "2^118 in 1e35", 0x1p118/1e35, 3.32, 0.01)
 }
 
-// TestSmallElements quantizes a small value beside the largest of its block.
+// TestSmallElements quantizes a small value in a block with a large amax.
 func TestSmallElements(t *testing.T) {
 	for _, tc := range []struct{ x, want float32 }{
 		{448.0 / 28672 * 1.125, 448.0 / 28672 * 1.125}, // a normal number
@@ -114,7 +115,7 @@ func TestSmallElements(t *testing.T) {
 	}
 }
 
-// erratum returns the row of docs/errata.md that contains text, in cells.
+// erratum returns the cells of the row of docs/errata.md that contains text.
 func erratum(t *testing.T, text string) []string {
 	t.Helper()
 	for _, row := range errata(t) {
@@ -126,7 +127,7 @@ func erratum(t *testing.T, text string) []string {
 	return nil
 }
 
-// errata returns the rows of docs/errata.md in cells.
+// errata returns the cells of all rows of docs/errata.md.
 func errata(t *testing.T) (rows [][]string) {
 	t.Helper()
 	page, err := os.ReadFile("docs/errata.md")
@@ -149,8 +150,8 @@ func errata(t *testing.T) (rows [][]string) {
 
 var shapePattern = regexp.MustCompile(`(\d+)[xX](\d+)[xX](\d+)`)
 
-// TestMatrixInstructions parses the shapes M×N×K out of the names of instructions.
-// A scale covers 32 elements along K.
+// TestMatrixInstructions parses the shapes M×N×K in the names of instructions. A scale covers
+// 32 elements along K.
 func TestMatrixInstructions(t *testing.T) {
 	row := erratum(t, "V_MFMA_SCALE")
 	var operations []int
@@ -171,8 +172,8 @@ func TestMatrixInstructions(t *testing.T) {
 	}
 }
 
-// TestThroughput compares operations per clock and compute unit with the peaks that
-// AMD publishes for the MI355X: 256 units at 2.4 GHz.
+// TestThroughput compares operations per clock and compute unit with the peaks that AMD
+// publishes for the MI355X: 256 units at 2.4 GHz.
 func TestThroughput(t *testing.T) {
 	const unitsTimesClock = 256 * 2.4e9
 	for _, tc := range []struct {
@@ -191,9 +192,9 @@ func TestThroughput(t *testing.T) {
 	}
 }
 
-// TestUnscaledUnits shows why a matrix unit without scales computes no product of
-// MXFP8: two operands have the same codes and differ in value. Codes read as
-// FP16 are other numbers.
+// TestUnscaledUnits shows that a matrix unit without scales cannot compute a product of MXFP8:
+// two operands with equal codes have different values. Read as FP16, the codes are other
+// numbers.
 func TestUnscaledUnits(t *testing.T) {
 	x, y := make([]float32, 64), make([]float32, 64)
 	for i := range x {
@@ -212,8 +213,8 @@ func TestUnscaledUnits(t *testing.T) {
 	}
 }
 
-// TestRanks: the scales of a shard of rows are those of the whole, except where one
-// scale is the tensor's.
+// TestRanks: the scales of a shard of rows equal those of the whole tensor, except for a single
+// scale per tensor.
 func TestRanks(t *testing.T) {
 	x := tensor.New(64, 64)
 	random := quant.Stream{Seed: 7}
@@ -239,8 +240,8 @@ func TestRanks(t *testing.T) {
 	}
 }
 
-// TestLossDependsOnData: no single figure is the loss of a format. Powers of two
-// lose nothing, and other data tens of decibels below the signal.
+// TestLossDependsOnData: no single figure is the error of a format. Powers of two have none;
+// other data have an SQNR of tens of decibels.
 func TestLossDependsOnData(t *testing.T) {
 	sqnr := func(fill func(i int) float32) float64 {
 		x := tensor.New(32, 256)
@@ -264,8 +265,8 @@ func TestLossDependsOnData(t *testing.T) {
 	}
 }
 
-// TestDecodeScale: the document's tensor of amax 800 is multiplied by 0.56 and
-// divided by it afterwards; the scale that is stored is the other direction.
+// TestDecodeScale: the tensor of amax 800 in the document is multiplied by 0.56 and later
+// divided by it. The stored scale is the inverse.
 func TestDecodeScale(t *testing.T) {
 	w := rowwise(t, quant.FP8Tensor, 800, -100)
 	near(t, "decode scale", float64(w.Scales32[0]), 1/0.56, 1e-6)

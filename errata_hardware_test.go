@@ -14,7 +14,7 @@ import (
 	"github.com/microscale-go/microscale/quant"
 )
 
-// checked asks the device table about a layer whose operands have one format.
+// checked looks up a layer whose operands have one format in the device table.
 func checked(t *testing.T, name string, f quant.Format, m, n, k int) device.Answer {
 	t.Helper()
 	d, err := device.Lookup(name)
@@ -67,8 +67,8 @@ func TestWholeBlocks(t *testing.T) {
 	}
 }
 
-// TestScalePerBlock: two blocks of one dot product have scales of their own, which no one scale
-// of the result replaces.
+// TestScalePerBlock: two blocks of one dot product have separate scales, which no single scale
+// of the result can replace.
 func TestScalePerBlock(t *testing.T) {
 	u := unitOf(t, "cdna4-mfma-scale", "e4m3")
 	a, b := make([]uint64, u.K), make([]uint64, u.K)
@@ -89,7 +89,7 @@ func TestScalePerBlock(t *testing.T) {
 	}
 }
 
-// TestOwnRates: the document's rates times its units and clock.
+// TestOwnRates: the document's rates are wrong by its own units and clock.
 func TestOwnRates(t *testing.T) {
 	for perClock, want := range map[float64]float64{1024: 629, 2048: 1258, 4096: 2517, 8192: 5033} {
 		if got := math.Round(256 * 2.4 * perClock / 1000); got != want {
@@ -122,7 +122,8 @@ func TestElementError(t *testing.T) {
 	}
 }
 
-// TestExponentAddition: adding to the exponent field of a subnormal code is no multiplication.
+// TestExponentAddition: adding to the exponent field of a subnormal code does not multiply its
+// value.
 func TestExponentAddition(t *testing.T) {
 	const subnormal = 3 // 3·2^-9
 	added := format.E4M3.Decode(subnormal + 1<<format.E4M3.Mantissa)
@@ -150,8 +151,8 @@ func TestDevicesOfFP8(t *testing.T) {
 	}
 }
 
-// TestTransposes: Blackwell's data-center chips need none for FP8, but all for FP4; RTX
-// Blackwell reads TN only.
+// TestTransposes: data-center Blackwell needs no transpose for FP8, but one for every FP4
+// operand; RTX Blackwell supports TN only.
 func TestTransposes(t *testing.T) {
 	for _, tc := range []struct {
 		device string
@@ -172,7 +173,7 @@ func TestTransposes(t *testing.T) {
 	}
 }
 
-// TestDevicesOfMXFP8: RTX Blackwell multiplies MXFP8; Transformer Engine does not use that.
+// TestDevicesOfMXFP8: RTX Blackwell multiplies MXFP8, but Transformer Engine does not use it.
 func TestDevicesOfMXFP8(t *testing.T) {
 	a := checked(t, "rtx-pro-6000", quant.MXFP8, 128, 128, 128)
 	if te := a.Libraries[0]; !a.OK || te.OK || !strings.Contains(te.Says, "not supported on 12.0+") {
@@ -180,7 +181,7 @@ func TestDevicesOfMXFP8(t *testing.T) {
 	}
 }
 
-// TestRecipeErrors: what Transformer Engine and Megatron-LM report on H100.
+// TestRecipeErrors: the errors of Transformer Engine and Megatron-LM on H100.
 func TestRecipeErrors(t *testing.T) {
 	a := checked(t, "h100", quant.MXFP8, 128, 128, 128)
 	if te := a.Libraries[0]; te.OK || !strings.HasPrefix(te.Says, "RuntimeError: Device compute capability 10.0") {
@@ -231,8 +232,8 @@ func TestFP4HasNoNaN(t *testing.T) {
 	}
 }
 
-// TestThresholdSizes computes the sizes from which quantization pays by the peaks of HGX B200:
-// microscale cost --tables prints them.
+// TestThresholdSizes computes the sizes from which quantization pays at the peaks of HGX B200,
+// as microscale cost --tables prints them.
 func TestThresholdSizes(t *testing.T) {
 	d, err := device.Lookup("b200")
 	if err != nil {

@@ -17,7 +17,8 @@ import (
 	"github.com/microscale-go/microscale/tensor"
 )
 
-// The tests of this file and of errata_blocks_test.go are the rows of docs/errata.md.
+// The tests of this file, errata_blocks_test.go and errata_hardware_test.go check the rows of
+// docs/errata.md.
 
 // TestErrataNamesTests: every row names a test of these files, and every test has a row.
 func TestErrataNamesTests(t *testing.T) {
@@ -52,7 +53,7 @@ func TestErrataNamesTests(t *testing.T) {
 	}
 }
 
-// rowwise quantizes one row in the default way.
+// rowwise quantizes one row with the default quantizer.
 func rowwise(t *testing.T, f quant.Format, x ...float32) *quant.Tensor {
 	t.Helper()
 	w, err := quant.Quantizer{Format: f}.Rowwise(tensor.Of(1, len(x), x), quant.With{})
@@ -62,7 +63,7 @@ func rowwise(t *testing.T, f quant.Format, x ...float32) *quant.Tensor {
 	return w
 }
 
-// encode returns the values that E4M3 has for x·scale.
+// encode returns the values of x·scale rounded to E4M3.
 func encode(scale float32, x ...float32) []float32 {
 	values := make([]float32, len(x))
 	for i, v := range x {
@@ -192,8 +193,8 @@ func TestWorkedBlock(t *testing.T) {
 	}
 }
 
-// TestBlockSize: with the scale rule of Transformer Engine the SQNR of E4M3 on
-// stationary data is the same for every block size.
+// TestBlockSize: with Transformer Engine's scale rule, the SQNR of E4M3 on stationary data does
+// not depend on the block size.
 func TestBlockSize(t *testing.T) {
 	x := tensor.New(64, 1024)
 	random := quant.Stream{Seed: 1}
@@ -286,7 +287,7 @@ func TestRecipes(t *testing.T) {
 	}
 }
 
-// TestDelayedEveryStep: the scale of a step is of the amaxes until the step before.
+// TestDelayedEveryStep: the scale of a step depends on the amaxes up to the previous step.
 func TestDelayedEveryStep(t *testing.T) {
 	var scales []float32
 	s := &nn.Scope{Recipe: lookup(t, "delayed")}

@@ -5,9 +5,9 @@ import (
 	"testing"
 )
 
-// TestBenchCheckpointRoom: a checkpoint that the disk has no room for is refused before
-// anything is written.
-func TestBenchCheckpointRoom(t *testing.T) {
+// TestBenchCheckpointSpace checks that a checkpoint that exceeds the free disk space is an
+// error before anything is written.
+func TestBenchCheckpointSpace(t *testing.T) {
 	dir := t.TempDir()
 	status, stdout, stderr := execute("", "bench", "checkpoint", "--size", "9e5", "--dir", dir)
 	fails(t, status, stdout, stderr, "a checkpoint and a copy of it take 1.80 PB, and "+dir+" has ")

@@ -32,7 +32,7 @@ var tiny = []string{
 
 const noTime = " --budget 1us"
 
-// bestTier undoes --kernel after a test.
+// bestTier restores the kernels after a test with --kernel.
 func bestTier(t *testing.T) {
 	best := cpu.Best()
 	t.Cleanup(func() {
@@ -42,8 +42,8 @@ func bestTier(t *testing.T) {
 	})
 }
 
-// TestBenchJSON checks the shape of the documents: an array, the operation asked
-// for first, with its keys.
+// TestBenchJSON checks the shape of the documents: an array with the requested operation first,
+// and its keys.
 func TestBenchJSON(t *testing.T) {
 	bestTier(t)
 	for _, line := range tiny {
@@ -92,8 +92,8 @@ func TestBenchJSON(t *testing.T) {
 	}
 }
 
-// TestBenchMarks: documents say what sets a run apart from another of the same sizes,
-// and only of the operation that it is about.
+// TestBenchMarks checks that documents have the fields that distinguish runs of the same sizes,
+// and only those of their operation.
 func TestBenchMarks(t *testing.T) {
 	for _, tc := range []struct{ line, mark string }{
 		{"gemm --format mxfp8 --m 5 --n 6 --k 64 --packed", "packed"},
@@ -121,7 +121,7 @@ func TestBenchMarks(t *testing.T) {
 	}
 }
 
-// TestBenchText: what is printed for people fits 80 columns, and has units.
+// TestBenchText checks that the text fits 80 columns and has units.
 func TestBenchText(t *testing.T) {
 	bestTier(t)
 	for _, line := range append([]string{"--help", "limits --help", "quantize --help", "dequantize --help", "gemm --help", "gemv --help", "linear --help", "checkpoint --help", "all --help"}, tiny...) {
@@ -203,7 +203,7 @@ func TestBenchUsage(t *testing.T) {
 	}
 }
 
-// TestBenchHelp: every kind of work has an example that names it.
+// TestBenchHelp checks that the help has an example of every operation.
 func TestBenchHelp(t *testing.T) {
 	started := false
 	for _, cmd := range rootCommand(&started).Commands() {
@@ -231,7 +231,7 @@ func TestFigures(t *testing.T) {
 	}
 }
 
-// TestPrintResult: every figure of a result is there, with its unit.
+// TestPrintResult checks that every figure of a result is printed with its unit.
 func TestPrintResult(t *testing.T) {
 	var b strings.Builder
 	r := bench.Result{
@@ -252,8 +252,8 @@ fraction 0.50
 	}
 }
 
-// TestTimeText: where runs are of a part of the work, the text and the document say so,
-// and the times of runs are those of a part.
+// TestTimeText checks that the text and the document mark runs of a part of the work, and give
+// the times of that part.
 func TestTimeText(t *testing.T) {
 	parts := bench.Sample{Median: 1, Deviation: 0.1, Min: 0.5, Max: 2, Runs: 7, Parts: 10}
 	single := bench.Sample{Median: 1, Deviation: math.NaN(), Runs: 1, Parts: 10}
@@ -265,7 +265,7 @@ func TestTimeText(t *testing.T) {
 			t.Errorf("got %s, want %s", got, want)
 		}
 	}
-	// 40 MB are several passes of each thread, and those of one thread of 0.1 MB one.
+	// 40 MB take several passes of each thread, 0.1 MB one pass of one thread.
 	for line, want := range map[string]bool{"--m 1280 --k 8192": true, "--m 128 --k 128": false} {
 		status, stdout, stderr := execute("", strings.Fields("bench quantize --format mxfp8 --threads 1 --json "+line+noTime)...)
 		var list []benchDocument
@@ -280,8 +280,8 @@ func TestTimeText(t *testing.T) {
 	}
 }
 
-// TestBenchLinear: the recipes come in the order asked for; the baseline is measured
-// too where it is not, and the others relative to it.
+// TestBenchLinear checks that recipes are in the requested order, and that the baseline is
+// always measured and the others are relative to it.
 func TestBenchLinear(t *testing.T) {
 	status, stdout, stderr := execute("", strings.Fields("bench linear --recipes mxfp8,nvfp4 --m 128 --n 256 --k 128 --json"+noTime)...)
 	if status != exitDone {
