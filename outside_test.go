@@ -81,7 +81,7 @@ func quantize(src, dst string) error {
 		return err
 	}
 	defer source.Close()
-	plan, err := convert.PlanQuantize(source, convert.QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP8}, Convention: "plain"})
+	plan, err := convert.PlanQuantize(context.Background(), source, convert.QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP8}, Convention: "plain"})
 	if err != nil {
 		return err
 	}
@@ -103,7 +103,7 @@ func quantize(src, dst string) error {
 		return err
 	}
 	fmt.Printf("%d %s weight, %s %d of %d bytes, verified: %v\n", plan.Count("quantize"), plan.Convention, last.Stage, last.Done, last.Total, report.OK())
-	if _, err := convert.PlanQuantize(written, convert.QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP4}}); !errors.Is(err, convert.ErrQuantized) {
+	if _, err := convert.PlanQuantize(context.Background(), written, convert.QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP4}}); !errors.Is(err, convert.ErrQuantized) {
 		return fmt.Errorf("quantized source: got %v", err)
 	}
 	return nil

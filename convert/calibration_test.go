@@ -90,7 +90,7 @@ func TestCalibrationErrors(t *testing.T) {
 	} {
 		c := amaxes()
 		tc.change(c)
-		_, err := PlanQuantize(src.Source, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.NVFP4}, Calibration: c})
+		_, err := PlanQuantize(t.Context(), src.Source, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.NVFP4}, Calibration: c})
 		if err == nil || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("error %v, want %q", err, tc.want)
 		}

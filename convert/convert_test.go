@@ -20,7 +20,7 @@ func quantize(t testing.TB, src *checkpoint.Model, dst string, o QuantizeOptions
 			o.Quantizer = q // and no warning that it differs
 		}
 	}
-	plan, err := PlanQuantize(src.Source, o)
+	plan, err := PlanQuantize(t.Context(), src.Source, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +91,7 @@ func TestRoundTrip(t *testing.T) {
 				sameReport(t, report.Tensors, results)
 
 				back := filepath.Join(t.TempDir(), "decoded")
-				plan, err := PlanDequantize(dst.Source, safetensors.F32)
+				plan, err := PlanDequantize(t.Context(), dst.Source, safetensors.F32)
 				if err != nil {
 					t.Fatal(err)
 				}

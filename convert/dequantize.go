@@ -1,6 +1,7 @@
 package convert
 
 import (
+	"context"
 	"github.com/microscale-go/microscale/hf"
 	"github.com/microscale-go/microscale/internal/checkpoint"
 	"github.com/microscale-go/microscale/internal/configjson"
@@ -10,9 +11,12 @@ import (
 
 // PlanDequantize plans the decoding of a quantized checkpoint to a floating-point dtype: F32,
 // BF16 or F16. config.json then names this dtype. Scales of activations are dropped. It
-// returns an error if the checkpoint is not quantized or its structure is damaged.
-func PlanDequantize(source *hf.Checkpoint, dtype safetensors.Dtype) (*Plan, error) {
-	m := checkpoint.Read(source)
+// returns an error if the checkpoint is not quantized or its structure is damaged, or if ctx ends.
+func PlanDequantize(ctx context.Context, source *hf.Checkpoint, dtype safetensors.Dtype) (*Plan, error) {
+	m, err := checkpoint.ReadContext(ctx, source)
+	if err != nil {
+		return nil, err
+	}
 	if err := sound(m); err != nil {
 		return nil, err
 	}

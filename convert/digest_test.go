@@ -38,7 +38,7 @@ func flip(path string, before int64) error {
 // the result or an auxiliary file.
 func TestResumeChanged(t *testing.T) {
 	gguf := func(t *testing.T, _ string) *Plan {
-		plan, err := PlanQuantize(openSample(t).Source, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP4}, Convention: "gguf"})
+		plan, err := PlanQuantize(t.Context(), openSample(t).Source, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP4}, Convention: "gguf"})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -43,7 +43,7 @@ func TestCauses(t *testing.T) {
 			if err := run(dst, RunOptions{}); err != nil {
 				return err
 			}
-			_, err := PlanQuantize(openModel(t, dst).Source, mxfp8)
+			_, err := PlanQuantize(t.Context(), openModel(t, dst).Source, mxfp8)
 			return err
 		}},
 		{"NaN", ErrNonFinite, func(dst string) error {
@@ -51,7 +51,7 @@ func TestCauses(t *testing.T) {
 			x := tensor.New(32, 32)
 			x.Data[5] = float32(math.NaN())
 			writeValues(t, path, "l.weight", x)
-			plan, err := PlanQuantize(openModel(t, path).Source, mxfp8)
+			plan, err := PlanQuantize(t.Context(), openModel(t, path).Source, mxfp8)
 			if err == nil {
 				_, err = plan.Run(ctx, dst+".safetensors", RunOptions{})
 			}

@@ -40,7 +40,7 @@ func Example() {
 		log.Fatal(err)
 	}
 	defer source.Close()
-	plan, err := convert.PlanQuantize(source, convert.QuantizeOptions{
+	plan, err := convert.PlanQuantize(context.Background(), source, convert.QuantizeOptions{
 		Quantizer:  quant.Quantizer{Format: quant.NVFP4},
 		Convention: "compressed-tensors",
 		Scheme:     "NVFP4A16",
@@ -89,7 +89,7 @@ func ExampleMerge() {
 		if err != nil {
 			log.Fatal(err)
 		}
-		plan, err := convert.PlanQuantize(source, convert.QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP8}})
+		plan, err := convert.PlanQuantize(context.Background(), source, convert.QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP8}})
 		if err != nil {
 			log.Fatal(err)
 		}
@@ -136,21 +136,21 @@ func ExamplePlanRelabel() {
 		if err != nil {
 			return nil, err
 		}
-		return convert.PlanQuantize(source, convert.QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP4}})
+		return convert.PlanQuantize(context.Background(), source, convert.QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP4}})
 	}, "mxfp4")
 	plan("mxfp4", func(path string) (*convert.Plan, error) {
 		source, err := convert.Open(path)
 		if err != nil {
 			return nil, err
 		}
-		return convert.PlanRelabel(source, "mlx", "", nil)
+		return convert.PlanRelabel(context.Background(), source, "mlx", "", nil)
 	}, "mxfp4-mlx")
 	plan("mxfp4-mlx", func(path string) (*convert.Plan, error) {
 		source, err := convert.Open(path)
 		if err != nil {
 			return nil, err
 		}
-		return convert.PlanDequantize(source, safetensors.BF16)
+		return convert.PlanDequantize(context.Background(), source, safetensors.BF16)
 	}, "decoded")
 	// Output:
 	// model → mxfp4: 0 relabeled, 0 decoded

@@ -62,7 +62,7 @@ func TestGGUFExperts(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			plan, err := PlanQuantize(src.Source, QuantizeOptions{Quantizer: q, Convention: "gguf"})
+			plan, err := PlanQuantize(t.Context(), src.Source, QuantizeOptions{Quantizer: q, Convention: "gguf"})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -90,7 +90,7 @@ func TestGGUFExperts(t *testing.T) {
 			}
 			back := filepath.Join(t.TempDir(), "back.safetensors")
 			if f.Scaled() {
-				if plan, err = PlanDequantize(got.Source, safetensors.F32); err == nil {
+				if plan, err = PlanDequantize(t.Context(), got.Source, safetensors.F32); err == nil {
 					_, err = plan.Run(context.Background(), back, RunOptions{})
 				}
 				if err != nil {
@@ -131,7 +131,7 @@ func TestGGUFExperts(t *testing.T) {
 func TestGGUFExpertsRejected(t *testing.T) {
 	src := openModel(t, writeModel(t, mixtral(), mixtralConfig))
 	o := QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP4}, Convention: "gguf", Exclude: patterns(`experts\.1\.w2`)}
-	if _, err := PlanQuantize(src.Source, o); err == nil || !strings.Contains(err.Error(), "but another expert in the same tensor of llama.cpp is") {
+	if _, err := PlanQuantize(t.Context(), src.Source, o); err == nil || !strings.Contains(err.Error(), "but another expert in the same tensor of llama.cpp is") {
 		t.Errorf("with an unquantized expert: error %v", err)
 	}
 	fewer := mixtral()
@@ -145,12 +145,12 @@ func TestGGUFExpertsRejected(t *testing.T) {
 		fewer[shard] = kept
 	}
 	o.Exclude = nil
-	if _, err := PlanQuantize(openModel(t, writeModel(t, fewer, mixtralConfig)).Source, o); err == nil || !strings.Contains(err.Error(), "blk.0.ffn_up_exps.weight holds 3 experts, but the checkpoint has 2") {
+	if _, err := PlanQuantize(t.Context(), openModel(t, writeModel(t, fewer, mixtralConfig)).Source, o); err == nil || !strings.Contains(err.Error(), "blk.0.ffn_up_exps.weight holds 3 experts, but the checkpoint has 2") {
 		t.Errorf("with an expert missing: error %v", err)
 	}
 	qwen := strings.NewReplacer("MixtralForCausalLM", "Qwen2MoeForCausalLM", "num_local_experts", `moe_intermediate_size": 64, "shared_expert_intermediate_size": 64, "num_experts`).Replace(mixtralConfig)
 	o.Quantizer.Format = quant.NVFP4
-	if _, err := PlanQuantize(openModel(t, writeModel(t, mixtral(), qwen)).Source, o); err == nil || !strings.Contains(err.Error(), "llama.cpp ignores global scales of nvfp4 in qwen2moe") {
+	if _, err := PlanQuantize(t.Context(), openModel(t, writeModel(t, mixtral(), qwen)).Source, o); err == nil || !strings.Contains(err.Error(), "llama.cpp ignores global scales of nvfp4 in qwen2moe") {
 		t.Errorf("NVFP4 of qwen2moe: error %v", err)
 	}
 }

@@ -146,7 +146,7 @@ func TestFamilies(t *testing.T) {
 				tensors = append(tensors, made{name, safetensors.BF16, 1, shape})
 			}
 			src := openModel(t, writeModel(t, map[string][]made{"model.safetensors": tensors}, family.config))
-			plan, err := PlanQuantize(src.Source, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.NVFP4}})
+			plan, err := PlanQuantize(t.Context(), src.Source, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.NVFP4}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -209,7 +209,7 @@ func TestFusedExperts(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				plan, err := PlanQuantize(src.Source, QuantizeOptions{Quantizer: q, Convention: name})
+				plan, err := PlanQuantize(t.Context(), src.Source, QuantizeOptions{Quantizer: q, Convention: name})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -233,7 +233,7 @@ func TestFusedExperts(t *testing.T) {
 					sameAs(t, q, got, fmt.Sprintf("%s%d.down_proj.weight", parent, e), matrix(t, raw, parent+"down_proj", e, 0, hidden, tc.transposed), nil)
 				}
 			}
-			if _, err := PlanQuantize(src.Source, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP4}, Convention: "gpt-oss"}); err == nil || !strings.Contains(err.Error(), "2 fused experts without biases: clients read only experts of gpt-oss in gpt-oss") {
+			if _, err := PlanQuantize(t.Context(), src.Source, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP4}, Convention: "gpt-oss"}); err == nil || !strings.Contains(err.Error(), "2 fused experts without biases: clients read only experts of gpt-oss in gpt-oss") {
 				t.Errorf("to gpt-oss: error %v", err)
 			}
 			// One expert alone is left unquantized; even then the tensors are split.
@@ -263,7 +263,7 @@ func TestExpertsLeft(t *testing.T) {
 			{parent + "down_proj", safetensors.BF16, 0.1, []int64{3, 32, 64}},
 			{"model.layers.0.self_attn.q_proj.weight", safetensors.BF16, 0.1, []int64{64, 64}},
 		}}, fmt.Sprintf(`{"model_type": %q, "hidden_size": 64, "num_hidden_layers": 1}`, modelType)))
-		plan, err := PlanQuantize(src.Source, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.NVFP4}})
+		plan, err := PlanQuantize(t.Context(), src.Source, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.NVFP4}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -394,7 +394,7 @@ func TestGPTOSS(t *testing.T) {
 	}
 	for _, m := range []*checkpoint.Model{got, middle} {
 		back := filepath.Join(t.TempDir(), "back")
-		plan, err := PlanDequantize(m.Source, safetensors.BF16)
+		plan, err := PlanDequantize(t.Context(), m.Source, safetensors.BF16)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -416,7 +416,7 @@ func TestGPTOSS(t *testing.T) {
 			}
 		}
 	}
-	if _, err := PlanQuantize(src.Source, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.NVFP4}, Exclude: patterns("q_proj")}); err == nil || !strings.Contains(err.Error(), "2 fused experts with biases: compressed-tensors supports single experts without biases") {
+	if _, err := PlanQuantize(t.Context(), src.Source, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.NVFP4}, Exclude: patterns("q_proj")}); err == nil || !strings.Contains(err.Error(), "2 fused experts with biases: compressed-tensors supports single experts without biases") {
 		t.Errorf("in NVFP4: error %v", err)
 	}
 }

@@ -253,7 +253,7 @@ func TestSelection(t *testing.T) {
 	src := openModel(t, writeModel(t, map[string][]made{"model.safetensors": tensors}, madeConfig))
 	chosen := func(convention string, o QuantizeOptions) (names []string) {
 		o.Quantizer.Format, o.Convention = quant.MXFP8, convention
-		plan, err := PlanQuantize(src.Source, o)
+		plan, err := PlanQuantize(t.Context(), src.Source, o)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -300,11 +300,11 @@ func TestSelection(t *testing.T) {
 		{QuantizeOptions{Exclude: pattern("q_prj")}, "the exclude pattern 'q_prj' matches no weight of " + src.Source.Path},
 		{QuantizeOptions{Include: append(pattern("lm_head"), pattern("wet")...)}, "the include pattern 'wet' matches no weight of " + src.Source.Path},
 	} {
-		if _, err := PlanQuantize(src.Source, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP8}, Include: tc.s.Include, Exclude: tc.s.Exclude}); err == nil || !strings.Contains(err.Error(), tc.want) {
+		if _, err := PlanQuantize(t.Context(), src.Source, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP8}, Include: tc.s.Include, Exclude: tc.s.Exclude}); err == nil || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%v %v: error %v, want %q", tc.s.Include, tc.s.Exclude, err, tc.want)
 		}
 	}
-	plan, err := PlanQuantize(src.Source, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP8}, Include: pattern("wte")})
+	plan, err := PlanQuantize(t.Context(), src.Source, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP8}, Include: pattern("wte")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -331,15 +331,15 @@ func TestPlanErrors(t *testing.T) {
 		{"no tensors", empty, "", "no tensors: name a checkpoint with weights"},
 		{"no weights", norm, "", "no weight would be quantized: 1 has 1 dimension; include"},
 	} {
-		if _, err := PlanQuantize(tc.src.Source, QuantizeOptions{Quantizer: mxfp8, Convention: tc.c}); err == nil || !strings.Contains(err.Error(), tc.want) {
+		if _, err := PlanQuantize(t.Context(), tc.src.Source, QuantizeOptions{Quantizer: mxfp8, Convention: tc.c}); err == nil || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%s: error %v, want %q", tc.name, err, tc.want)
 		}
 	}
-	plan, err := PlanQuantize(bare.Source, QuantizeOptions{Quantizer: mxfp8})
+	plan, err := PlanQuantize(t.Context(), bare.Source, QuantizeOptions{Quantizer: mxfp8})
 	if err != nil || plan.convention != checkpoint.Plain() {
 		t.Errorf("without config.json: %+v, %v", plan, err)
 	}
-	if _, err := PlanDequantize(bare.Source, safetensors.F32); err == nil || !strings.Contains(err.Error(), "not quantized: name a checkpoint of convention compressed-tensors") {
+	if _, err := PlanDequantize(t.Context(), bare.Source, safetensors.F32); err == nil || !strings.Contains(err.Error(), "not quantized: name a checkpoint of convention compressed-tensors") {
 		t.Errorf("dequantize: %v", err)
 	}
 }
@@ -381,10 +381,10 @@ func TestSingleFile(t *testing.T) {
 				if got.Convention != plan.convention || got.Quantized() != plan.count(quantized) {
 					t.Errorf("%d weights are quantized in %v, planned were %d in %v", got.Quantized(), got.Convention, plan.count(quantized), plan.convention)
 				}
-				if _, err := PlanQuantize(got.Source, o); err == nil || !strings.Contains(err.Error(), "already quantized") {
+				if _, err := PlanQuantize(t.Context(), got.Source, o); err == nil || !strings.Contains(err.Error(), "already quantized") {
 					t.Errorf("it can be quantized again: %v", err)
 				}
-				decode, err := PlanDequantize(got.Source, safetensors.F32)
+				decode, err := PlanDequantize(t.Context(), got.Source, safetensors.F32)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -430,7 +430,7 @@ func TestProfiles(t *testing.T) {
 					dst := filepath.Join(t.TempDir(), "out.safetensors")
 					o := QuantizeOptions{Quantizer: q, Convention: c.Name, Calibration: needed(c, f)}
 					if _, _, err := c.Quantizer(q); err != nil {
-						if _, again := PlanQuantize(src.Source, o); c.Name != "mlx" || p.Name == "ggml" || again == nil || again.Error() != err.Error() {
+						if _, again := PlanQuantize(t.Context(), src.Source, o); c.Name != "mlx" || p.Name == "ggml" || again == nil || again.Error() != err.Error() {
 							t.Errorf("refused with %v, planned with %v", err, again)
 						}
 						return

@@ -39,7 +39,7 @@ func TestForeign(t *testing.T) {
 	} {
 		src := openModel(t, writeModel(t, map[string][]made{"model.safetensors": tc.tensors}, `{"model_type": "llama"}`))
 		for _, c := range []string{"", "gguf"} {
-			if _, err := PlanQuantize(src.Source, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP4}, Convention: c}); err == nil || !strings.Contains(err.Error(), tc.want) {
+			if _, err := PlanQuantize(t.Context(), src.Source, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP4}, Convention: c}); err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("%s: error %v, want %q", tc.name, err, tc.want)
 			}
 		}
@@ -52,7 +52,7 @@ func TestAdapterWithin(t *testing.T) {
 	src := openModel(t, writeModel(t, map[string][]made{"model.safetensors": {
 		{module + ".base_layer.weight", safetensors.BF16, 1, []int64{64, 64}}, {module + ".lora_A.speech.weight", safetensors.BF16, 1, []int64{32, 64}},
 	}}, `{"model_type": "phi4mm"}`))
-	plan, err := PlanQuantize(src.Source, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP4}})
+	plan, err := PlanQuantize(t.Context(), src.Source, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP4}})
 	if err != nil || plan.count(quantized) != 1 || plan.decisions[1].reason != "adapter" {
 		t.Errorf("%v, %+v", err, plan)
 	}
@@ -73,25 +73,25 @@ func TestLarger(t *testing.T) {
 	src := openModel(t, dir)
 
 	o := QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.NVFP4}, Requantize: true}
-	_, err := PlanQuantize(src.Source, o)
+	_, err := PlanQuantize(t.Context(), src.Source, o)
 	for _, want := range []string{"the result is larger than its source: 27776 bytes of tensors become ", "because quantized weights (2) become bf16", "fused experts with biases", "convention plain stores them in nvfp4; or choose convention compressed-tensors explicitly"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want %q", err, want)
 		}
 	}
 	o.Convention = "compressed-tensors"
-	plan, err := PlanQuantize(src.Source, o)
+	plan, err := PlanQuantize(t.Context(), src.Source, o)
 	if err != nil || !strings.HasPrefix(plan.Notes[0], "the result is larger than its source") {
 		t.Errorf("error %v, plan %+v", err, plan)
 	}
 	o.Convention = "plain"
-	if plan, err = PlanQuantize(src.Source, o); err != nil || plan.count(quantized) != 3 || slices.ContainsFunc(plan.Notes, func(n string) bool { return strings.Contains(n, "larger") }) {
+	if plan, err = PlanQuantize(t.Context(), src.Source, o); err != nil || plan.count(quantized) != 3 || slices.ContainsFunc(plan.Notes, func(n string) bool { return strings.Contains(n, "larger") }) {
 		t.Errorf("error %v, plan %+v", err, plan)
 	}
 
 	// If the user asks for more bits per element, a note is enough.
 	o = QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP8}, Requantize: true, Convention: "plain"}
-	if plan, err = PlanQuantize(src.Source, o); err != nil || !strings.HasPrefix(plan.Notes[0], "the result is larger than its source") || strings.Contains(plan.Notes[0], "because") {
+	if plan, err = PlanQuantize(t.Context(), src.Source, o); err != nil || !strings.HasPrefix(plan.Notes[0], "the result is larger than its source") || strings.Contains(plan.Notes[0], "because") {
 		t.Errorf("error %v, plan %+v", err, plan)
 	}
 }
@@ -126,7 +126,7 @@ func TestGGUFTypes(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer c.Close()
-		if _, err := PlanQuantize(c, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP4}}); err == nil || !strings.Contains(err.Error(), tc.want) {
+		if _, err := PlanQuantize(t.Context(), c, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP4}}); err == nil || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%v: error %v, want %q", tc.types, err, tc.want)
 		}
 	}

@@ -199,7 +199,7 @@ func TestGGUFResume(t *testing.T) {
 	src := openSample(t)
 	want := readFile(t, toGGUF(t, src, quant.NVFP4))
 	path := filepath.Join(t.TempDir(), "m.gguf")
-	plan, err := PlanQuantize(src.Source, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.NVFP4}, Convention: "gguf"})
+	plan, err := PlanQuantize(t.Context(), src.Source, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.NVFP4}, Convention: "gguf"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -230,7 +230,7 @@ func TestGGUFWorkers(t *testing.T) {
 	want := readFile(t, toGGUF(t, src, quant.NVFP4))
 	path := filepath.Join(t.TempDir(), "m.gguf")
 	for i := range 2 {
-		plan, err := PlanQuantize(src.Source, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.NVFP4}, Convention: "gguf"})
+		plan, err := PlanQuantize(t.Context(), src.Source, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.NVFP4}, Convention: "gguf"})
 		if err == nil {
 			plan, err = plan.Worker(i, 2)
 		}
@@ -270,7 +270,7 @@ func TestGGUFRejects(t *testing.T) {
 		"leave the calibration out":                                   {Quantizer: quant.Quantizer{Format: quant.NVFP4}, Calibration: &Calibration{ConstantInputs: true}},
 	} {
 		o.Convention = "gguf"
-		if _, err := PlanQuantize(src.Source, o); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := PlanQuantize(t.Context(), src.Source, o); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("says %v, want %q in it", err, want)
 		}
 	}
@@ -278,7 +278,7 @@ func TestGGUFRejects(t *testing.T) {
 		t.Errorf("rows of 96 in NVFP4: %q", why)
 	}
 	made := openModel(t, writeModel(t, square(), madeConfig))
-	if _, err := PlanQuantize(made.Source, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP4}, Convention: "gguf"}); err == nil || !strings.Contains(err.Error(), `"Made" is not supported in GGUF`) {
+	if _, err := PlanQuantize(t.Context(), made.Source, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP4}, Convention: "gguf"}); err == nil || !strings.Contains(err.Error(), `"Made" is not supported in GGUF`) {
 		t.Errorf("says %v", err)
 	}
 }

@@ -46,7 +46,7 @@ func TestLimits(t *testing.T) {
 		{quant.Quantizer{Format: quant.MXFP4}, "compressed-tensors", ""},
 		{quant.Quantizer{Format: quant.NVFP4}, "modelopt", ""},
 	} {
-		plan, err := PlanQuantize(src.Source, QuantizeOptions{Quantizer: tc.q, Convention: tc.convention})
+		plan, err := PlanQuantize(t.Context(), src.Source, QuantizeOptions{Quantizer: tc.q, Convention: tc.convention})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -96,7 +96,7 @@ func TestUnscaledGraph(t *testing.T) {
 	const want = "llama.cpp ignores global scales of nvfp4 in qwen2: choose mxfp4 or q8_0, or profile ggml"
 	o := QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.NVFP4}, Convention: "gguf"}
 	qwen2 := qwen(t, 2)
-	if _, err := PlanQuantize(qwen2.Source, o); err == nil || !strings.Contains(err.Error(), want) {
+	if _, err := PlanQuantize(t.Context(), qwen2.Source, o); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("quantize: error %v", err)
 	}
 	ct := filepath.Join(t.TempDir(), "ct")

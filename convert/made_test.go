@@ -191,5 +191,5 @@ type relabeling struct {
 }
 
 func planRelabel(src *checkpoint.Model, o relabeling) (*Plan, error) {
-	return PlanRelabel(src.Source, o.Convention, o.Scheme, o.Calibration)
+	return PlanRelabel(context.Background(), src.Source, o.Convention, o.Scheme, o.Calibration)
 }

@@ -31,7 +31,7 @@ func planOf(t *testing.T, path string) *Plan {
 		file = filepath.Join(path, "model.safetensors")
 	}
 	writeFile(t, file, nil, weights)
-	plan, err := PlanQuantize(openModel(t, path).Source, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP8}})
+	plan, err := PlanQuantize(t.Context(), openModel(t, path).Source, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP8}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -33,7 +33,7 @@ func TestPowerLoss(t *testing.T) {
 		{"dst", 14, func(t *testing.T) *Plan { return planFor(t, src, "nvfp4") }},
 		{"dst.safetensors", 2, func(t *testing.T) *Plan { return planFor(t, filepath.Join(src, shard2), "mxfp8") }},
 		{"dst.gguf", 14, func(t *testing.T) *Plan {
-			plan, err := PlanQuantize(openSample(t).Source, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP4}, Convention: "gguf"})
+			plan, err := PlanQuantize(t.Context(), openSample(t).Source, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP4}, Convention: "gguf"})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -1,6 +1,7 @@
 package convert
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"regexp"
@@ -26,9 +27,12 @@ type QuantizeOptions struct {
 
 // PlanQuantize plans the quantization of a checkpoint. It returns an error if the source is
 // quantized already ([ErrQuantized]), the convention does not support the format, a pattern
-// matches nothing, or no weight would be quantized.
-func PlanQuantize(source *hf.Checkpoint, o QuantizeOptions) (*Plan, error) {
-	m := checkpoint.Read(source)
+// matches nothing, no weight would be quantized, or ctx ends.
+func PlanQuantize(ctx context.Context, source *hf.Checkpoint, o QuantizeOptions) (*Plan, error) {
+	m, err := checkpoint.ReadContext(ctx, source)
+	if err != nil {
+		return nil, err
+	}
 	c, err := o.convention(m)
 	if err != nil {
 		return nil, err

@@ -2,6 +2,7 @@ package convert
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -16,9 +17,12 @@ import (
 // changing any code or block scale. A scheme "" is the one that treats activations like that of
 // the source. The calibration has scales of activations, if the source has none; nil for none.
 // PlanRelabel returns an error if the checkpoint is not quantized, is damaged, or has a weight
-// that the convention does not support.
-func PlanRelabel(source *hf.Checkpoint, convention, scheme string, calibration *Calibration) (*Plan, error) {
-	m := checkpoint.Read(source)
+// that the convention does not support, or if ctx ends.
+func PlanRelabel(ctx context.Context, source *hf.Checkpoint, convention, scheme string, calibration *Calibration) (*Plan, error) {
+	m, err := checkpoint.ReadContext(ctx, source)
+	if err != nil {
+		return nil, err
+	}
 	to, err := checkpoint.LookupConvention(convention)
 	if err != nil {
 		return nil, err

@@ -264,7 +264,7 @@ func TestRelabelCache(t *testing.T) {
 			t.Errorf("to mlx: error %v", err)
 		}
 		back := filepath.Join(t.TempDir(), "back")
-		plan, err := PlanDequantize(a.Source, safetensors.BF16)
+		plan, err := PlanDequantize(t.Context(), a.Source, safetensors.BF16)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -316,7 +316,7 @@ func TestRelabelRejects(t *testing.T) {
 func TestMLXGlobalScale(t *testing.T) {
 	src := openModel(t, writeModel(t, square(), madeConfig))
 	mlx := convention(t, "mlx")
-	plan, err := PlanQuantize(src.Source, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.NVFP4}, Convention: mlx.Name})
+	plan, err := PlanQuantize(t.Context(), src.Source, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.NVFP4}, Convention: mlx.Name})
 	if err != nil || len(plan.Notes) != 1 || !strings.Contains(plan.Notes[0], "clients of convention mlx read no global scale of nvfp4") || plan.Quantizer.Arithmetic != quant.BlockOnly {
 		t.Errorf("notes %q (%v)", plan.Notes, err)
 	}
@@ -357,7 +357,7 @@ func TestSidecar(t *testing.T) {
 		if len(m.Problems) > 0 || m.Convention == nil || m.Convention.Name != "modelopt" || m.Quantized() != 12 || !slices.Equal(m.Ignore, []string{"lm_head"}) {
 			t.Fatalf("it is %v, %d weights quantized: %v", m.Convention, m.Quantized(), m.Problems)
 		}
-		plan, err := PlanDequantize(m.Source, safetensors.F32)
+		plan, err := PlanDequantize(t.Context(), m.Source, safetensors.F32)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -380,7 +380,7 @@ func TestRequantize(t *testing.T) {
 	first, back := filepath.Join(t.TempDir(), "first"), filepath.Join(t.TempDir(), "back")
 	quantize(t, src, first, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.FP8Block}, Convention: "deepseek"}, RunOptions{})
 	a := openModel(t, first)
-	plan, err := PlanDequantize(a.Source, safetensors.F32)
+	plan, err := PlanDequantize(t.Context(), a.Source, safetensors.F32)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -389,13 +389,13 @@ func TestRequantize(t *testing.T) {
 	}
 	for _, f := range []quant.Format{quant.MXFP8, quant.NVFP4} {
 		o := QuantizeOptions{Quantizer: quant.Quantizer{Format: f}, Exclude: patterns(`layers\.0\.mlp`)}
-		if _, err := PlanQuantize(a.Source, o); !errors.Is(err, ErrQuantized) || !strings.Contains(err.Error(), "already quantized (deepseek, fp8-block128): start from the original checkpoint") {
+		if _, err := PlanQuantize(t.Context(), a.Source, o); !errors.Is(err, ErrQuantized) || !strings.Contains(err.Error(), "already quantized (deepseek, fp8-block128): start from the original checkpoint") {
 			t.Errorf("error %v", err)
 		}
 		slow, quick := filepath.Join(t.TempDir(), "slow"), filepath.Join(t.TempDir(), "quick")
 		quantize(t, openModel(t, back), slow, o, RunOptions{})
 		o.Requantize = true
-		plan, err := PlanQuantize(a.Source, o)
+		plan, err := PlanQuantize(t.Context(), a.Source, o)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -44,11 +44,11 @@ func planFor(t *testing.T, src, format string) *Plan {
 	var plan *Plan
 	var err error
 	if format == "" {
-		plan, err = PlanDequantize(m.Source, safetensors.BF16)
+		plan, err = PlanDequantize(t.Context(), m.Source, safetensors.BF16)
 	} else {
 		var f quant.Format
 		if f, err = quant.Lookup(format); err == nil {
-			plan, err = PlanQuantize(m.Source, QuantizeOptions{Quantizer: quant.Quantizer{Format: f}})
+			plan, err = PlanQuantize(t.Context(), m.Source, QuantizeOptions{Quantizer: quant.Quantizer{Format: f}})
 		}
 	}
 	if err != nil {
@@ -362,7 +362,7 @@ func TestQuantizedFirst(t *testing.T) {
 	if _, err := planFor(t, src, "mxfp8").Run(context.Background(), dst, RunOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	_, err := PlanQuantize(openModel(t, dst).Source, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP4}})
+	_, err := PlanQuantize(t.Context(), openModel(t, dst).Source, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP4}})
 	if err == nil || !strings.Contains(err.Error(), "mxfp8)") {
 		t.Errorf("the error is %v, want the format mxfp8 in it", err)
 	}

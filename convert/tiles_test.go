@@ -119,7 +119,7 @@ func TestWide(t *testing.T) {
 			report := compare(t, src, model)
 			sameReport(t, report.Tensors, results)
 
-			plan, err := PlanDequantize(model.Source, safetensors.F32)
+			plan, err := PlanDequantize(t.Context(), model.Source, safetensors.F32)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -276,7 +276,7 @@ func TestActivationScales(t *testing.T) {
 				if part, ok := w.Part(checkpoint.Input); !ok || part.Name != tc.scale {
 					t.Errorf("%s is no part of the weight", tc.scale)
 				}
-				plan, err := PlanDequantize(model.Source, dtype)
+				plan, err := PlanDequantize(t.Context(), model.Source, dtype)
 				if err != nil {
 					t.Fatal(err)
 				}

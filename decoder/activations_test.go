@@ -51,7 +51,7 @@ func calibrated(t testing.TB, source string, f quant.Format, convention string, 
 		t.Fatal(err)
 	}
 	defer src.Close()
-	plan, err := convert.PlanQuantize(src, convert.QuantizeOptions{Quantizer: quant.Quantizer{Format: f}, Convention: convention, Calibration: c})
+	plan, err := convert.PlanQuantize(t.Context(), src, convert.QuantizeOptions{Quantizer: quant.Quantizer{Format: f}, Convention: convention, Calibration: c})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -109,7 +109,7 @@ func quantized(t testing.TB, source, name string, q quant.Quantizer, c *checkpoi
 	if c.Name == "modelopt" && q.Format.PerTensor() {
 		o.Calibration = &convert.Calibration{ConstantInputs: true, ConstantCache: true} // its only scheme has scales of activations
 	}
-	plan, err := convert.PlanQuantize(src, o)
+	plan, err := convert.PlanQuantize(t.Context(), src, o)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -80,7 +80,7 @@ func references(t *testing.T, interpreter, text string, directories []string) ma
 // values decodes a checkpoint to F32.
 func values(t *testing.T, dir, dst string) {
 	t.Helper()
-	converted(t, dir, dst, func(m *hf.Checkpoint) (*convert.Plan, error) { return convert.PlanDequantize(m, safetensors.F32) })
+	converted(t, dir, dst, func(m *hf.Checkpoint) (*convert.Plan, error) { return convert.PlanDequantize(t.Context(), m, safetensors.F32) })
 }
 
 // llamaArchitectures are the architectures that convert writes as GGUF, with the names of

@@ -196,9 +196,9 @@ func makeReading(t *testing.T, r reading, source, dir string) {
 		t.Fatal(err)
 	}
 	model := filepath.Join(dir, "model")
-	converted(t, source, model, func(m *hf.Checkpoint) (*convert.Plan, error) { return convert.PlanQuantize(m, o) })
+	converted(t, source, model, func(m *hf.Checkpoint) (*convert.Plan, error) { return convert.PlanQuantize(t.Context(), m, o) })
 	converted(t, model, filepath.Join(dir, "values"), func(m *hf.Checkpoint) (*convert.Plan, error) {
-		return convert.PlanDequantize(m, r.values)
+		return convert.PlanDequantize(t.Context(), m, r.values)
 	})
 }
 

@@ -132,7 +132,7 @@ func decoded(t *testing.T, dir, dst string) {
 		t.Fatal(err)
 	}
 	defer source.Close()
-	plan, err := convert.PlanDequantize(source, safetensors.F32)
+	plan, err := convert.PlanDequantize(t.Context(), source, safetensors.F32)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -80,7 +80,7 @@ func writtenBy(t *testing.T, dir, dst string, by profile.Profile, f quant.Format
 	if err != nil {
 		t.Fatal(err)
 	}
-	plan, err := convert.PlanQuantize(source, convert.QuantizeOptions{Quantizer: q, Convention: convention})
+	plan, err := convert.PlanQuantize(t.Context(), source, convert.QuantizeOptions{Quantizer: q, Convention: convention})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -219,7 +219,7 @@ func dequantized(t *testing.T, dir string) string {
 		t.Fatal(err)
 	}
 	defer source.Close()
-	plan, err := convert.PlanDequantize(source, safetensors.F32)
+	plan, err := convert.PlanDequantize(t.Context(), source, safetensors.F32)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -109,7 +109,7 @@ func TestMiniLMFormats(t *testing.T) {
 // returns the row of the format.
 func decodedElsewhere(t *testing.T, interpreter string, src *checkpoint.Model, f quant.Format) measured {
 	dst := filepath.Join(t.TempDir(), "dst")
-	plan, err := convert.PlanQuantize(src.Source, convert.QuantizeOptions{Quantizer: quant.Quantizer{Format: f}})
+	plan, err := convert.PlanQuantize(t.Context(), src.Source, convert.QuantizeOptions{Quantizer: quant.Quantizer{Format: f}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -304,7 +304,7 @@ func TestMiniLMGlobalScale(t *testing.T) {
 	}
 	var results [2][]verify.Tensor
 	for i, q := range []quant.Quantizer{without, {Format: quant.NVFP4}} {
-		plan, err := convert.PlanQuantize(src.Source, convert.QuantizeOptions{Quantizer: q})
+		plan, err := convert.PlanQuantize(t.Context(), src.Source, convert.QuantizeOptions{Quantizer: q})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -42,7 +42,7 @@ func stored(t *testing.T, src *checkpoint.Model, f quant.Format, convention, sch
 			o.Calibration = &convert.Calibration{ConstantInputs: true}
 		}
 	}
-	plan, err := convert.PlanQuantize(src.Source, o)
+	plan, err := convert.PlanQuantize(t.Context(), src.Source, o)
 	if err != nil {
 		t.Fatal(err)
 	}

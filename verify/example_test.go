@@ -65,7 +65,7 @@ func makeCheckpoints(model, quantized string) error {
 		return err
 	}
 	defer source.Close()
-	plan, err := convert.PlanQuantize(source, convert.QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP8}})
+	plan, err := convert.PlanQuantize(context.Background(), source, convert.QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP8}})
 	if err != nil {
 		return err
 	}

@@ -84,7 +84,7 @@ func quantizedBy(t *testing.T, src *checkpoint.Model, q quant.Quantizer, c *chec
 			o.Calibration = &convert.Calibration{ConstantInputs: true}
 		}
 	}
-	plan, err := convert.PlanQuantize(src.Source, o)
+	plan, err := convert.PlanQuantize(t.Context(), src.Source, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -338,7 +338,7 @@ func TestRounded(t *testing.T) {
 	src := open(t, source(t))
 	small := open(t, quantized(t, src, "nvfp4", ct))
 	for _, dtype := range []safetensors.Dtype{safetensors.F32, safetensors.BF16, safetensors.F16} {
-		plan, err := convert.PlanDequantize(small.Source, dtype)
+		plan, err := convert.PlanDequantize(t.Context(), small.Source, dtype)
 		if err != nil {
 			t.Fatal(err)
 		}

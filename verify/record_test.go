@@ -26,7 +26,7 @@ func TestRecordDamage(t *testing.T) {
 	}
 	defer c.Close()
 	src := checkpoint.Read(c)
-	plan, err := convert.PlanQuantize(src.Source, convert.QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP8}})
+	plan, err := convert.PlanQuantize(t.Context(), src.Source, convert.QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP8}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,7 +78,7 @@ func TestRecordDamageGGUF(t *testing.T) {
 	}
 	defer c.Close()
 	src := checkpoint.Read(c)
-	plan, err := convert.PlanQuantize(src.Source, convert.QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP4}, Convention: "gguf"})
+	plan, err := convert.PlanQuantize(t.Context(), src.Source, convert.QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP4}, Convention: "gguf"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -122,7 +122,15 @@ func Compare(ctx context.Context, src, dst *hf.Checkpoint, o Options) (*Report, 
 		}
 		loaders = append(loaders, c)
 	}
-	return compareModels(ctx, checkpoint.Read(src), checkpoint.Read(dst), o, loaders)
+	source, err := checkpoint.ReadContext(ctx, src)
+	if err != nil {
+		return nil, err
+	}
+	result, err := checkpoint.ReadContext(ctx, dst)
+	if err != nil {
+		return nil, err
+	}
+	return compareModels(ctx, source, result, o, loaders)
 }
 
 // compareModels is Compare for checkpoints whose conventions are read.

@@ -166,7 +166,7 @@ func quantized(t *testing.T, src *checkpoint.Model, formatName, convention strin
 	if err != nil {
 		t.Fatal(err)
 	}
-	plan, err := convert.PlanQuantize(src.Source, convert.QuantizeOptions{Quantizer: quant.Quantizer{Format: f}, Convention: convention})
+	plan, err := convert.PlanQuantize(t.Context(), src.Source, convert.QuantizeOptions{Quantizer: quant.Quantizer{Format: f}, Convention: convention})
 	if err != nil {
 		t.Fatal(err)
 	}

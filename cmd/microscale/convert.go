@@ -52,7 +52,7 @@ Nothing is written then.
 			return err
 		}
 		defer source.Close()
-		plan, err := convert.PlanRelabel(source, layout.Value.Name, scheme.Value, amaxes)
+		plan, err := convert.PlanRelabel(cmd.Context(), source, layout.Value.Name, scheme.Value, amaxes)
 		if err != nil {
 			return err
 		}

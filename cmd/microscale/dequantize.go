@@ -34,7 +34,7 @@ the error. All other weights and files are copied unchanged.
 		}
 		defer source.Close()
 		decoded, _ := checkpoint.DenseDtype(dtype.Value) // the flag admits no other
-		plan, err := convert.PlanDequantize(source, decoded)
+		plan, err := convert.PlanDequantize(cmd.Context(), source, decoded)
 		if err != nil {
 			return err
 		}

@@ -93,7 +93,7 @@ func quantizeCommand() *cobra.Command {
 			return err
 		}
 		defer source.Close()
-		plan, err := convert.PlanQuantize(source, o)
+		plan, err := convert.PlanQuantize(cmd.Context(), source, o)
 		if err != nil {
 			return err
 		}

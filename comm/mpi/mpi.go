@@ -35,6 +35,11 @@ type batch struct {
 
 // Connect joins the job of the launcher. file names the MPI library; if it is empty, Connect
 // looks for that of the launcher. A process may connect once.
+//
+// Connect returns an error if the library cannot be loaded or initialized. If the job of the library
+// has another number of processes than the launcher started, the two belong to different MPIs. MPI is
+// initialized by then, so Connect does not return: rank 0 prints the error, and Exit ends the process
+// with status 1.
 func Connect(file string) (*Transport, error) {
 	l := FindLauncher()
 	lib, err := load(file, l)

@@ -101,7 +101,7 @@ func (c Checkpoint) quantize(ctx context.Context, src, dst string, f quant.Forma
 		return err
 	}
 	defer source.Close()
-	plan, err := convert.PlanQuantize(source, convert.QuantizeOptions{Quantizer: quant.Quantizer{Format: f}})
+	plan, err := convert.PlanQuantize(ctx, source, convert.QuantizeOptions{Quantizer: quant.Quantizer{Format: f}})
 	if err != nil {
 		return err
 	}

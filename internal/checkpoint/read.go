@@ -1,6 +1,7 @@
 package checkpoint
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -46,15 +47,24 @@ func (p Problem) String() string {
 	return p.Tensor + ": " + p.Text
 }
 
-// Read recognizes the convention of a checkpoint and finds its weights. It reads headers, and the
-// data of global scales. Faults are reported as Problems; their tensors become unquantized
-// weights.
+// Read is ReadContext without a context.
 func Read(source *hf.Checkpoint) *Model {
+	m, _ := ReadContext(context.Background(), source) // the context does not end
+	return m
+}
+
+// ReadContext recognizes the convention of a checkpoint and finds its weights. It reads headers, and
+// the data of global scales. Faults are reported as Problems; their tensors become unquantized
+// weights. The only error is that of ctx, which ends it between two reads.
+func ReadContext(ctx context.Context, source *hf.Checkpoint) (*Model, error) {
 	tensors := source.Tensors()
 	m := &Model{Source: source, byName: make(map[string]*Weight, len(tensors)), Weights: make([]*Weight, 0, len(tensors))}
 	known := m.recognize()
 	used := map[string]bool{} // tensors that are parts of a quantized weight
 	for i := range tensors {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
 		if used[tensors[i].Name] {
 			continue
 		}
@@ -77,7 +87,7 @@ func Read(source *hf.Checkpoint) *Model {
 	}
 	m.check(known)
 	m.view()
-	return m
+	return m, ctx.Err()
 }
 
 // Lookup returns the weight of a name.
