@@ -3,7 +3,7 @@
 //
 // It has no code of its own. The packages, in the order in which a tensor passes through them:
 //
-//	safetensors, gguf   files of tensors; File.Floats reads one as []float32
+//	safetensors         files of tensors; File.Floats reads one as []float32
 //	hf, hf/hub          Hugging Face checkpoints, on the disk and on the hub
 //	tensor              dense matrices, and 16-bit values in and out
 //	format              number formats: the value of one code

@@ -11,8 +11,8 @@ import (
 	"testing"
 
 	"github.com/microscale-go/microscale/format"
-	"github.com/microscale-go/microscale/gguf"
 	"github.com/microscale-go/microscale/internal/checkpoint"
+	"github.com/microscale-go/microscale/internal/gguf"
 	"github.com/microscale-go/microscale/internal/sample"
 	"github.com/microscale-go/microscale/profile"
 	"github.com/microscale-go/microscale/quant"

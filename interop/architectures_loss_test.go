@@ -10,9 +10,9 @@ import (
 
 	"github.com/microscale-go/microscale/convert"
 	"github.com/microscale-go/microscale/format"
-	"github.com/microscale-go/microscale/gguf"
 	"github.com/microscale-go/microscale/hf"
 	"github.com/microscale-go/microscale/internal/checkpoint"
+	"github.com/microscale-go/microscale/internal/gguf"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/safetensors"
 	"github.com/microscale-go/microscale/tensor"
@@ -80,7 +80,9 @@ func references(t *testing.T, interpreter, text string, directories []string) ma
 // values decodes a checkpoint to F32.
 func values(t *testing.T, dir, dst string) {
 	t.Helper()
-	converted(t, dir, dst, func(m *hf.Checkpoint) (*convert.Plan, error) { return convert.PlanDequantize(t.Context(), m, safetensors.F32) })
+	converted(t, dir, dst, func(m *hf.Checkpoint) (*convert.Plan, error) {
+		return convert.PlanDequantize(t.Context(), m, safetensors.F32)
+	})
 }
 
 // llamaArchitectures are the architectures that convert writes as GGUF, with the names of

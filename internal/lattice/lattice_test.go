@@ -44,7 +44,7 @@ measure: tensor internal/cpu
 internal/evaluate: tensor internal/parallel
 safetensors: format tensor internal/bounded
 internal/checksum: safetensors
-gguf:
+internal/gguf:
 quant: format tensor internal/cpu internal/memory internal/parallel
 device: quant format
 layout: format quant tensor
@@ -65,16 +65,16 @@ hf: safetensors internal/bounded internal/checksum internal/configjson
 internal/sample: hf safetensors format tensor
 hf/hub: hf internal/bounded
 internal/checkpoint: internal/bounded safetensors hf internal/ggml quant tensor format measure internal/configjson
-internal/checkpoint/llamacpp: internal/checkpoint internal/checksum gguf hf safetensors internal/ggml quant format internal/bounded internal/configjson
+internal/checkpoint/llamacpp: internal/checkpoint internal/checksum internal/gguf hf safetensors internal/ggml quant format internal/bounded internal/configjson
 decoder: nn recipe gemm quant tensor internal/checkpoint hf safetensors
 train: decoder comm nn recipe mma hf safetensors quant tensor format internal/bounded internal/cpu internal/lock internal/memory internal/parallel
 internal/clients: internal/checkpoint quant
 verify: internal/clients internal/checkpoint hf safetensors quant tensor format measure
-convert: verify internal/clients internal/checksum internal/checkpoint internal/checkpoint/llamacpp gguf hf safetensors quant tensor format measure profile internal/bounded internal/lock internal/parallel internal/configjson
+convert: verify internal/clients internal/checksum internal/checkpoint internal/checkpoint/llamacpp internal/gguf hf safetensors quant tensor format measure profile internal/bounded internal/lock internal/parallel internal/configjson
 internal/bench: internal/report convert internal/checkpoint hf safetensors nn recipe gemm quant tensor format internal/cpu
 internal/cli: internal/sampling internal/clients internal/checkpoint/llamacpp convert verify train recipe mma profile internal/checkpoint quant format
-internal/input: internal/cli convert internal/checkpoint/llamacpp internal/sample hf hf/hub gguf tokenizer internal/bounded
-internal/generation: internal/input internal/checkpoint/llamacpp internal/configjson internal/bounded internal/memory internal/chat internal/sampling decoder gguf tokenizer
+internal/input: internal/cli convert internal/checkpoint/llamacpp internal/sample hf hf/hub internal/gguf tokenizer internal/bounded
+internal/generation: internal/input internal/checkpoint/llamacpp internal/configjson internal/bounded internal/memory internal/chat internal/sampling decoder internal/gguf tokenizer
 internal/console: internal/generation internal/cli internal/chat internal/sampling
 internal/blocksize: internal/cli internal/chart measure quant tensor format
 internal/numbers: internal/cli mma measure profile quant tensor format

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/microscale-go/microscale/gguf"
 	"github.com/microscale-go/microscale/internal/checkpoint"
+	"github.com/microscale-go/microscale/internal/gguf"
 )
 
 // Members of config.json that turn config1B into a mixture of experts.

@@ -4,8 +4,8 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/microscale-go/microscale/gguf"
 	"github.com/microscale-go/microscale/internal/checksum"
+	"github.com/microscale-go/microscale/internal/gguf"
 	"github.com/microscale-go/microscale/safetensors"
 )
 

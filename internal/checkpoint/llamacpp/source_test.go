@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/microscale-go/microscale/gguf"
 	"github.com/microscale-go/microscale/internal/checkpoint"
+	"github.com/microscale-go/microscale/internal/gguf"
 	"github.com/microscale-go/microscale/safetensors"
 )
 

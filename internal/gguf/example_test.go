@@ -6,7 +6,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/microscale-go/microscale/gguf"
+	"github.com/microscale-go/microscale/internal/gguf"
 )
 
 // Write a file with one tensor, and read it.
