@@ -303,7 +303,7 @@ func (r *run) extremes(t checkpoint.Tile) (extremes, error) {
 	if x, ok, err := w.ReadBF16(t, u.raw); ok || err != nil {
 		u.raw = x.Data
 		e := extremes{amax: quant.Amax(x, 1)}
-		if err == nil && tensor.CountNonFinite(x.Data, format.BF16) > 0 {
+		if err == nil && countNonFinite(x.Data, format.BF16) > 0 {
 			e.hasNaN = hasNaN(x.Dense())
 		}
 		return e, err
@@ -313,7 +313,7 @@ func (r *run) extremes(t checkpoint.Tile) (extremes, error) {
 }
 
 func hasNaN(x tensor.Dense) bool {
-	return format.MaxBits(x.Data) > math.Float32bits(float32(math.Inf(1)))
+	return slices.ContainsFunc(x.Data, func(v float32) bool { return v != v })
 }
 
 // seen returns the extremes to quantize a weight with: those of its group.

@@ -105,7 +105,7 @@ func (u *unit) copy() ([]sums, error) {
 	}
 	errors := measure.New(checkpoint.BlockLength)
 	if f, ok := checkpoint.DenseFormat(u.d.Dtype); ok {
-		errors.AddCopy(u.tile.ToCol-u.tile.FromCol, tensor.CountNonFinite(u.raw, f))
+		errors.AddCopy(u.tile.ToCol-u.tile.FromCol, countNonFinite(u.raw, f))
 	}
 	return []sums{{stored: errors}}, u.put(checkpoint.Codes, u.raw)
 }

@@ -60,7 +60,7 @@ func (s *Scalar) EncodeSliceWith(dst []byte, src []float32, c Conversion) {
 		return
 	}
 	s.narrow.encode(dst, src)
-	if MaxBits(src) < f32Inf {
+	if maxBits(src) < f32Inf {
 		return
 	}
 	for i, x := range src {
@@ -80,9 +80,9 @@ func (n *narrow) encode(dst []byte, src []float32) {
 	}
 }
 
-// MaxBits returns the maximum of the bits of |x[i]|: those of the largest magnitude, or of a NaN
+// maxBits returns the maximum of the bits of |x[i]|: those of the largest magnitude, or of a NaN
 // if there is one, since its bits exceed those of Inf. It returns 0 for an empty slice.
-func MaxBits(x []float32) uint32 {
+func maxBits(x []float32) uint32 {
 	var a, b, c, d uint32
 	for ; len(x) >= 4; x = x[4:] {
 		a = max(a, math.Float32bits(x[0])&^f32Sign)

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/microscale-go/microscale/format"
 	"github.com/microscale-go/microscale/tensor"
 )
 
@@ -46,10 +45,6 @@ func TestBadMatrices(t *testing.T) {
 		{"At beyond", func() { tensor.Of(3, 4, data).At(1, 4) }, "out of range"},
 		{"Set beyond", func() { tensor.Of(3, 4, data).Set(1, 4, 1) }, "out of range"},
 		{"Row beyond BF16", func() { tensor.OfBF16(3, 4, raw).Row(3) }, "out of range"},
-		{"CountNonFinite of no format", func() { tensor.CountNonFinite(raw, nil) }, "got nil, want"},
-		{"CountNonFinite of e4m3", func() { tensor.CountNonFinite(raw, format.E4M3) }, "got e4m3, want"},
-		{"CountNonFinite of a part", func() { tensor.CountNonFinite(raw[:23], format.BF16) }, "got 23 bytes"},
-		{"CountNonFinite of less", func() { tensor.CountNonFinite(raw[:1], format.F32) }, "got 1 bytes, want those of 0 values of f32"},
 	}
 	for want, d := range bad {
 		b := tensor.BF16{Rows: d.Rows, Cols: d.Cols, Stride: d.Stride, Data: raw[:2*len(d.Data)]}

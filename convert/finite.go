@@ -1,4 +1,4 @@
-package tensor
+package convert
 
 import (
 	"encoding/binary"
@@ -6,16 +6,13 @@ import (
 	"github.com/microscale-go/microscale/format"
 )
 
-// CountNonFinite returns the number of NaN and Inf values in src, which holds little-endian
-// values in the format f: BF16, FP16 or F32. It panics for another format, or if src ends
-// within a value.
+// countNonFinite returns the number of NaN and Inf values in src, which holds little-endian
+// values in the format f: BF16, FP16 or F32.
 //
 // The exponent of these values is all ones. Only then does adding one to its lowest bit carry
 // into the sign bit, so the test handles eight bytes at a time.
-func CountNonFinite(src []byte, f *format.Scalar) (n int) {
-	mustHold(checkFormat(f))
+func countNonFinite(src []byte, f *format.Scalar) (n int) {
 	width := f.Bits()
-	mustHold(checkBytes(len(src)/(width/8), len(src), f))
 	exponent := uint64(1)<<(width-1) - uint64(1)<<f.Mantissa
 	count := func(word uint64) (n int) {
 		for ; word != 0; word >>= width {

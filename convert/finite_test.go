@@ -1,4 +1,4 @@
-package tensor_test
+package convert
 
 import (
 	"math"
@@ -28,7 +28,7 @@ func TestCountNonFinite(t *testing.T) {
 				if err := tensor.ToBytes(raw, values, f); err != nil {
 					t.Fatal(err)
 				}
-				if got := tensor.CountNonFinite(raw, f); got != want {
+				if got := countNonFinite(raw, f); got != want {
 					t.Fatalf("%v: %v: got %d, want %d", f, values, got, want)
 				}
 			}
