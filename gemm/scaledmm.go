@@ -227,7 +227,7 @@ func (s Scaled) tensor(name string, with scaling) (*quant.Tensor, error) {
 		}
 	case s.Swizzled:
 		t.Scales = make([]byte, rows*cols)
-		layout.Unswizzle(t.Scales, s.Scales, rows, cols)
+		layout.Reorder(t.Scales, layout.RowMajor, s.Scales, layout.Swizzled, rows, cols)
 	}
 	return t, nil
 }

@@ -41,7 +41,7 @@ func scaled(t *quant.Tensor, s scaling, swizzled bool) Scaled {
 		}
 	case swizzled:
 		x.Scales = make([]byte, layout.Swizzled.Size(rows, cols))
-		layout.Swizzle(x.Scales, t.Scales, rows, cols)
+		layout.Reorder(x.Scales, layout.Swizzled, t.Scales, layout.RowMajor, rows, cols)
 	}
 	if t.Format.Global {
 		x.Global = &t.Global

@@ -8,13 +8,13 @@ import (
 	"github.com/microscale-go/microscale/tensor"
 )
 
-func ExampleSwizzle() {
+func Example() {
 	scales := make([]byte, 64*2) // of 64 rows, two blocks each
 	for i := range scales {
 		scales[i] = byte(i)
 	}
 	swizzled := make([]byte, layout.Swizzled.Size(64, 2))
-	layout.Swizzle(swizzled, scales, 64, 2)
+	layout.Reorder(swizzled, layout.Swizzled, scales, layout.RowMajor, 64, 2)
 	for i := 0; i < 32; i += 16 {
 		fmt.Println(swizzled[i : i+16])
 	}

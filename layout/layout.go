@@ -41,29 +41,25 @@ func swizzled(row, block, _, blocks int) int {
 	return tile*tileBytes + row%groupRows*rowBytes + row%tileRows/groupRows*tileBlocks + block%tileBlocks
 }
 
-// Reorder converts the rows × blocks scales of src from one order to another, in dst. Padding
-// becomes zero. It panics if the lengths do not match the orders. dst and src must not
-// overlap.
+// Reorder converts the rows × blocks scales of src from one order to another, in dst. Scales have
+// one byte, or four if src is that long: FP32 scales. Padding becomes zero. Reorder panics if the
+// lengths of src and dst do not match the orders. dst and src must not overlap.
 func Reorder(dst []byte, to Order, src []byte, from Order, rows, blocks int) {
-	from.check("src", src, rows, blocks, 1)
-	to.check("dst", dst, rows, blocks, 1)
-	clear(dst)
-	for i := range rows {
-		for j := range blocks {
-			dst[to.Offset(i, j, rows, blocks)] = src[from.Offset(i, j, rows, blocks)]
-		}
+	width := 1
+	if len(src) == 4*from.Size(rows, blocks) {
+		width = 4
 	}
-}
-
-// ReorderWide is Reorder of scales of width bytes each: 4 for FP32. Sizes and offsets of the
-// orders count scales.
-func ReorderWide(dst []byte, to Order, src []byte, from Order, rows, blocks, width int) {
 	from.check("src", src, rows, blocks, width)
 	to.check("dst", dst, rows, blocks, width)
 	clear(dst)
 	for i := range rows {
 		for j := range blocks {
-			copy(dst[to.Offset(i, j, rows, blocks)*width:][:width], src[from.Offset(i, j, rows, blocks)*width:][:width])
+			a, b := to.Offset(i, j, rows, blocks), from.Offset(i, j, rows, blocks)
+			if width == 1 {
+				dst[a] = src[b]
+			} else {
+				copy(dst[a*width:][:width], src[b*width:][:width])
+			}
 		}
 	}
 }
@@ -73,10 +69,3 @@ func (o Order) check(name string, b []byte, rows, blocks, width int) {
 		panic(fmt.Sprintf("layout: %s: got %d bytes, want %d×%d scales in %s order", name, len(b), rows, blocks, o))
 	}
 }
-
-// Swizzle sets dst, of Swizzled.Size(rows, cols) bytes, to the rows × cols scales of src in tiles of
-// 128×4. For columnwise scales of untransposed codes, use Reorder from ColumnMajor.
-func Swizzle(dst, src []byte, rows, cols int) { Reorder(dst, Swizzled, src, RowMajor, rows, cols) }
-
-// Unswizzle sets dst to the rows × cols scales of src. It is the inverse of Swizzle.
-func Unswizzle(dst, src []byte, rows, cols int) { Reorder(dst, RowMajor, src, Swizzled, rows, cols) }

@@ -61,14 +61,14 @@ func TestSwizzledView(t *testing.T) {
 				}
 			}
 			got := make([]byte, Swizzled.Size(rows, cols))
-			Swizzle(got, src, rows, cols)
+			Reorder(got, Swizzled, src, RowMajor, rows, cols)
 			if !bytes.Equal(got, want) {
-				t.Error("Swizzle differs from the permuted view")
+				t.Error("the swizzled scales differ from the permuted view")
 			}
 			columnwise := make([]byte, Swizzled.Size(rows, cols))
 			Reorder(columnwise, Swizzled, transposed(src, rows, cols), ColumnMajor, rows, cols)
 			if !bytes.Equal(columnwise, want) {
-				t.Error("Reorder of the transposed scales differs from Swizzle")
+				t.Error("Reorder of the transposed scales differs from that of the scales")
 			}
 		})
 	}
@@ -162,13 +162,13 @@ func TestReorder(t *testing.T) {
 	}
 }
 
-// TestUnswizzle checks that Unswizzle restores scales from buffers with any padding bytes.
-func TestUnswizzle(t *testing.T) {
+// TestReorderBack checks that Reorder restores scales from buffers with any padding bytes.
+func TestReorderBack(t *testing.T) {
 	for _, shape := range shapes {
 		rows, cols := shape[0], shape[1]
 		src := noise(rows * cols)
 		b := make([]byte, Swizzled.Size(rows, cols))
-		Swizzle(b, src, rows, cols)
+		Reorder(b, Swizzled, src, RowMajor, rows, cols)
 		dirty := bytes.Repeat([]byte{0xff}, len(b))
 		for i := range rows {
 			for j := range cols {
@@ -178,7 +178,7 @@ func TestUnswizzle(t *testing.T) {
 		}
 		for _, swizzled := range [][]byte{b, dirty} {
 			got := make([]byte, len(src))
-			Unswizzle(got, swizzled, rows, cols)
+			Reorder(got, RowMajor, swizzled, Swizzled, rows, cols)
 			if !bytes.Equal(got, src) {
 				t.Errorf("%d×%d: round trip differs", rows, cols)
 			}
@@ -230,7 +230,7 @@ func TestReorderPadded(t *testing.T) {
 	const rows, blocks = 300, 10
 	src := noise(rows * blocks)
 	want := make([]byte, Swizzled.Size(rows, blocks))
-	Swizzle(want, src, rows, blocks)
+	Reorder(want, Swizzled, src, RowMajor, rows, blocks)
 	for _, tc := range []struct{ padded, plain Order }{{Compact, RowMajor}, {CompactColumnwise, ColumnMajor}} {
 		compact := make([]byte, tc.padded.Size(rows, blocks))
 		Reorder(compact, tc.padded, src, RowMajor, rows, blocks)
@@ -260,7 +260,7 @@ func TestReorderPanics(t *testing.T) {
 					t.Error("got no panic")
 				}
 			}()
-			Swizzle(make([]byte, tc.dst), make([]byte, tc.src), tc.rows, tc.blocks)
+			Reorder(make([]byte, tc.dst), Swizzled, make([]byte, tc.src), RowMajor, tc.rows, tc.blocks)
 		})
 	}
 }

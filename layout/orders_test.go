@@ -76,8 +76,8 @@ func TestKnownOffsets(t *testing.T) {
 	}
 }
 
-// TestReorderWide moves words of four bytes as Reorder moves bytes.
-func TestReorderWide(t *testing.T) {
+// TestReorderWords moves words of four bytes like bytes.
+func TestReorderWords(t *testing.T) {
 	for _, shape := range shapes {
 		rows, blocks := shape[0], shape[1]
 		src := noise(rows * blocks)
@@ -89,7 +89,7 @@ func TestReorderWide(t *testing.T) {
 			narrow := make([]byte, o.Size(rows, blocks))
 			Reorder(narrow, o, src, RowMajor, rows, blocks)
 			got := make([]byte, 4*len(narrow))
-			ReorderWide(got, o, wide, RowMajor, rows, blocks, 4)
+			Reorder(got, o, wide, RowMajor, rows, blocks)
 			for i, b := range narrow {
 				want := []byte{b, ^b, b + 1, b + 2}
 				if b == 0 { // padding
@@ -178,8 +178,8 @@ func TestTransformerEngineRule(t *testing.T) {
 		}
 	}
 	got := make([]byte, len(want))
-	Swizzle(got, src, rows, blocks)
+	Reorder(got, Swizzled, src, RowMajor, rows, blocks)
 	if !bytes.Equal(got, want) {
-		t.Error("Swizzle differs from Transformer Engine's rule")
+		t.Error("Reorder differs from Transformer Engine's rule")
 	}
 }

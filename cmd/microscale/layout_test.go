@@ -21,7 +21,7 @@ func TestLayout(t *testing.T) {
 	}
 	status, swizzled, stderr := layoutOf(string(scales), "--from", "mlx", "--to", "cublas")
 	want := make([]byte, layout.Swizzled.Size(rows, blocks))
-	layout.Swizzle(want, scales, rows, blocks)
+	layout.Reorder(want, layout.Swizzled, scales, layout.RowMajor, rows, blocks)
 	if status != exitDone || swizzled != string(want) {
 		t.Fatalf("exit status %d, %s", status, stderr)
 	}

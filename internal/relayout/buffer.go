@@ -159,7 +159,7 @@ func (b Buffer) Convert(src []byte, to, from Layout) ([]byte, error) {
 	dst := make([]byte, size)
 	if to.Scales() {
 		rows, blocks := b.scaleShape()
-		layout.ReorderWide(dst, *to.order, src, *from.order, rows, blocks, b.scaleBytes(to))
+		layout.Reorder(dst, *to.order, src, *from.order, rows, blocks)
 		return dst, nil
 	}
 	n, scales := b.parts(to)

@@ -32,7 +32,7 @@ func (b Buffer) Find(src []byte) (candidates []Candidate, certain bool) {
 		if c.Err == nil && l.Scales() {
 			rows, blocks := b.scaleShape()
 			scales := make([]byte, rows*blocks*b.scaleBytes(l))
-			layout.ReorderWide(scales, layout.RowMajor, src, *l.order, rows, blocks, b.scaleBytes(l))
+			layout.Reorder(scales, layout.RowMajor, src, *l.order, rows, blocks)
 			c.Structure = explained(b.logs(scales), rows, blocks)
 			plain, structures = append(plain, scales), append(structures, c.Structure)
 		}
