@@ -9,7 +9,7 @@ import (
 	"github.com/microscale-go/microscale/tensor"
 )
 
-func planDense(c tensor.Dense, a, b *quant.Tensor, packed bool, o Options) (plan, error) {
+func planDense(c tensor.Dense, a, b *quant.Tensor, stored form, o Options) (plan, error) {
 	if err := c.Validate(); err != nil {
 		return plan{}, fmt.Errorf("gemm: c: %w", err)
 	}
@@ -20,10 +20,10 @@ func planDense(c tensor.Dense, a, b *quant.Tensor, packed bool, o Options) (plan
 	if err := checkApart(memory.Rows{Memory: memory.Bytes(c.Data), N: c.Rows, Bytes: float * c.Cols, Next: float * c.Stride}, a, b, o); err != nil {
 		return plan{}, err
 	}
-	return newPlan(a, b, packed, o)
+	return newPlan(a, b, stored, o)
 }
 
-func planBF16(c, a, b *quant.Tensor, packed bool, o Options) (plan, error) {
+func planBF16(c, a, b *quant.Tensor, stored form, o Options) (plan, error) {
 	if err := checkOperand("c", c); err != nil {
 		return plan{}, err
 	}
@@ -36,7 +36,7 @@ func planBF16(c, a, b *quant.Tensor, packed bool, o Options) (plan, error) {
 	if err := checkApart(memory.All(c.Codes), a, b, o); err != nil {
 		return plan{}, err
 	}
-	return newPlan(a, b, packed, o)
+	return newPlan(a, b, stored, o)
 }
 
 // check returns an error unless a and b have an m×n product.

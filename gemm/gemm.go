@@ -73,7 +73,7 @@ type Options struct {
 // operands. If a scale is NaN, the whole row or column of c is NaN as in Reference, and
 // the error is a *NaNScale.
 func Mul(c tensor.Dense, a, b *quant.Tensor, o Options) error {
-	p, err := planDense(c, a, b, false, o)
+	p, err := planDense(c, a, b, rowMajor, o)
 	if err != nil {
 		return err
 	}
@@ -83,7 +83,7 @@ func Mul(c tensor.Dense, a, b *quant.Tensor, o Options) error {
 // MulBF16 is Mul with the float32 result rounded once to BF16. c is a rowwise M×N
 // tensor of the format bf16.
 func MulBF16(c, a, b *quant.Tensor, o Options) error {
-	p, err := planBF16(c, a, b, false, o)
+	p, err := planBF16(c, a, b, rowMajor, o)
 	if err != nil {
 		return err
 	}

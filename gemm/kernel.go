@@ -121,6 +121,7 @@ type Kernel struct {
 //     integer blocks (mxint8, or the format of B) and B in mxfp4, mxfp6-e2m3, mxint8 or
 //     nvfp4, the products of a block are exact integers; quantizing A is the caller's
 //     choice, since it changes the result. Otherwise B is decoded to BF16 or float32.
+//     Kernels named interleaved take an Interleaved B, the others do not;
 //   - AMX tiles, for all but float32 operands;
 //   - int8 panels, for operands whose elements are small integers;
 //   - BF16 panels; on processors whose BF16 dot products are no faster than float32
@@ -137,7 +138,7 @@ func Kernels() []Kernel {
 func (k *kernel) describe() Kernel {
 	d := Kernel{Name: k.Name, Tier: k.Tier, Panel: k.panel.String(), Peak: k.Peak}
 	if k.vector != nil {
-		d.Batch = k.maxRows(false, cpu.Best() >= cpu.AMX)
+		d.Batch = k.maxRows(rowMajor, cpu.Best() >= cpu.AMX)
 	}
 	return d
 }
@@ -146,10 +147,10 @@ func (k *kernel) describe() Kernel {
 // except those for the shape of C and the bias. With Options.Accumulator, the kernel has only that
 // name.
 func Choose(a, b *quant.Tensor, o Options) (Kernel, error) {
-	return choose(a, b, false, o)
+	return choose(a, b, rowMajor, o)
 }
 
-func choose(a, b *quant.Tensor, packed bool, o Options) (Kernel, error) {
+func choose(a, b *quant.Tensor, stored form, o Options) (Kernel, error) {
 	o.Bias = nil
 	m, n := 0, 0
 	if a != nil && b != nil && len(a.Shape) > 0 && len(b.Shape) > 0 {
@@ -158,7 +159,7 @@ func choose(a, b *quant.Tensor, packed bool, o Options) (Kernel, error) {
 	if err := check(m, n, a, b, o); err != nil {
 		return Kernel{}, err
 	}
-	p, err := newPlan(a, b, packed, o)
+	p, err := newPlan(a, b, stored, o)
 	if err != nil {
 		return Kernel{}, err
 	}

@@ -161,15 +161,15 @@ func TestPack(t *testing.T) {
 					if k.Tier != tier || k.vector != nil {
 						continue
 					}
-					p, why := k.plan(x, x, Options{})
+					p, why := k.plan(x, x, rowMajor, Options{})
 					if why != "" {
 						continue
 					}
 					sides := []*side{&p.a, &p.b}
-					if p, why := k.plan(x, chunked, Options{}); why == "" && k.panel == panelBF16 {
+					if p, why := k.plan(x, chunked, rowMajor, Options{}); why == "" && k.panel == panelBF16 {
 						sides = append(sides, &p.a)
 					}
-					if p, why := k.plan(chunked, x, Options{}); why == "" && k.panel == panelBF16 {
+					if p, why := k.plan(chunked, x, rowMajor, Options{}); why == "" && k.panel == panelBF16 {
 						sides = append(sides, &p.b)
 					}
 					var w scratch
@@ -308,7 +308,7 @@ func TestChoice(t *testing.T) {
 				want = best[tier][""]
 			}
 			x := operand(t, rand.New(rand.NewPCG(1, 1)), f, quant.Rowwise, 96, 64)
-			p, err := newPlan(x, x, false, Options{})
+			p, err := newPlan(x, x, rowMajor, Options{})
 			if err != nil {
 				t.Fatal(err)
 			}

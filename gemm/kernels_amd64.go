@@ -11,6 +11,14 @@ import (
 // of vector kernels were measured with weights in DRAM: batch and batchPacked on Zen 4
 // (float32 kernels on Sapphire Rapids), few on an Intel processor with AMX.
 var kernels = []*kernel{
+	{Name: "vector-int8-mxfp4-interleaved-avx512", Tier: cpu.AVX512, Peak: "VPDPBUSD", panel: panelInt8, vector: &vectorKernel{block: 32, bits: 4, scale: format.E8M0, batch: 16, tables: tableInt8,
+		interleaved: interleavedIntMX4, integers: true}},
+	{Name: "vector-int8-nvfp4-interleaved-avx512", Tier: cpu.AVX512, Peak: "VPDPBUSD", panel: panelInt8, vector: &vectorKernel{block: 16, bits: 4, scale: format.E4M3, batch: 16, tables: tableInt8,
+		interleaved: interleavedIntNV4, integers: true}},
+	{Name: "vector-mxfp4-interleaved-avx512", Tier: cpu.AVX512, Peak: "VDPBF16PS", panel: panelBF16, vector: &vectorKernel{block: 32, bits: 4, scale: format.E8M0, batch: 16, tables: tableFP4,
+		interleaved: interleavedMX4}},
+	{Name: "vector-nvfp4-interleaved-avx512", Tier: cpu.AVX512, Peak: "VDPBF16PS", panel: panelBF16, vector: &vectorKernel{block: 16, bits: 4, scale: format.E4M3, batch: 16, tables: tableFP4,
+		interleaved: interleavedNV4}},
 	{Name: "vector-int8-mxfp4-avx512", Tier: cpu.AVX512, Peak: "VPDPBUSD", panel: panelInt8, few: []int{12, 12}, vector: &vectorKernel{block: 32, bits: 4, scale: format.E8M0, batch: 12, batchPacked: 4, tables: tableInt8,
 		single: vectorIntMX4, pairs: vectorIntMX4Pairs}},
 	{Name: "vector-int8-mxfp6-avx512", Tier: cpu.AVX512, Peak: "VPDPBUSD", panel: panelInt8, few: []int{14, 10}, vector: &vectorKernel{block: 32, bits: 6, scale: format.E8M0, batch: 16, batchPacked: 4, tables: tableInt8,

@@ -5,6 +5,7 @@ import (
 	"unsafe"
 
 	"github.com/microscale-go/microscale/format"
+	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/tensor"
 )
 
@@ -18,6 +19,9 @@ type scratch struct {
 	codes  []byte    // codes of a panel, one per byte
 	scales []byte    // scales of a panel, transposed
 	words  []uint16  // elements of a panel in BF16
+
+	rows *quant.Tensor // of an interleaved operand, one after the other
+	side side          // the operand of these rows
 }
 
 // reserve grows the buffers for panels of up to kc positions.
@@ -72,6 +76,10 @@ func (s *side) panelBytes(kc int) int {
 
 // pack fills the panel dst with the rows from l0 on, over positions k0 to k0+kc.
 func (s *side) pack(dst []byte, l0, k0, kc int, w *scratch) {
+	if s.form == interleaved {
+		s.packInterleaved(dst, l0, k0, kc, w)
+		return
+	}
 	if s.fast == nil || !s.fast(s, dst, l0, k0, kc, w) {
 		s.packGeneric(dst, l0, k0, kc, w)
 	}

@@ -35,7 +35,7 @@ func Pack(b *quant.Tensor, a quant.Format, o Options) (*Packed, error) {
 		return nil, fmt.Errorf("gemm: a: %w", err)
 	}
 	o.Accumulator = mma.Accumulator{}
-	p, err := newPlan(empty, b, true, o)
+	p, err := newPlan(empty, b, inPanels, o)
 	if err != nil {
 		return nil, err
 	}
@@ -65,7 +65,7 @@ func Pack(b *quant.Tensor, a quant.Format, o Options) (*Packed, error) {
 // few rows that this is faster, if the kernel that b was packed for does not support the
 // scales of a, or if Options.Kernel names another kernel.
 func (b *Packed) Mul(c tensor.Dense, a *quant.Tensor, o Options) error {
-	p, err := planDense(c, a, b.tensor(), true, o)
+	p, err := planDense(c, a, b.tensor(), inPanels, o)
 	if err != nil {
 		return err
 	}
@@ -74,7 +74,7 @@ func (b *Packed) Mul(c tensor.Dense, a *quant.Tensor, o Options) error {
 
 // MulBF16 is the function MulBF16 with b packed.
 func (b *Packed) MulBF16(c, a *quant.Tensor, o Options) error {
-	p, err := planBF16(c, a, b.tensor(), true, o)
+	p, err := planBF16(c, a, b.tensor(), inPanels, o)
 	if err != nil {
 		return err
 	}
@@ -84,7 +84,7 @@ func (b *Packed) MulBF16(c, a *quant.Tensor, o Options) error {
 // Choose is the function Choose with b packed. Kernels that read panels are chosen from fewer
 // rows of a on, since b needs no packing.
 func (b *Packed) Choose(a *quant.Tensor, o Options) (Kernel, error) {
-	return choose(a, b.tensor(), true, o)
+	return choose(a, b.tensor(), inPanels, o)
 }
 
 // tensor returns the source of b.

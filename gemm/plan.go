@@ -24,6 +24,7 @@ type plan struct {
 // A side is one operand of a plan.
 type side struct {
 	t      *quant.Tensor
+	form   form
 	kernel *kernel
 	chunk  int
 	isA    bool
@@ -32,6 +33,15 @@ type side struct {
 	lo, hi byte  // range to which E8M0 codes are clamped; only blocks of zeros are outside
 	fast   packFunc
 }
+
+// A form says how the codes of an operand are stored.
+type form uint8
+
+const (
+	rowMajor    form = iota
+	inPanels         // and row-major: the operand is packed already
+	interleaved      // as in Interleaved
+)
 
 // A scaleMode says where packing puts the scales of an operand.
 type scaleMode uint8
@@ -67,23 +77,22 @@ var (
 )
 
 // newPlan returns the plan of the first kernel that this processor runs and that supports the
-// formats and scales of the operands. The portable float32 kernel supports all. packed reports
-// whether b is already packed.
-func newPlan(a, b *quant.Tensor, packed bool, o Options) (plan, error) {
+// formats and scales of the operands. The portable float32 kernel supports all.
+func newPlan(a, b *quant.Tensor, stored form, o Options) (plan, error) {
 	if o.Accumulator.Model != nil {
 		return planUnit(a, b, o)
 	}
-	return choosePlan(a, b, packed, cpu.Best() >= cpu.AMX, o)
+	return choosePlan(a, b, stored, cpu.Best() >= cpu.AMX, o)
 }
 
 // choosePlan is newPlan with the row limits of vector kernels for a processor with AMX if
 // tiles is set. If no tile kernel supports the operands, it retries with the other limits.
-func choosePlan(a, b *quant.Tensor, packed, tiles bool, o Options) (plan, error) {
+func choosePlan(a, b *quant.Tensor, stored form, tiles bool, o Options) (plan, error) {
 	for _, k := range ordered {
 		if o.Kernel != "" && o.Kernel != k.Name || o.Kernel == "" && (k.Tier > cpu.Best() || k.isTwin()) {
 			continue
 		}
-		if m, most := a.StoredRows(), k.maxRows(packed, tiles); o.Kernel == "" && most < math.MaxInt && (m == 0 || m > most) {
+		if m, most := a.StoredRows(), k.maxRows(stored, tiles); o.Kernel == "" && most < math.MaxInt && (m == 0 || m > most) {
 			continue
 		}
 		if o.Kernel == "" && k.vector != nil && a.StoredRows() < k.vector.minRows && slowBF16(processor) {
@@ -92,12 +101,12 @@ func choosePlan(a, b *quant.Tensor, packed, tiles bool, o Options) (plan, error)
 		if !cpu.Has(k.Tier) {
 			return plan{}, fmt.Errorf("gemm: kernel %s: unsupported by this processor", k.Name)
 		}
-		p, why := k.plan(a, b, o)
+		p, why := k.plan(a, b, stored, o)
 		if why == "" {
 			return p, nil
 		}
 		if k.macro != nil && tiles && o.Kernel == "" {
-			return choosePlan(a, b, packed, false, o)
+			return choosePlan(a, b, stored, false, o)
 		}
 		if o.Kernel != "" {
 			return plan{}, fmt.Errorf("gemm: kernel %s does not support %s × %s: %s", k.Name, a.Format, b.Format, why)
@@ -110,10 +119,10 @@ func choosePlan(a, b *quant.Tensor, packed, tiles bool, o Options) (plan, error)
 	return plan{}, fmt.Errorf("gemm: unknown kernel: got %q, want one of %s", o.Kernel, strings.Join(names, ", "))
 }
 
-// maxRows returns the number of rows of A up to which k is chosen. packed reports whether b is
-// already packed, tiles whether a tile kernel handles more rows.
-func (k *kernel) maxRows(packed, tiles bool) int {
-	switch {
+// maxRows returns the number of rows of A up to which k is chosen, for b in the given form.
+// tiles reports whether a tile kernel handles more rows.
+func (k *kernel) maxRows(stored form, tiles bool) int {
+	switch packed := stored == inPanels; {
 	case k.few != nil && tiles && packed:
 		return k.few[1]
 	case k.few != nil && tiles:
@@ -136,14 +145,16 @@ func (s *side) dequantized() bool {
 func (k *kernel) isTwin() bool { return k.Tier == cpu.Plain && k.panel != panelF32 }
 
 // plan returns how k multiplies a by b, or the reason why it cannot.
-func (k *kernel) plan(a, b *quant.Tensor, o Options) (p plan, why string) {
+func (k *kernel) plan(a, b *quant.Tensor, stored form, o Options) (p plan, why string) {
 	p = plan{kernel: k, m: a.StoredRows(), n: b.StoredRows(), k: a.StoredCols(), chunk: k.KC}
-	p.a, p.b = side{t: a, kernel: k, isA: true, hi: 255}, side{t: b, kernel: k, hi: 255}
+	p.a, p.b = side{t: a, kernel: k, isA: true, hi: 255}, side{t: b, form: stored, kernel: k, hi: 255}
 	alpha := float64(o.Alpha)
 	if alpha == 0 {
 		alpha = 1
 	}
 	switch {
+	case k.vector != nil && (k.vector.interleaved != nil) != (stored == interleaved):
+		return p, "b is interleaved, or is not"
 	case k.vector != nil:
 		if why = k.planVector(&p); why != "" {
 			return p, why
@@ -308,7 +319,7 @@ func (s *side) zerosOutside(from, to int) bool {
 		if code >= s.lo && code <= s.hi {
 			continue
 		}
-		if code == nan {
+		if code == nan || s.form == interleaved { // Interleave has replaced the scales of zeros
 			return false
 		}
 		rows, width := f.Block.Rows, f.Block.Cols

@@ -32,6 +32,9 @@ type vectorKernel struct {
 
 	single, pairs vectorFunc // for single rows of B, and for pairs of rows of B if a pass has several rows of A; nil: single supports all passes. No single: portable Go
 	most          int        // maximum rows of A in a pass; 0: 4
+
+	interleaved interleavedFunc // instead of single and pairs, for operands B of this form
+	integers    bool            // of interleaved kernels: panel is panelInt8
 }
 
 // A vectorFunc adds to y the products of batch rows of A (1, 2, or 4), xStride bytes apart, with
@@ -51,7 +54,12 @@ const (
 )
 
 // groupCodes returns the positions of a group, groupScales the bytes of its scales.
-func (v *vectorKernel) groupCodes() int { return vectorBlocks * min(v.block, 32) }
+func (v *vectorKernel) groupCodes() int {
+	if v.interleaved != nil {
+		return v.block
+	}
+	return vectorBlocks * min(v.block, 32)
+}
 
 func (v *vectorKernel) groupScales() int { return v.groupCodes() / v.block * v.scaleBytes() }
 
@@ -73,8 +81,11 @@ func (v *vectorKernel) groupsAtOnce() int {
 
 // words returns the number of 32-bit words that positions of a row of A take.
 func (v *vectorKernel) words(positions int) int {
-	if v.lanes > 0 {
+	switch {
+	case v.lanes > 0:
 		return positions
+	case v.interleaved != nil && v.integers:
+		return positions/4 + 2*positions/v.block
 	}
 	return positions / 2
 }
@@ -197,12 +208,16 @@ func (j *job) prepare() {
 				p.a.fold(values[:p.k], b, 0)
 			}
 		}
-		switch x := j.vector.x[b*stride : (b+1)*stride]; p.kernel.panel {
-		case panelInt8:
+		switch x := j.vector.x[b*stride : (b+1)*stride]; {
+		case v.interleaved != nil && v.integers:
+			p.a.arrangeInterleavedInt8(x, values, b, int8Forms[p.b.t.Format.Element].unit)
+		case v.interleaved != nil:
+			arrangeInterleaved(x, values)
+		case p.kernel.panel == panelInt8:
 			p.a.arrangeInt8(x, values, b, int8Forms[p.b.t.Format.Element].unit)
-		case panelF32:
+		case p.kernel.panel == panelF32:
 			v.arrangeF32(x, values)
-		case panelBF16:
+		default:
 			v.arrange(x, values)
 		}
 	}
@@ -258,14 +273,19 @@ func (s *side) arrangeInt8(x []uint32, values []float32, l int, unitB float32) {
 				out[i*words+j] = word
 			}
 			out[2*words+j] = uint32(-sum * s.other)
-			scale := s.scaleWord(l, min(c+j*8, s.t.StoredCols()-1)) // past the end of the row, multiplied by zeros
-			scale = math.Float32bits(math.Float32frombits(scale) * unit * unitB)
-			if s.kernel.vector.scale == format.E8M0 { // an exponent, which the kernel adds
-				scale -= math.Float32bits(1)
-			}
-			out[3*words+j] = scale
+			out[3*words+j] = s.vectorScale(l, min(c+j*8, s.t.StoredCols()-1), unit*unitB) // past the end of the row, multiplied by zeros
 		}
 	}
+}
+
+// vectorScale returns the word for int8 kernels of the scale of row l of A at position k, times
+// unit: a float32, or an exponent, which the kernel adds.
+func (s *side) vectorScale(l, k int, unit float32) uint32 {
+	scale := math.Float32bits(math.Float32frombits(s.scaleWord(l, k)) * unit)
+	if s.kernel.vector.scale == format.E8M0 {
+		scale -= math.Float32bits(1)
+	}
+	return scale
 }
 
 // multiplyVector computes a product with a vector kernel. Every thread runs it; a task is
@@ -286,7 +306,11 @@ func (w *worker) multiplyVector() {
 // the next is vectorRows.
 func (w *worker) vectorTask(l0, l1 int) {
 	s, v := &w.job.plan.b, w.job.plan.kernel.vector
-	if v.single == nil {
+	switch {
+	case v.interleaved != nil:
+		w.vectorInterleaved(l0, l1)
+		return
+	case v.single == nil:
 		w.vectorGeneric(l0, l1)
 		return
 	}
@@ -307,6 +331,18 @@ func (w *worker) vectorTask(l0, l1 int) {
 		if !s.vectorTakes(l, v) {
 			w.vectorReference(l, l-l0)
 		}
+	}
+}
+
+// vectorInterleaved is vectorTask for an interleaved operand.
+func (w *worker) vectorInterleaved(l0, l1 int) {
+	const word = 4
+	j, v, t := w.job, w.job.plan.kernel.vector, w.job.plan.b.t
+	_, blocks := t.ScaleShape()
+	codes, scales := t.Codes[l0*t.RowBytes():], t.Scales[l0*blocks:]
+	for _, pass := range j.vector.passes {
+		v.interleaved(unsafe.Pointer(&codes[0]), unsafe.Pointer(&scales[0]), unsafe.Pointer(&j.vector.x[pass.first*j.vector.xStride]), blocks, (l1-l0)/interleavedRows,
+			unsafe.Pointer(&w.edge[pass.first*vectorRows]), word*j.vector.xStride, word*vectorRows, pass.batch, v.tables(t.Format.Element))
 	}
 }
 

@@ -88,11 +88,11 @@ func TestVector(t *testing.T) {
 }
 
 // TestVectorPasses checks that a row of A gives the same bits alone and with others, in any
-// pass.
+// pass. TestInterleavedRows is its counterpart for interleaved operands.
 func TestVectorPasses(t *testing.T) {
 	const n, width = 67, 1120
 	for _, k := range kernels {
-		if k.vector == nil || !cpu.Has(k.Tier) {
+		if k.vector == nil || k.vector.interleaved != nil || !cpu.Has(k.Tier) {
 			continue
 		}
 		ran := false
@@ -109,7 +109,7 @@ func TestVectorPasses(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if _, why := k.plan(a, b, Options{}); why != "" {
+				if _, why := k.plan(a, b, rowMajor, Options{}); why != "" {
 					break
 				}
 				ran = true
@@ -137,7 +137,7 @@ func TestVectorExact(t *testing.T) {
 	}
 	const n = 37
 	for _, k := range kernels {
-		if k.vector == nil || k.panel != panelInt8 {
+		if k.vector == nil || k.vector.interleaved != nil || k.panel != panelInt8 {
 			continue
 		}
 		ran := 0
@@ -152,7 +152,7 @@ func TestVectorExact(t *testing.T) {
 					r := rand.New(rand.NewPCG(uint64(trial), 3))
 					m := 1 + r.IntN(k.vector.batch)
 					a, b := operand(t, r, g, quant.Rowwise, m, width), operand(t, r, f, quant.Rowwise, n, width)
-					if _, why := k.plan(a, b, Options{}); why != "" {
+					if _, why := k.plan(a, b, rowMajor, Options{}); why != "" {
 						continue
 					}
 					ran++
@@ -238,7 +238,7 @@ func TestVectorEnds(t *testing.T) {
 				t.Fatal(err)
 			}
 			b := operand(t, r, f, quant.Rowwise, 64, width)
-			if _, why := k.plan(a, b, Options{}); why != "" || f.Scale != format.E8M0 {
+			if _, why := k.plan(a, b, rowMajor, Options{}); why != "" || f.Scale != format.E8M0 {
 				continue
 			}
 			ran++
@@ -337,12 +337,12 @@ func TestPackedBatch(t *testing.T) {
 func TestVectorWorkspace(t *testing.T) {
 	const usual = 1 << 16
 	for _, k := range kernels {
-		if k.vector == nil || !cpu.Has(k.Tier) {
+		if k.vector == nil || k.vector.interleaved != nil || !cpu.Has(k.Tier) {
 			continue
 		}
 		served := 0
 		for _, f := range quant.Formats() {
-			if _, why := k.plan(mustTensor(t, quant.MXINT8, 1, 32), mustTensor(t, f, 1, 32), Options{}); why != "" {
+			if _, why := k.plan(mustTensor(t, quant.MXINT8, 1, 32), mustTensor(t, f, 1, 32), rowMajor, Options{}); why != "" {
 				continue // long rows take time
 			}
 			for _, m := range []int{1, k.vector.batch} {
@@ -352,7 +352,7 @@ func TestVectorWorkspace(t *testing.T) {
 						with = quant.MXINT8
 					}
 					a, b := mustTensor(t, with, m, width), mustTensor(t, f, 1, width)
-					p, why := k.plan(a, b, Options{})
+					p, why := k.plan(a, b, rowMajor, Options{})
 					if why != "" {
 						continue
 					}

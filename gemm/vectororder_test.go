@@ -35,7 +35,7 @@ func TestVectorOrder(t *testing.T) {
 			b.Global = 1
 			for _, m := range []int{1, 2, 3, 5} {
 				a := operand(t, r, quant.BF16, quant.Rowwise, m, width)
-				if _, why := k.plan(a, b, Options{}); why != "" || f.Scale != v.scale || f.Block.Rows != 1 {
+				if _, why := k.plan(a, b, rowMajor, Options{}); why != "" || f.Scale != v.scale || f.Block.Rows != 1 {
 					continue
 				}
 				ran++

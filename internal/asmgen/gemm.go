@@ -23,7 +23,7 @@ func Gemm() []*File {
 	}
 	packs := NewFile("gemm", "pack")
 	gemmTables(packs)
-	return slices.Concat([]*File{dots, tiles, packs}, gemmVectors(), gemmVectorsF32(), gemmNEON())
+	return slices.Concat([]*File{dots, tiles, packs, gemmInterleaved()}, gemmVectors(), gemmVectorsF32(), gemmNEON())
 }
 
 // dotParams are the parameters of gemm.dotFunc.

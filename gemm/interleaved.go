@@ -1,0 +1,231 @@
+package gemm
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"unsafe"
+
+	"github.com/microscale-go/microscale/format"
+	"github.com/microscale-go/microscale/internal/cpu"
+	"github.com/microscale-go/microscale/internal/parallel"
+	"github.com/microscale-go/microscale/quant"
+	"github.com/microscale-go/microscale/tensor"
+)
+
+// Interleaved is an operand B of 4-bit codes in the order in which products with few rows read
+// it fastest. It has the size of the tensor that it was made from. In each group of 16 rows,
+//
+//	codes   of each 4 bytes (8 elements) those of the first row, then those of the next
+//	scales  of each block that of the first row, then that of the next
+//
+// Sums then need no addition across the lanes of a vector, and all of a matrix is one stream.
+type Interleaved struct{ t *quant.Tensor }
+
+// interleavedRows is the number of rows in a group, and interleavedBytes the bytes of a row of
+// codes that are contiguous.
+const (
+	interleavedRows  = 16
+	interleavedBytes = 4
+)
+
+// An interleavedFunc sets y to the products of batch rows of A (1, 2, or 4), xStride bytes apart,
+// with groups of 16 rows of B that have the given number of blocks. Products with rows of A are
+// yStride bytes apart.
+type interleavedFunc func(w, s, x unsafe.Pointer, blocks, groups int, y unsafe.Pointer, xStride, yStride, batch int, tables unsafe.Pointer)
+
+// Interleave reorders b, a rowwise operand, in its memory: b must not be used any more. It returns
+// an error that matches errors.ErrUnsupported, and leaves b unchanged, if this processor has no
+// kernel for it. That is so unless it is mxfp4 or nvfp4 with a multiple of 16 rows, whole blocks
+// and usual scales.
+func Interleave(b *quant.Tensor, o Options) (*Interleaved, error) {
+	if err := checkOperand("b", b); err != nil {
+		return nil, err
+	}
+	if err := checkThreads(o); err != nil {
+		return nil, err
+	}
+	if why := interleavable(b); why != "" {
+		return nil, fmt.Errorf("gemm: interleave %s: %s: %w", describe(b), why, errors.ErrUnsupported)
+	}
+	_, blocks := b.ScaleShape()
+	parallel.For(b.StoredRows()/interleavedRows, 1, o.Threads, func(from, to int) {
+		var room []byte
+		for g := from; g < to; g++ {
+			for _, part := range []struct {
+				bytes      []byte
+				row, width int
+			}{{b.Codes, b.RowBytes(), interleavedBytes}, {b.Scales, blocks, 1}} {
+				n := interleavedRows * part.row
+				group := part.bytes[g*n : (g+1)*n]
+				room = append(room[:0], group...)
+				interleaveGroup(group, room, part.row, part.width)
+			}
+		}
+	})
+	return &Interleaved{b}, nil
+}
+
+// interleaveGroup sets dst to the rows of src, of the given bytes, interleaved by width.
+func interleaveGroup(dst, src []byte, row, width int) {
+	for i := 0; i < row; i += width {
+		for r := range interleavedRows {
+			copy(dst[i*interleavedRows+r*width:][:width], src[r*row+i:])
+		}
+	}
+}
+
+// interleavable returns the reason why no kernel of this processor multiplies b interleaved, or
+// "". It sets the scales of zero blocks that kernels do not support to 1.
+func interleavable(b *quant.Tensor) (why string) {
+	f := b.Format
+	kernel := func(k *kernel) bool {
+		return k.vector != nil && k.vector.interleaved != nil && k.Tier <= cpu.Best() && k.panel == panelBF16 &&
+			f.Element == format.E2M1 && f.Scale == k.vector.scale && f.Block == quant.Shape{Rows: 1, Cols: k.vector.block}
+	}
+	found := false
+	for _, k := range ordered {
+		found = found || kernel(k)
+	}
+	switch {
+	case !found:
+		return "no kernel of this processor supports it"
+	case b.Direction != quant.Rowwise:
+		return "it is not rowwise"
+	case b.StoredRows()%interleavedRows != 0:
+		return "its rows are not a multiple of 16"
+	case b.StoredCols()%max(f.Block.Cols, 2*interleavedBytes) != 0 || b.StoredCols() == 0:
+		return "its last block is partial"
+	}
+	lo, hi, one := byte(minExponent), byte(maxExponent), byte(format.E8M0.Bias)
+	if f.Scale == format.E4M3 {
+		lo, hi = 0, byte(format.E4M3.MaxCode())
+	}
+	s := side{t: b}
+	var zeros []int
+	_, blocks := b.ScaleShape()
+	for i, code := range b.Scales {
+		if code >= lo && code <= hi {
+			continue
+		}
+		if l, k := i/blocks, i%blocks*f.Block.Cols; code == 0xff || f.Scale != format.E8M0 || !s.isZero(l, k, k+f.Block.Cols) {
+			return "a scale is out of range or NaN"
+		}
+		zeros = append(zeros, i)
+	}
+	for _, i := range zeros {
+		b.Scales[i] = one
+	}
+	return ""
+}
+
+// Mul is the function Mul with b interleaved.
+func (b *Interleaved) Mul(c tensor.Dense, a *quant.Tensor, o Options) error {
+	if o.Accumulator.Model != nil {
+		return Mul(c, a, b.Tensor(), o)
+	}
+	p, err := planDense(c, a, b.t, interleaved, o)
+	if err != nil {
+		return err
+	}
+	return p.run(c, extent{0, p.m}, extent{0, p.n}, nil, o)
+}
+
+// Choose is the function Choose with b interleaved.
+func (b *Interleaved) Choose(a *quant.Tensor, o Options) (Kernel, error) {
+	if o.Accumulator.Model != nil {
+		return Choose(a, b.t, o)
+	}
+	return choose(a, b.t, interleaved, o)
+}
+
+// Format returns the format of the tensor that b was made from.
+func (b *Interleaved) Format() quant.Format { return b.t.Format }
+
+// Rows returns the number of rows.
+func (b *Interleaved) Rows() int { return b.t.StoredRows() }
+
+// Bytes returns the bytes of codes and scales.
+func (b *Interleaved) Bytes() int { return len(b.t.Codes) + len(b.t.Scales) }
+
+// Tensor returns the tensor that b was made from, in new memory.
+func (b *Interleaved) Tensor() *quant.Tensor {
+	t := *b.t
+	t.Codes, t.Scales = make([]byte, len(b.t.Codes)), make([]byte, len(b.t.Scales))
+	for g := range t.StoredRows() / interleavedRows {
+		codes, scales := interleavedRows*t.RowBytes(), len(t.Scales)/t.StoredRows()*interleavedRows
+		separate(t.Codes[g*codes:(g+1)*codes], t.Scales[g*scales:(g+1)*scales], b.t, g, 0, t.StoredCols())
+	}
+	return &t
+}
+
+// separate sets codes and scales to those of a group of rows of t, which is interleaved, over n
+// positions from k on, row by row.
+func separate(codes, scales []byte, t *quant.Tensor, group, k, n int) {
+	row, part := t.RowBytes(), n/2
+	from := t.Codes[group*interleavedRows*row+k/2*interleavedRows:][:part*interleavedRows]
+	for i := 0; i < part; i += interleavedBytes {
+		for r := range interleavedRows {
+			*(*[interleavedBytes]byte)(codes[r*part+i:]) = *(*[interleavedBytes]byte)(from[i*interleavedRows+r*interleavedBytes:])
+		}
+	}
+	_, blocks := t.ScaleShape()
+	per := t.Format.Block.Cols
+	first, count := k/per, n/per
+	s := t.Scales[(group*blocks+first)*interleavedRows:][:count*interleavedRows]
+	for i := range count {
+		for r := range interleavedRows {
+			scales[r*count+i] = s[i*interleavedRows+r]
+		}
+	}
+}
+
+// packInterleaved is pack for an interleaved operand: it packs the group's rows, copied one after
+// the other.
+func (s *side) packInterleaved(dst []byte, l0, k0, kc int, w *scratch) {
+	f := s.t.Format
+	if w.rows == nil || w.rows.Format.Name != f.Name || w.rows.Shape[1] != kc {
+		w.rows = &quant.Tensor{
+			Format: f, Shape: []int{interleavedRows, kc},
+			Codes: make([]byte, interleavedRows*kc/2), Scales: make([]byte, interleavedRows*kc/f.Block.Cols),
+		}
+	}
+	w.rows.Global = s.t.Global
+	separate(w.rows.Codes, w.rows.Scales, s.t, l0/interleavedRows, k0, kc)
+	w.side = *s
+	w.side.t, w.side.form = w.rows, rowMajor
+	w.side.pack(dst, l0%interleavedRows, 0, kc, w)
+}
+
+// arrangeInterleaved sets x to the values as BF16, in the order of interleaved kernels: of each
+// eight, the pairs (0, 4), (1, 5), (2, 6) and (3, 7).
+func arrangeInterleaved(x []uint32, values []float32) {
+	for i := range x {
+		v := values[i/4*8+i%4:]
+		x[i] = math.Float32bits(v[0])>>16 | math.Float32bits(v[4])&0xffff0000
+	}
+}
+
+// arrangeInterleavedInt8 sets x to row l of A in the order of the interleaved int8 kernels.
+// values are its elements without scales. Each block of B takes the elements as integers (of each
+// eight the even ones, then the odd ones), the initial value of the sums, which subtracts the
+// bias of B, and the scale times the units of both element formats.
+func (s *side) arrangeInterleavedInt8(x []uint32, values []float32, l int, unitB float32) {
+	unit, v := int8Forms[s.t.Format.Element].unit, s.kernel.vector
+	words := v.words(v.block)
+	for c := 0; c < len(values); c += v.block {
+		out := x[c/v.block*words:][:words]
+		var sum int32
+		for i := range out[:words-2] {
+			var word uint32
+			for b := range 4 {
+				n := int32(values[c+i/2*8+i%2+2*b] / unit)
+				sum += n
+				word |= uint32(uint8(n)) << (8 * b)
+			}
+			out[i] = word
+		}
+		out[words-2] = uint32(-sum * s.other)
+		out[words-1] = s.vectorScale(l, c, unit*unitB)
+	}
+}

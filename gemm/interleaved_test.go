@@ -1,0 +1,160 @@
+package gemm
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/microscale-go/microscale/format"
+	"github.com/microscale-go/microscale/internal/cpu"
+	"github.com/microscale-go/microscale/internal/cpu/cputest"
+	"github.com/microscale-go/microscale/internal/guard"
+	"github.com/microscale-go/microscale/quant"
+	"github.com/microscale-go/microscale/tensor"
+)
+
+// plainOperand returns an operand of normally distributed values. Its first block is zero.
+func plainOperand(t testing.TB, r *rand.Rand, f quant.Format, n, k int) *quant.Tensor {
+	t.Helper()
+	x := tensor.New(n, k)
+	for i := range x.Data {
+		x.Data[i] = float32(r.NormFloat64())
+	}
+	clear(x.Data[:min(k, 32)])
+	b, err := quant.Quantizer{Format: f}.Rowwise(x, quant.With{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// copyOf returns b in new, guarded memory.
+func copyOf(t *testing.T, b *quant.Tensor, end guard.Side) *quant.Tensor {
+	c := *b
+	c.Codes, c.Scales = guard.Copy(t, b.Codes, end), guard.Copy(t, b.Scales, end)
+	return &c
+}
+
+// TestInterleaved compares products of an interleaved operand with the reference, for numbers of
+// rows of A that vector kernels multiply and for more, and its tensor with the original.
+func TestInterleaved(t *testing.T) {
+	cputest.Run(t, func(t *testing.T, tier cpu.Tier) {
+		ran := map[string]bool{}
+		for i, f := range []quant.Format{quant.MXFP4, quant.NVFP4} {
+			for trial, s := range []struct{ m, n, k int }{{1, 16, 32}, {2, 48, 64}, {3, 208, 544}, {4, 64, 1536}, {9, 80, 4640}, {40, 96, 2080}, {1, 64, 9024}} {
+				for _, with := range []quant.Format{quant.BF16, quant.MXINT8, f, quant.MXFP8, quant.F32} {
+					r := rand.New(rand.NewPCG(uint64(i), uint64(trial)))
+					a, b := plainOperand(t, r, with, s.m, s.k), plainOperand(t, r, f, s.n, s.k)
+					inside, err := Interleave(copyOf(t, b, guard.Side(trial%2)), Options{Threads: 2})
+					if tier < cpu.AVX512 {
+						if !errors.Is(err, errors.ErrUnsupported) {
+							t.Fatalf("got error %v, want unsupported", err)
+						}
+						continue
+					}
+					if err != nil {
+						t.Fatal(err)
+					}
+					k, err := inside.Choose(a, Options{})
+					if err != nil {
+						t.Fatal(err)
+					}
+					ran[k.Name] = true
+					t.Run(fmt.Sprintf("a=%s/b=%s/m=%d/n=%d/k=%d", with, f, s.m, s.n, s.k), func(t *testing.T) {
+						want, magnitude, err := Reference(a, b)
+						if err != nil {
+							t.Fatal(err)
+						}
+						one, two := tensor.New(s.m, s.n), tensor.New(s.m, s.n)
+						if err := errors.Join(inside.Mul(one, a, Options{Threads: 1}), inside.Mul(two, a, Options{Threads: 2})); err != nil {
+							t.Fatal(err)
+						}
+						if !sameBits(one.Data, two.Data) {
+							t.Error("the product depends on the number of threads")
+						}
+						for i, w := range want {
+							if got := float64(one.Data[i]); !(math.Abs(got-w) <= bound(s.k, 1, magnitude[i])) {
+								t.Fatalf("at (%d,%d): got %g, want %g ± %g", i/s.n, i%s.n, got, w, bound(s.k, 1, magnitude[i]))
+							}
+						}
+						if u := inside.Tensor(); !bytes.Equal(u.Codes, b.Codes) || !sameBits(u.Dequantize(1).Data, b.Dequantize(1).Data) {
+							t.Error("the tensor differs from the original")
+						}
+					})
+				}
+			}
+		}
+		if tier >= cpu.AVX512 && len(ran) < 4 {
+			t.Errorf("got kernels %v, want four vector kernels among them", ran)
+		}
+	})
+}
+
+// TestInterleavedRows checks that a row of A gives the same bits alone and with others.
+func TestInterleavedRows(t *testing.T) {
+	if !cpu.Has(cpu.AVX512) {
+		t.Skip("this processor has no kernel for interleaved operands")
+	}
+	const most, n, k = 16, 64, 1120
+	for _, f := range []quant.Format{quant.MXFP4, quant.NVFP4} {
+		for _, with := range []quant.Format{quant.BF16, quant.MXINT8} {
+			r := rand.New(rand.NewPCG(1, 2))
+			b, err := Interleave(plainOperand(t, r, f, n, k), Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			x := tensor.New(most, k)
+			for i := range x.Data {
+				x.Data[i] = float32(r.NormFloat64())
+			}
+			product := func(from, to int) []float32 {
+				a, err := quant.Quantizer{Format: with}.Rowwise(x.View(from, to, 0, k), quant.With{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				c := tensor.New(to-from, n)
+				if err := b.Mul(c, a, Options{}); err != nil {
+					t.Fatal(err)
+				}
+				return c.Data
+			}
+			for m := 2; m <= most; m++ {
+				if got, want := product(0, m)[(m-1)*n:], product(m-1, m); !sameBits(got, want) {
+					t.Errorf("%s × %s: the last of %d rows differs from that row alone", with, f, m)
+				}
+			}
+		}
+	}
+}
+
+// TestInterleaveUnsupported checks that Interleave rejects what its kernels do not multiply, and
+// leaves it unchanged.
+func TestInterleaveUnsupported(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 3))
+	damage := func(f quant.Format, index int, scale byte) *quant.Tensor {
+		b := plainOperand(t, r, f, 32, 128)
+		b.Scales[index] = scale
+		return b
+	}
+	for name, b := range map[string]*quant.Tensor{
+		"format":        plainOperand(t, r, quant.MXFP8, 32, 128),
+		"rows":          plainOperand(t, r, quant.MXFP4, 31, 128),
+		"partial block": plainOperand(t, r, quant.MXFP4, 32, 120),
+		"NaN":           damage(quant.MXFP4, 100, 0xff),
+		"NaN of zeros":  damage(quant.MXFP4, 0, 0xff),
+		"large scale":   damage(quant.MXFP4, 100, maxExponent+1),
+		"negative":      damage(quant.NVFP4, 100, byte(format.E4M3.Encode(-1))),
+	} {
+		before := bytes.Clone(b.Codes)
+		scales := bytes.Clone(b.Scales)
+		if _, err := Interleave(b, Options{}); !errors.Is(err, errors.ErrUnsupported) {
+			t.Errorf("%s: got error %v, want unsupported", name, err)
+		}
+		if !bytes.Equal(before, b.Codes) || !bytes.Equal(scales, b.Scales) {
+			t.Errorf("%s: the tensor changed", name)
+		}
+	}
+}
