@@ -16,7 +16,9 @@ var groups = []struct {
 }{
 	{"Checkpoints", true, []func() *cobra.Command{quantizeCommand, dequantizeCommand, convertCommand, mergeCommand, inspectCommand, verifyCommand}},
 	{"Models", true, []func() *cobra.Command{trainCommand, compareCommand, evalCommand}},
-	{"Models", false, []func() *cobra.Command{runCommand, tokenizeCommand}},
+	{"Models", false, []func() *cobra.Command{runCommand}},
+	{"Models", true, []func() *cobra.Command{serveCommand}},
+	{"Models", false, []func() *cobra.Command{tokenizeCommand}},
 	{"Numbers", false, []func() *cobra.Command{formatsCommand, castCommand, explainCommand, mmaCommand, studyCommand}},
 	{"Hardware", false, []func() *cobra.Command{checkCommand, layoutCommand, costCommand}},
 	{"Speed", false, []func() *cobra.Command{benchCommand}},

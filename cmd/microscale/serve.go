@@ -1,0 +1,76 @@
+package main
+
+import (
+	"fmt"
+	"net"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/microscale-go/microscale/internal/cli"
+	"github.com/microscale-go/microscale/internal/generation"
+	"github.com/microscale-go/microscale/internal/serve"
+)
+
+const serveLong = `Serve a language model over HTTP, with endpoints that clients of OpenAI's API use:
+/v1/chat/completions, /v1/completions (both streamed on request) and /v1/models.
+
+Requests that run together take turns, one token each. Further ones wait in a
+queue. If it is full, the answer is 503 with Retry-After. Sampling flags apply
+to requests that do not give these parameters.
+
+The server has no authentication. Ctrl-C stops it after the running answers, or
+ten seconds.`
+
+func serveCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "serve MODEL",
+		Short: "Serve a language model over HTTP as OpenAI's API",
+		Long:  serveLong,
+		Example: `  microscale serve model
+  microscale serve model --listen 127.0.0.1:9000 --parallel 8 --context 2048
+  curl http://127.0.0.1:8080/v1/completions -d '{"prompt": "The capital of France is", "max_tokens": 8}'`,
+		Args: func(_ *cobra.Command, args []string) error { return cli.Named(args, "MODEL") },
+	}
+	address := cmd.Flags().String("listen", "127.0.0.1:8080", "listen on `HOST:PORT`; port 0: any free one")
+	name := cmd.Flags().String("name", "", "`NAME` of the model in the API (default the base name of MODEL)")
+	positions := cmd.Flags().Uint("context", 0, "use contexts of `N` tokens (default that of the model, at most 4096)")
+	parallel := cmd.Flags().Uint("parallel", 4, "run at most `N` requests together, each with a context")
+	queue := cmd.Flags().Uint("queue", 64, "let at most `N` requests wait")
+	maxTokens := cmd.Flags().Uint("max-tokens", 0, "end every answer after `N` tokens (default: when its context is full)")
+	sampled := cli.AddSampling(cmd)
+	threads := cli.AddThreads(cmd)
+	cli.Essential(cmd, "listen", "name", "context", "parallel", "queue", "max-tokens", "temperature", "top-k", "top-p", "threads")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		options, err := sampled()
+		switch {
+		case err != nil:
+			return err
+		case *parallel == 0 || *parallel > 1024 || *queue > 1<<20:
+			return cli.Misuse("--parallel is %d and --queue is %d: want 1 to 1024, and at most %d", *parallel, *queue, 1<<20)
+		}
+		l, err := net.Listen("tcp", *address) // before the model is loaded, since it may fail
+		if err != nil {
+			return fmt.Errorf("%w: choose another address with --listen", err)
+		}
+		defer l.Close()
+		m, err := generation.Load(cmd.Context(), args[0], int(*threads))
+		if err != nil {
+			return cli.Interrupted(err, "the model was not loaded")
+		}
+		if m.Name = *name; m.Name == "" {
+			m.Name = strings.TrimSuffix(filepath.Base(filepath.Clean(args[0])), ".gguf")
+		}
+		s, err := serve.New(m, serve.Config{Positions: int(*positions), Parallel: int(*parallel), Queue: int(*queue), MaxTokens: int(*maxTokens), Sampling: options})
+		if err != nil {
+			return err
+		}
+		if tcp, ok := l.Addr().(*net.TCPAddr); ok && !tcp.IP.IsLoopback() {
+			cli.PrintWarnings(cmd.ErrOrStderr(), []string{fmt.Sprintf("other machines can use %s, without authentication", *address)})
+		}
+		fmt.Fprintf(cmd.ErrOrStderr(), "serving %s at http://%s/v1; stop with Ctrl-C\n", cli.Printable(m.Name), l.Addr())
+		return s.Serve(cmd.Context(), l)
+	}
+	return cmd
+}

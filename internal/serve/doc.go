@@ -1,0 +1,13 @@
+// Package serve serves a language model over HTTP with the endpoints of OpenAI's API that clients
+// use:
+//
+//	GET  /v1/models, /v1/models/NAME   the model
+//	POST /v1/chat/completions          the answer to a conversation, streamed on request
+//	POST /v1/completions               the continuation of a text, streamed on request
+//	GET  /health                       200 while the server accepts requests
+//
+// Each request runs in its own goroutine. A request waits for one of a few contexts, and then takes
+// turns with the other running requests: a turn is one forward pass. Turns are granted in the order
+// of asking, so all running requests advance at the same rate. A request beyond the queue is
+// answered with 503 and Retry-After.
+package serve

@@ -1,0 +1,190 @@
+package serve
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/microscale-go/microscale/internal/chat"
+	"github.com/microscale-go/microscale/internal/generation"
+)
+
+// request is the body of both endpoints: parameters of OpenAI's API, and top_k, min_p and
+// repeat_penalty of other servers.
+type request struct {
+	Messages []message `json:"messages"`
+	Prompt   *texts    `json:"prompt"`
+
+	MaxTokens           *int     `json:"max_tokens"`
+	MaxCompletionTokens *int     `json:"max_completion_tokens"`
+	Temperature         *float64 `json:"temperature"`
+	TopK                *int     `json:"top_k"`
+	TopP                *float64 `json:"top_p"`
+	MinP                *float64 `json:"min_p"`
+	RepeatPenalty       *float64 `json:"repeat_penalty"`
+	Seed                *int64   `json:"seed"`
+	Stop                texts    `json:"stop"`
+
+	Stream        bool `json:"stream"`
+	StreamOptions struct {
+		IncludeUsage bool `json:"include_usage"`
+	} `json:"stream_options"`
+}
+
+// neutral lists parameters that this server does not have, with the values that ask for nothing.
+// Other values are an error, because ignoring them would give another answer than the client asked
+// for.
+var neutral = map[string][]string{
+	"n": {"1"}, "best_of": {"1"}, "echo": {"false"}, "suffix": {`""`},
+	"logprobs": {"false"}, "top_logprobs": {"0"}, "logit_bias": {"{}"},
+	"presence_penalty": {"0", "0.0"}, "frequency_penalty": {"0", "0.0"},
+	"tools": {"[]"}, "tool_choice": {`"none"`, `"auto"`}, "functions": {"[]"}, "function_call": {`"none"`, `"auto"`},
+	"response_format": {`{"type":"text"}`}, "modalities": {`["text"]`},
+}
+
+// readRequest reads the body of a request.
+func readRequest(w http.ResponseWriter, r *http.Request) (q request, err error) {
+	control := http.NewResponseController(w)
+	_ = control.SetReadDeadline(time.Now().Add(readTime)) // not all writers have one
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	_ = control.SetReadDeadline(time.Time{}) // what is read later is only the end of the connection
+	if large := (*http.MaxBytesError)(nil); errors.As(err, &large) {
+		return q, &apiError{status: http.StatusRequestEntityTooLarge, Message: fmt.Sprintf("the request has more than %d bytes", large.Limit)}
+	}
+	if err != nil {
+		return q, badRequest("", "the request was not received: %v", err)
+	}
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal(body, &members); err != nil {
+		return q, badRequest("", "the request is not a JSON object: %v", err)
+	}
+	for name, values := range neutral {
+		value, ok := members[name]
+		if compact := strings.Join(strings.Fields(string(value)), ""); ok && compact != "null" && !slices.Contains(values, compact) {
+			return q, badRequest(name, "%s is not supported: leave it out", name)
+		}
+	}
+	if err := json.Unmarshal(body, &q); err != nil {
+		param := ""
+		if e := (*json.UnmarshalTypeError)(nil); errors.As(err, &e) {
+			param = e.Field
+			err = fmt.Errorf("unexpected %s", e.Value)
+		}
+		return q, badRequest(param, "%s: %v", param, err)
+	}
+	return q, nil
+}
+
+// generation returns the request to the model, without its prompt.
+func (q *request) generation(c Config, seed uint64) (r generation.Request, err error) {
+	r = generation.Request{MaxTokens: c.MaxTokens, Stop: q.Stop, Sampling: c.Sampling}
+	r.Sampling.Seed = seed
+	limit := q.MaxCompletionTokens
+	if limit == nil {
+		limit = q.MaxTokens
+	}
+	if limit != nil {
+		if *limit < 1 {
+			return r, badRequest("max_tokens", "max_tokens is %d, want at least 1", *limit)
+		}
+		if r.MaxTokens == 0 || *limit < r.MaxTokens {
+			r.MaxTokens = *limit
+		}
+	}
+	set(&r.Sampling.Temperature, q.Temperature)
+	set(&r.Sampling.TopK, q.TopK)
+	set(&r.Sampling.TopP, q.TopP)
+	set(&r.Sampling.MinP, q.MinP)
+	set(&r.Sampling.RepeatPenalty, q.RepeatPenalty)
+	if q.Seed != nil {
+		r.Sampling.Seed = uint64(*q.Seed)
+	}
+	const mostStops = 64
+	if len(q.Stop) > mostStops || slices.Contains(q.Stop, "") {
+		return r, badRequest("stop", "stop has %d strings, want at most %d, none of them empty", len(q.Stop), mostStops)
+	}
+	if err := r.Sampling.Validate(); err != nil {
+		return r, badRequest("", "%v", err)
+	}
+	return r, nil
+}
+
+func set[T any](dst *T, given *T) {
+	if given != nil {
+		*dst = *given
+	}
+}
+
+// texts is a string or a list of strings.
+type texts []string
+
+func (t *texts) UnmarshalJSON(data []byte) error {
+	var one *string
+	if json.Unmarshal(data, &one) == nil {
+		if one != nil {
+			*t = texts{*one}
+		}
+		return nil
+	}
+	return json.Unmarshal(data, (*[]string)(t))
+}
+
+// message is a message whose content is a text, or a list of parts.
+type message struct {
+	Role    string  `json:"role"`
+	Content content `json:"content"`
+}
+
+type content string
+
+func (c *content) UnmarshalJSON(data []byte) error {
+	if json.Unmarshal(data, (*string)(c)) == nil {
+		return nil
+	}
+	var parts []struct {
+		Type string `json:"type"`
+		Text string `json:"text"`
+	}
+	if err := json.Unmarshal(data, &parts); err != nil {
+		return err
+	}
+	for _, p := range parts {
+		if p.Type != "text" {
+			return fmt.Errorf("messages: content of type %.20q is not supported: want text", p.Type)
+		}
+		*c += content(p.Text)
+	}
+	return nil
+}
+
+// prompt returns the tokens of the messages.
+func (q *request) conversation(t *generation.Text) ([]int32, error) {
+	if len(q.Messages) == 0 {
+		return nil, badRequest("messages", "messages is missing or empty")
+	}
+	list := make([]chat.Message, len(q.Messages))
+	for i, m := range q.Messages {
+		if m.Role == "" {
+			return nil, badRequest("messages", "message %d has no role", i)
+		}
+		list[i] = chat.Message{Role: m.Role, Content: string(m.Content)}
+	}
+	prompt, err := t.Conversation(list)
+	if err != nil && !errors.Is(err, generation.ErrNoTemplate) { // a template may reject an order of roles
+		err = badRequest("messages", "%v", err)
+	}
+	return prompt, err
+}
+
+// text returns the tokens of the prompt.
+func (q *request) text(t *generation.Text) ([]int32, error) {
+	if q.Prompt == nil || len(*q.Prompt) != 1 {
+		return nil, badRequest("prompt", "prompt is missing or has several texts: want one string")
+	}
+	return t.Completion((*q.Prompt)[0]), nil
+}

@@ -1,0 +1,168 @@
+package serve
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/microscale-go/microscale/internal/generation"
+	"github.com/microscale-go/microscale/internal/sampling"
+)
+
+// Config limits what a server computes.
+type Config struct {
+	Positions int              // of a context; 0: those of the model, at most 4096
+	Parallel  int              // requests that run together, each with a context; at least 1
+	Queue     int              // requests that wait
+	MaxTokens int              // of an answer; 0: until its context is full
+	Sampling  sampling.Options // for requests that do not give them
+}
+
+// Times and sizes that no client needs more of.
+const (
+	maxBody      = 8 << 20          // bytes of a request
+	readTime     = 30 * time.Second // to send a request
+	writeTime    = 30 * time.Second // to accept a part of an answer
+	idleTime     = 2 * time.Minute  // between requests of a connection
+	graceTime    = 10 * time.Second // for answers that run when the server stops
+	retrySeconds = "1"              // before a rejected request is worth repeating
+)
+
+// A Server answers requests with one model.
+type Server struct {
+	model   *generation.Model
+	config  Config
+	pool    *pool
+	turn    chan struct{} // holds an element while a forward pass runs
+	created int64
+	grace   time.Duration
+}
+
+// New returns a server of m.
+func New(m *generation.Model, c Config) (*Server, error) {
+	c.Positions = m.Positions(c.Positions)
+	var contexts []*generation.Context
+	for range c.Parallel {
+		one, err := m.NewContext(c.Positions, c.Parallel)
+		if err != nil {
+			return nil, err
+		}
+		contexts = append(contexts, one)
+	}
+	return &Server{model: m, config: c, pool: newPool(contexts, c.Queue), turn: make(chan struct{}, 1), created: time.Now().Unix(), grace: graceTime}, nil
+}
+
+// Handler returns the endpoints.
+func (s *Server) Handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /health", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, map[string]string{"status": "ok"}) })
+	mux.HandleFunc("GET /v1/models", func(w http.ResponseWriter, _ *http.Request) {
+		writeJSON(w, modelList{Object: "list", Data: []modelObject{s.describe()}})
+	})
+	mux.HandleFunc("GET /v1/models/{name...}", func(w http.ResponseWriter, r *http.Request) {
+		if name := r.PathValue("name"); name != s.model.Name {
+			writeError(w, &apiError{status: http.StatusNotFound, Message: fmt.Sprintf("there is no model %q: this server has %q", name, s.model.Name)})
+			return
+		}
+		writeJSON(w, s.describe())
+	})
+	mux.HandleFunc("POST /v1/chat/completions", func(w http.ResponseWriter, r *http.Request) { s.complete(w, r, chatEndpoint{}) })
+	mux.HandleFunc("POST /v1/completions", func(w http.ResponseWriter, r *http.Request) { s.complete(w, r, textEndpoint{}) })
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		writeError(w, &apiError{status: http.StatusNotFound, Message: fmt.Sprintf("there is no %s %s: this server has POST /v1/chat/completions, POST /v1/completions and GET /v1/models", r.Method, r.URL.Path)})
+	})
+	return mux
+}
+
+func (s *Server) describe() modelObject {
+	return modelObject{ID: s.model.Name, Object: "model", Created: s.created, OwnedBy: "microscale"}
+}
+
+// Serve answers requests on a listener until ctx ends. Then it accepts no more, gives the running
+// ones ten seconds, and ends the rest.
+func (s *Server) Serve(ctx context.Context, l net.Listener) error {
+	answering, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	h := &http.Server{
+		Handler: s.Handler(), ReadHeaderTimeout: readTime, IdleTimeout: idleTime, MaxHeaderBytes: 64 << 10,
+		BaseContext: func(net.Listener) context.Context { return answering },
+	}
+	stopped := make(chan error, 1)
+	stop := context.AfterFunc(ctx, func() {
+		grace, end := context.WithTimeout(answering, s.grace)
+		defer end()
+		err := h.Shutdown(grace)
+		cancel()
+		if errors.Is(err, context.DeadlineExceeded) {
+			err = h.Shutdown(context.WithoutCancel(grace)) // the canceled answers end with their current pass
+		}
+		stopped <- err
+	})
+	if err := h.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		stop()
+		return err
+	}
+	return <-stopped
+}
+
+// An apiError is an error as OpenAI's API reports it.
+type apiError struct {
+	status  int
+	Message string `json:"message"`
+	Type    string `json:"type"`
+	Param   string `json:"param,omitempty"`
+	Code    string `json:"code,omitempty"`
+}
+
+func (e *apiError) Error() string { return e.Message }
+
+// badRequest returns the error of a parameter.
+func badRequest(param, format string, args ...any) *apiError {
+	return &apiError{status: http.StatusBadRequest, Param: param, Message: fmt.Sprintf(format, args...)}
+}
+
+// asAPI returns an error of a request as the client sees it.
+func asAPI(err error) *apiError {
+	var long *generation.PromptTooLong
+	var api *apiError
+	switch {
+	case errors.As(err, &api):
+		return api
+	case errors.Is(err, errBusy):
+		return &apiError{status: http.StatusServiceUnavailable, Message: err.Error(), Code: "busy"}
+	case errors.Is(err, context.Canceled):
+		return &apiError{status: http.StatusServiceUnavailable, Message: "the server is stopping", Code: "stopping"}
+	case errors.As(err, &long):
+		return &apiError{status: http.StatusBadRequest, Message: err.Error(), Code: "context_length_exceeded"}
+	case errors.Is(err, generation.ErrNoTemplate):
+		return &apiError{status: http.StatusBadRequest, Message: err.Error()}
+	}
+	return &apiError{status: http.StatusInternalServerError, Message: err.Error()}
+}
+
+// typed sets the type of an error, which follows from its status.
+func (e *apiError) typed() *apiError {
+	e.Type = "invalid_request_error"
+	if e.status >= http.StatusInternalServerError {
+		e.Type = "server_error"
+	}
+	return e
+}
+
+func writeError(w http.ResponseWriter, e *apiError) {
+	if e.status == http.StatusServiceUnavailable {
+		w.Header().Set("Retry-After", retrySeconds)
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(e.status)
+	_ = json.NewEncoder(w).Encode(map[string]*apiError{"error": e.typed()}) // a client that hung up needs no error
+}
+
+func writeJSON(w http.ResponseWriter, document any) {
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(document) // a client that hung up needs no answer
+}
