@@ -99,7 +99,8 @@ type reference struct {
 	codes  []byte // one per byte, rows × stored width
 }
 
-// block quantizes block (i, j) of height × width elements, fewer at the edges.
+// block quantizes block (i, j) of height × width elements. A partial block at an edge has fewer; the
+// codes that pad the last block of a row stay zero.
 func (r *reference) block(i, j, height, width int) {
 	r0, r1 := i*height, min((i+1)*height, r.rows.Rows)
 	c0, c1 := j*width, min((j+1)*width, r.rows.Cols)

@@ -14,7 +14,7 @@ import (
 type ScaleRule uint8
 
 const (
-	RatioCeil ScaleRule = iota // up where m > M: the smallest power of two that saturates nothing; Transformer Engine, cuBLAS
+	RatioCeil ScaleRule = iota // up where m > M, on float32(amax·float32(1/max)) unless ExactRatio: the smallest power of two that saturates nothing; Transformer Engine, cuBLAS
 	Floor                      // never up: OCP MX 1.0 §6.3; saturates where m > M
 	Ceil                       // up where m > 1
 	Even                       // up where m rounds up to 2 at the element's mantissa width

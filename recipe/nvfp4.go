@@ -5,7 +5,8 @@ import (
 	"github.com/microscale-go/microscale/quant"
 )
 
-// nvfp4 is Transformer Engine's NVFP4BlockScaling with all options enabled.
+// nvfp4 is Transformer Engine's NVFP4BlockScaling with all options enabled. Wgrad multiplies the
+// columnwise operands of Grad and Input (see the package comment).
 var nvfp4 = Recipe{
 	Name: "nvfp4",
 	Doc:  "NVFP4: 16×16 weights, Hadamard transform for wgrad, stochastic rounding of gradients",
