@@ -51,7 +51,7 @@ func (w *worker) columns(o *output, x source, row, pos int) {
 		}
 		k.encode(columnPart{
 			codes: codes[r*bits/8:], src: x.bytes(r, r+tileSide), factors: w.factors[part*width:], n: width / tileSide,
-			blockRows: max(1, min(extent, tileSide)/16), codeStride: stride, srcStride: x.strideBytes(), factorStride: 4 * width, ahead: w.ahead, stream: inPlace && stream,
+			blockRows: max(1, min(extent, tileSide)/16), codeStride: stride, srcStride: x.strideBytes(), factorStride: 4 * width, ahead: w.ahead, bits: bits, stream: inPlace && stream,
 		}, &o.encode)
 	}
 	for _, i := range w.exceptional {

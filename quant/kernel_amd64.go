@@ -92,14 +92,10 @@ func rowsBy(kernel func(codes, src *byte, factors *float32, rows, blocks, units,
 }
 
 var columnKernels = []columnKernel{
-	{cpu.AVX512, false, 8, false, maximaBy(columnMaxima), columnsBy(columns8)},
-	{cpu.AVX512, false, 6, false, maximaBy(columnMaxima), columnsBy(columns6)},
-	{cpu.AVX512, false, 4, false, maximaBy(columnMaxima), columnsBy(columns4)},
-	{cpu.AVX512, false, 8, true, maximaBy(columnMaxima), columnsBy(columnsInt8)},
-	{cpu.AVX512, true, 8, false, maximaBy(columnMaximaBF16), columnsBy(columns8BF16)},
-	{cpu.AVX512, true, 6, false, maximaBy(columnMaximaBF16), columnsBy(columns6BF16)},
-	{cpu.AVX512, true, 4, false, maximaBy(columnMaximaBF16), columnsBy(columns4BF16)},
-	{cpu.AVX512, true, 8, true, maximaBy(columnMaximaBF16), columnsBy(columnsInt8BF16)},
+	{cpu.AVX512, false, false, maximaBy(columnMaxima), columnsBy(columns)},
+	{cpu.AVX512, false, true, maximaBy(columnMaxima), columnsBy(columnsInt)},
+	{cpu.AVX512, true, false, maximaBy(columnMaximaBF16), columnsBy(columnsBF16)},
+	{cpu.AVX512, true, true, maximaBy(columnMaximaBF16), columnsBy(columnsIntBF16)},
 }
 
 func maximaBy(kernel func(maxima *uint32, src *byte, n, rows, srcStride, ahead int)) func([]uint32, []byte, int, int, int) {
@@ -108,9 +104,9 @@ func maximaBy(kernel func(maxima *uint32, src *byte, n, rows, srcStride, ahead i
 	}
 }
 
-func columnsBy(kernel func(codes, src *byte, factors *float32, n, blockRows, codeStride, srcStride, factorStride, ahead, stream int, c *encodeConstants)) func(columnPart, *encodeConstants) {
+func columnsBy(kernel func(codes, src *byte, factors *float32, n, blockRows, codeStride, srcStride, factorStride, ahead, store int, c *encodeConstants)) func(columnPart, *encodeConstants) {
 	return func(t columnPart, c *encodeConstants) {
-		kernel(&t.codes[0], &t.src[0], &t.factors[0], t.n, t.blockRows, t.codeStride, t.srcStride, t.factorStride, t.ahead, index(t.stream), c)
+		kernel(&t.codes[0], &t.src[0], &t.factors[0], t.n, t.blockRows, t.codeStride, t.srcStride, t.factorStride, t.ahead, t.store(), c)
 	}
 }
 

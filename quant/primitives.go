@@ -62,11 +62,10 @@ const rowUnit = 64
 
 // A columnKernel has what columnwise copies need: maxima raises the maxima of a multiple of
 // tileSide columns to the bits of their magnitudes, and prefetches ahead bytes further;
-// encode is for codes of some bits. Twin: worker.rows of the transposed tile.
+// encode is for floating-point or integer codes. Twin: worker.rows of the transposed tile.
 type columnKernel struct {
 	tier   cpu.Tier
 	raw    bool
-	bits   int // of a stored code
 	ints   bool
 	maxima func(maxima []uint32, src []byte, rows, srcStride, ahead int)
 	encode func(columnPart, *encodeConstants)
@@ -80,7 +79,16 @@ type columnPart struct {
 	n, blockRows                        int
 	codeStride, srcStride, factorStride int
 	ahead                               int  // bytes of src that are prefetched ahead, unless it is 0
+	bits                                int  // of a stored code
 	stream                              bool // codes of 8 bits leave by non-temporal stores
+}
+
+// store returns how kernels store codes: their bits, or -8 for non-temporal stores.
+func (t columnPart) store() int {
+	if t.stream {
+		return -t.bits
+	}
+	return t.bits
 }
 
 // A scaleKernel sets scales, and the factors that elements are multiplied by, of a multiple
@@ -241,7 +249,7 @@ func (o *output) columnKernel() *columnKernel {
 		return nil
 	}
 	return first(columnKernels, func(k *columnKernel) bool {
-		return has(k.tier) && k.raw == o.x.isRaw && k.bits == q.Format.Element.StoredBits() && k.ints == q.Format.Element.Integer
+		return has(k.tier) && k.raw == o.x.isRaw && k.ints == q.Format.Element.Integer
 	})
 }
 

@@ -10,41 +10,23 @@ package quant
 //go:noescape
 func columnMaxima(maxima *uint32, src *byte, n, rows, srcStride, ahead int)
 
-// columns8 encodes n tiles of 64 rows and 64 columns of float32, n > 0, to codes of 8
-// bits that leave transposed: elements times the factor of their column, of which there is
-// a row for each 16·blockRows rows. Strides are in bytes. Elements are finite. Memory ahead
-// bytes further in src is prefetched, unless that is 0. Where stream is not zero, codes of 8
-// bits leave by non-temporal stores to multiples of 64.
+// columns encodes n tiles of 64 rows and 64 columns of float32, n > 0, to codes of
+// a floating-point format, and stores them transposed: elements times the factor of their column, of
+// which there is a row for each 16·blockRows rows. Strides are in bytes. Elements are finite.
+// Memory ahead bytes further in src is prefetched, unless that is 0. Store is the bits of a stored code; -8 stores codes of 8 bits by
+// non-temporal stores to multiples of 64.
 //
 //go:noescape
-func columns8(codes, src *byte, factors *float32, n, blockRows, codeStride, srcStride, factorStride, ahead, stream int, c *encodeConstants)
+func columns(codes, src *byte, factors *float32, n, blockRows, codeStride, srcStride, factorStride, ahead, store int, c *encodeConstants)
 
-// columns6 encodes n tiles of 64 rows and 64 columns of float32, n > 0, to codes of 6
-// bits that leave transposed: elements times the factor of their column, of which there is
-// a row for each 16·blockRows rows. Strides are in bytes. Elements are finite. Memory ahead
-// bytes further in src is prefetched, unless that is 0. Where stream is not zero, codes of 8
-// bits leave by non-temporal stores to multiples of 64.
+// columnsInt encodes n tiles of 64 rows and 64 columns of float32, n > 0, to codes of
+// INT8, and stores them transposed: elements times the factor of their column, of
+// which there is a row for each 16·blockRows rows. Strides are in bytes. Elements are finite.
+// Memory ahead bytes further in src is prefetched, unless that is 0. Store is the bits of a stored code; -8 stores codes of 8 bits by
+// non-temporal stores to multiples of 64.
 //
 //go:noescape
-func columns6(codes, src *byte, factors *float32, n, blockRows, codeStride, srcStride, factorStride, ahead, stream int, c *encodeConstants)
-
-// columns4 encodes n tiles of 64 rows and 64 columns of float32, n > 0, to codes of 4
-// bits that leave transposed: elements times the factor of their column, of which there is
-// a row for each 16·blockRows rows. Strides are in bytes. Elements are finite. Memory ahead
-// bytes further in src is prefetched, unless that is 0. Where stream is not zero, codes of 8
-// bits leave by non-temporal stores to multiples of 64.
-//
-//go:noescape
-func columns4(codes, src *byte, factors *float32, n, blockRows, codeStride, srcStride, factorStride, ahead, stream int, c *encodeConstants)
-
-// columnsInt8 encodes n tiles of 64 rows and 64 columns of float32, n > 0, to codes of 8
-// bits that leave transposed: elements times the factor of their column, of which there is
-// a row for each 16·blockRows rows. Strides are in bytes. Elements are finite. Memory ahead
-// bytes further in src is prefetched, unless that is 0. Where stream is not zero, codes of 8
-// bits leave by non-temporal stores to multiples of 64.
-//
-//go:noescape
-func columnsInt8(codes, src *byte, factors *float32, n, blockRows, codeStride, srcStride, factorStride, ahead, stream int, c *encodeConstants)
+func columnsInt(codes, src *byte, factors *float32, n, blockRows, codeStride, srcStride, factorStride, ahead, store int, c *encodeConstants)
 
 // columnMaximaBF16 raises maxima[j], j < 64·n, to the bits of the magnitudes of column j of
 // rows of BF16, n > 0, rows > 0. Memory ahead bytes further is prefetched.
@@ -52,38 +34,27 @@ func columnsInt8(codes, src *byte, factors *float32, n, blockRows, codeStride, s
 //go:noescape
 func columnMaximaBF16(maxima *uint32, src *byte, n, rows, srcStride, ahead int)
 
-// columns8BF16 encodes n tiles of 64 rows and 64 columns of BF16, n > 0, to codes of 8
-// bits that leave transposed: elements times the factor of their column, of which there is
-// a row for each 16·blockRows rows. Strides are in bytes. Elements are finite. Memory ahead
-// bytes further in src is prefetched, unless that is 0. Where stream is not zero, codes of 8
-// bits leave by non-temporal stores to multiples of 64.
+// columnsBF16 encodes n tiles of 64 rows and 64 columns of BF16, n > 0, to codes of
+// a floating-point format, and stores them transposed: elements times the factor of their column, of
+// which there is a row for each 16·blockRows rows. Strides are in bytes. Elements are finite.
+// Memory ahead bytes further in src is prefetched, unless that is 0. Store is the bits of a stored code; -8 stores codes of 8 bits by
+// non-temporal stores to multiples of 64.
 //
 //go:noescape
-func columns8BF16(codes, src *byte, factors *float32, n, blockRows, codeStride, srcStride, factorStride, ahead, stream int, c *encodeConstants)
+func columnsBF16(codes, src *byte, factors *float32, n, blockRows, codeStride, srcStride, factorStride, ahead, store int, c *encodeConstants)
 
-// columns6BF16 encodes n tiles of 64 rows and 64 columns of BF16, n > 0, to codes of 6
-// bits that leave transposed: elements times the factor of their column, of which there is
-// a row for each 16·blockRows rows. Strides are in bytes. Elements are finite. Memory ahead
-// bytes further in src is prefetched, unless that is 0. Where stream is not zero, codes of 8
-// bits leave by non-temporal stores to multiples of 64.
+// columnsIntBF16 encodes n tiles of 64 rows and 64 columns of BF16, n > 0, to codes of
+// INT8, and stores them transposed: elements times the factor of their column, of
+// which there is a row for each 16·blockRows rows. Strides are in bytes. Elements are finite.
+// Memory ahead bytes further in src is prefetched, unless that is 0. Store is the bits of a stored code; -8 stores codes of 8 bits by
+// non-temporal stores to multiples of 64.
 //
 //go:noescape
-func columns6BF16(codes, src *byte, factors *float32, n, blockRows, codeStride, srcStride, factorStride, ahead, stream int, c *encodeConstants)
+func columnsIntBF16(codes, src *byte, factors *float32, n, blockRows, codeStride, srcStride, factorStride, ahead, store int, c *encodeConstants)
 
-// columns4BF16 encodes n tiles of 64 rows and 64 columns of BF16, n > 0, to codes of 4
-// bits that leave transposed: elements times the factor of their column, of which there is
-// a row for each 16·blockRows rows. Strides are in bytes. Elements are finite. Memory ahead
-// bytes further in src is prefetched, unless that is 0. Where stream is not zero, codes of 8
-// bits leave by non-temporal stores to multiples of 64.
+// transposeCodes stores n tiles of 64 rows and 64 columns of codes of 8 bits transposed,
+// n > 0. Strides are in bytes. Store is the bits of a stored code; -8 stores codes of 8 bits by
+// non-temporal stores to multiples of 64.
 //
 //go:noescape
-func columns4BF16(codes, src *byte, factors *float32, n, blockRows, codeStride, srcStride, factorStride, ahead, stream int, c *encodeConstants)
-
-// columnsInt8BF16 encodes n tiles of 64 rows and 64 columns of BF16, n > 0, to codes of 8
-// bits that leave transposed: elements times the factor of their column, of which there is
-// a row for each 16·blockRows rows. Strides are in bytes. Elements are finite. Memory ahead
-// bytes further in src is prefetched, unless that is 0. Where stream is not zero, codes of 8
-// bits leave by non-temporal stores to multiples of 64.
-//
-//go:noescape
-func columnsInt8BF16(codes, src *byte, factors *float32, n, blockRows, codeStride, srcStride, factorStride, ahead, stream int, c *encodeConstants)
+func transposeCodes(codes, src *byte, n, codeStride, srcStride, store int)

@@ -91,6 +91,7 @@ type Func struct {
 	registers         []string // the comment above the function
 	free              []Reg    // general registers not yet taken
 	labels            int
+	routine           bool // called by functions of the same file, with arguments in registers
 	body              strings.Builder
 }
 
@@ -113,6 +114,17 @@ func (f *File) Func(name, doc, params string) *Func {
 	f.funcs = append(f.funcs, fn)
 	return fn
 }
+
+// Routine begins a function that functions of the same file call. It has no Go declaration:
+// arguments and results are in registers, which its notes and doc comment name.
+func (f *File) Routine(name, doc string) *Func {
+	fn := &Func{arch: f.arch, name: name, doc: doc, routine: true}
+	f.funcs = append(f.funcs, fn)
+	return fn
+}
+
+// Call prints a call of a routine. The caller has a frame.
+func (fn *Func) Call(routine *Func) { fn.I("CALL", routine.name+"<>(SB)") }
 
 // sizes lists the parameter types and their sizes in bytes.
 var sizes = map[string]int{
@@ -237,8 +249,12 @@ func (fn *Func) Label(name string) Label {
 // Jump prints a jump: JMP, JNZ, JL, ….
 func (fn *Func) Jump(mnemonic string, to Label) { fmt.Fprintf(&fn.body, "\t%s %s\n", mnemonic, to) }
 
-// Return prints the end of a function.
+// Return prints the end of a function. A routine leaves vector registers as they are.
 func (fn *Func) Return() {
+	if fn.routine {
+		fn.I("RET")
+		return
+	}
 	for _, instruction := range fn.arch.leave {
 		fn.I(instruction)
 	}
@@ -294,9 +310,17 @@ func (f *File) sources() []Source {
 		}
 	}
 	for _, fn := range f.funcs {
-		fmt.Fprintf(&s, "\n// func %s(%s)\n", fn.name, fn.params)
+		if fn.routine {
+			fmt.Fprintf(&s, "\n// %s\n", strings.ReplaceAll(fn.doc, "\n", "\n// "))
+		} else {
+			fmt.Fprintf(&s, "\n// func %s(%s)\n", fn.name, fn.params)
+		}
 		if len(fn.registers) > 0 {
 			fmt.Fprintf(&s, "//\n//\t%s\n", strings.Join(fn.registers, "\n//\t"))
+		}
+		if fn.routine {
+			fmt.Fprintf(&s, "TEXT %s<>(SB), NOSPLIT, $0-0\n%s", fn.name, fn.body.String())
+			continue
 		}
 		flags := "NOSPLIT"
 		if fn.frame > 256 {

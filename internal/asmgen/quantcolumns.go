@@ -2,29 +2,28 @@ package asmgen
 
 import "fmt"
 
-// quantColumns writes the kernels of columnwise copies: the amaxes of columns, and their
-// codes under known factors, which leave transposed. They take tiles of 64 rows and 64
-// columns, 16 rows at a time: four rows at a time become codes of which each dword has one
-// column's (eight rows of codes of 4 bits), and the dwords of a tile are transposed.
+// quantColumns writes the kernels of columnwise copies: the amaxes of columns, their codes
+// under known factors, and the transposition of codes. The last two take tiles of 64 rows and
+// 64 columns. Each four rows become dwords that hold four codes of a column, in a buffer on
+// the stack; a routine transposes the dwords and stores the codes.
 func quantColumns() *File {
 	f := NewFile("quant", "columns")
-	joins := makeJoinTables(f, "columns")
 	tables := columnTables{
-		joinTables: joins,
-		sixes:      sixesTable(f, "columns"),
-		even:       f.Table("columnsEven", indices(func(i int) int { return i % 16 &^ 1 })),
+		joinTables: makeJoinTables(f, "columns"),
 		deal: [2]Sym{
 			f.Table("columnsDeal", words(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30)),
 			f.Table("columnsDealOdd", words(1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31)),
 		},
 	}
+	store := columnStore(f)
 	for _, source := range []int{32, 16} {
 		columnMaxima(f, source)
-		for _, k := range []columns{{packing: packings[8]}, {packing: packings[6]}, {packing: packings[4]}, {packing: packings[8], integer: true}} {
-			k.source, k.tables = source, tables
+		for _, integer := range []bool{false, true} {
+			k := columns{source: source, integer: integer, tables: tables, store: store}
 			k.emitTo(f)
 		}
 	}
+	transposeCodes(f, store)
 	return f
 }
 
@@ -116,76 +115,63 @@ func (p *pool) give(v Vec) { *p = append(pool{v}, *p...) }
 // columnTables are the read-only data of columns.
 type columnTables struct {
 	joinTables
-	sixes Sym
-	even  Sym    // indices of the first byte of words, twice
-	deal  [2]Sym // indices of the even, and of the odd, dwords of two vectors
+	deal [2]Sym // indices of the even, and of the odd, dwords of two vectors
 }
 
-// columns is the kernel of one source and kind of codes. A row of a tile is four vectors
-// of float32: of BF16, the even and the odd elements of 32, twice.
+// columns is the kernel for a source and floating-point or integer codes. A row of a tile is
+// four vectors of float32: of BF16, the even and the odd elements of 32, twice.
 type columns struct {
 	*Func
 	source  int // bits of a source element
-	packing packing
 	integer bool
 	c       constants
 	tables  columnTables
+	store   *Func
 
-	room, from, stride, staged, factors, line, step, n, groups, ahead, further Reg
+	from, stride, staged, factors, n, groups, ahead, further Reg
 }
 
 // Registers of these kernels beside those of the fused ones. Z0 to Z17 hold codes.
 var (
 	zColumnLeast  = Z(20) // 2^(exponent of the smallest normal)
 	zColumnAnchor = Z(31) // 2^(23-m)·(1 + bias·2^-23)
-	zEven         = Z(24)
-	kEven         = K(6) // the second and fourth byte of each dword
 )
 
 const (
 	tileSide    = 64
-	tileColumns = "codes, src *byte, factors *float32, n, blockRows, codeStride, srcStride, factorStride, ahead, stream int, c *encodeConstants"
+	stagedBytes = 16 * tileSide // of the codes of 16 columns
+	tileColumns = "codes, src *byte, factors *float32, n, blockRows, codeStride, srcStride, factorStride, ahead, store int, c *encodeConstants"
+	storeDoc    = `Store is the bits of a stored code; -8 stores codes of 8 bits by
+non-temporal stores to multiples of 64.`
 )
 
-// stagedBytes returns the bytes of the codes of 16 columns, of which those of four
-// rows, or eight of 4 bits, fill a dword.
-func (k *columns) stagedBytes() int {
-	if k.packing.bits == 4 {
-		return 8 * tileSide
-	}
-	return 16 * tileSide
-}
-
-func (k columns) emitTo(f *File) {
-	name := "columns"
+func (k *columns) emitTo(f *File) {
+	name, codes := "columns", "a floating-point format"
 	if k.integer {
-		name += "Int"
+		name, codes = "columnsInt", "INT8"
 	}
-	name = fmt.Sprint(name, k.packing.bits) + sourceSuffix(k.source)
-	k.Func = f.Func(name, fmt.Sprintf(`%s encodes n tiles of 64 rows and 64 columns of %s, n > 0, to codes of %d
-bits that leave transposed: elements times the factor of their column, of which there is
-a row for each 16·blockRows rows. Strides are in bytes. Elements are finite. Memory ahead
-bytes further in src is prefetched, unless that is 0. Where stream is not zero, codes of 8
-bits leave by non-temporal stores to multiples of 64.`,
-		name, sourceName(k.source), k.packing.bits), tileColumns)
-	k.c = constants{k.GP("constants, and anything"), encodeNames}
+	name += sourceSuffix(k.source)
+	k.Func = f.Func(name, fmt.Sprintf(`%s encodes n tiles of 64 rows and 64 columns of %s, n > 0, to codes of
+%s, and stores them transposed: elements times the factor of their column, of
+which there is a row for each 16·blockRows rows. Strides are in bytes. Elements are finite.
+Memory ahead bytes further in src is prefetched, unless that is 0. `+storeDoc,
+		name, sourceName(k.source), codes), tileColumns)
+	k.staged = k.takeStore(k.store)
+	k.c = constants{k.GP("constants"), encodeNames}
 	k.I("MOVQ", k.FP("c"), k.c.base)
 	k.from, k.stride = k.GP("four rows of the source"), k.Arg("srcStride")
-	k.room, k.staged = k.GP("codes of a tile by columns, on the stack at a multiple of 64"), k.GP("those of 16 columns")
-	k.factors, k.line, k.step = k.GP("factors of a row of blocks"), k.GP("a column of codes"), k.GP("bytes between columns")
+	k.factors = k.GP("factors of a row of blocks")
 	k.n, k.groups = k.GP("what is left"), k.GP("16 rows left")
 	blocks := k.GP("16 rows left of a row of blocks")
 	k.ahead, k.further = k.Arg("ahead"), k.GP("ahead, and a row")
 	k.I("LEAQ", k.ahead.At(0).By(k.stride, 1), k.further)
-	k.Frame(4*16*tileSide + 64)
-	k.I("LEAQ", SP.At(63), k.room)
-	k.I("ANDQ", -64, k.room)
+	k.Frame(4*stagedBytes + 64)
 	k.loadConstants()
 
 	tile := k.Label("tile")
 	k.I("MOVQ", k.FP("src"), k.from)
 	k.I("MOVQ", k.FP("factors"), k.factors)
-	k.I("MOVQ", k.room, k.staged)
+	k.toStaged(k.staged)
 	k.I("MOVQ", tileSide/16, k.groups)
 	blockRow := k.Label("blocks")
 	k.I("MOVQ", k.FP("blockRows"), blocks)
@@ -200,7 +186,7 @@ bits leave by non-temporal stores to multiples of 64.`,
 	k.I("ADDQ", k.FP("factorStride"), k.factors)
 	k.Jump("JMP", blockRow)
 	k.Place(done)
-	k.storeColumns()
+	k.storeTile(k.store, k.n, 32/k.source)
 	k.I("ADDQ", tileSide*k.source/8, k.FP("src"))
 	k.I("ADDQ", 4*tileSide, k.FP("factors"))
 	k.I("SUBQ", 1, k.FP("n"))
@@ -210,35 +196,17 @@ bits leave by non-temporal stores to multiples of 64.`,
 
 // loadConstants fills the registers of constants.
 func (k *columns) loadConstants() {
-	t := k.staged
-	broadcast(k.Func, 0xff800000, t, zBinade)
-	broadcast(k.Func, 0xffff0000, t, zUpper)
-	broadcast(k.Func, 0x01010101<<k.packing.sign, t, zSign)
+	broadcast(k.Func, 0xff800000, k.staged, zBinade)
+	broadcast(k.Func, 0xffff0000, k.staged, zUpper)
+	k.I("VPBROADCASTD", k.c.At("sign"), zSign)
 	k.I("VPBROADCASTD", k.c.At("limit"), zLimit)
 	k.I("VPBROADCASTD", k.c.At("least"), zColumnLeast)
 	k.I("VPBROADCASTD", k.c.At("anchor"), zColumnAnchor)
-	k.loadJoin(k.tables.joinTables, k.source, k.c, t)
-	switch k.packing.bits {
-	case 6:
-		broadcast(k.Func, 0x40014001, t, zJoin)  // bytes times 1, 64
-		broadcast(k.Func, 0x10000001, t, zJoin2) // words times 1, 4096
-		k.I("VMOVDQU64", k.tables.sixes, zSixes)
-		k.I("MOVQ", "$0x0000ffffffffffff", t)
-		k.I("KMOVQ", t, kSixes)
-	case 4:
-		broadcast(k.Func, 0x10011001, t, zJoin)
-		k.I("VMOVDQU64", k.tables.even, zEven)
-		k.I("KNOTQ", kOdd, kEven)
-	}
+	k.loadJoin(k.tables.joinTables, k.source, k.c, k.staged)
 }
 
 // factor returns the register of the factors of vector q of a row.
-func (k *columns) factor(q int) Vec {
-	if k.packing.bits == 4 {
-		return [...]Vec{Z(17), Z(21), Z(22), Z(27)}[q]
-	}
-	return Z(14 + q)
-}
+func (k *columns) factor(q int) Vec { return Z(14 + q) }
 
 // loadFactors loads the factors of a row of blocks: those of BF16 in the order of its
 // vectors, those of integers times the steps in 1.
@@ -258,62 +226,13 @@ func (k *columns) loadFactors() {
 	}
 }
 
-// encodeSixteen encodes 16 rows.
+// encodeSixteen encodes 16 rows, four at a time.
 func (k *columns) encodeSixteen() {
-	groups := []int{0}
-	if k.packing.bits == 4 { // these give the first and third byte, and the second and fourth
-		groups = []int{0, 2}
-	}
-	k.I("MOVQ", 16/(4*len(groups)), k.n)
+	k.I("MOVQ", 4, k.n)
 	loop := k.Label("encode")
 	p := newPool(14)
-	if k.packing.bits == 4 {
-		p = newPool(17)
-	}
-	var held [4]Vec // of codes of 4 bits, those of the first group
-	at := 0         // the row that from is at
-	for g, first := range groups {
-		for q, v := range k.encodeRows(p, [2]int{first, first + 2*len(groups)}, &at) {
-			switch {
-			case k.packing.bits == 8:
-			case k.packing.bits == 6:
-				joinSixes(k, v)
-			case g == 0:
-				k.I("VPMADDUBSW", zJoin, v, v)
-				held[q] = v
-				continue
-			default:
-				k.I("VPMADDUBSW", zJoin, v, v)
-				k.I("VPSHUFB", zEven, v, kEven, held[q])
-				p.give(v)
-				v = held[q]
-			}
-			k.I("VMOVDQA64", v, k.staged.At(k.stagedBytes()*q))
-			p.give(v)
-		}
-	}
-	k.moveTo(4*len(groups), &at)
-	k.I("ADDQ", 64, k.staged)
-	k.I("SUBQ", 1, k.n)
-	k.Jump("JNZ", loop)
-}
-
-// moveTo moves from to a row.
-func (k *columns) moveTo(row int, at *int) {
-	for ; *at > row; *at-- {
-		k.I("SUBQ", k.stride, k.from)
-	}
-	if n := row - *at; n > 0 {
-		k.I("LEAQ", k.from.At(0).By(k.stride, n), k.from)
-	}
-	*at = row
-}
-
-// encodeRows returns the codes of two pairs of rows, as four dwords of each 16 columns.
-func (k *columns) encodeRows(p *pool, starts [2]int, at *int) (codes [4]Vec) {
 	var pairs [2][4]Vec // the codes of two rows, and their signs
-	for i, start := range starts {
-		k.moveTo(start, at)
+	for i := range pairs {
 		k.prefetch()
 		for r, from := range []Mem{k.from.At(0), k.from.At(0).By(k.stride, 1)} {
 			for q := range 4 {
@@ -327,11 +246,16 @@ func (k *columns) encodeRows(p *pool, starts [2]int, at *int) (codes [4]Vec) {
 				pairs[i][q] = x
 			}
 		}
+		k.I("LEAQ", k.from.At(0).By(k.stride, 2), k.from)
 	}
-	for q := range codes {
-		codes[q] = k.join(pairs[0][q], pairs[1][q], p)
+	for q := range 4 {
+		v := k.join(pairs[0][q], pairs[1][q], p)
+		k.I("VMOVDQA64", v, k.staged.At(stagedBytes*q))
+		p.give(v)
 	}
-	return codes
+	k.I("ADDQ", 64, k.staged)
+	k.I("SUBQ", 1, k.n)
+	k.Jump("JNZ", loop)
 }
 
 // prefetch prefetches two rows, unless ahead is zero.
