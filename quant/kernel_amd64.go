@@ -258,10 +258,19 @@ var transposeKernels = []transposeKernel{
 	}},
 }
 
-var pairKernels = []pairKernel{
-	{cpu.AVX512, func(dst, src []byte, dstStride, srcStride, n int) {
-		transposeWords(&dst[0], &src[0], dstStride, srcStride, n)
-	}},
+var codesKernels = []codesKernel{
+	{cpu.AVX512, 1, codesBy(transposeCodes)},
+	{cpu.AVX512, 2, codesBy(transposeWords)},
+}
+
+func codesBy(kernel func(codes, src *byte, n, codeStride, srcStride, store int)) func([]byte, []byte, int, int, int, bool) {
+	return func(dst, src []byte, n, dstStride, srcStride int, stream bool) {
+		store := 8
+		if stream {
+			store = -8
+		}
+		kernel(&dst[0], &src[0], n, dstStride, srcStride, store)
+	}
 }
 
 var decodeKernels = []decodeKernel{

@@ -19,7 +19,7 @@ var (
 	hadamardKernels  []hadamardKernel
 	spreadKernels    []spreadKernel
 	transposeKernels []transposeKernel
-	pairKernels      []pairKernel
+	codesKernels     []codesKernel
 )
 
 var amaxKernels = []amaxKernel{amaxNEON(false, 4, amaxesNEON), amaxNEON(true, 2, amaxesBF16NEON)}

@@ -17,7 +17,7 @@ var (
 	decodeKernels    []decodeKernel
 	spreadKernels    []spreadKernel
 	transposeKernels []transposeKernel
-	pairKernels      []pairKernel
+	codesKernels     []codesKernel
 )
 
 func fence() {}

@@ -302,20 +302,22 @@ func testTransposeRow(k *transposeKernel, f *fences, r *rand.Rand) {
 	}
 }
 
-func testPairRow(k *pairKernel, f *fences, r *rand.Rand) {
-	const size = 2
+// testCodesRow: tiles beside each other, in rows that have gaps between them or none.
+func testCodesRow(k *codesKernel, f *fences, r *rand.Rand) {
+	side := cacheLine / k.size
 	for _, n := range []int{1, 2, 3} {
 		for _, gap := range []int{0, 5} {
-			rows, cols := n*pairSize, pairSize
-			srcStride, dstStride := size*(cols+gap), size*(rows+gap)
-			src, dst := f.bytes((rows-1)*srcStride+size*cols), f.bytes((cols-1)*dstStride+size*rows)
+			cols := n * side
+			srcStride, dstStride := k.size*(cols+gap), k.size*(side+gap)
+			src, dst := f.bytes((side-1)*srcStride+k.size*cols), f.bytes((cols-1)*dstStride+k.size*side)
 			for i := range src {
 				src[i] = byte(r.Uint32())
 			}
-			k.transpose(dst, src, dstStride, srcStride, n)
-			for i := range rows {
+			k.transpose(dst, src, n, dstStride, srcStride, gap == 0 && isAligned(dst))
+			fence()
+			for i := range side {
 				for j := range cols {
-					requireBytes(f, "an element", dst[j*dstStride+size*i:][:size], src[i*srcStride+size*j:][:size])
+					requireBytes(f, "an element", dst[j*dstStride+k.size*i:][:k.size], src[i*srcStride+k.size*j:][:k.size])
 				}
 			}
 		}

@@ -33,7 +33,7 @@ func kernelTables() map[string][]rowTest {
 		"decodeKernels":    rowTests(decodeKernels, testDecodeRow),
 		"amaxKernels":      rowTests(amaxKernels, testAmaxRow),
 		"spreadKernels":    rowTests(spreadKernels, testSpreadRow),
-		"pairKernels":      rowTests(pairKernels, testPairRow),
+		"codesKernels":     rowTests(codesKernels, testCodesRow),
 		"transposeKernels": rowTests(transposeKernels, testTransposeRow),
 		"columnKernels":    rowTests(columnKernels, testColumnRow),
 		"scaleKernels":     rowTests(scaleKernels, testScaleRow),

@@ -185,17 +185,15 @@ type transposeKernel struct {
 	transpose func(dst, src []float32, dstStride, srcStride, n int)
 }
 
-// A pairKernel is the same of pairSize·n rows and pairSize columns of elements of two
-// bytes, with strides in bytes. Twin: transposeTiles.
-type pairKernel struct {
+// A codesKernel transposes n tiles, which are side by side in src, of cacheLine/size rows and
+// columns of codes of size bytes. Strides are in bytes. Twin: transposeTiles.
+type codesKernel struct {
 	tier      cpu.Tier
-	transpose func(dst, src []byte, dstStride, srcStride, n int)
+	size      int
+	transpose func(dst, src []byte, n, dstStride, srcStride int, stream bool)
 }
 
-const (
-	transposeSize = 16
-	pairSize      = 32
-)
+const transposeSize = 16
 
 // first returns the first row of a table for which serves is true, or nil.
 func first[K any](table []K, serves func(*K) bool) *K {

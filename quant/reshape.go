@@ -116,21 +116,27 @@ func (t *Tensor) Transpose() (*Tensor, error) {
 	r := newTensor(t.Format, t.Direction, t.Cols(), t.Rows())
 	r.Global, r.Amax = t.Global, t.Amax
 	if size := t.Format.Element.StoredBits() / 8; size > 0 {
-		transposeBytes(r.Codes, t.Codes, t.StoredRows(), t.StoredCols(), r.RowBytes(), t.RowBytes(), size)
+		transposeBytes(r.Codes, t.Codes, t.StoredRows(), t.StoredCols(), r.RowBytes(), t.RowBytes(), size, false)
 	} else {
 		t.transposeBits(r)
 	}
-	rows, cols := r.ScaleShape()
+	r.setTransposedScales(t)
+	return r, nil
+}
+
+// setTransposedScales sets the scales of t to those of a transpose, of as many rows of
+// blocks as t has columns of them.
+func (t *Tensor) setTransposedScales(of *Tensor) {
+	rows, cols := t.ScaleShape()
 	for i := range rows {
 		for j := range cols {
 			if t.Scales32 != nil {
-				r.Scales32[i*cols+j] = t.Scales32[j*rows+i]
+				t.Scales32[i*cols+j] = of.Scales32[j*rows+i]
 			} else {
-				r.Scales[i*cols+j] = t.Scales[j*rows+i]
+				t.Scales[i*cols+j] = of.Scales[j*rows+i]
 			}
 		}
 	}
-	return r, nil
 }
 
 // transposeBits sets the codes of r, of less than a byte, to those of the transpose
@@ -148,7 +154,7 @@ func (t *Tensor) transposeBits(r *Tensor) {
 			element.Split(codes[l*n:(l+1)*n], t.row(l)[from:to])
 		}
 		n1 := min(together, t.StoredCols()-c0)
-		transposeBytes(columns, codes, t.StoredRows(), n1, width, n, 1)
+		transposeBytes(columns, codes, t.StoredRows(), n1, width, n, 1, false)
 		for c := range n1 {
 			element.Join(r.row(c0+c), columns[c*width:(c+1)*width])
 		}

@@ -1,10 +1,6 @@
 package quant
 
-import (
-	"encoding/binary"
-
-	"github.com/microscale-go/microscale/internal/cpu"
-)
+import "encoding/binary"
 
 // transposeTile is the rows and columns that transposeBytes transposes at a time, in a
 // scratch buffer: rows whose distance is a power of two share few cache sets, so that each is
@@ -12,43 +8,24 @@ import (
 const transposeTile = 64
 
 // transposeBytes sets dst to the transpose of src, rows × cols elements of size
-// bytes, at most 4. Strides are in bytes.
-func transposeBytes(dst, src []byte, rows, cols, dstStride, srcStride, size int) {
-	if size == 2 {
-		transposePairs(dst, src, rows, cols, dstStride, srcStride)
-		return
+// bytes, at most 4. Strides are in bytes. With stream, whole cache lines of dst, whose rows
+// begin with one, are written by non-temporal stores.
+func transposeBytes(dst, src []byte, rows, cols, dstStride, srcStride, size int, stream bool) {
+	k := first(codesKernels, func(k *codesKernel) bool { return has(k.tier) && k.size == size })
+	side := cacheLine / size
+	down, right := rows/side*side, cols/side*side
+	if k == nil || right == 0 {
+		down = 0
 	}
-	transposeTiles(dst, src, rows, cols, dstStride, srcStride, size)
-}
-
-// transposePairs is transposeBytes of elements of two bytes.
-func transposePairs(dst, src []byte, rows, cols, dstStride, srcStride int) {
-	const size = 2
-	down, right := rows/pairSize*pairSize, cols/pairSize*pairSize
-	kernel := pairsBy()
-	if kernel == nil || down == 0 || right == 0 {
-		transposeTiles(dst, src, rows, cols, dstStride, srcStride, size)
-		return
+	for r := 0; r < down; r += side {
+		k.transpose(dst[r*size:], src[r*srcStride:], right/side, dstStride, srcStride, stream)
 	}
-	for c := 0; c < right; c += pairSize {
-		kernel(dst[c*dstStride:], src[c*size:], dstStride, srcStride, down/pairSize)
-	}
-	if right < cols {
-		transposeTiles(dst[right*dstStride:], src[right*size:], rows, cols-right, dstStride, srcStride, size)
+	if down > 0 && right < cols {
+		transposeTiles(dst[right*dstStride:], src[right*size:], down, cols-right, dstStride, srcStride, size)
 	}
 	if down < rows {
-		transposeTiles(dst[down*size:], src[down*srcStride:], rows-down, right, dstStride, srcStride, size)
+		transposeTiles(dst[down*size:], src[down*srcStride:], rows-down, cols, dstStride, srcStride, size)
 	}
-}
-
-// pairsBy returns the kernel for elements of two bytes, or nil.
-func pairsBy() func(dst, src []byte, dstStride, srcStride, n int) {
-	for _, k := range pairKernels {
-		if k.tier <= cpu.Best() {
-			return k.transpose
-		}
-	}
-	return nil
 }
 
 // transposeTiles is the plain Go twin of transposeBytes.

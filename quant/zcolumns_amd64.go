@@ -52,9 +52,20 @@ func columnsBF16(codes, src *byte, factors *float32, n, blockRows, codeStride, s
 //go:noescape
 func columnsIntBF16(codes, src *byte, factors *float32, n, blockRows, codeStride, srcStride, factorStride, ahead, store int, c *encodeConstants)
 
-// transposeCodes stores n tiles of 64 rows and 64 columns of codes of 8 bits transposed,
-// n > 0. Strides are in bytes. Store is the bits of a stored code; -8 stores codes of 8 bits by
-// non-temporal stores to multiples of 64.
+// transposeCodes stores n tiles of 64 rows and 64 columns of codes of 1 bytes transposed,
+// n > 0. Strides are in bytes. Store is 8; -8 stores by non-temporal stores to multiples of 64.
 //
 //go:noescape
 func transposeCodes(codes, src *byte, n, codeStride, srcStride, store int)
+
+// transposeWords stores n tiles of 32 rows and 32 columns of codes of 2 bytes transposed,
+// n > 0. Strides are in bytes. Store is 8; -8 stores by non-temporal stores to multiples of 64.
+//
+//go:noescape
+func transposeWords(codes, src *byte, n, codeStride, srcStride, store int)
+
+// transpose512 sets dst[j][i] to src[i][j], i < 16·n, j < 16, n > 0. Strides are in
+// bytes.
+//
+//go:noescape
+func transpose512(dst, src *float32, dstStride, srcStride, n int)

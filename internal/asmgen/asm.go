@@ -118,7 +118,7 @@ func (f *File) Func(name, doc, params string) *Func {
 // Routine begins a function that functions of the same file call. It has no Go declaration:
 // arguments and results are in registers, which its notes and doc comment name.
 func (f *File) Routine(name, doc string) *Func {
-	fn := &Func{arch: f.arch, name: name, doc: doc, routine: true}
+	fn := &Func{arch: f.arch, name: name, doc: doc, routine: true, free: append([]Reg(nil), f.arch.generals...)}
 	f.funcs = append(f.funcs, fn)
 	return fn
 }

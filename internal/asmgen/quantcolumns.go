@@ -3,9 +3,9 @@ package asmgen
 import "fmt"
 
 // quantColumns writes the kernels of columnwise copies: the amaxes of columns, their codes
-// under known factors, and the transposition of codes. The last two take tiles of 64 rows and
-// 64 columns. Each four rows become dwords that hold four codes of a column, in a buffer on
-// the stack; a routine transposes the dwords and stores the codes.
+// under known factors, and transpositions. Codes are of tiles of 64 rows and 64 columns. Each
+// four rows become dwords that hold four codes of a column, in a buffer on the stack (they are
+// staged); a routine transposes the dwords and stores the columns (quanttranspose.go).
 func quantColumns() *File {
 	f := NewFile("quant", "columns")
 	tables := columnTables{
@@ -24,6 +24,7 @@ func quantColumns() *File {
 		}
 	}
 	transposeCodes(f, store)
+	transposeFloats(f, store)
 	return f
 }
 
@@ -156,7 +157,8 @@ func (k *columns) emitTo(f *File) {
 which there is a row for each 16·blockRows rows. Strides are in bytes. Elements are finite.
 Memory ahead bytes further in src is prefetched, unless that is 0. `+storeDoc,
 		name, sourceName(k.source), codes), tileColumns)
-	k.staged = k.takeStore(k.store)
+	args := k.takeStore()
+	k.staged = args.src
 	k.c = constants{k.GP("constants"), encodeNames}
 	k.I("MOVQ", k.FP("c"), k.c.base)
 	k.from, k.stride = k.GP("four rows of the source"), k.Arg("srcStride")
@@ -186,7 +188,7 @@ Memory ahead bytes further in src is prefetched, unless that is 0. `+storeDoc,
 	k.I("ADDQ", k.FP("factorStride"), k.factors)
 	k.Jump("JMP", blockRow)
 	k.Place(done)
-	k.storeTile(k.store, k.n, 32/k.source)
+	k.storeTile(args, k.store, k.n, 4, 32/k.source)
 	k.I("ADDQ", tileSide*k.source/8, k.FP("src"))
 	k.I("ADDQ", 4*tileSide, k.FP("factors"))
 	k.I("SUBQ", 1, k.FP("n"))
