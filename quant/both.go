@@ -59,3 +59,24 @@ func shareAmax(x source, r, c *Copy) {
 func (c *Copy) findsAmax() bool {
 	return c.Quantizer.Format.NeedsAmax() && !c.Quantizer.Hadamard && c.With.Amax == nil
 }
+
+// transposes reports whether o, a columnwise copy, is the transpose of a rowwise one: where
+// blocks are square, and both are made in the same way.
+func (o *output) transposes(row *output) bool {
+	q := o.q
+	return q.Format.Square() && *q == *row.q && q.Format.Element.StoredBits() == 8 && !q.Hadamard && q.Search == NoSearch &&
+		o.whole == row.whole && o.global == row.global && o.with.Random == row.with.Random && o.with.FirstRow == row.with.FirstRow
+}
+
+// transposeTile stores rows [r0, r1) of columns [c0, c1) from the codes of the rowwise copy,
+// with the zeros that fill up the last blocks.
+func (o *output) transposeTile(row *output, r0, r1, c0, c1 int) {
+	dst := o.codesAt(c0, r0)
+	stream := o.stream && isAligned(dst) && o.t.RowBytes()%cacheLine == 0
+	transposeBytes(dst, row.codesAt(r0, c0), r1-r0, c1-c0, o.t.RowBytes(), row.t.RowBytes(), 1, stream)
+	if r1 == o.t.StoredCols() {
+		for c := c0; c < c1; c++ {
+			clear(o.t.row(c)[r1:])
+		}
+	}
+}

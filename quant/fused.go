@@ -8,7 +8,8 @@ import "github.com/microscale-go/microscale/internal/memory"
 // quantized by the reference implementation.
 
 const (
-	fusedAhead = 4096    // bytes of the source that a fused kernel prefetches ahead
+	fusedAhead = 4 << 10 // bytes of the source that a fused kernel prefetches ahead
+	rowsAhead  = 8 << 10 // the same where it takes parts of rows, about
 	codesAhead = 1024    // the same of codes
 	edgeBytes  = 8 << 10 // of the source, about, in partial groups that are quantized together
 	flagged    = 1<<32 - 1
@@ -44,7 +45,7 @@ func (w *worker) fusedGroups(o *output, call *fusedCall, x source, block, groups
 		ahead: fusedAhead, codeAhead: codesAhead, stream: o.streams(codes, rows),
 	}
 	if bytes := cols * x.elementBytes(); rows > 1 {
-		t.ahead = ceilDiv(fusedAhead, bytes) * x.strideBytes()
+		t.ahead = ceilDiv(rowsAhead, bytes) * x.strideBytes()
 		t.codeAhead = o.t.RowBytes()
 	}
 	amax := call.quantize(t)

@@ -29,7 +29,7 @@ const (
 	streamBytes   = 4 << 20   // the smallest source whose codes leave by non-temporal stores
 	rowTileBytes  = 128 << 10 // of the source in a tile that is read by rows
 	tileBytes     = 256 << 10 // in one whose blocks extend over rows, or of a columnwise copy: it stays in the second-level cache
-	tileRows      = 128       // of a tile of a columnwise copy, at least: that many codes of 4 bits fill a cache line
+	tileRows      = 128       // of a tile of a columnwise copy, at least
 	tileSide      = 64        // rows and columns that a columnKernel takes
 	loadBytes     = 64 << 10  // of the transposed rows in scratch, about
 )
@@ -128,6 +128,7 @@ type pipeline struct {
 	x          source
 	outputs    [2]*output // by direction; nil where it is not asked for
 	rows, cols int        // of a tile
+	transposes bool       // the columnwise copy is the transpose of the rowwise one
 }
 
 // quantize makes the copies that are not nil. They share the reads of the matrix unless
@@ -139,6 +140,9 @@ func quantize(x source, row, col *output, threads int) {
 		return
 	}
 	p := &pipeline{x: x, outputs: [2]*output{row, col}}
+	if p.transposes = row != nil && col != nil && col.transposes(row); p.transposes {
+		row.stream = false // its codes are read again
+	}
 	if rows, cols := x.shape(); rows > 0 && cols > 0 {
 		p.plan()
 		if p.prescales(row) || p.prescales(col) {
@@ -147,6 +151,10 @@ func quantize(x source, row, col *output, threads int) {
 			p.prescale(w, threads)
 		}
 		p.walk(threads)
+	}
+	if p.transposes {
+		col.t.setTransposedScales(row.t)
+		col.seen.Store(row.seen.Load())
 	}
 	for _, o := range p.outputs {
 		if o != nil {
@@ -166,38 +174,53 @@ func (o *output) needsWholeRows() bool {
 	return b.Rows == 0 || b.Cols == 0 && (b.Rows > 1 || o.q.Search != NoSearch || o.q.Hadamard)
 }
 
-// plan chooses tiles that hold whole blocks of the copies, and few enough bytes for a cache.
+// plan chooses tiles that hold whole blocks of the copies, and fit in a cache.
 func (p *pipeline) plan() {
+	if p.outputs[Columnwise] == nil {
+		p.planRows(p.outputs[Rowwise])
+	} else {
+		p.planColumns(p.outputs[Rowwise], p.outputs[Columnwise])
+	}
+}
+
+// planRows is plan of a rowwise copy alone.
+func (p *pipeline) planRows(row *output) {
 	rows, cols := p.x.shape()
-	size := p.x.elementBytes()
-	row, col := p.outputs[Rowwise], p.outputs[Columnwise]
-	if col == nil {
-		block := row.q.Format.Block
-		if row.q.Format.PerTensor() || !row.q.Format.Scaled() {
-			block = Shape{1, 0}
-		}
-		p.rows, p.cols = block.Rows, cols
-		switch {
-		case block.Rows == 0:
-			p.rows = rows
-		case block.Rows > 1 && block.Cols > 0: // so that a band of rows stays in the cache
-			p.cols = max(1, tileBytes/(size*block.Rows*block.Cols)) * block.Cols
-		default:
-			p.rows = max(1, rowTileBytes/(size*cols*block.Rows)) * block.Rows
-		}
-		return
+	size, block := p.x.elementBytes(), row.q.Format.Block
+	if row.q.Format.PerTensor() || !row.q.Format.Scaled() {
+		block = Shape{1, 0}
 	}
-	down, right := tileSide, tileSide
+	p.rows, p.cols = block.Rows, cols
+	switch {
+	case block.Rows == 0:
+		p.rows = rows
+	case block.Rows > 1 && block.Cols > 0: // part of a row of blocks
+		p.cols = max(1, tileBytes/(size*block.Rows*block.Cols)) * block.Cols
+	default:
+		p.rows = max(1, rowTileBytes/(size*cols*block.Rows)) * block.Rows
+	}
+}
+
+// planColumns is plan of a columnwise copy, and a rowwise one unless that is nil. The codes of
+// a column of a tile are whole cache lines.
+func (p *pipeline) planColumns(row, col *output) {
+	rows, cols := p.x.shape()
+	bits, block := col.q.Format.Element.StoredBits(), col.q.Format.Block
+	down := leastCommon(leastCommon(8*cacheLine, bits)/bits, tileSide)
+	down, right := leastCommon(down, block.Cols), leastCommon(tileSide, block.Rows)
 	if row != nil {
-		down, right = leastCommon(down, row.q.Format.Block.Rows), leastCommon(right, row.q.Format.Block.Cols)
+		block := row.q.Format.Block
+		down, right = leastCommon(down, block.Rows), leastCommon(right, block.Cols)
+		if call := row.fused[index(p.x.isRaw)]; call != nil {
+			right = leastCommon(right, call.group*block.Cols)
+		}
 	}
-	down, right = leastCommon(down, col.q.Format.Block.Cols), leastCommon(right, col.q.Format.Block.Rows)
 	p.rows = ceilDiv(tileRows, down) * down
 	if col.needsWholeRows() {
 		p.rows = rows
 	}
-	p.cols = max(1, tileBytes/(size*p.rows)/right) * right
-	if col.needsWholeRows() && col.q.Format.Block.Rows == 0 {
+	p.cols = max(1, tileBytes/(p.x.elementBytes()*p.rows)/right) * right
+	if col.needsWholeRows() && block.Rows == 0 {
 		p.cols = cols
 	}
 }
@@ -262,7 +285,11 @@ func (w *worker) tile(p *pipeline, r0, r1, c0, c1 int) {
 		w.rows(o, x, r0, c0)
 	}
 	o := p.outputs[Columnwise]
-	if o == nil {
+	switch {
+	case o == nil:
+		return
+	case p.transposes:
+		o.transposeTile(p.outputs[Rowwise], r0, r1, c0, c1)
 		return
 	}
 	if o.columns != nil {
