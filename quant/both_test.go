@@ -114,9 +114,9 @@ func specified(t *testing.T, q Quantizer, x source, d Direction, with With) *Ten
 	return must(t)(q.Reference(x.dense, d, with))
 }
 
-// TestBothPairs: copies by different quantizers, of everything that a quantizer can be
-// asked for, are those of all lines at once; again into the same tensors; and the scales
-// of each line are handed over once.
+// TestBothPairs makes copies by pairs of quantizers of every kind, twice into the same tensors,
+// and compares them with the reference. It checks that the scales of each row are handed over
+// once.
 func TestBothPairs(t *testing.T) {
 	odd, whole, several, otherElement := MXFP4, MXFP8, FP8Row, FP8Vec128
 	odd.Name, odd.Block = "e2m1 in 48s", Shape{1, 48}
@@ -126,6 +126,7 @@ func TestBothPairs(t *testing.T) {
 	amax, inverse := float32(3), float32(20)
 	random := &Stream{Seed: 7, Step: 3, Tensor: 5}
 	drawn := With{Random: random, FirstRow: 36}
+	later, other := With{Random: random, FirstRow: 37}, With{Random: &Stream{Seed: 8}, FirstRow: 36}
 	r := rand.New(rand.NewPCG(23, 24))
 	for i, pair := range [][2]Copy{
 		{{Quantizer{Format: MXFP8}, With{}}, {Quantizer{Format: NVFP4}, With{}}},
@@ -148,6 +149,12 @@ func TestBothPairs(t *testing.T) {
 		{{Quantizer{Format: FP8Row}, With{}}, {Quantizer{Format: FP8Vec128, PowerOfTwo: true}, With{}}},
 		{{Quantizer{Format: FP8Tensor}, With{Inverse: &inverse}}, {Quantizer{Format: FP8Tensor}, With{Amax: &amax}}},
 		{{Quantizer{Format: FP8Vec128}, With{}}, {Quantizer{Format: otherElement}, With{}}},
+		{{Quantizer{Format: FP8Block}, With{}}, {Quantizer{Format: FP8Block}, With{}}},
+		{{Quantizer{Format: FP8Block, Hadamard: true}, With{}}, {Quantizer{Format: FP8Block, Hadamard: true}, With{}}},
+		{{Quantizer{Format: FP8Tensor}, With{Inverse: &inverse}}, {Quantizer{Format: FP8Tensor}, With{Inverse: &amax}}},
+		{{Quantizer{Format: MXFP8x32, Rounding: format.Stochastic}, drawn}, {Quantizer{Format: MXFP8x32, Rounding: format.Stochastic}, drawn}},
+		{{Quantizer{Format: MXFP8x32, Rounding: format.Stochastic}, drawn}, {Quantizer{Format: MXFP8x32, Rounding: format.Stochastic}, later}},
+		{{Quantizer{Format: MXFP8x32, Rounding: format.Stochastic}, drawn}, {Quantizer{Format: MXFP8x32, Rounding: format.Stochastic}, other}},
 	} {
 		t.Run(fmt.Sprintf("rowwise=%s/columnwise=%s/%d", pair[0].Quantizer.Format, pair[1].Quantizer.Format, i), func(t *testing.T) {
 			for s, shape := range [][2]int{{16, 16}, {133, 39}, {144, 1040}, {80, 144}} {
