@@ -236,7 +236,7 @@ func TestQuantize(t *testing.T) {
 			if _, err := inMemory.Quantize(quant.Quantizer{Format: f}, false, 1); err == nil {
 				t.Error("Quantize of a quantized model: got no error")
 			}
-			if scales := inMemory.layers[1].down.frozen.parts[0].weight.Scales; scales != nil {
+			if scales := inMemory.layers[1].mlp.down.frozen.parts[0].weight.Scales; scales != nil {
 				scales[0] = byte(f.Scale.Encode(float32(math.NaN())))
 				tokens, _ := text(2, 32)
 				if _, err := inMemory.Infer(scope(t, "bf16"), tokens, 2); err == nil || !strings.Contains(err.Error(), "model.layers.1.mlp.down_proj: gemm: row 0: the ") {
@@ -291,9 +291,16 @@ func TestLoadErrors(t *testing.T) {
 		file     func(dir string) error
 		complain string
 	}{
-		{name: "model_type", config: func(c map[string]any) { c["model_type"] = "qwen2" }, complain: `model_type "qwen2" is not supported`},
+		{name: "model_type", config: func(c map[string]any) { c["model_type"] = "gpt2" }, complain: `model_type "gpt2" is not supported`},
+		{name: "another", config: func(c map[string]any) { c["model_type"] = "qwen2" }, complain: "LlamaForCausalLM is not supported: want Qwen2ForCausalLM"},
+		{name: "key", config: func(c map[string]any) { c["secret_multiplier"] = 2 }, complain: `the key "secret_multiplier", with the value 2, is not known for llama`},
+		{name: "window", config: func(c map[string]any) { c["sliding_window"] = 16 }, complain: `"sliding_window"`},
+		{name: "rope_key", config: func(c map[string]any) {
+			c["rope_scaling"] = map[string]any{"rope_type": "linear", "factor": 2, "turn": 1}
+		}, complain: `rope_scaling: unknown field "turn"`},
+		{name: "null", config: func(c map[string]any) { c["secret_multiplier"], c["vocab_size"] = nil, "many" }, complain: "vocab_size"},
 		{name: "architectures", config: func(c map[string]any) { c["architectures"] = []string{"LlamaForSequenceClassification"} }, complain: "LlamaForSequenceClassification"},
-		{name: "bias", config: func(c map[string]any) { c["attention_bias"] = true }, complain: "biases"},
+		{name: "bias", config: func(c map[string]any) { c["attention_bias"] = true }, complain: "self_attn.q_proj.bias is missing, want shape [128]"},
 		{name: "rope", config: func(c map[string]any) { c["rope_scaling"] = map[string]any{"rope_type": "llama3"} }, complain: "rope_scaling"},
 		{name: "activation", config: func(c map[string]any) { c["hidden_act"] = "gelu" }, complain: "gelu"},
 		{name: "heads", config: func(c map[string]any) { c["num_key_value_heads"] = 3 }, complain: "num_key_value_heads"},

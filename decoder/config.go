@@ -4,8 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
 )
 
 // Config is the architecture of a model, with the names of Hugging Face's LlamaConfig. Zero fields
@@ -121,7 +119,7 @@ func (c Config) Parameters() int {
 	return n
 }
 
-// published is a config.json: Config and the other fields of transformers' LlamaConfig.
+// published is the config.json of a saved model: Config and the other fields of transformers' LlamaConfig.
 type published struct {
 	Architectures []string `json:"architectures"`
 	ModelType     string   `json:"model_type"`
@@ -130,66 +128,22 @@ type published struct {
 	AttentionBias bool            `json:"attention_bias"`
 	MLPBias       bool            `json:"mlp_bias"`
 	RopeScaling   json.RawMessage `json:"rope_scaling"`
-	// RopeParameters holds rope_theta and rope_scaling in files of transformers 5.
-	RopeParameters *ropeParameters `json:"rope_parameters,omitempty"`
-	BOS            *int            `json:"bos_token_id"`
-	EOS            *int            `json:"eos_token_id"`
-	TorchDtype     string          `json:"torch_dtype,omitempty"`
+	BOS           *int            `json:"bos_token_id"`
+	EOS           *int            `json:"eos_token_id"`
+	TorchDtype    string          `json:"torch_dtype,omitempty"`
 }
 
-type ropeParameters struct {
-	RopeTheta float64 `json:"rope_theta"`
-	RopeType  string  `json:"rope_type"`
-}
-
-const (
-	modelType    = "llama"
-	architecture = "LlamaForCausalLM"
-)
+// trainedFamily is the row of the models that this package trains and saves.
+var trainedFamily = &families[0]
 
 // marshal returns the config.json of a model with weights of the given dtype.
 func (c Config) marshal(torchDtype string) ([]byte, error) {
 	data, err := json.MarshalIndent(published{
-		Architectures: []string{architecture}, ModelType: modelType, Config: c, HiddenAct: "silu",
+		Architectures: []string{trainedFamily.class}, ModelType: trainedFamily.types[0], Config: c, HiddenAct: "silu",
 		RopeScaling: json.RawMessage("null"), TorchDtype: torchDtype,
 	}, "", "  ")
 	return append(data, '\n'), err
 }
 
-// parseConfig parses a config.json. An architecture that this package does not compute is an error
-// that matches errors.ErrUnsupported.
-func parseConfig(data []byte) (Config, error) {
-	p := published{HiddenAct: "silu"}
-	if err := json.Unmarshal(data, &p); err != nil {
-		return Config{}, fmt.Errorf("config.json: %w", err)
-	}
-	fail := func(format string, args ...any) (Config, error) {
-		return Config{}, unsupported{fmt.Errorf("config.json: "+format, args...)}
-	}
-	ropeType := ""
-	if r := p.RopeParameters; r != nil {
-		p.RopeTheta, ropeType = r.RopeTheta, r.RopeType
-	}
-	switch {
-	case p.ModelType != modelType:
-		return fail("model_type %q is not supported: want %q", p.ModelType, modelType)
-	case len(p.Architectures) > 0 && !slices.Contains(p.Architectures, architecture):
-		return fail("architecture %s is not supported: want %s", strings.Join(p.Architectures, ", "), architecture)
-	case ropeType != "" && ropeType != "default":
-		return fail("rope_type %q is not supported: want \"default\"", ropeType)
-	case p.HiddenAct != "silu":
-		return fail("hidden_act %q is not supported: want \"silu\"", p.HiddenAct)
-	case p.AttentionBias || p.MLPBias:
-		return fail("linear layers with biases (attention_bias, mlp_bias) are not supported")
-	case len(p.RopeScaling) > 0 && string(p.RopeScaling) != "null":
-		return fail("rope_scaling is not supported")
-	}
-	if p.Microscale.Vocabulary == "" {
-		p.Microscale.Vocabulary = tokenizer
-	}
-	c := p.Config.WithDefaults()
-	if err := c.Validate(); err != nil {
-		return Config{}, fmt.Errorf("config.json: %w", err)
-	}
-	return c, nil
-}
+// planOf returns the plan of a model that is trained.
+func planOf(c Config) (*Plan, error) { return compile(trainedFamily, &settings{Config: c}) }

@@ -2,6 +2,7 @@ package decoder
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/microscale-go/microscale/gemm"
 	"github.com/microscale-go/microscale/nn"
@@ -10,10 +11,16 @@ import (
 	"github.com/microscale-go/microscale/tensor"
 )
 
-// frozen is a linear layer whose quantized weights are multiplied as they are stored.
+// frozen is a linear layer whose weights are multiplied as they are stored.
 type frozen struct {
 	name  string
 	parts []frozenPart // the rows of the layer, in order
+	bias  []float32    // of all rows; nil: none
+}
+
+// quantized reports whether a weight is in a block format.
+func (f *frozen) quantized() bool {
+	return slices.ContainsFunc(f.parts, func(p frozenPart) bool { return p.weight.Format.Scaled() })
 }
 
 // A frozenPart is the weight of one module of the checkpoint and the quantization of its input. A nil
@@ -47,8 +54,24 @@ func (f *frozen) forward(s *nn.Scope, x tensor.Dense) (tensor.Dense, error) {
 		input.scale(part)
 		rows += p.weight.Rows()
 	}
+	f.addBias(s, y)
 	s.Round(y)
 	return y, nil
+}
+
+// addBias adds the biases, rounded to the recipe's Activations, to each row.
+func (f *frozen) addBias(s *nn.Scope, y tensor.Dense) {
+	if f.bias == nil {
+		return
+	}
+	bias := tensor.Of(1, len(f.bias), slices.Clone(f.bias))
+	s.Round(bias)
+	for i := range y.Rows {
+		row := y.Row(i)
+		for j, b := range bias.Data {
+			row[j] += b
+		}
+	}
 }
 
 // An activation quantizes the input of a linear layer as the clients of a checkpoint do.

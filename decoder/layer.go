@@ -8,41 +8,69 @@ import (
 	"github.com/microscale-go/microscale/tensor"
 )
 
-// A layer is attention and a feed-forward network, each after a norm and added to the residual
-// stream.
+// A layer is attention and a feed-forward network, each added to the residual stream. Norms are before
+// them, after them or both.
 type layer struct {
+	plan   *LayerPlan
 	exempt bool // computes without the recipe
 
-	inputNorm *nn.RMSNorm
-	qkv       projection
-	attention *nn.Attention
-	output    projection
+	inputNorm     *nn.RMSNorm // nil norms change nothing
+	qkv           projection
+	attention     *nn.Attention
+	output        projection
+	attentionNorm *nn.RMSNorm
 
 	postNorm *nn.RMSNorm
-	gateUp   projection
-	swiglu   *nn.GLU
-	down     projection
+	mlp      mlp      // of a dense layer
+	experts  *experts // nil: the layer is dense
+	mlpNorm  *nn.RMSNorm
 }
 
-func newLayer(c Config, number int, rotary *nn.Rotary) *layer {
+func newLayer(p *Plan, number int, rotary *nn.Rotary) *layer {
 	prefix := fmt.Sprintf("model.layers.%d.", number)
-	q, kv := c.NumAttentionHeads*c.HeadDim, c.NumKeyValueHeads*c.HeadDim
-	linear := func(name string, in int, parts ...nn.Part) projection {
-		for i := range parts {
-			parts[i].Name = prefix + parts[i].Name
+	plan := &p.Layers[number]
+	a := plan.Attention
+	q, kv := a.Heads*a.HeadDim, a.KVHeads*a.HeadDim
+	norm := func(name string, width int) *nn.RMSNorm {
+		if name == "" {
+			return nil
 		}
-		return projection{linear: nn.NewFusedLinear(prefix+name, in, false, parts...)}
+		return nn.NewRMSNorm(prefix+name, width, float32(p.Epsilon))
 	}
-	return &layer{
-		inputNorm: nn.NewRMSNorm(prefix+"input_layernorm", c.HiddenSize, float32(c.RMSNormEps)),
-		qkv:       linear("self_attn.qkv_proj", c.HiddenSize, nn.Part{Name: "self_attn.q_proj", Out: q}, nn.Part{Name: "self_attn.k_proj", Out: kv}, nn.Part{Name: "self_attn.v_proj", Out: kv}),
-		attention: &nn.Attention{Name: prefix + "self_attn", Heads: c.NumAttentionHeads, KVHeads: c.NumKeyValueHeads, HeadDim: c.HeadDim, Rotary: rotary},
-		output:    linear("self_attn.o_proj", q, nn.Part{Name: "self_attn.o_proj", Out: c.HiddenSize}),
-		postNorm:  nn.NewRMSNorm(prefix+"post_attention_layernorm", c.HiddenSize, float32(c.RMSNormEps)),
-		gateUp:    linear("mlp.gate_up_proj", c.HiddenSize, nn.Part{Name: "mlp.gate_proj", Out: c.IntermediateSize}, nn.Part{Name: "mlp.up_proj", Out: c.IntermediateSize}),
-		swiglu:    &nn.GLU{Name: prefix + "mlp.act"},
-		down:      linear("mlp.down_proj", c.IntermediateSize, nn.Part{Name: "mlp.down_proj", Out: c.HiddenSize}),
+	n := p.names
+	l := &layer{
+		plan:          plan,
+		inputNorm:     norm(n.attentionInput, p.Hidden),
+		qkv:           newProjection(prefix, "self_attn.qkv_proj", p.Hidden, a.Bias, n.qkv, q, kv, kv),
+		output:        newProjection(prefix, n.output, q, a.OutputBias, []string{n.output}, p.Hidden),
+		attentionNorm: norm(n.attentionOutput, p.Hidden),
+		postNorm:      norm(n.mlpInput, p.Hidden),
+		mlpNorm:       norm(n.mlpOutput, p.Hidden),
+		attention: &nn.Attention{
+			Name: prefix + "self_attn", Heads: a.Heads, KVHeads: a.KVHeads, HeadDim: a.HeadDim, Rotary: rotary,
+			Scale: float32(a.Scale), Window: a.Window, Softcap: float32(a.Softcap),
+		},
 	}
+	switch a.Norm {
+	case headNorm:
+		l.attention.QueryNorm, l.attention.KeyNorm = norm("self_attn.q_norm", a.HeadDim), norm("self_attn.k_norm", a.HeadDim)
+	case wholeNorm:
+		l.attention.QueryNorm, l.attention.KeyNorm = norm("self_attn.q_norm", q), norm("self_attn.k_norm", kv)
+	}
+	if a.Sinks {
+		l.attention.Sinks = newVector(prefix+"self_attn.sinks", a.Heads)
+	}
+	if plan.Experts != nil {
+		l.experts = newExperts(p, plan, prefix)
+	} else {
+		l.mlp = newMLP(plan.MLP, p.Hidden, prefix, "mlp.gate_up_proj", n.gateUp, n.down)
+	}
+	return l
+}
+
+// newVector returns a parameter of zeros with one row.
+func newVector(name string, width int) *nn.Param {
+	return &nn.Param{Name: name, Value: tensor.New(1, width), Grad: tensor.New(1, width)}
 }
 
 // scope returns the scope that the layer computes under.
@@ -53,24 +81,66 @@ func (l *layer) scope(quantized, exempt *nn.Scope) *nn.Scope {
 	return quantized
 }
 
-// projections returns the linear layers.
+// projections returns the linear layers that recipes quantize.
 func (l *layer) projections() []*projection {
-	return []*projection{&l.qkv, &l.output, &l.gateUp, &l.down}
+	list := []*projection{&l.qkv, &l.output}
+	if l.experts != nil {
+		return append(list, l.experts.projections()...)
+	}
+	return append(list, &l.mlp.gateUp, &l.mlp.down)
 }
 
-func (l *layer) params() []*nn.Param {
-	var list []*nn.Param
-	list = append(list, l.inputNorm.Params()...)
+// all returns all linear layers: those of the router too.
+func (l *layer) all() []*projection {
+	list := l.projections()
+	if l.experts != nil {
+		list = append(list, l.experts.routers()...)
+	}
+	return list
+}
+
+// norms returns the norms that the layer has.
+func (l *layer) norms() (list []*nn.RMSNorm) {
+	for _, n := range []*nn.RMSNorm{l.inputNorm, l.attention.QueryNorm, l.attention.KeyNorm, l.attentionNorm, l.postNorm, l.mlpNorm} {
+		if n != nil {
+			list = append(list, n)
+		}
+	}
+	return list
+}
+
+// params returns the parameters in the order of the computation.
+func (l *layer) params() (list []*nn.Param) {
+	norm := func(norms ...*nn.RMSNorm) {
+		for _, n := range norms {
+			if n != nil {
+				list = append(list, n.Weight)
+			}
+		}
+	}
+	norm(l.inputNorm)
 	list = append(list, l.qkv.params()...)
+	norm(l.attention.QueryNorm, l.attention.KeyNorm)
+	if l.attention.Sinks != nil {
+		list = append(list, l.attention.Sinks)
+	}
 	list = append(list, l.output.params()...)
-	list = append(list, l.postNorm.Params()...)
-	list = append(list, l.gateUp.params()...)
-	return append(list, l.down.params()...)
+	norm(l.attentionNorm, l.postNorm)
+	if l.experts != nil {
+		list = append(list, l.experts.params()...)
+	} else {
+		list = append(list, l.mlp.params()...)
+	}
+	norm(l.mlpNorm)
+	return list
 }
 
 func (l *layer) weightBytes() int {
-	n := 2 * (len(l.inputNorm.Weight.Value.Data) + len(l.postNorm.Weight.Value.Data))
-	for _, p := range l.projections() {
+	n := 0
+	for _, norm := range l.norms() {
+		n += 2 * len(norm.Weight.Value.Data)
+	}
+	for _, p := range l.all() {
 		n += p.bytes()
 	}
 	return n
@@ -91,7 +161,7 @@ type layerSaved struct {
 func (l *layer) forward(s *nn.Scope, x tensor.Dense, batch int, cache *nn.Cache) (y tensor.Dense, saved *layerSaved, err error) {
 	saved = &layerSaved{batch: batch}
 	var h tensor.Dense
-	if h, saved.inputNorm, err = l.inputNorm.Forward(s, x); err != nil {
+	if h, saved.inputNorm, err = forwardNorm(l.inputNorm, s, x); err != nil {
 		return y, nil, err
 	}
 	if h, saved.qkv, err = l.qkv.forward(s, h); err != nil {
@@ -108,34 +178,49 @@ func (l *layer) forward(s *nn.Scope, x tensor.Dense, batch int, cache *nn.Cache)
 	if y, saved.output, err = l.output.forward(s, h); err != nil {
 		return y, nil, err
 	}
-	if err := nn.Add(s, y, x, y); err != nil {
+	if y, err = l.add(s, x, l.attentionNorm, y); err != nil {
 		return y, nil, err
 	}
-	if h, saved.postNorm, err = l.postNorm.Forward(s, y); err != nil {
+	if h, saved.postNorm, err = forwardNorm(l.postNorm, s, y); err != nil {
 		return y, nil, err
 	}
-	if h, saved.gateUp, err = l.gateUp.forward(s, h); err != nil {
+	if l.experts != nil {
+		h, err = l.experts.forward(s, h)
+	} else {
+		h, err = l.mlp.forward(s, h, saved)
+	}
+	if err != nil {
 		return y, nil, err
 	}
-	if h, saved.swiglu, err = l.swiglu.Forward(s, h); err != nil {
-		return y, nil, err
-	}
-	if h, saved.down, err = l.down.forward(s, h); err != nil {
-		return y, nil, err
-	}
-	return y, saved, nn.Add(s, y, y, h)
+	y, err = l.add(s, y, l.mlpNorm, h)
+	return y, saved, err
 }
 
-// backward returns the gradient of the layer's input for dy, that of its output.
-func (l *layer) backward(s *nn.Scope, saved *layerSaved, dy tensor.Dense) (dx tensor.Dense, err error) {
-	d, err := l.down.linear.Backward(s, saved.down, dy)
+// forwardNorm returns the norm of x, or x without a norm.
+func forwardNorm(n *nn.RMSNorm, s *nn.Scope, x tensor.Dense) (tensor.Dense, nn.Saved, error) {
+	if n == nil {
+		return x, nil, nil
+	}
+	return n.Forward(s, x)
+}
+
+// add returns x plus the norm of y times the factor of the layer. It may change y.
+func (l *layer) add(s *nn.Scope, x tensor.Dense, n *nn.RMSNorm, y tensor.Dense) (tensor.Dense, error) {
+	y, _, err := forwardNorm(n, s, y)
 	if err != nil {
-		return dx, err
+		return y, err
 	}
-	if d, err = l.swiglu.Backward(s, saved.swiglu, d); err != nil {
-		return dx, err
+	if l.plan.Residual != 1 {
+		nn.Scale(s, y, float32(l.plan.Residual))
 	}
-	if d, err = l.gateUp.linear.Backward(s, saved.gateUp, d); err != nil {
+	return y, nn.Add(s, y, x, y)
+}
+
+// backward returns the gradient of the layer's input for dy, that of its output. Plan.forwardOnly names
+// what it does not compute.
+func (l *layer) backward(s *nn.Scope, saved *layerSaved, dy tensor.Dense) (dx tensor.Dense, err error) {
+	d, err := l.mlp.backward(s, saved, dy)
+	if err != nil {
 		return dx, err
 	}
 	if d, err = l.postNorm.Backward(s, saved.postNorm, d); err != nil {

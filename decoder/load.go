@@ -4,19 +4,23 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"reflect"
 	"regexp"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/microscale-go/microscale/hf"
 	"github.com/microscale-go/microscale/internal/checkpoint"
 	"github.com/microscale-go/microscale/nn"
-	"github.com/microscale-go/microscale/quant"
 )
 
-// LoadOptions configures Load.
+// LoadOptions configures Load and Read.
 type LoadOptions struct {
 	Options
+
+	// Inference keeps all weights of linear layers as they are stored, without FP32 copies. The model
+	// cannot be trained, and recipes do not quantize its weights.
+	Inference bool
 
 	// Activations quantizes the inputs of quantized linear layers as the clients of the checkpoint
 	// do: with the stored scale if there is one and the scheme uses it, otherwise each token with
@@ -25,52 +29,111 @@ type LoadOptions struct {
 	Activations bool
 }
 
-// Load reads a Hugging Face directory of a LlamaForCausalLM. Quantized weights, in any supported
-// convention, stay as they are stored; such a model cannot be trained. Another architecture is an
-// error that matches errors.ErrUnsupported. When ctx ends, Load returns its error after the current
-// tensor.
+// Load reads a Hugging Face directory of a decoder. Quantized weights, in any supported convention,
+// stay as they are stored; such a model cannot be trained. An architecture, a configuration key or a
+// value that this package does not compute is an error that matches errors.ErrUnsupported. When ctx
+// ends, Load returns its error after the current tensor.
 func Load(ctx context.Context, dir string, o LoadOptions) (*Model, error) {
 	source, err := hf.Open(dir)
 	if err != nil {
 		return nil, err
 	}
-	m, err := load(ctx, source, o)
-	if err := errors.Join(err, source.Close()); err != nil {
-		return nil, fmt.Errorf("%s: %w", dir, err)
+	m, err := Read(ctx, source, o)
+	return m, errors.Join(err, source.Close())
+}
+
+// Read is Load for an open checkpoint, which it does not close.
+func Read(ctx context.Context, source *hf.Checkpoint, o LoadOptions) (*Model, error) {
+	m, err := read(ctx, source, o)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", source.Path, err)
 	}
 	return m, nil
 }
 
-func load(ctx context.Context, source *hf.Checkpoint, o LoadOptions) (*Model, error) {
-	if source.Config == nil {
-		return nil, fmt.Errorf("%s is missing: want the directory of a %s", hf.ConfigName, architecture)
+// ReadPlan returns the plan of a checkpoint by its configuration. It does not read the weights.
+func ReadPlan(source *hf.Checkpoint) (*Plan, error) {
+	plan, _, err := readPlan(source)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", source.Path, err)
 	}
-	config, err := parseConfig(source.Config)
+	return plan, nil
+}
+
+func readPlan(source *hf.Checkpoint) (*Plan, Config, error) {
+	if source.Config == nil {
+		return nil, Config{}, fmt.Errorf("%s is missing: want the directory of a language model", hf.ConfigName)
+	}
+	f, s, err := parseSettings(source.Config)
+	if err != nil {
+		return nil, Config{}, err
+	}
+	plan, err := compile(f, s)
+	return plan, s.Config, err
+}
+
+func read(ctx context.Context, source *hf.Checkpoint, o LoadOptions) (*Model, error) {
+	plan, config, err := readPlan(source)
 	if err != nil {
 		return nil, err
 	}
-	r := reader{model: checkpoint.Read(source), options: o}
+	r := reader{model: checkpoint.Read(source), options: o, family: plan.Family}
 	if p := r.model.Problems; len(p) > 0 {
 		return nil, errors.New(p[0].String())
 	}
-	if has := r.elements(); int64(config.Parameters()) > 2*has { // checked before memory is allocated
-		return nil, fmt.Errorf("config.json describes %d parameters, but the checkpoint has %d", config.Parameters(), has)
+	r.findPrefix()
+	if has := r.elements(); plan.Parameters() > 2*has { // checked before memory is allocated
+		return nil, fmt.Errorf("config.json describes %d parameters, but the checkpoint has %d", plan.Parameters(), has)
 	}
-	m, err := newModel(config, o.Options)
+	m, err := newModel(config, plan, o.Options)
 	if err != nil {
 		return nil, err
 	}
 	return m, r.read(ctx, m)
 }
 
-// ignored matches tensors that are not weights: the frequencies of rotary embedding in older
-// checkpoints.
-var ignored = regexp.MustCompile(`\.self_attn\.rotary_emb\.inv_freq$`)
-
 // A reader loads the weights of a checkpoint into a model.
 type reader struct {
 	model   *checkpoint.Model
 	options LoadOptions
+	family  string
+
+	prefix  string // before the names of the decoder's tensors, in place of "model."
+	head    string // before that of the head
+	ignored []string
+}
+
+// wrappers have the prefixes of the decoder's tensors in multimodal models: of the tensors after "model.",
+// and of the head. They ignore the tensors of the other modules.
+var wrappers = []struct{ prefix, head string }{
+	{"model.", ""},
+	{"language_model.model.", "language_model."},
+	{"model.language_model.", ""},
+}
+
+// otherModules begin the names of tensors of multimodal models that the decoder does not use.
+var otherModules = []string{"vision_tower.", "multi_modal_projector.", "model.vision_tower.", "model.multi_modal_projector.", "vision_model.", "model.visual.", "visual."}
+
+// findPrefix finds the prefix of the tensors.
+func (r *reader) findPrefix() {
+	r.prefix = wrappers[0].prefix
+	for _, w := range wrappers[1:] {
+		if _, ok := r.model.Lookup(w.prefix + "embed_tokens.weight"); ok {
+			r.prefix, r.head, r.ignored = w.prefix, w.head, otherModules
+		}
+	}
+}
+
+// stored returns the name in the checkpoint of a tensor of the model.
+func (r *reader) stored(name string) string {
+	if rest, ok := strings.CutPrefix(name, "model."); ok {
+		return r.prefix + rest
+	}
+	return r.head + name
+}
+
+func (r *reader) lookup(name string) (*checkpoint.Weight, bool) {
+	return r.model.Lookup(r.stored(name))
 }
 
 // elements returns the number of elements of all weights.
@@ -83,37 +146,48 @@ func (r *reader) elements() int64 {
 	return n
 }
 
-func (r *reader) read(ctx context.Context, m *Model) error {
-	known := make(map[string]bool)
+// A want is a tensor that a model needs.
+type want struct {
+	name  string
+	shape []int64
+}
+
+// wants returns the tensors of a model whose projections have no weights yet.
+func (m *Model) wants() (list []want) {
+	seen := map[string]bool{}
+	add := func(name string, shape []int64) {
+		if !seen[name] {
+			list, seen[name] = append(list, want{name, shape}), true
+		}
+	}
 	for _, p := range m.Params() {
-		known[p.Name] = true
-		if err := r.check(p); err != nil {
-			return err
+		add(p.Name, shape(p))
+	}
+	for _, p := range m.projections() {
+		for _, q := range p.parts {
+			add(q.weight(p.in))
+			if p.bias {
+				add(q.biases())
+			}
 		}
 	}
-	for _, w := range r.model.Weights {
-		if _, ok := checkpoint.CacheOwner(w.Name); ok {
-			continue // readCache reads it
-		}
-		if !known[w.Name] && !ignored.MatchString(w.Name) && !(m.Config.TieWordEmbeddings && w.Name == "lm_head.weight") {
-			return fmt.Errorf("unexpected tensor %s: a %s of this configuration does not have it", w.Name, architecture)
-		}
+	return list
+}
+
+func (r *reader) read(ctx context.Context, m *Model) error {
+	if err := r.checkNames(m); err != nil {
+		return err
 	}
-	projections := []*projection{&m.head}
-	if m.Config.TieWordEmbeddings {
-		projections = nil
-	}
-	for _, l := range m.layers {
-		projections = append(projections, l.projections()...)
-	}
-	for _, p := range projections {
+	for _, p := range m.projections() {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if slices.ContainsFunc(p.params(), r.quantized) {
-			if err := r.freeze(p); err != nil {
-				return err
-			}
+		if !r.options.Inference && !p.stacked() && !slices.ContainsFunc(p.parts, r.quantized) {
+			m.train(p)
+			continue
+		}
+		if err := r.freeze(p); err != nil {
+			return err
 		}
 	}
 	if err := r.readCache(m); err != nil {
@@ -123,7 +197,7 @@ func (r *reader) read(ctx context.Context, m *Model) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		stored, _ := r.model.Lookup(p.Name)
+		stored, _ := r.lookup(p.Name)
 		d, err := stored.Read(0, p.Value.Rows)
 		if err != nil {
 			return err
@@ -132,59 +206,81 @@ func (r *reader) read(ctx context.Context, m *Model) error {
 			copy(p.Value.Row(i), d.Row(i))
 		}
 	}
-	return nil
-}
-
-// check returns an error if a weight is missing or has another shape or dtype.
-func (r *reader) check(p *nn.Param) error {
-	stored, ok := r.model.Lookup(p.Name)
-	switch {
-	case !ok:
-		return fmt.Errorf("tensor %s is missing, want shape %v", p.Name, shape(p))
-	case !slices.Equal(stored.Shape, shape(p)):
-		return fmt.Errorf("tensor %s: got shape %v, want %v by config.json", p.Name, stored.Shape, shape(p))
-	case !stored.Dense():
-		return fmt.Errorf("tensor %s: unsupported dtype %s", p.Name, stored.Dtype)
+	if m.plan.plusOne {
+		m.addOne()
 	}
 	return nil
 }
 
-func (r *reader) quantized(p *nn.Param) bool {
-	stored, _ := r.model.Lookup(p.Name)
-	return stored.Quantized()
+// addOne adds one to the weights of norms.
+func (m *Model) addOne() {
+	norms := []*nn.RMSNorm{m.norm}
+	for _, l := range m.layers {
+		norms = append(norms, l.norms()...)
+	}
+	for _, n := range norms {
+		w := n.Weight.Value.Row(0)
+		for i := range w {
+			w[i]++
+		}
+	}
 }
 
-// freeze replaces p with the stored codes of its weights. A part that is not quantized is in BF16.
-func (r *reader) freeze(p *projection) error {
-	f := &frozen{name: p.linear.Name}
-	for _, part := range p.params() {
-		stored, _ := r.model.Lookup(part.Name)
-		whole := checkpoint.Tile{To: part.Value.Rows, ToCol: part.Value.Cols}
-		if !stored.Quantized() {
-			d, err := stored.ReadTile(whole)
-			if err != nil {
-				return err
-			}
-			t, err := quant.Quantizer{Format: quant.BF16}.Rowwise(d, quant.With{})
-			if err != nil {
-				return err
-			}
-			f.parts = append(f.parts, frozenPart{weight: t})
+// computed matches tensors that follow from the configuration: the frequencies of rotary embedding in
+// older checkpoints.
+var computed = regexp.MustCompile(`\.self_attn\.rotary_emb\.inv_freq$`)
+
+// extraLayer matches the layers that predict further tokens (num_nextn_predict_layers), after the last one.
+var extraLayer = regexp.MustCompile(`^model\.layers\.(\d+)\.`)
+
+// checkNames returns an error if a tensor of the model is missing, or if the model does not use one of
+// the checkpoint.
+func (r *reader) checkNames(m *Model) error {
+	used := map[string]bool{}
+	for _, w := range m.wants() {
+		used[r.stored(w.name)] = true
+		if err := r.check(w); err != nil {
+			return err
+		}
+	}
+	for _, w := range r.model.Weights {
+		if _, ok := checkpoint.CacheOwner(w.Name); ok {
+			continue // readCache reads it
+		}
+		tied := m.plan.Tied && w.Name == r.stored("lm_head.weight")
+		other := slices.ContainsFunc(r.ignored, func(prefix string) bool { return strings.HasPrefix(w.Name, prefix) })
+		if used[w.Name] || tied || other || computed.MatchString(w.Name) || r.extra(m, w.Name) {
 			continue
 		}
-		t, err := stored.ReadDecoded(whole)
-		if err != nil {
-			return err
-		}
-		input, err := r.activation(stored)
-		if err != nil {
-			return err
-		}
-		if n := len(f.parts); n > 0 && reflect.DeepEqual(f.parts[n-1].input, input) {
-			input = f.parts[n-1].input // shared, so that the input is quantized once
-		}
-		f.parts = append(f.parts, frozenPart{t, input})
+		return r.unexpected(w.Name)
 	}
-	*p = projection{frozen: f}
+	return nil
+}
+
+// extra reports whether a tensor belongs to a layer that predicts further tokens.
+func (r *reader) extra(m *Model, name string) bool {
+	found := extraLayer.FindStringSubmatch(name)
+	if found == nil {
+		return false
+	}
+	n, err := strconv.Atoi(found[1])
+	return err == nil && n >= len(m.layers) && n < len(m.layers)+int(r.model.Source.Integer("num_nextn_predict_layers"))
+}
+
+func (r *reader) unexpected(name string) error {
+	return fmt.Errorf("unexpected tensor %s: a model of the family %s with this configuration does not have it", name, r.family)
+}
+
+// check returns an error if a tensor is missing or has another shape or dtype.
+func (r *reader) check(w want) error {
+	stored, ok := r.lookup(w.name)
+	switch {
+	case !ok:
+		return fmt.Errorf("tensor %s is missing, want shape %v", r.stored(w.name), w.shape)
+	case !slices.Equal(stored.Shape, w.shape):
+		return fmt.Errorf("tensor %s: got shape %v, want %v by config.json", stored.Name, stored.Shape, w.shape)
+	case !stored.Dense():
+		return fmt.Errorf("tensor %s: unsupported dtype %s", stored.Name, stored.Dtype)
+	}
 	return nil
 }

@@ -58,7 +58,7 @@ func (r *reader) readCache(m *Model) error {
 		module = strings.TrimSuffix(module, ".v_proj.weight")
 		a := attentions[module]
 		if a == nil {
-			return fmt.Errorf("unexpected tensor %s: a %s of this configuration does not have it", w.Name, architecture)
+			return r.unexpected(w.Name)
 		}
 		if !r.options.Activations {
 			continue
@@ -138,14 +138,13 @@ func (m *Model) ActivationScales() (stored, perToken, caches int) {
 			}
 		}
 	}
+	for _, p := range m.projections() {
+		count(p)
+	}
 	for _, l := range m.layers {
-		for _, p := range l.projections() {
-			count(p)
-		}
 		if l.attention.CacheScales != nil {
 			caches++
 		}
 	}
-	count(&m.head)
 	return stored, perToken, caches
 }

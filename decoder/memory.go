@@ -58,12 +58,9 @@ func (m *Model) measure(saved *modelSaved, head, loss nn.Saved) Memory {
 		n.Rowwise += rowwise
 		n.Columnwise += columnwise
 	}
-	for _, l := range m.layers {
-		for _, p := range l.projections() {
-			add(p)
-		}
+	for _, p := range m.projections() {
+		add(p)
 	}
-	add(&m.head)
 	return n
 }
 

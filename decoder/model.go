@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"reflect"
 	"strings"
 
 	"github.com/microscale-go/microscale/nn"
@@ -23,15 +24,16 @@ type Options struct {
 	Recompute bool
 }
 
-// A Model is a Llama model.
+// A Model is a decoder-only language model.
 type Model struct {
-	Config  Config
+	Config  Config // the sizes; of a family other than Llama, those that it shares with it
 	Options Options
 
 	// Inference is the scope of Logits and of sessions: by default the recipe f32 with a
 	// goroutine for each processor.
 	Inference nn.Scope
 
+	plan      *Plan
 	embedding *nn.Embedding
 	layers    []*layer
 	norm      *nn.RMSNorm
@@ -46,10 +48,19 @@ type Model struct {
 // standard deviation of 0.02, divided by √(2·layers) for the projections into the residual stream.
 // Norms are one.
 func New(c Config, o Options, seed uint64) (*Model, error) {
-	m, err := newModel(c, o)
+	c = c.WithDefaults()
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	plan, err := planOf(c)
 	if err != nil {
 		return nil, err
 	}
+	m, err := newModel(c, plan, o)
+	if err != nil {
+		return nil, err
+	}
+	m.train(m.projections()...)
 	const std = 0.02
 	residual := std / math.Sqrt(2*float64(m.Config.NumHiddenLayers))
 	for _, p := range m.Params() {
@@ -64,38 +75,53 @@ func New(c Config, o Options, seed uint64) (*Model, error) {
 	return m, nil
 }
 
-// newModel returns a model whose matrices are zero.
-func newModel(c Config, o Options) (*Model, error) {
-	c = c.WithDefaults()
-	if err := c.Validate(); err != nil {
-		return nil, err
-	}
-	if o.FirstBF16 < 0 || o.LastBF16 < 0 || o.FirstBF16+o.LastBF16 > c.NumHiddenLayers {
-		return nil, fmt.Errorf("model: FirstBF16 is %d and LastBF16 is %d, want numbers from 0 whose sum is at most the number of layers, %d", o.FirstBF16, o.LastBF16, c.NumHiddenLayers)
+// newModel returns a model whose projections have no weights, and whose other matrices are zero.
+func newModel(c Config, plan *Plan, o Options) (*Model, error) {
+	if o.FirstBF16 < 0 || o.LastBF16 < 0 || o.FirstBF16+o.LastBF16 > len(plan.Layers) {
+		return nil, fmt.Errorf("model: FirstBF16 is %d and LastBF16 is %d, want numbers from 0 whose sum is at most the number of layers, %d", o.FirstBF16, o.LastBF16, len(plan.Layers))
 	}
 	f32, err := recipe.Lookup("f32")
 	if err != nil {
 		return nil, err
 	}
 	m := &Model{
-		Config: c, Options: o, Inference: nn.Scope{Recipe: f32},
-		embedding: nn.NewEmbedding("model.embed_tokens", c.VocabSize, c.HiddenSize),
-		norm:      nn.NewRMSNorm("model.norm", c.HiddenSize, float32(c.RMSNormEps)),
+		Config: c, Options: o, Inference: nn.Scope{Recipe: f32}, plan: plan,
+		embedding: nn.NewEmbedding(embeddingModule, plan.Vocabulary, plan.Hidden),
+		norm:      nn.NewRMSNorm("model.norm", plan.Hidden, float32(plan.Epsilon)),
 		loss:      nn.CrossEntropy{Name: "loss"},
 	}
-	rotary := nn.NewRotary(nn.RotaryConfig{HeadDim: c.HeadDim, Positions: c.MaxPositionEmbeddings, Base: c.RopeTheta})
-	for i := range c.NumHiddenLayers {
-		l := newLayer(c, i, rotary)
-		l.exempt = i < o.FirstBF16 || i >= c.NumHiddenLayers-o.LastBF16
+	var rotary *nn.Rotary
+	for i := range plan.Layers {
+		a := plan.Layers[i].Attention
+		if i == 0 || !reflect.DeepEqual(a.Rope, plan.Layers[i-1].Attention.Rope) {
+			rotary = a.Rope.rotary(a.HeadDim, plan.Positions)
+		}
+		l := newLayer(plan, i, rotary)
+		l.exempt = i < o.FirstBF16 || i >= len(plan.Layers)-o.LastBF16
 		m.layers = append(m.layers, l)
 	}
-	head := nn.NewLinear("lm_head", c.HiddenSize, c.VocabSize, false)
-	if c.TieWordEmbeddings {
-		head.Weight = m.embedding.Weight
+	module := "lm_head"
+	if plan.Tied {
+		module = embeddingModule
 	}
-	m.head = projection{linear: head}
+	m.head = newProjection("", "lm_head", plan.Hidden, false, []string{module}, plan.Vocabulary)
 	return m, nil
 }
+
+const embeddingModule = "model.embed_tokens"
+
+// train makes projections trainable. A tied head has the weights of the embedding.
+func (m *Model) train(projections ...*projection) {
+	for _, p := range projections {
+		p.train()
+		if p == &m.head && m.plan.Tied {
+			p.linear.Weight = m.embedding.Weight
+		}
+	}
+}
+
+// Plan returns what the model computes.
+func (m *Model) Plan() Plan { return *m.plan }
 
 // Params returns the trained tensors, each once, in the order of the computation and with the names
 // of Hugging Face's checkpoints. For a quantized model (see Quantized), these are the tensors that
@@ -106,7 +132,7 @@ func (m *Model) Params() []*nn.Param {
 		list = append(list, l.params()...)
 	}
 	list = append(list, m.norm.Params()...)
-	if !m.Config.TieWordEmbeddings {
+	if !m.plan.Tied {
 		list = append(list, m.head.params()...)
 	}
 	return list
@@ -127,7 +153,7 @@ func (m *Model) forward(s *nn.Scope, tokens []int32, batch int, caches []nn.Cach
 		return x, nil, fmt.Errorf("model: got %d tokens, want a positive multiple of the batch of %d sequences", len(tokens), batch)
 	}
 	quantized, exempt := m.scopes(s)
-	if x, err = m.embedding.Forward(exempt, tokens); err != nil {
+	if x, err = m.embed(exempt, tokens); err != nil {
 		return x, nil, err
 	}
 	saved = &modelSaved{tokens: tokens, layers: make([]*layerSaved, len(m.layers))}
@@ -154,6 +180,17 @@ func (m *Model) forward(s *nn.Scope, tokens []int32, batch int, caches []nn.Cach
 	}
 	x, saved.norm, err = m.norm.Forward(exempt, x)
 	return x, saved, err
+}
+
+// embed returns the residual stream before the first layer.
+func (m *Model) embed(s *nn.Scope, tokens []int32) (tensor.Dense, error) {
+	x, err := m.embedding.Forward(s, tokens)
+	if err == nil && m.plan.Embedding != 1 {
+		factor := tensor.Of(1, 1, []float32{float32(m.plan.Embedding)})
+		s.Round(factor) // as in Gemma
+		nn.Scale(s, x, factor.Data[0])
+	}
+	return x, err
 }
 
 // modelSaved holds the activations that a forward pass saves for the backward pass.
@@ -203,8 +240,8 @@ var ErrQuantized = errors.New("the weights of the model are quantized: load the 
 // the mean loss in nats per token, which may be NaN, and adds the gradients, multiplied by weight, to
 // those of the parameters. It updates delayed scales after the forward and after the backward pass.
 func (m *Model) Train(s *nn.Scope, tokens, targets []int32, batch int, weight float32) (loss float64, err error) {
-	if m.Quantized() {
-		return 0, fmt.Errorf("model: train: %w", ErrQuantized)
+	if err := m.trainable(); err != nil {
+		return 0, fmt.Errorf("model: train: %w", err)
 	}
 	if s.Inference || s.Recompute {
 		return 0, errors.New("model: train: the scope is one of inference or recomputation")
@@ -311,5 +348,18 @@ func (m *Model) Infer(s *nn.Scope, tokens []int32, batch int) (tensor.Dense, err
 func (m *Model) headLogits(s *nn.Scope, x tensor.Dense) (tensor.Dense, error) {
 	_, exempt := m.scopes(s)
 	logits, _, err := m.head.forward(exempt, x)
+	if err == nil {
+		m.scaleLogits(exempt, logits)
+	}
 	return logits, err
+}
+
+// scaleLogits multiplies logits by the factor of the plan, and caps them.
+func (m *Model) scaleLogits(s *nn.Scope, logits tensor.Dense) {
+	if m.plan.Logits != 1 {
+		nn.Scale(s, logits, float32(m.plan.Logits))
+	}
+	if m.plan.Softcap != 0 {
+		nn.Softcap(s, logits, float32(m.plan.Softcap))
+	}
 }

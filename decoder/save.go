@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 
 	"github.com/microscale-go/microscale/hf"
@@ -37,8 +38,11 @@ func FileNames() (saved, unfinished []string) {
 // bytes under "microscale". Save creates the directory if it does not exist. It replaces existing
 // files atomically, config.json last.
 func (m *Model) Save(dir string, dtype safetensors.Dtype) error {
-	if m.Quantized() {
-		return fmt.Errorf("model: save: %w", ErrQuantized)
+	if err := m.trainable(); err != nil {
+		return fmt.Errorf("model: save: %w", err)
+	}
+	if plan, err := planOf(m.Config); err != nil || !reflect.DeepEqual(plan, m.plan) {
+		return unsupported{errors.New("model: save: only a plain Llama can be saved")}
 	}
 	if dtype != safetensors.BF16 && dtype != safetensors.F32 {
 		return fmt.Errorf("model: save: got dtype %s, want BF16 or F32", dtype)
@@ -119,9 +123,10 @@ func (m *Model) writeWeights(path string, dtype safetensors.Dtype) error {
 	return file.Close()
 }
 
-// shape returns the shape of a parameter in a file. Weights of norms are vectors.
+// shape returns the shape of a parameter in a file. All but weights of linear layers and embeddings are
+// vectors.
 func shape(p *nn.Param) []int64 {
-	if p.Value.Rows == 1 && strings.HasSuffix(p.Name, "norm.weight") {
+	if !strings.HasSuffix(p.Name, ".weight") || strings.HasSuffix(p.Name, "norm.weight") {
 		return []int64{int64(p.Value.Cols)}
 	}
 	return []int64{int64(p.Value.Rows), int64(p.Value.Cols)}

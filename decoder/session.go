@@ -40,7 +40,11 @@ func (m *Model) NewSession(positions int) (*Session, error) {
 
 func (m *Model) newSession(s nn.Scope, positions int) *Session {
 	s.Inference, s.Pad = true, true
-	return &Session{model: m, scope: s, positions: positions, caches: make([]nn.Cache, len(m.layers))}
+	caches := make([]nn.Cache, len(m.layers))
+	for i := range caches {
+		caches[i].Positions = positions
+	}
+	return &Session{model: m, scope: s, positions: positions, caches: caches}
 }
 
 // CacheBytes returns the memory of the KV cache of a number of positions, in bytes.

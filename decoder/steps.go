@@ -26,7 +26,7 @@ func (m *Model) Layers() int { return len(m.layers) }
 func (m *Model) Embed(tokens []int32) (tensor.Dense, error) {
 	s := m.stepScope()
 	_, exempt := m.scopes(&s)
-	return m.embedding.Forward(exempt, tokens)
+	return m.embed(exempt, tokens)
 }
 
 // stepScope returns the scope of a pass over one layer.
@@ -56,7 +56,7 @@ func (l *Layer) Forward(x tensor.Dense, o nn.Observer) (tensor.Dense, error) {
 // nn.Observer.Linear receives.
 func (l *Layer) Linear(module string, in tensor.Dense) (tensor.Dense, error) {
 	for _, p := range l.layer.projections() {
-		if p.name() == module {
+		if p.name == module {
 			s := l.scope
 			s.Observer = nn.Observer{}
 			y, _, err := p.forward(&s, in)
@@ -69,22 +69,22 @@ func (l *Layer) Linear(module string, in tensor.Dense) (tensor.Dense, error) {
 // Quantize returns the layer with its weights quantized by q. Norms are shared with l. See
 // Model.Quantize for activations.
 func (l *Layer) Quantize(q quant.Quantizer, activations bool) (*Layer, error) {
-	copied := *l.layer
+	copied := l.layer.clone()
 	for _, p := range copied.projections() {
-		if p.linear == nil {
-			return nil, fmt.Errorf("%s: quantize: %w", p.name(), ErrQuantized)
+		if p.frozen != nil && p.frozen.quantized() {
+			return nil, fmt.Errorf("%s: quantize: %w", p.name, ErrQuantized)
 		}
 		var input *activation
 		if activations {
 			input = &activation{format: activationFormat(q.Format)}
 		}
-		f, err := freeze(&l.scope, p.linear, q, input)
+		f, err := p.quantize(&l.scope, q, input)
 		if err != nil {
 			return nil, err
 		}
-		*p = projection{frozen: f}
+		p.linear, p.frozen = nil, f
 	}
-	return &Layer{layer: &copied, scope: l.scope}, nil
+	return &Layer{layer: copied, scope: l.scope}, nil
 }
 
 // Head returns the logits of the tokens from ≤ token < to of the vocabulary for x, rows of the
@@ -102,6 +102,9 @@ func (m *Model) Head(x tensor.Dense, from, to int) (tensor.Dense, error) {
 		return tensor.Dense{}, err
 	}
 	y, _, err := rows.forward(exempt, x)
+	if err == nil {
+		m.scaleLogits(exempt, y)
+	}
 	return y, err
 }
 
@@ -116,12 +119,12 @@ func (p *projection) rows(s *nn.Scope, from, to int) (*projection, error) {
 			}
 			f.parts = append(f.parts, frozenPart{weight, part.input})
 		}
-		return &projection{frozen: f}, nil
+		return &projection{name: p.name, frozen: f}, nil
 	}
 	w := p.linear.Weight.Value
 	weight, err := quant.Quantizer{Format: s.Recipe.Activations}.Rowwise(w.View(from, to, 0, w.Cols), quant.With{Threads: s.Threads})
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", p.linear.Name, err)
+		return nil, fmt.Errorf("%s: %w", p.name, err)
 	}
-	return &projection{frozen: &frozen{name: p.linear.Name, parts: []frozenPart{{weight: weight}}}}, nil
+	return &projection{name: p.name, frozen: &frozen{name: p.name, parts: []frozenPart{{weight: weight}}}}, nil
 }

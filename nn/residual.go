@@ -25,6 +25,30 @@ func Add(s *Scope, dst, a, b tensor.Dense) error {
 	return nil
 }
 
+// Scale multiplies x by a factor in place, and rounds it to the recipe's Activations.
+func Scale(s *Scope, x tensor.Dense, factor float32) {
+	elementwise(s, x, func(row []float32) {
+		for j := range row {
+			row[j] *= factor
+		}
+	})
+}
+
+// Softcap replaces each element of x by limit·tanh(x/limit), and rounds it to the recipe's Activations.
+func Softcap(s *Scope, x tensor.Dense, limit float32) {
+	elementwise(s, x, func(row []float32) { softcap(row, limit) })
+}
+
+// elementwise calls f with each row of x, and rounds the result.
+func elementwise(s *Scope, x tensor.Dense, f func(row []float32)) {
+	parallel.For(x.Rows, rowGrain(x.Cols), s.Threads, func(from, to int) {
+		for i := from; i < to; i++ {
+			f(x.Row(i))
+			s.round(x.Row(i))
+		}
+	})
+}
+
 // checkWidth returns an error if the rows of a module's input do not have the given width.
 func checkWidth(module string, x tensor.Dense, want int) error {
 	if x.Cols != want {

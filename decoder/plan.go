@@ -1,0 +1,312 @@
+package decoder
+
+import (
+	"fmt"
+	"math"
+	"slices"
+)
+
+// A Plan is what a model computes, layer by layer: its family and its configuration compiled into
+// numbers. Nothing at run time depends on the family.
+//
+//	x = embedding(tokens)·Embedding
+//	for each layer:  x += Residual·norm(attention(norm(x)))      norms where the layer has them
+//	                 x += Residual·norm(mlp(norm(x)))            or experts
+//	logits = softcap(head(norm(x))·Logits)
+type Plan struct {
+	Family     string      `json:"family"`
+	Vocabulary int         `json:"vocabulary"`
+	Hidden     int         `json:"hidden"`
+	Positions  int         `json:"positions"`
+	Epsilon    float64     `json:"epsilon"` // of norms
+	Embedding  float64     `json:"embedding"`
+	Layers     []LayerPlan `json:"layers"`
+	Tied       bool        `json:"tied"` // the head has the weights of the embedding
+	Logits     float64     `json:"logits"`
+	Softcap    float64     `json:"softcap,omitempty"` // of logits; 0: none
+
+	names   names
+	plusOne bool
+}
+
+// A LayerPlan is a layer of a Plan.
+type LayerPlan struct {
+	AttentionInput  bool `json:"attention_input_norm"`
+	AttentionOutput bool `json:"attention_output_norm"`
+	MLPInput        bool `json:"mlp_input_norm"`
+	MLPOutput       bool `json:"mlp_output_norm"`
+
+	Attention AttentionPlan `json:"attention"`
+	MLP       MLPPlan       `json:"mlp"`               // of a dense layer, or of each expert
+	Experts   *ExpertsPlan  `json:"experts,omitempty"` // nil: the layer is dense
+	Residual  float64       `json:"residual"`
+}
+
+// An AttentionPlan is the attention of a layer.
+type AttentionPlan struct {
+	Heads      int       `json:"heads"`
+	KVHeads    int       `json:"kv_heads"`
+	HeadDim    int       `json:"head_dim"`
+	Scale      float64   `json:"scale"`
+	Window     int       `json:"window,omitempty"` // tokens; 0: all
+	Softcap    float64   `json:"softcap,omitempty"`
+	Sinks      bool      `json:"sinks,omitempty"`
+	Norm       normKind  `json:"query_key_norm,omitempty"`
+	Bias       bool      `json:"bias"` // of Q, K and V
+	OutputBias bool      `json:"output_bias"`
+	Rope       *ropePlan `json:"rope,omitempty"` // nil: positions are not embedded
+}
+
+// An MLPPlan is a gated feed-forward network.
+type MLPPlan struct {
+	Width       int     `json:"width"`
+	Activation  string  `json:"activation"`
+	Limit       float64 `json:"limit,omitempty"`
+	Interleaved bool    `json:"interleaved,omitempty"`
+	Bias        bool    `json:"bias"`
+}
+
+// An ExpertsPlan is the choice of experts.
+type ExpertsPlan struct {
+	Count      int       `json:"count"`
+	Chosen     int       `json:"chosen"`
+	Score      scoreKind `json:"score"`
+	Normalize  bool      `json:"normalize"`
+	Scale      float64   `json:"scale"`
+	Shared     int       `json:"shared,omitempty"`      // width of the expert that takes all tokens
+	SharedGate bool      `json:"shared_gate,omitempty"` // its output is multiplied by a sigmoid
+	Groups     int       `json:"groups,omitempty"`
+	FromGroups int       `json:"from_groups,omitempty"` // experts are chosen from so many groups
+	Bias       bool      `json:"bias"`                  // of the router
+}
+
+// compile returns the plan of a model.
+func compile(f *family, s *settings) (*Plan, error) {
+	p := &Plan{
+		Family: f.name, Vocabulary: s.VocabSize, Hidden: s.HiddenSize, Positions: s.MaxPositionEmbeddings, Epsilon: s.RMSNormEps,
+		Embedding: or(s.EmbeddingMultiplier, 1), Tied: s.TieWordEmbeddings, Logits: 1 / or(s.LogitsScaling, 1), Softcap: s.LogitSoftcap,
+		names: f.names, plusOne: f.plusOne,
+	}
+	if f.embedRoot {
+		p.Embedding = math.Sqrt(float64(s.HiddenSize))
+	}
+	if n := len(s.LayerTypes); n > 0 && n != s.NumHiddenLayers {
+		return nil, fmt.Errorf("config.json: layer_types has %d layers, want num_hidden_layers, %d", n, s.NumHiddenLayers)
+	}
+	for i := range s.NumHiddenLayers {
+		l, err := compileLayer(f, s, i)
+		if err != nil {
+			return nil, err
+		}
+		p.Layers = append(p.Layers, l)
+	}
+	return p, nil
+}
+
+// or returns x, or the value for a missing key.
+func or(x, missing float64) float64 {
+	if x == 0 {
+		return missing
+	}
+	return x
+}
+
+func compileLayer(f *family, s *settings, layer int) (LayerPlan, error) {
+	l := LayerPlan{
+		AttentionInput: f.names.attentionInput != "", AttentionOutput: f.names.attentionOutput != "",
+		MLPInput: f.names.mlpInput != "", MLPOutput: f.names.mlpOutput != "",
+		MLP: f.mlp(s), Residual: or(s.ResidualMultiplier, 1),
+	}
+	var err error
+	if l.Attention, err = compileAttention(f, s, layer); err != nil {
+		return l, err
+	}
+	if f.experts != nil && s.hasExperts(layer) {
+		if l.Experts, err = compileExperts(f, s); err != nil {
+			return l, err
+		}
+		if f.experts.width {
+			l.MLP.Width = s.ExpertWidth
+		}
+	}
+	return l, nil
+}
+
+func (f *family) mlp(s *settings) MLPPlan {
+	m := MLPPlan{Width: s.IntermediateSize, Activation: "silu", Bias: s.MLPBias || f.bias == biasEverywhere}
+	switch f.gate {
+	case gateGELU:
+		m.Activation = "gelu"
+	case gateClamped:
+		m.Activation, m.Limit, m.Interleaved = "quick silu", or(s.SwiGLULimit, 7), true
+	}
+	return m
+}
+
+func compileAttention(f *family, s *settings, layer int) (AttentionPlan, error) {
+	a := AttentionPlan{
+		Heads: s.NumAttentionHeads, KVHeads: s.NumKeyValueHeads, HeadDim: s.HeadDim, Softcap: s.ScoreSoftcap,
+		Sinks: f.sinks, Norm: f.queryNorm,
+	}
+	a.Scale = or(s.AttentionMultiplier, 1/math.Sqrt(or(s.QueryPreAttnScalar, float64(a.HeadDim))))
+	switch f.bias {
+	case biasByKey:
+		a.Bias, a.OutputBias = s.AttentionBias, s.AttentionBias
+	case biasQKVByKey:
+		a.Bias = s.AttentionBias
+	case biasQKV:
+		a.Bias = true
+	case biasEverywhere:
+		a.Bias, a.OutputBias = true, true
+	}
+	layerType, err := f.layerType(s, layer)
+	if err != nil {
+		return a, err
+	}
+	if layerType == slidingLayer {
+		if s.SlidingWindow == nil || *s.SlidingWindow < 1 {
+			return a, fmt.Errorf("config.json: layer %d has a sliding window, but sliding_window is missing or below 1", layer)
+		}
+		a.Window = *s.SlidingWindow
+	}
+	if !s.hasRope(layer) {
+		return a, nil
+	}
+	r, err := s.rope(f, layerType)
+	if err != nil {
+		return a, err
+	}
+	if a.Rope, err = r.plan(a.HeadDim, s.MaxPositionEmbeddings); err != nil {
+		return a, err
+	}
+	a.Rope.Interleaved = f.interleaved
+	a.Scale *= a.Rope.scale
+	return a, nil
+}
+
+// layerType returns whether a layer has a window.
+func (f *family) layerType(s *settings, layer int) (string, error) {
+	sliding := false
+	switch {
+	case f.window.kind == windowNever, f.window.kind == windowLate && !s.UseSlidingWindow:
+		return fullLayer, nil // whatever layer_types says: transformers has no window then
+	case len(s.LayerTypes) > 0:
+		t := s.LayerTypes[layer]
+		if t != slidingLayer && t != fullLayer {
+			return "", unsupported{fmt.Errorf("config.json: layer_types: %q is not supported: want %s or %s", t, slidingLayer, fullLayer)}
+		}
+		return t, nil
+	case f.window.kind == windowAlways:
+		sliding = s.SlidingWindow != nil
+	case f.window.kind == windowUsed:
+		sliding = s.UseSlidingWindow && s.SlidingWindow != nil
+	case f.window.kind == windowLate:
+		sliding = layer >= s.MaxWindowLayers
+	case f.window.kind == windowPattern:
+		period := f.window.period
+		for _, n := range []int{s.SavedWindowPattern, s.WindowPattern} {
+			if n > 0 {
+				period = n
+			}
+		}
+		sliding = (layer+1)%period != 0
+	}
+	if sliding {
+		return slidingLayer, nil
+	}
+	return fullLayer, nil
+}
+
+// hasRope reports whether a layer has rotary embedding.
+func (s *settings) hasRope(layer int) bool {
+	switch {
+	case layer < len(s.NoRopeLayers):
+		return s.NoRopeLayers[layer] != 0
+	case s.NoRopeInterval > 0:
+		return (layer+1)%s.NoRopeInterval != 0
+	}
+	return true
+}
+
+// hasExperts reports whether a layer of a mixture has experts.
+func (s *settings) hasExperts(layer int) bool {
+	step := max(1, s.SparseStep)
+	return layer >= s.FirstDense && (layer+1)%step == 0 && !slices.Contains(s.DenseLayers, layer)
+}
+
+func compileExperts(f *family, s *settings) (*ExpertsPlan, error) {
+	e := &ExpertsPlan{
+		Count: max(s.Experts, s.LocalExperts, s.RoutedExperts), Chosen: s.ExpertsChosen, Score: f.experts.score, Normalize: f.experts.normalize,
+		Scale: or(s.RoutedScaling, 1), Shared: s.SharedWidth, SharedGate: f.names.sharedGate != "", Groups: s.Groups, FromGroups: s.ChosenGroups,
+		Bias: f.bias == biasEverywhere,
+	}
+	if s.NormTopK != nil {
+		e.Normalize = *s.NormTopK
+	}
+	if s.SharedExperts > 0 {
+		e.Shared = s.SharedExperts * s.ExpertWidth
+	}
+	const most = 1 << 16
+	switch {
+	case e.Count < 1 || e.Count > most:
+		return nil, fmt.Errorf("config.json: the number of experts is %d, want 1 to %d", e.Count, most)
+	case e.Chosen < 1 || e.Chosen > e.Count:
+		return nil, fmt.Errorf("config.json: num_experts_per_tok is %d, want 1 to %d, the number of experts", e.Chosen, e.Count)
+	case f.experts.width && (s.ExpertWidth < 1 || s.ExpertWidth > 1<<20):
+		return nil, fmt.Errorf("config.json: moe_intermediate_size is %d, want 1 to %d", s.ExpertWidth, 1<<20)
+	case f.names.shared != "" && (e.Shared < 1 || e.Shared > 1<<20):
+		return nil, fmt.Errorf("config.json: the width of shared experts is %d, want 1 to %d", e.Shared, 1<<20)
+	}
+	return e, nil
+}
+
+// forwardOnly names what has no backward pass, or returns "".
+func (p *Plan) forwardOnly() string {
+	if p.Embedding != 1 || p.Logits != 1 || p.Softcap != 0 {
+		return "a factor or softcap of embeddings or logits"
+	}
+	for _, l := range p.Layers {
+		switch a := l.Attention; {
+		case l.Experts != nil:
+			return "a mixture of experts"
+		case !l.AttentionInput || !l.MLPInput || l.AttentionOutput || l.MLPOutput:
+			return "norms of the outputs of attention and MLP"
+		case l.Residual != 1:
+			return "a factor of the residual connections"
+		case a.Norm != noNorm:
+			return "the norm of queries and keys"
+		case a.Softcap != 0 || a.Sinks:
+			return "a softcap or a sink of attention"
+		case l.MLP.Activation != "silu" || l.MLP.Interleaved:
+			return "the activation " + l.MLP.Activation
+		}
+	}
+	return ""
+}
+
+// Parameters returns the number of weights. A tied head counts once.
+func (p *Plan) Parameters() int64 {
+	n := int64(p.Hidden) + int64(p.Vocabulary)*int64(p.Hidden)
+	if !p.Tied {
+		n += int64(p.Vocabulary) * int64(p.Hidden)
+	}
+	for i := range p.Layers {
+		n += p.Layers[i].parameters(int64(p.Hidden))
+	}
+	return n
+}
+
+func (l *LayerPlan) parameters(hidden int64) int64 {
+	a := l.Attention
+	n := hidden * int64(a.HeadDim) * int64(2*a.Heads+2*a.KVHeads)
+	for _, norm := range []bool{l.AttentionInput, l.AttentionOutput, l.MLPInput, l.MLPOutput} {
+		if norm {
+			n += hidden
+		}
+	}
+	mlp := 3 * hidden * int64(l.MLP.Width)
+	if e := l.Experts; e != nil {
+		mlp = int64(e.Count)*(mlp+hidden) + 3*hidden*int64(e.Shared)
+	}
+	return n + mlp
+}

@@ -1,0 +1,249 @@
+package decoder
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// settings are the keys of configurations that families read. Pointers are nil for absent keys.
+type settings struct {
+	Config
+
+	HiddenAct        string          `json:"hidden_act"`
+	HiddenActivation string          `json:"hidden_activation"`
+	AttentionBias    bool            `json:"attention_bias"`
+	MLPBias          bool            `json:"mlp_bias"`
+	RopeScaling      json.RawMessage `json:"rope_scaling"`
+	RopeParameters   json.RawMessage `json:"rope_parameters"` // theta and scaling in files of transformers 5
+	PartialRotary    float64         `json:"partial_rotary_factor"`
+	RopeLocalBase    float64         `json:"rope_local_base_freq"`
+	OriginalLength   int             `json:"original_max_position_embeddings"`
+	NoRopeLayers     []int           `json:"no_rope_layers"` // 1: the layer has rotary embedding
+	NoRopeInterval   int             `json:"no_rope_layer_interval"`
+
+	LayerTypes         []string `json:"layer_types"`
+	SlidingWindow      *int     `json:"sliding_window"`
+	UseSlidingWindow   bool     `json:"use_sliding_window"`
+	MaxWindowLayers    int      `json:"max_window_layers"`
+	WindowPattern      int      `json:"sliding_window_pattern"`
+	SavedWindowPattern int      `json:"_sliding_window_pattern"`
+
+	QueryPreAttnScalar  float64 `json:"query_pre_attn_scalar"`
+	ScoreSoftcap        float64 `json:"attn_logit_softcapping"`
+	LogitSoftcap        float64 `json:"final_logit_softcapping"`
+	EmbeddingMultiplier float64 `json:"embedding_multiplier"`
+	ResidualMultiplier  float64 `json:"residual_multiplier"`
+	AttentionMultiplier float64 `json:"attention_multiplier"`
+	LogitsScaling       float64 `json:"logits_scaling"`
+	SwiGLULimit         float64 `json:"swiglu_limit"`
+
+	Experts       int   `json:"num_experts"`
+	LocalExperts  int   `json:"num_local_experts"`
+	RoutedExperts int   `json:"n_routed_experts"`
+	ExpertsChosen int   `json:"num_experts_per_tok"`
+	ExpertWidth   int   `json:"moe_intermediate_size"`
+	SharedWidth   int   `json:"shared_expert_intermediate_size"`
+	SharedExperts int   `json:"n_shared_experts"`
+	NormTopK      *bool `json:"norm_topk_prob"`
+	SparseStep    int   `json:"decoder_sparse_step"`
+	DenseLayers   []int `json:"mlp_only_layers"`
+	FirstDense    int   `json:"first_k_dense_replace"`
+
+	Groups        int     `json:"n_group"`
+	ChosenGroups  int     `json:"topk_group"`
+	RoutedScaling float64 `json:"routed_scaling_factor"`
+	QueryRank     int     `json:"q_lora_rank"`
+	KeyValueRank  int     `json:"kv_lora_rank"`
+	PlainDim      int     `json:"qk_nope_head_dim"`
+	RotatedDim    int     `json:"qk_rope_head_dim"`
+	ValueDim      int     `json:"v_head_dim"`
+}
+
+// textKey holds the configuration of the decoder in that of a multimodal model.
+const textKey = "text_config"
+
+// parseSettings parses a config.json. A decoder that this package does not compute is an error that
+// matches errors.ErrUnsupported, and so is a key that the family does not know.
+func parseSettings(data []byte) (*family, *settings, error) {
+	keys, err := configurationKeys(data)
+	if err != nil {
+		return nil, nil, err
+	}
+	var head struct {
+		ModelType     string   `json:"model_type"`
+		Architectures []string `json:"architectures"`
+	}
+	if err := decode(keys, &head); err != nil {
+		return nil, nil, err
+	}
+	f, err := familyOf(head.ModelType, head.Architectures)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := f.checkKeys(keys); err != nil {
+		return nil, nil, err
+	}
+	s := &settings{}
+	if f.defaults != "" {
+		if err := json.Unmarshal([]byte(f.defaults), s); err != nil {
+			return nil, nil, fmt.Errorf("defaults of %s: %w", f.name, err)
+		}
+	}
+	if err := decode(keys, s); err != nil {
+		return nil, nil, err
+	}
+	if s.Microscale.Vocabulary == "" {
+		s.Microscale.Vocabulary = tokenizer
+	}
+	s.Config = s.Config.WithDefaults()
+	r, err := s.rope(f, fullLayer)
+	if err != nil {
+		return nil, nil, err
+	}
+	s.RopeTheta = r.Theta
+	if err := s.Validate(); err != nil {
+		return nil, nil, fmt.Errorf("config.json: %w", err)
+	}
+	return f, s, nil
+}
+
+// configurationKeys returns the keys of a configuration that are not null, those of the decoder if it
+// is one of a multimodal model.
+func configurationKeys(data []byte) (map[string]json.RawMessage, error) {
+	keys := map[string]json.RawMessage{}
+	if err := json.Unmarshal(data, &keys); err != nil {
+		return nil, fmt.Errorf("config.json: %w", err)
+	}
+	if text, ok := keys[textKey]; ok {
+		nested := map[string]json.RawMessage{}
+		if err := json.Unmarshal(text, &nested); err != nil {
+			return nil, fmt.Errorf("config.json: %s: %w", textKey, err)
+		}
+		keys = nested
+	}
+	maps.DeleteFunc(keys, func(_ string, value json.RawMessage) bool { return string(value) == "null" })
+	return keys, nil
+}
+
+// decode sets the fields of dst from keys.
+func decode(keys map[string]json.RawMessage, dst any) error {
+	data, err := json.Marshal(keys)
+	if err == nil {
+		err = json.Unmarshal(data, dst)
+	}
+	if err != nil {
+		return fmt.Errorf("config.json: %w", err)
+	}
+	return nil
+}
+
+// checkKeys returns an error for a key that the family does not read, and for a value that it does not
+// compute.
+func (f *family) checkKeys(keys map[string]json.RawMessage) error {
+	required := map[string]json.RawMessage{}
+	if f.require != "" {
+		if err := json.Unmarshal([]byte(f.require), &required); err != nil {
+			return fmt.Errorf("required keys of %s: %w", f.name, err)
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(keys)) {
+		value := compact(keys[key])
+		want, ok := required[key]
+		switch {
+		case ok && !sameJSON(value, want):
+			return unsupported{fmt.Errorf("config.json: %s is %.80s: only %s is supported for %s", key, value, want, f.name)}
+		case !ok && !slices.Contains(commonKeys, key) && !slices.Contains(f.keys, key) && !slices.Contains(harmlessKeys, key):
+			return unsupported{fmt.Errorf("config.json: the key %q, with the value %.80s, is not known for %s: it may change what the model computes", key, value, f.name)}
+		}
+	}
+	return nil
+}
+
+func compact(value json.RawMessage) string {
+	var b bytes.Buffer
+	if err := json.Compact(&b, value); err != nil {
+		return string(value)
+	}
+	return b.String()
+}
+
+// sameJSON reports whether two values are equal: numbers by value.
+func sameJSON(a string, b json.RawMessage) bool {
+	var x, y any
+	return json.Unmarshal([]byte(a), &x) == nil && json.Unmarshal(b, &y) == nil && x == y
+}
+
+// A ropeSettings is the content of rope_scaling or rope_parameters.
+type ropeSettings struct {
+	Type            string    `json:"rope_type"`
+	OldType         string    `json:"type"`
+	Theta           float64   `json:"rope_theta"`
+	PartialRotary   float64   `json:"partial_rotary_factor"`
+	Factor          float64   `json:"factor"`
+	LowFrequency    float64   `json:"low_freq_factor"`
+	HighFrequency   float64   `json:"high_freq_factor"`
+	OriginalLength  float64   `json:"original_max_position_embeddings"`
+	AttentionFactor float64   `json:"attention_factor"`
+	BetaFast        float64   `json:"beta_fast"`
+	BetaSlow        float64   `json:"beta_slow"`
+	MScale          float64   `json:"mscale"`
+	MScaleAllDim    float64   `json:"mscale_all_dim"`
+	Truncate        *bool     `json:"truncate"`
+	ShortFactor     []float64 `json:"short_factor"`
+	LongFactor      []float64 `json:"long_factor"`
+
+	key string // of the configuration
+}
+
+// The types of layers in layer_types, and the keys of rope_parameters that differ by them.
+const (
+	slidingLayer = "sliding_attention"
+	fullLayer    = "full_attention"
+)
+
+// rope returns the settings of rotary embedding for layers of a type.
+func (s *settings) rope(f *family, layerType string) (ropeSettings, error) {
+	r := ropeSettings{}
+	raw, name := s.RopeParameters, "rope_parameters"
+	if len(raw) == 0 {
+		raw, name = s.RopeScaling, "rope_scaling"
+		if f.localRope && layerType == slidingLayer {
+			raw = nil
+			if r.Theta = s.RopeLocalBase; r.Theta == 0 {
+				r.Theta = s.RopeTheta
+			}
+		}
+	}
+	if len(raw) > 0 {
+		var byType map[string]json.RawMessage
+		if err := json.Unmarshal(raw, &byType); err != nil {
+			return r, fmt.Errorf("config.json: %s: %w", name, err)
+		}
+		if value, ok := byType[layerType]; ok {
+			raw = value
+		}
+		d := json.NewDecoder(bytes.NewReader(raw))
+		d.DisallowUnknownFields()
+		if err := d.Decode(&r); err != nil {
+			return r, unsupported{fmt.Errorf("config.json: %s: %s", name, strings.TrimPrefix(err.Error(), "json: "))}
+		}
+	}
+	r.key = name
+	if r.Type == "" {
+		r.Type = r.OldType
+	}
+	if r.Theta == 0 {
+		r.Theta = s.RopeTheta
+	}
+	if r.PartialRotary == 0 {
+		r.PartialRotary = s.PartialRotary
+	}
+	if r.OriginalLength == 0 {
+		r.OriginalLength = float64(s.OriginalLength)
+	}
+	return r, nil
+}
