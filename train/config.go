@@ -183,7 +183,7 @@ func (c *Config) Validate() error {
 	if c.Batch%c.Microbatches != 0 {
 		return invalid("Microbatches", "is %d, want a divisor of the batch of %d sequences", c.Microbatches, c.Batch)
 	}
-	if err := c.checkParallel(); err != nil {
+	if err := c.CheckRanks(c.Parallel.ranks()); err != nil {
 		return err
 	}
 	if first, last, n := c.Options.FirstBF16, c.Options.LastBF16, c.Model.NumHiddenLayers; first < 0 || first > n {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/microscale-go/microscale/comm"
 	"github.com/microscale-go/microscale/decoder"
 	"github.com/microscale-go/microscale/mma"
 	"github.com/microscale-go/microscale/quant"
@@ -15,6 +16,10 @@ import (
 
 // identity returns, as JSON, everything that the losses depend on. A run resumes only if it is equal.
 func (c *Config) identity() (json.RawMessage, error) {
+	gradReduce := ""
+	if w := c.Parallel.wire(); w != comm.F32 && c.Parallel.ranks() > 1 {
+		gradReduce = w.String()
+	}
 	return json.Marshal(struct {
 		Model            decoder.Config  `json:"model"`
 		Options          decoder.Options `json:"options"`
@@ -33,9 +38,10 @@ func (c *Config) identity() (json.RawMessage, error) {
 		Seed             uint64          `json:"seed"`
 		ValidationTokens int             `json:"eval_tokens"`
 		ValidateEvery    int             `json:"eval_every"`
+		GradReduce       string          `json:"grad_reduce,omitempty"` // of several ranks, if not FP32
 	}{
 		c.Model, c.Options, identityOf(c.Recipe), c.Data.Digest(),
-		c.Steps, c.Batch, c.Microbatches, c.Sequence, c.HoldQuantized, c.Optimizer, c.LearningRate, c.Schedule, c.Warmup, c.Clip, c.Seed, c.ValidationTokens, c.ValidateEvery,
+		c.Steps, c.Batch, c.Microbatches, c.Sequence, c.HoldQuantized, c.Optimizer, c.LearningRate, c.Schedule, c.Warmup, c.Clip, c.Seed, c.ValidationTokens, c.ValidateEvery, gradReduce,
 	})
 }
 

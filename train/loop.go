@@ -27,7 +27,8 @@ type Result struct {
 	Seconds    float64           // of all steps, including those before a resume
 	Parameters int
 
-	Traffic  map[string]int64 // bytes that rank 0 sent to others, by purpose
+	Ranks    int              // of the job
+	Traffic  map[string]int64 // bytes that this rank sent to others per step, by purpose
 	GradSQNR float64          // dB, of gradients as rank 0 sent them; +Inf in FP32
 
 	Memory decoder.Memory // peak of the last step; without copies of weights and activations if a resumed run made no step
@@ -58,7 +59,9 @@ type run struct {
 	validationTokens, validationTargets []int32
 	sequences                           []float64 // losses of the last validation
 
-	interrupted bool // the context of a rank ended
+	interrupted bool             // the context of a rank ended
+	first       int              // steps before this process
+	before      map[string]int64 // traffic before the first step
 }
 
 // Run trains a model. If Out is set, it is a new or empty directory, or one with a checkpoint to
@@ -91,6 +94,7 @@ func Run(ctx context.Context, c Config) (*Result, error) {
 		r.withdraw(err)
 		return nil, err
 	}
+	r.first, r.before = r.state.Step, r.Parallel.group(trafficControl).Traffic()
 	for {
 		if err := r.validate(ctx); err != nil {
 			return nil, err
@@ -116,8 +120,18 @@ func Run(ctx context.Context, c Config) (*Result, error) {
 		Model: r.model, TrainLoss: r.state.TrainLoss, Validation: r.state.Validation, Sequences: r.sequences,
 		Tokens: c.Steps * c.Batch * c.Sequence, Seconds: r.state.Seconds,
 		Parameters: r.model.Config.Parameters(), Memory: r.memory(),
-		Traffic: r.Parallel.group(trafficControl).Traffic(), GradSQNR: r.gradSQNR(),
+		Ranks: r.Parallel.ranks(), Traffic: r.traffic(), GradSQNR: r.gradSQNR(),
 	}, nil
+}
+
+// traffic returns the bytes that this rank sent per step of this process, by purpose.
+func (r *run) traffic() map[string]int64 {
+	steps := int64(max(1, r.state.Step-r.first))
+	sent := r.Parallel.group(trafficControl).Traffic()
+	for purpose := range sent {
+		sent[purpose] = (sent[purpose] - r.before[purpose]) / steps
+	}
+	return sent
 }
 
 // gradSQNR returns the ratio of gradients to their error as they travel, in dB.

@@ -104,9 +104,8 @@ const (
 	trafficControl   = "" // losses, errors, norms: not counted
 )
 
-// checkParallel returns an error if the microbatches cannot be divided among the ranks.
-func (c *Config) checkParallel() error {
-	n := c.Parallel.ranks()
+// CheckRanks returns a *ConfigError if the microbatches cannot be divided among n ranks.
+func (c *Config) CheckRanks(n int) error {
 	each := c.Microbatches / n
 	if n > 1 && (c.Microbatches%n != 0 || bits.OnesCount(uint(each)) != 1) {
 		return invalid("Microbatches", "is %d, want the number of ranks, %d, times a power of two: the sums of ranks are then subtrees of the sum over microbatches", c.Microbatches, n)

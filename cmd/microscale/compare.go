@@ -4,6 +4,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/microscale-go/microscale/internal/cli"
+	"github.com/microscale-go/microscale/internal/ranks"
 	"github.com/microscale-go/microscale/internal/study"
 	"github.com/microscale-go/microscale/train"
 )
@@ -36,6 +37,7 @@ func compareCommand() *cobra.Command {
 	defaults := train.DefaultConfig() // shorter, because there are several runs
 	defaults.Steps, defaults.ValidateEvery, defaults.ValidationTokens = 90, 15, 4096
 	training := cli.AddTraining(cmd, defaults)
+	parallel := ranks.Add(cmd)
 	seeds := cmd.Flags().Uint("seeds", 1, "train with each recipe from `N` seeds, the first being --seed")
 	out := cmd.Flags().String("out", "comparison", "write the report to directory `DIR`, replacing an earlier report")
 	asJSON := addJSON(cmd)
@@ -48,6 +50,13 @@ func compareCommand() *cobra.Command {
 		if err := study.Reportable(*out); err != nil {
 			return err
 		}
+		job, err := parallel.Start(cmd)
+		if err != nil {
+			return err
+		}
+		if err := job.SetMicrobatches(cmd); err != nil {
+			return err
+		}
 		all, err := accumulators.Recipes(cli.WithBaseline(recipes.Recipes))
 		if err != nil {
 			return err
@@ -56,11 +65,17 @@ func compareCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
+		if err := job.Configure(&c); err != nil {
+			return err
+		}
 		if *seeds == 0 {
 			return cli.Misuse("--seeds: got 0, want at least 1")
 		}
-		k := &study.Comparison{Config: c, Corpus: corpus, Stderr: cmd.ErrOrStderr(), Command: cli.CommandLine(cmd), Version: cli.Version()}
+		k := &study.Comparison{Config: c, Corpus: corpus, Trainer: job.Train, Stderr: cmd.ErrOrStderr(), Command: cli.CommandLine(cmd), Version: cli.Version()}
 		cause := k.Run(cmd.Context(), all, int(*seeds))
+		if !job.First() {
+			return cause
+		}
 		return k.End(cmd.OutOrStdout(), *out, *asJSON, cause)
 	}
 	return cmd

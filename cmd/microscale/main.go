@@ -22,6 +22,7 @@ import (
 
 	"github.com/microscale-go/microscale/internal/cli"
 	"github.com/microscale-go/microscale/internal/numbers"
+	"github.com/microscale-go/microscale/internal/ranks"
 )
 
 const (
@@ -30,7 +31,7 @@ const (
 	exitUsage  = 2
 )
 
-func main() { os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) }
+func main() { ranks.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) }
 
 // run executes one command line and returns its exit status.
 func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
@@ -55,7 +56,7 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	if err == nil {
 		return exitDone
 	}
-	fmt.Fprintf(stderr, "microscale: %s\n", cli.OneLine(err))
+	fmt.Fprintf(cmd.ErrOrStderr(), "microscale: %s\n", cli.OneLine(err))
 	if document != nil && !document.written {
 		_ = cli.PrintJSON(stdout, errorDocument{cli.OneLine(err)}) // the exit status reports the error
 	}

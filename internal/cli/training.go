@@ -98,15 +98,15 @@ func (f *TrainingFlags) Config(cmd *cobra.Command, recipes ...recipe.Recipe) (c 
 	for _, r := range recipes {
 		run := c.Under(r)
 		if err := run.Validate(); err != nil {
-			return c, nil, Misuse("%v", withFlag(err))
+			return c, nil, Misuse("%v", WithFlag(err))
 		}
 		held = held || run.HoldQuantized
 	}
 	if c.Recipe = recipes[0]; c.HoldQuantized && !held {
-		return c, nil, Misuse("%v", withFlag(c.Validate()))
+		return c, nil, Misuse("%v", WithFlag(c.Validate()))
 	}
 	if err := c.CheckMemory(); err != nil {
-		return c, nil, withFlag(err)
+		return c, nil, WithFlag(err)
 	}
 	corpus, err = train.OpenCorpus(*f.data...)
 	c.Data = corpus
@@ -127,8 +127,8 @@ var trainingFlagOf = map[string]string{
 	"Model.NumAttentionHeads": "heads", "Model.NumKeyValueHeads": "kv-heads",
 }
 
-// withFlag names the flag in place of the field of a *train.ConfigError.
-func withFlag(err error) error {
+// WithFlag names the flag in place of the field of a *train.ConfigError.
+func WithFlag(err error) error {
 	if e, ok := errors.AsType[*train.ConfigError](err); ok && trainingFlagOf[e.Field] != "" {
 		return fmt.Errorf("--%s %s", trainingFlagOf[e.Field], e.Problem)
 	}

@@ -73,6 +73,7 @@ verify: internal/clients internal/checkpoint hf safetensors quant tensor format 
 convert: verify internal/clients internal/checksum internal/checkpoint internal/checkpoint/llamacpp internal/gguf hf safetensors quant tensor format measure profile internal/bounded internal/lock internal/parallel internal/configjson
 internal/bench: internal/report convert internal/checkpoint hf safetensors nn recipe gemm quant tensor format internal/cpu
 internal/cli: internal/sampling internal/clients internal/checkpoint/llamacpp convert verify train recipe mma profile internal/checkpoint quant format
+internal/ranks: internal/cli train comm comm/mpi
 internal/input: internal/cli convert internal/checkpoint/llamacpp internal/sample hf hf/hub internal/gguf tokenizer internal/bounded
 internal/generation: internal/input internal/checkpoint/llamacpp internal/configjson internal/bounded internal/memory internal/chat internal/sampling decoder internal/gguf tokenizer
 internal/serve: internal/generation internal/chat internal/sampling
@@ -98,6 +99,7 @@ tokenizer: golang.org/x/text
 internal/chat: github.com/ardanlabs/jinja
 internal/report: gonum.org/v1/gonum gonum.org/v1/plot
 convert: github.com/BurntSushi/toml
+internal/ranks: github.com/spf13/cobra
 internal/cli: github.com/spf13/cobra github.com/spf13/pflag github.com/jedib0t/go-pretty/v6 golang.org/x/term
 internal/blocksize: github.com/jedib0t/go-pretty/v6
 internal/numbers: github.com/jedib0t/go-pretty/v6

@@ -22,6 +22,7 @@ import (
 type Comparison struct {
 	Config  train.Config  // of each run, except recipe and seed
 	Corpus  *train.Corpus // the data of Config
+	Trainer Trainer
 	Stderr  io.Writer
 	Command string // the command line, for the report
 	Version string // of the program
@@ -89,7 +90,7 @@ func (k *Comparison) train(ctx context.Context, r recipe.Recipe, seed uint64) er
 		}
 		return o
 	}
-	result, err := train.Run(ctx, c)
+	result, err := k.Trainer(ctx, c)
 	m.Close()
 	if plain.Len() == 0 {
 		plain = all
@@ -147,7 +148,7 @@ func (k *Comparison) again(ctx context.Context, c train.Config) error {
 	}
 	m := cli.NewTrainMeter(k.Stderr, c.Recipe.Name, c.Steps)
 	c.Progress = m.Report
-	result, err := train.Run(ctx, c)
+	result, err := k.Trainer(ctx, c)
 	m.Close()
 	switch {
 	case err == nil:

@@ -31,7 +31,7 @@ func TestTrainEvaluate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Train(t.Context(), c, io.Discard); err != nil {
+	if _, err := Train(t.Context(), c, train.Run, io.Discard); err != nil {
 		t.Fatal(err)
 	}
 	amaxes := filepath.Join(t.TempDir(), "amax.json")

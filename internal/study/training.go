@@ -28,8 +28,17 @@ type TrainingDocument struct {
 	Memory          memoryDocument       `json:"memory"`
 	Activations     activationsDocument  `json:"activations"` // memory.activations is the sum
 	Out             string               `json:"out"`
-	TrainLosses     []cli.Number         `json:"train_losses"` // of each step
+	Ranks           *ranksDocument       `json:"parallel,omitempty"` // of more than one rank
+	TrainLosses     []cli.Number         `json:"train_losses"`       // of each step
 	ValLosses       []validationDocument `json:"val_losses"`
+}
+
+// ranksDocument is what the ranks of a run sent.
+type ranksDocument struct {
+	Ranks      int              `json:"ranks"`
+	GradReduce string           `json:"grad_reduce"`
+	GradSQNR   cli.Number       `json:"grad_sqnr_db"`        // of gradients as rank 0 sent them; null: exact
+	Sent       map[string]int64 `json:"bytes_sent_per_step"` // by rank 0, by purpose
 }
 
 type validationDocument struct {
@@ -47,9 +56,12 @@ type activationsDocument struct {
 	Loss      int `json:"loss"`
 }
 
+// A Trainer runs a configuration, as train.Run does on one rank.
+type Trainer func(context.Context, train.Config) (*train.Result, error)
+
 // Train trains under c and prints the progress to stderr. The error of an interruption
 // names the command that resumes the run.
-func Train(ctx context.Context, c train.Config, stderr io.Writer) (*train.Result, error) {
+func Train(ctx context.Context, c train.Config, run Trainer, stderr io.Writer) (*train.Result, error) {
 	m := cli.NewTrainMeter(stderr, c.Recipe.Name, c.Steps)
 	c.Progress = func(e train.Event) {
 		if e.Name == "resume" {
@@ -57,7 +69,7 @@ func Train(ctx context.Context, c train.Config, stderr io.Writer) (*train.Result
 		}
 		m.Report(e)
 	}
-	result, err := train.Run(ctx, c)
+	result, err := run(ctx, c)
 	m.Close()
 	if interruption := (*train.Interrupted)(nil); errors.As(err, &interruption) {
 		err = fmt.Errorf("%w; to resume, run microscale train --resume --out %s", err, cli.Printable(interruption.Out))
@@ -101,6 +113,9 @@ func PrintTraining(w io.Writer, c *train.Config, corpus *train.Corpus, r *train.
 			Parameters: r.Parameters, Tokens: r.Tokens, Seconds: r.Seconds, SecondsPerStep: cli.Number(r.SecondsPerStep()), TokensPerSecond: cli.Number(r.TokensPerSecond()),
 			Memory: newMemoryDocument(reportedMemory(r.Memory)), Out: c.Out,
 			Activations: activationsDocument{r.Memory.Linear, r.Memory.Norms, r.Memory.SwiGLU, r.Memory.Attention, r.Memory.Layers, r.Memory.Loss},
+		}
+		if r.Ranks > 1 {
+			doc.Ranks = &ranksDocument{Ranks: r.Ranks, GradReduce: c.Parallel.GradReduce.String(), GradSQNR: cli.Number(r.GradSQNR), Sent: r.Traffic}
 		}
 		for _, l := range r.TrainLoss {
 			doc.TrainLosses = append(doc.TrainLosses, cli.Number(l))

@@ -1,0 +1,175 @@
+// Package ranks starts the ranks of a command: goroutines of this process, or, under an MPI
+// launcher, the processes of its job.
+package ranks
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/microscale-go/microscale/comm"
+	"github.com/microscale-go/microscale/comm/mpi"
+	"github.com/microscale-go/microscale/internal/cli"
+	"github.com/microscale-go/microscale/train"
+)
+
+// A Job is the ranks that a command runs on.
+type Job struct {
+	ranks   int
+	local   int         // ranks on this machine
+	world   *comm.Group // of an MPI job; nil: the ranks are goroutines
+	options comm.Options
+	flags   *Flags
+}
+
+// transport connects this process with its MPI job.
+var transport *mpi.Transport
+
+// Exit ends the process: under an MPI launcher when all processes of the job have called it.
+func Exit(code int) {
+	if transport != nil {
+		transport.Exit(code, nil)
+	}
+	os.Exit(code)
+}
+
+// Start joins the job of the MPI launcher that started this process, if there is one. Only rank 0
+// prints: on the others, the output of cmd is discarded.
+func (f *Flags) Start(cmd *cobra.Command) (*Job, error) {
+	j := &Job{ranks: max(1, int(*f.dp)), options: comm.Options{Timeout: *f.timeout}, flags: f}
+	j.local = j.ranks
+	if *f.timeout < 0 {
+		return nil, cli.Misuse("--timeout: got %v, want a positive duration, or 0 for no limit", *f.timeout)
+	}
+	l := mpi.FindLauncher()
+	if l.Size <= 1 {
+		return j, nil
+	}
+	if cmd.Flags().Changed("dp") && int(*f.dp) != l.Size {
+		return nil, cli.Misuse("--dp is %d, but %s started %d processes: omit --dp, or start that many", *f.dp, l.Name, l.Size)
+	}
+	t, err := mpi.Connect(*f.library)
+	if err != nil {
+		return nil, err
+	}
+	transport, j.ranks, j.local = t, l.Size, localProcesses(os.LookupEnv)
+	j.world = comm.New(t, j.options)
+	if t.Rank() > 0 {
+		cmd.Root().SetOut(io.Discard)
+		cmd.Root().SetErr(io.Discard)
+	}
+	return j, nil
+}
+
+// localProcesses returns the number of processes of the job on this machine, as launchers report it.
+func localProcesses(lookup func(string) (string, bool)) int {
+	for _, name := range []string{"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS"} {
+		text, _ := lookup(name)
+		if n, err := strconv.Atoi(text); err == nil && n > 0 {
+			return n
+		}
+	}
+	return 1
+}
+
+// First reports whether this is the process that prints and writes.
+func (j *Job) First() bool { return j.world == nil || j.world.Rank() == 0 }
+
+// FromFirst calls f on rank 0 of an MPI job, and returns its result on every rank. The other ranks
+// return its error without its type.
+func FromFirst[T any](j *Job, f func() (T, error)) (result T, err error) {
+	if j.world == nil {
+		return f()
+	}
+	var message struct {
+		Result T
+		Error  string
+	}
+	var text []byte
+	if j.First() {
+		result, err = f()
+		message.Result = result
+		if err != nil {
+			message.Error = err.Error()
+		}
+		var failed error
+		if text, failed = json.Marshal(message); failed != nil {
+			return result, failed
+		}
+	}
+	all, failed := j.world.GatherAll(text)
+	if failed != nil {
+		j.abort(failed)
+	}
+	if j.First() {
+		return result, err
+	}
+	if err := json.Unmarshal(all[0], &message); err != nil {
+		return result, err
+	}
+	if message.Error != "" {
+		err = errors.New(message.Error)
+	}
+	return message.Result, err
+}
+
+// Train runs c on all ranks, and returns the result of rank 0; of an MPI job, that of this process.
+func (j *Job) Train(ctx context.Context, c train.Config) (result *train.Result, err error) {
+	c.Parallel.Local, c.Parallel.Program = j.local, cli.Version()
+	if c.Threads == 0 {
+		c.Threads = max(1, runtime.GOMAXPROCS(0)/j.local)
+	}
+	switch {
+	case j.world != nil:
+		c.Parallel.Group = j.world
+		result, err = train.Run(ctx, c)
+		if agreed := (*train.AgreedError)(nil); err != nil && !errors.As(err, &agreed) {
+			j.abort(err)
+		}
+		return result, err
+	case j.ranks == 1:
+		return train.Run(ctx, c)
+	}
+	err = comm.Run(j.ranks, j.options, func(g *comm.Group) error {
+		own := c
+		own.Parallel.Group = g
+		r, err := train.Run(ctx, own)
+		if g.Rank() == 0 {
+			result = r
+		}
+		return err
+	})
+	return result, err
+}
+
+// turn is the time between the ranks that end a job because of an error: what one of them prints
+// reaches the launcher before the next prints the same.
+const turn = 300 * time.Millisecond
+
+// abort ends an MPI job because of an error that the other ranks may not have. It does not return.
+func (j *Job) abort(err error) {
+	if errors.Is(err, comm.ErrAborted) { // another rank ends the job
+		time.Sleep(10 * turn)
+	}
+	time.Sleep(time.Duration(min(j.world.Rank(), 10)) * turn)
+	transport.Abort(err)
+}
+
+// String describes the ranks.
+func (j *Job) String() string {
+	if j.world == nil {
+		return fmt.Sprintf("%d goroutines", j.ranks)
+	}
+	return fmt.Sprintf("%d processes of %s", j.ranks, transport.Library())
+}
+
+// Size returns the number of ranks.
+func (j *Job) Size() int { return j.ranks }
