@@ -243,7 +243,7 @@ func (r *Request) wait() error {
 		for _, rank := range r.pending.Missing() {
 			missing = append(missing, fmt.Sprint(rank))
 		}
-		return fmt.Errorf("rank %d: %s in %s: no answer from rank %s within %v", g.rank, what, g, strings.Join(missing, ", "), g.job.timeout)
+		return fmt.Errorf("rank %d: %s in %s: %w from rank %s within %v", g.rank, what, g, ErrTimeout, strings.Join(missing, ", "), g.job.timeout)
 	}
 	return r.outcome(what)
 }

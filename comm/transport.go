@@ -31,6 +31,9 @@ type Message struct {
 // ErrAborted is the error of operations that were interrupted because another rank failed.
 var ErrAborted = errors.New("the job was aborted")
 
+// ErrTimeout is the error of operations that waited for other ranks longer than Options.Timeout.
+var ErrTimeout = errors.New("no answer")
+
 // Pending is the state of messages that were started. Transports report to it; Wait of the
 // Request reads it.
 type Pending struct {

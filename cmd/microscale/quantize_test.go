@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/microscale-go/microscale/hf"
+	"github.com/microscale-go/microscale/internal/ranks"
 	"github.com/microscale-go/microscale/internal/summary"
 	"github.com/microscale-go/microscale/quant"
 )
@@ -38,7 +39,7 @@ func process(t testing.TB, args ...string) (cmd *exec.Cmd, stdout, stderr *strin
 // it checks the exit status of such processes.
 func TestProcess(t *testing.T) {
 	if flag.NArg() > 0 {
-		os.Exit(run(flag.Args(), os.Stdin, os.Stdout, os.Stderr))
+		ranks.Exit(run(flag.Args(), os.Stdin, os.Stdout, os.Stderr))
 	}
 	for _, tc := range []struct {
 		line string

@@ -7,6 +7,7 @@ import (
 	"os"
 	"runtime"
 	"slices"
+	"strings"
 	"time"
 	"unsafe"
 
@@ -84,7 +85,8 @@ const messageTime = 200 * time.Millisecond
 // Abort prints err to standard error and ends the job: the launcher ends all of its processes.
 // It does not return.
 func (t *Transport) Abort(err error) {
-	fmt.Fprintf(os.Stderr, "microscale: rank %d: %v\n", t.rank, err)
+	rank := fmt.Sprintf("rank %d: ", t.rank)
+	fmt.Fprintf(os.Stderr, "microscale: %s%s\n", rank, strings.TrimPrefix(err.Error(), rank)) // which errors of comm begin with
 	time.Sleep(messageTime)
 	select {
 	case t.abort <- struct{}{}:

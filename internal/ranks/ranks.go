@@ -150,16 +150,18 @@ func (j *Job) Train(ctx context.Context, c train.Config) (result *train.Result, 
 	return result, err
 }
 
-// turn is the time between the ranks that end a job because of an error: what one of them prints
-// reaches the launcher before the next prints the same.
-const turn = 300 * time.Millisecond
+// turn is the time that an MPI launcher may need to end a job. Of several ranks with an error, the
+// first ends the job before the next prints the same.
+const turn = 2 * time.Second
 
 // abort ends an MPI job because of an error that the other ranks may not have. It does not return.
 func (j *Job) abort(err error) {
-	if errors.Is(err, comm.ErrAborted) { // another rank ends the job
-		time.Sleep(10 * turn)
+	switch {
+	case errors.Is(err, comm.ErrAborted): // another rank ends the job
+		time.Sleep(3 * turn)
+	case errors.Is(err, comm.ErrTimeout): // the other ranks have it, too
+		time.Sleep(time.Duration(min(j.world.Rank(), 3)) * turn)
 	}
-	time.Sleep(time.Duration(min(j.world.Rank(), 10)) * turn)
 	transport.Abort(err)
 }
 

@@ -1,0 +1,182 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// launchers are the commands that start processes of an MPI job.
+var launchers = [][]string{
+	{"mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "--mca", "mpi_yield_when_idle", "1"},
+	{"mpirun.mpich"},
+}
+
+// launched returns a command line as n processes of this test under a launcher.
+func launched(t *testing.T, launcher []string, n int, args ...string) (cmd *exec.Cmd, stdout, stderr *strings.Builder) {
+	t.Helper()
+	cmd, stdout, stderr = process(t, args...)
+	if _, err := exec.LookPath(launcher[0]); err != nil {
+		t.Skipf("%s is not installed: Debian's packages openmpi-bin and mpich have both launchers", launcher[0])
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	t.Cleanup(cancel)
+	line := slices.Concat(launcher[1:], []string{"-np", fmt.Sprint(n)}, cmd.Args)
+	whole := exec.CommandContext(ctx, launcher[0], line...)
+	whole.Stdout, whole.Stderr, whole.WaitDelay = cmd.Stdout, cmd.Stderr, 5*time.Second
+	return whole, stdout, stderr
+}
+
+// rankedRun is a run of four microbatches.
+func rankedRun(recipe, out string, more ...string) []string {
+	return tinyRun(append([]string{"--recipe", recipe, "--microbatches", "4", "--eval-every", "2", "--json", "--out", out}, more...)...)
+}
+
+// A lossDocument is what runs on any ranks have in common.
+type lossDocument struct {
+	TrainLosses []float64 `json:"train_losses"`
+	ValLosses   []struct {
+		Step int
+		Loss float64
+	} `json:"val_losses"`
+}
+
+// TestTrainRanks trains on goroutine ranks and under each launcher with 1, 2 and 4 processes: the
+// losses are those of one process, bit by bit, and only rank 0 prints.
+func TestTrainRanks(t *testing.T) {
+	for _, recipe := range []string{"bf16", "nvfp4"} {
+		status, stdout, stderr := execute("", rankedRun(recipe, filepath.Join(t.TempDir(), "out"))...)
+		if status != exitDone {
+			t.Fatal(stderr)
+		}
+		want := fmt.Sprint(parsed[lossDocument](t, stdout))
+		check := func(t *testing.T, what, stdout string) {
+			t.Helper()
+			if got := fmt.Sprint(parsed[lossDocument](t, stdout)); got != want {
+				t.Errorf("%s, %s: got\n%s\nwant\n%s", recipe, what, got, want)
+			}
+		}
+		for _, n := range []string{"1", "2", "4"} {
+			status, stdout, stderr := execute("", rankedRun(recipe, filepath.Join(t.TempDir(), "out"), "--dp", n)...)
+			if status != exitDone {
+				t.Fatal(stderr)
+			}
+			check(t, n+" goroutines", stdout)
+		}
+		for _, l := range launchers {
+			t.Run(recipe+"/"+l[0], func(t *testing.T) {
+				for _, n := range []int{1, 2, 4} {
+					cmd, stdout, stderr := launched(t, l, n, rankedRun(recipe, filepath.Join(t.TempDir(), "out"))...)
+					if err := cmd.Run(); err != nil {
+						t.Fatalf("%d processes: %v: %s", n, err, stderr)
+					}
+					check(t, fmt.Sprintf("%d processes of %s", n, l[0]), stdout.String())
+				}
+			})
+		}
+	}
+}
+
+// TestTrainRankErrors checks errors that all ranks have: rank 0 prints one line.
+func TestTrainRankErrors(t *testing.T) {
+	for _, l := range launchers {
+		t.Run(l[0], func(t *testing.T) {
+			for want, more := range map[string][]string{
+				"microscale: --microbatches is 3, want the number of ranks, 2, times a power of two": {"--batch", "3", "--microbatches", "3"},
+				"microscale: --dp is 4, but ":          {"--dp", "4"},
+				"microscale: text that does not exist": {"--data", filepath.Join(t.TempDir(), "none")},
+			} {
+				cmd, stdout, stderr := launched(t, l, 2, tinyRun(append(more, "--out", filepath.Join(t.TempDir(), "out"))...)...)
+				err := cmd.Run()
+				if err == nil || stdout.Len() > 0 || !strings.Contains(stderr.String(), want) && !strings.Contains(want, "text") {
+					t.Errorf("%v: %v, stdout %q, stderr:\n%s", more, err, stdout, stderr)
+				}
+				if n := strings.Count(stderr.String(), "microscale: "); n != 1 && !strings.Contains(want, "--dp") {
+					t.Errorf("%v: %d messages:\n%s", more, n, stderr)
+				}
+			}
+		})
+	}
+}
+
+// ranksOf returns the processes whose command line has an argument, without launchers.
+func ranksOf(argument string) (pids []int) {
+	entries, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	for _, path := range entries {
+		line, err := os.ReadFile(path)
+		words := bytes.Split(line, []byte{0})
+		if err != nil || !strings.Contains(string(words[0]), "microscale.test") || !slices.ContainsFunc(words, func(w []byte) bool { return string(w) == argument }) {
+			continue
+		}
+		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(path)))
+		if err == nil {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// TestTrainRankFaults kills (-9) or stops one of three processes during a run. The whole job ends
+// within 10 s, and resumes from the last checkpoint with another number of ranks.
+func TestTrainRankFaults(t *testing.T) {
+	status, stdout, stderr := execute("", rankedRun("bf16", filepath.Join(t.TempDir(), "out"), "--steps", "30")...)
+	if status != exitDone {
+		t.Fatal(stderr)
+	}
+	want := fmt.Sprint(parsed[lossDocument](t, stdout))
+	for _, l := range launchers {
+		t.Run(l[0], func(t *testing.T) {
+			for name, signal := range map[string]syscall.Signal{"killed": syscall.SIGKILL, "hangs": syscall.SIGSTOP} {
+				out := filepath.Join(t.TempDir(), "out")
+				line := rankedRun("bf16", out, "--steps", "30", "--checkpoint-every", "1", "--timeout", "3s")
+				cmd, _, stderr := launched(t, l, 4, line...)
+				if err := cmd.Start(); err != nil {
+					t.Fatal(err)
+				}
+				reached := func() bool {
+					steps, _ := filepath.Glob(filepath.Join(out, "checkpoint", "step-*[1-9]"))
+					return len(steps) > 0
+				}
+				for start := time.Now(); !reached() && time.Since(start) < time.Minute; {
+					time.Sleep(2 * time.Millisecond)
+				}
+				pids := ranksOf(out)
+				if len(pids) != 4 {
+					t.Fatalf("%s: %d processes: %s", name, len(pids), stderr)
+				}
+				if err := syscall.Kill(pids[len(pids)-1], signal); err != nil {
+					t.Fatal(err)
+				}
+				start := time.Now()
+				err := cmd.Wait()
+				took := time.Since(start)
+				if err == nil || took > 10*time.Second {
+					t.Errorf("%s: %v after %v: %s", name, err, took, stderr)
+				}
+				if n := strings.Count(stderr.String(), "no answer from rank"); signal == syscall.SIGSTOP && n != 1 {
+					t.Errorf("%s: %d messages:\n%s", name, n, stderr)
+				}
+				for _, pid := range ranksOf(out) { // a stopped process
+					_ = syscall.Kill(pid, syscall.SIGKILL)
+				}
+				status, stdout, again := execute("", rankedRun("bf16", out, "--steps", "30", "--resume", "--dp", "2")...)
+				if status != exitDone {
+					t.Fatalf("%s: resume: %s", name, again)
+				}
+				if got := fmt.Sprint(parsed[lossDocument](t, stdout)); got != want {
+					t.Errorf("%s: got losses\n%s\nwant\n%s", name, got, want)
+				}
+				t.Logf("%s: the job ended after %v", name, took)
+			}
+		})
+	}
+}
