@@ -10,51 +10,49 @@ import (
 // panel. It marks results that it cannot compute in product.bad: NaN, Inf, and exponents beyond
 // its range; the reference form computes those.
 type kernel struct {
-	tier  cpu.Tier
-	dots  bool // exact dot products of 16 FP4 elements
-	block int  // elements of a scale as the kernel reads it
-	fused fused
-	run   func(p *product, rows, g int)
+	tier cpu.Tier
+	kind kernelKind
+	run  func(p *product, rows, g int)
 }
 
-// Rules of the kernels, without their numbers of products.
-var (
-	ruleRZ13 = fused{fraction: 13, rounding: rz13}
-	ruleRZ23 = fused{fraction: 25, rounding: rz23}
-	ruleDots = fused{fraction: 35, rounding: rz23}
+// A kernelKind is the arithmetic of a kernel.
+type kernelKind uint8
+
+const (
+	sums13 kernelKind = iota + 1 // FP8 units with 13 fraction bits
+	sums25                       // units with 23 to 25 fraction bits, and groups of 4 to 32 products
+	dots16                       // FP4 units: exact dot products of 16 elements
 )
+
+// kind returns the arithmetic of the unit's kernels, or 0 if it has none.
+func (u *Unit) kind() kernelKind {
+	r, ok := u.rule.(fused)
+	switch _, dots := u.rule.(fusedFP4); {
+	case u.Out != f32:
+		return 0
+	case dots:
+		return dots16
+	case ok && r.rounding == rz13:
+		return sums13
+	case ok && r.rounding == rz23:
+		return sums25
+	}
+	return 0
+}
 
 // genericKernels are the kernels in Go, on every machine.
 var genericKernels = []kernel{
-	{cpu.Plain, false, 16, ruleRZ13, runRZ13},
-	{cpu.Plain, false, 32, ruleRZ13, runRZ13},
-	{cpu.Plain, false, 32, ruleRZ23, runRZ23},
-	{cpu.Plain, true, exactDot, ruleDots, runDots},
+	{cpu.Plain, sums13, runRZ13},
+	{cpu.Plain, sums25, runRZ23},
+	{cpu.Plain, dots16, runDots},
 }
 
 // kernel returns the fastest kernel of the unit, or nil.
 func (u *Unit) kernel() *kernel {
-	if u.A.Bytes != 1 || u.B.Bytes != 1 || u.Out != f32 || codeTables[u.A] == nil || codeTables[u.B] == nil {
-		return nil
-	}
-	var rule fused
-	dots := false
-	switch r := u.rule.(type) {
-	case fused:
-		rule = r
-	case fusedFP4:
-		rule, dots = r.fused, true
-	default:
-		return nil
-	}
-	block := u.Group
-	if dots {
-		block = exactDot
-	}
+	kind := u.kind()
 	for _, table := range [][]kernel{kernels, genericKernels} {
 		for i := range table {
-			k := &table[i]
-			if k.tier <= cpu.Best() && k.dots == dots && k.block == block && k.fused.fraction == rule.fraction && k.fused.rounding == rule.rounding {
+			if k := &table[i]; k.tier <= cpu.Best() && k.kind == kind {
 				return k
 			}
 		}
@@ -62,11 +60,19 @@ func (u *Unit) kernel() *kernel {
 	return nil
 }
 
+// terms returns the number of elements whose products share a scale in the kernels of the unit.
+func (u *Unit) terms() int {
+	if u.kind() == dots16 {
+		return exactDot
+	}
+	return u.Group
+}
+
 // maxExp bounds the exponents that the kernels for FP32 and FP4 results compute with.
 const maxExp = 80
 
 // leastExp is below the exponent of every nonzero product, and above that of any with a zero.
-const leastExp = -40
+const leastExp = -1000
 
 // pow2 returns 2^e for the exponents of normal numbers.
 func pow2(e int) float32 { return math.Float32frombits(uint32(127+e) << 23) }
@@ -84,7 +90,7 @@ func field(c float32) (e int, bad bool) {
 type lanes[E any] [panelCols]E
 
 // exponents returns the largest exponents of the products of a row and each column.
-func exponents(ea, eb []int8) (largest lanes[int8]) {
+func exponents(ea, eb []int16) (largest lanes[int16]) {
 	for j := range largest {
 		largest[j] = 2 * zeroExp
 	}
@@ -136,10 +142,12 @@ func runRZ13(p *product, rows, g int) {
 	}
 }
 
-// runRZ23 is the kernel of FP8, FP6 and FP4 units with 25 fraction bits, with or without scales:
-// terms below 2^27, and sums of 16 and of both halves that int32 and float64 hold exactly.
+// runRZ23 is the kernel of units with 23 to 25 fraction bits, with or without scales: terms below
+// 2^27, and sums of half the products, at most 16, and of both halves, that int32 and float64 hold
+// exactly. Products of 16-bit operands and TF32 have at most 22 bits. Products below 2^-126 are not
+// exact, but E is -80 or more, so that they are cut to zero.
 func runRZ23(p *product, rows, g int) {
-	n := p.unit.Group
+	n, fraction := p.unit.Group, p.unit.fraction()
 	b, eb := p.right.values[g*n*panelCols:], p.right.exps[g*n*panelCols:]
 	for i := range rows {
 		at := (g*rows + i) * n
@@ -162,18 +170,21 @@ func runRZ23(p *product, rows, g int) {
 				p.bad[i] |= 1 << j
 				e = 0
 			}
-			exps[j], scales[j] = e, pow2(25-min(max(e-scale, leastExp), 90))
+			exps[j], scales[j] = e, pow2(fraction-min(max(e-scale, -maxExp), 90))
 		}
 		var first, second lanes[int32]
 		addProducts(&first, &scales, a[:n/2], b)
 		addProducts(&second, &scales, a[n/2:], b[n/2*panelCols:])
 		for j, v := range c {
 			total := float64(first[j]) + float64(second[j])
-			total += math.Trunc(float64(v) * pow2wide(25-exps[j]))
-			c[j] = towardZero32(total * pow2wide(exps[j]-25))
+			total += math.Trunc(float64(v) * pow2wide(fraction-exps[j]))
+			c[j] = towardZero32(total * pow2wide(exps[j]-fraction))
 		}
 	}
 }
+
+// fraction returns F, the fraction bits of the alignment of a unit with kernels.
+func (u *Unit) fraction() int { return u.rule.(fused).fraction }
 
 // towardZero32 rounds v, whose magnitude is that of a normal float32 or 0, toward zero.
 func towardZero32(v float64) float32 {

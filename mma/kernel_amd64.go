@@ -6,19 +6,18 @@ import "github.com/microscale-go/microscale/internal/cpu"
 
 // kernels are the kernels of this architecture, fastest first.
 var kernels = []kernel{
-	{cpu.AVX512, false, 16, ruleRZ13, run13},
-	{cpu.AVX512, false, 32, ruleRZ13, run13},
-	{cpu.AVX512, false, 32, ruleRZ23, run23},
-	{cpu.AVX512, true, exactDot, ruleDots, runDotsVector},
-	{cpu.AVX2, false, 16, ruleRZ13, run13AVX2},
-	{cpu.AVX2, false, 32, ruleRZ13, run13AVX2},
-	{cpu.AVX2, false, 32, ruleRZ23, run23AVX2},
+	{cpu.AVX512, sums13, run13},
+	{cpu.AVX512, sums25, run23},
+	{cpu.AVX512, dots16, runDotsAVX512},
+	{cpu.AVX2, sums13, run13AVX2},
+	{cpu.AVX2, sums25, run23AVX2},
+	{cpu.AVX2, dots16, runDotsAVX2},
 }
 
 func run13(p *product, rows, g int)     { p.run13(rows, g, group13) }
 func run13AVX2(p *product, rows, g int) { p.run13(rows, g, group13AVX2) }
 
-func (p *product) run13(rows, g int, add func(rows, n int, a *float32, ea *int8, b *float32, eb *int8, c *float32, bad *uint64)) {
+func (p *product) run13(rows, g int, add func(rows, n int, a *float32, ea *int16, b *float32, eb *int16, c *float32, bad *uint64)) {
 	n := p.unit.Group
 	l, r := &p.left, &p.right
 	add(rows, n, &l.values[g*n*rows], &l.exps[g*n*rows], &r.values[g*n*panelCols], &r.exps[g*n*panelCols], &p.c[0], &p.bad[0])
@@ -27,13 +26,14 @@ func (p *product) run13(rows, g int, add func(rows, n int, a *float32, ea *int8,
 func run23(p *product, rows, g int)     { p.run23(rows, g, group23) }
 func run23AVX2(p *product, rows, g int) { p.run23(rows, g, group23AVX2) }
 
-func (p *product) run23(rows, g int, add func(rows int, a *float32, ea *int8, sa *int32, b *float32, eb *int8, sb *int32, c *float32, bad *uint64)) {
+func (p *product) run23(rows, g int, add func(rows, n, one int, a *float32, ea *int16, sa *int32, b *float32, eb *int16, sb *int32, c *float32, bad *uint64)) {
+	const bias = 127
 	n := p.unit.Group
 	l, r := &p.left, &p.right
-	add(rows, &l.values[g*n*rows], &l.exps[g*n*rows], &l.scaleE[g*rows], &r.values[g*n*panelCols], &r.exps[g*n*panelCols], &r.scaleE[g*panelCols], &p.c[0], &p.bad[0])
+	add(rows, n, bias+p.unit.fraction(), &l.values[g*n*rows], &l.exps[g*n*rows], &l.scaleE[g*rows], &r.values[g*n*panelCols], &r.exps[g*n*panelCols], &r.scaleE[g*panelCols], &p.c[0], &p.bad[0])
 }
 
-// dotsArgs are the operands of groupDots.
+// dotsArgs are the operands of groupDots and groupDotsAVX2.
 type dotsArgs struct {
 	a       *byte
 	masksA  *int32
@@ -48,11 +48,14 @@ type dotsArgs struct {
 	bad     *uint64
 }
 
-func runDotsVector(p *product, rows, g int) {
+func runDotsAVX512(p *product, rows, g int) { p.runDots(rows, g, groupDots) }
+func runDotsAVX2(p *product, rows, g int)   { p.runDots(rows, g, groupDotsAVX2) }
+
+func (p *product) runDots(rows, g int, add func(rows int, x *dotsArgs)) {
 	const group, blocks = maxGroup, maxGroup / exactDot
 	l, r := &p.left, &p.right
 	at := g * blocks * panelCols
-	groupDots(rows, &dotsArgs{
+	add(rows, &dotsArgs{
 		&l.bytes[g*rows*group], &l.masks[g*rows*blocks], &l.scales[g*rows*blocks], &l.scaleE[g*rows*blocks],
 		&r.bytes[g*group*panelCols], &r.sums[at], &r.masks[at], &r.scales[at], &r.scaleE[at], &p.c[0], &p.bad[0],
 	})

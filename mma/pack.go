@@ -10,7 +10,7 @@ import (
 // by row for A, or by k for the 64 columns of a panel of B.
 type packed struct {
 	values []float32 // of the elements, without scales
-	exps   []int8    // their exponents; zeroExp for zeros
+	exps   []int16   // their exponents; zeroExp for zeros
 	bytes  []byte    // FP4 instead: A as 2·value + 12, B as int8 2·value in words of four k
 	masks  []int32   // FP4: which elements of 16 are not zero, none under a zero scale
 	sums   []int32   // FP4: 12·Σ of B's bytes over 16
@@ -22,13 +22,13 @@ type packed struct {
 }
 
 // zeroExp stands for the exponent of a zero: with any other, it stays below those of nonzero
-// products, of which the least is -28.
-const zeroExp = -60
+// products, of which the least is -252.
+const zeroExp = -10000
 
-// codeTable has what packing needs of each code of a type.
+// codeTable has what packing needs of each code of a type of one byte.
 type codeTable struct {
 	value   [256]float32 // 0 for NaN and Inf
-	exp     [256]int8    // zeroExp for zeros
+	exp     [256]int16   // zeroExp for zeros
 	half    [256]int8    // twice the value, of E2M1
 	nonzero [256]uint32  // 1 or 0
 	special [256]bool    // NaN or Inf
@@ -45,7 +45,7 @@ var codeTables = func() map[*Type]*codeTable {
 			if n.kind != finite || n.sig == 0 {
 				continue
 			}
-			table.value[code], table.exp[code], table.nonzero[code] = float32(n.value()), int8(n.exp), 1
+			table.value[code], table.exp[code], table.nonzero[code] = float32(n.value()), int16(n.exp), 1
 			if t == e2m1 {
 				table.half[code] = int8(2 * n.value())
 			}
@@ -55,36 +55,74 @@ var codeTables = func() map[*Type]*codeTable {
 	return tables
 }()
 
-// holds reports whether a row has NaN or Inf.
-func (t *codeTable) holds(codes []byte) bool {
-	for _, c := range codes {
-		if t.special[c] {
-			return true
+// unpack sets values and exps to those of codes, 0 for NaN and Inf. It reports whether there are
+// any.
+func (t *Type) unpack(values []float32, exps []int16, codes []byte) (special bool) {
+	switch t {
+	case f16:
+		for i := range values {
+			u := uint32(binary.LittleEndian.Uint16(codes[2*i:]))
+			field := int16(u >> 10 & 0x1f)
+			// A power of two corrects the exponent bias, and normalizes subnormals.
+			v := math.Float32frombits(u&0x7fff<<13) * 0x1p112
+			exps[i] = max(field, 1) - 15
+			if v == 0 {
+				exps[i] = zeroExp
+			}
+			if field == 0x1f {
+				special, v, exps[i] = true, 0, zeroExp
+			}
+			values[i] = math.Float32frombits(math.Float32bits(v) | u>>15<<31)
+		}
+	case bf16:
+		for i := range values {
+			values[i], exps[i], special = decompose(uint32(binary.LittleEndian.Uint16(codes[2*i:]))<<16, special)
+		}
+	case tf32:
+		for i := range values {
+			values[i], exps[i], special = decompose(binary.LittleEndian.Uint32(codes[4*i:])&^uint32(tf32.unread), special)
+		}
+	default:
+		table := codeTables[t]
+		for i := range values {
+			c := codes[i]
+			values[i], exps[i], special = table.value[c], table.exp[c], special || table.special[c]
 		}
 	}
-	return false
+	return special
+}
+
+// decompose returns a float32 and its exponent, for unpack. special is true if it was, or for NaN and
+// Inf.
+func decompose(bits uint32, special bool) (float32, int16, bool) {
+	field := int16(bits >> 23 & 0xff)
+	switch {
+	case bits<<1 == 0:
+		return 0, zeroExp, special
+	case field == 0xff:
+		return 0, zeroExp, true
+	}
+	return math.Float32frombits(bits), max(field, 1) - 127, special
 }
 
 // pack packs rows of A, the rows of a tile.
-func (p *packed) pack(u *Unit, k *kernel, m Matrix, first, rows int) {
-	p.resize(k, m.K, rows)
+func (p *packed) pack(u *Unit, m Matrix, first, rows int) {
+	p.resize(u, m.K, rows)
 	p.specials = append(p.specials[:0], make([]bool, rows)...)
-	table := codeTables[u.A]
+	dots := u.kind() == dots16
 	for i := range rows {
 		codes := m.row(u.A, first+i)
-		for g := 0; g < len(codes); g += u.Group {
-			at, group := g*rows+i*u.Group, codes[g:g+u.Group]
-			if k.dots {
-				p.packDots(table, group, at)
-				continue
-			}
-			values, exps := p.values[at:][:len(group)], p.exps[at:][:len(group)]
-			for x, code := range group {
-				values[x], exps[x] = table.value[code], table.exp[code]
+		for g := range m.K / u.Group {
+			at, group := (g*rows+i)*u.Group, codes[g*u.Group*u.A.Bytes:][:u.Group*u.A.Bytes]
+			if dots {
+				p.packDots(codeTables[u.A], group, at)
+			} else if u.A.unpack(p.values[at:][:u.Group], p.exps[at:][:u.Group], group) {
+				p.specials[i] = true
 			}
 		}
-		bad := p.packScales(u, k, m, first+i, func(g, s, per int) int { return (g*rows+i)*per + s })
-		p.specials[i] = bad || table.holds(codes)
+		if p.packScales(u, m, first+i, func(g, s, per int) int { return (g*rows+i)*per + s }) {
+			p.specials[i] = true
+		}
 	}
 }
 
@@ -107,35 +145,37 @@ func (p *packed) packDots(table *codeTable, codes []byte, at int) {
 const fp4Offset = 12
 
 // packPanel packs cols rows of B as the columns of a panel, the others zero.
-func (p *packed) packPanel(u *Unit, k *kernel, m Matrix, first, cols int) {
-	p.resize(k, m.K, panelCols)
+func (p *packed) packPanel(u *Unit, m Matrix, first, cols int) {
+	p.resize(u, m.K, panelCols)
 	p.special = 0
-	table := codeTables[u.B]
 	if cols < panelCols {
 		p.blank()
 	}
+	dots := u.kind() == dots16
 	for j := range cols {
-		codes := m.row(u.B, first+j)
-		if k.dots {
-			p.packDotsColumn(table, codes, j)
+		if dots {
+			p.packDotsColumn(codeTables[u.B], m.row(u.B, first+j), j)
 		}
-		bad := p.packScales(u, k, m, first+j, func(g, s, per int) int { return (g*per+s)*panelCols + j })
-		if bad || table.holds(codes) {
+		if p.packScales(u, m, first+j, func(g, s, per int) int { return (g*per+s)*panelCols + j }) {
 			p.special |= 1 << j
 		}
 	}
-	if k.dots {
-		return
+	const together = 64 // elements of rows of B that are transposed together
+	for k := 0; k < m.K && !dots; k += together {
+		p.packColumns(u, m, first, cols, k, min(together, m.K-k))
 	}
-	const together = 16 // rows of B whose cache lines are read together
-	for from := 0; from < cols; from += together {
-		n := min(together, cols-from)
-		for x := range m.K {
-			values, exps := p.values[x*panelCols+from:][:n], p.exps[x*panelCols+from:][:n]
-			for j := range values {
-				code := m.Codes[(first+from+j)*m.K+x]
-				values[j], exps[j] = table.value[code], table.exp[code]
-			}
+}
+
+// packColumns packs n elements, from k on, of cols rows of B as columns.
+func (p *packed) packColumns(u *Unit, m Matrix, first, cols, k, n int) {
+	var values lanes[float32]
+	var exps lanes[int16]
+	for j := range cols {
+		if u.B.unpack(values[:n], exps[:n], m.row(u.B, first+j)[k*u.B.Bytes:]) {
+			p.special |= 1 << j
+		}
+		for x := range n {
+			p.values[(k+x)*panelCols+j], p.exps[(k+x)*panelCols+j] = values[x], exps[x]
 		}
 	}
 }
@@ -162,14 +202,15 @@ func (p *packed) packDotsColumn(table *codeTable, codes []byte, j int) {
 // packScales stores the scales of a row of m at the places that at returns for a group, a block
 // of the group and the blocks of a group. A zero scale clears the mask of its elements, as if
 // they were zero. It reports whether a scale is NaN.
-func (p *packed) packScales(u *Unit, k *kernel, m Matrix, row int, at func(g, s, per int) int) (bad bool) {
-	n, group, per := u.Scales(m.K), u.Scales(u.Group), u.Group/k.block
+func (p *packed) packScales(u *Unit, m Matrix, row int, at func(g, s, per int) int) (bad bool) {
+	n, group, per := u.Scales(m.K), u.Scales(u.Group), u.Group/u.terms()
+	dots := u.kind() == dots16
 	for g := range m.K / u.Group {
 		for s := range per {
 			v, e, special := u.scaleOf(m.Scales, row*n+g*group+s*group/per)
 			i := at(g, s, per)
 			p.scales[i], p.scaleE[i] = v, e
-			if bad = bad || special; v == 0 && k.dots {
+			if bad = bad || special; v == 0 && dots {
 				p.masks[i] = 0
 			}
 		}
@@ -192,8 +233,8 @@ func (p *packed) blank() {
 }
 
 // resize makes room for rows of n elements.
-func (p *packed) resize(k *kernel, n, rows int) {
-	if k.dots {
+func (p *packed) resize(u *Unit, n, rows int) {
+	if u.kind() == dots16 {
 		p.bytes = resized(p.bytes, n*rows)
 		p.masks = resized(p.masks, n/exactDot*rows)
 		p.sums = resized(p.sums, n/exactDot*rows)
@@ -201,8 +242,8 @@ func (p *packed) resize(k *kernel, n, rows int) {
 		p.values = resized(p.values, n*rows)
 		p.exps = resized(p.exps, n*rows)
 	}
-	p.scales = resized(p.scales, n/k.block*rows)
-	p.scaleE = resized(p.scaleE, n/k.block*rows)
+	p.scales = resized(p.scales, n/u.terms()*rows)
+	p.scaleE = resized(p.scaleE, n/u.terms()*rows)
 }
 
 func resized[E any](s []E, n int) []E { return slices.Grow(s[:0], n)[:n] }

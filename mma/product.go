@@ -13,8 +13,9 @@ type Matrix struct {
 }
 
 // Mul sets d[i·n+j], for every row i of a and row j of b's n rows, to the result of Dot for both
-// rows and the accumulator d[i·n+j]. For FP8, FP6 and FP4 operands of NVIDIA's units, it computes
-// many dot products at a time, with the same results; [Unit.Fast] reports where.
+// rows and the accumulator d[i·n+j]. For NVIDIA's units it computes many dot products at a time,
+// with the same results, except for FP64 and for FP8 mma.sync on Hopper and B200; [Unit.Fast]
+// reports where.
 //
 // Mul returns an error for results other than f32, and for lengths that do not match. a and b may
 // be the same. d must not overlap their memory.
@@ -129,7 +130,7 @@ type product struct {
 
 // tile computes rows first to first+rows.
 func (p *product) tile(first, rows int) {
-	p.left.pack(p.unit, p.kernel, p.a, first, rows)
+	p.left.pack(p.unit, p.a, first, rows)
 	p.c, p.bad = resized(p.c, rows*panelCols), resized(p.bad, rows)
 	for col := 0; col < p.b.Rows; col += panelCols {
 		p.panel(first, rows, col, min(panelCols, p.b.Rows-col))
@@ -138,7 +139,7 @@ func (p *product) tile(first, rows int) {
 
 // panel computes the results of the packed rows and cols columns.
 func (p *product) panel(first, rows, col, cols int) {
-	p.right.packPanel(p.unit, p.kernel, p.b, col, cols)
+	p.right.packPanel(p.unit, p.b, col, cols)
 	for i := range rows {
 		row := p.c[i*panelCols:][:panelCols]
 		clear(row[copy(row, p.d[(first+i)*p.b.Rows+col:][:cols]):])

@@ -1,9 +1,11 @@
 package mma_test
 
 import (
+	"encoding/binary"
 	"flag"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -57,10 +59,10 @@ func matrices(u *mma.Unit, m, n, k int, source *mmatest.Source, plain bool) (a, 
 			one = mmatest.Plain(u, k, source)
 		}
 		if i < m {
-			a.Codes, a.Scales = append(a.Codes, narrow(one.A)...), append(a.Scales, one.ScaleA...)
+			a.Codes, a.Scales = append(a.Codes, narrow(u.A, one.A)...), append(a.Scales, one.ScaleA...)
 		}
 		if i < n {
-			b.Codes, b.Scales = append(b.Codes, narrow(one.B)...), append(b.Scales, one.ScaleB...)
+			b.Codes, b.Scales = append(b.Codes, narrow(u.B, one.B)...), append(b.Scales, one.ScaleB...)
 		}
 	}
 	for i := range c {
@@ -73,20 +75,29 @@ func matrices(u *mma.Unit, m, n, k int, source *mmatest.Source, plain bool) (a, 
 	return a, b, c
 }
 
-func narrow(codes []uint64) []byte {
-	b := make([]byte, len(codes))
-	for i, c := range codes {
-		b[i] = byte(c)
+// narrow returns codes as they are in memory.
+func narrow(t *mma.Type, codes []uint64) []byte {
+	var b []byte
+	for _, c := range codes {
+		b = append(b, binary.LittleEndian.AppendUint64(nil, c)[:t.Bytes]...)
 	}
 	return b
 }
 
-func wide(codes []byte) []uint64 {
-	w := make([]uint64, len(codes))
-	for i, c := range codes {
-		w[i] = uint64(c)
+// wide is the inverse of narrow.
+func wide(t *mma.Type, codes []byte) []uint64 {
+	w := make([]uint64, len(codes)/t.Bytes)
+	for i := range w {
+		var word [8]byte
+		copy(word[:], codes[i*t.Bytes:][:t.Bytes])
+		w[i] = binary.LittleEndian.Uint64(word[:])
 	}
 	return w
+}
+
+// part returns elements from to to of row i of an operand of type t.
+func part(t *mma.Type, m mma.Matrix, i, from, to int) []uint64 {
+	return wide(t, m.Codes[(i*m.K+from)*t.Bytes:(i*m.K+to)*t.Bytes])
 }
 
 // compare checks Mul against Dot, bit by bit, and returns the number of results.
@@ -98,9 +109,9 @@ func compare(t *testing.T, u *mma.Unit, a, b mma.Matrix, c []float32) int {
 	}
 	s := u.Scales(a.K)
 	for i := range a.Rows {
-		x := wide(a.Codes[i*a.K:][:a.K])
+		x := part(u.A, a, i, 0, a.K)
 		for j := range b.Rows {
-			want := u.Dot(x, wide(b.Codes[j*b.K:][:b.K]), uint64(math.Float32bits(c[i*b.Rows+j])), a.Scales[i*s:][:s], b.Scales[j*s:][:s])
+			want := u.Dot(x, part(u.B, b, j, 0, b.K), uint64(math.Float32bits(c[i*b.Rows+j])), a.Scales[i*s:][:s], b.Scales[j*s:][:s])
 			if got := math.Float32bits(d[i*b.Rows+j]); uint64(got) != want {
 				t.Fatalf("%s %s×%s, row %d, column %d, C = %#08x: got %#08x, want %#08x", u.Model, u.A, u.B, i, j, math.Float32bits(c[i*b.Rows+j]), got, want)
 			}
@@ -146,24 +157,25 @@ func TestMulZeros(t *testing.T) {
 			seen[u.Model.Name] = true
 			const n = 512
 			k := 2 * u.K
-			rows := [][]byte{make([]byte, k), make([]byte, k), make([]byte, k), make([]byte, k), nil}
+			code := func(v float32) uint64 { return uint64(u.A.Scalar.Encode(v)) }
+			rows := [][]uint64{make([]uint64, k), make([]uint64, k), make([]uint64, k), make([]uint64, k), nil}
 			rows[1][k-1] = 1 // the least subnormal
-			rows[2][0] = byte(u.A.Scalar.Encode(1))
+			rows[2][0] = code(1)
 			for i := range rows[3] {
-				rows[3][i] = byte(u.A.Scalar.Encode(float32(i%3 - 1)))
+				rows[3][i] = code(float32(i%3 - 1))
 			}
-			rows[4] = slices.Repeat([]byte{byte(u.A.Scalar.Encode(-1))}, k) // under a zero scale, -0
-			scales := []byte{0, 1, 0x38, 112, 126, 134}                     // none is NaN
+			rows[4] = slices.Repeat([]uint64{code(-1)}, k) // under a zero scale, -0
+			scales := []byte{0, 1, 0x38, 112, 126, 134}    // none is NaN
 			a, b := mma.Matrix{Rows: len(rows) * len(scales), K: k}, mma.Matrix{Rows: n, K: k}
 			for i := range a.Rows {
-				a.Codes = append(a.Codes, rows[i%len(rows)]...)
+				a.Codes = append(a.Codes, narrow(u.A, rows[i%len(rows)])...)
 				for range u.Scales(k) {
 					a.Scales = append(a.Scales, scales[i/len(rows)])
 				}
 			}
 			for j := range n {
 				for x := range k {
-					b.Codes = append(b.Codes, byte(u.B.Scalar.Encode(float32((j+x)%4/3)))) // one of four is 1
+					b.Codes = append(b.Codes, narrow(u.B, []uint64{uint64(u.B.Scalar.Encode(float32((j + x) % 4 / 3)))})...) // one of four is 1
 				}
 				for s := range u.Scales(k) {
 					b.Scales = append(b.Scales, scales[(j+s)%len(scales)])
@@ -187,17 +199,18 @@ func TestMulModels(t *testing.T) {
 			names = append(names, name)
 		}
 	}
-	if got, want := strings.Join(names, " "), "ada-mma rtxblackwell-mma hopper-wgmma blackwell-f8f6f4 blackwell-mxf8f6f4 blackwell-mxf4 blackwell-mxf4nvf4"; got != want {
+	if got, want := strings.Join(names, " "), "volta-mma turing-mma ampere-mma ada-mma hopper-mma blackwell-mma rtxblackwell-mma hopper-wgmma "+
+		"blackwell-f16 blackwell-tf32 blackwell-f8f6f4 blackwell-mxf8f6f4 blackwell-mxf4 blackwell-mxf4nvf4"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 	source := mmatest.Source(1)
-	for _, name := range []string{"cdna3-mfma", "cdna4-mfma-scale", "hopper-mma"} {
+	for _, name := range []string{"cdna1-mfma", "cdna2-mfma", "cdna3-mfma", "cdna4-mfma-scale", "hopper-mma"} {
 		model, err := mma.Lookup(name)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, u := range model.Units() {
-			if u.A.Bytes == 1 && u.Out.Name == "f32" && u.A == u.B {
+			if u.Out.Name == "f32" && u.A == u.B {
 				a, b, c := matrices(u, 3, 4, u.K, &source, false)
 				compare(t, u, a, b, c)
 			}
@@ -209,7 +222,7 @@ func TestMulModels(t *testing.T) {
 func TestMulPromoted(t *testing.T) {
 	tiers(t, func(t *testing.T) {
 		source := mmatest.Source(3)
-		for _, u := range []*mma.Unit{unit(t, "hopper-wgmma", "e5m2", "f32", "-"), unit(t, "ada-mma", "e4m3", "f32", "-"), unit(t, "blackwell-mxf8f6f4", "e4m3", "f32", "ue8m0"), unit(t, "blackwell-mxf4nvf4", "e2m1", "f32", "ue4m3"), unit(t, "cdna3-mfma", "e4m3fnuz", "f32", "-")} {
+		for _, u := range []*mma.Unit{unit(t, "hopper-wgmma", "e5m2", "f32", "-"), unit(t, "ada-mma", "e4m3", "f32", "-"), unit(t, "blackwell-mxf8f6f4", "e4m3", "f32", "ue8m0"), unit(t, "blackwell-mxf4nvf4", "e2m1", "f32", "ue4m3"), unit(t, "cdna3-mfma", "e4m3fnuz", "f32", "-"), unit(t, "hopper-wgmma", "bf16", "f32", "-")} {
 			interval := 2 * u.K
 			for _, plain := range []bool{true, false} {
 				k := 5 * u.K // the last interval is short
@@ -224,8 +237,8 @@ func TestMulPromoted(t *testing.T) {
 						for from := 0; from < k; from += interval {
 							to := min(from+interval, k)
 							s, e, n := u.Scales(from), u.Scales(to), u.Scales(k)
-							part := u.Dot(wide(a.Codes[i*k+from:i*k+to]), wide(b.Codes[j*k+from:j*k+to]), 0, a.Scales[i*n+s:i*n+e], b.Scales[j*n+s:j*n+e])
-							want += math.Float32frombits(uint32(part))
+							sum := u.Dot(part(u.A, a, i, from, to), part(u.B, b, j, from, to), 0, a.Scales[i*n+s:i*n+e], b.Scales[j*n+s:j*n+e])
+							want += math.Float32frombits(uint32(sum))
 						}
 						if got := d[i*b.Rows+j]; math.Float32bits(got) != math.Float32bits(want) && (got == got || want == want) {
 							t.Fatalf("%s %s, row %d, column %d: got %v, want %v", u.Model, u.A, i, j, got, want)
@@ -269,7 +282,7 @@ func TestMulErrors(t *testing.T) {
 
 // BenchmarkMul measures products of 256×256×1024, and Dot beside them.
 func BenchmarkMul(b *testing.B) {
-	for _, name := range []string{"hopper-wgmma e4m3 -", "ada-mma e4m3 -", "blackwell-f8f6f4 e5m2 -", "blackwell-mxf8f6f4 e4m3 ue8m0", "blackwell-mxf4nvf4 e2m1 ue4m3"} {
+	for _, name := range []string{"hopper-wgmma e4m3 -", "ada-mma e4m3 -", "blackwell-f8f6f4 e5m2 -", "blackwell-mxf8f6f4 e4m3 ue8m0", "blackwell-mxf4nvf4 e2m1 ue4m3", "hopper-wgmma bf16 -", "hopper-wgmma f16 -", "ampere-mma bf16 -", "blackwell-tf32 tf32 -"} {
 		f := strings.Fields(name)
 		u := unit(b, f[0], f[1], "f32", f[2])
 		for _, tier := range cpu.Tiers() {
@@ -292,6 +305,15 @@ func benchmarkMul(b *testing.B, u *mma.Unit) {
 	source := mmatest.Source(1)
 	const m, n, k = 256, 256, 1024
 	x, y, c := matrices(u, m, n, k, &source, true)
+	if u.A.Bytes > 1 { // plain cases have all exponents
+		random := rand.New(rand.NewPCG(1, 1))
+		for _, codes := range [][]byte{x.Codes, y.Codes} {
+			for i := 0; i < len(codes); i += u.A.Bytes {
+				copy(codes[i:i+u.A.Bytes], narrow(u.A, []uint64{uint64(u.A.Scalar.Encode(float32(random.NormFloat64())))}))
+			}
+		}
+		clear(c)
+	}
 	d := make([]float32, len(c))
 	for b.Loop() {
 		if err := u.Mul(d, x, y); err != nil {

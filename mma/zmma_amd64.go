@@ -9,14 +9,14 @@ package mma
 // the bits of bad[i] for columns of row i that need the reference form.
 //
 //go:noescape
-func group13(rows, n int, a *float32, ea *int8, b *float32, eb *int8, c *float32, bad *uint64)
+func group13(rows, n int, a *float32, ea *int16, b *float32, eb *int16, c *float32, bad *uint64)
 
-// group23 adds 32 products to each of rows × 64 results c, as runRZ23 does. a and ea hold 32
-// values and exponents for each row, sa the exponent of its scale; b and eb 64 for
-// each k, sb the exponents of the columns' scales.
+// group23 adds n products, a multiple of four, to each of rows × 64 results c, as runRZ23 does. one is
+// the exponent field of 2^F. a and ea hold n values and exponents for each row, sa the exponent
+// of its scale; b and eb 64 for each k, sb the exponents of the columns' scales.
 //
 //go:noescape
-func group23(rows int, a *float32, ea *int8, sa *int32, b *float32, eb *int8, sb *int32, c *float32, bad *uint64)
+func group23(rows, n, one int, a *float32, ea *int16, sa *int32, b *float32, eb *int16, sb *int32, c *float32, bad *uint64)
 
 // groupDots adds 64 products, four exact dot products of 16, to each of rows × 64 results, as
 // runDots does.

@@ -7,9 +7,14 @@ package mma
 // group13AVX2 is group13 for AVX2. n need not be even.
 //
 //go:noescape
-func group13AVX2(rows, n int, a *float32, ea *int8, b *float32, eb *int8, c *float32, bad *uint64)
+func group13AVX2(rows, n int, a *float32, ea *int16, b *float32, eb *int16, c *float32, bad *uint64)
 
 // group23AVX2 is group23 for AVX2.
 //
 //go:noescape
-func group23AVX2(rows int, a *float32, ea *int8, sa *int32, b *float32, eb *int8, sb *int32, c *float32, bad *uint64)
+func group23AVX2(rows, n, one int, a *float32, ea *int16, sa *int32, b *float32, eb *int16, sb *int32, c *float32, bad *uint64)
+
+// groupDotsAVX2 is groupDots for AVX2.
+//
+//go:noescape
+func groupDotsAVX2(rows int, x *dotsArgs)

@@ -4,7 +4,7 @@ import "fmt"
 
 // Constants of the kernels of package mma, which explains them.
 const (
-	mmaLeastExp = -40 // below the exponents of nonzero products
+	mmaLeastExp = -1000 // below the exponents of nonzero products
 	mmaMaxExp   = 80
 	mmaVectors  = 4 // of 16 columns in a panel of 64
 )
@@ -19,22 +19,28 @@ func MMA() []*File {
 	return []*File{f}
 }
 
-// mmaExponents prints the loop that sets largest, 64 bytes, to the largest sums of an exponent
-// of A's row, n in number, and those of B's columns.
-func mmaExponents(fn *Func, ea, eb Reg, n any, t, k Reg, largest, x Vec) {
-	broadcast(fn, 0x80808080, t, largest)
+// mmaExponents prints the loop that sets largest, two registers of words, to the largest sums of an
+// exponent of A's row, k in number, and those of B's columns.
+func mmaExponents(fn *Func, ea, eb Reg, t, k Reg, largest [2]Vec, x, y Vec) {
+	broadcast(fn, 0x80008000, t, largest[0])
+	fn.I("VMOVDQA64", largest[0], largest[1])
 	fn.I("MOVQ", eb, t)
-	fn.I("MOVQ", n, k)
 	loop := fn.Label("exponents")
-	for i := range 2 {
-		fn.I("VPBROADCASTB", ea.At(i), x)
-		fn.I("VPADDSB", t.At(64*i), x, x)
-		fn.I("VPMAXSB", x, largest, largest)
+	fn.I("VPBROADCASTW", ea.At(0), x)
+	for h, v := range largest {
+		fn.I("VPADDW", t.At(64*h), x, y)
+		fn.I("VPMAXSW", y, v, v)
 	}
 	fn.I("ADDQ", 2, ea)
 	fn.I("ADDQ", 128, t)
-	fn.I("SUBQ", 2, k)
+	fn.I("SUBQ", 1, k)
 	fn.Jump("JNZ", loop)
+}
+
+// mmaWiden sets x to the largest exponents of the 16 columns of vector v.
+func mmaWiden(fn *Func, v int, largest [2]Vec, x Vec) {
+	fn.I("VEXTRACTI64X4", v%2, largest[v/2], x.Y())
+	fn.I("VPMOVSXWD", x.Y(), x)
 }
 
 // mmaProducts prints the loop over n products of a row: each times s, cut to an integer, is
@@ -77,13 +83,13 @@ func mmaRZ13(f *File) {
 	fn := f.Func("group13", `group13 adds n products, an even number, to each of rows × 64 results c, as runRZ13 does.
 a and ea hold n values and exponents for each row, b and eb 64 for each k. It sets
 the bits of bad[i] for columns of row i that need the reference form.`,
-		"rows, n int, a *float32, ea *int8, b *float32, eb *int8, c *float32, bad *uint64")
+		"rows, n int, a *float32, ea *int16, b *float32, eb *int16, c *float32, bad *uint64")
 	rows, n, a, ea := fn.Arg("rows"), fn.Arg("n"), fn.Arg("a"), fn.Arg("ea")
 	b, eb, c, bad := fn.Arg("b"), fn.Arg("eb"), fn.Arg("c"), fn.Arg("bad")
 	t, k, bits := fn.GP("scratch"), fn.GP("products left"), fn.GP("columns of the row that need the reference form")
 	sums := fourVectors(fn, 0, "sums")
 	scales := fourVectors(fn, 4, "2^(13-E)")
-	largest, x, e, acc := Z(8), Z(9), Z(10), Z(11)
+	largest, x, e, acc := [2]Vec{Z(8), Z(16)}, Z(9), Z(10), Z(11)
 	least, none, fields, bias, infinite, abs, floor, one, inverse, kept := Z(20), Z(21), Z(22), Z(23), Z(24), Z(25), Z(26), Z(27), Z(28), Z(29)
 	for _, constant := range []struct {
 		v     Vec
@@ -93,10 +99,10 @@ the bits of bad[i] for columns of row i that need the reference form.`,
 	}
 	row := fn.Label("row")
 	fn.I("XORQ", bits, bits)
-	mmaExponents(fn, ea, eb, n, t, k, largest, x)
+	fn.I("MOVQ", n, k)
+	mmaExponents(fn, ea, eb, t, k, largest, x, e)
 	for v := range mmaVectors {
-		fn.I("VEXTRACTI32X4", v, largest, x.X())
-		fn.I("VPMOVSXBD", x.X(), e)
+		mmaWiden(fn, v, largest, e)
 		fn.I("VPCMPD", 1, least, e, K(1)) // all products are zero
 		fn.I("VMOVDQA32", none, K(1), e)
 		fn.I("VMOVUPS", c.At(64*v), acc)
@@ -153,36 +159,40 @@ func mmaField(fn *Func, acc, e, fields, bias, abs Vec) {
 	fn.I("VPTESTNMD", abs, acc, K(2))
 }
 
-// mmaRZ23 writes the kernel of units with 25 fraction bits and groups of 32.
+// mmaRZ23 writes the kernel of units with 23 to 25 fraction bits.
 func mmaRZ23(f *File) {
-	fn := f.Func("group23", `group23 adds 32 products to each of rows × 64 results c, as runRZ23 does. a and ea hold 32
-values and exponents for each row, sa the exponent of its scale; b and eb 64 for
-each k, sb the exponents of the columns' scales.`,
-		"rows int, a *float32, ea *int8, sa *int32, b *float32, eb *int8, sb *int32, c *float32, bad *uint64")
+	fn := f.Func("group23", `group23 adds n products, a multiple of four, to each of rows × 64 results c, as runRZ23 does. one is
+the exponent field of 2^F. a and ea hold n values and exponents for each row, sa the exponent
+of its scale; b and eb 64 for each k, sb the exponents of the columns' scales.`,
+		"rows, n, one int, a *float32, ea *int16, sa *int32, b *float32, eb *int16, sb *int32, c *float32, bad *uint64")
 	rows, a, ea, sa := fn.Arg("rows"), fn.Arg("a"), fn.Arg("ea"), fn.Arg("sa")
 	b, eb, sb, c, bad := fn.Arg("b"), fn.Arg("eb"), fn.Arg("sb"), fn.Arg("c"), fn.Arg("bad")
 	t, k, bits := fn.GP("scratch"), fn.GP("products left"), fn.GP("columns of the row that need the reference form")
-	first := fourVectors(fn, 0, "sums of the first 16 products")
+	first := fourVectors(fn, 0, "sums of the first half of the products")
 	second := fourVectors(fn, 4, "sums of the others")
-	scales := fourVectors(fn, 8, "2^(25-E) without the scales")
+	scales := fourVectors(fn, 8, "2^(F-E) without the scales")
 	exps := fourVectors(fn, 12, "E")
 	x, y, z, w := Z(16), Z(17), Z(18), Z(19)
+	largest := [2]Vec{first[0], first[1]} // before the sums
 	least, none, fields, bias, abs, low, high, upper, one, zero := Z(21), Z(22), Z(23), Z(24), Z(25), Z(26), Z(27), Z(28), Z(29), Z(30)
 	wide, inverse := Z(20), Z(31) // as exponent fields of float64
 	for _, constant := range []struct {
 		v     Vec
 		value int
-	}{{least, mmaLeastExp}, {none, -10000}, {fields, 0xff}, {bias, 127}, {abs, 0x7fffffff}, {low, -mmaMaxExp}, {high, mmaMaxExp}, {upper, 90}, {one, 127 + 25}, {zero, 0}} {
+	}{{least, mmaLeastExp}, {none, -10000}, {fields, 0xff}, {bias, 127}, {abs, 0x7fffffff}, {low, -mmaMaxExp}, {high, mmaMaxExp}, {upper, 90}, {zero, 0}} {
 		broadcast(fn, uint32(int32(constant.value)), t, constant.v)
 	}
-	mmaWide(fn, t, wide, inverse, 25)
+	fn.I("MOVQ", fn.FP("one"), t)
+	fn.I("VPBROADCASTD", t, one)
+	fn.I("ADDQ", 1023-127, t)
+	mmaWide(fn, t, wide, inverse)
 	row := fn.Label("row")
 	fn.I("XORQ", bits, bits)
-	mmaExponents(fn, ea, eb, 32, t, k, y, x)
+	fn.I("MOVQ", fn.FP("n"), k)
+	mmaExponents(fn, ea, eb, t, k, largest, x, y)
 	for v := range mmaVectors {
 		e, s := exps[v], scales[v]
-		fn.I("VEXTRACTI32X4", v, y, x.X())
-		fn.I("VPMOVSXBD", x.X(), x)
+		mmaWiden(fn, v, largest, x)
 		fn.I("VPCMPD", 1, least, x, K(1)) // all products are zero
 		fn.I("VPBROADCASTD", sa.At(0), z)
 		fn.I("VPADDD", sb.At(64*v), z, z)
@@ -194,15 +204,17 @@ each k, sb the exponents of the columns' scales.`,
 		mmaRange(fn, 1, v, e, zero, low, high, t, bits)
 		fn.I("VPSUBD", z, e, z)
 		fn.I("VPMINSD", upper, z, z)
-		fn.I("VPMAXSD", least, z, z)
+		fn.I("VPMAXSD", low, z, z)
 		fn.I("VPSUBD", z, one, s)
 		fn.I("VPSLLD", 23, s, s)
-		fn.I("VPXORD", first[v], first[v], first[v])
-		fn.I("VPXORD", second[v], second[v], second[v])
 	}
 	fn.I("MOVQ", b, t)
 	for _, sums := range [][]Vec{first, second} {
-		fn.I("MOVQ", 16, k)
+		for _, sum := range sums {
+			fn.I("VPXORD", sum, sum, sum)
+		}
+		fn.I("MOVQ", fn.FP("n"), k)
+		fn.I("SHRQ", 1, k)
 		mmaProducts(fn, a, t, k, sums, scales, x, y)
 	}
 	for v := range mmaVectors {
@@ -210,7 +222,7 @@ each k, sb the exponents of the columns' scales.`,
 			fn.I("VEXTRACTI64X4", h, exps[v], x.Y())
 			fn.I("VPMOVSXDQ", x.Y(), x)
 			fn.I("VPSUBQ", x, wide, x)
-			fn.I("VPSLLQ", 52, x, x) // 2^(25-E)
+			fn.I("VPSLLQ", 52, x, x) // 2^(F-E)
 			fn.I("VCVTPS2PD", c.At(64*v+32*h), y)
 			fn.I("VMULPD", x, y, y)
 			fn.I("VRNDSCALEPD", 3, y, y) // toward zero
@@ -229,10 +241,9 @@ each k, sb the exponents of the columns' scales.`,
 	fn.Return()
 }
 
-// mmaWide sets the constants from which the powers of two of sums with so many fraction bits
-// come: 1023 + bits, and the bits of 2^1023 twice over.
-func mmaWide(fn *Func, t Reg, wide, inverse Vec, bits int) {
-	fn.I("MOVQ", 1023+bits, t)
+// mmaWide sets the constants from which the powers of two of sums come: the exponent field t of
+// the unit of a sum, as float64, and twice that of 1.
+func mmaWide(fn *Func, t Reg, wide, inverse Vec) {
 	fn.I("VPBROADCASTQ", t, wide)
 	fn.I("MOVQ", fmt.Sprintf("$0x%016x", uint64(2046)<<52), t)
 	fn.I("VPBROADCASTQ", t, inverse)
@@ -255,21 +266,37 @@ func mmaNextRow(fn *Func, bits, bad, c Reg) {
 // mmaDotsFields are the pointers of mma.dotsArgs in their order.
 var mmaDotsFields = []string{"a", "masksA", "scalesA", "expsA", "b", "sums", "masksB", "scalesB", "expsB", "c", "bad"}
 
+// mmaDotsPointers loads the pointers of the parameter x, a *dotsArgs.
+func mmaDotsPointers(fn *Func) map[string]Reg {
+	x := fn.Arg("x")
+	p := map[string]Reg{}
+	for i, name := range mmaDotsFields {
+		p[name] = x // the last pointer takes the register of the struct
+		if i < len(mmaDotsFields)-1 {
+			p[name] = fn.GP(name)
+		}
+		fn.I("MOVQ", x.At(8*i), p[name])
+	}
+	return p
+}
+
+// mmaDotsNextRow moves the pointers that differ between rows to the next one.
+func mmaDotsNextRow(fn *Func, p map[string]Reg) {
+	fn.I("ADDQ", 8, p["bad"])
+	fn.I("ADDQ", 256, p["c"])
+	fn.I("ADDQ", 64, p["a"])
+	for _, name := range []string{"masksA", "expsA"} {
+		fn.I("ADDQ", 16, p[name])
+	}
+	fn.I("ADDQ", 32, p["scalesA"])
+}
+
 // mmaDots writes the kernel of FP4 units with block scales.
 func mmaDots(f *File) {
 	fn := f.Func("groupDots", `groupDots adds 64 products, four exact dot products of 16, to each of rows × 64 results, as
 runDots does.`, "rows int, x *dotsArgs")
-	rows, x := fn.Arg("rows"), fn.Arg("x")
-	p := map[string]Reg{}
-	for i, name := range mmaDotsFields {
-		if i == len(mmaDotsFields)-1 {
-			fn.I("MOVQ", x.At(8*i), x) // the last pointer takes the register of the struct
-			p[name] = x
-			break
-		}
-		p[name] = fn.GP(name)
-		fn.I("MOVQ", x.At(8*i), p[name])
-	}
+	rows := fn.Arg("rows")
+	p := mmaDotsPointers(fn)
 	t := fn.GP("scratch")
 	const blocks = 4
 	dot := fourVectors(fn, 0, "dot products times 4")
@@ -282,7 +309,8 @@ runDots does.`, "rows int, x *dotsArgs")
 	}{{fields, 0xff}, {bias, 127}, {abs, 0x7fffffff}, {low, -mmaMaxExp}, {high, mmaMaxExp}, {zero, 0}} {
 		broadcast(fn, uint32(int32(constant.value)), t, constant.v)
 	}
-	mmaWide(fn, t, wide, inverse, 35)
+	fn.I("MOVQ", 1023+35, t)
+	mmaWide(fn, t, wide, inverse)
 	fn.I("MOVQ", fmt.Sprintf("$0x%016x", uint64(2)<<52), t)
 	fn.I("VPBROADCASTQ", t, quarter)
 	row := fn.Label("row")
@@ -328,13 +356,7 @@ runDots does.`, "rows int, x *dotsArgs")
 			mmaStore(fn, z, y, inverse, p["c"], 64*v+32*h)
 		}
 	}
-	fn.I("ADDQ", 8, p["bad"])
-	fn.I("ADDQ", 256, p["c"])
-	fn.I("ADDQ", 64, p["a"])
-	for _, name := range []string{"masksA", "expsA"} {
-		fn.I("ADDQ", 16, p[name])
-	}
-	fn.I("ADDQ", 32, p["scalesA"])
+	mmaDotsNextRow(fn, p)
 	fn.I("SUBQ", 1, rows)
 	fn.Jump("JNZ", row)
 	fn.Return()

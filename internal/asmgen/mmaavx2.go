@@ -1,6 +1,9 @@
 package asmgen
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+	"fmt"
+)
 
 // An mma2 writes a kernel of package mma for AVX2: 32 columns at a time, twice for a panel.
 type mma2 struct {
@@ -37,40 +40,37 @@ func mma2Constants(f *File, values ...int) map[int]Sym {
 // load sets v to a constant.
 func (m *mma2) load(value int, v Vec) { m.I("VPBROADCASTD", m.constants[value], v) }
 
-// exponents sets Y8 to the largest exponents of 32 columns, and moves ea and t on.
-func (m *mma2) exponents(n any, half int) {
-	m.I("VPCMPEQB", Y(8), Y(8), Y(8))
-	m.I("VPSLLW", 15, Y(8), Y(8)) // 0x8000
-	m.I("VPACKSSWB", Y(8), Y(8), Y(8))
+// mma2Largest are the registers of the largest exponents, words of 16 columns each. The second is one of
+// the sums, which are set later.
+var mma2Largest = [2]Vec{Y(8), Y(3)}
+
+// exponents sets the largest exponents of 32 columns, for k products, and moves ea and t on.
+func (m *mma2) exponents(half int) {
+	for _, v := range mma2Largest {
+		m.I("VPCMPEQW", v, v, v)
+		m.I("VPSLLW", 15, v, v) // the least word
+	}
 	m.I("MOVQ", m.eb, m.t)
-	m.I("MOVQ", n, m.k)
 	loop := m.Label("exponents")
-	m.I("VPBROADCASTB", m.ea.At(0), Y(9))
-	m.I("VPADDSB", m.t.At(32*half), Y(9), Y(9))
-	m.I("VPMAXSB", Y(9), Y(8), Y(8))
-	m.I("ADDQ", 1, m.ea)
-	m.I("ADDQ", 64, m.t)
+	m.I("VPBROADCASTW", m.ea.At(0), Y(9))
+	for h, v := range mma2Largest {
+		m.I("VPADDW", m.t.At(64*half+32*h), Y(9), Y(10))
+		m.I("VPMAXSW", Y(10), v, v)
+	}
+	m.I("ADDQ", 2, m.ea)
+	m.I("ADDQ", 128, m.t)
 	m.I("SUBQ", 1, m.k)
 	m.Jump("JNZ", loop)
 }
 
 // widen sets Y9 to the largest exponents of the eight columns of vector v.
 func (m *mma2) widen(v int) {
-	switch v {
-	case 0:
-		m.I("VPMOVSXBD", X(8), Y(9))
-		return
-	case 2:
-		m.I("VEXTRACTI128", 1, Y(8), X(9))
-		m.I("VPMOVSXBD", X(9), Y(9))
-		return
-	case 3:
-		m.I("VEXTRACTI128", 1, Y(8), X(9))
-		m.I("VPSRLDQ", 8, X(9), X(9))
-	default:
-		m.I("VPSRLDQ", 8, X(8), X(9))
+	source := mma2Largest[v/2].X()
+	if v%2 == 1 {
+		m.I("VEXTRACTI128", 1, mma2Largest[v/2], X(9))
+		source = X(9)
 	}
-	m.I("VPMOVSXBD", X(9), Y(9))
+	m.I("VPMOVSXWD", source, Y(9))
 }
 
 // field sets e to the exponents of the accumulators acc.
@@ -99,10 +99,9 @@ func (m *mma2) mark(mask Vec, v, half int) {
 	m.I("ORQ", m.t, m.bits)
 }
 
-// products adds n products of 32 columns to the sums, with a and t as the places of both
+// products adds k products of 32 columns to the sums, with a and t as the places of both
 // operands, and moves these on.
-func (m *mma2) products(n any, half int) {
-	m.I("MOVQ", n, m.k)
+func (m *mma2) products(half int) {
 	loop := m.Label("products")
 	m.I("VBROADCASTSS", m.a.At(0), Y(8))
 	for v, sum := range mma2Sums {
@@ -118,6 +117,38 @@ func (m *mma2) products(n any, half int) {
 	m.Jump("JNZ", loop)
 }
 
+// again moves a and ea back by k products, for the second half of the columns.
+func (m *mma2) again() {
+	m.I("SHLQ", 1, m.k)
+	m.I("SUBQ", m.k, m.ea)
+	m.I("SHLQ", 1, m.k)
+	m.I("SUBQ", m.k, m.a)
+}
+
+// wide sets the constants from which the powers of two of sums come, as mmaWide does, and the bits
+// of a float64 that FP32 keeps.
+func (m *mma2) wide(wide, inverse, kept Vec) {
+	for _, constant := range []struct {
+		v    Vec
+		bits string
+	}{{wide, ""}, {inverse, "$0x7fe0000000000000"}, {kept, "$0xffffffffe0000000"}} { // 2046 << 52
+		if constant.bits != "" {
+			m.I("MOVQ", constant.bits, m.t)
+		}
+		m.I("VMOVQ", m.t, constant.v.X())
+		m.I("VPBROADCASTQ", constant.v.X(), constant.v)
+	}
+}
+
+// store divides the totals by the powers of two, rounds toward zero and stores four results.
+func (m *mma2) store(total, power, inverse, kept Vec, to Mem) {
+	m.I("VPSUBQ", power, inverse, power)
+	m.I("VMULPD", power, total, total)
+	m.I("VPAND", kept, total, total)
+	m.I("VCVTPD2PSY", total, total.X())
+	m.I("VMOVUPS", total.X(), to)
+}
+
 // next ends a row: bad columns are stored, and pointers move on.
 func (m *mma2) next(row Label) {
 	m.I("ORQ", m.bits, m.bad.At(0))
@@ -128,18 +159,19 @@ func (m *mma2) next(row Label) {
 	m.Return()
 }
 
-// MMAAVX2 writes the kernels of package mma for FP8 and FP6 operands with AVX2.
+// MMAAVX2 writes the kernels of package mma for AVX2.
 func MMAAVX2() []*File {
 	f := NewFile("mma", "mmaavx2")
-	constants := mma2Constants(f, mmaLeastExp, -127, 0xff, 127, 128, 0x7fffffff, -100, 127+13, 254<<23, ^(1<<10 - 1), -10000, -mmaMaxExp, mmaMaxExp, 90, 127+25)
+	constants := mma2Constants(f, mmaLeastExp, -127, 0xff, 127, 128, 0x7fffffff, -100, 127+13, 254<<23, ^(1<<10 - 1), -10000, -mmaMaxExp, mmaMaxExp, 90, 0x00010001)
 	mma2RZ13(f, constants)
 	mma2RZ23(f, constants)
+	mma2Dots(f, constants)
 	return []*File{f}
 }
 
 func mma2RZ13(f *File, constants map[int]Sym) {
 	fn := f.Func("group13AVX2", "group13AVX2 is group13 for AVX2. n need not be even.",
-		"rows, n int, a *float32, ea *int8, b *float32, eb *int8, c *float32, bad *uint64")
+		"rows, n int, a *float32, ea *int16, b *float32, eb *int16, c *float32, bad *uint64")
 	m := &mma2{Func: fn, constants: constants}
 	m.rows = fn.Arg("rows")
 	n := fn.Arg("n")
@@ -148,7 +180,8 @@ func mma2RZ13(f *File, constants map[int]Sym) {
 	row := fn.Label("row")
 	fn.I("XORQ", m.bits, m.bits)
 	for half := range 2 {
-		m.exponents(n, half)
+		fn.I("MOVQ", n, m.k)
+		m.exponents(half)
 		for v, scale := range mma2Scales {
 			e, acc := Y(9), Y(10)
 			m.widen(v)
@@ -175,12 +208,11 @@ func mma2RZ13(f *File, constants map[int]Sym) {
 			fn.I("VCVTTPS2DQ", acc, mma2Sums[v])
 		}
 		fn.I("MOVQ", m.b, m.t)
-		m.products(n, half)
-		if half == 0 { // the second half reads the row again
-			fn.I("SUBQ", n, m.ea)
+		fn.I("MOVQ", n, m.k)
+		m.products(half)
+		if half == 0 {
 			fn.I("MOVQ", n, m.k)
-			fn.I("SHLQ", 2, m.k)
-			fn.I("SUBQ", m.k, m.a)
+			m.again()
 		}
 		m.load(254<<23, Y(12))
 		m.load(^(1<<10 - 1), Y(13))
@@ -197,7 +229,7 @@ func mma2RZ13(f *File, constants map[int]Sym) {
 
 func mma2RZ23(f *File, constants map[int]Sym) {
 	fn := f.Func("group23AVX2", "group23AVX2 is group23 for AVX2.",
-		"rows int, a *float32, ea *int8, sa *int32, b *float32, eb *int8, sb *int32, c *float32, bad *uint64")
+		"rows, n, one int, a *float32, ea *int16, sa *int32, b *float32, eb *int16, sb *int32, c *float32, bad *uint64")
 	m := &mma2{Func: fn, constants: constants}
 	m.rows, m.a, m.ea = fn.Arg("rows"), fn.Arg("a"), fn.Arg("ea")
 	sa := fn.Arg("sa")
@@ -210,7 +242,8 @@ func mma2RZ23(f *File, constants map[int]Sym) {
 	row := fn.Label("row")
 	fn.I("XORQ", m.bits, m.bits)
 	for half := range 2 {
-		m.exponents(32, half)
+		fn.I("MOVQ", fn.FP("n"), m.k)
+		m.exponents(half)
 		for v, scale := range mma2Scales {
 			e, acc, s := Y(10), Y(11), Y(12)
 			m.widen(v)
@@ -237,9 +270,9 @@ func mma2RZ23(f *File, constants map[int]Sym) {
 			fn.I("VPSUBD", s, e, s)
 			m.load(90, Y(13))
 			fn.I("VPMINSD", Y(13), s, s)
-			m.load(mmaLeastExp, Y(13))
+			m.load(-mmaMaxExp, Y(13))
 			fn.I("VPMAXSD", Y(13), s, s)
-			m.load(127+25, Y(13))
+			fn.I("VPBROADCASTD", fn.FP("one"), Y(13))
 			fn.I("VPSUBD", s, Y(13), scale)
 			fn.I("VPSLLD", 23, scale, scale)
 		}
@@ -248,29 +281,25 @@ func mma2RZ23(f *File, constants map[int]Sym) {
 			for _, sum := range mma2Sums {
 				fn.I("VPXOR", sum, sum, sum)
 			}
-			m.products(16, half)
+			fn.I("MOVQ", fn.FP("n"), m.k)
+			fn.I("SHRQ", 1, m.k)
+			m.products(half)
 			for v, sum := range mma2Sums {
 				fn.I("VMOVDQU", sum, SP.At(place+32*v))
 			}
 		}
-		if half == 0 { // the second half reads the row again
-			fn.I("SUBQ", 32, m.ea)
-			fn.I("SUBQ", 32*4, m.a)
+		if half == 0 {
+			fn.I("MOVQ", fn.FP("n"), m.k)
+			m.again()
 		}
-		fn.I("MOVQ", 1023+25, m.t)
-		fn.I("VMOVQ", m.t, X(12))
-		fn.I("VPBROADCASTQ", X(12), Y(12))
-		fn.I("MOVQ", "$0x7fe0000000000000", m.t) // 2046 << 52
-		fn.I("VMOVQ", m.t, X(13))
-		fn.I("VPBROADCASTQ", X(13), Y(13))
-		fn.I("MOVQ", "$0xffffffffe0000000", m.t) // the bits that FP32 keeps
-		fn.I("VMOVQ", m.t, X(14))
-		fn.I("VPBROADCASTQ", X(14), Y(14))
+		fn.I("MOVQ", fn.FP("one"), m.t)
+		fn.I("ADDQ", 1023-127, m.t)
+		m.wide(Y(12), Y(13), Y(14))
 		for part := range 8 {
 			at := 16 * part
 			fn.I("VPMOVSXDQ", SP.At(exps+at), Y(9))
 			fn.I("VPSUBQ", Y(9), Y(12), Y(9))
-			fn.I("VPSLLQ", 52, Y(9), Y(9)) // 2^(25-E)
+			fn.I("VPSLLQ", 52, Y(9), Y(9)) // 2^(F-E)
 			fn.I("VCVTPS2PD", m.c.At(mma2Bytes*half+at), Y(10))
 			fn.I("VMULPD", Y(9), Y(10), Y(10))
 			fn.I("VROUNDPD", 3, Y(10), Y(10)) // toward zero
@@ -278,13 +307,102 @@ func mma2RZ23(f *File, constants map[int]Sym) {
 				fn.I("VCVTDQ2PD", SP.At(place+at), Y(11))
 				fn.I("VADDPD", Y(11), Y(10), Y(10))
 			}
-			fn.I("VPSUBQ", Y(9), Y(13), Y(9))
-			fn.I("VMULPD", Y(9), Y(10), Y(10))
-			fn.I("VPAND", Y(14), Y(10), Y(10))
-			fn.I("VCVTPD2PSY", Y(10), X(10))
-			fn.I("VMOVUPS", X(10), m.c.At(mma2Bytes*half+at))
+			m.store(Y(10), Y(9), Y(13), Y(14), m.c.At(mma2Bytes*half+at))
 		}
 	}
 	fn.I("ADDQ", 4, sa)
 	m.next(row)
+}
+
+// mma2Dots writes the kernel of FP4 units with block scales, eight columns at a time.
+func mma2Dots(f *File, constants map[int]Sym) {
+	fn := f.Func("groupDotsAVX2", "groupDotsAVX2 is groupDots for AVX2.", "rows int, x *dotsArgs")
+	m := &mma2{Func: fn, constants: constants}
+	m.rows = fn.Arg("rows")
+	p := mmaDotsPointers(fn)
+	m.t = fn.GP("scratch")
+	col := fn.GP("columns before these eight")
+	dot := []Vec{Y(0), Y(1), Y(2), Y(3)}
+	fn.Note("Y0-Y3", "dot products times 4")
+	e, zeros, y, z := Y(4), Y(5), Y(6), Y(7)
+	wide, inverse, kept := Y(8), Y(9), Y(10)
+	power, quarter, total, term, factor := Y(11), Y(12), Y(13), Y(14), Y(15)
+	lanes := func(name string, at int) Mem { return p[name].At(at).By(col, 4) }
+	fn.I("MOVQ", 1023+35, m.t)
+	m.wide(wide, inverse, kept)
+	row := fn.Label("row")
+	fn.I("XORQ", col, col)
+	eight := fn.Label("columns")
+	fn.I("VMOVUPS", lanes("c", 0), z)
+	m.field(z, e, y)
+	m.isZero(z, term, y)
+	fn.I("VPCMPEQD", zeros, zeros, zeros) // columns without a nonzero product
+	for s, sum := range dot {
+		fn.I("VPXOR", sum, sum, sum)
+		for word := range 4 {
+			fn.I("VPBROADCASTD", p["a"].At(16*s+4*word), y)
+			fn.I("VPMADDUBSW", lanes("b", 256*(4*s+word)), y, y)
+			fn.I("VPADDW", y, sum, sum)
+		}
+		m.load(0x00010001, y)
+		fn.I("VPMADDWD", y, sum, sum)
+		fn.I("VPSUBD", lanes("sums", 256*s), sum, sum)
+		fn.I("VPBROADCASTD", p["masksA"].At(4*s), y)
+		fn.I("VPAND", lanes("masksB", 256*s), y, y)
+		fn.I("VPXOR", z, z, z)
+		fn.I("VPCMPEQD", z, y, y) // zero dot products
+		fn.I("VPAND", y, zeros, zeros)
+		fn.I("VPBROADCASTD", p["expsA"].At(4*s), z)
+		fn.I("VPADDD", lanes("expsB", 256*s), z, z)
+		m.load(-10000, power)
+		fn.I("VPBLENDVB", y, power, z, z)
+		fn.I("VPMAXSD", z, e, e)
+	}
+	fn.I("VPAND", term, zeros, zeros)
+	fn.I("VPANDN", e, zeros, e) // zero results: E is 0
+	m.load(-mmaMaxExp, y)
+	fn.I("VPCMPGTD", e, y, y)
+	m.load(mmaMaxExp, z)
+	fn.I("VPCMPGTD", z, e, z)
+	fn.I("VPOR", z, y, y)
+	fn.I("VMOVMSKPS", y, m.t)
+	fn.I("ORQ", m.t, p["bad"].At(0)) // eight times: each byte comes to its place
+	fn.I("RORQ", 8, p["bad"].At(0))
+	for h := range 2 {
+		if h == 1 {
+			fn.I("VEXTRACTI128", 1, e, e.X())
+		}
+		fn.I("VPMOVSXDQ", e.X(), power)
+		fn.I("VPSUBQ", power, wide, power)
+		fn.I("VPSLLQ", 52, power, power) // 2^(35-E)
+		fn.I("VCVTPS2PD", lanes("c", 16*h), total)
+		fn.I("VMULPD", power, total, total)
+		fn.I("VROUNDPD", 3, total, total) // toward zero
+		fn.I("VPXOR", z, z, z)
+		fn.I("VADDPD", z, total, total) // not -0, as in groupDots
+		fn.I("MOVQ", fmt.Sprintf("$0x%016x", uint64(2)<<52), m.t)
+		fn.I("VMOVQ", m.t, quarter.X())
+		fn.I("VPBROADCASTQ", quarter.X(), quarter)
+		fn.I("VPSUBQ", quarter, power, quarter) // 2^(33-E)
+		for s, sum := range dot {
+			if h == 1 {
+				fn.I("VEXTRACTI128", 1, sum, sum.X())
+			}
+			fn.I("VCVTDQ2PD", sum.X(), term)
+			fn.I("VMULPD", p["scalesB"].At(512*s+32*h).By(col, 8), term, term)
+			fn.I("VBROADCASTSD", p["scalesA"].At(8*s), factor)
+			fn.I("VMULPD", factor, term, term)
+			fn.I("VMULPD", quarter, term, term)
+			fn.I("VROUNDPD", 3, term, term)
+			fn.I("VADDPD", term, total, total)
+		}
+		m.store(total, power, inverse, kept, lanes("c", 16*h))
+	}
+	fn.I("ADDQ", 8, col)
+	fn.I("CMPQ", col, 64)
+	fn.Jump("JNE", eight)
+	mmaDotsNextRow(fn, p)
+	fn.I("SUBQ", 1, m.rows)
+	fn.Jump("JNZ", row)
+	fn.Return()
 }
