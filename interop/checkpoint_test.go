@@ -34,7 +34,7 @@ type reading struct {
 	values     safetensors.Dtype // to which it rounds what it decodes
 	rejected4  string            // why version 4 rejects it; "" if it does not
 	rejected5  string
-	model      decoder.Config // of which the checkpoint is; none for gpt-oss
+	model      decoder.Config // the model of the checkpoint; zero for gpt-oss
 }
 
 const (

@@ -28,8 +28,8 @@ import (
 // A mixture is a small byte-level model with four experts, two of which are active per token.
 type mixture struct {
 	architecture string
-	config       string             // members beside those of all
-	layer        map[string][]int64 // tensors of a layer beside those of all, and of expert 0
+	config       string             // additional members
+	layer        map[string][]int64 // additional tensors of a layer, and those of expert 0
 	experts      string             // module of the experts
 	parts        map[string][]int64 // of an expert
 }

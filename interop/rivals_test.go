@@ -98,7 +98,7 @@ func ours(b *testing.B, work string, f quant.Format, m, n, k int) (do func(i int
 	a := normal(m, k)
 	if work == "quantize" {
 		with := quant.With{Threads: 1}
-		if f.Global { // as the others have it: found beforehand
+		if f.Global { // computed beforehand, as in the others
 			amax := quant.Amax(a, 1)
 			with.Amax = &amax
 		}

@@ -33,7 +33,7 @@ type described struct {
 // A plannedTensor is one tensor of a file in a request to container.py.
 type plannedTensor struct {
 	Name  string  `json:"name"`
-	Dtype string  `json:"dtype"` // NumPy's name; empty where the package writes none such
+	Dtype string  `json:"dtype"` // NumPy's name; empty if the package does not write the dtype
 	Shape []int64 `json:"shape"`
 	Data  string  `json:"data"`
 

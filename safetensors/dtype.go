@@ -16,7 +16,7 @@ import (
 type Dtype uint8
 
 // The dtypes that this module's formats use. F8E4M3 is OCP's E4M3, which has no infinities.
-// [Dtypes] and [ParseDtype] also return the others: F6_E2M3, F6_E3M2, F8_E4M3FNUZ, F8_E5M2FNUZ,
+// [Dtypes] and UnmarshalText also return the others: F6_E2M3, F6_E3M2, F8_E4M3FNUZ, F8_E5M2FNUZ,
 // U16 and C64.
 const (
 	Bool Dtype = iota + 1
@@ -82,9 +82,8 @@ func Dtypes() []Dtype {
 	return all
 }
 
-// ParseDtype returns the dtype of a name as headers spell it, such as "BF16" or
-// "F8_E4M3". Case matters.
-func ParseDtype(name string) (Dtype, error) {
+// parseDtype returns the dtype of a name.
+func parseDtype(name string) (Dtype, error) {
 	for d := Bool; d.valid(); d++ {
 		if dtypes[d].name == name {
 			return d, nil
@@ -119,9 +118,10 @@ func (d Dtype) MarshalText() ([]byte, error) {
 	return []byte(d.String()), nil
 }
 
-// UnmarshalText sets d to the dtype of a name; see [ParseDtype]. On error, d is unchanged.
+// UnmarshalText sets d to the dtype of a name as headers spell it, such as "BF16" or "F8_E4M3".
+// Case matters. On error, d is unchanged.
 func (d *Dtype) UnmarshalText(text []byte) error {
-	parsed, err := ParseDtype(string(text))
+	parsed, err := parseDtype(string(text))
 	if err == nil {
 		*d = parsed
 	}

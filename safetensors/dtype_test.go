@@ -27,18 +27,18 @@ func TestDtypes(t *testing.T) {
 		if d.String() != want.name || d.Bits() != want.bits {
 			t.Errorf("dtype %d is %s of %d bits, want %s of %d", i, d, d.Bits(), want.name, want.bits)
 		}
-		if parsed, err := ParseDtype(want.name); err != nil || parsed != d {
-			t.Errorf("ParseDtype(%q) = %v, %v, want %v", want.name, parsed, err, d)
+		if parsed, err := parseDtype(want.name); err != nil || parsed != d {
+			t.Errorf("parseDtype(%q) = %v, %v, want %v", want.name, parsed, err, d)
 		}
 	}
 }
 
 func TestDtypeUnknown(t *testing.T) {
 	for _, name := range []string{"", "bf16", "BF16 ", "F8_E3M4", "Dtype(0)"} {
-		if d, err := ParseDtype(name); err == nil {
-			t.Errorf("ParseDtype(%q) = %v, want an error", name, d)
+		if d, err := parseDtype(name); err == nil {
+			t.Errorf("parseDtype(%q) = %v, want an error", name, d)
 		} else if !strings.Contains(err.Error(), "unknown dtype") || !strings.Contains(err.Error(), "F8_E8M0") {
-			t.Errorf("ParseDtype(%q): error %q does not list the known ones", name, err)
+			t.Errorf("parseDtype(%q): error %q does not list the known ones", name, err)
 		}
 	}
 	for _, d := range []Dtype{0, U64 + 1, 255} {

@@ -58,7 +58,8 @@ func TestFloats(t *testing.T) {
 		{"I16", make([]byte, 8), nil}, {"U16", make([]byte, 8), nil}, {"I32", make([]byte, 16), nil},
 		{"U32", make([]byte, 16), nil}, {"C64", make([]byte, 32), nil}, {"I64", make([]byte, 32), nil}, {"U64", make([]byte, 32), nil},
 	} {
-		d, err := safetensors.ParseDtype(tc.dtype)
+		var d safetensors.Dtype
+		err := d.UnmarshalText([]byte(tc.dtype))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -106,7 +107,8 @@ func TestFloatsLong(t *testing.T) {
 		{"F4", 4, []byte{0xa2, 0xa2}}, {"F6_E2M3", 6, []byte{0x08, 0x8a, 0xa0}}, {"F8_E4M3", 8, []byte{0x38, 0xb8, 0x38, 0xb8}},
 		{"BF16", 16, []byte{0x80, 0x3f, 0x80, 0xbf, 0x80, 0x3f, 0x80, 0xbf}}, {"F32", 32, f32Bytes(1, -1, 1, -1)}, {"F64", 64, f64Bytes(1, -1, 1, -1)},
 	} {
-		d, err := safetensors.ParseDtype(tc.dtype)
+		var d safetensors.Dtype
+		err := d.UnmarshalText([]byte(tc.dtype))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -195,7 +195,7 @@ func scanTensor(s *scanner, at int) (t TensorInfo, err *ContainerError) {
 			if err != nil {
 				return err
 			}
-			d, unknown := ParseDtype(name)
+			d, unknown := parseDtype(name)
 			if unknown != nil {
 				err = s.fail(at, "%v", unknown)
 				err.Fix = "this file needs a newer reader, or is damaged"

@@ -14,22 +14,22 @@ import (
 type Blocks struct {
 	Tensor     string
 	Count      int64
-	ZeroScales int64   // scales whose code is zero: E8M0's 2^-127, which zeros take, and no value else
-	Lost       int64   // blocks that hold values other than zero and are decoded to zeros
-	Worst      float64 // the lowest SQNR of a block, dB; +Inf where all are exact, NaN where there are none
-	Row, Col   int     // where the worst block begins; the first of equals
+	ZeroScales int64   // scales with code 0: E8M0's 2^-127, and zero in other formats
+	Lost       int64   // blocks with nonzero values that are decoded to zeros
+	Worst      float64 // the lowest SQNR of a block, dB; +Inf if all are exact, NaN if there are no blocks
+	Row, Col   int     // origin of the worst block, the first if several are equal
 	Width      int     // elements of the worst block
 
-	// What no rule and no rounding of the format does (see quant.Bound).
-	Beyond    int64 // elements that are decoded to values too far from the source
-	BadScales int64 // scales out of range of what they scale
+	// Deviations that no rule and no rounding of the format causes (see quant.Bound).
+	Beyond    int64 // elements whose decoded values are too far from the source
+	BadScales int64 // scales that are out of range for their block
 	Unchecked int64 // elements of blocks without a bound: with NaN or Inf in the source, or a subnormal scale
 
 	loss   float64   // of the worst block, noise over signal
 	beyond deviation // the first element beyond
 	bad    deviation // the first of the bad scales
 
-	// Of a format with a scale for the whole tensor, which is compared at the end.
+	// For formats with one scale for the whole tensor, which is compared at the end.
 	scale     float32
 	amax      float32 // largest finite magnitude of the source
 	nonFinite bool    // the source holds NaN or Inf

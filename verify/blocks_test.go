@@ -92,7 +92,7 @@ func TestBlocksMerge(t *testing.T) {
 	if total.Row != 99 || total.Width != 0 {
 		t.Errorf("a block of zeros is the worst: %+v", total)
 	}
-	total.merge(worst(0, 1)) // exact, and a block all the same
+	total.merge(worst(0, 1)) // an exact block counts too
 	if total.Width != 3 || total.Row != 1 {
 		t.Errorf("an exact block: %+v", total)
 	}

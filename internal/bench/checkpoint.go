@@ -126,7 +126,7 @@ func copyFiles(ctx context.Context, src, dst string) error {
 	return nil
 }
 
-// copyFile copies one file, by the system itself where it can, and syncs it.
+// copyFile copies one file, by the system if it can, and syncs it.
 func copyFile(ctx context.Context, src, dst string) error {
 	in, err := os.Open(src)
 	if err != nil {

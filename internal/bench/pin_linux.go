@@ -72,7 +72,7 @@ func others(but []int) []int {
 }
 
 // waited returns how long all threads of the process that run now have waited for a
-// processor; 0 where the kernel does not count that.
+// processor; 0 if the kernel does not count that.
 func waited() time.Duration {
 	entries, err := os.ReadDir("/proc/self/task")
 	if err != nil {

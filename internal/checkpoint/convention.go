@@ -205,7 +205,7 @@ const (
 type Stored struct {
 	Part Part
 	safetensors.Spec
-	Value []byte // its bytes, where they are known before any data is read
+	Value []byte // its bytes, if they are known before any data is read
 }
 
 // Stored returns the tensors of a weight of the given shape in format f, except for scales of

@@ -89,8 +89,8 @@ func parsePlainMetadata(metadata map[string]string) (map[string]quantized, error
 		if err != nil {
 			return nil, fmt.Errorf("metadata %q: %w", key, err)
 		}
-		dtype, err := safetensors.ParseDtype(entry.Dtype)
-		if err != nil {
+		var dtype safetensors.Dtype
+		if err := dtype.UnmarshalText([]byte(entry.Dtype)); err != nil {
 			return nil, fmt.Errorf("metadata %q: %w", key, err)
 		}
 		if !sized(entry.Shape) {

@@ -19,25 +19,25 @@ import (
 // quantization, with the tensors that hold their parts.
 type Model struct {
 	Source     *hf.Checkpoint
-	Convention *Convention // nil where nothing is quantized
-	Scheme     string      // by which the weights are stored, as clients call it; "" where it is not said
+	Convention *Convention // nil if nothing is quantized
+	Scheme     string      // of the weights, by the name that clients use; "" if unknown
 	Weights    []*Weight   // in the order of the files
-	Ignore     []string    // modules that the configuration says are not quantized
-	Unread     []string    // types of tensors whose values are not read: of a GGUF file
-	Problems   []Problem   // what contradicts the convention; empty for a sound checkpoint
+	Ignore     []string    // modules that the configuration lists as not quantized
+	Unread     []string    // unsupported types of tensors in a GGUF file
+	Problems   []Problem   // violations of the convention; empty for a sound checkpoint
 
 	// Architecture is general.architecture of a GGUF file, "" for other files.
 	Architecture string
 
 	byName     map[string]*Weight
-	configured bool // a quantization_config says what is quantized
+	configured bool // a quantization_config describes the quantized weights
 }
 
 // A Problem is a fault in the structure of a checkpoint.
 type Problem struct {
-	Tensor string // or module; empty where it concerns the whole
-	Text   string // what is wrong and what to do
-	Mended bool   // a conversion makes it good
+	Tensor string // or module; empty if it concerns the whole checkpoint
+	Text   string // the fault and its remedy
+	Mended bool   // a conversion repairs it
 }
 
 func (p Problem) String() string {
@@ -307,7 +307,7 @@ func (m *Model) fits(w *Weight) bool {
 	return fits
 }
 
-// sameScales reports whether two shapes hold the same scales where clients differ in dimensions:
+// sameScales reports whether two shapes hold the same scales if clients differ in dimensions:
 // [] and [1] for one of the tensor, [n] and [n, 1] for one per row.
 func sameScales(f quant.Format, a, b []int64) bool {
 	dims := 2

@@ -22,7 +22,7 @@ type scheme struct {
 
 	direction   direction // of the global scale
 	bare        bool      // clients read no global scale: a file has one only for a weight that came with it
-	inputScale  direction // of the scale of activations: inverse where clients divide by it
+	inputScale  direction // of the scale of activations: inverse if clients divide by it
 	activations Activations
 
 	words       safetensors.Dtype // dtype of the codes; 0: that of the elements

@@ -171,7 +171,7 @@ type Job[R any] struct {
 	Tiling  func(weight int) Tiling
 	Work    func(Tile) (R, error)
 	Done    func(Tile, R)
-	Start   Tile // the first tile: its weight, row and column, where those before it are done
+	Start   Tile // the first tile, by weight, row and column; those before it are done
 	Threads int  // goroutines; 0: one per processor
 }
 

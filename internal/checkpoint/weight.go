@@ -19,9 +19,9 @@ import (
 type Weight struct {
 	Name   string
 	Shape  []int64
-	Dtype  safetensors.Dtype // of the source, as far as is known
-	Format quant.Format      // the zero Format where it is not quantized
-	Global float32           // decode scale of the whole tensor; 1 where the format has none
+	Dtype  safetensors.Dtype // of the source, if known
+	Format quant.Format      // the zero Format if it is not quantized
+	Global float32           // decode scale of the whole tensor; 1 if the format has none
 
 	convention *Convention // of a quantized weight
 	experts    *experts    // of a weight that holds all experts of a layer

@@ -1,6 +1,6 @@
-// Package clients has the programs that load quantized checkpoints, as rows: what each
-// reads, and what it rejects or misreads though the convention allows it. A behavior that is
-// not known is not a rule.
+// Package clients lists the programs that load quantized checkpoints: the schemes that each
+// reads, and the checkpoints that it rejects or misreads although the convention allows them.
+// Unknown behavior is not a rule.
 package clients
 
 import (
@@ -26,8 +26,8 @@ type Client struct {
 // A rule returns what a client would reject or misread, as problems.
 type rule func(m *checkpoint.Model) []checkpoint.Problem
 
-// clients are the rows. Their sources are the loaders of 2026; of a loader that was not
-// read line by line, its documentation and issues.
+// clients is the table. Its sources are the loaders of 2026, or the documentation and issues of
+// loaders whose code was not read completely.
 var clients = []Client{
 	{
 		Name: "vllm", Doc: "vLLM", stores: []string{"compressed-tensors", "modelopt", "quark"},

@@ -2,9 +2,9 @@
 // padding, traffic, operations, and the sizes from which quantization pays. Each figure has its
 // formula with its inputs, and the source of the rates in it.
 //
-// The model is all its weights as square matrices of one width. Each is read once per product,
-// and so are its operands; a product takes the longer of its operations at the peak rate and
-// its traffic at the memory's bandwidth. Real kernels reach less of both.
+// The weights of the model are square matrices of one width. A product reads each operand once.
+// Its time is the longer of its operations at the peak rate and its traffic at the bandwidth of
+// the memory. Real kernels reach less of both.
 package cost
 
 import (
@@ -51,7 +51,7 @@ type operand struct {
 	name       string
 	rows, cols int
 	formats    [2]quant.Format // rowwise and columnwise
-	shared     bool            // one copy serves both directions
+	shared     bool            // one copy for both directions
 	amax       bool            // its amax takes a separate read of the source
 }
 
@@ -95,8 +95,8 @@ type part struct{ codes, scales, padding float64 }
 
 func (p part) total() float64 { return p.codes + p.scales + p.padding }
 
-// copy returns the bytes of the copy in one direction, without one for a format that is not
-// quantized, or if the other direction's serves.
+// copy returns the bytes of the copy in one direction: none for unquantized formats, and none
+// columnwise if both directions share a copy.
 func (o operand) copy(direction int) part {
 	f := o.formats[direction]
 	if !f.Scaled() || direction == columnwise && o.shared {
@@ -110,7 +110,7 @@ func (o operand) copy(direction int) part {
 	return part{float64(codes), float64(scales), float64(padding(f, rows, cols, scales))}
 }
 
-// padding returns the bytes that the scales take beyond their own in the order of hardware:
+// padding returns the bytes by which the order of hardware enlarges the scales:
 // tiles of 128×4 for one-byte scales, columns of whole 16 bytes for FP32 scales of 1×128.
 func padding(f quant.Format, rows, cols int, scales int64) int64 {
 	_, blocks := f.ScaleShape(rows, cols)
@@ -169,7 +169,7 @@ func (o *operand) untranspose(products []device.Product) {
 	}
 }
 
-// matrices is the number of weights, a fraction where the width does not divide the parameters.
+// matrices is the number of weights, a fraction if the width does not divide the parameters.
 func (c *Config) matrices() float64 { return c.Params / float64(c.Width) / float64(c.Width) }
 
 // weights returns the memory that weights take.

@@ -146,10 +146,9 @@ func TestStep(t *testing.T) {
 	}
 }
 
-// TestThresholds reproduces the sizes of [ZH] by the rates of HGX B200: about 1800 for
-// products whose operands are quantized before them (MXFP8, and NVFP4 with a read for the amax
-// of the tensor), which 2048 is the next power of two of, and 1024 where the global scale of
-// NVFP4 is calibrated before.
+// TestThresholds reproduces the sizes of [ZH] at the rates of HGX B200: about 1800 if the
+// operands are quantized before each product (MXFP8, and NVFP4 with a read for the amax of the
+// tensor), rounded up to 2048; and 1024 if the global scale of NVFP4 is calibrated.
 func TestThresholds(t *testing.T) {
 	d, err := device.Lookup("b200")
 	if err != nil {

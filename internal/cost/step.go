@@ -45,7 +45,7 @@ func products(list []operand) [3][2]quant.Format {
 }
 
 // gemm returns the time of one product of m×k by n×k: operations at the peak, or traffic. NaN
-// where the peak is unknown.
+// if the peak is unknown.
 func gemm(d *device.Device, a, b quant.Format, m, n, k float64, resultBytes float64) float64 {
 	p := peak(d, a, b)
 	if !p.Known() || !d.Bandwidth.Known() {

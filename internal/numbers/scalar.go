@@ -105,7 +105,7 @@ func relativeError(want, got float32) float64 {
 }
 
 // neighbors returns the nearest magnitudes of f below and above |x|. They are equal if
-// |x| is one of them, and NaN where f has none.
+// |x| is one of them, and NaN if f has none.
 func neighbors(x float32, f *format.Scalar) (lower, upper float32) {
 	none := float32(math.NaN())
 	x = float32(math.Abs(float64(x)))

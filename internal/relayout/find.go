@@ -12,7 +12,7 @@ import (
 // A Candidate is a layout that a buffer may be in.
 type Candidate struct {
 	Layout Layout
-	Err    error // why the buffer is not in it, nil where it may be
+	Err    error // why the buffer is not in this layout; nil if it may be
 
 	// Structure is the share of the variance of log2 of the scales that rows and columns
 	// explain, from 0 to 1. Scales of weights and activations vary by row and by channel,
@@ -77,7 +77,7 @@ func (b Buffer) clear(plain [][]byte, structures []float64) bool {
 	return true
 }
 
-// logs returns log2 of scales, of their smallest normal where they are zero or not finite.
+// logs returns log2 of scales, of the smallest normal if they are zero or not finite.
 func (b Buffer) logs(scales []byte) []float64 {
 	s := b.Format.Scale
 	width := s.StoredBits() / 8

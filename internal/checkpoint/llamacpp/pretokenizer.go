@@ -21,7 +21,7 @@ type step struct {
 
 	IndividualDigits bool  `json:"individual_digits"` // Digits
 	AddPrefixSpace   bool  `json:"add_prefix_space"`  // ByteLevel, Metaspace
-	UseRegex         *bool `json:"use_regex"`         // ByteLevel; true where it is left out
+	UseRegex         *bool `json:"use_regex"`         // ByteLevel; default true
 
 	Prepend       string `json:"prepend"`        // Prepend
 	Replacement   string `json:"replacement"`    // Metaspace

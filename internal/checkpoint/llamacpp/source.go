@@ -78,11 +78,11 @@ type view struct {
 // A part is the bytes of a tensor of the view.
 type part struct {
 	tensor gguf.TensorInfo
-	value  []byte // in place of the tensor's
-	from   int64  // where it begins in the tensor, and how many bytes it has there
+	value  []byte // the bytes, if they are not the tensor's
+	from   int64  // offset and size in the tensor, in bytes
 	size   int64
 	place  Place
-	unit   int // bytes of the view that the part has of a struct; 0: rows are as they are
+	unit   int // bytes of the view for each struct of the file; 0: rows are unchanged
 	kind   checkpoint.Part
 }
 
@@ -248,7 +248,7 @@ func (v *view) read(p part, dst []byte, off int64) error {
 		copy(dst, p.value[off:])
 		return nil
 	}
-	row := p.size // of the file; all of it where rows are in their order
+	row := p.size // bytes of the file; the whole part if rows are not reordered
 	if p.place.HeadDim > 0 {
 		row /= p.tensor.Shape[0]
 	}
