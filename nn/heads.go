@@ -134,19 +134,16 @@ func (w *worker) probabilities(c *chunk) (tensor.Dense, error) {
 		return p, err
 	}
 	for i := range p.Rows {
-		from, to, sink := 0, c.first-c.skip+i%c.tokens+1, float32(math.Inf(-1))
+		from, to := 0, c.first-c.skip+i%c.tokens+1
 		if w.Window > 0 {
 			from = max(0, to-w.Window)
-		}
-		if w.Sinks != nil {
-			sink = w.Sinks.Value.Row(0)[c.head*(w.Heads/w.KVHeads)+i/c.tokens]
 		}
 		row := p.Row(i)
 		if w.Softcap != 0 {
 			softcap(row[from:to], w.Softcap)
 		}
 		clear(row[:from])
-		softmax(row[from:], to-from, sink)
+		softmax(row[from:], to-from, w.sink(c.head*(w.Heads/w.KVHeads)+i/c.tokens))
 	}
 	return p, nil
 }

@@ -2,14 +2,16 @@ package nn
 
 import "github.com/microscale-go/microscale/internal/cpu"
 
-// A rowKernel computes element-wise functions of a row in place, with the bits of the portable Go
-// code. n is a number of units. The table is in kernel_amd64.go, fastest first.
+// A rowKernel computes element-wise functions of a row in place, and the products of decode, with
+// the bits of the portable Go code. n is a number of units or rows. The table is in kernel_amd64.go, fastest first.
 type rowKernel struct {
 	tier    cpu.Tier
 	unit    int // elements
 	round   func(x *float32, n int)
 	exp     func(x *float32, n int, top float32, c *expConstants)
 	sigmoid func(x *float32, n int, c *expConstants)
+
+	scores, addRows func(dst, vector, rows *float32, n, stride, blocks int)
 }
 
 // rowKernelFor returns the kernel for x, nil if there is none.

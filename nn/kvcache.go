@@ -15,6 +15,8 @@ type Cache struct {
 	Positions int
 
 	rows tensor.Dense
+
+	scores, output []float32 // of decode
 }
 
 // Len returns the number of tokens.
@@ -32,7 +34,7 @@ func (c *Cache) Truncate(n int) {
 }
 
 // Extend is Forward for the next tokens of one sequence. It adds their keys and values to the
-// cache.
+// cache. The result is valid until the cache's next call.
 func (a *Attention) Extend(s *Scope, qkv tensor.Dense, cache *Cache) (o tensor.Dense, err error) {
 	if err := checkWidth(a.Name, qkv, a.Width()); err != nil {
 		return tensor.Dense{}, err
@@ -50,6 +52,9 @@ func (a *Attention) Extend(s *Scope, qkv tensor.Dense, cache *Cache) (o tensor.D
 		data = append(data, qkv.Row(i)[from:]...)
 	}
 	cache.rows = tensor.Of(cache.Len()+qkv.Rows, width, data)
+	if a.decodes(s, qkv.Rows) {
+		return a.decode(s, qkv, cache), nil
+	}
 	return a.newRun(s, qkv, cache.rows, cache.Len(), nil).forward(1)
 }
 

@@ -1,6 +1,9 @@
 package nn
 
-import "math"
+import (
+	"math"
+	"sync/atomic"
+)
 
 // RotaryConfig describes a rotary position embedding.
 type RotaryConfig struct {
@@ -30,6 +33,8 @@ type RotaryConfig struct {
 type Rotary struct {
 	config      RotaryConfig
 	short, long []float32 // frequencies
+
+	last atomic.Pointer[rotation] // all layers of a pass have the same rotation
 }
 
 // NewRotary returns the embedding that c describes.
@@ -65,8 +70,10 @@ func (r *Rotary) Positions() int { return r.config.Positions }
 
 // A rotation holds the cosines and sines of consecutive positions.
 type rotation struct {
-	pairs       int // of a head
-	dim         int // elements of a head
+	first       int       // position
+	frequency   []float32 // that it was made from
+	pairs       int       // of a head
+	dim         int       // elements of a head
 	interleaved bool
 	cos, sin    []float32
 }
@@ -79,7 +86,10 @@ func (r *Rotary) rotation(first, n, length int) *rotation {
 		frequency = r.long
 	}
 	pairs := len(frequency)
-	t := &rotation{pairs, r.config.HeadDim, r.config.Interleaved, make([]float32, n*pairs), make([]float32, n*pairs)}
+	if t := r.last.Load(); t != nil && t.first == first && &t.frequency[0] == &frequency[0] && len(t.cos) == n*pairs {
+		return t
+	}
+	t := &rotation{first, frequency, pairs, r.config.HeadDim, r.config.Interleaved, make([]float32, n*pairs), make([]float32, n*pairs)}
 	magnitude := float32(r.config.Magnitude)
 	for p := range n {
 		for i, f := range frequency {
@@ -87,6 +97,7 @@ func (r *Rotary) rotation(first, n, length int) *rotation {
 			t.cos[p*pairs+i], t.sin[p*pairs+i] = float32(cos)*magnitude, float32(sin)*magnitude
 		}
 	}
+	r.last.Store(t)
 	return t
 }
 

@@ -11,7 +11,7 @@ func NN() []*File {
 		writeExp(f, vec, false)
 		writeExp(f, vec, true)
 	}
-	return []*File{f}
+	return []*File{f, nnAttention()}
 }
 
 // lineName is a kernel's name with the bits of its vectors.

@@ -1,0 +1,153 @@
+package nn
+
+import (
+	"math"
+
+	"github.com/microscale-go/microscale/internal/cpu"
+	"github.com/microscale-go/microscale/internal/parallel"
+	"github.com/microscale-go/microscale/tensor"
+)
+
+// Attention of few tokens on a KV cache. It reads keys and values in place: all heads of a group
+// use a few rows while these are in the first-level cache.
+
+const (
+	decodeTokens = 8       // maximum number of tokens; with more, products of stacked queries are faster
+	decodeTile   = 8       // keys that the heads of a group use in turns
+	decodeGrain  = 1 << 16 // minimum number of products for one goroutine
+)
+
+// decodes reports whether attention of n tokens on a cache is computed by decode: without a trace
+// of operands, in the recipe's Activations.
+func (a *Attention) decodes(s *Scope, n int) bool {
+	return n <= decodeTokens && s.Inference && s.Observer.Operand == nil && s.Observer.Product == nil && !s.Recipe.Attention.DotProduct && !s.Recipe.Attention.MultiHead
+}
+
+// decode returns O for the last tokens of the cache, whose queries are in qkv. The result is valid
+// until the cache's next call.
+func (a *Attention) decode(s *Scope, qkv tensor.Dense, c *Cache) tensor.Dense {
+	length, tokens, group := c.Len(), qkv.Rows, a.Heads/a.KVHeads
+	c.output = grown(c.output, tokens*a.Heads*a.HeadDim)
+	c.scores = grown(c.scores, a.Heads*length)
+	o := tensor.Of(tokens, a.Heads*a.HeadDim, c.output)
+	scale := a.Scale
+	if scale == 0 {
+		scale = float32(1 / math.Sqrt(float64(a.HeadDim)))
+	}
+	grain := max(1, decodeGrain/(2*tokens*group*length*a.HeadDim))
+	parallel.For(a.KVHeads, grain, s.Threads, func(from, to int) {
+		for head := from; head < to; head++ {
+			for i := range tokens {
+				a.decodeGroup(s, o.Row(i), qkv.Row(i), c, head, length-tokens+i+1, scale)
+			}
+		}
+	})
+	return o
+}
+
+// grown returns a slice of n elements in the memory of x if that is large enough.
+func grown(x []float32, n int) []float32 {
+	if cap(x) < n {
+		x = make([]float32, n, n+n/4)
+	}
+	return x[:n]
+}
+
+// decodeGroup sets the heads of a group in out, for a token that attends to the first length
+// tokens of the cache.
+func (a *Attention) decodeGroup(s *Scope, out, query []float32, c *Cache, head, length int, scale float32) {
+	d, group := a.HeadDim, a.Heads/a.KVHeads
+	first := 0
+	if a.Window > 0 {
+		first = max(0, length-a.Window)
+	}
+	stride := c.rows.Cols
+	keys := c.rows.Data[first*stride+head*d:]
+	values := keys[a.KVHeads*d:]
+	n := length - first
+	row := func(h int) []float32 { return c.scores[(head*group+h)*c.Len():][:n] }
+	part := func(x []float32, h int) []float32 { return x[(head*group+h)*d:][:d] }
+	for i := 0; i < n; i += decodeTile {
+		rows := min(decodeTile, n-i)
+		for h := range group {
+			scores(row(h)[i:i+rows], part(query, h), keys[i*stride:], stride)
+		}
+	}
+	for h := range group {
+		p := row(h)
+		for i := range p {
+			p[i] *= scale
+		}
+		if a.Softcap != 0 {
+			softcap(p, a.Softcap)
+		}
+		softmax(p, n, a.sink(head*group+h))
+		s.round(p)
+		clear(part(out, h))
+	}
+	for i := 0; i < n; i += decodeTile {
+		rows := min(decodeTile, n-i)
+		for h := range group {
+			addRows(part(out, h), row(h)[i:i+rows], values[i*stride:], stride)
+		}
+	}
+	for h := range group {
+		s.round(part(out, h))
+	}
+}
+
+// sink returns the score of a head's sink, -Inf if it has none.
+func (a *Attention) sink(head int) float32 {
+	if a.Sinks == nil {
+		return float32(math.Inf(-1))
+	}
+	return a.Sinks.Value.Row(0)[head]
+}
+
+// laneCount is the number of interleaved sums of scores.
+const laneCount = 16
+
+// scores sets dst to the dot products of q with rows of k, stride elements apart.
+func scores(dst, q, k []float32, stride int) {
+	const float = 4
+	if kernel := decodeKernelFor(len(q)); kernel != nil {
+		kernel.scores(&dst[0], &q[0], &k[0], len(dst), float*stride, len(q)/laneCount)
+		return
+	}
+	for i := range dst {
+		var lanes [laneCount]float32
+		for j, v := range k[i*stride:][:len(q)] {
+			lanes[j%laneCount] += float32(q[j] * v)
+		}
+		for n := laneCount / 2; n > 0; n /= 2 {
+			for l := range n {
+				lanes[l] += lanes[l+n]
+			}
+		}
+		dst[i] = lanes[0]
+	}
+}
+
+// addRows adds to dst rows of v, stride elements apart, each times an element of p.
+func addRows(dst, p, v []float32, stride int) {
+	const float = 4
+	if kernel := decodeKernelFor(len(dst)); kernel != nil {
+		kernel.addRows(&dst[0], &p[0], &v[0], len(p), float*stride, len(dst)/laneCount)
+		return
+	}
+	for i, f := range p {
+		for j, x := range v[i*stride:][:len(dst)] {
+			dst[j] += float32(f * x)
+		}
+	}
+}
+
+// decodeKernelFor returns the kernel for heads of a number of elements, nil if there is none.
+func decodeKernelFor(dim int) *rowKernel {
+	for i := range rowKernels {
+		if k := &rowKernels[i]; k.tier <= cpu.Best() && dim%laneCount == 0 {
+			return k
+		}
+	}
+	return nil
+}
