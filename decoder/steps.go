@@ -119,6 +119,9 @@ func (p *projection) rows(s *nn.Scope, from, to int) (*projection, error) {
 			}
 			f.parts = append(f.parts, frozenPart{weight, part.input})
 		}
+		if p.frozen.bias != nil {
+			f.bias = p.frozen.bias[from:to]
+		}
 		return &projection{name: p.name, frozen: f}, nil
 	}
 	w := p.linear.Weight.Value

@@ -110,3 +110,60 @@ func TestQuantizeLayer(t *testing.T) {
 		}
 	}
 }
+
+// TestSize compares the numbers of elements with those of the configuration.
+func TestSize(t *testing.T) {
+	for _, tied := range []bool{false, true} {
+		c := Config{VocabSize: 300, HiddenSize: 64, IntermediateSize: 96, NumHiddenLayers: 2, NumAttentionHeads: 4, NumKeyValueHeads: 2, TieWordEmbeddings: tied}
+		m, err := New(c, Options{}, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		low, err := m.Quantize(quant.Quantizer{Format: quant.MXFP4}, false, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, model := range []*Model{m, low} {
+			n := model.Size()
+			linear := 0
+			for _, shape := range n.Linear {
+				linear += shape[0] * shape[1]
+			}
+			if want := 2 * (64*(64+32+32+64) + 3*64*96); len(n.Linear) != 14 || linear != want || n.Other != m.Config.Parameters()-want {
+				t.Errorf("tied %v: got %d weights of %d elements and %d others", tied, len(n.Linear), linear, n.Other)
+			}
+		}
+	}
+}
+
+// TestQuantizedHead compares the logits of a quantized head in blocks with the whole.
+func TestQuantizedHead(t *testing.T) {
+	m, err := New(Config{VocabSize: 300, HiddenSize: 64, IntermediateSize: 96, NumHiddenLayers: 1, NumAttentionHeads: 4}, Options{}, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := m.stepScope()
+	f, err := m.head.quantize(&s, quant.Quantizer{Format: quant.MXFP8}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.bias = make([]float32, 300)
+	for i := range f.bias {
+		f.bias[i] = float32(i)
+	}
+	m.head.linear, m.head.frozen = nil, f
+	x, err := m.Embed([]int32{7, 8})
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole, err := m.Head(x, 0, 300)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for from := 0; from < 300; from += 128 {
+		to := min(from+128, 300)
+		if part, err := m.Head(x, from, to); err != nil || !slices.Equal(part.Row(1), whole.Row(1)[from:to]) {
+			t.Errorf("the logits from %d differ (%v)", from, err)
+		}
+	}
+}

@@ -105,6 +105,15 @@ func (t *Tokenizer) ID(token string) (id uint32, ok bool) {
 	return id, ok
 }
 
+// Begin returns the token that begins a text, such as <|begin_of_text|>. ok is false if the
+// tokenizer adds none.
+func (t *Tokenizer) Begin() (id uint32, ok bool) {
+	if len(t.before) == 0 {
+		return 0, false
+	}
+	return t.before[0], true
+}
+
 // Token returns the token of an id, written as the file has it.
 func (t *Tokenizer) Token(id uint32) (string, error) {
 	if uint64(id) >= uint64(len(t.tokens)) {

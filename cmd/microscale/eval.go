@@ -1,61 +1,93 @@
 package main
 
 import (
-	"fmt"
-	"os"
+	"io"
 
 	"github.com/spf13/cobra"
 
+	"github.com/microscale-go/microscale/internal/assess"
 	"github.com/microscale-go/microscale/internal/cli"
-	"github.com/microscale-go/microscale/internal/study"
+	"github.com/microscale-go/microscale/internal/evaluate"
+	"github.com/microscale-go/microscale/quant"
 )
+
+const evalLong = `Compute the cross-entropy of a language model on a text in nats per token, and
+its perplexity. With --reference, compare the model with the original that it
+was quantized from: KL divergence, same top token, probability of the right
+token. With --formats, quantize the model to each format and compare.
+
+Methods: llama.cpp (disjoint windows, second halves scored), gptq (disjoint
+windows of 2048), strided (windows that overlap by half), all (disjoint windows,
+all but the first token scored).
+
+Without --text, MODEL is a byte-level model, an output of train or of quantize
+for such a model, and the text is the validation part of --data.`
+
+const evalExample = `  microscale eval model.gguf --text wiki.test.raw
+  microscale eval model --text book.txt --formats mxfp8,nvfp4,mxfp4
+  microscale quantize model small --format nvfp4 && microscale eval small --text book.txt --reference model --layers
+  microscale eval trained-mxfp8
+  microscale eval trained-mxfp8 --recipe mxfp8 --accumulate blackwell-mxf8f6f4`
+
+// textFlags are the flags of an evaluation with --text.
+type textFlags struct {
+	evaluation assess.Evaluation
+	method     *cli.Choice[evaluate.Method]
+	formats    *cli.List[quant.Format]
+	context    *uint
+}
 
 func evalCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "eval DIR",
-		Short: "Compute the perplexity of a byte-level language model",
-		Long: `Compute the cross-entropy of a byte-level language model in nats per byte, and
-its perplexity, on the validation part of a text. DIR is an output of train, or
-of quantize for such a model.`,
-		Example: `  microscale eval trained-mxfp8
-  microscale quantize trained-mxfp8 small --format mxfp4 && microscale eval small
-  microscale eval trained-mxfp8 --calibrate amax.toml && microscale quantize trained-mxfp8 small --format nvfp4 --calibration amax.toml
-  microscale eval small --activations --data book.txt --json
-  microscale eval trained-mxfp8 --recipe mxfp8 --accumulate blackwell-mxf8f6f4`,
-		Args: func(_ *cobra.Command, args []string) error { return cli.Named(args, "DIR") },
+		Use: "eval MODEL", Short: "Compute the perplexity and the divergence of a language model",
+		Long: evalLong, Example: evalExample,
+		Args: func(_ *cobra.Command, args []string) error { return cli.Named(args, "MODEL") },
 	}
-	data := cli.AddData(cmd, "evaluate")
-	tokens := cmd.Flags().Uint("tokens", 32768, "read at most `N` tokens, spread evenly over the text, but at least one sequence")
-	sequence := cmd.Flags().Uint("sequence", 0, "tokens `N` per sequence (default the positions of the model, at most 1024)")
-	r := cli.AddChoice(cmd, "recipe", "compute unquantized weights with recipe `NAME`, or that of a TOML file", cli.BaselineRecipe, cli.RecipeNames(), cli.FindRecipe)
+	var text textFlags
+	text.add(cmd)
 	activations := cmd.Flags().Bool("activations", false, "quantize activations too, with stored scales or else scales per token, and keys and values with stored scales")
-	accumulate := cmd.Flags().String("accumulate", "fp32", "add the products of linear layers as `NAME` does: fp32, a model of microscale mma, or MODEL:N, promoted to FP32 every N elements")
-	calibrate := cmd.Flags().String("calibrate", "", "write the amax of each linear layer's input to `FILE` (TOML, or .json), for quantize --calibration")
-	cache := cmd.Flags().Bool("kv-cache", false, "with --calibrate: also write those of keys and values, for an FP8 KV cache")
-	asJSON := addJSON(cmd)
-	threads := cli.AddThreads(cmd)
+	bytes := addByteFlags(cmd)
+	asJSON, threads := addJSON(cmd), cli.AddThreads(cmd)
+	cli.Essential(cmd, "text", "method", "context", "reference", "formats", "layers", "activations", "data", "recipe", "json")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		switch {
-		case *tokens == 0:
-			return cli.Misuse("--tokens: got 0, want at least 1")
-		case *cache && *calibrate == "":
-			return cli.Misuse("--kv-cache needs --calibrate FILE: add it")
+		var result interface {
+			Print(w io.Writer, asJSON bool) error
 		}
-		if _, err := os.Lstat(*calibrate); *calibrate != "" && err == nil { // before the work
-			return fmt.Errorf("--calibrate: %s exists: name another file, or remove it", cli.Printable(*calibrate))
+		var err error
+		if text.evaluation.Text != "" {
+			result, err = text.run(cmd, args[0], *activations, int(*threads))
+		} else {
+			result, err = bytes.run(cmd, args[0], *activations, int(*threads))
 		}
-		if cmd.Flags().Changed("accumulate") { // the default keeps that of a recipe file
-			if err := r.Value.Set("accumulate", *accumulate); err != nil {
-				return cli.Misuse("--accumulate: %v", err)
-			}
-		}
-		e := study.Evaluation{Model: args[0], Data: *data, Tokens: int(*tokens), Sequence: int(*sequence), Recipe: r.Value,
-			Activations: *activations, Calibrate: *calibrate, Cache: *cache, Threads: int(*threads)}
-		result, err := e.Run(cmd.Context())
 		if err != nil {
 			return err
 		}
 		return result.Print(cmd.OutOrStdout(), *asJSON)
 	}
 	return cmd
+}
+
+func (f *textFlags) add(cmd *cobra.Command) {
+	flags, e := cmd.Flags(), &f.evaluation
+	flags.StringVar(&e.Text, "text", "", "evaluate on the text of `FILE`, or of the files of a directory")
+	f.method = cli.AddChoice(cmd, "method", "windows and scored tokens by convention `NAME`", "llama.cpp", evaluate.MethodNames(), evaluate.LookupMethod)
+	f.context = flags.Uint("context", 0, "tokens `N` per window (default that of the method)")
+	flags.StringVar(&e.Reference, "reference", "", "compare with the original model `ORIGINAL`")
+	f.formats = cli.AddList(cmd, "formats", "quantize to these formats and compare with the model", "", cli.Names(quant.Formats()), cli.LookupFormat)
+	flags.BoolVar(&e.Layers, "layers", false, "print the error of every layer and linear layer")
+	cli.Exclusive(cmd, "reference", "formats")
+}
+
+// run evaluates any model on --text.
+func (f *textFlags) run(cmd *cobra.Command, model string, activations bool, threads int) (*assess.Evaluated, error) {
+	for _, flag := range byteFlagNames {
+		if cmd.Flags().Changed(flag) {
+			return nil, cli.Misuse("--%s does not apply to --text: omit one of them", flag)
+		}
+	}
+	cli.BoundGarbage()
+	e := f.evaluation
+	e.Model, e.Method, e.Context, e.Formats = model, f.method.Value, int(*f.context), f.formats.Values()
+	e.Activations, e.Threads, e.Stderr = activations, threads, cmd.ErrOrStderr()
+	return e.Run(cmd.Context())
 }

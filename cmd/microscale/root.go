@@ -15,7 +15,7 @@ var groups = []struct {
 	commands []func() *cobra.Command
 }{
 	{"Checkpoints", true, []func() *cobra.Command{quantizeCommand, dequantizeCommand, convertCommand, mergeCommand, inspectCommand, verifyCommand}},
-	{"Models", true, []func() *cobra.Command{trainCommand, compareCommand, evalCommand}},
+	{"Models", true, []func() *cobra.Command{trainCommand, compareCommand, evalCommand, calibrateCommand}},
 	{"Models", false, []func() *cobra.Command{runCommand}},
 	{"Models", true, []func() *cobra.Command{serveCommand}},
 	{"Models", false, []func() *cobra.Command{tokenizeCommand}},

@@ -92,17 +92,21 @@ func TestNearestProfile(t *testing.T) {
 	}
 }
 
-// TestCalibrate quantizes with the amaxes of eval --calibrate, and evaluates with the
-// stored scales.
+// TestCalibrate quantizes with the amaxes of calibrate, and evaluates with the stored
+// scales.
 func TestCalibrate(t *testing.T) {
 	dir := t.TempDir()
 	model := filepath.Join(dir, "model")
 	if status, _, stderr := execute("", tinyRun("--out", model)...); status != 0 {
 		t.Fatal(stderr)
 	}
+	text := filepath.Join(dir, "text")
+	if err := os.WriteFile(text, []byte(strings.Repeat("All that is gold does not glitter.\n", 20)), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for _, name := range []string{"amax.toml", "amax.json"} {
 		file := filepath.Join(dir, name)
-		args, cache := []string{"eval", model, "--tokens", "256", "--calibrate", file}, strings.HasSuffix(name, ".toml")
+		args, cache := []string{"calibrate", model, "--text", text, "--out", file}, strings.HasSuffix(name, ".toml")
 		if cache {
 			args = append(args, "--kv-cache")
 		}
@@ -110,7 +114,7 @@ func TestCalibrate(t *testing.T) {
 			t.Fatal(stderr)
 		}
 		status, _, stderr := execute("", args...)
-		fails(t, status, "", stderr, "--calibrate: "+file+" exists: name another file, or remove it")
+		fails(t, status, "", stderr, file+" exists: name another file, or remove it")
 		dst := filepath.Join(dir, name+"-nvfp4")
 		if status, _, stderr := execute("", "quantize", model, dst, "--format", "nvfp4", "--calibration", file); status != 0 {
 			t.Fatal(stderr)

@@ -176,7 +176,7 @@ func TestTrainUsage(t *testing.T) {
 		{"train --first-last-layers-bf16 --num-layers-at-end-in-bf16 4", exitUsage, `--num-layers-at-end-in-bf16 is 4, want 0 to 3: 1 of 4 layers are in BF16 at the start`},
 		{"train --first-last-layers-bf16 --num-layers-at-end-in-bf16 18446744073709551615", exitUsage, `--num-layers-at-end-in-bf16 is `},
 		{"eval tiny.gguf", exitFailed, `run microscale dequantize tiny.gguf ` + filepath.Join("DIR", "model.safetensors")},
-		{"eval", exitUsage, `got 0 arguments, want DIR`},
+		{"eval", exitUsage, `got 0 arguments, want MODEL`},
 		{"eval nowhere", exitFailed, `nowhere: no such file or directory`},
 		{"eval sample", exitFailed, `sample: the model needs a tokenizer for its 384 tokens`},
 		{"run sample x", exitFailed, `sample: tokenizer.json is missing: copy it from the original model`},

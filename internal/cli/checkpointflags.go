@@ -89,7 +89,7 @@ const constantCalibration = "constant"
 // AddCalibration adds --calibration and --kv-cache to cmd.
 func AddCalibration(cmd *cobra.Command) *CalibrationFlag {
 	var c CalibrationFlag
-	cmd.Flags().StringVar(&c.inputs, "calibration", "", "store activation scales computed from the amaxes in `FILE` (TOML or JSON, see eval --calibrate); \""+constantCalibration+"\": scales of 1, as in NVIDIA's data-free recipe")
+	cmd.Flags().StringVar(&c.inputs, "calibration", "", "store activation scales computed from the amaxes in `FILE` (TOML or JSON, see microscale calibrate); \""+constantCalibration+"\": scales of 1, as in NVIDIA's data-free recipe")
 	cmd.Flags().BoolVar(&c.cache, "kv-cache", false, "store scales of 1 for an FP8 KV cache; a --calibration FILE may hold others")
 	return &c
 }

@@ -88,11 +88,13 @@ func complete(cmd *cobra.Command, flag string, names []string, directive cobra.S
 	}
 }
 
-// AddList adds a flag that takes comma-separated names to cmd. initial is its default.
+// AddList adds a flag that takes comma-separated names to cmd. initial is its default; "" is none.
 func AddList[T fmt.Stringer](cmd *cobra.Command, flag, usage, initial string, names []string, parse func(string) (T, error)) *List[T] {
 	c := &List[T]{names: names, parse: parse}
-	if err := c.Set(initial); err != nil {
-		panic(err)
+	if initial != "" {
+		if err := c.Set(initial); err != nil {
+			panic(err)
+		}
 	}
 	c.initial = true
 	cmd.Flags().Var(c, flag, usage+": "+strings.Join(names, ", "))

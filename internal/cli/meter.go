@@ -12,10 +12,11 @@ import (
 	"github.com/microscale-go/microscale/verify"
 )
 
-// A Meter prints the progress of a job in bytes: a bar on a terminal, otherwise a line
+// A Meter prints the progress of a job in bytes or steps: a bar on a terminal, otherwise a line
 // every meterInterval.
 type Meter struct {
 	what  string
+	steps bool // the job is counted in steps, not in bytes
 	total atomic.Int64
 	start time.Time
 	done  atomic.Int64
@@ -34,9 +35,18 @@ const meterInterval = 5 * time.Second
 // NewMeter starts a meter for a job of total bytes, named by a verb such as
 // "quantizing". The caller closes it.
 func NewMeter(out io.Writer, what string, total int64) *Meter {
-	m := &Meter{what: what, start: time.Now(), out: out, stop: make(chan struct{})}
+	return newMeter(&Meter{what: what, out: out}, total)
+}
+
+// NewStepMeter starts a meter for a job of total steps of equal length.
+func NewStepMeter(out io.Writer, what string, total int) *Meter {
+	return newMeter(&Meter{what: what, steps: true, out: out}, int64(total))
+}
+
+func newMeter(m *Meter, total int64) *Meter {
+	m.start, m.stop = time.Now(), make(chan struct{})
 	m.total.Store(total)
-	if IsTerminal(out) {
+	if IsTerminal(m.out) {
 		m.startBar()
 	} else {
 		m.startLines(meterInterval)
@@ -44,7 +54,7 @@ func NewMeter(out io.Writer, what string, total int64) *Meter {
 	return m
 }
 
-// Add reports n more bytes. It is safe for concurrent use.
+// Add reports n more bytes or steps. It is safe for concurrent use.
 func (m *Meter) Add(n int64) {
 	m.done.Add(n)
 	if m.task != nil {
@@ -87,8 +97,11 @@ func (m *Meter) Close() {
 
 func (m *Meter) startBar() {
 	m.bar = newBar(m.out)
-	m.bar.Style().Visibility.Speed = true
-	m.task = &progress.Tracker{Message: m.what, Total: m.total.Load() + 1, Units: progress.UnitsBytes} // one more, so that only Close completes it
+	m.task = &progress.Tracker{Message: m.what, Total: m.total.Load() + 1} // one more, so that only Close completes it
+	if !m.steps {
+		m.bar.Style().Visibility.Speed = true
+		m.task.Units = progress.UnitsBytes
+	}
 	m.bar.AppendTracker(m.task)
 	m.wait.Go(m.bar.Render)
 }
@@ -122,7 +135,11 @@ func (m *Meter) startLines(interval time.Duration) {
 			case <-m.stop:
 				return
 			case <-ticker.C:
-				m.Logf("%s", meterLine(m.what, m.done.Load(), m.total.Load(), time.Since(m.start)))
+				line := meterLine
+				if m.steps {
+					line = stepLine
+				}
+				m.Logf("%s", line(m.what, m.done.Load(), m.total.Load(), time.Since(m.start)))
 			}
 		}
 	})
@@ -135,6 +152,15 @@ func meterLine(what string, done, total int64, elapsed time.Duration) string {
 	line := fmt.Sprintf("%s: %s of %s (%d%%), %s/s", what, BytesText(float64(done)), BytesText(float64(total)), 100*done/max(total, 1), BytesText(rate))
 	if done > 0 && done < total {
 		line += fmt.Sprintf(", %s left", DurationText(float64(total-done)/rate))
+	}
+	return line
+}
+
+// stepLine returns a line such as "evaluating: 25%, 9 s left".
+func stepLine(what string, done, total int64, elapsed time.Duration) string {
+	line := fmt.Sprintf("%s: %d%%", what, 100*done/max(total, 1))
+	if done > 0 && done < total {
+		line += fmt.Sprintf(", %s left", DurationText(elapsed.Seconds()*float64(total-done)/float64(done)))
 	}
 	return line
 }

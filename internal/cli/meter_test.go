@@ -96,3 +96,14 @@ func TestTrainMeter(t *testing.T) {
 		t.Errorf("it prints %q, want %q", out.String(), want)
 	}
 }
+
+func TestStepLine(t *testing.T) {
+	for _, tc := range []struct {
+		done int64
+		want string
+	}{{0, "evaluating: 0%"}, {25, "evaluating: 25%, 30 s left"}, {100, "evaluating: 100%"}} {
+		if got := stepLine("evaluating", tc.done, 100, 10*time.Second); got != tc.want {
+			t.Errorf("got %q, want %q", got, tc.want)
+		}
+	}
+}

@@ -11,6 +11,7 @@ type Method struct {
 	Name    string
 	Doc     string // one line
 	Context int    // default window in tokens
+	Literal bool   // special tokens in the text are text
 
 	begin   begin
 	overlap bool // a window starts half a context after the one before, and the last one may be shorter
@@ -27,10 +28,10 @@ const (
 )
 
 var methods = []Method{
-	{Name: "llama.cpp", Doc: "disjoint windows, second halves scored", Context: 512, begin: beginWindow, second: true, minimum: 2},
+	{Name: "llama.cpp", Doc: "disjoint windows, second halves scored", Context: 512, Literal: true, begin: beginWindow, second: true, minimum: 2},
 	{Name: "gptq", Doc: "disjoint windows, all but the first token scored", Context: 2048, begin: beginText, minimum: 1},
 	{Name: "strided", Doc: "windows that overlap by half, each token scored once", Context: 1024, begin: beginText, overlap: true, minimum: 1},
-	{Name: "all", Doc: "the windows of llama.cpp, all but the first token scored", Context: 512, begin: beginWindow, minimum: 1},
+	{Name: "all", Doc: "the windows of llama.cpp, all but the first token scored", Context: 512, Literal: true, begin: beginWindow, minimum: 1},
 }
 
 // MethodNames returns the names of all methods.

@@ -29,9 +29,7 @@ type Evaluation struct {
 	Tokens      int      // maximum
 	Sequence    int      // tokens; 0: those of the model, at most maxSequence
 	Recipe      recipe.Recipe
-	Activations bool   // quantize activations
-	Calibrate   string // file for the amaxes of inputs; "": none
-	Cache       bool   // also those of keys and values
+	Activations bool // quantize activations
 	Threads     int
 }
 
@@ -47,7 +45,7 @@ type Evaluated struct {
 	seconds   float64
 }
 
-// Run evaluates the model, and writes the calibration if there is a file for it.
+// Run evaluates the model.
 func (e Evaluation) Run(ctx context.Context) (*Evaluated, error) {
 	m, err := LoadModel(ctx, e.Model, decoder.LoadOptions{Activations: e.Activations})
 	if err != nil {
@@ -82,23 +80,12 @@ func (e Evaluation) Run(ctx context.Context) (*Evaluated, error) {
 		return nil, err
 	}
 	scope := nn.Scope{Recipe: e.Recipe, Threads: e.Threads}
-	seen := newCalibrator(e.Cache)
-	if e.Calibrate != "" {
-		scope.Observer.Operand = seen.observe
-	}
-	if e.Cache {
-		scope.Observer.KeysValues = seen.cached
-	}
 	start := time.Now()
 	evaluation, err := train.Evaluate(ctx, m, scope, tokens, targets, e.Sequence)
 	if err != nil {
 		return nil, cli.Interrupted(err, "nothing was measured")
 	}
-	r := &Evaluated{Evaluation: e, sources: corpus.Sources, text: corpus.Name(), quantized: m.Quantized(), scales: scales, tokens: len(tokens), loss: evaluation.Loss, seconds: time.Since(start).Seconds()}
-	if e.Calibrate != "" {
-		err = seen.write(e.Calibrate)
-	}
-	return r, err
+	return &Evaluated{Evaluation: e, sources: corpus.Sources, text: corpus.Name(), quantized: m.Quantized(), scales: scales, tokens: len(tokens), loss: evaluation.Loss, seconds: time.Since(start).Seconds()}, nil
 }
 
 // An EvalDocument is an evaluation as JSON.

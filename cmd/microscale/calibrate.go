@@ -1,0 +1,51 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/microscale-go/microscale/internal/assess"
+	"github.com/microscale-go/microscale/internal/cli"
+	"github.com/microscale-go/microscale/internal/evaluate"
+)
+
+const calibrateLong = `Compute the largest magnitude of the input of each linear layer over a text, and
+write it to a file for quantize --calibration, which stores the scales of
+activations that static schemes need. With --kv-cache, do the same for keys and
+values, for an FP8 KV cache.`
+
+const calibrateExample = `  microscale calibrate model --text book.txt --out amax.toml
+  microscale quantize model small --format nvfp4 --calibration amax.toml && microscale eval small --activations --text book.txt --reference model`
+
+func calibrateCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "calibrate MODEL", Short: "Compute the scales of activations of a language model on a text",
+		Long: calibrateLong, Example: calibrateExample,
+		Args: func(_ *cobra.Command, args []string) error { return cli.Named(args, "MODEL") },
+	}
+	var c assess.Calibration
+	flags := cmd.Flags()
+	flags.StringVar(&c.Text, "text", "", "read the text of `FILE`, or of the files of a directory")
+	flags.StringVar(&c.Out, "out", "", "write the amaxes to the new file `FILE` (TOML, or .json)")
+	context := flags.Uint("context", 0, "tokens `N` per window (default 512)")
+	flags.BoolVar(&c.Cache, "kv-cache", false, "also write the amaxes of keys and values")
+	threads := cli.AddThreads(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		for name, value := range map[string]string{"text": c.Text, "out": c.Out} {
+			if value == "" {
+				return cli.Misuse("--%s is missing: name a file", name)
+			}
+		}
+		cli.BoundGarbage()
+		method, err := evaluate.LookupMethod("all")
+		if err != nil {
+			return err
+		}
+		c.Model, c.Method, c.Context, c.Threads, c.Stderr = args[0], method, int(*context), int(*threads), cmd.ErrOrStderr()
+		result, err := c.Run(cmd.Context())
+		if err != nil {
+			return err
+		}
+		return result.PrintCalibration(cmd.OutOrStdout(), c.Out)
+	}
+	return cmd
+}

@@ -1,0 +1,277 @@
+package assess
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/microscale-go/microscale/convert"
+	"github.com/microscale-go/microscale/decoder"
+	"github.com/microscale-go/microscale/internal/evaluate"
+	"github.com/microscale-go/microscale/profile"
+	"github.com/microscale-go/microscale/quant"
+	"github.com/microscale-go/microscale/safetensors"
+	"github.com/microscale-go/microscale/tokenizer"
+)
+
+// writeModel writes a small byte-level model with random weights.
+func writeModel(t *testing.T, seed uint64) string {
+	t.Helper()
+	c := decoder.Config{HiddenSize: 64, IntermediateSize: 96, NumHiddenLayers: 2, NumAttentionHeads: 4, NumKeyValueHeads: 2, MaxPositionEmbeddings: 64}
+	m, err := decoder.New(c, decoder.Options{}, seed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range m.Params() { // so that layers matter
+		if !strings.HasSuffix(p.Name, "norm.weight") {
+			for i := range p.Value.Data {
+				p.Value.Data[i] *= 5
+			}
+		}
+	}
+	dir := filepath.Join(t.TempDir(), "model")
+	if err := m.Save(dir, safetensors.BF16); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// quantize writes a checkpoint in a format.
+func quantize(t *testing.T, src, dst string, f quant.Format, calibration *convert.Calibration) {
+	t.Helper()
+	source, err := convert.Open(src)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer source.Close()
+	q, err := profile.For(f).Quantizer(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan, err := convert.PlanQuantize(t.Context(), source, convert.QuantizeOptions{Quantizer: q, Calibration: calibration})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := plan.Run(t.Context(), dst, convert.RunOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func writeText(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "text")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// newEvaluation returns an evaluation of a random model on a text of 300 bytes.
+func newEvaluation(t *testing.T) Evaluation {
+	t.Helper()
+	method, err := evaluate.LookupMethod("all")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Evaluation{Model: writeModel(t, 1), Text: writeText(t, strings.Repeat("Not all those who wander are lost\n", 9)), Method: method, Stderr: io.Discard}
+}
+
+func run(t *testing.T, e Evaluation) *Evaluated {
+	t.Helper()
+	r, err := e.Run(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// TestFormats compares formats on the fly with checkpoints that convert.Quantize writes.
+func TestFormats(t *testing.T) {
+	e := newEvaluation(t)
+	e.Layers, e.Formats = true, []quant.Format{quant.NVFP4, quant.MXFP8}
+	got := run(t, e).Document()
+	alone := e
+	alone.Formats, alone.Layers = nil, false
+	if d := run(t, alone).Document(); d.LossDocument != got.LossDocument || d.Scored != 4*63 || d.Windows != 4 || d.Tokens != 306 || d.Context != 64 {
+		t.Errorf("alone: %+v, with formats: %+v", d, got)
+	}
+	for i, f := range e.Formats {
+		dst := filepath.Join(t.TempDir(), "low")
+		quantize(t, e.Model, dst, f, nil)
+		stored := e
+		stored.Model, stored.Reference, stored.Formats = dst, e.Model, nil
+		want, low := run(t, stored).Document(), got.Formats[i]
+		// compressed-tensors stores the inverse of the global scale of NVFP4, rounded.
+		if near := math.Abs(float64(want.KL.Mean/low.KL.Mean)-1) < 1e-3; !near || f.Global == reflect.DeepEqual(*want.DivergenceDocument, low.DivergenceDocument) {
+			t.Errorf("%s on the fly: %+v, of a checkpoint: %+v", f, low.DivergenceDocument, want.DivergenceDocument)
+		}
+		if same := want.LossDocument == low.LossDocument && reflect.DeepEqual(want.Layers, low.Layers); same == f.Global {
+			t.Errorf("%s on the fly: %+v %v, of a checkpoint: %+v %v", f, low.LossDocument, low.Layers, want.LossDocument, want.Layers)
+		}
+		if !(low.KL.Mean > 0) || len(low.Layers) != 2 || len(low.Layers[1].Linears) != 4 || !(low.Layers[1].Output > 0) {
+			t.Errorf("%s: %+v", f, low)
+		}
+		info, err := os.Stat(filepath.Join(dst, "model.safetensors"))
+		if err != nil || math.Abs(float64(info.Size())/float64(low.Size)-1) > 0.15 || int64(low.Size) > info.Size() {
+			t.Errorf("%s: a size of %d bytes, the checkpoint has %d (%v)", f, low.Size, info.Size(), err)
+		}
+	}
+	self := e
+	self.Reference, self.Formats = e.Model, nil
+	if d := run(t, self).Document(); d.KL.Max != 0 || d.SameTop != 1 || d.LnRatio != 0 || d.DeltaP.RMS != 0 {
+		t.Errorf("a model against itself: %+v", d.DivergenceDocument)
+	}
+}
+
+// TestPrint checks the fields of both outputs.
+func TestPrint(t *testing.T) {
+	e := newEvaluation(t)
+	e.Layers, e.Formats = true, []quant.Format{quant.MXFP4}
+	r := run(t, e)
+	var text, doc bytes.Buffer
+	if err := errors.Join(r.Print(&text, false), r.Print(&doc, true)); err != nil {
+		t.Fatal(err)
+	}
+	for _, part := range []string{"perplexity", "method all: 4 windows of 64 tokens, 252 scored", "mxfp4", "self_attn.qkv_proj", r.document.digest} {
+		if !strings.Contains(text.String(), part) {
+			t.Errorf("the text lacks %q:\n%s", part, &text)
+		}
+	}
+	var fields map[string]any
+	if err := json.Unmarshal(doc.Bytes(), &fields); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"nll", "perplexity", "stderr", "bits_per_byte", "tokens", "scored", "windows", "sha256", "formats"} {
+		if fields[name] == nil {
+			t.Errorf("the document lacks %s: %s", name, &doc)
+		}
+	}
+	e.Reference, e.Formats = e.Model, nil
+	doc.Reset()
+	text.Reset()
+	r = run(t, e)
+	if err := errors.Join(r.Print(&doc, true), r.Print(&text, false)); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{`"kl": {`, `"median"`, `"p999"`, `"same_top"`, `"delta_p"`, `"ln_ratio"`, `"layers"`} {
+		if !strings.Contains(doc.String(), name) {
+			t.Errorf("the document lacks %s: %s", name, &doc)
+		}
+	}
+	if !strings.Contains(text.String(), "same top token 100.00 ± 0.00 %") {
+		t.Errorf("got\n%s", &text)
+	}
+}
+
+func TestErrors(t *testing.T) {
+	e := newEvaluation(t)
+	for name, tc := range map[string]struct {
+		change func(*Evaluation)
+		want   string
+	}{
+		"no text":     {func(e *Evaluation) { e.Text = "nowhere" }, "nowhere: no such file or directory"},
+		"empty text":  {func(e *Evaluation) { e.Text = writeText(t, "") }, "there is no text"},
+		"short text":  {func(e *Evaluation) { e.Text = writeText(t, "Arise") }, "the text has 5 tokens, want at least 64"},
+		"context":     {func(e *Evaluation) { e.Context = 65 }, "has 64 positions: use a shorter context"},
+		"both":        {func(e *Evaluation) { e.Reference, e.Formats = e.Model, []quant.Format{quant.MXFP8} }, "exclude each other"},
+		"activations": {func(e *Evaluation) { e.Activations = true }, "it has no quantized weights"},
+		"no model":    {func(e *Evaluation) { e.Model = "nowhere" }, "nowhere"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			changed := e
+			tc.change(&changed)
+			if _, err := changed.Run(t.Context()); err == nil || !strings.Contains(err.Error(), tc.want) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("got %v, want %q", err, tc.want)
+			}
+		})
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := e.Run(ctx); err == nil || err.Error() != "interrupted: nothing was measured" {
+		t.Errorf("got %v", err)
+	}
+}
+
+// TestCalibration writes a file, quantizes with it, and evaluates with the stored scales.
+func TestCalibration(t *testing.T) {
+	e := newEvaluation(t)
+	c := Calibration{Evaluation: e, Out: filepath.Join(t.TempDir(), "amax.json"), Cache: true}
+	if _, err := c.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	amaxes, err := convert.ReadCalibration(c.Out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if q := amaxes.Input["model.layers.1.self_attn.q_proj"]; len(amaxes.Input) != 14 || len(amaxes.Key) != 2 || len(amaxes.Value) != 2 || q != amaxes.Input["model.layers.1.self_attn.v_proj"] || !(q > 0) {
+		t.Errorf("got %+v", amaxes)
+	}
+	dst := filepath.Join(t.TempDir(), "low")
+	quantize(t, e.Model, dst, quant.NVFP4, amaxes)
+	weights := e
+	weights.Model, weights.Reference = dst, e.Model
+	both := weights
+	both.Activations = true
+	if a, b := run(t, weights).Document().KL.Mean, run(t, both).Document().KL.Mean; !(b > a) {
+		t.Errorf("divergence %g with quantized weights, %g with quantized activations too", a, b)
+	}
+	if _, err := c.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "exists: name another file") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// TestReadText joins the files of a directory.
+func TestReadText(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{"b": "two", "a/z": "one", ".hidden": "no", ".git/x": "no"} {
+		path := filepath.Join(dir, filepath.FromSlash(name))
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(text), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	d, err := readText(dir)
+	if want := "f1687a1c91e7dabb67da04e90073a106ff7ad470212e3c98986afd56472abef8"; err != nil || d.text != "one\n\ntwo" || d.digest != want {
+		t.Errorf("got %q, %s (%v), want %s", d.text, d.digest, err, want)
+	}
+}
+
+// TestVocabularies compares tokenizers.
+func TestVocabularies(t *testing.T) {
+	parse := func(change string) vocabulary {
+		const file = `{"model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "ab": 2}, "merges": ["a b"]},
+			"pre_tokenizer": {"type": "ByteLevel", "use_regex": true, "add_prefix_space": false}, "decoder": {"type": "ByteLevel"},
+			"added_tokens": [{"id": 3, "content": "<s>", "special": true}]}`
+		tok, err := tokenizer.Parse([]byte(strings.Replace(file, "<s>", change, 1)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return vocabulary{tok}
+	}
+	same, other := parse("<s>"), parse("<x>")
+	if err := same.check(parse("<s>")); err != nil {
+		t.Error(err)
+	}
+	if err := same.check(other); err == nil || !strings.Contains(err.Error(), `token 3 is "<s>" in one and "<x>" in the other`) {
+		t.Errorf("got %v", err)
+	}
+	if err := same.check(vocabulary{}); err == nil {
+		t.Error("a tokenizer and bytes are the same")
+	}
+	if ids, err := same.encode("ab<s>", false); err != nil || !reflect.DeepEqual(ids, []int32{2, 3}) {
+		t.Errorf("got %v, %v", ids, err)
+	}
+	if _, err := same.encode("a\xff", false); err == nil {
+		t.Error("a text that is not UTF-8 is no error")
+	}
+	if ids, err := (vocabulary{}).encode("a\xff", false); err != nil || !reflect.DeepEqual(ids, []int32{97, 255}) {
+		t.Errorf("got %v, %v", ids, err)
+	}
+}

@@ -1,0 +1,137 @@
+package assess
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+
+	"github.com/microscale-go/microscale/internal/cli"
+	"github.com/microscale-go/microscale/internal/evaluate"
+)
+
+// Print prints the result as text or JSON.
+func (r *Evaluated) Print(w io.Writer, asJSON bool) error {
+	if asJSON {
+		return cli.PrintJSON(w, r.Document())
+	}
+	var b strings.Builder
+	loss := r.loss()
+	fmt.Fprintf(&b, "%s: %.4f nats per token, perplexity %s, %.4f bits per byte\n", cli.Printable(r.Model), loss.NLL.Value, meanText(loss.Perplexity, 3), r.bitsPerByte(loss))
+	fmt.Fprintf(&b, "on %s: %s, sha256 %s\n", cli.Printable(r.document.path), cli.Counted(r.tokens, "token"), r.document.digest)
+	fmt.Fprintf(&b, "method %s: %s of %d tokens, %d scored, in %s\n", r.Method.Name, cli.Counted(r.windows, "window"), r.Context, loss.Scored, cli.DurationText(r.seconds))
+	switch {
+	case r.Reference != "":
+		r.printDivergence(&b)
+	case len(r.Formats) > 0:
+		fmt.Fprintf(&b, "\n%s\n", r.formatTable().Render())
+	}
+	if r.Layers {
+		for i := range r.result.Layers {
+			title := r.Model
+			if len(r.Formats) > 0 {
+				title = r.Formats[i].Name
+			}
+			fmt.Fprintf(&b, "\nrelative squared errors of %s by layer: of the output, and of linear layers for the input of the original\n%s\n", cli.Printable(title), layerTable(r.result.Layers[i]).Render())
+		}
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// meanText returns a mean with its standard error.
+func meanText(m evaluate.Mean, digits int) string {
+	return fmt.Sprintf("%.*f ± %.*f", digits, m.Value, digits, m.Error)
+}
+
+// printDivergence prints the divergence from the reference.
+func (r *Evaluated) printDivergence(b *strings.Builder) {
+	d := r.result.Comparisons[0].Divergence()
+	fmt.Fprintf(b, "\nbeside %s: %.4f nats per token, perplexity %s\n", cli.Printable(r.Reference), d.Original.NLL.Value, meanText(d.Original.Perplexity, 3))
+	t := cli.NewTable(cli.Left(""), cli.Right("mean"), cli.Right("median"), cli.Right("90%"), cli.Right("95%"), cli.Right("99%"), cli.Right("99.9%"), cli.Right("max"))
+	for _, row := range []struct {
+		name string
+		d    *evaluate.Distribution
+	}{{"KL divergence (nats)", &d.KL}, {"Δp of the right token", &d.DeltaP}} {
+		cells := table.Row{row.name, fmt.Sprintf("%.6f ± %.6f", row.d.Value, row.d.Error)}
+		for _, p := range []float64{0.5, 0.9, 0.95, 0.99, 0.999, 1} {
+			cells = append(cells, fmt.Sprintf("%.6f", row.d.At(p)))
+		}
+		t.AppendRow(cells)
+	}
+	fmt.Fprintf(b, "%s\n", t.Render())
+	fmt.Fprintf(b, "same top token %s; RMS of Δp %.6f; ln of the ratio of perplexities %s\n", shareText(d.SameTop), d.DeltaP.RMS(), meanText(d.LnRatio, 6))
+}
+
+// shareText returns a share with its standard error in percent.
+func shareText(m evaluate.Mean) string {
+	return meanText(evaluate.Mean{Value: 100 * m.Value, Error: 100 * m.Error}, 2) + " %"
+}
+
+// formatTable returns the table of formats, in their order.
+func (r *Evaluated) formatTable() table.Writer {
+	t := cli.NewTable(cli.Left("format"), cli.Right("bits"), cli.Right("perplexity"), cli.Right("KL divergence"), cli.Right("99%"), cli.Right("same top"), cli.Right("size"))
+	loss := r.loss()
+	t.AppendRow(table.Row{"original", "", fmt.Sprintf("%.3f", loss.Perplexity.Value), "", "", "", ""})
+	for i, f := range r.Formats {
+		d := r.result.Comparisons[i].Divergence()
+		t.AppendRow(table.Row{
+			f.Name, fmt.Sprintf("%.4g", f.BitsPerElement()), fmt.Sprintf("%.3f", d.Model.Perplexity.Value),
+			meanText(d.KL.Mean, 6), fmt.Sprintf("%.5f", d.KL.At(0.99)), shareText(d.SameTop), cli.BytesText(float64(bytesIn(r.size, f))),
+		})
+	}
+	return t
+}
+
+// layerTable returns the table of errors by layer, with a column for each linear layer.
+func layerTable(layers []evaluate.LayerErrors) table.Writer {
+	names := linearNames(layers)
+	columns := []cli.Column{cli.Right("layer"), cli.Right("output")}
+	for _, name := range names {
+		columns = append(columns, cli.Right(name))
+	}
+	t := cli.NewTable(columns...)
+	for l, e := range layers {
+		cells := table.Row{l, errorText(e.Output)}
+		for _, name := range names {
+			cell := ""
+			for _, linear := range e.Linears {
+				if shortName(linear.Name) == name {
+					cell = errorText(linear.Error)
+				}
+			}
+			cells = append(cells, cell)
+		}
+		t.AppendRow(cells)
+	}
+	return t
+}
+
+func errorText(e evaluate.Error) string { return fmt.Sprintf("%.2e", e.Relative()) }
+
+// shortName returns the name of a linear layer within its layer: model.layers.3.mlp.down_proj is
+// mlp.down_proj.
+func shortName(module string) string {
+	_, rest, ok := strings.Cut(module, ".layers.")
+	if !ok {
+		return module
+	}
+	_, name, _ := strings.Cut(rest, ".")
+	return name
+}
+
+// linearNames returns the short names of the linear layers of all layers, in the order in which they
+// compute.
+func linearNames(layers []evaluate.LayerErrors) (names []string) {
+	seen := map[string]bool{}
+	for _, e := range layers {
+		for _, linear := range e.Linears {
+			if name := shortName(linear.Name); !seen[name] {
+				seen[name] = true
+				names = append(names, name)
+			}
+		}
+	}
+	return names
+}
