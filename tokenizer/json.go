@@ -194,6 +194,9 @@ func (f *file) tokenizer() (*Tokenizer, error) {
 		}
 		t.normalizers = append(t.normalizers, n)
 	}
+	if err := checkGrowth(t.normalizers); err != nil {
+		return nil, err
+	}
 	byteLevel := false
 	for _, s := range f.PreTokenizer.flat() {
 		splitters, err := newSplitter(s)

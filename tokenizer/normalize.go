@@ -12,6 +12,35 @@ import (
 // A normalizer changes text before it is divided.
 type normalizer interface{ normalize(text string) string }
 
+// maxGrowth limits how many times as long as a text the normalizers can make it: SentencePiece's
+// space has three bytes, and composing (NFC) makes some characters three times as long.
+const maxGrowth = 64
+
+// checkGrowth returns an error if the normalizers together can make a text too long.
+func checkGrowth(list []normalizer) error {
+	growth := 1.0
+	for _, n := range list {
+		switch n := n.(type) {
+		case replace:
+			growth *= max(1, n.growth())
+		case nfc:
+			growth *= 3
+		}
+	}
+	if growth > maxGrowth {
+		return fmt.Errorf("the normalizers can make a text %.3g times as long: want at most %d", growth, maxGrowth)
+	}
+	return nil
+}
+
+// growth returns how many times as long the longest result is as its text.
+func (r replace) growth() float64 {
+	if r.old == "" { // it stands before each character and at the end
+		return 1 + float64(len(r.new))
+	}
+	return float64(len(r.new)) / float64(len(r.old))
+}
+
 type replace struct{ old, new string }
 
 func (r replace) normalize(text string) string { return strings.ReplaceAll(text, r.old, r.new) }

@@ -371,6 +371,19 @@ func TestHelp(t *testing.T) {
 	}
 }
 
+// TestHelpTopic checks that help for what is no command fails.
+func TestHelpTopic(t *testing.T) {
+	for line, want := range map[string]string{
+		"help quantise":         "did you mean quantize?",
+		"help study blok-size":  "did you mean block-size?",
+		"help quantize sample:": "microscale quantize has no command",
+	} {
+		if status, stdout, stderr := execute("", strings.Fields(line)...); status != exitUsage || stdout != "" || !strings.Contains(stderr, want) {
+			t.Errorf("%s: status %d, got %q and %q, want %s", line, status, stdout, stderr, want)
+		}
+	}
+}
+
 // TestHelpWriteError checks that help and version that cannot be written are failures.
 func TestHelpWriteError(t *testing.T) {
 	closed, err := os.Create(filepath.Join(t.TempDir(), "closed"))

@@ -13,8 +13,9 @@ import (
 	"github.com/microscale-go/microscale/internal/serve"
 )
 
-const serveLong = `Serve a language model over HTTP, with endpoints that clients of OpenAI's API use:
-/v1/chat/completions, /v1/completions (both streamed on request) and /v1/models.
+const serveLong = `Serve a language model over HTTP, with the endpoints of OpenAI's API that
+clients use: /v1/chat/completions and /v1/completions, both streamed on request,
+and /v1/models.
 
 Requests that run together take turns, one token each. Further ones wait in a
 queue. If it is full, the answer is 503 with Retry-After. Sampling flags apply

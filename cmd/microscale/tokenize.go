@@ -48,6 +48,9 @@ func tokenizeCommand() *cobra.Command {
 	cli.Exclusive(cmd, "decode", "add-special")
 	cli.Exclusive(cmd, "decode", "literal")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if *skip && !*decode {
+			return cli.Misuse("--skip-special applies to --decode: add that")
+		}
 		t, err := input.Tokenizer(args[0])
 		if err != nil {
 			return err
@@ -64,12 +67,20 @@ func tokenizeCommand() *cobra.Command {
 	return cmd
 }
 
+// maxText limits the size of the text or the ids that are read.
+const maxText = 1 << 30
+
 // readInput reads the file that args names, or standard input.
 func readInput(stdin io.Reader, args []string) ([]byte, error) {
 	if len(args) == 0 {
-		return io.ReadAll(stdin)
+		return input.ReadAll(stdin, "standard input", maxText)
 	}
-	return os.ReadFile(args[0])
+	f, err := os.Open(args[0])
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return input.ReadAll(f, args[0], maxText)
 }
 
 func printIDs(w io.Writer, ids []uint32, raw, asJSON bool) error {

@@ -37,6 +37,7 @@ func TestTokenize(t *testing.T) {
 		stdin, line, want string
 		status            int
 	}{
+		{"Hi", "tokenize --skip-special " + dir, "--skip-special applies to --decode", 2},
 		{"", "tokenize", "want MODEL and at most one FILE", 2},
 		{"", "tokenize /none", "/none: no such file", 1},
 		{"", "tokenize " + filepath.Dir(dir), "tokenizer.json", 1},

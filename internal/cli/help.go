@@ -52,7 +52,31 @@ func SetHelp(root *cobra.Command) {
 	if version := root.Flags().Lookup("version"); version != nil {
 		version.Usage = "print the version"
 	}
+	setHelpCommand(root)
 	AddHelpAll(root)
+}
+
+// setHelpCommand makes the command help fail if it does not know its argument.
+func setHelpCommand(root *cobra.Command) {
+	root.InitDefaultHelpCmd()
+	for _, help := range root.Commands() {
+		if help.Name() != "help" {
+			continue
+		}
+		help.Run = nil
+		help.RunE = func(_ *cobra.Command, args []string) error {
+			cmd, rest, err := root.Find(args)
+			switch {
+			case err != nil:
+				return Misuse("%v", err)
+			case len(rest) > 0 && cmd.HasSubCommands():
+				return UnknownCommand(cmd, rest[0])
+			case len(rest) > 0:
+				return Misuse("%s has no command %q: run %[1]s --help", cmd.CommandPath(), rest[0])
+			}
+			return cmd.Help()
+		}
+	}
 }
 
 // CatchHelpError stores the error of writing help to w in *problem. Cobra prints it, and the

@@ -209,7 +209,7 @@ func TestReadPrompt(t *testing.T) {
 			t.Errorf("%q %q: got %q, %v", c.stdin, c.args, got, err)
 		}
 	}
-	if _, err := ReadPrompt(zeros{}, nil); err == nil || !strings.Contains(err.Error(), "shorten it") {
+	if _, err := ReadPrompt(zeros{}, nil); err == nil || !strings.Contains(err.Error(), "want at most 64.0 MiB") {
 		t.Errorf("endless input: got %v", err)
 	}
 }
