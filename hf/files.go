@@ -130,7 +130,7 @@ func (c *Checkpoint) sortFiles(folder string, entries []fs.DirEntry) {
 			c.sortFiles(name, inside)
 		case !info.Mode().IsRegular():
 			skip("not a regular file")
-		case IsWeights(e.Name()):
+		case isWeights(e.Name()):
 			c.extra = append(c.extra, name)
 		case foreign(e.Name()) != "":
 			skip(foreign(e.Name()))

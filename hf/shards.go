@@ -41,7 +41,7 @@ func (c *Checkpoint) findShards(entries []fs.DirEntry) ([]string, *safetensors.I
 	}
 	var names []string
 	for _, e := range entries {
-		if IsWeights(e.Name()) && !isFolder(filepath.Join(dir, e.Name()), e) {
+		if isWeights(e.Name()) && !isFolder(filepath.Join(dir, e.Name()), e) {
 			names = append(names, e.Name())
 		}
 	}
@@ -54,8 +54,8 @@ func (c *Checkpoint) findShards(entries []fs.DirEntry) ([]string, *safetensors.I
 	return names, nil, checkNumbering(dir, names)
 }
 
-// IsWeights reports whether a file holds weights, by its name. Hidden files do not.
-func IsWeights(name string) bool {
+// isWeights reports whether a file holds weights, by its name. Hidden files do not.
+func isWeights(name string) bool {
 	return strings.HasSuffix(name, safetensors.Suffix) && !isHidden(name)
 }
 
@@ -242,7 +242,7 @@ func (c *Checkpoint) elsewhere(tensor string) string {
 	entries, _ := os.ReadDir(c.Path) // files that cannot be read do not count
 	entries = c.withRemotes(entries)
 	for _, e := range entries {
-		if !IsWeights(e.Name()) || c.knows(e.Name()) {
+		if !isWeights(e.Name()) || c.knows(e.Name()) {
 			continue
 		}
 		f, err := c.open(e.Name(), filepath.Join(c.Path, e.Name()))

@@ -94,7 +94,8 @@ func (s Search) String() string { return nameOf("Search", searchNames, s) }
 // MarshalText returns the name.
 func (s Search) MarshalText() ([]byte, error) { return marshal("scale search", searchNames, s) }
 
-// UnmarshalText sets s to the value of a name. Case is ignored.
+// UnmarshalText sets s to the value of a name: none, mse, four-over-six or four-over-six-mae. Case
+// is ignored.
 func (s *Search) UnmarshalText(text []byte) error {
 	return unmarshal("scale search", searchNames, s, text)
 }
@@ -105,7 +106,7 @@ func (r ScaleRule) String() string { return nameOf("ScaleRule", scaleRuleNames, 
 // MarshalText returns the name.
 func (r ScaleRule) MarshalText() ([]byte, error) { return marshal("scale rule", scaleRuleNames, r) }
 
-// UnmarshalText sets r to the value of a name. Case is ignored.
+// UnmarshalText sets r to the value of a name: rceil, floor, ceil, even or round. Case is ignored.
 func (r *ScaleRule) UnmarshalText(text []byte) error {
 	return unmarshal("scale rule", scaleRuleNames, r, text)
 }
@@ -122,16 +123,4 @@ func values[E ~uint8](names []string) []E {
 		all[i] = E(i)
 	}
 	return all
-}
-
-// ParseScaleRule returns the rule of a name: rceil, floor, ceil, even or round.
-func ParseScaleRule(name string) (r ScaleRule, err error) {
-	err = r.UnmarshalText([]byte(name))
-	return r, err
-}
-
-// ParseSearch returns the search of a name: none, mse, four-over-six or four-over-six-mae.
-func ParseSearch(name string) (s Search, err error) {
-	err = s.UnmarshalText([]byte(name))
-	return s, err
 }

@@ -207,15 +207,17 @@ func TestLargestAmax(t *testing.T) {
 
 func TestParseScaleRule(t *testing.T) {
 	for i, name := range []string{"rceil", "floor", "ceil", "even", "round"} {
-		r, err := ParseScaleRule(name)
+		var r ScaleRule
+		err := r.UnmarshalText([]byte(name))
 		if err != nil || int(r) != i || r.String() != name || ScaleRules()[i] != r {
 			t.Errorf("%s is rule %d (%v), want %d", name, r, err, i)
 		}
 	}
-	if r, err := ParseScaleRule("RCEIL"); err != nil || r != RatioCeil {
+	var r ScaleRule
+	if err := r.UnmarshalText([]byte("RCEIL")); err != nil || r != RatioCeil {
 		t.Errorf("RCEIL is %v (%v)", r, err)
 	}
-	_, err := ParseScaleRule("nearest")
+	err := r.UnmarshalText([]byte("nearest"))
 	if want := `unknown scale rule "nearest": use one of rceil, floor, ceil, even, round`; err == nil || err.Error() != want {
 		t.Errorf("says %v, want %s", err, want)
 	}

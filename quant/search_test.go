@@ -329,7 +329,8 @@ func TestSearchRefusals(t *testing.T) {
 		}
 	}
 	for _, s := range Searches() {
-		if got, err := ParseSearch(s.String()); got != s || err != nil {
+		var got Search
+		if err := got.UnmarshalText([]byte(s.String())); got != s || err != nil {
 			t.Errorf("%s is read as %d, %v", s, got, err)
 		}
 	}

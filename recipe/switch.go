@@ -145,8 +145,8 @@ func set2D(r *Recipe, value string) error {
 }
 
 func setScaleRule(r *Recipe, value string) error {
-	rule, err := quant.ParseScaleRule(value)
-	if err != nil {
+	var rule quant.ScaleRule
+	if err := rule.UnmarshalText([]byte(value)); err != nil {
 		return err
 	}
 	return change("E8M0 scales", r.quantizers(), func(q *quant.Quantizer) bool {

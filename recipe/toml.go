@@ -156,10 +156,7 @@ var quantizerKeys = []struct {
 		*q = refit(*q, f)
 		return err
 	}},
-	{"scale_rule", func(q *quant.Quantizer, value string) (err error) {
-		q.Rule, err = quant.ParseScaleRule(value)
-		return err
-	}},
+	{"scale_rule", func(q *quant.Quantizer, value string) error { return q.Rule.UnmarshalText([]byte(value)) }},
 	{"power_2_scale", func(q *quant.Quantizer, value string) (err error) {
 		q.PowerOfTwo, err = parseBool(value)
 		return err

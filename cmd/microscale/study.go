@@ -44,7 +44,7 @@ func blockSizeCommand() *cobra.Command {
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	formats := cli.AddList(cmd, "format", "block formats `NAMES`", "mxfp8,mxfp6-e2m3,mxfp4,nvfp4", cli.Names(quant.Formats()), quant.Lookup)
-	rules := cli.AddList(cmd, "scale-rule", "rules `NAMES` of e8m0 scales", "rceil,floor", cli.Names(quant.ScaleRules()), quant.ParseScaleRule)
+	rules := cli.AddList(cmd, "scale-rule", "rules `NAMES` of e8m0 scales", "rceil,floor", cli.Names(quant.ScaleRules()), cli.ParseText[quant.ScaleRule])
 	on := cli.AddList(cmd, "distribution", "distributions `NAMES` of the values", "gauss", cli.Names(blocksize.Distributions()), blocksize.Lookup)
 	blocks := cmd.Flags().IntSlice("blocks", []int{8, 16, 32, 64, 128}, "block `SIZES`, separated by commas")
 	rows := cmd.Flags().Int("rows", 64, "rows `N` of 4096 values")

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/microscale-go/microscale/hf"
+	"github.com/microscale-go/microscale/safetensors"
 )
 
 // largestOther is the size of the largest file besides the weights that is downloaded.
@@ -28,14 +29,14 @@ func (c *Client) Open(ctx context.Context, source string) (*hf.Checkpoint, error
 	var skipped []hf.Skipped
 	shared := newChunks()
 	for _, f := range l.Files {
-		folder := strings.Contains(f.Name, "/")
+		folder, weights := strings.Contains(f.Name, "/"), strings.HasSuffix(f.Name, safetensors.Suffix)
 		reason := hf.Unread(f.Name)
 		switch {
 		case reason != "":
-		case hf.IsWeights(f.Name) && folder:
+		case weights && folder:
 			reason = "weights in a folder"
 		case k.has(l.Commit, f):
-		case hf.IsWeights(f.Name):
+		case weights:
 			reader := c.remote(ctx, r, l.Commit, f)
 			reader.chunks = shared
 			remotes = append(remotes, hf.Remote{Name: f.Name, URL: r.String() + "/" + f.Name, Size: f.Size, Reader: reader})

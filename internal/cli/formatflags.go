@@ -71,13 +71,13 @@ func profileCompletions() []string {
 // AddScaleRule adds --scale-rule, which overrides that of the profile, to cmd.
 func AddScaleRule(cmd *cobra.Command) *Choice[quant.ScaleRule] {
 	names := Names(quant.ScaleRules())
-	return AddChoice(cmd, "scale-rule", "compute E8M0 scales by rule `NAME`: "+strings.Join(names, ", ")+" (default that of the profile)", "", names, quant.ParseScaleRule)
+	return AddChoice(cmd, "scale-rule", "compute E8M0 scales by rule `NAME`: "+strings.Join(names, ", ")+" (default that of the profile)", "", names, ParseText[quant.ScaleRule])
 }
 
 // AddScaleSearch adds --scale-search to cmd.
 func AddScaleSearch(cmd *cobra.Command) *Choice[quant.Search] {
 	names := Names(quant.Searches())
-	search := AddChoice(cmd, "scale-search", "choose the scale of each block that minimizes error `NAME`: "+strings.Join(names, ", ")+"; without a value: mse", quant.NoSearch.String(), names, quant.ParseSearch)
+	search := AddChoice(cmd, "scale-search", "choose the scale of each block that minimizes error `NAME`: "+strings.Join(names, ", ")+"; without a value: mse", quant.NoSearch.String(), names, ParseText[quant.Search])
 	cmd.Flags().Lookup("scale-search").NoOptDefVal = quant.LeastSquares.String()
 	return search
 }
@@ -136,18 +136,18 @@ func AddScalar(cmd *cobra.Command, flag, usage, initial string, only ...*format.
 // AddRounding adds --rounding to cmd.
 func AddRounding(cmd *cobra.Command) *Choice[format.Rounding] {
 	names := Names([]format.Rounding{format.NearestEven, format.HalfAway, format.HalfTowardZero, format.TowardZero, format.Up, format.Stochastic})
-	return AddChoice(cmd, "rounding", "rounding mode `NAME`: "+strings.Join(names, ", ")+" (default nearest-even; up for e8m0)", "", names, parseText[format.Rounding])
+	return AddChoice(cmd, "rounding", "rounding mode `NAME`: "+strings.Join(names, ", ")+" (default nearest-even; up for e8m0)", "", names, ParseText[format.Rounding])
 }
 
 // AddOverflow adds --overflow to cmd.
 func AddOverflow(cmd *cobra.Command) *Choice[format.Overflow] {
 	overflows := []format.Overflow{format.Saturate, format.NonSaturating, format.SaturateFinite}
 	names := Names(overflows)
-	return AddChoice(cmd, "overflow", "overflow behavior `NAME`: "+strings.Join(names, ", "), overflows[0].String(), names, parseText[format.Overflow])
+	return AddChoice(cmd, "overflow", "overflow behavior `NAME`: "+strings.Join(names, ", "), overflows[0].String(), names, ParseText[format.Overflow])
 }
 
-// parseText parses a value by its UnmarshalText method.
-func parseText[T any, P interface {
+// ParseText parses a value by its UnmarshalText method.
+func ParseText[T any, P interface {
 	*T
 	encoding.TextUnmarshaler
 }](text string) (T, error) {

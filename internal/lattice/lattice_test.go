@@ -63,7 +63,7 @@ internal/cost: device layout recipe quant format
 nn: recipe gemm mma quant tensor format internal/cpu internal/parallel
 hf: safetensors internal/bounded internal/checksum internal/configjson
 internal/sample: hf safetensors format tensor
-hf/hub: hf internal/bounded
+hf/hub: hf safetensors internal/bounded
 internal/checkpoint: internal/bounded safetensors hf internal/ggml quant tensor format measure internal/configjson
 internal/checkpoint/llamacpp: internal/checkpoint internal/checksum internal/gguf hf safetensors internal/ggml quant format internal/bounded internal/configjson
 decoder: nn recipe gemm quant tensor internal/checkpoint hf safetensors
