@@ -47,11 +47,13 @@ func checkCommand() *cobra.Command {
 	k := cmd.Flags().Int("k", 0, "columns `N` of input and weight: inputs")
 	forward := cmd.Flags().Bool("forward", false, "check the forward product alone, for inference")
 	asJSON := cmd.Flags().Bool("json", false, "print one JSON document")
+	for _, flag := range []string{"weight-format", "gradient-format", "m", "n", "k", "forward"} {
+		cli.Needs(cmd, flag, "format")
+	}
+	cli.Exclusive(cmd, "forward", "gradient-format")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		out := cmd.OutOrStdout()
 		switch {
-		case !input.Given && (*m != 0 || *n != 0 || *k != 0 || weight.Given || grad.Given || *forward):
-			return cli.Misuse("--format is missing: name a block format, such as --format mxfp8")
 		case !input.Given && *asJSON:
 			return cli.PrintJSON(out, hardware.DevicesDocument(on.Value))
 		case !input.Given && on.Given:

@@ -44,14 +44,15 @@ func costCommand() *cobra.Command {
 	tables := cmd.Flags().Bool("tables", false, "print the tables that docs/errata.md corrects")
 	svg := cmd.Flags().String("svg", "", "draw the speedup of square products over BF16 by size to `FILE`")
 	asJSON := cmd.Flags().Bool("json", false, "print one JSON document")
-	cli.Exclusive(cmd, "tables", "params")
-	cli.Exclusive(cmd, "tables", "svg")
+	for _, flag := range []string{"params", "recipe", "device", "tokens", "width", "explain", "svg"} {
+		cli.Exclusive(cmd, "tables", flag)
+	}
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		out := cmd.OutOrStdout()
 		switch {
 		case *tables:
 			return hardware.PrintTables(out, cost.Tables(), *asJSON)
-		case *params == 0:
+		case !cmd.Flags().Changed("params"):
 			return cli.Misuse("--params is missing: give the number of parameters, such as --params 8e9")
 		case !on.Given:
 			return cli.Misuse("--device is missing: name one that microscale check lists, such as --device b200")

@@ -46,17 +46,22 @@ func layoutCommand() *cobra.Command {
 	find := cmd.Flags().Bool("find", false, "print the possible layouts of standard input")
 	draw := cmd.Flags().String("draw", "", "print an SVG `PICTURE`: "+strings.Join(relayout.Pictures, ", "))
 	asJSON := cmd.Flags().Bool("json", false, "print one JSON document")
-	cli.Exclusive(cmd, "find", "check")
-	cli.Exclusive(cmd, "find", "from")
-	cli.Exclusive(cmd, "check", "from")
-	cli.Exclusive(cmd, "json", "from")
-	cli.Exclusive(cmd, "json", "check")
-	cli.Exclusive(cmd, "json", "draw")
+	for _, flag := range []string{"format", "rows", "cols"} {
+		cli.Needs(cmd, flag, "find", "check", "from", "to")
+		cli.Exclusive(cmd, "draw", flag)
+	}
+	for _, pair := range [][2]string{
+		{"find", "check"}, {"find", "from"}, {"find", "to"}, {"check", "from"}, {"check", "to"},
+		{"draw", "find"}, {"draw", "check"}, {"draw", "from"}, {"draw", "to"}, {"draw", "json"},
+		{"json", "from"}, {"json", "to"}, {"json", "check"},
+	} {
+		cli.Exclusive(cmd, pair[0], pair[1])
+	}
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		out := cmd.OutOrStdout()
 		converts := from.Given || to.Given
 		switch {
-		case *draw != "":
+		case cmd.Flags().Changed("draw"):
 			return drawPicture(out, *draw)
 		case !converts && !check.Given && !*find:
 			return hardware.PrintLayouts(out, *asJSON)

@@ -47,10 +47,13 @@ func mmaCommand() *cobra.Command {
 	for _, flag := range []string{"json", "explain", "c", "scales-a", "scales-b"} {
 		cli.Exclusive(cmd, "raw", flag)
 	}
+	for _, flag := range []string{"c", "scales-a", "scales-b"} {
+		cli.Needs(cmd, flag, "explain")
+	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		out := cmd.OutOrStdout()
 		if !*raw && !*explain {
-			if len(args) > 0 || u.operandsGiven() {
+			if len(args) > 0 || u.operandsGiven() || cmd.Flags().Changed("k") {
 				return cli.Misuse("nothing to compute: add --raw or --explain")
 			}
 			return catalog.PrintUnits(out, u.model.Value, *asJSON)
@@ -93,9 +96,9 @@ func addUnit(cmd *cobra.Command) *unitFlags {
 	return f
 }
 
-// operandsGiven reports whether a flag other than --model is given.
+// operandsGiven reports whether the type of an operand is given.
 func (f *unitFlags) operandsGiven() bool {
-	return f.a.Given || f.b.Given || f.scale.Given || f.to.Given || *f.k != 0
+	return f.a.Given || f.b.Given || f.scale.Given || f.to.Given
 }
 
 // unit returns the chosen unit, and the number of products of a case.

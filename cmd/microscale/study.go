@@ -2,9 +2,11 @@ package main
 
 import (
 	"os"
+	"slices"
 
 	"github.com/spf13/cobra"
 
+	"github.com/microscale-go/microscale/format"
 	"github.com/microscale-go/microscale/internal/blocksize"
 	"github.com/microscale-go/microscale/internal/cli"
 	"github.com/microscale-go/microscale/quant"
@@ -53,6 +55,14 @@ func blockSizeCommand() *cobra.Command {
 	asJSON := cmd.Flags().Bool("json", false, "print one JSON document")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		c := blocksize.Config{Formats: formats.Values(), Blocks: *blocks, Rules: rules.Values(), Distributions: on.Values(), Rows: *rows, Seeds: *seeds}
+		sized := func(f quant.Format) bool { return f.ByteScales() && f.Block.Rows == 1 }
+		powers := func(f quant.Format) bool { return f.Scale == format.E8M0 }
+		switch {
+		case cmd.Flags().Changed("blocks") && !slices.ContainsFunc(c.Formats, sized):
+			return cli.Misuse("--blocks: the formats keep their own blocks: omit it, or add a format such as mxfp8")
+		case cmd.Flags().Changed("scale-rule") && !slices.ContainsFunc(c.Formats, powers):
+			return cli.Misuse("--scale-rule: the formats have no e8m0 scales: omit it, or add a format such as mxfp8")
+		}
 		s, err := blocksize.New(c)
 		if err != nil {
 			return cli.Misuse("%s", err)

@@ -14,14 +14,28 @@ import (
 	"github.com/microscale-go/microscale/quant"
 )
 
-// PrintClients prints the convention and scheme of each format for each client.
+// PrintClients prints the convention and scheme of each format for each client: as Markdown with a
+// column for each client, else with a line. The architectures whose library multiplies the format
+// follow as "hardware".
 func PrintClients(w io.Writer, markdown bool) error {
-	t := clientTable()
-	text := t.Render()
 	if markdown {
-		text = t.RenderMarkdown()
+		_, err := fmt.Fprintln(w, clientTable().RenderMarkdown())
+		return err
 	}
-	_, err := fmt.Fprintln(w, text)
+	t := cli.NewTable(cli.Left("format"), cli.Left("client"), cli.Left("convention and scheme"))
+	for _, f := range quant.Formats() {
+		name := f.Name
+		for i, cell := range clientCells(f) {
+			if cell != "-" {
+				t.AppendRow(table.Row{name, clients.All()[i].Name, cell})
+				name = ""
+			}
+		}
+		if name == "" {
+			t.AppendRow(table.Row{"", "hardware", hardwareText(f)})
+		}
+	}
+	_, err := fmt.Fprintln(w, t.Render())
 	return err
 }
 
@@ -34,19 +48,29 @@ func clientTable() table.Writer {
 	}
 	t := cli.NewTable(columns...)
 	for _, f := range quant.Formats() {
-		row, stored := table.Row{f.Name, hardwareText(f)}, false
-		for _, c := range clients.All() {
-			cell := "-"
-			if convention, scheme, err := c.Stores(f); err == nil {
-				cell, stored = strings.TrimSpace(convention.Name+" "+scheme), true
-			}
+		row := table.Row{f.Name, hardwareText(f)}
+		cells := clientCells(f)
+		for _, cell := range cells {
 			row = append(row, cell)
 		}
-		if stored {
+		if slices.ContainsFunc(cells, func(cell string) bool { return cell != "-" }) {
 			t.AppendRow(row)
 		}
 	}
 	return t
+}
+
+// clientCells returns the convention and scheme in which each client reads f, or - if it does not.
+func clientCells(f quant.Format) []string {
+	var cells []string
+	for _, c := range clients.All() {
+		cell := "-"
+		if convention, scheme, err := c.Stores(f); err == nil {
+			cell = strings.TrimSpace(convention.Name + " " + scheme)
+		}
+		cells = append(cells, cell)
+	}
+	return cells
 }
 
 // hardwareText names the architectures whose library multiplies activations and weights of a

@@ -1,7 +1,9 @@
 package catalog
 
 import (
+	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/microscale-go/microscale/quant"
 )
@@ -20,6 +22,28 @@ func TestHardware(t *testing.T) {
 	} {
 		if got := hardwareText(tc.format); got != tc.want {
 			t.Errorf("%s: got %s, want %s", tc.format, got, tc.want)
+		}
+	}
+}
+
+// TestClientsWidth: the table fits a terminal of 100 columns, and has each pair of the Markdown table.
+func TestClientsWidth(t *testing.T) {
+	var plain, markdown strings.Builder
+	for b, asMarkdown := range map[*strings.Builder]bool{&plain: false, &markdown: true} {
+		if err := PrintClients(b, asMarkdown); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for line := range strings.Lines(plain.String()) {
+		if n := utf8.RuneCountInString(line); n > 100 {
+			t.Errorf("%d columns, want at most 100: %s", n, line)
+		}
+	}
+	for line := range strings.Lines(markdown.String()) {
+		for _, cell := range strings.Split(line, "|")[2:] {
+			if cell = strings.TrimSpace(cell); strings.Contains(cell, " ") && !strings.HasPrefix(cell, "cuBLASLt") && !strings.Contains(plain.String(), cell) {
+				t.Errorf("the table lacks %q", cell)
+			}
 		}
 	}
 }

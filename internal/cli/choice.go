@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -109,6 +110,21 @@ func Exclusive(cmd *cobra.Command, a, b string) {
 	cmd.PreRunE = func(cmd *cobra.Command, args []string) error {
 		if cmd.Flags().Changed(a) && cmd.Flags().Changed(b) {
 			return Misuse("--%s and --%s exclude each other: omit one", a, b)
+		}
+		if before == nil {
+			return nil
+		}
+		return before(cmd, args)
+	}
+}
+
+// Needs makes flag of cmd an error unless one of the flags others is given, without which it would be
+// ignored.
+func Needs(cmd *cobra.Command, flag string, others ...string) {
+	before := cmd.PreRunE
+	cmd.PreRunE = func(cmd *cobra.Command, args []string) error {
+		if cmd.Flags().Changed(flag) && !slices.ContainsFunc(others, cmd.Flags().Changed) {
+			return Misuse("--%s applies to --%s: add that, or omit --%s", flag, strings.Join(others, " or --"), flag)
 		}
 		if before == nil {
 			return nil

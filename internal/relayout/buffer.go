@@ -4,6 +4,8 @@ package relayout
 
 import (
 	"fmt"
+	"math"
+	"math/bits"
 	"strings"
 
 	"github.com/microscale-go/microscale/internal/ggml"
@@ -97,7 +99,14 @@ func (b Buffer) validate() error {
 	if b.Rows < 1 || b.Cols < 1 {
 		return fmt.Errorf("layout: got %d×%d, want at least one row and one column", b.Rows, b.Cols)
 	}
-	return nil
+	// Padding adds less than this to rows, and to columns so many blocks.
+	const rows, blocks, bytes = 1 << 10, 1 << 4, 8
+	if b.Cols <= math.MaxInt/4 && b.Rows <= math.MaxInt/4 {
+		if beyond, n := bits.Mul(uint(b.Rows+rows), uint(b.Cols+blocks*max(b.Format.Block.Cols, 1))); beyond == 0 && n <= math.MaxInt/bytes {
+			return nil
+		}
+	}
+	return fmt.Errorf("layout: got %d×%d, want a shape whose bytes can be counted", b.Rows, b.Cols)
 }
 
 // fits returns an error unless structs of l hold tensors of b's format and width.

@@ -2,6 +2,8 @@ package relayout
 
 import (
 	"bytes"
+	"fmt"
+	"math"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -156,6 +158,19 @@ func TestBufferErrors(t *testing.T) {
 		}
 		if err == nil || err.Error() != tc.want {
 			t.Errorf("%s to %s: got %v, want %s", tc.from, tc.to, err, tc.want)
+		}
+	}
+	for _, shape := range [][2]int{{math.MaxInt, 32}, {1, math.MaxInt}, {math.MaxInt / 4, 64}, {math.MaxInt/32 + 1, 32}} {
+		for _, f := range quant.Formats() {
+			if !f.Scaled() {
+				continue
+			}
+			want := fmt.Sprintf("layout: got %d×%d, want a shape whose bytes can be counted", shape[0], shape[1])
+			for _, l := range Layouts() {
+				if n, err := (Buffer{f, shape[0], shape[1]}).Size(l); err == nil || err.Error() != want {
+					t.Errorf("%d×%d %s in %s: got %d bytes and %v, want %s", shape[0], shape[1], f, l, n, err, want)
+				}
+			}
 		}
 	}
 	if _, err := Lookup("zzz"); err == nil || !strings.HasPrefix(err.Error(), `unknown layout "zzz": use one of row-major, `) {
