@@ -14,7 +14,7 @@ func TestIgnored(t *testing.T) {
 		"mma --model hopper-wgmma --k 0":                 "nothing to compute: add --raw or --explain",
 		"mma --b e4m3":                                   "nothing to compute: add --raw or --explain",
 		"mma --raw --model hopper-wgmma --a e4m3 1:1":    "--raw reads standard input: omit \"1:1\"",
-		"mma --raw --json --model hopper-wgmma --a e4m3": "--raw and --json exclude each other: omit one",
+		"mma --raw --json --model hopper-wgmma --a e4m3": "--raw and --json exclude each other",
 
 		"layout --rows 2":                          "--rows applies to --find or --check or --from or --to: add that, or omit --rows",
 		"layout --cols 2":                          "--cols applies to",
