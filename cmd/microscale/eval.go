@@ -35,6 +35,7 @@ type textFlags struct {
 	method     *cli.Choice[evaluate.Method]
 	formats    *cli.List[quant.Format]
 	context    *uint
+	report     *string
 }
 
 func evalCommand() *cobra.Command {
@@ -48,7 +49,7 @@ func evalCommand() *cobra.Command {
 	activations := cmd.Flags().Bool("activations", false, "quantize activations too, with stored scales or else scales per token, and keys and values with stored scales")
 	bytes := addByteFlags(cmd)
 	asJSON, threads := addJSON(cmd), cli.AddThreads(cmd)
-	cli.Essential(cmd, "text", "method", "context", "reference", "formats", "layers", "activations", "data", "recipe", "json")
+	cli.Essential(cmd, "text", "method", "context", "reference", "formats", "layers", "report", "activations", "data", "recipe", "json")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		var result interface {
 			Print(w io.Writer, asJSON bool) error
@@ -75,6 +76,7 @@ func (f *textFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&e.Reference, "reference", "", "compare with the original model `ORIGINAL`")
 	f.formats = cli.AddList(cmd, "formats", "quantize to these formats and compare with the model", "", cli.Names(quant.Formats()), cli.LookupFormat)
 	flags.BoolVar(&e.Layers, "layers", false, "print the error of every layer and linear layer")
+	f.report = flags.String("report", "", "write a page with the results and charts to `FILE`; it implies --layers")
 	cli.Exclusive(cmd, "reference", "formats")
 }
 
@@ -85,9 +87,17 @@ func (f *textFlags) run(cmd *cobra.Command, model string, activations bool, thre
 			return nil, cli.Misuse("--%s does not apply to --text: omit one of them", flag)
 		}
 	}
+	if err := assess.Replaceable(*f.report); *f.report != "" && err != nil {
+		return nil, err
+	}
 	cli.BoundGarbage()
 	e := f.evaluation
+	e.Layers = e.Layers || *f.report != ""
 	e.Model, e.Method, e.Context, e.Formats = model, f.method.Value, int(*f.context), f.formats.Values()
 	e.Activations, e.Threads, e.Stderr = activations, threads, cmd.ErrOrStderr()
-	return e.Run(cmd.Context())
+	result, err := e.Run(cmd.Context())
+	if err == nil && *f.report != "" {
+		err = result.WriteReport(*f.report, cli.CommandLine(cmd))
+	}
+	return result, err
 }

@@ -275,3 +275,35 @@ func TestVocabularies(t *testing.T) {
 		t.Errorf("got %v, %v", ids, err)
 	}
 }
+
+// TestReport writes a page, replaces it, and replaces no other file.
+func TestReport(t *testing.T) {
+	e := newEvaluation(t)
+	e.Layers, e.Formats = true, []quant.Format{quant.MXFP4, quant.NVFP4}
+	r := run(t, e)
+	path := filepath.Join(t.TempDir(), "report.html")
+	for range 2 {
+		if err := r.WriteReport(path, "microscale eval"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	page, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, part := range []string{"mxfp4", "nvfp4", r.document.digest, "mlp.down_proj, dB", "<svg"} {
+		if !strings.Contains(string(page), part) {
+			t.Errorf("the page lacks %q", part)
+		}
+	}
+	other := writeText(t, "mine")
+	if err := r.WriteReport(other, ""); err == nil || !strings.Contains(err.Error(), "is not a report") {
+		t.Errorf("got %v", err)
+	}
+	if text, err := os.ReadFile(other); err != nil || string(text) != "mine" {
+		t.Errorf("the file holds %q (%v)", text, err)
+	}
+	if err := r.WriteReport(filepath.Join(path, "x"), ""); err == nil {
+		t.Error("a report below a file is no error")
+	}
+}

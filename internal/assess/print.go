@@ -29,11 +29,7 @@ func (r *Evaluated) Print(w io.Writer, asJSON bool) error {
 	}
 	if r.Layers {
 		for i := range r.result.Layers {
-			title := r.Model
-			if len(r.Formats) > 0 {
-				title = r.Formats[i].Name
-			}
-			fmt.Fprintf(&b, "\nrelative squared errors of %s by layer: of the output, and of linear layers for the input of the original\n%s\n", cli.Printable(title), layerTable(r.result.Layers[i]).Render())
+			fmt.Fprintf(&b, "\nrelative squared errors of %s by layer: of the output, and of linear layers for the input of the original\n%s\n", cli.Printable(r.name(i)), layerTable(r.result.Layers[i]).Render())
 		}
 	}
 	_, err := io.WriteString(w, b.String())
@@ -71,15 +67,22 @@ func shareText(m evaluate.Mean) string {
 
 // formatTable returns the table of formats, in their order.
 func (r *Evaluated) formatTable() table.Writer {
-	t := cli.NewTable(cli.Left("format"), cli.Right("bits"), cli.Right("perplexity"), cli.Right("KL divergence"), cli.Right("99%"), cli.Right("same top"), cli.Right("size"))
-	loss := r.loss()
-	t.AppendRow(table.Row{"original", "", fmt.Sprintf("%.3f", loss.Perplexity.Value), "", "", "", ""})
-	for i, f := range r.Formats {
-		d := r.result.Comparisons[i].Divergence()
-		t.AppendRow(table.Row{
-			f.Name, fmt.Sprintf("%.4g", f.BitsPerElement()), fmt.Sprintf("%.3f", d.Model.Perplexity.Value),
-			meanText(d.KL.Mean, 6), fmt.Sprintf("%.5f", d.KL.At(0.99)), shareText(d.SameTop), cli.BytesText(float64(bytesIn(r.size, f))),
-		})
+	results := r.results()
+	var columns []cli.Column
+	for _, c := range results.Columns {
+		if c.Short != "" {
+			columns = append(columns, cli.Column{Title: c.Short, Numeric: c.Numeric})
+		}
+	}
+	t := cli.NewTable(columns...)
+	for _, row := range results.Rows {
+		var cells table.Row
+		for i, c := range results.Columns {
+			if c.Short != "" {
+				cells = append(cells, cli.Printable(row[i]))
+			}
+		}
+		t.AppendRow(cells)
 	}
 	return t
 }

@@ -1,0 +1,138 @@
+package assess
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/microscale-go/microscale/internal/bounded"
+	"github.com/microscale-go/microscale/internal/cli"
+	"github.com/microscale-go/microscale/internal/evaluate"
+	"github.com/microscale-go/microscale/internal/report"
+)
+
+// maxReport is the maximum size of an existing report in bytes.
+const maxReport = 64 << 20
+
+// Replaceable returns an error if a report cannot be written to a file because the file holds
+// something else.
+func Replaceable(path string) error {
+	text, err := bounded.ReadFile(path, maxReport)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return fmt.Errorf("write a report: %s: %w", path, bounded.Cause(err))
+	case !bytes.Contains(text, []byte(report.Generator)):
+		return fmt.Errorf("write a report: %s is not a report of microscale and would be replaced: name another file", cli.Printable(path))
+	}
+	return nil
+}
+
+// WriteReport writes the result as a page, and replaces an earlier report atomically. command is the
+// command line.
+func (r *Evaluated) WriteReport(path, command string) error {
+	page, err := r.page(command).HTML()
+	if err != nil {
+		return err
+	}
+	if err := Replaceable(path); err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), ".report-*")
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(page)
+	err = errors.Join(err, f.Close())
+	if err == nil {
+		err = os.Chmod(f.Name(), 0o644)
+	}
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		_ = os.Remove(f.Name()) // err is more informative
+	}
+	return err
+}
+
+// page returns the content of the page.
+func (r *Evaluated) page(command string) *report.Divergence {
+	d := &report.Divergence{
+		Title: "Evaluation of " + r.Model,
+		Subtitle: fmt.Sprintf("%s of %s, method %s: %s of %d tokens, %d scored", cli.Counted(r.tokens, "token"), r.document.path,
+			r.Method.Name, cli.Counted(r.windows, "window"), r.Context, r.loss().Scored),
+		Results: r.results(),
+		How: []report.Fact{
+			{Name: "command", Text: command, Code: true}, {Name: "version", Text: cli.Version()},
+			{Name: "SHA-256 of the text", Text: r.document.digest, Code: true}, {Name: "time", Text: cli.DurationText(r.seconds)},
+		},
+	}
+	for i, layers := range r.result.Layers {
+		m := report.Diverging{Name: r.name(i)}
+		for _, e := range layers {
+			m.Layers = append(m.Layers, layerError(e))
+		}
+		d.Models = append(d.Models, m)
+	}
+	return d
+}
+
+func layerError(e evaluate.LayerErrors) report.LayerError {
+	l := report.LayerError{Output: e.Output.Relative()}
+	for _, linear := range e.Linears {
+		l.Linears = append(l.Linears, report.LinearError{Name: shortName(linear.Name), Error: linear.Error.Relative()})
+	}
+	return l
+}
+
+// name returns the name of model i: of its format, or of the checkpoint.
+func (r *Evaluated) name(i int) string {
+	if len(r.Formats) > 0 {
+		return r.Formats[i].Name
+	}
+	return r.Model
+}
+
+// results returns a row for the original and for each model.
+func (r *Evaluated) results() report.Table {
+	t := report.Table{Columns: []report.Column{
+		{Title: "model", Short: "model"},
+		{Title: "bits", Short: "bits", Doc: "per weight of linear layers", Numeric: true},
+		{Title: "perplexity", Short: "perplexity", Doc: "with its standard error", Numeric: true},
+		{Title: "KL divergence", Short: "KL divergence", Doc: "mean in nats, with its standard error", Numeric: true},
+		{Title: "median", Doc: "of the KL divergence", Numeric: true},
+		{Title: "99%", Short: "99%", Doc: "percentile of the KL divergence", Numeric: true},
+		{Title: "same top", Short: "same top", Doc: "share of tokens for which both prefer the same token", Numeric: true},
+		{Title: "RMS of Δp", Doc: "change of the probability of the right token", Numeric: true},
+		{Title: "size", Short: "size", Doc: "weights of linear layers in the format, all others in BF16", Numeric: true},
+	}}
+	for i, c := range r.result.Comparisons {
+		d := c.Divergence()
+		if i == 0 {
+			name := r.Reference
+			if name == "" {
+				name = r.Model
+			}
+			t.Rows = append(t.Rows, []string{name, "", meanText(d.Original.Perplexity, 3), "", "", "", "", "", ""})
+		}
+		bits, size := "", ""
+		if len(r.Formats) > 0 {
+			f := r.Formats[i]
+			bits, size = fmt.Sprintf("%.4g", f.BitsPerElement()), cli.BytesText(float64(bytesIn(r.size, f)))
+		}
+		t.Rows = append(t.Rows, []string{
+			r.name(i), bits, meanText(d.Model.Perplexity, 3), meanText(d.KL.Mean, 6), fmt.Sprintf("%.6f", d.KL.At(0.5)), fmt.Sprintf("%.5f", d.KL.At(0.99)),
+			shareText(d.SameTop), fmt.Sprintf("%.5f", d.DeltaP.RMS()), size,
+		})
+	}
+	if r.result.Comparisons == nil {
+		s := r.loss()
+		t.Rows = append(t.Rows, []string{r.Model, "", meanText(s.Perplexity, 3), "", "", "", "", "", ""})
+	}
+	return t
+}
