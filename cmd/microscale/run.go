@@ -17,7 +17,7 @@ import (
 const runLong = `Run a language model: answer PROMPT, or chat in the terminal. Without PROMPT, or
 if it is "-", standard input is the prompt unless it is a terminal.
 
-MODEL is a Hugging Face directory or an output of train or quantize. A model
+MODEL is a model as SRC of quantize names it, or an output of train. A model
 with a chat template answers the prompt as a message of a user. Other models
 continue it as text.
 

@@ -4,10 +4,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
-	"path/filepath"
 	"strings"
 
+	"github.com/microscale-go/microscale/hf"
 	"github.com/microscale-go/microscale/internal/bounded"
 	"github.com/microscale-go/microscale/internal/checkpoint/llamacpp"
 	"github.com/microscale-go/microscale/internal/configjson"
@@ -19,32 +18,18 @@ import (
 // maxSettings limits the sizes of files of settings, and of templates, which have up to 0.1 MB.
 const maxSettings = 16 << 20
 
-// ReadText reads the text of a model: of a directory with tokenizer.json, or of a GGUF file. bytes
-// says that tokens of the model are bytes, and that there are no such files.
-func ReadText(path string, bytes bool) (Text, error) {
-	var t Text
-	var err error
+// readText reads the text of a model from the files of its checkpoint. bytes says that tokens of the
+// model are bytes, so that there are no such files.
+func readText(c *hf.Checkpoint, bytes bool) (t Text, err error) {
 	switch {
 	case bytes:
-		t = Text{Tokenizer: tokenizer.Bytes()}
+		return Text{Tokenizer: tokenizer.Bytes()}, nil
+	case strings.HasSuffix(c.Path, llamacpp.Suffix):
+		err = t.readGGUF(c.Path)
 	default:
-		t.Tokenizer, err = input.Tokenizer(path)
-		if errors.Is(err, fs.ErrNotExist) {
-			return t, fmt.Errorf("%s: tokenizer.json is missing: copy it from the original model", path)
-		}
-		if err != nil {
-			return t, err
-		}
-		if strings.HasSuffix(path, llamacpp.Suffix) {
-			err = t.readGGUF(path)
-		} else {
-			err = t.readDirectory(path)
-		}
+		err = t.readFiles(c)
 	}
-	if err != nil {
-		return Text{}, fmt.Errorf("%s: %w", path, err)
-	}
-	return t, nil
+	return t, err
 }
 
 // readGGUF reads the metadata of a GGUF file.
@@ -54,6 +39,9 @@ func (t *Text) readGGUF(path string) error {
 		return err
 	}
 	defer f.Close()
+	if t.Tokenizer, err = tokenizer.FromGGUF(f.Value); err != nil {
+		return err
+	}
 	t.Template, _ = f.Value("tokenizer.chat_template").(string)
 	t.BOS = t.tokenOf(f.Value("tokenizer.ggml.bos_token_id"))
 	t.EOS = t.tokenOf(f.Value("tokenizer.ggml.eos_token_id"))
@@ -86,22 +74,32 @@ type settings struct {
 	Template templates `json:"chat_template"`
 }
 
-// readDirectory reads the files of a Hugging Face directory.
-func (t *Text) readDirectory(dir string) error {
+// readFiles reads the files beside the weights of a Hugging Face checkpoint.
+func (t *Text) readFiles(c *hf.Checkpoint) error {
+	data, err := readFile(c, input.TokenizerName, input.MaxTokenizer)
+	if err != nil {
+		return err
+	}
+	if data == nil {
+		return errors.New(input.TokenizerName + " is missing: copy it from the original model")
+	}
+	if t.Tokenizer, err = tokenizer.Parse(data); err != nil {
+		return err
+	}
 	var all settings // later files add to the ids of earlier ones
-	for _, name := range []string{"config.json", "generation_config.json", "tokenizer_config.json"} {
-		data, err := readFile(dir, name)
+	if err := all.parse("config.json", c.Config); err != nil {
+		return err
+	}
+	for _, name := range []string{"generation_config.json", "tokenizer_config.json"} {
+		data, err := readFile(c, name, maxSettings)
 		if err != nil {
 			return err
 		}
-		if data == nil {
-			continue
-		}
-		if err := json.Unmarshal(configjson.Standard(data), &all); err != nil {
-			return fmt.Errorf("%s: %w", name, err)
+		if err := all.parse(name, data); err != nil {
+			return err
 		}
 	}
-	template, err := readFile(dir, "chat_template.jinja")
+	template, err := readFile(c, "chat_template.jinja", maxSettings)
 	if err != nil {
 		return err
 	}
@@ -113,16 +111,30 @@ func (t *Text) readDirectory(dir string) error {
 	return nil
 }
 
-// readFile reads a file of a directory: nil if it does not exist.
-func readFile(dir, name string) ([]byte, error) {
-	data, err := bounded.ReadFile(filepath.Join(dir, name), maxSettings)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
+// parse reads a file, unless it is nil.
+func (s *settings) parse(name string, data []byte) error {
+	if data == nil {
+		return nil
 	}
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, bounded.Cause(err))
+	if err := json.Unmarshal(configjson.Standard(data), s); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
 	}
-	return data, nil
+	return nil
+}
+
+// readFile reads an auxiliary file of a checkpoint: nil if it does not exist.
+func readFile(c *hf.Checkpoint, name string, limit int64) ([]byte, error) {
+	for _, other := range c.Others() {
+		if other.Name != name {
+			continue
+		}
+		data, err := bounded.ReadFile(other.Path, limit)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", name, bounded.Cause(err))
+		}
+		return data, nil
+	}
+	return nil, nil
 }
 
 // ids is an id or a list of ids. Those of several files add up.

@@ -1,11 +1,14 @@
 package generation
 
 import (
+	"encoding/binary"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/microscale-go/microscale/hf"
 )
 
 const smallTokenizer = `{"model": {"type": "BPE", "vocab": {"H": 0, "i": 1}, "merges": []}, "decoder": {"type": "ByteLevel"},
@@ -36,12 +39,12 @@ func TestReadText(t *testing.T) {
 		dir := t.TempDir()
 		writeFiles(t, dir, map[string]string{"tokenizer.json": smallTokenizer})
 		writeFiles(t, dir, c.files)
-		got, err := ReadText(dir, false)
+		got, err := read(t, dir, false)
 		if err != nil || got.Template != c.want.Template || got.BOS != c.want.BOS || got.EOS != c.want.EOS || !slices.Equal(got.Stop, c.want.Stop) {
 			t.Errorf("%s: got %+v (%v), want %+v", name, got, err, c.want)
 		}
 	}
-	if got, err := ReadText(t.TempDir(), true); err != nil || got.Tokenizer.Size() != 256 || got.Template != "" {
+	if got, err := read(t, t.TempDir(), true); err != nil || got.Tokenizer.Size() != 256 || got.Template != "" {
 		t.Errorf("bytes: got %+v, %v", got, err)
 	}
 }
@@ -56,13 +59,27 @@ func TestReadTextErrors(t *testing.T) {
 		dir := t.TempDir()
 		writeFiles(t, dir, map[string]string{"tokenizer.json": smallTokenizer})
 		writeFiles(t, dir, map[string]string{c.file: c.text})
-		if _, err := ReadText(dir, false); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := read(t, dir, false); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s %s: got %v", c.file, c.text, err)
 		}
 	}
-	if _, err := ReadText(t.TempDir(), false); err == nil || !strings.Contains(err.Error(), "tokenizer.json") {
+	if _, err := read(t, t.TempDir(), false); err == nil || !strings.Contains(err.Error(), "tokenizer.json") {
 		t.Errorf("empty directory: got %v", err)
 	}
+}
+
+// read reads the text of a directory, to which it adds weights.
+func read(t *testing.T, dir string, bytes bool) (Text, error) {
+	t.Helper()
+	const weights = `{"w":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}} `
+	file := binary.LittleEndian.AppendUint64(nil, uint64(len(weights)))
+	writeFiles(t, dir, map[string]string{"model.safetensors": string(file) + weights + "\x00\x00\x00\x00"})
+	c, err := hf.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	return readText(c, bytes)
 }
 
 func writeFiles(t *testing.T, dir string, files map[string]string) {

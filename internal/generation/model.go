@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/microscale-go/microscale/decoder"
+	"github.com/microscale-go/microscale/internal/input"
 	"github.com/microscale-go/microscale/internal/memory"
 )
 
@@ -24,19 +25,24 @@ func New(name string, d *decoder.Model, t Text) (*Model, error) {
 	return &Model{Name: name, Text: t, decoder: d}, nil
 }
 
-// Load reads the model of a Hugging Face directory. threads is the number of goroutines; 0 means
-// one for each processor.
-func Load(ctx context.Context, path string, threads int) (*Model, error) {
-	d, err := decoder.Load(ctx, path, decoder.LoadOptions{})
+// Load opens the model that an argument names, as input.Open does, for inference. threads is the
+// number of goroutines; 0 means one for each processor.
+func Load(ctx context.Context, arg string, threads int) (*Model, error) {
+	source, err := input.Open(ctx, arg)
+	if err != nil {
+		return nil, err
+	}
+	defer source.Close()
+	d, err := decoder.Read(ctx, source, decoder.LoadOptions{Inference: true})
 	if err != nil {
 		return nil, err
 	}
 	d.Inference.Threads = threads
-	t, err := ReadText(path, d.Config.RequireBytes() == nil)
+	t, err := readText(source, d.Config.RequireBytes() == nil)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%s: %w", arg, err)
 	}
-	return New(path, d, t)
+	return New(arg, d, t)
 }
 
 // defaultPositions is the number of positions of a context unless the user gives it: the KV cache

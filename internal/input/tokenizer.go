@@ -13,11 +13,11 @@ import (
 	"github.com/microscale-go/microscale/tokenizer"
 )
 
-// tokenizerName is the file of a directory that defines its tokenizer.
-const tokenizerName = "tokenizer.json"
+// TokenizerName is the file of a directory that defines its tokenizer.
+const TokenizerName = "tokenizer.json"
 
-// tokenizerBytes limits the size of tokenizer.json: the largest ones have about 35 MB.
-const tokenizerBytes = 256 << 20
+// MaxTokenizer limits the bytes of tokenizer.json: the largest ones have about 35 MB.
+const MaxTokenizer = 256 << 20
 
 // Tokenizer opens the tokenizer of a model: a directory with tokenizer.json, such a file, or a
 // GGUF file.
@@ -27,7 +27,7 @@ func Tokenizer(path string) (*tokenizer.Tokenizer, error) {
 	case err != nil:
 		return nil, fmt.Errorf("%s: %w", path, bounded.Cause(err))
 	case info.IsDir():
-		path = filepath.Join(path, tokenizerName)
+		path = filepath.Join(path, TokenizerName)
 	case strings.HasSuffix(path, llamacpp.Suffix):
 		f, err := gguf.Open(path)
 		if err != nil {
@@ -40,7 +40,7 @@ func Tokenizer(path string) (*tokenizer.Tokenizer, error) {
 		}
 		return t, nil
 	}
-	data, err := bounded.ReadFile(path, tokenizerBytes)
+	data, err := bounded.ReadFile(path, MaxTokenizer)
 	if os.IsNotExist(err) {
 		return nil, &fs.PathError{Op: "open", Path: path, Err: fs.ErrNotExist}
 	}
