@@ -49,7 +49,7 @@ func evalCommand() *cobra.Command {
 	activations := cmd.Flags().Bool("activations", false, "quantize activations too, with stored scales or else scales per token, and keys and values with stored scales")
 	bytes := addByteFlags(cmd)
 	asJSON, threads := addJSON(cmd), cli.AddThreads(cmd)
-	cli.Essential(cmd, "text", "method", "context", "reference", "formats", "layers", "report", "activations", "data", "recipe", "json")
+	cli.Essential(cmd, "text", "method", "context", "reference", "formats", "layers", "report", "activations", "data", "json")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		var result interface {
 			Print(w io.Writer, asJSON bool) error
