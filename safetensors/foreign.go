@@ -17,7 +17,7 @@ func Foreign(prefix []byte, dataSize int64, tensors []TensorInfo) (*Layout, erro
 	next := int64(0)
 	for i, t := range tensors {
 		if _, twice := l.byName[t.Name]; twice || t.Begin < next || t.End < t.Begin || t.End > dataSize {
-			return nil, &ContainerError{Tensor: t.Name, Offset: -1, Problem: "it lies within another, outside of the data, or is there twice", Fix: fixTensor}
+			return nil, &ContainerError{Tensor: t.Name, Offset: -1, Problem: "it overlaps another tensor, exceeds the data, or has the name of another", Fix: fixTensor}
 		}
 		l.byName[t.Name] = i
 		next = t.End

@@ -83,7 +83,7 @@ func parsePlainMetadata(metadata map[string]string) (map[string]quantized, error
 		}
 		var entry plainEntry
 		if err := json.Unmarshal([]byte(value), &entry); err != nil {
-			return nil, fmt.Errorf("metadata %q is not what this convention writes: %w", key, err)
+			return nil, fmt.Errorf("metadata %q is not valid in convention plain: %w", key, err)
 		}
 		f, err := quant.Lookup(entry.Format)
 		if err != nil {

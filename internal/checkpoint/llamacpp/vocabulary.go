@@ -192,7 +192,7 @@ func readSettings(c *hf.Checkpoint) (s settings, err error) {
 	text, err := readOther(c, name)
 	if err == nil && text != nil {
 		if err = json.Unmarshal(text, &s); err != nil {
-			err = fmt.Errorf("%s is not read: %w", name, err)
+			err = fmt.Errorf("parse %s: %w", name, err)
 		}
 	}
 	return s, err
