@@ -62,3 +62,20 @@ func ExampleReorder() {
 	// aligned-columns      12 bytes, row 1, block 2 at 9
 	// aligned-rows          8 bytes, row 1, block 2 at 6
 }
+
+// The rows of a tile of scales in the order of Transformer Engine's page on MXFP8.
+func Example_interleaved() {
+	const rows, blocks = 128, 4
+	scales := make([]byte, rows*blocks)
+	for i := range scales {
+		scales[i] = byte(i / blocks) // its row
+	}
+	tile := make([]byte, layout.Swizzled.Size(rows, blocks))
+	layout.Reorder(tile, layout.Swizzled, scales, layout.RowMajor, rows, blocks)
+	var order []byte
+	for i := 0; i < len(tile); i += blocks {
+		order = append(order, tile[i])
+	}
+	fmt.Println(order[:8], "…", order[124:])
+	// Output: [0 32 64 96 1 33 65 97] … [31 63 95 127]
+}

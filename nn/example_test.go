@@ -60,3 +60,33 @@ func random(scope *nn.Scope, rows, cols int, seed uint64) tensor.Dense {
 	scope.Round(x)
 	return x
 }
+
+// Linear(1024, 1024) under FP8 current scaling, HYBRID: E4M3 forward, E5M2 for gradients. The loss is
+// the sum of the output, whose gradient is one everywhere.
+func Example_currentScaling() {
+	const tokens, width = 128, 1024
+	r, err := recipe.Lookup("tensorwise")
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("weight", r.Weight.Rowwise.Format, "gradient", r.Grad.Rowwise.Format)
+	linear := nn.NewLinear("proj", width, width, false)
+	linear.Weight.InitNormal(0.02, 1)
+	scope := nn.Scope{Recipe: r}
+	y, saved, err := linear.Forward(&scope, random(&scope, tokens, width, 1))
+	if err != nil {
+		log.Fatal(err)
+	}
+	ones := tensor.New(tokens, width)
+	for i := range ones.Data {
+		ones.Data[i] = 1
+	}
+	dx, err := linear.Backward(&scope, saved, ones)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Printf("y %d×%d, dx %d×%d, dw %d×%d\n", y.Rows, y.Cols, dx.Rows, dx.Cols, linear.Weight.Grad.Rows, linear.Weight.Grad.Cols)
+	// Output:
+	// weight fp8-tensor gradient fp8-tensor-e5m2
+	// y 128×1024, dx 128×1024, dw 1024×1024
+}

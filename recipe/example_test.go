@@ -31,3 +31,21 @@ func Example() {
 	// dgrad high precision: false
 	// wgrad high precision: true
 }
+
+// The multiple to which tokens are padded (Megatron-LM's get_fp8_align_size).
+func ExampleRecipe_Alignment() {
+	for _, r := range recipe.Recipes() {
+		if r.Alignment() > 1 {
+			fmt.Println(r.Name, r.Alignment())
+		}
+	}
+	// Output:
+	// delayed 16
+	// tensorwise 16
+	// blockwise 16
+	// mxfp8 32
+	// nvfp4 128
+	// mxfp6 32
+	// mxfp4 32
+	// mxfp4-rht-sr 32
+}
