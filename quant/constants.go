@@ -23,6 +23,8 @@ type exponentConstants struct {
 	shift  uint32 // 23 - mantissa bits
 	limit  uint32 // largest code, in each byte; of an integer, as float32
 	factor uint32 // less the code, the exponent of the inverse of the scale
+	sign   uint32 // the sign bit of a code, in each byte
+	bits   uint32 // of a stored code
 }
 
 // exponentConstants computes the constants of a quantizer with E8M0 scales.
@@ -44,6 +46,8 @@ func (q *Quantizer) exponentConstants() exponentConstants {
 		shift:  uint32(mantissaBits - m),
 		limit:  e.MaxCode() * 0x01010101,
 		factor: 2 * exponentBias,
+		sign:   0x01010101 << (e.Bits() - 1),
+		bits:   uint32(e.StoredBits()),
 	}
 	c.span = uint32(highest)<<mantissaBits - c.low - 1
 	if e.Integer {

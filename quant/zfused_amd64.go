@@ -5,7 +5,7 @@
 package quant
 
 // fuse8 quantizes rows of groups of 16 blocks, at least one, from float32 to codes of
-// 8 bits, and returns the bits of the largest magnitude; all ones where a block
+// 8 bits, or 6 where c.bits is 6, and returns the bits of the largest magnitude; all ones where a block
 // must be encoded by the reference implementation. Gaps are the bytes from the end
 // of a row to the next one. Memory ahead bytes further in src is prefetched, and codeAhead
 // bytes further in codes. Where stream is not zero, codes leave by non-temporal stores to a
@@ -15,7 +15,7 @@ package quant
 func fuse8(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, c *exponentConstants) (amax uint64)
 
 // fuse8BF16 quantizes rows of groups of 16 blocks, at least one, from BF16 to codes of
-// 8 bits, and returns the bits of the largest magnitude; all ones where a block
+// 8 bits, or 6 where c.bits is 6, and returns the bits of the largest magnitude; all ones where a block
 // must be encoded by the reference implementation. Gaps are the bytes from the end
 // of a row to the next one. Memory ahead bytes further in src is prefetched, and codeAhead
 // bytes further in codes. Where stream is not zero, codes leave by non-temporal stores to a
@@ -23,26 +23,6 @@ func fuse8(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ah
 //
 //go:noescape
 func fuse8BF16(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, c *exponentConstants) (amax uint64)
-
-// fuse6 quantizes rows of groups of 16 blocks, at least one, from float32 to codes of
-// 6 bits, and returns the bits of the largest magnitude; all ones where a block
-// must be encoded by the reference implementation. Gaps are the bytes from the end
-// of a row to the next one. Memory ahead bytes further in src is prefetched, and codeAhead
-// bytes further in codes. Where stream is not zero, codes leave by non-temporal stores to a
-// multiple of 64.
-//
-//go:noescape
-func fuse6(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, c *exponentConstants) (amax uint64)
-
-// fuse6BF16 quantizes rows of groups of 16 blocks, at least one, from BF16 to codes of
-// 6 bits, and returns the bits of the largest magnitude; all ones where a block
-// must be encoded by the reference implementation. Gaps are the bytes from the end
-// of a row to the next one. Memory ahead bytes further in src is prefetched, and codeAhead
-// bytes further in codes. Where stream is not zero, codes leave by non-temporal stores to a
-// multiple of 64.
-//
-//go:noescape
-func fuse6BF16(codes, scales, src *byte, groups, rows, codeGap, scaleGap, srcGap, ahead, codeAhead, stream int, c *exponentConstants) (amax uint64)
 
 // fuse4 quantizes rows of groups of 16 blocks, at least one, from float32 to codes of
 // 4 bits, and returns the bits of the largest magnitude; all ones where a block

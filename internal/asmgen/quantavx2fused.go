@@ -74,9 +74,8 @@ func (k *fused256) emit() {
 			k.I("VMOVDQA", Y(0), yFirst)
 		}
 	}
-	k.store()
+	k.store(elements)
 	k.I("ADDQ", k.bytes(elements), k.src)
-	k.I("ADDQ", elements*k.bits/8, k.dst)
 	k.I("ADDQ", elements/k.extent(), k.block)
 	k.I("CMPQ", k.block, k.blocks())
 	k.Jump("JL", loop)
@@ -261,7 +260,8 @@ func (k *fused256) globalFactors() {
 	k.I("VMOVDQU", t, k.factors.At(4*k.first))
 }
 
-// unit leaves the codes of 32 elements in Y0.
+// unit leaves the codes of 32 elements in Y0: those of 8 or 6 bits without their signs, which
+// are the first bits of the bytes of Y4.
 func (k *fused256) unit(u int) {
 	x := k.vectors(k.src.At(u * k.bytes(32)))
 	first := 4 * u * 32 / k.extent()
@@ -280,10 +280,10 @@ func (k *fused256) unit(u int) {
 		k.exponentCodes(x)
 	}
 	k.signs(x)
-	if shift := 7 - packings[k.bits].sign; shift > 0 {
-		k.I("VPSRLW", shift, Y(4), Y(4))
+	if k.bits == 4 {
+		k.I("VPSRLW", 7-packings[4].sign, Y(4), Y(4))
+		k.I("VPOR", Y(4), Y(0), Y(0))
 	}
-	k.I("VPOR", Y(4), Y(0), Y(0))
 }
 
 // exponentCodes is codes by the binade in yFactor and the anchor in yAnchor.
@@ -319,26 +319,43 @@ func (k *fused256) integers(x []Mem) {
 	k.I("VPMAXSB", k.slot("limit"), Y(0), Y(0))
 }
 
-// store writes the codes in Y0, and those in yFirst where they take 4 bits.
-func (k *fused256) store() {
-	switch k.bits {
-	case 8:
-		k.sort()
-	case 6:
-		k.sort()
-		k.I("VPMADDUBSW", k.sixes, Y(0), Y(0))
-		k.I("VPMADDWD", k.twelves, Y(0), Y(0))
-		k.I("VPSHUFB", k.triples, Y(0), Y(0))
-		k.I("VMOVDQU", k.packed, Y(4))
-		k.I("VPERMD", Y(0), Y(4), Y(0))
-		k.I("VMOVDQU", X(0), k.dst.At(0))
-		k.I("VEXTRACTI128", 1, Y(0), X(0))
-		k.I("VMOVQ", X(0), k.dst.At(16))
-		return
-	case 4:
+// store stores the codes in Y0, and those in yFirst where they have 4 bits.
+func (k *fused256) store(elements int) {
+	stored := k.NewLabel("stored")
+	switch {
+	case k.bits == 4:
 		k.pairs()
+	case k.integer:
+		k.sort()
+	default:
+		k.storeSixes(stored)
+		k.I("VPOR", Y(4), Y(0), Y(0))
+		k.sort()
 	}
 	k.storeCodes("VMOVDQU", Y(0), k.dst.At(0), k.codeAhead)
+	k.I("ADDQ", elements*k.bits/8, k.dst)
+	k.Place(stored)
+}
+
+// storeSixes stores 32 codes of 6 bits and continues at stored, where codes have 6 bits.
+func (k *fused256) storeSixes(stored Label) {
+	other := k.NewLabel("other")
+	k.I("CMPL", k.c.At("bits"), "$6")
+	k.Jump("JNE", other)
+	k.I("VPSRLW", 7-packings[6].sign, Y(4), Y(4))
+	k.I("VPOR", Y(4), Y(0), Y(0))
+	k.sort()
+	k.I("VPMADDUBSW", k.sixes, Y(0), Y(0))
+	k.I("VPMADDWD", k.twelves, Y(0), Y(0))
+	k.I("VPSHUFB", k.triples, Y(0), Y(0))
+	k.I("VMOVDQU", k.packed, Y(4))
+	k.I("VPERMD", Y(0), Y(4), Y(0))
+	k.I("VMOVDQU", X(0), k.dst.At(0))
+	k.I("VEXTRACTI128", 1, Y(0), X(0))
+	k.I("VMOVQ", X(0), k.dst.At(16))
+	k.I("ADDQ", 24, k.dst)
+	k.Jump("JMP", stored)
+	k.Place(other)
 }
 
 // result returns the largest amax, or all ones where flags were raised.

@@ -7,10 +7,8 @@ import "fmt"
 // into one of two buffers, so that no code waits for its scale.
 type fused struct {
 	*Func
-	source  int     // bits of a source element: 32 or 16 (BF16)
+	fusedKind
 	packing packing // of the codes
-	integer bool    // INT8 elements
-	global  bool    // E4M3 scales under a global one, 16 elements to a block; else E8M0 and 32
 	c       constants
 	tables  fusedTables
 
@@ -21,7 +19,7 @@ type fused struct {
 // exponentNames are the constants of kernels with E8M0 scales, in the order of
 // quant's exponentConstants; globalNames those of its globalConstants.
 var (
-	exponentNames = []string{"ratio", "up", "down", "low", "span", "floor", "least", "base", "step", "anchor", "shift", "limit", "factor"}
+	exponentNames = []string{"ratio", "up", "down", "low", "span", "floor", "least", "base", "step", "anchor", "shift", "limit", "factor", "sign", "bits"}
 	globalNames   = []string{"encode", "decode", "infinity", "limit", "least", "anchor", "shift", "scaleLimit", "scaleLeast", "scaleAnchor", "rebias", "one", "most"}
 )
 
@@ -88,20 +86,24 @@ func sixesTable(f *File, prefix string) Sym {
 
 // A fusedKind is what a fused kernel makes of which source, in either tier.
 type fusedKind struct {
-	source, bits    int // of an element, and of a stored code
-	integer, global bool
+	source, bits int  // of an element: 32, or 16 (BF16); of a stored code
+	integer      bool // INT8 elements
+	global       bool // E4M3 scales under a global one, 16 elements to a block; else E8M0 and 32
 }
 
 // fusedKinds are those that there are kernels for.
 func fusedKinds() []fusedKind {
 	var kinds []fusedKind
-	for _, k := range []fusedKind{{bits: 8}, {bits: 6}, {bits: 4}, {bits: 8, integer: true}, {bits: 4, global: true}} {
+	for _, k := range []fusedKind{{bits: 8}, {bits: 4}, {bits: 8, integer: true}, {bits: 4, global: true}} {
 		for _, k.source = range []int{32, 16} {
 			kinds = append(kinds, k)
 		}
 	}
 	return kinds
 }
+
+// storesSixes reports whether the kernel also makes codes of 6 bits.
+func (k fusedKind) storesSixes() bool { return k.bits == 8 && !k.integer }
 
 // begin begins a kernel of groups of so many blocks, which writes past the caches to
 // multiples of so many bytes, and returns the names of its constants.
@@ -113,11 +115,16 @@ func (k fusedKind) begin(f *File, suffix string, blocks, multiple int) (*Func, [
 	if k.integer {
 		name = "fuseInt"
 	}
-	name = fmt.Sprint(name, k.bits) + map[int]string{16: "BF16"}[k.source]
-	name += suffix
+	name = fmt.Sprint(name, k.bits) + sourceSuffix(k.source) + suffix
+	codes := fmt.Sprint(k.bits)
+	if k.storesSixes() {
+		codes = "8 bits, or 6 where c.bits is 6"
+	} else {
+		codes += " bits"
+	}
 	return f.Func(name, fmt.Sprintf(`%s quantizes rows of groups of %d blocks, at least one, from %s to codes of
-%d bits, and returns the bits of the largest magnitude; all ones where a block
-must be encoded by the reference implementation. `+gapsDoc, name, blocks, sourceName(k.source), k.bits, multiple),
+%s, and returns the bits of the largest magnitude; all ones where a block
+must be encoded by the reference implementation. `+gapsDoc, name, blocks, sourceName(k.source), codes, multiple),
 		rowsParams+kind+") (amax uint64"), names
 }
 
@@ -133,7 +140,7 @@ func quantFused() *File {
 	f := NewFile("quant", "fused")
 	tables := makeFusedTables(f)
 	for _, kind := range fusedKinds() {
-		k := fused{source: kind.source, packing: packings[kind.bits], integer: kind.integer, global: kind.global, tables: tables}
+		k := fused{fusedKind: kind, packing: packings[kind.bits], tables: tables}
 		k.Func, k.c.names = kind.begin(f, "", 16, 64)
 		k.emit()
 	}
@@ -211,14 +218,14 @@ func (k *fused) emit() {
 		k.join(&s, first)
 	}
 	k.Emit(s)
-	if k.packing.bits == 6 {
-		k.I("PREFETCHT0", k.dst.At(0).By(codeAhead, 1))
-		k.I("VMOVDQU8", zSums[1], kSixes, k.dst.At(0))
-	} else {
-		k.storeCodes("VMOVDQU64", zSums[1], k.dst.At(0), codeAhead)
+	stored := k.NewLabel("stored")
+	if k.storesSixes() {
+		k.storeSixes(codeAhead, stored)
 	}
-	k.I("ADDQ", step*k.source/8, k.src)
+	k.storeCodes("VMOVDQU64", zSums[1], k.dst.At(0), codeAhead)
 	k.I("ADDQ", size, k.dst)
+	k.Place(stored)
+	k.I("ADDQ", step*k.source/8, k.src)
 	k.I("ADDQ", 4*step/k.block(), k.read)
 	k.I("SUBQ", 1, left)
 	k.Jump("JNZ", codes)
@@ -232,6 +239,20 @@ func (k *fused) emit() {
 	k.I("SUBQ", 1, rows)
 	k.Jump("JNZ", loop)
 	k.result()
+}
+
+// storeSixes stores 64 codes of 6 bits and continues at stored, where codes have 6 bits.
+func (k *fused) storeSixes(codeAhead Reg, stored Label) {
+	other, codes := k.NewLabel("other"), zSums[1]
+	k.I("CMPL", k.c.At("bits"), "$6")
+	k.Jump("JNE", other)
+	joinSixes(k, codes)
+	k.I("VPERMB", codes, zSixes, codes)
+	k.I("PREFETCHT0", k.dst.At(0).By(codeAhead, 1))
+	k.I("VMOVDQU8", codes, kSixes, k.dst.At(0))
+	k.I("ADDQ", 48, k.dst)
+	k.Jump("JMP", stored)
+	k.Place(other)
 }
 
 // storeCodes stores codes, by a non-temporal store where the argument stream is not
@@ -268,11 +289,11 @@ func (k *fused) load() {
 		return
 	}
 	k.loadJoin(k.tables.joinTables, k.source, k.c, k.write)
-	broadcast(k.Func, 0x01010101<<k.packing.sign, k.write, zSign)
-	switch k.packing.bits {
-	case 6:
+	if k.storesSixes() {
+		k.I("VPBROADCASTD", k.c.At("sign"), zSign)
 		k.loadSixes(k.write)
-	case 4:
+	} else {
+		broadcast(k.Func, 0x01010101<<k.packing.sign, k.write, zSign)
 		broadcast(k.Func, 0x10011001, k.write, zJoin) // bytes times 1, 16
 		k.I("VMOVDQU64", k.tables.spread[k.source], zSpread)
 	}

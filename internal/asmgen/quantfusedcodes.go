@@ -87,20 +87,11 @@ func (k *fused) join(s *sequence, first int) {
 	if !k.global { // some rules leave the largest magnitude above the limit
 		s.I("VPMINUB", zLimit, codes, codes)
 	}
-	if shift := 7 - k.packing.sign; shift > 0 {
-		s.I("VPSRLW", shift, signs, signs)
-	}
 	s.I("VPTERNLOGD", 0xd8, zSign, signs, codes) // where zSign is set signs, else codes
-	if k.packing.bits == 8 {
-		s.I("VPERMB", codes, zOrder, codes)
-		return
-	}
-	if k.packing.bits == 6 || k.source == 32 { // nibbles of BF16 are side by side
+	if k.bits == 8 || k.source == 32 {           // nibbles of BF16 are side by side
 		s.I("VPERMB", codes, zOrder, codes)
 	}
-	if k.packing.bits == 6 {
-		joinSixes(s, codes)
-		s.I("VPERMB", codes, zSixes, codes)
+	if k.bits == 8 {
 		return
 	}
 	s.I("VPMADDUBSW", zJoin, codes, codes)
