@@ -103,7 +103,7 @@ func (d dotFloat) write(f *File) {
 	name := fmt.Sprintf("dot%s_%dx%d", d.elements, d.rows, d.panels*line/4)
 	t := newTile(f, name, fmt.Sprintf("%s is a microkernel for %s panels of %d lanes (see kernel).", name, d.elements, line/4), d.rows, d.panels, line)
 	fn := t.fn
-	k, row, from := fn.GP("steps left"), fn.GP("row of C"), fn.GP("its previous elements")
+	k, row := fn.GP("steps left"), fn.GP("row of C")
 	sums := d.rows * d.panels
 	sum := func(i, j int) Vec { return d.vec(i*d.panels + j) }
 	bs := func(j int) Vec { return d.vec(sums + j) }
@@ -146,23 +146,21 @@ func (d dotFloat) write(f *File) {
 	fn.Jump("JNZ", loop)
 
 	fn.Comment("C (+)= alpha · scale of b · scale of a · sum")
-	scaleB, scaleA, s := bs(0), as(0), as(1) // free now
-	if d.panels > 1 {
-		s = bs(1)
-	}
+	scaleB, scaleA, s := bs, as(0), as(1) // free now
 	for j := range d.panels {
-		fn.I("VBROADCASTSS", fn.FP("alpha"), scaleB)
-		fn.I("VMULPS", t.panel(j, 0), scaleB, scaleB)
-		fn.I("MOVQ", t.c, row)
-		fn.I("MOVQ", t.from, from)
-		for i := range d.rows {
-			fn.I("VBROADCASTSS", t.a.At(4*i), scaleA)
-			fn.I("VMULPS", scaleA, scaleB, s)
-			fn.I("VFMADD213PS", from.At(j*line), sum(i, j), s)
+		fn.I("VBROADCASTSS", fn.FP("alpha"), scaleB(j))
+		fn.I("VMULPS", t.panel(j, 0), scaleB(j), scaleB(j))
+	}
+	fn.I("MOVQ", t.c, row)
+	for i := range d.rows {
+		fn.I("VBROADCASTSS", t.a.At(4*i), scaleA)
+		for j := range d.panels {
+			fn.I("VMULPS", scaleA, scaleB(j), s)
+			fn.I("VFMADD213PS", t.from.At(j*line), sum(i, j), s)
 			fn.I("VMOVUPS", s, row.At(j*line))
-			fn.I("ADDQ", t.ldc, row)
-			fn.I("ADDQ", t.next, from)
 		}
+		fn.I("ADDQ", t.ldc, row)
+		fn.I("ADDQ", t.next, t.from)
 	}
 	fn.I("MOVQ", t.c, t.from)
 	fn.I("MOVQ", t.ldc, t.next)
