@@ -104,12 +104,7 @@ func packBF16(s *side, dst []byte, l0, k0, kc int, w *scratch) bool {
 	src, stride := s.byteCodes(l0, k0, kc, w)
 	tables := bf16Tables[s.t.Format.Element]
 	pack := packBytesBF16
-	switch integer := s.t.Format.Element.Integer; {
-	case integer && s.rowTiles():
-		pack = packIntegersRows
-	case integer:
-		pack = packIntegersBF16
-	case s.rowTiles():
+	if s.rowTiles() {
 		pack = packBytesRows
 	}
 	all := steps * s.kernel.panel.perStep() / packBlock // blocks of a chunk
@@ -123,7 +118,7 @@ func packBF16(s *side, dst []byte, l0, k0, kc int, w *scratch) bool {
 		if s.scales != perChunk {
 			s.transpose(exponents[:blocks*packLanes], l0, k0/packBlock+c*all, blocks)
 		}
-		if pack(unsafe.Pointer(&chunk[0]), unsafe.Pointer(&src[c*all*packBlock]), stride, unsafe.Pointer(&exponents[0]), blocks, unsafe.Pointer(&tables.bytes), tables.special) != 0 {
+		if pack(unsafe.Pointer(&chunk[0]), unsafe.Pointer(&src[c*all*packBlock]), stride, unsafe.Pointer(&exponents[0]), blocks, unsafe.Pointer(&tables.bytes), tables.mask, tables.special) != 0 {
 			return false
 		}
 	}
@@ -132,10 +127,11 @@ func packBF16(s *side, dst []byte, l0, k0, kc int, w *scratch) bool {
 }
 
 // bf16Table holds the BF16 values of the codes of an element format without their sign (all
-// low bytes, then all high bytes), and the first code that is not finite.
+// low bytes, then all high bytes), the first code that is not finite, and the bits that codes
+// have: all in two's complement, or those of the magnitude.
 type bf16Table struct {
-	bytes   [256]byte
-	special uint32
+	bytes         [256]byte
+	special, mask uint32
 }
 
 var bf16Tables = func() map[*format.Scalar]*bf16Table {
@@ -144,7 +140,10 @@ var bf16Tables = func() map[*format.Scalar]*bf16Table {
 		if e.Bits() > 8 || e.Unsigned || !e.Integer && !e.HasNegativeZero() {
 			continue
 		}
-		t := &bf16Table{special: e.MaxCode() + 1}
+		t := &bf16Table{special: e.MaxCode() + 1, mask: 0x7f}
+		if e.Integer {
+			t.mask = 0xff
+		}
 		for code := range uint32(128) {
 			bits := math.Float32bits(e.Decode(code&(1<<(e.Bits()-1)-1))) >> 16
 			t.bytes[code], t.bytes[128+code] = byte(bits), byte(bits>>8)

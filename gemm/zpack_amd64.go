@@ -9,38 +9,22 @@ import "unsafe"
 // packBytesBF16 packs 16 rows of byte codes, stride bytes apart, as a BF16 panel
 // of steps, in blocks of 32 positions. exponents holds the E8M0 codes of each block's
 // 16 lanes. tables holds the low bytes of the BF16 values of magnitudes 0 to 127, then
-// the high bytes. It reports magnitudes of at least special, which the tables do not
+// the high bytes. mask is 0x7f for codes of sign and magnitude, and 0xff for two's
+// complement. It reports magnitudes of at least special, which the tables do not
 // support; the panel is invalid then.
 //
 //go:noescape
-func packBytesBF16(dst, src unsafe.Pointer, stride int, exponents unsafe.Pointer, blocks int, tables unsafe.Pointer, special uint32) (found uint64)
+func packBytesBF16(dst, src unsafe.Pointer, stride int, exponents unsafe.Pointer, blocks int, tables unsafe.Pointer, mask, special uint32) (found uint64)
 
 // packBytesRows packs 16 rows of byte codes, stride bytes apart, as a BF16 panel
 // by rows, in blocks of 32 positions. exponents holds the E8M0 codes of each block's
 // 16 lanes. tables holds the low bytes of the BF16 values of magnitudes 0 to 127, then
-// the high bytes. It reports magnitudes of at least special, which the tables do not
+// the high bytes. mask is 0x7f for codes of sign and magnitude, and 0xff for two's
+// complement. It reports magnitudes of at least special, which the tables do not
 // support; the panel is invalid then.
 //
 //go:noescape
-func packBytesRows(dst, src unsafe.Pointer, stride int, exponents unsafe.Pointer, blocks int, tables unsafe.Pointer, special uint32) (found uint64)
-
-// packIntegersBF16 packs 16 rows of bytes in two's complement, stride bytes apart, as a BF16 panel
-// of steps, in blocks of 32 positions. exponents holds the E8M0 codes of each block's
-// 16 lanes. tables holds the low bytes of the BF16 values of magnitudes 0 to 127, then
-// the high bytes. It reports magnitudes of at least special, which the tables do not
-// support; the panel is invalid then.
-//
-//go:noescape
-func packIntegersBF16(dst, src unsafe.Pointer, stride int, exponents unsafe.Pointer, blocks int, tables unsafe.Pointer, special uint32) (found uint64)
-
-// packIntegersRows packs 16 rows of bytes in two's complement, stride bytes apart, as a BF16 panel
-// by rows, in blocks of 32 positions. exponents holds the E8M0 codes of each block's
-// 16 lanes. tables holds the low bytes of the BF16 values of magnitudes 0 to 127, then
-// the high bytes. It reports magnitudes of at least special, which the tables do not
-// support; the panel is invalid then.
-//
-//go:noescape
-func packIntegersRows(dst, src unsafe.Pointer, stride int, exponents unsafe.Pointer, blocks int, tables unsafe.Pointer, special uint32) (found uint64)
+func packBytesRows(dst, src unsafe.Pointer, stride int, exponents unsafe.Pointer, blocks int, tables unsafe.Pointer, mask, special uint32) (found uint64)
 
 // copyRows copies 16 rows of BF16, stride bytes apart, to a panel by rows: 32·n
 // elements of each.

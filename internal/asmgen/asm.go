@@ -123,8 +123,26 @@ func (f *File) Routine(name, doc string) *Func {
 	return fn
 }
 
-// Call prints a call of a routine. The caller has a frame.
-func (fn *Func) Call(routine *Func) { fn.I("CALL", routine.name+"<>(SB)") }
+// routine returns the routine of a name, or nil.
+func (f *File) routine(name string) *Func {
+	for _, fn := range f.funcs {
+		if fn.routine && fn.name == name {
+			return fn
+		}
+	}
+	return nil
+}
+
+// Call prints a call of a routine. It panics if the routine notes other registers for its
+// arguments. The caller has a frame.
+func (fn *Func) Call(routine *Func, arguments ...Reg) {
+	for i, r := range arguments {
+		if !strings.HasPrefix(routine.registers[i], string(r)+" ") {
+			panic(fmt.Sprintf("asmgen: %s: %s is argument %d of %s, which takes %s", fn.name, r, i, routine.name, routine.registers[i]))
+		}
+	}
+	fn.I("CALL", routine.name+"<>(SB)")
+}
 
 // sizes lists the parameter types and their sizes in bytes.
 var sizes = map[string]int{

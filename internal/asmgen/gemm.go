@@ -146,16 +146,16 @@ func (d dotFloat) write(f *File) {
 	fn.Jump("JNZ", loop)
 
 	fn.Comment("C (+)= alpha · scale of b · scale of a · sum")
-	scaleB, scaleA, s := bs, as(0), as(1) // free now
+	scaleB, s := bs, as(0) // free now
 	for j := range d.panels {
 		fn.I("VBROADCASTSS", fn.FP("alpha"), scaleB(j))
 		fn.I("VMULPS", t.panel(j, 0), scaleB(j), scaleB(j))
 	}
 	fn.I("MOVQ", t.c, row)
 	for i := range d.rows {
-		fn.I("VBROADCASTSS", t.a.At(4*i), scaleA)
 		for j := range d.panels {
-			fn.I("VMULPS", scaleA, scaleB(j), s)
+			fn.I("VBROADCASTSS", t.a.At(4*i), s)
+			fn.I("VMULPS", s, scaleB(j), s)
 			fn.I("VFMADD213PS", t.from.At(j*line), sum(i, j), s)
 			fn.I("VMOVUPS", s, row.At(j*line))
 		}

@@ -7,10 +7,8 @@ func gemmTables(f *File) {
 	w := gemmPack{f: f}
 	w.low, w.high = w.interleave("lowPairs", 0), w.interleave("highPairs", 2)
 	w.even, w.odd = w.everyOther("evens", 0), w.everyOther("odds", 1)
-	for _, c := range packCodeKinds {
-		w.bytesToBF16(c)
-		w.bytesToRows(c)
-	}
+	w.bytesToBF16()
+	w.bytesToRows()
 	w.copyRows()
 	w.nibblesToInt8("packMX", 32)
 	w.nibblesToInt8("packNV", 16)

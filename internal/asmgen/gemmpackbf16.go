@@ -1,38 +1,25 @@
 package asmgen
 
-// A packCodes is a kind of byte codes, which are converted to BF16 by tables of their
-// magnitudes.
-type packCodes struct {
-	name, what string
-	integer    bool // two's complement; otherwise sign and magnitude
-}
-
-var packCodeKinds = []packCodes{
-	{"Bytes", "byte codes", false},
-	{"Integers", "bytes in two's complement", true},
-}
-
 // A bf16Packer is the part that packing functions of byte codes share. They look up the low and
 // the high byte of each BF16 in two tables of 128 bytes, and add the exponent of the block to
 // those that are not zero.
 type bf16Packer struct {
-	packCodes
 	fn                     *Func
 	dst, exponents, blocks Reg
 	lines                  *lineSet
 	tmp                    Reg
 }
 
-const bf16PackParams = "dst, src unsafe.Pointer, stride int, exponents unsafe.Pointer, blocks int, tables unsafe.Pointer, special uint32) (found uint64"
+const bf16PackParams = "dst, src unsafe.Pointer, stride int, exponents unsafe.Pointer, blocks int, tables unsafe.Pointer, mask, special uint32) (found uint64"
 
-func (w *gemmPack) bf16Packer(c packCodes, suffix, layout string) *bf16Packer {
-	name := "pack" + c.name + suffix
-	fn := w.f.Func(name, name+` packs 16 rows of `+c.what+`, stride bytes apart, as a BF16 panel
+func (w *gemmPack) bf16Packer(name, layout string) *bf16Packer {
+	fn := w.f.Func(name, name+` packs 16 rows of byte codes, stride bytes apart, as a BF16 panel
 `+layout+`, in blocks of 32 positions. exponents holds the E8M0 codes of each block's
 16 lanes. tables holds the low bytes of the BF16 values of magnitudes 0 to 127, then
-the high bytes. It reports magnitudes of at least special, which the tables do not
+the high bytes. mask is 0x7f for codes of sign and magnitude, and 0xff for two's
+complement. It reports magnitudes of at least special, which the tables do not
 support; the panel is invalid then.`, bf16PackParams)
-	p := &bf16Packer{packCodes: c, fn: fn}
+	p := &bf16Packer{fn: fn}
 	p.dst = fn.Arg("dst")
 	src, stride := fn.Arg("src"), fn.Arg("stride")
 	p.exponents, p.blocks = fn.Arg("exponents"), fn.Arg("blocks")
@@ -42,12 +29,13 @@ support; the panel is invalid then.`, bf16PackParams)
 	}
 	p.tmp = tables
 	broadcast(fn, 0x80808080, p.tmp, Z(22))
-	broadcast(fn, 0x7f7f7f7f, p.tmp, Z(23))
+	fn.I("MOVL", fn.FP("mask"), p.tmp)
+	fn.I("VPBROADCASTB", p.tmp, Z(23))
 	broadcast(fn, 0x7fff7fff, p.tmp, Z(24))
 	broadcast(fn, 127, p.tmp, Z(25))
 	fn.I("VPXORD", Z(26), Z(26), Z(26))
 	fn.Note("Z16…Z19", "tables: low halves, high halves")
-	fn.Note("Z22…Z25", "sign bits, magnitude bits of bytes and of words, 127")
+	fn.Note("Z22…Z25", "sign bits, mask of bytes, magnitude bits of words, 127")
 	fn.Note("Z26", "maximum of the magnitudes")
 	fn.Note("Z27", "addends of the exponents")
 	p.lines = lines(fn, src, stride)
@@ -67,11 +55,8 @@ func (p *bf16Packer) addends() {
 // lookUp sets low and high to the halves of the values of the codes. It changes codes.
 func (p *bf16Packer) lookUp(codes, low, high Vec) {
 	fn, magnitudes := p.fn, Z(6)
-	if p.integer {
-		fn.I("VPABSB", codes, magnitudes)
-	} else {
-		fn.I("VPANDD", Z(23), codes, magnitudes)
-	}
+	fn.I("VPANDD", Z(23), codes, magnitudes)
+	fn.I("VPABSB", magnitudes, magnitudes) // of sign and magnitude, the same
 	fn.I("VPMAXUB", magnitudes, Z(26), Z(26))
 	fn.I("VMOVDQA64", magnitudes, low)
 	fn.I("VPERMI2B", Z(17), Z(16), low)
@@ -104,8 +89,8 @@ func (p *bf16Packer) next(loop Label) {
 }
 
 // bytesToBF16 packs panels of steps: a dword of a step is two bytes of a row.
-func (w *gemmPack) bytesToBF16(c packCodes) {
-	p := w.bf16Packer(c, "BF16", "of steps")
+func (w *gemmPack) bytesToBF16() {
+	p := w.bf16Packer("packBytesBF16", "of steps")
 	fn := p.fn
 	fn.I("VMOVDQU64", w.low, Z(20))
 	fn.I("VMOVDQU64", w.high, Z(21))
@@ -129,8 +114,8 @@ func (w *gemmPack) bytesToBF16(c packCodes) {
 
 // bytesToRows packs panels by rows, two rows at a time. It distributes the bytes of each row
 // over the same half of every 128 bits, and interleaves low and high bytes there.
-func (w *gemmPack) bytesToRows(c packCodes) {
-	p := w.bf16Packer(c, "Rows", "by rows")
+func (w *gemmPack) bytesToRows() {
+	p := w.bf16Packer("packBytesRows", "by rows")
 	fn := p.fn
 	fn.Frame(64) // the addends, one for each row
 	spread := make([]byte, 64)

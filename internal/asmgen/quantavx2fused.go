@@ -26,7 +26,7 @@ func quantFused256() *File {
 	for _, kind := range fusedKinds() {
 		k := &fused256{kernel256: &kernel256{tables256: tables, source: kind.source}, bits: kind.bits, integer: kind.integer, global: kind.global}
 		k.Func, k.c.names = kind.begin(f, "AVX2", k.blocks(), 32)
-		k.emit()
+		k.emit(f)
 	}
 	return f
 }
@@ -42,7 +42,7 @@ func (k *fused256) extent() int {
 	return 32
 }
 
-func (k *fused256) emit() {
+func (k *fused256) emit(f *File) {
 	k.dst, k.scales, k.src, k.groups = k.Arg("codes"), k.Arg("scales"), k.Arg("src"), k.Arg("groups")
 	k.c.base, k.ahead, k.codeAhead = k.Arg("c"), k.Arg("ahead"), k.Arg("codeAhead")
 	k.block = k.GP("block of the group, and result")
@@ -52,7 +52,7 @@ func (k *fused256) emit() {
 	k.Comment("scales")
 	k.prefetch()
 	for k.first = 0; k.first < k.blocks(); k.first += lanes256 {
-		k.amaxes()
+		k.foldAmaxes(f)
 		if k.global {
 			k.globalFactors()
 		} else {
@@ -126,6 +126,30 @@ func (k *fused256) prefetch() {
 	}
 }
 
+// foldAmaxes leaves the amaxes of eight blocks in Y0, and raises the largest so far to them.
+// Kernels of blocks of 32 share a routine.
+func (k *fused256) foldAmaxes(f *File) {
+	if k.global {
+		k.amaxes()
+	} else {
+		name := "amaxes" + sourceSuffix(k.source)
+		r := f.routine(name)
+		if r == nil {
+			shared := *k
+			kernel := *k.kernel256
+			shared.kernel256 = &kernel
+			r = f.Routine(name, name+" leaves the amaxes of 8 blocks of 32 in Y0.")
+			r.Note(k.src, "the blocks")
+			kernel.Func = r
+			shared.amaxes()
+			r.Return()
+		}
+		k.Call(r, k.src)
+	}
+	k.I("VPMAXUD", k.slot("amax"), Y(0), Y(1))
+	k.I("VMOVDQU", Y(1), k.slot("amax"))
+}
+
 // amaxes leaves the amaxes of eight blocks of a group, in their order, in Y0: maxima
 // of pairs of vectors, dwords, then quadwords, then halves changing places.
 func (k *fused256) amaxes() {
@@ -153,17 +177,10 @@ func (k *fused256) amaxes() {
 	if k.source == 16 {
 		k.I("VPAND", k.upper, Y(0), Y(0))
 	}
-	k.sawAmaxes()
 }
 
 // foldSteps256 are the foldSteps of dwords, quadwords and halves.
 var foldSteps256 = [][2]instruction{foldSteps[1], foldSteps[2], {{"VPERM2I128", []any{0x20}}, {"VPERM2I128", []any{0x31}}}}
-
-// sawAmaxes raises the largest amaxes so far to those in Y0.
-func (k *fused256) sawAmaxes() {
-	k.I("VPMAXUD", k.slot("amax"), Y(0), Y(1))
-	k.I("VMOVDQU", Y(1), k.slot("amax"))
-}
 
 // blockMaxima sets v to eight maxima of the block at at, by way of t. Those of BF16
 // are in upper halves.

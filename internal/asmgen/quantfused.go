@@ -142,7 +142,7 @@ func quantFused() *File {
 	for _, kind := range fusedKinds() {
 		k := fused{fusedKind: kind, packing: packings[kind.bits], tables: tables}
 		k.Func, k.c.names = kind.begin(f, "", 16, 64)
-		k.emit()
+		k.emit(f)
 	}
 	return f
 }
@@ -158,7 +158,7 @@ func (k *fused) block() int {
 // groupBytes returns the bytes of the source that a group takes.
 func (k *fused) groupBytes() int { return 16 * k.block() * k.source / 8 }
 
-func (k *fused) emit() {
+func (k *fused) emit(f *File) {
 	k.dst, k.scales, k.src, k.c.base = k.Arg("codes"), k.Arg("scales"), k.Arg("src"), k.Arg("c")
 	k.write, k.read = k.GP("factors of a group"), k.GP("factors in use")
 	k.next, k.groups = k.GP("the group that is scaled next"), k.GP("groups of its row left to scale")
@@ -180,7 +180,7 @@ func (k *fused) emit() {
 	k.I("CMPQ", k.FP("rows"), "$0") // left to scale
 	k.Jump("JEQ", encode)
 	k.Comment("scales of a group, one ahead of the codes")
-	k.Emit(k.amaxes())
+	k.foldAmaxes(f)
 	k.Emit(k.factors())
 	k.I("ADDQ", k.groupBytes(), k.next)
 	k.I("SUBQ", 1, k.groups)

@@ -5,6 +5,24 @@ import (
 	"slices"
 )
 
+// foldAmaxes leaves the amaxes of a group in Z0, and raises zAmax to them. Kernels of blocks
+// of 32 share a routine.
+func (k *fused) foldAmaxes(f *File) {
+	if k.global {
+		k.Emit(k.amaxes())
+		return
+	}
+	name := "amaxes" + sourceSuffix(k.source)
+	r := f.routine(name)
+	if r == nil {
+		r = f.Routine(name, name+" leaves the amaxes of 16 blocks of 32 in Z0, and raises Z20 to them.")
+		r.Note(k.next, "the blocks")
+		r.Emit(k.amaxes())
+		r.Return()
+	}
+	k.Call(r, k.next)
+}
+
 // amaxes leaves the amaxes of the 16 blocks of a group, in their order, in Z0.
 // Pairs of vectors are folded into one that holds maxima of both: dwords, or words
 // of BF16, then quadwords, then lanes change places until each is one block's.

@@ -51,7 +51,7 @@ func (fn *Func) storeTile(s storeArgs, store *Func, left Reg, n, interleaved int
 			fn.I("MOVQ", fn.FP("codes"), s.dst)
 			fn.I("ADDQ", fn.FP("codeStride"), s.dst)
 		}
-		fn.Call(store)
+		fn.Call(store, s.src, s.srcStep, s.dst, s.dstStep, s.bits)
 	}
 	if interleaved > 1 {
 		fn.I("SUBQ", fn.FP("codeStride"), s.dst)
@@ -245,7 +245,7 @@ bytes.`, "dst, src *float32, dstStride, srcStride, n int")
 	fn.I("MOVQ", 8, args.bits)
 	loop := fn.Label("loop")
 	fn.I("MOVQ", fn.FP("dst"), args.dst)
-	fn.Call(store)
+	fn.Call(store, args.src, args.srcStep, args.dst, args.dstStep, args.bits)
 	fn.I("ADDQ", 64, fn.FP("dst"))
 	fn.I("SUBQ", 1, left)
 	fn.Jump("JNZ", loop)
