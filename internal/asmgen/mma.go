@@ -231,7 +231,7 @@ of its scale; b and eb 64 for each k, sb the exponents of the columns' scales.`,
 				fn.I("VCVTDQ2PD", z.Y(), z)
 				fn.I("VADDPD", z, y, y)
 			}
-			mmaStore(fn, y, x, inverse, c, 64*v+32*h)
+			mmaStore(fn, y, x, inverse, c.At(64*v+32*h))
 		}
 	}
 	mmaNextRow(fn, bits, bad, c)
@@ -250,11 +250,11 @@ func mmaWide(fn *Func, t Reg, wide, inverse Vec) {
 }
 
 // mmaStore divides the totals by the powers of two, rounds toward zero and stores 8 results.
-func mmaStore(fn *Func, total, power, inverse Vec, c Reg, at int) {
+func mmaStore(fn *Func, total, power, inverse Vec, to Mem) {
 	fn.I("VPSUBQ", power, inverse, power)
 	fn.I("VMULPD", power, total, total)
 	fn.I("VCVTPD2PS.RZ_SAE", total, total.Y())
-	fn.I("VMOVUPS", total.Y(), c.At(at))
+	fn.I("VMOVUPS", total.Y(), to)
 }
 
 func mmaNextRow(fn *Func, bits, bad, c Reg) {
@@ -297,7 +297,8 @@ func mmaDots(f *File) {
 runDots does.`, "rows int, x *dotsArgs")
 	rows := fn.Arg("rows")
 	p := mmaDotsPointers(fn)
-	t := fn.GP("scratch")
+	t, col := fn.GP("scratch"), fn.GP("columns before these 16")
+	lanes := func(name string, at int) Mem { return p[name].At(at).By(col, 4) }
 	const blocks = 4
 	dot := fourVectors(fn, 0, "dot products times 4")
 	e, acc, y, z, w := Z(4), Z(5), Z(6), Z(7), Z(8)
@@ -314,48 +315,52 @@ runDots does.`, "rows int, x *dotsArgs")
 	fn.I("MOVQ", fmt.Sprintf("$0x%016x", uint64(2)<<52), t)
 	fn.I("VPBROADCASTQ", t, quarter)
 	row := fn.Label("row")
-	for v := range mmaVectors {
-		fn.I("VMOVUPS", p["c"].At(64*v), acc)
-		mmaField(fn, acc, e, fields, bias, abs)
-		fn.I("KXORW", K(1), K(1), K(1)) // columns with a nonzero product
-		for s := range blocks {
-			fn.I("VPSUBD", p["sums"].At(256*s+64*v), zero, dot[s])
-			for word := range 4 {
-				fn.I("VPBROADCASTD", p["a"].At(16*s+4*word), y)
-				fn.I("VPDPBUSD", p["b"].At(256*(4*s+word)+64*v), y, dot[s])
-			}
-			fn.I("VPBROADCASTD", p["masksA"].At(4*s), y)
-			fn.I("VPTESTMD", p["masksB"].At(256*s+64*v), y, K(3))
-			fn.I("KORW", K(3), K(1), K(1))
-			fn.I("VPBROADCASTD", p["expsA"].At(4*s), y)
-			fn.I("VPADDD", p["expsB"].At(256*s+64*v), y, y)
-			fn.I("VPMAXSD", y, e, K(3), e)
+	fn.I("XORQ", col, col)
+	vector := fn.Label("columns")
+	fn.I("VMOVUPS", lanes("c", 0), acc)
+	mmaField(fn, acc, e, fields, bias, abs)
+	fn.I("KXORW", K(1), K(1), K(1)) // columns with a nonzero product
+	for s := range blocks {
+		fn.I("VPSUBD", lanes("sums", 256*s), zero, dot[s])
+		for word := range 4 {
+			fn.I("VPBROADCASTD", p["a"].At(16*s+4*word), y)
+			fn.I("VPDPBUSD", lanes("b", 256*(4*s+word)), y, dot[s])
 		}
-		fn.I("KNOTW", K(1), K(1))
-		mmaRange(fn, 1, v, e, zero, low, high, t, p["bad"].At(0))
-		for h := range 2 {
-			fn.I("VEXTRACTI64X4", h, e, y.Y())
-			fn.I("VPMOVSXDQ", y.Y(), y)
-			fn.I("VPSUBQ", y, wide, y)
-			fn.I("VPSLLQ", 52, y, y) // 2^(35-E)
-			fn.I("VCVTPS2PD", p["c"].At(64*v+32*h), z)
-			fn.I("VMULPD", y, z, z)
-			fn.I("VRNDSCALEPD", 3, z, z)
-			fn.I("VADDPD", zero, z, z)    // not -0, to which negative dot products times zero scales add -0
-			fn.I("VPSUBQ", quarter, y, w) // 2^(33-E)
-			for s := range blocks {
-				fn.I("VEXTRACTI64X4", h, dot[s], Y(9))
-				fn.I("VCVTDQ2PD", Y(9), Z(9))
-				fn.I("VMULPD", p["scalesB"].At(512*s+128*v+64*h), Z(9), Z(9))
-				fn.I("VBROADCASTSD", p["scalesA"].At(8*s), Z(10))
-				fn.I("VMULPD", Z(10), Z(9), Z(9))
-				fn.I("VMULPD", w, Z(9), Z(9))
-				fn.I("VRNDSCALEPD", 3, Z(9), Z(9))
-				fn.I("VADDPD", Z(9), z, z)
-			}
-			mmaStore(fn, z, y, inverse, p["c"], 64*v+32*h)
-		}
+		fn.I("VPBROADCASTD", p["masksA"].At(4*s), y)
+		fn.I("VPTESTMD", lanes("masksB", 256*s), y, K(3))
+		fn.I("KORW", K(3), K(1), K(1))
+		fn.I("VPBROADCASTD", p["expsA"].At(4*s), y)
+		fn.I("VPADDD", lanes("expsB", 256*s), y, y)
+		fn.I("VPMAXSD", y, e, K(3), e)
 	}
+	fn.I("KNOTW", K(1), K(1))
+	mmaRange(fn, 1, 0, e, zero, low, high, t, p["bad"].At(0))
+	fn.I("RORQ", 16, p["bad"].At(0)) // four times, so that each 16 come to their place
+	for h := range 2 {
+		fn.I("VEXTRACTI64X4", h, e, y.Y())
+		fn.I("VPMOVSXDQ", y.Y(), y)
+		fn.I("VPSUBQ", y, wide, y)
+		fn.I("VPSLLQ", 52, y, y) // 2^(35-E)
+		fn.I("VCVTPS2PD", lanes("c", 32*h), z)
+		fn.I("VMULPD", y, z, z)
+		fn.I("VRNDSCALEPD", 3, z, z)
+		fn.I("VADDPD", zero, z, z)    // not -0, to which negative dot products times zero scales add -0
+		fn.I("VPSUBQ", quarter, y, w) // 2^(33-E)
+		for s := range blocks {
+			fn.I("VEXTRACTI64X4", h, dot[s], Y(9))
+			fn.I("VCVTDQ2PD", Y(9), Z(9))
+			fn.I("VMULPD", p["scalesB"].At(512*s+64*h).By(col, 8), Z(9), Z(9))
+			fn.I("VBROADCASTSD", p["scalesA"].At(8*s), Z(10))
+			fn.I("VMULPD", Z(10), Z(9), Z(9))
+			fn.I("VMULPD", w, Z(9), Z(9))
+			fn.I("VRNDSCALEPD", 3, Z(9), Z(9))
+			fn.I("VADDPD", Z(9), z, z)
+		}
+		mmaStore(fn, z, y, inverse, lanes("c", 32*h))
+	}
+	fn.I("ADDQ", 16, col)
+	fn.I("CMPQ", col, 64)
+	fn.Jump("JNE", vector)
 	mmaDotsNextRow(fn, p)
 	fn.I("SUBQ", 1, rows)
 	fn.Jump("JNZ", row)

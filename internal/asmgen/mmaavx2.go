@@ -11,7 +11,7 @@ type mma2 struct {
 	constants map[int]Sym
 
 	rows, a, ea, b, eb, c, bad Reg
-	t, k, bits                 Reg
+	t, k, bits, halves         Reg
 }
 
 // The registers of both kernels.
@@ -45,7 +45,7 @@ func (m *mma2) load(value int, v Vec) { m.I("VPBROADCASTD", m.constants[value], 
 var mma2Largest = [2]Vec{Y(8), Y(3)}
 
 // exponents sets the largest exponents of 32 columns, for k products, and moves ea and t on.
-func (m *mma2) exponents(half int) {
+func (m *mma2) exponents() {
 	for _, v := range mma2Largest {
 		m.I("VPCMPEQW", v, v, v)
 		m.I("VPSLLW", 15, v, v) // the least word
@@ -54,7 +54,7 @@ func (m *mma2) exponents(half int) {
 	loop := m.Label("exponents")
 	m.I("VPBROADCASTW", m.ea.At(0), Y(9))
 	for h, v := range mma2Largest {
-		m.I("VPADDW", m.t.At(64*half+32*h), Y(9), Y(10))
+		m.I("VPADDW", m.t.At(32*h), Y(9), Y(10))
 		m.I("VPMAXSW", Y(10), v, v)
 	}
 	m.I("ADDQ", 2, m.ea)
@@ -90,23 +90,23 @@ func (m *mma2) isZero(acc, z, x Vec) {
 	m.I("VPCMPEQD", x, z, z)
 }
 
-// mark adds the lanes of mask to the bits of columns for the reference form.
-func (m *mma2) mark(mask Vec, v, half int) {
+// mark adds the lanes of mask to the low bits of columns for the reference form.
+func (m *mma2) mark(mask Vec, v int) {
 	m.I("VMOVMSKPS", mask, m.t)
-	if shift := 8*v + 32*half; shift > 0 {
-		m.I("SHLQ", shift, m.t)
+	if v > 0 {
+		m.I("SHLQ", 8*v, m.t)
 	}
 	m.I("ORQ", m.t, m.bits)
 }
 
 // products adds k products of 32 columns to the sums, with a and t as the places of both
 // operands, and moves these on.
-func (m *mma2) products(half int) {
+func (m *mma2) products() {
 	loop := m.Label("products")
 	m.I("VBROADCASTSS", m.a.At(0), Y(8))
 	for v, sum := range mma2Sums {
 		z := Y(9 + v)
-		m.I("VMULPS", m.t.At(mma2Bytes*half+32*v), Y(8), z)
+		m.I("VMULPS", m.t.At(32*v), Y(8), z)
 		m.I("VMULPS", mma2Scales[v], z, z)
 		m.I("VCVTTPS2DQ", z, z)
 		m.I("VPADDD", z, sum, sum)
@@ -149,11 +149,30 @@ func (m *mma2) store(total, power, inverse, kept Vec, to Mem) {
 	m.I("VMOVUPS", total.X(), to)
 }
 
+// half prints the loop over the halves of a row, of n products: body for 32 columns each.
+func (m *mma2) half(n any, body func()) {
+	m.I("XORQ", m.bits, m.bits)
+	m.I("MOVQ", 2, m.halves)
+	half, done := m.Label("half"), m.NewLabel("done")
+	body()
+	m.I("ROLQ", 32, m.bits) // twice, so that each half comes to its place
+	m.I("ADDQ", mma2Bytes, m.c)
+	m.I("SUBQ", 1, m.halves)
+	m.Jump("JZ", done)
+	m.I("MOVQ", n, m.k)
+	m.again()
+	m.I("ADDQ", mma2Bytes, m.b)
+	m.I("ADDQ", mma2Bytes/2, m.eb)
+	m.Jump("JMP", half)
+	m.Place(done)
+	m.I("SUBQ", mma2Bytes, m.b)
+	m.I("SUBQ", mma2Bytes/2, m.eb)
+}
+
 // next ends a row: bad columns are stored, and pointers move on.
 func (m *mma2) next(row Label) {
 	m.I("ORQ", m.bits, m.bad.At(0))
 	m.I("ADDQ", 8, m.bad)
-	m.I("ADDQ", 2*mma2Bytes, m.c)
 	m.I("SUBQ", 1, m.rows)
 	m.Jump("JNZ", row)
 	m.Return()
@@ -177,11 +196,11 @@ func mma2RZ13(f *File, constants map[int]Sym) {
 	n := fn.Arg("n")
 	m.a, m.ea, m.b, m.eb, m.c, m.bad = fn.Arg("a"), fn.Arg("ea"), fn.Arg("b"), fn.Arg("eb"), fn.Arg("c"), fn.Arg("bad")
 	m.t, m.k, m.bits = fn.GP("scratch"), fn.GP("products left"), fn.GP("columns of the row that need the reference form")
+	m.halves = fn.GP("halves of the row left")
 	row := fn.Label("row")
-	fn.I("XORQ", m.bits, m.bits)
-	for half := range 2 {
+	m.half(n, func() {
 		fn.I("MOVQ", n, m.k)
-		m.exponents(half)
+		m.exponents()
 		for v, scale := range mma2Scales {
 			e, acc := Y(9), Y(10)
 			m.widen(v)
@@ -189,7 +208,7 @@ func mma2RZ13(f *File, constants map[int]Sym) {
 			fn.I("VPCMPGTD", e, Y(11), Y(11)) // all products are zero
 			m.load(-127, Y(12))
 			fn.I("VPBLENDVB", Y(11), Y(12), e, e)
-			fn.I("VMOVUPS", m.c.At(mma2Bytes*half+32*v), acc)
+			fn.I("VMOVUPS", m.c.At(32*v), acc)
 			m.field(acc, Y(11), Y(12))
 			m.load(128, Y(12))
 			fn.I("VPCMPEQD", Y(12), Y(11), Y(13)) // NaN and Inf
@@ -199,7 +218,7 @@ func mma2RZ13(f *File, constants map[int]Sym) {
 			m.isZero(acc, Y(11), Y(12))
 			fn.I("VPANDN", Y(15), Y(11), Y(15))
 			fn.I("VPOR", Y(15), Y(13), Y(13))
-			m.mark(Y(13), v, half)
+			m.mark(Y(13), v)
 			fn.I("VPMAXSD", Y(14), e, e)
 			m.load(127+13, Y(11))
 			fn.I("VPSUBD", e, Y(11), scale)
@@ -209,11 +228,7 @@ func mma2RZ13(f *File, constants map[int]Sym) {
 		}
 		fn.I("MOVQ", m.b, m.t)
 		fn.I("MOVQ", n, m.k)
-		m.products(half)
-		if half == 0 {
-			fn.I("MOVQ", n, m.k)
-			m.again()
-		}
+		m.products()
 		m.load(254<<23, Y(12))
 		m.load(^(1<<10 - 1), Y(13))
 		for v, scale := range mma2Scales {
@@ -221,9 +236,9 @@ func mma2RZ13(f *File, constants map[int]Sym) {
 			fn.I("VPSUBD", scale, Y(12), Y(11)) // 2^(E-13)
 			fn.I("VMULPS", Y(11), Y(10), Y(10))
 			fn.I("VPAND", Y(13), Y(10), Y(10))
-			fn.I("VMOVUPS", Y(10), m.c.At(mma2Bytes*half+32*v))
+			fn.I("VMOVUPS", Y(10), m.c.At(32*v))
 		}
-	}
+	})
 	m.next(row)
 }
 
@@ -237,24 +252,24 @@ func mma2RZ23(f *File, constants map[int]Sym) {
 	sb := fn.Arg("sb")
 	m.c, m.bad = fn.Arg("c"), fn.Arg("bad")
 	m.t, m.k, m.bits = fn.GP("scratch"), fn.GP("products left"), fn.GP("columns of the row that need the reference form")
+	m.halves = fn.GP("halves of the row left")
 	fn.Frame(3 * mma2Bytes) // E, and both sums
 	exps, first, second := 0, mma2Bytes, 2*mma2Bytes
 	row := fn.Label("row")
-	fn.I("XORQ", m.bits, m.bits)
-	for half := range 2 {
+	m.half(fn.FP("n"), func() {
 		fn.I("MOVQ", fn.FP("n"), m.k)
-		m.exponents(half)
+		m.exponents()
 		for v, scale := range mma2Scales {
 			e, acc, s := Y(10), Y(11), Y(12)
 			m.widen(v)
 			m.load(mmaLeastExp, Y(13))
 			fn.I("VPCMPGTD", Y(9), Y(13), Y(15)) // all products are zero
 			fn.I("VPBROADCASTD", sa.At(0), s)
-			fn.I("VPADDD", sb.At(mma2Bytes*half+32*v), s, s)
+			fn.I("VPADDD", sb.At(32*v), s, s)
 			fn.I("VPADDD", s, Y(9), Y(9))
 			m.load(-10000, Y(13))
 			fn.I("VPBLENDVB", Y(15), Y(13), Y(9), Y(9))
-			fn.I("VMOVUPS", m.c.At(mma2Bytes*half+32*v), acc)
+			fn.I("VMOVUPS", m.c.At(32*v), acc)
 			m.field(acc, e, Y(13))
 			fn.I("VPMAXSD", Y(9), e, e)
 			m.isZero(acc, Y(13), Y(14))
@@ -265,7 +280,7 @@ func mma2RZ23(f *File, constants map[int]Sym) {
 			m.load(mmaMaxExp, Y(14))
 			fn.I("VPCMPGTD", Y(14), e, Y(14))
 			fn.I("VPOR", Y(14), Y(13), Y(13))
-			m.mark(Y(13), v, half)
+			m.mark(Y(13), v)
 			fn.I("VMOVDQU", e, SP.At(exps+32*v))
 			fn.I("VPSUBD", s, e, s)
 			m.load(90, Y(13))
@@ -283,14 +298,10 @@ func mma2RZ23(f *File, constants map[int]Sym) {
 			}
 			fn.I("MOVQ", fn.FP("n"), m.k)
 			fn.I("SHRQ", 1, m.k)
-			m.products(half)
+			m.products()
 			for v, sum := range mma2Sums {
 				fn.I("VMOVDQU", sum, SP.At(place+32*v))
 			}
-		}
-		if half == 0 {
-			fn.I("MOVQ", fn.FP("n"), m.k)
-			m.again()
 		}
 		fn.I("MOVQ", fn.FP("one"), m.t)
 		fn.I("ADDQ", 1023-127, m.t)
@@ -300,16 +311,18 @@ func mma2RZ23(f *File, constants map[int]Sym) {
 			fn.I("VPMOVSXDQ", SP.At(exps+at), Y(9))
 			fn.I("VPSUBQ", Y(9), Y(12), Y(9))
 			fn.I("VPSLLQ", 52, Y(9), Y(9)) // 2^(F-E)
-			fn.I("VCVTPS2PD", m.c.At(mma2Bytes*half+at), Y(10))
+			fn.I("VCVTPS2PD", m.c.At(at), Y(10))
 			fn.I("VMULPD", Y(9), Y(10), Y(10))
 			fn.I("VROUNDPD", 3, Y(10), Y(10)) // toward zero
 			for _, place := range []int{first, second} {
 				fn.I("VCVTDQ2PD", SP.At(place+at), Y(11))
 				fn.I("VADDPD", Y(11), Y(10), Y(10))
 			}
-			m.store(Y(10), Y(9), Y(13), Y(14), m.c.At(mma2Bytes*half+at))
+			m.store(Y(10), Y(9), Y(13), Y(14), m.c.At(at))
 		}
-	}
+		fn.I("ADDQ", mma2Bytes, sb)
+	})
+	fn.I("SUBQ", 2*mma2Bytes, sb)
 	fn.I("ADDQ", 4, sa)
 	m.next(row)
 }
