@@ -3,6 +3,7 @@
 package chat
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -24,12 +25,27 @@ type Options struct {
 // Render writes a conversation. The text holds special tokens, and usually the one that begins a
 // text: it is encoded without another.
 //
-// A template is a program of whoever made the model. One whose macros call each other without
-// end, or that counts further than a conversation needs, is an error.
+// A template is a program of whoever made the model. One whose macros call each other without end,
+// that counts further than a conversation needs, or whose text is too long, is an error; one that
+// takes too much time or memory is ErrRunaway. Memory is that of the whole process: do nothing else
+// meanwhile that takes much.
 func Render(template string, messages []Message, o Options) (string, error) {
-	compiled, err := jinja.Compile(explicitText(template))
+	text, err := render(template, messages, o)
+	if err == nil && len(text) > maxText {
+		err = fmt.Errorf("the conversation is a text of %d bytes, want at most %d", len(text), maxText)
+	}
+	if errors.Is(err, ErrRunaway) {
+		return "", fmt.Errorf("chat template: %w", err)
+	}
 	if err != nil {
 		return "", fmt.Errorf("chat template: %w", oneLine(err))
+	}
+	return text, nil
+}
+
+func render(template string, messages []Message, o Options) (string, error) {
+	if err := checkSize(template); err != nil {
+		return "", err
 	}
 	list := make([]jinja.Value, len(messages))
 	for i, m := range messages {
@@ -38,7 +54,7 @@ func Render(template string, messages []Message, o Options) (string, error) {
 		list[i].AsDict().Set("content", jinja.NewString(m.Content))
 	}
 	var depth callDepth
-	text, err := compiled.RenderValues(map[string]jinja.Value{
+	values := map[string]jinja.Value{
 		"messages":              jinja.NewList(list),
 		"add_generation_prompt": jinja.NewBool(o.AddGenerationPrompt),
 		"bos_token":             jinja.NewString(o.BOS),
@@ -48,11 +64,14 @@ func Render(template string, messages []Message, o Options) (string, error) {
 		"range":                 jinja.NewCallable("range", newCounter()),
 		enterMacro:              jinja.NewCallable(enterMacro, depth.enter),
 		leaveMacro:              jinja.NewCallable(leaveMacro, depth.leave),
-	})
-	if err != nil {
-		return "", fmt.Errorf("chat template: %w", oneLine(err))
 	}
-	return text, nil
+	return watch(func() (string, error) {
+		compiled, err := jinja.Compile(explicitText(template))
+		if err != nil {
+			return "", err
+		}
+		return compiled.RenderValues(values)
+	})
 }
 
 // oneLine keeps an error of the library, which may quote the template, to one line.

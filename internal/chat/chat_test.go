@@ -1,6 +1,7 @@
 package chat
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -66,8 +67,12 @@ func TestErrors(t *testing.T) {
 		"{% for i in range(1000) %}{% for j in range(1000) %}x{% endfor %}{% endfor %}":                                        "counts more than 100000",
 		"{% for i in range(9223372036854775807) %}{% endfor %}":                                                                "counts more than 100000",
 		"{% for i in range(1, 2, 0) %}{% endfor %}":                                                                            "the step is 0",
-		"{{ messages | nosuchfilter }}":                                                                                        "nosuchfilter",
-		"{% for x in range('a') %}{% endfor %}" + strings.Repeat("x", 1000):                                                    "is not an integer",
+		"{{ 'a' * -1 }}":             "negative Repeat count", // a panic of the library
+		strings.Repeat("x", 1<<20+1): "it has 1048577 bytes",
+		"{{ " + strings.Repeat("(", 100_000) + "1" + strings.Repeat(")", 100_000) + " }}": "more than 200 brackets",
+		"{% set x = 'y' * 100000000 %}{{ x }}":                                            "a text of 100000000 bytes",
+		"{{ messages | nosuchfilter }}":                                                   "nosuchfilter",
+		"{% for x in range('a') %}{% endfor %}" + strings.Repeat("x", 1000):               "is not an integer",
 	} {
 		start := time.Now()
 		text, err := Render(template, []Message{{"user", "x"}}, Options{})
@@ -77,5 +82,22 @@ func TestErrors(t *testing.T) {
 		if took := time.Since(start); took > 5*time.Second {
 			t.Errorf("%s: took %v", template, took)
 		}
+	}
+}
+
+// TestRunaway checks that templates that loop for long, or double a text, end with an error. They go
+// on after that, so this is the last test.
+func TestRunaway(t *testing.T) {
+	if !testing.Short() {
+		const long = "{% set s = 'x' * 1000 %}{% for a in s %}{% for b in s %}{% for c in s %}{% endfor %}{% endfor %}{% endfor %}"
+		start := time.Now()
+		text, err := Render(long, nil, Options{})
+		if took := time.Since(start); !errors.Is(err, ErrRunaway) || took < maxTime || took > 6*maxTime {
+			t.Errorf("nested loops: got %.50q, %v after %v", text, err, took)
+		}
+	}
+	const doubling = "{% set ns = namespace(x='0123456789abcdef' * 65536) %}{% for i in range(10) %}{% set ns.x = ns.x ~ ns.x %}{% endfor %}{{ ns.x[0] }}"
+	if text, err := Render(doubling, nil, Options{}); !errors.Is(err, ErrRunaway) || strings.Contains(err.Error(), "\n") {
+		t.Errorf("doubling: got %.50q, %v", text, err)
 	}
 }

@@ -79,7 +79,7 @@ func (c *Console) readLine(ctx context.Context, lines <-chan string, interrupts 
 	}
 }
 
-// reply prints an answer, which an interrupt stops. Errors other than those of output are printed,
+// reply prints an answer, which an interrupt stops. Errors that concern only this answer are printed,
 // and text is empty.
 func (c *Console) reply(ctx context.Context, messages []chat.Message, interrupts <-chan os.Signal) (text string, err error) {
 	answering, stop := context.WithCancel(ctx)
@@ -100,7 +100,7 @@ func (c *Console) reply(ctx context.Context, messages []chat.Message, interrupts
 		return text, ctx.Err()
 	case errors.As(err, &long) && len(messages) > 1:
 		fmt.Fprintf(c.Log, "The conversation has %d tokens, but the context has %d positions: enter /clear to begin another.\n", long.Tokens, long.Positions)
-	case errors.Is(err, errOutput):
+	case errors.Is(err, errOutput), errors.Is(err, chat.ErrRunaway):
 		return "", err
 	default:
 		fmt.Fprintln(c.Log, cli.OneLine(err))

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/microscale-go/microscale/internal/chat"
 	"github.com/microscale-go/microscale/internal/generation"
 )
 
@@ -138,7 +139,10 @@ func (s *Server) complete(w http.ResponseWriter, r *http.Request, e endpoint) {
 		return
 	}
 	defer s.pool.leave()
-	g, err := s.generation(&q, e)
+	g, err := s.generation(r.Context(), &q, e)
+	if errors.Is(err, chat.ErrRunaway) {
+		s.abort(err)
+	}
 	if err != nil {
 		writeError(w, asAPI(err))
 		return
@@ -162,11 +166,16 @@ func (s *Server) complete(w http.ResponseWriter, r *http.Request, e endpoint) {
 	}
 }
 
-// generation returns the request to the model. Errors are those of the client.
-func (s *Server) generation(q *request, e endpoint) (g generation.Request, err error) {
+// generation returns the request to the model. It takes a turn, because package chat measures the
+// memory that a template needs.
+func (s *Server) generation(ctx context.Context, q *request, e endpoint) (g generation.Request, err error) {
 	if g, err = q.generation(s.config, random()); err != nil {
 		return g, err
 	}
+	if err := s.begin(ctx); err != nil {
+		return g, err
+	}
+	defer s.end()
 	if g.Prompt, err = e.prompt(q, &s.model.Text); err != nil {
 		return g, err
 	}
@@ -178,14 +187,24 @@ func (s *Server) generation(q *request, e endpoint) (g generation.Request, err e
 
 // step computes one pass of an answer when it is its turn.
 func (s *Server) step(ctx context.Context, a *generation.Answer) (string, error) {
-	select {
-	case s.turn <- struct{}{}:
-	case <-ctx.Done():
-		return "", ctx.Err()
+	if err := s.begin(ctx); err != nil {
+		return "", err
 	}
-	defer func() { <-s.turn }()
+	defer s.end()
 	return a.Step(ctx)
 }
+
+// begin waits for a turn, which end ends.
+func (s *Server) begin(ctx context.Context) error {
+	select {
+	case s.turn <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (s *Server) end() { <-s.turn }
 
 // answer writes a whole answer.
 func (s *Server) answer(w http.ResponseWriter, r *http.Request, e endpoint, form envelope, a *generation.Answer) {

@@ -175,7 +175,7 @@ func (q *request) conversation(t *generation.Text) ([]int32, error) {
 		list[i] = chat.Message{Role: m.Role, Content: string(m.Content)}
 	}
 	prompt, err := t.Conversation(list)
-	if err != nil && !errors.Is(err, generation.ErrNoTemplate) { // a template may reject an order of roles
+	if err != nil && !errors.Is(err, generation.ErrNoTemplate) && !errors.Is(err, chat.ErrRunaway) { // a template may reject an order of roles
 		err = badRequest("messages", "%v", err)
 	}
 	return prompt, err

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -14,6 +15,7 @@ import (
 	"time"
 
 	"github.com/microscale-go/microscale/decoder"
+	"github.com/microscale-go/microscale/internal/chat"
 	"github.com/microscale-go/microscale/internal/generation"
 	"github.com/microscale-go/microscale/internal/sampling"
 	"github.com/microscale-go/microscale/tokenizer"
@@ -349,5 +351,20 @@ func TestStop(t *testing.T) {
 		if _, err := http.Get(s.url + "/health"); err == nil {
 			t.Error("a stopped server answers")
 		}
+	}
+}
+
+// TestRunaway checks that a template that takes all memory ends the server with its error.
+func TestRunaway(t *testing.T) {
+	s := start(t, Config{Parallel: 1})
+	s.model.Text.Template = "{% set ns = namespace(x='0123456789abcdef' * 65536) %}{% for i in range(10) %}{% set ns.x = ns.x ~ ns.x %}{% endfor %}{{ ns.x[0] }}"
+	r, err := http.Post(s.url+"/v1/chat/completions", "application/json", strings.NewReader(`{"messages": [{"role": "user", "content": "x"}]}`))
+	if err == nil {
+		if r.Body.Close(); r.StatusCode != http.StatusInternalServerError {
+			t.Errorf("status %d", r.StatusCode)
+		}
+	}
+	if err := s.stop(); !errors.Is(err, chat.ErrRunaway) {
+		t.Errorf("the server ended with %v", err)
 	}
 }

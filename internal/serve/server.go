@@ -38,6 +38,7 @@ type Server struct {
 	config  Config
 	pool    *pool
 	turn    chan struct{} // holds an element while a forward pass runs
+	failed  chan error    // an error that ends the server
 	created int64
 	grace   time.Duration
 }
@@ -53,7 +54,7 @@ func New(m *generation.Model, c Config) (*Server, error) {
 		}
 		contexts = append(contexts, one)
 	}
-	return &Server{model: m, config: c, pool: newPool(contexts, c.Queue), turn: make(chan struct{}, 1), created: time.Now().Unix(), grace: graceTime}, nil
+	return &Server{model: m, config: c, pool: newPool(contexts, c.Queue), turn: make(chan struct{}, 1), failed: make(chan error, 1), created: time.Now().Unix(), grace: graceTime}, nil
 }
 
 // Handler returns the endpoints.
@@ -82,8 +83,17 @@ func (s *Server) describe() modelObject {
 	return modelObject{ID: s.model.Name, Object: "model", Created: s.created, OwnedBy: "microscale"}
 }
 
+// abort ends the server with an error.
+func (s *Server) abort(err error) {
+	select {
+	case s.failed <- err:
+	default: // it ends with an earlier one
+	}
+}
+
 // Serve answers requests on a listener until ctx ends. Then it accepts no more, gives the running
-// ones ten seconds, and ends the rest.
+// ones ten seconds, and ends the rest. A chat template that does not end ends the server at once,
+// with an error.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	answering, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
@@ -91,22 +101,23 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		Handler: s.Handler(), ReadHeaderTimeout: readTime, IdleTimeout: idleTime, MaxHeaderBytes: 64 << 10,
 		BaseContext: func(net.Listener) context.Context { return answering },
 	}
-	stopped := make(chan error, 1)
-	stop := context.AfterFunc(ctx, func() {
-		grace, end := context.WithTimeout(answering, s.grace)
-		defer end()
-		err := h.Shutdown(grace)
-		cancel()
-		if errors.Is(err, context.DeadlineExceeded) {
-			err = h.Shutdown(context.WithoutCancel(grace)) // the canceled answers end with their current pass
-		}
-		stopped <- err
-	})
-	if err := h.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-		stop()
+	served := make(chan error, 1)
+	go func() { served <- h.Serve(l) }()
+	select {
+	case err := <-served:
 		return err
+	case err := <-s.failed:
+		return errors.Join(err, h.Close())
+	case <-ctx.Done():
 	}
-	return <-stopped
+	grace, end := context.WithTimeout(answering, s.grace)
+	defer end()
+	err := h.Shutdown(grace)
+	cancel()
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = h.Shutdown(context.WithoutCancel(grace)) // the canceled answers end with their current pass
+	}
+	return err
 }
 
 // An apiError is an error as OpenAI's API reports it.
