@@ -177,7 +177,7 @@ var damages = []struct {
 	{"metadata of a negative shape", "mxfp6-e3m2", plain, described(`{"format":"mxfp6-e3m2","shape":[-40,128],"dtype":"BF16"}`), "no tensor has the shape [-40 128]"},
 	{"metadata of two negative dimensions", "mxfp6-e3m2", plain, described(`{"format":"mxfp6-e3m2","shape":[-2,-20,128],"dtype":"BF16"}`), "no tensor has the shape [-2 -20 128]"},
 	{"metadata of an unknown format", "mxfp6-e3m2", plain, described(`{"format":"mxfp7","shape":[40,128],"dtype":"BF16"}`), `unknown block format "mxfp7"`},
-	{"metadata that is no JSON", "mxfp6-e3m2", plain, described(`mxfp6`), "is not what this convention writes"},
+	{"metadata that is no JSON", "mxfp6-e3m2", plain, described(`mxfp6`), "is not valid in convention plain"},
 	{"tensor added", "mxfp8", ct, func(d *directory) { d.set("l.0.c.bias", safetensors.F32, []int64{1}, make([]byte, 4)) }, "l.0.c.bias: the source has no such tensor"},
 	{"scales added", "mxfp8", ct, func(d *directory) { d.set("lm_head.weight_scale", safetensors.U8, []int64{8, 4}, make([]byte, 32)) }, "lm_head.weight: it is BF16 [8 128], and a mxfp8 weight"},
 	{"shape of a copy", "mxfp8", ct, edit("norm.weight", func(e *entry) { e.Shape = []int64{2, 64} }), "norm.weight: its shape is [2 64], the source's [128]"},

@@ -147,7 +147,7 @@ func TestRejectedTokenizers(t *testing.T) {
 	}
 	for want, files := range map[string]map[string]string{
 		"tokenizer.json: parse it":               {"tokenizer.json": "{"},
-		"tokenizer_config.json is not read":      {"tokenizer_config.json": "["},
+		"parse tokenizer_config.json":            {"tokenizer_config.json": "["},
 		"its tokenizer is not in tokenizer.json": {"tokenizer.model": "x"},
 		`of type "Unigram" is not written`:       edited(func(doc map[string]any) { model(doc)["type"] = "Unigram" }),
 		"marks the ends of words":                edited(func(doc map[string]any) { model(doc)["end_of_word_suffix"] = "</w>" }),
