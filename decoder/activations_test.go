@@ -135,7 +135,7 @@ func TestStaticByHand(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		layer := &frozen{name: "l", parts: []frozenPart{{w, &activation{format: f, scale: scale}}}}
+		layer := &frozen{name: "l", parts: []frozenPart{{weight: w, input: &activation{format: f, scale: scale}}}}
 		y, err := layer.forward(scope(t, "f32"), x)
 		if err != nil {
 			t.Fatal(err)

@@ -35,7 +35,7 @@ func (r *reader) freeze(p *projection) error {
 		if n := len(f.parts); n > 0 && reflect.DeepEqual(f.parts[n-1].input, input) {
 			input = f.parts[n-1].input // shared, so that the input is quantized once
 		}
-		f.parts = append(f.parts, frozenPart{t, input})
+		f.parts = append(f.parts, frozenPart{weight: t, input: input})
 		if p.bias {
 			if f.bias, err = r.appendBias(f.bias, q); err != nil {
 				return err

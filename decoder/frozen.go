@@ -20,21 +20,55 @@ type frozen struct {
 
 // quantized reports whether a weight is in a block format.
 func (f *frozen) quantized() bool {
-	return slices.ContainsFunc(f.parts, func(p frozenPart) bool { return p.weight.Format.Scaled() })
+	return slices.ContainsFunc(f.parts, func(p frozenPart) bool { return p.interleaved != nil || p.weight.Format.Scaled() })
 }
 
 // A frozenPart is the weight of one module of the checkpoint and the quantization of its input. A nil
 // input casts to the recipe's Activations.
 type frozenPart struct {
-	weight *quant.Tensor
-	input  *activation
+	weight      *quant.Tensor // nil: interleaved
+	input       *activation
+	interleaved *gemm.Interleaved
+}
+
+// tensor returns the weight, in new memory if it is interleaved.
+func (p *frozenPart) tensor() *quant.Tensor {
+	if p.interleaved != nil {
+		return p.interleaved.Tensor()
+	}
+	return p.weight
+}
+
+func (p *frozenPart) rows() int {
+	if p.interleaved != nil {
+		return p.interleaved.Rows()
+	}
+	return p.weight.Rows()
+}
+
+func (p *frozenPart) bytes() int {
+	if p.interleaved != nil {
+		return p.interleaved.Bytes()
+	}
+	return len(p.weight.Codes) + len(p.weight.Scales) + 4*len(p.weight.Scales32)
+}
+
+// multiply sets y to X·Wᵀ.
+func (p *frozenPart) multiply(s *nn.Scope, y tensor.Dense, x *quant.Tensor) error {
+	o := gemm.Options{Threads: s.Threads}
+	if p.interleaved != nil {
+		o.Accumulator = s.Recipe.Accumulator(recipe.Fprop, x.Format, p.interleaved.Format())
+		return p.interleaved.Mul(y, x, o)
+	}
+	o.Accumulator = s.Recipe.Accumulator(recipe.Fprop, x.Format, p.weight.Format)
+	return gemm.Mul(y, x, p.weight, o)
 }
 
 // forward returns X·Wᵀ. Consecutive parts with the same activation share one quantized input.
 func (f *frozen) forward(s *nn.Scope, x tensor.Dense) (tensor.Dense, error) {
 	rows := 0
 	for _, p := range f.parts {
-		rows += p.weight.Rows()
+		rows += p.rows()
 	}
 	y := tensor.New(x.Rows, rows)
 	rows = 0
@@ -47,12 +81,12 @@ func (f *frozen) forward(s *nn.Scope, x tensor.Dense) (tensor.Dense, error) {
 			}
 			input.observe(s, f.name, x)
 		}
-		part := y.View(0, x.Rows, rows, rows+p.weight.Rows())
-		if err := gemm.Mul(part, input.codes, p.weight, gemm.Options{Threads: s.Threads, Accumulator: s.Recipe.Accumulator(recipe.Fprop, input.codes.Format, p.weight.Format)}); err != nil {
+		part := y.View(0, x.Rows, rows, rows+p.rows())
+		if err := p.multiply(s, part, input.codes); err != nil {
 			return tensor.Dense{}, fmt.Errorf("%s: %w", f.name, err)
 		}
 		input.scale(part)
-		rows += p.weight.Rows()
+		rows += part.Cols
 	}
 	f.addBias(s, y)
 	s.Round(y)

@@ -12,6 +12,7 @@ import (
 	"github.com/microscale-go/microscale/hf"
 	"github.com/microscale-go/microscale/internal/checkpoint"
 	"github.com/microscale-go/microscale/nn"
+	"github.com/microscale-go/microscale/quant"
 )
 
 // LoadOptions configures Load and Read.
@@ -21,6 +22,12 @@ type LoadOptions struct {
 	// Inference keeps all weights of linear layers as they are stored, without FP32 copies. The model
 	// cannot be trained, and recipes do not quantize its weights.
 	Inference bool
+
+	// Inputs is the format of the inputs of quantized linear layers: bf16, or mxint8 for products
+	// of integers. The weights are reordered for products with few tokens. The zero format takes
+	// inputs in the recipe's Activations and keeps the order of the weights. Where Activations
+	// quantizes an input, it prevails.
+	Inputs quant.Format
 
 	// Activations quantizes the inputs of quantized linear layers as the clients of the checkpoint
 	// do: with the stored scale if there is one and the scheme uses it, otherwise each token with
@@ -188,6 +195,11 @@ func (r *reader) read(ctx context.Context, m *Model) error {
 		}
 		if err := r.freeze(p); err != nil {
 			return err
+		}
+		if r.options.Inputs.Element != nil {
+			if err := p.optimize(r.options.Inputs, 0); err != nil {
+				return err
+			}
 		}
 	}
 	if err := r.readCache(m); err != nil {

@@ -130,7 +130,7 @@ func (m *Model) ActivationScales() (stored, perToken, caches int) {
 		}
 		for _, part := range p.frozen.parts {
 			switch {
-			case part.input == nil:
+			case part.input == nil, !part.input.format.Scaled():
 			case part.input.scale != 0:
 				stored++
 			default:

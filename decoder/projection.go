@@ -95,8 +95,7 @@ func (p *projection) bytes() int {
 	}
 	n := 0
 	for _, part := range p.frozen.parts {
-		t := part.weight
-		n += len(t.Codes) + len(t.Scales) + 4*len(t.Scales32)
+		n += part.bytes()
 	}
 	return n
 }
@@ -212,7 +211,7 @@ func (p *projection) values() (w tensor.Dense, bias []float32) {
 	}
 	w, rows = tensor.New(rows, p.in), 0
 	for _, part := range p.frozen.parts {
-		d := part.weight.Dequantize(1)
+		d := part.tensor().Dequantize(1)
 		for i := range d.Rows {
 			copy(w.Row(rows+i), d.Row(i))
 		}
@@ -241,7 +240,7 @@ func (p *projection) quantize(s *nn.Scope, q quant.Quantizer, input *activation)
 			name, _ := part.weight(p.in)
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
-		f.parts = append(f.parts, frozenPart{t, input})
+		f.parts = append(f.parts, frozenPart{weight: t, input: input})
 		rows += part.out
 	}
 	return f, nil

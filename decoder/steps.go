@@ -113,11 +113,11 @@ func (p *projection) rows(s *nn.Scope, from, to int) (*projection, error) {
 	if p.linear == nil {
 		f := &frozen{name: p.frozen.name}
 		for _, part := range p.frozen.parts {
-			weight, err := part.weight.SliceRows(from, to)
+			weight, err := part.tensor().SliceRows(from, to)
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", f.name, err)
 			}
-			f.parts = append(f.parts, frozenPart{weight, part.input})
+			f.parts = append(f.parts, frozenPart{weight: weight, input: part.input})
 		}
 		if p.frozen.bias != nil {
 			f.bias = p.frozen.bias[from:to]

@@ -69,8 +69,15 @@ func Interleave(b *quant.Tensor, o Options) (*Interleaved, error) {
 // interleaveGroup sets dst to the rows of src, of the given bytes, interleaved by width.
 func interleaveGroup(dst, src []byte, row, width int) {
 	for i := 0; i < row; i += width {
-		for r := range interleavedRows {
-			copy(dst[i*interleavedRows+r*width:][:width], src[r*row+i:])
+		out := dst[i*interleavedRows:][:interleavedRows*width]
+		if width == interleavedBytes {
+			for r := range interleavedRows {
+				*(*[interleavedBytes]byte)(out[r*interleavedBytes:]) = *(*[interleavedBytes]byte)(src[r*row+i:])
+			}
+			continue
+		}
+		for r := range out {
+			out[r] = src[r*row+i]
 		}
 	}
 }

@@ -97,7 +97,11 @@ func (p *plan) run(c tensor.Dense, rows, cols extent, packed *Packed, o Options)
 		}
 		runtime.Gosched()
 	}
+	clean := p.kernel.vector != nil && !j.vector.sawNaN.Load()
 	j.leave()
+	if clean {
+		return nil
+	}
 	return p.nanScale(c, rows, cols)
 }
 
@@ -114,6 +118,7 @@ func (j *job) reserve() {
 	}
 	j.begin()
 	if k.vector != nil {
+		j.vector.sawNaN.Store(false)
 		j.prepare()
 		return
 	}

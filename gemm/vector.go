@@ -2,6 +2,7 @@ package gemm
 
 import (
 	"math"
+	"sync/atomic"
 	"unsafe"
 
 	"github.com/microscale-go/microscale/format"
@@ -161,8 +162,9 @@ func (s *side) perRow() bool {
 
 // A vectorJob is the state that the threads of a vector product share.
 type vectorJob struct {
-	x       []uint32 // decoded rows of A, for all passes
-	xStride int      // in words
+	sawNaN  atomic.Bool // an element of C may be NaN
+	x       []uint32    // decoded rows of A, for all passes
+	xStride int         // in words
 	passes  []vectorPass
 }
 
@@ -491,20 +493,33 @@ func (w *worker) finishVector(l0, l1 int) {
 		if p.a.perRow() {
 			sa = float32(sa * math.Float32frombits(p.a.scaleWord(b, 0)))
 		}
+		sums, c := w.edge[b*vectorRows:][:l1-l0], row[l0-j.cols.from:][:l1-l0]
+		if j.bias == nil && !j.accumulate && !p.b.perRow() {
+			isNaN := false
+			for i, sum := range sums {
+				v := float32(sa * sum)
+				c[i] = v
+				isNaN = isNaN || v != v
+			}
+			if isNaN {
+				j.vector.sawNaN.Store(true)
+			}
+			continue
+		}
+		j.vector.sawNaN.Store(true) // or perhaps not
 		for l := l0; l < l1; l++ {
 			s := sa
 			if p.b.perRow() {
 				s = float32(s * math.Float32frombits(p.b.scaleWord(l, 0)))
 			}
-			v := float32(s * w.edge[b*vectorRows+l-l0])
-			c := &row[l-j.cols.from]
+			v := float32(s * sums[l-l0])
 			if j.bias != nil {
 				v += j.bias[l]
 			}
 			if j.accumulate {
-				v += *c
+				v += c[l-l0]
 			}
-			*c = v
+			c[l-l0] = v
 		}
 	}
 }

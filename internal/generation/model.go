@@ -7,6 +7,7 @@ import (
 	"github.com/microscale-go/microscale/decoder"
 	"github.com/microscale-go/microscale/internal/input"
 	"github.com/microscale-go/microscale/internal/memory"
+	"github.com/microscale-go/microscale/quant"
 )
 
 // A Model is a decoder with its text. Its contexts share buffers: use them from one goroutine at a
@@ -26,14 +27,15 @@ func New(name string, d *decoder.Model, t Text) (*Model, error) {
 }
 
 // Load opens the model that an argument names, as input.Open does, for inference. threads is the
-// number of goroutines; 0 means one for each processor.
+// number of goroutines; 0 means one for each processor. Quantized linear layers take their inputs in
+// BF16.
 func Load(ctx context.Context, arg string, threads int) (*Model, error) {
 	source, err := input.Open(ctx, arg)
 	if err != nil {
 		return nil, err
 	}
 	defer source.Close()
-	d, err := decoder.Read(ctx, source, decoder.LoadOptions{Inference: true})
+	d, err := decoder.Read(ctx, source, decoder.LoadOptions{Inference: true, Inputs: quant.BF16})
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,72 @@
+package decoder
+
+import (
+	"math"
+	"testing"
+
+	"github.com/microscale-go/microscale/internal/checkpoint"
+	"github.com/microscale-go/microscale/internal/cpu"
+	"github.com/microscale-go/microscale/quant"
+	"github.com/microscale-go/microscale/safetensors"
+)
+
+// TestInputs checks models whose linear layers take inputs in BF16 or as 8-bit integers: one matrix
+// for each layer, in the order of the kernels, the same logits for tokens together and one by one,
+// and a smaller error than that of the weights.
+func TestInputs(t *testing.T) {
+	m, tokens := trained(t, small), []int32{'t', 'h', 'e', ' ', 'q', 'u', 'i', 'c', 'k', ' ', 'b', 'r', 'o', 'w', 'n'}
+	dir := t.TempDir()
+	if err := m.Save(dir, safetensors.BF16); err != nil {
+		t.Fatal(err)
+	}
+	original := appendTokens(t, newSession(t, m, 0), tokens...)
+	for _, f := range []quant.Format{quant.MXFP4, quant.NVFP4, quant.MXFP8} {
+		low := quantized(t, dir, f.Name, quant.Quantizer{Format: f}, checkpoint.Plain())
+		exact, err := Load(t.Context(), low, LoadOptions{Inference: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := appendTokens(t, newSession(t, exact, 0), tokens...)
+		for _, inputs := range []quant.Format{quant.BF16, quant.MXINT8} {
+			t.Run(f.Name+"/"+inputs.Name, func(t *testing.T) {
+				fast, err := Load(t.Context(), low, LoadOptions{Inference: true, Inputs: inputs})
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, p := range fast.layers[1].projections() {
+					if n := len(p.frozen.parts); n != 1 {
+						t.Errorf("%s: got %d matrices, want 1", p.name, n)
+					}
+					if inside := p.frozen.parts[0].interleaved != nil; inside != (f.Element.Bits() == 4 && cpu.Best() >= cpu.AVX512) {
+						t.Errorf("%s: interleaved: %v", p.name, inside)
+					}
+				}
+				got := appendTokens(t, newSession(t, fast, 0), tokens...)
+				one := newSession(t, fast, 0)
+				var last []float32
+				for _, token := range tokens {
+					last = appendTokens(t, one, token)
+				}
+				if !near(last, got) {
+					t.Error("the logits of tokens one by one differ from those of all together")
+				}
+				if from, limit := distance(got, want), distance(want, original); !(from > 0 && from < limit) {
+					t.Errorf("got distance %g from inputs in F32, want less than that of the weights, %g", from, limit)
+				}
+				stored, dynamic, _ := fast.ActivationScales()
+				if quantizes := inputs.Scaled(); stored != 0 || (dynamic > 0) != quantizes {
+					t.Errorf("got %d stored and %d dynamic scales of inputs in %s", stored, dynamic, inputs)
+				}
+			})
+		}
+	}
+}
+
+// distance returns the Euclidean distance.
+func distance(a, b []float32) float64 {
+	sum := 0.0
+	for i := range a {
+		sum += math.Pow(float64(a[i]-b[i]), 2)
+	}
+	return math.Sqrt(sum)
+}
