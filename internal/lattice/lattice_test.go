@@ -75,7 +75,7 @@ internal/bench: internal/report convert internal/checkpoint hf safetensors nn re
 internal/cli: internal/sampling internal/clients internal/checkpoint/llamacpp convert verify train recipe mma profile internal/checkpoint quant format
 internal/ranks: internal/cli train comm comm/mpi
 internal/input: internal/memory internal/cli convert internal/checkpoint/llamacpp internal/sample hf hf/hub internal/gguf tokenizer internal/bounded
-internal/generation: internal/input hf internal/checkpoint/llamacpp internal/configjson internal/bounded internal/memory internal/chat internal/sampling decoder internal/gguf tokenizer
+internal/generation: internal/input hf internal/checkpoint/llamacpp internal/configjson internal/bounded internal/memory internal/chat internal/sampling decoder internal/gguf tokenizer quant
 internal/serve: internal/generation internal/chat internal/sampling
 internal/console: internal/generation internal/input internal/cli internal/chat internal/sampling
 internal/blocksize: internal/cli internal/chart measure quant tensor format
