@@ -431,7 +431,7 @@ func TestProfiles(t *testing.T) {
 					o := QuantizeOptions{Quantizer: q, Convention: c.Name, Calibration: needed(c, f)}
 					if _, _, err := c.Quantizer(q); err != nil {
 						if _, again := PlanQuantize(t.Context(), src.Source, o); c.Name != "mlx" || p.Name == "ggml" || again == nil || again.Error() != err.Error() {
-							t.Errorf("refused with %v, planned with %v", err, again)
+							t.Errorf("rejected with %v, planned with %v", err, again)
 						}
 						return
 					}

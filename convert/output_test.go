@@ -132,7 +132,7 @@ func TestDestination(t *testing.T) {
 			admitted := plan.Admit(at(tc.dst), tc.force)
 			_, err := plan.Run(context.Background(), at(tc.dst), RunOptions{Force: tc.force})
 			if below := tc.name == "below a file"; !below && err != nil && (admitted == nil || admitted.Error() != err.Error()) {
-				t.Errorf("admitted with %v, and refused with %v", admitted, err)
+				t.Errorf("Admit: %v, Run: %v", admitted, err)
 			}
 			if err == nil || !strings.Contains(err.Error(), tc.want) || strings.Contains(err.Error(), "\n") {
 				t.Errorf("error %v, want %q", err, tc.want)

@@ -9,9 +9,9 @@ import (
 // names both if they do not.
 func TestShardVariables(t *testing.T) {
 	for _, tc := range []struct {
-		values  [3]string // of indexVariables
-		worker  string
-		refused []string
+		values   [3]string // of indexVariables
+		worker   string
+		rejected []string
 	}{
 		{[3]string{"", "1", ""}, "1/4", nil},
 		{[3]string{"2", "", "2"}, "2/4", nil},
@@ -24,10 +24,10 @@ func TestShardVariables(t *testing.T) {
 		}
 		var s ShardFlag
 		err := s.Set("auto/4")
-		if (err != nil) != (tc.refused != nil) || s.String() != tc.worker {
+		if (err != nil) != (tc.rejected != nil) || s.String() != tc.worker {
 			t.Errorf("%q: %q, error %v", tc.values, s.String(), err)
 		}
-		for _, want := range tc.refused {
+		for _, want := range tc.rejected {
 			if err != nil && !strings.Contains(err.Error(), want) {
 				t.Errorf("%q: error %v, want %q", tc.values, err, want)
 			}

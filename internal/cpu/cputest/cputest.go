@@ -14,7 +14,7 @@ import (
 // forced, and logs which tiers ran. It fails where the operating system lists
 // the instructions of a tier but package cpu did not find it, so that a fault
 // in detection does not switch tests off in silence; but for AMX, which the system
-// may refuse to a process: that is logged. Tests that call it must not run in
+// may deny to a process: that is logged. Tests that call it must not run in
 // parallel with others that use kernels.
 func Run(t *testing.T, body func(t *testing.T, tier cpu.Tier)) {
 	t.Helper()
