@@ -10,20 +10,20 @@ import (
 )
 
 // PlanDequantize plans the decoding of a quantized checkpoint to a floating-point dtype: F32,
-// BF16 or F16. config.json then names this dtype. Scales of activations are dropped. It
+// BF16 or F16. Tensors of a GGUF file that are read as F32 count as quantized. config.json then names this dtype. Scales of activations are dropped. It
 // returns an error if the checkpoint is not quantized or its structure is damaged, or if ctx ends.
 func PlanDequantize(ctx context.Context, source *hf.Checkpoint, dtype safetensors.Dtype) (*Plan, error) {
 	m, err := checkpoint.ReadContext(ctx, source)
 	if err != nil {
 		return nil, err
 	}
-	if err := sound(m); err != nil {
+	if err := decodable(m); err != nil {
 		return nil, err
 	}
 	p := newPlan(m, nil, quant.Quantizer{})
 	for _, w := range m.Weights {
 		d := decision{Weight: w}
-		if w.Quantized() {
+		if w.Quantized() || w.Decoded() {
 			d.action = decoded
 			d.stored = []checkpoint.Stored{{Spec: w.DenseSpec(dtype)}}
 		} else if isCacheScale(w) {

@@ -39,6 +39,9 @@ func rejectQuantized(m *checkpoint.Model) error {
 	if m.Convention != nil {
 		return because(ErrQuantized, fmt.Errorf("%s: already quantized (%s, %s): start from the original checkpoint", path, m.Convention, quantizedTypes(m)))
 	}
+	if len(m.Decoded) > 0 && len(m.Unread) == 0 {
+		return because(ErrQuantized, fmt.Errorf("%s: already quantized (gguf, %s): start from the original checkpoint", path, quantizedTypes(m)))
+	}
 	if len(m.Unread) > 0 {
 		return fmt.Errorf("%s: already quantized (gguf, %s), in unsupported types: start from the original checkpoint", path, quantizedTypes(m))
 	}
@@ -57,7 +60,7 @@ func quantizedTypes(m *checkpoint.Model) string {
 			count[w.FormatName()]++
 		}
 	}
-	for _, t := range m.Unread {
+	for _, t := range slices.Concat(m.Unread, m.Decoded) {
 		count[strings.ToLower(t)]++
 	}
 	if len(count) == 0 {

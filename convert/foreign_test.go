@@ -8,9 +8,13 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/microscale-go/microscale/hf"
+	"github.com/microscale-go/microscale/internal/checkpoint"
+	"github.com/microscale-go/microscale/internal/ggml"
 	"github.com/microscale-go/microscale/internal/gguf"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/safetensors"
+	"github.com/microscale-go/microscale/tensor"
 )
 
 // TestForeign: the errors for adapters, and for quantized weights without a configuration, name
@@ -104,8 +108,10 @@ func TestGGUFTypes(t *testing.T) {
 	}{
 		{[]gguf.Type{gguf.Q8_0}, "(gguf, q8_0): start from"},
 		{[]gguf.Type{typeNamed(t, "Q4_1"), typeNamed(t, "Q4_1"), gguf.Q8_0}, "(gguf, q4_1, q8_0): start from"},
-		{[]gguf.Type{typeNamed(t, "Q4_1")}, "(gguf, q4_1), in unsupported types: start from"},
-		{[]gguf.Type{typeNamed(t, "Q6_K"), typeNamed(t, "Q4_K"), typeNamed(t, "Q4_K")}, "(gguf, q4_k, q6_k), in unsupported types"},
+		{[]gguf.Type{typeNamed(t, "Q4_1")}, "(gguf, q4_1): start from"},
+		{[]gguf.Type{typeNamed(t, "Q6_K"), typeNamed(t, "Q4_K"), typeNamed(t, "Q4_K")}, "(gguf, q4_k, q6_k): start from"},
+		{[]gguf.Type{typeNamed(t, "IQ2_XS")}, "(gguf, iq2_xs), in unsupported types: start from"},
+		{[]gguf.Type{typeNamed(t, "IQ3_S"), typeNamed(t, "Q4_K"), typeNamed(t, "Q4_K")}, "(gguf, q4_k, iq3_s), in unsupported types"},
 	} {
 		var specs []gguf.Spec
 		for i, ggml := range tc.types {
@@ -129,6 +135,75 @@ func TestGGUFTypes(t *testing.T) {
 		if _, err := PlanQuantize(t.Context(), c, QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP4}}); err == nil || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%v: error %v, want %q", tc.types, err, tc.want)
 		}
+	}
+}
+
+// TestGGUFDecoded: types of llama.cpp that are decoded as they are read become values of dequantize, and
+// with Requantize those that quantize starts from.
+func TestGGUFDecoded(t *testing.T) {
+	l, err := gguf.NewLayout([]gguf.Spec{{Name: "blk.0.ffn_up.weight", Type: typeNamed(t, "Q4_K"), Shape: []int64{4, 256}}}, []gguf.Pair{{Key: "general.architecture", Value: "llama"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := make([]byte, l.FileSize())
+	for i := range file {
+		file[i] = byte(i * i >> 4)
+	}
+	copy(file, l.HeaderBytes())
+	raw := file[len(file)-4*144:]
+	for i := 0; i < len(raw); i += 144 {
+		copy(raw[i:], []byte{0, 0x3c, 0, 0x34}) // d = 1, dmin = 1/4
+	}
+	q, err := ggml.LookupQuant("Q4_K")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := make([]float32, 4*256)
+	q.Decode(want, raw)
+	path := filepath.Join(t.TempDir(), "m.gguf")
+	if err := os.WriteFile(path, file, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	c, err := Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	const name = "model.layers.0.mlp.up_proj.weight"
+	read := func(plan *Plan, err error) []float32 {
+		t.Helper()
+		dst := filepath.Join(t.TempDir(), "m.safetensors")
+		if err == nil {
+			_, err = plan.Run(t.Context(), dst, RunOptions{})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		result, err := hf.Open(dst)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer result.Close()
+		w, _ := checkpoint.Read(result).Lookup(name)
+		x, err := w.Read(0, 4)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return x.Data
+	}
+	if got := read(PlanDequantize(t.Context(), c, safetensors.F32)); !slices.Equal(got, want) {
+		t.Error("dequantize writes other values than the file has")
+	}
+	again, err := quant.Quantizer{Format: quant.MXFP8}.Rowwise(tensor.Of(4, 256, want), quant.With{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := QuantizeOptions{Quantizer: quant.Quantizer{Format: quant.MXFP8}, Requantize: true}
+	if got := read(PlanQuantize(t.Context(), c, o)); !slices.Equal(got, again.Dequantize(1).Data) {
+		t.Error("quantize starts from other values than the file has")
+	}
+	if _, err := PlanRelabel(t.Context(), c, "compressed-tensors", "", nil); err == nil || !strings.Contains(err.Error(), "not quantized") {
+		t.Errorf("relabel: got %v", err)
 	}
 }
 

@@ -96,8 +96,8 @@ func (o QuantizeOptions) admit(m *checkpoint.Model, c *checkpoint.Convention) er
 	if err := rejectForeign(m); err != nil {
 		return err
 	}
-	if o.Requantize && m.Convention != nil {
-		return sound(m)
+	if o.Requantize && (m.Convention != nil || len(m.Decoded) > 0) {
+		return decodable(m)
 	}
 	if err := rejectQuantized(m); err != nil {
 		return err

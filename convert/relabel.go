@@ -220,6 +220,15 @@ func sound(source *checkpoint.Model) error {
 	return nil
 }
 
+// decodable is sound for conversions that read values: it accepts tensors of a GGUF file that are
+// decoded as they are read.
+func decodable(source *checkpoint.Model) error {
+	if len(source.Decoded) > 0 && len(lasting(source)) == 0 {
+		return nil
+	}
+	return sound(source)
+}
+
 func conventionNames() string {
 	var names []string
 	for _, c := range checkpoint.Conventions() {

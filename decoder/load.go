@@ -11,6 +11,7 @@ import (
 
 	"github.com/microscale-go/microscale/hf"
 	"github.com/microscale-go/microscale/internal/checkpoint"
+	"github.com/microscale-go/microscale/internal/checkpoint/llamacpp"
 	"github.com/microscale-go/microscale/nn"
 	"github.com/microscale-go/microscale/quant"
 )
@@ -36,12 +37,17 @@ type LoadOptions struct {
 	Activations bool
 }
 
-// Load reads a Hugging Face directory of a decoder. Quantized weights, in any supported convention,
-// stay as they are stored; such a model cannot be trained. An architecture, a configuration key or a
-// value that this package does not compute is an error that matches errors.ErrUnsupported. When ctx
-// ends, Load returns its error after the current tensor.
-func Load(ctx context.Context, dir string, o LoadOptions) (*Model, error) {
-	source, err := hf.Open(dir)
+// Load reads a decoder from a Hugging Face directory or a GGUF file. Quantized weights, in any supported
+// convention, stay as they are stored; such a model cannot be trained. Types of llama.cpp other than
+// MXFP4, NVFP4 and Q8_0 are decoded to F32. An architecture, a configuration key or a value that this
+// package does not compute is an error that matches errors.ErrUnsupported. When ctx ends, Load returns
+// its error after the current tensor.
+func Load(ctx context.Context, path string, o LoadOptions) (*Model, error) {
+	open := hf.Open
+	if strings.HasSuffix(path, llamacpp.Suffix) {
+		open = llamacpp.Open
+	}
+	source, err := open(path)
 	if err != nil {
 		return nil, err
 	}
@@ -51,7 +57,7 @@ func Load(ctx context.Context, dir string, o LoadOptions) (*Model, error) {
 
 // Read is Load for an open checkpoint, which it does not close.
 func Read(ctx context.Context, source *hf.Checkpoint, o LoadOptions) (*Model, error) {
-	m, err := read(ctx, source, o)
+	m, err := read(ctx, checkpoint.Read(source), o)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", source.Path, err)
 	}
@@ -60,18 +66,24 @@ func Read(ctx context.Context, source *hf.Checkpoint, o LoadOptions) (*Model, er
 
 // ReadPlan returns the plan of a checkpoint by its configuration. It does not read the weights.
 func ReadPlan(source *hf.Checkpoint) (*Plan, error) {
-	plan, _, err := readPlan(source)
+	plan, _, err := readPlan(checkpoint.Read(source))
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", source.Path, err)
 	}
 	return plan, nil
 }
 
-func readPlan(source *hf.Checkpoint) (*Plan, Config, error) {
-	if source.Config == nil {
-		return nil, Config{}, fmt.Errorf("%s is missing: want the directory of a language model", hf.ConfigName)
+func readPlan(model *checkpoint.Model) (*Plan, Config, error) {
+	configuration := model.Configuration
+	switch {
+	case model.Source.Config != nil:
+		configuration = model.Source.Config
+	case configuration == nil && model.Architecture != "":
+		return nil, Config{}, unsupported{fmt.Errorf("the architecture %q of llama.cpp is not supported", model.Architecture)}
+	case configuration == nil:
+		return nil, Config{}, fmt.Errorf("%s is missing: want the directory of a language model, or a GGUF file", hf.ConfigName)
 	}
-	f, s, err := parseSettings(source.Config)
+	f, s, err := parseSettings(configuration)
 	if err != nil {
 		return nil, Config{}, err
 	}
@@ -79,13 +91,13 @@ func readPlan(source *hf.Checkpoint) (*Plan, Config, error) {
 	return plan, s.Config, err
 }
 
-func read(ctx context.Context, source *hf.Checkpoint, o LoadOptions) (*Model, error) {
+func read(ctx context.Context, source *checkpoint.Model, o LoadOptions) (*Model, error) {
 	plan, config, err := readPlan(source)
 	if err != nil {
 		return nil, err
 	}
-	r := reader{model: checkpoint.Read(source), options: o, family: plan.Family}
-	if p := r.model.Problems; len(p) > 0 {
+	r := reader{model: source, options: o, family: plan.Family}
+	if p := source.Problems; len(p) > 0 {
 		return nil, errors.New(p[0].String())
 	}
 	r.findPrefix()

@@ -24,10 +24,16 @@ type Model struct {
 	Weights    []*Weight   // in the order of the files
 	Ignore     []string    // modules that the configuration lists as not quantized
 	Unread     []string    // unsupported types of tensors in a GGUF file
+	Decoded    []string    // types of tensors that are quantized in a GGUF file and read as F32
 	Problems   []Problem   // violations of the convention; empty for a sound checkpoint
 
 	// Architecture is general.architecture of a GGUF file, "" for other files.
 	Architecture string
+
+	// Configuration is the config.json that follows from the metadata of a GGUF file, or nil.
+	Configuration []byte
+
+	fileBytes int64 // of a GGUF file; 0 for others
 
 	byName     map[string]*Weight
 	configured bool // a quantization_config describes the quantized weights

@@ -3,6 +3,8 @@ package checkpoint
 import (
 	"encoding/json"
 	"fmt"
+
+	"github.com/microscale-go/microscale/hf"
 )
 
 // A GGUFView describes the GGUF file behind a checkpoint that package llamacpp presents as a
@@ -10,7 +12,21 @@ import (
 // an hf.Checkpoint.
 type GGUFView struct {
 	Architecture string       `json:"architecture"` // general.architecture
+	Bytes        int64        `json:"bytes"`        // of the file
 	Unread       []UnreadType `json:"unread,omitempty"`
+
+	// Decoded has the tensors that are quantized in the file and that the checkpoint has in F32.
+	Decoded []DecodedType `json:"decoded,omitempty"`
+
+	// Configuration is the config.json that follows from the metadata; nil for an unknown architecture.
+	Configuration json.RawMessage `json:"configuration,omitempty"`
+}
+
+// A DecodedType is a tensor of a GGUF file that is decoded as it is read.
+type DecodedType struct {
+	Tensor string `json:"tensor"`
+	Type   string `json:"type"`
+	Bytes  int64  `json:"bytes"` // in the file
 }
 
 // An UnreadType is a tensor of a GGUF file whose type is not supported. Its values are unknown.
@@ -39,13 +55,27 @@ func (m *Model) view() {
 		if !ok || json.Unmarshal([]byte(text), &v) != nil {
 			continue
 		}
-		m.Architecture = v.Architecture
+		m.Architecture, m.Configuration, m.fileBytes = v.Architecture, v.Configuration, v.Bytes
 		if m.Convention != nil {
 			m.Convention = &ggufConvention
+		}
+		for _, t := range v.Decoded {
+			if w, ok := m.Lookup(t.Tensor); ok {
+				w.decoded = &t
+				m.Decoded = append(m.Decoded, t.Type)
+			}
 		}
 		for _, t := range v.Unread {
 			m.Unread = append(m.Unread, t.Type)
 			m.Problems = append(m.Problems, Problem{Tensor: t.Tensor, Text: fmt.Sprintf("its type %s is not supported: its values are unknown", t.Type)})
 		}
 	}
+}
+
+// Bytes returns the size of a file of weights. A GGUF file has another size than the view of it.
+func (m *Model) Bytes(s hf.Shard) int64 {
+	if m.fileBytes > 0 {
+		return m.fileBytes
+	}
+	return s.File.Size()
 }

@@ -28,6 +28,8 @@ type Weight struct {
 	view       *view       // of a weight that is a part of another
 	stored     float32     // the number that the file has for Global
 	parts      parts
+
+	decoded *DecodedType // of a tensor that is quantized in a GGUF file; nil for others
 }
 
 // parts are the tensors that hold a weight, or nil. A checkpoint may have a million weights, so
@@ -46,10 +48,18 @@ var dtypeNames = func() map[safetensors.Dtype]string {
 // Quantized reports whether the weight is stored as codes and scales.
 func (w *Weight) Quantized() bool { return w.Format.Element != nil }
 
-// FormatName returns the name of the block format, or the dtype in lower case.
+// Decoded reports whether the weight is quantized in a GGUF file, in a type whose values the
+// checkpoint has in F32.
+func (w *Weight) Decoded() bool { return w.decoded != nil }
+
+// FormatName returns the name of the block format, or the dtype in lower case. A tensor that is decoded
+// as it is read has the name of its type in the file.
 func (w *Weight) FormatName() string {
 	if w.Quantized() {
 		return w.Format.Name
+	}
+	if w.decoded != nil {
+		return strings.ToLower(w.decoded.Type)
 	}
 	return dtypeNames[w.Dtype]
 }
@@ -89,6 +99,9 @@ func (w *Weight) StoredBytes() int64 {
 	if w.view != nil {
 		rows, cols := w.Matrix()
 		return int64(rows) * int64(cols) * int64(w.Dtype.Bits()) / 8
+	}
+	if w.decoded != nil {
+		return w.decoded.Bytes
 	}
 	for _, t := range w.parts {
 		if t != nil {

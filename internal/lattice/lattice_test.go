@@ -65,8 +65,8 @@ hf: safetensors internal/bounded internal/checksum internal/configjson
 internal/sample: hf safetensors format tensor
 hf/hub: hf safetensors internal/bounded
 internal/checkpoint: internal/bounded safetensors hf internal/ggml quant tensor format measure internal/configjson
-internal/checkpoint/llamacpp: internal/checkpoint internal/checksum internal/gguf hf safetensors internal/ggml quant format internal/bounded internal/configjson
-decoder: nn recipe gemm quant tensor internal/checkpoint hf safetensors
+internal/checkpoint/llamacpp: internal/checkpoint internal/checksum internal/gguf hf safetensors internal/ggml quant tensor format internal/bounded internal/configjson
+decoder: nn recipe gemm quant tensor internal/checkpoint internal/checkpoint/llamacpp hf safetensors
 train: decoder comm nn recipe mma hf safetensors quant tensor format internal/bounded internal/cpu internal/lock internal/memory internal/parallel
 internal/clients: internal/checkpoint quant
 verify: internal/clients internal/checkpoint hf safetensors quant tensor format measure
@@ -83,7 +83,7 @@ internal/numbers: internal/cli mma measure profile quant tensor format
 internal/catalog: internal/clients internal/numbers internal/cli device mma quant format
 internal/summary: internal/cli convert verify internal/checkpoint hf safetensors measure quant internal/configjson
 internal/hardware: internal/chart internal/cost internal/cli device internal/relayout
-internal/study: internal/checkpoint/llamacpp internal/cli internal/report internal/bench convert verify train decoder nn recipe internal/checkpoint measure quant tensor internal/bounded
+internal/study: internal/cli internal/report internal/bench convert verify train decoder nn recipe internal/checkpoint measure quant tensor internal/bounded
 internal/assess: internal/report internal/evaluate internal/input internal/cli decoder nn convert profile internal/checkpoint quant tensor tokenizer internal/bounded
 cmd/microscale: *
 `

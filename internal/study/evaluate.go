@@ -5,13 +5,9 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"os"
-	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/microscale-go/microscale/decoder"
-	"github.com/microscale-go/microscale/internal/checkpoint/llamacpp"
 	"github.com/microscale-go/microscale/internal/cli"
 	"github.com/microscale-go/microscale/nn"
 	"github.com/microscale-go/microscale/recipe"
@@ -141,12 +137,8 @@ func activationsText(n activationScales) string {
 		cli.Counted(n.stored, "weight"), n.perToken, cli.Counted(n.caches, "layer"))
 }
 
-// LoadModel reads a byte-level model from a directory.
+// LoadModel reads a byte-level model.
 func LoadModel(ctx context.Context, dir string, o decoder.LoadOptions) (*decoder.Model, error) {
-	if info, err := os.Stat(dir); err == nil && !info.IsDir() && strings.HasSuffix(dir, llamacpp.Suffix) {
-		name := cli.Printable(dir)
-		return nil, fmt.Errorf("load %s: cannot compute with a GGUF file: run microscale dequantize %s %s, and add the config.json of the model", name, name, filepath.Join("DIR", "model.safetensors"))
-	}
 	m, err := decoder.Load(ctx, dir, o)
 	if err != nil {
 		return nil, err

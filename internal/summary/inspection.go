@@ -47,15 +47,19 @@ type skippedDocument struct {
 // Inspect returns what the headers of m contain. arg is the SRC that was opened.
 func Inspect(arg string, m *checkpoint.Model) InspectDocument {
 	doc := InspectDocument{
-		Source: arg, Quantized: m.Quantized(), Ignore: cli.OrEmpty(m.Ignore), Extra: cli.OrEmpty(m.Source.Extra()),
+		Source: arg, Quantized: m.Quantized() + len(m.Decoded), Ignore: cli.OrEmpty(m.Ignore), Extra: cli.OrEmpty(m.Source.Extra()),
 		Adapter: m.Adapter() != "", Skipped: skippedDocuments(m.Source), Problems: problemDocuments(problemsOf(m)),
 	}
 	if m.Convention != nil {
 		doc.Convention, doc.Scheme, doc.Search = &m.Convention.Name, m.Scheme, m.ScaleSearch()
 	}
+	if doc.Convention == nil && len(m.Decoded) > 0 {
+		doc.Convention = &checkpoint.GGUF().Name
+	}
 	for _, shard := range m.Source.Shards() {
-		doc.Files = append(doc.Files, fileDocument{shard.Name, shard.File.Size()})
-		doc.Bytes += shard.File.Size()
+		bytes := m.Bytes(shard)
+		doc.Files = append(doc.Files, fileDocument{shard.Name, bytes})
+		doc.Bytes += bytes
 	}
 	doc.Weights = make([]weightDocument, 0, len(m.Weights))
 	for _, w := range m.Weights {

@@ -13,17 +13,21 @@ type architecture struct {
 	name     string
 	permuted bool     // rows of queries and keys are in the order of interleaved rotation
 	experts  *experts // nil: the model is dense
+
+	// Of the config.json of a file that is read.
+	modelType string
+	biasKey   string // says that queries have biases; "": they always have, or never
 }
 
 // architectures has the supported architectures by their class in transformers.
 var architectures = map[string]architecture{
-	"LlamaForCausalLM":    {name: "llama", permuted: true},
-	"MistralForCausalLM":  {name: "llama", permuted: true},
-	"MixtralForCausalLM":  {name: "llama", permuted: true, experts: &mixtral},
-	"Qwen2ForCausalLM":    {name: "qwen2"},
-	"Qwen3ForCausalLM":    {name: "qwen3"},
-	"Qwen2MoeForCausalLM": {name: "qwen2moe", experts: &qwen2Experts},
-	"Qwen3MoeForCausalLM": {name: "qwen3moe", experts: &qwen3Experts},
+	"LlamaForCausalLM":    {name: "llama", permuted: true, modelType: "llama", biasKey: "attention_bias"},
+	"MistralForCausalLM":  {name: "llama", permuted: true, modelType: "llama", biasKey: "attention_bias"},
+	"MixtralForCausalLM":  {name: "llama", permuted: true, modelType: "mixtral", experts: &mixtral},
+	"Qwen2ForCausalLM":    {name: "qwen2", modelType: "qwen2"},
+	"Qwen3ForCausalLM":    {name: "qwen3", modelType: "qwen3", biasKey: "attention_bias"},
+	"Qwen2MoeForCausalLM": {name: "qwen2moe", modelType: "qwen2_moe", experts: &qwen2Experts},
+	"Qwen3MoeForCausalLM": {name: "qwen3moe", modelType: "qwen3_moe", experts: &qwen3Experts, biasKey: "attention_bias"},
 }
 
 func architectureNames() string {

@@ -8,12 +8,14 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/microscale-go/microscale/format"
 	"github.com/microscale-go/microscale/hf"
 	"github.com/microscale-go/microscale/internal/checkpoint"
 	"github.com/microscale-go/microscale/internal/ggml"
 	"github.com/microscale-go/microscale/internal/gguf"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/safetensors"
+	"github.com/microscale-go/microscale/tensor"
 )
 
 // Suffix ends the names of GGUF files.
@@ -21,8 +23,9 @@ const Suffix = ".gguf"
 
 // Open opens a GGUF file as a checkpoint of a single file. Tensors of the known architectures
 // have the names and the row order of the Hugging Face checkpoint; quantized tensors have the
-// layout of convention plain. Tensors of unsupported types are bytes. checkpoint.Read
-// recognizes the result (checkpoint.GGUFView) and reports those types.
+// layout of convention plain. Tensors of types that package ggml decodes have their values in F32.
+// Tensors of other types are bytes. checkpoint.Read recognizes the result (checkpoint.GGUFView) and
+// reports those types.
 func Open(path string) (*hf.Checkpoint, error) {
 	f, err := gguf.Open(path)
 	if err != nil {
@@ -65,14 +68,14 @@ var denseTypes = map[string]safetensors.Dtype{
 // A view presents a GGUF file as a safetensors file: with a synthesized header, and with tensors
 // whose bytes are assembled as they are read.
 type view struct {
-	file     *gguf.File
-	opened   os.FileInfo
-	metadata map[string]string
-	specs    []safetensors.Spec
-	parts    map[string]part // by the name of the tensor of the view
-	layout   *safetensors.Layout
-	plain    *safetensors.File
-	unread   []checkpoint.UnreadType
+	file      *gguf.File
+	opened    os.FileInfo
+	metadata  map[string]string
+	specs     []safetensors.Spec
+	parts     map[string]part // by the name of the tensor of the view
+	layout    *safetensors.Layout
+	plain     *safetensors.File
+	described checkpoint.GGUFView
 }
 
 // A part is the bytes of a tensor of the view.
@@ -82,8 +85,33 @@ type part struct {
 	from   int64  // offset and size in the tensor, in bytes
 	size   int64
 	place  Place
-	unit   int // bytes of the view for each struct of the file; 0: rows are unchanged
+	unit   int // bytes of the view for each struct or block of the file; 0: rows are unchanged
 	kind   checkpoint.Part
+	values *values // nil: the bytes are rearranged, not decoded
+}
+
+// values are blocks whose values the view has in F32.
+type values struct {
+	elements, bytes int // of a block
+	decode          func(dst []float32, blocks []byte)
+}
+
+// valuesOf returns how a type of ggml is decoded, nil for an unsupported one.
+func valuesOf(t gguf.Type) *values {
+	q, err := ggml.LookupQuant(t.String())
+	if err != nil {
+		return nil
+	}
+	return &values{q.Elements, q.Bytes, q.Decode}
+}
+
+// bytes returns the size of the blocks that the part consists of.
+func (p *part) bytes() int {
+	if p.values != nil {
+		return p.values.bytes
+	}
+	b := structsOf(p.tensor.Type)
+	return b.Bytes()
 }
 
 // build synthesizes the header of the view.
@@ -104,11 +132,14 @@ func (v *view) build() error {
 			v.metadata[p.Key] = text
 		}
 	}
-	described := checkpoint.GGUFView{Unread: v.unread}
-	described.Architecture, _ = v.file.Value("general.architecture").(string)
-	key, value := described.Metadata()
-	v.metadata[key] = value
+	v.described.Architecture, _ = v.file.Value("general.architecture").(string)
+	v.described.Bytes = v.file.Size()
 	var err error
+	if v.described.Configuration, err = configuration(v.file, a); err != nil {
+		return fmt.Errorf("%s: %w", v.file.Name(), err)
+	}
+	key, value := v.described.Metadata()
+	v.metadata[key] = value
 	if v.layout, err = safetensors.NewLayout(v.specs, v.metadata); err != nil {
 		return fmt.Errorf("%s: %w", v.file.Name(), err)
 	}
@@ -183,7 +214,13 @@ func (v *view) addMatrix(t gguf.TensorInfo, name string, shape []int64, place Pl
 		add(safetensors.Spec{Name: name, Dtype: dtype, Shape: shape}, whole)
 		return
 	}
-	v.unread = append(v.unread, checkpoint.UnreadType{Tensor: name, Type: t.Type.String()})
+	if decoded := valuesOf(t.Type); decoded != nil {
+		whole.values, whole.unit = decoded, 4*decoded.elements
+		v.described.Decoded = append(v.described.Decoded, checkpoint.DecodedType{Tensor: name, Type: t.Type.String(), Bytes: size})
+		add(safetensors.Spec{Name: name, Dtype: safetensors.F32, Shape: shape}, whole)
+		return
+	}
+	v.described.Unread = append(v.described.Unread, checkpoint.UnreadType{Tensor: name, Type: t.Type.String()})
 	place.HeadDim = 0
 	add(safetensors.Spec{Name: name, Dtype: safetensors.U8, Shape: []int64{size}}, whole)
 }
@@ -252,15 +289,14 @@ func (v *view) read(p part, dst []byte, off int64) error {
 	if p.place.HeadDim > 0 {
 		row /= p.tensor.Shape[0]
 	}
-	b := structsOf(p.tensor.Type)
 	out := row // bytes of a row of the view
 	if p.unit > 0 {
-		out = row / int64(b.Bytes()) * int64(p.unit)
+		out = row / int64(p.bytes()) * int64(p.unit)
 	}
 	for len(dst) > 0 {
 		r, in := off/out, off%out
 		n := min(int64(len(dst)), out-in)
-		if err := v.readRow(p, dst[:n], p.from+int64(p.place.Row(int(r)))*row, in, b); err != nil {
+		if err := v.readRow(p, dst[:n], p.from+int64(p.place.Row(int(r)))*row, in); err != nil {
 			return err
 		}
 		dst, off = dst[n:], off+n
@@ -270,17 +306,28 @@ func (v *view) read(p part, dst []byte, off int64) error {
 
 // readRow fills dst with bytes of a row from offset in on. The row begins at start in the tensor
 // of the file.
-func (v *view) readRow(p part, dst []byte, start, in int64, b ggml.Struct) error {
+func (v *view) readRow(p part, dst []byte, start, in int64) error {
 	if p.unit == 0 {
 		return v.file.ReadTensorAt(dst, p.tensor, start+in)
 	}
-	unit := int64(p.unit)
+	unit, size := int64(p.unit), int64(p.bytes())
 	first, last := in/unit, (in+int64(len(dst))+unit-1)/unit
-	raw := make([]byte, (last-first)*int64(b.Bytes()))
-	if err := v.file.ReadTensorAt(raw, p.tensor, start+first*int64(b.Bytes())); err != nil {
+	raw := make([]byte, (last-first)*size)
+	if err := v.file.ReadTensorAt(raw, p.tensor, start+first*size); err != nil {
 		return err
 	}
 	n := int(last - first)
+	if p.values != nil {
+		decoded := make([]float32, n*p.values.elements)
+		p.values.decode(decoded, raw)
+		whole := make([]byte, 4*len(decoded))
+		if err := tensor.ToBytes(whole, decoded, format.F32); err != nil {
+			return err
+		}
+		copy(dst, whole[in-first*unit:])
+		return nil
+	}
+	b := structsOf(p.tensor.Type)
 	codes, scales := make([]byte, n*b.Blocks*b.CodeBytes()), make([]byte, n*b.Blocks*b.ScaleBytes)
 	b.Deinterleave(codes, scales, raw)
 	switch {

@@ -3,10 +3,12 @@ package llamacpp
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/microscale-go/microscale/internal/checkpoint"
+	"github.com/microscale-go/microscale/internal/ggml"
 	"github.com/microscale-go/microscale/internal/gguf"
 	"github.com/microscale-go/microscale/safetensors"
 )
@@ -45,9 +47,9 @@ func file(t *testing.T, specs []gguf.Spec, metadata ...gguf.Pair) string {
 // TestForeignFiles: unsupported types are problems, and so is NVFP4 without a global scale.
 // Unknown names are unchanged.
 func TestForeignFiles(t *testing.T) {
-	const q4K = 12
+	const q8K = 15
 	c, err := Open(file(t, []gguf.Spec{
-		{Name: "blk.0.attn_v.weight", Type: q4K, Shape: []int64{2, 256}}, {Name: "blk.0.something.weight", Type: gguf.F16, Shape: []int64{3, 4}},
+		{Name: "blk.0.attn_v.weight", Type: q8K, Shape: []int64{2, 256}}, {Name: "blk.0.something.weight", Type: gguf.F16, Shape: []int64{3, 4}},
 		{Name: "blk.0.ffn_up.weight", Type: gguf.NVFP4, Shape: []int64{2, 64}}, {Name: "token_embd.weight", Type: gguf.F32, Shape: []int64{2, 2}},
 	}, gguf.Pair{Key: "general.architecture", Value: "llama"}))
 	if err != nil {
@@ -55,7 +57,7 @@ func TestForeignFiles(t *testing.T) {
 	}
 	defer c.Close()
 	m := checkpoint.Read(c)
-	if len(m.Problems) == 0 || !strings.Contains(m.Problems[len(m.Problems)-1].String(), "model.layers.0.self_attn.v_proj.weight: its type Q4_K is not supported") {
+	if len(m.Problems) == 0 || !strings.Contains(m.Problems[len(m.Problems)-1].String(), "model.layers.0.self_attn.v_proj.weight: its type Q8_K is not supported") {
 		t.Errorf("problems %v", m.Problems)
 	}
 	for name, format := range map[string]string{"model.layers.0.self_attn.v_proj.weight": "u8", "blk.0.something.weight": "f16", "model.layers.0.mlp.up_proj.weight": "nvfp4", "model.embed_tokens.weight": "f32"} {
@@ -68,6 +70,90 @@ func TestForeignFiles(t *testing.T) {
 	q, err := w.ReadCodes(checkpoint.Tile{From: 1, To: 2, ToCol: 64})
 	if err != nil || q.Global != 1 || string(q.Scales) != "\x24\x25\x26\x27" { // of the second struct of 36 bytes
 		t.Errorf("scales %x, global %g (%v)", q.Scales, q.Global, err)
+	}
+}
+
+// TestDecodedTypes: types that package ggml decodes have its values, in the row order of the checkpoint,
+// from any offset on.
+func TestDecodedTypes(t *testing.T) {
+	const q4K, rows, cols = 12, 64, 512
+	c, err := Open(file(t, []gguf.Spec{
+		{Name: "blk.0.attn_q.weight", Type: q4K, Shape: []int64{rows, cols}}, {Name: "blk.0.attn_v.weight", Type: q4K, Shape: []int64{rows, cols}},
+		{Name: "blk.0.attn_norm.weight", Type: q4K, Shape: []int64{cols}},
+	}, gguf.Pair{Key: "general.architecture", Value: "llama"}, gguf.Pair{Key: "llama.attention.key_length", Value: uint32(32)}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	q, err := ggml.LookupQuant("Q4_K")
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, values := make([]byte, rows*cols/q.Elements*q.Bytes), make([]float32, rows*cols)
+	for i := range raw {
+		raw[i] = byte(i)
+	}
+	q.Decode(values, raw)
+	m := checkpoint.Read(c)
+	if len(m.Problems) > 0 || len(m.Decoded) != 3 || m.Decoded[0] != "Q4_K" {
+		t.Errorf("problems %v, decoded %v", m.Problems, m.Decoded)
+	}
+	for name, row := range map[string]func(int) int{
+		"model.layers.0.self_attn.v_proj.weight": func(r int) int { return r },
+		"model.layers.0.self_attn.q_proj.weight": func(r int) int { return r/32*32 + r%32%16*2 + r%32/16 },
+	} {
+		w, ok := m.Lookup(name)
+		if !ok || w.FormatName() != "q4_k" || w.StoredBytes() != int64(len(raw)) {
+			t.Fatalf("%s is %v", name, w)
+		}
+		x, err := w.ReadTile(checkpoint.Tile{From: 3, To: 40, FromCol: 250, ToCol: 300})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range x.Rows {
+			from := row(i+3)*cols + 250
+			if !slices.Equal(x.Row(i), values[from:from+50]) {
+				t.Fatalf("%s: row %d differs", name, i+3)
+			}
+		}
+	}
+}
+
+// TestConfiguration: the metadata of a file becomes the configuration of its model.
+func TestConfiguration(t *testing.T) {
+	specs := []gguf.Spec{
+		{Name: "token_embd.weight", Type: gguf.F32, Shape: []int64{7, 4}}, {Name: "blk.0.attn_q.bias", Type: gguf.F32, Shape: []int64{4}},
+		{Name: ropeFactors, Type: gguf.F32, Shape: []int64{1}},
+	}
+	pairs := []gguf.Pair{
+		{Key: "general.architecture", Value: "llama"}, {Key: "llama.embedding_length", Value: uint32(4)}, {Key: "llama.block_count", Value: uint32(3)},
+		{Key: "llama.attention.layer_norm_rms_epsilon", Value: float32(1e-5)}, {Key: "llama.rope.freq_base", Value: float32(5e5)},
+	}
+	for name, c := range map[string]struct {
+		specs []gguf.Spec
+		pairs []gguf.Pair
+		want  string
+	}{
+		"llama": {specs[:2], pairs, `{"attention_bias":true,"hidden_size":4,"model_type":"llama","num_hidden_layers":3,"rms_norm_eps":1e-05,"rope_theta":500000,"tie_word_embeddings":true,"vocab_size":7}`},
+		"head":  {[]gguf.Spec{specs[0], {Name: "output.weight", Type: gguf.F32, Shape: []int64{7, 4}}}, pairs[:1], `{"model_type":"llama","tie_word_embeddings":false,"vocab_size":7}`},
+		"llama3": {[]gguf.Spec{specs[0], specs[2]}, pairs[:1],
+			`{"model_type":"llama","rope_scaling":{"attention_factor":1,"long_factor":[3.8204714e-37],"rope_type":"longrope","short_factor":[3.8204714e-37]},"tie_word_embeddings":true,"vocab_size":7}`},
+		"yarn": {specs[:1], append(pairs[:1:1], gguf.Pair{Key: "llama.rope.scaling.type", Value: "yarn"}, gguf.Pair{Key: "llama.rope.scaling.factor", Value: float32(4)},
+			gguf.Pair{Key: "llama.rope.scaling.original_context_length", Value: uint32(64)}),
+			`{"model_type":"llama","rope_scaling":{"factor":4,"original_max_position_embeddings":64,"rope_type":"yarn"},"tie_word_embeddings":true,"vocab_size":7}`},
+		"mixtral":  {specs[:1], append(pairs[:1:1], gguf.Pair{Key: "llama.expert_count", Value: uint32(2)}), `{"model_type":"mixtral","num_local_experts":2,"tie_word_embeddings":true,"vocab_size":7}`},
+		"qwen2":    {specs[:2], []gguf.Pair{{Key: "general.architecture", Value: "qwen2"}}, `{"model_type":"qwen2","tie_word_embeddings":true,"vocab_size":7}`},
+		"unknown":  {specs[:1], []gguf.Pair{{Key: "general.architecture", Value: "t5"}}, ""},
+		"no model": {specs[1:2], pairs, ""},
+	} {
+		source, err := Open(file(t, c.specs, c.pairs...))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer source.Close()
+		if got := string(checkpoint.Read(source).Configuration); got != c.want {
+			t.Errorf("%s: got %s, want %s", name, got, c.want)
+		}
 	}
 }
 
