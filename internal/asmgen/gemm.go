@@ -154,8 +154,12 @@ func (d dotFloat) write(f *File) {
 	fn.I("MOVQ", t.c, row)
 	for i := range d.rows {
 		for j := range d.panels {
-			fn.I("VBROADCASTSS", t.a.At(4*i), s)
-			fn.I("VMULPS", s, scaleB(j), s)
+			if line == 64 {
+				fn.I("VMULPS.BCST", t.a.At(4*i), scaleB(j), s)
+			} else {
+				fn.I("VBROADCASTSS", t.a.At(4*i), s)
+				fn.I("VMULPS", s, scaleB(j), s)
+			}
 			fn.I("VFMADD213PS", t.from.At(j*line), sum(i, j), s)
 			fn.I("VMOVUPS", s, row.At(j*line))
 		}

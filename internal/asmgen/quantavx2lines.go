@@ -61,7 +61,7 @@ func (k kernel256) blocks(f *File) {
 	k.begin(f, "blocks128", blocksDoc+strings.Replace(gapsDoc, "%d", "32", 1), rowsParams+"bytesConstants) (amax uint64")
 	codes, scales, src, blocks, ahead := k.Arg("codes"), k.Arg("scales"), k.Arg("src"), k.Arg("groups"), k.Arg("ahead")
 	k.c = constants{k.Arg("c"), bytesNames}
-	t, codeAhead := k.GP("result"), k.Arg("codeAhead")
+	t, codeAhead, left := k.GP("result"), k.Arg("codeAhead"), k.GP("64 elements left")
 	k.spread("limit", "least", "anchor", "max", "most", "mask", "one")
 	k.zero("amax")
 	k.load()
@@ -93,11 +93,15 @@ func (k kernel256) blocks(f *File) {
 	k.I("VDIVPS", X(2), X(3), X(3))
 	k.I("VMOVSS", X(3), scales.At(0))
 	k.Comment("codes")
-	for i := range 4 {
+	k.I("MOVQ", 2, left)
+	half := k.Label("codes")
+	for i := range 2 {
 		k.encode(src.At(i*k.bytes(32)), codes.At(32*i), codeAhead)
 	}
-	k.I("ADDQ", k.bytes(128), src)
-	k.I("ADDQ", 128, codes)
+	k.I("ADDQ", k.bytes(64), src)
+	k.I("ADDQ", 64, codes)
+	k.I("SUBQ", 1, left)
+	k.Jump("JNZ", half)
 	k.I("ADDQ", 4, scales)
 	k.I("SUBQ", 1, blocks)
 	k.Jump("JNZ", loop)

@@ -87,18 +87,20 @@ func (k *kernel256) roundRandomly(a Vec, random Mem, code Vec) {
 func (k *kernel256) philox(f *File) {
 	k.begin(f, "linePhilox", "sets dst to the words of Philox4x32-10 for the counters from first\non, 32·n words%.0s.", "dst *uint32, first uint64, n int, c *philoxConstants")
 	dst, n, c := k.Arg("dst"), k.Arg("n"), k.Arg("c")
-	const rounds, keyBytes, stepAt = 10, 8, 80
-	k.c = constants{c, nil}
-	for r := range rounds {
-		for i := range 2 {
-			k.I("VPBROADCASTD", c.At(keyBytes*r+4*i), Y(0))
-			k.I("VMOVDQU", Y(0), k.slot(fmt.Sprintf("key%d.%d", r, i)))
-		}
-	}
-	for i, name := range []string{"step", "tensor"} {
-		k.I("VPBROADCASTD", c.At(stepAt+4*i), Y(0))
-		k.I("VMOVDQU", Y(0), k.slot(name))
-	}
+	key, left := k.GP("keys of two rounds"), k.GP("rounds left")
+	const rounds = 10
+	keys := k.room("key", 2*rounds) // two of each round, and what follows them
+	k.slot("step")
+	k.slot("tensor")
+	k.I("LEAQ", keys, key)
+	k.I("MOVQ", 2*rounds+2, left)
+	fill := k.Label("keys")
+	k.I("VPBROADCASTD", c.At(0), Y(0))
+	k.I("VMOVDQU", Y(0), key.At(0))
+	k.I("ADDQ", 4, c)
+	k.I("ADDQ", 32, key)
+	k.I("SUBQ", 1, left)
+	k.Jump("JNZ", fill)
 	var orders [2]Sym // so that unpacking leaves the words in order
 	for v := range orders {
 		var order []byte
@@ -123,9 +125,12 @@ func (k *kernel256) philox(f *File) {
 		k.I("VMOVDQU", k.slot("step"), x[v][2])
 		k.I("VMOVDQU", k.slot("tensor"), x[v][3])
 	}
-	for r := range rounds {
+	k.I("LEAQ", keys, key)
+	k.I("MOVQ", rounds/2, left)
+	round := k.Label("rounds")
+	for r := range 2 { // after two, the words are in the registers where they were
 		for v := range x {
-			w, p0, p1 := x[v], spare[v][0], spare[v][1]
+			w, p0, p1 := x[v], spare[v][r], spare[v][1-r]
 			k.I("VPMULUDQ", yM0, w[0], p0)
 			k.I("VPMULUDQ", yM1, w[2], p1)
 			hi1, hi0 := w[0], w[2]
@@ -133,11 +138,14 @@ func (k *kernel256) philox(f *File) {
 			k.I("VPSRLQ", 32, p0, hi0)
 			k.I("VPXOR", w[1], hi1, hi1)
 			k.I("VPXOR", w[3], hi0, hi0)
-			k.I("VPXOR", k.slot(fmt.Sprintf("key%d.0", r)), hi1, hi1)
-			k.I("VPXOR", k.slot(fmt.Sprintf("key%d.1", r)), hi0, hi0)
+			k.I("VPXOR", key.At(64*r), hi1, hi1)
+			k.I("VPXOR", key.At(64*r+32), hi0, hi0)
 			x[v], spare[v] = [4]Vec{hi1, p1, hi0, p0}, [2]Vec{w[1], w[3]}
 		}
 	}
+	k.I("ADDQ", 128, key)
+	k.I("SUBQ", 1, left)
+	k.Jump("JNZ", round)
 	for v := range x {
 		w := x[v]
 		k.I("VPSLLQ", 32, w[1], w[1])
