@@ -20,7 +20,9 @@ type Memory struct {
 	Layers    int `json:"layers"`    // inputs of layers that are recomputed
 	Loss      int `json:"loss"`      // logits, FP32
 
-	Scratch int `json:"scratch"` // pooled buffers
+	Scratch  int `json:"scratch"`  // pooled buffers
+	Messages int `json:"messages"` // gradients between ranks, which package train adds
+	Staging  int `json:"staging"`  // weights between ranks, outside of gradients, which package train adds
 }
 
 // Activations returns the bytes that are saved for the backward pass.
@@ -30,7 +32,7 @@ func (m Memory) Activations() int {
 
 // Total returns the sum of all fields.
 func (m Memory) Total() int {
-	return m.Masters + m.Gradients + m.Moments + m.Rowwise + m.Columnwise + m.Activations() + m.Scratch
+	return m.Masters + m.Gradients + m.Moments + m.Rowwise + m.Columnwise + m.Activations() + m.Scratch + m.Messages + m.Staging
 }
 
 // Memory returns the memory of the last Train. Before one, copies of weights and activations are zero.

@@ -73,7 +73,7 @@ func (l *Linear) Params() []*Param { return l.parts }
 // WeightBytes returns the bytes of codes and scales of the quantized copies of the weight that
 // the layer holds, by direction.
 func (l *Linear) WeightBytes() (rowwise, columnwise int) {
-	return tensorBytes(l.weight.rowwise) + tensorBytes(l.held.codes), tensorBytes(l.weight.columnwise)
+	return tensorBytes(l.weight.rowwise) + tensorBytes(l.held.codes), tensorBytes(l.weight.columnwise) + tensorBytes(l.held.columnwise)
 }
 
 type linearSaved struct {

@@ -12,6 +12,8 @@ import (
 // heldWeight is a weight whose primary values are quantized (HoldWeight).
 type heldWeight struct {
 	codes      *quant.Tensor // rowwise; nil: the weight is not held
+	columnwise *quant.Tensor // of HoldCopies; nil: backward passes make it
+	fetch      func() (rowwise, columnwise *quant.Tensor, err error)
 	quantizers recipe.Operand
 	transient  int  // bytes of the columnwise copy that backward passes make
 	settled    bool // Weight holds the decoded values, not the master weights
@@ -32,9 +34,7 @@ func (l *Linear) HoldWeight(s *Scope) error {
 	if l.held.settled {
 		return fmt.Errorf("%s: %w", l.Name, errSettled)
 	}
-	t := *s
-	t.Recipe.HighPrecision[recipe.Fprop], t.Recipe.HighPrecision[recipe.Dgrad] = false, false
-	t.Recompute, t.Inference = false, false
+	t := s.holding()
 	w := l.Weight.Value
 	if err := t.checkShape(Weight, w); err != nil {
 		return fmt.Errorf("%s: %w", l.Name, err)
@@ -58,6 +58,7 @@ func (l *Linear) SettleWeight(threads int) {
 		return
 	}
 	values := l.held.codes.Dequantize(threads)
+	l.restoreMasters()
 	for i := range values.Rows {
 		copy(l.Weight.Value.Row(i), values.Row(i))
 	}
@@ -81,6 +82,8 @@ func (h *heldWeight) rowwise(s *Scope) (*quant.Tensor, error) {
 func (l *Linear) heldColumnwise(s *Scope) (*quant.Tensor, error) {
 	h, q := &l.held, s.quantizers(Weight)
 	switch {
+	case h.columnwise != nil && reflect.DeepEqual(q.Columnwise, h.quantizers.Columnwise):
+		return h.columnwise, nil
 	case h.settled:
 		return nil, errSettled
 	case !reflect.DeepEqual(q.Columnwise, h.quantizers.Columnwise):

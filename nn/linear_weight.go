@@ -21,7 +21,10 @@ type weightCopies struct {
 // forwardWeight returns the weight operand of fprop. Unless the weight is held, it quantizes
 // both copies; the columnwise one only if a backward pass follows.
 func (l *Linear) forwardWeight(s *Scope, backward bool) (*quant.Tensor, error) {
-	if l.held.codes != nil {
+	if held, err := l.holds(); held || err != nil {
+		if err != nil {
+			return nil, err
+		}
 		return l.held.rowwise(s)
 	}
 	c, q := &l.weight, s.quantizers(Weight)
@@ -51,7 +54,7 @@ func (l *Linear) forwardWeight(s *Scope, backward bool) (*quant.Tensor, error) {
 func (l *Linear) backwardWeight(s *Scope) (columnwise *quant.Tensor, transient bool, err error) {
 	if l.held.codes != nil {
 		columnwise, err = l.heldColumnwise(s)
-		return columnwise, true, err
+		return columnwise, columnwise != l.held.columnwise, err
 	}
 	if l.weight.columnwise == nil {
 		return nil, false, errors.New("the columnwise copy of the weight is gone: an inference pass without ReuseWeights came between the forward and the backward pass")

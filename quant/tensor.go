@@ -47,6 +47,14 @@ func NewTensor(f Format, rows, cols int) (*Tensor, error) {
 	return newTensor(f, Rowwise, rows, cols), nil
 }
 
+// NewLike returns a tensor of another number of rows, with the format, direction, columns and global
+// scale of t, and zero codes and scales.
+func NewLike(t *Tensor, rows int) *Tensor {
+	n := newTensor(t.Format, t.Direction, rows, t.Cols())
+	n.Global, n.Amax = t.Global, t.Amax
+	return n
+}
+
 func newTensor(f Format, d Direction, rows, cols int) *Tensor {
 	t := &Tensor{Format: f, Direction: d, Shape: []int{rows, cols}, Global: 1}
 	t.Codes = make([]byte, t.StoredRows()*t.RowBytes())

@@ -252,6 +252,24 @@ func (r *Recipe) HoldsWeights() bool {
 	return q.Format.Scaled() && !q.Hadamard
 }
 
+// ShardRows returns the number of rows at whose multiples weights can be divided, so that the
+// quantized parts are those of the quantized weight. ok is false if they are not: where a scale
+// belongs to all rows of a column, or the amax of all rows after a Hadamard transform is needed.
+func (r *Recipe) ShardRows() (rows int, ok bool) {
+	w := &r.Weight
+	rows = max(1, w.Rowwise.Format.Block.Rows)
+	if f := w.Columnwise.Format; !w.Shared() && f.Scaled() {
+		n := max(1, f.Block.Cols)
+		if n == 1 && !f.PerTensor() || w.Columnwise.Hadamard && f.NeedsAmax() {
+			return 0, false
+		}
+		if rows%n != 0 {
+			rows *= n
+		}
+	}
+	return rows, r.HoldsWeights()
+}
+
 // Disabled returns the recipe without low precision: bf16, or f32 if nothing is rounded.
 func (r Recipe) Disabled() Recipe {
 	if r.Activations.Element == format.F32 {

@@ -21,14 +21,18 @@ type AdamW struct {
 	Beta1, Beta2, Epsilon, Decay float64
 }
 
-// moments are the running averages of the gradient and of its square, for one parameter.
-type moments struct{ m, v []float32 }
+// moments are the running averages of the gradient and of its square, for the rows of a parameter
+// that are optimized.
+type moments struct {
+	m, v   []float32
+	decays bool // weight decay applies
+}
 
 func newMoments(params []*nn.Param) []moments {
 	all := make([]moments, len(params))
 	for i, p := range params {
 		n := p.Value.Rows * p.Value.Cols
-		all[i] = moments{make([]float32, n), make([]float32, n)}
+		all[i] = moments{make([]float32, n), make([]float32, n), decays(p)}
 	}
 	return all
 }
@@ -51,7 +55,7 @@ func (a *AdamW) step(params []*nn.Param, state []moments, t int, rate, scale flo
 	for i, p := range params {
 		f := f
 		f.keep = 1
-		if decays(p) {
+		if state[i].decays {
 			f.keep = float32(1 - rate*a.Decay)
 		}
 		m, v := state[i].m, state[i].v

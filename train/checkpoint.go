@@ -39,6 +39,7 @@ const (
 	partialSuffix    = ".partial"
 	stateName        = "state.json"
 	tensorsName      = "state.safetensors"
+	rankTensorsName  = "state-%d-of-%d.safetensors"
 )
 
 // maxState is the maximum size of state.json in bytes. A million steps need about 20 MB.

@@ -204,9 +204,12 @@ func (c *Config) Validate() error {
 }
 
 // Under returns c with the recipe r, for a comparison of recipes: HoldQuantized is false if r does
-// not support it.
+// not support it, and so are the options of the gather of quantized weights.
 func (c Config) Under(r recipe.Recipe) Config {
 	c.Recipe, c.HoldQuantized = r, c.HoldQuantized && r.HoldsWeights()
+	if p := &c.Parallel; !c.HoldQuantized {
+		p.GatherBF16, p.OverlapParamGather, p.ReuseGradBuffer = false, false, false
+	}
 	return c
 }
 

@@ -80,7 +80,7 @@ func (r *run) diagnose(step int, loss float64) error {
 
 // search looks for a tensor that is not finite among those of this rank.
 func (r *run) search(e *Diverged) error {
-	for _, p := range r.params {
+	for _, p := range r.own {
 		if e.look(p.Name, p.Value) {
 			return nil
 		}
@@ -92,6 +92,7 @@ func (r *run) search(e *Diverged) error {
 			e.look(fmt.Sprintf("%s (%s)", o.Module, o.Operand), o.Source)
 		}
 	}
+	r.clearGradients()
 	if _, err := r.backward(scope, false); err != nil {
 		return err
 	}

@@ -10,11 +10,8 @@ import (
 // backward computes the gradients of this rank's microbatches of a step, and returns their losses.
 // The gradient of each microbatch is complete before it is added (see gradientTree). With reduce,
 // the sums over ranks are started during the last backward pass; otherwise the gradients are the
-// sums over the microbatches of this rank.
+// sums over the microbatches of this rank. Gradients are zero before.
 func (r *run) backward(scope nn.Scope, reduce bool) (losses []float64, err error) {
-	for _, p := range r.params {
-		clear(p.Grad.Data)
-	}
 	r.tree.reset()
 	tokens, targets, err := r.Data.Training(r.Seed, int(scope.Random.Step), r.Batch, r.Sequence)
 	if err == nil {
@@ -50,6 +47,15 @@ func (r *run) backward(scope nn.Scope, reduce bool) (losses []float64, err error
 	}
 	r.tree.reset()
 	return losses, nil
+}
+
+// clearGradients sets all gradients to zero.
+func (r *run) clearGradients() {
+	parallel.For(len(r.params), 1, r.Threads, func(from, to int) {
+		for _, p := range r.params[from:to] {
+			clear(p.Grad.Data)
+		}
+	})
 }
 
 // checkBatch returns an error unless a batch has min to max sequences.

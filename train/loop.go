@@ -28,7 +28,7 @@ type Result struct {
 	Parameters int
 
 	Ranks    int              // of the job
-	Traffic  map[string]int64 // bytes that this rank sent to others per step, by purpose
+	Traffic  map[string]int64 // bytes that all ranks sent per step, by purpose
 	GradSQNR float64          // dB, of gradients as rank 0 sent them; +Inf in FP32
 
 	Memory decoder.Memory // peak of the last step; without copies of weights and activations if a resumed run made no step
@@ -49,10 +49,15 @@ func (r *Result) FinalLoss() (training, validation float64) {
 type run struct {
 	Config
 	model   *decoder.Model
-	params  []*nn.Param // with the FP32 master weights
-	moments []moments
+	params  []*nn.Param
+	moments []moments   // of own
+	own     []*nn.Param // the rows that this rank optimizes, with the FP32 master weights
+	spans   []span      // of own in params
+	cuts    [][]int     // of the rows of params, by rank
+	shards  []*shard    // quantized weights that are gathered
+	rest    []*bucket   // other parameters that are gathered
 	tree    gradientTree
-	reducer *reducer
+	reducer *reducer // of several ranks
 	state   state
 	kept    int // steps of the last checkpoint; -1: none
 
@@ -62,6 +67,9 @@ type run struct {
 	interrupted bool             // the context of a rank ended
 	first       int              // steps before this process
 	before      map[string]int64 // traffic before the first step
+
+	staged, stagedPeak int             // bytes of weights under way, outside of gradients
+	handOver           func([]float32) // called with a gradient that becomes memory of a transfer; for tests
 }
 
 // Run trains a model. If Out is set, it is a new or empty directory, or one with a checkpoint to
@@ -76,6 +84,12 @@ func Run(ctx context.Context, c Config) (*Result, error) {
 	if err := c.Parallel.agree(err); err != nil {
 		return nil, err
 	}
+	return r.run(ctx)
+}
+
+// run executes the run.
+func (r *run) run(ctx context.Context) (_ *Result, err error) {
+	c := &r.Config
 	if err := r.handshake(); err != nil {
 		return nil, err
 	}
@@ -110,8 +124,13 @@ func Run(ctx context.Context, c Config) (*Result, error) {
 			return nil, err
 		}
 	}
-	if c.HoldQuantized {
-		r.model.SettleWeights(c.Threads)
+	used := r.memory()
+	sent, err := r.traffic()
+	if err != nil {
+		return nil, err
+	}
+	if err := r.settle(); err != nil {
+		return nil, err
 	}
 	if err := r.close(); err != nil {
 		return nil, err
@@ -119,19 +138,9 @@ func Run(ctx context.Context, c Config) (*Result, error) {
 	return &Result{
 		Model: r.model, TrainLoss: r.state.TrainLoss, Validation: r.state.Validation, Sequences: r.sequences,
 		Tokens: c.Steps * c.Batch * c.Sequence, Seconds: r.state.Seconds,
-		Parameters: r.model.Config.Parameters(), Memory: r.memory(),
-		Ranks: r.Parallel.ranks(), Traffic: r.traffic(), GradSQNR: r.gradSQNR(),
+		Parameters: r.model.Config.Parameters(), Memory: used,
+		Ranks: r.Parallel.ranks(), Traffic: sent, GradSQNR: r.gradSQNR(),
 	}, nil
-}
-
-// traffic returns the bytes that this rank sent per step of this process, by purpose.
-func (r *run) traffic() map[string]int64 {
-	steps := int64(max(1, r.state.Step-r.first))
-	sent := r.Parallel.group(trafficControl).Traffic()
-	for purpose := range sent {
-		sent[purpose] = (sent[purpose] - r.before[purpose]) / steps
-	}
-	return sent
 }
 
 // gradSQNR returns the ratio of gradients to their error as they travel, in dB.
@@ -164,9 +173,15 @@ func newRun(c Config) (*run, error) {
 		return nil, err
 	}
 	r.model, r.params = model, model.Params()
-	r.moments = newMoments(r.params)
+	r.cuts, r.shards = r.divide()
+	r.takeShare(r.cuts, r.shards)
+	r.moments = newMoments(r.own)
+	for i, p := range r.params {
+		r.moments[i].decays = decays(p)
+	}
 	if c.Parallel.ranks() > 1 {
-		r.reducer = newReducer(&r.Parallel, r.params, divide(r.params, c.Parallel.ranks()), c.Threads)
+		r.reducer = newReducer(&r.Parallel, r.params, r.cuts, c.Threads)
+		r.rest = newBuckets(r.unsharded(), r.params, r.cuts, 1)
 	}
 	return r, nil
 }
@@ -177,17 +192,42 @@ func (r *run) memory() decoder.Memory {
 	for _, s := range r.moments {
 		m.Moments += 4 * (len(s.m) + len(s.v))
 	}
+	for _, s := range r.shards {
+		m.Masters += 4 * len(s.own.Data)
+	}
 	m.Gradients += r.tree.bytes()
+	m.Staging = r.stagedPeak
+	if r.reducer != nil {
+		m.Messages = r.reducer.bytes()
+	}
 	return m
 }
 
-// hold quantizes the master weights for the next step if weights are held.
+// hold gives the model the weights of the next step: those of other ranks, and quantized ones if
+// weights are held.
 func (r *run) hold() error {
+	scope := r.observed(r.state.Step)
+	if r.Parallel.distributed() {
+		return r.gather(&scope)
+	}
 	if !r.HoldQuantized {
 		return nil
 	}
-	scope := r.observed(r.state.Step)
 	return r.model.HoldWeights(&scope)
+}
+
+// settle replaces master weights with the values of held weights at the end of a run.
+func (r *run) settle() error {
+	if !r.HoldQuantized {
+		return nil
+	}
+	for _, s := range r.shards {
+		if err := s.linear.FetchCopies(); err != nil {
+			return err
+		}
+	}
+	r.model.SettleWeights(r.Threads)
+	return nil
 }
 
 // scope returns the scope of a step without an observer.
@@ -233,7 +273,8 @@ func (r *run) gradients(ctx context.Context, step int) (loss, norm float64, err 
 	if all.nonFinite {
 		return all.mean(), math.NaN(), nil
 	}
-	return all.mean(), gradientNorm(r.params, r.Threads), nil
+	norm, err = r.norm()
+	return all.mean(), norm, err
 }
 
 // noiseEvery is the number of steps between measurements of the error of gradients that travel in
@@ -252,7 +293,8 @@ func (r *run) step(ctx context.Context) error {
 		return r.diagnose(step, loss)
 	}
 	rate := r.LearningRate * r.Schedule.Factor(step, r.Steps, r.Warmup)
-	r.Optimizer.step(r.params, r.moments, step+1, rate, clipScale(norm, r.Clip), r.Threads)
+	r.Optimizer.step(r.own, r.moments, step+1, rate, clipScale(norm, r.Clip), r.Threads)
+	r.clearGradients()
 	r.state.Step++
 	if err := r.hold(); err != nil {
 		return err

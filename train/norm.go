@@ -1,6 +1,7 @@
 package train
 
 import (
+	"encoding/binary"
 	"math"
 
 	"github.com/microscale-go/microscale/internal/parallel"
@@ -9,18 +10,54 @@ import (
 )
 
 // gradientNorm returns the Euclidean norm of all gradients, in float64: the sums of squares of the
-// rows of each parameter, added in order. Ranks that have some of the rows each compute the same
-// sums (see rowSquares), so that the norm depends neither on threads nor on ranks.
+// rows of each parameter, added in order. So the norm depends neither on threads nor on ranks.
 func gradientNorm(params []*nn.Param, threads int) float64 {
+	sums := make([][]float64, len(params))
+	for i, p := range params {
+		sums[i] = make([]float64, p.Grad.Rows)
+		rowSquares(sums[i], p.Grad, threads)
+	}
+	return normOf(sums)
+}
+
+// normOf returns the norm for the sums of squares of rows.
+func normOf(sums [][]float64) float64 {
 	var total float64
-	for _, p := range params {
-		sums := make([]float64, p.Grad.Rows)
-		rowSquares(sums, p.Grad, threads)
-		for _, s := range sums {
+	for _, rows := range sums {
+		for _, s := range rows {
 			total += s
 		}
 	}
 	return math.Sqrt(total)
+}
+
+// norm returns the norm of the gradients of all ranks.
+func (r *run) norm() (float64, error) {
+	if !r.Parallel.distributed() {
+		return gradientNorm(r.params, r.Threads), nil
+	}
+	var own []byte
+	for _, p := range r.own {
+		sums := make([]float64, p.Grad.Rows)
+		rowSquares(sums, p.Grad, r.Threads)
+		for _, s := range sums {
+			own = binary.LittleEndian.AppendUint64(own, math.Float64bits(s))
+		}
+	}
+	all, err := r.Parallel.group(trafficControl).GatherAll(own)
+	if err != nil {
+		return 0, err
+	}
+	sums := make([][]float64, len(r.params))
+	for i := range r.params {
+		for rank := range all {
+			for range r.cuts[i][rank+1] - r.cuts[i][rank] {
+				sums[i] = append(sums[i], math.Float64frombits(binary.LittleEndian.Uint64(all[rank])))
+				all[rank] = all[rank][8:]
+			}
+		}
+	}
+	return normOf(sums), nil
 }
 
 // rowSquares sets sums to the sums of squares of the rows of x.

@@ -176,9 +176,8 @@ func (r *run) restore(dir string) error {
 	}
 	var tensors []wanted
 	for i, p := range r.params {
-		own := span{0, p.Grad.Rows}
 		for _, t := range r.tensors(i) {
-			tensors = append(tensors, wanted{t.name, p.Name, own, p.Grad.Rows, p.Grad.Cols, t.data})
+			tensors = append(tensors, wanted{t.name, p.Name, r.spans[i], p.Grad.Rows, p.Grad.Cols, t.data})
 		}
 	}
 	scales, err := s.restore(dir, tensors)
@@ -196,17 +195,7 @@ func (r *run) restore(dir string) error {
 
 // checkpoint writes a checkpoint of the current step.
 func (r *run) checkpoint() error {
-	file := tensorFile{}
-	var tensors []named
-	if r.Parallel.rank() == 0 {
-		file.Name = tensorsName
-		for i := range r.params {
-			tensors = append(tensors, r.tensors(i)...)
-		}
-		for name, v := range r.model.State() {
-			tensors = append(tensors, named{scalesPrefix + name, v})
-		}
-	}
+	file, tensors := r.checkpointFile()
 	what := fmt.Sprintf("the checkpoint of step %d", r.state.Step)
 	err := r.Parallel.writeCheckpoint(r.Out, &r.state, file, tensors)
 	agreed := (*AgreedError)(nil)
@@ -272,8 +261,36 @@ func (r *run) dtype() safetensors.Dtype {
 	return safetensors.BF16
 }
 
-// tensors returns the tensors of parameter i in a checkpoint.
+// checkpointFile returns the file of a checkpoint that this rank writes, and its tensors. Without the
+// distributed optimizer, rank 0 writes all.
+func (r *run) checkpointFile() (file tensorFile, tensors []named) {
+	p := &r.Parallel
+	if p.rank() > 0 && !p.distributed() {
+		return file, nil
+	}
+	file.Name = tensorsName
+	if p.distributed() {
+		file.Name = fmt.Sprintf(rankTensorsName, p.rank(), p.ranks())
+		file.Rows = map[string]span{}
+	}
+	for i, o := range r.own {
+		if file.Rows != nil {
+			file.Rows[o.Name] = r.spans[i]
+		}
+		if o.Grad.Rows > 0 {
+			tensors = append(tensors, r.tensors(i)...)
+		}
+	}
+	if p.rank() == 0 {
+		for name, v := range r.model.State() {
+			tensors = append(tensors, named{scalesPrefix + name, v})
+		}
+	}
+	return file, tensors
+}
+
+// tensors returns the tensors of parameter i in a checkpoint: the rows of this rank.
 func (r *run) tensors(i int) []named {
-	p := r.params[i]
+	p := r.own[i]
 	return []named{{"weight/" + p.Name, p.Value.Data}, {"m/" + p.Name, r.moments[i].m}, {"v/" + p.Name, r.moments[i].v}}
 }

@@ -23,6 +23,18 @@ type Parallel struct {
 	// GradReduce is the format in which gradients travel; nil: comm.F32. Sums are FP32.
 	GradReduce comm.Wire
 
+	// DistributedOptimizer gives each rank a part of the rows of every parameter to optimize: it has
+	// the moments of these rows only. The other ranks receive their new values, rounded to the
+	// recipe's Activations. With Config.HoldQuantized, like Megatron-LM's --fp8-param-gather, each
+	// rank quantizes its rows and the codes and scales of all copies are gathered; the master weights
+	// of the other rows are freed.
+	DistributedOptimizer bool
+
+	// Options of the gather of quantized weights.
+	GatherBF16         bool // gather BF16, which every rank quantizes whole
+	OverlapParamGather bool // gather a weight while layers before it compute
+	ReuseGradBuffer    bool // use the memory of gradients for the transfer
+
 	Local   int    // ranks on this machine, which share its memory; 0: one
 	Program string // version of the program, which all ranks must share
 }
@@ -81,6 +93,9 @@ func (p *Parallel) ranks() int {
 	return p.Group.Size()
 }
 
+// distributed reports whether ranks optimize different rows.
+func (p *Parallel) distributed() bool { return p.DistributedOptimizer && p.ranks() > 1 }
+
 // rank returns the number of this rank.
 func (p *Parallel) rank() int {
 	if p.Group == nil {
@@ -97,15 +112,22 @@ func (p *Parallel) group(purpose string) *comm.Group {
 	return p.Group.For(purpose)
 }
 
-// Purposes of transfers in Result.Traffic.
-const (
-	TrafficGradients = "gradients"
-	trafficAmax      = "amaxes"
-	trafficControl   = "" // losses, errors, norms: not counted
-)
-
-// CheckRanks returns a *ConfigError if the microbatches cannot be divided among n ranks.
+// CheckRanks returns a *ConfigError if the microbatches cannot be divided among n ranks, or options of
+// Parallel do not go together.
 func (c *Config) CheckRanks(n int) error {
+	p := &c.Parallel
+	if !p.DistributedOptimizer || !c.HoldQuantized {
+		for _, o := range []struct {
+			field string
+			set   bool
+		}{{"GatherBF16", p.GatherBF16}, {"OverlapParamGather", p.OverlapParamGather}, {"ReuseGradBuffer", p.ReuseGradBuffer}} {
+			if o.set {
+				return invalid("Parallel."+o.field, "is true, but applies to the gather of quantized weights: set Parallel.DistributedOptimizer and HoldQuantized, too")
+			}
+		}
+	} else if _, ok := c.Recipe.ShardRows(); !ok && c.Recipe.HoldsWeights() {
+		return invalid("Parallel.DistributedOptimizer", "is true with HoldQuantized, but the recipe %s has scales of weights that depend on all rows: omit one of them", c.Recipe.Name)
+	}
 	each := c.Microbatches / n
 	if n > 1 && (c.Microbatches%n != 0 || bits.OnesCount(uint(each)) != 1) {
 		return invalid("Microbatches", "is %d, want the number of ranks, %d, times a power of two: the sums of ranks are then subtrees of the sum over microbatches", c.Microbatches, n)

@@ -172,3 +172,51 @@ func TestDivergedRank(t *testing.T) {
 		}
 	}
 }
+
+// TestTraffic compares the bytes that are counted with those of the formulas: gradients are reduced to
+// parts, and gathered without the distributed optimizer, in the bytes of their format; of weights, both
+// MXFP8 copies have 33/32 of the bytes of BF16. NVFP4 has 9/32 with a scale for 16 elements; weights have
+// one for 16×16, and no second copy: 129/512.
+func TestTraffic(t *testing.T) {
+	bf16 := 2.0
+	for _, tc := range []struct {
+		recipe, wire string
+		bytes        float64 // of a gradient
+		weight       float64 // of a weight, in bytes of BF16
+	}{
+		{"bf16", "fp32", 4, 0}, {"bf16", "bf16", 2, 0}, {"mxfp8", "mxfp8", 2 * 33. / 64, 33. / 32}, {"nvfp4", "fp8-blocks", 2 * 33. / 64, 129. / 512},
+		{"tensorwise", "bf16", 2, 1. / 2}, {"blockwise", "bf16", 2, 1./2 + 1./8192}, {"mxfp4", "mxfp8", 2 * 33. / 64, 17. / 32},
+	} {
+		c := tiny(t, tc.recipe)
+		c.Model.HiddenSize, c.Model.IntermediateSize, c.Model.NumAttentionHeads, c.Model.NumKeyValueHeads = 128, 128, 2, 1
+		c.Steps, c.ValidateEvery, c.ValidationTokens, c.Batch, c.Microbatches = 2, 0, 32, 4, 4
+		c.Parallel.GradReduce, _ = ParseGradReduce(tc.wire)
+		for _, ranks := range []int{2, 4} {
+			for _, sharded := range []bool{false, true} {
+				c.HoldQuantized, c.Parallel.DistributedOptimizer = sharded && tc.weight > 0, sharded
+				got, err := runRanks(ranks, c, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				n, linear := float64(got[0].Parameters), float64(0)
+				for _, l := range got[0].Model.Linears() {
+					linear += float64(l.Weight.Grad.Rows * l.Weight.Grad.Cols)
+				}
+				others := float64(ranks - 1)
+				want := map[string]float64{TrafficGradients: 2 * others * n * tc.bytes}
+				if sharded {
+					want[TrafficGradients] /= 2
+					if !c.HoldQuantized {
+						linear = 0
+					}
+					want[TrafficWeights], want[TrafficParameters] = others*linear*tc.weight*bf16, others*(n-linear)*bf16
+				}
+				for _, purpose := range []string{TrafficGradients, TrafficWeights, TrafficParameters} {
+					if got := float64(got[0].Traffic[purpose]); got != want[purpose] {
+						t.Errorf("%s, gradients in %s, %d ranks, distributed %t: %s: counted %.0f bytes, want %.0f", tc.recipe, tc.wire, ranks, sharded, purpose, got, want[purpose])
+					}
+				}
+			}
+		}
+	}
+}

@@ -45,28 +45,43 @@ const bucketElements = 1 << 20
 // newReducer returns the reducer of parameters whose rows are divided by cuts.
 func newReducer(p *Parallel, params []*nn.Param, cuts [][]int, threads int) *reducer {
 	r := &reducer{Parallel: p, params: params, index: map[*nn.Param]int{}, cuts: cuts, of: make([]*bucket, len(params)), threads: threads}
+	var order []int // of the backward pass
+	for i := len(params) - 1; i >= 0; i-- {
+		order = append(order, i)
+		r.index[params[i]] = i
+	}
+	r.buckets = newBuckets(order, params, cuts, p.wire().Block())
+	for _, b := range r.buckets {
+		for _, i := range b.params {
+			r.of[i] = b
+		}
+	}
+	return r
+}
+
+// newBuckets divides parameters into buckets, in order, with the part of each rank filled up to a
+// multiple of block elements.
+func newBuckets(order []int, params []*nn.Param, cuts [][]int, block int) (buckets []*bucket) {
 	var b *bucket
-	for i := len(params) - 1; i >= 0; i-- { // in the order of the backward pass
+	for _, i := range order {
 		if b == nil || b.elements >= bucketElements {
 			b = &bucket{}
-			r.buckets = append(r.buckets, b)
+			buckets = append(buckets, b)
 		}
-		r.index[params[i]], r.of[i] = i, b
 		b.params = append(b.params, i)
-		b.elements += len(params[i].Grad.Data)
+		b.elements += params[i].Grad.Rows * params[i].Grad.Cols
 	}
-	for _, b := range r.buckets {
-		block := p.wire().Block()
-		b.cuts = make([]int, p.ranks()+1)
-		for rank := range p.ranks() {
+	for _, b := range buckets {
+		b.cuts = []int{0}
+		for rank := range len(cuts[0]) - 1 {
 			n := 0
 			for _, i := range b.params {
 				n += (cuts[i][rank+1] - cuts[i][rank]) * params[i].Grad.Cols
 			}
-			b.cuts[rank+1] = b.cuts[rank] + (n+block-1)/block*block
+			b.cuts = append(b.cuts, b.cuts[rank]+(n+block-1)/block*block)
 		}
 	}
-	return r
+	return buckets
 }
 
 // begin prepares the backward pass of the last microbatch of a step: gradients are complete after
@@ -128,14 +143,32 @@ func (r *reducer) rows(i, rank int) []float32 {
 	return g.Data[r.cuts[i][rank]*g.Cols : r.cuts[i][rank+1]*g.Cols]
 }
 
-// finish sets the gradients to the sums over all ranks.
+// finish sets the gradients to the sums over all ranks: of all rows, or with the distributed
+// optimizer of those of this rank.
 func (r *reducer) finish() error {
-	whole := make([][]float32, len(r.buckets))
-	requests := make([]*comm.Request, len(r.buckets))
-	for k, b := range r.buckets {
+	for _, b := range r.buckets {
 		if err := b.request.Wait(); err != nil {
 			return err
 		}
+	}
+	if r.distributed() {
+		for _, b := range r.buckets {
+			part := b.sum
+			for _, i := range b.params {
+				part = part[copy(r.rows(i, r.rank()), part):]
+			}
+			b.sum = nil
+		}
+		return nil
+	}
+	return r.gather()
+}
+
+// gather sets the gradients to the sums of all ranks.
+func (r *reducer) gather() error {
+	whole := make([][]float32, len(r.buckets))
+	requests := make([]*comm.Request, len(r.buckets))
+	for k, b := range r.buckets {
 		whole[k] = make([]float32, b.cuts[r.ranks()])
 		copy(whole[k][b.cuts[r.rank()]:], b.sum)
 		b.sum = nil
@@ -153,6 +186,18 @@ func (r *reducer) finish() error {
 		}
 	}
 	return nil
+}
+
+// bytes returns the memory of messages and buffers when all buckets are under way.
+func (r *reducer) bytes() int {
+	n := 4 * len(r.flat)
+	for _, b := range r.buckets {
+		for rank := range r.ranks() {
+			n += r.wire().Size(b.cuts[rank+1] - b.cuts[rank])
+		}
+		n += r.ranks()*r.wire().Size(b.cuts[r.rank()+1]-b.cuts[r.rank()]) + 4*(b.cuts[r.rank()+1]-b.cuts[r.rank()])
+	}
+	return n
 }
 
 // allFinite reports whether x has neither NaN nor Inf.

@@ -54,7 +54,7 @@ func compareCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if err := job.SetMicrobatches(cmd); err != nil {
+		if err := job.Prepare(cmd); err != nil {
 			return err
 		}
 		all, err := accumulators.Recipes(cli.WithBaseline(recipes.Recipes))

@@ -58,7 +58,7 @@ func trainCommand() *cobra.Command {
 		}
 		r, err := recipes.Recipe()
 		if err == nil {
-			err = job.SetMicrobatches(cmd)
+			err = job.Prepare(cmd)
 		}
 		if err != nil {
 			return err

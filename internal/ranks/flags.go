@@ -2,6 +2,8 @@ package ranks
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -17,6 +19,9 @@ type Flags struct {
 	gradReduce *cli.Choice[comm.Wire]
 	timeout    *time.Duration
 	library    *string
+
+	distributed, paramGather, overlap, reuse *bool
+	gatherFormat                             *cli.Choice[bool] // BF16
 }
 
 // Add adds the flags to cmd.
@@ -25,13 +30,36 @@ func Add(cmd *cobra.Command) *Flags {
 	f := &Flags{}
 	f.dp = flags.Uint("dp", 1, "divide the microbatches of each step among `N` ranks; under mpirun or srun, the ranks are its processes (default their number)")
 	f.gradReduce = cli.AddChoice(cmd, "grad-reduce", "format `NAME` in which gradients travel between ranks: fp32, bf16, mxfp8, fp8-blocks", "fp32", train.GradReduceNames(), train.ParseGradReduce)
+	f.distributed = flags.Bool("distributed-optimizer", false, "each rank optimizes a part of the rows, and has the optimizer's state of these only")
+	f.paramGather = flags.Bool("fp8-param-gather", false, "with --distributed-optimizer: each rank quantizes its rows, and the ranks gather codes and scales; implies --fp8-param")
+	f.gatherFormat = cli.AddChoice(cmd, "param-gather-format", "with --fp8-param-gather: what the ranks gather, `NAME`: quantized (all copies), or bf16, which every rank quantizes", "quantized", gatherFormats, parseGatherFormat)
+	f.overlap = flags.Bool("overlap-param-gather", false, "with --fp8-param-gather: gather the weights of a layer while those before it compute")
+	f.reuse = flags.Bool("reuse-grad-buf-for-mxfp8-param-ag", false, "with --fp8-param-gather: use the memory of gradients for the transfer, under any recipe")
 	f.timeout = flags.Duration("timeout", 10*time.Minute, "end the job if a rank does not answer another for `TIME`; 0: no limit")
 	f.library = flags.String("mpi-library", "", "load the MPI library `FILE` (default that of the launcher)")
 	return f
 }
 
-// SetMicrobatches sets --microbatches to the number of ranks if it was not given.
-func (j *Job) SetMicrobatches(cmd *cobra.Command) error {
+var gatherFormats = []string{"quantized", "bf16"}
+
+func parseGatherFormat(name string) (bf16 bool, err error) {
+	i := slices.Index(gatherFormats, name)
+	if i < 0 {
+		return false, fmt.Errorf("unknown format %q: use one of %s", name, strings.Join(gatherFormats, ", "))
+	}
+	return i == 1, nil
+}
+
+// Prepare sets the flags that others imply: --microbatches is the number of ranks by default.
+func (j *Job) Prepare(cmd *cobra.Command) error {
+	if *j.flags.paramGather {
+		if !*j.flags.distributed {
+			return cli.Misuse("--fp8-param-gather gathers what the ranks of a distributed optimizer quantize: add --distributed-optimizer")
+		}
+		if err := cmd.Flags().Set("fp8-param", "true"); err != nil {
+			return err
+		}
+	}
 	if j.ranks == 1 || cmd.Flags().Changed("microbatches") {
 		return nil
 	}
@@ -40,7 +68,9 @@ func (j *Job) SetMicrobatches(cmd *cobra.Command) error {
 
 // Configure sets the fields of c that the flags set.
 func (j *Job) Configure(c *train.Config) error {
-	c.Parallel.GradReduce = j.flags.gradReduce.Value
+	f, p := j.flags, &c.Parallel
+	p.GradReduce, p.DistributedOptimizer = f.gradReduce.Value, *f.distributed
+	p.GatherBF16, p.OverlapParamGather, p.ReuseGradBuffer = f.gatherFormat.Value, *f.overlap, *f.reuse
 	if err := c.CheckRanks(j.ranks); err != nil {
 		return cli.Misuse("%v", cli.WithFlag(err))
 	}

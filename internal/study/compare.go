@@ -127,7 +127,7 @@ func (k *Comparison) train(ctx context.Context, r recipe.Recipe, seed uint64) er
 func reportedMemory(m decoder.Memory) report.Memory {
 	return report.Memory{
 		Masters: int64(m.Masters), Gradients: int64(m.Gradients), Moments: int64(m.Moments), Rowwise: int64(m.Rowwise), Columnwise: int64(m.Columnwise),
-		Activations: int64(m.Activations()), Scratch: int64(m.Scratch),
+		Activations: int64(m.Activations()), Scratch: int64(m.Scratch + m.Messages + m.Staging),
 	}
 }
 

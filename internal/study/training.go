@@ -38,7 +38,7 @@ type ranksDocument struct {
 	Ranks      int              `json:"ranks"`
 	GradReduce string           `json:"grad_reduce"`
 	GradSQNR   cli.Number       `json:"grad_sqnr_db"`        // of gradients as rank 0 sent them; null: exact
-	Sent       map[string]int64 `json:"bytes_sent_per_step"` // by rank 0, by purpose
+	Sent       map[string]int64 `json:"bytes_sent_per_step"` // by all ranks, by purpose
 }
 
 type validationDocument struct {

@@ -1,0 +1,286 @@
+package train
+
+import (
+	"context"
+	"errors"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/microscale-go/microscale/comm"
+	"github.com/microscale-go/microscale/recipe"
+)
+
+// TestDistributedOptimizer checks that ranks which optimize different rows have the losses of one
+// rank, bit by bit, and its weights, under every recipe but delayed scaling, with and without
+// quantized weights. Under delayed scaling, losses are those of the plain optimizer.
+func TestDistributedOptimizer(t *testing.T) {
+	for _, r := range recipes() {
+		for _, hold := range []bool{false, true} {
+			if hold && !r.HoldsWeights() {
+				continue
+			}
+			c := tiny(t, r.Name)
+			c.Steps, c.Batch, c.Microbatches, c.HoldQuantized = 4, 8, 4, hold
+			want := mustRun(t, c)
+			for _, ranks := range []int{2, 4} {
+				if r.Name == "delayed" {
+					plain, err := runRanks(ranks, c, nil)
+					if err != nil {
+						t.Fatal(err)
+					}
+					want = plain[0]
+				}
+				sharded := c
+				sharded.Parallel.DistributedOptimizer = true
+				got, err := runRanks(ranks, sharded, nil)
+				if err != nil {
+					t.Fatalf("%s, %d ranks: %v", r.Name, ranks, err)
+				}
+				for rank, g := range got {
+					if !same(g, want) {
+						t.Errorf("%s, quantized %t, rank %d of %d: got losses\n%v %v\nwant\n%v %v", r.Name, hold, rank, ranks, g.TrainLoss, g.Validation, want.TrainLoss, want.Validation)
+					}
+					sameWeights(t, r, g, want)
+				}
+			}
+		}
+	}
+}
+
+// sameWeights compares the weights of two models as modules use them.
+func sameWeights(t *testing.T, r recipe.Recipe, got, want *Result) {
+	t.Helper()
+	wire := comm.BF16
+	if r.Name == "f32" {
+		wire = comm.F32
+	}
+	for i, p := range got.Model.Params() {
+		a, b := slices.Clone(p.Value.Data), slices.Clone(want.Model.Params()[i].Value.Data)
+		comm.Round(a, a, wire)
+		comm.Round(b, b, wire)
+		if at := differs(a, b); at >= 0 || len(a) != len(b) {
+			t.Errorf("%s: %s differs at element %d", r.Name, p.Name, at)
+		}
+	}
+}
+
+// TestParamGather runs every combination of the options of the gather of quantized weights, with a
+// validation and a checkpoint after every step, and with NaN in the memory of gradients when it is
+// handed over. Losses are those of one rank, and memory is what the options promise.
+func TestParamGather(t *testing.T) {
+	for _, name := range []string{"mxfp8", "nvfp4", "tensorwise", "blockwise"} {
+		c := tiny(t, name)
+		c.HoldQuantized, c.ValidateEvery = true, 1
+		c.Steps = 4
+		want := mustRun(t, c)
+		c.Parallel.DistributedOptimizer = true
+		for i := range 8 {
+			c.Parallel.OverlapParamGather, c.Parallel.ReuseGradBuffer, c.Parallel.GatherBF16 = i&1 > 0, i&2 > 0, i&4 > 0
+			c.Out, c.CheckpointEvery = filepath.Join(t.TempDir(), "out"), 1
+			poisoned := 0
+			results := make([]*Result, 2)
+			err := comm.Run(2, comm.Options{Timeout: time.Minute}, func(g *comm.Group) (err error) {
+				own := c
+				own.Parallel.Group = g
+				r, err := prepare(own)
+				if err != nil {
+					return err
+				}
+				r.handOver = func(x []float32) {
+					for i := range x {
+						x[i] = float32(math.NaN())
+					}
+					if g.Rank() == 0 {
+						poisoned++
+					}
+				}
+				results[g.Rank()], err = r.run(context.Background())
+				return err
+			})
+			if err != nil {
+				t.Fatalf("%s, %+v: %v", name, c.Parallel, err)
+			}
+			if (poisoned > 0) != c.Parallel.ReuseGradBuffer {
+				t.Errorf("%s: the memory of gradients was handed over %d times", name, poisoned)
+			}
+			for rank, g := range results {
+				if !same(g, want) {
+					t.Errorf("%s, rank %d, overlap %t, reuse %t, bf16 %t: got losses\n%v %v\nwant\n%v %v", name, rank, i&1 > 0, i&2 > 0, i&4 > 0, g.TrainLoss, g.Validation, want.TrainLoss, want.Validation)
+				}
+				sameWeights(t, c.Recipe, g, want)
+			}
+		}
+	}
+}
+
+// TestGatherMemory checks the memory that the options save: masters and moments by the number of
+// ranks, and the memory of messages with ReuseGradBuffer.
+func TestGatherMemory(t *testing.T) {
+	c := tiny(t, "mxfp8")
+	c.HoldQuantized, c.Steps = true, 2
+	c.Model.IntermediateSize, c.Model.NumHiddenLayers = 512, 4
+	run := func(change func(p *Parallel)) *Result {
+		t.Helper()
+		own := c
+		change(&own.Parallel)
+		got, err := runRanks(4, own, func(_ int, c *Config) { c.Microbatches = 4 })
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got[0]
+	}
+	plain := run(func(*Parallel) {}).Memory
+	sharded := run(func(p *Parallel) { p.DistributedOptimizer = true }).Memory
+	overlap := run(func(p *Parallel) { p.DistributedOptimizer, p.OverlapParamGather = true, true }).Memory
+	reuse := run(func(p *Parallel) {
+		p.DistributedOptimizer, p.OverlapParamGather, p.ReuseGradBuffer = true, true, true
+	}).Memory
+	t.Logf("plain %+v\nsharded %+v\noverlap %+v\nreuse %+v", plain, sharded, overlap, reuse)
+	if sharded.Moments > plain.Moments*2/5 || sharded.Masters > plain.Masters*2/5 {
+		t.Errorf("masters %d and moments %d on one of 4 ranks, %d and %d whole", sharded.Masters, sharded.Moments, plain.Masters, plain.Moments)
+	}
+	if sharded.Total() >= plain.Total() {
+		t.Errorf("total %d with the distributed optimizer, %d without", sharded.Total(), plain.Total())
+	}
+	codes := overlap.Rowwise + overlap.Columnwise // of all linear layers
+	if head := 2 * 256 * 32 * 2; overlap.Staging < codes-head || overlap.Staging > codes || sharded.Staging > overlap.Staging/4 || reuse.Staging != 0 {
+		t.Errorf("messages of weights: %d at once, %d if one at a time, %d in the memory of gradients; codes and scales have %d bytes", overlap.Staging, sharded.Staging, reuse.Staging, codes)
+	}
+	if reuse.Total() != overlap.Total()-overlap.Staging {
+		t.Errorf("total %d with the memory of gradients, %d without", reuse.Total(), overlap.Total())
+	}
+}
+
+// TestOwners checks that every row of every parameter belongs to exactly one rank, at whole blocks of
+// quantized weights, for 1 to 9 ranks.
+func TestOwners(t *testing.T) {
+	for _, name := range []string{"bf16", "mxfp8", "blockwise", "nvfp4"} {
+		c := tiny(t, name)
+		c.HoldQuantized = c.Recipe.HoldsWeights()
+		for ranks := 1; ranks <= 9; ranks++ {
+			c.Batch, c.Microbatches = ranks, ranks
+			c.Parallel.DistributedOptimizer = true
+			err := comm.Run(ranks, comm.Options{}, func(g *comm.Group) error {
+				own := c
+				own.Parallel.Group = g
+				r, err := newRun(own)
+				if err != nil {
+					return err
+				}
+				block, _ := c.Recipe.ShardRows()
+				for i, cuts := range r.cuts {
+					if cuts[0] != 0 || cuts[ranks] != r.params[i].Grad.Rows || !slices.IsSorted(cuts) {
+						return errors.New(r.params[i].Name + " is not divided")
+					}
+					if r.spans[i] != (span{cuts[g.Rank()], cuts[g.Rank()+1]}) && ranks > 1 {
+						return errors.New(r.params[i].Name + " has another span")
+					}
+				}
+				for _, s := range r.shards {
+					for _, cut := range s.cuts[:ranks] {
+						if cut%block != 0 && cut != s.cuts[ranks] {
+							return errors.New(s.linear.Name + " is cut within a block")
+						}
+					}
+				}
+				return nil
+			})
+			if err != nil {
+				t.Errorf("%s, %d ranks: %v", name, ranks, err)
+			}
+		}
+	}
+}
+
+// TestReshard interrupts a run of some ranks and resumes it with others, with and without the
+// distributed optimizer: the losses are those of one run.
+func TestReshard(t *testing.T) {
+	for _, name := range []string{"bf16", "mxfp8", "nvfp4"} {
+		c := tiny(t, name)
+		c.Steps, c.Batch, c.Microbatches, c.HoldQuantized = 14, 8, 4, name == "mxfp8"
+		want := mustRun(t, c)
+		c.Out, c.CheckpointEvery, c.Resume = filepath.Join(t.TempDir(), "out"), 0, true
+		var got *Result
+		for _, job := range []struct {
+			ranks   int
+			sharded bool
+		}{{4, true}, {2, true}, {1, false}, {4, false}, {2, true}, {4, true}} {
+			ctx, cancel := context.WithCancel(context.Background())
+			own := c
+			own.Parallel.DistributedOptimizer = job.sharded
+			own.Progress = onStep(0, cancel)
+			err := comm.Run(job.ranks, comm.Options{Timeout: time.Minute}, func(g *comm.Group) error {
+				own := own
+				own.Parallel.Group = g
+				_, err := Run(ctx, own)
+				return err
+			})
+			cancel()
+			var i *Interrupted
+			if !errors.As(err, &i) {
+				t.Fatalf("%s: %d ranks: %v", name, job.ranks, err)
+			}
+			files, err := filepath.Glob(filepath.Join(c.Out, checkpointFolder, "*", "*.safetensors"))
+			n := 1
+			if job.sharded {
+				n = job.ranks
+			}
+			if err != nil || len(files) != n {
+				t.Errorf("%s: %d ranks: files %v, %v, want %d", name, job.ranks, files, err, n)
+			}
+		}
+		c.Parallel.DistributedOptimizer = true
+		results, err := runRanks(2, c, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got = results[0]; !same(got, want) {
+			t.Errorf("%s: got losses\n%v %v\nwant\n%v %v", name, got.TrainLoss, got.Validation, want.TrainLoss, want.Validation)
+		}
+	}
+}
+
+// TestShardedWriteFails has one rank that cannot write its file: all return its error, and the last
+// checkpoint stays.
+func TestShardedWriteFails(t *testing.T) {
+	c := tiny(t, "bf16")
+	c.Out, c.CheckpointEvery = filepath.Join(t.TempDir(), "out"), 1
+	c.Parallel.DistributedOptimizer = true
+	c.Progress = onStep(2, func() {
+		// The file of rank 1 exists as a directory.
+		partial := filepath.Join(c.Out, checkpointFolder, stepPrefix+"00000002"+partialSuffix)
+		_ = os.MkdirAll(partial, 0o777)
+	})
+	_, err := runRanks(2, c, func(rank int, c *Config) {
+		if rank == 1 {
+			c.Out = filepath.Join(c.Out, "elsewhere")
+		}
+	})
+	if err == nil || !strings.Contains(err.Error(), "rank 1: ") {
+		t.Errorf("got %v, want the error of rank 1", err)
+	}
+}
+
+// TestParallelOptions checks options that do not go together.
+func TestParallelOptions(t *testing.T) {
+	for want, change := range map[string]func(c *Config){
+		"Parallel.OverlapParamGather is true, but applies": func(c *Config) { c.Parallel.OverlapParamGather = true },
+		"Parallel.ReuseGradBuffer is true, but applies":    func(c *Config) { c.Parallel.ReuseGradBuffer = true; c.HoldQuantized = true },
+		"Microbatches is 2, want the number of ranks, 4":   func(*Config) {},
+	} {
+		c := tiny(t, "mxfp8")
+		change(&c)
+		ranks := 2
+		if strings.HasPrefix(want, "Micro") {
+			ranks = 4
+		}
+		if _, err := runRanks(ranks, c, nil); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, want %q", err, want)
+		}
+	}
+}
