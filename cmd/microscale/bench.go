@@ -34,7 +34,7 @@ func benchCommand() *cobra.Command {
 	}
 	const group = "Work"
 	cmd.AddGroup(&cobra.Group{ID: group, Title: group})
-	for _, sub := range []*cobra.Command{benchLimitsCommand(), benchQuantizeCommand(), benchDequantizeCommand(), benchGemmCommand(), benchGemvCommand(), benchCheckpointCommand(), benchLinearCommand(), benchAllCommand()} {
+	for _, sub := range []*cobra.Command{benchLimitsCommand(), benchQuantizeCommand(), benchDequantizeCommand(), benchGemmCommand(), benchGemvCommand(), benchCheckpointCommand(), benchLinearCommand(), benchLLMCommand(), benchAllCommand()} {
 		sub.GroupID = group
 		cmd.AddCommand(sub)
 	}

@@ -193,6 +193,10 @@ func TestBenchUsage(t *testing.T) {
 		{"bench checkpoint --formats bf16", `--formats: bf16 has no scales`},
 		{"bench checkpoint --formats mxfp8,mxfp8", `--formats: mxfp8 is named twice`},
 		{"bench checkpoint --size 1e6", `--size 1e+06: give a number of GB`},
+		{"bench llm", `want MODEL or --random, got both or none`},
+		{"bench llm model --random 1B", `want MODEL or --random, got both or none`},
+		{"bench llm --random 1G", `1B`},
+		{"bench llm --random 1B --rounds 0", `give a number from 1 on`},
 	} {
 		t.Run(tc.line, func(t *testing.T) {
 			status, stdout, stderr := execute("", strings.Fields(tc.line)...)

@@ -92,6 +92,15 @@ func weightPattern() ([]byte, error) {
 	return []byte(strings.Repeat(string(data), 32)), nil
 }
 
+// bf16Bytes returns the bytes of a tensor of BF16.
+func bf16Bytes(s safetensors.Spec) int64 {
+	n := int64(2)
+	for _, d := range s.Shape {
+		n *= d
+	}
+	return n
+}
+
 // writeWeights writes a file whose tensors repeat data.
 func writeWeights(ctx context.Context, path string, specs []safetensors.Spec, data []byte) error {
 	layout, err := safetensors.NewLayout(specs, nil)
@@ -103,7 +112,7 @@ func writeWeights(ctx context.Context, path string, specs []safetensors.Spec, da
 		return err
 	}
 	for _, s := range specs {
-		n := 2 * s.Shape[0] * s.Shape[1]
+		n := bf16Bytes(s)
 		for at := int64(0); at < n; at += int64(len(data)) {
 			err := ctx.Err()
 			if err == nil {

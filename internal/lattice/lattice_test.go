@@ -71,7 +71,7 @@ train: decoder comm nn recipe mma hf safetensors quant tensor format internal/bo
 internal/clients: internal/checkpoint quant
 verify: internal/clients internal/checkpoint hf safetensors quant tensor format measure
 convert: verify internal/clients internal/checksum internal/checkpoint internal/checkpoint/llamacpp internal/gguf hf safetensors quant tensor format measure profile internal/bounded internal/lock internal/parallel internal/configjson
-internal/bench: internal/report convert internal/checkpoint hf safetensors nn recipe gemm quant tensor format internal/cpu
+internal/bench: decoder internal/report convert internal/checkpoint hf safetensors nn recipe gemm quant tensor format internal/cpu
 internal/cli: internal/sampling internal/clients internal/checkpoint/llamacpp convert verify train recipe mma profile internal/checkpoint quant format
 internal/ranks: internal/cli train comm comm/mpi
 internal/input: internal/memory internal/cli convert internal/checkpoint/llamacpp internal/sample hf hf/hub internal/gguf tokenizer internal/bounded

@@ -1,0 +1,99 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/microscale-go/microscale/internal/bench"
+	"github.com/microscale-go/microscale/internal/cli"
+	"github.com/microscale-go/microscale/internal/input"
+	"github.com/microscale-go/microscale/quant"
+)
+
+func benchLLMCommand() *cobra.Command {
+	cmd := benchWork("llm [MODEL]", "Measure prompts and generation of a language model", `Measure the tokens per second of a language model at the sizes of llama.cpp's
+llama-bench: pp512 reads a prompt of 512 tokens, tg128 generates 128 tokens one
+by one. MODEL is a checkpoint, as for run. --random makes one with the shape of
+a published Llama and random weights, its head quantized like its layers.
+
+The limit of a prompt is the peak of the instruction that bounds BF16 products;
+that of generation is reading the weights and the KV cache once per token.`)
+	cmd.Args = cobra.MaximumNArgs(1)
+	cmd.Example = `  microscale bench llm --random 1B --format mxfp4 --threads 2
+  microscale bench llm Llama-3.2-1B-MXFP4 --inputs mxint8 --json`
+	var names, formats []string
+	for _, s := range bench.Shapes {
+		names = append(names, s.Name)
+	}
+	for _, f := range quant.Formats() {
+		formats = append(formats, f.Name)
+	}
+	random := cli.AddChoice(cmd, "random", "make a model of shape `NAME` with random weights: 135M, 1B, 3B, 8B", "", names, bench.ParseShape)
+	block := cli.AddChoice(cmd, "format", "block format `NAME` of the random weights", quant.MXFP4.Name, formats, quant.Lookup)
+	inputs := cli.AddChoice(cmd, "inputs", "format `NAME` of the inputs of quantized linear layers: bf16, mxint8, f32", quant.BF16.Name, []string{quant.BF16.Name, quant.MXINT8.Name, quant.F32.Name}, quant.Lookup)
+	prompt := cmd.Flags().Uint("prompt", 512, "read a prompt of `N` tokens; 0: do not")
+	generate := cmd.Flags().Uint("generate", 128, "generate `N` tokens; 0: do not")
+	depth := cmd.Flags().Uint("depth", 0, "begin after `N` other tokens")
+	rounds := cmd.Flags().Uint("rounds", 3, "measure `N` times after one round that is not counted")
+	dir := cmd.Flags().String("dir", "", "make the random model in `DIR` (default the system's temporary directory); nothing stays there")
+	b := addBench(cmd, benchDefaults{budget: time.Second, spent: "for each limit"})
+	cli.Essential(cmd, "random", "format", "inputs", "prompt", "generate", "rounds", "threads", "json")
+	cmd.RunE = cli.Interruptible(func(cmd *cobra.Command, args []string) error {
+		switch {
+		case random.Given == (len(args) == 1):
+			return cli.Misuse("want MODEL or --random, got both or none")
+		case *rounds == 0 || *prompt+*generate == 0:
+			return cli.Misuse("--rounds, and --prompt or --generate: give a number from 1 on")
+		}
+		if err := b.begin(); err != nil {
+			return err
+		}
+		defer b.Close()
+		model := ""
+		if random.Given {
+			folder, err := os.MkdirTemp(*dir, "microscale-bench-")
+			if err != nil {
+				return err
+			}
+			defer os.RemoveAll(folder)
+			if need, free := 2*random.Value.Bytes(), bench.FreeBytes(folder); need > free {
+				return fmt.Errorf("the model takes %s while it is made, and %s has %s free: give another --dir", cli.BytesText(need), folder, cli.BytesText(free))
+			}
+			if model, err = bench.WriteRandom(cmd.Context(), folder, random.Value, block.Value, b.Threads()); err != nil {
+				return cli.Interrupted(err, "nothing was measured")
+			}
+		} else {
+			model = args[0]
+		}
+		l := bench.LLM{Prompt: int(*prompt), Generate: int(*generate), Depth: int(*depth), Rounds: int(*rounds)}
+		if inputs.Value.Name != quant.F32.Name {
+			l.Inputs = inputs.Value
+		}
+		l.Progress = func(test string) { fmt.Fprintf(cmd.ErrOrStderr(), "microscale: measured %s\n", test) }
+		result, err := measureLLM(cmd.Context(), b, l, model)
+		if err != nil {
+			return cli.Interrupted(err, "nothing was measured")
+		}
+		var timed []bench.Result
+		for _, t := range result.Tests {
+			timed = append(timed, bench.Result{Time: t.Time})
+		}
+		return b.print(cmd, timed, llmDocuments(result, b.Threads()), func(w io.Writer) error { return printLLM(w, result, b.Threads()) })
+	})
+	return cmd
+}
+
+func measureLLM(ctx context.Context, b *benchRun, l bench.LLM, model string) (bench.LLMResult, error) {
+	source, err := input.Open(ctx, model)
+	if err != nil {
+		return bench.LLMResult{}, err
+	}
+	defer source.Close()
+	l.Source = source
+	return b.LLM(ctx, l, *b.budget)
+}
