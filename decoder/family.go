@@ -154,7 +154,7 @@ var (
 	qwenKeys    = []string{"sliding_window", "layer_types", "use_sliding_window", "max_window_layers"}
 	expertKeys  = []string{"num_experts", "num_local_experts", "num_experts_per_tok"}
 	qwenExperts = slices.Concat(qwenKeys, expertKeys, []string{"moe_intermediate_size", "norm_topk_prob", "decoder_sparse_step", "mlp_only_layers"})
-	gemmaKeys   = slices.Concat(windowKeys, []string{"query_pre_attn_scalar", "attn_logit_softcapping", "final_logit_softcapping", "use_bidirectional_attention"})
+	gemmaKeys   = slices.Concat(windowKeys, []string{"query_pre_attn_scalar", "attn_logit_softcapping", "final_logit_softcapping", "sliding_window_size"})
 )
 
 // families are the known decoders. Sources: the modeling and configuration files of transformers 5.23
@@ -180,7 +180,7 @@ var families = []family{
 	},
 	{
 		name: "qwen2", types: []string{"qwen2"}, class: "Qwen2ForCausalLM",
-		defaults: `{"rms_norm_eps": 1e-6, "max_window_layers": 28}`, keys: qwenKeys, require: `{"hidden_act": "silu"}`,
+		defaults: `{"rms_norm_eps": 1e-6, "max_window_layers": 28}`, keys: qwenKeys, require: `{"hidden_act": "silu", "use_mrope": false}`,
 		names: llamaNames, bias: biasQKV, window: windowRule{kind: windowLate},
 	},
 	{

@@ -1,8 +1,12 @@
 package main
 
 import (
+	"io"
+
 	"github.com/spf13/cobra"
 
+	"github.com/microscale-go/microscale/decoder"
+	"github.com/microscale-go/microscale/hf"
 	"github.com/microscale-go/microscale/internal/checkpoint"
 	"github.com/microscale-go/microscale/internal/cli"
 	"github.com/microscale-go/microscale/internal/input"
@@ -17,12 +21,15 @@ func inspectCommand() *cobra.Command {
 sizes, its quantization, and its problems. With --client, what those programs
 reject is a problem too. A damaged safetensors file is an error.
 
+With --plan, print instead what each layer of a language model computes.
+
 ` + input.Help,
 		Example: `  microscale inspect sample:
   microscale inspect model.safetensors --each`,
 		Args: func(_ *cobra.Command, args []string) error { return cli.Named(args, "SRC") },
 	}
 	each := cmd.Flags().Bool("each", false, eachUsage)
+	plan := cmd.Flags().Bool("plan", false, "print what each layer of a language model computes")
 	clients := cli.AddClients(cmd)
 	asJSON := addJSON(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -31,6 +38,9 @@ reject is a problem too. A damaged safetensors file is an error.
 			return err
 		}
 		defer source.Close()
+		if *plan {
+			return printPlan(cmd.OutOrStdout(), source, *asJSON)
+		}
 		model := checkpoint.Read(source)
 		for _, c := range *clients {
 			model.Problems = append(model.Problems, c.Rejects(model)...)
@@ -38,4 +48,17 @@ reject is a problem too. A damaged safetensors file is an error.
 		return summary.PrintInspection(cmd.OutOrStdout(), args[0], model, *each, *asJSON)
 	}
 	return cmd
+}
+
+// printPlan prints the plan of a language model.
+func printPlan(w io.Writer, source *hf.Checkpoint, asJSON bool) error {
+	plan, err := decoder.ReadPlan(source)
+	if err != nil {
+		return err
+	}
+	if asJSON {
+		return cli.PrintJSON(w, plan)
+	}
+	_, err = io.WriteString(w, plan.String())
+	return err
 }

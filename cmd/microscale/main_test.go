@@ -86,6 +86,7 @@ func TestGolden(t *testing.T) {
 		"mma-special":         "mma --model hopper-wgmma --a e5m2 --b e4m3 --explain inf:1 inf:-1",
 		"mma-json":            "mma --model cdna1-mfma --a bf16 --explain --json --c 1 2:3 1e-30:1",
 		"help-mma":            "mma --help",
+		"inspect-plan":        "inspect sample: --plan",
 		"layout":              "layout",
 		"cost":                "cost --params 8e9 --recipe mxfp8 --device b200",
 		"cost-explain":        "cost --params 8e9 --recipe nvfp4 --device gb300 --explain",

@@ -1,0 +1,148 @@
+package decoder
+
+import (
+	"errors"
+	"math"
+	"strings"
+	"testing"
+)
+
+// publishedConfigs are configurations of published models, shortened: gpt-oss has fewer layers, and Phi-3
+// is narrower.
+var publishedConfigs = map[string]string{
+	"Llama-3.2-1B": `{"architectures": ["LlamaForCausalLM"], "model_type": "llama", "attention_bias": false, "attention_dropout": 0.0, "bos_token_id": 128000,
+		"eos_token_id": [128001, 128008], "head_dim": 64, "hidden_act": "silu", "hidden_size": 2048, "initializer_range": 0.02, "intermediate_size": 8192,
+		"max_position_embeddings": 131072, "mlp_bias": false, "num_attention_heads": 32, "num_hidden_layers": 16, "num_key_value_heads": 8, "pretraining_tp": 1,
+		"rms_norm_eps": 1e-05, "rope_scaling": {"factor": 32.0, "high_freq_factor": 4.0, "low_freq_factor": 1.0, "original_max_position_embeddings": 8192, "rope_type": "llama3"},
+		"rope_theta": 500000.0, "tie_word_embeddings": true, "torch_dtype": "bfloat16", "use_cache": true, "vocab_size": 128256}`,
+	"Mistral-7B-v0.1": `{"architectures": ["MistralForCausalLM"], "model_type": "mistral", "hidden_act": "silu", "hidden_size": 4096, "intermediate_size": 14336,
+		"max_position_embeddings": 32768, "num_attention_heads": 32, "num_hidden_layers": 32, "num_key_value_heads": 8, "rms_norm_eps": 1e-05, "rope_theta": 10000.0,
+		"sliding_window": 4096, "tie_word_embeddings": false, "vocab_size": 32000}`,
+	"Qwen2.5-0.5B": `{"architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2", "hidden_act": "silu", "hidden_size": 896, "intermediate_size": 4864,
+		"max_position_embeddings": 32768, "max_window_layers": 24, "num_attention_heads": 14, "num_hidden_layers": 24, "num_key_value_heads": 2, "rms_norm_eps": 1e-06,
+		"rope_theta": 1000000.0, "sliding_window": 32768, "tie_word_embeddings": true, "use_mrope": false, "use_sliding_window": false, "vocab_size": 151936}`,
+	"Qwen3-30B-A3B": `{"architectures": ["Qwen3MoeForCausalLM"], "model_type": "qwen3_moe", "attention_bias": false, "decoder_sparse_step": 1, "head_dim": 128, "hidden_act": "silu",
+		"hidden_size": 2048, "intermediate_size": 6144, "max_position_embeddings": 40960, "max_window_layers": 48, "mlp_only_layers": [], "moe_intermediate_size": 768,
+		"norm_topk_prob": true, "num_attention_heads": 32, "num_experts": 128, "num_experts_per_tok": 8, "num_hidden_layers": 48, "num_key_value_heads": 4,
+		"rms_norm_eps": 1e-06, "rope_scaling": null, "rope_theta": 1000000.0, "sliding_window": null, "tie_word_embeddings": false, "use_sliding_window": false, "vocab_size": 151936}`,
+	"gemma-2-9b": `{"architectures": ["Gemma2ForCausalLM"], "model_type": "gemma2", "attention_bias": false, "attn_logit_softcapping": 50.0, "cache_implementation": "hybrid",
+		"final_logit_softcapping": 30.0, "head_dim": 256, "hidden_act": "gelu_pytorch_tanh", "hidden_activation": "gelu_pytorch_tanh", "hidden_size": 3584, "intermediate_size": 14336,
+		"max_position_embeddings": 8192, "num_attention_heads": 16, "num_hidden_layers": 42, "num_key_value_heads": 8, "query_pre_attn_scalar": 256, "rms_norm_eps": 1e-06,
+		"rope_theta": 10000.0, "sliding_window": 4096, "sliding_window_size": 4096, "vocab_size": 256000}`,
+	"gemma-3-4b": `{"architectures": ["Gemma3ForConditionalGeneration"], "model_type": "gemma3", "image_token_index": 262144, "mm_tokens_per_image": 256,
+		"text_config": {"model_type": "gemma3_text", "hidden_size": 2560, "intermediate_size": 10240, "num_hidden_layers": 34, "rope_scaling": {"factor": 8.0, "rope_type": "linear"},
+		"sliding_window": 1024, "num_attention_heads": 8, "num_key_value_heads": 4, "max_position_embeddings": 131072, "vocab_size": 262208}, "vision_config": {"hidden_size": 1152}}`,
+	"Phi-3-mini-128k": `{"architectures": ["Phi3ForCausalLM"], "model_type": "phi3", "attention_bias": false, "hidden_act": "silu", "hidden_size": 8, "intermediate_size": 8192,
+		"max_position_embeddings": 131072, "num_attention_heads": 2, "num_hidden_layers": 32, "num_key_value_heads": 2, "original_max_position_embeddings": 4096,
+		"rms_norm_eps": 1e-05, "rope_scaling": {"long_factor": [2, 4], "short_factor": [1, 1.5], "type": "longrope"}, "rope_theta": 10000.0, "sliding_window": 262144,
+		"tie_word_embeddings": false, "vocab_size": 32064}`,
+	"gpt-oss-20b": `{"architectures": ["GptOssForCausalLM"], "model_type": "gpt_oss", "attention_bias": true, "experts_per_token": 4, "head_dim": 64, "hidden_act": "silu",
+		"hidden_size": 2880, "initial_context_length": 4096, "intermediate_size": 2880, "layer_types": ["sliding_attention", "full_attention", "sliding_attention", "full_attention"],
+		"max_position_embeddings": 131072, "num_attention_heads": 64, "num_experts_per_tok": 4, "num_hidden_layers": 4, "num_key_value_heads": 8, "num_local_experts": 32,
+		"rms_norm_eps": 1e-05, "rope_scaling": {"beta_fast": 32.0, "beta_slow": 1.0, "factor": 32.0, "original_max_position_embeddings": 4096, "rope_type": "yarn", "truncate": false},
+		"rope_theta": 150000, "sliding_window": 128, "swiglu_limit": 7.0, "tie_word_embeddings": false, "vocab_size": 201088}`,
+}
+
+// TestPlans compares the plans of published configurations with what the models compute.
+func TestPlans(t *testing.T) {
+	for name, want := range map[string]string{
+		"Llama-3.2-1B": `llama: 16 layers of width 2048, 128256 tokens, 131072 positions, tied head
+layers 0–15: attention of 32 heads of 64, 8 of K and V, scale 0.125, rope θ 500000 llama3; MLP 8192 silu
+`,
+		"Mistral-7B-v0.1": `mistral: 32 layers of width 4096, 32000 tokens, 32768 positions, separate head
+layers 0–31: attention of 32 heads of 128, 8 of K and V, scale 0.0883883, window 4096, rope θ 10000; MLP 14336 silu
+`,
+		"Qwen2.5-0.5B": `qwen2: 24 layers of width 896, 151936 tokens, 32768 positions, tied head
+layers 0–23: attention of 14 heads of 64, 2 of K and V, scale 0.125, biases of Q, K and V, rope θ 1e+06; MLP 4864 silu
+`,
+		"Qwen3-30B-A3B": `qwen3_moe: 48 layers of width 2048, 151936 tokens, 40960 positions, separate head
+layers 0–47: attention of 32 heads of 128, 4 of K and V, scale 0.0883883, Q and K normalized by head, rope θ 1e+06; 8 of 128 experts by softmax, normalized, MLP 768 silu
+`,
+		"gemma-2-9b": `gemma2: 42 layers of width 3584, 256000 tokens, 8192 positions, tied head, embedding ×59.8665, softcap of logits 30
+layers 0 to 40, every 2: attention of 16 heads of 256, 8 of K and V, scale 0.0625, window 4096, softcap 50, rope θ 10000, norms before and after; MLP 14336 gelu, norms before and after
+layers 1 to 41, every 2: attention of 16 heads of 256, 8 of K and V, scale 0.0625, softcap 50, rope θ 10000, norms before and after; MLP 14336 gelu, norms before and after
+`,
+		"gemma-3-4b": `gemma3: 34 layers of width 2560, 262208 tokens, 131072 positions, tied head, embedding ×50.5964
+layers 0–4, 6–10, 12–16, 18–22, 24–28, 30–33: attention of 8 heads of 256, 4 of K and V, scale 0.0625, window 1024, Q and K normalized by head, rope θ 10000, norms before and after; MLP 10240 gelu, norms before and after
+layers 5 to 29, every 6: attention of 8 heads of 256, 4 of K and V, scale 0.0625, Q and K normalized by head, rope θ 1e+06 linear, norms before and after; MLP 10240 gelu, norms before and after
+`,
+		"Phi-3-mini-128k": `phi3: 32 layers of width 8, 32064 tokens, 131072 positions, separate head
+layers 0–31: attention of 2 heads of 4, scale 0.5, window 262144, rope θ 10000 longrope; MLP 8192 silu
+`,
+		"gpt-oss-20b": `gpt-oss: 4 layers of width 2880, 201088 tokens, 131072 positions, separate head
+layers 0 to 2, every 2: attention of 64 heads of 64, 8 of K and V, scale 0.125, window 128, sinks, biases, rope θ 150000 yarn; 4 of 32 experts by softmax of chosen, MLP 2880 quick silu within ±7, biases
+layers 1 to 3, every 2: attention of 64 heads of 64, 8 of K and V, scale 0.125, sinks, biases, rope θ 150000 yarn; 4 of 32 experts by softmax of chosen, MLP 2880 quick silu within ±7, biases
+`,
+	} {
+		if got := planFor(t, publishedConfigs[name]).String(); got != want {
+			t.Errorf("%s: got\n%swant\n%s", name, got, want)
+		}
+	}
+}
+
+func planFor(t *testing.T, configuration string) *Plan {
+	t.Helper()
+	f, s, err := parseSettings([]byte(configuration))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := compile(f, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// TestRopePlans compares divisors and magnitudes with the formulas of transformers' modeling_rope_utils.py,
+// at the wavelengths of some pairs. Logits are compared in interop.
+func TestRopePlans(t *testing.T) {
+	llama := planFor(t, publishedConfigs["Llama-3.2-1B"]).Layers[0].Attention.Rope
+	for pair, want := range map[int]float64{0: 1, 14: 1, 16: 3.2923, 17: 9.6667, 18: 32, 31: 32} {
+		if got := llama.Divisors[pair]; math.Abs(got-want) > 1e-3*want {
+			t.Errorf("llama3: divisor %d is %.5g, want %.5g", pair, got, want)
+		}
+	}
+	phi := planFor(t, publishedConfigs["Phi-3-mini-128k"]).Layers[0].Attention.Rope
+	if math.Abs(phi.Magnitude-math.Sqrt(1+math.Log(32)/math.Log(4096))) > 1e-12 || phi.Short != 4096 || phi.Long[1] != 4 || phi.Divisors[1] != 1.5 {
+		t.Errorf("longrope: %+v", phi)
+	}
+	oss := planFor(t, publishedConfigs["gpt-oss-20b"]).Layers[1].Attention.Rope
+	if math.Abs(oss.Magnitude-(0.1*math.Log(32)+1)) > 1e-12 || oss.Divisors[0] != 1 || math.Abs(oss.Divisors[31]-32) > 1e-9 || !(oss.Divisors[12] > 1.1 && oss.Divisors[12] < 31) {
+		t.Errorf("yarn: %+v", oss)
+	}
+}
+
+// TestPlanErrors checks the errors for configurations that cannot be computed.
+func TestPlanErrors(t *testing.T) {
+	for name, c := range map[string]struct{ from, old, new, want string }{
+		"layer types":  {"gpt-oss-20b", `"sliding_attention", "full`, `"chunked_attention", "full`, `layer_types: "chunked_attention" is not supported`},
+		"few types":    {"gpt-oss-20b", `"sliding_attention", "full_attention", "sl`, `"sl`, "layer_types has 2 layers, want num_hidden_layers, 4"},
+		"no window":    {"gpt-oss-20b", `"sliding_window": 128`, `"sliding_window": 0`, "layer 0 has a sliding window, but sliding_window is missing or below 1"},
+		"experts":      {"gpt-oss-20b", `"num_experts_per_tok": 4`, `"num_experts_per_tok": 40`, "num_experts_per_tok is 40, want 1 to 32"},
+		"limit":        {"gpt-oss-20b", `"swiglu_limit": 7.0`, `"swiglu_limit": 8`, "swiglu_limit is 8: only 7 is supported for gpt-oss"},
+		"no experts":   {"Qwen3-30B-A3B", `"num_experts": 128`, `"num_experts": 0`, "the number of experts is 0"},
+		"expert width": {"Qwen3-30B-A3B", `"moe_intermediate_size": 768`, `"moe_intermediate_size": 0`, "moe_intermediate_size is 0"},
+		"factors":      {"Phi-3-mini-128k", `[2, 4]`, `[2]`, "rope_scaling: longrope has 2 short and 1 long factors, want 2 of each"},
+		"rope":         {"Llama-3.2-1B", `"rope_type": "llama3"`, `"rope_type": "dynamic"`, `rope_scaling: rope_type "dynamic" is not supported`},
+		"rope order":   {"Llama-3.2-1B", `"low_freq_factor": 1.0`, `"low_freq_factor": 5`, "low_freq_factor below high_freq_factor"},
+		"partial":      {"Llama-3.2-1B", `"head_dim": 64`, `"head_dim": 64, "partial_rotary_factor": 0.01`, "0 of 64 elements of a head are rotated"},
+		"activation":   {"gemma-2-9b", `"hidden_activation": "gelu_pytorch_tanh"`, `"hidden_activation": "gelu"`, `hidden_activation is "gelu": only "gelu_pytorch_tanh" is supported for gemma2`},
+		"class":        {"gemma-2-9b", "Gemma2ForCausalLM", "Gemma2ForSequenceClassification", "architecture Gemma2ForSequenceClassification is not supported"},
+		"key":          {"gemma-3-4b", `"sliding_window": 1024`, `"sliding_window": 1024, "altup_num_inputs": 4`, `the key "altup_num_inputs", with the value 4, is not known for gemma3`},
+	} {
+		configuration := strings.Replace(publishedConfigs[c.from], c.old, c.new, 1)
+		if configuration == publishedConfigs[c.from] {
+			t.Fatalf("%s: nothing was replaced", name)
+		}
+		f, s, err := parseSettings([]byte(configuration))
+		if err == nil {
+			_, err = compile(f, s)
+		}
+		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: got %v, want %q", name, err, c.want)
+		}
+	}
+	if _, _, err := parseSettings([]byte(`{"model_type": "gpt2"}`)); !errors.Is(err, errors.ErrUnsupported) {
+		t.Errorf("unknown family: got %v", err)
+	}
+}
