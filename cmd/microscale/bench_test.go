@@ -195,7 +195,7 @@ func TestBenchUsage(t *testing.T) {
 		{"bench checkpoint --size 1e6", `--size 1e+06: give a number of GB`},
 		{"bench llm", `want MODEL or --random, got both or none`},
 		{"bench llm model --random 1B", `want MODEL or --random, got both or none`},
-		{"bench llm --random 1G", `1B`},
+		{"bench llm --random 1G", `unknown shape "1G": want 135M, 1B, 3B, 8B`},
 		{"bench llm --random 1B --rounds 0", `give a number from 1 on`},
 	} {
 		t.Run(tc.line, func(t *testing.T) {

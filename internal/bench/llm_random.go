@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strings"
 
 	"github.com/microscale-go/microscale/convert"
 	"github.com/microscale-go/microscale/hf"
@@ -30,12 +31,14 @@ var Shapes = []Shape{
 
 // ParseShape returns the shape of the given name.
 func ParseShape(name string) (Shape, error) {
+	var names []string
 	for _, s := range Shapes {
 		if s.Name == name {
 			return s, nil
 		}
+		names = append(names, s.Name)
 	}
-	return Shape{}, fmt.Errorf("unknown shape %s", name)
+	return Shape{}, fmt.Errorf("unknown shape %q: want %s", name, strings.Join(names, ", "))
 }
 
 // Bytes returns the bytes of a model in BF16, head included.
