@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"strings"
 
@@ -54,6 +55,8 @@ func costCommand() *cobra.Command {
 			return hardware.PrintTables(out, cost.Tables(), *asJSON)
 		case !cmd.Flags().Changed("params"):
 			return cli.Misuse("--params is missing: give the number of parameters, such as --params 8e9")
+		case cmd.Flags().Changed("svg") && *svg == "":
+			return cli.Misuse("--svg is empty: name a file")
 		case !on.Given:
 			return cli.Misuse("--device is missing: name one that microscale check lists, such as --device b200")
 		}
@@ -67,7 +70,7 @@ func costCommand() *cobra.Command {
 				return err
 			}
 			if err := os.WriteFile(*svg, picture, 0o666); err != nil {
-				return err
+				return fmt.Errorf("--svg: %w", err)
 			}
 		}
 		return hardware.PrintEstimate(out, e, *explain, *asJSON)

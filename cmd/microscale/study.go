@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"slices"
 
@@ -58,6 +59,8 @@ func blockSizeCommand() *cobra.Command {
 		sized := func(f quant.Format) bool { return f.ByteScales() && f.Block.Rows == 1 }
 		powers := func(f quant.Format) bool { return f.Scale == format.E8M0 }
 		switch {
+		case cmd.Flags().Changed("svg") && *svg == "":
+			return cli.Misuse("--svg is empty: name a file")
 		case cmd.Flags().Changed("blocks") && !slices.ContainsFunc(c.Formats, sized):
 			return cli.Misuse("--blocks: the formats keep their own blocks: omit it, or add a format such as mxfp8")
 		case cmd.Flags().Changed("scale-rule") && !slices.ContainsFunc(c.Formats, powers):
@@ -73,7 +76,7 @@ func blockSizeCommand() *cobra.Command {
 				return err
 			}
 			if err := os.WriteFile(*svg, picture, 0o666); err != nil {
-				return err
+				return fmt.Errorf("--svg: %w", err)
 			}
 		}
 		return s.Print(cmd.OutOrStdout(), *asJSON)

@@ -3,6 +3,7 @@ package blocksize
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/microscale-go/microscale/format"
 	"github.com/microscale-go/microscale/measure"
@@ -47,6 +48,14 @@ type Config struct {
 // rule, those with E4M3 scales at each block size, and the others once. It returns an error for
 // a block size at which codes do not fill whole bytes.
 func (c *Config) Cases() ([]Case, error) {
+	for i, n := range c.Blocks {
+		switch {
+		case n < 1:
+			return nil, fmt.Errorf("blocks: got %d, want 1 or more", n)
+		case slices.Contains(c.Blocks[:i], n):
+			return nil, fmt.Errorf("blocks: %d is given twice: omit one", n)
+		}
+	}
 	var cases []Case
 	for _, f := range c.Formats {
 		sizes := c.Blocks
@@ -62,9 +71,6 @@ func (c *Config) Cases() ([]Case, error) {
 			g.Block.Cols = n
 			if err := g.Validate(); err != nil {
 				return nil, err
-			}
-			if n < 1 && f.Block.Cols > 0 {
-				return nil, fmt.Errorf("block size %d of %s: want 1 or more", n, f)
 			}
 			for _, rule := range rules {
 				x := Case{Format: f.Name, Rule: "-", Block: n, Quantizer: quant.Quantizer{Format: g, Rule: rule}}

@@ -62,6 +62,9 @@ func (c *List[T]) Set(s string) error {
 		if err != nil {
 			return suggest(err, name, c.names)
 		}
+		if slices.ContainsFunc(c.values, func(other T) bool { return other.String() == v.String() }) {
+			return fmt.Errorf("%s is named twice: omit one", v)
+		}
 		c.values = append(c.values, v)
 	}
 	return nil
@@ -123,7 +126,8 @@ func Exclusive(cmd *cobra.Command, a, b string) {
 func Needs(cmd *cobra.Command, flag string, others ...string) {
 	before := cmd.PreRunE
 	cmd.PreRunE = func(cmd *cobra.Command, args []string) error {
-		if cmd.Flags().Changed(flag) && !slices.ContainsFunc(others, cmd.Flags().Changed) {
+		on := func(name string) bool { return cmd.Flags().Changed(name) && cmd.Flag(name).Value.String() != "false" }
+		if cmd.Flags().Changed(flag) && !slices.ContainsFunc(others, on) {
 			return Misuse("--%s applies to --%s: add that, or omit --%s", flag, strings.Join(others, " or --"), flag)
 		}
 		if before == nil {

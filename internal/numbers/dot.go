@@ -17,6 +17,7 @@ type DotCase struct {
 	a, b           []uint64
 	c              uint64
 	scaleA, scaleB []byte
+	rounded        []string // inputs that a type does not represent: "0.3 → 0.3125 in e4m3"
 }
 
 // maxProducts limits the products of a case, and with them the memory.
@@ -71,11 +72,11 @@ func ParseCase(u *mma.Unit, k int, products []string, c string, scalesA, scalesB
 		if count > k-len(d.a) {
 			return d, cli.Misuse("more products than K = %d: omit some, or use --k", k)
 		}
-		a, err := parseOperand(fields[0], u.A)
+		a, err := d.operand(fields[0], u.A)
 		if err != nil {
 			return d, err
 		}
-		b, err := parseOperand(fields[1], u.B)
+		b, err := d.operand(fields[1], u.B)
 		if err != nil {
 			return d, err
 		}
@@ -85,13 +86,13 @@ func ParseCase(u *mma.Unit, k int, products []string, c string, scalesA, scalesB
 	}
 	rest := make([]uint64, k-len(d.a))
 	d.a, d.b = append(d.a, rest...), append(d.b, rest...)
-	if d.c, err = parseOperand(c, u.Out); err != nil {
+	if d.c, err = d.operand(c, u.Out); err != nil {
 		return d, err
 	}
-	if d.scaleA, err = parseScales("scales-a", scalesA, u, k); err != nil {
+	if d.scaleA, err = d.scales("scales-a", scalesA, u, k); err != nil {
 		return d, err
 	}
-	d.scaleB, err = parseScales("scales-b", scalesB, u, k)
+	d.scaleB, err = d.scales("scales-b", scalesB, u, k)
 	return d, err
 }
 
@@ -99,6 +100,18 @@ func ParseCase(u *mma.Unit, k int, products []string, c string, scalesA, scalesB
 func IsProduct(s string) bool {
 	a, _, product := strings.Cut(s, ":")
 	return product && IsNumber(a)
+}
+
+// operand parses a number of type t, and records it if t does not represent it.
+func (d *DotCase) operand(text string, t *mma.Type) (uint64, error) {
+	code, err := parseOperand(text, t)
+	if v, parseErr := strconv.ParseFloat(text, 64); err == nil && parseErr == nil && v == v && v != t.Value(code) {
+		note := fmt.Sprintf("%s → %s in %s", text, exactText(t.Value(code)), t)
+		if !slices.Contains(d.rounded, note) {
+			d.rounded = append(d.rounded, note)
+		}
+	}
+	return code, err
 }
 
 // parseOperand parses a number and returns its code, rounded to t.
@@ -130,7 +143,7 @@ func parseOperand(s string, t *mma.Type) (uint64, error) {
 
 // parseScales returns the codes of the scales of k products. The default is 1, and one
 // scale applies to all blocks.
-func parseScales(flag string, texts []string, u *mma.Unit, k int) ([]byte, error) {
+func (d *DotCase) scales(flag string, texts []string, u *mma.Unit, k int) ([]byte, error) {
 	n := u.Scales(k)
 	switch {
 	case len(texts) > 0 && n == 0:
@@ -138,11 +151,15 @@ func parseScales(flag string, texts []string, u *mma.Unit, k int) ([]byte, error
 	case len(texts) == 0:
 		texts = []string{"1"}
 	case len(texts) != 1 && len(texts) != n:
-		return nil, cli.Misuse("--%s: got %d scales, want 1 or %d", flag, len(texts), n)
+		want := "1"
+		if n > 1 {
+			want = fmt.Sprintf("1 or %d", n)
+		}
+		return nil, cli.Misuse("--%s: got %d scales, want %s", flag, len(texts), want)
 	}
 	codes := make([]byte, n)
 	for i := range codes {
-		code, err := parseOperand(texts[i%len(texts)], u.Scale)
+		code, err := d.operand(texts[i%len(texts)], u.Scale)
 		if err != nil {
 			return nil, err
 		}

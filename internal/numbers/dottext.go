@@ -31,27 +31,27 @@ type termDocument struct {
 	Kept     cli.Number `json:"kept"`
 }
 
-// dotDocument returns the JSON document of a dot product.
-func dotDocument(u *mma.Unit, code uint64, steps []*mma.Step) any {
+// document returns the JSON document of a dot product.
+func (d *DotCase) document(u *mma.Unit, code uint64, steps []*mma.Step) any {
 	documents := make([]stepDocument, len(steps))
 	for i, s := range steps {
-		d := stepDocument{Title: s.Title, Cut: s.Cut, Rounding: s.Rounding, Result: cli.Number(s.Value)}
+		step := stepDocument{Title: s.Title, Cut: s.Cut, Rounding: s.Rounding, Result: cli.Number(s.Value)}
 		aligned := s.Cut != ""
 		if aligned {
 			sum := cli.Number(s.Sum)
-			d.Exponent, d.Unit, d.Sum = &s.Exponent, &s.Unit, &sum
+			step.Exponent, step.Unit, step.Sum = &s.Exponent, &s.Unit, &sum
 		}
 		for _, t := range s.Terms {
 			term := termDocument{Name: t.Name, Value: cli.Number(t.Value), Kept: cli.Number(t.Kept)}
 			if aligned {
 				term.Exponent = &t.Exponent
 			}
-			d.Terms = append(d.Terms, term)
+			step.Terms = append(step.Terms, term)
 		}
-		documents[i] = d
+		documents[i] = step
 	}
 	return map[string]any{
-		"model": u.Model.Name, "rule": u.Rule(), "steps": documents,
+		"model": u.Model.Name, "rule": u.Rule(), "rounded": cli.OrEmpty(d.rounded), "steps": documents,
 		"result": cli.Number(u.Out.Value(code)), "code": fmt.Sprintf("0x%0*x", 2*u.Out.Bytes, code),
 	}
 }
@@ -60,11 +60,15 @@ func dotDocument(u *mma.Unit, code uint64, steps []*mma.Step) any {
 func (d *DotCase) Explain(w io.Writer, u *mma.Unit, asJSON bool) error {
 	code, steps := u.Explain(d.a, d.b, d.c, d.scaleA, d.scaleB)
 	if asJSON {
-		return cli.PrintJSON(w, dotDocument(u, code, steps))
+		return cli.PrintJSON(w, d.document(u, code, steps))
 	}
 	var b strings.Builder
 	width := cli.TerminalWidth(w)
-	cli.WriteSteps(&b, width, []cli.Step{{"model", u.Model.Name + ": " + u.Model.Device}, {"rule", u.Rule()}})
+	about := []cli.Step{{"model", u.Model.Name + ": " + u.Model.Device}, {"rule", u.Rule()}}
+	if len(d.rounded) > 0 {
+		about = append(about, cli.Step{"rounded", strings.Join(d.rounded, "; ")})
+	}
+	cli.WriteSteps(&b, width, about)
 	for _, s := range steps {
 		fmt.Fprintf(&b, "\n%s\n\n%s\n\n", s.Title, termTable(s))
 		var lines []cli.Step
