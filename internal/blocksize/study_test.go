@@ -179,9 +179,9 @@ func TestOneOutlier(t *testing.T) {
 
 func TestErrors(t *testing.T) {
 	for want, c := range map[string]Config{
-		"rows: got 0, want 1 to 65536":  {Formats: []quant.Format{quant.MXFP8}, Blocks: []int{32}, Rules: []quant.ScaleRule{0}},
-		"do not fill whole bytes":       {Formats: []quant.Format{quant.MXFP4}, Blocks: []int{7}, Rules: []quant.ScaleRule{0}, Rows: 1, Seeds: 1},
-		"blocks: got 0, want 1": {Formats: []quant.Format{quant.MXFP8}, Blocks: []int{0}, Rules: []quant.ScaleRule{0}, Rows: 1, Seeds: 1},
+		"rows: got 0, want 1 to 65536": {Formats: []quant.Format{quant.MXFP8}, Blocks: []int{32}, Rules: []quant.ScaleRule{0}},
+		"do not fill whole bytes":      {Formats: []quant.Format{quant.MXFP4}, Blocks: []int{7}, Rules: []quant.ScaleRule{0}, Rows: 1, Seeds: 1},
+		"blocks: got 0, want 1":        {Formats: []quant.Format{quant.MXFP8}, Blocks: []int{0}, Rules: []quant.ScaleRule{0}, Rows: 1, Seeds: 1},
 	} {
 		if _, err := c.Run(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %s", err, want)
