@@ -92,23 +92,29 @@ func readPlan(model *checkpoint.Model) (*Plan, Config, error) {
 }
 
 func read(ctx context.Context, source *checkpoint.Model, o LoadOptions) (*Model, error) {
-	plan, config, err := readPlan(source)
+	m, r, err := prepare(source, o)
 	if err != nil {
 		return nil, err
+	}
+	return m, r.read(ctx, m, m.projections())
+}
+
+// prepare returns a model without weights, and a reader of its weights.
+func prepare(source *checkpoint.Model, o LoadOptions) (*Model, reader, error) {
+	plan, config, err := readPlan(source)
+	if err != nil {
+		return nil, reader{}, err
 	}
 	r := reader{model: source, options: o, family: plan.Family}
 	if p := source.Problems; len(p) > 0 {
-		return nil, errors.New(p[0].String())
+		return nil, r, errors.New(p[0].String())
 	}
 	r.findPrefix()
 	if has := r.elements(); plan.Parameters() > 2*has { // checked before memory is allocated
-		return nil, fmt.Errorf("config.json describes %d parameters, but the checkpoint has %d", plan.Parameters(), has)
+		return nil, r, fmt.Errorf("config.json describes %d parameters, but the checkpoint has %d", plan.Parameters(), has)
 	}
 	m, err := newModel(config, plan, o.Options)
-	if err != nil {
-		return nil, err
-	}
-	return m, r.read(ctx, m)
+	return m, r, err
 }
 
 // A reader loads the weights of a checkpoint into a model.
@@ -193,11 +199,12 @@ func (m *Model) wants() (list []want) {
 	return list
 }
 
-func (r *reader) read(ctx context.Context, m *Model) error {
+// read reads the weights of projections and everything that is not a projection.
+func (r *reader) read(ctx context.Context, m *Model, projections []*projection) error {
 	if err := r.checkNames(m); err != nil {
 		return err
 	}
-	for _, p := range m.projections() {
+	for _, p := range projections {
 		if err := ctx.Err(); err != nil {
 			return err
 		}

@@ -28,6 +28,7 @@ func calibrateCommand() *cobra.Command {
 	flags.StringVar(&c.Out, "out", "", "write the amaxes to the new file `FILE` (TOML, or .json)")
 	context := flags.Uint("context", 0, "tokens `N` per window (default 512)")
 	flags.BoolVar(&c.Cache, "kv-cache", false, "also write the amaxes of keys and values")
+	addStream(cmd, &c.Stream)
 	threads := cli.AddThreads(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		for name, value := range map[string]string{"text": c.Text, "out": c.Out} {

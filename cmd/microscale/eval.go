@@ -49,7 +49,7 @@ func evalCommand() *cobra.Command {
 	activations := cmd.Flags().Bool("activations", false, "quantize activations too, with stored scales or else scales per token, and keys and values with stored scales")
 	bytes := addByteFlags(cmd)
 	asJSON, threads := addJSON(cmd), cli.AddThreads(cmd)
-	cli.Essential(cmd, "text", "method", "context", "reference", "formats", "layers", "report", "activations", "data", "json")
+	cli.Essential(cmd, "text", "method", "context", "reference", "formats", "layers", "report", "stream", "activations", "json")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		var result interface {
 			Print(w io.Writer, asJSON bool) error
@@ -77,8 +77,19 @@ func (f *textFlags) add(cmd *cobra.Command) {
 	f.formats = cli.AddList(cmd, "formats", "quantize to these formats and compare with the model", "", cli.Names(quant.Formats()), cli.LookupFormat)
 	flags.BoolVar(&e.Layers, "layers", false, "print the error of every layer and linear layer")
 	f.report = flags.String("report", "", "write a page with the results and charts to `FILE`; it implies --layers")
+	addStream(cmd, &e.Stream)
 	cli.Exclusive(cmd, "reference", "formats")
 }
+
+// addStream adds --stream to cmd.
+func addStream(cmd *cobra.Command, dir *string) {
+	const flag = "stream"
+	cmd.Flags().StringVar(dir, flag, "", "keep one layer of the weights in memory and all activations in directory `DIR`; without a value: eval"+streamSuffix+". Repeat an interrupted command to resume it")
+	cmd.Flags().Lookup(flag).NoOptDefVal = "eval" + streamSuffix
+}
+
+// streamSuffix ends the name of the default directory of activations.
+const streamSuffix = ".microscale-partial"
 
 // run evaluates any model on --text.
 func (f *textFlags) run(cmd *cobra.Command, model string, activations bool, threads int) (*assess.Evaluated, error) {

@@ -31,7 +31,7 @@ func addByteFlags(cmd *cobra.Command) *byteFlags {
 
 // run evaluates a byte-level model on --data.
 func (f *byteFlags) run(cmd *cobra.Command, model string, activations bool, threads int) (*study.Evaluated, error) {
-	for _, flag := range []string{"method", "context", "reference", "formats", "layers", "report"} {
+	for _, flag := range []string{"method", "context", "reference", "formats", "layers", "report", "stream"} {
 		if cmd.Flags().Changed(flag) {
 			return nil, cli.Misuse("--%s applies to --text: add it", flag)
 		}

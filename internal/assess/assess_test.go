@@ -307,3 +307,91 @@ func TestReport(t *testing.T) {
 		t.Error("a report below a file is no error")
 	}
 }
+
+// TestStream interrupts an evaluation with one layer in memory, resumes it, and compares its bits with
+// those of one in memory. A calibration does the same.
+func TestStream(t *testing.T) {
+	e := newEvaluation(t)
+	e.Layers, e.Formats = true, []quant.Format{quant.NVFP4, quant.MXFP8}
+	want := run(t, e).Document()
+	var messages bytes.Buffer
+	e.Stream, e.Stderr = filepath.Join(t.TempDir(), "scratch"), &messages
+	got := run(t, e).Document()
+	got.Seconds = want.Seconds
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("with one layer in memory: %+v, in memory: %+v", got, want)
+	}
+	if !strings.Contains(messages.String(), "predicted: at most ") {
+		t.Errorf("got %q", messages.String())
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	e.Stderr = writerFunc(func(p []byte) (int, error) { // the forecast: nothing is measured yet
+		cancel()
+		return len(p), nil
+	})
+	if _, err := e.Run(ctx); err == nil || err.Error() != "interrupted: to resume, repeat the command" {
+		t.Fatalf("got %v", err)
+	}
+	e.Stderr = io.Discard
+	other := e
+	other.Formats = other.Formats[:1]
+	if _, err := other.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "interrupted evaluation of something else") {
+		t.Errorf("got %v", err)
+	}
+	if got = run(t, e).Document(); got.Formats[1].KL != want.Formats[1].KL {
+		t.Errorf("resumed: %+v, want %+v", got, want)
+	}
+	low := filepath.Join(t.TempDir(), "low")
+	quantize(t, e.Model, low, quant.MXFP4, nil)
+	e.Model, e.Reference, e.Formats, e.Activations = low, e.Model, nil, true
+	got = run(t, e).Document()
+	e.Stream = ""
+	if want := run(t, e).Document(); *got.DivergenceDocument != *want.DivergenceDocument {
+		t.Errorf("beside a reference: %+v, in memory: %+v", got, want)
+	}
+	amaxes := map[string]*convert.Calibration{}
+	for _, stream := range []string{"", filepath.Join(t.TempDir(), "scratch")} {
+		c := Calibration{Evaluation: newEvaluation(t), Out: filepath.Join(t.TempDir(), "amax.toml")}
+		c.Stream = stream
+		if _, err := c.Run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		var err error
+		if amaxes[stream], err = convert.ReadCalibration(c.Out); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(amaxes) != 2 {
+		t.Fatal("one calibration")
+	}
+	for _, a := range amaxes {
+		if !reflect.DeepEqual(a, amaxes[""]) {
+			t.Errorf("calibrations %v and %v", a, amaxes[""])
+		}
+	}
+}
+
+type writerFunc func(p []byte) (int, error)
+
+func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
+
+// TestForecast checks the arithmetic of a forecast that does not depend on the machine.
+func TestForecast(t *testing.T) {
+	e := newEvaluation(t)
+	e.Layers, e.Formats = true, []quant.Format{quant.NVFP4}
+	r := run(t, e)
+	runs := &evaluate.Run{Local: true, Original: newFakeStack(), Models: []evaluate.Stack{newFakeStack()}, Windows: []evaluate.Window{{Tokens: make([]int32, 64), First: 33}}}
+	f := r.forecast(runs)
+	const linear, head = 2 * (64*(64+32+32+64) + 3*64*96), 256 * 64
+	if want := 2.0*linear*64*3 + 2*head*31*2; f.operations != want {
+		t.Errorf("%g operations, want %g", f.operations, want)
+	}
+	if want := 2.0 * 4 * 64 * 64 * 2; f.disk != want {
+		t.Errorf("%g bytes of disk, want %g", f.disk, want)
+	}
+	if !(f.seconds > 0) || f.memory < 64<<20 || f.memory > 256<<20 {
+		t.Errorf("%g s, %g bytes of memory", f.seconds, f.memory)
+	}
+}
+
+func newFakeStack() evaluate.Stack { return &stack{} }

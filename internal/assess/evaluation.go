@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/microscale-go/microscale/decoder"
+	"github.com/microscale-go/microscale/internal/bench"
 	"github.com/microscale-go/microscale/internal/cli"
 	"github.com/microscale-go/microscale/internal/evaluate"
-	"github.com/microscale-go/microscale/internal/input"
 	"github.com/microscale-go/microscale/quant"
 )
 
@@ -24,8 +24,9 @@ type Evaluation struct {
 	Method  evaluate.Method
 	Context int // tokens of a window; 0: those of the method, or of the model if it has fewer positions
 
-	Activations bool // quantize activations
-	Layers      bool // measure the errors of layers
+	Activations bool   // quantize activations
+	Layers      bool   // measure the errors of layers
+	Stream      string // directory of the activations of an evaluation with one layer in memory; "": all are
 	Threads     int
 	Stderr      io.Writer // progress
 
@@ -40,11 +41,12 @@ type Evaluated struct {
 	windows  int
 	seconds  float64
 	size     decoder.Size // of the model
+	plan     decoder.Plan
 	result   *evaluate.Result
 }
 
 // Run reads the text.
-func (e Evaluation) Run(ctx context.Context) (*Evaluated, error) {
+func (e Evaluation) Run(ctx context.Context) (_ *Evaluated, err error) {
 	if e.Reference != "" && len(e.Formats) > 0 {
 		return nil, errors.New("a reference and formats exclude each other: with formats, the model is the reference")
 	}
@@ -52,24 +54,28 @@ func (e Evaluation) Run(ctx context.Context) (*Evaluated, error) {
 	if err != nil {
 		return nil, err
 	}
-	model, vocabulary, err := e.open(ctx, e.Model)
+	model, vocabulary, err := e.open(ctx, e.Model, e.Activations)
 	if err != nil {
 		return nil, err
 	}
-	r := &Evaluated{Evaluation: e, document: text}
+	defer func() { err = errors.Join(err, model.Close()) }()
+	r := &Evaluated{Evaluation: e, document: text, size: model.Size(), plan: model.Plan()}
 	run := &evaluate.Run{Models: []evaluate.Stack{model}, Local: e.Layers, Amaxes: e.amaxes, Threads: e.Threads}
 	if e.Reference != "" {
-		original, err := e.reference(ctx, vocabulary)
+		original, u, err := e.open(ctx, e.Reference, false)
 		if err != nil {
 			return nil, err
 		}
+		defer func() { err = errors.Join(err, original.Close()) }()
+		if err := vocabulary.check(u); err != nil {
+			return nil, fmt.Errorf("compare %s with %s: their tokenizers differ: %w", e.Model, e.Reference, err)
+		}
 		run.Original = original
 	}
-	r.size = model.Size()
 	if len(e.Formats) > 0 {
 		run.Original, run.Models = model, nil
 		for _, f := range e.Formats {
-			low, err := newFormatStack(model, f, e.Activations, true)
+			low, err := newFormatStack(model, f, e.Activations, e.Stream == "")
 			if err != nil {
 				return nil, err
 			}
@@ -79,39 +85,34 @@ func (e Evaluation) Run(ctx context.Context) (*Evaluated, error) {
 	if err := r.cut(run, model.Positions(), vocabulary); err != nil {
 		return nil, err
 	}
+	if e.Stream != "" {
+		run.Stream = &evaluate.Stream{Dir: e.Stream, Key: r.key()}
+	}
 	return r, r.do(ctx, run)
 }
 
-// open loads a model into memory.
-func (e *Evaluation) open(ctx context.Context, path string) (*stack, vocabulary, error) {
-	source, err := input.Open(ctx, path)
+// open opens a model and its vocabulary.
+func (e *Evaluation) open(ctx context.Context, path string, activations bool) (*stack, vocabulary, error) {
+	s, err := openStack(ctx, path, decoder.LoadOptions{Inference: true, Activations: activations}, e.Threads, e.Stream != "")
 	if err != nil {
 		return nil, vocabulary{}, err
 	}
-	m, err := decoder.Read(ctx, source, decoder.LoadOptions{Inference: true, Activations: e.Activations})
-	if err := errors.Join(err, source.Close()); err != nil {
-		return nil, vocabulary{}, cli.Interrupted(err, "nothing was measured")
+	v, err := openVocabulary(path, s.Model)
+	if err == nil && activations && len(e.Formats) == 0 && e.Stream == "" {
+		err = requireScales(s.Model, path)
 	}
-	if stored, perToken, caches := m.ActivationScales(); e.Activations && len(e.Formats) == 0 && stored+perToken+caches == 0 {
-		return nil, vocabulary{}, fmt.Errorf("quantize the activations of %s: it has no quantized weights and no KV cache scales", path)
+	if err != nil {
+		return nil, vocabulary{}, errors.Join(err, s.Close())
 	}
-	m.Inference.Threads = e.Threads
-	v, err := openVocabulary(path, m)
-	return newStack(m), v, err
+	return s, v, nil
 }
 
-// reference loads the original, which must have the vocabulary of the model.
-func (e *Evaluation) reference(ctx context.Context, v vocabulary) (*stack, error) {
-	exact := *e
-	exact.Activations = false
-	original, u, err := exact.open(ctx, e.Reference)
-	if err != nil {
-		return nil, err
+// requireScales returns an error if the activations of a model are not quantized.
+func requireScales(m *decoder.Model, path string) error {
+	if stored, perToken, caches := m.ActivationScales(); stored+perToken+caches == 0 {
+		return fmt.Errorf("quantize the activations of %s: it has no quantized weights and no KV cache scales", path)
 	}
-	if err := v.check(u); err != nil {
-		return nil, fmt.Errorf("compare %s with %s: their tokenizers differ: %w", e.Model, e.Reference, err)
-	}
-	return original, nil
+	return nil
 }
 
 // cut sets the windows of a run.
@@ -144,11 +145,19 @@ func (r *Evaluated) do(ctx context.Context, run *evaluate.Run) error {
 		meter.Add(int64(done - before))
 		before = done
 	}
+	left := "nothing was measured"
+	if r.Stream != "" {
+		fmt.Fprintf(r.Stderr, "%s\n", r.forecast(run))
+		left = "to resume, repeat the command"
+	}
 	start := time.Now()
 	result, err := run.Do(ctx)
 	if meter != nil {
 		meter.Close()
 	}
 	r.result, r.seconds = result, time.Since(start).Seconds()
-	return cli.Interrupted(err, "nothing was measured")
+	if peak := bench.Resident("self"); r.Stream != "" && err == nil && peak > 0 {
+		fmt.Fprintf(r.Stderr, "took: %s of memory, %s\n", cli.BytesText(float64(peak)), cli.DurationText(r.seconds))
+	}
+	return cli.Interrupted(err, left)
 }

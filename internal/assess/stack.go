@@ -2,31 +2,63 @@ package assess
 
 import (
 	"context"
+	"errors"
 
 	"github.com/microscale-go/microscale/decoder"
+	"github.com/microscale-go/microscale/hf"
+	"github.com/microscale-go/microscale/internal/cli"
 	"github.com/microscale-go/microscale/internal/evaluate"
+	"github.com/microscale-go/microscale/internal/input"
 	"github.com/microscale-go/microscale/nn"
 	"github.com/microscale-go/microscale/profile"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/tensor"
 )
 
-// A stack is a model in memory as an evaluate.Stack.
+// A stack is a checkpoint as an evaluate.Stack.
 type stack struct {
 	*decoder.Model
-	layers []*layer
+	layers []*layer             // in memory
+	reader *decoder.LayerReader // nil if layers are in memory
+	source *hf.Checkpoint       // what reader reads
 }
 
-func newStack(m *decoder.Model) *stack {
-	s := &stack{Model: m}
-	for i := range m.Layers() {
-		s.layers = append(s.layers, &layer{m.Layer(i)})
+// openStack opens a checkpoint: with stream, layers are read when they are used. The caller closes the
+// stack.
+func openStack(ctx context.Context, path string, o decoder.LoadOptions, threads int, stream bool) (*stack, error) {
+	source, err := input.Open(ctx, path)
+	if err != nil {
+		return nil, err
 	}
-	return s
+	s := &stack{source: source}
+	if stream {
+		if s.reader, err = decoder.ReadLayers(ctx, source, o); err == nil {
+			s.Model = s.reader.Model()
+		}
+	} else {
+		s.Model, err = decoder.Read(ctx, source, o)
+	}
+	if err != nil {
+		return nil, errors.Join(cli.Interrupted(err, "nothing was measured"), source.Close())
+	}
+	s.Inference.Threads = threads
+	if !stream {
+		for i := range s.Layers() {
+			s.layers = append(s.layers, &layer{s.Model.Layer(i)})
+		}
+	}
+	return s, nil
 }
 
-func (s *stack) Layer(_ context.Context, i int, _ evaluate.Layer) (evaluate.Layer, error) {
-	return s.layers[i], nil
+// Close closes the checkpoint.
+func (s *stack) Close() error { return s.source.Close() }
+
+func (s *stack) Layer(ctx context.Context, i int, _ evaluate.Layer) (evaluate.Layer, error) {
+	if s.reader == nil {
+		return s.layers[i], nil
+	}
+	l, err := s.reader.Layer(ctx, i)
+	return &layer{l}, err
 }
 
 func (s *stack) Head(x tensor.Dense) (evaluate.Head, error) {

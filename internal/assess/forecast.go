@@ -1,0 +1,131 @@
+package assess
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/microscale-go/microscale/gemm"
+	"github.com/microscale-go/microscale/internal/cli"
+	"github.com/microscale-go/microscale/internal/evaluate"
+	"github.com/microscale-go/microscale/quant"
+	"github.com/microscale-go/microscale/tensor"
+)
+
+// A forecast is what a streaming evaluation will take.
+type forecast struct {
+	memory     float64 // bytes, of the process at its peak
+	disk       float64 // bytes, of the residual streams
+	operations float64
+	seconds    float64 // at the speed of one measured product
+}
+
+// forecast predicts a run of a model and of others of its size.
+//
+//	memory = program + embedding, head and a copy + 2·(layers of all models) + matrices of a window
+//
+// Two layers are in memory, because the next one is read while one computes. The factor garbage covers
+// copies that were made while weights were read, and are not collected yet.
+func (r *Evaluated) forecast(run *evaluate.Run) forecast {
+	const program, garbage, element = 64 << 20, 1.5, 4
+	n, plan := r.size, r.plan
+	linear, largest := 0, 0
+	for _, w := range n.Linear {
+		linear += w[0] * w[1]
+		largest = max(largest, w[0]*w[1])
+	}
+	stacks := len(run.Models)
+	if run.Original != nil {
+		stacks++
+	}
+	layers := len(plan.Layers)
+	tokens, scored, window := 0, 0, 0
+	for _, w := range run.Windows {
+		tokens += len(w.Tokens)
+		scored += w.Scored()
+		window = max(window, len(w.Tokens))
+	}
+	width := 4 * plan.Hidden // residual streams and norms
+	for _, l := range plan.Layers {
+		width = max(width, 4*plan.Hidden+3*l.MLP.Width+2*l.Attention.HeadDim*(l.Attention.Heads+2*l.Attention.KVHeads))
+	}
+	var f forecast
+	head := plan.Vocabulary * plan.Hidden
+	weights := 2*element*linear/layers + 3*element*head
+	for _, format := range r.Formats {
+		weights += 2 * (bytesIn(n, format) - 2*n.Other) / layers
+	}
+	if r.Reference != "" {
+		weights *= 2
+	}
+	temporary := 3*element*largest + element*window*(width*stacks+4096*(stacks+1))
+	f.memory = garbage * (program + float64(weights) + float64(temporary))
+	f.disk = 2 * element * float64(tokens*plan.Hidden*stacks)
+	passes := stacks
+	if run.Local {
+		passes += len(run.Models)
+	}
+	f.operations = 2*float64(linear)*float64(tokens*passes) + 2*float64(head)*float64(scored*stacks)
+	f.seconds = f.operations / productSpeed(plan.Hidden, r.Threads)
+	return f
+}
+
+// String describes the forecast.
+func (f forecast) String() string {
+	return fmt.Sprintf("predicted: at most %s of memory, %s of disk, about %s (%.3g operations)",
+		cli.BytesText(f.memory), cli.BytesText(f.disk), cli.DurationText(f.seconds), f.operations)
+}
+
+// productSpeed measures the operations per second of an F32 product of the width of a model.
+func productSpeed(width, threads int) float64 {
+	const rows = 256
+	width = min(width, 2048)
+	x, err := quant.Quantizer{Format: quant.F32}.Rowwise(tensor.New(rows, width), quant.With{})
+	if err != nil {
+		return 0
+	}
+	w, err := quant.Quantizer{Format: quant.F32}.Rowwise(tensor.New(width, width), quant.With{})
+	if err != nil {
+		return 0
+	}
+	y := tensor.New(rows, width)
+	const limit = 100 * time.Millisecond
+	operations, start := 0.0, time.Now()
+	for time.Since(start) < limit {
+		if err := gemm.Mul(y, x, w, gemm.Options{Threads: threads}); err != nil {
+			return 0
+		}
+		operations += 2 * rows * float64(width) * float64(width)
+	}
+	return operations / time.Since(start).Seconds()
+}
+
+// key describes the evaluation for a run that resumes it: models, text, windows and options.
+func (r *Evaluated) key() string {
+	var formats []string
+	for _, f := range r.Formats {
+		formats = append(formats, f.Name)
+	}
+	return fmt.Sprintf("%s | %s | %s | %s, context %d | %s | activations %v, layers %v, calibration %v | %s",
+		fingerprint(r.Model), fingerprint(r.Reference), r.document.digest, r.Method.Name, r.Context, strings.Join(formats, ","), r.Activations, r.Layers, r.amaxes != nil, cli.Version())
+}
+
+// fingerprint describes the files of a checkpoint by their sizes and times. It is only the name for
+// checkpoints that are not on disk.
+func fingerprint(path string) string {
+	var b strings.Builder
+	b.WriteString(path)
+	_ = filepath.WalkDir(path, func(name string, d fs.DirEntry, err error) error { // what cannot be read has no fingerprint
+		if err != nil || d.IsDir() {
+			return nil
+		}
+		if info, err := os.Stat(name); err == nil {
+			fmt.Fprintf(&b, " %s %d %d", filepath.Base(name), info.Size(), info.ModTime().UnixNano())
+		}
+		return nil
+	})
+	return b.String()
+}
