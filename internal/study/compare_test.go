@@ -23,7 +23,7 @@ func TestCompareInterrupted(t *testing.T) {
 		t.Fatal(err)
 	}
 	config.Data = corpus
-	k := &Comparison{Config: config, Corpus: corpus, Stderr: io.Discard}
+	k := &Comparison{Config: config, Corpus: corpus, Trainer: train.Run, Stderr: io.Discard}
 	var out strings.Builder
 	ctx, cancel := context.WithCancel(t.Context())
 	dir := filepath.Join(t.TempDir(), "out")
