@@ -40,7 +40,7 @@ func TestCompareInterrupted(t *testing.T) {
 	if _, err := os.Stat(dir); err == nil || out.Len() > 0 {
 		t.Errorf("interrupted at the start, it left %v and printed %q", err, out.String())
 	}
-	impossible := &Comparison{Config: config, Corpus: corpus, Stderr: io.Discard}
+	impossible := &Comparison{Config: config, Corpus: corpus, Trainer: train.Run, Stderr: io.Discard}
 	impossible.Config.Model.NumAttentionHeads = 3 // which two heads of keys cannot serve
 	if err := impossible.End(&out, dir, false, impossible.train(ctx, bf16, config.Seed)); err == nil || !strings.HasPrefix(err.Error(), "bf16: ") {
 		t.Errorf("where no recipe can begin: %v", err)
