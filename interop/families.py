@@ -39,7 +39,7 @@ models = {
     "qwen3": ("Qwen3ForCausalLM", dict(head_dim=48)),
     "qwen3-moe": ("Qwen3MoeForCausalLM", moe | dict(head_dim=32, norm_topk_prob=True, mlp_only_layers=[1])),
     "qwen2-moe": ("Qwen2MoeForCausalLM", moe | dict(shared_expert_intermediate_size=64, norm_topk_prob=False)),
-    "mixtral": ("MixtralForCausalLM", dict(num_local_experts=4, num_experts_per_tok=2, sliding_window=32)),
+    "mixtral": ("MixtralForCausalLM", dict(num_local_experts=4, num_experts_per_tok=2)),
     "gemma2": ("Gemma2ForCausalLM", dict(head_dim=32, sliding_window=32, query_pre_attn_scalar=48, tie_word_embeddings=True, attn_logit_softcapping=5.0, final_logit_softcapping=3.0)),
     "gemma3": ("Gemma3ForCausalLM", dict(
         head_dim=32, sliding_window=32, query_pre_attn_scalar=48, tie_word_embeddings=True, layer_types=["sliding_attention"] * 3 + ["full_attention"],

@@ -1,17 +1,24 @@
 package interop
 
 import (
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
+	"github.com/microscale-go/microscale/convert"
 	"github.com/microscale-go/microscale/decoder"
+	"github.com/microscale-go/microscale/hf"
+	"github.com/microscale-go/microscale/nn"
+	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/safetensors"
 )
 
 // TestTorchFamilies compares the logits of small random models of every family with those of
-// transformers' classes, in F32: of a whole sequence, and of a session that gets it in two parts.
+// transformers' classes, in F32: of a whole sequence, layer by layer, and of a session that gets it in
+// two parts. Quantized forms of a model have the logits of their decoded values.
 func TestTorchFamilies(t *testing.T) {
 	interpreter := withTorch(t, "transformers does not compute the logits of the families", architecturesWith...)
 	root := t.TempDir()
@@ -22,33 +29,118 @@ func TestTorchFamilies(t *testing.T) {
 	}
 	for _, e := range entries {
 		t.Run(e.Name(), func(t *testing.T) {
-			dir := filepath.Join(root, e.Name())
-			tokens, want := expectedLogits(t, filepath.Join(dir, "expected.safetensors"))
+			dir := filepath.Join(root, e.Name(), "model")
+			tokens, want := expectedLogits(t, filepath.Join(root, e.Name(), "expected.safetensors"))
 			for _, inference := range []bool{false, true} {
-				m, err := decoder.Load(t.Context(), filepath.Join(dir, "model"), decoder.LoadOptions{Inference: inference})
-				if err != nil {
-					t.Fatal(err)
-				}
-				logits, err := m.Logits(t.Context(), tokens, 1)
-				if err != nil {
-					t.Fatal(err)
-				}
-				distance := requireLogits(t, logits.Data, want)
-				const first = 100 // below the original length of long rotary embeddings
-				s, err := m.NewSession(len(tokens))
-				if err != nil {
-					t.Fatal(err)
-				}
-				if _, err := s.Append(t.Context(), tokens[:first]); err != nil {
-					t.Fatal(err)
-				}
-				last, err := s.Append(t.Context(), tokens[first:])
-				if err != nil {
-					t.Fatal(err)
-				}
-				t.Logf("inference %v: largest difference %.2g of the largest logit, of a session %.2g", inference, distance, requireLogits(t, last, want[len(want)-len(last):]))
+				t.Logf("inference %v: %s", inference, compareFamily(t, loadDecoder(t, dir, inference), tokens, want))
+			}
+			for _, l := range []layoutOf{{"", quant.MXFP8, "", ""}, {"", quant.NVFP4, "", ""}, {"compressed-tensors", quant.MXFP4, "MXFP4A16", ""}} {
+				t.Logf("%s: %.2g", l.format, compareQuantized(t, dir, l, tokens))
+			}
+			if slices.Contains(inGGUF, e.Name()) {
+				t.Logf("GGUF: %.2g", compareQuantized(t, dir, layoutOf{"gguf", quant.Q8_0, "", ""}, tokens))
 			}
 		})
+	}
+}
+
+// inGGUF are the models that quantize writes as GGUF, and llama.cpp runs as transformers does.
+var inGGUF = []string{"llama", "llama-3", "ministral", "qwen2", "qwen3", "qwen2-moe", "mixtral"}
+
+func loadDecoder(t *testing.T, path string, inference bool) *decoder.Model {
+	t.Helper()
+	m, err := decoder.Load(t.Context(), path, decoder.LoadOptions{Inference: inference})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func allLogits(t *testing.T, m *decoder.Model, tokens []int32) []float32 {
+	t.Helper()
+	logits, err := m.Logits(t.Context(), tokens, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return logits.Data
+}
+
+// compareFamily compares a model with transformers' logits, and describes the largest differences.
+func compareFamily(t *testing.T, m *decoder.Model, tokens []int32, want []float32) string {
+	t.Helper()
+	logits := allLogits(t, m, tokens)
+	distance := requireLogits(t, logits, want)
+
+	x, err := m.Embed(tokens)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range m.Layers() {
+		if x, err = m.Layer(i).Forward(x, nn.Observer{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	head, err := m.Head(x, 0, m.Vocabulary())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(head.Data, logits) {
+		t.Error("layer by layer: logits differ")
+	}
+
+	const first = 100 // below the original length of long rotary embeddings
+	s, err := m.NewSession(len(tokens))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Append(t.Context(), tokens[:first]); err != nil {
+		t.Fatal(err)
+	}
+	last, err := s.Append(t.Context(), tokens[first:])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf("largest difference %.2g of the largest logit, of a session %.2g", distance, requireLogits(t, last, want[len(want)-len(last):]))
+}
+
+// compareQuantized quantizes a model, and compares the result with the model of its decoded values.
+func compareQuantized(t *testing.T, dir string, l layoutOf, tokens []int32) float64 {
+	t.Helper()
+	low, values := filepath.Join(t.TempDir(), "low"), filepath.Join(t.TempDir(), "values")
+	if l.convention == "gguf" {
+		low += ".gguf"
+	}
+	if err := l.write(t, dir, low); err != nil {
+		t.Fatal(err)
+	}
+	source, err := convert.Open(low)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer source.Close()
+	plan, err := convert.PlanDequantize(t.Context(), source, safetensors.F32)
+	if err == nil && source.Single {
+		if err = os.Mkdir(values, 0o777); err == nil {
+			_, err = plan.Run(t.Context(), filepath.Join(values, "model.safetensors"), convert.RunOptions{})
+		}
+		copyFile(t, filepath.Join(values, hf.ConfigName), filepath.Join(dir, hf.ConfigName))
+	} else if err == nil {
+		_, err = plan.Run(t.Context(), values, convert.RunOptions{})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := loadDecoder(t, low, false)
+	if !m.Quantized() {
+		t.Errorf("%s: no weight is quantized", l)
+	}
+	return requireLogits(t, allLogits(t, m, tokens), allLogits(t, loadDecoder(t, values, false), tokens))
+}
+
+func copyFile(t *testing.T, dst, src string) {
+	t.Helper()
+	if err := os.WriteFile(dst, read(t, filepath.Dir(src), filepath.Base(src)), 0o666); err != nil {
+		t.Fatal(err)
 	}
 }
 
