@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/microscale-go/microscale/comm"
+	"github.com/microscale-go/microscale/internal/cost"
 	"github.com/microscale-go/microscale/recipe"
 )
 
@@ -173,7 +174,7 @@ func TestDivergedRank(t *testing.T) {
 	}
 }
 
-// TestTraffic compares the bytes that are counted with those of the formulas: gradients are reduced to
+// TestTraffic compares the bytes that are counted with the formulas of microscale cost: gradients are reduced to
 // parts, and gathered without the distributed optimizer, in the bytes of their format; of weights, both
 // MXFP8 copies have 33/32 of the bytes of BF16. NVFP4 has 9/32 with a scale for 16 elements; weights have
 // one for 16×16, and no second copy: 129/512.
@@ -198,18 +199,22 @@ func TestTraffic(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				n, linear := float64(got[0].Parameters), float64(0)
+				n, linear, weights := float64(got[0].Parameters), 0.0, 0.0
 				for _, l := range got[0].Model.Linears() {
-					linear += float64(l.Weight.Grad.Rows * l.Weight.Grad.Cols)
+					rows, cols := l.Weight.Grad.Rows, l.Weight.Grad.Cols
+					linear += float64(rows * cols)
+					weights += cost.WeightBytes(c.Recipe, rows, cols)
 				}
-				others := float64(ranks - 1)
-				want := map[string]float64{TrafficGradients: 2 * others * n * tc.bytes}
+				if c.HoldQuantized && weights != linear*tc.weight*bf16 {
+					t.Errorf("%s: weights have %g bytes, want %g of BF16's", tc.recipe, weights, tc.weight)
+				}
+				want := map[string]float64{TrafficGradients: 2 * cost.Sent(n*tc.bytes, ranks)}
 				if sharded {
 					want[TrafficGradients] /= 2
 					if !c.HoldQuantized {
-						linear = 0
+						linear, weights = 0, 0
 					}
-					want[TrafficWeights], want[TrafficParameters] = others*linear*tc.weight*bf16, others*(n-linear)*bf16
+					want[TrafficWeights], want[TrafficParameters] = cost.Sent(weights, ranks), cost.Sent((n-linear)*bf16, ranks)
 				}
 				for _, purpose := range []string{TrafficGradients, TrafficWeights, TrafficParameters} {
 					if got := float64(got[0].Traffic[purpose]); got != want[purpose] {

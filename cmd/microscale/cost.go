@@ -21,10 +21,15 @@ The model is square weights of --width with --params parameters in all. Times
 are those of a roofline: operations at the peak rate or bytes at the memory
 bandwidth, whichever takes longer. With --explain, print the formula of each
 figure with its inputs. With --tables, recompute the tables that docs/errata.md
-corrects.`
+corrects.
+
+With --ranks, add the communication of data parallelism with a distributed
+optimizer: bytes sent per rank and the time on a network of two levels, with
+--svg as a chart from 8 to 4096 ranks.`
 
 const costExample = `  microscale cost --params 8e9 --recipe mxfp8 --device b200
   microscale cost --params 8e9 --recipe nvfp4 --device gb300 --explain
+  microscale cost --params 8e9 --recipe mxfp8 --device b200 --ranks 1024 --svg scaling.svg
   microscale cost --tables`
 
 func costCommand() *cobra.Command {
@@ -43,9 +48,12 @@ func costCommand() *cobra.Command {
 	width := cmd.Flags().Int("width", 4096, "rows and columns `N` of the weights")
 	explain := cmd.Flags().Bool("explain", false, "print the formula of each figure")
 	tables := cmd.Flags().Bool("tables", false, "print the tables that docs/errata.md corrects")
-	svg := cmd.Flags().String("svg", "", "draw the speedup of square products over BF16 by size to `FILE`")
+	svg := cmd.Flags().String("svg", "", "draw the speedup of square products over BF16 by size to `FILE`; with --ranks, the communication by ranks")
+	ranks := cmd.Flags().Int("ranks", 0, "divide the run among `N` ranks, each with --tokens of its own")
+	node := cmd.Flags().Int("ranks-per-node", 8, "ranks `N` of a node")
+	bandwidth := cmd.Flags().Float64("node-bandwidth", 40, "`GB/s` of one rank to other nodes, in one direction")
 	asJSON := cmd.Flags().Bool("json", false, "print one JSON document")
-	for _, flag := range []string{"params", "recipe", "device", "tokens", "width", "explain", "svg"} {
+	for _, flag := range []string{"params", "recipe", "device", "tokens", "width", "explain", "svg", "ranks"} {
 		cli.Exclusive(cmd, "tables", flag)
 	}
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -60,12 +68,26 @@ func costCommand() *cobra.Command {
 		case !on.Given:
 			return cli.Misuse("--device is missing: name one that microscale check lists, such as --device b200")
 		}
-		e, err := cost.New(cost.Config{Params: *params, Recipe: r.Value, Device: on.Value, Tokens: *tokens, Width: *width})
+		c := cost.Config{Params: *params, Recipe: r.Value, Device: on.Value, Tokens: *tokens, Width: *width}
+		if cmd.Flags().Changed("ranks") {
+			n := cost.NewNetwork(*ranks)
+			if cmd.Flags().Changed("ranks-per-node") {
+				n.PerNode = *node
+			}
+			n.Bandwidth = *bandwidth * 1e9
+			c.Network = &n
+		}
+		e, err := cost.New(c)
 		if err != nil {
 			return cli.Misuse("%s", err)
 		}
 		if *svg != "" {
-			picture, err := hardware.SpeedupChart(on.Value)
+			var picture []byte
+			if e.Network != nil {
+				picture, err = hardware.ScalingChart(e)
+			} else {
+				picture, err = hardware.SpeedupChart(on.Value)
+			}
 			if err != nil {
 				return err
 			}

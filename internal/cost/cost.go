@@ -23,6 +23,8 @@ type Config struct {
 	Device *device.Device
 	Tokens int // of a step
 	Width  int // of the weights, which are Width×Width
+
+	Network *Network // of the ranks that share a run; nil: one rank
 }
 
 // A Figure is one result.
@@ -157,7 +159,25 @@ func New(c Config) (*Estimate, error) {
 		operands[i].untranspose(e.Products[:])
 	}
 	e.Sections = []Section{e.weights(operands[1]), e.activations(operands[0]), e.step(operands), e.thresholds()}
+	if c.Network != nil {
+		if err := c.Network.Validate(); err != nil {
+			return nil, err
+		}
+		e.Sections = append(e.Sections, c.communication(*c.Network, e.seconds()))
+	}
 	return e, nil
+}
+
+// seconds returns the time of a step.
+func (e *Estimate) seconds() (sum float64) {
+	for _, s := range e.Sections {
+		for _, f := range s.Figures {
+			if f.Name == timeOfProducts || f.Name == timeOfQuantizers {
+				sum += f.Value
+			}
+		}
+	}
+	return sum
 }
 
 // untranspose makes o two copies if a product needs a transposed one.

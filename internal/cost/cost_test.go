@@ -20,7 +20,7 @@ func estimate(t *testing.T, params float64, recipeName, deviceName string, token
 	if err != nil {
 		t.Fatal(err)
 	}
-	e, err := New(Config{params, r, d, tokens, width})
+	e, err := New(Config{params, r, d, tokens, width, nil})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,12 @@ import (
 
 const sourceBytes = 2 // of an element in BF16
 
+// Names of figures that others are computed from.
+const (
+	timeOfProducts   = "time of products"
+	timeOfQuantizers = "time of quantizers"
+)
+
 // quantizing returns the bytes that the quantizers of o read and write for one matrix, of which
 // amax is what a separate pass for the amax of the tensor reads.
 func (o operand) quantizing() (read, amax, written float64) {
@@ -102,8 +108,8 @@ func (e *Estimate) step(operands []operand) Section {
 		{"quantizers read", n * read, "B", fmt.Sprintf("%.4g matrices × %.4g B of BF16 sources", n, read)},
 		{"of which for amax", n * amax, "B", fmt.Sprintf("%.4g matrices × %.4g B: a separate read for a scale of the tensor", n, amax)},
 		{"quantizers write", n * written, "B", fmt.Sprintf("%.4g matrices × %.4g B of copies", n, written)},
-		{"time of products", n * times[0], "s", "max(operations / peak, traffic / bandwidth); " + rates},
-		{"time of quantizers", n * q, "s", fmt.Sprintf("%.4g B / %.4g B/s", n*(read+written), bandwidth.Value)},
+		{timeOfProducts, n * times[0], "s", "max(operations / peak, traffic / bandwidth); " + rates},
+		{timeOfQuantizers, n * q, "s", fmt.Sprintf("%.4g B / %.4g B/s", n*(read+written), bandwidth.Value)},
 		{"of which for amax", n * amax / bandwidth.Value, "s", fmt.Sprintf("%.4g B / %.4g B/s", n*amax, bandwidth.Value)},
 		{"quantizers' share of the time", n * q / total, "", "quantizers / (products + quantizers)"},
 		{"time of products in BF16", n * times[1], "s", "the same with BF16 operands; " + figureText(e.Device.BF16)},

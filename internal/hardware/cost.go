@@ -131,3 +131,17 @@ func SpeedupChart(d *device.Device) ([]byte, error) {
 	}
 	return c.SVG()
 }
+
+// ScalingChart draws the seconds of communication in a step by the number of ranks, as an SVG.
+func ScalingChart(e *cost.Estimate) ([]byte, error) {
+	c := chart.Chart{Title: fmt.Sprintf("Communication of a step: %s, %s, nodes of %d ranks", cli.ParametersText(e.Params), e.Recipe.Name, e.Network.PerNode), X: "ranks", Y: "seconds", PowersOfTwo: true}
+	var ranks []float64
+	for r := 8.0; r <= 4096; r *= 2 {
+		ranks = append(ranks, r)
+	}
+	names, seconds := e.Scaling(*e.Network, ranks)
+	for i, name := range names {
+		c.Lines = append(c.Lines, chart.Line{Name: name, X: ranks, Y: seconds[i]})
+	}
+	return c.SVG()
+}
