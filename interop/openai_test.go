@@ -75,7 +75,7 @@ func TestOpenAI(t *testing.T) {
 	}
 }
 
-// serveTiny serves a model until the test ends, and returns its URL.
+// serveTiny serves a small model until the test ends, and returns its URL.
 func serveTiny(t *testing.T) string {
 	t.Helper()
 	d, err := decoder.New(decoder.Config{
@@ -88,6 +88,12 @@ func serveTiny(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return serveModel(t, m)
+}
+
+// serveModel serves a model until the test ends, and returns its URL.
+func serveModel(t *testing.T, m *generation.Model) string {
+	t.Helper()
 	s, err := serve.New(m, serve.Config{Parallel: 2, Queue: 8})
 	if err != nil {
 		t.Fatal(err)

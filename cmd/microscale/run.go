@@ -17,16 +17,16 @@ import (
 const runLong = `Run a language model: answer PROMPT, or chat in the terminal. Without PROMPT, or
 if it is "-", standard input is the prompt unless it is a terminal.
 
-MODEL is a model as SRC of quantize names it, or an output of train. A model
-with a chat template answers the prompt as a message of a user. Other models
-continue it as text.
+MODEL is a Hugging Face directory, also an output of train or quantize, a GGUF
+file, or a model on the hub (hf://OWNER/NAME). A model with a chat template
+answers the prompt as a message of a user. Other models continue it as text.
 
 The text of the model goes to standard output, everything else to standard
 error. In a chat, Ctrl-C stops the answer, and twice at the prompt the program.
 The same seed gives the same text.`
 
 const runExample = `  microscale run model
-  microscale run model "Why is the sky blue?" --temperature 0
+  microscale run model.gguf "Why is the sky blue?" --temperature 0
   microscale run model --no-template "The capital of France is" --max-tokens 20
   microscale run model --system "Answer in one line." < question.txt
   microscale run trained-mxfp8 'func main() {' --json`

@@ -15,7 +15,8 @@ import (
 
 const serveLong = `Serve a language model over HTTP, with the endpoints of OpenAI's API that
 clients use: /v1/chat/completions and /v1/completions, both streamed on request,
-and /v1/models.
+and /v1/models. MODEL is a directory, a GGUF file or a model on the hub, as for
+run.
 
 Requests that run together take turns, one token each. Further ones wait in a
 queue. If it is full, the answer is 503 with Retry-After. Sampling flags apply

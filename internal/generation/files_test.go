@@ -68,8 +68,25 @@ func TestReadTextErrors(t *testing.T) {
 	}
 }
 
+// TestCheckFits checks a checkpoint of four bytes.
+func TestCheckFits(t *testing.T) {
+	c := open(t, t.TempDir())
+	if err := checkFits(c, 4); err != nil {
+		t.Error(err)
+	}
+	if err := checkFits(c, 3); err == nil || !strings.Contains(err.Error(), "take 4 bytes of memory, but 3 bytes are available") {
+		t.Errorf("got %v", err)
+	}
+}
+
 // read reads the text of a directory, to which it adds weights.
 func read(t *testing.T, dir string, bytes bool) (Text, error) {
+	t.Helper()
+	return readText(open(t, dir), bytes)
+}
+
+// open adds weights to a directory and opens it.
+func open(t *testing.T, dir string) *hf.Checkpoint {
 	t.Helper()
 	const weights = `{"w":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}} `
 	file := binary.LittleEndian.AppendUint64(nil, uint64(len(weights)))
@@ -78,8 +95,8 @@ func read(t *testing.T, dir string, bytes bool) (Text, error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer c.Close()
-	return readText(c, bytes)
+	t.Cleanup(func() { c.Close() })
+	return c
 }
 
 func writeFiles(t *testing.T, dir string, files map[string]string) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/microscale-go/microscale/decoder"
+	"github.com/microscale-go/microscale/hf"
 	"github.com/microscale-go/microscale/internal/input"
 	"github.com/microscale-go/microscale/internal/memory"
 	"github.com/microscale-go/microscale/quant"
@@ -35,6 +36,9 @@ func Load(ctx context.Context, arg string, threads int) (*Model, error) {
 		return nil, err
 	}
 	defer source.Close()
+	if err := checkFits(source, memory.Available()); err != nil {
+		return nil, fmt.Errorf("%s: %w", arg, err)
+	}
 	d, err := decoder.Read(ctx, source, decoder.LoadOptions{Inference: true, Inputs: quant.BF16})
 	if err != nil {
 		return nil, err
@@ -45,6 +49,19 @@ func Load(ctx context.Context, arg string, threads int) (*Model, error) {
 		return nil, fmt.Errorf("%s: %w", arg, err)
 	}
 	return New(arg, d, t)
+}
+
+// checkFits returns an error if the weights of a checkpoint take more memory than the bytes that are
+// available.
+func checkFits(c *hf.Checkpoint, available int64) error {
+	need := int64(0)
+	for _, t := range c.Tensors() {
+		need += t.Bytes()
+	}
+	if need > available {
+		return fmt.Errorf("the weights take %s of memory, but %s are available: quantize the model, or use a smaller one", memory.Text(float64(need)), memory.Text(float64(available)))
+	}
+	return nil
 }
 
 // defaultPositions is the number of positions of a context unless the user gives it: the KV cache
