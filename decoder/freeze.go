@@ -1,9 +1,12 @@
 package decoder
 
 import (
+	"context"
 	"reflect"
 
 	"github.com/microscale-go/microscale/internal/checkpoint"
+	"github.com/microscale-go/microscale/internal/parallel"
+	"github.com/microscale-go/microscale/nn"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/safetensors"
 )
@@ -52,6 +55,14 @@ func (r *reader) codes(w *checkpoint.Weight, tile checkpoint.Tile) (*quant.Tenso
 	if w.Quantized() {
 		return w.ReadDecoded(tile)
 	}
+	if w.HasRowsBF16() {
+		t, err := quant.NewTensor(quant.BF16, tile.To-tile.From, tile.ToCol-tile.FromCol)
+		if err != nil {
+			return nil, err
+		}
+		_, _, err = w.ReadBF16(tile, t.Codes)
+		return t, err
+	}
 	d, err := w.ReadTile(tile)
 	if err != nil {
 		return nil, err
@@ -61,6 +72,74 @@ func (r *reader) codes(w *checkpoint.Weight, tile checkpoint.Tile) (*quant.Tenso
 		dense = quant.BF16
 	}
 	return quant.Quantizer{Format: dense}.Rowwise(d, quant.With{})
+}
+
+// storeEmbedding keeps a table of BF16 as it is stored. A tied head shares it.
+func (r *reader) storeEmbedding(m *Model) error {
+	e := m.embedding
+	w, _ := r.lookup(e.Weight.Name)
+	if !r.options.Inference || !w.HasRowsBF16() {
+		return nil
+	}
+	t, err := r.codes(w, checkpoint.Tile{To: m.plan.Vocabulary, ToCol: m.plan.Hidden})
+	if err != nil {
+		return err
+	}
+	m.embedding = &nn.Embedding{Name: e.Name, Stored: t}
+	if m.plan.Tied {
+		m.head.frozen = &frozen{name: m.head.name, parts: []frozenPart{{weight: t}}}
+	}
+	return nil
+}
+
+// freezeAll freezes projections, several at a time: one is reordered while another is read.
+func (r *reader) freezeAll(ctx context.Context, projections []*projection) error {
+	failed := make([]error, len(projections))
+	parallel.For(len(projections), 1, readers, func(from, to int) {
+		for i := from; i < to; i++ {
+			p := projections[i]
+			if failed[i] = ctx.Err(); failed[i] != nil || p.frozen != nil {
+				continue
+			}
+			if failed[i] = r.freeze(p); failed[i] == nil && r.options.Inputs.Element != nil {
+				failed[i] = p.optimize(r.options.Inputs, 1)
+			}
+		}
+	})
+	for _, err := range failed {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readers is the number of goroutines that read weights: enough for several requests to a disk at
+// a time.
+const readers = 4
+
+// readParam reads a parameter by tiles, so that there is no second copy of it.
+func (r *reader) readParam(p *nn.Param) error {
+	const tile = 1 << 22 // elements
+	stored, _ := r.lookup(p.Name)
+	step := max(1, tile/max(1, p.Value.Cols))
+	failed := make([]error, (p.Value.Rows+step-1)/step)
+	parallel.For(p.Value.Rows, step, readers, func(from, to int) {
+		d, err := stored.Read(from, to)
+		if err != nil {
+			failed[from/step] = err
+			return
+		}
+		for i := range d.Rows {
+			copy(p.Value.Row(from+i), d.Row(i))
+		}
+	})
+	for _, err := range failed {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // appendBias appends the biases of a part.

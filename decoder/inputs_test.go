@@ -70,3 +70,37 @@ func distance(a, b []float32) float64 {
 	}
 	return math.Sqrt(sum)
 }
+
+// TestStoredEmbedding checks that a model for inference keeps a BF16 embedding as it is stored, that
+// a tied head shares it, and that both compute the same as FP32 copies.
+func TestStoredEmbedding(t *testing.T) {
+	for _, tied := range []bool{false, true} {
+		c := small
+		c.TieWordEmbeddings = tied
+		dir := t.TempDir()
+		if err := trained(t, c).Save(dir, safetensors.BF16); err != nil {
+			t.Fatal(err)
+		}
+		copied, err := Load(t.Context(), dir, LoadOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		stored, err := Load(t.Context(), dir, LoadOptions{Inference: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		table := stored.embedding.Stored
+		if table == nil || table.Format.Name != quant.BF16.Name || len(stored.embedding.Params()) != 0 {
+			t.Fatalf("tied=%v: the embedding is not stored in BF16", tied)
+		}
+		if shared := stored.head.frozen.parts[0].weight == table; shared != tied {
+			t.Errorf("tied=%v: the head shares the embedding: %v", tied, shared)
+		}
+		if !near(logits(t, stored, "f32"), logits(t, copied, "f32")) {
+			t.Errorf("tied=%v: the logits differ from those of FP32 copies", tied)
+		}
+		if _, err := stored.Infer(scope(t, "f32"), []int32{0, 256}, 1); err == nil {
+			t.Errorf("tied=%v: got no error for a token outside of the vocabulary", tied)
+		}
+	}
+}

@@ -204,22 +204,19 @@ func (r *reader) read(ctx context.Context, m *Model, projections []*projection) 
 	if err := r.checkNames(m); err != nil {
 		return err
 	}
+	if err := r.storeEmbedding(m); err != nil {
+		return err
+	}
+	var stored []*projection
 	for _, p := range projections {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
 		if !r.options.Inference && !p.stacked() && !slices.ContainsFunc(p.parts, r.quantized) {
 			m.train(p)
 			continue
 		}
-		if err := r.freeze(p); err != nil {
-			return err
-		}
-		if r.options.Inputs.Element != nil {
-			if err := p.optimize(r.options.Inputs, 0); err != nil {
-				return err
-			}
-		}
+		stored = append(stored, p)
+	}
+	if err := r.freezeAll(ctx, stored); err != nil {
+		return err
 	}
 	if err := r.readCache(m); err != nil {
 		return err
@@ -228,13 +225,8 @@ func (r *reader) read(ctx context.Context, m *Model, projections []*projection) 
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		stored, _ := r.lookup(p.Name)
-		d, err := stored.Read(0, p.Value.Rows)
-		if err != nil {
+		if err := r.readParam(p); err != nil {
 			return err
-		}
-		for i := range d.Rows {
-			copy(p.Value.Row(i), d.Row(i))
 		}
 	}
 	if m.plan.plusOne {

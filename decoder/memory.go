@@ -94,7 +94,7 @@ func (m *Model) transient() int {
 // quantized copies of linear layers, and the embedding and norms in BF16. Master weights are not
 // included.
 func (m *Model) WeightBytes() int {
-	n := 2 * (len(m.embedding.Weight.Value.Data) + len(m.norm.Weight.Value.Data))
+	n := 2 * (m.plan.Vocabulary*m.plan.Hidden + len(m.norm.Weight.Value.Data))
 	for _, l := range m.layers {
 		n += l.weightBytes()
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/microscale-go/microscale/internal/parallel"
+	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/tensor"
 )
 
@@ -15,6 +16,9 @@ import (
 type Embedding struct {
 	Name   string
 	Weight *Param // vocabulary × width
+
+	// Stored replaces Weight for inference: a table that is decoded row by row.
+	Stored *quant.Tensor
 }
 
 // NewEmbedding returns a table of zeros.
@@ -22,25 +26,53 @@ func NewEmbedding(name string, vocabulary, width int) *Embedding {
 	return &Embedding{Name: name, Weight: newParam(name+".weight", vocabulary, width)}
 }
 
-// Params returns the table.
-func (e *Embedding) Params() []*Param { return []*Param{e.Weight} }
+// Params returns the table, or nothing if it is Stored.
+func (e *Embedding) Params() []*Param {
+	if e.Stored != nil {
+		return nil
+	}
+	return []*Param{e.Weight}
+}
+
+// size returns the rows and columns of the table.
+func (e *Embedding) size() (vocabulary, width int) {
+	if e.Stored != nil {
+		return e.Stored.Rows(), e.Stored.Cols()
+	}
+	return e.Weight.Value.Rows, e.Weight.Value.Cols
+}
+
+// row sets dst to the row of an id.
+func (e *Embedding) row(dst []float32, id int) error {
+	if e.Stored == nil {
+		copy(dst, e.Weight.Value.Row(id))
+		return nil
+	}
+	row, err := e.Stored.SliceRows(id, id+1)
+	if err != nil {
+		return fmt.Errorf("%s: %w", e.Name, err)
+	}
+	copy(dst, row.Dequantize(1).Data)
+	return nil
+}
 
 // Forward returns the rows of ids. An id outside the vocabulary is an error.
 func (e *Embedding) Forward(s *Scope, ids []int32) (tensor.Dense, error) {
-	w := e.Weight.Value
+	vocabulary, width := e.size()
 	for i, id := range ids {
-		if id < 0 || int(id) >= w.Rows {
-			return tensor.Dense{}, fmt.Errorf("%s: token %d is %d, want 0 to %d", e.Name, i, id, w.Rows-1)
+		if id < 0 || int(id) >= vocabulary {
+			return tensor.Dense{}, fmt.Errorf("%s: token %d is %d, want 0 to %d", e.Name, i, id, vocabulary-1)
 		}
 	}
-	y := tensor.New(len(ids), w.Cols)
-	parallel.For(len(ids), rowGrain(w.Cols), s.Threads, func(from, to int) {
+	y := tensor.New(len(ids), width)
+	failed := make([]error, len(ids))
+	parallel.For(len(ids), rowGrain(width), s.Threads, func(from, to int) {
 		for i := from; i < to; i++ {
-			copy(y.Row(i), w.Row(int(ids[i])))
+			failed[i] = e.row(y.Row(i), int(ids[i]))
 			s.round(y.Row(i))
 		}
 	})
-	return y, nil
+	return y, firstError(failed...)
 }
 
 // Backward adds dY to the gradient in the order of the tokens. ids are those of Forward.

@@ -66,7 +66,7 @@ internal/sample: hf safetensors format tensor
 hf/hub: hf safetensors internal/bounded
 internal/checkpoint: internal/bounded safetensors hf internal/ggml quant tensor format measure internal/configjson
 internal/checkpoint/llamacpp: internal/checkpoint internal/checksum internal/gguf hf safetensors internal/ggml quant tensor format internal/bounded internal/configjson
-decoder: nn recipe gemm quant tensor internal/checkpoint internal/checkpoint/llamacpp hf safetensors
+decoder: nn recipe gemm quant tensor internal/parallel internal/checkpoint internal/checkpoint/llamacpp hf safetensors
 train: decoder comm nn recipe mma hf safetensors quant tensor format internal/bounded internal/cpu internal/lock internal/memory internal/parallel
 internal/clients: internal/checkpoint quant
 verify: internal/clients internal/checkpoint hf safetensors quant tensor format measure
