@@ -21,8 +21,8 @@ func (t *Tensor) regions(codes, scales string) [3]region {
 
 // region returns the memory of a matrix, without what lies between its rows.
 func (s source) region() region {
-	rows, cols := s.shape()
-	return region{"the matrix", memory.Rows{Memory: s.bytes(0, rows), N: rows, Bytes: cols * s.elementBytes(), Next: s.strideBytes()}}
+	rows, cols := s.rows, s.cols
+	return region{"the matrix", memory.Rows{Memory: s.bytes(0, rows), N: rows, Bytes: cols * s.size, Next: s.stride}}
 }
 
 // checkApart reports what of a tensor that is to be filled is also among others, or would

@@ -20,13 +20,14 @@ type Copy struct {
 // rowwise copy. It returns the error of either copy, which it names, and an error where the
 // tensors of both With.Into share memory; on error, neither is changed.
 func RowwiseColumnwise[M tensor.Dense | tensor.BF16](x M, rowwise, columnwise Copy) (rows, columns *Tensor, err error) {
-	return rowwiseColumnwise(sourceOf(x), rowwise, columnwise)
+	s, err := sourceOf(x)
+	if err != nil {
+		return nil, nil, err
+	}
+	return rowwiseColumnwise(s, rowwise, columnwise)
 }
 
 func rowwiseColumnwise(x source, r, c Copy) (rows, columns *Tensor, err error) {
-	if err := x.validate(); err != nil {
-		return nil, nil, err
-	}
 	if err := r.Quantizer.checkCopy(x, Rowwise, r.With); err != nil {
 		return nil, nil, fmt.Errorf("rowwise: %w", err)
 	}

@@ -43,7 +43,7 @@ func TestKernelsBoth(t *testing.T) {
 					columnwise func(with With) (*Tensor, error)
 				}{
 					{denseSource(view), func(c Copy) (*Tensor, *Tensor, error) { return RowwiseColumnwise(view, c, c) }, func(with With) (*Tensor, error) { return q.Columnwise(view, with) }},
-					{rawSource(narrow), func(c Copy) (*Tensor, *Tensor, error) { return RowwiseColumnwise(narrow, c, c) }, func(with With) (*Tensor, error) { return q.ColumnwiseBF16(narrow, with) }},
+					{bf16Source(narrow), func(c Copy) (*Tensor, *Tensor, error) { return RowwiseColumnwise(narrow, c, c) }, func(with With) (*Tensor, error) { return q.ColumnwiseBF16(narrow, with) }},
 				} {
 					wantRows := specified(t, q, from.source, Rowwise, With{})
 					wantColumns := specified(t, q, from.source, Columnwise, With{})
@@ -108,10 +108,10 @@ func testBothStreams(t *testing.T, rows, cols int, formats ...Format) {
 // specified is what the specification gives.
 func specified(t *testing.T, q Quantizer, x source, d Direction, with With) *Tensor {
 	t.Helper()
-	if x.isRaw {
-		return must(t)(q.ReferenceBF16(x.raw, d, with))
+	if x.isBF16() {
+		return must(t)(q.ReferenceBF16(tensor.BF16{Rows: x.rows, Cols: x.cols, Stride: x.stride / 2, Data: x.data}, d, with))
 	}
-	return must(t)(q.Reference(x.dense, d, with))
+	return must(t)(q.Reference(tensor.Dense{Rows: x.rows, Cols: x.cols, Stride: x.stride / 4, Data: floats(x.data)}, d, with))
 }
 
 // TestBothPairs makes copies by pairs of quantizers of every kind, twice into the same tensors,

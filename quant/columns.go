@@ -7,12 +7,12 @@ import "encoding/binary"
 // factors of columns, which a kernel transposes.
 func (w *worker) columns(o *output, x source, row, pos int) {
 	k := o.columns
-	rows, cols := x.shape()
+	rows, cols := x.rows, x.cols
 	block := o.q.Format.Block
 	if side := leastCommon(tileSide, block.Cols); rows%side != 0 || cols%tileSide != 0 {
 		x = w.pad(x, ceilDiv(rows, side)*side, ceilDiv(cols, tileSide)*tileSide)
 	}
-	down, width := x.shape()
+	down, width := x.rows, x.cols
 	extent := block.Cols // rows of the tile that share a scale
 	if extent == 0 {
 		extent = down
@@ -51,7 +51,7 @@ func (w *worker) columns(o *output, x source, row, pos int) {
 		}
 		k.encode(columnPart{
 			codes: codes[r*bits/8:], src: x.bytes(r, r+tileSide), factors: w.factors[part*width:], n: width / tileSide,
-			blockRows: max(1, min(extent, tileSide)/16), codeStride: stride, srcStride: x.strideBytes(), factorStride: 4 * width, ahead: w.ahead, bits: bits, stream: inPlace && stream,
+			blockRows: max(1, min(extent, tileSide)/16), codeStride: stride, srcStride: x.stride, factorStride: 4 * width, ahead: w.ahead, bits: bits, stream: inPlace && stream,
 		}, &o.encode)
 	}
 	for _, i := range w.exceptional {
@@ -69,7 +69,7 @@ func (w *worker) columns(o *output, x source, row, pos int) {
 
 // columnAmaxes finds the amaxes of the blocks of extent rows in a tile.
 func (w *worker) columnAmaxes(o *output, x source, extent int) {
-	down, width := x.shape()
+	down, width := x.rows, x.cols
 	amaxes := grow(&w.amaxes, down/extent*width)
 	clear(amaxes)
 	if o.finite { // amaxes tell only which blocks have NaN or Inf
@@ -87,7 +87,7 @@ func (w *worker) columnAmaxes(o *output, x source, extent int) {
 // exceptionalColumn encodes a block of a column, of extent elements with the zeros that
 // fill it up, by the reference implementation.
 func (w *worker) exceptionalColumn(o *output, x source, codes []byte, f blockFactor, extent int) {
-	n, _ := x.shape()
+	n := x.rows
 	column := grow(&w.loaded, n)
 	for i := range column {
 		column[i] = x.row(i, 0, 1, &w.values)[0]
@@ -160,27 +160,23 @@ func transposeScales[T byte | float32](dst, src []T, width, cols, parts, step, s
 
 // pad copies x to a matrix of rows × cols, with zeros elsewhere.
 func (w *worker) pad(x source, rows, cols int) source {
-	size := x.elementBytes()
+	size := x.size
 	padded := grow(&w.source, rows*cols*size)
 	clear(padded)
-	n, _ := x.shape()
+	n := x.rows
 	for i := range n {
 		copy(padded[i*cols*size:], x.bytes(i, i+1))
 	}
-	if x.isRaw {
-		x.raw.Rows, x.raw.Cols, x.raw.Stride, x.raw.Data = rows, cols, cols, padded
-		return x
-	}
-	return denseSource(denseOf(rows, cols, floats(padded)))
+	return source{padded, rows, cols, cols * size, size}
 }
 
 // raiseColumns raises maxima to the bits of the columns of x.
 func (w *worker) raiseColumns(maxima []uint32, x source) {
-	rows, cols := x.shape()
+	rows, cols := x.rows, x.cols
 	done := 0
-	if k := first(columnKernels, func(k *columnKernel) bool { return has(k.tier) && k.raw == x.isRaw }); k != nil && cols >= tileSide {
+	if k := first(columnKernels, func(k *columnKernel) bool { return has(k.tier) && k.raw == x.isBF16() }); k != nil && cols >= tileSide {
 		done = cols / tileSide * tileSide
-		k.maxima(maxima[:done], x.bytes(0, rows), rows, x.strideBytes(), columnsAhead*x.strideBytes())
+		k.maxima(maxima[:done], x.bytes(0, rows), rows, x.stride, columnsAhead*x.stride)
 	}
 	for i := 0; i < rows && done < cols; i++ {
 		raiseMagnitudes(maxima[done:], x.row(i, done, cols, &w.values))

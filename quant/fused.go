@@ -17,7 +17,7 @@ const (
 
 // fusedRows is rows by a fused kernel.
 func (w *worker) fusedRows(o *output, call *fusedCall, x source, row, pos int) {
-	rows, cols := x.shape()
+	rows, cols := x.rows, x.cols
 	extent := o.q.Format.Block.Cols
 	group := call.group * extent
 	if x.isContiguous() && cols == o.t.StoredCols() && cols%extent == 0 { // one row of blocks after the other
@@ -34,18 +34,18 @@ func (w *worker) fusedRows(o *output, call *fusedCall, x source, row, pos int) {
 
 // fusedGroups quantizes rows of whole groups, which begin with a block of the tensor.
 func (w *worker) fusedGroups(o *output, call *fusedCall, x source, block, groups int) {
-	rows, cols := x.shape()
+	rows, cols := x.rows, x.cols
 	perRow := o.t.scaleCols()
 	n := cols / o.q.Format.Block.Cols
 	last := block + (rows-1)*perRow + n
 	codes := o.blockCodes(block, last)
 	t := rowGroups{
 		codes: codes, scales: o.scaleMemory(block, last), src: x.bytes(0, rows), groups: groups, rows: rows,
-		codeGap: (perRow - n) * o.blockBytes(), scaleGap: (perRow - n) * o.scaleBytes(), srcGap: x.strideBytes() - cols*x.elementBytes(),
+		codeGap: (perRow - n) * o.blockBytes(), scaleGap: (perRow - n) * o.scaleBytes(), srcGap: x.stride - cols*x.size,
 		ahead: fusedAhead, codeAhead: codesAhead, stream: o.streams(codes, rows),
 	}
-	if bytes := cols * x.elementBytes(); rows > 1 {
-		t.ahead = ceilDiv(rowsAhead, bytes) * x.strideBytes()
+	if bytes := cols * x.size; rows > 1 {
+		t.ahead = ceilDiv(rowsAhead, bytes) * x.stride
 		t.codeAhead = o.t.RowBytes()
 	}
 	amax := call.quantize(t)
@@ -68,8 +68,8 @@ func (w *worker) fusedGroups(o *output, call *fusedCall, x source, block, groups
 // fusedEdge quantizes row tails that fill no group. They are contiguous in scratch, filled
 // up with zeros to whole blocks, and so are their codes until they are copied.
 func (w *worker) fusedEdge(o *output, call *fusedCall, x source, block int) {
-	rows, cols := x.shape()
-	extent, size, perRow := o.q.Format.Block.Cols, x.elementBytes(), o.t.scaleCols()
+	rows, cols := x.rows, x.cols
+	extent, size, perRow := o.q.Format.Block.Cols, x.size, o.t.scaleCols()
 	width := ceilDiv(cols, extent)
 	together := max(1, edgeBytes/(width*extent*size))
 	for r := 0; r < rows; r += together {
@@ -100,7 +100,7 @@ func (w *worker) fusedEdge(o *output, call *fusedCall, x source, block int) {
 // referenceBlocks quantizes row i of x, which begins with a block of the tensor, block by
 // block.
 func (w *worker) referenceBlocks(o *output, x source, i, block int) {
-	_, cols := x.shape()
+	cols := x.cols
 	extent := o.q.Format.Block.Cols
 	for c := 0; c < cols; c += extent {
 		values := x.view(i, i+1, c, min(c+extent, cols))
@@ -108,7 +108,7 @@ func (w *worker) referenceBlocks(o *output, x source, i, block int) {
 		o.saw(amax)
 		codes := grow(&w.plain, extent)
 		clear(codes)
-		_, n := values.shape()
+		n := values.cols
 		w.encodeReference(o, codes[:n], values.row(0, 0, n, &w.values), o.scaleBlock(block, amax, hasNaN), nil)
 		o.q.Format.Element.Join(o.blockCodes(block, block+1), codes)
 		block++

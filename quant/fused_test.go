@@ -37,8 +37,8 @@ func TestKernelsEnds(t *testing.T) {
 						t.Fatal(err)
 					}
 					narrow := tensor.BF16{Rows: rows, Cols: cols, Stride: x.Stride, Data: raw}
-					for _, s := range []source{denseSource(x), rawSource(narrow)} {
-						t.Run(fmt.Sprintf("format=%s/shape=%d×%d/bf16=%t", f, rows, cols, s.isRaw), func(t *testing.T) {
+					for _, s := range []source{denseSource(x), bf16Source(narrow)} {
+						t.Run(fmt.Sprintf("format=%s/shape=%d×%d/bf16=%t", f, rows, cols, s.isBF16()), func(t *testing.T) {
 							q := Quantizer{Format: f}
 							var want *Tensor
 							plainly(t, func() { want = must(t)(q.quantize(s, Rowwise, With{})) })
@@ -51,12 +51,9 @@ func TestKernelsEnds(t *testing.T) {
 									if want.Scales32 == nil {
 										got.Scales32 = nil
 									}
-									run, err := q.begin(s, Rowwise, With{Into: &got, Threads: 1})
-									if err != nil {
-										t.Fatal(err)
-									}
-									run.stream = stream
-									quantize(s, run, nil, 1)
+									o := newOutput(&q, s, Rowwise, With{Into: &got, Threads: 1})
+									o.stream = stream
+									quantize(s, o, nil, 1)
 									sameTensor(t, &got, want)
 								}
 							}

@@ -28,7 +28,7 @@ func testFusedRow(k *fusedKernel, f *fences, r *rand.Rand) {
 				var memory []byte
 				if k.raw {
 					memory = bf16Bytes(values)
-					x = rawSource(tensor.OfBF16(1, len(values), memory))
+					x = bf16Source(tensor.OfBF16(1, len(values), memory))
 				} else {
 					x, memory = denseSource(tensor.Of(1, len(values), values)), floatBytes32(values)
 				}

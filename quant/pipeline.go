@@ -61,12 +61,12 @@ type output struct {
 // newOutput prepares one copy of x, with the scales that are known before: those of the
 // whole tensor.
 func newOutput(q *Quantizer, x source, d Direction, with With) *output {
-	rows, cols := x.shape()
+	rows, cols := x.rows, x.cols
 	t := with.Into
 	if t == nil {
 		t = newTensor(q.Format, d, rows, cols)
 	}
-	o := &output{q: q, t: t, x: x, with: with, stream: rows*cols*x.elementBytes() >= streamBytes}
+	o := &output{q: q, t: t, x: x, with: with, stream: rows*cols*x.size >= streamBytes}
 	if q.Format.Global && with.Inverse != nil {
 		o.global = givenGlobal(*with.Inverse) // before t.Amax and t.Global are set, one of which it may be
 	}
@@ -143,7 +143,7 @@ func quantize(x source, row, col *output, threads int) {
 	if p.transposes = row != nil && col != nil && col.transposes(row); p.transposes {
 		row.stream = false // its codes are read again
 	}
-	if rows, cols := x.shape(); rows > 0 && cols > 0 {
+	if rows, cols := x.rows, x.cols; rows > 0 && cols > 0 {
 		p.plan()
 		if p.prescales(row) || p.prescales(col) {
 			w := workers.Get().(*worker)
@@ -185,8 +185,8 @@ func (p *pipeline) plan() {
 
 // planRows is plan of a rowwise copy alone.
 func (p *pipeline) planRows(row *output) {
-	rows, cols := p.x.shape()
-	size, block := p.x.elementBytes(), row.q.Format.Block
+	rows, cols := p.x.rows, p.x.cols
+	size, block := p.x.size, row.q.Format.Block
 	if row.q.Format.PerTensor() || !row.q.Format.Scaled() {
 		block = Shape{1, 0}
 	}
@@ -204,14 +204,14 @@ func (p *pipeline) planRows(row *output) {
 // planColumns is plan of a columnwise copy, and a rowwise one unless that is nil. The codes of
 // a column of a tile are whole cache lines.
 func (p *pipeline) planColumns(row, col *output) {
-	rows, cols := p.x.shape()
+	rows, cols := p.x.rows, p.x.cols
 	bits, block := col.q.Format.Element.StoredBits(), col.q.Format.Block
 	down := leastCommon(leastCommon(8*cacheLine, bits)/bits, tileSide)
 	down, right := leastCommon(down, block.Cols), leastCommon(tileSide, block.Rows)
 	if row != nil {
 		block := row.q.Format.Block
 		down, right = leastCommon(down, block.Rows), leastCommon(right, block.Cols)
-		if call := row.fused[index(p.x.isRaw)]; call != nil {
+		if call := row.fused[index(p.x.isBF16())]; call != nil {
 			right = leastCommon(right, call.group*block.Cols)
 		}
 	}
@@ -219,7 +219,7 @@ func (p *pipeline) planColumns(row, col *output) {
 	if col.needsWholeRows() {
 		p.rows = rows
 	}
-	p.cols = max(1, tileBytes/(p.x.elementBytes()*p.rows)/right) * right
+	p.cols = max(1, tileBytes/(p.x.size*p.rows)/right) * right
 	if col.needsWholeRows() && block.Rows == 0 {
 		p.cols = cols
 	}
@@ -240,7 +240,7 @@ func leastCommon(a, b int) int {
 // walk quantizes all tiles. One follows the other from top to bottom: a kernel that
 // prefetches rows below finds those of the next tile.
 func (p *pipeline) walk(threads int) {
-	rows, cols := p.x.shape()
+	rows, cols := p.x.rows, p.x.cols
 	down := ceilDiv(rows, p.rows)
 	grain := max(1, grainElements/(p.rows*p.cols))
 	parallel.For(down*ceilDiv(cols, p.cols), grain, threads, func(from, to int) {
@@ -248,7 +248,7 @@ func (p *pipeline) walk(threads int) {
 		for i := from; i < to; i++ {
 			r0, c0 := i%down*p.rows, i/down*p.cols
 			next := i + 1
-			w.ahead = (next%down*p.rows-r0)*p.x.strideBytes() + (next/down*p.cols-c0)*p.x.elementBytes()
+			w.ahead = (next%down*p.rows-r0)*p.x.stride + (next/down*p.cols-c0)*p.x.size
 			w.tile(p, r0, min(r0+p.rows, rows), c0, min(c0+p.cols, cols))
 		}
 		fence()
@@ -311,9 +311,9 @@ func (w *worker) tile(p *pipeline, r0, r1, c0, c1 int) {
 // the copy has them.
 func (w *worker) load(o *output, r0, r1, p0, p1 int) source {
 	n := (r1 - r0) * (p1 - p0)
-	dst := denseSource(denseOf(r1-r0, p1-p0, grow(&w.loaded, n)))
-	o.load(dst.dense, r0, p0, &w.values)
-	return dst
+	dst := denseOf(r1-r0, p1-p0, grow(&w.loaded, n))
+	o.load(dst, r0, p0, &w.values)
+	return denseSource(dst)
 }
 
 // scaleBlock stores the scale of block i and returns how its elements are encoded.

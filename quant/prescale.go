@@ -36,14 +36,14 @@ func (o *output) amax() (amax float32, hasNaN bool) {
 func (o *output) load(dst tensor.Dense, row, pos int, scratch *[]float32) {
 	if o.t.Direction == Columnwise {
 		x := o.x.view(pos, pos+dst.Cols, row, row+dst.Rows)
-		if x.isRaw {
+		if x.isBF16() {
 			values := denseOf(dst.Cols, dst.Rows, grow(scratch, dst.Cols*dst.Rows))
 			for i := range values.Rows {
-				widen(values.Row(i), x.raw.Row(i))
+				widen(values.Row(i), x.bytes(i, i+1))
 			}
 			x = denseSource(values)
 		}
-		transpose(dst, x.dense)
+		transpose(dst, x)
 	} else {
 		for i := range dst.Rows {
 			copy(dst.Row(i), o.x.row(row+i, pos, pos+dst.Cols, scratch))
@@ -66,7 +66,7 @@ func (o *output) scaleWhole(hasNaN bool) blockFactor {
 		o.t.Scales32[0] = 1 / inverse
 		return blockFactor{factor: factor{value: inverse}}
 	}
-	return o.q.typed(o.scaleBlock(0, math.Float32bits(o.t.Amax), hasNaN), o.x.isRaw)
+	return o.q.typed(o.scaleBlock(0, math.Float32bits(o.t.Amax), hasNaN), o.x.isBF16())
 }
 
 // prescales reports whether o has a scale for each stored row, and tiles have only parts of
@@ -86,7 +86,7 @@ func (p *pipeline) prescale(w *worker, threads int) {
 		}
 	}
 	const together = 32 // rows whose columns are read while they are in a cache
-	rows, cols := p.x.shape()
+	rows, cols := p.x.rows, p.x.cols
 	var merge sync.Mutex
 	parallel.For(ceilDiv(rows, together), max(1, tileBytes/4/together/cols), threads, func(from, to int) {
 		w := workers.Get().(*worker)
@@ -122,7 +122,7 @@ func (o *output) knowRows(w *worker, amaxes []uint32) {
 	o.finite = maxOf(amaxes[:n]) < exponentMask
 	copy(grow(&w.amaxes, len(amaxes)), amaxes)
 	byKernel := w.scale(o, n, func(i int) (uint32, bool) {
-		rows, cols := o.x.shape()
+		rows, cols := o.x.rows, o.x.cols
 		if o.t.Direction == Columnwise {
 			return o.x.view(0, rows, i, i+1).amaxBits(0, rows)
 		}

@@ -247,7 +247,7 @@ func (o *output) columnKernel() *columnKernel {
 		return nil
 	}
 	return first(columnKernels, func(k *columnKernel) bool {
-		return has(k.tier) && k.raw == o.x.isRaw && k.ints == q.Format.Element.Integer
+		return has(k.tier) && k.raw == o.x.isBF16() && k.ints == q.Format.Element.Integer
 	})
 }
 
@@ -346,22 +346,22 @@ func hadamardRow(row []float32) {
 	}
 }
 
-// transpose sets dst to the transpose of src.
-func transpose(dst, src tensor.Dense) {
-	rows, cols := src.Rows/transposeSize*transposeSize, src.Cols/transposeSize*transposeSize
+// transpose sets dst to the transpose of src, of float32.
+func transpose(dst tensor.Dense, src source) {
+	rows, cols := src.rows/transposeSize*transposeSize, src.cols/transposeSize*transposeSize
 	k := first(transposeKernels, func(k *transposeKernel) bool { return has(k.tier) })
 	if k == nil || rows == 0 {
 		rows, cols = 0, 0
 	}
 	for j := 0; j < cols; j += transposeSize {
-		k.transpose(dst.Data[j*dst.Stride:], src.Data[j:], dst.Stride, src.Stride, rows/transposeSize)
+		k.transpose(dst.Data[j*dst.Stride:], floats(src.data)[j:], dst.Stride, src.stride/src.size, rows/transposeSize)
 	}
-	for i := range src.Rows {
+	for i := range src.rows {
 		j := cols
 		if i >= rows {
 			j = 0
 		}
-		for row := src.Row(i); j < len(row); j++ {
+		for row := src.row(i, 0, src.cols, nil); j < len(row); j++ {
 			dst.Data[j*dst.Stride+i] = row[j]
 		}
 	}

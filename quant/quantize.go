@@ -5,29 +5,26 @@ import (
 	"math"
 
 	"github.com/microscale-go/microscale/format"
+	"github.com/microscale-go/microscale/tensor"
 )
 
-// quantize makes one copy of x.
-func (q Quantizer) quantize(x source, d Direction, with With) (*Tensor, error) {
-	o, err := q.begin(x, d, with)
+// quantizeOne makes one copy of x.
+func quantizeOne[M tensor.Dense | tensor.BF16](q Quantizer, x M, d Direction, with With) (*Tensor, error) {
+	s, err := sourceOf(x)
 	if err != nil {
 		return nil, err
 	}
-	var outputs [2]*output
-	outputs[d] = o
-	quantize(x, outputs[Rowwise], outputs[Columnwise], with.Threads)
-	return o.t, nil
+	return q.quantize(s, d, with)
 }
 
-// begin validates x and q, and prepares the copy.
-func (q *Quantizer) begin(x source, d Direction, with With) (*output, error) {
-	if err := x.validate(); err != nil {
-		return nil, err
-	}
+func (q Quantizer) quantize(x source, d Direction, with With) (*Tensor, error) {
 	if err := q.checkCopy(x, d, with); err != nil {
 		return nil, err
 	}
-	return newOutput(q, x, d, with), nil
+	var outputs [2]*output
+	outputs[d] = newOutput(&q, x, d, with)
+	quantize(x, outputs[Rowwise], outputs[Columnwise], with.Threads)
+	return outputs[d].t, nil
 }
 
 // checkCopy returns an error if q cannot quantize x.
@@ -35,7 +32,7 @@ func (q *Quantizer) checkCopy(x source, d Direction, with With) error {
 	if err := q.check(with); err != nil {
 		return err
 	}
-	rows, cols := x.shape()
+	rows, cols := x.rows, x.cols
 	if d == Columnwise {
 		cols = rows
 	}
@@ -54,7 +51,7 @@ func (w With) checkInto(x source, f Format, d Direction) error {
 	if err := t.Validate(); err != nil {
 		return fmt.Errorf("With.Into: %w", err)
 	}
-	if rows, cols := x.shape(); !t.Format.same(f) || t.Direction != d || t.Rows() != rows || t.Cols() != cols {
+	if rows, cols := x.rows, x.cols; !t.Format.same(f) || t.Direction != d || t.Rows() != rows || t.Cols() != cols {
 		return fmt.Errorf("With.Into: got a %s %s tensor of %d×%d, want %s %s of %d×%d",
 			t.Direction, t.Format, t.Rows(), t.Cols(), d, f, rows, cols)
 	}

@@ -74,24 +74,24 @@ type With struct {
 // the quantizer, x or With.Into is not valid (see their Validate), if With.Into shares memory
 // with x, or if stochastic rounding has no random bits. On error, With.Into is unchanged.
 func (q Quantizer) Rowwise(x tensor.Dense, with With) (*Tensor, error) {
-	return q.quantize(denseSource(x), Rowwise, with)
+	return quantizeOne(q, x, Rowwise, with)
 }
 
 // RowwiseBF16 is Rowwise of a matrix in BF16, without a copy in float32.
 func (q Quantizer) RowwiseBF16(x tensor.BF16, with With) (*Tensor, error) {
-	return q.quantize(rawSource(x), Rowwise, with)
+	return quantizeOne(q, x, Rowwise, with)
 }
 
 // Columnwise quantizes x down its columns, from the values of x and not from a rowwise
 // copy. The result is stored transposed: its stored rows are the columns of x, so that blocks
 // are contiguous.
 func (q Quantizer) Columnwise(x tensor.Dense, with With) (*Tensor, error) {
-	return q.quantize(denseSource(x), Columnwise, with)
+	return quantizeOne(q, x, Columnwise, with)
 }
 
 // ColumnwiseBF16 is Columnwise of a matrix in BF16.
 func (q Quantizer) ColumnwiseBF16(x tensor.BF16, with With) (*Tensor, error) {
-	return q.quantize(rawSource(x), Columnwise, with)
+	return quantizeOne(q, x, Columnwise, with)
 }
 
 // Validate returns an error if a field of q is unknown, or does not go with the others.

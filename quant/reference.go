@@ -69,8 +69,8 @@ func (q Quantizer) reference(x tensor.Dense, narrow bool, d Direction, with With
 
 // load returns the matrix whose rows are quantized.
 func (q *Quantizer) load(x tensor.Dense, d Direction, with With) (tensor.Dense, error) {
-	source := denseSource(x)
-	if err := source.validate(); err != nil {
+	source, err := sourceOf(x)
+	if err != nil {
 		return tensor.Dense{}, err
 	}
 	if err := q.checkCopy(source, d, with); err != nil {

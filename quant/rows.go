@@ -6,7 +6,7 @@ import (
 
 // rows quantizes x: parts of stored rows, the first of which is row, from position pos on.
 func (w *worker) rows(o *output, x source, row, pos int) {
-	switch call := o.fused[index(x.isRaw)]; {
+	switch call := o.fused[index(x.isBF16())]; {
 	case !o.q.Format.Scaled():
 		w.cast(o, x, row, pos)
 	case call != nil:
@@ -18,7 +18,7 @@ func (w *worker) rows(o *output, x source, row, pos int) {
 
 // cast stores elements without a scale.
 func (w *worker) cast(o *output, x source, row, pos int) {
-	rows, cols := x.shape()
+	rows, cols := x.rows, x.cols
 	amax, _ := x.amaxBits(0, rows)
 	o.saw(amax)
 	for i := range rows {
@@ -39,7 +39,7 @@ type grid struct {
 // gridOf returns the blocks of x.
 func (o *output) gridOf(x source) grid {
 	g := grid{height: o.q.Format.Block.Rows, width: o.q.Format.Block.Cols}
-	g.rows, g.cols = x.shape()
+	g.rows, g.cols = x.rows, x.cols
 	if o.q.Format.PerTensor() {
 		g.height = 1
 	} else if g.height == 0 {
@@ -69,10 +69,10 @@ func (w *worker) stagedRows(o *output, x source, row, pos int) {
 	case g.height > 1:
 		w.raiseBands(amaxes, x, g)
 	case x.isContiguous() && g.cols%g.width == 0:
-		raiseAmaxes(amaxes[:n], x.bytes(0, g.rows), x.isRaw, g.width)
+		raiseAmaxes(amaxes[:n], x.bytes(0, g.rows), x.isBF16(), g.width)
 	default:
 		for i := range g.rows {
-			raiseAmaxes(amaxes[i*g.blocks:][:g.blocks], x.bytes(i, i+1), x.isRaw, g.width)
+			raiseAmaxes(amaxes[i*g.blocks:][:g.blocks], x.bytes(i, i+1), x.isBF16(), g.width)
 		}
 	}
 	if o.known != nil || o.q.Format.PerTensor() {
@@ -80,7 +80,7 @@ func (w *worker) stagedRows(o *output, x source, row, pos int) {
 	} else {
 		w.scale(o, n, func(i int) (uint32, bool) {
 			block := g.part(x, i)
-			rows, _ := block.shape()
+			rows := block.rows
 			return block.amaxBits(0, rows)
 		})
 		if o.q.Search != NoSearch {
@@ -111,7 +111,7 @@ func (w *worker) encode(o *output, x source, g grid, row, pos int) {
 	done := 0 // elements of each row
 	if len(w.exceptional) == g.bands*g.blocks {
 		done = g.cols
-	} else if k := o.rowKernel(x.isRaw); k != nil && (g.width%rowUnit == 0 || g.blocks == 1) {
+	} else if k := o.rowKernel(x.isBF16()); k != nil && (g.width%rowUnit == 0 || g.blocks == 1) {
 		done = w.encodeUnits(o, k, x, g, row, pos)
 	}
 	padded := o.t.paddedCols() > o.t.StoredCols() && pos+g.cols == o.t.StoredCols()
@@ -126,7 +126,7 @@ func (w *worker) encode(o *output, x source, g grid, row, pos int) {
 	}
 	for _, j := range w.exceptional {
 		block, r, c := g.part(x, j), row+j/g.blocks*g.height, pos+j%g.blocks*g.width
-		rows, n := block.shape()
+		rows, n := block.rows, block.cols
 		for i := range rows {
 			codes := grow(&w.plain, ceilDiv(n, 8)*8)
 			clear(codes[n:])
@@ -138,7 +138,7 @@ func (w *worker) encode(o *output, x source, g grid, row, pos int) {
 
 // encodeUnits encodes as much of each row as a kernel takes, and returns the elements.
 func (w *worker) encodeUnits(o *output, k *rowKernel, x source, g grid, row, pos int) int {
-	part := rowPart{units: g.width / rowUnit, blocks: g.cols / g.width, codeStride: o.t.RowBytes(), srcStride: x.strideBytes(), ahead: w.ahead}
+	part := rowPart{units: g.width / rowUnit, blocks: g.cols / g.width, codeStride: o.t.RowBytes(), srcStride: x.stride, ahead: w.ahead}
 	n := part.units * part.blocks * rowUnit
 	if n == 0 {
 		return 0

@@ -158,7 +158,7 @@ func (w *worker) searchScales(o *output, x source, g grid) {
 
 // searchBand is searchScales of a band of n blocks from one on.
 func (w *worker) searchBand(o *output, x source, at, n, extent int) {
-	rows, cols := x.shape()
+	rows, cols := x.rows, x.cols
 	blocks := grow(&w.search.blocks, n)
 	for j := range blocks {
 		w.listCandidates(o, &blocks[j], at+j)

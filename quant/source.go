@@ -11,114 +11,86 @@ import (
 	"github.com/microscale-go/microscale/tensor"
 )
 
-// A source is a matrix that is quantized: float32, or BF16 as checkpoints store it.
+// A source is a matrix that is quantized: of float32, or of BF16 as checkpoints store it.
 type source struct {
-	dense tensor.Dense
-	raw   tensor.BF16
-	isRaw bool
+	data       []byte
+	rows, cols int
+	stride     int // bytes from one row to the next
+	size       int // bytes of an element: 4, or 2 of BF16
 }
 
-func denseSource(x tensor.Dense) source { return source{dense: x} }
+func denseSource(x tensor.Dense) source {
+	const size = 4
+	return source{memory.Bytes(x.Data), x.Rows, x.Cols, size * x.Stride, size}
+}
 
-func rawSource(x tensor.BF16) source { return source{raw: x, isRaw: true} }
+func bf16Source(x tensor.BF16) source {
+	const size = 2
+	return source{x.Data, x.Rows, x.Cols, size * x.Stride, size}
+}
 
-// sourceOf returns a matrix of either kind.
-func sourceOf[M tensor.Dense | tensor.BF16](x M) source {
-	if raw, ok := any(x).(tensor.BF16); ok {
-		return rawSource(raw)
+// sourceOf returns a matrix of either kind, and an error if it is not valid.
+func sourceOf[M tensor.Dense | tensor.BF16](x M) (source, error) {
+	switch x := any(x).(type) {
+	case tensor.BF16:
+		return bf16Source(x), x.Validate()
+	default:
+		dense := x.(tensor.Dense)
+		return denseSource(dense), dense.Validate()
 	}
-	return denseSource(any(x).(tensor.Dense))
 }
 
-// validate reports a matrix whose data does not hold it.
-func (s source) validate() error {
-	if s.isRaw {
-		return s.raw.Validate()
-	}
-	return s.dense.Validate()
-}
-
-// shape returns the rows and columns.
-func (s source) shape() (rows, cols int) {
-	if s.isRaw {
-		return s.raw.Rows, s.raw.Cols
-	}
-	return s.dense.Rows, s.dense.Cols
-}
-
-// elementBytes returns the bytes of an element.
-func (s source) elementBytes() int {
-	if s.isRaw {
-		return 2
-	}
-	return 4
-}
-
-// strideBytes returns the distance of rows in bytes.
-func (s source) strideBytes() int {
-	if s.isRaw {
-		return s.raw.Stride * s.elementBytes()
-	}
-	return s.dense.Stride * s.elementBytes()
-}
+func (s source) isBF16() bool { return s.size == 2 }
 
 // isContiguous reports whether no bytes lie between rows.
-func (s source) isContiguous() bool {
-	rows, cols := s.shape()
-	return rows <= 1 || s.strideBytes() == cols*s.elementBytes()
-}
+func (s source) isContiguous() bool { return s.rows <= 1 || s.stride == s.cols*s.size }
 
 // view returns rows [r0, r1) of columns [c0, c1).
 func (s source) view(r0, r1, c0, c1 int) source {
-	if !s.isRaw {
-		return denseSource(s.dense.View(r0, r1, c0, c1))
+	s.rows, s.cols = r1-r0, c1-c0
+	if s.rows == 0 || s.cols == 0 {
+		s.data = nil
+		return s
 	}
-	s.raw.Data = s.raw.Data[2*(r0*s.raw.Stride+c0):]
-	s.raw.Rows, s.raw.Cols = r1-r0, c1-c0
+	from := r0*s.stride + c0*s.size
+	s.data = s.data[from : from+(s.rows-1)*s.stride+s.cols*s.size]
 	return s
 }
 
 // flat returns all elements of a contiguous matrix as one row.
 func (s source) flat() source {
-	s.dense.Rows, s.dense.Cols, s.dense.Stride = min(1, s.dense.Rows), s.dense.Rows*s.dense.Cols, s.dense.Rows*s.dense.Cols
-	s.raw.Rows, s.raw.Cols, s.raw.Stride = min(1, s.raw.Rows), s.raw.Rows*s.raw.Cols, s.raw.Rows*s.raw.Cols
+	s.rows, s.cols = min(1, s.rows), s.rows*s.cols
+	s.stride = s.cols * s.size
 	return s
 }
 
 // bytes returns the memory of rows [from, to), with the bytes between them.
 func (s source) bytes(from, to int) []byte {
-	rows, cols := s.shape()
-	if from == to || rows == 0 || cols == 0 {
+	if from == to || s.cols == 0 {
 		return nil
 	}
-	if s.isRaw {
-		return s.raw.Data[2*from*s.raw.Stride : 2*((to-1)*s.raw.Stride+cols)]
-	}
-	return memory.Bytes(s.dense.Data[from*s.dense.Stride : (to-1)*s.dense.Stride+cols])
+	return s.data[from*s.stride : (to-1)*s.stride+s.cols*s.size]
 }
 
 // row returns the values of columns [c0, c1) of a row, in the scratch buffer or shared
 // with the source.
 func (s source) row(i, c0, c1 int, scratch *[]float32) []float32 {
-	if !s.isRaw {
-		return s.dense.Row(i)[c0:c1]
+	row := s.bytes(i, i+1)[c0*s.size : c1*s.size]
+	if !s.isBF16() {
+		return floats(row)
 	}
 	values := grow(scratch, c1-c0)
-	widen(values, s.raw.Row(i)[2*c0:2*c1])
+	widen(values, row)
 	return values
 }
 
 // maxBits returns the largest bits of a magnitude in rows [from, to). NaN is above Inf.
 func (s source) maxBits(from, to int) (amax uint32) {
-	_, cols := s.shape()
-	if from == to || cols == 0 {
-		return 0
-	}
 	if s.isContiguous() {
-		return maxBits(s.bytes(from, to), s.isRaw)
+		return maxBits(s.bytes(from, to), s.isBF16())
 	}
 	for i := from; i < to; i++ {
-		amax = max(amax, maxBits(s.bytes(i, i+1), s.isRaw))
+		amax = max(amax, maxBits(s.bytes(i, i+1), s.isBF16()))
 	}
 	return amax
 }
@@ -130,16 +102,10 @@ func (s source) amaxBits(from, to int) (amax uint32, hasNaN bool) {
 		return amax, false
 	}
 	amax = 0
-	_, cols := s.shape()
 	for i := from; i < to; i++ {
-		for j := range cols {
-			var bits uint32
-			if s.isRaw {
-				bits = (uint32(s.raw.Row(i)[2*j])<<16 | uint32(s.raw.Row(i)[2*j+1])<<24) & absMask
-			} else {
-				bits = math.Float32bits(s.dense.Row(i)[j]) & absMask
-			}
-			if bits <= exponentMask {
+		row := s.bytes(i, i+1)
+		for j := range s.cols {
+			if bits := magnitude(row, s.isBF16(), j); bits <= exponentMask {
 				amax = max(amax, bits)
 			}
 		}
@@ -150,11 +116,8 @@ func (s source) amaxBits(from, to int) (amax uint32, hasNaN bool) {
 // Amax returns the largest magnitude of x; NaN is ignored, Inf is not. It panics if x
 // is not valid.
 func Amax[M tensor.Dense | tensor.BF16](x M, threads int) float32 {
-	return sourceOf(x).mustAmax(threads)
-}
-
-func (s source) mustAmax(threads int) float32 {
-	if err := s.validate(); err != nil {
+	s, err := sourceOf(x)
+	if err != nil {
 		panic(err)
 	}
 	amax, _ := s.amax(threads)
@@ -164,8 +127,7 @@ func (s source) mustAmax(threads int) float32 {
 // amax returns the largest magnitude, NaN aside, and whether there is NaN.
 func (s source) amax(threads int) (amax float32, hasNaN bool) {
 	var seen, nan atomic.Uint32
-	rows, cols := s.shape()
-	parallel.For(rows, max(1, grainElements/max(1, cols)), threads, func(from, to int) {
+	parallel.For(s.rows, max(1, grainElements/max(1, s.cols)), threads, func(from, to int) {
 		a, isNaN := s.amaxBits(from, to)
 		atomicMax(&seen, a)
 		atomicMax(&nan, uint32(index(isNaN)))

@@ -48,7 +48,7 @@ func (r *randomWords) draw() {
 			copy(row, c.bits(&r.one, i, r.rows))
 		}
 	}
-	transpose(denseOf(r.rows, r.n, asFloats(drawn)), denseOf(r.n, r.rows, asFloats(transposed)))
+	transpose(denseOf(r.rows, r.n, asFloats(drawn)), denseSource(denseOf(r.n, r.rows, asFloats(transposed))))
 }
 
 // asFloats returns the memory of x, which is only moved.
