@@ -2,100 +2,115 @@ package quant
 
 import "encoding/binary"
 
-// columns quantizes a tile of a columnwise copy, whose stored rows begin with row and
-// whose positions with pos, without transposing its source: amaxes of columns, codes by the
-// factors of columns, which a kernel transposes.
-func (w *worker) columns(o *output, x source, row, pos int) {
-	k := o.columns
-	rows, cols := x.rows, x.cols
-	block := o.q.Format.Block
-	if side := leastCommon(tileSide, block.Cols); rows%side != 0 || cols%tileSide != 0 {
-		x = w.pad(x, ceilDiv(rows, side)*side, ceilDiv(cols, tileSide)*tileSide)
-	}
-	down, width := x.rows, x.cols
-	extent := block.Cols // rows of the tile that share a scale
-	if extent == 0 {
-		extent = down
-	}
-	parts := down / extent
-	w.columnAmaxes(o, x, extent)
-	known := o.known != nil || o.q.Format.PerTensor()
-	if known {
-		clear(grow(&w.factors, width)) // those of padded columns stay 0
-		w.use(o, cols, row)
-	} else {
-		w.scale(o, parts*width, func(i int) (uint32, bool) {
-			c := i % width
-			if block.Rows > 1 {
-				c -= c % block.Rows
-			}
-			return x.view(i/width*extent, (i/width+1)*extent, c, min(c+max(1, block.Rows), width)).amaxBits(0, extent)
-		})
-	}
+// columnsAhead is the rows of the source that are prefetched ahead as columns are read.
+const columnsAhead = 8
 
-	bits := o.q.Format.Element.StoredBits()
-	stride := o.t.RowBytes()
-	var codes []byte
+// columns quantizes a tile of a columnwise copy, whose stored rows begin with row and
+// positions with pos, without transposing its source: amaxes of columns, then codes by the
+// factors of columns, which a kernel transposes. The tile is padded to whole blocks and
+// kernel tiles.
+func (w *worker) columns(o *output, x source, row, pos int) {
+	rows, cols, bits := x.rows, x.cols, o.q.Format.Element.StoredBits()
+	x = w.padTile(o, x)
+	extent := o.q.Format.Block.Cols // rows that share a scale
+	if extent == 0 {
+		extent = x.rows
+	}
+	w.columnAmaxes(o, x, extent)
+	w.columnFactors(o, x, extent, row, cols)
+
+	codes, stride := o.codesAt(row, pos), o.t.RowBytes()
 	stream := o.streamsColumns(row, pos, rows)
-	inPlace := down == rows && width == cols && (!stream || bits == 8)
-	if inPlace {
-		codes = o.codesAt(row, pos)
-	} else {
-		stride = down * bits / 8
-		codes = grow(&w.codes, width*stride)
+	inPlace := x.rows == rows && x.cols == cols && (!stream || bits == 8)
+	if !inPlace {
+		stride = x.rows * bits / 8
+		codes = grow(&w.codes, x.cols*stride)
 	}
-	for r := 0; r < down; r += tileSide {
-		part := 0
-		if extent < down {
-			part = r / extent
-		}
-		k.encode(columnPart{
-			codes: codes[r*bits/8:], src: x.bytes(r, r+tileSide), factors: w.factors[part*width:], n: width / tileSide,
-			blockRows: max(1, min(extent, tileSide)/16), codeStride: stride, srcStride: x.stride, factorStride: 4 * width, ahead: w.ahead, bits: bits, stream: inPlace && stream,
-		}, &o.encode)
-	}
+	w.encodeColumns(o, x, extent, columnPart{codes: codes, codeStride: stride, bits: bits, stream: inPlace && stream})
 	for _, i := range w.exceptional {
-		if r, c := i/width*extent, i%width; r < rows && c < cols {
+		if r, c := i/x.cols*extent, i%x.cols; r < rows && c < cols {
 			w.exceptionalColumn(o, x.view(r, min(r+extent, rows), c, c+1), codes[c*stride+r*bits/8:], w.blocks[i], extent)
 		}
 	}
 	if !inPlace {
 		o.copyColumns(codes, stride, cols, rows, row, pos)
 	}
-	if !known {
-		w.storeColumnScales(o, width, cols, min(parts, ceilDiv(rows, extent)), row, pos)
+	if !o.knowsFactors() {
+		w.storeColumnScales(o, x.cols, cols, ceilDiv(rows, extent), row, pos)
 	}
+}
+
+// padTile returns x, or a copy of it with zeros that fill up blocks and kernel tiles.
+func (w *worker) padTile(o *output, x source) source {
+	side := leastCommon(tileSide, o.q.Format.Block.Cols)
+	rows, cols := ceilDiv(x.rows, side)*side, ceilDiv(x.cols, tileSide)*tileSide
+	if rows == x.rows && cols == x.cols {
+		return x
+	}
+	padded := grow(&w.source, rows*cols*x.size)
+	clear(padded)
+	for i := range x.rows {
+		copy(padded[i*cols*x.size:], x.bytes(i, i+1))
+	}
+	return source{padded, rows, cols, cols * x.size, x.size}
 }
 
 // columnAmaxes finds the amaxes of the blocks of extent rows in a tile.
 func (w *worker) columnAmaxes(o *output, x source, extent int) {
-	down, width := x.rows, x.cols
-	amaxes := grow(&w.amaxes, down/extent*width)
+	amaxes := grow(&w.amaxes, x.rows/extent*x.cols)
 	clear(amaxes)
 	if o.finite { // amaxes tell only which blocks have NaN or Inf
 		return
 	}
-	for i := range down / extent {
-		part := amaxes[i*width : (i+1)*width]
-		w.raiseColumns(part, x.view(i*extent, (i+1)*extent, 0, width))
+	for i := range x.rows / extent {
+		part := amaxes[i*x.cols : (i+1)*x.cols]
+		w.raiseColumns(part, x.view(i*extent, (i+1)*extent, 0, x.cols))
 		if rows := o.q.Format.Block.Rows; rows > 1 {
 			shareMaxima(part, rows)
 		}
 	}
 }
 
+// columnFactors sets w.factors, and the scales unless they are known. The first of cols
+// columns is stored in row; the others are padding.
+func (w *worker) columnFactors(o *output, x source, extent, row, cols int) {
+	if o.knowsFactors() {
+		clear(grow(&w.factors, x.cols)) // those of padding stay 0
+		w.useFactors(o, cols, row)
+		return
+	}
+	width := max(1, o.q.Format.Block.Rows)
+	w.scale(o, x.rows/extent*x.cols, func(i int) (uint32, bool) {
+		r, c := i/x.cols*extent, i%x.cols/width*width
+		return x.view(r, r+extent, c, min(c+width, x.cols)).amaxBits(0, extent)
+	})
+}
+
+// encodeColumns encodes a tile by w.factors. t says where codes go.
+func (w *worker) encodeColumns(o *output, x source, extent int, t columnPart) {
+	codes := t.codes
+	t.n, t.blockRows = x.cols/tileSide, max(1, min(extent, tileSide)/16)
+	t.srcStride, t.factorStride, t.ahead = x.stride, 4*x.cols, w.ahead
+	for r := 0; r < x.rows; r += tileSide {
+		t.codes, t.src, t.factors = codes[r*t.bits/8:], x.bytes(r, r+tileSide), w.factors
+		if extent < x.rows {
+			t.factors = w.factors[r/extent*x.cols:]
+		}
+		o.columns.encode(t, &o.encode)
+	}
+}
+
 // exceptionalColumn encodes a block of a column, of extent elements with the zeros that
 // fill it up, by the reference implementation.
 func (w *worker) exceptionalColumn(o *output, x source, codes []byte, f blockFactor, extent int) {
-	n := x.rows
-	column := grow(&w.loaded, n)
+	column := grow(&w.loaded, x.rows)
 	for i := range column {
 		column[i] = x.row(i, 0, 1, &w.values)[0]
 	}
-	extent = min(extent, o.q.Format.PaddedCols(n))
+	extent = min(extent, o.q.Format.PaddedCols(x.rows))
 	plain := grow(&w.plain, ceilDiv(extent, 8)*8)
 	clear(plain)
-	w.encodeReference(o, plain[:n], column, f, nil)
+	w.encodeReference(o, plain[:x.rows], column, f, nil)
 	o.join(codes, plain, extent)
 }
 
@@ -158,18 +173,6 @@ func transposeScales[T byte | float32](dst, src []T, width, cols, parts, step, s
 	}
 }
 
-// pad copies x to a matrix of rows × cols, with zeros elsewhere.
-func (w *worker) pad(x source, rows, cols int) source {
-	size := x.size
-	padded := grow(&w.source, rows*cols*size)
-	clear(padded)
-	n := x.rows
-	for i := range n {
-		copy(padded[i*cols*size:], x.bytes(i, i+1))
-	}
-	return source{padded, rows, cols, cols * size, size}
-}
-
 // raiseColumns raises maxima to the bits of the columns of x.
 func (w *worker) raiseColumns(maxima []uint32, x source) {
 	rows, cols := x.rows, x.cols
@@ -193,6 +196,3 @@ func shareMaxima(maxima []uint32, n int) {
 		}
 	}
 }
-
-// columnsAhead is the rows of the source that are prefetched ahead as columns are read.
-const columnsAhead = 8

@@ -131,28 +131,7 @@ func (q *Quantizer) bytesConstants() bytesConstants {
 	return c
 }
 
-// lineConstants are the constants of join kernels.
-type lineConstants struct {
-	encodeConstants
-	binade    uint32 // exponent of the smallest normal element, as float32 has it
-	mantissa  uint32 // bits
-	largest   uint32 // code
-	thirtyTwo uint32
-	implicit  uint32 // the leading bit of a significand
-}
-
-func newLineConstants(element *format.Scalar) lineConstants {
-	return lineConstants{
-		encodeConstants: newEncodeConstants(element),
-		binade:          uint32(exponentBias + 1 - element.Bias),
-		mantissa:        uint32(element.Mantissa),
-		largest:         element.MaxCode(),
-		thirtyTwo:       32,
-		implicit:        1 << mantissaBits,
-	}
-}
-
-// encodeConstants are what an encode kernel computes codes with.
+// encodeConstants are what encode, column, row and join kernels compute codes with.
 type encodeConstants struct {
 	limit     float32 // largest element
 	least     float32 // smallest normal element
@@ -161,6 +140,11 @@ type encodeConstants struct {
 	sign      uint32  // the sign bit of a code, in each byte
 	signShift uint32  // what takes bit 7 there
 	unit      float32 // of an integer, the steps in 1; else 1
+	binade    uint32  // exponent of the smallest normal element, as float32 has it
+	mantissa  uint32  // bits
+	largest   uint32  // code
+	thirtyTwo uint32
+	implicit  uint32 // the leading bit of a significand
 }
 
 func newEncodeConstants(element *format.Scalar) encodeConstants {
@@ -174,6 +158,11 @@ func newEncodeConstants(element *format.Scalar) encodeConstants {
 		sign:      0x01010101 << place,
 		signShift: uint32(top - place),
 		unit:      1,
+		binade:    uint32(exponentBias + 1 - element.Bias),
+		mantissa:  uint32(element.Mantissa),
+		largest:   element.MaxCode(),
+		thirtyTwo: 32,
+		implicit:  1 << mantissaBits,
 	}
 	if element.Integer {
 		c.unit = 1 / element.Smallest()

@@ -87,7 +87,7 @@ func (t *Tensor) rowDecoder() func(dst []float32, l int) {
 	}
 	scales := make([]float32, t.paddedCols())
 	for _, k := range decodeKernels {
-		if k.tier <= cpu.Best() && k.serves(element) && t.Format.Block.Cols%k.extent == 0 && t.StoredCols() > 0 {
+		if k.tier <= cpu.Best() && k.supports(element) && t.Format.Block.Cols%k.extent == 0 && t.StoredCols() > 0 {
 			tables := decodeTablesOf[element]
 			return func(dst []float32, l int) {
 				t.fillScales(scales, l, k.extent)

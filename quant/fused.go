@@ -51,7 +51,7 @@ func (w *worker) fusedGroups(o *output, call *fusedCall, x source, block, groups
 	amax := call.quantize(t)
 	switch {
 	case amax != flagged:
-		o.saw(amax)
+		o.raiseAmax(amax)
 	case rows > 1:
 		half := rows / 2
 		w.fusedGroups(o, call, x.view(0, half, 0, cols), block, groups)
@@ -88,7 +88,7 @@ func (w *worker) fusedEdge(o *output, call *fusedCall, x source, block int) {
 			}
 			continue
 		}
-		o.saw(amax)
+		o.raiseAmax(amax)
 		for i := range n {
 			first := block + (r+i)*perRow
 			copy(o.blockCodes(first, first+width), codes[i*width*o.blockBytes():])
@@ -105,7 +105,7 @@ func (w *worker) referenceBlocks(o *output, x source, i, block int) {
 	for c := 0; c < cols; c += extent {
 		values := x.view(i, i+1, c, min(c+extent, cols))
 		amax, hasNaN := values.amaxBits(0, 1)
-		o.saw(amax)
+		o.raiseAmax(amax)
 		codes := grow(&w.plain, extent)
 		clear(codes)
 		n := values.cols

@@ -111,41 +111,41 @@ func columnsBy(kernel func(codes, src *byte, factors *float32, n, blockRows, cod
 }
 
 var joinKernels = []joinKernel{
-	{cpu.AVX512, 4, false, lineBy(line4)},
-	{cpu.AVX512, 8, true, randomLineBy(lineRandom8)},
-	{cpu.AVX512, 4, true, randomLineBy(lineRandom4)},
-	{cpu.AVX2, 4, false, lineNibbles},
-	{cpu.AVX2, 8, true, randomLineBytes},
-	{cpu.AVX2, 4, true, randomLineNibbles},
+	{cpu.AVX512, 4, false, joinBy(join4)},
+	{cpu.AVX512, 8, true, joinRandomBy(joinRandom8)},
+	{cpu.AVX512, 4, true, joinRandomBy(joinRandom4)},
+	{cpu.AVX2, 4, false, joinNibblesAVX2},
+	{cpu.AVX2, 8, true, joinRandomBytesAVX2},
+	{cpu.AVX2, 4, true, joinRandomNibblesAVX2},
 }
 
-func lineBy(kernel func(codes *byte, src *float32, n int, factors *float32, c *lineConstants) uint64) func(codes []byte, src []float32, _ []uint32, factors []float32, c *lineConstants) {
-	return func(codes []byte, src []float32, _ []uint32, factors []float32, c *lineConstants) {
+func joinBy(kernel func(codes *byte, src *float32, n int, factors *float32, c *encodeConstants) uint64) func(codes []byte, src []float32, _ []uint32, factors []float32, c *encodeConstants) {
+	return func(codes []byte, src []float32, _ []uint32, factors []float32, c *encodeConstants) {
 		kernel(&codes[0], &src[0], len(src), &factors[0], c)
 	}
 }
 
-func randomLineBy(kernel func(codes *byte, src *float32, random *uint32, n int, factors *float32, c *lineConstants) uint64) func(codes []byte, src []float32, random []uint32, factors []float32, c *lineConstants) {
-	return func(codes []byte, src []float32, random []uint32, factors []float32, c *lineConstants) {
+func joinRandomBy(kernel func(codes *byte, src *float32, random *uint32, n int, factors *float32, c *encodeConstants) uint64) func(codes []byte, src []float32, random []uint32, factors []float32, c *encodeConstants) {
+	return func(codes []byte, src []float32, random []uint32, factors []float32, c *encodeConstants) {
 		kernel(&codes[0], &src[0], &random[0], len(src), &factors[0], c)
 	}
 }
 
 var philoxKernels = []philoxKernel{
 	{cpu.AVX512, func(dst []uint32, first uint64, c *philoxConstants) {
-		linePhilox(&dst[0], first, len(dst)/philoxUnit, c)
+		fillPhilox(&dst[0], first, len(dst)/philoxUnit, c)
 	}},
 	{cpu.AVX2, func(dst []uint32, first uint64, c *philoxConstants) {
-		linePhiloxAVX2(&dst[0], first, len(dst)/philoxUnit, c)
+		fillPhiloxAVX2(&dst[0], first, len(dst)/philoxUnit, c)
 	}},
 }
 
 var hadamardKernels = []hadamardKernel{
 	{cpu.AVX512, func(x []float32, signs *[hadamardSize]uint32, nan float32) {
-		lineHadamard(&x[0], len(x)/hadamardSize, &signs[0], math.Float32bits(nan))
+		hadamardBlocks(&x[0], len(x)/hadamardSize, &signs[0], math.Float32bits(nan))
 	}},
 	{cpu.AVX2, func(x []float32, signs *[hadamardSize]uint32, nan float32) {
-		lineHadamardAVX2(&x[0], len(x)/hadamardSize, &signs[0], math.Float32bits(nan))
+		hadamardBlocksAVX2(&x[0], len(x)/hadamardSize, &signs[0], math.Float32bits(nan))
 	}},
 }
 
@@ -194,8 +194,8 @@ func bytes128(q *Quantizer) bool {
 var encodeKernels = []encodeKernel{
 	{cpu.AVX512, false, encodeBy(encodeTimes)},
 	{cpu.AVX512, true, encodeBy(encodeOver)},
-	{cpu.AVX2, false, encodeLines(false)},
-	{cpu.AVX2, true, encodeLines(true)},
+	{cpu.AVX2, false, encodeAVX2(false)},
+	{cpu.AVX2, true, encodeAVX2(true)},
 }
 
 func encodeBy(kernel func(codes *byte, src *float32, n int, factors *float32, extent int, c *encodeConstants) uint64) encodeFunc {
@@ -243,9 +243,9 @@ var amaxKernels = []amaxKernel{
 }
 
 var spreadKernels = []spreadKernel{
-	{cpu.AVX512, func(dst, src []byte, width, n, stride int) { spreadLines(&dst[0], &src[0], width, n, stride) }},
+	{cpu.AVX512, func(dst, src []byte, width, n, stride int) { spreadRows(&dst[0], &src[0], width, n, stride) }},
 	{cpu.AVX2, func(dst, src []byte, width, n, stride int) {
-		spreadLinesAVX2(&dst[0], &src[0], width, n, stride)
+		spreadRowsAVX2(&dst[0], &src[0], width, n, stride)
 	}},
 }
 

@@ -6,10 +6,10 @@ package quant
 // unit, or a plain loop.
 
 const (
-	codesUnit   = 32  // elements of kernels for codes of 8 bits, and of the decoders
-	nibblesUnit = 64  // of those for codes of 4 bits
-	amaxUnit    = 16  // of amaxes and maxima
-	lineChunk   = 512 // elements whose factors are spread at a time
+	codesUnit    = 32  // elements of kernels for codes of 8 bits, and of the decoders
+	nibblesUnit  = 64  // of those for codes of 4 bits
+	amaxUnit     = 16  // of amaxes and maxima
+	factorsChunk = 512 // elements whose factors are spread at a time
 )
 
 // A rowTail is a buffer for the last elements of a row.
@@ -37,71 +37,71 @@ func spreadEnd(dst, factors []float32) {
 	}
 }
 
-// lineCodes sets codes, one to a byte, to those of src times factors[i/16], or
+// encodeExtents16 sets codes, one to a byte, to those of src times factors[i/16], or
 // divided by them.
-func lineCodes(divide bool, codes []byte, src, factors []float32, c *encodeConstants) {
+func encodeExtents16(divide bool, codes []byte, src, factors []float32, c *encodeConstants) {
 	whole := len(src) / codesUnit * codesUnit
 	if whole > 0 {
-		lineUnits(divide, &codes[0], &src[0], whole/codesUnit, &factors[0], c)
+		encodeUnitsAVX2(divide, &codes[0], &src[0], whole/codesUnit, &factors[0], c)
 	}
 	if whole < len(src) {
 		end := newRowTail(whole, src, nil, factors)
-		lineUnits(divide, &end.codes[0], &end.src[0], 1, &end.factors[0], c)
+		encodeUnitsAVX2(divide, &end.codes[0], &end.src[0], 1, &end.factors[0], c)
 		copy(codes[whole:len(src)], end.codes[:])
 	}
 }
 
-func lineUnits(divide bool, codes *byte, src *float32, n int, factors *float32, c *encodeConstants) {
+func encodeUnitsAVX2(divide bool, codes *byte, src *float32, n int, factors *float32, c *encodeConstants) {
 	if divide {
-		lineOver8AVX2(codes, src, n, factors, c)
+		encodeOverAVX2(codes, src, n, factors, c)
 	} else {
-		line8AVX2(codes, src, n, factors, c)
+		encodeTimesAVX2(codes, src, n, factors, c)
 	}
 }
 
-func lineNibbles(codes []byte, src []float32, _ []uint32, factors []float32, c *lineConstants) {
+func joinNibblesAVX2(codes []byte, src []float32, _ []uint32, factors []float32, c *encodeConstants) {
 	whole := len(src) / nibblesUnit * nibblesUnit
 	if whole > 0 {
-		line4AVX2(&codes[0], &src[0], whole/nibblesUnit, &factors[0], &c.encodeConstants)
+		join4AVX2(&codes[0], &src[0], whole/nibblesUnit, &factors[0], c)
 	}
 	if whole < len(src) {
 		end := newRowTail(whole, src, nil, factors)
-		line4AVX2(&end.codes[0], &end.src[0], 1, &end.factors[0], &c.encodeConstants)
+		join4AVX2(&end.codes[0], &end.src[0], 1, &end.factors[0], c)
 		copy(codes[whole/2:ceilDiv(len(src), 2)], end.codes[:])
 	}
 }
 
-func randomLineBytes(codes []byte, src []float32, random []uint32, factors []float32, c *lineConstants) {
+func joinRandomBytesAVX2(codes []byte, src []float32, random []uint32, factors []float32, c *encodeConstants) {
 	whole := len(src) / codesUnit * codesUnit
 	if whole > 0 {
-		lineRandom8AVX2(&codes[0], &src[0], &random[0], whole/codesUnit, &factors[0], c)
+		joinRandom8AVX2(&codes[0], &src[0], &random[0], whole/codesUnit, &factors[0], c)
 	}
 	if whole < len(src) {
 		end := newRowTail(whole, src, random, factors)
-		lineRandom8AVX2(&end.codes[0], &end.src[0], &end.random[0], 1, &end.factors[0], c)
+		joinRandom8AVX2(&end.codes[0], &end.src[0], &end.random[0], 1, &end.factors[0], c)
 		copy(codes[whole:len(src)], end.codes[:])
 	}
 }
 
-func randomLineNibbles(codes []byte, src []float32, random []uint32, factors []float32, c *lineConstants) {
+func joinRandomNibblesAVX2(codes []byte, src []float32, random []uint32, factors []float32, c *encodeConstants) {
 	whole := len(src) / nibblesUnit * nibblesUnit
 	if whole > 0 {
-		lineRandom4AVX2(&codes[0], &src[0], &random[0], whole/nibblesUnit, &factors[0], c)
+		joinRandom4AVX2(&codes[0], &src[0], &random[0], whole/nibblesUnit, &factors[0], c)
 	}
 	if whole < len(src) {
 		end := newRowTail(whole, src, random, factors)
-		lineRandom4AVX2(&end.codes[0], &end.src[0], &end.random[0], 1, &end.factors[0], c)
+		joinRandom4AVX2(&end.codes[0], &end.src[0], &end.random[0], 1, &end.factors[0], c)
 		copy(codes[whole/2:ceilDiv(len(src), 2)], end.codes[:])
 	}
 }
 
-// encodeLines returns an encodeKernel by lineCodes.
-func encodeLines(divide bool) encodeFunc {
+// encodeAVX2 returns an encodeKernel by encodeExtents16.
+func encodeAVX2(divide bool) encodeFunc {
 	return func(codes []byte, src, factors []float32, extent int, c *encodeConstants) {
-		var each [lineChunk / factorExtent]float32
-		step := lineChunk // within a block, or over whole ones
+		var each [factorsChunk / factorExtent]float32
+		step := factorsChunk // within a block, or over whole ones
 		if extent%factorExtent != 0 {
-			step = min(extent, lineChunk)
+			step = min(extent, factorsChunk)
 		}
 		j, left := 0, extent // of block j
 		for len(src) > 0 {
@@ -115,7 +115,7 @@ func encodeLines(divide bool) encodeFunc {
 					j, left = j+1, extent
 				}
 			}
-			lineCodes(divide, codes[:n], src[:n], each[:], c)
+			encodeExtents16(divide, codes[:n], src[:n], each[:], c)
 			codes, src = codes[n:], src[n:]
 		}
 	}

@@ -14,7 +14,7 @@ import (
 func testFusedRow(k *fusedKernel, f *fences, r *rand.Rand) {
 	served := 0
 	for _, q := range kernelQuantizers() {
-		if !k.serves(&q) {
+		if !k.supports(&q) {
 			continue
 		}
 		served++
@@ -108,7 +108,7 @@ func testJoinRow(k *joinKernel, f *fences, r *rand.Rand) {
 		f.Fatalf("there is no element format of %d bits", k.bits)
 	}
 	for _, element := range elements {
-		c := newLineConstants(element)
+		c := newEncodeConstants(element)
 		for _, n := range rowLengths {
 			x, random := ordinary(n, r), make([]uint32, n)
 			factors := positive((n+joinUnit-1)/joinUnit*joinUnit/factorExtent, r)
@@ -210,7 +210,7 @@ func testSearchRow(k *searchKernel, f *fences, r *rand.Rand) {
 func testDecodeRow(k *decodeKernel, f *fences, r *rand.Rand) {
 	served := 0
 	for _, element := range format.All() {
-		if element.Bits() > 8 || !k.serves(element) {
+		if element.Bits() > 8 || !k.supports(element) {
 			continue
 		}
 		served++
@@ -386,7 +386,7 @@ func testColumns(k *columnKernel, f *fences, element *format.Scalar, n, blockRow
 func testScaleRow(k *scaleKernel, f *fences, r *rand.Rand) {
 	served := 0
 	for _, q := range kernelQuantizers() {
-		if !k.serves(&q) {
+		if !k.supports(&q) {
 			continue
 		}
 		served++

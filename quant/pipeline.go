@@ -41,11 +41,12 @@ type output struct {
 	x      source // the matrix
 	with   With
 	global global
-	whole  blockFactor   // of a format with one scale per tensor
-	known  []blockFactor // of each stored row, where they are found before
-	finite bool          // scales were found before, and no element is NaN or Inf
-	stream bool          // codes leave by non-temporal stores
-	seen   atomic.Uint32 // bits of the largest amax
+
+	tensorFactor blockFactor   // of a format with one scale per tensor
+	rowFactors   []blockFactor // of each stored row, where they are found before tiles
+	finite       bool          // scales were found before, and no element is NaN or Inf
+	stream       bool          // codes leave by non-temporal stores
+	seen         atomic.Uint32 // bits of the largest amax
 
 	divides bool          // elements are divided by their factor
 	fused   [2]*fusedCall // for float32 and for BF16 sources; nil where there is none
@@ -53,7 +54,6 @@ type output struct {
 	scales  scaleFunc
 	encodes encodeFunc
 	encode  encodeConstants
-	line    lineConstants
 	search  *scaleSearch
 	random  philoxConstants
 }
@@ -91,7 +91,7 @@ func newOutput(q *Quantizer, x source, d Direction, with With) *output {
 		t.Global = o.global.decode
 	}
 	if q.Format.PerTensor() && rows > 0 && cols > 0 {
-		o.whole = o.scaleWhole(hasNaN)
+		o.tensorFactor = o.scaleWhole(hasNaN)
 	}
 	if q.Format.Scaled() {
 		o.prepareKernels()
@@ -101,18 +101,17 @@ func newOutput(q *Quantizer, x source, d Direction, with With) *output {
 
 // prepareKernels chooses the kernels of o, with their constants.
 func (o *output) prepareKernels() {
-	o.divides = o.whole.divide
+	o.divides = o.tensorFactor.divide
 	if !o.q.Format.PerTensor() {
 		o.divides = o.q.blockScale(1, false, o.global).divide
 	}
-	o.line = newLineConstants(o.q.Format.Element)
-	o.encode = o.line.encodeConstants
+	o.encode = newEncodeConstants(o.q.Format.Element)
 	o.encodes = o.encodeFunc()
 	o.fused = [2]*fusedCall{o.fusedCall(false), o.fusedCall(true)}
 	if o.t.Direction == Columnwise {
 		o.columns = o.columnKernel()
 	}
-	if k := first(scaleKernels, func(k *scaleKernel) bool { return has(k.tier) && k.serves(o.q) }); k != nil && o.q.Search == NoSearch {
+	if k := first(scaleKernels, func(k *scaleKernel) bool { return has(k.tier) && k.supports(o.q) }); k != nil && o.q.Search == NoSearch {
 		o.scales = k.begin(o)
 	}
 	if o.q.Search != NoSearch {
@@ -266,7 +265,7 @@ type worker struct {
 	factors, spread        []float32 // by block; by 16 elements
 	blocks                 []blockFactor
 	maxima                 [2][]uint32      // by stored row, of the copies of a call
-	known                  [2][]blockFactor // the same
+	rowFactors             [2][]blockFactor // the same
 	exceptional            []int            // blocks for the reference implementation
 	search                 searchScratch
 	ahead                  int // bytes from a tile to the one that is prefetched while it is encoded

@@ -110,14 +110,14 @@ func (p *pipeline) prescale(w *worker, threads int) {
 	})
 	for d, o := range p.outputs {
 		if maxima[d] != nil {
-			o.knowRows(w, maxima[d])
+			o.setRowScales(w, maxima[d])
 		}
 	}
 }
 
-// knowRows stores the scales of stored rows whose amaxes have the given bits, and keeps
+// setRowScales stores the scales of stored rows whose amaxes have the given bits, and keeps
 // their factors.
-func (o *output) knowRows(w *worker, amaxes []uint32) {
+func (o *output) setRowScales(w *worker, amaxes []uint32) {
 	n := o.t.StoredRows()
 	o.finite = maxOf(amaxes[:n]) < exponentMask
 	copy(grow(&w.amaxes, len(amaxes)), amaxes)
@@ -128,10 +128,10 @@ func (o *output) knowRows(w *worker, amaxes []uint32) {
 		}
 		return o.x.view(i, i+1, 0, cols).amaxBits(0, 1)
 	})
-	o.known = grow(&w.known[o.t.Direction], n)
-	copy(o.known, w.blocks)
+	o.rowFactors = grow(&w.rowFactors[o.t.Direction], n)
+	copy(o.rowFactors, w.blocks)
 	for i := 0; byKernel && i < n; i++ {
-		o.known[i] = blockFactor{factor: factor{value: w.factors[i]}}
+		o.rowFactors[i] = blockFactor{factor: factor{value: w.factors[i]}}
 	}
 	w.storeScales(o, 0, 0, n)
 }

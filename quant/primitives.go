@@ -23,11 +23,11 @@ import (
 // A fusedKernel does amax, scale and encode of rows of groups of blocks.
 // Twin: worker.referenceBlocks.
 type fusedKernel struct {
-	tier   cpu.Tier
-	raw    bool
-	group  int // blocks
-	serves func(*Quantizer) bool
-	begin  func(*output) func(rowGroups) (amax uint32) // bits of the largest magnitude, or flagged
+	tier     cpu.Tier
+	raw      bool
+	group    int // blocks
+	supports func(*Quantizer) bool
+	begin    func(*output) func(rowGroups) (amax uint32) // bits of the largest magnitude, or flagged
 }
 
 // rowGroups are rows of groups of blocks, and where their codes and scales go.
@@ -95,9 +95,9 @@ func (t columnPart) store() int {
 // of scaleUnit blocks. It returns the bits of the largest amax, or flagged where one needs
 // the reference implementation. Twin: Quantizer.blockScale.
 type scaleKernel struct {
-	tier   cpu.Tier
-	serves func(*Quantizer) bool
-	begin  func(*output) scaleFunc
+	tier     cpu.Tier
+	supports func(*Quantizer) bool
+	begin    func(*output) scaleFunc
 }
 
 type scaleFunc func(factors []float32, scales []byte, amaxes []uint32) (amax uint32)
@@ -110,7 +110,7 @@ type joinKernel struct {
 	tier   cpu.Tier
 	bits   int // of a stored code
 	random bool
-	encode func(codes []byte, src []float32, random []uint32, factors []float32, c *lineConstants)
+	encode func(codes []byte, src []float32, random []uint32, factors []float32, c *encodeConstants)
 }
 
 const (
@@ -163,10 +163,10 @@ type hadamardKernel struct {
 // A decodeKernel sets dst to scales[i/extent] times the values of the codes in src.
 // Twin: Tensor.rowDecoder.
 type decodeKernel struct {
-	tier   cpu.Tier
-	serves func(element *format.Scalar) bool
-	extent int
-	decode func(dst []float32, src []byte, scales []float32, t *decodeTables)
+	tier     cpu.Tier
+	supports func(element *format.Scalar) bool
+	extent   int
+	decode   func(dst []float32, src []byte, scales []float32, t *decodeTables)
 }
 
 // A spreadKernel copies n times 64·width contiguous bytes by non-temporal stores to places
@@ -195,10 +195,10 @@ type codesKernel struct {
 
 const transposeSize = 16
 
-// first returns the first row of a table for which serves is true, or nil.
-func first[K any](table []K, serves func(*K) bool) *K {
+// first returns the first row of a table for which supports is true, or nil.
+func first[K any](table []K, supports func(*K) bool) *K {
 	for i := range table {
-		if serves(&table[i]) {
+		if supports(&table[i]) {
 			return &table[i]
 		}
 	}
@@ -216,7 +216,7 @@ type fusedCall struct {
 
 // fusedCall returns the first fused kernel for a source that is BF16 or not, or nil.
 func (o *output) fusedCall(raw bool) *fusedCall {
-	k := first(fusedKernels, func(k *fusedKernel) bool { return has(k.tier) && k.raw == raw && k.serves(o.q) })
+	k := first(fusedKernels, func(k *fusedKernel) bool { return has(k.tier) && k.raw == raw && k.supports(o.q) })
 	if k == nil || o.q.Search != NoSearch {
 		return nil
 	}
@@ -237,7 +237,7 @@ func (o *output) columnKernel() *columnKernel {
 	switch {
 	case !q.Format.Scaled() || q.Search != NoSearch || q.Hadamard || o.divides || o.needsWholeRows():
 		return nil
-	case q.Format.PerTensor() && !o.whole.isFactor():
+	case q.Format.PerTensor() && !o.tensorFactor.isFactor():
 		return nil
 	case block.Cols%16 != 0 || block.Cols%tileSide != 0 && tileSide%block.Cols != 0:
 		return nil

@@ -20,7 +20,7 @@ func (w *worker) rows(o *output, x source, row, pos int) {
 func (w *worker) cast(o *output, x source, row, pos int) {
 	rows, cols := x.rows, x.cols
 	amax, _ := x.amaxBits(0, rows)
-	o.saw(amax)
+	o.raiseAmax(amax)
 	for i := range rows {
 		dst := o.codesAt(row+i, pos)[:cols*o.q.Format.Element.StoredBits()/8]
 		if err := tensor.ToBytes(dst, x.row(i, 0, cols, &w.values), o.q.Format.Element); err != nil {
@@ -75,8 +75,8 @@ func (w *worker) stagedRows(o *output, x source, row, pos int) {
 			raiseAmaxes(amaxes[i*g.blocks:][:g.blocks], x.bytes(i, i+1), x.isBF16(), g.width)
 		}
 	}
-	if o.known != nil || o.q.Format.PerTensor() {
-		w.use(o, n, row)
+	if o.knowsFactors() {
+		w.useFactors(o, n, row)
 	} else {
 		w.scale(o, n, func(i int) (uint32, bool) {
 			block := g.part(x, i)
@@ -174,7 +174,7 @@ func (w *worker) encodeRow(o *output, values, factors []float32, width, row, pos
 	n, bits, dst := len(values), o.q.Format.Element.StoredBits(), o.codesAt(row, pos)
 	words := w.random.words(o, row, pos, n)
 	if k := o.joinKernel(); k != nil && (width%factorExtent == 0 || width >= n) {
-		k.encode(dst[:(n*bits+7)/8], values, words, w.spreadFactors(factors, n, width), &o.line)
+		k.encode(dst[:(n*bits+7)/8], values, words, w.spreadFactors(factors, n, width), &o.encode)
 		return
 	}
 	codes := dst

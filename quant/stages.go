@@ -35,7 +35,7 @@ func (w *worker) scale(o *output, n int, amaxOf func(i int) (amax uint32, hasNaN
 	w.exceptional = w.exceptional[:0]
 	if o.scales != nil {
 		if amax := o.scales(factors, scales, amaxes); amax != flagged {
-			o.saw(amax)
+			o.raiseAmax(amax)
 			return true
 		}
 	}
@@ -45,7 +45,7 @@ func (w *worker) scale(o *output, n int, amaxOf func(i int) (amax uint32, hasNaN
 		if hasNaN {
 			a, _ = amaxOf(i)
 		}
-		o.saw(a)
+		o.raiseAmax(a)
 		s := o.q.blockScale(math.Float32frombits(a), hasNaN, o.global)
 		blocks[i] = s.blockFactor
 		if o.t.Scales32 != nil {
@@ -58,27 +58,32 @@ func (w *worker) scale(o *output, n int, amaxOf func(i int) (amax uint32, hasNaN
 	return false
 }
 
-// use takes the factors of n blocks that are known: those of stored rows, or the tensor's.
-func (w *worker) use(o *output, n, row int) {
+// knowsFactors reports whether factors are known before tiles are read: of the tensor, or of
+// its stored rows.
+func (o *output) knowsFactors() bool { return o.rowFactors != nil || o.q.Format.PerTensor() }
+
+// useFactors sets w.factors to known ones: of n stored rows from row on, or n times that of
+// the tensor.
+func (w *worker) useFactors(o *output, n, row int) {
 	blocks := grow(&w.blocks, n)
 	for i := range blocks {
-		if o.known != nil {
-			blocks[i] = o.known[row+i]
+		if o.rowFactors != nil {
+			blocks[i] = o.rowFactors[row+i]
 		} else {
-			blocks[i] = o.whole
+			blocks[i] = o.tensorFactor
 		}
 	}
 	w.exceptional = w.exceptional[:0]
 	w.setFactors(o, n)
 }
 
-// setFactors sets w.factors, and lists blocks that kernels do not encode: with NaN or Inf,
-// and those whose elements are neither all multiplied nor all divided.
+// setFactors sets w.factors, and lists the blocks that kernels do not encode: those with NaN or
+// Inf, or with a factor that is no positive number. All others multiply, or all divide.
 func (w *worker) setFactors(o *output, n int) {
 	factors := grow(&w.factors, ceilDiv(n, scaleUnit)*scaleUnit)
 	for i, f := range w.blocks[:n] {
 		factors[i] = f.value
-		if w.amaxes[i] >= exponentMask || f.divide != o.divides || !f.isFactor() || f.value*o.encode.unit > maxFloat32 {
+		if w.amaxes[i] >= exponentMask || !f.isFactor() || f.value*o.encode.unit > maxFloat32 {
 			factors[i] = 1
 			w.exceptional = append(w.exceptional, i)
 		}
@@ -99,8 +104,8 @@ func (w *worker) storeScales(o *output, at, from, n int) {
 	}
 }
 
-// saw raises the largest amax.
-func (o *output) saw(amax uint32) { atomicMax(&o.seen, amax) }
+// raiseAmax raises the largest amax.
+func (o *output) raiseAmax(amax uint32) { atomicMax(&o.seen, amax) }
 
 // maxOf returns the largest of x.
 func maxOf(x []uint32) (m uint32) {

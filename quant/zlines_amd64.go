@@ -4,35 +4,35 @@
 
 package quant
 
-// line4 sets code i, of 4 bits, to that of src[i] times factors[i/16], rounded
+// join4 sets code i, of 4 bits, to that of src[i] times factors[i/16], rounded
 // to nearest, i < n, n > 0, and returns the bits of the largest magnitude of src. Where
 // that is Inf or NaN, the codes are not to be used.
 //
 //go:noescape
-func line4(codes *byte, src *float32, n int, factors *float32, c *lineConstants) (amax uint64)
+func join4(codes *byte, src *float32, n int, factors *float32, c *encodeConstants) (amax uint64)
 
-// lineRandom4 sets code i, of 4 bits, to that of src[i] times factors[i/16], rounded
+// joinRandom4 sets code i, of 4 bits, to that of src[i] times factors[i/16], rounded
 // with the bits of random, i < n, n > 0, and returns the bits of the largest magnitude of src. Where
 // that is Inf or NaN, the codes are not to be used.
 //
 //go:noescape
-func lineRandom4(codes *byte, src *float32, random *uint32, n int, factors *float32, c *lineConstants) (amax uint64)
+func joinRandom4(codes *byte, src *float32, random *uint32, n int, factors *float32, c *encodeConstants) (amax uint64)
 
-// lineRandom8 sets code i, of 8 bits, to that of src[i] times factors[i/16], rounded
+// joinRandom8 sets code i, of 8 bits, to that of src[i] times factors[i/16], rounded
 // with the bits of random, i < n, n > 0, and returns the bits of the largest magnitude of src. Where
 // that is Inf or NaN, the codes are not to be used.
 //
 //go:noescape
-func lineRandom8(codes *byte, src *float32, random *uint32, n int, factors *float32, c *lineConstants) (amax uint64)
+func joinRandom8(codes *byte, src *float32, random *uint32, n int, factors *float32, c *encodeConstants) (amax uint64)
 
-// linePhilox sets dst to the words of Philox4x32-10 for the counters from first
+// fillPhilox sets dst to the words of Philox4x32-10 for the counters from first
 // on, 32·n words.
 //
 //go:noescape
-func linePhilox(dst *uint32, first uint64, n int, c *philoxConstants)
+func fillPhilox(dst *uint32, first uint64, n int, c *philoxConstants)
 
-// lineHadamard replaces each 16 of 16·n elements by their transform, times the
+// hadamardBlocks replaces each 16 of 16·n elements by their transform, times the
 // signs at signs before it, rounded to BF16; a NaN becomes nan.
 //
 //go:noescape
-func lineHadamard(x *float32, n int, signs *uint32, nan uint32)
+func hadamardBlocks(x *float32, n int, signs *uint32, nan uint32)

@@ -64,7 +64,7 @@ DATA hadamard2<>+48(SB)/8, $0xbff0000000000000
 DATA hadamard2<>+56(SB)/8, $0xbff0000000000000
 GLOBL hadamard2<>(SB), RODATA|NOPTR, $64
 
-// func line4(codes *byte, src *float32, n int, factors *float32, c *lineConstants) (amax uint64)
+// func join4(codes *byte, src *float32, n int, factors *float32, c *encodeConstants) (amax uint64)
 //
 //	AX codes
 //	BX src
@@ -72,7 +72,7 @@ GLOBL hadamard2<>(SB), RODATA|NOPTR, $64
 //	SI factors
 //	DI c
 //	CX masks, constants and result
-TEXT ·line4(SB), NOSPLIT, $0-48
+TEXT ·join4(SB), NOSPLIT, $0-48
 	MOVQ codes+0(FP), AX
 	MOVQ src+8(FP), BX
 	MOVQ n+16(FP), DX
@@ -186,7 +186,7 @@ whole1:
 	VZEROUPPER
 	RET
 
-// func lineRandom4(codes *byte, src *float32, random *uint32, n int, factors *float32, c *lineConstants) (amax uint64)
+// func joinRandom4(codes *byte, src *float32, random *uint32, n int, factors *float32, c *encodeConstants) (amax uint64)
 //
 //	AX codes
 //	BX src
@@ -195,7 +195,7 @@ whole1:
 //	DI random
 //	CX c
 //	R8 masks, constants and result
-TEXT ·lineRandom4(SB), NOSPLIT, $0-56
+TEXT ·joinRandom4(SB), NOSPLIT, $0-56
 	MOVQ codes+0(FP), AX
 	MOVQ src+8(FP), BX
 	MOVQ n+24(FP), DX
@@ -388,7 +388,7 @@ whole1:
 	VZEROUPPER
 	RET
 
-// func lineRandom8(codes *byte, src *float32, random *uint32, n int, factors *float32, c *lineConstants) (amax uint64)
+// func joinRandom8(codes *byte, src *float32, random *uint32, n int, factors *float32, c *encodeConstants) (amax uint64)
 //
 //	AX codes
 //	BX src
@@ -397,7 +397,7 @@ whole1:
 //	DI random
 //	CX c
 //	R8 masks, constants and result
-TEXT ·lineRandom8(SB), NOSPLIT, $0-56
+TEXT ·joinRandom8(SB), NOSPLIT, $0-56
 	MOVQ codes+0(FP), AX
 	MOVQ src+8(FP), BX
 	MOVQ n+24(FP), DX
@@ -585,14 +585,14 @@ whole1:
 	VZEROUPPER
 	RET
 
-// func linePhilox(dst *uint32, first uint64, n int, c *philoxConstants)
+// func fillPhilox(dst *uint32, first uint64, n int, c *philoxConstants)
 //
 //	AX dst
 //	BX n
 //	DX c
 //	SI first
 //	DI constants
-TEXT ·linePhilox(SB), NOSPLIT, $0-32
+TEXT ·fillPhilox(SB), NOSPLIT, $0-32
 	MOVQ dst+0(FP), AX
 	MOVQ n+16(FP), BX
 	MOVQ c+24(FP), DX
@@ -690,13 +690,13 @@ loop1:
 	VZEROUPPER
 	RET
 
-// func lineHadamard(x *float32, n int, signs *uint32, nan uint32)
+// func hadamardBlocks(x *float32, n int, signs *uint32, nan uint32)
 //
 //	AX x
 //	BX n
 //	DX signs
 //	SI constants
-TEXT ·lineHadamard(SB), NOSPLIT, $0-28
+TEXT ·hadamardBlocks(SB), NOSPLIT, $0-28
 	MOVQ x+0(FP), AX
 	MOVQ n+8(FP), BX
 	MOVQ signs+16(FP), DX

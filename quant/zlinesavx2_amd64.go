@@ -4,26 +4,26 @@
 
 package quant
 
-// line8AVX2 sets codes, one to a byte, to those of the elements src[i] of float32, each
+// encodeTimesAVX2 sets codes, one to a byte, to those of the elements src[i] of float32, each
 // times factors[i/16], i < 32·n, n > 0, and returns the bits of the largest magnitude of
 // src. Where that is Inf or NaN, the codes are not to be used.
 //
 //go:noescape
-func line8AVX2(codes *byte, src *float32, n int, factors *float32, c *encodeConstants) (amax uint64)
+func encodeTimesAVX2(codes *byte, src *float32, n int, factors *float32, c *encodeConstants) (amax uint64)
 
-// lineOver8AVX2 sets codes, one to a byte, to those of the elements src[i] of float32, each
+// encodeOverAVX2 sets codes, one to a byte, to those of the elements src[i] of float32, each
 // divided by factors[i/16], i < 32·n, n > 0, and returns the bits of the largest magnitude of
 // src. Where that is Inf or NaN, the codes are not to be used.
 //
 //go:noescape
-func lineOver8AVX2(codes *byte, src *float32, n int, factors *float32, c *encodeConstants) (amax uint64)
+func encodeOverAVX2(codes *byte, src *float32, n int, factors *float32, c *encodeConstants) (amax uint64)
 
-// line4AVX2 sets codes, of 4 bits, two to a byte, to those of the elements src[i] of float32, each
+// join4AVX2 sets codes, of 4 bits, two to a byte, to those of the elements src[i] of float32, each
 // times factors[i/16], i < 64·n, n > 0, and returns the bits of the largest magnitude of
 // src. Where that is Inf or NaN, the codes are not to be used.
 //
 //go:noescape
-func line4AVX2(codes *byte, src *float32, n int, factors *float32, c *encodeConstants) (amax uint64)
+func join4AVX2(codes *byte, src *float32, n int, factors *float32, c *encodeConstants) (amax uint64)
 
 // amaxesAVX2 raises amax[j] to the bits, as float32, of the largest magnitude of block j of
 // so many, each of 16·units elements of float32. There is at least one, and one unit.
@@ -37,7 +37,7 @@ func amaxesAVX2(amax *uint32, src *byte, blocks, units int)
 //go:noescape
 func amaxesBF16AVX2(amax *uint32, src *byte, blocks, units int)
 
-// lineMaximaAVX2 raises maxima[i] to the bits of |src[i]|, i < 16·n, n > 0; both are of .
+// raiseMaximaAVX2 raises maxima[i] to the bits of |src[i]|, i < 16·n, n > 0; both are of .
 //
 //go:noescape
-func lineMaximaAVX2(maxima, src *float32, n int)
+func raiseMaximaAVX2(maxima, src *float32, n int)

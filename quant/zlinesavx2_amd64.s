@@ -82,7 +82,7 @@ DATA packed<>+16(SB)/8, $0x0000000600000005
 DATA packed<>+24(SB)/8, $0x0000000700000003
 GLOBL packed<>(SB), RODATA|NOPTR, $32
 
-// func line8AVX2(codes *byte, src *float32, n int, factors *float32, c *encodeConstants) (amax uint64)
+// func encodeTimesAVX2(codes *byte, src *float32, n int, factors *float32, c *encodeConstants) (amax uint64)
 //
 //	AX codes
 //	BX src
@@ -92,7 +92,7 @@ GLOBL packed<>(SB), RODATA|NOPTR, $32
 //	CX result
 //	X8 what takes the sign of a byte to that of a code
 //	Y10 maxima
-TEXT ·line8AVX2(SB), NOSPLIT, $96-48
+TEXT ·encodeTimesAVX2(SB), NOSPLIT, $96-48
 	MOVQ codes+0(FP), AX
 	MOVQ src+8(FP), BX
 	MOVQ n+16(FP), DX
@@ -187,7 +187,7 @@ loop1:
 	VZEROUPPER
 	RET
 
-// func lineOver8AVX2(codes *byte, src *float32, n int, factors *float32, c *encodeConstants) (amax uint64)
+// func encodeOverAVX2(codes *byte, src *float32, n int, factors *float32, c *encodeConstants) (amax uint64)
 //
 //	AX codes
 //	BX src
@@ -197,7 +197,7 @@ loop1:
 //	CX result
 //	X8 what takes the sign of a byte to that of a code
 //	Y10 maxima
-TEXT ·lineOver8AVX2(SB), NOSPLIT, $96-48
+TEXT ·encodeOverAVX2(SB), NOSPLIT, $96-48
 	MOVQ codes+0(FP), AX
 	MOVQ src+8(FP), BX
 	MOVQ n+16(FP), DX
@@ -292,7 +292,7 @@ loop1:
 	VZEROUPPER
 	RET
 
-// func line4AVX2(codes *byte, src *float32, n int, factors *float32, c *encodeConstants) (amax uint64)
+// func join4AVX2(codes *byte, src *float32, n int, factors *float32, c *encodeConstants) (amax uint64)
 //
 //	AX codes
 //	BX src
@@ -301,7 +301,7 @@ loop1:
 //	DI c
 //	CX result
 //	Y10 maxima
-TEXT ·line4AVX2(SB), NOSPLIT, $96-48
+TEXT ·join4AVX2(SB), NOSPLIT, $96-48
 	MOVQ codes+0(FP), AX
 	MOVQ src+8(FP), BX
 	MOVQ n+16(FP), DX
@@ -546,12 +546,12 @@ loop2:
 	VZEROUPPER
 	RET
 
-// func lineMaximaAVX2(maxima, src *float32, n int)
+// func raiseMaximaAVX2(maxima, src *float32, n int)
 //
 //	AX maxima
 //	BX src
 //	DX n
-TEXT ·lineMaximaAVX2(SB), NOSPLIT, $0-24
+TEXT ·raiseMaximaAVX2(SB), NOSPLIT, $0-24
 	MOVQ maxima+0(FP), AX
 	MOVQ src+8(FP), BX
 	MOVQ n+16(FP), DX

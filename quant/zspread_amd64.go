@@ -4,14 +4,14 @@
 
 package quant
 
-// spreadLines copies n times 64·width bytes, one behind the other, past the caches
+// spreadRows copies n times 64·width bytes, one behind the other, past the caches
 // to places that are stride bytes apart and multiples of 64.
 //
 //go:noescape
-func spreadLines(dst, src *byte, width, n, stride int)
+func spreadRows(dst, src *byte, width, n, stride int)
 
-// spreadLinesAVX2 copies n times 64·width bytes, one behind the other, past the caches
+// spreadRowsAVX2 copies n times 64·width bytes, one behind the other, past the caches
 // to places that are stride bytes apart and multiples of 64.
 //
 //go:noescape
-func spreadLinesAVX2(dst, src *byte, width, n, stride int)
+func spreadRowsAVX2(dst, src *byte, width, n, stride int)

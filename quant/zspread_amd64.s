@@ -4,7 +4,7 @@
 
 #include "textflag.h"
 
-// func spreadLines(dst, src *byte, width, n, stride int)
+// func spreadRows(dst, src *byte, width, n, stride int)
 //
 //	AX dst
 //	BX src
@@ -13,7 +13,7 @@
 //	DI stride
 //	CX place of a copy
 //	R8 left of it
-TEXT ·spreadLines(SB), NOSPLIT, $0-40
+TEXT ·spreadRows(SB), NOSPLIT, $0-40
 	MOVQ dst+0(FP), AX
 	MOVQ src+8(FP), BX
 	MOVQ width+16(FP), DX
@@ -37,7 +37,7 @@ part2:
 	VZEROUPPER
 	RET
 
-// func spreadLinesAVX2(dst, src *byte, width, n, stride int)
+// func spreadRowsAVX2(dst, src *byte, width, n, stride int)
 //
 //	AX dst
 //	BX src
@@ -46,7 +46,7 @@ part2:
 //	DI stride
 //	CX place of a copy
 //	R8 left of it
-TEXT ·spreadLinesAVX2(SB), NOSPLIT, $0-40
+TEXT ·spreadRowsAVX2(SB), NOSPLIT, $0-40
 	MOVQ dst+0(FP), AX
 	MOVQ src+8(FP), BX
 	MOVQ width+16(FP), DX

@@ -4,31 +4,31 @@
 
 package quant
 
-// lineRandom8AVX2 sets code i, of 8 bits, to that of the element src[i] of float32 times
+// joinRandom8AVX2 sets code i, of 8 bits, to that of the element src[i] of float32 times
 // factors[i/16], rounded with the bits of random, i < 32·n, n > 0, and returns the bits
 // of the largest magnitude of src. Where that is Inf or NaN, the codes are not to be used.
 //
 //go:noescape
-func lineRandom8AVX2(codes *byte, src *float32, random *uint32, n int, factors *float32, c *lineConstants) (amax uint64)
+func joinRandom8AVX2(codes *byte, src *float32, random *uint32, n int, factors *float32, c *encodeConstants) (amax uint64)
 
-// lineRandom4AVX2 sets code i, of 4 bits, to that of the element src[i] of float32 times
+// joinRandom4AVX2 sets code i, of 4 bits, to that of the element src[i] of float32 times
 // factors[i/16], rounded with the bits of random, i < 64·n, n > 0, and returns the bits
 // of the largest magnitude of src. Where that is Inf or NaN, the codes are not to be used.
 //
 //go:noescape
-func lineRandom4AVX2(codes *byte, src *float32, random *uint32, n int, factors *float32, c *lineConstants) (amax uint64)
+func joinRandom4AVX2(codes *byte, src *float32, random *uint32, n int, factors *float32, c *encodeConstants) (amax uint64)
 
-// linePhiloxAVX2 sets dst to the words of Philox4x32-10 for the counters from first
+// fillPhiloxAVX2 sets dst to the words of Philox4x32-10 for the counters from first
 // on, 32·n words.
 //
 //go:noescape
-func linePhiloxAVX2(dst *uint32, first uint64, n int, c *philoxConstants)
+func fillPhiloxAVX2(dst *uint32, first uint64, n int, c *philoxConstants)
 
-// lineHadamardAVX2 replaces each 16 of 16·n elements of float32 by their transform, times the
+// hadamardBlocksAVX2 replaces each 16 of 16·n elements of float32 by their transform, times the
 // signs at signs before it, rounded to BF16; a NaN becomes nan.
 //
 //go:noescape
-func lineHadamardAVX2(x *float32, n int, signs *uint32, nan uint32)
+func hadamardBlocksAVX2(x *float32, n int, signs *uint32, nan uint32)
 
 // searchTimesAVX2 sets errors[k], k < n, to the sum of (decodes[k]·q-x)² over 16·groups
 // elements x of src, of float32, q the element's rounding of x times factors[k]: of eight sums by

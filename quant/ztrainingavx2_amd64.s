@@ -142,7 +142,7 @@ DATA hadamardOne<>+16(SB)/8, $0x0000000100000001
 DATA hadamardOne<>+24(SB)/8, $0x0000000100000001
 GLOBL hadamardOne<>(SB), RODATA|NOPTR, $32
 
-// func lineRandom8AVX2(codes *byte, src *float32, random *uint32, n int, factors *float32, c *lineConstants) (amax uint64)
+// func joinRandom8AVX2(codes *byte, src *float32, random *uint32, n int, factors *float32, c *encodeConstants) (amax uint64)
 //
 //	AX codes
 //	BX src
@@ -153,7 +153,7 @@ GLOBL hadamardOne<>(SB), RODATA|NOPTR, $32
 //	R8 result
 //	X8 what takes the sign of a byte to that of a code
 //	Y10 maxima
-TEXT ·lineRandom8AVX2(SB), NOSPLIT, $224-56
+TEXT ·joinRandom8AVX2(SB), NOSPLIT, $224-56
 	MOVQ codes+0(FP), AX
 	MOVQ src+8(FP), BX
 	MOVQ random+16(FP), DX
@@ -338,7 +338,7 @@ loop1:
 	VZEROUPPER
 	RET
 
-// func lineRandom4AVX2(codes *byte, src *float32, random *uint32, n int, factors *float32, c *lineConstants) (amax uint64)
+// func joinRandom4AVX2(codes *byte, src *float32, random *uint32, n int, factors *float32, c *encodeConstants) (amax uint64)
 //
 //	AX codes
 //	BX src
@@ -348,7 +348,7 @@ loop1:
 //	CX c
 //	R8 result
 //	Y10 maxima
-TEXT ·lineRandom4AVX2(SB), NOSPLIT, $224-56
+TEXT ·joinRandom4AVX2(SB), NOSPLIT, $224-56
 	MOVQ codes+0(FP), AX
 	MOVQ src+8(FP), BX
 	MOVQ random+16(FP), DX
@@ -672,14 +672,14 @@ loop1:
 	VZEROUPPER
 	RET
 
-// func linePhiloxAVX2(dst *uint32, first uint64, n int, c *philoxConstants)
+// func fillPhiloxAVX2(dst *uint32, first uint64, n int, c *philoxConstants)
 //
 //	AX dst
 //	BX n
 //	DX c
 //	SI keys of two rounds
 //	DI rounds left
-TEXT ·linePhiloxAVX2(SB), 0, $704-32
+TEXT ·fillPhiloxAVX2(SB), 0, $704-32
 	MOVQ dst+0(FP), AX
 	MOVQ n+16(FP), BX
 	MOVQ c+24(FP), DX
@@ -768,13 +768,13 @@ rounds3:
 	VZEROUPPER
 	RET
 
-// func lineHadamardAVX2(x *float32, n int, signs *uint32, nan uint32)
+// func hadamardBlocksAVX2(x *float32, n int, signs *uint32, nan uint32)
 //
 //	AX x
 //	BX n
 //	DX signs
 //	SI constants
-TEXT ·lineHadamardAVX2(SB), NOSPLIT, $0-28
+TEXT ·hadamardBlocksAVX2(SB), NOSPLIT, $0-28
 	MOVQ x+0(FP), AX
 	MOVQ n+8(FP), BX
 	MOVQ signs+16(FP), DX

@@ -144,7 +144,7 @@ func quantLines256() *File {
 	f := NewFile("quant", "linesavx2")
 	tables := makeTables256(f)
 	for _, v := range []struct{ name, operation, does string }{
-		{"line8", "VMULPS", "times"}, {"lineOver8", "VDIVPS", "divided by"}, {"line4", "VMULPS", "times"},
+		{"encodeTimes", "VMULPS", "times"}, {"encodeOver", "VDIVPS", "divided by"}, {"join4", "VMULPS", "times"},
 	} {
 		k := kernel256{tables256: tables, source: 32}
 		k.line(f, v.name, v.operation, v.does)
@@ -234,7 +234,7 @@ func (l lineLoop) emit(k *kernel256, encode func(u int, at Mem)) {
 func lineFactor(i int) Vec { return []Vec{yFactor, Y(7)}[i/2] }
 
 func (k *kernel256) line(f *File, name, operation, does string) {
-	unit := map[string]int{"line4": 64}[name]
+	unit := map[string]int{"join4": 64}[name]
 	how := "of 4 bits, two to a byte"
 	if unit == 0 {
 		unit, how = 32, "one to a byte"
@@ -287,7 +287,7 @@ so many, each of 16·units elements of %s. There is at least one, and one unit.`
 }
 
 func (k *kernel256) raiseMaxima(f *File) {
-	k.begin(f, "lineMaxima", "raises maxima[i] to the bits of |src[i]|, i < 16·n, n > 0; both are of %s.", "maxima, src *float32, n int")
+	k.begin(f, "raiseMaxima", "raises maxima[i] to the bits of |src[i]|, i < 16·n, n > 0; both are of %s.", "maxima, src *float32, n int")
 	maxima, src, n := k.Arg("maxima"), k.Arg("src"), k.Arg("n")
 	k.I("VMOVDQU", k.abs, yAbs)
 	loop := k.Label("loop")

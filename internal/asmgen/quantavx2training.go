@@ -31,11 +31,11 @@ func repeated(v uint64) []byte { return bytes.Repeat(binary.LittleEndian.AppendU
 
 func (k *kernel256) randomLine(f *File, bits int) {
 	unit := 32 * 8 / bits
-	k.begin(f, fmt.Sprintf("lineRandom%d", bits), fmt.Sprintf(`sets code i, of %d bits, to that of the element src[i] of %%s times
+	k.begin(f, fmt.Sprintf("joinRandom%d", bits), fmt.Sprintf(`sets code i, of %d bits, to that of the element src[i] of %%s times
 factors[i/16], rounded with the bits of random, i < %d·n, n > 0, and returns the bits
 of the largest magnitude of src. Where that is Inf or NaN, the codes are not to be used.`, bits, unit),
-		"codes *byte, src *float32, random *uint32, n int, factors *float32, c *lineConstants) (amax uint64")
-	l := k.lineLoop(unit, true, lineNames)
+		"codes *byte, src *float32, random *uint32, n int, factors *float32, c *encodeConstants) (amax uint64")
+	l := k.lineLoop(unit, true, encodeNames)
 	k.spread("shift", "binade", "mantissa", "largest", "thirtyTwo", "implicit")
 	k.I("VPCMPEQD", Y(0), Y(0), Y(0))
 	k.I("VPABSD", Y(0), Y(0))
@@ -83,9 +83,9 @@ func (k *kernel256) roundRandomly(a Vec, random Mem, code Vec) {
 	k.I("VPMINSD", k.slot("largest"), code, code)
 }
 
-// philox is linePhilox: a counter to each quadword, two vectors at a time.
+// philox is fillPhilox: a counter to each quadword, two vectors at a time.
 func (k *kernel256) philox(f *File) {
-	k.begin(f, "linePhilox", "sets dst to the words of Philox4x32-10 for the counters from first\non, 32·n words%.0s.", "dst *uint32, first uint64, n int, c *philoxConstants")
+	k.begin(f, "fillPhilox", "sets dst to the words of Philox4x32-10 for the counters from first\non, 32·n words%.0s.", "dst *uint32, first uint64, n int, c *philoxConstants")
 	dst, n, c := k.Arg("dst"), k.Arg("n"), k.Arg("c")
 	key, left := k.GP("keys of two rounds"), k.GP("rounds left")
 	const rounds = 10
@@ -164,10 +164,10 @@ func (k *kernel256) philox(f *File) {
 	k.Return()
 }
 
-// hadamard is lineHadamard: four vectors of float64, and butterflies within and
+// hadamard is hadamardBlocks: four vectors of float64, and butterflies within and
 // between them.
 func (k *kernel256) hadamard(f *File) {
-	k.begin(f, "lineHadamard", `replaces each 16 of 16·n elements of %s by their transform, times the
+	k.begin(f, "hadamardBlocks", `replaces each 16 of 16·n elements of %s by their transform, times the
 signs at signs before it, rounded to BF16; a NaN becomes nan.`, "x *float32, n int, signs *uint32, nan uint32")
 	x, n, signs := k.Arg("x"), k.Arg("n"), k.Arg("signs")
 	var turned [2]Vec // signs of the other element of a butterfly

@@ -3,7 +3,7 @@ package asmgen
 import "fmt"
 
 // encodeNames are the constants of quant's encodeConstants.
-var encodeNames = []string{"limit", "least", "anchor", "shift", "sign", "signShift", "unit"}
+var encodeNames = []string{"limit", "least", "anchor", "shift", "sign", "signShift", "unit", "binade", "mantissa", "largest", "thirtyTwo", "implicit"}
 
 // How far ahead the source is fetched, in bytes: while amaxes are found, and at
 // most while codes are written.

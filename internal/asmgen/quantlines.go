@@ -15,28 +15,25 @@ func quantLines() *File {
 	lineCodes(f, 4, false, low, high)
 	lineCodes(f, 4, true, low, high)
 	lineCodes(f, 8, true, low, high)
-	linePhilox(f)
-	lineHadamard(f)
+	fillPhilox(f)
+	hadamardBlocks(f)
 	return f
 }
 
-// lineNames are the constants of quant's lineConstants.
-var lineNames = []string{"limit", "least", "anchor", "shift", "sign", "signShift", "unit", "binade", "mantissa", "largest", "thirtyTwo", "implicit"}
-
 func lineCodes(f *File, bits int, random bool, low, high Sym) {
-	name, what, params := fmt.Sprintf("line%d", bits), "to nearest", "codes *byte, src *float32"
+	name, what, params := fmt.Sprintf("join%d", bits), "to nearest", "codes *byte, src *float32"
 	if random {
-		name, what, params = fmt.Sprintf("lineRandom%d", bits), "with the bits of random", params+", random *uint32"
+		name, what, params = fmt.Sprintf("joinRandom%d", bits), "with the bits of random", params+", random *uint32"
 	}
 	fn := f.Func(name, fmt.Sprintf(`%s sets code i, of %d bits, to that of src[i] times factors[i/16], rounded
 %s, i < n, n > 0, and returns the bits of the largest magnitude of src. Where
-that is Inf or NaN, the codes are not to be used.`, name, bits, what), params+", n int, factors *float32, c *lineConstants) (amax uint64")
+that is Inf or NaN, the codes are not to be used.`, name, bits, what), params+", n int, factors *float32, c *encodeConstants) (amax uint64")
 	codes, src, n, factors := fn.Arg("codes"), fn.Arg("src"), fn.Arg("n"), fn.Arg("factors")
 	var rnd Reg
 	if random {
 		rnd = fn.Arg("random")
 	}
-	c := constants{fn.Arg("c"), lineNames}
+	c := constants{fn.Arg("c"), encodeNames}
 	t := fn.GP("masks, constants and result")
 	zSign, zSignShift, zLow, zHigh, zAbs, zBinade, zAmax, zJoin, zero := Z(21), X(22), Z(23), Z(24), Z(25), Z(26), Z(27), Z(28), Z(29)
 	zLimit, zLeast, zAnchor, zShift := Z(17), Z(18), Z(19), Z(20)
@@ -131,10 +128,10 @@ that is Inf or NaN, the codes are not to be used.`, name, bits, what), params+",
 	fn.Return()
 }
 
-// linePhilox: a counter to each quadword, whose upper halves are of no account
+// fillPhilox: a counter to each quadword, whose upper halves are of no account
 // until the end.
-func linePhilox(f *File) {
-	fn := f.Func("linePhilox", `linePhilox sets dst to the words of Philox4x32-10 for the counters from first
+func fillPhilox(f *File) {
+	fn := f.Func("fillPhilox", `fillPhilox sets dst to the words of Philox4x32-10 for the counters from first
 on, 32·n words.`, "dst *uint32, first uint64, n int, c *philoxConstants")
 	dst, n, c := fn.Arg("dst"), fn.Arg("n"), fn.Arg("c")
 	first := fn.Arg("first")
@@ -188,10 +185,10 @@ on, 32·n words.`, "dst *uint32, first uint64, n int, c *philoxConstants")
 	fn.Return()
 }
 
-// lineHadamard: in float64, so that a sum is what the plain form has. A butterfly
+// hadamardBlocks: in float64, so that a sum is what the plain form has. A butterfly
 // is the other element plus this one times ±1.
-func lineHadamard(f *File) {
-	fn := f.Func("lineHadamard", `lineHadamard replaces each 16 of 16·n elements by their transform, times the
+func hadamardBlocks(f *File) {
+	fn := f.Func("hadamardBlocks", `hadamardBlocks replaces each 16 of 16·n elements by their transform, times the
 signs at signs before it, rounded to BF16; a NaN becomes nan.`, "x *float32, n int, signs *uint32, nan uint32")
 	x, n, signs := fn.Arg("x"), fn.Arg("n"), fn.Arg("signs")
 	doubles := func(name string, negative func(i int) bool) Sym {

@@ -5,13 +5,13 @@ import "fmt"
 // quantSpread writes what moves rows between memory and the caches.
 func quantSpread() *File {
 	f := NewFile("quant", "spread")
-	spreadLines(f, "spreadLines", "VMOVDQU64", Z(0))
-	spreadLines(f, "spreadLinesAVX2", "VMOVDQU", Y(0), Y(1))
+	spreadRows(f, "spreadRows", "VMOVDQU64", Z(0))
+	spreadRows(f, "spreadRowsAVX2", "VMOVDQU", Y(0), Y(1))
 	return f
 }
 
-// spreadLines writes the copying of lines by vectors that hold a cache line together.
-func spreadLines(f *File, name, load string, vectors ...Vec) {
+// spreadRows writes the copying of lines by vectors that hold a cache line together.
+func spreadRows(f *File, name, load string, vectors ...Vec) {
 	fn := f.Func(name, fmt.Sprintf(`%s copies n times 64·width bytes, one behind the other, past the caches
 to places that are stride bytes apart and multiples of 64.`, name), "dst, src *byte, width, n, stride int")
 	dst, src, width, n, stride := fn.Arg("dst"), fn.Arg("src"), fn.Arg("width"), fn.Arg("n"), fn.Arg("stride")
