@@ -351,3 +351,35 @@ func TestKernelsLarge(t *testing.T) {
 		})
 	}
 }
+
+// TestFactorsOfKernels checks that kernels encode all ordinary blocks by plain factors, which
+// multiply in all blocks of a quantizer or divide in all.
+func TestFactorsOfKernels(t *testing.T) {
+	const n = 3 * scaleUnit
+	r := rand.New(rand.NewPCG(31, 32))
+	for _, q := range kernelQuantizers() {
+		if !q.Format.Scaled() || q.Format.PerTensor() {
+			continue
+		}
+		x := tensor.Of(1, n, ordinary(n, r))
+		amax := Amax(x, 1)
+		o := newOutput(&q, denseSource(x), Rowwise, With{Amax: &amax})
+		w := new(worker)
+		for i, v := range x.Data {
+			grow(&w.amaxes, n)[i] = math.Float32bits(v) & absMask
+		}
+		w.amaxes[7] = 0
+		o.scales = nil
+		w.scale(o, n, nil)
+		for _, i := range w.exceptional {
+			if f := w.blocks[i]; f.isPlain() && f.value > 0 {
+				t.Errorf("%s: block %d of amax %g is left to the reference", quantizerName(q), i, x.Data[i])
+			}
+		}
+		for i, f := range w.blocks[:n] {
+			if f.isFactor() && f.divide != o.divides {
+				t.Errorf("%s: block %d divides: %t, and the output: %t", quantizerName(q), i, f.divide, o.divides)
+			}
+		}
+	}
+}
