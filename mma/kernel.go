@@ -26,18 +26,29 @@ const (
 
 // kind returns the arithmetic of the unit's kernels, or 0 if it has none.
 func (u *Unit) kind() kernelKind {
-	r, ok := u.rule.(fused)
-	switch _, dots := u.rule.(fusedFP4); {
-	case u.Out != f32:
+	if u.Out != f32 {
 		return 0
-	case dots:
+	}
+	switch r := u.rule.(type) {
+	case fusedFP4:
 		return dots16
-	case ok && r.rounding == rz13:
-		return sums13
-	case ok && r.rounding == rz23:
+	case emulated:
+		return sums25
+	case fused:
+		if r.rounding == rz13 {
+			return sums13
+		}
 		return sums25
 	}
 	return 0
+}
+
+// step returns the number of products that one run of a kernel adds.
+func (u *Unit) step() int {
+	if _, ok := u.rule.(emulated); ok {
+		return u.Group / 2 // both halves of a group, one after the other
+	}
+	return u.Group
 }
 
 // genericKernels are the kernels in Go, on every machine.
@@ -65,7 +76,7 @@ func (u *Unit) terms() int {
 	if u.kind() == dots16 {
 		return exactDot
 	}
-	return u.Group
+	return u.step()
 }
 
 // maxExp bounds the exponents that the kernels for FP32 and FP4 results compute with.
@@ -115,7 +126,7 @@ func addProducts(sums *lanes[int32], scales *lanes[float32], a, b []float32) {
 // runRZ13 is the kernel of FP8 units with 13 fraction bits: products times 2^(13-E) cut to
 // integers, whose sums stay below 2^21.
 func runRZ13(p *product, rows, g int) {
-	n := p.unit.Group
+	n := p.unit.step()
 	b, eb := p.right.values[g*n*panelCols:], p.right.exps[g*n*panelCols:]
 	for i := range rows {
 		at := (g*rows + i) * n
@@ -147,7 +158,7 @@ func runRZ13(p *product, rows, g int) {
 // exactly. Products of 16-bit operands and TF32 have at most 22 bits. Products below 2^-126 are not
 // exact, but E is -80 or more, so that they are cut to zero.
 func runRZ23(p *product, rows, g int) {
-	n, fraction := p.unit.Group, p.unit.fraction()
+	n, fraction := p.unit.step(), p.unit.fraction()
 	b, eb := p.right.values[g*n*panelCols:], p.right.exps[g*n*panelCols:]
 	for i := range rows {
 		at := (g*rows + i) * n
@@ -184,7 +195,12 @@ func runRZ23(p *product, rows, g int) {
 }
 
 // fraction returns F, the fraction bits of the alignment of a unit with kernels.
-func (u *Unit) fraction() int { return u.rule.(fused).fraction }
+func (u *Unit) fraction() int {
+	if r, ok := u.rule.(emulated); ok {
+		return r.fraction
+	}
+	return u.rule.(fused).fraction
+}
 
 // towardZero32 rounds v, whose magnitude is that of a normal float32 or 0, toward zero.
 func towardZero32(v float64) float32 {

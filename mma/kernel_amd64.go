@@ -18,7 +18,7 @@ func run13(p *product, rows, g int)     { p.run13(rows, g, group13) }
 func run13AVX2(p *product, rows, g int) { p.run13(rows, g, group13AVX2) }
 
 func (p *product) run13(rows, g int, add func(rows, n int, a *float32, ea *int16, b *float32, eb *int16, c *float32, bad *uint64)) {
-	n := p.unit.Group
+	n := p.unit.step()
 	l, r := &p.left, &p.right
 	add(rows, n, &l.values[g*n*rows], &l.exps[g*n*rows], &r.values[g*n*panelCols], &r.exps[g*n*panelCols], &p.c[0], &p.bad[0])
 }
@@ -28,7 +28,7 @@ func run23AVX2(p *product, rows, g int) { p.run23(rows, g, group23AVX2) }
 
 func (p *product) run23(rows, g int, add func(rows, n, one int, a *float32, ea *int16, sa *int32, b *float32, eb *int16, sb *int32, c *float32, bad *uint64)) {
 	const bias = 127
-	n := p.unit.Group
+	n := p.unit.step()
 	l, r := &p.left, &p.right
 	add(rows, n, bias+p.unit.fraction(), &l.values[g*n*rows], &l.exps[g*n*rows], &l.scaleE[g*rows], &r.values[g*n*panelCols], &r.exps[g*n*panelCols], &r.scaleE[g*panelCols], &p.c[0], &p.bad[0])
 }

@@ -109,14 +109,15 @@ func decompose(bits uint32, special bool) (float32, int16, bool) {
 func (p *packed) pack(u *Unit, m Matrix, first, rows int) {
 	p.resize(u, m.K, rows)
 	p.specials = append(p.specials[:0], make([]bool, rows)...)
-	dots := u.kind() == dots16
+	dots, n := u.kind() == dots16, u.step()
+	var buffer [panelCols]byte
 	for i := range rows {
 		codes := m.row(u.A, first+i)
-		for g := range m.K / u.Group {
-			at, group := (g*rows+i)*u.Group, codes[g*u.Group*u.A.Bytes:][:u.Group*u.A.Bytes]
+		for g := range m.K / n {
+			at, group := (g*rows+i)*n, u.ordered(&buffer, codes, g*n, n, u.A.Bytes)
 			if dots {
 				p.packDots(codeTables[u.A], group, at)
-			} else if u.A.unpack(p.values[at:][:u.Group], p.exps[at:][:u.Group], group) {
+			} else if u.A.unpack(p.values[at:][:n], p.exps[at:][:n], group) {
 				p.specials[i] = true
 			}
 		}
@@ -144,6 +145,24 @@ func (p *packed) packDots(table *codeTable, codes []byte, at int) {
 // fp4Offset makes twice the values of E2M1, from -12 to 12, unsigned.
 const fp4Offset = 12
 
+// ordered returns n codes of a row from element k on, in the order in which the unit adds them. It
+// uses the buffer where that is not K order.
+func (u *Unit) ordered(buffer *[panelCols]byte, row []byte, k, n, width int) []byte {
+	if _, ok := u.rule.(emulated); !ok {
+		return row[k*width:][:n*width]
+	}
+	for i := range n { // codes of one byte
+		first := (k + i) / u.Group * u.Group
+		half, at := (k+i-first)/(u.Group/2), (k+i-first)%(u.Group/2)
+		index := firstPairs(at)
+		if half > 0 {
+			index = secondPairs(at)
+		}
+		buffer[i] = row[first+index]
+	}
+	return buffer[:n]
+}
+
 // packPanel packs cols rows of B as the columns of a panel, the others zero.
 func (p *packed) packPanel(u *Unit, m Matrix, first, cols int) {
 	p.resize(u, m.K, panelCols)
@@ -170,8 +189,9 @@ func (p *packed) packPanel(u *Unit, m Matrix, first, cols int) {
 func (p *packed) packColumns(u *Unit, m Matrix, first, cols, k, n int) {
 	var values lanes[float32]
 	var exps lanes[int16]
+	var buffer [panelCols]byte
 	for j := range cols {
-		if u.B.unpack(values[:n], exps[:n], m.row(u.B, first+j)[k*u.B.Bytes:]) {
+		if u.B.unpack(values[:n], exps[:n], u.ordered(&buffer, m.row(u.B, first+j), k, n, u.B.Bytes)) {
 			p.special |= 1 << j
 		}
 		for x := range n {
@@ -203,9 +223,9 @@ func (p *packed) packDotsColumn(table *codeTable, codes []byte, j int) {
 // of the group and the blocks of a group. A zero scale clears the mask of its elements, as if
 // they were zero. It reports whether a scale is NaN.
 func (p *packed) packScales(u *Unit, m Matrix, row int, at func(g, s, per int) int) (bad bool) {
-	n, group, per := u.Scales(m.K), u.Scales(u.Group), u.Group/u.terms()
+	n, group, per := u.Scales(m.K), u.Scales(u.step()), u.step()/u.terms()
 	dots := u.kind() == dots16
-	for g := range m.K / u.Group {
+	for g := range m.K / u.step() {
 		for s := range per {
 			v, e, special := u.scaleOf(m.Scales, row*n+g*group+s*group/per)
 			i := at(g, s, per)

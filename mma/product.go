@@ -14,8 +14,7 @@ type Matrix struct {
 
 // Mul sets d[i·n+j], for every row i of a and row j of b's n rows, to the result of Dot for both
 // rows and the accumulator d[i·n+j]. For NVIDIA's units it computes many dot products at a time,
-// with the same results, except for FP64 and for FP8 mma.sync on Hopper and B200; [Unit.Fast]
-// reports where.
+// with the same results, except for FP64; [Unit.Fast] reports where.
 //
 // Mul returns an error for results other than f32, and for lengths that do not match. a and b may
 // be the same. d must not overlap their memory.
@@ -33,7 +32,11 @@ func (u *Unit) MulPromoted(d []float32, a, b Matrix, interval int) error {
 		return fmt.Errorf("product of %s: got a promotion interval of %d, want a multiple of %d", u.Model, interval, u.K)
 	}
 	p := product{unit: u, kernel: u.kernel(), a: a, b: b, d: d, interval: interval}
-	if p.kernel == nil {
+	_, isEmulated := u.rule.(emulated)
+	if p.promotion = interval; isEmulated { // the IEEE addition of each group is a promotion
+		p.promotion = u.Group
+	}
+	if p.kernel == nil || isEmulated && interval > 0 {
 		p.rows()
 		return nil
 	}
@@ -120,8 +123,9 @@ type product struct {
 	a, b   Matrix
 	d      []float32
 
-	interval int       // of promotion; 0: none
-	promoted []float32 // sums of the results of intervals
+	interval  int       // of promotion; 0: none
+	promotion int       // of the kernel's sums: interval, or the group of an emulated unit
+	promoted  []float32 // sums of the results of intervals
 
 	left, right packed
 	c           []float32 // results of the tile and panel
@@ -145,17 +149,21 @@ func (p *product) panel(first, rows, col, cols int) {
 		clear(row[copy(row, p.d[(first+i)*p.b.Rows+col:][:cols]):])
 		p.bad[i] = 0
 	}
-	if p.interval > 0 {
+	if p.promotion > 0 {
+		if p.interval == 0 {
+			p.markSpecial()
+		}
 		p.promoted = append(p.promoted[:0], p.c...)
 		clear(p.c)
 	}
-	for g := range p.a.K / p.unit.Group {
-		if p.interval > 0 && g > 0 && g*p.unit.Group%p.interval == 0 {
+	n := p.unit.step()
+	for g := range p.a.K / n {
+		if p.promotion > 0 && g > 0 && g*n%p.promotion == 0 {
 			p.promote()
 		}
 		p.kernel.run(p, rows, g)
 	}
-	if p.interval > 0 {
+	if p.promotion > 0 {
 		p.promote()
 		copy(p.c, p.promoted)
 	}
@@ -171,6 +179,16 @@ func (p *product) panel(first, rows, col, cols int) {
 			} else {
 				p.d[at] = p.c[i*panelCols+j]
 			}
+		}
+	}
+}
+
+// markSpecial marks accumulators that are NaN or Inf: FP32 additions keep a NaN, and the unit returns
+// its own.
+func (p *product) markSpecial() {
+	for i, v := range p.c {
+		if _, special := field(v); special {
+			p.bad[i/panelCols] |= 1 << (i % panelCols)
 		}
 	}
 }

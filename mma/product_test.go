@@ -125,22 +125,24 @@ func compare(t *testing.T, u *mma.Unit, a, b mma.Matrix, c []float32) int {
 func TestMul(t *testing.T) {
 	tiers(t, func(t *testing.T) {
 		for _, u := range fastUnits() {
-			source := mmatest.Source(uint64(u.K) + uint64(len(u.A.Name))<<8 + uint64(len(u.B.Name))<<16)
-			want := 1500
-			switch {
-			case *longProducts:
-				want = 1_000_000
-			case testing.Short():
-				want = 300
-			}
-			for done, round := 0, 0; done < want; round++ {
-				m, n, k := 5+round%7, 1+round*29%150, u.K*(1+round%3)
-				if *longProducts {
-					m, n = 64, 64+round%3
+			t.Run(fmt.Sprintf("%s/%s×%s", u.Model, u.A, u.B), func(t *testing.T) {
+				source := mmatest.Source(uint64(u.K) + uint64(len(u.A.Name))<<8 + uint64(len(u.B.Name))<<16)
+				want := 1500
+				switch {
+				case *longProducts:
+					want = 1_000_000
+				case testing.Short():
+					want = 300
 				}
-				a, b, c := matrices(u, m, n, k, &source, round%4 == 3)
-				done += compare(t, u, a, b, c)
-			}
+				for done, round := 0, 0; done < want; round++ {
+					m, n, k := 5+round%7, 1+round*29%150, u.K*(1+round%3)
+					if *longProducts {
+						m, n = 64, 64+round%3
+					}
+					a, b, c := matrices(u, m, n, k, &source, round%4 == 3)
+					done += compare(t, u, a, b, c)
+				}
+			})
 		}
 	})
 }
@@ -204,7 +206,7 @@ func TestMulModels(t *testing.T) {
 		t.Errorf("got %s, want %s", got, want)
 	}
 	source := mmatest.Source(1)
-	for _, name := range []string{"cdna1-mfma", "cdna2-mfma", "cdna3-mfma", "cdna4-mfma-scale", "hopper-mma"} {
+	for _, name := range []string{"cdna1-mfma", "cdna2-mfma", "cdna3-mfma", "cdna4-mfma-scale"} {
 		model, err := mma.Lookup(name)
 		if err != nil {
 			t.Fatal(err)
@@ -222,7 +224,7 @@ func TestMulModels(t *testing.T) {
 func TestMulPromoted(t *testing.T) {
 	tiers(t, func(t *testing.T) {
 		source := mmatest.Source(3)
-		for _, u := range []*mma.Unit{unit(t, "hopper-wgmma", "e5m2", "f32", "-"), unit(t, "ada-mma", "e4m3", "f32", "-"), unit(t, "blackwell-mxf8f6f4", "e4m3", "f32", "ue8m0"), unit(t, "blackwell-mxf4nvf4", "e2m1", "f32", "ue4m3"), unit(t, "cdna3-mfma", "e4m3fnuz", "f32", "-"), unit(t, "hopper-wgmma", "bf16", "f32", "-")} {
+		for _, u := range []*mma.Unit{unit(t, "hopper-wgmma", "e5m2", "f32", "-"), unit(t, "ada-mma", "e4m3", "f32", "-"), unit(t, "blackwell-mxf8f6f4", "e4m3", "f32", "ue8m0"), unit(t, "blackwell-mxf4nvf4", "e2m1", "f32", "ue4m3"), unit(t, "cdna3-mfma", "e4m3fnuz", "f32", "-"), unit(t, "hopper-wgmma", "bf16", "f32", "-"), unit(t, "hopper-mma", "e4m3", "f32", "-")} {
 			interval := 2 * u.K
 			for _, plain := range []bool{true, false} {
 				k := 5 * u.K // the last interval is short
