@@ -80,6 +80,13 @@ func (l *LayerPlan) attention() string {
 	a := l.Attention
 	var b strings.Builder
 	fmt.Fprintf(&b, "attention of %d heads of %d", a.Heads, a.HeadDim)
+	if p := a.Latent; p != nil {
+		fmt.Fprintf(&b, ", latent K and V of %d", p.Rank)
+		if p.QueryRank > 0 {
+			fmt.Fprintf(&b, ", latent Q of %d", p.QueryRank)
+		}
+		fmt.Fprintf(&b, ", heads of V of %d", p.Value)
+	}
 	if a.KVHeads != a.Heads {
 		fmt.Fprintf(&b, ", %d of K and V", a.KVHeads)
 	}

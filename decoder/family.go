@@ -268,6 +268,18 @@ var families = []family{
 		names: llamaNames.norms("input_layernorm", "post_self_attn_layernorm", "post_attention_layernorm", "post_mlp_layernorm").fused(false),
 		bias:  biasQKVByKey, interleaved: true,
 	},
+	{
+		name: "deepseek-v3", types: []string{"deepseek_v3"}, class: "DeepseekV3ForCausalLM",
+		defaults: `{"rms_norm_eps": 1e-6, "first_k_dense_replace": 3, "norm_topk_prob": true, "routed_scaling_factor": 2.5, "n_group": 8, "topk_group": 4,
+			"q_lora_rank": 1536, "kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128}`,
+		keys: []string{
+			"n_routed_experts", "n_shared_experts", "num_local_experts", "num_experts_per_tok", "moe_intermediate_size", "norm_topk_prob", "first_k_dense_replace",
+			"n_group", "topk_group", "routed_scaling_factor", "q_lora_rank", "kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "qk_head_dim", "v_head_dim",
+		},
+		require: `{"hidden_act": "silu", "rope_interleave": true, "scoring_func": "sigmoid", "topk_method": "noaux_tc", "moe_layer_freq": 1}`,
+		names:   llamaNames.withExperts("mlp.shared_experts", "", "mlp.gate.e_score_correction_bias"), interleaved: true, latent: true,
+		experts: &routing{score: scoreSigmoid, normalize: true, width: true},
+	},
 }
 
 // harmlessKeys change nothing that a decoder computes.

@@ -16,6 +16,7 @@ type layer struct {
 
 	inputNorm     *nn.RMSNorm // nil norms change nothing
 	qkv           projection
+	latent        *latent // in place of qkv; nil: none
 	attention     *nn.Attention
 	output        projection
 	attentionNorm *nn.RMSNorm
@@ -51,6 +52,10 @@ func newLayer(p *Plan, number int, rotary *nn.Rotary) *layer {
 			Scale: float32(a.Scale), Window: a.Window, Softcap: float32(a.Softcap),
 		},
 	}
+	if a.Latent != nil {
+		l.latent = newLatent(a, p.Hidden, prefix)
+		l.output = newProjection(prefix, n.output, a.Heads*a.Latent.Value, a.OutputBias, []string{n.output}, p.Hidden)
+	}
 	switch a.Norm {
 	case headNorm:
 		l.attention.QueryNorm, l.attention.KeyNorm = norm("self_attn.q_norm", a.HeadDim), norm("self_attn.k_norm", a.HeadDim)
@@ -84,6 +89,9 @@ func (l *layer) scope(quantized, exempt *nn.Scope) *nn.Scope {
 // projections returns the linear layers that recipes quantize.
 func (l *layer) projections() []*projection {
 	list := []*projection{&l.qkv, &l.output}
+	if l.latent != nil {
+		list = append(l.latent.projections(), &l.output)
+	}
 	if l.experts != nil {
 		return append(list, l.experts.projections()...)
 	}
@@ -101,6 +109,9 @@ func (l *layer) all() []*projection {
 
 // norms returns the norms that the layer has.
 func (l *layer) norms() (list []*nn.RMSNorm) {
+	if l.latent != nil {
+		list = append(list, l.latent.norms()...)
+	}
 	for _, n := range []*nn.RMSNorm{l.inputNorm, l.attention.QueryNorm, l.attention.KeyNorm, l.attentionNorm, l.postNorm, l.mlpNorm} {
 		if n != nil {
 			list = append(list, n)
@@ -119,7 +130,14 @@ func (l *layer) params() (list []*nn.Param) {
 		}
 	}
 	norm(l.inputNorm)
-	list = append(list, l.qkv.params()...)
+	if l.latent != nil {
+		for _, p := range l.latent.projections() {
+			list = append(list, p.params()...)
+		}
+		norm(l.latent.norms()...)
+	} else {
+		list = append(list, l.qkv.params()...)
+	}
 	norm(l.attention.QueryNorm, l.attention.KeyNorm)
 	if l.attention.Sinks != nil {
 		list = append(list, l.attention.Sinks)
@@ -164,7 +182,12 @@ func (l *layer) forward(s *nn.Scope, x tensor.Dense, batch int, cache *nn.Cache)
 	if h, saved.inputNorm, err = forwardNorm(l.inputNorm, s, x); err != nil {
 		return y, nil, err
 	}
-	if h, saved.qkv, err = l.qkv.forward(s, h); err != nil {
+	if l.latent != nil {
+		h, err = l.latent.forward(s, h)
+	} else {
+		h, saved.qkv, err = l.qkv.forward(s, h)
+	}
+	if err != nil {
 		return y, nil, err
 	}
 	if cache != nil {
@@ -174,6 +197,9 @@ func (l *layer) forward(s *nn.Scope, x tensor.Dense, batch int, cache *nn.Cache)
 	}
 	if err != nil {
 		return y, nil, err
+	}
+	if l.latent != nil {
+		h = l.latent.compact(h)
 	}
 	if y, saved.output, err = l.output.forward(s, h); err != nil {
 		return y, nil, err

@@ -55,6 +55,8 @@ type AttentionPlan struct {
 	Bias       bool      `json:"bias"` // of Q, K and V
 	OutputBias bool      `json:"output_bias"`
 	Rope       *ropePlan `json:"rope,omitempty"` // nil: positions are not embedded
+
+	Latent *LatentPlan `json:"latent,omitempty"` // nil: Q, K and V are projected directly
 }
 
 // An MLPPlan is a gated feed-forward network.
@@ -78,6 +80,7 @@ type ExpertsPlan struct {
 	Groups     int       `json:"groups,omitempty"`
 	FromGroups int       `json:"from_groups,omitempty"` // experts are chosen from so many groups
 	Bias       bool      `json:"bias"`                  // of the router
+	Correction bool      `json:"correction,omitempty"`  // a number for each expert joins the scores for the choice
 }
 
 // compile returns the plan of a model.
@@ -148,6 +151,9 @@ func compileAttention(f *family, s *settings, layer int) (AttentionPlan, error) 
 		Heads: s.NumAttentionHeads, KVHeads: s.NumKeyValueHeads, HeadDim: s.HeadDim, Softcap: s.ScoreSoftcap,
 		Sinks: f.sinks, Norm: f.queryNorm,
 	}
+	if f.latent {
+		a.Latent = &LatentPlan{QueryRank: s.QueryRank, Rank: s.KeyValueRank, Plain: s.PlainDim, Rotated: s.RotatedDim, Value: s.ValueDim}
+	}
 	a.Scale = or(s.AttentionMultiplier, 1/math.Sqrt(or(s.QueryPreAttnScalar, float64(a.HeadDim))))
 	switch f.bias {
 	case biasByKey:
@@ -176,7 +182,11 @@ func compileAttention(f *family, s *settings, layer int) (AttentionPlan, error) 
 	if err != nil {
 		return a, err
 	}
-	if a.Rope, err = r.plan(a.HeadDim, s.MaxPositionEmbeddings); err != nil {
+	head := a.HeadDim
+	if f.latent {
+		head = s.RotatedDim
+	}
+	if a.Rope, err = r.plan(head, s.MaxPositionEmbeddings); err != nil {
 		return a, err
 	}
 	a.Rope.Interleaved = f.interleaved
@@ -238,7 +248,7 @@ func compileExperts(f *family, s *settings) (*ExpertsPlan, error) {
 	e := &ExpertsPlan{
 		Count: max(s.Experts, s.LocalExperts, s.RoutedExperts), Chosen: s.ExpertsChosen, Score: f.experts.score, Normalize: f.experts.normalize,
 		Scale: or(s.RoutedScaling, 1), Shared: s.SharedWidth, SharedGate: f.names.sharedGate != "", Groups: s.Groups, FromGroups: s.ChosenGroups,
-		Bias: f.bias == biasEverywhere,
+		Bias: f.bias == biasEverywhere, Correction: f.names.correction != "",
 	}
 	if s.NormTopK != nil {
 		e.Normalize = *s.NormTopK
@@ -271,6 +281,8 @@ func (p *Plan) forwardOnly() string {
 			return "a mixture of experts"
 		case !l.AttentionInput || !l.MLPInput || l.AttentionOutput || l.MLPOutput:
 			return "norms of the outputs of attention and MLP"
+		case a.Latent != nil:
+			return "latent attention"
 		case l.Residual != 1:
 			return "a factor of the residual connections"
 		case a.Norm != noNorm:
@@ -297,16 +309,45 @@ func (p *Plan) Parameters() int64 {
 }
 
 func (l *LayerPlan) parameters(hidden int64) int64 {
-	a := l.Attention
-	n := hidden * int64(a.HeadDim) * int64(2*a.Heads+2*a.KVHeads)
+	n := l.Attention.parameters(hidden)
 	for _, norm := range []bool{l.AttentionInput, l.AttentionOutput, l.MLPInput, l.MLPOutput} {
-		if norm {
-			n += hidden
-		}
+		n += count(norm, hidden)
 	}
-	mlp := 3 * hidden * int64(l.MLP.Width)
-	if e := l.Experts; e != nil {
-		mlp = int64(e.Count)*(mlp+hidden) + 3*hidden*int64(e.Shared)
+	mlp := 3*hidden*int64(l.MLP.Width) + count(l.MLP.Bias, 2*int64(l.MLP.Width)+hidden)
+	e := l.Experts
+	if e == nil {
+		return n + mlp
 	}
-	return n + mlp
+	each := mlp + hidden + count(e.Bias, 1) + count(e.Correction, 1)
+	return n + int64(e.Count)*each + 3*hidden*int64(e.Shared) + count(e.SharedGate, hidden)
+}
+
+func (a *AttentionPlan) parameters(hidden int64) int64 {
+	d := int64(a.HeadDim)
+	q, kv := int64(a.Heads)*d, int64(a.KVHeads)*d
+	n := count(a.Sinks, int64(a.Heads)) + count(a.OutputBias, hidden)
+	switch a.Norm {
+	case headNorm:
+		n += 2 * d
+	case wholeNorm:
+		n += q + kv
+	}
+	p := a.Latent
+	if p == nil {
+		return n + hidden*2*(q+kv) + count(a.Bias, q+2*kv)
+	}
+	rank, down, heads := int64(p.Rank), int64(p.Rank+p.Rotated), int64(a.Heads)
+	n += down*hidden + count(a.Bias, down) + rank + rank*heads*int64(p.Plain+p.Value) + hidden*heads*int64(p.Value)
+	if r := int64(p.QueryRank); r > 0 {
+		return n + r*hidden + count(a.Bias, r) + r + r*q
+	}
+	return n + hidden*q
+}
+
+// count returns n for what a layer has, and 0 for what it does not have.
+func count(has bool, n int64) int64 {
+	if has {
+		return n
+	}
+	return 0
 }

@@ -36,6 +36,13 @@ var publishedConfigs = map[string]string{
 		"max_position_embeddings": 131072, "num_attention_heads": 2, "num_hidden_layers": 32, "num_key_value_heads": 2, "original_max_position_embeddings": 4096,
 		"rms_norm_eps": 1e-05, "rope_scaling": {"long_factor": [2, 4], "short_factor": [1, 1.5], "type": "longrope"}, "rope_theta": 10000.0, "sliding_window": 262144,
 		"tie_word_embeddings": false, "vocab_size": 32064}`,
+	"DeepSeek-V3": `{"architectures": ["DeepseekV3ForCausalLM"], "model_type": "deepseek_v3", "attention_bias": false, "aux_loss_alpha": 0.001, "ep_size": 1, "first_k_dense_replace": 3,
+		"hidden_act": "silu", "hidden_size": 7168, "intermediate_size": 18432, "kv_lora_rank": 512, "max_position_embeddings": 163840, "moe_intermediate_size": 2048, "moe_layer_freq": 1,
+		"n_group": 8, "n_routed_experts": 256, "n_shared_experts": 1, "norm_topk_prob": true, "num_attention_heads": 128, "num_experts_per_tok": 8, "num_hidden_layers": 61,
+		"num_key_value_heads": 128, "num_nextn_predict_layers": 1, "q_lora_rank": 1536, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "rms_norm_eps": 1e-06,
+		"rope_scaling": {"beta_fast": 32, "beta_slow": 1, "factor": 40, "mscale": 1.0, "mscale_all_dim": 1.0, "original_max_position_embeddings": 4096, "type": "yarn"},
+		"rope_theta": 10000, "routed_scaling_factor": 2.5, "scoring_func": "sigmoid", "seq_aux": true, "tie_word_embeddings": false, "topk_group": 4, "topk_method": "noaux_tc",
+		"v_head_dim": 128, "vocab_size": 129280}`,
 	"gpt-oss-20b": `{"architectures": ["GptOssForCausalLM"], "model_type": "gpt_oss", "attention_bias": true, "experts_per_token": 4, "head_dim": 64, "hidden_act": "silu",
 		"hidden_size": 2880, "initial_context_length": 4096, "intermediate_size": 2880, "layer_types": ["sliding_attention", "full_attention", "sliding_attention", "full_attention"],
 		"max_position_embeddings": 131072, "num_attention_heads": 64, "num_experts_per_tok": 4, "num_hidden_layers": 4, "num_key_value_heads": 8, "num_local_experts": 32,
@@ -73,10 +80,32 @@ layers 0–31: attention of 2 heads of 4, scale 0.5, window 262144, rope θ 1000
 layers 0 to 2, every 2: attention of 64 heads of 64, 8 of K and V, scale 0.125, window 128, sinks, biases, rope θ 150000 yarn; 4 of 32 experts by softmax of chosen, MLP 2880 quick silu within ±7, biases
 layers 1 to 3, every 2: attention of 64 heads of 64, 8 of K and V, scale 0.125, sinks, biases, rope θ 150000 yarn; 4 of 32 experts by softmax of chosen, MLP 2880 quick silu within ±7, biases
 `,
+		"DeepSeek-V3": `deepseek-v3: 61 layers of width 7168, 129280 tokens, 163840 positions, separate head
+layers 0–2: attention of 128 heads of 192, latent K and V of 512, latent Q of 1536, heads of V of 128, scale 0.135234, rope θ 10000 yarn on 64 elements interleaved; MLP 18432 silu
+layers 3–60: attention of 128 heads of 192, latent K and V of 512, latent Q of 1536, heads of V of 128, scale 0.135234, rope θ 10000 yarn on 64 elements interleaved; 8 of 256 experts by sigmoid from 4 of 8 groups, normalized, × 2.5, shared expert 2048, MLP 2048 silu
+`,
 	} {
 		if got := planFor(t, publishedConfigs[name]).String(); got != want {
 			t.Errorf("%s: got\n%swant\n%s", name, got, want)
 		}
+	}
+}
+
+// TestParameters compares numbers of parameters with those of published models.
+func TestParameters(t *testing.T) {
+	for name, want := range map[string]int64{"Llama-3.2-1B": 1235814400, "Mistral-7B-v0.1": 7241732096, "Qwen2.5-0.5B": 494032768, "Qwen3-30B-A3B": 30532122624, "DeepSeek-V3": 671026419200} {
+		if got := planFor(t, publishedConfigs[name]).Parameters(); got != want {
+			t.Errorf("%s: got %d, want %d", name, got, want)
+		}
+	}
+}
+
+// TestNull checks that a key whose value is null has no default.
+func TestNull(t *testing.T) {
+	gemma := planFor(t, strings.Replace(publishedConfigs["gemma-2-9b"], `"final_logit_softcapping": 30.0`, `"final_logit_softcapping": null`, 1))
+	absent := planFor(t, strings.Replace(publishedConfigs["gemma-2-9b"], `"final_logit_softcapping": 30.0,`, "", 1))
+	if gemma.Softcap != 0 || absent.Softcap != 30 {
+		t.Errorf("softcap %g for null and %g without the key, want 0 and 30", gemma.Softcap, absent.Softcap)
 	}
 }
 
@@ -128,6 +157,9 @@ func TestPlanErrors(t *testing.T) {
 		"partial":      {"Llama-3.2-1B", `"head_dim": 64`, `"head_dim": 64, "partial_rotary_factor": 0.01`, "0 of 64 elements of a head are rotated"},
 		"activation":   {"gemma-2-9b", `"hidden_activation": "gelu_pytorch_tanh"`, `"hidden_activation": "gelu"`, `hidden_activation is "gelu": only "gelu_pytorch_tanh" is supported for gemma2`},
 		"class":        {"gemma-2-9b", "Gemma2ForCausalLM", "Gemma2ForSequenceClassification", "architecture Gemma2ForSequenceClassification is not supported"},
+		"latent":       {"DeepSeek-V3", `"kv_lora_rank": 512`, `"kv_lora_rank": 0`, "kv_lora_rank is 0, want 1 to"},
+		"wide values":  {"DeepSeek-V3", `"v_head_dim": 128`, `"v_head_dim": 256`, "v_head_dim is 256: only up to 192"},
+		"routing":      {"DeepSeek-V3", `"noaux_tc"`, `"greedy"`, `topk_method is "greedy": only "noaux_tc" is supported for deepseek-v3`},
 		"key":          {"gemma-3-4b", `"sliding_window": 1024`, `"sliding_window": 1024, "altup_num_inputs": 4`, `the key "altup_num_inputs", with the value 4, is not known for gemma3`},
 	} {
 		configuration := strings.Replace(publishedConfigs[c.from], c.old, c.new, 1)

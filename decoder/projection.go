@@ -185,6 +185,10 @@ func (m *Model) Quantize(q quant.Quantizer, activations bool, threads int) (*Mod
 // clone returns a copy of the layer whose projections can be replaced.
 func (l *layer) clone() *layer {
 	copied := *l
+	if l.latent != nil {
+		x := *l.latent
+		copied.latent = &x
+	}
 	if l.experts != nil {
 		x := *l.experts
 		x.each = slices.Clone(x.each)

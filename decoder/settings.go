@@ -73,6 +73,14 @@ func parseSettings(data []byte) (*family, *settings, error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	var null []string // these have no default
+	maps.DeleteFunc(keys, func(key string, value json.RawMessage) bool {
+		if string(value) != "null" {
+			return false
+		}
+		null = append(null, key)
+		return true
+	})
 	var head struct {
 		ModelType     string   `json:"model_type"`
 		Architectures []string `json:"architectures"`
@@ -88,16 +96,19 @@ func parseSettings(data []byte) (*family, *settings, error) {
 		return nil, nil, err
 	}
 	s := &settings{}
-	if f.defaults != "" {
-		if err := json.Unmarshal([]byte(f.defaults), s); err != nil {
-			return nil, nil, fmt.Errorf("defaults of %s: %w", f.name, err)
-		}
+	if err := f.setDefaults(s, null); err != nil {
+		return nil, nil, err
 	}
 	if err := decode(keys, s); err != nil {
 		return nil, nil, err
 	}
 	if s.Microscale.Vocabulary == "" {
 		s.Microscale.Vocabulary = tokenizer
+	}
+	if f.latent {
+		if err := s.latentHeads(); err != nil {
+			return nil, nil, err
+		}
 	}
 	s.Config = s.Config.WithDefaults()
 	r, err := s.rope(f, fullLayer)
@@ -111,8 +122,44 @@ func parseSettings(data []byte) (*family, *settings, error) {
 	return f, s, nil
 }
 
-// configurationKeys returns the keys of a configuration that are not null, those of the decoder if it
-// is one of a multimodal model.
+// latentHeads sets the sizes of heads that package nn computes for latent attention.
+func (s *settings) latentHeads() error {
+	for _, n := range []struct {
+		key   string
+		value int
+		least int
+	}{
+		{"q_lora_rank", s.QueryRank, 0}, {"kv_lora_rank", s.KeyValueRank, 1}, {"qk_nope_head_dim", s.PlainDim, 1},
+		{"qk_rope_head_dim", s.RotatedDim, 2}, {"v_head_dim", s.ValueDim, 1},
+	} {
+		if n.value < n.least || n.value > 1<<20 {
+			return fmt.Errorf("config.json: %s is %d, want %d to %d", n.key, n.value, n.least, 1<<20)
+		}
+	}
+	s.HeadDim, s.NumKeyValueHeads = s.PlainDim+s.RotatedDim, s.NumAttentionHeads
+	if s.ValueDim > s.HeadDim {
+		return unsupported{fmt.Errorf("config.json: v_head_dim is %d: only up to %d, the size of a head of keys, is supported", s.ValueDim, s.HeadDim)}
+	}
+	return nil
+}
+
+// setDefaults sets the defaults of the family, except those of some keys.
+func (f *family) setDefaults(s *settings, except []string) error {
+	if f.defaults == "" {
+		return nil
+	}
+	defaults := map[string]json.RawMessage{}
+	if err := json.Unmarshal([]byte(f.defaults), &defaults); err != nil {
+		return fmt.Errorf("defaults of %s: %w", f.name, err)
+	}
+	for _, key := range except {
+		delete(defaults, key)
+	}
+	return decode(defaults, s)
+}
+
+// configurationKeys returns the keys of a configuration: those of the decoder if it is one of a
+// multimodal model.
 func configurationKeys(data []byte) (map[string]json.RawMessage, error) {
 	keys := map[string]json.RawMessage{}
 	if err := json.Unmarshal(data, &keys); err != nil {
@@ -125,7 +172,6 @@ func configurationKeys(data []byte) (map[string]json.RawMessage, error) {
 		}
 		keys = nested
 	}
-	maps.DeleteFunc(keys, func(_ string, value json.RawMessage) bool { return string(value) == "null" })
 	return keys, nil
 }
 

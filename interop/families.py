@@ -54,6 +54,10 @@ models = {
         num_local_experts=4, num_experts_per_tok=2, head_dim=32, intermediate_size=96, sliding_window=32, layer_types=alternating,
         rope_parameters=yarn | dict(beta_fast=32.0, beta_slow=1.0, truncate=False))),
     "glm4": ("Glm4ForCausalLM", dict(head_dim=32, attention_bias=True)),
+    "deepseek-v3": ("DeepseekV3ForCausalLM", dict(
+        moe_intermediate_size=96, n_routed_experts=8, n_shared_experts=2, num_experts_per_tok=3, n_group=4, topk_group=2, first_k_dense_replace=1,
+        routed_scaling_factor=2.5, norm_topk_prob=True, q_lora_rank=48, kv_lora_rank=32, qk_nope_head_dim=24, qk_rope_head_dim=16, v_head_dim=20, num_key_value_heads=4,
+        rope_parameters=yarn | dict(mscale=1.0, mscale_all_dim=1.0))),
 }
 
 
@@ -65,6 +69,9 @@ def randomize(model):
             p.add_(torch.randn_like(p), alpha=0.1)
         else:
             p.normal_(0, 0.5)
+    for key, b in model.named_buffers():
+        if key.endswith("e_score_correction_bias"):
+            b.normal_(0, 0.2)
 
 
 for name, (cls, members) in models.items():

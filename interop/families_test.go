@@ -32,7 +32,7 @@ func TestTorchFamilies(t *testing.T) {
 			dir := filepath.Join(root, e.Name(), "model")
 			tokens, want := expectedLogits(t, filepath.Join(root, e.Name(), "expected.safetensors"))
 			for _, inference := range []bool{false, true} {
-				t.Logf("inference %v: %s", inference, compareFamily(t, loadDecoder(t, dir, inference), tokens, want))
+				t.Logf("inference %v: %s", inference, compareFamily(t, dir, loadDecoder(t, dir, inference), tokens, want))
 			}
 			for _, l := range []layoutOf{{"", quant.MXFP8, "", ""}, {"", quant.NVFP4, "", ""}, {"compressed-tensors", quant.MXFP4, "MXFP4A16", ""}} {
 				t.Logf("%s: %.2g", l.format, compareQuantized(t, dir, l, tokens))
@@ -66,11 +66,14 @@ func allLogits(t *testing.T, m *decoder.Model, tokens []int32) []float32 {
 }
 
 // compareFamily compares a model with transformers' logits, and describes the largest differences.
-func compareFamily(t *testing.T, m *decoder.Model, tokens []int32, want []float32) string {
+func compareFamily(t *testing.T, dir string, m *decoder.Model, tokens []int32, want []float32) string {
 	t.Helper()
 	logits := allLogits(t, m, tokens)
 	distance := requireLogits(t, logits, want)
 
+	if p, has := m.Plan(), elements(t, dir); p.Parameters() != has {
+		t.Errorf("the plan has %d parameters, the checkpoint %d", p.Parameters(), has)
+	}
 	x, err := m.Embed(tokens)
 	if err != nil {
 		t.Fatal(err)
@@ -101,6 +104,20 @@ func compareFamily(t *testing.T, m *decoder.Model, tokens []int32, want []float3
 		t.Fatal(err)
 	}
 	return fmt.Sprintf("largest difference %.2g of the largest logit, of a session %.2g", distance, requireLogits(t, last, want[len(want)-len(last):]))
+}
+
+// elements returns the number of elements of all tensors of a checkpoint.
+func elements(t *testing.T, dir string) (n int64) {
+	t.Helper()
+	f, err := safetensors.Open(filepath.Join(dir, "model.safetensors"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for _, info := range f.Tensors() {
+		n += info.Elements()
+	}
+	return n
 }
 
 // compareQuantized quantizes a model, and compares the result with the model of its decoded values.
