@@ -35,16 +35,13 @@ func (m *Model) NewSession(positions int) (*Session, error) {
 	if positions < 1 || positions > m.Positions() {
 		return nil, fmt.Errorf("session: got %d positions, want 1 to %d, the positions of the model", positions, m.Positions())
 	}
-	return m.newSession(m.Inference, positions), nil
-}
-
-func (m *Model) newSession(s nn.Scope, positions int) *Session {
-	s.Inference, s.Pad = true, true
+	scope := m.Inference
+	scope.Inference, scope.Pad = true, true
 	caches := make([]nn.Cache, len(m.layers))
 	for i := range caches {
 		caches[i].Positions = positions
 	}
-	return &Session{model: m, scope: s, positions: positions, caches: caches}
+	return &Session{model: m, scope: scope, positions: positions, caches: caches}, nil
 }
 
 // CacheBytes returns the memory of the KV cache of a number of positions, in bytes.
