@@ -103,7 +103,7 @@ func (c Config) Validate() error {
 // RequireBytes returns an error that matches errors.ErrUnsupported unless the vocabulary is Bytes.
 func (c Config) RequireBytes() error {
 	if c.Microscale.Vocabulary != Bytes {
-		return unsupported{fmt.Errorf("the model needs a tokenizer for its %d tokens: only the vocabulary of 256 bytes is supported, which config.json names as \"microscale\": {\"vocabulary\": \"bytes\"}", c.VocabSize)}
+		return unsupported{fmt.Errorf("the vocabulary has %d tokens, want the 256 bytes of byte-level models, which config.json names as \"microscale\": {\"vocabulary\": \"bytes\"}", c.VocabSize)}
 	}
 	return nil
 }

@@ -29,7 +29,7 @@ optimizer: bytes sent per rank and the time on a network of two levels, with
 
 const costExample = `  microscale cost --params 8e9 --recipe mxfp8 --device b200
   microscale cost --params 8e9 --recipe nvfp4 --device gb300 --explain
-  microscale cost --params 8e9 --recipe mxfp8 --device b200 --ranks 1024 --svg scaling.svg
+  microscale cost --params 8e9 --device b200 --ranks 1024 --svg scaling.svg
   microscale cost --tables`
 
 func costCommand() *cobra.Command {
@@ -53,6 +53,7 @@ func costCommand() *cobra.Command {
 	node := cmd.Flags().Int("ranks-per-node", 8, "ranks `N` of a node")
 	bandwidth := cmd.Flags().Float64("node-bandwidth", 40, "`GB/s` of one rank to other nodes, in one direction")
 	asJSON := cmd.Flags().Bool("json", false, "print one JSON document")
+	cli.Essential(cmd, "params", "recipe", "device", "tokens", "width", "explain", "tables", "svg", "ranks", "json")
 	for _, flag := range []string{"params", "recipe", "device", "tokens", "width", "explain", "svg", "ranks"} {
 		cli.Exclusive(cmd, "tables", flag)
 	}

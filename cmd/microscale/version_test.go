@@ -33,13 +33,13 @@ func TestMan(t *testing.T) {
 	for _, cmd := range rootCommand(&started).Commands() {
 		page, err := os.ReadFile(filepath.Join(dir, "microscale-"+cmd.Name()+".1"))
 		switch {
-		case cmd.Hidden && err == nil:
-			t.Errorf("the hidden command %s has a page", cmd.Name())
-		case !cmd.Hidden && (err != nil || !strings.Contains(string(page), cmd.Short)):
+		case !cmd.IsAvailableCommand() && err == nil:
+			t.Errorf("the unlisted command %s has a page", cmd.Name())
+		case cmd.IsAvailableCommand() && (err != nil || !strings.Contains(string(page), cmd.Short)):
 			t.Errorf("the page of %s is missing or lacks %q: %v", cmd.Name(), cmd.Short, err)
 		}
 		cmd.Flags().VisitAll(func(f *pflag.Flag) {
-			if !cmd.Hidden && !f.Hidden && !strings.Contains(string(page), "--"+f.Name+`\fP`) {
+			if cmd.IsAvailableCommand() && !f.Hidden && !strings.Contains(string(page), "--"+f.Name+`\fP`) {
 				t.Errorf("the page of %s lacks --%s", cmd.Name(), f.Name)
 			}
 		})

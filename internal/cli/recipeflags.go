@@ -187,6 +187,8 @@ func AddRecipes(cmd *cobra.Command, initial string) *RecipeList {
 		l.text = ""
 	}
 	cmd.Flags().Var(l, "recipes", usage)
+	f := cmd.Flags().Lookup("recipes")
+	f.DefValue = strings.ReplaceAll(f.DefValue, ",", ", ") // help breaks lines at spaces
 	complete(cmd, "recipes", recipeCompletions(), cobra.ShellCompDirectiveDefault)
 	return l
 }

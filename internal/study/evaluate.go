@@ -144,7 +144,7 @@ func LoadModel(ctx context.Context, dir string, o decoder.LoadOptions) (*decoder
 		return nil, err
 	}
 	if err := m.Config.RequireBytes(); err != nil {
-		return nil, fmt.Errorf("load %s: %w", dir, err)
+		return nil, fmt.Errorf("load %s: %w; --text evaluates models with a tokenizer", dir, err)
 	}
 	return m, nil
 }
