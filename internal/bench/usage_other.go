@@ -6,7 +6,11 @@ import "math"
 
 func resetResident() {}
 
-func resident() int64 { return 0 }
+func resident() int64 { return Resident("self") }
+
+// Resident returns the peak resident memory in bytes of a process, by its number; 0 if
+// unknown.
+func Resident(string) int64 { return 0 }
 
 func processorSeconds() float64 { return 0 }
 
