@@ -200,7 +200,7 @@ func TestTokenScales(t *testing.T) {
 		x.Data[i], x.Data[16+i] = float32(i)/16, 5000*float32(16-i)
 	}
 	s := scope(t, "f32")
-	both, err := (&activation{format: quant.NVFP4}).quantize(s, x)
+	both, err := (&activation{format: quant.NVFP4}).quantize(s, x, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

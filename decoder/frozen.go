@@ -16,6 +16,8 @@ type frozen struct {
 	name  string
 	parts []frozenPart // the rows of the layer, in order
 	bias  []float32    // of all rows; nil: none
+
+	codes *quant.Tensor // of the last input of a session, reused for the next
 }
 
 // quantized reports whether a weight is in a block format.
@@ -70,15 +72,16 @@ func (f *frozen) forward(s *nn.Scope, x tensor.Dense) (tensor.Dense, error) {
 	for _, p := range f.parts {
 		rows += p.rows()
 	}
-	y := tensor.New(x.Rows, rows)
+	y := s.Arena.Dense(x.Rows, rows)
 	rows = 0
 	var input quantizedInput
 	for i, p := range f.parts {
 		if i == 0 || p.input != f.parts[i-1].input {
 			var err error
-			if input, err = p.input.quantize(s, x); err != nil {
+			if input, err = p.input.quantize(s, x, f.reuse(s, x, p.input)); err != nil {
 				return tensor.Dense{}, fmt.Errorf("%s: %w", f.name, err)
 			}
+			f.codes = input.codes
 			input.observe(s, f.name, x)
 		}
 		part := y.View(0, x.Rows, rows, rows+p.rows())
@@ -91,6 +94,15 @@ func (f *frozen) forward(s *nn.Scope, x tensor.Dense) (tensor.Dense, error) {
 	f.addBias(s, y)
 	s.Round(y)
 	return y, nil
+}
+
+// reuse returns the memory for the codes of x, or nil. Without an arena, somebody may keep the last.
+func (f *frozen) reuse(s *nn.Scope, x tensor.Dense, a *activation) *quant.Tensor {
+	t := f.codes
+	if s.Arena == nil || t == nil || t.Format.Name != a.formatUnder(s).Name || t.Rows() != x.Rows || t.Cols() != x.Cols {
+		return nil
+	}
+	return t
 }
 
 // addBias adds the biases, rounded to the recipe's Activations, to each row.
@@ -154,14 +166,21 @@ type quantizedInput struct {
 	tokens []*quant.Tensor
 }
 
-// quantize quantizes x, tokens × in. The result for a token does not depend on other tokens.
-func (a *activation) quantize(s *nn.Scope, x tensor.Dense) (in quantizedInput, err error) {
+// formatUnder returns the format of inputs; a nil activation casts to the recipe's Activations.
+func (a *activation) formatUnder(s *nn.Scope) quant.Format {
 	if a == nil {
-		in.codes, err = quant.Quantizer{Format: s.Recipe.Activations}.Rowwise(x, quant.With{Threads: s.Threads})
-		return in, err
+		return s.Recipe.Activations
 	}
-	q := quant.Quantizer{Format: a.format}
+	return a.format
+}
+
+// quantize quantizes x, tokens × in, into memory of that shape if it is not nil. The result for a
+// token does not depend on other tokens.
+func (a *activation) quantize(s *nn.Scope, x tensor.Dense, into *quant.Tensor) (in quantizedInput, err error) {
+	q := quant.Quantizer{Format: a.formatUnder(s)}
 	switch {
+	case a == nil:
+		in.codes, err = q.Rowwise(x, quant.With{Threads: s.Threads, Into: into})
 	case a.scale != 0:
 		inverse := 1 / a.scale
 		if in.codes, err = q.Rowwise(x, quant.With{Threads: s.Threads, Inverse: &inverse}); err != nil {
@@ -175,7 +194,7 @@ func (a *activation) quantize(s *nn.Scope, x tensor.Dense) (in quantizedInput, e
 	case a.format.Global:
 		return quantizeTokens(q, x)
 	default:
-		in.codes, err = q.Rowwise(x, quant.With{Threads: s.Threads})
+		in.codes, err = q.Rowwise(x, quant.With{Threads: s.Threads, Into: into})
 	}
 	return in, err
 }

@@ -153,6 +153,7 @@ func (m *Model) forward(s *nn.Scope, tokens []int32, batch int, caches []nn.Cach
 		return x, nil, fmt.Errorf("model: got %d tokens, want a positive multiple of the batch of %d sequences", len(tokens), batch)
 	}
 	quantized, exempt := m.scopes(s)
+	s.Arena.Turn()
 	if x, err = m.embed(exempt, tokens); err != nil {
 		return x, nil, err
 	}
@@ -163,6 +164,7 @@ func (m *Model) forward(s *nn.Scope, tokens []int32, batch int, caches []nn.Cach
 			cache = &caches[i]
 		}
 		input := x
+		s.Arena.Turn()
 		if x, saved.layers[i], err = l.forward(l.scope(quantized, exempt), x, batch, cache); err != nil {
 			return x, nil, err
 		}
@@ -178,6 +180,7 @@ func (m *Model) forward(s *nn.Scope, tokens []int32, batch int, caches []nn.Cach
 			saved.layers[i] = &layerSaved{input: kept, batch: batch}
 		}
 	}
+	s.Arena.Turn()
 	x, saved.norm, err = m.norm.Forward(exempt, x)
 	return x, saved, err
 }

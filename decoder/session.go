@@ -13,6 +13,10 @@ import (
 // memory of activations.
 const promptChunk = 512
 
+// arenaTokens is the maximum number of tokens of a pass whose activations stay allocated for the
+// next one.
+const arenaTokens = 8
+
 // ErrContextFull is the error of appending more tokens than a session has positions for.
 var ErrContextFull = errors.New("the context is full")
 
@@ -24,6 +28,7 @@ type Session struct {
 	scope     nn.Scope
 	positions int
 	caches    []nn.Cache
+	arena     nn.Arena
 }
 
 // NewSession returns an empty session of at most the given number of positions; 0 means those of
@@ -41,7 +46,9 @@ func (m *Model) NewSession(positions int) (*Session, error) {
 	for i := range caches {
 		caches[i].Positions = positions
 	}
-	return &Session{model: m, scope: scope, positions: positions, caches: caches}, nil
+	s := &Session{model: m, scope: scope, positions: positions, caches: caches}
+	s.scope.Arena = &s.arena
+	return s, nil
 }
 
 // CacheBytes returns the memory of the KV cache of a number of positions, in bytes.
@@ -64,8 +71,7 @@ func (s *Session) Truncate(n int) {
 }
 
 // Append adds tokens to the sequence and returns the logits of the token that follows the last one.
-// They are valid until the next
-// call. Too many tokens are an error that matches ErrContextFull. The
+// They are valid until the next call. Too many tokens are an error that matches ErrContextFull. The
 // end of ctx is noticed between passes of 512 tokens. On error, the session is unchanged.
 func (s *Session) Append(ctx context.Context, tokens []int32) (logits []float32, err error) {
 	before := s.Position()
@@ -97,7 +103,11 @@ func (s *Session) pass(ctx context.Context, tokens []int32) (tensor.Dense, error
 	if err := ctx.Err(); err != nil {
 		return tensor.Dense{}, err
 	}
-	x, _, err := s.model.forward(&s.scope, tokens, 1, s.caches)
+	scope := s.scope
+	if len(tokens) > arenaTokens {
+		scope.Arena = nil
+	}
+	x, _, err := s.model.forward(&scope, tokens, 1, s.caches)
 	s.scope.Random.Microbatch++
 	s.scope.ReuseWeights = true
 	return x, err

@@ -4,8 +4,12 @@ import (
 	"context"
 	"errors"
 	"math"
+	"runtime"
 	"slices"
 	"testing"
+
+	"github.com/microscale-go/microscale/quant"
+	"github.com/microscale-go/microscale/tensor"
 )
 
 // sessionModel returns a trained model with positions for several passes of a session, and as many
@@ -113,4 +117,42 @@ func TestSessionErrors(t *testing.T) {
 	if _, err := s.Append(context.Background(), tokens[:1]); !errors.Is(err, ErrContextFull) {
 		t.Errorf("a token after the last position: got %v", err)
 	}
+}
+
+// TestSessionMemory checks that a token allocates less than the activations of one layer: those of
+// the pass before are reused.
+func TestSessionMemory(t *testing.T) {
+	c := Config{VocabSize: 1000, HiddenSize: 512, IntermediateSize: 2048, NumHiddenLayers: 4, NumAttentionHeads: 8, NumKeyValueHeads: 2, MaxPositionEmbeddings: 400}
+	m, err := New(c, Options{}, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m, err = m.Quantize(quant.Quantizer{Format: quant.MXFP8}, false, 1); err != nil {
+		t.Fatal(err)
+	}
+	m.head.linear, m.head.frozen = nil, &frozen{name: "lm_head", parts: []frozenPart{{weight: mustRowwise(t, m.head.linear.Weight.Value)}}}
+	m.Inference.Threads = 1
+	s := newSession(t, m, 0)
+	appendTokens(t, s, make([]int32, 300)...) // grows the cache
+	var before, after runtime.MemStats
+	const warm, tokens = 3, 20
+	for i := range warm + tokens {
+		if i == warm {
+			runtime.ReadMemStats(&before)
+		}
+		appendTokens(t, s, 1)
+	}
+	runtime.ReadMemStats(&after)
+	layer := 4 * (512 + 768 + 512 + 512 + 512 + 4096 + 2048 + 512)                          // outputs of norms, linear layers, attention and SwiGLU
+	if got := int(after.TotalAlloc-before.TotalAlloc)/tokens - 4*c.VocabSize; got > layer { // appendTokens copies the logits
+		t.Errorf("got %d bytes allocated per token, want at most %d", got, layer)
+	}
+}
+
+func mustRowwise(t *testing.T, x tensor.Dense) *quant.Tensor {
+	q, err := quant.Quantizer{Format: quant.BF16}.Rowwise(x, quant.With{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return q
 }

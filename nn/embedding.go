@@ -64,7 +64,7 @@ func (e *Embedding) Forward(s *Scope, ids []int32) (tensor.Dense, error) {
 			return tensor.Dense{}, fmt.Errorf("%s: token %d is %d, want 0 to %d", e.Name, i, id, vocabulary-1)
 		}
 	}
-	y := tensor.New(len(ids), width)
+	y := s.Arena.Dense(len(ids), width)
 	failed := make([]error, len(ids))
 	parallel.For(len(ids), rowGrain(width), s.Threads, func(from, to int) {
 		for i := from; i < to; i++ {

@@ -73,12 +73,15 @@ func (g *GLU) Forward(s *Scope, x tensor.Dense) (y tensor.Dense, saved Saved, er
 		return tensor.Dense{}, nil, fmt.Errorf("%s: the activation %s has no backward pass: use Scope.Inference", g.Name, g.Activation.Name)
 	}
 	width := x.Cols / 2
-	y = tensor.New(x.Rows, width)
+	y = s.Arena.Dense(x.Rows, width)
 	parallel.For(x.Rows, rowGrain(4*width), s.Threads, func(from, to int) {
-		separate := make([]float32, 2*width)
+		var separate []float32
+		if g.Interleaved || g.Limit != 0 {
+			separate = make([]float32, 2*width)
+		}
 		for i := from; i < to; i++ {
 			gate, up, out := x.Row(i)[:width], x.Row(i)[width:], y.Row(i)
-			if g.Interleaved || g.Limit != 0 {
+			if separate != nil {
 				gate, up = separate[:width], separate[width:]
 				g.separate(gate, up, x.Row(i))
 			}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/microscale-go/microscale/format"
 	"github.com/microscale-go/microscale/internal/parallel"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/tensor"
@@ -46,7 +47,11 @@ func (n *RMSNorm) weight(s *Scope) []float32 {
 	if n == nil {
 		return nil
 	}
-	w := append([]float32(nil), n.Weight.Value.Data...)
+	w := n.Weight.Value.Data
+	if s.Recipe.Activations.Element == format.F32 {
+		return w
+	}
+	w = append([]float32(nil), w...)
 	s.round(w)
 	return w
 }
@@ -57,7 +62,7 @@ func (n *RMSNorm) Forward(s *Scope, x tensor.Dense) (y tensor.Dense, saved Saved
 	if err := checkWidth(n.Name, x, len(w)); err != nil {
 		return tensor.Dense{}, nil, err
 	}
-	y = tensor.New(x.Rows, x.Cols)
+	y = s.Arena.Dense(x.Rows, x.Cols)
 	inverse := make([]float32, x.Rows)
 	parallel.For(x.Rows, rowGrain(x.Cols), s.Threads, func(from, to int) {
 		for i := from; i < to; i++ {

@@ -45,8 +45,9 @@ type Scope struct {
 	Random   Random   // keys of stochastic rounding
 	Observer Observer // callbacks; the zero value observes nothing
 
-	Threads int   // goroutines; 0: one per processor
-	Pool    *Pool // buffers of quantized operands and saved activations; nil: allocate
+	Threads int    // goroutines; 0: one per processor
+	Arena   *Arena // memory of activations under Inference; nil: allocate
+	Pool    *Pool  // buffers of quantized operands and saved activations; nil: allocate
 }
 
 // Random identifies the random bits of stochastic rounding. Together with the module's name, the
