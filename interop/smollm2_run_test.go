@@ -85,7 +85,7 @@ func TestSmolLM2Serve(t *testing.T) {
 				if err != nil {
 					return err
 				}
-				defer r.Body.Close()
+				defer func() { _ = r.Body.Close() }() // nothing follows the answer
 				var got struct {
 					Choices []struct{ Message struct{ Content string } }
 				}

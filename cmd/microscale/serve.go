@@ -56,7 +56,7 @@ func serveCommand() *cobra.Command {
 		if err != nil {
 			return fmt.Errorf("%w: choose another address with --listen", err)
 		}
-		defer l.Close()
+		defer func() { _ = l.Close() }() // a second time, if the server has run
 		m, err := generation.Load(cmd.Context(), args[0], int(*threads))
 		if err != nil {
 			return cli.Interrupted(err, "the model was not loaded")

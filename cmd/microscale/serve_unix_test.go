@@ -4,6 +4,7 @@ package main
 
 import (
 	"bufio"
+	"errors"
 	"io"
 	"net/http"
 	"os"
@@ -28,7 +29,9 @@ func TestServe(t *testing.T) {
 	if err := first.Start(); err != nil {
 		t.Fatal(err)
 	}
-	w.Close()
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
 	line, err := bufio.NewReader(r).ReadString('\n')
 	if err != nil {
 		t.Fatal(err)
@@ -43,8 +46,7 @@ func TestServe(t *testing.T) {
 		t.Fatal(err)
 	}
 	text, err := io.ReadAll(answer.Body)
-	answer.Body.Close()
-	if err != nil || answer.StatusCode != http.StatusOK || !strings.Contains(string(text), `"completion_tokens":5`) {
+	if err := errors.Join(err, answer.Body.Close()); err != nil || answer.StatusCode != http.StatusOK || !strings.Contains(string(text), `"completion_tokens":5`) {
 		t.Errorf("%d %s, %v", answer.StatusCode, text, err)
 	}
 	address := strings.TrimSuffix(strings.TrimPrefix(url, "http://"), "/v1")

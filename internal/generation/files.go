@@ -140,6 +140,7 @@ func readFile(c *hf.Checkpoint, name string, limit int64) ([]byte, error) {
 // ids is an id or a list of ids. Those of several files add up.
 type ids []int32
 
+// UnmarshalJSON adds the ids.
 func (l *ids) UnmarshalJSON(data []byte) error {
 	var one *int32
 	if json.Unmarshal(data, &one) == nil {
@@ -159,6 +160,7 @@ func (l *ids) UnmarshalJSON(data []byte) error {
 // content is a token: a string, or an object with its content.
 type content string
 
+// UnmarshalJSON reads a token. Other values are no token.
 func (c *content) UnmarshalJSON(data []byte) error {
 	var object struct{ Content string }
 	if json.Unmarshal(data, (*string)(c)) == nil || json.Unmarshal(data, &object) != nil {
@@ -171,6 +173,7 @@ func (c *content) UnmarshalJSON(data []byte) error {
 // templates is a template, or a list of named ones, of which "default" is for chat.
 type templates string
 
+// UnmarshalJSON reads the template for chat.
 func (t *templates) UnmarshalJSON(data []byte) error {
 	if json.Unmarshal(data, (*string)(t)) == nil {
 		return nil

@@ -123,6 +123,7 @@ func set[T any](dst *T, given *T) {
 // texts is a string or a list of strings.
 type texts []string
 
+// UnmarshalJSON reads a string as a list of one.
 func (t *texts) UnmarshalJSON(data []byte) error {
 	var one *string
 	if json.Unmarshal(data, &one) == nil {
@@ -142,6 +143,7 @@ type message struct {
 
 type content string
 
+// UnmarshalJSON joins the texts of a list of parts.
 func (c *content) UnmarshalJSON(data []byte) error {
 	if json.Unmarshal(data, (*string)(c)) == nil {
 		return nil

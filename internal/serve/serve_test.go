@@ -67,22 +67,28 @@ func start(t *testing.T, c Config) *testServer {
 	return &testServer{s, "http://" + l.Addr().String(), stop}
 }
 
-// post returns the status and the body of an answer.
-func (s *testServer) post(t *testing.T, path, body string) (status int, text string) {
+// body returns the body of an answer.
+func body(t *testing.T, r *http.Response) string {
 	t.Helper()
-	r, err := http.Post(s.url+path, "application/json", strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.Body.Close()
 	data, err := io.ReadAll(r.Body)
+	if err := errors.Join(err, r.Body.Close()); err != nil {
+		t.Error(err)
+	}
+	return string(data)
+}
+
+// post returns the status and the body of an answer.
+func (s *testServer) post(t *testing.T, path, request string) (status int, text string) {
+	t.Helper()
+	r, err := http.Post(s.url+path, "application/json", strings.NewReader(request))
 	if err != nil {
 		t.Fatal(err)
 	}
+	data := body(t, r)
 	if r.StatusCode == http.StatusServiceUnavailable && r.Header.Get("Retry-After") == "" {
 		t.Error("503 without Retry-After")
 	}
-	return r.StatusCode, string(data)
+	return r.StatusCode, data
 }
 
 // A document is a body of either endpoint.
@@ -185,9 +191,8 @@ func TestModels(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		data, _ := io.ReadAll(r.Body)
-		r.Body.Close()
-		if !strings.Contains(string(data), want) || (r.StatusCode == http.StatusNotFound) != strings.Contains(want, "there is no") {
+		data := body(t, r)
+		if !strings.Contains(data, want) || (r.StatusCode == http.StatusNotFound) != strings.Contains(want, "there is no") {
 			t.Errorf("%s: %d %s, want %s", path, r.StatusCode, data, want)
 		}
 	}
@@ -284,7 +289,7 @@ func (s *testServer) stream(ctx context.Context, t *testing.T, maxTokens int) (r
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { answer.Body.Close() })
+	t.Cleanup(func() { _ = answer.Body.Close() }) // the context may have closed it
 	rest = bufio.NewReader(answer.Body)
 	if _, err := rest.ReadString('\n'); err != nil {
 		t.Fatal(err)
@@ -360,7 +365,7 @@ func TestRunaway(t *testing.T) {
 	s.model.Text.Template = "{% set ns = namespace(x='0123456789abcdef' * 65536) %}{% for i in range(10) %}{% set ns.x = ns.x ~ ns.x %}{% endfor %}{{ ns.x[0] }}"
 	r, err := http.Post(s.url+"/v1/chat/completions", "application/json", strings.NewReader(`{"messages": [{"role": "user", "content": "x"}]}`))
 	if err == nil {
-		if r.Body.Close(); r.StatusCode != http.StatusInternalServerError {
+		if body(t, r); r.StatusCode != http.StatusInternalServerError {
 			t.Errorf("status %d", r.StatusCode)
 		}
 	}
