@@ -125,10 +125,10 @@ func ranksOf(argument string) (pids []int) {
 	return pids
 }
 
-// TestTrainRankFaults kills (-9) or stops one of three processes during a run. The whole job ends
-// within 10 s, and resumes from the last checkpoint with another number of ranks.
+// TestTrainRankFaults kills (-9) or stops one of four processes during a run with a distributed
+// optimizer. The whole job ends within 10 s, and resumes from the last checkpoint with two ranks.
 func TestTrainRankFaults(t *testing.T) {
-	status, stdout, stderr := execute("", rankedRun("bf16", filepath.Join(t.TempDir(), "out"), "--steps", "30")...)
+	status, stdout, stderr := execute("", rankedRun("mxfp8", filepath.Join(t.TempDir(), "out"), "--fp8-param", "--steps", "30")...)
 	if status != exitDone {
 		t.Fatal(stderr)
 	}
@@ -137,7 +137,7 @@ func TestTrainRankFaults(t *testing.T) {
 		t.Run(l[0], func(t *testing.T) {
 			for name, signal := range map[string]syscall.Signal{"killed": syscall.SIGKILL, "hangs": syscall.SIGSTOP} {
 				out := filepath.Join(t.TempDir(), "out")
-				line := rankedRun("bf16", out, "--steps", "30", "--checkpoint-every", "1", "--timeout", "3s")
+				line := rankedRun("mxfp8", out, "--distributed-optimizer", "--fp8-param-gather", "--steps", "30", "--checkpoint-every", "1", "--timeout", "3s")
 				cmd, _, stderr := launched(t, l, 4, line...)
 				if err := cmd.Start(); err != nil {
 					t.Fatal(err)
@@ -168,7 +168,7 @@ func TestTrainRankFaults(t *testing.T) {
 				for _, pid := range ranksOf(out) { // a stopped process
 					_ = syscall.Kill(pid, syscall.SIGKILL)
 				}
-				status, stdout, again := execute("", rankedRun("bf16", out, "--steps", "30", "--resume", "--dp", "2")...)
+				status, stdout, again := execute("", rankedRun("mxfp8", out, "--fp8-param", "--steps", "30", "--resume", "--dp", "2")...)
 				if status != exitDone {
 					t.Fatalf("%s: resume: %s", name, again)
 				}
