@@ -139,10 +139,14 @@ func TestAccumulate(t *testing.T) {
 			t.Fatal(stderr)
 		}
 		var trained struct {
-			Losses []any `json:"train_losses"`
+			Accumulate []string
+			Losses     []any `json:"train_losses"`
 		}
 		if err := json.Unmarshal([]byte(stdout), &trained); err != nil {
 			t.Fatal(err)
+		}
+		if want := []string{accumulate, accumulate, accumulate}; !slices.Equal(trained.Accumulate, want) {
+			t.Errorf("train --accumulate %s: the document has %q", accumulate, trained.Accumulate)
 		}
 		if want := losses[names[i+1]]; !slices.Equal(trained.Losses, want) {
 			t.Errorf("train --accumulate %s: got losses %v, and %v by compare", accumulate, trained.Losses, want)

@@ -244,6 +244,7 @@ func (l *AccumulatorList) Recipes(recipes []recipe.Recipe) ([]recipe.Recipe, err
 			variant := r
 			if a.Model != nil {
 				variant.Name += "+" + a.String()
+				variant.Doc += "; products added as " + a.String() + " does"
 				for g := range variant.Accumulate {
 					variant.Accumulate[g] = a
 				}

@@ -83,7 +83,7 @@ internal/numbers: internal/cli mma measure profile quant tensor format
 internal/catalog: internal/clients internal/numbers internal/cli device mma quant format
 internal/summary: internal/cli convert verify internal/checkpoint hf safetensors measure quant internal/configjson
 internal/hardware: internal/chart internal/cost internal/cli device internal/relayout
-internal/study: internal/cli internal/report internal/bench convert verify train decoder nn recipe internal/checkpoint measure quant tensor internal/bounded
+internal/study: internal/cli internal/report internal/bench convert verify train decoder nn recipe mma internal/checkpoint measure quant tensor internal/bounded
 internal/assess: internal/report internal/bench internal/evaluate gemm hf internal/input internal/cli decoder nn convert profile internal/checkpoint quant tensor tokenizer internal/bounded
 cmd/microscale: *
 `

@@ -8,12 +8,14 @@ import (
 	"os"
 
 	"github.com/microscale-go/microscale/internal/cli"
+	"github.com/microscale-go/microscale/mma"
 	"github.com/microscale-go/microscale/train"
 )
 
 // A TrainingDocument is a training run as JSON.
 type TrainingDocument struct {
 	Recipe          string               `json:"recipe"`
+	Accumulate      [3]mma.Accumulator   `json:"accumulate"` // of fprop, dgrad and wgrad
 	Steps           int                  `json:"steps"`
 	TrainLoss       cli.Number           `json:"train_loss"` // nats per byte, of the last step
 	ValLoss         cli.Number           `json:"val_loss"`
@@ -109,7 +111,7 @@ func PrintTraining(w io.Writer, c *train.Config, corpus *train.Corpus, r *train.
 	training, validation := r.FinalLoss()
 	if asJSON {
 		doc := TrainingDocument{
-			Recipe: c.Recipe.Name, Steps: c.Steps, TrainLoss: cli.Number(training), ValLoss: cli.Number(validation), Seed: c.Seed, Data: corpus.Sources, DataBytes: corpus.Bytes(),
+			Recipe: c.Recipe.Name, Accumulate: c.Recipe.Accumulate, Steps: c.Steps, TrainLoss: cli.Number(training), ValLoss: cli.Number(validation), Seed: c.Seed, Data: corpus.Sources, DataBytes: corpus.Bytes(),
 			Parameters: r.Parameters, Tokens: r.Tokens, Seconds: r.Seconds, SecondsPerStep: cli.Number(r.SecondsPerStep()), TokensPerSecond: cli.Number(r.TokensPerSecond()),
 			Memory: newMemoryDocument(reportedMemory(r.Memory)), Out: c.Out,
 			Activations: activationsDocument{r.Memory.Linear, r.Memory.Norms, r.Memory.SwiGLU, r.Memory.Attention, r.Memory.Layers, r.Memory.Loss},
