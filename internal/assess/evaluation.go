@@ -144,6 +144,9 @@ func (r *Evaluated) do(ctx context.Context, run *evaluate.Run) error {
 		}
 		meter.Add(int64(done - before))
 		before = done
+		if peak := bench.Resident("self"); r.Stream != "" && peak > 0 {
+			meter.Note(cli.BytesText(float64(peak)) + " of memory")
+		}
 	}
 	left := "nothing was measured"
 	if r.Stream != "" {

@@ -20,6 +20,7 @@ type Meter struct {
 	total atomic.Int64
 	start time.Time
 	done  atomic.Int64
+	note  atomic.Pointer[string]
 
 	out  io.Writer
 	bar  progress.Writer // nil without a terminal
@@ -69,6 +70,14 @@ func (m *Meter) Report(p verify.Progress) {
 		m.task.UpdateTotal(p.Total + 1)
 	}
 	m.Add(p.Done - m.done.Load())
+}
+
+// Note sets a text that the meter shows after its figures. It is safe for concurrent use.
+func (m *Meter) Note(text string) {
+	m.note.Store(&text)
+	if m.task != nil {
+		m.task.UpdateMessage(m.what + ": " + text)
+	}
 }
 
 // Logf prints a line above the bar.
@@ -139,7 +148,11 @@ func (m *Meter) startLines(interval time.Duration) {
 				if m.steps {
 					line = stepLine
 				}
-				m.Logf("%s", line(m.what, m.done.Load(), m.total.Load(), time.Since(m.start)))
+				text := line(m.what, m.done.Load(), m.total.Load(), time.Since(m.start))
+				if note := m.note.Load(); note != nil {
+					text += ", " + *note
+				}
+				m.Logf("%s", text)
 			}
 		}
 	})

@@ -107,3 +107,29 @@ func TestStepLine(t *testing.T) {
 		}
 	}
 }
+
+// TestMeterNote checks that the lines of a meter end with its note.
+func TestMeterNote(t *testing.T) {
+	lines := make(chan string, 1)
+	m := &Meter{what: "evaluating", steps: true, out: lineWriter(lines), start: time.Now(), stop: make(chan struct{})}
+	m.total.Store(4)
+	m.Add(1)
+	m.Note("1.2 GB of memory")
+	m.startLines(time.Millisecond)
+	line := <-lines
+	m.Close()
+	if !strings.HasPrefix(line, "evaluating: 25%, ") || !strings.HasSuffix(line, " left, 1.2 GB of memory\n") {
+		t.Errorf("got %q", line)
+	}
+}
+
+// A lineWriter keeps the first line.
+type lineWriter chan<- string
+
+func (w lineWriter) Write(p []byte) (int, error) {
+	select {
+	case w <- string(p):
+	default:
+	}
+	return len(p), nil
+}
