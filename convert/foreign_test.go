@@ -194,6 +194,10 @@ func TestGGUFDecoded(t *testing.T) {
 	if got := read(PlanDequantize(t.Context(), c, safetensors.F32)); !slices.Equal(got, want) {
 		t.Error("dequantize writes other values than the file has")
 	}
+	plan, err := PlanDequantize(t.Context(), c, safetensors.BF16)
+	if err != nil || plan.Count("decode") != 1 {
+		t.Errorf("dequantize to BF16: error %v, plan %+v", err, plan)
+	}
 	again, err := quant.Quantizer{Format: quant.MXFP8}.Rowwise(tensor.Of(4, 256, want), quant.With{})
 	if err != nil {
 		t.Fatal(err)

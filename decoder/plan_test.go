@@ -19,7 +19,7 @@ var publishedConfigs = map[string]string{
 		"max_position_embeddings": 32768, "num_attention_heads": 32, "num_hidden_layers": 32, "num_key_value_heads": 8, "rms_norm_eps": 1e-05, "rope_theta": 10000.0,
 		"sliding_window": 4096, "tie_word_embeddings": false, "vocab_size": 32000}`,
 	"Qwen2.5-0.5B": `{"architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2", "hidden_act": "silu", "hidden_size": 896, "intermediate_size": 4864,
-		"max_position_embeddings": 32768, "max_window_layers": 24, "num_attention_heads": 14, "num_hidden_layers": 24, "num_key_value_heads": 2, "rms_norm_eps": 1e-06,
+		"max_position_embeddings": 32768, "max_window_layers": 21, "num_attention_heads": 14, "num_hidden_layers": 24, "num_key_value_heads": 2, "rms_norm_eps": 1e-06,
 		"rope_theta": 1000000.0, "sliding_window": 32768, "tie_word_embeddings": true, "use_mrope": false, "use_sliding_window": false, "vocab_size": 151936}`,
 	"Qwen3-30B-A3B": `{"architectures": ["Qwen3MoeForCausalLM"], "model_type": "qwen3_moe", "attention_bias": false, "decoder_sparse_step": 1, "head_dim": 128, "hidden_act": "silu",
 		"hidden_size": 2048, "intermediate_size": 6144, "max_position_embeddings": 40960, "max_window_layers": 48, "mlp_only_layers": [], "moe_intermediate_size": 768,
@@ -138,6 +138,17 @@ func TestRopePlans(t *testing.T) {
 	oss := planFor(t, publishedConfigs["gpt-oss-20b"]).Layers[1].Attention.Rope
 	if math.Abs(oss.Magnitude-(0.1*math.Log(32)+1)) > 1e-12 || oss.Divisors[0] != 1 || math.Abs(oss.Divisors[31]-32) > 1e-9 || !(oss.Divisors[12] > 1.1 && oss.Divisors[12] < 31) {
 		t.Errorf("yarn: %+v", oss)
+	}
+}
+
+// TestYarnRange checks the pairs between which YaRN interpolates for DeepSeek-V3: 10.47 and 22.51 by the
+// formula, which are truncated to 10 and 23.
+func TestYarnRange(t *testing.T) {
+	d := planFor(t, publishedConfigs["DeepSeek-V3"]).Layers[0].Attention.Rope.Divisors
+	for pair, want := range map[int]float64{0: 1, 10: 1, 11: 1 / (1.0/13/40 + 12.0/13), 22: 1 / (12.0/13/40 + 1.0/13), 23: 40, 31: 40} {
+		if math.Abs(d[pair]-want) > 1e-9*want {
+			t.Errorf("divisor %d is %.6g, want %.6g", pair, d[pair], want)
+		}
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/microscale-go/microscale/internal/checkpoint/llamacpp"
 	"github.com/microscale-go/microscale/nn"
 )
 
@@ -74,18 +75,9 @@ func (r *ropeSettings) divisors(p *ropePlan, f func(pair int, wavelength float64
 	return d
 }
 
-// llama3 is the rule of Llama 3.1: short wavelengths stay, long ones are multiplied by the factor, and
-// between them the factor of the frequency is linear in the number of waves in the original length.
+// llama3 returns the divisor of Llama 3.1 for a wavelength.
 func (r *ropeSettings) llama3(_ int, wavelength float64) float64 {
-	switch waves := r.OriginalLength / wavelength; {
-	case waves > r.HighFrequency:
-		return 1
-	case waves < r.LowFrequency:
-		return r.Factor
-	default:
-		smooth := (waves - r.LowFrequency) / (r.HighFrequency - r.LowFrequency)
-		return 1 / ((1-smooth)/r.Factor + smooth)
-	}
+	return llamacpp.Llama3Divisor(wavelength, r.Factor, r.LowFrequency, r.HighFrequency, r.OriginalLength)
 }
 
 // yarn sets the plan of YaRN (Peng et al., 2023): pairs with many turns in the original length stay, those

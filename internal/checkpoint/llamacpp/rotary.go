@@ -63,26 +63,30 @@ func (m *Model) rotary() error {
 // ropeFactors is the name of the tensor that llama3 returns.
 const ropeFactors = "rope_freqs.weight"
 
-// llama3 returns the divisors of the frequencies for rope_type llama3 of transformers: 1 for
-// short wavelengths, Factor for long ones. Between them, the reciprocal is interpolated
-// linearly in the number of waves per training length.
+// llama3 returns the divisors of the frequencies for rope_type llama3 of transformers.
 func (m *Model) llama3(r *rope) Constant {
 	low, high := value(r.LowFrequency, 1), value(r.HighFrequency, 4)
 	length, base, d := value(r.OriginalLength, 8192), value(r.Theta, 10000), m.config.HeadDim
 	values := make([]float32, d/2)
 	for i := range values {
 		wavelength := 2 * math.Pi * math.Pow(base, float64(2*i)/float64(d))
-		switch {
-		case wavelength < length/high:
-			values[i] = 1
-		case wavelength > length/low:
-			values[i] = float32(*r.Factor)
-		default:
-			smooth := (length/wavelength - low) / (high - low)
-			values[i] = float32(1 / ((1-smooth) / *r.Factor + smooth))
-		}
+		values[i] = float32(Llama3Divisor(wavelength, *r.Factor, low, high, length))
 	}
 	return Constant{gguf.Spec{Name: ropeFactors, Type: gguf.F32, Shape: []int64{int64(d / 2)}}, values}
+}
+
+// Llama3Divisor returns the divisor of the frequency with a wavelength in Llama 3.1: 1 for short
+// wavelengths, factor for long ones. Between them, the reciprocal is interpolated linearly in the
+// number of waves per training length.
+func Llama3Divisor(wavelength, factor, low, high, length float64) float64 {
+	switch {
+	case wavelength < length/high:
+		return 1
+	case wavelength > length/low:
+		return factor
+	}
+	smooth := (length/wavelength - low) / (high - low)
+	return 1 / ((1-smooth)/factor + smooth)
 }
 
 // value returns *p, or otherwise if p is nil.
