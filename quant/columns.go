@@ -96,7 +96,7 @@ func (w *worker) encodeColumns(o *output, x source, extent int, t columnPart) {
 		if extent < x.rows {
 			t.factors = w.factors[r/extent*x.cols:]
 		}
-		o.columns.encode(t, &o.encode)
+		o.columns(t, &o.encode)
 	}
 }
 
@@ -177,9 +177,9 @@ func transposeScales[T byte | float32](dst, src []T, width, cols, parts, step, s
 func (w *worker) raiseColumns(maxima []uint32, x source) {
 	rows, cols := x.rows, x.cols
 	done := 0
-	if k := first(columnKernels, func(k *columnKernel) bool { return has(k.tier) && k.raw == x.isBF16() }); k != nil && cols >= tileSide {
+	if raise, ok := find(maximaKernels, variant{bf16: x.isBF16()}); ok && cols >= tileSide {
 		done = cols / tileSide * tileSide
-		k.maxima(maxima[:done], x.bytes(0, rows), rows, x.stride, columnsAhead*x.stride)
+		raise(maxima[:done], x.bytes(0, rows), rows, x.stride, columnsAhead*x.stride)
 	}
 	for i := 0; i < rows && done < cols; i++ {
 		raiseMagnitudes(maxima[done:], x.row(i, done, cols, &w.values))

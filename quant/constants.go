@@ -193,27 +193,15 @@ type decodeTables struct {
 	// each of 128 codes, then the highest. In formats of 8 bits, signs aside.
 	bytes  [256]byte
 	values [16]float32 // of the first codes
-	floats floatConstants
-	all    [256]float32 // the values of all codes, of formats of 8 bits
-}
-
-// floatConstants are what finite codes of 8 bits become float32 with: their
-// magnitude, at the place of exponent and mantissa, times a power of two.
-type floatConstants struct {
-	shift   uint32 // 23 - mantissa bits
-	mask    uint32 // sign and magnitude there
-	power   float32
-	largest uint32 // finite code, in each byte
-}
-
-func newFloatConstants(element *format.Scalar) floatConstants {
-	shift := mantissaBits - element.Mantissa
-	return floatConstants{
-		shift:   uint32(shift),
-		mask:    1<<31 | 0x7f<<shift,
-		power:   exp2(exponentBias - element.Bias),
-		largest: element.MaxCode() * 0x01010101,
+	// floats are what finite codes of 8 bits become float32 with: their magnitude, at the
+	// place of exponent and mantissa, times a power of two.
+	floats struct {
+		shift   uint32 // 23 - mantissa bits
+		mask    uint32 // sign and magnitude there
+		power   float32
+		largest uint32 // finite code, in each byte
 	}
+	all [256]float32 // the values of all codes, of formats of 8 bits
 }
 
 var decodeTablesOf = func() map[*format.Scalar]*decodeTables {
@@ -232,7 +220,9 @@ var decodeTablesOf = func() map[*format.Scalar]*decodeTables {
 			t.values[c] = s.Decode(uint32(c))
 		}
 		if s.Bits() == 8 && !s.Unsigned {
-			t.floats = newFloatConstants(s)
+			shift := mantissaBits - s.Mantissa
+			t.floats.shift, t.floats.mask = uint32(shift), 1<<31|0x7f<<shift
+			t.floats.power, t.floats.largest = exp2(exponentBias-s.Bias), s.MaxCode()*0x01010101
 			for c := range t.all {
 				t.all[c] = s.Decode(uint32(c))
 			}

@@ -9,31 +9,96 @@ import (
 	"github.com/microscale-go/microscale/internal/cpu"
 )
 
-var fusedKernels = []fusedKernel{
-	{cpu.AVX512, false, groupBlocks, exponentBlocks(8, false), fuse(exponentOf, fuse8)},
-	{cpu.AVX512, false, groupBlocks, exponentBlocks(6, false), fuse(exponentOf, fuse8)},
-	{cpu.AVX512, false, groupBlocks, exponentBlocks(4, false), fuse(exponentOf, fuse4)},
-	{cpu.AVX512, false, groupBlocks, exponentBlocks(8, true), fuse(exponentOf, fuseInt8)},
-	{cpu.AVX512, false, groupBlocks, globalBlocks, fuse(globalOf, fuseGlobal4)},
-	{cpu.AVX512, true, groupBlocks, exponentBlocks(8, false), fuse(exponentOf, fuse8BF16)},
-	{cpu.AVX512, true, groupBlocks, exponentBlocks(6, false), fuse(exponentOf, fuse8BF16)},
-	{cpu.AVX512, true, groupBlocks, exponentBlocks(4, false), fuse(exponentOf, fuse4BF16)},
-	{cpu.AVX512, true, groupBlocks, exponentBlocks(8, true), fuse(exponentOf, fuseInt8BF16)},
-	{cpu.AVX512, true, groupBlocks, globalBlocks, fuse(globalOf, fuseGlobal4BF16)},
-	{cpu.AVX512, false, 1, bytes128, fuse(bytesOf, blocks128)},
-	{cpu.AVX512, true, 1, bytes128, fuse(bytesOf, blocks128BF16)},
-	{cpu.AVX2, false, groupBlocksAVX2, exponentBlocks(8, false), fuse(exponentOf, fuse8AVX2)},
-	{cpu.AVX2, false, groupBlocksAVX2, exponentBlocks(6, false), fuse(exponentOf, fuse8AVX2)},
-	{cpu.AVX2, false, groupBlocksAVX2, exponentBlocks(4, false), fuse(exponentOf, fuse4AVX2)},
-	{cpu.AVX2, false, groupBlocksAVX2, exponentBlocks(8, true), fuse(exponentOf, fuseInt8AVX2)},
-	{cpu.AVX2, false, groupBlocks, globalBlocks, fuse(globalOf, fuseGlobal4AVX2)},
-	{cpu.AVX2, true, groupBlocksAVX2, exponentBlocks(8, false), fuse(exponentOf, fuse8BF16AVX2)},
-	{cpu.AVX2, true, groupBlocksAVX2, exponentBlocks(6, false), fuse(exponentOf, fuse8BF16AVX2)},
-	{cpu.AVX2, true, groupBlocksAVX2, exponentBlocks(4, false), fuse(exponentOf, fuse4BF16AVX2)},
-	{cpu.AVX2, true, groupBlocksAVX2, exponentBlocks(8, true), fuse(exponentOf, fuseInt8BF16AVX2)},
-	{cpu.AVX2, true, groupBlocks, globalBlocks, fuse(globalOf, fuseGlobal4BF16AVX2)},
-	{cpu.AVX2, false, 1, bytes128, fuse(bytesOf, blocks128AVX2)},
-	{cpu.AVX2, true, 1, bytes128, fuse(bytesOf, blocks128BF16AVX2)},
+func init() {
+	fusedKernels = []fusedKernel{
+		{cpu.AVX512, false, groupBlocks, exponentBlocks(8, false), fuse(exponentOf, fuse8)},
+		{cpu.AVX512, false, groupBlocks, exponentBlocks(6, false), fuse(exponentOf, fuse8)},
+		{cpu.AVX512, false, groupBlocks, exponentBlocks(4, false), fuse(exponentOf, fuse4)},
+		{cpu.AVX512, false, groupBlocks, exponentBlocks(8, true), fuse(exponentOf, fuseInt8)},
+		{cpu.AVX512, false, groupBlocks, globalBlocks, fuse(globalOf, fuseGlobal4)},
+		{cpu.AVX512, true, groupBlocks, exponentBlocks(8, false), fuse(exponentOf, fuse8BF16)},
+		{cpu.AVX512, true, groupBlocks, exponentBlocks(6, false), fuse(exponentOf, fuse8BF16)},
+		{cpu.AVX512, true, groupBlocks, exponentBlocks(4, false), fuse(exponentOf, fuse4BF16)},
+		{cpu.AVX512, true, groupBlocks, exponentBlocks(8, true), fuse(exponentOf, fuseInt8BF16)},
+		{cpu.AVX512, true, groupBlocks, globalBlocks, fuse(globalOf, fuseGlobal4BF16)},
+		{cpu.AVX512, false, 1, bytes128, fuse(bytesOf, blocks128)},
+		{cpu.AVX512, true, 1, bytes128, fuse(bytesOf, blocks128BF16)},
+		{cpu.AVX2, false, groupBlocksAVX2, exponentBlocks(8, false), fuse(exponentOf, fuse8AVX2)},
+		{cpu.AVX2, false, groupBlocksAVX2, exponentBlocks(6, false), fuse(exponentOf, fuse8AVX2)},
+		{cpu.AVX2, false, groupBlocksAVX2, exponentBlocks(4, false), fuse(exponentOf, fuse4AVX2)},
+		{cpu.AVX2, false, groupBlocksAVX2, exponentBlocks(8, true), fuse(exponentOf, fuseInt8AVX2)},
+		{cpu.AVX2, false, groupBlocks, globalBlocks, fuse(globalOf, fuseGlobal4AVX2)},
+		{cpu.AVX2, true, groupBlocksAVX2, exponentBlocks(8, false), fuse(exponentOf, fuse8BF16AVX2)},
+		{cpu.AVX2, true, groupBlocksAVX2, exponentBlocks(6, false), fuse(exponentOf, fuse8BF16AVX2)},
+		{cpu.AVX2, true, groupBlocksAVX2, exponentBlocks(4, false), fuse(exponentOf, fuse4BF16AVX2)},
+		{cpu.AVX2, true, groupBlocksAVX2, exponentBlocks(8, true), fuse(exponentOf, fuseInt8BF16AVX2)},
+		{cpu.AVX2, true, groupBlocks, globalBlocks, fuse(globalOf, fuseGlobal4BF16AVX2)},
+		{cpu.AVX2, false, 1, bytes128, fuse(bytesOf, blocks128AVX2)},
+		{cpu.AVX2, true, 1, bytes128, fuse(bytesOf, blocks128BF16AVX2)},
+	}
+	scaleKernels = []scaleKernel{
+		{cpu.AVX512, exponentScale, scaleBy(exponentOf, exponentScales)},
+		{cpu.AVX512, globalScale, scaleBy(globalOf, globalScales)},
+		{cpu.AVX512, bytesScale, scaleBy(bytesOf, byteScales)},
+	}
+	decodeKernels = []decodeKernel{
+		{cpu.AVX512, floatBytes, 32, byteTable(decodeBytes)},
+		{cpu.AVX512, integers, 32, valueTable(decodeIntegers)},
+		{cpu.AVX512, ofBits(6), 32, byteTable(decodeSixes)},
+		{cpu.AVX512, ofBits(4), 32, valueTable(decodeNibbles32)},
+		{cpu.AVX512, ofBits(4), 16, valueTable(decodeNibbles16)},
+		{cpu.AVX2, floatBytes, 32, decodeUnits(8, 32, decodeBytesAVX2)},
+		{cpu.AVX2, integers, 32, decodeUnits(8, 32, decodeIntegersAVX2)},
+		{cpu.AVX2, ofBits(6), 32, decodeUnits(6, 32, decodeSixesAVX2)},
+		{cpu.AVX2, ofBits(4), 32, decodeUnits(4, 32, decodeNibbles32AVX2)},
+		{cpu.AVX2, ofBits(4), 16, decodeUnits(4, 16, decodeNibbles16AVX2)},
+	}
+}
+
+func init() {
+	bf16 := variant{bf16: true}
+	add(&rowKernels, cpu.AVX512, variant{}, rowsBy(encodeRows, 4))
+	add(&rowKernels, cpu.AVX512, bf16, rowsBy(encodeRowsBF16, 2))
+	add(&rowKernels, cpu.AVX2, variant{}, rowsBy(encodeRowsAVX2, 4))
+	add(&rowKernels, cpu.AVX2, bf16, rowsBy(encodeRowsBF16AVX2, 2))
+	add(&maximaKernels, cpu.AVX512, variant{}, maximaBy(columnMaxima))
+	add(&maximaKernels, cpu.AVX512, bf16, maximaBy(columnMaximaBF16))
+	add(&columnKernels, cpu.AVX512, variant{}, columnsBy(columns))
+	add(&columnKernels, cpu.AVX512, bf16, columnsBy(columnsBF16))
+	add(&columnKernels, cpu.AVX512, variant{integer: true}, columnsBy(columnsInt))
+	add(&columnKernels, cpu.AVX512, variant{bf16: true, integer: true}, columnsBy(columnsIntBF16))
+	add(&joinKernels, cpu.AVX512, variant{bits: 4}, joinBy(join4))
+	add(&joinKernels, cpu.AVX512, variant{bits: 8, random: true}, joinRandomBy(joinRandom8))
+	add(&joinKernels, cpu.AVX512, variant{bits: 4, random: true}, joinRandomBy(joinRandom4))
+	add(&joinKernels, cpu.AVX2, variant{bits: 4}, joinNibblesAVX2)
+	add(&joinKernels, cpu.AVX2, variant{bits: 8, random: true}, joinRandomBytesAVX2)
+	add(&joinKernels, cpu.AVX2, variant{bits: 4, random: true}, joinRandomNibblesAVX2)
+	add(&encodeKernels, cpu.AVX512, variant{}, encodeBy(encodeTimes))
+	add(&encodeKernels, cpu.AVX512, variant{divides: true}, encodeBy(encodeOver))
+	add(&encodeKernels, cpu.AVX2, variant{}, encodeAVX2(false))
+	add(&encodeKernels, cpu.AVX2, variant{divides: true}, encodeAVX2(true))
+	add(&amaxKernels, cpu.AVX512, variant{}, amaxesBy(amaxes512, 4))
+	add(&amaxKernels, cpu.AVX512, bf16, amaxesBy(amaxes512BF16, 2))
+	add(&amaxKernels, cpu.AVX2, variant{}, raiseAVX2)
+	add(&amaxKernels, cpu.AVX2, bf16, raiseBF16AVX2)
+	add(&maxKernels, cpu.AVX512, variant{}, max512)
+	add(&maxKernels, cpu.AVX512, bf16, max512BF16)
+	add(&maxKernels, cpu.AVX2, variant{}, maxAVX2)
+	add(&maxKernels, cpu.AVX2, bf16, maxBF16AVX2)
+	add(&searchKernels, cpu.AVX512, variant{}, searchBy(searchTimes))
+	add(&searchKernels, cpu.AVX512, variant{divides: true}, searchBy(searchOver))
+	add(&searchKernels, cpu.AVX2, variant{}, searchBy(searchTimesAVX2))
+	add(&searchKernels, cpu.AVX2, variant{divides: true}, searchBy(searchOverAVX2))
+	add(&philoxKernels, cpu.AVX512, variant{}, philoxBy(fillPhilox))
+	add(&philoxKernels, cpu.AVX2, variant{}, philoxBy(fillPhiloxAVX2))
+	add(&hadamardKernels, cpu.AVX512, variant{}, hadamardBy(hadamardBlocks))
+	add(&hadamardKernels, cpu.AVX2, variant{}, hadamardBy(hadamardBlocksAVX2))
+	add(&spreadKernels, cpu.AVX512, variant{}, spreadBy(spreadRows))
+	add(&spreadKernels, cpu.AVX2, variant{}, spreadBy(spreadRowsAVX2))
+	add(&transposeKernels, cpu.AVX512, variant{}, transposeBy(transpose512, 1))
+	add(&transposeKernels, cpu.AVX2, variant{}, transposeBy(transposeAVX2, 2))
+	add(&codesKernels, cpu.AVX512, variant{bits: 8}, codesBy(transposeCodes))
+	add(&codesKernels, cpu.AVX512, variant{bits: 16}, codesBy(transposeWords))
 }
 
 const (
@@ -61,15 +126,9 @@ func globalOf(o *output) globalConstants { return newGlobalConstants(o.q.Format.
 
 func bytesOf(o *output) bytesConstants { return o.q.bytesConstants() }
 
-var scaleKernels = []scaleKernel{
-	{cpu.AVX512, exponentScale, scaleBy(exponentOf, exponentScales)},
-	{cpu.AVX512, globalScale, scaleBy(globalOf, globalScales)},
-	{cpu.AVX512, bytesScale, scaleBy(bytesOf, byteScales)},
-}
-
 // scaleBy takes a generated kernel with constants C.
-func scaleBy[C any](constants func(*output) C, kernel func(factors *float32, scales *byte, amaxes *uint32, n int, c *C) uint64) func(*output) scaleFunc {
-	return func(o *output) scaleFunc {
+func scaleBy[C any](constants func(*output) C, kernel func(factors *float32, scales *byte, amaxes *uint32, n int, c *C) uint64) func(*output) func([]float32, []byte, []uint32) uint32 {
+	return func(o *output) func([]float32, []byte, []uint32) uint32 {
 		c := constants(o)
 		return func(factors []float32, scales []byte, amaxes []uint32) uint32 {
 			return uint32(kernel(&factors[0], &scales[0], &amaxes[0], len(amaxes)/scaleUnit, &c))
@@ -77,25 +136,11 @@ func scaleBy[C any](constants func(*output) C, kernel func(factors *float32, sca
 	}
 }
 
-var rowKernels = []rowKernel{
-	{cpu.AVX512, false, rowsBy(encodeRows, 4)},
-	{cpu.AVX512, true, rowsBy(encodeRowsBF16, 2)},
-	{cpu.AVX2, false, rowsBy(encodeRowsAVX2, 4)},
-	{cpu.AVX2, true, rowsBy(encodeRowsBF16AVX2, 2)},
-}
-
 func rowsBy(kernel func(codes, src *byte, factors *float32, rows, blocks, units, codeGap, srcGap, factorGap, ahead, stream int, c *encodeConstants), size int) func(rowPart, *encodeConstants) {
 	return func(t rowPart, c *encodeConstants) {
 		width := t.blocks * t.units * rowUnit
 		kernel(&t.codes[0], &t.src[0], &t.factors[0], t.rows, t.blocks, t.units, t.codeStride-width, t.srcStride-size*width, 4*(t.factorStride-t.blocks), t.ahead, index(t.stream), c)
 	}
-}
-
-var columnKernels = []columnKernel{
-	{cpu.AVX512, false, false, maximaBy(columnMaxima), columnsBy(columns)},
-	{cpu.AVX512, false, true, maximaBy(columnMaxima), columnsBy(columnsInt)},
-	{cpu.AVX512, true, false, maximaBy(columnMaximaBF16), columnsBy(columnsBF16)},
-	{cpu.AVX512, true, true, maximaBy(columnMaximaBF16), columnsBy(columnsIntBF16)},
 }
 
 func maximaBy(kernel func(maxima *uint32, src *byte, n, rows, srcStride, ahead int)) func([]uint32, []byte, int, int, int) {
@@ -110,15 +155,6 @@ func columnsBy(kernel func(codes, src *byte, factors *float32, n, blockRows, cod
 	}
 }
 
-var joinKernels = []joinKernel{
-	{cpu.AVX512, 4, false, joinBy(join4)},
-	{cpu.AVX512, 8, true, joinRandomBy(joinRandom8)},
-	{cpu.AVX512, 4, true, joinRandomBy(joinRandom4)},
-	{cpu.AVX2, 4, false, joinNibblesAVX2},
-	{cpu.AVX2, 8, true, joinRandomBytesAVX2},
-	{cpu.AVX2, 4, true, joinRandomNibblesAVX2},
-}
-
 func joinBy(kernel func(codes *byte, src *float32, n int, factors *float32, c *encodeConstants) uint64) func(codes []byte, src []float32, _ []uint32, factors []float32, c *encodeConstants) {
 	return func(codes []byte, src []float32, _ []uint32, factors []float32, c *encodeConstants) {
 		kernel(&codes[0], &src[0], len(src), &factors[0], c)
@@ -129,24 +165,6 @@ func joinRandomBy(kernel func(codes *byte, src *float32, random *uint32, n int, 
 	return func(codes []byte, src []float32, random []uint32, factors []float32, c *encodeConstants) {
 		kernel(&codes[0], &src[0], &random[0], len(src), &factors[0], c)
 	}
-}
-
-var philoxKernels = []philoxKernel{
-	{cpu.AVX512, func(dst []uint32, first uint64, c *philoxConstants) {
-		fillPhilox(&dst[0], first, len(dst)/philoxUnit, c)
-	}},
-	{cpu.AVX2, func(dst []uint32, first uint64, c *philoxConstants) {
-		fillPhiloxAVX2(&dst[0], first, len(dst)/philoxUnit, c)
-	}},
-}
-
-var hadamardKernels = []hadamardKernel{
-	{cpu.AVX512, func(x []float32, signs *[hadamardSize]uint32, nan float32) {
-		hadamardBlocks(&x[0], len(x)/hadamardSize, &signs[0], math.Float32bits(nan))
-	}},
-	{cpu.AVX2, func(x []float32, signs *[hadamardSize]uint32, nan float32) {
-		hadamardBlocksAVX2(&x[0], len(x)/hadamardSize, &signs[0], math.Float32bits(nan))
-	}},
 }
 
 // globalBlocks reports whether a kernel supports q: blocks of 16 elements of 4 bits under
@@ -191,76 +209,16 @@ func bytes128(q *Quantizer) bool {
 	return q.Format.Block == Shape{1, 128} && q.Format.Element.StoredBits() == 8 && bytesScale(q) && q.signMagnitude()
 }
 
-var encodeKernels = []encodeKernel{
-	{cpu.AVX512, false, encodeBy(encodeTimes)},
-	{cpu.AVX512, true, encodeBy(encodeOver)},
-	{cpu.AVX2, false, encodeAVX2(false)},
-	{cpu.AVX2, true, encodeAVX2(true)},
-}
-
-func encodeBy(kernel func(codes *byte, src *float32, n int, factors *float32, extent int, c *encodeConstants) uint64) encodeFunc {
+func encodeBy(kernel func(codes *byte, src *float32, n int, factors *float32, extent int, c *encodeConstants) uint64) func([]byte, []float32, []float32, int, *encodeConstants) {
 	return func(codes []byte, src, factors []float32, extent int, c *encodeConstants) {
 		kernel(&codes[0], &src[0], len(src), &factors[0], extent, c)
 	}
 }
 
-var searchKernels = []searchKernel{
-	{cpu.AVX512, false, searchBy(searchTimes)},
-	{cpu.AVX512, true, searchBy(searchOver)},
-	{cpu.AVX2, false, searchBy(searchTimesAVX2)},
-	{cpu.AVX2, true, searchBy(searchOverAVX2)},
-}
-
-func searchBy(kernel func(errors *float64, src *float32, groups int, factors, decodes *float32, n int, c *searchConstants)) searchFunc {
+func searchBy(kernel func(errors *float64, src *float32, groups int, factors, decodes *float32, n int, c *searchConstants)) func([]float64, []float32, []float32, []float32, int, *searchConstants) {
 	return func(errors []float64, src, factors, decodes []float32, n int, c *searchConstants) {
 		kernel(&errors[0], &src[0], len(src)/searchUnit, &factors[0], &decodes[0], n, c)
 	}
-}
-
-var amaxKernels = []amaxKernel{
-	{cpu.AVX512, false, func(amaxes []uint32, src []byte, extent int) {
-		amaxes512(&amaxes[0], &src[0], len(src)/4, extent)
-	}, func(src []byte) (amax uint32) {
-		amaxes512(&amax, &src[0], len(src)/4, len(src))
-		return amax
-	}},
-	{cpu.AVX512, true, func(amaxes []uint32, src []byte, extent int) {
-		amaxes512BF16(&amaxes[0], &src[0], len(src)/2, extent)
-	}, func(src []byte) (amax uint32) {
-		amaxes512BF16(&amax, &src[0], len(src)/2, len(src))
-		return amax
-	}},
-	{cpu.AVX2, false, raiseAVX2, func(src []byte) uint32 {
-		var amax [1]uint32
-		raiseAVX2(amax[:], src, len(src))
-		return amax[0]
-	}},
-	{cpu.AVX2, true, raiseBF16AVX2, func(src []byte) uint32 {
-		var amax [1]uint32
-		raiseBF16AVX2(amax[:], src, len(src))
-		return amax[0]
-	}},
-}
-
-var spreadKernels = []spreadKernel{
-	{cpu.AVX512, func(dst, src []byte, width, n, stride int) { spreadRows(&dst[0], &src[0], width, n, stride) }},
-	{cpu.AVX2, func(dst, src []byte, width, n, stride int) {
-		spreadRowsAVX2(&dst[0], &src[0], width, n, stride)
-	}},
-}
-
-var transposeKernels = []transposeKernel{
-	{cpu.AVX512, func(dst, src []float32, dstStride, srcStride, n int) {
-		transpose512(&dst[0], &src[0], 4*dstStride, 4*srcStride, n)
-	}},
-	{cpu.AVX2, func(dst, src []float32, dstStride, srcStride, n int) {
-		transposeAVX2(&dst[0], &src[0], 4*dstStride, 4*srcStride, 2*n)
-	}},
-}
-
-var codesKernels = []codesKernel{
-	{cpu.AVX512, 1, codesBy(transposeCodes)},
-	{cpu.AVX512, 2, codesBy(transposeWords)},
 }
 
 func codesBy(kernel func(codes, src *byte, n, codeStride, srcStride, store int)) func([]byte, []byte, int, int, int, bool) {
@@ -271,19 +229,6 @@ func codesBy(kernel func(codes, src *byte, n, codeStride, srcStride, store int))
 		}
 		kernel(&dst[0], &src[0], n, dstStride, srcStride, store)
 	}
-}
-
-var decodeKernels = []decodeKernel{
-	{cpu.AVX512, floatBytes, 32, byteTable(decodeBytes)},
-	{cpu.AVX512, integers, 32, valueTable(decodeIntegers)},
-	{cpu.AVX512, ofBits(6), 32, byteTable(decodeSixes)},
-	{cpu.AVX512, ofBits(4), 32, valueTable(decodeNibbles32)},
-	{cpu.AVX512, ofBits(4), 16, valueTable(decodeNibbles16)},
-	{cpu.AVX2, floatBytes, 32, decodeUnits(8, 32, decodeBytesAVX2)},
-	{cpu.AVX2, integers, 32, decodeUnits(8, 32, decodeIntegersAVX2)},
-	{cpu.AVX2, ofBits(6), 32, decodeUnits(6, 32, decodeSixesAVX2)},
-	{cpu.AVX2, ofBits(4), 32, decodeUnits(4, 32, decodeNibbles32AVX2)},
-	{cpu.AVX2, ofBits(4), 16, decodeUnits(4, 16, decodeNibbles16AVX2)},
 }
 
 func floatBytes(e *format.Scalar) bool {
@@ -305,5 +250,54 @@ func byteTable(kernel func(dst *float32, src *byte, scales *float32, n int, tabl
 func valueTable(kernel func(dst *float32, src *byte, scales *float32, n int, table *float32)) func([]float32, []byte, []float32, *decodeTables) {
 	return func(dst []float32, src []byte, scales []float32, t *decodeTables) {
 		kernel(&dst[0], &src[0], &scales[0], len(dst), &t.values[0])
+	}
+}
+
+func amaxesBy(kernel func(amaxes *uint32, src *byte, n, extent int), size int) func([]uint32, []byte, int) {
+	return func(amaxes []uint32, src []byte, extent int) { kernel(&amaxes[0], &src[0], len(src)/size, extent) }
+}
+
+// These do not take the kernel as an argument, so that amax stays on the stack.
+
+func max512(src []byte) (amax uint32) {
+	amaxes512(&amax, &src[0], len(src)/4, len(src))
+	return amax
+}
+
+func max512BF16(src []byte) (amax uint32) {
+	amaxes512BF16(&amax, &src[0], len(src)/2, len(src))
+	return amax
+}
+
+func maxAVX2(src []byte) uint32 {
+	var amax [1]uint32
+	raiseAVX2(amax[:], src, len(src))
+	return amax[0]
+}
+
+func maxBF16AVX2(src []byte) uint32 {
+	var amax [1]uint32
+	raiseBF16AVX2(amax[:], src, len(src))
+	return amax[0]
+}
+
+func philoxBy(kernel func(dst *uint32, first uint64, n int, c *philoxConstants)) func([]uint32, uint64, *philoxConstants) {
+	return func(dst []uint32, first uint64, c *philoxConstants) { kernel(&dst[0], first, len(dst)/philoxUnit, c) }
+}
+
+func hadamardBy(kernel func(x *float32, n int, signs *uint32, nan uint32)) func([]float32, *[hadamardSize]uint32, float32) {
+	return func(x []float32, signs *[hadamardSize]uint32, nan float32) {
+		kernel(&x[0], len(x)/hadamardSize, &signs[0], math.Float32bits(nan))
+	}
+}
+
+func spreadBy(kernel func(dst, src *byte, width, n, stride int)) func([]byte, []byte, int, int, int) {
+	return func(dst, src []byte, width, n, stride int) { kernel(&dst[0], &src[0], width, n, stride) }
+}
+
+// transposeBy takes a kernel that takes transposeSize rows in so many steps.
+func transposeBy(kernel func(dst, src *float32, dstStride, srcStride, n int), steps int) func([]float32, []float32, int, int, int) {
+	return func(dst, src []float32, dstStride, srcStride, n int) {
+		kernel(&dst[0], &src[0], 4*dstStride, 4*srcStride, steps*n)
 	}
 }

@@ -7,45 +7,34 @@ import (
 	"github.com/microscale-go/microscale/internal/cpu"
 )
 
-// The primitives without a kernel for arm64 have empty tables.
-var (
-	fusedKernels     []fusedKernel
-	rowKernels       []rowKernel
-	columnKernels    []columnKernel
-	scaleKernels     []scaleKernel
-	joinKernels      []joinKernel
-	searchKernels    []searchKernel
-	philoxKernels    []philoxKernel
-	hadamardKernels  []hadamardKernel
-	spreadKernels    []spreadKernel
-	transposeKernels []transposeKernel
-	codesKernels     []codesKernel
-)
-
-var amaxKernels = []amaxKernel{amaxNEON(false, 4, amaxesNEON), amaxNEON(true, 2, amaxesBF16NEON)}
-
-func amaxNEON(raw bool, size int, kernel func(amaxes *uint32, src *byte, n, extent int)) amaxKernel {
-	return amaxKernel{cpu.NEON, raw, func(amaxes []uint32, src []byte, extent int) {
-		kernel(&amaxes[0], &src[0], len(src)/size, extent)
-	}, func(src []byte) (amax uint32) {
-		kernel(&amax, &src[0], len(src)/size, len(src))
+func init() {
+	decodeKernels = []decodeKernel{
+		decodeNEON(8, 32, decodeBytesNEON),
+		decodeNEON(4, 32, decodeNibblesNEON),
+		decodeNEON(4, 16, decodeNibblesNEON),
+	}
+	add(&amaxKernels, cpu.NEON, variant{}, amaxNEON(4, amaxesNEON))
+	add(&amaxKernels, cpu.NEON, variant{bf16: true}, amaxNEON(2, amaxesBF16NEON))
+	add(&maxKernels, cpu.NEON, variant{}, func(src []byte) (amax uint32) {
+		amaxesNEON(&amax, &src[0], len(src)/4, len(src))
 		return amax
-	}}
+	})
+	add(&maxKernels, cpu.NEON, variant{bf16: true}, func(src []byte) (amax uint32) {
+		amaxesBF16NEON(&amax, &src[0], len(src)/2, len(src))
+		return amax
+	})
+	add(&encodeKernels, cpu.NEON, variant{}, encodeNEON(encodeTimesNEON))
+	add(&encodeKernels, cpu.NEON, variant{divides: true}, encodeNEON(encodeOverNEON))
 }
 
-var encodeKernels = []encodeKernel{
-	{cpu.NEON, false, func(codes []byte, src, factors []float32, extent int, c *encodeConstants) {
-		encodeTimesNEON(&codes[0], &src[0], len(src), &factors[0], extent, c)
-	}},
-	{cpu.NEON, true, func(codes []byte, src, factors []float32, extent int, c *encodeConstants) {
-		encodeOverNEON(&codes[0], &src[0], len(src), &factors[0], extent, c)
-	}},
+func amaxNEON(size int, kernel func(amaxes *uint32, src *byte, n, extent int)) func([]uint32, []byte, int) {
+	return func(amaxes []uint32, src []byte, extent int) { kernel(&amaxes[0], &src[0], len(src)/size, extent) }
 }
 
-var decodeKernels = []decodeKernel{
-	decodeNEON(8, 32, decodeBytesNEON),
-	decodeNEON(4, 32, decodeNibblesNEON),
-	decodeNEON(4, 16, decodeNibblesNEON),
+func encodeNEON(kernel func(codes *byte, src *float32, n int, factors *float32, extent int, c *encodeConstants)) func([]byte, []float32, []float32, int, *encodeConstants) {
+	return func(codes []byte, src, factors []float32, extent int, c *encodeConstants) {
+		kernel(&codes[0], &src[0], len(src), &factors[0], extent, c)
+	}
 }
 
 func decodeNEON(bits, extent int, kernel func(dst *float32, src *byte, scales *float32, n, extent int, t *decodeTables)) decodeKernel {

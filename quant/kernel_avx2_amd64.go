@@ -95,8 +95,8 @@ func joinRandomNibblesAVX2(codes []byte, src []float32, random []uint32, factors
 	}
 }
 
-// encodeAVX2 returns an encodeKernel by encodeExtents16.
-func encodeAVX2(divide bool) encodeFunc {
+// encodeAVX2 returns a kernel for any extents by encodeExtents16.
+func encodeAVX2(divide bool) func([]byte, []float32, []float32, int, *encodeConstants) {
 	return func(codes []byte, src, factors []float32, extent int, c *encodeConstants) {
 		var each [factorsChunk / factorExtent]float32
 		step := factorsChunk // within a block, or over whole ones

@@ -3,21 +3,6 @@
 package quant
 
 // There are no kernels: the plain Go twins do everything.
-var (
-	fusedKernels     []fusedKernel
-	rowKernels       []rowKernel
-	columnKernels    []columnKernel
-	scaleKernels     []scaleKernel
-	joinKernels      []joinKernel
-	encodeKernels    []encodeKernel
-	amaxKernels      []amaxKernel
-	searchKernels    []searchKernel
-	philoxKernels    []philoxKernel
-	hadamardKernels  []hadamardKernel
-	decodeKernels    []decodeKernel
-	spreadKernels    []spreadKernel
-	transposeKernels []transposeKernel
-	codesKernels     []codesKernel
-)
 
+// fence orders non-temporal stores, of which there are none.
 func fence() {}

@@ -26,7 +26,7 @@ func testFusedRow(k *fusedKernel, f *fences, r *rand.Rand) {
 				}
 				var x source
 				var memory []byte
-				if k.raw {
+				if k.bf16 {
 					memory = bf16Bytes(values)
 					x = bf16Source(tensor.OfBF16(1, len(values), memory))
 				} else {
@@ -68,7 +68,7 @@ func testFusedRow(k *fusedKernel, f *fences, r *rand.Rand) {
 }
 
 // testRowKernel: one row and several, which follow each other or have gaps between them.
-func testRowKernel(k *rowKernel, f *fences, r *rand.Rand) {
+func testRowKernel(k *kernel[func(rowPart, *encodeConstants)], f *fences, r *rand.Rand) {
 	for _, element := range signedElements(8) {
 		for i, shape := range []struct{ rows, blocks, units, gap int }{
 			{1, 1, 1, 0}, {1, 1, 2, 0}, {1, 1, 5, 0}, {1, 2, 2, 0}, {1, 3, 1, 0}, {3, 2, 1, 0}, {3, 1, 2, 64}, {2, 3, 1, 192}, {4, 2, 2, 64},
@@ -80,7 +80,7 @@ func testRowKernel(k *rowKernel, f *fences, r *rand.Rand) {
 			c := newEncodeConstants(element)
 			values := ordinary(size, r)
 			src := floatBytes32(values)
-			if k.raw {
+			if k.bf16 {
 				src = bf16Bytes(values)
 			}
 			factors := positive(shape.rows*shape.blocks, r)
@@ -91,7 +91,7 @@ func testRowKernel(k *rowKernel, f *fences, r *rand.Rand) {
 					element.EncodeSlice(want[at:at+1], []float32{float32(values[at] * factors[j])})
 				}
 			}
-			k.encode(rowPart{
+			k.run(rowPart{
 				codes: codes, src: fenced(f, src), factors: fenced(f, factors), rows: shape.rows, blocks: shape.blocks, units: shape.units,
 				codeStride: stride, srcStride: stride * len(src) / size, factorStride: shape.blocks, stream: i%2 == 1 && isAligned(codes),
 			}, &c)
@@ -102,7 +102,7 @@ func testRowKernel(k *rowKernel, f *fences, r *rand.Rand) {
 }
 
 // testJoinRow: codes of rows that end anywhere.
-func testJoinRow(k *joinKernel, f *fences, r *rand.Rand) {
+func testJoinRow(k *kernel[func(codes []byte, src []float32, random []uint32, factors []float32, c *encodeConstants)], f *fences, r *rand.Rand) {
 	elements := signedElements(k.bits)
 	if len(elements) == 0 {
 		f.Fatalf("there is no element format of %d bits", k.bits)
@@ -125,19 +125,19 @@ func testJoinRow(k *joinKernel, f *fences, r *rand.Rand) {
 			want := make([]byte, (n*k.bits+7)/8)
 			element.Join(want, codes[:len(want)*8/k.bits])
 			got := f.bytes(len(want))
-			k.encode(got, fenced(f, x), fenced(f, random), fenced(f, factors), &c)
+			k.run(got, fenced(f, x), fenced(f, random), fenced(f, factors), &c)
 			requireBytes(f, fmt.Sprintf("%s, %d elements", element, n), got, want)
 		}
 	}
 }
 
-func testPhiloxRow(k *philoxKernel, f *fences, r *rand.Rand) {
+func testPhiloxRow(k *kernel[func(dst []uint32, first uint64, c *philoxConstants)], f *fences, r *rand.Rand) {
 	s := Stream{Seed: r.Uint64(), Step: r.Uint32(), Tensor: r.Uint32() >> 8, Operand: 5}
 	c := s.philoxConstants()
 	for _, units := range []int{1, 2, 7} {
 		for _, first := range []uint64{0, 1<<32 - 3, 1<<62 - 1000} {
 			dst := fenced(f, make([]uint32, units*philoxUnit))
-			k.words(dst, first, &c)
+			k.run(dst, first, &c)
 			for i, got := range dst {
 				if want := s.At(first*philoxWords + uint64(i)); got != want {
 					f.Fatalf("word %d from counter %d on is %#x, want %#x", i, first, got, want)
@@ -147,13 +147,13 @@ func testPhiloxRow(k *philoxKernel, f *fences, r *rand.Rand) {
 	}
 }
 
-func testHadamardRow(k *hadamardKernel, f *fences, r *rand.Rand) {
+func testHadamardRow(k *kernel[func(x []float32, signs *[hadamardSize]uint32, nan float32)], f *fences, r *rand.Rand) {
 	for _, n := range []int{1, 2, 5} {
 		x := ordinary(n*hadamardSize, r)
 		edgeBlocks(x[:hadamardSize], r, false)
 		x[len(x)-1] = float32(math.NaN())
 		got := fenced(f, x)
-		k.transform(got, &hadamardFlips, hadamardNaN)
+		k.run(got, &hadamardFlips, hadamardNaN)
 		for i := 0; i < len(x); i += hadamardSize {
 			Hadamard16(x[i : i+hadamardSize])
 		}
@@ -162,7 +162,7 @@ func testHadamardRow(k *hadamardKernel, f *fences, r *rand.Rand) {
 }
 
 // testEncodeRow: extents of whole units, of others, and of the whole line.
-func testEncodeRow(k *encodeKernel, f *fences, r *rand.Rand) {
+func testEncodeRow(k *kernel[func(codes []byte, src, factors []float32, extent int, c *encodeConstants)], f *fences, r *rand.Rand) {
 	for _, element := range slices.Concat(signedElements(8), signedElements(6), signedElements(4)) {
 		c := newEncodeConstants(element)
 		for i, n := range rowLengths {
@@ -171,20 +171,20 @@ func testEncodeRow(k *encodeKernel, f *fences, r *rand.Rand) {
 				want := make([]byte, n)
 				for i, v := range x {
 					y := float32(v * factors[i/extent])
-					if k.divide {
+					if k.divides {
 						y = v / factors[i/extent]
 					}
 					element.EncodeSlice(want[i:i+1], []float32{y})
 				}
 				codes := f.bytes(n)
-				k.encode(codes, fenced(f, x), fenced(f, factors), extent, &c)
+				k.run(codes, fenced(f, x), fenced(f, factors), extent, &c)
 				requireBytes(f, fmt.Sprintf("%s, %d elements in blocks of %d", element, n, extent), codes, want)
 			}
 		}
 	}
 }
 
-func testSearchRow(k *searchKernel, f *fences, r *rand.Rand) {
+func testSearchRow(k *kernel[func(errors []float64, src, factors, decodes []float32, n int, c *searchConstants)], f *fences, r *rand.Rand) {
 	for _, e := range []Format{MXFP8, MXFP8E5M2, MXFP6E2M3, MXFP4, MXINT8} {
 		q := Quantizer{Format: e, Search: LeastSquares}
 		o := &output{q: &q}
@@ -193,10 +193,10 @@ func testSearchRow(k *searchKernel, f *fences, r *rand.Rand) {
 			for _, n := range []int{1, 3, mostCandidates} {
 				x, factors, decodes := ordinary(groups*searchUnit, r), positive(n, r), positive(n, r)
 				errors := fenced(f, make([]float64, n))
-				k.errors(errors, fenced(f, x), fenced(f, factors), fenced(f, decodes), n, &constants)
+				k.run(errors, fenced(f, x), fenced(f, factors), fenced(f, decodes), n, &constants)
 				codes := make([]byte, len(x))
 				for i := range n {
-					w.encodeReference(o, codes, x, blockFactor{factor: factor{value: factors[i], divide: k.divide}}, nil)
+					w.encodeReference(o, codes, x, blockFactor{factor: factor{value: factors[i], divide: k.divides}}, nil)
 					if want := o.squaredError(x, codes, decodes[i]); errors[i] != want {
 						f.Fatalf("%s, %d elements: error %d of %d is %v, want %v", e, len(x), i, n, errors[i], want)
 					}
@@ -239,23 +239,20 @@ func testDecodeRow(k *decodeKernel, f *fences, r *rand.Rand) {
 	}
 }
 
-func testAmaxRow(k *amaxKernel, f *fences, r *rand.Rand) {
+func testAmaxRow(k *kernel[func(amaxes []uint32, src []byte, extent int)], f *fences, r *rand.Rand) {
 	for _, n := range rowLengths {
 		for _, extent := range []int{7, 16, 32, 48, 128, n, 3 * n} {
 			x := ordinary(n, r)
 			src := floatBytes32(x)
-			if k.raw {
+			if k.bf16 {
 				src = bf16Bytes(x)
-			}
-			if got, want := k.most(fenced(f, src)), amaxBits(x); got != want {
-				f.Fatalf("the amax of %d has bits %#x, want %#x", n, got, want)
 			}
 			want := make([]uint32, ceilDiv(n, extent))
 			for j := range want {
 				want[j] = math.Float32bits(r.Float32())
 			}
 			got := fenced(f, want)
-			k.raise(got, fenced(f, src), extent)
+			k.run(got, fenced(f, src), extent)
 			for j := range want {
 				want[j] = max(want[j], amaxBits(x[j*extent:min((j+1)*extent, n)]))
 			}
@@ -266,8 +263,21 @@ func testAmaxRow(k *amaxKernel, f *fences, r *rand.Rand) {
 	}
 }
 
+func testMaxRow(k *kernel[func(src []byte) (amax uint32)], f *fences, r *rand.Rand) {
+	for _, n := range rowLengths {
+		x := ordinary(n, r)
+		src := floatBytes32(x)
+		if k.bf16 {
+			src = bf16Bytes(x)
+		}
+		if got, want := k.run(fenced(f, src)), amaxBits(x); got != want {
+			f.Fatalf("the amax of %d has bits %#x, want %#x", n, got, want)
+		}
+	}
+}
+
 // testSpreadRow: lines of more than one unit, to places with gaps.
-func testSpreadRow(k *spreadKernel, f *fences, r *rand.Rand) {
+func testSpreadRow(k *kernel[func(dst, src []byte, width, n, stride int)], f *fences, r *rand.Rand) {
 	for _, lines := range []int{1, 3} {
 		const width, stride = 2, 4 * cacheLine
 		src := f.bytes(lines * width * cacheLine)
@@ -275,7 +285,7 @@ func testSpreadRow(k *spreadKernel, f *fences, r *rand.Rand) {
 			src[i] = byte(r.Uint32())
 		}
 		dst := f.bytes(lines * stride)
-		k.spread(dst, src, width, lines, stride)
+		k.run(dst, src, width, lines, stride)
 		fence()
 		for l := range lines {
 			requireBytes(f, "a spread line", dst[l*stride:][:width*cacheLine], src[l*width*cacheLine:][:width*cacheLine])
@@ -283,14 +293,14 @@ func testSpreadRow(k *spreadKernel, f *fences, r *rand.Rand) {
 	}
 }
 
-func testTransposeRow(k *transposeKernel, f *fences, r *rand.Rand) {
+func testTransposeRow(k *kernel[func(dst, src []float32, dstStride, srcStride, n int)], f *fences, r *rand.Rand) {
 	for _, n := range []int{1, 2, 3} {
 		for _, gap := range []int{0, 5} {
 			rows, cols := n*transposeSize, transposeSize
 			srcStride, dstStride := cols+gap, rows+gap
 			src := ordinary((rows-1)*srcStride+cols, r)
 			dst := fenced(f, make([]float32, (cols-1)*dstStride+rows))
-			k.transpose(dst, fenced(f, src), dstStride, srcStride, n)
+			k.run(dst, fenced(f, src), dstStride, srcStride, n)
 			for i := range rows {
 				for j := range cols {
 					if got, want := dst[j*dstStride+i], src[i*srcStride+j]; got != want {
@@ -303,33 +313,63 @@ func testTransposeRow(k *transposeKernel, f *fences, r *rand.Rand) {
 }
 
 // testCodesRow: tiles beside each other, in rows that have gaps between them or none.
-func testCodesRow(k *codesKernel, f *fences, r *rand.Rand) {
-	side := cacheLine / k.size
+func testCodesRow(k *kernel[func(dst, src []byte, n, dstStride, srcStride int, stream bool)], f *fences, r *rand.Rand) {
+	size := k.bits / 8
+	side := cacheLine / size
 	for _, n := range []int{1, 2, 3} {
 		for _, gap := range []int{0, 5} {
 			cols := n * side
-			srcStride, dstStride := k.size*(cols+gap), k.size*(side+gap)
-			src, dst := f.bytes((side-1)*srcStride+k.size*cols), f.bytes((cols-1)*dstStride+k.size*side)
+			srcStride, dstStride := size*(cols+gap), size*(side+gap)
+			src, dst := f.bytes((side-1)*srcStride+size*cols), f.bytes((cols-1)*dstStride+size*side)
 			for i := range src {
 				src[i] = byte(r.Uint32())
 			}
-			k.transpose(dst, src, n, dstStride, srcStride, gap == 0 && isAligned(dst))
+			k.run(dst, src, n, dstStride, srcStride, gap == 0 && isAligned(dst))
 			fence()
 			for i := range side {
 				for j := range cols {
-					requireBytes(f, "an element", dst[j*dstStride+k.size*i:][:k.size], src[i*srcStride+k.size*j:][:k.size])
+					requireBytes(f, "an element", dst[j*dstStride+size*i:][:size], src[i*srcStride+size*j:][:size])
 				}
 			}
 		}
 	}
 }
 
-// testColumnRow: maxima of columns, and the codes of adjacent tiles, by factors of every
+// testMaximaRow: maxima of columns that are raised, of rows that have gaps between them or none.
+func testMaximaRow(k *kernel[func(maxima []uint32, src []byte, rows, srcStride, ahead int)], f *fences, r *rand.Rand) {
+	for _, n := range []int{1, 2, 3} {
+		for _, rows := range []int{1, 3, 4, 9} {
+			width := n * tileSide
+			stride := width + n%2*32
+			values := ordinary((rows-1)*stride+width, r)
+			memory, size := floatBytes32(values), 4
+			if k.bf16 {
+				memory, size = bf16Bytes(values), 2
+			}
+			want := make([]uint32, width)
+			for j := range want {
+				want[j] = math.Float32bits(r.Float32())
+			}
+			got := fenced(f, want)
+			k.run(got, fenced(f, memory), rows, stride*size, 8*stride*size)
+			for i, v := range values {
+				if j := i % stride; j < width {
+					want[j] = max(want[j], math.Float32bits(v)&absMask)
+				}
+			}
+			if !slices.Equal(got, want) {
+				f.Fatalf("the maxima of %d columns are %x, want %x", width, got, want)
+			}
+		}
+	}
+}
+
+// testColumnRow: the codes of adjacent tiles, by factors of every
 // number of rows, to rows that have gaps between them.
-func testColumnRow(k *columnKernel, f *fences, r *rand.Rand) {
+func testColumnRow(k *kernel[func(columnPart, *encodeConstants)], f *fences, r *rand.Rand) {
 	for _, bits := range []int{8, 6, 4} {
 		for _, element := range append(signedElements(bits), format.INT8) {
-			if element.StoredBits() != bits || element.Integer != k.ints {
+			if element.StoredBits() != bits || element.Integer != k.integer {
 				continue
 			}
 			for i, n := range []int{1, 2, 3} {
@@ -341,12 +381,12 @@ func testColumnRow(k *columnKernel, f *fences, r *rand.Rand) {
 	}
 }
 
-func testColumns(k *columnKernel, f *fences, element *format.Scalar, n, blockRows, gap int, r *rand.Rand) {
+func testColumns(k *kernel[func(columnPart, *encodeConstants)], f *fences, element *format.Scalar, n, blockRows, gap int, r *rand.Rand) {
 	width := n * tileSide
 	stride := width + gap
 	values := ordinary((tileSide-1)*stride+width, r)
 	memory, size := floatBytes32(values), 4
-	if k.raw {
+	if k.bf16 {
 		memory, size = bf16Bytes(values), 2
 	}
 	factors := positive(4/blockRows*width, r)
@@ -354,30 +394,20 @@ func testColumns(k *columnKernel, f *fences, element *format.Scalar, n, blockRow
 	bits := element.StoredBits()
 	codeStride := tileSide*bits/8 + gap
 	codes, src := f.bytes((width-1)*codeStride+tileSide*bits/8), fenced(f, memory)
-	k.encode(columnPart{
+	k.run(columnPart{
 		codes: codes, src: src, factors: fenced(f, factors), n: n, blockRows: blockRows,
 		codeStride: codeStride, srcStride: stride * size, factorStride: 4 * width,
 		bits: bits, stream: bits == 8 && gap == 0 && isAligned(codes),
 	}, &c)
 	fence()
-	most := make([]uint32, width)
-	for j := range most {
-		most[j] = math.Float32bits(r.Float32())
-	}
-	maxima := fenced(f, most)
-	k.maxima(maxima, src, tileSide, stride*size, 8*stride*size)
 	plain, want := make([]byte, tileSide), make([]byte, tileSide*bits/8)
 	for j := range width {
 		for i := range plain {
 			v := values[i*stride+j]
-			most[j] = max(most[j], math.Float32bits(v)&absMask)
 			element.EncodeSlice(plain[i:i+1], []float32{float32(v * factors[i/(16*blockRows)*width+j])})
 		}
 		element.Join(want, plain)
 		requireBytes(f, fmt.Sprintf("%s, %d tiles, factors for %d rows, column %d", element, n, 16*blockRows, j), codes[j*codeStride:][:len(want)], want)
-	}
-	if !slices.Equal(maxima, most) {
-		f.Fatalf("the maxima of %d columns are %x, want %x", width, maxima, most)
 	}
 }
 

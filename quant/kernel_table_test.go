@@ -32,9 +32,11 @@ func kernelTables() map[string][]rowTest {
 		"searchKernels":    rowTests(searchKernels, testSearchRow),
 		"decodeKernels":    rowTests(decodeKernels, testDecodeRow),
 		"amaxKernels":      rowTests(amaxKernels, testAmaxRow),
+		"maxKernels":       rowTests(maxKernels, testMaxRow),
 		"spreadKernels":    rowTests(spreadKernels, testSpreadRow),
 		"codesKernels":     rowTests(codesKernels, testCodesRow),
 		"transposeKernels": rowTests(transposeKernels, testTransposeRow),
+		"maximaKernels":    rowTests(maximaKernels, testMaximaRow),
 		"columnKernels":    rowTests(columnKernels, testColumnRow),
 		"scaleKernels":     rowTests(scaleKernels, testScaleRow),
 	}
@@ -84,7 +86,7 @@ func TestKernelRows(t *testing.T) {
 // that builds without kernels have empty that says which there are. All rows are of
 // tiers that the other tests run, which are those of vectors.
 func TestKernelTables(t *testing.T) {
-	file, err := parser.ParseFile(token.NewFileSet(), "kernel_other.go", nil, 0)
+	file, err := parser.ParseFile(token.NewFileSet(), "primitives.go", nil, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,7 +114,7 @@ func TestKernelTables(t *testing.T) {
 		}
 	}
 	if len(names) < len(tested) {
-		t.Errorf("kernel_other.go declares %d tables, and %d are tested", len(names), len(tested))
+		t.Errorf("primitives.go declares %d tables, and %d are tested", len(names), len(tested))
 	}
 }
 

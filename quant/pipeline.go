@@ -50,9 +50,9 @@ type output struct {
 
 	divides bool          // elements are divided by their factor
 	fused   [2]*fusedCall // for float32 and for BF16 sources; nil where there is none
-	columns *columnKernel
-	scales  scaleFunc
-	encodes encodeFunc
+	columns func(columnPart, *encodeConstants)
+	scales  func(factors []float32, scales []byte, amaxes []uint32) (amax uint32)
+	encodes func(codes []byte, src, factors []float32, extent int, c *encodeConstants)
 	encode  encodeConstants
 	search  *scaleSearch
 	random  philoxConstants
@@ -106,7 +106,7 @@ func (o *output) prepareKernels() {
 		o.divides = o.q.blockScale(1, false, o.global).divide
 	}
 	o.encode = newEncodeConstants(o.q.Format.Element)
-	o.encodes = o.encodeFunc()
+	o.encodes = o.encodeKernel()
 	o.fused = [2]*fusedCall{o.fusedCall(false), o.fusedCall(true)}
 	if o.t.Direction == Columnwise {
 		o.columns = o.columnKernel()

@@ -111,8 +111,8 @@ func (w *worker) encode(o *output, x source, g grid, row, pos int) {
 	done := 0 // elements of each row
 	if len(w.exceptional) == g.bands*g.blocks {
 		done = g.cols
-	} else if k := o.rowKernel(x.isBF16()); k != nil && (g.width%rowUnit == 0 || g.blocks == 1) {
-		done = w.encodeUnits(o, k, x, g, row, pos)
+	} else if encode := o.rowKernel(x.isBF16()); encode != nil && (g.width%rowUnit == 0 || g.blocks == 1) {
+		done = w.encodeUnits(o, encode, x, g, row, pos)
 	}
 	padded := o.t.paddedCols() > o.t.StoredCols() && pos+g.cols == o.t.StoredCols()
 	for i := 0; i < g.rows && (done < g.cols || padded); i++ {
@@ -137,7 +137,7 @@ func (w *worker) encode(o *output, x source, g grid, row, pos int) {
 }
 
 // encodeUnits encodes as much of each row as a kernel takes, and returns the elements.
-func (w *worker) encodeUnits(o *output, k *rowKernel, x source, g grid, row, pos int) int {
+func (w *worker) encodeUnits(o *output, encode func(rowPart, *encodeConstants), x source, g grid, row, pos int) int {
 	part := rowPart{units: g.width / rowUnit, blocks: g.cols / g.width, codeStride: o.t.RowBytes(), srcStride: x.stride, ahead: w.ahead}
 	n := part.units * part.blocks * rowUnit
 	if n == 0 {
@@ -147,14 +147,14 @@ func (w *worker) encodeUnits(o *output, k *rowKernel, x source, g grid, row, pos
 	part.rows, part.stream = g.rows, o.streams(o.codesAt(row, pos), g.rows)
 	if g.height == 1 {
 		part.codes, part.src, part.factors = o.codesAt(row, pos), x.bytes(0, g.rows), w.factors
-		k.encode(part, &o.encode)
+		encode(part, &o.encode)
 		return n
 	}
 	part.factorStride = 0
 	for b := range g.bands {
 		from, to := b*g.height, min((b+1)*g.height, g.rows)
 		part.rows, part.codes, part.src, part.factors = to-from, o.codesAt(row+from, pos), x.bytes(from, to), w.factors[b*g.blocks:]
-		k.encode(part, &o.encode)
+		encode(part, &o.encode)
 	}
 	return n
 }
@@ -173,8 +173,8 @@ func (o *output) join(dst, codes []byte, n int) {
 func (w *worker) encodeRow(o *output, values, factors []float32, width, row, pos int) {
 	n, bits, dst := len(values), o.q.Format.Element.StoredBits(), o.codesAt(row, pos)
 	words := w.random.words(o, row, pos, n)
-	if k := o.joinKernel(); k != nil && (width%factorExtent == 0 || width >= n) {
-		k.encode(dst[:(n*bits+7)/8], values, words, w.spreadFactors(factors, n, width), &o.encode)
+	if encode := o.joinKernel(); encode != nil && (width%factorExtent == 0 || width >= n) {
+		encode(dst[:(n*bits+7)/8], values, words, w.spreadFactors(factors, n, width), &o.encode)
 		return
 	}
 	codes := dst

@@ -107,10 +107,11 @@ type searchConstants struct {
 
 // A scaleSearch is what a copy searches scales with.
 type scaleSearch struct {
-	elements  [256]factor   // by E4M3 code
-	decodes   [256]float32  // by E4M3 code
-	kernels   [2]searchFunc // that multiplies, and that divides; nil where there is none
+	elements  [256]factor  // by E4M3 code
+	decodes   [256]float32 // by E4M3 code
 	constants searchConstants
+	// kernels are those that multiply, and that divide; nil where there is none.
+	kernels [2]func(errors []float64, src, factors, decodes []float32, n int, c *searchConstants)
 }
 
 // searchScratch is the scratch memory of a search.
@@ -139,9 +140,7 @@ func (o *output) newScaleSearch() *scaleSearch {
 	}
 	s.constants.anchor = element.Smallest() / s.constants.least * (1 << mantissaBits)
 	for i := range s.kernels {
-		if k := first(searchKernels, func(k *searchKernel) bool { return has(k.tier) && index(k.divide) == i }); k != nil {
-			s.kernels[i] = k.errors
-		}
+		s.kernels[i], _ = find(searchKernels, variant{divides: i == 1})
 	}
 	return s
 }

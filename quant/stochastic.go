@@ -91,8 +91,8 @@ const (
 // philoxBlocks sets dst, a multiple of philoxUnit words, to the words of the
 // counters from one on.
 func philoxBlocks(dst []uint32, counter uint64, c *philoxConstants) {
-	if k := first(philoxKernels, func(k *philoxKernel) bool { return has(k.tier) }); k != nil {
-		k.words(dst, counter, c)
+	if words, ok := find(philoxKernels, variant{}); ok {
+		words(dst, counter, c)
 		return
 	}
 	for i := 0; i < len(dst); i += philoxWords {

@@ -11,14 +11,14 @@ const transposeTile = 64
 // bytes, at most 4. Strides are in bytes. With stream, whole cache lines of dst, whose rows
 // begin with one, are written by non-temporal stores.
 func transposeBytes(dst, src []byte, rows, cols, dstStride, srcStride, size int, stream bool) {
-	k := first(codesKernels, func(k *codesKernel) bool { return has(k.tier) && k.size == size })
+	kernel, ok := find(codesKernels, variant{bits: 8 * size})
 	side := cacheLine / size
 	down, right := rows/side*side, cols/side*side
-	if k == nil || right == 0 {
+	if !ok || right == 0 {
 		down = 0
 	}
 	for r := 0; r < down; r += side {
-		k.transpose(dst[r*size:], src[r*srcStride:], right/side, dstStride, srcStride, stream)
+		kernel(dst[r*size:], src[r*srcStride:], right/side, dstStride, srcStride, stream)
 	}
 	if down > 0 && right < cols {
 		transposeTiles(dst[right*dstStride:], src[right*size:], down, cols-right, dstStride, srcStride, size)
