@@ -48,13 +48,21 @@ type factor struct {
 	divide bool
 	bf16   bool    // the quotient is rounded to BF16 first
 	step   float32 // the product is multiplied by this power of two, unless it is zero
+	poison bool    // every element is NaN
 }
 
 // isPlain reports whether an element is multiplied or divided by the value and nothing
 // else: what kernels do.
-func (f factor) isPlain() bool { return !f.bf16 && f.step == 0 }
+func (f factor) isPlain() bool { return !f.bf16 && f.step == 0 && !f.poison }
 
+// isFactor reports whether kernels multiply or divide by f.
+func (f factor) isFactor() bool { return f.isPlain() && f.value > 0 && f.value <= maxFloat32 }
+
+// apply returns x before rounding.
 func (f factor) apply(x float32) float32 {
+	if f.poison {
+		return float32(math.NaN())
+	}
 	if !f.divide {
 		x = float32(x * f.value)
 		if f.step != 0 {

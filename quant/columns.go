@@ -102,7 +102,7 @@ func (w *worker) encodeColumns(o *output, x source, extent int, t columnPart) {
 
 // exceptionalColumn encodes a block of a column, of extent elements with the zeros that
 // fill it up, by the reference implementation.
-func (w *worker) exceptionalColumn(o *output, x source, codes []byte, f blockFactor, extent int) {
+func (w *worker) exceptionalColumn(o *output, x source, codes []byte, f factor, extent int) {
 	column := grow(&w.loaded, x.rows)
 	for i := range column {
 		column[i] = x.row(i, 0, 1, &w.values)[0]

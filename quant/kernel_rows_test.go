@@ -196,7 +196,7 @@ func testSearchRow(k *kernel[func(errors []float64, src, factors, decodes []floa
 				k.run(errors, fenced(f, x), fenced(f, factors), fenced(f, decodes), n, &constants)
 				codes := make([]byte, len(x))
 				for i := range n {
-					w.encodeReference(o, codes, x, blockFactor{factor: factor{value: factors[i], divide: k.divides}}, nil)
+					w.encodeReference(o, codes, x, factor{value: factors[i], divide: k.divides}, nil)
 					if want := o.squaredError(x, codes, decodes[i]); errors[i] != want {
 						f.Fatalf("%s, %d elements: error %d of %d is %v, want %v", e, len(x), i, n, errors[i], want)
 					}
@@ -443,8 +443,8 @@ func testScaleRow(k *scaleKernel, f *fences, r *rand.Rand) {
 				}
 				for i, a := range amaxes {
 					want := q.blockScale(math.Float32frombits(a), false, o.global)
-					if got := factors[i]; got != want.blockFactor.value && a != 0 {
-						f.Fatalf("%s: the factor of amax %g is %g, want %g", quantizerName(q), values[i], got, want.blockFactor.value)
+					if got := factors[i]; got != want.factor.value && a != 0 {
+						f.Fatalf("%s: the factor of amax %g is %g, want %g", quantizerName(q), values[i], got, want.factor.value)
 					}
 					if q.Format.Scale == format.F32 {
 						requireSame(f, quantizerName(q), floats(scales)[i:i+1], []float32{want.value})

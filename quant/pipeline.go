@@ -42,8 +42,8 @@ type output struct {
 	with   With
 	global global
 
-	tensorFactor blockFactor   // of a format with one scale per tensor
-	rowFactors   []blockFactor // of each stored row, where they are found before tiles
+	tensorFactor factor        // of a format with one scale per tensor
+	rowFactors   []factor      // of each stored row, where they are found before tiles
 	finite       bool          // scales were found before, and no element is NaN or Inf
 	stream       bool          // codes leave by non-temporal stores
 	seen         atomic.Uint32 // bits of the largest amax
@@ -263,10 +263,10 @@ type worker struct {
 	plain                  []byte    // codes of a block, one to a byte
 	amaxes, columnMaxima   []uint32  // by block; by column
 	factors, spread        []float32 // by block; by 16 elements
-	blocks                 []blockFactor
-	maxima                 [2][]uint32      // by stored row, of the copies of a call
-	rowFactors             [2][]blockFactor // the same
-	exceptional            []int            // blocks for the reference implementation
+	blocks                 []factor
+	maxima                 [2][]uint32 // by stored row, of the copies of a call
+	rowFactors             [2][]factor // the same
+	exceptional            []int       // blocks for the reference implementation
 	search                 searchScratch
 	ahead                  int // bytes from a tile to the one that is prefetched while it is encoded
 	random                 randomWords
@@ -316,10 +316,10 @@ func (w *worker) load(o *output, r0, r1, p0, p1 int) source {
 }
 
 // scaleBlock stores the scale of block i and returns how its elements are encoded.
-func (o *output) scaleBlock(i int, amax uint32, hasNaN bool) blockFactor {
+func (o *output) scaleBlock(i int, amax uint32, hasNaN bool) factor {
 	s := o.q.blockScale(math.Float32frombits(amax), hasNaN, o.global)
 	o.storeScale(i, s.code, s.value)
-	return s.blockFactor
+	return s.factor
 }
 
 // storeScale stores the scale of block i.

@@ -60,11 +60,11 @@ func denseOf(rows, cols int, data []float32) tensor.Dense {
 }
 
 // scaleWhole stores the one scale of the tensor.
-func (o *output) scaleWhole(hasNaN bool) blockFactor {
+func (o *output) scaleWhole(hasNaN bool) factor {
 	if o.with.Inverse != nil {
 		inverse := *o.with.Inverse // which may be in the tensor
 		o.t.Scales32[0] = 1 / inverse
-		return blockFactor{factor: factor{value: inverse}}
+		return factor{value: inverse}
 	}
 	return o.q.typed(o.scaleBlock(0, math.Float32bits(o.t.Amax), hasNaN), o.x.isBF16())
 }
@@ -131,7 +131,7 @@ func (o *output) setRowScales(w *worker, amaxes []uint32) {
 	o.rowFactors = grow(&w.rowFactors[o.t.Direction], n)
 	copy(o.rowFactors, w.blocks)
 	for i := 0; byKernel && i < n; i++ {
-		o.rowFactors[i] = blockFactor{factor: factor{value: w.factors[i]}}
+		o.rowFactors[i] = factor{value: w.factors[i]}
 	}
 	w.storeScales(o, 0, 0, n)
 }

@@ -60,9 +60,9 @@ func (w With) checkInto(x source, f Format, d Direction) error {
 
 // A blockScale is the scale of a block.
 type blockScale struct {
-	code        byte    // as it is stored: E8M0 and E4M3
-	value       float32 // decode scale, times that of the tensor
-	blockFactor         // what elements are encoded with
+	code   byte    // as it is stored: E8M0 and E4M3
+	value  float32 // decode scale, times that of the tensor
+	factor         // what elements are encoded with
 }
 
 // blockScale returns the scale of a block of the given amax, NaN aside: the twin of every
@@ -75,7 +75,7 @@ func (q *Quantizer) blockScale(amax float32, hasNaN bool, g global) blockScale {
 		if poison {
 			s := q.byteScale(e8m0NaN, g)
 			if q.NonFinite == PoisonZero {
-				s.blockFactor = blockFactor{factor: factor{value: float32(math.Inf(1)), divide: true}}
+				s.factor = factor{value: float32(math.Inf(1)), divide: true}
 			}
 			return s
 		}
@@ -91,21 +91,22 @@ func (q *Quantizer) blockScale(amax float32, hasNaN bool, g global) blockScale {
 	if poison {
 		decode = float32(math.NaN())
 	}
-	return blockScale{value: decode, blockFactor: blockFactor{f, poison}}
+	f.poison = poison
+	return blockScale{value: decode, factor: f}
 }
 
 // byteScale returns the scale of an E8M0 or E4M3 code.
 func (q *Quantizer) byteScale(code byte, g global) blockScale {
 	if q.Format.Scale == format.E8M0 {
 		exponent := int(code) - format.E8M0.Bias
-		return blockScale{code, exp2(exponent), blockFactor{factor{value: q.exponentFactor(code)}, code == e8m0NaN}}
+		return blockScale{code, exp2(exponent), factor{value: q.exponentFactor(code), poison: code == e8m0NaN}}
 	}
 	value := float32(scaleFormat.Decode(uint32(code)) * g.decode)
-	return blockScale{code, value, blockFactor{factor: arithmetics[q.Arithmetic].element(code, g)}}
+	return blockScale{code, value, arithmetics[q.Arithmetic].element(code, g)}
 }
 
 // typed returns the factor of a whole tensor for a source that is BF16 or not.
-func (q *Quantizer) typed(f blockFactor, narrow bool) blockFactor {
+func (q *Quantizer) typed(f factor, narrow bool) factor {
 	f.bf16 = f.bf16 || narrow && arithmetics[q.Arithmetic].typed
 	return f
 }

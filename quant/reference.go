@@ -112,7 +112,7 @@ func (r *reference) block(i, j, height, width int) {
 	}
 	for row := r0; row < r1; row++ {
 		for col := c0; col < c1; col++ {
-			r.codes[row*r.t.paddedCols()+col] = r.encode(row, col, scale.blockFactor)
+			r.codes[row*r.t.paddedCols()+col] = r.encode(row, col, scale.factor)
 		}
 	}
 }
@@ -122,13 +122,13 @@ func (r *reference) scale(r0, r1, c0, c1 int) blockScale {
 	amax, hasNaN := r.amax(r0, r1, c0, c1)
 	if r.q.Format.PerTensor() {
 		if r.with.Inverse != nil {
-			return blockScale{value: 1 / *r.with.Inverse, blockFactor: blockFactor{factor: factor{value: *r.with.Inverse}}}
+			return blockScale{value: 1 / *r.with.Inverse, factor: factor{value: *r.with.Inverse}}
 		}
 		amax, hasNaN = r.t.Amax, hasNaN || r.with.NaN
 	}
 	scale := r.q.blockScale(amax, hasNaN, r.global)
 	if r.q.Format.PerTensor() {
-		scale.blockFactor = r.q.typed(scale.blockFactor, r.narrow)
+		scale.factor = r.q.typed(scale.factor, r.narrow)
 	}
 	if r.q.Search != NoSearch && !hasNaN && isUsable(amax) && !scale.poison {
 		scale = r.search(scale, amax, r0, r1, c0, c1)
@@ -150,11 +150,8 @@ func (r *reference) amax(r0, r1, c0, c1 int) (amax float32, hasNaN bool) {
 }
 
 // encode returns the code of an element.
-func (r *reference) encode(row, col int, f blockFactor) byte {
-	scaled := f.factor.apply(r.rows.At(row, col))
-	if f.poison {
-		scaled = float32(math.NaN())
-	}
+func (r *reference) encode(row, col int, f factor) byte {
+	scaled := f.apply(r.rows.At(row, col))
 	random := uint32(0)
 	if r.q.Rounding == format.Stochastic {
 		random = r.with.Random.At(r.element(row, col))

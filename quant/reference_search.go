@@ -42,7 +42,7 @@ func (r *reference) candidates(scale blockScale, amax float32) []blockScale {
 		for _, times := range r.q.amaxFactors() {
 			if near := float32(amax * times); isUsable(near) {
 				decode, f := arithmetics[r.q.Arithmetic].fp32(near, element.Max(), r.q.PowerOfTwo)
-				list = append(list, blockScale{value: decode, blockFactor: blockFactor{factor: f}})
+				list = append(list, blockScale{value: decode, factor: f})
 			}
 		}
 	}
@@ -93,5 +93,5 @@ func (r *reference) fourOverSixError(row, col int, s blockScale) float32 {
 
 // decode returns the value of an element's code under a scale.
 func (r *reference) decode(row, col int, s blockScale) float32 {
-	return r.q.Format.Element.Decode(uint32(r.encode(row, col, s.blockFactor)))
+	return r.q.Format.Element.Decode(uint32(r.encode(row, col, s.factor)))
 }

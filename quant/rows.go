@@ -187,7 +187,7 @@ func (w *worker) encodeRow(o *output, values, factors []float32, width, row, pos
 	} else {
 		for j := 0; j*width < n; j++ {
 			c0, c1 := j*width, min((j+1)*width, n)
-			f := blockFactor{factor: factor{value: factors[j], divide: o.divides}}
+			f := factor{value: factors[j], divide: o.divides}
 			w.encodeReference(o, codes[c0:c1], values[c0:c1], f, words[min(c0, len(words)):])
 		}
 	}

@@ -92,7 +92,7 @@ type candidates struct {
 func (c *candidates) add(f factor, decode float32, code byte) {
 	i := c.n
 	c.factors[i], c.values[i], c.decodes[i], c.codes[i] = f, f.value, decode, code
-	c.alike = (i == 0 || c.alike) && blockFactor{factor: factor{value: f.value}}.isFactor() && f.isPlain() && f.divide == c.factors[0].divide
+	c.alike = (i == 0 || c.alike) && factor{value: f.value}.isFactor() && f.isPlain() && f.divide == c.factors[0].divide
 	c.n++
 }
 
@@ -180,7 +180,7 @@ func (w *worker) searchBand(o *output, x source, at, n, extent int) {
 				best, least = k, e
 			}
 		}
-		w.blocks[at+j].factor = b.factors[best]
+		w.blocks[at+j] = b.factors[best]
 		if o.t.Scales32 != nil {
 			floats(w.scales)[at+j] = b.decodes[best]
 		} else {
@@ -202,7 +202,7 @@ func (w *worker) listCandidates(o *output, b *candidates, j int) {
 	switch {
 	case o.q.Format.Scale == format.E8M0:
 		code, bias := int(w.scales[j]), format.E8M0.Bias
-		b.add(f.factor, exp2(code-bias), byte(code))
+		b.add(f, exp2(code-bias), byte(code))
 		for _, d := range exponentSteps {
 			if c := code + d; 0 <= c && c <= e8m0Max {
 				b.add(factor{value: o.q.exponentFactor(byte(c))}, exp2(c-bias), byte(c))
@@ -221,7 +221,7 @@ func (w *worker) listCandidates(o *output, b *candidates, j int) {
 			}
 		}
 	default:
-		b.add(f.factor, floats(w.scales)[j], 0)
+		b.add(f, floats(w.scales)[j], 0)
 		for _, times := range o.q.amaxFactors() {
 			if near := float32(a * times); isUsable(near) {
 				decode, f := arithmetics[o.q.Arithmetic].fp32(near, element.Max(), o.q.PowerOfTwo)
@@ -259,7 +259,7 @@ func (w *worker) rowErrors(o *output, errors []float64, x []float32, b *candidat
 	}
 	codes := grow(&w.search.codes, len(x))
 	for k := range b.n {
-		w.encodeReference(o, codes, x, blockFactor{factor: b.factors[k]}, nil)
+		w.encodeReference(o, codes, x, b.factors[k], nil)
 		if o.q.Search.fourOverSix() {
 			errors[k] = o.fourOverSixError(x, codes, b.codes[k])
 		} else {

@@ -6,23 +6,6 @@ import (
 	"github.com/microscale-go/microscale/format"
 )
 
-// A blockFactor is what the elements of a block are encoded with.
-type blockFactor struct {
-	factor
-	poison bool // every element is NaN
-}
-
-// apply sets dst to the elements of x before rounding.
-func (f blockFactor) apply(dst, x []float32) {
-	dst = dst[:len(x)]
-	for i, v := range x {
-		dst[i] = f.factor.apply(v)
-		if f.poison {
-			dst[i] = float32(math.NaN())
-		}
-	}
-}
-
 // scale computes the scales of n blocks from w.amaxes: their codes or values in w.scales,
 // their factors in w.blocks, unless a kernel computes them, and in w.factors as kernels take
 // them. Blocks that no kernel encodes are in w.exceptional. amaxOf returns the bits of the
@@ -47,7 +30,7 @@ func (w *worker) scale(o *output, n int, amaxOf func(i int) (amax uint32, hasNaN
 		}
 		o.raiseAmax(a)
 		s := o.q.blockScale(math.Float32frombits(a), hasNaN, o.global)
-		blocks[i] = s.blockFactor
+		blocks[i] = s.factor
 		if o.t.Scales32 != nil {
 			floats(scales)[i] = s.value
 		} else {
@@ -90,11 +73,6 @@ func (w *worker) setFactors(o *output, n int) {
 	}
 }
 
-// isFactor reports whether kernels multiply or divide by f.
-func (f blockFactor) isFactor() bool {
-	return !f.poison && f.isPlain() && f.value > 0 && f.value <= maxFloat32
-}
-
 // storeScales copies n scales from one on to their place in the tensor.
 func (w *worker) storeScales(o *output, at, from, n int) {
 	if o.t.Scales32 != nil {
@@ -117,9 +95,11 @@ func maxOf(x []uint32) (m uint32) {
 
 // encodeReference encodes a block, or a part of one within a stored row: the reference of
 // every kernel. words are random, for stochastic rounding.
-func (w *worker) encodeReference(o *output, codes []byte, x []float32, f blockFactor, words []uint32) {
+func (w *worker) encodeReference(o *output, codes []byte, x []float32, f factor, words []uint32) {
 	scaled := grow(&w.scaled, len(x))
-	f.apply(scaled, x)
+	for i, v := range x {
+		scaled[i] = f.apply(v)
+	}
 	if o.q.Rounding == format.Stochastic {
 		o.q.Format.Element.EncodeSliceStochastic(codes, scaled, words, o.q.conversion())
 	} else {
