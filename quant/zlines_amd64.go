@@ -6,26 +6,26 @@ package quant
 
 // join4 sets code i, of 4 bits, to that of src[i] times factors[i/16], rounded
 // to nearest, i < n, n > 0, and returns the bits of the largest magnitude of src. Where
-// that is Inf or NaN, the codes are not to be used.
+// that is Inf or NaN, the codes are undefined.
 //
 //go:noescape
 func join4(codes *byte, src *float32, n int, factors *float32, c *encodeConstants) (amax uint64)
 
 // joinRandom4 sets code i, of 4 bits, to that of src[i] times factors[i/16], rounded
 // with the bits of random, i < n, n > 0, and returns the bits of the largest magnitude of src. Where
-// that is Inf or NaN, the codes are not to be used.
+// that is Inf or NaN, the codes are undefined.
 //
 //go:noescape
 func joinRandom4(codes *byte, src *float32, random *uint32, n int, factors *float32, c *encodeConstants) (amax uint64)
 
 // joinRandom8 sets code i, of 8 bits, to that of src[i] times factors[i/16], rounded
 // with the bits of random, i < n, n > 0, and returns the bits of the largest magnitude of src. Where
-// that is Inf or NaN, the codes are not to be used.
+// that is Inf or NaN, the codes are undefined.
 //
 //go:noescape
 func joinRandom8(codes *byte, src *float32, random *uint32, n int, factors *float32, c *encodeConstants) (amax uint64)
 
-// fillPhilox sets dst to the words of Philox4x32-10 for the counters from first
+// fillPhilox sets dst to the words of Philox4x32-10 of the counters from first
 // on, 32·n words.
 //
 //go:noescape

@@ -6,21 +6,21 @@ package quant
 
 // encodeTimesAVX2 sets codes, one to a byte, to those of the elements src[i] of float32, each
 // times factors[i/16], i < 32·n, n > 0, and returns the bits of the largest magnitude of
-// src. Where that is Inf or NaN, the codes are not to be used.
+// src. Where that is Inf or NaN, the codes are undefined.
 //
 //go:noescape
 func encodeTimesAVX2(codes *byte, src *float32, n int, factors *float32, c *encodeConstants) (amax uint64)
 
 // encodeOverAVX2 sets codes, one to a byte, to those of the elements src[i] of float32, each
 // divided by factors[i/16], i < 32·n, n > 0, and returns the bits of the largest magnitude of
-// src. Where that is Inf or NaN, the codes are not to be used.
+// src. Where that is Inf or NaN, the codes are undefined.
 //
 //go:noescape
 func encodeOverAVX2(codes *byte, src *float32, n int, factors *float32, c *encodeConstants) (amax uint64)
 
 // join4AVX2 sets codes, of 4 bits, two to a byte, to those of the elements src[i] of float32, each
 // times factors[i/16], i < 64·n, n > 0, and returns the bits of the largest magnitude of
-// src. Where that is Inf or NaN, the codes are not to be used.
+// src. Where that is Inf or NaN, the codes are undefined.
 //
 //go:noescape
 func join4AVX2(codes *byte, src *float32, n int, factors *float32, c *encodeConstants) (amax uint64)

@@ -4,13 +4,13 @@
 
 package quant
 
-// spreadRows copies n times 64·width bytes, one behind the other, past the caches
+// spreadRows copies n times 64·width bytes, which are contiguous, by non-temporal stores
 // to places that are stride bytes apart and multiples of 64.
 //
 //go:noescape
 func spreadRows(dst, src *byte, width, n, stride int)
 
-// spreadRowsAVX2 copies n times 64·width bytes, one behind the other, past the caches
+// spreadRowsAVX2 copies n times 64·width bytes, which are contiguous, by non-temporal stores
 // to places that are stride bytes apart and multiples of 64.
 //
 //go:noescape

@@ -6,14 +6,14 @@ package quant
 
 // joinRandom8AVX2 sets code i, of 8 bits, to that of the element src[i] of float32 times
 // factors[i/16], rounded with the bits of random, i < 32·n, n > 0, and returns the bits
-// of the largest magnitude of src. Where that is Inf or NaN, the codes are not to be used.
+// of the largest magnitude of src. Where that is Inf or NaN, the codes are undefined.
 //
 //go:noescape
 func joinRandom8AVX2(codes *byte, src *float32, random *uint32, n int, factors *float32, c *encodeConstants) (amax uint64)
 
 // joinRandom4AVX2 sets code i, of 4 bits, to that of the element src[i] of float32 times
 // factors[i/16], rounded with the bits of random, i < 64·n, n > 0, and returns the bits
-// of the largest magnitude of src. Where that is Inf or NaN, the codes are not to be used.
+// of the largest magnitude of src. Where that is Inf or NaN, the codes are undefined.
 //
 //go:noescape
 func joinRandom4AVX2(codes *byte, src *float32, random *uint32, n int, factors *float32, c *encodeConstants) (amax uint64)
@@ -44,8 +44,8 @@ func searchTimesAVX2(errors *float64, src *float32, groups int, factors, decodes
 //go:noescape
 func searchOverAVX2(errors *float64, src *float32, groups int, factors, decodes *float32, n int, c *searchConstants)
 
-// transposeAVX2 sets dst[j][i] to src[i][j], both of float32, i < 8·n, j < 16, n > 0. Rows are so
-// many bytes apart.
+// transposeAVX2 sets dst[j][i] to src[i][j], both of float32, i < 8·n, j < 16, n > 0. Strides are in
+// bytes.
 //
 //go:noescape
 func transposeAVX2(dst, src *float32, dstStride, srcStride, n int)

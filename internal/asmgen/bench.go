@@ -2,8 +2,8 @@ package asmgen
 
 import "fmt"
 
-// Bench writes the kernels that measure a machine's limits: streams through
-// memory, and instructions on registers alone.
+// Bench writes the kernels that measure the limits of a machine: memory streams, and
+// instructions on registers only.
 func Bench() []*File {
 	memory := NewFile("internal/bench", "memory")
 	for _, v := range benchWidths {
@@ -28,7 +28,7 @@ func Bench() []*File {
 	return []*File{memory, peak, unfused}
 }
 
-// A benchWidth is vectors of one width, and the instructions that move them.
+// A benchWidth is a vector width with its load and store instructions.
 type benchWidth struct {
 	name   string
 	bytes  int
@@ -50,7 +50,7 @@ const (
 	benchRead = 512 // bytes read in an iteration
 )
 
-// benchStep ends a loop of n iterations, each of which moves the pointers on.
+// benchStep ends a loop of n iterations, each of which advances the pointers.
 func benchStep(fn *Func, n Reg, loop Label, bytes int, pointers ...Reg) {
 	for _, p := range pointers {
 		fn.I("ADDQ", bytes, p)
@@ -104,7 +104,7 @@ func (v benchWidth) copy(f *File, s benchStore) {
 	fn.Return()
 }
 
-// benchBlock is the elements of a block of the unfused passes.
+// benchBlock is the number of elements of a block in the unfused passes.
 const benchBlock = 32
 
 func (v benchWidth) amax(f *File) {
@@ -157,7 +157,7 @@ func (v benchWidth) scale(f *File) {
 	fn.Return()
 }
 
-// A benchPeak is one instruction with two sources and an accumulator.
+// A benchPeak measures one instruction with two sources and an accumulator.
 type benchPeak struct {
 	name, instruction string
 	vec               func(int) Vec
@@ -171,10 +171,10 @@ var benchPeaks = []benchPeak{
 	{"peakDPBUSD", "VPDPBUSD", Z, 24},
 }
 
-// benchRound is the instructions of an iteration.
+// benchRound is the number of instructions of an iteration.
 const benchRound = 24
 
-// tilePeak is products of tiles, whose lines are all the same.
+// tilePeak writes the loop of tile products; all rows of the tiles are equal.
 func tilePeak(f *File) {
 	const accumulators = 4 // as in the kernels
 	fn := f.Func("peakTDPBF16", fmt.Sprintf("peakTDPBF16 runs n rounds of %d times TDPBF16PS with %d accumulators, the lines of\nboth sources from 128 bytes at x. n is at least 1.", benchRound, accumulators), "n int, x unsafe.Pointer")

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// The instructions of AVX512_BF16 that Go's assembler lacks. All are in opcode
-// map 0F38 with W = 0 (Intel SDM volume 2, "EVEX.….0F38.W0").
+// evexInstructions are the AVX512_BF16 instructions that Go's assembler lacks. All are in
+// opcode map 0F38 with W = 0 (Intel SDM volume 2, "EVEX.….0F38.W0").
 var missing = map[string]struct {
 	prefix byte // pp: 1 = 66, 2 = F3, 3 = F2
 	opcode byte
@@ -14,16 +14,16 @@ var missing = map[string]struct {
 }{
 	"VDPBF16PS":      {2, 0x52, true},
 	"VCVTNE2PS2BF16": {3, 0x72, true},
-	"VCVTNEPS2BF16":  {2, 0x72, false}, // its width is the source's; the destination is half as wide
+	"VCVTNEPS2BF16":  {2, 0x72, false}, // the width is that of the source; the destination is half as wide
 }
 
-// encode returns the bytes of an instruction of the table above, ok = false for
-// every other one. Operands are in Go's order:
+// encode returns the bytes of an instruction of the table above; ok is false for other
+// instructions. Operands are in Go's order:
 //
 //	source (vector or memory) [, second source] [, mask], destination
 //
-// The suffixes of Go's assembler apply: .BCST repeats a dword of memory in
-// every lane, .Z clears the lanes that the mask leaves out.
+// The suffixes of Go's assembler apply: .BCST broadcasts a dword of memory to all lanes,
+// .Z clears the lanes outside the mask.
 //
 //	62 | ~R ~X ~B ~R' 0 0 1 0 | W ~vvvv 1 pp | z L'L b ~V' aaa | opcode | ModRM | SIB | disp8·N or disp32
 func encode(mnemonic string, operands []any) (code []byte, ok bool) {
@@ -74,7 +74,7 @@ func encode(mnemonic string, operands []any) (code []byte, ok bool) {
 		}
 		vvvv = v.number
 	}
-	// The width of the operation: the source's, where the destination is half.
+	// The width of the operation: that of the source if the destination is half as wide.
 	source, inRegister := operands[0].(Vec)
 	memory, inMemory := operands[0].(Mem)
 	switch {
@@ -89,7 +89,7 @@ func encode(mnemonic string, operands []any) (code []byte, ok bool) {
 		if half := map[byte]byte{'Z': 'Y', 'Y': 'X', 'X': 'X'}[width]; half != dst.width {
 			fail("the destination must be half as wide as the source")
 		}
-	case inMemory && !op.second: // X stands for a source of 256 bits: 128 cannot be told from it
+	case inMemory && !op.second: // X means a source of 256 bits; one of 128 bits has the same operands
 		width = map[byte]byte{'Y': 'Z', 'X': 'Y'}[dst.width]
 		if width == 0 {
 			fail("the destination must be half as wide as the source")
@@ -131,7 +131,7 @@ func encode(mnemonic string, operands []any) (code []byte, ok bool) {
 		} else if modrm |= low; low == 4 { // SP, R12: only with a SIB byte
 			tail = append(tail, 0x24)
 		}
-		n := 16 << length // what the short displacement counts in
+		n := 16 << length // unit of the short displacement
 		if broadcast {
 			n = 4
 		}
@@ -148,10 +148,10 @@ func encode(mnemonic string, operands []any) (code []byte, ok bool) {
 	return append([]byte{0x62, p0, p1, p2, op.opcode, modrm}, tail...), true
 }
 
-// scales are the factors of an index, as instructions have them.
+// scales maps the factor of an index to its encoding.
 var scales = map[int]byte{1: 0, 2: 1, 4: 2, 8: 3}
 
-// number returns the number by which instructions name a general register.
+// number returns the number of a general register in instructions.
 func number(r Reg) int {
 	for i, name := range []Reg{"AX", "CX", "DX", "BX", "SP", "BP", "SI", "DI", "R8", "R9", "R10", "R11", "R12", "R13", "R14", "R15"} {
 		if name == r {
@@ -161,7 +161,7 @@ func number(r Reg) int {
 	panic(fmt.Sprintf("asmgen: %q is no general register", r))
 }
 
-// directives returns the bytes as Go's assembler takes them.
+// directives returns bytes as data directives of Go's assembler.
 func directives(code []byte) string {
 	var parts []string
 	for len(code) > 0 {

@@ -2,18 +2,18 @@ package asmgen
 
 import "fmt"
 
-// measureBlock is the elements of a block of the measuring kernels, and
-// measureLimit those that share a limit.
+// measureBlock is the number of elements of a block of the measuring kernels; measureLimit
+// elements share a limit.
 const (
 	measureBlock = 32
 	measureLimit = 16
 )
 
-// The sums of a measuring kernel in memory, eight float64 each, in the order of
-// measure's lanes; two counts follow them.
+// The sums of a measuring kernel in memory: eight float64 each, in the order of the lanes of
+// package measure; two counts follow.
 var measureSums = []string{"Σx̂²", "Σx·x̂", "Σe", "Σ|x|", "largest |e|/|x|"}
 
-// Measure writes the kernels that sum the error of one row against another.
+// Measure writes the kernels that sum the error of a row against the wanted row.
 func Measure() []*File {
 	f := NewFile("measure", "sums")
 	measureRow(f, "sums32", "float32", 4)
@@ -26,7 +26,7 @@ func measureRow(f *File, name, source string, size int) {
 	fn := f.Func(name, fmt.Sprintf(`%s adds blocks of %d elements, want in %s, to the lanes, and sets
 totals[2i], totals[2i+1] to Σx² and Σe² of block i. It stops before a block that
 holds NaN or Inf and returns the blocks done. limits[i/%d] bounds the magnitude
-of element i; step is 4 bytes, or 0 where one limit serves all.`, name, measureBlock, source, measureLimit),
+of element i; step is 4 bytes, or 0 for one limit of all elements.`, name, measureBlock, source, measureLimit),
 		"want *byte, got, limits *float32, step, blocks int, l *lanes, totals *float64) (done int")
 	want, got, limits, step := fn.Arg("want"), fn.Arg("got"), fn.Arg("limits"), fn.Arg("step")
 	blocks, lanes, totals := fn.Arg("blocks"), fn.Arg("l"), fn.Arg("totals")
@@ -94,7 +94,7 @@ of element i; step is 4 bytes, or 0 where one limit serves all.`, name, measureB
 	fn.I("VPXORQ", noise, noise, noise)
 	const parts = 2 * halves
 	xd, yd, e, m, d, w := Z(6), Z(7), Z(8), Z(9), Z(10), Z(11)
-	below := func(i int) Vec { return Z(12 + i) } // negative where d/m is above the largest: worst·m - d, whose sign is right
+	below := func(i int) Vec { return Z(12 + i) } // worst·m - d: negative where d/m exceeds the maximum so far
 	load := func(i int) {
 		fn.I("VCVTPS2PD", got.At(32*i), yd)
 		switch {
@@ -112,7 +112,7 @@ of element i; step is 4 bytes, or 0 where one limit serves all.`, name, measureB
 	}
 	for i := range parts {
 		load(i)
-		// The squares and the product of float32 numbers are exact, and may be fused.
+		// Squares and products of float32 numbers are exact in float64, so that they may be fused.
 		fn.I("VFMADD231PD", xd, xd, signal)
 		fn.I("VFMADD231PD", yd, yd, power)
 		fn.I("VFMADD231PD", xd, yd, product)

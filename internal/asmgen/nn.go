@@ -2,8 +2,8 @@ package asmgen
 
 import "fmt"
 
-// NN writes the kernels of package nn: functions of every element of a line, with
-// the bits of its plain form.
+// NN writes the kernels of package nn: functions of each element of a row, with the bits of
+// their Go twins.
 func NN() []*File {
 	f := NewFile("nn", "lines")
 	for _, vec := range []func(int) Vec{Z, Y} {
@@ -14,7 +14,7 @@ func NN() []*File {
 	return []*File{f, nnAttention()}
 }
 
-// lineName is a kernel's name with the bits of its vectors.
+// lineName returns the name of a kernel with the width of its vectors.
 func lineName(name string, v Vec) string {
 	return name + map[byte]string{'Y': "256", 'Z': "512"}[v.width]
 }
@@ -22,7 +22,7 @@ func lineName(name string, v Vec) string {
 // bytes returns the size of a vector register.
 func (v Vec) bytes() int { return map[byte]int{'X': 16, 'Y': 32, 'Z': 64}[v.width] }
 
-// A line is a kernel that goes over a line in place, a vector at a time.
+// A line is a kernel that changes a row in place, one vector at a time.
 type line struct {
 	*Func
 	vec  func(int) Vec
@@ -37,10 +37,10 @@ func newLine(f *File, vec func(int) Vec, name, doc, params string) *line {
 	return l
 }
 
-// begin is the head of the loop, behind the constants.
+// begin prints the head of the loop, after the constants.
 func (l *line) begin() { l.loop = l.Label("loop") }
 
-// end is the rest of the loop: on to the next vector.
+// end prints the end of the loop, which advances to the next vector.
 func (l *line) end() {
 	l.I("ADDQ", l.vec(0).bytes(), l.x)
 	l.I("SUBQ", 1, l.n)
@@ -48,8 +48,8 @@ func (l *line) end() {
 	l.Return()
 }
 
-// choose sets dst to other where a compares to b, else leaves it. The vector
-// is scratch where there are no masks.
+// choose sets dst to other in the lanes where a compares to b. AVX2, without masks, uses the
+// vector as scratch.
 func (l *line) choose(predicate int, b, a, other, dst, scratch Vec) {
 	if dst.width == 'Z' {
 		l.I("VCMPPS", predicate, b, a, K(1))
@@ -60,7 +60,7 @@ func (l *line) choose(predicate int, b, a, other, dst, scratch Vec) {
 	l.I("VBLENDVPS", scratch, other, dst, dst)
 }
 
-// writeRound writes the rounding to BF16: to nearest even by adding to the bits.
+// writeRound writes the rounding to BF16, to nearest even, by an addition to the bits.
 func writeRound(f *File, vec func(int) Vec) {
 	l := newLine(f, vec, "round", "rounds float32 to BF16, in place.", "x *float32, n int")
 	x, sum, scratch, nan := vec(0), vec(1), vec(2), vec(3)
@@ -87,8 +87,8 @@ func writeRound(f *File, vec func(int) Vec) {
 // expNames are nn.expConstants.
 var expNames = []string{"log2e", "round", "high", "low", "c7", "c6", "c5", "c4", "c3", "c2", "one", "least", "most", "infinity", "sign", "bias"}
 
-// writeExp writes e^(x-top), or the logistic function 1/(1+e^-x): see exp in package
-// nn, whose steps these are.
+// writeExp writes e^(x-top), or the logistic function 1/(1+e^-x), by the steps of exp in
+// package nn.
 func writeExp(f *File, vec func(int) Vec, sigmoid bool) {
 	var l *line
 	if sigmoid {
@@ -101,7 +101,7 @@ func writeExp(f *File, vec func(int) Vec, sigmoid bool) {
 	l.Note(x, "x")
 	l.Note(r, "x - n·ln 2")
 	l.Note(p, "the polynomial, then the result")
-	// Constants stay in registers where there are enough of them.
+	// Constants stay in registers if there are enough.
 	kept := map[string]Vec{}
 	constant := func(name string, scratch Vec) Vec {
 		if v, ok := kept[name]; ok {

@@ -69,7 +69,7 @@ func halves(of func(i int) int) []byte {
 	return indices(func(i int) int { return of(i/2) >> (i % 2 * 8) })
 }
 
-// constants lays out what Go hands to a kernel: dwords in the order of a struct.
+// constants is the layout of the constants of a kernel: dwords in the order of a Go struct.
 type constants struct {
 	base  Reg
 	names []string
@@ -88,7 +88,7 @@ func (c constants) At(name string) Mem {
 // A packing is how codes of one width leave the kernel.
 type packing struct {
 	bits int // of a stored code
-	sign int // the place of the sign bit in a byte of its own; 7 needs no shift
+	sign int // the sign bit of a code in a byte; 7 needs no shift
 }
 
 var packings = map[int]packing{8: {8, 7}, 6: {6, 5}, 4: {4, 3}}

@@ -6,8 +6,8 @@ import (
 )
 
 // QuantAVX2 writes the AVX2 kernels of package quant: the same rounding as those
-// of AVX-512, in 16 registers of 256 bits. There are no masks, so that kernels take
-// whole units only, and package quant sees to the ends of lines.
+// of AVX-512, in 16 registers of 256 bits. AVX2 has no masks: kernels take whole units, and
+// package quant pads row tails.
 func QuantAVX2() []*File {
 	return []*File{quantFused256(), quantBytes256(), quantLines256(), quantTraining256(), quantDecode256()}
 }
@@ -54,7 +54,7 @@ type kernel256 struct {
 	*tables256
 	source int // bits of a source element: 32 or 16 (BF16)
 	c      constants
-	slots  []string // what has 32 bytes of stack
+	slots  []string // names of the vectors on the stack
 }
 
 var (
@@ -62,7 +62,7 @@ var (
 	yOrder   = Y(9)  // float32: the order of dwords in which packing leaves the codes
 	yZero    = Y(9)  // BF16
 	yAnchor  = Y(10) // of a block: 2^(23-m)·(1 + bias·2^-23)
-	yFactor  = Y(11) // of a block: what its elements are multiplied by; or the binade of its smallest normal element
+	yFactor  = Y(11) // of a block: the factor of its elements; or the binade of its smallest normal element
 	yLow     = Y(12) // the low byte of a dword
 	yShift   = Y(13) // 23 - mantissa bits
 	yBinade  = Y(14) // the exponent of a float32
@@ -70,7 +70,7 @@ var (
 	yFactor2 = Y(10) // of the second block among 32 elements
 )
 
-// slot returns the stack of a name, which gets some when it is first asked for.
+// slot returns the place of a vector on the stack, and reserves it on first use.
 func (k *kernel256) slot(name string) Mem {
 	for i, n := range k.slots {
 		if n == name {
@@ -82,7 +82,7 @@ func (k *kernel256) slot(name string) Mem {
 	return k.slot(name)
 }
 
-// room returns n slots, one behind the other.
+// room reserves n contiguous slots and returns the first.
 func (k *kernel256) room(name string, n int) Mem {
 	for i := range n {
 		k.slot(fmt.Sprint(name, i))
@@ -120,10 +120,10 @@ func (k *kernel256) load() {
 	}
 }
 
-// bytes returns the bytes of so many elements of the source.
+// bytes returns the size of source elements in bytes.
 func (k *kernel256) bytes(elements int) int { return elements * k.source / 8 }
 
-// vectors returns the vectors of the 32 elements at at.
+// vectors returns the places of the vectors of 32 elements.
 func (k *kernel256) vectors(at Mem) []Mem {
 	var list []Mem
 	for o := 0; o < k.bytes(32); o += 32 {
@@ -132,8 +132,8 @@ func (k *kernel256) vectors(at Mem) []Mem {
 	return list
 }
 
-// magnitudes hands each those of the 32 elements in x, eight in Y4 at a time. It
-// uses Y7 where the source is BF16.
+// magnitudes calls each for every eight of the 32 elements in x, with their magnitudes in
+// Y4. For BF16 it uses Y7.
 func (k *kernel256) magnitudes(x []Mem, each func(i int, a Vec)) {
 	a, both := Y(4), Y(7)
 	for i := range 4 {
@@ -218,13 +218,13 @@ func (k *kernel256) pairs() {
 	}
 }
 
-// maxDword256 sets r to the largest dword of v, by way of Y0 and Y1.
+// maxDword256 sets r to the largest dword of v, using Y0 and Y1.
 func (fn *Func) maxDword256(v Vec, r Reg) {
 	fn.maxInX0(v)
 	fn.I("VMOVD", X(0), r)
 }
 
-// maxInX0 leaves the largest dword of v in every dword of X0, by way of X1.
+// maxInX0 leaves the largest dword of v in every dword of X0, using X1.
 func (fn *Func) maxInX0(v Vec) {
 	fn.I("VEXTRACTI128", 1, v.Y(), X(1))
 	fn.I("VPMAXUD", X(1), v.X(), X(0))
@@ -234,5 +234,5 @@ func (fn *Func) maxInX0(v Vec) {
 	fn.I("VPMAXUD", X(1), X(0), X(0))
 }
 
-// sourceName says what a source is of.
+// sourceName returns the name of the element format of a source.
 func sourceName(bits int) string { return fmt.Sprint(map[int]string{32: "float32", 16: "BF16"}[bits]) }

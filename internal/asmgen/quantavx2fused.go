@@ -4,11 +4,10 @@ import "math/bits"
 
 const (
 	lanes256 = 8   // blocks whose scales are computed at once
-	group256 = 256 // elements of a group: codes enough to wait with for the scales of the next
+	group256 = 256 // elements of a group
 )
 
-// A fused256 is a fused kernel for AVX2: of each group of blocks the scales, then
-// the codes.
+// A fused256 is a fused kernel for AVX2. It computes the scales of a group, then its codes.
 type fused256 struct {
 	*kernel256
 	bits            int // of a stored code
@@ -31,10 +30,10 @@ func quantFused256() *File {
 	return f
 }
 
-// blocks returns how many a group has.
+// blocks returns the number of blocks of a group.
 func (k *fused256) blocks() int { return group256 / k.extent() }
 
-// extent returns the elements that share a scale.
+// extent returns the number of elements that share a scale.
 func (k *fused256) extent() int {
 	if k.global {
 		return 16
@@ -95,13 +94,13 @@ func (fn *Func) nextRow(loop Label, groups, codes, scales, src Reg) {
 	fn.Jump("JNZ", loop)
 }
 
-// constants fills the slots and registers that are read all along.
+// constants fills the slots and registers of constants.
 func (k *fused256) constants() {
 	if k.global {
 		k.spread("encode", "decode", "infinity", "limit", "least", "anchor", "scaleLimit", "scaleLeast", "scaleAnchor", "rebias", "one", "most")
 	} else {
 		k.spread("ratio", "up", "down", "low", "floor", "least", "base", "step", "anchor", "limit")
-		k.I("VPBROADCASTD", k.c.At("span"), Y(0)) // what is beyond it
+		k.I("VPBROADCASTD", k.c.At("span"), Y(0)) // the first value beyond it
 		k.I("VPCMPEQD", Y(1), Y(1), Y(1))
 		k.I("VPSUBD", Y(1), Y(0), Y(0))
 		k.I("VMOVDQU", Y(0), k.slot("beyond"))
@@ -119,7 +118,7 @@ func (k *fused256) constants() {
 	k.load()
 }
 
-// prefetch asks for the source and the room for codes of a group to come.
+// prefetch prefetches the source of a later group.
 func (k *fused256) prefetch() {
 	for o := 0; o < k.bytes(group256); o += 64 {
 		k.I("PREFETCHT1", k.src.At(o).By(k.ahead, 1))
@@ -182,7 +181,7 @@ func (k *fused256) amaxes() {
 // foldSteps256 are the foldSteps of dwords, quadwords and halves.
 var foldSteps256 = [][2]instruction{foldSteps[1], foldSteps[2], {{"VPERM2I128", []any{0x20}}, {"VPERM2I128", []any{0x31}}}}
 
-// blockMaxima sets v to eight maxima of the block at at, by way of t. Those of BF16
+// blockMaxima sets v to eight maxima of the block at at, using t. Those of BF16
 // are in upper halves.
 func (k *fused256) blockMaxima(at Mem, v, t Vec) {
 	greater := "VPMAXUD"
@@ -211,7 +210,7 @@ func (k *fused256) storeScales(v, t Vec) {
 	k.I("VMOVQ", t.X(), k.scales.At(k.first))
 }
 
-// flag raises flags where v has a dword of ones.
+// flag sets flags where v has a dword of ones.
 func (k *fused256) flag(v Vec) {
 	k.I("VPOR", k.slot("flags"), v, v)
 	k.I("VMOVDQU", v, k.slot("flags"))
@@ -310,7 +309,7 @@ func (k *fused256) exponentCodes(x []Mem) {
 		k.I("VPMAXSD", yFactor, e, e)
 		k.I("VFMADD213PS", a, yAnchor, e)
 	})
-	k.I("VPMINUB", k.slot("limit"), Y(0), Y(0)) // some rules leave the largest magnitude above it
+	k.I("VPMINUB", k.slot("limit"), Y(0), Y(0)) // some scale rules leave the largest magnitude above it
 }
 
 // integers is unit for INT8: packing saturates, but at one below the least code.
@@ -375,7 +374,7 @@ func (k *fused256) storeSixes(stored Label) {
 	k.Place(other)
 }
 
-// result returns the largest amax, or all ones where flags were raised.
+// result returns the largest amax, or all ones if a flag is set.
 func (k *fused256) result() {
 	done := k.NewLabel("done")
 	k.Comment("the largest amax; all ones where a block was flagged")

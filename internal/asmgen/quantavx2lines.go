@@ -32,12 +32,12 @@ func (k *kernel256) encode(src, codes Mem, ahead Reg) {
 	k.I("VPOR", Y(4), Y(0), Y(0))
 	k.sort()
 	if codes.Disp%64 > 0 {
-		ahead = "" // once for a cache line
+		ahead = "" // one prefetch per cache line
 	}
 	k.storeCodes("VMOVDQU", Y(0), codes, ahead)
 }
 
-// raise raises amax to the magnitudes of 32 bytes of the source, by way of t.
+// raise raises amax to the magnitudes of 32 bytes of the source, using t.
 func (k *kernel256) raise(at Mem, amax, t Vec) {
 	k.I("VPAND", at, yAbs, t)
 	if k.source == 16 {
@@ -47,7 +47,7 @@ func (k *kernel256) raise(at Mem, amax, t Vec) {
 	}
 }
 
-// widen makes dwords of lanes that hold the amaxes of two BF16, by way of t.
+// widen makes dwords of lanes that hold the amaxes of two BF16, using t.
 func (k *kernel256) widen(amax, t Vec) {
 	if k.source == 16 {
 		k.I("VPSLLD", 16, amax, t)
@@ -56,7 +56,7 @@ func (k *kernel256) widen(amax, t Vec) {
 	}
 }
 
-// blocks: one block of 128 after the other, each with a scale of its own.
+// blocks writes the kernel of blocks of 128, each with a separate scale.
 func (k kernel256) blocks(f *File) {
 	k.begin(f, "blocks128", blocksDoc+strings.Replace(gapsDoc, "%d", "32", 1), rowsParams+"bytesConstants) (amax uint64")
 	codes, scales, src, blocks, ahead := k.Arg("codes"), k.Arg("scales"), k.Arg("src"), k.Arg("groups"), k.Arg("ahead")
@@ -112,7 +112,7 @@ func (k kernel256) blocks(f *File) {
 	k.Return()
 }
 
-// yZeros returns a register of zeros: one that is free, where there is none.
+// yZeros returns a register of zeros; it clears a free one if there is none.
 func yZeros(k *kernel256) Vec {
 	if k.source == 16 {
 		return yZero
@@ -121,7 +121,7 @@ func yZeros(k *kernel256) Vec {
 	return Y(4)
 }
 
-// rows: rows of blocks with a factor for each.
+// rows writes the kernel of rows of blocks with a factor for each.
 func (k kernel256) rows(f *File) {
 	k.begin(f, "encodeRows", encodeRowsDoc+strings.NewReplacer("%d", "32", ", and codeAhead\nbytes further in codes", "").Replace(gapsDoc), encodeRowsParams)
 	l := k.rowsLoop()
@@ -138,7 +138,7 @@ func (k kernel256) rows(f *File) {
 	})
 }
 
-// quantLines256 writes the AVX2 kernels of which other quantizations are made:
+// quantLines256 writes the AVX2 kernels of single stages:
 // codes under factors, maxima, and conversions of BF16.
 func quantLines256() *File {
 	f := NewFile("quant", "linesavx2")
@@ -156,17 +156,17 @@ func quantLines256() *File {
 	return f
 }
 
-// A lineLoop is what kernels for lines under factors have in common: they make 32
-// bytes of codes from so many elements at a time.
+// A lineLoop is the loop that kernels of codes under factors share. An iteration makes 32
+// bytes of codes.
 type lineLoop struct {
 	unit                              int
 	codes, src, random, n, factors, t Reg // random is none where the codes are to nearest
 }
 
-// yLineAmax holds the maxima of a line.
+// yLineAmax holds the maxima of a row.
 var yLineAmax = Y(10)
 
-// lineLoop takes registers for the parameters, of which the constants have names.
+// lineLoop takes registers for the parameters. names are those of the constants.
 func (k *kernel256) lineLoop(unit int, random bool, names []string) lineLoop {
 	l := lineLoop{unit: unit, codes: k.Arg("codes"), src: k.Arg("src")}
 	if random {
@@ -230,7 +230,7 @@ func (l lineLoop) emit(k *kernel256, encode func(u int, at Mem)) {
 	k.Return()
 }
 
-// lineFactor returns where the factor of vector i of four is.
+// lineFactor returns the register of the factor of vector i of four.
 func lineFactor(i int) Vec { return []Vec{yFactor, Y(7)}[i/2] }
 
 func (k *kernel256) line(f *File, name, operation, does string) {
@@ -241,7 +241,7 @@ func (k *kernel256) line(f *File, name, operation, does string) {
 	}
 	k.begin(f, name, fmt.Sprintf(`sets codes, %s, to those of the elements src[i] of %%s, each
 %s factors[i/16], i < %d·n, n > 0, and returns the bits of the largest magnitude of
-src. Where that is Inf or NaN, the codes are not to be used.`, how, does, unit), "codes *byte, src *float32, n int, factors *float32, c *encodeConstants) (amax uint64")
+src. Where that is Inf or NaN, the codes are undefined.`, how, does, unit), "codes *byte, src *float32, n int, factors *float32, c *encodeConstants) (amax uint64")
 	l := k.lineLoop(unit, false, encodeNames)
 	k.spread("limit", "least", "anchor")
 	l.emit(k, func(_ int, at Mem) {

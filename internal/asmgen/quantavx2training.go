@@ -7,9 +7,8 @@ import (
 	"math"
 )
 
-// quantTraining256 writes the AVX2 kernels that only some quantizations need:
-// random bits and rounding with them, the Hadamard transform, the errors of scales,
-// and the transpose.
+// quantTraining256 writes the AVX2 kernels of optional stages: stochastic rounding and its
+// random bits, the Hadamard transform, the errors of scales, and the transposition.
 func quantTraining256() *File {
 	f := NewFile("quant", "trainingavx2")
 	tables := makeTables256(f)
@@ -26,14 +25,14 @@ func quantTraining256() *File {
 	return f
 }
 
-// repeated returns a vector of so many copies of a quadword.
+// repeated returns a vector of copies of a quadword.
 func repeated(v uint64) []byte { return bytes.Repeat(binary.LittleEndian.AppendUint64(nil, v), 4) }
 
 func (k *kernel256) randomLine(f *File, bits int) {
 	unit := 32 * 8 / bits
 	k.begin(f, fmt.Sprintf("joinRandom%d", bits), fmt.Sprintf(`sets code i, of %d bits, to that of the element src[i] of %%s times
 factors[i/16], rounded with the bits of random, i < %d·n, n > 0, and returns the bits
-of the largest magnitude of src. Where that is Inf or NaN, the codes are not to be used.`, bits, unit),
+of the largest magnitude of src. Where that is Inf or NaN, the codes are undefined.`, bits, unit),
 		"codes *byte, src *float32, random *uint32, n int, factors *float32, c *encodeConstants) (amax uint64")
 	l := k.lineLoop(unit, true, encodeNames)
 	k.spread("shift", "binade", "mantissa", "largest", "thirtyTwo", "implicit")
@@ -50,10 +49,10 @@ of the largest magnitude of src. Where that is Inf or NaN, the codes are not to 
 	})
 }
 
-// roundRandomly sets code to the codes of the magnitudes a. What is dropped of a
-// significand is a fraction of 32 bits, which the random bits may carry over.
+// roundRandomly sets code to the codes of the magnitudes a. The dropped bits of a significand
+// are a fraction of 32 bits; adding the random bits may carry.
 func (k *kernel256) roundRandomly(a Vec, random Mem, code Vec) {
-	significand, binades, dropped, t := Y(5), Y(6), yLow, yShift // which hold nothing here
+	significand, binades, dropped, t := Y(5), Y(6), yLow, yShift // which have no constants here
 	k.I("VPSRLD", 23, a, binades)
 	k.I("VPXOR", t, t, t)
 	k.I("VPCMPEQD", binades, t, t)
@@ -83,13 +82,13 @@ func (k *kernel256) roundRandomly(a Vec, random Mem, code Vec) {
 	k.I("VPMINSD", k.slot("largest"), code, code)
 }
 
-// philox is fillPhilox: a counter to each quadword, two vectors at a time.
+// philox writes fillPhilox: one counter in each quadword, two vectors at a time.
 func (k *kernel256) philox(f *File) {
 	k.begin(f, "fillPhilox", "sets dst to the words of Philox4x32-10 for the counters from first\non, 32·n words%.0s.", "dst *uint32, first uint64, n int, c *philoxConstants")
 	dst, n, c := k.Arg("dst"), k.Arg("n"), k.Arg("c")
 	key, left := k.GP("keys of two rounds"), k.GP("rounds left")
 	const rounds = 10
-	keys := k.room("key", 2*rounds) // two of each round, and what follows them
+	keys := k.room("key", 2*rounds) // two of each round; step and tensor follow
 	k.slot("step")
 	k.slot("tensor")
 	k.I("LEAQ", keys, key)
@@ -164,20 +163,19 @@ func (k *kernel256) philox(f *File) {
 	k.Return()
 }
 
-// hadamard is hadamardBlocks: four vectors of float64, and butterflies within and
-// between them.
+// hadamard writes hadamardBlocks: butterflies within and between four vectors of float64.
 func (k *kernel256) hadamard(f *File) {
 	k.begin(f, "hadamardBlocks", `replaces each 16 of 16·n elements of %s by their transform, times the
 signs at signs before it, rounded to BF16; a NaN becomes nan.`, "x *float32, n int, signs *uint32, nan uint32")
 	x, n, signs := k.Arg("x"), k.Arg("n"), k.Arg("signs")
-	var turned [2]Vec // signs of the other element of a butterfly
-	for h := range turned {
+	var flips [2]Vec // signs of the other element of a butterfly
+	for h := range flips {
 		var data []byte
 		for i := range 4 {
 			data = binary.LittleEndian.AppendUint64(data, math.Float64bits(float64(1-2*(i>>h&1))))
 		}
-		turned[h] = Y(14 + h)
-		k.I("VMOVUPD", f.Table(fmt.Sprintf("hadamard%d", h), data), turned[h])
+		flips[h] = Y(14 + h)
+		k.I("VMOVUPD", f.Table(fmt.Sprintf("hadamard%d", h), data), flips[h])
 	}
 	quarter := f.Table("quarter", repeated(math.Float64bits(0.25)))
 	half := f.Table("hadamardHalf", repeated(0x00007fff00007fff))
@@ -197,9 +195,9 @@ signs at signs before it, rounded to BF16; a NaN becomes nan.`, "x *float32, n i
 	}
 	for v := range 4 {
 		k.I("VPERMILPD", 5, Y(v), Y(8))
-		k.I("VFMADD213PD", Y(8), turned[0], Y(v))
+		k.I("VFMADD213PD", Y(8), flips[0], Y(v))
 		k.I("VPERMPD", 0x4e, Y(v), Y(8))
-		k.I("VFMADD213PD", Y(8), turned[1], Y(v))
+		k.I("VFMADD213PD", Y(8), flips[1], Y(v))
 	}
 	k.I("VADDPD", Y(1), Y(0), Y(4))
 	k.I("VSUBPD", Y(1), Y(0), Y(5))
@@ -261,7 +259,7 @@ position, joined by halves. groups and n are positive, and src is finite.`, does
 		k.I("VMINPS", yLimit, q, q)
 		k.I("VMAXPS", yLeast, q, t)
 		k.I("VPAND", yBinade, t, t)
-		k.I("VMULPS", yAnchor, t, t) // what rounds to a step of the binade
+		k.I("VMULPS", yAnchor, t, t) // the addend that rounds to a step of the binade
 		k.I("VADDPS", t, q, q)
 		k.I("VSUBPS", t, q, q)
 		k.I("VMULPS", yDecode, q, q)
@@ -295,9 +293,9 @@ position, joined by halves. groups and n are positive, and src is finite.`, does
 	k.Return()
 }
 
-// transpose: eight rows at a time, as two squares of eight.
+// transpose writes the transposition of eight rows at a time, as two 8×8 blocks.
 func (k *kernel256) transpose(f *File) {
-	k.begin(f, "transpose", "sets dst[j][i] to src[i][j], both of %s, i < 8·n, j < 16, n > 0. Rows are so\nmany bytes apart.", "dst, src *float32, dstStride, srcStride, n int")
+	k.begin(f, "transpose", "sets dst[j][i] to src[i][j], both of %s, i < 8·n, j < 16, n > 0. Strides are in\nbytes.", "dst, src *float32, dstStride, srcStride, n int")
 	dst, src, dstStride, srcStride, n := k.Arg("dst"), k.Arg("src"), k.Arg("dstStride"), k.Arg("srcStride"), k.Arg("n")
 	from := newPanel8(k.Func, src, srcStride)
 	triple, at := k.GP("3·dstStride"), [2]Reg{k.GP("four rows of dst"), k.GP("four more")}

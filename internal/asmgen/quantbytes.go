@@ -37,10 +37,10 @@ type byteCodes struct {
 	c      constants
 }
 
-// zByteFactor is what elements are multiplied by.
+// zByteFactor is the factor of elements.
 var zByteFactor = Z(16)
 
-// load fills the registers of constants by way of t.
+// load fills the registers of constants using t.
 func (b *byteCodes) load(t Reg) {
 	for i, v := range []Vec{zLimit, zLeast, zAnchor} {
 		b.I("VPBROADCASTD", b.c.At(encodeNames[i]), v)
@@ -61,7 +61,7 @@ func (b *byteCodes) absMask() uint32 {
 	return 0x7fffffff
 }
 
-// raise raises the lanes of the amax to the magnitudes of a vector, by way of t.
+// raise raises the lanes of the amax to the magnitudes of a vector, using t.
 func (b *byteCodes) raise(x any, amax, t Vec) {
 	b.I("VPANDD", x, zAbs, t)
 	if b.source == 16 {
@@ -112,7 +112,7 @@ const blocksDoc = `quantizes rows of groups of one block of 128, at least one, f
 bits under float32 scales, and returns the bits of the largest magnitude: where that is
 Inf or NaN, the reference implementation must encode the blocks. `
 
-// blocks: one block of 128 after the other, each with a scale of its own.
+// blocks writes the kernel of blocks of 128, each with a separate scale.
 func (b byteCodes) blocks(f *File, name string) {
 	b.Func = f.Func(name, name+" "+fmt.Sprintf(blocksDoc+gapsDoc, sourceName(b.source), 64), rowsParams+"bytesConstants) (amax uint64")
 	codes, scales, src, blocks, ahead := b.Arg("codes"), b.Arg("scales"), b.Arg("src"), b.Arg("groups"), b.Arg("ahead")
@@ -168,7 +168,7 @@ func (b *byteCodes) factors(amax, factor, one Vec) {
 	b.I("VMOVAPS", one, K(1), factor)
 }
 
-// A rowsLoop is what kernels for rows of blocks with known factors have in common.
+// A rowsLoop is the loop that kernels of rows of blocks with known factors share.
 type rowsLoop struct {
 	codes, src, blocks, left, factors, ahead Reg
 	c                                        constants

@@ -43,7 +43,7 @@ var (
 	zAmax   = Z(20) // largest amax so far
 	zLeast  = Z(22) // global: 2^(exponent of the smallest normal); it joins nibbles only
 	zAnchor = Z(21) // global: 2^(23-m)·(1 + bias·2^-23)
-	kFlags  = K(7)  // blocks that the plain form must do
+	kFlags  = K(7)  // blocks for the reference implementation
 	kSixes  = K(6)  // the 48 bytes
 	kLow    = K(4)  // the first and second byte of each dword
 	kHigh   = K(3)  // the third and fourth
@@ -84,14 +84,14 @@ func sixesTable(f *File, prefix string) Sym {
 	return f.Table(prefix+"Sixes", indices(func(i int) int { return i/3*4 + i%3 }))
 }
 
-// A fusedKind is what a fused kernel makes of which source, in either tier.
+// A fusedKind is the source and the codes of a fused kernel, in either tier.
 type fusedKind struct {
 	source, bits int  // of an element: 32, or 16 (BF16); of a stored code
 	integer      bool // INT8 elements
 	global       bool // E4M3 scales under a global one, 16 elements to a block; else E8M0 and 32
 }
 
-// fusedKinds are those that there are kernels for.
+// fusedKinds returns the kinds that have kernels.
 func fusedKinds() []fusedKind {
 	var kinds []fusedKind
 	for _, k := range []fusedKind{{bits: 8}, {bits: 4}, {bits: 8, integer: true}, {bits: 4, global: true}} {
@@ -105,8 +105,8 @@ func fusedKinds() []fusedKind {
 // storesSixes reports whether the kernel also makes codes of 6 bits.
 func (k fusedKind) storesSixes() bool { return k.bits == 8 && !k.integer }
 
-// begin begins a kernel of groups of so many blocks, which writes past the caches to
-// multiples of so many bytes, and returns the names of its constants.
+// begin begins a kernel of groups of that many blocks, whose non-temporal stores need
+// multiples of that many bytes, and returns the names of its constants.
 func (k fusedKind) begin(f *File, suffix string, blocks, multiple int) (*Func, []string) {
 	name, kind, names := "fuse", "exponentConstants", exponentNames
 	if k.global {
@@ -147,7 +147,7 @@ func quantFused() *File {
 	return f
 }
 
-// block returns the elements that share a scale.
+// block returns the number of elements that share a scale.
 func (k *fused) block() int {
 	if k.global {
 		return 16
@@ -155,7 +155,7 @@ func (k *fused) block() int {
 	return 32
 }
 
-// groupBytes returns the bytes of the source that a group takes.
+// groupBytes returns the size of a group in the source.
 func (k *fused) groupBytes() int { return 16 * k.block() * k.source / 8 }
 
 func (k *fused) emit(f *File) {
@@ -305,7 +305,7 @@ func (k *fused) load() {
 	}
 }
 
-// loadSixes fills the registers that codes of 6 bits are joined with, by way of t.
+// loadSixes fills the registers that codes of 6 bits are joined with, using t.
 func (k *fused) loadSixes(t Reg) {
 	broadcast(k.Func, 0x40014001, t, zJoin)  // bytes times 1, 64
 	broadcast(k.Func, 0x10000001, t, zJoin2) // words times 1, 4096
@@ -314,16 +314,16 @@ func (k *fused) loadSixes(t Reg) {
 	k.I("KMOVQ", t, kSixes)
 }
 
-// result returns the largest amax, or all ones where flags were raised.
+// result returns the largest amax, or all ones if a flag is set.
 func (k *fused) result() { k.amaxOrFlags(k.write, k.read) }
 
 // amaxOrFlags returns the largest dword of zAmax as amax, or all ones where a bit of kFlags
-// is set, by way of two registers.
+// is set, using two registers.
 func (fn *Func) amaxOrFlags(amax, flags Reg) {
 	fn.Comment("the largest amax; all ones where a block was flagged")
 	fn.maxDword(zAmax, amax)
 	fn.I("KMOVW", kFlags, flags)
-	fn.I("NEGL", flags) // carries where there is a flag
+	fn.I("NEGL", flags) // carries if a flag is set
 	fn.I("SBBL", flags, flags)
 	fn.I("ORL", flags, amax)
 	fn.I("MOVQ", amax, fn.FP("amax"))

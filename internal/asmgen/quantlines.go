@@ -6,9 +6,9 @@ import (
 	"math"
 )
 
-// quantLines writes the kernels that lines are quantized with where no fused one
-// does all at once: codes under factors that serve 16 elements each, to nearest or
-// with random bits; those bits; maxima; and the Hadamard transform.
+// quantLines writes the kernels that quantize rows stage by stage: codes under factors of 16
+// elements each, rounded to nearest or stochastically; the random bits; and the Hadamard
+// transform.
 func quantLines() *File {
 	f := NewFile("quant", "lines")
 	low, high := gatherTables(f, "lines")
@@ -27,7 +27,7 @@ func lineCodes(f *File, bits int, random bool, low, high Sym) {
 	}
 	fn := f.Func(name, fmt.Sprintf(`%s sets code i, of %d bits, to that of src[i] times factors[i/16], rounded
 %s, i < n, n > 0, and returns the bits of the largest magnitude of src. Where
-that is Inf or NaN, the codes are not to be used.`, name, bits, what), params+", n int, factors *float32, c *encodeConstants) (amax uint64")
+that is Inf or NaN, the codes are undefined.`, name, bits, what), params+", n int, factors *float32, c *encodeConstants) (amax uint64")
 	codes, src, n, factors := fn.Arg("codes"), fn.Arg("src"), fn.Arg("n"), fn.Arg("factors")
 	var rnd Reg
 	if random {
@@ -52,7 +52,7 @@ that is Inf or NaN, the codes are not to be used.`, name, bits, what), params+",
 	fn.I("VPXORD", zAmax, zAmax, zAmax)
 	fn.I("VPXORD", zero, zero, zero)
 	if random {
-		zLimit, zLeast, zAnchor = Z(16), Z(17), Z(18) // other constants take their place
+		zLimit, zLeast, zAnchor = Z(16), Z(17), Z(18) // the names of other constants
 		fn.I("VPBROADCASTD", c.At("largest"), zLimit)
 		fn.I("VPBROADCASTD", c.At("binade"), zLeast)
 		fn.I("VPBROADCASTD", c.At("mantissa"), zAnchor)
@@ -91,7 +91,7 @@ that is Inf or NaN, the codes are not to be used.`, name, bits, what), params+",
 			fn.I("VPADDD", zShift, u, u) // bits of the significand that are dropped
 			fn.I("VPSRLVD", u, e, s)
 			fn.I("VPADDD", binades, s, s)
-			// They are a fraction of 32 bits, which the random bits may carry over.
+			// They are a fraction of 32 bits; adding the random bits may carry.
 			fn.I("VPSUBD", Z(19), u, Z(14))
 			fn.I("VPSUBD", u, Z(19), u)
 			fn.I("VPSLLVD", u, e, u)
@@ -128,14 +128,14 @@ that is Inf or NaN, the codes are not to be used.`, name, bits, what), params+",
 	fn.Return()
 }
 
-// fillPhilox: a counter to each quadword, whose upper halves are of no account
-// until the end.
+// fillPhilox writes the Philox kernel. Each quadword has one counter; the upper halves are
+// ignored until the end.
 func fillPhilox(f *File) {
-	fn := f.Func("fillPhilox", `fillPhilox sets dst to the words of Philox4x32-10 for the counters from first
+	fn := f.Func("fillPhilox", `fillPhilox sets dst to the words of Philox4x32-10 of the counters from first
 on, 32·n words.`, "dst *uint32, first uint64, n int, c *philoxConstants")
 	dst, n, c := fn.Arg("dst"), fn.Arg("n"), fn.Arg("c")
 	first := fn.Arg("first")
-	var order []byte // so that unpacking leaves the words in order
+	var order []byte // unpacking then leaves the words in order
 	for _, i := range []uint64{0, 4, 1, 5, 2, 6, 3, 7} {
 		order = binary.LittleEndian.AppendUint64(order, i)
 	}
@@ -185,8 +185,8 @@ on, 32·n words.`, "dst *uint32, first uint64, n int, c *philoxConstants")
 	fn.Return()
 }
 
-// hadamardBlocks: in float64, so that a sum is what the plain form has. A butterfly
-// is the other element plus this one times ±1.
+// hadamardBlocks writes the Hadamard transform in float64, whose sums are those of the Go
+// twin. A butterfly is the other element plus this one times ±1.
 func hadamardBlocks(f *File) {
 	fn := f.Func("hadamardBlocks", `hadamardBlocks replaces each 16 of 16·n elements by their transform, times the
 signs at signs before it, rounded to BF16; a NaN becomes nan.`, "x *float32, n int, signs *uint32, nan uint32")

@@ -2,7 +2,7 @@ package asmgen
 
 import "fmt"
 
-// quantSpread writes what moves rows between memory and the caches.
+// quantSpread writes the kernels that copy rows by non-temporal stores.
 func quantSpread() *File {
 	f := NewFile("quant", "spread")
 	spreadRows(f, "spreadRows", "VMOVDQU64", Z(0))
@@ -10,9 +10,9 @@ func quantSpread() *File {
 	return f
 }
 
-// spreadRows writes the copying of lines by vectors that hold a cache line together.
+// spreadRows writes the copy of rows by vectors that together fill a cache line.
 func spreadRows(f *File, name, load string, vectors ...Vec) {
-	fn := f.Func(name, fmt.Sprintf(`%s copies n times 64·width bytes, one behind the other, past the caches
+	fn := f.Func(name, fmt.Sprintf(`%s copies n times 64·width bytes, which are contiguous, by non-temporal stores
 to places that are stride bytes apart and multiples of 64.`, name), "dst, src *byte, width, n, stride int")
 	dst, src, width, n, stride := fn.Arg("dst"), fn.Arg("src"), fn.Arg("width"), fn.Arg("n"), fn.Arg("stride")
 	at, left := fn.GP("place of a copy"), fn.GP("left of it")

@@ -11,8 +11,8 @@ func T(i int) Tile { return Tile(i) }
 // String returns the register's name.
 func (t Tile) String() string { return fmt.Sprintf("TMM%d", int(t)) }
 
-// The instructions of AMX, which Go's assembler lacks. All are in opcode map 0F38
-// with W = 0 and 128 bits (Intel SDM volume 2, "VEX.128.….0F38.W0").
+// tileInstructions are the AMX instructions, which Go's assembler lacks. All are in opcode
+// map 0F38 with W = 0 and 128 bits (Intel SDM volume 2, "VEX.128.….0F38.W0").
 var tileInstructions = map[string]struct {
 	prefix   byte // pp: 1 = 66, 2 = F3, 3 = F2
 	opcode   byte
@@ -21,14 +21,14 @@ var tileInstructions = map[string]struct {
 	"LDTILECFG":   {0, 0x49, "m"},
 	"TILERELEASE": {0, 0x49, ""},
 	"TILEZERO":    {3, 0x49, "t"},
-	"TILELOADD":   {3, 0x4b, "mt"}, // the lines of the tile are as far apart as the index says
-	"TILELOADDT1": {1, 0x4b, "mt"}, // not into the first cache
+	"TILELOADD":   {3, 0x4b, "mt"}, // the index is the stride of the rows
+	"TILELOADDT1": {1, 0x4b, "mt"}, // with a hint not to keep the data in the first-level cache
 	"TILESTORED":  {2, 0x4b, "tm"},
 	"TDPBF16PS":   {2, 0x5c, "ttt"}, // B, A, C
 }
 
-// encodeTile returns the bytes of an instruction of the table above, ok = false for
-// every other one.
+// encodeTile returns the bytes of an instruction of the table above; ok is false for other
+// instructions.
 //
 //	c4 | ~R ~X ~B 0 0 0 1 0 | W ~vvvv 0 pp | opcode | ModRM | SIB | disp8 or disp32
 func encodeTile(mnemonic string, operands []any) (code []byte, ok bool) {
