@@ -91,9 +91,8 @@ func TestIntoApart(t *testing.T) {
 	}
 }
 
-// TestDamaged: of a damaged tensor nothing becomes a valid one, nor values, also where
-// memory goes on behind what it has: what returns an error returns what Validate reports,
-// and else panics with it.
+// TestDamaged checks that no operation takes a damaged tensor, even if memory follows its
+// data. Operations return the error of Validate, or panic with it.
 func TestDamaged(t *testing.T) {
 	good := must(t)(Quantizer{Format: MXFP8x32}.Rowwise(tensor.New(64, 64), With{}))
 	for name, damage := range map[string]func(t *Tensor){
@@ -136,8 +135,8 @@ func mustPanic(t *testing.T, want string, f func()) {
 	f()
 }
 
-// TestBadDestination: values and scales are written where there is room for them, and
-// nowhere else.
+// TestBadDestination checks that values and scales are written only to destinations that hold
+// them.
 func TestBadDestination(t *testing.T) {
 	x := must(t)(Quantizer{Format: MXFP8}.Rowwise(tensor.New(4, 64), With{}))
 	data := make([]float32, 4*64)

@@ -9,8 +9,8 @@ import (
 	"github.com/microscale-go/microscale/tensor"
 )
 
-// FuzzBoth: the copies of a matrix by any two quantizers, with anything that a caller may
-// bring, are those of all lines at once in the plain form. All follows from the seed.
+// FuzzBoth compares the copies of a matrix by any two quantizers, with any options, with the
+// reference. The seed determines everything.
 func FuzzBoth(f *testing.F) {
 	for seed := range uint64(100) {
 		f.Add(seed)

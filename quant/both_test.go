@@ -17,9 +17,8 @@ import (
 	"github.com/microscale-go/microscale/tensor"
 )
 
-// TestKernelsBoth: both copies are those of all lines at once in the plain form, of
-// whole tiles, of less, and of more than one strip; from rows with gaps that begin
-// anywhere; of float32 and of BF16, in every tier.
+// TestKernelsBoth compares both copies with the reference, in every tier: of whole and partial
+// tiles, from float32 and BF16, with gaps between rows that begin at any address.
 func TestKernelsBoth(t *testing.T) {
 	r := rand.New(rand.NewPCG(19, 20))
 	for _, q := range append(kernelQuantizers(), Quantizer{Format: BF16}, Quantizer{Format: NVFP4, Hadamard: true}) {
@@ -207,8 +206,8 @@ func TestBothPairs(t *testing.T) {
 	}
 }
 
-// handed makes c ask for the scales of lines where they are of one byte, and returns
-// what compares them with those of the tensor.
+// handed makes c collect scales of one byte by With.Scales, and returns a function that compares
+// them with those of the tensor.
 func handed(c *Copy) func(*testing.T, *Tensor) {
 	if !c.Quantizer.Format.ByteScales() {
 		return func(*testing.T, *Tensor) {}
@@ -234,9 +233,8 @@ func handed(c *Copy) func(*testing.T, *Tensor) {
 	}
 }
 
-// TestAllocationsBoth: copies into tensors that there are take memory neither for lines
-// nor for elements, but what is pooled, and little for each part of the lines, also where
-// these end within one. It is the least of several calls: pools serve each processor.
+// TestAllocationsBoth checks that copies into existing tensors allocate no memory for rows or
+// elements. It takes the minimum of several calls, since pools are per processor.
 func TestAllocationsBoth(t *testing.T) {
 	cputest.Vectors(t, func(t *testing.T, _ cpu.Tier) {
 		for _, shape := range [][2]int{{512, 2048}, {1000, 1000}} {

@@ -13,9 +13,9 @@ import (
 	"github.com/microscale-go/microscale/tensor"
 )
 
-// TestDequantizePastCaches: results so large that they are written past the caches
-// have the bits of the plain form, from any address, and nothing beyond them is written.
-func TestDequantizePastCaches(t *testing.T) {
+// TestDequantizeStreams checks that results large enough for non-temporal stores have the bits
+// of the Go twin, at any address, and that nothing beyond them is written.
+func TestDequantizeStreams(t *testing.T) {
 	for _, cols := range []int{1024, 1027, 1040} {
 		rows := ceilDiv(streamBytes, 4*cols)
 		x := benchMatrix(rows, cols)
@@ -38,8 +38,7 @@ func TestDequantizePastCaches(t *testing.T) {
 	}
 }
 
-// TestGlobalAbsent: a tensor whose format has no global scale is what it is whatever
-// Global says.
+// TestGlobalAbsent checks that Global has no effect in formats without a global scale.
 func TestGlobalAbsent(t *testing.T) {
 	x := benchMatrix(128, 128)
 	for _, f := range Formats() {

@@ -11,11 +11,10 @@ import (
 	"github.com/microscale-go/microscale/tensor"
 )
 
-// TestKernelsEnds: lines whose ends are quantized together are those of the plain form,
-// fewer and more of them than that, behind each other and with gaps, shorter than a group
-// and longer, of usual numbers and of all kinds, in the caches and past them. Memory of
-// lines that went before is not seen, nor is what lies behind the tensor touched.
-func TestKernelsEnds(t *testing.T) {
+// TestKernelsTails compares rows whose tails are quantized together with the reference: few and
+// many rows, contiguous and with gaps, shorter and longer than a group, of ordinary and edge
+// values, with and without non-temporal stores. Nothing beyond the tensor is written.
+func TestKernelsTails(t *testing.T) {
 	const most, widest, gap = 131, 1000, 5
 	if most <= edgeBytes/(2*32) {
 		t.Fatal("all lines are quantized together")

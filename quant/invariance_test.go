@@ -43,8 +43,8 @@ func mustQuantize(t testing.TB, q Quantizer, x tensor.Dense, d Direction, with W
 	return r
 }
 
-// TestColumnwise: the columnwise tensor is the rowwise one of the transposed
-// source. (Random bits follow the elements of the source, not of its transpose.)
+// TestColumnwise checks that a columnwise tensor is the rowwise one of the transposed source.
+// (Random bits follow the elements of the source, not of its transpose.)
 func TestColumnwise(t *testing.T) {
 	eachQuantizer(t, [][2]int{{0, 3}, {1, 1}, {3, 33}, {130, 257}}, func(t *testing.T, q Quantizer, x tensor.Dense) {
 		if q.Rounding == format.Stochastic {
@@ -67,7 +67,7 @@ func TestColumnwise(t *testing.T) {
 	})
 }
 
-// TestSquare: formats with square blocks take the same codes in both directions.
+// TestSquare checks that formats with square blocks have the same codes in both directions.
 func TestSquare(t *testing.T) {
 	for _, f := range Formats() {
 		if !f.Square() || !f.Scaled() {
@@ -94,8 +94,8 @@ func requireBits(t testing.TB, got, want tensor.Dense) {
 	}
 }
 
-// TestViews: a view with gaps between its rows is quantized as its copy is, and
-// is left as it was.
+// TestViews checks that a view with gaps between its rows is quantized like a copy of it, and
+// stays unchanged.
 func TestViews(t *testing.T) {
 	eachQuantizer(t, [][2]int{{140, 300}}, func(t *testing.T, q Quantizer, x tensor.Dense) {
 		before := x.Clone()
@@ -110,7 +110,7 @@ func TestViews(t *testing.T) {
 	})
 }
 
-// TestThreads: the number of goroutines changes nothing.
+// TestThreads checks that results do not depend on the number of goroutines.
 func TestThreads(t *testing.T) {
 	eachQuantizer(t, [][2]int{{1, 1}, {140, 300}}, func(t *testing.T, q Quantizer, x tensor.Dense) {
 		for _, d := range []Direction{Rowwise, Columnwise} {
@@ -127,8 +127,8 @@ func TestThreads(t *testing.T) {
 	})
 }
 
-// TestSomeLines: lines decoded on their own are those of the whole.
-func TestSomeLines(t *testing.T) {
+// TestSomeRows checks that rows decoded separately are those of the whole tensor.
+func TestSomeRows(t *testing.T) {
 	eachQuantizer(t, [][2]int{{140, 300}}, func(t *testing.T, q Quantizer, x tensor.Dense) {
 		for _, d := range []Direction{Rowwise, Columnwise} {
 			r := mustQuantize(t, q, x, d, With{Random: &Stream{Seed: 1}})
@@ -143,8 +143,8 @@ func TestSomeLines(t *testing.T) {
 	})
 }
 
-// TestTiles: tiles of rows with the amax of the whole, put together, are the
-// whole. Random bits follow the elements.
+// TestTiles checks that concatenated tiles of rows, quantized with the amax of the whole, are
+// the whole tensor. Random bits follow the elements.
 func TestTiles(t *testing.T) {
 	eachQuantizer(t, [][2]int{{300, 70}, {257, 96}}, func(t *testing.T, q Quantizer, x tensor.Dense) {
 		for _, d := range []Direction{Rowwise, Columnwise} {
@@ -170,7 +170,7 @@ func TestTiles(t *testing.T) {
 	})
 }
 
-// TestGivenAmax: an amax from elsewhere scales; one below the elements saturates.
+// TestGivenAmax checks that With.Amax sets the scale; elements above it saturate.
 func TestGivenAmax(t *testing.T) {
 	x := []float32{1, -2, 4, 8}
 	for _, tc := range []struct {
@@ -198,8 +198,8 @@ func TestGivenAmax(t *testing.T) {
 	}
 }
 
-// TestGivenInverse: delayed scaling encodes with the scale of an earlier step
-// and reports the amax of this one.
+// TestGivenInverse checks that With.Inverse sets the scale, and that the amax of the elements
+// is reported.
 func TestGivenInverse(t *testing.T) {
 	inverse := float32(32)
 	r := oneRow(t, Quantizer{Format: FP8Tensor}, []float32{1, -3, 20, nan}, With{Inverse: &inverse})
@@ -211,7 +211,7 @@ func TestGivenInverse(t *testing.T) {
 	}
 }
 
-// TestScalesHook: every line is handed over once, with the scales that it has.
+// TestScalesHook checks that With.Scales is called once for each row, with its scales.
 func TestScalesHook(t *testing.T) {
 	for _, f := range Formats() {
 		if !f.ByteScales() {

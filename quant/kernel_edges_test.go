@@ -13,9 +13,8 @@ import (
 	"github.com/microscale-go/microscale/tensor"
 )
 
-// TestKernelsEncode: blocks of all codes of the element format, the midpoints
-// between them and the neighbors of those, times every power of two, under an
-// amax that fixes the scale.
+// TestKernelsEncode encodes all values of the element format, the midpoints between them and
+// the neighbors of those, times every power of two, with an amax that fixes the scale.
 func TestKernelsEncode(t *testing.T) {
 	eachKernel(t, func(t *testing.T) {
 		for _, f := range []Format{MXFP8, MXFP8E5M2, MXFP6E3M2, MXFP6E2M3, MXFP4, MXINT8, NVFP4, FP8Vec128} {
@@ -74,8 +73,8 @@ func stepsOf(s *format.Scalar) []float64 {
 	return steps
 }
 
-// TestKernelsScales: one amax to a block, at the edges of every binade and about
-// each significand at which a rule turns.
+// TestKernelsScales compares the scales of amaxes at the edges of every binade and about each
+// significand at which a scale rule changes.
 func TestKernelsScales(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	eachKernel(t, func(t *testing.T) {
@@ -137,8 +136,8 @@ func decodeTensor(t *testing.T, f Format, rows, cols int, r *rand.Rand) *Tensor 
 	return q
 }
 
-// TestKernelsDequantize: all codes under all scales, in lines of every length.
-// A NaN is a NaN, whatever its bits.
+// TestKernelsDequantize decodes all codes under all scales, in rows of every length. The bits
+// of a NaN may differ.
 func TestKernelsDequantize(t *testing.T) {
 	eachKernel(t, func(t *testing.T) {
 		r := rand.New(rand.NewPCG(5, 6))
@@ -163,8 +162,8 @@ func TestKernelsDequantize(t *testing.T) {
 	})
 }
 
-// TestAllocations: quantizing and its inverse allocate as often for many lines as for
-// few, also where these end within a block.
+// TestAllocations checks that the number of allocations does not depend on the number of rows,
+// with and without partial blocks.
 func TestAllocations(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // pools keep their scratch
 	const few, many, cols = 128, 384, 200

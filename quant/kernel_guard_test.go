@@ -27,8 +27,8 @@ func guardedFloats(t *testing.T, values []float32, side guard.Side) []float32 {
 	return g
 }
 
-// TestKernelsStayInside: neither the source nor the result is touched outside,
-// whatever the length of a line and wherever it begins.
+// TestKernelsStayInside checks that no memory outside source and result is touched, for rows of
+// any length at any address.
 func TestKernelsStayInside(t *testing.T) {
 	formats := []Format{MXFP8, MXFP6E2M3, MXFP4, MXINT8, NVFP4, FP8Tensor, FP8Row, FP8Vec128, FP8Block, MXFP8x32}
 	eachKernel(t, func(t *testing.T) {
@@ -92,7 +92,7 @@ func TestKernelsStayInside(t *testing.T) {
 	})
 }
 
-// TestKernelsColumnsStayInside: the same of columnwise tensors.
+// TestKernelsColumnsStayInside is TestKernelsStayInside of columnwise tensors.
 func TestKernelsColumnsStayInside(t *testing.T) {
 	eachKernel(t, func(t *testing.T) {
 		r := rand.New(rand.NewPCG(11, 12))
@@ -130,8 +130,8 @@ func TestKernelsColumnsStayInside(t *testing.T) {
 	})
 }
 
-// TestKernelsTranspose: every element, for shapes about the size of a tile, in every
-// tier, without touching anything outside.
+// TestKernelsTranspose checks transpositions of shapes about the size of a tile, in every tier,
+// and that no memory outside is touched.
 func TestKernelsTranspose(t *testing.T) {
 	cputest.Vectors(t, func(t *testing.T, _ cpu.Tier) {
 		for _, rows := range []int{1, 15, 16, 17, 48, 100} {

@@ -12,12 +12,12 @@ import (
 
 // testFusedRow: whole groups, of ordinary blocks and of all kinds.
 func testFusedRow(k *fusedKernel, f *fences, r *rand.Rand) {
-	served := 0
+	supported := 0
 	for _, q := range kernelQuantizers() {
 		if !k.supports(&q) {
 			continue
 		}
-		served++
+		supported++
 		for _, groups := range []int{1, 2, 3} {
 			for _, hard := range []bool{false, true} {
 				values := ordinary(groups*k.group*q.Format.Block.Cols, r)
@@ -62,8 +62,8 @@ func testFusedRow(k *fusedKernel, f *fences, r *rand.Rand) {
 			}
 		}
 	}
-	if served == 0 {
-		f.Fatal("no quantizer of kernelQuantizers is served: add one")
+	if supported == 0 {
+		f.Fatal("the kernel supports no quantizer of kernelQuantizers: add one")
 	}
 }
 
@@ -161,7 +161,7 @@ func testHadamardRow(k *kernel[func(x []float32, signs *[hadamardSize]uint32, na
 	}
 }
 
-// testEncodeRow: extents of whole units, of others, and of the whole line.
+// testEncodeRow tests blocks of whole units, of other extents, and of the whole row.
 func testEncodeRow(k *kernel[func(codes []byte, src, factors []float32, extent int, c *encodeConstants)], f *fences, r *rand.Rand) {
 	for _, element := range slices.Concat(signedElements(8), signedElements(6), signedElements(4)) {
 		c := newEncodeConstants(element)
@@ -206,14 +206,14 @@ func testSearchRow(k *kernel[func(errors []float64, src, factors, decodes []floa
 	}
 }
 
-// testDecodeRow: all element formats that are served, and all codes.
+// testDecodeRow tests all codes of all supported element formats.
 func testDecodeRow(k *decodeKernel, f *fences, r *rand.Rand) {
-	served := 0
+	supported := 0
 	for _, element := range format.All() {
 		if element.Bits() > 8 || !k.supports(element) {
 			continue
 		}
-		served++
+		supported++
 		bits := element.StoredBits()
 		for _, n := range rowLengths {
 			const codesPerRead = 64
@@ -234,8 +234,8 @@ func testDecodeRow(k *decodeKernel, f *fences, r *rand.Rand) {
 			requireSame(f, fmt.Sprintf("%s, %d codes", element, n), dst, want)
 		}
 	}
-	if served == 0 {
-		f.Fatal("no element format is served")
+	if supported == 0 {
+		f.Fatal("the kernel supports no element format")
 	}
 }
 
@@ -276,7 +276,7 @@ func testMaxRow(k *kernel[func(src []byte) (amax uint32)], f *fences, r *rand.Ra
 	}
 }
 
-// testSpreadRow: lines of more than one unit, to places with gaps.
+// testSpreadRow tests rows of several cache lines, with gaps between destinations.
 func testSpreadRow(k *kernel[func(dst, src []byte, width, n, stride int)], f *fences, r *rand.Rand) {
 	for _, lines := range []int{1, 3} {
 		const width, stride = 2, 4 * cacheLine
@@ -414,12 +414,12 @@ func testColumns(k *kernel[func(columnPart, *encodeConstants)], f *fences, eleme
 // testScaleRow: scales and factors of ordinary amaxes, and of all: those are the reference's
 // unless the kernel returns false.
 func testScaleRow(k *scaleKernel, f *fences, r *rand.Rand) {
-	served := 0
+	supported := 0
 	for _, q := range kernelQuantizers() {
 		if !k.supports(&q) {
 			continue
 		}
-		served++
+		supported++
 		o := &output{q: &q, global: arithmetics[q.Arithmetic].global(100, q.Format.Element.Max(), q.top())}
 		for n := scaleUnit; n <= 4*scaleUnit; n += scaleUnit {
 			for _, hard := range []bool{false, true} {
@@ -455,8 +455,8 @@ func testScaleRow(k *scaleKernel, f *fences, r *rand.Rand) {
 			}
 		}
 	}
-	if served == 0 {
-		f.Fatal("no quantizer of kernelQuantizers is served: add one")
+	if supported == 0 {
+		f.Fatal("the kernel supports no quantizer of kernelQuantizers: add one")
 	}
 }
 

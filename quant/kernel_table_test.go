@@ -18,9 +18,9 @@ import (
 	"github.com/microscale-go/microscale/internal/guard"
 )
 
-// kernelTables has a test of the rows of every table of kernels: each calls a row
-// as it is, on memory that is guarded, at lengths about those of its units, and
-// compares with the plain form.
+// kernelTables returns the tests of the rows of each kernel table. A test calls a kernel
+// directly, on guarded memory, at lengths about those of its units, and compares it with its Go
+// twin.
 func kernelTables() map[string][]rowTest {
 	return map[string][]rowTest{
 		"fusedKernels":     rowTests(fusedKernels, testFusedRow),
@@ -59,8 +59,8 @@ func rowTests[K any](table []K, test func(k *K, f *fences, r *rand.Rand)) []rowT
 	return tests
 }
 
-// TestKernelRows runs the tests of all rows that this processor can run, with
-// everything else in the plain form.
+// TestKernelRows runs the tests of all rows that this processor can run, with all other stages
+// in Go.
 func TestKernelRows(t *testing.T) {
 	tables := kernelTables()
 	for _, name := range slices.Sorted(maps.Keys(tables)) {
@@ -82,9 +82,8 @@ func TestKernelRows(t *testing.T) {
 	}
 }
 
-// TestKernelTables: there is a test for each table, and it is the list of those
-// that builds without kernels have empty that says which there are. All rows are of
-// tiers that the other tests run, which are those of vectors.
+// TestKernelTables checks that each table of primitives.go has a test, and that the tiers of all
+// rows are tiers of vectors, which the other tests run.
 func TestKernelTables(t *testing.T) {
 	file, err := parser.ParseFile(token.NewFileSet(), "primitives.go", nil, 0)
 	if err != nil {
@@ -171,8 +170,7 @@ func fenced[E byte | uint32 | float32 | float64](f *fences, x []E) []E {
 // rowLengths are about the units of kernels, and wider ones.
 var rowLengths = []int{1, 2, 15, 16, 17, 31, 32, 33, 47, 48, 63, 64, 65, 100, 127, 128, 129, 200, 513, 1030}
 
-// ordinary returns n numbers about 1, some of them zero: none that a kernel leaves
-// to the plain form.
+// ordinary returns n numbers about 1, some of them zero, all of which kernels support.
 func ordinary(n int, r *rand.Rand) []float32 {
 	x := make([]float32, n)
 	for i := range x {

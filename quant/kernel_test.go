@@ -14,7 +14,7 @@ import (
 	"github.com/microscale-go/microscale/tensor"
 )
 
-// plainly runs body with the plain form forced.
+// plainly runs body without kernels.
 func plainly(t testing.TB, body func()) {
 	t.Helper()
 	before := cpu.Best()
@@ -29,7 +29,7 @@ func plainly(t testing.TB, body func()) {
 	body()
 }
 
-// eachKernel runs body in every tier but the plain one, which it is compared with.
+// eachKernel runs body in every tier with kernels.
 func eachKernel(t *testing.T, body func(t *testing.T)) {
 	t.Helper()
 	cputest.Vectors(t, func(t *testing.T, tier cpu.Tier) {
@@ -76,9 +76,8 @@ func quantizerName(q Quantizer) string {
 		q.Format, q.Rule, q.ExactRatio, q.EvenMantissa, q.Arithmetic, q.PowerOfTwo, q.NonFinite, q.ElementNaN, q.NegativeZero)
 }
 
-// edgeBlocks fills x with runs of 16 values of one kind each: like sizes, all
-// sizes, zeros, subnormals, the ends of the range, ties of every format, and now
-// and then a NaN or an Inf.
+// edgeBlocks fills x with runs of 16 values of one kind each: similar or all magnitudes, zeros,
+// subnormals, the ends of the range, ties of every format, and sometimes a NaN or an Inf.
 func edgeBlocks(x []float32, r *rand.Rand, nonFinite bool) {
 	kind, exponent := 0, 0
 	for i := range x {
@@ -141,8 +140,8 @@ func firstDifference(a, b []byte) int {
 	return min(len(a), len(b))
 }
 
-// TestKernelsQuantize: every tier gives the bits of the plain form, for whole
-// and broken groups and blocks, and for views with gaps between their rows.
+// TestKernelsQuantize compares every tier with the Go twins, for whole and partial groups and
+// blocks, and for views with gaps between their rows.
 func TestKernelsQuantize(t *testing.T) {
 	shapes := [][2]int{{1, 1}, {3, 15}, {2, 33}, {1, 512}, {2, 513}, {5, 96}, {3, 1000}, {9, 2048}, {130, 144}, {4200, 37}}
 	r := rand.New(rand.NewPCG(1, 2))
@@ -214,8 +213,8 @@ func TestKernelsBF16(t *testing.T) {
 	})
 }
 
-// TestKernelsTraining: stochastic rounding, the Hadamard transform and blocks that
-// extend over lines give the bits of the plain form, in both directions.
+// TestKernelsTraining compares stochastic rounding, the Hadamard transform and blocks of several
+// rows with the Go twins, in both directions.
 func TestKernelsTraining(t *testing.T) {
 	var list []Quantizer
 	for _, f := range []Format{MXFP8, MXFP8E5M2, MXFP6E2M3, MXFP4, NVFP4, FP8Vec128, FP8Row, NVFP4x16, MXFP8x32, FP8Block} {

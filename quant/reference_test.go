@@ -116,8 +116,8 @@ func referenceE8M0(q Quantizer, amax float32) int {
 	return leastPower(1, float64(mul32(amax, div32(1, max))))
 }
 
-// A definition is one quantization of lines by the definitions: codes one per
-// byte, scales as their bytes or FP32 values.
+// A definition is a quantization of rows by the definitions of the standards: codes one to a
+// byte, scales as bytes or FP32 values.
 type definition struct {
 	codes    []byte
 	scales   []byte
@@ -125,7 +125,7 @@ type definition struct {
 	global   float32
 }
 
-// definitionOf quantizes lines × width elements.
+// definitionOf quantizes rows of width elements.
 func definitionOf(q Quantizer, lines, width int, at func(l, c int) float32, element func(l, c int) uint64, with With) definition {
 	extent := func(n, all int) int {
 		if n == 0 {

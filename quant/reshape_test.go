@@ -346,8 +346,8 @@ func TestDequantize(t *testing.T) {
 	})
 }
 
-// TestLineScales: the scales of a line are those that Scale gives of each block.
-func TestLineScales(t *testing.T) {
+// TestRowScales compares the scales of a row with Tensor.Scale of each block.
+func TestRowScales(t *testing.T) {
 	for _, f := range Formats() {
 		q, err := Quantizer{Format: f}.Rowwise(randomMatrix(0, 40, 128), With{})
 		if err != nil {

@@ -194,8 +194,8 @@ func TestSearchIsExhaustive(t *testing.T) {
 	}
 }
 
-// TestSearchKernels compares kernels with the plain form, in both directions and
-// of both dtypes, with NaN and Inf among the elements.
+// TestSearchKernels compares kernels with the Go twins, in both directions, from float32 and
+// BF16, with NaN and Inf.
 func TestSearchKernels(t *testing.T) {
 	x := searchSource(66, 176, true)
 	half := tensor.BF16{Rows: x.Rows, Cols: x.Cols, Stride: x.Cols, Data: make([]byte, 2*len(x.Data))}

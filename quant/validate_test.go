@@ -55,8 +55,8 @@ func (p penned[T]) untouched() bool {
 	return !slices.ContainsFunc(p.memory, func(v T) bool { return v != penValue })
 }
 
-// TestBadInto: a tensor whose codes or scales are not those of its shape is an error that
-// says how many there are and should be, and nothing is written in it or about it.
+// TestBadInto checks that a destination whose codes or scales do not match its shape is an error
+// with both numbers, and that it stays unchanged.
 func TestBadInto(t *testing.T) {
 	const rows, cols = 130, 150 // whole tiles, and parts
 	x, raw := tensor.New(rows, cols), tensor.OfBF16(rows, cols, make([]byte, 2*rows*cols))
@@ -138,8 +138,8 @@ func TestBadInto(t *testing.T) {
 
 func saying(reason string) func(*Tensor) string { return func(*Tensor) string { return reason } }
 
-// TestBadSource: a matrix that its data does not hold is an error, also where there is
-// memory behind the data, and Amax, which returns none, panics with it.
+// TestBadSource checks that a matrix that its data does not hold is an error, even if memory
+// follows the data; Amax panics with it.
 func TestBadSource(t *testing.T) {
 	for _, tc := range []struct {
 		rows, cols, stride, elements int
@@ -194,7 +194,7 @@ func TestBadSource(t *testing.T) {
 	}
 }
 
-// TestChecksAllocateNothing: a matrix and a tensor to fill are looked at where they are.
+// TestChecksAllocateNothing checks that validating a matrix and a destination does not allocate.
 func TestChecksAllocateNothing(t *testing.T) {
 	x := tensor.New(130, 150)
 	for _, f := range Formats() {
