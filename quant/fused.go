@@ -136,7 +136,7 @@ func (o *output) scaleMemory(from, to int) []byte {
 	return o.t.Scales[from:to]
 }
 
-// streams reports whether codes leave by non-temporal stores, which need whole cache
+// streams reports whether codes are written by non-temporal stores, which need whole cache
 // lines.
 func (o *output) streams(codes []byte, rows int) bool {
 	return o.stream && isAligned(codes) && (rows == 1 || o.t.RowBytes()%cacheLine == 0)

@@ -11,27 +11,31 @@ import (
 
 // One walk over tiles quantizes for every format, direction, source and option:
 //
-//	prescale  the scale of a whole tensor, or of whole stored rows, from one read before (prescale.go)
-//	tile      for each tile of the matrix, and each copy that is made of it:
+//	prescale  the scale of the tensor, or of each stored row, from a read before (prescale.go)
+//	tile      for each tile of the matrix, and each copy of it:
 //	  load      a view of the matrix, or its rows transposed or transformed in scratch
 //	  amax      of each block
 //	  scale     amax → scale code and factor; a search may replace them
 //	  encode    elements × factor → codes
 //
-// A fused kernel quantizes rows of a tile, amax, scale and encode at once (fused.go); or
-// they are quantized stage by stage (rows.go). A columnwise copy takes its tiles stage by
-// stage without a transposed source where a kernel transposes codes (columns.go), and else
-// as rows of the transposed tile. Primitives and their contracts are in primitives.go.
-// Blocks that a kernel does not support are encoded by the reference implementation.
+// There are four ways through a tile, and one after another is tried:
+//
+//	columnwise copy = transposed rowwise copy, of square blocks   both.go
+//	columns: a kernel encodes and transposes codes                columns.go
+//	a fused kernel does amax, scale and encode of rows            fused.go
+//	rows stage by stage; a columnwise tile is transposed before   rows.go
+//
+// Primitives and their contracts are in primitives.go. The reference implementation encodes
+// the blocks that a kernel does not support.
 
 const (
-	grainElements = 1 << 14   // the smallest work of a goroutine
-	streamBytes   = 4 << 20   // the smallest source whose codes leave by non-temporal stores
-	rowTileBytes  = 128 << 10 // of the source in a tile that is read by rows
-	tileBytes     = 256 << 10 // in one whose blocks extend over rows, or of a columnwise copy: it stays in the second-level cache
-	tileRows      = 128       // of a tile of a columnwise copy, at least
-	tileSide      = 64        // rows and columns that a columnKernel takes
-	loadBytes     = 64 << 10  // of the transposed rows in scratch, about
+	grainElements = 1 << 14   // minimum work of a goroutine
+	streamBytes   = 4 << 20   // minimum source whose codes are written by non-temporal stores
+	rowTileBytes  = 128 << 10 // source of a tile of a rowwise copy
+	tileBytes     = 256 << 10 // source of a tile of a columnwise copy, or of blocks of several rows: it stays in the second-level cache
+	tileRows      = 128       // minimum rows of a tile of a columnwise copy
+	tileSide      = 64        // rows and columns of a tile of column kernels
+	loadBytes     = 64 << 10  // transposed rows in scratch, about
 )
 
 // An output is one copy of the matrix that a call makes.
@@ -45,7 +49,7 @@ type output struct {
 	tensorFactor factor        // of a format with one scale per tensor
 	rowFactors   []factor      // of each stored row, where they are found before tiles
 	finite       bool          // scales were found before, and no element is NaN or Inf
-	stream       bool          // codes leave by non-temporal stores
+	stream       bool          // codes are written by non-temporal stores
 	seen         atomic.Uint32 // bits of the largest amax
 
 	divides bool          // elements are divided by their factor

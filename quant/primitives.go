@@ -179,8 +179,8 @@ type rowPart struct {
 	stream                bool
 }
 
-// columnPart is n tiles of tileSide rows and columns, of finite elements. Their codes leave
-// as rows, one for each column. There is a row of factors for each 16·blockRows rows.
+// columnPart is n tiles of tileSide rows and columns, of finite elements. Their codes are
+// stored as rows, one for each column. There is a row of factors for each 16·blockRows rows.
 type columnPart struct {
 	codes, src                          []byte
 	factors                             []float32
@@ -188,7 +188,7 @@ type columnPart struct {
 	codeStride, srcStride, factorStride int
 	ahead                               int  // bytes of src that are prefetched ahead, unless it is 0
 	bits                                int  // of a stored code
-	stream                              bool // codes of 8 bits leave by non-temporal stores
+	stream                              bool // codes of 8 bits are written by non-temporal stores
 }
 
 // store returns how kernels store codes: their bits, or -8 for non-temporal stores.
