@@ -25,7 +25,7 @@ type Wire interface {
 
 // Formats without scales. F32 is exact.
 var (
-	F32  Wire = scalarWire{format.F32}
+	F32  Wire = floatWire{scalarWire{format.F32}}
 	BF16 Wire = scalarWire{format.BF16}
 )
 
@@ -56,6 +56,15 @@ func (w scalarWire) Encode(dst []byte, src []float32) { must(tensor.ToBytes(dst,
 
 // Decode converts src to float32.
 func (w scalarWire) Decode(dst []float32, src []byte) { must(tensor.FromBytes(dst, src, w.scalar)) }
+
+// A floatWire copies float32 values in the order of bytes of the machine, which all ranks share.
+type floatWire struct{ scalarWire }
+
+// Encode copies src.
+func (floatWire) Encode(dst []byte, src []float32) { copy(dst, memory.Bytes(src)) }
+
+// Decode copies src.
+func (floatWire) Decode(dst []float32, src []byte) { copy(memory.Bytes(dst), src) }
 
 // Quantized returns the wire of a quantizer whose blocks are one row high, such as MXFP8 or
 // FP8 in blocks of 1×128. The values of one message are one row: the codes of all blocks,
