@@ -113,7 +113,8 @@ func (c *Config) report(e Event) {
 }
 
 // Batches provides the data of a run. Its methods are functions of their arguments alone, so that
-// runs resume bit-exactly, and are called from one goroutine at a time.
+// runs resume bit-exactly. A run calls them from one goroutine at a time; runs that are ranks of one
+// process call those of a common Batches concurrently.
 //
 // A batch is a number of contiguous sequences of equal length: token ids of the model's vocabulary,
 // and for each token its target, the token that follows. Targets below 0 do not count.
