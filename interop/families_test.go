@@ -34,11 +34,12 @@ func TestTorchFamilies(t *testing.T) {
 			for _, inference := range []bool{false, true} {
 				t.Logf("inference %v: %s", inference, compareFamily(t, dir, loadDecoder(t, dir, inference), tokens, want))
 			}
-			for _, l := range []layoutOf{{"", quant.MXFP8, "", ""}, {"", quant.NVFP4, "", ""}, {"compressed-tensors", quant.MXFP4, "MXFP4A16", ""}} {
-				t.Logf("%s: %.2g", l.format, compareQuantized(t, dir, l, tokens))
-			}
+			layouts := []layoutOf{{"", quant.MXFP8, "", ""}, {"", quant.NVFP4, "", ""}, {"compressed-tensors", quant.MXFP4, "MXFP4A16", ""}}
 			if slices.Contains(inGGUF, e.Name()) {
-				t.Logf("GGUF: %.2g", compareQuantized(t, dir, layoutOf{"gguf", quant.Q8_0, "", ""}, tokens))
+				layouts = append(layouts, layoutOf{"gguf", quant.Q8_0, "", ""})
+			}
+			for _, l := range append(layouts, ownLayouts[e.Name()]...) {
+				t.Logf("%s %s: %.2g", l.format, l, compareQuantized(t, dir, l, tokens))
 			}
 		})
 	}
@@ -46,6 +47,12 @@ func TestTorchFamilies(t *testing.T) {
 
 // inGGUF are the models that quantize writes as GGUF, and llama.cpp runs as transformers does.
 var inGGUF = []string{"llama", "llama-3", "ministral", "qwen2", "qwen3", "qwen2-moe", "mixtral"}
+
+// ownLayouts are the layouts in which models of a family are published.
+var ownLayouts = map[string][]layoutOf{
+	"gpt-oss":     {{"gpt-oss", quant.MXFP4, "MXFP4", ""}},
+	"deepseek-v3": {{"deepseek", quant.FP8Block, "FP8", ""}},
+}
 
 func loadDecoder(t *testing.T, path string, inference bool) *decoder.Model {
 	t.Helper()
