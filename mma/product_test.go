@@ -65,7 +65,12 @@ func matrices(u *mma.Unit, m, n, k int, source *mmatest.Source, plain bool) (a, 
 			b.Codes, b.Scales = append(b.Codes, narrow(u.B, one.B)...), append(b.Scales, one.ScaleB...)
 		}
 	}
+	const drawn = 256 // more repeat, with other rows and columns
 	for i := range c {
+		if i >= drawn {
+			c[i] = c[i-drawn]
+			continue
+		}
 		one := mmatest.Hard(u, u.K, source)
 		if plain {
 			one = mmatest.Plain(u, u.K, source)
