@@ -12,7 +12,7 @@ import (
 type rowKernel struct {
 	tier cpu.Tier
 	bf16 bool // the wanted elements are BF16, otherwise float32
-	sum  func(want *byte, got, limits *float32, step, blocks int, l *lanes, totals *float64) (done int)
+	sum  func(want *byte, got, limits *float32, step, next, blocks int, l *lanes, totals *float64) (done int)
 }
 
 const (
@@ -55,11 +55,8 @@ func (k *rowKernel) add(a *Accumulator, r *Row, i int) int {
 	totals, begin := &a.buffer.totals, i
 	for len(r.Got)-i >= kernelBlock {
 		n := min((len(r.Got)-i)/kernelBlock, kernelCall)
-		limit, step := &unlimited[0], 0
-		if len(r.Limits) > 0 {
-			limit, step = r.limits(a.buffer.limits[:n*kernelBlock/kernelLimit], i), 4
-		}
-		done := k.sum((*byte)(unsafe.Add(base, i*size)), &r.Got[i], limit, step, n, &a.lanes, &totals[0])
+		limit, step, next := r.limits(a.buffer.limits[:n*kernelBlock/kernelLimit], i)
+		done := k.sum((*byte)(unsafe.Add(base, i*size)), &r.Got[i], limit, step, next, n, &a.lanes, &totals[0])
 		a.endBlocks(totals[:2*done])
 		i += done * kernelBlock
 		if done < n {
@@ -69,9 +66,18 @@ func (k *rowKernel) add(a *Accumulator, r *Row, i int) int {
 	return i - begin
 }
 
-// limits fills buffer with the kernel's limits for the elements from i on and returns a
-// pointer to the first.
-func (r *Row) limits(buffer []float32, i int) *float32 {
+// limits returns the first limit of the elements from i on, and its distances in bytes to those
+// of the second half of the block and, from there, of the next block. It copies the limits to
+// buffer unless the kernel can read them in place.
+func (r *Row) limits(buffer []float32, i int) (first *float32, step, next int) {
+	switch {
+	case len(r.Limits) == 0:
+		return &unlimited[0], 0, 0
+	case r.Extent == kernelLimit:
+		return &r.Limits[i/kernelLimit], 4, 4
+	case r.Extent == kernelBlock:
+		return &r.Limits[i/kernelBlock], 0, 4
+	}
 	block, left := i/r.Extent, r.Extent-i%r.Extent
 	for j := range buffer {
 		buffer[j] = r.Limits[block]
@@ -79,5 +85,5 @@ func (r *Row) limits(buffer []float32, i int) *float32 {
 			block, left = block+1, r.Extent
 		}
 	}
-	return &buffer[0]
+	return &buffer[0], 4, 4
 }

@@ -13,7 +13,7 @@ type lanes struct {
 	product   [8]float64 // Σx·x̂
 	errors    [8]float64 // Σe
 	magnitude [8]float64 // Σ|x|
-	worst     [8]float64 // the largest |e|/|x|
+	worst     [8]float64 // the largest |e|/|x|, to one unit in the last place
 	saturated int64
 	flushed   int64
 }
@@ -99,7 +99,10 @@ func (a *Accumulator) addBlock(r Row, from, to int, buffer []float32) {
 		if x == 0 {
 			continue
 		}
-		if math.FMA(-l.worst[lane], m, d) > 0 { // exactly d/m > worst
+		// BF16 values repeat their ratios often. The next number above worst bounds the quotient that
+		// was rounded to worst, so that equal ratios do not exceed it again.
+		bound := math.Float64frombits(math.Float64bits(l.worst[lane]) + 1)
+		if math.FMA(-bound, m, d) > 0 { // exactly d/m > bound
 			l.worst[lane] = d / m
 		}
 		if y == 0 {

@@ -6,16 +6,18 @@ package measure
 
 // sums32 adds blocks of 32 elements, want in float32, to the lanes, and sets
 // totals[2i], totals[2i+1] to Σx² and Σe² of block i. It stops before a block that
-// holds NaN or Inf and returns the blocks done. limits[i/16] bounds the magnitude
-// of element i; step is 4 bytes, or 0 for one limit of all elements.
+// holds NaN or Inf and returns the blocks done. A limit bounds the magnitude of 16
+// elements; step is the bytes from the limit of the first half of a block to that
+// of the second, and next those from there to the next block.
 //
 //go:noescape
-func sums32(want *byte, got, limits *float32, step, blocks int, l *lanes, totals *float64) (done int)
+func sums32(want *byte, got, limits *float32, step, next, blocks int, l *lanes, totals *float64) (done int)
 
 // sums16 adds blocks of 32 elements, want in BF16, to the lanes, and sets
 // totals[2i], totals[2i+1] to Σx² and Σe² of block i. It stops before a block that
-// holds NaN or Inf and returns the blocks done. limits[i/16] bounds the magnitude
-// of element i; step is 4 bytes, or 0 for one limit of all elements.
+// holds NaN or Inf and returns the blocks done. A limit bounds the magnitude of 16
+// elements; step is the bytes from the limit of the first half of a block to that
+// of the second, and next those from there to the next block.
 //
 //go:noescape
-func sums16(want *byte, got, limits *float32, step, blocks int, l *lanes, totals *float64) (done int)
+func sums16(want *byte, got, limits *float32, step, next, blocks int, l *lanes, totals *float64) (done int)

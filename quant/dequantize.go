@@ -75,6 +75,9 @@ func streamed(decode func(dst []float32, l int), width int) func(dst []float32, 
 	}
 }
 
+// decodeCodes divides the number of codes whose scales a kernel reads.
+const decodeCodes = 64
+
 // rowDecoder returns a function that sets dst to the values of stored row l.
 func (t *Tensor) rowDecoder() func(dst []float32, l int) {
 	element := t.Format.Element
@@ -85,17 +88,17 @@ func (t *Tensor) rowDecoder() func(dst []float32, l int) {
 			}
 		}
 	}
-	scales := make([]float32, t.paddedCols())
 	for _, k := range decodeKernels {
 		if k.tier <= cpu.Best() && k.supports(element) && t.Format.Block.Cols%k.extent == 0 && t.StoredCols() > 0 {
 			tables := decodeTablesOf[element]
+			scales := make([]float32, ceilDiv(t.scaleCols()*t.extent(), decodeCodes)*decodeCodes/k.extent)
 			return func(dst []float32, l int) {
 				t.fillScales(scales, l, k.extent)
 				k.decode(dst, t.row(l), scales, tables)
 			}
 		}
 	}
-	codes := make([]byte, t.paddedCols())
+	scales, codes := make([]float32, t.scaleCols()), make([]byte, t.paddedCols())
 	return func(dst []float32, l int) {
 		t.fillScales(scales, l, t.extent())
 		element.Split(codes, t.row(l))
