@@ -34,6 +34,7 @@ func trainCommand() *cobra.Command {
 	recipes := cli.AddRecipe(cmd)
 	training := cli.AddTraining(cmd, train.DefaultConfig())
 	parallel := ranks.Add(cmd)
+	config := cli.AddConfig(cmd)
 	var o trainOptions
 	cmd.Flags().StringVar(&o.out, "out", "", "save the model in new directory `DIR` (default trained-RECIPE, numbered if it exists)")
 	cmd.Flags().BoolVar(&o.resume, "resume", false, "resume the run in DIR; its other flags may be omitted")
@@ -44,6 +45,9 @@ func trainCommand() *cobra.Command {
 	cli.Essential(cmd, "recipe", "steps", "seed", "data", "hidden", "layers", "learning-rate", "out", "resume", "json")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		cli.BoundGarbage()
+		if err := cli.TakeConfig(cmd, *config); err != nil {
+			return err
+		}
 		job, err := parallel.Start(cmd)
 		if err != nil {
 			return err
