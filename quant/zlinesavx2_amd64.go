@@ -36,8 +36,3 @@ func amaxesAVX2(amax *uint32, src *byte, blocks, units int)
 //
 //go:noescape
 func amaxesBF16AVX2(amax *uint32, src *byte, blocks, units int)
-
-// raiseMaximaAVX2 raises maxima[i] to the bits of |src[i]|, i < 16·n, n > 0; both are of .
-//
-//go:noescape
-func raiseMaximaAVX2(maxima, src *float32, n int)

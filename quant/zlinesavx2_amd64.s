@@ -545,29 +545,3 @@ loop2:
 	JNZ block1
 	VZEROUPPER
 	RET
-
-// func raiseMaximaAVX2(maxima, src *float32, n int)
-//
-//	AX maxima
-//	BX src
-//	DX n
-TEXT ·raiseMaximaAVX2(SB), NOSPLIT, $0-24
-	MOVQ maxima+0(FP), AX
-	MOVQ src+8(FP), BX
-	MOVQ n+16(FP), DX
-	VMOVDQU abs<>+0(SB), Y15
-
-loop1:
-	PREFETCHT0 2048(BX)
-	VPAND (BX), Y15, Y0
-	VPMAXUD (AX), Y0, Y0
-	VMOVDQU Y0, (AX)
-	VPAND 32(BX), Y15, Y1
-	VPMAXUD 32(AX), Y1, Y1
-	VMOVDQU Y1, 32(AX)
-	ADDQ $64, BX
-	ADDQ $64, AX
-	SUBQ $1, DX
-	JNZ loop1
-	VZEROUPPER
-	RET

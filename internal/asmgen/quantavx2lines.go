@@ -138,8 +138,8 @@ func (k kernel256) rows(f *File) {
 	})
 }
 
-// quantLines256 writes the AVX2 kernels of single stages:
-// codes under factors, maxima, and conversions of BF16.
+// quantLines256 writes the AVX2 kernels of single stages: codes under factors, and amaxes of
+// blocks.
 func quantLines256() *File {
 	f := NewFile("quant", "linesavx2")
 	tables := makeTables256(f)
@@ -151,8 +151,6 @@ func quantLines256() *File {
 	}
 	(&kernel256{tables256: tables, source: 32}).amaxes(f)
 	(&kernel256{tables256: tables, source: 16}).amaxes(f)
-	k := kernel256{tables256: tables}
-	k.raiseMaxima(f)
 	return f
 }
 
@@ -283,23 +281,5 @@ so many, each of 16·units elements of %s. There is at least one, and one unit.`
 	k.I("ADDQ", 4, amax)
 	k.I("SUBQ", 1, blocks)
 	k.Jump("JNZ", block)
-	k.Return()
-}
-
-func (k *kernel256) raiseMaxima(f *File) {
-	k.begin(f, "raiseMaxima", "raises maxima[i] to the bits of |src[i]|, i < 16·n, n > 0; both are of %s.", "maxima, src *float32, n int")
-	maxima, src, n := k.Arg("maxima"), k.Arg("src"), k.Arg("n")
-	k.I("VMOVDQU", k.abs, yAbs)
-	loop := k.Label("loop")
-	k.I("PREFETCHT0", src.At(linePrefetch))
-	for i := range 2 {
-		k.I("VPAND", src.At(32*i), yAbs, Y(i))
-		k.I("VPMAXUD", maxima.At(32*i), Y(i), Y(i))
-		k.I("VMOVDQU", Y(i), maxima.At(32*i))
-	}
-	k.I("ADDQ", 64, src)
-	k.I("ADDQ", 64, maxima)
-	k.I("SUBQ", 1, n)
-	k.Jump("JNZ", loop)
 	k.Return()
 }
