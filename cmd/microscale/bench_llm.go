@@ -54,7 +54,7 @@ that of generation is reading the weights and the KV cache once per token.`)
 			return err
 		}
 		defer b.Close()
-		model := ""
+		var model string
 		if random.Given {
 			folder, err := os.MkdirTemp(*dir, "microscale-bench-")
 			if err != nil {

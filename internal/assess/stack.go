@@ -53,6 +53,7 @@ func openStack(ctx context.Context, path string, o decoder.LoadOptions, threads 
 // Close closes the checkpoint.
 func (s *stack) Close() error { return s.source.Close() }
 
+// Layer returns layer i.
 func (s *stack) Layer(ctx context.Context, i int, _ evaluate.Layer) (evaluate.Layer, error) {
 	if s.reader == nil {
 		return s.layers[i], nil
@@ -61,6 +62,7 @@ func (s *stack) Layer(ctx context.Context, i int, _ evaluate.Layer) (evaluate.La
 	return &layer{l}, err
 }
 
+// Head returns the head of the model at the positions after the layers, x.
 func (s *stack) Head(x tensor.Dense) (evaluate.Head, error) {
 	return func(from, to int) (tensor.Dense, error) { return s.Model.Head(x, from, to) }, nil
 }
@@ -68,6 +70,7 @@ func (s *stack) Head(x tensor.Dense) (evaluate.Head, error) {
 // A layer is a decoder.Layer as an evaluate.Layer.
 type layer struct{ *decoder.Layer }
 
+// Forward returns the output of the layer and shows it to watch.
 func (l *layer) Forward(x tensor.Dense, watch evaluate.Watch) (tensor.Dense, error) {
 	o := nn.Observer{KeysValues: watch.Cache}
 	var failed error
@@ -85,6 +88,7 @@ func (l *layer) Forward(x tensor.Dense, watch evaluate.Watch) (tensor.Dense, err
 	return y, err
 }
 
+// Apply returns the output of one linear layer.
 func (l *layer) Apply(linear string, in tensor.Dense) (tensor.Dense, error) {
 	return l.Linear(linear, in)
 }
@@ -105,6 +109,7 @@ func newFormatStack(original *stack, f quant.Format, activations, keep bool) (*f
 	return &formatStack{original, q, activations, keep, make([]*layer, original.Layers())}, err
 }
 
+// Layer returns layer i with quantized linear layers.
 func (s *formatStack) Layer(_ context.Context, i int, original evaluate.Layer) (evaluate.Layer, error) {
 	if s.kept[i] != nil {
 		return s.kept[i], nil
