@@ -26,7 +26,7 @@ const (
 
 // npmPackage returns a directory with the contents of an npm package, without its dependencies.
 // It skips the test if the package cannot be installed.
-func npmPackage(t *testing.T, requirement string) string {
+func npmPackage(t testing.TB, requirement string) string {
 	t.Helper()
 	name := strings.NewReplacer("/", "-").Replace(requirement)
 	return filepath.Join(environment(t, name, func(dir string) (string, error) {

