@@ -96,8 +96,9 @@ func compile(f *family, s *settings) (*Plan, error) {
 	if n := len(s.LayerTypes); n > 0 && n != s.NumHiddenLayers {
 		return nil, fmt.Errorf("config.json: layer_types has %d layers, want num_hidden_layers, %d", n, s.NumHiddenLayers)
 	}
+	ropes := map[string]*ropePlan{}
 	for i := range s.NumHiddenLayers {
-		l, err := compileLayer(f, s, i)
+		l, err := compileLayer(f, s, i, ropes)
 		if err != nil {
 			return nil, err
 		}
@@ -114,14 +115,16 @@ func or(x, missing float64) float64 {
 	return x
 }
 
-func compileLayer(f *family, s *settings, layer int) (LayerPlan, error) {
+// compileLayer returns the plan of a layer. ropes holds the rotary embeddings of the layers before, by the
+// type of the layer.
+func compileLayer(f *family, s *settings, layer int, ropes map[string]*ropePlan) (LayerPlan, error) {
 	l := LayerPlan{
 		AttentionInput: f.names.attentionInput != "", AttentionOutput: f.names.attentionOutput != "",
 		MLPInput: f.names.mlpInput != "", MLPOutput: f.names.mlpOutput != "",
 		MLP: f.mlp(s), Residual: or(s.ResidualMultiplier, 1),
 	}
 	var err error
-	if l.Attention, err = compileAttention(f, s, layer); err != nil {
+	if l.Attention, err = compileAttention(f, s, layer, ropes); err != nil {
 		return l, err
 	}
 	if f.experts != nil && s.hasExperts(layer) {
@@ -146,7 +149,7 @@ func (f *family) mlp(s *settings) MLPPlan {
 	return m
 }
 
-func compileAttention(f *family, s *settings, layer int) (AttentionPlan, error) {
+func compileAttention(f *family, s *settings, layer int, ropes map[string]*ropePlan) (AttentionPlan, error) {
 	a := AttentionPlan{
 		Heads: s.NumAttentionHeads, KVHeads: s.NumKeyValueHeads, HeadDim: s.HeadDim, Softcap: s.ScoreSoftcap,
 		Sinks: f.sinks, Norm: f.queryNorm,
@@ -178,20 +181,31 @@ func compileAttention(f *family, s *settings, layer int) (AttentionPlan, error) 
 	if !s.hasRope(layer) {
 		return a, nil
 	}
+	if ropes[layerType] == nil {
+		if ropes[layerType], err = f.rope(s, layerType); err != nil {
+			return a, err
+		}
+	}
+	a.Rope = ropes[layerType]
+	a.Scale *= a.Rope.scale
+	return a, nil
+}
+
+// rope returns the rotary embedding of the layers of a type.
+func (f *family) rope(s *settings, layerType string) (*ropePlan, error) {
 	r, err := s.rope(f, layerType)
 	if err != nil {
-		return a, err
+		return nil, err
 	}
-	head := a.HeadDim
+	head := s.HeadDim
 	if f.latent {
 		head = s.RotatedDim
 	}
-	if a.Rope, err = r.plan(head, s.MaxPositionEmbeddings); err != nil {
-		return a, err
+	p, err := r.plan(head, s.MaxPositionEmbeddings)
+	if err == nil {
+		p.Interleaved = f.interleaved
 	}
-	a.Rope.Interleaved = f.interleaved
-	a.Scale *= a.Rope.scale
-	return a, nil
+	return p, err
 }
 
 // layerType returns whether a layer has a window.
@@ -296,14 +310,18 @@ func (p *Plan) forwardOnly() string {
 	return ""
 }
 
-// Parameters returns the number of weights. A tied head counts once.
+// Parameters returns the number of weights, at most the largest int64. A tied head counts once.
 func (p *Plan) Parameters() int64 {
 	n := int64(p.Hidden) + int64(p.Vocabulary)*int64(p.Hidden)
 	if !p.Tied {
 		n += int64(p.Vocabulary) * int64(p.Hidden)
 	}
 	for i := range p.Layers {
-		n += p.Layers[i].parameters(int64(p.Hidden))
+		more := p.Layers[i].parameters(int64(p.Hidden))
+		if n > math.MaxInt64-more {
+			return math.MaxInt64
+		}
+		n += more
 	}
 	return n
 }

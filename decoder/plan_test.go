@@ -100,6 +100,19 @@ func TestParameters(t *testing.T) {
 	}
 }
 
+// TestVastPlans checks that configurations of absurd sizes have plans of moderate size, whose numbers of
+// parameters do not overflow.
+func TestVastPlans(t *testing.T) {
+	vast := planFor(t, `{"model_type": "qwen3_moe", "vocab_size": 48, "hidden_size": 1048576, "intermediate_size": 1, "num_hidden_layers": 65536, "num_attention_heads": 1,
+		"head_dim": 1048576, "num_experts": 65536, "num_experts_per_tok": 1, "moe_intermediate_size": 1048576, "rope_scaling": {"rope_type": "linear", "factor": 2}}`)
+	if n := vast.Parameters(); n != math.MaxInt64 {
+		t.Errorf("%d parameters, want the largest number", n)
+	}
+	if vast.Layers[0].Attention.Rope != vast.Layers[65535].Attention.Rope {
+		t.Error("every layer has its own rotary embedding")
+	}
+}
+
 // TestNull checks that a key whose value is null has no default.
 func TestNull(t *testing.T) {
 	gemma := planFor(t, strings.Replace(publishedConfigs["gemma-2-9b"], `"final_logit_softcapping": 30.0`, `"final_logit_softcapping": null`, 1))
