@@ -1,7 +1,6 @@
 package interop
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/json"
 	"errors"
@@ -10,6 +9,8 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/microscale-go/microscale/convert"
@@ -66,17 +67,22 @@ func TestTorchDivergence(t *testing.T) {
 	interpreter := withTorch(t, "transformers does not compute divergences", architecturesWith...)
 	root := t.TempDir()
 	e := newEvaluation(t, "llama.cpp")
+	text := string(read(t, "..", "LICENSE"))[:4500]
+	e.Context, e.Text = 256, filepath.Join(root, "text")
+	if err := os.WriteFile(e.Text, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	e.Formats = []quant.Format{quant.NVFP4, quant.MXFP8}
 	original := filepath.Join(root, "original")
 	writeDecoded(t, e.Model, original)
-	args := []string{filepath.Join(root, "tokens.json"), fmt.Sprint(e.Context), original}
+	args := []string{filepath.Join(root, "tokens.json"), fmt.Sprint(e.Context), filepath.Join(root, "result.json"), original}
 	for _, f := range e.Formats {
 		quantized, decoded := filepath.Join(root, f.Name), filepath.Join(root, f.Name+"-decoded")
 		quantizeTo(t, original, quantized, f)
 		writeDecoded(t, quantized, decoded)
 		args = append(args, decoded)
 	}
-	tokens, err := json.Marshal(tokensOf(t, e.Model, string(read(t, "..", "LICENSE"))))
+	tokens, err := json.Marshal(tokensOf(t, e.Model, text))
 	if err == nil {
 		err = os.WriteFile(args[0], tokens, 0o600)
 	}
@@ -84,19 +90,17 @@ func TestTorchDivergence(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := runEvaluation(t, e)
-	lines := bufio.NewScanner(bytes.NewReader(scriptOutput(t, interpreter, "divergence.py", args...)))
-	for _, f := range got.Formats {
-		var want struct {
-			NLL, KL, Max float64
-			SameTop      float64 `json:"same_top"`
-			Scored       int
-		}
-		if !lines.Scan() {
-			t.Fatalf("%s: no output (%v)", f.Format, lines.Err())
-		}
-		if err := json.Unmarshal(lines.Bytes(), &want); err != nil {
-			t.Fatal(err)
-		}
+	script(t, interpreter, "divergence.py", args...)
+	var wants []struct {
+		NLL, KL, Max float64
+		SameTop      float64 `json:"same_top"`
+		Scored       int
+	}
+	if err := json.Unmarshal(read(t, root, "result.json"), &wants); err != nil || len(wants) != len(got.Formats) {
+		t.Fatalf("%v (%v)", wants, err)
+	}
+	for i, f := range got.Formats {
+		want := wants[i]
 		t.Logf("%s: KL %.8f, PyTorch's %.8f; %.6f nats, PyTorch's %.6f", f.Format, float64(f.KL.Mean), want.KL, float64(f.NLL), want.NLL)
 		if math.Abs(float64(f.KL.Mean)-want.KL) > 1e-5 || math.Abs(float64(f.NLL)-want.NLL) > 1e-4 || math.Abs(float64(f.KL.Max)-want.Max) > 1e-3 {
 			t.Errorf("%s: got %+v, want %+v", f.Format, f, want)
@@ -149,3 +153,45 @@ func quantizeTo(t *testing.T, src, dst string, f quant.Format) {
 		t.Fatal(err)
 	}
 }
+
+// TestSmolLM2Formats evaluates SmolLM2 in every format, and compares the table of docs/results.md with the
+// result.
+func TestSmolLM2Formats(t *testing.T) {
+	e := newEvaluation(t, "llama.cpp")
+	for _, f := range quant.Formats() {
+		if f.Scaled() {
+			e.Formats = append(e.Formats, f)
+		}
+	}
+	d := runEvaluation(t, e)
+	var table strings.Builder
+	table.WriteString("| format | bits/weight | perplexity | KL divergence, mean | median | 99 % | same top | RMS of Δp | size MB |\n|---|--:|--:|--:|--:|--:|--:|--:|--:|\n")
+	fmt.Fprintf(&table, "| original | | %.3f | | | | | | |\n", float64(d.Perplexity))
+	for _, f := range d.Formats {
+		fmt.Fprintf(&table, "| %s | %.4g | %.3f | %.5f ± %.5f | %.5f | %.4f | %.1f %% | %.4f | %.1f |\n", f.Format, float64(f.Bits), float64(f.Perplexity),
+			float64(f.KL.Mean), float64(f.KL.Error), float64(f.KL.Median), float64(f.KL.P99), 100*float64(f.SameTop), float64(f.DeltaP.RMS), float64(f.Size)/1e6)
+	}
+	sameGenerated(t, filepath.Join("docs", "results.md"), "smollm2 formats", table.String(), func(text string) string { return text })
+}
+
+// TestSmolLM2Eval compares the output of eval in README.md, except for the time.
+func TestSmolLM2Eval(t *testing.T) {
+	e := newEvaluation(t, "llama.cpp")
+	e.Formats = []quant.Format{quant.MXFP8, quant.NVFP4, quant.MXFP4}
+	r, err := e.Run(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Model = filepath.Base(r.Model)
+	var text bytes.Buffer
+	if err := r.Print(&text, false); err != nil {
+		t.Fatal(err)
+	}
+	printed := "$ microscale eval " + r.Model + " --text LICENSE --formats mxfp8,nvfp4,mxfp4\n" + strings.Replace(text.String(), e.Text, "LICENSE", 1)
+	printed = strings.ReplaceAll("    "+strings.ReplaceAll(strings.TrimSpace(printed), "\n", "\n    ")+"\n", "    \n", "\n")
+	withoutTime := func(text string) string { return scoredIn.ReplaceAllString(text, "scored") }
+	sameGenerated(t, "README.md", "smollm2 eval", printed, withoutTime)
+}
+
+// scoredIn matches the time in the output of eval.
+var scoredIn = regexp.MustCompile(`scored, in .*`)

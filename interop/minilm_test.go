@@ -239,7 +239,7 @@ func sameGenerated(t *testing.T, document, name, text string, mask func(string) 
 		return
 	}
 	if !*update {
-		t.Fatalf("%s does not say\n%s\nrun go test ./interop -run MiniLM -update", document, text)
+		t.Fatalf("%s does not say\n%s\nrun go test ./interop -run %s -update", document, text, t.Name())
 	}
 	if err := os.WriteFile(path, []byte(parts[1]+text+parts[3]), 0o644); err != nil {
 		t.Fatal(err)
