@@ -284,7 +284,7 @@ var families = []family{
 
 // harmlessKeys change nothing that a decoder computes.
 var harmlessKeys = []string{
-	"architectures", "model_type", "transformers_version", "_name_or_path", "name_or_path", "auto_map", "torch_dtype", "dtype", "quantization_config",
+	"architectures", "model_type", "transformers_version", "_name_or_path", "name_or_path", "auto_map", "torch_dtype", "dtype",
 	"bos_token_id", "eos_token_id", "pad_token_id", "unk_token_id", "sep_token_id", "decoder_start_token_id", "use_cache", "cache_implementation",
 	"initializer_range", "initializer_factor", "attention_dropout", "attn_pdrop", "embd_pdrop", "resid_pdrop", "hidden_dropout", "pretraining_tp",
 	"output_router_logits", "router_aux_loss_coef", "router_jitter_noise", "input_jitter_noise", "aux_loss_alpha", "seq_aux",

@@ -7,6 +7,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/microscale-go/microscale/internal/checkpoint"
 )
 
 // settings are the keys of configurations that families read. Pointers are nil for absent keys.
@@ -199,10 +201,11 @@ func (f *family) checkKeys(keys map[string]json.RawMessage) error {
 	for _, key := range slices.Sorted(maps.Keys(keys)) {
 		value := compact(keys[key])
 		want, ok := required[key]
+		known := slices.Contains(commonKeys, key) || slices.Contains(f.keys, key) || slices.Contains(harmlessKeys, key) || slices.Contains(checkpoint.ConfigurationKeys, key)
 		switch {
 		case ok && !sameJSON(value, want):
 			return unsupported{fmt.Errorf("config.json: %s is %.80s: only %s is supported for %s", key, value, want, f.name)}
-		case !ok && !slices.Contains(commonKeys, key) && !slices.Contains(f.keys, key) && !slices.Contains(harmlessKeys, key):
+		case !ok && !known:
 			return unsupported{fmt.Errorf("config.json: the key %q, with the value %.80s, is not known for %s: it may change what the model computes", key, value, f.name)}
 		}
 	}

@@ -24,9 +24,9 @@ func (c *Convention) Configuration(f quant.Format, o Settings) any {
 // of a file without config.json; clients ignore it there, Read does not.
 const configurationKey = "quantization_config"
 
-// configurationKeys are the members of config.json that describe the quantization, in any
+// ConfigurationKeys are the members of config.json that describe the quantization, in any
 // convention.
-var configurationKeys = []string{configurationKey, "quantization", "compression_config"}
+var ConfigurationKeys = []string{configurationKey, "quantization", "compression_config"}
 
 // Configure returns config, the bytes of a config.json, with the configuration of the convention
 // instead of any other.
@@ -50,7 +50,7 @@ func (c *Convention) Configure(config []byte, f quant.Format, o Settings) ([]byt
 // Unconfigure returns config, the bytes of a config.json, without any description of a
 // quantization.
 func Unconfigure(config []byte) ([]byte, error) {
-	return configjson.WithoutMembers(config, configurationKeys...)
+	return configjson.WithoutMembers(config, ConfigurationKeys...)
 }
 
 // A File is a small file of a checkpoint.
