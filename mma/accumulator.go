@@ -55,3 +55,9 @@ func (a Accumulator) String() string {
 
 // MarshalText returns the text of String.
 func (a Accumulator) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
+
+// UnmarshalText sets a to the accumulator that ParseAccumulator reads.
+func (a *Accumulator) UnmarshalText(text []byte) (err error) {
+	*a, err = ParseAccumulator(string(text))
+	return err
+}

@@ -106,7 +106,7 @@ func anchors(t *testing.T, path string) (list []string) {
 }
 
 // TestReadmeSequence runs the examples of README.md and docs/numbers.md in order, in one
-// directory. A stand-in has the names of the weights of MiniLM; interop runs that example
+// directory with the repository's LICENSE. A stand-in has the names of the weights of MiniLM; interop runs that example
 // on the model, and that of SmolLM2. It skips examples on the hub, whose results no other
 // example needs, and of serve, which does not end. With -short, training is shorter.
 func TestReadmeSequence(t *testing.T) {
@@ -118,7 +118,12 @@ func TestReadmeSequence(t *testing.T) {
 		}
 		text = append(text, part...)
 	}
+	license, err := os.ReadFile(filepath.Join(repository, "LICENSE"))
+	if err != nil {
+		t.Fatal(err)
+	}
 	t.Chdir(t.TempDir())
+	writeFile(t, "LICENSE", license)
 	const minilm = "all-MiniLM-L6-v2"
 	directory(t, minilm, weight{name: "encoder.layer.0.attention.self.query.weight", shape: []int64{64, 64}}, weight{name: "pooler.dense.weight", shape: []int64{64, 64}})
 	steps := regexp.MustCompile(`--steps \d+`)
