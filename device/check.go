@@ -68,31 +68,11 @@ const MaxSize = 1 << 28
 // Check reports whether the device multiplies the operands of r, and how. It returns an error
 // for sizes below 1 or above [MaxSize], and for formats without codes.
 func Check(r Request) (Answer, error) {
-	for _, d := range []struct {
-		name string
-		n    int
-	}{{"m", r.M}, {"n", r.N}, {"k", r.K}} {
-		if d.n < 1 || d.n > MaxSize {
-			return Answer{}, fmt.Errorf("%s: got %d, want 1 to %d", d.name, d.n, MaxSize)
-		}
-	}
-	for _, f := range []quant.Format{r.Input, r.Weight, r.Grad} {
-		if err := f.Validate(); err != nil {
-			return Answer{}, err
-		}
-	}
-	input, weight, grad := Operand{Name: "input", Format: r.Input}, Operand{Name: "weight", Format: r.Weight}, Operand{Name: "gradient", Format: r.Grad}
-	columnwise := func(o Operand) Operand { o.Columnwise = true; return o }
-	products := []Product{
-		{Name: "fprop", Rows: r.M, Cols: r.N, Sum: r.K, A: input, B: weight, Natural: TN},
-		{Name: "dgrad", Rows: r.M, Cols: r.K, Sum: r.N, A: grad, B: columnwise(weight), Natural: NN},
-		{Name: "wgrad", Rows: r.N, Cols: r.K, Sum: r.M, A: columnwise(grad), B: columnwise(input), Natural: NT},
-	}
-	if r.Forward {
-		products = products[:1]
+	if err := r.validate(); err != nil {
+		return Answer{}, err
 	}
 	a := Answer{Request: r, OK: true}
-	for _, p := range products {
+	for _, p := range r.products() {
 		p.resolve(r.Device.Arch)
 		a.OK = a.OK && len(p.Problems) == 0
 		a.Products = append(a.Products, p)
@@ -104,15 +84,53 @@ func Check(r Request) (Answer, error) {
 	return a, nil
 }
 
+func (r *Request) validate() error {
+	for _, d := range r.dimensions() {
+		if d.size < 1 || d.size > MaxSize {
+			return fmt.Errorf("%s: got %d, want 1 to %d", d.name, d.size, MaxSize)
+		}
+	}
+	for _, f := range []quant.Format{r.Input, r.Weight, r.Grad} {
+		if err := f.Validate(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// A dimension is a size of the layer with its name.
+type dimension struct {
+	name string
+	size int
+}
+
+func (r *Request) dimensions() [3]dimension { return [3]dimension{{"m", r.M}, {"n", r.N}, {"k", r.K}} }
+
+// products returns the products of the layer: fprop alone for Forward.
+func (r *Request) products() []Product {
+	input, weight, grad := Operand{Name: "input", Format: r.Input}, Operand{Name: "weight", Format: r.Weight}, Operand{Name: "gradient", Format: r.Grad}
+	columnwise := func(o Operand) Operand { o.Columnwise = true; return o }
+	list := []Product{
+		{Name: "fprop", Rows: r.M, Cols: r.N, Sum: r.K, A: input, B: weight, Natural: tn},
+		{Name: "dgrad", Rows: r.M, Cols: r.K, Sum: r.N, A: grad, B: columnwise(weight), Natural: nn},
+		{Name: "wgrad", Rows: r.N, Cols: r.K, Sum: r.M, A: columnwise(grad), B: columnwise(input), Natural: nt},
+	}
+	if r.Forward {
+		return list[:1]
+	}
+	return list
+}
+
 // resolve chooses the first mode that accepts the pair of operands, or else each of them, and
 // lists what is wrong.
 func (p *Product) resolve(arch *Architecture) {
+	a, b := p.A.Format, p.B.Format
 	each := func(m Mode) bool {
-		_, a := m.scaling(p.A.Format)
-		_, b := m.scaling(p.B.Format)
-		return a && b && (p.A.Format.Scaled() || p.A.Format.Element == p.B.Format.Element)
+		_, acceptsA := m.scaling(a)
+		_, acceptsB := m.scaling(b)
+		return acceptsA && acceptsB && (a.Scaled() || a.Element == b.Element)
 	}
-	i := slices.IndexFunc(arch.Modes, func(m Mode) bool { return each(m) && len(p.barred(&m)) == 0 })
+	i := slices.IndexFunc(arch.Modes, func(m Mode) bool { return each(m) && len(m.shared(a, b)) == 0 })
 	if i < 0 {
 		i = slices.IndexFunc(arch.Modes, each)
 	}
@@ -121,7 +139,7 @@ func (p *Product) resolve(arch *Architecture) {
 		return
 	}
 	p.Mode = &arch.Modes[i]
-	p.Layout = TN
+	p.Layout = tn
 	if slices.Contains(p.Mode.Layouts, p.Natural) {
 		p.Layout = p.Natural
 	}
@@ -129,20 +147,9 @@ func (p *Product) resolve(arch *Architecture) {
 		s, _ := p.Mode.scaling(o.Format)
 		o.Scaling = s.Name
 		o.Requantize = o.Columnwise && !o.Format.Square() && o.Format.Scaled()
-		o.Transposed = o.Columnwise && p.Layout == TN
+		o.Transposed = o.Columnwise && p.Layout == tn
 	}
 	p.checkShape()
-}
-
-// barred lists the properties that both operands have and that m accepts in one only.
-func (p *Product) barred(m *Mode) []string {
-	var list []string
-	for _, pair := range m.NotBoth {
-		if pair.is(p.A.Format) && pair.is(p.B.Format) {
-			list = append(list, pair.What)
-		}
-	}
-	return list
 }
 
 // checkShape adds the problems of a product whose formats a mode supports.
@@ -151,7 +158,7 @@ func (p *Product) checkShape() {
 	add := func(what, remedy string) {
 		p.Problems = append(p.Problems, Problem{what, remedy, m.Source})
 	}
-	for _, what := range p.barred(m) {
+	for _, what := range m.shared(p.A.Format, p.B.Format) {
 		add(fmt.Sprintf("%s accepts %s in one operand only", m.Library, what), fmt.Sprintf("use another format for %s or %s", p.A.Name, p.B.Name))
 	}
 	multiple := func(what string, n, of int) {
@@ -179,7 +186,6 @@ func (p *Product) checkShape() {
 	multiple("the summed dimension", p.Sum, m.Contraction)
 	multiple("the rows of the result", p.Rows, m.Outer)
 	multiple("the columns of the result", p.Cols, m.Outer)
-	p.Problems = dedupe(p.Problems)
 }
 
 // elements returns the smallest number of elements whose bytes are a multiple of n.
@@ -189,17 +195,6 @@ func elements(n, bits int) int {
 		e++
 	}
 	return e
-}
-
-// dedupe removes repeated problems, such as one dimension of two operands.
-func dedupe(problems []Problem) []Problem {
-	var out []Problem
-	for _, p := range problems {
-		if !slices.Contains(out, p) {
-			out = append(out, p)
-		}
-	}
-	return out
 }
 
 // unsupported explains why no mode of arch accepts both operands.
@@ -216,7 +211,7 @@ func (p *Product) unsupported(arch *Architecture) Problem {
 	if can := arch.formats(); len(can) > 0 {
 		remedy = "use " + strings.Join(can, ", ")
 	}
-	return Problem{what, remedy, arch.source()}
+	return Problem{what, remedy, arch.Modes[0].Source}
 }
 
 // otherCodes returns the element formats of as many bits as f's that arch multiplies under
@@ -245,21 +240,11 @@ func (a *Architecture) formats() []string {
 			if _, ok := m.scaling(f); !ok || !f.Scaled() || slices.Contains(names, f.Name) {
 				continue
 			}
-			if slices.ContainsFunc(m.NotBoth, func(p Pairing) bool { return p.is(f) }) {
+			if len(m.shared(f, f)) > 0 {
 				continue
 			}
 			names = append(names, f.Name)
 		}
 	}
 	return append(names, quant.BF16.Name)
-}
-
-// source returns the source of the architecture's modes: that of its first scaled one.
-func (a *Architecture) source() *Source {
-	for i := range a.Modes {
-		if len(a.Modes[i].Scalings) > 0 {
-			return a.Modes[i].Source
-		}
-	}
-	return a.Modes[0].Source
 }

@@ -2,6 +2,7 @@ package device
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -97,6 +98,7 @@ func TestDocumentedRules(t *testing.T) {
 		{"mi355x mxfp8-e5m2 128 128 128 forward", "TN"},
 		{"mi355x mxfp8 64 64 64 forward", "the summed dimension is 64, not a multiple of 128: pad it to 128"},
 		{"mi355x mxfp8 24 64 128 forward", "the rows of the result is 24, not a multiple of 16: pad it to 32"},
+		{"mi355x mxfp8 64 24 128 forward", "the columns of the result is 24, not a multiple of 16: pad it to 32"},
 		{"mi355x nvfp4 64 64 128", "CDNA4 gfx950 has no unit for nvfp4"},
 	} {
 		t.Run(tc.request, func(t *testing.T) {
@@ -117,7 +119,10 @@ func TestDocumentedRules(t *testing.T) {
 					if problem.Source == nil {
 						t.Errorf("%s has no source", problem)
 					}
-					problems = append(problems, problem.String())
+					if slices.Contains(problems, p.Name+" "+problem.String()) {
+						t.Errorf("%s: %s is listed twice", p.Name, problem)
+					}
+					problems = append(problems, p.Name+" "+problem.String())
 				}
 			}
 			if a.OK != (len(problems) == 0) {
@@ -140,33 +145,57 @@ func count(b bool) int {
 	return 0
 }
 
-// TestLibraries checks what training libraries say: errors of recipes that a device lacks.
+// TestLibraries checks what training libraries say: whether a device has a recipe, the errors where it
+// does not, and the multiple to which Megatron-LM pads tokens.
 func TestLibraries(t *testing.T) {
-	for _, tc := range []struct{ request, recipe, says string }{
-		{"h100 mxfp8 64 64 64", "MXFP8BlockScaling", "RuntimeError: Device compute capability 10.0 or higher required for MXFP8 execution."},
-		{"rtx-pro-6000 mxfp8 64 64 64", "MXFP8BlockScaling", "RuntimeError: MXFP8 (for all gemm layouts) is not supported on 12.0+ architectures yet."},
-		{"h200 nvfp4 64 64 64", "NVFP4BlockScaling", "RuntimeError: Device compute capability 10.0 or higher required for NVFP4 execution."},
-		{"l40s fp8-vec128 64 64 64", "Float8BlockScaling", "RuntimeError: FP8 block scaled GEMM requires compute capability 9.0 or higher and CUDA >= 12.9."},
-		{"b200 fp8-vec128 64 64 64", "Float8BlockScaling", "emulated by MXFP8"},
-		{"b200 mxfp8 64 64 48", "MXFP8BlockScaling", "k is 48, and dimensions must be multiples of 32"},
-		{"b200 mxfp8 64 64 64", "MXFP8BlockScaling", ""},
-		{"mi355x mxfp8 128 128 128", "scaled_mm", "ROCm 7.0 or later"},
-		{"mi355x mxfp4 128 128 16", "scaled_mm", "k is 16, and dimensions must be multiples of 32"},
-		{"b200 mxfp6-e2m3 128 128 128", "", "no recipe quantizes to mxfp6-e2m3"},
+	const ends = "does not check the device: Transformer Engine's error ends the run"
+	for _, tc := range []struct {
+		request, recipe string
+		ok              bool
+		says, megatron  string // how the statements start; "" for none
+	}{
+		{"h100 mxfp8 64 64 64", "MXFP8BlockScaling", false, "RuntimeError: Device compute capability 10.0 or higher required for MXFP8 execution.", ends},
+		{"rtx-pro-6000 mxfp8 64 64 64", "MXFP8BlockScaling", false, "RuntimeError: MXFP8 (for all gemm layouts) is not supported on 12.0+ architectures yet.", ends},
+		{"h200 nvfp4 64 64 64", "NVFP4BlockScaling", false, "RuntimeError: Device compute capability 10.0 or higher required for NVFP4 execution.", ""},
+		{"b200 nvfp4 64 64 64", "NVFP4BlockScaling", true, "", ""},
+		{"l40s fp8-vec128 64 64 64", "Float8BlockScaling", false, "RuntimeError: FP8 block scaled GEMM requires compute capability 9.0 or higher and CUDA >= 12.9.", ends},
+		{"h100 fp8-vec128 64 64 64", "Float8BlockScaling", true, "", "pads tokens to a multiple of 16; "},
+		{"b200 fp8-vec128 64 64 64", "Float8BlockScaling", true, "emulated by MXFP8", "pads tokens to a multiple of 16; "},
+		{"l40s fp8-tensor 64 64 64", "Float8CurrentScaling", true, "", "pads tokens to a multiple of 16; "},
+		{"b200 mxfp8 64 64 48", "MXFP8BlockScaling", false, "k is 48, and dimensions must be multiples of 32", ends},
+		{"b200 mxfp8 64 64 64", "MXFP8BlockScaling", true, "", "pads tokens to a multiple of 32; "},
+		{"mi355x mxfp8 128 128 128", "scaled_mm", true, "ROCm 7.0 or later", ""},
+		{"mi355x mxfp4 128 128 16", "scaled_mm", false, "k is 16, and dimensions must be multiples of 32", ""},
+		{"b200 mxfp6-e2m3 128 128 128", "", false, "no recipe quantizes to mxfp6-e2m3", ""},
 	} {
 		a, err := Check(request(t, tc.request))
 		if err != nil {
 			t.Fatal(err)
 		}
-		te := a.Libraries[0]
-		if te.Recipe != tc.recipe || !strings.HasPrefix(te.Says, tc.says) || te.Source == nil || te.OK != (tc.recipe != "" && !strings.Contains(tc.says, "RuntimeError") && !strings.Contains(tc.says, "multiples")) {
-			t.Errorf("%s: got %+v, want %s: %s", tc.request, te, tc.recipe, tc.says)
+		first := a.Libraries[0]
+		if first.Recipe != tc.recipe || first.OK != tc.ok || !starts(first.Says, tc.says) || first.Source == nil {
+			t.Errorf("%s: got %+v, want %s: %v, %s", tc.request, first, tc.recipe, tc.ok, tc.says)
+		}
+		megatron := ""
+		for _, s := range a.Libraries[1:] {
+			megatron = s.Says
+			if s.Library != "Megatron-LM" || s.OK != tc.ok || s.Source == nil {
+				t.Errorf("%s: got %+v, want a statement of Megatron-LM", tc.request, s)
+			}
+		}
+		if !starts(megatron, tc.megatron) {
+			t.Errorf("%s: got %q of Megatron-LM, want %q", tc.request, megatron, tc.megatron)
 		}
 	}
 	a, err := Check(request(t, "mi300x fp8-tensor 128 128 128"))
 	if err != nil || len(a.Libraries) != 0 {
 		t.Errorf("got %v, %v, want no statements of NVIDIA's libraries about AMD's devices", a.Libraries, err)
 	}
+}
+
+// starts reports whether s starts with prefix, or is empty if that is.
+func starts(s, prefix string) bool {
+	return strings.HasPrefix(s, prefix) && (s == "") == (prefix == "")
 }
 
 // TestCopies compares the three options for the input of a linear layer. Document 004 reads a

@@ -30,9 +30,9 @@ func TestSources(t *testing.T) {
 			}
 		}
 	}
-	for _, a := range Architectures() {
-		for i := range a.Modes {
-			source(a.String(), a.Modes[i].Source)
+	for _, d := range All() {
+		for i := range d.Arch.Modes {
+			source(d.Arch.String(), d.Arch.Modes[i].Source)
 		}
 	}
 }

@@ -16,61 +16,60 @@ type Statement struct {
 	Source  *Source
 }
 
-// A support row is a recipe of Transformer Engine: which formats, and whether an architecture
-// has it. Messages are those of check_recipe_support.
-type support struct {
-	name     string
+// A trainingRecipe is a recipe of Transformer Engine, with the compute capabilities that
+// check_recipe_support accepts and its messages.
+type trainingRecipe struct {
+	name string
+	is   func(quant.Format) bool // whether it quantizes to a format
+
+	first      [2]int // capability that it supports
+	tooOld     string // the error below first
+	beyond     [2]int // capability that it no longer supports; zero: none
+	tooNew     string // the error from there on
+	emulatedBy [2]int // capability from which MXFP8 emulates it; zero: none
+
+	multiple int    // of all dimensions; 0: not documented
 	megatron string // --fp8-recipe of Megatron-LM, or "" for none
-	multiple int    // of both dimensions of a tensor; 0: not documented
 	pad      int    // to which Megatron-LM pads the number of tokens
-	is       func(quant.Format) bool
-	missing  func(*Architecture) string // the error, or ""
 }
 
 const megatronVersions = "Please make sure to use TransformerEngine version >= 2.2.0.dev0 for Float8CurrentScaling, >= 2.1.0 for MXFP8BlockScaling, and >= 2.3.0.dev0 for Float8BlockScaling."
 
-var recipes = []support{
-	{"Float8CurrentScaling", "tensorwise", 0, 16, quant.Format.PerTensor, func(a *Architecture) string {
-		if !a.atLeast(8, 9) {
-			return "Device compute capability 8.9 or higher required for FP8 execution."
-		}
-		return ""
-	}},
-	{"MXFP8BlockScaling", "mxfp8", 32, 32, func(f quant.Format) bool {
-		return f.Scale == format.E8M0 && f.Element.StoredBits() == 8 && !f.Element.Integer
-	}, func(a *Architecture) string {
-		switch {
-		case a.atLeast(12, 0):
-			return "MXFP8 (for all gemm layouts) is not supported on 12.0+ architectures yet."
-		case !a.atLeast(10, 0):
-			return "Device compute capability 10.0 or higher required for MXFP8 execution."
-		}
-		return ""
-	}},
-	{"NVFP4BlockScaling", "", 0, 0, func(f quant.Format) bool { return f.Scale == format.E4M3 }, func(a *Architecture) string {
-		if !a.atLeast(10, 0) {
-			return "Device compute capability 10.0 or higher required for NVFP4 execution."
-		}
-		return ""
-	}},
-	{"Float8BlockScaling", "blockwise", 0, 16, func(f quant.Format) bool { return f.Scale == format.F32 && f.Block.Cols == 128 }, func(a *Architecture) string {
-		if !a.atLeast(9, 0) {
-			return "FP8 block scaled GEMM requires compute capability 9.0 or higher and CUDA >= 12.9."
-		}
-		return ""
-	}},
+var trainingRecipes = []trainingRecipe{
+	{
+		name: "Float8CurrentScaling", is: quant.Format.PerTensor,
+		first: [2]int{8, 9}, tooOld: "Device compute capability 8.9 or higher required for FP8 execution.",
+		megatron: "tensorwise", pad: 16,
+	},
+	{
+		name: "MXFP8BlockScaling", is: func(f quant.Format) bool {
+			return f.Scale == format.E8M0 && f.Element.StoredBits() == 8 && !f.Element.Integer
+		},
+		first: [2]int{10, 0}, tooOld: "Device compute capability 10.0 or higher required for MXFP8 execution.",
+		beyond: [2]int{12, 0}, tooNew: "MXFP8 (for all gemm layouts) is not supported on 12.0+ architectures yet.",
+		multiple: 32, megatron: "mxfp8", pad: 32,
+	},
+	{
+		name: "NVFP4BlockScaling", is: func(f quant.Format) bool { return f.Scale == format.E4M3 },
+		first: [2]int{10, 0}, tooOld: "Device compute capability 10.0 or higher required for NVFP4 execution.",
+	},
+	{
+		name: "Float8BlockScaling", is: func(f quant.Format) bool { return f.Scale == format.F32 && f.Block.Cols == 128 },
+		first: [2]int{9, 0}, tooOld: "FP8 block scaled GEMM requires compute capability 9.0 or higher and CUDA >= 12.9.",
+		emulatedBy: [2]int{10, 0}, megatron: "blockwise", pad: 16,
+	},
 }
 
 // statements returns what Transformer Engine and Megatron-LM, which are for NVIDIA's devices,
 // and PyTorch on AMD's say of a recipe with the formats of a.
 func (a *Answer) statements() []Statement {
-	if a.Device.Arch == CDNA4 && a.Input.Scale == format.E8M0 {
+	if a.Device.Arch == cdna4 && a.Input.Scale == format.E8M0 {
 		return []Statement{pyTorch(a)}
 	}
 	if !a.Device.Arch.nvidia() || !a.Input.Scaled() {
 		return nil
 	}
-	for _, r := range recipes {
+	for _, r := range trainingRecipes {
 		if r.is(a.Input) {
 			return r.statements(a)
 		}
@@ -82,22 +81,14 @@ func (a *Answer) statements() []Statement {
 // pyTorch returns the conditions of scaled_mm for MX formats on ROCm.
 func pyTorch(a *Answer) Statement {
 	s := Statement{Library: "PyTorch", Recipe: "scaled_mm", OK: true, Says: "ROCm 7.0 or later; BF16 or FP16 results", Source: &codePyTorch}
-	if wrong := (support{multiple: 32}).misaligned(a); wrong != "" {
+	if wrong := a.misaligned(32); wrong != "" {
 		s.OK, s.Says = false, wrong
 	}
 	return s
 }
 
-func (r support) statements(a *Answer) []Statement {
-	te := Statement{Library: "Transformer Engine", Recipe: r.name, OK: true, Source: &codeTE}
-	switch missing := r.missing(a.Device.Arch); {
-	case missing != "":
-		te.OK, te.Says = false, "RuntimeError: "+missing
-	case r.misaligned(a) != "":
-		te.OK, te.Says, te.Source = false, r.misaligned(a), &docTEMXFP8
-	case r.name == "Float8BlockScaling" && a.Device.Arch.atLeast(10, 0):
-		te.Says, te.Source = "emulated by MXFP8, with scales that are powers of two", &codeTEGemm
-	}
+func (r *trainingRecipe) statements(a *Answer) []Statement {
+	te := r.transformerEngine(a)
 	if r.megatron == "" {
 		return []Statement{te}
 	}
@@ -109,14 +100,34 @@ func (r support) statements(a *Answer) []Statement {
 	return []Statement{te, megatron}
 }
 
-// misaligned returns what is wrong with the shapes of a for the recipe.
-func (r support) misaligned(a *Answer) string {
-	for _, d := range []struct {
-		name string
-		n    int
-	}{{"m", a.M}, {"n", a.N}, {"k", a.K}} {
-		if r.multiple > 0 && d.n%r.multiple != 0 {
-			return fmt.Sprintf("%s is %d, and dimensions must be multiples of %d", d.name, d.n, r.multiple)
+func (r *trainingRecipe) transformerEngine(a *Answer) Statement {
+	s := Statement{Library: "Transformer Engine", Recipe: r.name, OK: true, Source: &codeTE}
+	if missing := r.missing(a.Device.Arch); missing != "" {
+		s.OK, s.Says = false, "RuntimeError: "+missing
+	} else if wrong := a.misaligned(r.multiple); wrong != "" {
+		s.OK, s.Says, s.Source = false, wrong, &docTEMXFP8
+	} else if r.emulatedBy != [2]int{} && a.Device.Arch.atLeast(r.emulatedBy) {
+		s.Says, s.Source = "emulated by MXFP8, with scales that are powers of two", &codeTEGemm
+	}
+	return s
+}
+
+// missing returns the error of the recipe on the architecture, or "".
+func (r *trainingRecipe) missing(arch *Architecture) string {
+	switch {
+	case !arch.atLeast(r.first):
+		return r.tooOld
+	case r.beyond != [2]int{} && arch.atLeast(r.beyond):
+		return r.tooNew
+	}
+	return ""
+}
+
+// misaligned names a dimension that is not a multiple of n, or returns "". n = 0: any will do.
+func (r *Request) misaligned(n int) string {
+	for _, d := range r.dimensions() {
+		if n > 0 && d.size%n != 0 {
+			return fmt.Sprintf("%s is %d, and dimensions must be multiples of %d", d.name, d.size, n)
 		}
 	}
 	return ""

@@ -49,12 +49,6 @@ func ranges() Table {
 	return t
 }
 
-// The compute units and the clock of MI355X, from AMD's data sheet.
-const (
-	unitsMI355X = 256
-	clockMI355X = 2.4e9
-)
-
 func operations() Table {
 	t := Table{Title: "Operations per clock and compute unit of MI355X", Columns: []string{"format", "operations", "TFLOP/s per unit", "TFLOP/s"}}
 	d, err := device.Lookup("mi355x")
@@ -63,7 +57,8 @@ func operations() Table {
 	}
 	for _, f := range []quant.Format{quant.BF16, quant.MXFP8, quant.MXFP6E2M3, quant.MXFP4} {
 		p := d.Peak(f.Element).Value
-		t.Rows = append(t.Rows, []string{f.Name, fmt.Sprintf("%.0f", p/unitsMI355X/clockMI355X), fmt.Sprintf("%.3g", p/unitsMI355X/1e12), fmt.Sprintf("%.0f", p/1e12)})
+		unit := p / float64(d.Units)
+		t.Rows = append(t.Rows, []string{f.Name, fmt.Sprintf("%.0f", unit/d.Clock), fmt.Sprintf("%.3g", unit/1e12), fmt.Sprintf("%.0f", p/1e12)})
 	}
 	return t
 }

@@ -46,7 +46,7 @@ func PrintModes(w io.Writer, d *device.Device) error {
 			text += " (" + r.Note + ")"
 		}
 		if r.Known() {
-			text += "; " + string(r.Source.Kind) + ": " + r.Source.Title
+			text += "; " + r.Source.Kind + ": " + r.Source.Title
 		}
 		steps = append(steps, cli.Step{r.name, text})
 	}
@@ -96,7 +96,7 @@ func modeSteps(m device.Mode) []cli.Step {
 		rules = append(rules, fmt.Sprintf("the others of %d", m.Outer))
 	}
 	for _, p := range m.NotBoth {
-		rules = append(rules, p.What+" in one operand only")
+		rules = append(rules, p+" in one operand only")
 	}
 	if len(rules) > 0 {
 		steps = append(steps, cli.Step{"rules", strings.Join(rules, "; ")})
@@ -122,8 +122,8 @@ func writeColumns(b *strings.Builder, width, first int, steps []cli.Step) {
 	}
 }
 
-// PrintAnswer prints the products, what is wrong with them, the costs of copies, and what the
-// libraries report.
+// PrintAnswer prints the products, what is wrong with them, the costs of copies, what the
+// libraries report, and the sources.
 func PrintAnswer(w io.Writer, a device.Answer) error {
 	var b strings.Builder
 	width := cli.TerminalWidth(w)
@@ -136,46 +136,64 @@ func PrintAnswer(w io.Writer, a device.Answer) error {
 		{"layer", fmt.Sprintf("input %d×%d %s, weight %d×%d %s", a.M, a.K, a.Input, a.N, a.K, a.Weight)},
 		{"runs", verdict},
 	})
-	t := cli.NewTable(cli.Left("product"), cli.Right("result"), cli.Right("sum"), cli.Left("layout"), cli.Left("library"), cli.Left("scales"), cli.Left("transposed copies"))
-	for _, p := range a.Products {
-		row := table.Row{p.Name, fmt.Sprintf("%d×%d", p.Rows, p.Cols), p.Sum, "-", "-", "-", "-"}
-		if p.Mode != nil {
-			row[3], row[4], row[5], row[6] = p.Layout, p.Mode.Library, scalesText(p), transposesText(p)
-		}
-		t.AppendRow(row)
-	}
-	fmt.Fprintf(&b, "\n%s\n", t.Render())
-	var sources []*device.Source
-	var problems []cli.Step
+	fmt.Fprintf(&b, "\n%s\n", productsTable(a.Products))
+	var problems, says []cli.Step
 	for _, p := range a.Products {
 		for _, problem := range p.Problems {
 			problems = append(problems, cli.Step{p.Name, problem.String()})
+		}
+	}
+	section(&b, width, "Problems", 11, problems)
+	if len(a.Copies) > 0 {
+		fmt.Fprintf(&b, "\nRowwise and columnwise copies\n\n%s\n", copiesTable(a.Copies))
+	}
+	for _, s := range a.Libraries {
+		says = append(says, cli.Step{s.Library, libraryText(s)})
+	}
+	section(&b, width, "Libraries", 20, says)
+	section(&b, width, "Sources", 22, sourceSteps(a))
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func productsTable(products []device.Product) string {
+	t := cli.NewTable(cli.Left("product"), cli.Right("result"), cli.Right("sum"), cli.Left("layout"), cli.Left("library"), cli.Left("scales"), cli.Left("transposed copies"))
+	for _, p := range products {
+		row := table.Row{p.Name, fmt.Sprintf("%d×%d", p.Rows, p.Cols), p.Sum}
+		if p.Mode == nil {
+			row = append(row, "-", "-", "-", "-")
+		} else {
+			row = append(row, p.Layout, p.Mode.Library, scalesText(p), transposesText(p))
+		}
+		t.AppendRow(row)
+	}
+	return t.Render()
+}
+
+// sourceSteps returns each source of an answer once, in the order of the report.
+func sourceSteps(a device.Answer) []cli.Step {
+	var sources []*device.Source
+	for _, p := range a.Products {
+		for _, problem := range p.Problems {
 			sources = append(sources, problem.Source)
 		}
 		if p.Mode != nil {
 			sources = append(sources, p.Mode.Source)
 		}
 	}
-	section(&b, width, "Problems", 11, problems)
 	if len(a.Copies) > 0 {
-		fmt.Fprintf(&b, "\nRowwise and columnwise copies\n\n%s\n", copiesTable(a.Copies))
 		sources = append(sources, a.Copies[0].Options[0].Source)
 	}
-	var says []cli.Step
 	for _, s := range a.Libraries {
-		says = append(says, cli.Step{s.Library, libraryText(s)})
 		sources = append(sources, s.Source)
 	}
-	section(&b, width, "Libraries", 20, says)
-	var titles []cli.Step
+	var steps []cli.Step
 	for i, s := range sources {
 		if slices.Index(sources, s) == i {
-			titles = append(titles, cli.Step{string(s.Kind), s.Title + ", " + s.Ref})
+			steps = append(steps, cli.Step{s.Kind, s.Title + ", " + s.Ref})
 		}
 	}
-	section(&b, width, "Sources", 22, titles)
-	_, err := io.WriteString(w, b.String())
-	return err
+	return steps
 }
 
 func section(b *strings.Builder, width int, title string, first int, steps []cli.Step) {
@@ -220,9 +238,9 @@ func copiesTable(copies []device.Copies) string {
 	t := cli.NewTable(cli.Left("operand"), cli.Left("option"), cli.Right("read"), cli.Right("written"), cli.Right("kept"))
 	for _, c := range copies {
 		for _, o := range c.Options {
-			row := table.Row{c.Operand, o.Name, cli.BytesText(float64(o.Reads)), cli.BytesText(float64(o.Writes)), cli.BytesText(float64(o.Kept))}
-			if !o.Available {
-				row[2], row[3], row[4] = "no", "", ""
+			row := table.Row{c.Operand, o.Name, "no", "", ""}
+			if o.Available {
+				row = table.Row{c.Operand, o.Name, cli.BytesText(float64(o.Reads)), cli.BytesText(float64(o.Writes)), cli.BytesText(float64(o.Kept))}
 			}
 			t.AppendRow(row)
 		}
