@@ -49,65 +49,72 @@ func Unit(a mma.Accumulator, x, y quant.Format) (*mma.Unit, error) {
 	return u, err
 }
 
+// unitOf returns the unit, and the interval after which its sum is promoted; 0: at the end of K.
 func unitOf(a mma.Accumulator, x, y quant.Format) (u *mma.Unit, interval int, err error) {
-	fail := func(format string, v ...any) (*mma.Unit, int, error) {
-		return nil, 0, fmt.Errorf("accumulate with %s: %s × %s: %s", a, x, y, fmt.Sprintf(format, v...))
+	if u, err = unitFor(a.Model, x, y); err == nil {
+		interval, err = promotion(u, a.Promote, x, y)
 	}
-	var o mma.Options
-	for _, side := range []struct {
-		t **mma.Type
-		f quant.Format
-	}{{&o.A, x}, {&o.B, y}} {
-		if *side.t, err = mma.LookupType(side.f.Element.Name); err != nil {
-			return fail("%v", err)
-		}
-	}
-	u, err = unitFor(a.Model, o, x, y)
 	if err != nil {
-		return fail("%v", err)
+		return nil, 0, fmt.Errorf("accumulate with %s: %s × %s: %w", a, x, y, err)
 	}
-	if a.Promote%u.K != 0 {
-		return fail("got a promotion interval of %d elements, want a multiple of %d, the K of the instruction", a.Promote, u.K)
+	return u, interval, nil
+}
+
+// promotion returns the elements between promotions: promote, or fewer if the unit does not apply
+// the scales of a block.
+func promotion(u *mma.Unit, promote int, x, y quant.Format) (interval int, err error) {
+	if promote%u.K != 0 {
+		return 0, fmt.Errorf("got a promotion interval of %d elements, want a multiple of %d, the K of the instruction", promote, u.K)
 	}
-	interval = a.Promote
+	interval = promote
 	for _, f := range []quant.Format{x, y} {
 		block := f.Block.Cols
 		switch {
 		case !f.Scaled() || block == 0:
 		case appliesScales(u, f):
 			if block%u.Block != 0 {
-				return fail("got blocks of %d elements, want a multiple of %d, the block of the unit's scales", block, u.Block)
+				return 0, fmt.Errorf("got blocks of %d elements, want a multiple of %d, the block of the unit's scales", block, u.Block)
 			}
 		case block%u.K != 0:
-			return fail("the unit does not apply the scales: got blocks of %d elements, want a multiple of %d, the K of the instruction", block, u.K)
+			return 0, fmt.Errorf("the unit does not apply the scales: got blocks of %d elements, want a multiple of %d, the K of the instruction", block, u.K)
 		case interval == 0 || block%interval != 0 && interval%block == 0:
 			interval = block
 		case block%interval != 0:
-			return fail("got blocks of %d elements and a promotion interval of %d: want one a multiple of the other", block, interval)
+			return 0, fmt.Errorf("got blocks of %d elements and a promotion interval of %d: want one a multiple of the other", block, interval)
 		}
 	}
-	return u, interval, nil
+	return interval, nil
 }
 
-// unitFor returns a unit that applies the scales of x or y, if there is one.
-func unitFor(m *mma.Model, o mma.Options, x, y quant.Format) (*mma.Unit, error) {
+// unitFor returns a unit for elements of x and y: one that applies the scales of x or y, if there is
+// one.
+func unitFor(m *mma.Model, x, y quant.Format) (*mma.Unit, error) {
+	a, err := mma.LookupType(x.Element.Name)
+	if err != nil {
+		return nil, err
+	}
+	b, err := mma.LookupType(y.Element.Name)
+	if err != nil {
+		return nil, err
+	}
+	o := mma.Options{A: a, B: b}
 	if x.Element == format.F32 && y.Element == format.F32 {
 		if u, err := m.Unit(o); err == nil {
 			return u, nil
 		}
 		tf32, err := mma.LookupType("tf32")
 		must(err)
-		o.A, o.B = tf32, tf32
-		return m.Unit(o)
+		return m.Unit(mma.Options{A: tf32, B: tf32})
 	}
 	for _, f := range []quant.Format{x, y} {
-		if f.ByteScales() {
-			if scale, err := mma.LookupType(scaleType(f)); err == nil {
-				o.Scale = scale
-				if u, err := m.Unit(o); err == nil {
-					return u, nil
-				}
-			}
+		if !f.ByteScales() {
+			continue
+		}
+		if o.Scale, err = mma.LookupType(scaleType(f)); err != nil {
+			continue
+		}
+		if u, err := m.Unit(o); err == nil {
+			return u, nil
 		}
 	}
 	o.Scale = nil
@@ -130,7 +137,7 @@ func appliesScales(u *mma.Unit, f quant.Format) bool {
 // planUnit returns the plan of a product by the unit of o.Accumulator.
 func planUnit(a, b *quant.Tensor, o Options) (plan, error) {
 	if o.Kernel != "" {
-		return plan{}, fmt.Errorf("gemm: kernel %s: accumulates in FP32: got accumulator %s", o.Kernel, o.Accumulator)
+		return plan{}, fmt.Errorf("gemm: kernel %s: accumulates in FP32: omit the kernel, or the accumulator %s", o.Kernel, o.Accumulator)
 	}
 	u, interval, err := unitOf(o.Accumulator, a.Format, b.Format)
 	if err != nil {

@@ -129,6 +129,7 @@ func TestAccumulator(t *testing.T) {
 		{"blackwell-mxf4nvf4", quant.NVFP4, quant.NVFP4x16, 0},
 		{"blackwell-mxf4nvf4", quant.MXFP4, quant.MXFP4, 0}, // each scale twice
 		{"cdna3-mfma", quant.BF16, quant.BF16, 0},
+		{"cdna1-mfma", quant.F32, quant.F32, 0}, // as FP32
 	} {
 		acc := accumulator(t, tc.accumulator)
 		u, err := gemm.Unit(acc, tc.a, tc.b)
@@ -171,18 +172,22 @@ func TestAccumulator(t *testing.T) {
 // of products through a model.
 func TestAccumulatorOptions(t *testing.T) {
 	acc := accumulator(t, "hopper-wgmma:128")
-	a, b := drawn(t, quant.FP8Tensor, 4, 256, 1), drawn(t, quant.FP8Tensor, 7, 256, 2)
-	plain := tensor.New(4, 7)
+	const cols = 520 // more than a tile
+	a, b := drawn(t, quant.FP8Tensor, 4, 256, 1), drawn(t, quant.FP8Tensor, cols, 256, 2)
+	plain := tensor.New(4, cols)
 	if err := gemm.Mul(plain, a, b, gemm.Options{Accumulator: acc}); err != nil {
 		t.Fatal(err)
 	}
-	bias := []float32{1, 2, 3, 4, 5, 6, 7}
+	bias := make([]float32, cols)
+	for j := range bias {
+		bias[j] = float32(j)
+	}
 	o := gemm.Options{Accumulator: acc, Alpha: -2, Accumulate: true, Bias: bias}
 	packed, err := gemm.Pack(b, a.Format, o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, d := tensor.New(4, 7), tensor.New(4, 7)
+	c, d := tensor.New(4, cols), tensor.New(4, cols)
 	for i := range c.Data {
 		c.Data[i], d.Data[i] = float32(i), float32(i)
 	}
@@ -193,12 +198,12 @@ func TestAccumulatorOptions(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range c.Data {
-		want := float32(plain.Data[i]*-2) + float32(i) + bias[i%7]
+		want := float32(plain.Data[i]*-2) + float32(i) + bias[i%cols]
 		if c.Data[i] != want || d.Data[i] != want {
 			t.Errorf("element %d: got %v, and %v from a packed operand, want %v", i, c.Data[i], d.Data[i], want)
 		}
 	}
-	rounded, err := quant.NewTensor(quant.BF16, 4, 7)
+	rounded, err := quant.NewTensor(quant.BF16, 4, cols)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -223,6 +228,8 @@ func TestAccumulatorOptions(t *testing.T) {
 
 // TestAccumulatorErrors: formats, blocks and intervals that a unit does not support are errors.
 func TestAccumulatorErrors(t *testing.T) {
+	half := quant.MXFP8
+	half.Name, half.Block.Cols = "mxfp8-16", 16
 	for _, tc := range []struct {
 		accumulator string
 		a, b        quant.Format
@@ -235,7 +242,8 @@ func TestAccumulatorErrors(t *testing.T) {
 		{"hopper-wgmma:100", quant.FP8Tensor, quant.FP8Tensor, "", "got a promotion interval of 100 elements, want a multiple of 32"},
 		{"hopper-wgmma:96", quant.FP8Vec128, quant.FP8Vec128, "", "got blocks of 128 elements and a promotion interval of 96"},
 		{"blackwell-f8f6f4", quant.NVFP4, quant.NVFP4, "", "the unit does not apply the scales: got blocks of 16 elements, want a multiple of 32"},
-		{"hopper-wgmma", quant.FP8Tensor, quant.FP8Tensor, "avx2-f32", "gemm: kernel avx2-f32: accumulates in FP32"},
+		{"blackwell-mxf8f6f4", half, half, "", "got blocks of 16 elements, want a multiple of 32, the block of the unit's scales"},
+		{"hopper-wgmma", quant.FP8Tensor, quant.FP8Tensor, "avx2-f32", "gemm: kernel avx2-f32: accumulates in FP32: omit the kernel"},
 	} {
 		a, b := drawn(t, tc.a, 2, 128, 1), drawn(t, tc.b, 2, 128, 2)
 		c := tensor.New(2, 2)
