@@ -17,10 +17,6 @@ type Accumulator struct {
 	Promote int
 }
 
-// SplitInterval is the promotion interval that Transformer Engine's use_split_accumulator stands
-// for: four instructions of K = 32, the default of CUTLASS.
-const SplitInterval = 128
-
 // fp32 is the name of the Accumulator without a model.
 const fp32 = "fp32"
 
@@ -31,15 +27,20 @@ func ParseAccumulator(text string) (a Accumulator, err error) {
 		return a, nil
 	}
 	name, interval, promoted := strings.Cut(text, ":")
+	if strings.EqualFold(name, fp32) {
+		return a, fmt.Errorf("accumulator %q: %s has no promotion interval: use %s, or a model such as hopper-wgmma:128", text, fp32, fp32)
+	}
+	model, err := Lookup(name)
+	if err != nil {
+		return a, fmt.Errorf("%w, or %s", err, fp32)
+	}
+	promote := 0
 	if promoted {
-		if a.Promote, err = strconv.Atoi(interval); err != nil || a.Promote < 1 {
-			return Accumulator{}, fmt.Errorf("accumulator %q: got promotion interval %q, want a number of elements, such as %s:%d", text, interval, name, SplitInterval)
+		if promote, err = strconv.Atoi(interval); err != nil || promote < 1 {
+			return a, fmt.Errorf("accumulator %q: got promotion interval %q, want a number of elements, such as %s:128", text, interval, model)
 		}
 	}
-	if a.Model, err = Lookup(name); err != nil {
-		return Accumulator{}, fmt.Errorf("%w, or %s", err, fp32)
-	}
-	return a, nil
+	return Accumulator{model, promote}, nil
 }
 
 // String returns the text that ParseAccumulator reads.

@@ -8,7 +8,7 @@ import (
 
 // A kernel computes one fused addition for all rows of a packed tile and the 64 columns of a
 // panel. It marks results that it cannot compute in product.bad: NaN, Inf, and exponents beyond
-// its range; the reference form computes those.
+// its range; Dot computes those.
 type kernel struct {
 	tier cpu.Tier
 	kind kernelKind
@@ -19,64 +19,70 @@ type kernel struct {
 type kernelKind uint8
 
 const (
-	sums13 kernelKind = iota + 1 // FP8 units with 13 fraction bits
-	sums25                       // units with 23 to 25 fraction bits, and groups of 4 to 32 products
-	dots16                       // FP4 units: exact dot products of 16 elements
+	sumsRZ13  kernelKind = iota + 1 // FP8 units with 13 fraction bits
+	sumsRZ23                        // units with 23 to 25 fraction bits, and groups of 4 to 32 products
+	exactDots                       // FP4 units: exact dot products of 16 elements
 )
 
-// kind returns the arithmetic of the unit's kernels, or 0 if it has none.
-func (u *Unit) kind() kernelKind {
+// A fastUnit is a unit that has kernels, and what they need to know of it.
+type fastUnit struct {
+	*Unit
+	kind     kernelKind
+	step     int  // products that one run of a kernel adds
+	block    int  // elements that share a scale in the kernel
+	fraction int  // F, the fraction bits of the alignment
+	halves   bool // a group is two steps, and C is added to their result: the rule emulated
+}
+
+// fast returns u for its kernels. ok is false if it has none.
+func (u *Unit) fast() (f fastUnit, ok bool) {
 	if u.Out != f32 {
-		return 0
+		return fastUnit{}, false
 	}
 	switch r := u.rule.(type) {
 	case fusedFP4:
-		return dots16
+		return fastUnit{u, exactDots, u.Group, exactDot, r.fraction, false}, true
 	case emulated:
-		return sums25
+		return fastUnit{u, sumsRZ23, u.Group / 2, u.Group / 2, r.fraction, true}, true
 	case fused:
+		kind := sumsRZ23
 		if r.rounding == rz13 {
-			return sums13
+			kind = sumsRZ13
 		}
-		return sums25
+		return fastUnit{u, kind, u.Group, u.Group, r.fraction, false}, true
 	}
-	return 0
+	return fastUnit{}, false
 }
 
-// step returns the number of products that one run of a kernel adds.
-func (u *Unit) step() int {
-	if _, ok := u.rule.(emulated); ok {
-		return u.Group / 2 // both halves of a group, one after the other
+// order returns the element that is the i-th in the order in which the kernel adds them.
+func (u fastUnit) order(i int) int {
+	if !u.halves {
+		return i
 	}
-	return u.Group
+	first, i := i/u.Group*u.Group, i%u.Group
+	if i < u.step {
+		return first + firstPairs(i)
+	}
+	return first + secondPairs(i-u.step)
 }
 
 // genericKernels are the kernels in Go, on every machine.
 var genericKernels = []kernel{
-	{cpu.Plain, sums13, runRZ13},
-	{cpu.Plain, sums25, runRZ23},
-	{cpu.Plain, dots16, runDots},
+	{cpu.Plain, sumsRZ13, runRZ13},
+	{cpu.Plain, sumsRZ23, runRZ23},
+	{cpu.Plain, exactDots, runDots},
 }
 
-// kernel returns the fastest kernel of the unit, or nil.
-func (u *Unit) kernel() *kernel {
-	kind := u.kind()
+// kernel returns the fastest kernel of the unit on this machine.
+func (u fastUnit) kernel() *kernel {
 	for _, table := range [][]kernel{kernels, genericKernels} {
 		for i := range table {
-			if k := &table[i]; k.tier <= cpu.Best() && k.kind == kind {
+			if k := &table[i]; k.tier <= cpu.Best() && k.kind == u.kind {
 				return k
 			}
 		}
 	}
-	return nil
-}
-
-// terms returns the number of elements whose products share a scale in the kernels of the unit.
-func (u *Unit) terms() int {
-	if u.kind() == dots16 {
-		return exactDot
-	}
-	return u.step()
+	panic("mma: no kernel in Go") // genericKernels has every kind
 }
 
 // maxExp bounds the exponents that the kernels for FP32 and FP4 results compute with.
@@ -90,9 +96,9 @@ func pow2(e int) float32 { return math.Float32frombits(uint32(127+e) << 23) }
 
 func pow2wide(e int) float64 { return math.Float64frombits(uint64(1023+e) << 52) }
 
-// field returns the exponent of an accumulator, -127 for zeros and subnormals. bad is true for
-// NaN and Inf.
-func field(c float32) (e int, bad bool) {
+// exponentOf returns the exponent of an accumulator, -127 for zeros and subnormals. special is true
+// for NaN and Inf.
+func exponentOf(c float32) (e int, special bool) {
 	e = int(math.Float32bits(c)>>23&0xff) - 127
 	return e, e == 128
 }
@@ -100,8 +106,8 @@ func field(c float32) (e int, bad bool) {
 // A lanes has one element for each column of a panel.
 type lanes[E any] [panelCols]E
 
-// exponents returns the largest exponents of the products of a row and each column.
-func exponents(ea, eb []int16) (largest lanes[int16]) {
+// largestExponents returns the largest exponents of the products of a row and each column.
+func largestExponents(ea, eb []int16) (largest lanes[int16]) {
 	for j := range largest {
 		largest[j] = 2 * zeroExp
 	}
@@ -126,16 +132,17 @@ func addProducts(sums *lanes[int32], scales *lanes[float32], a, b []float32) {
 // runRZ13 is the kernel of FP8 units with 13 fraction bits: products times 2^(13-E) cut to
 // integers, whose sums stay below 2^21.
 func runRZ13(p *product, rows, g int) {
-	n := p.unit.step()
+	const fraction = 13
+	n := p.unit.step
 	b, eb := p.right.values[g*n*panelCols:], p.right.exps[g*n*panelCols:]
 	for i := range rows {
 		at := (g*rows + i) * n
 		c := p.c[i*panelCols:][:panelCols]
-		largest := exponents(p.left.exps[at:][:n], eb)
+		largest := largestExponents(p.left.exps[at:][:n], eb)
 		var scales lanes[float32]
 		var sums lanes[int32]
 		for j, v := range c {
-			e, bad := field(v)
+			e, bad := exponentOf(v)
 			if largest[j] >= leastExp {
 				e = max(e, int(largest[j]))
 			}
@@ -143,12 +150,12 @@ func runRZ13(p *product, rows, g int) {
 				p.bad[i] |= 1 << j
 				v, e = 0, 0
 			}
-			scales[j] = pow2(13 - max(e, -100))
+			scales[j] = pow2(fraction - max(e, -100)) // the reciprocal is normal too
 			sums[j] = int32(v * scales[j])
 		}
 		addProducts(&sums, &scales, p.left.values[at:][:n], b)
 		for j, sum := range sums {
-			c[j] = math.Float32frombits(math.Float32bits(float32(sum)/scales[j]) &^ (1<<(23-13) - 1))
+			c[j] = math.Float32frombits(math.Float32bits(float32(sum)/scales[j]) &^ (1<<(23-fraction) - 1))
 		}
 	}
 }
@@ -158,17 +165,17 @@ func runRZ13(p *product, rows, g int) {
 // exactly. Products of 16-bit operands and TF32 have at most 22 bits. Products below 2^-126 are not
 // exact, but E is -80 or more, so that they are cut to zero.
 func runRZ23(p *product, rows, g int) {
-	n, fraction := p.unit.step(), p.unit.fraction()
+	n, fraction := p.unit.step, p.unit.fraction
 	b, eb := p.right.values[g*n*panelCols:], p.right.exps[g*n*panelCols:]
 	for i := range rows {
 		at := (g*rows + i) * n
 		a, c := p.left.values[at:][:n], p.c[i*panelCols:][:panelCols]
-		largest := exponents(p.left.exps[at:][:n], eb)
+		largest := largestExponents(p.left.exps[at:][:n], eb)
 		scaleA, scaleB := int(p.left.scaleE[g*rows+i]), p.right.scaleE[g*panelCols:][:panelCols]
 		var exps lanes[int]
 		var scales lanes[float32]
 		for j, v := range c {
-			e, _ := field(v) // of NaN and Inf, beyond maxExp
+			e, _ := exponentOf(v) // of NaN and Inf, beyond maxExp
 			scale := scaleA + int(scaleB[j])
 			zeros := largest[j] < leastExp
 			switch {
@@ -181,6 +188,7 @@ func runRZ23(p *product, rows, g int) {
 				p.bad[i] |= 1 << j
 				e = 0
 			}
+			// Beyond these bounds, all products are zero or cut to zero.
 			exps[j], scales[j] = e, pow2(fraction-min(max(e-scale, -maxExp), 90))
 		}
 		var first, second lanes[int32]
@@ -192,14 +200,6 @@ func runRZ23(p *product, rows, g int) {
 			c[j] = towardZero32(total * pow2wide(exps[j]-fraction))
 		}
 	}
-}
-
-// fraction returns F, the fraction bits of the alignment of a unit with kernels.
-func (u *Unit) fraction() int {
-	if r, ok := u.rule.(emulated); ok {
-		return r.fraction
-	}
-	return u.rule.(fused).fraction
 }
 
 // towardZero32 rounds v, whose magnitude is that of a normal float32 or 0, toward zero.
@@ -217,7 +217,7 @@ func runDots(p *product, rows, g int) {
 		scales, exps := p.left.scales[(g*rows+i)*blocks:][:blocks], p.left.scaleE[(g*rows+i)*blocks:][:blocks]
 		for j := range panelCols {
 			c := &p.c[i*panelCols+j]
-			e, bad := field(*c)
+			e, bad := exponentOf(*c)
 			var terms [blocks]float64
 			zeros := true
 			for s := range blocks {
@@ -240,7 +240,7 @@ func runDots(p *product, rows, g int) {
 				p.bad[i] |= 1 << j
 				continue
 			}
-			unit := pow2wide(35 - e)
+			unit := pow2wide(p.unit.fraction - e)
 			total := math.Trunc(float64(*c) * unit)
 			for _, t := range terms {
 				total += math.Trunc(t * unit / 4)

@@ -6,31 +6,31 @@ import "github.com/microscale-go/microscale/internal/cpu"
 
 // kernels are the kernels of this architecture, fastest first.
 var kernels = []kernel{
-	{cpu.AVX512, sums13, run13},
-	{cpu.AVX512, sums25, run23},
-	{cpu.AVX512, dots16, runDotsAVX512},
-	{cpu.AVX2, sums13, run13AVX2},
-	{cpu.AVX2, sums25, run23AVX2},
-	{cpu.AVX2, dots16, runDotsAVX2},
+	{cpu.AVX512, sumsRZ13, runRZ13AVX512},
+	{cpu.AVX512, sumsRZ23, runRZ23AVX512},
+	{cpu.AVX512, exactDots, runDotsAVX512},
+	{cpu.AVX2, sumsRZ13, runRZ13AVX2},
+	{cpu.AVX2, sumsRZ23, runRZ23AVX2},
+	{cpu.AVX2, exactDots, runDotsAVX2},
 }
 
-func run13(p *product, rows, g int)     { p.run13(rows, g, group13) }
-func run13AVX2(p *product, rows, g int) { p.run13(rows, g, group13AVX2) }
+func runRZ13AVX512(p *product, rows, g int) { p.runRZ13(rows, g, group13) }
+func runRZ13AVX2(p *product, rows, g int)   { p.runRZ13(rows, g, group13AVX2) }
 
-func (p *product) run13(rows, g int, add func(rows, n int, a *float32, ea *int16, b *float32, eb *int16, c *float32, bad *uint64)) {
-	n := p.unit.step()
+func (p *product) runRZ13(rows, g int, add func(rows, n int, a *float32, ea *int16, b *float32, eb *int16, c *float32, bad *uint64)) {
+	n := p.unit.step
 	l, r := &p.left, &p.right
 	add(rows, n, &l.values[g*n*rows], &l.exps[g*n*rows], &r.values[g*n*panelCols], &r.exps[g*n*panelCols], &p.c[0], &p.bad[0])
 }
 
-func run23(p *product, rows, g int)     { p.run23(rows, g, group23) }
-func run23AVX2(p *product, rows, g int) { p.run23(rows, g, group23AVX2) }
+func runRZ23AVX512(p *product, rows, g int) { p.runRZ23(rows, g, group23) }
+func runRZ23AVX2(p *product, rows, g int)   { p.runRZ23(rows, g, group23AVX2) }
 
-func (p *product) run23(rows, g int, add func(rows, n, one int, a *float32, ea *int16, sa *int32, b *float32, eb *int16, sb *int32, c *float32, bad *uint64)) {
+func (p *product) runRZ23(rows, g int, add func(rows, n, one int, a *float32, ea *int16, sa *int32, b *float32, eb *int16, sb *int32, c *float32, bad *uint64)) {
 	const bias = 127
-	n := p.unit.step()
+	n := p.unit.step
 	l, r := &p.left, &p.right
-	add(rows, n, bias+p.unit.fraction(), &l.values[g*n*rows], &l.exps[g*n*rows], &l.scaleE[g*rows], &r.values[g*n*panelCols], &r.exps[g*n*panelCols], &r.scaleE[g*panelCols], &p.c[0], &p.bad[0])
+	add(rows, n, bias+p.unit.fraction, &l.values[g*n*rows], &l.exps[g*n*rows], &l.scaleE[g*rows], &r.values[g*n*panelCols], &r.exps[g*n*panelCols], &r.scaleE[g*panelCols], &p.c[0], &p.bad[0])
 }
 
 // dotsArgs are the operands of groupDots and groupDotsAVX2.

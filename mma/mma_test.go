@@ -1,6 +1,7 @@
 package mma_test
 
 import (
+	"bytes"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -49,6 +50,7 @@ func TestRules(t *testing.T) {
 		{"a product beyond FP32 is Inf", "cdna3-mfma", "bf16", []float64{0x1p64, -large}, []float64{0x1p64, 1}, 0, 0x7f800000},
 		{"not on NVIDIA", "ampere-mma", "bf16", []float64{0x1p64, -large}, []float64{0x1p64, 1}, 0, 0x7f000000},
 		{"the sum of products keeps 32 bits below C, as in MMA-Sim", "cdna3-mfma", "f16", []float64{-0x1p-8, 0x1.02p-14}, []float64{1, 0x1p-11}, 1, 0x3f7f0001},
+		{"a subnormal total keeps 31 bits below 2^-126", "cdna3-mfma", "bf16", []float64{0x1p-75, 0x1p-79}, []float64{0x1p-75, 0x1p-79}, 0, 0},
 		{"a multiply-add of FP32 rounds once", "cdna1-mfma", "f32", []float64{0x1.0002p-24}, []float64{1 - 0x1p-15}, 1 + 0x1p-23, 0x3f800001},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -86,6 +88,31 @@ func TestEmulatedHalf(t *testing.T) {
 	a, b := products(u.A, 32, 1, 0x1p-6, 0, 0, 0x1p-14), products(u.B, 32, 1, 0x1p-5, 0, 0, 0x1p-11)
 	if got := u.Dot(a, b, 0, nil, nil); got != 0x3c01 {
 		t.Errorf("1 + 2^-11 + 2^-25: got %#x, want 0x3c01", got)
+	}
+}
+
+// TestEmulatedSpecial checks NaN and Inf in the IEEE addition of C: the unit returns its own NaN.
+func TestEmulatedSpecial(t *testing.T) {
+	for _, tc := range []struct {
+		out            string
+		infinity, c    uint64 // c: the accumulator beside a finite sum, and beside +Inf
+		finite, beside uint64
+	}{
+		{"f32", 0x7f800000, 0x7fc00001, 0x7fffffff, 0x7fffffff},
+		{"f32", 0x7f800000, 0xff800000, 0xff800000, 0x7fffffff},
+		{"f32", 0x7f800000, 0x3f800000, 0x40000000, 0x7f800000},
+		{"f16", 0x7c00, 0x7e01, 0x7fff, 0x7fff},
+		{"f16", 0x7c00, 0xfc00, 0xfc00, 0x7fff},
+		{"f16", 0x7c00, 0x3c00, 0x4000, 0x7c00},
+	} {
+		u := unit(t, "hopper-mma", "e5m2", tc.out, "-")
+		one, infinite := products(u.A, 32, 1), products(u.A, 32, math.Inf(1))
+		if got := u.Dot(one, one, tc.c, nil, nil); got != tc.finite {
+			t.Errorf("%s: 1 + %#x: got %#x, want %#x", tc.out, tc.c, got, tc.finite)
+		}
+		if got := u.Dot(infinite, one, tc.c, nil, nil); got != tc.beside {
+			t.Errorf("%s: Inf + %#x: got %#x, want %#x", tc.out, tc.c, got, tc.beside)
+		}
 	}
 }
 
@@ -140,6 +167,38 @@ func TestExplain(t *testing.T) {
 					}
 				}
 			}
+		}
+	}
+}
+
+// TestExplainNames checks the names of the terms where they are not all products and C in K order.
+func TestExplainNames(t *testing.T) {
+	for _, tc := range []struct {
+		model, operands, scale string
+		want                   []string // for each step
+	}{
+		{"hopper-mma", "e4m3", "-", []string{
+			"k 0, k 1, k 4, k 5, k 8, k 9, k 12, k 13, k 16, k 17, k 20, k 21, k 24, k 25, k 28, k 29, sum",
+			"k 2, k 3, k 6, k 7, k 10, k 11, k 14, k 15, k 18, k 19, k 22, k 23, k 26, k 27, k 30, k 31, sum", "sum, C"}},
+		{"cdna3-mfma", "e4m3fnuz", "-", []string{
+			"k 0, k 2, k 4, k 6, k 8, k 10, k 12, k 14", "k 1, k 3, k 5, k 7, k 9, k 11, k 13, k 15", "even, odd", "sum, C"}},
+		{"blackwell-mxf4", "e2m1", "ue8m0", []string{"k 0 to 15, k 16 to 31, k 32 to 47, k 48 to 63, C"}},
+		{"cdna2-mfma", "f32", "-", []string{"k 0, C", "k 1, C", "k 2, C", "k 3, C"}},
+	} {
+		u := unit(t, tc.model, tc.operands, "f32", tc.scale)
+		ones := repeated(u.A, u.K, 1)
+		scales := bytes.Repeat([]byte{127}, u.Scales(u.K))
+		_, steps := u.Explain(ones, ones, 0, scales, scales)
+		var got []string
+		for _, s := range steps {
+			var names []string
+			for _, term := range s.Terms {
+				names = append(names, term.Name)
+			}
+			got = append(got, strings.Join(names, ", "))
+		}
+		if !slices.Equal(got, tc.want) {
+			t.Errorf("%s %s: got terms %q, want %q", tc.model, tc.operands, got, tc.want)
 		}
 	}
 }
@@ -228,6 +287,9 @@ func TestErrors(t *testing.T) {
 		if _, err := model(tc.model).Unit(o); err == nil || err.Error() != tc.want {
 			t.Errorf("got %v, want %s", err, tc.want)
 		}
+	}
+	if m, err := mma.Lookup("Hopper-WGMMA"); err != nil || m.Name != "hopper-wgmma" {
+		t.Errorf("Lookup of Hopper-WGMMA: got %v, %v", m, err)
 	}
 	if _, err := mma.Lookup("hopper"); err == nil || !strings.Contains(err.Error(), `unknown model "hopper": use one of volta-mma, `) {
 		t.Errorf("Lookup of hopper: got %v", err)

@@ -106,22 +106,22 @@ func decompose(bits uint32, special bool) (float32, int16, bool) {
 }
 
 // pack packs rows of A, the rows of a tile.
-func (p *packed) pack(u *Unit, m Matrix, first, rows int) {
+func (p *packed) pack(u fastUnit, m Matrix, first, rows int) {
 	p.resize(u, m.K, rows)
 	p.specials = append(p.specials[:0], make([]bool, rows)...)
-	dots, n := u.kind() == dots16, u.step()
+	n := u.step
 	var buffer [panelCols]byte
 	for i := range rows {
 		codes := m.row(u.A, first+i)
 		for g := range m.K / n {
 			at, group := (g*rows+i)*n, u.ordered(&buffer, codes, g*n, n, u.A.Bytes)
-			if dots {
+			if u.kind == exactDots {
 				p.packDots(codeTables[u.A], group, at)
 			} else if u.A.unpack(p.values[at:][:n], p.exps[at:][:n], group) {
 				p.specials[i] = true
 			}
 		}
-		if p.packScales(u, m, first+i, func(g, s, per int) int { return (g*rows+i)*per + s }) {
+		if p.packScales(u, m, first+i, func(g, block, blocks int) int { return (g*rows+i)*blocks + block }) {
 			p.specials[i] = true
 		}
 	}
@@ -145,48 +145,42 @@ func (p *packed) packDots(table *codeTable, codes []byte, at int) {
 // fp4Offset makes twice the values of E2M1, from -12 to 12, unsigned.
 const fp4Offset = 12
 
-// ordered returns n codes of a row from element k on, in the order in which the unit adds them. It
-// uses the buffer where that is not K order.
-func (u *Unit) ordered(buffer *[panelCols]byte, row []byte, k, n, width int) []byte {
-	if _, ok := u.rule.(emulated); !ok {
+// ordered returns n codes of a row from element k on, in the order of the kernel. It uses the
+// buffer where that is not K order.
+func (u fastUnit) ordered(buffer *[panelCols]byte, row []byte, k, n, width int) []byte {
+	if !u.halves {
 		return row[k*width:][:n*width]
 	}
 	for i := range n { // codes of one byte
-		first := (k + i) / u.Group * u.Group
-		half, at := (k+i-first)/(u.Group/2), (k+i-first)%(u.Group/2)
-		index := firstPairs(at)
-		if half > 0 {
-			index = secondPairs(at)
-		}
-		buffer[i] = row[first+index]
+		buffer[i] = row[u.order(k+i)]
 	}
 	return buffer[:n]
 }
 
-// packPanel packs cols rows of B as the columns of a panel, the others zero.
-func (p *packed) packPanel(u *Unit, m Matrix, first, cols int) {
+// packPanel packs cols rows of B as the columns of a panel. It leaves the other columns as they
+// are, since their results are not used.
+func (p *packed) packPanel(u fastUnit, m Matrix, first, cols int) {
 	p.resize(u, m.K, panelCols)
 	p.special = 0
-	if cols < panelCols {
-		p.blank()
-	}
-	dots := u.kind() == dots16
 	for j := range cols {
-		if dots {
+		if u.kind == exactDots {
 			p.packDotsColumn(codeTables[u.B], m.row(u.B, first+j), j)
 		}
-		if p.packScales(u, m, first+j, func(g, s, per int) int { return (g*per+s)*panelCols + j }) {
+		if p.packScales(u, m, first+j, func(g, block, blocks int) int { return (g*blocks+block)*panelCols + j }) {
 			p.special |= 1 << j
 		}
 	}
-	const together = 64 // elements of rows of B that are transposed together
-	for k := 0; k < m.K && !dots; k += together {
+	if u.kind == exactDots {
+		return
+	}
+	const together = panelCols // elements of rows of B that are transposed together
+	for k := 0; k < m.K; k += together {
 		p.packColumns(u, m, first, cols, k, min(together, m.K-k))
 	}
 }
 
 // packColumns packs n elements, from k on, of cols rows of B as columns.
-func (p *packed) packColumns(u *Unit, m Matrix, first, cols, k, n int) {
+func (p *packed) packColumns(u fastUnit, m Matrix, first, cols, k, n int) {
 	var values lanes[float32]
 	var exps lanes[int16]
 	var buffer [panelCols]byte
@@ -219,42 +213,28 @@ func (p *packed) packDotsColumn(table *codeTable, codes []byte, j int) {
 	}
 }
 
-// packScales stores the scales of a row of m at the places that at returns for a group, a block
-// of the group and the blocks of a group. A zero scale clears the mask of its elements, as if
-// they were zero. It reports whether a scale is NaN.
-func (p *packed) packScales(u *Unit, m Matrix, row int, at func(g, s, per int) int) (bad bool) {
-	n, group, per := u.Scales(m.K), u.Scales(u.step()), u.step()/u.terms()
-	dots := u.kind() == dots16
-	for g := range m.K / u.step() {
-		for s := range per {
-			v, e, special := u.scaleOf(m.Scales, row*n+g*group+s*group/per)
-			i := at(g, s, per)
+// packScales stores the scales of a row of m. at returns the place of a block of a step, of which
+// a step has the given number. A zero scale clears the mask of its elements, as if they were zero.
+// packScales reports whether a scale is NaN.
+func (p *packed) packScales(u fastUnit, m Matrix, row int, at func(g, block, blocks int) int) (special bool) {
+	perRow, perStep, blocks := u.Scales(m.K), u.Scales(u.step), u.step/u.block
+	for g := range m.K / u.step {
+		for block := range blocks {
+			v, e, isNaN := u.scaleOf(m.Scales, row*perRow+g*perStep+block*perStep/blocks)
+			i := at(g, block, blocks)
 			p.scales[i], p.scaleE[i] = v, e
-			if bad = bad || special; v == 0 && dots {
+			if v == 0 && u.kind == exactDots {
 				p.masks[i] = 0
 			}
+			special = special || isNaN
 		}
 	}
-	return bad
+	return special
 }
 
-// blank fills a panel with zeros.
-func (p *packed) blank() {
-	clear(p.values)
-	for i := range p.exps {
-		p.exps[i] = zeroExp
-	}
-	clear(p.bytes)
-	clear(p.masks)
-	clear(p.sums)
-	for i := range p.scales {
-		p.scales[i], p.scaleE[i] = 1, 0
-	}
-}
-
-// resize makes room for rows of n elements.
-func (p *packed) resize(u *Unit, n, rows int) {
-	if u.kind() == dots16 {
+// resize sizes the buffers for rows of n elements.
+func (p *packed) resize(u fastUnit, n, rows int) {
+	if u.kind == exactDots {
 		p.bytes = resized(p.bytes, n*rows)
 		p.masks = resized(p.masks, n/exactDot*rows)
 		p.sums = resized(p.sums, n/exactDot*rows)
@@ -262,8 +242,8 @@ func (p *packed) resize(u *Unit, n, rows int) {
 		p.values = resized(p.values, n*rows)
 		p.exps = resized(p.exps, n*rows)
 	}
-	p.scales = resized(p.scales, n/u.terms()*rows)
-	p.scaleE = resized(p.scaleE, n/u.terms()*rows)
+	p.scales = resized(p.scales, n/u.block*rows)
+	p.scaleE = resized(p.scaleE, n/u.block*rows)
 }
 
 func resized[E any](s []E, n int) []E { return slices.Grow(s[:0], n)[:n] }

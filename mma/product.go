@@ -18,28 +18,20 @@ type Matrix struct {
 //
 // Mul returns an error for results other than f32, and for lengths that do not match. a and b may
 // be the same. d must not overlap their memory.
-func (u *Unit) Mul(d []float32, a, b Matrix) error { return u.MulPromoted(d, a, b, 0) }
-
-// MulPromoted is Mul with promotion: the unit adds each interval products from an accumulator of
-// zero, and the result is added to d in FP32, rounded to nearest. DeepSeek-V3 promotes every 128
-// products. An interval of 0 means none. MulPromoted also returns an error for an interval that
-// is not a multiple of u.K.
-func (u *Unit) MulPromoted(d []float32, a, b Matrix, interval int) error {
+func (u *Unit) Mul(d []float32, a, b Matrix) error {
 	if err := u.checkMul(d, a, b); err != nil {
 		return err
 	}
-	if interval < 0 || interval%u.K != 0 {
-		return fmt.Errorf("product of %s: got a promotion interval of %d, want a multiple of %d", u.Model, interval, u.K)
-	}
-	p := product{unit: u, kernel: u.kernel(), a: a, b: b, d: d, interval: interval}
-	_, isEmulated := u.rule.(emulated)
-	if p.promotion = interval; isEmulated { // the IEEE addition of each group is a promotion
-		p.promotion = u.Group
-	}
-	if p.kernel == nil || isEmulated && interval > 0 {
-		p.rows()
+	f, ok := u.fast()
+	if !ok {
+		for i := range a.Rows {
+			for j := range b.Rows {
+				u.cell(d, a, b, i, j)
+			}
+		}
 		return nil
 	}
+	p := product{unit: f, kernel: f.kernel(), a: a, b: b, d: d}
 	for first := 0; first < a.Rows; first += tileRows {
 		p.tile(first, min(tileRows, a.Rows-first))
 	}
@@ -47,7 +39,10 @@ func (u *Unit) MulPromoted(d []float32, a, b Matrix, interval int) error {
 }
 
 // Fast reports whether Mul computes many dot products at a time.
-func (u *Unit) Fast() bool { return u.kernel() != nil }
+func (u *Unit) Fast() bool {
+	_, ok := u.fast()
+	return ok
+}
 
 func (u *Unit) checkMul(d []float32, a, b Matrix) error {
 	switch {
@@ -67,30 +62,12 @@ func (u *Unit) checkMul(d []float32, a, b Matrix) error {
 	return nil
 }
 
-// rows computes every result by Dot.
-func (p *product) rows() {
-	for i := range p.a.Rows {
-		for j := range p.b.Rows {
-			p.cell(i, j)
-		}
-	}
-}
-
 // cell computes the result of rows i and j by Dot.
-func (p *product) cell(i, j int) {
-	u, n := p.unit, p.unit.Scales(p.a.K)
-	a, b := u.A.codes(p.a.row(u.A, i)), u.B.codes(p.b.row(u.B, j))
-	scaleA, scaleB := p.a.Scales[i*n:][:n], p.b.Scales[j*n:][:n]
-	c := &p.d[i*p.b.Rows+j]
-	if p.interval == 0 {
-		*c = math.Float32frombits(uint32(u.Dot(a, b, uint64(math.Float32bits(*c)), scaleA, scaleB)))
-		return
-	}
-	for k := 0; k < len(a); k += p.interval {
-		end := min(k+p.interval, len(a))
-		from, to := u.Scales(k), u.Scales(end)
-		*c += math.Float32frombits(uint32(u.Dot(a[k:end], b[k:end], 0, scaleA[from:to], scaleB[from:to])))
-	}
+func (u *Unit) cell(d []float32, a, b Matrix, i, j int) {
+	n := u.Scales(a.K)
+	c := &d[i*b.Rows+j]
+	result := u.Dot(u.A.codes(a.row(u.A, i)), u.B.codes(b.row(u.B, j)), uint64(math.Float32bits(*c)), a.Scales[i*n:][:n], b.Scales[j*n:][:n])
+	*c = math.Float32frombits(uint32(result))
 }
 
 // row returns the codes of row i, of type t.
@@ -118,17 +95,14 @@ const (
 
 // A product is one call of Mul by a kernel.
 type product struct {
-	unit   *Unit
+	unit   fastUnit
 	kernel *kernel
 	a, b   Matrix
 	d      []float32
 
-	interval  int       // of promotion; 0: none
-	promotion int       // of the kernel's sums: interval, or the group of an emulated unit
-	promoted  []float32 // sums of the results of intervals
-
 	left, right packed
 	c           []float32 // results of the tile and panel
+	sums        []float32 // for a unit that adds halves: C and the results of groups
 	bad         []uint64  // for each row, the columns that Dot computes
 }
 
@@ -144,59 +118,62 @@ func (p *product) tile(first, rows int) {
 // panel computes the results of the packed rows and cols columns.
 func (p *product) panel(first, rows, col, cols int) {
 	p.right.packPanel(p.unit, p.b, col, cols)
+	p.load(first, rows, col, cols)
+	if p.unit.halves {
+		p.addHalves(rows)
+	} else {
+		for g := range p.a.K / p.unit.step {
+			p.kernel.run(p, rows, g)
+		}
+	}
+	p.store(first, rows, col, cols)
+}
+
+// load sets c to the accumulators, and clears bad.
+func (p *product) load(first, rows, col, cols int) {
 	for i := range rows {
 		row := p.c[i*panelCols:][:panelCols]
 		clear(row[copy(row, p.d[(first+i)*p.b.Rows+col:][:cols]):])
 		p.bad[i] = 0
 	}
-	if p.promotion > 0 {
-		if p.interval == 0 {
-			p.markSpecial()
-		}
-		p.promoted = append(p.promoted[:0], p.c...)
-		clear(p.c)
-	}
-	n := p.unit.step()
-	for g := range p.a.K / n {
-		if p.promotion > 0 && g > 0 && g*n%p.promotion == 0 {
-			p.promote()
-		}
-		p.kernel.run(p, rows, g)
-	}
-	if p.promotion > 0 {
-		p.promote()
-		copy(p.c, p.promoted)
-	}
+}
+
+// store writes the results to d. Dot computes those that the kernel does not.
+func (p *product) store(first, rows, col, cols int) {
 	for i := range rows {
 		bad := p.bad[i] | p.right.special
 		if p.left.specials[i] {
 			bad = math.MaxUint64
 		}
 		for j := range cols {
-			at := (first+i)*p.b.Rows + col + j
 			if bad>>j&1 != 0 {
-				p.cell(first+i, col+j)
+				p.unit.cell(p.d, p.a, p.b, first+i, col+j)
 			} else {
-				p.d[at] = p.c[i*panelCols+j]
+				p.d[(first+i)*p.b.Rows+col+j] = p.c[i*panelCols+j]
 			}
 		}
 	}
 }
 
-// markSpecial marks accumulators that are NaN or Inf: FP32 additions keep a NaN, and the unit returns
+// addHalves computes groups of two steps from an accumulator of zero, and adds each result to C in
+// FP32. It marks accumulators that are NaN or Inf: FP32 additions keep a NaN, and the unit returns
 // its own.
-func (p *product) markSpecial() {
+func (p *product) addHalves(rows int) {
 	for i, v := range p.c {
-		if _, special := field(v); special {
+		if _, special := exponentOf(v); special {
 			p.bad[i/panelCols] |= 1 << (i % panelCols)
 		}
 	}
-}
-
-// promote adds the results to the promoted sums, and clears them.
-func (p *product) promote() {
-	for i, v := range p.c {
-		p.promoted[i] += v
-	}
+	p.sums = append(p.sums[:0], p.c...)
 	clear(p.c)
+	for g := range p.a.K / p.unit.step {
+		p.kernel.run(p, rows, g)
+		if g%2 == 1 { // the second half of a group
+			for i, v := range p.c {
+				p.sums[i] += v
+			}
+			clear(p.c)
+		}
+	}
+	copy(p.c, p.sums)
 }

@@ -225,42 +225,6 @@ func TestMulModels(t *testing.T) {
 	}
 }
 
-// TestMulPromoted compares promotion with sums of Dot over the intervals.
-func TestMulPromoted(t *testing.T) {
-	tiers(t, func(t *testing.T) {
-		source := mmatest.Source(3)
-		for _, u := range []*mma.Unit{unit(t, "hopper-wgmma", "e5m2", "f32", "-"), unit(t, "ada-mma", "e4m3", "f32", "-"), unit(t, "blackwell-mxf8f6f4", "e4m3", "f32", "ue8m0"), unit(t, "blackwell-mxf4nvf4", "e2m1", "f32", "ue4m3"), unit(t, "cdna3-mfma", "e4m3fnuz", "f32", "-"), unit(t, "hopper-wgmma", "bf16", "f32", "-"), unit(t, "hopper-mma", "e4m3", "f32", "-")} {
-			interval := 2 * u.K
-			for _, plain := range []bool{true, false} {
-				k := 5 * u.K // the last interval is short
-				a, b, c := matrices(u, 7, 70, k, &source, plain)
-				d := append([]float32(nil), c...)
-				if err := u.MulPromoted(d, a, b, interval); err != nil {
-					t.Fatal(err)
-				}
-				for i := range a.Rows {
-					for j := range b.Rows {
-						want := c[i*b.Rows+j]
-						for from := 0; from < k; from += interval {
-							to := min(from+interval, k)
-							s, e, n := u.Scales(from), u.Scales(to), u.Scales(k)
-							sum := u.Dot(part(u.A, a, i, from, to), part(u.B, b, j, from, to), 0, a.Scales[i*n+s:i*n+e], b.Scales[j*n+s:j*n+e])
-							want += math.Float32frombits(uint32(sum))
-						}
-						if got := d[i*b.Rows+j]; math.Float32bits(got) != math.Float32bits(want) && (got == got || want == want) {
-							t.Fatalf("%s %s, row %d, column %d: got %v, want %v", u.Model, u.A, i, j, got, want)
-						}
-					}
-				}
-			}
-		}
-	})
-	u := unit(t, "hopper-wgmma", "e4m3", "f32", "-")
-	if err := u.MulPromoted(nil, mma.Matrix{K: 64}, mma.Matrix{K: 64}, 48); err == nil || err.Error() != "product of hopper-wgmma: got a promotion interval of 48, want a multiple of 32" {
-		t.Errorf("got %v", err)
-	}
-}
-
 func TestMulErrors(t *testing.T) {
 	f16 := unit(t, "ampere-mma", "f16", "f32", "-")
 	fp8 := unit(t, "hopper-wgmma", "e4m3", "f32", "-")

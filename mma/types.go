@@ -63,7 +63,7 @@ func Types() []*Type { return append([]*Type(nil), types...) }
 func LookupType(name string) (*Type, error) {
 	s, err := format.Lookup(name)
 	for _, t := range types {
-		if strings.EqualFold(t.Name, name) || err == nil && t.Scalar == s && t != tf32 {
+		if strings.EqualFold(t.Name, name) || err == nil && t.Scalar == s { // f32 comes before tf32
 			return t, nil
 		}
 	}

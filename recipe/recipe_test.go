@@ -235,7 +235,7 @@ func TestUnsupported(t *testing.T) {
 		{"tensorwise", "accumulate", "hopper-wgmma:0", `got promotion interval "0", want a number of elements, such as hopper-wgmma:128`},
 		{"tensorwise", "accumulate", "hopper-wgmma:", "promotion interval"},
 		{"tensorwise", "accumulate", "hopper-wgmma:48", "want a multiple of 32"},
-		{"tensorwise", "accumulate", "fp32:128", `unknown model "fp32"`},
+		{"tensorwise", "accumulate", "fp32:128", `fp32 has no promotion interval`},
 		{"nvfp4", "accumulate", "hopper-wgmma", "fprop: accumulate with hopper-wgmma: nvfp4 × nvfp4-16x16: hopper-wgmma: unsupported operands e2m1×e2m1"},
 		{"bf16", "accumulate", "blackwell-mxf8f6f4", "accumulate with blackwell-mxf8f6f4: bf16 × bf16"},
 		{"delayed", "use_split_accumulator", "all", "set accumulate to a model"},

@@ -221,6 +221,10 @@ func setAccumulate(r *Recipe, value string) error {
 	return err
 }
 
+// splitInterval is the promotion interval that Transformer Engine's use_split_accumulator stands
+// for: four instructions of K = 32, the default of CUTLASS.
+const splitInterval = 128
+
 func setSplit(r *Recipe, value string) error {
 	on, err := parseGEMMs(value)
 	if err != nil {
@@ -233,7 +237,7 @@ func setSplit(r *Recipe, value string) error {
 		}
 		a.Promote = 0
 		if on[g] {
-			a.Promote = mma.SplitInterval
+			a.Promote = splitInterval
 		}
 	}
 	return nil
