@@ -13,9 +13,9 @@
 //	gemm                products of quantized tensors
 //	measure             the error of one tensor against another
 //	convert, verify     checkpoints of any size, in bounded memory
-//	nn, recipe, train   training under low-precision recipes
+//	recipe, train       training under low-precision recipes
 //	decoder, tokenizer  language models: weights, generation, text
-//	comm, device        collectives of several processes; what accelerators support
+//	device              what accelerators support
 //	mma                 the matrix units of GPUs, bit for bit
 //
 // The example quantizes a tensor and measures the error. docs/architecture.md describes all packages.

@@ -21,7 +21,7 @@ func TestDocuments(t *testing.T) {
 	}
 	checked := map[string]map[string]bool{} // by package, the names of examples with output
 	named := 0
-	for _, m := range regexp.MustCompile("`(\\w+)\\.(Example\\w*)`").FindAllStringSubmatch(string(text), -1) {
+	for _, m := range regexp.MustCompile("`([\\w/]+)\\.(Example\\w*)`").FindAllStringSubmatch(string(text), -1) {
 		name, example := m[1], m[2]
 		if checked[name] == nil {
 			checked[name] = examplesOf(t, name)

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/microscale-go/microscale/nn"
+	"github.com/microscale-go/microscale/internal/nn"
 )
 
 // A trace is what two steps of training leave.

@@ -1,5 +1,5 @@
-// Package decoder implements decoder-only language models with the modules of package nn: Llama
-// (Touvron et al., 2023) and the families that differ from it in data.
+// Package decoder implements decoder-only language models: Llama (Touvron et al., 2023) and the families
+// that differ from it in data.
 //
 //	tokens → embed_tokens → layers → norm → lm_head → logits
 //

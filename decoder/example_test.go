@@ -5,7 +5,7 @@ import (
 	"log"
 
 	"github.com/microscale-go/microscale/decoder"
-	"github.com/microscale-go/microscale/nn"
+
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/recipe"
 )
@@ -27,7 +27,7 @@ func Example() {
 	for i := range 32 {
 		tokens, targets = append(tokens, int32(text[i])), append(targets, int32(text[i+1]))
 	}
-	scope := nn.Scope{Recipe: mxfp8}
+	scope := decoder.Scope{Recipe: mxfp8}
 	loss, err := m.Train(&scope, tokens, targets, 1, 1)
 	if err != nil {
 		log.Fatal(err)

@@ -5,8 +5,8 @@ import (
 	"reflect"
 
 	"github.com/microscale-go/microscale/internal/checkpoint"
+	"github.com/microscale-go/microscale/internal/nn"
 	"github.com/microscale-go/microscale/internal/parallel"
-	"github.com/microscale-go/microscale/nn"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/safetensors"
 )

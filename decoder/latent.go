@@ -1,7 +1,7 @@
 package decoder
 
 import (
-	"github.com/microscale-go/microscale/nn"
+	"github.com/microscale-go/microscale/internal/nn"
 	"github.com/microscale-go/microscale/tensor"
 )
 
@@ -19,7 +19,7 @@ type LatentPlan struct {
 // latentEpsilon is that of the norms of latent vectors.
 const latentEpsilon = 1e-6
 
-// A latent computes the heads of Q, K and V for package nn. Heads have the rotated elements first, and
+// A latent computes the heads of Q, K and V for package internal/nn. Heads have the rotated elements first, and
 // those of V are padded with zeros to the size of the others.
 //
 //	Q = q_b(norm(q_a(x)))      [c r] = kv_a(x)      [K V] = kv_b(norm(c))      K gets r in each head

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/microscale-go/microscale/internal/checkpoint"
-	"github.com/microscale-go/microscale/nn"
+	"github.com/microscale-go/microscale/internal/nn"
 )
 
 // activation returns how to quantize the input of a quantized weight, or nil.

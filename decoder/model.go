@@ -8,7 +8,7 @@ import (
 	"reflect"
 	"strings"
 
-	"github.com/microscale-go/microscale/nn"
+	"github.com/microscale-go/microscale/internal/nn"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/recipe"
 	"github.com/microscale-go/microscale/tensor"
@@ -24,6 +24,9 @@ type Options struct {
 	Recompute bool
 }
 
+// A Scope is the context of one pass through a model: its recipe, threads, seeds and observers.
+type Scope = nn.Scope
+
 // A Model is a decoder-only language model.
 type Model struct {
 	Config  Config // the sizes; of a family other than Llama, those that it shares with it
@@ -31,7 +34,7 @@ type Model struct {
 
 	// Inference is the scope of Logits and of sessions: by default the recipe f32 with a
 	// goroutine for each processor.
-	Inference nn.Scope
+	Inference Scope
 
 	plan      *Plan
 	embedding *nn.Embedding
@@ -242,7 +245,7 @@ var ErrQuantized = errors.New("the weights of the model are quantized: load the 
 // length, and for each token the target that follows it. Negative targets do not count. It returns
 // the mean loss in nats per token, which may be NaN, and adds the gradients, multiplied by weight, to
 // those of the parameters. It updates delayed scales after the forward and after the backward pass.
-func (m *Model) Train(s *nn.Scope, tokens, targets []int32, batch int, weight float32) (loss float64, err error) {
+func (m *Model) Train(s *Scope, tokens, targets []int32, batch int, weight float32) (loss float64, err error) {
 	if err := m.trainable(); err != nil {
 		return 0, fmt.Errorf("model: train: %w", err)
 	}
@@ -310,7 +313,7 @@ func (m *Model) endPass(s *nn.Scope, gradients bool) error {
 }
 
 // Loss returns the mean loss of an inference pass in nats per token.
-func (m *Model) Loss(s *nn.Scope, tokens, targets []int32, batch int) (loss float64, err error) {
+func (m *Model) Loss(s *Scope, tokens, targets []int32, batch int) (loss float64, err error) {
 	logits, err := m.Infer(s, tokens, batch)
 	if err != nil {
 		return 0, err
@@ -337,7 +340,7 @@ func (m *Model) Logits(ctx context.Context, tokens []int32, batch int) (tensor.D
 }
 
 // Infer is Logits under the scope s.
-func (m *Model) Infer(s *nn.Scope, tokens []int32, batch int) (tensor.Dense, error) {
+func (m *Model) Infer(s *Scope, tokens []int32, batch int) (tensor.Dense, error) {
 	scope := *s
 	scope.Inference = true
 	x, _, err := m.forward(&scope, tokens, batch, nil)

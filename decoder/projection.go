@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/microscale-go/microscale/nn"
+	"github.com/microscale-go/microscale/internal/nn"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/recipe"
 	"github.com/microscale-go/microscale/tensor"
@@ -267,7 +267,7 @@ func (m *Model) Linears() []*nn.Linear {
 // HoldWeights makes every linear layer that the recipe quantizes hold its weight quantized
 // (nn.Linear.HoldWeight). Call it at the start and after every step of the optimizer, which updates
 // the values of Params.
-func (m *Model) HoldWeights(s *nn.Scope) error {
+func (m *Model) HoldWeights(s *Scope) error {
 	if err := m.trainable(); err != nil {
 		return fmt.Errorf("model: hold weights: %w", err)
 	}

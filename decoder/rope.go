@@ -5,7 +5,7 @@ import (
 	"math"
 
 	"github.com/microscale-go/microscale/internal/checkpoint/llamacpp"
-	"github.com/microscale-go/microscale/nn"
+	"github.com/microscale-go/microscale/internal/nn"
 )
 
 // A ropePlan is the rotary embedding of a layer.

@@ -11,7 +11,7 @@ import (
 
 	"github.com/microscale-go/microscale/hf"
 	"github.com/microscale-go/microscale/internal/checkpoint"
-	"github.com/microscale-go/microscale/nn"
+	"github.com/microscale-go/microscale/internal/nn"
 	"github.com/microscale-go/microscale/safetensors"
 	"github.com/microscale-go/microscale/tensor"
 )

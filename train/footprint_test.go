@@ -10,7 +10,7 @@ import (
 
 	"github.com/microscale-go/microscale/decoder"
 	"github.com/microscale-go/microscale/internal/memory"
-	"github.com/microscale-go/microscale/nn"
+	"github.com/microscale-go/microscale/internal/nn"
 )
 
 // TestFootprint compares the prediction with the memory that a run reports: the model is exact, and

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/microscale-go/microscale/decoder"
-	"github.com/microscale-go/microscale/nn"
+	"github.com/microscale-go/microscale/internal/nn"
 )
 
 // A ValidationPoint is the validation loss after a number of steps.

@@ -4,8 +4,8 @@ import (
 	"encoding/binary"
 	"math"
 
+	"github.com/microscale-go/microscale/internal/nn"
 	"github.com/microscale-go/microscale/internal/parallel"
-	"github.com/microscale-go/microscale/nn"
 	"github.com/microscale-go/microscale/tensor"
 )
 

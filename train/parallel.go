@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"math/bits"
 
-	"github.com/microscale-go/microscale/comm"
+	"github.com/microscale-go/microscale/internal/comm"
 	"github.com/microscale-go/microscale/quant"
 )
 
 // Parallel divides a run among the ranks of a job. Each rank calls Run with the same configuration
-// and its own group (comm.Run has goroutines, package comm/mpi processes), and trains a copy of the
-// model on an equal part of the microbatches of every step. The zero value is a run of one rank.
+// and its own group, and trains a copy of the model on an equal part of the microbatches of every step.
+// The zero value is a run of one rank. Only the commands of this module make groups of several.
 //
 // With gradients in FP32 the losses are those of one rank with the same microbatches, bit by bit,
 // under every recipe but delayed scaling, whose scales depend on the microbatches that are computed

@@ -3,9 +3,9 @@ package train
 import (
 	"math"
 
-	"github.com/microscale-go/microscale/comm"
+	"github.com/microscale-go/microscale/internal/comm"
+	"github.com/microscale-go/microscale/internal/nn"
 	"github.com/microscale-go/microscale/internal/parallel"
-	"github.com/microscale-go/microscale/nn"
 )
 
 // A reducer sums gradients over the ranks. The backward pass of the last microbatch reports

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/microscale-go/microscale/comm"
+	"github.com/microscale-go/microscale/internal/comm"
 )
 
 // A status is what a rank tells the others after the backward pass of a step.

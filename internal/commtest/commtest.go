@@ -9,7 +9,7 @@ import (
 	"math"
 	"math/rand/v2"
 
-	"github.com/microscale-go/microscale/comm"
+	"github.com/microscale-go/microscale/internal/comm"
 	"github.com/microscale-go/microscale/quant"
 )
 

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"unsafe"
 
-	"github.com/microscale-go/microscale/comm"
+	"github.com/microscale-go/microscale/internal/comm"
 )
 
 // TestPieceOrder completes the pieces of a message in the opposite order, as MPI may: the message

@@ -5,8 +5,8 @@ import (
 	"log"
 	"math/rand/v2"
 
+	"github.com/microscale-go/microscale/internal/nn"
 	"github.com/microscale-go/microscale/measure"
-	"github.com/microscale-go/microscale/nn"
 	"github.com/microscale-go/microscale/recipe"
 	"github.com/microscale-go/microscale/tensor"
 )

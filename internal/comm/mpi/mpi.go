@@ -11,7 +11,7 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/microscale-go/microscale/comm"
+	"github.com/microscale-go/microscale/internal/comm"
 )
 
 // Supported reports whether this build can call MPI.

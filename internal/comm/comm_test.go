@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/microscale-go/microscale/comm"
+	"github.com/microscale-go/microscale/internal/comm"
 	"github.com/microscale-go/microscale/internal/commtest"
 	"github.com/microscale-go/microscale/quant"
 )

@@ -4,7 +4,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/microscale-go/microscale/comm"
+	"github.com/microscale-go/microscale/internal/comm"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/recipe"
 	"github.com/microscale-go/microscale/tensor"

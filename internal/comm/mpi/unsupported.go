@@ -5,7 +5,7 @@ package mpi
 import (
 	"errors"
 
-	"github.com/microscale-go/microscale/comm"
+	"github.com/microscale-go/microscale/internal/comm"
 )
 
 // Supported reports whether this build can call MPI.

@@ -6,7 +6,7 @@
 // same operations in the same order.
 //
 // A Transport moves bytes and does nothing else. There are three: a single process (Self),
-// goroutines of one process (Run), and MPI (package comm/mpi). Code that takes a Group does not
+// goroutines of one process (Run), and MPI (package internal/comm/mpi). Code that takes a Group does not
 // know which one it has, and has the same results with each.
 //
 // Sums are computed here and not by the transport: every rank receives what the others have of
