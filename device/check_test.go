@@ -232,6 +232,27 @@ func TestCopies(t *testing.T) {
 	}
 }
 
+// TestRequantized: the transposed copy of an operand has other scales than the rowwise one unless one
+// scale covers a tensor or a square block.
+func TestRequantized(t *testing.T) {
+	for request1, want := range map[string]bool{
+		"h100 fp8-tensor 128 128 128": false, "h100 fp8-vec128 128 128 128": true,
+		"b200 mxfp8 128 128 128": true, "b200 mxfp8-32x32 128 128 128": false, "h100 bf16 128 128 128": false,
+	} {
+		a, err := Check(request(t, request1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range a.Products {
+			for _, o := range []Operand{p.A, p.B} {
+				if o.Requantize != (want && o.Columnwise) {
+					t.Errorf("%s: %s of %s: got requantized: %v, want %v", request1, o.Name, p.Name, o.Requantize, !o.Requantize)
+				}
+			}
+		}
+	}
+}
+
 func TestCheckErrors(t *testing.T) {
 	for request1, want := range map[string]string{
 		"h100 fp8-tensor 0 1 1":  "m: got 0, want 1 to 268435456",

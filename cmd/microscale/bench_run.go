@@ -41,7 +41,7 @@ func addBench(cmd *cobra.Command, d benchDefaults) *benchRun {
 		threads: cmd.Flags().Int("threads", d.threads, "number of threads `N`, each pinned to a processor; 0: "+all),
 		budget:  cmd.Flags().Duration("budget", d.budget, "time `T` to measure "+spent),
 		kernel:  cli.AddChoice(cmd, "kernel", "use the kernels of tier `NAME`: "+strings.Join(tiers, ", ")+" (default the first that this processor has)", "", tiers, cpu.ParseTier),
-		asJSON:  cmd.Flags().Bool("json", false, "print one JSON document"),
+		asJSON:  addJSON(cmd),
 	}
 }
 

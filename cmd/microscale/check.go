@@ -46,7 +46,7 @@ func checkCommand() *cobra.Command {
 	n := cmd.Flags().Int("n", 0, "rows `N` of the weight: outputs")
 	k := cmd.Flags().Int("k", 0, "columns `N` of input and weight: inputs")
 	forward := cmd.Flags().Bool("forward", false, "check the forward product alone, for inference")
-	asJSON := cmd.Flags().Bool("json", false, "print one JSON document")
+	asJSON := addJSON(cmd)
 	for _, flag := range []string{"weight-format", "gradient-format", "m", "n", "k", "forward"} {
 		cli.Needs(cmd, flag, "format")
 	}
@@ -85,15 +85,15 @@ func checkCommand() *cobra.Command {
 			err = hardware.PrintAnswer(out, a)
 		}
 		if err == nil && !a.OK {
-			err = refusal(a)
+			err = firstProblem(a)
 		}
 		return err
 	}
 	return cmd
 }
 
-// refusal returns the first problem of a as an error.
-func refusal(a device.Answer) error {
+// firstProblem returns the first problem of a as an error.
+func firstProblem(a device.Answer) error {
 	for _, p := range a.Products {
 		if len(p.Problems) > 0 {
 			return fmt.Errorf("%s does not run %s: %s", a.Device.Product, p.Name, p.Problems[0])

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"fmt"
-	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -48,24 +46,26 @@ func costCommand() *cobra.Command {
 	width := cmd.Flags().Int("width", 4096, "rows and columns `N` of the weights")
 	explain := cmd.Flags().Bool("explain", false, "print the formula of each figure")
 	tables := cmd.Flags().Bool("tables", false, "print the tables that docs/errata.md corrects")
-	svg := cmd.Flags().String("svg", "", "draw the speedup of square products over BF16 by size to `FILE`; with --ranks, the communication by ranks")
+	svg := addSVG(cmd, "draw the speedup of square products over BF16 by size to `FILE`; with --ranks, the communication by ranks")
 	ranks := cmd.Flags().Int("ranks", 0, "divide the run among `N` ranks, each with --tokens of its own")
-	node := cmd.Flags().Int("ranks-per-node", 8, "ranks `N` of a node")
-	bandwidth := cmd.Flags().Float64("node-bandwidth", 40, "`GB/s` of one rank to other nodes, in one direction")
-	asJSON := cmd.Flags().Bool("json", false, "print one JSON document")
+	node := cmd.Flags().Int("ranks-per-node", cost.RanksPerNode, "ranks `N` of a node")
+	bandwidth := cmd.Flags().Float64("node-bandwidth", cost.NodeBandwidth/1e9, "`GB/s` of one rank to other nodes, in one direction")
+	asJSON := addJSON(cmd)
 	cli.Essential(cmd, "params", "recipe", "device", "tokens", "width", "explain", "tables", "svg", "ranks", "json")
 	for _, flag := range []string{"params", "recipe", "device", "tokens", "width", "explain", "svg", "ranks"} {
 		cli.Exclusive(cmd, "tables", flag)
 	}
+	cli.Needs(cmd, "ranks-per-node", "ranks")
+	cli.Needs(cmd, "node-bandwidth", "ranks")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		out := cmd.OutOrStdout()
-		switch {
+		switch err := svg.check(); {
 		case *tables:
 			return hardware.PrintTables(out, cost.Tables(), *asJSON)
 		case !cmd.Flags().Changed("params"):
 			return cli.Misuse("--params is missing: give the number of parameters, such as --params 8e9")
-		case cmd.Flags().Changed("svg") && *svg == "":
-			return cli.Misuse("--svg is empty: name a file")
+		case err != nil:
+			return err
 		case !on.Given:
 			return cli.Misuse("--device is missing: name one that microscale check lists, such as --device b200")
 		}
@@ -82,19 +82,8 @@ func costCommand() *cobra.Command {
 		if err != nil {
 			return cli.Misuse("%s", err)
 		}
-		if *svg != "" {
-			var picture []byte
-			if e.Network != nil {
-				picture, err = hardware.ScalingChart(e)
-			} else {
-				picture, err = hardware.SpeedupChart(on.Value)
-			}
-			if err != nil {
-				return err
-			}
-			if err := os.WriteFile(*svg, picture, 0o666); err != nil {
-				return fmt.Errorf("--svg: %w", err)
-			}
+		if err := svg.write(func() ([]byte, error) { return hardware.EstimateChart(e) }); err != nil {
+			return err
 		}
 		return hardware.PrintEstimate(out, e, *explain, *asJSON)
 	}

@@ -46,6 +46,8 @@ func TestIgnored(t *testing.T) {
 		"cost --tables --tokens 2":                                             "--tables and --tokens exclude each other",
 		"cost --tables --width 2":                                              "--tables and --width exclude each other",
 		"cost --tables --explain":                                              "--tables and --explain exclude each other",
+		"cost --params 8e9 --device b200 --ranks-per-node 4":                   "--ranks-per-node applies to --ranks",
+		"cost --params 8e9 --device b200 --node-bandwidth 4":                   "--node-bandwidth applies to --ranks",
 		"cost --device b200":                                                   "--params is missing",
 		"cost --device b200 --params 0":                                        "got 0",
 		"cost --params 8e9":                                                    "--device is missing",

@@ -45,7 +45,7 @@ func layoutCommand() *cobra.Command {
 	check := addLayout(cmd, "check", "check that standard input is in `LAYOUT`")
 	find := cmd.Flags().Bool("find", false, "print the possible layouts of standard input")
 	draw := cmd.Flags().String("draw", "", "print an SVG `PICTURE`: "+strings.Join(relayout.Pictures, ", "))
-	asJSON := cmd.Flags().Bool("json", false, "print one JSON document")
+	asJSON := addJSON(cmd)
 	for _, flag := range []string{"format", "rows", "cols"} {
 		cli.Needs(cmd, flag, "find", "check", "from", "to")
 		cli.Exclusive(cmd, "draw", flag)

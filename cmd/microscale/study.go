@@ -1,8 +1,6 @@
 package main
 
 import (
-	"fmt"
-	"os"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -52,15 +50,15 @@ func blockSizeCommand() *cobra.Command {
 	blocks := cmd.Flags().IntSlice("blocks", []int{8, 16, 32, 64, 128}, "block `SIZES`, separated by commas")
 	rows := cmd.Flags().Int("rows", 64, "rows `N` of 4096 values")
 	seeds := cmd.Flags().Int("seeds", 1, "seeds `N` to average over")
-	svg := cmd.Flags().String("svg", "", "draw the SQNR of the first distribution by block size to `FILE`")
-	asJSON := cmd.Flags().Bool("json", false, "print one JSON document")
+	svg := addSVG(cmd, "draw the SQNR of the first distribution by block size to `FILE`")
+	asJSON := addJSON(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		c := blocksize.Config{Formats: formats.Values(), Blocks: *blocks, Rules: rules.Values(), Distributions: on.Values(), Rows: *rows, Seeds: *seeds}
 		sized := func(f quant.Format) bool { return f.ByteScales() && f.Block.Rows == 1 }
 		powers := func(f quant.Format) bool { return f.Scale == format.E8M0 }
-		switch {
-		case cmd.Flags().Changed("svg") && *svg == "":
-			return cli.Misuse("--svg is empty: name a file")
+		switch err := svg.check(); {
+		case err != nil:
+			return err
 		case cmd.Flags().Changed("blocks") && !slices.ContainsFunc(c.Formats, sized):
 			return cli.Misuse("--blocks: the formats keep their own blocks: omit it, or add a format such as mxfp8")
 		case cmd.Flags().Changed("scale-rule") && !slices.ContainsFunc(c.Formats, powers):
@@ -70,14 +68,8 @@ func blockSizeCommand() *cobra.Command {
 		if err != nil {
 			return cli.Misuse("%s", err)
 		}
-		if *svg != "" {
-			picture, err := s.Chart()
-			if err != nil {
-				return err
-			}
-			if err := os.WriteFile(*svg, picture, 0o666); err != nil {
-				return fmt.Errorf("--svg: %w", err)
-			}
+		if err := svg.write(s.Chart); err != nil {
+			return err
 		}
 		return s.Print(cmd.OutOrStdout(), *asJSON)
 	}

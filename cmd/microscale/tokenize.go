@@ -43,7 +43,7 @@ func tokenizeCommand() *cobra.Command {
 	literal := cmd.Flags().Bool("literal", false, "read special tokens in the text as text")
 	skip := cmd.Flags().Bool("skip-special", false, "with --decode, omit special tokens")
 	raw := cmd.Flags().Bool("raw", false, "ids are little-endian 32-bit integers")
-	asJSON := cmd.Flags().Bool("json", false, "print one JSON document")
+	asJSON := addJSON(cmd)
 	cli.Exclusive(cmd, "raw", "json")
 	cli.Exclusive(cmd, "decode", "add-special")
 	cli.Exclusive(cmd, "decode", "literal")

@@ -25,10 +25,12 @@ const rowElements = 4096
 // signSeed is added to the seed of signs and masks.
 const signSeed = 1_000_003
 
+var gaussian = Distribution{"gauss", "standard normal", gauss}
+
 // The table of distributions. Those with an R are not stationary: each 32 elements have a
 // magnitude of their own.
 var distributions = []Distribution{
-	{"gauss", "standard normal", gauss},
+	gaussian,
 	{"laplace", "Laplace", laplace},
 	{"t5", "Student's t with 5 degrees of freedom", student(5)},
 	{"t3", "Student's t with 3 degrees of freedom", student(3)},
@@ -40,10 +42,11 @@ var distributions = []Distribution{
 	{"range20", "normal, blocks of 32 times 2^U(-20, 20)", ranged(20)},
 }
 
-// Distributions returns the table.
+// Distributions returns all distributions. The caller must not modify them.
 func Distributions() []Distribution { return distributions }
 
-// Lookup returns the distribution of the given name. Case is ignored.
+// Lookup returns the distribution with the given name, ignoring case. For an unknown name, the error
+// lists all distributions.
 func Lookup(name string) (Distribution, error) {
 	var names []string
 	for _, d := range distributions {
@@ -58,7 +61,7 @@ func Lookup(name string) (Distribution, error) {
 // String returns the distribution's name.
 func (d Distribution) String() string { return d.Name }
 
-// Sample returns rows of 4096 values of the distribution.
+// Sample returns rows of 4096 values of the distribution: the same for the same seed.
 func (d Distribution) Sample(rows int, seed uint64) tensor.Dense {
 	x := tensor.New(rows, rowElements)
 	for i := range x.Data {

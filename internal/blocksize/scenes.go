@@ -15,7 +15,7 @@ const castAmax = 800
 // DirectCast compares a cast of normal values, stretched to an amax of 800, with casts after
 // one scale for the tensor, and with blocks.
 func DirectCast(rows int) ([]Result, error) {
-	x := distributions[0].Sample(rows, 1)
+	x := gaussian.Sample(rows, 1)
 	amax := float32(0)
 	for _, v := range x.Data {
 		amax = max(amax, float32(math.Abs(float64(v))))
@@ -37,7 +37,7 @@ const outlier = 5000
 // others of its tensor, row or block. The mean SQNR over blocks shows it, and the share of
 // elements that become zero; the SQNR of the tensor is the outlier's.
 func OneOutlier(rows int) ([]Result, error) {
-	x := distributions[0].Sample(rows, 1)
+	x := gaussian.Sample(rows, 1)
 	for i := range x.Data {
 		x.Data[i] *= 0.1
 	}

@@ -34,7 +34,7 @@ type Result struct {
 // metricBlock is the number of elements of a block of BlockSQNR, whatever the format's.
 const metricBlock = 32
 
-// Config is what to measure.
+// A Config is what to measure.
 type Config struct {
 	Formats       []quant.Format
 	Blocks        []int // sizes for formats with blocks of one row; those of FP32 scales keep their own
@@ -134,7 +134,7 @@ func New(c Config) (*Study, error) {
 	return &Study{results, cast, outlier}, nil
 }
 
-// add adds r to a mean over n results, or to their maximum.
+// add adds one of n results to their mean, and to the maximum of errors.
 func (s *Result) add(r Result, n float64) {
 	s.SQNR += r.SQNR / n
 	s.BlockSQNR += r.BlockSQNR / n
@@ -155,7 +155,7 @@ func (c *Case) measure(x tensor.Dense) (Result, error) {
 	if extent == 0 {
 		extent = x.Cols
 	}
-	most := 0.0
+	largest := 0.0
 	for i := range x.Rows {
 		row := measure.Row{Want: x.Row(i), Got: got.Row(i), Extent: extent}
 		if limits != nil {
@@ -163,12 +163,12 @@ func (c *Case) measure(x tensor.Dense) (Result, error) {
 		}
 		a.AddRow(row)
 		for j, v := range x.Row(i) {
-			most = max(most, math.Abs(float64(v)-float64(got.Row(i)[j])))
+			largest = max(largest, math.Abs(float64(v)-float64(got.Row(i)[j])))
 		}
 	}
 	r := a.Result()
 	n := float64(r.Elements)
-	return Result{SQNR: r.SQNR, BlockSQNR: r.MeanBlockSQNR, MaxError: most, Bias: r.Bias, Saturated: float64(r.Saturated) / n, Flushed: float64(r.Flushed) / n}, nil
+	return Result{SQNR: r.SQNR, BlockSQNR: r.MeanBlockSQNR, MaxError: largest, Bias: r.Bias, Saturated: float64(r.Saturated) / n, Flushed: float64(r.Flushed) / n}, nil
 }
 
 // apply returns the values after the case, and the limits of the blocks of a row.

@@ -111,6 +111,32 @@ func TestCounts(t *testing.T) {
 	close(t, "NVFP4 flushed", results[0].Flushed, 0.068, 0.001)
 }
 
+// TestSeeds: the result of several seeds is the mean of theirs, and the maximum of their errors.
+func TestSeeds(t *testing.T) {
+	c := Config{Formats: []quant.Format{quant.MXFP4}, Blocks: []int{32}, Rules: []quant.ScaleRule{quant.Floor}, Distributions: distributions[:1], Rows: 2, Seeds: 2}
+	results, err := c.Run()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := results[0]
+	var each [2]Result
+	for i := range each {
+		if each[i], err = got.Case.measure(distributions[0].Sample(c.Rows, uint64(i)+1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	a, b := each[0], each[1]
+	if a.Bias == b.Bias || a.MaxError == b.MaxError {
+		t.Fatalf("both seeds have the same result: %+v", a)
+	}
+	close(t, "SQNR", got.SQNR, (a.SQNR+b.SQNR)/2, 1e-9)
+	close(t, "mean SQNR of blocks", got.BlockSQNR, (a.BlockSQNR+b.BlockSQNR)/2, 1e-9)
+	close(t, "bias", got.Bias, (a.Bias+b.Bias)/2, 1e-12)
+	close(t, "saturated", got.Saturated, (a.Saturated+b.Saturated)/2, 1e-12)
+	close(t, "flushed", got.Flushed, (a.Flushed+b.Flushed)/2, 1e-12)
+	close(t, "largest error", got.MaxError, max(a.MaxError, b.MaxError), 0)
+}
+
 // TestRanges checks where block scaling pays: blocks of 32 with magnitudes of their own. The
 // mean SQNR over blocks falls where one scale, or an E4M3 scale, underflows; that of the tensor
 // stays.
@@ -151,8 +177,8 @@ func TestDirectCast(t *testing.T) {
 	if direct.MaxError != 352 {
 		t.Errorf("direct cast: got a largest error of %v, want 352", direct.MaxError)
 	}
-	if most := 16.0 * 800 / 448; scaled.MaxError > most || scaled.MaxError < most/2 {
-		t.Errorf("scaled cast: got a largest error of %v, want up to %v", scaled.MaxError, most)
+	if bound := 16.0 * 800 / 448; scaled.MaxError > bound || scaled.MaxError < bound/2 {
+		t.Errorf("scaled cast: got a largest error of %v, want up to %v", scaled.MaxError, bound)
 	}
 	if direct.Saturated == 0 || scaled.Saturated != 0 || direct.SQNR > scaled.SQNR-1 {
 		t.Errorf("got %.2g and %.2g saturated, %.2f and %.2f dB", direct.Saturated, scaled.Saturated, direct.SQNR, scaled.SQNR)
@@ -179,9 +205,11 @@ func TestOneOutlier(t *testing.T) {
 
 func TestErrors(t *testing.T) {
 	for want, c := range map[string]Config{
-		"rows: got 0, want 1 to 65536": {Formats: []quant.Format{quant.MXFP8}, Blocks: []int{32}, Rules: []quant.ScaleRule{0}},
-		"do not fill whole bytes":      {Formats: []quant.Format{quant.MXFP4}, Blocks: []int{7}, Rules: []quant.ScaleRule{0}, Rows: 1, Seeds: 1},
-		"blocks: got 0, want 1":        {Formats: []quant.Format{quant.MXFP8}, Blocks: []int{0}, Rules: []quant.ScaleRule{0}, Rows: 1, Seeds: 1},
+		"rows: got 0, want 1 to 65536":        {Formats: []quant.Format{quant.MXFP8}, Blocks: []int{32}, Rules: []quant.ScaleRule{0}},
+		"do not fill whole bytes":             {Formats: []quant.Format{quant.MXFP4}, Blocks: []int{7}, Rules: []quant.ScaleRule{0}, Rows: 1, Seeds: 1},
+		"blocks: 16 is given twice: omit one": {Formats: []quant.Format{quant.MXFP8}, Blocks: []int{16, 8, 16}, Rules: []quant.ScaleRule{0}, Rows: 1, Seeds: 1},
+		"seeds: got 0, want 1":                {Formats: []quant.Format{quant.MXFP8}, Blocks: []int{16}, Rules: []quant.ScaleRule{0}, Rows: 1},
+		"blocks: got 0, want 1":               {Formats: []quant.Format{quant.MXFP8}, Blocks: []int{0}, Rules: []quant.ScaleRule{0}, Rows: 1, Seeds: 1},
 	} {
 		if _, err := c.Run(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %s", err, want)

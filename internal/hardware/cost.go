@@ -118,9 +118,18 @@ func PrintTables(w io.Writer, tables []cost.Table, asJSON bool) error {
 	return err
 }
 
-// SpeedupChart draws the speedup of square products over BF16 by size, quantization included,
-// as an SVG. It returns an error for a device whose rates are unknown.
-func SpeedupChart(d *device.Device) ([]byte, error) {
+// EstimateChart draws the communication of e by the number of ranks, or for one rank the speedup of
+// square products on its device, as an SVG. It returns an error for a device whose rates are unknown.
+func EstimateChart(e *cost.Estimate) ([]byte, error) {
+	if e.Network != nil {
+		return scalingChart(e)
+	}
+	return speedupChart(e.Device)
+}
+
+// speedupChart draws the speedup of square products over BF16 by size, quantization included,
+// as an SVG.
+func speedupChart(d *device.Device) ([]byte, error) {
 	c := chart.Chart{Title: "Square products on " + d.Product + ": roofline, both operands quantized", X: "rows, columns and summed dimension", Y: "time in BF16 / time", PowersOfTwo: true}
 	var sizes []float64
 	for s := 256.0; s <= 32768; s *= 2 {
@@ -132,8 +141,8 @@ func SpeedupChart(d *device.Device) ([]byte, error) {
 	return c.SVG()
 }
 
-// ScalingChart draws the seconds of communication in a step by the number of ranks, as an SVG.
-func ScalingChart(e *cost.Estimate) ([]byte, error) {
+// scalingChart draws the seconds of communication in a step by the number of ranks, as an SVG.
+func scalingChart(e *cost.Estimate) ([]byte, error) {
 	c := chart.Chart{Title: fmt.Sprintf("Communication of a step: %s, %s, nodes of %d ranks", cli.ParametersText(e.Params), e.Recipe.Name, e.Network.PerNode), X: "ranks", Y: "seconds", PowersOfTwo: true}
 	var ranks []float64
 	for r := 8.0; r <= 4096; r *= 2 {

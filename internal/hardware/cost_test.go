@@ -61,9 +61,14 @@ func TestEstimate(t *testing.T) {
 	if first := e.Sections[0].Figures[0]; valueText(first) != "unknown" {
 		t.Errorf("%s: got %s, want unknown", first.Name, valueText(first))
 	}
-	refused := words(printed(t, func(b *bytes.Buffer) error { return PrintEstimate(b, estimate(t, "mxfp8", "h100"), false, false) }))
-	if !strings.Contains(refused, "does not run: Hopper sm_90 has no unit for mxfp8") {
-		t.Errorf("the text of a device without units lacks the reason:\n%s", refused)
+	empty := estimate(t, "bf16", "b200")
+	last := empty.Sections[len(empty.Sections)-1]
+	if text := printed(t, func(b *bytes.Buffer) error { return PrintEstimate(b, empty, false, false) }); len(last.Figures) > 0 || strings.Contains(text, last.Title) {
+		t.Errorf("the text has the section %q without figures", last.Title)
+	}
+	reason := words(printed(t, func(b *bytes.Buffer) error { return PrintEstimate(b, estimate(t, "mxfp8", "h100"), false, false) }))
+	if !strings.Contains(reason, "does not run: Hopper sm_90 has no unit for mxfp8") {
+		t.Errorf("the text of a device without units lacks the reason:\n%s", reason)
 	}
 }
 
@@ -106,11 +111,15 @@ func TestTables(t *testing.T) {
 	}
 }
 
-// TestSpeedupChart: the chart is well-formed and has a line for each format with a known rate. A device
+// TestEstimateChart: the chart is well-formed and has a line for each format with a known rate. A device
 // without rates is an error.
-func TestSpeedupChart(t *testing.T) {
-	d := find(t, "b200")
-	picture, err := SpeedupChart(d)
+func TestEstimateChart(t *testing.T) {
+	if picture, err := EstimateChart(estimate(t, "mxfp8", "rtx-pro-6000")); err == nil {
+		t.Errorf("a device without rates: got %s, want an error", picture)
+	}
+	e := estimate(t, "mxfp8", "b200")
+	d := e.Device
+	picture, err := EstimateChart(e)
 	if err != nil {
 		t.Fatal(err)
 	}
