@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/microscale-go/microscale/internal/nn"
+	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/tensor"
 )
 
@@ -40,6 +41,9 @@ func (m *Model) NewSession(positions int) (*Session, error) {
 	if positions < 1 || positions > m.Positions() {
 		return nil, fmt.Errorf("session: got %d positions, want 1 to %d, the positions of the model", positions, m.Positions())
 	}
+	if err := nn.CheckCacheFormat(m.Inference.Cache); err != nil {
+		return nil, fmt.Errorf("session: %w", err)
+	}
 	scope := m.Inference
 	scope.Inference, scope.Pad = true, true
 	caches := make([]nn.Cache, len(m.layers))
@@ -53,8 +57,15 @@ func (m *Model) NewSession(positions int) (*Session, error) {
 
 // CacheBytes returns the memory of the KV cache of a number of positions, in bytes.
 func (m *Model) CacheBytes(positions int) int {
-	c := m.Config
-	return positions * c.NumHiddenLayers * 2 * c.NumKeyValueHeads * c.HeadDim * 4
+	f := m.Inference.Cache
+	if f.Element == nil {
+		f = quant.F32
+	}
+	bytes := 0
+	for _, l := range m.layers {
+		bytes += 2 * l.attention.KVHeads * f.Bytes(positions, l.attention.HeadDim)
+	}
+	return bytes
 }
 
 // Position returns the number of tokens in the session.

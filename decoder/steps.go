@@ -87,6 +87,9 @@ func (l *Layer) Quantize(q quant.Quantizer, activations bool) (*Layer, error) {
 	return &Layer{layer: copied, scope: l.scope}, nil
 }
 
+// SetCache sets the format of keys and values (nn.Scope.Cache).
+func (l *Layer) SetCache(f quant.Format) { l.scope.Cache = f }
+
 // Head returns the logits of the tokens from ≤ token < to of the vocabulary for x, rows of the
 // residual stream after the last layer. from is a multiple of 128, so that blocks of scales are
 // whole.

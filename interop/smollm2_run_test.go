@@ -68,7 +68,7 @@ func wrapped(text string, width int) (lines []string) {
 
 // TestSmolLM2Serve asks a server the same questions, two at a time.
 func TestSmolLM2Serve(t *testing.T) {
-	m, err := generation.Load(t.Context(), smollm2(t), 0)
+	m, err := generation.Load(t.Context(), smollm2(t), generation.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

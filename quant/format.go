@@ -135,6 +135,16 @@ func (f Format) PaddedCols(cols int) int {
 	return ceilDiv(cols, f.Block.Cols) * f.Block.Cols
 }
 
+// Bytes returns the bytes of the codes and scales of a rowwise tensor.
+func (f Format) Bytes(rows, cols int) int {
+	bytes := rows * ((f.PaddedCols(cols)*f.Element.StoredBits() + 7) / 8)
+	if f.Scaled() {
+		scaleRows, scaleCols := f.ScaleShape(rows, cols)
+		bytes += scaleRows * scaleCols * f.Scale.StoredBits() / 8
+	}
+	return bytes
+}
+
 // ScaleShape returns the rows and columns of the scales of a rowwise tensor.
 func (f Format) ScaleShape(rows, cols int) (scaleRows, scaleCols int) {
 	if !f.Scaled() {

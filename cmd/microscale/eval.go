@@ -36,6 +36,8 @@ type textFlags struct {
 	formats    *cli.List[quant.Format]
 	context    *uint
 	report     *string
+	head       *cli.Choice[quant.Quantizer]
+	cache      *cli.Choice[quant.Format]
 }
 
 func evalCommand() *cobra.Command {
@@ -78,6 +80,7 @@ func (f *textFlags) add(cmd *cobra.Command) {
 	flags.BoolVar(&e.Layers, "layers", false, "print the error of every layer and linear layer")
 	f.report = flags.String("report", "", "write a page with the results and charts to `FILE`; it implies --layers")
 	addStream(cmd, &e.Stream)
+	f.head, f.cache = cli.AddHead(cmd), cli.AddKVFormat(cmd)
 	cli.Exclusive(cmd, "reference", "formats")
 }
 
@@ -105,6 +108,7 @@ func (f *textFlags) run(cmd *cobra.Command, model string, activations bool, thre
 	e := f.evaluation
 	e.Layers = e.Layers || *f.report != ""
 	e.Model, e.Method, e.Context, e.Formats = model, f.method.Value, int(*f.context), f.formats.Values()
+	e.Head, e.Cache = f.head.Value, f.cache.Value
 	e.Activations, e.Threads, e.Stderr = activations, threads, cmd.ErrOrStderr()
 	result, err := e.Run(cmd.Context())
 	if err == nil && *f.report != "" {

@@ -11,13 +11,15 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+
+	"github.com/microscale-go/microscale/decoder"
+	"github.com/microscale-go/microscale/safetensors"
 )
 
-// TestHub checks that a checkpoint on a hub gives the same bytes as one on disk, even if
-// connections end early.
-func TestHub(t *testing.T) {
-	local := filepath.Join(t.TempDir(), "local")
-	directory(t, local, twoWeights()...)
+// serveHub serves a directory as the model some/model of a hub. Every third connection for a file
+// ends early.
+func serveHub(t *testing.T, local string) {
+	t.Helper()
 	const commit = "0123456789abcdef0123456789abcdef01234567"
 	var dropped atomic.Int64
 	files := http.FileServer(http.Dir(local))
@@ -55,6 +57,14 @@ func TestHub(t *testing.T) {
 	t.Setenv("HF_ENDPOINT", server.URL)
 	t.Setenv("HF_HOME", t.TempDir())
 	t.Setenv("HF_HUB_CACHE", "")
+}
+
+// TestHub checks that a checkpoint on a hub gives the same bytes as one on disk, even if
+// connections end early.
+func TestHub(t *testing.T) {
+	local := filepath.Join(t.TempDir(), "local")
+	directory(t, local, twoWeights()...)
+	serveHub(t, local)
 	const source = "hf://some/model"
 
 	t.Setenv("HF_TOKEN", "")
@@ -71,5 +81,58 @@ func TestHub(t *testing.T) {
 	done(t, "verify", source, there)
 	if text := done(t, "inspect", source); !strings.Contains(text, source) {
 		t.Errorf("inspect says\n%s", text)
+	}
+}
+
+// TestHubModel checks that run, eval and calibrate read a model on a hub, with its tokenizer, as they
+// read it on disk.
+func TestHubModel(t *testing.T) {
+	local := filepath.Join(t.TempDir(), "local")
+	m, err := decoder.New(decoder.Config{VocabSize: 300, HiddenSize: 32, IntermediateSize: 32, NumHiddenLayers: 1, NumAttentionHeads: 2, MaxPositionEmbeddings: 64}, decoder.Options{}, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := m.Save(local, safetensors.BF16); err != nil {
+		t.Fatal(err)
+	}
+	vocabulary := map[string]int{}
+	for c := range 256 { // of GPT-2: visible characters for bytes
+		name := string(rune(c))
+		if c <= ' ' || c >= 0x7f {
+			name = string(rune(0x100 + c))
+		}
+		vocabulary[name] = c
+	}
+	data, err := json.Marshal(map[string]any{
+		"model":         map[string]any{"type": "BPE", "vocab": vocabulary, "merges": []string{}},
+		"pre_tokenizer": map[string]any{"type": "ByteLevel", "add_prefix_space": false}, "decoder": map[string]any{"type": "ByteLevel"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := filepath.Join(t.TempDir(), "text")
+	for name, data := range map[string][]byte{filepath.Join(local, "tokenizer.json"): data, text: []byte(strings.Repeat("onthehub", 40))} {
+		if err := os.WriteFile(name, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	serveHub(t, local)
+	t.Setenv("HF_TOKEN", "secret")
+	const source = "hf://some/model"
+	for _, args := range [][]string{{"run", "MODEL", "onthehub", "--max-tokens", "4"}, {"eval", "MODEL", "--text", text}, {"calibrate", "MODEL", "--text", text, "--out", "OUT"}} {
+		var outputs []string
+		for _, model := range []string{local, source} {
+			out := filepath.Join(t.TempDir(), "amax.toml")
+			var given []string
+			for _, arg := range args {
+				given = append(given, strings.NewReplacer("MODEL", model, "OUT", out).Replace(arg))
+			}
+			printed, _, _ := strings.Cut(strings.ReplaceAll(done(t, given...), model, "MODEL"), ", in ") // the time
+			written, _ := os.ReadFile(out)
+			outputs = append(outputs, strings.ReplaceAll(printed, out, "OUT")+string(written))
+		}
+		if outputs[0] != outputs[1] || outputs[0] == "" {
+			t.Errorf("%s from the hub:\n%s\nfrom the disk:\n%s", args[0], outputs[1], outputs[0])
+		}
 	}
 }

@@ -50,6 +50,7 @@ func runCommand() *cobra.Command {
 	maxTokens := cmd.Flags().Uint("max-tokens", 0, "end an answer after `N` tokens (default: when the context is full)")
 	positions := cmd.Flags().Uint("context", 0, "use a context of `N` tokens (default that of the model, at most 4096)")
 	sampled := cli.AddSampling(cmd)
+	head, cache := cli.AddHead(cmd), cli.AddKVFormat(cmd)
 	asJSON := addJSON(cmd)
 	threads := cli.AddThreads(cmd)
 	cli.Essential(cmd, "system", "no-template", "max-tokens", "context", "temperature", "top-k", "top-p", "seed", "json", "threads")
@@ -65,7 +66,7 @@ func runCommand() *cobra.Command {
 			return cli.Misuse("--json needs a prompt: add PROMPT, or redirect standard input")
 		}
 		load := func(ctx context.Context) (err error) {
-			c.Model, err = generation.Load(ctx, args[0], int(*threads))
+			c.Model, err = generation.Load(ctx, args[0], generation.Options{Threads: int(*threads), Head: head.Value, Cache: cache.Value})
 			return cli.Interrupted(err, "the model was not loaded")
 		}
 		if isChat {

@@ -42,6 +42,7 @@ func serveCommand() *cobra.Command {
 	queue := cmd.Flags().Uint("queue", 64, "let at most `N` requests wait")
 	maxTokens := cmd.Flags().Uint("max-tokens", 0, "end every answer after `N` tokens (default: when its context is full)")
 	sampled := cli.AddSampling(cmd)
+	head, cache := cli.AddHead(cmd), cli.AddKVFormat(cmd)
 	threads := cli.AddThreads(cmd)
 	cli.Essential(cmd, "listen", "name", "context", "parallel", "queue", "max-tokens", "temperature", "top-k", "top-p", "threads")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -57,7 +58,7 @@ func serveCommand() *cobra.Command {
 			return fmt.Errorf("%w: choose another address with --listen", err)
 		}
 		defer func() { _ = l.Close() }() // a second time, if the server has run
-		m, err := generation.Load(cmd.Context(), args[0], int(*threads))
+		m, err := generation.Load(cmd.Context(), args[0], generation.Options{Threads: int(*threads), Head: head.Value, Cache: cache.Value})
 		if err != nil {
 			return cli.Interrupted(err, "the model was not loaded")
 		}

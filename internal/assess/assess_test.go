@@ -131,6 +131,38 @@ func TestFormats(t *testing.T) {
 	}
 }
 
+// TestLower compares a model whose head, keys and values are quantized with the original, for a model
+// and for a format on the fly, in memory and streamed.
+func TestLower(t *testing.T) {
+	e := newEvaluation(t)
+	e.Reference = e.Model
+	divergence := func(e Evaluation, head, cache quant.Format) float64 {
+		t.Helper()
+		e.Head.Format, e.Cache = head, cache
+		d := run(t, e).Document()
+		if d.Head != head.Name || d.KVFormat != cache.Name {
+			t.Errorf("the document has the formats %q and %q", d.Head, d.KVFormat)
+		}
+		if len(d.Formats) > 0 {
+			return float64(d.Formats[0].KL.Mean)
+		}
+		return float64(d.KL.Mean)
+	}
+	for _, c := range []struct{ head, cache quant.Format }{{quant.MXFP4, quant.Format{}}, {quant.Format{}, quant.MXFP4}, {quant.MXFP8, quant.MXFP8}} {
+		want := divergence(e, c.head, c.cache)
+		streamed := e
+		streamed.Stream = filepath.Join(t.TempDir(), "stream")
+		if got := divergence(streamed, c.head, c.cache); got != want || !(want > 0) {
+			t.Errorf("head %s, cache %s: divergence %g, streamed %g", c.head, c.cache, want, got)
+		}
+		flying := e
+		flying.Reference, flying.Formats = "", []quant.Format{quant.BF16} // the weights are in BF16
+		if got := divergence(flying, c.head, c.cache); got != want {
+			t.Errorf("head %s, cache %s: divergence %g, on the fly %g", c.head, c.cache, want, got)
+		}
+	}
+}
+
 // TestPrint checks the fields of both outputs.
 func TestPrint(t *testing.T) {
 	e := newEvaluation(t)

@@ -16,7 +16,9 @@ type Document struct {
 	Method    string `json:"method"`
 	Context   int    `json:"context"`
 	Windows   int    `json:"windows"`
-	Scored    int    `json:"scored"` // tokens
+	Scored    int    `json:"scored"`              // tokens
+	Head      string `json:"head,omitempty"`      // format of the head of the quantized model, if it was quantized here
+	KVFormat  string `json:"kv_format,omitempty"` // of keys and values of the quantized model
 
 	LossDocument
 	*DivergenceDocument                      // with a reference
@@ -98,6 +100,7 @@ func (r *Evaluated) Document() Document {
 	d := Document{
 		Model: r.Model, Reference: r.Reference, Text: r.document.path, SHA256: r.document.digest, Bytes: len(r.document.text), Tokens: r.tokens,
 		Method: r.Method.Name, Context: r.Context, Windows: r.windows, Seconds: r.seconds,
+		Head: r.Head.Format.Name, KVFormat: r.Cache.Name,
 	}
 	loss := r.loss()
 	d.Scored, d.LossDocument = loss.Scored, r.lossDocument(loss)

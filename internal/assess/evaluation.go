@@ -24,9 +24,11 @@ type Evaluation struct {
 	Method  evaluate.Method
 	Context int // tokens of a window; 0: those of the method, or of the model if it has fewer positions
 
-	Activations bool   // quantize activations
-	Layers      bool   // measure the errors of layers
-	Stream      string // directory of the activations of an evaluation with one layer in memory; "": all are
+	Activations bool            // quantize activations
+	Layers      bool            // measure the errors of layers
+	Head        quant.Quantizer // of the head of the quantized model; the zero format keeps it
+	Cache       quant.Format    // of keys and values of the quantized model; the zero format is FP32
+	Stream      string          // directory of the activations of an evaluation with one layer in memory; "": all are
 	Threads     int
 	Stderr      io.Writer // progress
 
@@ -72,10 +74,18 @@ func (e Evaluation) Run(ctx context.Context) (_ *Evaluated, err error) {
 		}
 		run.Original = original
 	}
+	if len(e.Formats) == 0 {
+		if err := model.lower(e.Head, e.Cache); err != nil {
+			return nil, err
+		}
+	}
 	if len(e.Formats) > 0 {
 		run.Original, run.Models = model, nil
 		for _, f := range e.Formats {
 			low, err := newFormatStack(model, f, e.Activations, e.Stream == "")
+			if err == nil {
+				err = low.lower(e.Head, e.Cache)
+			}
 			if err != nil {
 				return nil, err
 			}
@@ -97,7 +107,7 @@ func (e *Evaluation) open(ctx context.Context, path string, activations bool) (*
 	if err != nil {
 		return nil, vocabulary{}, err
 	}
-	v, err := openVocabulary(path, s.Model)
+	v, err := openVocabulary(s)
 	if err == nil && activations && len(e.Formats) == 0 && e.Stream == "" {
 		err = requireScales(s.Model, path)
 	}

@@ -109,8 +109,8 @@ func (r *Evaluated) key() string {
 	for _, f := range r.Formats {
 		formats = append(formats, f.Name)
 	}
-	return fmt.Sprintf("%s | %s | %s | %s, context %d | %s | activations %v, layers %v, calibration %v | %s",
-		fingerprint(r.Model), fingerprint(r.Reference), r.document.digest, r.Method.Name, r.Context, strings.Join(formats, ","), r.Activations, r.Layers, r.amaxes != nil, cli.Version())
+	return fmt.Sprintf("%s | %s | %s | %s, context %d | %s | activations %v, layers %v, calibration %v, head %v, cache %v | %s",
+		fingerprint(r.Model), fingerprint(r.Reference), r.document.digest, r.Method.Name, r.Context, strings.Join(formats, ","), r.Activations, r.Layers, r.amaxes != nil, r.Head, r.Cache.Name, cli.Version())
 }
 
 // fingerprint describes the files of a checkpoint by their sizes and times. It is only the name for

@@ -21,6 +21,9 @@ func (r *Evaluated) Print(w io.Writer, asJSON bool) error {
 	fmt.Fprintf(&b, "%s: %.4f nats per token, perplexity %s, %.4f bits per byte\n", cli.Printable(r.Model), loss.NLL.Value, meanText(loss.Perplexity, 3), r.bitsPerByte(loss))
 	fmt.Fprintf(&b, "on %s: %s, sha256 %s\n", cli.Printable(r.document.path), cli.Counted(r.tokens, "token"), r.document.digest)
 	fmt.Fprintf(&b, "method %s: %s of %d tokens, %d scored, in %s\n", r.Method.Name, cli.Counted(r.windows, "window"), r.Context, loss.Scored, cli.DurationText(r.seconds))
+	if text := r.lowered(); text != "" {
+		fmt.Fprintf(&b, "%s\n", text)
+	}
 	switch {
 	case r.Reference != "":
 		r.printDivergence(&b)
@@ -34,6 +37,18 @@ func (r *Evaluated) Print(w io.Writer, asJSON bool) error {
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// lowered describes the formats of the head and of keys and values, if they were quantized here.
+func (r *Evaluated) lowered() string {
+	var list []string
+	if f := r.Head.Format; f.Element != nil {
+		list = append(list, "head in "+f.Name)
+	}
+	if r.Cache.Element != nil {
+		list = append(list, "keys and values in "+r.Cache.Name)
+	}
+	return strings.Join(list, ", ")
 }
 
 // meanText returns a mean with its standard error.

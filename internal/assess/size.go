@@ -10,15 +10,10 @@ import (
 func bytesIn(n decoder.Size, f quant.Format) int {
 	bytes := 2 * n.Other
 	for _, w := range n.Linear {
-		bits := w[0] * f.PaddedCols(w[1]) * f.Element.StoredBits()
-		if f.Scaled() {
-			rows, cols := f.ScaleShape(w[0], w[1])
-			bits += rows * cols * f.Scale.StoredBits()
-		}
+		bytes += f.Bytes(w[0], w[1])
 		if f.Global {
-			bits += 32
+			bytes += 4
 		}
-		bytes += bits / 8
 	}
 	return bytes
 }

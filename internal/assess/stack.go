@@ -3,12 +3,14 @@ package assess
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/microscale-go/microscale/decoder"
 	"github.com/microscale-go/microscale/hf"
 	"github.com/microscale-go/microscale/internal/cli"
 	"github.com/microscale-go/microscale/internal/evaluate"
 	"github.com/microscale-go/microscale/internal/input"
+	"github.com/microscale-go/microscale/internal/memory"
 	"github.com/microscale-go/microscale/internal/nn"
 	"github.com/microscale-go/microscale/profile"
 	"github.com/microscale-go/microscale/quant"
@@ -21,6 +23,7 @@ type stack struct {
 	layers []*layer             // in memory
 	reader *decoder.LayerReader // nil if layers are in memory
 	source *hf.Checkpoint       // what reader reads
+	cache  quant.Format         // of keys and values
 }
 
 // openStack opens a checkpoint: with stream, layers are read when they are used. The caller closes the
@@ -31,6 +34,9 @@ func openStack(ctx context.Context, path string, o decoder.LoadOptions, threads 
 		return nil, err
 	}
 	s := &stack{source: source}
+	if err := decoder.CheckMemory(source, memory.Available()); err != nil && !stream {
+		return nil, errors.Join(fmt.Errorf("%s: %w: --stream keeps one layer in memory", path, err), source.Close())
+	}
 	if stream {
 		if s.reader, err = decoder.ReadLayers(ctx, source, o); err == nil {
 			s.Model = s.reader.Model()
@@ -50,15 +56,30 @@ func openStack(ctx context.Context, path string, o decoder.LoadOptions, threads 
 	return s, nil
 }
 
+// lower quantizes the head, and keys and values. Zero formats keep them as they are.
+func (s *stack) lower(head quant.Quantizer, cache quant.Format) error {
+	s.cache = cache
+	if head.Format.Element == nil {
+		return nil
+	}
+	m, err := s.WithHead(head, quant.Format{})
+	s.Model = m
+	return err
+}
+
 // Close closes the checkpoint.
 func (s *stack) Close() error { return s.source.Close() }
 
 // Layer returns layer i.
 func (s *stack) Layer(ctx context.Context, i int, _ evaluate.Layer) (evaluate.Layer, error) {
 	if s.reader == nil {
+		s.layers[i].SetCache(s.cache)
 		return s.layers[i], nil
 	}
 	l, err := s.reader.Layer(ctx, i)
+	if err == nil {
+		l.SetCache(s.cache)
+	}
 	return &layer{l}, err
 }
 
@@ -94,9 +115,9 @@ func (l *layer) Apply(linear string, in tensor.Dense) (tensor.Dense, error) {
 }
 
 // A formatStack is a model whose layers are quantized from the original when they are first used.
-// Embedding, norms and head are those of the original.
+// Embedding, norms and head are those of the original, unless lower changes the head.
 type formatStack struct {
-	*stack      // the original
+	*stack      // the original with the head and the cache of the model
 	quantizer   quant.Quantizer
 	activations bool
 	keep        bool // quantize each layer once
@@ -106,7 +127,8 @@ type formatStack struct {
 // newFormatStack returns a model in a format by the profile that convert uses for it.
 func newFormatStack(original *stack, f quant.Format, activations, keep bool) (*formatStack, error) {
 	q, err := profile.For(f).Quantizer(f)
-	return &formatStack{original, q, activations, keep, make([]*layer, original.Layers())}, err
+	copied := *original // its head and cache differ
+	return &formatStack{&copied, q, activations, keep, make([]*layer, original.Layers())}, err
 }
 
 // Layer returns layer i with quantized linear layers.
@@ -118,6 +140,7 @@ func (s *formatStack) Layer(_ context.Context, i int, original evaluate.Layer) (
 	if err != nil {
 		return nil, err
 	}
+	low.SetCache(s.cache)
 	l := &layer{low}
 	if s.keep {
 		s.kept[i] = l

@@ -88,13 +88,13 @@ func filesBelow(dir string) (paths []string, err error) {
 type vocabulary struct{ tokenizer *tokenizer.Tokenizer }
 
 // openVocabulary returns the vocabulary of a model.
-func openVocabulary(path string, m *decoder.Model) (vocabulary, error) {
-	if m.Config.Microscale.Vocabulary == decoder.Bytes {
+func openVocabulary(s *stack) (vocabulary, error) {
+	if s.Config.Microscale.Vocabulary == decoder.Bytes {
 		return vocabulary{}, nil
 	}
-	t, err := input.Tokenizer(path)
+	t, err := input.TokenizerOf(s.source)
 	if err != nil {
-		return vocabulary{}, fmt.Errorf("tokenizer of %s: %w", path, err)
+		return vocabulary{}, fmt.Errorf("tokenizer of %s: %w", s.source.Path, err)
 	}
 	return vocabulary{t}, nil
 }

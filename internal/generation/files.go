@@ -2,7 +2,6 @@ package generation
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strings"
 
@@ -76,14 +75,8 @@ type settings struct {
 
 // readFiles reads the files beside the weights of a Hugging Face checkpoint.
 func (t *Text) readFiles(c *hf.Checkpoint) error {
-	data, err := readFile(c, input.TokenizerName, input.MaxTokenizer)
-	if err != nil {
-		return err
-	}
-	if data == nil {
-		return errors.New(input.TokenizerName + " is missing: copy it from the original model")
-	}
-	if t.Tokenizer, err = tokenizer.Parse(data); err != nil {
+	var err error
+	if t.Tokenizer, err = input.TokenizerOf(c); err != nil {
 		return err
 	}
 	var all settings // later files add to the ids of earlier ones

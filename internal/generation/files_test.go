@@ -68,17 +68,6 @@ func TestReadTextErrors(t *testing.T) {
 	}
 }
 
-// TestCheckFits checks a checkpoint of four bytes.
-func TestCheckFits(t *testing.T) {
-	c := open(t, t.TempDir())
-	if err := checkFits(c, 4); err != nil {
-		t.Error(err)
-	}
-	if err := checkFits(c, 3); err == nil || !strings.Contains(err.Error(), "take 4 bytes of memory, but 3 bytes are available") {
-		t.Errorf("got %v", err)
-	}
-}
-
 // read reads the text of a directory, to which it adds weights.
 func read(t *testing.T, dir string, bytes bool) (Text, error) {
 	t.Helper()

@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"github.com/microscale-go/microscale/decoder"
-	"github.com/microscale-go/microscale/hf"
 	"github.com/microscale-go/microscale/internal/input"
 	"github.com/microscale-go/microscale/internal/memory"
 	"github.com/microscale-go/microscale/quant"
@@ -27,41 +26,41 @@ func New(name string, d *decoder.Model, t Text) (*Model, error) {
 	return &Model{Name: name, Text: t, decoder: d}, nil
 }
 
-// Load opens the model that an argument names, as input.Open does, for inference. threads is the
-// number of goroutines; 0 means one for each processor. Quantized linear layers take their inputs in
-// BF16.
-func Load(ctx context.Context, arg string, threads int) (*Model, error) {
+// Options configures Load.
+type Options struct {
+	Threads int             // goroutines; 0: one for each processor
+	Head    quant.Quantizer // of the weights of the head; the zero format keeps them as they are stored
+	Cache   quant.Format    // of the KV cache; the zero format is FP32
+}
+
+// inputs is the format of the inputs of quantized linear layers.
+var inputs = quant.BF16
+
+// Load opens the model that an argument names, as input.Open does, for inference.
+func Load(ctx context.Context, arg string, o Options) (*Model, error) {
 	source, err := input.Open(ctx, arg)
 	if err != nil {
 		return nil, err
 	}
 	defer source.Close()
-	if err := checkFits(source, memory.Available()); err != nil {
+	if err := decoder.CheckMemory(source, memory.Available()); err != nil {
 		return nil, fmt.Errorf("%s: %w", arg, err)
 	}
-	d, err := decoder.Read(ctx, source, decoder.LoadOptions{Inference: true, Inputs: quant.BF16})
+	d, err := decoder.Read(ctx, source, decoder.LoadOptions{Inference: true, Inputs: inputs})
 	if err != nil {
 		return nil, err
 	}
-	d.Inference.Threads = threads
+	d.Inference.Threads, d.Inference.Cache = o.Threads, o.Cache
+	if o.Head.Format.Element != nil {
+		if d, err = d.WithHead(o.Head, inputs); err != nil {
+			return nil, fmt.Errorf("%s: %w", arg, err)
+		}
+	}
 	t, err := readText(source, d.Config.RequireBytes() == nil)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", arg, err)
 	}
 	return New(arg, d, t)
-}
-
-// checkFits returns an error if the weights of a checkpoint take more memory than the bytes that are
-// available.
-func checkFits(c *hf.Checkpoint, available int64) error {
-	need := int64(0)
-	for _, t := range c.Tensors() {
-		need += t.Bytes()
-	}
-	if need > available {
-		return fmt.Errorf("the weights take %s of memory, but %s are available: quantize the model, or use a smaller one", memory.Text(float64(need)), memory.Text(float64(available)))
-	}
-	return nil
 }
 
 // defaultPositions is the number of positions of a context unless the user gives it: the KV cache

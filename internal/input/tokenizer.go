@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/microscale-go/microscale/hf"
 	"github.com/microscale-go/microscale/internal/bounded"
 	"github.com/microscale-go/microscale/internal/checkpoint/llamacpp"
 	"github.com/microscale-go/microscale/internal/gguf"
@@ -18,6 +19,19 @@ const TokenizerName = "tokenizer.json"
 
 // MaxTokenizer limits the bytes of tokenizer.json: the largest ones have about 35 MB.
 const MaxTokenizer = 256 << 20
+
+// TokenizerOf opens the tokenizer of an open checkpoint, which may be on the hub.
+func TokenizerOf(c *hf.Checkpoint) (*tokenizer.Tokenizer, error) {
+	for _, other := range c.Others() {
+		if other.Name == TokenizerName {
+			return Tokenizer(other.Path)
+		}
+	}
+	if strings.HasSuffix(c.Path, llamacpp.Suffix) {
+		return Tokenizer(c.Path)
+	}
+	return nil, fmt.Errorf("%s is missing: copy it from the original model", TokenizerName)
+}
 
 // Tokenizer opens the tokenizer of a model: a directory with tokenizer.json, such a file, or a
 // GGUF file.

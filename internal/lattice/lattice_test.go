@@ -66,13 +66,13 @@ internal/sample: hf safetensors format tensor
 hf/hub: hf safetensors internal/bounded
 internal/checkpoint: internal/bounded safetensors hf internal/ggml quant tensor format measure internal/configjson
 internal/checkpoint/llamacpp: internal/checkpoint internal/checksum internal/gguf hf safetensors internal/ggml quant tensor format internal/bounded internal/configjson
-decoder: internal/nn recipe gemm quant tensor internal/parallel internal/checkpoint internal/checkpoint/llamacpp hf safetensors
+decoder: internal/nn recipe gemm quant tensor internal/memory internal/parallel internal/checkpoint internal/checkpoint/llamacpp hf safetensors
 train: decoder internal/comm internal/nn recipe mma hf safetensors quant tensor format internal/bounded internal/cpu internal/lock internal/memory internal/parallel
 internal/clients: internal/checkpoint quant
 verify: internal/clients internal/checkpoint hf safetensors quant tensor format measure
 convert: verify internal/clients internal/checksum internal/checkpoint internal/checkpoint/llamacpp internal/gguf hf safetensors quant tensor format measure profile internal/bounded internal/lock internal/parallel internal/configjson
 internal/bench: decoder internal/report convert internal/checkpoint hf safetensors internal/nn recipe gemm quant tensor format internal/cpu
-internal/cli: internal/bounded internal/sampling internal/clients internal/checkpoint/llamacpp convert verify train recipe mma profile internal/checkpoint quant format
+internal/cli: internal/bounded internal/sampling internal/nn internal/clients internal/checkpoint/llamacpp convert verify train recipe mma profile internal/checkpoint quant format
 internal/ranks: internal/cli train internal/comm internal/comm/mpi
 internal/input: internal/memory internal/cli convert internal/checkpoint/llamacpp internal/sample hf hf/hub internal/gguf tokenizer internal/bounded
 internal/generation: internal/input hf internal/checkpoint/llamacpp internal/configjson internal/bounded internal/memory internal/chat internal/sampling decoder internal/gguf tokenizer quant
@@ -84,7 +84,7 @@ internal/catalog: internal/clients internal/numbers internal/cli device mma quan
 internal/summary: internal/cli convert verify internal/checkpoint hf safetensors measure quant internal/configjson
 internal/hardware: internal/chart internal/cost internal/cli device internal/relayout
 internal/study: internal/cli internal/report internal/bench convert verify train decoder internal/nn recipe mma internal/checkpoint measure quant tensor internal/bounded
-internal/assess: internal/report internal/bench internal/evaluate gemm hf internal/input internal/cli decoder internal/nn convert profile internal/checkpoint quant tensor tokenizer internal/bounded
+internal/assess: internal/report internal/bench internal/evaluate gemm hf internal/input internal/cli decoder internal/nn convert profile internal/checkpoint quant tensor tokenizer internal/bounded internal/memory
 cmd/microscale: *
 `
 

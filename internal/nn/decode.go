@@ -34,6 +34,9 @@ func (a *Attention) decode(s *Scope, qkv tensor.Dense, c *Cache) tensor.Dense {
 	if scale == 0 {
 		scale = float32(1 / math.Sqrt(float64(a.HeadDim)))
 	}
+	if s.codesCache() {
+		c.coded.grownTiles(a.KVHeads, a.HeadDim)
+	}
 	grain := max(1, decodeGrain/(2*tokens*group*length*a.HeadDim))
 	parallel.For(a.KVHeads, grain, s.Threads, func(from, to int) {
 		for head := from; head < to; head++ {
@@ -61,16 +64,15 @@ func (a *Attention) decodeGroup(s *Scope, out, query []float32, c *Cache, head, 
 	if a.Window > 0 {
 		first = max(0, length-a.Window)
 	}
-	stride := c.rows.Cols
-	keys := c.rows.Data[first*stride+head*d:]
-	values := keys[a.KVHeads*d:]
 	n := length - first
 	row := func(h int) []float32 { return c.scores[(head*group+h)*c.Len():][:n] }
 	part := func(x []float32, h int) []float32 { return x[(head*group+h)*d:][:d] }
-	for i := 0; i < n; i += decodeTile {
-		rows := min(decodeTile, n-i)
+	tile := c.tileTokens(s)
+	for i := 0; i < n; i += tile {
+		rows := min(tile, n-i)
+		keys, stride := a.tile(s, c, head, head, first+i, rows)
 		for h := range group {
-			scores(row(h)[i:i+rows], part(query, h), keys[i*stride:], stride)
+			scores(row(h)[i:i+rows], part(query, h), keys, stride)
 		}
 	}
 	for h := range group {
@@ -85,15 +87,33 @@ func (a *Attention) decodeGroup(s *Scope, out, query []float32, c *Cache, head, 
 		s.round(p)
 		clear(part(out, h))
 	}
-	for i := 0; i < n; i += decodeTile {
-		rows := min(decodeTile, n-i)
+	for i := 0; i < n; i += tile {
+		rows := min(tile, n-i)
+		values, stride := a.tile(s, c, a.KVHeads+head, head, first+i, rows)
 		for h := range group {
-			addRows(part(out, h), row(h)[i:i+rows], values[i*stride:], stride)
+			addRows(part(out, h), row(h)[i:i+rows], values, stride)
 		}
 	}
 	for h := range group {
 		s.round(part(out, h))
 	}
+}
+
+// tileTokens returns the number of tokens that the heads of a group use in turns.
+func (c *Cache) tileTokens(s *Scope) int {
+	if s.codesCache() {
+		return codedTile
+	}
+	return decodeTile
+}
+
+// tile returns tokens from first on of a head of K, or with numbers from KVHeads on of V, and the
+// elements between two tokens. owner is the head of K whose memory codes are decoded to.
+func (a *Attention) tile(s *Scope, c *Cache, head, owner, first, tokens int) (rows []float32, stride int) {
+	if s.codesCache() {
+		return c.coded.tile(s, head, owner, first, tokens), a.HeadDim
+	}
+	return c.rows.Data[first*c.rows.Cols+head*a.HeadDim:], c.rows.Cols
 }
 
 // sink returns the score of a head's sink, -Inf if it has none.

@@ -7,30 +7,37 @@ import (
 	"github.com/microscale-go/microscale/tensor"
 )
 
-// A Cache holds the rotated keys and the values of the tokens of one sequence: tokens ×
-// 2·KVHeads·HeadDim, K and V side by side.
+// A Cache holds the rotated keys and the values of the tokens of one sequence: in float32, tokens ×
+// 2·KVHeads·HeadDim, K and V side by side, or in the format Scope.Cache. All tokens of a cache must
+// be added under the same format.
 type Cache struct {
 	// Positions is the maximum length of the sequence, which selects the frequencies of rotary
 	// embeddings that depend on it. 0: the length after each call.
 	Positions int
 
-	rows tensor.Dense
+	length int
+	rows   tensor.Dense
+	coded  codedCache
 
 	scores, output []float32 // of decode
 }
 
 // Len returns the number of tokens.
-func (c *Cache) Len() int { return c.rows.Rows }
+func (c *Cache) Len() int { return c.length }
 
 // Bytes returns the bytes that the cache holds.
-func (c *Cache) Bytes() int { return 4 * len(c.rows.Data) }
+func (c *Cache) Bytes() int { return 4*len(c.rows.Data) + c.coded.bytes() }
 
 // Truncate keeps the first n tokens. It panics unless 0 ≤ n ≤ Len.
 func (c *Cache) Truncate(n int) {
 	if n < 0 || n > c.Len() {
 		panic(fmt.Sprintf("nn: truncate a cache of %d tokens to %d", c.Len(), n))
 	}
-	c.rows = tensor.Of(n, c.rows.Cols, c.rows.Data[:n*c.rows.Cols])
+	c.length = n
+	c.coded.truncate(n)
+	if c.rows.Rows > n {
+		c.rows = tensor.Of(n, c.rows.Cols, c.rows.Data[:n*c.rows.Cols])
+	}
 }
 
 // Extend is Forward for the next tokens of one sequence. It adds their keys and values to the
@@ -42,30 +49,53 @@ func (a *Attention) Extend(s *Scope, qkv tensor.Dense, cache *Cache) (o tensor.D
 	if err := a.prepare(s, qkv, max(1, qkv.Rows), cache.Len(), max(cache.Positions, cache.Len()+qkv.Rows)); err != nil {
 		return tensor.Dense{}, err
 	}
-	if err := a.roundCached(s, qkv); err != nil {
+	if err := a.extend(s, qkv, cache); err != nil {
 		return tensor.Dense{}, err
 	}
-	from := a.Heads * a.HeadDim
-	width := a.Width() - from
-	data := cache.rows.Data
-	for i := range qkv.Rows {
-		data = append(data, qkv.Row(i)[from:]...)
-	}
-	cache.rows = tensor.Of(cache.Len()+qkv.Rows, width, data)
 	if a.decodes(s, qkv.Rows) {
 		return a.decode(s, qkv, cache), nil
 	}
-	return a.newRun(s, qkv, cache.rows, cache.Len(), nil).forward(1)
+	rows := cache.rows
+	if s.codesCache() {
+		rows = cache.coded.dense(s)
+	}
+	return a.newRun(s, qkv, rows, cache.Len(), nil).forward(1)
+}
+
+// extend adds the keys and values in qkv to the cache.
+func (a *Attention) extend(s *Scope, qkv tensor.Dense, cache *Cache) error {
+	from := a.Heads * a.HeadDim
+	if s.codesCache() {
+		if err := cache.coded.append(s, qkv.View(0, qkv.Rows, from, qkv.Cols), a.HeadDim); err != nil {
+			return fmt.Errorf("%s: KV cache: %w", a.Name, err)
+		}
+	} else {
+		if err := a.roundCached(s, qkv); err != nil {
+			return err
+		}
+		data := cache.rows.Data
+		for i := range qkv.Rows {
+			data = append(data, qkv.Row(i)[from:]...)
+		}
+		cache.rows = tensor.Of(cache.Len()+qkv.Rows, a.Width()-from, data)
+	}
+	cache.length += qkv.Rows
+	return nil
 }
 
 // CacheScales are the decode scales of an FP8 KV cache: rotated keys and values are E4M3 codes
 // times their scale, and saturate at 448 times it.
 type CacheScales struct{ Key, Value float32 }
 
-// roundCached replaces the keys and values in qkv with those that an FP8 KV cache returns, rounded
-// to the recipe's Activations. It applies only to inference, as the cache does.
+// roundCached replaces the keys and values in qkv with those that the KV cache returns, rounded to
+// the recipe's Activations. It applies only to inference, as the cache does.
 func (a *Attention) roundCached(s *Scope, qkv tensor.Dense) error {
-	if a.CacheScales == nil || !s.Inference {
+	switch {
+	case !s.Inference:
+		return nil
+	case s.codesCache():
+		return a.roundCoded(s, qkv)
+	case a.CacheScales == nil:
 		return nil
 	}
 	k, v := a.keysValues(qkv)

@@ -1,11 +1,14 @@
 package nn
 
 import (
+	"errors"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
 
 	"github.com/microscale-go/microscale/format"
+	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/tensor"
 )
 
@@ -74,5 +77,79 @@ func TestCacheScales(t *testing.T) {
 	}
 	if !slices.Equal(trained.Data, plain.Data) {
 		t.Error("the scales of the cache change a training pass")
+	}
+}
+
+// TestCacheFormat compares attention whose keys and values are in a block format with attention whose
+// keys and values were rounded to it by hand: in one pass, in parts and token by token, after
+// Truncate, and for a window. The cache holds as many bytes as the format has.
+func TestCacheFormat(t *testing.T) {
+	const tokens, cut = 75, 40
+	for _, f := range []quant.Format{quant.BF16, quant.MXFP8, quant.FP8Row, quant.MXFP4, quant.MXFP6E2M3} {
+		for name, a := range map[string]*Attention{
+			"groups":     {Heads: 4, KVHeads: 2, HeadDim: 64},
+			"row tails":  {Heads: 2, KVHeads: 2, HeadDim: 80},
+			"window":     {Heads: 4, KVHeads: 1, HeadDim: 32, Window: 37},
+			"without it": {Heads: 1, KVHeads: 1, HeadDim: 16},
+		} {
+			t.Run(f.Name+"/"+name, func(t *testing.T) {
+				rng := rand.New(rand.NewPCG(1, 9))
+				s := *scopeOf(t, "f32")
+				s.Inference = true
+				x := matrix(rng, tokens, a.Width(), 1)
+				rounded := x.Clone()
+				for i := range rounded.Rows {
+					for from := a.Heads * a.HeadDim; from < x.Cols; from += a.HeadDim {
+						q, err := quant.Quantizer{Format: f}.Rowwise(x.View(i, i+1, from, from+a.HeadDim), quant.With{})
+						if err != nil {
+							t.Fatal(err)
+						}
+						copy(rounded.Row(i)[from:], q.Dequantize(1).Row(0))
+					}
+				}
+				want, _, err := a.Forward(&s, rounded, 1)
+				if err != nil {
+					t.Fatal(err)
+				}
+				s.Cache = f
+				got, _, err := a.Forward(&s, x.Clone(), 1)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if !slices.Equal(got.Data, want.Data) {
+					t.Error("one pass: other bits than those of rounded keys and values")
+				}
+				tolerance := 4e-6 * float64(quant.Amax(want, 1))
+				for _, step := range []int{1, 3, 30} {
+					var cache Cache
+					extend := func(from, to int) {
+						o, err := a.Extend(&s, x.View(from, to, 0, x.Cols).Clone(), &cache)
+						if err != nil {
+							t.Fatal(err)
+						}
+						for i := range o.Rows {
+							for j, v := range o.Row(i) {
+								if w := want.At(from+i, j); !(math.Abs(float64(v-w)) <= tolerance) {
+									t.Fatalf("by %d, token %d, element %d: got %g, want %g", step, from+i, j, v, w)
+								}
+							}
+						}
+					}
+					for from := 0; from < tokens; from += step {
+						extend(from, min(from+step, tokens))
+					}
+					cache.Truncate(cut)
+					extend(cut, tokens)
+					if n := 2 * a.KVHeads * f.Bytes(tokens, a.HeadDim); cache.Bytes() != n || cache.Len() != tokens {
+						t.Errorf("%d tokens in %d bytes, want %d in %d", cache.Len(), cache.Bytes(), tokens, n)
+					}
+				}
+			})
+		}
+	}
+	for _, f := range []quant.Format{quant.NVFP4, quant.FP8Tensor, quant.FP8Block} {
+		if err := CheckCacheFormat(f); !errors.Is(err, errors.ErrUnsupported) {
+			t.Errorf("%s: got %v", f, err)
+		}
 	}
 }

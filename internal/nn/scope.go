@@ -28,6 +28,10 @@ type Scope struct {
 	// collects no amaxes.
 	Inference bool
 
+	// Cache is the format of keys and values under Inference, with scales for each head of a token
+	// (CheckCacheFormat). It prevails over Attention.CacheScales. The zero format keeps them as they are.
+	Cache quant.Format
+
 	// Recompute marks a forward pass that repeats the last one of the same microbatch for its
 	// backward pass. It uses the quantized weights and the delayed scales of that pass, and
 	// collects no amaxes.
@@ -108,6 +112,9 @@ type Product struct {
 	GEMM   recipe.GEMM // of linear layers
 	A, B   *quant.Tensor
 }
+
+// codesCache reports whether keys and values are in the format Cache.
+func (s *Scope) codesCache() bool { return s.Cache.Element != nil }
 
 // Disabled returns the scope without low precision: the recipe bf16, or f32 if that is the
 // recipe.
