@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/microscale-go/microscale/internal/behavior"
 	"github.com/microscale-go/microscale/internal/checkpoint"
 	"github.com/microscale-go/microscale/internal/checkpoint/llamacpp"
 	"github.com/microscale-go/microscale/internal/checksum"
@@ -81,7 +82,7 @@ func planGGUF(source *checkpoint.Model, q quant.Quantizer, s selection) (*Plan, 
 	if err != nil {
 		return nil, err
 	}
-	if why := p.model.Rejects(f); why != "" && q.Arithmetic != quant.BlockOnly {
+	if why := p.model.Rejects(f); why != "" && q.Arithmetic != behavior.BlockOnly {
 		return nil, fmt.Errorf("%s: %s", path, why)
 	}
 	for _, w := range source.Weights {

@@ -1,9 +1,9 @@
 package convert
 
 import (
+	"github.com/microscale-go/microscale/internal/behavior"
 	"github.com/microscale-go/microscale/internal/checkpoint"
 	"github.com/microscale-go/microscale/internal/clients"
-	"github.com/microscale-go/microscale/quant"
 )
 
 // noteLimits adds notes of what clients of the convention would reject or misread because of
@@ -15,7 +15,7 @@ func (p *Plan) noteLimits() {
 		switch {
 		case d.action == quantized:
 			w.Format = p.Format
-			if p.Quantizer.Arithmetic == quant.BlockOnly {
+			if p.Quantizer.Arithmetic == behavior.BlockOnly {
 				w.Global = 1
 			}
 		case d.action == relabeled && d.Quantized():

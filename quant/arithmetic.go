@@ -4,42 +4,7 @@ import (
 	"math"
 
 	"github.com/microscale-go/microscale/format"
-)
-
-// Arithmetic says in which order and precision FP32 and E4M3 scales are
-// computed. The rows agree in exact arithmetic; in floating point each gives
-// other bits on some blocks. All is float32 unless said; max is the element
-// format's largest value, 448 the scale format's, for which a Quantizer's TopScale
-// stands in E and G.
-//
-//	EncodeFirst       Transformer Engine
-//	  FP8    encode = max/amax, decode = 1/encode, code = x·encode
-//	  NVFP4  E = 448·max/amax_tensor, scale = e4m3(amax·(E·(1/max))), code = x·(1/(scale·(1/E)))
-//	EncodeFirst64     torchao
-//	  FP8    the same with max/amax in float64 and amax at least 1e-12
-//	  NVFP4  G = amax_tensor/(448·max), scale = e4m3(clamp(amax/max/G, 2^-6, 448)), code = x·((1/G)/scale)
-//	DecodeFirst       ModelOpt
-//	  FP8    decode = amax/max, code = x/decode
-//	  NVFP4  G = amax_tensor/(448·max), scale = e4m3(clamp(amax/(max·G), 2^-9, 448)), 1 for a zero block, code = x/(scale·G)
-//	DecodeFirstBF16   compressed-tensors on a BF16 checkpoint: as DecodeFirst, rounded to BF16 at each step
-//	  FP8    decode = bf16(amax/max), code = bf16(x/decode)
-//	  NVFP4  E = bf16(448·max·bf16(1/amax_tensor)), scale = e4m3(clamp(E·bf16(amax/max), 0, 448)), 1/8 for zero, code = x/(scale/E)
-//	BlockOnly         ggml's NVFP4: no global scale
-//	  NVFP4  scale = e4m3(amax/max) with ties up, but 448 from 248 on and at most 7·2^-9 below 2^-6, code = x/scale
-//	HalfScale         ggml's Q8_0, whose file has scale/64 as FP16: codes are integers there, and INT8's are those times 2^-6
-//	  FP32   d = amax/127, scale = 64·fp16(d), code = x·(1/d)·2^-6
-//	DecodeFirstTyped  ModelOpt's FP8: as DecodeFirst, but under one scale for the whole tensor the quotients have the source's dtype
-//	  FP8    decode = amax/max, code = x/decode, of a BF16 source bf16(x/decode)
-type Arithmetic uint8
-
-const (
-	EncodeFirst Arithmetic = iota
-	EncodeFirst64
-	DecodeFirst
-	DecodeFirstBF16
-	BlockOnly
-	HalfScale
-	DecodeFirstTyped
+	"github.com/microscale-go/microscale/internal/behavior"
 )
 
 // A factor is what elements are multiplied by, or divided by, before rounding.
@@ -88,13 +53,13 @@ var arithmetics = []struct {
 	element func(scale byte, g global) factor
 	typed   bool // quotients by the scale of the whole tensor have the source's dtype
 }{
-	EncodeFirst:      {encodeFirst, globalEncodeFirst, blockEncodeFirst, elementEncodeFirst, false},
-	EncodeFirst64:    {encodeFirst64, globalDecodeFirst, blockEncodeFirst64, elementEncodeFirst64, false},
-	DecodeFirst:      {decodeFirst, globalDecodeFirst, blockDecodeFirst, elementDecodeFirst, false},
-	DecodeFirstBF16:  {decodeFirstBF16, globalDecodeFirstBF16, blockDecodeFirstBF16, elementDecodeFirstBF16, false},
-	BlockOnly:        {decodeFirst, globalNone, blockOnly, elementBlockOnly, false},
-	HalfScale:        {halfScale, globalNone, blockOnly, elementBlockOnly, false},
-	DecodeFirstTyped: {decodeFirst, globalDecodeFirst, blockDecodeFirst, elementDecodeFirst, true},
+	behavior.EncodeFirst:      {encodeFirst, globalEncodeFirst, blockEncodeFirst, elementEncodeFirst, false},
+	behavior.EncodeFirst64:    {encodeFirst64, globalDecodeFirst, blockEncodeFirst64, elementEncodeFirst64, false},
+	behavior.DecodeFirst:      {decodeFirst, globalDecodeFirst, blockDecodeFirst, elementDecodeFirst, false},
+	behavior.DecodeFirstBF16:  {decodeFirstBF16, globalDecodeFirstBF16, blockDecodeFirstBF16, elementDecodeFirstBF16, false},
+	behavior.BlockOnly:        {decodeFirst, globalNone, blockOnly, elementBlockOnly, false},
+	behavior.HalfScale:        {halfScale, globalNone, blockOnly, elementBlockOnly, false},
+	behavior.DecodeFirstTyped: {decodeFirst, globalDecodeFirst, blockDecodeFirst, elementDecodeFirst, true},
 }
 
 // A global holds both directions of a tensor's global scale, each as its
@@ -121,7 +86,7 @@ func encodeFirst(amax, max float32, pow2 bool) (float32, factor) {
 	return 1 / encode, factor{value: encode}
 }
 
-// leastAmax is the smallest amax that EncodeFirst64 scales by.
+// leastAmax is the smallest amax that behavior.EncodeFirst64 scales by.
 const leastAmax = 1e-12
 
 func encodeFirst64(amax, max float32, pow2 bool) (float32, factor) {

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/microscale-go/microscale/format"
+	"github.com/microscale-go/microscale/internal/behavior"
 	"github.com/microscale-go/microscale/internal/cpu"
 	"github.com/microscale-go/microscale/tensor"
 )
@@ -71,7 +72,7 @@ func FuzzBoth(f *testing.F) {
 func anyCopy(quantizers []Quantizer, r *rand.Rand) (c Copy) {
 	for c.Quantizer = quantizers[r.IntN(len(quantizers))]; ; {
 		q := c.Quantizer
-		q.Hadamard, q.NonFinite = r.IntN(3) == 0, NonFinite(r.IntN(int(PoisonZero)+1))
+		q.Hadamard, q.NonFinite = r.IntN(3) == 0, behavior.NonFinite(r.IntN(int(behavior.PoisonZero)+1))
 		if r.IntN(3) == 0 {
 			q.Rounding = format.Stochastic
 		}
@@ -89,7 +90,7 @@ func anyCopy(quantizers []Quantizer, r *rand.Rand) (c Copy) {
 	case 0:
 		c.With.Amax = &given
 	case 1:
-		if f.PerTensor() && f.Scale == format.F32 || f.Global && c.Quantizer.Arithmetic != BlockOnly {
+		if f.PerTensor() && f.Scale == format.F32 || f.Global && c.Quantizer.Arithmetic != behavior.BlockOnly {
 			c.With.Inverse = &given
 		}
 	}

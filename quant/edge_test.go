@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/microscale-go/microscale/format"
+	"github.com/microscale-go/microscale/internal/behavior"
 	"github.com/microscale-go/microscale/tensor"
 )
 
@@ -71,8 +72,8 @@ func TestCornersMXFP8(t *testing.T) {
 		minBF16 = 0x1p-133
 		minF32  = 0x1p-149
 	)
-	floor := Quantizer{Format: MXFP8, Rule: Floor, NonFinite: Poison}
-	rceil := Quantizer{Format: MXFP8, Rule: RatioCeil, NonFinite: Poison}
+	floor := Quantizer{Format: MXFP8, Rule: Floor, NonFinite: behavior.Poison}
+	rceil := Quantizer{Format: MXFP8, Rule: RatioCeil, NonFinite: behavior.Poison}
 	both := []corner{
 		{"zero", 0, nil, 0, 0, 0},
 		{"negative-zero", 0, []float32{negZero}, 0, 0x80, 0},
@@ -131,7 +132,7 @@ func TestCornersOfElements(t *testing.T) {
 		{MXFP6E3M2, 0x1f, 0x0e, 0x1f, 0x1f},
 		{MXFP4, 0x07, 0x03, 0x07, 0x07},
 	} {
-		poison := Quantizer{Format: tc.f, Rule: Floor, NonFinite: Poison}
+		poison := Quantizer{Format: tc.f, Rule: Floor, NonFinite: behavior.Poison}
 		checkCorners(t, poison, []corner{{"nan", 1, []float32{nan}, 255, tc.nan, tc.nan}, {"inf", 1, []float32{-inf}, 255, tc.nan, tc.nan}})
 		poison.ElementNaN = format.Unchecked
 		checkCorners(t, poison, []corner{{"unchecked-nan", 1, []float32{nan}, 255, tc.unchecked, tc.unchecked}})

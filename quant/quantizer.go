@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/microscale-go/microscale/format"
+	"github.com/microscale-go/microscale/internal/behavior"
 	"github.com/microscale-go/microscale/tensor"
 )
 
@@ -13,12 +14,12 @@ import (
 type Quantizer struct {
 	Format Format
 
-	Rule         ScaleRule  // E8M0 scales
-	ExactRatio   bool       // RatioCeil in exact arithmetic, not on float32(amax·float32(1/max)): they differ on one amax per element format, of INT8 on one per binade
-	EvenMantissa int        // mantissa bits that Even rounds to; 0: the element's
-	Arithmetic   Arithmetic // FP32 and E4M3 scales
-	PowerOfTwo   bool       // FP32 scales are powers of two, rounded away from saturation
-	NonFinite    NonFinite  // blocks that hold NaN or Inf
+	Rule         ScaleRule           // E8M0 scales
+	ExactRatio   bool                // RatioCeil in exact arithmetic, not on float32(amax·float32(1/max)): they differ on one amax per element format, of INT8 on one per binade
+	EvenMantissa int                 // mantissa bits that Even rounds to; 0: the element's
+	Arithmetic   behavior.Arithmetic // FP32 and E4M3 scales
+	PowerOfTwo   bool                // FP32 scales are powers of two, rounded away from saturation
+	NonFinite    behavior.NonFinite  // blocks that hold NaN or Inf
 	// SmallestDivisor divides elements under the smallest E8M0 scale, 2^-127, which is a
 	// subnormal float32: 0 for the scale itself, 2^-126 (torchao's floor, even and ceil) or
 	// 1 (torchao's rceil: all elements become zeros). They decode as multiples of 2^-127.
@@ -27,31 +28,12 @@ type Quantizer struct {
 	Search          Search  // of the scale of a block, among the neighbors of what the above gives
 	TopScale        float32 // E4M3 scale that the global one is made for, of a block with the tensor's amax; 0: 448
 
-	Rounding     format.Rounding // elements
-	ElementNaN   format.NaN      // the code of a NaN element
-	NegativeZero NegativeZero    // elements of -0
+	Rounding     format.Rounding       // elements
+	ElementNaN   format.NaN            // the code of a NaN element
+	NegativeZero behavior.NegativeZero // elements of -0
 
 	Hadamard bool // transform each 16 elements along the blocks before scaling (see Hadamard16)
 }
-
-// NonFinite says what NaN and Inf do to the scale of their block.
-type NonFinite uint8
-
-const (
-	Tolerate   NonFinite = iota // amax ignores NaN; Inf takes the largest scale, or what the arithmetic makes of it; NaN elements stay NaN
-	Poison                      // the scale is NaN, and so is every element of the block
-	PoisonNaN                   // NaN does what it does under Poison; Inf goes through the scale rule or the arithmetic, which give 2^128 its exponent
-	PoisonZero                  // as PoisonNaN, but elements are divided by infinity under an E8M0 scale of NaN: all but NaN become zeros
-)
-
-// NegativeZero says which elements may take the code of -0.
-type NegativeZero uint8
-
-const (
-	KeepNegativeZero NegativeZero = iota // -0, and every negative value that rounds to zero
-	DropZeroInput                        // negative values that round to zero, but not -0 itself, nor what the scale makes -0
-	DropNegativeZero                     // none
-)
 
 // With holds the options of one quantization. The zero value is none.
 type With struct {
@@ -106,7 +88,7 @@ func (q Quantizer) Validate() error {
 		return fmt.Errorf("quantizer of %s: unknown arithmetic %d", q.Format, q.Arithmetic)
 	case q.SmallestDivisor != 0 && q.SmallestDivisor != 0x1p-126 && q.SmallestDivisor != 1:
 		return fmt.Errorf("quantizer of %s: got SmallestDivisor %g, want 0, 2^-126 or 1", q.Format, q.SmallestDivisor)
-	case q.NonFinite > PoisonZero || q.NegativeZero > DropNegativeZero || q.Rounding > format.Stochastic || q.ElementNaN > format.OppositeZero:
+	case q.NonFinite > behavior.PoisonZero || q.NegativeZero > behavior.DropNegativeZero || q.Rounding > format.Stochastic || q.ElementNaN > format.OppositeZero:
 		return fmt.Errorf("quantizer of %s: unknown NonFinite %d, NegativeZero %d, Rounding %d or ElementNaN %d", q.Format, q.NonFinite, q.NegativeZero, q.Rounding, q.ElementNaN)
 	case q.EvenMantissa < 0 || mantissaBits <= q.EvenMantissa:
 		return fmt.Errorf("quantizer of %s: got EvenMantissa %d, want 0 to %d", q.Format, q.EvenMantissa, mantissaBits-1)
@@ -130,7 +112,7 @@ func (q Quantizer) check(w With) error {
 		return fmt.Errorf("quantizer of %s: stochastic rounding needs a random stream (With.Random)", q.Format)
 	case w.Amax != nil && !(*w.Amax >= 0):
 		return fmt.Errorf("quantizer of %s: got With.Amax %g, want a magnitude", q.Format, *w.Amax)
-	case w.Inverse != nil && !(q.Format.Global && q.Arithmetic != BlockOnly) && !(q.Format.PerTensor() && q.Format.Scale == format.F32):
+	case w.Inverse != nil && !(q.Format.Global && q.Arithmetic != behavior.BlockOnly) && !(q.Format.PerTensor() && q.Format.Scale == format.F32):
 		return fmt.Errorf("quantizer of %s: With.Inverse needs a format with one FP32 scale per tensor or a global scale", q.Format)
 	case w.Inverse != nil && !(*w.Inverse > 0 && *w.Inverse <= maxFloat32):
 		return fmt.Errorf("quantizer of %s: got With.Inverse %g, want a positive finite number", q.Format, *w.Inverse)

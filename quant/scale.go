@@ -5,6 +5,7 @@ import (
 	"math/bits"
 
 	"github.com/microscale-go/microscale/format"
+	"github.com/microscale-go/microscale/internal/behavior"
 )
 
 // ScaleRule says how the amax of a block becomes its E8M0 scale. With amax =
@@ -65,9 +66,9 @@ func (q *Quantizer) exponentCode(amax uint32) byte {
 	emax := q.Format.Element.MaxExponent()
 	if amax == exponentMask {
 		switch {
-		case q.NonFinite == Poison:
+		case q.NonFinite == behavior.Poison:
 			return e8m0NaN
-		case q.NonFinite == Tolerate || q.Rule == RatioCeil: // the ratio is Inf, too
+		case q.NonFinite == behavior.Tolerate || q.Rule == RatioCeil: // the ratio is Inf, too
 			return e8m0Max
 		}
 	}
@@ -89,7 +90,7 @@ func (q *Quantizer) exponentCode(amax uint32) byte {
 		e++
 	}
 	e -= scaleRules[q.Rule].below
-	if e == 0xff && q.NonFinite == Poison && q.Rule == Even {
+	if e == 0xff && q.NonFinite == behavior.Poison && q.Rule == Even {
 		return e8m0NaN // the rounded amax is Inf
 	}
 	return byte(min(max(e-emax, 0), e8m0Max))

@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"github.com/microscale-go/microscale/format"
+	"github.com/microscale-go/microscale/internal/behavior"
 )
 
 // Search says how a block finds its scale: by the rule or the arithmetic alone, or
@@ -41,7 +42,7 @@ func (s Search) fourOverSix() bool { return s == FourOverSixMAE || s == FourOver
 // checkSearch reports what makes the search of q, or its TopScale, unusable.
 func (q *Quantizer) checkSearch() error {
 	f := q.Format
-	switch hasTop := f.Global && q.Arithmetic != BlockOnly; {
+	switch hasTop := f.Global && q.Arithmetic != behavior.BlockOnly; {
 	case int(q.Search) >= len(searchNames):
 		return fmt.Errorf("quantizer of %s: unknown scale search %d", f, q.Search)
 	case q.TopScale != 0 && !(hasTop && 0 < q.TopScale && q.TopScale <= scaleFormat.Max()):
@@ -52,7 +53,7 @@ func (q *Quantizer) checkSearch() error {
 		return fmt.Errorf("quantizer of %s: scales of blocks and rows are searched, and it has none: leave the search out", f)
 	case q.Rounding == format.Stochastic:
 		return fmt.Errorf("quantizer of %s: scales are searched for rounding to nearest, not for stochastic rounding", f)
-	case q.Search.fourOverSix() && (!f.Global || f.Element != format.E2M1 || q.Arithmetic != EncodeFirst || q.Hadamard):
+	case q.Search.fourOverSix() && (!f.Global || f.Element != format.E2M1 || q.Arithmetic != behavior.EncodeFirst || q.Hadamard):
 		return fmt.Errorf("quantizer of %s: four-over-six is Transformer Engine's, of nvfp4 by its arithmetic and without the Hadamard transform: search by mse", f)
 	}
 	return nil

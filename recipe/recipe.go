@@ -25,6 +25,7 @@ import (
 
 	"github.com/microscale-go/microscale/format"
 	"github.com/microscale-go/microscale/gemm"
+	"github.com/microscale-go/microscale/internal/enum"
 	"github.com/microscale-go/microscale/mma"
 	"github.com/microscale-go/microscale/quant"
 )
@@ -91,13 +92,15 @@ const (
 var gemmNames = [...]string{Fprop: "fprop", Dgrad: "dgrad", Wgrad: "wgrad"}
 
 // String returns "fprop", "dgrad" or "wgrad".
-func (g GEMM) String() string { return nameOf(g, gemmNames[:], "GEMM") }
+func (g GEMM) String() string { return enum.String("GEMM", gemmNames[:], g) }
 
 // MarshalText returns the name.
-func (g GEMM) MarshalText() ([]byte, error) { return marshal(g, gemmNames[:], "product") }
+func (g GEMM) MarshalText() ([]byte, error) { return enum.Marshal("product", gemmNames[:], g) }
 
 // UnmarshalText sets g to the product of the given name. Case is ignored.
-func (g *GEMM) UnmarshalText(text []byte) error { return unmarshal(g, text, gemmNames[:], "product") }
+func (g *GEMM) UnmarshalText(text []byte) error {
+	return enum.Unmarshal("product", gemmNames[:], g, text)
+}
 
 // operands returns the quantizers of the two operands of a product.
 func (r *Recipe) operands(g GEMM) [2]*quant.Quantizer {
@@ -150,16 +153,16 @@ const (
 var amaxAlgorithmNames = [...]string{Max: "max", MostRecent: "most_recent"}
 
 // String returns Transformer Engine's name: "max" or "most_recent".
-func (a AmaxAlgorithm) String() string { return nameOf(a, amaxAlgorithmNames[:], "AmaxAlgorithm") }
+func (a AmaxAlgorithm) String() string { return enum.String("AmaxAlgorithm", amaxAlgorithmNames[:], a) }
 
 // MarshalText returns Transformer Engine's name.
 func (a AmaxAlgorithm) MarshalText() ([]byte, error) {
-	return marshal(a, amaxAlgorithmNames[:], "amax algorithm")
+	return enum.Marshal("amax algorithm", amaxAlgorithmNames[:], a)
 }
 
 // UnmarshalText sets a to the algorithm of the given name. Case is ignored.
 func (a *AmaxAlgorithm) UnmarshalText(text []byte) error {
-	return unmarshal(a, text, amaxAlgorithmNames[:], "amax algorithm")
+	return enum.Unmarshal("amax algorithm", amaxAlgorithmNames[:], a, text)
 }
 
 // Delayed configures delayed scaling, which computes scales from amaxes of earlier steps. The

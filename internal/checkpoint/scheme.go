@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/microscale-go/microscale/internal/behavior"
 	"github.com/microscale-go/microscale/internal/ggml"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/safetensors"
@@ -175,11 +176,11 @@ func (c *Convention) GlobalHeld(f quant.Format) string {
 // with an arithmetic without one, described by note. It returns an error if the profile or search
 // of q requires a global scale.
 func (c *Convention) Quantizer(q quant.Quantizer) (_ quant.Quantizer, note string, err error) {
-	if s := c.scheme(q.Format); s == nil || !s.bare || q.Arithmetic == quant.BlockOnly {
+	if s := c.scheme(q.Format); s == nil || !s.bare || q.Arithmetic == behavior.BlockOnly {
 		return q, "", nil
 	}
 	bare := q
-	bare.Arithmetic = quant.BlockOnly
+	bare.Arithmetic = behavior.BlockOnly
 	if q.Arithmetic != (quant.Quantizer{}).Arithmetic || bare.Validate() != nil {
 		return q, "", fmt.Errorf("clients of convention %s read no global scale of %s, and this profile or search is of one: choose --profile ggml, or leave both out", c, q.Format)
 	}

@@ -34,6 +34,8 @@ internal/configjson:
 internal/guard:
 internal/ramdisk:
 internal/lock:
+internal/enum:
+internal/behavior: internal/enum
 internal/report:
 format:
 internal/ggml: format
@@ -45,32 +47,32 @@ internal/evaluate: tensor internal/parallel
 safetensors: format tensor internal/bounded
 internal/checksum: safetensors
 internal/gguf:
-quant: format tensor internal/cpu internal/memory internal/parallel
+quant: internal/behavior internal/enum format tensor internal/cpu internal/memory internal/parallel
 device: quant format
 layout: format quant tensor
 internal/relayout: layout internal/ggml quant format
 gemm: mma layout quant tensor format internal/cpu internal/memory internal/parallel
-profile: format quant
+profile: internal/behavior format quant
 internal/sampling: quant
 internal/comm: quant tensor format internal/memory
 internal/commtest: internal/comm quant
 internal/comm/mpi: internal/comm
 tokenizer:
 internal/chat:
-recipe: gemm mma quant format internal/bounded
+recipe: internal/enum gemm mma quant format internal/bounded
 internal/chart:
 internal/cost: device layout recipe quant format
 internal/nn: recipe gemm mma quant tensor format internal/cpu internal/parallel
 hf: safetensors internal/bounded internal/checksum internal/configjson
 internal/sample: hf safetensors format tensor
 hf/hub: hf safetensors internal/bounded
-internal/checkpoint: internal/bounded safetensors hf internal/ggml quant tensor format measure internal/configjson
+internal/checkpoint: internal/behavior internal/bounded safetensors hf internal/ggml quant tensor format measure internal/configjson
 internal/checkpoint/llamacpp: internal/checkpoint internal/checksum internal/gguf hf safetensors internal/ggml quant tensor format internal/bounded internal/configjson
 decoder: internal/nn recipe gemm quant tensor internal/memory internal/parallel internal/checkpoint internal/checkpoint/llamacpp hf safetensors
 train: decoder internal/comm internal/nn recipe mma hf safetensors quant tensor format internal/bounded internal/cpu internal/lock internal/memory internal/parallel
 internal/clients: internal/checkpoint quant
 verify: internal/clients internal/checkpoint hf safetensors quant tensor format measure
-convert: verify internal/clients internal/checksum internal/checkpoint internal/checkpoint/llamacpp internal/gguf hf safetensors quant tensor format measure profile internal/bounded internal/lock internal/parallel internal/configjson
+convert: internal/behavior verify internal/clients internal/checksum internal/checkpoint internal/checkpoint/llamacpp internal/gguf hf safetensors quant tensor format measure profile internal/bounded internal/lock internal/parallel internal/configjson
 internal/bench: decoder internal/report convert internal/checkpoint hf safetensors internal/nn recipe gemm quant tensor format internal/cpu
 internal/cli: internal/bounded internal/sampling internal/nn internal/clients internal/checkpoint/llamacpp convert verify train recipe mma profile internal/checkpoint quant format
 internal/ranks: internal/cli train internal/comm internal/comm/mpi
@@ -79,7 +81,7 @@ internal/generation: internal/input hf internal/checkpoint/llamacpp internal/con
 internal/serve: internal/generation internal/chat internal/sampling
 internal/console: internal/generation internal/input internal/cli internal/chat internal/sampling
 internal/blocksize: internal/cli internal/chart measure quant tensor format
-internal/numbers: internal/cli mma measure profile quant tensor format
+internal/numbers: internal/behavior internal/cli mma measure profile quant tensor format
 internal/catalog: internal/clients internal/numbers internal/cli device mma quant format
 internal/summary: internal/cli convert verify internal/checkpoint hf safetensors measure quant internal/configjson
 internal/hardware: internal/chart internal/cost internal/cli device internal/relayout
