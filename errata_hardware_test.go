@@ -85,7 +85,7 @@ func TestScalePerBlock(t *testing.T) {
 		t.Errorf("got %v in %s from %d blocks, want %v", got, u.Out, len(scales), want)
 	}
 	if all := float64(u.K); math.Log2(got/all) == math.Trunc(math.Log2(got/all)) {
-		t.Errorf("%v is a power of two times %v: one scale would do", got, all)
+		t.Errorf("%v is a power of two times %v, so that one scale suffices", got, all)
 	}
 }
 

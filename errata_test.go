@@ -105,7 +105,7 @@ func TestMixedMagnitudes(t *testing.T) {
 			t.Errorf("small value %g has a relative error of %.3f", small[i], e)
 		}
 	}
-	expect(t, "small values with a scale of their own", encode(448/0.02, small...), []float32{224, 448, 320})
+	expect(t, "small values with a separate scale", encode(448/0.02, small...), []float32{224, 448, 320})
 
 	expect(t, "MXFP8 of the large values", rowwise(t, quant.MXFP8, large...).Dequantize(1).Data, []float32{96, 96, 104})
 	if w := rowwise(t, quant.MXFP8, large...); w.Scales[0] != 127-2 {
@@ -135,25 +135,25 @@ func TestStorage(t *testing.T) {
 
 func TestRange(t *testing.T) {
 	if v := format.E8M0.Smallest() * format.E4M3.Smallest(); v != 0x1p-136 {
-		t.Errorf("the least value of MXFP8 is %g, want 2^-136", v)
+		t.Errorf("the smallest value of MXFP8 is %g, want 2^-136", v)
 	}
 	if v := float64(format.E8M0.Max()) * float64(format.E4M3.Max()); v != 448*0x1p127 {
 		t.Errorf("the largest value of MXFP8 is %g, want 448·2^127", v)
 	}
 	if w := rowwise(t, quant.MXFP8, 0x1p-130).Dequantize(1); w.Data[0] != 0x1p-130 {
-		t.Errorf("2^-130 becomes %g in a block of its own", w.Data[0])
+		t.Errorf("2^-130 becomes %g in a separate block", w.Data[0])
 	}
 	if v := format.E4M3.SmallestNormal(); v != 0.015625 {
-		t.Errorf("the least normal of E4M3 is %g", v)
+		t.Errorf("the smallest normal of E4M3 is %g", v)
 	}
 	if v := format.E4M3.Smallest(); v != 0.001953125 {
-		t.Errorf("the least value of E4M3 is %g", v)
+		t.Errorf("the smallest value of E4M3 is %g", v)
 	}
 	span := func(s *format.Scalar) int {
 		return s.MaxExponent() - math.Ilogb(float64(s.Smallest()))
 	}
 	if e5m2, bf16 := span(format.E5M2), span(format.BF16); e5m2 != 31 || bf16 != 260 {
-		t.Errorf("E5M2 spans %d binades and BF16 %d, want 31 and 260 between the least and the largest", e5m2, bf16)
+		t.Errorf("E5M2 spans %d binades and BF16 %d, want 31 and 260 between the smallest and the largest", e5m2, bf16)
 	}
 }
 
@@ -203,7 +203,7 @@ func TestBlockSize(t *testing.T) {
 			x.Data[i] += float32(random.At(uint64(12*i+j)))*0x1p-32 - 0.5
 		}
 	}
-	least, most := math.Inf(1), math.Inf(-1)
+	smallest, largest := math.Inf(1), math.Inf(-1)
 	for _, size := range []int{8, 16, 32, 64, 128} {
 		f := quant.MXFP8
 		f.Block.Cols = size
@@ -214,10 +214,10 @@ func TestBlockSize(t *testing.T) {
 		sums := measure.New(32)
 		sums.Add(x.Data, w.Dequantize(0).Data)
 		sqnr := sums.Result().SQNR
-		least, most = min(least, sqnr), max(most, sqnr)
+		smallest, largest = min(smallest, sqnr), max(largest, sqnr)
 	}
-	if most-least > 0.01 {
-		t.Errorf("SQNR moves between %.3f and %.3f dB with the block size", least, most)
+	if largest-smallest > 0.01 {
+		t.Errorf("SQNR moves between %.3f and %.3f dB with the block size", smallest, largest)
 	}
 }
 

@@ -4,7 +4,7 @@ import "github.com/microscale-go/microscale/quant"
 
 // Copies compares the ways to hold one tensor that a training step reads along its rows in one
 // product and along its columns in another: Transformer Engine's three options, or one copy
-// where it serves both.
+// where one supports both directions.
 type Copies struct {
 	Operand    string // input, weight or gradient
 	Rows, Cols int

@@ -156,12 +156,12 @@ const (
 func (r cdna3) group() int { return r.products }
 
 func (r cdna3) describe(u *Unit) string {
-	apart := ""
+	separately := ""
 	if r.halves {
-		apart = ", even and odd apart"
+		separately = ", even and odd separately"
 	}
 	return fmt.Sprintf("groups of %d products, cut toward zero to multiples of 2^(E-%d)%s; their sum and C cut down to 2^(E-%d) and 2^(E-%d); total cut down to %d fraction bits, rounded to the nearest %s",
-		u.Group, cdna3Fraction, apart, cdna3Sum, cdna3Fraction, cdna3Total, u.Out)
+		u.Group, cdna3Fraction, separately, cdna3Sum, cdna3Fraction, cdna3Total, u.Out)
 }
 
 func (r cdna3) add(g *group, c uint64, t *trace) uint64 {

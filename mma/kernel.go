@@ -85,11 +85,13 @@ func (u fastUnit) kernel() *kernel {
 	panic("mma: no kernel in Go") // genericKernels has every kind
 }
 
-// maxExp bounds the exponents that the kernels for FP32 and FP4 results compute with.
-const maxExp = 80
-
-// leastExp is below the exponent of every nonzero product, and above that of any with a zero.
-const leastExp = -1000
+// Exponents in the kernels. The assembly has the same: see internal/asmgen/mma.go.
+const (
+	maxExp        = 80    // bounds E in runRZ23 and runDots: within, all powers of two are normal
+	minExpRZ13    = -100  // bounds E in runRZ13: 2^(13-E) and its reciprocal are normal
+	maxProductExp = 90    // bounds E without scales: beyond, all products are cut to zero
+	noProductExp  = -1000 // below the exponents of nonzero products, and above those of zeros
+)
 
 // pow2 returns 2^e for the exponents of normal numbers.
 func pow2(e int) float32 { return math.Float32frombits(uint32(127+e) << 23) }
@@ -143,14 +145,14 @@ func runRZ13(p *product, rows, g int) {
 		var sums lanes[int32]
 		for j, v := range c {
 			e, bad := exponentOf(v)
-			if largest[j] >= leastExp {
+			if largest[j] >= noProductExp {
 				e = max(e, int(largest[j]))
 			}
-			if bad || e < -100 && v != 0 {
+			if bad || e < minExpRZ13 && v != 0 {
 				p.bad[i] |= 1 << j
 				v, e = 0, 0
 			}
-			scales[j] = pow2(fraction - max(e, -100)) // the reciprocal is normal too
+			scales[j] = pow2(fraction - max(e, minExpRZ13))
 			sums[j] = int32(v * scales[j])
 		}
 		addProducts(&sums, &scales, p.left.values[at:][:n], b)
@@ -177,7 +179,7 @@ func runRZ23(p *product, rows, g int) {
 		for j, v := range c {
 			e, _ := exponentOf(v) // of NaN and Inf, beyond maxExp
 			scale := scaleA + int(scaleB[j])
-			zeros := largest[j] < leastExp
+			zeros := largest[j] < noProductExp
 			switch {
 			case zeros && v == 0:
 				e = 0
@@ -188,8 +190,7 @@ func runRZ23(p *product, rows, g int) {
 				p.bad[i] |= 1 << j
 				e = 0
 			}
-			// Beyond these bounds, all products are zero or cut to zero.
-			exps[j], scales[j] = e, pow2(fraction-min(max(e-scale, -maxExp), 90))
+			exps[j], scales[j] = e, pow2(fraction-min(max(e-scale, -maxExp), maxProductExp))
 		}
 		var first, second lanes[int32]
 		addProducts(&first, &scales, a[:n/2], b)

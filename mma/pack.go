@@ -21,8 +21,8 @@ type packed struct {
 	special  uint64 // such columns of a panel
 }
 
-// zeroExp stands for the exponent of a zero: with any other, it stays below those of nonzero
-// products, of which the least is -252.
+// zeroExp is the exponent of a zero. Its sum with any other exponent is below those of nonzero
+// products, which are -252 or more.
 const zeroExp = -10000
 
 // codeTable has what packing needs of each code of a type of one byte.

@@ -166,7 +166,7 @@ func TestMulZeros(t *testing.T) {
 			k := 2 * u.K
 			code := func(v float32) uint64 { return uint64(u.A.Scalar.Encode(v)) }
 			rows := [][]uint64{make([]uint64, k), make([]uint64, k), make([]uint64, k), make([]uint64, k), nil}
-			rows[1][k-1] = 1 // the least subnormal
+			rows[1][k-1] = 1 // the smallest subnormal
 			rows[2][0] = code(1)
 			for i := range rows[3] {
 				rows[3][i] = code(float32(i%3 - 1))

@@ -47,7 +47,7 @@ func costCommand() *cobra.Command {
 	explain := cmd.Flags().Bool("explain", false, "print the formula of each figure")
 	tables := cmd.Flags().Bool("tables", false, "print the tables that docs/errata.md corrects")
 	svg := addSVG(cmd, "draw the speedup of square products over BF16 by size to `FILE`; with --ranks, the communication by ranks")
-	ranks := cmd.Flags().Int("ranks", 0, "divide the run among `N` ranks, each with --tokens of its own")
+	ranks := cmd.Flags().Int("ranks", 0, "divide the run among `N` ranks, each with --tokens tokens")
 	node := cmd.Flags().Int("ranks-per-node", cost.RanksPerNode, "ranks `N` of a node")
 	bandwidth := cmd.Flags().Float64("node-bandwidth", cost.NodeBandwidth/1e9, "`GB/s` of one rank to other nodes, in one direction")
 	asJSON := addJSON(cmd)

@@ -4,9 +4,12 @@ import "fmt"
 
 // Constants of the kernels of package mma, which explains them.
 const (
-	mmaLeastExp = -1000 // below the exponents of nonzero products
-	mmaMaxExp   = 80
-	mmaVectors  = 4 // of 16 columns in a panel of 64
+	mmaMaxExp        = 80
+	mmaMinExpRZ13    = -100
+	mmaMaxProductExp = 90
+	mmaNoProductExp  = -1000
+	mmaZeroExp       = -10000
+	mmaVectors       = 4 // of 16 columns in a panel of 64
 )
 
 // MMA writes the kernels of package mma: one fused addition of a matrix unit, for all rows of a
@@ -94,7 +97,7 @@ the bits of bad[i] for columns of row i that need the reference form.`,
 	for _, constant := range []struct {
 		v     Vec
 		value int
-	}{{least, mmaLeastExp}, {none, -127}, {fields, 0xff}, {bias, 127}, {infinite, 128}, {abs, 0x7fffffff}, {floor, -100}, {one, 127 + 13}, {inverse, 254 << 23}, {kept, ^(1<<10 - 1)}} {
+	}{{least, mmaNoProductExp}, {none, -127}, {fields, 0xff}, {bias, 127}, {infinite, 128}, {abs, 0x7fffffff}, {floor, mmaMinExpRZ13}, {one, 127 + 13}, {inverse, 254 << 23}, {kept, ^(1<<10 - 1)}} {
 		broadcast(fn, uint32(int32(constant.value)), t, constant.v)
 	}
 	row := fn.Label("row")
@@ -179,7 +182,7 @@ of its scale; b and eb 64 for each k, sb the exponents of the columns' scales.`,
 	for _, constant := range []struct {
 		v     Vec
 		value int
-	}{{least, mmaLeastExp}, {none, -10000}, {fields, 0xff}, {bias, 127}, {abs, 0x7fffffff}, {low, -mmaMaxExp}, {high, mmaMaxExp}, {upper, 90}, {zero, 0}} {
+	}{{least, mmaNoProductExp}, {none, mmaZeroExp}, {fields, 0xff}, {bias, 127}, {abs, 0x7fffffff}, {low, -mmaMaxExp}, {high, mmaMaxExp}, {upper, mmaMaxProductExp}, {zero, 0}} {
 		broadcast(fn, uint32(int32(constant.value)), t, constant.v)
 	}
 	fn.I("MOVQ", fn.FP("one"), t)

@@ -181,7 +181,7 @@ func (m *mma2) next(row Label) {
 // MMAAVX2 writes the kernels of package mma for AVX2.
 func MMAAVX2() []*File {
 	f := NewFile("mma", "mmaavx2")
-	constants := mma2Constants(f, mmaLeastExp, -127, 0xff, 127, 128, 0x7fffffff, -100, 127+13, 254<<23, ^(1<<10 - 1), -10000, -mmaMaxExp, mmaMaxExp, 90, 0x00010001)
+	constants := mma2Constants(f, mmaNoProductExp, -127, 0xff, 127, 128, 0x7fffffff, mmaMinExpRZ13, 127+13, 254<<23, ^(1<<10 - 1), mmaZeroExp, -mmaMaxExp, mmaMaxExp, mmaMaxProductExp, 0x00010001)
 	mma2RZ13(f, constants)
 	mma2RZ23(f, constants)
 	mma2Dots(f, constants)
@@ -204,7 +204,7 @@ func mma2RZ13(f *File, constants map[int]Sym) {
 		for v, scale := range mma2Scales {
 			e, acc := Y(9), Y(10)
 			m.widen(v)
-			m.load(mmaLeastExp, Y(11))
+			m.load(mmaNoProductExp, Y(11))
 			fn.I("VPCMPGTD", e, Y(11), Y(11)) // all products are zero
 			m.load(-127, Y(12))
 			fn.I("VPBLENDVB", Y(11), Y(12), e, e)
@@ -213,7 +213,7 @@ func mma2RZ13(f *File, constants map[int]Sym) {
 			m.load(128, Y(12))
 			fn.I("VPCMPEQD", Y(12), Y(11), Y(13)) // NaN and Inf
 			fn.I("VPMAXSD", Y(11), e, e)
-			m.load(-100, Y(14))
+			m.load(mmaMinExpRZ13, Y(14))
 			fn.I("VPCMPGTD", e, Y(14), Y(15)) // too small
 			m.isZero(acc, Y(11), Y(12))
 			fn.I("VPANDN", Y(15), Y(11), Y(15))
@@ -262,12 +262,12 @@ func mma2RZ23(f *File, constants map[int]Sym) {
 		for v, scale := range mma2Scales {
 			e, acc, s := Y(10), Y(11), Y(12)
 			m.widen(v)
-			m.load(mmaLeastExp, Y(13))
+			m.load(mmaNoProductExp, Y(13))
 			fn.I("VPCMPGTD", Y(9), Y(13), Y(15)) // all products are zero
 			fn.I("VPBROADCASTD", sa.At(0), s)
 			fn.I("VPADDD", sb.At(32*v), s, s)
 			fn.I("VPADDD", s, Y(9), Y(9))
-			m.load(-10000, Y(13))
+			m.load(mmaZeroExp, Y(13))
 			fn.I("VPBLENDVB", Y(15), Y(13), Y(9), Y(9))
 			fn.I("VMOVUPS", m.c.At(32*v), acc)
 			m.field(acc, e, Y(13))
@@ -283,7 +283,7 @@ func mma2RZ23(f *File, constants map[int]Sym) {
 			m.mark(Y(13), v)
 			fn.I("VMOVDQU", e, SP.At(exps+32*v))
 			fn.I("VPSUBD", s, e, s)
-			m.load(90, Y(13))
+			m.load(mmaMaxProductExp, Y(13))
 			fn.I("VPMINSD", Y(13), s, s)
 			m.load(-mmaMaxExp, Y(13))
 			fn.I("VPMAXSD", Y(13), s, s)
@@ -367,7 +367,7 @@ func mma2Dots(f *File, constants map[int]Sym) {
 		fn.I("VPAND", y, zeros, zeros)
 		fn.I("VPBROADCASTD", p["expsA"].At(4*s), z)
 		fn.I("VPADDD", lanes("expsB", 256*s), z, z)
-		m.load(-10000, power)
+		m.load(mmaZeroExp, power)
 		fn.I("VPBLENDVB", y, power, z, z)
 		fn.I("VPMAXSD", z, e, e)
 	}

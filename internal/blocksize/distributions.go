@@ -27,8 +27,7 @@ const signSeed = 1_000_003
 
 var gaussian = Distribution{"gauss", "standard normal", gauss}
 
-// The table of distributions. Those with an R are not stationary: each 32 elements have a
-// magnitude of their own.
+// The table of distributions. In range12 and range20, each 32 elements have a separate magnitude.
 var distributions = []Distribution{
 	gaussian,
 	{"laplace", "Laplace", laplace},

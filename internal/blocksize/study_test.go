@@ -137,7 +137,7 @@ func TestSeeds(t *testing.T) {
 	close(t, "largest error", got.MaxError, max(a.MaxError, b.MaxError), 0)
 }
 
-// TestRanges checks where block scaling pays: blocks of 32 with magnitudes of their own. The
+// TestRanges checks where block scaling pays: blocks of 32 with separate magnitudes. The
 // mean SQNR over blocks falls where one scale, or an E4M3 scale, underflows; that of the tensor
 // stays.
 func TestRanges(t *testing.T) {

@@ -206,7 +206,7 @@ func (e *Estimate) weights(w operand) Section {
 		if p == (part{}) {
 			why := "the products are in " + f.Name
 			if f.Scaled() {
-				why = "the rowwise copy serves both directions"
+				why = "both directions read the rowwise copy"
 			}
 			add(name+" copy", 0, why)
 			continue

@@ -21,7 +21,7 @@ func Tables() []Table {
 }
 
 func storage() Table {
-	t := Table{Title: "Storage", Columns: []string{"format", "bits", "bytes", "BF16 / it", "scales", "both copies"}}
+	t := Table{Title: "Storage", Columns: []string{"format", "bits", "bytes", "BF16 / it", "scales", "rowwise + columnwise"}}
 	for _, f := range quant.Formats() {
 		b := f.BitsPerElement() / 8
 		element := float64(f.Element.StoredBits()) / 8

@@ -99,7 +99,7 @@ func (b Buffer) validate() error {
 	if b.Rows < 1 || b.Cols < 1 {
 		return fmt.Errorf("layout: got %d×%d, want at least one row and one column", b.Rows, b.Cols)
 	}
-	// Padding adds less than this to rows, and to columns so many blocks.
+	// Padding adds fewer rows and blocks than these.
 	const rows, blocks, bytes = 1 << 10, 1 << 4, 8
 	if b.Cols <= math.MaxInt/4 && b.Rows <= math.MaxInt/4 {
 		if beyond, n := bits.Mul(uint(b.Rows+rows), uint(b.Cols+blocks*max(b.Format.Block.Cols, 1))); beyond == 0 && n <= math.MaxInt/bytes {
