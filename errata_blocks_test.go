@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/microscale-go/microscale/format"
+	"github.com/microscale-go/microscale/internal/cost"
 	"github.com/microscale-go/microscale/measure"
 	"github.com/microscale-go/microscale/quant"
 	"github.com/microscale-go/microscale/tensor"
@@ -17,7 +18,7 @@ import (
 
 // The tests of this file check the rows of docs/errata.md on block sizes and hardware.
 
-// near reports an error if a value differs from want by more than one unit of the last digit
+// near reports an error if a value differs from want by more than half a unit of the last digit
 // given.
 func near(t *testing.T, what string, got, want, digit float64) {
 	t.Helper()
@@ -42,32 +43,27 @@ func TestScaleOverhead(t *testing.T) {
 		f.Block.Cols = size
 		near(t, fmt.Sprintf("overhead of blocks of %d", size), 100*(f.BitsPerElement()/8-1), want, 0)
 	}
-}
-
-// gaussianMaximum returns the expected maximum of n magnitudes of a standard Gaussian: the
-// integral of 1 - P(|x| < v)^n over v.
-func gaussianMaximum(n int) float64 {
-	const step = 1e-3
-	sum := 0.0
-	for v := step / 2; v < 12; v += step {
-		sum += step * (1 - math.Pow(math.Erf(v/math.Sqrt2), float64(n)))
-	}
-	return sum
+	corrects(t, "under 2 %", fmt.Sprintf("%g %%", at32))
+	corrects(t, "about 3 %", fmt.Sprintf("%g %%; a scale of one byte adds %g %%", overhead(format.F32, 32), at32))
+	corrects(t, "the overhead doubles", fmt.Sprintf("from %g %%", at32))
 }
 
 func TestBlockMaximum(t *testing.T) {
 	asymptote := func(n int) float64 { return math.Sqrt(2 * math.Log(float64(n))) }
 	for n, want := range map[int]float64{8: 1.783, 32: 2.347, 128: 2.828} {
-		near(t, "mean of the largest of "+strconv.Itoa(n), gaussianMaximum(n), want, 0.001)
-		if excess := asymptote(n)/gaussianMaximum(n) - 1; excess < 0.10 || 0.15 < excess {
+		near(t, "mean of the largest of "+strconv.Itoa(n), cost.ExpectedMaximum(n), want, 0.001)
+		if excess := asymptote(n)/cost.ExpectedMaximum(n) - 1; excess < 0.10 || 0.15 < excess {
 			t.Errorf("sqrt(2 ln %d) is %.1f %% above it", n, 100*excess)
 		}
 	}
-	against32 := func(mean func(int) float64, n int) float64 { return 100 * (mean(n)/mean(32) - 1) }
-	near(t, "scale error of 128 by the formula", against32(asymptote, 128), 18.3, 0.1)
-	near(t, "scale error of 8 by the formula", against32(asymptote, 8), -22.5, 0.1)
-	near(t, "scale error of 128", against32(gaussianMaximum, 128), 20.5, 0.1)
-	near(t, "scale error of 8", against32(gaussianMaximum, 8), -24.0, 0.1)
+	corrects(t, "√(2 ln B)", fmt.Sprintf("%.2f against %.2f at B = 32", asymptote(32), cost.ExpectedMaximum(32)))
+	formula128, true128 := cost.ScaleError(128)
+	formula8, true8 := cost.ScaleError(8)
+	near(t, "scale error of 128 by the formula", 100*formula128, 18.3, 0.1)
+	near(t, "scale error of 8 by the formula", 100*formula8, -22.5, 0.1)
+	near(t, "scale error of 128", 100*true128, 20.5, 0.1)
+	near(t, "scale error of 8", 100*true8, -24.0, 0.1)
+	corrects(t, "scale errors of +15 %", fmt.Sprintf("%+.1f %% and −%.1f %% by its formula; %+.1f %% and −%.1f %%", 100*formula128, -100*formula8, 100*true128, -100*true8))
 }
 
 // TestResolution measures the largest relative error of normal values, which is half a step
@@ -100,6 +96,8 @@ func TestSpan(t *testing.T) {
 		t.Errorf("the smallest value under the largest scale is %g, want 2^118", v)
 	}
 	near(t, "2^118 in 1e35", 0x1p118/1e35, 3.32, 0.01)
+	corrects(t, "3.3·10^36", fmt.Sprintf("2^118 = %.1f·10^35", 0x1p118/1e35))
+	corrects(t, "a range of 10^81", fmt.Sprintf("10^%.1f, MXFP8 10^%.1f", orders(math.MaxFloat32, math.SmallestNonzeroFloat32), mx))
 }
 
 // TestSmallElements quantizes a small value in a block with a large amax.
@@ -125,6 +123,17 @@ func erratum(t *testing.T, text string) []string {
 	}
 	t.Fatalf("no row of docs/errata.md contains %q", text)
 	return nil
+}
+
+// corrects checks that the row of docs/errata.md that contains claim has each figure in its correction.
+func corrects(t *testing.T, claim string, figures ...string) {
+	t.Helper()
+	row := erratum(t, claim)
+	for _, figure := range figures {
+		if !strings.Contains(row[2], figure) {
+			t.Errorf("docs/errata.md corrects %q by %q, want %q", row[1], row[2], figure)
+		}
+	}
 }
 
 // errata returns the cells of all rows of docs/errata.md.
@@ -173,9 +182,10 @@ func TestMatrixInstructions(t *testing.T) {
 }
 
 // TestThroughput compares operations per clock and compute unit with the peaks that AMD
-// publishes for the MI355X: 256 units at 2.4 GHz.
+// publishes for the MI355X, and the device table with those peaks.
 func TestThroughput(t *testing.T) {
-	const unitsTimesClock = 256 * 2.4e9
+	d := mi355x(t)
+	rates := map[string]float64{"BF16": d.BF16.Value, "MXFP8": d.FP8.Value, "MXFP6": d.FP6.Value, "MXFP4": d.FP4.Value}
 	for _, tc := range []struct {
 		name      string
 		published float64 // TFLOP/s
@@ -184,7 +194,10 @@ func TestThroughput(t *testing.T) {
 	}{
 		{"FP32", 157.3, 256, 1}, {"BF16", 2516.6, 1024, 4}, {"MXFP8", 5033.2, 2048, 4}, {"MXFP6", 10066.3, 4096, 4}, {"MXFP4", 10066.3, 8192, 2},
 	} {
-		perClock := tc.published * 1e12 / unitsTimesClock
+		if rate, ok := rates[tc.name]; ok {
+			near(t, "rate of "+tc.name+" in the table", rate/1e12, tc.published, 0.1)
+		}
+		perClock := tc.published * 1e12 / float64(d.Units) / d.Clock
 		near(t, "operations per clock in "+tc.name, perClock/float64(tc.claimed), tc.low, 0.01)
 		if want := strconv.Itoa(int(math.Round(perClock/256)) * 256); !strings.Contains(erratum(t, "ops/clk/CU")[2], want) {
 			t.Errorf("the row of docs/errata.md does not have %s's %s operations per clock", tc.name, want)

@@ -1,6 +1,7 @@
 package microscale_test
 
 import (
+	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -131,12 +132,20 @@ func TestStorage(t *testing.T) {
 	}
 	near(t, "BF16 over MXFP6", quant.BF16.BitsPerElement()/quant.MXFP6E3M2.BitsPerElement(), 2.56, 0.01)
 	near(t, "BF16 over MXFP4", quant.BF16.BitsPerElement()/quant.MXFP4.BitsPerElement(), 3.76, 0.01)
+	bytes := quant.MXFP8.BitsPerElement() / 8
+	corrects(t, "1.02 bytes per element", fmt.Sprint(bytes))
+	corrects(t, "1.125 bytes per element", fmt.Sprintf("%g; %g for rowwise and columnwise", bytes, 2*bytes))
+	corrects(t, "1.125 GB for a billion", fmt.Sprintf("%g GB", bytes))
+	corrects(t, "half of BF16's memory", fmt.Sprintf("%.1f %% for one copy, %.0f %%", 50*bytes, 100*bytes))
+	corrects(t, "MXFP6 0.81", fmt.Sprintf("%g and %g, %.2f and %.2f times", quant.MXFP6E3M2.BitsPerElement()/8, quant.MXFP4.BitsPerElement()/8, 16/quant.MXFP6E3M2.BitsPerElement(), 16/quant.MXFP4.BitsPerElement()), fmt.Sprintf("%g is NVFP4", quant.NVFP4.BitsPerElement()/8))
 }
 
 func TestRange(t *testing.T) {
 	if v := format.E8M0.Smallest() * format.E4M3.Smallest(); v != 0x1p-136 {
 		t.Errorf("the smallest value of MXFP8 is %g, want 2^-136", v)
 	}
+	corrects(t, "effective range 2^-134", "2^-136 … 448·2^127")
+	corrects(t, "clamped to 1e-12", "down to 2^-136")
 	if v := float64(format.E8M0.Max()) * float64(format.E4M3.Max()); v != 448*0x1p127 {
 		t.Errorf("the largest value of MXFP8 is %g, want 448·2^127", v)
 	}
@@ -146,6 +155,7 @@ func TestRange(t *testing.T) {
 	if v := format.E4M3.SmallestNormal(); v != 0.015625 {
 		t.Errorf("the smallest normal of E4M3 is %g", v)
 	}
+	corrects(t, "smallest normal, 0.00195", "2^-6 = 0.015625")
 	if v := format.E4M3.Smallest(); v != 0.001953125 {
 		t.Errorf("the smallest value of E4M3 is %g", v)
 	}
@@ -185,6 +195,7 @@ func TestWorkedBlock(t *testing.T) {
 	if at != 3 || math.Abs(worst-0.0417) > 0.0001 {
 		t.Errorf("the worst error is %.4f, at %g; want 0.0417 at 1.2", worst, x[at])
 	}
+	corrects(t, "1.2 → 1.1875", fmt.Sprintf("1.2 → %g, and its error of %.2f %%", got[3], 100*worst))
 	if w := rowwise(t, quant.MXFP8, 3600); w.Scales[0] != 127+4 {
 		t.Errorf("the scale of amax 3600 is 2^%d, want 2^4", int(w.Scales[0])-127)
 	}
@@ -251,6 +262,9 @@ func TestTwoDimensionalBlocks(t *testing.T) {
 	r := lookup(t, "mxfp8")
 	if r.Weight.Shared() || r.Weight.Columnwise.Format.Square() {
 		t.Error("the weights of mxfp8 have 2D blocks by default")
+	}
+	if err := r.Set("2d_quantization", "true"); err != nil || !r.Weight.Shared() || r.Weight.Rowwise.Format != quant.MXFP8x32 {
+		t.Errorf("2D blocks: got %+v and %v, want one set of codes for both directions", r.Weight, err)
 	}
 }
 

@@ -81,6 +81,24 @@ func TestFP4Zeros(t *testing.T) {
 	}
 }
 
+// TestHalfZeros checks e₀ of units with FP16 results: beside a zero, the unit of the alignment is
+// 2^(e₀-F). A product of that size breaks the tie of 2^-25 between 0 and 2^-24; half of it is cut.
+func TestHalfZeros(t *testing.T) {
+	for model, exponent := range map[string]int{
+		"volta-mma": -19 - 23, "turing-mma": -20 - 24, "ampere-mma": -20 - 24, "ada-mma": -20 - 24,
+		"hopper-mma": -21 - 25, "blackwell-mma": -21 - 25, "rtxblackwell-mma": -21 - 25, "hopper-wgmma": -21 - 25, "blackwell-f16": -21 - 25,
+	} {
+		u := unit(t, model, "f16", "f16", "-")
+		for below, want := range []uint64{1, 0} {
+			small := math.Ldexp(1, exponent/2-below)
+			a, b := products(u.A, u.K, 0x1p-12, small), products(u.B, u.K, 0x1p-13, math.Ldexp(1, exponent/2))
+			if got := u.Dot(a, b, 0, nil, nil); got != want {
+				t.Errorf("%s: 2^-25 + 2^%d: got %#x, want %#x", model, exponent-below, got, want)
+			}
+		}
+	}
+}
+
 // TestEmulatedHalf checks that FP8 mma.sync on Hopper aligns to 25 bits also for FP16 results, as the
 // FP16 unit does: 2^-25 decides a tie.
 func TestEmulatedHalf(t *testing.T) {
@@ -234,6 +252,11 @@ func TestUnits(t *testing.T) {
 	if got := strings.Join(names, " "); got != want {
 		t.Errorf("got models %s, want %s", got, want)
 	}
+	for _, m := range mma.Models() {
+		if unvalidated := strings.HasPrefix(m.Evidence, "unvalidated"); unvalidated != (m.Name == "cdna4-mfma-scale") {
+			t.Errorf("%s: got evidence %q, want that of CDNA4 alone to be unvalidated", m, m.Evidence)
+		}
+	}
 	for _, tc := range []struct {
 		model, operands string
 		k               int
@@ -243,6 +266,7 @@ func TestUnits(t *testing.T) {
 		{"ampere-mma", "tf32", 4, "mma.sync.aligned.m16n8k4.row.col.f32.tf32.tf32.f32"},
 		{"cdna3-mfma", "e4m3fnuz×e5m2fnuz", 32, "v_mfma_f32_16x16x32_fp8_bf8"},
 		{"cdna2-mfma-1k", "bf16", 8, "v_mfma_f32_32x32x8bf16_1k"},
+		{"cdna4-mfma-scale", "e2m1", 128, "v_mfma_scale_f32_16x16x128_f8f6f4"},
 		{"blackwell-mxf4nvf4", "e2m1", 0, "tcgen05.mma.cta_group::1.kind::mxf4nvf4.block_scale.block16 mma.sync.aligned.m16n8k64.row.col.kind::mxf4nvf4.block_scale.scale_vec::4X.f32.e2m1.e2m1.f32.ue4m3"},
 	} {
 		usual := unit(t, tc.model, tc.operands, "f32", "-")

@@ -158,10 +158,10 @@ func TestMulZeros(t *testing.T) {
 	tiers(t, func(t *testing.T) {
 		seen := map[string]bool{}
 		for _, u := range fastUnits() {
-			if u.A != u.B && !*longProducts || testing.Short() && seen[u.Model.Name] {
+			if u.A != u.B && !*longProducts || testing.Short() && seen[u.Rule()] {
 				continue
 			}
-			seen[u.Model.Name] = true
+			seen[u.Rule()] = true
 			const n = 512
 			k := 2 * u.K
 			code := func(v float32) uint64 { return uint64(u.A.Scalar.Encode(v)) }
