@@ -39,41 +39,23 @@ func checkCommand() *cobra.Command {
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	on := addDevice(cmd)
-	input := cli.AddFormat(cmd)
-	weight := addBlockFormat(cmd, "weight-format", "block format `NAME` of the weight (default that of --format)")
-	grad := addBlockFormat(cmd, "gradient-format", "block format `NAME` of the output gradient (default that of --format)")
-	m := cmd.Flags().Int("m", 0, "rows `N` of the input: tokens")
-	n := cmd.Flags().Int("n", 0, "rows `N` of the weight: outputs")
-	k := cmd.Flags().Int("k", 0, "columns `N` of input and weight: inputs")
-	forward := cmd.Flags().Bool("forward", false, "check the forward product alone, for inference")
+	l := addLayer(cmd)
 	asJSON := addJSON(cmd)
-	for _, flag := range []string{"weight-format", "gradient-format", "m", "n", "k", "forward"} {
-		cli.Needs(cmd, flag, "format")
-	}
-	cli.Exclusive(cmd, "forward", "gradient-format")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		out := cmd.OutOrStdout()
 		switch {
-		case !input.Given && *asJSON:
+		case !l.input.Given && *asJSON:
 			return cli.PrintJSON(out, hardware.DevicesDocument(on.Value))
-		case !input.Given && on.Given:
+		case !l.input.Given && on.Given:
 			return hardware.PrintModes(out, on.Value)
-		case !input.Given:
+		case !l.input.Given:
 			return hardware.PrintDevices(out)
 		case !on.Given:
 			return cli.Misuse("--device is missing: name one that microscale check lists, such as --device h100")
 		}
-		for _, size := range []string{"m", "n", "k"} {
-			if !cmd.Flags().Changed(size) {
-				return cli.Misuse("--%s is missing: give the sizes of the layer, such as --m 4096 --n 4096 --k 4096", size)
-			}
-		}
-		r := device.Request{Device: on.Value, Input: input.Value, Weight: input.Value, Grad: input.Value, M: *m, N: *n, K: *k, Forward: *forward}
-		if weight.Given {
-			r.Weight = weight.Value
-		}
-		if grad.Given {
-			r.Grad = grad.Value
+		r, err := l.request(on.Value)
+		if err != nil {
+			return err
 		}
 		a, err := device.Check(r)
 		if err != nil {
@@ -90,6 +72,46 @@ func checkCommand() *cobra.Command {
 		return err
 	}
 	return cmd
+}
+
+// layerFlags describe a linear layer.
+type layerFlags struct {
+	cmd                 *cobra.Command
+	input, weight, grad *cli.Choice[quant.Format]
+	m, n, k             *int
+	forward             *bool
+}
+
+func addLayer(cmd *cobra.Command) *layerFlags {
+	l := &layerFlags{cmd: cmd, input: cli.AddFormat(cmd)}
+	l.weight = addBlockFormat(cmd, "weight-format", "block format `NAME` of the weight (default that of --format)")
+	l.grad = addBlockFormat(cmd, "gradient-format", "block format `NAME` of the output gradient (default that of --format)")
+	l.m = cmd.Flags().Int("m", 0, "rows `N` of the input: tokens")
+	l.n = cmd.Flags().Int("n", 0, "rows `N` of the weight: outputs")
+	l.k = cmd.Flags().Int("k", 0, "columns `N` of input and weight: inputs")
+	l.forward = cmd.Flags().Bool("forward", false, "check the forward product alone, for inference")
+	for _, flag := range []string{"weight-format", "gradient-format", "m", "n", "k", "forward"} {
+		cli.Needs(cmd, flag, "format")
+	}
+	cli.Exclusive(cmd, "forward", "gradient-format")
+	return l
+}
+
+// request returns the layer on a device. It returns an error if a size is missing.
+func (l *layerFlags) request(on *device.Device) (device.Request, error) {
+	r := device.Request{Device: on, Input: l.input.Value, Weight: l.input.Value, Grad: l.input.Value, M: *l.m, N: *l.n, K: *l.k, Forward: *l.forward}
+	for _, size := range []string{"m", "n", "k"} {
+		if !l.cmd.Flags().Changed(size) {
+			return r, cli.Misuse("--%s is missing: give the sizes of the layer, such as --m 4096 --n 4096 --k 4096", size)
+		}
+	}
+	if l.weight.Given {
+		r.Weight = l.weight.Value
+	}
+	if l.grad.Given {
+		r.Grad = l.grad.Value
+	}
+	return r, nil
 }
 
 // firstProblem returns the first problem of a as an error.

@@ -47,16 +47,12 @@ func costCommand() *cobra.Command {
 	explain := cmd.Flags().Bool("explain", false, "print the formula of each figure")
 	tables := cmd.Flags().Bool("tables", false, "print the tables that docs/errata.md corrects")
 	svg := addSVG(cmd, "draw the speedup of square products over BF16 by size to `FILE`; with --ranks, the communication by ranks")
-	ranks := cmd.Flags().Int("ranks", 0, "divide the run among `N` ranks, each with --tokens tokens")
-	node := cmd.Flags().Int("ranks-per-node", cost.RanksPerNode, "ranks `N` of a node")
-	bandwidth := cmd.Flags().Float64("node-bandwidth", cost.NodeBandwidth/1e9, "`GB/s` of one rank to other nodes, in one direction")
+	network := addNetwork(cmd)
 	asJSON := addJSON(cmd)
 	cli.Essential(cmd, "params", "recipe", "device", "tokens", "width", "explain", "tables", "svg", "ranks", "json")
 	for _, flag := range []string{"params", "recipe", "device", "tokens", "width", "explain", "svg", "ranks"} {
 		cli.Exclusive(cmd, "tables", flag)
 	}
-	cli.Needs(cmd, "ranks-per-node", "ranks")
-	cli.Needs(cmd, "node-bandwidth", "ranks")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		out := cmd.OutOrStdout()
 		switch err := svg.check(); {
@@ -69,15 +65,7 @@ func costCommand() *cobra.Command {
 		case !on.Given:
 			return cli.Misuse("--device is missing: name one that microscale check lists, such as --device b200")
 		}
-		c := cost.Config{Params: *params, Recipe: r.Value, Device: on.Value, Tokens: *tokens, Width: *width}
-		if cmd.Flags().Changed("ranks") {
-			n := cost.NewNetwork(*ranks)
-			if cmd.Flags().Changed("ranks-per-node") {
-				n.PerNode = *node
-			}
-			n.Bandwidth = *bandwidth * 1e9
-			c.Network = &n
-		}
+		c := cost.Config{Params: *params, Recipe: r.Value, Device: on.Value, Tokens: *tokens, Width: *width, Network: network()}
 		e, err := cost.New(c)
 		if err != nil {
 			return cli.Misuse("%s", err)
@@ -88,4 +76,25 @@ func costCommand() *cobra.Command {
 		return hardware.PrintEstimate(out, e, *explain, *asJSON)
 	}
 	return cmd
+}
+
+// addNetwork gives cmd the flags of a network. The function that it returns returns the network, or
+// nil without --ranks.
+func addNetwork(cmd *cobra.Command) func() *cost.Network {
+	ranks := cmd.Flags().Int("ranks", 0, "divide the run among `N` ranks, each with --tokens tokens")
+	node := cmd.Flags().Int("ranks-per-node", cost.RanksPerNode, "ranks `N` of a node")
+	bandwidth := cmd.Flags().Float64("node-bandwidth", cost.NodeBandwidth/1e9, "`GB/s` of one rank to other nodes, in one direction")
+	cli.Needs(cmd, "ranks-per-node", "ranks")
+	cli.Needs(cmd, "node-bandwidth", "ranks")
+	return func() *cost.Network {
+		if !cmd.Flags().Changed("ranks") {
+			return nil
+		}
+		n := cost.NewNetwork(*ranks)
+		if cmd.Flags().Changed("ranks-per-node") {
+			n.PerNode = *node
+		}
+		n.Bandwidth = *bandwidth * 1e9
+		return &n
+	}
 }
