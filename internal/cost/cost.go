@@ -158,26 +158,15 @@ func New(c Config) (*Estimate, error) {
 	for i := range operands {
 		operands[i].untranspose(e.Products[:])
 	}
-	e.Sections = []Section{e.weights(operands[1]), e.activations(operands[0]), e.step(operands), e.thresholds()}
+	w := e.work(operands)
+	e.Sections = []Section{e.weights(operands[1]), e.activations(operands[0]), e.step(w), e.thresholds()}
 	if c.Network != nil {
 		if err := c.Network.Validate(); err != nil {
 			return nil, err
 		}
-		e.Sections = append(e.Sections, c.communication(*c.Network, e.seconds()))
+		e.Sections = append(e.Sections, c.communication(*c.Network, e.matrices()*w.products+e.matrices()*w.quantizers))
 	}
 	return e, nil
-}
-
-// seconds returns the time of a step.
-func (e *Estimate) seconds() (sum float64) {
-	for _, s := range e.Sections {
-		for _, f := range s.Figures {
-			if f.Name == timeOfProducts || f.Name == timeOfQuantizers {
-				sum += f.Value
-			}
-		}
-	}
-	return sum
 }
 
 // untranspose makes o two copies if a product needs a transposed one.

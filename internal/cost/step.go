@@ -12,12 +12,6 @@ import (
 
 const sourceBytes = 2 // of an element in BF16
 
-// Names of figures that others are computed from.
-const (
-	timeOfProducts   = "time of products"
-	timeOfQuantizers = "time of quantizers"
-)
-
 // quantizing returns the bytes that the quantizers of o read and write for one matrix, of which
 // amax is what a separate pass for the amax of the tensor reads.
 func (o operand) quantizing() (read, amax, written float64) {
@@ -65,55 +59,66 @@ func traffic(a, b quant.Format, m, n, k, resultBytes float64) float64 {
 	return m*k*a.BitsPerElement()/8 + n*k*b.BitsPerElement()/8 + m*n*resultBytes
 }
 
-// step returns operations, traffic and time of a training step of the linear layers.
-func (e *Estimate) step(operands []operand) Section {
-	n := e.matrices()
-	t, w := float64(e.Tokens), float64(e.Width)
-	bandwidth := e.Device.Bandwidth
-	read, amax, written := 0.0, 0.0, 0.0
-	copied := 0.0 // elements of copies
+// A work is what a training step does for one matrix.
+type work struct {
+	read, amax, written float64 // bytes of quantizers; amax is a part of read
+	copied              float64 // elements of copies
+	moved               float64 // bytes of products
+
+	products, quantizers, bf16 float64 // seconds; bf16: of products in BF16
+	rates                      string  // of the products, or why they are unknown
+}
+
+// work returns the work of a training step for one matrix.
+func (e *Estimate) work(operands []operand) work {
+	w := work{rates: rateText(e.Device, operands) + "; " + bandwidthText(e.Device.Bandwidth)}
 	for _, o := range operands {
-		r, a, wr := o.quantizing()
-		read, amax, written = read+r, amax+a, written+wr
+		read, amax, written := o.quantizing()
+		w.read, w.amax, w.written = w.read+read, w.amax+amax, w.written+written
 		for d := range o.formats {
 			if o.copy(d) != (part{}) {
-				copied += float64(o.rows) * float64(o.cols)
+				w.copied += float64(o.rows) * float64(o.cols)
 			}
 		}
 	}
-	operations := 3 * 2 * t * e.Params
-	times, moved := [2]float64{}, 0.0 // times of the recipe and of BF16
-	rates := rateText(e.Device, operands) + "; " + bandwidthText(bandwidth)
+	tokens, width := float64(e.Tokens), float64(e.Width)
 	for g, pair := range products(operands) {
 		result := float64(sourceBytes)
-		m, c, k := t, w, w
+		m, n, k := tokens, width, width
 		if recipe.GEMM(g) == recipe.Wgrad {
-			result, m, c, k = 4, w, w, t
+			result, m, n, k = 4, width, width, tokens
 		}
-		moved += traffic(pair[0], pair[1], m, c, k, result)
-		times[1] += gemm(e.Device, quant.BF16, quant.BF16, m, c, k, result)
-		times[0] += gemm(e.Device, pair[0], pair[1], m, c, k, result)
+		w.moved += traffic(pair[0], pair[1], m, n, k, result)
+		w.bf16 += gemm(e.Device, quant.BF16, quant.BF16, m, n, k, result)
+		w.products += gemm(e.Device, pair[0], pair[1], m, n, k, result)
 		if p := e.Products[g]; p.Mode == nil {
-			times[0], rates = math.NaN(), p.Problems[0].String()
+			w.products, w.rates = math.NaN(), p.Problems[0].String()
 		}
 	}
-	perElement := 3.0 // amax, multiply, round
-	q := (read + written) / bandwidth.Value
-	total := n * (times[0] + q)
+	w.quantizers = (w.read + w.written) / e.Device.Bandwidth.Value
+	return w
+}
+
+// step returns operations, traffic and time of a training step of the linear layers.
+func (e *Estimate) step(w work) Section {
+	const perElement = 3 // amax, multiply, round
+	n, bandwidth := e.matrices(), e.Device.Bandwidth.Value
+	operations := 3 * 2 * float64(e.Tokens) * e.Params
+	total := n * (w.products + w.quantizers)
 	return Section{"A training step of the linear layers", []Figure{
 		{"operations of products", operations, "FLOP", fmt.Sprintf("3 products × 2 × %d tokens × %.4g parameters", e.Tokens, e.Params)},
-		{"operations of quantizers", n * perElement * copied, "FLOP", fmt.Sprintf("%.4g matrices × 3 (amax, scale, round) × %.4g elements of copies", n, copied)},
-		{"quantizers / products", n * perElement * copied / operations, "", "operations"},
-		{"products read and write", n * moved, "B", fmt.Sprintf("%.4g matrices × %.4g B: operands once, results in BF16, weight gradients in FP32", n, moved)},
-		{"quantizers read", n * read, "B", fmt.Sprintf("%.4g matrices × %.4g B of BF16 sources", n, read)},
-		{"of which for amax", n * amax, "B", fmt.Sprintf("%.4g matrices × %.4g B: a separate read for a scale of the tensor", n, amax)},
-		{"quantizers write", n * written, "B", fmt.Sprintf("%.4g matrices × %.4g B of copies", n, written)},
-		{timeOfProducts, n * times[0], "s", "max(operations / peak, traffic / bandwidth); " + rates},
-		{timeOfQuantizers, n * q, "s", fmt.Sprintf("%.4g B / %.4g B/s", n*(read+written), bandwidth.Value)},
-		{"of which for amax", n * amax / bandwidth.Value, "s", fmt.Sprintf("%.4g B / %.4g B/s", n*amax, bandwidth.Value)},
-		{"quantizers' share of the time", n * q / total, "", "quantizers / (products + quantizers)"},
-		{"time of products in BF16", n * times[1], "s", "the same with BF16 operands; " + figureText(e.Device.BF16)},
-		{"speedup over BF16", n * times[1] / total, "", "BF16 / (products + quantizers)"},
+		{"operations of quantizers", n * perElement * w.copied, "FLOP", fmt.Sprintf("%.4g matrices × %d (amax, scale, round) × %.4g elements of copies", n, perElement, w.copied)},
+		{"quantizers / products", n * perElement * w.copied / operations, "", "operations"},
+		{"products read and write", n * w.moved, "B", fmt.Sprintf("%.4g matrices × %.4g B: operands once, results in BF16, weight gradients in FP32", n, w.moved)},
+		{"quantizers read", n * w.read, "B", fmt.Sprintf("%.4g matrices × %.4g B of BF16 sources", n, w.read)},
+		{"of which for amax", n * w.amax, "B", fmt.Sprintf("%.4g matrices × %.4g B: a separate read for a scale of the tensor", n, w.amax)},
+		{"quantizers write", n * w.written, "B", fmt.Sprintf("%.4g matrices × %.4g B of copies", n, w.written)},
+		{"time of products", n * w.products, "s", "max(operations / peak, traffic / bandwidth); " + w.rates},
+		{"time of quantizers", n * w.quantizers, "s", fmt.Sprintf("%.4g B / %.4g B/s", n*(w.read+w.written), bandwidth)},
+		{"of which for amax", n * w.amax / bandwidth, "s", fmt.Sprintf("%.4g B / %.4g B/s", n*w.amax, bandwidth)},
+		{"quantizers' share of the time", n * w.quantizers / total, "", "quantizers / (products + quantizers)"},
+		{"time of products in BF16", n * w.bf16, "s", "the same with BF16 operands; " + figureText(e.Device.BF16)},
+		{"speedup over BF16", n * w.bf16 / total, "", "BF16 / (products + quantizers)"},
 	}}
 }
 

@@ -81,6 +81,27 @@ func TestConvert(t *testing.T) {
 	}
 }
 
+// TestQ8 converts Q8_0, whose scales are FP16 in ggml's structs and beside separate codes.
+func TestQ8(t *testing.T) {
+	b := Buffer{quant.Q8_0, 2, 64}
+	var separate, want []byte
+	for i := range 128 {
+		separate = append(separate, byte(i))
+	}
+	for i := range 4 {
+		scale := []byte{byte(200 + i), byte(210 + i)}
+		separate = append(separate, scale...)
+		want = append(append(want, scale...), separate[32*i:][:32]...)
+	}
+	got, err := b.Convert(separate, layoutOf(t, ggml.BlockQ80.Name), Separate)
+	if err != nil || !bytes.Equal(got, want) {
+		t.Errorf("got %x and %v, want %x", got, err, want)
+	}
+	if back, err := b.Convert(want, Separate, layoutOf(t, ggml.BlockQ80.Name)); err != nil || !bytes.Equal(back, separate) {
+		t.Errorf("got %x and %v back, want %x", back, err, separate)
+	}
+}
+
 // TestFind plants scales in every layout. Where rows or columns have structure, or padding
 // tells, Find names the layout; noise alone is not certain.
 func TestFind(t *testing.T) {
@@ -160,7 +181,7 @@ func TestBufferErrors(t *testing.T) {
 			t.Errorf("%s to %s: got %v, want %s", tc.from, tc.to, err, tc.want)
 		}
 	}
-	for _, shape := range [][2]int{{math.MaxInt, 32}, {1, math.MaxInt}, {math.MaxInt / 4, 64}, {math.MaxInt/32 + 1, 32}} {
+	for _, shape := range [][2]int{{math.MaxInt, 32}, {1, math.MaxInt}, {math.MaxInt / 4, 64}, {math.MaxInt/32 + 1, 32}, {math.MaxInt / 64, 32}} {
 		for _, f := range quant.Formats() {
 			if !f.Scaled() {
 				continue

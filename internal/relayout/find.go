@@ -5,7 +5,6 @@ import (
 	"math"
 	"slices"
 
-	"github.com/microscale-go/microscale/format"
 	"github.com/microscale-go/microscale/layout"
 )
 
@@ -87,10 +86,7 @@ func (b Buffer) logs(scales []byte) []float64 {
 		for k := range width {
 			code |= uint32(scales[i*width+k]) << (8 * k)
 		}
-		if s == format.E4M3 {
-			code &= 0x7f // hardware ignores the sign of UE4M3
-		}
-		v := math.Abs(float64(s.Decode(code)))
+		v := math.Abs(float64(s.Decode(code))) // hardware ignores the sign of UE4M3
 		if smallest := float64(s.SmallestNormal()); !(v >= smallest) || math.IsInf(v, 0) {
 			v = smallest
 		}
