@@ -367,5 +367,5 @@ func (o *output) element(row, pos int) uint64 {
 	if o.t.Direction == Columnwise {
 		row, pos = pos, row
 	}
-	return uint64(o.with.FirstRow+row)*uint64(o.t.Cols()) + uint64(pos)
+	return o.with.element(row, pos, o.t.Cols())
 }

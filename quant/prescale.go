@@ -9,6 +9,23 @@ import (
 	"github.com/microscale-go/microscale/tensor"
 )
 
+// Amax returns the amax that q scales a copy of x by: its largest magnitude, after the Hadamard
+// transform along d if q has one. NaN is ignored, Inf is not. Ranks that have parts of a tensor
+// pass the maximum over the parts as With.Amax.
+func (q Quantizer) Amax(x tensor.Dense, d Direction, threads int) (float32, error) {
+	s, err := sourceOf(x)
+	if err != nil {
+		return 0, err
+	}
+	with := With{Threads: threads, Random: &Stream{}} // no random bits are drawn
+	if err := q.checkCopy(s, d, with); err != nil {
+		return 0, err
+	}
+	o := &output{q: &q, t: &Tensor{Format: q.Format, Direction: d, Shape: []int{x.Rows, x.Cols}}, x: s, with: with}
+	amax, _ := o.amax()
+	return amax, nil
+}
+
 // amax returns the largest magnitude of the elements that o quantizes, NaN aside, and
 // whether there is NaN.
 func (o *output) amax() (amax float32, hasNaN bool) {

@@ -40,6 +40,9 @@ func (q *Quantizer) checkCopy(x source, d Direction, with With) error {
 	if q.Hadamard && cols%hadamardSize != 0 {
 		return fmt.Errorf("quantizer of %s: the Hadamard transform: got %d elements along the blocks, want a multiple of %d", q.Format, cols, hadamardSize)
 	}
+	if c := with.Columns; c != nil && c.n() != x.cols {
+		return fmt.Errorf("quantizer of %s: With.Columns: got %d columns, want %d", q.Format, c.n(), x.cols)
+	}
 	return with.checkInto(x, q.Format, d)
 }
 

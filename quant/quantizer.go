@@ -42,6 +42,7 @@ type With struct {
 	Inverse  *float32 // inverse of the decode scale of the whole tensor, for formats that have one: delayed scaling, stored scales of activations
 	Random   *Stream  // random bits; stochastic rounding requires them
 	FirstRow int      // the row of the tensor where x, a tile of it, begins: random bits follow the element
+	Columns  *Columns // the columns of the tensor that x has; nil: all
 	Threads  int      // goroutines; 0: one per processor. Results do not depend on it
 	Into     *Tensor  // a tensor of the same format, direction and shape that is filled and returned, instead of a new one; it shares no memory with x
 
@@ -50,6 +51,16 @@ type With struct {
 	// goroutines may call it at a time. It must not keep codes.
 	Scales func(row int, codes []byte)
 }
+
+// Columns are some columns of a wider tensor, as a rank of a job has them: runs of consecutive
+// columns, in order. Random bits follow the element of the wider tensor.
+type Columns struct {
+	Of   int // columns of the wider tensor
+	Runs []Run
+}
+
+// A Run is N consecutive columns.
+type Run struct{ First, N int }
 
 // Rowwise quantizes x along its rows. The result holds the amax of x, or With.Amax, and
 // shares no memory with x. Zeros fill up the last block of a row. Rowwise returns an error if
@@ -118,6 +129,8 @@ func (q Quantizer) check(w With) error {
 		return fmt.Errorf("quantizer of %s: got With.Inverse %g, want a positive finite number", q.Format, *w.Inverse)
 	case w.Threads < 0:
 		return fmt.Errorf("quantizer of %s: got %d threads, want 0 or more", q.Format, w.Threads)
+	case w.Columns != nil && !w.Columns.valid():
+		return fmt.Errorf("quantizer of %s: With.Columns: got %v, want runs within the columns of the tensor", q.Format, *w.Columns)
 	case w.FirstRow < 0:
 		return fmt.Errorf("quantizer of %s: got first row %d, want 0 or more", q.Format, w.FirstRow)
 	case w.Scales != nil && !q.Format.ByteScales():

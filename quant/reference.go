@@ -166,7 +166,7 @@ func (r *reference) element(row, col int) uint64 {
 	if r.t.Direction == Columnwise {
 		row, col = col, row
 	}
-	return uint64(r.with.FirstRow+row)*uint64(r.t.Cols()) + uint64(col)
+	return r.with.element(row, col, r.t.Cols())
 }
 
 // join stores the codes in the bytes of the tensor.

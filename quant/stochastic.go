@@ -25,6 +25,11 @@ func (r *randomWords) words(o *output, row, pos, n int) []uint32 {
 		return nil
 	}
 	if o.t.Direction == Rowwise {
+		if o.with.Columns != nil {
+			words := grow(&r.transposed, n)
+			r.drawRuns(words, o, row, pos)
+			return words
+		}
 		return o.random.bits(&r.drawn, o.element(row, pos), n)
 	}
 	if r.of != o || row < r.row || r.row+r.rows <= row || pos < r.pos || r.pos+r.n < pos+n {
@@ -42,13 +47,27 @@ func (r *randomWords) draw() {
 	drawn, transposed := grow(&r.drawn, r.n*r.rows), grow(&r.transposed, r.n*r.rows)
 	for p := range r.n {
 		row := transposed[p*r.rows : (p+1)*r.rows]
-		if i := r.of.element(r.row, r.pos+p); i%philoxWords == 0 && r.rows%philoxUnit == 0 {
+		if r.of.with.Columns != nil {
+			r.drawRuns(row, r.of, r.pos+p, r.row)
+		} else if i := r.of.element(r.row, r.pos+p); i%philoxWords == 0 && r.rows%philoxUnit == 0 {
 			philoxBlocks(row, i/philoxWords, c)
 		} else {
 			copy(row, c.bits(&r.one, i, r.rows))
 		}
 	}
 	transpose(denseOf(r.rows, r.n, asFloats(drawn)), denseSource(denseOf(r.n, r.rows, asFloats(transposed))))
+}
+
+// drawRuns sets words to those of a row of the matrix from a column on, where With.Columns
+// has the columns.
+func (r *randomWords) drawRuns(words []uint32, o *output, row, col int) {
+	for at := 0; at < len(words); {
+		first, n := o.with.Columns.run(col + at)
+		n = min(n, len(words)-at)
+		i := uint64(o.with.FirstRow+row)*uint64(o.with.Columns.Of) + uint64(first)
+		copy(words[at:], o.random.bits(&r.one, i, n))
+		at += n
+	}
 }
 
 // asFloats returns the memory of x, which is only moved.
